@@ -1,0 +1,106 @@
+package gf100
+
+import "encoding/binary"
+
+// Word is one field of an in-memory structure: a byte offset and a run of bits
+// of the dword there.
+type Word struct {
+	Name   string
+	Offset uint32
+	Hi, Lo uint8
+}
+
+// Get returns the field from b, which must reach to its dword's end.
+func (w Word) Get(b []byte) uint32 {
+	v := binary.LittleEndian.Uint32(b[w.Offset:])
+	return v >> w.Lo & (uint32(1)<<(w.Hi-w.Lo)<<1 - 1)
+}
+
+// Put stores v in the field and leaves the dword's other bits alone.
+func (w Word) Put(b []byte, v uint32) {
+	mask := (uint32(1)<<(w.Hi-w.Lo)<<1 - 1) << w.Lo
+	old := binary.LittleEndian.Uint32(b[w.Offset:])
+	binary.LittleEndian.PutUint32(b[w.Offset:], old&^mask|v<<w.Lo&mask)
+}
+
+// InstanceSize is the size of an instance block in bytes.
+const InstanceSize = 0x1000
+
+// The instance block: what PFIFO knows of a channel (RAMFC, to 0x200), its
+// address space and its engine contexts. Offsets below 0x200 follow NVIDIA's
+// dev_ram.ref (NV_RAMFC) of later chips where Fermi is the same.
+var (
+	InstGPPut        = Word{"NV_RAMFC_GP_PUT", 0x000, 31, 0}
+	InstUSERDLo      = Word{"NV_RAMFC_USERD", 0x008, 31, 12}
+	InstUSERDTarget  = Word{"NV_RAMFC_USERD_TARGET", 0x008, 1, 0}
+	InstUSERDHi      = Word{"NV_RAMFC_USERD_HI", 0x00c, 7, 0}
+	InstSignature    = Word{"NV_RAMFC_SIGNATURE", 0x010, 15, 0}
+	InstGPGet        = Word{"NV_RAMFC_GP_GET", 0x014, 31, 0}
+	InstPBGetLo      = Word{"NV_RAMFC_PB_GET", 0x018, 31, 0}
+	InstPBGetHi      = Word{"NV_RAMFC_PB_GET_HI", 0x01c, 7, 0}
+	InstRef          = Word{"NV_RAMFC_REF", 0x028, 31, 0}
+	InstGPBaseLo     = Word{"NV_RAMFC_GP_BASE", 0x048, 31, 3}
+	InstGPBaseHi     = Word{"NV_RAMFC_GP_BASE_HI", 0x04c, 7, 0}
+	InstGPLimit2     = Word{"NV_RAMFC_GP_LIMIT2", 0x04c, 20, 16} // log2 of the ring's entries
+	InstPDBTarget    = Word{"NV_RAMIN_PAGE_DIR_BASE_TARGET", 0x200, 1, 0}
+	InstPDBLo        = Word{"NV_RAMIN_PAGE_DIR_BASE_LO", 0x200, 31, 12}
+	InstPDBHi        = Word{"NV_RAMIN_PAGE_DIR_BASE_HI", 0x204, 7, 0}
+	InstLimitLo      = Word{"NV_RAMIN_ADR_LIMIT_LO", 0x208, 31, 12}
+	InstLimitHi      = Word{"NV_RAMIN_ADR_LIMIT_HI", 0x20c, 7, 0}
+	InstGRContextLo  = Word{"NV_RAMIN_GR_WFI_PTR_LO", 0x210, 31, 12}
+	InstGRContextHi  = Word{"NV_RAMIN_GR_WFI_PTR_HI", 0x214, 7, 0}
+	InstanceChecksum = 0xface // NV_RAMFC_SIGNATURE of a channel that was set up
+)
+
+// USERDSize is what one channel takes of the poll area, in bytes.
+const USERDSize = 0x1000
+
+// USERD: a channel's page of the poll area. Offsets: NVIDIA cl906f.h
+// (Nv906fControl).
+const (
+	USERDPut           = 0x40
+	USERDGet           = 0x44
+	USERDRef           = 0x48
+	USERDPutHi         = 0x4c
+	USERDTopLevelGet   = 0x58
+	USERDTopLevelGetHi = 0x5c
+	USERDGetHi         = 0x60
+	USERDGPGet         = 0x88
+	USERDGPPut         = 0x8c // writing it is the doorbell
+)
+
+// RunlistEntrySize is the size of a runlist entry in bytes; its first dword is
+// the channel's number.
+const RunlistEntrySize = 8
+
+// GPEntrySize is the size of a GPFIFO entry in bytes.
+const GPEntrySize = 8
+
+// GPEntry is a GPFIFO entry taken apart (cl906f.h, NV906F_GP_ENTRY).
+type GPEntry struct {
+	VA       uint64 // of the segment's first dword
+	Words    uint32 // length; 0 makes it a control entry
+	Opcode   uint8  // of a control entry
+	Priv     bool
+	Level    bool // the segment is a subroutine, not the main level
+	SyncWait bool // fetch only when everything before has been executed
+}
+
+// Opcodes of control entries.
+const (
+	GPOpNOP     = 0
+	GPOpIllegal = 1
+)
+
+// DecodeGPEntry takes an entry apart.
+func DecodeGPEntry(q uint64) GPEntry {
+	lo, hi := uint32(q), uint32(q>>32)
+	return GPEntry{
+		VA:       uint64(hi&0xff)<<32 | uint64(lo&^3),
+		Words:    hi >> 10 & 0x1fffff,
+		Opcode:   uint8(hi),
+		Priv:     hi>>8&1 != 0,
+		Level:    hi>>9&1 != 0,
+		SyncWait: hi>>31 != 0,
+	}
+}
