@@ -2,6 +2,8 @@ package mmio
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -11,21 +13,22 @@ const (
 	pageDwords = pageSize / 4
 )
 
-// row is a Reg prepared for dispatch.
+// row is a Reg or an Aperture prepared for dispatch.
 type row struct {
-	decl  Reg
-	block int
-	hooks Hooks
+	lanes                uint32 // the dword's bits that are this register's
+	rw, wo, w1c, w1s, rc uint32 // masks in dword position
+	writable             uint32
+	shift                uint8  // of the register inside its dword
+	next                 uint16 // the next higher row in the same dword, 0 = none
 
-	lanes                  uint32 // the dword's bits that are this register's
-	shift                  uint8  // of the register inside its dword
-	rw, wo, w1c, w1s, rc   uint32 // masks in dword position
-	writable               uint32
-	next                   uint16 // another row in the same dword, 0 = none
+	hooks                  Hooks
+	rep                    nesting
 	window                 *Window
 	windowBase, windowSize uint32
 
 	stats rowStats
+	decl  Reg
+	block int
 }
 
 // page maps a page's dwords to rows; 0 is a hole.
@@ -50,8 +53,9 @@ func New(size uint32, blocks []Block, apertures []Aperture, bind *Bindings) (*Sp
 		pages:  make([]*page, size>>pageShift),
 		rows:   make([]*row, 1, 1024), // row 0 is the hole
 		byName: make(map[string]uint16),
+		clock:  now,
 	}
-	s.rows[0] = &row{decl: Reg{Name: "(hole)"}, lanes: ^uint32(0)}
+	s.rows[0] = &row{decl: Reg{Name: "(hole)"}}
 	for bi, b := range blocks {
 		s.blocks = append(s.blocks, b.Name)
 		for i := range b.Regs {
@@ -66,24 +70,43 @@ func New(size uint32, blocks []Block, apertures []Aperture, bind *Bindings) (*Sp
 			return nil, fmt.Errorf("mmio: %w", err)
 		}
 	}
-	for name := range bind.regs {
-		if _, ok := s.byName[name]; !ok {
-			return nil, fmt.Errorf("mmio: effect bound to %s, which no row declares", name)
-		}
+	if err := s.checkBindings(bind); err != nil {
+		return nil, fmt.Errorf("mmio: %w", err)
 	}
-	for name := range bind.windows {
-		if _, ok := s.byName[name]; !ok {
-			return nil, fmt.Errorf("mmio: window bound to %s, which no aperture declares", name)
-		}
-	}
-	s.missed.init()
+	s.clockCost = clockCost(s.clock)
 	s.Reset()
 	return s, nil
+}
+
+// checkBindings refuses bindings that no row of their kind declares.
+func (s *Space) checkBindings(bind *Bindings) error {
+	for _, name := range slices.Sorted(maps.Keys(bind.regs)) {
+		id, ok := s.byName[name]
+		if !ok {
+			return fmt.Errorf("effect bound to %s, which no row declares", name)
+		}
+		if s.rows[id].window != nil {
+			return fmt.Errorf("register effect bound to %s, which is an aperture; bind it with OnWindow", name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(bind.windows)) {
+		id, ok := s.byName[name]
+		if !ok {
+			return fmt.Errorf("window bound to %s, which no aperture declares", name)
+		}
+		if s.rows[id].window == nil {
+			return fmt.Errorf("window bound to %s, which is a register; bind it with On", name)
+		}
+	}
+	return nil
 }
 
 func (s *Space) addReg(block int, decl *Reg, bind *Bindings) error {
 	r, err := newRow(block, decl)
 	if err != nil {
+		return err
+	}
+	if err := s.fits(decl); err != nil {
 		return err
 	}
 	h, bound := bind.regs[decl.Name]
@@ -92,6 +115,8 @@ func (s *Space) addReg(block int, decl *Reg, bind *Bindings) error {
 		return fmt.Errorf("register %s declares no effect, but one is bound", decl.Name)
 	case !bound && decl.Effect != "":
 		return fmt.Errorf("register %s declares the effect %q, but none is bound", decl.Name, decl.Effect)
+	case bound && h.Read == nil && h.Write == nil:
+		return fmt.Errorf("register %s declares the effect %q, but what is bound has neither Read nor Write", decl.Name, decl.Effect)
 	}
 	r.hooks = h
 	id, err := s.addRow(r)
@@ -106,6 +131,24 @@ func (s *Space) addReg(block int, decl *Reg, bind *Bindings) error {
 	return nil
 }
 
+// fits checks that the last instance ends inside the space. It calculates in 64
+// bits: a wrapped offset would land on somebody else's register.
+func (s *Space) fits(decl *Reg) error {
+	last, count := uint64(decl.Offset), uint64(1)
+	for _, d := range decl.Rep {
+		last += uint64(d.Count-1) * uint64(d.Stride)
+		count *= uint64(d.Count)
+	}
+	if last >= uint64(s.size) {
+		return fmt.Errorf("%s has an instance at %#06x, outside the space of %#x bytes", decl.Name, last, s.size)
+	}
+	if count > uint64(s.size/4) {
+		return fmt.Errorf("%s has %d instances, more than the space of %#x bytes holds", decl.Name, count, s.size)
+	}
+	return nil
+}
+
+// addAperture gives all pages of the aperture one shared page table.
 func (s *Space) addAperture(block int, a Aperture, bind *Bindings) error {
 	w, bound := bind.windows[a.Name]
 	if !bound || w.Read == nil || w.Write == nil {
@@ -114,6 +157,9 @@ func (s *Space) addAperture(block int, a Aperture, bind *Bindings) error {
 	if a.Size == 0 || a.Offset%pageSize != 0 || a.Size%pageSize != 0 {
 		return fmt.Errorf("aperture %s at %#x, %#x bytes, is not made of whole pages", a.Name, a.Offset, a.Size)
 	}
+	if uint64(a.Offset)+uint64(a.Size) > uint64(s.size) {
+		return fmt.Errorf("aperture %s at %#x, %#x bytes, lies outside the space of %#x bytes", a.Name, a.Offset, a.Size, s.size)
+	}
 	id, err := s.addRow(&row{
 		decl:  Reg{Name: a.Name, Offset: a.Offset, Effect: a.Effect},
 		block: block, lanes: ^uint32(0), window: &w, windowBase: a.Offset, windowSize: a.Size,
@@ -121,10 +167,16 @@ func (s *Space) addAperture(block int, a Aperture, bind *Bindings) error {
 	if err != nil {
 		return err
 	}
-	for off := a.Offset; off != a.Offset+a.Size; off += 4 {
-		if err := s.place(id, off); err != nil {
-			return err
+	own := new(page)
+	for i := range own.slot {
+		own.slot[i] = id
+	}
+	for n := a.Offset >> pageShift; n < (a.Offset+a.Size)>>pageShift; n++ {
+		if p := s.pages[n]; p != nil {
+			i := slices.IndexFunc(p.slot[:], func(id uint16) bool { return id != 0 })
+			return fmt.Errorf("%s and %s both cover offset %#06x", s.rows[p.slot[i]].decl.Name, a.Name, n<<pageShift+uint32(i)*4)
 		}
+		s.pages[n] = own
 	}
 	return nil
 }
@@ -146,31 +198,35 @@ func (s *Space) addRow(r *row) (uint16, error) {
 	return uint16(id), nil
 }
 
-// place enters row id at the byte offset off, refusing bytes already taken.
+// place enters row id at the byte offset off, refusing bytes already taken. The
+// rows of one dword are chained by rising offset.
 func (s *Space) place(id uint16, off uint32) error {
 	r := s.rows[id]
-	if off >= s.size {
-		return fmt.Errorf("%s at %#06x lies outside the space of %#x bytes", r.decl.Name, off, s.size)
-	}
 	p := s.pages[off>>pageShift]
 	if p == nil {
 		p = new(page)
 		s.pages[off>>pageShift] = p
 	}
-	slot := &p.slot[off%pageSize/4]
-	for old := *slot; old != 0; old = s.rows[old].next {
-		if s.rows[old].lanes&r.lanes != 0 {
-			return fmt.Errorf("%s and %s both cover offset %#06x", s.rows[old].decl.Name, r.decl.Name, off)
+	first := &p.slot[off%pageSize/4]
+	for n := *first; n != 0; n = s.rows[n].next {
+		old := s.rows[n]
+		if old == r {
+			return fmt.Errorf("instances of %s overlap at offset %#06x", r.decl.Name, off)
 		}
-	}
-	if *slot != 0 {
-		if len(r.decl.Rep) != 0 || len(s.rows[*slot].decl.Rep) != 0 {
+		if old.lanes&r.lanes != 0 {
+			return fmt.Errorf("%s and %s both cover offset %#06x", old.decl.Name, r.decl.Name, off)
+		}
+		if len(r.decl.Rep) != 0 || len(old.decl.Rep) != 0 {
 			return fmt.Errorf("%s and %s share the dword at %#06x, and one of them repeats",
-				s.rows[*slot].decl.Name, r.decl.Name, off&^3)
+				old.decl.Name, r.decl.Name, off&^3)
 		}
-		r.next = *slot
 	}
-	*slot = id
+	link := first
+	for *link != 0 && s.rows[*link].shift < r.shift {
+		link = &s.rows[*link].next
+	}
+	r.next = *link
+	*link = id
 	return nil
 }
 
@@ -185,14 +241,9 @@ func newRow(block int, decl *Reg) (*row, error) {
 	if decl.Offset%width != 0 {
 		return nil, fmt.Errorf("register %s of %d bytes at %#06x is not aligned", decl.Name, width, decl.Offset)
 	}
-	if len(decl.Rep) > 2 {
-		return nil, fmt.Errorf("register %s repeats in %d dimensions; at most 2 are possible", decl.Name, len(decl.Rep))
-	}
-	for _, d := range decl.Rep {
-		if d.Count < 1 || d.Stride < width || d.Stride%4 != 0 {
-			return nil, fmt.Errorf("register %s repeats %d times, %#x apart: need at least 1, and a multiple of 4 that fits",
-				decl.Name, d.Count, d.Stride)
-		}
+	rep, err := newNesting(decl)
+	if err != nil {
+		return nil, err
 	}
 	if decl.Access >= accessModes {
 		return nil, fmt.Errorf("register %s has the unknown access mode %d", decl.Name, decl.Access)
@@ -202,7 +253,7 @@ func newRow(block int, decl *Reg) (*row, error) {
 	if decl.Reset&^all != 0 {
 		return nil, fmt.Errorf("register %s of %d bytes has the reset value %#x", decl.Name, width, decl.Reset)
 	}
-	r := &row{decl: *decl, block: block, shift: uint8(decl.Offset % 4 * 8)}
+	r := &row{decl: *decl, block: block, shift: uint8(decl.Offset % 4 * 8), rep: rep}
 	r.lanes = all << r.shift
 	var covered uint32
 	for i, f := range decl.Fields {
@@ -219,7 +270,7 @@ func newRow(block int, decl *Reg) (*row, error) {
 		r.addMode(f.Access, f.mask()<<r.shift)
 	}
 	r.addMode(decl.Access, (all&^covered)<<r.shift)
-	r.writable = r.rw | r.wo | r.w1c | r.w1s
+	r.writable = r.rw | r.w1c | r.w1s
 	return r, nil
 }
 
@@ -247,50 +298,4 @@ func (r *row) addMode(a Access, mask uint32) {
 	case RC:
 		r.rc |= mask
 	}
-}
-
-// instances returns how many registers the row declares.
-func (r *Reg) instances() int {
-	n := 1
-	for _, d := range r.Rep {
-		n *= d.Count
-	}
-	return n
-}
-
-// offset returns the byte offset of instance i.
-func (r *Reg) offset(i int) uint32 {
-	off := r.Offset
-	for d := len(r.Rep) - 1; d >= 0; d-- {
-		off += uint32(i%r.Rep[d].Count) * r.Rep[d].Stride
-		i /= r.Rep[d].Count
-	}
-	return off
-}
-
-// instance is the reverse of offset, for an offset that is the row's.
-func (r *Reg) instance(off uint32) int {
-	rest := off - r.Offset
-	switch len(r.Rep) {
-	case 0:
-		return 0
-	case 1:
-		return int(rest / r.Rep[0].Stride)
-	}
-	outer, inner := r.Rep[0], r.Rep[1]
-	if outer.Stride >= inner.Stride {
-		return int(rest/outer.Stride)*inner.Count + int(rest%outer.Stride/inner.Stride)
-	}
-	return int(rest%inner.Stride/outer.Stride)*inner.Count + int(rest/inner.Stride)
-}
-
-// InstanceName returns the name of instance i as traces and reports print it.
-func (r *Reg) InstanceName(i int) string {
-	switch len(r.Rep) {
-	case 0:
-		return r.Name
-	case 1:
-		return fmt.Sprintf("%s[%d]", r.Name, i)
-	}
-	return fmt.Sprintf("%s[%d][%d]", r.Name, i/r.Rep[1].Count, i%r.Rep[1].Count)
 }

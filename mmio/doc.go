@@ -15,17 +15,20 @@
 //     changes unless a bound effect does it.
 //   - An undeclared offset (a hole) is plain storage that no effect ever reads:
 //     the guest gets back what it wrote, the access is counted in [Missed], and
-//     the first offsets are remembered with the nearest declared name.
+//     the first offsets are listed with the nearest declared name. The bytes
+//     beside a register narrower than its dword are holes too.
 //   - An access of 1, 2, 4 or 8 bytes may start anywhere. It is split at dword
-//     borders; each register sees the bytes that were really written.
+//     borders; each register sees the bytes that were really written, the lower
+//     offset first. An access that leaves the space does nothing but count.
 //
 // Cost: dispatch is two table look-ups (page, dword). Every access is counted
-// per row; the time spent is sampled, one access in [SampleEvery]. Nothing is
-// allocated after New except a hole's first entry in the list of missed offsets.
+// per row; the time spent is sampled, see [SampleEvery]. Nothing is allocated
+// after New except by Reset and by the calls that return lists.
 //
 // Ownership and locks: a Space belongs to its owner (a card, a virtual GPU),
-// whose lock guards Read, Write, Reset and every [Cell]. Counters are atomic
-// and may be read at any time. The trace ring and the list of missed offsets
-// each have a mutex of their own, taken last and held for a few instructions.
-// The package starts no goroutines.
+// whose lock guards Read, Write, Reset, MakePlain, Rows, State, SetState and
+// every [Cell]. Counts, Missed, Report, NameOf, BlockRanges and SetTrace may be
+// called at any time from any goroutine, and so may everything of a [Trace]: the
+// counters are atomic, and the ring has a mutex of its own, taken last and held
+// for at most a few hundred records' copy. The package starts no goroutines.
 package mmio

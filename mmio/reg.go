@@ -18,7 +18,8 @@ const (
 	W1C
 	// W1S bits are set by writing one; writing zero changes nothing.
 	W1S
-	// RC bits are RO and become zero once they have been read.
+	// RC bits are RO and become zero once they have been read; a read of some
+	// bytes of the register clears the bits in those bytes only.
 	RC
 
 	accessModes = iota
@@ -42,7 +43,8 @@ type Field struct {
 	Access Access
 }
 
-func (f Field) mask() uint32 { return uint32(1)<<(f.Hi-f.Lo+1) - 1<<f.Lo }
+// mask relies on a shift by 32 giving 0, which makes Hi 31 come out right.
+func (f Field) mask() uint32 { return uint32(1)<<(f.Hi+1) - uint32(1)<<f.Lo }
 
 // Dim repeats a row Count times, Stride bytes apart.
 type Dim struct {
@@ -60,7 +62,9 @@ type Reg struct {
 	Offset uint32
 	// Width is 1, 2 or 4 bytes; 0 means 4. The register must not cross a dword.
 	Width uint8
-	// Rep repeats the row in one or two dimensions, the outer one first.
+	// Rep repeats the row in one or two dimensions, the outer one first. Strides
+	// are multiples of 4, either dimension may have the larger one, but one must
+	// nest in the other. A repeated row shares no dword with another row.
 	Rep []Dim
 	// Reset is the value after power-on and after Space.Reset.
 	Reset uint32
@@ -103,14 +107,15 @@ type Write struct {
 // through all its dimensions (outer*inner count + inner).
 type Hooks struct {
 	// Read returns what the guest sees; v is the stored value with WO bits
-	// cleared.
+	// cleared, as it was before this read cleared RC bits.
 	Read func(i int, v uint32) uint32
-	// Write runs after the new value was stored.
+	// Write runs after the new value was stored, also when the access modes let
+	// nothing change.
 	Write func(i int, w Write)
 }
 
-// Window is an aperture's effect. The slice is never longer than the part of
-// the access that lies inside the aperture, and is valid only during the call.
+// Window is an aperture's effect: off counts from the start of the aperture, the
+// slice is the part of the access that lies inside, valid only during the call.
 type Window struct {
 	Read  func(off uint32, p []byte)
 	Write func(off uint32, p []byte)

@@ -3,8 +3,8 @@ package mmio
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"sync/atomic"
-	"time"
 )
 
 // Space is one instance of a declared register space. See the package comment
@@ -20,8 +20,14 @@ type Space struct {
 	// nothing: the allocator hands out zero pages lazily.
 	mem []uint32
 
+	// spare is the buffer of Read32 and Write32; nil while one of them uses it.
+	spare *[4]byte
+
 	missed missedStats
 	trace  atomic.Pointer[Trace]
+
+	clock     func() int64
+	clockCost int64 // what reading the clock twice costs, taken off each sample
 }
 
 // Size returns the size of the space in bytes.
@@ -41,10 +47,10 @@ func (s *Space) Reset() {
 	}
 }
 
-// Read fills p from offset off. Bytes outside the space read as zero and are
-// counted.
+// Read fills p from offset off. An access that leaves the space, even by its
+// last byte only, reads as zero and is counted.
 func (s *Space) Read(off uint32, p []byte) {
-	if !s.admit(off, len(p), false) {
+	if !s.admit(off, len(p)) {
 		clear(p)
 		return
 	}
@@ -55,10 +61,10 @@ func (s *Space) Read(off uint32, p []byte) {
 	}
 }
 
-// Write stores p at offset off and runs the effects. Bytes outside the space
-// are counted and dropped.
+// Write stores p at offset off and runs the effects. An access that leaves the
+// space, even by its last byte only, is counted and dropped.
 func (s *Space) Write(off uint32, p []byte) {
-	if !s.admit(off, len(p), true) {
+	if !s.admit(off, len(p)) {
 		return
 	}
 	for len(p) > 0 {
@@ -68,21 +74,35 @@ func (s *Space) Write(off uint32, p []byte) {
 	}
 }
 
-// Read32 reads an aligned dword as the guest would.
+// Read32 reads four bytes as the guest would.
 func (s *Space) Read32(off uint32) uint32 {
-	var b [4]byte
+	b := s.takeSpare()
 	s.Read(off, b[:])
-	return binary.LittleEndian.Uint32(b[:])
+	v := binary.LittleEndian.Uint32(b[:])
+	s.spare = b
+	return v
 }
 
-// Write32 writes an aligned dword as the guest would.
+// Write32 writes four bytes as the guest would.
 func (s *Space) Write32(off, v uint32) {
-	var b [4]byte
+	b := s.takeSpare()
 	binary.LittleEndian.PutUint32(b[:], v)
 	s.Write(off, b[:])
+	s.spare = b
 }
 
-func (s *Space) admit(off uint32, n int, write bool) bool {
+// takeSpare returns a buffer that the caller puts back. A buffer on the stack
+// would escape into the windows; an effect that calls Read32 itself gets another.
+func (s *Space) takeSpare() *[4]byte {
+	b := s.spare
+	if b == nil {
+		return new([4]byte)
+	}
+	s.spare = nil
+	return b
+}
+
+func (s *Space) admit(off uint32, n int) bool {
 	if n != 1 && n != 2 && n != 4 && n != 8 {
 		s.missed.oddSize.Add(1)
 	}
@@ -93,7 +113,8 @@ func (s *Space) admit(off uint32, n int, write bool) bool {
 	return true
 }
 
-// find returns the row at off, which must be inside the space.
+// find returns the first row of the dword at off, which must be inside the
+// space.
 func (s *Space) find(off uint32) uint16 {
 	p := s.pages[off>>pageShift]
 	if p == nil {
@@ -102,7 +123,7 @@ func (s *Space) find(off uint32) uint16 {
 	return p.slot[off%pageSize/4]
 }
 
-// part returns how many bytes of p belong to the dword at off, and their mask.
+// part returns how many of n bytes belong to the dword at off, and their mask.
 func part(off uint32, n int) (int, uint32) {
 	lane := off & 3
 	if room := int(4 - lane); n > room {
@@ -113,173 +134,185 @@ func part(off uint32, n int) (int, uint32) {
 
 func (s *Space) readPart(off uint32, p []byte) int {
 	id := s.find(off)
-	r := s.rows[id]
-	if r.window != nil {
+	if r := s.rows[id]; r.window != nil {
 		return s.readWindow(r, off, p)
 	}
 	n, mask := part(off, len(p))
-	var v uint32
-	if id == 0 {
-		s.missed.hole(off&^3, false)
-		v = s.mem[off/4]
-	} else {
-		v = s.readDword(id, off&^3, mask)
+	v := s.readDword(id, off&^3, mask) >> (off & 3 * 8)
+	if t := s.trace.Load(); t != nil {
+		t.add(off, n, uint64(v), false)
 	}
-	s.record(off, n, v>>(off&3*8), false)
 	for i := range n {
-		p[i] = byte(v >> (off&3*8 + uint32(i)*8))
+		p[i] = byte(v >> (i * 8))
 	}
 	return n
 }
 
 func (s *Space) writePart(off uint32, p []byte) int {
 	id := s.find(off)
-	r := s.rows[id]
-	if r.window != nil {
+	if r := s.rows[id]; r.window != nil {
 		return s.writeWindow(r, off, p)
 	}
 	n, mask := part(off, len(p))
 	var v uint32
 	for i := range n {
-		v |= uint32(p[i]) << (off&3*8 + uint32(i)*8)
+		v |= uint32(p[i]) << (i * 8)
 	}
-	s.record(off, n, v>>(off&3*8), true)
-	if id == 0 {
-		s.missed.hole(off&^3, true)
-		s.mem[off/4] = s.mem[off/4]&^mask | v&mask
-	} else {
-		s.writeDword(id, off&^3, v, mask)
+	if t := s.trace.Load(); t != nil {
+		t.add(off, n, uint64(v), true)
 	}
+	s.writeDword(id, off&^3, v<<(off&3*8), mask)
 	return n
 }
 
-// readDword reads the registers of one dword that mask touches.
+// readDword reads the registers of one dword that mask touches, then the bytes
+// that belong to none. id is the dword's first row.
 func (s *Space) readDword(id uint16, off, mask uint32) uint32 {
-	v := s.mem[off/4]
-	for ; id != 0; id = s.rows[id].next {
+	var v, declared uint32
+	for id != 0 {
 		r := s.rows[id]
-		if r.lanes&mask == 0 {
-			continue
+		declared |= r.lanes
+		if r.lanes&mask != 0 {
+			v |= s.readRow(r, off, mask)
 		}
-		start := begin(&r.stats.reads)
-		if r.decl.Stub {
-			s.missed.stubs.Add(1)
-		}
-		v &^= r.wo
-		if r.rc != 0 {
-			s.mem[off/4] &^= r.rc & mask
-		}
-		if r.hooks.Read != nil {
-			got := r.hooks.Read(r.decl.instance(off), v&r.lanes>>r.shift)
-			v = v&^r.lanes | got<<r.shift&r.lanes
-		}
-		r.stats.end(start)
+		id = r.next
+	}
+	if rest := mask &^ declared; rest != 0 {
+		s.missed.hole(holeAt(off, declared), false)
+		v |= s.mem[off/4] & rest
+	}
+	return v & mask
+}
+
+// readRow returns one register's value, in its place in the dword.
+func (s *Space) readRow(r *row, off, mask uint32) uint32 {
+	n := r.stats.reads.n.Add(1)
+	var start int64
+	if sampled(n) {
+		start = s.clock()
+	}
+	if r.decl.Stub {
+		s.missed.stubs.Add(1)
+	}
+	v := s.mem[off/4] & r.lanes &^ r.wo
+	if r.rc != 0 {
+		s.mem[off/4] &^= r.rc & mask
+	}
+	if r.hooks.Read != nil {
+		v = r.hooks.Read(r.rep.instance(off), v>>r.shift) << r.shift & r.lanes
+	}
+	if sampled(n) {
+		r.stats.reads.add(n, s.clock()-start-s.clockCost)
 	}
 	return v
 }
 
-// writeDword writes the registers of one dword that mask touches.
+// writeDword writes the registers of one dword that mask touches, then the
+// bytes that belong to none. id is the dword's first row.
 func (s *Space) writeDword(id uint16, off, v, mask uint32) {
-	for ; id != 0; id = s.rows[id].next {
+	var declared uint32
+	for id != 0 {
 		r := s.rows[id]
-		m := r.lanes & mask
-		if m == 0 {
-			continue
+		declared |= r.lanes
+		if r.lanes&mask != 0 {
+			s.writeRow(r, off, v, r.lanes&mask)
 		}
-		start := begin(&r.stats.writes)
-		if r.decl.Stub {
-			s.missed.stubs.Add(1)
-		}
-		if r.writable&m == 0 {
-			s.missed.readOnly.Add(1)
-		}
-		old := s.mem[off/4]
-		val := old&^(r.rw&m) | v&r.rw&m
-		val &^= v & r.w1c & m
-		val |= v & r.w1s & m
-		s.mem[off/4] = val
-		if r.hooks.Write != nil {
-			r.hooks.Write(r.decl.instance(off), Write{
-				Old:  old & r.lanes >> r.shift,
-				New:  val & r.lanes >> r.shift,
-				Data: v & m >> r.shift,
-				Mask: m >> r.shift,
-			})
-		}
-		r.stats.end(start)
+		id = r.next
 	}
+	if rest := mask &^ declared; rest != 0 {
+		s.missed.hole(holeAt(off, declared), true)
+		s.mem[off/4] = s.mem[off/4]&^rest | v&rest
+	}
+}
+
+// writeRow writes the bits of one register that m selects; v and m are in dword
+// position.
+func (s *Space) writeRow(r *row, off, v, m uint32) {
+	n := r.stats.writes.n.Add(1)
+	var start int64
+	if sampled(n) {
+		start = s.clock()
+	}
+	if r.decl.Stub {
+		s.missed.stubs.Add(1)
+	}
+	if r.writable&m == 0 {
+		s.missed.readOnly.Add(1)
+		r.stats.readOnly.Add(1)
+	}
+	old := s.mem[off/4]
+	val := old&^(r.rw&m) | v&r.rw&m
+	val &^= v & r.w1c & m
+	val |= v & r.w1s & m
+	s.mem[off/4] = val
+	if r.hooks.Write != nil {
+		r.hooks.Write(r.rep.instance(off), Write{
+			Old:  old & r.lanes >> r.shift,
+			New:  val & r.lanes >> r.shift,
+			Data: v & m >> r.shift,
+			Mask: m >> r.shift,
+		})
+	}
+	if sampled(n) {
+		r.stats.writes.add(n, s.clock()-start-s.clockCost)
+	}
+}
+
+// holeAt returns the first byte of the dword at off that no row declares: the
+// offset under which accesses to its undeclared bytes are counted.
+func holeAt(off, declared uint32) uint32 {
+	return off + uint32(bits.TrailingZeros32(^declared))/8
 }
 
 func (s *Space) readWindow(r *row, off uint32, p []byte) int {
-	n := r.windowPart(off, len(p))
-	start := begin(&r.stats.reads)
-	r.window.Read(off-r.windowBase, p[:n])
-	r.stats.end(start)
-	s.record(off, n, lowBytes(p[:n]), false)
-	return n
+	p = r.windowPart(off, p)
+	n := r.stats.reads.n.Add(1)
+	var start int64
+	if sampled(n) {
+		start = s.clock()
+	}
+	r.window.Read(off-r.windowBase, p)
+	if sampled(n) {
+		r.stats.reads.add(n, s.clock()-start-s.clockCost)
+	}
+	if t := s.trace.Load(); t != nil {
+		t.add(off, len(p), lowBytes(p), false)
+	}
+	return len(p)
 }
 
 func (s *Space) writeWindow(r *row, off uint32, p []byte) int {
-	n := r.windowPart(off, len(p))
-	s.record(off, n, lowBytes(p[:n]), true)
-	start := begin(&r.stats.writes)
-	r.window.Write(off-r.windowBase, p[:n])
-	r.stats.end(start)
-	return n
-}
-
-func (r *row) windowPart(off uint32, n int) int {
-	if left := r.windowBase + r.windowSize - off; uint32(n) > left {
-		return int(left)
+	p = r.windowPart(off, p)
+	if t := s.trace.Load(); t != nil {
+		t.add(off, len(p), lowBytes(p), true)
 	}
-	return n
+	n := r.stats.writes.n.Add(1)
+	var start int64
+	if sampled(n) {
+		start = s.clock()
+	}
+	r.window.Write(off-r.windowBase, p)
+	if sampled(n) {
+		r.stats.writes.add(n, s.clock()-start-s.clockCost)
+	}
+	return len(p)
 }
 
-// lowBytes returns up to four bytes of p as a value, for the trace.
-func lowBytes(p []byte) uint32 {
-	var v uint32
-	for i := range min(len(p), 4) {
-		v |= uint32(p[i]) << (i * 8)
+// windowPart returns the part of p that lies inside the aperture, with no
+// capacity beyond it.
+func (r *row) windowPart(off uint32, p []byte) []byte {
+	n := min(uint64(len(p)), uint64(r.windowBase+r.windowSize-off))
+	return p[:n:n]
+}
+
+// lowBytes returns up to eight bytes of p as a value, for the trace.
+func lowBytes(p []byte) uint64 {
+	var v uint64
+	for i := range min(len(p), 8) {
+		v |= uint64(p[i]) << (i * 8)
 	}
 	return v
 }
-
-// Cell is a register instance as its owner sees it: plain storage, without
-// access modes, effects or counts.
-type Cell struct {
-	s     *Space
-	dword uint32
-	lanes uint32
-	shift uint8
-}
-
-// Cell returns instance i of the named row. The name comes from code, not from
-// a guest, so a wrong one is a bug and panics.
-func (s *Space) Cell(name string, i int) Cell {
-	id, ok := s.byName[name]
-	if !ok {
-		panic(fmt.Sprintf("mmio: no register named %s", name))
-	}
-	r := s.rows[id]
-	if i < 0 || i >= r.decl.instances() {
-		panic(fmt.Sprintf("mmio: %s has %d instances, not one numbered %d", name, r.decl.instances(), i))
-	}
-	return Cell{s: s, dword: r.decl.offset(i) / 4, lanes: r.lanes, shift: r.shift}
-}
-
-// Get returns the stored value.
-func (c Cell) Get() uint32 { return c.s.mem[c.dword] & c.lanes >> c.shift }
-
-// Put stores v.
-func (c Cell) Put(v uint32) {
-	c.s.mem[c.dword] = c.s.mem[c.dword]&^c.lanes | v<<c.shift&c.lanes
-}
-
-// Set sets the bits of mask.
-func (c Cell) Set(mask uint32) { c.Put(c.Get() | mask) }
-
-// Clear clears the bits of mask.
-func (c Cell) Clear(mask uint32) { c.Put(c.Get() &^ mask) }
 
 // MakePlain turns a row into plain read-write storage that holds v: its effect
 // is gone, its access mode RW. It exists to show what a behaviour is needed
@@ -297,14 +330,9 @@ func (s *Space) MakePlain(name string, v uint32) error {
 	r.rw, r.writable = r.lanes, r.lanes
 	r.wo, r.w1c, r.w1s, r.rc = 0, 0, 0, 0
 	r.decl.Reset = v & (r.lanes >> r.shift)
+	r.decl.Access, r.decl.Fields, r.decl.Effect = RW, nil, ""
 	for i := range r.decl.instances() {
-		c := s.Cell(name, i)
-		c.Put(v)
+		s.Cell(name, i).Put(v)
 	}
 	return nil
 }
-
-var epoch = time.Now()
-
-// now is a monotonic clock in nanoseconds.
-func now() int64 { return int64(time.Since(epoch)) }

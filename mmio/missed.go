@@ -1,0 +1,111 @@
+package mmio
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+)
+
+// Hole is an undeclared offset that a guest touched: a dword, or the first
+// undeclared byte of a dword that narrower registers fill in part.
+type Hole struct {
+	Offset uint32 `json:"offset"`
+	Near   string `json:"near"` // nearest declared name and the distance
+	Reads  uint64 `json:"reads"`
+	Writes uint64 `json:"writes"`
+}
+
+// Missed counts what the declared rows did not cover.
+type Missed struct {
+	HoleReads  uint64 `json:"hole_reads"`
+	HoleWrites uint64 `json:"hole_writes"`
+	ReadOnly   uint64 `json:"read_only"`       // writes that touched no writable bit
+	Stubs      uint64 `json:"stubs"`           // accesses to rows marked Stub
+	OddSize    uint64 `json:"odd_size"`        // accesses of other sizes than 1, 2, 4, 8
+	Outside    uint64 `json:"outside"`         // accesses that left the space
+	Unlisted   uint64 `json:"unlisted"`        // hole accesses beyond the list's capacity
+	Holes      []Hole `json:"holes,omitempty"` // most touched first
+}
+
+// maxHoles bounds the list of undeclared offsets: a hostile guest must not make
+// it grow.
+const (
+	maxHoles   = 4096
+	holeBits   = 13
+	holeSlots  = 1 << holeBits // twice maxHoles, so that a search ends soon
+	holeSpread = 0x9e3779b1    // 2^32 / golden ratio: neighbours go far apart
+)
+
+// missedStats are written by the owner of the Space and read by anybody, hence
+// atomic. The holes are an open-addressed table: no lock that a report could
+// hold while a guest waits, and no allocation.
+type missedStats struct {
+	holeReads, holeWrites, readOnly, stubs, oddSize, outside, unlisted atomic.Uint64
+
+	listed int // owner's
+	holes  [holeSlots]holeSlot
+}
+
+type holeSlot struct {
+	key           atomic.Uint32 // offset + 1; 0 is free
+	reads, writes atomic.Uint64
+}
+
+func (h *holeSlot) add(write bool) {
+	if write {
+		h.writes.Add(1)
+	} else {
+		h.reads.Add(1)
+	}
+}
+
+func (m *missedStats) hole(off uint32, write bool) {
+	if write {
+		m.holeWrites.Add(1)
+	} else {
+		m.holeReads.Add(1)
+	}
+	h := m.slot(off)
+	switch {
+	case h.key.Load() != 0:
+		h.add(write)
+	case m.listed == maxHoles:
+		m.unlisted.Add(1)
+	default:
+		h.add(write) // before the key, which shows the slot to readers
+		h.key.Store(off + 1)
+		m.listed++
+	}
+}
+
+// slot returns the slot of off, or the free one where it belongs.
+func (m *missedStats) slot(off uint32) *holeSlot {
+	for i := off / 4 * holeSpread >> (32 - holeBits); ; i = (i + 1) % holeSlots {
+		if k := m.holes[i].key.Load(); k == 0 || k == off+1 {
+			return &m.holes[i]
+		}
+	}
+}
+
+// Missed returns what fell outside the declared rows. It may be called while a
+// guest runs.
+func (s *Space) Missed() Missed {
+	m := &s.missed
+	out := Missed{
+		HoleReads: m.holeReads.Load(), HoleWrites: m.holeWrites.Load(), ReadOnly: m.readOnly.Load(),
+		Stubs: m.stubs.Load(), OddSize: m.oddSize.Load(), Outside: m.outside.Load(), Unlisted: m.unlisted.Load(),
+	}
+	for i := range m.holes {
+		h := &m.holes[i]
+		if k := h.key.Load(); k != 0 {
+			out.Holes = append(out.Holes, Hole{Offset: k - 1, Reads: h.reads.Load(), Writes: h.writes.Load()})
+		}
+	}
+	slices.SortFunc(out.Holes, func(a, b Hole) int {
+		return cmp.Or(cmp.Compare(b.Reads+b.Writes, a.Reads+a.Writes), cmp.Compare(a.Offset, b.Offset))
+	})
+	for i := range out.Holes {
+		out.Holes[i].Near = s.NameOf(out.Holes[i].Offset)
+	}
+	return out
+}
