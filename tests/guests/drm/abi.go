@@ -1,0 +1,186 @@
+package drm
+
+import "unsafe"
+
+// Structures of the kernel's user interface, field for field. Sizes and offsets are
+// held by tests; a wrong one would be a silent wrong number in the kernel.
+// Source: Linux include/uapi/drm/drm.h and include/uapi/drm/nouveau_drm.h.
+
+type drmVersion struct {
+	Major, Minor, Patch int32
+	_                   int32
+	NameLen             uint64
+	Name                uint64
+	DateLen             uint64
+	Date                uint64
+	DescLen             uint64
+	Desc                uint64
+}
+
+type gemClose struct {
+	Handle uint32
+	Pad    uint32
+}
+
+type getParam struct {
+	Param uint64
+	Value uint64
+}
+
+type channelAlloc struct {
+	FBCtxDMA       uint32 // ignored on Fermi, but ~0 is refused
+	TTCtxDMA       uint32
+	Channel        int32
+	PushbufDomains uint32
+	NotifierHandle uint32
+	Subchan        [8]struct{ Handle, Class uint32 }
+	NrSubchan      uint32
+}
+
+type channelFree struct {
+	Channel int32
+}
+
+type grobjAlloc struct {
+	Channel int32
+	Handle  uint32
+	Class   int32
+}
+
+type gpuobjFree struct {
+	Channel int32
+	Handle  uint32
+}
+
+type gemInfo struct {
+	Handle    uint32
+	Domain    uint32
+	Size      uint64
+	Offset    uint64
+	MapHandle uint64
+	TileMode  uint32
+	TileFlags uint32
+}
+
+type gemNew struct {
+	Info        gemInfo
+	ChannelHint uint32
+	Align       uint32
+}
+
+type pushbufPresumed struct {
+	Valid  uint32
+	Domain uint32
+	Offset uint64
+}
+
+type pushbufBO struct {
+	UserPriv     uint64
+	Handle       uint32
+	ReadDomains  uint32
+	WriteDomains uint32
+	ValidDomains uint32
+	Presumed     pushbufPresumed
+}
+
+type pushbufPush struct {
+	BOIndex uint32
+	Pad     uint32
+	Offset  uint64
+	Length  uint64 // bytes; bit 23 = no prefetch
+}
+
+type gemPushbuf struct {
+	Channel       uint32
+	NrBuffers     uint32
+	Buffers       uint64
+	NrRelocs      uint32
+	NrPush        uint32
+	Relocs        uint64
+	Push          uint64
+	Suffix0       uint32
+	Suffix1       uint32
+	VRAMAvailable uint64 // in: bit 0 = wait for the fence; out: bytes
+	GARTAvailable uint64
+}
+
+type gemCPUPrep struct {
+	Handle uint32
+	Flags  uint32
+}
+
+type gemCPUFini struct {
+	Handle uint32
+}
+
+// The NVIF messages. They are variable in length; these are the fixed heads.
+// Source: Linux drivers/gpu/drm/nouveau/include/nvif/ioctl.h, cl0080.h.
+
+type nvifHead struct {
+	Version uint8
+	Type    uint8
+	_       [4]uint8
+	Owner   uint8
+	Route   uint8
+	Token   uint64
+	Object  uint64
+}
+
+type nvifNew struct {
+	Version uint8
+	_       [6]uint8
+	Route   uint8
+	Token   uint64
+	Object  uint64
+	Handle  uint32
+	Class   int32
+}
+
+type nvifSclass struct {
+	Version uint8
+	Count   uint8
+	_       [6]uint8
+}
+
+type nvifClass struct {
+	Class  int32
+	MinVer int16
+	MaxVer int16
+}
+
+const (
+	nvifTypeSclass = 1
+	nvifTypeNew    = 2
+	nvifTypeDel    = 3
+
+	nvifOwnerAny    = 0xff
+	nvifRouteHidden = 0xff // the message is for the channel that token names
+)
+
+// Ioctl request numbers: _IOC(dir, 'd', nr, size).
+const (
+	iocWrite = 1
+	iocRead  = 2
+
+	drmCommandBase = 0x40
+)
+
+func ioc(dir, nr, size uintptr) uintptr { return dir<<30 | size<<16 | 'd'<<8 | nr }
+
+var (
+	ioctlVersion      = ioc(iocRead|iocWrite, 0x00, unsafe.Sizeof(drmVersion{}))
+	ioctlGEMClose     = ioc(iocWrite, 0x09, unsafe.Sizeof(gemClose{}))
+	ioctlGetParam     = ioc(iocRead|iocWrite, drmCommandBase+0x00, unsafe.Sizeof(getParam{}))
+	ioctlChannelAlloc = ioc(iocRead|iocWrite, drmCommandBase+0x02, unsafe.Sizeof(channelAlloc{}))
+	ioctlChannelFree  = ioc(iocWrite, drmCommandBase+0x03, unsafe.Sizeof(channelFree{}))
+	ioctlGrobjAlloc   = ioc(iocWrite, drmCommandBase+0x04, unsafe.Sizeof(grobjAlloc{}))
+	ioctlGpuobjFree   = ioc(iocWrite, drmCommandBase+0x06, unsafe.Sizeof(gpuobjFree{}))
+	ioctlGEMNew       = ioc(iocRead|iocWrite, drmCommandBase+0x40, unsafe.Sizeof(gemNew{}))
+	ioctlGEMPushbuf   = ioc(iocRead|iocWrite, drmCommandBase+0x41, unsafe.Sizeof(gemPushbuf{}))
+	ioctlGEMCPUPrep   = ioc(iocWrite, drmCommandBase+0x42, unsafe.Sizeof(gemCPUPrep{}))
+	ioctlGEMCPUFini   = ioc(iocWrite, drmCommandBase+0x43, unsafe.Sizeof(gemCPUFini{}))
+	ioctlGEMInfo      = ioc(iocRead|iocWrite, drmCommandBase+0x44, unsafe.Sizeof(gemInfo{}))
+)
+
+// The NVIF request carries its own length in the size field.
+func ioctlNVIF(size uintptr) uintptr { return ioc(iocRead|iocWrite, drmCommandBase+0x07, size) }

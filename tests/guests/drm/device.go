@@ -1,0 +1,148 @@
+package drm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sort"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Parameters of GETPARAM. Source: nouveau_drm.h.
+const (
+	ParamPCIVendor   = 3
+	ParamPCIDevice   = 4
+	ParamBusType     = 5 // 0 AGP, 1 PCI, 2 PCIe, 3 SoC
+	ParamFBSize      = 8 // bytes of VRAM that clients may use
+	ParamAGPSize     = 9 // bytes of GART that clients may use
+	ParamChipset     = 11
+	ParamGraphUnits  = 13 // GPCs | TPCs << 8 | ROPs << 32
+	ParamPTimer      = 14 // ns
+	ParamHasBOUsage  = 15
+	ParamHasPageflip = 16
+	ParamExecPushMax = 17 // 6.6 and later
+	ParamVRAMBARSize = 18 // 6.7 and later
+	ParamVRAMUsed    = 19 // 6.7 and later
+)
+
+// Device is one open DRM node of nouveau.
+type Device struct {
+	f    *os.File
+	Path string
+}
+
+// Version is what the driver says of itself.
+type Version struct {
+	Name                string
+	Major, Minor, Patch int
+}
+
+// Nodes lists the DRM device nodes of the machine, in order of name.
+func Nodes() ([]string, error) {
+	nodes, err := filepath.Glob("/dev/dri/*[0-9]")
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(nodes)
+	return nodes, nil
+}
+
+// DefaultNode returns the first render node, or else the first card node.
+func DefaultNode() (string, error) {
+	for _, pattern := range []string{"/dev/dri/renderD*", "/dev/dri/card*"} {
+		nodes, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		if len(nodes) > 0 {
+			sort.Strings(nodes)
+			return nodes[0], nil
+		}
+	}
+	return "", errors.New("no DRM node in /dev/dri: is nouveau loaded and has it probed a card?")
+}
+
+// Open opens a node and refuses one that is not nouveau's.
+func Open(path string) (*Device, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	d := &Device{f: f, Path: path}
+	v, err := d.Version()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if v.Name != "nouveau" {
+		f.Close()
+		return nil, fmt.Errorf("%s: driver %q, want nouveau", path, v.Name)
+	}
+	return d, nil
+}
+
+// Close ends the client: the kernel frees its channels and buffers.
+func (d *Device) Close() error { return d.f.Close() }
+
+// Version asks for the driver's name and version.
+func (d *Device) Version() (Version, error) {
+	name := make([]byte, 64)
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	pin.Pin(&name[0])
+	v := &drmVersion{NameLen: uint64(len(name)), Name: addr(&name[0])}
+	if err := ioctl(d.f, "VERSION", ioctlVersion, unsafe.Pointer(v)); err != nil {
+		return Version{}, err
+	}
+	n := min(v.NameLen, uint64(len(name)))
+	return Version{Name: string(name[:n]), Major: int(v.Major), Minor: int(v.Minor), Patch: int(v.Patch)}, nil
+}
+
+// Param reads one GETPARAM value. A parameter that this kernel does not know is EINVAL.
+func (d *Device) Param(param uint64) (uint64, error) {
+	p := &getParam{Param: param}
+	err := ioctl(d.f, "GETPARAM", ioctlGetParam, unsafe.Pointer(p))
+	return p.Value, err
+}
+
+// Error is a failed ioctl. Unwrap gives the errno.
+type Error struct {
+	Op    string
+	Errno unix.Errno
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s (errno %d)", e.Op, e.Errno, int(e.Errno)) }
+
+// Unwrap returns the errno, for errors.Is.
+func (e *Error) Unwrap() error { return e.Errno }
+
+// Errno returns the errno in err, or 0.
+func Errno(err error) int {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return int(errno)
+	}
+	return 0
+}
+
+// ioctl repeats what a signal interrupted, as every DRM client must: the Go
+// runtime sends itself signals to preempt.
+func ioctl(f *os.File, op string, req uintptr, arg unsafe.Pointer) error {
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), req, uintptr(arg))
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR, unix.EAGAIN:
+			continue
+		}
+		return &Error{Op: op, Errno: errno}
+	}
+}
+
+// addr is the address of something that the caller has pinned.
+func addr[T any](p *T) uint64 { return uint64(uintptr(unsafe.Pointer(p))) }

@@ -1,0 +1,90 @@
+package push
+
+// Engine is the engine field of SET_OBJECT data, bits 20:16: Fermi chooses a
+// subchannel's engine by it.
+type Engine uint32
+
+// Engines of GF100.
+const (
+	EngineGR  Engine = 0
+	EngineCE0 Engine = 4
+	EngineCE1 Engine = 5
+	EngineSW  Engine = 0x1f
+)
+
+// Classes of GF100.
+const (
+	ClassTwoD    = 0x902d
+	ClassM2MF    = 0x9039
+	ClassHost    = 0x906f
+	ClassSW      = 0x906e
+	Class3D      = 0x9097
+	ClassCompute = 0x90c0
+	ClassCE0     = 0x90b5
+	ClassCE1     = 0x90b8
+)
+
+// ClassNoSuch is no class of any NVIDIA chip.
+const ClassNoSuch = 0x9bad
+
+// Host methods: below 100h, the same on every subchannel. Source: cl906f.h.
+const (
+	HostSetObject    Method = 0x00
+	HostNop          Method = 0x08
+	HostSemaphoreA   Method = 0x10 // VA 39:32
+	HostSemaphoreB   Method = 0x14 // VA 31:2
+	HostSemaphoreC   Method = 0x18 // payload
+	HostSemaphoreD   Method = 0x1c // operation: execute
+	HostNonStallIntr Method = 0x20
+	HostFBFlush      Method = 0x24
+	HostMemOpA       Method = 0x28
+	HostMemOpB       Method = 0x2c
+	HostSetReference Method = 0x50 // into USERD 48h
+	HostYield        Method = 0x80
+	HostNoSuch       Method = 0xfc // not in cl906f.h
+)
+
+// Semaphore operations and flags, the data of HostSemaphoreD.
+const (
+	SemAcquireEqual = 1
+	SemRelease      = 2
+	SemAcquireGE    = 4 // (memory - payload) >= 0, signed
+	SemAcquireAnd   = 8 // (memory & payload) != 0
+
+	SemSwitch  = 1 << 12 // let another channel run while an acquire fails
+	SemNoWFI   = 1 << 20 // release without waiting for the engines to idle
+	SemOneWord = 1 << 24 // write the payload only; else {payload, 0, time lo, time hi}
+)
+
+// SetObject binds a class to a subchannel.
+func (b *Buffer) SetObject(sc Subchan, class uint32, e Engine) {
+	b.Inc(sc, HostSetObject, uint32(e)<<16|class)
+}
+
+// Semaphore makes the host release or acquire the semaphore at va.
+func (b *Buffer) Semaphore(sc Subchan, va uint64, payload, op uint32) {
+	b.Inc(sc, HostSemaphoreA, hi(va), lo(va), payload, op)
+}
+
+// Report releases a semaphore from the end of the graphics pipeline: Mesa's fence.
+func (b *Buffer) Report(sc Subchan, va uint64, payload, op uint32) {
+	b.Inc(sc, ReportSemaphoreA, hi(va), lo(va), payload, op)
+}
+
+// Report semaphores of 9097 and 90c0. Source: cl9097.h, cl90c0.h.
+const (
+	ReportSemaphoreA Method = 0x1b00
+	ReportSemaphoreB Method = 0x1b04
+	ReportSemaphoreC Method = 0x1b08
+	ReportSemaphoreD Method = 0x1b0c
+
+	ReportRelease = 0       // operation 1:0
+	ReportOneWord = 1 << 28 // else {payload, 0, time lo, time hi}
+)
+
+// Methods of the GR classes that every one of them has, or none.
+const (
+	GRNop         Method = 0x100
+	GRWaitForIdle Method = 0x110
+	GRNoSuch      Method = 0x3ff8
+)

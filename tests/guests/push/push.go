@@ -1,0 +1,70 @@
+package push
+
+import "fmt"
+
+// Header operations, bits 31:29.
+const (
+	opIncreasing    = 1
+	opNonIncreasing = 3
+	opImmediate     = 4
+	opIncreaseOnce  = 5
+)
+
+// Limits of the header's fields.
+const (
+	MaxCount     = 1<<13 - 1 // data words after one header
+	MaxImmediate = 1<<13 - 1
+	MaxMethod    = 0x3ffc
+	MaxSubchan   = 7
+)
+
+// Subchan is a subchannel number, 0 to 7.
+type Subchan uint8
+
+// Method is the byte address of a method.
+type Method uint16
+
+// Buffer collects command words. The zero value is ready. A value that does
+// not fit its field is a bug of the caller and panics.
+type Buffer struct {
+	Words []uint32
+}
+
+func header(op uint32, sc Subchan, m Method, field int) uint32 {
+	if sc > MaxSubchan || m > MaxMethod || m%4 != 0 || field < 0 || field > MaxCount {
+		panic(fmt.Sprintf("push: header out of range: subchannel %d, method %#x, field %d", sc, m, field))
+	}
+	return op<<29 | uint32(field)<<16 | uint32(sc)<<13 | uint32(m)/4
+}
+
+// Inc writes data to m, m+4, m+8, ...
+func (b *Buffer) Inc(sc Subchan, m Method, data ...uint32) {
+	b.Words = append(append(b.Words, header(opIncreasing, sc, m, len(data))), data...)
+}
+
+// NonInc writes all data to m.
+func (b *Buffer) NonInc(sc Subchan, m Method, data ...uint32) {
+	b.Words = append(append(b.Words, header(opNonIncreasing, sc, m, len(data))), data...)
+}
+
+// IncOnce writes the first word to m and all others to m+4.
+func (b *Buffer) IncOnce(sc Subchan, m Method, data ...uint32) {
+	b.Words = append(append(b.Words, header(opIncreaseOnce, sc, m, len(data))), data...)
+}
+
+// Imm writes 13 bits of data that stand in the header itself.
+func (b *Buffer) Imm(sc Subchan, m Method, data uint32) {
+	if data > MaxImmediate {
+		panic(fmt.Sprintf("push: immediate %#x is wider than 13 bits", data))
+	}
+	b.Words = append(b.Words, header(opImmediate, sc, m, int(data)))
+}
+
+// Raw appends words as they are.
+func (b *Buffer) Raw(words ...uint32) { b.Words = append(b.Words, words...) }
+
+// Reset empties the buffer and keeps its memory.
+func (b *Buffer) Reset() { b.Words = b.Words[:0] }
+
+func hi(va uint64) uint32 { return uint32(va >> 32) }
+func lo(va uint64) uint32 { return uint32(va) }
