@@ -102,12 +102,13 @@ func follow[T any](p *parser, l layout[T], least, ptr, from int, v *T) (at int, 
 }
 
 // table returns the entries of the table at at, whose header has been read.
-func (p *parser) table(at int, h tableHeader, headerLeast, entryLeast int, what string) ([][]byte, error) {
+// sizeAt is where in the header the entry size stands.
+func (p *parser) table(at, sizeAt int, h tableHeader, headerLeast, entryLeast int, what string) ([][]byte, error) {
 	if int(h.HeaderSize) < headerLeast {
 		return nil, errorf(at+1, what, "header of 0x%02x bytes, at least 0x%02x are needed", h.HeaderSize, headerLeast)
 	}
 	if h.Entries > 0 && int(h.EntrySize) < entryLeast {
-		return nil, errorf(at+2, what, "entries of 0x%02x bytes, at least 0x%02x are needed", h.EntrySize, entryLeast)
+		return nil, errorf(at+sizeAt, what, "entries of 0x%02x bytes, at least 0x%02x are needed", h.EntrySize, entryLeast)
 	}
 	b, err := p.bytes(at+int(h.HeaderSize), int(h.Entries)*int(h.EntrySize), what+" entries")
 	if err != nil {
@@ -383,7 +384,9 @@ func (p *parser) scripts() error {
 		if err != nil {
 			return err
 		}
-		d.Init.Extra = code
+		if len(code) > 0 {
+			d.Init.Extra = code
+		}
 	}
 	return nil
 }
@@ -438,7 +441,7 @@ func (p *parser) dcb() error {
 	var h dcbHeader
 	record(p, dcbLayout, at, b, &h)
 	geometry := tableHeader{h.Version, h.HeaderSize, h.EntrySize, h.Entries}
-	entries, err := p.table(at, geometry, dcbHeaderLeast, dcbOutputLayout.size, "DCB")
+	entries, err := p.table(at, 3, geometry, dcbHeaderLeast, dcbOutputLayout.size, "DCB")
 	if err != nil {
 		return err
 	}

@@ -165,7 +165,7 @@ func parseClocks(p *parser, d *Description, t tokenData) (bool, error) {
 		p.warn(at, "PLL table", "version %02x is not understood, only %02x is", hdr.Version, pllVersion)
 		return false, nil
 	}
-	entries, err := p.table(at, hdr, pllTableLayout.size, pllEntryLayout.size, "PLL table")
+	entries, err := p.table(at, 2, hdr, pllTableLayout.size, pllEntryLayout.size, "PLL table")
 	if err != nil {
 		return false, err
 	}
@@ -230,7 +230,7 @@ func parseMemory(p *parser, d *Description, t tokenData) (bool, error) {
 		return true, nil
 	}
 	geometry := tableHeader{hdr.Version, hdr.HeaderSize, hdr.EntrySize, hdr.Entries}
-	entries, err := p.table(at, geometry, m0203Layout.size, memoryConfigLayout.size, "M0203")
+	entries, err := p.table(at, 2, geometry, m0203Layout.size, memoryConfigLayout.size, "M0203")
 	if err != nil {
 		return false, err
 	}
@@ -281,7 +281,7 @@ func parseAnalog(p *parser, d *Description, t tokenData) (bool, error) {
 		p.warn(at, "analog load table", "version %02x is not understood, only %02x is", hdr.Version, analogVersion)
 		return false, nil
 	}
-	entries, err := p.table(at, hdr, analogTableLayout.size, analogLoadLayout.size, "analog load table")
+	entries, err := p.table(at, 2, hdr, analogTableLayout.size, analogLoadLayout.size, "analog load table")
 	if err != nil {
 		return false, err
 	}

@@ -1,0 +1,192 @@
+package firmware_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/firmware"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func build(t testing.TB, d firmware.Description) []byte {
+	t.Helper()
+	b, err := firmware.Build(d)
+	require.NoError(t, err)
+	return b
+}
+
+func gf100(t testing.TB) []byte { return build(t, firmware.GF100(firmware.Options{})) }
+
+// le is a reader of its own, so that the package's tables are not tested against themselves.
+type le []byte
+
+func (b le) u8(at int) int  { return int(b[at]) }
+func (b le) u16(at int) int { return int(b[at]) | int(b[at+1])<<8 }
+func (b le) u32(at int) int { return b.u16(at) | b.u16(at+2)<<16 }
+
+// token finds a BIT token as a driver does.
+func (b le) token(t *testing.T, id byte) (version, size, data int) {
+	t.Helper()
+	bit := bytes.Index(b, []byte{0xff, 0xb8, 'B', 'I', 'T', 0})
+	require.Positive(t, bit)
+	for i := range b.u8(bit + 10) {
+		e := bit + b.u8(bit+8) + i*b.u8(bit+9)
+		if b.u8(e) == int(id) {
+			return b.u8(e + 1), b.u16(e + 2), b.u16(e + 4)
+		}
+	}
+	t.Fatalf("no token %q", id)
+	return
+}
+
+// The bytes that nouveau of Linux 6.1, 6.12 and 7.2 was seen to take without a
+// warning, field by field, at literal offsets.
+func TestGF100Bytes(t *testing.T) {
+	b := le(gf100(t))
+	require.Len(t, b, 8<<10)
+
+	fixed := []struct {
+		at   int
+		want string
+		what string
+	}{
+		{0x000, "\x55\xaa\x10\xcb", "ROM header: signature, size / 512, far return"},
+		{0x018, "\x40\x00", "pointer to PCIR"},
+		{0x036, "\x00\x03", "pointer to DCB"},
+		{0x040, "PCIR\xde\x10\xd8\x06", "PCIR: vendor, device"},
+		{0x048, "\x00\x00\x18\x00\x00\x00\x02\x03", "PCIR: -, length, revision, class"},
+		{0x050, "\x10\x00\x00\x00\x00\x80", "PCIR: size / 512, code revision, type, last"},
+		{0x080, "\xff\xb8BIT\x00\x00\x01\x0c\x06\x09", "BIT: magic, version, header, token, count"},
+		{0x300, "\x40\x1b\x00\x08\x00\x00\xcb\xbd\xdc\x4e\x00\x00", "DCB: version, header, entries, entry size, I2C, signature, GPIO"},
+		{0x30c, "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "DCB: the rest"},
+	}
+	for _, f := range fixed {
+		require.Equal(t, f.want, string(b[f.at:f.at+len(f.want)]), "%03x %s", f.at, f.what)
+	}
+
+	sum := byte(0)
+	for _, x := range b {
+		sum += x
+	}
+	require.Zero(t, sum, "sum of all bytes")
+	sum = 0
+	for _, x := range b[0x80:0x8c] {
+		sum += x
+	}
+	require.Zero(t, sum, "sum of the BIT header")
+
+	tokens := []struct {
+		id            byte
+		version, size int
+	}{
+		{'i', 2, 0x20}, {'I', 1, 0x1c}, {'C', 2, 4}, {'P', 2, 0x5c}, {'M', 2, 0x0f}, {'A', 1, 3}, {'D', 1, 4}, {'L', 1, 2}, {'T', 1, 2},
+	}
+	for _, want := range tokens {
+		version, size, data := b.token(t, want.id)
+		require.Equal(t, want.version, version, "version of %q", want.id)
+		require.Equal(t, want.size, size, "size of %q", want.id)
+		require.Greater(t, data, 0x80, "data of %q", want.id)
+		require.LessOrEqual(t, data+size, 0x2000-1, "end of %q", want.id)
+	}
+
+	_, _, i := b.token(t, 'i')
+	require.Equal(t, 0x70, b.u8(i+3), "'i' major version")
+	require.Zero(t, b.u8(i+5), "'i' feature byte")
+	require.Zero(t, b.u16(i+13), "'i' DAC load pointer")
+
+	_, _, I := b.token(t, 'I')
+	scripts := b.u16(I)
+	require.NotZero(t, scripts)
+	require.Equal(t, 0x71, b.u8(b.u16(scripts)), "first script is DONE")
+	require.Zero(t, b.u16(scripts+2), "there is one script")
+	require.Zero(t, b.u16(I+14), "extra script")
+
+	_, _, c := b.token(t, 'C')
+	pll := b.u32(c)
+	require.Equal(t, []int{0x40, 4, 11, 2}, []int{b.u8(pll), b.u8(pll + 1), b.u8(pll + 2), b.u8(pll + 3)}, "PLL table header")
+	for n, kind := range []int{0x0c, 0x04} {
+		e := pll + 4 + n*11
+		require.Equal(t, kind, b.u8(e), "PLL type")
+		require.NotZero(t, b.u32(e+3), "PLL register")
+		require.NotZero(t, b.u16(e+9), "PLL reference clock")
+		limits := b.u16(e + 1)
+		require.Less(t, b.u16(limits), b.u16(limits+2), "oscillator range")
+		require.Less(t, b.u16(limits+4), b.u16(limits+6), "input range")
+		for _, pair := range []int{8, 10, 12} {
+			require.Less(t, b.u8(limits+pair), b.u8(limits+pair+1), "divider range at %d", pair)
+		}
+	}
+
+	_, _, p := b.token(t, 'P')
+	require.Equal(t, make([]byte, 0x5c), []byte(b[p:p+0x5c]), "'P' has no tables")
+
+	_, _, m := b.token(t, 'M')
+	m0203 := b.u16(m + 3)
+	require.Equal(t, "\x10\x07\x02\x01\x00", string(b[m0203:m0203+5]), "M0203 header")
+	require.Equal(t, "\x01\x00", string(b[m0203+7:m0203+9]), "M0203: DDR3 for strap 0")
+
+	_, _, a := b.token(t, 'A')
+	load := b.u16(a)
+	require.Equal(t, "\x10\x04\x04\x02\x00\x00\x00\x00\x00\x00\x00\x00", string(b[load:load+12]), "analog load table")
+
+	for _, id := range []byte{'D', 'L', 'T'} {
+		_, size, data := b.token(t, id)
+		require.Equal(t, make([]byte, size), []byte(b[data:data+size]), "%q is zero", id)
+	}
+}
+
+func TestGF100Options(t *testing.T) {
+	gddr5 := uint8(firmware.MemoryGDDR5)
+	b := le(build(t, firmware.GF100(firmware.Options{Device: 0x06dd, Size: 64 << 10, MemoryType: &gddr5})))
+	require.Len(t, b, 64<<10)
+	require.Equal(t, 0x06dd, b.u16(0x46))
+	require.Equal(t, 128, b.u8(2))
+	require.Equal(t, 128, b.u16(0x50))
+	_, _, m := b.token(t, 'M')
+	require.Equal(t, firmware.MemoryGDDR5, b.u8(b.u16(m+3)+7)&15)
+}
+
+func TestGF100IsClean(t *testing.T) {
+	img, err := firmware.Load(gf100(t), 0x10de, 0x06d8)
+	require.NoError(t, err)
+	require.Empty(t, img.Warnings)
+	require.Equal(t, firmware.GF100(firmware.Options{}), img.Description)
+	for _, token := range img.Tokens {
+		require.True(t, token.Decoded, "%q", token.ID)
+	}
+}
+
+// A change detector: what `umbra rom show` prints of the built image.
+func TestShowGolden(t *testing.T) {
+	const golden = "testdata/gf100.txt"
+	img, err := firmware.Parse(gf100(t))
+	require.NoError(t, err)
+	var out bytes.Buffer
+	require.NoError(t, firmware.Show(&out, img))
+	if *update {
+		require.NoError(t, os.WriteFile(golden, out.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), out.String(), "run the test with -update if the change is meant")
+}
+
+func TestDescriptionJSON(t *testing.T) {
+	d := firmware.GF100(firmware.Options{})
+	text, err := json.Marshal(d)
+	require.NoError(t, err)
+	var back firmware.Description
+	require.NoError(t, json.Unmarshal(text, &back))
+	require.Equal(t, d, back)
+
+	img, err := firmware.Parse(gf100(t))
+	require.NoError(t, err)
+	_, err = json.Marshal(img)
+	require.NoError(t, err)
+}

@@ -1,0 +1,350 @@
+package firmware_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/firmware"
+)
+
+// fix makes the bytes of an image add up to 0 again.
+func fix(b []byte) []byte {
+	sum := byte(0)
+	for _, x := range b {
+		sum += x
+	}
+	b[len(b)-1] -= sum
+	return b
+}
+
+func put(b []byte, at int, data ...byte) { copy(b[at:], data) }
+
+func joined(err error) []error {
+	if err == nil {
+		return nil
+	}
+	return err.(interface{ Unwrap() []error }).Unwrap()
+}
+
+// Removing one thing from the description removes it from the image, and says so.
+func TestLeaveOneOut(t *testing.T) {
+	tests := []struct {
+		name    string
+		edit    func(*firmware.Description)
+		check   string // the one reason Check gives, "" for none
+		warning string // the one warning, "" for none
+	}{
+		{"nothing", func(d *firmware.Description) {}, "", ""},
+		{"i", func(d *firmware.Description) { d.RemoveToken('i') }, "has no token 'i' (BIOS information), drivers give up without it", ""},
+		{"I", func(d *firmware.Description) { d.RemoveToken('I') }, "has no token 'I' (init scripts), drivers give up without it", ""},
+		{"C", func(d *firmware.Description) { d.RemoveToken('C') }, "", ""},
+		{"P", func(d *firmware.Description) { d.RemoveToken('P') }, "", ""},
+		{"M", func(d *firmware.Description) { d.RemoveToken('M') }, "", ""},
+		{"A", func(d *firmware.Description) { d.RemoveToken('A') }, "", ""},
+		{"D", func(d *firmware.Description) { d.RemoveToken('D') }, "", ""},
+		{"L", func(d *firmware.Description) { d.RemoveToken('L') }, "", ""},
+		{"T", func(d *firmware.Description) { d.RemoveToken('T') }, "", ""},
+		{"memory PLL", func(d *firmware.Description) { d.Clocks.PLLs = d.Clocks.PLLs[:1] }, "has no entry of type 04 (memory), which drivers look for", ""},
+		{"memory types", func(d *firmware.Description) { d.Memory.Types = nil }, "", "has no memory type table (M0203): drivers cannot tell the kind of memory"},
+		{"DCB", func(d *firmware.Description) { d.DCB = nil }, "", "not found: drivers warn about each table they miss"},
+		{"other card", func(d *firmware.Description) { d.Device = 0x1180 }, "the VBIOS is for PCI device 10de:1180, the card is 10de:06d8", ""},
+		{"2 KiB", func(d *firmware.Description) { d.Size = 2048 }, "0x800 bytes, drivers fetch 0x1000 at once: pad the file", ""},
+	}
+	whole, err := firmware.Parse(gf100(t))
+	require.NoError(t, err)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			d := firmware.GF100(firmware.Options{})
+			test.edit(&d)
+			img, err := firmware.Parse(build(t, d))
+			require.NoError(t, err)
+			require.Equal(t, d, img.Description)
+			if len(test.name) == 1 {
+				require.Len(t, img.Tokens, len(whole.Tokens)-1)
+				require.False(t, slices.ContainsFunc(img.Tokens, func(tok firmware.Token) bool { return tok.ID == test.name[0] }))
+				require.False(t, d.RemoveToken(test.name[0]), "it is gone")
+			}
+			if reasons := joined(firmware.Check(img, 0x10de, 0x06d8)); test.check == "" {
+				require.Empty(t, reasons)
+			} else {
+				require.Len(t, reasons, 1)
+				require.Equal(t, test.check, reasons[0].(*firmware.Error).Reason)
+			}
+			if test.warning == "" {
+				require.Empty(t, img.Warnings)
+			} else {
+				require.Len(t, img.Warnings, 1)
+				require.Equal(t, test.warning, img.Warnings[0].Reason)
+			}
+		})
+	}
+}
+
+func TestNoBIT(t *testing.T) {
+	d := firmware.GF100(firmware.Options{})
+	for _, id := range "iICPMADLT" {
+		require.True(t, d.RemoveToken(byte(id)))
+	}
+	d.BITOffset = 0
+	img, err := firmware.Parse(build(t, d))
+	require.NoError(t, err)
+	require.Equal(t, d, img.Description)
+	require.ErrorContains(t, firmware.Check(img, 0x10de, 0x06d8), "vbios: at 0x000000: BIT: not found, drivers give up without it")
+}
+
+// Broken bytes: the error has the offset of what is broken.
+func TestParseErrors(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(b []byte) []byte
+		at   int
+		text string
+	}{
+		{"empty file", func(b []byte) []byte { return nil }, 0, "ROM header: its 0x1a bytes end at 0x00001a, the file at 0x000000"},
+		{"signature", func(b []byte) []byte { b[1] = 0; return b }, 0, "ROM header: the signature is 55 00, want 55 aa"},
+		{"flash dump", func(b []byte) []byte { return append(append([]byte("NVGI"), make([]byte, 0x5fc)...), b...) }, 0,
+			"cut it off, so that the file starts with 55 aa (found at 0x000600)"},
+		{"padding in front", func(b []byte) []byte { return append(make([]byte, 512), b...) }, 0, "the signature is 00 00, want 55 aa (found at 0x000200)"},
+		{"no PCIR", func(b []byte) []byte { put(b, 0x18, 0, 0); return b }, 0x18, "ROM header.PCIR: is 0"},
+		{"PCIR outside", func(b []byte) []byte { put(b, 0x18, 0xf0, 0xff); return b }, 0xfff0, "PCIR: its 0x16 bytes end at 0x010006, the file at 0x002000"},
+		{"PCIR name", func(b []byte) []byte { b[0x40] = 'Q'; return b }, 0x40, "PCIR: the signature is 52494351, want 52494350 (PCIR)"},
+		{"size 0", func(b []byte) []byte { put(b, 0x50, 0, 0); return b }, 0x50, "image length: is 0"},
+		{"cut short", func(b []byte) []byte { return b[:0x1fff] }, 0x50, "the image at 0x000000 has 0x2000 bytes, the file only 0x1fff more: it was cut short"},
+		{"PCIR beyond image", func(b []byte) []byte {
+			b = append(b, b[0x40:0x58]...)
+			put(b, 0x18, 0x00, 0x20)
+			return b
+		}, 0x18, "0x2000 lies outside the image of 0x2000 bytes"},
+		{"BIT header size", func(b []byte) []byte { b[0x88] = 4; return b }, 0x88, "BIT header: 0x04 bytes long, at least 0x0c are needed"},
+		{"BIT token size", func(b []byte) []byte { b[0x89] = 5; return b }, 0x89, "BIT header: tokens of 0x05 bytes, at least 0x06 are needed"},
+		{"BIT at the end", func(b []byte) []byte { put(b, 0x82, 'X'); put(b, 0x1ff8, b[0x80], 0xb8, 'B', 'I', 'T'); return b }, 0x1ff8, "BIT header: its 0xc bytes end"},
+		{"BIT count", func(b []byte) []byte {
+			put(b, 0x82, 'X')
+			put(b, 0x1ff0, 0xff, 0xb8, 'B', 'I', 'T', 0, 0, 1, 12, 6, 9)
+			return b
+		}, 0x1ff0, "BIT: its 0x42 bytes end at 0x002032, the file at 0x002000"},
+		{"'i' data", func(b []byte) []byte { put(b, 0x90, 0xf0, 0x1f); return b }, 0x1ff0, `BIT 'i' data: its 0x20 bytes end at 0x002010, the file at 0x002000 (pointer at 0x000090)`},
+		{"DCB outside", func(b []byte) []byte { put(b, 0x36, 0x00, 0x20); return b }, 0x2000, "DCB: its 0xa bytes end at 0x00200a, the file at 0x002000 (pointer at 0x000036)"},
+		{"DCB header", func(b []byte) []byte { b[0x301] = 10; return b }, 0x301, "DCB: header of 0x0a bytes, at least 0x17 are needed"},
+		{"DCB entries", func(b []byte) []byte { put(b, 0x302, 255, 255); return b }, 0x31b, "DCB entries: its 0xfe01 bytes end at 0x01011c, the file at 0x002000"},
+		{"DCB entry size", func(b []byte) []byte { put(b, 0x302, 1, 7); return b }, 0x303, "DCB: entries of 0x07 bytes, at least 0x08 are needed"},
+		{"PLL table outside", func(b []byte) []byte {
+			_, _, c := le(b).token(t, 'C')
+			put(b, c, 0xfe, 0x1f, 0, 0)
+			return b
+		}, 0x1ffe, "PLL table: its 0x4 bytes end at 0x002002"},
+		{"script table outside", func(b []byte) []byte {
+			_, _, i := le(b).token(t, 'I')
+			put(b, i, 0xff, 0x1f)
+			return b
+		}, 0x1fff, "init script table: its 0x2 bytes end at 0x002001"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := firmware.Parse(test.edit(gf100(t)))
+			var e *firmware.Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, fmt.Sprintf("0x%06x", test.at), fmt.Sprintf("0x%06x", e.Offset))
+			require.ErrorContains(t, err, test.text)
+			require.ErrorContains(t, err, fmt.Sprintf("vbios: at 0x%06x: ", test.at))
+		})
+	}
+}
+
+// Broken bytes that drivers live with: the image is parsed, the warning has the offset.
+func TestParseWarnings(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(b []byte) []byte
+		at   int
+		text string
+	}{
+		{"checksum", func(b []byte) []byte { b[0x1fff]++; return b }, 0x1fff, "add up to 01, not 00"},
+		{"BIT checksum", func(b []byte) []byte { b[0x8b]++; return fix(b) }, 0x8b, "its bytes add up to 01, not 00"},
+		{"DCB version", func(b []byte) []byte { b[0x300] = 0x22; return fix(b) }, 0x300, "version 22 is not understood"},
+		{"DCB signature", func(b []byte) []byte { b[0x306] = 0; return fix(b) }, 0x306, "the signature is 4edcbd00, want 4edcbdcb"},
+		{"dangling pointer", func(b []byte) []byte { put(b, 0x304, 0xff, 0xff); return fix(b) }, 0x304, "points to 0x00ffff, the file ends at 0x002000"},
+		{"trailing data", func(b []byte) []byte { return append(b, 1) }, 0x2000, "0x1 bytes follow the last image"},
+		{"token twice", func(b []byte) []byte { b[0x92] = 'i'; put(b, 0x93, 9); return fix(b) }, 0x92, "token 'i' comes again"},
+		{"unknown token outside", func(b []byte) []byte {
+			put(b, 0x8c+8*6, 'z', 1, 2, 0, 0xff, 0xff)
+			return fix(b)
+		}, 0xffff, "its 0x2 bytes end at 0x010001"},
+		{"PLL version", func(b []byte) []byte {
+			_, _, c := le(b).token(t, 'C')
+			b[le(b).u32(c)] = 0x30
+			return fix(b)
+		}, 0x108, "version 30 is not understood"},
+		{"no next image", func(b []byte) []byte { b[0x55] = 0; return fix(b) }, 0x2000, "the images before it are used"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			img, err := firmware.Parse(test.edit(gf100(t)))
+			require.NoError(t, err)
+			require.Len(t, img.Warnings, 1, "%v", img.Warnings)
+			require.Equal(t, test.at, img.Warnings[0].Offset)
+			require.Contains(t, img.Warnings[0].Reason, test.text)
+		})
+	}
+}
+
+func TestUnknownOpcode(t *testing.T) {
+	b := gf100(t)
+	_, _, i := le(b).token(t, 'I')
+	at := le(b).u16(le(b).u16(i))
+	b[at] = 0xfe
+	img, err := firmware.Parse(fix(b))
+	require.NoError(t, err)
+	require.Equal(t, []firmware.Warning{{at, "script 0", "opcode fe is unknown, so its length is too; it is cut off there"}}, img.Warnings)
+}
+
+// chain joins images; all but the last lose their last mark, then type and
+// indicator are the caller's.
+func image(size int, codeType byte, last bool) []byte {
+	b := make([]byte, size)
+	put(b, 0, 0x55, 0xaa, byte(size/512))
+	put(b, 0x18, 0x1c)
+	put(b, 0x1c, 'P', 'C', 'I', 'R', 0xde, 0x10, 0xd8, 0x06, 0, 0, 0x18, 0, 0, 0, 2, 3, byte(size/512), 0, 0, 0, codeType, 0)
+	if last {
+		b[0x1c+0x15] = 0x80
+	}
+	return b
+}
+
+func TestSeveralImages(t *testing.T) {
+	first := gf100(t)
+	first[0x55] = 0
+	fix(first)
+	efi := image(1024, 0x03, true)
+	img, err := firmware.Parse(append(first, efi...))
+	require.NoError(t, err)
+	require.Empty(t, img.Warnings)
+	require.Len(t, img.Parts, 2)
+	require.Equal(t, 0x2000, img.Parts[1].Offset)
+	require.Equal(t, 1024, img.Parts[1].Size)
+	require.False(t, img.Parts[0].Last)
+	require.True(t, img.Parts[1].Last)
+	require.Equal(t, firmware.GF100(firmware.Options{}), img.Description, "the second image changes nothing")
+}
+
+// NVIDIA's extension of PCIR overrides size and last mark.
+func TestNPDE(t *testing.T) {
+	first := gf100(t)
+	put(first, 0x60, 'N', 'P', 'D', 'E', 0, 1, 0x0b, 0, 0x10, 0, 0)
+	put(first, 0x50, 1, 0) // PCIR says 512 bytes, last
+	img, err := firmware.Parse(append(fix(first), image(512, 0x03, true)...))
+	require.NoError(t, err)
+	require.Empty(t, img.Warnings)
+	require.Len(t, img.Parts, 2)
+	require.Equal(t, 0x2000, img.Parts[0].Size)
+	require.EqualValues(t, 0x10, img.Parts[0].NPDE.ImageLength)
+}
+
+// Pointers past the first image lead into the image of type e0.
+func TestPointersIntoMoreData(t *testing.T) {
+	first := gf100(t)
+	first[0x55] = 0
+	_, _, c := le(first).token(t, 'C')
+	table := le(first).u32(c)
+	more := image(512, 0xe0, true)
+	copy(more[0x100:], first[table:table+4+2*11])
+	first[table] = 0xee // so that the old place cannot be what is read
+	binary.LittleEndian.PutUint32(first[c:], 0x2000+0x100)
+	b := slices.Concat(fix(first), fix(image(1024, 0x03, false)), more)
+	img, err := firmware.Parse(b)
+	require.NoError(t, err)
+	require.Empty(t, img.Warnings)
+	require.Len(t, img.Parts, 3)
+	require.Equal(t, firmware.GF100(firmware.Options{}).Clocks, img.Description.Clocks)
+	at := slices.IndexFunc(img.Structures, func(s firmware.Structure) bool { return s.Name == "PLL table" })
+	require.Equal(t, 0x2000+1024+0x100, img.Structures[at].Offset)
+}
+
+// survives parses hostile bytes and uses all there is to use of the result.
+func survives(t testing.TB, b []byte) {
+	before := slices.Clone(b)
+	img, err := firmware.Parse(b)
+	require.Equal(t, before, b, "the input is left alone")
+	if err != nil {
+		var e *firmware.Error
+		require.True(t, errors.As(err, &e))
+		require.GreaterOrEqual(t, e.Offset, 0)
+		require.NotEmpty(t, e.What)
+		require.NotEmpty(t, e.Reason)
+		require.Nil(t, img)
+		return
+	}
+	require.NoError(t, firmware.Show(io.Discard, img))
+	_ = firmware.Check(img, 0x10de, 0x06d8)
+	for _, s := range img.Structures {
+		require.LessOrEqual(t, s.Offset+s.Size, len(b), "%s", s.Name)
+	}
+	// What was understood can be built, and means the same when read back.
+	again, err := firmware.Build(img.Description)
+	if err != nil {
+		var e *firmware.Error
+		require.True(t, errors.As(err, &e))
+		return
+	}
+	img2, err := firmware.Parse(again)
+	require.NoError(t, err)
+	require.Equal(t, img.Description, img2.Description)
+}
+
+func TestEveryTruncation(t *testing.T) {
+	b := gf100(t)
+	for n := range b {
+		_, err := firmware.Parse(b[:n])
+		var e *firmware.Error
+		require.ErrorAs(t, err, &e, "%d bytes", n)
+		require.LessOrEqual(t, e.Offset, 0x50, "%d bytes", n)
+	}
+	// With a size that fits, the cut goes through the tables instead.
+	for n := 512; n < len(b); n += 512 {
+		cut := slices.Clone(b[:n])
+		cut[0x50], cut[2] = byte(n/512), byte(n/512)
+		survives(t, fix(cut))
+	}
+}
+
+func TestEveryByteMutated(t *testing.T) {
+	b := gf100(t)
+	end := 0x31b // the last structure ends here
+	for at := range end {
+		for _, x := range []byte{0x00, 0x01, 0x7f, 0x80, 0xff, b[at] + 1, b[at] - 1} {
+			old := b[at]
+			b[at] = x
+			survives(t, b)
+			b[at] = old
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	plain := gf100(f)
+	f.Add(plain)
+	f.Add([]byte{})
+	f.Add([]byte("NVGI"))
+	f.Add(plain[:0x200])
+	f.Add(bytes.Repeat([]byte{0x55, 0xaa}, 512))
+	f.Add(append(slices.Clone(plain), image(512, 0x03, true)...))
+	small := firmware.GF100(firmware.Options{Size: 1024})
+	small.Init.Scripts = []firmware.HexBytes{
+		{0x7a, 0, 2, 0, 0, 1, 0, 0, 0, 0x71},
+		{0x33, 2, 0x58, 0, 0, 1, 0, 2, 1, 2, 3, 4, 5, 6, 7, 8, 0x36, 0x87, 0x0c, 1, 2, 3, 4, 0x71},
+	}
+	small.DCB.Offset = 0x330
+	small.DCB.Outputs = []firmware.DCBOutput{{Type: firmware.OutputDP, Heads: 3, OR: 1}, {Type: firmware.OutputEnd}}
+	small.Other = []firmware.RawToken{{'U', 1, firmware.HexBytes{1, 2, 3, 4}}}
+	f.Add(build(f, small))
+	chained := image(512, 0, false)
+	f.Add(slices.Concat(fix(chained), image(512, 0xe0, true)))
+	f.Fuzz(func(t *testing.T, b []byte) { survives(t, b) })
+}
