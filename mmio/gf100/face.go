@@ -1,0 +1,250 @@
+package gf100
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/umbra-gpu/umbra/mmio"
+)
+
+// SpaceSize is the size of BAR0 in bytes.
+const SpaceSize = 16 << 20
+
+// FaceConfig chooses the board. The zero value of a field is its default.
+type FaceConfig struct {
+	// VRAM is the size of the card's memory in bytes, a multiple of 1 MiB from
+	// 64 MiB to 6 GiB; default 512 MiB. It is spread evenly over as many
+	// framebuffer partitions as divide it.
+	VRAM uint64
+	// TPCs is the number of TPCs in each GPC; default 4, 4, 3, 3.
+	TPCs []int
+	// ROM is what the PROM window shows; beyond it, ones.
+	ROM []byte
+	// Config is the configuration space that BAR0 shows at 088000; default one
+	// with no options.
+	Config *ConfigSpace
+	// Clock counts nanoseconds and never goes back; default a monotonic clock
+	// that starts with the face.
+	Clock func() uint64
+	// Temperature returns the sensor's reading in degrees Celsius; default 45.
+	Temperature func() int
+	// NoSensor is the fuse that says the chip's temperature sensor is not
+	// calibrated: a driver then has no temperature.
+	NoSensor bool
+	// Display leaves the display engine in, without any connector.
+	Display bool
+	// ContextSize is the size in bytes of a graphics context image, a multiple
+	// of 256; default 8192.
+	ContextSize uint32
+}
+
+// goodTPCs are the sums of TPCs that nouveau has a table for.
+var goodTPCs = []int{1, 2, 4, 7, 8, 11, 14, 15, 16}
+
+func (c *FaceConfig) complete() error {
+	if c.VRAM == 0 {
+		c.VRAM = 512 << 20
+	}
+	if c.VRAM%(1<<20) != 0 || c.VRAM < 64<<20 || c.VRAM > 6<<30 {
+		return fmt.Errorf("gf100: VRAM of %d bytes: need a multiple of 1 MiB, from 64 MiB to 6 GiB", c.VRAM)
+	}
+	if c.TPCs == nil {
+		c.TPCs = []int{4, 4, 3, 3}
+	}
+	if len(c.TPCs) < 1 || len(c.TPCs) > MaxGPCs {
+		return fmt.Errorf("gf100: %d GPCs: need 1 to %d", len(c.TPCs), MaxGPCs)
+	}
+	sum := 0
+	for g, n := range c.TPCs {
+		if n < 1 || n > MaxTPCs {
+			return fmt.Errorf("gf100: GPC %d has %d TPCs: need 1 to %d", g, n, MaxTPCs)
+		}
+		sum += n
+	}
+	if !slices.Contains(goodTPCs, sum) {
+		return fmt.Errorf("gf100: %d TPCs %v: drivers know no chip with that many; their sum must be one of %v", sum, c.TPCs, goodTPCs)
+	}
+	if c.ContextSize == 0 {
+		c.ContextSize = 0x2000
+	}
+	if c.ContextSize%256 != 0 {
+		return fmt.Errorf("gf100: context image of %d bytes: need a multiple of 256", c.ContextSize)
+	}
+	if len(c.ROM) > promSize {
+		return fmt.Errorf("gf100: ROM of %d bytes: the window holds %d", len(c.ROM), promSize)
+	}
+	if c.Config == nil {
+		cs, err := NewConfigSpace(ConfigOptions{})
+		if err != nil {
+			return err
+		}
+		c.Config = cs
+	}
+	if c.Clock == nil {
+		start := time.Now()
+		c.Clock = func() uint64 { return uint64(time.Since(start)) }
+	}
+	if c.Temperature == nil {
+		c.Temperature = func() int { return 45 }
+	}
+	return nil
+}
+
+// partitions returns over how many framebuffer partitions the memory is spread,
+// and the MiB in each.
+func partitions(vram uint64) (n int, mib uint32) {
+	total := vram >> 20
+	for n = MaxFBPs; total%uint64(n) != 0; n-- {
+	}
+	return n, uint32(total / uint64(n))
+}
+
+// Blocks returns all rows of the chip. The effects of PFIFO, PCCSR, PPBDMA and
+// PMMU are bound by the owner, all others by Face.Bind.
+func Blocks() []mmio.Block {
+	return []mmio.Block{
+		pmc, pbus, pfifo, pccsr, ptimerBlock, ptherm, pfuse, punits, ppbdma,
+		pmmu, pbfb, ppwr, pce, pfecs, pgpccs, pstraps, pltc, pibus, pgraphFE,
+	}
+}
+
+// Apertures returns the windows in BAR0. PRAMIN's is bound by the owner.
+func Apertures() []mmio.Aperture {
+	return []mmio.Aperture{
+		{Name: "PPCI", Offset: 0x88000, Size: configSize, Effect: "the function's own configuration space"},
+		{Name: "PROM", Offset: 0x300000, Size: promSize, Effect: "the board's ROM"},
+		{Name: "PRAMIN", Offset: 0x700000, Size: 0x100000, Effect: "1 MiB of memory, placed by 001700"},
+	}
+}
+
+// unit is a hardware unit with state of its own.
+type unit interface {
+	bind(b *mmio.Bindings)
+	attach(s *mmio.Space)
+	reset()
+}
+
+// Face is the behaviour of the units that are private state: everything in BAR0
+// but the channels, the address translation and the memory behind them. Its
+// methods and the effects it binds run under the lock of the space's owner.
+type Face struct {
+	cfg   FaceConfig
+	fbps  int
+	timer ptimer
+	tree  tree
+	fecs  *fecsUnit
+	units []unit
+
+	resets []unitReset
+
+	onMethod func(class, method, data uint32)
+	onReset  func(enableBits uint32)
+}
+
+// unitReset is what a falling bit of NV_PMC_ENABLE does to a unit of this
+// package.
+type unitReset struct {
+	bit   uint32
+	reset func()
+}
+
+// NewFace makes the units of one chip.
+func NewFace(cfg FaceConfig) (*Face, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	f := &Face{cfg: cfg}
+	var mib uint32
+	f.fbps, mib = partitions(cfg.VRAM)
+	f.timer.clock = cfg.Clock
+	f.fecs = newFECS(&f.cfg, f.fbps)
+	pmu, ces := newPMU(), newPCE()
+	f.units = []unit{
+		&f.timer, &punitsUnit{&f.cfg, f.fbps}, &pbfbUnit{fbps: f.fbps, mib: mib},
+		pmu, ces, f.fecs, &pthermUnit{&f.cfg}, &pgraphUnit{face: f},
+	}
+	f.resets = []unitReset{
+		{enablePCE0, ces.falcons[0].reset}, {enablePCE1, ces.falcons[1].reset},
+		{enablePGRAPH, f.fecs.stop}, {enablePMU, pmu.stop},
+	}
+	f.tree.falcons = []falconSource{
+		{SourcePMU, pmu.falcon}, {SourceCE0, ces.falcons[0]}, {SourceCE1, ces.falcons[1]},
+	}
+	return f, nil
+}
+
+// Bind binds the effects of every row that this package answers for, and the
+// windows PROM and PPCI.
+func (f *Face) Bind(b *mmio.Bindings) {
+	f.tree.bind(b, f)
+	for _, u := range f.units {
+		u.bind(b)
+	}
+	b.OnWrite("NV_PMC_ENABLE", func(_ int, w mmio.Write) { f.disable(w.Old &^ w.New) })
+	b.OnWindow("PROM", promWindow(f.cfg.ROM))
+	b.OnWindow("PPCI", f.cfg.Config.window())
+}
+
+// Attach resolves the registers of the built space. It must be called once,
+// after mmio.New and before the first access.
+func (f *Face) Attach(s *mmio.Space) {
+	f.tree.attach(s)
+	for _, u := range f.units {
+		u.attach(s)
+	}
+	f.Reset()
+}
+
+// Reset puts the units in their state after power-on. The owner resets the space
+// first. The configuration space is not touched: PCI resets it on its own terms.
+func (f *Face) Reset() {
+	f.tree.reset()
+	for _, u := range f.units {
+		u.reset()
+	}
+}
+
+// disable resets the units whose enable bits became zero.
+func (f *Face) disable(bits uint32) {
+	for _, r := range f.resets {
+		if bits&r.bit != 0 {
+			r.reset()
+		}
+	}
+	if bits != 0 && f.onReset != nil {
+		f.onReset(bits)
+	}
+}
+
+// SetSource reports the level of a source whose unit belongs to the owner.
+func (f *Face) SetSource(src Source, level bool) { f.tree.set(src, level) }
+
+// Settle recomputes the interrupt tree. level is the line towards the host; edge
+// says that a message is due: the line rose since the last call, or the driver
+// re-enabled interrupts with something still pending.
+func (f *Face) Settle() (level, edge bool) {
+	f.timer.tick()
+	return f.tree.settle()
+}
+
+// NextAlarm returns when PTIMER's alarm is due, in units of FaceConfig.Clock,
+// if it is armed and enabled. The owner sleeps until then and calls Settle.
+func (f *Face) NextAlarm() (at uint64, armed bool) { return f.timer.next() }
+
+// OnMethod registers who is told of the methods a driver sends to PGRAPH through
+// its registers while it builds the first context: they are the classes'
+// default state. method is a byte offset.
+func (f *Face) OnMethod(fn func(class, method, data uint32)) { f.onMethod = fn }
+
+// OnMakeCurrent registers who is told that PGRAPH now works for a channel; inst
+// is the VRAM address of its instance block.
+func (f *Face) OnMakeCurrent(fn func(inst uint64)) { f.fecs.current = fn }
+
+// OnContextSave registers who is told that the current channel's context is to
+// be written to memory.
+func (f *Face) OnContextSave(fn func(inst uint64)) { f.fecs.saved = fn }
+
+// OnUnitReset registers who is told which bits of NV_PMC_ENABLE became zero:
+// those units are reset.
+func (f *Face) OnUnitReset(fn func(enableBits uint32)) { f.onReset = fn }

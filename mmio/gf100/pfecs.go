@@ -1,0 +1,178 @@
+package gf100
+
+import "github.com/umbra-gpu/umbra/mmio"
+
+// MaxGPCs and MaxTPCs are what the chip was designed with: graphics processing
+// clusters, and texture/processor clusters in each.
+const (
+	MaxGPCs = 4
+	MaxTPCs = 4
+
+	gpcStride = 0x8000
+	tpcStride = 0x0800
+)
+
+var gpcs = mmio.Dim{Count: MaxGPCs, Stride: gpcStride}
+
+// FECS switches the contexts of PGRAPH, with one GPCCS in each GPC to help it.
+var (
+	fecsView = falconView{
+		prefix: "NV_PGRAPH_PRI_FECS", base: 0x409000,
+		spec: falconSpec{hwcfg: 0x4040, hwcfg1: 0x3303},
+	}
+	gpccsView = falconView{
+		prefix: "NV_PGRAPH_PRI_GPC_GPCCS", base: 0x502000, rep: []mmio.Dim{gpcs},
+		spec: falconSpec{hwcfg: 0x2020, hwcfg1: 0x3303},
+	}
+	gpccsBroadcast = falconView{
+		prefix: "NV_PGRAPH_PRI_GPCS_GPCCS", base: 0x41a000,
+		spec: gpccsView.spec,
+	}
+)
+
+const (
+	mailboxes = 8
+
+	ctxValid = 1 << 31 // CURRENT_CTX, NEW_CTX: the instance block in bits 29:0 is one
+
+	fecsReady      = 1 << 31 // mailbox 0: started, or command done
+	fecsIntrSwitch = 1 << 8  // IRQSSET: PFIFO asks for a context switch
+	fecsBind       = 1       // command: make a channel current
+)
+
+var pfecs = mmio.Block{
+	Name:   "PGRAPH_FECS",
+	Source: "envytools rnndb/graph/gf100_pgraph/ctxctl.xml, rnndb/falcon.xml",
+	Regs: append(fecsView.regs(), []mmio.Reg{
+		{Name: "NV_PGRAPH_PRI_FECS_METHOD_DATA", Offset: 0x409500},
+		{Name: "NV_PGRAPH_PRI_FECS_METHOD_PUSH", Offset: 0x409504, Effect: "gives FECS a command; its argument is in 409500"},
+		{Name: "NV_PGRAPH_PRI_FECS_CFG", Offset: 0x409604, Access: mmio.RO, Effect: "reads the number of GPCs and, in bits 20:16, of ROP units"},
+		{Name: "NV_PGRAPH_PRI_FECS_CTXSW_RESET_CTL", Offset: 0x409614, Stub: true},
+		{Name: "NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX", Offset: 0x409800, Rep: []mmio.Dim{{Count: mailboxes, Stride: 4}}},
+		{Name: "NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX_SET", Offset: 0x409820, Rep: []mmio.Dim{{Count: mailboxes, Stride: 4}}, Access: mmio.WO,
+			Effect: "sets bits of the mailbox"},
+		{Name: "NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX_CLEAR", Offset: 0x409840, Rep: []mmio.Dim{{Count: mailboxes, Stride: 4}}, Access: mmio.WO,
+			Effect: "clears bits of the mailbox"},
+		{Name: "NV_PGRAPH_PRI_FECS_CURRENT_CTX", Offset: 0x409b00},
+		{Name: "NV_PGRAPH_PRI_FECS_NEW_CTX", Offset: 0x409b04},
+	}...),
+}
+
+var pgpccs = mmio.Block{
+	Name:   "PGRAPH_GPCCS",
+	Source: "envytools rnndb/graph/gf100_pgraph/ctxctl.xml, rnndb/falcon.xml",
+	Regs: append(append(gpccsBroadcast.regs(), gpccsView.regs()...), []mmio.Reg{
+		{Name: "NV_PGRAPH_PRI_GPC_GPCCS_CFG", Offset: 0x502608, Rep: []mmio.Dim{gpcs}, Access: mmio.RO, Effect: "reads the number of TPCs"},
+	}...),
+}
+
+// fecsUnit answers as nouveau's context switching microcode does.
+type fecsUnit struct {
+	*falcon
+	gpccs []*falcon
+	cfg   *FaceConfig
+	rops  uint32
+
+	// current is told when a channel becomes the one PGRAPH works for, and when
+	// its context is saved; inst is the instance block's VRAM address.
+	current func(inst uint64)
+	saved   func(inst uint64)
+
+	mailbox               [mailboxes]mmio.Cell
+	data, cur, newContext mmio.Cell
+}
+
+func newFECS(cfg *FaceConfig, rops int) *fecsUnit {
+	u := &fecsUnit{falcon: newFalcon(fecsView.spec), cfg: cfg, rops: uint32(rops)}
+	for range cfg.TPCs {
+		u.gpccs = append(u.gpccs, newFalcon(gpccsView.spec))
+	}
+	u.started, u.raised = u.boot, u.interrupt
+	return u
+}
+
+func (u *fecsUnit) bind(b *mmio.Bindings) {
+	fecsView.bind(b, []*falcon{u.falcon})
+	gpccsView.bind(b, u.gpccs)
+	gpccsBroadcast.bind(b, u.gpccs)
+	b.OnRead("NV_PGRAPH_PRI_FECS_CFG", func(int, uint32) uint32 { return u.rops<<16 | uint32(len(u.cfg.TPCs)) })
+	b.OnRead("NV_PGRAPH_PRI_GPC_GPCCS_CFG", func(i int, _ uint32) uint32 {
+		if i < len(u.cfg.TPCs) {
+			return uint32(u.cfg.TPCs[i])
+		}
+		return 0
+	})
+	b.OnWrite("NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX_SET", func(i int, w mmio.Write) { u.mailbox[i].Set(w.Data) })
+	b.OnWrite("NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX_CLEAR", func(i int, w mmio.Write) { u.mailbox[i].Clear(w.Data) })
+	b.OnWrite("NV_PGRAPH_PRI_FECS_METHOD_PUSH", func(_ int, w mmio.Write) {
+		if u.running {
+			u.command(w.New, u.data.Get())
+		}
+	})
+}
+
+func (u *fecsUnit) attach(s *mmio.Space) {
+	for i := range u.mailbox {
+		u.mailbox[i] = s.Cell("NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX", i)
+	}
+	u.data = s.Cell("NV_PGRAPH_PRI_FECS_METHOD_DATA", 0)
+	u.cur = s.Cell("NV_PGRAPH_PRI_FECS_CURRENT_CTX", 0)
+	u.newContext = s.Cell("NV_PGRAPH_PRI_FECS_NEW_CTX", 0)
+}
+
+func (u *fecsUnit) reset() {
+	u.power()
+	for _, f := range u.gpccs {
+		f.power()
+	}
+}
+
+// stop is a reset by PMC: no microcode runs, no channel is current.
+func (u *fecsUnit) stop() {
+	u.falcon.reset()
+	for _, f := range u.gpccs {
+		f.reset()
+	}
+	for i := range u.mailbox {
+		u.mailbox[i].Put(0)
+	}
+	u.cur.Put(0)
+	u.newContext.Put(0)
+}
+
+// boot is FECS's start: it says that it is ready and how large a context is.
+func (u *fecsUnit) boot() {
+	u.mailbox[1].Put(u.cfg.ContextSize)
+	u.mailbox[0].Set(fecsReady)
+}
+
+func (u *fecsUnit) command(cmd, data uint32) {
+	if cmd != fecsBind {
+		return
+	}
+	u.cur.Put(data)
+	u.newContext.Put(data)
+	if data&ctxValid != 0 && u.current != nil {
+		u.current(instAddr(data))
+	}
+	u.mailbox[0].Set(fecsReady)
+}
+
+// interrupt does the context switch that PFIFO, or a driver in its place, asks
+// for: save the current channel's context, load the next one's if there is one.
+func (u *fecsUnit) interrupt(bits uint32) {
+	if bits&fecsIntrSwitch == 0 {
+		return
+	}
+	cur, next := u.cur.Get(), u.newContext.Get()
+	if cur&ctxValid != 0 && u.saved != nil {
+		u.saved(instAddr(cur))
+	}
+	u.cur.Put(next)
+	if next&ctxValid != 0 && u.current != nil {
+		u.current(instAddr(next))
+	}
+}
+
+// instAddr returns the instance block's address from a context register.
+func instAddr(v uint32) uint64 { return uint64(v&0x3fffffff) << 12 }

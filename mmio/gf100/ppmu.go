@@ -1,0 +1,113 @@
+package gf100
+
+import "github.com/umbra-gpu/umbra/mmio"
+
+// Where the microcode keeps its message rings in data memory, and their size:
+// eight messages of 16 bytes each way.
+const (
+	pmuSendRing  = 0x800
+	pmuRecvRing  = 0x880
+	pmuRingSize  = 0x80
+	pmuMessage   = 16
+	pmuPointers  = 0x0f // put and get run over twice the ring
+	pmuSlots     = 0x07
+	pmuIntrReply = 1 << 6
+)
+
+var pmuView = falconView{
+	prefix: "NV_PPWR", base: 0x10a000,
+	spec: falconSpec{hwcfg: 0x60 | 0x60<<9, hwcfg1: 0x4403},
+}
+
+var ppwr = mmio.Block{
+	Name:   "PPWR",
+	Source: "envytools rnndb/pm/pdaemon.xml, rnndb/falcon.xml; NVIDIA dev_pwr_pri",
+	Regs: append(pmuView.regs(), []mmio.Reg{
+		{Name: "NV_PPWR_PMU_TOKEN_ALLOC", Offset: 0x10a488, Stub: true},
+		{Name: "NV_PPWR_PMU_TOKEN_FREE", Offset: 0x10a48c, Stub: true},
+		{Name: "NV_PPWR_PMU_QUEUE_HEAD", Offset: 0x10a4a0, Rep: []mmio.Dim{{Count: 4, Stride: 4}},
+			Effect: "put pointer of the ring towards the PMU: what lies before it is answered"},
+		{Name: "NV_PPWR_PMU_QUEUE_TAIL", Offset: 0x10a4b0, Rep: []mmio.Dim{{Count: 4, Stride: 4}}},
+		{Name: "NV_PPWR_PMU_QUEUE_INTR", Offset: 0x10a4c0, Access: mmio.W1C},
+		{Name: "NV_PPWR_PMU_QUEUE_INTR_EN", Offset: 0x10a4c4},
+		{Name: "NV_PPWR_PMU_MSGQ_HEAD", Offset: 0x10a4c8},
+		{Name: "NV_PPWR_PMU_MSGQ_TAIL", Offset: 0x10a4cc},
+		{Name: "NV_PPWR_PMU_H2D", Offset: 0x10a4d0},
+		{Name: "NV_PPWR_PMU_H2D_INTR", Offset: 0x10a4d4, Access: mmio.W1C},
+		{Name: "NV_PPWR_PMU_H2D_INTR_EN", Offset: 0x10a4d8},
+		{Name: "NV_PPWR_PMU_D2H", Offset: 0x10a4dc},
+		{Name: "NV_PPWR_PMU_MUTEX", Offset: 0x10a580, Rep: []mmio.Dim{{Count: 16, Stride: 4}},
+			Effect: "taken by the first non-zero write, freed by zero"},
+		{Name: "NV_PPWR_PMU_MMIO_ADDR", Offset: 0x10a7a0},
+		{Name: "NV_PPWR_PMU_MMIO_VALUE", Offset: 0x10a7a4},
+	}...),
+}
+
+// pmuUnit answers as nouveau's PMU microcode does. The host sends a message of
+// four words {process, message, data0, data1} and gets a reply in the other
+// ring, with an interrupt.
+type pmuUnit struct {
+	*falcon
+
+	put, get mmio.Cell // host to PMU
+	replyPut mmio.Cell // PMU to host
+	h2d, d2h mmio.Cell
+	mutex    [16]mmio.Cell
+	replyGet mmio.Cell
+}
+
+func newPMU() *pmuUnit {
+	u := &pmuUnit{falcon: newFalcon(pmuView.spec)}
+	u.started = u.boot
+	return u
+}
+
+func (u *pmuUnit) bind(b *mmio.Bindings) {
+	pmuView.bind(b, []*falcon{u.falcon})
+	b.OnWrite("NV_PPWR_PMU_QUEUE_HEAD", func(i int, w mmio.Write) {
+		if i == 0 && u.running {
+			u.receive()
+		}
+	})
+	b.OnWrite("NV_PPWR_PMU_MUTEX", func(i int, w mmio.Write) {
+		if w.Old != 0 && w.New != 0 {
+			u.mutex[i].Put(w.Old)
+		}
+	})
+}
+
+func (u *pmuUnit) attach(s *mmio.Space) {
+	u.put, u.get = s.Cell("NV_PPWR_PMU_QUEUE_HEAD", 0), s.Cell("NV_PPWR_PMU_QUEUE_TAIL", 0)
+	u.replyPut, u.replyGet = s.Cell("NV_PPWR_PMU_MSGQ_HEAD", 0), s.Cell("NV_PPWR_PMU_MSGQ_TAIL", 0)
+	u.h2d, u.d2h = s.Cell("NV_PPWR_PMU_H2D", 0), s.Cell("NV_PPWR_PMU_D2H", 0)
+	for i := range u.mutex {
+		u.mutex[i] = s.Cell("NV_PPWR_PMU_MUTEX", i)
+	}
+}
+
+func (u *pmuUnit) reset() { u.power() }
+
+// stop is a reset by PMC: the rings are gone until the microcode runs again.
+func (u *pmuUnit) stop() {
+	u.falcon.reset()
+	u.h2d.Put(0)
+	u.d2h.Put(0)
+}
+
+// boot announces the rings: offset in data memory, and size in the high half.
+func (u *pmuUnit) boot() {
+	u.put.Put(0)
+	u.get.Put(0)
+	u.replyPut.Put(0)
+	u.replyGet.Put(0)
+	u.h2d.Put(pmuRingSize<<16 | pmuSendRing)
+	u.d2h.Put(pmuRingSize<<16 | pmuRecvRing)
+}
+
+func (u *pmuUnit) receive() {
+	put := u.put.Get() & pmuPointers
+	for get := u.get.Get() & pmuPointers; get != put; {
+		get = (get + 1) & pmuPointers
+		u.get.Put(get)
+	}
+}

@@ -1,0 +1,75 @@
+package gf100
+
+import "github.com/umbra-gpu/umbra/mmio"
+
+// Bits of NV_PUNITS_HW_MISC_DISABLE.
+const (
+	miscPDISPLAY = 1 << 0
+	miscPPDEC    = 1 << 1
+	miscPVLD     = 1 << 2
+	miscPCOPY0   = 1 << 8
+	miscPCOPY1   = 1 << 9
+)
+
+// MaxFBPs is how many framebuffer partitions the chip was designed with.
+const MaxFBPs = 6
+
+// punits says what the chip has: how much was designed in, and what is fused
+// off.
+var punits = mmio.Block{
+	Name:   "PUNITS",
+	Source: "envytools rnndb/bus/punits.xml",
+	Regs: []mmio.Reg{
+		{Name: "NV_PUNITS_FUSE_CONTROL", Offset: 0x22400, Stub: true},
+		{Name: "NV_PUNITS_UNK004", Offset: 0x22404, Access: mmio.RO},
+		{Name: "NV_PUNITS_UNK008", Offset: 0x22408, Stub: true},
+		// Bit 1 says that devinit has run: the VBIOS has initialised the card.
+		{Name: "NV_PUNITS_UNK00C", Offset: 0x2240c, Reset: 2},
+		{Name: "NV_PUNITS_PCI", Offset: 0x2241c, Reset: 0x81},
+		{Name: "NV_PUNITS_DESIGN_GPC_COUNT", Offset: 0x22430, Reset: MaxGPCs, Access: mmio.RO},
+		{Name: "NV_PUNITS_DESIGN_TPC_PER_GPC_COUNT", Offset: 0x22434, Reset: MaxTPCs, Access: mmio.RO},
+		{Name: "NV_PUNITS_DESIGN_PART_COUNT", Offset: 0x22438, Access: mmio.RO, Effect: "reads the number of framebuffer partitions"},
+		{Name: "NV_PUNITS_HW_MISC_DISABLE", Offset: 0x22500, Access: mmio.RO, Effect: "reads which units are fused off; bit 0 display, 8 and 9 copy engines"},
+		{Name: "NV_PUNITS_HW_GPC_DISABLE_MASK", Offset: 0x22504, Access: mmio.RO, Effect: "reads which GPCs are fused off"},
+		{Name: "NV_PUNITS_HW_TPC_DISABLE_MASK", Offset: 0x22508, Rep: []mmio.Dim{{Count: 8, Stride: 4}}, Access: mmio.RO,
+			Effect: "reads which TPCs of a GPC are fused off"},
+		{Name: "NV_PUNITS_HW_ZCULL_DISABLE_MASK", Offset: 0x22528, Rep: []mmio.Dim{{Count: 8, Stride: 4}}, Access: mmio.RO},
+		{Name: "NV_PUNITS_HW_PART_DISABLE_MASK", Offset: 0x22548, Access: mmio.RO},
+		{Name: "NV_PUNITS_HW_UNK0_DISABLE_MASK", Offset: 0x2254c, Access: mmio.RO},
+		{Name: "NV_PUNITS_HW_MC_DISABLE_MASK", Offset: 0x22554, Access: mmio.RO},
+		{Name: "NV_PUNITS_SW_MISC_DISABLE", Offset: 0x22580, Stub: true},
+		{Name: "NV_PUNITS_SW_GPC_DISABLE_MASK", Offset: 0x22584, Stub: true},
+		{Name: "NV_PUNITS_SW_TPC_DISABLE_MASK", Offset: 0x22588, Rep: []mmio.Dim{{Count: 8, Stride: 4}}, Stub: true},
+		{Name: "NV_PUNITS_SW_ZCULL_DISABLE_MASK", Offset: 0x225a8, Rep: []mmio.Dim{{Count: 8, Stride: 4}}, Stub: true},
+		{Name: "NV_PUNITS_SW_PART_DISABLE_MASK", Offset: 0x225c8, Stub: true},
+		{Name: "NV_PUNITS_SW_MC_DISABLE_MASK", Offset: 0x225d4, Stub: true},
+	},
+}
+
+// punitsUnit answers for the parts of the chip that the configuration chooses.
+type punitsUnit struct {
+	cfg  *FaceConfig
+	fbps int
+}
+
+func (u *punitsUnit) bind(b *mmio.Bindings) {
+	b.OnRead("NV_PUNITS_DESIGN_PART_COUNT", func(int, uint32) uint32 { return uint32(u.fbps) })
+	b.OnRead("NV_PUNITS_HW_MISC_DISABLE", func(int, uint32) uint32 {
+		if u.cfg.Display {
+			return 0
+		}
+		return miscPDISPLAY
+	})
+	b.OnRead("NV_PUNITS_HW_GPC_DISABLE_MASK", func(int, uint32) uint32 {
+		return (1<<MaxGPCs - 1) &^ (1<<len(u.cfg.TPCs) - 1)
+	})
+	b.OnRead("NV_PUNITS_HW_TPC_DISABLE_MASK", func(i int, _ uint32) uint32 {
+		if i >= len(u.cfg.TPCs) {
+			return 0
+		}
+		return (1<<MaxTPCs - 1) &^ (1<<u.cfg.TPCs[i] - 1)
+	})
+}
+
+func (u *punitsUnit) attach(*mmio.Space) {}
+func (u *punitsUnit) reset()             {}
