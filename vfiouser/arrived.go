@@ -1,0 +1,96 @@
+package vfiouser
+
+import "github.com/umbra-gpu/umbra/vfiouser/wire"
+
+// arrived holds descriptors that came in and waits for their message to be complete.
+//
+// The kernel ends a read behind the sendmsg that carried descriptors, but data sent before may
+// be in front of it in the same read. Descriptors belong to the message whose first bytes they
+// came with, so of the messages that begin in the read it is the last, or, when a client put
+// several messages into one sendmsg, the last that may have descriptors.
+type arrived struct {
+	groups []fdGroup
+}
+
+type fdGroup struct {
+	start int // of the message, in the receive buffer
+	fds   []int
+	cut   bool // some were lost or were more than any message may have
+}
+
+// arrive takes in what came with the bytes from..to of the receive buffer.
+func (a *arrived) arrive(c *conn, from, to int, fds []int, cut bool) {
+	start := c.messageFor(from, to)
+	g := a.at(start)
+	if g == nil {
+		a.groups = append(a.groups, fdGroup{start: start})
+		g = &a.groups[len(a.groups)-1]
+	}
+	g.cut = g.cut || cut
+	// One more than any message may have is enough to have it refused.
+	keep := min(len(fds), maxMsgFDs+1-len(g.fds))
+	g.fds = append(g.fds, fds[:keep]...)
+	closeFDs(fds[keep:])
+}
+
+// messageFor returns where the message begins to which descriptors belong that came with the
+// bytes from..to.
+func (c *conn) messageFor(from, to int) int {
+	best, bestTakes := c.r, false // if none begins here, the one in progress
+	for at := c.r; at < to; {
+		takes, size := true, 0
+		if to-at >= wire.HeaderSize {
+			h := wire.ParseHeader(c.buf[at:])
+			row := c.rows.row(h.Command)
+			takes, size = row != nil && row.maxFDs > 0, int(h.Size)
+		}
+		if at >= from && (takes || !bestTakes) {
+			best, bestTakes = at, takes
+		}
+		if size < wire.HeaderSize {
+			break
+		}
+		at += size
+	}
+	return best
+}
+
+func (a *arrived) at(start int) *fdGroup {
+	for i := range a.groups {
+		if a.groups[i].start == start {
+			return &a.groups[i]
+		}
+	}
+	return nil
+}
+
+// of takes out the descriptors of the message at start.
+func (a *arrived) of(start int) (fds []int, cut bool) {
+	if len(a.groups) == 0 {
+		return nil, false
+	}
+	g := a.at(start)
+	if g == nil {
+		return nil, false
+	}
+	fds, cut = g.fds, g.cut
+	*g = a.groups[len(a.groups)-1]
+	a.groups = a.groups[:len(a.groups)-1]
+	return fds, cut
+}
+
+// moved follows the receive buffer's content by n bytes to its start.
+func (a *arrived) moved(n int) {
+	for i := range a.groups {
+		a.groups[i].start -= n
+	}
+}
+
+// drop takes out all descriptors.
+func (a *arrived) drop() (fds []int) {
+	for _, g := range a.groups {
+		fds = append(fds, g.fds...)
+	}
+	a.groups = nil
+	return fds
+}

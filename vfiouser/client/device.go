@@ -1,0 +1,207 @@
+package client
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// Info asks what the device is.
+func (c *Client) Info() (wire.DeviceInfo, error) {
+	m, err := c.Call(wire.DeviceGetInfo, wire.DeviceInfo{Argsz: wire.DeviceInfoSize}.Append(nil))
+	if err != nil {
+		return wire.DeviceInfo{}, err
+	}
+	if len(m.Payload) != wire.DeviceInfoSize {
+		return wire.DeviceInfo{}, fmt.Errorf("%w: DEVICE_GET_INFO reply of %d bytes", ErrProtocol, len(m.Payload))
+	}
+	return wire.ParseDeviceInfo(m.Payload), nil
+}
+
+// RegionInfo is one region as the server describes it.
+type RegionInfo struct {
+	wire.RegionInfo
+	Areas []wire.Area // mappable, from the sparse mmap capability
+	File  *os.File    // the caller's to close; nil if not mappable
+}
+
+// RegionInfo asks for one region, twice if the first answer wants more room, as QEMU does.
+func (c *Client) RegionInfo(index int) (RegionInfo, error) {
+	argsz := uint32(wire.RegionInfoSize)
+	for {
+		ask := wire.RegionInfo{Argsz: argsz, Index: uint32(index)}
+		m, err := c.Call(wire.DeviceGetRegionInfo, ask.Append(nil))
+		if err != nil {
+			return RegionInfo{}, err
+		}
+		info, err := parseRegionInfo(m)
+		if err != nil {
+			return info, err
+		}
+		if info.Argsz <= argsz {
+			return info, nil
+		}
+		if info.File != nil {
+			info.File.Close()
+			return info, fmt.Errorf("%w: a descriptor with a region info that did not fit", ErrProtocol)
+		}
+		argsz = info.Argsz
+	}
+}
+
+func parseRegionInfo(m Message) (RegionInfo, error) {
+	var info RegionInfo
+	if len(m.FDs) > 0 {
+		info.File = os.NewFile(uintptr(m.FDs[0]), "region")
+		closeFDs(m.FDs[1:])
+	}
+	p := m.Payload
+	if len(p) < wire.RegionInfoSize {
+		return info, fmt.Errorf("%w: region info of %d bytes", ErrProtocol, len(p))
+	}
+	info.RegionInfo = wire.ParseRegionInfo(p)
+	if info.Flags&wire.RegionFlagCaps == 0 {
+		return info, nil
+	}
+	for at := info.CapOffset; at != 0; {
+		if uint64(at)+wire.SparseHeaderSize > uint64(len(p)) {
+			return info, fmt.Errorf("%w: capability at %d of %d bytes", ErrProtocol, at, len(p))
+		}
+		b := p[at:]
+		if le.Uint16(b) == wire.CapSparseMmap {
+			n := int(le.Uint32(b[8:]))
+			if len(b) < wire.SparseSize(n) {
+				return info, fmt.Errorf("%w: %d sparse areas in %d bytes", ErrProtocol, n, len(b))
+			}
+			for i := range n {
+				a := b[wire.SparseHeaderSize+i*wire.SparseAreaSize:]
+				info.Areas = append(info.Areas, wire.Area{Offset: le.Uint64(a), Size: le.Uint64(a[8:])})
+			}
+		}
+		at = le.Uint32(b[4:])
+	}
+	return info, nil
+}
+
+// Mmap maps one area of a mappable region.
+func (i *RegionInfo) Mmap(a wire.Area) ([]byte, error) {
+	if i.File == nil {
+		return nil, fmt.Errorf("region %d is not mappable", i.Index)
+	}
+	return unix.Mmap(int(i.File.Fd()), int64(i.Offset+a.Offset), int(a.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// IRQInfo asks for one interrupt index.
+func (c *Client) IRQInfo(index int) (wire.IRQInfo, error) {
+	ask := wire.IRQInfo{Argsz: wire.IRQInfoSize, Index: uint32(index)}
+	m, err := c.Call(wire.DeviceGetIRQInfo, ask.Append(nil))
+	if err != nil {
+		return wire.IRQInfo{}, err
+	}
+	if len(m.Payload) != wire.IRQInfoSize {
+		return wire.IRQInfo{}, fmt.Errorf("%w: DEVICE_GET_IRQ_INFO reply of %d bytes", ErrProtocol, len(m.Payload))
+	}
+	return wire.ParseIRQInfo(m.Payload), nil
+}
+
+// Reset resets the device.
+func (c *Client) Reset() error {
+	_, err := c.Call(wire.DeviceReset, nil)
+	return err
+}
+
+// IOFDs are the answer to GET_REGION_IO_FDS.
+type IOFDs struct {
+	wire.RegionIO
+	Parts []wire.SubRegion
+	FDs   []int // the caller's to close
+}
+
+// RegionIOFDs asks for the descriptors of a region's parts, twice if the first answer wants
+// more room.
+func (c *Client) RegionIOFDs(index int) (IOFDs, error) {
+	argsz := uint32(wire.RegionIOSize)
+	for {
+		ask := wire.RegionIO{Argsz: argsz, Index: uint32(index)}
+		m, err := c.Call(wire.DeviceGetRegionIO, ask.Append(nil))
+		if err != nil {
+			return IOFDs{}, err
+		}
+		if len(m.Payload) < wire.RegionIOSize {
+			return IOFDs{}, fmt.Errorf("%w: GET_REGION_IO_FDS reply of %d bytes", ErrProtocol, len(m.Payload))
+		}
+		io := IOFDs{RegionIO: wire.ParseRegionIO(m.Payload), FDs: m.FDs}
+		if io.Argsz > argsz {
+			closeFDs(m.FDs)
+			argsz = io.Argsz
+			continue
+		}
+		if io.Count == 0 {
+			return io, nil
+		}
+		entries := m.Payload[wire.RegionIOSize:]
+		stride := len(entries) / int(io.Count)
+		if stride < wire.SubRegionSize {
+			return io, fmt.Errorf("%w: %d IO fd entries in %d bytes", ErrProtocol, io.Count, len(entries))
+		}
+		for ; len(entries) >= stride; entries = entries[stride:] {
+			io.Parts = append(io.Parts, wire.ParseSubRegion(entries[:stride]))
+		}
+		return io, nil
+	}
+}
+
+// Feature sends one DEVICE_FEATURE and returns what is behind the fixed part of its reply.
+// argsz 0 means as much as the request or 64 KiB.
+func (c *Client) Feature(flags, argsz uint32, data []byte) ([]byte, error) {
+	if argsz == 0 {
+		argsz = max(64<<10, uint32(wire.FeatureSize+len(data)))
+	}
+	m, err := c.Call(wire.DeviceFeature, append(wire.Feature{Argsz: argsz, Flags: flags}.Append(nil), data...))
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Payload) < wire.FeatureSize {
+		return nil, fmt.Errorf("%w: DEVICE_FEATURE reply of %d bytes", ErrProtocol, len(m.Payload))
+	}
+	return m.Payload[wire.FeatureSize:], nil
+}
+
+// MigrationState returns the device's migration state, of wire.Mig*.
+func (c *Client) MigrationState() (uint32, error) {
+	b, err := c.Feature(wire.FeatureGet|wire.FeatureMigDeviceState, 0, nil)
+	if err != nil {
+		return 0, err
+	}
+	if len(b) != 8 {
+		return 0, fmt.Errorf("%w: device state of %d bytes", ErrProtocol, len(b))
+	}
+	return le.Uint32(b), nil
+}
+
+// SetMigrationState asks for a migration state, of wire.Mig*.
+func (c *Client) SetMigrationState(s uint32) error {
+	_, err := c.Feature(wire.FeatureSet|wire.FeatureMigDeviceState, 0, le.AppendUint64(nil, uint64(s)))
+	return err
+}
+
+// ReadMigration returns up to n bytes of the device's state; fewer are the last.
+func (c *Client) ReadMigration(n int) ([]byte, error) {
+	m, err := c.Call(wire.MigDataRead, wire.MigData{Argsz: uint32(wire.MigDataSize + n), Size: uint32(n)}.Append(nil))
+	if err != nil {
+		return nil, err
+	}
+	if len(m.Payload) < wire.MigDataSize || int(wire.ParseMigData(m.Payload).Size) != len(m.Payload)-wire.MigDataSize {
+		return nil, fmt.Errorf("%w: MIG_DATA_READ reply of %d bytes", ErrProtocol, len(m.Payload))
+	}
+	return append([]byte(nil), m.Payload[wire.MigDataSize:]...), nil
+}
+
+// WriteMigration hands the device the next bytes of a state.
+func (c *Client) WriteMigration(p []byte) error {
+	_, err := c.Call(wire.MigDataWrite, append(wire.MigData{Argsz: uint32(wire.MigDataSize + len(p)), Size: uint32(len(p))}.Append(nil), p...))
+	return err
+}

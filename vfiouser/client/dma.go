@@ -1,0 +1,220 @@
+package client
+
+import (
+	"errors"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// Memory is shared memory to map for DMA.
+type Memory struct {
+	FD   int
+	Data []byte
+}
+
+// Alloc makes n bytes of shared memory in a memfd.
+func Alloc(n int) (*Memory, error) {
+	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Ftruncate(fd, int64(n)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	data, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &Memory{fd, data}, nil
+}
+
+// Close frees the memory. A server that has mapped it keeps its pages.
+func (m *Memory) Close() error {
+	return errors.Join(unix.Munmap(m.Data), unix.Close(m.FD))
+}
+
+// Rights of a mapping, to be added.
+const (
+	Readable  = wire.DMARdAllowed
+	Writable  = wire.DMAWrAllowed
+	ReadWrite = Readable | Writable
+)
+
+// mapping is what the client serves DMA requests from.
+type mapping struct {
+	addr uint64
+	data []byte
+	prot uint32
+}
+
+// Map maps size bytes of m from off at bus address addr, with its descriptor.
+func (c *Client) Map(addr uint64, m *Memory, off, size uint64, rights uint32) error {
+	return c.mapAt(addr, m, off, size, rights, m.FD)
+}
+
+// MapNoFD maps like Map, but without a descriptor: the server reaches it by message only.
+func (c *Client) MapNoFD(addr uint64, m *Memory, off, size uint64, rights uint32) error {
+	return c.mapAt(addr, m, off, size, rights)
+}
+
+func (c *Client) mapAt(addr uint64, m *Memory, off, size uint64, rights uint32, fds ...int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := wire.DMAMapRequest{Argsz: wire.DMAMapSize, Flags: rights, Offset: off, Addr: addr, Size: size}
+	if _, err := c.call(wire.DMAMap, q.Append(nil), fds); err != nil {
+		return err
+	}
+	if off <= uint64(len(m.Data)) && size <= uint64(len(m.Data))-off {
+		c.maps = append(c.maps, mapping{addr, m.Data[off : off+size], rights})
+	}
+	return nil
+}
+
+// Unmap takes back a mapping.
+func (c *Client) Unmap(addr, size uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := wire.DMAUnmapRequest{Argsz: wire.DMAUnmapSize, Addr: addr, Size: size}
+	if err := c.unmap(u); err != nil {
+		return err
+	}
+	c.maps = slices.DeleteFunc(c.maps, func(m mapping) bool { return m.addr == addr && uint64(len(m.data)) == size })
+	return nil
+}
+
+// UnmapAll takes back all mappings.
+func (c *Client) UnmapAll() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.unmap(wire.DMAUnmapRequest{Argsz: wire.DMAUnmapSize, Flags: wire.UnmapAll}); err != nil {
+		return err
+	}
+	c.maps = nil
+	return nil
+}
+
+func (c *Client) unmap(u wire.DMAUnmapRequest) error {
+	m, err := c.call(wire.DMAUnmap, u.Append(nil), nil)
+	if err != nil {
+		return err
+	}
+	if len(m.Payload) != wire.DMAUnmapSize || wire.ParseDMAUnmap(m.Payload) != u {
+		return ErrProtocol
+	}
+	return nil
+}
+
+// OnDMA has fn asked before each of the server's DMA requests is answered; an Errno it returns
+// is the answer.
+func (c *Client) OnDMA(fn func(cmd wire.Command, addr uint64, n int) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onDMA = fn
+}
+
+// serve answers one of the server's requests as QEMU 11.1 does.
+func (c *Client) serve(m Message) error {
+	closeFDs(m.FDs)
+	reply, errno := c.dma(m)
+	h := wire.Header{ID: m.ID, Command: m.Command, Size: uint32(wire.HeaderSize + len(reply)), Flags: wire.TypeReply}
+	if errno != 0 {
+		h.Flags |= wire.Error
+		h.Errno = uint32(errno)
+	}
+	out := make([]byte, wire.HeaderSize, wire.HeaderSize+len(reply))
+	h.Put(out)
+	return c.send(append(out, reply...), nil)
+}
+
+func (c *Client) dma(m Message) (reply []byte, errno Errno) {
+	if m.Command != wire.DMARead && m.Command != wire.DMAWrite {
+		return nil, unix.ENOSYS
+	}
+	if len(m.Payload) < wire.DMAAccessSize || len(m.FDs) > 0 {
+		return nil, unix.EINVAL
+	}
+	a := wire.ParseDMAAccess(m.Payload)
+	if a.Count > wire.DefaultMaxDataXfer {
+		return nil, unix.E2BIG
+	}
+	if c.onDMA != nil {
+		if err := c.onDMA(m.Command, a.Addr, int(a.Count)); err != nil {
+			errors.As(err, &errno)
+			return nil, errno
+		}
+	}
+	want := Readable
+	if m.Command == wire.DMAWrite {
+		want = Writable
+	}
+	p := c.guest(a.Addr, a.Count, want)
+	if p == nil {
+		return nil, unix.EFAULT
+	}
+	if m.Command == wire.DMARead {
+		return append(a.Append(nil), p...), 0
+	}
+	data := m.Payload[wire.DMAAccessSize:]
+	if uint64(len(data)) != a.Count {
+		return nil, unix.EINVAL
+	}
+	copy(p, data)
+	return a.Append(nil), 0
+}
+
+func (c *Client) guest(addr, n uint64, rights uint32) []byte {
+	for _, m := range c.maps {
+		if size := uint64(len(m.data)); addr >= m.addr && addr-m.addr < size && n <= size-(addr-m.addr) && m.prot&rights != 0 {
+			return m.data[addr-m.addr:][:n]
+		}
+	}
+	return nil
+}
+
+// answer serves requests that come while no call is under way. It ends with Close or the
+// server's end.
+func (c *Client) answer() {
+	defer c.answered.Done()
+	for {
+		p := [2]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}, {Fd: int32(c.stop), Events: unix.POLLIN}}
+		if _, err := unix.Poll(p[:], -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		if p[1].Revents != 0 || p[0].Revents&(unix.POLLERR|unix.POLLNVAL) != 0 {
+			return
+		}
+		if p[0].Revents != 0 && !c.answerNow() {
+			return
+		}
+	}
+}
+
+// answerNow serves what is there, unless a call that was under way has taken it.
+func (c *Client) answerNow() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.fill(unix.MSG_DONTWAIT); err != nil {
+		return errors.Is(err, unix.EAGAIN)
+	}
+	for {
+		m, ok, err := c.parse()
+		if err != nil {
+			return false
+		}
+		if !ok {
+			return true
+		}
+		if m.Flags&wire.TypeMask != wire.TypeCommand {
+			closeFDs(m.FDs) // a reply to a message sent raw
+			continue
+		}
+		if c.serve(m) != nil {
+			return false
+		}
+	}
+}

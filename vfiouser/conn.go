@@ -1,0 +1,433 @@
+package vfiouser
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+const (
+	// recvBuffer is the receive buffer's first size: some 1,800 register writes.
+	recvBuffer = 64 << 10
+	// batchReply is how much of replies goes out in one write. It is less than half a socket
+	// buffer, so that the kernel takes it in one piece: QEMU takes a header it can only read
+	// in part for the end of the stream.
+	batchReply = 64 << 10
+)
+
+// clientLimits are what the client said about itself in VERSION.
+type clientLimits struct {
+	maxMsgFDs    int
+	maxDataXfer  uint32
+	writeMulti   bool
+	migrationPgs uint64
+}
+
+// conn is one client's connection. All fields belong to the connection's thread but those
+// that lock themselves.
+type conn struct {
+	srv   *Server
+	dev   Device
+	ended chan struct{} // closed when the connection has ended
+	tid   int
+	sock  sock
+
+	mem   Memory
+	irqs  irqTable
+	calls dmaCalls
+	gone  atomic.Bool
+
+	fdMu   sync.Mutex // guards the socket's descriptor against shutdown after close
+	closed bool
+
+	sendMu sync.Mutex // held while a message, or a batch of them, is written
+
+	rows     *commandIndex
+	state    state
+	client   clientLimits
+	regions  [NumRegions]Region
+	irqInfos [NumIRQs]IRQ
+	attached bool
+	observer IRQObserver
+	migrator Migrator
+
+	buf  []byte // received, not yet served: buf[r:w]
+	r, w int
+	in   arrived
+
+	out      []byte // replies; the present one from mark on
+	mark     int
+	replies  uint64 // complete in out
+	outFDs   []int  // to go with the present reply
+	sendErr  error
+	rq       request
+	pollFDs  []unix.PollFd
+	irqWatch []irqWatch
+}
+
+func newConn(s *Server, fd int) *conn {
+	c := &conn{
+		srv: s, dev: s.dev, rows: s.rows, state: stateNew,
+		ended:  make(chan struct{}),
+		buf:    make([]byte, recvBuffer),
+		out:    make([]byte, 0, batchReply),
+		client: clientLimits{maxMsgFDs: wire.DefaultMaxMsgFDs, maxDataXfer: wire.DefaultMaxDataXfer},
+	}
+	c.sock.fd = fd
+	return c
+}
+
+// run serves the connection until the client leaves, the stream breaks, or shutdown.
+func (c *conn) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	c.tid = unix.Gettid()
+	err := c.loop()
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+		c.srv.warn(&c.srv.logStream, "vfio-user connection ended", slog.Any("error", err))
+	}
+	c.finish()
+}
+
+func (c *conn) loop() error {
+	for {
+		if err := c.receive(); err != nil {
+			return err
+		}
+		n, err := c.serveBatch()
+		if n > 0 {
+			c.srv.stats.batch(n)
+		}
+		c.flush()
+		if err != nil {
+			return err
+		}
+		if c.sendErr != nil {
+			return c.sendErr
+		}
+		c.makeRoom()
+	}
+}
+
+// finish undoes what the client set up, and keeps the device's state.
+func (c *conn) finish() {
+	c.gone.Store(true)
+	c.calls.close()
+	c.contain("memory watcher", c.mem.removeAll)
+	c.mem.removeAll() // what a panic above left
+	if c.attached {
+		c.contain("leave migration", c.leaveMigration)
+		c.contain("Detached", c.dev.Detached)
+	}
+	c.irqs.close()
+	closeFDs(c.in.drop())
+	c.fdMu.Lock()
+	defer c.fdMu.Unlock()
+	c.closed = true
+	unix.Close(c.sock.fd)
+}
+
+// shutdown makes the connection's thread leave. It may be called from any goroutine.
+func (c *conn) shutdown() {
+	c.fdMu.Lock()
+	defer c.fdMu.Unlock()
+	if !c.closed {
+		_ = unix.Shutdown(c.sock.fd, unix.SHUT_RDWR)
+	}
+}
+
+// hungUp reports whether the client has closed its end.
+func (c *conn) hungUp() bool {
+	c.fdMu.Lock()
+	defer c.fdMu.Unlock()
+	if c.closed {
+		return true
+	}
+	p := [1]unix.PollFd{{Fd: int32(c.sock.fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(p[:], 0)
+	return err == nil && n == 1 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
+}
+
+// receive reads once into the free end of the buffer.
+func (c *conn) receive() error {
+	n, fds, cut, err := c.recv()
+	if err != nil {
+		return err
+	}
+	if len(fds) > 0 || cut {
+		c.srv.stats.fdsReceived.Add(uint64(len(fds)))
+		c.in.arrive(c, c.w, c.w+n, fds, cut)
+	}
+	if n == 0 {
+		return io.EOF
+	}
+	c.w += n
+	return nil
+}
+
+func (c *conn) recv() (n int, fds []int, cut bool, err error) {
+	if c.irqs.watched.Load() > 0 {
+		return c.recvWatching()
+	}
+	if c.srv.opts.Spin > 0 {
+		for start := time.Now(); time.Since(start) < c.srv.opts.Spin; {
+			n, fds, cut, err = c.sock.recv(c.buf[c.w:], unix.MSG_DONTWAIT)
+			if err != unix.EAGAIN {
+				return
+			}
+		}
+	}
+	return c.sock.recv(c.buf[c.w:], 0)
+}
+
+// recvWatching waits for the socket and for mask and unmask eventfds together, so that the
+// device hears of an unmask on this thread too.
+func (c *conn) recvWatching() (n int, fds []int, cut bool, err error) {
+	for {
+		c.pollFDs = append(c.pollFDs[:0], unix.PollFd{Fd: int32(c.sock.fd), Events: unix.POLLIN})
+		c.pollFDs, c.irqWatch = c.irqs.watches(c.pollFDs, c.irqWatch[:0])
+		if _, err := unix.Poll(c.pollFDs, -1); err != nil && !errors.Is(err, unix.EINTR) {
+			return 0, nil, false, err
+		}
+		for i, w := range c.irqWatch {
+			if p := &c.pollFDs[i+1]; p.Revents != 0 && drain(int(p.Fd)) {
+				c.contain("IRQ observer", func() { c.maskIRQ(w.index, w.vec, w.masked) })
+			}
+		}
+		if c.pollFDs[0].Revents == 0 {
+			continue
+		}
+		n, fds, cut, err = c.sock.recv(c.buf[c.w:], unix.MSG_DONTWAIT)
+		if err != unix.EAGAIN {
+			return
+		}
+	}
+}
+
+// errStream is the end of a stream that cannot be followed any further.
+var errStream = errors.New("vfiouser: impossible message size")
+
+// serveBatch serves each complete message of the buffer.
+func (c *conn) serveBatch() (n uint64, err error) {
+	for c.w-c.r >= wire.HeaderSize {
+		h := wire.ParseHeader(c.buf[c.r:])
+		if h.Size < wire.HeaderSize || h.Size > c.srv.opts.maxMessage() {
+			c.srv.stats.badStreams.Add(1)
+			c.srv.stats.command(h.Command).errors.Add(1)
+			c.answer(h, syscall.EINVAL)
+			return n, fmt.Errorf("%w: %v of %d bytes", errStream, h.Command, h.Size)
+		}
+		if c.w-c.r < int(h.Size) {
+			break
+		}
+		c.rq.hdr = h
+		c.rq.payload = c.buf[c.r+wire.HeaderSize : c.r+int(h.Size)]
+		c.rq.fds, c.rq.cut = c.in.of(c.r)
+		c.message(&c.rq)
+		c.r += int(h.Size)
+		n++
+		if c.sendErr != nil {
+			break
+		}
+	}
+	return n, nil
+}
+
+// makeRoom moves what is left to the buffer's start, and grows the buffer to a message that
+// is longer than it.
+func (c *conn) makeRoom() {
+	if c.r == c.w {
+		c.r, c.w = 0, 0
+		return
+	}
+	left := c.w - c.r
+	need := wire.HeaderSize
+	if left >= wire.HeaderSize {
+		need = int(wire.ParseHeader(c.buf[c.r:]).Size)
+	}
+	if c.r > 0 {
+		copy(c.buf, c.buf[c.r:c.w])
+		c.in.moved(c.r)
+		c.r, c.w = 0, left
+	}
+	if need > len(c.buf) {
+		c.buf = slices.Grow(c.buf[:left], need-left)
+		c.buf = c.buf[:cap(c.buf)]
+	}
+}
+
+// message serves one message.
+func (c *conn) message(rq *request) {
+	k := c.srv.stats.command(rq.hdr.Command)
+	k.messages.Add(1)
+	k.bytes.Add(uint64(rq.hdr.Size))
+	if rq.hdr.Flags&wire.TypeMask == wire.TypeReply && c.dmaReply(rq) {
+		return
+	}
+	row := c.rows.row(rq.hdr.Command)
+	c.mark = len(c.out)
+	errno := row.check(rq, c.state)
+	if errno == 0 {
+		errno = c.call(row, rq)
+	}
+	if len(rq.fds) > 0 {
+		closeFDs(rq.fds)
+		rq.fds = nil
+	}
+	if errno != 0 {
+		k.errors.Add(1)
+	}
+	if rq.hdr.Flags&wire.NoReply != 0 {
+		k.posted.Add(1)
+	}
+	c.answer(rq.hdr, errno)
+}
+
+// dmaReply takes an answer to one of our DMA requests.
+func (c *conn) dmaReply(rq *request) bool {
+	if !c.calls.finish(rq.hdr, rq.payload) {
+		c.srv.stats.strayReply.Add(1)
+		return false
+	}
+	closeFDs(rq.fds)
+	rq.fds = nil
+	return true
+}
+
+// call runs a handler. A panic in it is an access that fails.
+func (c *conn) call(row *command, rq *request) (errno syscall.Errno) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked(row.num.String(), p)
+			errno = syscall.EIO
+		}
+	}()
+	return row.handle(c, rq)
+}
+
+// contain runs a call of the device that answers no message.
+func (c *conn) contain(what string, fn func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked(what, p)
+		}
+	}()
+	fn()
+}
+
+func (c *conn) panicked(what string, p any) {
+	c.srv.stats.panics.Add(1)
+	c.srv.warn(&c.srv.logPanic, "vfio-user device panicked", slog.String("in", what), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+}
+
+// body returns n zero bytes for the payload of the reply to the present message. It is called
+// at most once per message.
+func (c *conn) body(n int) []byte {
+	if c.mark > 0 && c.mark+wire.HeaderSize+n > batchReply {
+		c.flush()
+	}
+	start := c.mark + wire.HeaderSize
+	c.out = slices.Grow(c.out[:c.mark], wire.HeaderSize+n)[:start+n]
+	b := c.out[start:]
+	clear(b)
+	return b
+}
+
+// answer completes the reply to a message, or takes it back when none is wanted.
+func (c *conn) answer(h wire.Header, errno syscall.Errno) {
+	fds := c.outFDs
+	c.outFDs = c.outFDs[:0]
+	if h.Flags&wire.NoReply != 0 {
+		c.out = c.out[:c.mark]
+		return
+	}
+	r := wire.Header{ID: h.ID, Command: h.Command, Flags: wire.TypeReply}
+	if errno != 0 {
+		r.Flags |= wire.Error
+		r.Errno = uint32(errno)
+		c.out = c.out[:c.mark]
+		fds = nil
+	}
+	if len(c.out) == c.mark {
+		c.body(0)
+	}
+	r.Size = uint32(len(c.out) - c.mark)
+	r.Put(c.out[c.mark:])
+	c.replies++
+	if len(fds) > 0 {
+		c.flushWith(fds)
+		return
+	}
+	c.mark = len(c.out)
+}
+
+// flush sends the complete replies and keeps none.
+func (c *conn) flush() {
+	if c.mark == 0 {
+		return
+	}
+	c.write(c.out[:c.mark], nil)
+	c.out = c.out[:0]
+	c.mark = 0
+}
+
+// flushWith sends the complete replies but the last, and then that one with its descriptors.
+func (c *conn) flushWith(fds []int) {
+	last := c.out[c.mark:]
+	c.replies--
+	if c.mark > 0 {
+		c.write(c.out[:c.mark], nil)
+	}
+	c.replies = 1
+	c.write(last, fds)
+	c.out = c.out[:0]
+	c.mark = 0
+}
+
+func (c *conn) write(p []byte, fds []int) {
+	if c.sendErr != nil {
+		return
+	}
+	c.sendMu.Lock()
+	if len(fds) > 0 {
+		c.sendErr = c.sock.sendFDs(p, fds)
+	} else {
+		c.sendErr = c.sock.send(p)
+	}
+	c.sendMu.Unlock()
+	c.srv.stats.sent(c.replies, len(p))
+	c.replies = 0
+}
+
+// errnoOf is the errno that a device's error is answered with.
+func errnoOf(err error) syscall.Errno {
+	if err == nil {
+		return 0
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) && errno > 0 && errno < 4096 {
+		return errno
+	}
+	return syscall.EIO
+}
+
+func closeFDs(fds []int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}

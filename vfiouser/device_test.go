@@ -1,0 +1,256 @@
+package vfiouser_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// memDevice is a device of plain memory, with offsets of BAR0 that do more:
+//
+//	panicAt  an access panics
+//	failAt   an access fails with EPERM
+//	odd      an access fails with an error that is no errno
+type memDevice struct {
+	regions []vfiouser.Region
+	irqs    []vfiouser.IRQ
+	mem     [vfiouser.NumRegions][]byte
+
+	onRead, onWrite func(index int, off uint64, p []byte) error
+
+	mu       sync.Mutex
+	host     *vfiouser.Host // of the present client
+	attached int
+	detached int
+	resets   int
+	unmasked [][2]int
+	masked   [][2]int
+	atDetach func()
+}
+
+const (
+	panicAt = 0xff0
+	failAt  = 0xff4
+	oddAt   = 0xff8
+)
+
+func newDevice(t testing.TB) *memDevice {
+	d := &memDevice{}
+	d.regions = make([]vfiouser.Region, vfiouser.NumRegions)
+	d.regions[0] = vfiouser.Region{Size: 0x1000, Flags: vfiouser.RegionRead | vfiouser.RegionWrite}
+	d.regions[1] = vfiouser.Region{
+		Size: 0x10000, Flags: vfiouser.RegionRead | vfiouser.RegionWrite | vfiouser.RegionMmap,
+		File: memfd(t, 0x14000), MapOffset: 0x4000,
+		Areas: []vfiouser.SparseArea{{Offset: 0x1000, Size: 0x2000}, {Offset: 0x8000, Size: 0x8000}},
+	}
+	d.regions[2] = vfiouser.Region{
+		Size: 1 << 21, Flags: vfiouser.RegionRead | vfiouser.RegionWrite | vfiouser.RegionMmap,
+		File: memfd(t, 1<<21),
+	}
+	d.regions[6] = vfiouser.Region{Size: 0x800, Flags: vfiouser.RegionRead}
+	d.regions[7] = vfiouser.Region{Size: 256, Flags: vfiouser.RegionRead | vfiouser.RegionWrite}
+	for i, r := range d.regions {
+		d.mem[i] = make([]byte, r.Size)
+	}
+	copy(d.mem[7], []byte{0xde, 0x10, 0xd8, 0x06})
+	d.irqs = []vfiouser.IRQ{
+		{Count: 1, Flags: vfiouser.IRQEventFD | vfiouser.IRQMaskable | vfiouser.IRQAutomasked},
+		{Count: 4, Flags: vfiouser.IRQEventFD},
+		{Count: 40, Flags: vfiouser.IRQEventFD},
+		{Count: 1, Flags: vfiouser.IRQEventFD},
+		{},
+	}
+	return d
+}
+
+func memfd(t testing.TB, size int64) *os.File {
+	fd, err := unix.MemfdCreate("bar", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	f := os.NewFile(uintptr(fd), "bar")
+	require.NoError(t, f.Truncate(size))
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func (d *memDevice) Regions() []vfiouser.Region { return d.regions }
+func (d *memDevice) IRQs() []vfiouser.IRQ       { return d.irqs }
+
+func (d *memDevice) special(index int, off uint64) error {
+	if index != 0 {
+		return nil
+	}
+	switch off {
+	case panicAt:
+		panic("device panics as told")
+	case failAt:
+		return fmt.Errorf("told to fail: %w", syscall.EPERM)
+	case oddAt:
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+func (d *memDevice) ReadRegion(index int, off uint64, p []byte) error {
+	if err := d.special(index, off); err != nil {
+		return err
+	}
+	if d.onRead != nil {
+		return d.onRead(index, off, p)
+	}
+	copy(p, d.mem[index][off:])
+	return nil
+}
+
+func (d *memDevice) WriteRegion(index int, off uint64, p []byte) error {
+	if err := d.special(index, off); err != nil {
+		return err
+	}
+	if d.onWrite != nil {
+		return d.onWrite(index, off, p)
+	}
+	copy(d.mem[index][off:], p)
+	return nil
+}
+
+func (d *memDevice) Reset() error {
+	d.resets++
+	return nil
+}
+
+func (d *memDevice) Attached(h *vfiouser.Host) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.host = h
+	d.attached++
+}
+
+func (d *memDevice) Detached() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.atDetach != nil {
+		d.atDetach()
+	}
+	d.detached++
+}
+
+func (d *memDevice) Host() *vfiouser.Host {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.host
+}
+
+func (d *memDevice) IRQMasked(index, vector int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.masked = append(d.masked, [2]int{index, vector})
+}
+
+func (d *memDevice) IRQUnmasked(index, vector int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.unmasked = append(d.unmasked, [2]int{index, vector})
+}
+
+// plain is a device with none of the optional interfaces.
+type plain struct{ vfiouser.Device }
+
+// rig is a server at a socket.
+type rig struct {
+	t    testing.TB
+	dev  *memDevice
+	srv  *vfiouser.Server
+	path string
+}
+
+// newRig serves dev at a socket until the test ends. fds and goroutines are counted: what the
+// test began with must be what it ends with.
+func newRig(t testing.TB, dev vfiouser.Device, o vfiouser.Options) *rig {
+	t.Helper()
+	r := &rig{t: t, path: filepath.Join(t.TempDir(), "s.sock")}
+	r.dev, _ = dev.(*memDevice)
+	before := openFDs(t)
+	srv, err := vfiouser.NewServer(dev, o)
+	require.NoError(t, err)
+	r.srv = srv
+	l, err := vfiouser.Listen(r.path)
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(context.Background(), l) }()
+	t.Cleanup(func() {
+		require.NoError(t, srv.Close())
+		require.ErrorIs(t, <-served, vfiouser.ErrServerClosed)
+		requireFDs(t, before)
+	})
+	return r
+}
+
+// dial attaches a client for the rest of the test.
+func (r *rig) dial(o *client.Options) *client.Client {
+	r.t.Helper()
+	c, err := client.Dial(r.path, o)
+	require.NoError(r.t, err)
+	r.t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// rawDial attaches a client that has not negotiated.
+func (r *rig) rawDial() *client.Client {
+	return r.dial(&client.Options{NoVersion: true})
+}
+
+// openFDs returns what is open, with the poller's own descriptors, which come with the first
+// socket, made to exist.
+func openFDs(t testing.TB) []string {
+	t.Helper()
+	warm, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "warm"), Net: "unix"})
+	require.NoError(t, err)
+	warm.Close()
+	dir, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	var out []string
+	for _, e := range dir {
+		name, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err != nil || strings.HasSuffix(name, "/fd") {
+			continue // the descriptor of the listing itself
+		}
+		out = append(out, e.Name()+" "+name)
+	}
+	return out
+}
+
+// requireFDs waits until as many descriptors are open as before.
+func requireFDs(t testing.TB, before []string) {
+	t.Helper()
+	var now []string
+	for range 200 {
+		if now = openFDs(t); len(now) <= len(before) {
+			return
+		}
+		runtime.Gosched()
+		time.Sleep(5 * time.Millisecond)
+	}
+	require.Equal(t, before, now, "descriptors leaked")
+}
+
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 5*time.Second, time.Millisecond, what)
+}

@@ -1,0 +1,98 @@
+package vfiouser
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// dmaMap serves DMA_MAP.
+func (c *conn) dmaMap(rq *request) syscall.Errno {
+	m := wire.ParseDMAMap(rq.payload)
+	const page = pageSize - 1
+	switch {
+	case m.Argsz < wire.DMAMapSize,
+		m.Flags&^(wire.DMARdAllowed|wire.DMAWrAllowed|wire.DMAUseMmap) != 0,
+		m.Flags&wire.DMAUseMmap != 0 && len(rq.fds) == 0,
+		m.Size == 0,
+		(m.Addr|m.Size|m.Offset)&page != 0,
+		m.Addr+(m.Size-1) < m.Addr,
+		m.Offset > 1<<62:
+		return syscall.EINVAL
+	case m.Size > c.srv.opts.MaxDMASize:
+		return syscall.ENOSPC
+	}
+	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1}
+	if m.Flags&wire.DMARdAllowed != 0 {
+		q.prot |= unix.PROT_READ
+	}
+	if m.Flags&wire.DMAWrAllowed != 0 {
+		q.prot |= unix.PROT_WRITE
+	}
+	if len(rq.fds) > 0 {
+		q.fd = rq.fds[0] // closed after the handler; the mapping holds the file
+	}
+	return errnoOf(c.mem.add(q, c.srv.opts.MaxDMARegions))
+}
+
+// dmaUnmap serves DMA_UNMAP. It returns only after all users of the range released it.
+func (c *conn) dmaUnmap(rq *request) syscall.Errno {
+	u := wire.ParseDMAUnmap(rq.payload)
+	if u.Argsz < wire.DMAUnmapSize || u.Argsz > c.srv.opts.MaxDataXfer {
+		return syscall.EINVAL
+	}
+	switch u.Flags {
+	case 0:
+		if err := c.mem.remove(u.Addr, u.Size); err != nil {
+			return errnoOf(err)
+		}
+	case wire.UnmapAll:
+		if u.Addr != 0 || u.Size != 0 {
+			return syscall.EINVAL
+		}
+		c.mem.removeAll()
+	case wire.UnmapGetDirty:
+		return c.dmaUnmapDirty(rq, u)
+	default:
+		return syscall.EINVAL
+	}
+	copy(c.body(wire.DMAUnmapSize), rq.payload)
+	return 0
+}
+
+// dmaUnmapDirty serves the older form of DMA_UNMAP, which reports the range's dirty bitmap as
+// it goes. The specification has dropped it; libvfio-user's clients send it.
+func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno {
+	const fixed = wire.DMAUnmapSize + wire.DirtyBitmapSize
+	if len(rq.payload) < fixed || c.migrator == nil {
+		return syscall.EINVAL
+	}
+	pageSz, n := le.Uint64(rq.payload[wire.DMAUnmapSize:]), le.Uint64(rq.payload[wire.DMAUnmapSize+8:])
+	if errno := c.checkBitmap(u.Size, pageSz); errno != 0 {
+		return errno
+	}
+	need := bitmapBytes(u.Size, pageSz)
+	if n < need || uint64(u.Argsz) < fixed+need {
+		return syscall.EINVAL
+	}
+	b := c.body(fixed + int(need))
+	copy(b, rq.payload[:fixed])
+	le.PutUint64(b[wire.DMAUnmapSize+8:], need)
+	if err := c.mem.reportLog(u.Addr, u.Size, pageSz, b[fixed:]); err != nil {
+		return errnoOf(err)
+	}
+	return errnoOf(c.mem.remove(u.Addr, u.Size))
+}
+
+// checkBitmap refuses a dirty bitmap whose page size makes no sense or that no message holds.
+func (c *conn) checkBitmap(size, pageSz uint64) syscall.Errno {
+	if pageSz < pageSize || pageSz&(pageSz-1) != 0 || size == 0 || size > maxMmap {
+		return syscall.EINVAL
+	}
+	if bitmapBytes(size, pageSz) > uint64(c.srv.opts.MaxDataXfer) {
+		return syscall.E2BIG
+	}
+	return 0
+}

@@ -1,0 +1,109 @@
+package vfiouser
+
+import (
+	"syscall"
+
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// checkAccess refuses an access that is not wholly inside a region that allows it.
+func (c *conn) checkAccess(a *wire.RegionAccess, need RegionFlags) syscall.Errno {
+	if a.Region >= NumRegions || a.Count > c.srv.opts.MaxDataXfer {
+		return syscall.EINVAL
+	}
+	r := &c.regions[a.Region]
+	if r.Flags&need == 0 || a.Offset > r.Size || uint64(a.Count) > r.Size-a.Offset {
+		return syscall.EINVAL
+	}
+	return 0
+}
+
+// regionRead serves REGION_READ.
+func (c *conn) regionRead(rq *request) syscall.Errno {
+	a := wire.ParseRegionAccess(rq.payload)
+	if errno := c.checkAccess(&a, RegionRead); errno != 0 || a.Count == 0 {
+		return errno
+	}
+	b := c.body(wire.RegionAccessSize + int(a.Count))
+	a.Put(b)
+	if err := c.dev.ReadRegion(int(a.Region), a.Offset, b[wire.RegionAccessSize:]); err != nil {
+		return errnoOf(err)
+	}
+	return 0
+}
+
+// regionWrite serves REGION_WRITE.
+func (c *conn) regionWrite(rq *request) syscall.Errno {
+	a := wire.ParseRegionAccess(rq.payload)
+	data := rq.payload[wire.RegionAccessSize:]
+	if uint64(len(data)) != uint64(a.Count) {
+		return syscall.EINVAL
+	}
+	if errno := c.checkAccess(&a, RegionWrite); errno != 0 || a.Count == 0 {
+		return errno
+	}
+	if err := c.dev.WriteRegion(int(a.Region), a.Offset, data); err != nil {
+		return errnoOf(err)
+	}
+	if rq.hdr.Flags&wire.NoReply == 0 {
+		a.Put(c.body(wire.RegionAccessSize))
+	}
+	return 0
+}
+
+// regionWriteMulti serves REGION_WRITE_MULTI. Its entries are writes of their own: one that
+// fails does not keep back those behind it. The reply says how many were done.
+func (c *conn) regionWriteMulti(rq *request) syscall.Errno {
+	n := le.Uint64(rq.payload)
+	entries := rq.payload[wire.WriteMultiSize:]
+	if !c.client.writeMulti || n != uint64(len(entries))/wire.WriteMultiEntry || len(entries)%wire.WriteMultiEntry != 0 {
+		return syscall.EINVAL
+	}
+	done, failed := uint64(0), syscall.Errno(0)
+	for ; len(entries) > 0; entries = entries[wire.WriteMultiEntry:] {
+		if errno := c.writeEntry(entries[:wire.WriteMultiEntry]); errno != 0 {
+			failed = errno
+			continue
+		}
+		done++
+	}
+	if failed != 0 {
+		c.srv.stats.command(wire.RegionWriteMulti).errors.Add(n - done)
+	}
+	if done == 0 && failed != 0 {
+		return failed
+	}
+	le.PutUint64(c.body(wire.WriteMultiSize), done)
+	return 0
+}
+
+func (c *conn) writeEntry(e []byte) (errno syscall.Errno) {
+	a := wire.ParseRegionAccess(e)
+	if a.Count > wire.WriteMultiMaxData {
+		return syscall.EINVAL
+	}
+	if errno := c.checkAccess(&a, RegionWrite); errno != 0 || a.Count == 0 {
+		return errno
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked(wire.RegionWriteMulti.String(), p)
+			errno = syscall.EIO
+		}
+	}()
+	data := e[wire.RegionAccessSize:][:a.Count:a.Count]
+	if err := c.dev.WriteRegion(int(a.Region), a.Offset, data); err != nil {
+		return errnoOf(err)
+	}
+	return 0
+}
+
+// reset serves DEVICE_RESET.
+func (c *conn) reset(*request) syscall.Errno {
+	if err := c.dev.Reset(); err != nil {
+		return errnoOf(err)
+	}
+	c.irqs.clearAll()
+	c.state = stateRunning
+	return 0
+}

@@ -1,0 +1,249 @@
+package vfiouser
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// irqTable holds a client's interrupt vectors. It is empty until open and after close.
+type irqTable struct {
+	mu      sync.Mutex
+	indexes [NumIRQs]irqIndex
+	closed  bool
+
+	watched atomic.Int32 // vectors with a mask or unmask eventfd
+
+	stats IRQStats // guarded by mu
+}
+
+type irqIndex struct {
+	flags   IRQFlags
+	vectors []vector
+}
+
+// vector is one interrupt. Its descriptors are -1 when absent.
+type vector struct {
+	trigger int // eventfd to signal
+	mask    int // eventfd that masks when signalled
+	unmask  int // eventfd that unmasks when signalled: KVM's resample
+	masked  bool
+	pending bool // triggered while masked
+}
+
+// IRQStats count what became of triggers.
+type IRQStats struct {
+	Signalled uint64 // eventfd written
+	Coalesced uint64 // eventfd full: the client has an unread signal
+	Latched   uint64 // masked: stays pending
+	Unrouted  uint64 // no eventfd, vector absent, or no client
+}
+
+// open gives the table its vectors, unmasked and unrouted.
+func (t *irqTable) open(irqs []IRQ) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, q := range irqs {
+		t.indexes[i] = irqIndex{q.Flags, make([]vector, q.Count)}
+		for v := range t.indexes[i].vectors {
+			t.indexes[i].vectors[v] = vector{trigger: -1, mask: -1, unmask: -1}
+		}
+	}
+}
+
+func (t *irqTable) count(index uint32) int {
+	if index >= NumIRQs {
+		return 0
+	}
+	return len(t.indexes[index].vectors)
+}
+
+func (t *irqTable) trigger(index, vec int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed || index < 0 || index >= NumIRQs || vec < 0 || vec >= len(t.indexes[index].vectors) {
+		t.stats.Unrouted++
+		return
+	}
+	t.triggerLocked(index, vec)
+}
+
+func (t *irqTable) triggerLocked(index, vec int) {
+	x := &t.indexes[index]
+	v := &x.vectors[vec]
+	if v.masked {
+		v.pending = true
+		t.stats.Latched++
+		return
+	}
+	if v.trigger < 0 {
+		t.stats.Unrouted++
+		return
+	}
+	v.masked = x.flags&IRQAutomasked != 0
+	if signal(v.trigger) {
+		t.stats.Signalled++
+	} else {
+		t.stats.Coalesced++
+	}
+}
+
+// clear takes back a trigger that waits for its vector to be unmasked.
+func (t *irqTable) clear(index, vec int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if index >= 0 && index < NumIRQs && vec >= 0 && vec < len(t.indexes[index].vectors) {
+		t.indexes[index].vectors[vec].pending = false
+	}
+}
+
+// clearAll takes back every waiting trigger: a device that was reset has none.
+func (t *irqTable) clearAll() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.indexes {
+		for v := range t.indexes[i].vectors {
+			t.indexes[i].vectors[v].pending = false
+		}
+	}
+}
+
+func (t *irqTable) setMask(index, vec int, masked bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := &t.indexes[index].vectors[vec]
+	v.masked = masked
+	if !masked && v.pending {
+		v.pending = false
+		t.triggerLocked(index, vec)
+	}
+}
+
+// irqFD names one of a vector's descriptors.
+type irqFD func(*vector) *int
+
+func triggerFD(v *vector) *int { return &v.trigger }
+func maskFD(v *vector) *int    { return &v.mask }
+func unmaskFD(v *vector) *int  { return &v.unmask }
+
+// attach makes fd, or nothing with -1, the descriptor of a vector and closes the one before.
+func (t *irqTable) attach(index, vec int, which irqFD, fd int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.attachLocked(&t.indexes[index].vectors[vec], which, fd)
+}
+
+func (t *irqTable) attachLocked(v *vector, which irqFD, fd int) {
+	before := v.watches()
+	p := which(v)
+	if *p >= 0 {
+		unix.Close(*p)
+	}
+	*p = fd
+	t.watched.Add(int32(v.watches() - before))
+}
+
+func (v *vector) watches() int {
+	n := 0
+	if v.mask >= 0 {
+		n++
+	}
+	if v.unmask >= 0 {
+		n++
+	}
+	return n
+}
+
+// disable returns an index to its first state: no descriptors, nothing masked or pending.
+func (t *irqTable) disable(index int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.disableLocked(index)
+}
+
+func (t *irqTable) disableLocked(index int) {
+	for i := range t.indexes[index].vectors {
+		v := &t.indexes[index].vectors[i]
+		t.attachLocked(v, triggerFD, -1)
+		t.attachLocked(v, maskFD, -1)
+		t.attachLocked(v, unmaskFD, -1)
+		v.masked, v.pending = false, false
+	}
+}
+
+// close ends the table: all later triggers are unrouted.
+func (t *irqTable) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.indexes {
+		t.disableLocked(i)
+	}
+	t.closed = true
+}
+
+func (t *irqTable) snapshot() IRQStats {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stats
+}
+
+// irqWatch is a mask or unmask eventfd to poll.
+type irqWatch struct {
+	index, vec int
+	masked     bool // what a signal does
+}
+
+// watches appends what to poll. The descriptors stay valid on the connection's thread, which
+// alone attaches and detaches.
+func (t *irqTable) watches(fds []unix.PollFd, ws []irqWatch) ([]unix.PollFd, []irqWatch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.indexes {
+		for n := range t.indexes[i].vectors {
+			v := &t.indexes[i].vectors[n]
+			if v.mask >= 0 {
+				fds, ws = append(fds, unix.PollFd{Fd: int32(v.mask), Events: unix.POLLIN}), append(ws, irqWatch{i, n, true})
+			}
+			if v.unmask >= 0 {
+				fds, ws = append(fds, unix.PollFd{Fd: int32(v.unmask), Events: unix.POLLIN}), append(ws, irqWatch{i, n, false})
+			}
+		}
+	}
+	return fds, ws
+}
+
+var eventfdOne = binary.NativeEndian.AppendUint64(nil, 1)
+
+// signal adds 1 to an eventfd without waiting and reports whether it could. The descriptor's
+// flags are shared with the client, so O_NONBLOCK is not ours to set; room is asked for instead.
+func signal(fd int) bool {
+	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	if n, err := unix.Poll(p[:], 0); n != 1 || err != nil || p[0].Revents&unix.POLLOUT == 0 {
+		return false
+	}
+	_, err := unix.Write(fd, eventfdOne)
+	return err == nil
+}
+
+// drain takes an eventfd's count without waiting and reports whether there was one. RWF_NOWAIT
+// stands in for O_NONBLOCK, which is shared with the client.
+func drain(fd int) bool {
+	var b [8]byte
+	n, err := unix.Preadv2(fd, [][]byte{b[:]}, -1, unix.RWF_NOWAIT)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		n, err = unix.Read(fd, b[:])
+	}
+	return n == 8 && err == nil
+}
+
+// isEventFD reports whether fd is an eventfd. Anything else could make a trigger wait for the
+// client. Without /proc the client is believed.
+func isEventFD(fd int) bool {
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return err != nil || name == "anon_inode:[eventfd]"
+}

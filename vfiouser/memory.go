@@ -1,0 +1,426 @@
+package vfiouser
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors of guest memory.
+var (
+	// ErrNotMapped says that an address range is not, or not wholly, in the DMA map with the
+	// permission asked for.
+	ErrNotMapped = errors.New("vfiouser: range not in the DMA map")
+	// ErrFault says that mapped memory had no page behind it: the client cut its file short.
+	ErrFault = errors.New("vfiouser: guest memory faulted")
+)
+
+// MemoryRange is one entry of the DMA map.
+type MemoryRange struct {
+	Addr, Size  uint64 // bus address, bytes
+	Read, Write bool   // what the device may do there
+	Mapped      bool   // has a descriptor, so that Slice reaches it
+}
+
+// MemoryChange tells of one change of the DMA map.
+type MemoryChange struct {
+	MemoryRange
+	Removed bool
+}
+
+// Memory is the guest's memory by bus address: what the client has mapped for DMA.
+//
+// A user calls Acquire, does one bounded step, and calls Release; DMA_UNMAP waits for that.
+// Acquire must not be nested. Slices die with Release.
+type Memory struct {
+	mu   sync.RWMutex
+	maps []*mapping // by address, disjoint
+	last atomic.Pointer[mapping]
+	gen  atomic.Uint64
+
+	log dirtyLog // guarded by mu; bits set under its read side
+
+	files map[fileKey]*fileMap // guarded by mu
+
+	watchMu  sync.Mutex
+	watchers []*watcher
+}
+
+type watcher struct{ fn func(MemoryChange) }
+
+// mapping is one range of the DMA map.
+type mapping struct {
+	addr, size uint64
+	prot       int // PROT_READ, PROT_WRITE
+	data       []byte
+	file       *fileMap // nil without a descriptor
+	offset     uint64   // of addr in the file
+	dirty      []uint64 // a bit per page of the log, while logging; see dirtyLog
+}
+
+// fileKey names a file mapping that ranges may share: guests hand over one memfd many times
+// with other offsets.
+type fileKey struct {
+	dev, ino uint64
+	prot     int
+}
+
+// fileMap is one mmap of a client's file, from base on.
+type fileMap struct {
+	key    fileKey
+	base   uint64
+	data   []byte
+	refs   int
+	shared bool // listed in Memory.files
+}
+
+// Acquire pins the map: what Slice returns stays mapped until Release.
+func (m *Memory) Acquire() { m.mu.RLock() }
+
+// Release ends Acquire.
+func (m *Memory) Release() { m.mu.RUnlock() }
+
+// Generation grows with each change of the map.
+func (m *Memory) Generation() uint64 { return m.gen.Load() }
+
+// Slice returns the n bytes at addr, or nil unless they lie inside one mapping that has a
+// descriptor and allows the access. With dirty logging on, a slice to write counts as written.
+//
+// Preconditions: Acquire. The guest and other devices change the bytes at any time: copy once,
+// check the copy. A client that cuts its file short makes an access fault; a goroutine that
+// touches slices should call debug.SetPanicOnFault and recover, or use ReadAt and WriteAt.
+func (m *Memory) Slice(addr uint64, n int, write bool) []byte {
+	r := m.last.Load()
+	if r == nil || addr-r.addr >= r.size {
+		if r = m.find(addr); r == nil {
+			return nil
+		}
+		m.last.Store(r)
+	}
+	off := addr - r.addr
+	if n < 0 || uint64(n) > r.size-off || r.data == nil {
+		return nil
+	}
+	want := unix.PROT_READ
+	if write {
+		want = unix.PROT_WRITE
+	}
+	if r.prot&want == 0 {
+		return nil
+	}
+	if write && r.dirty != nil {
+		m.log.mark(r, off, uint64(n))
+	}
+	return r.data[off : off+uint64(n) : off+uint64(n)]
+}
+
+// find returns the mapping that holds addr.
+func (m *Memory) find(addr uint64) *mapping {
+	lo, hi := 0, len(m.maps)
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		if m.maps[mid].addr <= addr {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == 0 {
+		return nil
+	}
+	if r := m.maps[lo-1]; addr-r.addr < r.size {
+		return r
+	}
+	return nil
+}
+
+// ReadAt copies guest memory at addr to p, over as many mappings as it takes.
+// It fails with ErrNotMapped or ErrFault, p then being undefined.
+//
+// Preconditions: Acquire.
+func (m *Memory) ReadAt(addr uint64, p []byte) error { return m.copy(addr, p, false) }
+
+// WriteAt copies p to guest memory at addr, over as many mappings as it takes. Where it fails,
+// bytes before the failure may be written.
+//
+// Preconditions: Acquire.
+func (m *Memory) WriteAt(addr uint64, p []byte) error { return m.copy(addr, p, true) }
+
+func (m *Memory) copy(addr uint64, p []byte, write bool) (err error) {
+	defer catchFault(setPanicOnFault(), &err)
+	for len(p) > 0 {
+		r := m.find(addr)
+		if r == nil {
+			return ErrNotMapped
+		}
+		n := int(min(uint64(len(p)), r.size-(addr-r.addr)))
+		s := m.Slice(addr, n, write)
+		if s == nil {
+			return ErrNotMapped
+		}
+		if write {
+			copy(s, p)
+		} else {
+			copy(p, s)
+		}
+		p = p[n:]
+		addr += uint64(n)
+	}
+	return nil
+}
+
+// covered reports whether the n bytes at addr are in the map with the permission, with a
+// descriptor or without.
+//
+// Preconditions: Acquire.
+func (m *Memory) covered(addr, n uint64, write bool) bool {
+	want := unix.PROT_READ
+	if write {
+		want = unix.PROT_WRITE
+	}
+	for n > 0 {
+		r := m.find(addr)
+		if r == nil || r.prot&want == 0 {
+			return false
+		}
+		step := min(n, r.size-(addr-r.addr))
+		n -= step
+		addr += step
+	}
+	return true
+}
+
+// Ranges returns the map, by address.
+//
+// Preconditions: not Acquire.
+func (m *Memory) Ranges() []MemoryRange {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	out := make([]MemoryRange, 0, len(m.maps))
+	for _, r := range m.maps {
+		out = append(out, r.public())
+	}
+	return out
+}
+
+// Watch has fn called for each change of the map, on the connection's thread: after a range
+// came in, before its DMA_MAP is answered; after a range left the map and all users released
+// it, before its pages go and its DMA_UNMAP is answered. Nothing can take a removed range up
+// again, so fn has the last word on what was derived from it. fn must not wait.
+func (m *Memory) Watch(fn func(MemoryChange)) (stop func()) {
+	w := &watcher{fn}
+	m.watchMu.Lock()
+	m.watchers = append(m.watchers, w)
+	m.watchMu.Unlock()
+	return func() {
+		m.watchMu.Lock()
+		defer m.watchMu.Unlock()
+		if i := slices.Index(m.watchers, w); i >= 0 {
+			m.watchers = slices.Delete(slices.Clone(m.watchers), i, i+1)
+		}
+	}
+}
+
+func (m *Memory) tell(r *mapping, removed bool) {
+	m.watchMu.Lock()
+	ws := slices.Clip(m.watchers)
+	m.watchMu.Unlock()
+	for _, w := range ws {
+		w.fn(MemoryChange{r.public(), removed})
+	}
+}
+
+func (r *mapping) public() MemoryRange {
+	return MemoryRange{r.addr, r.size, r.prot&unix.PROT_READ != 0, r.prot&unix.PROT_WRITE != 0, r.data != nil}
+}
+
+// mapRequest is one DMA_MAP, checked for everything but its place in the map.
+type mapRequest struct {
+	addr, size, offset uint64
+	prot               int
+	fd                 int // -1 without; stays the caller's
+}
+
+// add enters a range. The same range again is no error and no change.
+//
+// Errors: EEXIST for an overlap; EACCES, EINVAL and mmap's own for the descriptor.
+func (m *Memory) add(q mapRequest, maxRegions int) error {
+	key, st, err := fileIdentity(q)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > q.addr })
+	if same := i > 0 && m.maps[i-1].same(q, key); same {
+		m.mu.Unlock()
+		return nil
+	}
+	if i > 0 && q.addr-m.maps[i-1].addr < m.maps[i-1].size || i < len(m.maps) && m.maps[i].addr-q.addr < q.size {
+		m.mu.Unlock()
+		return unix.EEXIST
+	}
+	if len(m.maps) >= maxRegions {
+		m.mu.Unlock()
+		return unix.EINVAL
+	}
+	r := &mapping{addr: q.addr, size: q.size, prot: q.prot, offset: q.offset}
+	if q.fd >= 0 {
+		f, err := m.openFile(q, key, st)
+		if err != nil {
+			m.mu.Unlock()
+			return err
+		}
+		r.file, r.data = f, f.data[q.offset-f.base:][:q.size:q.size]
+	}
+	if err := m.log.start(r); err != nil {
+		m.mu.Unlock()
+		m.closeFile(r)
+		return err
+	}
+	m.maps = slices.Insert(m.maps, i, r)
+	m.gen.Add(1)
+	m.mu.Unlock()
+	m.tell(r, false)
+	return nil
+}
+
+func (r *mapping) same(q mapRequest, key fileKey) bool {
+	if r.addr != q.addr || r.size != q.size || r.prot != q.prot || (r.file != nil) != (q.fd >= 0) {
+		return false
+	}
+	return r.file == nil || r.offset == q.offset && r.file.key.dev == key.dev && r.file.key.ino == key.ino
+}
+
+// fileIdentity looks at the descriptor of q: that its rights and its length cover the range.
+// Memory past the end of a file would fault at the first touch.
+func fileIdentity(q mapRequest) (fileKey, *unix.Stat_t, error) {
+	if q.fd < 0 {
+		return fileKey{}, nil, nil
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(q.fd, &st); err != nil {
+		return fileKey{}, nil, err
+	}
+	fl, err := unix.FcntlInt(uintptr(q.fd), unix.F_GETFL, 0)
+	if err != nil {
+		return fileKey{}, nil, err
+	}
+	if q.prot&unix.PROT_WRITE != 0 && fl&unix.O_ACCMODE == unix.O_RDONLY || fl&unix.O_ACCMODE == unix.O_WRONLY {
+		return fileKey{}, nil, unix.EACCES
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && (q.offset > uint64(st.Size) || q.size > uint64(st.Size)-q.offset) {
+		return fileKey{}, nil, unix.EINVAL
+	}
+	return fileKey{uint64(st.Dev), st.Ino, q.prot}, &st, nil
+}
+
+// openFile returns a mapping of q's file that covers q: one that exists, the whole file, or,
+// for what is not a regular file, just the range.
+//
+// Preconditions: m.mu held to write.
+func (m *Memory) openFile(q mapRequest, key fileKey, st *unix.Stat_t) (*fileMap, error) {
+	regular := st.Mode&unix.S_IFMT == unix.S_IFREG
+	if regular {
+		for _, prot := range [...]int{q.prot, unix.PROT_READ | unix.PROT_WRITE} {
+			f := m.files[fileKey{key.dev, key.ino, prot}]
+			if f != nil && q.offset+q.size <= uint64(len(f.data)) {
+				f.refs++
+				return f, nil
+			}
+		}
+		if m.files[key] == nil {
+			whole := (uint64(st.Size) + pageSize - 1) &^ (pageSize - 1)
+			if data, err := mmapFile(q.fd, 0, whole, q.prot); err == nil {
+				f := &fileMap{key: key, data: data, refs: 1, shared: true}
+				if m.files == nil {
+					m.files = make(map[fileKey]*fileMap)
+				}
+				m.files[key] = f
+				return f, nil
+			}
+		}
+	}
+	data, err := mmapFile(q.fd, q.offset, q.size, q.prot)
+	if err != nil {
+		return nil, err
+	}
+	return &fileMap{key: key, base: q.offset, data: data, refs: 1}, nil
+}
+
+func mmapFile(fd int, offset, size uint64, prot int) ([]byte, error) {
+	if size > maxMmap || offset > maxMmap {
+		return nil, unix.ENOSPC
+	}
+	return unix.Mmap(fd, int64(offset), int(size), prot, unix.MAP_SHARED)
+}
+
+// maxMmap is the largest single mapping asked of the kernel: 8 TiB.
+const maxMmap = 8 << 40
+
+// remove takes out the range that is exactly addr, size; ENOENT if there is none.
+func (m *Memory) remove(addr, size uint64) error {
+	m.mu.Lock()
+	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr >= addr })
+	if i == len(m.maps) || m.maps[i].addr != addr || m.maps[i].size != size {
+		m.mu.Unlock()
+		return unix.ENOENT
+	}
+	r := m.maps[i]
+	m.maps = slices.Delete(m.maps, i, i+1)
+	m.log.stop(r)
+	m.forgetLocked()
+	m.mu.Unlock()
+	m.drop(r)
+	return nil
+}
+
+// removeAll empties the map.
+func (m *Memory) removeAll() {
+	m.mu.Lock()
+	gone := m.maps
+	m.stopLogLocked()
+	m.maps = nil
+	m.forgetLocked()
+	m.mu.Unlock()
+	for _, r := range gone {
+		m.drop(r)
+	}
+}
+
+func (m *Memory) forgetLocked() {
+	m.last.Store(nil)
+	m.gen.Add(1)
+}
+
+// drop ends a range that is in the map no more: watchers first, then the pages. The pages go
+// even when a watcher panics.
+func (m *Memory) drop(r *mapping) {
+	defer m.closeFile(r)
+	m.tell(r, true)
+}
+
+func (m *Memory) closeFile(r *mapping) {
+	f := r.file
+	if f == nil {
+		return
+	}
+	r.data = nil
+	m.mu.Lock()
+	f.refs--
+	last := f.refs == 0
+	if last && f.shared {
+		delete(m.files, f.key)
+	}
+	m.mu.Unlock()
+	if last {
+		if err := unix.Munmap(f.data); err != nil {
+			panic(fmt.Sprintf("vfiouser: munmap of our own mapping: %v", os.NewSyscallError("munmap", err)))
+		}
+	}
+}

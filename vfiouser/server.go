@@ -1,0 +1,284 @@
+package vfiouser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrServerClosed is returned by Serve after Close.
+var ErrServerClosed = errors.New("vfiouser: server closed")
+
+// Server serves one device, to one client after the other.
+type Server struct {
+	dev   Device
+	opts  Options
+	rows  *commandIndex
+	stats counters
+
+	logStream, logPanic logLimit
+
+	mu       sync.Mutex
+	closed   bool
+	listener map[*net.UnixListener]struct{}
+	current  *conn    // the client, if any
+	irqs     IRQStats // of the last client
+}
+
+// NewServer makes a server of dev. It fails if dev's regions or interrupts cannot be those of
+// a PCI function.
+func NewServer(dev Device, o Options) (*Server, error) {
+	if err := checkRegions(dev.Regions()); err != nil {
+		return nil, err
+	}
+	if err := checkIRQs(dev.IRQs()); err != nil {
+		return nil, err
+	}
+	return &Server{
+		dev: dev, opts: o.withDefaults(), rows: newCommandIndex(),
+		listener: make(map[*net.UnixListener]struct{}),
+	}, nil
+}
+
+// Listen makes a listening socket at path. A socket that is there is replaced if nobody
+// listens on it; anything else is an error that names the path.
+func Listen(path string) (*net.UnixListener, error) {
+	addr := &net.UnixAddr{Name: path, Net: "unix"}
+	l, err := net.ListenUnix("unix", addr)
+	if err == nil || !errors.Is(err, unix.EADDRINUSE) {
+		if err != nil {
+			err = fmt.Errorf("vfiouser: socket %s: %w", path, err)
+		}
+		return l, err
+	}
+	st, err := os.Lstat(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("vfiouser: socket %s: %w", path, err)
+	}
+	if err == nil {
+		if st.Mode()&fs.ModeSocket == 0 {
+			return nil, fmt.Errorf("vfiouser: socket %s: a file that is not a socket is there; remove it or choose another path", path)
+		}
+		probe, err := net.DialUnix("unix", nil, addr)
+		if err == nil {
+			probe.Close()
+			return nil, fmt.Errorf("vfiouser: socket %s: another server listens there; stop it or choose another path", path)
+		}
+		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("vfiouser: socket %s: cannot tell whether a server listens there: %w", path, err)
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("vfiouser: socket %s: stale and not removable: %w", path, err)
+		}
+	}
+	if l, err = net.ListenUnix("unix", addr); err != nil {
+		return nil, fmt.Errorf("vfiouser: socket %s: %w", path, err)
+	}
+	return l, nil
+}
+
+// ListenAndServe serves at path until ctx ends or Close.
+func (s *Server) ListenAndServe(ctx context.Context, path string) error {
+	l, err := Listen(path)
+	if err != nil {
+		return err
+	}
+	return s.Serve(ctx, l)
+}
+
+// Serve takes clients from l, one after the other, until ctx ends (it returns the context's
+// error) or Close (ErrServerClosed). It closes l and has ended the client when it returns.
+//
+// A connection made while a client is attached is closed at once.
+func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
+	if !s.track(l) {
+		l.Close()
+		return ErrServerClosed
+	}
+	stop := context.AfterFunc(ctx, func() { l.Close() })
+	defer stop()
+	err := s.accept(l)
+	s.untrack(l)
+	s.endCurrent()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (s *Server) accept(l *net.UnixListener) error {
+	for delay := time.Duration(0); ; {
+		nc, err := l.AcceptUnix()
+		switch {
+		case err == nil:
+			delay = 0
+			fd, err := detachFD(nc)
+			if err != nil {
+				s.warn(&s.logStream, "vfio-user connection lost", slog.Any("error", err))
+				continue
+			}
+			if _, err := s.start(fd); err != nil {
+				unix.Close(fd)
+			}
+		case errors.Is(err, net.ErrClosed):
+			return ErrServerClosed
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ECONNABORTED):
+			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+			time.Sleep(delay)
+		default:
+			return fmt.Errorf("vfiouser: accept: %w", err)
+		}
+	}
+}
+
+// ServeConn serves the client on an open connection, which becomes the server's, and returns
+// when it has gone. It fails at once if a client is attached.
+func (s *Server) ServeConn(ctx context.Context, nc *net.UnixConn) error {
+	fd, err := detachFD(nc)
+	if err != nil {
+		return err
+	}
+	c, err := s.start(fd)
+	if err != nil {
+		unix.Close(fd)
+		return err
+	}
+	done := c.ended
+	stop := context.AfterFunc(ctx, c.shutdown)
+	defer stop()
+	<-done
+	return ctx.Err()
+}
+
+// ErrBusy says that the device has a client.
+var ErrBusy = errors.New("vfiouser: the device has a client")
+
+// start makes fd the client. If the client before has hung up, it is awaited: whatever it had
+// sent is served first.
+func (s *Server) start(fd int) (*conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.current != nil {
+		c := s.current
+		if !c.hungUp() {
+			s.stats.refused.Add(1)
+			return nil, ErrBusy
+		}
+		s.mu.Unlock()
+		<-c.ended
+		s.mu.Lock()
+	}
+	if s.closed {
+		return nil, ErrServerClosed
+	}
+	c := newConn(s, fd)
+	s.current = c
+	go func() {
+		c.run()
+		s.mu.Lock()
+		s.irqs = c.irqs.snapshot()
+		s.current = nil
+		s.mu.Unlock()
+		close(c.ended)
+	}()
+	return c, nil
+}
+
+// detachFD takes the descriptor out of the net poller, in blocking mode.
+func detachFD(nc *net.UnixConn) (int, error) {
+	defer nc.Close()
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd, dupErr := -1, error(nil)
+	if err := raw.Control(func(p uintptr) { fd, dupErr = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return -1, err
+	}
+	if dupErr != nil {
+		return -1, os.NewSyscallError("dup", dupErr)
+	}
+	if err := unix.SetNonblock(fd, false); err != nil {
+		unix.Close(fd)
+		return -1, os.NewSyscallError("fcntl", err)
+	}
+	return fd, nil
+}
+
+// Close ends the client and all listeners, and waits for the client's end.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for l := range s.listener {
+		l.Close()
+	}
+	s.mu.Unlock()
+	s.endCurrent()
+	return nil
+}
+
+func (s *Server) endCurrent() {
+	s.mu.Lock()
+	c := s.current
+	s.mu.Unlock()
+	if c != nil {
+		c.shutdown()
+		<-c.ended
+	}
+}
+
+func (s *Server) track(l *net.UnixListener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	s.listener[l] = struct{}{}
+	return true
+}
+
+func (s *Server) untrack(l *net.UnixListener) {
+	l.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.listener, l)
+}
+
+// Stats returns the counters. They are read one by one, not all at the same instant.
+func (s *Server) Stats() Stats {
+	out := s.stats.snapshot()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out.IRQ = s.irqs
+	if s.current != nil {
+		out.IRQ = s.current.irqs.snapshot()
+	}
+	return out
+}
+
+// logLimit lets one line a second through and counts the rest.
+type logLimit struct {
+	next      atomic.Int64 // unix nanoseconds
+	swallowed atomic.Int64
+}
+
+func (s *Server) warn(l *logLimit, msg string, attrs ...slog.Attr) {
+	now, next := time.Now().UnixNano(), l.next.Load()
+	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
+		l.swallowed.Add(1)
+		return
+	}
+	if n := l.swallowed.Swap(0); n > 0 {
+		attrs = append(attrs, slog.Int64("swallowed", n))
+	}
+	s.opts.Log.LogAttrs(context.Background(), slog.LevelWarn, msg, attrs...)
+}

@@ -1,0 +1,158 @@
+package vfiouser
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"syscall"
+
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// version serves VERSION: the first message, and the last of its kind.
+func (c *conn) version(rq *request) syscall.Errno {
+	if major := le.Uint16(rq.payload); major != 0 {
+		return syscall.EINVAL
+	}
+	limits, err := parseCapabilities(rq.payload[wire.VersionSize:])
+	if err != nil {
+		return syscall.EINVAL
+	}
+	migrator, _ := c.dev.(Migrator)
+	if migrator != nil && limits.migrationPgs != 0 && limits.migrationPgs != pageSize {
+		return syscall.EINVAL
+	}
+	limits.writeMulti = limits.writeMulti && !c.srv.opts.NoWriteMulti
+	c.client = limits
+	c.migrator = migrator
+	if err := c.attach(); err != nil {
+		return errnoOf(err)
+	}
+	c.state = stateRunning
+	c.srv.stats.clients.Add(1)
+
+	text := c.srv.opts.capabilities(&limits, migrator != nil, len(rq.payload)-wire.VersionSize)
+	b := c.body(wire.VersionSize + len(text)) // major 0, minor 0
+	copy(b[wire.VersionSize:], text)
+	return 0
+}
+
+// attach hands the device its host and reads what it is made of.
+func (c *conn) attach() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.panicked("Attached", p)
+			err = syscall.EIO
+		}
+		if err != nil && c.attached {
+			c.attached = false
+			c.contain("Detached", c.dev.Detached)
+		}
+	}()
+	c.attached = true
+	c.dev.Attached(&Host{c})
+	regions, irqs := c.dev.Regions(), c.dev.IRQs()
+	if err := checkRegions(regions); err != nil {
+		return err
+	}
+	if err := checkIRQs(irqs); err != nil {
+		return err
+	}
+	c.regions, c.irqInfos = [NumRegions]Region{}, [NumIRQs]IRQ{}
+	copy(c.regions[:], regions)
+	copy(c.irqInfos[:], irqs)
+	c.irqs.open(irqs)
+	c.observer, _ = c.dev.(IRQObserver)
+	return nil
+}
+
+// capabilities is the JSON of a reply, NUL included, in at most room bytes; nil if not even
+// the first capability fits. A client that gets none goes by the specification's defaults.
+func (o *Options) capabilities(client *clientLimits, migration bool, room int) []byte {
+	caps := []struct {
+		offered bool
+		text    string
+	}{
+		{true, fmt.Sprintf(`"max_msg_fds":%d`, maxMsgFDs)},
+		{client.writeMulti, `"write_multiple":true`},
+		{true, fmt.Sprintf(`"max_data_xfer_size":%d`, o.MaxDataXfer)},
+		{true, fmt.Sprintf(`"max_dma_maps":%d`, o.MaxDMARegions)},
+		{true, fmt.Sprintf(`"pgsizes":%d`, pageSize)},
+		{migration, fmt.Sprintf(`"migration":{"pgsize":%d}`, pageSize)},
+	}
+	const head, tail = `{"capabilities":{`, "}}\x00"
+	text := []byte(head)
+	for _, k := range caps {
+		comma := 0
+		if len(text) > len(head) {
+			comma = 1
+		}
+		if !k.offered || len(text)+comma+len(k.text)+len(tail) > room {
+			continue
+		}
+		text = append(append(text, ","[:comma]...), k.text...)
+	}
+	if len(text) == len(head) {
+		return nil
+	}
+	return append(text, tail...)
+}
+
+// parseCapabilities reads the JSON of a VERSION request. A capability that is unknown is
+// passed over, one of the wrong type is an error.
+func parseCapabilities(text []byte) (clientLimits, error) {
+	limits := clientLimits{maxMsgFDs: wire.DefaultMaxMsgFDs, maxDataXfer: wire.DefaultMaxDataXfer}
+	if len(text) == 0 {
+		return limits, nil
+	}
+	if text[len(text)-1] != 0 {
+		return limits, fmt.Errorf("vfiouser: capabilities are not NUL-terminated")
+	}
+	text = text[:bytes.IndexByte(text, 0)]
+	var doc map[string]json.RawMessage
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return limits, err
+	}
+	var caps struct {
+		MaxMsgFDs   *uint64 `json:"max_msg_fds"`
+		MaxDataXfer *uint64 `json:"max_data_xfer_size"`
+		MaxDMAMaps  *uint64 `json:"max_dma_maps"`
+		PgSizes     *uint64 `json:"pgsizes"`
+		TwinSocket  *struct {
+			Supported *bool   `json:"supported"`
+			FDIndex   *uint64 `json:"fd_index"`
+		} `json:"twin_socket"`
+		WriteMultiple *bool `json:"write_multiple"`
+		Migration     *struct {
+			PgSize        *uint64 `json:"pgsize"`
+			MaxBitmapSize *uint64 `json:"max_bitmap_size"`
+		} `json:"migration"`
+	}
+	raw, ok := doc["capabilities"]
+	if !ok {
+		return limits, nil
+	}
+	if raw[0] != '{' { // null decodes into a structure without complaint
+		return limits, fmt.Errorf("vfiouser: capabilities are not an object")
+	}
+	if err := json.Unmarshal(raw, &caps); err != nil {
+		return limits, err
+	}
+	if v := caps.MaxMsgFDs; v != nil {
+		if *v > 1024 {
+			return limits, fmt.Errorf("vfiouser: max_msg_fds %d is over 1024", *v)
+		}
+		limits.maxMsgFDs = int(*v)
+	}
+	if v := caps.MaxDataXfer; v != nil {
+		limits.maxDataXfer = uint32(min(*v, math.MaxUint32))
+	}
+	if v := caps.WriteMultiple; v != nil {
+		limits.writeMulti = *v
+	}
+	if m := caps.Migration; m != nil && m.PgSize != nil {
+		limits.migrationPgs = *m.PgSize
+	}
+	return limits, nil
+}
