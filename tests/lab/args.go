@@ -1,0 +1,145 @@
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+)
+
+// machine is everything QEMU's command line is made of.
+type machine struct {
+	cfg      Config
+	accel    string // "kvm" or "tcg"
+	kernel   string // bzImage
+	image    string // initramfs
+	chardevs []string
+	console  string // chardev ids of the two serial ports and the monitor
+	agent    string
+	monitor  string
+}
+
+// socketChardevs connect a machine to sockets that listen in dir.
+func (m *machine) socketChardevs(console, agent, monitor string) {
+	m.console, m.agent, m.monitor = "console", "agent", "monitor"
+	m.chardevs = []string{
+		"socket,id=console,path=" + comma(console),
+		"socket,id=agent,path=" + comma(agent),
+		"socket,id=monitor,path=" + comma(monitor),
+	}
+}
+
+// terminalChardevs connect a machine to the terminal of a person.
+func (m *machine) terminalChardevs(agent string) {
+	m.console, m.agent = "terminal", "agent"
+	m.chardevs = []string{
+		"stdio,id=terminal,mux=on,signal=off",
+		"socket,id=agent,server=on,wait=off,path=" + comma(agent),
+	}
+}
+
+// comma escapes a value for QEMU's option syntax.
+func comma(s string) string { return strings.ReplaceAll(s, ",", ",,") }
+
+// DeviceArgs are the QEMU arguments that attach the vfio-user devices at
+// sockets. QEMU takes the socket's address as JSON only. Guest memory must be
+// shared for the devices to reach it: MemoryArgs.
+func DeviceArgs(sockets []string, props map[string]any) []string {
+	var args []string
+	for _, s := range sockets {
+		dev := map[string]any{
+			"driver": "vfio-user-pci",
+			"socket": map[string]string{"path": s, "type": "unix"},
+		}
+		maps.Copy(dev, props)
+		data, err := json.Marshal(dev) // sorts keys: one spelling for one device
+		if err != nil {
+			panic(fmt.Sprintf("lab: device properties %v: %v", props, err))
+		}
+		args = append(args, "-device", string(data))
+	}
+	return args
+}
+
+// MemoryArgs are the QEMU arguments for mib MiB of memory that a vfio-user
+// server can map.
+func MemoryArgs(mib int) []string {
+	return []string{
+		"-m", strconv.Itoa(mib) + "M",
+		"-object", fmt.Sprintf("memory-backend-memfd,id=mem,size=%dM,share=on", mib),
+		"-machine", "q35,memory-backend=mem",
+	}
+}
+
+// args is the whole command line behind QEMU's own name.
+func (m *machine) args() []string {
+	c := m.cfg
+	args := []string{"-nodefaults", "-no-user-config", "-display", "none"}
+	args = append(args, MemoryArgs(c.Memory)...)
+	accel := m.accel
+	if accel == AccelTCG {
+		accel = "tcg,thread=multi"
+	}
+	args = append(args, "-accel", accel, "-cpu", m.cpu(), "-smp", strconv.Itoa(c.CPUs))
+	if !c.Reboot {
+		args = append(args, "-no-reboot")
+	}
+	for _, d := range m.chardevs {
+		args = append(args, "-chardev", d)
+	}
+	args = append(args, "-serial", "chardev:"+m.console, "-serial", "chardev:"+m.agent)
+	if m.monitor != "" {
+		args = append(args, "-mon", "mode=control,chardev="+m.monitor)
+	}
+	args = append(args, "-kernel", m.kernel, "-initrd", m.image, "-append", m.commandLine())
+	args = append(args, DeviceArgs(c.Sockets, c.DeviceProps)...)
+	return append(args, c.QEMUArgs...)
+}
+
+func (m *machine) cpu() string {
+	switch {
+	case m.cfg.CPU != "":
+		return m.cfg.CPU
+	case m.accel == AccelKVM:
+		return "host"
+	default:
+		return DefaultCPU
+	}
+}
+
+// commandLine is the kernel's.
+func (m *machine) commandLine() string {
+	words := []string{
+		"console=ttyS0",
+		"ignore_loglevel", // init lowers the console's level; all lines are wanted, and cost 0.1 s
+		"log_buf_len=4M",  // so that the log is whole when the agent reads it
+		"mitigations=off", // nobody attacks this guest from within
+		"tsc=reliable",    // a busy host lets TCG's clocks drift apart; the watchdog would warn
+		"panic=-1",        // a panic ends the machine (or resets it) at once
+	}
+	if m.cfg.NoMSI {
+		words = append(words, "nouveau.config=NvMSI=0")
+	}
+	return strings.Join(append(words, m.cfg.Append...), " ")
+}
+
+// Quote formats a command so that a shell reads it back the same.
+func Quote(argv []string) string {
+	var b strings.Builder
+	for i, a := range argv {
+		if i > 0 {
+			if strings.HasPrefix(a, "-") {
+				b.WriteString(" \\\n  ")
+			} else {
+				b.WriteByte(' ')
+			}
+		}
+		if a != "" && strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%") == "" {
+			b.WriteString(a)
+			continue
+		}
+		b.WriteString("'" + strings.ReplaceAll(a, "'", `'\''`) + "'")
+	}
+	return b.String()
+}

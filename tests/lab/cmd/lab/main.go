@@ -1,0 +1,102 @@
+// Command lab gets and starts what the virtual machine tests use, by hand:
+//
+//	lab fetch [version...]     fetch QEMU and kernels, build guest images
+//	lab boot [flags]           boot a guest to its agent, say how long it took
+//	lab command [flags]        print a command that starts the same guest on this terminal
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/lab"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "lab:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+// sockets is a flag that may be given more than once.
+type sockets []string
+
+func (s *sockets) String() string     { return strings.Join(*s, " ") }
+func (s *sockets) Set(v string) error { *s = append(*s, v); return nil }
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("say what to do: fetch, boot or command")
+	}
+	if args[0] == "fetch" {
+		return fetchAll(ctx, args[1:])
+	}
+	cfg := lab.Config{Progress: os.Stderr}
+	var appended string
+	fs := flag.NewFlagSet("lab "+args[0], flag.ContinueOnError)
+	fs.StringVar(&cfg.Kernel, "kernel", "", "kernel `version`: 6.1, 6.12, 7.2, ...")
+	fs.StringVar(&cfg.Accel, "accel", "", "kvm or tcg; default: what works")
+	fs.StringVar(&cfg.CPU, "cpu", "", "processor `model`")
+	fs.IntVar(&cfg.CPUs, "cpus", 0, "processors")
+	fs.IntVar(&cfg.Memory, "memory", 0, "guest memory, `MiB`")
+	fs.StringVar(&appended, "append", "", "`words` for the kernel's command line")
+	fs.StringVar(&cfg.Dir, "dir", "", "`folder` to keep logs in")
+	fs.StringVar(&cfg.Agent, "agent", "", "`package` of the guest program")
+	fs.Var((*sockets)(&cfg.Sockets), "socket", "vfio-user `socket` of a device; may be repeated")
+	if err := fs.Parse(args[1:]); err != nil {
+		return err
+	}
+	if fs.NArg() > 0 {
+		return fmt.Errorf("%q: flags only", fs.Arg(0))
+	}
+	cfg.Append = strings.Fields(appended)
+	switch args[0] {
+	case "boot":
+		return boot(ctx, cfg)
+	case "command":
+		line, err := lab.Command(ctx, cfg)
+		fmt.Println(line)
+		return err
+	default:
+		return fmt.Errorf("%q is not fetch, boot or command", args[0])
+	}
+}
+
+func fetchAll(ctx context.Context, versions []string) error {
+	if len(versions) == 0 {
+		versions = lab.Kernels
+	}
+	assets, err := lab.Ensure(ctx, os.Stderr, versions...)
+	for i, a := range assets {
+		if i == 0 {
+			fmt.Printf("QEMU   %s\n", a.QEMU.Version)
+		}
+		fmt.Printf("Linux  %-24s package %s\n", a.Kernel.Release, a.Kernel.Version)
+		fmt.Printf("       image %s\n       modules %s\n", a.Image, strings.Join(a.Kernel.Loadable, " "))
+	}
+	return err
+}
+
+func boot(ctx context.Context, cfg lab.Config) error {
+	vm, err := lab.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer vm.Close()
+	ready, err := vm.Agent().Ready(ctx, 1)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Linux %s under %s (%s): agent after %.2f s, guest clock %.2f s\n",
+		ready.Kernel, vm.Accel().Name, vm.Accel().Reason, time.Since(vm.Began()).Seconds(), ready.Uptime)
+	return vm.Close()
+}

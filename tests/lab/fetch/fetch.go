@@ -1,0 +1,160 @@
+// Package fetch gets what a lab machine is made of: a QEMU that has a
+// vfio-user client, and Debian's kernels with the modules a guest needs.
+//
+// Everything comes from a Debian mirror by the machine's own apt, into a cache
+// folder. Nothing is installed, no root is needed, and the machine's apt is
+// only read: the package lists, the (empty) list of installed packages, the
+// configuration and the sources are the cache's own. Packages are trusted only
+// with the signature of Debian's archive keys. QEMU is started through the
+// dynamic loader that was unpacked with it, so the machine may be any Linux on
+// amd64 with apt: Debian 12, Debian 13, Ubuntu.
+//
+// The package owns the cache folder's subfolders apt, keyring, qemu, kernels
+// and tmp. One lock file, fetch.lock, is held while any of them is written;
+// what is complete is put in place by a rename, and is read without a lock. No
+// goroutine outlives a call.
+package fetch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+)
+
+// EnvCache names the folder to keep everything in. Without it, it is "umbra"
+// in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache).
+const EnvCache = "UMBRA_CACHE"
+
+// Cache is a folder of fetched things.
+type Cache struct {
+	Dir      string
+	Progress io.Writer // lines for a person who waits; nil for none
+}
+
+// DefaultDir is the cache folder that the environment asks for.
+func DefaultDir() (string, error) {
+	if d := os.Getenv(EnvCache); d != "" {
+		return filepath.Abs(d)
+	}
+	d, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no cache folder: %w; set %s", err, EnvCache)
+	}
+	return filepath.Join(d, "umbra"), nil
+}
+
+// Package is one package that was unpacked.
+type Package struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Size    int64  `json:"size"` // of the archive, bytes
+}
+
+func (c *Cache) path(elem ...string) string {
+	return filepath.Join(append([]string{c.Dir}, elem...)...)
+}
+
+func (c *Cache) printf(format string, args ...any) {
+	if c.Progress != nil {
+		fmt.Fprintf(c.Progress, format+"\n", args...)
+	}
+}
+
+// stampFile stands in each finished folder and describes it.
+const stampFile = "stamp.json"
+
+// stamped reads the description of a finished folder, if there is one.
+func stamped(dir string, v any) bool {
+	data, err := os.ReadFile(filepath.Join(dir, stampFile))
+	return err == nil && json.Unmarshal(data, v) == nil
+}
+
+// make fills a new folder with fill, stamps it with what fill returns, and
+// puts it in place. It returns at once when another process was quicker.
+func (c *Cache) make(ctx context.Context, dir string, stamp any, fill func(tmp string) error) error {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return fmt.Errorf("packages can be fetched for linux/amd64 only, this is %s/%s; set %s and %s to files of your own", runtime.GOOS, runtime.GOARCH, EnvQEMU, EnvKernel)
+	}
+	unlock, err := Lock(ctx, c.path("fetch.lock"), func() { c.printf("waiting for another process that fills %s", c.Dir) })
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if stamped(dir, stamp) {
+		return nil
+	}
+	// The lock is ours: whatever is in tmp was left by a process that died.
+	tmp := c.path("tmp")
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	// apt's digests of the lists take more room than the lists.
+	defer func() {
+		if digests, err := filepath.Glob(c.path("apt", "cache", "*.bin")); err == nil {
+			for _, f := range digests {
+				os.Remove(f)
+			}
+		}
+	}()
+	out := filepath.Join(tmp, "out")
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := fill(tmp); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(stamp, "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(out, stampFile), append(data, '\n'), 0o644); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(out, dir); err != nil {
+		return err
+	}
+	size, err := treeSize(dir)
+	if err != nil {
+		return err
+	}
+	c.printf("done in %.0f s: %s (%s)", time.Since(start).Seconds(), dir, mb(size))
+	return nil
+}
+
+func treeSize(dir string) (int64, error) {
+	var n int64
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // a finished download that moved on
+		}
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
+	return n, err
+}
+
+func mb(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

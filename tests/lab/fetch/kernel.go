@@ -1,0 +1,316 @@
+package fetch
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/tests/lab/kmod"
+)
+
+const (
+	// EnvKernel names a bzImage to use instead of the fetched kernel of the
+	// same version.
+	EnvKernel = "UMBRA_KERNEL"
+	// EnvKernelModules names its lib/modules/<release>; without it, that of
+	// this machine is used if it has one.
+	EnvKernelModules = "UMBRA_KERNEL_MODULES"
+)
+
+// GuestModules are the modules a guest needs; what they depend on comes along.
+var GuestModules = []string{"nouveau"}
+
+// Kernel is a Linux kernel to boot.
+type Kernel struct {
+	Release  string    `json:"release"` // uname -r
+	Version  string    `json:"version"` // of the package; "" for a user's own
+	Packages []Package `json:"packages,omitempty"`
+	Loadable []string  `json:"modules,omitempty"` // names of the modules, each after what it needs
+
+	Image   string `json:"-"` // bzImage
+	Modules string `json:"-"` // a lib/modules/<release> with modules.dep, modules decompressed; "" for none
+}
+
+// matches says whether release is of the wanted version: the same numbers as
+// far as the wanted version gives them.
+func matches(release, want string) bool {
+	rest, ok := strings.CutPrefix(release, want)
+	return ok && (rest == "" || !isDigit(rest[0]))
+}
+
+// Kernel returns the newest kernel of a version such as "6.12": the user's
+// ($UMBRA_KERNEL) if that is of this version, else the cached one, else one
+// that it fetches. The version "" is the user's, whatever it is, or 6.12.
+func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
+	if image := os.Getenv(EnvKernel); image != "" {
+		release, err := imageRelease(image)
+		if err != nil {
+			return Kernel{}, fmt.Errorf("%s: %w", EnvKernel, err)
+		}
+		if matches(release, version) || version == "" {
+			return c.userKernel(ctx, image, release)
+		}
+	}
+	if version == "" {
+		version = DefaultKernel
+	}
+	if !kernelVersion.MatchString(version) {
+		return Kernel{}, fmt.Errorf("kernel version %q: want numbers such as %s", version, DefaultKernel)
+	}
+	dir := c.path("kernels", version)
+	var k Kernel
+	if !stamped(dir, &k) {
+		if err := c.make(ctx, dir, &k, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
+			return Kernel{}, fmt.Errorf("fetching Linux %s: %w", version, err)
+		}
+	}
+	k.Image = filepath.Join(dir, "vmlinuz")
+	k.Modules = filepath.Join(dir, "modules", k.Release)
+	return k, nil
+}
+
+// DefaultKernel is the version used where none is asked for.
+const DefaultKernel = "6.12"
+
+var kernelVersion = regexp.MustCompile(`^[0-9]+(\.[0-9]+){1,3}$`)
+
+// userKernel takes the modules of a user's kernel into the cache, so that
+// they are found and decompressed like those of a fetched one.
+func (c *Cache) userKernel(ctx context.Context, image, release string) (Kernel, error) {
+	image, err := filepath.Abs(image)
+	if err != nil {
+		return Kernel{}, err
+	}
+	k := Kernel{Release: release, Image: image}
+	src := os.Getenv(EnvKernelModules)
+	if src == "" {
+		src = filepath.Join("/lib/modules", release)
+		if !exists(src) {
+			return k, nil
+		}
+	}
+	// Small, and the user may rebuild them at any time: taken anew each time.
+	tree, err := kmod.Open(src)
+	if err != nil {
+		return Kernel{}, fmt.Errorf("%s: %w", EnvKernelModules, err)
+	}
+	mods, err := tree.Closure(GuestModules...)
+	if err != nil {
+		return Kernel{}, fmt.Errorf("%s: %w", EnvKernelModules, err)
+	}
+	unlock, err := Lock(ctx, c.path("fetch.lock"), nil)
+	if err != nil {
+		return Kernel{}, err
+	}
+	defer unlock()
+	k.Modules = c.path("kernels", "user", release)
+	if err := os.RemoveAll(k.Modules); err != nil {
+		return Kernel{}, err
+	}
+	for _, m := range mods {
+		k.Loadable = append(k.Loadable, m.Name)
+	}
+	return k, tree.Install(k.Modules, mods)
+}
+
+func (c *Cache) fetchKernel(ctx context.Context, tmp, version string, k *Kernel) error {
+	a, err := c.openApt(ctx)
+	if err != nil {
+		return err
+	}
+	debs := filepath.Join(tmp, "debs")
+	if err := os.MkdirAll(debs, 0o755); err != nil {
+		return err
+	}
+	err = a.refreshed(ctx, func() error {
+		image, err := a.newestKernel(ctx, version)
+		if err != nil {
+			return err
+		}
+		k.Version = image.Version
+		k.Packages, err = a.kernelPackages(ctx, image)
+		if err != nil {
+			return err
+		}
+		var total int64
+		for _, p := range k.Packages {
+			total += p.Size
+		}
+		c.printf("Linux %s: %s %s, %s", version, image.Name, image.Version, mb(total))
+		return a.download(ctx, debs, k.Packages)
+	})
+	if err != nil {
+		return err
+	}
+	c.printf("Linux %s: unpacking, taking %s and what it needs", version, strings.Join(GuestModules, ", "))
+	root := filepath.Join(tmp, "root")
+	if err := c.unpack(ctx, debs, root); err != nil {
+		return err
+	}
+	return k.collect(root, filepath.Join(tmp, "out"))
+}
+
+// imagePackage matches the plain kernel's packages: the signed one and, where
+// a signed one is not out yet, the unsigned; not the cloud and real-time
+// flavours, which have no nouveau or another scheduler.
+var imagePackage = regexp.MustCompile(`^linux-image-([0-9][0-9.]*(?:[-+~][0-9a-z.]+)?)-amd64(-unsigned)?$`)
+
+func kernelCandidates(names []string, version string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		m := imagePackage.FindStringSubmatch(n)
+		return m == nil || !matches(m[1], version)
+	})
+}
+
+func (a *apt) newestKernel(ctx context.Context, version string) (Package, error) {
+	out, err := a.run(ctx, "", "apt-cache", "pkgnames", "linux-image-")
+	if err != nil {
+		return Package{}, err
+	}
+	all := strings.Fields(out)
+	names := kernelCandidates(all, version)
+	if len(names) == 0 {
+		return Package{}, fmt.Errorf("the mirror has no kernel %s, only %s; set %s to a kernel of your own", version, strings.Join(offered(all), ", "), EnvKernel)
+	}
+	versions, err := a.versions(ctx, names...)
+	if err != nil {
+		return Package{}, err
+	}
+	var pkgs []Package
+	for _, p := range versions {
+		pkgs = append(pkgs, p...)
+	}
+	if len(pkgs) == 0 {
+		return Package{}, fmt.Errorf("apt lists %s but no version of it", strings.Join(names, ", "))
+	}
+	best := newest(pkgs)
+	// Of one version, the signed package is the one that people run.
+	for _, p := range pkgs {
+		if p.Version == best.Version && !strings.HasSuffix(p.Name, "-unsigned") {
+			return p, nil
+		}
+	}
+	return best, nil
+}
+
+// offered lists the versions (two numbers) among package names.
+func offered(names []string) []string {
+	var out []string
+	for _, n := range names {
+		if m := imagePackage.FindStringSubmatch(n); m != nil {
+			num := strings.SplitN(m[1], ".", 3)
+			if len(num) >= 2 {
+				out = append(out, num[0]+"."+digits(num[1]))
+			}
+		}
+	}
+	slices.SortFunc(out, compareVersions)
+	return slices.Compact(out)
+}
+
+// kernelPart matches the packages newer kernels are split into.
+var kernelPart = regexp.MustCompile(`\b(linux-(?:base|binary|modules)-[0-9][^ ,]*) \(= ([^)]+)\)`)
+
+// kernelPackages lists the image's package and the parts it was split into,
+// with sizes.
+func (a *apt) kernelPackages(ctx context.Context, image Package) ([]Package, error) {
+	var out []Package
+	for queue := []Package{image}; len(queue) > 0; queue = queue[1:] {
+		p := queue[0]
+		text, err := a.run(ctx, "", "apt-cache", "show", p.Name+"="+p.Version)
+		if err != nil {
+			return nil, err
+		}
+		f := fields(text)
+		if p.Size, err = strconv.ParseInt(f["Size"], 10, 64); err != nil {
+			return nil, fmt.Errorf("apt shows no size for %s %s", p.Name, p.Version)
+		}
+		out = append(out, p)
+		for _, m := range kernelPart.FindAllStringSubmatch(f["Depends"], -1) {
+			known := func(q Package) bool { return q.Name == m[1] }
+			if !slices.ContainsFunc(out, known) && !slices.ContainsFunc(queue, known) {
+				queue = append(queue, Package{Name: m[1], Version: m[2]})
+			}
+		}
+	}
+	return out, nil
+}
+
+// collect takes the image and the modules out of an unpacked package.
+func (k *Kernel) collect(root, out string) error {
+	var image, modules string
+	for _, pattern := range []string{"boot/vmlinuz-*", "usr/lib/modules/*/vmlinuz", "lib/modules/*/vmlinuz"} {
+		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) == 1 {
+			image = found[0]
+		}
+	}
+	if image == "" {
+		return errors.New("the package holds no vmlinuz")
+	}
+	release, err := imageRelease(image)
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{"usr/lib/modules", "lib/modules"} {
+		if d := filepath.Join(root, dir, release, "kernel"); exists(d) {
+			modules = filepath.Dir(d)
+		}
+	}
+	if modules == "" {
+		return fmt.Errorf("the package holds no modules for %s", release)
+	}
+	tree, err := kmod.Open(modules)
+	if err != nil {
+		return err
+	}
+	mods, err := tree.Closure(GuestModules...)
+	if err != nil {
+		return err
+	}
+	k.Release, k.Loadable = release, nil
+	for _, m := range mods {
+		k.Loadable = append(k.Loadable, m.Name)
+	}
+	if err := copyFile(filepath.Join(out, "vmlinuz"), image); err != nil {
+		return err
+	}
+	return tree.Install(filepath.Join(out, "modules", release), mods)
+}
+
+// imageRelease reads a bzImage's release from its header (Linux x86 boot
+// protocol 2.0: "HdrS" at 202h; the word at 20Eh plus 200h is the offset of a
+// string that starts with it).
+func imageRelease(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	head := make([]byte, 64<<10)
+	n, err := f.Read(head)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", file, err)
+	}
+	head = head[:n]
+	if len(head) < 0x210 || string(head[0x202:0x206]) != "HdrS" {
+		return "", fmt.Errorf("%s is not a bzImage (no HdrS at 202h)", file)
+	}
+	at := int(binary.LittleEndian.Uint16(head[0x20e:])) + 0x200
+	if at >= len(head) {
+		return "", fmt.Errorf("%s: the header's version string lies at %#x, beyond the header", file, at)
+	}
+	text, _, _ := bytes.Cut(head[at:], []byte{0})
+	release, _, _ := strings.Cut(string(text), " ")
+	if release == "" {
+		return "", fmt.Errorf("%s: the header's version string is empty", file)
+	}
+	return release, nil
+}

@@ -1,0 +1,177 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// EnvQEMU names a qemu-system-x86_64 to use instead of a fetched one.
+const EnvQEMU = "UMBRA_QEMU"
+
+// QEMU is an emulator that can be started.
+type QEMU struct {
+	Version  string    `json:"version"`
+	Packages []Package `json:"packages,omitempty"`
+
+	// Argv is how to start it: the program and the arguments that must come
+	// first. An unpacked QEMU is started by its own dynamic loader.
+	Argv []string `json:"-"`
+	// Env is added to the environment.
+	Env []string `json:"-"`
+}
+
+// QEMU returns the emulator: the user's ($UMBRA_QEMU), or the cached one, or
+// one that it fetches.
+func (c *Cache) QEMU(ctx context.Context) (QEMU, error) {
+	if p := os.Getenv(EnvQEMU); p != "" {
+		q := QEMU{Argv: []string{p}}
+		if err := q.check(ctx); err != nil {
+			return QEMU{}, fmt.Errorf("%s=%s: %w", EnvQEMU, p, err)
+		}
+		return q, nil
+	}
+	dir := c.path("qemu")
+	var q QEMU
+	if !stamped(dir, &q) {
+		if err := c.make(ctx, dir, &q, func(tmp string) error { return c.fetchQEMU(ctx, tmp, &q) }); err != nil {
+			return QEMU{}, fmt.Errorf("fetching QEMU: %w", err)
+		}
+	}
+	q.locate(filepath.Join(dir, "root"))
+	return q, nil
+}
+
+const (
+	qemuPackage = "qemu-system-x86"
+	qemuSuite   = trixie + "-backports"
+)
+
+func (c *Cache) fetchQEMU(ctx context.Context, tmp string, q *QEMU) error {
+	a, err := c.openApt(ctx)
+	if err != nil {
+		return err
+	}
+	debs := filepath.Join(tmp, "debs")
+	if err := os.MkdirAll(filepath.Join(debs, "partial"), 0o755); err != nil {
+		return err
+	}
+	install := []string{
+		"install", "-q", "-y", "--no-install-recommends", "-t", qemuSuite,
+		"-o", "Dir::Cache::archives=" + debs,
+	}
+	err = a.refreshed(ctx, func() error {
+		out, err := a.run(ctx, "", "apt-get", append(install, "--print-uris", qemuPackage)...)
+		if err != nil {
+			return err
+		}
+		q.Packages = parseURIs(out)
+		var total int64
+		for _, p := range q.Packages {
+			total += p.Size
+			if p.Name == qemuPackage {
+				q.Version = p.Version
+			}
+		}
+		c.printf("QEMU %s and its libraries: %d packages, %s", q.Version, len(q.Packages), mb(total))
+		stop := c.watch(debs, total)
+		defer stop()
+		_, err = a.run(ctx, "", "apt-get", append(install, "--download-only", qemuPackage)...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	c.printf("QEMU: unpacking")
+	root := filepath.Join(tmp, "out", "root")
+	if err := c.unpack(ctx, debs, root); err != nil {
+		return err
+	}
+	for _, unused := range []string{"usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "etc", "var"} {
+		if err := os.RemoveAll(filepath.Join(root, unused)); err != nil {
+			return err
+		}
+	}
+	try := *q
+	try.locate(root)
+	if err := try.check(ctx); err != nil {
+		return err
+	}
+	q.Version = try.Version + " (" + q.Version + ")"
+	return nil
+}
+
+var uriLine = regexp.MustCompile(`^'[^']*' (\S+)_(\S+)_(?:amd64|all)\.deb (\d+)`)
+
+// parseURIs reads what apt-get --print-uris lists.
+func parseURIs(out string) []Package {
+	var pkgs []Package
+	for line := range strings.Lines(out) {
+		m := uriLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		size, err := strconv.ParseInt(m[3], 10, 64)
+		if err != nil {
+			continue
+		}
+		pkgs = append(pkgs, Package{Name: m[1], Version: strings.ReplaceAll(m[2], "%3a", ":"), Size: size})
+	}
+	return pkgs
+}
+
+// locate fills in how to start a QEMU that was unpacked below root.
+func (q *QEMU) locate(root string) {
+	const triplet = "x86_64-linux-gnu"
+	lib := filepath.Join(root, "usr/lib", triplet)
+	q.Argv = []string{
+		filepath.Join(lib, "ld-linux-x86-64.so.2"),
+		"--library-path", lib,
+		filepath.Join(root, "usr/bin/qemu-system-x86_64"),
+		"-L", filepath.Join(root, "usr/share/qemu"),
+		"-L", filepath.Join(root, "usr/share/seabios"),
+		"-L", filepath.Join(root, "usr/lib/ipxe/qemu"),
+	}
+	q.Env = []string{"QEMU_MODULE_DIR=" + filepath.Join(lib, "qemu")}
+}
+
+var qemuVersion = regexp.MustCompile(`QEMU emulator version (\S+)`)
+
+// check starts QEMU twice: for its version, and to see the device it is
+// wanted for.
+func (q *QEMU) check(ctx context.Context) error {
+	out, err := q.output(ctx, "--version")
+	if err != nil {
+		return err
+	}
+	m := qemuVersion.FindStringSubmatch(out)
+	if m == nil {
+		return fmt.Errorf("does not look like QEMU: it said %q", strings.TrimSpace(out))
+	}
+	q.Version = m[1]
+	out, err = q.output(ctx, "-machine", "none", "-device", "help")
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(out, `"vfio-user-pci"`) {
+		return fmt.Errorf("QEMU %s has no vfio-user-pci device: QEMU 10.1 or newer is needed, built for a Linux host", q.Version)
+	}
+	return nil
+}
+
+func (q *QEMU) output(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, q.Argv[0], append(q.Argv[1:len(q.Argv):len(q.Argv)], args...)...)
+	cmd.Env = append(os.Environ(), q.Env...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	return string(out), err
+}

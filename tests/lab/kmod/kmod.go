@@ -1,0 +1,265 @@
+// Package kmod takes from a Linux distribution's module tree the few modules
+// that a guest needs: the wanted ones and everything they depend on, each
+// decompressed, with a modules.dep that modprobe and its relatives read.
+//
+// A freshly unpacked kernel package has no modules.dep (depmod writes it at
+// installation), so dependencies are read where depmod reads them: in the
+// .modinfo section of each module. The package owns no state.
+package kmod
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/ulikunitz/xz"
+)
+
+// Name returns the canonical name of the module in a file or a dependency
+// list: the kernel takes '-' and '_' for the same character.
+func Name(file string) string {
+	base := filepath.Base(file)
+	if i := strings.Index(base, ".ko"); i > 0 {
+		base = base[:i]
+	}
+	return strings.ReplaceAll(base, "-", "_")
+}
+
+// Info is what a module says of itself.
+type Info struct {
+	Depends []string // must be loaded first
+	Soft    []string // loaded too where they exist ("softdep=pre: a post: b")
+}
+
+// ParseInfo reads the .modinfo section of a decompressed module.
+func ParseInfo(ko []byte) (Info, error) {
+	f, err := elf.NewFile(bytes.NewReader(ko))
+	if err != nil {
+		return Info{}, err
+	}
+	s := f.Section(".modinfo")
+	if s == nil {
+		return Info{}, errors.New("no .modinfo section: not a kernel module")
+	}
+	data, err := s.Data()
+	if err != nil {
+		return Info{}, err
+	}
+	return parseModinfo(data), nil
+}
+
+func parseModinfo(data []byte) Info {
+	var in Info
+	for entry := range strings.SplitSeq(string(data), "\x00") {
+		key, value, _ := strings.Cut(entry, "=")
+		switch key {
+		case "depends":
+			for d := range strings.SplitSeq(value, ",") {
+				if d != "" {
+					in.Depends = append(in.Depends, Name(d))
+				}
+			}
+		case "softdep":
+			for d := range strings.FieldsSeq(value) {
+				if !strings.HasSuffix(d, ":") { // "pre:", "post:"
+					in.Soft = append(in.Soft, Name(d))
+				}
+			}
+		}
+	}
+	return in
+}
+
+// A Tree is the folder lib/modules/<release> of one kernel.
+type Tree struct {
+	dir   string
+	paths map[string]string // canonical name -> path below dir
+}
+
+// Open indexes the modules below dir by name. It reads no module.
+func Open(dir string) (*Tree, error) {
+	t := &Tree{dir: dir, paths: make(map[string]string)}
+	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() || !isModule(p) {
+			return nil
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		t.paths[Name(p)] = rel
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(t.paths) == 0 {
+		return nil, fmt.Errorf("%s holds no kernel modules", dir)
+	}
+	return t, nil
+}
+
+func isModule(p string) bool {
+	for _, ext := range []string{".ko", ".ko.xz"} {
+		if strings.HasSuffix(p, ext) {
+			return true
+		}
+	}
+	return false
+}
+
+// Module is one module taken from a tree.
+type Module struct {
+	Name string
+	Path string // below the tree, without a compression suffix
+	Data []byte // decompressed
+	Info Info
+}
+
+// Closure returns the wanted modules and all they depend on, every module
+// after its dependencies.
+func (t *Tree) Closure(want ...string) ([]Module, error) {
+	var out []Module
+	done := make(map[string]bool)
+	var visit func(name, wantedBy string, soft bool) error
+	visit = func(name, wantedBy string, soft bool) error {
+		name = Name(name)
+		if done[name] {
+			return nil
+		}
+		rel, ok := t.paths[name]
+		if !ok {
+			if soft {
+				return nil
+			}
+			return fmt.Errorf("module %s, wanted by %s, is not in %s", name, wantedBy, t.dir)
+		}
+		done[name] = true
+		m, err := t.read(name, rel)
+		if err != nil {
+			return err
+		}
+		for _, d := range m.Info.Depends {
+			if err := visit(d, name, false); err != nil {
+				return err
+			}
+		}
+		for _, d := range m.Info.Soft {
+			if err := visit(d, name, true); err != nil {
+				return err
+			}
+		}
+		out = append(out, m)
+		return nil
+	}
+	for _, w := range want {
+		if err := visit(w, "the caller", false); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (t *Tree) read(name, rel string) (Module, error) {
+	data, err := readModule(filepath.Join(t.dir, rel))
+	if err != nil {
+		return Module{}, err
+	}
+	info, err := ParseInfo(data)
+	if err != nil {
+		return Module{}, fmt.Errorf("%s: %w", rel, err)
+	}
+	return Module{Name: name, Path: strings.TrimSuffix(rel, ".xz"), Data: data, Info: info}, nil
+}
+
+func readModule(p string) ([]byte, error) {
+	data, err := os.ReadFile(p)
+	if err != nil || !strings.HasSuffix(p, ".xz") {
+		return data, err
+	}
+	r, err := xz.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p, err)
+	}
+	data, err = io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p, err)
+	}
+	return data, nil
+}
+
+// Install writes modules below dst, which becomes a lib/modules/<release> of
+// its own, with modules.dep. The lists of what is built into the kernel are
+// taken over from the tree, where it has them.
+func (t *Tree) Install(dst string, mods []Module) error {
+	for _, m := range mods {
+		p := filepath.Join(dst, m.Path)
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(p, m.Data, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, list := range []string{"modules.builtin", "modules.builtin.modinfo"} {
+		data, err := os.ReadFile(filepath.Join(t.dir, list))
+		if errors.Is(err, fs.ErrNotExist) {
+			// Readers of modules.dep open this one too and must find it.
+			data, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dst, list), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dst, "modules.dep"), DepFile(mods), 0o644)
+}
+
+// DepFile formats modules.dep as depmod does: one line per module, naming all
+// that it needs, direct or not, nearest first.
+func DepFile(mods []Module) []byte {
+	byName := make(map[string]Module, len(mods))
+	order := make(map[string]int, len(mods))
+	for i, m := range mods {
+		byName[m.Name], order[m.Name] = m, i
+	}
+	var b bytes.Buffer
+	for _, m := range mods {
+		all := make(map[string]bool)
+		var collect func(Module)
+		collect = func(m Module) {
+			for _, d := range m.Info.Depends {
+				if !all[d] {
+					all[d] = true
+					collect(byName[d])
+				}
+			}
+		}
+		collect(m)
+		names := make([]string, 0, len(all))
+		for n := range all {
+			names = append(names, n)
+		}
+		// Modules are listed after their dependencies, so the reverse order
+		// loads from the right end of the line.
+		sort.Slice(names, func(i, j int) bool { return order[names[i]] > order[names[j]] })
+		fmt.Fprintf(&b, "%s:", m.Path)
+		for _, n := range names {
+			fmt.Fprintf(&b, " %s", byName[n].Path)
+		}
+		b.WriteByte('\n')
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,217 @@
+// Package lab runs virtual machines for tests, demonstrations and benchmarks:
+// QEMU with vfio-user devices attached, a stock Debian kernel, and a guest
+// program that does what it is told.
+//
+//	vm, err := lab.Start(ctx, lab.Config{Kernel: "6.12", Sockets: []string{sock}})
+//	...
+//	defer vm.Close()
+//	err = vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil)
+//
+// What is missing is fetched (package fetch) and built (package image) first.
+// KVM is used where it really boots such a guest, which is tried once and
+// remembered; else QEMU's own code translation, TCG.
+//
+// The guest has two serial ports. ttyS0 is the kernel's console; all of it is
+// kept. ttyS1 carries the JSON lines of package proto.
+//
+// A VM owns its QEMU process, a folder for sockets and logs, and these
+// goroutines, which end with the process: one that starts and awaits it and
+// holds its thread (the kernel kills QEMU when that thread ends, so QEMU does
+// not outlive this process), and one reader for each of console, agent and
+// monitor. VM has no lock of its own; its journals, its agent and its monitor
+// client have one each, and never hold two.
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/tests/lab/image"
+)
+
+// The accelerators.
+const (
+	AccelKVM = "kvm"
+	AccelTCG = "tcg"
+)
+
+// Kernels are the versions that tests run on.
+var Kernels = []string{"6.1", "6.12", "7.2"}
+
+// DefaultCPU is the processor model under TCG. The plain one boots as fast as
+// any: TCG has less to emulate. It lacks ERMS, whose presence makes kernels
+// fill and copy I/O memory in single bytes; name another model to have that.
+const DefaultCPU = "qemu64"
+
+// Config describes a virtual machine. The zero Config is a machine without
+// devices that runs the default kernel.
+type Config struct {
+	Kernel      string         // version: "6.1", "6.12", "7.2", ...; "" for fetch.DefaultKernel, or the user's own
+	Sockets     []string       // one vfio-user-pci device for each; servers must be listening
+	DeviceProps map[string]any // more properties for the devices: "x-no-posted-writes": true, ...
+	Memory      int            // MiB; 0 for 1024
+	CPUs        int            // 0 for 2
+	CPU         string         // processor model; "" for DefaultCPU, or "host" under KVM
+	Accel       string         // AccelKVM or AccelTCG; "" for the one that works
+	Append      []string       // more words for the kernel's command line
+	NoMSI       bool           // nouveau.config=NvMSI=0 on the kernel's command line, for the agent's modprobe
+	Reboot      bool           // a reset starts the guest anew; without it, a reset ends the machine
+	QEMUArgs    []string       // more arguments for QEMU
+
+	Agent       string        // package of the guest program; "" for image.DefaultAgent
+	NoWait      bool          // Start returns before the guest is up; see Agent.Ready
+	BootTimeout time.Duration // for the guest to come up; 0 for 2 minutes
+	Dir         string        // keep console.log, command and qemu.log here; "" for a temporary folder
+	Progress    io.Writer     // lines about fetching and building; nil for none
+}
+
+func (c *Config) setDefaults() error {
+	if c.Memory == 0 {
+		c.Memory = 1024
+	}
+	if c.CPUs == 0 {
+		c.CPUs = 2
+	}
+	if c.BootTimeout == 0 {
+		c.BootTimeout = 2 * time.Minute
+	}
+	switch {
+	case c.Memory < 128:
+		return fmt.Errorf("lab: Memory is %d MiB; a Debian kernel needs 128 or more", c.Memory)
+	case c.CPUs < 1:
+		return fmt.Errorf("lab: CPUs is %d; at least 1 is needed", c.CPUs)
+	case c.Accel != "" && c.Accel != AccelKVM && c.Accel != AccelTCG:
+		return fmt.Errorf("lab: Accel is %q; %q, %q or nothing (the one that works) are possible", c.Accel, AccelKVM, AccelTCG)
+	}
+	return nil
+}
+
+// Assets are the things a machine is started from.
+type Assets struct {
+	QEMU   fetch.QEMU
+	Kernel fetch.Kernel
+	Image  string // initramfs for Kernel
+}
+
+// Ensure fetches and builds what machines with these kernels need, so that
+// starting one later does not wait. Without kernels, it is the default one.
+func Ensure(ctx context.Context, progress io.Writer, kernels ...string) ([]Assets, error) {
+	if len(kernels) == 0 {
+		kernels = []string{""}
+	}
+	var out []Assets
+	for _, k := range kernels {
+		a, err := assets(ctx, Config{Kernel: k, Progress: progress})
+		if err != nil {
+			return out, err
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+func assets(ctx context.Context, cfg Config) (Assets, error) {
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return Assets{}, err
+	}
+	cache := &fetch.Cache{Dir: dir, Progress: cfg.Progress}
+	var a Assets
+	if a.QEMU, err = cache.QEMU(ctx); err != nil {
+		return a, err
+	}
+	if a.Kernel, err = cache.Kernel(ctx, cfg.Kernel); err != nil {
+		return a, err
+	}
+	b := image.Builder{Dir: filepath.Join(dir, "images"), Agent: cfg.Agent, Progress: cfg.Progress}
+	a.Image, err = b.Build(ctx, a.Kernel)
+	return a, err
+}
+
+// Start starts a machine and waits until its guest is up. The machine is
+// killed when ctx ends; Close ends it earlier.
+func Start(ctx context.Context, cfg Config) (*VM, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, err
+	}
+	for _, s := range cfg.Sockets {
+		// QEMU would say so only in its log, and only after a while.
+		if _, err := os.Stat(s); err != nil {
+			return nil, fmt.Errorf("lab: no vfio-user server: %w", err)
+		}
+	}
+	a, err := assets(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	accel, err := chooseAccel(ctx, cfg, a)
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, cfg, a, accel)
+}
+
+// start starts a machine of which everything is known.
+func start(ctx context.Context, cfg Config, a Assets, accel Accel) (*VM, error) {
+	vm, err := launch(ctx, cfg, a, accel)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.NoWait {
+		return vm, nil
+	}
+	if err := vm.boot(ctx); err != nil {
+		vm.Kill()
+		err = fmt.Errorf("lab: Linux %s under %s: %w\n%s", a.Kernel.Release, accel.Name, err, vm.Diagnosis())
+		return nil, errors.Join(err, vm.Close())
+	}
+	return vm, nil
+}
+
+// boot waits until the guest is up for the first time.
+func (vm *VM) boot(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, fmt.Errorf("the guest was not up after %v", vm.cfg.BootTimeout))
+	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		// Nobody asked for a stop: QEMU cannot go on (KVM internal error).
+		if _, _, err := vm.WaitMonitorEvent(ctx, "STOP", 0); err == nil {
+			giveUp(errors.New("QEMU stopped the guest"))
+		}
+	}()
+	_, err := vm.agent.Ready(ctx, 1)
+	giveUp(nil)
+	<-watched
+	return err
+}
+
+// Command returns a command line for a person's terminal that starts the same
+// machine by hand: the console on the terminal, the agent's port on a socket.
+func Command(ctx context.Context, cfg Config) (string, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return "", err
+	}
+	a, err := assets(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	accel, err := chooseAccel(ctx, cfg, a)
+	if err != nil {
+		return "", err
+	}
+	m := machine{cfg: cfg, accel: accel.Name, kernel: a.Kernel.Image, image: a.Image}
+	m.terminalChardevs("agent.sock")
+	argv := append(append([]string{}, a.QEMU.Argv...), m.args()...)
+	if len(a.QEMU.Env) > 0 {
+		argv = append(append([]string{"env"}, a.QEMU.Env...), argv...)
+	}
+	return Quote(argv), nil
+}

@@ -1,0 +1,481 @@
+package proto
+
+// The commands of the guest program that drives nouveau. Each verifies its own
+// data, and is OK only if all of it held; the result is there either way, with
+// the figures. Times are in nanoseconds of the guest's clock.
+const (
+	CmdMark       = "mark"       // MarkArgs -> MarkResult
+	CmdBind       = "bind"       // BindArgs -> BindResult
+	CmdDRI        = "dri"        // no arguments -> DRIResult
+	CmdPCI        = "pci"        // PCIArgs -> PCIResult
+	CmdHwmon      = "hwmon"      // no arguments -> HwmonResult
+	CmdInterrupts = "interrupts" // InterruptsArgs -> InterruptsResult
+	CmdSleep      = "sleep"      // SleepArgs -> no result
+	CmdSuspend    = "suspend"    // SuspendArgs -> SuspendResult
+
+	CmdInfo       = "info"       // NodeArgs -> InfoResult
+	CmdObjects    = "objects"    // NodeArgs -> ObjectsResult
+	CmdCopy       = "copy"       // CopyArgs -> CopyResult: cases that the caller describes
+	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: without cases, its own suite
+	CmdCE         = "ce"         // CopyArgs -> CopyResult: likewise, on both engines
+	CmdSemaphores = "semaphores" // SemaphoresArgs -> SemaphoresResult
+	CmdFences     = "fences"     // FencesArgs -> FencesResult
+	CmdEvict      = "evict"      // EvictArgs -> EvictResult
+	CmdBOMoves    = "bo-moves"   // BOMovesArgs -> BOMovesResult
+	CmdFault      = "fault"      // OffenceArgs -> OffenceResult: an MMU fault
+	CmdIllegal    = "illegal"    // OffenceArgs -> OffenceResult: a method, class or header that does not exist
+	CmdStorm      = "storm"      // StormArgs -> StormResult
+	CmdLoad       = "load"       // LoadArgs -> LoadResult: starts and returns; EventLoad follows
+	CmdLoadStop   = "load-stop"  // no arguments -> LoadTotals
+	CmdBench      = "bench"      // BenchArgs -> BenchResult
+)
+
+// ModprobeResult is what modprobe replies with.
+type ModprobeResult struct {
+	Loaded     []LoadedModule `json:"loaded"` // in order; those already there are left out
+	DurationNS int64          `json:"duration_ns"`
+}
+
+// LoadedModule is one module and how long init_module took: for the last one, its
+// linking and the probe of the devices it found.
+type LoadedModule struct {
+	Name   string `json:"name"`
+	InitNS int64  `json:"init_ns"`
+}
+
+// MarkArgs may leave a line in the kernel log, for the people who read it.
+type MarkArgs struct {
+	Text string `json:"text,omitempty"`
+}
+
+// MarkResult is a place in the kernel log: KmsgArgs.AfterSeq for what comes after it.
+type MarkResult struct {
+	Seq  uint64 `json:"seq"`
+	None bool   `json:"none,omitempty"` // the log is empty
+}
+
+// BindArgs takes a PCI function from its driver and gives it back, through sysfs.
+type BindArgs struct {
+	Address string `json:"address,omitempty"` // "0000:00:02.0"; empty: the first NVIDIA display function
+	Driver  string `json:"driver,omitempty"`  // empty: nouveau
+	Action  string `json:"action,omitempty"`  // "bind", "unbind", "cycle" (empty)
+	Count   int    `json:"count,omitempty"`   // cycles; 0: one
+}
+
+// BindResult has one entry a cycle.
+type BindResult struct {
+	Address string      `json:"address"`
+	Cycles  []BindCycle `json:"cycles"`
+}
+
+// BindCycle is the time of one unbind and one bind; the bind is the probe.
+type BindCycle struct {
+	UnbindNS int64    `json:"unbind_ns,omitempty"`
+	BindNS   int64    `json:"bind_ns,omitempty"`
+	Nodes    []string `json:"nodes"` // in /dev/dri afterwards
+}
+
+// DRIResult lists the nodes of /dev/dri and the driver of each.
+type DRIResult struct {
+	Nodes []DRINode `json:"nodes"`
+}
+
+// DRINode is one DRM node.
+type DRINode struct {
+	Path    string `json:"path"`
+	Driver  string `json:"driver,omitempty"` // "" when the node cannot be opened
+	Version string `json:"version,omitempty"`
+	Error   string `json:"error,omitempty"`
+}
+
+// PCIArgs selects functions; zero values select all.
+type PCIArgs struct {
+	Vendor uint16 `json:"vendor,omitempty"`
+}
+
+// PCIResult lists PCI functions.
+type PCIResult struct {
+	Functions []PCIFunction `json:"functions"`
+}
+
+// PCIFunction is one function as sysfs shows it.
+type PCIFunction struct {
+	Address      string   `json:"address"`
+	Vendor       uint16   `json:"vendor"`
+	Device       uint16   `json:"device"`
+	SubVendor    uint16   `json:"subvendor"`
+	SubDevice    uint16   `json:"subdevice"`
+	Class        uint32   `json:"class"` // 24 bits
+	Revision     uint8    `json:"revision"`
+	Driver       string   `json:"driver,omitempty"`
+	BARs         []PCIBAR `json:"bars"`
+	Capabilities []PCICap `json:"capabilities"`
+	IRQMode      string   `json:"irq_mode"` // "msi", "msix", "intx", "none"
+	IRQ          int      `json:"irq,omitempty"`
+}
+
+// PCIBAR is one base address register in use.
+type PCIBAR struct {
+	Index int    `json:"index"`
+	Start uint64 `json:"start"`
+	Size  uint64 `json:"size"`
+	Flags uint64 `json:"flags"` // IORESOURCE_*: 0x100 I/O, 0x200 memory, 0x2000 prefetch, 0x100000 64-bit
+}
+
+// PCICap is one capability of the configuration space.
+type PCICap struct {
+	ID     uint8 `json:"id"`
+	Offset uint8 `json:"offset"`
+}
+
+// HwmonResult lists the sensors of the graphics driver.
+type HwmonResult struct {
+	Sensors []HwmonSensor `json:"sensors"`
+}
+
+// HwmonSensor is one hwmon attribute that ends in _input.
+type HwmonSensor struct {
+	Device string `json:"device"` // "nouveau"
+	Name   string `json:"name"`   // "temp1"
+	Value  int64  `json:"value"`  // millidegrees, for a temperature
+	Error  string `json:"error,omitempty"`
+}
+
+// InterruptsArgs selects lines of /proc/interrupts by their action's name.
+type InterruptsArgs struct {
+	Name string `json:"name,omitempty"` // empty: nouveau (and nvkm, as it is called from 6.2 on)
+}
+
+// InterruptsResult sums the lines selected.
+type InterruptsResult struct {
+	Lines []InterruptLine `json:"lines"`
+	Count uint64          `json:"count"`
+}
+
+// InterruptLine is one line of /proc/interrupts.
+type InterruptLine struct {
+	IRQ   string `json:"irq"`
+	Chip  string `json:"chip"` // "PCI-MSI-0000:00:02.0 0-edge nvkm" and the like
+	Count uint64 `json:"count"`
+}
+
+// SleepArgs waits in the guest.
+type SleepArgs struct {
+	Milliseconds int `json:"milliseconds"`
+}
+
+// SuspendArgs runs the kernel's suspend code. With a Test level it comes back by
+// itself after some seconds; without one somebody must wake the machine.
+type SuspendArgs struct {
+	State string `json:"state,omitempty"` // "freeze" (empty) or "mem"
+	Test  string `json:"test,omitempty"`  // /sys/power/pm_test: "freezer", "devices", "platform", ...
+}
+
+// SuspendResult is how long it took, there and back.
+type SuspendResult struct {
+	DurationNS int64 `json:"duration_ns"`
+}
+
+// NodeArgs names the DRM node to use; empty: the first render node.
+type NodeArgs struct {
+	Node string `json:"node,omitempty"`
+}
+
+// InfoResult is what GETPARAM says.
+type InfoResult struct {
+	Driver     string            `json:"driver"`
+	Version    string            `json:"version"`
+	Chipset    uint64            `json:"chipset"`
+	VRAMBytes  uint64            `json:"vram_bytes"` // that clients may use
+	GARTBytes  uint64            `json:"gart_bytes"`
+	GPCs       uint64            `json:"gpcs"`
+	TPCs       uint64            `json:"tpcs"`
+	ROPs       uint64            `json:"rops"`
+	PTimerNS   uint64            `json:"ptimer_ns"`
+	PTimerRate float64           `json:"ptimer_rate"` // PTIMER ns per guest ns over 100 ms: 1 when right
+	Params     map[string]uint64 `json:"params"`      // all that this kernel knows
+	Unknown    []string          `json:"unknown,omitempty"`
+}
+
+// ObjectsResult tells which classes a channel accepts.
+type ObjectsResult struct {
+	Channel int             `json:"channel"`
+	Listed  []uint32        `json:"listed"` // by NVIF SCLASS
+	Objects []ObjectOutcome `json:"objects"`
+}
+
+// ObjectOutcome is the fate of one class, by each of the two ways to ask.
+type ObjectOutcome struct {
+	Class uint32 `json:"class"`
+	Grobj int    `json:"grobj"` // errno of GROBJ_ALLOC; 0 = made
+	NVIF  int    `json:"nvif"`  // errno of NVIF NEW
+	Bound bool   `json:"bound"` // SET_OBJECT and a NOP ran and their fence came back
+	Error string `json:"error,omitempty"`
+}
+
+// CopyArgs are copies to do and verify.
+type CopyArgs struct {
+	Node  string     `json:"node,omitempty"`
+	Seed  uint64     `json:"seed,omitempty"`
+	Quick bool       `json:"quick,omitempty"` // the short suite
+	Cases []CopyCase `json:"cases,omitempty"` // empty: the command's own suite
+}
+
+// CopyCase is one copy of a rectangle of bytes. The source holds random data, the
+// destination is poisoned first, and the whole destination buffer is compared, guard
+// bands and gaps between lines included.
+type CopyCase struct {
+	Name   string `json:"name,omitempty"`
+	Engine string `json:"engine"` // "m2mf", "ce0", "ce1"
+	From   string `json:"from"`   // "vram", "gart"
+	To     string `json:"to"`
+
+	LineBytes uint32 `json:"line_bytes"` // elements, with Format
+	Lines     uint32 `json:"lines"`
+	SrcPitch  uint32 `json:"src_pitch,omitempty"` // 0: line bytes
+	DstPitch  uint32 `json:"dst_pitch,omitempty"`
+	SrcOffset uint32 `json:"src_offset,omitempty"` // added to the buffer's start (and 4096 of guard)
+	DstOffset uint32 `json:"dst_offset,omitempty"`
+
+	Inline   bool      `json:"inline,omitempty"` // M2MF: the data stands in the push buffer
+	SrcTiled *Tiled    `json:"src_tiled,omitempty"`
+	DstTiled *Tiled    `json:"dst_tiled,omitempty"`
+	Format   *CEFormat `json:"format,omitempty"` // CE only
+
+	Semaphore string `json:"semaphore,omitempty"` // at the copy's end: "", "one" word, "four" words
+}
+
+// Tiled is a block-linear side of a copy.
+type Tiled struct {
+	Width  uint32 `json:"width"` // bytes; elements, with Format
+	Height uint32 `json:"height"`
+	Depth  uint32 `json:"depth"`
+	BlockH uint32 `json:"block_h"` // log2 GOBs
+	BlockD uint32 `json:"block_d,omitempty"`
+	X      uint32 `json:"x,omitempty"` // bytes; elements, with Format
+	Y      uint32 `json:"y,omitempty"`
+	Z      uint32 `json:"z,omitempty"`
+}
+
+// CEFormat is the copy engine's component shuffle.
+type CEFormat struct {
+	Bytes   int       `json:"bytes"`   // of a component, 1 to 4
+	Src     int       `json:"src"`     // components of a source element, 1 to 4
+	Swizzle []uint32  `json:"swizzle"` // for each component out: 0-3 source, 4-5 constant, 6 zero
+	Const   [2]uint32 `json:"const,omitempty"`
+}
+
+// CopyResult has one entry a case.
+type CopyResult struct {
+	Cases      []CopyOutcome `json:"cases"`
+	Copies     int           `json:"copies"` // launches, the staging copies included
+	Bytes      uint64        `json:"bytes"`  // moved by GPU and verified
+	Failed     int           `json:"failed"`
+	DurationNS int64         `json:"duration_ns"`
+}
+
+// CopyOutcome is the fate of one case.
+type CopyOutcome struct {
+	Name       string `json:"name"`
+	OK         bool   `json:"ok"`
+	Bytes      uint64 `json:"bytes"`
+	CRC        uint32 `json:"crc"`      // CRC-32 of what came back
+	WantCRC    uint32 `json:"want_crc"` // of what should have
+	Wrong      int    `json:"wrong,omitempty"`
+	FirstWrong int64  `json:"first_wrong,omitempty"` // byte of the destination buffer
+	DurationNS int64  `json:"duration_ns"`           // submit to fence, of the case's own copy
+	Error      string `json:"error,omitempty"`
+}
+
+// SemaphoresArgs has the seed of the payloads.
+type SemaphoresArgs struct {
+	Node string `json:"node,omitempty"`
+	Seed uint64 `json:"seed,omitempty"`
+	// HoldMilliseconds is how long each acquire is watched to wait; 0: 20.
+	HoldMilliseconds int `json:"hold_milliseconds,omitempty"`
+}
+
+// SemaphoresResult has one entry a check.
+type SemaphoresResult struct {
+	Checks           []Check `json:"checks"`
+	Failed           int     `json:"failed"`
+	InterruptsBefore uint64  `json:"interrupts_before"`
+	InterruptsAfter  uint64  `json:"interrupts_after"`
+}
+
+// Check is one thing that was verified.
+type Check struct {
+	Name       string `json:"name"`
+	OK         bool   `json:"ok"`
+	Error      string `json:"error,omitempty"`
+	Skipped    string `json:"skipped,omitempty"` // why it could not be looked at
+	DurationNS int64  `json:"duration_ns,omitempty"`
+}
+
+// FencesArgs is a number of small submissions.
+type FencesArgs struct {
+	Node     string `json:"node,omitempty"`
+	Count    int    `json:"count,omitempty"`    // waits; 0: 500
+	Batch    int    `json:"batch,omitempty"`    // submissions per wait; 0: 1
+	Channels int    `json:"channels,omitempty"` // for the cross-channel part; 0: 3
+}
+
+// FencesResult has the latencies from submission to the end of the wait.
+type FencesResult struct {
+	Pushes           int    `json:"pushes"`
+	Waits            int    `json:"waits"`
+	Wrong            int    `json:"wrong"` // values that were not there when the wait ended
+	MinNS            int64  `json:"min_ns"`
+	MedianNS         int64  `json:"median_ns"`
+	P99NS            int64  `json:"p99_ns"`
+	MaxNS            int64  `json:"max_ns"`
+	CrossCopies      int    `json:"cross_copies"` // copies chained from channel to channel with no CPU wait between
+	CrossWrong       int    `json:"cross_wrong"`
+	InterruptsBefore uint64 `json:"interrupts_before"`
+	InterruptsAfter  uint64 `json:"interrupts_after"`
+}
+
+// EvictArgs makes buffers until they exceed VRAM.
+type EvictArgs struct {
+	Node        string  `json:"node,omitempty"`
+	Seed        uint64  `json:"seed,omitempty"`
+	Engine      string  `json:"engine,omitempty"`       // "m2mf" (empty), "ce0", "ce1"
+	BufferBytes uint64  `json:"buffer_bytes,omitempty"` // 0: 4 MiB
+	TotalBytes  uint64  `json:"total_bytes,omitempty"`  // 0: Times x VRAM
+	Times       float64 `json:"times,omitempty"`        // 0: 1.25
+	Passes      int     `json:"passes,omitempty"`       // 0: 2
+}
+
+// EvictResult tells what was kept through it.
+type EvictResult struct {
+	VRAMBytes  uint64  `json:"vram_bytes"`
+	Buffers    int     `json:"buffers"`
+	Bytes      uint64  `json:"bytes"`    // of all buffers
+	Verified   uint64  `json:"verified"` // bytes read back and right, over all passes
+	Wrong      int     `json:"wrong"`    // buffers
+	FillNS     int64   `json:"fill_ns"`
+	PassNS     []int64 `json:"pass_ns"`
+	GARTBefore uint64  `json:"gart_before,omitempty"`
+}
+
+// BOMovesArgs moves one buffer to and fro.
+type BOMovesArgs struct {
+	Node  string `json:"node,omitempty"`
+	Seed  uint64 `json:"seed,omitempty"`
+	Bytes uint64 `json:"bytes,omitempty"` // 0: 1 MiB
+	Moves int    `json:"moves,omitempty"` // 0: 8
+}
+
+// BOMovesResult tells where the buffer was after each move.
+type BOMovesResult struct {
+	Domains []string `json:"domains"`
+	Bytes   uint64   `json:"bytes"` // verified
+	Wrong   int      `json:"wrong"`
+	MoveNS  []int64  `json:"move_ns"`
+}
+
+// OffenceArgs is one thing that a channel must not do.
+type OffenceArgs struct {
+	Node string `json:"node,omitempty"`
+	// What: for fault "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore";
+	// for illegal "host-method" (empty), "engine-method", "engine-class",
+	// "empty-subchannel", "bad-header", "garbage".
+	What       string `json:"what,omitempty"`
+	VA         uint64 `json:"va,omitempty"` // of the fault; 0: 10_0000_0000h
+	Seed       uint64 `json:"seed,omitempty"`
+	Background int    `json:"background,omitempty"` // clients that copy meanwhile; 0: 1, -1: none
+	TimeoutMS  int    `json:"timeout_ms,omitempty"` // for the channel to die; 0: 5000
+}
+
+// OffenceResult tells what became of the channel. The command is OK when that is
+// what this kernel does, the background clients lost nothing, and a new channel works.
+type OffenceResult struct {
+	Channel     int          `json:"channel"`
+	Kernel      string       `json:"kernel"`   // the row of the table of kernels
+	Expected    bool         `json:"expected"` // that the channel is killed
+	Killed      bool         `json:"killed"`
+	Errno       int          `json:"errno"` // of the submissions after
+	AfterNS     int64        `json:"after_ns,omitempty"`
+	Untouched   bool         `json:"untouched"` // nothing was written where nothing may be
+	Log         []KmsgRecord `json:"log"`       // what the kernel said meanwhile, level warning or worse
+	LogMissing  []string     `json:"log_missing,omitempty"`
+	Background  LoadTotals   `json:"background"`
+	FreshWorks  bool         `json:"fresh_works"`
+	FreshErrors string       `json:"fresh_errors,omitempty"`
+}
+
+// StormArgs repeats offences, a new channel each time.
+type StormArgs struct {
+	OffenceArgs
+	Count int `json:"count,omitempty"` // 0: 10
+}
+
+// StormResult sums them.
+type StormResult struct {
+	Done       int        `json:"done"`
+	Killed     int        `json:"killed"`
+	Background LoadTotals `json:"background"`
+	FreshWorks bool       `json:"fresh_works"`
+	DurationNS int64      `json:"duration_ns"`
+}
+
+// LoadArgs starts copies that go on until load-stop.
+type LoadArgs struct {
+	Node       string `json:"node,omitempty"`
+	Seed       uint64 `json:"seed,omitempty"`
+	Engine     string `json:"engine,omitempty"`      // "m2mf" (empty), "ce0", "ce1"
+	Clients    int    `json:"clients,omitempty"`     // 0: 1
+	Bytes      uint32 `json:"bytes,omitempty"`       // a copy; 0: 256 KiB
+	ProgressMS int    `json:"progress_ms,omitempty"` // 0: 1000
+}
+
+// LoadResult says that the first copies have been verified.
+type LoadResult struct {
+	Clients int `json:"clients"`
+}
+
+// EventLoad reports progress of a load; its data is a LoadTotals.
+const EventLoad = "load"
+
+// LoadTotals sums the work of clients that copy and verify.
+type LoadTotals struct {
+	Clients int    `json:"clients"`
+	Copies  uint64 `json:"copies"`
+	Bytes   uint64 `json:"bytes"`
+	Wrong   uint64 `json:"wrong"`
+	Error   string `json:"error,omitempty"` // the first one
+}
+
+// BenchArgs selects measurements; zero values select all of them.
+type BenchArgs struct {
+	Node      string   `json:"node,omitempty"`
+	Engines   []string `json:"engines,omitempty"`
+	Sizes     []uint32 `json:"sizes,omitempty"`     // bytes; default 4 KiB to 4 MiB
+	Rounds    int      `json:"rounds,omitempty"`    // copies a size; 0: 20
+	Registers int      `json:"registers,omitempty"` // accesses; 0: 2000
+}
+
+// BenchResult is all in guest time.
+type BenchResult struct {
+	Copies  []BenchCopy   `json:"copies"`
+	Access  []BenchAccess `json:"access"`
+	Skipped []string      `json:"skipped,omitempty"`
+}
+
+// BenchCopy is the bandwidth of one engine at one size. "cpu" is copy() in the guest.
+type BenchCopy struct {
+	Engine string  `json:"engine"`
+	From   string  `json:"from"`
+	To     string  `json:"to"`
+	Bytes  uint32  `json:"bytes"`
+	Rounds int     `json:"rounds"`
+	NS     int64   `json:"ns"` // of one copy, submit to fence; several in flight
+	MiBps  float64 `json:"mibps"`
+}
+
+// BenchAccess is the cost of one CPU access.
+type BenchAccess struct {
+	What  string  `json:"what"` // "bar0-read PMC_BOOT_0", "bar0-write ...", "vram-read", ...
+	Count int     `json:"count"`
+	NS    float64 `json:"ns"` // each
+}

@@ -1,0 +1,435 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// VM is a running virtual machine.
+type VM struct {
+	cfg    Config
+	assets Assets
+	accel  Accel
+	argv   []string
+	began  time.Time
+
+	dir     string // sockets
+	logs    string // dir, unless Config.Dir keeps the logs
+	proc    *process
+	unwatch func() bool // stops watching the context
+	done    chan struct{}
+
+	console *journal[ConsoleLine]
+	agent   *Agent
+	qmp     *qmp
+}
+
+// ConsoleLine is one line of the guest's first serial port, and when it came.
+type ConsoleLine struct {
+	Time time.Time
+	Text string
+}
+
+// process is a child that dies with this process.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+	err   error // of Wait; valid after ended
+}
+
+// startProcess starts cmd from a thread that does nothing else: the kernel
+// sends Pdeathsig when the *thread* that forked ends, and the Go runtime ends
+// threads as it likes unless a goroutine holds them.
+func startProcess(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+			close(p.ended)
+		}
+	}()
+	return p, <-started
+}
+
+func (p *process) kill() {
+	p.cmd.Process.Kill() // fails only for a process that has ended
+	<-p.ended
+}
+
+// launch starts QEMU and connects to it.
+func launch(ctx context.Context, cfg Config, a Assets, accel Accel) (_ *VM, err error) {
+	vm := &VM{
+		cfg: cfg, assets: a, accel: accel, began: time.Now(),
+		done: make(chan struct{}), console: newJournal[ConsoleLine](),
+	}
+	if vm.dir, err = socketDir(); err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(vm.dir)
+		}
+	}()
+	if vm.logs = cfg.Dir; vm.logs == "" {
+		vm.logs = vm.dir
+	} else if err := os.MkdirAll(vm.logs, 0o755); err != nil {
+		return nil, fmt.Errorf("lab: %w", err)
+	}
+
+	var listeners []*net.UnixListener
+	defer func() {
+		for _, l := range listeners {
+			l.Close() // removes the socket's file too
+		}
+	}()
+	var paths []string
+	for _, name := range []string{"console", "agent", "monitor"} {
+		p := filepath.Join(vm.dir, name)
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: p, Net: "unix"})
+		if err != nil {
+			return nil, fmt.Errorf("lab: %w", err)
+		}
+		listeners, paths = append(listeners, l), append(paths, p)
+	}
+	m := machine{cfg: cfg, accel: accel.Name, kernel: a.Kernel.Image, image: a.Image}
+	m.socketChardevs(paths[0], paths[1], paths[2])
+	vm.argv = append(append([]string{}, a.QEMU.Argv...), m.args()...)
+	if err := vm.spawn(); err != nil {
+		return nil, fmt.Errorf("lab: starting QEMU: %w", err)
+	}
+
+	conns, err := acceptAll(ctx, vm.proc.ended, listeners)
+	if err != nil {
+		vm.proc.kill()
+		return nil, fmt.Errorf("lab: QEMU did not come up: %w\n%s", err, vm.qemuLog())
+	}
+	if err := vm.read(conns); err != nil {
+		vm.proc.kill()
+		return nil, err
+	}
+	if err := vm.qmp.execute(ctx, "qmp_capabilities", nil, nil); err != nil {
+		err = fmt.Errorf("lab: QEMU did not come up: %w\n%s", err, vm.qemuLog())
+		vm.Kill()
+		return nil, err
+	}
+	vm.unwatch = context.AfterFunc(ctx, vm.Kill)
+	return vm, nil
+}
+
+// socketDir makes a folder with a path short enough for sockets in it, which
+// are limited to 107 bytes.
+func socketDir() (string, error) {
+	dir, err := os.MkdirTemp("", "umbra-lab-")
+	if err == nil && len(dir) > 90 {
+		os.Remove(dir)
+		return os.MkdirTemp("/tmp", "umbra-lab-")
+	}
+	return dir, err
+}
+
+// spawn starts the process, with its messages going to a file.
+func (vm *VM) spawn() error {
+	text := Quote(vm.argv) + "\n"
+	if err := os.WriteFile(filepath.Join(vm.logs, "command"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(vm.logs, "qemu.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close() // the child has its own
+	cmd := exec.Command(vm.argv[0], vm.argv[1:]...)
+	cmd.Env = append(os.Environ(), vm.assets.QEMU.Env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	vm.proc, err = startProcess(cmd)
+	return err
+}
+
+// acceptAll waits for QEMU to connect to each of its sockets.
+func acceptAll(ctx context.Context, ended <-chan struct{}, ls []*net.UnixListener) (conns []net.Conn, err error) {
+	stop := make(chan struct{})
+	watcher := make(chan error, 1)
+	go func() {
+		var err error
+		select {
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-ended:
+			err = errors.New("it ended")
+		case <-stop:
+		}
+		if err != nil {
+			for _, l := range ls {
+				l.SetDeadline(time.Unix(1, 0)) // Accept returns
+			}
+		}
+		watcher <- err
+	}()
+	for _, l := range ls {
+		var c net.Conn
+		if c, err = l.Accept(); err != nil {
+			break
+		}
+		conns = append(conns, c)
+	}
+	close(stop)
+	if cause := <-watcher; cause != nil && err != nil {
+		err = cause
+	}
+	if err != nil {
+		for _, c := range conns {
+			c.Close()
+		}
+		return nil, err
+	}
+	return conns, nil
+}
+
+// read starts the readers, and what waits for them and the process to end.
+func (vm *VM) read(conns []net.Conn) error {
+	log, err := os.Create(filepath.Join(vm.logs, "console.log"))
+	if err != nil {
+		for _, c := range conns {
+			c.Close()
+		}
+		return fmt.Errorf("lab: %w", err)
+	}
+	vm.agent, vm.qmp = newAgent(conns[1]), newQMP(conns[2])
+	var readers sync.WaitGroup
+	readers.Go(func() { vm.readConsole(conns[0], log) })
+	readers.Go(vm.agent.run)
+	readers.Go(vm.qmp.run)
+	go func() {
+		<-vm.proc.ended
+		readers.Wait() // QEMU's end has ended their connections
+		for _, c := range conns {
+			c.Close()
+		}
+		log.Close()
+		close(vm.done)
+	}()
+	return nil
+}
+
+// readConsole keeps what the guest's console says: in a file as it comes, and
+// by lines.
+func (vm *VM) readConsole(conn net.Conn, log io.Writer) {
+	defer vm.console.close(errGone)
+	r := bufio.NewReader(io.TeeReader(conn, log))
+	for {
+		text, err := r.ReadString('\n')
+		if text = strings.TrimRight(text, "\r\n"); text != "" || err == nil {
+			vm.console.add(ConsoleLine{Time: time.Now(), Text: text})
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Agent is the program in the guest.
+func (vm *VM) Agent() *Agent { return vm.agent }
+
+// Kernel is what the guest runs.
+func (vm *VM) Kernel() string { return vm.assets.Kernel.Release }
+
+// QEMUVersion is the version of the emulator.
+func (vm *VM) QEMUVersion() string { return vm.assets.QEMU.Version }
+
+// Accel is the accelerator in use and why.
+func (vm *VM) Accel() Accel { return vm.accel }
+
+// Command is the exact command line of this machine, for a shell.
+func (vm *VM) Command() string { return Quote(vm.argv) }
+
+// PID is QEMU's process id.
+func (vm *VM) PID() int { return vm.proc.cmd.Process.Pid }
+
+// Dir is where console.log, qemu.log and command are.
+func (vm *VM) Dir() string { return vm.logs }
+
+// Began is when the machine was started.
+func (vm *VM) Began() time.Time { return vm.began }
+
+// Console returns the console's lines so far: firmware, kernel, init.
+func (vm *VM) Console() []ConsoleLine { return vm.console.all() }
+
+// WaitConsole waits for a console line that holds text, at or after position
+// from, and returns it with the position behind it.
+func (vm *VM) WaitConsole(ctx context.Context, text string, from int) (ConsoleLine, int, error) {
+	return vm.console.wait(ctx, from, func(l ConsoleLine) bool { return strings.Contains(l.Text, text) })
+}
+
+// ConsoleLog returns the kernel's lines on the console, of all boots. Their
+// levels are unknown; it is for guests that cannot be asked any more.
+func (vm *VM) ConsoleLog() []LogLine {
+	var out []LogLine
+	for _, l := range vm.console.all() {
+		if k, ok := ParseConsoleLine(l.Text); ok {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// KernelLog asks the guest for its kernel log since boot, with levels.
+func (vm *VM) KernelLog(ctx context.Context) ([]LogLine, error) {
+	var out []LogLine
+	var args proto.KmsgArgs
+	for {
+		var res proto.KmsgResult
+		if err := vm.agent.Call(ctx, proto.CmdKmsg, args, &res); err != nil {
+			return out, err
+		}
+		for _, r := range res.Records {
+			out = append(out, fromRecord(r))
+		}
+		if !res.More || len(res.Records) == 0 {
+			return out, nil
+		}
+		args.AfterSeq = &res.Records[len(res.Records)-1].Seq
+	}
+}
+
+// Warnings asks the guest for its kernel log and returns the lines of level
+// warning or worse that name the driver.
+func (vm *VM) Warnings(ctx context.Context, driver string) ([]LogLine, error) {
+	log, err := vm.KernelLog(ctx)
+	return Warnings(log, driver), err
+}
+
+// Monitor runs a command of QEMU's monitor (QMP).
+func (vm *VM) Monitor(ctx context.Context, cmd string, args, result any) error {
+	return vm.qmp.execute(ctx, cmd, args, result)
+}
+
+// MonitorEvents returns QEMU's events so far.
+func (vm *VM) MonitorEvents() []QMPEvent { return vm.qmp.events.all() }
+
+// WaitMonitorEvent waits for an event of a name, at or after position from of
+// MonitorEvents, and returns it with the position behind it.
+func (vm *VM) WaitMonitorEvent(ctx context.Context, name string, from int) (QMPEvent, int, error) {
+	return vm.qmp.events.wait(ctx, from, func(e QMPEvent) bool { return e.Name == name })
+}
+
+// Reset pulls the machine's reset line, as a button would, and waits until
+// the guest is up again. It needs Config.Reboot.
+func (vm *VM) Reset(ctx context.Context) error {
+	return vm.again(ctx, func() error { return vm.qmp.execute(ctx, "system_reset", nil, nil) })
+}
+
+// Reboot lets the guest reboot in good order and waits until it is up again.
+// It needs Config.Reboot.
+func (vm *VM) Reboot(ctx context.Context) error {
+	return vm.again(ctx, func() error { return vm.agent.Call(ctx, proto.CmdReboot, nil, nil) })
+}
+
+func (vm *VM) again(ctx context.Context, how func() error) error {
+	if !vm.cfg.Reboot {
+		return errors.New("lab: a reset would end this machine: set Config.Reboot")
+	}
+	boots := vm.agent.Boots()
+	// The reply may be lost in the reboot that it announces.
+	if err := how(); err != nil && !errors.Is(err, ErrRebooted) {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, fmt.Errorf("the guest was not up again after %v", vm.cfg.BootTimeout))
+	defer cancel()
+	_, err := vm.agent.Ready(ctx, boots+1)
+	return err
+}
+
+// Poweroff lets the guest shut down in good order and waits for the machine
+// to end.
+func (vm *VM) Poweroff(ctx context.Context) error {
+	if err := vm.agent.Call(ctx, proto.CmdPoweroff, nil, nil); err != nil && !errors.Is(err, errGone) {
+		return err
+	}
+	return vm.Wait(ctx)
+}
+
+// Kill ends QEMU with SIGKILL: to its devices' servers, and to the guest, as
+// if power failed. It returns when the process has ended.
+func (vm *VM) Kill() {
+	vm.proc.kill()
+	<-vm.done
+}
+
+// Done is closed when the machine has ended and all it said is kept.
+func (vm *VM) Done() <-chan struct{} { return vm.done }
+
+// Wait waits for the machine to end by itself. A QEMU that failed or was
+// killed is an error.
+func (vm *VM) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-vm.done:
+	}
+	if vm.proc.err != nil {
+		return fmt.Errorf("lab: QEMU: %w\n%s", vm.proc.err, vm.qemuLog())
+	}
+	return nil
+}
+
+// Close ends the machine if it still runs, and removes its temporary files.
+// It may be called more than once.
+func (vm *VM) Close() error {
+	if vm.unwatch != nil {
+		vm.unwatch()
+	}
+	vm.Kill()
+	return os.RemoveAll(vm.dir)
+}
+
+// qemuLog is what QEMU itself said, shortened.
+func (vm *VM) qemuLog() string {
+	data, err := os.ReadFile(filepath.Join(vm.logs, "qemu.log"))
+	if err != nil {
+		return err.Error()
+	}
+	return tail(string(data), 4000)
+}
+
+// Diagnosis shows the end of what QEMU and the console said, for a report of
+// a failure.
+func (vm *VM) Diagnosis() string {
+	var b strings.Builder
+	if log := vm.qemuLog(); log != "" {
+		fmt.Fprintf(&b, "QEMU said:\n%s\n", log)
+	}
+	lines := vm.console.all()
+	fmt.Fprintf(&b, "end of the console (%d lines):\n", len(lines))
+	for _, l := range lines[max(0, len(lines)-30):] {
+		fmt.Fprintf(&b, "  %s\n", l.Text)
+	}
+	fmt.Fprintf(&b, "command: %s", vm.Command())
+	return b.String()
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return "[...]" + s[len(s)-n:]
+	}
+	return s
+}
