@@ -1,0 +1,211 @@
+package mmio
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// smallSpace is the table most tests use: registers of all kinds and an
+// aperture in four pages. What its effects and its window saw goes to calls.
+func smallSpace(t testing.TB) *Space {
+	t.Helper()
+	memory := make([]byte, pageSize)
+	var b Bindings
+	b.OnWrite("NV_PMC_ENABLE", func(int, Write) {})
+	b.OnRead("NV_PTIMER_TIME_0", func(_ int, v uint32) uint32 { return v + 0x20 })
+	b.OnWindow("PRAMIN", Window{
+		Read:  func(off uint32, p []byte) { copy(p, memory[off:]) },
+		Write: func(off uint32, p []byte) { copy(memory[off:], p) },
+	})
+	s, err := New(4*pageSize, []Block{
+		{Name: "PMC", Regs: []Reg{
+			{Name: "NV_PMC_BOOT_0", Access: RO, Reset: 0x0c0000a3},
+			{Name: "NV_PMC_INTR_0", Offset: 0x100, Access: W1C, Reset: 0xf},
+			{Name: "NV_PMC_ENABLE", Offset: 0x200, Effect: "resets engines"},
+			{Name: "NV_PMC_DEBUG", Offset: 0x210, Width: 1, Stub: true},
+			{Name: "NV_PMC_DEBUG_MODE", Offset: 0x212, Width: 2, Reset: 0x1234},
+		}},
+		{Name: "PTIMER", Regs: []Reg{
+			{Name: "NV_PTIMER_TIME_0", Offset: 0x1400, Access: RO, Effect: "the clock"},
+			{Name: "NV_PTIMER_ALARM", Offset: 0x1420, Rep: []Dim{{4, 8}}},
+		}},
+	}, []Aperture{{Name: "PRAMIN", Offset: 3 * pageSize, Size: pageSize}}, &b)
+	require.NoError(t, err)
+	return s
+}
+
+func TestHolesHaveNames(t *testing.T) {
+	s := smallSpace(t)
+	for off, want := range map[uint32]string{
+		0:          "NV_PMC_BOOT_0",
+		3:          "NV_PMC_BOOT_0",
+		4:          "NV_PMC_BOOT_0+0x4",
+		0x1fe:      "NV_PMC_INTR_0+0xfe",
+		0x210:      "NV_PMC_DEBUG",
+		0x211:      "NV_PMC_DEBUG+0x1",
+		0x213:      "NV_PMC_DEBUG_MODE",
+		0x214:      "NV_PMC_DEBUG_MODE+0x2",
+		0x1212:     "NV_PMC_DEBUG_MODE+0x1000",
+		0x1214:     "NV_PTIMER_TIME_0-0x1ec",
+		0x1438:     "NV_PTIMER_ALARM[3]",
+		0x1434:     "NV_PTIMER_ALARM[2]+0x4",
+		0x2439:     "NV_PTIMER_ALARM[3]+0x1001",
+		0x2440:     "PRAMIN-0xbc0",
+		0x3000:     "PRAMIN+0x0",
+		0x3ffe:     "PRAMIN+0xffe",
+		0x4000:     "outside+0x0",
+		0xffffffff: "outside+0xffffbfff",
+	} {
+		require.Equal(t, want, s.NameOf(off), "offset %#x", off)
+	}
+	empty, err := New(4*pageSize, nil, nil, nil)
+	require.NoError(t, err)
+	require.Equal(t, "hole 0x002000", empty.NameOf(0x2000))
+}
+
+func TestMissed(t *testing.T) {
+	s := smallSpace(t)
+	require.Equal(t, Missed{}, s.Missed())
+	s.Write32(0x104, 0x11111111) // a hole keeps what it is given
+	require.EqualValues(t, 0x11111111, s.Read32(0x104))
+	s.Read32(0x104)
+	s.Write32(0x210, 0xaabbccdd) // a stub, a hole of one byte, a register
+	require.EqualValues(t, 0xaabbccdd, s.Read32(0x210))
+	s.Write32(0, 1)                     // read-only
+	s.Write(0x3ffe, []byte{1, 2, 3, 4}) // half outside: nothing happens
+	s.Read(0x200, make([]byte, 3))      // an odd size
+	s.Read(0x4000, nil)                 // nothing, just inside
+	s.Read(0x4001, nil)                 // nothing, outside
+	require.Zero(t, s.Read32(0x3ffc), "a write that left the space changed it")
+	require.Equal(t, Missed{
+		HoleReads: 3, HoleWrites: 2, ReadOnly: 1, Stubs: 2, OddSize: 3, Outside: 2,
+		Holes: []Hole{
+			{Offset: 0x104, Near: "NV_PMC_INTR_0+0x4", Reads: 2, Writes: 1},
+			{Offset: 0x211, Near: "NV_PMC_DEBUG+0x1", Reads: 1, Writes: 1},
+		},
+	}, s.Missed())
+	counts := s.Counts()
+	for i := range counts {
+		counts[i].Time = 0
+	}
+	require.Equal(t, []RowCount{
+		{Block: "PMC", Name: "NV_PMC_BOOT_0", Writes: 1, ReadOnly: 1},
+		{Block: "PMC", Name: "NV_PMC_ENABLE", Offset: 0x200, Reads: 1},
+		{Block: "PMC", Name: "NV_PMC_DEBUG", Offset: 0x210, Reads: 1, Writes: 1, Stub: true},
+		{Block: "PMC", Name: "NV_PMC_DEBUG_MODE", Offset: 0x212, Reads: 1, Writes: 1},
+		{Block: "PRAMIN", Name: "PRAMIN", Offset: 0x3000, Reads: 1},
+	}, counts)
+}
+
+// A guest that touches everything fills the list and no more.
+func TestHoleListIsBounded(t *testing.T) {
+	s, err := New(1<<20, nil, nil, nil)
+	require.NoError(t, err)
+	for off := uint32(0); off < 1<<20; off += 4 {
+		s.Write32(off, off)
+	}
+	s.Read32(0)         // listed
+	s.Read32(1<<20 - 4) // not listed
+	m := s.Missed()
+	require.Len(t, m.Holes, maxHoles)
+	require.Equal(t, Hole{Offset: 0, Near: "hole 0x000000", Reads: 1, Writes: 1}, m.Holes[0])
+	require.EqualValues(t, 1<<18, m.HoleWrites)
+	require.EqualValues(t, 1<<18-maxHoles+1, m.Unlisted)
+	require.EqualValues(t, 1<<20-4, s.Read32(1<<20-4), "storage goes on")
+}
+
+func TestReset(t *testing.T) {
+	s := smallSpace(t)
+	intr := s.Cell("NV_PMC_INTR_0", 0)
+	s.Write32(0x100, 3)
+	s.Write32(0x104, 7)
+	require.EqualValues(t, 0xc, intr.Get())
+	s.Reset()
+	require.EqualValues(t, 0xf, intr.Get(), "a cell outlives the reset")
+	require.Zero(t, s.Read32(0x104))
+	require.EqualValues(t, 2, s.Missed().HoleReads+s.Missed().HoleWrites, "counters go on")
+}
+
+func TestCells(t *testing.T) {
+	s := smallSpace(t)
+	c := s.Cell("NV_PMC_DEBUG_MODE", 0)
+	c.Set(1)
+	require.EqualValues(t, 0x1235, c.Get())
+	c.Clear(0x0230)
+	require.EqualValues(t, 0x1005, c.Get())
+	c.Put(0xabcdef)
+	require.EqualValues(t, 0xcdef, c.Get())
+	require.Zero(t, s.Cell("NV_PMC_DEBUG", 0).Get(), "the neighbour in the dword is untouched")
+	require.Empty(t, s.Counts())
+}
+
+func TestMakePlain(t *testing.T) {
+	s := smallSpace(t)
+	require.ErrorContains(t, s.MakePlain("NV_NOTHING", 0), "NV_NOTHING")
+	require.ErrorContains(t, s.MakePlain("PRAMIN", 0), "PRAMIN is an aperture")
+
+	require.EqualValues(t, 0x20, s.Read32(0x1400))
+	require.NoError(t, s.MakePlain("NV_PTIMER_TIME_0", 5))
+	require.EqualValues(t, 5, s.Read32(0x1400), "the effect is gone")
+	s.Write32(0x1400, 9)
+	require.EqualValues(t, 9, s.Read32(0x1400), "and RO with it")
+	s.Reset()
+	require.EqualValues(t, 5, s.Read32(0x1400))
+
+	require.NoError(t, s.MakePlain("NV_PTIMER_ALARM", 6))
+	for i := range uint32(4) {
+		require.EqualValues(t, 6, s.Read32(0x1420+8*i))
+	}
+	require.NoError(t, s.MakePlain("NV_PMC_DEBUG_MODE", 0xabcd4321))
+	require.EqualValues(t, 0x43210000, s.Read32(0x210), "cut to the register's width")
+	for _, r := range s.Rows() {
+		if r.Reg.Name == "NV_PTIMER_TIME_0" {
+			require.Equal(t, Reg{Name: "NV_PTIMER_TIME_0", Offset: 0x1400, Reset: 5}, r.Reg)
+		}
+	}
+}
+
+// The estimate is exact for the first SampleEvery accesses of each direction,
+// and scales the sampled ones after them; one direction does not colour the
+// other.
+func TestTimes(t *testing.T) {
+	var clock, cost int64
+	var b Bindings
+	b.On("NV_A", Hooks{
+		Read:  func(_ int, v uint32) uint32 { clock += cost; return v },
+		Write: func(int, Write) { clock += cost },
+	})
+	b.OnWindow("WINDOW", Window{
+		Read:  func(uint32, []byte) { clock += cost },
+		Write: func(uint32, []byte) { clock += cost },
+	})
+	s, err := New(2*pageSize, []Block{{Name: "B", Regs: []Reg{{Name: "NV_A", Effect: "takes time"}}}},
+		[]Aperture{{Name: "WINDOW", Offset: pageSize, Size: pageSize}}, &b)
+	require.NoError(t, err)
+	s.clock, s.clockCost = func() int64 { clock += 3; return clock }, 3
+
+	for _, c := range []struct {
+		off uint32
+		row int
+	}{{0, 0}, {pageSize, 1}} {
+		at := func() int64 { return int64(s.Counts()[c.row].Time) }
+		cost = 1000
+		s.Write32(c.off, 0)
+		require.EqualValues(t, 1000, at())
+		for i := range SampleEvery {
+			cost = int64(i)
+			s.Read32(c.off)
+		}
+		require.EqualValues(t, 1000+120, at(), "all of the first are timed")
+		cost = 7
+		for range 10*SampleEvery + 5 {
+			s.Read32(c.off)
+		}
+		require.EqualValues(t, 1000+120+7*(10*SampleEvery+5), at())
+	}
+
+	s.clockCost = 1 << 40 // a clock that was slow just once
+	s.Write32(0, 0)
+	require.EqualValues(t, 1000+120+7*(10*SampleEvery+5), s.Counts()[0].Time, "no negative times")
+}

@@ -1,0 +1,128 @@
+package mmio
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// reported is a small space with a history, on a clock that the history drives.
+func reported(t *testing.T) *Space {
+	s := smallSpace(t)
+	var clock, cost int64
+	s.clock, s.clockCost = func() int64 { clock += cost; return clock }, 0
+	access := func(times int, nanos int64, f func()) {
+		cost = nanos
+		for range times {
+			f()
+		}
+	}
+	access(12_345, 30, func() { s.Read32(0x1400) })
+	access(3, 2_500_000, func() { s.Write32(0x200, 1) })
+	access(1, 400, func() { s.Read32(0) })
+	access(2, 400, func() { s.Write32(0, 1) })
+	access(20, 15, func() { s.Write(0x210, []byte{1}) })
+	access(1_000, 90, func() { s.Write32(0x3000, 1) })
+	access(7, 0, func() { s.Read32(0x104) })
+	access(2, 0, func() { s.Write32(0x108, 1) })
+	access(1, 0, func() { s.Read32(0x2000) })
+	access(1, 0, func() { s.Read(0x1420, make([]byte, 3)) })
+	access(1, 0, func() { s.Read32(0x4000) })
+	return s
+}
+
+// A change detector for what people read: look at the difference, and if it is
+// meant, run the test with -update.
+func TestReportText(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		by   Order
+		top  int
+	}{{"by_count.txt", ByCount, 0}, {"by_time_top2.txt", ByTime, 2}} {
+		r, err := reported(t).Report(c.by)
+		require.NoError(t, err)
+		var b strings.Builder
+		require.NoError(t, r.WriteText(&b, c.top))
+		path := filepath.Join("testdata", "report", c.file)
+		if *update {
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			require.NoError(t, os.WriteFile(path, []byte(b.String()), 0o644))
+		}
+		want, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, string(want), b.String())
+	}
+}
+
+func TestReport(t *testing.T) {
+	s := reported(t)
+	r, err := s.Report(ByTime)
+	require.NoError(t, err)
+	require.Equal(t, []BlockCount{
+		{Name: "PMC", Rows: 3, Reads: 1, Writes: 25, Time: 3*2_500_000 + 3*400 + 20*15},
+		{Name: "PTIMER", Rows: 2, Reads: 12_346, Time: 12_345 * 30},
+		{Name: "PRAMIN", Rows: 1, Writes: 1_000, Time: 90_000},
+	}, r.Blocks)
+	var names []string
+	var sum time.Duration
+	for _, c := range r.Rows {
+		names = append(names, c.Name)
+		sum += c.Time
+	}
+	require.Equal(t, []string{"NV_PMC_ENABLE", "NV_PTIMER_TIME_0", "PRAMIN", "NV_PMC_BOOT_0", "NV_PMC_DEBUG", "NV_PTIMER_ALARM"}, names)
+	require.Equal(t, sum, r.Time)
+	require.EqualValues(t, 12_347, r.Reads)
+	require.EqualValues(t, 1_025, r.Writes)
+	require.Len(t, r.Stubs, 1)
+	require.Equal(t, "NV_PMC_DEBUG", r.Stubs[0].Name)
+	require.Equal(t, s.Missed(), r.Missed)
+
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	var back Report
+	require.NoError(t, json.Unmarshal(text, &back))
+	require.Equal(t, r, back)
+
+	_, err = s.Report("name")
+	require.ErrorContains(t, err, `"name"`)
+	require.ErrorContains(t, err, `"count" or "time"`)
+	require.ErrorIs(t, r.WriteText(&failAfter{}, 0), errFull)
+}
+
+func TestReportOfNothing(t *testing.T) {
+	r, err := smallSpace(t).Report(ByCount)
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, r.WriteText(&b, 10))
+	require.Equal(t, "registers: 0 reads, 0 writes, about 0 ns in the model\n\nmissed: nothing\n", b.String())
+}
+
+func TestReportSaysWhatIsUnlisted(t *testing.T) {
+	s, err := New(1<<20, nil, nil, nil)
+	require.NoError(t, err)
+	for i := range uint32(maxHoles + 1234) {
+		s.Read32(i * 4)
+	}
+	r, err := s.Report(ByCount)
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, r.WriteText(&b, 1))
+	require.Contains(t, b.String(), "... and 4,095 more\n  and 1,234 accesses to offsets beyond the first 4096\n")
+}
+
+func TestNumbersAndTimes(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 1859820: "1,859,820"} {
+		require.Equal(t, want, digits(n))
+	}
+	for d, want := range map[time.Duration]string{0: "0 ns", 999: "999 ns", 1000: "1.0 us", 47_120: "47.1 us", 1_250_000: "1.2 ms", 3 * time.Minute: "180.0 s"} {
+		require.Equal(t, want, shortTime(d))
+	}
+}
