@@ -92,12 +92,11 @@ func record[T any](p *parser, l layout[T], at int, b []byte, v *T) {
 // follow decodes the structure behind a pointer that stands at from. At least
 // least bytes of it must be in the file.
 func follow[T any](p *parser, l layout[T], least, ptr, from int, v *T) (at int, err error) {
-	at, b, err := p.pointed(ptr, least, from, l.name)
+	at, _, err = p.pointed(ptr, least, from, l.name)
 	if err != nil {
 		return at, err
 	}
-	b = p.data[at:min(at+l.size, len(p.data))]
-	record(p, l, at, b, v)
+	record(p, l, at, p.data[at:min(at+l.size, len(p.data))], v)
 	return at, nil
 }
 
@@ -329,6 +328,10 @@ func (p *parser) token(t bitToken, from int, first bool) error {
 		}
 	}
 	tok.Data = b
+	if kind != nil && len(b) == 0 {
+		p.warn(from+2, name, "has no data")
+		kind = nil
+	}
 	if kind != nil {
 		if len(b) < kind.least {
 			p.warn(from+2, name, "0x%02x bytes of data, drivers need 0x%02x", len(b), kind.least)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -182,6 +183,7 @@ func TestParseWarnings(t *testing.T) {
 			b[le(b).u32(c)] = 0x30
 			return fix(b)
 		}, 0x108, "version 30 is not understood"},
+		{"token without data", func(b []byte) []byte { put(b, 0x8e, 0, 0, 0xff, 0xff); return fix(b) }, 0x8e, "has no data"},
 		{"no next image", func(b []byte) []byte { b[0x55] = 0; return fix(b) }, 0x2000, "the images before it are used"},
 	}
 	for _, test := range tests {
@@ -271,7 +273,7 @@ func TestPointersIntoMoreData(t *testing.T) {
 func survives(t testing.TB, b []byte) {
 	before := slices.Clone(b)
 	img, err := firmware.Parse(b)
-	require.Equal(t, before, b, "the input is left alone")
+	require.True(t, bytes.Equal(before, b), "the input is left alone")
 	if err != nil {
 		var e *firmware.Error
 		require.True(t, errors.As(err, &e))
@@ -284,7 +286,9 @@ func survives(t testing.TB, b []byte) {
 	require.NoError(t, firmware.Show(io.Discard, img))
 	_ = firmware.Check(img, 0x10de, 0x06d8)
 	for _, s := range img.Structures {
-		require.LessOrEqual(t, s.Offset+s.Size, len(b), "%s", s.Name)
+		if s.Offset < 0 || s.Offset+s.Size > len(b) {
+			t.Fatalf("%s at %x ends outside the file", s.Name, s.Offset)
+		}
 	}
 	// What was understood can be built, and means the same when read back.
 	again, err := firmware.Build(img.Description)
@@ -295,7 +299,9 @@ func survives(t testing.TB, b []byte) {
 	}
 	img2, err := firmware.Parse(again)
 	require.NoError(t, err)
-	require.Equal(t, img.Description, img2.Description)
+	if !reflect.DeepEqual(img.Description, img2.Description) { // DeepEqual first: Equal is slow even if all is well
+		require.Equal(t, img.Description, img2.Description)
+	}
 }
 
 func TestEveryTruncation(t *testing.T) {
@@ -318,7 +324,7 @@ func TestEveryByteMutated(t *testing.T) {
 	b := gf100(t)
 	end := 0x31b // the last structure ends here
 	for at := range end {
-		for _, x := range []byte{0x00, 0x01, 0x7f, 0x80, 0xff, b[at] + 1, b[at] - 1} {
+		for _, x := range []byte{0x00, 0xff, b[at] + 1, b[at] ^ 0x80} {
 			old := b[at]
 			b[at] = x
 			survives(t, b)

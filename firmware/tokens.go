@@ -234,6 +234,10 @@ func parseMemory(p *parser, d *Description, t tokenData) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if len(entries) == 0 {
+		p.warn(at+3, "M0203", "has no entries: drivers cannot tell the kind of memory")
+		return true, nil
+	}
 	d.Memory.Match, d.Memory.TypesPointer = hdr.Match, hdr.Pointer
 	if hdr.Match != 0 {
 		p.warn(at+4, "M0203", "is searched in way %02x, only 00 (by RAM strap) is known", hdr.Match)
