@@ -181,6 +181,40 @@ func TestWriteOneToClearThenEffectSets(t *testing.T) {
 	require.EqualValues(t, 2, s.Read32(0))
 }
 
+// A window that leaves bytes alone shows zeroes, not what was in the buffer.
+func TestLazyWindow(t *testing.T) {
+	var b Bindings
+	b.OnWindow("WINDOW", Window{Read: func(_ uint32, p []byte) { p[1] = 7 }, Write: func(uint32, []byte) {}})
+	s, err := New(pageSize, nil, []Aperture{{Name: "WINDOW", Size: pageSize}}, &b)
+	require.NoError(t, err)
+	p := []byte{1, 2, 3, 4}
+	s.Read(0, p)
+	require.Equal(t, []byte{0, 7, 0, 0}, p)
+}
+
+// Effects may themselves access the space as a guest would, Read32 included.
+func TestEffectsMayAccess(t *testing.T) {
+	var s *Space
+	var b Bindings
+	b.OnRead("NV_INDEXED", func(_ int, v uint32) uint32 { return s.Read32(v) })
+	b.OnWrite("NV_SOFT_RESET", func(_ int, w Write) {
+		s.Reset()
+		s.Write32(8, w.Data)
+	})
+	var err error
+	s, err = New(pageSize, []Block{{Name: "B", Regs: []Reg{
+		{Name: "NV_INDEXED", Effect: "reads the register it points at", Reset: 8},
+		{Name: "NV_SOFT_RESET", Offset: 4, Effect: "resets all"},
+		{Name: "NV_DATA", Offset: 8, Reset: 0x11223344},
+	}}}, nil, &b)
+	require.NoError(t, err)
+	require.EqualValues(t, 0x1122, s.Read32(2), "across two registers, with a buffer in use")
+	require.EqualValues(t, 0x11223344, s.Read32(0))
+	s.Write32(0, 4)
+	s.Write32(4, 0x55)
+	require.EqualValues(t, 0x55, s.Read32(0), "reset to 8, then written")
+}
+
 // An access of eight bytes over a register, half of it inside an aperture.
 func TestHalfInAnAperture(t *testing.T) {
 	var calls []string

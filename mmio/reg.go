@@ -116,6 +116,7 @@ type Hooks struct {
 
 // Window is an aperture's effect: off counts from the start of the aperture, the
 // slice is the part of the access that lies inside, valid only during the call.
+// For Read it is filled with zeroes.
 type Window struct {
 	Read  func(off uint32, p []byte)
 	Write func(off uint32, p []byte)

@@ -271,6 +271,7 @@ func (s *Space) readWindow(r *row, off uint32, p []byte) int {
 	if sampled(n) {
 		start = s.clock()
 	}
+	clear(p) // a window that fills less than it should must not show old bytes
 	r.window.Read(off-r.windowBase, p)
 	if sampled(n) {
 		r.stats.reads.add(n, s.clock()-start-s.clockCost)

@@ -7,7 +7,8 @@ const StateVersion = 1
 
 // State is the stored content of a Space where it differs from Reset: of
 // registers and of holes, by dword. It holds no counters and no behaviour: the
-// state behind effects and apertures belongs to whoever bound them.
+// state behind effects and apertures belongs to whoever bound them, and what
+// MakePlain changed is part of the table, not of the state.
 type State struct {
 	Version int     `json:"version"`
 	Size    uint32  `json:"size"`
@@ -39,9 +40,9 @@ func (s *Space) State() State {
 }
 
 // SetState replaces the content of the space by st; no effects run. It refuses,
-// before it changes anything, a state of another version or size, offsets that are not
-// rising dwords of this space, and names that this space's table does not have
-// there.
+// before it changes anything, a state of another version or size, offsets that
+// are not rising dwords of this space, and names that this space's table does
+// not have there.
 func (s *Space) SetState(st State) error {
 	if st.Version != StateVersion {
 		return fmt.Errorf("mmio: state has version %d; this program reads version %d", st.Version, StateVersion)

@@ -83,7 +83,9 @@ func mergeRanges(ranges []Range) []Range {
 func (s *Space) SetTrace(t *Trace) { s.trace.Store(t) }
 
 // BlockRanges returns the offsets that the named blocks declare, for NewTrace
-// and Select. An aperture is a block of its own name.
+// and Select. An aperture is a block of its own name. Holes belong to no block:
+// to see those among a block's registers, select from its first offset to its
+// last.
 func (s *Space) BlockRanges(blocks ...string) ([]Range, error) {
 	var out []Range
 	for _, block := range blocks {

@@ -210,6 +210,7 @@ func TestReadTraceRefuses(t *testing.T) {
 		{"version", func(b []byte) []byte { b[8] = 2; return b }, "version 2; this program reads version 1", 0},
 		{"header size", func(b []byte) []byte { b[10] = 32; return b }, "header of 32 and records of 32", 0},
 		{"record size", func(b []byte) []byte { b[12] = 40; return b }, "header of 24 and records of 40", 0},
+		{"reserved", func(b []byte) []byte { b[14] = 5; return b }, "0x5 at offset 14", 0},
 		{"half a record", func(b []byte) []byte { return b[:len(b)-5] }, "record 1 has 27 of 32 bytes", 1},
 		{"flags", func(b []byte) []byte { b[HeaderSize+RecordSize+30] = 3; return b }, "record 1 has the unknown flags 0x3", 1},
 		{"order", func(b []byte) []byte { b[HeaderSize] = 1; return b }, "record 1 has the number 1 after 1", 1},

@@ -73,8 +73,8 @@ type TraceFile struct {
 }
 
 // ReadTrace decodes a trace file. It refuses what is not one: another magic,
-// version or size, unknown flags, sequence numbers that do not rise, a record cut short.
-// The error names the place; the records before it are returned with it.
+// version or size, unknown flags, sequence numbers that do not rise, a record
+// cut short. The error names the place; the records before it come with it.
 func ReadTrace(r io.Reader) (TraceFile, error) {
 	var f TraceFile
 	head := make([]byte, HeaderSize)
@@ -86,6 +86,9 @@ func ReadTrace(r io.Reader) (TraceFile, error) {
 	}
 	if v := binary.LittleEndian.Uint16(head[8:]); v != TraceVersion {
 		return f, fmt.Errorf("mmio: trace has version %d; this program reads version %d", v, TraceVersion)
+	}
+	if v := binary.LittleEndian.Uint16(head[14:]); v != 0 {
+		return f, fmt.Errorf("mmio: trace header has %#x at offset 14, where version %d has 0", v, TraceVersion)
 	}
 	if h, rec := binary.LittleEndian.Uint16(head[10:]), binary.LittleEndian.Uint16(head[12:]); h != HeaderSize || rec != RecordSize {
 		return f, fmt.Errorf("mmio: trace has a header of %d and records of %d bytes; version %d has %d and %d",
