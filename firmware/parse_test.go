@@ -207,8 +207,7 @@ func TestUnknownOpcode(t *testing.T) {
 	require.Equal(t, []firmware.Warning{{at, "script 0", "opcode fe is unknown, so its length is too; it is cut off there"}}, img.Warnings)
 }
 
-// chain joins images; all but the last lose their last mark, then type and
-// indicator are the caller's.
+// image makes a bare ROM image: header and PCIR, at offsets of its own.
 func image(size int, codeType byte, last bool) []byte {
 	b := make([]byte, size)
 	put(b, 0, 0x55, 0xaa, byte(size/512))
