@@ -117,12 +117,10 @@ func (r *row) ranges() []Range {
 	return out
 }
 
+// add records n bytes at off; v holds the first eight, and zero above them.
 func (t *Trace) add(off uint32, n int, v uint64, write bool) {
 	if !t.wants(off, n) {
 		return
-	}
-	if n < 8 {
-		v &= 1<<(n*8) - 1
 	}
 	r := Record{Time: now(), Offset: off, Value: v, Size: uint16(min(n, 0xffff)), Write: write}
 	t.mu.Lock()

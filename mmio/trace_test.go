@@ -96,6 +96,12 @@ func TestTraceSelects(t *testing.T) {
 	require.ErrorContains(t, err, "0x4-0x3")
 }
 
+// Neighbours become one range, which keeps the search in the trap short.
+func TestRangesAreJoined(t *testing.T) {
+	require.Equal(t, []Range{{0, 11}, {13, 20}, {0xfffffff0, 0xffffffff}}, mergeRanges([]Range{
+		{8, 11}, {0xfffffff8, 0xffffffff}, {13, 20}, {0, 3}, {4, 7}, {14, 15}, {0xfffffff0, 0xfffffff7}, {0xfffffff4, 0xffffffff}}))
+}
+
 func untimedSeqs(tr *Trace) (seqs []uint64) {
 	records, _ := tr.Records()
 	for _, r := range records {
