@@ -379,7 +379,7 @@ type OffenceArgs struct {
 	Node string `json:"node,omitempty"`
 	// What: for fault "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore";
 	// for illegal "host-method" (empty), "engine-method", "engine-class",
-	// "empty-subchannel", "bad-header", "garbage".
+	// "empty-subchannel", "bad-header", "garbage". A storm takes any of them.
 	What       string `json:"what,omitempty"`
 	VA         uint64 `json:"va,omitempty"` // of the fault; 0: 10_0000_0000h
 	Seed       uint64 `json:"seed,omitempty"`
@@ -390,18 +390,19 @@ type OffenceArgs struct {
 // OffenceResult tells what became of the channel. The command is OK when that is
 // what this kernel does, the background clients lost nothing, and a new channel works.
 type OffenceResult struct {
-	Channel     int          `json:"channel"`
-	Kernel      string       `json:"kernel"`   // the row of the table of kernels
-	Expected    bool         `json:"expected"` // that the channel is killed
-	Killed      bool         `json:"killed"`
-	Errno       int          `json:"errno"` // of the submissions after
-	AfterNS     int64        `json:"after_ns,omitempty"`
-	Untouched   bool         `json:"untouched"` // nothing was written where nothing may be
-	Log         []KmsgRecord `json:"log"`       // what the kernel said meanwhile, level warning or worse
-	LogMissing  []string     `json:"log_missing,omitempty"`
-	Background  LoadTotals   `json:"background"`
-	FreshWorks  bool         `json:"fresh_works"`
-	FreshErrors string       `json:"fresh_errors,omitempty"`
+	What       string       `json:"what"`
+	Channel    int          `json:"channel"`
+	Kernel     string       `json:"kernel"`   // the row of the table of kernels
+	Expected   string       `json:"expected"` // "killed", "alive"
+	Killed     bool         `json:"killed"`
+	Errno      int          `json:"errno"`                 // of a submission afterwards
+	AfterNS    int64        `json:"after_ns,omitempty"`    // from the offence to the kill
+	GoesOn     bool         `json:"goes_on"`               // a channel left alive still works
+	Untouched  bool         `json:"untouched"`             // nothing was written where nothing may be
+	Log        []KmsgRecord `json:"log"`                   // what the kernel said meanwhile, level warning or worse
+	LogMissing []string     `json:"log_missing,omitempty"` // fragments that this kernel should have logged
+	Background LoadTotals   `json:"background"`
+	FreshWorks bool         `json:"fresh_works"` // a new client copies rightly afterwards
 }
 
 // StormArgs repeats offences, a new channel each time.
@@ -412,11 +413,12 @@ type StormArgs struct {
 
 // StormResult sums them.
 type StormResult struct {
-	Done       int        `json:"done"`
-	Killed     int        `json:"killed"`
-	Background LoadTotals `json:"background"`
-	FreshWorks bool       `json:"fresh_works"`
-	DurationNS int64      `json:"duration_ns"`
+	Done       int          `json:"done"`
+	Killed     int          `json:"killed"`
+	Log        []KmsgRecord `json:"log"` // of the first offence only
+	Background LoadTotals   `json:"background"`
+	FreshWorks bool         `json:"fresh_works"`
+	DurationNS int64        `json:"duration_ns"`
 }
 
 // LoadArgs starts copies that go on until load-stop.

@@ -1,0 +1,187 @@
+package gpu
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+var benchSizes = []uint32{4 << 10, 64 << 10, 1 << 20, 4 << 20}
+
+// Bench measures copies by each engine, and the CPU's accesses to the card. What each engine
+// copied is verified after it was timed.
+func (e *Env) Bench(a proto.BenchArgs) (res proto.BenchResult, err error) {
+	names, sizes, rounds := a.Engines, a.Sizes, orInt(a.Rounds, 20)
+	if len(names) == 0 {
+		names = []string{"m2mf", "ce0", "ce1"}
+	}
+	if len(sizes) == 0 {
+		sizes = benchSizes
+	}
+	dev, err := e.Open(a.Node)
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(dev, &err)
+	k, err := newCopier(dev)
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(k, &err)
+	for _, size := range sizes {
+		res.Copies = append(res.Copies, benchCPU(size, rounds))
+		for _, name := range names {
+			eng, err := engineOf(name)
+			if err != nil {
+				return res, err
+			}
+			for _, r := range routes {
+				c, err := k.bench(eng, r, size, rounds)
+				if err != nil {
+					return res, fmt.Errorf("%s, %s to %s, %d bytes: %w", name, r[0], r[1], size, err)
+				}
+				res.Copies = append(res.Copies, c)
+			}
+		}
+	}
+	if err := k.benchBAR(orInt(a.Registers, 2000), &res); err != nil {
+		return res, err
+	}
+	return res, e.benchRegisters(a.Node, orInt(a.Registers, 2000), &res)
+}
+
+func rate(c proto.BenchCopy, took time.Duration) proto.BenchCopy {
+	c.NS = took.Nanoseconds() / int64(c.Rounds)
+	c.MiBps = float64(c.Bytes) * float64(c.Rounds) / took.Seconds() / (1 << 20)
+	return c
+}
+
+func benchCPU(size uint32, rounds int) proto.BenchCopy {
+	src, dst := make([]byte, size), make([]byte, size)
+	fill(src, uint64(size))
+	start := time.Now()
+	for range rounds {
+		copy(dst, src)
+	}
+	return rate(proto.BenchCopy{Engine: "cpu", From: "ram", To: "ram", Bytes: size, Rounds: rounds}, time.Since(start))
+}
+
+// bench has several copies in flight, as a driver would.
+func (k *copier) bench(e engine, route [2]string, size uint32, rounds int) (res proto.BenchCopy, err error) {
+	var domains [2]drm.Domain
+	var buffers [2]Buffer
+	for i, r := range route {
+		if domains[i], err = domainOf(r); err != nil {
+			return res, err
+		}
+		if buffers[i], err = k.s.dev.NewBuffer(uint64(size), domains[i], drm.BufferOptions{}); err != nil {
+			return res, err
+		}
+		defer closeInto(buffers[i], &err)
+	}
+	want, poison := make([]byte, size), make([]byte, size)
+	fill(want, uint64(size)+1)
+	complement(poison, want)
+	if err := k.upload(e, buffers[0], domains[0], want); err != nil {
+		return res, err
+	}
+	if err := k.upload(e, buffers[1], domains[1], poison); err != nil {
+		return res, err
+	}
+	if err := k.s.use(e.object); err != nil {
+		return res, err
+	}
+	var b push.Buffer
+	e.copyLinear(&b, buffers[0].VA(), buffers[1].VA(), uint64(size))
+	start := time.Now()
+	for range rounds {
+		if err := k.s.Submit(&b, Ref{buffers[0], domains[0], false}, Ref{buffers[1], domains[1], true}); err != nil {
+			return res, err
+		}
+	}
+	if err := k.s.Flush(); err != nil {
+		return res, err
+	}
+	took := time.Since(start)
+	got, err := k.download(e, buffers[1], domains[1], want)
+	if err != nil {
+		return res, err
+	}
+	if !bytes.Equal(got, want) {
+		wrong, first := differ(got, want)
+		return res, fmt.Errorf("%d bytes wrong, the first at %#x", wrong, first)
+	}
+	return rate(proto.BenchCopy{Engine: e.name, From: route[0], To: route[1], Bytes: size, Rounds: rounds}, took), nil
+}
+
+func access(what string, n int, f func(i int)) proto.BenchAccess {
+	start := time.Now()
+	for i := range n {
+		f(i)
+	}
+	return proto.BenchAccess{What: what, Count: n, NS: float64(time.Since(start).Nanoseconds()) / float64(n)}
+}
+
+// benchBAR times words of a VRAM buffer, through BAR1.
+func (k *copier) benchBAR(n int, res *proto.BenchResult) (err error) {
+	b, err := k.s.dev.NewBuffer(64<<10, drm.DomainVRAM, drm.BufferOptions{})
+	if err != nil {
+		return err
+	}
+	defer closeInto(b, &err)
+	m, err := b.Bytes()
+	if err != nil {
+		return err
+	}
+	at := func(i int) *atomic.Uint32 { return word(m, i*4%len(m)) }
+	at(0).Store(1) // the page fault that maps it
+	wrong := 0
+	res.Access = append(res.Access,
+		access("bar1-write vram", n, func(i int) { at(i).Store(uint32(i) * 7) }),
+		access("bar1-read vram", n, func(i int) {
+			if n <= len(m)/4 && at(i).Load() != uint32(i)*7 {
+				wrong++
+			}
+		}))
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d words written through BAR1 read back wrong", wrong, n)
+	}
+	return nil
+}
+
+// Registers to time. The write goes to the last of PBUS's 64 software scratch registers,
+// which has no effect and which nouveau leaves alone on this chip.
+const (
+	regBoot0   = 0x000000
+	regPTimer  = 0x009400
+	regScratch = 0x0014fc
+)
+
+func (e *Env) benchRegisters(node string, n int, res *proto.BenchResult) error {
+	if e.Registers == nil {
+		res.Skipped = append(res.Skipped, "registers: no way to map BAR0")
+		return nil
+	}
+	regs, done, err := e.Registers(node)
+	if err != nil {
+		res.Skipped = append(res.Skipped, "registers: "+err.Error())
+		return nil
+	}
+	defer done()
+	reg := func(r int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&regs[r/4])) }
+	if boot := reg(regBoot0).Load(); boot>>20&0x1ff != 0x0c0 {
+		return fmt.Errorf("PMC_BOOT_0 is %#08x: not a GF100", boot)
+	}
+	res.Access = append(res.Access,
+		access("bar0-read NV_PMC_BOOT_0", n, func(int) { reg(regBoot0).Load() }),
+		access("bar0-read NV_PTIMER_TIME_0", n, func(int) { reg(regPTimer).Load() }),
+		access("bar0-write NV_PBUS_SW_SCRATCH(63)", n, func(i int) { reg(regScratch).Store(uint32(i)) }),
+	)
+	return nil
+}

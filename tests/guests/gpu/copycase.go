@@ -1,0 +1,309 @@
+package gpu
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/tests/guests/surface"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// guard is how many random bytes stand before and after each side of a copy.
+const guard = 4096
+
+// rect is one side of a copy: where in its buffer byte i of line l lies.
+type rect struct {
+	domain drm.Domain
+	size   uint64 // of the buffer
+	base   uint64 // of the surface in the buffer
+	pitch  uint32
+	layout *surface.Layout // nil: pitch
+	x      uint32          // bytes
+	y, z   uint32
+	tiling *push.Tiling
+}
+
+func (r *rect) index(line, i uint32) uint64 {
+	if r.layout == nil {
+		return r.base + uint64(line)*uint64(r.pitch) + uint64(i)
+	}
+	return r.base + r.layout.Offset(r.x+i, r.y+line, r.z)
+}
+
+func (r *rect) surface(b Buffer) push.Surface {
+	if r.layout == nil {
+		return push.Surface{VA: b.VA() + r.base, Pitch: r.pitch}
+	}
+	return push.Surface{VA: b.VA() + r.base, Tiling: r.tiling}
+}
+
+// job is a case worked out: what goes in and what must come out.
+type job struct {
+	c        proto.CopyCase
+	engine   engine
+	src, dst rect
+	srcLine  uint32 // bytes
+	dstLine  uint32
+	source   []byte // the source buffer
+	want     []byte // the destination buffer afterwards
+	poison   []byte // and before
+	inline   []uint32
+	payload  uint32
+}
+
+// plan checks a case and works it out on the CPU.
+func plan(c proto.CopyCase, seed uint64) (*job, error) {
+	e, err := engineOf(c.Engine)
+	if err != nil {
+		return nil, err
+	}
+	j := &job{c: c, engine: e, srcLine: c.LineBytes, dstLine: c.LineBytes, payload: uint32(seed) | 1}
+	srcCPP, dstCPP := uint32(1), uint32(1)
+	if f := c.Format; f != nil {
+		if err := checkFormat(e, f); err != nil {
+			return nil, err
+		}
+		srcCPP, dstCPP = uint32(f.Src*f.Bytes), uint32(len(f.Swizzle)*f.Bytes)
+		j.srcLine, j.dstLine = c.LineBytes*srcCPP, c.LineBytes*dstCPP
+	}
+	if err := checkSize(e, c); err != nil {
+		return nil, err
+	}
+	if j.src, err = newRect(c.From, c.SrcOffset, c.SrcPitch, j.srcLine, c.Lines, srcCPP, c.SrcTiled); err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	if j.dst, err = newRect(c.To, c.DstOffset, c.DstPitch, j.dstLine, c.Lines, dstCPP, c.DstTiled); err != nil {
+		return nil, fmt.Errorf("destination: %w", err)
+	}
+	if c.DstTiled == nil && j.dst.pitch < j.dstLine && c.Lines > 1 {
+		return nil, fmt.Errorf("destination pitch %d below the line's %d bytes: lines would overlap", j.dst.pitch, j.dstLine)
+	}
+	j.compute(seed)
+	return j, nil
+}
+
+// checkFormat allows a fill from constants alone: the microcode then reads no source.
+func checkFormat(e engine, f *proto.CEFormat) error {
+	if !e.ce {
+		return fmt.Errorf("format: engine %s has none", e.name)
+	}
+	if f.Bytes < 1 || f.Bytes > 4 || f.Src < 1 || f.Src > 4 || len(f.Swizzle) < 1 || len(f.Swizzle) > 4 {
+		return fmt.Errorf("format: %d bytes, %d components in, %d out: each 1 to 4", f.Bytes, f.Src, len(f.Swizzle))
+	}
+	for _, s := range f.Swizzle {
+		if s > push.SwzZero || s < push.SwzConst0 && int(s) >= f.Src {
+			return fmt.Errorf("format: swizzle %d with %d source components", s, f.Src)
+		}
+	}
+	return nil
+}
+
+func checkSize(e engine, c proto.CopyCase) error {
+	switch {
+	case c.LineBytes == 0 || c.Lines == 0:
+		return errors.New("line_bytes and lines must not be 0")
+	case c.LineBytes > e.maxLine:
+		return fmt.Errorf("line_bytes %d: at most %d on %s", c.LineBytes, e.maxLine, e.name)
+	case c.Lines > e.maxLines:
+		return fmt.Errorf("lines %d: at most %d on %s", c.Lines, e.maxLines, e.name)
+	case c.Inline && e.ce:
+		return fmt.Errorf("inline: engine %s has no inline data", e.name)
+	case c.Inline && c.Lines > 1 && c.LineBytes%4 != 0:
+		return errors.New("inline: lines of whole words, or one line")
+	case c.Inline && c.SrcTiled != nil:
+		return errors.New("inline: the source cannot be tiled")
+	}
+	return nil
+}
+
+func newRect(domain string, offset, pitch, line, lines, cpp uint32, t *proto.Tiled) (rect, error) {
+	d, err := domainOf(domain)
+	if err != nil {
+		return rect{}, err
+	}
+	r := rect{domain: d, base: guard + uint64(offset), pitch: pitch}
+	if t == nil {
+		if r.pitch == 0 {
+			r.pitch = line
+		}
+		r.size = r.base + uint64(lines-1)*uint64(r.pitch) + uint64(line) + guard
+		return r, nil
+	}
+	if offset%4096 != 0 {
+		return rect{}, fmt.Errorf("offset %d of a tiled surface: want a multiple of 4096", offset)
+	}
+	l := surface.Layout{Width: t.Width * cpp, Height: t.Height, Depth: t.Depth, BlockH: t.BlockH, BlockD: t.BlockD}
+	if err := l.Validate(); err != nil {
+		return rect{}, err
+	}
+	if t.X*cpp+line > l.Width || t.Y+lines > l.Height || t.Z >= l.Depth {
+		return rect{}, fmt.Errorf("rectangle at %d,%d,%d of %dx%d leaves the surface of %dx%dx%d", t.X, t.Y, t.Z, line, lines, l.Width, l.Height, l.Depth)
+	}
+	r.layout, r.x, r.y, r.z = &l, t.X*cpp, t.Y, t.Z
+	r.tiling = &push.Tiling{Width: t.Width, Height: t.Height, Depth: t.Depth, BlockH: t.BlockH, BlockD: t.BlockD, X: t.X, Y: t.Y, Z: t.Z}
+	r.pitch = 0
+	r.size = r.base + l.Size() + guard
+	return r, nil
+}
+
+// compute is the copy, done by the CPU.
+func (j *job) compute(seed uint64) {
+	j.source = make([]byte, j.src.size)
+	fill(j.source, seed)
+	j.want = make([]byte, j.dst.size)
+	fill(j.want, seed+1)
+	j.poison = bytes.Clone(j.want)
+	for l := range j.c.Lines {
+		for i := range j.dstLine {
+			at := j.dst.index(l, i)
+			j.want[at] = j.value(l, i)
+			j.poison[at] = ^j.want[at]
+		}
+	}
+	if j.c.Inline {
+		j.inlineWords()
+	}
+}
+
+// value is byte i of line l of what must arrive.
+func (j *job) value(l, i uint32) byte {
+	f := j.c.Format
+	if f == nil {
+		return j.source[j.src.index(l, i)]
+	}
+	size := uint32(f.Bytes)
+	cpp := size * uint32(len(f.Swizzle))
+	element, component, b := i/cpp, i%cpp/size, i%size
+	switch s := f.Swizzle[component]; s {
+	case push.SwzConst0, push.SwzConst1:
+		return byte(f.Const[s-push.SwzConst0] >> (8 * b))
+	case push.SwzZero:
+		return 0
+	default:
+		return j.source[j.src.index(l, element*size*uint32(f.Src)+s*size+b)]
+	}
+}
+
+func (j *job) inlineWords() {
+	var data []byte
+	for l := range j.c.Lines {
+		for i := range j.srcLine {
+			data = append(data, j.source[j.src.index(l, i)])
+		}
+	}
+	for len(data)%4 != 0 {
+		data = append(data, 0xee)
+	}
+	for ; len(data) > 0; data = data[4:] {
+		j.inline = append(j.inline, binary.LittleEndian.Uint32(data))
+	}
+}
+
+// emit writes the copy's commands. sem is where its semaphore lies.
+func (j *job) emit(b *push.Buffer, src, dst Buffer, sem uint64) {
+	sc, d := j.engine.object.subchan, j.dst.surface(dst)
+	if j.engine.ce {
+		flags := uint32(0)
+		if f := j.c.Format; f != nil {
+			flags = push.CEExecFormat
+			b.Inc(sc, push.CEFormat, push.CEFormatWord(f.Bytes, f.Src, f.Swizzle...), f.Const[0], f.Const[1])
+		}
+		var q *push.CEQuery
+		if j.c.Semaphore != "" {
+			q = &push.CEQuery{VA: sem, Counter: j.payload, Short: j.c.Semaphore == "one"}
+		}
+		b.CECopy(sc, j.src.surface(src), d, j.c.LineBytes, j.c.Lines, flags, q)
+		return
+	}
+	flags := uint32(push.LaunchFlush)
+	if j.c.Semaphore != "" {
+		b.M2MFSemaphore(sc, sem, j.payload)
+		flags = push.LaunchSemaphore
+		if j.c.Semaphore == "one" {
+			flags |= push.LaunchSemOneWord
+		}
+	}
+	if j.c.Inline {
+		b.M2MFInline(sc, d, j.c.LineBytes, j.c.Lines, flags, j.inline)
+		return
+	}
+	b.M2MFCopy(sc, j.src.surface(src), d, j.c.LineBytes, j.c.Lines, flags)
+}
+
+// run does the job on the GPU and compares.
+func (k *copier) run(j *job) (out proto.CopyOutcome) {
+	out.Name, out.Bytes = j.c.Name, uint64(j.dstLine)*uint64(j.c.Lines)
+	out.WantCRC = crc32.ChecksumIEEE(j.want)
+	got, took, err := k.execute(j)
+	out.DurationNS = took.Nanoseconds()
+	if got != nil {
+		out.CRC = crc32.ChecksumIEEE(got)
+		out.Wrong, out.FirstWrong = differ(got, j.want)
+		if err == nil && out.Wrong > 0 {
+			err = fmt.Errorf("%d of %d bytes wrong, the first at %#x (surface at %#x): %#02x, want %#02x",
+				out.Wrong, len(j.want), out.FirstWrong, j.dst.base, got[out.FirstWrong], j.want[out.FirstWrong])
+		}
+	}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	out.OK = err == nil
+	return out
+}
+
+func (k *copier) execute(j *job) (got []byte, took time.Duration, err error) {
+	if err := k.s.use(j.engine.object); err != nil {
+		return nil, 0, err
+	}
+	dst, err := k.s.dev.NewBuffer(j.dst.size, j.dst.domain, drm.BufferOptions{})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer closeInto(dst, &err)
+	src, err := k.s.dev.NewBuffer(j.src.size, j.src.domain, drm.BufferOptions{})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer closeInto(src, &err)
+	if !j.c.Inline {
+		if err := k.upload(j.engine, src, j.src.domain, j.source); err != nil {
+			return nil, 0, fmt.Errorf("staging the source: %w", err)
+		}
+	}
+	if err := k.upload(j.engine, dst, j.dst.domain, j.poison); err != nil {
+		return nil, 0, fmt.Errorf("poisoning the destination: %w", err)
+	}
+	if err := k.armSemaphore(); err != nil {
+		return nil, 0, err
+	}
+	var b push.Buffer
+	j.emit(&b, src, dst, k.sem.VA()+semOffset)
+	start := time.Now()
+	refs := []Ref{{src, j.src.domain, false}, {dst, j.dst.domain, true}, {k.sem, drm.DomainGART, true}}
+	if err := k.s.Submit(&b, refs...); err != nil {
+		return nil, 0, err
+	}
+	if err := wait(dst, false); err != nil {
+		return nil, 0, err
+	}
+	took = time.Since(start)
+	k.launches++
+	if err := k.s.ch.Alive(); err != nil {
+		return nil, took, fmt.Errorf("the channel died: %w", err)
+	}
+	semErr := k.checkSemaphore(j)
+	got, err = k.download(j.engine, dst, j.dst.domain, j.want)
+	if err != nil {
+		return nil, took, err
+	}
+	return got, took, errors.Join(semErr, k.peek(dst, j))
+}
+
+// closeInto joins the error of a deferred Close into the function's own.
+func closeInto(c interface{ Close() error }, err *error) { *err = errors.Join(*err, c.Close()) }

@@ -1,0 +1,174 @@
+package gpu
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// Evict makes more buffers than VRAM holds, fills each by the GPU, and then goes through
+// them in order again and again, so that the kernel must evict and bring back every one
+// of them each time.
+func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
+	eng, err := engineOf(a.Engine)
+	if err != nil {
+		return res, err
+	}
+	dev, err := e.Open(a.Node)
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(dev, &err)
+	if res.VRAMBytes, err = dev.Param(drm.ParamFBSize); err != nil {
+		return res, err
+	}
+	size := orUint64(a.BufferBytes, 4<<20)
+	total := a.TotalBytes
+	if total == 0 {
+		times := a.Times
+		if times == 0 {
+			times = 1.25
+		}
+		total = uint64(times * float64(res.VRAMBytes))
+	}
+	k, err := newCopier(dev)
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(k, &err)
+	var buffers []Buffer
+	defer func() {
+		for _, b := range buffers {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	want := make([]byte, size)
+	start := time.Now()
+	for res.Bytes < total {
+		b, err := dev.NewBuffer(size, drm.DomainVRAM, drm.BufferOptions{})
+		if err != nil {
+			return res, fmt.Errorf("buffer %d: %w", len(buffers), err)
+		}
+		buffers = append(buffers, b)
+		fill(want, a.Seed+uint64(len(buffers)-1))
+		if err := k.upload(eng, b, drm.DomainVRAM, want); err != nil {
+			return res, fmt.Errorf("filling buffer %d: %w", len(buffers)-1, err)
+		}
+		res.Bytes += size
+	}
+	res.Buffers, res.FillNS = len(buffers), time.Since(start).Nanoseconds()
+	for range orInt(a.Passes, 2) {
+		start := time.Now()
+		for i, b := range buffers {
+			fill(want, a.Seed+uint64(i))
+			got, err := k.download(eng, b, drm.DomainVRAM, want)
+			if err != nil {
+				return res, fmt.Errorf("reading buffer %d: %w", i, err)
+			}
+			if bytes.Equal(got, want) {
+				res.Verified += size
+			} else {
+				res.Wrong++
+			}
+		}
+		res.PassNS = append(res.PassNS, time.Since(start).Nanoseconds())
+	}
+	if res.Wrong > 0 {
+		err = fmt.Errorf("%d buffers came back wrong", res.Wrong)
+	}
+	return res, err
+}
+
+func orUint64(v, or uint64) uint64 {
+	if v == 0 {
+		return or
+	}
+	return v
+}
+
+// BOMoves makes the kernel move one buffer between VRAM and GART, by validation lists that
+// allow only the other, and verifies its contents after each move: in GART by the CPU,
+// which then writes new ones; in VRAM by a copy and by some words through the BAR.
+func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) {
+	eng, err := engineOf("m2mf")
+	if err != nil {
+		return res, err
+	}
+	size := orUint64(a.Bytes, 1<<20)
+	dev, err := e.Open(a.Node)
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(dev, &err)
+	k, err := newCopier(dev)
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(k, &err)
+	b, err := dev.NewBuffer(size, drm.DomainVRAM|drm.DomainGART, drm.BufferOptions{})
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(b, &err)
+	want := make([]byte, size)
+	fill(want, a.Seed)
+	if err := k.upload(eng, b, drm.DomainVRAM, want); err != nil {
+		return res, err
+	}
+	for i := range orInt(a.Moves, 8) {
+		to := drm.DomainGART
+		if i%2 == 1 {
+			to = drm.DomainVRAM
+		}
+		start := time.Now()
+		if err := k.place(b, to); err != nil {
+			return res, fmt.Errorf("move %d: %w", i, err)
+		}
+		res.MoveNS = append(res.MoveNS, time.Since(start).Nanoseconds())
+		at, err := b.Domain()
+		if err != nil {
+			return res, err
+		}
+		res.Domains = append(res.Domains, at.String())
+		if at&to == 0 {
+			return res, fmt.Errorf("move %d: the buffer is in %v, want %v", i, at, to)
+		}
+		got, err := k.download(eng, b, to, want)
+		if err != nil {
+			return res, err
+		}
+		if err := k.peek(b, &job{dst: rect{domain: to}, want: want}); err != nil {
+			return res, fmt.Errorf("move %d: %w", i, err)
+		}
+		if !bytes.Equal(got, want) {
+			res.Wrong++
+			continue
+		}
+		res.Bytes += size
+		if to == drm.DomainGART {
+			fill(want, a.Seed+uint64(i)+1)
+			if err := k.upload(eng, b, to, want); err != nil {
+				return res, err
+			}
+		}
+	}
+	if res.Wrong > 0 {
+		err = fmt.Errorf("wrong contents after %d of %d moves", res.Wrong, len(res.Domains))
+	}
+	return res, err
+}
+
+// place submits a no-op that needs the buffer in a domain.
+func (k *copier) place(b Buffer, to drm.Domain) error {
+	var words push.Buffer
+	words.Inc(subchanM2MF, push.HostNop, 0)
+	if err := k.s.Submit(&words, Ref{b, to, false}); err != nil {
+		return err
+	}
+	return k.s.Flush()
+}

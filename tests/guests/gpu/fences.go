@@ -1,0 +1,151 @@
+package gpu
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// Fences makes many small submissions, waits for each batch, and finds in memory what
+// each must have written by then; then chains copies across channels, where only the
+// kernel's own semaphores keep the order.
+func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
+	count, batch, channels := orInt(a.Count, 500), orInt(a.Batch, 1), orInt(a.Channels, 3)
+	dev, err := e.Open(a.Node)
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(dev, &err)
+	res.InterruptsBefore = e.interrupts()
+	if err := fenceWaits(dev, count, batch, &res); err != nil {
+		return res, err
+	}
+	if err := fenceChain(dev, channels, &res); err != nil {
+		return res, err
+	}
+	res.InterruptsAfter = e.interrupts()
+	if res.Wrong+res.CrossWrong > 0 {
+		err = fmt.Errorf("%d of %d waits ended early, %d of %d copies across channels came out wrong", res.Wrong, res.Waits, res.CrossWrong, res.CrossCopies)
+	}
+	return res, err
+}
+
+func orInt(v, or int) int {
+	if v == 0 {
+		return or
+	}
+	return v
+}
+
+func fenceWaits(dev Device, count, batch int, res *proto.FencesResult) (err error) {
+	s, err := NewStream(dev)
+	if err != nil {
+		return err
+	}
+	defer closeInto(s, &err)
+	page, err := dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{})
+	if err != nil {
+		return err
+	}
+	defer closeInto(page, &err)
+	m, err := page.Bytes()
+	if err != nil {
+		return err
+	}
+	var b push.Buffer
+	latencies := make([]int64, 0, count)
+	word(m, 0).Store(^uint32(0))
+	for i := range count {
+		start := time.Now()
+		for k := range batch {
+			b.Reset()
+			b.Semaphore(subchanM2MF, page.VA(), uint32(i*batch+k), push.SemRelease|push.SemOneWord)
+			if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil {
+				return err
+			}
+		}
+		if err := wait(page, false); err != nil {
+			return err
+		}
+		latencies = append(latencies, time.Since(start).Nanoseconds())
+		res.Pushes += batch
+		res.Waits++
+		if got := word(m, 0).Load(); got != uint32(i*batch+batch-1) {
+			res.Wrong++
+		}
+	}
+	slices.Sort(latencies)
+	res.MinNS, res.MedianNS = latencies[0], latencies[len(latencies)/2]
+	res.P99NS, res.MaxNS = latencies[len(latencies)*99/100], latencies[len(latencies)-1]
+	return s.ch.Alive()
+}
+
+// chainBytes is the size of the buffers in the chain, chainRounds how often it goes round.
+const (
+	chainBytes  = 64 << 10
+	chainRounds = 4
+)
+
+func fenceChain(dev Device, channels int, res *proto.FencesResult) (err error) {
+	e, err := engineOf("m2mf")
+	if err != nil {
+		return err
+	}
+	k, err := newCopier(dev)
+	if err != nil {
+		return err
+	}
+	defer closeInto(k, &err)
+	streams := make([]*Stream, channels)
+	for i := range streams {
+		if streams[i], err = NewStream(dev); err != nil {
+			return err
+		}
+		defer closeInto(streams[i], &err)
+		if err := streams[i].use(e.object); err != nil {
+			return err
+		}
+	}
+	want := make([]byte, chainBytes)
+	fill(want, 0xc0ffee)
+	poison := make([]byte, chainBytes)
+	complement(poison, want)
+	buffers := make([]Buffer, chainRounds*channels+1)
+	for i := range buffers {
+		if buffers[i], err = dev.NewBuffer(chainBytes, drm.DomainVRAM, drm.BufferOptions{}); err != nil {
+			return err
+		}
+		defer closeInto(buffers[i], &err)
+		data := poison
+		if i == 0 {
+			data = want
+		}
+		if err := k.upload(e, buffers[i], drm.DomainVRAM, data); err != nil {
+			return err
+		}
+	}
+	for i := range buffers[1:] {
+		var b push.Buffer
+		e.copyLinear(&b, buffers[i].VA(), buffers[i+1].VA(), chainBytes)
+		refs := []Ref{{buffers[i], drm.DomainVRAM, false}, {buffers[i+1], drm.DomainVRAM, true}}
+		if err := streams[i%channels].Submit(&b, refs...); err != nil {
+			return err
+		}
+		res.CrossCopies++
+	}
+	for _, b := range buffers[1:] {
+		got, err := k.download(e, b, drm.DomainVRAM, want)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(got, want) {
+			res.CrossWrong++
+		}
+	}
+	return nil
+}

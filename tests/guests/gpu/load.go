@@ -1,0 +1,196 @@
+package gpu
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// Load is clients that copy and verify until they are stopped. Each is a client of
+// its own to the kernel, with its own address space and channel.
+type Load struct {
+	clients int
+	stop    chan struct{}
+	wg      sync.WaitGroup
+	copies  atomic.Uint64
+	bytes   atomic.Uint64
+	wrong   atomic.Uint64
+
+	mu  sync.Mutex // guards err
+	err error
+}
+
+// StartLoad starts the clients, and returns when each has made its channel and buffers.
+func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
+	eng, err := engineOf(a.Engine)
+	if err != nil {
+		return nil, err
+	}
+	size := a.Bytes
+	if size == 0 {
+		size = 256 << 10
+	}
+	l := &Load{clients: orInt(a.Clients, 1), stop: make(chan struct{})}
+	ready := make(chan error, l.clients)
+	for i := range l.clients {
+		l.wg.Go(func() {
+			if err := l.client(e, a.Node, eng, uint64(size), a.Seed+uint64(i)<<32, ready); err != nil {
+				l.fail(err)
+			}
+		})
+	}
+	for range l.clients {
+		if rerr := <-ready; rerr != nil && err == nil {
+			err = rerr
+		}
+	}
+	if err != nil {
+		l.Stop()
+		return nil, err
+	}
+	return l, nil
+}
+
+// Totals is what has been done so far.
+func (l *Load) Totals() proto.LoadTotals {
+	t := proto.LoadTotals{Clients: l.clients, Copies: l.copies.Load(), Bytes: l.bytes.Load(), Wrong: l.wrong.Load()}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err != nil {
+		t.Error = l.err.Error()
+	}
+	return t
+}
+
+// Stop ends the clients and returns the sums.
+func (l *Load) Stop() proto.LoadTotals {
+	close(l.stop)
+	l.wg.Wait()
+	return l.Totals()
+}
+
+func (l *Load) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// client copies GART to VRAM to VRAM to GART, new data each round. It tells ready
+// once: nil after its first round, or why it cannot work.
+func (l *Load) client(e *Env, node string, eng engine, size, seed uint64, ready chan<- error) (err error) {
+	said := false
+	say := func(err error) {
+		if !said {
+			ready <- err
+			said = true
+		}
+	}
+	defer func() { say(err) }()
+	dev, err := e.Open(node)
+	if err != nil {
+		return err
+	}
+	defer closeInto(dev, &err)
+	k, err := newCopier(dev)
+	if err != nil {
+		return err
+	}
+	defer closeInto(k, &err)
+	var vram [2]Buffer
+	for i := range vram {
+		if vram[i], err = dev.NewBuffer(size, drm.DomainVRAM, drm.BufferOptions{}); err != nil {
+			return err
+		}
+		defer closeInto(vram[i], &err)
+	}
+	want := make([]byte, size)
+	for {
+		select {
+		case <-l.stop:
+			return nil
+		default:
+		}
+		seed++
+		fill(want, seed)
+		if err := l.round(k, eng, vram, want); err != nil {
+			return err
+		}
+		say(nil)
+	}
+}
+
+func (l *Load) round(k *copier, eng engine, vram [2]Buffer, want []byte) error {
+	if err := k.upload(eng, vram[0], drm.DomainVRAM, want); err != nil {
+		return err
+	}
+	if err := k.move(eng, vram[0], drm.DomainVRAM, vram[1], drm.DomainVRAM, uint64(len(want))); err != nil {
+		return err
+	}
+	got, err := k.download(eng, vram[1], drm.DomainVRAM, want)
+	if err != nil {
+		return err
+	}
+	l.copies.Add(3)
+	if !bytes.Equal(got, want) {
+		l.wrong.Add(1)
+		return nil
+	}
+	l.bytes.Add(3 * uint64(len(want)))
+	return nil
+}
+
+// verified is a small round of copies on a new client: does the GPU still work?
+func (e *Env) verified(node string) (err error) {
+	dev, err := e.Open(node)
+	if err != nil {
+		return err
+	}
+	defer closeInto(dev, &err)
+	k, err := newCopier(dev)
+	if err != nil {
+		return err
+	}
+	defer closeInto(k, &err)
+	eng, err := engineOf("m2mf")
+	if err != nil {
+		return err
+	}
+	for i, r := range routes {
+		j, err := plan(proto.CopyCase{Name: r[0] + " to " + r[1], Engine: eng.name, From: r[0], To: r[1], LineBytes: 4096, Lines: 4}, uint64(i)+77)
+		if err != nil {
+			return err
+		}
+		if out := k.run(j); !out.OK {
+			return fmt.Errorf("%s: %s", out.Name, out.Error)
+		}
+	}
+	return nil
+}
+
+// alive runs one semaphore release on a stream: does its channel go on?
+func alive(s *Stream, page Buffer, payload uint32) error {
+	m, err := page.Bytes()
+	if err != nil {
+		return err
+	}
+	word(m, 0).Store(^payload)
+	var b push.Buffer
+	b.Semaphore(subchanM2MF, page.VA(), payload, push.SemRelease|push.SemOneWord)
+	if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil {
+		return err
+	}
+	if err := s.Flush(); err != nil {
+		return err
+	}
+	if got := word(m, 0).Load(); got != payload {
+		return fmt.Errorf("a semaphore release left %#x, want %#x", got, payload)
+	}
+	return nil
+}

@@ -1,0 +1,340 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// unmappedVA is far above what nouveau gives out on a guest of this size, and inside the
+// 40 bits of an address.
+const unmappedVA = 0x10_0000_0000
+
+// offence is one thing to do wrong. emit has a subchannel ready for each object it uses, a
+// VA that is not mapped, and a page that must stay as it is.
+type offence struct {
+	name    string
+	kind    drm.Offence
+	objects []object
+	emit    func(b *push.Buffer, bad, page uint64, r *random)
+}
+
+// badHeader is a command word with operation 6, which does not exist.
+const badHeader = 6<<29 | 1<<16 | uint32(subchanM2MF)<<13 | 0x40
+
+var offences = []offence{
+	{"m2mf-read", drm.OffenceMMUFault, []object{objectM2MF}, func(b *push.Buffer, bad, page uint64, _ *random) {
+		b.M2MFCopy(subchanM2MF, push.Surface{VA: bad, Pitch: 256}, push.Surface{VA: page, Pitch: 256}, 256, 1, push.LaunchFlush)
+	}},
+	{"m2mf-write", drm.OffenceMMUFault, []object{objectM2MF}, func(b *push.Buffer, bad, page uint64, _ *random) {
+		b.M2MFCopy(subchanM2MF, push.Surface{VA: page, Pitch: 256}, push.Surface{VA: bad, Pitch: 256}, 256, 1, push.LaunchFlush)
+	}},
+	{"ce-read", drm.OffenceMMUFault, []object{objectCE0}, func(b *push.Buffer, bad, page uint64, _ *random) {
+		b.CECopy(subchanCE0, push.Surface{VA: bad, Pitch: 256}, push.Surface{VA: page, Pitch: 256}, 256, 1, 0, nil)
+	}},
+	{"ce-write", drm.OffenceMMUFault, []object{objectCE0}, func(b *push.Buffer, bad, page uint64, _ *random) {
+		b.CECopy(subchanCE0, push.Surface{VA: page, Pitch: 256}, push.Surface{VA: bad, Pitch: 256}, 256, 1, 0, nil)
+	}},
+	{"semaphore", drm.OffenceSemaphoreFault, nil, func(b *push.Buffer, bad, _ uint64, _ *random) {
+		b.Semaphore(subchanM2MF, bad, 1, push.SemRelease|push.SemOneWord)
+	}},
+	{"host-method", drm.OffenceHostMethod, []object{objectM2MF}, func(b *push.Buffer, _, _ uint64, _ *random) {
+		b.Inc(subchanM2MF, push.HostNoSuch, 0x12345678)
+	}},
+	{"engine-method", drm.OffenceEngineMethod, []object{objectM2MF}, func(b *push.Buffer, _, _ uint64, _ *random) {
+		b.Inc(subchanM2MF, push.GRNoSuch, 0x12345678)
+	}},
+	{"engine-class", drm.OffenceEngineClass, []object{objectM2MF}, func(b *push.Buffer, _, _ uint64, _ *random) {
+		b.SetObject(subchanM2MF, push.ClassNoSuch, push.EngineGR)
+	}},
+	{"empty-subchannel", drm.OffenceEmptySubchan, nil, func(b *push.Buffer, _, _ uint64, _ *random) {
+		b.Inc(subchanEmpty, push.GRNop, 0)
+	}},
+	{"bad-header", drm.OffenceBadHeader, nil, func(b *push.Buffer, _, _ uint64, _ *random) {
+		b.Raw(badHeader, 0)
+	}},
+	{"garbage", drm.OffenceBadHeader, nil, func(b *push.Buffer, _, _ uint64, r *random) {
+		for range 64 {
+			b.Raw(uint32(r.next())>>3 | 6<<29)
+		}
+	}},
+}
+
+func offenceOf(name string) (offence, error) {
+	names := make([]string, len(offences))
+	for i, o := range offences {
+		if o.name == name {
+			return o, nil
+		}
+		names[i] = o.name
+	}
+	return offence{}, fmt.Errorf("offence %q: want one of %s", name, strings.Join(names, ", "))
+}
+
+// Fault provokes an MMU fault, while other clients copy.
+func (e *Env) Fault(a proto.OffenceArgs) (proto.OffenceResult, error) {
+	if a.What == "" {
+		a.What = "m2mf-read"
+	}
+	return e.offend(a)
+}
+
+// Illegal sends what no driver sends, while other clients copy.
+func (e *Env) Illegal(a proto.OffenceArgs) (proto.OffenceResult, error) {
+	if a.What == "" {
+		a.What = "host-method"
+	}
+	return e.offend(a)
+}
+
+func (e *Env) offend(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
+	load, err := e.background(a)
+	if err != nil {
+		return res, err
+	}
+	res, err = e.offendOnce(a)
+	// The others must have gone on: wait for one more of their rounds.
+	if load != nil {
+		var loadErr error
+		res.Background, loadErr = settle(load)
+		err = errors.Join(err, loadErr)
+	}
+	if fresh := e.verified(a.Node); fresh != nil {
+		return res, errors.Join(err, fmt.Errorf("a new client does not work: %w", fresh))
+	}
+	res.FreshWorks = true
+	return res, err
+}
+
+func (e *Env) background(a proto.OffenceArgs) (*Load, error) {
+	clients := orInt(a.Background, 1)
+	if clients < 0 {
+		return nil, nil
+	}
+	l, err := e.StartLoad(proto.LoadArgs{Node: a.Node, Seed: a.Seed + 1<<40, Clients: clients, Bytes: 64 << 10})
+	if err != nil {
+		return nil, fmt.Errorf("background: %w", err)
+	}
+	return l, nil
+}
+
+// settle waits for the clients to do another round each, or so, and stops them.
+func settle(l *Load) (proto.LoadTotals, error) {
+	before := l.Totals().Copies
+	deadline := time.Now().Add(patience)
+	for l.Totals().Copies < before+3*uint64(l.clients) && l.Totals().Error == "" && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	moved := l.Totals().Copies > before
+	t := l.Stop()
+	switch {
+	case t.Error != "":
+		return t, fmt.Errorf("background: %s", t.Error)
+	case t.Wrong > 0:
+		return t, fmt.Errorf("background: %d copies came out wrong", t.Wrong)
+	case !moved:
+		return t, fmt.Errorf("background: no copy was finished in %v after the offence", patience)
+	}
+	return t, nil
+}
+
+// offendOnce commits the offence on a channel of its own and watches what becomes of it.
+func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
+	o, err := offenceOf(a.What)
+	if err != nil {
+		return res, err
+	}
+	kernel, err := drm.KernelOf(e.Release)
+	if err != nil {
+		return res, err
+	}
+	res.What, res.Kernel, res.Expected = o.name, kernel.Line, "alive"
+	if kernel.KilledBy[o.kind] {
+		res.Expected = "killed"
+	}
+	mark, err := e.mark()
+	if err != nil {
+		return res, err
+	}
+	if err := e.commit(o, a, &res); err != nil {
+		return res, err
+	}
+	if err := e.logSince(mark, kernel, o, &res); err != nil {
+		return res, err
+	}
+	return res, judge(&res)
+}
+
+// commit does it. Errors are of what had to work before.
+func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (err error) {
+	dev, err := e.Open(a.Node)
+	if err != nil {
+		return err
+	}
+	defer closeInto(dev, &err)
+	s, err := NewStream(dev)
+	if err != nil {
+		return err
+	}
+	defer closeInto(s, &err)
+	page, err := dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{})
+	if err != nil {
+		return err
+	}
+	defer closeInto(page, &err)
+	m, err := page.Bytes()
+	if err != nil {
+		return err
+	}
+	if err := s.use(o.objects...); err != nil {
+		return err
+	}
+	if err := alive(s, page, 0x600d); err != nil {
+		return fmt.Errorf("before the offence: %w", err)
+	}
+	res.Channel = s.ch.ID()
+	poison := make([]byte, len(m))
+	fill(poison, a.Seed+9)
+	copy(m, poison)
+	r := random(a.Seed)
+	var b push.Buffer
+	o.emit(&b, orUint64(a.VA, unmappedVA), page.VA(), &r)
+	start := time.Now()
+	if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil {
+		return err
+	}
+	watch(s, a, start, res)
+	wrong, _ := differ(m, poison)
+	res.Untouched = wrong == 0
+	if !res.Killed {
+		res.GoesOn = alive(s, page, 0xa11fe) == nil
+	}
+	return nil
+}
+
+// watch asks until the channel is dead or the time is up.
+func watch(s *Stream, a proto.OffenceArgs, start time.Time, res *proto.OffenceResult) {
+	limit := time.Duration(orInt(a.TimeoutMS, 5000)) * time.Millisecond
+	if res.Expected == "alive" {
+		limit /= 10
+	}
+	for time.Since(start) < limit {
+		if err := s.ch.Alive(); err != nil {
+			res.Killed, res.Errno, res.AfterNS = true, drm.Errno(err), time.Since(start).Nanoseconds()
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (e *Env) mark() (uint64, error) {
+	if e.Mark == nil {
+		return 0, nil
+	}
+	return e.Mark()
+}
+
+// logSince collects warnings and worse, and misses what this kernel should have said.
+func (e *Env) logSince(mark uint64, k drm.Kernel, o offence, res *proto.OffenceResult) error {
+	if e.Log == nil {
+		return nil
+	}
+	records, err := e.Log(mark)
+	if err != nil {
+		return err
+	}
+	const warning = 4
+	for _, r := range records {
+		if r.Level <= warning {
+			res.Log = append(res.Log, r)
+		}
+	}
+	fragments := []string{k.Says[o.kind]}
+	switch {
+	case o.kind == drm.OffenceMMUFault || o.kind == drm.OffenceSemaphoreFault:
+		fragments = k.Faults
+	case k.KilledBy[o.kind]:
+		fragments = append(fragments, "killed!")
+	}
+	for _, f := range fragments {
+		if !logged(res.Log, f) {
+			res.LogMissing = append(res.LogMissing, f)
+		}
+	}
+	return nil
+}
+
+func logged(records []proto.KmsgRecord, fragment string) bool {
+	for _, r := range records {
+		if strings.Contains(r.Text, fragment) {
+			return true
+		}
+	}
+	return false
+}
+
+// enodev is what GEM_PUSHBUF says of a killed channel.
+const enodev = 19
+
+func judge(r *proto.OffenceResult) error {
+	switch {
+	case r.Expected == "killed" && !r.Killed:
+		return fmt.Errorf("%s: channel %d is still alive; kernel %s kills it", r.What, r.Channel, r.Kernel)
+	case r.Expected == "alive" && r.Killed:
+		return fmt.Errorf("%s: channel %d was killed; kernel %s only logs this", r.What, r.Channel, r.Kernel)
+	case r.Killed && r.Errno != enodev:
+		return fmt.Errorf("%s: submissions to the dead channel fail with errno %d, want %d", r.What, r.Errno, enodev)
+	case !r.Killed && !r.GoesOn:
+		return fmt.Errorf("%s: channel %d was not killed, but does nothing any more", r.What, r.Channel)
+	case !r.Untouched:
+		return fmt.Errorf("%s: memory was written that must not be", r.What)
+	case len(r.LogMissing) > 0:
+		return fmt.Errorf("%s: the kernel did not log %q", r.What, r.LogMissing)
+	}
+	return nil
+}
+
+// Storm commits one offence many times, each on a new channel, while others copy.
+func (e *Env) Storm(a proto.StormArgs) (res proto.StormResult, err error) {
+	if a.What == "" {
+		a.What = "m2mf-read"
+	}
+	start := time.Now()
+	load, err := e.background(a.OffenceArgs)
+	if err != nil {
+		return res, err
+	}
+	for i := range orInt(a.Count, 10) {
+		one := a.OffenceArgs
+		one.Seed += uint64(i)
+		r, oneErr := e.offendOnce(one)
+		if i == 0 {
+			res.Log = r.Log
+		}
+		if r.Killed {
+			res.Killed++
+		}
+		if oneErr != nil {
+			err = fmt.Errorf("number %d: %w", i+1, oneErr)
+			break
+		}
+		res.Done++
+	}
+	if load != nil {
+		var loadErr error
+		res.Background, loadErr = settle(load)
+		err = errors.Join(err, loadErr)
+	}
+	if fresh := e.verified(a.Node); fresh != nil {
+		err = errors.Join(err, fmt.Errorf("a new client does not work: %w", fresh))
+	} else {
+		res.FreshWorks = true
+	}
+	res.DurationNS = time.Since(start).Nanoseconds()
+	return res, err
+}
