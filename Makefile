@@ -1,0 +1,40 @@
+# Everything is Go; make only gives the commands short names.
+
+GO ?= go
+FUZZTIME ?= 10s
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/umbra
+	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
+
+demo: ## boot Debian's kernel with its own nouveau on the software card; fetches what is missing
+	$(GO) run ./tests/demo
+
+test: ## static checks, all tests, race detector, virtual machines; says what ran
+	$(GO) run ./tests/check
+
+test-unit: ## the tests that need no virtual machine
+	$(GO) run ./tests/check unit
+
+test-vm: ## the tests that boot virtual machines
+	$(GO) run ./tests/check vm
+
+lint: ## gofmt, go vet, staticcheck
+	$(GO) run ./tests/check lint
+
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	$(GO) run ./tests/check -fuzztime $(FUZZTIME) fuzz
+
+bench: ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+clean: ## remove what was built (fetched things stay in the cache folder)
+	rm -rf bin
+	$(GO) clean -testcache
+
+.PHONY: help build demo test test-unit test-vm lint fuzz bench clean
