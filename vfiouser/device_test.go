@@ -36,7 +36,7 @@ type memDevice struct {
 
 	onRead, onWrite func(index int, off uint64, p []byte) error
 
-	mu       sync.Mutex
+	mu       sync.Mutex     // a test sees what the connection's thread did only under it
 	host     *vfiouser.Host // of the present client
 	attached int
 	detached int
@@ -109,6 +109,8 @@ func (d *memDevice) special(index int, off uint64) error {
 }
 
 func (d *memDevice) ReadRegion(index int, off uint64, p []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err := d.special(index, off); err != nil {
 		return err
 	}
@@ -120,6 +122,8 @@ func (d *memDevice) ReadRegion(index int, off uint64, p []byte) error {
 }
 
 func (d *memDevice) WriteRegion(index int, off uint64, p []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if err := d.special(index, off); err != nil {
 		return err
 	}
@@ -131,6 +135,8 @@ func (d *memDevice) WriteRegion(index int, off uint64, p []byte) error {
 }
 
 func (d *memDevice) Reset() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.resets++
 	return nil
 }
@@ -169,6 +175,13 @@ func (d *memDevice) IRQUnmasked(index, vector int) {
 	d.unmasked = append(d.unmasked, [2]int{index, vector})
 }
 
+// locked runs fn in step with the connection's thread.
+func (d *memDevice) locked(fn func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fn()
+}
+
 // plain is a device with none of the optional interfaces.
 type plain struct{ vfiouser.Device }
 
@@ -185,7 +198,12 @@ type rig struct {
 func newRig(t testing.TB, dev vfiouser.Device, o vfiouser.Options) *rig {
 	t.Helper()
 	r := &rig{t: t, path: filepath.Join(t.TempDir(), "s.sock")}
-	r.dev, _ = dev.(*memDevice)
+	switch d := dev.(type) {
+	case *memDevice:
+		r.dev = d
+	case *migDevice:
+		r.dev = d.memDevice
+	}
 	before := openFDs(t)
 	srv, err := vfiouser.NewServer(dev, o)
 	require.NoError(t, err)

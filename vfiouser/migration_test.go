@@ -1,0 +1,330 @@
+package vfiouser_test
+
+import (
+	"bytes"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// migDevice is a memDevice whose state is BAR0.
+type migDevice struct {
+	*memDevice
+	flags uint64
+	arcs  [][2]uint32
+	fail  map[[2]uint32]error
+	out   []byte
+	in    bytes.Buffer
+}
+
+func newMigDevice(t testing.TB) *migDevice {
+	return &migDevice{memDevice: newDevice(t), flags: wire.MigFlagStopCopy | wire.MigFlagPreCopy}
+}
+
+func (d *migDevice) MigrationFlags() uint64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.flags
+}
+
+func (d *migDevice) MigrateTo(from, to uint32) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.fail[[2]uint32{from, to}]; err != nil {
+		return err
+	}
+	d.arcs = append(d.arcs, [2]uint32{from, to})
+	switch {
+	case to == wire.MigStopCopy:
+		d.out = append([]byte(nil), d.mem[0]...)
+	case to == wire.MigResuming:
+		d.in.Reset()
+	case from == wire.MigResuming:
+		copy(d.mem[0], d.in.Bytes())
+	}
+	return nil
+}
+
+func (d *migDevice) ReadMigration(p []byte) (int, error) {
+	n := copy(p, d.out)
+	d.out = d.out[n:]
+	return n, nil
+}
+
+func (d *migDevice) WriteMigration(p []byte) error {
+	d.in.Write(p)
+	return nil
+}
+
+func TestNoMigration(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	for f := range uint32(12) {
+		for _, op := range []uint32{wire.FeatureGet, wire.FeatureSet, wire.FeatureProbe, wire.FeatureProbe | wire.FeatureGet, 0} {
+			_, err := c.Feature(op|f, 0, make([]byte, 64))
+			require.Equal(t, syscall.EINVAL, err, "feature %d op %#x", f, op)
+		}
+	}
+	_, err := c.ReadMigration(16)
+	require.Equal(t, syscall.EINVAL, err)
+	require.Equal(t, syscall.EINVAL, c.WriteMigration([]byte{1}))
+	_, err = c.Info()
+	require.NoError(t, err)
+}
+
+func TestFeatureErrors(t *testing.T) {
+	r := newRig(t, newMigDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	G, S, P := wire.FeatureGet, wire.FeatureSet, wire.FeatureProbe
+	tests := []struct {
+		name  string
+		flags uint32
+		argsz uint32
+		data  []byte
+		err   error
+	}{
+		{"probe migration", P | G | wire.FeatureMigration, 0, nil, nil},
+		{"probe without operation", P | wire.FeatureMigration, 0, nil, nil},
+		{"probe set of migration", P | S | wire.FeatureMigration, 0, nil, syscall.EINVAL},
+		{"probe both of the state", P | G | S | wire.FeatureMigDeviceState, 0, nil, nil},
+		{"both", G | S | wire.FeatureMigDeviceState, 0, make([]byte, 8), syscall.EINVAL},
+		{"neither", wire.FeatureMigDeviceState, 0, make([]byte, 8), syscall.EINVAL},
+		{"unknown feature", G | 3, 0, nil, syscall.EINVAL},
+		{"probe unknown feature", P | 99, 0, nil, syscall.EINVAL},
+		{"unknown flag", G | 0x80000 | wire.FeatureMigration, 0, nil, syscall.EINVAL},
+		{"argsz 7", G | wire.FeatureMigration, 7, nil, syscall.EINVAL},
+		{"set migration", S | wire.FeatureMigration, 0, make([]byte, 8), syscall.EINVAL},
+		{"state short", S | wire.FeatureMigDeviceState, 0, make([]byte, 7), syscall.EINVAL},
+		{"state 8", S | wire.FeatureMigDeviceState, 0, []byte{8, 0, 0, 0, 0, 0, 0, 0}, syscall.EINVAL},
+		{"state 2^32-1", S | wire.FeatureMigDeviceState, 0, []byte{255, 255, 255, 255, 0, 0, 0, 0}, syscall.EINVAL},
+		{"state ERROR", S | wire.FeatureMigDeviceState, 0, make([]byte, 8), syscall.EINVAL},
+		{"state RUNNING_P2P", S | wire.FeatureMigDeviceState, 0, []byte{5, 0, 0, 0, 0, 0, 0, 0}, syscall.EINVAL},
+		{"log start short", S | wire.FeatureDMALoggingStart, 0, make([]byte, 15), syscall.EINVAL},
+		{"log page size 0", S | wire.FeatureDMALoggingStart, 0, make([]byte, 16), syscall.EINVAL},
+		{"log page size 5000", S | wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 5000), 0), syscall.EINVAL},
+		{"log ranges missing", S | wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 4096), 2), syscall.EINVAL},
+		{"report, not started", G | wire.FeatureDMALoggingReport, 0, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 0), 4096), 4096), syscall.EINVAL},
+		{"report of no page size", G | wire.FeatureDMALoggingReport, 0, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 0), 4096), 0), syscall.EINVAL},
+		{"report too long", G | wire.FeatureDMALoggingReport, 0, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 0), 8<<40), 4096), syscall.E2BIG},
+		{"stop, not started", S | wire.FeatureDMALoggingStop, 0, nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := c.Feature(tt.flags, tt.argsz, tt.data)
+			require.Equal(t, tt.err, err)
+		})
+	}
+	b, err := c.Feature(G|wire.FeatureMigration, 0, nil)
+	require.NoError(t, err)
+	require.Equal(t, le.AppendUint64(nil, 5), b)
+	m, err := c.Call(wire.DeviceFeature, wire.Feature{Argsz: 8, Flags: G | wire.FeatureMigration}.Append(nil))
+	require.NoError(t, err)
+	require.Equal(t, wire.Feature{Argsz: 16, Flags: G | wire.FeatureMigration}.Append(nil), m.Payload, "what is needed")
+}
+
+// TestMigrationArcs asks for each state from each state and sees the device walk single arcs.
+func TestMigrationArcs(t *testing.T) {
+	const E, S, R, C, I, P = wire.MigError, wire.MigStop, wire.MigRunning, wire.MigStopCopy, wire.MigResuming, wire.MigPreCopy
+	refused := []uint32(nil)
+	way := map[[2]uint32][]uint32{
+		{R, S}: {S}, {R, C}: {S, C}, {R, I}: {S, I}, {R, P}: {P},
+		{S, R}: {R}, {S, C}: {C}, {S, I}: {I}, {S, P}: {R, P},
+		{C, S}: {S}, {C, R}: {S, R}, {C, I}: {S, I}, {C, P}: refused,
+		{I, S}: {S}, {I, R}: {S, R}, {I, C}: {S, C}, {I, P}: {S, R, P},
+		{P, C}: {C}, {P, R}: {R}, {P, S}: {R, S}, {P, I}: {R, S, I},
+	}
+	states := []uint32{S, R, C, I, P}
+	for _, from := range states {
+		for _, to := range append(states, E, wire.MigRunningP2P, wire.MigPreCopyP2P) {
+			t.Run(fmt.Sprintf("%d to %d", from, to), func(t *testing.T) {
+				d := newMigDevice(t)
+				r := newRig(t, d, vfiouser.Options{})
+				c := r.dial(nil)
+				require.NoError(t, c.SetMigrationState(from))
+				d.locked(func() { d.arcs = nil })
+				err := c.SetMigrationState(to)
+				got, gerr := c.MigrationState()
+				require.NoError(t, gerr)
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				steps, known := way[[2]uint32{from, to}]
+				if from == to {
+					known, steps = true, []uint32{}
+				}
+				if !known || steps == nil {
+					require.Equal(t, syscall.EINVAL, err)
+					require.Equal(t, from, got)
+					require.Empty(t, d.arcs)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, to, got)
+				at := from
+				require.Len(t, d.arcs, len(steps))
+				for i, s := range steps {
+					require.Equal(t, [2]uint32{at, s}, d.arcs[i])
+					at = s
+				}
+			})
+		}
+	}
+}
+
+func TestMigrateStateAcross(t *testing.T) {
+	src, dst := newMigDevice(t), newMigDevice(t)
+	a := newRig(t, src, vfiouser.Options{}).dial(nil)
+	b := newRig(t, dst, vfiouser.Options{}).dial(nil)
+	for i := range uint64(100) {
+		require.NoError(t, a.Write32(0, i*4, uint32(i*i)))
+	}
+	_, err := a.ReadMigration(100)
+	require.Equal(t, syscall.EINVAL, err, "running")
+	require.NoError(t, a.SetMigrationState(wire.MigStopCopy))
+
+	// What stands still is only looked at.
+	_, err = a.Info()
+	require.Equal(t, syscall.EINVAL, err)
+	_, err = a.Read32(0, 0)
+	require.Equal(t, syscall.EINVAL, err)
+	require.Equal(t, syscall.EINVAL, a.Reset())
+	require.Equal(t, syscall.EINVAL, a.WriteMigration([]byte{1}))
+
+	require.NoError(t, b.SetMigrationState(wire.MigResuming))
+	for {
+		p, err := a.ReadMigration(1000)
+		require.NoError(t, err)
+		require.NoError(t, b.WriteMigration(p))
+		if len(p) < 1000 {
+			break
+		}
+	}
+	_, err = a.Call(wire.MigDataRead, wire.MigData{Argsz: 8, Size: 8}.Append(nil))
+	require.Equal(t, syscall.EINVAL, err, "argsz has no room")
+	_, err = a.ReadMigration(1<<20 + 1)
+	require.Equal(t, syscall.EINVAL, err)
+	_, err = b.Call(wire.MigDataWrite, append(wire.MigData{Argsz: 16, Size: 8}.Append(nil), 1, 2, 3))
+	require.Equal(t, syscall.EINVAL, err)
+	require.NoError(t, b.SetMigrationState(wire.MigRunning))
+	v, err := b.Read32(0, 99*4)
+	require.NoError(t, err)
+	require.EqualValues(t, 99*99, v)
+
+	require.NoError(t, a.SetMigrationState(wire.MigStop))
+	_, err = a.Read32(0, 0)
+	require.NoError(t, err, "STOP lets regions be read")
+}
+
+func TestMigrationFailures(t *testing.T) {
+	d := newMigDevice(t)
+	d.fail = map[[2]uint32]error{
+		{wire.MigStop, wire.MigStopCopy}: syscall.ENOMEM,
+		{wire.MigStop, wire.MigResuming}: fmt.Errorf("gone: %w", vfiouser.ErrMigrationLost),
+	}
+	r := newRig(t, d, vfiouser.Options{})
+	c := r.dial(nil)
+	require.Equal(t, syscall.ENOMEM, c.SetMigrationState(wire.MigStopCopy))
+	s, err := c.MigrationState()
+	require.NoError(t, err)
+	require.EqualValues(t, wire.MigStop, s, "the state reached")
+	require.Equal(t, syscall.EIO, c.SetMigrationState(wire.MigResuming))
+	s, err = c.MigrationState()
+	require.NoError(t, err)
+	require.EqualValues(t, wire.MigError, s)
+	require.Equal(t, syscall.EINVAL, c.SetMigrationState(wire.MigRunning))
+	require.NoError(t, c.Reset(), "reset leaves ERROR")
+	s, err = c.MigrationState()
+	require.NoError(t, err)
+	require.EqualValues(t, wire.MigRunning, s)
+
+	// The next client finds a running device.
+	require.NoError(t, c.SetMigrationState(wire.MigStop))
+	d.locked(func() { d.arcs = nil })
+	c.Close()
+	c = r.dial(nil)
+	d.locked(func() {
+		require.Equal(t, [][2]uint32{{wire.MigStop, wire.MigRunning}}, d.arcs)
+		d.flags = wire.MigFlagStopCopy
+	})
+	require.Equal(t, syscall.EINVAL, c.SetMigrationState(wire.MigPreCopy), "not offered")
+}
+
+func TestDirtyLog(t *testing.T) {
+	r := newRig(t, newMigDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	ram, err := client.Alloc(1 << 20)
+	require.NoError(t, err)
+	defer ram.Close()
+	require.NoError(t, c.Map(0x100000, ram, 0, 1<<20, client.ReadWrite))
+	start := func(pageSz uint64) error {
+		_, err := c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, pageSz), 0))
+		return err
+	}
+	report := func(addr, size, pageSz uint64) ([]byte, error) {
+		b, err := c.Feature(wire.FeatureGet|wire.FeatureDMALoggingReport, 1<<20, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, addr), size), pageSz))
+		if err != nil {
+			return nil, err
+		}
+		return append([]byte(nil), b[24:]...), nil
+	}
+	require.NoError(t, start(4096))
+	require.NoError(t, start(4096))
+	require.Equal(t, syscall.EINVAL, start(8192))
+
+	mem := r.dev.Host().Memory()
+	write := func(addr uint64, n int) {
+		mem.Acquire()
+		defer mem.Release()
+		require.NotNil(t, mem.Slice(addr, n, true))
+	}
+	write(0x100000, 1)
+	write(0x100fff, 2)      // pages 0 and 1
+	write(0x141000, 0x3000) // pages 0x41 to 0x43
+	write(0x150000, 0)
+	mem.Acquire()
+	mem.Slice(0x160000, 100, false)
+	mem.Release()
+	want := make([]byte, 32)
+	want[0], want[8] = 3, 0x0e
+	got, err := report(0x100000, 1<<20, 4096)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	got, err = report(0x100000, 1<<20, 4096)
+	require.NoError(t, err)
+	require.Equal(t, make([]byte, 32), got, "reading clears")
+
+	write(0x143000, 1)
+	got, err = report(0x100000, 1<<20, 16384)
+	require.NoError(t, err)
+	want = make([]byte, 8)
+	want[2] = 1 // page 0x43 of 4 KiB is page 0x10 of 16 KiB
+	require.Equal(t, want, got)
+
+	_, err = report(0x100000, 1<<19, 4096)
+	require.Equal(t, syscall.ENOENT, err, "not one whole mapping")
+	m, err := c.Call(wire.DeviceFeature, le.AppendUint64(le.AppendUint64(le.AppendUint64(
+		wire.Feature{Argsz: 32, Flags: wire.FeatureGet | wire.FeatureDMALoggingReport}.Append(nil), 0x100000), 1<<20), 4096))
+	require.NoError(t, err)
+	require.EqualValues(t, 8+24+32, wire.ParseFeature(m.Payload).Argsz, "what is needed")
+
+	// DMA_UNMAP's older form takes the last report along.
+	write(0x105000, 1)
+	u := wire.DMAUnmapRequest{Argsz: 24 + 16 + 32, Flags: wire.UnmapGetDirty, Addr: 0x100000, Size: 1 << 20}.Append(nil)
+	short := le.AppendUint64(le.AppendUint64(u[:len(u):len(u)], 4096), 8)
+	_, err = c.Call(wire.DMAUnmap, short)
+	require.Equal(t, syscall.EINVAL, err, "bitmap too small")
+	m, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u, 4096), 32))
+	require.NoError(t, err)
+	require.Len(t, m.Payload, 24+16+32)
+	require.EqualValues(t, 0x20, m.Payload[40])
+	require.Empty(t, mem.Ranges())
+
+	_, err = c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStop, 0, nil)
+	require.NoError(t, err)
+	require.NoError(t, start(8192))
+}

@@ -1,0 +1,244 @@
+package vfiouser_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+func TestSecondClientIsRefused(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	first := r.dial(nil)
+	require.NoError(t, first.Write32(0, 0x50, 77))
+	for range 5 {
+		_, err := client.Dial(r.path, nil)
+		require.Error(t, err)
+	}
+	v, err := first.Read32(0, 0x50)
+	require.NoError(t, err)
+	require.EqualValues(t, 77, v)
+	require.EqualValues(t, 5, r.srv.Stats().Refused)
+	require.EqualValues(t, 1, r.srv.Stats().Clients)
+}
+
+// TestNextClientAtOnce attaches again without a pause, with work of the last client still
+// unread, as when a VMM is killed and started anew.
+func TestNextClientAtOnce(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	for i := range uint32(200) {
+		c := r.dial(nil)
+		for k := range uint64(50) {
+			require.NoError(t, c.Post32(0, k*4, i))
+		}
+		c.Close()
+		c = r.dial(nil)
+		v, err := c.Read32(0, 49*4)
+		require.NoError(t, err)
+		require.Equal(t, i, v, "the last client's posted writes were not served first")
+		c.Close()
+	}
+}
+
+func TestListen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "d.sock")
+	live, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	_, err = vfiouser.Listen(path)
+	require.ErrorContains(t, err, path+": another server listens there")
+	live.SetUnlinkOnClose(false)
+	live.Close()
+	st, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NotZero(t, st.Mode()&os.ModeSocket, "a stale socket is there")
+
+	next, err := vfiouser.Listen(path)
+	require.NoError(t, err, "a stale socket is taken over")
+	next.Close()
+	_, err = os.Stat(path)
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	require.NoError(t, os.WriteFile(path, []byte("x"), 0o600))
+	_, err = vfiouser.Listen(path)
+	require.ErrorContains(t, err, path+": a file that is not a socket")
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "x", string(got))
+
+	_, err = vfiouser.Listen(filepath.Join(t.TempDir(), "no", "such"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestServeEndsWithContext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.sock")
+	srv, err := vfiouser.NewServer(newDevice(t), vfiouser.Options{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	go func() { done <- srv.Serve(ctx, l) }()
+	c, err := client.Dial(path, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	_, err = c.Info()
+	require.Error(t, err)
+	require.NoError(t, srv.Close())
+	require.ErrorIs(t, srv.ListenAndServe(context.Background(), path), vfiouser.ErrServerClosed)
+}
+
+func TestServeConn(t *testing.T) {
+	fd, srv := served(t, newDevice(t), vfiouser.Options{})
+	c, err := client.NewFD(fd, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = c.Info()
+	require.NoError(t, err)
+	a, b := pair(t)
+	defer unix.Close(a)
+	require.ErrorIs(t, srv.ServeConn(context.Background(), unixConn(t, b)), vfiouser.ErrBusy)
+}
+
+func TestPanicsAreContained(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	_, err := c.Read32(0, panicAt)
+	require.Equal(t, syscall.EIO, err)
+	require.Equal(t, syscall.EIO, c.Write32(0, panicAt, 1))
+	require.NoError(t, c.Post32(0, panicAt, 1))
+	n, err := c.WriteMulti([]client.MultiWrite{{Offset: 0, Data: []byte{1}}, {Offset: panicAt, Data: []byte{2}}, {Offset: 4, Data: []byte{3}}})
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	require.NoError(t, c.Write32(0, 0x10, 5))
+	require.EqualValues(t, 4, r.srv.Stats().Panics)
+
+	_, err = c.Read32(0, failAt)
+	require.Equal(t, syscall.EPERM, err)
+	_, err = c.Read32(0, oddAt)
+	require.Equal(t, syscall.EIO, err)
+	_, err = c.Info()
+	require.NoError(t, err)
+}
+
+// panicky panics where no message waits for the outcome.
+type panicky struct {
+	*memDevice
+	attach bool
+}
+
+func (p panicky) Attached(h *vfiouser.Host) {
+	p.memDevice.Attached(h)
+	h.Memory().Watch(func(c vfiouser.MemoryChange) {
+		if c.Removed {
+			panic("watcher")
+		}
+	})
+	if p.attach {
+		panic("Attached")
+	}
+}
+
+func (p panicky) Detached() {
+	p.memDevice.Detached()
+	panic("Detached")
+}
+
+func TestPanicsOutsideMessages(t *testing.T) {
+	ram, err := client.Alloc(1 << 16)
+	require.NoError(t, err)
+	defer ram.Close()
+	d := newDevice(t)
+	r := newRig(t, panicky{memDevice: d}, vfiouser.Options{})
+	for range 3 {
+		c := r.dial(nil)
+		for i := range uint64(4) {
+			require.NoError(t, c.Map(i<<16, ram, 0, 1<<16, client.ReadWrite))
+		}
+		require.Equal(t, syscall.EIO, c.Unmap(0, 1<<16), "a watcher panicked")
+		require.Len(t, d.Host().Memory().Ranges(), 3)
+		c.Close()
+	}
+	r = newRig(t, panicky{memDevice: d, attach: true}, vfiouser.Options{})
+	_, err = client.Dial(r.path, nil)
+	require.ErrorIs(t, err, syscall.EIO)
+}
+
+func TestBadDevices(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(d *memDevice)
+		want   string
+	}{
+		{"BAR not a power of two", func(d *memDevice) { d.regions[0].Size = 0x3000 }, "region 0: size 0x3000"},
+		{"BAR too small", func(d *memDevice) { d.regions[0].Size = 2 }, "region 0"},
+		{"configuration space", func(d *memDevice) { d.regions[7].Size = 100 }, "region 7"},
+		{"flags", func(d *memDevice) { d.regions[0].Flags = 8 }, "flags 0x8"},
+		{"map without file", func(d *memDevice) { d.regions[0].Flags |= vfiouser.RegionMmap }, "without a File"},
+		{"area outside", func(d *memDevice) { d.regions[1].Areas[0].Size = 1 << 20 }, "sparse area 0x1000+0x100000"},
+		{"area unaligned", func(d *memDevice) { d.regions[1].Areas[0].Offset = 5 }, "sparse area 0x5"},
+		{"offset unaligned", func(d *memDevice) { d.regions[1].MapOffset = 5 }, "MapOffset 0x5"},
+		{"ten regions", func(d *memDevice) { d.regions = make([]vfiouser.Region, 10) }, "10 regions"},
+		{"six interrupts", func(d *memDevice) { d.irqs = make([]vfiouser.IRQ, 6) }, "6 interrupt indexes"},
+		{"vectors", func(d *memDevice) { d.irqs[2].Count = 4096 }, "interrupt index 2: count 4096"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDevice(t)
+			tt.change(d)
+			_, err := vfiouser.NewServer(d, vfiouser.Options{})
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+// TestSpin serves with polling switched on.
+func TestSpin(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{Spin: time.Millisecond})
+	c := r.dial(nil)
+	for i := range uint32(100) {
+		require.NoError(t, c.Write32(0, 8, i))
+		v, err := c.Read32(0, 8)
+		require.NoError(t, err)
+		require.Equal(t, i, v)
+	}
+	time.Sleep(5 * time.Millisecond) // past the polling
+	require.NoError(t, c.Reset())
+}
+
+func TestStats(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	before := r.srv.Stats()
+	require.NoError(t, c.Write32(0, 0, 1))
+	require.NoError(t, c.Post32(0, 0, 1))
+	require.Error(t, c.Write32(5, 0, 1))
+	after := r.srv.Stats()
+	w, v := after.Commands[10], before.Commands[10]
+	require.EqualValues(t, 3, w.Messages-v.Messages)
+	require.EqualValues(t, 3*36, w.Bytes-v.Bytes)
+	require.EqualValues(t, 1, w.Posted-v.Posted)
+	require.EqualValues(t, 1, w.Errors-v.Errors)
+}
+
+// TestProbeIsNoClient connects and leaves, as Listen does to see whether a server is there.
+func TestProbeIsNoClient(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	nc, err := net.Dial("unix", r.path)
+	require.NoError(t, err)
+	nc.Close()
+	r.dial(nil)
+	r.dev.mu.Lock()
+	defer r.dev.mu.Unlock()
+	require.Equal(t, 1, r.dev.attached)
+}

@@ -1,0 +1,360 @@
+package vfiouser_test
+
+import (
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+func header(cmd wire.Command, size, flags uint32) []byte {
+	b := make([]byte, wire.HeaderSize)
+	wire.Header{ID: 0x1234, Command: cmd, Size: size, Flags: flags}.Put(b)
+	return b
+}
+
+// requireError reads one reply and holds it to be a bare header with an errno.
+func requireError(t *testing.T, c *client.Client, errno syscall.Errno) {
+	t.Helper()
+	m, err := c.Recv()
+	require.NoError(t, err)
+	require.EqualValues(t, wire.HeaderSize, m.Size)
+	require.EqualValues(t, wire.TypeReply|wire.Error, m.Flags)
+	require.Equal(t, errno, syscall.Errno(m.Errno))
+	require.EqualValues(t, 0x1234, m.ID)
+}
+
+// TestBadHeader has headers refused; the next message is served.
+func TestBadHeader(t *testing.T) {
+	tests := []struct {
+		name string
+		raw  []byte
+	}{
+		{"type reply", header(wire.DeviceReset, 16, wire.TypeReply)},
+		{"type 2", header(wire.DeviceReset, 16, 2)},
+		{"type 15", header(wire.DeviceReset, 16, 15)},
+		{"a stray DMA answer", append(header(wire.DMARead, 32, wire.TypeReply), make([]byte, 16)...)},
+		{"command 0", header(0, 16, 0)},
+		{"DMA_READ is the server's", append(header(wire.DMARead, 32, 0), make([]byte, 16)...)},
+		{"DMA_WRITE is the server's", append(header(wire.DMAWrite, 32, 0), make([]byte, 16)...)},
+		{"DIRTY_PAGES is gone", append(header(wire.DirtyPages, 32, 0), make([]byte, 16)...)},
+		{"command 19", header(19, 16, 0)},
+		{"command 65535", header(0xffff, 16, 0)},
+	}
+	// Every command but RESET needs a payload, and refuses one a byte short.
+	least := map[wire.Command]int{
+		wire.Version: 4, wire.DMAMap: 32, wire.DMAUnmap: 24, wire.DeviceGetInfo: 16, wire.DeviceGetRegionInfo: 32,
+		wire.DeviceGetRegionIO: 16, wire.DeviceGetIRQInfo: 16, wire.DeviceSetIRQs: 20, wire.RegionRead: 16, wire.RegionWrite: 16,
+		wire.RegionWriteMulti: 8, wire.DeviceFeature: 8, wire.MigDataRead: 8, wire.MigDataWrite: 8,
+	}
+	for cmd, n := range least {
+		tests = append(tests,
+			struct {
+				name string
+				raw  []byte
+			}{cmd.String() + " without payload", header(cmd, 16, 0)},
+			struct {
+				name string
+				raw  []byte
+			}{cmd.String() + " a byte short", append(header(cmd, uint32(16+n-1), 0), make([]byte, n-1)...)})
+	}
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			require.NoError(t, c.Send(tt.raw))
+			requireError(t, c, syscall.EINVAL)
+			_, err := c.Info()
+			require.NoError(t, err)
+		})
+	}
+	t.Run("posted", func(t *testing.T) {
+		before := r.srv.Stats()
+		for _, tt := range tests {
+			raw := append([]byte(nil), tt.raw...)
+			raw[8] |= byte(wire.NoReply)
+			require.NoError(t, c.Send(raw))
+		}
+		_, err := c.Info()
+		require.NoError(t, err, "a message without a reply got one")
+		after := r.srv.Stats()
+		require.EqualValues(t, 2, after.Commands[wire.DMAUnmap].Posted-before.Commands[wire.DMAUnmap].Posted)
+		require.EqualValues(t, 2, after.Commands[wire.DMAUnmap].Errors-before.Commands[wire.DMAUnmap].Errors)
+		require.EqualValues(t, 2, after.Unknown.Errors-before.Unknown.Errors)
+	})
+}
+
+// TestImpossibleSize ends the connection, after a reply, and keeps the device's state.
+func TestImpossibleSize(t *testing.T) {
+	for _, size := range []uint32{0, 1, 15, 1<<20 + 33, 1 << 31, 0xffffffff} {
+		r := newRig(t, newDevice(t), vfiouser.Options{})
+		c := r.dial(nil)
+		require.NoError(t, c.Write32(0, 0x40, size))
+		require.NoError(t, c.Send(header(wire.RegionRead, size, 0)))
+		requireError(t, c, syscall.EINVAL)
+		_, err := c.Recv()
+		require.ErrorIs(t, err, io.EOF)
+		c.Close()
+
+		c = r.dial(nil)
+		v, err := c.Read32(0, 0x40)
+		require.NoError(t, err)
+		require.Equal(t, size, v, "device state lost with the client")
+		require.EqualValues(t, 1, r.srv.Stats().BadStreams)
+	}
+}
+
+// TestLargestMessage takes 1 MiB of data each way, and not a byte more.
+func TestLargestMessage(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	data := make([]byte, 1<<20)
+	for i := range data {
+		data[i] = byte(i * 7 >> 3)
+	}
+	require.NoError(t, c.Write(2, 0x1000, data))
+	got := make([]byte, 1<<20)
+	require.NoError(t, c.Read(2, 0x1000, got))
+	require.Equal(t, data, got)
+	require.Equal(t, syscall.EINVAL, c.Read(2, 0, make([]byte, 1<<20+1)))
+	_, err := c.Info()
+	require.NoError(t, err)
+}
+
+// script is a message stream that uses most of the protocol, with the descriptors of each
+// message.
+func script(t testing.TB) (raws [][]byte, fds [][]int) {
+	t.Helper()
+	ram, err := client.Alloc(1 << 16)
+	require.NoError(t, err)
+	e1, err := client.NewEventFD()
+	require.NoError(t, err)
+	e2, err := client.NewEventFD()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ram.Close()
+		e1.Close()
+		e2.Close()
+	})
+	add := func(raw []byte, f ...int) { raws, fds = append(raws, raw), append(fds, f) }
+	add(message(wire.Version, 0, []byte(qemuVersion)))
+	add(message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: 0x10000, Size: 0x10000}.Append(nil)), ram.FD)
+	add(message(wire.DeviceGetInfo, 0, wire.DeviceInfo{Argsz: 16}.Append(nil)))
+	add(message(wire.DeviceGetRegionInfo, 0, wire.RegionInfo{Argsz: 96, Index: 1}.Append(nil)))
+	add(message(wire.DeviceSetIRQs, 0, wire.IRQSet{Argsz: 20, Flags: 0x24, Index: 1, Start: 0, Count: 2}.Append(nil)), e1.FD, e2.FD)
+	add(writeMessage(0x20, 0))
+	add(writeMessage(0x24, wire.NoReply))
+	add(readMessage(0x20))
+	add(message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: 0x40000, Size: 0x1000}.Append(nil)))
+	add(message(wire.DMAUnmap, 0, wire.DMAUnmapRequest{Argsz: 24, Addr: 0x10000, Size: 0x10000}.Append(nil)))
+	add(message(wire.DeviceReset, 0, nil))
+	return raws, fds
+}
+
+// replies reads until n bytes are there and closes all descriptors.
+func drainReplies(t *testing.T, c *client.Client, n int) (errs int) {
+	t.Helper()
+	for range n {
+		m, err := c.Recv()
+		require.NoError(t, err)
+		for _, fd := range m.FDs {
+			unix.Close(fd)
+		}
+		if m.Flags&wire.Error != 0 {
+			errs++
+		}
+	}
+	return errs
+}
+
+// TestSplitAnywhere cuts the stream at every byte: what was a message stays one, descriptors
+// included. They travel with their message's first byte.
+func TestSplitAnywhere(t *testing.T) {
+	raws, fds := script(t)
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	t.Run("two pieces", func(t *testing.T) {
+		for i, raw := range raws {
+			for cut := 1; cut < len(raw); cut += max(1, len(raw)/9) {
+				c := r.rawDial()
+				for j := range i {
+					require.NoError(t, c.Send(raws[j], fds[j]...))
+				}
+				require.NoError(t, c.Send(raw[:cut], fds[i]...))
+				time.Sleep(200 * time.Microsecond)
+				require.NoError(t, c.Send(raw[cut:]))
+				for j := i + 1; j < len(raws); j++ {
+					require.NoError(t, c.Send(raws[j], fds[j]...))
+				}
+				require.Zero(t, drainReplies(t, c, len(raws)-1), "message %d cut at %d", i, cut)
+				c.Close()
+			}
+		}
+	})
+	t.Run("byte by byte", func(t *testing.T) {
+		c := r.rawDial()
+		for i, raw := range raws {
+			require.NoError(t, c.Send(raw[:1], fds[i]...))
+			for k := range raw[1:] {
+				require.NoError(t, c.Send(raw[k+1:k+2]))
+			}
+		}
+		require.Zero(t, drainReplies(t, c, len(raws)-1))
+		c.Close()
+	})
+	t.Run("all at once", func(t *testing.T) {
+		c := r.rawDial()
+		// Messages up to one with descriptors go in front of it; those behind start anew.
+		for i, raw := range raws {
+			require.NoError(t, c.Send(raw, fds[i]...))
+		}
+		require.Zero(t, drainReplies(t, c, len(raws)-1))
+		c.Close()
+	})
+	t.Run("descriptors in front of other messages", func(t *testing.T) {
+		c := r.dial(nil)
+		all := append(append(append([]byte(nil), raws[1]...), raws[2]...), raws[5]...)
+		require.NoError(t, c.Send(all, fds[1]...))
+		require.Zero(t, drainReplies(t, c, 3))
+		require.True(t, r.dev.Host().Memory().Ranges()[0].Mapped, "the descriptor went to another message")
+	})
+}
+
+// TestDisconnectAnywhere ends the connection at every byte of the stream. Whatever was set up
+// is undone: descriptors and goroutines are counted when the rig ends.
+func TestDisconnectAnywhere(t *testing.T) {
+	raws, fds := script(t)
+	dev := newDevice(t)
+	r := newRig(t, dev, vfiouser.Options{})
+	n := 0
+	for i, raw := range raws {
+		for cut := 0; cut < len(raw); cut++ {
+			if i == 0 && cut%8 != 0 {
+				continue
+			}
+			c := r.rawDial()
+			for j := range i {
+				require.NoError(t, c.Send(raws[j], fds[j]...))
+			}
+			if cut > 0 {
+				require.NoError(t, c.Send(raw[:cut], fds[i]...))
+			}
+			c.Close()
+			n++
+		}
+	}
+	require.Greater(t, n, 300)
+	c := r.dial(nil)
+	require.Empty(t, dev.Host().Memory().Ranges())
+	require.NoError(t, c.Reset())
+	dev.mu.Lock()
+	defer dev.mu.Unlock()
+	require.Equal(t, dev.attached-1, dev.detached, "each client that was attached was detached")
+}
+
+// TestTooManyFDs sends more descriptors than a command or any message may have.
+func TestTooManyFDs(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	many := func(n int) []int {
+		fds := make([]int, n)
+		return fds // standard input, n times
+	}
+	for _, n := range []int{1, 16, 17, 100, 253} {
+		_, err := c.Call(wire.DeviceGetInfo, wire.DeviceInfo{Argsz: 16}.Append(nil), many(n)...)
+		require.Equal(t, syscall.EINVAL, err, "%d descriptors", n)
+	}
+	for _, n := range []int{2, 17, 253} {
+		_, err := c.Call(wire.DMAMap, wire.DMAMapRequest{Argsz: 32, Flags: 3, Size: 4096}.Append(nil), many(n)...)
+		require.Equal(t, syscall.EINVAL, err, "%d descriptors", n)
+	}
+	// In pieces, with descriptors on each.
+	raw := message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Size: 4096}.Append(nil))
+	for i := range raw {
+		require.NoError(t, c.Send(raw[i:i+1], many(200)...))
+	}
+	m, err := c.Recv()
+	require.NoError(t, err)
+	require.Equal(t, syscall.EINVAL, syscall.Errno(m.Errno))
+	_, err = c.Info()
+	require.NoError(t, err)
+}
+
+// TestBatchedReplies has many messages with large and small replies and descriptors in one
+// write; the replies come in order.
+func TestBatchedReplies(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	var raw []byte
+	var want []uint32
+	id := uint16(100)
+	add := func(cmd wire.Command, payload []byte, size uint32) {
+		b := message(cmd, 0, payload)
+		le.PutUint16(b, id)
+		id++
+		raw, want = append(raw, b...), append(want, size)
+	}
+	for range 20 {
+		add(wire.RegionRead, wire.RegionAccess{Region: 2, Count: 50000}.Append(nil), 32+50000)
+		add(wire.RegionRead, wire.RegionAccess{Region: 0, Count: 4}.Append(nil), 36)
+		add(wire.DeviceGetRegionInfo, wire.RegionInfo{Argsz: 96, Index: 1}.Append(nil), 16+32+16+32)
+		add(wire.RegionRead, wire.RegionAccess{Region: 0, Count: 0}.Append(nil), 16)
+		add(wire.RegionRead, wire.RegionAccess{Region: 8, Count: 4}.Append(nil), 16)
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- c.Send(raw) }()
+	require.NoError(t, <-sent)
+	for i, size := range want {
+		m, err := c.Recv()
+		require.NoError(t, err)
+		require.EqualValues(t, 100+i, m.ID, "order")
+		require.Equal(t, size, m.Size, "message %d", i)
+		if size == 96 {
+			require.Len(t, m.FDs, 1)
+			unix.Close(m.FDs[0])
+		}
+	}
+	require.Greater(t, r.srv.Stats().BatchMax, uint64(50))
+}
+
+// TestClientDoesNotRead fills the way back and then leaves: the server does not stay behind.
+func TestClientDoesNotRead(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	msg := message(wire.RegionRead, 0, wire.RegionAccess{Region: 2, Count: 1 << 20}.Append(nil))
+	for range 64 {
+		require.NoError(t, c.Send(msg))
+	}
+	c.Close()
+	c = r.dial(nil)
+	_, err := c.Info()
+	require.NoError(t, err)
+
+	// And a server that is closed does not stay with a client that does not read.
+	for range 64 {
+		require.NoError(t, c.Send(msg))
+	}
+	require.NoError(t, r.srv.Close())
+	for err == nil {
+		_, err = c.Recv()
+	}
+	require.True(t, errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET), err)
+}
+
+// TestHalfClose serves what a client sent before it closed its way out.
+func TestHalfClose(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	require.NoError(t, c.Send(append(writeMessage(0x30, 0), readMessage(0x30)...)))
+	require.NoError(t, c.CloseWrite())
+	require.Zero(t, drainReplies(t, c, 2))
+	_, err := c.Recv()
+	require.ErrorIs(t, err, io.EOF)
+}

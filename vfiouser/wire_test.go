@@ -1,0 +1,5 @@
+package vfiouser_test
+
+import "encoding/binary"
+
+var le = binary.LittleEndian
