@@ -2,11 +2,10 @@
 // which starts the guest agent, and the kernel modules the agent loads.
 //
 // u-root and the agent come from the module tests/guests and are built with
-// the Go toolchain of this machine, without cgo. An image is two cpio archives
-// in one file, as the kernel accepts them: programs, which are the same for
-// all kernels, and modules. Both parts are named by a hash of what went into
-// them, so that a changed source builds a new image and an unchanged one is
-// found again.
+// the Go toolchain of this machine, without cgo. An image is three cpio
+// archives in one file, as the kernel accepts them: init, agent and modules.
+// Each is named by a hash of what went into it, so that a change builds again
+// what it touches and nothing else.
 //
 // The package owns the folder images of the cache, with its lock file; an
 // image is put in place complete, by a rename. It starts no goroutines.
@@ -19,13 +18,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"sort"
 	"strings"
 	"time"
 
@@ -55,20 +54,15 @@ func (b *Builder) Build(ctx context.Context, k fetch.Kernel) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	agent := b.Agent
-	if agent == "" {
-		agent = DefaultAgent
-	}
-	guests := filepath.Join(src, "tests", "guests")
-	programs, err := hashPrograms(src, guests, agent)
+	parts, err := b.parts(src, k)
 	if err != nil {
 		return "", err
 	}
-	modules, err := hashTree(sha256.New(), k.Modules, func(string) bool { return true })
-	if err != nil {
-		return "", err
+	name := k.Release
+	for _, p := range parts {
+		name += "-" + p.hash
 	}
-	out := filepath.Join(b.Dir, fmt.Sprintf("%s-%s-%s.cpio", k.Release, programs, modules))
+	out := filepath.Join(b.Dir, name+".cpio")
 	if touch(out) {
 		return out, nil
 	}
@@ -81,64 +75,103 @@ func (b *Builder) Build(ctx context.Context, k fetch.Kernel) (string, error) {
 	if touch(out) {
 		return out, nil
 	}
-	base := filepath.Join(b.Dir, "programs-"+programs+".cpio")
-	if !touch(base) {
-		if err := b.programs(ctx, guests, agent, base); err != nil {
-			return "", fmt.Errorf("building the guest's programs: %w", err)
-		}
-	}
-	if err := b.join(ctx, guests, base, k, out); err != nil {
-		return "", fmt.Errorf("building the image for %s: %w", k.Release, err)
+	if err := b.build(ctx, filepath.Join(src, "tests", "guests"), parts, out); err != nil {
+		return "", fmt.Errorf("building the guest image for %s: %w", k.Release, err)
 	}
 	return out, b.prune()
 }
 
-// programs builds init and the agent and packs them.
-func (b *Builder) programs(ctx context.Context, guests, agent, out string) error {
-	start := time.Now()
-	b.printf("guest image: building u-root's init and the agent")
-	tmp, err := os.MkdirTemp(b.Dir, "build-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp)
-	bin := filepath.Join(tmp, "agent")
-	if err := goTool(ctx, guests, "build", "-trimpath", "-ldflags=-s -w", "-o", bin, agent); err != nil {
-		return err
-	}
-	archive := filepath.Join(tmp, "out.cpio")
-	err = goTool(ctx, guests, "tool", "u-root", "-build=binary", "-tmp-dir", filepath.Join(tmp, "u-root"),
-		"-defaultsh=", "-skip-ldd", "-uinitcmd=/"+agentPath, "-files", bin+":"+agentPath, "-o", archive,
-		"github.com/u-root/u-root/cmds/core/init")
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(archive, out); err != nil {
-		return err
-	}
-	b.printf("guest image: built in %.0f s", time.Since(start).Seconds())
-	return nil
+// part is one of the archives in an image.
+type part struct {
+	name string
+	hash string // of all that goes into it
+	// args are u-root's for it; tmp is a folder to build in, dir the guests module.
+	args func(ctx context.Context, dir, tmp string) ([]string, error)
 }
 
-// join packs the kernel's modules and puts them behind the programs.
-func (b *Builder) join(ctx context.Context, guests, base string, k fetch.Kernel, out string) error {
+// bare makes u-root pack nothing but the files it is told.
+var bare = []string{"-nocmd", "-base=/dev/null", "-initcmd=", "-uinitcmd=", "-defaultsh=", "-skip-ldd"}
+
+func (b *Builder) parts(src string, k fetch.Kernel) ([]part, error) {
+	guests := filepath.Join(src, "tests", "guests")
+	agent := b.Agent
+	if agent == "" {
+		agent = DefaultAgent
+	}
+	source := func(p string) bool { return !strings.HasSuffix(p, "_test.go") }
+
+	init := newHash("init")
+	agentHash := newHash("agent", agent)
+	modules := newHash("modules")
+	for _, f := range []string{"go.mod", "go.sum"} {
+		init.add(filepath.Join(guests, f), source)
+	}
+	agentHash.add(guests, source)
+	agentHash.add(filepath.Join(src, "tests", "lab", "proto"), source)
+	if filepath.IsAbs(agent) {
+		agentHash.add(agent, source)
+	}
+	if k.Modules != "" {
+		modules.add(k.Modules, func(string) bool { return true })
+	}
+	if err := errors.Join(init.err, agentHash.err, modules.err); err != nil {
+		return nil, err
+	}
+
+	parts := []part{{
+		name: "init", hash: init.short(),
+		args: func(context.Context, string, string) ([]string, error) {
+			return []string{"-build=binary", "-defaultsh=", "-skip-ldd", "-uinitcmd=/" + agentPath, "github.com/u-root/u-root/cmds/core/init"}, nil
+		},
+	}, {
+		name: "agent", hash: agentHash.short(),
+		args: func(ctx context.Context, dir, tmp string) ([]string, error) {
+			bin := filepath.Join(tmp, "agent")
+			err := goTool(ctx, dir, "build", "-trimpath", "-ldflags=-s -w", "-o", bin, agent)
+			return append(bare[:len(bare):len(bare)], "-files", bin+":"+agentPath), err
+		},
+	}}
+	if k.Modules != "" {
+		parts = append(parts, part{
+			name: "modules", hash: modules.short(),
+			args: func(context.Context, string, string) ([]string, error) {
+				return append(bare[:len(bare):len(bare)], "-files", k.Modules+":lib/modules/"+k.Release), nil
+			},
+		})
+	}
+	return parts, nil
+}
+
+// build makes the parts that are not there yet and joins them.
+func (b *Builder) build(ctx context.Context, guests string, parts []part, out string) error {
 	tmp, err := os.MkdirTemp(b.Dir, "build-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	parts := []string{base}
-	if k.Modules != "" {
-		mods := filepath.Join(tmp, "modules.cpio")
-		err := goTool(ctx, guests, "tool", "u-root", "-nocmd", "-base=/dev/null", "-tmp-dir", filepath.Join(tmp, "u-root"),
-			"-initcmd=", "-uinitcmd=", "-defaultsh=", "-skip-ldd", "-files", k.Modules+":lib/modules/"+k.Release, "-o", mods)
+	var files []string
+	for _, p := range parts {
+		file := filepath.Join(b.Dir, p.name+"-"+p.hash+".cpio")
+		files = append(files, file)
+		if touch(file) {
+			continue
+		}
+		b.printf("guest image: building %s", p.name)
+		args, err := p.args(ctx, guests, tmp)
 		if err != nil {
 			return err
 		}
-		parts = append(parts, mods)
+		archive := filepath.Join(tmp, p.name+".cpio")
+		args = append([]string{"tool", "u-root", "-tmp-dir", filepath.Join(tmp, "u-root"), "-o", archive}, args...)
+		if err := goTool(ctx, guests, args...); err != nil {
+			return err
+		}
+		if err := os.Rename(archive, file); err != nil {
+			return err
+		}
 	}
-	joined := filepath.Join(tmp, "out.cpio")
-	if err := concat(joined, parts...); err != nil {
+	joined := filepath.Join(tmp, "image.cpio")
+	if err := concat(joined, files...); err != nil {
 		return err
 	}
 	return os.Rename(joined, out)
@@ -207,56 +240,44 @@ func goTool(ctx context.Context, dir string, args ...string) error {
 	return nil
 }
 
-// hashPrograms names the state of everything the programs are built from.
-func hashPrograms(src, guests, agent string) (string, error) {
-	h := sha256.New()
-	fmt.Fprintln(h, runtime.Version(), agent)
-	source := func(p string) bool { return !strings.HasSuffix(p, "_test.go") }
-	if filepath.IsAbs(agent) {
-		if _, err := hashTree(h, agent, source); err != nil {
-			return "", err
-		}
-	}
-	if _, err := hashTree(h, filepath.Join(src, "tests", "lab", "proto"), source); err != nil {
-		return "", err
-	}
-	return hashTree(h, guests, source)
+// treeHash names the state of files.
+type treeHash struct {
+	h   hash.Hash
+	err error // the first one
 }
 
-// hashTree adds names and contents of the files below dir and returns the sum
-// so far, shortened.
-func hashTree(h io.Writer, dir string, use func(string) bool) (string, error) {
-	sum := h.(interface{ Sum([]byte) []byte })
-	if dir == "" {
-		return short(sum.Sum(nil)), nil
+// newHash starts a hash with the Go version, which builds differently.
+func newHash(words ...string) *treeHash {
+	t := &treeHash{h: sha256.New()}
+	fmt.Fprintln(t.h, runtime.Version(), words)
+	return t
+}
+
+// add takes in names and contents of the files that use accepts, at or below
+// root.
+func (t *treeHash) add(root string, use func(string) bool) {
+	if t.err != nil {
+		return
 	}
-	var files []string
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && use(p) {
-			files = append(files, p)
+	t.err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || !use(p) {
+			return err
 		}
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	sort.Strings(files)
-	for _, p := range files {
 		data, err := os.ReadFile(p)
 		if err != nil {
-			return "", err
+			return err
 		}
-		rel, err := filepath.Rel(dir, p)
+		rel, err := filepath.Rel(root, p)
 		if err != nil {
-			return "", err
+			return err
 		}
-		fmt.Fprintf(h, "%q %d\n", rel, len(data))
-		h.Write(data)
-	}
-	return short(sum.Sum(nil)), nil
+		fmt.Fprintf(t.h, "%q %d\n", rel, len(data))
+		t.h.Write(data)
+		return nil
+	})
 }
 
-func short(sum []byte) string { return hex.EncodeToString(sum[:8]) }
+func (t *treeHash) short() string { return hex.EncodeToString(t.h.Sum(nil)[:8]) }
 
 // source finds the project's source tree: the one that holds the working
 // folder, else the one this program was built from.

@@ -20,7 +20,9 @@ package proto
 
 import "encoding/json"
 
-// Port is the device node of the agent's end in the guest.
+// Port is the device node of the agent's end in the guest. The agent must put
+// it into raw mode before it says that it is ready: the host writes nothing
+// before, and an echoing terminal would answer for the agent.
 const Port = "/dev/ttyS1"
 
 // MaxLine is the longest line, in bytes, that either side accepts. Bulk data
@@ -89,7 +91,9 @@ type KmsgRecord struct {
 	Text     string `json:"text"`
 }
 
-// ModprobeArgs names a module and its parameters ("config=NvMSI=0").
+// ModprobeArgs names a module and its parameters ("config=NvMSI=0"). As
+// modprobe does, the agent adds the parameters that the kernel's command line
+// gives for the module ("nouveau.config=NvMSI=0"), before these.
 type ModprobeArgs struct {
 	Name    string   `json:"name"`
 	Options []string `json:"options,omitempty"`

@@ -1,0 +1,129 @@
+package kmod
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/ulikunitz/xz"
+)
+
+// module builds the smallest ELF file that is a module to us.
+func module(t *testing.T, modinfo ...string) []byte {
+	info := []byte(strings.Join(modinfo, "\x00") + "\x00")
+	names := []byte("\x00.modinfo\x00.shstrtab\x00")
+	const head, entry = 64, 64
+	sections := []elf.Section64{
+		{},
+		{Name: 1, Type: uint32(elf.SHT_PROGBITS), Off: head, Size: uint64(len(info))},
+		{Name: 10, Type: uint32(elf.SHT_STRTAB), Off: head + uint64(len(info)), Size: uint64(len(names))},
+	}
+	h := elf.Header64{
+		Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_X86_64), Version: 1,
+		Shoff: uint64(head + len(info) + len(names)), Ehsize: head,
+		Shentsize: entry, Shnum: uint16(len(sections)), Shstrndx: 2,
+	}
+	copy(h.Ident[:], elf.ELFMAG)
+	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), 1
+	var b bytes.Buffer
+	require.NoError(t, binary.Write(&b, binary.LittleEndian, h))
+	b.Write(info)
+	b.Write(names)
+	require.NoError(t, binary.Write(&b, binary.LittleEndian, sections))
+	return b.Bytes()
+}
+
+func compress(t *testing.T, data []byte) []byte {
+	var b bytes.Buffer
+	w, err := xz.NewWriter(&b)
+	require.NoError(t, err)
+	_, err = w.Write(data)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return b.Bytes()
+}
+
+// tree writes modules and opens the folder.
+func tree(t *testing.T, files map[string][]byte) *Tree {
+	dir := t.TempDir()
+	for name, data := range files {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		require.NoError(t, os.WriteFile(p, data, 0o644))
+	}
+	tr, err := Open(dir)
+	require.NoError(t, err)
+	return tr
+}
+
+func TestClosure(t *testing.T) {
+	nouveau := module(t, "license=GPL", "depends=drm,mxm-wmi,drm_ttm_helper", "softdep=pre: absent post: extra")
+	tr := tree(t, map[string][]byte{
+		"kernel/gpu/nouveau.ko.xz":     compress(t, nouveau),
+		"kernel/gpu/drm.ko":            module(t, "depends="),
+		"kernel/gpu/drm_ttm_helper.ko": module(t, "depends=ttm,drm"),
+		"kernel/gpu/ttm.ko":            module(t, "depends=drm"),
+		"kernel/x86/mxm-wmi.ko":        module(t, "depends=wmi"),
+		"kernel/x86/wmi.ko":            module(t),
+		"kernel/x86/extra.ko":          module(t),
+		"kernel/x86/unrelated.ko":      module(t, "depends=wmi"),
+		"modules.order":                []byte("kernel/gpu/drm.ko\n"),
+	})
+	mods, err := tr.Closure("nouveau")
+	require.NoError(t, err)
+	var names []string
+	for _, m := range mods {
+		for _, d := range m.Info.Depends {
+			require.Contains(t, names, d, "%s comes before what it needs", m.Name)
+		}
+		names = append(names, m.Name)
+	}
+	require.ElementsMatch(t, []string{"drm", "ttm", "drm_ttm_helper", "wmi", "mxm_wmi", "extra", "nouveau"}, names)
+
+	dst := t.TempDir()
+	require.NoError(t, tr.Install(dst, mods))
+	got, err := os.ReadFile(filepath.Join(dst, "kernel/gpu/nouveau.ko"))
+	require.NoError(t, err)
+	require.Equal(t, nouveau, got, "decompressed")
+	dep, err := os.ReadFile(filepath.Join(dst, "modules.dep"))
+	require.NoError(t, err)
+	require.Contains(t, string(dep), "kernel/gpu/drm.ko:\n")
+	require.Contains(t, string(dep), "kernel/gpu/nouveau.ko: kernel/gpu/drm_ttm_helper.ko kernel/gpu/ttm.ko kernel/x86/mxm-wmi.ko kernel/x86/wmi.ko kernel/gpu/drm.ko\n")
+	require.FileExists(t, filepath.Join(dst, "modules.builtin"))
+}
+
+func TestClosureFails(t *testing.T) {
+	tr := tree(t, map[string][]byte{
+		"a.ko":      module(t, "depends=b"),
+		"notelf.ko": []byte("text"),
+		"bad.ko.xz": []byte("not xz"),
+	})
+	_, err := tr.Closure("a")
+	require.ErrorContains(t, err, "module b, wanted by a")
+	_, err = tr.Closure("notelf")
+	require.ErrorContains(t, err, "notelf.ko")
+	_, err = tr.Closure("bad")
+	require.ErrorContains(t, err, "bad.ko.xz")
+	_, err = Open(t.TempDir())
+	require.ErrorContains(t, err, "no kernel modules")
+}
+
+// Modules that need each other do not happen, but must not hang us.
+func TestClosureCycle(t *testing.T) {
+	tr := tree(t, map[string][]byte{"a.ko": module(t, "depends=b"), "b.ko": module(t, "depends=a")})
+	mods, err := tr.Closure("a")
+	require.NoError(t, err)
+	require.Len(t, mods, 2)
+	require.NotEmpty(t, DepFile(mods))
+}
+
+func TestName(t *testing.T) {
+	for in, want := range map[string]string{"gpu-sched": "gpu_sched", "/x/mxm-wmi.ko.xz": "mxm_wmi", "drm.ko": "drm"} {
+		require.Equal(t, want, Name(in))
+	}
+}
