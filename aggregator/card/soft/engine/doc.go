@@ -1,0 +1,53 @@
+// Package engine executes the methods of a software GF100: what happens when a
+// channel's PBDMA delivers a method to an object.
+//
+// There are two kinds of engine. The graphics engine ([GR]) holds one object
+// each of M2MF (9039), 2D (902d), 3D (9097) and compute (90c0) per channel; a
+// copy engine ([CE]) holds one object with the methods of nouveau's microcode.
+// A context is one channel's state on one engine. It is plain data: numbers and
+// arrays of numbers, no pointer into memory, no closure, so it can be copied,
+// frozen and written out between any two calls. What an engine needs from the
+// card it gets with each call in [Env] and never keeps.
+//
+// # The rules of a call
+//
+//   - Method takes one method write. Done: it is carried out. Illegal: nothing
+//     changed, and Refusal says why.
+//   - Busy and Faulted also mean that the method is taken, but work is left:
+//     call Step until it says Done. Each call moves at most [Budget] bytes, so
+//     the channel can be stopped, frozen or preempted between two calls.
+//   - After Faulted, Fault says where. Step tries again from where it stopped,
+//     Abort gives the work up.
+//   - While work is left, Method takes nothing: it answers Busy again. See
+//     Idle.
+//
+// # What is executed
+//
+// M2MF, both copy engines, constant-buffer updates and report semaphores are
+// executed. Every other method of 9097, 90c0 and 902d is stored; a method that
+// would draw, clear, blit, launch or run a macro is stored too, and counted by
+// name in [Stats] as not executed. Nothing is pretended.
+//
+// # Addresses
+//
+// A virtual address has 40 bits. All address arithmetic is modulo 2^40, as in a
+// 40-bit adder; a transfer that passes the end goes on at 0.
+//
+// # Overlap
+//
+// The bytes of a copy are moved in an unspecified order: when source and
+// destination overlap in memory the overlapping part ends up with source bytes
+// from before or during the copy. Exceptions: a copy onto exactly itself changes
+// nothing. No byte outside the destination is ever written.
+//
+// A copy that faults may have done part of what follows its reported position;
+// continued with Step it does that part again.
+//
+// # Ownership
+//
+// A context belongs to its caller, who serialises calls. [Stats] is atomic and
+// may be shared by any number of contexts. The package has no other state, no
+// locks and no goroutines, and allocates nothing in Method, Inline or Step.
+package engine
+
+//go:generate go run ./classgen $OPEN_GPU_DOC_CLASSES .

@@ -1,0 +1,135 @@
+package engine
+
+// Budget is the most bytes that one Method, Inline or Step call moves. It is
+// large enough that a linear copy is done with stores that pass the caches.
+const Budget = 2 << 20
+
+const (
+	vaBits = 40
+	vaMask = 1<<vaBits - 1
+
+	// pageSize is the smallest page of the address space. A window never asks
+	// for more than the rest of one, so that it costs one translation.
+	pageSize = 4096
+)
+
+// Memory is a channel's address space as its engines see it. A slice is valid
+// until the current Method, Inline or Step call returns.
+type Memory interface {
+	// Bytes returns between 1 and n bytes that lie together at va (a run may be
+	// shorter than n: ask again for the rest), or a fault. va is below 2^40 and
+	// va+n at most 2^40. The slice is the memory itself.
+	Bytes(va uint64, n int, write bool) ([]byte, *Fault)
+}
+
+// Fault is an access that the address space refused.
+type Fault struct {
+	VA    uint64
+	Write bool
+	// Reason is the MMU's fault reason, NV_PFIFO_MMU_FAULT_INFO 3:0.
+	Reason uint8
+}
+
+// Outcome says what became of a call.
+type Outcome uint8
+
+const (
+	Done    Outcome = iota // nothing is left
+	Busy                   // taken, work is left: call Step
+	Faulted                // taken, stopped at Fault: call Step to try again, or Abort
+	Illegal                // not taken: Refusal says why
+)
+
+func (o Outcome) String() string {
+	return [...]string{"done", "busy", "faulted", "illegal"}[o&3]
+}
+
+// Env is what an engine needs from the card for one call. It is passed in and
+// never stored.
+type Env struct {
+	Mem Memory
+	// Now is PTIMER in nanoseconds, for four-word semaphores and reports.
+	Now func() uint64
+	// Notify receives what a method asked the host to hear. May be nil.
+	Notify func(Event)
+	// Stats counts. Not nil.
+	Stats *Stats
+}
+
+func (e *Env) notify(ev Event) {
+	if e.Notify != nil {
+		e.Notify(ev)
+	}
+}
+
+// EventKind is what a method asks for beyond memory.
+type EventKind uint8
+
+const (
+	// EventInterrupt: a completed M2MF launch asked for an interrupt.
+	EventInterrupt EventKind = iota
+	// EventAwaken: a report semaphore asked to wake its waiter. Like the host's
+	// NON_STALL_INTERRUPT it stops nothing.
+	EventAwaken
+	// EventTrap: a report semaphore with operation TRAP.
+	EventTrap
+)
+
+// Event is one such request.
+type Event struct {
+	Class uint16
+	Kind  EventKind
+}
+
+// Reason says why a method was refused.
+type Reason uint8
+
+const (
+	NoClass     Reason = iota + 1 // the engine has no such class
+	NoMethod                      // the class has no such method
+	BadBitfield                   // data has bits outside the method's fields
+	BadEnum                       // a field has a value that the class does not declare
+)
+
+// GRDataError is the code PGRAPH reports for the reason in its data error
+// register, or 0 for an illegal method (which has an interrupt bit of its own).
+func (r Reason) GRDataError() uint32 {
+	switch r {
+	case BadBitfield:
+		return 0xc
+	case BadEnum:
+		return 0x5
+	}
+	return 0
+}
+
+// CEStatus is the code nouveau's microcode leaves in the low half of SCRATCH0.
+func (r Reason) CEStatus() uint32 {
+	if r == BadBitfield {
+		return 3
+	}
+	return 1
+}
+
+// Refusal describes the last method that was Illegal.
+type Refusal struct {
+	Class  uint16
+	Reason Reason
+	Method uint32
+	Data   uint32
+}
+
+// fetch is Memory.Bytes with the address wrapped to 40 bits and the answer
+// held to its contract: at least one byte, at most n.
+func (e *Env) fetch(va, n uint64, write bool) ([]byte, *Fault) {
+	va &= vaMask
+	n = min(n, 1<<vaBits-va, Budget)
+	b, fault := e.Mem.Bytes(va, int(n), write)
+	if fault == nil && len(b) == 0 {
+		return nil, &Fault{VA: va, Write: write}
+	}
+	if uint64(len(b)) > n {
+		b = b[:n]
+	}
+	return b, fault
+}

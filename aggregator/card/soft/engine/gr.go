@@ -1,0 +1,174 @@
+package engine
+
+import "encoding/binary"
+
+// GR is one channel's context on the graphics engine. The zero value is the
+// context after a reset. It is plain data: a copy of a GR is another context
+// in the same state, so the state recorded at a golden build (ApplyDefault)
+// is handed to a new channel by assignment.
+type GR struct {
+	// Values is the last data of each method, by class and method / 4.
+	Values [grClassCount][methodSlots]uint32
+	// MME is what was uploaded for the macro processor; the classes share it.
+	MME MME
+	// Op is the work that is left.
+	Op Op
+	// Upload is the M2MF launch that waits for inline data.
+	Upload Upload
+	// RenderOff: M2MF launches are to be skipped (SET_RENDER_ENABLE).
+	RenderOff bool
+
+	// Fault is where the last call that answered Faulted stopped.
+	Fault Fault
+	// Refusal describes the last method that was Illegal.
+	Refusal Refusal
+}
+
+// Method carries out one method write. method is in bytes.
+func (g *GR) Method(env *Env, class uint16, method, data uint32) Outcome {
+	if g.Op.Kind != OpNone {
+		return Busy
+	}
+	c, row := g.admit(env, class, method, data)
+	if row == nil {
+		return Illegal
+	}
+	env.Stats.class[c.stat].Methods.Add(1)
+	g.Values[c.index][method/4] = data
+	if row.act == nil {
+		return Done
+	}
+	return row.act(g, env, call{c, row, method, data})
+}
+
+// admit checks a method against its class; the row is nil if it is refused.
+func (g *GR) admit(env *Env, class uint16, method, data uint32) (*class, *Method) {
+	c := grClass(class)
+	if c == nil {
+		g.Refusal = Refusal{class, NoClass, method, data}
+		return nil, nil
+	}
+	row, reason := c.check(method, data)
+	if reason != 0 {
+		g.Refusal = Refusal{class, reason, method, data}
+		env.Stats.class[c.stat].Illegal.Add(1)
+		return nil, nil
+	}
+	return c, row
+}
+
+// check finds the row of a method and holds the data against it.
+func (c *class) check(method, data uint32) (*Method, Reason) {
+	row := c.lookup(method)
+	switch {
+	case row == nil:
+		return nil, NoMethod
+	case data&^row.Mask != 0:
+		return nil, BadBitfield
+	case row.valid != nil && !row.valid(data):
+		return nil, BadEnum
+	}
+	return row, 0
+}
+
+// Inline carries out a run of writes to one method (a non-increasing packet)
+// whose data lie together as little-endian words. It reports the bytes taken,
+// a multiple of 4; a rest of less than a word is not looked at. Done with
+// fewer bytes than data has means: call again with the rest. Busy and Faulted
+// include the word they belong to: call Step first. The word after those taken
+// is the Illegal one.
+//
+// It is the same as Method word by word; M2MF inline data and constant-buffer
+// data are moved in bulk.
+func (g *GR) Inline(env *Env, class uint16, method uint32, data []byte) (int, Outcome) {
+	if g.Op.Kind != OpNone {
+		return 0, Busy
+	}
+	data = data[:len(data)&^3]
+	if len(data) == 0 {
+		return 0, Done
+	}
+	if c := grClass(class); c != nil {
+		if row := c.lookup(method); row != nil && row.bulk != nil {
+			n, o := row.bulk(g, env, c, data)
+			env.Stats.class[c.stat].Methods.Add(uint64(n / 4))
+			g.Values[c.index][method/4] = binary.LittleEndian.Uint32(data[n-4:])
+			return n, o
+		}
+	}
+	// Other methods: no more per call than a step has bytes.
+	for n := 0; n < min(len(data), Budget/64); n += 4 {
+		switch o := g.Method(env, class, method, binary.LittleEndian.Uint32(data[n:])); o {
+		case Done:
+		case Illegal:
+			return n, o
+		default:
+			return n + 4, o
+		}
+	}
+	return min(len(data), Budget/64), Done
+}
+
+// Step goes on with the work that a Method or Inline call left.
+func (g *GR) Step(env *Env) Outcome {
+	switch g.Op.Kind {
+	case OpNone:
+		return Done
+	case OpUploadWord:
+		if fault := g.finishWord(env); fault != nil {
+			return g.faulted(env, fault)
+		}
+	case OpCondition:
+		if fault := g.evaluate(env); fault != nil {
+			return g.faulted(env, fault)
+		}
+	}
+	o, fault := g.Op.run(env)
+	if fault != nil {
+		return g.faulted(env, fault)
+	}
+	return o
+}
+
+// faulted notes where an operation stopped.
+func (g *GR) faulted(env *Env, fault *Fault) Outcome {
+	g.Fault = *fault
+	env.Stats.class[g.Op.Stat].Faults.Add(1)
+	return Faulted
+}
+
+// Idle reports whether no work is left. An upload that waits for inline data is
+// not work.
+func (g *GR) Idle() bool { return g.Op.Kind == OpNone }
+
+// Waiting reports whether the work that is left is a report semaphore's
+// acquire, which only a change of memory can end.
+func (g *GR) Waiting() bool { return g.Op.Kind == OpAcquire }
+
+// Abort gives up the work that is left and an upload that waits for data.
+func (g *GR) Abort() {
+	g.Op = Op{}
+	g.Upload = Upload{}
+}
+
+// State is the last data written to a method of a class.
+func (g *GR) State(class uint16, method uint32) uint32 {
+	c := grClass(class)
+	if c == nil || method/4 >= methodSlots {
+		return 0
+	}
+	return g.Values[c.index][method/4]
+}
+
+// ApplyDefault stores data as the state of a method without carrying it out,
+// as the host does while it builds the golden context. It takes methods that
+// the class does not declare to channels; it reports whether there is such a
+// class and method address.
+func (g *GR) ApplyDefault(class uint16, method, data uint32) bool {
+	c := grClass(class)
+	if c == nil || method&3 != 0 || method/4 >= methodSlots {
+		return false
+	}
+	g.Values[c.index][method/4] = data
+	return true
+}

@@ -1,0 +1,228 @@
+package engine
+
+import "encoding/binary"
+
+// Upload is an M2MF launch whose source is the pushbuffer. The words of
+// LOAD_INLINE_DATA are one stream of Length*Lines bytes: a line that is no
+// multiple of four bytes long starts within a word. What the last word has
+// beyond the end is not used.
+type Upload struct {
+	Open bool
+	Dst  Surface
+	// Length and Lines are the destination's; Row and X say how far it is.
+	Length, Lines, Row, X uint64
+
+	Release Release
+	Events  uint8
+
+	// Word is a word of which Pos to End are still to be written: its
+	// destination faulted.
+	Word     [4]uint8
+	Pos, End uint8
+}
+
+// Methods of 9039, as places in GR.Values.
+const (
+	m2mfRenderA    = 0x338 / 4
+	m2mfRenderB    = 0x33c / 4
+	m2mfOverride   = 0x308 / 4
+	m2mfLineLength = 0x31c / 4
+	m2mfLineCount  = 0x320 / 4
+	m2mfSemaphoreA = 0x32c / 4
+	m2mfSemaphoreB = 0x330 / 4
+	m2mfSemaphoreC = 0x334 / 4
+)
+
+// m2mfSide names the methods that describe one side of a copy.
+type m2mfSide struct {
+	blockSize, width, height, layer, upper, lower, pitch, x, y uint32
+}
+
+var (
+	m2mfSrc = m2mfSide{0x204 / 4, 0x208 / 4, 0x20c / 4, 0x214 / 4, 0x30c / 4, 0x310 / 4, 0x314 / 4, 0x344 / 4, 0x348 / 4}
+	m2mfDst = m2mfSide{0x220 / 4, 0x224 / 4, 0x228 / 4, 0x230 / 4, 0x238 / 4, 0x23c / 4, 0x318 / 4, 0x34c / 4, 0x350 / 4}
+)
+
+// Fields of LAUNCH_DMA.
+const (
+	launchInline    = 1 << 0
+	launchSrcPitch  = 1 << 4
+	launchDstPitch  = 1 << 8
+	launchRelease   = 2 << 12
+	launchComplete  = 3 << 12
+	launchInterrupt = 3 << 16
+	launchOneWord   = 1 << 20
+)
+
+func validLaunch(data uint32) bool {
+	return data&launchComplete <= launchRelease && data>>16&3 <= 1
+}
+
+// validBlockSize: one GOB wide, up to 32 GOBs high and deep.
+func validBlockSize(data uint32) bool {
+	return data&0xf == 0 && data>>4&0xf <= 5 && data>>8&0xf <= 5
+}
+
+// surface describes one side from its methods. The origin counts only in a
+// block-linear surface. Pitches are unsigned: the class gives them 32 plain
+// bits.
+func (s *m2mfSide) surface(v *[methodSlots]uint32, pitch bool) Surface {
+	va := address(v[s.upper], v[s.lower])
+	if pitch {
+		return Surface{VA: va, Stride: uint64(v[s.pitch])}
+	}
+	high, deep := v[s.blockSize]>>4&0xf, v[s.blockSize]>>8&0xf
+	wide := (uint64(v[s.width]) + gobWidth - 1) / gobWidth
+	rows := (uint64(v[s.height]) + gobHeight<<high - 1) >> (3 + high)
+	block := 9 + high + deep
+	layer := uint64(v[s.layer])
+	va += layer >> deep * rows * wide << block
+	va += layer & (1<<deep - 1) << (9 + high)
+	return Surface{
+		Layout:     LayoutGOB,
+		BlockRows:  uint8(3 + high),
+		BlockBytes: uint8(block),
+		VA:         va & vaMask,
+		Stride:     wide << block,
+		X:          uint64(v[s.x]),
+		Y:          uint64(v[s.y]),
+	}
+}
+
+// address joins the halves of a 40-bit address.
+func address(upper, lower uint32) uint64 {
+	return uint64(upper)<<32&vaMask | uint64(lower)
+}
+
+// launchDMA starts a copy, or an upload that waits for its data. A launch ends
+// an upload that has not got all its data; that upload's semaphore is not
+// released.
+func launchDMA(g *GR, env *Env, c call) Outcome {
+	v := &g.Values[c.class.index]
+	g.Upload = Upload{}
+	if g.skipped() {
+		return Done
+	}
+	env.Stats.class[c.class.stat].Launches.Add(1)
+	g.Op = Op{
+		Kind:  OpCopy,
+		Class: c.class.ID,
+		Stat:  uint8(c.class.stat),
+	}
+	if c.data&launchComplete == launchRelease {
+		words := uint8(4)
+		if c.data&launchOneWord != 0 {
+			words = 1
+		}
+		g.Op.Release = newRelease(address(v[m2mfSemaphoreA], v[m2mfSemaphoreB]), words, v[m2mfSemaphoreC], 0)
+	}
+	if c.data&launchInterrupt != 0 {
+		g.Op.Events = 1 << EventInterrupt
+	}
+	dst := m2mfDst.surface(v, c.data&launchDstPitch != 0)
+	length, lines := uint64(v[m2mfLineLength]), uint64(v[m2mfLineCount])
+	if c.data&launchInline == 0 {
+		g.Op.Copy = Copy{Src: m2mfSrc.surface(v, c.data&launchSrcPitch != 0), Dst: dst, Length: length, Lines: lines}
+		return g.Step(env)
+	}
+	g.Upload = Upload{Open: true, Dst: dst, Length: length, Lines: lines, Release: g.Op.Release, Events: g.Op.Events}
+	g.Op = Op{Class: c.class.ID, Stat: uint8(c.class.stat)}
+	if g.Upload.left() == 0 {
+		return g.finishUpload(env)
+	}
+	return Done
+}
+
+// left is how many bytes of the stream are missing.
+func (u *Upload) left() uint64 {
+	if u.Row >= u.Lines {
+		return 0
+	}
+	return (u.Lines-u.Row)*u.Length - u.X
+}
+
+// write stores the next bytes of the stream and reports how many.
+func (u *Upload) write(env *Env, p []byte) (int, *Fault) {
+	for done := 0; ; {
+		if done == len(p) {
+			return done, nil
+		}
+		n := u.Dst.run(u.X, min(uint64(len(p)-done), u.Length-u.X))
+		mem, fault := env.fetch(u.Dst.at(u.X, u.Row), n, true)
+		if fault != nil {
+			return done, fault
+		}
+		k := copy(mem, p[done:done+int(n)])
+		done += k
+		if u.X += uint64(k); u.X == u.Length {
+			u.X, u.Row = 0, u.Row+1
+		}
+	}
+}
+
+func loadInline(g *GR, env *Env, c call) Outcome {
+	var word [4]byte
+	binary.LittleEndian.PutUint32(word[:], c.data)
+	_, o := loadInlines(g, env, c.class, word[:])
+	return o
+}
+
+// loadInlines takes words of inline data, at least one. Words that no upload
+// waits for are dropped and counted.
+func loadInlines(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
+	st := &env.Stats.class[c.stat]
+	u := &g.Upload
+	if !u.Open {
+		st.Dropped.Add(uint64(len(data) / 4))
+		return len(data), Done
+	}
+	n := min(len(data), Budget)
+	left := u.left()
+	if left < uint64(n) {
+		n = int(left+3) &^ 3
+	}
+	done, fault := u.write(env, data[:min(uint64(n), left)])
+	st.Bytes.Add(uint64(done))
+	if fault != nil {
+		n = done&^3 + 4
+		u.Pos, u.End = uint8(done&3), uint8(min(4, left-uint64(done&^3)))
+		copy(u.Word[:], data[n-4:n])
+		st.InlineWords.Add(uint64(n / 4))
+		g.Op = Op{Kind: OpUploadWord, Class: c.ID, Stat: uint8(c.stat)}
+		return n, g.faulted(env, fault)
+	}
+	st.InlineWords.Add(uint64(n / 4))
+	if u.left() == 0 {
+		g.Op = Op{Class: c.ID, Stat: uint8(c.stat)}
+		return n, g.finishUpload(env)
+	}
+	return n, Done
+}
+
+// finishWord writes the rest of a word whose destination had faulted.
+func (g *GR) finishWord(env *Env) *Fault {
+	u := &g.Upload
+	n, fault := u.write(env, u.Word[u.Pos:u.End])
+	u.Pos += uint8(n)
+	env.Stats.class[g.Op.Stat].Bytes.Add(uint64(n))
+	if fault != nil {
+		return fault
+	}
+	g.Op.Kind = OpNone
+	if u.left() == 0 {
+		g.closeUpload(env)
+	}
+	return nil
+}
+
+// closeUpload turns a complete upload into the work of its completion.
+func (g *GR) closeUpload(env *Env) {
+	env.Stats.class[g.Op.Stat].Lines.Add(g.Upload.Lines)
+	g.Op.Kind, g.Op.Release, g.Op.Events = OpRelease, g.Upload.Release, g.Upload.Events
+	g.Upload = Upload{}
+}
+
+func (g *GR) finishUpload(env *Env) Outcome {
+	g.closeUpload(env)
+	return g.Step(env)
+}

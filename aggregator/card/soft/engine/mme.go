@@ -1,0 +1,35 @@
+package engine
+
+// MME is the memory of the macro processor. Macros are kept, not run.
+type MME struct {
+	Code  [0x800]uint32
+	Start [0x80]uint32
+}
+
+// Pointers of the upload methods, alike in all graphics classes, as places in
+// GR.Values.
+const (
+	mmeCodePointer  = 0x114 / 4
+	mmeStartPointer = 0x11c / 4
+)
+
+func loadMMECode(g *GR, env *Env, c call) Outcome {
+	return loadMME(g, env, c, g.MME.Code[:], mmeCodePointer)
+}
+
+func loadMMEStart(g *GR, env *Env, c call) Outcome {
+	return loadMME(g, env, c, g.MME.Start[:], mmeStartPointer)
+}
+
+// loadMME stores a word where the pointer says and moves it on. A word beyond
+// the memory is dropped and counted.
+func loadMME(g *GR, env *Env, c call, ram []uint32, pointer int) Outcome {
+	at := &g.Values[c.class.index][pointer]
+	if uint64(*at) < uint64(len(ram)) {
+		ram[*at] = c.data
+	} else {
+		env.Stats.class[c.class.stat].Dropped.Add(1)
+	}
+	*at++
+	return Done
+}

@@ -1,0 +1,59 @@
+package engine
+
+import "sync/atomic"
+
+// ClassStats counts the work of one class. Every field only grows.
+type ClassStats struct {
+	Methods     atomic.Uint64 // method writes taken, inline words included
+	Illegal     atomic.Uint64 // method writes refused
+	Launches    atomic.Uint64 // copies and uploads started
+	Bytes       atomic.Uint64 // destination bytes written by copies and uploads
+	Lines       atomic.Uint64 // lines of finished copies and uploads
+	InlineWords atomic.Uint64 // words written out of the pushbuffer: uploads, constant buffers
+	Semaphores  atomic.Uint64 // semaphores and reports released
+	Interrupts  atomic.Uint64 // events asked for
+	Faults      atomic.Uint64 // accesses refused by the address space
+	Dropped     atomic.Uint64 // inline words with nowhere to go
+	Flushes     atomic.Uint64 // cache flushes and performance-monitor triggers
+}
+
+// statSlots: one per row of Classes.
+const statSlots = 6
+
+// maxNotExecuted bounds the named triggers; building the tables checks it.
+const maxNotExecuted = 64
+
+// Stats counts what engines did, by class. It may be read at any time.
+type Stats struct {
+	class       [statSlots]ClassStats
+	notExecuted [maxNotExecuted]atomic.Uint64
+}
+
+// Class returns the counters of a class, nil if there is no such class.
+func (s *Stats) Class(id uint16) *ClassStats {
+	for i := range classRows {
+		if classRows[i].ID == id {
+			return &s.class[i]
+		}
+	}
+	return nil
+}
+
+// NotExecuted is a trigger that was stored but not carried out.
+type NotExecuted struct {
+	Class uint16
+	Name  string
+	Count uint64
+}
+
+// NotExecuted lists the triggers that guests used and that nothing carried
+// out, in the order of the tables.
+func (s *Stats) NotExecuted() []NotExecuted {
+	var list []NotExecuted
+	for i, t := range triggers {
+		if n := s.notExecuted[i].Load(); n > 0 {
+			list = append(list, NotExecuted{Class: t.class, Name: t.name, Count: n})
+		}
+	}
+	return list
+}
