@@ -189,10 +189,18 @@ func (a *Agent) send(ctx context.Context, req proto.Request) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	stop := context.AfterFunc(ctx, func() { a.conn.SetWriteDeadline(time.Unix(1, 0)) })
+	expired := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		a.conn.SetWriteDeadline(time.Unix(1, 0)) // Write returns
+		close(expired)
+	})
 	n, err := a.conn.Write(append(data, '\n'))
 	if !stop() {
+		<-expired
 		a.conn.SetWriteDeadline(time.Time{})
+	}
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
 	if err != nil && n > 0 {
 		a.fail(fmt.Errorf("a request was cut short: %w", io.ErrShortWrite), true)

@@ -1,0 +1,197 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// guest is the other end of an agent's line, played by a test.
+type guest struct {
+	t    *testing.T
+	conn net.Conn
+	r    *bufio.Scanner
+}
+
+func pair(t *testing.T) (*Agent, *guest) {
+	host, far := net.Pipe()
+	a := newAgent(host)
+	done := make(chan struct{})
+	go func() { defer close(done); a.run() }()
+	t.Cleanup(func() { far.Close(); <-done; host.Close() })
+	return a, &guest{t: t, conn: far, r: bufio.NewScanner(far)}
+}
+
+func (g *guest) say(lines ...string) {
+	_, err := g.conn.Write([]byte(strings.Join(lines, "\n") + "\n"))
+	require.NoError(g.t, err)
+}
+
+func (g *guest) hear() proto.Request {
+	var r proto.Request
+	require.True(g.t, g.r.Scan())
+	require.NoError(g.t, json.Unmarshal(g.r.Bytes(), &r))
+	return r
+}
+
+// call runs Call beside the test.
+func call(ctx context.Context, a *Agent, cmd string, args, result any) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- a.Call(ctx, cmd, args, result) }()
+	return done
+}
+
+func TestAgentCalls(t *testing.T) {
+	a, g := pair(t)
+	var one, two map[string]int
+	first := call(t.Context(), a, "one", map[string]int{"x": 1}, &one)
+	r1 := g.hear()
+	require.Equal(t, "one", r1.Cmd)
+	require.JSONEq(t, `{"x":1}`, string(r1.Args))
+	second := call(t.Context(), a, "two", nil, &two)
+	r2 := g.hear()
+	require.NotEqual(t, r1.ID, r2.ID)
+	require.Empty(t, r2.Args)
+
+	// Replies in the other order, with noise around.
+	g.say("SeaBIOS", `{"id":`, `[]`, fmt.Sprintf(`{"id":%d,"ok":true,"result":{"n":2}}`, r2.ID), `{"id":77,"ok":true}`)
+	require.NoError(t, <-second)
+	g.say(fmt.Sprintf(`{"id":%d,"ok":true,"result":{"n":1}}`, r1.ID))
+	require.NoError(t, <-first)
+	require.Equal(t, 1, one["n"])
+	require.Equal(t, 2, two["n"])
+
+	bad := call(t.Context(), a, "bad", nil, nil)
+	g.say(fmt.Sprintf(`{"id":%d,"ok":false,"error":"no such command"}`, g.hear().ID))
+	var refused *CallError
+	require.ErrorAs(t, <-bad, &refused)
+	require.Equal(t, &CallError{Cmd: "bad", Message: "no such command"}, refused)
+
+	odd := call(t.Context(), a, "odd", nil, &one)
+	g.say(fmt.Sprintf(`{"id":%d,"ok":true,"result":"text"}`, g.hear().ID))
+	require.ErrorContains(t, <-odd, "odd")
+}
+
+func TestAgentReboot(t *testing.T) {
+	a, g := pair(t)
+	g.say(`{"event":"ready","data":{"kernel":"6.1","uptime":2.5}}`)
+	ready, err := a.Ready(t.Context(), 1)
+	require.NoError(t, err)
+	require.Equal(t, proto.Ready{Kernel: "6.1", Uptime: 2.5}, ready)
+	pending := call(t.Context(), a, "wait", nil, nil)
+	g.hear()
+	g.say(`{"event":"log"}`, `{"event":"ready"}`)
+	require.ErrorIs(t, <-pending, ErrRebooted)
+	_, err = a.Ready(t.Context(), 2)
+	require.NoError(t, err)
+	require.Equal(t, 2, a.Boots())
+	require.Len(t, a.Events(), 3)
+	e, next, err := a.WaitEvent(t.Context(), "log", 0)
+	require.NoError(t, err)
+	require.Equal(t, "log", e.Event)
+	require.Equal(t, 2, next)
+}
+
+func TestAgentEnds(t *testing.T) {
+	a, g := pair(t)
+	pending := call(t.Context(), a, "wait", nil, nil)
+	g.hear()
+	g.conn.Close()
+	require.ErrorIs(t, <-pending, errGone)
+	_, err := a.Ready(t.Context(), 1)
+	require.ErrorIs(t, err, errGone)
+	require.ErrorIs(t, a.Call(t.Context(), "late", nil, nil), errGone)
+}
+
+// A guest that does not answer, or does not even read, costs a caller no more
+// than its deadline; one that read half a line gets no more.
+func TestAgentDeaf(t *testing.T) {
+	a, g := pair(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, a.Call(ctx, "deaf", nil, nil), context.DeadlineExceeded, "nothing was read")
+	ok := call(t.Context(), a, "again", nil, nil)
+	g.say(fmt.Sprintf(`{"id":%d,"ok":true}`, g.hear().ID))
+	require.NoError(t, <-ok, "the line is whole")
+
+	ctx, cancel = context.WithCancel(t.Context())
+	half := call(ctx, a, "half", nil, nil)
+	_, err := g.conn.Read(make([]byte, 4))
+	require.NoError(t, err)
+	cancel()
+	require.Error(t, <-half)
+	require.ErrorContains(t, a.Call(t.Context(), "more", nil, nil), "cut short")
+}
+
+func TestAgentLongLines(t *testing.T) {
+	a, g := pair(t)
+	big := strings.Repeat("x", proto.MaxLine)
+	require.ErrorContains(t, a.Call(t.Context(), "big", big, nil), "bytes")
+	go g.say(`{"event":"` + big + `"}`)
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := a.WaitEvent(t.Context(), "after", 0)
+		done <- err
+	}()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		time.Sleep(10 * time.Millisecond)
+		g.say(`{"event":"after"}`)
+	})
+	require.NoError(t, <-done)
+	wg.Wait()
+	require.Len(t, a.Events(), 1, "the long line was dropped")
+}
+
+func TestQMP(t *testing.T) {
+	host, far := net.Pipe()
+	q := newQMP(host)
+	done := make(chan struct{})
+	go func() { defer close(done); q.run() }()
+	in := bufio.NewScanner(far)
+	go func() {
+		far.Write([]byte(`{"QMP":{"version":{}}}` + "\n"))
+		for in.Scan() {
+			var m struct {
+				Execute string
+				ID      int
+			}
+			if json.Unmarshal(in.Bytes(), &m) != nil {
+				return
+			}
+			switch m.Execute {
+			case "query-status":
+				fmt.Fprintf(far, `{"event":"RESET","data":{"guest":true}}{"return":{"status":"running"},"id":%d}`+"\n", m.ID)
+			case "quit":
+				far.Close()
+			default:
+				fmt.Fprintf(far, `{"error":{"class":"CommandNotFound","desc":"no %s"},"id":%d}`+"\n", m.Execute, m.ID)
+			}
+		}
+	}()
+	var status struct{ Status string }
+	require.NoError(t, q.execute(t.Context(), "query-status", nil, &status))
+	require.Equal(t, "running", status.Status)
+	require.ErrorContains(t, q.execute(t.Context(), "fly", map[string]int{"to": 1}, nil), "no fly (CommandNotFound)")
+	e, next, err := q.events.wait(t.Context(), 0, func(e QMPEvent) bool { return e.Name == "RESET" })
+	require.NoError(t, err)
+	require.JSONEq(t, `{"guest":true}`, string(e.Data))
+	require.ErrorIs(t, q.execute(t.Context(), "quit", nil, nil), errGone)
+	_, _, err = q.events.wait(t.Context(), next, func(QMPEvent) bool { return true })
+	require.ErrorIs(t, err, errGone)
+	<-done
+	host.Close()
+}

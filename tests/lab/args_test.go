@@ -1,0 +1,101 @@
+package lab
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// arg returns the values of an option, in order.
+func arg(args []string, option string) []string {
+	var out []string
+	for i := 0; i+1 < len(args); i++ {
+		if args[i] == option {
+			out = append(out, args[i+1])
+		}
+	}
+	return out
+}
+
+func testMachine(t *testing.T, cfg Config, accel string) []string {
+	require.NoError(t, cfg.setDefaults())
+	m := machine{cfg: cfg, accel: accel, kernel: "/k/vmlinuz", image: "/k/image"}
+	m.socketChardevs("/s/console", "/s/a,gent", "/s/monitor")
+	return m.args()
+}
+
+func TestArgsDefault(t *testing.T) {
+	args := testMachine(t, Config{}, AccelTCG)
+	require.Equal(t, []string{"q35,memory-backend=mem"}, arg(args, "-machine"))
+	require.Equal(t, []string{"memory-backend-memfd,id=mem,size=1024M,share=on"}, arg(args, "-object"))
+	require.Equal(t, []string{"1024M"}, arg(args, "-m"))
+	require.Equal(t, []string{"tcg,thread=multi"}, arg(args, "-accel"))
+	require.Equal(t, []string{DefaultCPU}, arg(args, "-cpu"))
+	require.Equal(t, []string{"chardev:console", "chardev:agent"}, arg(args, "-serial"), "ttyS0, ttyS1")
+	require.Contains(t, arg(args, "-chardev"), "socket,id=agent,path=/s/a,,gent", "QEMU's commas are doubled")
+	require.Contains(t, args, "-no-reboot")
+	require.Empty(t, arg(args, "-device"))
+	require.NotContains(t, arg(args, "-append")[0], "NvMSI")
+}
+
+func TestArgs(t *testing.T) {
+	args := testMachine(t, Config{
+		Sockets:     []string{"/s/0.sock", `/s/"1".sock`},
+		DeviceProps: map[string]any{"x-no-posted-writes": true},
+		Memory:      512, CPUs: 1, NoMSI: true, Reboot: true,
+		Append: []string{"nouveau.debug=trace"}, QEMUArgs: []string{"-trace", "vfio_user*"},
+	}, AccelKVM)
+	require.Equal(t, []string{
+		`{"driver":"vfio-user-pci","socket":{"path":"/s/0.sock","type":"unix"},"x-no-posted-writes":true}`,
+		`{"driver":"vfio-user-pci","socket":{"path":"/s/\"1\".sock","type":"unix"},"x-no-posted-writes":true}`,
+	}, arg(args, "-device"))
+	require.Equal(t, []string{"kvm"}, arg(args, "-accel"))
+	require.Equal(t, []string{"host"}, arg(args, "-cpu"))
+	require.NotContains(t, args, "-no-reboot")
+	require.True(t, strings.HasSuffix(arg(args, "-append")[0], " nouveau.config=NvMSI=0 nouveau.debug=trace"))
+	require.Equal(t, []string{"-trace", "vfio_user*"}, args[len(args)-2:])
+}
+
+// By hand, the console is the terminal, and nothing waits for a test.
+func TestArgsTerminal(t *testing.T) {
+	m := machine{cfg: Config{Memory: 1024, CPUs: 1}, accel: AccelTCG}
+	m.terminalChardevs("agent.sock")
+	args := m.args()
+	require.Equal(t, []string{"chardev:terminal", "chardev:agent"}, arg(args, "-serial"))
+	require.Empty(t, arg(args, "-mon"))
+	require.Contains(t, arg(args, "-chardev"), "socket,id=agent,server=on,wait=off,path=agent.sock")
+}
+
+func TestConfigRefused(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"64 MiB":  {Memory: 64},
+		"-1":      {CPUs: -1},
+		`"hvf"`:   {Accel: "hvf"},
+		"no.sock": {Sockets: []string{"/nowhere/no.sock"}},
+	} {
+		_, err := Start(t.Context(), cfg)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// A shell reads a quoted command back as it was.
+func TestQuote(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	require.NoError(t, err)
+	rapid.Check(t, func(t *rapid.T) {
+		word := rapid.StringOf(rapid.RuneFrom([]rune("ab-=' \"$\\{}*?!#~;&|<>()\t\nä")))
+		argv := rapid.SliceOfN(word, 0, 4).Draw(t, "argv")
+		out, err := exec.Command(sh, "-c", `printf '%s\0' x `+Quote(append([]string{"x"}, argv...))).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")[2:]
+		if !slices.Equal(got, argv) {
+			t.Fatalf("%q became %q", argv, got)
+		}
+	})
+}
