@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+type none struct{}
+
+// table is every command there is.
+func (s *Server) table() map[string]command {
+	sys, env := s.sys, s.env
+	return map[string]command{
+		proto.CmdPing:       do(func(none) (none, error) { return none{}, nil }),
+		proto.CmdKmsg:       do(sys.Kmsg),
+		proto.CmdMark:       do(sys.Mark),
+		proto.CmdModprobe:   do(sys.Modprobe),
+		proto.CmdRmmod:      do(sys.Rmmod),
+		proto.CmdBind:       do(sys.Bind),
+		proto.CmdDRI:        do(func(none) (proto.DRIResult, error) { return sys.DRI() }),
+		proto.CmdPCI:        do(sys.PCI),
+		proto.CmdHwmon:      do(func(none) (proto.HwmonResult, error) { return sys.Hwmon() }),
+		proto.CmdInterrupts: do(sys.Interrupts),
+		proto.CmdSleep: do(func(a proto.SleepArgs) (none, error) {
+			time.Sleep(time.Duration(a.Milliseconds) * time.Millisecond)
+			return none{}, nil
+		}),
+		proto.CmdSuspend:  do(sys.Suspend),
+		proto.CmdPoweroff: last(sys.Poweroff),
+		proto.CmdReboot:   last(sys.Reboot),
+
+		proto.CmdInfo:       do(env.Info),
+		proto.CmdObjects:    do(env.Objects),
+		proto.CmdCopy:       do(env.Copies),
+		proto.CmdM2MF:       do(env.M2MF),
+		proto.CmdCE:         do(env.CE),
+		proto.CmdSemaphores: do(env.Semaphores),
+		proto.CmdFences:     do(env.Fences),
+		proto.CmdEvict:      do(env.Evict),
+		proto.CmdBOMoves:    do(env.BOMoves),
+		proto.CmdFault:      do(env.Fault),
+		proto.CmdIllegal:    do(env.Illegal),
+		proto.CmdStorm:      do(env.Storm),
+		proto.CmdLoad:       do(s.startLoad),
+		proto.CmdLoadStop:   do(func(none) (proto.LoadTotals, error) { return s.endLoad() }),
+		proto.CmdBench:      do(env.Bench),
+	}
+}
+
+// last makes a command whose work begins when its reply is out.
+func last(f func() error) command {
+	return func(json.RawMessage) (any, func() error, error) { return nil, f, nil }
+}
+
+func (s *Server) startLoad(a proto.LoadArgs) (proto.LoadResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.load != nil {
+		return proto.LoadResult{}, errors.New("a load is running: load-stop first")
+	}
+	l, err := s.env.StartLoad(a)
+	if err != nil {
+		return proto.LoadResult{}, err
+	}
+	every := time.Second
+	if a.ProgressMS > 0 {
+		every = time.Duration(a.ProgressMS) * time.Millisecond
+	}
+	done := make(chan struct{})
+	s.load, s.loadDone = l, done
+	s.requests.Go(func() {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-t.C:
+				s.Event(proto.EventLoad, l.Totals())
+			}
+		}
+	})
+	return proto.LoadResult{Clients: l.Totals().Clients}, nil
+}
+
+func (s *Server) endLoad() (proto.LoadTotals, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.load == nil {
+		return proto.LoadTotals{}, errors.New("no load is running")
+	}
+	t := s.stopLoad()
+	switch {
+	case t.Error != "":
+		return t, errors.New(t.Error)
+	case t.Wrong > 0:
+		return t, errors.New("copies came out wrong")
+	}
+	return t, nil
+}
+
+// stopLoad needs mu.
+func (s *Server) stopLoad() proto.LoadTotals {
+	close(s.loadDone)
+	t := s.load.Stop()
+	s.load, s.loadDone = nil, nil
+	return t
+}

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+)
+
+// bar maps the start of a BAR of the card through sysfs. The kernel allows it because
+// nouveau maps its BARs without claiming them.
+func (s *System) bar(address string, index, size int) ([]uint32, func(), error) {
+	f, err := os.OpenFile(s.path(fmt.Sprintf("%s%s/resource%d", pciDevices, address, index)), os.O_RDWR|unix.O_SYNC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	m, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, fmt.Errorf("mmap of BAR%d: %w", index, err)
+	}
+	words := unsafe.Slice((*uint32)(unsafe.Pointer(&m[0])), len(m)/4)
+	return words, func() { _ = unix.Munmap(m) }, nil
+}
+
+// address finds the PCI function behind a DRM node; "" is the default node.
+func (s *System) address(node string) (string, error) {
+	if node == "" {
+		var err error
+		if node, err = drm.DefaultNode(); err != nil {
+			return "", err
+		}
+	}
+	link, err := os.Readlink(s.path("sys/class/drm/" + filepath.Base(node) + "/device"))
+	return filepath.Base(link), err
+}
+
+// regSpace is as much of BAR0 as there are registers in.
+const regSpace = 16 << 20
+
+// Registers maps BAR0 of a node's card.
+func (s *System) Registers(node string) ([]uint32, func(), error) {
+	address, err := s.address(node)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.bar(address, 0, regSpace)
+}
+
+// Where USERD lies. Source: the chip's PFIFO and cl906f.h.
+const (
+	regUserdBase = 0x002254 // BAR1 offset >> 12, bits 27:0
+	userdPage    = 0x1000   // a channel
+	userdRef     = 0x48
+	userdPages   = 128
+)
+
+// Reference reads the REF word of a channel's USERD page through BAR1.
+func (s *System) Reference(channel int) (uint32, error) {
+	if channel < 0 || channel >= userdPages {
+		return 0, fmt.Errorf("channel %d: want 0 to %d", channel, userdPages-1)
+	}
+	address, err := s.address("")
+	if err != nil {
+		return 0, err
+	}
+	regs, done, err := s.bar(address, 0, regSpace)
+	if err != nil {
+		return 0, err
+	}
+	base := int(atomic.LoadUint32(&regs[regUserdBase/4])&0xfffffff) << 12
+	done()
+	user, done, err := s.bar(address, 1, base+userdPages*userdPage)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	return atomic.LoadUint32(&user[(base+channel*userdPage+userdRef)/4]), nil
+}
