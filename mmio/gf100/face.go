@@ -104,8 +104,11 @@ func partitions(vram uint64) (n int, mib uint32) {
 // PMMU are bound by the owner, all others by Face.Bind.
 func Blocks() []mmio.Block {
 	return []mmio.Block{
-		pmc, pbus, pfifo, pccsr, ptimerBlock, ptherm, pfuse, punits, ppbdma,
-		pmmu, pbfb, ppwr, pce, pfecs, pgpccs, pstraps, pltc, pibus, pgraphFE,
+		pmc, pbus, pfifo, pccsr, ptimerBlock, pnvio, ptherm, pfuse, punits, ppbdma, ppeephole,
+		pltc, pvdec, pmmu, pbfb, pstraps, pce, ppwr, pibus, pclock,
+		pgraph, pgraphDispatch, pgraphMacro, pgraphM2MF, pgraphHub, pgraphCCACHE, pgraphROPBroadcast, pfecs,
+		pgraphROP, pgraphGPCs, pgraphPPCs, pgpccs, pgraphGPC, pgraphTPC,
+		prmio, pdisplay,
 	}
 }
 
@@ -134,6 +137,7 @@ type Face struct {
 	timer ptimer
 	tree  tree
 	fecs  *fecsUnit
+	graph *pgraphUnit
 	units []unit
 
 	resets []unitReset
@@ -159,14 +163,15 @@ func NewFace(cfg FaceConfig) (*Face, error) {
 	f.fbps, mib = partitions(cfg.VRAM)
 	f.timer.clock = cfg.Clock
 	f.fecs = newFECS(&f.cfg, f.fbps)
+	f.graph = &pgraphUnit{face: f}
 	pmu, ces := newPMU(), newPCE()
 	f.units = []unit{
-		&f.timer, &punitsUnit{&f.cfg, f.fbps}, &pbfbUnit{fbps: f.fbps, mib: mib},
-		pmu, ces, f.fecs, &pthermUnit{&f.cfg}, &pgraphUnit{face: f},
+		&f.timer, &punitsUnit{&f.cfg, f.fbps}, &pbfbUnit{&f.cfg, f.fbps, mib},
+		pmu, ces, newPVDEC(), f.fecs, f.graph, &pthermUnit{&f.cfg}, pclockUnit{}, &prmioUnit{},
 	}
 	f.resets = []unitReset{
 		{enablePCE0, ces.falcons[0].reset}, {enablePCE1, ces.falcons[1].reset},
-		{enablePGRAPH, f.fecs.stop}, {enablePMU, pmu.stop},
+		{enablePGRAPH, f.fecs.stop}, {enablePGRAPH, f.graph.stop}, {enablePMU, pmu.stop},
 	}
 	f.tree.falcons = []falconSource{
 		{SourcePMU, pmu.falcon}, {SourceCE0, ces.falcons[0]}, {SourceCE1, ces.falcons[1]},
@@ -248,3 +253,14 @@ func (f *Face) OnContextSave(fn func(inst uint64)) { f.fecs.saved = fn }
 // OnUnitReset registers who is told which bits of NV_PMC_ENABLE became zero:
 // those units are reset.
 func (f *Face) OnUnitReset(fn func(enableBits uint32)) { f.onReset = fn }
+
+// RaiseGraph makes PGRAPH report a trap; the driver reads what happened and then
+// lets PGRAPH go on.
+func (f *Face) RaiseGraph(t GraphTrap) {
+	f.fecs.cur.Put(ctxValid | uint32(t.Inst>>12)&ctxInst)
+	f.graph.raise(t)
+}
+
+// OnGraphResume registers who is told that the driver has handled all traps and
+// lets PGRAPH go on.
+func (f *Face) OnGraphResume(fn func()) { f.graph.resume = fn }

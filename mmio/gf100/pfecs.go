@@ -33,7 +33,8 @@ var (
 const (
 	mailboxes = 8
 
-	ctxValid = 1 << 31 // CURRENT_CTX, NEW_CTX: the instance block in bits 29:0 is one
+	ctxValid = 1 << 31 // CURRENT_CTX, NEW_CTX: the instance block in bits 27:0 is one
+	ctxInst  = 1<<28 - 1
 
 	fecsReady      = 1 << 31 // mailbox 0: started, or command done
 	fecsIntrSwitch = 1 << 8  // IRQSSET: PFIFO asks for a context switch
@@ -44,6 +45,7 @@ var pfecs = mmio.Block{
 	Name:   "PGRAPH_FECS",
 	Source: "envytools rnndb/graph/gf100_pgraph/ctxctl.xml, rnndb/falcon.xml",
 	Regs: append(fecsView.regs(), []mmio.Reg{
+		stub("NV_PGRAPH_PRI_FECS_SIGNAL", 0x409400),
 		{Name: "NV_PGRAPH_PRI_FECS_METHOD_DATA", Offset: 0x409500},
 		{Name: "NV_PGRAPH_PRI_FECS_METHOD_PUSH", Offset: 0x409504, Effect: "gives FECS a command; its argument is in 409500"},
 		{Name: "NV_PGRAPH_PRI_FECS_CFG", Offset: 0x409604, Access: mmio.RO, Effect: "reads the number of GPCs and, in bits 20:16, of ROP units"},
@@ -55,6 +57,10 @@ var pfecs = mmio.Block{
 			Effect: "clears bits of the mailbox"},
 		{Name: "NV_PGRAPH_PRI_FECS_CURRENT_CTX", Offset: 0x409b00},
 		{Name: "NV_PGRAPH_PRI_FECS_NEW_CTX", Offset: 0x409b04},
+		{Name: "NV_PGRAPH_PRI_FECS_HOST_INT_STATUS", Offset: 0x409c18, Access: mmio.RO},
+		stub("NV_PGRAPH_PRI_FECS_HOST_INT_SET", 0x409c1c),
+		stub("NV_PGRAPH_PRI_FECS_HOST_INT_CLEAR", 0x409c20),
+		stub("NV_PGRAPH_PRI_FECS_HOST_INT_ENABLE", 0x409c24),
 	}...),
 }
 
@@ -62,6 +68,11 @@ var pgpccs = mmio.Block{
 	Name:   "PGRAPH_GPCCS",
 	Source: "envytools rnndb/graph/gf100_pgraph/ctxctl.xml, rnndb/falcon.xml",
 	Regs: append(append(gpccsBroadcast.regs(), gpccsView.regs()...), []mmio.Reg{
+		stubs("NV_PGRAPH_PRI_GPCS_GPCCS_CTXSW_MAILBOX", 0x41a800, mailboxes, 4),
+		perGPC("NV_PGRAPH_PRI_GPC_GPCCS_SIGNAL", 0x502400),
+		{Name: "NV_PGRAPH_PRI_GPC_GPCCS_CTXSW_MAILBOX", Offset: 0x502800, Rep: []mmio.Dim{gpcs, {Count: mailboxes, Stride: 4}}, Stub: true},
+		perGPC("NV_PGRAPH_PRI_GPC_TRAP", 0x502c90),
+		perGPC("NV_PGRAPH_PRI_GPC_TRAP_EN", 0x502c94),
 		{Name: "NV_PGRAPH_PRI_GPC_GPCCS_CFG", Offset: 0x502608, Rep: []mmio.Dim{gpcs}, Access: mmio.RO, Effect: "reads the number of TPCs"},
 	}...),
 }
@@ -175,4 +186,4 @@ func (u *fecsUnit) interrupt(bits uint32) {
 }
 
 // instAddr returns the instance block's address from a context register.
-func instAddr(v uint32) uint64 { return uint64(v&0x3fffffff) << 12 }
+func instAddr(v uint32) uint64 { return uint64(v&ctxInst) << 12 }

@@ -1,0 +1,165 @@
+package gf100
+
+import "github.com/umbra-gpu/umbra/mmio"
+
+// pgraphDispatch is PGRAPH's front end: the command that is being dispatched, and the state that
+// conditional rendering and notifiers keep between channels.
+var pgraphDispatch = mmio.Block{
+	Name:   "PGRAPH_DISPATCH",
+	Source: "envytools rnndb/graph/gf100_pgraph/pgraph.xml",
+	Regs: []mmio.Reg{
+		stub("NV_PGRAPH_DISPATCH_TRAP", 0x404000),
+		stub("NV_PGRAPH_DISPATCH_CMD_ADDR", 0x404004),
+		stub("NV_PGRAPH_DISPATCH_CMD_DATA_LOW", 0x404008),
+		stub("NV_PGRAPH_DISPATCH_CMD_DATA_HIGH", 0x40400c),
+		stub("NV_PGRAPH_DISPATCH_CTX_SWITCH", 0x404010),
+		stubs("NV_PGRAPH_DISPATCH_UNK014", 0x404014, 4, 4),
+		stub("NV_PGRAPH_DISPATCH_SUBCH", 0x404024),
+		stub("NV_PGRAPH_DISPATCH_MISC", 0x404028),
+		stub("NV_PGRAPH_DISPATCH_ST2_ADDR", 0x40402c),
+		stub("NV_PGRAPH_DISPATCH_UNK044", 0x404044),
+		stubs("NV_PGRAPH_DISPATCH_UNK094", 0x404094, 5, 4),
+		stub("NV_PGRAPH_DISPATCH_COND_3D_ADDRESS_HIGH", 0x4040a8),
+		stub("NV_PGRAPH_DISPATCH_COND_3D_ADDRESS_LOW", 0x4040ac),
+		stub("NV_PGRAPH_DISPATCH_COND_2D_ADDRESS_HIGH", 0x4040b0),
+		stub("NV_PGRAPH_DISPATCH_COND_2D_ADDRESS_LOW", 0x4040b4),
+		stub("NV_PGRAPH_DISPATCH_COND_MASTER_ADDRESS_HIGH", 0x4040b8),
+		stub("NV_PGRAPH_DISPATCH_COND_MASTER_ADDRESS_LOW", 0x4040bc),
+		stub("NV_PGRAPH_DISPATCH_COND_M2MF_ADDRESS_HIGH", 0x4040c0),
+		stub("NV_PGRAPH_DISPATCH_COND_M2MF_ADDRESS_LOW", 0x4040c4),
+		stub("NV_PGRAPH_DISPATCH_COND_STATE", 0x4040c8),
+		stub("NV_PGRAPH_DISPATCH_NOTIFY_3D_ADDRESS_HIGH", 0x4040d0),
+		stub("NV_PGRAPH_DISPATCH_NOTIFY_3D_ADDRESS_LOW", 0x4040d4),
+		stub("NV_PGRAPH_DISPATCH_NOTIFY_2D_ADDRESS_HIGH", 0x4040d8),
+		stub("NV_PGRAPH_DISPATCH_NOTIFY_2D_ADDRESS_LOW", 0x4040dc),
+		stub("NV_PGRAPH_DISPATCH_NOTIFY_M2MF_ADDRESS_HIGH", 0x4040e0),
+		stub("NV_PGRAPH_DISPATCH_NOTIFY_M2MF_ADDRESS_LOW", 0x4040e4),
+		stub("NV_PGRAPH_DISPATCH_UNK0E8", 0x4040e8),
+		stub("NV_PGRAPH_DISPATCH_PM_UNKF0", 0x4040f0),
+		stub("NV_PGRAPH_DISPATCH_UNK0F8", 0x4040f8),
+		stubs("NV_PGRAPH_DISPATCH_UNK130", 0x404130, 3, 4),
+		stubs("NV_PGRAPH_DISPATCH_UNK150", 0x404150, 3, 4),
+		stub("NV_PGRAPH_DISPATCH_PM_MUX", 0x40415c),
+		stubs("NV_PGRAPH_DISPATCH_UNK164", 0x404164, 2, 4),
+		stubs("NV_PGRAPH_DISPATCH_UNK174", 0x404174, 3, 4),
+		stubs("NV_PGRAPH_DISPATCH_CTX_CACHE", 0x404200, 8, 4),
+	},
+}
+
+// pgraphMacro is the macro engine's face.
+var pgraphMacro = mmio.Block{
+	Name:   "PGRAPH_MACRO",
+	Source: "envytools rnndb/graph/gf100_pgraph/pgraph.xml",
+	Regs: []mmio.Reg{
+		stubs("NV_PGRAPH_MACRO_REG", 0x404404, 7, 4),
+		stub("NV_PGRAPH_MACRO_OPCODE", 0x404420),
+		stub("NV_PGRAPH_MACRO_PC", 0x404424),
+		stub("NV_PGRAPH_MACRO_NPC", 0x404428),
+		stub("NV_PGRAPH_MACRO_STATE", 0x40442c),
+		stub("NV_PGRAPH_MACRO_UNK30", 0x404430),
+		stub("NV_PGRAPH_MACRO_UNK34", 0x404434),
+		stub("NV_PGRAPH_MACRO_UNK38", 0x404438),
+		stub("NV_PGRAPH_MACRO_ENTRY_POS", 0x404460),
+		stub("NV_PGRAPH_MACRO_CODE_POS", 0x404464),
+		stub("NV_PGRAPH_MACRO_WDCNT", 0x404468),
+		stub("NV_PGRAPH_MACRO_ICNT", 0x40446c),
+		stub("NV_PGRAPH_MACRO_MTHD_UNK0124", 0x404480),
+		stub("NV_PGRAPH_MACRO_TRAP", 0x404490),
+		stub("NV_PGRAPH_MACRO_TRAP_LOCATION", 0x404494),
+		stub("NV_PGRAPH_MACRO_UNK98", 0x404498),
+		stub("NV_PGRAPH_MACRO_TRAP_OPCODE", 0x40449c),
+	},
+}
+
+// pgraphM2MF is the copy class's context-switched state.
+var pgraphM2MF = mmio.Block{
+	Name:   "PGRAPH_M2MF",
+	Source: "envytools rnndb/graph/gf100_pgraph/pgraph.xml",
+	Regs: []mmio.Reg{
+		stub("NV_PGRAPH_M2MF_TRAP", 0x404600),
+		stubs("NV_PGRAPH_M2MF_UNK004", 0x404604, 4, 4),
+		stubs("NV_PGRAPH_M2MF_UNK018", 0x404618, 53, 4),
+		stubs("NV_PGRAPH_M2MF_UNK0F0", 0x4046f0, 2, 4),
+		stubs("NV_PGRAPH_M2MF_UNK100", 0x404700, 22, 4),
+	},
+}
+
+// pgraphHub is the other units of the hub. Only their place is known of most of them, so they
+// carry rnndb's names.
+var pgraphHub = mmio.Block{
+	Name:   "PGRAPH_HUB",
+	Source: "envytools rnndb/graph/gf100_pgraph/pgraph.xml",
+	Regs: []mmio.Reg{
+		stub("NV_PGRAPH_UNK5800_CTX_UNK00", 0x405800),
+		stubs("NV_PGRAPH_UNK5800_UNK004", 0x405804, 9, 4),
+		stub("NV_PGRAPH_UNK5800_CTX_UNK30", 0x405830),
+		stub("NV_PGRAPH_UNK5800_CTX_UNK34", 0x405834),
+		stub("NV_PGRAPH_UNK5800_CTX_UNK38", 0x405838),
+		stub("NV_PGRAPH_UNK5800_TRAP", 0x405840),
+		stub("NV_PGRAPH_UNK5800_TRAP_UNK44", 0x405844),
+		stub("NV_PGRAPH_UNK5800_PM_MUX", 0x405850),
+		stub("NV_PGRAPH_UNK5800_CTX_UNK54", 0x405854),
+		stubs("NV_PGRAPH_UNK5800_GPC_TPCCNT", 0x405870, 4, 4),
+		stub("NV_PGRAPH_UNK5900_PM_MUX", 0x405908),
+		stub("NV_PGRAPH_UNK5A00_CTX_UNK00", 0x405a00),
+		stub("NV_PGRAPH_UNK5A00_CTX_UNK04", 0x405a04),
+		stub("NV_PGRAPH_UNK5A00_CTX_UNK18", 0x405a18),
+		stub("NV_PGRAPH_UNK6000_HW_BLK1_ELPG0", 0x406018),
+		stub("NV_PGRAPH_UNK6000_HW_BLK1_ELPG1", 0x40601c),
+		stub("NV_PGRAPH_UNK6000_CTX_UNK20", 0x406020),
+		stub("NV_PGRAPH_UNK6000_PM_MUX", 0x406024),
+		stubs("NV_PGRAPH_UNK6000_GPC_TPCCNT", 0x406028, 4, 4),
+		stubs("NV_PGRAPH_UNK6000_TPC_GPCID", 0x4060a8, 4, 4),
+		stub("NV_PGRAPH_UNK6000_CTX_UNK4A8", 0x4064a8),
+		stub("NV_PGRAPH_UNK6000_CTX_UNK4AC", 0x4064ac),
+		stub("NV_PGRAPH_UNK6000_CTX_UNK4B4", 0x4064b4),
+		stub("NV_PGRAPH_UNK6000_CTX_UNK4B8", 0x4064b8),
+		stubs("NV_PGRAPH_TPGRAD_MASK", 0x406800, 64, 0x20),
+		stub("NV_PGRAPH_UNK7000_UNK020", 0x407020),
+		stub("NV_PGRAPH_TPBUS_CTX_UNK04", 0x407804),
+		stub("NV_PGRAPH_TPBUS_PM_MUX", 0x407808),
+		stubs("NV_PGRAPH_TPBUS_TPC_GPCID", 0x40780c, 6, 4),
+		stub("NV_PGRAPH_TPBUS_TOTAL", 0x4078bc),
+	},
+}
+
+// pgraphCCACHE is the hub's constant cache.
+var pgraphCCACHE = mmio.Block{
+	Name:   "PGRAPH_CCACHE",
+	Source: "envytools rnndb/graph/gf100_pgraph/pgraph.xml",
+	Regs: []mmio.Reg{
+		stub("NV_PGRAPH_CCACHE_CTX_UNK00", 0x408000),
+		stub("NV_PGRAPH_CCACHE_HUB2ESETUP_ADDR", 0x408004),
+		stub("NV_PGRAPH_CCACHE_HUB2ESETUP_CONF", 0x408008),
+		stub("NV_PGRAPH_CCACHE_HUB2GPC_ADDR", 0x40800c),
+		stub("NV_PGRAPH_CCACHE_HUB2GPC_CONF", 0x408010),
+		stub("NV_PGRAPH_CCACHE_CTX_UNK14", 0x408014),
+		stub("NV_PGRAPH_CCACHE_CTX_UNK18", 0x408018),
+		stub("NV_PGRAPH_CCACHE_UNK02C", 0x40802c),
+		stub("NV_PGRAPH_CCACHE_TRAP", 0x408030),
+		stub("NV_PGRAPH_CCACHE_PM_MUX", 0x40803c),
+		stub("NV_PGRAPH_CCACHE_CTX_UNK64", 0x408064),
+	},
+}
+
+// pgraphROPBroadcast is all ROP units at once.
+var pgraphROPBroadcast = mmio.Block{
+	Name:   "PGRAPH_ROP_BROADCAST",
+	Source: "envytools rnndb/graph/gf100_pgraph/rop.xml",
+	Regs: []mmio.Reg{
+		stub("NV_PGRAPH_ROP_BROADCAST_ZROP_CTX_UNK00", 0x408800),
+		stub("NV_PGRAPH_ROP_BROADCAST_ZROP_CTX_UNK04", 0x408804),
+		stub("NV_PGRAPH_ROP_BROADCAST_ZROP_CTX_UNK08", 0x408808),
+		stub("NV_PGRAPH_ROP_BROADCAST_ZROP_PM_MUX_A_B", 0x40880c),
+		stub("NV_PGRAPH_ROP_BROADCAST_CROP_CTX_UNK00", 0x408900),
+		stub("NV_PGRAPH_ROP_BROADCAST_CROP_CTX_UNK04", 0x408904),
+		stub("NV_PGRAPH_ROP_BROADCAST_CROP_CTX_UNK08", 0x408908),
+		stub("NV_PGRAPH_ROP_BROADCAST_CROP_PM_MUX_A", 0x408910),
+		stubs("NV_PGRAPH_ROP_BROADCAST_CROP_PM_UNK14", 0x408914, 8, 4),
+		stub("NV_PGRAPH_ROP_BROADCAST_CROP_PM_UNK50", 0x408950),
+		stub("NV_PGRAPH_ROP_BROADCAST_CROP_PM_UNK54", 0x408954),
+		stub("NV_PGRAPH_ROP_BROADCAST_CROP_CTX_UNK80", 0x408980),
+		stub("NV_PGRAPH_ROP_BROADCAST_CROP_PM_MUX_B", 0x408984),
+		stubs("NV_PGRAPH_ROP_BROADCAST_CROP_PM_UNK88", 0x408988, 2, 4),
+	},
+}

@@ -1,0 +1,42 @@
+package gf100
+
+import "github.com/umbra-gpu/umbra/mmio"
+
+// The three video decoding engines. Their microcode comes from outside the
+// driver and there is nothing here that could run it, so their controllers have
+// no memory to load it into.
+var videoViews = []falconView{
+	{prefix: "NV_PVLD", base: 0x084000},
+	{prefix: "NV_PPDEC", base: 0x085000},
+	{prefix: "NV_PPPP", base: 0x086000},
+}
+
+var pvdec = mmio.Block{
+	Name:   "PVDEC",
+	Source: "envytools rnndb/vdec/vp3, rnndb/falcon.xml",
+	Regs:   append(append(videoViews[0].regs(), videoViews[1].regs()...), videoViews[2].regs()...),
+}
+
+type pvdecUnit struct{ falcons []*falcon }
+
+func newPVDEC() *pvdecUnit {
+	u := &pvdecUnit{}
+	for i := range videoViews {
+		u.falcons = append(u.falcons, newFalcon(videoViews[i].spec))
+	}
+	return u
+}
+
+func (u *pvdecUnit) bind(b *mmio.Bindings) {
+	for i := range videoViews {
+		videoViews[i].bind(b, u.falcons[i:i+1])
+	}
+}
+
+func (u *pvdecUnit) attach(*mmio.Space) {}
+
+func (u *pvdecUnit) reset() {
+	for _, f := range u.falcons {
+		f.power()
+	}
+}
