@@ -1,0 +1,38 @@
+// Package card says what a card is to those who drive one: registers and
+// windows behind BARs, a configuration space, DMA into somebody's memory,
+// interrupts, reset.
+//
+// The package holds interfaces only. It has no state, locks or goroutines.
+package card
+
+// Bus is the memory that a card reaches by DMA, addressed as the card addresses
+// it (bus addresses).
+//
+// Acquire pins the memory until Release: no range goes away in between. It is
+// held for one bounded step, never while waiting for anything, and not taken
+// twice by one goroutine.
+type Bus interface {
+	Acquire()
+	Release()
+	// Slice returns the n bytes at addr, or nil unless all of them lie in one
+	// mapping that permits the access. The slice is valid until Release.
+	Slice(addr uint64, n int, write bool) []byte
+}
+
+// Line is the state of a card's interrupt.
+type Line struct {
+	Level bool // something is pending and enabled
+	Edge  bool // the level rose, or a message has to be sent again
+	// MSI says that the driver wants messages: one for each edge. Otherwise the
+	// pin follows the level, unless Disabled.
+	MSI      bool
+	Disabled bool
+}
+
+// Host is what a card is plugged into.
+type Host interface {
+	Bus
+	// Interrupt reports a change of the line. It must not block and must not
+	// call back into the card.
+	Interrupt(Line)
+}

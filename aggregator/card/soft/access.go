@@ -1,0 +1,70 @@
+package soft
+
+// BAR numbers.
+const (
+	BAR0 = 0 // registers
+	BAR1 = 1 // VRAM through page tables; the poll area with the doorbells
+	BAR3 = 3 // instance memory through page tables
+	BAR5 = 5 // I/O ports: an index-data pair into BAR0, which no driver uses
+)
+
+// BARSize returns a BAR's size in bytes, 0 if the card has no such BAR.
+func (c *Card) BARSize(bar int) uint64 { return c.pci.BARSize(bar) }
+
+// ReadBAR serves a guest's read of len(p) bytes. Bytes that nothing answers
+// read as ones, as on a bus.
+func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch bar {
+	case BAR0:
+		c.sp.Read(uint32(off), p)
+		c.settle()
+	case BAR1:
+		c.bars[0].read(off, p)
+	case BAR3:
+		c.bars[1].read(off, p)
+	default:
+		fill(p)
+	}
+}
+
+// WriteBAR serves a guest's write of len(p) bytes.
+func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch bar {
+	case BAR0:
+		c.sp.Write(uint32(off), p)
+		c.settle()
+	case BAR1:
+		c.bars[0].write(off, p)
+		c.fifo.bell(off, len(p))
+	case BAR3:
+		c.bars[1].write(off, p)
+	}
+}
+
+// ReadConfig serves a read of the configuration space.
+func (c *Card) ReadConfig(off uint32, p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pci.Read(off, p)
+}
+
+// WriteConfig serves a write to the configuration space.
+func (c *Card) WriteConfig(off uint32, p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pci.Write(off, p)
+	c.settle()
+}
+
+// ConfigSize is the size of the configuration space in bytes.
+func (c *Card) ConfigSize() uint64 { return uint64(c.pci.Size()) }
+
+func fill(p []byte) {
+	for i := range p {
+		p[i] = 0xff
+	}
+}

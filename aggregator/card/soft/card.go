@@ -1,0 +1,302 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/firmware"
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// VRAM limits in bytes. The upper one is the Quadro 6000's.
+const (
+	MinVRAM = 64 << 20
+	MaxVRAM = 6 << 30
+)
+
+// Config describes a card. The zero value of every field but VRAM is useful.
+type Config struct {
+	// VRAM in bytes: MinVRAM to MaxVRAM, a multiple of 64 MiB.
+	VRAM uint64
+	// ROM is the VBIOS image; nil builds the default one.
+	ROM []byte
+	// PCI describes the configuration space.
+	PCI gf100.ConfigOptions
+	// TPCs gives the number of TPCs of each GPC; nil is a Quadro 6000's.
+	TPCs []int
+	// Temperature is what the sensor reads, in degrees Celsius; nil reads 45.
+	Temperature func() int
+	// DisableEngines makes every engine accept methods and do nothing: the
+	// control that data tests must fail on.
+	DisableEngines bool
+	// Ablate changes the register space before the card starts, to show what a
+	// behaviour is needed for.
+	Ablate func(*mmio.Space) error
+}
+
+// Card is a software GF100. All methods may be called from any goroutine.
+type Card struct {
+	cfg   Config
+	vram  *vram
+	start time.Time
+	stats Stats
+
+	mu   sync.Mutex
+	sp   *mmio.Space
+	face *gf100.Face
+	pci  *gf100.ConfigSpace
+	bars [2]barWindow // BAR1, BAR3
+	fifo fifo
+	regs registers
+	line card.Line
+
+	alarm   *time.Timer // PTIMER
+	alarmAt uint64
+
+	timeOffset atomic.Uint64 // of PTIMER against clock, since the last access
+
+	tlbGen  atomic.Uint64
+	engines [gf100.Engines]engineLock
+
+	hostMu sync.RWMutex
+	host   card.Host // nil while nobody is attached
+
+	closing bool
+	workers sync.WaitGroup
+}
+
+// engineLock makes an engine serve one channel at a time.
+type engineLock struct {
+	mu   sync.Mutex
+	user atomic.Int32 // channel number plus one, 0 = idle
+}
+
+// New powers a card on. Close must be called to end its goroutines and to give
+// its memory back.
+func New(cfg Config) (*Card, error) {
+	if cfg.VRAM < MinVRAM || cfg.VRAM > MaxVRAM || cfg.VRAM%(64<<20) != 0 {
+		return nil, fmt.Errorf("VRAM of %d MiB: a card has %d to %d MiB, in steps of 64", cfg.VRAM>>20, MinVRAM>>20, MaxVRAM>>20)
+	}
+	if cfg.Temperature == nil {
+		cfg.Temperature = func() int { return 45 }
+	}
+	pci, err := gf100.NewConfigSpace(cfg.PCI)
+	if err != nil {
+		return nil, fmt.Errorf("software card: %w", err)
+	}
+	if cfg.ROM == nil {
+		if cfg.ROM, err = firmware.Build(firmware.GF100(firmware.Options{})); err != nil {
+			return nil, fmt.Errorf("software card: build its VBIOS: %w", err)
+		}
+	}
+	c := &Card{cfg: cfg, pci: pci, start: time.Now()}
+	if err := c.buildSpace(); err != nil {
+		return nil, fmt.Errorf("software card: %w", err)
+	}
+	if c.vram, err = newVRAM(cfg.VRAM); err != nil {
+		return nil, fmt.Errorf("software card: %w", err)
+	}
+	for i := range c.bars {
+		c.bars[i].init(c, i)
+	}
+	c.fifo.init(c)
+	c.alarm = time.AfterFunc(time.Hour, c.alarmFired)
+	c.alarm.Stop()
+	for i := range gf100.PBDMAs {
+		c.workers.Add(1)
+		go c.runPBDMA(i)
+	}
+	return c, nil
+}
+
+func (c *Card) buildSpace() error {
+	face, err := gf100.NewFace(gf100.FaceConfig{
+		VRAM: c.cfg.VRAM, TPCs: c.cfg.TPCs, ROM: c.cfg.ROM, Config: c.pci,
+		Clock: c.clock, Temperature: c.cfg.Temperature,
+	})
+	if err != nil {
+		return err
+	}
+	c.face = face
+	var b mmio.Bindings
+	face.Bind(&b)
+	c.bindMMU(&b)
+	c.bindFIFO(&b)
+	if c.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
+		return err
+	}
+	face.Attach(c.sp)
+	face.OnMethod(c.fifo.goldenMethod)
+	c.regs.resolve(c.sp)
+	if c.cfg.Ablate != nil {
+		return c.cfg.Ablate(c.sp)
+	}
+	return nil
+}
+
+// clock is PTIMER's source in nanoseconds.
+func (c *Card) clock() uint64 { return uint64(time.Since(c.start)) }
+
+// Close stops the card. The host must be detached or past caring.
+func (c *Card) Close() error {
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return errors.New("software card: closed twice")
+	}
+	c.closing = true
+	c.alarm.Stop()
+	c.fifo.retry.Stop()
+	c.fifo.stopAll()
+	c.fifo.work.Broadcast()
+	c.mu.Unlock()
+	c.workers.Wait()
+	return c.vram.close()
+}
+
+// AttachHost plugs the card into a host, whose memory it then reaches, and tells
+// it the state of the interrupt.
+func (c *Card) AttachHost(h card.Host) {
+	c.hostMu.Lock()
+	c.host = h
+	c.hostMu.Unlock()
+	if h == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.line = card.Line{}
+	c.settle()
+}
+
+// DetachHost unplugs the card. It returns when no engine uses the host's memory
+// any more; the card's own state stays.
+func (c *Card) DetachHost() { c.AttachHost(nil) }
+
+// Reset is a function-level reset: channels stop, registers take their reset
+// values, VRAM is scrubbed. It waits for the engines' current steps.
+func (c *Card) Reset() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fifo.stopAll()
+	for c.fifo.running() {
+		c.fifo.idle.Wait()
+	}
+	c.fifo.reset()
+	c.sp.Reset()
+	c.face.Reset()
+	c.pci.Reset()
+	if c.cfg.Ablate != nil {
+		if err := c.cfg.Ablate(c.sp); err != nil {
+			return err
+		}
+	}
+	for i := range c.bars {
+		c.bars[i].block(0)
+	}
+	c.invalidate()
+	err := c.vram.scrub()
+	c.settle()
+	return err
+}
+
+// memory returns n bytes of the card's or the host's memory, or nil. The caller
+// holds the host attached if t is system memory.
+func (c *Card) memory(t shadowpt.Target, addr uint64, n int, write bool) []byte {
+	if t == shadowpt.VRAM {
+		return c.vram.slice(addr, n)
+	}
+	if t.System() && c.host != nil {
+		return c.host.Slice(addr, n, write)
+	}
+	return nil
+}
+
+// pinHost keeps the host attached and its memory mapped until unpinHost.
+func (c *Card) pinHost() {
+	c.hostMu.RLock()
+	if c.host != nil {
+		c.host.Acquire()
+	}
+}
+
+func (c *Card) unpinHost() {
+	if c.host != nil {
+		c.host.Release()
+	}
+	c.hostMu.RUnlock()
+}
+
+// settle recomputes the interrupt tree and the alarm, once per access or step.
+// The caller holds c.mu and not the host.
+func (c *Card) settle() {
+	c.face.SetSource(gf100.SourcePFIFO, c.regs.pfifoLevel())
+	level, edge := c.face.Settle()
+	line := card.Line{Level: level, Edge: edge, MSI: c.pci.MSIEnabled(), Disabled: c.pci.INTxDisabled()}
+	if edge {
+		c.stats.Interrupts.Add(1)
+	}
+	if edge || line != c.line {
+		c.pci.SetINTx(level)
+		c.line = line
+		c.line.Edge = false
+		c.hostMu.RLock()
+		if c.host != nil {
+			c.host.Interrupt(line)
+		}
+		c.hostMu.RUnlock()
+	}
+	c.timeOffset.Store(c.face.Time() - c.clock())
+	c.setAlarm()
+}
+
+// now is PTIMER's time, for engines: they do not hold c.mu.
+func (c *Card) now() uint64 { return c.clock() + c.timeOffset.Load() }
+
+func (c *Card) setAlarm() {
+	at, armed := c.face.NextAlarm()
+	if !armed {
+		at = 0
+	}
+	if at == c.alarmAt || c.closing {
+		return
+	}
+	c.alarmAt = at
+	if !armed {
+		c.alarm.Stop()
+		return
+	}
+	var wait time.Duration
+	if now := c.clock(); at > now {
+		wait = time.Duration(at - now)
+	}
+	c.alarm.Reset(wait)
+}
+
+func (c *Card) alarmFired() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closing {
+		return
+	}
+	c.alarmAt = 0
+	c.settle()
+}
+
+// Stats returns the card's counters.
+func (c *Card) Stats() *Stats { return &c.stats }
+
+// Registers returns the register space, for its counters and its trace.
+func (c *Card) Registers() *mmio.Space { return c.sp }
+
+// VRAMSize returns the size of the card's memory in bytes.
+func (c *Card) VRAMSize() uint64 { return c.cfg.VRAM }
+
+var _ engine.Memory = (*vm)(nil)

@@ -1,0 +1,198 @@
+package soft
+
+import (
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// hostState is what the host methods keep for a channel.
+type hostState struct {
+	semaphore [3]uint32 // SEMAPHOREA to SEMAPHOREC
+	memOpA    uint32
+	ref       uint32
+	acquire   acquire
+}
+
+// acquire is a semaphore acquire that has not succeeded.
+type acquire struct {
+	pending bool
+	op      uint32
+	va      uint64
+	payload uint32
+	waited  bool
+}
+
+// hostMethods are the methods below 0x100, which the PBDMA executes itself, by
+// offset / 4 (NVIDIA cl906f.h).
+var hostMethods = [firstEngineMethod / 4]struct {
+	name string
+	do   func(x *run, subch uint8, data uint32)
+}{
+	0x00 / 4: {"NV906F_SET_OBJECT", (*run).setObject},
+	0x04 / 4: {"NV906F_ILLEGAL", nil},
+	0x08 / 4: {"NV906F_NOP", func(*run, uint8, uint32) {}},
+	0x10 / 4: {"NV906F_SEMAPHOREA", func(x *run, _ uint8, d uint32) { x.host.semaphore[0] = d }},
+	0x14 / 4: {"NV906F_SEMAPHOREB", func(x *run, _ uint8, d uint32) { x.host.semaphore[1] = d }},
+	0x18 / 4: {"NV906F_SEMAPHOREC", func(x *run, _ uint8, d uint32) { x.host.semaphore[2] = d }},
+	0x1c / 4: {"NV906F_SEMAPHORED", (*run).semaphoreD},
+	0x20 / 4: {"NV906F_NON_STALL_INTERRUPT", (*run).nonStallInterrupt},
+	0x24 / 4: {"NV906F_FB_FLUSH", func(*run, uint8, uint32) {}}, // nothing is ever on the way
+	0x28 / 4: {"NV906F_MEM_OP_A", func(x *run, _ uint8, d uint32) { x.host.memOpA = d }},
+	0x2c / 4: {"NV906F_MEM_OP_B", (*run).memOpB},
+	0x50 / 4: {"NV906F_SET_REFERENCE", (*run).setReference},
+	0x7c / 4: {"NV906F_CRC_CHECK", func(*run, uint8, uint32) {}},
+	0x80 / 4: {"NV906F_YIELD", func(x *run, _ uint8, _ uint32) { x.verdict = yielded }},
+}
+
+func (x *run) hostMethod(subch uint8, method uint16, data uint32) {
+	do := hostMethods[method/4].do
+	if do == nil {
+		x.hold(heldMethod{subch: subch, method: method, data: data, intr: gf100.PBDMAIntrMethod})
+		return
+	}
+	do(x, subch, data)
+}
+
+// setObject binds a class to the subchannel: class in bits 15:0, engine in bits
+// 20:16. An engine that does not know the class refuses it.
+func (x *run) setObject(subch uint8, data uint32) {
+	o := object{class: uint16(data), engine: uint8(data >> 16 & 0x1f), bound: true}
+	if o.engine != engineSoftware && !engineTakes(o) {
+		x.hold(heldMethod{subch: subch, method: 0, data: data, intr: gf100.PBDMAIntrMethod})
+		return
+	}
+	x.objects[subch] = o
+	if o.engine == gf100.EngineCE0 || o.engine == gf100.EngineCE1 {
+		x.copyEngine(o.engine).Class = o.class
+	}
+}
+
+// engineKinds says what each engine executes; engines that are not there have
+// no entry.
+var engineKinds = map[uint8]engine.Kind{
+	gf100.EngineGR:  engine.KindGR,
+	gf100.EngineCE0: engine.KindCE,
+	gf100.EngineCE1: engine.KindCE,
+}
+
+// engineTakes reports whether the engine executes the class.
+func engineTakes(o object) bool {
+	kind, ok := engineKinds[o.engine]
+	for _, c := range engine.Classes() {
+		if ok && c.ID == o.class && c.Kind == kind {
+			return true
+		}
+	}
+	return false
+}
+
+// Fields of SEMAPHORED.
+const (
+	semOpMask      = 0x1f
+	semAcquire     = 1
+	semRelease     = 2
+	semAcquireGEq  = 4
+	semAcquireAnd  = 8
+	semReleaseWord = 1 << 24 // the payload alone, without the time
+)
+
+func (x *run) semaphoreD(subch uint8, d uint32) {
+	va := uint64(x.host.semaphore[0]&0xff)<<32 | uint64(x.host.semaphore[1]&^3)
+	switch op := d & semOpMask; op {
+	case semRelease:
+		x.release(va, d&semReleaseWord != 0)
+	case semAcquire, semAcquireGEq, semAcquireAnd:
+		x.host.acquire = acquire{pending: true, op: op, va: va, payload: x.host.semaphore[2]}
+		if !x.tryAcquire() && x.verdict == more {
+			x.verdict = blocked
+		}
+	default:
+		x.hold(heldMethod{subch: subch, method: 0x1c, data: d, intr: gf100.PBDMAIntrSemaphore})
+	}
+}
+
+// release writes the payload, last, after the time stamp of a long semaphore: who
+// sees the payload sees the rest.
+func (x *run) release(va uint64, short bool) {
+	n := 16
+	if short {
+		n = 4
+	}
+	b, fault := x.vm.Bytes(va, n, true)
+	if fault == nil && len(b) < n {
+		fault = x.vm.fail(va+uint64(len(b)), true, shadowpt.PageNotPresent)
+	}
+	if fault != nil {
+		x.fail(unitHost, *fault)
+		return
+	}
+	if !short {
+		binary.LittleEndian.PutUint64(b[8:], x.card.now())
+		binary.LittleEndian.PutUint32(b[4:], 0)
+	}
+	binary.LittleEndian.PutUint32(b, x.host.semaphore[2])
+	x.released = true
+	x.card.stats.Releases.Add(1)
+}
+
+// tryAcquire looks at the semaphore. It returns false if the channel has to
+// wait, or if the look faulted.
+func (x *run) tryAcquire() bool {
+	a := &x.host.acquire
+	b, fault := x.fetch(a.va, 4)
+	if fault != nil {
+		a.pending = false
+		x.fail(unitHost, *fault)
+		return false
+	}
+	v := binary.LittleEndian.Uint32(b)
+	var ok bool
+	switch a.op {
+	case semAcquire:
+		ok = v == a.payload
+	case semAcquireGEq:
+		ok = int32(v-a.payload) >= 0
+	case semAcquireAnd:
+		ok = v&a.payload != 0
+	}
+	if !ok {
+		if !a.waited {
+			a.waited = true
+			x.card.stats.AcquireWaits.Add(1)
+		}
+		return false
+	}
+	a.pending = false
+	x.card.stats.Acquires.Add(1)
+	return true
+}
+
+// nonStallInterrupt raises the event of the engine that the subchannel speaks
+// to.
+func (x *run) nonStallInterrupt(subch uint8, _ uint32) {
+	e := x.objects[subch].engine
+	if e >= gf100.Engines {
+		e = gf100.EngineGR
+	}
+	x.nonStall |= 1 << e
+	x.card.stats.NonStall.Add(1)
+}
+
+// Operations of MEM_OP_B, bits 31:27.
+const memOpInvalidate = 9
+
+func (x *run) memOpB(_ uint8, d uint32) {
+	// The other operations order or flush caches that this card does not have.
+	if d>>27 == memOpInvalidate {
+		x.card.invalidate()
+		x.vm.sync()
+	}
+}
+
+func (x *run) setReference(_ uint8, d uint32) {
+	x.host.ref = d
+	x.writeUSERD(gf100.USERDRef, d)
+}

@@ -1,0 +1,59 @@
+package soft
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// vram is the card's memory: a memory file, mapped once. Pages that were never
+// written take no memory.
+type vram struct {
+	file *os.File
+	mem  []byte
+}
+
+func newVRAM(size uint64) (*vram, error) {
+	fd, err := unix.MemfdCreate("umbra-vram", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("create a memory file for VRAM: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "umbra-vram")
+	if err := f.Truncate(int64(size)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("size VRAM to %d MiB: %w", size>>20, err)
+	}
+	mem, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("map %d MiB of VRAM: %w", size>>20, err)
+	}
+	return &vram{file: f, mem: mem}, nil
+}
+
+// slice returns the n bytes at addr, or nil if they are not all inside.
+func (v *vram) slice(addr uint64, n int) []byte {
+	if n < 0 || addr > uint64(len(v.mem)) || uint64(n) > uint64(len(v.mem))-addr {
+		return nil
+	}
+	return v.mem[addr : addr+uint64(n) : addr+uint64(n)]
+}
+
+// scrub makes the whole memory zero by giving its pages back.
+func (v *vram) scrub() error {
+	err := unix.Fallocate(int(v.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(v.mem)))
+	if err != nil {
+		return fmt.Errorf("scrub VRAM: %w", err)
+	}
+	return nil
+}
+
+func (v *vram) close() error {
+	err := unix.Munmap(v.mem)
+	v.mem = nil
+	if cerr := v.file.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+// Package stand puts a software card, its vfio-user server and a virtual machine
+// together in one process: what end-to-end tests, the demonstration and
+// benchmarks start from. The process can then look at the card's own counters
+// while an unmodified driver uses it.
+//
+// A Stand owns the card, the server's goroutine and the machine; Close ends them
+// in the reverse order. It has no locks.
+package stand
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// Config says what to put together. Machine.Sockets is filled in.
+type Config struct {
+	Card    soft.Config
+	Server  vfiouser.Options
+	Machine lab.Config
+}
+
+// Stand is a card that a machine has attached to.
+type Stand struct {
+	Card   *soft.Card
+	Server *vfiouser.Server
+	VM     *lab.VM // of the latest Boot, nil before the first
+
+	cfg    Config
+	dir    string
+	cancel context.CancelFunc
+	served chan error
+}
+
+// New makes a card and serves it, without a machine.
+func New(cfg Config) (*Stand, error) {
+	if cfg.Card.VRAM == 0 {
+		cfg.Card.VRAM = 512 << 20
+	}
+	c, err := soft.New(cfg.Card)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stand{Card: c, cfg: cfg}
+	if err := s.serve(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return s, nil
+}
+
+func (s *Stand) serve() error {
+	var err error
+	if s.Server, err = vfiouser.NewServer(serve.NewPassThrough(s.Card), s.cfg.Server); err != nil {
+		return err
+	}
+	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
+		return err
+	}
+	l, err := vfiouser.Listen(s.Socket())
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(s.dir))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.served = make(chan error, 1)
+	go func() { s.served <- s.Server.Serve(ctx, l) }()
+	return nil
+}
+
+// Socket is the path that QEMU attaches to.
+func (s *Stand) Socket() string { return filepath.Join(s.dir, "gpu.sock") }
+
+// Boot starts a machine on the card and waits until its guest is up. The machine
+// before, if any, must have ended.
+func (s *Stand) Boot(ctx context.Context) error {
+	m := s.cfg.Machine
+	m.Sockets = []string{s.Socket()}
+	vm, err := lab.Start(ctx, m)
+	if err != nil {
+		return fmt.Errorf("boot %s: %w", m.Kernel, err)
+	}
+	s.VM = vm
+	return nil
+}
+
+// Start is New and Boot.
+func Start(ctx context.Context, cfg Config) (*Stand, error) {
+	s, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Boot(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close ends the machine, the server and the card.
+func (s *Stand) Close() error {
+	var errs []error
+	if s.VM != nil {
+		errs = append(errs, s.VM.Close())
+	}
+	s.cancel()
+	if err := <-s.served; !errors.Is(err, context.Canceled) {
+		errs = append(errs, err)
+	}
+	errs = append(errs, s.Card.Close(), os.RemoveAll(s.dir))
+	return errors.Join(errs...)
+}
