@@ -190,6 +190,13 @@ func TestClosure(t *testing.T) {
 	require.ErrorContains(t, err, "nvidia")
 }
 
+func TestCommandLineOptions(t *testing.T) {
+	line := "console=ttyS0 nouveau.config=NvMSI=0,NvBios=PROM drm_kms_helper.x=1 nouveau.debug=info root=/dev/vda.1 nouveau."
+	require.Equal(t, []string{"config=NvMSI=0,NvBios=PROM", "debug=info"}, commandLineOptions(line, "nouveau"))
+	require.Equal(t, []string{"x=1"}, commandLineOptions(line, "drm_kms_helper"))
+	require.Empty(t, commandLineOptions(line, "drm"))
+}
+
 func TestParseInterrupt(t *testing.T) {
 	l, ok := parseInterrupt(" 24:        123          7  PCI-MSI-0000:00:03.0    0-edge      nvkm", 2, []string{"nvkm"})
 	require.True(t, ok)

@@ -26,14 +26,18 @@ func (s *System) Modprobe(a proto.ModprobeArgs) (res proto.ModprobeResult, err e
 	if err != nil {
 		return res, err
 	}
+	cmdline, err := s.read("proc/cmdline")
+	if err != nil {
+		return res, err
+	}
 	start := time.Now()
 	for i, f := range files {
-		options := ""
+		options := commandLineOptions(cmdline, moduleName(f))
 		if i == len(files)-1 {
-			options = strings.Join(a.Options, " ")
+			options = append(options, a.Options...)
 		}
 		at := time.Now()
-		err := insert(s.path(filepath.Join(dir, f)), options)
+		err := insert(s.path(filepath.Join(dir, f)), strings.Join(options, " "))
 		if errors.Is(err, unix.EEXIST) {
 			continue
 		}
@@ -44,6 +48,20 @@ func (s *System) Modprobe(a proto.ModprobeArgs) (res proto.ModprobeResult, err e
 	}
 	res.DurationNS = time.Since(start).Nanoseconds()
 	return res, nil
+}
+
+// commandLineOptions finds a module's parameters among the words the kernel was booted with:
+// "nouveau.config=NvMSI=0" is for nouveau. For a module that is no part of the kernel, it is
+// the loader who must pass them.
+func commandLineOptions(cmdline, name string) []string {
+	var options []string
+	for _, w := range strings.Fields(cmdline) {
+		module, option, ok := strings.Cut(w, ".")
+		if ok && moduleName(module) == name && option != "" {
+			options = append(options, option)
+		}
+	}
+	return options
 }
 
 // compressedFile tells finit_module that the kernel is to decompress.

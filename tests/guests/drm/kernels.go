@@ -129,7 +129,7 @@ func KernelOf(release string) (Kernel, error) {
 func parseRelease(release string) (major, minor int, err error) {
 	parts := strings.SplitN(release, ".", 3)
 	if len(parts) < 2 {
-		return 0, 0, fmt.Errorf("kernel release %q: want MAJOR.MINOR...", release)
+		return 0, 0, fmt.Errorf("kernel release %q: want MAJOR.MINOR", release)
 	}
 	digits := func(s string) string {
 		return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
