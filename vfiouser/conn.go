@@ -272,11 +272,14 @@ func (c *conn) makeRoom() {
 // message serves one message.
 func (c *conn) message(rq *request) {
 	k := c.srv.stats.command(rq.hdr.Command)
-	k.messages.Add(1)
 	k.bytes.Add(uint64(rq.hdr.Size))
 	if rq.hdr.Flags&wire.TypeMask == wire.TypeReply && c.dmaReply(rq) {
+		if rq.hdr.Flags&wire.Error != 0 {
+			k.errors.Add(1)
+		}
 		return
 	}
+	k.messages.Add(1)
 	row := c.rows.row(rq.hdr.Command)
 	c.mark = len(c.out)
 	errno := row.check(rq, c.state)

@@ -32,10 +32,11 @@ type Stats struct {
 	IRQ         IRQStats // of the present or last client
 }
 
-// CommandStats count one command.
+// CommandStats count one command: what the client sent, or of DMA_READ and DMA_WRITE what the
+// server sent.
 type CommandStats struct {
 	Messages uint64
-	Bytes    uint64 // headers included
+	Bytes    uint64 // headers included; of DMA_READ and DMA_WRITE both ways
 	Posted   uint64 // of Messages, those without a reply
 	Errors   uint64 // of Messages, those that failed
 }

@@ -1,0 +1,128 @@
+package vfiouser_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// FuzzStream feeds a server any bytes, descriptors in between, and then looks whether it is
+// whole: no contained panic but the device's own, no descriptor or goroutine left, the next
+// client served. cuts says in turn how long a write is and how many descriptors go with it.
+func FuzzStream(f *testing.F) {
+	raws, _ := script(f)
+	var all []byte
+	for _, raw := range raws {
+		f.Add(raw, []byte{1, 2})
+		all = append(all, raw...)
+	}
+	f.Add(all, []byte{213, 0, 47, 1, 31, 0, 47, 0, 35, 2, 0, 0, 255, 0})
+	f.Add(append(raws[0], header(wire.RegionRead, 3, 0)...), []byte{})
+	f.Add(append(raws[0], header(wire.DMARead, 1<<20, wire.TypeReply)...), []byte{9})
+	f.Add(append(raws[0], message(wire.DeviceFeature, 0, wire.Feature{Argsz: 64, Flags: wire.FeatureSet | wire.FeatureMigDeviceState}.Append(nil))...), []byte{})
+	multi := wire.RegionAccess{Count: 8}.Append(le.AppendUint64(nil, 1))
+	f.Add(append(raws[0], message(wire.RegionWriteMulti, 0, append(multi, 1, 2, 3, 4, 5, 6, 7, 8))...), []byte{255, 16, 255, 255})
+	f.Add(append(raws[0], message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: ^uint64(0xfff), Size: 0x1000}.Append(nil))...), []byte{})
+
+	dev := newMigDevice(f)
+	dev.regions[0].Size = 0x800 // without the offsets that panic
+	srv, err := vfiouser.NewServer(dev, vfiouser.Options{DMATimeout: time.Second})
+	require.NoError(f, err)
+	f.Cleanup(func() { srv.Close() })
+	ram, err := unix.MemfdCreate("fuzz", unix.MFD_CLOEXEC)
+	require.NoError(f, err)
+	require.NoError(f, unix.Ftruncate(ram, 1<<16))
+	event, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	require.NoError(f, err)
+	f.Cleanup(func() {
+		unix.Close(ram)
+		unix.Close(event)
+	})
+	connect := func(t *testing.T) (int, <-chan struct{}) {
+		a, b := pair(t)
+		nc := unixConn(t, b)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = srv.ServeConn(context.Background(), nc)
+		}()
+		return a, done
+	}
+
+	f.Fuzz(func(t *testing.T, stream, cuts []byte) {
+		fds, goroutines := countFDs(t), runtime.NumGoroutine()
+		fd, done := connect(t)
+		read := make(chan struct{})
+		go func() { // takes the replies, so that the server does not wait
+			defer close(read)
+			var oob [2048]byte
+			buf := make([]byte, 1<<16)
+			for {
+				n, oobn, _, _, err := unix.Recvmsg(fd, buf, oob[:], unix.MSG_CMSG_CLOEXEC)
+				msgs, _ := unix.ParseSocketControlMessage(oob[:oobn])
+				for i := range msgs {
+					got, _ := unix.ParseUnixRights(&msgs[i])
+					for _, fd := range got {
+						unix.Close(fd)
+					}
+				}
+				if n <= 0 || err != nil {
+					return
+				}
+			}
+		}()
+		for len(stream) > 0 {
+			n, with := len(stream), 0
+			if len(cuts) >= 2 {
+				n, with, cuts = min(int(cuts[0])+1, n), int(cuts[1])%20, cuts[2:]
+			}
+			var rights []byte
+			if with > 0 {
+				give := make([]int, with)
+				for i := range give {
+					give[i] = [2]int{ram, event}[(i+with)%2]
+				}
+				rights = unix.UnixRights(give...)
+			}
+			if _, err := unix.SendmsgN(fd, stream[:n], rights, nil, unix.MSG_NOSIGNAL); err != nil {
+				break // the server closed a stream that it could not follow
+			}
+			stream = stream[n:]
+		}
+		_ = unix.Shutdown(fd, unix.SHUT_WR)
+		<-done
+		<-read
+		unix.Close(fd)
+		require.Zero(t, srv.Stats().Panics)
+		for i := 0; countFDs(t) != fds || runtime.NumGoroutine() > goroutines; i++ {
+			if i > 1000 {
+				t.Fatalf("descriptors: %d, were %d; goroutines: %d, were %d", countFDs(t), fds, runtime.NumGoroutine(), goroutines)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+func countFDs(t testing.TB) (n int) {
+	t.Helper()
+	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(dir)
+	buf := make([]byte, 16<<10)
+	for {
+		k, err := unix.ReadDirent(dir, buf)
+		require.NoError(t, err)
+		if k <= 0 {
+			return n
+		}
+		_, count, _ := unix.ParseDirent(buf[:k], -1, nil)
+		n += count
+	}
+}

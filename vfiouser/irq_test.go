@@ -1,0 +1,328 @@
+package vfiouser_test
+
+import (
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+const (
+	dataNone, dataBool, dataFD       = wire.IRQDataNone, wire.IRQDataBool, wire.IRQDataEventFD
+	actMask, actUnmask, actTrigger   = wire.IRQActionMask, wire.IRQActionUnmask, wire.IRQActionTrigger
+	irqINTx, irqMSI, irqMSIX, irqErr = vfiouser.IRQINTx, vfiouser.IRQMSI, vfiouser.IRQMSIX, vfiouser.IRQErr
+)
+
+func eventfd(t testing.TB) *client.EventFD {
+	t.Helper()
+	e, err := client.NewEventFD()
+	require.NoError(t, err)
+	t.Cleanup(func() { e.Close() })
+	return e
+}
+
+func attach(t testing.TB, c *client.Client, index, start, n int) []*client.EventFD {
+	t.Helper()
+	es, err := c.AttachIRQs(index, start, n)
+	for _, e := range es {
+		t.Cleanup(func() { e.Close() })
+	}
+	require.NoError(t, err)
+	return es
+}
+
+func TestSetIRQsErrors(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	fd := eventfd(t).FD
+	pr, pw, err := os.Pipe()
+	require.NoError(t, err)
+	defer pr.Close()
+	defer pw.Close()
+	pipe := int(pw.Fd())
+	tests := []struct {
+		name                string
+		flags               uint32
+		index, start, count int
+		data                []byte
+		fds                 []int
+	}{
+		{"no data kind", actTrigger, irqMSI, 0, 1, nil, nil},
+		{"two data kinds", dataNone | dataBool | actTrigger, irqMSI, 0, 1, []byte{1}, nil},
+		{"no action", dataNone, irqMSI, 0, 1, nil, nil},
+		{"two actions", dataNone | actMask | actUnmask, irqMSI, 0, 1, nil, nil},
+		{"unknown flag", dataNone | actTrigger | 0x40, irqMSI, 0, 1, nil, nil},
+		{"index 5", dataNone | actTrigger, 5, 0, 1, nil, nil},
+		{"index 2^32-1", dataNone | actTrigger, -1, 0, 1, nil, nil},
+		{"index without vectors", dataNone | actTrigger, vfiouser.IRQReq, 0, 1, nil, nil},
+		{"disable an index without vectors", dataNone | actTrigger, vfiouser.IRQReq, 0, 0, nil, nil},
+		{"start over", dataNone | actTrigger, irqMSI, 4, 1, nil, nil},
+		{"end over", dataNone | actTrigger, irqMSI, 2, 3, nil, nil},
+		{"end wraps", dataNone | actTrigger, irqMSI, 1, -1, nil, nil},
+		{"mask ERR", dataNone | actMask, irqErr, 0, 1, nil, nil},
+		{"unmask ERR", dataNone | actUnmask, irqErr, 0, 1, nil, nil},
+		{"two of ERR", dataNone | actTrigger, irqErr, 0, 2, nil, nil},
+		{"count 0 from 1", dataNone | actTrigger, irqMSI, 1, 0, nil, nil},
+		{"count 0 to mask", dataNone | actMask, irqMSI, 0, 0, nil, nil},
+		{"count 0 of bools", dataBool | actTrigger, irqMSI, 0, 0, nil, nil},
+		{"count 0 of eventfds", dataFD | actTrigger, irqMSI, 0, 0, nil, nil},
+		{"descriptor with NONE", dataNone | actTrigger, irqMSI, 0, 1, nil, []int{fd}},
+		{"descriptor with BOOL", dataBool | actTrigger, irqMSI, 0, 1, []byte{1}, []int{fd}},
+		{"descriptors missing", dataFD | actTrigger, irqMSI, 0, 2, nil, []int{fd}},
+		{"a descriptor too many", dataFD | actTrigger, irqMSI, 0, 1, nil, []int{fd, fd}},
+		{"bools missing", dataBool | actTrigger, irqMSI, 0, 2, []byte{1}, nil},
+		{"a bool too many", dataBool | actTrigger, irqMSI, 0, 1, []byte{1, 1}, nil},
+		{"not an eventfd", dataFD | actTrigger, irqMSI, 0, 1, nil, []int{pipe}},
+		{"one of two not an eventfd", dataFD | actTrigger, irqMSI, 0, 2, nil, []int{fd, pipe}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			require.Equal(t, syscall.EINVAL, c.SetIRQs(tt.flags, tt.index, tt.start, tt.count, tt.data, tt.fds...))
+		})
+	}
+	_, err = c.Call(wire.DeviceSetIRQs, wire.IRQSet{Argsz: 19, Flags: dataNone | actTrigger, Index: irqMSI, Count: 1}.Append(nil))
+	require.Equal(t, syscall.EINVAL, err, "argsz")
+	r.dev.Host().Trigger(irqMSI, 0)
+	require.EqualValues(t, 1, r.srv.Stats().IRQ.Unrouted, "something was attached")
+}
+
+func TestTrigger(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	h := r.dev.Host()
+	msi := attach(t, c, irqMSI, 0, 4)
+	msix := attach(t, c, irqMSIX, 0, 40) // in messages of 16
+	h.Trigger(irqMSI, 2)
+	h.Trigger(irqMSI, 2)
+	h.Trigger(irqMSIX, 39)
+	for i, e := range msi {
+		want := uint64(0)
+		if i == 2 {
+			want = 2
+		}
+		require.Equal(t, want, e.Count(), "MSI %d", i)
+	}
+	for i, e := range msix {
+		want := uint64(0)
+		if i == 39 {
+			want = 1
+		}
+		require.Equal(t, want, e.Count(), "MSI-X %d", i)
+	}
+	for _, bad := range [][2]int{{-1, 0}, {5, 0}, {irqMSI, -1}, {irqMSI, 4}, {irqINTx, 0}, {vfiouser.IRQReq, 0}} {
+		h.Trigger(bad[0], bad[1])
+	}
+	require.Equal(t, vfiouser.IRQStats{Signalled: 3, Unrouted: 6}, r.srv.Stats().IRQ)
+
+	// From the wire: NONE and BOOL fire now.
+	require.NoError(t, c.FireIRQ(irqMSI, 1, 2))
+	require.NoError(t, c.SetIRQs(dataBool|actTrigger, irqMSI, 0, 4, []byte{1, 0, 1, 0}))
+	for i, want := range []uint64{1, 1, 2, 0} {
+		require.Equal(t, want, msi[i].Count())
+	}
+
+	// Another eventfd in the place of one.
+	e := attach(t, c, irqMSI, 2, 1)[0]
+	h.Trigger(irqMSI, 2)
+	require.EqualValues(t, 1, e.Count())
+	require.Zero(t, msi[2].Count())
+
+	// A hole: the range loses its eventfds, the rest keeps them.
+	require.NoError(t, c.DetachIRQs(irqMSI, 1, 2))
+	for i := range 4 {
+		h.Trigger(irqMSI, i)
+	}
+	require.EqualValues(t, 1, msi[0].Count())
+	require.Zero(t, e.Count())
+	require.EqualValues(t, 1, msi[3].Count())
+
+	require.NoError(t, c.DisableIRQ(irqMSI))
+	h.Trigger(irqMSI, 0)
+	require.Zero(t, msi[0].Count())
+	h.Trigger(irqMSIX, 0)
+	require.EqualValues(t, 1, msix[0].Count(), "another index is disabled too")
+}
+
+func TestMask(t *testing.T) {
+	d := newDevice(t)
+	r := newRig(t, d, vfiouser.Options{})
+	c := r.dial(nil)
+	h := d.Host()
+	es := attach(t, c, irqMSI, 0, 4)
+	require.NoError(t, c.MaskIRQ(irqMSI, 1, 2))
+	for i := range 4 {
+		h.Trigger(irqMSI, i)
+		h.Trigger(irqMSI, i)
+	}
+	for i, want := range []uint64{2, 0, 0, 2} {
+		require.Equal(t, want, es[i].Count())
+	}
+	require.NoError(t, c.SetIRQs(dataBool|actUnmask, irqMSI, 0, 4, []byte{0, 1, 0, 1}))
+	for i, want := range []uint64{0, 1, 0, 0} {
+		require.Equal(t, want, es[i].Count(), "pending once, whatever the count")
+	}
+	h.Clear(irqMSI, 2)
+	h.Clear(irqMSI, 99)
+	h.Clear(9, 0)
+	require.NoError(t, c.UnmaskIRQ(irqMSI, 2, 1))
+	require.Zero(t, es[2].Count(), "taken back")
+
+	require.NoError(t, c.SetIRQs(dataBool|actMask, irqMSI, 0, 4, []byte{1, 0, 0, 0}))
+	h.Trigger(irqMSI, 0)
+	require.NoError(t, c.Reset())
+	require.NoError(t, c.UnmaskIRQ(irqMSI, 0, 1))
+	require.Zero(t, es[0].Count(), "a device that was reset has nothing pending")
+
+	require.NoError(t, c.MaskIRQ(irqMSI, 0, 1))
+	h.Trigger(irqMSI, 0)
+	require.NoError(t, c.DisableIRQ(irqMSI))
+	es = attach(t, c, irqMSI, 0, 1)
+	require.Zero(t, es[0].Count())
+	h.Trigger(irqMSI, 0)
+	require.EqualValues(t, 1, es[0].Count(), "disabling unmasks")
+	d.locked(func() {
+		require.Equal(t, [][2]int{{irqMSI, 1}, {irqMSI, 2}, {irqMSI, 0}, {irqMSI, 0}}, d.masked)
+		require.Equal(t, [][2]int{{irqMSI, 1}, {irqMSI, 3}, {irqMSI, 2}, {irqMSI, 0}}, d.unmasked)
+	})
+}
+
+// TestINTxAutomask: a level-triggered interrupt is masked by its own signal until the client
+// is done with it.
+func TestINTxAutomask(t *testing.T) {
+	d := newDevice(t)
+	r := newRig(t, d, vfiouser.Options{})
+	c := r.dial(nil)
+	h := d.Host()
+	e := attach(t, c, irqINTx, 0, 1)[0]
+	h.Trigger(irqINTx, 0)
+	h.Trigger(irqINTx, 0)
+	require.EqualValues(t, 1, e.Count())
+	require.NoError(t, c.UnmaskIRQ(irqINTx, 0, 1))
+	require.EqualValues(t, 1, e.Count(), "still high: again at once")
+	h.Clear(irqINTx, 0)
+	require.NoError(t, c.UnmaskIRQ(irqINTx, 0, 1))
+	require.Zero(t, e.Count())
+	d.locked(func() { require.Len(t, d.unmasked, 2) })
+}
+
+// TestResample: an eventfd of the client unmasks, as KVM's resampling interrupt does, and the
+// device hears of it on the connection's thread.
+func TestResample(t *testing.T) {
+	d := newDevice(t)
+	r := newRig(t, d, vfiouser.Options{})
+	c := r.dial(nil)
+	h := d.Host()
+	e := attach(t, c, irqINTx, 0, 1)[0]
+	resample := eventfd(t)
+	require.NoError(t, c.ResampleIRQ(irqINTx, 0, resample))
+	for i := range 50 {
+		h.Trigger(irqINTx, 0)
+		n, err := e.Wait(time.Second)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		h.Trigger(irqINTx, 0) // latched
+		require.NoError(t, resample.Signal())
+		n, err = e.Wait(time.Second)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n)
+		require.NoError(t, resample.Signal())
+		eventually(t, "device told", func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return len(d.unmasked) == 2*(i+1)
+		})
+		_, err = c.Info()
+		require.NoError(t, err, "messages are served beside")
+	}
+	mask := eventfd(t)
+	require.NoError(t, c.SetIRQs(dataFD|actMask, irqINTx, 0, 1, nil, mask.FD))
+	require.NoError(t, mask.Signal())
+	eventually(t, "masked", func() bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return len(d.masked) == 1
+	})
+	h.Trigger(irqINTx, 0)
+	require.Zero(t, e.Count())
+	require.NoError(t, resample.Signal())
+	_, err := e.Wait(time.Second)
+	require.NoError(t, err)
+
+	require.NoError(t, c.SetIRQs(dataFD|actUnmask, irqINTx, 0, 1, nil), "detach")
+	require.NoError(t, c.SetIRQs(dataFD|actMask, irqINTx, 0, 1, nil), "detach")
+	require.NoError(t, resample.Signal())
+	_, err = c.Info()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, resample.Count(), "still watched")
+
+	// The server's end does not hang on a watched eventfd.
+	require.NoError(t, c.ResampleIRQ(irqINTx, 0, resample))
+	require.NoError(t, r.srv.Close())
+}
+
+// TestTriggerNeverWaits: an eventfd that is full, and blocking, does not stop the device.
+func TestTriggerNeverWaits(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 0, 1, nil, fd))
+	_, err = unix.Write(fd, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.dev.Host().Trigger(irqMSI, 0)
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Fatal("trigger waits for the client")
+	}
+	require.EqualValues(t, 1, r.srv.Stats().IRQ.Coalesced)
+	fl, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	require.NoError(t, err)
+	require.Zero(t, fl&unix.O_NONBLOCK, "the client's flags are the client's")
+}
+
+// TestTriggerRaces triggers from many goroutines while the client attaches, masks, disables
+// and leaves.
+func TestTriggerRaces(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	h := r.dev.Host()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for k := range 4 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					h.Trigger(i%5, (i+k)%4)
+				}
+			}
+		})
+	}
+	for range 50 {
+		attach(t, c, irqMSI, 0, 4)
+		require.NoError(t, c.MaskIRQ(irqMSI, 0, 2))
+		require.NoError(t, c.UnmaskIRQ(irqMSI, 0, 2))
+		require.NoError(t, c.DetachIRQs(irqMSI, 1, 2))
+		require.NoError(t, c.DisableIRQ(irqMSI))
+	}
+	c.Close()
+	time.Sleep(time.Millisecond)
+	close(stop)
+	wg.Wait()
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package vfiouser_test
+
+const raceEnabled = false
