@@ -2,16 +2,14 @@ package gf100
 
 import "github.com/umbra-gpu/umbra/mmio"
 
-// Where the microcode keeps its message rings in data memory, and their size:
-// eight messages of 16 bytes each way.
+// Where the unit keeps its message rings in data memory, and their size: eight
+// messages of 16 bytes each way.
 const (
-	pmuSendRing  = 0x800
-	pmuRecvRing  = 0x880
-	pmuRingSize  = 0x80
-	pmuMessage   = 16
-	pmuPointers  = 0x0f // put and get run over twice the ring
-	pmuSlots     = 0x07
-	pmuIntrReply = 1 << 6
+	pmuSendRing = 0x800
+	pmuRecvRing = 0x880
+	pmuRingSize = 0x80
+
+	pmuIntrHost = 0xe0 // interrupts that the microcode routes to the host
 )
 
 var pmuView = falconView{
@@ -31,13 +29,14 @@ var ppwr = mmio.Block{
 		{Name: "NV_PPWR_PMU_QUEUE_INTR", Offset: 0x10a4c0, Access: mmio.W1C},
 		{Name: "NV_PPWR_PMU_QUEUE_INTR_EN", Offset: 0x10a4c4},
 		{Name: "NV_PPWR_PMU_MSGQ_HEAD", Offset: 0x10a4c8},
-		{Name: "NV_PPWR_PMU_MSGQ_TAIL", Offset: 0x10a4cc},
+		{Name: "NV_PPWR_PMU_MSGQ_TAIL", Offset: 0x10a4cc, Effect: "get pointer of the ring towards the host: a message may have been waiting for room"},
 		{Name: "NV_PPWR_PMU_H2D", Offset: 0x10a4d0},
 		{Name: "NV_PPWR_PMU_H2D_INTR", Offset: 0x10a4d4, Access: mmio.W1C},
 		{Name: "NV_PPWR_PMU_H2D_INTR_EN", Offset: 0x10a4d8},
 		{Name: "NV_PPWR_PMU_D2H", Offset: 0x10a4dc},
 		{Name: "NV_PPWR_PMU_MUTEX", Offset: 0x10a580, Rep: []mmio.Dim{{Count: 16, Stride: 4}},
 			Effect: "taken by the first non-zero write, freed by zero"},
+		{Name: "NV_PPWR_PMU_DSCRATCH", Offset: 0x10a5d0, Rep: []mmio.Dim{{Count: 4, Stride: 4}}},
 		{Name: "NV_PPWR_PMU_MMIO_ADDR", Offset: 0x10a7a0},
 		{Name: "NV_PPWR_PMU_MMIO_VALUE", Offset: 0x10a7a4},
 	}...),
@@ -48,10 +47,13 @@ var ppwr = mmio.Block{
 // ring, with an interrupt.
 type pmuUnit struct {
 	*falcon
+	space *mmio.Space
+	busy  bool // a message is being answered; true only during a register access
 
 	put, get mmio.Cell // host to PMU
 	replyPut mmio.Cell // PMU to host
 	h2d, d2h mmio.Cell
+	tests    mmio.Cell // messages that the test process has seen
 	mutex    [16]mmio.Cell
 	replyGet mmio.Cell
 }
@@ -64,11 +66,12 @@ func newPMU() *pmuUnit {
 
 func (u *pmuUnit) bind(b *mmio.Bindings) {
 	pmuView.bind(b, []*falcon{u.falcon})
-	b.OnWrite("NV_PPWR_PMU_QUEUE_HEAD", func(i int, w mmio.Write) {
-		if i == 0 && u.running {
+	b.OnWrite("NV_PPWR_PMU_QUEUE_HEAD", func(i int, _ mmio.Write) {
+		if i == 0 {
 			u.receive()
 		}
 	})
+	b.OnWrite("NV_PPWR_PMU_MSGQ_TAIL", func(int, mmio.Write) { u.receive() })
 	b.OnWrite("NV_PPWR_PMU_MUTEX", func(i int, w mmio.Write) {
 		if w.Old != 0 && w.New != 0 {
 			u.mutex[i].Put(w.Old)
@@ -77,9 +80,11 @@ func (u *pmuUnit) bind(b *mmio.Bindings) {
 }
 
 func (u *pmuUnit) attach(s *mmio.Space) {
+	u.space = s
 	u.put, u.get = s.Cell("NV_PPWR_PMU_QUEUE_HEAD", 0), s.Cell("NV_PPWR_PMU_QUEUE_TAIL", 0)
 	u.replyPut, u.replyGet = s.Cell("NV_PPWR_PMU_MSGQ_HEAD", 0), s.Cell("NV_PPWR_PMU_MSGQ_TAIL", 0)
 	u.h2d, u.d2h = s.Cell("NV_PPWR_PMU_H2D", 0), s.Cell("NV_PPWR_PMU_D2H", 0)
+	u.tests = s.Cell("NV_PPWR_PMU_DSCRATCH", 2)
 	for i := range u.mutex {
 		u.mutex[i] = s.Cell("NV_PPWR_PMU_MUTEX", i)
 	}
@@ -102,12 +107,5 @@ func (u *pmuUnit) boot() {
 	u.replyGet.Put(0)
 	u.h2d.Put(pmuRingSize<<16 | pmuSendRing)
 	u.d2h.Put(pmuRingSize<<16 | pmuRecvRing)
-}
-
-func (u *pmuUnit) receive() {
-	put := u.put.Get() & pmuPointers
-	for get := u.get.Get() & pmuPointers; get != put; {
-		get = (get + 1) & pmuPointers
-		u.get.Put(get)
-	}
+	u.dest = pmuIntrHost
 }
