@@ -1,3 +1,5 @@
+// Package lab_test runs the laboratory's machines for themselves: the three
+// kernels without a card, reboot, reset and kill, and devices that are no GPU.
 package lab_test
 
 import (
@@ -14,12 +16,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // ctx bounds what a test waits for in a guest.
 func ctx(t *testing.T) context.Context {
