@@ -31,6 +31,7 @@ type fakeGPU struct {
 	shift    bool // copies land one byte too far
 	eager    bool // acquires never wait
 	immortal bool // nothing kills a channel
+	noPGRAPH bool // engine errors are reported by the PBDMA
 
 	kernel drm.Kernel
 	stop   chan struct{}
@@ -365,6 +366,9 @@ func (c *fakeChannel) command(j *fakeJob) bool {
 
 func (c *fakeChannel) offend(o drm.Offence, format string, a ...any) {
 	g := c.d.g
+	if g.noPGRAPH && engineOffence[o] {
+		o, format = drm.OffenceHostMethod, "fifo: PBDMA0: [ILLEGAL_MTHD] ch %d"
+	}
 	g.say(3, format, a...)
 	if !g.kernel.KilledBy[o] || g.immortal {
 		return
@@ -412,7 +416,7 @@ func (c *fakeChannel) method(sc int, m push.Method, v uint32) bool {
 		c.offend(drm.OffenceEmptySubchan, "fifo: PBDMA0: [EMPTY_SUBC] ch %d", c.id)
 		return true
 	case m == push.GRNoSuch:
-		c.offend(drm.OffenceEngineMethod, "gr: ILLEGAL_MTHD ch %d", c.id)
+		c.offend(drm.OffenceEngineMethod, " gr: ILLEGAL_MTHD ch %d", c.id)
 		return true
 	}
 	r[m] = v
@@ -438,7 +442,7 @@ func (c *fakeChannel) host(sc int, m push.Method, v uint32) bool {
 	switch m {
 	case push.HostSetObject:
 		if v&0xffff == push.ClassNoSuch {
-			c.offend(drm.OffenceEngineClass, "gr: ILLEGAL_CLASS ch %d", c.id)
+			c.offend(drm.OffenceEngineClass, " gr: ILLEGAL_CLASS ch %d", c.id)
 			return true
 		}
 		c.classes[sc] = v & 0xffff

@@ -187,6 +187,20 @@ func TestOffenceUnpunished(t *testing.T) {
 	require.ErrorContains(t, err, "want one of")
 }
 
+// Engine errors that the PBDMA reports must have the PBDMA's consequences.
+func TestEngineOffenceByPBDMA(t *testing.T) {
+	for release, killed := range map[string]bool{"6.1": false, "6.12": true} {
+		g := fake(t, release)
+		g.noPGRAPH = true
+		for _, what := range []string{"engine-method", "engine-class"} {
+			res, err := g.env().Illegal(proto.OffenceArgs{What: what, TimeoutMS: 200})
+			require.NoError(t, err)
+			require.Equal(t, "pbdma", res.ReportedBy)
+			require.Equal(t, killed, res.Killed)
+		}
+	}
+}
+
 func TestStorm(t *testing.T) {
 	res, err := fake(t, "6.12").env().Storm(proto.StormArgs{Count: 5, OffenceArgs: proto.OffenceArgs{TimeoutMS: 200}})
 	require.NoError(t, err)

@@ -153,10 +153,7 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 	if err != nil {
 		return res, err
 	}
-	res.What, res.Kernel, res.Expected = o.name, kernel.Line, "alive"
-	if kernel.KilledBy[o.kind] {
-		res.Expected = "killed"
-	}
+	res.What, res.Kernel, res.Expected = o.name, kernel.Line, expected(kernel, o.kind)
 	mark, err := e.mark()
 	if err != nil {
 		return res, err
@@ -205,7 +202,9 @@ func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (
 	var b push.Buffer
 	o.emit(&b, orUint64(a.VA, unmappedVA), page.VA(), &r)
 	start := time.Now()
-	if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil {
+	// The kernel may kill the channel before it has put its fence behind the commands;
+	// the submission itself then says so.
+	if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil && drm.Errno(err) != enodev {
 		return err
 	}
 	watch(s, a, start, res)
@@ -254,11 +253,17 @@ func (e *Env) logSince(mark uint64, k drm.Kernel, o offence, res *proto.OffenceR
 			res.Log = append(res.Log, r)
 		}
 	}
-	fragments := []string{k.Says[o.kind]}
+	kind := o.kind
+	res.ReportedBy = reporter(res.Log)
+	if engineOffence[kind] && res.ReportedBy == "pbdma" {
+		kind = drm.OffenceHostMethod
+		res.Expected = expected(k, kind)
+	}
+	fragments := []string{k.Says[kind]}
 	switch {
-	case o.kind == drm.OffenceMMUFault || o.kind == drm.OffenceSemaphoreFault:
+	case kind == drm.OffenceMMUFault || kind == drm.OffenceSemaphoreFault:
 		fragments = k.Faults
-	case k.KilledBy[o.kind]:
+	case k.KilledBy[kind]:
 		fragments = append(fragments, "killed!")
 	}
 	for _, f := range fragments {
@@ -267,6 +272,28 @@ func (e *Env) logSince(mark uint64, k drm.Kernel, o offence, res *proto.OffenceR
 		}
 	}
 	return nil
+}
+
+// engineOffence holds what a GF100 reports by PGRAPH, which never costs a channel its life. A
+// card that reports it by the PBDMA instead says "illegal method", and then the kernel must
+// do what it does for that.
+var engineOffence = map[drm.Offence]bool{drm.OffenceEngineMethod: true, drm.OffenceEngineClass: true}
+
+// reporter tells which interrupt the kernel heard of the offence by.
+func reporter(records []proto.KmsgRecord) string {
+	for _, r := range []struct{ fragment, name string }{{"PBDMA", "pbdma"}, {" gr: ", "pgraph"}, {"fault", "mmu"}} {
+		if logged(records, r.fragment) {
+			return r.name
+		}
+	}
+	return ""
+}
+
+func expected(k drm.Kernel, kind drm.Offence) string {
+	if k.KilledBy[kind] {
+		return "killed"
+	}
+	return "alive"
 }
 
 func logged(records []proto.KmsgRecord, fragment string) bool {

@@ -282,7 +282,7 @@ type CopyOutcome struct {
 	CRC        uint32 `json:"crc"`      // CRC-32 of what came back
 	WantCRC    uint32 `json:"want_crc"` // of what should have
 	Wrong      int    `json:"wrong,omitempty"`
-	FirstWrong int64  `json:"first_wrong,omitempty"` // byte of the destination buffer
+	FirstWrong int64  `json:"first_wrong,omitempty"` // byte of the destination buffer; -1: none
 	DurationNS int64  `json:"duration_ns"`           // submit to fence, of the case's own copy
 	Error      string `json:"error,omitempty"`
 }
@@ -399,6 +399,7 @@ type OffenceResult struct {
 	AfterNS    int64        `json:"after_ns,omitempty"`    // from the offence to the kill
 	GoesOn     bool         `json:"goes_on"`               // a channel left alive still works
 	Untouched  bool         `json:"untouched"`             // nothing was written where nothing may be
+	ReportedBy string       `json:"reported_by,omitempty"` // the interrupt the kernel heard by: "mmu", "pbdma", "pgraph"
 	Log        []KmsgRecord `json:"log"`                   // what the kernel said meanwhile, level warning or worse
 	LogMissing []string     `json:"log_missing,omitempty"` // fragments that this kernel should have logged
 	Background LoadTotals   `json:"background"`
