@@ -126,13 +126,14 @@ func (c *conn) loop() error {
 func (c *conn) finish() {
 	c.gone.Store(true)
 	c.calls.close()
-	c.contain("memory watcher", c.mem.removeAll)
-	c.mem.removeAll() // what a panic above left
+	for !c.mem.empty() {
+		c.contain("memory watcher", c.mem.removeAll)
+	}
+	c.irqs.close()
 	if c.attached {
 		c.contain("leave migration", c.leaveMigration)
 		c.contain("Detached", c.dev.Detached)
 	}
-	c.irqs.close()
 	closeFDs(c.in.drop())
 	c.fdMu.Lock()
 	defer c.fdMu.Unlock()

@@ -12,11 +12,11 @@ import (
 //
 // An error that wraps a syscall.Errno is answered with that errno, any other with EIO.
 type Device interface {
-	// Regions returns the regions by index (BAR0 to VGA), at most NumRegions. It is read once
-	// per client, after Attached.
+	// Regions returns the regions by index (BAR0 to VGA), at most NumRegions. It is read by
+	// NewServer and once per client, after Attached.
 	Regions() []Region
-	// IRQs returns the interrupt indexes (INTx to REQ), at most NumIRQs. It is read once per
-	// client, after Attached.
+	// IRQs returns the interrupt indexes (INTx to REQ), at most NumIRQs. It is read by
+	// NewServer and once per client, after Attached.
 	IRQs() []IRQ
 	// ReadRegion fills p, zeroed before, from off. off+len(p) is inside the region and len(p)
 	// is not 0. p must not be kept.
@@ -108,11 +108,13 @@ type IRQ struct {
 // maxVectors is the highest count of vectors an index may have: what MSI-X can number.
 const maxVectors = 2048
 
-// IRQObserver is a Device that wants to know what the client does with its interrupts. A
-// level-triggered source looks at its line in IRQUnmasked and calls Host.Trigger again if it
-// is still high.
+// IRQObserver is a Device that wants to know what the client does with its interrupts.
 type IRQObserver interface {
+	// IRQMasked is called after the client has masked a vector.
 	IRQMasked(index, vector int)
+	// IRQUnmasked is called when a vector can signal anew: the client has unmasked it, or has
+	// given it an eventfd. A level-triggered source looks at its line and calls Host.Trigger
+	// if it is high.
 	IRQUnmasked(index, vector int)
 }
 

@@ -44,6 +44,7 @@ type memDevice struct {
 	unmasked [][2]int
 	masked   [][2]int
 	atDetach func()
+	onUnmask func()
 }
 
 const (
@@ -173,6 +174,9 @@ func (d *memDevice) IRQUnmasked(index, vector int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.unmasked = append(d.unmasked, [2]int{index, vector})
+	if d.onUnmask != nil {
+		d.onUnmask()
+	}
 }
 
 // locked runs fn in step with the connection's thread.

@@ -191,29 +191,32 @@ func TestMemory(t *testing.T) {
 	require.Len(t, m.Ranges(), 4)
 }
 
+// mapped counts the mappings of clients' memory, the clients' own included.
+func mapped(t testing.TB) int {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	return strings.Count(string(b), "/memfd:guest")
+}
+
 // TestOneFileOneMapping: a file that comes many times is mapped once, as guests with many
 // ranges of one memfd need, and is let go with its last range.
 func TestOneFileOneMapping(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
 	ram := alloc(t, 1<<24)
-	maps := func() int {
-		b, err := os.ReadFile("/proc/self/maps")
-		require.NoError(t, err)
-		return strings.Count(string(b), "/memfd:guest")
-	}
-	before := maps()
+	before := mapped(t)
 	for i := range uint64(1000) {
 		require.NoError(t, c.Map(i<<20, ram, i<<12, 0x1000, client.ReadWrite))
 	}
 	require.NoError(t, c.Map(5000<<20, ram, 0x7000, 0x1000, client.Readable))
-	require.Equal(t, before+1, maps())
+	require.Equal(t, before+1, mapped(t))
 	for i := range uint64(1000) {
 		require.NoError(t, c.Unmap(i<<20, 0x1000))
 	}
-	require.Equal(t, before+1, maps())
+	require.Equal(t, before+1, mapped(t))
 	require.NoError(t, c.UnmapAll())
-	require.Equal(t, before, maps())
+	require.Equal(t, before, mapped(t))
 
 	// A file that grew after it was mapped is mapped once more.
 	require.NoError(t, c.Map(0, ram, 0, 1<<24, client.ReadWrite))
@@ -226,7 +229,7 @@ func TestOneFileOneMapping(t *testing.T) {
 	s[1<<24-1] = 1
 	m.Release()
 	require.NoError(t, c.UnmapAll())
-	require.Equal(t, before, maps())
+	require.Equal(t, before, mapped(t))
 }
 
 // TestTruncatedFile: a client that cuts its file short makes copies fail, not the process.

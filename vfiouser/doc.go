@@ -13,7 +13,8 @@
 //   - Each connection runs on one goroutine locked to one OS thread, started by Serve and
 //     awaited by it. It blocks in recvmsg on a descriptor of its own, outside the net poller:
 //     that saves 2-5 us of each round trip. All calls of a Device come from this thread.
-//   - Serve has one more goroutine that waits for its context and ends with it.
+//   - The end of a context given to Serve or ServeConn is acted on by a goroutine that lives
+//     for that act only.
 //
 // Host.Trigger, Host.DMARead, Host.DMAWrite and all of Memory may be called from any goroutine.
 //

@@ -61,6 +61,9 @@ func (c *conn) setIRQ(s *wire.IRQSet, i int, data []byte, rq *request) {
 			fd = rq.take(i)
 		}
 		c.irqs.attach(index, vec, eventfdFor[action], fd)
+		if action == wire.IRQActionTrigger && fd >= 0 && c.observer != nil {
+			c.observer.IRQUnmasked(index, vec)
+		}
 		return
 	}
 	if s.Flags&wire.IRQDataBool != 0 && data[i] == 0 {

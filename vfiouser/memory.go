@@ -380,17 +380,30 @@ func (m *Memory) remove(addr, size uint64) error {
 	return nil
 }
 
-// removeAll empties the map.
+// removeAll empties the map, a range at a time, so that a watcher that panics costs no more
+// than its own notice when removeAll is called again.
 func (m *Memory) removeAll() {
-	m.mu.Lock()
-	gone := m.maps
-	m.stopLogLocked()
-	m.maps = nil
-	m.forgetLocked()
-	m.mu.Unlock()
-	for _, r := range gone {
+	for {
+		m.mu.Lock()
+		if len(m.maps) == 0 {
+			m.mu.Unlock()
+			return
+		}
+		last := len(m.maps) - 1
+		r := m.maps[last]
+		m.maps[last] = nil
+		m.maps = m.maps[:last]
+		m.log.stop(r)
+		m.forgetLocked()
+		m.mu.Unlock()
 		m.drop(r)
 	}
+}
+
+func (m *Memory) empty() bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.maps) == 0
 }
 
 func (m *Memory) forgetLocked() {

@@ -160,6 +160,7 @@ func TestPanicsOutsideMessages(t *testing.T) {
 	defer ram.Close()
 	d := newDevice(t)
 	r := newRig(t, panicky{memDevice: d}, vfiouser.Options{})
+	before := mapped(t)
 	for range 3 {
 		c := r.dial(nil)
 		for i := range uint64(4) {
@@ -169,6 +170,8 @@ func TestPanicsOutsideMessages(t *testing.T) {
 		require.Len(t, d.Host().Memory().Ranges(), 3)
 		c.Close()
 	}
+	require.NoError(t, r.srv.Close())
+	require.Equal(t, before, mapped(t), "a mapping is left")
 	r = newRig(t, panicky{memDevice: d, attach: true}, vfiouser.Options{})
 	_, err = client.Dial(r.path, nil)
 	require.ErrorIs(t, err, syscall.EIO)

@@ -6,7 +6,10 @@
 // All numbers are little-endian and naturally aligned.
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"strconv"
+)
 
 // Command is the number of a message's command.
 type Command uint16
@@ -61,19 +64,7 @@ func (c Command) String() string {
 	if int(c) < len(commandNames) && commandNames[c] != "" {
 		return commandNames[c]
 	}
-	return "command " + itoa(uint(c))
-}
-
-func itoa(n uint) string {
-	var b [20]byte
-	i := len(b)
-	for {
-		i--
-		b[i] = byte('0' + n%10)
-		if n /= 10; n == 0 {
-			return string(b[i:])
-		}
-	}
+	return "command " + strconv.Itoa(int(c))
 }
 
 // Header flags.
