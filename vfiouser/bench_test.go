@@ -2,10 +2,14 @@ package vfiouser_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,6 +249,79 @@ func BenchmarkReadSpin(b *testing.B) {
 	for b.Loop() {
 		roundTrip(b, fd, msg, reply)
 	}
+}
+
+// BenchmarkReadBesideEngines is the read round trip while goroutines compute on every
+// processor the scheduler has, as a software card's engines do. A connection's thread that
+// comes out of recvmsg needs one of them; with one more than there are processors the kernel
+// decides who runs, and it prefers a thread that has just slept. The client is a process of
+// its own, as QEMU is.
+func BenchmarkReadBesideEngines(b *testing.B) {
+	for _, extra := range []int{0, 1, 2} {
+		b.Run(fmt.Sprintf("procs+%d", extra), func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(runtime.NumCPU() + extra))
+			fd, _ := negotiated(b, vfiouser.Options{})
+			var stop atomic.Bool
+			var wg sync.WaitGroup
+			for range runtime.NumCPU() {
+				wg.Go(func() {
+					for n := 0; !stop.Load(); n++ {
+						runtime.KeepAlive(n)
+					}
+				})
+			}
+			defer wg.Wait()
+			defer stop.Store(true)
+			out, err := pingProcess(fd)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(out[0], "p50-us")
+			b.ReportMetric(out[1], "p99-us")
+			b.ReportMetric(out[2], "max-us")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// pingEnv makes TestMain a client that measures reads on descriptor 3.
+const pingEnv = "VFIOUSER_PING"
+
+func pingProcess(fd int) (out [3]float64, err error) {
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), pingEnv+"=1")
+	dup, err := unix.Dup(fd)
+	if err != nil {
+		return out, err
+	}
+	f := os.NewFile(uintptr(dup), "socket")
+	defer f.Close()
+	cmd.ExtraFiles = []*os.File{f}
+	text, err := cmd.Output()
+	if err != nil {
+		return out, err
+	}
+	_, err = fmt.Sscan(string(text), &out[0], &out[1], &out[2])
+	return out, err
+}
+
+func ping() {
+	msg, reply := readMessage(0x10), make([]byte, 64)
+	times := make([]time.Duration, 2000)
+	for i := range times {
+		start := time.Now()
+		if _, err := unix.Write(3, msg); err != nil {
+			panic(err)
+		}
+		if n, err := unix.Read(3, reply); n != 36 || err != nil {
+			panic(fmt.Sprint(n, err))
+		}
+		times[i] = time.Since(start)
+		time.Sleep(100 * time.Microsecond)
+	}
+	slices.Sort(times)
+	us := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+	fmt.Println(us(times[len(times)/2]), us(times[len(times)*99/100]), us(times[len(times)-1]))
 }
 
 func BenchmarkSlice(b *testing.B) {

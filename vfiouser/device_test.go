@@ -22,7 +22,13 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(pingEnv) != "" {
+		ping()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // memDevice is a device of plain memory, with offsets of BAR0 that do more:
 //

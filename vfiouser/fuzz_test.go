@@ -15,21 +15,23 @@ import (
 
 // FuzzStream feeds a server any bytes, descriptors in between, and then looks whether it is
 // whole: no contained panic but the device's own, no descriptor or goroutine left, the next
-// client served. cuts says in turn how long a write is and how many descriptors go with it.
+// client served. cuts says in turn how long a write is and how many descriptors go with it;
+// negotiated has the version agreed before.
 func FuzzStream(f *testing.F) {
 	raws, _ := script(f)
 	var all []byte
 	for _, raw := range raws {
-		f.Add(raw, []byte{1, 2})
+		f.Add(raw, []byte{1, 2}, true)
+		f.Add(raw, []byte{}, false)
 		all = append(all, raw...)
 	}
-	f.Add(all, []byte{213, 0, 47, 1, 31, 0, 47, 0, 35, 2, 0, 0, 255, 0})
-	f.Add(append(raws[0], header(wire.RegionRead, 3, 0)...), []byte{})
-	f.Add(append(raws[0], header(wire.DMARead, 1<<20, wire.TypeReply)...), []byte{9})
-	f.Add(append(raws[0], message(wire.DeviceFeature, 0, wire.Feature{Argsz: 64, Flags: wire.FeatureSet | wire.FeatureMigDeviceState}.Append(nil))...), []byte{})
+	f.Add(all, []byte{213, 0, 47, 1, 31, 0, 47, 0, 35, 2, 0, 0, 255, 0}, false)
+	f.Add(header(wire.RegionRead, 3, 0), []byte{}, true)
+	f.Add(header(wire.DMARead, 1<<20, wire.TypeReply), []byte{9, 0}, true)
+	f.Add(message(wire.DeviceFeature, 0, le.AppendUint64(wire.Feature{Argsz: 64, Flags: wire.FeatureSet | wire.FeatureMigDeviceState}.Append(nil), 3)), []byte{}, true)
 	multi := wire.RegionAccess{Count: 8}.Append(le.AppendUint64(nil, 1))
-	f.Add(append(raws[0], message(wire.RegionWriteMulti, 0, append(multi, 1, 2, 3, 4, 5, 6, 7, 8))...), []byte{255, 16, 255, 255})
-	f.Add(append(raws[0], message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: ^uint64(0xfff), Size: 0x1000}.Append(nil))...), []byte{})
+	f.Add(message(wire.RegionWriteMulti, 0, append(multi, 1, 2, 3, 4, 5, 6, 7, 8)), []byte{16, 1}, true)
+	f.Add(message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: ^uint64(0xfff), Size: 0x1000}.Append(nil)), []byte{255, 2}, true)
 
 	dev := newMigDevice(f)
 	dev.regions[0].Size = 0x800 // without the offsets that panic
@@ -56,7 +58,7 @@ func FuzzStream(f *testing.F) {
 		return a, done
 	}
 
-	f.Fuzz(func(t *testing.T, stream, cuts []byte) {
+	f.Fuzz(func(t *testing.T, stream, cuts []byte, negotiated bool) {
 		fds, goroutines := countFDs(t), runtime.NumGoroutine()
 		fd, done := connect(t)
 		read := make(chan struct{})
@@ -78,6 +80,10 @@ func FuzzStream(f *testing.F) {
 				}
 			}
 		}()
+		if negotiated {
+			_, err := unix.Write(fd, raws[0])
+			require.NoError(t, err)
+		}
 		for len(stream) > 0 {
 			n, with := len(stream), 0
 			if len(cuts) >= 2 {

@@ -1,0 +1,123 @@
+package client_test
+
+import (
+	"io"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// against returns a client whose server is the test: it reads one message and writes what
+// answer makes of it.
+func against(t *testing.T, answer func(h wire.Header, payload []byte) []byte) *client.Client {
+	t.Helper()
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer unix.Close(p[1])
+		buf := make([]byte, 1<<16)
+		n, err := unix.Read(p[1], buf)
+		if err != nil || n < wire.HeaderSize {
+			return
+		}
+		out := answer(wire.ParseHeader(buf), buf[wire.HeaderSize:n])
+		if out == nil {
+			_, _ = unix.Read(p[1], buf) // say nothing until the client leaves
+			return
+		}
+		_, _ = unix.Write(p[1], out)
+	}()
+	c, err := client.NewFD(p[0], &client.Options{NoVersion: true, Timeout: 100 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		c.Close()
+		<-done
+	})
+	return c
+}
+
+func reply(h wire.Header, flags, errno uint32, payload []byte) []byte {
+	b := make([]byte, wire.HeaderSize)
+	wire.Header{ID: h.ID, Command: h.Command, Size: uint32(wire.HeaderSize + len(payload)), Flags: flags, Errno: errno}.Put(b)
+	return append(b, payload...)
+}
+
+// TestBrokenServers: a harness that takes what a broken server says would prove nothing.
+func TestBrokenServers(t *testing.T) {
+	read := func(c *client.Client) error { _, err := c.Read32(0, 0); return err }
+	tests := []struct {
+		name   string
+		answer func(h wire.Header, p []byte) []byte
+		call   func(c *client.Client) error
+		want   error
+	}{
+		{"good", func(h wire.Header, p []byte) []byte { return reply(h, 1, 0, append(p[:16:16], 1, 2, 3, 4)) }, read, nil},
+		{"errno", func(h wire.Header, _ []byte) []byte { return reply(h, 0x21, 22, nil) }, read, syscall.EINVAL},
+		{"errno 0", func(h wire.Header, _ []byte) []byte { return reply(h, 0x21, 0, nil) }, read, client.ErrProtocol},
+		{"error with payload", func(h wire.Header, _ []byte) []byte { return reply(h, 0x21, 22, []byte{1}) }, read, client.ErrProtocol},
+		{"other id", func(h wire.Header, p []byte) []byte { h.ID++; return reply(h, 1, 0, append(p[:16:16], 1, 2, 3, 4)) }, read, client.ErrProtocol},
+		{"other command", func(h wire.Header, p []byte) []byte {
+			h.Command++
+			return reply(h, 1, 0, append(p[:16:16], 1, 2, 3, 4))
+		}, read, client.ErrProtocol},
+		{"data short", func(h wire.Header, p []byte) []byte { return reply(h, 1, 0, append(p[:16:16], 1, 2, 3)) }, read, client.ErrProtocol},
+		{"impossible size", func(h wire.Header, p []byte) []byte { return []byte{0, 0, 9, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0} }, read, client.ErrProtocol},
+		{"closes", func(h wire.Header, p []byte) []byte { return []byte{} }, read, io.EOF},
+		{"closes in a header", func(h wire.Header, p []byte) []byte { return []byte{1, 2, 3} }, read, io.EOF},
+		{"silent", func(h wire.Header, p []byte) []byte { return nil }, read, os.ErrDeadlineExceeded},
+		{
+			"write echo short", func(h wire.Header, p []byte) []byte { return reply(h, 1, 0, nil) },
+			func(c *client.Client) error { return c.Write32(0, 0, 1) }, client.ErrProtocol,
+		},
+		{
+			"unmap echo differs", func(h wire.Header, p []byte) []byte { return reply(h, 1, 0, make([]byte, 24)) },
+			func(c *client.Client) error { return c.Unmap(0x1000, 0x1000) }, client.ErrProtocol,
+		},
+		{
+			"version reply too long", func(h wire.Header, p []byte) []byte {
+				return reply(h, 1, 0, []byte("\x00\x00\x00\x00{\"capabilities\":{}}\x00"))
+			},
+			func(c *client.Client) error { _, err := c.Negotiate(0, 0, ""); return err }, client.ErrProtocol,
+		},
+		{
+			"version minor raised", func(h wire.Header, p []byte) []byte { return reply(h, 1, 0, []byte{0, 0, 1, 0}) },
+			func(c *client.Client) error { _, err := c.Negotiate(0, 0, ""); return err }, client.ErrProtocol,
+		},
+		{
+			"version not terminated", func(h wire.Header, p []byte) []byte { return reply(h, 1, 0, []byte("\x00\x00\x00\x00{}")) },
+			func(c *client.Client) error { _, err := c.Negotiate(0, 0, "{}"); return err }, client.ErrProtocol,
+		},
+		{
+			"region info short", func(h wire.Header, p []byte) []byte { return reply(h, 1, 0, p[:31]) },
+			func(c *client.Client) error { _, err := c.RegionInfo(0); return err }, client.ErrProtocol,
+		},
+		{
+			"capability outside", func(h wire.Header, p []byte) []byte {
+				return reply(h, 1, 0, wire.RegionInfo{Argsz: 32, Flags: 15, CapOffset: 32, Size: 4096}.Append(nil))
+			},
+			func(c *client.Client) error { _, err := c.RegionInfo(0); return err }, client.ErrProtocol,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := tt.call(against(t, tt.answer))
+			if tt.want == nil {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, tt.want)
+		})
+	}
+}
