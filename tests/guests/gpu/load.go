@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -25,7 +26,7 @@ type Load struct {
 	err error
 }
 
-// StartLoad starts the clients, and returns when each has made its channel and buffers.
+// StartLoad starts the clients, and returns when each has done and verified a first round.
 func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 	eng, err := engineOf(a.Engine)
 	if err != nil {
@@ -122,9 +123,14 @@ func (l *Load) client(e *Env, node string, eng engine, size, seed uint64, ready 
 		if err := l.round(k, eng, vram, want); err != nil {
 			return err
 		}
+		if l.wrong.Load() > 0 {
+			say(errWrong)
+		}
 		say(nil)
 	}
 }
+
+var errWrong = errors.New("the first copies came out wrong")
 
 func (l *Load) round(k *copier, eng engine, vram [2]Buffer, want []byte) error {
 	if err := k.upload(eng, vram[0], drm.DomainVRAM, want); err != nil {
