@@ -1,0 +1,273 @@
+package shadowpt
+
+import "encoding/binary"
+
+// Guest is whose tables are shadowed.
+type Guest interface {
+	// ReadTable copies len(p) bytes of the guest's memory. It returns false if
+	// not all of them belong to the guest; p is then undefined.
+	ReadTable(t Target, addr uint64, p []byte) bool
+	// Translate turns n bytes at an address as the guest knows it into the
+	// card's. It returns false unless all of them are the guest's, lie together
+	// on the card, and may be written if write is set.
+	Translate(t Target, addr uint64, n uint64, write bool) (card uint64, ok bool)
+}
+
+// Card is where shadow tables lie.
+type Card interface {
+	// AllocTable returns n bytes of zeroed card memory, aligned to 4 KiB, that
+	// the guest cannot reach; false when its share is used up.
+	AllocTable(n uint64) (addr uint64, ok bool)
+	FreeTable(addr, n uint64)
+	WriteTable(addr uint64, p []byte)
+}
+
+// Counts says what building shadows took and what it refused.
+type Counts struct {
+	Builds    uint64 `json:"builds"`
+	Tables    uint64 `json:"tables"`    // tables read
+	Examined  uint64 `json:"examined"`  // entries read
+	Rewritten uint64 `json:"rewritten"` // entries written to the card
+	Split     uint64 `json:"split"`     // big pages entered as small ones
+	Foreign   uint64 `json:"foreign"`   // valid entries that name nothing of the guest's
+	Unread    uint64 `json:"unread"`    // tables outside the guest's memory
+	NoRoom    uint64 `json:"no_room"`   // tables that the guest's share had no room for
+}
+
+// Sizes of tables in bytes.
+const (
+	SmallTableSize = SmallEntries * 8
+	BigTableSize   = BigEntries * 8
+)
+
+// Shadow is the card's version of one guest address space: every entry is
+// either not present or names memory of the guest's. It is built by Rebuild and
+// belongs to one goroutine at a time.
+//
+// The tables of one directory entry make a node. Directory entries that name
+// the same two tables share a node.
+type Shadow struct {
+	Counts Counts
+
+	guest Guest
+	card  Card
+	space Space  // the guest's
+	dir   uint64 // on the card
+	nodes map[nodeKey]*node
+
+	// retired are tables that the card may still be walking.
+	retired []cardTable
+
+	buf []byte // one guest table
+}
+
+type cardTable struct{ addr, size uint64 }
+
+type nodeKey struct{ big, small Table }
+
+// node is the shadow of the tables behind a directory entry.
+type node struct {
+	big, small uint64 // on the card; 0 = none
+	seen       bool   // in the build under way
+}
+
+// NewShadow makes an empty shadow of s. It fails if there is no room for a
+// directory.
+func NewShadow(g Guest, c Card, s Space) (*Shadow, bool) {
+	dir, ok := c.AllocTable(DirSize)
+	if !ok {
+		return nil, false
+	}
+	return &Shadow{
+		guest: g, card: c, space: s, dir: dir,
+		nodes: make(map[nodeKey]*node), buf: make([]byte, SmallTableSize),
+	}, true
+}
+
+// Dir returns the address of the shadow directory on the card.
+func (s *Shadow) Dir() uint64 { return s.dir }
+
+// Space returns the address space as the guest describes it.
+func (s *Shadow) Space() Space { return s.space }
+
+// Release gives back the tables that Rebuild took out of use. The card must have
+// finished an invalidate since: before it, a walk may still be inside them.
+func (s *Shadow) Release() {
+	for _, t := range s.retired {
+		s.card.FreeTable(t.addr, t.size)
+	}
+	s.retired = s.retired[:0]
+}
+
+// Free gives all tables back. The card must not use them any more.
+func (s *Shadow) Free() {
+	for k, n := range s.nodes {
+		s.drop(k, n)
+	}
+	s.Release()
+	s.card.FreeTable(s.dir, DirSize)
+}
+
+// Rebuild reads all of the guest's tables and writes the card's anew. It is the
+// oracle that faster ways are held against: straight, and as long as the tables
+// are large. Each table is copied once, and only the copy is looked at.
+func (s *Shadow) Rebuild() {
+	s.Counts.Builds++
+	for _, n := range s.nodes {
+		n.seen = false
+	}
+	dir := make([]byte, DirSize)
+	if !s.guest.ReadTable(s.space.Target, s.space.Dir, dir) {
+		s.Counts.Unread++
+		clear(dir)
+	}
+	s.Counts.Tables++
+	s.Counts.Examined += DirEntries
+	for i := 0; i < DirSize; i += 8 {
+		if q := binary.LittleEndian.Uint64(dir[i:]); q != 0 {
+			binary.LittleEndian.PutUint64(dir[i:], s.shadowPDE(q))
+		}
+	}
+	s.card.WriteTable(s.dir, dir)
+	s.Counts.Rewritten += DirEntries
+	for k, n := range s.nodes {
+		if !n.seen {
+			s.drop(k, n)
+		}
+	}
+}
+
+func (s *Shadow) drop(k nodeKey, n *node) {
+	if n.big != 0 {
+		s.retired = append(s.retired, cardTable{n.big, BigTableSize})
+	}
+	if n.small != 0 {
+		s.retired = append(s.retired, cardTable{n.small, SmallTableSize})
+	}
+	delete(s.nodes, k)
+}
+
+// shadowPDE returns the card's entry for a guest's directory entry.
+func (s *Shadow) shadowPDE(q uint64) uint64 {
+	g := DecodePDE(q)
+	if !g.Big.Present && !g.Small.Present {
+		return 0
+	}
+	key := nodeKey{g.Big, g.Small}
+	n := s.nodes[key]
+	if n == nil {
+		n = new(node)
+		s.nodes[key] = n
+	}
+	if !n.seen {
+		n.seen = true
+		s.fill(n, key)
+	}
+	out := PDE{Size: g.Size}
+	if n.big != 0 {
+		out.Big = Table{Present: true, Target: VRAM, Addr: n.big}
+	}
+	if n.small != 0 {
+		out.Small = Table{Present: true, Target: VRAM, Addr: n.small}
+	}
+	return out.Encode()
+}
+
+// fill builds the tables of a node from the guest's.
+func (s *Shadow) fill(n *node, key nodeKey) {
+	small := make([]uint64, SmallEntries)
+	big := make([]uint64, BigEntries)
+	s.read(key.small, SmallPage, small)
+	s.read(key.big, BigPage, big)
+	for i, q := range small {
+		small[i] = s.entry(q, SmallPage)
+	}
+	for i, q := range big {
+		big[i] = s.entry(q, BigPage)
+		if big[i] == 0 && DecodePTE(q).Valid {
+			s.split(small[i*BigPage/SmallPage:(i+1)*BigPage/SmallPage], q)
+		}
+	}
+	n.big = s.write(n.big, big)
+	n.small = s.write(n.small, small)
+}
+
+// read decodes a guest table into entries, which stay zero if there is none.
+func (s *Shadow) read(t Table, page uint64, entries []uint64) {
+	if !t.Present {
+		return
+	}
+	s.Counts.Tables++
+	b := s.buf[:len(entries)*8]
+	if !s.guest.ReadTable(t.Target, t.Addr, b) {
+		s.Counts.Unread++
+		return
+	}
+	s.Counts.Examined += uint64(len(entries))
+	for i := range entries {
+		entries[i] = binary.LittleEndian.Uint64(b[i*8:])
+	}
+}
+
+// entry translates a guest's page entry; 0 is not present. Kinds are copied:
+// they say how bytes are ordered inside a page, not which page. Compression tags
+// name a resource that no guest has a share of, and are left out.
+func (s *Shadow) entry(q, page uint64) uint64 {
+	p := DecodePTE(q)
+	if !p.Valid {
+		return 0
+	}
+	card, ok := s.guest.Translate(p.Target, p.Addr, page, !p.ReadOnly)
+	if !ok {
+		if page == SmallPage {
+			s.Counts.Foreign++
+		}
+		return 0
+	}
+	p.Addr, p.CompTag, p.Encrypted = card, 0, false
+	return p.Encode()
+}
+
+// split enters a big page whose memory does not lie together on the card as
+// small pages. They replace whatever the guest has there, as a valid big page
+// does.
+func (s *Shadow) split(small []uint64, q uint64) {
+	p := DecodePTE(q)
+	s.Counts.Split++
+	for i := range small {
+		part := p
+		part.Addr += uint64(i) * SmallPage
+		small[i] = s.entry(part.Encode(), SmallPage)
+	}
+}
+
+// write puts entries into the table at addr, which is allocated when there is
+// something to hold and kept until the node goes.
+func (s *Shadow) write(addr uint64, entries []uint64) uint64 {
+	if addr == 0 {
+		if allZero(entries) {
+			return 0
+		}
+		var ok bool
+		if addr, ok = s.card.AllocTable(uint64(len(entries)) * 8); !ok {
+			s.Counts.NoRoom++
+			return 0
+		}
+	}
+	b := s.buf[:len(entries)*8]
+	for i, q := range entries {
+		binary.LittleEndian.PutUint64(b[i*8:], q)
+	}
+	s.card.WriteTable(addr, b)
+	s.Counts.Rewritten += uint64(len(entries))
+	return addr
+}
+
+func allZero(entries []uint64) bool {
+	for _, q := range entries {
+		if q != 0 {
+			return false
+		}
+	}
+	return true
+}
