@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -85,9 +86,13 @@ func tryKVM(ctx context.Context, a Assets) verdict {
 	}
 	began := time.Now()
 	vm, err := start(ctx, cfg, a, Accel{Name: AccelKVM})
+	var boot *BootError
+	if errors.As(err, &boot) {
+		err = boot.Cause
+	}
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
-		return verdict{Reason: "KVM does not boot this kernel here: " + first}
+		return verdict{Reason: "/dev/kvm is there but does not boot this kernel: " + first}
 	}
 	vm.Kill()
 	if err := vm.Close(); err != nil {

@@ -41,8 +41,6 @@ func (j *journal[T]) all() []T {
 	return j.items[:len(j.items):len(j.items)]
 }
 
-func (j *journal[T]) len() int { return len(j.all()) }
-
 // wait returns the first item at or after from that match accepts, and the
 // index behind it.
 func (j *journal[T]) wait(ctx context.Context, from int, match func(T) bool) (T, int, error) {

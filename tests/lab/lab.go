@@ -168,11 +168,24 @@ func start(ctx context.Context, cfg Config, a Assets, accel Accel) (*VM, error) 
 	}
 	if err := vm.boot(ctx); err != nil {
 		vm.Kill()
-		err = fmt.Errorf("lab: Linux %s under %s: %w\n%s", a.Kernel.Release, accel.Name, err, vm.Diagnosis())
+		err := &BootError{Kernel: a.Kernel.Release, Accel: accel.Name, Cause: err, Diagnosis: vm.Diagnosis()}
 		return nil, errors.Join(err, vm.Close())
 	}
 	return vm, nil
 }
+
+// BootError is a guest that did not come up.
+type BootError struct {
+	Kernel, Accel string
+	Cause         error
+	Diagnosis     string // what QEMU and the console said last
+}
+
+func (e *BootError) Error() string {
+	return fmt.Sprintf("lab: Linux %s under %s: %v\n%s", e.Kernel, e.Accel, e.Cause, e.Diagnosis)
+}
+
+func (e *BootError) Unwrap() error { return e.Cause }
 
 // boot waits until the guest is up for the first time.
 func (vm *VM) boot(ctx context.Context) error {

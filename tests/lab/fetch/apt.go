@@ -145,6 +145,9 @@ func (a *apt) listsAge() time.Duration {
 
 func (a *apt) update(ctx context.Context) error {
 	if _, err := a.run(ctx, "", "apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any"); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
 		return fmt.Errorf("%w\n(the mirror must serve the suites %s, %s and %s-backports; set %s to use another)", err, bookworm, trixie, trixie, EnvMirror)
 	}
 	return os.WriteFile(a.updatedFile(), nil, 0o644)
@@ -180,9 +183,9 @@ func (c *Cache) tool(ctx context.Context, dir string, env []string, name string,
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			err = ctx.Err()
+			return "", fmt.Errorf("%s: %w", name, context.Cause(ctx))
 		}
-		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, complaint(stderr.String(), stdout.String()))
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, complaint(stderr.String(), stdout.String()))
 	}
 	return stdout.String(), nil
 }
