@@ -41,10 +41,13 @@ func (v *vram) slice(addr uint64, n int) []byte {
 }
 
 // scrub makes the whole memory zero by giving its pages back.
-func (v *vram) scrub() error {
-	err := unix.Fallocate(int(v.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(len(v.mem)))
+func (v *vram) scrub() error { return v.punch(0, uint64(len(v.mem))) }
+
+// punch makes n bytes at addr zero by giving their pages back.
+func (v *vram) punch(addr, n uint64) error {
+	err := unix.Fallocate(int(v.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(addr), int64(n))
 	if err != nil {
-		return fmt.Errorf("scrub VRAM: %w", err)
+		return fmt.Errorf("scrub VRAM %#x+%#x: %w", addr, n, err)
 	}
 	return nil
 }

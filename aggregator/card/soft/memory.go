@@ -1,0 +1,33 @@
+package soft
+
+import "fmt"
+
+// ReadVRAM copies len(p) bytes of the card's memory at addr, and returns false
+// if not all of them exist.
+func (c *Card) ReadVRAM(addr uint64, p []byte) bool {
+	mem := c.vram.slice(addr, len(p))
+	if mem == nil {
+		return false
+	}
+	copy(p, mem)
+	return true
+}
+
+// WriteVRAM copies p to the card's memory at addr, and returns false if not all
+// of it fits.
+func (c *Card) WriteVRAM(addr uint64, p []byte) bool {
+	mem := c.vram.slice(addr, len(p))
+	if mem == nil {
+		return false
+	}
+	store(mem, p)
+	return true
+}
+
+// ScrubVRAM makes n bytes at addr zero. Both are multiples of 4 KiB.
+func (c *Card) ScrubVRAM(addr, n uint64) error {
+	if c.vram.slice(addr, int(n)) == nil {
+		return fmt.Errorf("scrub VRAM %#x+%#x: the card has %#x bytes", addr, n, c.cfg.VRAM)
+	}
+	return c.vram.punch(addr, n)
+}
