@@ -185,14 +185,24 @@ func (c *Card) DetachHost() { c.AttachHost(nil) }
 func (c *Card) Reset() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.halt()
+	c.pci.Reset()
+	return c.powerOn()
+}
+
+// halt stops the channels and waits for the engines' current steps.
+func (c *Card) halt() {
 	c.fifo.stopAll()
 	for c.fifo.running() {
 		c.fifo.idle.Wait()
 	}
 	c.fifo.reset()
+}
+
+// powerOn gives registers and memory the state that a driver finds at first.
+func (c *Card) powerOn() error {
 	c.sp.Reset()
 	c.face.Reset()
-	c.pci.Reset()
 	if c.cfg.Ablate != nil {
 		if err := c.cfg.Ablate(c.sp); err != nil {
 			return err
@@ -294,7 +304,11 @@ func (c *Card) alarmFired() {
 func (c *Card) Stats() *Stats { return &c.stats }
 
 // Registers returns the register space, for its counters and its trace.
-func (c *Card) Registers() *mmio.Space { return c.sp }
+func (c *Card) Registers() *mmio.Space {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sp
+}
 
 // VRAMSize returns the size of the card's memory in bytes.
 func (c *Card) VRAMSize() uint64 { return c.cfg.VRAM }

@@ -1,0 +1,38 @@
+package soft
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/mmio"
+)
+
+func TestRebuild(t *testing.T) {
+	c, err := New(Config{VRAM: MinVRAM})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	read := func(off uint64) uint32 {
+		var b [4]byte
+		c.ReadBAR(BAR0, off, b[:])
+		return binary.LittleEndian.Uint32(b[:])
+	}
+	const boot0, gpcs = 0x0, 0x409604
+	require.EqualValues(t, 4, read(gpcs)&0x1f)
+
+	require.NoError(t, c.Rebuild(func(cfg *Config) {
+		cfg.TPCs = []int{4, 4}
+		cfg.Ablate = func(s *mmio.Space) error { return s.MakePlain("NV_PMC_BOOT_0", 7) }
+	}))
+	require.EqualValues(t, 2, read(gpcs)&0x1f, "another board")
+	require.EqualValues(t, 7, read(boot0), "the ablation holds")
+
+	require.Error(t, c.Rebuild(func(cfg *Config) { cfg.VRAM *= 2 }))
+	require.Error(t, c.Rebuild(func(cfg *Config) { cfg.TPCs = []int{100} }))
+	require.EqualValues(t, 2, read(gpcs)&0x1f, "a board that cannot be built leaves the one there was")
+	require.EqualValues(t, 7, read(boot0))
+
+	require.NoError(t, c.Rebuild(func(cfg *Config) { cfg.Ablate = nil }))
+	require.EqualValues(t, 0x0c0000a3, read(boot0), "the ablation is gone")
+}
