@@ -12,6 +12,13 @@ import (
 // ownerBlocks are the blocks whose effects the owner of the space binds.
 var ownerBlocks = map[string]bool{"PFIFO": true, "PCCSR": true, "PPBDMA": true, "PMMU": true}
 
+// testingT is what the helpers need of a test or a property.
+type testingT interface {
+	Helper()
+	Errorf(format string, args ...any)
+	FailNow()
+}
+
 // bench is a face with its space, and an owner that answers nothing.
 type bench struct {
 	*mmio.Space
@@ -19,7 +26,7 @@ type bench struct {
 	now  uint64
 }
 
-func newBench(t testing.TB, cfg FaceConfig) *bench {
+func newBench(t testingT, cfg FaceConfig) *bench {
 	t.Helper()
 	b := &bench{}
 	if cfg.Clock == nil {

@@ -29,6 +29,9 @@ var ptimerBlock = mmio.Block{
 // of 32 ns.
 const tickBits = 32 - 1
 
+// time1Bits are the bits of NV_PTIMER_TIME_1 that exist.
+const time1Bits = 1<<29 - 1
+
 // ptimer is the chip's clock. Time is in nanoseconds; time = clock + offset.
 type ptimer struct {
 	clock func() uint64
@@ -48,7 +51,7 @@ func (t *ptimer) bind(b *mmio.Bindings) {
 	})
 	b.On("NV_PTIMER_TIME_1", mmio.Hooks{
 		Read:  func(int, uint32) uint32 { return uint32(t.now() >> 32) },
-		Write: func(_ int, w mmio.Write) { t.setTime(t.now()&0xffffffff | uint64(w.New)<<32) },
+		Write: func(_ int, w mmio.Write) { t.setTime(t.now()&0xffffffff | uint64(w.New&time1Bits)<<32) },
 	})
 	b.OnWrite("NV_PTIMER_ALARM_0", func(_ int, w mmio.Write) { t.arm(w.New) })
 }
@@ -87,11 +90,16 @@ func (t *ptimer) tick() {
 	}
 }
 
-// next returns the clock value at which the alarm goes off, rounded up to the
-// step in which PTIMER shows it; armed is false if nobody would notice.
+// next returns the clock value at which PTIMER shows the alarm as due; armed is
+// false if nobody would notice.
 func (t *ptimer) next() (at uint64, armed bool) {
 	if !t.armed || t.enable.Get()&1 == 0 {
 		return 0, false
 	}
-	return (t.due+tickBits)&^tickBits - t.offset, true
+	clock := t.clock()
+	now, due := clock+t.offset, (t.due+tickBits)&^tickBits
+	if due <= now {
+		return clock, true
+	}
+	return clock + due - now, true
 }

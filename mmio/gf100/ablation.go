@@ -1,0 +1,129 @@
+package gf100
+
+import (
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/mmio"
+)
+
+// Outcome is how far nouveau gets.
+type Outcome string
+
+// The outcomes.
+const (
+	// Works: the render node appears and copies by the GPU are right.
+	Works Outcome = "works"
+	// Limps: the render node appears, but the symptom says what is missing.
+	Limps Outcome = "limps"
+	// Fails: the probe ends with an error; there is no render node.
+	Fails Outcome = "fails"
+	// Dies: the driver's thread ends in a kernel oops or never ends.
+	Dies Outcome = "dies"
+)
+
+// Ablation is one behaviour left out: registers turned into plain storage, and
+// what an unmodified nouveau then says. The table answers for each behaviour
+// why it is there, and a test that applies it shows that the behaviour is.
+//
+// What is not a register is left out by options instead: the configuration
+// space's NoMSI and NoPCIe, the face's NoSensor, VRAM and TPCs, and the ROM's
+// content.
+type Ablation struct {
+	Name      string
+	Without   string   // what is left out, in words
+	Registers []string // rows that become plain storage
+	Value     uint32   // what they hold
+	Outcome   Outcome
+	// Symptom is a regular expression that the kernel's log must match. An empty
+	// one means that the log must stay as clean as without the ablation.
+	Symptom string
+	// Kernels are the versions it was seen on, as "6.1"; others may differ.
+	Kernels []string
+	// When says what must happen after the probe to bring the symptom about.
+	When string
+}
+
+const (
+	divideError = `divide error|Oops: divide`
+	timedOut    = `nouveau [0-9a-f:.]+: timeout|WARNING: .*nouveau`
+)
+
+// Ablations is the table.
+var Ablations = []Ablation{
+	{Name: "not-posted", Without: "devinit done by the board's firmware: scripts are executed",
+		Registers: []string{"NV_PUNITS_UNK00C"}, Outcome: Works, Kernels: []string{"6.12"}},
+	{Name: "straps-zero", Without: "the crystal strap: 13.5 MHz instead of 27",
+		Registers: []string{"NV_PSTRAPS_STRAPS0_PRIMARY"}, Outcome: Works, Kernels: []string{"6.12"}},
+	{Name: "endian", Without: "a zero endianness register",
+		Registers: []string{"NV_PMC_BOOT_1"}, Value: 0x01000001, Outcome: Works, Kernels: []string{"6.12"}},
+	{Name: "speedo-zero", Without: "the speed fuse",
+		Registers: []string{"NV_PFUSE_FUSES_SPEEDO"}, Outcome: Limps,
+		Symptom: `volt: couldn't find speedo value`, Kernels: []string{"6.12"}},
+	{Name: "display-on", Without: "the fuse that takes the display engine out",
+		Registers: []string{"NV_PUNITS_HW_MISC_DISABLE"}, Outcome: Works, Kernels: []string{"6.12"}},
+	{Name: "sensor-off", Without: "the temperature sensor's calibration: no temperature in hwmon",
+		Registers: []string{"NV_PFUSE_FUSES_TEMP_CAL_OK"}, Outcome: Works, Kernels: []string{"6.12"}},
+	{Name: "no-partitions", Without: "the number of framebuffer partitions",
+		Registers: []string{"NV_PUNITS_DESIGN_PART_COUNT"}, Outcome: Dies,
+		Symptom: divideError, Kernels: []string{"6.12"}},
+	{Name: "no-gpcs", Without: "the number of GPCs",
+		Registers: []string{"NV_PGRAPH_PRI_FECS_CFG"}, Outcome: Dies,
+		Symptom: divideError, Kernels: []string{"6.12"}},
+	{Name: "no-tpcs", Without: "the number of TPCs in each GPC",
+		Registers: []string{"NV_PGRAPH_PRI_GPC_GPCCS_CFG"}, Outcome: Dies,
+		Symptom: divideError, Kernels: []string{"6.12"}},
+	{Name: "ce-no-memory", Without: "the size of the copy engines' memories",
+		Registers: []string{"NV_PCE_FALCON_HWCFG"}, Outcome: Limps,
+		Symptom: `ce[01]: ucode exceeds falcon limit`, Kernels: []string{"6.1"}},
+	{Name: "ce-no-memory-on-demand", Without: "the size of the copy engines' memories",
+		Registers: []string{"NV_PCE_FALCON_HWCFG"}, Outcome: Limps,
+		Symptom: `ce[01]: ucode exceeds falcon limit`, Kernels: []string{"6.12", "7.2"},
+		When: "a client allocates an object of class 90b5"},
+	{Name: "pbdmas-unmasked", Without: "the mask that says how many PBDMAs there are: 32",
+		Registers: []string{"NV_PMC_ENABLE_PBDMA"}, Outcome: Works, Kernels: []string{"6.12"}},
+	{Name: "flush-plain", Without: "the flush of host writes: storage that reads back one",
+		Registers: []string{"NV_UFLUSH_FB_FLUSH"}, Outcome: Works, Kernels: []string{"6.12"}},
+	{Name: "power-mode-plain", Without: "the front end's answer to a power mode request",
+		Registers: []string{"NV_PGRAPH_DISPATCH_PWR_MODE"}, Outcome: Limps,
+		Symptom: timedOut, Kernels: []string{"6.12"}},
+	{Name: "clock-frozen", Without: "a running PTIMER",
+		Registers: []string{"NV_PTIMER_TIME_0", "NV_PTIMER_TIME_1"}, Outcome: Limps,
+		Symptom: `timer: stalled at`, Kernels: []string{"6.12"}},
+	{Name: "mmu-never-done", Without: "free slots and completion of TLB invalidation",
+		Registers: []string{"NV_PFB_PRI_MMU_CTRL"}, Outcome: Dies,
+		Symptom: timedOut, Kernels: []string{"6.12"}},
+	{Name: "pmu-dead", Without: "the PMU's start",
+		Registers: []string{"NV_PPWR_FALCON_CPUCTL"}, Outcome: Fails,
+		Symptom: `pmu: init failed, -16`, Kernels: []string{"6.12"}},
+	{Name: "fecs-dead", Without: "FECS's start: no graphics engine, the CPU moves buffers",
+		Registers: []string{"NV_PGRAPH_PRI_FECS_FALCON_CPUCTL"}, Outcome: Limps,
+		Symptom: `MM: using CPU for buffer copies`, Kernels: []string{"6.12"}},
+	{Name: "fecs-no-switch", Without: "FECS's answer to a context switch request",
+		Registers: []string{"NV_PGRAPH_PRI_FECS_FALCON_IRQSSET"}, Outcome: Limps,
+		Symptom: `gr: failed to construct context`, Kernels: []string{"6.12"}},
+}
+
+// Apply leaves the behaviour out of a space. The space keeps it out until it is
+// built anew, through resets too.
+func (a Ablation) Apply(s *mmio.Space) error {
+	for _, name := range a.Registers {
+		if err := s.MakePlain(name, a.Value); err != nil {
+			return fmt.Errorf("gf100: ablation %s: %w", a.Name, err)
+		}
+	}
+	return nil
+}
+
+// AblationByName returns a row of the table.
+func AblationByName(name string) (Ablation, error) {
+	for _, a := range Ablations {
+		if a.Name == name {
+			return a, nil
+		}
+	}
+	names := make([]string, 0, len(Ablations))
+	for _, a := range Ablations {
+		names = append(names, a.Name)
+	}
+	return Ablation{}, fmt.Errorf("gf100: no ablation named %q; there are %q", name, names)
+}
