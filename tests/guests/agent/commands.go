@@ -52,7 +52,7 @@ func (s *Server) table() map[string]command {
 
 // last makes a command whose work begins when its reply is out.
 func last(f func() error) command {
-	return func(json.RawMessage) (any, func() error, error) { return nil, f, nil }
+	return func(json.RawMessage) (any, func() error, error) { return none{}, f, nil }
 }
 
 func (s *Server) startLoad(a proto.LoadArgs) (proto.LoadResult, error) {
