@@ -1,0 +1,46 @@
+// Package config is what umbra can be told, by flags and by a file: the options
+// as one structure, their defaults and bounds as its tags, and the reading,
+// joining and checking of them.
+//
+// Every option is one field with one row of tags:
+//
+//	yaml   its name in the file, inside its section; the flag has the same name
+//	name   that name once more, where the flag library would guess another
+//	help   one line for a person
+//	def    its default
+//	min, max, step, pow2   what a number or size must keep to
+//	oneof  the words that are possible
+//
+// What is wrong is reported as an [Error], which names the option as the user
+// wrote it (the flag, or file, line and path), the value, and what would be
+// right. The package has no state, locks or goroutines.
+package config
+
+import "time"
+
+// Config is everything that serve can be told.
+type Config struct {
+	Socket string `yaml:"socket" aliases:"socket-path" placeholder:"PATH" help:"UNIX socket to listen on."`
+	Card   Card   `yaml:"card" embed:"" group:"The card"`
+	Server Server `yaml:"server" embed:"" group:"The server"`
+}
+
+// Card describes the card.
+type Card struct {
+	Kind        string `yaml:"kind" placeholder:"KIND" def:"soft" oneof:"soft" help:"What the card is made of."`
+	VRAM        Size   `yaml:"vram" placeholder:"SIZE" def:"512MiB" min:"64MiB" max:"6GiB" step:"64MiB" help:"Memory of the card. What the guest does not touch costs nothing."`
+	ROM         string `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
+	MSI         bool   `yaml:"msi" negatable:"" def:"true" help:"Offer MSI; without it interrupts are INTx."`
+	Temperature int    `yaml:"temperature" placeholder:"C" def:"45" min:"0" max:"127" help:"What the temperature sensor reads, in degrees Celsius."`
+	TPCs        Counts `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
+	BAR1        Size   `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
+	BAR3        Size   `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
+}
+
+// Server describes the vfio-user server.
+type Server struct {
+	Spin          time.Duration `yaml:"spin" placeholder:"TIME" def:"0s" min:"0s" max:"1ms" help:"How long to poll the socket before blocking: spends a processor to answer sooner."`
+	WriteMulti    bool          `yaml:"write-multi" negatable:"" def:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
+	MaxDMARegions int           `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`
+	MaxDMASize    Size          `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" def:"8TiB" min:"1MiB" max:"8TiB" help:"How large one of them may be."`
+}

@@ -1,0 +1,150 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestDefaultsAreValid(t *testing.T) {
+	l, err := Join(Defaults())
+	require.NoError(t, err)
+	require.Equal(t, Size(512<<20), l.Config.Card.VRAM)
+	require.True(t, l.Config.Card.MSI)
+	require.Equal(t, Counts{4, 4, 3, 3}, l.Config.Card.TPCs)
+}
+
+// TestEveryOption sets each option by flag and by file to something that is not
+// its default, and sees both arrive.
+func TestEveryOption(t *testing.T) {
+	const file = `
+socket: here.sock # a comment
+card:
+  kind: soft
+  vram: 1GiB
+  rom: my.rom
+  msi: false
+  temperature: 60
+  tpcs: [2, 2]
+  bar1: 256MiB
+  bar3: 32MiB
+server: {spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
+`
+	want := Config{
+		Socket: "here.sock",
+		Card:   Card{Kind: "soft", VRAM: 1 << 30, ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20},
+		Server: Server{Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
+	}
+	layer, err := Parse("f.yaml", []byte(file))
+	require.NoError(t, err)
+	require.Len(t, layer.where, len(options(&want)), "the file above leaves options out")
+	fromFile, err := Join(Defaults(), layer)
+	require.NoError(t, err)
+	require.Equal(t, want, fromFile.Config)
+
+	var all []string
+	for _, o := range options(&want) {
+		all = append(all, o.flag)
+	}
+	fromFlags, err := Join(Defaults(), Flags(want, all))
+	require.NoError(t, err)
+	require.Equal(t, want, fromFlags.Config)
+}
+
+func TestFlagsOverrideFile(t *testing.T) {
+	file, err := Parse("f.yaml", []byte("card: {vram: 1GiB, msi: false}\n"))
+	require.NoError(t, err)
+	l, err := Join(Defaults(), file, Flags(Config{Card: Card{VRAM: 2 << 30}}, []string{"vram"}))
+	require.NoError(t, err)
+	require.Equal(t, Size(2<<30), l.Config.Card.VRAM)
+	require.False(t, l.Config.Card.MSI, "what the flags leave out is the file's")
+	require.Equal(t, "--vram", l.Where("card.vram"))
+	require.Equal(t, "f.yaml:1: card.msi", l.Where("card.msi"))
+}
+
+func TestFileErrors(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{"card:\n  vram: 5x\n", `f.yaml:2: card.vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
+		{"card:\n  vram: 512\n", `f.yaml:2: card.vram: "512" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
+		{"card:\n\n  vram: 100MiB\n", `f.yaml:3: card.vram: 100MiB: must be 64MiB to 6GiB, a multiple of 64MiB`},
+		{"card: {vram: 16777216TiB}\n", `f.yaml:1: card.vram: "16777216TiB" is larger than 16777215TiB, the largest size there is`},
+		{"card: {bar1: 96MiB}\n", `f.yaml:1: card.bar1: 96MiB: must be 16MiB to 8GiB, a power of two`},
+		{"card: {temperature: -1}\n", `f.yaml:1: card.temperature: -1: must be 0 to 127`},
+		{"card: {temperature: warm}\n", `f.yaml:1: card.temperature: "warm" is not a whole number`},
+		{"card: {tpcs: [4, x]}\n", `f.yaml:1: card.tpcs: "4,x" is not a list of numbers; write them with commas: 4,4,3,3`},
+		{"card: {msi: yes}\n", `f.yaml:1: card.msi: "yes" is neither true nor false`},
+		{"card: {kind: hard}\n", `f.yaml:1: card.kind: hard: must be soft`},
+		{"server: {spin: 20}\n", `f.yaml:1: server.spin: "20" is not a time; write a number and a unit: 20us, 1ms`},
+		{"server: {spin: 1s}\n", `f.yaml:1: server.spin: 1s: must be 0s to 1ms`},
+		{"socket: [a, b]\n", `f.yaml:1: socket: [a, b]: one value is wanted here, such as PATH`},
+		{"socket:\n", `f.yaml:1: socket: has no value; give one or remove the line`},
+		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, rom, msi, temperature, tpcs, bar1, bar3`},
+		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, card, server`},
+		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, rom, msi, temperature, tpcs, bar1, bar3`},
+		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, card, server`},
+		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
+	} {
+		l, err := Parse("f.yaml", []byte(c.file))
+		if err == nil {
+			_, err = Join(Defaults(), l)
+		}
+		require.EqualError(t, err, c.want, "%s", c.file)
+		require.IsType(t, new(Error), err)
+	}
+}
+
+func TestSyntaxErrorsNameTheLine(t *testing.T) {
+	for _, file := range []string{"socket: a\ncard: {vram: 1GiB\n", "socket: a\nsocket: b\n", "socket: a\n\tcard: x\n"} {
+		_, err := Parse("f.yaml", []byte(file))
+		require.ErrorContains(t, err, "f.yaml:2: ", "%s", file)
+	}
+}
+
+func TestEmptyFileSaysNothing(t *testing.T) {
+	for _, file := range []string{"", "\n", "# only a comment\n", "---\n"} {
+		l, err := Parse("f.yaml", []byte(file))
+		require.NoError(t, err, "%q", file)
+		require.Empty(t, l.where)
+	}
+}
+
+func TestSizeRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := Size(rapid.Uint64().Draw(t, "n") << rapid.IntRange(0, 50).Draw(t, "shift"))
+		var got Size
+		require.NoError(t, got.UnmarshalText([]byte(want.String())))
+		require.Equal(t, want, got)
+	})
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"vram", "vram", 0}, {"vramm", "vram", 1}, {"ram", "vram", 1}, {"vrom", "vram", 1}, {"kitten", "sitting", 3}} {
+		require.Equal(t, c.want, distance(c.a, c.b), "%s %s", c.a, c.b)
+		require.Equal(t, c.want, distance(c.b, c.a), "%s %s", c.b, c.a)
+	}
+}
+
+// FuzzParse: any file is read or refused, never a panic, and what is read can be
+// joined or is refused with the option named.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{
+		"", "socket: a\ncard: {vram: 1GiB, tpcs: [1, 2]}\n", "card: [", "&a card: *a\n", "<<: {socket: x}\n", "? [a]\n: b\n",
+		"card: !!str x\n", "a: &a [*a]\n", "socket: |\n  x\n  y\n", "card:\n  vram: 1\n---\n", "\xff\xfe", "socket: \"\\x00\"\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := Parse("f.yaml", data)
+		if err != nil {
+			return
+		}
+		if _, err := Join(Defaults(), l); err != nil {
+			require.IsType(t, new(Error), err)
+		}
+	})
+}

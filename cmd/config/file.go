@@ -1,0 +1,193 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// maxFile bounds the file, so that a wrong path (a disk image) is not read whole.
+const maxFile = 1 << 20
+
+// File reads the layer in a YAML file.
+func File(name string) (Layer, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return Layer{}, err
+	}
+	if info.Size() > maxFile {
+		return Layer{}, &Error{Where: name, Reason: fmt.Sprintf("%d bytes; a configuration file has at most %d", info.Size(), maxFile)}
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return Layer{}, err
+	}
+	return Parse(name, data)
+}
+
+// Parse reads the layer in the text of a YAML file. The name is for errors.
+func Parse(name string, data []byte) (Layer, error) {
+	f, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		var y yaml.Error
+		if errors.As(err, &y) && y.GetToken() != nil {
+			return Layer{}, &Error{Where: fmt.Sprintf("%s:%d", name, y.GetToken().Position.Line), Reason: y.GetMessage()}
+		}
+		return Layer{}, &Error{Where: name, Reason: err.Error()}
+	}
+	r := reader{name: name}
+	if len(f.Docs) > 1 && f.Docs[1].Body != nil {
+		return Layer{}, r.errorf(f.Docs[1].Body, "", "", "a second document; put everything into one")
+	}
+	for _, d := range f.Docs {
+		if d.Body == nil || d.Body.Type() == ast.CommentType {
+			continue // an empty file says nothing
+		}
+		if err := r.section(d.Body, reflect.ValueOf(&r.layer.Config).Elem(), ""); err != nil {
+			return Layer{}, err
+		}
+	}
+	return r.layer, nil
+}
+
+// reader fills a layer from a syntax tree.
+type reader struct {
+	name  string
+	layer Layer
+}
+
+func (r *reader) where(n ast.Node, path string) string {
+	where := fmt.Sprintf("%s:%d", r.name, n.GetToken().Position.Line)
+	if path != "" {
+		where += ": " + path
+	}
+	return where
+}
+
+func (r *reader) errorf(n ast.Node, path, value, format string, args ...any) error {
+	return &Error{Where: r.where(n, path), Value: value, Reason: fmt.Sprintf(format, args...)}
+}
+
+// section reads a mapping into the fields of v.
+func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
+	m, ok := n.(ast.MapNode)
+	if !ok {
+		return r.errorf(n, strings.TrimSuffix(prefix, "."), text(n), "not a mapping; write keys and values: %s", strings.Join(keys(v), ", "))
+	}
+	for it := m.MapRange(); it.Next(); {
+		key, value := it.KeyValue().Key, it.Value()
+		name := key.GetToken().Value
+		field, tag, ok := fieldOf(v, name)
+		path := prefix + name
+		switch {
+		case !ok:
+			return r.errorf(key, path, "", "unknown key; did you mean %q? There are %s", nearest(name, keys(v)), strings.Join(keys(v), ", "))
+		case value.Type() == ast.NullType:
+			return r.errorf(key, path, "", "has no value; give one or remove the line")
+		case field.Kind() == reflect.Struct:
+			if err := r.section(value, field, path+"."); err != nil {
+				return err
+			}
+		default:
+			o := option{path: path, flag: name, value: field, tag: tag}
+			if err := r.scalar(value, &o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scalar reads one option. A list of numbers may be a sequence.
+func (r *reader) scalar(n ast.Node, o *option) error {
+	value := text(n)
+	if seq, ok := n.(*ast.SequenceNode); ok && o.value.Type() == reflect.TypeFor[Counts]() {
+		var parts []string
+		for _, v := range seq.Values {
+			parts = append(parts, text(v))
+		}
+		value = strings.Join(parts, ",")
+	} else if _, ok := n.(ast.ScalarNode); !ok {
+		return r.errorf(n, o.path, value, "one value is wanted here, such as %s", example(o))
+	}
+	if err := o.set(value); err != nil {
+		return r.errorf(n, o.path, "", "%v", err)
+	}
+	r.layer.given(o.path, r.where(n, o.path))
+	return nil
+}
+
+func example(o *option) string {
+	if d := o.tag.Get("def"); d != "" {
+		return d
+	}
+	return o.tag.Get("placeholder")
+}
+
+// text is a node as the user wrote it, without quotes; of long ones the
+// beginning.
+func text(n ast.Node) string {
+	s := n.GetToken().Value
+	if _, ok := n.(ast.ScalarNode); !ok {
+		s, _, _ = strings.Cut(n.String(), "\n")
+	}
+	if len(s) > 60 {
+		s = s[:60] + "..."
+	}
+	return s
+}
+
+func keys(v reflect.Value) []string {
+	var out []string
+	for i := range v.NumField() {
+		out = append(out, v.Type().Field(i).Tag.Get("yaml"))
+	}
+	return out
+}
+
+func fieldOf(v reflect.Value, key string) (reflect.Value, reflect.StructTag, bool) {
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.Tag.Get("yaml") == key {
+			return v.Field(i), f.Tag, true
+		}
+	}
+	return reflect.Value{}, "", false
+}
+
+// nearest returns the word that takes the fewest changes of a letter to become
+// name.
+func nearest(name string, words []string) string {
+	best, least := "", 1<<30
+	for _, w := range words {
+		if d := distance(strings.ToLower(name), w); d < least {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// distance counts the insertions, deletions and changes between two words.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An option is one field of a Config.
+type option struct {
+	path  string // in the file: "card.vram"
+	flag  string // "vram"
+	value reflect.Value
+	tag   reflect.StructTag
+}
+
+// options lists the fields of c, in their order.
+func options(c *Config) []option { return walk(reflect.ValueOf(c).Elem(), "") }
+
+func walk(v reflect.Value, prefix string) []option {
+	var out []option
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name := f.Tag.Get("yaml")
+		if f.Type.Kind() == reflect.Struct {
+			out = append(out, walk(v.Field(i), prefix+name+".")...)
+			continue
+		}
+		out = append(out, option{path: prefix + name, flag: name, value: v.Field(i), tag: f.Tag})
+	}
+	return out
+}
+
+// set parses text into the option. Its error names the text.
+func (o *option) set(text string) error {
+	switch p := o.value.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler:
+		return p.UnmarshalText([]byte(text))
+	case *string:
+		*p = text
+	case *bool:
+		b, ok := map[string]bool{"true": true, "false": false}[text]
+		if !ok {
+			return fmt.Errorf("%q is neither true nor false", text)
+		}
+		*p = b
+	case *int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+		*p = n
+	case *time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is not a time; write a number and a unit: 20us, 1ms", text)
+		}
+		*p = d
+	default:
+		panic(fmt.Sprintf("config: option %s has type %T, which nothing parses", o.path, p))
+	}
+	return nil
+}
+
+// number is the option's value as one, if it is one.
+func (o *option) number() (n uint64, ok bool) {
+	switch v := o.value.Interface().(type) {
+	case Size:
+		return uint64(v), true
+	case int:
+		return uint64(max(v, 0)), true
+	case time.Duration:
+		return uint64(max(v, 0)), true
+	}
+	return 0, false
+}
+
+// negative tells whether the value is below zero, which no number may be.
+func (o *option) negative() bool {
+	return o.value.CanInt() && o.value.Int() < 0
+}
+
+// limit is the number in one of the option's own tags.
+func (o *option) limit(name string) (n uint64, ok bool) {
+	text, ok := o.tag.Lookup(name)
+	if !ok {
+		return 0, false
+	}
+	l := option{path: o.path, value: reflect.New(o.value.Type()).Elem()}
+	if err := l.set(text); err != nil {
+		panic(fmt.Sprintf("config: tag %s of option %s: %v", name, o.path, err))
+	}
+	n, _ = l.number()
+	return n, true
+}
+
+// check holds the value against the option's tags and says what would be right.
+func (o *option) check() error {
+	if words, ok := o.tag.Lookup("oneof"); ok {
+		for w := range strings.SplitSeq(words, ",") {
+			if o.value.String() == w {
+				return nil
+			}
+		}
+		return fmt.Errorf("must be %s", strings.ReplaceAll(words, ",", " or "))
+	}
+	n, ok := o.number()
+	if !ok {
+		return nil
+	}
+	least, hasLeast := o.limit("min")
+	most, hasMost := o.limit("max")
+	step, hasStep := o.limit("step")
+	_, pow2 := o.tag.Lookup("pow2")
+	good := !(o.negative() || hasLeast && n < least || hasMost && n > most || hasStep && n%step != 0 || pow2 && n&(n-1) != 0)
+	if good {
+		return nil
+	}
+	must := fmt.Sprintf("must be %s to %s", o.tag.Get("min"), o.tag.Get("max"))
+	if hasStep {
+		must += ", a multiple of " + o.tag.Get("step")
+	}
+	if pow2 {
+		must += ", a power of two"
+	}
+	return fmt.Errorf("%s", must)
+}

@@ -1,0 +1,88 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Size is a number of bytes, written with a unit: 512MiB, 1GiB.
+type Size uint64
+
+var units = []struct {
+	name  string
+	shift uint
+}{{"TiB", 40}, {"GiB", 30}, {"MiB", 20}, {"KiB", 10}}
+
+// String writes the size in the largest unit that it is a multiple of.
+func (s Size) String() string {
+	for _, u := range units {
+		if s != 0 && s&(1<<u.shift-1) == 0 {
+			return fmt.Sprintf("%d%s", uint64(s)>>u.shift, u.name)
+		}
+	}
+	return fmt.Sprintf("%dB", uint64(s))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+func notSize(text []byte) error {
+	return fmt.Errorf("%q is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)", text)
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler. The unit must be there:
+// nobody means 512 bytes by a VRAM of 512.
+func (s *Size) UnmarshalText(text []byte) error {
+	str := strings.TrimSpace(string(text))
+	shift, found := uint(0), false
+	for _, u := range units {
+		if rest, ok := strings.CutSuffix(str, u.name); ok {
+			str, shift, found = rest, u.shift, true
+			break
+		}
+	}
+	if !found {
+		if str, found = strings.CutSuffix(str, "B"); !found {
+			return notSize(text)
+		}
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(str), 10, 64)
+	if errors.Is(err, strconv.ErrRange) || err == nil && bits.Len64(n)+int(shift) > 64 {
+		return fmt.Errorf("%q is larger than %s, the largest size there is", text, Size(math.MaxUint64&^(1<<40-1)))
+	}
+	if err != nil {
+		return notSize(text)
+	}
+	*s = Size(n << shift)
+	return nil
+}
+
+// Counts is a list of numbers, written with commas: 4,4,3,3.
+type Counts []int
+
+// String writes the numbers with commas.
+func (c Counts) String() string {
+	var parts []string
+	for _, n := range c {
+		parts = append(parts, strconv.Itoa(n))
+	}
+	return strings.Join(parts, ",")
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Counts) UnmarshalText(text []byte) error {
+	var out Counts
+	for part := range strings.SplitSeq(string(text), ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil {
+			return fmt.Errorf("%q is not a list of numbers; write them with commas: 4,4,3,3", text)
+		}
+		out = append(out, n)
+	}
+	*c = out
+	return nil
+}

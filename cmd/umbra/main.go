@@ -1,0 +1,94 @@
+// Command umbra serves GPUs to virtual machines: QEMU attaches to its socket
+// over vfio-user, and the guest's own driver finds the card.
+//
+// Each subcommand is in a file of its own. The command owns no state; what runs
+// belongs to the subcommand and has ended when it returns.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+type commands struct {
+	Serve   serveCmd   `cmd:"" help:"Serve a card on a socket that QEMU attaches to."`
+	ROM     romCmd     `cmd:"" name:"rom" help:"Build and show VBIOS images."`
+	Version versionCmd `cmd:"" help:"Say what version this is."`
+}
+
+// output is where a subcommand writes.
+type output struct{ stdout, stderr io.Writer }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	code := doMain(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// doMain runs one command line until it is done or ctx ends, and returns the
+// exit code.
+func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var cli commands
+	exited := false
+	parser, err := kong.New(&cli,
+		kong.Name("umbra"),
+		kong.Description("GPUs for virtual machines with unmodified drivers, over vfio-user."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(int) { exited = true }), // --help was asked for
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(output{stdout, stderr}),
+		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
+		kong.ValueFormatter(withDefault),
+	)
+	if err != nil {
+		panic(err) // the command tree itself is wrong
+	}
+	parsed, err := parser.Parse(args)
+	if exited {
+		return exitOK
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "umbra: %v\n", err)
+		hint := "umbra --help"
+		if parse := new(kong.ParseError); errors.As(err, &parse) && parse.Context.Selected() != nil {
+			hint = parse.Context.Selected().FullPath() + " --help"
+		}
+		fmt.Fprintf(stderr, "%s says what is possible\n", hint)
+		return exitUsage
+	}
+	err = parsed.Run()
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintf(stderr, "umbra: %v\n", err)
+	if usage := new(config.Error); errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// withDefault adds to an option's help what it is when nobody says anything.
+func withDefault(v *kong.Value) string {
+	if d := v.Tag.Get("def"); d != "" {
+		return fmt.Sprintf("%s (default: %s)", v.Help, d)
+	}
+	return kong.DefaultHelpValueFormatter(v)
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"umbra": main, "umbra-parent": parent})
+}
+
+// TestScript runs the command lines in testdata/script. -update is not offered:
+// what they print is for people, so changing it is a decision.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"waitfor": waitFor,
+			"attach":  attach,
+			"listen":  listen,
+			"patch":   patch,
+			"signal":  sendSignal,
+		},
+	})
+}
+
+// waitFor waits until a file exists and, if given, contains a text.
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: waitfor file [text]")
+	}
+	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		data, err := os.ReadFile(ts.MkAbs(args[0]))
+		if len(args) == 1 {
+			_, err = os.Stat(ts.MkAbs(args[0]))
+		}
+		if err == nil && (len(args) == 1 || strings.Contains(string(data), args[1])) {
+			return
+		}
+		if time.Since(began) > 20*time.Second {
+			ts.Fatalf("%s did not come: %v", strings.Join(args, " with "), err)
+		}
+	}
+}
+
+// attach does what QEMU does first: it connects, and reads a register. Its
+// arguments are the socket and the register's offset and expected value.
+func attach(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: attach socket offset value")
+	}
+	off, err := strconv.ParseUint(args[1], 16, 24)
+	ts.Check(err)
+	want, err := strconv.ParseUint(args[2], 16, 32)
+	ts.Check(err)
+	c, err := client.Dial(ts.MkAbs(args[0]), nil)
+	// The socket's file is there a moment before it listens. And a process that
+	// another script forks at this moment holds the connection before open until
+	// it has executed its program; the server refuses us then.
+	retry := func() bool { return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) }
+	for began := time.Now(); retry() && time.Since(began) < 10*time.Second; {
+		time.Sleep(5 * time.Millisecond)
+		c, err = client.Dial(ts.MkAbs(args[0]), nil)
+	}
+	ts.Check(err)
+	defer c.Close()
+	got, err := c.Read32(vfiouser.RegionBAR0, off)
+	ts.Check(err)
+	if uint64(got) != want {
+		ts.Fatalf("register %06x reads %08x, want %08x", off, got, want)
+	}
+}
+
+// listen occupies a socket until the script ends; with "stale", it leaves the
+// socket's file behind instead.
+func listen(ts *testscript.TestScript, neg bool, args []string) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: ts.MkAbs(args[0]), Net: "unix"})
+	ts.Check(err)
+	if len(args) > 1 && args[1] == "stale" {
+		l.SetUnlinkOnClose(false)
+		ts.Check(l.Close())
+		return
+	}
+	ts.Defer(func() { l.Close() })
+}
+
+// sendSignal signals the umbra whose JSON output is in a file. (The built-in kill
+// knows SIGINT and SIGKILL only.)
+func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: signal TERM|USR1 file")
+	}
+	var serving struct {
+		PID int `json:"pid"`
+	}
+	line, _, _ := strings.Cut(ts.ReadFile(args[1]), "\n")
+	ts.Check(json.Unmarshal([]byte(line), &serving))
+	if serving.PID <= 1 {
+		ts.Fatalf("no process id in %s", args[1])
+	}
+	ts.Check(syscall.Kill(serving.PID, map[string]syscall.Signal{"TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1}[args[0]]))
+}
+
+// patch changes one byte of a file.
+func patch(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: patch file offset byte")
+	}
+	off, err := strconv.ParseUint(args[1], 16, 32)
+	ts.Check(err)
+	b, err := strconv.ParseUint(args[2], 16, 8)
+	ts.Check(err)
+	data, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	data[off] = byte(b)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o600))
+}
+
+// TestTwoServersInOneProcess: nothing is global, so two cards live side by side,
+// and ending one leaves the other.
+func TestTwoServersInOneProcess(t *testing.T) {
+	dir := t.TempDir()
+	type running struct {
+		end  context.CancelFunc
+		code chan int
+		out  *bytes.Buffer
+	}
+	run := func(name, vram string) running {
+		ctx, cancel := context.WithCancel(t.Context())
+		r := running{cancel, make(chan int, 1), new(bytes.Buffer)}
+		go func() {
+			r.code <- doMain(ctx, []string{"serve", "--socket", filepath.Join(dir, name), "--vram", vram}, r.out, new(bytes.Buffer))
+		}()
+		require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }, 20*time.Second, time.Millisecond)
+		return r
+	}
+	vram := func(name string) uint32 {
+		c, err := client.Dial(filepath.Join(dir, name), nil)
+		require.NoError(t, err)
+		defer c.Close()
+		mib, err := c.Read32(vfiouser.RegionBAR0, 0x11020c) // VRAM of one partition
+		require.NoError(t, err)
+		return mib
+	}
+	a, b := run("a", "384MiB"), run("b", "768MiB")
+	require.Equal(t, 2*vram("a"), vram("b"))
+	a.end()
+	require.Equal(t, exitOK, <-a.code)
+	require.Contains(t, a.out.String(), "1 client.")
+	require.NotZero(t, vram("b"))
+	b.end()
+	require.Equal(t, exitOK, <-b.code)
+	require.Contains(t, b.out.String(), "2 clients.")
+}
+
+// TestFlagsAndFileAgree: every option of the file has a flag of the same name.
+func TestFlagsAndFileAgree(t *testing.T) {
+	parser, err := kong.New(new(commands), kong.Exit(func(int) {}))
+	require.NoError(t, err)
+	ctx, err := parser.Parse([]string{"serve"})
+	require.NoError(t, err)
+	flags := make(map[string]bool)
+	for _, f := range ctx.Flags() {
+		flags[f.Name] = true
+	}
+	defaults := config.Defaults()
+	for path := range defaults.Config.Values() {
+		require.True(t, flags[path[strings.LastIndex(path, ".")+1:]], "no flag for %s", path)
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/firmware"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+type romShowCmd struct {
+	File string `arg:"" placeholder:"FILE" help:"Image to show; - for standard input."`
+	JSON bool   `name:"json" help:"Write JSON."`
+}
+
+func (c *romShowCmd) Run(out output) error {
+	data, err := readROM(c.File)
+	if err != nil {
+		return err
+	}
+	img, err := firmware.Parse(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	if c.JSON {
+		e := json.NewEncoder(out.stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(img)
+	}
+	if err := firmware.Show(out.stdout, img); err != nil {
+		return err
+	}
+	verdict := "a driver can use it"
+	if err := firmware.Check(img, gf100.VendorID, gf100.DeviceID); err != nil {
+		verdict = "a driver cannot use it:\n" + err.Error()
+	}
+	_, err = fmt.Fprintf(out.stdout, "\nOn the card that serve makes (%04x:%04x) %s\n", gf100.VendorID, gf100.DeviceID, verdict)
+	return err
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// endpoint is where clients come from: a listener, or one that is there already.
+type endpoint struct {
+	path     string // of the socket, absolute; "" if there is none
+	listener *net.UnixListener
+	conn     *net.UnixConn
+}
+
+func (c *serveCmd) listen(l *config.Layer) (*endpoint, error) {
+	if c.FD != noFD {
+		return inherited(c.FD)
+	}
+	path, err := filepath.Abs(l.Config.Socket)
+	if err != nil {
+		return nil, err
+	}
+	if len(path) > maxSocketPath {
+		return nil, &config.Error{Where: l.Where("socket"), Value: path, Reason: fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(path), maxSocketPath)}
+	}
+	listener, err := vfiouser.Listen(path)
+	if err != nil {
+		return nil, err
+	}
+	return &endpoint{path: path, listener: listener}, nil
+}
+
+// maxSocketPath is what fits into a sockaddr_un, with the zero at its end.
+const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
+
+// inherited takes over a descriptor that whoever started the process has opened.
+func inherited(fd int) (*endpoint, error) {
+	bad := func(reason string) error {
+		return &config.Error{Where: "--fd", Value: fmt.Sprint(fd), Reason: reason}
+	}
+	if fd < 0 {
+		return nil, bad("not a descriptor; give the number of an open one")
+	}
+	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil {
+		return nil, bad(fmt.Sprintf("%v; give a UNIX socket that is open in this process", err))
+	}
+	f := os.NewFile(uintptr(fd), "fd")
+	defer f.Close()
+	if listening != 0 {
+		l, err := net.FileListener(f)
+		if err != nil {
+			return nil, bad(err.Error())
+		}
+		if u, ok := l.(*net.UnixListener); ok {
+			path, err := filepath.Abs(u.Addr().String())
+			return &endpoint{path: path, listener: u}, err
+		}
+		l.Close()
+		return nil, bad("a listening socket, but not a UNIX one")
+	}
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, bad(err.Error())
+	}
+	if u, ok := conn.(*net.UnixConn); ok {
+		return &endpoint{conn: u}, nil
+	}
+	conn.Close()
+	return nil, bad("a connected socket, but not a UNIX one")
+}
+
+func (e *endpoint) serve(ctx context.Context, s *vfiouser.Server) error {
+	if e.conn != nil {
+		return s.ServeConn(ctx, e.conn)
+	}
+	return s.Serve(ctx, e.listener)
+}
+
+// close is for the ways out before serve took the socket over.
+func (e *endpoint) close() {
+	if e.listener != nil {
+		e.listener.Close()
+	}
+	if e.conn != nil {
+		e.conn.Close()
+	}
+}
