@@ -138,6 +138,10 @@ type Face struct {
 	tree  tree
 	fecs  *fecsUnit
 	graph *pgraphUnit
+	pmu   *pmuUnit
+	ces   *pceUnit
+	video *pvdecUnit
+	vga   *prmioUnit
 	units []unit
 
 	resets []unitReset
@@ -164,17 +168,17 @@ func NewFace(cfg FaceConfig) (*Face, error) {
 	f.timer.clock = cfg.Clock
 	f.fecs = newFECS(&f.cfg, f.fbps)
 	f.graph = &pgraphUnit{face: f}
-	pmu, ces := newPMU(), newPCE()
+	f.pmu, f.ces, f.video, f.vga = newPMU(), newPCE(), newPVDEC(), &prmioUnit{}
 	f.units = []unit{
 		&f.timer, &punitsUnit{&f.cfg, f.fbps}, &pbfbUnit{&f.cfg, f.fbps, mib},
-		pmu, ces, newPVDEC(), f.fecs, f.graph, &pthermUnit{&f.cfg}, pclockUnit{}, &prmioUnit{},
+		f.pmu, f.ces, f.video, f.fecs, f.graph, &pthermUnit{&f.cfg}, pclockUnit{}, f.vga,
 	}
 	f.resets = []unitReset{
-		{enablePCE0, ces.falcons[0].reset}, {enablePCE1, ces.falcons[1].reset},
-		{enablePGRAPH, f.fecs.stop}, {enablePGRAPH, f.graph.stop}, {enablePMU, pmu.stop},
+		{enablePCE0, f.ces.falcons[0].reset}, {enablePCE1, f.ces.falcons[1].reset},
+		{enablePGRAPH, f.fecs.stop}, {enablePGRAPH, f.graph.stop}, {enablePMU, f.pmu.stop},
 	}
 	f.tree.falcons = []falconSource{
-		{SourcePMU, pmu.falcon}, {SourceCE0, ces.falcons[0]}, {SourceCE1, ces.falcons[1]},
+		{SourcePMU, f.pmu.falcon}, {SourceCE0, f.ces.falcons[0]}, {SourceCE1, f.ces.falcons[1]},
 	}
 	return f, nil
 }
@@ -264,3 +268,10 @@ func (f *Face) RaiseGraph(t GraphTrap) {
 // OnGraphResume registers who is told that the driver has handled all traps and
 // lets PGRAPH go on.
 func (f *Face) OnGraphResume(fn func()) { f.graph.resume = fn }
+
+// RaiseCopy makes a copy engine report a method that it refused.
+func (f *Face) RaiseCopy(t CopyTrap) { f.ces.raise(t) }
+
+// OnCopyResume registers who is told that the driver has acknowledged a copy
+// engine's report and lets it go on.
+func (f *Face) OnCopyResume(fn func(engine int)) { f.ces.resume = fn }

@@ -20,15 +20,17 @@ type falcon struct {
 	bootvec            uint32
 	running            bool
 
-	// started and raised are the unit's own answers; nil means none.
+	// started, raised and cleared are the unit's own answers; nil means none.
 	started func()
 	raised  func(bits uint32)
+	cleared func(bits uint32) // pending bits that the host acknowledged
 }
 
 const (
 	falconPorts = 4
 	falconPage  = 256
 	tagValid    = 1 << 31
+	tagPage     = 0xffff
 
 	portAddr      = 0xfffc // bits of IMEMC and DMEMC that are the byte address
 	portIncWrite  = 1 << 24
@@ -141,7 +143,7 @@ func advance(port *uint32) { *port = *port&^portAddr | (*port+4)&portAddr }
 
 func (f *falcon) setTag(port uint32, v uint32) {
 	if page := int(port&portAddr) / falconPage; page < len(f.tags) {
-		f.tags[page] = v&0xffff | tagValid
+		f.tags[page] = v&tagPage | tagValid
 	}
 }
 
@@ -149,6 +151,14 @@ func (f *falcon) raise(bits uint32) {
 	f.stat |= bits & falconIntrAll
 	if f.raised != nil && f.running {
 		f.raised(bits)
+	}
+}
+
+func (f *falcon) acknowledge(bits uint32) {
+	bits &= f.stat
+	f.stat &^= bits
+	if f.cleared != nil && bits != 0 {
+		f.cleared(bits)
 	}
 }
 
@@ -169,7 +179,7 @@ var falconRows = []falconRow{
 	{reg: mmio.Reg{Name: "IRQSSET", Offset: 0x000, Access: mmio.WO, Effect: "raises interrupts"},
 		write: func(f *falcon, _ int, w mmio.Write) { f.raise(w.Data) }},
 	{reg: mmio.Reg{Name: "IRQSCLR", Offset: 0x004, Access: mmio.WO, Effect: "acknowledges interrupts"},
-		write: func(f *falcon, _ int, w mmio.Write) { f.stat &^= w.Data }},
+		write: func(f *falcon, _ int, w mmio.Write) { f.acknowledge(w.Data) }},
 	{reg: mmio.Reg{Name: "IRQSTAT", Offset: 0x008, Access: mmio.RO, Effect: "reads pending interrupts"},
 		read: func(f *falcon, _ int, _ uint32) uint32 { return f.stat }},
 	{reg: mmio.Reg{Name: "IRQMODE", Offset: 0x00c, Stub: true}},

@@ -20,6 +20,13 @@ const (
 	EngineCE1    = 5
 )
 
+// EnablePFIFO is PFIFO's bit of NV_PMC_ENABLE.
+const EnablePFIFO = enablePFIFO
+
+// EngineEnable is each engine's bit of NV_PMC_ENABLE; 0 for engines that are
+// not modelled.
+var EngineEnable = [Engines]uint32{EngineGR: enablePGRAPH, EngineCE0: enablePCE0, EngineCE1: enablePCE1}
+
 // Bits of NV_PFIFO_INTR_0. Bits 28 to 31 are levels of the registers named
 // beside them, the others are latched until written with one.
 const (
@@ -62,7 +69,7 @@ var pfifo = mmio.Block{
 		{Name: "NV_PFIFO_INTR_SCHED_ERROR", Offset: 0x254c, Access: mmio.RO},
 		{Name: "NV_PFIFO_INTR_CHSW_ERROR", Offset: 0x256c, Access: mmio.RO},
 		{Name: "NV_PFIFO_INTR_LB_ERROR", Offset: 0x258c, Access: mmio.RO},
-		{Name: "NV_PFIFO_INTR_MMU_FAULT_ID", Offset: 0x259c, Access: mmio.W1C, Effect: "write frees the fault slots"},
+		{Name: "NV_PFIFO_INTR_MMU_FAULT_ID", Offset: 0x259c, Access: mmio.W1C, Effect: "write frees the fault slots, for the faults that wait for them"},
 		{Name: "NV_PFIFO_INTR_PBDMA_ID", Offset: 0x25a0, Access: mmio.RO, Effect: "reads which PBDMA has an enabled interrupt"},
 		{Name: "NV_PFIFO_ENG_EVENT", Offset: 0x25a4, Access: mmio.RO, Effect: "reads which engine has an event"},
 		{Name: "NV_PFIFO_ENG_EVENT_STATUS", Offset: 0x25a8, Rep: []mmio.Dim{{Count: 8, Stride: 4}}, Access: mmio.W1C,
@@ -80,7 +87,7 @@ var pfifo = mmio.Block{
 		{Name: "NV_PFIFO_INTR_RUNLIST", Offset: 0x2a00, Access: mmio.W1C, Effect: "bit 28: runlist update done; write acknowledges"},
 		{Name: "NV_PFIFO_TIMEOUT", Offset: 0x2a04},
 		{Name: "NV_PFIFO_MMU_FAULT_TRIGGER", Offset: 0x2a30, Rep: []mmio.Dim{{Count: Engines, Stride: 4}},
-			Effect: "bit 8 makes the engine fault as if its next access had failed; bit 8 reads one until it did"},
+			Effect: "bit 8 makes the engine's channel fault; it stays set until the driver clears it"},
 	},
 }
 
@@ -117,12 +124,13 @@ var ppbdma = mmio.Block{
 // Bits of NV_PPBDMA_INTR_0.
 const (
 	PBDMAIntrMemReq      = 1 << 0
-	PBDMAIntrGPFIFO      = 1 << 13 // a GPFIFO entry that is none
+	PBDMAIntrGPFIFO      = 1 << 13
 	PBDMAIntrGPPtr       = 1 << 14 // GP_GET or GP_PUT outside the ring
+	PBDMAIntrGPEntry     = 1 << 15 // a control entry that is none
 	PBDMAIntrPBEntry     = 1 << 18 // a pushbuffer header that is none
 	PBDMAIntrMethod      = 1 << 21 // a method nobody takes
 	PBDMAIntrEmptySubch  = 1 << 23 // a method for a subchannel without an engine: software's
 	PBDMAIntrSemaphore   = 1 << 24
 	PBDMAIntrAcquireTime = 1 << 25
-	PBDMAIntrDevice      = 1 << 31
+	PBDMAIntrSignature   = 1 << 31
 )

@@ -51,6 +51,13 @@ var (
 	InstGRContextHi = Word{"NV_RAMIN_GR_WFI_PTR_HI", 0x214, 7, 0}
 )
 
+// The software card's own words in RAMFC, at a place that drivers leave zero: a
+// name for what the card keeps of an unbound channel.
+var (
+	InstTokenLo = Word{"UMBRA_RAMFC_TOKEN_LO", 0x1e0, 31, 0}
+	InstTokenHi = Word{"UMBRA_RAMFC_TOKEN_HI", 0x1e4, 31, 0}
+)
+
 // InstanceSignature is what a set-up channel has in NV_RAMFC_SIGNATURE.
 const InstanceSignature = 0xface
 
