@@ -21,16 +21,24 @@ type Accel struct {
 	Reason string // for people
 }
 
-// kvmTrial is how long a guest may take to come up under KVM before KVM counts
-// as not working. A working KVM needs two seconds; a nested or emulated one
-// may hang instead of failing.
-const kvmTrial = 20 * time.Second
+// How long a guest may take under KVM before KVM counts as not working: to
+// its kernel's first line, and to its agent. A working KVM needs less than one
+// second and two; a nested or emulated one may hang instead of failing.
+const (
+	kvmFirstLine = 6 * time.Second
+	kvmTrial     = 20 * time.Second
+)
 
 // verdict is the remembered outcome of booting a guest under KVM.
 type verdict struct {
-	Works  bool   `json:"works"`
-	Reason string `json:"reason"`
+	Works  bool      `json:"works"`
+	Reason string    `json:"reason"`
+	When   time.Time `json:"when"`
 }
+
+// retryAfter is when a KVM that failed gets another chance: the host may have
+// been too busy.
+const retryAfter = 24 * time.Hour
 
 // chooseAccel takes KVM if it boots this kernel, else TCG. That /dev/kvm opens
 // proves nothing: some hosts offer a KVM that cannot run a stock kernel.
@@ -60,14 +68,15 @@ func chooseAccel(ctx context.Context, cfg Config, a Assets) (Accel, error) {
 	}
 	key := fmt.Sprintf("host %s, QEMU %s, guest %s", hostRelease(), a.QEMU.Version, a.Kernel.Release)
 	v, ok := known[key]
-	if !ok {
+	if !ok || !v.Works && time.Since(v.When) > retryAfter {
 		if cfg.Progress != nil {
-			fmt.Fprintf(cfg.Progress, "trying KVM with Linux %s (once; the outcome is kept)\n", a.Kernel.Release)
+			fmt.Fprintf(cfg.Progress, "trying KVM with Linux %s (the outcome is kept)\n", a.Kernel.Release)
 		}
 		v = tryKVM(ctx, a)
 		if ctx.Err() != nil {
 			return Accel{}, ctx.Err()
 		}
+		v.When = time.Now()
 		known[key] = v
 		if err := writeJSON(file, known); err != nil {
 			return Accel{}, err
@@ -80,25 +89,30 @@ func chooseAccel(ctx context.Context, cfg Config, a Assets) (Accel, error) {
 }
 
 func tryKVM(ctx context.Context, a Assets) verdict {
-	cfg := Config{Accel: AccelKVM, BootTimeout: kvmTrial, Memory: 512, CPUs: 1}
-	if err := cfg.setDefaults(); err != nil {
-		return verdict{Reason: err.Error()}
-	}
 	began := time.Now()
-	vm, err := start(ctx, cfg, a, Accel{Name: AccelKVM})
-	var boot *BootError
-	if errors.As(err, &boot) {
-		err = boot.Cause
-	}
-	if err != nil {
+	if err := bootKVM(ctx, a); err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		return verdict{Reason: "/dev/kvm is there but does not boot this kernel: " + first}
 	}
-	vm.Kill()
-	if err := vm.Close(); err != nil {
-		return verdict{Reason: "KVM: " + err.Error()}
-	}
 	return verdict{Works: true, Reason: fmt.Sprintf("KVM booted this kernel in %.1f s", time.Since(began).Seconds())}
+}
+
+func bootKVM(ctx context.Context, a Assets) (err error) {
+	cfg := Config{Accel: AccelKVM, BootTimeout: kvmTrial, Memory: 512, CPUs: 1}
+	if err := cfg.setDefaults(); err != nil {
+		return err
+	}
+	vm, err := launch(ctx, cfg, a, Accel{Name: AccelKVM})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, vm.Close()) }()
+	first, cancel := context.WithTimeoutCause(ctx, kvmFirstLine, fmt.Errorf("no word from it in %v", kvmFirstLine))
+	defer cancel()
+	if _, _, err := vm.WaitConsole(first, "Linux version ", 0); err != nil {
+		return err
+	}
+	return vm.boot(ctx)
 }
 
 func hostRelease() string {
