@@ -4,10 +4,21 @@
 // guest.
 //
 // One file holds one hardware unit: its register rows and, for a private unit,
-// the code behind them. The rows of PFIFO, PCCSR, PPBDMA and PMMU are declared
-// here, and bound by whoever gives them a meaning: the software card executes,
-// a virtual GPU translates.
+// the code behind them. [Blocks] and [Apertures] are all of it. The rows of
+// PFIFO, PCCSR, PPBDMA and PMMU are declared here, and bound by whoever gives
+// them a meaning: the software card executes, a virtual GPU translates. All
+// others belong to a [Face]: interrupt tree, clock, sensor, fuses, pins, and the
+// microcontrollers, whose mailboxes answer as the microcode would that nouveau
+// uploads to them.
 //
-// The package keeps no state of its own and takes no locks: a [Face] belongs to
-// the owner of the space it is bound to and is guarded by that owner's lock.
+// Names: NVIDIA's where its manuals or headers name the register, else those of
+// envytools' rnndb, with UNK and the offset where rnndb knows the unit but not
+// the register. A row marked Stub is stored and nothing more.
+//
+// [ConfigSpace] is the function's PCI configuration space, and [Ablations] says
+// for each behaviour what goes wrong without it.
+//
+// A Face and a ConfigSpace hold all state there is, belong to the owner of the
+// space they are bound to, and are guarded by that owner's lock. The package
+// takes no locks and starts no goroutines.
 package gf100
