@@ -197,14 +197,15 @@ func concat(out string, parts ...string) error {
 	return f.Close()
 }
 
-// prune removes images that nobody used for a day.
+// prune removes what nobody used for two hours: a machine needs its image only to
+// start, and building one again takes seconds.
 func (b *Builder) prune() error {
 	old, err := filepath.Glob(filepath.Join(b.Dir, "*.cpio"))
 	if err != nil {
 		return err
 	}
 	for _, p := range old {
-		if info, err := os.Stat(p); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+		if info, err := os.Stat(p); err == nil && time.Since(info.ModTime()) > 2*time.Hour {
 			os.Remove(p) // one that cannot be removed is only litter
 		}
 	}
