@@ -230,6 +230,55 @@ func (p *probe) copyEngines() {
 	}
 }
 
+// perfmon is what the performance counter engine of older drivers reads.
+func (p *probe) perfmon() {
+	p.mask(0x200, 1<<28, 0)
+	p.mask(0x200, 0, 1<<28)
+	for _, off := range []uint32{0x22430, 0x22504, 0x22584, 0x22548, 0x225c8} {
+		p.Read32(off)
+	}
+}
+
+// display is what a driver does to a display engine without a connector.
+func (p *probe) display() {
+	p.Write32(0x610184, p.Read32(0x614004))
+	for i := range uint32(2) {
+		for n := range uint32(4) {
+			p.Write32(0x610190+i*0x10+n*4, p.Read32(0x616100+i*0x800+n*4))
+		}
+	}
+	for i := range uint32(3) {
+		p.Write32(0x6101d0+i*4, p.Read32(0x61a000+i*0x800))
+		p.Write32(0x6101f0+i*4, p.Read32(0x61e000+i*0x800))
+	}
+	for i := range uint32(4) {
+		p.Write32(0x6101e0+i*4, p.Read32(0x61c000+i*0x800))
+	}
+	p.check("no vga handover", p.Read32(0x610024)&0x100 == 0)
+	p.Write32(0x610010, 0x1fe409)
+	p.Write32(0x61002c, 0x370)
+	p.Write32(0x610028, 0)
+	p.Write32(0x610020, 0xffffffff)
+	p.Write32(0x610024, 0xffffffff)
+	p.check("image not in memory", p.Read32(0x619f04)&8 == 0)
+}
+
+// suspend switches everything off, as an unbind or a poweroff does.
+func (p *probe) suspend() {
+	for _, base := range []uint32{0x84000, 0x85000, 0x86000, 0x104000, 0x105000} {
+		p.mask(base+0x48, 3, 0)
+		p.Write32(base+0x14, 0xffffffff)
+	}
+	p.mask(0x400500, 1, 0)
+	p.Write32(0x10a014, 0x60)
+	p.Write32(0x9140, 0)
+	p.Write32(0x20000, 0)
+	p.mask(0x1704, 1<<31, 0)
+	p.mask(0x1714, 1<<31, 0)
+	p.Write32(0x140, 0)
+	p.Write32(0x144, 0)
+}
+
 func (p *probe) run() []string {
 	p.device()
 	p.preinit()
@@ -239,6 +288,7 @@ func (p *probe) run() []string {
 	p.fifo()
 	p.graphics()
 	p.copyEngines()
+	p.perfmon()
 	p.Write32(0x140, 1)
 	p.Write32(0x144, 1)
 	return p.failed
@@ -260,6 +310,7 @@ func TestProbe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newProbe(t, cfg)
 			require.Empty(t, p.run())
+			p.suspend()
 			require.Empty(t, p.run())
 			m := p.Missed()
 			require.Zero(t, m.Outside)
@@ -269,6 +320,15 @@ func TestProbe(t *testing.T) {
 			require.Empty(t, p.run())
 		})
 	}
+}
+
+func TestProbeWithDisplay(t *testing.T) {
+	p := newProbe(t, FaceConfig{Display: true})
+	require.Equal(t, []string{"headless"}, p.run())
+	p.failed = nil
+	p.display()
+	require.Empty(t, p.failed)
+	require.Empty(t, p.Missed().Holes)
 }
 
 // An alarm a second, as the temperature poll asks for, however long it runs.
