@@ -78,8 +78,13 @@ func (s *Stand) serve() error {
 func (s *Stand) Socket() string { return filepath.Join(s.dir, "gpu.sock") }
 
 // Boot starts a machine on the card and waits until its guest is up. The machine
-// before, if any, must have ended.
+// before, if any, ends.
 func (s *Stand) Boot(ctx context.Context) error {
+	if s.VM != nil {
+		if err := s.VM.Close(); err != nil {
+			return err
+		}
+	}
 	m := s.cfg.Machine
 	m.Sockets = []string{s.Socket()}
 	vm, err := lab.Start(ctx, m)

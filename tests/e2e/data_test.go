@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// classOf maps the guest's names of engines to classes.
+var classOf = map[string]uint16{"m2mf": classM2MF, "ce0": classCE0, "ce1": classCE1}
+
+// objects wants every class to be accepted, in both ways of asking.
+func (b *bed) objects() {
+	b.t.Helper()
+	var r proto.ObjectsResult
+	b.call(proto.CmdObjects, nil, &r)
+	require.NotEmpty(b.t, r.Objects)
+	for _, o := range r.Objects {
+		require.True(b.t, o.Bound, "class %04x", o.Class)
+	}
+	// Only now is it sure that the driver has looked at the graphics engine.
+	var i proto.InfoResult
+	b.call(proto.CmdInfo, nil, &i)
+	require.EqualValues(b.t, 4, i.GPCs)
+	require.EqualValues(b.t, 14, i.TPCs)
+}
+
+// copies runs a suite of copies, and wants the engines that it names to have
+// moved all bytes that were found right.
+func (b *bed) copies(cmd string, quick bool) {
+	b.t.Helper()
+	var r proto.CopyResult
+	w := b.during(func() { b.call(cmd, proto.CopyArgs{Quick: quick, Seed: 1}, &r) })
+	require.Zero(b.t, r.Failed)
+	require.NotEmpty(b.t, r.Cases)
+	want := map[uint16]uint64{}
+	for _, c := range r.Cases {
+		require.Equal(b.t, c.WantCRC, c.CRC, c.Name)
+		name, _, _ := strings.Cut(c.Name, " ")
+		require.Contains(b.t, classOf, name)
+		want[classOf[name]] += c.Bytes
+	}
+	for class, bytes := range want {
+		w.requireMoved(b.t, class, bytes)
+		b.t.Logf("class %04x: %d bytes verified, %d moved by the card", class, bytes, w.bytes[class])
+	}
+	// What is no copy of the suite is staging, and M2MF's.
+	for _, class := range []uint16{classCE0, classCE1} {
+		if want[class] == 0 {
+			require.Zero(b.t, w.bytes[class], "class %04x", class)
+		}
+	}
+	b.t.Logf("%d cases, %d bytes", len(r.Cases), r.Bytes)
+}
+
+func (b *bed) semaphores() {
+	b.t.Helper()
+	var r proto.SemaphoresResult
+	w := b.during(func() { b.call(proto.CmdSemaphores, proto.SemaphoresArgs{Seed: 2}, &r) })
+	require.NotEmpty(b.t, r.Checks)
+	skipped := 0
+	for _, c := range r.Checks {
+		if c.Skipped != "" {
+			b.t.Logf("%s: skipped by the guest: %s", c.Name, c.Skipped)
+			skipped++
+			continue
+		}
+		require.True(b.t, c.OK, "%s: %s", c.Name, c.Error)
+	}
+	require.Less(b.t, skipped, len(r.Checks))
+	require.NotZero(b.t, w.releases)
+	require.NotZero(b.t, w.acquireWaits, "an acquire that had to wait was tried again")
+	b.t.Logf("%d checks, %d releases", len(r.Checks), w.releases)
+}
+
+func (b *bed) fences(count int) {
+	b.t.Helper()
+	var r proto.FencesResult
+	w := b.during(func() { b.call(proto.CmdFences, proto.FencesArgs{Count: count}, &r) })
+	require.Equal(b.t, count, r.Waits)
+	require.NotZero(b.t, r.CrossCopies)
+	require.Zero(b.t, r.Wrong+r.CrossWrong)
+	require.GreaterOrEqual(b.t, w.doorbells, uint64(r.Pushes))
+	require.GreaterOrEqual(b.t, w.releases, uint64(r.Pushes), "each push ends with a fence")
+	b.t.Logf("%d waits and %d chained copies; %d doorbells, %d releases", r.Waits, r.CrossCopies, w.doorbells, w.releases)
+}
+
+// moves lets the kernel move a buffer to and fro. The guest fills it by M2MF at
+// first, and reads it by M2MF whenever it is in VRAM (in GART by the CPU). What
+// the kernel's moves take comes on top, by its mover.
+func (b *bed) moves(k kernel) {
+	b.t.Helper()
+	const size, moves = 1 << 20, 8
+	const guests = (1 + moves/2) * size
+	var r proto.BOMovesResult
+	w := b.during(func() {
+		b.call(proto.CmdBOMoves, proto.BOMovesArgs{Bytes: size, Moves: moves, Seed: 3}, &r)
+	})
+	require.Len(b.t, r.Domains, moves)
+	require.EqualValues(b.t, moves*size, r.Bytes)
+	b.requireKernelMoved(k, w, guests, moves*size)
+}
+
+// requireKernelMoved wants the guest program to have moved so many bytes by
+// M2MF, and the kernel so many by its mover.
+func (b *bed) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
+	b.t.Helper()
+	if k.mover == classM2MF {
+		w.requireMoved(b.t, classM2MF, guests+kernels)
+		require.Zero(b.t, w.bytes[classCE0]+w.bytes[classCE1])
+	} else {
+		w.requireMoved(b.t, classM2MF, guests)
+		w.requireMoved(b.t, k.mover, kernels)
+	}
+	b.t.Logf("M2MF moved %d bytes, the copy engines %d and %d", w.bytes[classM2MF], w.bytes[classCE0], w.bytes[classCE1])
+}
+
+// evict uses more buffers than VRAM holds. What does not fit must leave VRAM
+// while they are filled, and come back in each pass.
+func (b *bed) evict(k kernel) {
+	b.t.Helper()
+	const passes = 1
+	var r proto.EvictResult
+	w := b.during(func() {
+		b.call(proto.CmdEvict, proto.EvictArgs{Times: 1.2, Passes: passes, Seed: 4}, &r)
+	})
+	require.Greater(b.t, r.Bytes, r.VRAMBytes)
+	require.Zero(b.t, r.Wrong)
+	require.Equal(b.t, passes*r.Bytes, r.Verified)
+	excess := r.Bytes - r.VRAMBytes
+	b.requireKernelMoved(k, w, r.Bytes+r.Verified, (1+2*passes)*excess)
+	b.t.Logf("%d buffers, %d MiB in %d MiB of VRAM", r.Buffers, r.Bytes>>20, r.VRAMBytes>>20)
+}

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// offences are what a guest program does wrong, and how the card must see it.
+var offences = []struct {
+	cmd, what string
+	seen      func(w work) uint64
+	// reporter is the interrupt by which the kernel hears.
+	reporter string
+}{
+	{proto.CmdFault, "m2mf-read", mmuFaults, "mmu"},
+	{proto.CmdFault, "m2mf-write", mmuFaults, "mmu"},
+	{proto.CmdFault, "ce-read", mmuFaults, "mmu"},
+	{proto.CmdFault, "ce-write", mmuFaults, "mmu"},
+	{proto.CmdFault, "semaphore", mmuFaults, "mmu"},
+	{proto.CmdIllegal, "host-method", pbdmaErrors, "pbdma"},
+	{proto.CmdIllegal, "empty-subchannel", pbdmaErrors, "pbdma"},
+	{proto.CmdIllegal, "bad-header", pbdmaErrors, "pbdma"},
+	{proto.CmdIllegal, "garbage", pbdmaErrors, "pbdma"},
+	{proto.CmdIllegal, "engine-method", engineErrors, "pgraph"},
+	{proto.CmdIllegal, "engine-class", engineErrors, "pgraph"},
+}
+
+func mmuFaults(w work) uint64    { return w.mmuFaults }
+func pbdmaErrors(w work) uint64  { return w.pbdmaErrors }
+func engineErrors(w work) uint64 { return w.engineErrors }
+
+// offend commits each offence while another process copies. The guest judges
+// by its kernel's own rules whether the channel must die, with which errno and
+// which lines in the log; that the copies went on; and that a new client works.
+func (b *bed) offend() {
+	for _, o := range offences {
+		b.attempt(o.cmd+" "+o.what, func(b *bed) {
+			var r proto.OffenceResult
+			w := b.during(func() {
+				b.call(o.cmd, proto.OffenceArgs{What: o.what, Seed: 5}, &r)
+			})
+			require.NotZero(b.t, o.seen(w), "the card reported it")
+			require.Equal(b.t, o.reporter, r.ReportedBy)
+			require.Equal(b.t, r.Expected == "killed", r.Killed)
+			require.True(b.t, r.FreshWorks)
+			require.True(b.t, r.Untouched)
+			require.NotZero(b.t, r.Background.Copies)
+			require.Zero(b.t, r.Background.Wrong)
+			require.Empty(b.t, r.Background.Error)
+			b.t.Logf("channel %d: %s; %d copies of the others", r.Channel, r.Expected, r.Background.Copies)
+		})
+	}
+}
+
+// storm repeats one offence, a new channel each time.
+func (b *bed) storm() {
+	b.t.Helper()
+	const count = 5
+	var r proto.StormResult
+	w := b.during(func() { b.call(proto.CmdStorm, proto.StormArgs{Count: count}, &r) })
+	require.Equal(b.t, count, r.Done)
+	require.Equal(b.t, count, r.Killed)
+	require.True(b.t, r.FreshWorks)
+	require.NotZero(b.t, r.Background.Copies)
+	require.GreaterOrEqual(b.t, w.mmuFaults, uint64(count))
+}

@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// work is what the card counted while something went on.
+type work struct {
+	bytes, launches map[uint16]uint64 // by class
+
+	doorbells, releases, acquireWaits uint64
+	interrupts, nonStall              uint64
+	mmuFaults, pbdmaErrors            uint64
+	engineErrors                      uint64
+}
+
+func (b *bed) counters() work {
+	s := b.Card.Stats()
+	w := work{
+		bytes: map[uint16]uint64{}, launches: map[uint16]uint64{},
+		doorbells: s.Doorbells.Load(), releases: s.Releases.Load(), acquireWaits: s.AcquireWaits.Load(),
+		interrupts: s.Interrupts.Load(), nonStall: s.NonStall.Load(),
+		mmuFaults: s.MMUFaults.Load(), pbdmaErrors: s.PBDMAErrors.Load(), engineErrors: s.EngineErrors.Load(),
+	}
+	for _, c := range engine.Classes() {
+		w.bytes[c.ID] = s.Engine.Class(c.ID).Bytes.Load()
+		w.launches[c.ID] = s.Engine.Class(c.ID).Launches.Load()
+	}
+	return w
+}
+
+// during returns what the card counted while f ran.
+func (b *bed) during(f func()) work {
+	before := b.counters()
+	f()
+	w := b.counters()
+	for id := range w.bytes {
+		w.bytes[id] -= before.bytes[id]
+		w.launches[id] -= before.launches[id]
+	}
+	w.doorbells -= before.doorbells
+	w.releases -= before.releases
+	w.acquireWaits -= before.acquireWaits
+	w.interrupts -= before.interrupts
+	w.nonStall -= before.nonStall
+	w.mmuFaults -= before.mmuFaults
+	w.pbdmaErrors -= before.pbdmaErrors
+	w.engineErrors -= before.engineErrors
+	return w
+}
+
+// requireMoved wants a class to have moved at least so many bytes.
+func (w work) requireMoved(t *testing.T, class uint16, bytes uint64) {
+	t.Helper()
+	require.NotZero(t, bytes)
+	require.GreaterOrEqual(t, w.bytes[class], bytes, "bytes moved by class %04x", class)
+	require.NotZero(t, w.launches[class])
+}
+
+// requireInterrupts wants the guest to have taken interrupts, and no more than
+// the card sent.
+func (b *bed) requireInterrupts() {
+	b.t.Helper()
+	guest := func() uint64 {
+		var r proto.InterruptsResult
+		b.call(proto.CmdInterrupts, nil, &r)
+		require.NotEmpty(b.t, r.Lines)
+		return r.Count
+	}
+	before := guest()
+	w := b.during(func() {
+		var r proto.SemaphoresResult
+		b.call(proto.CmdSemaphores, nil, &r)
+	})
+	taken := guest() - before
+	b.t.Logf("%d interrupts sent by the card, %d taken by the guest, %d non-stall methods", w.interrupts, taken, w.nonStall)
+	require.NotZero(b.t, taken)
+	require.NotZero(b.t, w.interrupts)
+	require.NotZero(b.t, w.nonStall)
+}
