@@ -122,3 +122,11 @@ func TestPlantedLinks(t *testing.T) {
 	const text = "[a](ARCHITECTURE.md#here) [b](NOWHERE.md) [c](https://example.org) [d](#below)"
 	require.Equal(t, []string{"docs/INDEX.md: the link to NOWHERE.md leads nowhere"}, linkFindings("docs/INDEX.md", []byte(text), exists))
 }
+
+func TestPlantedStaleness(t *testing.T) {
+	const text = "`TestReal` `TestGone` `a/real.go` `a/gone.go` `pfifo.go` `make lint` `make gone` `Test` and make it so\nmake lost # x\n"
+	require.Equal(t, []string{
+		"x.md: there is no test TestGone", "x.md: there is no file a/gone.go",
+		"x.md: there is no make target gone", "x.md: there is no make target lost",
+	}, staleFindings("x.md", []byte(text), []string{"TestReal"}, []string{"a/real.go"}, []string{"lint"}))
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -60,6 +61,37 @@ func linkFindings(name string, content []byte, exists func(string) bool) []strin
 		if to := path.Join(path.Dir(name), target); !exists(to) {
 			out = append(out, fmt.Sprintf("%s: the link to %s leads nowhere", name, target))
 		}
+	}
+	return out
+}
+
+var (
+	quoted   = regexp.MustCompile("`([^`\\n]+)`")
+	testName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)[A-Z]\w*$`)
+	goFile   = regexp.MustCompile(`^[\w./-]+/[\w.-]+\.go$`)
+	makeCall = regexp.MustCompile("(?m)(?:`|^)make ([a-z][a-z-]*)")
+)
+
+// staleFindings reports tests, files and make targets that a Markdown file names
+// in code quotes and that are not there.
+func staleFindings(name string, content []byte, tests, files, targets []string) []string {
+	var out []string
+	stale := func(what, word string, known []string) {
+		if !slices.Contains(known, word) {
+			out = append(out, fmt.Sprintf("%s: there is no %s %s", name, what, word))
+		}
+	}
+	for _, m := range quoted.FindAllSubmatch(content, -1) {
+		word := string(m[1])
+		switch {
+		case testName.MatchString(word) && word != "FuzzX":
+			stale("test", word, tests)
+		case goFile.MatchString(word):
+			stale("file", word, files)
+		}
+	}
+	for _, m := range makeCall.FindAllSubmatch(content, -1) {
+		stale("make target", string(m[1]), targets)
 	}
 	return out
 }
