@@ -166,6 +166,8 @@ func TestMemory(t *testing.T) {
 		{"write-only to write", 0x21000, 16, true, 0x60},
 		{"without descriptor", 0x30000, 16, false, -1},
 		{"negative", 0x10000, -1, false, -1},
+		{"one byte over", 0x10000, 0x10001, true, -1},
+		{"the last byte and one over", 0x1ffff, 2, true, -1},
 		{"far", ^uint64(0), 1, false, -1},
 		{"huge", 0x10000, 1 << 62, false, -1},
 	}
@@ -530,9 +532,10 @@ func TestNoMessageDMAInHandler(t *testing.T) {
 	require.ErrorIs(t, <-errs, vfiouser.ErrInHandler)
 	require.Less(t, time.Since(start), 50*time.Millisecond)
 
+	into := make([]byte, 4)
 	set(func() error {
 		done := make(chan error)
-		go func() { done <- h.DMARead(context.Background(), 0, make([]byte, 4)) }()
+		go func() { done <- h.DMARead(context.Background(), 0, into) }()
 		return <-done
 	})
 	// As QEMU under its lock: nothing is answered before the region's reply is in.
@@ -553,6 +556,7 @@ func TestNoMessageDMAInHandler(t *testing.T) {
 	_, err = c.Info()
 	require.NoError(t, err)
 	require.Zero(t, r.srv.Stats().StrayReply)
+	require.Equal(t, make([]byte, 4), into, "the buffer was the caller's again")
 	require.NoError(t, c.Send(late), "the same again answers nothing")
 	m, err = c.RecvAny()
 	require.NoError(t, err)
