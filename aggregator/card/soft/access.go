@@ -16,10 +16,16 @@ func (c *Card) BARSize(bar int) uint64 { return c.pci.BARSize(bar) }
 func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.reaches(bar, off, len(p)) {
+		fill(p)
+		return
+	}
+	c.wake()
 	switch bar {
 	case BAR0:
+		// No read changes what the interrupt tree is made of, except for the
+		// alarm, which has a timer of its own.
 		c.sp.Read(uint32(off), p)
-		c.settle()
 	case BAR1:
 		c.bars[0].read(off, p)
 	case BAR3:
@@ -33,16 +39,28 @@ func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
 func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.reaches(bar, off, len(p)) {
+		return
+	}
+	c.wake()
 	switch bar {
 	case BAR0:
 		c.sp.Write(uint32(off), p)
-		c.settle()
+		if !inPRAMIN(off, len(p)) {
+			c.settle()
+		}
 	case BAR1:
 		c.bars[0].write(off, p)
 		c.fifo.bell(off, len(p))
 	case BAR3:
 		c.bars[1].write(off, p)
 	}
+}
+
+// reaches reports whether an access lies in the BAR.
+func (c *Card) reaches(bar int, off uint64, n int) bool {
+	size := c.pci.BARSize(bar)
+	return off <= size && uint64(n) <= size-off
 }
 
 // ReadConfig serves a read of the configuration space.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
-	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -21,9 +20,23 @@ type barWindow struct {
 	card    *Card
 	unit    faultUnit
 	virtual bool
+	broken  bool // the instance block is not in VRAM
 	inst    uint64
 	vm      vm
+	hot     [hotPages]hotPage
 }
+
+// hotPage is a page of VRAM that the window shows, ready to be used. Drivers
+// write through these windows byte by byte, millions of times: such an access
+// must cost no look-up, and no pin, for VRAM needs none.
+type hotPage struct {
+	tag      uint64 // page number in the window plus one
+	gen      uint64 // Card.tlbGen when it was looked up
+	mem      []byte
+	readOnly bool
+}
+
+const hotPages = 16
 
 func (w *barWindow) init(c *Card, i int) {
 	w.card = c
@@ -35,8 +48,10 @@ func (w *barWindow) init(c *Card, i int) {
 func (w *barWindow) block(v uint32) {
 	w.virtual = v&blockVirtual != 0
 	w.inst = uint64(v&blockAddr) << 12
+	w.hot = [hotPages]hotPage{}
 	inst := w.card.vram.slice(w.inst, gf100.InstanceSize)
-	if !w.virtual || inst == nil {
+	w.broken = inst == nil
+	if !w.virtual || w.broken {
 		w.vm.bind(shadowpt.Space{})
 		return
 	}
@@ -44,53 +59,113 @@ func (w *barWindow) block(v uint32) {
 }
 
 func (w *barWindow) read(off uint64, p []byte) {
-	w.card.pinHost()
-	fault := w.each(off, p, false, func(mem, p []byte) { copy(p, mem) })
-	w.card.unpinHost()
-	w.report(fault)
+	if mem := w.quick(off, len(p), false); mem != nil {
+		load(p, mem)
+		return
+	}
+	w.slow(off, p, false)
 }
 
 func (w *barWindow) write(off uint64, p []byte) {
-	w.card.pinHost()
-	fault := w.each(off, p, true, func(mem, p []byte) { store(mem, p) })
-	w.card.unpinHost()
-	w.report(fault)
+	if mem := w.quick(off, len(p), true); mem != nil {
+		store(mem, p)
+	} else {
+		w.slow(off, p, true)
+	}
 	w.card.fifo.memoryChanged()
 }
 
-// each calls f for the runs of memory behind p. Bytes behind a fault read as
-// ones; the first fault is returned.
-func (w *barWindow) each(off uint64, p []byte, write bool, f func(mem, p []byte)) *engine.Fault {
-	if !w.virtual {
-		if mem := w.card.vram.slice(off, len(p)); mem != nil {
-			f(mem, p)
-			return nil
-		}
-		fill(p)
-		w.card.stats.BARFaults.Add(1)
+// quick returns the n bytes at off if they lie in one hot page, or nil.
+func (w *barWindow) quick(off uint64, n int, write bool) []byte {
+	page := off >> shadowpt.SmallShift
+	h := &w.hot[page%hotPages]
+	if h.tag != page+1 || h.gen != w.card.tlbGen.Load() || write && h.readOnly {
 		return nil
 	}
+	at := int(off & (shadowpt.SmallPage - 1))
+	if at+n > len(h.mem) {
+		return nil
+	}
+	return h.mem[at : at+n]
+}
+
+// slow serves an access that is not quick: it walks the tables, and reports what
+// they refuse. Bytes behind a fault read as ones.
+func (w *barWindow) slow(off uint64, p []byte, write bool) {
+	if !w.virtual {
+		w.physical(off, p, write)
+		return
+	}
+	var fault *engine.Fault
+	done := 0
+	w.card.access(shadowpt.SystemCoherent, func(t shadowpt.Target) {
+		if t == shadowpt.Peer { // the host's memory went away
+			fault = w.vm.fail(off+uint64(done), write, shadowpt.PageNotPresent)
+			return
+		}
+		fault = w.each(off, p, write, &done)
+	})
+	if fault == nil {
+		w.heat(off)
+		return
+	}
+	if !write {
+		fill(p[done:])
+	}
+	w.card.stats.BARFaults.Add(1)
+	w.card.regs.mmuFault(w.unit, w.inst, *fault)
+	w.card.settle()
+}
+
+func (w *barWindow) physical(off uint64, p []byte, write bool) {
+	mem := w.card.vram.slice(off, len(p))
+	switch {
+	case mem == nil:
+		w.card.stats.BARFaults.Add(1)
+		if !write {
+			fill(p)
+		}
+	case write:
+		store(mem, p)
+	default:
+		load(p, mem)
+	}
+}
+
+// each moves p, run by run of memory, and counts the bytes done.
+func (w *barWindow) each(off uint64, p []byte, write bool, done *int) *engine.Fault {
+	if w.broken {
+		return w.vm.fail(off, write, shadowpt.NoChannel)
+	}
 	w.vm.sync()
-	for len(p) > 0 {
-		mem, fault := w.vm.Bytes(off, len(p), write)
+	for *done < len(p) {
+		part := p[*done:]
+		mem, fault := w.vm.Bytes(off+uint64(*done), len(part), write)
 		if fault != nil {
-			if !write {
-				fill(p)
-			}
-			w.card.stats.BARFaults.Add(1)
 			return fault
 		}
-		f(mem, p[:len(mem)])
-		p = p[len(mem):]
-		off += uint64(len(mem))
+		part = part[:len(mem)]
+		if write {
+			store(mem, part)
+		} else {
+			load(part, mem)
+		}
+		*done += len(mem)
 	}
 	return nil
 }
 
-func (w *barWindow) report(f *engine.Fault) {
-	if f != nil {
-		w.card.regs.mmuFault(w.unit, w.inst, *f)
-		w.card.settle()
+// heat remembers the page at off, which has just been looked up, if it is VRAM.
+func (w *barWindow) heat(off uint64) {
+	base := off &^ (shadowpt.SmallPage - 1)
+	pte, _, _, ok := w.vm.cached(base)
+	if !ok || pte.Target != shadowpt.VRAM || pte.Supervisor {
+		return
+	}
+	page := off >> shadowpt.SmallShift
+	w.hot[page%hotPages] = hotPage{
+		tag: page + 1, gen: w.vm.gen, readOnly: pte.ReadOnly,
+		mem: w.card.vram.slice(pte.Addr, shadowpt.SmallPage),
 	}
 }
 
@@ -111,56 +186,5 @@ func store(mem, p []byte) {
 	}
 }
 
-// bindMMU binds the rows of block PMMU and the PRAMIN window.
-func (c *Card) bindMMU(b *mmio.Bindings) {
-	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) {})
-	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { c.bars[0].block(w.New) })
-	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { c.bars[1].block(w.New) })
-	// Host writes have landed when the next access is served, so the flush is
-	// done before anybody can ask.
-	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 { return v &^ 3 })
-	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, v uint32) uint32 {
-		if !c.fifo.translationsCurrent() {
-			v &^= mmuInvalidateDone
-		}
-		return v
-	})
-	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(int, mmio.Write) { c.invalidate() })
-	b.OnWindow("PRAMIN", mmio.Window{Read: c.readPRAMIN, Write: c.writePRAMIN})
-}
-
-const mmuInvalidateDone = 1 << 15
-
-// invalidate makes every address space forget its translations before its next
-// step. Which directory was meant does not matter: forgetting more than asked
-// costs look-ups, never correctness.
-func (c *Card) invalidate() {
-	c.tlbGen.Add(1)
-	c.stats.Invalidates.Add(1)
-}
-
-// pramin returns n bytes of the memory that the PRAMIN window shows at off.
-func (c *Card) pramin(off uint32, n int, write bool) []byte {
-	win := c.regs.window.Get()
-	addr := uint64(win&0xffffff)<<16 + uint64(off)
-	return c.memory(shadowpt.Target(win>>24&3), addr, n, write)
-}
-
-func (c *Card) readPRAMIN(off uint32, p []byte) {
-	c.pinHost()
-	defer c.unpinHost()
-	if mem := c.pramin(off, len(p), false); mem != nil {
-		copy(p, mem)
-		return
-	}
-	fill(p)
-}
-
-func (c *Card) writePRAMIN(off uint32, p []byte) {
-	c.pinHost()
-	if mem := c.pramin(off, len(p), true); mem != nil {
-		store(mem, p)
-	}
-	c.unpinHost()
-	c.fifo.memoryChanged()
-}
+// load is the reverse of store.
+func load(p, mem []byte) { store(p, mem) }

@@ -12,7 +12,6 @@ import (
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
-	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // VRAM limits in bytes. The upper one is the Quadro 6000's.
@@ -57,25 +56,24 @@ type Card struct {
 	regs registers
 	line card.Line
 
+	contexts contexts
+
 	alarm   *time.Timer // PTIMER
 	alarmAt uint64
+
+	halting int  // Reset or Rebuild waits for the engines
+	resting bool // nobody has touched a BAR since a host was attached
+	closing bool
+	workers sync.WaitGroup
 
 	timeOffset atomic.Uint64 // of PTIMER against clock, since the last access
 
 	tlbGen  atomic.Uint64
-	engines [gf100.Engines]engineLock
+	engines [gf100.Engines]engineSlot
 
-	hostMu sync.RWMutex
-	host   card.Host // nil while nobody is attached
-
-	closing bool
-	workers sync.WaitGroup
-}
-
-// engineLock makes an engine serve one channel at a time.
-type engineLock struct {
-	mu   sync.Mutex
-	user atomic.Int32 // channel number plus one, 0 = idle
+	attachMu sync.Mutex
+	hostMu   sync.RWMutex
+	host     card.Host // nil while nobody is attached
 }
 
 // New powers a card on. Close must be called to end its goroutines and to give
@@ -96,7 +94,7 @@ func New(cfg Config) (*Card, error) {
 			return nil, fmt.Errorf("software card: build its VBIOS: %w", err)
 		}
 	}
-	c := &Card{cfg: cfg, pci: pci, start: time.Now()}
+	c := &Card{cfg: cfg, pci: pci, start: time.Now(), resting: true}
 	if err := c.buildSpace(); err != nil {
 		return nil, fmt.Errorf("software card: %w", err)
 	}
@@ -133,7 +131,10 @@ func (c *Card) buildSpace() error {
 		return err
 	}
 	face.Attach(c.sp)
-	face.OnMethod(c.fifo.goldenMethod)
+	face.OnMethod(c.contexts.goldenMethod)
+	face.OnGraphResume(func() { c.letGo(gf100.EngineGR) })
+	face.OnCopyResume(func(e int) { c.letGo(gf100.EngineCE0 + uint8(e)) })
+	face.OnUnitReset(c.unitsReset)
 	c.regs.resolve(c.sp)
 	if c.cfg.Ablate != nil {
 		return c.cfg.Ablate(c.sp)
@@ -156,14 +157,22 @@ func (c *Card) Close() error {
 	c.fifo.retry.Stop()
 	c.fifo.stopAll()
 	c.fifo.work.Broadcast()
+	c.fifo.freed.Broadcast()
 	c.mu.Unlock()
 	c.workers.Wait()
+	c.mu.Lock() // accesses that are late find no memory
+	defer c.mu.Unlock()
 	return c.vram.close()
 }
 
 // AttachHost plugs the card into a host, whose memory it then reaches, and tells
-// it the state of the interrupt.
+// it the state of the interrupt. Channels that a host before left behind rest
+// until somebody uses a BAR: a new host gets to reset the card before they can
+// touch its memory.
 func (c *Card) AttachHost(h card.Host) {
+	c.attachMu.Lock()
+	defer c.attachMu.Unlock()
+	c.rest()
 	c.hostMu.Lock()
 	c.host = h
 	c.hostMu.Unlock()
@@ -176,8 +185,27 @@ func (c *Card) AttachHost(h card.Host) {
 	c.settle()
 }
 
+// rest makes the channels leave their PBDMAs, and keep what they are about.
+func (c *Card) rest() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.resting = true
+	c.fifo.scheduleAll()
+}
+
+// wake ends a rest. Every BAR access calls it.
+func (c *Card) wake() {
+	if c.resting && !c.closing {
+		c.resting = false
+		c.fifo.scheduleAll()
+	}
+}
+
+// powered reports whether channels may run at all.
+func (c *Card) powered() bool { return !c.resting && !c.closing && c.halting == 0 }
+
 // DetachHost unplugs the card. It returns when no engine uses the host's memory
-// any more; the card's own state stays.
+// any more. The card's own state stays, and its channels rest.
 func (c *Card) DetachHost() { c.AttachHost(nil) }
 
 // Reset is a function-level reset: channels stop, registers take their reset
@@ -192,11 +220,17 @@ func (c *Card) Reset() error {
 
 // halt stops the channels and waits for the engines' current steps.
 func (c *Card) halt() {
+	c.halting++
 	c.fifo.stopAll()
 	for c.fifo.running() {
 		c.fifo.idle.Wait()
 	}
-	c.fifo.reset()
+	c.halting--
+	c.fifo.stopAll() // what was bound while we waited
+	c.contexts.reset()
+	for i := range c.engines {
+		c.engines[i].trapped.Store(false)
+	}
 }
 
 // powerOn gives registers and memory the state that a driver finds at first.
@@ -217,31 +251,18 @@ func (c *Card) powerOn() error {
 	return err
 }
 
-// memory returns n bytes of the card's or the host's memory, or nil. The caller
-// holds the host attached if t is system memory.
-func (c *Card) memory(t shadowpt.Target, addr uint64, n int, write bool) []byte {
-	if t == shadowpt.VRAM {
-		return c.vram.slice(addr, n)
+// unitsReset acts on units that NV_PMC_ENABLE switched off. Engines lose what
+// they were stopped at; PFIFO loses all its channels.
+func (c *Card) unitsReset(bits uint32) {
+	for e, bit := range gf100.EngineEnable {
+		if bits&bit != 0 {
+			c.letGo(uint8(e))
+		}
 	}
-	if t.System() && c.host != nil {
-		return c.host.Slice(addr, n, write)
+	if bits&gf100.EnablePFIFO != 0 {
+		c.fifo.stopAll()
+		c.regs.resetFIFO()
 	}
-	return nil
-}
-
-// pinHost keeps the host attached and its memory mapped until unpinHost.
-func (c *Card) pinHost() {
-	c.hostMu.RLock()
-	if c.host != nil {
-		c.host.Acquire()
-	}
-}
-
-func (c *Card) unpinHost() {
-	if c.host != nil {
-		c.host.Release()
-	}
-	c.hostMu.RUnlock()
 }
 
 // settle recomputes the interrupt tree and the alarm, once per access or step.

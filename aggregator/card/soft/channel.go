@@ -5,6 +5,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // chanState is where a channel is. Transitions happen under Card.mu:
@@ -14,10 +15,12 @@ import (
 //	running -> idle     nothing left to fetch
 //	running -> ready    its turn ended
 //	running -> waiting  a semaphore acquire failed
-//	running -> held     a method waits for software
+//	running -> held     a method waits for software, and with it the PBDMA
+//	running -> stalled  its engine stands still
 //	running -> faulted  an MMU fault; only a new bind ends it
 //	waiting -> ready    memory changed, or the retry timer
 //	held -> ready       the interrupt was acknowledged
+//	stalled -> ready    the engine was let go
 type chanState uint8
 
 const (
@@ -26,35 +29,50 @@ const (
 	stateRunning
 	stateWaiting
 	stateHeld
+	stateStalled
 	stateFaulted
 )
 
-// channel is a bound channel: what RAMFC and the engine contexts hold on a real
-// card. The part below exec belongs to the PBDMA that runs the channel.
+// channel is a bound channel. vm and exec belong to the PBDMA that runs the
+// channel, the rest to Card.mu.
 type channel struct {
-	card *Card
-	id   uint8
-	inst uint64 // of the instance block, in VRAM
+	card  *Card
+	id    uint8
+	inst  uint64 // of the instance block, in VRAM
+	token uint64 // see contexts
 
-	state  chanState
-	dead   bool // unbound; to be thrown away
-	rung   bool // its bell rang while it ran
-	holder int  // the PBDMA that holds it in stateHeld
+	state     chanState
+	dead      bool   // unbound; to be thrown away
+	rung      bool   // its bell rang while it ran
+	preempted bool   // asked to leave by NV_PFIFO_PREEMPT, and still running
+	holder    int    // the PBDMA that holds it in stateHeld
+	engine    uint8  // the engine that stands still, in stateStalled
+	looks     int    // failed looks at the semaphore it waits for
+	sawMem    uint64 // fifo.memGen when its step began
+	report    report // in stateFaulted
+	kick      atomic.Int32
 
 	yield atomic.Bool // leave the PBDMA at the next step
 
+	vm vm
 	exec
 }
 
-// exec is a channel's execution state between two steps: plain data, but for
-// the address space's pointer to the card.
-type exec struct {
-	vm vm
+// report is a fault that the driver has not been told of.
+type report struct {
+	due   bool
+	unit  faultUnit
+	fault engine.Fault
+}
 
-	userd    uint64 // in VRAM
-	ring     uint64 // VA of the GPFIFO
-	ringLog2 uint32
-	gpGet    uint32
+// exec is a channel's execution state between two steps, plain data: what RAMFC
+// and the engine contexts hold on a real card.
+type exec struct {
+	userd       uint64
+	userdTarget shadowpt.Target
+	ring        uint64 // VA of the GPFIFO
+	ringLog2    uint32
+	gpGet       uint32
 
 	seg     segment
 	mainGet uint64 // where the main level stands while a subroutine runs
@@ -65,10 +83,11 @@ type exec struct {
 	objects [8]object // by subchannel
 	host    hostState
 
-	gr      engine.GR
-	ce      [2]engine.CE
-	pending int8 // engine with work left, -1 for none
-	held    heldMethod
+	gr       engine.GR
+	ce       [gf100.CEs]engine.CE
+	pending  int8 // engine with work left, -1 for none
+	held     heldMethod
+	flushGen uint64 // invalidate that has to be complete first, 0 for none
 }
 
 // segment is what is left of the GPFIFO entry being read.
@@ -93,38 +112,56 @@ type object struct {
 	bound  bool
 }
 
-// heldMethod is a method that waits for software to act on an interrupt.
+// heldMethod is a method that waits: for software to act on an interrupt, or,
+// without interrupt bits, for an engine that stands still.
 type heldMethod struct {
-	valid        bool
-	subch        uint8
-	method       uint16
-	data         uint32
-	intr         uint32 // bits of NV_PPBDMA_INTR_0 it raises
-	fromEngine   bool
-	engineNumber uint8
+	valid  bool
+	subch  uint8
+	method uint16
+	data   uint32
+	intr   uint32 // bits of NV_PPBDMA_INTR_0 it raises
 }
 
-// EngineSoftware is the engine number of classes that the driver executes
+// engineSoftware is the engine number of classes that the driver executes
 // (cl906f.h, NV906F_SET_OBJECT_ENGINE_SW).
 const engineSoftware = 0x1f
 
-func newChannel(c *Card, id uint8, inst uint64, block []byte, g *golden) *channel {
+func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch := &channel{card: c, id: id, inst: inst}
 	ch.vm.card = c
 	ch.vm.bind(instanceSpace(block))
-	ch.userd = uint64(gf100.InstUSERDHi.Get(block))<<32 | uint64(gf100.InstUSERDLo.Get(block))<<12
-	ch.ring = uint64(gf100.InstGPBaseHi.Get(block))<<32 | uint64(gf100.InstGPBaseLo.Get(block))<<3
-	ch.ringLog2 = gf100.InstGPLimit2.Get(block)
-	ch.gpGet = gf100.InstGPGet.Get(block)
-	ch.host.ref = gf100.InstRef.Get(block)
-	ch.subMask = 0xfff
-	ch.pending = -1
-	g.apply(&ch.gr)
+	ch.ramfc(block)
+	if c.contexts.golden != nil {
+		ch.gr = *c.contexts.golden
+	}
 	return ch
 }
 
-// save writes what a driver may move to another place, or bind again, back to
-// the instance block.
+// ramfc reads what the driver put into the instance block.
+func (x *exec) ramfc(block []byte) {
+	x.userd = uint64(gf100.InstUSERDHi.Get(block))<<32 | uint64(gf100.InstUSERDLo.Get(block))<<12
+	x.userdTarget = shadowpt.Target(gf100.InstUSERDTarget.Get(block))
+	x.ring = uint64(gf100.InstGPBaseHi.Get(block))<<32 | uint64(gf100.InstGPBaseLo.Get(block))<<3
+	x.ringLog2 = gf100.InstGPLimit2.Get(block)
+	x.gpGet = gf100.InstGPGet.Get(block)
+	x.host.ref = gf100.InstRef.Get(block)
+	x.subMask = 0xfff
+	x.pending = -1
+}
+
+// load follows what a driver may have changed in the instance block while the
+// channel was off its PBDMA: the address space.
+func (ch *channel) load() {
+	block := ch.card.vram.slice(ch.inst, gf100.InstanceSize)
+	if block == nil {
+		return
+	}
+	if s := instanceSpace(block); s != ch.vm.space {
+		ch.vm.bind(s)
+	}
+}
+
+// save writes back what a driver may look at or carry elsewhere.
 func (ch *channel) save() {
 	block := ch.card.vram.slice(ch.inst, gf100.InstanceSize)
 	if block == nil {
@@ -132,33 +169,4 @@ func (ch *channel) save() {
 	}
 	gf100.InstGPGet.Put(block, ch.gpGet)
 	gf100.InstRef.Put(block, ch.host.ref)
-}
-
-// golden is the class state that the driver builds through the method ports
-// when it makes the first graphics context; new channels start from it.
-type golden struct {
-	methods []goldenMethod
-}
-
-type goldenMethod struct {
-	class  uint16
-	method uint16
-	data   uint32
-}
-
-// maxGolden bounds what a guest can make the card remember; nouveau writes
-// about 1,300 methods.
-const maxGolden = 8192
-
-// goldenMethod records a write of the method ports (404488, 40448c).
-func (f *fifo) goldenMethod(class, method, data uint32) {
-	if len(f.golden.methods) < maxGolden {
-		f.golden.methods = append(f.golden.methods, goldenMethod{uint16(class), uint16(method), data})
-	}
-}
-
-func (g *golden) apply(gr *engine.GR) {
-	for _, m := range g.methods {
-		gr.ApplyDefault(m.class, uint32(m.method), m.data)
-	}
 }

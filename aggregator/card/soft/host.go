@@ -22,7 +22,7 @@ type acquire struct {
 	op      uint32
 	va      uint64
 	payload uint32
-	waited  bool
+	waited  bool // counted
 }
 
 // hostMethods are the methods below 0x100, which the PBDMA executes itself, by
@@ -57,9 +57,14 @@ func (x *run) hostMethod(subch uint8, method uint16, data uint32) {
 }
 
 // setObject binds a class to the subchannel: class in bits 15:0, engine in bits
-// 20:16. An engine that does not know the class refuses it.
+// 20:16. An engine that does not know the class refuses
+// it: the graphics engine by its own interrupt, the others leave it to the PBDMA.
 func (x *run) setObject(subch uint8, data uint32) {
 	o := object{class: uint16(data), engine: uint8(data >> 16 & 0x1f), bound: true}
+	if o.engine == gf100.EngineGR && !engineTakes(o) {
+		x.illegalClass(subch, data)
+		return
+	}
 	if o.engine != engineSoftware && !engineTakes(o) {
 		x.hold(heldMethod{subch: subch, method: 0, data: data, intr: gf100.PBDMAIntrMethod})
 		return
@@ -91,7 +96,7 @@ func engineTakes(o object) bool {
 
 // Fields of SEMAPHORED.
 const (
-	semOpMask      = 0x1f
+	semOpMask      = 0xf
 	semAcquire     = 1
 	semRelease     = 2
 	semAcquireGEq  = 4
@@ -187,8 +192,10 @@ const memOpInvalidate = 9
 func (x *run) memOpB(_ uint8, d uint32) {
 	// The other operations order or flush caches that this card does not have.
 	if d>>27 == memOpInvalidate {
-		x.card.invalidate()
-		x.vm.sync()
+		// Done when no step under way can use an old translation; until then
+		// the channel waits.
+		x.flushGen = x.card.invalidate()
+		x.verdict = yielded
 	}
 }
 

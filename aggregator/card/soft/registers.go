@@ -1,7 +1,8 @@
 package soft
 
 import (
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"slices"
+
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -18,6 +19,8 @@ type registers struct {
 	engEvent                               [8]mmio.Cell
 	faultInst, faultLo, faultHi, faultInfo [gf100.FaultUnits]mmio.Cell
 	pbdma                                  [gf100.PBDMAs]pbdmaCells
+
+	powerOn []resetCell
 }
 
 type pbdmaCells struct{ intr, intrEn, method, data, channel mmio.Cell }
@@ -40,6 +43,7 @@ func (r *registers) resolve(s *mmio.Space) {
 	} {
 		*c.cell = s.Cell(c.name, 0)
 	}
+	r.powerOn = fifoResets(s)
 	for i := range r.engEvent {
 		r.engEvent[i] = s.Cell("NV_PFIFO_ENG_EVENT_STATUS", i)
 	}
@@ -100,54 +104,37 @@ func (r *registers) enginesPending() (mask uint32) {
 	return mask
 }
 
-// faultUnit is an MMU client that faults are reported for: its slot at 002800,
-// and the client number of its requests (bits 12:8 of 00280c).
-type faultUnit struct {
-	slot          uint8
-	client        uint8
-	writeClient   uint8 // BARs have another one for writes
-	separateWrite bool
-}
-
-// Slots and clients: envytools rnndb/fifo/gf100_pfifo.xml (VM_FAULT).
-var (
-	unitGR   = faultUnit{slot: 0x00, client: 0x04}
-	unitBAR1 = faultUnit{slot: 0x04, client: 0x07, writeClient: 0x08, separateWrite: true}
-	unitBAR3 = faultUnit{slot: 0x05, client: 0x07, writeClient: 0x08, separateWrite: true}
-	unitHost = faultUnit{slot: 0x07, client: 0x06}
-	unitCE0  = faultUnit{slot: 0x15, client: 0x01}
-	unitCE1  = faultUnit{slot: 0x16, client: 0x02}
-)
-
-// engineFaults gives the unit of each engine that executes here.
-var engineFaults = [gf100.Engines]faultUnit{
-	gf100.EngineGR:  unitGR,
-	gf100.EngineCE0: unitCE0,
-	gf100.EngineCE1: unitCE1,
-}
-
-const (
-	faultWrite = 1 << 7
-	faultHub   = 1 << 6
-)
-
-// mmuFault reports a fault. A slot keeps its first fault until the driver frees
-// it.
-func (r *registers) mmuFault(u faultUnit, inst uint64, f engine.Fault) {
-	if r.faultID.Get()>>u.slot&1 != 0 {
-		return
+// resetFIFO gives the rows of PFIFO their reset values, as switching the unit
+// off does.
+func (r *registers) resetFIFO() {
+	for _, p := range r.powerOn {
+		p.cell.Put(p.value)
 	}
-	info := uint32(f.Reason&0xf) | faultHub
-	client := u.client
-	if f.Write {
-		info |= faultWrite
-		if u.separateWrite {
-			client = u.writeClient
+}
+
+// resetCell is a register of PFIFO and its reset value.
+type resetCell struct {
+	cell  mmio.Cell
+	value uint32
+}
+
+// fifoBlocks are the blocks that NV_PMC_ENABLE resets with PFIFO.
+var fifoBlocks = []string{"PFIFO", "PCCSR", "PPBDMA"}
+
+func fifoResets(s *mmio.Space) (cells []resetCell) {
+	for _, b := range gf100.Blocks() {
+		if !slices.Contains(fifoBlocks, b.Name) {
+			continue
+		}
+		for _, reg := range b.Regs {
+			n := 1
+			for _, d := range reg.Rep {
+				n *= d.Count
+			}
+			for i := range n {
+				cells = append(cells, resetCell{s.Cell(reg.Name, i), reg.Reset})
+			}
 		}
 	}
-	r.faultInst[u.slot].Put(uint32(inst >> 12))
-	r.faultLo[u.slot].Put(uint32(f.VA))
-	r.faultHi[u.slot].Put(uint32(f.VA >> 32))
-	r.faultInfo[u.slot].Put(info | uint32(client)<<8)
-	r.faultID.Set(1 << u.slot)
+	return cells
 }

@@ -105,13 +105,10 @@ func (m *vm) fail(va uint64, write bool, r shadowpt.Reason) *engine.Fault {
 // lookup translates va. The returned entry's Addr is va's own, and end is where
 // its page ends.
 func (m *vm) lookup(va uint64) (pte shadowpt.PTE, end uint64, r shadowpt.Reason, ok bool) {
+	if pte, end, r, ok = m.cached(va); ok {
+		return pte, end, r, ok
+	}
 	bigPage, smallPage := va>>shadowpt.BigShift, va>>shadowpt.SmallShift
-	if e := &m.big[bigPage%tlbBig]; e.tag == bigPage+1 {
-		return e.at(va, shadowpt.BigPage)
-	}
-	if e := &m.small[smallPage%tlbSmall]; e.tag == smallPage+1 {
-		return e.at(va, shadowpt.SmallPage)
-	}
 	p, r, ok := shadowpt.Walk(m, m.space, va)
 	if !ok {
 		return shadowpt.PTE{}, 0, r, false
@@ -125,6 +122,18 @@ func (m *vm) lookup(va uint64) (pte shadowpt.PTE, end uint64, r shadowpt.Reason,
 	e := &m.small[smallPage%tlbSmall]
 	*e = tlbEntry{tag: smallPage + 1, page: p.PTE}
 	return e.at(va, shadowpt.SmallPage)
+}
+
+// cached is lookup without a walk: ok is false if the page is not remembered.
+func (m *vm) cached(va uint64) (pte shadowpt.PTE, end uint64, r shadowpt.Reason, ok bool) {
+	bigPage, smallPage := va>>shadowpt.BigShift, va>>shadowpt.SmallShift
+	if e := &m.big[bigPage%tlbBig]; e.tag == bigPage+1 {
+		return e.at(va, shadowpt.BigPage)
+	}
+	if e := &m.small[smallPage%tlbSmall]; e.tag == smallPage+1 {
+		return e.at(va, shadowpt.SmallPage)
+	}
+	return shadowpt.PTE{}, 0, 0, false
 }
 
 func (e *tlbEntry) at(va, size uint64) (shadowpt.PTE, uint64, shadowpt.Reason, bool) {

@@ -1,0 +1,79 @@
+package soft
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"slices"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// maxSaved is how many unbound channels' states the card keeps: as many as
+// there can be channels. The oldest goes first.
+const maxSaved = gf100.Channels
+
+// contexts is the state of channels that are not bound. Real hardware keeps it
+// in RAMFC and in context images, whose layout is the microcode's business; this
+// card keeps it here, under a token that it leaves in RAMFC. A driver that
+// unbinds a channel and binds the same instance block again, as nouveau does
+// around a suspend, finds the channel as it was. Guarded by Card.mu.
+//
+// Tokens are random, so that a block which a guest made up names nothing. A
+// reset of the card forgets all of them.
+type contexts struct {
+	// golden is the class state that the driver builds through the method ports
+	// when it makes the first graphics context; new channels start from it.
+	golden *engine.GR
+	saved  []savedContext // oldest first
+}
+
+type savedContext struct {
+	token uint64
+	exec  *exec
+}
+
+func (t *contexts) reset() { *t = contexts{} }
+
+// goldenMethod records a write of the method ports (404488, 40448c).
+func (t *contexts) goldenMethod(class, method, data uint32) {
+	if t.golden == nil {
+		t.golden = new(engine.GR)
+	}
+	t.golden.ApplyDefault(uint16(class), method, data)
+}
+
+// name gives a bound channel its token.
+func (t *contexts) name(ch *channel, block []byte) {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	ch.token = binary.LittleEndian.Uint64(b[:]) | 1
+	gf100.InstTokenLo.Put(block, uint32(ch.token))
+	gf100.InstTokenHi.Put(block, uint32(ch.token>>32))
+}
+
+// keep saves an unbound channel's state.
+func (t *contexts) keep(ch *channel) {
+	if len(t.saved) == maxSaved {
+		t.saved = slices.Delete(t.saved, 0, 1)
+	}
+	x := ch.exec
+	t.saved = append(t.saved, savedContext{ch.token, &x})
+}
+
+// restore gives a channel the state that its instance block names, if it is of
+// the same ring and stands where the block says.
+func (t *contexts) restore(ch *channel, block []byte) {
+	token := uint64(gf100.InstTokenHi.Get(block))<<32 | uint64(gf100.InstTokenLo.Get(block))
+	i := slices.IndexFunc(t.saved, func(s savedContext) bool { return s.token == token })
+	if i < 0 {
+		return
+	}
+	x := t.saved[i].exec
+	t.saved = slices.Delete(t.saved, i, i+1)
+	if x.userd != ch.userd || x.userdTarget != ch.userdTarget || x.ring != ch.ring ||
+		x.ringLog2 != ch.ringLog2 || x.gpGet != ch.gpGet {
+		return
+	}
+	ch.exec = *x
+}

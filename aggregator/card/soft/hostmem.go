@@ -1,0 +1,70 @@
+package soft
+
+import (
+	"runtime/debug"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// memory returns n bytes of the card's or the host's memory, or nil. The caller
+// holds the host attached if t is system memory.
+func (c *Card) memory(t shadowpt.Target, addr uint64, n int, write bool) []byte {
+	if t == shadowpt.VRAM {
+		return c.vram.slice(addr, n)
+	}
+	if t.System() && c.host != nil {
+		return c.host.Slice(addr, n, write)
+	}
+	return nil
+}
+
+// pinHost keeps the host attached and its memory mapped until unpinHost.
+func (c *Card) pinHost() {
+	c.hostMu.RLock()
+	if c.host != nil {
+		c.host.Acquire()
+	}
+}
+
+func (c *Card) unpinHost() {
+	if c.host != nil {
+		c.host.Release()
+	}
+	c.hostMu.RUnlock()
+}
+
+// access calls f, which reaches memory of target t, with the host pinned if that
+// is the host's. f sees Peer, which nothing answers for, once an access has
+// failed in the process: guest memory belongs to somebody else, and if its file
+// is cut short under our mapping, that must fail like an access on a bus.
+func (c *Card) access(t shadowpt.Target, f func(t shadowpt.Target)) {
+	if t.System() && !c.reach(t, f) {
+		t = shadowpt.Peer
+	} else if t.System() {
+		return
+	}
+	f(t)
+}
+
+// reach calls f with the host pinned, and reports whether it came through.
+func (c *Card) reach(t shadowpt.Target, f func(t shadowpt.Target)) (ok bool) {
+	c.pinHost()
+	defer c.unpinHost()
+	old := debug.SetPanicOnFault(true)
+	defer debug.SetPanicOnFault(old)
+	defer func() { ok = !memoryFault(recover()) }()
+	f(t)
+	return true
+}
+
+// memoryFault tells a memory fault of the process from no panic at all. Any
+// other panic is a bug, and goes on up.
+func memoryFault(r any) bool {
+	if r == nil {
+		return false
+	}
+	if _, is := r.(interface{ Addr() uintptr }); !is {
+		panic(r)
+	}
+	return true
+}

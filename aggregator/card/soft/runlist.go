@@ -1,0 +1,54 @@
+package soft
+
+import (
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// commitRunlist acts on a write of NV_PFIFO_RUNLIST. Entries are read once;
+// numbers of channels that do not exist are passed over. A list that no memory
+// answers for is empty.
+func (f *fifo) commitRunlist(v uint32) {
+	c := f.card
+	c.stats.Runlists.Add(1)
+	base := c.regs.runlistBase.Get()
+	var listed [gf100.Channels]bool
+	c.access(shadowpt.Target(base>>28&3), func(t shadowpt.Target) {
+		n := min(int(v&0xfff), gf100.Channels) * gf100.RunlistEntrySize
+		list := c.memory(t, uint64(base&instAddr)<<12, n, false)
+		for ; len(list) > 0; list = list[gf100.RunlistEntrySize:] {
+			if id := binary.LittleEndian.Uint32(list); id < gf100.Channels {
+				listed[id] = true
+			}
+		}
+	})
+	for i := range f.slots {
+		f.slots[i].listed = listed[i]
+	}
+	f.updating = true
+	f.scheduleAll()
+	f.completeRunlist()
+}
+
+// completeRunlist tells the driver that an update is done, once the last channel
+// that left the list has left its PBDMA too.
+func (f *fifo) completeRunlist() {
+	if f.updating && !f.leaving() {
+		f.updating = false
+		f.card.regs.runlistIntr.Set(runlistDone)
+		f.card.settle()
+	}
+}
+
+// leaving reports whether a channel that is not in the runlist, or not bound,
+// still runs.
+func (f *fifo) leaving() bool {
+	for i := range f.busy {
+		if ch := f.busy[i].ch; ch != nil && (ch.dead || !f.slots[ch.id].listed) {
+			return true
+		}
+	}
+	return false
+}
