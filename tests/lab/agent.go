@@ -121,7 +121,8 @@ type CallError struct {
 func (e *CallError) Error() string { return fmt.Sprintf("guest agent: %s: %s", e.Cmd, e.Message) }
 
 // Call runs a command in the guest and decodes its result, unless result is
-// nil. args may be nil. The context bounds the wait, not the guest's work.
+// nil. A command that failed (a CallError) may have a result too: what it found
+// until then. args may be nil. The context bounds the wait, not the guest's work.
 func (a *Agent) Call(ctx context.Context, cmd string, args, result any) error {
 	req := proto.Request{Cmd: cmd}
 	if args != nil {
@@ -160,16 +161,17 @@ func (a *Agent) Call(ctx context.Context, cmd string, args, result any) error {
 		if ans.err != nil {
 			return fmt.Errorf("guest agent: %s: %w", cmd, ans.err)
 		}
+		var refused error
 		if !r.OK {
-			return &CallError{Cmd: cmd, Message: r.Error}
+			refused = &CallError{Cmd: cmd, Message: r.Error}
 		}
-		if result == nil {
-			return nil
+		if result == nil || refused != nil && len(r.Result) == 0 {
+			return refused
 		}
 		if err := json.Unmarshal(r.Result, result); err != nil {
-			return fmt.Errorf("guest agent: %s: result %.200q: %w", cmd, r.Result, err)
+			return errors.Join(refused, fmt.Errorf("guest agent: %s: result %.200q: %w", cmd, r.Result, err))
 		}
-		return nil
+		return refused
 	}
 }
 
