@@ -125,6 +125,7 @@ func (c *ConfigSpace) rows() []mmio.Reg {
 		{Name: "NV_XVE_RESERVED_58", Offset: 0x58, Access: mmio.RO},
 		{Name: "NV_XVE_OVERRIDE", Offset: 0x5c, Access: mmio.RO},
 		{Name: "NV_XVE_RESERVED_B4", Offset: 0xb4, Rep: []mmio.Dim{{Count: 19, Stride: 4}}, Access: mmio.RO},
+		{Name: "NV_XVE_VCCAP_HDR", Offset: 0x100, Access: mmio.RO}, // no extended capability
 		// The rest is the chip's own, seen through BAR0 as a rule.
 		{Name: "NV_XVE_PRIV_MISC_1", Offset: 0x41c, Stub: true},
 		{Name: "NV_XVE_CONFIG_LINK", Offset: 0x460, Reset: 0x2220, Stub: true},
@@ -261,6 +262,17 @@ func (c *ConfigSpace) SetINTx(pending bool) {
 		c.status.Clear(statusIntx)
 	}
 }
+
+// Missed counts the accesses that the space's rows did not cover, through
+// configuration cycles and through BAR0.
+func (c *ConfigSpace) Missed() mmio.Missed { return c.space.Missed() }
+
+// State returns the space's content, and SetState takes it over, as those of
+// mmio.Space do.
+func (c *ConfigSpace) State() mmio.State { return c.space.State() }
+
+// SetState takes a content over.
+func (c *ConfigSpace) SetState(st mmio.State) error { return c.space.SetState(st) }
 
 // BARSize returns the size in bytes of the BAR that starts at BAR register i (0
 // to 5), or zero if none starts there.

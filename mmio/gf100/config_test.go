@@ -184,3 +184,12 @@ func TestConfigMirror(t *testing.T) {
 	b.Read(0x8808b, p[:])
 	require.Equal(t, byte(c.Word(0x88)>>24), p[0])
 }
+
+func TestConfigState(t *testing.T) {
+	a, b := newConfig(t, ConfigOptions{}), newConfig(t, ConfigOptions{})
+	a.put(0x10, 0xfd000000)
+	a.put(0x68, 1<<16)
+	require.NoError(t, b.SetState(a.State()))
+	require.True(t, b.MSIEnabled())
+	require.Equal(t, uint32(0xfd000000), b.Word(0x10))
+}

@@ -315,6 +315,7 @@ func TestProbe(t *testing.T) {
 			m := p.Missed()
 			require.Zero(t, m.Outside)
 			require.Empty(t, m.Holes)
+			require.Empty(t, p.face.cfg.Config.Missed().Holes)
 			p.Space.Reset()
 			p.face.Reset()
 			require.Empty(t, p.run())
