@@ -25,7 +25,7 @@ func loadConstants(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
 	v := &g.Values[c.index]
 	st := &env.Stats.class[c.stat]
 	size, offset := uint64(v[constSize]), uint64(v[constOffset])
-	n := min(len(data), Budget)
+	n := min(len(data), env.words())
 	fit := 0
 	if offset < size {
 		fit = int(min(uint64(n), (size-offset)&^3))

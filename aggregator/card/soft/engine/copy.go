@@ -38,7 +38,7 @@ func (c *Copy) complete() bool { return c.Row >= c.Lines }
 // flat copies lines that follow each other without gaps, as one run.
 func (c *Copy) flat(env *Env) (uint64, *Fault) {
 	from := c.Row*c.Length + c.X // both below 2^32, so are Lines and Length
-	n := min(c.Lines*c.Length-from, Budget)
+	n := min(c.Lines*c.Length-from, env.budget())
 	moved, fault := copyRun(env, c.Dst.VA+from, c.Src.VA+from, n)
 	c.Row, c.X = (from+moved)/c.Length, (from+moved)%c.Length
 	return moved, fault
@@ -50,7 +50,7 @@ const lineCost = 256
 
 // rows copies line by line.
 func (c *Copy) rows(env *Env) (moved uint64, fault *Fault) {
-	for left := int64(Budget); left > 0 && c.Row < c.Lines; {
+	for left := int64(env.budget()); left > 0 && c.Row < c.Lines; {
 		n := min(c.Length-c.X, uint64(left))
 		k, fault := copyRun(env, c.Dst.at(c.X, c.Row), c.Src.at(c.X, c.Row), n)
 		moved += k
@@ -68,16 +68,18 @@ func (c *Copy) rows(env *Env) (moved uint64, fault *Fault) {
 // copyRun copies n bytes that lie together on both sides and reports how many
 // it copied before it met a fault.
 func copyRun(env *Env, dst, src, n uint64) (uint64, *Fault) {
+	in := stream{va: src, left: n}
+	out := stream{va: dst, left: n, write: true}
 	var from, to []byte
 	var fault *Fault
 	for done := uint64(0); ; {
 		if len(from) == 0 {
-			if from, fault = env.fetch(src+done, n-done, false); fault != nil {
+			if from, fault = in.take(env); fault != nil {
 				return done, fault
 			}
 		}
 		if len(to) == 0 {
-			if to, fault = env.fetch(dst+done, n-done, true); fault != nil {
+			if to, fault = out.take(env); fault != nil {
 				return done, fault
 			}
 		}
@@ -87,6 +89,47 @@ func copyRun(env *Env, dst, src, n uint64) (uint64, *Fault) {
 			return done, nil
 		}
 	}
+}
+
+// stream gives out a range of the address space piece by piece. Pieces that
+// also lie together in the card's memory are given out as one, so that a copy
+// of many pages is one large copy(), not many small ones.
+type stream struct {
+	va, left uint64
+	write    bool
+	next     []byte // already fetched
+}
+
+// take returns the next piece.
+func (s *stream) take(env *Env) ([]byte, *Fault) {
+	piece := s.next
+	s.next = nil
+	if piece == nil {
+		var fault *Fault
+		if piece, fault = env.fetch(s.va, s.left, s.write); fault != nil {
+			return nil, fault
+		}
+	}
+	for n := uint64(len(piece)); n < s.left; n = uint64(len(piece)) {
+		next, fault := env.fetch(s.va+n, s.left-n, s.write)
+		if fault != nil {
+			break // it is met again when the pieces before it are used up
+		}
+		if !follows(piece, next) {
+			s.next = next
+			break
+		}
+		piece = piece[:len(piece)+len(next)]
+	}
+	s.va += uint64(len(piece))
+	s.left -= uint64(len(piece))
+	return piece, nil
+}
+
+// follows reports whether b is the memory right behind a, and of the same
+// array.
+func follows(a, b []byte) bool {
+	return cap(a)-len(a) >= len(b) && &a[: len(a)+1 : cap(a)][len(a)] == &b[0]
 }
 
 // window is a piece of memory that a call already has in hand.
@@ -119,8 +162,9 @@ func (s *side) get(env *Env, x, y uint64) ([]byte, *Fault) {
 	return s.win[s.slot(x, y)].get(env, s.at(x, y), s.write)
 }
 
-// cells copies to or from a block-linear surface, one cell (the part of a GOB
-// that the copy covers) after the other, so that each GOB is looked up once.
+// cells copies to or from a block-linear surface, one row of cells after the
+// other. A cell is the part of a GOB that the copy covers; whole GOBs are looked
+// up once and moved by sectors.
 func (c *Copy) cells(env *Env) (moved uint64, fault *Fault) {
 	src := side{Surface: &c.Src}
 	dst := side{Surface: &c.Dst, write: true}
@@ -129,28 +173,32 @@ func (c *Copy) cells(env *Env) (moved uint64, fault *Fault) {
 		grid = &c.Src
 	}
 	width, height := grid.cell()
-	for left := int64(Budget); left > 0 && c.Row < c.Lines; {
+	for left := int64(env.budget()); left > 0 && c.Row < c.Lines; {
 		w := min(width-(grid.X+c.X)%width, c.Length-c.X)
 		h := min(height-(grid.Y+c.Row)%height, c.Lines-c.Row)
-		if fault := c.cell(env, &src, &dst, w, h); fault != nil {
-			return moved, fault
+		var done uint64
+		if w == gobWidth && h == gobHeight {
+			if done, fault = c.gobs(env, &src, &dst, max(gobWidth, uint64(left)/gobHeight)); fault != nil {
+				return moved, fault
+			}
 		}
-		moved += w * h
-		if c.X += w; c.X == c.Length {
+		if done == 0 {
+			if fault := c.cell(env, &src, &dst, w, h); fault != nil {
+				return moved, fault
+			}
+			done = w
+		}
+		moved += done * h
+		if c.X += done; c.X == c.Length {
 			c.X, c.Row = 0, c.Row+h
 		}
-		left -= int64(max(w*h, lineCost))
+		left -= int64(max(done*h, lineCost))
 	}
 	return moved, nil
 }
 
 // cell copies w by h bytes at X, Row.
 func (c *Copy) cell(env *Env, src, dst *side, w, h uint64) *Fault {
-	if w == gobWidth && h == gobHeight {
-		if done, fault := c.gob(env, src, dst); done || fault != nil {
-			return fault
-		}
-	}
 	for y := c.Row; y < c.Row+h; y++ {
 		for x, end := c.X, c.X+w; x < end; {
 			n := dst.run(x, src.run(x, end-x))
@@ -170,68 +218,89 @@ func (c *Copy) cell(env *Env, src, dst *side, w, h uint64) *Fault {
 	return nil
 }
 
-// gob copies a whole GOB at X, Row if it lies together and its lines do, and
-// reports whether it did.
-func (c *Copy) gob(env *Env, src, dst *side) (bool, *Fault) {
+// gobs copies whole GOBs from X, Row on, as far as the memory in hand goes, at
+// most limit bytes of each line. It reports the width it copied: 0 if a GOB, or
+// a line beside it, does not lie together.
+func (c *Copy) gobs(env *Env, src, dst *side, limit uint64) (uint64, *Fault) {
 	switch {
 	case src.Layout == LayoutPitch && dst.Layout == LayoutGOB:
-		return c.gobLines(env, dst, src)
+		return c.gobLines(env, dst, src, limit)
 	case src.Layout == LayoutGOB && dst.Layout == LayoutPitch:
-		return c.gobLines(env, src, dst)
+		return c.gobLines(env, src, dst, limit)
 	case src.Layout == LayoutGOB && dst.Layout == LayoutGOB && (src.X+c.X)%gobWidth == 0 && (src.Y+c.Row)%gobHeight == 0:
 		from, fault := src.get(env, c.X, c.Row)
 		if fault != nil {
-			return false, fault
+			return 0, fault
 		}
 		to, fault := dst.get(env, c.X, c.Row)
 		if fault != nil {
-			return false, fault
+			return 0, fault
 		}
 		if len(from) < gobBytes || len(to) < gobBytes {
-			return false, nil
+			return 0, nil
 		}
 		copy(to[:gobBytes], from)
-		return true, nil
+		return gobWidth, nil
 	}
-	return false, nil
+	return 0, nil
 }
 
-// gobLines moves the 32 sectors between a GOB and eight pieces of line, in the
-// direction that the sides say.
-func (c *Copy) gobLines(env *Env, tiled, lines *side) (bool, *Fault) {
-	gob, fault := tiled.get(env, c.X, c.Row)
-	if fault != nil {
-		return false, fault
-	}
-	if len(gob) < gobBytes {
-		return false, nil
-	}
+// gobLines moves GOBs from or to eight pieces of line, in the direction that
+// the sides say.
+func (c *Copy) gobLines(env *Env, tiled, lines *side, limit uint64) (uint64, *Fault) {
 	var line [gobHeight][]byte
+	width := min(c.Length-c.X, limit)
 	for i := range line {
 		l, fault := lines.get(env, c.X, c.Row+uint64(i))
 		if fault != nil {
-			return false, fault
-		}
-		if len(l) < gobWidth {
-			return false, nil
+			return 0, fault
 		}
 		line[i] = l
+		width = min(width, uint64(len(l)))
 	}
-	for i, l := range line {
-		at := uint64(i)&6<<5 | uint64(i)&1<<4
-		g := (*[288 + sector]byte)(gob[at:])
-		p := (*[gobWidth]byte)(l)
+	for x := uint64(0); ; x += gobWidth {
+		if x+gobWidth > width {
+			return x, nil
+		}
+		gob, fault := tiled.get(env, c.X+x, c.Row)
+		if fault != nil || len(gob) < gobBytes {
+			if x > 0 {
+				fault = nil // it is met again at the new X
+			}
+			return x, fault
+		}
+		g := (*[gobBytes]byte)(gob)
 		if tiled.write {
-			*(*[sector]byte)(g[0:]) = *(*[sector]byte)(p[0:])
-			*(*[sector]byte)(g[32:]) = *(*[sector]byte)(p[16:])
-			*(*[sector]byte)(g[256:]) = *(*[sector]byte)(p[32:])
-			*(*[sector]byte)(g[288:]) = *(*[sector]byte)(p[48:])
+			tile(g, &line, x)
 		} else {
-			*(*[sector]byte)(p[0:]) = *(*[sector]byte)(g[0:])
-			*(*[sector]byte)(p[16:]) = *(*[sector]byte)(g[32:])
-			*(*[sector]byte)(p[32:]) = *(*[sector]byte)(g[256:])
-			*(*[sector]byte)(p[48:]) = *(*[sector]byte)(g[288:])
+			untile(g, &line, x)
 		}
 	}
-	return true, nil
 }
+
+// tile fills a GOB from eight lines, from byte x on.
+func tile(g *[gobBytes]byte, line *[gobHeight][]byte, x uint64) {
+	for i := range line {
+		p := (*[gobWidth]byte)(line[i][x:])
+		s := (*[gobRow]byte)(g[(i&6)<<5|(i&1)<<4:])
+		*(*[sector]byte)(s[0:]) = *(*[sector]byte)(p[0:])
+		*(*[sector]byte)(s[32:]) = *(*[sector]byte)(p[16:])
+		*(*[sector]byte)(s[256:]) = *(*[sector]byte)(p[32:])
+		*(*[sector]byte)(s[288:]) = *(*[sector]byte)(p[48:])
+	}
+}
+
+// untile fills eight lines from a GOB.
+func untile(g *[gobBytes]byte, line *[gobHeight][]byte, x uint64) {
+	for i := range line {
+		p := (*[gobWidth]byte)(line[i][x:])
+		s := (*[gobRow]byte)(g[(i&6)<<5|(i&1)<<4:])
+		*(*[sector]byte)(p[0:]) = *(*[sector]byte)(s[0:])
+		*(*[sector]byte)(p[16:]) = *(*[sector]byte)(s[32:])
+		*(*[sector]byte)(p[32:]) = *(*[sector]byte)(s[256:])
+		*(*[sector]byte)(p[48:]) = *(*[sector]byte)(s[288:])
+	}
+}
+
+// gobRow is how far the four sectors of a line spread in a GOB.
+const gobRow = 288 + sector

@@ -1,7 +1,7 @@
 package engine
 
-// Budget is the most bytes that one Method, Inline or Step call moves. It is
-// large enough that a linear copy is done with stores that pass the caches.
+// Budget is the most bytes that one Method, Inline or Step call moves (a
+// block-linear copy ends the GOB it is in), unless Env says less. It is large enough that a linear copy is done with stores that pass the caches.
 const Budget = 2 << 20
 
 const (
@@ -54,6 +54,15 @@ type Env struct {
 	Notify func(Event)
 	// Stats counts. Not nil.
 	Stats *Stats
+	// Budget is the most bytes this call moves; 0 means Budget.
+	Budget int
+}
+
+func (e *Env) budget() uint64 {
+	if e.Budget > 0 {
+		return min(uint64(e.Budget), Budget)
+	}
+	return Budget
 }
 
 func (e *Env) notify(ev Event) {
@@ -61,6 +70,9 @@ func (e *Env) notify(ev Event) {
 		e.Notify(ev)
 	}
 }
+
+// words is the budget in bytes as whole words, at least one.
+func (e *Env) words() int { return max(4, int(e.budget())&^3) }
 
 // EventKind is what a method asks for beyond memory.
 type EventKind uint8

@@ -176,7 +176,7 @@ func loadInlines(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
 		st.Dropped.Add(uint64(len(data) / 4))
 		return len(data), Done
 	}
-	n := min(len(data), Budget)
+	n := min(len(data), env.words())
 	left := u.left()
 	if left < uint64(n) {
 		n = int(left+3) &^ 3

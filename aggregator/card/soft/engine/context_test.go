@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// TestPlainData: contexts have a fixed size and can be written out.
+func TestPlainData(t *testing.T) {
+	require.Positive(t, binary.Size(GR{}))
+	require.Positive(t, binary.Size(CE{}))
+}
+
+// TestFreeze writes a context out after every step of a copy and goes on with
+// what is read back.
+func TestFreeze(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := injective(copyCases.Draw(t, "case"))
+		c.Budget = max(c.Budget, 200)
+		checkM2MF(t, &thawing[GR]{}, c)
+		e := injective(ceCases.Draw(t, "ce case"))
+		e.Budget = max(e.Budget, 200)
+		checkCE(t, (*thawingCE)(&thawing[CE]{}), e)
+	})
+}
+
+// thawing replaces its context by one that has been frozen, at every call.
+type thawing[C any] struct{ c C }
+
+func (t *thawing[C]) thaw() *C {
+	var b bytes.Buffer
+	if err := binary.Write(&b, binary.LittleEndian, &t.c); err != nil {
+		panic(err)
+	}
+	t.c = *new(C)
+	if err := binary.Read(&b, binary.LittleEndian, &t.c); err != nil {
+		panic(err)
+	}
+	return &t.c
+}
+
+func (t *thawing[C]) gr() *GR { return any(&t.c).(*GR) }
+
+func (t *thawing[C]) Method(env *Env, class uint16, method, data uint32) Outcome {
+	return t.gr().Method(env, class, method, data)
+}
+
+func (t *thawing[C]) Inline(env *Env, class uint16, method uint32, data []byte) (int, Outcome) {
+	return any(t.thaw()).(*GR).Inline(env, class, method, data)
+}
+
+func (t *thawing[C]) Step(env *Env) Outcome { return any(t.thaw()).(*GR).Step(env) }
+func (t *thawing[C]) fault() Fault          { return t.gr().Fault }
+
+type thawingCE thawing[CE]
+
+func (t *thawingCE) Method(env *Env, method, data uint32) Outcome {
+	return t.c.Method(env, method, data)
+}
+func (t *thawingCE) Step(env *Env) Outcome { return (*thawing[CE])(t).thaw().Step(env) }
+func (t *thawingCE) fault() Fault          { return t.c.Fault }
+
+// TestGolden: the state of a golden build goes to new channels, and methods
+// that no channel may use can be in it.
+func TestGolden(t *testing.T) {
+	var golden GR
+	require.True(t, golden.ApplyDefault(0x9097, 0x0810, 0xcf))
+	require.True(t, golden.ApplyDefault(0x9097, 0x3ffc, 1))
+	require.True(t, golden.ApplyDefault(0x9097, 0x19d0, 0x3c))
+	require.False(t, golden.ApplyDefault(0x1234, 0x0810, 0))
+	require.False(t, golden.ApplyDefault(0x9097, 0x4000, 0))
+	require.False(t, golden.ApplyDefault(0x9097, 0x0811, 0))
+	env := newEnv(newTestMemory())
+	g := golden
+	require.EqualValues(t, 0xcf, g.State(0x9097, 0x810))
+	g.send(t, env, 0x9097, writes{{0x810, 0xd5}})
+	require.EqualValues(t, 0xcf, golden.State(0x9097, 0x810))
+	require.Zero(t, g.State(0x90c0, 0x810))
+	require.Zero(t, g.State(0x1234, 0x810))
+	require.Zero(t, g.State(0x9097, 0x4000))
+	require.Empty(t, env.Stats.NotExecuted(), "a default was executed")
+}
+
+func TestMMEUpload(t *testing.T) {
+	var g GR
+	env := newEnv(newTestMemory())
+	g.send(t, env, 0x9097, writes{{0x114, 0x7fe}, {0x118, 0x11}, {0x118, 0x22}, {0x118, 0x33}, {0x11c, 3}, {0x120, 0x44}, {0x120, 0x55}})
+	require.EqualValues(t, []uint32{0x11, 0x22}, g.MME.Code[0x7fe:])
+	require.EqualValues(t, []uint32{0, 0x44, 0x55, 0}, g.MME.Start[2:6])
+	require.EqualValues(t, 1, env.Stats.Class(0x9097).Dropped.Load())
+	g.send(t, env, 0x9097, writes{{0x114, 0xffffffff}, {0x118, 0x11}})
+}
+
+// TestInlineWithoutLaunch: data that nothing waits for goes nowhere.
+func TestInlineWithoutLaunch(t *testing.T) {
+	var g GR
+	m := newTestMemory()
+	env := newEnv(m)
+	n, o := g.Inline(env, 0x9039, 0x304, make([]byte, 23))
+	require.Equal(t, 20, n)
+	require.Equal(t, Done, o)
+	require.EqualValues(t, 5, env.Stats.Class(0x9039).Dropped.Load())
+	require.Zero(t, m.calls)
+	n, o = g.Inline(env, 0x9039, 0x304, make([]byte, 3))
+	require.Equal(t, 0, n)
+	require.Equal(t, Done, o)
+}
+
+// TestInlineGeneral: a run of words for a method without a bulk path is the same
+// as one by one, and stops at the word that is refused.
+func TestInlineGeneral(t *testing.T) {
+	var g GR
+	env := newEnv(newTestMemory())
+	n, o := g.Inline(env, 0x9097, 0x118, []byte{1, 0, 0, 0, 2, 0, 0, 0})
+	require.Equal(t, 8, n)
+	require.Equal(t, Done, o)
+	require.EqualValues(t, []uint32{1, 2}, g.MME.Code[:2])
+	n, o = g.Inline(env, 0x9097, 0x238c, []byte{1, 0, 0, 0, 2, 0, 1, 0})
+	require.Equal(t, 4, n)
+	require.Equal(t, Illegal, o)
+	require.Equal(t, Refusal{0x9097, BadBitfield, 0x238c, 0x10002}, g.Refusal)
+	n, o = g.Inline(env, 0x9097, 0x3ffc, []byte{1, 0, 0, 0})
+	require.Zero(t, n)
+	require.Equal(t, Illegal, o)
+}
+
+// TestRelaunch: a launch ends an upload that has not got its data.
+func TestRelaunch(t *testing.T) {
+	var g GR
+	m := newTestMemory()
+	m.mapRange(0x1000, 0x2000)
+	env := newEnv(m)
+	g.send(t, env, 0x9039, writes{{0x23c, 0x1000}, {0x31c, 64}, {0x320, 1}, {0x330, 0x2000}, {0x334, 9}, {0x300, 0x102111}, {0x304, ^uint32(0)}})
+	g.send(t, env, 0x9039, writes{{0x31c, 4}, {0x23c, 0x1100}, {0x300, 0x100111}, {0x304, 0x5a5a5a5a}, {0x304, 1}})
+	require.Zero(t, m.word(0x2000), "the first upload's semaphore was released")
+	require.EqualValues(t, 0x5a5a5a5a, m.word(0x1100))
+	require.EqualValues(t, 1, env.Stats.Class(0x9039).Dropped.Load())
+}
+
+// TestAbort: after a fault the work can be given up.
+func TestAbort(t *testing.T) {
+	var g GR
+	m := newTestMemory()
+	env := newEnv(m)
+	g.send(t, env, 0x9039, writes{{0x31c, 64}, {0x320, 1}, {0x23c, 0x5000}})
+	require.Equal(t, Faulted, g.Method(env, 0x9039, 0x300, 0x110))
+	require.Equal(t, Fault{VA: 0, Reason: reasonNotPresent}, g.Fault)
+	require.False(t, g.Idle())
+	require.False(t, g.Waiting())
+	require.Equal(t, Busy, g.Method(env, 0x9039, 0x31c, 1))
+	require.EqualValues(t, 64, g.State(0x9039, 0x31c))
+	n, o := g.Inline(env, 0x9039, 0x304, make([]byte, 8))
+	require.Zero(t, n)
+	require.Equal(t, Busy, o)
+	g.Abort()
+	require.True(t, g.Idle())
+	require.Equal(t, Done, g.Step(env))
+	require.Equal(t, Done, g.Method(env, 0x9039, 0x31c, 1))
+
+	var c CE
+	c.send(t, env, writes{{0x324, 64}, {0x328, 1}})
+	require.Equal(t, Faulted, c.Method(env, 0x300, 0x110))
+	require.Equal(t, Busy, c.Method(env, 0x324, 1))
+	require.False(t, c.Idle())
+	c.Abort()
+	require.True(t, c.Idle())
+	require.Equal(t, Done, c.Step(env))
+}
+
+// TestHuge: the largest launch is still divided into bounded steps.
+func TestHuge(t *testing.T) {
+	for _, launch := range []uint32{0x000, 0x010, 0x100, 0x110} {
+		for _, length := range []uint32{0, 1, 7, ^uint32(0)} {
+			for _, pitch := range []uint32{0, 1, ^uint32(0)} {
+				var g GR
+				env := newEnv(everywhere{})
+				g.send(t, env, 0x9039, writes{{0x30c, 0xff}, {0x310, 0xffffffff}, {0x238, 0xff}, {0x23c, 0xfffffff3}, {0x314, pitch}, {0x318, pitch},
+					{0x31c, length}, {0x320, ^uint32(0)}, {0x208, ^uint32(0)}, {0x20c, ^uint32(0)}, {0x214, ^uint32(0)}, {0x228, ^uint32(0)},
+					{0x344, 0xfffff}, {0x348, 0xffff}, {0x220, 0x550}, {0x204, 0x550}, {0x230, 31}})
+				o := g.Method(env, 0x9039, 0x300, launch)
+				for range 3 {
+					if length == 0 {
+						require.Equal(t, Done, o)
+						break
+					}
+					require.Equal(t, Busy, o)
+					o = g.Step(env)
+				}
+				require.LessOrEqual(t, env.Stats.Class(0x9039).Bytes.Load(), uint64(4*Budget+4*gobBytes))
+			}
+		}
+	}
+}
+
+// TestOntoItself: a copy onto exactly itself changes nothing.
+func TestOntoItself(t *testing.T) {
+	var g GR
+	m := newTestMemory()
+	m.mapRange(0x1000, 0x4000)
+	for i := range uint64(0x4000) {
+		m.store(0x1000+i, pattern(i))
+	}
+	before := m.clone()
+	env := newEnv(m)
+	for _, launch := range []uint32{0x000, 0x110} {
+		g.send(t, env, 0x9039, writes{{0x310, 0x1000}, {0x23c, 0x1000}, {0x314, 100}, {0x318, 100}, {0x208, 100}, {0x20c, 80}, {0x224, 100}, {0x228, 80}, {0x31c, 90}, {0x320, 40}, {0x300, launch}})
+		require.Equal(t, before.pages, m.pages)
+	}
+}
+
+// TestRenderEnable: launches are carried out or skipped as the last
+// SET_RENDER_ENABLE said.
+func TestRenderEnable(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		list     writes
+		memory   [6]uint32
+		executed bool
+	}{
+		{name: "reset", executed: true},
+		{name: "false", list: writes{{0x340, 0}}},
+		{name: "true", list: writes{{0x340, 0}, {0x340, 1}}, executed: true},
+		{name: "always", list: writes{{0x340, 0}, {0x308, 1}}, executed: true},
+		{name: "never", list: writes{{0x308, 2}}},
+		{name: "conditional, zero", list: writes{{0x33c, 0x3000}, {0x340, 2}}, memory: [6]uint32{7, 0}},
+		{name: "conditional", list: writes{{0x33c, 0x3000}, {0x340, 2}}, memory: [6]uint32{7, 1}, executed: true},
+		{name: "equal", list: writes{{0x33c, 0x3000}, {0x340, 3}}, memory: [6]uint32{7, 1, 0, 0, 7, 1}, executed: true},
+		{name: "equal, differs", list: writes{{0x33c, 0x3000}, {0x340, 3}}, memory: [6]uint32{7, 1, 0, 0, 7, 2}},
+		{name: "not equal", list: writes{{0x33c, 0x3000}, {0x340, 4}}, memory: [6]uint32{7, 1, 0, 0, 7, 2}, executed: true},
+		{name: "not equal, equals", list: writes{{0x33c, 0x3000}, {0x340, 4}}, memory: [6]uint32{7, 1, 0, 0, 7, 1}},
+	} {
+		var g GR
+		m := newTestMemory()
+		m.mapRange(0x1000, 0x3000)
+		for i, w := range c.memory {
+			binary.LittleEndian.PutUint32(m.pages[3][4*i:], w)
+		}
+		m.store(0x1000, 0x77)
+		env := newEnv(m)
+		g.send(t, env, 0x9039, c.list)
+		g.send(t, env, 0x9039, writes{{0x310, 0x1000}, {0x23c, 0x2000}, {0x31c, 1}, {0x320, 1}, {0x300, 0x110}})
+		require.Equal(t, c.executed, m.load(0x2000) == 0x77, c.name)
+	}
+	var g GR
+	env := newEnv(newTestMemory())
+	require.Equal(t, Faulted, g.Method(env, 0x9039, 0x340, 3))
+	require.Equal(t, Faulted, g.Step(env))
+	require.Equal(t, Illegal, (&GR{}).Method(env, 0x9039, 0x340, 5))
+}
+
+// TestNoAllocations: nothing is allocated on any path, faults included.
+func TestNoAllocations(t *testing.T) {
+	env := newEnv(everywhere{})
+	var g GR
+	var c CE
+	data := make([]byte, 4096)
+	g.send(t, env, 0x9039, writes{{0x31c, 4096}, {0x320, 4}, {0x208, 4096}, {0x224, 4096}, {0x20c, 8}, {0x228, 8}, {0x314, 8000}, {0x318, 8000}})
+	g.send(t, env, 0x9097, writes{{0x2380, 0x10000}})
+	c.send(t, env, writes{{0x324, 100}, {0x328, 20}, {0x31c, 5000}, {0x204, 100}, {0x32c, 0x03330213}})
+	for name, f := range map[string]func(){
+		"stored":       func() { g.Method(env, 0x9097, 0x1618, 0) },
+		"refused":      func() { g.Method(env, 0x9097, 0x3ffc, 0) },
+		"not executed": func() { g.Method(env, 0x9097, 0x19d0, 0) },
+		"pitch":        func() { finish(g.Method(env, 0x9039, 0x300, 0x12110), func() Outcome { return g.Step(env) }) },
+		"tile":         func() { finish(g.Method(env, 0x9039, 0x300, 0x010), func() Outcome { return g.Step(env) }) },
+		"untile":       func() { finish(g.Method(env, 0x9039, 0x300, 0x100), func() Outcome { return g.Step(env) }) },
+		"retile":       func() { finish(g.Method(env, 0x9039, 0x300, 0x000), func() Outcome { return g.Step(env) }) },
+		"upload": func() {
+			g.Method(env, 0x9039, 0x300, 0x111)
+			g.Method(env, 0x9039, 0x304, 1)
+			for range 4 {
+				g.Inline(env, 0x9039, 0x304, data)
+			}
+		},
+		"report":    func() { g.Method(env, 0x9097, 0x1b0c, 0) },
+		"constants": func() { g.Method(env, 0x9097, 0x238c, 0); g.Inline(env, 0x9097, 0x2390, data) },
+		"constant":  func() { g.Method(env, 0x9097, 0x238c, 0); g.Method(env, 0x9097, 0x2390, 7) },
+		"CE linear": func() { finish(c.Method(env, 0x300, 0x1110), func() Outcome { return c.Step(env) }) },
+		"CE tiled":  func() { finish(c.Method(env, 0x300, 0x1000), func() Outcome { return c.Step(env) }) },
+		"CE format": func() { finish(c.Method(env, 0x300, 0x1101), func() Outcome { return c.Step(env) }) },
+	} {
+		require.True(t, g.Idle() && c.Idle(), name)
+		require.Zero(t, testing.AllocsPerRun(20, f), name)
+	}
+	nowhere := newEnv(&holes{})
+	g.Method(nowhere, 0x9039, 0x300, 0x110)
+	require.Zero(t, testing.AllocsPerRun(20, func() { g.Step(nowhere) }), "fault")
+}
+
+// holes is memory that has nothing.
+type holes struct{ fault Fault }
+
+func (h *holes) Bytes(va uint64, _ int, write bool) ([]byte, *Fault) {
+	h.fault = Fault{VA: va, Write: write, Reason: reasonNotPresent}
+	return nil, &h.fault
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// legal picks data that a row admits, with as many bits set as it can.
+func legal(r *Method) uint32 {
+	for _, data := range []uint32{r.Mask, r.Mask & 0xfe, r.Mask & 0x555, 1, 0} {
+		if data&^r.Mask == 0 && (r.valid == nil || r.valid(data)) {
+			return data
+		}
+	}
+	panic("no legal data for " + r.Name)
+}
+
+// TestRows writes every element of every row: legal data are kept, a bit that
+// is not declared is refused and changes nothing, and everything between the
+// rows is no method.
+func TestRows(t *testing.T) {
+	name := regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+	for _, class := range Classes() {
+		declared := map[uint32]*Method{}
+		for i := range class.Methods {
+			r := &class.Methods[i]
+			require.Regexp(t, name, r.Name)
+			require.NotZero(t, r.Count, r.Name)
+			require.NotZero(t, r.Mask, r.Name)
+			for n := range r.Count {
+				at := r.Offset + n*r.Stride
+				require.Nil(t, declared[at], "%s at %04x", r.Name, at)
+				declared[at] = r
+			}
+		}
+		env := newEnv(everywhere{})
+		st := env.Stats.Class(class.ID)
+		for at := uint32(0); at < methodSlots*4; at += 4 {
+			var g GR
+			var c CE
+			write, state := func(data uint32) Outcome { return g.Method(env, class.ID, at, data) }, func() uint32 { return g.State(class.ID, at) }
+			refusal := &g.Refusal
+			if class.Kind == KindCE {
+				c.Class = class.ID
+				write, state = func(data uint32) Outcome { return c.Method(env, at, data) }, func() uint32 { return c.State(at) }
+				refusal = &c.Refusal
+			}
+			illegal := st.Illegal.Load()
+			r := declared[at]
+			if r == nil {
+				require.Equal(t, Illegal, write(0), "%04x: method %04x", class.ID, at)
+				require.Equal(t, Refusal{class.ID, NoMethod, at, 0}, *refusal)
+				require.Equal(t, illegal+1, st.Illegal.Load())
+				continue
+			}
+			if r.Mask != ^uint32(0) {
+				bad := ^r.Mask & (r.Mask + 1) // the lowest bit that is not declared
+				require.Equal(t, Illegal, write(bad), "%s", r.Name)
+				require.Equal(t, Refusal{class.ID, BadBitfield, at, bad}, *refusal)
+				require.Zero(t, state(), r.Name)
+			}
+			data := legal(r)
+			o := write(data)
+			require.NotEqual(t, Illegal, o, "%s %08x", r.Name, data)
+			require.Equal(t, data, state(), "%s", r.Name)
+			if r.Access == NotRun {
+				require.Equal(t, Done, o)
+			}
+		}
+		require.NotZero(t, st.Methods.Load())
+		if class.Kind == KindGR {
+			require.Equal(t, Illegal, (&GR{}).Method(env, class.ID, 0x101, 0), "a method between two dwords")
+			require.Equal(t, Illegal, (&GR{}).Method(env, class.ID, methodSlots*4, 0))
+		}
+	}
+}
+
+// everywhere is memory at every address; all of it is the same page.
+type everywhere struct{}
+
+func (everywhere) Bytes(va uint64, n int, _ bool) ([]byte, *Fault) {
+	return scratch[:min(uint64(n), pageSize-va%pageSize)], nil
+}
+
+var scratch [pageSize]byte
+
+// TestNotExecuted: what is not carried out is named and counted, and touches no
+// memory.
+func TestNotExecuted(t *testing.T) {
+	var g GR
+	m := newTestMemory()
+	env := newEnv(m)
+	require.Empty(t, env.Stats.NotExecuted())
+	g.send(t, env, 0x9097, writes{{0x19d0, 0x3c}, {0x19d0, 0x3c}, {0x0d78, 3}, {0x3828, 1}, {0x3830, 2}})
+	g.send(t, env, 0x90c0, writes{{0x0368, 0x1000}})
+	g.send(t, env, 0x902d, writes{{0x08dc, 0}})
+	require.Equal(t, []NotExecuted{
+		{0x902d, "PIXELS_FROM_MEMORY_SRC_Y0_INT", 1},
+		{0x9097, "CALL_MME_MACRO", 2},
+		{0x9097, "DRAW_VERTEX_ARRAY", 1},
+		{0x9097, "CLEAR_SURFACE", 2},
+		{0x90c0, "LAUNCH", 1},
+	}, env.Stats.NotExecuted())
+	require.Zero(t, m.calls)
+}
+
+func TestTablesRefuse(t *testing.T) {
+	row := func(off uint32, name string) Method { return Method{Offset: off, Count: 1, Name: name, Mask: 1} }
+	before := len(triggers)
+	require.PanicsWithValue(t, "engine: class 1234: A and B both claim method 0100", func() {
+		newClass(0x1234, 0, 0, []Method{row(0x100, "A"), row(0x100, "B")}, nil)
+	})
+	require.PanicsWithValue(t, "engine: class 1234 has no method C", func() {
+		newClass(0x1234, 0, 0, []Method{row(0x100, "A")}, []effectRow{{name: "C"}})
+	})
+	require.Len(t, triggers, before)
+}
+
+// TestArrays holds the ends of some arrays against envytools' lengths.
+func TestArrays(t *testing.T) {
+	for _, c := range []struct {
+		class uint16
+		at    uint32
+		name  string
+	}{
+		{0x9097, 0x0800 + 7*64, "SET_COLOR_TARGET_A"},
+		{0x9097, 0x0a00 + 15*32, "SET_VIEWPORT_SCALE_X"},
+		{0x9097, 0x2000 + 5*64, "SET_PIPELINE_SHADER"},
+		{0x9097, 0x2410 + 4*32, "BIND_GROUP_CONSTANT_BUFFER"},
+		{0x9097, 0x2700 + 7*32, "SET_SU_LD_ST_TARGET_A"},
+		{0x9097, 0x23cc, "LOAD_CONSTANT_BUFFER"},
+		{0x9097, 0x34 * 0x100, "SET_MME_SHADOW_SCRATCH"},
+		{0x9097, 0x3bf8, "CALL_MME_MACRO"},
+		{0x9097, 0x11dc, "SET_VERTEX_ATTRIBUTE_B"},
+		{0x902d, 0x07f8, "RENDER_SOLID_PRIM_POINT_SET_X"},
+	} {
+		r := grClass(c.class).lookup(c.at)
+		require.NotNil(t, r, "%04x", c.at)
+		require.Equal(t, c.name, r.Name)
+	}
+	require.Nil(t, class9097.lookup(0x0a1c))
+	require.Nil(t, class9097.lookup(0x3c00))
+	require.Nil(t, class9097.lookup(0x23d0))
+}
+
+func TestClasses(t *testing.T) {
+	ids := map[uint16]Kind{}
+	for _, c := range Classes() {
+		ids[c.ID] = c.Kind
+	}
+	require.Equal(t, map[uint16]Kind{0x9039: KindGR, 0x902d: KindGR, 0x9097: KindGR, 0x90c0: KindGR, 0x90b5: KindCE, 0x90b8: KindCE}, ids)
+	var g GR
+	env := newEnv(newTestMemory())
+	require.Equal(t, Illegal, g.Method(env, 0x90b5, 0x100, 0))
+	require.Equal(t, NoClass, g.Refusal.Reason)
+	require.Nil(t, env.Stats.Class(0x1234))
+}
+
+func TestReasons(t *testing.T) {
+	require.EqualValues(t, 0, NoMethod.GRDataError())
+	require.EqualValues(t, 0xc, BadBitfield.GRDataError())
+	require.EqualValues(t, 0x5, BadEnum.GRDataError())
+	require.EqualValues(t, 1, NoMethod.CEStatus())
+	require.EqualValues(t, 3, BadBitfield.CEStatus())
+}
