@@ -268,7 +268,7 @@ func openFDs(t testing.TB) []string {
 func requireFDs(t testing.TB, before []string) {
 	t.Helper()
 	var now []string
-	for range 200 {
+	for range 2000 {
 		if now = openFDs(t); len(now) <= len(before) {
 			return
 		}
@@ -280,5 +280,5 @@ func requireFDs(t testing.TB, before []string) {
 
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 5*time.Second, time.Millisecond, what)
+	require.Eventually(t, ok, 20*time.Second, time.Millisecond, what)
 }

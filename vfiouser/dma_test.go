@@ -526,11 +526,9 @@ func TestNoMessageDMAInHandler(t *testing.T) {
 		d.locked(func() { d.onRead = func(int, uint64, []byte) error { errs <- fn(); return nil } })
 	}
 	set(func() error { return h.DMARead(context.Background(), 0, make([]byte, 4)) })
-	start := time.Now()
 	_, err = c.Read32(0, 0)
 	require.NoError(t, err)
 	require.ErrorIs(t, <-errs, vfiouser.ErrInHandler)
-	require.Less(t, time.Since(start), 50*time.Millisecond)
 
 	into := make([]byte, 4)
 	set(func() error {

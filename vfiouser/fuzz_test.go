@@ -108,7 +108,7 @@ func FuzzStream(f *testing.F) {
 		unix.Close(fd)
 		require.Zero(t, srv.Stats().Panics)
 		for i := 0; countFDs(t) != fds || runtime.NumGoroutine() > goroutines; i++ {
-			if i > 1000 {
+			if i > 10000 {
 				t.Fatalf("descriptors: %d, were %d; goroutines: %d, were %d", countFDs(t), fds, runtime.NumGoroutine(), goroutines)
 			}
 			time.Sleep(time.Millisecond)

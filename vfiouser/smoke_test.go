@@ -51,7 +51,7 @@ func TestAttachAsQEMU(t *testing.T) {
 
 	h := r.dev.Host()
 	h.Trigger(vfiouser.IRQINTx, 0)
-	_, err = irqs[0].Wait(time.Second)
+	_, err = irqs[0].Wait(10 * time.Second)
 	require.NoError(t, err)
 
 	m := h.Memory()

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // against returns a client whose server is the test: it reads one message and writes what
 // answer makes of it.
-func against(t *testing.T, answer func(h wire.Header, payload []byte) []byte) *client.Client {
+func against(t *testing.T, timeout time.Duration, answer func(h wire.Header, payload []byte) []byte) *client.Client {
 	t.Helper()
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func against(t *testing.T, answer func(h wire.Header, payload []byte) []byte) *c
 		}
 		_, _ = unix.Write(p[1], out)
 	}()
-	c, err := client.NewFD(p[0], &client.Options{NoVersion: true, Timeout: 100 * time.Millisecond})
+	c, err := client.NewFD(p[0], &client.Options{NoVersion: true, Timeout: timeout})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		c.Close()
@@ -112,7 +112,11 @@ func TestBrokenServers(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := tt.call(against(t, tt.answer))
+			timeout := 10 * time.Second
+			if tt.want == os.ErrDeadlineExceeded {
+				timeout = 50 * time.Millisecond
+			}
+			err := tt.call(against(t, timeout, tt.answer))
 			if tt.want == nil {
 				require.NoError(t, err)
 				return
