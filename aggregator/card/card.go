@@ -36,3 +36,31 @@ type Host interface {
 	// call back into the card.
 	Interrupt(Line)
 }
+
+// BARs of a GF100, as ReadBAR and WriteBAR count them.
+const (
+	BAR0 = 0 // registers
+	BAR1 = 1 // VRAM through page tables, with the doorbells
+	BAR3 = 3 // instance memory through page tables
+)
+
+// Card is what an aggregator drives: registers and windows, memory, a place to
+// plug in a host, reset. It is small so that a real card fits behind it. All
+// methods may be called from any goroutine.
+type Card interface {
+	ReadBAR(bar int, off uint64, p []byte)
+	WriteBAR(bar int, off uint64, p []byte)
+	BARSize(bar int) uint64
+
+	// VRAM in bytes, and access to it past every window. Accesses that do not
+	// fit return false and do nothing.
+	VRAMSize() uint64
+	ReadVRAM(addr uint64, p []byte) bool
+	WriteVRAM(addr uint64, p []byte) bool
+	// ScrubVRAM makes n bytes at addr zero; both are multiples of 4 KiB.
+	ScrubVRAM(addr, n uint64) error
+
+	AttachHost(Host)
+	DetachHost()
+	Reset() error
+}

@@ -1,0 +1,207 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// cardTimeout bounds every wait for the card. A card that takes longer is
+// broken, or a channel is: the caller decides.
+const cardTimeout = time.Second
+
+// pollPause is how long a wait rests between two looks at a register.
+const pollPause = 20 * time.Microsecond
+
+// control drives the card's registers, as a driver does.
+type control struct {
+	card card.Card
+
+	mu       sync.Mutex // one sequence at a time; see the package comment
+	runlists [2]uint64  // in VRAM; the card may be reading one of them
+	active   int
+
+	timeouts uint64 // waits that the card did not end in time; guarded by mu
+}
+
+// Registers that the aggregator uses; names and bits are those of package gf100.
+const (
+	regPMCIntr        = 0x000100
+	regPMCIntrEn      = 0x000140
+	regPMCEnable      = 0x000200
+	regPMCIntrMask0   = 0x000640
+	regBAR1Block      = 0x001704
+	regFIFOIntr       = 0x002100
+	regFIFOIntrEn     = 0x002140
+	regFIFOEnable     = 0x002200
+	regUSERDBase      = 0x002254
+	regRunlistBase    = 0x002270
+	regRunlist        = 0x002274
+	regEngRunlist     = 0x00227c
+	regFaultID        = 0x00259c
+	regPBDMAID        = 0x0025a0
+	regEngEvent       = 0x0025a4
+	regEngEventStatus = 0x0025a8
+	regEngEventEn     = 0x002628
+	regPreempt        = 0x002634
+	regEngineStatus   = 0x002640
+	regFault          = 0x002800 // + unit * 0x10
+	regRunlistIntr    = 0x002a00
+	regChannelInst    = 0x003000 // + channel * 8
+	regChannel        = 0x003004
+	regPBDMA          = 0x040000 // + unit * 0x2000
+	regMMUCtrl        = 0x100c80
+	regInvalidatePDB  = 0x100cb8
+	regInvalidate     = 0x100cbc
+)
+
+const (
+	bit20          = 1 << 20 // "pending" of the preempt and runlist registers
+	invalidateDone = 1 << 15
+	invalidateGo   = 1 << 31
+	invalidateAll  = 3 // all pages, all directories
+	channelEnabled = 1 << 0
+	channelStart   = 0x001f0001
+	instanceBound  = 3 << 30
+	intrPFIFO      = 1 << 8 // in NV_PMC_INTR_0
+	pollAreaBAR1   = 0      // where the poll area lies in BAR1
+)
+
+func (c *control) rd(off uint32) uint32 {
+	var b [4]byte
+	c.card.ReadBAR(card.BAR0, uint64(off), b[:])
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+func (c *control) wr(off, v uint32) {
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], v)
+	c.card.WriteBAR(card.BAR0, uint64(off), b[:])
+}
+
+// bringUp brings the card into service: interrupts, PFIFO, and a BAR1 that shows
+// nothing but the poll area. alloc hands out memory of the aggregator's own.
+func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64, err error) {
+	const pollSize = gf100.Channels * gf100.USERDSize
+	var dir, table, inst uint64
+	for _, a := range []struct {
+		addr *uint64
+		size uint64
+	}{
+		{&pollArea, pollSize}, {&dir, shadowpt.DirSize}, {&table, shadowpt.SmallTableSize}, {&inst, gf100.InstanceSize},
+		{&c.runlists[0], pageSize}, {&c.runlists[1], pageSize},
+	} {
+		if *a.addr, err = alloc(a.size); err != nil {
+			return 0, err
+		}
+	}
+	entries := make([]byte, pollSize/pageSize*8)
+	for i := range uint64(pollSize / pageSize) {
+		binary.LittleEndian.PutUint64(entries[i*8:], shadowpt.PTE{Valid: true, Addr: pollArea + i*pageSize}.Encode())
+	}
+	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}
+	block := make([]byte, gf100.InstanceSize)
+	gf100.InstPDBLo.Put(block, uint32(dir>>12))
+	gf100.InstPDBHi.Put(block, uint32(dir>>32))
+	gf100.InstLimitLo.Put(block, pollSize>>12-1)
+	for _, w := range []struct {
+		addr uint64
+		data []byte
+	}{
+		{table, entries}, {dir, binary.LittleEndian.AppendUint64(nil, pde.Encode())}, {inst, block},
+	} {
+		if !c.card.WriteVRAM(w.addr, w.data) {
+			return 0, fmt.Errorf("aggregator: the card has no memory at %#x", w.addr)
+		}
+	}
+	for _, w := range []struct{ reg, val uint32 }{
+		{regPMCIntrEn, 0},
+		{regPMCEnable, ^uint32(0)},
+		{regBAR1Block, 1<<31 | uint32(inst>>12)},
+		{regFIFOIntr, ^uint32(0)}, {regFIFOIntrEn, ^uint32(0)}, {regEngEventEn, 1},
+		{regPBDMA + 0x10c, 0xfffffeff}, {regPBDMA + 0x210c, 0xfffffeff}, {regPBDMA + 0x410c, 0xfffffeff},
+		{regUSERDBase, 1<<28 | pollAreaBAR1>>12},
+		{regFIFOEnable, 1},
+		{regPMCIntrMask0, intrPFIFO},
+		{regPMCIntrEn, 1},
+	} {
+		c.wr(w.reg, w.val)
+	}
+	return pollArea, nil
+}
+
+// await polls reg until v&mask == want, up to cardTimeout.
+func (c *control) await(reg, mask, want uint32) bool {
+	for deadline := time.Now().Add(cardTimeout); ; time.Sleep(pollPause) {
+		if c.rd(reg)&mask == want {
+			return true
+		}
+		if time.Now().After(deadline) {
+			c.timeouts++
+			return false
+		}
+	}
+}
+
+// invalidate makes the card forget its translations, and waits until no access
+// uses an old one.
+func (c *control) invalidate() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wr(regInvalidatePDB, 0)
+	c.wr(regInvalidate, invalidateGo|invalidateAll)
+	return c.await(regMMUCtrl, invalidateDone, invalidateDone)
+}
+
+// commitRunlist gives the card the list of channels and waits until those that
+// are not on it have left. list is called under the lock, so that the newest
+// list wins.
+func (c *control) commitRunlist(list func() []uint8) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active ^= 1
+	ids := list()
+	buf := make([]byte, 0, gf100.Channels*gf100.RunlistEntrySize)
+	for _, id := range ids {
+		buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
+		buf = binary.LittleEndian.AppendUint32(buf, 4)
+	}
+	addr := c.runlists[c.active]
+	c.card.WriteVRAM(addr, buf)
+	c.wr(regRunlistBase, uint32(addr>>12))
+	c.wr(regRunlist, 0x01f00000|uint32(len(ids)))
+	return c.await(regEngRunlist, bit20, 0)
+}
+
+// preempt makes a channel leave its PBDMA.
+func (c *control) preempt(id uint8) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wr(regPreempt, uint32(id))
+	return c.await(regPreempt, bit20, 0)
+}
+
+// bind, unbind, enable and disable are single writes and need no sequence.
+func (c *control) bind(id uint8, inst uint64) {
+	c.wr(regChannelInst+uint32(id)*8, instanceBound|uint32(inst>>12))
+}
+
+func (c *control) unbind(id uint8) { c.wr(regChannelInst+uint32(id)*8, 0) }
+
+func (c *control) enable(id uint8) { c.wr(regChannel+uint32(id)*8, channelStart) }
+
+func (c *control) disable(id uint8) {
+	c.wr(regChannel+uint32(id)*8, channelStart&^channelEnabled)
+}
+
+// bell writes a channel's GP_PUT.
+func (c *control) bell(id uint8, put uint32) {
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], put)
+	c.card.WriteBAR(card.BAR1, pollAreaBAR1+uint64(id)*gf100.USERDSize+gf100.USERDGPPut, b[:])
+}

@@ -1,0 +1,145 @@
+package aggregator
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+const pageSize = shadowpt.SmallPage
+
+// run is a piece of the card's memory: whole pages, in bytes.
+type run struct{ addr, size uint64 }
+
+// partition hands out the card's memory in whole pages, lowest address first.
+type partition struct {
+	free []run // sorted, never touching
+}
+
+func newPartition(size uint64) partition { return partition{free: []run{{0, size}}} }
+
+// alloc returns runs of together size bytes: one if there is one that is large
+// enough, else as few as the largest free ones make. Each starts at a multiple
+// of align.
+func (p *partition) alloc(size, align uint64) ([]run, error) {
+	if r, ok := p.take(size, align); ok {
+		return []run{r}, nil
+	}
+	var out []run
+	for left := size; left > 0; {
+		largest := uint64(0)
+		for _, f := range p.free {
+			start := (f.addr + align - 1) &^ (align - 1)
+			if end := f.addr + f.size; end > start {
+				largest = max(largest, (end-start)&^(align-1))
+			}
+		}
+		largest = min(largest, left)
+		r, ok := p.take(largest, align)
+		if largest == 0 || !ok {
+			p.release(out...)
+			return nil, fmt.Errorf("%d MiB of the card's memory are asked for, %d KiB too much", size>>20, left>>10)
+		}
+		out = append(out, r)
+		left -= largest
+	}
+	return out, nil
+}
+
+// take cuts size bytes out of the first free run that has them.
+func (p *partition) take(size, align uint64) (run, bool) {
+	for i, f := range p.free {
+		start := (f.addr + align - 1) &^ (align - 1)
+		end := f.addr + f.size
+		if start > end || end-start < size {
+			continue
+		}
+		var rest []run
+		if start > f.addr {
+			rest = append(rest, run{f.addr, start - f.addr})
+		}
+		if end > start+size {
+			rest = append(rest, run{start + size, end - start - size})
+		}
+		p.free = slices.Replace(p.free, i, i+1, rest...)
+		return run{start, size}, true
+	}
+	return run{}, false
+}
+
+// release takes runs back.
+func (p *partition) release(runs ...run) {
+	for _, r := range runs {
+		i, _ := slices.BinarySearchFunc(p.free, r, func(a, b run) int {
+			return cmp.Compare(a.addr, b.addr)
+		})
+		p.free = slices.Insert(p.free, i, r)
+		if i+1 < len(p.free) && r.addr+r.size == p.free[i+1].addr {
+			p.free[i].size += p.free[i+1].size
+			p.free = slices.Delete(p.free, i+1, i+2)
+		}
+		if i > 0 && p.free[i-1].addr+p.free[i-1].size == p.free[i].addr {
+			p.free[i-1].size += p.free[i].size
+			p.free = slices.Delete(p.free, i, i+1)
+		}
+	}
+}
+
+// left returns the bytes that are free.
+func (p *partition) left() (n uint64) {
+	for _, f := range p.free {
+		n += f.size
+	}
+	return n
+}
+
+// extents is a guest's memory: where each page of what the guest sees as VRAM
+// lies on the card. It does not change while the guest exists.
+type extents struct {
+	list []extent // by guest address
+	size uint64
+}
+
+type extent struct{ guest, card, size uint64 }
+
+func newExtents(runs []run) extents {
+	var e extents
+	for _, r := range runs {
+		e.list = append(e.list, extent{guest: e.size, card: r.addr, size: r.size})
+		e.size += r.size
+	}
+	return e
+}
+
+// at returns where guest address addr lies, and how many bytes lie together
+// from there.
+func (e *extents) at(addr uint64) (card, together uint64, ok bool) {
+	if addr >= e.size {
+		return 0, 0, false
+	}
+	i, found := slices.BinarySearchFunc(e.list, addr, func(x extent, a uint64) int { return cmp.Compare(x.guest, a) })
+	if !found {
+		i--
+	}
+	x := e.list[i]
+	return x.card + addr - x.guest, x.guest + x.size - addr, true
+}
+
+// translate turns n bytes at a guest address into the card's, if they lie
+// together.
+func (e *extents) translate(addr, n uint64) (card uint64, ok bool) {
+	card, together, ok := e.at(addr)
+	return card, ok && n <= together
+}
+
+// guestAddr is the reverse of at.
+func (e *extents) guestAddr(card uint64) (uint64, bool) {
+	for _, x := range e.list {
+		if card >= x.card && card-x.card < x.size {
+			return x.guest + card - x.card, true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,189 @@
+package aggregator
+
+import (
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// What a virtual GPU asks of its share of the card. These calls come from traps:
+// they note what is wanted and return.
+
+// Bind acts on a write of NV_PCCSR_CHANNEL_INST: bit 31 binds the channel to the
+// instance block whose page number is in bits 27:0, else it is unbound.
+func (g *Guest) Bind(id uint8, v uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.setBound(id, uint64(v&blockAddr)<<12, v&blockVirtual != 0)
+}
+
+func (g *Guest) setBound(id uint8, inst uint64, on bool) {
+	c := &g.channels[id]
+	if !c.bound && !on {
+		return
+	}
+	c.inst, c.bound = inst, on
+	if c.ch != nil {
+		g.agg.ctl.disable(c.ch.id)
+	}
+	g.todo.bind.add(id)
+	g.wake.Broadcast()
+}
+
+// Enable acts on bit 0 of NV_PCCSR_CHANNEL.
+func (g *Guest) Enable(id uint8, on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := &g.channels[id]
+	c.enabled = on
+	if c.ch == nil || g.todo.bind.has(id) || g.doing.bind.has(id) {
+		return // the goroutine looks at enabled when it has bound the channel
+	}
+	switch {
+	case !on:
+		g.agg.ctl.disable(c.ch.id)
+	case !c.ch.stopped:
+		g.agg.ctl.enable(c.ch.id)
+	}
+}
+
+// Runlist acts on a write of NV_PFIFO_RUNLIST: base is NV_PFIFO_RUNLIST_BASE,
+// count the number of entries.
+func (g *Guest) Runlist(base, count uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stats.Runlists.Add(1)
+	g.todo.runlist, g.todo.base, g.todo.count = true, base, count
+	g.wake.Broadcast()
+}
+
+// RunlistPending reports whether the last runlist has not taken effect.
+func (g *Guest) RunlistPending() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.todo.runlist || g.doing.runlist
+}
+
+// Preempt asks a channel to leave the card.
+func (g *Guest) Preempt(id uint8) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stats.Preempts.Add(1)
+	g.todo.preempt.add(id)
+	g.wake.Broadcast()
+}
+
+// PreemptPending reports whether a preempt has not taken effect.
+func (g *Guest) PreemptPending() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.todo.preempt.empty() || !g.doing.preempt.empty()
+}
+
+// Bits of NV_PFB_PRI_MMU_INVALIDATE.
+const invalidateAllDirs = 1 << 1
+
+// Invalidate acts on a write of NV_PFB_PRI_MMU_INVALIDATE; pdb is the register
+// before it, which names the directory.
+func (g *Guest) Invalidate(pdb, v uint32) {
+	g.windows.bar1.tlb.Flush()
+	g.windows.bar3.tlb.Flush()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stats.Invalidates.Add(1)
+	if v&invalidateAllDirs != 0 {
+		g.todo.invalidate.all = true
+	} else {
+		g.todo.invalidate.add(shadowpt.Space{Dir: uint64(pdb>>4) << 12, Target: shadowpt.Target(pdb & 3)})
+	}
+	g.wake.Broadcast()
+}
+
+// Invalidated reports whether every invalidate has taken effect.
+func (g *Guest) Invalidated() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.todo.invalidate.any() && !g.doing.invalidate.any()
+}
+
+// Bell tells that the guest wrote GP_PUT of a channel. If nothing is under way
+// that the submission could depend on, the card hears of it at once.
+func (g *Guest) Bell(id uint8) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stats.Bells.Add(1)
+	if !g.channels[id].bound {
+		return
+	}
+	if ch := g.channels[id].ch; ch != nil && g.todo.empty() && g.doing.empty() {
+		g.ring(ch)
+		return
+	}
+	g.todo.bell.add(id)
+	g.wake.Broadcast()
+}
+
+// Refresh brings what the card reports in a channel's USERD into the guest's,
+// before the guest reads it.
+func (g *Guest) Refresh(id uint8) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if ch := g.channels[id].ch; ch != nil {
+		g.showUSERD(ch)
+	}
+}
+
+// EngineStatus returns NV_PFIFO_ENGINE_STATUS of an engine as the guest may see
+// it: another guest's channel reads as idle.
+func (g *Guest) EngineStatus(engine int) uint32 {
+	v := g.agg.ctl.rd(regEngineStatus + uint32(engine)*4)
+	const busy, chid = 1 << 28, gf100.Channels - 1
+	if v&busy == 0 {
+		return 0
+	}
+	ch := g.agg.owner(uint8(v & chid))
+	if ch == nil || ch.guest != g {
+		return 0
+	}
+	return v&^chid | uint32(ch.gid)
+}
+
+// ChannelBusy reports whether the card is executing a channel.
+func (g *Guest) ChannelBusy(id uint8) bool {
+	g.mu.Lock()
+	ch := g.channels[id].ch
+	g.mu.Unlock()
+	return ch != nil && g.agg.ctl.rd(regChannel+uint32(ch.id)*8)>>28&1 != 0
+}
+
+// Resume tells that the guest's driver has dealt with the error that held a
+// channel. The channel goes on after the method.
+func (g *Guest) Resume(id uint8) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := &g.channels[id]
+	if c.ch == nil || !c.ch.held {
+		return
+	}
+	c.ch.held, c.ch.stopped = false, false
+	if c.enabled {
+		g.agg.ctl.enable(c.ch.id)
+	}
+}
+
+// readRunlist returns which of the guest's channels a runlist names.
+func (g *Guest) readRunlist(base, count uint32) (listed channelSet) {
+	n := min(int(count&0xfff), gf100.Channels)
+	b := make([]byte, n*gf100.RunlistEntrySize)
+	if !g.read(shadowpt.Target(base>>28&3), uint64(base&blockAddr)<<12, b) {
+		g.stats.BadRunlist.Add(1)
+		return listed
+	}
+	for ; len(b) > 0; b = b[gf100.RunlistEntrySize:] {
+		if id := binary.LittleEndian.Uint32(b); id < gf100.Channels {
+			listed.add(uint8(id))
+		}
+	}
+	return listed
+}

@@ -1,0 +1,151 @@
+// Package serve joins the parts into something that QEMU can attach to.
+//
+// [NewPassThrough] puts a card right behind a vfio-user socket: one guest,
+// nothing in between. It is what every overhead is measured against.
+// [NewVirtual] puts a virtual GPU behind a socket, whose share of a card an
+// aggregator gives.
+//
+// The package starts no goroutines. Its one lock guards the state of a device's
+// interrupt; it is taken last and never held while waiting.
+package serve
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// function is a PCI function, whatever is behind it.
+type function interface {
+	ReadBAR(bar int, off uint64, p []byte)
+	WriteBAR(bar int, off uint64, p []byte)
+	BARSize(bar int) uint64
+	ReadConfig(off uint32, p []byte)
+	WriteConfig(off uint32, p []byte)
+	ConfigSize() uint64
+	Reset() error
+}
+
+// Device is a PCI function as a vfio-user device.
+type Device struct {
+	fn     function
+	plug   func(*hostSide) // joins the function to a client, or to nobody (nil)
+	client *hostSide       // of the connection, or nil
+}
+
+// Regions implements vfiouser.Device: the BARs that have a size, and the
+// configuration space.
+func (d *Device) Regions() []vfiouser.Region {
+	r := make([]vfiouser.Region, vfiouser.NumRegions)
+	const rw = vfiouser.RegionRead | vfiouser.RegionWrite
+	for bar := vfiouser.RegionBAR0; bar <= vfiouser.RegionBAR5; bar++ {
+		if size := d.fn.BARSize(bar); size != 0 {
+			r[bar] = vfiouser.Region{Size: size, Flags: rw}
+		}
+	}
+	r[vfiouser.RegionConfig] = vfiouser.Region{Size: d.fn.ConfigSize(), Flags: rw}
+	return r
+}
+
+// IRQs implements vfiouser.Device: INTx and one MSI vector.
+func (d *Device) IRQs() []vfiouser.IRQ {
+	const message = vfiouser.IRQEventFD | vfiouser.IRQNoResize
+	irqs := make([]vfiouser.IRQ, vfiouser.NumIRQs)
+	irqs[vfiouser.IRQINTx] = vfiouser.IRQ{
+		Count: 1, Flags: vfiouser.IRQEventFD | vfiouser.IRQMaskable | vfiouser.IRQAutomasked,
+	}
+	irqs[vfiouser.IRQMSI] = vfiouser.IRQ{Count: 1, Flags: message}
+	irqs[vfiouser.IRQErr] = vfiouser.IRQ{Count: 1, Flags: message}
+	irqs[vfiouser.IRQReq] = vfiouser.IRQ{Count: 1, Flags: message}
+	return irqs
+}
+
+// ReadRegion implements vfiouser.Device.
+func (d *Device) ReadRegion(index int, off uint64, p []byte) error {
+	if index == vfiouser.RegionConfig {
+		d.fn.ReadConfig(uint32(off), p)
+		return nil
+	}
+	d.fn.ReadBAR(index, off, p)
+	return nil
+}
+
+// WriteRegion implements vfiouser.Device.
+func (d *Device) WriteRegion(index int, off uint64, p []byte) error {
+	if index == vfiouser.RegionConfig {
+		d.fn.WriteConfig(uint32(off), p)
+		return nil
+	}
+	d.fn.WriteBAR(index, off, p)
+	return nil
+}
+
+// Reset implements vfiouser.Device.
+func (d *Device) Reset() error {
+	if err := d.fn.Reset(); err != nil {
+		return fmt.Errorf("reset the device: %w", err)
+	}
+	return nil
+}
+
+// Attached implements vfiouser.Device.
+func (d *Device) Attached(h *vfiouser.Host) {
+	d.client = &hostSide{Memory: h.Memory(), host: h}
+	d.plug(d.client)
+}
+
+// Detached implements vfiouser.Device.
+func (d *Device) Detached() {
+	d.plug(nil)
+	d.client = nil
+}
+
+// IRQMasked implements vfiouser.IRQObserver.
+func (d *Device) IRQMasked(int, int) {}
+
+// IRQUnmasked implements vfiouser.IRQObserver: a level-triggered line that is
+// still high has to be signalled again.
+func (d *Device) IRQUnmasked(index, _ int) {
+	if index == vfiouser.IRQINTx && d.client != nil {
+		d.client.again()
+	}
+}
+
+var _ vfiouser.IRQObserver = (*Device)(nil)
+
+// hostSide is the client as a function sees it: its memory, and its interrupt.
+type hostSide struct {
+	*vfiouser.Memory
+	host *vfiouser.Host
+
+	mu   sync.Mutex
+	line card.Line
+}
+
+// Interrupt implements card.Host.
+func (h *hostSide) Interrupt(l card.Line) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.line = l
+	switch {
+	case l.MSI:
+		if l.Edge {
+			h.host.Trigger(vfiouser.IRQMSI, 0)
+		}
+	case l.Level && !l.Disabled:
+		h.host.Trigger(vfiouser.IRQINTx, 0)
+	default:
+		h.host.Clear(vfiouser.IRQINTx, 0)
+	}
+}
+
+// again signals an INTx pin that is still active.
+func (h *hostSide) again() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.line.Level && !h.line.MSI && !h.line.Disabled {
+		h.host.Trigger(vfiouser.IRQINTx, 0)
+	}
+}

@@ -1,0 +1,80 @@
+package devmodel
+
+import "github.com/umbra-gpu/umbra/mmio/gf100"
+
+// BARs of a virtual GPU.
+const (
+	BAR0 = 0 // registers
+	BAR1 = 1 // memory through page tables; the poll area with the doorbells
+	BAR3 = 3 // instance memory through page tables
+	BAR5 = 5 // I/O ports that no driver uses
+)
+
+// BARSize returns a BAR's size in bytes, 0 if there is no such BAR.
+func (v *VGPU) BARSize(bar int) uint64 { return v.pci.BARSize(bar) }
+
+// ConfigSize is the size of the configuration space in bytes.
+func (v *VGPU) ConfigSize() uint64 { return uint64(v.pci.Size()) }
+
+// ReadConfig serves a read of the configuration space.
+func (v *VGPU) ReadConfig(off uint32, p []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pci.Read(off, p)
+}
+
+// WriteConfig serves a write to the configuration space.
+func (v *VGPU) WriteConfig(off uint32, p []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.pci.Write(off, p)
+	v.settle()
+}
+
+// ReadBAR serves a guest's read. Bytes that nothing answers read as ones.
+func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch bar {
+	case BAR0:
+		v.sp.Read(uint32(off), p)
+		v.settle()
+	case BAR1:
+		if id, _, hit := v.fifo.poll(off, len(p)); hit {
+			v.card.Refresh(id)
+		}
+		v.window(v.card.ReadBAR(bar, off, p))
+	case BAR3:
+		v.window(v.card.ReadBAR(bar, off, p))
+	default:
+		for i := range p {
+			p[i] = 0xff
+		}
+	}
+}
+
+// WriteBAR serves a guest's write.
+func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch bar {
+	case BAR0:
+		v.sp.Write(uint32(off), p)
+		v.settle()
+	case BAR1:
+		v.window(v.card.WriteBAR(bar, off, p))
+		if id, bell, _ := v.fifo.poll(off, len(p)); bell {
+			v.card.Bell(id)
+		}
+	case BAR3:
+		v.window(v.card.WriteBAR(bar, off, p))
+	}
+}
+
+// window reports a window's fault to the guest, if there was one.
+func (v *VGPU) window(f gf100.MMUFault, ok bool) {
+	if !ok {
+		v.fifo.mmuFault(f)
+		v.settle()
+	}
+}

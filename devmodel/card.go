@@ -1,0 +1,52 @@
+package devmodel
+
+import "github.com/umbra-gpu/umbra/mmio/gf100"
+
+// Card is a virtual GPU's share of a card. No call waits: what takes time is
+// noted, and the methods that ask about it answer no until it is done. Values
+// are the guest's own; the card checks every one.
+type Card interface {
+	// VRAM is the size of the memory that the guest sees, in bytes.
+	VRAM() uint64
+
+	// The windows into that memory. A false result is a fault to report.
+	SetBlock(bar int, v uint32)
+	ReadBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool)
+	WriteBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool)
+	ReadPRAMIN(window, off uint32, p []byte)
+	WritePRAMIN(window, off uint32, p []byte)
+
+	// Address translation.
+	Invalidate(pdb, command uint32)
+	Invalidated() bool
+
+	// Channels, by the guest's numbers.
+	Bind(id uint8, inst uint32)
+	Enable(id uint8, on bool)
+	ChannelBusy(id uint8) bool
+	Runlist(base, count uint32)
+	RunlistPending() bool
+	Preempt(id uint8)
+	PreemptPending() bool
+	Bell(id uint8)
+	Refresh(id uint8) // bring USERD up to date before the guest reads it
+	Resume(id uint8)  // the error that held the channel has been dealt with
+	EngineStatus(engine int) uint32
+
+	// Reset ends all channels and scrubs the memory. It may wait, with a bound.
+	Reset() error
+}
+
+// Line is the state of a virtual GPU's interrupt.
+type Line struct {
+	Level    bool // something is pending and enabled
+	Edge     bool // the level rose, or a message has to be sent again
+	MSI      bool // the guest wants messages, one for each edge
+	Disabled bool // the guest has switched the pin off
+}
+
+// Host is where a virtual GPU's interrupt goes. Interrupt must not block and
+// must not call back.
+type Host interface {
+	Interrupt(Line)
+}

@@ -1,0 +1,48 @@
+package devmodel
+
+import "github.com/umbra-gpu/umbra/mmio/gf100"
+
+const runlistDone = 1 << 28 // in NV_PFIFO_INTR_RUNLIST
+
+// EngineEvent reports non-stall events; bit n is engine n.
+func (v *VGPU) EngineEvent(engines uint32) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range v.fifo.engEvent {
+		if engines>>i&1 != 0 {
+			v.fifo.engEvent[i].Set(1)
+		}
+	}
+	v.settle()
+}
+
+// MMUFault reports a fault of one of the guest's channels.
+func (v *VGPU) MMUFault(x gf100.MMUFault) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.fifo.mmuFault(x)
+	v.settle()
+}
+
+// PBDMAError reports a method or header that no engine takes. The channel waits
+// until the guest has acknowledged it.
+func (v *VGPU) PBDMAError(e gf100.PBDMAError) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.fifo.forget(e.Channel)
+	v.fifo.errorList = append(v.fifo.errorList, e)
+	v.fifo.show()
+	v.settle()
+}
+
+// Done reports that control operations ended; runlist says that one was a
+// runlist.
+func (v *VGPU) Done(runlist bool) {
+	if !runlist {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.fifo.runlistIntr.Set(runlistDone)
+	v.settle()
+}

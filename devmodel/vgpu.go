@@ -1,0 +1,157 @@
+package devmodel
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/umbra-gpu/umbra/firmware"
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// Config describes a virtual GPU. Its memory's size is the Card's.
+type Config struct {
+	ROM         []byte // VBIOS image; nil builds the default one
+	PCI         gf100.ConfigOptions
+	TPCs        []int      // of each GPC; nil is a Quadro 6000's
+	Temperature func() int // degrees Celsius; nil reads 45
+}
+
+// VGPU is a virtual GPU. All methods may be called from any goroutine.
+type VGPU struct {
+	card  Card
+	start time.Time
+
+	mu   sync.Mutex
+	host Host // nil while nobody is attached
+	sp   *mmio.Space
+	face *gf100.Face
+	pci  *gf100.ConfigSpace
+	fifo fifo
+	line Line
+
+	alarm   *time.Timer // PTIMER
+	alarmAt uint64
+	closed  bool
+}
+
+// New makes a virtual GPU in front of a card, which [VGPU.Connect] names: the
+// card in turn wants to know where its events go.
+func New(cfg Config, vram uint64) (*VGPU, error) {
+	pci, err := gf100.NewConfigSpace(cfg.PCI)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.ROM == nil {
+		if cfg.ROM, err = firmware.Build(firmware.GF100(firmware.Options{})); err != nil {
+			return nil, fmt.Errorf("devmodel: build a VBIOS: %w", err)
+		}
+	}
+	v := &VGPU{pci: pci, start: time.Now()}
+	v.face, err = gf100.NewFace(gf100.FaceConfig{
+		VRAM: vram, TPCs: cfg.TPCs, ROM: cfg.ROM, Config: pci, Clock: v.clock, Temperature: cfg.Temperature,
+	})
+	if err != nil {
+		return nil, err
+	}
+	var b mmio.Bindings
+	v.face.Bind(&b)
+	v.bindMMU(&b)
+	v.bindFIFO(&b)
+	if v.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
+		return nil, fmt.Errorf("devmodel: %w", err)
+	}
+	v.face.Attach(v.sp)
+	v.fifo.resolve(v.sp)
+	v.alarm = time.AfterFunc(time.Hour, v.alarmFired)
+	v.alarm.Stop()
+	return v, nil
+}
+
+// Connect names the card behind the virtual GPU. It is called once, before the
+// first access.
+func (v *VGPU) Connect(c Card) { v.card = c }
+
+// Close stops the virtual GPU's timer. The card stays the caller's.
+func (v *VGPU) Close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	v.alarm.Stop()
+}
+
+// clock is PTIMER's source in nanoseconds.
+func (v *VGPU) clock() uint64 { return uint64(time.Since(v.start)) }
+
+// AttachHost says where interrupts go, nil for nowhere, and reports the state of
+// the line.
+func (v *VGPU) AttachHost(h Host) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.host = h
+	v.line = Line{}
+	v.settle()
+}
+
+// Reset is a function-level reset.
+func (v *VGPU) Reset() error {
+	v.mu.Lock()
+	v.sp.Reset()
+	v.face.Reset()
+	v.pci.Reset()
+	v.fifo.reset()
+	v.settle()
+	v.mu.Unlock()
+	// The card may have events for us while its channels end: not under the lock.
+	return v.card.Reset()
+}
+
+// settle recomputes the interrupt tree and the alarm, once per access or event.
+func (v *VGPU) settle() {
+	v.face.SetSource(gf100.SourcePFIFO, v.fifo.level())
+	level, edge := v.face.Settle()
+	line := Line{Level: level, Edge: edge, MSI: v.pci.MSIEnabled(), Disabled: v.pci.INTxDisabled()}
+	if edge || line != v.line {
+		v.pci.SetINTx(level)
+		v.line = line
+		v.line.Edge = false
+		if v.host != nil {
+			v.host.Interrupt(line)
+		}
+	}
+	v.setAlarm()
+}
+
+func (v *VGPU) setAlarm() {
+	at, armed := v.face.NextAlarm()
+	if !armed {
+		at = 0
+	}
+	if at == v.alarmAt || v.closed {
+		return
+	}
+	v.alarmAt = at
+	if !armed {
+		v.alarm.Stop()
+		return
+	}
+	var wait time.Duration
+	if now := v.clock(); at > now {
+		wait = time.Duration(at - now)
+	}
+	v.alarm.Reset(wait)
+}
+
+func (v *VGPU) alarmFired() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return
+	}
+	v.alarmAt = 0
+	v.settle()
+}
+
+// Registers returns the register space, for its counters and its trace.
+func (v *VGPU) Registers() *mmio.Space { return v.sp }
