@@ -135,7 +135,7 @@ type served struct {
 func newServed(card *soft.Card, l *config.Layer, out output) (*served, error) {
 	log := slog.New(slog.NewTextHandler(out.stderr, nil))
 	o := &l.Config.Server
-	w := &watched{PassThrough: serve.NewPassThrough(card), log: log}
+	w := &watched{device: serve.NewPassThrough(card), log: log}
 	server, err := vfiouser.NewServer(w, vfiouser.Options{
 		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMASize: uint64(o.MaxDMASize), Log: log,
 	})
