@@ -38,12 +38,12 @@ func FuzzMethods(f *testing.F) {
 	}
 	classes := []uint16{0x9039, 0x9097, 0x90c0, 0x902d}
 	f.Fuzz(func(t *testing.T, stream []byte, holes uint64, budget uint16) {
-		if len(stream) > 8*256 {
+		if len(stream) > 8*64 {
 			return
 		}
 		m := &fuzzMemory{holes: holes}
 		env := newEnv(m)
-		env.Budget = int(budget)
+		env.Budget = 1 + int(budget)
 		var g GR
 		var c CE
 		inline := make([]byte, 1024)
@@ -117,7 +117,7 @@ func (m *fuzzMemory) Bytes(va uint64, n int, write bool) ([]byte, *Fault) {
 
 // check bounds the work of one call: look-ups are what it costs.
 func (m *fuzzMemory) check(t *testing.T) {
-	if m.calls > 1<<19 {
+	if m.calls > 1<<17 {
 		t.Fatalf("%d look-ups in one call", m.calls)
 	}
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/stretchr/testify/require"
@@ -347,15 +346,4 @@ func faultOf(engine any) func() Fault {
 		}
 		panic(fmt.Sprintf("no fault in a %T", engine))
 	}
-}
-
-// words splits bytes into little-endian words, the last padded.
-func words(p []byte) []uint32 {
-	var w []uint32
-	for len(p) > 0 {
-		var b [4]byte
-		p = p[copy(b[:], p):]
-		w = append(w, binary.LittleEndian.Uint32(b[:]))
-	}
-	return w
 }

@@ -37,9 +37,11 @@ func TestRows(t *testing.T) {
 		}
 		env := newEnv(everywhere{})
 		st := env.Stats.Class(class.ID)
+		var g GR
+		var c CE
 		for at := uint32(0); at < methodSlots*4; at += 4 {
-			var g GR
-			var c CE
+			g.Abort()
+			c.Abort()
 			write, state := func(data uint32) Outcome { return g.Method(env, class.ID, at, data) }, func() uint32 { return g.State(class.ID, at) }
 			refusal := &g.Refusal
 			if class.Kind == KindCE {
