@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -161,15 +164,36 @@ func TestTwoServersInOneProcess(t *testing.T) {
 		require.NoError(t, err)
 		return mib
 	}
+	defer goleak.VerifyNone(t)
 	a, b := run("a", "384MiB"), run("b", "768MiB")
 	require.Equal(t, 2*vram("a"), vram("b"))
+	attached, err := client.Dial(filepath.Join(dir, "a"), nil)
+	require.NoError(t, err)
+	defer attached.Close()
 	a.end()
-	require.Equal(t, exitOK, <-a.code)
-	require.Contains(t, a.out.String(), "1 client.")
+	require.Equal(t, exitOK, <-a.code, "a client that stays does not keep the server")
+	require.Contains(t, a.out.String(), "2 clients.")
 	require.NotZero(t, vram("b"))
 	b.end()
 	require.Equal(t, exitOK, <-b.code)
 	require.Contains(t, b.out.String(), "2 clients.")
+}
+
+// TestReadmeListsEveryOption: the page people read says what there is, and its
+// default.
+func TestReadmeListsEveryOption(t *testing.T) {
+	page, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	defaults := config.Defaults()
+	for path, value := range defaults.Config.Values() {
+		flag := path[strings.LastIndex(path, ".")+1:]
+		row := regexp.MustCompile("(?m)^\\| `--(\\[no-\\])?" + flag + "[ `].*$").FindString(string(page))
+		require.NotEmpty(t, row, "no row for --%s", flag)
+		require.Contains(t, row, "`"+path+"`")
+		if text := fmt.Sprint(value); text != "" {
+			require.Contains(t, row, "| `"+text+"` |")
+		}
+	}
 }
 
 // TestFlagsAndFileAgree: every option of the file has a flag of the same name.
