@@ -3,6 +3,7 @@ package aggregator
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -14,6 +15,10 @@ type Aggregator struct {
 	ctl      control
 	bus      bus
 	pollArea uint64 // the card's USERD pages, in VRAM
+
+	// The card's time at a moment of ours. Both count nanoseconds.
+	cardEpoch uint64
+	epoch     time.Time
 
 	mu       sync.Mutex // see the package comment
 	memory   partition
@@ -33,11 +38,15 @@ func New(c card.Card) (*Aggregator, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.epoch = time.Now()
+	a.cardEpoch = a.ctl.time()
 	c.AttachHost(&a.bus)
 	a.routing.Add(1)
 	go a.route()
 	return a, nil
 }
+
+func (a *Aggregator) time() uint64 { return a.cardEpoch + uint64(time.Since(a.epoch)) }
 
 // Close takes the card out of service. All guests must have been removed.
 func (a *Aggregator) Close() error {

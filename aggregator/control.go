@@ -37,6 +37,8 @@ const (
 	regPMCIntrMask0   = 0x000640
 	regBAR1Block      = 0x001704
 	regFIFOIntr       = 0x002100
+	regTimeLo         = 0x009400
+	regTimeHi         = 0x009410
 	regFIFOIntrEn     = 0x002140
 	regFIFOEnable     = 0x002200
 	regUSERDBase      = 0x002254
@@ -133,6 +135,17 @@ func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64
 		c.wr(w.reg, w.val)
 	}
 	return pollArea, nil
+}
+
+// time reads the card's PTIMER in nanoseconds.
+func (c *control) time() uint64 {
+	for {
+		hi := c.rd(regTimeHi)
+		lo := c.rd(regTimeLo)
+		if c.rd(regTimeHi) == hi {
+			return uint64(hi)<<32 | uint64(lo)
+		}
+	}
 }
 
 // await polls reg until v&mask == want, up to cardTimeout.

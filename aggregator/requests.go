@@ -10,6 +10,10 @@ import (
 // What a virtual GPU asks of its share of the card. These calls come from traps:
 // they note what is wanted and return.
 
+// Time returns the card's PTIMER in nanoseconds, without asking the card: it is
+// too often wanted.
+func (g *Guest) Time() uint64 { return g.agg.time() }
+
 // Bind acts on a write of NV_PCCSR_CHANNEL_INST: bit 31 binds the channel to the
 // instance block whose page number is in bits 27:0, else it is unbound.
 func (g *Guest) Bind(id uint8, v uint32) {

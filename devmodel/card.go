@@ -9,6 +9,9 @@ type Card interface {
 	// VRAM is the size of the memory that the guest sees, in bytes.
 	VRAM() uint64
 
+	// Time is the card's PTIMER in nanoseconds. It never goes back.
+	Time() uint64
+
 	// The windows into that memory. A false result is a fault to report.
 	SetBlock(bar int, v uint32)
 	ReadBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool)
@@ -50,3 +53,8 @@ type Line struct {
 type Host interface {
 	Interrupt(Line)
 }
+
+// noCard stands for the card until Connect: it only tells the time.
+type noCard struct{ Card }
+
+func (noCard) Time() uint64 { return 0 }

@@ -20,8 +20,7 @@ type Config struct {
 
 // VGPU is a virtual GPU. All methods may be called from any goroutine.
 type VGPU struct {
-	card  Card
-	start time.Time
+	card Card
 
 	mu   sync.Mutex
 	host Host // nil while nobody is attached
@@ -36,8 +35,8 @@ type VGPU struct {
 	closed  bool
 }
 
-// New makes a virtual GPU in front of a card, which [VGPU.Connect] names: the
-// card in turn wants to know where its events go.
+// New makes a virtual GPU in front of a card, which [VGPU.Connect] names before
+// the first access: the card in turn wants to know where its events go.
 func New(cfg Config, vram uint64) (*VGPU, error) {
 	pci, err := gf100.NewConfigSpace(cfg.PCI)
 	if err != nil {
@@ -48,7 +47,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 			return nil, fmt.Errorf("devmodel: build a VBIOS: %w", err)
 		}
 	}
-	v := &VGPU{pci: pci, start: time.Now()}
+	v := &VGPU{pci: pci, card: noCard{}}
 	v.face, err = gf100.NewFace(gf100.FaceConfig{
 		VRAM: vram, TPCs: cfg.TPCs, ROM: cfg.ROM, Config: pci, Clock: v.clock, Temperature: cfg.Temperature,
 	})
@@ -62,6 +61,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	if v.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
 		return nil, fmt.Errorf("devmodel: %w", err)
 	}
+	v.sp.Restrict()
 	v.face.Attach(v.sp)
 	v.fifo.resolve(v.sp)
 	v.alarm = time.AfterFunc(time.Hour, v.alarmFired)
@@ -81,8 +81,9 @@ func (v *VGPU) Close() {
 	v.alarm.Stop()
 }
 
-// clock is PTIMER's source in nanoseconds.
-func (v *VGPU) clock() uint64 { return uint64(time.Since(v.start)) }
+// clock is PTIMER's source in nanoseconds: the card's own, because the card
+// stamps semaphores with it.
+func (v *VGPU) clock() uint64 { return v.card.Time() }
 
 // AttachHost says where interrupts go, nil for nowhere, and reports the state of
 // the line.

@@ -158,7 +158,7 @@ func (s *Space) addAperture(block int, a Aperture, bind *Bindings) error {
 		return fmt.Errorf("aperture %s at %#x, %#x bytes, lies outside the space of %#x bytes", a.Name, a.Offset, a.Size, s.size)
 	}
 	id, err := s.addRow(&row{
-		decl:  Reg{Name: a.Name, Offset: a.Offset, Effect: a.Effect},
+		decl:  Reg{Name: a.Name, Offset: a.Offset, Policy: a.Policy, Effect: a.Effect},
 		block: block, lanes: ^uint32(0), window: &w, windowBase: a.Offset, windowSize: a.Size,
 	})
 	if err != nil {

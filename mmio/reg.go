@@ -52,6 +52,33 @@ type Dim struct {
 	Stride uint32
 }
 
+// Policy says what a register is to a virtual GPU, whose guest shares a card
+// with others.
+type Policy uint8
+
+const (
+	// Virtual registers are the virtual GPU's own state; the card never hears of
+	// them. It is what a row is that says nothing else.
+	Virtual Policy = iota
+	// Translate marks what goes to the card as typed values that are checked.
+	Translate
+	// Refuse marks what a guest may read but not change: writes are counted and
+	// have no effect.
+	Refuse
+
+	policies = iota
+)
+
+var policyNames = [policies]string{"virtual", "translate", "refuse"}
+
+// String names the policy.
+func (p Policy) String() string {
+	if int(p) < len(policyNames) {
+		return policyNames[p]
+	}
+	return fmt.Sprintf("Policy(%d)", uint8(p))
+}
+
 // Reg is one row of a chip's register table.
 type Reg struct {
 	// Name is the hardware's own name; a repeated row has one name, and its
@@ -74,6 +101,9 @@ type Reg struct {
 	// Stub marks a register that real hardware acts on and this model only
 	// stores. Stubs are counted, so a report can say what a driver relied on.
 	Stub bool
+	// Policy is what the register is to a virtual GPU. A card of one's own has
+	// no use for it.
+	Policy Policy
 	// Effect says in a few words what a read or a write does beyond storage. A
 	// row with an Effect must be bound, a row without must not.
 	Effect string
@@ -92,6 +122,7 @@ type Block struct {
 type Aperture struct {
 	Name         string
 	Offset, Size uint32
+	Policy       Policy
 	Effect       string
 }
 

@@ -315,6 +315,18 @@ func lowBytes(p []byte) uint64 {
 	return v
 }
 
+// Restrict takes the writes away from every row whose policy is Refuse: they are
+// counted as writes to read-only registers and have no effect. A virtual GPU is
+// restricted, a card of one's own is not.
+func (s *Space) Restrict() {
+	for _, r := range s.rows[1:] {
+		if r.decl.Policy == Refuse {
+			r.rw, r.wo, r.w1c, r.w1s, r.writable = 0, 0, 0, 0, 0
+			r.hooks.Write = nil
+		}
+	}
+}
+
 // MakePlain turns a row into plain read-write storage that holds v: its effect
 // is gone, its access mode RW. It exists to show what a behaviour is needed
 // for, by leaving it out. An unknown name is an error that names it.

@@ -117,7 +117,7 @@ func Apertures() []mmio.Aperture {
 	return []mmio.Aperture{
 		{Name: "PPCI", Offset: 0x88000, Size: configSize, Effect: "the function's own configuration space"},
 		{Name: "PROM", Offset: 0x300000, Size: promSize, Effect: "the board's ROM"},
-		{Name: "PRAMIN", Offset: 0x700000, Size: 0x100000, Effect: "1 MiB of memory, placed by 001700"},
+		{Name: "PRAMIN", Offset: 0x700000, Size: 0x100000, Policy: mmio.Translate, Effect: "1 MiB of memory, placed by 001700"},
 	}
 }
 

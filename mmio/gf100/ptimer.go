@@ -19,8 +19,8 @@ var ptimerBlock = mmio.Block{
 		{Name: "NV_PTIMER_NUMERATOR", Offset: 0x9200, Stub: true},
 		{Name: "NV_PTIMER_DENOMINATOR", Offset: 0x9210, Stub: true},
 		{Name: "NV_PTIMER_CLOCK_SOURCE", Offset: 0x9220, Stub: true},
-		{Name: "NV_PTIMER_TIME_0", Offset: 0x9400, Effect: "reads bits 31:0 of the running time; a write sets them"},
-		{Name: "NV_PTIMER_TIME_1", Offset: 0x9410, Effect: "reads bits 60:32 of the running time; a write sets them"},
+		{Name: "NV_PTIMER_TIME_0", Policy: mmio.Refuse, Offset: 0x9400, Effect: "reads bits 31:0 of the running time; a write sets them"},
+		{Name: "NV_PTIMER_TIME_1", Policy: mmio.Refuse, Offset: 0x9410, Effect: "reads bits 60:32 of the running time; a write sets them"},
 		{Name: "NV_PTIMER_ALARM_0", Offset: 0x9420, Effect: "arms the alarm: the low 32 bits of the time at which it goes off"},
 	},
 }
