@@ -1,4 +1,5 @@
 package gf100
 
-// Time returns PTIMER's time in nanoseconds, as 009400 and 009410 read it.
-func (f *Face) Time() uint64 { return f.timer.now() }
+// TimeOffset returns what PTIMER adds to FaceConfig.Clock, modulo 2^64. It
+// changes only when a driver sets the time.
+func (f *Face) TimeOffset() uint64 { return f.timer.offset }

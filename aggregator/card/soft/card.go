@@ -66,7 +66,7 @@ type Card struct {
 	closing bool
 	workers sync.WaitGroup
 
-	timeOffset atomic.Uint64 // of PTIMER against clock, since the last access
+	timeOffset atomic.Uint64 // of PTIMER against clock
 
 	tlbGen  atomic.Uint64
 	engines [gf100.Engines]engineSlot
@@ -284,7 +284,7 @@ func (c *Card) settle() {
 		}
 		c.hostMu.RUnlock()
 	}
-	c.timeOffset.Store(c.face.Time() - c.clock())
+	c.timeOffset.Store(c.face.TimeOffset())
 	c.setAlarm()
 }
 
