@@ -1,0 +1,282 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+const (
+	bar0   = 0
+	bar1   = 1
+	bar3   = 3
+	config = vfiouser.RegionConfig
+)
+
+// Interrupts is how the guest hears of the device.
+type Interrupts int
+
+const (
+	MSI  Interrupts = iota
+	INTx            // level triggered, masked by the server until the guest is done
+	None            // the driver looks at NV_PMC_INTR itself
+)
+
+// Config of a guest. The zero value is good.
+type Config struct {
+	RAM        uint64        // bytes, mapped for DMA in one piece; 0 means 16 MiB
+	RAMBase    uint64        // its bus address
+	Access     Access        // how writes are sent
+	Width      int           // widest access to memory, 4 or 8 bytes; 0 means 8
+	Interrupts Interrupts    // how the device is heard
+	PRAMIN     bool          // reach memory through PRAMIN alone: slow, and a check on the BARs
+	Clear      bool          // clear also memory that nobody used since the reset
+	NoReset    bool          // do not reset the device when attaching
+	Timeout    time.Duration // for everything that is waited for; 0 means 5 s
+	Client     client.Options
+}
+
+func (c Config) withDefaults() Config {
+	if c.RAM == 0 {
+		c.RAM = 16 << 20
+	}
+	c.RAM = pages(c.RAM)
+	if c.Width == 0 {
+		c.Width = 8
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 5 * time.Second
+	}
+	return c
+}
+
+// Guest is a machine with the GPU and a driver. See the package comment for who
+// may use it when.
+type Guest struct {
+	cfg    Config
+	client *client.Client
+	bus    *bus
+	mem    *client.Memory
+	event  *client.EventFD
+	bars   [6]uint64
+
+	msiCap     uint64 // offset of the MSI capability
+	vramSize   uint64
+	vram       *heap
+	ramHeap    *heap
+	win1, win3 *window
+	userd      *Buffer
+	fences     *Buffer
+	runlists   [2]*object
+	runlist    int // the one in use
+	channels   map[int]*Channel
+	events     []Event
+	intrEn     uint32 // of PFIFO
+}
+
+// Attach connects to the server at path, as QEMU does when a machine starts:
+// negotiation, device description, DMA map, reset; then the driver brings the
+// GPU up.
+func Attach(ctx context.Context, path string, cfg Config) (*Guest, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	if d, ok := ctx.Deadline(); ok {
+		cfg.Timeout = min(cfg.Timeout, time.Until(d))
+	}
+	c, err := client.Dial(path, &cfg.Client)
+	if err != nil {
+		return nil, fmt.Errorf("guest: attach to %s: %w", path, err)
+	}
+	g := &Guest{cfg: cfg, client: c, bus: newBus(c, &cfg)}
+	if err := errors.Join(g.plugIn(), g.BringUp()); err != nil {
+		return nil, errors.Join(fmt.Errorf("guest: attach to %s: %w", path, err), g.Close())
+	}
+	return g, nil
+}
+
+// plugIn does QEMU's part.
+func (g *Guest) plugIn() error {
+	info, err := g.client.Info()
+	if err != nil {
+		return err
+	}
+	if info.NumRegions <= config || info.NumIRQs <= vfiouser.IRQMSI {
+		return fmt.Errorf("a device of %d regions and %d interrupts is no PCI function", info.NumRegions, info.NumIRQs)
+	}
+	for i := range g.bars {
+		r, err := g.client.RegionInfo(i)
+		if err != nil {
+			return err
+		}
+		if r.File != nil {
+			r.File.Close()
+		}
+		g.bars[i] = r.Size
+	}
+	if g.mem, err = client.Alloc(int(g.cfg.RAM)); err != nil {
+		return err
+	}
+	if err := g.client.Map(g.cfg.RAMBase, g.mem, 0, g.cfg.RAM, client.ReadWrite); err != nil {
+		return fmt.Errorf("map %d MiB of RAM: %w", g.cfg.RAM>>20, err)
+	}
+	if !g.cfg.NoReset {
+		if err := g.client.Reset(); err != nil {
+			return err
+		}
+	}
+	return g.wireInterrupt()
+}
+
+func (g *Guest) wireInterrupt() error {
+	index := vfiouser.IRQMSI
+	switch g.cfg.Interrupts {
+	case None:
+		return nil
+	case INTx:
+		index = vfiouser.IRQINTx
+	}
+	es, err := g.client.AttachIRQs(index, 0, 1)
+	if len(es) > 0 {
+		g.event = es[0]
+	}
+	return err
+}
+
+// Close pulls the machine out, as QEMU's death does: nothing is shut down.
+func (g *Guest) Close() error {
+	errs := []error{g.client.Close()}
+	if g.event != nil {
+		errs = append(errs, g.event.Close())
+	}
+	if g.mem != nil {
+		errs = append(errs, g.mem.Close())
+	}
+	g.event, g.mem = nil, nil
+	return errors.Join(errs...)
+}
+
+// Reset resets the device and brings it up again, as a reboot does. Everything
+// made before is gone.
+func (g *Guest) Reset() error {
+	if err := g.ResetOnly(); err != nil {
+		return err
+	}
+	return g.BringUp()
+}
+
+// ResetOnly resets the device and leaves it.
+func (g *Guest) ResetOnly() error {
+	return g.bus.call(func(c *client.Client) error { return c.Reset() })
+}
+
+// Shutdown ends channels and switches the device off, as an unloaded driver does.
+// The connection stays.
+func (g *Guest) Shutdown() error {
+	for _, ch := range g.channels {
+		if err := ch.Close(); err != nil {
+			return err
+		}
+	}
+	g.wr32(pmcIntrEn, 0)
+	g.wr32(pmcIntrEn+4, 0)
+	g.wr32(pfifoIntrEn, 0)
+	g.wr32(pfifoEnable, 0)
+	g.wr32(pbusBAR1Block, 0)
+	g.wr32(pbusBAR3Block, 0)
+	g.win1, g.win3 = nil, nil
+	g.command(0)
+	return g.bus.sync()
+}
+
+// Sync sends every write that is still collected.
+func (g *Guest) Sync() error { return g.bus.sync() }
+
+// Memory is the guest's RAM: byte 0 is bus address Config.RAMBase.
+func (g *Guest) Memory() *client.Memory { return g.mem }
+
+// VRAM returns the card's memory in bytes, as its registers say.
+func (g *Guest) VRAM() uint64 { return g.vramSize }
+
+// BAR returns the size of a BAR in bytes.
+func (g *Guest) BAR(i int) uint64 { return g.bars[i] }
+
+func (g *Guest) rd32(reg uint32) uint32 {
+	var b [4]byte
+	g.bus.read(bar0, uint64(reg), b[:])
+	return le.Uint32(b[:])
+}
+
+func (g *Guest) wr32(reg, v uint32) {
+	g.bus.write(bar0, uint64(reg), le.AppendUint32(nil, v))
+}
+
+func (g *Guest) mask(reg, clear, set uint32) { g.wr32(reg, g.rd32(reg)&^clear|set) }
+
+// poll waits until reg & mask is want.
+func (g *Guest) poll(what string, reg, mask, want uint32) error {
+	return g.pollFor(what, reg, func(v uint32) bool { return v&mask == want })
+}
+
+// pollAny waits until any bit of reg & mask is set.
+func (g *Guest) pollAny(what string, reg, mask uint32) error {
+	return g.pollFor(what, reg, func(v uint32) bool { return v&mask != 0 })
+}
+
+func (g *Guest) pollFor(what string, reg uint32, ok func(uint32) bool) error {
+	var p pause
+	p.start(g.cfg.Timeout)
+	for {
+		v := g.rd32(reg)
+		if err := g.bus.failed(); err != nil {
+			return err
+		}
+		if ok(v) {
+			return nil
+		}
+		if !p.next() {
+			return fmt.Errorf("guest: %s: register %06x still reads %08x after %v", what, reg, v, g.cfg.Timeout)
+		}
+	}
+}
+
+// pause spaces out looks at something: at once at first, then ever more rarely.
+type pause struct {
+	end   time.Time
+	looks int
+}
+
+func (p *pause) start(d time.Duration) { p.end = time.Now().Add(d) }
+
+// next waits for the next look and returns false if time is over.
+func (p *pause) next() bool {
+	if time.Now().After(p.end) {
+		return false
+	}
+	if p.looks++; p.looks > 4 {
+		time.Sleep(min(time.Duration(p.looks)*10*time.Microsecond, time.Millisecond))
+	}
+	return true
+}
+
+// rd8 and its kin reach the configuration space.
+func (g *Guest) cfgRead(off uint64, n int) uint32 {
+	var b [4]byte
+	g.bus.read(config, off, b[:n])
+	return le.Uint32(b[:])
+}
+
+func (g *Guest) cfgWrite(off uint64, v uint32, n int) {
+	g.bus.write(config, off, le.AppendUint32(nil, v)[:n])
+}
+
+func (g *Guest) command(v uint32) { g.cfgWrite(pciCommand, v, 2) }
+
+// channelsOfCard is how many channels there are.
+const channelsOfCard = gf100.Channels

@@ -1,0 +1,109 @@
+package guest_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// board is a software card behind a socket.
+type board struct {
+	card   *soft.Card
+	socket string
+}
+
+const vram = 64 << 20
+
+func newBoard(t testing.TB, change ...func(*soft.Config)) *board {
+	t.Helper()
+	cfg := soft.Config{VRAM: vram}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := soft.New(cfg)
+	require.NoError(t, err)
+	srv, err := vfiouser.NewServer(serve.NewPassThrough(c), vfiouser.Options{})
+	require.NoError(t, err)
+	b := &board{c, filepath.Join(t.TempDir(), "gpu.sock")}
+	l, err := vfiouser.Listen(b.socket)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-served, context.Canceled)
+		require.NoError(t, c.Close())
+	})
+	return b
+}
+
+func (b *board) attach(t testing.TB, cfg guest.Config) *guest.Guest {
+	t.Helper()
+	g, err := guest.Attach(context.Background(), b.socket, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
+}
+
+func noise(seed, n uint64) []byte {
+	b := make([]byte, n)
+	r := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	r.Read(b)
+	return b
+}
+
+// channel makes a space and a channel in it.
+func channel(t testing.TB, g *guest.Guest, id int) (*guest.Space, *guest.Channel) {
+	t.Helper()
+	s, err := g.NewSpace()
+	require.NoError(t, err)
+	ch, err := g.NewChannel(id, s)
+	require.NoError(t, err)
+	return s, ch
+}
+
+func contents(t testing.TB, b *guest.Buffer) []byte {
+	t.Helper()
+	p := make([]byte, b.Size)
+	require.NoError(t, b.Read(0, p))
+	return p
+}
+
+const (
+	srcVA = 0x1000_0000
+	dstVA = 0x2000_0000
+)
+
+func TestCopies(t *testing.T) {
+	b := newBoard(t)
+	start := time.Now()
+	g := b.attach(t, guest.Config{})
+	s, ch := channel(t, g, 1)
+	src, err := g.AllocRAM(64 << 10)
+	require.NoError(t, err)
+	dst, err := g.AllocVRAM(64 << 10)
+	require.NoError(t, err)
+	require.NoError(t, s.Map(srcVA, src, guest.Small))
+	require.NoError(t, s.Map(dstVA, dst, guest.Small))
+	want := noise(1, src.Size)
+	require.NoError(t, src.Write(0, want))
+	require.NoError(t, ch.Copy(guest.CE0, dstVA, srcVA, src.Size))
+	f, err := ch.Fence()
+	require.NoError(t, err)
+	require.NoError(t, g.Wait(f))
+	require.Equal(t, want, contents(t, dst))
+	t.Logf("%v", time.Since(start))
+}
