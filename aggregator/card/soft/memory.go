@@ -21,6 +21,9 @@ func (c *Card) WriteVRAM(addr uint64, p []byte) bool {
 		return false
 	}
 	store(mem, p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fifo.memoryChanged()
 	return true
 }
 

@@ -1,0 +1,230 @@
+package soft_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// Each header kind does what its words say.
+func TestHeaders(t *testing.T) {
+	old := func(op, count, tert, subch, method uint32) uint32 {
+		return op<<29 | count<<18 | tert<<16 | subch<<13 | method
+	}
+	mask := func(op, v uint32) uint32 { return op<<16 | v<<4 }
+	for _, tc := range []struct {
+		name  string
+		words []uint32
+	}{
+		{"increasing", incr(0, 0x10, 0, vaSem, 1, opRelease)},
+		{"increasing, old format", []uint32{old(0, 4, 0, 0, 0x10), 0, vaSem, 1, opRelease}},
+		{"non-increasing", cat(incr(0, 0x10, 0, vaSem, 1), nonIncr(0, 0x1c, opRelease, opRelease))},
+		{"non-increasing, old format", append(incr(0, 0x10, 0, vaSem, 1), old(2, 2, 0, 0, 0x1c), opRelease, opRelease)},
+		{"increase once", cat(incr(0, 0x10, 0, vaSem), incrOnce(0, 0x18, 1, opRelease, opRelease))},
+		{"immediate", cat(incr(0, 0x10, 0, vaSem), immd(0, 0x18, 1), immd(0, 0x1c, opRelease))},
+		{"no operation", cat([]uint32{0, 0}, release(0, 1))},
+		{"count 0", cat([]uint32{header(1, 0, 0, 0x10)}, release(0, 1))},
+		{"end of segment", append(release(0, 1), 7<<29, 0xffffffff, 0xffffffff)},
+		{"this sub-device", cat([]uint32{mask(1, 1)}, release(0, 1))},
+		{"another sub-device", cat([]uint32{mask(1, 2)}, release(0, 9), []uint32{mask(1, 0xfff)}, release(0, 1))},
+		{"stored mask", cat([]uint32{mask(2, 2), mask(3, 0)}, release(0, 9), []uint32{mask(2, 1), mask(3, 0)}, release(0, 1))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newChannelRig(t, soft.Config{})
+			c.submit(tc.words...)
+			c.drained()
+			c.waitSemaphore(0, 1)
+			require.Zero(t, r.rd(0x25a0), "nothing was wrong")
+		})
+	}
+}
+
+// A packet may be cut anywhere: its words come with the next entry.
+func TestPacketsAcrossSegments(t *testing.T) {
+	words := release(0, 1)
+	for cut := 1; cut < len(words); cut++ {
+		_, c := newChannelRig(t, soft.Config{})
+		c.words(words[:cut]...)
+		c.words(words[cut:]...)
+		c.bell()
+		c.waitSemaphore(0, 1)
+	}
+	// and with the bell between
+	r, c := newChannelRig(t, soft.Config{})
+	for _, w := range words {
+		require.Zero(t, c.semaphore(0))
+		c.submit(w)
+		c.drained()
+	}
+	c.waitSemaphore(0, 1)
+	require.EqualValues(t, len(words), r.card.Stats().GPEntries.Load())
+}
+
+func TestGPFIFOEntries(t *testing.T) {
+	t.Run("control entry: no operation", func(t *testing.T) {
+		_, c := newChannelRig(t, soft.Config{})
+		c.entry(0)
+		c.alive()
+	})
+	t.Run("control entry: illegal", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.entry(uint64(gf100.GPOpIllegal) << 32)
+		c.bell()
+		r.eventually("error", func() bool { return r.rd(0x25a0) != 0 })
+		p := r.pbdma()
+		require.Equal(t, uint32(gf100.PBDMAIntrGPEntry), r.rd(p+0x40108))
+		r.wr(p+0x40108, ^uint32(0))
+		c.alive()
+	})
+	t.Run("no prefetch, privileged", func(t *testing.T) {
+		_, c := newChannelRig(t, soft.Config{})
+		c.entry(c.place(release(0, 1)...) | 1<<63 | 1<<40)
+		c.bell()
+		c.waitSemaphore(0, 1)
+	})
+	t.Run("levels", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		top := c.place(release(0, 1)...)
+		sub := c.place(release(1, 1)...) | 1<<41
+		c.entry(top)
+		c.entry(sub)
+		c.bell()
+		c.waitSemaphore(1, 1)
+		c.drained()
+		end := uint32(top) + 5*4
+		r.eventually("top-level GET", func() bool { return c.userd32(gf100.USERDTopLevelGet) == end })
+		require.Equal(t, uint32(sub)+5*4, c.userd32(gf100.USERDGet))
+	})
+	t.Run("the ring wraps", func(t *testing.T) {
+		_, c := newChannelRig(t, soft.Config{})
+		for range 3 << ringLog2 {
+			c.alive()
+		}
+	})
+	t.Run("a full ring", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		for i := range uint32(1<<ringLog2 - 1) {
+			c.words(release(i, i+1)...)
+		}
+		c.bell()
+		for i := range uint32(1<<ringLog2 - 1) {
+			c.waitSemaphore(i, i+1)
+		}
+		r.eventually("GP_GET", func() bool { return c.userd32(0x88) == c.put })
+	})
+	t.Run("GP_PUT outside the ring", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.bellWith(1 << ringLog2)
+		r.eventually("error", func() bool { return r.rd(0x25a0) != 0 })
+		p := r.pbdma()
+		require.Equal(t, uint32(gf100.PBDMAIntrGPPtr), r.rd(p+0x40108))
+		require.EqualValues(t, 1, r.rd(p+0x40120), "it names the channel")
+		r.wr(p+0x40108, ^uint32(0))
+		c.alive()
+	})
+}
+
+// pbdma returns the register offset of the PBDMA with an interrupt.
+func (r *rig) pbdma() uint32 {
+	r.t.Helper()
+	mask := r.rd(0x25a0)
+	for i := range uint32(gf100.PBDMAs) {
+		if mask>>i&1 != 0 {
+			return i * 0x2000
+		}
+	}
+	require.FailNow(r.t, "no PBDMA has an interrupt")
+	return 0
+}
+
+func TestSetObject(t *testing.T) {
+	const gr, ce0, ce1, sw = 0, 4, 5, 0x1f
+	graph := []uint32{0x9039, 0x902d, 0x9097, 0x90c0}
+	ce := []uint32{0x90b5, 0x90b8}
+	for _, class := range []uint32{0x9039, 0x902d, 0x9097, 0x90c0, 0x90b5, 0x90b8, 0x906e, 0x1234, 0} {
+		for _, e := range []uint32{gr, 1, 2, 3, ce0, ce1, 6, sw} {
+			good := e == sw || e == gr && contains(graph, class) || (e == ce0 || e == ce1) && contains(ce, class)
+			r, c := newChannelRig(t, soft.Config{})
+			c.submit(cat(incr(1, 0, class|e<<16), release(0, 1))...)
+			switch {
+			case good:
+				c.waitSemaphore(0, 1)
+				require.Zero(t, r.rd(0x25a0)|r.rd(0x400100), "class %04x engine %d", class, e)
+			case e == gr:
+				r.eventually("refused", func() bool { return r.rd(0x400100) != 0 })
+				require.Equal(t, uint32(gf100.GraphIntrIllegalClass), r.rd(0x400100), "class %04x", class)
+				require.Equal(t, class, r.rd(0x404204))
+			default:
+				r.eventually("refused", func() bool { return r.rd(0x25a0) != 0 })
+				require.Equal(t, uint32(gf100.PBDMAIntrMethod), r.rd(r.pbdma()+0x40108), "class %04x engine %d", class, e)
+			}
+		}
+	}
+}
+
+func contains(list []uint32, v uint32) bool {
+	for _, x := range list {
+		if x == v {
+			return true
+		}
+	}
+	return false
+}
+
+func TestHostMethods(t *testing.T) {
+	t.Run("SET_REFERENCE", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.submit(incr(0, 0x50, 0xabcd)...)
+		r.eventually("REF", func() bool { return c.userd32(gf100.USERDRef) == 0xabcd })
+		c.drained()
+		c.kick()
+		require.Equal(t, uint32(0xabcd), r.vram32(c.inst+0x28), "RAMFC has it too")
+	})
+	for _, tc := range []struct {
+		name  string
+		words []uint32
+	}{
+		{"NOP", incr(0, 0x08, 1)}, {"FB_FLUSH", incr(0, 0x24, 0)}, {"MEM_OP flush", incr(0, 0x28, 0, 0x10<<27)},
+		{"MEM_OP invalidate", incr(0, 0x28, 0, 9<<27)}, {"CRC_CHECK", incr(0, 0x7c, 0)}, {"YIELD", incr(0, 0x80, 0)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newChannelRig(t, soft.Config{})
+			c.submit(cat(tc.words, release(0, 1))...)
+			c.waitSemaphore(0, 1)
+			require.Zero(t, r.rd(0x25a0))
+		})
+	}
+	t.Run("every other offset is illegal", func(t *testing.T) {
+		known := []uint32{0, 8, 0x10, 0x14, 0x18, 0x1c, 0x20, 0x24, 0x28, 0x2c, 0x50, 0x7c, 0x80}
+		r, c := newChannelRig(t, soft.Config{})
+		for m := uint32(4); m < 0x100; m += 4 {
+			if contains(known, m) {
+				continue
+			}
+			c.submit(incr(3, m, 0x55)...)
+			r.pbdmaError(gf100.PBDMAIntrMethod, 3, m, 0x55)
+		}
+		c.alive()
+	})
+	t.Run("a bad semaphore operation", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.submit(semaphoreOp(vaSem, 0, 3)...)
+		r.pbdmaError(gf100.PBDMAIntrSemaphore, 0, 0x1c, 3)
+		c.alive()
+	})
+}
+
+// pbdmaError waits for a PBDMA's interrupt, checks it, and passes the method
+// over as nouveau does.
+func (r *rig) pbdmaError(intr, subch, method, data uint32) {
+	r.t.Helper()
+	r.eventually("PBDMA error", func() bool { return r.rd(0x2100)&(1<<29) != 0 })
+	p := r.pbdma()
+	require.Equal(r.t, intr, r.rd(p+0x40108))
+	require.Equal(r.t, subch<<16|method, r.rd(p+0x400c0)&0x73ffc)
+	require.Equal(r.t, data, r.rd(p+0x400c4))
+	r.wr(p+0x400c0, 0x80600008)
+	r.wr(p+0x40108, intr)
+}

@@ -1,0 +1,156 @@
+package soft_test
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+)
+
+func TestFenceAndInterrupt(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	before := r.host.edgeCount()
+	c.submit(cat(release(0, 7), incr(0, 0x20, 0))...)
+	c.waitSemaphore(0, 7)
+	r.eventually("interrupt", func() bool { return r.host.edgeCount() > before })
+	require.NotZero(t, r.rd(0x100)&(1<<8), "PMC shows PFIFO")
+	require.Equal(t, uint32(1<<31), r.rd(0x2100), "PFIFO shows an engine event")
+	require.Equal(t, uint32(1), r.rd(0x25a4))
+	r.wr(0x25a8, 1)
+	require.Zero(t, r.rd(0x2100))
+	require.False(t, r.host.level())
+	r.eventually("GP_GET", func() bool { return c.userd32(0x88) == 1 })
+}
+
+func TestNonStallInterruptNamesTheEngine(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		object uint32
+		bit    uint32
+	}{{"GR", classM2MF, 0}, {"CE0", classCE0, 4}, {"CE1", classCE1, 5}, {"software goes to GR", classSoftware, 0}} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newChannelRig(t, soft.Config{})
+			c.submit(cat(incr(3, 0, tc.object), incr(3, 0x20, 0))...)
+			r.eventually("event", func() bool { return r.rd(0x25a4) != 0 })
+			require.Equal(t, uint32(1)<<tc.bit, r.rd(0x25a4))
+		})
+	}
+}
+
+func TestReleaseWritesTime(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	r.vramWrite64(c.sem+8, ^uint64(0))
+	r.vramWrite32(c.sem+4, 9)
+	lo := r.rd(0x9400)
+	c.submit(cat(release(0, 7), release32(vaSem+16, 8))...)
+	c.waitSemaphore(1, 8)
+	b := r.vramRead(c.sem, 16)
+	require.Equal(t, uint32(7), binary.LittleEndian.Uint32(b))
+	require.Zero(t, binary.LittleEndian.Uint32(b[4:]))
+	at := binary.LittleEndian.Uint64(b[8:])
+	require.Less(t, uint32(at)-lo, uint32(time.Second), "it is PTIMER's time")
+	require.Zero(t, r.vram32(c.sem+20), "a short release writes one word")
+}
+
+func TestAcquire(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		op        uint32
+		want      uint32
+		not, then uint32
+	}{
+		{"equal", opAcquire, 5, 6, 5},
+		{"at least", opAcquireGEq, 5, 4, 6},
+		{"at least, equal", opAcquireGEq, 5, 4, 5},
+		{"at least, across the wrap", opAcquireGEq, 0xfffffff0, 0xffffffef, 3},
+		{"and", opAcquireAnd, 6, 1, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newChannelRig(t, soft.Config{})
+			r.vramWrite32(c.sem, tc.not)
+			c.submit(cat(acquire(0, tc.want, tc.op), release(1, 1))...)
+			r.steady("it waits", func() bool { return c.semaphore(1) == 0 })
+			r.vramWrite32(c.sem, tc.then)
+			c.waitSemaphore(1, 1)
+			require.EqualValues(t, 1, r.card.Stats().Acquires.Load())
+			require.EqualValues(t, 1, r.card.Stats().AcquireWaits.Load())
+		})
+	}
+}
+
+// Who can end a wait: the CPU through each window or behind the card's back,
+// another channel, an engine.
+func TestAcquireIsWokenBy(t *testing.T) {
+	const va = vaRAM + 0x1000
+	for _, tc := range []struct {
+		name string
+		va   uint32
+		wake func(r *rig, cs []*testChannel)
+	}{
+		{"PRAMIN", vaSem, func(r *rig, cs []*testChannel) { r.vramWrite32(cs[0].sem, 1) }},
+		{"BAR1", vaSem, func(r *rig, cs []*testChannel) {
+			s := r.newSpace()
+			s.mapVRAM(0x100000, cs[0].sem, 4096)
+			r.wr(0x1704, 1<<31|uint32(r.instance(s, 128<<20-1)>>12))
+			r.write32(soft.BAR1, 0x100000, 1)
+		}},
+		{"the CPU in its own memory", va, func(r *rig, _ []*testChannel) { r.host.store(0x1000, 1) }},
+		{"WriteVRAM", vaSem, func(r *rig, cs []*testChannel) { r.card.WriteVRAM(cs[0].sem, []byte{1, 0, 0, 0}) }},
+		{"another channel", va, func(_ *rig, cs []*testChannel) { cs[1].submit(release32(va, 1)...) }},
+		{"an engine", va, func(r *rig, cs []*testChannel) {
+			r.host.store(0x2000, 1)
+			cs[1].submit(cat(incr(2, 0, classM2MF), copyM2MF(va, vaRAM+0x2000, 4))...)
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, cs := newChannels(t, 2)
+			cs[0].submit(cat(semaphoreOp(tc.va, 1, opAcquire), release(1, 1))...)
+			r.eventually("it waits", func() bool { return r.card.Stats().AcquireWaits.Load() == 1 })
+			r.steady("it waits", func() bool { return cs[0].semaphore(1) == 0 })
+			tc.wake(r, cs)
+			cs[0].waitSemaphore(1, 1)
+		})
+	}
+}
+
+// Channels that hand a token round: nobody is forgotten, whoever waits.
+func TestPingPong(t *testing.T) {
+	const rounds = 300
+	r, cs := newChannels(t, 4)
+	for round := range uint32(rounds) {
+		for i, c := range cs {
+			// The token of i is a count; i waits for its turn and passes it on.
+			from, to := vaRAM+uint32(i)*64, vaRAM+uint32(i+1)%4*64
+			want := round
+			if i == 0 && round > 0 {
+				want = round
+			}
+			if i != 0 {
+				want = round + 1
+			}
+			c.submit(cat(semaphoreOp(from, want, opAcquire), release32(to, round+1))...)
+		}
+		if round%16 == 15 {
+			for _, c := range cs {
+				c.drained()
+			}
+		}
+	}
+	r.eventually("all rounds", func() bool { return r.host.load(0) == rounds })
+}
+
+func TestAcquireLoopsDoNotStarveOthers(t *testing.T) {
+	r, cs := newChannels(t, 8)
+	for _, c := range cs[1:] {
+		c.submit(acquire(0, 1, opAcquire)...) // never comes
+	}
+	for range 50 {
+		cs[0].alive()
+	}
+	for _, c := range cs[1:] {
+		r.vramWrite32(c.sem, 1)
+		c.alive()
+	}
+}
