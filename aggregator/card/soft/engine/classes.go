@@ -48,8 +48,8 @@ const (
 var (
 	class9039 = newClass(0x9039, index9039, 0, methods9039, slices.Concat(effectsAll, effects9039))
 	class902d = newClass(0x902d, index902d, 1, methods902d, slices.Concat(effectsAll, effects902d))
-	class9097 = newClass(0x9097, index9097, 2, methods9097, slices.Concat(effectsAll, effectsShader, effects9097))
-	class90c0 = newClass(0x90c0, index90c0, 3, methods90c0, slices.Concat(effectsAll, effectsShader, effects90c0))
+	class9097 = newClass(0x9097, index9097, 2, slices.Concat(methods9097, extra9097), slices.Concat(effectsAll, effectsShader, effects9097))
+	class90c0 = newClass(0x90c0, index90c0, 3, slices.Concat(methods90c0, extra90c0), slices.Concat(effectsAll, effectsShader, effects90c0))
 
 	grClasses = [grClassCount]*class{class9039, class902d, class9097, class90c0}
 )

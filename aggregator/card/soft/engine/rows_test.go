@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"fmt"
+	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -166,4 +169,26 @@ func TestReasons(t *testing.T) {
 	require.EqualValues(t, 0x5, BadEnum.GRDataError())
 	require.EqualValues(t, 1, NoMethod.CEStatus())
 	require.EqualValues(t, 3, BadBitfield.CEStatus())
+}
+
+// TestMesaMethods holds the tables against what a real driver writes: it must
+// find every method, and declared bits for all its data.
+func TestMesaMethods(t *testing.T) {
+	text, err := os.ReadFile("testdata/mesa-25.0.7.methods")
+	require.NoError(t, err)
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		var class uint16
+		var method, data uint32
+		_, err := fmt.Sscanf(line, "%x %x %x", &class, &method, &data)
+		require.NoError(t, err, line)
+		r := grClass(class).lookup(method)
+		require.NotNil(t, r, "class %04x has no method %04x", class, method)
+		require.Zero(t, data&^r.Mask, "%04x %s: %08x has bits outside %08x", class, r.Name, data, r.Mask)
+		rows++
+	}
+	require.Greater(t, rows, 400)
 }
