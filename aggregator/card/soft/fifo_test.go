@@ -5,61 +5,314 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-const (
-	classM2MF = 0x9039
-	classCE0  = 0x0490b5
-)
-
-func newChannelRig(t *testing.T, cfg soft.Config) (*rig, *testChannel) {
-	r := newRig(t, cfg)
-	c := r.newChannel(1, r.bar1())
-	r.runlist(1)
-	return r, c
+// endless keeps a channel busy: a copy that never ends, in steps.
+func (c *testChannel) endless() {
+	// 2^32-1 lines of 1 MiB onto the same 1 MiB.
+	c.submit(cat(incr(2, 0, classM2MF), incr(2, 0x238, 0, vaRAM), incr(2, 0x30c, 0, vaData),
+		incr(2, 0x314, 0, 0), incr(2, 0x31c, 1<<20, ^uint32(0)), incr(2, 0x300, 1<<4|1<<8))...)
 }
 
-func TestFenceAndInterrupt(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	before := r.host.edges()
-	c.submit(cat(release(0, 7), incr(0, 0x20, 0))...)
-	c.waitSemaphore(0, 7)
-	require.Eventually(t, func() bool { return r.host.edges() > before }, waitFor, tick)
-	require.NotZero(t, r.rd(0x100)&(1<<8), "PMC shows PFIFO")
-	require.Equal(t, uint32(1<<31), r.rd(0x2100), "PFIFO shows an engine event")
-	require.Equal(t, uint32(1), r.rd(0x25a4))
-	r.wr(0x25a8, 1)
-	require.Zero(t, r.rd(0x2100))
-	require.Equal(t, uint32(1), c.getGPGet())
+func (r *rig) bytes() uint64 { return r.card.Stats().Engine.Class(0x9039).Bytes.Load() }
+
+// running waits until the endless copy moves.
+func (r *rig) running() {
+	r.t.Helper()
+	before := r.bytes()
+	r.eventually("copying", func() bool { return r.bytes() > before })
 }
 
-func TestCopyM2MF(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	src := make([]byte, 4096)
-	for i := range src {
-		src[i] = byte(i * 7)
+// stopped checks that nothing moves.
+func (r *rig) stopped() {
+	r.t.Helper()
+	before := r.bytes()
+	r.steady("nothing moves", func() bool { return r.bytes() == before })
+}
+
+// A channel runs only while it is bound, enabled, in the runlist, with PFIFO and
+// its runlist on. Take away any, and it stops; give it back, and it goes on.
+func TestWhatAChannelNeeds(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		off, on func(r *rig, c *testChannel)
+	}{
+		{"enable", func(_ *rig, c *testChannel) { c.disable() }, func(_ *rig, c *testChannel) { c.enable() }},
+		{"runlist", func(r *rig, _ *testChannel) { r.runlist() }, func(r *rig, _ *testChannel) { r.runlist(1) }},
+		{"PFIFO", func(r *rig, _ *testChannel) { r.wr(0x2200, 0) }, func(r *rig, _ *testChannel) { r.wr(0x2200, 1) }},
+		{"SCHED_DISABLE", func(r *rig, _ *testChannel) { r.wr(0x2630, ^uint32(0)) }, func(r *rig, _ *testChannel) { r.wr(0x2630, 0) }},
+		{"binding", func(_ *rig, c *testChannel) { c.unbind() }, func(_ *rig, c *testChannel) { c.bind() }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newChannelRig(t, soft.Config{})
+			tc.off(r, c)
+			c.submit(release(0, 1)...)
+			r.steady("it does not run", func() bool { return c.semaphore(0) == 0 })
+			tc.on(r, c)
+			c.waitSemaphore(0, 1)
+
+			c.endless()
+			r.running()
+			tc.off(r, c)
+			r.eventually("left", func() bool { return r.rd(0x2640)&(1<<28) == 0 && r.rd(0x3004+8)&(1<<28) == 0 })
+			r.eventually("preempted", func() bool { r.wr(0x2634, 1); return r.rd(0x2634) == 1 })
+			r.stopped()
+			tc.on(r, c)
+			r.running()
+		})
 	}
-	r.vramWrite(c.data, src)
-	c.submit(cat(
-		incr(2, 0, classM2MF),
-		incr(2, 0x238, 0, vaRAM),   // destination
-		incr(2, 0x30c, 0, vaData),  // source
-		incr(2, 0x314, 4096, 4096), // pitches
-		incr(2, 0x31c, 4096, 1),    // line length, lines
-		incr(2, 0x300, 1<<4|1<<8),  // launch, both linear
-		release(0, 1),
-	)...)
-	c.waitSemaphore(0, 1)
-	require.Equal(t, src, r.host.ram[:4096])
 }
 
-func TestCopyNoOpControl(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{DisableEngines: true})
-	r.vramWrite(c.data, []byte{1, 2, 3, 4})
-	c.submit(cat(
-		incr(2, 0, classM2MF), incr(2, 0x238, 0, vaRAM), incr(2, 0x30c, 0, vaData),
-		incr(2, 0x314, 4096, 4096), incr(2, 0x31c, 4, 1), incr(2, 0x300, 1<<4|1<<8), release(0, 1),
-	)...)
-	c.waitSemaphore(0, 1)
-	require.Equal(t, make([]byte, 4), r.host.ram[:4], "a card without engines must move nothing")
+func TestRunlistPendingAndInterrupt(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.endless()
+	r.running()
+	for range 50 {
+		r.commit()
+		r.eventually("update done", func() bool { return r.rd(0x227c)&(1<<20) == 0 })
+		// nouveau before 6.2 sleeps until the interrupt: it must not come before
+		// the bit is clear, and it must come.
+		require.NotZero(t, r.rd(0x2a00)&(1<<28))
+		require.NotZero(t, r.rd(0x2100)&(1<<30))
+		r.wr(0x2a00, 1<<28)
+		require.Zero(t, r.rd(0x2100)&(1<<30))
+		r.stopped()
+		r.commit(1)
+		r.eventually("interrupt", func() bool { return r.rd(0x2a00)&(1<<28) != 0 })
+		require.Zero(t, r.rd(0x227c)&(1<<20))
+		r.wr(0x2a00, 1<<28)
+		r.running()
+	}
+}
+
+func TestRunlistAnywhere(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	listed := func() bool {
+		v := c.semaphore(0) + 1
+		c.submit(release(0, v)...)
+		for range 100 {
+			if c.semaphore(0) == v {
+				return true
+			}
+		}
+		ok := false
+		for range 20 {
+			r.steady("", func() bool { ok = ok || c.semaphore(0) == v; return true })
+			if ok {
+				break
+			}
+		}
+		return ok
+	}
+	r.host.store(0x1000, 1)
+	r.host.store(0x1004, 4)
+	commit := func(base, n uint32) {
+		r.wr(0x2270, base)
+		r.wr(0x2274, n)
+		r.eventually("update done", func() bool { return r.rd(0x2a00)&(1<<28) != 0 })
+		r.wr(0x2a00, 1<<28)
+	}
+	commit(3<<28|1, 1)
+	require.True(t, listed(), "a list in system memory")
+	commit(3<<28|0xfffffff, 1)
+	require.False(t, listed(), "a list where no memory is")
+	commit(3<<28|1, 1)
+	require.True(t, listed())
+	commit(0xffffff, 0xfff)
+	require.False(t, listed(), "a list behind the end of VRAM")
+	r.vramWrite(64<<20-8, []byte{1, 0, 0, 0, 4, 0, 0, 0})
+	commit((64<<20-4096)>>12, 128)
+	require.False(t, listed(), "a list that reaches over the end")
+	commit((64<<20-4096)>>12, 512)
+	commit(1<<28|1, 1)
+	require.False(t, listed(), "a list in another card's memory")
+	list := r.alloc(4096)
+	r.vramWrite32(list, 0xffffffff)
+	r.vramWrite32(list+8, 128)
+	r.vramWrite32(list+16, 1)
+	commit(uint32(list>>12), 3)
+	require.True(t, listed(), "channels that do not exist are passed over")
+}
+
+func TestPreempt(t *testing.T) {
+	r, cs := newChannels(t, 3)
+	for _, c := range cs {
+		c.endless()
+	}
+	r.running()
+	for range 20 {
+		for _, c := range cs {
+			c.disable()
+			c.kick()
+			require.Zero(t, r.rd(0x3004+c.id*8)&(1<<28), "it has left")
+		}
+		require.Zero(t, r.rd(0x2640))
+		r.stopped()
+		for _, c := range cs {
+			c.enable()
+		}
+		r.running()
+	}
+	// Two at once: pending means any of them.
+	cs[0].disable()
+	cs[1].disable()
+	r.wr(0x2634, 1)
+	r.wr(0x2634, 2)
+	r.eventually("both left", func() bool { return r.rd(0x2634)&(1<<20) == 0 })
+	require.Zero(t, (r.rd(0x3004+8)|r.rd(0x3004+16))&(1<<28))
+	r.wr(0x2634, 99) // a channel that does not exist
+	require.Equal(t, uint32(99), r.rd(0x2634))
+}
+
+// Everything about a channel survives unbinding: it is bound again in the middle
+// of a packet, of inline data, of a wait.
+func TestRebindKeepsTheContext(t *testing.T) {
+	rebind := func(r *rig, c *testChannel) {
+		c.disable()
+		c.kick()
+		r.runlist()
+		c.unbind()
+		c.bind()
+		c.enable()
+		r.runlist(1)
+	}
+	r, c := newChannelRig(t, soft.Config{})
+	c.submit(cat(incr(2, 0, classM2MF), incr(2, 0x238, 0, vaRAM), incr(2, 0x31c, 8, 1), incr(2, 0x300, 0x111), []uint32{header(3, 2, 2, 0x304), 0x11223344})...)
+	c.drained()
+	rebind(r, c)
+	c.submit(cat([]uint32{0x55667788}, acquire(0, 1, opAcquire), release(1, 1))...)
+	r.eventually("the rest of the packet is inline data", func() bool { return r.host.load(4) == 0x55667788 })
+	require.Equal(t, uint32(0x11223344), r.host.load(0))
+	r.eventually("it waits", func() bool { return r.card.Stats().AcquireWaits.Load() == 1 })
+	rebind(r, c)
+	r.steady("it waits on", func() bool { return c.semaphore(1) == 0 })
+	r.vramWrite32(c.sem, 1)
+	c.waitSemaphore(1, 1)
+
+	// A block that was written anew is another channel.
+	c.disable()
+	c.kick()
+	c.unbind()
+	c.ramfc(func(b []byte) {
+		gf100.InstTokenLo.Put(b, 0)
+		gf100.InstTokenHi.Put(b, 0)
+	})
+	c.bind()
+	c.enable()
+	c.submit(incr(2, 0x238, 0)...)
+	r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
+}
+
+func TestContextsAreBounded(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	for i := range uint32(400) {
+		inst := r.alloc(gf100.InstanceSize)
+		r.wr(0x3000+2*8, 0xc0000000|uint32(inst>>12))
+		if i%2 == 0 {
+			r.wr(0x3000+2*8, 0)
+		}
+	}
+	c.alive()
+}
+
+func TestRebindWhileRunning(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	for range 30 {
+		c.endless()
+		r.running()
+		c.unbind()
+		r.eventually("left", func() bool { return r.rd(0x2634)&(1<<20) == 0 })
+		c.ramfc(func(b []byte) { gf100.InstGPGet.Put(b, c.put); gf100.InstTokenLo.Put(b, 0) })
+		c.bind()
+		c.alive()
+	}
+}
+
+// Instance blocks that a driver cannot mean.
+func TestBindNonsense(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	for _, inst := range []uint32{0xfffffff, 64 << 20 >> 12, 0} {
+		r.wr(0x3000+2*8, 0xc0000000|inst)
+		r.wr(0x3004+2*8, 1)
+		r.runlist(1, 2)
+		r.write32(soft.BAR1, 2*gf100.USERDSize+gf100.USERDGPPut, 1)
+		c.alive()
+	}
+	// The last page of VRAM is a good place for one.
+	last := uint64(64<<20 - 4096)
+	r.vramWrite(last, r.vramRead(c.inst, 4096))
+	r.wr(0x3000+2*8, 0xc0000000|uint32(last>>12))
+	c.alive()
+	// USERD outside VRAM
+	b := r.vramRead(c.inst, 4096)
+	gf100.InstUSERDHi.Put(b, 0xff)
+	r.vramWrite(last, b)
+	r.wr(0x3000+2*8, 0xc0000000|uint32(last>>12))
+	r.eventually("fault", func() bool { return r.rd(0x259c) == 1<<7 })
+	require.Equal(t, uint32(last>>12), r.rd(0x2870))
+	c.alive()
+}
+
+func TestDoorbells(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	stats := r.card.Stats()
+	t.Run("of a channel that was never made", func(t *testing.T) {
+		r.write32(soft.BAR1, 77*gf100.USERDSize+gf100.USERDGPPut, 3)
+		require.EqualValues(t, 1, stats.StrayBells.Load())
+		require.Zero(t, r.rd(0x2100))
+	})
+	t.Run("of any width and place", func(t *testing.T) {
+		for _, tc := range []struct {
+			off   uint64
+			n     int
+			bells uint64
+		}{
+			{0x5088, 4, 0}, {0x5088, 8, 1}, {0x508c, 4, 1}, {0x508b, 1, 0}, {0x508c, 1, 1}, {0x508f, 1, 1}, {0x5090, 1, 0},
+			{0x4f80, 4096, 1}, {0x5000, 2 * 4096, 2}, {0x7ff00, 4096, 0}, {0x80000, 4096, 0}, {0x7f08c, 4096, 1},
+		} {
+			before := stats.Doorbells.Load()
+			r.card.WriteBAR(soft.BAR1, tc.off, make([]byte, tc.n))
+			require.Equal(t, tc.bells, stats.Doorbells.Load()-before, "%#x+%d", tc.off, tc.n)
+		}
+	})
+	t.Run("the poll area lies where 002254 says", func(t *testing.T) {
+		for _, base := range []uint32{0x100, 0xfffffff, 0x7fff, 0x7f80} {
+			r.wr(0x2254, base)
+			for _, off := range []uint64{0, 1<<20 - 4096, 128<<20 - 4096} {
+				r.card.WriteBAR(soft.BAR1, off, make([]byte, 4096))
+			}
+		}
+		r.wr(0x2254, 0x10000000)
+	})
+	t.Run("a storm", func(t *testing.T) {
+		r.wr(0x259c, ^uint32(0))
+		for range 10000 {
+			c.bell()
+		}
+		c.alive()
+	})
+}
+
+// An invalidate is done when no step under way began before it.
+func TestInvalidateWaitsForSteps(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.endless()
+	r.running()
+	held := 0
+	for range 300 {
+		r.wr(0x100cbc, 1<<31|1)
+		if r.rd(0x100c80)&(1<<15) == 0 {
+			held++
+		}
+		r.eventually("done", func() bool { return r.rd(0x100c80)&(1<<15) != 0 })
+	}
+	require.NotZero(t, held, "a step was under way at least once")
+
+	// After it, the page is gone for the channel.
+	c.space.mapVRAM(vaRAM, c.data, 1<<20)
+	r.flush()
+	clear(r.host.ram)
+	r.running()
+	r.steady("nothing arrives where the page was", func() bool { return r.host.load(0) == 0 })
 }

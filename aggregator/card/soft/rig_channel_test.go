@@ -200,7 +200,9 @@ func (c *testChannel) alive() {
 }
 
 // Pushbuffer headers.
-func header(op, count, subch, method uint32) uint32 { return op<<29 | count<<16 | subch<<13 | method>>2 }
+func header(op, count, subch, method uint32) uint32 {
+	return op<<29 | count<<16 | subch<<13 | method>>2
+}
 
 func incr(subch, method uint32, data ...uint32) []uint32 {
 	return append([]uint32{header(1, uint32(len(data)), subch, method)}, data...)

@@ -1,0 +1,243 @@
+package soft_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// mmuFault waits for the fault of a unit, checks all of it, and frees the slot.
+func (r *rig) mmuFault(unit uint32, inst, va uint64, client uint32, write bool, reason shadowpt.Reason) {
+	r.t.Helper()
+	r.eventually("MMU fault", func() bool { return r.rd(0x259c)>>unit&1 != 0 })
+	require.NotZero(r.t, r.rd(0x2100)&(1<<28))
+	at := 0x2800 + unit*0x10
+	require.Equal(r.t, uint32(inst>>12), r.rd(at), "instance")
+	require.Equal(r.t, va, uint64(r.rd(at+8))<<32|uint64(r.rd(at+4)), "address")
+	info := uint32(reason) | 1<<6 | client<<8
+	if write {
+		info |= 1 << 7
+	}
+	require.Equal(r.t, info, r.rd(at+0xc), "reason %x, client %x", reason, client)
+	for e := range uint32(gf100.Engines) {
+		require.Zero(r.t, r.rd(0x2640+e*4), "no engine is left on the channel: a driver need not reset it")
+	}
+	r.wr(0x259c, 1<<unit)
+}
+
+const (
+	slotGR, slotBAR1, slotBAR3, slotHost, slotCE0, slotCE1 = 0, 4, 5, 7, 0x15, 0x16
+	clientDispatch, clientHost, clientRead, clientWrite    = 4, 6, 7, 8
+)
+
+func TestMMUFaultOfEachUnit(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		words  []uint32
+		slot   uint32
+		client uint32
+		va     uint64
+		write  bool
+	}{
+		{"GR read", cat(incr(2, 0, classM2MF), copyM2MF(vaData, vaHole, 16)), slotGR, clientDispatch, vaHole, false},
+		{"GR write", cat(incr(2, 0, classM2MF), copyM2MF(vaHole, vaData, 16)), slotGR, clientDispatch, vaHole, true},
+		{"CE0 read", cat(incr(4, 0, classCE0), copyCE(4, vaData, vaHole, 16)), slotCE0, 1, vaHole, false},
+		{"CE1 write", cat(incr(4, 0, classCE1), copyCE(4, vaHole, vaData, 16)), slotCE1, 2, vaHole, true},
+		{"host release", release32(vaHole, 1), slotHost, clientHost, vaHole, true},
+		{"host acquire", semaphoreOp(vaHole, 1, opAcquire), slotHost, clientHost, vaHole, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, cs := newChannels(t, 2)
+			c := cs[0]
+			c.submit(cat(tc.words, release(0, 1))...)
+			r.mmuFault(tc.slot, c.inst, tc.va, tc.client, tc.write, shadowpt.PageNotPresent)
+			c.submit(release(1, 1)...)
+			r.steady("the channel is dead", func() bool { return c.semaphore(0)|c.semaphore(1) == 0 })
+			require.Equal(t, uint32(1), r.rd(0x3000+c.id*8)>>31, "but it is bound")
+			cs[1].alive()
+			// Recovery as a driver does it; the next channel in the slot works.
+			c.disable()
+			r.runlist(2)
+			r.wr(0x262c, 1)
+			c.unbind()
+			n := r.newChannel(1, c.userd-uint64(c.id)*gf100.USERDSize)
+			r.runlist(1, 2)
+			n.alive()
+		})
+	}
+}
+
+func TestMMUFaultReasons(t *testing.T) {
+	const va = 0x20000000
+	for _, tc := range []struct {
+		name   string
+		setup  func(r *rig, c *testChannel)
+		va     uint64
+		write  bool
+		reason shadowpt.Reason
+	}{
+		{"no table", func(*rig, *testChannel) {}, va, false, shadowpt.PTNotPresent},
+		{"table too short", func(r *rig, c *testChannel) {
+			c.space.mapVRAM(va, c.data, 4096)
+			pde := c.space.pts[va/shadowpt.DirSpan]
+			pde.Size = 3
+			r.vramWrite64(c.space.dir+va/shadowpt.DirSpan*8, pde.Encode())
+		}, va + shadowpt.DirSpan - 4096, false, shadowpt.PTTooShort},
+		{"no page", func(_ *rig, c *testChannel) { c.space.mapVRAM(va, c.data, 4096) }, va + 4096, true, shadowpt.PageNotPresent},
+		{"limit", func(r *rig, c *testChannel) {
+			c.unbind()
+			c.ramfc(func(b []byte) { gf100.InstLimitHi.Put(b, 0); gf100.InstLimitLo.Put(b, va>>12-1) })
+			c.bind()
+		}, va, false, shadowpt.VMLimitExceeded},
+		{"supervisor", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Addr: c.data, Supervisor: true}) }, va, false, shadowpt.PageSystemOnly},
+		{"read only", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Addr: c.data, ReadOnly: true}) }, va, true, shadowpt.PageReadOnly},
+		{"behind VRAM", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Addr: 64 << 20}) }, va, false, shadowpt.PageNotPresent},
+		{"behind system memory", func(_ *rig, c *testChannel) {
+			c.space.mapPage(va, shadowpt.PTE{Addr: ramSize, Target: shadowpt.SystemCoherent})
+		}, va, true, shadowpt.PageNotPresent},
+		{"another card's memory", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Target: shadowpt.Peer}) }, va, true, shadowpt.PageNotPresent},
+		{"directory behind VRAM", func(r *rig, c *testChannel) {
+			// The ring cannot be reached either.
+			c.ramfc(func(b []byte) { gf100.InstPDBHi.Put(b, 0xff) })
+		}, vaRing, false, shadowpt.PTNotPresent},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newChannelRig(t, soft.Config{})
+			tc.setup(r, c)
+			r.flush()
+			op := uint32(opAcquire)
+			if tc.write {
+				op = opRelease | opWord
+			}
+			c.submit(semaphoreOp(uint32(tc.va), 1, op)...)
+			r.mmuFault(slotHost, c.inst, tc.va, clientHost, tc.write, tc.reason)
+		})
+	}
+}
+
+func TestReadOnlyPagesCanBeRead(t *testing.T) {
+	const va = 0x20000000
+	r, c := newChannelRig(t, soft.Config{})
+	c.space.mapPage(va, shadowpt.PTE{Addr: c.data, ReadOnly: true})
+	r.vramWrite32(c.data, 42)
+	c.submit(cat(semaphoreOp(va, 42, opAcquire), release(0, 1))...)
+	c.waitSemaphore(0, 1)
+}
+
+// A ring, a pushbuffer and a table where nothing is, or where they are their own
+// target.
+func TestUnreachableRings(t *testing.T) {
+	t.Run("ring", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.unbind()
+		c.ramfc(func(b []byte) { gf100.InstGPBaseLo.Put(b, vaHole>>3) })
+		c.bind()
+		c.bellWith(1)
+		r.mmuFault(slotHost, c.inst, vaHole, clientHost, false, shadowpt.PageNotPresent)
+	})
+	t.Run("ring at the end of the address space", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.unbind()
+		c.ramfc(func(b []byte) {
+			gf100.InstGPBaseLo.Put(b, ^uint32(0))
+			gf100.InstGPBaseHi.Put(b, 0xff)
+			gf100.InstGPLimit2.Put(b, 31)
+			gf100.InstGPGet.Put(b, 1<<31-1)
+		})
+		c.bind()
+		c.bellWith(1)
+		r.mmuFault(slotHost, c.inst, 1<<40-8+(1<<31-1)*8, clientHost, false, shadowpt.VMLimitExceeded)
+	})
+	t.Run("pushbuffer", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.entry(vaHole | 4<<42)
+		c.bell()
+		r.mmuFault(slotHost, c.inst, vaHole, clientHost, false, shadowpt.PageNotPresent)
+	})
+	t.Run("pushbuffer that runs into a hole", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.entry(vaPush + pushSize - 8 | 4<<42)
+		c.bell()
+		r.mmuFault(slotHost, c.inst, vaPush+pushSize, clientHost, false, shadowpt.PageNotPresent)
+	})
+	t.Run("the directory is its own table", func(t *testing.T) {
+		r, cs := newChannels(t, 2)
+		c := cs[0]
+		pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: c.space.dir}, Big: shadowpt.Table{Present: true, Addr: c.space.dir}}
+		for i := range uint64(shadowpt.DirEntries) {
+			r.vramWrite64(c.space.dir+i*8, pde.Encode())
+		}
+		r.flush()
+		c.submit(release(0, 1)...)
+		cs[1].alive()
+	})
+	t.Run("tables in system memory", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		// A directory and a table at bus addresses 0 and 0x10000, which map the page
+		// that the channel uses as its semaphore.
+		const va = 0x40000000
+		table := shadowpt.PDE{Small: shadowpt.Table{Present: true, Target: shadowpt.SystemNonCoherent, Addr: 0x10000}}.Encode()
+		r.vramWrite64(c.space.dir+va/shadowpt.DirSpan*8, table)
+		pte := shadowpt.PTE{Valid: true, Addr: c.sem}.Encode()
+		r.host.store(0x10000, uint32(pte))
+		r.host.store(0x10004, uint32(pte>>32))
+		c.submit(release32(va, 5)...)
+		c.waitSemaphore(0, 5)
+	})
+}
+
+// A slot holds one fault; a second channel's waits and is reported after it.
+func TestFaultsQueue(t *testing.T) {
+	r, cs := newChannels(t, 3)
+	for i, c := range cs {
+		c.submit(release32(vaHole+uint32(i)*4096, 1)...)
+		r.eventually("fault", func() bool { return r.card.Stats().MMUFaults.Load() == uint64(i+1) })
+	}
+	for range cs {
+		r.eventually("fault", func() bool { return r.rd(0x259c) == 1<<slotHost })
+		inst := uint64(r.rd(0x2870)) << 12
+		for i, c := range cs {
+			if c.inst == inst {
+				r.mmuFault(slotHost, inst, vaHole+uint64(i)*4096, clientHost, true, shadowpt.PageNotPresent)
+			}
+		}
+	}
+	require.Zero(t, r.rd(0x259c))
+}
+
+func TestFaultTrigger(t *testing.T) {
+	for _, state := range []string{"running", "idle", "waiting", "trapped"} {
+		t.Run(state, func(t *testing.T) {
+			r, cs := newChannels(t, 2)
+			c := cs[0]
+			switch state {
+			case "running":
+				c.endless()
+				r.running()
+			case "idle":
+				c.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaData, vaData, 4))...)
+				c.drained()
+			case "waiting":
+				c.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaData, vaData, 4), acquire(0, 1, opAcquire))...)
+				r.eventually("it waits", func() bool { return r.card.Stats().AcquireWaits.Load() == 1 })
+			case "trapped":
+				c.submit(cat(incr(2, 0, classM2MF), incr(2, 0xffc, 0))...)
+				r.eventually("trap", func() bool { return r.rd(0x400100) != 0 })
+			}
+			r.wr(0x2a30, 0x100)
+			r.mmuFault(slotGR, c.inst, 0, clientDispatch, false, shadowpt.PageNotPresent)
+			require.Equal(t, uint32(0x100), r.rd(0x2a30), "until the driver clears it")
+			c.submit(release(1, 1)...)
+			r.steady("dead", func() bool { return c.semaphore(1) == 0 })
+			cs[1].alive()
+		})
+	}
+	r, c := newChannelRig(t, soft.Config{})
+	r.wr(0x2a30, 0x100) // an engine that nobody has used
+	r.wr(0x2a40, 0x100)
+	c.alive()
+	require.Zero(t, r.rd(0x259c))
+}

@@ -1,0 +1,207 @@
+package soft_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// graphTrap waits for PGRAPH's interrupt and checks what it tells.
+func (r *rig) graphTrap(c *testChannel, intr, subch, class, method, data uint32) {
+	r.t.Helper()
+	r.eventually("PGRAPH interrupt", func() bool { return r.rd(0x100)&(1<<12) != 0 })
+	require.Equal(r.t, intr, r.rd(0x400100))
+	require.Equal(r.t, subch<<16|method, r.rd(0x400704))
+	require.Equal(r.t, data, r.rd(0x400708))
+	require.Equal(r.t, class, r.rd(0x404200+subch*4))
+	require.Equal(r.t, uint32(c.inst>>12), r.rd(0x409b00)&0xfffffff)
+}
+
+// graphAck lets PGRAPH go on as nouveau does.
+func (r *rig) graphAck() {
+	r.wr(0x400100, r.rd(0x400100))
+	r.wr(0x400500, 0x00010001)
+}
+
+func TestGraphTraps(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		words        []uint32
+		intr         uint32
+		class        uint32
+		method, data uint32
+		code         uint32
+	}{
+		{"illegal method", cat(incr(2, 0, classM2MF), incr(2, 0xffc, 7)), gf100.GraphIntrIllegalMthd, classM2MF, 0xffc, 7, 0},
+		{"illegal method among inline words", cat(incr(2, 0, classM2MF), nonIncr(2, 0xffc, 7)), gf100.GraphIntrIllegalMthd, classM2MF, 0xffc, 7, 0},
+		{"illegal class", incr(2, 0, 0x1234), gf100.GraphIntrIllegalClass, 0x1234, 0, 0x1234, 0},
+		{"invalid bit field", cat(incr(2, 0, classM2MF), incr(2, 0x238, 0x100)), gf100.GraphIntrDataError, classM2MF, 0x238, 0x100, 0xc},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, cs := newChannels(t, 3)
+			c, other, host := cs[0], cs[1], cs[2]
+			edges := r.host.edgeCount()
+			c.submit(cat(tc.words, release(0, 1))...)
+			r.graphTrap(c, tc.intr, 2, tc.class, tc.method, tc.data)
+			if tc.code != 0 {
+				require.Equal(t, tc.code, r.rd(0x400110))
+			}
+			require.Greater(t, r.host.edgeCount(), edges)
+			// PGRAPH stands still: for this channel, and for others.
+			other.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, vaData, 4), release(0, 1))...)
+			r.steady("PGRAPH stands still", func() bool { return c.semaphore(0)|other.semaphore(0) == 0 })
+			host.alive() // who does not need it goes on
+			r.wr(0x400500, 0x00010001)
+			r.steady("nothing was acknowledged", func() bool { return c.semaphore(0) == 0 })
+			r.graphAck()
+			require.Zero(t, r.rd(0x100)&(1<<12))
+			c.waitSemaphore(0, 1)
+			other.waitSemaphore(0, 1)
+			require.EqualValues(t, 1, r.card.Stats().EngineErrors.Load())
+		})
+	}
+}
+
+func TestManyTraps(t *testing.T) {
+	r, cs := newChannels(t, 4)
+	for _, c := range cs {
+		for range 5 {
+			c.submit(cat(incr(2, 0, classM2MF), incr(2, 0xffc, 7))...)
+		}
+		c.submit(release(0, 1)...)
+	}
+	for range 4 * 5 {
+		r.eventually("trap", func() bool { return r.rd(0x400100) != 0 })
+		r.graphAck()
+	}
+	for _, c := range cs {
+		c.waitSemaphore(0, 1)
+	}
+}
+
+// A trapped channel that the driver kills, or that PGRAPH is reset under, must
+// not keep PGRAPH from the others.
+func TestTrapEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		end  func(r *rig, c *testChannel)
+	}{
+		{"unbound, then acknowledged", func(r *rig, c *testChannel) { c.unbind(); r.graphAck() }},
+		{"acknowledged, then unbound", func(r *rig, c *testChannel) { r.graphAck(); c.unbind() }},
+		{"PGRAPH reset", func(r *rig, _ *testChannel) { r.wr(0x200, ^uint32(1<<12)); r.wr(0x200, ^uint32(0)) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, cs := newChannels(t, 2)
+			cs[0].submit(cat(incr(2, 0, classM2MF), incr(2, 0xffc, 7))...)
+			r.eventually("trap", func() bool { return r.rd(0x400100) != 0 })
+			cs[1].submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, vaData, 4), release(0, 1))...)
+			tc.end(r, cs[0])
+			cs[1].waitSemaphore(0, 1)
+			require.Zero(t, r.rd(0x400100))
+		})
+	}
+}
+
+func TestCopyEngineTraps(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		engine       uint32
+		method, data uint32
+		status       uint32
+	}{
+		{"illegal method", 0, 0x3fc, 5, 1},
+		{"invalid bit field", 1, 0x200, 0x80000000, 3},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, cs := newChannels(t, 2)
+			c, other := cs[0], cs[1]
+			object := uint32(0x90b5) | (4+tc.engine)<<16
+			c.submit(cat(incr(3, 0, object), incr(3, tc.method, tc.data), release(0, 1))...)
+			base, bit := 0x104000+tc.engine*0x1000, uint32(1)<<(5+tc.engine)
+			r.eventually("interrupt", func() bool { return r.rd(0x100)&bit != 0 })
+			// As nouveau's falcon handler looks at it.
+			dest := r.rd(base + 0x1c)
+			require.Equal(t, uint32(0x40), r.rd(base+0x8)&dest&^(dest>>16))
+			require.Equal(t, tc.status|(3<<11|tc.method>>2)<<16, r.rd(base+0x40))
+			require.Equal(t, tc.data, r.rd(base+0x44))
+			require.Equal(t, uint32(c.inst>>12), r.rd(base+0x50)&0x3fffffff&0xfffffff)
+			other.submit(cat(incr(3, 0, object), release(0, 1), copyCE(3, vaRAM, vaData, 4), release(1, 1))...)
+			other.waitSemaphore(0, 1)
+			r.steady("the engine stands still", func() bool { return c.semaphore(0)|other.semaphore(1) == 0 })
+			r.wr(base+0x4, 0x40)
+			require.Zero(t, r.rd(0x100)&bit)
+			c.waitSemaphore(0, 1)
+			other.waitSemaphore(1, 1)
+		})
+	}
+}
+
+func TestSoftwareMethods(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.submit(cat(incr(7, 0, classSoftware), incr(7, 0x400, 0xabc), release(0, 1))...)
+	r.pbdmaError(gf100.PBDMAIntrEmptySubch, 7, 0x400, 0xabc)
+	c.waitSemaphore(0, 1)
+
+	// Acknowledged without having been passed over, the method comes again.
+	c.submit(cat(incr(7, 0x404, 1), release(0, 2))...)
+	r.eventually("error", func() bool { return r.rd(0x25a0) != 0 })
+	r.wr(r.pbdma()+0x40108, ^uint32(0))
+	r.pbdmaError(gf100.PBDMAIntrEmptySubch, 7, 0x404, 1)
+	c.waitSemaphore(0, 2)
+}
+
+// Each PBDMA may hold a channel for software; the others go on, and each comes
+// back whatever the order of the answers.
+func TestHeldPBDMAs(t *testing.T) {
+	for round := range 20 {
+		r, cs := newChannels(t, 4)
+		for _, c := range cs[:2] {
+			c.submit(cat(incr(7, 0x400, 1), release(0, 1))...)
+		}
+		r.eventually("two are held", func() bool { m := r.rd(0x25a0); return m == 3 || m == 5 || m == 6 })
+		for range 20 {
+			cs[2].alive()
+			cs[3].alive()
+		}
+		cs[2].submit(cat(incr(7, 0x400, 1), release(0, 1))...)
+		r.eventually("all are held", func() bool { return r.rd(0x25a0) == 7 })
+		cs[3].submit(release(0, 1)...)
+		r.steady("nobody is left to run it", func() bool { return cs[3].semaphore(0) == 0 })
+		if round%2 == 0 {
+			cs[0].unbind() // frees its PBDMA
+		} else {
+			r.wr(0x400c0, 0x80600008)
+			r.wr(0x40108, ^uint32(0))
+		}
+		cs[3].waitSemaphore(0, 1)
+	}
+}
+
+// The bits of the errors that end a channel in nouveau (0xc67fe000), and the one
+// that does not: a method for software.
+func TestPBDMAErrorBits(t *testing.T) {
+	const killing = 0xc67fe000
+	for _, bit := range []uint32{gf100.PBDMAIntrGPPtr, gf100.PBDMAIntrGPEntry, gf100.PBDMAIntrPBEntry, gf100.PBDMAIntrMethod} {
+		require.NotZero(t, bit&killing)
+	}
+	require.Zero(t, gf100.PBDMAIntrEmptySubch&killing)
+
+	r, c := newChannelRig(t, soft.Config{})
+	for _, w := range []uint32{6 << 29, 0<<29 | 1, 2<<29 | 1<<16} {
+		c.submit(cat([]uint32{w}, release(0, w))...)
+		r.eventually("error", func() bool { return r.rd(0x25a0) != 0 })
+		p := r.pbdma()
+		require.Equal(t, uint32(gf100.PBDMAIntrPBEntry), r.rd(p+0x40108))
+		require.Equal(t, w, r.rd(p+0x400c4))
+		r.wr(p+0x40108, ^uint32(0))
+		c.waitSemaphore(0, w)
+	}
+	// Masked, it stops the channel and tells nobody.
+	for i := range uint32(gf100.PBDMAs) {
+		r.wr(0x4010c+i*0x2000, 0)
+	}
+	c.submit(6 << 29)
+	r.steady("masked", func() bool { return r.rd(0x25a0)|r.rd(0x2100) == 0 })
+}
