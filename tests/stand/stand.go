@@ -22,7 +22,10 @@ import (
 
 // Config says what to put together. Machine.Sockets is filled in.
 type Config struct {
-	Card    soft.Config
+	Card soft.Config
+	// Device is what is served for the card, to count or to add what the plain
+	// device has not; nil is serve.NewPassThrough.
+	Device  func(*soft.Card) vfiouser.Device
 	Server  vfiouser.Options
 	Machine lab.Config
 }
@@ -56,8 +59,12 @@ func New(cfg Config) (*Stand, error) {
 }
 
 func (s *Stand) serve() error {
+	device := s.cfg.Device
+	if device == nil {
+		device = func(c *soft.Card) vfiouser.Device { return serve.NewPassThrough(c) }
+	}
 	var err error
-	if s.Server, err = vfiouser.NewServer(serve.NewPassThrough(s.Card), s.cfg.Server); err != nil {
+	if s.Server, err = vfiouser.NewServer(device(s.Card), s.cfg.Server); err != nil {
 		return err
 	}
 	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// whole is a run in which everything held, with figures that fill the columns.
+func whole() *result {
+	return &result{
+		OK: true, Kernel: "6.12.94+deb13-amd64", QEMU: "11.1.3", Accel: "tcg", AccelWhy: "no /dev/kvm", VRAM: 512 << 20,
+		Checks: []check{
+			{Name: "probe", OK: true, Detail: "/dev/dri/card0 and renderD128, MSI, buffers moved by M2MF", Took: 2500 * time.Millisecond},
+			{Name: "M2MF", OK: true, Detail: "43 kinds of copies, VRAM and GART, linear and tiled: all verified", Took: 704600 * time.Microsecond},
+			{Name: "registers", OK: true, Detail: "181,919 accesses, each to a declared register", Took: 12 * time.Microsecond},
+		},
+		Nouveau: []string{"[ 6.421032] NVIDIA GF100 (0c0000a3)", "[ 7.449605] drm: " + strings.Repeat("a long line ", 12)},
+		Copies: []copies{
+			{"M2MF", 683835, map[string]uint64{"9039": 2592342}, 85},
+			{"copy engines", 1393154, map[string]uint64{"90b5": 2768336, "90b8": 1234567890}, 188},
+		},
+		Fences:  fences{100, 12, 285700, 1900 * time.Microsecond, 28, 1218, 742, 12},
+		IRQ:     interrupts{68, 68, 67, 20, "MSI"},
+		Regions: []traps{{Name: "BAR0, registers", Reads: 7914, Writes: 174005}, {Name: "BAR3, instance memory", Reads: 2048, Writes: 706468}},
+		Blocks: []traps{
+			{"PRAMIN", 0, 147590, 56900 * time.Microsecond}, {"PCCSR", 50, 130, 1400 * time.Microsecond},
+			{"A", 1, 1, 900}, {"B", 1, 1, 800}, {"C", 1, 1, 700}, {"D", 1, 1, 600}, {"E", 1, 1, 500}, {"F", 1, 1, 400},
+			{"G", 1, 1, 300}, {"H", 1, 1, 200}, {"I", 1, 2, 90}, {"J", 3, 4, 10},
+		},
+		Phases: []phase{
+			{"card and machine up, Debian booted", 4900 * time.Millisecond, 0},
+			{"nouveau probes the card", 2500 * time.Millisecond, 1900 * time.Millisecond},
+			{"all", 15100 * time.Millisecond, 0},
+		},
+	}
+}
+
+// broken is a run on a card that copies wrong, whose guest then died.
+func broken() *result {
+	r := whole()
+	r.Control = true
+	r.Checks[1] = check{Name: "M2MF", Took: time.Second, Problems: []string{
+		"the guest says: m2mf pages, vram to vram: semaphore holds 0xdead0010, want 0x1\nthrough the BAR, byte 0x0 reads 0x00000000, want 0x2da849f5",
+		"25 of 25 cases came out wrong", "three", "four", "five",
+	}}
+	r.Checks = append(r.Checks, check{Name: "fences", NotRun: true})
+	r.Error = "guest agent: fences: the connection has ended"
+	r.Log = []string{"end of the console (2 lines):", "  Kernel panic - not syncing"}
+	r.judge()
+	return r
+}
+
+func render(t *testing.T, r *result, colour bool) string {
+	t.Helper()
+	var b bytes.Buffer
+	p := &printer{w: &b, colour: colour}
+	p.head(r)
+	for i := range r.Checks {
+		if !r.Checks[i].NotRun { // the report adds those
+			p.check(&r.Checks[i])
+		}
+	}
+	require.NoError(t, p.report(r))
+	return b.String()
+}
+
+func TestReport(t *testing.T) {
+	early := &result{Error: "fetching Linux 6.12: no mirror answers"}
+	early.judge()
+	for name, text := range map[string]string{
+		"whole": render(t, whole(), false), "broken": render(t, broken(), false),
+		"early": func() string {
+			var b bytes.Buffer
+			require.NoError(t, (&printer{w: &b}).report(early))
+			return b.String()
+		}(),
+	} {
+		file := filepath.Join("testdata", name+".golden")
+		if *update {
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+		}
+		want, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, string(want), text)
+		for l := range strings.Lines(text) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(l, "\n")), width, l)
+		}
+		require.NotContains(t, text, "\x1b")
+	}
+}
+
+// Colours change nothing else.
+func TestColours(t *testing.T) {
+	text := render(t, broken(), true)
+	require.Contains(t, text, "\x1b[1;31mFAILED")
+	for _, code := range []string{bold, red, green, faint, "0"} {
+		text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
+	}
+	require.Equal(t, render(t, broken(), false), text)
+}
+
+// A terminal sees what is waited for, and none of it remains.
+func TestWaiting(t *testing.T) {
+	var b bytes.Buffer
+	p := &printer{w: &b, live: true}
+	p.waiting("fences")
+	require.Contains(t, b.String(), "fences")
+	p.line("done")
+	require.Equal(t, "   ...     fences\r                 \rdone\n", b.String())
+	b.Reset()
+	p = &printer{w: &b}
+	p.waiting("fences")
+	require.Empty(t, b.String())
+}
+
+func TestExitCodes(t *testing.T) {
+	var out bytes.Buffer
+	require.Equal(t, exitOK, finish(&out, whole(), nil))
+	require.Equal(t, exitFailed, finish(&out, broken(), nil))
+	require.Equal(t, exitFailed, finish(&out, whole(), os.ErrClosed), "a report that nobody could read")
+
+	r := whole()
+	r.Checks[2].OK = false
+	r.judge()
+	require.False(t, r.OK, "one check is enough")
+	r = whole()
+	r.Checks = nil
+	r.judge()
+	require.False(t, r.OK, "nothing was checked")
+	r = whole()
+	r.Error = "no such thing"
+	r.judge()
+	require.False(t, r.OK)
+}
+
+func TestJSON(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, writeJSON(&b, whole()))
+	var back result
+	require.NoError(t, json.Unmarshal(b.Bytes(), &back))
+	require.Equal(t, *whole(), back)
+}
+
+func TestUsage(t *testing.T) {
+	out, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	defer out.Close()
+	for _, args := range [][]string{{"--kernel", "5.10"}, {"--no-such"}, {"now"}} {
+		require.Equal(t, exitUsage, run(t.Context(), args, out, out))
+	}
+	text, err := os.ReadFile(out.Name())
+	require.NoError(t, err)
+	require.Contains(t, string(text), `--kernel is "5.10"; it can be one of 6.1, 6.12, 7.2`)
+}
