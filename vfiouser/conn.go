@@ -405,6 +405,8 @@ func (c *conn) write(p []byte, fds []int) {
 	if c.sendErr != nil {
 		return
 	}
+	c.srv.stats.sent(c.replies, len(p)) // first: who has a reply finds it counted
+	c.replies = 0
 	c.sendMu.Lock()
 	if len(fds) > 0 {
 		c.sendErr = c.sock.sendFDs(p, fds)
@@ -412,8 +414,6 @@ func (c *conn) write(p []byte, fds []int) {
 		c.sendErr = c.sock.send(p)
 	}
 	c.sendMu.Unlock()
-	c.srv.stats.sent(c.replies, len(p))
-	c.replies = 0
 }
 
 // errnoOf is the errno that a device's error is answered with.

@@ -623,6 +623,24 @@ func TestDMAAnswers(t *testing.T) {
 			}
 		})
 	}
+	t.Run("an answer to another command", func(t *testing.T) {
+		done := make(chan error, 1)
+		p := make([]byte, 4)
+		go func() { done <- h.DMARead(context.Background(), 0x1000, p) }()
+		m, err := c.RecvAny()
+		require.NoError(t, err)
+		raw := message(wire.DMAWrite, wire.TypeReply, good)
+		le.PutUint16(raw, m.ID)
+		require.NoError(t, c.Send(raw))
+		m2, err := c.RecvAny()
+		require.NoError(t, err)
+		require.Equal(t, syscall.EINVAL, syscall.Errno(m2.Errno))
+		raw = message(wire.DMARead, wire.TypeReply, append(good[:16:16], "data"...))
+		le.PutUint16(raw, m.ID)
+		require.NoError(t, c.Send(raw))
+		require.NoError(t, <-done)
+		require.Equal(t, "data", string(p))
+	})
 	t.Run("the client leaves", func(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- h.DMARead(context.Background(), 0x1000, make([]byte, 4)) }()
