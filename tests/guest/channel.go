@@ -142,8 +142,9 @@ func (ch *Channel) build() error {
 		ch.cfg.Edit(block)
 	}
 	g.objectWrite(ch.inst, 0, block)
-	var userd [gf100.USERDSize]byte
-	g.bus.write(bar1, ch.userd(0), userd[0x40:0x90]) // leaves the doorbell alone
+	for _, off := range userdWords {
+		g.bus.write(bar1, ch.userd(off), make([]byte, 4))
+	}
 	// The fence goes on from what the slot says, whoever had it before.
 	ch.seq, err = ch.signalled()
 	return err
@@ -172,6 +173,12 @@ var ramfcConstants = [...]struct{ off, v uint32 }{
 	{0x30, 0xfffff902}, {0x54, 2}, {0x84, 0x20400000}, {0x94, 0x30000001}, {0x9c, 0x100},
 	{0xa4, 0x1f1f1f1f}, {0xa8, 0x1f1f1f1f}, {0xac, 0x1f}, {0xb8, 0xf8000000},
 	{0xf8, 0x10003080}, {0xfc, 0x10000010},
+}
+
+// userdWords are what a driver clears of USERD: the words of cl906f.h.
+var userdWords = [...]uint64{
+	gf100.USERDPut, gf100.USERDGet, gf100.USERDRef, gf100.USERDPutHi, gf100.USERDTopLevelGet,
+	gf100.USERDTopLevelGetHi, gf100.USERDGetHi, gf100.USERDGPGet, gf100.USERDGPPut,
 }
 
 func (ch *Channel) userd(off uint64) uint64 {

@@ -173,7 +173,14 @@ func (g *Guest) Reset() error {
 
 // ResetOnly resets the device and leaves it.
 func (g *Guest) ResetOnly() error {
-	return g.bus.call(func(c *client.Client) error { return c.Reset() })
+	return g.bus.call(func(c *client.Client) error {
+		if err := c.Reset(); err != nil || g.cfg.Interrupts != INTx {
+			return err
+		}
+		// QEMU wires the pin anew around a reset: one that was masked is not any more.
+		g.event.Count()
+		return c.UnmaskIRQ(vfiouser.IRQINTx, 0, 1)
+	})
 }
 
 // Shutdown ends channels and switches the device off, as an unloaded driver does.

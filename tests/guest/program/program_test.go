@@ -1,0 +1,127 @@
+package program_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guest/program"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func attach(t *testing.T, engines bool, cfg guest.Config) *guest.Guest {
+	t.Helper()
+	c, err := soft.New(soft.Config{VRAM: 64 << 20, DisableEngines: !engines})
+	require.NoError(t, err)
+	srv, err := vfiouser.NewServer(serve.NewPassThrough(c), vfiouser.Options{})
+	require.NoError(t, err)
+	socket := filepath.Join(t.TempDir(), "gpu.sock")
+	l, err := vfiouser.Listen(socket)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+	g, err := guest.Attach(ctx, socket, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, g.Close())
+		cancel()
+		require.ErrorIs(t, <-served, context.Canceled)
+		require.NoError(t, c.Close())
+	})
+	return g
+}
+
+// Any program leaves memory as the model says, however the device is reached.
+func TestProgramsMatchModel(t *testing.T) {
+	for name, cfg := range map[string]guest.Config{
+		"posted, MSI":   {},
+		"multi, INTx":   {Access: guest.Multi, Interrupts: guest.INTx},
+		"narrow, clear": {Width: 4, RAMBase: 1 << 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := attach(t, true, cfg)
+			rapid.Check(t, func(t *rapid.T) {
+				p := program.Gen(program.Limits{}).Draw(t, "program")
+				require.NoError(t, g.Reset())
+				require.NoError(t, program.Run(g, &p), "%v", p)
+			})
+		})
+	}
+}
+
+// The slow ways, where each access costs a round trip: a few programs, the same
+// every time.
+func TestProgramsMatchModelSlowly(t *testing.T) {
+	for name, cfg := range map[string]guest.Config{
+		"replied, none": {Access: guest.Replied, Interrupts: guest.None},
+		"PRAMIN":        {PRAMIN: true, Clear: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := attach(t, true, cfg)
+			gen := program.Gen(program.Limits{NoLarge: true, Buffers: 3})
+			for i := range 8 {
+				p := gen.Example(i)
+				require.NoError(t, g.Reset())
+				require.NoError(t, program.Run(g, &p), "%v", p)
+			}
+		})
+	}
+}
+
+// Without engines a program that copies does not match: the comparison can fail.
+func TestProgramsFailWithoutEngines(t *testing.T) {
+	g := attach(t, false, guest.Config{})
+	failed := 0
+	rapid.Check(t, func(t *rapid.T) {
+		p := program.Gen(program.Limits{NoFaults: true}).Draw(t, "program")
+		require.NoError(t, g.Reset())
+		err := program.Run(g, &p)
+		var wrong *program.Mismatch
+		changed := copies(&p)
+		switch {
+		case err == nil:
+			require.False(t, changed, "engines did nothing and nobody noticed: %v", p)
+		case errors.As(err, &wrong):
+			require.True(t, changed)
+			failed++
+		default:
+			require.NoError(t, err)
+		}
+	})
+	require.NotZero(t, failed)
+}
+
+// copies reports whether engines leave a trace in what p's memory is at its end.
+func copies(p *program.Program) bool {
+	with, without := program.NewModel(p), program.NewModel(p)
+	for _, o := range p.Ops {
+		with.Apply(o)
+		switch o.Kind {
+		case program.Copy, program.Inline:
+		case program.Read:
+			a, b := with.Buffers[o.Buf][o.Off:][:o.N], without.Buffers[o.Buf][o.Off:][:o.N]
+			if string(a) != string(b) {
+				return true
+			}
+		default:
+			without.Apply(o)
+		}
+	}
+	for i := range with.Buffers {
+		if string(with.Buffers[i]) != string(without.Buffers[i]) {
+			return true
+		}
+	}
+	return false
+}
