@@ -21,6 +21,9 @@ func (r *Reg) offset(i int) uint32 {
 	return off
 }
 
+// InstanceOffset returns the byte offset of instance i.
+func (r *Reg) InstanceOffset(i int) uint32 { return r.offset(i) }
+
 // InstanceName returns the name of instance i as traces and reports print it.
 func (r *Reg) InstanceName(i int) string {
 	switch len(r.Rep) {

@@ -1,0 +1,102 @@
+package devmodel_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// fakeCard records what a virtual GPU asks of it.
+type fakeCard struct {
+	calls []string
+
+	runlistPending, preemptPending, stale, busy bool
+	status                                      uint32
+	fault                                       *gf100.MMUFault
+	bells                                       []uint8
+	resumed                                     []uint8
+	refreshed                                   []uint8
+	bound                                       map[uint8]uint32
+	enabled                                     map[uint8]bool
+	runlist                                     [2]uint32
+	invalidated                                 [2]uint32
+}
+
+func (c *fakeCard) call(name string) { c.calls = append(c.calls, name) }
+
+func (c *fakeCard) VRAM() uint64 { return 64 << 20 }
+func (c *fakeCard) Time() uint64 { return 12345678 } // not a call: it tells nothing
+
+func (c *fakeCard) SetBlock(int, uint32) { c.call("SetBlock") }
+
+func (c *fakeCard) window() (gf100.MMUFault, bool) {
+	if c.fault != nil {
+		return *c.fault, false
+	}
+	return gf100.MMUFault{}, true
+}
+
+func (c *fakeCard) ReadBAR(int, uint64, []byte) (gf100.MMUFault, bool)  { return c.window() }
+func (c *fakeCard) WriteBAR(int, uint64, []byte) (gf100.MMUFault, bool) { return c.window() }
+func (c *fakeCard) ReadPRAMIN(uint32, uint32, []byte)                   { c.call("ReadPRAMIN") }
+func (c *fakeCard) WritePRAMIN(uint32, uint32, []byte)                  { c.call("WritePRAMIN") }
+
+func (c *fakeCard) Invalidate(pdb, v uint32) {
+	c.call("Invalidate")
+	c.invalidated = [2]uint32{pdb, v}
+}
+
+func (c *fakeCard) Invalidated() bool { c.call("Invalidated"); return !c.stale }
+
+func (c *fakeCard) Bind(id uint8, v uint32) {
+	c.call("Bind")
+	if c.bound == nil {
+		c.bound = map[uint8]uint32{}
+	}
+	c.bound[id] = v
+}
+
+func (c *fakeCard) Enable(id uint8, on bool) {
+	c.call("Enable")
+	if c.enabled == nil {
+		c.enabled = map[uint8]bool{}
+	}
+	c.enabled[id] = on
+}
+
+func (c *fakeCard) ChannelBusy(uint8) bool     { c.call("ChannelBusy"); return c.busy }
+func (c *fakeCard) Runlist(base, count uint32) { c.call("Runlist"); c.runlist = [2]uint32{base, count} }
+func (c *fakeCard) RunlistPending() bool       { c.call("RunlistPending"); return c.runlistPending }
+func (c *fakeCard) Preempt(uint8)              { c.call("Preempt") }
+func (c *fakeCard) PreemptPending() bool       { c.call("PreemptPending"); return c.preemptPending }
+func (c *fakeCard) Bell(id uint8)              { c.bells = append(c.bells, id) }
+func (c *fakeCard) Refresh(id uint8)           { c.refreshed = append(c.refreshed, id) }
+func (c *fakeCard) Resume(id uint8)            { c.call("Resume"); c.resumed = append(c.resumed, id) }
+func (c *fakeCard) EngineStatus(int) uint32    { c.call("EngineStatus"); return c.status }
+func (c *fakeCard) Reset() error               { c.call("Reset"); return nil }
+
+// fakeHost records a virtual GPU's interrupts.
+type fakeHost struct {
+	line  devmodel.Line
+	edges int
+}
+
+func (h *fakeHost) Interrupt(l devmodel.Line) {
+	h.line = l
+	if l.Edge {
+		h.edges++
+	}
+}
+
+func newGPU(t *testing.T) (*devmodel.VGPU, *fakeCard, *fakeHost) {
+	t.Helper()
+	c, h := &fakeCard{}, &fakeHost{}
+	v, err := devmodel.New(devmodel.Config{}, c.VRAM())
+	require.NoError(t, err)
+	v.Connect(c)
+	v.AttachHost(h)
+	t.Cleanup(v.Close)
+	return v, c, h
+}

@@ -1,0 +1,108 @@
+package devmodel_test
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/mmio"
+	"pgregory.net/rapid"
+)
+
+// TestOnlyTranslatedRowsReachTheCard reads and writes every dword of BAR0: what
+// makes a call to the card must be a row whose policy says so, and each such row
+// is bound.
+func TestOnlyTranslatedRowsReachTheCard(t *testing.T) {
+	v, c, _ := newGPU(t)
+	translated := translatedOffsets(v)
+	for off := uint64(0); off < v.BARSize(devmodel.BAR0); off += 4 {
+		c.calls = nil
+		var b [4]byte
+		v.ReadBAR(devmodel.BAR0, off, b[:])
+		v.WriteBAR(devmodel.BAR0, off, b[:])
+		if len(c.calls) > 0 && !translated[uint32(off)] {
+			t.Fatalf("%s at %#06x calls %v", v.Registers().NameOf(uint32(off)), off, c.calls)
+		}
+	}
+}
+
+// TestTranslatedRowsReachTheCard is the other direction: the table claims no
+// translation that does not happen. Rows that are only read by another row's
+// effect are named.
+func TestTranslatedRowsReachTheCard(t *testing.T) {
+	usedByOthers := map[string]bool{
+		"NV_PFIFO_RUNLIST_BASE":         true, // by NV_PFIFO_RUNLIST
+		"NV_PFB_PRI_MMU_INVALIDATE_PDB": true, // by NV_PFB_PRI_MMU_INVALIDATE
+		"NV_PBUS_BAR0_WINDOW":           true, // by PRAMIN
+		"NV_PFIFO_USERD_BASE":           true, // by BAR1's doorbells
+		"NV_PPBDMA_INTR_0":              true, // only while an error is shown
+	}
+	v, c, _ := newGPU(t)
+	for _, row := range v.Registers().Rows() {
+		if row.Reg.Policy != mmio.Translate || usedByOthers[row.Reg.Name] {
+			continue
+		}
+		c.calls = nil
+		var b [4]byte
+		v.ReadBAR(devmodel.BAR0, uint64(row.Reg.Offset), b[:])
+		v.WriteBAR(devmodel.BAR0, uint64(row.Reg.Offset), b[:])
+		require.NotEmpty(t, c.calls, row.Reg.Name)
+	}
+}
+
+func translatedOffsets(v *devmodel.VGPU) map[uint32]bool {
+	at := map[uint32]bool{}
+	for _, row := range v.Registers().Rows() {
+		if row.Reg.Policy != mmio.Translate {
+			continue
+		}
+		if row.Aperture != 0 {
+			for off := uint32(0); off < row.Aperture; off += 4 {
+				at[row.Reg.Offset+off] = true
+			}
+			continue
+		}
+		for i := range row.Instances {
+			at[row.Reg.InstanceOffset(i)] = true
+		}
+	}
+	return at
+}
+
+// TestRefusedRowsKeepTheirValue writes rows that a guest may not change.
+func TestRefusedRowsKeepTheirValue(t *testing.T) {
+	v, _, _ := newGPU(t)
+	n := 0
+	for _, row := range v.Registers().Rows() {
+		if row.Reg.Policy != mmio.Refuse {
+			continue
+		}
+		n++
+		read := func() uint32 {
+			var b [4]byte
+			v.ReadBAR(devmodel.BAR0, uint64(row.Reg.Offset), b[:])
+			return binary.LittleEndian.Uint32(b[:])
+		}
+		before := read()
+		v.WriteBAR(devmodel.BAR0, uint64(row.Reg.Offset), []byte{0x5a, 0xa5, 0x5a, 0xa5})
+		require.Equal(t, before, read(), row.Reg.Name)
+	}
+	require.NotZero(t, n)
+}
+
+// TestAnyAccess holds a virtual GPU to surviving every access.
+func TestAnyAccess(t *testing.T) {
+	v, _, _ := newGPU(t)
+	rapid.Check(t, func(t *rapid.T) {
+		bar := rapid.SampledFrom([]int{0, 1, 3, 5}).Draw(t, "bar")
+		size := rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "size")
+		off := rapid.Uint64Range(0, v.BARSize(bar)-uint64(size)).Draw(t, "off")
+		p := rapid.SliceOfN(rapid.Byte(), size, size).Draw(t, "data")
+		if rapid.Bool().Draw(t, "write") {
+			v.WriteBAR(bar, off, p)
+		} else {
+			v.ReadBAR(bar, off, p)
+		}
+	})
+}
