@@ -22,8 +22,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // processor and a half busy.
 var machines = make(chan struct{}, 2)
 
-// patience ends what hangs.
-const patience = 10 * time.Minute
+// What hangs ends after these. A command of the guest's takes seconds.
+const (
+	patience     = 10 * time.Minute
+	callPatience = 90 * time.Second
+)
 
 // bed is a stand in a test or in one step of it.
 type bed struct {
@@ -80,7 +83,9 @@ func (b *bed) attempt(name string, f func(b *bed)) bool {
 
 // try asks the guest.
 func (b *bed) try(cmd string, args, result any) error {
-	return b.VM.Agent().Call(b.ctx, cmd, args, result)
+	ctx, cancel := context.WithTimeout(b.ctx, callPatience)
+	defer cancel()
+	return b.VM.Agent().Call(ctx, cmd, args, result)
 }
 
 // call asks the guest, and fails the test unless it says that all held.

@@ -67,6 +67,7 @@ func life(t *testing.T, k kernel) {
 		require.Equal(b.t, "msi", b.function().IRQMode)
 	})
 	b.step("unbind and bind", func(b *bed) { b.rebind(k) })
+	b.step("control: engines disabled", func(b *bed) { b.control(k) })
 	b.step("reboot", func(b *bed) {
 		require.NoError(b.t, b.VM.Reboot(b.ctx))
 		b.probe(k)

@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/stand"
+)
+
+// TestPlainPCI is a function with neither the MSI nor the PCI Express capability:
+// the driver takes it for a PCI card and uses its interrupt pin.
+func TestPlainPCI(t *testing.T) {
+	t.Parallel()
+	k := kernelOf("6.12")
+	b := start(t, stand.Config{
+		Card:    soft.Config{VRAM: 64 << 20, PCI: gf100.ConfigOptions{NoMSI: true, NoPCIe: true}},
+		Machine: lab.Config{Kernel: k.version},
+	})
+	b.probe(k)
+	const capMSI, capPCIe = 0x05, 0x10
+	f := b.function()
+	for _, c := range f.Capabilities {
+		require.NotContains(t, []uint8{capMSI, capPCIe}, c.ID)
+	}
+	require.Equal(t, "intx", f.IRQMode)
+	b.requireInterrupts()
+	b.fences(100)
+	b.copies(proto.CmdM2MF, true)
+	require.NoError(t, b.VM.Poweroff(b.ctx))
+}
+
+// TestLargest is the card with all the memory that a Quadro 6000 has, on six
+// partitions. Its memory is sparse: the test costs what it touches.
+func TestLargest(t *testing.T) {
+	t.Parallel()
+	k := kernelOf("6.12")
+	b := start(t, stand.Config{
+		Card:    soft.Config{VRAM: soft.MaxVRAM},
+		Machine: lab.Config{Kernel: k.version},
+	})
+	b.probe(k)
+	b.identity("msi", soft.MaxVRAM)
+	b.copies(proto.CmdM2MF, true)
+	// Buffers from the bottom up, the driver's own structures from the top down.
+	var r proto.EvictResult
+	w := b.during(func() {
+		b.call(proto.CmdEvict, proto.EvictArgs{BufferBytes: 32 << 20, TotalBytes: 256 << 20, Passes: 1}, &r)
+	})
+	require.EqualValues(t, 256<<20, r.Verified)
+	w.requireMoved(t, classM2MF, r.Bytes+r.Verified)
+	require.NoError(t, b.VM.Poweroff(b.ctx))
+}

@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// rebuild puts other parts into the card while no driver holds it.
+func (b *bed) rebuild(change func(*soft.Config)) {
+	b.t.Helper()
+	if b.function().Driver != "" {
+		b.call(proto.CmdBind, proto.BindArgs{Action: "unbind"}, nil)
+	}
+	require.NoError(b.t, b.Card.Rebuild(change))
+}
+
+func (b *bed) bind() {
+	b.t.Helper()
+	b.call(proto.CmdBind, proto.BindArgs{Action: "bind"}, nil)
+}
+
+// control holds the data tests to account: on a card whose engines take every
+// method and do nothing, each must fail in the guest, case by case. Hosts still
+// run, so channels, fences and host semaphores work: a test that only waited
+// for those would pass here.
+func (b *bed) control(k kernel) {
+	b.rebuild(func(c *soft.Config) { c.DisableEngines = true })
+	b.bind()
+	w := b.during(func() {
+		for _, cmd := range []string{proto.CmdM2MF, proto.CmdCE} {
+			b.attempt(cmd, func(b *bed) { b.requireEveryCaseFails(cmd) })
+		}
+		b.attempt(proto.CmdSemaphores, func(b *bed) {
+			var r proto.SemaphoresResult
+			b.requireRefused(proto.CmdSemaphores, nil, &r)
+			require.NotZero(b.t, r.Failed, "reports of the engines")
+		})
+		b.attempt(proto.CmdFences, func(b *bed) {
+			var r proto.FencesResult
+			b.requireRefused(proto.CmdFences, proto.FencesArgs{Count: 4}, &r)
+			require.NotZero(b.t, r.CrossCopies)
+			require.Equal(b.t, r.CrossCopies, r.CrossWrong)
+		})
+		b.attempt(proto.CmdBOMoves, func(b *bed) {
+			var r proto.BOMovesResult
+			b.requireRefused(proto.CmdBOMoves, proto.BOMovesArgs{Moves: 2}, &r)
+			require.Zero(b.t, r.Bytes)
+		})
+		b.attempt(proto.CmdEvict, func(b *bed) {
+			var r proto.EvictResult
+			b.requireRefused(proto.CmdEvict, proto.EvictArgs{TotalBytes: 16 << 20, Passes: 1}, &r)
+			require.NotZero(b.t, r.Buffers)
+			require.Equal(b.t, r.Buffers, r.Wrong)
+			require.Zero(b.t, r.Verified)
+		})
+		b.attempt(proto.CmdLoad, func(b *bed) { b.requireRefused(proto.CmdLoad, nil, nil) })
+		for cmd, what := range map[string]string{proto.CmdFault: "m2mf-read", proto.CmdIllegal: "engine-method"} {
+			b.attempt(cmd, func(b *bed) {
+				b.requireRefused(cmd, proto.OffenceArgs{What: what, Background: -1, TimeoutMS: 200}, nil)
+			})
+		}
+		b.attempt(proto.CmdStorm, func(b *bed) {
+			b.requireRefused(proto.CmdStorm, proto.StormArgs{OffenceArgs: proto.OffenceArgs{Background: -1, TimeoutMS: 200}, Count: 1}, nil)
+		})
+	})
+	for class, bytes := range w.bytes {
+		require.Zero(b.t, bytes, "class %04x", class)
+	}
+	b.rebuild(func(c *soft.Config) { c.DisableEngines = false })
+	mark := b.mark()
+	b.bind()
+	b.requireClean(k, mark, 1)
+	b.copies(proto.CmdM2MF, true)
+}
+
+// requireRefused wants a command to find in the guest that something is wrong.
+func (b *bed) requireRefused(cmd string, args, result any) {
+	b.t.Helper()
+	var refused *lab.CallError
+	require.ErrorAs(b.t, b.try(cmd, args, result), &refused)
+	b.t.Log(refused)
+}
+
+// requireEveryCaseFails wants all cases of a suite to have been run, and none to
+// have come out right.
+func (b *bed) requireEveryCaseFails(cmd string) {
+	b.t.Helper()
+	var r proto.CopyResult
+	b.requireRefused(cmd, proto.CopyArgs{Quick: true}, &r)
+	require.NotEmpty(b.t, r.Cases)
+	for _, c := range r.Cases {
+		require.False(b.t, c.OK, c.Name)
+	}
+	require.Equal(b.t, len(r.Cases), r.Failed)
+	require.Zero(b.t, r.Bytes)
+}
