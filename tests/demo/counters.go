@@ -47,18 +47,18 @@ func (c counters) since(before counters) counters {
 
 // counted is the card as a device, with its traps counted by region.
 type counted struct {
-	*serve.PassThrough
+	*serve.Device
 	regions [vfiouser.NumRegions]struct{ reads, writes atomic.Uint64 }
 }
 
 func (d *counted) ReadRegion(index int, off uint64, p []byte) error {
 	d.regions[index].reads.Add(1)
-	return d.PassThrough.ReadRegion(index, off, p)
+	return d.Device.ReadRegion(index, off, p)
 }
 
 func (d *counted) WriteRegion(index int, off uint64, p []byte) error {
 	d.regions[index].writes.Add(1)
-	return d.PassThrough.WriteRegion(index, off, p)
+	return d.Device.WriteRegion(index, off, p)
 }
 
 var regionNames = [vfiouser.NumRegions]string{
