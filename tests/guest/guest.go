@@ -29,8 +29,9 @@ const (
 
 // Config of a guest. The zero value is good.
 type Config struct {
-	RAM        uint64        // bytes, mapped for DMA in one piece; 0 means 16 MiB
+	RAM        uint64        // bytes; 0 means 16 MiB
 	RAMBase    uint64        // its bus address
+	RAMPiece   uint64        // bytes of one DMA mapping; 0 maps it in one piece
 	Access     Access        // how writes are sent
 	Width      int           // widest access to memory, 4 or 8 bytes; 0 means 8
 	Interrupts Interrupts    // how the device is heard
@@ -46,6 +47,10 @@ func (c Config) withDefaults() Config {
 		c.RAM = 16 << 20
 	}
 	c.RAM = pages(c.RAM)
+	if c.RAMPiece == 0 {
+		c.RAMPiece = c.RAM
+	}
+	c.RAMPiece = pages(c.RAMPiece)
 	if c.Width == 0 {
 		c.Width = 8
 	}
@@ -123,8 +128,11 @@ func (g *Guest) plugIn() error {
 	if g.mem, err = client.Alloc(int(g.cfg.RAM)); err != nil {
 		return err
 	}
-	if err := g.client.Map(g.cfg.RAMBase, g.mem, 0, g.cfg.RAM, client.ReadWrite); err != nil {
-		return fmt.Errorf("map %d MiB of RAM: %w", g.cfg.RAM>>20, err)
+	for off := uint64(0); off < g.cfg.RAM; off += g.cfg.RAMPiece {
+		n := min(g.cfg.RAMPiece, g.cfg.RAM-off)
+		if err := g.client.Map(g.cfg.RAMBase+off, g.mem, off, n, client.ReadWrite); err != nil {
+			return fmt.Errorf("map %d KiB of RAM: %w", n>>10, err)
+		}
 	}
 	if !g.cfg.NoReset {
 		if err := g.client.Reset(); err != nil {

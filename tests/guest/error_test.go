@@ -1,0 +1,183 @@
+package guest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/guest"
+)
+
+// A faulting channel is named, stopped and gone; the channel beside it goes on.
+func TestFaults(t *testing.T) {
+	const (
+		readOnlyVA = 0x3000_0000
+		superVA    = 0x3100_0000
+		emptyVA    = 0x3200_0000 // its table is there
+		noTableVA  = 0x9000_0000
+	)
+	for name, c := range map[string]struct {
+		dst, src uint64
+		va       uint64
+		write    bool
+		reason   shadowpt.Reason
+	}{
+		"write of a read-only page":   {readOnlyVA, srcVA, readOnlyVA, true, shadowpt.PageReadOnly},
+		"read of a supervisor page":   {dstVA, superVA, superVA, false, shadowpt.PageSystemOnly},
+		"read of an unmapped page":    {dstVA, emptyVA, emptyVA, false, shadowpt.PageNotPresent},
+		"write without a table":       {noTableVA, srcVA, noTableVA, true, shadowpt.PTNotPresent},
+		"read that runs off its page": {dstVA, srcVA + 4096 - 16, srcVA + 4096, false, shadowpt.PageNotPresent},
+	} {
+		for _, e := range guest.CopyEngines {
+			t.Run(name+", "+e.String(), func(t *testing.T) {
+				g := newBoard(t).attach(t, guest.Config{})
+				s, ch := channel(t, g, 3)
+				other, err := g.NewChannel(4, s)
+				require.NoError(t, err)
+				buffer(t, g, s, srcVA, 4096, true, guest.Small)
+				dst := buffer(t, g, s, dstVA, 4096, false, guest.Small)
+				buffer(t, g, s, readOnlyVA, 4096, false, guest.ReadOnly)
+				buffer(t, g, s, superVA, 4096, false, guest.Supervisor)
+
+				require.NoError(t, ch.Copy(e, c.dst, c.src, 64))
+				var stopped *guest.ChannelError
+				require.ErrorAs(t, ch.Finish(), &stopped)
+				f := stopped.Fault
+				require.Equal(t, 3, f.Channel)
+				require.Equal(t, ch.Instance(), f.Inst)
+				require.Equal(t, c.va, f.VA)
+				require.Equal(t, c.write, f.Write)
+				require.Equal(t, c.reason, f.Reason)
+
+				require.NoError(t, other.Copy(e, dstVA, srcVA, 4096))
+				require.NoError(t, other.Finish())
+				require.Equal(t, noise(srcVA>>12, 4096), contents(t, dst))
+				require.NoError(t, ch.Close())
+				again, err := g.NewChannel(3, s)
+				require.NoError(t, err)
+				require.NoError(t, again.Finish())
+			})
+		}
+	}
+}
+
+// pbdmaErrors waits until a PBDMA has reported something.
+func pbdmaErrors(t *testing.T, g *guest.Guest) (es []guest.PBDMAError) {
+	t.Helper()
+	for end := time.Now().Add(5 * time.Second); len(es) == 0 && time.Now().Before(end); {
+		_, err := g.AwaitInterrupt(time.Second)
+		require.NoError(t, err)
+		for _, e := range g.Events() {
+			if e.PBDMA != nil {
+				es = append(es, *e.PBDMA)
+			}
+		}
+	}
+	require.NotEmpty(t, es, "no PBDMA reported anything")
+	return es
+}
+
+func TestPBDMAErrors(t *testing.T) {
+	const softwareClass = 0x1f<<16 | 0x906e
+	for name, c := range map[string]struct {
+		words  []uint32
+		status uint32
+		method uint32
+		data   uint32
+	}{
+		"host method that is none": {(&guest.Push{}).Inc(0, 0xfc, 0x1234).Words, gf100.PBDMAIntrMethod, 0xfc, 0x1234},
+		"semaphore operation":      {(&guest.Push{}).Semaphore(srcVA, 0, 0).Words, gf100.PBDMAIntrSemaphore, 0x1c, 0},
+		"software method": {
+			(&guest.Push{}).Inc(7, guest.HostSetObject, softwareClass).Inc(7, 0x500, 0x77).Words,
+			gf100.PBDMAIntrEmptySubch, 0x500, 0x77,
+		},
+		"bad header": {[]uint32{0xdead0001}, gf100.PBDMAIntrPBEntry, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newBoard(t).attach(t, guest.Config{})
+			s, ch := channel(t, g, 9)
+			buffer(t, g, s, srcVA, 4096, false, guest.Small)
+			require.NoError(t, ch.Finish())
+			require.NoError(t, ch.Submit(c.words...))
+			e := pbdmaErrors(t, g)[0]
+			require.Equal(t, c.status, e.Status)
+			require.Equal(t, 9, e.Channel)
+			if c.method != 0 {
+				require.Equal(t, c.method, e.Method)
+				require.Equal(t, c.data, e.Data)
+			}
+			require.NoError(t, ch.Finish(), "the channel goes on behind what was passed over")
+		})
+	}
+}
+
+func TestReset(t *testing.T) {
+	for _, irq := range []guest.Interrupts{guest.MSI, guest.INTx, guest.None} {
+		b := newBoard(t)
+		g := b.attach(t, guest.Config{Interrupts: irq})
+		for range 5 {
+			s, ch := channel(t, g, 1)
+			buffer(t, g, s, srcVA, 4096, true, guest.Small)
+			dst := buffer(t, g, s, dstVA, 4096, false, guest.Small)
+			require.NoError(t, ch.Copy(guest.M2MF, dstVA, srcVA, 4096))
+			require.NoError(t, ch.Finish())
+			require.Equal(t, noise(srcVA>>12, 4096), contents(t, dst))
+			require.NoError(t, ch.Copy(guest.CE0, 0x7000_0000, srcVA, 4096)) // a fault on the way
+			addr := dst.Addr
+			require.NoError(t, g.Reset())
+			got := make([]byte, 4096)
+			require.NoError(t, g.Raw().VRAM(addr, got))
+			require.Equal(t, make([]byte, 4096), got, "a reset leaves nothing in VRAM")
+		}
+	}
+}
+
+// The machine dies in the middle of copies; the next one attaches and works.
+func TestReattach(t *testing.T) {
+	b := newBoard(t)
+	for range 5 {
+		g, err := guest.Attach(ctx, b.socket, guest.Config{})
+		require.NoError(t, err)
+		s, ch := channel(t, g, 1)
+		buffer(t, g, s, srcVA, 1<<20, true, guest.Small)
+		buffer(t, g, s, dstVA, 1<<20, true, guest.Small)
+		for range 30 {
+			require.NoError(t, ch.Copy(guest.CE1, dstVA, srcVA, 1<<20))
+		}
+		require.NoError(t, g.Close())
+		require.NoError(t, oneCopy(b.socket))
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	g := newBoard(t).attach(t, guest.Config{})
+	_, ch := channel(t, g, 1)
+	require.NoError(t, ch.Finish())
+	require.NoError(t, g.Shutdown())
+	require.NoError(t, g.Reset())
+	_, ch = channel(t, g, 1)
+	require.NoError(t, ch.Finish())
+}
+
+// A channel that waits for a semaphore leaves when asked, and comes back.
+func TestPreempt(t *testing.T) {
+	g := newBoard(t).attach(t, guest.Config{})
+	s, ch := channel(t, g, 1)
+	sem := buffer(t, g, s, srcVA, 4096, true, guest.Small)
+	clear(sem.Data)
+	var p guest.Push
+	require.NoError(t, ch.Submit(p.Semaphore(srcVA, 1, guest.SemAcquire).Words...))
+	f, err := ch.Fence()
+	require.NoError(t, err)
+	require.NoError(t, ch.Preempt())
+	require.NoError(t, ch.Stop())
+	sem.Data[0] = 1
+	done, err := f.Done()
+	require.NoError(t, err)
+	require.False(t, done, "a stopped channel went on")
+	require.NoError(t, ch.Start())
+	require.NoError(t, ch.Finish())
+}
