@@ -160,8 +160,11 @@ func (c *Card) Close() error {
 	c.fifo.freed.Broadcast()
 	c.mu.Unlock()
 	c.workers.Wait()
-	c.mu.Lock() // accesses that are late find no memory
+	c.mu.Lock()
 	defer c.mu.Unlock()
+	for i := range c.bars { // accesses that are late must find no memory
+		c.bars[i].block(0)
+	}
 	return c.vram.close()
 }
 

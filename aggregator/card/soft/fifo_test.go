@@ -68,7 +68,7 @@ func TestRunlistPendingAndInterrupt(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.endless()
 	r.running()
-	for range 50 {
+	for range 10 {
 		r.commit()
 		r.eventually("update done", func() bool { return r.rd(0x227c)&(1<<20) == 0 })
 		// nouveau before 6.2 sleeps until the interrupt: it must not come before
@@ -97,7 +97,7 @@ func TestRunlistAnywhere(t *testing.T) {
 			}
 		}
 		ok := false
-		for range 20 {
+		for range 5 {
 			r.steady("", func() bool { ok = ok || c.semaphore(0) == v; return true })
 			if ok {
 				break
@@ -300,7 +300,7 @@ func TestInvalidateWaitsForSteps(t *testing.T) {
 	c.endless()
 	r.running()
 	held := 0
-	for range 300 {
+	for range 100 {
 		r.wr(0x100cbc, 1<<31|1)
 		if r.rd(0x100c80)&(1<<15) == 0 {
 			held++

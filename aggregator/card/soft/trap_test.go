@@ -155,13 +155,13 @@ func TestSoftwareMethods(t *testing.T) {
 // Each PBDMA may hold a channel for software; the others go on, and each comes
 // back whatever the order of the answers.
 func TestHeldPBDMAs(t *testing.T) {
-	for round := range 20 {
+	for round := range 4 {
 		r, cs := newChannels(t, 4)
 		for _, c := range cs[:2] {
 			c.submit(cat(incr(7, 0x400, 1), release(0, 1))...)
 		}
 		r.eventually("two are held", func() bool { m := r.rd(0x25a0); return m == 3 || m == 5 || m == 6 })
-		for range 20 {
+		for range 5 {
 			cs[2].alive()
 			cs[3].alive()
 		}

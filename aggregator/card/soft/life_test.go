@@ -1,0 +1,237 @@
+package soft_test
+
+import (
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+func TestConfigIsChecked(t *testing.T) {
+	for _, vram := range []uint64{0, 63 << 20, 65 << 20, 6<<30 + 64<<20, ^uint64(0)} {
+		_, err := soft.New(soft.Config{VRAM: vram})
+		require.ErrorContains(t, err, "VRAM")
+	}
+	_, err := soft.New(soft.Config{VRAM: 64 << 20, TPCs: []int{99}})
+	require.Error(t, err)
+}
+
+func openFDs(t *testing.T) int {
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+func TestCloseGivesEverythingBack(t *testing.T) {
+	before := openFDs(t)
+	for range 10 {
+		r := newBareRig(t, soft.Config{})
+		r.card.AttachHost(r.host)
+		r.start()
+		c := r.newChannel(1, r.bar1())
+		r.runlist(1)
+		c.endless()
+		r.running()
+		require.NoError(t, r.card.Close())
+		require.Error(t, r.card.Close(), "twice")
+		// Late accesses find nothing and break nothing.
+		require.Equal(t, ^uint32(0), r.read32(soft.BAR0, 0x700000))
+		r.wr(0x2200, 1)
+		c.bell()
+		require.False(t, r.card.ReadVRAM(0, make([]byte, 4)))
+	}
+	require.Equal(t, before, openFDs(t))
+}
+
+// A host may go in the middle of a copy. Nothing touches its memory then, and
+// nothing is lost for the one that comes.
+func TestDetachInMidCopy(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.endless()
+	for range 20 {
+		r.running()
+		r.card.DetachHost()
+		clear(r.host.ram[:1<<20])
+		before := r.bytes()
+		r.steady("no step", func() bool { return r.bytes() == before && r.host.load(0x1000) == 0 })
+		r.card.AttachHost(r.host)
+		r.steady("channels rest until the new host uses a BAR", func() bool { return r.bytes() == before })
+		require.Zero(t, r.rd(0x259c), "nothing faulted")
+	}
+	r.running()
+}
+
+func TestAttachTellsTheLine(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.submit(incr(0, 0x20, 0)...)
+	r.eventually("line", r.host.level)
+	r.card.DetachHost()
+	other := newFakeHost(t)
+	r.card.AttachHost(other)
+	require.True(t, other.level())
+	r.card.DetachHost()
+}
+
+// Reset in mid-copy, with others using the card meanwhile.
+func TestResetInMidCopy(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	for range 10 {
+		c.endless()
+		r.running()
+		stop := make(chan struct{})
+		var users sync.WaitGroup
+		for i := range 3 {
+			users.Add(1)
+			go func() { // a guest that does not care
+				defer users.Done()
+				p := make([]byte, 4)
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					r.card.WriteBAR(soft.BAR1, uint64(n*4)&0xffff, p)
+					r.card.WriteBAR(soft.BAR0, 0x3000+uint64(n%2*8), []byte{byte(n), 1, 0, 0xc0})
+					r.card.WriteBAR(soft.BAR0, 0x3004+uint64(i*8), []byte{1})
+					r.card.ReadBAR(soft.BAR3, uint64(n), p)
+				}
+			}()
+		}
+		require.NoError(t, r.card.Reset())
+		close(stop)
+		users.Wait()
+		require.NoError(t, r.card.Reset())
+		r.stopped()
+		require.Zero(t, r.rd(0x3004+8))
+		require.Zero(t, r.rd(0x2140))
+		require.Zero(t, r.vram32(c.inst), "VRAM is scrubbed")
+		require.False(t, r.host.level())
+		r.next = 1 << 20
+		r.start()
+		c = r.newChannel(1, r.bar1())
+		r.runlist(1)
+		c.alive()
+	}
+}
+
+func TestUnitResets(t *testing.T) {
+	t.Run("PFIFO", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.endless()
+		r.running()
+		r.wr(0x200, ^uint32(1<<8))
+		r.wr(0x200, ^uint32(0))
+		r.eventually("left", func() bool { return r.rd(0x227c)&(1<<20) == 0 })
+		r.stopped()
+		require.Zero(t, r.rd(0x2200)|r.rd(0x2140)|r.rd(0x3000+8)|r.rd(0x3004+8)|r.rd(0x2100))
+		require.Equal(t, uint32(7), r.rd(0x2204))
+		r.start()
+		c.ramfc(func(b []byte) { gf100.InstTokenLo.Put(b, 0); gf100.InstGPGet.Put(b, c.put) })
+		c.bind()
+		c.enable()
+		r.runlist(1)
+		c.alive()
+	})
+	t.Run("PGRAPH of a channel that copies", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.endless()
+		r.running()
+		r.wr(0x200, ^uint32(1<<12))
+		r.wr(0x200, ^uint32(0))
+		r.running()
+	})
+}
+
+func TestLargeVRAMIsSparse(t *testing.T) {
+	r := newRig(t, soft.Config{VRAM: 6 << 30})
+	c := r.newChannel(1, r.bar1())
+	r.runlist(1)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	const top = 6<<30 - 1<<20
+	c.space.mapVRAM(0x20000000, top, 1<<20)
+	r.vramWrite(top, []byte{1, 2, 3, 4})
+	c.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, 0x20000000, 4), copyM2MF(0x20000000+1<<20-4, vaRAM, 4), release(0, 1))...)
+	c.waitSemaphore(0, 1)
+	require.Equal(t, uint32(0x04030201), r.host.load(0))
+	require.Equal(t, []byte{1, 2, 3, 4}, r.vramRead(6<<30-4, 4))
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.HeapAlloc, before.HeapAlloc+64<<20)
+	require.NoError(t, r.card.Reset())
+}
+
+// Two cards share nothing.
+func TestTwoCards(t *testing.T) {
+	a, ca := newChannelRig(t, soft.Config{})
+	b, cb := newChannelRig(t, soft.Config{VRAM: 128 << 20})
+	ca.endless()
+	a.running()
+	cb.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, vaHole, 4))...)
+	b.mmuFault(slotGR, cb.inst, vaHole, clientDispatch, false, 2)
+	require.Zero(t, a.rd(0x259c))
+	require.Zero(t, b.bytes())
+	require.NoError(t, b.card.Reset())
+	a.running()
+}
+
+// cutHost is a host whose memory file is cut short under the card's mapping, as
+// a broken QEMU might.
+func TestHostMemoryCutShort(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "ram")
+	require.NoError(t, err)
+	defer f.Close()
+	require.NoError(t, f.Truncate(1<<20))
+	mem, err := syscall.Mmap(int(f.Fd()), 0, 1<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, syscall.Munmap(mem)) }()
+
+	r, cs := newChannels(t, 3)
+	r.card.AttachHost(&fakeHost{ram: mem})
+	cs[0].alive()
+	require.NoError(t, f.Truncate(0))
+
+	cs[0].submit(release32(vaRAM, 1)...)
+	r.eventually("fault of the host", func() bool { return r.rd(0x259c) == 1<<slotHost })
+	cs[1].submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, vaData, 64))...)
+	r.eventually("fault of the engine", func() bool { return r.rd(0x259c)&1 != 0 })
+	cs[2].alive()
+
+	r.wr(0x1700, 3<<24)
+	require.Equal(t, ^uint32(0), r.rd(0x700000), "PRAMIN")
+	s := r.newSpace()
+	s.mapRAM(0, 0, 0x1000)
+	r.wr(0x1714, 1<<31|uint32(r.instance(s, 0xfffff)>>12))
+	require.Equal(t, ^uint32(0), r.read32(soft.BAR3, 0))
+	r.write32(soft.BAR3, 0, 1)
+	r.wr(0x2270, 3<<28)
+	r.wr(0x2274, 1)
+	r.card.DetachHost()
+}
+
+// A trap never waits for a step: not even the longest.
+func TestTrapsDoNotWaitForSteps(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.endless()
+	r.running()
+	var during atomic.Uint64
+	for range 2000 {
+		before := r.bytes()
+		r.wr(0x400500, 0x00010001)
+		r.wr(0x100cbc, 1)
+		r.wr(0x2a30, 0)
+		r.rd(0x2640)
+		if r.bytes() == before {
+			during.Add(1)
+		}
+	}
+	// A step of the copy moves 2 MiB at once. If traps waited for its end, the
+	// counter would have moved in each round.
+	require.NotZero(t, during.Load())
+}
