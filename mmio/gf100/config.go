@@ -1,6 +1,7 @@
 package gf100
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -34,6 +35,10 @@ type ConfigOptions struct {
 	BAR3   uint64 // instance memory aperture, likewise; default 64 MiB
 	NoMSI  bool   // no MSI capability: interrupts are INTx
 	NoPCIe bool   // no PCI Express capability: a conventional PCI function
+
+	Device          uint16 // of VendorID; default DeviceID
+	SubsystemVendor uint16 // default SubsystemVendorID
+	Subsystem       uint16 // default SubsystemID
 }
 
 // ConfigSpace is the PCI configuration space of one function. The same bytes
@@ -76,6 +81,9 @@ func NewConfigSpace(opts ConfigOptions) (*ConfigSpace, error) {
 	if opts.BAR3 == 0 {
 		opts.BAR3 = 64 << 20
 	}
+	opts.Device = cmp.Or(opts.Device, DeviceID)
+	opts.SubsystemVendor = cmp.Or(opts.SubsystemVendor, SubsystemVendorID)
+	opts.Subsystem = cmp.Or(opts.Subsystem, SubsystemID)
 	c := &ConfigSpace{opts: opts, bars: [6]uint64{0: SpaceSize, 1: opts.BAR1, 3: opts.BAR3, 5: 128}}
 	for _, i := range []int{1, 3} {
 		if size := c.bars[i]; bits.OnesCount64(size) != 1 || size < 1<<20 {
@@ -100,7 +108,7 @@ func NewConfigSpace(opts ConfigOptions) (*ConfigSpace, error) {
 
 func (c *ConfigSpace) rows() []mmio.Reg {
 	rows := []mmio.Reg{
-		{Name: "NV_XVE_ID", Offset: 0x00, Reset: DeviceID<<16 | VendorID, Access: mmio.RO},
+		{Name: "NV_XVE_ID", Offset: 0x00, Reset: uint32(c.opts.Device)<<16 | VendorID, Access: mmio.RO},
 		{Name: "NV_XVE_DEV_CTRL", Offset: 0x04, Width: 2, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "IO_SPACE", Hi: 0, Lo: 0}, {Name: "MEMORY_SPACE", Hi: 1, Lo: 1}, {Name: "BUS_MASTER", Hi: 2, Lo: 2},
 			{Name: "PARITY_ERROR_RESPONSE", Hi: 6, Lo: 6}, {Name: "SERR_ENABLE", Hi: 8, Lo: 8},
@@ -113,7 +121,7 @@ func (c *ConfigSpace) rows() []mmio.Reg {
 		{Name: "NV_XVE_REV_ID", Offset: 0x08, Reset: ClassCode<<8 | RevisionID, Access: mmio.RO},
 		{Name: "NV_XVE_MISC_1", Offset: 0x0c, Access: mmio.RO, Fields: []mmio.Field{{Name: "CACHE_LINE_SIZE", Hi: 7, Lo: 0}}},
 		{Name: "NV_XVE_CARDBUS_CIS", Offset: 0x28, Access: mmio.RO},
-		{Name: "NV_XVE_SUBSYSTEM", Offset: 0x2c, Reset: SubsystemID<<16 | SubsystemVendorID, Access: mmio.RO},
+		{Name: "NV_XVE_SUBSYSTEM", Offset: 0x2c, Reset: uint32(c.opts.Subsystem)<<16 | uint32(c.opts.SubsystemVendor), Access: mmio.RO},
 		{Name: "NV_XVE_ROM", Offset: 0x30, Access: mmio.RO}, // no ROM BAR: the ROM is read through PROM
 		{Name: "NV_XVE_CAP_LIST", Offset: 0x34, Reset: capPM, Access: mmio.RO},
 		{Name: "NV_XVE_RESERVED_38", Offset: 0x38, Access: mmio.RO},

@@ -1,6 +1,7 @@
 package gf100
 
 import (
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -192,4 +193,18 @@ func TestConfigState(t *testing.T) {
 	require.NoError(t, b.SetState(a.State()))
 	require.True(t, b.MSIEnabled())
 	require.Equal(t, uint32(0xfd000000), b.Word(0x10))
+}
+
+// TestConfigIdentity: another board of the chip, and what is left out stays a
+// Quadro 6000's.
+func TestConfigIdentity(t *testing.T) {
+	c, err := NewConfigSpace(ConfigOptions{Device: 0x06dd, Subsystem: 0x0780})
+	require.NoError(t, err)
+	read := func(off uint32) uint32 {
+		var b [4]byte
+		c.Read(off, b[:])
+		return binary.LittleEndian.Uint32(b[:])
+	}
+	require.Equal(t, uint32(0x06dd10de), read(0x00))
+	require.Equal(t, uint32(0x078010de), read(0x2c))
 }
