@@ -140,17 +140,13 @@ func TestAgentLongLines(t *testing.T) {
 	a, g := pair(t)
 	big := strings.Repeat("x", proto.MaxLine)
 	require.ErrorContains(t, a.Call(t.Context(), "big", big, nil), "bytes")
-	go g.say(`{"event":"` + big + `"}`)
+	var wg sync.WaitGroup
+	wg.Go(func() { g.say(`{"event":"`+big+`"}`, `{"event":"after"}`) })
 	done := make(chan error, 1)
 	go func() {
 		_, _, err := a.WaitEvent(t.Context(), "after", 0)
 		done <- err
 	}()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		time.Sleep(10 * time.Millisecond)
-		g.say(`{"event":"after"}`)
-	})
 	require.NoError(t, <-done)
 	wg.Wait()
 	require.Len(t, a.Events(), 1, "the long line was dropped")
