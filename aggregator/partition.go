@@ -133,13 +133,3 @@ func (e *extents) translate(addr, n uint64) (card uint64, ok bool) {
 	card, together, ok := e.at(addr)
 	return card, ok && n <= together
 }
-
-// guestAddr is the reverse of at.
-func (e *extents) guestAddr(card uint64) (uint64, bool) {
-	for _, x := range e.list {
-		if card >= x.card && card-x.card < x.size {
-			return x.guest + card - x.card, true
-		}
-	}
-	return 0, false
-}

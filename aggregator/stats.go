@@ -25,3 +25,34 @@ type GuestStats struct {
 	OverQuota   atomic.Uint64 // channels beyond its share
 	CardTimeout atomic.Uint64 // the card did not do it in time
 }
+
+// A Count is one counter of a guest by its name.
+type Count struct {
+	Name string `json:"name"`
+	N    uint64 `json:"n"`
+	// Rule says that each count is a rule that the guest broke.
+	Rule bool `json:"rule,omitempty"`
+}
+
+// Counts returns every counter, in the order of GuestStats.
+func (s *GuestStats) Counts() []Count {
+	return []Count{
+		{"bells", s.Bells.Load(), false},
+		{"binds", s.Binds.Load(), false},
+		{"unbinds", s.Unbinds.Load(), false},
+		{"runlists", s.Runlists.Load(), false},
+		{"preempts", s.Preempts.Load(), false},
+		{"invalidates", s.Invalidates.Load(), false},
+		{"rebuilds", s.Rebuilds.Load(), false},
+		{"engine_events", s.EngineEvents.Load(), false},
+		{"mmu_faults", s.MMUFaults.Load(), false},
+		{"pbdma_errors", s.PBDMAErrors.Load(), false},
+		{"window_faults", s.WindowFaults.Load(), false},
+		{"bad_instance", s.BadInstance.Load(), true},
+		{"bad_userd", s.BadUSERD.Load(), true},
+		{"bad_window", s.BadWindow.Load(), true},
+		{"bad_runlist", s.BadRunlist.Load(), true},
+		{"over_quota", s.OverQuota.Load(), true},
+		{"card_timeouts", s.CardTimeout.Load(), false},
+	}
+}

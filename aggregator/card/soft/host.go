@@ -31,7 +31,7 @@ var hostMethods = [firstEngineMethod / 4]struct {
 	name string
 	do   func(x *run, subch uint8, data uint32)
 }{
-	0x00 / 4: {"NV906F_SET_OBJECT", (*run).setObject},
+	0:        {"NV906F_SET_OBJECT", (*run).setObject},
 	0x04 / 4: {"NV906F_ILLEGAL", nil},
 	0x08 / 4: {"NV906F_NOP", func(*run, uint8, uint32) {}},
 	0x10 / 4: {"NV906F_SEMAPHOREA", func(x *run, _ uint8, d uint32) { x.host.semaphore[0] = d }},
