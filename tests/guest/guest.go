@@ -216,6 +216,9 @@ func (g *Guest) Sync() error { return g.bus.sync() }
 // Memory is the guest's RAM: byte 0 is bus address Config.RAMBase.
 func (g *Guest) Memory() *client.Memory { return g.mem }
 
+// RAMBase is the bus address of the guest's RAM.
+func (g *Guest) RAMBase() uint64 { return g.cfg.RAMBase }
+
 // VRAM returns the card's memory in bytes, as its registers say.
 func (g *Guest) VRAM() uint64 { return g.vramSize }
 

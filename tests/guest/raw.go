@@ -112,6 +112,11 @@ func (r Raw) Unmap(addr, n uint64) error {
 	return r.g.bus.call(func(c *client.Client) error { return c.Unmap(addr, n) })
 }
 
+// UnmapAll takes all DMA mappings away.
+func (r Raw) UnmapAll() error {
+	return r.g.bus.call(func(c *client.Client) error { return c.UnmapAll() })
+}
+
 // Reset resets the device under the driver.
 func (r Raw) Reset() error { return r.g.ResetOnly() }
 

@@ -1,0 +1,16 @@
+package hostile
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+// gone reports whether an errno is the connection's end and no answer.
+func gone(e client.Errno) bool {
+	switch e {
+	case unix.EPIPE, unix.ECONNRESET, unix.EBADF, unix.ENOTCONN, unix.EAGAIN:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,157 @@
+package hostile_test
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guest/hostile"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+const (
+	wait = 5 * time.Second
+	tick = time.Millisecond
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func attach(t testing.TB) (*guest.Guest, *soft.Card) {
+	t.Helper()
+	c, err := soft.New(soft.Config{VRAM: 64 << 20})
+	require.NoError(t, err)
+	srv, err := vfiouser.NewServer(serve.NewPassThrough(c), vfiouser.Options{})
+	require.NoError(t, err)
+	socket := filepath.Join(t.TempDir(), "gpu.sock")
+	l, err := vfiouser.Listen(socket)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+	g, err := guest.Attach(ctx, socket, guest.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, g.Close())
+		cancel()
+		require.ErrorIs(t, <-served, context.Canceled)
+		require.NoError(t, c.Close())
+	})
+	return g, c
+}
+
+// works wants a guest that was reset to copy as if nothing had been.
+func works(t require.TestingT, g *guest.Guest) {
+	require.NoError(t, g.Reset())
+	s, err := g.NewSpace()
+	require.NoError(t, err)
+	ch, err := g.NewChannel(5, s)
+	require.NoError(t, err)
+	src, err := g.AllocRAM(4096)
+	require.NoError(t, err)
+	dst, err := g.AllocVRAM(4096)
+	require.NoError(t, err)
+	want := bytes.Repeat([]byte("a copy after all "), 256)[:4096]
+	copy(src.Data, want)
+	require.NoError(t, s.Map(0x1000_0000, src, guest.Small))
+	require.NoError(t, s.Map(0x2000_0000, dst, guest.Small))
+	for _, e := range guest.CopyEngines {
+		require.NoError(t, dst.Write(0, make([]byte, 4096)))
+		require.NoError(t, ch.Copy(e, 0x2000_0000, 0x1000_0000, 4096))
+		require.NoError(t, ch.Finish())
+		got := make([]byte, 4096)
+		require.NoError(t, dst.Read(0, got))
+		require.Equal(t, want, got)
+	}
+}
+
+// Whatever a guest does, its server goes on, and a reset makes everything right.
+func TestNothingEndsTheServer(t *testing.T) {
+	g, _ := attach(t)
+	rapid.Check(t, attack(g))
+}
+
+func FuzzNothingEndsTheServer(f *testing.F) {
+	g, _ := attach(f)
+	f.Add(bytes.Repeat([]byte{1, 2, 3, 5, 8, 13, 21, 34}, 512))
+	f.Add(bytes.Repeat([]byte{0xff, 0x80, 0x41, 0x07}, 1024))
+	f.Fuzz(rapid.MakeFuzz(attack(g)))
+}
+
+func attack(g *guest.Guest) func(*rapid.T) {
+	return func(t *rapid.T) {
+		require.NoError(t, g.Reset())
+		a, err := hostile.New(g)
+		require.NoError(t, err)
+		for _, act := range hostile.Gen(40).Draw(t, "actions") {
+			require.NoError(t, a.Do(act))
+		}
+		works(t, g)
+	}
+}
+
+// The attacks reach what they aim at: without checks in between, as on a card of
+// one's own, entries and engines do get at foreign memory, and faults happen.
+func TestAttacksHaveTeeth(t *testing.T) {
+	g, card := attach(t)
+	a, err := hostile.New(g)
+	require.NoError(t, err)
+	secret := bytes.Repeat([]byte{0xc5, 0x3a, 0x77, 0x91}, 16)
+	require.True(t, card.WriteVRAM(8<<20, secret))
+	const frame = 8 << 20
+	at := hostile.Value{Base: hostile.Zero, Off: frame}
+	seen := false
+	a.Seen = func(_ hostile.Action, p []byte) { seen = seen || bytes.Contains(p, secret[:8]) }
+	require.NoError(t, a.Do(hostile.Action{Kind: hostile.Window, V: hostile.Value{Off: frame, Shift: 16}}))
+	require.True(t, seen, "PRAMIN")
+
+	for _, e := range guest.CopyEngines {
+		clear(a.Loot())
+		require.NoError(t, a.Do(hostile.Action{Kind: hostile.Entry, V: at, Engine: e}))
+		require.Eventually(t, func() bool { return bytes.Contains(a.Loot(), secret) }, wait, tick, "%v", e)
+	}
+	before := card.Stats().MMUFaults.Load()
+	require.NoError(t, a.Do(hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.VRAMEnd}}))
+	require.Eventually(t, func() bool { return card.Stats().MMUFaults.Load() > before }, wait, tick)
+
+	require.NoError(t, a.Restart())
+	before = card.Stats().StrayBells.Load()
+	require.NoError(t, a.Do(hostile.Action{Kind: hostile.Ring, Chan: 77}))
+	require.Eventually(t, func() bool { return card.Stats().StrayBells.Load() > before }, wait, tick)
+	works(t, g)
+}
+
+// Random actions do all of it: faults, errors, copies, invalidates.
+func TestGeneratorReachesEverything(t *testing.T) {
+	g, card := attach(t)
+	gen := hostile.Gen(60)
+	kinds := map[hostile.Kind]int{}
+	for i := range 40 {
+		require.NoError(t, g.Reset())
+		a, err := hostile.New(g)
+		require.NoError(t, err)
+		for _, act := range gen.Example(i) {
+			kinds[act.Kind]++
+			require.NoError(t, a.Do(act))
+		}
+	}
+	for k := hostile.Access; k <= hostile.Restart; k++ {
+		require.NotZero(t, kinds[k], "%v", k)
+	}
+	s := card.Stats()
+	for what, n := range map[string]uint64{
+		"MMU faults": s.MMUFaults.Load(), "PBDMA errors": s.PBDMAErrors.Load(), "BAR faults": s.BARFaults.Load(),
+		"stray bells": s.StrayBells.Load(), "invalidates": s.Invalidates.Load(), "releases": s.Releases.Load(),
+	} {
+		require.NotZero(t, n, what)
+	}
+	works(t, g)
+}
