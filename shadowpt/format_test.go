@@ -1,0 +1,73 @@
+package shadowpt_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Entries as nouveau writes them.
+func TestKnownEntries(t *testing.T) {
+	pde := shadowpt.DecodePDE(0x0001fe41_0001fdf1)
+	require.Equal(t, shadowpt.PDE{
+		Big:   shadowpt.Table{Present: true, Addr: 0x1fdf000},
+		Small: shadowpt.Table{Present: true, Addr: 0x1fe4000},
+	}, pde)
+	require.Equal(t, shadowpt.Table{Present: true, Target: shadowpt.SystemNonCoherent, Addr: 0xfffffff000}, shadowpt.DecodePDE(0xfffffff3).Big)
+	require.Equal(t, shadowpt.PDE{}, shadowpt.DecodePDE(0))
+
+	pte := shadowpt.DecodePTE(0x000000fe_00012341)
+	require.Equal(t, shadowpt.PTE{Valid: true, Addr: 0x1234000, Kind: 0xf, Target: shadowpt.SystemNonCoherent}, shadowpt.PTE{
+		Valid: pte.Valid, Addr: pte.Addr, Kind: pte.Kind, Target: pte.Target,
+	}, "fe in bits 39:32: kind f, target 3, volatile 0")
+	require.False(t, pte.Volatile)
+	for bit, want := range map[uint]shadowpt.PTE{
+		0: {Valid: true}, 1: {Supervisor: true}, 2: {ReadOnly: true}, 3: {Encrypted: true}, 32: {Volatile: true},
+		4: {Addr: 1 << 12}, 31: {Addr: 1 << 39}, 33: {Target: 1}, 34: {Target: 2}, 36: {Kind: 1}, 43: {Kind: 0x80},
+		44: {CompTag: 1}, 60: {CompTag: 1 << 16}, 35: {}, 61: {}, 63: {},
+	} {
+		require.Equal(t, want, shadowpt.DecodePTE(1<<bit), "bit %d", bit)
+	}
+}
+
+func TestTargets(t *testing.T) {
+	for target, system := range map[shadowpt.Target]bool{
+		shadowpt.VRAM: false, shadowpt.Peer: false, shadowpt.SystemCoherent: true, shadowpt.SystemNonCoherent: true,
+	} {
+		require.Equal(t, system, target.System())
+	}
+}
+
+// Bits 35 and 63:61 of a PTE mean nothing; of a PDE, bits 35:34.
+const (
+	pteUnused = 1<<35 | 7<<61
+	pdeUnused = 3 << 34
+)
+
+func TestPTERoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := rapid.Uint64().Draw(t, "entry")
+		pte := shadowpt.DecodePTE(q)
+		require.Equal(t, q&^pteUnused, pte.Encode())
+		require.Equal(t, pte, shadowpt.DecodePTE(pte.Encode()))
+	})
+}
+
+func TestPDERoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := rapid.Uint64().Draw(t, "entry")
+		want := q &^ pdeUnused
+		if q&3 == 0 { // no table: its address means nothing
+			want &^= 0xfffffff0
+		}
+		if q>>32&3 == 0 {
+			want &= 0xffffffff
+		}
+		pde := shadowpt.DecodePDE(q)
+		require.Equal(t, want, pde.Encode())
+		require.Equal(t, pde, shadowpt.DecodePDE(pde.Encode()))
+	})
+}
