@@ -1,0 +1,129 @@
+package soft
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// flatHost is system memory at bus address 0.
+type flatHost struct{ ram []byte }
+
+func (flatHost) Acquire()            {}
+func (flatHost) Release()            {}
+func (flatHost) Interrupt(card.Line) {}
+func (h flatHost) Slice(addr uint64, n int, _ bool) []byte {
+	if addr+uint64(n) > uint64(len(h.ram)) {
+		return nil
+	}
+	return h.ram[addr : addr+uint64(n)]
+}
+
+// The translations that a vm remembers are those that a walk finds, byte by
+// byte, as soon as an invalidate has been given after the last change.
+func TestVMAgainstWalks(t *testing.T) {
+	v, err := newVRAM(MinVRAM)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, v.close()) }()
+	host := flatHost{make([]byte, 1<<20)}
+	const dir, tables = 0x100000, 0x200000
+
+	rapid.Check(t, func(t *rapid.T) {
+		clear(v.mem[dir : tables+4*shadowpt.SmallEntries*8])
+		c := &Card{vram: v, host: host}
+		m := &vm{card: c}
+		m.bind(shadowpt.Space{Dir: dir, Limit: rapid.SampledFrom([]uint64{0x9fffff, 0x80fffff, shadowpt.VASize - 1}).Draw(t, "limit")})
+		// Two directory entries, four tables.
+		page := rapid.Uint64Range(0, 80)
+		for d := range uint64(2) {
+			pde := shadowpt.PDE{
+				Small: shadowpt.Table{Present: true, Addr: tables + d*2*shadowpt.SmallEntries*8},
+				Big:   shadowpt.Table{Present: rapid.Bool().Draw(t, "big"), Addr: tables + (d*2+1)*shadowpt.SmallEntries*8},
+			}
+			write64(v.slice(dir+d*8, 8), pde.Encode())
+		}
+		draw := func() shadowpt.PTE {
+			return shadowpt.PTE{
+				Valid: rapid.IntRange(0, 3).Draw(t, "valid") != 0, ReadOnly: rapid.IntRange(0, 4).Draw(t, "ro") == 0,
+				Supervisor: rapid.IntRange(0, 7).Draw(t, "supervisor") == 0,
+				Target:     rapid.SampledFrom([]shadowpt.Target{0, 0, 0, 1, 2, 3}).Draw(t, "target"),
+				// Neighbours now and then; now and then at the end of memory.
+				Addr: rapid.SampledFrom([]uint64{0x800000, 0x801000, 0x802000, 0xff000, MinVRAM - 0x1000, MinVRAM, 0xfe000}).Draw(t, "addr"),
+			}
+		}
+		for range rapid.IntRange(1, 5).Draw(t, "rounds") {
+			for range rapid.IntRange(0, 30).Draw(t, "changes") {
+				d, p := rapid.Uint64Range(0, 1).Draw(t, "dir"), page.Draw(t, "page")
+				pte := draw()
+				if rapid.IntRange(0, 5).Draw(t, "big page") == 0 {
+					pte.Addr &^= shadowpt.BigPage - 1
+					write64(v.slice(tables+(d*2+1)*shadowpt.SmallEntries*8+p/32*8, 8), pte.Encode())
+				} else {
+					write64(v.slice(tables+d*2*shadowpt.SmallEntries*8+p*8, 8), pte.Encode())
+				}
+				m.Bytes(p<<12, 4096, false) // remembered too early: stale until the invalidate
+			}
+			c.invalidate()
+			m.sync()
+			for range 20 {
+				va := rapid.Uint64Range(0, 1).Draw(t, "dir")*shadowpt.DirSpan + page.Draw(t, "page")<<12 + rapid.Uint64Range(0, 4095).Draw(t, "at")
+				checkBytes(t, c, m, va, rapid.IntRange(1, 70000).Draw(t, "n"), rapid.Bool().Draw(t, "write"))
+			}
+		}
+	})
+}
+
+func write64(b []byte, v uint64) {
+	for i := range 8 {
+		b[i] = byte(v >> (8 * i))
+	}
+}
+
+// walkByte finds the one byte at va.
+func walkByte(c *Card, m *vm, va uint64, write bool) (*byte, engine.Fault) {
+	fault := engine.Fault{VA: va, Write: write}
+	p, reason, ok := shadowpt.Walk(m, m.space, va)
+	switch {
+	case !ok:
+		fault.Reason = uint8(reason)
+	case p.Supervisor:
+		fault.Reason = uint8(shadowpt.PageSystemOnly)
+	case write && p.ReadOnly:
+		fault.Reason = uint8(shadowpt.PageReadOnly)
+	default:
+		if b := c.memory(p.Target, p.Addr+va-p.VA, 1, write); b != nil {
+			return &b[0], fault
+		}
+		fault.Reason = uint8(shadowpt.PageNotPresent)
+	}
+	return nil, fault
+}
+
+func checkBytes(t *rapid.T, c *Card, m *vm, va uint64, n int, write bool) {
+	b, fault := m.Bytes(va, n, write)
+	want, wantFault := walkByte(c, m, va, write)
+	if fault != nil {
+		// A page that reaches over the end of its memory is refused whole.
+		if want == nil {
+			require.Equal(t, wantFault, *fault)
+		} else {
+			require.EqualValues(t, shadowpt.PageNotPresent, fault.Reason)
+			p, _, _ := shadowpt.Walk(m, m.space, va)
+			require.Nil(t, c.memory(p.Target, p.Addr, int(p.Size), write))
+		}
+		return
+	}
+	require.NotEmpty(t, b)
+	require.LessOrEqual(t, len(b), n)
+	for i := 0; i < len(b); i += 4096 - int((va+uint64(i))%4096) { // each page's first byte
+		want, _ := walkByte(c, m, va+uint64(i), write)
+		require.True(t, want == &b[i], "byte %#x of %#x", i, va)
+	}
+	last, _ := walkByte(c, m, va+uint64(len(b)-1), write)
+	require.True(t, last == &b[len(b)-1])
+}
