@@ -4,16 +4,14 @@ import (
 	"context"
 	"encoding/binary"
 	"math/rand/v2"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/guest"
-	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,32 +22,18 @@ type board struct {
 	socket string
 }
 
-const vram = 64 << 20
-
 var ctx = context.Background()
 
 func newBoard(t testing.TB, change ...func(*soft.Config)) *board {
 	t.Helper()
-	cfg := soft.Config{VRAM: vram}
+	cfg := stand.Config{Card: soft.Config{VRAM: 64 << 20}}
 	for _, f := range change {
-		f(&cfg)
+		f(&cfg.Card)
 	}
-	c, err := soft.New(cfg)
+	s, err := stand.New(cfg)
 	require.NoError(t, err)
-	srv, err := vfiouser.NewServer(serve.NewPassThrough(c), vfiouser.Options{})
-	require.NoError(t, err)
-	b := &board{c, filepath.Join(t.TempDir(), "gpu.sock")}
-	l, err := vfiouser.Listen(b.socket)
-	require.NoError(t, err)
-	serving, cancel := context.WithCancel(ctx)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(serving, l) }()
-	t.Cleanup(func() {
-		cancel()
-		require.ErrorIs(t, <-served, context.Canceled)
-		require.NoError(t, c.Close())
-	})
-	return b
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return &board{s.Card, s.Socket()}
 }
 
 func (b *board) attach(t testing.TB, cfg guest.Config) *guest.Guest {

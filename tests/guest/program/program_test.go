@@ -3,7 +3,6 @@ package program_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,33 +10,22 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/program"
-	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func attach(t *testing.T, engines bool, cfg guest.Config) *guest.Guest {
 	t.Helper()
-	c, err := soft.New(soft.Config{VRAM: 64 << 20, DisableEngines: !engines})
+	s, err := stand.New(stand.Config{Card: soft.Config{VRAM: 64 << 20, DisableEngines: !engines}})
 	require.NoError(t, err)
-	srv, err := vfiouser.NewServer(serve.NewPassThrough(c), vfiouser.Options{})
-	require.NoError(t, err)
-	socket := filepath.Join(t.TempDir(), "gpu.sock")
-	l, err := vfiouser.Listen(socket)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ctx, l) }()
-	g, err := guest.Attach(ctx, socket, cfg)
+	g, err := guest.Attach(context.Background(), s.Socket(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, g.Close())
-		cancel()
-		require.ErrorIs(t, <-served, context.Canceled)
-		require.NoError(t, c.Close())
+		require.NoError(t, s.Close())
 	})
 	return g
 }
