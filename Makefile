@@ -30,8 +30,8 @@ lint: ## gofmt, go vet, staticcheck
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	$(GO) run ./tests/check -fuzztime $(FUZZTIME) fuzz
 
-bench: ## run the benchmarks
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench: ## measure server, copies, guests' accesses, probe and poweroff; one table at the end
+	$(GO) run ./tests/bench
 
 clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin

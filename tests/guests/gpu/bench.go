@@ -53,7 +53,7 @@ func (e *Env) Bench(a proto.BenchArgs) (res proto.BenchResult, err error) {
 	if err := k.benchBAR(orInt(a.Registers, 2000), &res); err != nil {
 		return res, err
 	}
-	return res, e.benchRegisters(a.Node, orInt(a.Registers, 2000), &res)
+	return res, e.benchRegisters(a.Node, orInt(a.Registers, 2000), a.Offsets, &res)
 }
 
 func rate(c proto.BenchCopy, took time.Duration) proto.BenchCopy {
@@ -120,6 +120,8 @@ func (k *copier) bench(e engine, route [2]string, size uint32, rounds int) (res 
 	return rate(proto.BenchCopy{Engine: e.name, From: route[0], To: route[1], Bytes: size, Rounds: rounds}, took), nil
 }
 
+// access times f. What f does to the card is one plain load or store: an atomic store is an
+// exchange, which reads as well.
 func access(what string, n int, f func(i int)) proto.BenchAccess {
 	start := time.Now()
 	for i := range n {
@@ -139,13 +141,13 @@ func (k *copier) benchBAR(n int, res *proto.BenchResult) (err error) {
 	if err != nil {
 		return err
 	}
-	at := func(i int) *atomic.Uint32 { return word(m, i*4%len(m)) }
-	at(0).Store(1) // the page fault that maps it
+	at := func(i int) *uint32 { return (*uint32)(unsafe.Pointer(&m[i*4%len(m)])) }
+	*at(0) = 1 // the page fault that maps it
 	wrong := 0
 	res.Access = append(res.Access,
-		access("bar1-write vram", n, func(i int) { at(i).Store(uint32(i) * 7) }),
+		access("bar1-write vram", n, func(i int) { *at(i) = uint32(i) * 7 }),
 		access("bar1-read vram", n, func(i int) {
-			if n <= len(m)/4 && at(i).Load() != uint32(i)*7 {
+			if n <= len(m)/4 && *at(i) != uint32(i)*7 {
 				wrong++
 			}
 		}))
@@ -163,7 +165,9 @@ const (
 	regScratch = 0x0014fc
 )
 
-func (e *Env) benchRegisters(node string, n int, res *proto.BenchResult) error {
+// benchRegisters times registers of BAR0 and the words at more offsets of it, which keep
+// what is written last: the number of writes less one.
+func (e *Env) benchRegisters(node string, n int, offsets []uint32, res *proto.BenchResult) error {
 	if e.Registers == nil {
 		res.Skipped = append(res.Skipped, "registers: no way to map BAR0")
 		return nil
@@ -174,14 +178,26 @@ func (e *Env) benchRegisters(node string, n int, res *proto.BenchResult) error {
 		return nil
 	}
 	defer done()
-	reg := func(r int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&regs[r/4])) }
-	if boot := reg(regBoot0).Load(); boot>>20&0x1ff != 0x0c0 {
-		return fmt.Errorf("PMC_BOOT_0 is %#08x: not a GF100", boot)
+	var last uint32
+	read := func(r int) { last = atomic.LoadUint32(&regs[r/4]) }
+	if read(regBoot0); last>>20&0x1ff != 0x0c0 {
+		return fmt.Errorf("PMC_BOOT_0 is %#08x: not a GF100", last)
 	}
 	res.Access = append(res.Access,
-		access("bar0-read NV_PMC_BOOT_0", n, func(int) { reg(regBoot0).Load() }),
-		access("bar0-read NV_PTIMER_TIME_0", n, func(int) { reg(regPTimer).Load() }),
-		access("bar0-write NV_PBUS_SW_SCRATCH(63)", n, func(i int) { reg(regScratch).Store(uint32(i)) }),
+		access("bar0-read NV_PMC_BOOT_0", n, func(int) { read(regBoot0) }),
+		access("bar0-read NV_PTIMER_TIME_0", n, func(int) { read(regPTimer) }),
+		access("bar0-write NV_PBUS_SW_SCRATCH(63)", n, func(i int) { regs[regScratch/4] = uint32(i) }),
 	)
+	for _, off := range offsets {
+		if off%4 != 0 || int(off) >= 4*len(regs) {
+			return fmt.Errorf("offset %#x: want a multiple of 4 below %#x", off, 4*len(regs))
+		}
+		res.Access = append(res.Access,
+			access(fmt.Sprintf("bar0-write %#x", off), n, func(i int) { regs[off/4] = uint32(i) }),
+			access(fmt.Sprintf("bar0-read %#x", off), n, func(int) { read(int(off)) }))
+		if last != uint32(n-1) {
+			return fmt.Errorf("offset %#x holds %#x after %#x was written", off, last, n-1)
+		}
+	}
 	return nil
 }

@@ -456,6 +456,7 @@ type BenchArgs struct {
 	Sizes     []uint32 `json:"sizes,omitempty"`     // bytes; default 4 KiB to 4 MiB
 	Rounds    int      `json:"rounds,omitempty"`    // copies a size; 0: 20
 	Registers int      `json:"registers,omitempty"` // accesses; 0: 2000
+	Offsets   []uint32 `json:"offsets,omitempty"`   // of BAR0, to be written and read as well
 }
 
 // BenchResult is all in guest time.
