@@ -335,6 +335,10 @@ func (c *Card) Registers() *mmio.Space {
 }
 
 // VRAMSize returns the size of the card's memory in bytes.
-func (c *Card) VRAMSize() uint64 { return c.cfg.VRAM }
+func (c *Card) VRAMSize() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cfg.VRAM
+}
 
 var _ engine.Memory = (*vm)(nil)

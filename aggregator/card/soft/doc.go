@@ -16,6 +16,20 @@
 // that others wait for. Everything that a channel is in the middle of lies in
 // its [channel] value, so that it can be stopped between two steps.
 //
+// # When something goes wrong
+//
+// A channel's mistakes are reported as the hardware does, and stop as much as
+// they do there. An MMU fault ends the channel; a slot of 002800 that is taken
+// makes the next fault wait, not vanish. A word, entry or method that the host
+// part cannot use keeps the channel on its PBDMA until the interrupt is
+// acknowledged. A method that an engine refuses makes the engine stand still, and
+// with it every channel that comes to it, until the driver lets it go on.
+//
+// What unbound channels were about is kept, bounded, under a token in RAMFC; see
+// contexts. It does not survive a reset of the card, nor does the class state of
+// the golden context: a driver that suspends to memory finds channels that start
+// anew.
+//
 // # Goroutines
 //
 // Three PBDMA goroutines, started by New and ended by Close. Timer callbacks
@@ -23,15 +37,20 @@
 //
 // # Locks, in the order they are taken
 //
-//  1. Card.mu guards the register space, the face, the configuration space, the
-//     BAR windows, the channel slots and the run queue. Every guest access runs
-//     under it; nobody waits for anything while holding it.
-//  2. Card.hostMu (read side) keeps the host attached during one step of an
-//     engine, or during one access that reaches system memory. A step never
+//  1. Card.attachMu makes attaching and detaching one at a time.
+//  2. Card.mu guards the register space, the face, the configuration space, the
+//     BAR windows, the channel slots, the run queue and the saved contexts. Every
+//     guest access runs under it. Nobody waits for anything while holding it; the
+//     condition variables of the run queue and of Reset give it up.
+//  3. Card.hostMu (read side) keeps the host attached during one step of an
+//     engine, or during one access that may reach system memory. A step never
 //     takes Card.mu: its consequences are delivered after it.
-//  3. The host's own pin (card.Bus.Acquire), inside hostMu.
-//  4. engineLock, one per engine, for one Method or Step call.
+//  4. The host's own pin (card.Bus.Acquire), inside hostMu.
+//  5. engineSlot.mu, one per engine, for one Method, Inline or Step call.
 //
-// A channel's execution state belongs to the PBDMA that runs it, and to
-// Card.mu while none does.
+// A channel's execution state (vm and exec) belongs to the PBDMA that runs it,
+// and to Card.mu while none does.
+//
+// VRAM and guest memory are shared with engines and guests without a lock, as on
+// a bus: naturally aligned words are stored whole, nothing else is promised.
 package soft
