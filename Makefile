@@ -7,7 +7,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/umbra
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
@@ -24,6 +24,15 @@ test-unit: ## the tests that need no virtual machine
 test-vm: ## the tests that boot virtual machines
 	$(GO) run ./tests/check vm
 
+libvfio-user: ## build the C library libvfio-user into the cache, for the transport of that name
+	$(GO) run ./tests/conformance/cmd/libvfio-user build
+
+build-libvfio-user: ## build bin/umbra with that transport
+	$(GO) run ./tests/conformance/cmd/libvfio-user go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
+
+test-libvfio-user: ## test that transport, plain and under the race detector; says so if it was not built
+	$(GO) run ./tests/conformance/cmd/libvfio-user test
+
 lint: ## gofmt, go vet, staticcheck
 	$(GO) run ./tests/check lint
 
@@ -37,4 +46,4 @@ clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo test test-unit test-vm lint fuzz bench clean
+.PHONY: help build demo test test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench clean

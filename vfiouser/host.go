@@ -23,20 +23,33 @@ var (
 	ErrNoMessageDMA = errors.New("vfiouser: client takes no DMA messages")
 )
 
+// Link is what a transport gives a device's Host to work with. Its methods do what the Host's
+// methods of the same names say.
+type Link interface {
+	Memory() *Memory
+	Trigger(index, vector int)
+	Clear(index, vector int)
+	// DMA copies between p and memory at addr, by message if it must.
+	DMA(ctx context.Context, addr uint64, p []byte, write bool) error
+}
+
 // Host is a device's way to its client for the life of one connection. Its methods may be
 // called from any goroutine, also after the client has gone.
-type Host struct{ c *conn }
+type Host struct{ l Link }
+
+// NewHost returns the host side of one connection of a transport.
+func NewHost(l Link) *Host { return &Host{l} }
 
 // Memory is the guest's memory.
-func (h *Host) Memory() *Memory { return &h.c.mem }
+func (h *Host) Memory() *Memory { return h.l.Memory() }
 
 // Trigger signals an interrupt: one 8-byte eventfd write, which never waits. A masked vector
 // stays pending; one without an eventfd is counted.
-func (h *Host) Trigger(index, vector int) { h.c.irqs.trigger(index, vector) }
+func (h *Host) Trigger(index, vector int) { h.l.Trigger(index, vector) }
 
 // Clear takes back a trigger that is pending on a masked vector: the line of a level-triggered
 // interrupt went low.
-func (h *Host) Clear(index, vector int) { h.c.irqs.clear(index, vector) }
+func (h *Host) Clear(index, vector int) { h.l.Clear(index, vector) }
 
 // DMARead copies guest memory at addr to p. What is mapped is copied directly, the rest is
 // asked of the client by message (64-260 us each under QEMU). Messages are refused with
@@ -44,26 +57,33 @@ func (h *Host) Clear(index, vector int) { h.c.irqs.clear(index, vector) }
 //
 // Preconditions: not Memory.Acquire.
 func (h *Host) DMARead(ctx context.Context, addr uint64, p []byte) error {
-	return h.c.dma(ctx, addr, p, false)
+	return h.l.DMA(ctx, addr, p, false)
 }
 
 // DMAWrite copies p to guest memory at addr; see DMARead.
 func (h *Host) DMAWrite(ctx context.Context, addr uint64, p []byte) error {
-	return h.c.dma(ctx, addr, p, true)
+	return h.l.DMA(ctx, addr, p, true)
+}
+
+// connLink is a connection as its device's host sees it.
+type connLink struct{ c *conn }
+
+func (l connLink) Memory() *Memory           { return &l.c.mem }
+func (l connLink) Trigger(index, vector int) { l.c.irqs.trigger(index, vector) }
+func (l connLink) Clear(index, vector int)   { l.c.irqs.clear(index, vector) }
+func (l connLink) DMA(ctx context.Context, addr uint64, p []byte, write bool) error {
+	return l.c.dma(ctx, addr, p, write)
 }
 
 func (c *conn) dma(ctx context.Context, addr uint64, p []byte, write bool) error {
-	c.mem.Acquire()
-	err := c.mem.copy(addr, p, write)
-	ok := err != ErrNotMapped || c.mem.covered(addr, uint64(len(p)), write)
-	c.mem.Release()
+	err := c.mem.Copy(addr, p, write)
 	switch {
-	case err != ErrNotMapped:
+	case err != ErrByMessage && err != ErrNotMapped:
 		return err
 	case c.gone.Load():
 		return ErrDetached
-	case !ok:
-		return ErrNotMapped
+	case err == ErrNotMapped:
+		return err
 	case unix.Gettid() == c.tid:
 		return ErrInHandler
 	}

@@ -261,7 +261,7 @@ func (m *Memory) add(q mapRequest, maxRegions int) error {
 		m.mu.Unlock()
 		return nil
 	}
-	if i > 0 && q.addr-m.maps[i-1].addr < m.maps[i-1].size || i < len(m.maps) && m.maps[i].addr-q.addr < q.size {
+	if m.overlaps(i, q.addr, q.size) {
 		m.mu.Unlock()
 		return unix.EEXIST
 	}

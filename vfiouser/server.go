@@ -37,10 +37,7 @@ type Server struct {
 // NewServer makes a server of dev. It fails if dev's regions or interrupts cannot be those of
 // a PCI function.
 func NewServer(dev Device, o Options) (*Server, error) {
-	if err := checkRegions(dev.Regions()); err != nil {
-		return nil, err
-	}
-	if err := checkIRQs(dev.IRQs()); err != nil {
+	if err := CheckDevice(dev); err != nil {
 		return nil, err
 	}
 	return &Server{

@@ -51,7 +51,7 @@ func (c *conn) attach() (err error) {
 		}
 	}()
 	c.attached = true
-	c.dev.Attached(&Host{c})
+	c.dev.Attached(NewHost(connLink{c}))
 	regions, irqs := c.dev.Regions(), c.dev.IRQs()
 	if err := checkRegions(regions); err != nil {
 		return err

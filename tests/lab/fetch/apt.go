@@ -28,6 +28,11 @@ type apt struct {
 
 // openApt writes the configuration and sees to the package lists.
 func (c *Cache) openApt(ctx context.Context) (*apt, error) {
+	return c.openAptAt(ctx, c.path("apt"), sourcesList)
+}
+
+// openAptAt is openApt with a state of its own at root, and other lists.
+func (c *Cache) openAptAt(ctx context.Context, root string, lists func(m Mirror, keyring string) string) (*apt, error) {
 	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%s is needed to fetch Debian packages: %w; without apt, set %s and %s to files of your own", tool, err, EnvQEMU, EnvKernel)
@@ -37,12 +42,12 @@ func (c *Cache) openApt(ctx context.Context) (*apt, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &apt{c: c, root: c.path("apt")}
+	a := &apt{c: c, root: root}
 	keyring, err := a.keyring(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.write(ctx, m, keyring); err != nil {
+	if err := a.write(ctx, lists(m, keyring)); err != nil {
 		return nil, err
 	}
 	if a.listsAge() > listsFresh {
@@ -55,7 +60,7 @@ func (c *Cache) openApt(ctx context.Context) (*apt, error) {
 }
 
 // write lays out the state folder and the configuration.
-func (a *apt) write(ctx context.Context, m Mirror, keyring string) error {
+func (a *apt) write(ctx context.Context, sources string) error {
 	if strings.ContainsAny(a.root, "\"\n") {
 		return fmt.Errorf("the cache folder's path %q holds a quote or a line break, which apt cannot take; set %s", a.root, EnvCache)
 	}
@@ -64,7 +69,6 @@ func (a *apt) write(ctx context.Context, m Mirror, keyring string) error {
 			return err
 		}
 	}
-	sources := sourcesList(m, keyring)
 	// Lists of other sources would be kept and searched: forget their age.
 	if old, _ := os.ReadFile(filepath.Join(a.root, "etc/sources.list")); string(old) != sources {
 		os.Remove(a.updatedFile())

@@ -1,5 +1,6 @@
 // Package fetch gets what a lab machine is made of: a QEMU that has a
-// vfio-user client, and Debian's kernels with the modules a guest needs.
+// vfio-user client, Debian's kernels with the modules a guest needs, and, for who
+// asks for it, the library libvfio-user.
 //
 // Everything comes from a Debian mirror by the machine's own apt, into a cache
 // folder. Nothing is installed, no root is needed, and the machine's apt is
@@ -9,8 +10,8 @@
 // dynamic loader that was unpacked with it, so the machine may be any Linux on
 // amd64 with apt: Debian 12, Debian 13, Ubuntu.
 //
-// The package owns the cache folder's subfolders apt, keyring, qemu, kernels
-// and tmp. One lock file, fetch.lock, is held while any of them is written;
+// The package owns the cache folder's subfolders apt, apt-src, keyring, qemu,
+// kernels, libvfio-user and tmp. One lock file, fetch.lock, is held while any of them is written;
 // what is complete is put in place by a rename, and is read without a lock. No
 // goroutine outlives a call.
 package fetch
@@ -98,7 +99,7 @@ func (c *Cache) make(ctx context.Context, dir string, stamp any, fill func(tmp s
 	defer os.RemoveAll(tmp)
 	// apt's digests of the lists take more room than the lists.
 	defer func() {
-		if digests, err := filepath.Glob(c.path("apt", "cache", "*.bin")); err == nil {
+		if digests, err := filepath.Glob(c.path("apt*", "cache", "*.bin")); err == nil {
 			for _, f := range digests {
 				os.Remove(f)
 			}

@@ -1,0 +1,117 @@
+// Command libvfio-user gets the C library libvfio-user, and runs what needs it:
+//
+//	libvfio-user build           build it into the cache folder, and say how to use it
+//	libvfio-user go ARGUMENT...  run the go command with the tag, the compiler's and the linker's flags
+//	libvfio-user test            vet and test what the tag adds, under the race detector too
+//
+// A library of the machine's own is used in its place when CGO_CFLAGS or
+// CGO_LDFLAGS is set. Without either, "test" says that it skips, and why; only
+// "build" fetches anything.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "libvfio-user:", err)
+		os.Exit(1)
+	}
+}
+
+const tag = "libvfiouser"
+
+func run(ctx context.Context, args []string) error {
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return err
+	}
+	c := &fetch.Cache{Dir: dir, Progress: os.Stderr}
+	switch {
+	case len(args) == 1 && args[0] == "build":
+		return build(ctx, c)
+	case len(args) > 1 && args[0] == "go":
+		env, err := environment(c)
+		if err != nil {
+			return err
+		}
+		return goTool(ctx, env, withTag(args[1:])...)
+	case len(args) == 1 && args[0] == "test":
+		return test(ctx, c)
+	}
+	return errors.New("say build, go with a go command's arguments, or test")
+}
+
+func build(ctx context.Context, c *fetch.Cache) error {
+	l, err := c.LibVFIOUser(ctx)
+	if err != nil {
+		return err
+	}
+	cflags, ldflags := l.CGOFlags()
+	fmt.Printf("libvfio-user of %s %s in %s\n", l.Packages[0].Name, l.Version, l.Dir)
+	for _, p := range l.Packages {
+		fmt.Printf("  from %s %s\n", p.Name, p.Version)
+	}
+	fmt.Printf("\nexport CGO_CFLAGS='%s'\nexport CGO_LDFLAGS='%s'\ngo build -tags %s ./cmd/umbra\n", cflags, ldflags, tag)
+	return nil
+}
+
+var errNotBuilt = errors.New("libvfio-user has not been built (make libvfio-user), and neither CGO_CFLAGS nor CGO_LDFLAGS names one of this machine's")
+
+// environment is what the go command needs to find the library.
+func environment(c *fetch.Cache) ([]string, error) {
+	if os.Getenv("CGO_CFLAGS") != "" || os.Getenv("CGO_LDFLAGS") != "" {
+		return []string{"CGO_ENABLED=1"}, nil
+	}
+	l, ok := c.BuiltLibVFIOUser()
+	if !ok {
+		return nil, errNotBuilt
+	}
+	cflags, ldflags := l.CGOFlags()
+	return []string{"CGO_ENABLED=1", "CGO_CFLAGS=" + cflags, "CGO_LDFLAGS=" + ldflags}, nil
+}
+
+// withTag puts the tag behind the go command's verb.
+func withTag(args []string) []string { return slices.Insert(slices.Clone(args), 1, "-tags="+tag) }
+
+func goTool(ctx context.Context, env []string, args ...string) error {
+	fmt.Fprintln(os.Stderr, "go", args)
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	return cmd.Run()
+}
+
+// packages hold what the tag adds.
+var packages = []string{"./vfiouser/libvfiouser", "./tests/conformance/...", "./cmd/umbra"}
+
+func test(ctx context.Context, c *fetch.Cache) error {
+	env, err := environment(c)
+	if errors.Is(err, errNotBuilt) {
+		fmt.Printf("SKIP libvfio-user: %v\n", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"vet"}, {"test", "-count=1"}, {"test", "-count=1", "-race"}} {
+		if err := goTool(ctx, env, withTag(append(args, packages...))...); err != nil {
+			return fmt.Errorf("go %s: %w", args[0], err)
+		}
+	}
+	return nil
+}

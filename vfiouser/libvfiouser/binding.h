@@ -1,0 +1,35 @@
+/* What binding.c and the Go side share. */
+#ifndef UMBRA_BINDING_H
+#define UMBRA_BINDING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A range of the client's memory. data is NULL without a descriptor. */
+struct umbra_range {
+	uint64_t addr, size;
+	void *data;
+	int readable, writable;
+};
+
+/* A mappable part of a region. */
+struct umbra_area {
+	uint64_t offset, size;
+};
+
+/* Errors are errno values; 0 is success. */
+const char *umbra_missing(void);
+int umbra_create(const char *path, uintptr_t owner, void **ctx);
+int umbra_region(void *ctx, int index, uint64_t size, int readable, int writable, int memory,
+		 int fd, uint64_t offset, const struct umbra_area *areas, uint32_t nr_areas);
+int umbra_ioeventfd(void *ctx, int region, int fd, uint64_t offset, uint32_t size, uint32_t flags, uint64_t match);
+int umbra_irqs(void *ctx, int index, uint32_t count);
+int umbra_realize(void *ctx);
+int umbra_poll_fd(void *ctx);
+int umbra_attach(void *ctx);
+int umbra_step(void *ctx, int wake, int *woken, int *served);
+int umbra_trigger(void *ctx, uint32_t vector);
+int umbra_dma(void *ctx, uint64_t addr, void *data, size_t n, int write);
+void umbra_destroy(void *ctx);
+
+#endif

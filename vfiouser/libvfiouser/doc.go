@@ -1,0 +1,68 @@
+// Package libvfiouser serves a vfiouser.Device with the C library libvfio-user in place of our
+// own server: for users who know it, or who must match what it does.
+//
+// It is built with the tag libvfiouser only, against the headers and the library that
+// CGO_CFLAGS and CGO_LDFLAGS name. Without the tag, New says how to build it, and nothing here
+// needs a C compiler.
+//
+// # What it owns
+//
+// Transport owns one library context: its listening socket, the client's connection, and the
+// library's mappings of the client's memory. The device sees them through a vfiouser.Host, as
+// it does with the native server.
+//
+// # Goroutines and threads
+//
+// The library's context may be used by one thread at a time, and a blocking call of it never
+// returns. So ListenAndServe stays on one locked OS thread, which alone calls the library: it
+// polls the client's socket and an eventfd, and serves one message at a time. All calls of the
+// Device come from this thread, through one C function for each region index, because the
+// library's callbacks have no argument of the user's.
+//
+// Triggers and DMA by message come from any goroutine. They are put down in tables, the
+// eventfd wakes the thread, and the thread does them between two messages. A trigger so costs a
+// thread's wake-up more than with the native server, and never waits.
+//
+// # Locks, in order
+//
+//  1. Transport.mu   life: path, context, whether it is closing
+//  2. vfiouser's Memory lock
+//  3. link.mu        interrupt vectors, DMA requests
+//
+// # Quiesce
+//
+// The library asks the device to stand still before it changes the DMA map or resets. A device
+// here uses memory only between Memory.Acquire and Release, and taking a range out of Memory
+// waits for those: so the answer is always "quiesced", at once, and the wait is in the
+// unregister callback.
+//
+// # What the library lacks
+//
+// See Lacks, which umbra serve prints.
+package libvfiouser
+
+import "errors"
+
+// ErrNotBuilt says that the binding is not in this program.
+var ErrNotBuilt = errors.New("this program was built without libvfio-user: run \"make libvfio-user\", then " +
+	"\"make build-libvfio-user\"; or build with -tags libvfiouser, with CGO_CFLAGS and CGO_LDFLAGS naming the library's headers and the library")
+
+// Lacks returns what a client does not get from this transport and gets from the native one, a
+// phrase each.
+func Lacks() []string {
+	return []string{
+		"REGION_WRITE_MULTI: not known; each posted write is a message",
+		"batches: one message is read, served and answered at a time",
+		"resample: an eventfd that unmasks is closed unread; KVM's INTx needs it",
+		"masks by eventfd: only messages mask and unmask",
+		"demultiplexed DMA: a command of the client that crosses a DMA message of ours ends the connection",
+		"split messages: a header that arrives in two parts ends the connection, a body in two parts is an error",
+		"ERR and REQ interrupts: the library takes their eventfd for vector 0, so they are not offered",
+		"INTx, MSI and MSI-X: one set of eventfds for all; interrupt flags other than EVENTFD are not told",
+		"regions of 4 GiB and more: sizes are held in 32 bits",
+		"DMA ranges: 16 at a time in older revisions; an overlap is EINVAL",
+		"migration and dirty-page logging: not bound",
+		"a second client: waits in the socket's queue, is not told that the device has one",
+		"inherited sockets: the library makes its own",
+	}
+}

@@ -1,0 +1,158 @@
+//go:build libvfiouser
+
+package libvfiouser
+
+/*
+#cgo LDFLAGS: -lvfio-user
+#include <stdlib.h>
+#include "binding.h"
+*/
+import "C"
+
+import (
+	"os"
+	"runtime/cgo"
+	"syscall"
+	"unsafe"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// library is one context of the library.
+type library struct {
+	ctx   unsafe.Pointer
+	owner cgo.Handle // of the Transport, for the callbacks
+	files []*os.File // of regions, which the library names by number
+}
+
+func missing() string { return C.GoString(C.umbra_missing()) }
+
+func errOf(e C.int) error {
+	if e == 0 {
+		return nil
+	}
+	return syscall.Errno(e)
+}
+
+func create(path string, t *Transport) (*library, error) {
+	l := &library{owner: cgo.NewHandle(t)}
+	p := C.CString(path)
+	defer C.free(unsafe.Pointer(p))
+	if err := errOf(C.umbra_create(p, C.uintptr_t(l.owner), &l.ctx)); err != nil {
+		l.owner.Delete()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *library) destroy() {
+	C.umbra_destroy(l.ctx)
+	l.owner.Delete()
+	for _, f := range l.files {
+		f.Close()
+	}
+}
+
+// describe tells the library what dev is made of, and makes the context ready.
+func (l *library) describe(dev vfiouser.Device) error {
+	for i, r := range dev.Regions() {
+		if r.Size == 0 {
+			continue
+		}
+		if err := l.region(i, &r); err != nil {
+			return err
+		}
+	}
+	if d, ok := dev.(vfiouser.IOFDs); ok {
+		for i := range dev.Regions() {
+			for _, f := range d.RegionIOFDs(i) {
+				if err := l.ioFD(i, &f); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	irqs := make([]vfiouser.IRQ, vfiouser.NumIRQs)
+	copy(irqs, dev.IRQs())
+	irqs[vfiouser.IRQErr].Count, irqs[vfiouser.IRQReq].Count = 0, 0
+	for i, q := range irqs {
+		if err := errOf(C.umbra_irqs(l.ctx, C.int(i), C.uint32_t(q.Count))); err != nil {
+			return err
+		}
+	}
+	return errOf(C.umbra_realize(l.ctx))
+}
+
+func (l *library) region(i int, r *vfiouser.Region) error {
+	fd := C.int(-1)
+	var areas []C.struct_umbra_area
+	var first *C.struct_umbra_area
+	if r.Flags&vfiouser.RegionMmap != 0 {
+		n, err := l.descriptor(r.File)
+		if err != nil {
+			return err
+		}
+		fd = n
+		for _, a := range r.Areas {
+			areas = append(areas, C.struct_umbra_area{offset: C.uint64_t(a.Offset), size: C.uint64_t(a.Size)})
+		}
+		if len(areas) > 0 {
+			first = &areas[0]
+		}
+	}
+	return errOf(C.umbra_region(l.ctx, C.int(i), C.uint64_t(r.Size), cBool(r.Flags&vfiouser.RegionRead != 0),
+		cBool(r.Flags&vfiouser.RegionWrite != 0), cBool(i <= vfiouser.RegionROM), fd, C.uint64_t(r.MapOffset), first, C.uint32_t(len(areas))))
+}
+
+func (l *library) ioFD(region int, f *vfiouser.IOFD) error {
+	if f.Type != vfiouser.IOEventFD {
+		return syscall.ENOTSUP
+	}
+	fd, err := l.descriptor(f.File)
+	if err != nil {
+		return err
+	}
+	return errOf(C.umbra_ioeventfd(l.ctx, C.int(region), fd, C.uint64_t(f.Offset), C.uint32_t(f.Size), C.uint32_t(f.Flags), C.uint64_t(f.DataMatch)))
+}
+
+// descriptor is a duplicate of f's that lives as long as the context: the library keeps the
+// number, and f is the device's to close.
+func (l *library) descriptor(f *os.File) (C.int, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	if cerr := raw.Control(func(p uintptr) { fd, err = syscall.Dup(int(p)) }); cerr != nil {
+		return -1, cerr
+	}
+	if err != nil {
+		return -1, os.NewSyscallError("dup", err)
+	}
+	syscall.CloseOnExec(fd)
+	l.files = append(l.files, os.NewFile(uintptr(fd), f.Name()))
+	return C.int(fd), nil
+}
+
+func cBool(b bool) C.int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (l *library) pollFD() int { return int(C.umbra_poll_fd(l.ctx)) }
+
+func (l *library) attach() error { return errOf(C.umbra_attach(l.ctx)) }
+
+func (l *library) step(wake int) (woken, served bool, err error) {
+	var w, s C.int
+	err = errOf(C.umbra_step(l.ctx, C.int(wake), &w, &s))
+	return w != 0, s != 0, err
+}
+
+func (l *library) trigger(vec int) error { return errOf(C.umbra_trigger(l.ctx, C.uint32_t(vec))) }
+
+func (l *library) dma(addr uint64, p []byte, write bool) error {
+	return errOf(C.umbra_dma(l.ctx, C.uint64_t(addr), unsafe.Pointer(unsafe.SliceData(p)), C.size_t(len(p)), cBool(write)))
+}

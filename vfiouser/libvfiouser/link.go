@@ -1,0 +1,284 @@
+//go:build libvfiouser
+
+package libvfiouser
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// link is one client's connection as its device's host sees it. What only the serving thread may
+// do in the library is put down here, and flush does it.
+type link struct {
+	t    *Transport
+	wake int
+	mem  vfiouser.Memory
+	work atomic.Bool // flush has something to do; the eventfd was signalled
+
+	mu     sync.Mutex
+	closed bool
+	irqs   [vfiouser.NumIRQs]irqIndex
+	calls  []*dmaCall
+	counts vfiouser.IRQStats
+
+	unheard bool // INTx had no eventfd: its line may still be high. The serving thread's
+}
+
+type irqIndex struct {
+	automask bool
+	vectors  []vector
+}
+
+type vector struct {
+	masked  bool
+	pending bool // triggered while masked
+	raised  bool // for flush to signal
+}
+
+func newLink(t *Transport, wake int) *link {
+	l := &link{t: t, wake: wake}
+	for i, q := range t.dev.IRQs() {
+		l.irqs[i] = irqIndex{q.Flags&vfiouser.IRQAutomasked != 0, make([]vector, q.Count)}
+	}
+	return l
+}
+
+// Memory implements vfiouser.Link.
+func (l *link) Memory() *vfiouser.Memory { return &l.mem }
+
+// Trigger implements vfiouser.Link.
+func (l *link) Trigger(index, vec int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.vector(index, vec)
+	switch {
+	case v == nil:
+		l.counts.Unrouted++
+	case v.masked:
+		v.pending = true
+		l.counts.Latched++
+	default:
+		v.masked = l.irqs[index].automask
+		l.raise(v)
+	}
+}
+
+// raise has flush signal v.
+//
+// Preconditions: l.mu held.
+func (l *link) raise(v *vector) {
+	v.raised = true
+	l.need()
+}
+
+// need has the serving thread come to flush. l.mu is held, so that the eventfd is open.
+func (l *link) need() {
+	if !l.work.Swap(true) {
+		signal(l.wake)
+	}
+}
+
+// vector is nil for one that is not there, or whose client has gone, or that the library
+// confuses with vector 0 (ERR and REQ).
+func (l *link) vector(index, vec int) *vector {
+	if l.closed || index < 0 || index > vfiouser.IRQMSIX || vec < 0 || vec >= len(l.irqs[index].vectors) {
+		return nil
+	}
+	return &l.irqs[index].vectors[vec]
+}
+
+// Clear implements vfiouser.Link.
+func (l *link) Clear(index, vec int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if v := l.vector(index, vec); v != nil {
+		v.pending = false
+	}
+}
+
+// clearAll takes back what waits: a device that was reset raises nothing.
+func (l *link) clearAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.irqs {
+		for v := range l.irqs[i].vectors {
+			l.irqs[i].vectors[v].pending = false
+		}
+	}
+}
+
+// mask is the client's word on some vectors of an index.
+func (l *link) mask(index, start, count int, masked bool) {
+	for vec := start; vec < start+count; vec++ {
+		l.mu.Lock()
+		v := l.vector(index, vec)
+		if v == nil {
+			l.mu.Unlock()
+			return
+		}
+		v.masked = masked
+		if !masked && v.pending {
+			v.pending = false
+			v.masked = l.irqs[index].automask
+			l.raise(v)
+		}
+		l.mu.Unlock()
+		switch o := l.t.observer; {
+		case o == nil:
+		case masked:
+			o.IRQMasked(index, vec)
+		default:
+			o.IRQUnmasked(index, vec)
+		}
+	}
+}
+
+// flush does what other goroutines have put down. It runs on the serving thread, between two
+// messages.
+func (l *link) flush(lib *library) {
+	if !l.work.Load() {
+		return
+	}
+	l.work.Store(false)
+	l.mu.Lock()
+	for i := range l.irqs {
+		for n := range l.irqs[i].vectors {
+			v := &l.irqs[i].vectors[n]
+			if !v.raised {
+				continue
+			}
+			v.raised = false
+			switch err := lib.trigger(n); {
+			case err == nil:
+				l.counts.Signalled++
+			default: // no eventfd, or a full one
+				l.counts.Unrouted++
+				v.masked = false
+				l.unheard = l.unheard || i == vfiouser.IRQINTx
+			}
+		}
+	}
+	calls := l.calls
+	l.calls = nil
+	l.mu.Unlock()
+	for _, c := range calls {
+		c.serve(l, lib)
+	}
+}
+
+// retry asks the device for its INTx line again, after a message that may have brought the
+// eventfd that was missing: the library does not tell.
+func (l *link) retry() {
+	if !l.unheard {
+		return
+	}
+	l.unheard = false
+	if l.t.observer != nil {
+		l.t.contain("IRQ observer", func() { l.t.observer.IRQUnmasked(vfiouser.IRQINTx, 0) })
+	}
+}
+
+func (l *link) stats() vfiouser.IRQStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts
+}
+
+// close ends the link: triggers are unrouted from now on, DMA fails.
+func (l *link) close() {
+	for _, r := range l.mem.Ranges() {
+		_ = l.mem.Withdraw(r.Addr, r.Size) // nobody else withdraws
+	}
+	l.mu.Lock()
+	l.closed = true
+	calls := l.calls
+	l.calls = nil
+	l.mu.Unlock()
+	for _, c := range calls {
+		c.done <- vfiouser.ErrDetached
+	}
+}
+
+// dmaCall is a DMA request by message that waits for the serving thread.
+type dmaCall struct {
+	ctx   context.Context
+	addr  uint64
+	p     []byte
+	write bool
+	done  chan error // holds one
+}
+
+// DMA implements vfiouser.Link.
+func (l *link) DMA(ctx context.Context, addr uint64, p []byte, write bool) error {
+	err := l.mem.Copy(addr, p, write)
+	if err != vfiouser.ErrByMessage {
+		return err
+	}
+	if unix.Gettid() == l.t.tid() {
+		return vfiouser.ErrInHandler
+	}
+	// The thread works on a copy, so that a caller who leaves takes its buffer along.
+	c := &dmaCall{ctx: ctx, addr: addr, p: append([]byte(nil), p...), write: write, done: make(chan error, 1)}
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return vfiouser.ErrDetached
+	}
+	l.calls = append(l.calls, c)
+	l.need()
+	l.mu.Unlock()
+	select {
+	case err := <-c.done:
+		if err == nil && !write {
+			copy(p, c.p)
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// maxPiece bounds one DMA request of the library's. Each is a power of two: the library cuts a
+// request into pieces of the client's max_data_xfer_size, and gets a shorter last one wrong.
+const maxPiece = 4096
+
+func (c *dmaCall) serve(l *link, lib *library) {
+	for at := 0; at < len(c.p); {
+		if err := c.ctx.Err(); err != nil {
+			c.done <- err
+			return
+		}
+		n := maxPiece
+		for n > len(c.p)-at {
+			n /= 2
+		}
+		if err := lib.dma(c.addr+uint64(at), c.p[at:at+n], c.write); err != nil {
+			if l.t.link == nil || errors.Is(err, syscall.ENOTCONN) {
+				err = vfiouser.ErrDetached
+			}
+			c.done <- err
+			return
+		}
+		at += n
+	}
+	c.done <- nil
+}
+
+var eventfdOne = binary.NativeEndian.AppendUint64(nil, 1)
+
+func signal(fd int) { _, _ = unix.Write(fd, eventfdOne) } // a full eventfd is signalled too
+
+func drain(fd int) {
+	var b [8]byte
+	_, _ = unix.Read(fd, b[:])
+}
+
+var _ vfiouser.Link = (*link)(nil)

@@ -1,0 +1,101 @@
+package vfiouser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sort"
+
+	"golang.org/x/sys/unix"
+)
+
+// Transport serves one device over vfio-user: Server, or the binding to a library in package
+// libvfiouser. Whatever carries it, the device is called as Device says.
+type Transport interface {
+	// ListenAndServe serves at path, one client after the other, until ctx ends (it returns
+	// the context's error) or Close (ErrServerClosed).
+	ListenAndServe(ctx context.Context, path string) error
+	// Stats returns the counters that the transport keeps; it leaves the others 0.
+	Stats() Stats
+	// Close ends the client and the listening, and waits for both.
+	Close() error
+}
+
+var _ Transport = (*Server)(nil)
+
+// The rest of this file is for transports in other packages.
+
+// ErrByMessage says that a range is in the DMA map, but that some of it has no descriptor: the
+// client has to be asked for it.
+var ErrByMessage = errors.New("vfiouser: range reached by DMA message only")
+
+// Copy copies between p and memory at addr. ErrByMessage and ErrNotMapped say that nothing, or
+// not all, was copied.
+//
+// Preconditions: not Acquire.
+func (m *Memory) Copy(addr uint64, p []byte, write bool) error {
+	m.Acquire()
+	defer m.Release()
+	err := m.copy(addr, p, write)
+	if err == ErrNotMapped && m.covered(addr, uint64(len(p)), write) {
+		return ErrByMessage
+	}
+	return err
+}
+
+// Provide enters a range whose bytes a transport has mapped; data is nil if it could not map
+// them, else r.Size bytes that stay mapped until the range is withdrawn. EEXIST for an overlap.
+func (m *Memory) Provide(r MemoryRange, data []byte) error {
+	if r.Size == 0 || r.Addr+r.Size < r.Addr || data != nil && uint64(len(data)) != r.Size {
+		return fmt.Errorf("%w: range %#x+%#x with %d bytes behind it", fs.ErrInvalid, r.Addr, r.Size, len(data))
+	}
+	n := &mapping{addr: r.Addr, size: r.Size, data: data}
+	if r.Read {
+		n.prot |= unix.PROT_READ
+	}
+	if r.Write {
+		n.prot |= unix.PROT_WRITE
+	}
+	m.mu.Lock()
+	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > r.Addr })
+	if m.overlaps(i, r.Addr, r.Size) {
+		m.mu.Unlock()
+		return unix.EEXIST
+	}
+	m.maps = slices.Insert(m.maps, i, n)
+	m.gen.Add(1)
+	m.mu.Unlock()
+	m.tell(n, false)
+	return nil
+}
+
+// Withdraw takes out the range that is exactly addr, size, and waits for its users. The bytes
+// are the transport's again. ENOENT if there is none.
+func (m *Memory) Withdraw(addr, size uint64) error { return m.remove(addr, size) }
+
+// overlaps reports whether a range that would be entry i meets a neighbour.
+//
+// Preconditions: m.mu held.
+func (m *Memory) overlaps(i int, addr, size uint64) bool {
+	return i > 0 && addr-m.maps[i-1].addr < m.maps[i-1].size || i < len(m.maps) && m.maps[i].addr-addr < size
+}
+
+// CheckDevice refuses a device whose regions or interrupts cannot be those of a PCI function.
+func CheckDevice(dev Device) error {
+	if err := checkRegions(dev.Regions()); err != nil {
+		return err
+	}
+	return checkIRQs(dev.IRQs())
+}
+
+// ClearPath makes room for a socket at path: a socket that is there is removed if nobody
+// listens on it; anything else is an error that names the path.
+func ClearPath(path string) error {
+	l, err := Listen(path)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
