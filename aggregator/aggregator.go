@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 // Aggregator shares a card.
 type Aggregator struct {
+	opts     Options
 	ctl      control
 	bus      bus
 	pollArea uint64 // the card's USERD pages, in VRAM
@@ -25,16 +27,43 @@ type Aggregator struct {
 	guests   [MaxGuests]*Guest
 	channels [gf100.Channels]*channel // by the card's channel number
 
+	routeMu sync.Mutex // one look at the card's interrupts at a time
 	routing sync.WaitGroup
+	closing chan struct{} // closed by Close
+}
+
+// Options are limits of an aggregator. The zero value of each is its default.
+type Options struct {
+	// CardTimeout bounds each wait for the card; default 500 ms. A guest whose
+	// channels the card does not give back in that time is put into safe mode.
+	CardTimeout time.Duration
+	// ErrorBurst and ErrorRate bound how often a guest may stop the card's
+	// engines with faults and errors: so many at once, and so many a second for
+	// ever. Defaults 4096 and 512. A guest beyond that is put into safe mode.
+	ErrorBurst, ErrorRate float64
 }
 
 // New brings the card into service. The card must be fresh from a reset, and is
 // the aggregator's alone until Close.
-func New(c card.Card) (*Aggregator, error) {
-	a := &Aggregator{ctl: control{card: c}, memory: newPartition(c.VRAMSize())}
+func New(c card.Card) (*Aggregator, error) { return NewWith(c, Options{}) }
+
+// NewWith is New with limits.
+func NewWith(c card.Card, o Options) (*Aggregator, error) {
+	if o.CardTimeout == 0 {
+		o.CardTimeout = cardTimeout
+	}
+	if o.ErrorBurst == 0 {
+		o.ErrorBurst = 4096
+	}
+	if o.ErrorRate == 0 {
+		o.ErrorRate = 512
+	}
+	a := &Aggregator{opts: o, memory: newPartition(c.VRAMSize())}
+	a.ctl.init(c, o.CardTimeout)
 	a.bus.intr = make(chan struct{}, 1)
+	a.closing = make(chan struct{})
 	var err error
-	a.pollArea, err = a.ctl.bringUp(func(n uint64) (uint64, error) { return a.allocOwn(n) })
+	a.pollArea, err = a.ctl.bringUp(a.allocOwn)
 	if err != nil {
 		return nil, err
 	}
@@ -50,16 +79,11 @@ func (a *Aggregator) time() uint64 { return a.cardEpoch + uint64(time.Since(a.ep
 
 // Close takes the card out of service. All guests must have been removed.
 func (a *Aggregator) Close() error {
-	a.mu.Lock()
-	for _, g := range a.guests {
-		if g != nil {
-			a.mu.Unlock()
-			return fmt.Errorf("aggregator: closed while guest %s is there", g.name)
-		}
+	if g := a.everybody(); len(g) > 0 {
+		return fmt.Errorf("aggregator: closed while guest %s is there", g[0].name)
 	}
-	a.mu.Unlock()
 	a.ctl.card.DetachHost()
-	close(a.bus.intr)
+	close(a.closing)
 	a.routing.Wait()
 	return nil
 }
@@ -67,23 +91,15 @@ func (a *Aggregator) Close() error {
 // allocOwn returns n bytes of card memory that no guest can reach, scrubbed.
 func (a *Aggregator) allocOwn(n uint64) (uint64, error) {
 	a.mu.Lock()
-	r, ok := a.memory.take((n+pageSize-1)&^(pageSize-1), pageSize)
+	r, ok := a.memory.take(wholePages(n), pageSize)
 	a.mu.Unlock()
 	if !ok {
 		return 0, fmt.Errorf("aggregator: the card has no %d KiB in one piece left", n>>10)
 	}
-	if err := a.ctl.card.ScrubVRAM(r.addr, r.size); err != nil {
-		return 0, err
-	}
-	return r.addr, nil
+	return r.addr, a.ctl.card.ScrubVRAM(r.addr, r.size)
 }
 
-// freeOwn takes back what allocOwn gave.
-func (a *Aggregator) freeOwn(addr, n uint64) {
-	a.mu.Lock()
-	a.memory.release(run{addr, (n + pageSize - 1) &^ (pageSize - 1)})
-	a.mu.Unlock()
-}
+func wholePages(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 
 // Free returns how many bytes of the card's memory nobody has.
 func (a *Aggregator) Free() uint64 {
@@ -97,53 +113,83 @@ type GuestConfig struct {
 	Name     string
 	VRAM     uint64 // bytes, a multiple of 1 MiB
 	Channels int    // how many it may have bound at a time; 0 = all
-	// Tables bounds the memory of its page-table shadows, in bytes; 0 = 64 MiB.
+	// Tables is the memory for its page-table shadows, in bytes: its own, taken
+	// from the card when the guest is added. 0 is an eighth of VRAM, 8 MiB at
+	// least and 64 MiB at most.
 	Tables uint64
 }
 
-const defaultTables = 64 << 20
+const (
+	minTables = 8 << 20
+	maxTables = 64 << 20
+)
+
+func (c *GuestConfig) complete() error {
+	if c.Channels == 0 {
+		c.Channels = gf100.Channels
+	}
+	if c.Tables == 0 {
+		c.Tables = min(max(c.VRAM/8, minTables), maxTables)
+	}
+	c.Tables = wholePages(c.Tables)
+	switch {
+	case c.VRAM == 0 || c.VRAM%(1<<20) != 0:
+		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM are not whole MiB", c.Name, c.VRAM)
+	case c.Channels < 1 || c.Channels > gf100.Channels:
+		return fmt.Errorf("aggregator: guest %s: %d channels: 1 to %d are possible", c.Name, c.Channels, gf100.Channels)
+	case c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize:
+		return fmt.Errorf("aggregator: guest %s: %d KiB for page tables hold no address space", c.Name, c.Tables>>10)
+	}
+	return nil
+}
+
+// own is how much of the card's memory the aggregator keeps for the guest.
+func (c *GuestConfig) own() uint64 { return c.Tables + uint64(c.Channels)*gf100.InstanceSize }
+
+// Need returns how much of the card's memory a guest takes in all.
+func (c GuestConfig) Need() (uint64, error) {
+	if err := c.complete(); err != nil {
+		return 0, err
+	}
+	return c.VRAM + c.own(), nil
+}
 
 // AddGuest gives a guest its share. Events go to ev from now on.
 func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
-	if cfg.Channels == 0 {
-		cfg.Channels = gf100.Channels
+	if err := cfg.complete(); err != nil {
+		return nil, err
 	}
-	if cfg.Tables == 0 {
-		cfg.Tables = defaultTables
+	g, err := a.place(cfg, ev)
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 	}
-	switch {
-	case cfg.VRAM == 0 || cfg.VRAM%(1<<20) != 0:
-		return nil, fmt.Errorf("aggregator: guest %s: %d bytes of VRAM are not whole MiB", cfg.Name, cfg.VRAM)
-	case cfg.Channels < 1 || cfg.Channels > gf100.Channels:
-		return nil, fmt.Errorf("aggregator: guest %s: %d channels: 1 to %d are possible", cfg.Name, cfg.Channels, gf100.Channels)
+	if err := g.scrub(); err != nil {
+		a.forget(g)
+		return nil, err
 	}
+	g.start()
+	return g, nil
+}
+
+// place finds room for a guest.
+func (a *Aggregator) place(cfg GuestConfig, ev Events) (*Guest, error) {
 	a.mu.Lock()
-	index := -1
-	for i, g := range a.guests {
-		if g == nil {
-			index = i
-			break
-		}
-	}
+	defer a.mu.Unlock()
+	index := slices.Index(a.guests[:], nil)
 	if index < 0 {
-		a.mu.Unlock()
-		return nil, fmt.Errorf("aggregator: guest %s would be the %dth; %d are possible", cfg.Name, MaxGuests+1, MaxGuests)
+		return nil, fmt.Errorf("it would be one more than the %d that are possible", MaxGuests)
+	}
+	own, err := a.memory.alloc(cfg.own(), pageSize)
+	if err != nil {
+		return nil, fmt.Errorf("page tables and channels: %w", err)
 	}
 	runs, err := a.memory.alloc(cfg.VRAM, shadowpt.BigPage)
 	if err != nil {
-		a.mu.Unlock()
-		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
+		a.memory.release(own...)
+		return nil, err
 	}
-	g := newGuest(a, index, cfg, newExtents(runs), ev)
+	g := newGuest(a, index, cfg, newExtents(runs), own, ev)
 	a.guests[index] = g
-	a.mu.Unlock()
-	for _, r := range runs {
-		if err := a.ctl.card.ScrubVRAM(r.addr, r.size); err != nil {
-			a.forget(g)
-			return nil, err
-		}
-	}
-	g.start()
 	return g, nil
 }
 
@@ -154,21 +200,41 @@ func (a *Aggregator) forget(g *Guest) {
 	for _, e := range g.extents.list {
 		a.memory.release(run{e.card, e.size})
 	}
+	a.memory.release(g.ownRuns...)
 	a.guests[g.index] = nil
 }
 
-// takeChannel gives ch a channel number of the card.
-func (a *Aggregator) takeChannel(ch *channel) bool {
+// guaranteed is how many of the card's channels each guest can count on,
+// whatever the others do.
+const guaranteed = gf100.Channels / MaxGuests
+
+// takeChannel gives ch a channel number of the card, unless none is left that
+// others do not have to be able to count on. It takes number prefer if it is
+// free.
+func (a *Aggregator) takeChannel(ch *channel, prefer uint8) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i := range a.channels {
-		if a.channels[i] == nil {
-			a.channels[i] = ch
-			ch.id = uint8(i)
-			return true
+	free, owed, used := 0, 0, make(map[*Guest]int)
+	for _, c := range a.channels {
+		if c == nil {
+			free++
+		} else {
+			used[c.guest]++
 		}
 	}
-	return false
+	for _, g := range a.guests {
+		if g != nil && g != ch.guest {
+			owed += max(min(guaranteed, g.limits.Channels)-used[g], 0)
+		}
+	}
+	if free == 0 || free <= owed && used[ch.guest] >= guaranteed {
+		return false
+	}
+	if a.channels[prefer] != nil {
+		prefer = uint8(slices.Index(a.channels[:], nil))
+	}
+	a.channels[prefer], ch.id = ch, prefer
+	return true
 }
 
 func (a *Aggregator) returnChannel(ch *channel) {

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
@@ -16,48 +17,59 @@ const (
 )
 
 // bus is the memory of all guests, as the card sees it.
+//
+// A step of the card pins nobody's memory: it takes the map of the one guest
+// whose window it touches for the look-up alone. What it found stays good until
+// the step ends because whoever takes memory away (Guest.Unmapped,
+// Guest.DetachMemory) first makes the map forget it, and then waits for the
+// steps that began before. So a guest whose map changes never waits for, and
+// never delays, the steps of others.
 type bus struct {
-	mu   sync.RWMutex // guards host; the read side is a step of the card
-	host [MaxGuests]card.Bus
+	host [MaxGuests]atomic.Pointer[memory]
 	intr chan struct{} // of capacity 1: the card has something to say
+
+	// steps is read-locked by each step. Its write side is the last resort of
+	// barrier: it waits for every step under way, and holds up the next ones.
+	steps sync.RWMutex
 }
 
-// attach puts a guest's memory into its window, or takes it out (nil). When it
-// returns, the card no longer uses what was there before.
+type memory struct{ card.Bus }
+
+// attach puts a guest's memory into its window, or takes it out (nil). Steps that
+// are under way may go on using what was there.
 func (b *bus) attach(index int, m card.Bus) {
-	b.mu.Lock()
-	b.host[index] = m
-	b.mu.Unlock()
+	if m == nil {
+		b.host[index].Store(nil)
+		return
+	}
+	b.host[index].Store(&memory{m})
 }
 
-// Acquire implements card.Bus. Every guest's map is pinned: a step of the card
-// belongs to one of them, but the bus does not know to which.
-func (b *bus) Acquire() {
-	b.mu.RLock()
-	for _, h := range b.host {
-		if h != nil {
-			h.Acquire()
-		}
-	}
+// barrier waits for every step of the card that is under way.
+func (b *bus) barrier() {
+	b.steps.Lock()
+	b.steps.Unlock() //nolint:staticcheck // taking it was all
 }
+
+// Acquire implements card.Bus.
+func (b *bus) Acquire() { b.steps.RLock() }
 
 // Release implements card.Bus.
-func (b *bus) Release() {
-	for _, h := range b.host {
-		if h != nil {
-			h.Release()
-		}
-	}
-	b.mu.RUnlock()
-}
+func (b *bus) Release() { b.steps.RUnlock() }
 
 // Slice implements card.Bus.
 func (b *bus) Slice(addr uint64, n int, write bool) []byte {
 	i := addr >> busShift
-	if i >= MaxGuests || b.host[i] == nil || n < 0 || addr&windowMask+uint64(n) > BusWindow {
+	if i >= MaxGuests || n < 0 || addr&windowMask+uint64(n) > BusWindow {
 		return nil
 	}
-	return b.host[i].Slice(addr&windowMask, n, write)
+	m := b.host[i].Load()
+	if m == nil {
+		return nil
+	}
+	m.Acquire()
+	defer m.Release()
+	return m.Slice(addr&windowMask, n, write)
 }
 
 // Interrupt implements card.Host. It is called under the card's lock, so it only

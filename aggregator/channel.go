@@ -24,14 +24,12 @@ type channel struct {
 	// Guarded by Guest.mu.
 	stopped bool   // by us: faulted or held
 	held    bool   // until the guest's driver has dealt with its error
+	rung    bool   // since engine events were last routed
 	lastGet uint32 // GP_GET when engine events were last routed
-}
 
-// space is an address space of the guest in use by channels.
-type space struct {
-	shadow *shadowpt.Shadow
-	refs   int
-	fresh  bool // built in the round under way
+	// saved says that the guest's structures have what the card left of the
+	// channel, and that it has not run since.
+	saved bool
 }
 
 // A rule says where a field of the card's instance block comes from.
@@ -44,18 +42,21 @@ const (
 	refused                // zero, whatever the guest says
 )
 
-// instanceFields is how the card's instance block is made from the guest's. What
-// is not listed is zero.
+// instanceFields is how the card's instance block is made from the guest's. It
+// lists every field that package gf100 knows; all other bits are zero.
 var instanceFields = []struct {
 	gf100.Word
 	rule
 	value uint32 // of a forced field
 }{
+	{gf100.InstGPPut, refused, 0}, // the card reads GP_PUT from USERD
 	{gf100.InstUSERDLo, translated, 0},
 	{gf100.InstUSERDHi, translated, 0},
 	{gf100.InstUSERDTarget, forced, 0}, // VRAM
 	{gf100.InstSignature, forced, gf100.InstanceSignature},
 	{gf100.InstGPGet, copied, 0},
+	{gf100.InstPBGetLo, refused, 0}, // a channel begins at a GPFIFO entry
+	{gf100.InstPBGetHi, refused, 0},
 	{gf100.InstRef, copied, 0},
 	{gf100.InstGPBaseLo, copied, 0}, // a virtual address: the shadow bounds it
 	{gf100.InstGPBaseHi, copied, 0},
@@ -68,10 +69,17 @@ var instanceFields = []struct {
 	// Engine contexts of the guest's are the guest's: the card keeps its own.
 	{gf100.InstGRContextLo, refused, 0},
 	{gf100.InstGRContextHi, refused, 0},
+	// The card's name for what it kept of the channel: ours to remember, see
+	// Guest.kept. One that a guest made up names nothing.
+	{gf100.InstTokenLo, translated, 0},
+	{gf100.InstTokenHi, translated, 0},
 }
 
+// instanceValues are the translated fields.
+type instanceValues struct{ userd, dir, token uint64 }
+
 // buildInstance makes the card's instance block.
-func buildInstance(guest []byte, userd, dir uint64) []byte {
+func buildInstance(guest []byte, v instanceValues) []byte {
 	block := make([]byte, gf100.InstanceSize)
 	for _, f := range instanceFields {
 		switch f.rule {
@@ -81,10 +89,12 @@ func buildInstance(guest []byte, userd, dir uint64) []byte {
 			f.Put(block, f.value)
 		}
 	}
-	gf100.InstUSERDLo.Put(block, uint32(userd>>12))
-	gf100.InstUSERDHi.Put(block, uint32(userd>>32))
-	gf100.InstPDBLo.Put(block, uint32(dir>>12))
-	gf100.InstPDBHi.Put(block, uint32(dir>>32))
+	gf100.InstUSERDLo.Put(block, uint32(v.userd>>12))
+	gf100.InstUSERDHi.Put(block, uint32(v.userd>>32))
+	gf100.InstPDBLo.Put(block, uint32(v.dir>>12))
+	gf100.InstPDBHi.Put(block, uint32(v.dir>>32))
+	gf100.InstTokenLo.Put(block, uint32(v.token))
+	gf100.InstTokenHi.Put(block, uint32(v.token>>32))
 	return block
 }
 
@@ -107,26 +117,54 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		return nil
 	}
 	ch := &channel{guest: g, gid: gid, guestInst: inst, userd: userd}
-	if ch.space = g.enter(instanceSpace(block)); ch.space == nil {
-		return nil
-	}
-	if !g.withinQuota() || !g.agg.takeChannel(ch) {
+	if !g.withinQuota() {
 		g.stats.OverQuota.Add(1)
-		g.leave(ch.space)
 		return nil
 	}
-	var err error
-	if ch.inst, err = g.agg.allocOwn(gf100.InstanceSize); err != nil {
-		g.agg.returnChannel(ch)
-		g.leave(ch.space)
+	var ok bool
+	if ch.inst, ok = g.allocOwn(gf100.InstanceSize); !ok {
+		g.stats.OverQuota.Add(1)
 		return nil
 	}
-	c := g.agg.ctl.card
-	c.WriteVRAM(ch.cardUSERD(), make([]byte, gf100.USERDSize))
-	c.WriteVRAM(ch.inst, buildInstance(block, ch.cardUSERD(), ch.space.shadow.Dir()))
+	kept := g.kept[gid]
+	if ch.space = g.enter(instanceSpace(block)); ch.space == nil || !g.agg.takeChannel(ch, kept.id) {
+		g.stats.OverQuota.Add(1)
+		if ch.space != nil {
+			g.leave(ch.space)
+		}
+		g.freeOwn(ch.inst, gf100.InstanceSize)
+		return nil
+	}
+	v := instanceValues{userd: ch.cardUSERD(), dir: ch.space.shadow.Dir()}
+	if kept.inst == inst {
+		v.token = kept.token
+	}
+	g.loadUSERD(ch)
+	g.agg.ctl.card.WriteVRAM(ch.inst, buildInstance(block, v))
 	g.agg.ctl.bind(ch.id, ch.inst)
 	g.stats.Binds.Add(1)
 	return ch
+}
+
+// kept names what the card keeps of a guest's channel that is not bound, so that
+// a driver that binds the same instance block again finds the channel as it was.
+type kept struct {
+	inst  uint64 // the guest's instance block
+	id    uint8  // the card's channel, which is to be the same
+	token uint64
+}
+
+// keep remembers the name of what the card keeps.
+func (g *Guest) keep(ch *channel) {
+	block := make([]byte, gf100.InstanceSize)
+	g.agg.ctl.card.ReadVRAM(ch.inst, block)
+	k := kept{
+		inst: ch.guestInst, id: ch.id,
+		token: uint64(gf100.InstTokenHi.Get(block))<<32 | uint64(gf100.InstTokenLo.Get(block)),
+	}
+	g.mu.Lock()
+	g.kept[ch.gid] = k
+	g.mu.Unlock()
 }
 
 // instanceSpace reads the address space out of an instance block.
@@ -141,7 +179,7 @@ func instanceSpace(inst []byte) shadowpt.Space {
 func (g *Guest) withinQuota() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := 0
+	n := len(g.limbo)
 	for i := range g.channels {
 		if g.channels[i].ch != nil {
 			n++
@@ -150,9 +188,8 @@ func (g *Guest) withinQuota() bool {
 	return n < g.limits.Channels
 }
 
-// close ends a channel of the card: it leaves the runlist, its PBDMA and the
-// channel table, in this order, and what it would go on with is written back to
-// the guest's instance block.
+// close ends a channel of the card. What it had is given back when the card has
+// let go of it; until then it is in limbo, and the guest in safe mode.
 func (g *Guest) close(ch *channel) {
 	a := g.agg
 	a.ctl.disable(ch.id)
@@ -160,56 +197,121 @@ func (g *Guest) close(ch *channel) {
 	wasListed := ch.listed
 	ch.listed = false
 	a.mu.Unlock()
-	if wasListed && !a.ctl.commitRunlist(a.listed) {
+	if !g.leaveCard(ch, wasListed) {
+		g.limbo = append(g.limbo, ch)
 		g.stats.CardTimeout.Add(1)
+		g.enterSafe("the card does not give a channel back")
+		return
 	}
-	if !a.ctl.preempt(ch.id) {
-		g.stats.CardTimeout.Add(1)
+	g.finishClose(ch)
+}
+
+// leaveCard waits, with a bound, until a disabled channel is on no PBDMA. A
+// neighbour that does not leave is not this guest's to wait for.
+func (g *Guest) leaveCard(ch *channel, listed bool) bool {
+	c := &g.agg.ctl
+	if g.safe.Load() && c.running(ch.id) { // it has been waited for
+		return false
+	}
+	ok := !listed || c.commitRunlist(g.agg.listed)
+	ok = c.preempt(ch.id) && ok
+	return ok || !c.running(ch.id)
+}
+
+// finishClose gives back what a channel had that is on no PBDMA. What the card
+// has reported of it goes to its guest first: a later owner of the same instance
+// block and number must not get it.
+func (g *Guest) finishClose(ch *channel) {
+	a := g.agg
+	a.routeAll()
+	if !ch.saved {
+		g.saveBack(ch)
 	}
 	a.ctl.unbind(ch.id)
-	g.saveBack(ch)
-	a.freeOwn(ch.inst, gf100.InstanceSize)
-	a.returnChannel(ch)
-	g.leave(ch.space)
+	a.routeAll()
+	g.keep(ch)
+	if !g.leave(ch.space) {
+		g.waiting = append(g.waiting, ch) // for an invalidate that works
+		return
+	}
+	g.release(ch)
+}
+
+// release gives back the names of a channel that the card knows no more.
+func (g *Guest) release(ch *channel) {
+	g.agg.ctl.card.WriteVRAM(ch.cardUSERD(), make([]byte, gf100.USERDSize))
+	g.freeOwn(ch.inst, gf100.InstanceSize)
+	g.agg.returnChannel(ch)
 	g.stats.Unbinds.Add(1)
 }
 
+// reap looks again at channels that the card had not given back.
+func (g *Guest) reap() {
+	left := g.limbo[:0]
+	for _, ch := range g.limbo {
+		if g.agg.ctl.running(ch.id) {
+			left = append(left, ch)
+			continue
+		}
+		g.finishClose(ch)
+	}
+	g.limbo = left
+	if len(g.waiting) > 0 {
+		g.invalidateCard()
+	}
+}
+
 // saveBack writes what the card keeps of a channel that is off it into the
-// guest's own structures.
+// guest's own structures. It is done before the guest can see that the channel
+// is off: after that the memory may be something else already.
 func (g *Guest) saveBack(ch *channel) {
 	ours := make([]byte, gf100.InstanceSize)
-	theirs := make([]byte, gf100.InstanceSize)
-	if !g.agg.ctl.card.ReadVRAM(ch.inst, ours) || !g.read(shadowpt.VRAM, ch.guestInst, theirs) {
+	if !g.agg.ctl.card.ReadVRAM(ch.inst, ours) {
 		return
 	}
 	for _, w := range []gf100.Word{gf100.InstGPGet, gf100.InstRef} {
-		w.Put(theirs, w.Get(ours))
-		g.eachRun(ch.guestInst+uint64(w.Offset), theirs[w.Offset:w.Offset+4], g.agg.ctl.card.WriteVRAM)
+		g.eachRun(ch.guestInst+uint64(w.Offset), ours[w.Offset:w.Offset+4], true)
 	}
 	g.showUSERD(ch)
 }
 
 // userdShown are the fields of USERD that the card writes and the guest reads.
-var userdShown = []uint64{
+var userdShown = [...]uint64{
 	gf100.USERDGet, gf100.USERDRef, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi, gf100.USERDGetHi, gf100.USERDGPGet,
 }
 
 // showUSERD copies what the card has written to a channel's USERD to the
-// guest's.
+// guest's. Only changes are written: each write makes the card look at every
+// semaphore that is waited for.
 func (g *Guest) showUSERD(ch *channel) {
 	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
 	if !ok {
 		return
 	}
 	c := g.agg.ctl.card
-	var b [4]byte
+	var ours, theirs [4]byte
 	for _, off := range userdShown {
-		c.ReadVRAM(ch.cardUSERD()+off, b[:])
-		c.WriteVRAM(at+off, b[:])
+		c.ReadVRAM(ch.cardUSERD()+off, ours[:])
+		c.ReadVRAM(at+off, theirs[:])
+		if ours != theirs {
+			c.WriteVRAM(at+off, ours[:])
+		}
 	}
 }
 
-// ring forwards the guest's GP_PUT to the card.
+// loadUSERD fills the card's USERD from the guest's, before the channel is bound:
+// the fields that are forwarded, or shown, and nothing else.
+func (g *Guest) loadUSERD(ch *channel) {
+	c := g.agg.ctl.card
+	page := make([]byte, gf100.USERDSize)
+	at, _ := g.extents.translate(ch.userd, gf100.USERDSize)
+	for _, off := range append(userdShown[:], gf100.USERDGPPut) {
+		c.ReadVRAM(at+off, page[off:off+4])
+	}
+	c.WriteVRAM(ch.cardUSERD(), page)
+}
+
+// ring forwards the guest's GP_PUT to the card. Guest.mu is held.
 func (g *Guest) ring(ch *channel) {
 	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
 	if !ok {
@@ -217,59 +319,18 @@ func (g *Guest) ring(ch *channel) {
 	}
 	var b [4]byte
 	g.agg.ctl.card.ReadVRAM(at+gf100.USERDGPPut, b[:])
+	ch.rung = true
 	g.agg.ctl.bell(ch.id, binary.LittleEndian.Uint32(b[:]))
 }
 
-// gpGet reads how far the card has fetched.
-func (ch *channel) gpGet() (get, put uint32) {
+// moved reports whether the channel has fetched anything since the last call, or
+// still has something to fetch. Guest.mu is held.
+func (ch *channel) moved() bool {
 	var b [8]byte
 	ch.guest.agg.ctl.card.ReadVRAM(ch.cardUSERD()+gf100.USERDGPGet, b[:])
-	return binary.LittleEndian.Uint32(b[:]), binary.LittleEndian.Uint32(b[4:])
-}
-
-// enter returns the address space s with one reference more, building its shadow
-// if there is none.
-func (g *Guest) enter(s shadowpt.Space) *space {
-	sp := g.spaces[s]
-	if sp == nil {
-		shadow, ok := shadowpt.NewShadow(g, g, s)
-		if !ok {
-			g.stats.OverQuota.Add(1)
-			return nil
-		}
-		sp = &space{shadow: shadow}
-		g.spaces[s] = sp
-	}
-	if !sp.fresh {
-		g.rebuild(sp)
-	}
-	sp.refs++
-	return sp
-}
-
-func (g *Guest) leave(sp *space) {
-	if sp.refs--; sp.refs > 0 {
-		return
-	}
-	delete(g.spaces, sp.shadow.Space())
-	g.invalidateCard()
-	sp.shadow.Free()
-}
-
-func (g *Guest) rebuild(sp *space) {
-	sp.shadow.Rebuild()
-	sp.fresh = true
-	g.stats.Rebuilds.Add(1)
-}
-
-// invalidateCard makes the card forget old translations, after which tables that
-// went out of use may be given back.
-func (g *Guest) invalidateCard() {
-	if !g.agg.ctl.invalidate() {
-		g.stats.CardTimeout.Add(1)
-		return
-	}
-	for _, sp := range g.spaces {
-		sp.shadow.Release()
-	}
+	get, put := binary.LittleEndian.Uint32(b[:]), binary.LittleEndian.Uint32(b[4:])
+	// A ring that went round once looks as if it had not moved: the bell tells.
+	moved := ch.rung || get != ch.lastGet || get != put
+	ch.rung, ch.lastGet = get != put, get
+	return moved
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -11,22 +12,36 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// cardTimeout bounds every wait for the card. A card that takes longer is
-// broken, or a channel is: the caller decides.
-const cardTimeout = time.Second
+// cardTimeout bounds every wait for the card, unless Options say otherwise. A
+// card that takes longer is broken, or a channel is: the caller decides.
+const cardTimeout = time.Second / 2
 
-// pollPause is how long a wait rests between two looks at a register.
-const pollPause = 20 * time.Microsecond
+// Waits look again at once a few times, then ever more rarely.
+const (
+	pollMin = 5 * time.Microsecond
+	pollMax = time.Millisecond
+)
 
 // control drives the card's registers, as a driver does.
 type control struct {
-	card card.Card
+	card    card.Card
+	timeout time.Duration
 
-	mu       sync.Mutex // one sequence at a time; see the package comment
+	// What takes time on the card; see turn.
+	invalidating, committing, preempting turn
+
+	mu       sync.Mutex // one sequence of writes at a time, and nothing is waited for under it
 	runlists [2]uint64  // in VRAM; the card may be reading one of them
 	active   int
 
-	timeouts uint64 // waits that the card did not end in time; guarded by mu
+	timeouts atomic.Uint64 // waits that the card did not end in time
+}
+
+func (c *control) init(cd card.Card, timeout time.Duration) {
+	c.card, c.timeout = cd, timeout
+	c.invalidating.init()
+	c.committing.init()
+	c.preempting.init()
 }
 
 // Registers that the aggregator uses; names and bits are those of package gf100.
@@ -57,6 +72,16 @@ const (
 	regChannelInst    = 0x003000 // + channel * 8
 	regChannel        = 0x003004
 	regPBDMA          = 0x040000 // + unit * 0x2000
+	regPCE            = 0x104000 // + engine * 0x1000
+	regGraphIntr      = 0x400100
+	regGraphTrap      = 0x400108
+	regGraphError     = 0x400110
+	regGraphIntrEn    = 0x40013c
+	regGraphFIFO      = 0x400500
+	regGraphAddr      = 0x400704
+	regGraphData      = 0x400708
+	regGraphClass     = 0x404200 // + subchannel * 4
+	regGraphContext   = 0x409b00
 	regMMUCtrl        = 0x100c80
 	regInvalidatePDB  = 0x100cb8
 	regInvalidate     = 0x100cbc
@@ -70,8 +95,18 @@ const (
 	channelEnabled = 1 << 0
 	channelStart   = 0x001f0001
 	instanceBound  = 3 << 30
-	intrPFIFO      = 1 << 8 // in NV_PMC_INTR_0
-	pollAreaBAR1   = 0      // where the poll area lies in BAR1
+	channelBusy    = 1 << 28
+	graphGoOn      = 0x00010001
+	contextInst    = 1<<28 - 1 // in NV_PGRAPH_PRI_FECS_CURRENT_CTX and a copy engine's CURCTX
+	copyRefused    = 1 << 6    // in a copy engine's IRQSTAT
+
+	// In NV_PMC_INTR_0.
+	intrPFIFO    = 1 << 8
+	intrPGRAPH   = 1 << 12
+	intrCE0      = 1 << 5
+	intrCE1      = 1 << 6
+	intrOurs     = intrPFIFO | intrPGRAPH | intrCE0 | intrCE1
+	pollAreaBAR1 = 0 // where the poll area lies in BAR1
 )
 
 func (c *control) rd(off uint32) uint32 {
@@ -129,7 +164,10 @@ func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64
 		{regPBDMA + 0x10c, 0xfffffeff}, {regPBDMA + 0x210c, 0xfffffeff}, {regPBDMA + 0x410c, 0xfffffeff},
 		{regUSERDBase, 1<<28 | pollAreaBAR1>>12},
 		{regFIFOEnable, 1},
-		{regPMCIntrMask0, intrPFIFO},
+		{regGraphIntr, ^uint32(0)}, {regGraphIntrEn, ^uint32(0)}, {regGraphFIFO, graphGoOn},
+		{regPCE + 0x010, copyRefused}, {regPCE + 0x01c, copyRefused},
+		{regPCE + 0x1010, copyRefused}, {regPCE + 0x101c, copyRefused},
+		{regPMCIntrMask0, intrOurs},
 		{regPMCIntrEn, 1},
 	} {
 		c.wr(w.reg, w.val)
@@ -148,55 +186,78 @@ func (c *control) time() uint64 {
 	}
 }
 
-// await polls reg until v&mask == want, up to cardTimeout.
+// await polls reg until v&mask == want, up to the bound.
 func (c *control) await(reg, mask, want uint32) bool {
-	for deadline := time.Now().Add(cardTimeout); ; time.Sleep(pollPause) {
+	pause := pollMin
+	for deadline := time.Now().Add(c.timeout); ; pause = min(pause*2, pollMax) {
 		if c.rd(reg)&mask == want {
 			return true
 		}
 		if time.Now().After(deadline) {
-			c.timeouts++
+			c.timeouts.Add(1)
 			return false
 		}
+		time.Sleep(pause)
 	}
 }
 
 // invalidate makes the card forget its translations, and waits until no access
-// uses an old one.
+// uses an old one: every step that was under way when it was called has ended.
 func (c *control) invalidate() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wr(regInvalidatePDB, 0)
-	c.wr(regInvalidate, invalidateGo|invalidateAll)
-	return c.await(regMMUCtrl, invalidateDone, invalidateDone)
+	return c.invalidating.do(nil, func(*ticket) bool {
+		c.mu.Lock()
+		c.wr(regInvalidatePDB, 0)
+		c.wr(regInvalidate, invalidateGo|invalidateAll)
+		c.mu.Unlock()
+		return c.await(regMMUCtrl, invalidateDone, invalidateDone)
+	})
 }
 
 // commitRunlist gives the card the list of channels and waits until those that
-// are not on it have left. list is called under the lock, so that the newest
-// list wins.
+// are not on it have left. list is called when the list is made: it has
+// everything that was listed before commitRunlist was called.
 func (c *control) commitRunlist(list func() []uint8) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.active ^= 1
-	ids := list()
-	buf := make([]byte, 0, gf100.Channels*gf100.RunlistEntrySize)
-	for _, id := range ids {
-		buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
-		buf = binary.LittleEndian.AppendUint32(buf, 4)
-	}
-	addr := c.runlists[c.active]
-	c.card.WriteVRAM(addr, buf)
-	c.wr(regRunlistBase, uint32(addr>>12))
-	c.wr(regRunlist, 0x01f00000|uint32(len(ids)))
-	return c.await(regEngRunlist, bit20, 0)
+	return c.committing.do(nil, func(*ticket) bool {
+		ids := list()
+		buf := make([]byte, 0, gf100.Channels*gf100.RunlistEntrySize)
+		for _, id := range ids {
+			buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
+			buf = binary.LittleEndian.AppendUint32(buf, 4)
+		}
+		c.mu.Lock()
+		c.active ^= 1
+		addr := c.runlists[c.active]
+		c.card.WriteVRAM(addr, buf)
+		c.wr(regRunlistBase, uint32(addr>>12))
+		c.wr(regRunlist, 0x01f00000|uint32(len(ids)))
+		c.mu.Unlock()
+		return c.await(regEngRunlist, bit20, 0)
+	})
 }
 
-// preempt makes a channel leave its PBDMA.
-func (c *control) preempt(id uint8) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.wr(regPreempt, uint32(id))
-	return c.await(regPreempt, bit20, 0)
+// preempt makes channels leave their PBDMAs, one after the other, as the
+// register wants it.
+func (c *control) preempt(ids ...uint8) bool {
+	join := func(k *ticket) {
+		for _, id := range ids {
+			k.ids.add(id)
+		}
+	}
+	return c.preempting.do(join, func(k *ticket) bool {
+		ok := true
+		k.ids.each(func(id uint8) {
+			c.mu.Lock()
+			c.wr(regPreempt, uint32(id))
+			c.mu.Unlock()
+			ok = ok && c.await(regPreempt, bit20, 0)
+		})
+		return ok
+	})
+}
+
+// running reports whether a channel is on a PBDMA.
+func (c *control) running(id uint8) bool {
+	return c.rd(regChannel+uint32(id)*8)&channelBusy != 0
 }
 
 // bind, unbind, enable and disable are single writes and need no sequence.

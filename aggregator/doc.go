@@ -19,22 +19,47 @@
 // Until it has, the registers that ask "are you done" answer no. Doorbells and
 // channel stops go to the card at once when nothing is queued before them.
 //
+// # What one guest can make another wait for
+//
+// Waits for the card are shared: an invalidate, a runlist or a preempt serves
+// everybody who asked before it began, so a guest waits for the one under way
+// and for the next, whatever the others ask for. Each is bounded. A guest whose
+// channel does not leave the card in time is put into safe mode; its neighbours
+// do not wait for it again. DMA maps are touched one guest's at a time, for one
+// look-up (see bus). Every guest has its own memory for page tables, and channels
+// that it can count on.
+//
+// A guest that no longer wants a channel gets what the card reported of it up to
+// then; only after that do its instance block and number go to somebody else.
+//
 // # Goroutines
 //
-// One per guest ([Guest.work]), from AddGuest to Remove; one per aggregator
-// ([Aggregator.route]) that turns the card's interrupts into the guests' own,
-// from New to Close.
+// Two per guest, from AddGuest to Remove: [Guest.work] talks to the card and
+// [Guest.tell] tells the guest what happened, so that a guest that is slow to
+// listen delays nobody. One per aggregator ([Aggregator.route]) that turns the
+// card's interrupts into the guests' own, from New to Close.
 //
 // # Locks, in the order they are taken
 //
 //  1. The virtual GPU's own lock (package devmodel). Calls into a Guest come
 //     with it held; events are delivered to it with no lock of ours held.
-//  2. Guest.mu: the guest's queue, its channel table, what is pending.
-//  3. Aggregator.mu: the table of guests and of physical channels, memory.
-//  4. control.mu: one sequence of register writes to the card, and waiting for
-//     it. Taken by guests' goroutines only, never in a trap.
-//  5. bus.mu (read side): the guests' DMA maps, during one step of the card.
+//  2. Aggregator.routeMu: one look at the card's interrupts. Never in a trap.
+//  3. Guest.mu: what is to be done, the channel table, what is to be told.
+//  4. Aggregator.mu: the table of guests and of physical channels, memory.
+//  5. turn.mu and control.mu: for a moment, never while the card is waited for.
+//  6. The guest's own pin of its memory (card.Bus.Acquire), for one look-up or
+//     one copy, and bus.steps (read side), during one step of the card.
 //
 // The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's
-// lock alone.
+// lock alone. Shadows, and what waits to be given back, belong to Guest.work.
+//
+// # What a guest's own driver does differently here
+//
+// The class state that a driver writes through PGRAPH's method port (404488,
+// 40448c) while it makes its first graphics context stays in the guest's own
+// registers: the card has one such port, and what it starts new contexts from
+// would be everybody's. A virtual GPU's channels start from the engine's own
+// state after power-on. A method that a PBDMA refused has been passed over when
+// the driver hears of it; acknowledging it without marking it as done does not
+// try it again.
 package aggregator

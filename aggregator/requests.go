@@ -28,12 +28,18 @@ func (g *Guest) setBound(id uint8, inst uint64, on bool) {
 		return
 	}
 	c.inst, c.bound = inst, on
-	if c.ch != nil {
+	g.news.forget(id)
+	if c.ch != nil && !g.rebinding(id) {
 		g.agg.ctl.disable(c.ch.id)
+		g.showUSERD(c.ch) // from now on the memory may become something else
 	}
 	g.todo.bind.add(id)
 	g.wake.Broadcast()
 }
+
+// rebinding reports whether the card's channel is not what the guest's table
+// says. Guest.mu is held.
+func (g *Guest) rebinding(id uint8) bool { return g.todo.bind.has(id) || g.doing.bind.has(id) }
 
 // Enable acts on bit 0 of NV_PCCSR_CHANNEL.
 func (g *Guest) Enable(id uint8, on bool) {
@@ -41,14 +47,21 @@ func (g *Guest) Enable(id uint8, on bool) {
 	defer g.mu.Unlock()
 	c := &g.channels[id]
 	c.enabled = on
-	if c.ch == nil || g.todo.bind.has(id) || g.doing.bind.has(id) {
+	if c.ch == nil || g.rebinding(id) {
 		return // the goroutine looks at enabled when it has bound the channel
 	}
-	switch {
-	case !on:
+	if !on {
 		g.agg.ctl.disable(c.ch.id)
-	case !c.ch.stopped:
-		g.agg.ctl.enable(c.ch.id)
+		return
+	}
+	g.run(c.ch)
+}
+
+// run lets a channel run if nothing stops it. Guest.mu is held.
+func (g *Guest) run(ch *channel) {
+	if !ch.stopped {
+		ch.saved = false
+		g.agg.ctl.enable(ch.id)
 	}
 }
 
@@ -99,7 +112,7 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	if v&invalidateAllDirs != 0 {
 		g.todo.invalidate.all = true
 	} else {
-		g.todo.invalidate.add(shadowpt.Space{Dir: uint64(pdb>>4) << 12, Target: shadowpt.Target(pdb & 3)})
+		g.todo.invalidate.add(spaceKey{uint64(pdb>>4) << 12, shadowpt.Target(pdb & 3)})
 	}
 	g.wake.Broadcast()
 }
@@ -133,7 +146,7 @@ func (g *Guest) Bell(id uint8) {
 func (g *Guest) Refresh(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ch := g.channels[id].ch; ch != nil {
+	if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
 		g.showUSERD(ch)
 	}
 }
@@ -141,8 +154,8 @@ func (g *Guest) Refresh(id uint8) {
 // EngineStatus returns NV_PFIFO_ENGINE_STATUS of an engine as the guest may see
 // it: another guest's channel reads as idle.
 func (g *Guest) EngineStatus(engine int) uint32 {
-	v := g.agg.ctl.rd(regEngineStatus + uint32(engine)*4)
 	const busy, chid = 1 << 28, gf100.Channels - 1
+	v := g.agg.ctl.rd(regEngineStatus + uint32(engine)*4)
 	if v&busy == 0 {
 		return 0
 	}
@@ -150,15 +163,15 @@ func (g *Guest) EngineStatus(engine int) uint32 {
 	if ch == nil || ch.guest != g {
 		return 0
 	}
-	return v&^chid | uint32(ch.gid)
+	return busy | uint32(ch.gid)
 }
 
 // ChannelBusy reports whether the card is executing a channel.
 func (g *Guest) ChannelBusy(id uint8) bool {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	ch := g.channels[id].ch
-	g.mu.Unlock()
-	return ch != nil && g.agg.ctl.rd(regChannel+uint32(ch.id)*8)>>28&1 != 0
+	return ch != nil && g.agg.ctl.running(ch.id)
 }
 
 // Resume tells that the guest's driver has dealt with the error that held a
@@ -167,12 +180,12 @@ func (g *Guest) Resume(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.channels[id]
-	if c.ch == nil || !c.ch.held {
+	if c.ch == nil || !c.ch.held || g.rebinding(id) {
 		return
 	}
 	c.ch.held, c.ch.stopped = false, false
 	if c.enabled {
-		g.agg.ctl.enable(c.ch.id)
+		g.run(c.ch)
 	}
 }
 

@@ -1,16 +1,62 @@
 package aggregator
 
-import "github.com/umbra-gpu/umbra/mmio/gf100"
+import (
+	"time"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
 
 // route is the aggregator's interrupt handler: it asks the card what happened,
-// acknowledges it, and tells the guests whose channels it concerns.
+// acknowledges it, and notes it for the guests whose channels it concerns. It
+// never waits for a guest.
 func (a *Aggregator) route() {
 	defer a.routing.Done()
-	for range a.bus.intr {
-		for a.ctl.rd(regPMCIntr)&intrPFIFO != 0 {
-			a.routeFIFO()
+	for {
+		select {
+		case <-a.closing:
+			return
+		case <-a.bus.intr:
+		}
+		for !a.routeAll() {
+			// The card keeps asking. One that does not stop is broken, and must
+			// not take a processor.
+			select {
+			case <-a.closing:
+				return
+			case <-time.After(routePause):
+			}
 		}
 	}
+}
+
+const (
+	routeRounds = 64
+	routePause  = time.Millisecond
+)
+
+// routeAll handles everything that the card reports now. It returns false if
+// there is no end to it.
+func (a *Aggregator) routeAll() bool {
+	a.routeMu.Lock()
+	defer a.routeMu.Unlock()
+	for range routeRounds {
+		intr := a.ctl.rd(regPMCIntr) & intrOurs
+		if intr == 0 {
+			return true
+		}
+		if intr&intrPFIFO != 0 {
+			a.routeFIFO()
+		}
+		if intr&intrPGRAPH != 0 {
+			a.routeGraph()
+		}
+		for e, bit := range []uint32{intrCE0, intrCE1} {
+			if intr&bit != 0 {
+				a.routeCopy(e)
+			}
+		}
+	}
+	return false
 }
 
 func (a *Aggregator) routeFIFO() {
@@ -39,7 +85,7 @@ func each32(mask uint32, f func(i uint32)) {
 	}
 }
 
-// routeEngines delivers non-stall events. The card does not say which channel
+// routeEngines passes non-stall events on. The card does not say which channel
 // asked for one, so each guest with a channel that has moved since the last time,
 // or that is still moving, hears of it: a driver looks at its fences and finds
 // them as they are.
@@ -47,10 +93,7 @@ func (a *Aggregator) routeEngines() {
 	engines := a.ctl.rd(regEngEvent)
 	each32(engines, func(e uint32) { a.ctl.wr(regEngEventStatus+e*4, ^uint32(0)) })
 	for _, g := range a.everybody() {
-		if g.moved() {
-			g.stats.EngineEvents.Add(1)
-			g.ev.EngineEvent(engines)
-		}
+		g.engineEvent(engines)
 	}
 }
 
@@ -59,31 +102,46 @@ func (a *Aggregator) everybody() []*Guest {
 	defer a.mu.Unlock()
 	var list []*Guest
 	for _, g := range a.guests {
-		if g != nil {
+		if g != nil && !g.removed {
 			list = append(list, g)
 		}
 	}
 	return list
 }
 
-// moved reports whether one of the guest's channels has fetched anything since
-// the last call, or still has something to fetch.
-func (g *Guest) moved() bool {
+func (g *Guest) engineEvent(engines uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	moved := false
 	for i := range g.channels {
-		ch := g.channels[i].ch
-		if ch == nil {
-			continue
-		}
-		get, put := ch.gpGet()
-		if get != ch.lastGet || get != put {
+		if ch := g.channels[i].ch; ch != nil && ch.moved() {
 			moved = true
 		}
-		ch.lastGet = get
 	}
-	return moved
+	if moved {
+		g.stats.EngineEvents.Add(1)
+		g.news.engines |= engines
+		g.hear.Signal()
+	}
+}
+
+// fail stops a channel at an error, held until its guest's driver has dealt with
+// it or until it is bound anew, and has its guest told. An error of a channel
+// that its guest has done with concerns nobody.
+func (ch *channel) fail(held bool, tell func(Events)) {
+	g := ch.guest
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.channels[ch.gid].ch != ch {
+		return
+	}
+	ch.stopped, ch.held = true, held
+	g.agg.ctl.disable(ch.id)
+	g.news.fail(ch.gid, tell)
+	g.hear.Signal()
+	if g.strikes.hit(time.Now(), g.agg.opts.ErrorBurst, g.agg.opts.ErrorRate) {
+		g.enterSafeLocked("it stops the card's engines again and again")
+	}
 }
 
 // routeFault tells the channel's owner of an MMU fault. The channel stays off
@@ -96,24 +154,12 @@ func (a *Aggregator) routeFault(unit uint32) {
 		VA:   uint64(a.ctl.rd(at+8))<<32 | uint64(a.ctl.rd(at+4)),
 		Info: a.ctl.rd(at + 12),
 	}
-	ch := a.ownerOf(f.Inst)
-	if ch == nil {
-		a.ctl.wr(regFaultID, 1<<unit)
-		return
+	if ch := a.ownerOf(f.Inst); ch != nil {
+		ch.guest.stats.MMUFaults.Add(1)
+		f.Inst = ch.guestInst
+		ch.fail(false, func(ev Events) { ev.MMUFault(ch.gid, f) })
 	}
-	a.stop(ch, false)
 	a.ctl.wr(regFaultID, 1<<unit)
-	ch.guest.stats.MMUFaults.Add(1)
-	f.Inst = ch.guestInst
-	ch.guest.ev.MMUFault(f)
-}
-
-// stop keeps a channel from running until its guest says more.
-func (a *Aggregator) stop(ch *channel, held bool) {
-	ch.guest.mu.Lock()
-	ch.stopped, ch.held = true, held
-	a.ctl.disable(ch.id)
-	ch.guest.mu.Unlock()
 }
 
 // methodPassed is what nouveau, too, writes over a method that is to be passed
@@ -131,16 +177,55 @@ func (a *Aggregator) routePBDMA(unit uint32) {
 		Method: a.ctl.rd(base + 0x0c0),
 		Data:   a.ctl.rd(base + 0x0c4),
 	}
-	ch := a.owner(uint8(a.ctl.rd(base+0x120) & (gf100.Channels - 1)))
-	if ch != nil {
-		a.stop(ch, true)
+	if ch := a.owner(uint8(a.ctl.rd(base+0x120) & (gf100.Channels - 1))); ch != nil {
+		ch.guest.stats.PBDMAErrors.Add(1)
+		e.Channel = ch.gid
+		ch.fail(true, func(ev Events) { ev.PBDMAError(e) })
 	}
 	a.ctl.wr(base+0x0c0, methodPassed)
 	a.ctl.wr(base+0x108, e.Intr)
-	if ch == nil {
-		return
+}
+
+// routeGraph tells the owner of the graphics engine's current channel of a method
+// that the engine refused, and lets the engine go on with the others' work.
+func (a *Aggregator) routeGraph() {
+	addr := a.ctl.rd(regGraphAddr)
+	t := gf100.GraphTrap{
+		Intr:       a.ctl.rd(regGraphIntr),
+		Inst:       uint64(a.ctl.rd(regGraphContext)&contextInst) << 12,
+		Subchannel: uint8(addr >> 16 & 7),
+		Method:     addr & 0x3ffc,
+		Data:       a.ctl.rd(regGraphData),
+		DataError:  a.ctl.rd(regGraphError),
 	}
-	ch.guest.stats.PBDMAErrors.Add(1)
-	e.Channel = ch.gid
-	ch.guest.ev.PBDMAError(e)
+	t.Class = uint16(a.ctl.rd(regGraphClass + uint32(t.Subchannel)*4))
+	if ch := a.ownerOf(t.Inst); ch != nil {
+		ch.guest.stats.EngineErrors.Add(1)
+		t.Inst = ch.guestInst
+		ch.fail(true, func(ev Events) { ev.GraphTrap(ch.gid, t) })
+	}
+	a.ctl.wr(regGraphTrap, ^uint32(0))
+	a.ctl.wr(regGraphIntr, ^uint32(0))
+	a.ctl.wr(regGraphFIFO, graphGoOn)
+}
+
+// routeCopy is routeGraph for a copy engine, whose microcode leaves the refused
+// method in its mailboxes.
+func (a *Aggregator) routeCopy(e int) {
+	base := regPCE + uint32(e)*0x1000
+	where := a.ctl.rd(base + 0x040)
+	t := gf100.CopyTrap{
+		Engine:     e,
+		Inst:       uint64(a.ctl.rd(base+0x050)&contextInst) << 12,
+		Subchannel: uint8(where >> 27 & 7),
+		Method:     where >> 16 & 0x7ff << 2,
+		Status:     where & 0xffff,
+		Data:       a.ctl.rd(base + 0x044),
+	}
+	if ch := a.ownerOf(t.Inst); ch != nil {
+		ch.guest.stats.EngineErrors.Add(1)
+		t.Inst = ch.guestInst
+		ch.fail(true, func(ev Events) { ev.CopyTrap(ch.gid, t) })
+	}
+	a.ctl.wr(base+0x004, ^uint32(0))
 }

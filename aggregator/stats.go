@@ -15,15 +15,24 @@ type GuestStats struct {
 	EngineEvents atomic.Uint64 // delivered
 	MMUFaults    atomic.Uint64
 	PBDMAErrors  atomic.Uint64
+	EngineErrors atomic.Uint64 // methods that an engine refused
 	WindowFaults atomic.Uint64 // BAR accesses that the guest's tables do not answer
 
+	EntriesExamined atomic.Uint64 // page-table entries read to build shadows
+	Unmaps          atomic.Uint64 // DMA mappings taken away
+	UnmapTime       atomic.Uint64 // ns until the card had let go of them
+
 	// What the guest named that is not its own, by rule.
-	BadInstance atomic.Uint64 // instance block outside its memory
-	BadUSERD    atomic.Uint64 // USERD outside its memory
-	BadWindow   atomic.Uint64 // PRAMIN outside its memory
-	BadRunlist  atomic.Uint64 // runlist outside its memory
-	OverQuota   atomic.Uint64 // channels beyond its share
-	CardTimeout atomic.Uint64 // the card did not do it in time
+	BadInstance     atomic.Uint64 // instance block outside its memory
+	BadUSERD        atomic.Uint64 // USERD outside its memory
+	BadWindow       atomic.Uint64 // PRAMIN outside its memory
+	BadRunlist      atomic.Uint64 // runlist outside its memory
+	OverQuota       atomic.Uint64 // channels beyond its share
+	ForeignEntries  atomic.Uint64 // page entries that name nothing of the guest's
+	ForeignTables   atomic.Uint64 // page tables outside its memory
+	TablesOverQuota atomic.Uint64 // page tables beyond its share of memory and work
+	SafeModes       atomic.Uint64 // times that the guest was put into safe mode
+	CardTimeout     atomic.Uint64 // the card did not do it in time
 }
 
 // A Count is one counter of a guest by its name.
@@ -47,12 +56,20 @@ func (s *GuestStats) Counts() []Count {
 		{"engine_events", s.EngineEvents.Load(), false},
 		{"mmu_faults", s.MMUFaults.Load(), false},
 		{"pbdma_errors", s.PBDMAErrors.Load(), false},
+		{"engine_errors", s.EngineErrors.Load(), false},
 		{"window_faults", s.WindowFaults.Load(), false},
+		{"entries_examined", s.EntriesExamined.Load(), false},
+		{"unmaps", s.Unmaps.Load(), false},
+		{"unmap_ns", s.UnmapTime.Load(), false},
 		{"bad_instance", s.BadInstance.Load(), true},
 		{"bad_userd", s.BadUSERD.Load(), true},
 		{"bad_window", s.BadWindow.Load(), true},
 		{"bad_runlist", s.BadRunlist.Load(), true},
 		{"over_quota", s.OverQuota.Load(), true},
+		{"foreign_entries", s.ForeignEntries.Load(), true},
+		{"foreign_tables", s.ForeignTables.Load(), true},
+		{"tables_over_quota", s.TablesOverQuota.Load(), true},
+		{"safe_modes", s.SafeModes.Load(), false},
 		{"card_timeouts", s.CardTimeout.Load(), false},
 	}
 }

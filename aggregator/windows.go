@@ -41,11 +41,6 @@ func (w *windows) init(g *Guest) {
 	w.bar3 = barWindow{guest: g, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
 }
 
-func (w *windows) reset() {
-	w.bar1.block(0)
-	w.bar3.block(0)
-}
-
 func (w *windows) bar(i int) *barWindow {
 	if i == card.BAR1 {
 		return &w.bar1
@@ -90,7 +85,7 @@ func (g *Guest) WriteBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
 func (w *barWindow) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok bool) {
 	g := w.guest
 	if !w.virtual {
-		if !g.eachRun(off, p, g.mover(write)) {
+		if !g.eachRun(off, p, write) {
 			return w.fault(off, p, write, shadowpt.PageNotPresent), false
 		}
 		return f, true
@@ -130,38 +125,6 @@ func fill(p []byte) {
 	for i := range p {
 		p[i] = 0xff
 	}
-}
-
-// mover returns the card's access in the direction.
-func (g *Guest) mover(write bool) func(addr uint64, p []byte) bool {
-	if write {
-		return g.agg.ctl.card.WriteVRAM
-	}
-	return g.agg.ctl.card.ReadVRAM
-}
-
-// move copies p to or from memory of the guest.
-func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool {
-	if t == shadowpt.VRAM {
-		return g.eachRun(addr, p, g.mover(write))
-	}
-	if !write {
-		return g.read(t, addr, p)
-	}
-	if !t.System() {
-		return false
-	}
-	ok := false
-	g.withMemory(func(m card.Bus) {
-		if m == nil {
-			return
-		}
-		if dst := m.Slice(addr, len(p), true); dst != nil {
-			copy(dst, p)
-			ok = true
-		}
-	})
-	return ok
 }
 
 // pramin returns where off of the PRAMIN window lies, by NV_PBUS_BAR0_WINDOW.

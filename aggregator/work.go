@@ -1,36 +1,56 @@
 package aggregator
 
-import "github.com/umbra-gpu/umbra/mmio/gf100"
-
 // work is the guest's goroutine: it does what is noted in todo, a round at a
 // time, in the order in which one thing depends on another.
 func (g *Guest) work() {
 	defer g.working.Done()
 	for g.next() {
-		t := &g.doing // stable until finish: only this goroutine changes it
-		for _, sp := range g.spaces {
-			sp.fresh = false
-		}
-		t.bind.each(g.rebind)
-		g.refreshShadows(t.invalidate)
-		if t.runlist {
-			g.commit(t.base, t.count)
-		}
-		t.preempt.each(g.preempt)
+		g.round(&g.doing) // stable until finish: only this goroutine changes it
 		g.finish()
 	}
+	for _, ch := range g.takeAll() {
+		g.close(ch)
+	}
+	g.reap()
 	g.mu.Lock()
-	var left []*channel
+	defer g.mu.Unlock()
+	g.ended = true
+	g.wake.Broadcast()
+	g.hear.Broadcast()
+}
+
+func (g *Guest) round(t *todo) {
+	g.tableWork.Left = 2 * g.limits.Tables
+	for _, sp := range g.spaces {
+		sp.fresh = false
+	}
+	relist := false
+	t.bind.each(func(id uint8) { relist = g.rebind(id) || relist })
+	if t.reset {
+		g.listed = channelSet{}
+		g.reap()
+	}
+	g.refreshShadows(t.invalidate)
+	switch {
+	case t.runlist:
+		g.commit(t.base, t.count)
+	case relist:
+		g.commitListed()
+	}
+	g.preempt(t.preempt)
+}
+
+// takeAll empties the channel table.
+func (g *Guest) takeAll() (left []*channel) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for i := range g.channels {
 		if ch := g.channels[i].ch; ch != nil {
 			left = append(left, ch)
 		}
 		g.channels[i] = guestChannel{}
 	}
-	g.mu.Unlock()
-	for _, ch := range left {
-		g.close(ch)
-	}
+	return left
 }
 
 // next waits for something to do and moves it to doing. It returns false when
@@ -41,102 +61,158 @@ func (g *Guest) next() bool {
 	for g.todo.empty() && !g.closing {
 		g.wake.Wait()
 	}
+	if g.closing {
+		return false
+	}
 	g.doing, g.todo = g.todo, todo{}
-	return !g.closing
+	g.begun++
+	return true
 }
 
 // finish ends a round: bells that waited for it are rung, and the guest may see
 // that it is done.
 func (g *Guest) finish() {
 	g.mu.Lock()
-	runlist := g.doing.runlist
-	g.doing.bell.each(func(id uint8) {
-		if ch := g.channels[id].ch; ch != nil {
+	defer g.mu.Unlock()
+	if g.doing.reset {
+		g.kept = [len(g.kept)]kept{}
+		g.leaveSafe()
+	}
+	bells := g.doing.bell
+	g.news.done = true
+	g.news.runlist = g.news.runlist || g.doing.runlist
+	g.doing = todo{}
+	g.done = g.begun
+	bells.each(func(id uint8) {
+		if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
 			g.ring(ch)
 		}
 	})
-	g.doing = todo{}
 	g.wake.Broadcast()
-	g.mu.Unlock()
-	g.ev.Done(runlist)
+	g.hear.Signal()
 }
 
-// rebind makes the card's channel what the guest's table says.
-func (g *Guest) rebind(id uint8) {
+// rebind makes the card's channel what the guest's table says. It reports
+// whether the new channel is one that the card has to list.
+func (g *Guest) rebind(id uint8) (relist bool) {
 	g.mu.Lock()
 	c := &g.channels[id]
-	old, want, inst := c.ch, c.bound, c.inst
+	old, want, inst := c.ch, c.bound && g.unsafe == "", c.inst
 	c.ch = nil
 	g.mu.Unlock()
 	if old != nil {
 		g.close(old)
 	}
 	if !want {
-		return
+		return false
 	}
 	ch := g.open(id, inst)
 	if ch == nil {
-		return
+		return false
 	}
+	relist = g.listed.has(id)
+	g.agg.mu.Lock()
+	ch.listed = relist
+	g.agg.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.ch = ch
-	if c.enabled {
-		g.agg.ctl.enable(ch.id)
+	if g.unsafe != "" {
+		g.todo.bind.add(id)
+	} else if c.enabled {
+		g.run(ch)
 	}
+	return relist
 }
 
 // refreshShadows builds the named address spaces anew.
 func (g *Guest) refreshShadows(v invalidations) {
-	if !v.any() {
-		return
-	}
-	built := false
-	for s, sp := range g.spaces {
-		if v.has(s) {
+	for key, sp := range g.spaces {
+		if v.has(key) {
 			if !sp.fresh {
 				g.rebuild(sp)
 			}
-			built = true
+			g.stale = true
 		}
 	}
-	if built {
-		g.invalidateCard()
+	if v.all || g.stale {
+		ok := g.invalidateCard()
+		g.mu.Lock()
+		g.uncertain = !ok
+		g.mu.Unlock()
 	}
 }
 
 // commit merges the guest's runlist into the card's.
 func (g *Guest) commit(base, count uint32) {
-	listed := g.readRunlist(base, count)
-	g.mu.Lock()
-	var ours [gf100.Channels]*channel
-	for i := range g.channels {
-		ours[i] = g.channels[i].ch
-	}
-	g.mu.Unlock()
+	g.listed = g.readRunlist(base, count)
+	g.commitListed()
+}
+
+// commitListed gives the card its runlist with this guest's as it is now.
+// Channels that left it are shown to the guest as the card left them.
+func (g *Guest) commitListed() {
+	ours := g.bound()
 	a := g.agg
+	var left []*channel
 	a.mu.Lock()
-	for i, ch := range ours {
-		if ch != nil {
-			ch.listed = listed.has(uint8(i))
+	for _, ch := range ours {
+		on := g.listed.has(ch.gid)
+		if ch.listed && !on {
+			left = append(left, ch)
 		}
+		ch.listed = on
 	}
 	a.mu.Unlock()
 	if !a.ctl.commitRunlist(a.listed) {
 		g.stats.CardTimeout.Add(1)
 	}
+	g.takenOff(left)
 }
 
-func (g *Guest) preempt(id uint8) {
+func (g *Guest) bound() (list []*channel) {
 	g.mu.Lock()
-	ch := g.channels[id].ch
-	g.mu.Unlock()
-	if ch == nil {
+	defer g.mu.Unlock()
+	for i := range g.channels {
+		if ch := g.channels[i].ch; ch != nil {
+			list = append(list, ch)
+		}
+	}
+	return list
+}
+
+func (g *Guest) preempt(ids channelSet) {
+	var asked []*channel
+	var numbers []uint8
+	for _, ch := range g.bound() {
+		if ids.has(ch.gid) {
+			asked = append(asked, ch)
+			numbers = append(numbers, ch.id)
+		}
+	}
+	if len(asked) == 0 {
 		return
 	}
-	if !g.agg.ctl.preempt(ch.id) {
+	if !g.agg.ctl.preempt(numbers...) {
 		g.stats.CardTimeout.Add(1)
-		return
 	}
-	g.saveBack(ch)
+	g.takenOff(asked)
+}
+
+// takenOff shows the guest channels that have left the card. One that has not,
+// although it must, puts the guest into safe mode.
+func (g *Guest) takenOff(list []*channel) {
+	for _, ch := range list {
+		g.mu.Lock()
+		may := g.listed.has(ch.gid) && g.channels[ch.gid].enabled && !ch.stopped
+		g.mu.Unlock()
+		if !may && g.agg.ctl.running(ch.id) {
+			g.enterSafe("the card does not give a channel back")
+			continue
+		}
+		g.saveBack(ch)
+		g.mu.Lock()
+		ch.saved = !may
+		g.mu.Unlock()
+	}
 }

@@ -16,11 +16,11 @@ func (v *VGPU) EngineEvent(engines uint32) {
 	v.settle()
 }
 
-// MMUFault reports a fault of one of the guest's channels.
-func (v *VGPU) MMUFault(x gf100.MMUFault) {
+// MMUFault reports a fault of channel id.
+func (v *VGPU) MMUFault(id uint8, x gf100.MMUFault) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.fifo.mmuFault(x)
+	v.fifo.channelFault(id, x)
 	v.settle()
 }
 
@@ -32,6 +32,27 @@ func (v *VGPU) PBDMAError(e gf100.PBDMAError) {
 	v.fifo.forget(e.Channel)
 	v.fifo.errorList = append(v.fifo.errorList, e)
 	v.fifo.show()
+	v.settle()
+}
+
+// GraphTrap reports a method of channel id that PGRAPH refused. The channel waits
+// until the guest has let its PGRAPH go on.
+func (v *VGPU) GraphTrap(id uint8, t gf100.GraphTrap) {
+	v.refused(refusal{gf100.EngineGR, id, func() { v.face.RaiseGraph(t) }})
+}
+
+// CopyTrap reports a method of channel id that a copy engine refused. The channel
+// waits until the guest has acknowledged it.
+func (v *VGPU) CopyTrap(id uint8, t gf100.CopyTrap) {
+	v.refused(refusal{gf100.EngineCE0 + t.Engine, id, func() { v.face.RaiseCopy(t) }})
+}
+
+func (v *VGPU) refused(r refusal) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.refusals.forget(r.channel)
+	v.refusals.waiting = append(v.refusals.waiting, r)
+	v.refusals.show(r.engine)
 	v.settle()
 }
 

@@ -49,8 +49,8 @@ func TestMMUFaultIsShownAndKept(t *testing.T) {
 	v, _, h := newGPU(t)
 	enableInterrupts(v)
 	first := gf100.MMUFault{Unit: 0x15, Inst: 0x123000, VA: 0x10_2345_6000, Info: 0xc3}
-	v.MMUFault(first)
-	v.MMUFault(gf100.MMUFault{Unit: 0x15, Inst: 0x999000, VA: 1})
+	v.MMUFault(3, first)
+	v.MMUFault(4, gf100.MMUFault{Unit: 0x15, Inst: 0x999000, VA: 1})
 	require.True(t, h.line.Level)
 	require.Equal(t, uint32(1<<0x15), rd(v, 0x259c))
 	require.Equal(t, uint32(0x123), rd(v, 0x2800+0x150))
@@ -58,6 +58,69 @@ func TestMMUFaultIsShownAndKept(t *testing.T) {
 	require.Equal(t, uint32(0x10), rd(v, 0x2808+0x150))
 	require.Equal(t, uint32(0xc3), rd(v, 0x280c+0x150))
 	wr(v, 0x259c, 1<<0x15)
+	require.True(t, h.line.Level, "the other channel's fault was waiting for the slot")
+	require.Equal(t, uint32(0x999), rd(v, 0x2800+0x150))
+	v.MMUFault(5, gf100.MMUFault{Unit: 0x15, Inst: 0x555000})
+	wr(v, 0x3000+5*8, 0) // unbound: its driver has done with it
+	wr(v, 0x259c, 1<<0x15)
+	require.False(t, h.line.Level)
+}
+
+// TestRefusedMethodsQueue gives PGRAPH two refused methods and a copy engine one:
+// each is shown where drivers look, and each channel goes on when its own engine
+// is let go.
+func TestRefusedMethodsQueue(t *testing.T) {
+	v, c, h := newGPU(t)
+	enableInterrupts(v)
+	wr(v, 0x40013c, ^uint32(0))
+	v.GraphTrap(7, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd, Inst: 0x7000, Subchannel: 2, Class: 0x9097, Method: 0x1234, Data: 77})
+	v.GraphTrap(8, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalClass, Inst: 0x8000, Data: 88})
+	require.True(t, h.line.Level)
+	require.Equal(t, uint32(1<<12), rd(v, 0x100))
+	require.Equal(t, uint32(gf100.GraphIntrIllegalMthd), rd(v, 0x400100))
+	require.Equal(t, uint32(2<<16|0x1234), rd(v, 0x400704))
+	require.Equal(t, uint32(77), rd(v, 0x400708))
+	require.Equal(t, uint32(0x9097), rd(v, 0x404208))
+	require.Equal(t, uint32(7), rd(v, 0x409b00)&0xfffffff)
+	wr(v, 0x400500, 0x00010001)
+	require.Empty(t, c.resumed, "not acknowledged")
+	wr(v, 0x400100, ^uint32(0))
+	wr(v, 0x400500, 0x00010001)
+	require.Equal(t, []uint8{7}, c.resumed)
+	require.Equal(t, uint32(gf100.GraphIntrIllegalClass), rd(v, 0x400100))
+	wr(v, 0x3000+8*8, 0)
+	wr(v, 0x400100, ^uint32(0))
+	wr(v, 0x400500, 0x00010001)
+	require.Equal(t, []uint8{7}, c.resumed, "a channel bound anew has no error to be resumed from")
+	require.False(t, h.line.Level)
+
+	c.resumed = nil
+	wr(v, 0x105010, 1<<6)
+	wr(v, 0x10501c, 1<<6)
+	v.CopyTrap(9, gf100.CopyTrap{Engine: 1, Inst: 0x9000, Subchannel: 5, Method: 0x700, Data: 99, Status: 1})
+	require.Equal(t, uint32(1<<6), rd(v, 0x100))
+	require.Equal(t, uint32(5<<27|0x700<<14|1), rd(v, 0x105040))
+	require.Equal(t, uint32(99), rd(v, 0x105044))
+	wr(v, 0x105004, 1<<6)
+	require.Equal(t, []uint8{9}, c.resumed)
+	require.Zero(t, rd(v, 0x100))
+}
+
+// TestPFIFOResetEndsChannels switches PFIFO off as a driver does that finds it in
+// use.
+func TestPFIFOResetEndsChannels(t *testing.T) {
+	v, c, h := newGPU(t)
+	enableInterrupts(v)
+	wr(v, 0x200, ^uint32(0))
+	wr(v, 0x3000+9*8, 0xc0000123)
+	wr(v, 0x3004+9*8, 1)
+	v.EngineEvent(1)
+	require.True(t, h.line.Level)
+	wr(v, 0x200, ^uint32(gf100.EnablePFIFO))
+	require.Zero(t, c.bound[9])
+	require.False(t, c.enabled[9])
+	require.Zero(t, rd(v, 0x3000+9*8))
+	require.Zero(t, rd(v, 0x2140))
 	require.False(t, h.line.Level)
 }
 

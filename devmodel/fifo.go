@@ -1,6 +1,8 @@
 package devmodel
 
 import (
+	"slices"
+
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -18,7 +20,24 @@ type fifo struct {
 	pbdma     [gf100.PBDMAs]pbdmaCells
 	shown     [gf100.PBDMAs]errorShown
 	errorList []gf100.PBDMAError // that no PBDMA shows yet; at most one a channel
+	faultList []channelFault     // whose slot is taken; at most one a channel
+
+	powerOn []resetCell
 }
+
+type channelFault struct {
+	channel uint8
+	gf100.MMUFault
+}
+
+// resetCell is a register of PFIFO and its reset value.
+type resetCell struct {
+	cell  mmio.Cell
+	value uint32
+}
+
+// fifoBlocks are the blocks that NV_PMC_ENABLE resets with PFIFO.
+var fifoBlocks = []string{"PFIFO", "PCCSR", "PPBDMA"}
 
 type faultCells struct{ inst, lo, hi, info mmio.Cell }
 
@@ -62,11 +81,28 @@ func (f *fifo) resolve(s *mmio.Space) {
 			channel: s.Cell("NV_PPBDMA_CHANNEL", i),
 		}
 	}
+	for _, b := range gf100.Blocks() {
+		if slices.Contains(fifoBlocks, b.Name) {
+			f.resolveResets(s, b)
+		}
+	}
+}
+
+func (f *fifo) resolveResets(s *mmio.Space, b mmio.Block) {
+	for _, reg := range b.Regs {
+		n := 1
+		for _, d := range reg.Rep {
+			n *= d.Count
+		}
+		for i := range n {
+			f.powerOn = append(f.powerOn, resetCell{s.Cell(reg.Name, i), reg.Reset})
+		}
+	}
 }
 
 func (f *fifo) reset() {
 	f.shown = [gf100.PBDMAs]errorShown{}
-	f.errorList = nil
+	f.errorList, f.faultList = nil, nil
 }
 
 // pending returns NV_PFIFO_INTR_0 with the levels of its sub-registers.
@@ -108,17 +144,31 @@ func (f *fifo) enginesPending() (mask uint32) {
 	return mask
 }
 
-// mmuFault shows a fault. A slot keeps its first one until the guest frees it.
-func (f *fifo) mmuFault(x gf100.MMUFault) {
+// mmuFault shows a fault. A slot keeps its first one until the guest frees it;
+// false says that it holds another.
+func (f *fifo) mmuFault(x gf100.MMUFault) bool {
 	c := &f.fault[x.Unit%gf100.FaultUnits]
 	if f.faultID.Get()>>x.Unit&1 != 0 {
-		return
+		return false
 	}
 	c.inst.Put(uint32(x.Inst >> 12))
 	c.lo.Put(uint32(x.VA))
 	c.hi.Put(uint32(x.VA >> 32))
 	c.info.Put(x.Info)
 	f.faultID.Set(1 << x.Unit)
+	return true
+}
+
+// channelFault shows a channel's fault, when its slot is free: a channel that
+// stands still must not be one that its driver never hears of.
+func (f *fifo) channelFault(id uint8, x gf100.MMUFault) {
+	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return c.channel == id })
+	f.faultList = append(f.faultList, channelFault{id, x})
+	f.showFaults()
+}
+
+func (f *fifo) showFaults() {
+	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return f.mmuFault(c.MMUFault) })
 }
 
 // show lets PBDMAs that show nothing show the next errors: the one the error
@@ -172,7 +222,7 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 	b.OnWrite("NV_PFIFO_USERD_BASE", nothing)
 	b.OnWrite("NV_PFIFO_RUNLIST", func(_ int, w mmio.Write) { v.card.Runlist(f.runlistBase.Get(), w.New) })
 	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, r uint32) uint32 { return flag(r, pending20, v.card.RunlistPending()) })
-	b.OnWrite("NV_PFIFO_INTR_MMU_FAULT_ID", nothing)
+	b.OnWrite("NV_PFIFO_INTR_MMU_FAULT_ID", func(int, mmio.Write) { f.showFaults() })
 	b.OnRead("NV_PFIFO_INTR_PBDMA_ID", func(int, uint32) uint32 { return f.pbdmaPending() })
 	b.OnRead("NV_PFIFO_ENG_EVENT", func(int, uint32) uint32 { return f.enginesPending() })
 	b.OnWrite("NV_PFIFO_ENG_EVENT_STATUS", nothing)
@@ -186,8 +236,7 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 	b.OnWrite("NV_PFIFO_INTR_RUNLIST", nothing)
 	b.OnWrite("NV_PFIFO_MMU_FAULT_TRIGGER", nothing)
 	b.OnWrite("NV_PCCSR_CHANNEL_INST", func(i int, w mmio.Write) {
-		f.forget(uint8(i))
-		v.card.Bind(uint8(i), w.New)
+		v.bind(uint8(i), w.New)
 	})
 	b.On("NV_PCCSR_CHANNEL", mmio.Hooks{
 		Read:  func(i int, r uint32) uint32 { return flag(r, 1<<28, v.card.ChannelBusy(uint8(i))) },
@@ -196,6 +245,34 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 	b.OnWrite("NV_PPBDMA_METHOD0", nothing)
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { v.acknowledged(i) })
 	b.OnWrite("NV_PPBDMA_INTR_EN_0", nothing)
+}
+
+// bind acts on a write of NV_PCCSR_CHANNEL_INST: with the channel go its errors.
+func (v *VGPU) bind(id uint8, inst uint32) {
+	v.fifo.forget(id)
+	v.refusals.forget(id)
+	v.card.Bind(id, inst)
+}
+
+// unitsReset acts on units that NV_PMC_ENABLE switched off. Engines lose what
+// they were stopped at; PFIFO loses all its channels.
+func (v *VGPU) unitsReset(bits uint32) {
+	for e, bit := range gf100.EngineEnable {
+		if bits&bit != 0 {
+			v.goOn(e)
+		}
+	}
+	if bits&gf100.EnablePFIFO == 0 {
+		return
+	}
+	for id := range uint8(gf100.Channels) {
+		v.bind(id, 0)
+		v.card.Enable(id, false)
+	}
+	v.fifo.reset()
+	for _, p := range v.fifo.powerOn {
+		p.cell.Put(p.value)
+	}
 }
 
 // flag returns v with the bits of mask set or cleared.
@@ -223,13 +300,8 @@ func (f *fifo) forget(id uint8) {
 			f.shown[i].valid = false
 		}
 	}
-	kept := f.errorList[:0]
-	for _, e := range f.errorList {
-		if e.Channel != id {
-			kept = append(kept, e)
-		}
-	}
-	f.errorList = kept
+	f.errorList = slices.DeleteFunc(f.errorList, func(e gf100.PBDMAError) bool { return e.Channel == id })
+	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return c.channel == id })
 }
 
 // bindMMU binds the rows of PMMU and the PRAMIN window.

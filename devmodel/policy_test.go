@@ -37,6 +37,8 @@ func TestTranslatedRowsReachTheCard(t *testing.T) {
 		"NV_PBUS_BAR0_WINDOW":           true, // by PRAMIN
 		"NV_PFIFO_USERD_BASE":           true, // by BAR1's doorbells
 		"NV_PPBDMA_INTR_0":              true, // only while an error is shown
+		"NV_PGRAPH_FIFO_CONTROL":        true, // only while a refused method is shown
+		"NV_PMC_ENABLE":                 true, // only when a bit falls
 	}
 	v, c, _ := newGPU(t)
 	for _, row := range v.Registers().Rows() {

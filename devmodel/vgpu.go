@@ -30,6 +30,8 @@ type VGPU struct {
 	fifo fifo
 	line Line
 
+	refusals refusals
+
 	alarm   *time.Timer // PTIMER
 	alarmAt uint64
 	closed  bool
@@ -63,6 +65,9 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	}
 	v.sp.Restrict()
 	v.face.Attach(v.sp)
+	v.face.OnGraphResume(func() { v.goOn(gf100.EngineGR) })
+	v.face.OnCopyResume(func(e int) { v.goOn(gf100.EngineCE0 + e) })
+	v.face.OnUnitReset(v.unitsReset)
 	v.fifo.resolve(v.sp)
 	v.alarm = time.AfterFunc(time.Hour, v.alarmFired)
 	v.alarm.Stop()
@@ -98,14 +103,21 @@ func (v *VGPU) AttachHost(h Host) {
 // Reset is a function-level reset.
 func (v *VGPU) Reset() error {
 	v.mu.Lock()
+	v.card.SetBlock(BAR1, 0)
+	v.card.SetBlock(BAR3, 0)
+	v.mu.Unlock()
+	// The card may have events for us while its channels end: not under the lock.
+	// What they leave in the registers goes with the rest.
+	err := v.card.Reset()
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.sp.Reset()
 	v.face.Reset()
 	v.pci.Reset()
 	v.fifo.reset()
+	v.refusals = refusals{}
 	v.settle()
-	v.mu.Unlock()
-	// The card may have events for us while its channels end: not under the lock.
-	return v.card.Reset()
+	return err
 }
 
 // settle recomputes the interrupt tree and the alarm, once per access or event.

@@ -19,7 +19,40 @@ type Card interface {
 	// the guest cannot reach; false when its share is used up.
 	AllocTable(n uint64) (addr uint64, ok bool)
 	FreeTable(addr, n uint64)
+	// WriteTable stores entries. The card may be walking them: each aligned
+	// 8 bytes must change at once, for half of one entry and half of another
+	// name a page that nobody checked.
 	WriteTable(addr uint64, p []byte)
+}
+
+// Work bounds what building the shadows of one guest takes, and lends them
+// memory to build in. Shadows that share a Work belong to the same goroutine.
+type Work struct {
+	// Left is how many bytes of the guest's tables may still be read. A table
+	// that does not fit counts as not there; the owner sets Left before a build.
+	Left uint64
+
+	buf   []byte
+	small []uint64
+	big   []uint64
+}
+
+// NewWork returns a Work that allows left bytes.
+func NewWork(left uint64) *Work {
+	return &Work{
+		Left: left, buf: make([]byte, SmallTableSize),
+		small: make([]uint64, SmallEntries), big: make([]uint64, BigEntries),
+	}
+}
+
+// take reports whether n bytes may be read, and counts them.
+func (w *Work) take(n uint64) bool {
+	if n > w.Left {
+		w.Left = 0
+		return false
+	}
+	w.Left -= n
+	return true
 }
 
 // Counts says what building shadows took and what it refused.
@@ -32,6 +65,20 @@ type Counts struct {
 	Foreign   uint64 `json:"foreign"`   // valid entries that name nothing of the guest's
 	Unread    uint64 `json:"unread"`    // tables outside the guest's memory
 	NoRoom    uint64 `json:"no_room"`   // tables that the guest's share had no room for
+	Cut       uint64 `json:"cut"`       // tables that the bound on work left out
+}
+
+// Add adds o to c.
+func (c *Counts) Add(o Counts) {
+	c.Builds += o.Builds
+	c.Tables += o.Tables
+	c.Examined += o.Examined
+	c.Rewritten += o.Rewritten
+	c.Split += o.Split
+	c.Foreign += o.Foreign
+	c.Unread += o.Unread
+	c.NoRoom += o.NoRoom
+	c.Cut += o.Cut
 }
 
 // Sizes of tables in bytes.
@@ -58,12 +105,15 @@ type Shadow struct {
 	// retired are tables that the card may still be walking.
 	retired []cardTable
 
-	buf []byte // one guest table
+	work *Work
 }
 
 type cardTable struct{ addr, size uint64 }
 
-type nodeKey struct{ big, small Table }
+type nodeKey struct {
+	big, small Table
+	size       uint8 // how much of the tables counts: all >> size
+}
 
 // node is the shadow of the tables behind a directory entry.
 type node struct {
@@ -71,16 +121,16 @@ type node struct {
 	seen       bool   // in the build under way
 }
 
-// NewShadow makes an empty shadow of s. It fails if there is no room for a
-// directory.
-func NewShadow(g Guest, c Card, s Space) (*Shadow, bool) {
+// NewShadow makes an empty shadow of s, to be built within w. It fails if there
+// is no room for a directory.
+func NewShadow(g Guest, c Card, w *Work, s Space) (*Shadow, bool) {
 	dir, ok := c.AllocTable(DirSize)
 	if !ok {
 		return nil, false
 	}
 	return &Shadow{
-		guest: g, card: c, space: s, dir: dir,
-		nodes: make(map[nodeKey]*node), buf: make([]byte, SmallTableSize),
+		guest: g, card: c, space: s, dir: dir, work: w,
+		nodes: make(map[nodeKey]*node),
 	}, true
 }
 
@@ -99,7 +149,8 @@ func (s *Shadow) Release() {
 	s.retired = s.retired[:0]
 }
 
-// Free gives all tables back. The card must not use them any more.
+// Free gives all tables back. The card must not use them any more: it has
+// finished an invalidate since the last channel left the directory.
 func (s *Shadow) Free() {
 	for k, n := range s.nodes {
 		s.drop(k, n)
@@ -117,11 +168,14 @@ func (s *Shadow) Rebuild() {
 		n.seen = false
 	}
 	dir := make([]byte, DirSize)
-	if !s.guest.ReadTable(s.space.Target, s.space.Dir, dir) {
+	s.Counts.Tables++
+	switch {
+	case !s.work.take(DirSize):
+		s.Counts.Cut++
+	case !s.guest.ReadTable(s.space.Target, s.space.Dir, dir):
 		s.Counts.Unread++
 		clear(dir)
 	}
-	s.Counts.Tables++
 	s.Counts.Examined += DirEntries
 	for i := 0; i < DirSize; i += 8 {
 		if q := binary.LittleEndian.Uint64(dir[i:]); q != 0 {
@@ -153,7 +207,7 @@ func (s *Shadow) shadowPDE(q uint64) uint64 {
 	if !g.Big.Present && !g.Small.Present {
 		return 0
 	}
-	key := nodeKey{g.Big, g.Small}
+	key := nodeKey{g.Big, g.Small, g.Size}
 	n := s.nodes[key]
 	if n == nil {
 		n = new(node)
@@ -175,10 +229,11 @@ func (s *Shadow) shadowPDE(q uint64) uint64 {
 
 // fill builds the tables of a node from the guest's.
 func (s *Shadow) fill(n *node, key nodeKey) {
-	small := make([]uint64, SmallEntries)
-	big := make([]uint64, BigEntries)
-	s.read(key.small, SmallPage, small)
-	s.read(key.big, BigPage, big)
+	small, big := s.work.small, s.work.big
+	clear(small)
+	clear(big)
+	s.read(key.small, small[:SmallEntries>>key.size])
+	s.read(key.big, big[:BigEntries>>key.size])
 	for i, q := range small {
 		small[i] = s.entry(q, SmallPage)
 	}
@@ -188,17 +243,33 @@ func (s *Shadow) fill(n *node, key nodeKey) {
 			s.split(small[i*BigPage/SmallPage:(i+1)*BigPage/SmallPage], q)
 		}
 	}
-	n.big = s.write(n.big, big)
+	if n.big = s.write(n.big, big); n.big == 0 {
+		s.mask(small, big)
+	}
 	n.small = s.write(n.small, small)
 }
 
+// mask takes away the small pages under big ones that there was no room for: a
+// big page wins, also when it is missing.
+func (s *Shadow) mask(small, big []uint64) {
+	for i, q := range big {
+		if q != 0 {
+			clear(small[i*BigPage/SmallPage : (i+1)*BigPage/SmallPage])
+		}
+	}
+}
+
 // read decodes a guest table into entries, which stay zero if there is none.
-func (s *Shadow) read(t Table, page uint64, entries []uint64) {
+func (s *Shadow) read(t Table, entries []uint64) {
 	if !t.Present {
 		return
 	}
 	s.Counts.Tables++
-	b := s.buf[:len(entries)*8]
+	b := s.work.buf[:len(entries)*8]
+	if !s.work.take(uint64(len(b))) {
+		s.Counts.Cut++
+		return
+	}
 	if !s.guest.ReadTable(t.Target, t.Addr, b) {
 		s.Counts.Unread++
 		return
@@ -254,7 +325,7 @@ func (s *Shadow) write(addr uint64, entries []uint64) uint64 {
 			return 0
 		}
 	}
-	b := s.buf[:len(entries)*8]
+	b := s.work.buf[:len(entries)*8]
 	for i, q := range entries {
 		binary.LittleEndian.PutUint64(b[i*8:], q)
 	}

@@ -30,7 +30,7 @@ var pmc = mmio.Block{
 			Effect: "bit 0 reads the leaf's line"},
 		{Name: "NV_PMC_INTR_PMFB", Offset: 0x17c, Access: mmio.RO, Stub: true},
 		{Name: "NV_PMC_INTR_PBFB", Offset: 0x180, Access: mmio.RO, Stub: true},
-		{Name: "NV_PMC_ENABLE", Offset: 0x200, Effect: "a bit that becomes zero resets its unit"},
+		{Name: "NV_PMC_ENABLE", Policy: mmio.Translate, Offset: 0x200, Effect: "a bit that becomes zero resets its unit; PFIFO loses its channels"},
 		{Name: "NV_PMC_ENABLE_PBDMA", Offset: 0x204, Reset: 1<<PBDMAs - 1, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "PBDMA", Hi: PBDMAs - 1, Lo: 0},
 		}},

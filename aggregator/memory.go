@@ -1,0 +1,128 @@
+package aggregator
+
+import (
+	"runtime/debug"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// memory returns the guest's system memory, nil if there is none.
+func (g *Guest) memory() card.Bus {
+	if m := g.agg.bus.host[g.index].Load(); m != nil {
+		return m.Bus
+	}
+	return nil
+}
+
+// copySystem copies p to or from the guest's system memory at a bus address, in
+// pieces of a page: neighbours may lie in different mappings. The memory belongs
+// to another process, which may cut its file short under us: such an access
+// fails like one on a bus.
+func (g *Guest) copySystem(addr uint64, p []byte, write bool) (ok bool) {
+	m := g.memory()
+	if m == nil {
+		return false
+	}
+	m.Acquire()
+	defer m.Release()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			if _, fault := r.(interface{ Addr() uintptr }); !fault {
+				panic(r)
+			}
+			ok = false
+		}
+	}()
+	for len(p) > 0 {
+		n := min(len(p), int(pageSize-addr%pageSize))
+		mem := m.Slice(addr, n, write)
+		switch {
+		case mem == nil:
+			return false
+		case write:
+			copy(mem, p[:n])
+		default:
+			copy(p[:n], mem)
+		}
+		p, addr = p[n:], addr+uint64(n)
+	}
+	return true
+}
+
+// move copies p to or from memory of the guest: its VRAM through the extents, its
+// system memory through its DMA map.
+func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool {
+	switch {
+	case t == shadowpt.VRAM:
+		return g.eachRun(addr, p, write)
+	case t.System():
+		return g.copySystem(addr, p, write)
+	}
+	return false
+}
+
+func (g *Guest) read(t shadowpt.Target, addr uint64, p []byte) bool { return g.move(t, addr, p, false) }
+
+// eachRun copies p to or from the guest's VRAM, wherever it lies on the card.
+func (g *Guest) eachRun(addr uint64, p []byte, write bool) bool {
+	if addr >= g.extents.size || uint64(len(p)) > g.extents.size-addr {
+		return false
+	}
+	c := g.agg.ctl.card
+	for len(p) > 0 {
+		at, together, _ := g.extents.at(addr)
+		n := min(uint64(len(p)), together)
+		ok := false
+		if write {
+			ok = c.WriteVRAM(at, p[:n])
+		} else {
+			ok = c.ReadVRAM(at, p[:n])
+		}
+		if !ok {
+			return false
+		}
+		addr += n
+		p = p[n:]
+	}
+	return true
+}
+
+// ReadTable implements shadowpt.Guest.
+func (g *Guest) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool { return g.read(t, addr, p) }
+
+// Translate implements shadowpt.Guest.
+func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {
+	if t == shadowpt.VRAM {
+		return g.extents.translate(addr, n)
+	}
+	m := g.memory()
+	if m == nil || !t.System() || addr >= BusWindow || n > BusWindow-addr {
+		return 0, false
+	}
+	m.Acquire()
+	defer m.Release()
+	return uint64(g.index)<<busShift | addr, m.Slice(addr, int(n), write) != nil
+}
+
+// allocOwn returns n bytes of the card's memory that the aggregator keeps for
+// this guest, scrubbed.
+func (g *Guest) allocOwn(n uint64) (uint64, bool) {
+	r, ok := g.own.take(wholePages(n), pageSize)
+	if !ok || g.agg.ctl.card.ScrubVRAM(r.addr, r.size) != nil {
+		return 0, false
+	}
+	return r.addr, true
+}
+
+func (g *Guest) freeOwn(addr, n uint64) { g.own.release(run{addr, wholePages(n)}) }
+
+// AllocTable implements shadowpt.Card.
+func (g *Guest) AllocTable(n uint64) (uint64, bool) { return g.allocOwn(n) }
+
+// FreeTable implements shadowpt.Card.
+func (g *Guest) FreeTable(addr, n uint64) { g.freeOwn(addr, n) }
+
+// WriteTable implements shadowpt.Card.
+func (g *Guest) WriteTable(addr uint64, p []byte) { g.agg.ctl.card.WriteVRAM(addr, p) }

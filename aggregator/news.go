@@ -1,0 +1,86 @@
+package aggregator
+
+import (
+	"slices"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// Events is where a guest hears from the card. Its methods are called on a
+// goroutine of the guest's own, with no lock of this package held, and may call
+// back into the Guest: an owner that takes its time keeps nobody else waiting.
+type Events interface {
+	// EngineEvent reports non-stall events; bit n is engine n.
+	EngineEvent(engines uint32)
+	MMUFault(id uint8, f gf100.MMUFault)
+	PBDMAError(gf100.PBDMAError)
+	// GraphTrap and CopyTrap report a method of channel id that an engine
+	// refused. The channel is held until Guest.Resume.
+	GraphTrap(id uint8, t gf100.GraphTrap)
+	CopyTrap(id uint8, t gf100.CopyTrap)
+	// Done reports that control operations ended: registers that read "pending"
+	// may read otherwise now. runlist is set if one of them was a runlist.
+	Done(runlist bool)
+}
+
+// news is what a guest has not been told yet. Like todo it is a state: a channel
+// stops at its error, so it has one of them at a time.
+type news struct {
+	engines       uint32
+	done, runlist bool
+	errors        []channelError
+}
+
+// channelError is an error of one channel, told by tell.
+type channelError struct {
+	id   uint8
+	tell func(Events)
+}
+
+func (n *news) empty() bool { return n.engines == 0 && !n.done && len(n.errors) == 0 }
+
+// fail notes the error of a channel in place of one that it had before.
+func (n *news) fail(id uint8, tell func(Events)) {
+	n.forget(id)
+	n.errors = append(n.errors, channelError{id, tell})
+}
+
+// forget drops the error of a channel that is bound anew.
+func (n *news) forget(id uint8) {
+	n.errors = slices.DeleteFunc(n.errors, func(e channelError) bool { return e.id == id })
+}
+
+func (n *news) tell(ev Events) {
+	if n.engines != 0 {
+		ev.EngineEvent(n.engines)
+	}
+	for _, e := range n.errors {
+		e.tell(ev)
+	}
+	if n.done {
+		ev.Done(n.runlist)
+	}
+}
+
+// tell is the guest's second goroutine: it tells the guest what happened.
+func (g *Guest) tell() {
+	defer g.working.Done()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for {
+		for g.news.empty() && !g.ended {
+			g.hear.Wait()
+		}
+		if g.ended {
+			return
+		}
+		n := g.news
+		g.news = news{}
+		g.telling = true
+		g.mu.Unlock()
+		n.tell(g.ev)
+		g.mu.Lock()
+		g.telling = false
+		g.wake.Broadcast()
+	}
+}

@@ -1,0 +1,86 @@
+package aggregator
+
+import "github.com/umbra-gpu/umbra/shadowpt"
+
+// space is an address space of the guest in use by channels. Spaces belong to
+// the guest's goroutine.
+type space struct {
+	shadow *shadowpt.Shadow
+	refs   int
+	fresh  bool // built in the round under way
+}
+
+// spaceKey names an address space: channels whose limits differ share the tables
+// of one directory.
+type spaceKey struct {
+	dir    uint64
+	target shadowpt.Target
+}
+
+func keyOf(s shadowpt.Space) spaceKey { return spaceKey{s.Dir, s.Target} }
+
+// enter returns the address space s with one reference more, building its shadow
+// if there is none. It returns nil if there is no room for one.
+func (g *Guest) enter(s shadowpt.Space) *space {
+	key := keyOf(s)
+	sp := g.spaces[key]
+	if sp == nil {
+		shadow, ok := shadowpt.NewShadow(g, g, g.tableWork, s)
+		if !ok {
+			return nil
+		}
+		sp = &space{shadow: shadow}
+		g.spaces[key] = sp
+	}
+	if !sp.fresh {
+		g.rebuild(sp)
+		g.stale = true
+	}
+	sp.refs++
+	return sp
+}
+
+// leave takes one reference, and gives the tables back with the last. It returns
+// false if the card may still be walking them: they wait for a later invalidate.
+func (g *Guest) leave(sp *space) bool {
+	if sp.refs--; sp.refs > 0 {
+		return true
+	}
+	delete(g.spaces, keyOf(sp.shadow.Space()))
+	g.gone = append(g.gone, sp)
+	return g.invalidateCard()
+}
+
+func (g *Guest) rebuild(sp *space) {
+	before := sp.shadow.Counts
+	sp.shadow.Rebuild()
+	sp.fresh = true
+	g.stats.Rebuilds.Add(1)
+	now := sp.shadow.Counts
+	g.stats.ForeignEntries.Add(now.Foreign - before.Foreign)
+	g.stats.ForeignTables.Add(now.Unread - before.Unread)
+	g.stats.TablesOverQuota.Add(now.NoRoom - before.NoRoom + now.Cut - before.Cut)
+	g.stats.EntriesExamined.Add(now.Examined - before.Examined)
+}
+
+// invalidateCard makes the card forget old translations, after which everything
+// that went out of use may be given back.
+func (g *Guest) invalidateCard() bool {
+	if !g.agg.ctl.invalidate() {
+		g.stats.CardTimeout.Add(1)
+		return false
+	}
+	g.stale = false
+	for _, sp := range g.spaces {
+		sp.shadow.Release()
+	}
+	for _, sp := range g.gone {
+		sp.shadow.Free()
+	}
+	g.gone = nil
+	for _, ch := range g.waiting {
+		g.release(ch)
+	}
+	g.waiting = nil
+	return true
+}

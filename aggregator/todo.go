@@ -1,0 +1,65 @@
+package aggregator
+
+import (
+	"slices"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// todo is what the guest's goroutine has to do. It is a state, not a queue: a
+// guest that asks a thousand times costs no more than one that asks once.
+type todo struct {
+	bind       channelSet // inst or bound changed
+	preempt    channelSet
+	bell       channelSet
+	reset      bool
+	runlist    bool
+	base       uint32 // NV_PFIFO_RUNLIST_BASE
+	count      uint32
+	invalidate invalidations
+}
+
+// invalidations names the directories whose shadows have to be built anew.
+type invalidations struct {
+	all  bool
+	dirs [4]spaceKey // more than four make it all
+	n    int
+}
+
+func (v *invalidations) add(dir spaceKey) {
+	if slices.Contains(v.dirs[:v.n], dir) {
+		return
+	}
+	if v.n == len(v.dirs) {
+		v.all = true
+		return
+	}
+	v.dirs[v.n] = dir
+	v.n++
+}
+
+func (v *invalidations) any() bool { return v.all || v.n > 0 }
+
+func (v *invalidations) has(s spaceKey) bool {
+	return v.all || slices.Contains(v.dirs[:v.n], s)
+}
+
+func (t *todo) empty() bool {
+	return t.bind.empty() && t.preempt.empty() && t.bell.empty() && !t.runlist && !t.reset && !t.invalidate.any()
+}
+
+// channelSet is a set of channel numbers.
+type channelSet [gf100.Channels / 64]uint64
+
+func (s *channelSet) add(id uint8)      { s[id/64] |= 1 << (id % 64) }
+func (s *channelSet) has(id uint8) bool { return s[id/64]>>(id%64)&1 != 0 }
+func (s *channelSet) empty() bool       { return *s == channelSet{} }
+
+// each calls f for the members, lowest first.
+func (s *channelSet) each(f func(id uint8)) {
+	for id := range uint8(gf100.Channels) {
+		if s.has(id) {
+			f(id)
+		}
+	}
+}

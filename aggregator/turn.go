@@ -1,0 +1,50 @@
+package aggregator
+
+import "sync"
+
+// turn is an operation of the card that serves everybody at once: whoever asks
+// before it begins has part in it. With any number of guests asking, each waits
+// for the one under way and the next, never for a queue of its neighbours.
+//
+// Its lock is held for a moment only, never while the card is asked.
+type turn struct {
+	mu   sync.Mutex
+	over sync.Cond
+	busy bool
+	next *ticket // of the operation that has not begun
+}
+
+// ticket is one operation.
+type ticket struct {
+	done, ok bool
+	ids      channelSet // of a preempt: the card's channels
+}
+
+func (t *turn) init() { t.over.L = &t.mu }
+
+// do has part in the next operation and returns its result. join adds to it; run
+// does it, for everybody, on the goroutine of one of them.
+func (t *turn) do(join func(*ticket), run func(*ticket) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next == nil {
+		t.next = new(ticket)
+	}
+	k := t.next
+	if join != nil {
+		join(k)
+	}
+	for t.busy && !k.done {
+		t.over.Wait()
+	}
+	if k.done {
+		return k.ok
+	}
+	t.busy, t.next = true, nil
+	t.mu.Unlock()
+	ok := run(k)
+	t.mu.Lock()
+	k.done, k.ok, t.busy = true, ok, false
+	t.over.Broadcast()
+	return ok
+}

@@ -1,0 +1,56 @@
+package devmodel
+
+import (
+	"slices"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// refusals are the methods that engines refused. An engine shows one at a time,
+// until the guest lets it go on; the others wait. Guarded by VGPU.mu.
+type refusals struct {
+	shown   [gf100.Engines]errorShown
+	waiting []refusal // at most one a channel
+}
+
+// refusal is a method that an engine refused.
+type refusal struct {
+	engine  int
+	channel uint8
+	raise   func() // shows it in the engine's registers
+}
+
+// show lets an engine that shows nothing show its next refusal.
+func (r *refusals) show(engine int) {
+	if r.shown[engine].valid {
+		return
+	}
+	i := slices.IndexFunc(r.waiting, func(x refusal) bool { return x.engine == engine })
+	if i < 0 {
+		return
+	}
+	x := r.waiting[i]
+	r.waiting = slices.Delete(r.waiting, i, i+1)
+	r.shown[engine] = errorShown{valid: true, channel: x.channel}
+	x.raise()
+}
+
+// forget drops the refusals of a channel that is bound anew.
+func (r *refusals) forget(id uint8) {
+	for e := range r.shown {
+		if r.shown[e].channel == id {
+			r.shown[e].valid = false
+		}
+	}
+	r.waiting = slices.DeleteFunc(r.waiting, func(x refusal) bool { return x.channel == id })
+}
+
+// goOn lets the channel go on whose refusal an engine showed.
+func (v *VGPU) goOn(engine int) {
+	s := v.refusals.shown[engine]
+	v.refusals.shown[engine] = errorShown{}
+	if s.valid {
+		v.card.Resume(s.channel)
+	}
+	v.refusals.show(engine)
+}
