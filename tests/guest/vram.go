@@ -39,18 +39,6 @@ func (h *heap) alloc(n, align uint64, top bool) (addr uint64, fresh, ok bool) {
 	return 0, false, false
 }
 
-// reserve takes exactly n bytes at addr.
-func (h *heap) reserve(addr, n uint64) bool {
-	for i, e := range h.free {
-		if addr >= e.addr && addr+n <= e.addr+e.size {
-			h.cut(i, addr, n)
-			h.touch(addr, n)
-			return true
-		}
-	}
-	return false
-}
-
 func (h *heap) cut(i int, at, n uint64) {
 	e := h.free[i]
 	var rest []extent
