@@ -41,7 +41,7 @@ const hotPages = 16
 func (w *barWindow) init(c *Card, i int) {
 	w.card = c
 	w.unit = [2]faultUnit{unitBAR1, unitBAR3}[i]
-	w.vm.card = c
+	w.vm.card, w.vm.user = c, -1
 }
 
 // block acts on a write of the window's block register.

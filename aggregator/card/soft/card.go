@@ -12,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // VRAM limits in bytes. The upper one is the Quadro 6000's.
@@ -35,6 +36,11 @@ type Config struct {
 	// DisableEngines makes every engine accept methods and do nothing: the
 	// control that data tests must fail on.
 	DisableEngines bool
+	// Watch, if not nil, is told of every access that a channel makes to VRAM or to
+	// system memory, before it is made: page tables, USERD, rings, and what its
+	// engines read and write. It is called on PBDMAs' goroutines, holds them up,
+	// and must not call back into the card.
+	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
 	// Ablate changes the register space before the card starts, to show what a
 	// behaviour is needed for.
 	Ablate func(*mmio.Space) error

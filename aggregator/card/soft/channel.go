@@ -128,7 +128,7 @@ const engineSoftware = 0x1f
 
 func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch := &channel{card: c, id: id, inst: inst}
-	ch.vm.card = c
+	ch.vm.card, ch.vm.user = c, int(id)
 	ch.vm.bind(instanceSpace(block))
 	ch.ramfc(block)
 	if c.contexts.golden != nil {

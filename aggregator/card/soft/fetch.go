@@ -172,7 +172,7 @@ func (x *run) subDeviceMask(h gf100.Header) {
 }
 
 func (x *run) readUSERD(off uint64) (uint32, bool) {
-	b := x.card.memory(x.userdTarget, x.userd+off, 4, true)
+	b := x.vm.memory(x.userdTarget, x.userd+off, 4, true)
 	if b == nil {
 		return 0, false
 	}
@@ -180,7 +180,7 @@ func (x *run) readUSERD(off uint64) (uint32, bool) {
 }
 
 func (x *run) writeUSERD(off uint64, v uint32) {
-	if b := x.card.memory(x.userdTarget, x.userd+off, 4, true); b != nil {
+	if b := x.vm.memory(x.userdTarget, x.userd+off, 4, true); b != nil {
 		binary.LittleEndian.PutUint32(b, v)
 	}
 }

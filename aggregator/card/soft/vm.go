@@ -18,6 +18,7 @@ const (
 // goroutine at a time, with the host attached.
 type vm struct {
 	card  *Card
+	user  int // channel, or -1 for a window
 	space shadowpt.Space
 	gen   uint64 // Card.tlbGen when the translations were valid
 
@@ -144,12 +145,15 @@ func (e *tlbEntry) at(va, size uint64) (shadowpt.PTE, uint64, shadowpt.Reason, b
 
 // memory returns n bytes of VRAM or of system memory, or nil.
 func (m *vm) memory(t shadowpt.Target, addr uint64, n int, write bool) []byte {
+	if m.card.cfg.Watch != nil && m.user >= 0 {
+		m.card.cfg.Watch(uint8(m.user), t, addr, n, write)
+	}
 	return m.card.memory(t, addr, n, write)
 }
 
 // Read64 implements shadowpt.Memory: it reads a table entry.
 func (m *vm) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
-	b := m.card.memory(t, addr, 8, false)
+	b := m.memory(t, addr, 8, false)
 	if b == nil {
 		return 0, false
 	}

@@ -1,0 +1,62 @@
+package aggregator
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Extent is a piece of a guest's memory: Size bytes at address Guest as the guest
+// sees it lie at address Card of the card's VRAM.
+type Extent struct{ Guest, Card, Size uint64 }
+
+// Extents returns where the guest's memory lies on the card.
+func (g *Guest) Extents() (list []Extent) {
+	for _, e := range g.extents.list {
+		list = append(list, Extent{e.guest, e.card, e.size})
+	}
+	return list
+}
+
+// Audit says whether an access that the card makes for its channel id stays in
+// what belongs to the channel's owner: the owner's memory, and, to be read, the
+// tables that were built for it. It is meant for a card that can tell of its
+// accesses, and decides nothing: what it refuses has been prevented elsewhere, or
+// should have been.
+func (a *Aggregator) Audit(id uint8, t shadowpt.Target, addr uint64, n int, write bool) error {
+	ch := a.owner(id)
+	if ch == nil {
+		return fmt.Errorf("aggregator: channel %d, which nobody has, accesses %d bytes of target %d at %#x", id, n, t, addr)
+	}
+	g := ch.guest
+	switch {
+	case t == shadowpt.VRAM && g.has(ch, addr, uint64(n), write):
+		return nil
+	case t.System() && addr>>busShift == uint64(g.index) && addr&windowMask+uint64(n) <= BusWindow:
+		return nil
+	}
+	return fmt.Errorf("aggregator: channel %d of guest %s accesses %d bytes of target %d at %#x (write %t), which are not its own", id, g.name, n, t, addr, write)
+}
+
+// has reports whether card memory is the guest's own, its channel's USERD, or
+// something built for it that is only read.
+func (g *Guest) has(ch *channel, addr, n uint64, write bool) bool {
+	own := []run{{ch.cardUSERD(), gf100.USERDSize}}
+	for _, e := range g.extents.list {
+		own = append(own, run{e.card, e.size})
+	}
+	if !write {
+		own = append(own, g.ownRuns...)
+	}
+	for n > 0 {
+		i := slices.IndexFunc(own, func(r run) bool { return addr >= r.addr && addr-r.addr < r.size })
+		if i < 0 {
+			return false
+		}
+		step := min(n, own[i].size-(addr-own[i].addr))
+		addr, n = addr+step, n-step
+	}
+	return true
+}
