@@ -205,7 +205,7 @@ func (p *printer) traps(r *result) {
 	if len(r.Regions) == 0 {
 		return
 	}
-	p.title("Traps: accesses of the guest that became a message to the card's server")
+	p.title("Traps: accesses of the guest that reached the card over the socket")
 	t := table{left: 1, head: []string{"region", "reads", "writes"}}
 	for _, g := range r.Regions {
 		t.rows = append(t.rows, []string{g.Name, digits(g.Reads), digits(g.Writes)})

@@ -298,7 +298,7 @@ func (d *demo) fault(c *check) {
 	c.want(b.Copies > 0 && b.Wrong == 0 && b.Error == "", "of the other process' %d copies %d came out wrong %s", b.Copies, b.Wrong, b.Error)
 	c.want(w.moved[classM2MF] >= b.Bytes, "the other process verified %d bytes, but the card's 9039 moved %d", b.Bytes, w.moved[classM2MF])
 	d.copied("beside the fault", b.Bytes, w)
-	c.Detail = fmt.Sprintf("channel %d killed; %d copies of another process went on, all right", r.Channel, b.Copies)
+	c.Detail = fmt.Sprintf("channel %d killed; %d copies of another process all went right", r.Channel, b.Copies)
 }
 
 // interrupts wants the guest to have taken some, and no more than were raised.
