@@ -69,6 +69,7 @@ type Card struct {
 
 	halting int  // Reset or Rebuild waits for the engines
 	resting bool // nobody has touched a BAR since a host was attached
+	plugged bool // a host is attached: without one, nobody can wake the card
 	closing bool
 	workers sync.WaitGroup
 
@@ -190,6 +191,7 @@ func (c *Card) AttachHost(h card.Host) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.plugged = true
 	c.line = card.Line{}
 	c.settle()
 }
@@ -198,13 +200,13 @@ func (c *Card) AttachHost(h card.Host) {
 func (c *Card) rest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resting = true
+	c.resting, c.plugged = true, false
 	c.fifo.scheduleAll()
 }
 
 // wake ends a rest. Every BAR access calls it.
 func (c *Card) wake() {
-	if c.resting && !c.closing {
+	if c.resting && c.plugged && !c.closing {
 		c.resting = false
 		c.fifo.scheduleAll()
 	}

@@ -7,6 +7,13 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
+// Queued returns how many channels want a PBDMA.
+func (c *Card) Queued() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.fifo.ready)
+}
+
 // Check holds the scheduler to its rules: each channel is in one place, that
 // place is the one its state names, and no channel that could run and has work
 // is forgotten.

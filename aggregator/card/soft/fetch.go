@@ -110,9 +110,9 @@ func (x *run) consume(budget int) int {
 	return taken / 4
 }
 
-// goesOn reports whether the next word may be decoded now.
+// goesOn reports whether the next word may be decoded in this step.
 func (x *run) goesOn() bool {
-	return x.verdict == more && x.pending < 0
+	return x.verdict == more && x.pending < 0 && x.env.Launches < launchesPerStep
 }
 
 // decode takes one header, or data words of the packet under way, and returns
@@ -172,7 +172,7 @@ func (x *run) subDeviceMask(h gf100.Header) {
 }
 
 func (x *run) readUSERD(off uint64) (uint32, bool) {
-	b := x.vm.memory(x.userdTarget, x.userd+off, 4, true)
+	b := x.vm.memory(x.userdTarget, x.userd+off, 4, false)
 	if b == nil {
 		return 0, false
 	}

@@ -67,6 +67,49 @@ func TestDetachInMidCopy(t *testing.T) {
 	r.running()
 }
 
+// Somebody who uses the BARs of a card without a host does not wake it: its
+// channels could do nothing but come back to the queue, again and again.
+func TestNoHostNoTurns(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	c.endless()
+	r.running()
+	r.card.DetachHost()
+	r.rd(0x2640)
+	r.steady("no turns without a host", func() bool { return r.rd(0x3004+c.id*8)&(1<<28) == 0 && r.card.Queued() == 0 })
+	r.card.AttachHost(r.host)
+	r.rd(0x2640)
+	r.running()
+}
+
+// However much its pushbuffer asks for, a step ends soon: who unmaps memory
+// waits for it. Each step pins the host's memory once.
+func TestLaunchesOfOneStep(t *testing.T) {
+	const launches = 500
+	words := make([]uint32, launches)
+	for i := range words {
+		words[i] = 1<<4 | 1<<8
+	}
+	for _, tc := range []struct {
+		name  string
+		class uint16
+		words []uint32
+	}{
+		{"M2MF", 0x9039, cat(incr(2, 0, classM2MF), incr(2, 0x238, 0, vaRAM), incr(2, 0x30c, 0, vaData),
+			incr(2, 0x31c, 4, 1), nonIncr(2, 0x300, words...))},
+		{"copy engine", 0x90b5, cat(incr(4, 0, classCE0), incr(4, 0x30c, 0, vaData, 0, vaRAM, 4, 4, 4, 1), nonIncr(4, 0x300, words...))},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newChannelRig(t, soft.Config{})
+			before := r.host.pinned.Load()
+			c.submit(tc.words...)
+			c.drained()
+			steps := r.host.pinned.Load() - before
+			require.EqualValues(t, launches, r.card.Stats().Engine.Class(tc.class).Launches.Load())
+			require.GreaterOrEqual(t, steps, uint64(launches/16))
+		})
+	}
+}
+
 func TestAttachTellsTheLine(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.submit(incr(0, 0x20, 0)...)

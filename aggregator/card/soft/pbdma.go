@@ -13,7 +13,10 @@ import (
 const (
 	stepsPerTurn = 32   // then the next channel gets the PBDMA
 	wordsPerStep = 1024 // pushbuffer words, at most, between two looks at yield
-	noStep       = math.MaxUint64
+	// launchesPerStep bounds what those words make the engines move: as often
+	// engine.Budget. While a step is under way its host cannot unmap memory.
+	launchesPerStep = 16
+	noStep          = math.MaxUint64
 )
 
 // pbdma is one pushbuffer reader. ch, held and skip are guarded by Card.mu.
@@ -113,7 +116,7 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	p.stepGen.Store(c.tlbGen.Load())
 	defer p.stepGen.Store(noStep)
 	defer x.recoverFault()
-	x.env.Mem = &ch.vm
+	x.env.Mem, x.env.Launches = &ch.vm, 0
 	ch.vm.sync()
 	x.loop()
 }
@@ -197,7 +200,8 @@ type run struct {
 	ended bool        // the segment ends with the word just decoded
 }
 
-// loop does up to wordsPerStep words of work, after what is left from before.
+// loop does up to wordsPerStep words of work, or what launchesPerStep of them
+// launch, after what is left from before.
 func (x *run) loop() {
 	if x.flushGen != 0 {
 		if !x.card.fifo.translationsCurrent(x.flushGen, x.pbdma) {

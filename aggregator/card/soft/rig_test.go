@@ -3,6 +3,7 @@ package soft_test
 import (
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -157,8 +158,9 @@ func (r *rig) alloc(n uint64) uint64 {
 // memory is mapped, as a guest's is: the card and the test share it without
 // locks.
 type fakeHost struct {
-	pins sync.RWMutex
-	ram  []byte
+	pins   sync.RWMutex
+	pinned atomic.Uint64 // calls of Acquire
+	ram    []byte
 
 	mu    sync.Mutex
 	line  card.Line
@@ -174,7 +176,11 @@ func newFakeHost(t testing.TB) *fakeHost {
 	return &fakeHost{ram: mem}
 }
 
-func (h *fakeHost) Acquire() { h.pins.RLock() }
+func (h *fakeHost) Acquire() {
+	h.pinned.Add(1)
+	h.pins.RLock()
+}
+
 func (h *fakeHost) Release() { h.pins.RUnlock() }
 
 func (h *fakeHost) Slice(addr uint64, n int, _ bool) []byte {

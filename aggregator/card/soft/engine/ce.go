@@ -132,6 +132,7 @@ func (c *CE) flush(env *Env, _ uint32) Outcome {
 // short {0, time} behind it, written first.
 func (c *CE) exec(env *Env, data uint32) Outcome {
 	env.Stats.class[c.stat()].Launches.Add(1)
+	env.Launches++
 	v := &c.Values
 	c.Op = Op{Kind: OpCopy, Class: c.Class, Stat: uint8(c.stat())}
 	cp := &c.Op.Copy

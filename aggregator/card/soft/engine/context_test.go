@@ -299,3 +299,16 @@ func (h *holes) Bytes(va uint64, _ int, write bool) ([]byte, *Fault) {
 	h.fault = Fault{VA: va, Write: write, Reason: reasonNotPresent}
 	return nil, &h.fault
 }
+
+// TestInlineOneLaunch: a run of launches is taken one at a time.
+func TestInlineOneLaunch(t *testing.T) {
+	var g GR
+	env := newEnv(newTestMemory())
+	launch := []byte{0x10, 1, 0, 0, 0x10, 1, 0, 0, 0x10, 1, 0, 0} // of no lines
+	for i := range 3 {
+		n, o := g.Inline(env, 0x9039, 0x300, launch[4*i:])
+		require.Equal(t, 4, n)
+		require.Equal(t, Done, o)
+		require.Equal(t, i+1, env.Launches)
+	}
+}

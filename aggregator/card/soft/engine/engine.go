@@ -56,6 +56,9 @@ type Env struct {
 	Stats *Stats
 	// Budget is the most bytes this call moves; 0 means Budget.
 	Budget int
+	// Launches grows by one with each copy or upload that a call starts. A caller
+	// that makes many calls in one go bounds them by it.
+	Launches int
 }
 
 func (e *Env) budget() uint64 {

@@ -96,17 +96,17 @@ func (g *GR) Inline(env *Env, class uint16, method uint32, data []byte) (int, Ou
 			return n, o
 		}
 	}
-	// Other methods: no more per call than a step has bytes.
-	for n := 0; n < min(len(data), Budget/64); n += 4 {
-		switch o := g.Method(env, class, method, binary.LittleEndian.Uint32(data[n:])); o {
-		case Done:
-		case Illegal:
+	// Other methods: no more per call than a step has bytes, and one launch.
+	end, launches := min(len(data), Budget/64), env.Launches
+	for n := 0; n < end; n += 4 {
+		switch o := g.Method(env, class, method, binary.LittleEndian.Uint32(data[n:])); {
+		case o == Illegal:
 			return n, o
-		default:
+		case o != Done || env.Launches != launches:
 			return n + 4, o
 		}
 	}
-	return min(len(data), Budget/64), Done
+	return end, Done
 }
 
 // Step goes on with the work that a Method or Inline call left.

@@ -104,6 +104,7 @@ func launchDMA(g *GR, env *Env, c call) Outcome {
 		return Done
 	}
 	env.Stats.class[c.class.stat].Launches.Add(1)
+	env.Launches++
 	g.Op = Op{
 		Kind:  OpCopy,
 		Class: c.class.ID,
