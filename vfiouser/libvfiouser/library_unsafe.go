@@ -3,7 +3,8 @@
 package libvfiouser
 
 /*
-#cgo LDFLAGS: -lvfio-user
+// The references are weak, so that what lacks can be told: the linker must keep the library.
+#cgo LDFLAGS: -Wl,--no-as-needed -lvfio-user
 #include <stdlib.h>
 #include "binding.h"
 */

@@ -1,0 +1,222 @@
+package conformance
+
+import (
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// rw are the rights of ordinary memory.
+const rw = wire.DMARdAllowed | wire.DMAWrAllowed
+
+// Where cases map, and how much.
+const (
+	base = 0x100000
+	size = 16 * page
+)
+
+func errText(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// onMemory makes a case on a connection with one file of memory.
+func onMemory(name, does string, run func(s *session, c *client.Client, m memory) finding) Case {
+	return Case{Name: name, Does: does, run: func(s *session) finding {
+		m := s.memory(64 * page)
+		return run(s, s.attach(), m)
+	}}
+}
+
+// maps sends a DMA_MAP that has to succeed.
+func maps(c *client.Client, addr, n, off uint64, flags uint32, fds ...int) {
+	if a := ask(c, mapMessage(addr, n, off, flags, fds...)); a.kind != answered || len(a.body) != 0 {
+		panic(stop{errText("DMA_MAP %#x+%#x: %v", addr, n, a)})
+	}
+}
+
+// unmaps sends a DMA_UNMAP that has to succeed, and reads the reply.
+func unmaps(c *client.Client, addr, n uint64, flags uint32) {
+	m := unmapMessage(addr, n, flags)
+	if a := ask(c, m); a.kind != answered || string(a.body) != string(m.payload) {
+		panic(stop{errText("DMA_UNMAP %#x+%#x flags %d: %v, where the request's 24 bytes were due", addr, n, flags, a)})
+	}
+}
+
+// overlap makes a case of a second range that meets a first, at base.
+func overlap(name string, addr, n uint64) Case {
+	return onMemory(name, fmt.Sprintf("%#x+%#x over %#x+%#x", addr, n, base, size), func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw, m.fd)
+		return judge(s, c, mapMessage(addr, n, 0, rw, m.fd), refusedWith(unix.EEXIST, unix.EINVAL))
+	})
+}
+
+// wrongMap makes a case of a DMA_MAP that is wrong by itself.
+func wrongMap(name, does string, msg func(m memory) message, want expectation) Case {
+	return onMemory(name, does, func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, msg(m), want)
+	})
+}
+
+var dmaMap = []Case{
+	onMemory("with a descriptor", "64 KiB of a memory file", func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, mapMessage(base, size, 0, rw, m.fd), bare)
+	}),
+	onMemory("without a descriptor", "64 KiB that are reached by message", func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, mapMessage(base, size, 0, rw), bare)
+	}),
+	onMemory("read only", "READ alone, with a descriptor that can be written", func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, mapMessage(base, size, 0, wire.DMARdAllowed, m.fd), bare)
+	}),
+	onMemory("read only, opened so", "READ alone, with a descriptor that can only be read", func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, mapMessage(base, size, 0, wire.DMARdAllowed, s.readOnly(m)), bare)
+	}),
+	onMemory("more rights than the descriptor", "READ and WRITE with a descriptor that can only be read", func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, mapMessage(base, size, 0, rw, s.readOnly(m)), isRefused)
+	}),
+	onMemory("a descriptor that cannot be mapped", "a pipe", func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, mapMessage(base, size, 0, rw, s.thread().w), isRefused)
+	}),
+	onMemory("at an offset", "one page from page 3 on", func(s *session, c *client.Client, m memory) finding {
+		return judge(s, c, mapMessage(base, page, 3*page, rw, m.fd), bare)
+	}),
+	onMemory("one file at many offsets", "8 ranges of one file", func(s *session, c *client.Client, m memory) finding {
+		for i := range uint64(8) {
+			maps(c, base+i*2*page, page, (7-i)*page, rw, m.fd)
+		}
+		return judge(s, c, mapMessage(base+32*page, page, 0, rw, m.fd), bare)
+	}),
+	onMemory("neighbours", "a range right behind, and one right before", func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw, m.fd)
+		maps(c, base+size, size, size, rw, m.fd)
+		return judge(s, c, mapMessage(base-size, size, 2*size, rw, m.fd), bare)
+	}),
+	onMemory("12 ranges", "12 at a time", func(s *session, c *client.Client, m memory) finding {
+		for i := range uint64(12) {
+			maps(c, base+i*2*page, page, i*page, rw, m.fd)
+		}
+		return pass("all accepted")
+	}),
+	choice(onMemory("64 ranges", "64 at a time", func(s *session, c *client.Client, m memory) finding {
+		for i := range uint64(64) {
+			a := ask(c, mapMessage(base+i*2*page, page, i*page, rw, m.fd))
+			switch a.kind {
+			case answered:
+			case refused:
+				return pass("%d, then %v", i, a)
+			default:
+				return fail("%v", a)
+			}
+		}
+		return pass("all accepted")
+	})),
+	choice(onMemory("the same range again", "the very same DMA_MAP twice", func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw, m.fd)
+		return judge(s, c, mapMessage(base, size, 0, rw, m.fd), servedOrRefused)
+	})),
+	overlap("overlap, the same range elsewhere in the file", base, size-page),
+	overlap("overlap at the start", base-page, 2*page),
+	overlap("overlap inside", base+page, page),
+	overlap("overlap at the end", base+size-page, 2*page),
+	overlap("overlap around", base-page, size+2*page),
+	wrongMap("argsz 31", "argsz 31", func(m memory) message {
+		return command(wire.DMAMap, wire.DMAMapRequest{Argsz: 31, Flags: rw, Addr: base, Size: size}.Append(nil))
+	}, isRefused),
+	wrongMap("payload of 24 bytes", "payload cut", func(memory) message { return cut(mapMessage(base, size, 0, rw), 24) }, isRefused),
+	wrongMap("unknown flag", "flag 0x80000000", func(memory) message { return mapMessage(base, size, 0, rw|0x80000000) }, isRefused),
+	choice(wrongMap("no rights", "flags 0", func(memory) message { return mapMessage(base, size, 0, 0) }, servedOrRefused)),
+	choice(wrongMap("size 0", "size 0", func(memory) message { return mapMessage(base, 0, 0, rw) }, servedOrRefused)),
+	choice(wrongMap("range that wraps", "the last page and one more", func(memory) message { return mapMessage(^uint64(page-1), 2*page, 0, rw) }, servedOrRefused)),
+	choice(wrongMap("16 TiB", "more than a bitmap can be kept for", func(memory) message { return mapMessage(0, 16<<40, 0, rw) }, servedOrRefused)),
+	choice(wrongMap("offset within a page", "offset 512", func(m memory) message { return mapMessage(base, page, 512, rw, m.fd) }, servedOrRefused)),
+	choice(wrongMap("past the end of the file", "a page that the file has not", func(m memory) message { return mapMessage(base, page, 64*page, rw, m.fd) }, servedOrRefused)),
+	choice(wrongMap("two descriptors", "one too many", func(m memory) message { return mapMessage(base, page, 0, rw, m.fd, m.fd) }, servedOrRefused)),
+}
+
+// readOnly is a descriptor of m that can only be read.
+func (s *session) readOnly(m memory) int {
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", m.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(err, "open")
+	s.undo = append(s.undo, func() { unix.Close(fd) })
+	return fd
+}
+
+// wrongUnmap makes a case of a DMA_UNMAP of one mapped range, at base.
+func wrongUnmap(name, does string, msg message, want expectation) Case {
+	return onMemory(name, does, func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw, m.fd)
+		return judge(s, c, msg, want)
+	})
+}
+
+// missing are the errnos for a range that is not there.
+var missing = refusedWith(syscall.ENOENT, syscall.EINVAL)
+
+var dmaUnmap = []Case{
+	onMemory("exact", "what was mapped; the request comes back", func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw, m.fd)
+		unmaps(c, base, size, 0)
+		return pass("the 24 bytes came back")
+	}),
+	onMemory("without a descriptor", "a range that had none", func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw)
+		unmaps(c, base, size, 0)
+		return pass("the 24 bytes came back")
+	}),
+	onMemory("let go before the reply", "whether the pages are unmapped when the reply is there", func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw, m.fd)
+		if !m.mapped() {
+			return absent("the server had not mapped it")
+		}
+		unmaps(c, base, size, 0)
+		if m.mapped() {
+			return fail("still mapped")
+		}
+		return pass("unmapped")
+	}),
+	onMemory("one of two ranges of a file", "the other stays", func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw, m.fd)
+		maps(c, base+size, size, size, rw, m.fd)
+		unmaps(c, base, size, 0)
+		return judge(s, c, unmapMessage(base+size, size, 0), isAnswered(wire.DMAUnmapSize))
+	}),
+	onMemory("again", "the same DMA_UNMAP twice", func(s *session, c *client.Client, m memory) finding {
+		maps(c, base, size, 0, rw, m.fd)
+		unmaps(c, base, size, 0)
+		return judge(s, c, unmapMessage(base, size, 0), missing)
+	}),
+	onMemory("map again", "map, unmap, map elsewhere in the file, 20 times", func(s *session, c *client.Client, m memory) finding {
+		for i := range uint64(20) {
+			maps(c, base, size, i%4*size, rw, m.fd)
+			unmaps(c, base, size, 0)
+		}
+		return pass("accepted")
+	}),
+	wrongUnmap("the first half", "half of a range", unmapMessage(base, size/2, 0), missing),
+	wrongUnmap("the second half", "half of a range", unmapMessage(base+size/2, size/2, 0), missing),
+	wrongUnmap("more than the range", "a page too much", unmapMessage(base, size+page, 0), missing),
+	wrongUnmap("elsewhere", "nothing is there", unmapMessage(base+64*size, size, 0), missing),
+	wrongUnmap("size 0", "size 0", unmapMessage(base, 0, 0), isRefused),
+	onMemory("all", "UNMAP_ALL of three ranges", func(s *session, c *client.Client, m memory) finding {
+		for i := range uint64(3) {
+			maps(c, base+2*i*size, size, i*size, rw, m.fd)
+		}
+		unmaps(c, 0, 0, wire.UnmapAll)
+		if m.mapped() {
+			return fail("still mapped")
+		}
+		return judge(s, c, unmapMessage(base, size, 0), missing)
+	}),
+	onMemory("all of nothing", "UNMAP_ALL with nothing mapped", func(s *session, c *client.Client, m memory) finding {
+		unmaps(c, 0, 0, wire.UnmapAll)
+		return pass("accepted")
+	}),
+	wrongUnmap("all, with an address", "UNMAP_ALL, address not 0", unmapMessage(base, 0, wire.UnmapAll), isRefused),
+	wrongUnmap("all, with a size", "UNMAP_ALL, size not 0", unmapMessage(0, size, wire.UnmapAll), isRefused),
+	wrongUnmap("unknown flag", "flag 4", unmapMessage(base, size, 4), isRefused),
+	choice(wrongUnmap("dirty bitmap and all", "flags 3", unmapMessage(0, 0, 3), isRefused)),
+	choice(wrongUnmap("dirty bitmap", "flag 1, dropped from the specification, with no bitmap", unmapMessage(base, size, wire.UnmapGetDirty), isRefused)),
+	wrongUnmap("argsz 23", "argsz 23", command(wire.DMAUnmap, wire.DMAUnmapRequest{Argsz: 23, Addr: base, Size: size}.Append(nil)), isRefused),
+	wrongUnmap("payload of 16 bytes", "payload cut", cut(unmapMessage(base, size, 0), 16), isRefused),
+}

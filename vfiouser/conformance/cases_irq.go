@@ -1,0 +1,316 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// Forms of SET_IRQS.
+const (
+	fireNone   = wire.IRQDataNone | wire.IRQActionTrigger
+	fireBool   = wire.IRQDataBool | wire.IRQActionTrigger
+	attachFDs  = wire.IRQDataEventFD | wire.IRQActionTrigger
+	maskNone   = wire.IRQDataNone | wire.IRQActionMask
+	unmaskNone = wire.IRQDataNone | wire.IRQActionUnmask
+	unmaskFDs  = wire.IRQDataEventFD | wire.IRQActionUnmask
+)
+
+// irqCase is a connection with an interrupt index that has vectors.
+type irqCase struct {
+	s     *session
+	c     *client.Client
+	index uint32
+	count uint32
+}
+
+// onIRQ makes a case on the index with the most vectors; it needs least of them.
+func onIRQ(name, does string, least uint32, run func(q *irqCase) finding) Case {
+	return Case{Name: name, Does: does, run: func(s *session) finding {
+		index, count := s.dev.irq()
+		if count < least {
+			return absent("the device has an index of %d vectors at most", count)
+		}
+		return run(&irqCase{s, s.attach(), index, count})
+	}}
+}
+
+// set sends a SET_IRQS that has to succeed.
+func (q *irqCase) set(flags, start, count uint32, data []byte, fds ...int) {
+	if a := q.try(flags, start, count, data, fds...); a.kind != answered || len(a.body) != 0 {
+		panic(stop{errText("SET_IRQS flags %#x start %d count %d: %v", flags, start, count, a)})
+	}
+}
+
+func (q *irqCase) try(flags, start, count uint32, data []byte, fds ...int) answer {
+	return ask(q.c, irqMessage(flags, q.index, start, count, data, fds...))
+}
+
+// attach gives n vectors from start on an eventfd each, in one message.
+func (q *irqCase) attach(start, n uint32) []*client.EventFD {
+	var es []*client.EventFD
+	var fds []int
+	for range n {
+		e := q.s.eventfd()
+		es, fds = append(es, e), append(fds, e.FD)
+	}
+	q.set(attachFDs, start, n, nil, fds...)
+	return es
+}
+
+// fired counts an eventfd's signals. A signal of a message is there when its reply is; a moment
+// is given anyway.
+func fired(e *client.EventFD) uint64 {
+	n, err := e.Wait(200 * time.Millisecond)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// quiet says that an eventfd has no signal.
+func quiet(e *client.EventFD) bool {
+	time.Sleep(10 * time.Millisecond)
+	return e.Count() == 0
+}
+
+// wrongIRQ makes a case of a SET_IRQS that is wrong. At makes the message of the index and its
+// count.
+func wrongIRQ(name, does string, least uint32, at func(index, count uint32) message, want expectation) Case {
+	return oneMessage(name, does, func(s *session) (*message, string) {
+		index, count := s.dev.irq()
+		if count < least {
+			return nil, "the device has too few vectors"
+		}
+		m := at(index, count)
+		return &m, ""
+	}, want)
+}
+
+func flagsIRQ(flags uint32) func(index, count uint32) message {
+	return func(index, _ uint32) message { return irqMessage(flags, index, 0, 1, nil) }
+}
+
+var setIRQs = []Case{
+	onIRQ("fire", "an eventfd is attached, and the vector fired with DATA_NONE", 1, func(q *irqCase) finding {
+		e := q.attach(0, 1)[0]
+		q.set(fireNone, 0, 1, nil)
+		if n := fired(e); n != 1 {
+			return fail("%d signals", n)
+		}
+		return pass("signalled")
+	}),
+	onIRQ("fire with DATA_BOOL 1", "one byte 1", 1, func(q *irqCase) finding {
+		e := q.attach(0, 1)[0]
+		q.set(fireBool, 0, 1, []byte{1})
+		if n := fired(e); n != 1 {
+			return fail("%d signals", n)
+		}
+		return pass("signalled")
+	}),
+	onIRQ("fire with DATA_BOOL 0", "one byte 0", 1, func(q *irqCase) finding {
+		e := q.attach(0, 1)[0]
+		q.set(fireBool, 0, 1, []byte{0})
+		if !quiet(e) {
+			return fail("signalled")
+		}
+		return pass("not signalled")
+	}),
+	onIRQ("fire by a pattern", "bytes 0 and 1 by turns", 2, func(q *irqCase) finding {
+		n := min(q.count, 4)
+		es := q.attach(0, n)
+		pattern := []byte{0, 1, 0, 1}[:n]
+		q.set(fireBool, 0, n, pattern)
+		for i, e := range es {
+			if got := fired(e); got != uint64(pattern[i]) {
+				return fail("vector %d: %d signals for a byte %d", i, got, pattern[i])
+			}
+		}
+		return pass("as the pattern says")
+	}),
+	onIRQ("fire with no eventfd", "a vector that has none", 1, func(q *irqCase) finding {
+		q.set(fireNone, 0, 1, nil)
+		return pass("accepted")
+	}),
+	onIRQ("one vector of many", "all vectors attached, each fired alone", 2, func(q *irqCase) finding {
+		n := min(q.count, 4)
+		es := q.attach(0, n)
+		for i := range n {
+			q.set(fireNone, i, 1, nil)
+			for k, e := range es {
+				want := uint64(0)
+				if uint32(k) == i {
+					want = 1
+				}
+				if got := e.Count(); got != want {
+					return fail("vector %d fired: %d signals on %d", i, got, k)
+				}
+			}
+		}
+		return pass("%d vectors, each its own", n)
+	}),
+	onIRQ("holes", "vectors 0 and 2 attached, 0 to 2 fired", 3, func(q *irqCase) finding {
+		a, b := q.attach(0, 1)[0], q.attach(2, 1)[0]
+		q.set(fireNone, 0, 3, nil)
+		if x, y := fired(a), fired(b); x != 1 || y != 1 {
+			return fail("%d and %d signals", x, y)
+		}
+		return pass("both signalled")
+	}),
+	onIRQ("replace", "a second eventfd for a vector", 1, func(q *irqCase) finding {
+		before := q.attach(0, 1)[0]
+		after := q.attach(0, 1)[0]
+		q.set(fireNone, 0, 1, nil)
+		if x := fired(after); x != 1 || !quiet(before) {
+			return fail("%d signals on the second", x)
+		}
+		return pass("the second is signalled, the first is not")
+	}),
+	onIRQ("detach", "EVENTFD with no descriptor, then fire", 1, func(q *irqCase) finding {
+		e := q.attach(0, 1)[0]
+		q.set(attachFDs, 0, 1, nil)
+		q.set(fireNone, 0, 1, nil)
+		if !quiet(e) {
+			return fail("signalled")
+		}
+		return pass("not signalled")
+	}),
+	choice(onIRQ("detach in the middle", "EVENTFD with no descriptor for vector 1 of 0 to 2, then fire", 3, func(q *irqCase) finding {
+		es := q.attach(0, 3)
+		q.set(attachFDs, 1, 1, nil)
+		q.set(fireNone, 0, 3, nil)
+		if fired(es[0]) != 1 || fired(es[2]) != 1 {
+			return fail("its neighbours are not signalled")
+		}
+		if !quiet(es[1]) {
+			return pass("it is signalled all the same")
+		}
+		return pass("it alone is not signalled")
+	})),
+	onIRQ("disable", "DATA_NONE, TRIGGER, count 0, then fire", 1, func(q *irqCase) finding {
+		e := q.attach(0, 1)[0]
+		q.set(fireNone, 0, 0, nil)
+		q.set(fireNone, 0, 1, nil)
+		if !quiet(e) {
+			return fail("signalled")
+		}
+		return pass("not signalled")
+	}),
+	onIRQ("disable what is off", "count 0 with nothing attached", 1, func(q *irqCase) finding {
+		q.set(fireNone, 0, 0, nil)
+		return pass("accepted")
+	}),
+	onIRQ("attach again after disable", "disable, attach, fire", 1, func(q *irqCase) finding {
+		q.attach(0, 1)
+		q.set(fireNone, 0, 0, nil)
+		e := q.attach(0, 1)[0]
+		q.set(fireNone, 0, 1, nil)
+		if n := fired(e); n != 1 {
+			return fail("%d signals", n)
+		}
+		return pass("signalled")
+	}),
+	choice(onIRQ("mask, fire, unmask", "a vector masked by DATA_NONE", 1, func(q *irqCase) finding {
+		e := q.attach(0, 1)[0]
+		if a := q.try(maskNone, 0, 1, nil); a.kind != answered {
+			return pass("masking: %v", a)
+		}
+		q.set(fireNone, 0, 1, nil)
+		if n := e.Count(); n != 0 {
+			return pass("signalled though masked: the mask is the device's business")
+		}
+		q.set(unmaskNone, 0, 1, nil)
+		if fired(e) != 1 {
+			return fail("the signal is lost")
+		}
+		return pass("held, and signalled when unmasked")
+	})),
+	onIRQ("unmask", "UNMASK with DATA_NONE of what is not masked, as QEMU does after INTx", 1, func(q *irqCase) finding {
+		q.attach(0, 1)
+		q.set(unmaskNone, 0, 1, nil)
+		return pass("accepted")
+	}),
+	choice(onIRQ("resample", "UNMASK by an eventfd, as KVM's INTx does", 1, func(q *irqCase) finding {
+		q.attach(0, 1)
+		a := q.try(unmaskFDs, 0, 1, nil, q.s.eventfd().FD)
+		if a.kind != answered && a.kind != refused {
+			return fail("%v", a)
+		}
+		return pass("%v", a)
+	})),
+	choice(onIRQ("a pipe for an eventfd", "a descriptor that is no eventfd", 1, func(q *irqCase) finding {
+		a := q.try(attachFDs, 0, 1, nil, q.s.thread().w)
+		if a.kind != answered && a.kind != refused {
+			return fail("%v", a)
+		}
+		return pass("%v", a)
+	})),
+	wrongIRQ("argsz 19", "argsz 19", 1, func(index, _ uint32) message {
+		return command(wire.DeviceSetIRQs, wire.IRQSet{Argsz: 19, Flags: fireNone, Index: index, Count: 1}.Append(nil))
+	}, isRefused),
+	wrongIRQ("payload of 16 bytes", "payload cut", 1, func(index, _ uint32) message {
+		return cut(irqMessage(fireNone, index, 0, 1, nil), 16)
+	}, isRefused),
+	message1("index 5", "index 5", irqMessage(fireNone, 5, 0, 1, nil), isRefused),
+	message1("index 2^32-1", "index 0xffffffff", irqMessage(fireNone, 0xffffffff, 0, 1, nil), isRefused),
+	wrongIRQ("no data kind", "TRIGGER alone", 1, flagsIRQ(wire.IRQActionTrigger), isRefused),
+	wrongIRQ("two data kinds", "NONE and BOOL", 1, flagsIRQ(fireNone|wire.IRQDataBool), isRefused),
+	wrongIRQ("no action", "DATA_NONE alone", 1, flagsIRQ(wire.IRQDataNone), isRefused),
+	wrongIRQ("two actions", "MASK and TRIGGER", 1, flagsIRQ(fireNone|wire.IRQActionMask), isRefused),
+	choice(wrongIRQ("unknown flag", "flag 0x40", 1, flagsIRQ(fireNone|0x40), servedOrRefused)),
+	wrongIRQ("start past the last", "start = count", 1, func(index, count uint32) message {
+		return irqMessage(fireNone, index, count, 1, nil)
+	}, isRefused),
+	wrongIRQ("range past the last", "start 0, one vector too many", 1, func(index, count uint32) message {
+		return irqMessage(fireNone, index, 0, count+1, nil)
+	}, isRefused),
+	choice(wrongIRQ("range that wraps", "start 1, count 2^32-1", 2, func(index, _ uint32) message {
+		return irqMessage(fireNone, index, 1, 0xffffffff, nil)
+	}, servedOrRefused)),
+	wrongIRQ("count 0 past start 0", "start 1, count 0", 2, func(index, _ uint32) message {
+		return irqMessage(fireNone, index, 1, 0, nil)
+	}, isRefused),
+	wrongIRQ("count 0 with EVENTFD", "EVENTFD, count 0", 1, func(index, _ uint32) message {
+		return irqMessage(attachFDs, index, 0, 0, nil)
+	}, isRefused),
+	wrongIRQ("count 0 with MASK", "MASK, count 0", 1, func(index, _ uint32) message {
+		return irqMessage(maskNone, index, 0, 0, nil)
+	}, isRefused),
+	onIRQ("descriptor with DATA_NONE", "an eventfd where none belongs", 1, func(q *irqCase) finding {
+		return judge(q.s, q.c, irqMessage(fireNone, q.index, 0, 1, nil, q.s.eventfd().FD), isRefused)
+	}),
+	onIRQ("more descriptors than vectors", "two eventfds for one vector", 1, func(q *irqCase) finding {
+		return judge(q.s, q.c, irqMessage(attachFDs, q.index, 0, 1, nil, q.s.eventfd().FD, q.s.eventfd().FD), isRefused)
+	}),
+	onIRQ("fewer descriptors than vectors", "one eventfd for two vectors", 2, func(q *irqCase) finding {
+		return judge(q.s, q.c, irqMessage(attachFDs, q.index, 0, 2, nil, q.s.eventfd().FD), isRefused)
+	}),
+	wrongIRQ("too few bytes", "BOOL with no byte", 1, func(index, _ uint32) message {
+		return irqMessage(fireBool, index, 0, 1, nil)
+	}, isRefused),
+	wrongIRQ("too many bytes", "BOOL with 3 bytes for one vector", 1, func(index, _ uint32) message {
+		return irqMessage(fireBool, index, 0, 1, []byte{1, 1, 1})
+	}, isRefused),
+	oneMessage("index with no vectors", "any form on an index whose count is 0", func(s *session) (*message, string) {
+		for i, q := range s.dev.irqs {
+			if q.Count == 0 {
+				m := irqMessage(fireNone, uint32(i), 0, 1, nil)
+				return &m, ""
+			}
+		}
+		return nil, "all indexes have vectors"
+	}, isRefused),
+	errMask("mask of ERR", irqErr), errMask("mask of REQ", irqReq),
+}
+
+// errMask makes a case of masking an index that cannot be masked.
+func errMask(name string, index uint32) Case {
+	return oneMessage(name, "MASK with DATA_NONE", func(s *session) (*message, string) {
+		if int(index) >= len(s.dev.irqs) || s.dev.irqs[index].Count == 0 {
+			return nil, "the index has no vector"
+		}
+		m := irqMessage(maskNone, index, 0, 1, nil)
+		return &m, ""
+	}, isRefused)
+}

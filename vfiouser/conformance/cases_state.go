@@ -1,0 +1,274 @@
+package conformance
+
+import (
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+func ioMessage(argsz, flags, index, count uint32) message {
+	return command(wire.DeviceGetRegionIO, wire.RegionIO{Argsz: argsz, Flags: flags, Index: index, Count: count}.Append(nil))
+}
+
+var ioFDs = []Case{
+	message1("configuration space", "argsz 16", ioMessage(16, 0, regionConfig, 0), isAnswered(wire.RegionIOSize)),
+	{Name: "all of each region", Does: "each region, first with argsz 16, then with what is needed", run: func(s *session) finding {
+		c := s.attach()
+		total := uint32(0)
+		for i, r := range s.dev.regions {
+			if r.Size == 0 {
+				continue
+			}
+			a := ask(c, ioMessage(wire.RegionIOSize, 0, uint32(i), 0))
+			if fault := isAnswered(wire.RegionIOSize)(s, a); fault != "" {
+				return fail("region %d: %s", i, fault)
+			}
+			head := wire.ParseRegionIO(a.body)
+			if a.fds > 0 && head.Count > 0 {
+				return fail("region %d: descriptors with entries that do not fit", i)
+			}
+			a = ask(c, ioMessage(head.Argsz, 0, uint32(i), 0))
+			if fault := isAnswered(int(head.Argsz))(s, a); fault != "" {
+				return fail("region %d: %s", i, fault)
+			}
+			if fault := soundEntries(a, r); fault != "" {
+				return fail("region %d: %s", i, fault)
+			}
+			total += head.Count
+		}
+		return pass("%d entries", total)
+	}},
+	message1("argsz 15", "argsz 15", ioMessage(15, 0, regionConfig, 0), isRefused),
+	message1("argsz 0", "argsz 0", ioMessage(0, 0, regionConfig, 0), isRefused),
+	choice(message1("argsz 2 MiB", "argsz of 2 MiB", ioMessage(2<<20, 0, regionConfig, 0), servedOrRefused)),
+	message1("flags", "flags 1", ioMessage(16, 1, regionConfig, 0), isRefused),
+	message1("count", "count 1", ioMessage(16, 0, regionConfig, 1), isRefused),
+	message1("index 2^32-1", "index 0xffffffff", ioMessage(16, 0, 0xffffffff, 0), isRefused),
+	message1("payload of 12 bytes", "payload cut", cut(ioMessage(16, 0, regionConfig, 0), 12), isRefused),
+	choice(oneMessage("absent region", "a region that is not there", func(s *session) (*message, string) {
+		i, ok := s.dev.absentRegion()
+		if !ok {
+			return nil, "all regions are there"
+		}
+		m := ioMessage(16, 0, i, 0)
+		return &m, ""
+	}, servedOrRefused)),
+}
+
+// soundEntries judges the entries of GET_REGION_IO_FDS.
+func soundEntries(a answer, r wire.RegionInfo) string {
+	head := wire.ParseRegionIO(a.body)
+	if head.Count == 0 {
+		return ""
+	}
+	stride := (int(head.Argsz) - wire.RegionIOSize) / int(head.Count)
+	if stride != wire.SubRegionSize && stride != wire.SubRegionShadowSize {
+		return fmt.Sprintf("%d entries in %d bytes", head.Count, head.Argsz)
+	}
+	for i := range int(head.Count) {
+		e := wire.ParseSubRegion(a.body[wire.RegionIOSize+i*stride:][:stride])
+		switch {
+		case e.Offset > r.Size || e.Size > r.Size-e.Offset:
+			return fmt.Sprintf("entry %d: %#x+%#x in %#x bytes", i, e.Offset, e.Size, r.Size)
+		case int(e.FDIndex) >= a.fds:
+			return fmt.Sprintf("entry %d: descriptor %d of %d", i, e.FDIndex, a.fds)
+		}
+	}
+	return ""
+}
+
+// ifFeature makes a case of a server that has the features.
+func ifFeature(name, does string, need []uint32, run func(s *session, c *client.Client) finding) Case {
+	return Case{Name: name, Does: does, run: func(s *session) finding {
+		for _, n := range need {
+			if !s.dev.feature[n] {
+				return absent("the server does not have feature %d", n)
+			}
+		}
+		return run(s, s.attach())
+	}}
+}
+
+// logStart is the data of DMA_LOGGING_START for all memory.
+func logStart(pageSize uint64) []byte { return le.AppendUint64(le.AppendUint64(nil, pageSize), 0) }
+
+// logReport asks for the bitmap of a range, in room for it.
+func logReport(addr, n, pageSize uint64) message {
+	data := le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, addr), n), pageSize)
+	m := featureMessage(wire.FeatureDMALoggingReport|wire.FeatureGet, data)
+	if pageSize > 0 {
+		le.PutUint32(m.payload, uint32(len(m.payload))+uint32((n/pageSize+63)/64*8))
+	}
+	return m
+}
+
+var logging = []uint32{wire.FeatureDMALoggingStart, wire.FeatureDMALoggingStop, wire.FeatureDMALoggingReport}
+
+var dirtyPages = []Case{
+	message1("unknown feature", "GET of feature 0xfff", featureMessage(0xfff|wire.FeatureGet, nil), isRefused),
+	message1("unknown feature, probed", "PROBE of feature 0xfff", featureMessage(0xfff|wire.FeatureProbe, nil), isRefused),
+	message1("no operation", "feature 1 with no operation", featureMessage(wire.FeatureMigration, nil), isRefused),
+	message1("two operations", "GET and SET of feature 1", featureMessage(wire.FeatureMigration|wire.FeatureGet|wire.FeatureSet, make([]byte, 8)), isRefused),
+	message1("argsz 7", "argsz 7", command(wire.DeviceFeature, wire.Feature{Argsz: 7, Flags: wire.FeatureMigration | wire.FeatureGet}.Append(nil)), isRefused),
+	message1("payload of 4 bytes", "payload cut", command(wire.DeviceFeature, []byte{8, 0, 0, 0}), isRefused),
+	ifFeature("log", "start, report of one range, stop", logging, func(s *session, c *client.Client) finding {
+		m := s.memory(64 * page)
+		maps(c, base, 64*page, 0, rw, m.fd)
+		if a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page))); a.kind != answered {
+			return fail("start: %v", a)
+		}
+		a := ask(c, logReport(base, 64*page, page))
+		if a.kind != answered || len(a.body) != wire.FeatureSize+24+8 {
+			return fail("report: %v", a)
+		}
+		if a := ask(c, featureMessage(wire.FeatureDMALoggingStop|wire.FeatureSet, nil)); a.kind != answered {
+			return fail("stop: %v", a)
+		}
+		return pass("bitmap %#x", le.Uint64(a.body[wire.FeatureSize+24:]))
+	}),
+	ifFeature("page size 0", "start with a page size of 0", logging, func(s *session, c *client.Client) finding {
+		return judge(s, c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(0)), isRefused)
+	}),
+	ifFeature("another page size", "start with 4 KiB, then with 8 KiB", logging, func(s *session, c *client.Client) finding {
+		if a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page))); a.kind != answered {
+			return fail("start: %v", a)
+		}
+		return judge(s, c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(2*page)), isRefused)
+	}),
+	ifFeature("report of nothing", "a range that is not mapped", logging, func(s *session, c *client.Client) finding {
+		if a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page))); a.kind != answered {
+			return fail("start: %v", a)
+		}
+		return judge(s, c, logReport(base, 64*page, page), isRefused)
+	}),
+	ifFeature("report of page size 0", "a bitmap of no pages", logging, func(s *session, c *client.Client) finding {
+		return judge(s, c, logReport(base, 64*page, 0), isRefused)
+	}),
+	ifFeature("GET of start", "the wrong operation", logging, func(s *session, c *client.Client) finding {
+		return judge(s, c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureGet, logStart(page)), isRefused)
+	}),
+}
+
+func stateMessage(state uint32) message {
+	return featureMessage(wire.FeatureMigDeviceState|wire.FeatureSet, le.AppendUint32(le.AppendUint32(nil, state), 0))
+}
+
+func migData(cmd wire.Command, n uint32, data []byte) message {
+	argsz := uint64(wire.MigDataSize) + uint64(n) // a read's is that of its reply
+	return command(cmd, append(wire.MigData{Argsz: uint32(min(argsz, 0xffffffff)), Size: n}.Append(nil), data...))
+}
+
+var migrates = []uint32{wire.FeatureMigration, wire.FeatureMigDeviceState}
+
+// stateIs reads the device's state.
+func stateIs(c *client.Client, want uint32) finding {
+	a := ask(c, featureMessage(wire.FeatureMigDeviceState|wire.FeatureGet, make([]byte, 8)))
+	if a.kind != answered || len(a.body) < wire.FeatureSize+8 {
+		return fail("state: %v", a)
+	}
+	if got := le.Uint32(a.body[wire.FeatureSize:]); got != want {
+		return fail("state %d, where %d was due", got, want)
+	}
+	return pass("state %d", want)
+}
+
+var migration = []Case{
+	{Name: "not offered", Does: "state and data of a device that does not migrate", run: func(s *session) finding {
+		if s.dev.feature[wire.FeatureMigration] {
+			return absent("the device migrates")
+		}
+		c := s.attach()
+		for _, m := range []message{
+			featureMessage(wire.FeatureMigration|wire.FeatureGet, make([]byte, 8)), stateMessage(wire.MigStopCopy),
+			migData(wire.MigDataRead, 64, nil), migData(wire.MigDataWrite, 4, make([]byte, 4)),
+		} {
+			if a := ask(c, m); a.kind != refused {
+				return fail("%v: %v", m.Command, a)
+			}
+		}
+		return pass("all refused")
+	}},
+	message1("data in the running state", "MIG_DATA_READ of a running device", migData(wire.MigDataRead, 64, nil), isRefused),
+	message1("data to the running state", "MIG_DATA_WRITE to a running device", migData(wire.MigDataWrite, 4, make([]byte, 4)), isRefused),
+	ifFeature("flags", "GET of MIGRATION", migrates, func(s *session, c *client.Client) finding {
+		a := ask(c, featureMessage(wire.FeatureMigration|wire.FeatureGet, make([]byte, 8)))
+		if a.kind != answered || len(a.body) < wire.FeatureSize+8 {
+			return fail("%v", a)
+		}
+		flags := le.Uint64(a.body[wire.FeatureSize:])
+		if flags&wire.MigFlagStopCopy == 0 {
+			return fail("flags %#x without STOP_COPY", flags)
+		}
+		return pass("flags %#x", flags)
+	}),
+	ifFeature("running at first", "GET of the state", migrates, func(s *session, c *client.Client) finding { return stateIs(c, wire.MigRunning) }),
+	ifFeature("stop and go", "RUNNING, STOP, RUNNING", migrates, func(s *session, c *client.Client) finding {
+		for _, state := range []uint32{wire.MigStop, wire.MigRunning} {
+			if a := ask(c, stateMessage(state)); a.kind != answered {
+				return fail("to %d: %v", state, a)
+			}
+		}
+		return stateIs(c, wire.MigRunning)
+	}),
+	ifFeature("out and in", "all data taken out in STOP_COPY, and put in again in RESUMING", migrates, func(s *session, c *client.Client) finding {
+		if a := ask(c, stateMessage(wire.MigStopCopy)); a.kind != answered {
+			return fail("to STOP_COPY: %v", a)
+		}
+		const step = 64 << 10
+		var data []byte
+		for {
+			a := ask(c, migData(wire.MigDataRead, step, nil))
+			if a.kind != answered || len(a.body) < wire.MigDataSize || len(a.body) > wire.MigDataSize+step {
+				return fail("MIG_DATA_READ: %v", a)
+			}
+			data = append(data, a.body[wire.MigDataSize:]...)
+			if len(a.body) < wire.MigDataSize+step || len(data) > 64<<20 {
+				break
+			}
+		}
+		if a := ask(c, stateMessage(wire.MigStop)); a.kind != answered {
+			return fail("to STOP: %v", a)
+		}
+		if a := ask(c, stateMessage(wire.MigResuming)); a.kind != answered {
+			return fail("to RESUMING: %v", a)
+		}
+		for at := 0; at < len(data); at += step {
+			p := data[at:min(at+step, len(data))]
+			if a := ask(c, migData(wire.MigDataWrite, uint32(len(p)), p)); a.kind != answered || len(a.body) != 0 {
+				return fail("MIG_DATA_WRITE: %v", a)
+			}
+		}
+		if a := ask(c, stateMessage(wire.MigRunning)); a.kind != answered {
+			return fail("to RUNNING: %v", a)
+		}
+		f := stateIs(c, wire.MigRunning)
+		f.text = fmt.Sprintf("%d bytes; %s", len(data), f.text)
+		return f
+	}),
+	ifFeature("to ERROR", "SET of state ERROR", migrates, func(s *session, c *client.Client) finding {
+		return judge(s, c, stateMessage(wire.MigError), isRefused)
+	}),
+	ifFeature("unknown state", "SET of state 99", migrates, func(s *session, c *client.Client) finding {
+		return judge(s, c, stateMessage(99), isRefused)
+	}),
+	ifFeature("too much data", "MIG_DATA_READ of 2^32-1 bytes", migrates, func(s *session, c *client.Client) finding {
+		if a := ask(c, stateMessage(wire.MigStopCopy)); a.kind != answered {
+			return fail("to STOP_COPY: %v", a)
+		}
+		a := ask(c, migData(wire.MigDataRead, 0xffffffff, nil))
+		if a.kind != refused {
+			return fail("%v", a)
+		}
+		return pass("%v", a)
+	}),
+	ifFeature("reset", "DEVICE_RESET brings RUNNING back", migrates, func(s *session, c *client.Client) finding {
+		if a := ask(c, stateMessage(wire.MigResuming)); a.kind != answered {
+			return fail("to RESUMING: %v", a)
+		}
+		if a := ask(c, command(wire.DeviceReset, nil)); a.kind != answered {
+			return fail("reset: %v", a)
+		}
+		return stateIs(c, wire.MigRunning)
+	}),
+}

@@ -1,0 +1,373 @@
+package conformance
+
+import (
+	"time"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// cutOff makes a case that sends the first bytes of a message and leaves, for every number of
+// bytes. The next client has to be served.
+func cutOff(name string, negotiated bool, msg func(s *session) message) Case {
+	return Case{Name: name, Does: "the client leaves after each byte of it; the next one is served", run: func(s *session) finding {
+		m := msg(s)
+		raw := m.bytes()
+		for n := range len(raw) + 1 {
+			s.leaveAfter(raw[:n], m.fds, negotiated)
+		}
+		if err := alive(s.attach()); err != nil {
+			return fail("%v", err)
+		}
+		return pass("%d clients that left, all followed by one that was served", len(raw)+1)
+	}}
+}
+
+// leaveAfter connects, sends and closes.
+func (s *session) leaveAfter(raw []byte, fds []int, negotiated bool) {
+	var c *client.Client
+	if negotiated {
+		c = s.attach()
+	} else {
+		c = s.dial()
+	}
+	if len(raw) > 0 {
+		must(c.Send(raw, fds...), "send")
+	}
+	c.Close()
+	s.conns = s.conns[:len(s.conns)-1]
+}
+
+var disconnect = []Case{
+	cutOff("in VERSION", false, func(*session) message { return versionMessage(0, 0, `{"capabilities": {}}`) }),
+	cutOff("in DEVICE_GET_INFO", true, func(*session) message { return goodInfo }),
+	cutOff("in REGION_WRITE", true, func(*session) message { return writeMessage(1000, 0, 4, make([]byte, 4)) }),
+	cutOff("in DMA_MAP with a descriptor", true, func(s *session) message { return mapMessage(base, page, 0, rw, s.memory(page).fd) }),
+	cutOff("in SET_IRQS with a descriptor", true, func(s *session) message { return irqMessage(attachFDs, 0, 0, 1, nil, s.eventfd().FD) }),
+	{Name: "at once", Does: "100 clients connect and leave; the next one is served", run: func(s *session) finding {
+		for range 100 {
+			s.leaveAfter(nil, nil, false)
+		}
+		if err := alive(s.attach()); err != nil {
+			return fail("%v", err)
+		}
+		return pass("served")
+	}},
+	{Name: "memory is let go", Does: "DMA_MAP, then the client leaves", run: func(s *session) finding {
+		m := s.memory(size)
+		c := s.attach()
+		maps(c, base, size, 0, rw, m.fd)
+		if !m.mapped() {
+			return absent("the server had not mapped it")
+		}
+		c.Close()
+		for range 200 {
+			if !m.mapped() {
+				return pass("unmapped")
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		return fail("still mapped a second later")
+	}},
+	{Name: "ranges are gone", Does: "what a client has mapped is not there for the next", run: func(s *session) finding {
+		m := s.memory(size)
+		c := s.attach()
+		maps(c, base, size, 0, rw, m.fd)
+		c.Close()
+		return judge(s, s.attach(), unmapMessage(base, size, 0), missing)
+	}},
+	{Name: "eventfds are gone", Does: "what a client has attached is not signalled by the next", run: func(s *session) finding {
+		index, count := s.dev.irq()
+		if count == 0 {
+			return absent("no interrupts")
+		}
+		q := &irqCase{s, s.attach(), index, count}
+		e := q.attach(0, 1)[0]
+		q.c.Close()
+		q.c = s.attach()
+		q.set(fireNone, 0, 1, nil)
+		if !quiet(e) {
+			return fail("signalled")
+		}
+		return pass("not signalled")
+	}},
+	{Name: "replies nobody reads", Does: "1,000 reads, and the client leaves without their replies", run: func(s *session) finding {
+		c := s.attach()
+		var raw []byte
+		for range 1000 {
+			raw = append(raw, readMessage(regionConfig, 0, 4).bytes()...)
+		}
+		must(c.Send(raw), "send")
+		c.Close()
+		if err := alive(s.attach()); err != nil {
+			return fail("%v", err)
+		}
+		return pass("the next one is served")
+	}},
+	choice(Case{Name: "a second client", Does: "a client while another is attached", run: func(s *session) finding {
+		c := s.attach()
+		fd, err := s.o.Dial()
+		if err != nil {
+			return pass("cannot connect: %v", err)
+		}
+		second, err := client.NewFD(fd, &client.Options{NoVersion: true, Timeout: 200 * time.Millisecond})
+		must(err, "connect")
+		s.conns = append(s.conns, second)
+		a := ask(second, versionMessage(0, 0, qemuCapabilities))
+		if a.kind == nonsense {
+			return fail("%v", a)
+		}
+		if err := alive(c); err != nil {
+			return fail("the first client: %v", err)
+		}
+		if a.kind == silent {
+			return pass("it waits until the first has gone")
+		}
+		return pass("%v", a)
+	}}),
+}
+
+// inOrder takes the replies to some messages.
+func inOrder(c *client.Client, ms []message) (answers []answer, fault string) {
+	for i, m := range ms {
+		a := receive(c, m)
+		if a.kind != answered && a.kind != refused {
+			return nil, errText("message %d of %d: %v", i, len(ms), a).Error()
+		}
+		answers = append(answers, a)
+	}
+	return answers, ""
+}
+
+// pieces makes a case of a message that arrives in pieces.
+func pieces(name, does string, cuts func(n int) []int) Case {
+	return choice(Case{Name: name, Does: does, run: func(s *session) finding {
+		c := s.attach()
+		raw := goodInfo.bytes()
+		at := 0
+		for _, end := range append(cuts(len(raw)), len(raw)) {
+			if err := c.Send(raw[at:end]); err != nil {
+				return pass("the connection closed")
+			}
+			at = end
+			time.Sleep(2 * time.Millisecond)
+		}
+		a := receive(c, goodInfo)
+		if a.kind == silent || a.kind == nonsense {
+			return fail("%v", a)
+		}
+		return pass("%v", a)
+	}})
+}
+
+var pipelining = []Case{
+	{Name: "32 reads", Does: "32 reads in one write; 32 replies in their order", run: func(s *session) finding {
+		c := s.attach()
+		var ms []message
+		var raw []byte
+		for i := range 32 {
+			m := readMessage(regionConfig, uint64(i*4), 4).id(uint16(1000 + i))
+			ms, raw = append(ms, m), append(raw, m.bytes()...)
+		}
+		must(c.Send(raw), "send")
+		answers, fault := inOrder(c, ms)
+		if fault != "" {
+			return fail("%s", fault)
+		}
+		for i, a := range answers {
+			if fault := readBack(ms[i], 4)(s, a); fault != "" {
+				return fail("read %d: %s", i, fault)
+			}
+		}
+		return pass("in order")
+	}},
+	{Name: "the same id", Does: "8 reads of different places with one id", run: func(s *session) finding {
+		c := s.attach()
+		var ms []message
+		var raw []byte
+		for i := range 8 {
+			m := readMessage(regionConfig, uint64(i*4), 4)
+			ms, raw = append(ms, m), append(raw, m.bytes()...)
+		}
+		must(c.Send(raw), "send")
+		answers, fault := inOrder(c, ms)
+		if fault != "" {
+			return fail("%s", fault)
+		}
+		for i, a := range answers {
+			if fault := readBack(ms[i], 4)(s, a); fault != "" {
+				return fail("read %d: %s", i, fault)
+			}
+		}
+		return pass("in order")
+	}},
+	{Name: "mixed", Does: "six commands in one write, two of them wrong", run: func(s *session) finding {
+		c := s.attach()
+		ms := []message{
+			goodInfo.id(1), command(200, make([]byte, 8)).id(2), regionInfoMessage(regionConfig, 32).id(3),
+			readMessage(5000, 0, 4).id(4), irqInfoMessage(0, 16).id(5), readMessage(regionConfig, 0, 4).id(6),
+		}
+		var raw []byte
+		for _, m := range ms {
+			raw = append(raw, m.bytes()...)
+		}
+		must(c.Send(raw), "send")
+		answers, fault := inOrder(c, ms)
+		if fault != "" {
+			return fail("%s", fault)
+		}
+		for i, a := range answers {
+			if bad := i == 1 || i == 3; bad != (a.kind == refused) {
+				return fail("message %d: %v", i, a)
+			}
+		}
+		return pass("in order, the wrong ones refused")
+	}},
+	onConfig("1,000 posted writes", "No_reply, then a read: the last one's value, and no reply before", func(s *session, c *client.Client, line byte) finding {
+		var raw []byte
+		for i := range 1000 {
+			raw = append(raw, writeMessage(regionConfig, interruptLine, 1, []byte{byte(i)}).with(wire.NoReply).bytes()...)
+		}
+		last := 999
+		must(c.Send(raw), "send")
+		return lineIs(c, byte(last))
+	}),
+	{Name: "map, unmap, without waiting", Does: "8 DMA_MAPs and DMA_UNMAPs in one write, as QEMU does in a transaction", run: func(s *session) finding {
+		c := s.attach()
+		var ms []message
+		var raw []byte
+		for i := range 8 {
+			a, b := mapMessage(base, size, 0, rw).id(uint16(2*i)), unmapMessage(base, size, 0).id(uint16(2*i+1))
+			ms, raw = append(ms, a, b), append(append(raw, a.bytes()...), b.bytes()...)
+		}
+		must(c.Send(raw), "send")
+		answers, fault := inOrder(c, ms)
+		if fault != "" {
+			return fail("%s", fault)
+		}
+		for i, a := range answers {
+			if a.kind != answered {
+				return fail("message %d: %v", i, a)
+			}
+		}
+		return pass("in order")
+	}},
+	{Name: "descriptors of messages in a row", Does: "8 DMA_MAPs sent without waiting, each with its own file", run: func(s *session) finding {
+		c := s.attach()
+		var ms []message
+		var files []memory
+		for i := range uint64(8) {
+			f := s.memory(page)
+			m := mapMessage(base+i*2*page, page, 0, rw, f.fd).id(uint16(i))
+			must(c.Send(m.bytes(), m.fds...), "send")
+			ms, files = append(ms, m), append(files, f)
+		}
+		answers, fault := inOrder(c, ms)
+		if fault != "" {
+			return fail("%s", fault)
+		}
+		for i, a := range answers {
+			if a.kind != answered {
+				return fail("message %d: %v", i, a)
+			}
+		}
+		unmaps(c, base, page, 0)
+		if files[0].mapped() {
+			return fail("the first range had another's file")
+		}
+		return pass("each range its own")
+	}},
+	pieces("header byte by byte", "a message in pieces of one byte", func(n int) []int {
+		var out []int
+		for i := 1; i < n; i++ {
+			out = append(out, i)
+		}
+		return out
+	}),
+	pieces("header, then payload", "the header alone, then the rest", func(int) []int { return []int{wire.HeaderSize} }),
+	pieces("payload in two", "a message cut in its payload", func(int) []int { return []int{wire.HeaderSize + 8} }),
+}
+
+// strayed makes a case of a message with a descriptor that does not belong there: whatever the
+// server says, it must not keep it.
+func strayed(name, does string, n int, msg func(s *session) message) Case {
+	return Case{Name: name, Does: does, run: func(s *session) finding {
+		c := s.attach()
+		t := s.thread()
+		m := msg(s)
+		for range n {
+			m.fds = append(m.fds, t.w)
+		}
+		a := ask(c, m)
+		if a.kind == silent || a.kind == nonsense {
+			return fail("%v", a)
+		}
+		if !t.let() {
+			return fail("%v, and the descriptor is kept", a)
+		}
+		return pass("%v, descriptor closed", a)
+	}}
+}
+
+var descriptors = []Case{
+	strayed("on DEVICE_GET_INFO", "one descriptor where none belongs", 1, func(*session) message { return goodInfo }),
+	strayed("on REGION_READ", "one descriptor where none belongs", 1, func(*session) message { return readMessage(regionConfig, 0, 4) }),
+	strayed("on an unknown command", "one descriptor on command 200", 1, func(*session) message { return command(200, make([]byte, 16)) }),
+	strayed("on a refused DMA_MAP", "one descriptor on a DMA_MAP with an unknown flag", 1, func(*session) message { return mapMessage(base, size, 0, 0x80000000) }),
+	strayed("on a DMA_MAP that cannot be", "a pipe for memory", 1, func(*session) message { return mapMessage(base, size, 0, rw) }),
+	strayed("on a refused SET_IRQS", "two descriptors for index 77", 2, func(*session) message { return irqMessage(attachFDs, 77, 0, 2, nil) }),
+	strayed("16 on DEVICE_GET_INFO", "16 descriptors where none belongs", 16, func(*session) message { return goodInfo }),
+	strayed("253 on DEVICE_GET_INFO", "as many descriptors as a message can carry", 253, func(*session) message { return goodInfo }),
+	{Name: "200 refused DMA_MAPs", Does: "200 messages with a descriptor each, all refused", run: func(s *session) finding {
+		c := s.attach()
+		t := s.thread()
+		for range 200 {
+			if a := ask(c, mapMessage(base, size, 0, 0x80000000, t.w)); a.kind != refused {
+				return fail("%v", a)
+			}
+		}
+		if !t.let() {
+			return fail("a descriptor is kept")
+		}
+		return pass("all closed")
+	}},
+	{Name: "with the connection", Does: "a descriptor on half a message, and the client leaves", run: func(s *session) finding {
+		c := s.attach()
+		t := s.thread()
+		raw := goodInfo.bytes()
+		must(c.Send(raw[:20], t.w), "send")
+		c.Close()
+		if !t.let() {
+			return fail("the descriptor is kept")
+		}
+		return pass("closed")
+	}},
+	{Name: "in VERSION's place", Does: "a descriptor on a first message that is none", run: func(s *session) finding {
+		c := s.dial()
+		t := s.thread()
+		raw := goodInfo.bytes()
+		must(c.Send(raw, t.w), "send")
+		a := receive(c, goodInfo)
+		c.Close()
+		if !t.let() {
+			return fail("%v, and the descriptor is kept", a)
+		}
+		return pass("%v, descriptor closed", a)
+	}},
+	{Name: "eventfds replaced 100 times", Does: "100 eventfds for one vector; the last is signalled, and no descriptor is lacking", run: func(s *session) finding {
+		index, count := s.dev.irq()
+		if count == 0 {
+			return absent("no interrupts")
+		}
+		q := &irqCase{s, s.attach(), index, count}
+		var e *client.EventFD
+		for range 100 {
+			e = q.attach(0, 1)[0]
+		}
+		q.set(fireNone, 0, 1, nil)
+		if fired(e) != 1 {
+			return fail("not signalled")
+		}
+		return pass("signalled")
+	}},
+}

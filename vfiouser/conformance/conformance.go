@@ -1,0 +1,269 @@
+// Package conformance holds a vfio-user server to the protocol, from outside: over its socket,
+// with messages that a client could send, and with what it answers as the only evidence.
+//
+// A case is a row: its family, what it does, and what may come of it. Each gets a connection of
+// its own. Cases are written from the protocol's specification (version 0.9.2). Where that is
+// silent, or where the known servers differ and clients live with it, the case is marked a
+// choice: it then lists all known behaviours, tells which one it found, and fails only on
+// another.
+//
+// Cases write nothing to the device but PCI's interrupt line register, which they write back.
+// They do map memory, attach eventfds, fire interrupts, reset the device and take it through
+// migration states where it offers them: do not point them at a device in use.
+//
+// Run calls everything on the caller's goroutine. The package has no state and no locks.
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+// Mark says where a case's expectation comes from.
+type Mark string
+
+// The marks.
+const (
+	Specification Mark = "specification"
+	// Choice is a library's choice: the specification does not settle it.
+	Choice Mark = "library's choice"
+)
+
+// Outcome is what came of a case.
+type Outcome string
+
+// The outcomes.
+const (
+	Passed Outcome = "pass"
+	Failed Outcome = "FAIL"
+	// NotApplicable: the device has not what the case needs.
+	NotApplicable Outcome = "n/a"
+)
+
+// Case is one case, as the list shows it.
+type Case struct {
+	Family string `json:"family"`
+	Name   string `json:"name"`
+	Mark   Mark   `json:"mark"`
+	Does   string `json:"does"` // what is sent
+
+	run func(s *session) finding
+}
+
+// Result is a case with what it found.
+type Result struct {
+	Case
+	Outcome Outcome `json:"outcome"`
+	Found   string  `json:"found"` // one line
+}
+
+// finding is what a case's code returns.
+type finding struct {
+	outcome Outcome
+	text    string
+}
+
+func pass(format string, args ...any) finding { return finding{Passed, fmt.Sprintf(format, args...)} }
+func fail(format string, args ...any) finding { return finding{Failed, fmt.Sprintf(format, args...)} }
+func absent(format string, args ...any) finding {
+	return finding{NotApplicable, fmt.Sprintf(format, args...)}
+}
+
+// Options say where the server is.
+type Options struct {
+	// Dial connects to the server: a stream socket in blocking mode, which becomes the suite's.
+	// A server that ends with each client may be started anew here.
+	Dial func() (fd int, err error)
+	// Timeout is how long an answer may take; 0 means 5 s.
+	Timeout time.Duration
+	// Families to run; empty means all.
+	Families []string
+}
+
+// DialPath dials the server at path. A server between two clients may refuse for a moment; it is
+// asked again for two seconds.
+func DialPath(path string) func() (int, error) {
+	return func() (int, error) {
+		deadline := time.Now().Add(2 * time.Second)
+		for {
+			fd, err := dialOnce(path)
+			if err == nil || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) || time.Now().After(deadline) {
+				return fd, err
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+}
+
+func dialOnce(path string) (int, error) {
+	nc, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return -1, err
+	}
+	f, err := nc.File()
+	nc.Close()
+	if err != nil {
+		return -1, err
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, os.NewSyscallError("fcntl", err)
+	}
+	return fd, os.NewSyscallError("fcntl", unix.SetNonblock(fd, false))
+}
+
+// Cases returns all cases, by family.
+func Cases() []Case {
+	var out []Case
+	for _, family := range families {
+		for _, c := range family.cases {
+			c.Family = family.name
+			if c.Mark == "" {
+				c.Mark = Specification
+			}
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Families returns the names of the families.
+func Families() []string {
+	var out []string
+	for _, f := range families {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+var families = []struct {
+	name  string
+	cases []Case
+}{
+	{"negotiation", negotiation},
+	{"requests", requests},
+	{"device info", deviceInfo},
+	{"region info", regionInfo},
+	{"irq info", irqInfo},
+	{"set irqs", setIRQs},
+	{"dma map", dmaMap},
+	{"dma unmap", dmaUnmap},
+	{"io fds", ioFDs},
+	{"region access", regionAccess},
+	{"write multi", writeMulti},
+	{"reset", reset},
+	{"dirty pages", dirtyPages},
+	{"migration", migration},
+	{"disconnect", disconnect},
+	{"pipelining", pipelining},
+	{"descriptors", descriptors},
+}
+
+// Run runs the cases and tells of each. It fails if the server cannot be described at all, or
+// when ctx ends.
+func Run(ctx context.Context, o Options, tell func(Result)) error {
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second
+	}
+	dev, err := discover(&o)
+	if err != nil {
+		return fmt.Errorf("conformance: the server cannot be described: %w", err)
+	}
+	for _, c := range Cases() {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if len(o.Families) > 0 && !contains(o.Families, c.Family) {
+			continue
+		}
+		f := one(&c, &o, dev)
+		tell(Result{Case: c, Outcome: f.outcome, Found: f.text})
+	}
+	return nil
+}
+
+func contains(list []string, s string) bool {
+	for _, l := range list {
+		if l == s {
+			return true
+		}
+	}
+	return false
+}
+
+// one runs a case on a connection that it opens and closes.
+func one(c *Case, o *Options, dev *device) (f finding) {
+	s := &session{o: o, dev: dev}
+	defer s.close()
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case stop:
+			f = fail("%v", p.err)
+		default:
+			panic(p)
+		}
+	}()
+	return c.run(s)
+}
+
+// stop ends a case whose server did not get as far as the case wanted to.
+type stop struct{ err error }
+
+func must(err error, doing string) {
+	if err != nil {
+		panic(stop{fmt.Errorf("%s: %w", doing, err)})
+	}
+}
+
+// session is the connections of one case, and what it has to clean up.
+type session struct {
+	o     *Options
+	dev   *device
+	undo  []func()
+	conns []*client.Client
+}
+
+func (s *session) close() {
+	for _, c := range s.conns {
+		c.Close()
+	}
+	for i := len(s.undo) - 1; i >= 0; i-- {
+		s.undo[i]()
+	}
+}
+
+// dial opens a connection and says nothing on it.
+func (s *session) dial() *client.Client {
+	fd, err := s.o.Dial()
+	must(err, "connect")
+	c, err := client.NewFD(fd, &client.Options{NoVersion: true, Timeout: s.o.Timeout})
+	must(err, "connect")
+	s.conns = append(s.conns, c)
+	return c
+}
+
+// attach opens a connection and negotiates as QEMU does.
+func (s *session) attach() *client.Client {
+	c := s.dial()
+	a := ask(c, versionMessage(0, 0, qemuCapabilities))
+	if a.kind != answered {
+		panic(stop{fmt.Errorf("negotiate: %v", a)})
+	}
+	return c
+}
+
+// gone says that an error of the socket is its end.
+func gone(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}

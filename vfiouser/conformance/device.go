@@ -1,0 +1,190 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// device is what the server says of its device: what cases choose by.
+type device struct {
+	caps    client.Capabilities
+	info    wire.DeviceInfo
+	regions []wire.RegionInfo
+	irqs    []wire.IRQInfo
+	feature map[uint32]bool // DEVICE_FEATURE numbers that can be probed
+}
+
+// The indexes of PCI.
+const (
+	regionROM    = 6
+	regionConfig = 7
+	irqINTx      = 0
+	irqMSIX      = 2
+	irqErr       = 3
+	irqReq       = 4
+	numIRQs      = 5
+)
+
+// interruptLine is PCI's register for software to keep a number in.
+const interruptLine = 0x3c
+
+func discover(o *Options) (dev *device, err error) {
+	s := &session{o: o}
+	defer s.close()
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case stop:
+			err = p.err
+		default:
+			panic(p)
+		}
+	}()
+	c := s.dial()
+	a := ask(c, versionMessage(0, 0, qemuCapabilities))
+	if a.kind != answered {
+		return nil, fmt.Errorf("VERSION got %v", a)
+	}
+	dev = &device{feature: make(map[uint32]bool)}
+	if dev.caps, err = client.ParseVersion(a.body); err != nil {
+		return nil, err
+	}
+	a = ask(c, deviceInfoMessage(wire.DeviceInfoSize))
+	if a.kind != answered || len(a.body) < wire.DeviceInfoSize {
+		return nil, fmt.Errorf("DEVICE_GET_INFO got %v", a)
+	}
+	dev.info = wire.ParseDeviceInfo(a.body)
+	for i := range min(dev.info.NumRegions, 64) {
+		a := ask(c, regionInfoMessage(i, wire.RegionInfoSize))
+		if a.kind != answered || len(a.body) < wire.RegionInfoSize {
+			return nil, fmt.Errorf("DEVICE_GET_REGION_INFO of region %d got %v", i, a)
+		}
+		dev.regions = append(dev.regions, wire.ParseRegionInfo(a.body))
+	}
+	for i := range min(dev.info.NumIRQs, 64) {
+		a := ask(c, irqInfoMessage(i, wire.IRQInfoSize))
+		if a.kind != answered || len(a.body) < wire.IRQInfoSize {
+			return nil, fmt.Errorf("DEVICE_GET_IRQ_INFO of index %d got %v", i, a)
+		}
+		dev.irqs = append(dev.irqs, wire.ParseIRQInfo(a.body))
+	}
+	for _, n := range []uint32{wire.FeatureMigration, wire.FeatureMigDeviceState, wire.FeatureDMALoggingStart, wire.FeatureDMALoggingStop, wire.FeatureDMALoggingReport} {
+		dev.feature[n] = ask(c, featureMessage(n|wire.FeatureProbe, nil)).kind == answered
+	}
+	return dev, nil
+}
+
+// irq is the index with the most vectors, of INTx, MSI and MSI-X.
+func (d *device) irq() (index, count uint32) {
+	for i := range min(len(d.irqs), irqMSIX+1) {
+		if n := d.irqs[i].Count; n >= count && n > 0 {
+			index, count = uint32(i), n
+		}
+	}
+	return index, count
+}
+
+// absentRegion is a region that is not there.
+func (d *device) absentRegion() (uint32, bool) {
+	for i := range d.regions {
+		if d.regions[i].Size == 0 {
+			return uint32(i), true
+		}
+	}
+	return 0, false
+}
+
+// mappable is a region that can be mapped.
+func (d *device) mappable() (wire.RegionInfo, bool) {
+	for _, r := range d.regions {
+		if r.Flags&wire.RegionFlagMmap != 0 {
+			return r, true
+		}
+	}
+	return wire.RegionInfo{}, false
+}
+
+func (d *device) bar() (wire.RegionInfo, bool) {
+	for _, r := range d.regions[:min(len(d.regions), regionROM)] {
+		if r.Size > 0 && r.Flags&wire.RegionFlagRead != 0 {
+			return r, true
+		}
+	}
+	return wire.RegionInfo{}, false
+}
+
+func (d *device) config() (wire.RegionInfo, bool) {
+	if len(d.regions) <= regionConfig || d.regions[regionConfig].Size == 0 {
+		return wire.RegionInfo{}, false
+	}
+	return d.regions[regionConfig], true
+}
+
+// page is the size of the pages that memory is mapped by.
+const page = 4096
+
+// memory is guest memory of a case.
+type memory struct{ fd int }
+
+// memory makes n bytes that a server can map, and that can be sealed against writing once no
+// writable mapping is left: which is how a case sees that a server has let go.
+func (s *session) memory(n int) memory {
+	fd, err := unix.MemfdCreate("conformance", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	must(err, "memfd_create")
+	s.undo = append(s.undo, func() { unix.Close(fd) })
+	must(unix.Ftruncate(fd, int64(n)), "ftruncate")
+	return memory{fd}
+}
+
+// mapped says whether somebody has a writable mapping of m. If not, m is sealed from then on.
+func (m memory) mapped() bool {
+	_, err := unix.FcntlInt(uintptr(m.fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
+	return err != nil
+}
+
+func (s *session) eventfd() *client.EventFD {
+	e, err := client.NewEventFD()
+	must(err, "eventfd")
+	s.undo = append(s.undo, func() { e.Close() })
+	return e
+}
+
+// thread is a pipe whose read end tells when nobody has the other end any more.
+type thread struct{ r, w int }
+
+// thread makes a pipe to send the end of.
+func (s *session) thread() *thread {
+	var p [2]int
+	must(unix.Pipe2(p[:], unix.O_CLOEXEC), "pipe")
+	t := &thread{p[0], p[1]}
+	s.undo = append(s.undo, func() {
+		unix.Close(t.r)
+		t.drop()
+	})
+	return t
+}
+
+// drop closes this side's copy of the end that was sent.
+func (t *thread) drop() {
+	if t.w >= 0 {
+		unix.Close(t.w)
+		t.w = -1
+	}
+}
+
+// let says whether every copy of the end is closed, waiting up to a second.
+func (t *thread) let() bool {
+	t.drop()
+	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
+		p := [1]unix.PollFd{{Fd: int32(t.r), Events: unix.POLLIN}}
+		if n, err := unix.Poll(p[:], 50); err == nil && n == 1 && p[0].Revents&unix.POLLHUP != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,197 @@
+package conformance
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+var le = binary.LittleEndian
+
+// qemuCapabilities are those of QEMU 11.1.3.
+const qemuCapabilities = `{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, "max_dma_maps": 65535, ` +
+	`"max_data_xfer_size": 1048576, "migration": {"max_bitmap_size": 268435456, "pgsize": 4096}, "write_multiple": true}}`
+
+// message is one message of a client's, right or wrong.
+type message struct {
+	wire.Header
+	payload []byte
+	fds     []int
+	size    int // in the header, if sized
+	sized   bool
+}
+
+// theID is the message id of a message that is alone.
+const theID = 0x5a17
+
+func command(cmd wire.Command, payload []byte, fds ...int) message {
+	return message{Header: wire.Header{ID: theID, Command: cmd}, payload: payload, fds: fds}
+}
+
+func (m message) with(flags uint32) message  { m.Flags = flags; return m }
+func (m message) id(id uint16) message       { m.ID = id; return m }
+func (m message) sizeField(n uint32) message { m.size, m.sized = int(n), true; return m }
+
+func (m message) bytes() []byte {
+	m.Size = uint32(wire.HeaderSize + len(m.payload))
+	if m.sized {
+		m.Size = uint32(m.size)
+	}
+	b := make([]byte, wire.HeaderSize, wire.HeaderSize+len(m.payload))
+	m.Put(b)
+	return append(b, m.payload...)
+}
+
+func versionMessage(major, minor uint16, text string) message {
+	p := le.AppendUint16(le.AppendUint16(nil, major), minor)
+	if text != "" {
+		p = append(append(p, text...), 0)
+	}
+	return command(wire.Version, p)
+}
+
+func deviceInfoMessage(argsz uint32) message {
+	return command(wire.DeviceGetInfo, wire.DeviceInfo{Argsz: argsz}.Append(nil))
+}
+
+func regionInfoMessage(index, argsz uint32) message {
+	return command(wire.DeviceGetRegionInfo, wire.RegionInfo{Argsz: argsz, Index: index}.Append(nil))
+}
+
+func irqInfoMessage(index, argsz uint32) message {
+	return command(wire.DeviceGetIRQInfo, wire.IRQInfo{Argsz: argsz, Index: index}.Append(nil))
+}
+
+func readMessage(region uint32, off uint64, n uint32) message {
+	return command(wire.RegionRead, wire.RegionAccess{Offset: off, Region: region, Count: n}.Append(nil))
+}
+
+func writeMessage(region uint32, off uint64, n uint32, data []byte) message {
+	return command(wire.RegionWrite, append(wire.RegionAccess{Offset: off, Region: region, Count: n}.Append(nil), data...))
+}
+
+func mapMessage(addr, size, off uint64, flags uint32, fds ...int) message {
+	return command(wire.DMAMap, wire.DMAMapRequest{Argsz: wire.DMAMapSize, Flags: flags, Offset: off, Addr: addr, Size: size}.Append(nil), fds...)
+}
+
+func unmapMessage(addr, size uint64, flags uint32) message {
+	return command(wire.DMAUnmap, wire.DMAUnmapRequest{Argsz: wire.DMAUnmapSize, Flags: flags, Addr: addr, Size: size}.Append(nil))
+}
+
+func irqMessage(flags, index, start, count uint32, data []byte, fds ...int) message {
+	s := wire.IRQSet{Argsz: uint32(wire.IRQSetSize + len(data)), Flags: flags, Index: index, Start: start, Count: count}
+	return command(wire.DeviceSetIRQs, append(s.Append(nil), data...), fds...)
+}
+
+func featureMessage(flags uint32, data []byte) message {
+	return command(wire.DeviceFeature, append(wire.Feature{Argsz: uint32(wire.FeatureSize + len(data)), Flags: flags}.Append(nil), data...))
+}
+
+// kind is how a server took a message.
+type kind int
+
+const (
+	answered kind = iota // with a reply
+	refused              // with an error reply
+	closed               // by ending the connection
+	silent               // not within the time-out
+	nonsense             // with something that is no reply to the message
+)
+
+// answer is what came of a message.
+type answer struct {
+	kind  kind
+	errno syscall.Errno
+	msg   wire.Header
+	body  []byte // a copy
+	fds   int    // descriptors that came along, closed by now
+	err   error
+}
+
+func (a answer) String() string {
+	switch a.kind {
+	case answered:
+		text := "a bare reply"
+		if len(a.body) > 0 {
+			text = fmt.Sprintf("a reply of %d bytes", len(a.body))
+		}
+		if a.fds > 0 {
+			text += fmt.Sprintf(" with %d descriptors", a.fds)
+		}
+		return text
+	case refused:
+		return errnoName(a.errno)
+	case closed:
+		return "the connection closed"
+	case silent:
+		return "no answer in time"
+	default:
+		return a.err.Error()
+	}
+}
+
+func errnoName(e syscall.Errno) string {
+	if n := unix.ErrnoName(e); n != "" {
+		return n
+	}
+	return fmt.Sprintf("errno %d", uint(e))
+}
+
+// ask sends a message and takes what comes of it.
+func ask(c *client.Client, m message) answer {
+	if err := c.Send(m.bytes(), m.fds...); err != nil {
+		return socketAnswer(err)
+	}
+	return receive(c, m)
+}
+
+func socketAnswer(err error) answer {
+	switch {
+	case gone(err):
+		return answer{kind: closed}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return answer{kind: silent}
+	}
+	return answer{kind: nonsense, err: err}
+}
+
+// receive takes the answer to m.
+func receive(c *client.Client, m message) answer {
+	r, err := c.Recv()
+	if err != nil {
+		return socketAnswer(err)
+	}
+	for _, fd := range r.FDs {
+		unix.Close(fd)
+	}
+	a := answer{msg: r.Header, body: append([]byte(nil), r.Payload...), fds: len(r.FDs)}
+	switch {
+	case r.ID != m.ID || r.Command != m.Command:
+		a.kind, a.err = nonsense, fmt.Errorf("a reply with id %#x to %v, for id %#x and %v", r.ID, r.Command, m.ID, m.Command)
+	case r.Flags&^(wire.TypeMask|wire.NoReply|wire.Error) != 0:
+		a.kind, a.err = nonsense, fmt.Errorf("a reply with reserved flags: %#x", r.Flags)
+	case r.Flags&wire.Error == 0:
+		a.kind = answered
+	case r.Errno == 0 || r.Errno > 4095:
+		a.kind, a.err = nonsense, fmt.Errorf("an error reply with errno %d", r.Errno)
+	default:
+		a.kind, a.errno = refused, syscall.Errno(r.Errno)
+	}
+	return a
+}
+
+// alive asks for the device's description: a connection that is in step answers.
+func alive(c *client.Client) error {
+	a := ask(c, deviceInfoMessage(wire.DeviceInfoSize).id(0x7001))
+	if a.kind != answered || len(a.body) < wire.DeviceInfoSize {
+		return fmt.Errorf("the next message got %v", a)
+	}
+	return nil
+}
