@@ -1,14 +1,16 @@
-// Package shadowpt knows the GPU page tables of Fermi: their format, and how an
-// address is looked up in them.
+// Package shadowpt knows the GPU page tables of Fermi: their format, how an
+// address is looked up in them ([Walk], and [TLB], which remembers), and how the
+// tables that a card walks are built from those that a guest wrote ([Shadow]).
 //
 // A 40-bit virtual address space has one directory of 8,192 entries, 128 MiB
 // each. A directory entry (PDE) names up to two tables: one of 4 KiB pages and
 // one of 128 KiB pages. A table entry (PTE) names a page in VRAM or in system
 // memory.
 //
-// The package does no I/O of its own: tables are read through [Memory], which
-// the caller bounds. It keeps no state, takes no locks and starts no
-// goroutines; every function may be called from anywhere.
+// The package does no I/O of its own: tables are read through [Memory] and
+// [Guest], which the caller bounds, and written through [Card]. It takes no locks
+// and starts no goroutines. A TLB or a Shadow is all the state there is, and
+// belongs to one goroutine at a time.
 //
 // Sources: envytools docs/hw/memory/g80-vm.rst and rnndb/memory/gf100_vm.xml,
 // and what nouveau writes.

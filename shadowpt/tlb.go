@@ -40,13 +40,7 @@ func (t *TLB) Flush() {
 // Lookup translates va. The entry's Addr is va's own, not its page's, and end is
 // the first address behind its page. On failure ok is false and reason says why.
 func (t *TLB) Lookup(m Memory, va uint64) (pte PTE, end uint64, reason Reason, ok bool) {
-	big, small := va>>BigShift, va>>SmallShift
-	if e := &t.big[big%tlbBig]; e.tag == big+1 {
-		pte, end = e.at(va, BigPage)
-		return pte, end, 0, true
-	}
-	if e := &t.small[small%tlbSmall]; e.tag == small+1 {
-		pte, end = e.at(va, SmallPage)
+	if pte, end, ok = t.Cached(va); ok {
 		return pte, end, 0, true
 	}
 	t.Misses++
@@ -54,14 +48,28 @@ func (t *TLB) Lookup(m Memory, va uint64) (pte PTE, end uint64, reason Reason, o
 	if !ok {
 		return PTE{}, 0, reason, false
 	}
-	e := &t.small[small%tlbSmall]
-	tag := small + 1
+	small, big := va>>SmallShift, va>>BigShift
+	e, tag := &t.small[small%tlbSmall], small+1
 	if p.Size == BigPage {
 		e, tag = &t.big[big%tlbBig], big+1
 	}
 	*e = tlbEntry{tag: tag, pte: p.PTE}
 	pte, end = e.at(va, p.Size)
 	return pte, end, 0, true
+}
+
+// Cached is Lookup without a walk: ok is false if the page is not remembered.
+func (t *TLB) Cached(va uint64) (pte PTE, end uint64, ok bool) {
+	big, small := va>>BigShift, va>>SmallShift
+	if e := &t.big[big%tlbBig]; e.tag == big+1 {
+		pte, end = e.at(va, BigPage)
+		return pte, end, true
+	}
+	if e := &t.small[small%tlbSmall]; e.tag == small+1 {
+		pte, end = e.at(va, SmallPage)
+		return pte, end, true
+	}
+	return PTE{}, 0, false
 }
 
 func (e *tlbEntry) at(va, size uint64) (PTE, uint64) {

@@ -52,10 +52,10 @@ func (w *barWindow) block(v uint32) {
 	inst := w.card.vram.slice(w.inst, gf100.InstanceSize)
 	w.broken = inst == nil
 	if !w.virtual || w.broken {
-		w.vm.bind(shadowpt.Space{})
+		w.vm.tlb.Bind(shadowpt.Space{})
 		return
 	}
-	w.vm.bind(instanceSpace(inst))
+	w.vm.tlb.Bind(instanceSpace(inst))
 }
 
 func (w *barWindow) read(off uint64, p []byte) {
@@ -158,7 +158,7 @@ func (w *barWindow) each(off uint64, p []byte, write bool, done *int) *engine.Fa
 // heat remembers the page at off, which has just been looked up, if it is VRAM.
 func (w *barWindow) heat(off uint64) {
 	base := off &^ (shadowpt.SmallPage - 1)
-	pte, _, _, ok := w.vm.cached(base)
+	pte, _, ok := w.vm.tlb.Cached(base)
 	if !ok || pte.Target != shadowpt.VRAM || pte.Supervisor {
 		return
 	}

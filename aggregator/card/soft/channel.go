@@ -129,7 +129,7 @@ const engineSoftware = 0x1f
 func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch := &channel{card: c, id: id, inst: inst}
 	ch.vm.card, ch.vm.user = c, int(id)
-	ch.vm.bind(instanceSpace(block))
+	ch.vm.tlb.Bind(instanceSpace(block))
 	ch.ramfc(block)
 	if c.contexts.golden != nil {
 		ch.gr = *c.contexts.golden
@@ -156,8 +156,8 @@ func (ch *channel) load() {
 	if block == nil {
 		return
 	}
-	if s := instanceSpace(block); s != ch.vm.space {
-		ch.vm.bind(s)
+	if s := instanceSpace(block); s != ch.vm.tlb.Space() {
+		ch.vm.tlb.Bind(s)
 	}
 }
 

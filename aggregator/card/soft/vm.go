@@ -8,29 +8,15 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-const (
-	tlbSmall = 512 // entries for 4 KiB pages
-	tlbBig   = 64  // entries for 128 KiB pages
-)
-
 // vm is an address space in use: page tables as an instance block names them,
 // and translations remembered since the last invalidate. It is used by one
 // goroutine at a time, with the host attached.
 type vm struct {
 	card  *Card
-	user  int // channel, or -1 for a window
-	space shadowpt.Space
+	user  int    // channel, or -1 for a window
 	gen   uint64 // Card.tlbGen when the translations were valid
-
-	small [tlbSmall]tlbEntry
-	big   [tlbBig]tlbEntry
+	tlb   shadowpt.TLB
 	fault engine.Fault
-}
-
-// tlbEntry is one remembered page; the tag is its page number plus one.
-type tlbEntry struct {
-	tag  uint64
-	page shadowpt.PTE
 }
 
 // instanceSpace reads the address space out of an instance block.
@@ -42,23 +28,12 @@ func instanceSpace(inst []byte) shadowpt.Space {
 	}
 }
 
-// bind gives the vm other page tables.
-func (m *vm) bind(s shadowpt.Space) {
-	m.space = s
-	m.flush()
-}
-
-func (m *vm) flush() {
-	clear(m.small[:])
-	clear(m.big[:])
-}
-
 // sync drops the translations if somebody invalidated since the last call. It
 // is called at the start of each step; until the step ends the card reports the
 // invalidate as not done.
 func (m *vm) sync() {
 	if gen := m.card.tlbGen.Load(); gen != m.gen {
-		m.flush()
+		m.tlb.Flush()
 		m.gen = gen
 	}
 }
@@ -106,41 +81,13 @@ func (m *vm) fail(va uint64, write bool, r shadowpt.Reason) *engine.Fault {
 // lookup translates va. The returned entry's Addr is va's own, and end is where
 // its page ends.
 func (m *vm) lookup(va uint64) (pte shadowpt.PTE, end uint64, r shadowpt.Reason, ok bool) {
-	if pte, end, r, ok = m.cached(va); ok {
-		return pte, end, r, ok
+	if pte, end, ok = m.tlb.Cached(va); ok {
+		return pte, end, 0, true
 	}
-	bigPage, smallPage := va>>shadowpt.BigShift, va>>shadowpt.SmallShift
-	p, r, ok := shadowpt.Walk(m, m.space, va)
-	if !ok {
-		return shadowpt.PTE{}, 0, r, false
+	if pte, end, r, ok = m.tlb.Lookup(m, va); ok {
+		m.card.stats.TLBMisses.Add(1)
 	}
-	m.card.stats.TLBMisses.Add(1)
-	if p.Size == shadowpt.BigPage {
-		e := &m.big[bigPage%tlbBig]
-		*e = tlbEntry{tag: bigPage + 1, page: p.PTE}
-		return e.at(va, shadowpt.BigPage)
-	}
-	e := &m.small[smallPage%tlbSmall]
-	*e = tlbEntry{tag: smallPage + 1, page: p.PTE}
-	return e.at(va, shadowpt.SmallPage)
-}
-
-// cached is lookup without a walk: ok is false if the page is not remembered.
-func (m *vm) cached(va uint64) (pte shadowpt.PTE, end uint64, r shadowpt.Reason, ok bool) {
-	bigPage, smallPage := va>>shadowpt.BigShift, va>>shadowpt.SmallShift
-	if e := &m.big[bigPage%tlbBig]; e.tag == bigPage+1 {
-		return e.at(va, shadowpt.BigPage)
-	}
-	if e := &m.small[smallPage%tlbSmall]; e.tag == smallPage+1 {
-		return e.at(va, shadowpt.SmallPage)
-	}
-	return shadowpt.PTE{}, 0, 0, false
-}
-
-func (e *tlbEntry) at(va, size uint64) (shadowpt.PTE, uint64, shadowpt.Reason, bool) {
-	pte := e.page
-	pte.Addr += va & (size - 1)
-	return pte, va&^(size-1) + size, 0, true
+	return pte, end, r, ok
 }
 
 // memory returns n bytes of VRAM or of system memory, or nil.

@@ -37,7 +37,7 @@ func TestVMAgainstWalks(t *testing.T) {
 		clear(v.mem[dir : tables+4*shadowpt.SmallEntries*8])
 		c := &Card{vram: v, host: host}
 		m := &vm{card: c}
-		m.bind(shadowpt.Space{Dir: dir, Limit: rapid.SampledFrom([]uint64{0x9fffff, 0x80fffff, shadowpt.VASize - 1}).Draw(t, "limit")})
+		m.tlb.Bind(shadowpt.Space{Dir: dir, Limit: rapid.SampledFrom([]uint64{0x9fffff, 0x80fffff, shadowpt.VASize - 1}).Draw(t, "limit")})
 		// Two directory entries, four tables.
 		page := rapid.Uint64Range(0, 80)
 		for d := range uint64(2) {
@@ -87,7 +87,7 @@ func write64(b []byte, v uint64) {
 // walkByte finds the one byte at va.
 func walkByte(c *Card, m *vm, va uint64, write bool) (*byte, engine.Fault) {
 	fault := engine.Fault{VA: va, Write: write}
-	p, reason, ok := shadowpt.Walk(m, m.space, va)
+	p, reason, ok := shadowpt.Walk(m, m.tlb.Space(), va)
 	switch {
 	case !ok:
 		fault.Reason = uint8(reason)
@@ -113,7 +113,7 @@ func checkBytes(t *rapid.T, c *Card, m *vm, va uint64, n int, write bool) {
 			require.Equal(t, wantFault, *fault)
 		} else {
 			require.EqualValues(t, shadowpt.PageNotPresent, fault.Reason)
-			p, _, _ := shadowpt.Walk(m, m.space, va)
+			p, _, _ := shadowpt.Walk(m, m.tlb.Space(), va)
 			require.Nil(t, c.memory(p.Target, p.Addr, int(p.Size), write))
 		}
 		return
