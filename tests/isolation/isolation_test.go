@@ -1,0 +1,69 @@
+package isolation
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/tests/guest/hostile"
+)
+
+const (
+	wait = 10 * time.Second
+	tick = 50 * time.Millisecond
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func ward(t testing.TB) *Ward {
+	t.Helper()
+	w, err := NewWard(nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	return w
+}
+
+// TestScattered holds the ward to be what the gate needs: memory in pieces, next
+// to that of others, and nobody disturbed by nothing.
+func TestScattered(t *testing.T) {
+	w := ward(t)
+	require.Greater(t, len(w.Seat.Guest.Extents()), 1)
+	require.Empty(t, w.Violations())
+}
+
+// TestGateRandom has random attacks go on while the victim copies.
+func TestGateRandom(t *testing.T) {
+	w := ward(t)
+	before := w.Copies()
+	rapid.Check(t, attack(w))
+	require.Greater(t, w.Copies(), before)
+	t.Logf("victim: %d copies, the slowest took %v", w.Copies()-before, time.Duration(w.victim.worst.Load()))
+	for _, c := range w.Seat.Guest.Stats().Counts() {
+		if c.N > 0 {
+			t.Logf("attacker: %s %d", c.Name, c.N)
+		}
+	}
+}
+
+func attack(w *Ward) func(*rapid.T) {
+	return func(t *rapid.T) {
+		require.NoError(t, w.Attacker.Restart())
+		for _, act := range hostile.Gen(40).Draw(t, "actions") {
+			require.NoError(t, w.Attacker.Do(act))
+		}
+		require.Empty(t, w.Violations())
+	}
+}
+
+func FuzzGate(f *testing.F) {
+	w, err := NewWard(nil)
+	require.NoError(f, err)
+	f.Cleanup(func() { require.NoError(f, w.Close()) })
+	f.Add(bytes.Repeat([]byte{1, 2, 3, 5, 8, 13, 21, 34}, 256))
+	f.Add(bytes.Repeat([]byte{0xff, 0x80, 0x41, 0x07}, 512))
+	f.Fuzz(rapid.MakeFuzz(attack(w)))
+}

@@ -1,0 +1,133 @@
+package isolation
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/guest"
+)
+
+// victim is a guest that minds its own business: it copies from RAM through VRAM
+// and back, with every engine, and looks at each byte.
+type victim struct {
+	g      *guest.Guest
+	ch     *guest.Channel
+	src    *guest.Buffer
+	back   *guest.Buffer
+	copies atomic.Uint64
+	worst  atomic.Int64 // ns that one copy took
+
+	stop chan struct{}
+	done chan struct{}
+	err  error
+}
+
+const (
+	victimSize = 64 << 10
+	srcVA      = 0x1000_0000
+	viaVA      = 0x2000_0000
+	backVA     = 0x3000_0000
+)
+
+func newVictim(socket string) (*victim, error) {
+	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 4 << 20})
+	if err != nil {
+		return nil, err
+	}
+	v := &victim{g: g, stop: make(chan struct{}), done: make(chan struct{})}
+	if err := v.prepare(); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	go v.run()
+	return v, nil
+}
+
+func (v *victim) prepare() error {
+	s, err := v.g.NewSpace()
+	if err != nil {
+		return err
+	}
+	if v.ch, err = v.g.NewChannel(1, s); err != nil {
+		return err
+	}
+	if v.src, err = v.g.AllocRAM(victimSize); err != nil {
+		return err
+	}
+	if v.back, err = v.g.AllocRAM(victimSize); err != nil {
+		return err
+	}
+	via, err := v.g.AllocVRAM(2 * victimSize)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Map(srcVA, v.src, guest.Small), s.Map(viaVA, via, guest.Big), s.Map(backVA, v.back, guest.Small))
+}
+
+func (v *victim) run() {
+	defer close(v.done)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for {
+		select {
+		case <-v.stop:
+			return
+		default:
+		}
+		begin := time.Now()
+		if v.err = v.copy(rng); v.err != nil {
+			return
+		}
+		v.worst.Store(max(v.worst.Load(), int64(time.Since(begin))))
+		v.copies.Add(1)
+	}
+}
+
+func (v *victim) copy(rng *rand.Rand) error {
+	for i := range v.src.Data {
+		v.src.Data[i] = byte(rng.Uint32())
+	}
+	clear(v.back.Data)
+	e := guest.CopyEngines[rng.IntN(len(guest.CopyEngines))]
+	if err := v.ch.Copy(e, viaVA, srcVA, victimSize); err != nil {
+		return err
+	}
+	if err := v.ch.Copy(e, backVA, viaVA, victimSize); err != nil {
+		return err
+	}
+	f, err := v.ch.Fence()
+	if err != nil {
+		return err
+	}
+	if err := v.g.Wait(f); err != nil {
+		return err
+	}
+	if !bytes.Equal(v.src.Data, v.back.Data) {
+		return fmt.Errorf("a copy by %v came back changed", e)
+	}
+	for _, ev := range v.g.Events() {
+		if ev.Fault != nil || ev.PBDMA != nil {
+			return fmt.Errorf("was told of an error that is not its own: %+v", ev)
+		}
+	}
+	return nil
+}
+
+// failed returns why the victim stopped, if it did.
+func (v *victim) failed() error {
+	select {
+	case <-v.done:
+		return v.err
+	default:
+		return nil
+	}
+}
+
+func (v *victim) close() error {
+	close(v.stop)
+	<-v.done
+	return errors.Join(v.err, v.g.Close())
+}

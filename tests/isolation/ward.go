@@ -1,0 +1,309 @@
+package isolation
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guest/hostile"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+const (
+	cardVRAM  = 512 << 20
+	guestVRAM = 64 << 20
+)
+
+// secret fills what is not the attacker's. No guest's data has it by chance.
+const secret = 0xc5a3_91d7_4be8_f260
+
+// Ward is a card with an attacker, a victim and a bystander.
+type Ward struct {
+	Card     *soft.Card
+	Agg      *aggregator.Aggregator
+	Attacker *hostile.Attacker
+	Seat     *Seat // the attacker's
+
+	victim    *victim
+	bystander *aggregator.Guest
+	free      []aggregator.Extent // what nobody has
+	seats     []*Seat
+	dir       string
+
+	mu    sync.Mutex
+	found []string
+}
+
+// Seat is a virtual GPU behind a socket.
+type Seat struct {
+	*serve.Virtual
+	Socket string
+	cancel context.CancelFunc
+	served chan error
+}
+
+// deaf is a guest that is not told anything.
+type deaf struct{}
+
+func (deaf) EngineEvent(uint32)               {}
+func (deaf) MMUFault(uint8, gf100.MMUFault)   {}
+func (deaf) PBDMAError(gf100.PBDMAError)      {}
+func (deaf) GraphTrap(uint8, gf100.GraphTrap) {}
+func (deaf) CopyTrap(uint8, gf100.CopyTrap)   {}
+func (deaf) Done(bool)                        {}
+
+// NewWard makes one. plant, if not nil, puts a card with a hole before the real
+// one.
+func NewWard(plant func(card.Card) card.Card) (*Ward, error) {
+	w := &Ward{}
+	var err error
+	if w.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
+		return nil, err
+	}
+	if err := w.build(plant); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
+}
+
+func (w *Ward) build(plant func(card.Card) card.Card) (err error) {
+	if w.Card, err = soft.New(soft.Config{VRAM: cardVRAM, Watch: w.watch}); err != nil {
+		return err
+	}
+	var c card.Card = w.Card
+	if plant != nil {
+		c = plant(c)
+	}
+	agg, err := aggregator.New(c)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.Agg = agg
+	w.mu.Unlock()
+	stay, err := w.formerOwners()
+	if err != nil {
+		return err
+	}
+	if w.bystander, err = agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 32 << 20}, deaf{}); err != nil {
+		return err
+	}
+	for _, name := range []string{"attacker", "victim"} {
+		seat, err := w.seat(name)
+		if err != nil {
+			return err
+		}
+		w.seats = append(w.seats, seat)
+	}
+	w.Seat = w.seats[0]
+	if err := remove(stay); err != nil {
+		return err
+	}
+	if err := w.hide(); err != nil {
+		return err
+	}
+	if w.victim, err = newVictim(w.seats[1].Socket); err != nil {
+		return err
+	}
+	return w.arm()
+}
+
+// formerOwners fills the whole card with the secret and gives every second piece
+// of it back: what those who come next get lies scattered. The others stay until
+// then.
+func (w *Ward) formerOwners() (stay []*aggregator.Guest, err error) {
+	var leave []*aggregator.Guest
+	for i := 0; ; i++ {
+		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Channels: 1}, deaf{})
+		if err != nil {
+			break
+		}
+		for _, e := range g.Extents() {
+			w.fill(e.Card, e.Size)
+		}
+		if i%2 == 0 {
+			leave = append(leave, g)
+		} else {
+			stay = append(stay, g)
+		}
+	}
+	return stay, remove(leave)
+}
+
+func remove(list []*aggregator.Guest) error {
+	for _, g := range list {
+		if err := g.Remove(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func secretBytes(n uint64) []byte {
+	return bytes.Repeat(binary.LittleEndian.AppendUint64(nil, secret), int(n/8))
+}
+
+func (w *Ward) fill(at, n uint64) { w.Card.WriteVRAM(at, secretBytes(n)) }
+
+// hide fills the bystander's memory, and what nobody has.
+func (w *Ward) hide() error {
+	for _, e := range w.bystander.Extents() {
+		w.fill(e.Card, e.Size)
+	}
+	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "nobody", VRAM: 64 << 20, Channels: 1}, deaf{})
+	if err != nil {
+		return err
+	}
+	w.free = g.Extents()
+	if err := g.Remove(); err != nil {
+		return err
+	}
+	for _, e := range w.free {
+		w.fill(e.Card, e.Size)
+	}
+	return nil
+}
+
+func (w *Ward) arm() error {
+	g, err := guest.Attach(context.Background(), w.Seat.Socket, guest.Config{RAM: 8 << 20})
+	if err != nil {
+		return err
+	}
+	if w.Attacker, err = hostile.New(g); err != nil {
+		return err
+	}
+	w.Attacker.Seen = func(act hostile.Action, p []byte) { w.look(fmt.Sprintf("read by %v", act.Kind), p) }
+	return nil
+}
+
+func (w *Ward) seat(name string) (*Seat, error) {
+	v, err := serve.NewVirtual(w.Agg, aggregator.GuestConfig{Name: name, VRAM: guestVRAM}, devmodel.Config{})
+	if err != nil {
+		return nil, err
+	}
+	s := &Seat{Virtual: v, Socket: filepath.Join(w.dir, name), served: make(chan error, 1)}
+	srv, err := vfiouser.NewServer(v, vfiouser.Options{})
+	if err != nil {
+		return nil, errors.Join(err, v.Close())
+	}
+	l, err := vfiouser.Listen(s.Socket)
+	if err != nil {
+		return nil, errors.Join(err, v.Close())
+	}
+	var ctx context.Context
+	ctx, s.cancel = context.WithCancel(context.Background())
+	go func() { s.served <- srv.Serve(ctx, l) }()
+	return s, nil
+}
+
+// report notes a violation, the first few of them.
+func (w *Ward) report(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.found) < 20 {
+		w.found = append(w.found, fmt.Sprintf(format, args...))
+	}
+}
+
+// watch is told of every access of the card's channels.
+func (w *Ward) watch(id uint8, t shadowpt.Target, addr uint64, n int, write bool) {
+	w.mu.Lock()
+	agg := w.Agg
+	w.mu.Unlock()
+	if err := agg.Audit(id, t, addr, n, write); err != nil {
+		w.report("%v", err)
+	}
+}
+
+// look searches what the attacker got for anything that is not its own.
+func (w *Ward) look(where string, p []byte) {
+	half := binary.LittleEndian.AppendUint64(nil, secret)
+	for _, part := range [][]byte{half[:4], half[4:]} {
+		if bytes.Contains(p, part) {
+			w.report("secret in what was %s", where)
+			return
+		}
+	}
+}
+
+// Violations returns what was found, after one more look at all memory. The
+// attacker's channels may still run.
+func (w *Ward) Violations() []string {
+	w.look("copied to RAM", w.Attacker.Guest.Memory().Data)
+	buf := make([]byte, 1<<20)
+	for what, list := range map[string][]aggregator.Extent{"the bystander's memory": w.bystander.Extents(), "unowned memory": w.free} {
+		for _, e := range list {
+			w.unchanged(what, e, buf)
+		}
+	}
+	for _, e := range w.Seat.Guest.Extents() {
+		for off := uint64(0); off < e.Size; off += uint64(len(buf)) {
+			p := buf[:min(uint64(len(buf)), e.Size-off)]
+			w.Card.ReadVRAM(e.Card+off, p)
+			w.look("in its VRAM", p)
+		}
+	}
+	if err := w.victim.failed(); err != nil {
+		w.report("the victim: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := w.found
+	w.found = nil
+	return found
+}
+
+func (w *Ward) unchanged(what string, e aggregator.Extent, buf []byte) {
+	want := secretBytes(uint64(len(buf)))
+	for off := uint64(0); off < e.Size; off += uint64(len(buf)) {
+		p := buf[:min(uint64(len(buf)), e.Size-off)]
+		if w.Card.ReadVRAM(e.Card+off, p); !bytes.Equal(p, want[:len(p)]) {
+			w.report("%s changed in the MiB at %#x of the card", what, e.Card+off)
+			w.fill(e.Card+off, uint64(len(p)))
+		}
+	}
+}
+
+// Copies returns how many verified copies the victim has made.
+func (w *Ward) Copies() uint64 { return w.victim.copies.Load() }
+
+// Close ends everything.
+func (w *Ward) Close() error {
+	var errs []error
+	if w.victim != nil {
+		errs = append(errs, w.victim.close())
+	}
+	if w.Attacker != nil {
+		errs = append(errs, w.Attacker.Guest.Close())
+	}
+	for _, s := range w.seats {
+		s.cancel()
+		if err := <-s.served; !errors.Is(err, context.Canceled) {
+			errs = append(errs, err)
+		}
+		errs = append(errs, s.Virtual.Close())
+	}
+	if w.bystander != nil {
+		errs = append(errs, w.bystander.Remove())
+	}
+	if w.Agg != nil {
+		errs = append(errs, w.Agg.Close())
+	}
+	if w.Card != nil {
+		errs = append(errs, w.Card.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
+}
