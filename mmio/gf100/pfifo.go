@@ -8,6 +8,8 @@ const (
 	PBDMAs     = 3   // pushbuffer readers
 	Engines    = 6   // engine slots of the status and interrupt registers
 	FaultUnits = 32  // MMU fault slots at 002800
+
+	engEvents = 8 // event registers at 0025a8, engines that are not there included
 )
 
 // Engine numbers as PFIFO's per-engine registers count them (0025a8, 002640).
@@ -72,7 +74,7 @@ var pfifo = mmio.Block{
 		{Name: "NV_PFIFO_INTR_MMU_FAULT_ID", Offset: 0x259c, Access: mmio.W1C, Effect: "write frees the fault slots, for the faults that wait for them"},
 		{Name: "NV_PFIFO_INTR_PBDMA_ID", Offset: 0x25a0, Access: mmio.RO, Effect: "reads which PBDMA has an enabled interrupt"},
 		{Name: "NV_PFIFO_ENG_EVENT", Offset: 0x25a4, Access: mmio.RO, Effect: "reads which engine has an event"},
-		{Name: "NV_PFIFO_ENG_EVENT_STATUS", Offset: 0x25a8, Rep: []mmio.Dim{{Count: 8, Stride: 4}}, Access: mmio.W1C,
+		{Name: "NV_PFIFO_ENG_EVENT_STATUS", Offset: 0x25a8, Rep: []mmio.Dim{{Count: engEvents, Stride: 4}}, Access: mmio.W1C,
 			Effect: "bit 0: non-stall event; write acknowledges"},
 		{Name: "NV_PFIFO_ENG_EVENT_EN", Offset: 0x2628},
 		{Name: "NV_PFIFO_ERROR_CLEAR", Offset: 0x262c, Access: mmio.WO, Effect: "bit n ends the fault state of runlist n's engines"},

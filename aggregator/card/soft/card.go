@@ -272,14 +272,14 @@ func (c *Card) unitsReset(bits uint32) {
 	}
 	if bits&gf100.EnablePFIFO != 0 {
 		c.fifo.stopAll()
-		c.regs.resetFIFO()
+		c.regs.FIFOReport.Reset()
 	}
 }
 
 // settle recomputes the interrupt tree and the alarm, once per access or step.
 // The caller holds c.mu and not the host.
 func (c *Card) settle() {
-	c.face.SetSource(gf100.SourcePFIFO, c.regs.pfifoLevel())
+	c.face.SetSource(gf100.SourcePFIFO, c.regs.Level())
 	level, edge := c.face.Settle()
 	line := card.Line{Level: level, Edge: edge, MSI: c.pci.MSIEnabled(), Disabled: c.pci.INTxDisabled()}
 	if edge {

@@ -39,19 +39,11 @@ const (
 // mmuFault reports a fault. A slot holds one until the driver frees it; false
 // says that it holds another.
 func (r *registers) mmuFault(u faultUnit, inst uint64, f engine.Fault) bool {
-	if r.faultID.Get()>>u.slot&1 != 0 {
-		return false
-	}
 	info := uint32(f.Reason&0xf) | faultHub | uint32(u.client)<<8
 	if f.Write {
 		info = uint32(f.Reason&0xf) | faultHub | uint32(u.writeClient)<<8 | faultWrite
 	}
-	r.faultInst[u.slot].Put(uint32(inst >> 12))
-	r.faultLo[u.slot].Put(uint32(f.VA))
-	r.faultHi[u.slot].Put(uint32(f.VA >> 32))
-	r.faultInfo[u.slot].Put(info)
-	r.faultID.Set(1 << u.slot)
-	return true
+	return r.Fault(gf100.MMUFault{Unit: u.slot, Inst: inst, VA: f.VA, Info: info})
 }
 
 // fault reports the fault of a channel: now, or when its slot is free. A

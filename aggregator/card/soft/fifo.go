@@ -70,10 +70,9 @@ func (f *fifo) running() bool {
 
 // bindFIFO binds the rows of PFIFO, PCCSR and PPBDMA.
 func (c *Card) bindFIFO(b *mmio.Bindings) {
-	f, r := &c.fifo, &c.regs
+	f := &c.fifo
 	none := func(int, mmio.Write) {}
-	b.OnRead("NV_PFIFO_INTR_0", func(int, uint32) uint32 { return r.pending() })
-	b.OnWrite("NV_PFIFO_INTR_EN_0", none)
+	c.regs.Bind(b)
 	b.OnWrite("NV_PFIFO_ENABLE", func(int, mmio.Write) { f.scheduleAll() })
 	b.OnWrite("NV_PFIFO_USERD_BASE", none)
 	b.OnWrite("NV_PFIFO_RUNLIST", func(_ int, w mmio.Write) { f.commitRunlist(w.New) })
@@ -84,9 +83,6 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 		return v
 	})
 	b.OnWrite("NV_PFIFO_INTR_MMU_FAULT_ID", func(int, mmio.Write) { f.reportFaults() })
-	b.OnRead("NV_PFIFO_INTR_PBDMA_ID", func(int, uint32) uint32 { return r.pbdmaPending() })
-	b.OnRead("NV_PFIFO_ENG_EVENT", func(int, uint32) uint32 { return r.enginesPending() })
-	b.OnWrite("NV_PFIFO_ENG_EVENT_STATUS", none)
 	// An engine's fault state ends with the channel that caused it, so there is
 	// nothing left to clear.
 	b.OnWrite("NV_PFIFO_ERROR_CLEAR", none)
@@ -102,7 +98,6 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 		Write: func(_ int, w mmio.Write) { f.preempt(uint8(w.New & (gf100.Channels - 1))) },
 	})
 	b.OnRead("NV_PFIFO_ENGINE_STATUS", func(i int, _ uint32) uint32 { return c.engines[i].status() })
-	b.OnWrite("NV_PFIFO_INTR_RUNLIST", none)
 	b.OnWrite("NV_PFIFO_MMU_FAULT_TRIGGER", func(i int, w mmio.Write) {
 		if w.Data&faultTrigger != 0 {
 			f.triggerFault(uint8(i))
@@ -121,12 +116,10 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 	})
 	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.busy[i].skip = w.New&methodSkip != 0 })
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { f.acknowledged(i) })
-	b.OnWrite("NV_PPBDMA_INTR_EN_0", none)
 }
 
 const (
 	runlistPending = 1 << 20
-	runlistDone    = 1 << 28 // in NV_PFIFO_INTR_RUNLIST
 	preemptPending = 1 << 20
 	faultTrigger   = 1 << 8
 	channelBusy    = 1 << 28

@@ -74,8 +74,9 @@ func TestNoHostNoTurns(t *testing.T) {
 	c.endless()
 	r.running()
 	r.card.DetachHost()
-	r.rd(0x2640)
-	r.steady("no turns without a host", func() bool { return r.rd(0x3004+c.id*8)&(1<<28) == 0 && r.card.Queued() == 0 })
+	rests := func() bool { return r.rd(0x3004+c.id*8)&(1<<28) == 0 && r.card.Queued() == 0 }
+	r.eventually("it has left", rests)
+	r.steady("no turns without a host", rests)
 	r.card.AttachHost(r.host)
 	r.rd(0x2640)
 	r.running()

@@ -143,11 +143,7 @@ func (c *Card) deliver(ch *channel, s *step) {
 	if s.released {
 		c.fifo.memoryChanged()
 	}
-	for e := range c.regs.engEvent {
-		if s.nonStall>>e&1 != 0 {
-			c.regs.engEvent[e].Set(1)
-		}
-	}
+	c.regs.EngineEvents(s.nonStall)
 	if s.trap.due {
 		c.raise(ch, s)
 	}
@@ -165,10 +161,10 @@ func (f *fifo) hold(p *pbdma, ch *channel) {
 	ch.holder = p.id
 	p.held, p.skip = ch, false
 	h := &ch.held
-	r := &f.card.regs.pbdma[p.id]
-	r.method.Put(uint32(h.subch)<<16 | uint32(h.method))
-	r.data.Put(h.data)
-	r.intr.Set(h.intr)
+	f.card.regs.Hold(gf100.PBDMAError{
+		PBDMA: uint8(p.id), Channel: ch.id,
+		Intr: h.intr, Method: uint32(h.subch)<<16 | uint32(h.method), Data: h.data,
+	})
 	f.card.stats.PBDMAErrors.Add(1)
 	f.card.settle()
 }
@@ -178,7 +174,7 @@ func (f *fifo) hold(p *pbdma, ch *channel) {
 func (f *fifo) acknowledged(i int) {
 	p := &f.busy[i]
 	ch := p.held
-	if ch == nil || f.card.regs.pbdma[i].intr.Get() != 0 {
+	if ch == nil || f.card.regs.PBDMA[i].Intr.Get() != 0 {
 		return
 	}
 	if p.skip {

@@ -107,7 +107,7 @@ func (f *fifo) take(p *pbdma) *channel {
 	ch.yield.Store(false)
 	ch.load()
 	p.ch = ch
-	f.card.regs.pbdma[p.id].channel.Put(uint32(ch.id))
+	f.card.regs.PBDMA[p.id].Channel.Put(uint32(ch.id))
 	return ch
 }
 

@@ -37,7 +37,7 @@ func (f *fifo) commitRunlist(v uint32) {
 func (f *fifo) completeRunlist() {
 	if f.updating && !f.leaving() {
 		f.updating = false
-		f.card.regs.runlistIntr.Set(runlistDone)
+		f.card.regs.RunlistDone()
 		f.card.settle()
 	}
 }

@@ -1,0 +1,181 @@
+package gf100
+
+import (
+	"slices"
+
+	"github.com/umbra-gpu/umbra/mmio"
+)
+
+// FIFOReport is what PFIFO and its PBDMAs report to a driver: the interrupt
+// registers, the fault slots, the held methods. Who gives PFIFO its meaning (a
+// card, a virtual GPU) puts its findings in here; the registers follow.
+type FIFOReport struct {
+	// PBDMA are the cells of each pushbuffer reader.
+	PBDMA [PBDMAs]PBDMACells
+
+	intr, intrEn mmio.Cell
+	faultID      mmio.Cell
+	runlistIntr  mmio.Cell
+	engEvent     [engEvents]mmio.Cell
+	faults       [FaultUnits]faultCells
+	powerOn      []resetCell
+}
+
+// PBDMACells are the registers of one pushbuffer reader.
+type PBDMACells struct{ Intr, IntrEn, Method, Data, Channel mmio.Cell }
+
+type faultCells struct{ inst, lo, hi, info mmio.Cell }
+
+// resetCell is a register of PFIFO and its reset value.
+type resetCell struct {
+	cell  mmio.Cell
+	value uint32
+}
+
+// fifoBlocks are the blocks that NV_PMC_ENABLE resets with PFIFO.
+var fifoBlocks = []string{pfifo.Name, pccsr.Name, ppbdma.Name}
+
+const (
+	runlistDone = 1 << 28 // in NV_PFIFO_INTR_RUNLIST
+	engineEvent = 1 << 0  // in NV_PFIFO_ENG_EVENT_STATUS
+)
+
+// Bind binds the rows that show reports. Acknowledging a fault slot or a PBDMA
+// has consequences for channels, so those rows are the owner's to bind.
+func (r *FIFOReport) Bind(b *mmio.Bindings) {
+	settle := func(int, mmio.Write) {} // the owner recomputes the tree after each access
+	b.OnRead("NV_PFIFO_INTR_0", func(int, uint32) uint32 { return r.pending() })
+	b.OnWrite("NV_PFIFO_INTR_EN_0", settle)
+	b.OnRead("NV_PFIFO_INTR_PBDMA_ID", func(int, uint32) uint32 { return r.pbdmasPending() })
+	b.OnRead("NV_PFIFO_ENG_EVENT", func(int, uint32) uint32 { return r.enginesPending() })
+	b.OnWrite("NV_PFIFO_ENG_EVENT_STATUS", settle)
+	b.OnWrite("NV_PFIFO_INTR_RUNLIST", settle)
+	b.OnWrite("NV_PPBDMA_INTR_EN_0", settle)
+}
+
+// Attach resolves the registers of the built space.
+func (r *FIFOReport) Attach(s *mmio.Space) {
+	r.intr, r.intrEn = s.Cell("NV_PFIFO_INTR_0", 0), s.Cell("NV_PFIFO_INTR_EN_0", 0)
+	r.faultID = s.Cell("NV_PFIFO_INTR_MMU_FAULT_ID", 0)
+	r.runlistIntr = s.Cell("NV_PFIFO_INTR_RUNLIST", 0)
+	for i := range r.engEvent {
+		r.engEvent[i] = s.Cell("NV_PFIFO_ENG_EVENT_STATUS", i)
+	}
+	for i := range r.faults {
+		r.faults[i] = faultCells{
+			inst: s.Cell("NV_PFIFO_MMU_FAULT_INST", i), lo: s.Cell("NV_PFIFO_MMU_FAULT_VA_LO", i),
+			hi: s.Cell("NV_PFIFO_MMU_FAULT_VA_HI", i), info: s.Cell("NV_PFIFO_MMU_FAULT_INFO", i),
+		}
+	}
+	for i := range r.PBDMA {
+		r.PBDMA[i] = PBDMACells{
+			Intr: s.Cell("NV_PPBDMA_INTR_0", i), IntrEn: s.Cell("NV_PPBDMA_INTR_EN_0", i),
+			Method: s.Cell("NV_PPBDMA_METHOD0", i), Data: s.Cell("NV_PPBDMA_DATA0", i),
+			Channel: s.Cell("NV_PPBDMA_CHANNEL", i),
+		}
+	}
+	r.powerOn = nil
+	for _, b := range Blocks() {
+		if slices.Contains(fifoBlocks, b.Name) {
+			r.addResets(s, b)
+		}
+	}
+}
+
+func (r *FIFOReport) addResets(s *mmio.Space, b mmio.Block) {
+	for _, reg := range b.Regs {
+		n := 1
+		for _, d := range reg.Rep {
+			n *= d.Count
+		}
+		for i := range n {
+			r.powerOn = append(r.powerOn, resetCell{s.Cell(reg.Name, i), reg.Reset})
+		}
+	}
+}
+
+// Reset gives the rows of PFIFO, PCCSR and PPBDMA their reset values, as
+// switching the unit off does.
+func (r *FIFOReport) Reset() {
+	for _, p := range r.powerOn {
+		p.cell.Put(p.value)
+	}
+}
+
+// Level reports whether PFIFO asks for an interrupt.
+func (r *FIFOReport) Level() bool { return r.pending()&r.intrEn.Get() != 0 }
+
+// pending returns NV_PFIFO_INTR_0 with the levels of its sub-registers.
+func (r *FIFOReport) pending() uint32 {
+	v := r.intr.Get()
+	if r.faultID.Get() != 0 {
+		v |= IntrMMUFault
+	}
+	if r.pbdmasPending() != 0 {
+		v |= IntrPBDMA
+	}
+	if r.runlistIntr.Get() != 0 {
+		v |= IntrRunlist
+	}
+	if r.enginesPending() != 0 {
+		v |= IntrEngine
+	}
+	return v
+}
+
+// pbdmasPending has a bit for each PBDMA with an enabled interrupt.
+func (r *FIFOReport) pbdmasPending() (mask uint32) {
+	for i, p := range r.PBDMA {
+		if p.Intr.Get()&p.IntrEn.Get() != 0 {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// enginesPending has a bit for each engine with an event.
+func (r *FIFOReport) enginesPending() (mask uint32) {
+	for i, e := range r.engEvent {
+		if e.Get() != 0 {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
+
+// EngineEvents reports non-stall events; bit n is engine n.
+func (r *FIFOReport) EngineEvents(engines uint32) {
+	for i := range r.engEvent {
+		if engines>>i&1 != 0 {
+			r.engEvent[i].Set(engineEvent)
+		}
+	}
+}
+
+// RunlistDone reports that a runlist update is complete.
+func (r *FIFOReport) RunlistDone() { r.runlistIntr.Set(runlistDone) }
+
+// Fault reports an MMU fault. A slot holds one until the driver frees it; false
+// says that it holds another, or that there is no such slot.
+func (r *FIFOReport) Fault(f MMUFault) bool {
+	if f.Unit >= FaultUnits || r.faultID.Get()>>f.Unit&1 != 0 {
+		return false
+	}
+	c := &r.faults[f.Unit]
+	c.inst.Put(uint32(f.Inst >> 12))
+	c.lo.Put(uint32(f.VA))
+	c.hi.Put(uint32(f.VA >> 32))
+	c.info.Put(f.Info)
+	r.faultID.Set(1 << f.Unit)
+	return true
+}
+
+// Hold shows a method or header that a PBDMA could not pass on, and raises its
+// interrupt.
+func (r *FIFOReport) Hold(e PBDMAError) {
+	p := &r.PBDMA[e.PBDMA%PBDMAs]
+	p.Channel.Put(uint32(e.Channel))
+	p.Method.Put(e.Method)
+	p.Data.Put(e.Data)
+	p.Intr.Set(e.Intr)
+}
