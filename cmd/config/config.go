@@ -11,6 +11,9 @@
 //	min, max, step, pow2   what a number or size must keep to
 //	oneof  the words that are possible
 //
+// Profiles and virtual GPUs are lists, which a file gives whole; a flag adds one
+// GPU. What a GPU does not say, its profile says, else the card.
+//
 // What is wrong is reported as an [Error], which names the option as the user
 // wrote it (the flag, or file, line and path), the value, and what would be
 // right. The package has no state, locks or goroutines.
@@ -20,21 +23,58 @@ import "time"
 
 // Config is everything that serve can be told.
 type Config struct {
-	Socket string `yaml:"socket" aliases:"socket-path" placeholder:"PATH" help:"UNIX socket to listen on."`
-	Card   Card   `yaml:"card" embed:"" group:"The card"`
-	Server Server `yaml:"server" embed:"" group:"The server"`
+	Socket   string    `yaml:"socket" aliases:"socket-path" placeholder:"PATH" help:"UNIX socket to listen on, to give the whole card to one guest."`
+	Control  string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra gpu, regs and status."`
+	Card     Card      `yaml:"card" embed:"" group:"The card"`
+	Server   Server    `yaml:"server" embed:"" group:"The server"`
+	Profiles []Profile `yaml:"profiles" kong:"-"`
+	GPUs     []GPU     `yaml:"gpus" kong:"-"`
 }
 
 // Card describes the card.
 type Card struct {
-	Kind        string `yaml:"kind" placeholder:"KIND" def:"soft" oneof:"soft" help:"What the card is made of."`
-	VRAM        Size   `yaml:"vram" placeholder:"SIZE" def:"512MiB" min:"64MiB" max:"6GiB" step:"64MiB" help:"Memory of the card. What the guest does not touch costs nothing."`
-	ROM         string `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
-	MSI         bool   `yaml:"msi" negatable:"" def:"true" help:"Offer MSI; without it interrupts are INTx."`
-	Temperature int    `yaml:"temperature" placeholder:"C" def:"45" min:"0" max:"127" help:"What the temperature sensor reads, in degrees Celsius."`
-	TPCs        Counts `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
-	BAR1        Size   `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
-	BAR3        Size   `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
+	Kind string `yaml:"kind" placeholder:"KIND" def:"soft" oneof:"soft" help:"What the card is made of."`
+	VRAM Size   `yaml:"vram" placeholder:"SIZE" def:"512MiB" min:"64MiB" max:"6GiB" step:"64MiB" help:"Memory of the card. What no guest touches costs nothing."`
+	Face
+}
+
+// Face is what a guest sees of its GPU, be it a card or a virtual one.
+type Face struct {
+	ROM         string    `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
+	MSI         bool      `yaml:"msi" negatable:"" def:"true" help:"Offer MSI; without it interrupts are INTx."`
+	Temperature int       `yaml:"temperature" placeholder:"C" def:"45" min:"0" max:"127" help:"What the temperature sensor reads, in degrees Celsius."`
+	TPCs        Counts    `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
+	BAR1        Size      `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
+	BAR3        Size      `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
+	Device      ID        `yaml:"pci-device" name:"pci-device" placeholder:"ID" def:"06d8" help:"PCI device id, of vendor 10de."`
+	Subsystem   Subsystem `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" def:"10de:076f" help:"PCI subsystem vendor and id."`
+}
+
+// Share is what a virtual GPU gets of the card.
+type Share struct {
+	VRAM     Size `yaml:"vram" placeholder:"SIZE" min:"64MiB" max:"6GiB" step:"1MiB"`
+	Channels int  `yaml:"channels" placeholder:"N" min:"1" max:"128"`
+	Tables   Size `yaml:"tables" placeholder:"SIZE" min:"1MiB" max:"1GiB" step:"1MiB"`
+}
+
+// Profile is a kind of virtual GPU.
+type Profile struct {
+	Name string `yaml:"name" placeholder:"NAME"`
+	Share
+	Face
+
+	entry
+}
+
+// GPU is a virtual GPU.
+type GPU struct {
+	Name    string `yaml:"name" placeholder:"NAME"`
+	Socket  string `yaml:"socket" placeholder:"PATH"`
+	Profile string `yaml:"profile" placeholder:"NAME"`
+	Share
+	Face
+
+	entry
 }
 
 // Server describes the vfio-user server.

@@ -21,6 +21,7 @@ func TestDefaultsAreValid(t *testing.T) {
 func TestEveryOption(t *testing.T) {
 	const file = `
 socket: here.sock # a comment
+control: there.sock
 card:
   kind: soft
   vram: 1GiB
@@ -30,11 +31,15 @@ card:
   tpcs: [2, 2]
   bar1: 256MiB
   bar3: 32MiB
+  pci-device: 06dd
+  pci-subsystem: 10de:0780
 server: {spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
 `
 	want := Config{
-		Socket: "here.sock",
-		Card:   Card{Kind: "soft", VRAM: 1 << 30, ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20},
+		Socket: "here.sock", Control: "there.sock",
+		Card: Card{Kind: "soft", VRAM: 1 << 30, Face: Face{
+			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
+		}},
 		Server: Server{Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
 	}
 	layer, err := Parse("f.yaml", []byte(file))
@@ -78,12 +83,14 @@ func TestFileErrors(t *testing.T) {
 		{"card: {kind: hard}\n", `f.yaml:1: card.kind: hard: must be soft`},
 		{"server: {spin: 20}\n", `f.yaml:1: server.spin: "20" is not a time; write a number and a unit: 20us, 1ms`},
 		{"server: {spin: 1s}\n", `f.yaml:1: server.spin: 1s: must be 0s to 1ms`},
+		{"card: {pci-device: 6d8}\n", `f.yaml:1: card.pci-device: "6d8" is not a PCI id; write four hexadecimal digits: 06d8`},
+		{"card: {pci-subsystem: 076f}\n", `f.yaml:1: card.pci-subsystem: "076f" is not a PCI subsystem; write the ids of vendor and board: 10de:076f`},
 		{"socket: [a, b]\n", `f.yaml:1: socket: [a, b]: one value is wanted here, such as PATH`},
 		{"socket:\n", `f.yaml:1: socket: has no value; give one or remove the line`},
-		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, rom, msi, temperature, tpcs, bar1, bar3`},
-		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, card, server`},
-		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, rom, msi, temperature, tpcs, bar1, bar3`},
-		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, card, server`},
+		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
+		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, profiles, gpus`},
+		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
+		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, profiles, gpus`},
 		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
 	} {
 		l, err := Parse("f.yaml", []byte(c.file))
@@ -134,7 +141,8 @@ func TestDistance(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"", "socket: a\ncard: {vram: 1GiB, tpcs: [1, 2]}\n", "card: [", "&a card: *a\n", "<<: {socket: x}\n", "? [a]\n: b\n",
-		"card: !!str x\n", "a: &a [*a]\n", "socket: |\n  x\n  y\n", "card:\n  vram: 1\n---\n", "\xff\xfe", "socket: \"\\x00\"\n",
+		"profiles: [{name: p, vram: 64MiB}]\ngpus: [{name: a, socket: a, profile: p}, {name: b, socket: b, vram: 64MiB, channels: 3, tpcs: [1]}]\n",
+		"gpus: [1]\n", "gpus: {a: b}\n", "gpus: [{name: a, gpus: []}]\n", "card: !!str x\n", "a: &a [*a]\n", "socket: |\n  x\n  y\n", "card:\n  vram: 1\n---\n", "\xff\xfe", "socket: \"\\x00\"\n",
 	} {
 		f.Add([]byte(s))
 	}

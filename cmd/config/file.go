@@ -78,7 +78,7 @@ func (r *reader) errorf(n ast.Node, path, value, format string, args ...any) err
 func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 	m, ok := n.(ast.MapNode)
 	if !ok {
-		return r.errorf(n, strings.TrimSuffix(prefix, "."), text(n), "not a mapping; write keys and values: %s", strings.Join(keys(v), ", "))
+		return r.errorf(n, strings.TrimSuffix(prefix, "."), text(n), "not a mapping; write keys and values: %s", strings.Join(keys(v.Type()), ", "))
 	}
 	for it := m.MapRange(); it.Next(); {
 		key, value := it.KeyValue().Key, it.Value()
@@ -87,10 +87,14 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 		path := prefix + name
 		switch {
 		case !ok:
-			return r.errorf(key, path, "", "unknown key; did you mean %q? There are %s", nearest(name, keys(v)), strings.Join(keys(v), ", "))
+			return r.errorf(key, path, "", "unknown key; did you mean %q? There are %s", Nearest(name, keys(v.Type())), strings.Join(keys(v.Type()), ", "))
 		case value.Type() == ast.NullType:
 			return r.errorf(key, path, "", "has no value; give one or remove the line")
-		case field.Kind() == reflect.Struct:
+		case isList(field.Type()):
+			if err := r.list(value, field, path); err != nil {
+				return err
+			}
+		case isSection(field.Type()):
 			if err := r.section(value, field, path+"."); err != nil {
 				return err
 			}
@@ -100,6 +104,31 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// list reads a sequence of mappings into the slice v. Each element remembers how
+// the user wrote it.
+func (r *reader) list(n ast.Node, v reflect.Value, path string) error {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		return r.errorf(n, path, text(n), "not a list; begin each element with a dash: - {%s}", strings.Join(keys(v.Type().Elem()), ", "))
+	}
+	for i, value := range seq.Values {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		p := reflect.New(v.Type().Elem())
+		own := reader{name: r.name}
+		if err := own.section(value, p.Elem(), at+"."); err != nil {
+			return err
+		}
+		e := p.Interface().(element).self()
+		e.at = r.where(value, at)
+		e.given = make(map[string]string)
+		for path, where := range own.layer.where {
+			e.given[strings.TrimPrefix(path, at+".")] = where
+		}
+		v.Set(reflect.Append(v, p.Elem()))
 	}
 	return nil
 }
@@ -143,29 +172,42 @@ func text(n ast.Node) string {
 	return s
 }
 
-func keys(v reflect.Value) []string {
+// keys lists the keys of a mapping that is read into a t.
+func keys(t reflect.Type) []string {
 	var out []string
-	for i := range v.NumField() {
-		out = append(out, v.Type().Field(i).Tag.Get("yaml"))
+	for i := range t.NumField() {
+		switch f := t.Field(i); {
+		case f.Anonymous && f.IsExported():
+			out = append(out, keys(f.Type)...)
+		case f.IsExported():
+			out = append(out, f.Tag.Get("yaml"))
+		}
 	}
 	return out
 }
 
+// fieldOf returns the field for a key.
 func fieldOf(v reflect.Value, key string) (reflect.Value, reflect.StructTag, bool) {
 	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.Tag.Get("yaml") == key {
+		f := v.Type().Field(i)
+		switch {
+		case f.Anonymous && f.IsExported():
+			if in, tag, ok := fieldOf(v.Field(i), key); ok {
+				return in, tag, true
+			}
+		case f.IsExported() && f.Tag.Get("yaml") == key:
 			return v.Field(i), f.Tag, true
 		}
 	}
 	return reflect.Value{}, "", false
 }
 
-// nearest returns the word that takes the fewest changes of a letter to become
+// Nearest returns the word that takes the fewest changes of a letter to become
 // name.
-func nearest(name string, words []string) string {
+func Nearest(name string, words []string) string {
 	best, least := "", 1<<30
 	for _, w := range words {
-		if d := distance(strings.ToLower(name), w); d < least {
+		if d := distance(strings.ToLower(name), strings.ToLower(w)); d < least {
 			best, least = w, d
 		}
 	}

@@ -61,7 +61,7 @@ func Flags(c Config, set []string) Layer {
 }
 
 // Join puts layers on top of each other, the last one uppermost, and checks the
-// result.
+// result. Virtual GPUs of all layers add up.
 func Join(layers ...Layer) (Layer, error) {
 	var out Layer
 	for _, l := range layers {
@@ -72,13 +72,15 @@ func Join(layers ...Layer) (Layer, error) {
 				out.given(to.path, where)
 			}
 		}
+		out.Config.Profiles = append(out.Config.Profiles, l.Config.Profiles...)
+		out.Config.GPUs = append(out.Config.GPUs, l.Config.GPUs...)
 	}
 	for _, o := range options(&out.Config) {
 		if err := o.check(); err != nil {
 			return out, &Error{Where: out.Where(o.path), Value: fmt.Sprint(o.value.Interface()), Reason: err.Error()}
 		}
 	}
-	return out, nil
+	return out, out.complete()
 }
 
 // Where says how the user wrote the option at path: the flag, or its place in
@@ -98,10 +100,15 @@ func (l *Layer) Where(path string) string {
 // Given tells whether any layer gave the option at path.
 func (l *Layer) Given(path string) bool { _, ok := l.where[path]; return ok }
 
-// Values lists every option by path, for machines to read.
-func (c *Config) Values() map[string]any {
+// Values lists every option by path, for machines to read, without the lists.
+func (c *Config) Values() map[string]any { return values(c) }
+
+// Values lists every option by key, for machines to read.
+func (g *GPU) Values() map[string]any { return values(g) }
+
+func values(p any) map[string]any {
 	out := make(map[string]any)
-	for _, o := range options(c) {
+	for _, o := range options(p) {
 		v := o.value.Interface()
 		if d, ok := v.(time.Duration); ok {
 			v = d.String()

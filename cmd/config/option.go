@@ -17,15 +17,22 @@ type option struct {
 	tag   reflect.StructTag
 }
 
-// options lists the fields of c, in their order.
-func options(c *Config) []option { return walk(reflect.ValueOf(c).Elem(), "") }
+// options lists the fields of a Config, Profile or GPU, in their order, without
+// its lists.
+func options(p any) []option { return walk(reflect.ValueOf(p).Elem(), "") }
 
 func walk(v reflect.Value, prefix string) []option {
 	var out []option
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		name := f.Tag.Get("yaml")
-		if f.Type.Kind() == reflect.Struct {
+		switch {
+		case !f.IsExported() || isList(f.Type):
+			continue
+		case f.Anonymous:
+			out = append(out, walk(v.Field(i), prefix)...)
+			continue
+		case isSection(f.Type):
 			out = append(out, walk(v.Field(i), prefix+name+".")...)
 			continue
 		}
@@ -33,6 +40,16 @@ func walk(v reflect.Value, prefix string) []option {
 	}
 	return out
 }
+
+var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+// isSection tells whether values of type t are mappings of options.
+func isSection(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(unmarshaler)
+}
+
+// isList tells whether values of type t are sequences of mappings.
+func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && isSection(t.Elem()) }
 
 // set parses text into the option. Its error names the text.
 func (o *option) set(text string) error {

@@ -86,3 +86,42 @@ func (c *Counts) UnmarshalText(text []byte) error {
 	*c = out
 	return nil
 }
+
+// ID is a PCI device id, written as four hexadecimal digits.
+type ID uint16
+
+// String writes the id.
+func (d ID) String() string { return fmt.Sprintf("%04x", uint16(d)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (d ID) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *ID) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseUint(string(text), 16, 16)
+	if err != nil || n == 0 || len(text) != 4 {
+		return fmt.Errorf("%q is not a PCI id; write four hexadecimal digits: 06d8", text)
+	}
+	*d = ID(n)
+	return nil
+}
+
+// Subsystem is a PCI subsystem: who built the board, and which of theirs it is.
+type Subsystem struct{ Vendor, ID ID }
+
+// String writes both ids.
+func (s Subsystem) String() string { return s.Vendor.String() + ":" + s.ID.String() }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Subsystem) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Subsystem) UnmarshalText(text []byte) error {
+	vendor, id, _ := strings.Cut(string(text), ":")
+	var out Subsystem
+	if out.Vendor.UnmarshalText([]byte(vendor)) != nil || out.ID.UnmarshalText([]byte(id)) != nil {
+		return fmt.Errorf("%q is not a PCI subsystem; write the ids of vendor and board: 10de:076f", text)
+	}
+	*s = out
+	return nil
+}

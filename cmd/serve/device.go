@@ -5,8 +5,22 @@
 // [NewVirtual] puts a virtual GPU behind a socket, whose share of a card an
 // aggregator gives.
 //
-// The package starts no goroutines. Its one lock guards the state of a device's
-// interrupt; it is taken last and never held while waiting.
+// A [Seat] is a device with its server and its counters. [Shared] is a card with
+// any number of virtual GPUs, each in a [VirtualSeat], which come and go while it
+// runs. Reports and the table of register policies are structures for others to
+// print.
+//
+// # Goroutines
+//
+// One for each VirtualSeat, from Shared.Add until it is removed; one for each
+// Shared, which tells the log of rules that guests broke, until Close.
+//
+// # Locks, in the order they are taken
+//
+//  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
+//  2. Shared.mu: the list of seats. Never held while waiting.
+//  3. VirtualSeat.logMu: what the log knows; held while it is written to.
+//  4. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
 import (

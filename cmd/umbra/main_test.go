@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +23,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -39,6 +42,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"waitfor": waitFor,
 			"attach":  attach,
+			"gone":    gone,
 			"listen":  listen,
 			"patch":   patch,
 			"signal":  sendSignal,
@@ -90,6 +94,25 @@ func attach(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if uint64(got) != want {
 		ts.Fatalf("register %06x reads %08x, want %08x", off, got, want)
+	}
+}
+
+// gone waits until the server at a control socket has noticed that no client is
+// attached any more.
+func gone(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: gone control")
+	}
+	attached := func(g control.GPU) bool { return g.Attached }
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		s, err := control.NewClient(ts.MkAbs(args[0])).Status(context.Background())
+		ts.Check(err)
+		if !slices.ContainsFunc(s.GPUs, attached) {
+			return
+		}
+		if time.Since(began) > 20*time.Second {
+			ts.Fatalf("a client stays attached: %+v", s.GPUs)
+		}
 	}
 }
 
@@ -172,11 +195,102 @@ func TestTwoServersInOneProcess(t *testing.T) {
 	defer attached.Close()
 	a.end()
 	require.Equal(t, exitOK, <-a.code, "a client that stays does not keep the server")
-	require.Contains(t, a.out.String(), "2 clients.")
+	require.Contains(t, a.out.String(), "2 clients.\n")
 	require.NotZero(t, vram("b"))
 	b.end()
 	require.Equal(t, exitOK, <-b.code)
 	require.Contains(t, b.out.String(), "2 clients.")
+}
+
+// TestThreeGuests: three virtual GPUs from a file, a guest on each. What one does
+// is its own: its registers, its counts, the rules it breaks. GPUs come and go
+// beside them.
+func TestThreeGuests(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "umbra.yaml")
+	text := fmt.Sprintf("control: %s\ncard: {vram: 1GiB}\ngpus:\n", filepath.Join(dir, "control"))
+	for _, name := range []string{"a", "b", "c"} {
+		text += fmt.Sprintf("- {name: %s, socket: %s, vram: 128MiB}\n", name, filepath.Join(dir, name))
+	}
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	ctx, end := context.WithCancel(t.Context())
+	code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
+	go func() { code <- doMain(ctx, []string{"serve", "--json", "--config", file}, out, log) }()
+
+	k := control.NewClient(filepath.Join(dir, "control"))
+	require.Eventually(t, func() bool {
+		s, err := k.Status(ctx)
+		return err == nil && len(s.GPUs) == 3
+	}, 20*time.Second, time.Millisecond)
+	guests := make(map[string]*client.Client)
+	attach := func(name string) {
+		c, err := client.Dial(filepath.Join(dir, name), nil)
+		require.NoError(t, err)
+		guests[name] = c
+		t.Cleanup(func() { c.Close() })
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		attach(name)
+	}
+	const scratch = 0x001154 // NV_PBUS_INTR_USER0_SCRATCH
+	for name, c := range guests {
+		require.NoError(t, c.Write32(vfiouser.RegionBAR0, scratch, uint32(name[0])))
+	}
+	for name, c := range guests {
+		v, err := c.Read32(vfiouser.RegionBAR0, scratch)
+		require.NoError(t, err)
+		require.Equal(t, uint32(name[0]), v, "somebody else's write")
+	}
+	// The PRAMIN window beyond its memory: a rule, each time, and ones to read.
+	require.NoError(t, guests["b"].Write32(vfiouser.RegionBAR0, 0x001700, 128<<20>>16))
+	for range 5 {
+		v, err := guests["b"].Read32(vfiouser.RegionBAR0, 0x700000)
+		require.NoError(t, err)
+		require.Equal(t, ^uint32(0), v)
+	}
+	s, err := k.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, control.SetupVirtual, s.Setup)
+	for _, g := range s.GPUs {
+		require.True(t, g.Attached)
+		require.Equal(t, map[string]uint64{"a": 0, "b": 5, "c": 0}[g.Name], g.Broken())
+		require.Equal(t, map[string]uint64{"a": 2, "b": 8, "c": 2}[g.Name], g.Traps)
+	}
+
+	// One leaves by force, one comes in its place, the others notice nothing.
+	_, err = k.Remove(ctx, "b", false)
+	require.ErrorContains(t, err, "GPU b: a client is attached; end it, or cut it off with --force")
+	r, err := k.Remove(ctx, "b", true)
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), r.Clients.Served)
+	_, err = guests["b"].Read32(vfiouser.RegionBAR0, scratch)
+	require.Error(t, err, "its server is gone")
+	_, err = k.Add(ctx, control.AddRequest{GPU: "name=d,vram=256MiB,socket=" + filepath.Join(dir, "d")})
+	require.NoError(t, err)
+	attach("d")
+	for _, name := range []string{"a", "c", "d"} {
+		v, err := guests[name].Read32(vfiouser.RegionBAR0, scratch)
+		require.NoError(t, err)
+		require.Equal(t, map[string]uint32{"a": 'a', "c": 'c', "d": 0}[name], v)
+	}
+	table, err := k.Registers(ctx, "")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "c", "d"}, table.GPUs)
+
+	end()
+	require.Equal(t, exitOK, <-code, log.String())
+	require.Regexp(t, `msg="guest broke a rule" gpu=b rule=bad_window times=\d swallowed=\d in_all=5`, log.String())
+	var report serve.Report
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
+	var names []string
+	for _, g := range report.GPUs {
+		names = append(names, g.Name)
+		require.NotEmpty(t, g.Registers.Blocks)
+		require.NotEmpty(t, g.Counts)
+	}
+	require.Equal(t, []string{"a", "c", "d"}, names)
 }
 
 // TestReadmeListsEveryOption: the page people read says what there is, and its
@@ -193,6 +307,9 @@ func TestReadmeListsEveryOption(t *testing.T) {
 		if text := fmt.Sprint(value); text != "" {
 			require.Contains(t, row, "| `"+text+"` |")
 		}
+	}
+	for key := range new(config.GPU).Values() {
+		require.Contains(t, string(page), "\n| `"+key+"` |", "no row for a virtual GPU's %s", key)
 	}
 }
 

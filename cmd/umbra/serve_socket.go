@@ -24,12 +24,9 @@ func (c *serveCmd) listen(l *config.Layer) (*endpoint, error) {
 	if c.FD != noFD {
 		return inherited(c.FD)
 	}
-	path, err := filepath.Abs(l.Config.Socket)
+	path, err := socketPath(l.Config.Socket, l.Where("socket"))
 	if err != nil {
 		return nil, err
-	}
-	if len(path) > maxSocketPath {
-		return nil, &config.Error{Where: l.Where("socket"), Value: path, Reason: fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(path), maxSocketPath)}
 	}
 	listener, err := vfiouser.Listen(path)
 	if err != nil {
@@ -40,6 +37,15 @@ func (c *serveCmd) listen(l *config.Layer) (*endpoint, error) {
 
 // maxSocketPath is what fits into a sockaddr_un, with the zero at its end.
 const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
+
+// socketPath makes the path of a socket absolute, and checks that it can be one.
+func socketPath(path, where string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err == nil && len(abs) > maxSocketPath {
+		err = &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath)}
+	}
+	return abs, err
+}
 
 // inherited takes over a descriptor that whoever started the process has opened.
 func inherited(fd int) (*endpoint, error) {

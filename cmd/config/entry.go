@@ -1,0 +1,117 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// entry is how the user wrote an element of a list.
+type entry struct {
+	at    string            // the element: "f.yaml:6: gpus[1]"
+	given map[string]string // its options by key: "f.yaml:7: gpus[1].vram"
+}
+
+// element is what a list holds.
+type element interface{ self() *entry }
+
+func (e *entry) self() *entry { return e }
+
+// Where says how the user wrote the option key of the element.
+func (e *entry) Where(key string) string {
+	switch w, ok := e.given[key]; {
+	case ok:
+		return w
+	case strings.HasSuffix(e.at, "]"):
+		return e.at + "." + key
+	default:
+		return e.at + ": " + key
+	}
+}
+
+// has tells whether the user gave the option, or the element has it from
+// elsewhere.
+func (e *entry) has(key string) bool { _, ok := e.given[key]; return ok }
+
+// inherit gives an element every option that it has not and from has. Both are
+// pointers to structures that [options] knows.
+func inherit(to element, from any, has func(key string) bool, except ...string) {
+	source := make(map[string]option)
+	for _, o := range options(from) {
+		source[o.path] = o
+	}
+	e := to.self()
+	for _, o := range options(to) {
+		s, ok := source[o.path]
+		if !ok || e.has(o.path) || !has(o.path) || slices.Contains(except, o.path) {
+			continue
+		}
+		o.value.Set(s.value)
+		if f, ok := from.(element); ok {
+			e.given[o.path] = f.self().Where(o.path)
+		}
+	}
+}
+
+// checkOptions holds the options that the element has against their bounds.
+func checkOptions(p element) error {
+	e := p.self()
+	for _, o := range options(p) {
+		if !e.has(o.path) {
+			continue
+		}
+		if err := o.check(); err != nil {
+			return &Error{Where: e.Where(o.path), Value: fmt.Sprint(o.value.Interface()), Reason: err.Error()}
+		}
+	}
+	return nil
+}
+
+// ParseGPU reads a virtual GPU written as keys and values:
+// name=a,socket=a.sock,tpcs=4,4,vram=256MiB. The source is what it is called in
+// errors: "--gpu".
+func ParseGPU(source, text string) (GPU, error) {
+	var g GPU
+	g.given = make(map[string]string)
+	g.at = source
+	values := make(map[string]string)
+	var order []string
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		switch {
+		case ok && slices.Contains(order, key):
+			return g, &Error{Where: source, Value: text, Reason: key + " is there twice"}
+		case ok:
+			order = append(order, key)
+			values[key] = value
+		case len(order) == 0:
+			return g, &Error{Where: source, Value: text, Reason: "not keys and values; write name=a,socket=a.sock,vram=256MiB"}
+		default: // a comma of the value before
+			values[order[len(order)-1]] += "," + part
+		}
+	}
+	if name := values["name"]; name != "" {
+		g.at = fmt.Sprintf("%s name=%s", source, name)
+	}
+	byKey := make(map[string]option)
+	for _, o := range options(&g) {
+		byKey[o.path] = o
+	}
+	for _, key := range order {
+		o, ok := byKey[key]
+		where := g.at + ": " + key
+		if !ok {
+			known := slices.Sorted(maps.Keys(byKey))
+			return g, &Error{Where: where, Reason: fmt.Sprintf("unknown key; did you mean %q? There are %s", Nearest(key, known), strings.Join(known, ", "))}
+		}
+		if values[key] == "" {
+			return g, &Error{Where: where, Reason: "has no value; give one or leave it out"}
+		}
+		if err := o.set(values[key]); err != nil {
+			return g, &Error{Where: where, Reason: err.Error()}
+		}
+		g.given[key] = where
+	}
+	return g, nil
+}

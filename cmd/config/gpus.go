@@ -1,0 +1,217 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Limits of a card that is shared.
+const (
+	MaxGPUs     = 32
+	MaxChannels = 128
+	// Own is what the aggregator keeps of the card's memory beside the tables of
+	// each GPU: instance blocks, runlists, USERD, and what lies fallow because
+	// GPUs begin at large pages.
+	Own = 8 * mib
+	// Tables that nobody said the size of are an eighth of the GPU's memory, in
+	// these bounds.
+	leastTables = 8 * mib
+	mostTables  = 64 * mib
+
+	mib Size = 1 << 20
+	// mostChannels is the largest share of the channels that a GPU gets unasked.
+	mostChannels = 32
+)
+
+var gpuName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// complete gives every virtual GPU what it does not say itself, and checks that
+// all of them are possible and fit on the card together.
+func (l *Layer) complete() error {
+	for i := range l.Config.Profiles {
+		p := &l.Config.Profiles[i]
+		if err := checkName(p.Name, &p.entry); err != nil {
+			return err
+		}
+		for j := range i {
+			if q := &l.Config.Profiles[j]; q.Name == p.Name {
+				return &Error{Where: p.Where("name"), Value: p.Name, Reason: "is there twice, first at " + q.Where("name")}
+			}
+		}
+		if err := checkOptions(p); err != nil {
+			return err
+		}
+	}
+	for i := range l.Config.GPUs {
+		if err := l.Complete(&l.Config.GPUs[i]); err != nil {
+			return err
+		}
+	}
+	if len(l.Config.GPUs) == 0 {
+		return nil
+	}
+	if l.Config.Socket != "" {
+		return &Error{Where: l.Where("socket"), Value: l.Config.Socket, Reason: "gives the whole card to one guest, and " + l.Config.GPUs[0].at + " shares it; remove one of them"}
+	}
+	return l.Fit(l.Config.GPUs)
+}
+
+// Complete gives one virtual GPU what it does not say itself: its profile's
+// value, else the card's, else the default.
+func (l *Layer) Complete(g *GPU) error {
+	if err := checkName(g.Name, &g.entry); err != nil {
+		return err
+	}
+	if g.Socket == "" {
+		return &Error{Where: g.Where("socket"), Reason: "missing; say where QEMU shall attach, for example " + g.Name + ".sock"}
+	}
+	if g.Profile != "" {
+		if err := l.useProfile(g); err != nil {
+			return err
+		}
+	}
+	if !g.has("vram") {
+		return &Error{Where: g.Where("vram"), Reason: "missing; say how much of the card's memory it gets, for example 256MiB"}
+	}
+	if err := checkOptions(g); err != nil {
+		return err
+	}
+	inherit(g, &l.Config.Card, func(string) bool { return true }, "vram")
+	if !g.has("tables") {
+		g.Tables = tablesFor(g.VRAM)
+	}
+	return nil
+}
+
+func (l *Layer) useProfile(g *GPU) error {
+	var names []string
+	for i := range l.Config.Profiles {
+		p := &l.Config.Profiles[i]
+		if p.Name == g.Profile {
+			inherit(g, p, p.has, "name")
+			return nil
+		}
+		names = append(names, p.Name)
+	}
+	reason := "there are no profiles"
+	if len(names) > 0 {
+		reason = fmt.Sprintf("no such profile; did you mean %q? There are %s", Nearest(g.Profile, names), strings.Join(names, ", "))
+	}
+	return &Error{Where: g.Where("profile"), Value: g.Profile, Reason: reason}
+}
+
+func checkName(name string, e *entry) error {
+	switch {
+	case name == "":
+		return &Error{Where: e.Where("name"), Reason: "missing; everything else is called by it"}
+	case !gpuName.MatchString(name):
+		return &Error{Where: e.Where("name"), Value: name, Reason: "may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them"}
+	}
+	return nil
+}
+
+// Fit checks that completed GPUs fit on the card together, and gives channels to
+// those that do not say how many: an even share of what is left, at most 32.
+func (l *Layer) Fit(gpus []GPU) error {
+	if len(gpus) > MaxGPUs {
+		g := &gpus[MaxGPUs]
+		return &Error{Where: g.at, Reason: fmt.Sprintf("is GPU %d; a card is shared by at most %d", MaxGPUs+1, MaxGPUs)}
+	}
+	if err := l.fitNames(gpus); err != nil {
+		return err
+	}
+	if err := l.fitMemory(gpus); err != nil {
+		return err
+	}
+	return fitChannels(gpus)
+}
+
+// fitNames refuses names and sockets that are there twice.
+func (l *Layer) fitNames(gpus []GPU) error {
+	names, sockets := make(map[string]*GPU), make(map[string]string)
+	if l.Config.Control != "" {
+		path, err := filepath.Abs(l.Config.Control)
+		if err != nil {
+			return err
+		}
+		sockets[path] = l.Where("control")
+	}
+	for i := range gpus {
+		g := &gpus[i]
+		if first := names[g.Name]; first != nil {
+			return &Error{Where: g.Where("name"), Value: g.Name, Reason: "is there twice, first at " + first.Where("name") + "; give each GPU a name of its own"}
+		}
+		names[g.Name] = g
+		path, err := filepath.Abs(g.Socket)
+		if err != nil {
+			return err
+		}
+		if first, taken := sockets[path]; taken {
+			return &Error{Where: g.Where("socket"), Value: g.Socket, Reason: "is there twice, first at " + first + "; give each a path of its own"}
+		}
+		sockets[path] = g.Where("socket")
+	}
+	return nil
+}
+
+// fitMemory holds the sum of what the GPUs take against the card's memory.
+func (l *Layer) fitMemory(gpus []GPU) error {
+	left := l.Config.Card.VRAM - Own
+	for i := range gpus {
+		g := &gpus[i]
+		if need := g.VRAM + g.Tables; need > left {
+			fits := "nothing fits beside the others"
+			if most := g.most(left); most >= 64*mib {
+				fits = fmt.Sprintf("%v or less fits", most)
+			}
+			return &Error{Where: g.Where("vram"), Value: g.VRAM.String(), Reason: fmt.Sprintf(
+				"does not fit: of the card's %v, %v is the aggregator's own and %v is taken; with %v for its page tables it takes %v, and %v are left; %s, or a larger card (%s)",
+				l.Config.Card.VRAM, Own, l.Config.Card.VRAM-Own-left, g.Tables, need, left, fits, l.Where("card.vram"))}
+		}
+		left -= g.VRAM + g.Tables
+	}
+	return nil
+}
+
+// tablesFor is the memory for page tables of a GPU that does not say it.
+func tablesFor(vram Size) Size { return min(max(vram/8&^(mib-1), leastTables), mostTables) }
+
+// most is the most memory that the GPU can have if it and its tables get left.
+func (g *GPU) most(left Size) Size {
+	if g.has("tables") {
+		return (left - min(left, g.Tables)) &^ (mib - 1)
+	}
+	vram := left &^ (mib - 1)
+	for vram > 0 && vram+tablesFor(vram) > left {
+		vram -= mib
+	}
+	return vram
+}
+
+// fitChannels does the same for channels, and shares the rest out.
+func fitChannels(gpus []GPU) error {
+	left := MaxChannels
+	var unsaid []*GPU
+	for i := range gpus {
+		g := &gpus[i]
+		if g.Channels == 0 {
+			unsaid = append(unsaid, g)
+			continue
+		}
+		if g.Channels > left {
+			return &Error{Where: g.Where("channels"), Value: fmt.Sprint(g.Channels), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it", MaxChannels, left)}
+		}
+		left -= g.Channels
+	}
+	for i, g := range slices.Backward(unsaid) {
+		g.Channels = min(left/(i+1), mostChannels)
+		if g.Channels == 0 {
+			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the card has %d, and the other GPUs take all; give them fewer", MaxChannels)}
+		}
+		left -= g.Channels
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func join(t *testing.T, file string, flags ...string) (Layer, error) {
+	t.Helper()
+	l, err := Parse("f.yaml", []byte(file))
+	if err != nil {
+		return l, err
+	}
+	var c Config
+	for _, text := range flags {
+		g, err := ParseGPU("--gpu", text)
+		if err != nil {
+			return l, err
+		}
+		c.GPUs = append(c.GPUs, g)
+	}
+	return Join(Defaults(), l, Flags(c, nil))
+}
+
+// TestGPUs: what a GPU does not say, its profile says, else the card, else the
+// default; and every key can be said.
+func TestGPUs(t *testing.T) {
+	l, err := join(t, `
+card: {vram: 2GiB, tpcs: [2, 2], temperature: 70}
+profiles:
+  - {name: small, vram: 128MiB, channels: 8, msi: false}
+gpus:
+  - {name: a, socket: a.sock, vram: 512MiB}
+  - name: b
+    socket: b.sock
+    profile: small
+    temperature: 30
+  - {name: c, socket: c.sock, vram: 65MiB, channels: 9, tables: 1MiB, rom: x.rom, msi: true, temperature: 1,
+     tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small}
+`, "name=d,socket=d.sock,vram=64MiB,tpcs=4,4,msi=false")
+	require.NoError(t, err)
+	card := Face{MSI: true, Temperature: 70, TPCs: Counts{2, 2}, BAR1: 128 << 20, BAR3: 64 << 20, Device: 0x6d8, Subsystem: Subsystem{0x10de, 0x76f}}
+	var got []GPU
+	for _, g := range l.Config.GPUs {
+		g.entry = entry{}
+		got = append(got, g)
+	}
+	small, warm := card, card
+	small.MSI, small.Temperature = false, 30
+	warm.MSI, warm.TPCs = false, Counts{4, 4}
+	require.Equal(t, []GPU{
+		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 64 << 20}, Face: card},
+		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 16 << 20}, Face: small},
+		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 1 << 20}, Face: Face{
+			ROM: "x.rom", MSI: true, Temperature: 1, TPCs: Counts{1, 1}, BAR1: 16 << 20, BAR3: 16 << 20, Device: 0x6dd, Subsystem: Subsystem{0x1028, 1},
+		}},
+		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 8 << 20}, Face: warm},
+	}, got)
+	all := l.Config.GPUs[2].given
+	require.Len(t, all, len(options(new(GPU))), "the file above leaves keys out")
+}
+
+func TestGPUErrors(t *testing.T) {
+	const a = "gpus:\n- {name: a, socket: a.sock, vram: 128MiB}\n"
+	many := "card: {vram: 6GiB}\ngpus:\n"
+	for i := range MaxGPUs + 1 {
+		many += fmt.Sprintf("- {name: g%d, socket: %d.sock, vram: 64MiB}\n", i, i)
+	}
+	for _, c := range []struct{ file, want string }{
+		{a + "- {name: b, socket: b.sock, vram: 512MiB}\n", `f.yaml:3: gpus[1].vram: 512MiB: does not fit: of the card's 512MiB, 8MiB is the aggregator's own and 144MiB is taken; with 64MiB for its page tables it takes 576MiB, and 360MiB are left; 320MiB or less fits, or a larger card (default of card.vram)`},
+		{"card: {vram: 64MiB}\n" + a, `f.yaml:3: gpus[0].vram: 128MiB: does not fit: of the card's 64MiB, 8MiB is the aggregator's own and 0B is taken; with 16MiB for its page tables it takes 144MiB, and 56MiB are left; nothing fits beside the others, or a larger card (f.yaml:1: card.vram)`},
+		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].name: a: is there twice, first at f.yaml:2: gpus[0].name; give each GPU a name of its own`},
+		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2: gpus[0].socket; give each a path of its own`},
+		{"control: a.sock\n" + a, `f.yaml:3: gpus[0].socket: a.sock: is there twice, first at f.yaml:1: control; give each a path of its own`},
+		{"socket: c.sock\n" + a, `f.yaml:1: socket: c.sock: gives the whole card to one guest, and f.yaml:3: gpus[0] shares it; remove one of them`},
+		{many, `f.yaml:35: gpus[32]: is GPU 33; a card is shared by at most 32`},
+		{"gpus:\n- {socket: a.sock, vram: 128MiB}\n", `f.yaml:2: gpus[0].name: missing; everything else is called by it`},
+		{"gpus:\n- {name: a/b, socket: a.sock, vram: 128MiB}\n", `f.yaml:2: gpus[0].name: a/b: may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them`},
+		{"gpus:\n- {name: a, vram: 128MiB}\n", `f.yaml:2: gpus[0].socket: missing; say where QEMU shall attach, for example a.sock`},
+		{"gpus:\n- {name: a, socket: a.sock}\n", `f.yaml:2: gpus[0].vram: missing; say how much of the card's memory it gets, for example 256MiB`},
+		{"gpus:\n- name: a\n  socket: a.sock\n  vram: 1MiB\n", `f.yaml:4: gpus[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
+		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, tables, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 0}\n", `f.yaml:2: gpus[0].channels: 0: must be 1 to 128`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n- {name: b, socket: b.sock, vram: 64MiB, channels: 29}\n", `f.yaml:3: gpus[1].channels: 29: does not fit: the card has 128, and 28 are left for it`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128}\n- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].channels: the card has 128, and the other GPUs take all; give them fewer`},
+		{"gpus:\n- {name: a, socket: a.sock, profile: big}\n", `f.yaml:2: gpus[0].profile: big: there are no profiles`},
+		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `f.yaml:3: gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
+		{"profiles:\n- {name: p, vram: 64MiB}\n- {name: p, vram: 65MiB}\n", `f.yaml:3: profiles[1].name: p: is there twice, first at f.yaml:2: profiles[0].name`},
+		{"profiles:\n- {name: p, vram: 1MiB}\n", `f.yaml:2: profiles[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
+		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, tables, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem}`},
+		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, tables, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
+	} {
+		_, err := join(t, c.file)
+		require.EqualError(t, err, c.want, "%s", c.file)
+		require.IsType(t, new(Error), err)
+	}
+	for _, c := range []struct{ flag, want string }{
+		{"a", `--gpu: a: not keys and values; write name=a,socket=a.sock,vram=256MiB`},
+		{"name=a,socket=a.sock", `--gpu name=a: vram: missing; say how much of the card's memory it gets, for example 256MiB`},
+		{"name=a,socket=a.sock,vram=5x", `--gpu name=a: vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
+		{"name=a,vram=", `--gpu name=a: vram: has no value; give one or leave it out`},
+		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
+		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar1, bar3, channels, msi, name, pci-device, pci-subsystem, profile, rom, socket, tables, temperature, tpcs, vram`},
+	} {
+		_, err := join(t, "", c.flag)
+		require.EqualError(t, err, c.want)
+		require.IsType(t, new(Error), err)
+	}
+}
+
+// TestFit: whatever set of GPUs is taken, nothing is given out twice.
+func TestFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var b strings.Builder
+		b.WriteString("card: {vram: 2GiB}\ngpus:\n")
+		for i := range rapid.IntRange(1, MaxGPUs).Draw(t, "gpus") {
+			fmt.Fprintf(&b, "- {name: g%d, socket: %d.sock, vram: %dMiB, tables: %dMiB", i, i, rapid.IntRange(64, 300).Draw(t, "vram"), rapid.IntRange(1, 40).Draw(t, "tables"))
+			if n := rapid.IntRange(0, 40).Draw(t, "channels"); n > 0 {
+				fmt.Fprintf(&b, ", channels: %d", n)
+			}
+			b.WriteString("}\n")
+		}
+		file, err := Parse("f.yaml", []byte(b.String()))
+		require.NoError(t, err)
+		l, err := Join(Defaults(), file)
+		if err != nil {
+			require.ErrorContains(t, err, ": gpus[")
+			return
+		}
+		memory, channels := Own, 0
+		for _, g := range l.Config.GPUs {
+			memory += g.VRAM + g.Tables
+			channels += g.Channels
+			require.Positive(t, g.Channels)
+		}
+		require.LessOrEqual(t, memory, l.Config.Card.VRAM)
+		require.LessOrEqual(t, channels, MaxChannels)
+	})
+}

@@ -1,0 +1,145 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/cmd/serve"
+)
+
+// fake answers with what it was asked.
+type fake struct{}
+
+func (fake) Status() (Status, error) { return Status{Version: "v", GPUs: []GPU{{Name: "a"}}}, nil }
+func (fake) Add(a AddRequest) (GPU, error) {
+	if a.GPU == "" {
+		return GPU{}, Invalid("nothing to add")
+	}
+	return GPU{Name: a.GPU}, nil
+}
+func (fake) Remove(name string, force bool) (serve.GPUReport, error) {
+	if !force {
+		return serve.GPUReport{}, Conflict("%s is in use", name)
+	}
+	return serve.GPUReport{Name: name}, nil
+}
+func (fake) Registers(gpu string) (serve.PolicyTable, error) {
+	if gpu == "nobody" {
+		return serve.PolicyTable{}, NotFound("no GPU %s", gpu)
+	}
+	return serve.PolicyTable{GPUs: []string{gpu}}, nil
+}
+func (fake) Report() (serve.Report, error) { return serve.Report{}, errors.New("broken") }
+
+func start(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "control.sock")
+	l, err := Listen(path)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, l, fake{}, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+		require.NoFileExists(t, path)
+		goleak.VerifyNone(t)
+	})
+	return path
+}
+
+func TestRequests(t *testing.T) {
+	c, ctx := NewClient(start(t)), t.Context()
+	s, err := c.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "a", s.GPUs[0].Name)
+	g, err := c.Add(ctx, AddRequest{GPU: "name=b"})
+	require.NoError(t, err)
+	require.Equal(t, "name=b", g.Name)
+	r, err := c.Remove(ctx, "a b/c", true)
+	require.NoError(t, err)
+	require.Equal(t, "a b/c", r.Name)
+	table, err := c.Registers(ctx, "x&y")
+	require.NoError(t, err)
+	require.Equal(t, []string{"x&y"}, table.GPUs)
+
+	for _, e := range []struct {
+		code int
+		text string
+		err  error
+	}{
+		{http.StatusBadRequest, "nothing to add", second(c.Add(ctx, AddRequest{}))},
+		{http.StatusConflict, "a is in use", second(c.Remove(ctx, "a", false))},
+		{http.StatusNotFound, "no GPU nobody", second(c.Registers(ctx, "nobody"))},
+		{http.StatusInternalServerError, "broken", second(c.Report(ctx))},
+		{http.StatusNotFound, "no such request: GET /v1/else", c.do(ctx, http.MethodGet, "else", nil, nil)},
+		{http.StatusNotFound, "no such request: PUT /v1/status", c.do(ctx, http.MethodPut, "status", nil, nil)},
+		{http.StatusBadRequest, `request: json: unknown field "gqu"`, c.do(ctx, http.MethodPost, "gpus", map[string]string{"gqu": "a"}, nil)},
+		{http.StatusBadRequest, "request: http: request body too large", c.do(ctx, http.MethodPost, "gpus", AddRequest{strings.Repeat("x", maxBody)}, nil)},
+	} {
+		var got *Error
+		require.ErrorAs(t, e.err, &got)
+		require.Equal(t, e.code, got.Code)
+		require.Equal(t, e.text, got.Message)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestGarbage: what is not HTTP ends that connection, and the next is served.
+func TestGarbage(t *testing.T) {
+	path := start(t)
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	_, err = conn.Write([]byte("\x00\x01 nonsense\r\n\r\n"))
+	require.NoError(t, err)
+	_, err = io.ReadAll(conn)
+	require.NoError(t, err)
+	conn.Close()
+	_, err = NewClient(path).Status(t.Context())
+	require.NoError(t, err)
+}
+
+func TestNobodyThere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	_, err := NewClient(path).Status(t.Context())
+	require.ErrorContains(t, err, path+": there is none; give the path")
+	stale(t, path)
+	_, err = NewClient(path).Status(t.Context())
+	require.ErrorContains(t, err, path+": no server listens there any more; start one")
+}
+
+// stale leaves the socket of a server that was killed.
+func stale(t *testing.T, path string) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false)
+	l.Close()
+}
+
+func TestListen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	stale(t, path)
+	l, err := Listen(path)
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	_, err = Listen(path)
+	require.ErrorContains(t, err, path+": another server listens there; stop it or choose another path")
+	require.NoError(t, l.Close())
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	_, err = Listen(path)
+	require.ErrorContains(t, err, "a file that is not a socket is there")
+}

@@ -1,0 +1,15 @@
+// Package control is the way to a running server: HTTP with JSON over a UNIX
+// socket that only the server's own user may use. There is no TCP.
+//
+//	GET    /v1/status                  what is served, and to whom
+//	POST   /v1/gpus                    add a virtual GPU
+//	DELETE /v1/gpus/NAME?force=true    remove one
+//	GET    /v1/registers?gpu=NAME      the register table with counts, of one GPU or of all
+//	GET    /v1/report                  what happened so far
+//
+// [Serve] answers for a [Backend]; [Client] asks. An answer that is not 200 is an
+// [Error], with what is wrong and what would be right.
+//
+// The package has no state. Serve runs net/http's goroutines, which have ended
+// when it returns.
+package control

@@ -1,0 +1,104 @@
+package control
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+)
+
+// Backend is what is controlled. Its errors are [Error], or the server's own
+// failure.
+type Backend interface {
+	Status() (Status, error)
+	Add(AddRequest) (GPU, error)
+	Remove(name string, force bool) (serve.GPUReport, error)
+	Registers(gpu string) (serve.PolicyTable, error) // of one GPU, or of all ("")
+	Report() (serve.Report, error)
+}
+
+// AddRequest describes a virtual GPU as --gpu does: name=a,socket=a.sock,vram=256MiB.
+// Paths are absolute, or relative to the server's working folder.
+type AddRequest struct {
+	GPU string `json:"gpu"`
+}
+
+// Status is what is served, and to whom.
+type Status struct {
+	Version string  `json:"version"`
+	PID     int     `json:"pid"`
+	Seconds float64 `json:"seconds"` // since it began
+	Setup   string  `json:"setup"`   // SetupPassThrough or SetupVirtual
+	Card    Card    `json:"card"`
+	GPUs    []GPU   `json:"gpus"`
+}
+
+// The set-ups.
+const (
+	SetupPassThrough = "pass-through"
+	SetupVirtual     = "virtual"
+)
+
+// Card is the card.
+type Card struct {
+	Kind       string           `json:"kind"`
+	VRAM       uint64           `json:"vram"`      // bytes
+	Free       uint64           `json:"vram_free"` // bytes that no GPU has
+	Bytes      uint64           `json:"bytes"`     // moved by engines
+	Interrupts uint64           `json:"interrupts"`
+	Faults     serve.FaultCount `json:"faults"`
+}
+
+// GPU is a GPU that guests can attach to.
+type GPU struct {
+	Name       string             `json:"name"`
+	Socket     string             `json:"socket"`
+	VRAM       uint64             `json:"vram"`     // bytes
+	Tables     uint64             `json:"tables"`   // bytes
+	Channels   int                `json:"channels"` // at most
+	Attached   bool               `json:"attached"`
+	Clients    uint64             `json:"clients"` // so far
+	Traps      uint64             `json:"traps"`
+	Interrupts uint64             `json:"interrupts"`          // to the last client
+	SafeMode   string             `json:"safe_mode,omitempty"` // why the guest is in safe mode, if it is
+	Counts     []aggregator.Count `json:"counts,omitempty"`
+}
+
+// Count returns one of the counts by name.
+func (g *GPU) Count(name string) uint64 {
+	for _, c := range g.Counts {
+		if c.Name == name {
+			return c.N
+		}
+	}
+	return 0
+}
+
+// Broken sums up the rules that the guest broke.
+func (g *GPU) Broken() (n uint64) {
+	for _, c := range g.Counts {
+		if c.Rule {
+			n += c.N
+		}
+	}
+	return n
+}
+
+// Error is an answer that says no.
+type Error struct {
+	Code    int    `json:"-"` // HTTP's
+	Message string `json:"error"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// NotFound, Conflict and Invalid make errors: there is no such thing; it cannot be
+// done as things are; it makes no sense.
+func NotFound(format string, args ...any) error { return newError(http.StatusNotFound, format, args) }
+func Conflict(format string, args ...any) error { return newError(http.StatusConflict, format, args) }
+func Invalid(format string, args ...any) error  { return newError(http.StatusBadRequest, format, args) }
+
+func newError(code int, format string, args []any) error {
+	return &Error{code, fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,34 @@
+package serve
+
+import (
+	"log/slog"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// Seat is a device, what counts its traps, and the server in front of it: all
+// that one guest needs.
+type Seat struct {
+	Name   string
+	Device *Watched
+	Server *vfiouser.Server
+
+	registers func() *mmio.Space
+	guest     *aggregator.Guest // nil in pass-through
+}
+
+// NewSeat makes the seat of a device whose registers are those of r.
+func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, opts vfiouser.Options) (*Seat, error) {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	opts.Log = opts.Log.With("gpu", name)
+	w := Watch(d, opts.Log)
+	server, err := vfiouser.NewServer(w, opts)
+	return &Seat{Name: name, Device: w, Server: server, registers: r.Registers}, err
+}
+
+// Registers is the device's register space, for its counters.
+func (s *Seat) Registers() *mmio.Space { return s.registers() }

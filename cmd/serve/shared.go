@@ -1,0 +1,221 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// Errors of Shared.
+var (
+	ErrNoGPU    = errors.New("no such GPU")
+	ErrAttached = errors.New("a client is attached")
+)
+
+// Shared is a card that an aggregator shares among virtual GPUs, each served on a
+// socket of its own. GPUs come and go while it runs.
+type Shared struct {
+	card *soft.Card
+	agg  *aggregator.Aggregator
+	opts vfiouser.Options
+	log  *slog.Logger
+
+	admin sync.Mutex // one change of the list at a time
+
+	mu   sync.Mutex // guards list
+	list []*VirtualSeat
+
+	endRules chan struct{}
+	rules    sync.WaitGroup
+}
+
+// VirtualSeat is a virtual GPU, served.
+type VirtualSeat struct {
+	*Seat
+	Virtual *Virtual
+	Config  GPUConfig
+
+	cancel context.CancelFunc
+	served chan struct{}
+
+	logMu  sync.Mutex
+	logged map[string]uint64 // counts as the log has them
+}
+
+// GPUConfig describes a virtual GPU.
+type GPUConfig struct {
+	Share  aggregator.GuestConfig // with its name
+	Device devmodel.Config
+	Socket string // for those who ask; Add is given the listener
+}
+
+// NewShared brings card c into service for virtual GPUs. The card stays the
+// caller's, and must outlive the Shared.
+func NewShared(c *soft.Card, opts vfiouser.Options) (*Shared, error) {
+	agg, err := aggregator.New(c)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Shared{card: c, agg: agg, opts: opts, log: opts.Log, endRules: make(chan struct{})}
+	s.rules.Go(s.watchRules)
+	return s, nil
+}
+
+// Free returns how many bytes of the card's memory nobody has.
+func (s *Shared) Free() uint64 { return s.agg.Free() }
+
+// Add makes a virtual GPU and serves it on l, which becomes the server's, also if
+// Add fails.
+func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
+	s.admin.Lock()
+	defer s.admin.Unlock()
+	if s.Find(cfg.Share.Name) != nil {
+		l.Close()
+		return nil, fmt.Errorf("GPU %s is there already", cfg.Share.Name)
+	}
+	v, err := NewVirtual(s.agg, cfg.Share, cfg.Device)
+	if err != nil {
+		l.Close()
+		return nil, err
+	}
+	seat, err := NewSeat(cfg.Share.Name, v, v.GPU, s.opts)
+	if err != nil {
+		l.Close()
+		return nil, errors.Join(err, v.Close())
+	}
+	seat.guest = v.Guest
+	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64)}
+	ctx, cancel := context.WithCancel(context.Background())
+	vs.cancel = cancel
+	go func() {
+		defer close(vs.served)
+		if err := seat.Server.Serve(ctx, l); !errors.Is(err, context.Canceled) {
+			s.log.Error("no longer served", "gpu", seat.Name, "error", err)
+		}
+	}()
+	s.mu.Lock()
+	s.list = append(s.list, vs)
+	s.mu.Unlock()
+	return vs, nil
+}
+
+// GPUs lists the virtual GPUs in the order in which they came.
+func (s *Shared) GPUs() []*VirtualSeat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
+
+// Find returns the GPU of that name, or nil.
+func (s *Shared) Find(name string) *VirtualSeat {
+	for _, v := range s.GPUs() {
+		if v.Name == name {
+			return v
+		}
+	}
+	return nil
+}
+
+// Remove takes a virtual GPU out of service and gives its share back. While a
+// client is attached it fails with ErrAttached, or, forced, cuts the client off.
+// It returns what the GPU counted.
+func (s *Shared) Remove(name string, force bool) (GPUReport, error) {
+	s.admin.Lock()
+	defer s.admin.Unlock()
+	v := s.Find(name)
+	if v == nil {
+		return GPUReport{}, ErrNoGPU
+	}
+	if v.Device.HasClient() && !force {
+		return GPUReport{}, ErrAttached
+	}
+	s.mu.Lock()
+	s.list = slices.DeleteFunc(s.list, func(x *VirtualSeat) bool { return x == v })
+	s.mu.Unlock()
+	return s.end(v)
+}
+
+// end stops serving. Its counters are read when the client has gone and nothing
+// can change them, and before the share that counts is given back.
+func (s *Shared) end(v *VirtualSeat) (GPUReport, error) {
+	v.cancel()
+	<-v.served
+	s.logRules(v)
+	r, err := v.Report()
+	return r, errors.Join(err, v.Virtual.Close())
+}
+
+// Close ends all virtual GPUs and takes the card out of service. Clients that are
+// attached are cut off.
+func (s *Shared) Close() error {
+	s.admin.Lock()
+	defer s.admin.Unlock()
+	close(s.endRules)
+	s.rules.Wait()
+	s.mu.Lock()
+	list := s.list
+	s.list = nil
+	s.mu.Unlock()
+	var errs []error
+	for _, v := range list {
+		v.cancel() // all at once: they need not wait for each other
+	}
+	for _, v := range list {
+		_, err := s.end(v)
+		errs = append(errs, err)
+	}
+	return errors.Join(append(errs, s.agg.Close())...)
+}
+
+// ruleInterval is how often the log hears of broken rules at most, per GPU and
+// rule.
+const ruleInterval = time.Second
+
+// watchRules tells the log which rules guests broke. It looks at the counters
+// now and then, so that a guest that breaks a million rules in a second makes one
+// line, and no trap ever waits for the log.
+func (s *Shared) watchRules() {
+	t := time.NewTicker(ruleInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			for _, v := range s.GPUs() {
+				s.logRules(v)
+			}
+		case <-s.endRules:
+			return
+		}
+	}
+}
+
+// logRules tells the log what is new since it was told last.
+func (s *Shared) logRules(v *VirtualSeat) {
+	v.logMu.Lock()
+	defer v.logMu.Unlock()
+	for _, c := range v.guest.Stats().Counts() {
+		n := c.N - v.logged[c.Name]
+		v.logged[c.Name] = c.N
+		switch {
+		case n == 0:
+		case c.Rule:
+			s.log.Warn("guest broke a rule", "gpu", v.Name, "rule", c.Name, "times", n, "swallowed", n-1, "in_all", c.N)
+		case c.Name == "safe_modes":
+			s.log.Warn("guest was put into safe mode", "gpu", v.Name, "times", n, "now", cmp.Or(v.guest.SafeMode(), "out of it again"))
+		}
+	}
+}

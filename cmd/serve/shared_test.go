@@ -1,0 +1,96 @@
+package serve
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// TestConfigurationThatFitsFits: what package config says fits on a card, to the
+// last MiB, the aggregator can give out; and what is removed comes back whole.
+func TestConfigurationThatFitsFits(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	dir := t.TempDir()
+	text := "card: {vram: 3GiB}\ngpus:\n"
+	left := 3<<10 - int(config.Own>>20)
+	for i := range config.MaxGPUs {
+		vram := 64 + i // odd sizes, so that pieces do not fall into place by themselves
+		if i == config.MaxGPUs-1 {
+			vram = left - 8
+		}
+		left -= vram + 8
+		text += fmt.Sprintf("- {name: g%d, socket: %s, vram: %dMiB, tables: 8MiB}\n", i, filepath.Join(dir, fmt.Sprint(i)), vram)
+	}
+	file, err := config.Parse("f.yaml", []byte(text))
+	require.NoError(t, err)
+	l, err := config.Join(config.Defaults(), file)
+	require.NoError(t, err)
+
+	c, err := soft.New(soft.Config{VRAM: uint64(l.Config.Card.VRAM)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	s, err := NewShared(c, vfiouser.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	free := s.Free()
+	add := func(g *config.GPU) {
+		listener, err := vfiouser.Listen(g.Socket)
+		require.NoError(t, err)
+		_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{
+			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables),
+		}}, listener)
+		require.NoError(t, err, g.Name)
+	}
+	for i := range l.Config.GPUs {
+		add(&l.Config.GPUs[i])
+	}
+	for i := 0; i < len(l.Config.GPUs); i += 2 { // leave holes, and fill them in another order
+		_, err := s.Remove(l.Config.GPUs[i].Name, false)
+		require.NoError(t, err)
+	}
+	for i := len(l.Config.GPUs) - 2; i >= 0; i -= 2 {
+		add(&l.Config.GPUs[i])
+	}
+	listener, err := vfiouser.Listen(filepath.Join(dir, "more"))
+	require.NoError(t, err)
+	_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "more", VRAM: 64 << 20}}, listener)
+	require.Error(t, err)
+	require.NoFileExists(t, filepath.Join(dir, "more"))
+	for _, g := range s.GPUs() {
+		_, err := s.Remove(g.Name, false)
+		require.NoError(t, err)
+	}
+	require.Equal(t, free, s.Free())
+	_, err = s.Remove("g0", false)
+	require.ErrorIs(t, err, ErrNoGPU)
+}
+
+// TestPolicyTable: every row once, in order, with the hardware's facts.
+func TestPolicyTable(t *testing.T) {
+	table, err := NewPolicyTable()
+	require.NoError(t, err)
+	seen := make(map[string]PolicyRow)
+	last := uint32(0)
+	for _, r := range table.Rows {
+		require.NotContains(t, seen, r.Register)
+		require.GreaterOrEqual(t, r.Offset, last)
+		last = r.Offset
+		seen[r.Register] = r
+	}
+	require.Equal(t, PolicyRow{
+		Block: "PFIFO", Register: "NV_PFIFO_RUNLIST", Offset: 0x2274, Instances: 1, Access: "RW",
+		Policy: mmio.Translate.String(), Effect: "commits the runlist at 002270",
+	}, seen["NV_PFIFO_RUNLIST"])
+	require.Equal(t, "window", seen["PRAMIN"].Access)
+	require.Equal(t, uint32(1<<20), seen["PRAMIN"].Size)
+	require.Equal(t, 128, seen["NV_PCCSR_CHANNEL"].Instances)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/control"
+)
+
+// server is the running server that a subcommand talks to.
+type server struct {
+	Control string `required:"" env:"UMBRA_CONTROL" placeholder:"PATH" help:"The server's control socket."`
+	JSON    bool   `name:"json" help:"Write JSON for machines."`
+}
+
+func (s *server) client() *control.Client { return control.NewClient(s.Control) }
+
+// write writes v as JSON, or the text.
+func (s *server) write(out output, v any, text string) error {
+	if s.JSON {
+		return json.NewEncoder(out.stdout).Encode(v)
+	}
+	_, err := fmt.Fprint(out.stdout, text)
+	return err
+}
+
+type gpuCmd struct {
+	List   gpuListCmd   `cmd:"" help:"List the GPUs."`
+	Add    gpuAddCmd    `cmd:"" help:"Add a virtual GPU."`
+	Remove gpuRemoveCmd `cmd:"" help:"Remove a virtual GPU and give its share of the card back."`
+}
+
+type gpuListCmd struct {
+	server
+}
+
+func (c *gpuListCmd) Run(ctx context.Context, out output) error {
+	s, err := c.client().Status(ctx)
+	if err != nil {
+		return err
+	}
+	return c.write(out, s.GPUs, gpuLines(s.GPUs))
+}
+
+// gpuLines lists GPUs for a person.
+func gpuLines(gpus []control.GPU) string {
+	if len(gpus) == 0 {
+		return "There are no GPUs; umbra gpu add makes one.\n"
+	}
+	var b strings.Builder
+	t := newTable(&b, "", "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trules broken\tsocket")
+	for i := range gpus {
+		g := &gpus[i]
+		client := "-"
+		if g.Attached {
+			client = "attached"
+		}
+		channels := "all"
+		if g.Channels > 0 {
+			channels = fmt.Sprint(g.Channels)
+		}
+		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d\t%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts,
+			g.Count("mmu_faults")+g.Count("pbdma_errors")+g.Count("engine_errors")+g.Count("window_faults"), g.Broken(), g.Socket)
+	}
+	t.flush()
+	for i := range gpus {
+		if g := &gpus[i]; g.SafeMode != "" {
+			fmt.Fprintf(&b, "%s is in safe mode: %s; a reset of the GPU ends it\n", g.Name, g.SafeMode)
+		}
+	}
+	return b.String()
+}
+
+type gpuAddCmd struct {
+	server
+	What []string `arg:"" name:"key=value" help:"What to add: name=a socket=a.sock vram=256MiB. The keys are those of the file."`
+}
+
+func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
+	// Paths are this command's: the server may run in another folder.
+	parts := strings.Split(strings.Join(c.What, ","), ",")
+	for i, part := range parts {
+		for _, key := range []string{"socket=", "rom="} {
+			if path, ok := strings.CutPrefix(part, key); ok && path != "" {
+				abs, err := filepath.Abs(path)
+				if err != nil {
+					return err
+				}
+				parts[i] = key + abs
+			}
+		}
+	}
+	g, err := c.client().Add(ctx, control.AddRequest{GPU: strings.Join(parts, ",")})
+	if err != nil {
+		return err
+	}
+	return c.write(out, g, fmt.Sprintf("GPU %s: %v, %d channels; QEMU attaches with\n\n%s", g.Name, config.Size(g.VRAM), g.Channels, shellLines(qemuArgs(g.Socket))))
+}
+
+type gpuRemoveCmd struct {
+	server
+	Name  string `arg:"" help:"Its name."`
+	Force bool   `help:"Cut off the client that is attached."`
+}
+
+func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
+	r, err := c.client().Remove(ctx, c.Name, c.Force)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "GPU %s is removed; it had %s.\n", r.Name, plural(r.Clients.Served, "client", "clients"))
+	gpuText(&b, &r)
+	return c.write(out, r, b.String())
+}
+
+type statusCmd struct {
+	server
+}
+
+func (c *statusCmd) Run(ctx context.Context, out output) error {
+	s, err := c.client().Status(ctx)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Seconds)
+	fmt.Fprintf(&b, "card: %s, %v of VRAM", s.Card.Kind, config.Size(s.Card.VRAM))
+	if s.Setup == control.SetupVirtual {
+		fmt.Fprintf(&b, ", %d MiB of it free", s.Card.Free>>20)
+	}
+	f := &s.Card.Faults
+	fmt.Fprintf(&b, "; %d bytes moved, %d interrupts, %d faults\n", s.Card.Bytes, s.Card.Interrupts, f.MMU+f.PBDMA+f.Engine+f.BAR)
+	b.WriteString(gpuLines(s.GPUs))
+	return c.write(out, s, b.String())
+}

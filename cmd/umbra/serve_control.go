@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+var _ control.Backend = (*served)(nil)
+
+// Status implements control.Backend.
+func (s *served) Status() (control.Status, error) {
+	c := serve.ReportCard(s.card)
+	out := control.Status{
+		Version: versionString(), PID: os.Getpid(), Seconds: time.Since(s.began).Seconds(), Setup: control.SetupPassThrough,
+		Card: control.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: c.Interrupts, Faults: c.Faults},
+		GPUs: []control.GPU{},
+	}
+	for _, k := range c.Classes {
+		out.Card.Bytes += k.Bytes
+	}
+	if s.shared == nil {
+		g := gpuStatus(s.seat)
+		g.Socket, g.VRAM = s.at.path, s.cardConfig.VRAM
+		out.GPUs = append(out.GPUs, g)
+		return out, nil
+	}
+	out.Setup, out.Card.Free = control.SetupVirtual, s.shared.Free()
+	for _, v := range s.shared.GPUs() {
+		out.GPUs = append(out.GPUs, virtualStatus(v))
+	}
+	return out, nil
+}
+
+func virtualStatus(v *serve.VirtualSeat) control.GPU {
+	g := gpuStatus(v.Seat)
+	share := &v.Config.Share
+	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
+	g.Counts, g.SafeMode = v.Virtual.Guest.Stats().Counts(), v.Virtual.Guest.SafeMode()
+	return g
+}
+
+func gpuStatus(seat *serve.Seat) control.GPU {
+	stats := seat.Server.Stats()
+	g := control.GPU{Name: seat.Name, Attached: seat.Device.HasClient(), Clients: stats.Clients, Interrupts: stats.IRQ.Signalled}
+	for _, r := range seat.Device.Traps() {
+		g.Traps += r.Reads + r.Writes
+	}
+	return g
+}
+
+// Report implements control.Backend.
+func (s *served) Report() (serve.Report, error) { return s.collect() }
+
+// Registers implements control.Backend.
+func (s *served) Registers(gpu string) (serve.PolicyTable, error) {
+	t, err := serve.NewPolicyTable()
+	if err != nil {
+		return t, err
+	}
+	for _, seat := range s.seats() {
+		if gpu == "" || gpu == seat.Name {
+			t.Count(seat)
+		}
+	}
+	if gpu != "" && t.GPUs == nil {
+		return t, s.unknown(gpu)
+	}
+	return t, nil
+}
+
+// unknown says that there is no such GPU, and which one might be meant.
+func (s *served) unknown(name string) error {
+	var names []string
+	for _, seat := range s.seats() {
+		names = append(names, seat.Name)
+	}
+	if len(names) == 0 {
+		return control.NotFound("there is no GPU %s: there are none", name)
+	}
+	return control.NotFound("there is no GPU %s; did you mean %q? There are %s", name, config.Nearest(name, names), strings.Join(names, ", "))
+}
+
+// refused makes what is wrong with a request the client's error, and what is
+// wrong with the server its own.
+func refused(err error) error { return control.Invalid("%v", err) }
+
+// errPassThrough says why nothing can be added or removed.
+func (s *served) errPassThrough() error {
+	return control.Conflict("this server gives the whole card to one guest; start one with gpus in its file, or --gpu, to share it")
+}
+
+// Add implements control.Backend: it holds the new GPU against those that are
+// there as the configuration is held against itself.
+func (s *served) Add(a control.AddRequest) (control.GPU, error) {
+	if s.shared == nil {
+		return control.GPU{}, s.errPassThrough()
+	}
+	g, err := config.ParseGPU("gpu", a.GPU)
+	if err == nil {
+		err = s.layer.Complete(&g)
+	}
+	if err != nil {
+		return control.GPU{}, refused(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := append(s.gpus[:len(s.gpus):len(s.gpus)], g)
+	if err := s.layer.Fit(all); err != nil {
+		return control.GPU{}, refused(err)
+	}
+	g = all[len(all)-1]
+	cfg, err := gpuConfig(&g)
+	if err != nil {
+		return control.GPU{}, refused(err)
+	}
+	if cfg.Socket, err = socketPath(g.Socket, g.Where("socket")); err != nil {
+		return control.GPU{}, refused(err)
+	}
+	l, err := vfiouser.Listen(cfg.Socket)
+	if err != nil {
+		return control.GPU{}, refused(err)
+	}
+	v, err := s.shared.Add(cfg, l)
+	if err != nil {
+		return control.GPU{}, err
+	}
+	s.gpus = all
+	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
+	return virtualStatus(v), nil
+}
+
+// Remove implements control.Backend.
+func (s *served) Remove(name string, force bool) (serve.GPUReport, error) {
+	if s.shared == nil {
+		return serve.GPUReport{}, s.errPassThrough()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.shared.Remove(name, force)
+	switch err {
+	case serve.ErrNoGPU:
+		return r, s.unknown(name)
+	case serve.ErrAttached:
+		return r, control.Conflict("GPU %s: a client is attached; end it, or cut it off with --force", name)
+	}
+	for i := range s.gpus {
+		if s.gpus[i].Name == name {
+			s.gpus = append(s.gpus[:i:i], s.gpus[i+1:]...)
+			break
+		}
+	}
+	if err != nil {
+		return r, fmt.Errorf("GPU %s: %w", name, err)
+	}
+	s.log.Info("GPU removed", "gpu", name)
+	return r, nil
+}
