@@ -1,0 +1,147 @@
+package isolation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/tests/guest"
+)
+
+// crowd is as many guests as a card takes, each with copies to make.
+const (
+	crowdSize   = aggregator.MaxGuests
+	crowdCopies = 12
+)
+
+// crowded makes a ward of guests that are all alike, and nobody else.
+func crowded(t *testing.T) *Ward {
+	w := &Ward{}
+	var err error
+	w.dir, err = os.MkdirTemp("", "umbra-")
+	require.NoError(t, err)
+	w.Card, err = soft.New(soft.Config{VRAM: 3 << 30, Watch: w.watch})
+	require.NoError(t, err)
+	agg, err := aggregator.New(w.Card)
+	require.NoError(t, err)
+	w.Agg = agg
+	for i := range crowdSize {
+		s, err := w.seat(fmt.Sprintf("guest%d", i))
+		require.NoError(t, err)
+		w.seats = append(w.seats, s)
+	}
+	_, err = agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, deaf{})
+	require.ErrorContains(t, err, "one more than the 32")
+	return w
+}
+
+// TestCrowd has 32 guests copy verified data at once, by fences and interrupts,
+// while some reset their device, some die in the middle, and some of them come
+// back.
+func TestCrowd(t *testing.T) {
+	before := openFiles(t)
+	w := crowded(t)
+	free := w.Agg.Free()
+	var copies atomic.Uint64
+	var wg sync.WaitGroup
+	errs := make([]error, crowdSize)
+	for i := range crowdSize {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			errs[i] = w.live(i, &copies)
+		}()
+	}
+	wg.Wait()
+	for i, err := range errs {
+		require.NoError(t, err, "guest %d", i)
+	}
+	require.GreaterOrEqual(t, copies.Load(), uint64(crowdSize*crowdCopies))
+	require.Empty(t, w.found)
+	for i, s := range w.seats {
+		require.Empty(t, s.Guest.SafeMode())
+		for _, c := range s.Guest.Stats().Counts() {
+			if i%3 == 2 && c.Name == "foreign_entries" {
+				continue // its memory went while its tables named it
+			}
+			if c.Rule || c.Name == "card_timeouts" || c.Name == "pbdma_errors" {
+				require.Zero(t, c.N, "%s: %s", s.Guest.Name(), c.Name)
+			}
+		}
+	}
+	require.Equal(t, free, w.Agg.Free())
+	require.NoError(t, w.Close())
+	require.Equal(t, before, openFiles(t))
+}
+
+// live is what one guest does. A third of them resets in the middle, a third dies
+// with copies under way and comes back.
+func (w *Ward) live(i int, copies *atomic.Uint64) error {
+	v, err := newCopier(w.seats[i].Socket)
+	if err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(uint64(i), 7))
+	for n := range crowdCopies {
+		if n == crowdCopies/2 {
+			if v, err = w.interrupted(i, v); err != nil {
+				return err
+			}
+		}
+		if err := v.copy(rng); err != nil {
+			return errors.Join(fmt.Errorf("copy %d: %w", n, err), v.g.Close())
+		}
+		copies.Add(1)
+	}
+	return errors.Join(v.ch.Close(), v.g.Close())
+}
+
+func (w *Ward) interrupted(i int, v *victim) (*victim, error) {
+	var err error
+	switch i % 3 {
+	case 0:
+		return v, nil
+	case 1:
+		err = errors.Join(v.ch.Copy(guest.CE0, viaVA, srcVA, victimSize), v.g.Reset(), v.prepare())
+		return v, err
+	}
+	for range 8 {
+		err = errors.Join(err, v.ch.Copy(guest.M2MF, viaVA, srcVA, victimSize))
+	}
+	if err = errors.Join(err, v.g.Close()); err != nil {
+		return nil, err
+	}
+	return newCopier(w.seats[i].Socket)
+}
+
+// newCopier is newVictim without its goroutine: it waits until the socket takes a
+// client, for the one before may still be going.
+func newCopier(socket string) (*victim, error) {
+	cfg := guest.Config{RAM: 1 << 20, Timeout: 30 * time.Second}
+	g, err := guest.Attach(context.Background(), socket, cfg)
+	for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+		g, err = guest.Attach(context.Background(), socket, cfg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v := &victim{g: g}
+	return v, v.prepare()
+}
+
+func openFiles(t *testing.T) int {
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
