@@ -104,7 +104,7 @@ func TestAblations(t *testing.T) {
 			rows = slices.DeleteFunc(rows, func(a ablation) bool { return a.fatal })
 			b := start(t, stand.Config{
 				Card:    soft.Config{VRAM: 64 << 20},
-				Machine: lab.Config{Kernel: k.version},
+				Machine: lab.Config{Kernel: k.version, CPUs: k.cpus},
 			})
 			whole := soft.Config{}
 			b.rebuild(func(c *soft.Config) { whole = *c })

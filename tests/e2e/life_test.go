@@ -32,7 +32,7 @@ func life(t *testing.T, k kernel) {
 	b := start(t, stand.Config{
 		// Little, so that little exceeds it.
 		Card:    soft.Config{VRAM: 128 << 20, Temperature: func() int { return int(celsius.Load()) }},
-		Machine: lab.Config{Kernel: k.version, Reboot: true},
+		Machine: lab.Config{Kernel: k.version, CPUs: k.cpus, Reboot: true},
 	})
 	b.step("probe", func(b *bed) { b.probe(k); b.identity("msi", 128<<20) })
 	b.step("ptimer", (*bed).ptimer)
