@@ -48,32 +48,100 @@ func (t *TLB) Lookup(m Memory, va uint64) (pte PTE, end uint64, reason Reason, o
 	if !ok {
 		return PTE{}, 0, reason, false
 	}
-	small, big := va>>SmallShift, va>>BigShift
-	e, tag := &t.small[small%tlbSmall], small+1
+	e := tlbEntry{pte: p.PTE}
+	pte, end = t.at(&e, va, p.Size)
 	if p.Size == BigPage {
-		e, tag = &t.big[big%tlbBig], big+1
+		t.enterBig(va>>BigShift, p.PTE)
+		return pte, end, 0, true
 	}
-	*e = tlbEntry{tag: tag, pte: p.PTE}
-	pte, end = e.at(va, p.Size)
+	t.enterSmall(va>>SmallShift, p.PTE)
+	if g, ok := m.(GroupReader); ok {
+		t.enterGroup(g, va)
+	}
 	return pte, end, 0, true
 }
 
+// GroupEntries is how many small pages share the range of a big one.
+const GroupEntries = BigPage / SmallPage
+
+// GroupReader is a Memory that reads the entries of a group of small pages at
+// once. A TLB then looks up the whole group when it misses one: a copy wants the
+// next page next.
+type GroupReader interface {
+	Memory
+	ReadGroup(t Target, addr uint64, q *[GroupEntries]uint64) (ok bool)
+}
+
+// enterGroup remembers the valid small pages around va, which is one itself, so
+// that no big page hides them. Pages that lie together are remembered as one.
+func (t *TLB) enterGroup(m GroupReader, va uint64) {
+	first := va &^ (BigPage - 1)
+	if first+BigPage-1 > t.space.Limit {
+		return // the walk alone knows where the space ends
+	}
+	pde, ok := m.Read64(t.space.Target, t.space.Dir+va>>dirShift*8)
+	table := DecodePDE(pde).Small
+	var q [GroupEntries]uint64
+	if !ok || !table.Present || !m.ReadGroup(table.Target, table.Addr+first%DirSpan>>SmallShift*8, &q) {
+		return
+	}
+	if head := DecodePTE(q[0]); together(&q) && head.Valid && head.Addr+BigPage <= VASize {
+		t.enterBig(first>>BigShift, head)
+		return
+	}
+	for i, e := range q {
+		if pte := DecodePTE(e); pte.Valid {
+			t.enterSmall(first>>SmallShift+uint64(i), pte)
+		}
+	}
+}
+
+// together reports whether the entries differ in nothing but the address, by a
+// page from one to the next.
+func together(q *[GroupEntries]uint64) bool {
+	step := pteAddr.put(SmallPage >> addrShift)
+	for i, e := range q {
+		if e != q[0]+uint64(i)*step {
+			return false
+		}
+	}
+	return true
+}
+
+func (t *TLB) enterBig(page uint64, pte PTE) {
+	t.big[bigSlot(page)] = tlbEntry{tag: page + 1, pte: pte}
+}
+
+func (t *TLB) enterSmall(page uint64, pte PTE) {
+	t.small[smallSlot(page)] = tlbEntry{tag: page + 1, pte: pte}
+}
+
+// smallSlot and bigSlot spread page numbers so that two buffers that are aligned
+// alike, the two sides of a copy, do not keep driving each other out.
+func smallSlot(page uint64) uint64 { return (page ^ page>>9 ^ page>>18) % tlbSmall }
+
+func bigSlot(page uint64) uint64 { return (page ^ page>>6 ^ page>>12) % tlbBig }
+
 // Cached is Lookup without a walk: ok is false if the page is not remembered.
 func (t *TLB) Cached(va uint64) (pte PTE, end uint64, ok bool) {
+	if va > t.space.Limit {
+		return PTE{}, 0, false // the page may reach beyond the space
+	}
 	big, small := va>>BigShift, va>>SmallShift
-	if e := &t.big[big%tlbBig]; e.tag == big+1 {
-		pte, end = e.at(va, BigPage)
+	if e := &t.big[bigSlot(big)]; e.tag == big+1 {
+		pte, end = t.at(e, va, BigPage)
 		return pte, end, true
 	}
-	if e := &t.small[small%tlbSmall]; e.tag == small+1 {
-		pte, end = e.at(va, SmallPage)
+	if e := &t.small[smallSlot(small)]; e.tag == small+1 {
+		pte, end = t.at(e, va, SmallPage)
 		return pte, end, true
 	}
 	return PTE{}, 0, false
 }
 
-func (e *tlbEntry) at(va, size uint64) (PTE, uint64) {
+// at returns a page's entry for va, and where the page or the space ends.
+func (t *TLB) at(e *tlbEntry, va, size uint64) (PTE, uint64) {
 	pte := e.pte
 	pte.Addr += va & (size - 1)
-	return pte, va&^(size-1) + size
+	return pte, min(va&^(size-1)+size, t.space.Limit+1)
 }

@@ -50,8 +50,7 @@ func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 		return nil, m.fail(va, write, shadowpt.PageReadOnly)
 	}
 	addr := page.Addr
-	first := end - va // bytes left in the first page
-	run := first
+	run := end - va
 	for run < uint64(n) {
 		next, nextEnd, _, ok := m.lookup(va + run)
 		if !ok || next.Addr != addr+run || next.Target != page.Target || next.Supervisor || write && next.ReadOnly {
@@ -63,9 +62,9 @@ func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 	if b := m.memory(page.Target, addr, int(run), write); b != nil {
 		return b, nil
 	}
-	// The run may leave the VRAM or a mapping of system memory; the first page
-	// alone may not.
-	if b := m.memory(page.Target, addr, int(min(first, run)), write); b != nil {
+	// The run may leave the VRAM or a mapping of system memory; the rest of a
+	// small page may not.
+	if b := m.memory(page.Target, addr, int(min(shadowpt.SmallPage-va%shadowpt.SmallPage, run)), write); b != nil {
 		return b, nil
 	}
 	return nil, m.fail(va, write, shadowpt.PageNotPresent)
@@ -105,4 +104,16 @@ func (m *vm) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
 		return 0, false
 	}
 	return binary.LittleEndian.Uint64(b), true
+}
+
+// ReadGroup implements shadowpt.GroupReader.
+func (m *vm) ReadGroup(t shadowpt.Target, addr uint64, q *[shadowpt.GroupEntries]uint64) bool {
+	b := m.memory(t, addr, len(q)*8, false)
+	if b == nil {
+		return false
+	}
+	for i := range q {
+		q[i] = binary.LittleEndian.Uint64(b[i*8:])
+	}
+	return true
 }
