@@ -74,7 +74,7 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 // window reports a window's fault to the guest, if there was one.
 func (v *VGPU) window(f gf100.MMUFault, ok bool) {
 	if !ok {
-		v.fifo.mmuFault(f)
+		v.fifo.Fault(f)
 		v.settle()
 	}
 }

@@ -2,17 +2,11 @@ package devmodel
 
 import "github.com/umbra-gpu/umbra/mmio/gf100"
 
-const runlistDone = 1 << 28 // in NV_PFIFO_INTR_RUNLIST
-
 // EngineEvent reports non-stall events; bit n is engine n.
 func (v *VGPU) EngineEvent(engines uint32) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for i := range v.fifo.engEvent {
-		if engines>>i&1 != 0 {
-			v.fifo.engEvent[i].Set(1)
-		}
-	}
+	v.fifo.EngineEvents(engines)
 	v.settle()
 }
 
@@ -64,6 +58,6 @@ func (v *VGPU) Done(runlist bool) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.fifo.runlistIntr.Set(runlistDone)
+	v.fifo.RunlistDone()
 	v.settle()
 }

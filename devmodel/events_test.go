@@ -154,6 +154,27 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 	require.Zero(t, rd(v, 0x25a0))
 }
 
+// TestPBDMAErrorsOfChannelsBoundAnew: a driver that binds a channel anew has done
+// with its error, and the PBDMA that showed it is free for those that wait.
+func TestPBDMAErrorsOfChannelsBoundAnew(t *testing.T) {
+	v, c, h := newGPU(t)
+	enableInterrupts(v)
+	for ch := range uint8(4) {
+		v.PBDMAError(gf100.PBDMAError{PBDMA: ch, Channel: ch, Intr: gf100.PBDMAIntrMethod, Data: uint32(ch)})
+	}
+	require.Equal(t, uint32(7), rd(v, 0x25a0))
+	wr(v, 0x3000, 0) // channel 0, whose error PBDMA 0 shows
+	wr(v, 0x40108, gf100.PBDMAIntrMethod)
+	require.Empty(t, c.resumed)
+	require.Equal(t, uint32(7), rd(v, 0x25a0), "the fourth error waited for a PBDMA")
+	require.Equal(t, uint32(3), rd(v, 0x400c4))
+	for i := range uint64(gf100.PBDMAs) {
+		wr(v, 0x40108+i*0x2000, gf100.PBDMAIntrMethod)
+	}
+	require.ElementsMatch(t, []uint8{1, 2, 3}, c.resumed)
+	require.False(t, h.line.Level)
+}
+
 func TestRunlistDone(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)

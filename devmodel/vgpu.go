@@ -114,7 +114,7 @@ func (v *VGPU) Reset() error {
 	v.sp.Reset()
 	v.face.Reset()
 	v.pci.Reset()
-	v.fifo.reset()
+	v.fifo.clear()
 	v.refusals = refusals{}
 	v.settle()
 	return err
@@ -122,7 +122,7 @@ func (v *VGPU) Reset() error {
 
 // settle recomputes the interrupt tree and the alarm, once per access or event.
 func (v *VGPU) settle() {
-	v.face.SetSource(gf100.SourcePFIFO, v.fifo.level())
+	v.face.SetSource(gf100.SourcePFIFO, v.fifo.Level())
 	level, edge := v.face.Settle()
 	line := Line{Level: level, Edge: edge, MSI: v.pci.MSIEnabled(), Disabled: v.pci.INTxDisabled()}
 	if edge || line != v.line {
