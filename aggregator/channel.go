@@ -1,8 +1,6 @@
 package aggregator
 
 import (
-	"encoding/binary"
-
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -288,13 +286,10 @@ func (g *Guest) showUSERD(ch *channel) {
 	if !ok {
 		return
 	}
-	c := g.agg.ctl.card
-	var ours, theirs [4]byte
+	c := &g.agg.ctl
 	for _, off := range userdShown {
-		c.ReadVRAM(ch.cardUSERD()+off, ours[:])
-		c.ReadVRAM(at+off, theirs[:])
-		if ours != theirs {
-			c.WriteVRAM(at+off, ours[:])
+		if v := c.readVRAM(ch.cardUSERD() + off); v != c.readVRAM(at+off) {
+			c.writeVRAM(at+off, v)
 		}
 	}
 }
@@ -317,18 +312,15 @@ func (g *Guest) ring(ch *channel) {
 	if !ok {
 		return
 	}
-	var b [4]byte
-	g.agg.ctl.card.ReadVRAM(at+gf100.USERDGPPut, b[:])
 	ch.rung = true
-	g.agg.ctl.bell(ch.id, binary.LittleEndian.Uint32(b[:]))
+	g.agg.ctl.bell(ch.id, g.agg.ctl.readVRAM(at+gf100.USERDGPPut))
 }
 
 // moved reports whether the channel has fetched anything since the last call, or
 // still has something to fetch. Guest.mu is held.
 func (ch *channel) moved() bool {
-	var b [8]byte
-	ch.guest.agg.ctl.card.ReadVRAM(ch.cardUSERD()+gf100.USERDGPGet, b[:])
-	get, put := binary.LittleEndian.Uint32(b[:]), binary.LittleEndian.Uint32(b[4:])
+	c := &ch.guest.agg.ctl
+	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
 	// A ring that went round once looks as if it had not moved: the bell tells.
 	moved := ch.rung || get != ch.lastGet || get != put
 	ch.rung, ch.lastGet = get != put, get

@@ -34,6 +34,8 @@ type control struct {
 	runlists [2]uint64  // in VRAM; the card may be reading one of them
 	active   int
 
+	words sync.Pool // of *word
+
 	timeouts atomic.Uint64 // waits that the card did not end in time
 }
 
@@ -109,16 +111,45 @@ const (
 	pollAreaBAR1 = 0 // where the poll area lies in BAR1
 )
 
+// word is a buffer for one access: a buffer on the stack would have to be
+// allocated, for it goes through an interface.
+type word [8]byte
+
+func (c *control) word() *word {
+	if w, ok := c.words.Get().(*word); ok {
+		return w
+	}
+	return new(word)
+}
+
 func (c *control) rd(off uint32) uint32 {
-	var b [4]byte
-	c.card.ReadBAR(card.BAR0, uint64(off), b[:])
+	b := c.word()
+	defer c.words.Put(b)
+	c.card.ReadBAR(card.BAR0, uint64(off), b[:4])
 	return binary.LittleEndian.Uint32(b[:])
 }
 
 func (c *control) wr(off, v uint32) {
-	var b [4]byte
+	b := c.word()
+	defer c.words.Put(b)
 	binary.LittleEndian.PutUint32(b[:], v)
-	c.card.WriteBAR(card.BAR0, uint64(off), b[:])
+	c.card.WriteBAR(card.BAR0, uint64(off), b[:4])
+}
+
+// readVRAM reads a dword of the card's memory.
+func (c *control) readVRAM(addr uint64) uint32 {
+	b := c.word()
+	defer c.words.Put(b)
+	c.card.ReadVRAM(addr, b[:4])
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+// writeVRAM is the reverse of readVRAM.
+func (c *control) writeVRAM(addr uint64, v uint32) {
+	b := c.word()
+	defer c.words.Put(b)
+	binary.LittleEndian.PutUint32(b[:], v)
+	c.card.WriteVRAM(addr, b[:4])
 }
 
 // bringUp brings the card into service: interrupts, PFIFO, and a BAR1 that shows
@@ -275,7 +306,8 @@ func (c *control) disable(id uint8) {
 
 // bell writes a channel's GP_PUT.
 func (c *control) bell(id uint8, put uint32) {
-	var b [4]byte
+	b := c.word()
+	defer c.words.Put(b)
 	binary.LittleEndian.PutUint32(b[:], put)
-	c.card.WriteBAR(card.BAR1, pollAreaBAR1+uint64(id)*gf100.USERDSize+gf100.USERDGPPut, b[:])
+	c.card.WriteBAR(card.BAR1, pollAreaBAR1+uint64(id)*gf100.USERDSize+gf100.USERDGPPut, b[:4])
 }

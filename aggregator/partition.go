@@ -37,11 +37,11 @@ func (p *partition) alloc(size, align uint64) ([]run, error) {
 			}
 		}
 		largest = min(largest, left)
-		r, ok := p.take(largest, align)
-		if largest == 0 || !ok {
+		if largest == 0 {
 			p.release(out...)
 			return nil, fmt.Errorf("%d MiB of the card's memory are asked for, %d KiB too much", size>>20, left>>10)
 		}
+		r, _ := p.take(largest, align)
 		out = append(out, r)
 		left -= largest
 	}
