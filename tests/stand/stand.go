@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -28,13 +29,15 @@ type Config struct {
 	Device  func(*soft.Card) vfiouser.Device
 	Server  vfiouser.Options
 	Machine lab.Config
+	// Transport serves the device in place of our own server; nil is that one.
+	Transport func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)
 }
 
 // Stand is a card that a machine has attached to.
 type Stand struct {
 	Card   *soft.Card
-	Server *vfiouser.Server
-	VM     *lab.VM // of the latest Boot, nil before the first
+	Server *vfiouser.Server // nil with another transport
+	VM     *lab.VM          // of the latest Boot, nil before the first
 
 	cfg    Config
 	dir    string
@@ -64,11 +67,14 @@ func (s *Stand) serve() error {
 		device = func(c *soft.Card) vfiouser.Device { return serve.NewPassThrough(c) }
 	}
 	var err error
-	if s.Server, err = vfiouser.NewServer(device(s.Card), s.cfg.Server); err != nil {
-		return err
-	}
 	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
 		return err
+	}
+	if s.cfg.Transport != nil {
+		return s.serveBy(device(s.Card))
+	}
+	if s.Server, err = vfiouser.NewServer(device(s.Card), s.cfg.Server); err != nil {
+		return errors.Join(err, os.RemoveAll(s.dir))
 	}
 	l, err := vfiouser.Listen(s.Socket())
 	if err != nil {
@@ -79,6 +85,29 @@ func (s *Stand) serve() error {
 	s.served = make(chan error, 1)
 	go func() { s.served <- s.Server.Serve(ctx, l) }()
 	return nil
+}
+
+// serveBy serves with another transport, and waits until it listens.
+func (s *Stand) serveBy(device vfiouser.Device) error {
+	t, err := s.cfg.Transport(device, s.cfg.Server)
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(s.dir))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	s.served = make(chan error, 1)
+	go func() { s.served <- t.ListenAndServe(ctx, s.Socket()) }()
+	for {
+		if _, err := os.Stat(s.Socket()); err == nil {
+			return nil
+		}
+		select {
+		case err := <-s.served:
+			cancel()
+			return errors.Join(err, os.RemoveAll(s.dir))
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // Socket is the path that QEMU attaches to.

@@ -435,3 +435,13 @@ func closeFDs(fds []int) {
 		unix.Close(fd)
 	}
 }
+
+// Shutdown ends the connection both ways, and with it calls that wait. Close is still due.
+func (c *Client) Shutdown() error { return unix.Shutdown(c.fd, unix.SHUT_RDWR) }
+
+// Buffered reports whether more has arrived than the messages that were returned.
+func (c *Client) Buffered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.w > c.r
+}

@@ -95,7 +95,7 @@ func DialPath(path string) func() (int, error) {
 	return func() (int, error) {
 		deadline := time.Now().Add(2 * time.Second)
 		for {
-			fd, err := dialOnce(path)
+			fd, err := DialOnce(path)
 			if err == nil || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) || time.Now().After(deadline) {
 				return fd, err
 			}
@@ -104,7 +104,8 @@ func DialPath(path string) func() (int, error) {
 	}
 }
 
-func dialOnce(path string) (int, error) {
+// DialOnce connects to path, in blocking mode.
+func DialOnce(path string) (int, error) {
 	nc, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return -1, err

@@ -1,0 +1,302 @@
+package conformance
+
+import (
+	"net"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/conformance"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// A plant is one fault, in a relay before a server that has none. It is given a
+// message and what the server says to it, and returns what the client gets.
+type plant struct {
+	family string // of the cases that have to notice
+	what   string
+	fault  func(m client.Message, reply []byte) []byte
+	// keep has the relay keep the descriptors that a client sends.
+	keep bool
+	// stay has the relay keep its connection to the server when its client leaves.
+	stay bool
+	// swap has the relay send replies to pipelined messages in the wrong order.
+	swap bool
+}
+
+// success is a reply without an error.
+func success(m client.Message, payload []byte) []byte {
+	b := make([]byte, wire.HeaderSize)
+	wire.Header{ID: m.ID, Command: m.Command, Size: uint32(wire.HeaderSize + len(payload)), Flags: wire.TypeReply}.Put(b)
+	return append(b, payload...)
+}
+
+// refused says that a reply is an error.
+func refused(reply []byte) bool { return wire.ParseHeader(reply).Flags&wire.Error != 0 }
+
+// accepting has errors of a command turned into success.
+func accepting(cmd wire.Command) func(m client.Message, reply []byte) []byte {
+	return func(m client.Message, reply []byte) []byte {
+		if m.Command == cmd && refused(reply) {
+			return success(m, m.Payload)
+		}
+		return reply
+	}
+}
+
+var plants = []plant{
+	{family: "negotiation", what: "the reply's minor is one more than proposed", fault: func(m client.Message, reply []byte) []byte {
+		if m.Command == wire.Version && !refused(reply) {
+			reply[wire.HeaderSize+2]++
+		}
+		return reply
+	}},
+	{family: "requests", what: "unknown commands succeed", fault: func(m client.Message, reply []byte) []byte {
+		if m.Command >= wire.NumCommands && refused(reply) {
+			return success(m, nil)
+		}
+		return reply
+	}},
+	{family: "device info", what: "argsz is not looked at", fault: accepting(wire.DeviceGetInfo)},
+	{family: "region info", what: "the needed argsz is one too small", fault: func(m client.Message, reply []byte) []byte {
+		if m.Command == wire.DeviceGetRegionInfo && !refused(reply) && reply[wire.HeaderSize] > wire.RegionInfoSize {
+			reply[wire.HeaderSize]--
+		}
+		return reply
+	}},
+	{family: "irq info", what: "the index is always 0", fault: func(m client.Message, reply []byte) []byte {
+		if m.Command == wire.DeviceGetIRQInfo && !refused(reply) {
+			reply[wire.HeaderSize+8] = 0
+		}
+		return reply
+	}},
+	{family: "set irqs", what: "two actions at once are accepted", fault: accepting(wire.DeviceSetIRQs)},
+	{family: "dma map", what: "an overlap is accepted", fault: accepting(wire.DMAMap)},
+	{family: "dma unmap", what: "the reply has no payload", fault: func(m client.Message, reply []byte) []byte {
+		if m.Command == wire.DMAUnmap && !refused(reply) {
+			return success(m, nil)
+		}
+		return reply
+	}},
+	{family: "io fds", what: "flags and count are not looked at", fault: accepting(wire.DeviceGetRegionIO)},
+	{family: "region access", what: "reads out of bounds give zeros", fault: func(m client.Message, reply []byte) []byte {
+		if m.Command == wire.RegionRead && refused(reply) && len(m.Payload) == wire.RegionAccessSize {
+			return success(m, append(m.Payload[:16:16], make([]byte, min(wire.ParseRegionAccess(m.Payload).Count, 64))...))
+		}
+		return reply
+	}},
+	{family: "write multi", what: "one write too few is told", fault: func(m client.Message, reply []byte) []byte {
+		if m.Command == wire.RegionWriteMulti && !refused(reply) {
+			reply[wire.HeaderSize]--
+		}
+		return reply
+	}},
+	{family: "reset", what: "the reply has a payload", fault: func(m client.Message, reply []byte) []byte {
+		if m.Command == wire.DeviceReset && !refused(reply) {
+			return success(m, make([]byte, 4))
+		}
+		return reply
+	}},
+	{family: "dirty pages", what: "unknown features are there", fault: accepting(wire.DeviceFeature)},
+	{family: "migration", what: "data is taken in any state", fault: accepting(wire.MigDataWrite)},
+	{family: "disconnect", what: "the client's end is not noticed", stay: true},
+	{family: "pipelining", what: "replies overtake each other", swap: true},
+	{family: "descriptors", what: "received descriptors are kept", keep: true},
+}
+
+// relay serves clients at a path, one after the other, with what a server at
+// another path says, changed by a plant.
+type relay struct {
+	p      *plant
+	server string
+	l      *net.UnixListener
+	wg     sync.WaitGroup
+	mu     sync.Mutex
+	open   []int // descriptors kept by the fault
+	conns  []*client.Client
+}
+
+func newRelay(t *testing.T, p *plant, server string) string {
+	path := filepath.Join(t.TempDir(), "r")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	r := &relay{p: p, server: server, l: l}
+	r.wg.Go(r.accept)
+	t.Cleanup(func() {
+		l.Close()
+		r.mu.Lock()
+		for _, c := range r.conns {
+			_ = c.Shutdown()
+		}
+		r.mu.Unlock()
+		r.wg.Wait()
+		for _, c := range r.conns {
+			c.Close()
+		}
+		for _, fd := range r.open {
+			unix.Close(fd)
+		}
+	})
+	return path
+}
+
+func (r *relay) accept() {
+	for {
+		nc, err := r.l.AcceptUnix()
+		if err != nil {
+			return
+		}
+		near, err := client.New(nc, &client.Options{NoVersion: true})
+		if err != nil {
+			continue
+		}
+		fd, err := conformance.DialPath(r.server)()
+		if err != nil {
+			near.Close()
+			continue
+		}
+		far, err := client.NewFD(fd, &client.Options{NoVersion: true})
+		if err != nil {
+			near.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.conns = append(r.conns, near, far)
+		r.mu.Unlock()
+		if r.p.stay {
+			r.wg.Go(func() { r.pass(near, far) })
+			continue
+		}
+		r.pass(near, far)
+		r.drop(near)
+		r.drop(far)
+	}
+}
+
+// drop closes a connection that the cleaning up need not end.
+func (r *relay) drop(c *client.Client) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conns = slices.DeleteFunc(r.conns, func(x *client.Client) bool { return x == c })
+	c.Close()
+}
+
+// relayLimits are cases that the relay itself fails: it hands on whole messages.
+var relayLimits = map[string]string{
+	"size 64 MiB": "the relay waits for the rest of the message",
+}
+
+// pass hands messages on until one side has gone.
+func (r *relay) pass(near, far *client.Client) {
+	defer near.Shutdown()
+	var held []byte
+	for {
+		m, err := near.RecvAny()
+		if err != nil {
+			return
+		}
+		fds := m.FDs
+		if r.p.keep {
+			r.mu.Lock()
+			r.open = append(r.open, fds...)
+			r.mu.Unlock()
+		}
+		raw := make([]byte, wire.HeaderSize)
+		m.Header.Put(raw)
+		err = far.Send(append(raw, m.Payload...), fds...)
+		if !r.p.keep {
+			for _, fd := range fds {
+				unix.Close(fd)
+			}
+		}
+		if err != nil {
+			return
+		}
+		if m.Flags&wire.NoReply != 0 {
+			continue
+		}
+		a, err := far.RecvAny()
+		if err != nil {
+			return
+		}
+		reply := make([]byte, wire.HeaderSize)
+		a.Header.Put(reply)
+		reply = append(reply, a.Payload...)
+		if r.p.fault != nil {
+			reply = r.p.fault(m, reply)
+		}
+		// A reply is held back while the message after it is in the socket already.
+		if r.p.swap && held == nil && near.Buffered() {
+			held = reply
+			continue
+		}
+		err = near.Send(append(reply, held...), a.FDs...)
+		held = nil
+		for _, fd := range a.FDs {
+			unix.Close(fd)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// TestPlantedFaults: a server with one fault per family fails a case of that
+// family. The same relay without a fault fails none of them, so that it is the
+// fault that is seen.
+func TestPlantedFaults(t *testing.T) {
+	covered := map[string]bool{}
+	for i := range plants {
+		p := &plants[i]
+		covered[p.family] = true
+		t.Run(p.family, func(t *testing.T) {
+			t.Logf("planted: %s", p.what)
+			failed, _ := throughRelay(t, p)
+			require.NotEmpty(t, failed, "the fault is not noticed")
+			for _, r := range failed[:min(3, len(failed))] {
+				t.Logf("caught by %s: %s: %s", r.Family, r.Name, r.Found)
+			}
+			sound, passed := throughRelay(t, &plant{family: p.family})
+			for _, r := range sound {
+				if relayLimits[r.Name] != "" {
+					continue
+				}
+				t.Errorf("without the fault: %s: %s: %s", r.Family, r.Name, r.Found)
+			}
+			require.NotZero(t, passed)
+		})
+	}
+	for _, f := range conformance.Families() {
+		require.True(t, covered[f], "no fault is planted in family %s", f)
+	}
+}
+
+// throughRelay runs a family's cases through a relay.
+func throughRelay(t *testing.T, p *plant) (failed []conformance.Result, passed int) {
+	t.Helper()
+	dev, err := newEverything()
+	require.NoError(t, err)
+	defer dev.close()
+	s, err := vfiouser.NewServer(dev, vfiouser.Options{})
+	require.NoError(t, err)
+	path := newRelay(t, p, serveAt(t, s))
+	err = conformance.Run(t.Context(), conformance.Options{Dial: conformance.DialPath(path), Timeout: time.Second, Families: []string{p.family}}, func(r conformance.Result) {
+		switch r.Outcome {
+		case conformance.Failed:
+			failed = append(failed, r)
+		case conformance.Passed:
+			passed++
+		}
+	})
+	if err != nil {
+		failed = append(failed, conformance.Result{Case: conformance.Case{Family: p.family, Name: "description"}, Found: err.Error()})
+	}
+	return failed, passed
+}
