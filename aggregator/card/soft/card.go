@@ -76,6 +76,7 @@ type Card struct {
 	timeOffset atomic.Uint64 // of PTIMER against clock
 
 	tlbGen  atomic.Uint64
+	asked   uint64 // number of the driver's last invalidate; channels' own do not delay its end
 	engines [gf100.Engines]engineSlot
 
 	attachMu sync.Mutex

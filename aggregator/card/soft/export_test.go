@@ -14,6 +14,18 @@ func (c *Card) Queued() int {
 	return len(c.fifo.ready)
 }
 
+// DuringStep calls f while PBDMA 0, which must be idle, seems to be in a step that
+// begins now.
+func (c *Card) DuringStep(f func()) {
+	p := &c.fifo.busy[0]
+	p.stepGen.Store(c.tlbGen.Load())
+	defer p.stepGen.Store(noStep)
+	f()
+}
+
+// ChannelInvalidate is a channel's MEM_OP_B.
+func (c *Card) ChannelInvalidate() { c.invalidate() }
+
 // Check holds the scheduler to its rules: each channel is in one place, that
 // place is the one its state names, and no channel that could run and has work
 // is forgotten.

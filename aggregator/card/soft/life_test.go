@@ -259,6 +259,22 @@ func TestHostMemoryCutShort(t *testing.T) {
 	r.card.DetachHost()
 }
 
+// A driver waits for the end of its own invalidates. Channels may go on giving
+// theirs: they must not make it wait for ever.
+func TestInvalidateEndsWhateverChannelsDo(t *testing.T) {
+	r := newRig(t, soft.Config{})
+	done := func() bool { return r.rd(0x100c80)&(1<<15) != 0 }
+	r.wr(0x100cbc, 1<<31|3)
+	r.card.DuringStep(func() {
+		require.True(t, done(), "the step began after it")
+		r.card.ChannelInvalidate()
+		require.True(t, done(), "that one was a channel's")
+		r.wr(0x100cbc, 1<<31|3)
+		require.False(t, done(), "the step began before it")
+	})
+	require.True(t, done())
+}
+
 // A trap never waits for a step: not even the longest.
 func TestTrapsDoNotWaitForSteps(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})

@@ -14,12 +14,12 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 	// done before anybody can ask.
 	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 { return v &^ 3 })
 	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, v uint32) uint32 {
-		if !c.fifo.translationsCurrent(c.tlbGen.Load(), nil) {
+		if !c.fifo.translationsCurrent(c.asked, nil) {
 			v &^= mmuInvalidateDone
 		}
 		return v
 	})
-	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(int, mmio.Write) { c.invalidate() })
+	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(int, mmio.Write) { c.asked = c.invalidate() })
 	b.OnWindow("PRAMIN", mmio.Window{Read: c.readPRAMIN, Write: c.writePRAMIN})
 }
 
