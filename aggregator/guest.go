@@ -166,7 +166,7 @@ func (g *Guest) DetachMemory() {
 func (g *Guest) Unmapped(addr, n uint64) {
 	begin := time.Now()
 	g.mu.Lock()
-	g.todo.invalidate.all = true
+	g.todo.invalidate.all, g.todo.invalidate.unmapped = true, true
 	g.await()
 	lost := g.uncertain
 	g.mu.Unlock()

@@ -57,7 +57,11 @@ func (g *Guest) rebuild(sp *space) {
 	sp.fresh = true
 	g.stats.Rebuilds.Add(1)
 	now := sp.shadow.Counts
-	g.stats.ForeignEntries.Add(now.Foreign - before.Foreign)
+	foreign := &g.stats.ForeignEntries
+	if g.doing.invalidate.unmapped {
+		foreign = &g.stats.LostEntries
+	}
+	foreign.Add(now.Foreign - before.Foreign)
 	g.stats.ForeignTables.Add(now.Unread - before.Unread)
 	g.stats.TablesOverQuota.Add(now.NoRoom - before.NoRoom + now.Cut - before.Cut)
 	g.stats.EntriesExamined.Add(now.Examined - before.Examined)

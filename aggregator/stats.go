@@ -19,6 +19,7 @@ type GuestStats struct {
 	WindowFaults atomic.Uint64 // BAR accesses that the guest's tables do not answer
 
 	EntriesExamined atomic.Uint64 // page-table entries read to build shadows
+	LostEntries     atomic.Uint64 // page entries whose memory was taken away
 	Unmaps          atomic.Uint64 // DMA mappings taken away
 	UnmapTime       atomic.Uint64 // ns until the card had let go of them
 
@@ -59,6 +60,7 @@ func (s *GuestStats) Counts() []Count {
 		{"engine_errors", s.EngineErrors.Load(), false},
 		{"window_faults", s.WindowFaults.Load(), false},
 		{"entries_examined", s.EntriesExamined.Load(), false},
+		{"lost_entries", s.LostEntries.Load(), false},
 		{"unmaps", s.Unmaps.Load(), false},
 		{"unmap_ns", s.UnmapTime.Load(), false},
 		{"bad_instance", s.BadInstance.Load(), true},

@@ -1,11 +1,13 @@
 package aggregator
 
 import (
+	"encoding/binary"
 	"reflect"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // TestCountsNameEveryCounter sets each counter to a number of its own: a counter
@@ -24,4 +26,30 @@ func TestCountsNameEveryCounter(t *testing.T) {
 		require.False(t, names[c.Name], c.Name)
 		names[c.Name] = true
 	}
+}
+
+// TestUnmappedMemoryIsNoBrokenRule: a guest whose memory QEMU takes away, as it
+// does when it ends, has entries that name nothing of its. They are lost, not
+// foreign; foreign is what the guest itself leaves standing.
+func TestUnmappedMemoryIsNoBrokenRule(t *testing.T) {
+	a, _ := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	g.AttachMemory(cutFile{make([]byte, 1<<16)})
+	const tableAt = 0x300000
+	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: tableAt}}.Encode()
+	pte := shadowpt.PTE{Valid: true, Target: shadowpt.SystemCoherent, Addr: 0x1000}.Encode()
+	require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, pde), true))
+	require.True(t, g.eachRun(tableAt, binary.LittleEndian.AppendUint64(nil, pte), true))
+	bindChannel(t, g, 1)
+	require.Zero(t, g.stats.ForeignEntries.Load()+g.stats.LostEntries.Load(), "it is the guest's")
+
+	g.DetachMemory()
+	g.Unmapped(0, 1<<16)
+	require.Equal(t, uint64(1), g.stats.LostEntries.Load())
+	require.Zero(t, g.stats.ForeignEntries.Load())
+
+	g.Invalidate(dirAt>>8, 1<<31|invalidateAllDirs)
+	settle(g)
+	require.Equal(t, uint64(1), g.stats.LostEntries.Load())
+	require.Equal(t, uint64(1), g.stats.ForeignEntries.Load())
 }

@@ -21,7 +21,11 @@ type todo struct {
 
 // invalidations names the directories whose shadows have to be built anew.
 type invalidations struct {
-	all  bool
+	all bool
+	// unmapped says that memory was taken from the guest: entries that still name
+	// it are no fault of its.
+	unmapped bool
+
 	dirs [4]spaceKey // more than four make it all
 	n    int
 }

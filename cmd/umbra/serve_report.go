@@ -132,7 +132,7 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 	if m := g.Registers.Missed; m.HoleReads+m.HoleWrites+m.Outside > 0 {
 		fmt.Fprintf(b, "  undeclared offsets: %d reads, %d writes; outside: %d\n", m.HoleReads, m.HoleWrites, m.Outside)
 	}
-	done := newTable(b, "What the guest asked for", "what\ttimes")
+	done := newTable(b, "What the guest asked for, and what came of it", "what\tcount")
 	broken := newTable(b, "Rules that the guest broke", "rule\ttimes")
 	for _, c := range g.Counts {
 		if !c.Rule && c.N > 0 {
