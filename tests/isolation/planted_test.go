@@ -2,6 +2,7 @@ package isolation
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,7 @@ const strangeKind = 0x77
 // forgotten its bound: marked entries name the place that the attacker chose.
 type unbounded struct {
 	card.Card
-	place uint64
+	place atomic.Uint64
 }
 
 func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
@@ -27,7 +28,7 @@ func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
 		for ; len(p) > 0; p, addr = p[8:], addr+8 {
 			e := shadowpt.DecodePTE(binary.LittleEndian.Uint64(p))
 			if e.Valid && e.Kind == strangeKind {
-				e.Addr = u.place
+				e.Addr = u.place.Load()
 			}
 			u.Card.WriteVRAM(addr, binary.LittleEndian.AppendUint64(nil, e.Encode()))
 		}
@@ -45,12 +46,12 @@ func (hoarder) ScrubVRAM(uint64, uint64) error { return nil }
 // from somebody else's memory.
 type shifted struct {
 	card.Card
-	from, to uint64
+	from, to atomic.Uint64
 }
 
 func (s *shifted) ReadVRAM(addr uint64, p []byte) bool {
-	if s.from != 0 && addr >= s.from && addr < s.from+1<<20 {
-		addr += s.to - s.from
+	if from := s.from.Load(); from != 0 && addr >= from && addr < from+1<<20 {
+		addr += s.to.Load() - from
 	}
 	return s.Card.ReadVRAM(addr, p)
 }
@@ -67,7 +68,7 @@ func TestGateFindsHoles(t *testing.T) {
 	t.Run("a translation without a bound, read", func(t *testing.T) {
 		u := &unbounded{}
 		w := planted(t, func(c card.Card) card.Card { u.Card = c; return u })
-		u.place = w.bystander.Extents()[0].Card
+		u.place.Store(w.bystander.Extents()[0].Card)
 		require.Empty(t, w.Violations())
 		mine := hostile.Value{Base: hostile.Mine}
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: mine, Bits: strangeKind << 36, Engine: guest.CE0}))
@@ -76,7 +77,7 @@ func TestGateFindsHoles(t *testing.T) {
 	t.Run("a translation without a bound, written", func(t *testing.T) {
 		u := &unbounded{}
 		w := planted(t, func(c card.Card) card.Card { u.Card = c; return u })
-		u.place = w.free[0].Card
+		u.place.Store(w.free[0].Card)
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Mine}, Bits: strangeKind << 36, Engine: guest.M2MF, Write: true}))
 		changed := func(list []string) bool {
 			for _, v := range list {
@@ -96,8 +97,8 @@ func TestGateFindsHoles(t *testing.T) {
 		s := &shifted{}
 		w := planted(t, func(c card.Card) card.Card { s.Card = c; return s })
 		require.Empty(t, w.Violations())
-		s.to = w.bystander.Extents()[0].Card
-		s.from = w.Seat.Guest.Extents()[0].Card
+		s.to.Store(w.bystander.Extents()[0].Card)
+		s.from.Store(w.Seat.Guest.Extents()[0].Card)
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Window}))
 		require.NotEmpty(t, w.Violations())
 	})
