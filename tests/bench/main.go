@@ -10,6 +10,7 @@
 //	copies    M2MF and the copy engines, against copy() of the same bytes
 //	qemu      a stock guest's accesses, with and without a mapped region
 //	kernels   nouveau's probe and the poweroff, per kernel
+//	shared    a virtual GPU against the whole card; 1 to 32 guests on one card
 //
 // Nothing here is a test. A target that is missed is reported as missed; the exit
 // code is 1 only if something could not be measured or the bytes came out wrong.
@@ -53,6 +54,7 @@ var sections = []struct {
 	{"copies", "Copies by the card's engines, against copy() of the same bytes", (*bench).copies},
 	{"qemu", "Through QEMU, by a program in the guest", (*bench).qemu},
 	{"kernels", "nouveau's probe, and poweroff", (*bench).kernels},
+	{"shared", "Virtual GPUs against a card of one's own, and many guests on one card", (*bench).shared},
 }
 
 func sectionNames() (names []string) {
