@@ -128,18 +128,6 @@ func (f *fakeCard) hold(reg uint32, on bool) {
 	f.stuck[reg] = on
 }
 
-// written returns what was written to a register since the last call of forget.
-func (f *fakeCard) written(reg uint32) (list []uint32) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, w := range f.writes {
-		if w.reg == reg {
-			list = append(list, w.v)
-		}
-	}
-	return list
-}
-
 func (f *fakeCard) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
