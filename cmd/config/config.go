@@ -79,6 +79,7 @@ type GPU struct {
 
 // Server describes the vfio-user server.
 type Server struct {
+	Transport     string        `yaml:"transport" placeholder:"NAME" def:"native" oneof:"native,libvfio-user" help:"What speaks vfio-user: the server of this program, or the C library of that name if it was built in."`
 	Spin          time.Duration `yaml:"spin" placeholder:"TIME" def:"0s" min:"0s" max:"1ms" help:"How long to poll the socket before blocking: spends a processor to answer sooner."`
 	WriteMulti    bool          `yaml:"write-multi" negatable:"" def:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
 	MaxDMARegions int           `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`

@@ -13,20 +13,21 @@ import (
 type Seat struct {
 	Name   string
 	Device *Watched
-	Server *vfiouser.Server
+	Server vfiouser.Transport
 
 	registers func() *mmio.Space
 	guest     *aggregator.Guest // nil in pass-through
 }
 
-// NewSeat makes the seat of a device whose registers are those of r.
-func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, opts vfiouser.Options) (*Seat, error) {
+// NewSeat makes the seat of a device whose registers are those of r, served by a
+// transport of by's making.
+func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, by Make, opts vfiouser.Options) (*Seat, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	opts.Log = opts.Log.With("gpu", name)
 	w := Watch(d, opts.Log)
-	server, err := vfiouser.NewServer(w, opts)
+	server, err := by(w, opts)
 	return &Seat{Name: name, Device: w, Server: server, registers: r.Registers}, err
 }
 

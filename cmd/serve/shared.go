@@ -28,6 +28,7 @@ var (
 type Shared struct {
 	card *soft.Card
 	agg  *aggregator.Aggregator
+	by   Make
 	opts vfiouser.Options
 	log  *slog.Logger
 
@@ -60,9 +61,10 @@ type GPUConfig struct {
 	Socket string // for those who ask; Add is given the listener
 }
 
-// NewShared brings card c into service for virtual GPUs. The card stays the
+// NewShared brings card c into service for virtual GPUs, each served by a
+// transport of by's making. The card stays the
 // caller's, and must outlive the Shared.
-func NewShared(c *soft.Card, opts vfiouser.Options) (*Shared, error) {
+func NewShared(c *soft.Card, by Make, opts vfiouser.Options) (*Shared, error) {
 	agg, err := aggregator.New(c)
 	if err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ func NewShared(c *soft.Card, opts vfiouser.Options) (*Shared, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Shared{card: c, agg: agg, opts: opts, log: opts.Log, endRules: make(chan struct{})}
+	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log, endRules: make(chan struct{})}
 	s.rules.Go(s.watchRules)
 	return s, nil
 }
@@ -92,7 +94,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 		l.Close()
 		return nil, err
 	}
-	seat, err := NewSeat(cfg.Share.Name, v, v.GPU, s.opts)
+	seat, err := NewSeat(cfg.Share.Name, v, v.GPU, s.by, s.opts)
 	if err != nil {
 		l.Close()
 		return nil, errors.Join(err, v.Close())
@@ -103,7 +105,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	vs.cancel = cancel
 	go func() {
 		defer close(vs.served)
-		if err := seat.Server.Serve(ctx, l); !errors.Is(err, context.Canceled) {
+		if err := Listen(ctx, seat.Server, l); !errors.Is(err, context.Canceled) {
 			s.log.Error("no longer served", "gpu", seat.Name, "error", err)
 		}
 	}()

@@ -38,7 +38,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: uint64(l.Config.Card.VRAM)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, vfiouser.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	free := s.Free()

@@ -27,12 +27,13 @@ const (
 )
 
 type commands struct {
-	Serve   serveCmd   `cmd:"" help:"Serve virtual GPUs, or a whole card, on sockets that QEMU attaches to."`
-	Status  statusCmd  `cmd:"" help:"Say what a running server serves, and to whom."`
-	GPU     gpuCmd     `cmd:"" name:"gpu" help:"List, add and remove virtual GPUs of a running server."`
-	Regs    regsCmd    `cmd:"" help:"Print the register table with its policies, with counts of a running server."`
-	ROM     romCmd     `cmd:"" name:"rom" help:"Build and show VBIOS images."`
-	Version versionCmd `cmd:"" help:"Say what version this is."`
+	Serve   serveCmd    `cmd:"" help:"Serve virtual GPUs, or a whole card, on sockets that QEMU attaches to."`
+	Status  statusCmd   `cmd:"" help:"Say what a running server serves, and to whom."`
+	GPU     gpuCmd      `cmd:"" name:"gpu" help:"List, add and remove virtual GPUs of a running server."`
+	Regs    regsCmd     `cmd:"" help:"Print the register table with its policies, with counts of a running server."`
+	ROM     romCmd      `cmd:"" name:"rom" help:"Build and show VBIOS images."`
+	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Look at a vfio-user server, ours or any other, and hold it to the protocol."`
+	Version versionCmd  `cmd:"" help:"Say what version this is."`
 }
 
 // output is where a subcommand writes.

@@ -108,6 +108,8 @@ func (c *serveCmd) options(parsed *kong.Context) (config.Layer, error) {
 		return l, err
 	}
 	switch {
+	case c.FD != noFD && l.Config.Server.Transport == serve.TransportLibrary:
+		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: serve.ErrNoInherited.Error() + "; give --socket, or use the native transport"}
 	case c.FD != noFD && len(l.Config.GPUs) > 0:
 		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: "gives the whole card to one guest, and there are virtual GPUs, which have sockets of their own"}
 	case len(l.Config.GPUs) > 0:
@@ -184,6 +186,8 @@ type served struct {
 	log   *slog.Logger
 
 	cardConfig soft.Config
+	by         serve.Make // the transport
+	lacks      []string   // what a client does not get from it
 	gpuConfigs []serve.GPUConfig
 
 	control   net.Listener        // nil if there is none
@@ -202,6 +206,10 @@ type served struct {
 func (s *served) check() (err error) {
 	if s.cardConfig, err = cardConfig(&s.layer); err != nil {
 		return err
+	}
+	name := s.layer.Config.Server.Transport
+	if s.by, s.lacks, err = serve.TransportNamed(name); err != nil {
+		return &config.Error{Where: s.layer.Where("server.transport"), Value: name, Reason: err.Error()}
 	}
 	for i := range s.layer.Config.GPUs {
 		g, err := gpuConfig(&s.layer.Config.GPUs[i])
@@ -253,10 +261,10 @@ func (s *served) start() (err error) {
 		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMASize: uint64(o.MaxDMASize), Log: s.log,
 	}
 	if s.at != nil {
-		s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, opts)
+		s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, s.by, opts)
 		return err
 	}
-	if s.shared, err = serve.NewShared(s.card, opts); err != nil {
+	if s.shared, err = serve.NewShared(s.card, s.by, opts); err != nil {
 		return err
 	}
 	for i, cfg := range s.gpuConfigs {
@@ -329,6 +337,7 @@ type announcement struct {
 	Options map[string]any `json:"options"`
 	QEMU    []string       `json:"qemu,omitempty"` // arguments that attach it
 	GPUs    []announcedGPU `json:"gpus,omitempty"`
+	Lacks   []string       `json:"lacks,omitempty"` // of what the native transport has
 	PID     int            `json:"pid"`
 }
 
@@ -341,7 +350,7 @@ type announcedGPU struct {
 
 func (s *served) announce() error {
 	c := &s.layer.Config
-	a := announcement{Event: "serving", Control: c.Control, Options: c.Values(), PID: os.Getpid()}
+	a := announcement{Event: "serving", Control: c.Control, Options: c.Values(), Lacks: s.lacks, PID: os.Getpid()}
 	if s.at != nil && s.at.path != "" {
 		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
 	}
@@ -374,6 +383,12 @@ func (s *served) announce() error {
 	}
 	if c.Control != "" {
 		fmt.Fprintf(&b, "\numbra status, gpu and regs talk to it with --control %s\n", c.Control)
+	}
+	if len(s.lacks) > 0 {
+		fmt.Fprintf(&b, "\nServed by %s, which lacks what the native transport has:\n", c.Server.Transport)
+		for _, l := range s.lacks {
+			fmt.Fprintf(&b, "  %s\n", l)
+		}
 	}
 	b.WriteString("\nInterrupt it (ctrl-C) to stop.\n")
 	_, err := fmt.Fprint(s.out.stdout, b.String())

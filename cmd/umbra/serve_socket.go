@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -84,11 +85,11 @@ func inherited(fd int) (*endpoint, error) {
 	return nil, bad("a connected socket, but not a UNIX one")
 }
 
-func (e *endpoint) serve(ctx context.Context, s *vfiouser.Server) error {
+func (e *endpoint) serve(ctx context.Context, s vfiouser.Transport) error {
 	if e.conn != nil {
-		return s.ServeConn(ctx, e.conn)
+		return serve.ServeConn(ctx, s, e.conn)
 	}
-	return s.Serve(ctx, e.listener)
+	return serve.Listen(ctx, s, e.listener)
 }
 
 // close is for the ways out before serve took the socket over.

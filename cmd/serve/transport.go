@@ -1,0 +1,59 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
+)
+
+// Make makes a transport of a device.
+type Make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)
+
+// Names of the transports.
+const (
+	TransportNative  = "native"
+	TransportLibrary = "libvfio-user"
+)
+
+// Native makes our own server.
+func Native(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
+	return vfiouser.NewServer(d, o)
+}
+
+// TransportNamed returns how a transport is made, and what a client does not get
+// from it. It fails for one that is not in this program.
+func TransportNamed(name string) (Make, []string, error) {
+	switch {
+	case name != TransportLibrary:
+		return Native, nil, nil
+	case !libvfiouser.Built:
+		return nil, nil, libvfiouser.ErrNotBuilt
+	}
+	return libvfiouser.New, libvfiouser.Lacks(), nil
+}
+
+// Listen serves the clients of l, which becomes the transport's. One that makes
+// a socket of its own makes it where l was.
+func Listen(ctx context.Context, t vfiouser.Transport, l *net.UnixListener) error {
+	if s, ok := t.(*vfiouser.Server); ok {
+		return s.Serve(ctx, l)
+	}
+	path := l.Addr().String()
+	l.Close()
+	return t.ListenAndServe(ctx, path)
+}
+
+// ErrNoInherited says that a transport makes its sockets itself.
+var ErrNoInherited = errors.New("the transport makes its socket itself and cannot use an inherited one")
+
+// ServeConn serves the one client of a connection.
+func ServeConn(ctx context.Context, t vfiouser.Transport, c *net.UnixConn) error {
+	if s, ok := t.(*vfiouser.Server); ok {
+		return s.ServeConn(ctx, c)
+	}
+	c.Close()
+	return ErrNoInherited
+}

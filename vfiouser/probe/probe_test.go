@@ -1,0 +1,193 @@
+package probe_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/vfiouser/probe"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// peer listens at a path and does with its one client what serve says.
+func peer(t *testing.T, serve func(c net.Conn)) string {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		serve(c)
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return path
+}
+
+// goodVersion is the reply to the probe's VERSION: 43 bytes.
+var goodVersion = append([]byte{1, 0, 1, 0, 43, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "{\"capabilities\":{}}  \n\x00"...)
+
+// TestWhatIsNoServer: whatever is at the other end, the probe comes back and says
+// at which of the peer's bytes it stopped.
+func TestWhatIsNoServer(t *testing.T) {
+	require.Len(t, goodVersion, 43)
+	hold := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+	send := func(b []byte) func(net.Conn) {
+		return func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = c.Write(b)
+			hold(c)
+		}
+	}
+	tests := []struct {
+		name   string
+		serve  func(net.Conn)
+		offset int64
+		says   string
+	}{
+		{"closes at once", func(net.Conn) {}, 0, ""}, // closed, or reset by what was not read
+		{"says nothing", hold, 0, "nothing more within"},
+		{"closes after half a header", func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = c.Write(goodVersion[:7])
+		}, 7, "closed the connection"},
+		{"stops in the payload", send(goodVersion[:30]), 30, "nothing more within"},
+		{"an HTTP server", send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), 0, "message id"},
+		{"zeros", send(make([]byte, 64)), 0, "message id"},
+		{"another command", send(append([]byte{1, 0, 9, 0}, goodVersion[4:]...)), 2, "REGION_READ"},
+		{"a size too large", send([]byte{1, 0, 1, 0, 0xff, 0xff, 0xff, 0x7f, 1, 0, 0, 0, 0, 0, 0, 0}), 4, "bytes"},
+		{"a command in place of a reply", send([]byte{1, 0, 1, 0, 43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}), 8, "no reply"},
+		{"an error", send([]byte{1, 0, 1, 0, 16, 0, 0, 0, 0x21, 0, 0, 0, 22, 0, 0, 0}), 12, "invalid argument"},
+		{"nothing after VERSION", send(goodVersion), 43, "nothing more within"},
+		{"JSON that is none", send(bytes.Replace(goodVersion, []byte("{}}"), []byte("{{}"), 1)), 43, "not a vfio-user reply"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			began := time.Now()
+			_, err := probe.Probe(context.Background(), peer(t, tt.serve), 300*time.Millisecond)
+			var b *probe.Broken
+			require.True(t, errors.As(err, &b), "%v", err)
+			require.Equal(t, tt.offset, b.Offset, "%v", err)
+			require.ErrorContains(t, err, tt.says)
+			require.Less(t, time.Since(began), 20*time.Second) // it ends at all
+		})
+	}
+}
+
+// TestEndlessPeer: a peer that drips bytes does not prolong the probe.
+func TestEndlessPeer(t *testing.T) {
+	path := peer(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 4096))
+		for i := 0; ; i++ {
+			if _, err := c.Write(goodVersion[min(i, 20) : min(i, 20)+1]); err != nil {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	_, err := probe.Probe(context.Background(), path, 200*time.Millisecond)
+	var b *probe.Broken
+	require.True(t, errors.As(err, &b), "%v", err)
+	require.Positive(t, b.Offset)
+}
+
+// TestDecode: a configuration space put together by hand from the PCI
+// specification.
+func TestDecode(t *testing.T) {
+	p := make([]byte, 4096)
+	put32 := func(at int, v uint32) { binary.LittleEndian.PutUint32(p[at:], v) }
+	put32(0x00, 0x06d810de)
+	put32(0x04, 0x00100407)
+	put32(0x08, 0x030000a3)
+	p[0x0c] = 16
+	put32(0x10, 0xfa000000)
+	put32(0x14, 0xe000000c)
+	put32(0x18, 0x00000001)
+	put32(0x24, 0x0000e001)
+	put32(0x2c, 0x076f10de)
+	put32(0x30, 0xfb000001)
+	p[0x34], p[0x3c], p[0x3d] = 0x60, 11, 1
+	put32(0x60, 0x00036801) // power management, next 68
+	put32(0x64, 0x00000008)
+	put32(0x68, 0x00817805) // MSI, 64 bits, enabled, next 78
+	put32(0x6c, 0xfee00000)
+	put32(0x74, 0x4041)
+	put32(0x78, 0x80030011) // MSI-X, 4 vectors, enabled, last
+	put32(0x7c, 0x00002001)
+	put32(0x80, 0x00003001)
+	put32(0x100, 0x1281_0003)
+	put32(0x104, 0x55667788)
+	put32(0x108, 0x11223344)
+	put32(0x128, 0x0001_000b)
+	put32(0x12c, 0x02410007)
+	text := probe.Decode(p).Text()
+	for _, want := range []string{
+		"VGA compatible controller [0300]: 10de:06d8 (rev a3)",
+		"Subsystem: 10de:076f",
+		"Control: I/O+ Mem+ BusMaster+ SpecCycle- MemWINV- VGASnoop- ParErr- Stepping- SERR- FastB2B- DisINTx+",
+		"Status: Cap+ 66MHz-",
+		"Cache Line Size: 64 bytes",
+		"Interrupt: pin A routed to IRQ 11",
+		"Region 0: Memory at fa000000 (32-bit, non-prefetchable)",
+		"Region 1: Memory at 1e0000000 (64-bit, prefetchable)",
+		"Region 5: I/O ports at e000",
+		"Expansion ROM at fb000000 [enabled]",
+		"Capabilities: [60] Power Management: version 3;",
+		"Status: D0 NoSoftRst+",
+		"Capabilities: [68] MSI: Enable+ Maskable- 64bit+ Count=1/1",
+		"Address: 00000000fee00000  Data: 4041",
+		"Capabilities: [78] MSI-X: Enable+ Masked- Count=4",
+		"Vector table: BAR=1 offset=00002000",
+		"PBA: BAR=1 offset=00003000",
+		"Capabilities: [100 v1] Device Serial Number: 11-22-33-44-55-66-77-88",
+		"Capabilities: [128 v1] Vendor Specific Information: ID=0007 Rev=1 Len=024",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, "wrong:")
+
+	put32(0x78, 0x80036011) // back to the first
+	p[0x79] = 0x60
+	require.Contains(t, probe.Decode(p).Text(), "wrong: capability at 0x60: the list runs in a circle")
+}
+
+// TestDecodeAnything: no bytes make the decoder panic or run on.
+func TestDecodeAnything(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.SampledFrom([]int{64, 100, 256, 4096}).Draw(t, "size")
+		p := make([]byte, n)
+		for range rapid.IntRange(0, 60).Draw(t, "bytes") {
+			p[rapid.IntRange(0, n-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
+		}
+		p[6] |= 0x10
+		probe.Decode(p).Text()
+	})
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add(make([]byte, 64))
+	f.Add(bytes.Repeat([]byte{0xff}, 4096))
+	f.Fuzz(func(t *testing.T, p []byte) {
+		if len(p) >= 64 && len(p) <= 4096 {
+			probe.Decode(p).Text()
+		}
+	})
+}
