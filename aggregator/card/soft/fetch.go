@@ -24,6 +24,11 @@ func (x *run) fetchEntry() {
 		return
 	}
 	if put == x.gpGet {
+		// A channel that was bound anew may have fetched an entry whose segment
+		// was lost with its state, and that it therefore never retired.
+		if get, ok := x.readUSERD(gf100.USERDGPGet); ok && get != x.gpGet {
+			x.writeUSERD(gf100.USERDGPGet, x.gpGet)
+		}
 		x.verdict = empty
 		return
 	}
