@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
+	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
 // sample is one of the library's own servers. Some end with each client: each
@@ -34,6 +36,9 @@ type sample struct {
 // builtLibrary is the library in the cache; without one the test is skipped.
 func builtLibrary(t *testing.T) fetch.LibVFIOUser {
 	t.Helper()
+	if !libvfiouser.Built {
+		t.Skip("the library's own samples are tried with the library's tag: make test-libvfio-user")
+	}
 	dir, err := fetch.DefaultDir()
 	require.NoError(t, err)
 	l, ok := (&fetch.Cache{Dir: dir}).BuiltLibVFIOUser()
@@ -145,8 +150,16 @@ func TestSuiteOfSamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSample(t, name)
 			s.once = name == "server"
+			o := conformance.Options{Dial: s.dial}
+			if !s.once {
+				// It ends with a client that does not get through the negotiation, and takes
+				// those along that have connected by then.
+				o.Families = slices.DeleteFunc(conformance.Families(), func(f string) bool {
+					return f == "negotiation" || f == "disconnect" || f == "descriptors"
+				})
+			}
 			passed, found := 0, map[string]string{}
-			require.NoError(t, conformance.Run(t.Context(), conformance.Options{Dial: s.dial}, func(r conformance.Result) {
+			require.NoError(t, conformance.Run(t.Context(), o, func(r conformance.Result) {
 				switch r.Outcome {
 				case conformance.Passed:
 					passed++
