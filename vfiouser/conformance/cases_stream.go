@@ -342,6 +342,16 @@ var descriptors = []Case{
 		}
 		return pass("closed")
 	}},
+	choice(Case{Name: "with half a header", Does: "a descriptor on half a header, and the client leaves", run: func(s *session) finding {
+		c := s.attach()
+		t := s.thread()
+		must(c.Send(goodInfo.bytes()[:8], t.w), "send")
+		c.Close()
+		if !t.let() {
+			return pass("the descriptor is kept: one is lost each time")
+		}
+		return pass("closed")
+	}}),
 	{Name: "in VERSION's place", Does: "a descriptor on a first message that is none", run: func(s *session) finding {
 		c := s.dial()
 		t := s.thread()
