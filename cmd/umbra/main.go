@@ -33,6 +33,7 @@ type commands struct {
 	Regs    regsCmd     `cmd:"" help:"Print the register table with its policies, with counts of a running server."`
 	ROM     romCmd      `cmd:"" name:"rom" help:"Build and show VBIOS images."`
 	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Look at a vfio-user server, ours or any other, and hold it to the protocol."`
+	Bench   benchCmd    `cmd:"" help:"Measure on this machine."`
 	Version versionCmd  `cmd:"" help:"Say what version this is."`
 }
 
