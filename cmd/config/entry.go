@@ -103,7 +103,7 @@ func ParseGPU(source, text string) (GPU, error) {
 		where := g.at + ": " + key
 		if !ok {
 			known := slices.Sorted(maps.Keys(byKey))
-			return g, &Error{Where: where, Reason: fmt.Sprintf("unknown key; did you mean %q? There are %s", Nearest(key, known), strings.Join(known, ", "))}
+			return g, &Error{Where: where, Reason: "unknown key; " + Known(key, known)}
 		}
 		if values[key] == "" {
 			return g, &Error{Where: where, Reason: "has no value; give one or leave it out"}

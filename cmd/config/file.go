@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"reflect"
 	"strings"
@@ -18,6 +19,9 @@ const maxFile = 1 << 20
 // File reads the layer in a YAML file.
 func File(name string) (Layer, error) {
 	info, err := os.Stat(name)
+	if path := new(fs.PathError); errors.As(err, &path) {
+		return Layer{}, &Error{Where: "--config", Value: name, Reason: path.Err.Error()}
+	}
 	if err != nil {
 		return Layer{}, err
 	}
@@ -87,7 +91,7 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 		path := prefix + name
 		switch {
 		case !ok:
-			return r.errorf(key, path, "", "unknown key; did you mean %q? There are %s", Nearest(name, keys(v.Type())), strings.Join(keys(v.Type()), ", "))
+			return r.errorf(key, path, "", "unknown key; %s", Known(name, keys(v.Type())))
 		case value.Type() == ast.NullType:
 			return r.errorf(key, path, "", "has no value; give one or remove the line")
 		case isList(field.Type()):
@@ -202,16 +206,21 @@ func fieldOf(v reflect.Value, key string) (reflect.Value, reflect.StructTag, boo
 	return reflect.Value{}, "", false
 }
 
-// Nearest returns the word that takes the fewest changes of a letter to become
-// name.
-func Nearest(name string, words []string) string {
-	best, least := "", 1<<30
+// Known says which words there are, for an error about a name that is none of
+// them, and which one might be meant: the nearest, if half of name's letters or
+// more are right.
+func Known(name string, words []string) string {
+	best, least := "", max(1, len(name)/2)+1
 	for _, w := range words {
-		if d := distance(strings.ToLower(name), strings.ToLower(w)); d < least {
+		if d := distance(strings.ToLower(name), strings.ToLower(w)); d < least && d < len(name) {
 			best, least = w, d
 		}
 	}
-	return best
+	known := "there are " + strings.Join(words, ", ")
+	if best == "" {
+		return known
+	}
+	return fmt.Sprintf("did you mean %q? T%s", best, known[1:])
 }
 
 // distance counts the insertions, deletions and changes between two words.

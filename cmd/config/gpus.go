@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // Limits of a card that is shared.
@@ -51,7 +50,7 @@ func (l *Layer) complete() error {
 		}
 	}
 	if len(l.Config.GPUs) == 0 {
-		return nil
+		return l.fitSocket()
 	}
 	if l.Config.Socket != "" {
 		return &Error{Where: l.Where("socket"), Value: l.Config.Socket, Reason: "gives the whole card to one guest, and " + l.Config.GPUs[0].at + " shares it; remove one of them"}
@@ -98,7 +97,7 @@ func (l *Layer) useProfile(g *GPU) error {
 	}
 	reason := "there are no profiles"
 	if len(names) > 0 {
-		reason = fmt.Sprintf("no such profile; did you mean %q? There are %s", Nearest(g.Profile, names), strings.Join(names, ", "))
+		reason = "no such profile; " + Known(g.Profile, names)
 	}
 	return &Error{Where: g.Where("profile"), Value: g.Profile, Reason: reason}
 }
@@ -127,6 +126,25 @@ func (l *Layer) Fit(gpus []GPU) error {
 		return err
 	}
 	return fitChannels(gpus)
+}
+
+// fitSocket refuses one path for the card and for control.
+func (l *Layer) fitSocket() error {
+	if l.Config.Socket == "" || l.Config.Control == "" {
+		return nil
+	}
+	socket, err := filepath.Abs(l.Config.Socket)
+	if err != nil {
+		return err
+	}
+	control, err := filepath.Abs(l.Config.Control)
+	if err != nil {
+		return err
+	}
+	if socket != control {
+		return nil
+	}
+	return &Error{Where: l.Where("control"), Value: l.Config.Control, Reason: "is there twice, first at " + l.Where("socket") + "; give each a path of its own"}
 }
 
 // fitNames refuses names and sockets that are there twice.

@@ -75,6 +75,8 @@ func TestGPUErrors(t *testing.T) {
 		{"card: {vram: 64MiB}\n" + a, `f.yaml:3: gpus[0].vram: 128MiB: does not fit: of the card's 64MiB, 8MiB is the aggregator's own and 0B is taken; with 16MiB for its page tables it takes 144MiB, and 56MiB are left; nothing fits beside the others, or a larger card (f.yaml:1: card.vram)`},
 		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].name: a: is there twice, first at f.yaml:2: gpus[0].name; give each GPU a name of its own`},
 		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2: gpus[0].socket; give each a path of its own`},
+		{"socket: ./a.sock\ncontrol: a.sock\n", `f.yaml:2: control: a.sock: is there twice, first at f.yaml:1: socket; give each a path of its own`},
+		{"colour: red\n", `f.yaml:1: colour: unknown key; there are socket, control, card, server, profiles, gpus`},
 		{"control: a.sock\n" + a, `f.yaml:3: gpus[0].socket: a.sock: is there twice, first at f.yaml:1: control; give each a path of its own`},
 		{"socket: c.sock\n" + a, `f.yaml:1: socket: c.sock: gives the whole card to one guest, and f.yaml:3: gpus[0] shares it; remove one of them`},
 		{many, `f.yaml:35: gpus[32]: is GPU 33; a card is shared by at most 32`},

@@ -66,7 +66,7 @@ func keepBlock(t *serve.PolicyTable, block string) error {
 		}
 	}
 	if !slices.Contains(names, block) {
-		return &config.Error{Where: "--block", Value: block, Reason: fmt.Sprintf("no such block; did you mean %q? There are %s", config.Nearest(strings.ToUpper(block), names), strings.Join(names, ", "))}
+		return &config.Error{Where: "--block", Value: block, Reason: "no such block; " + config.Known(block, names)}
 	}
 	t.Rows = slices.DeleteFunc(t.Rows, func(r serve.PolicyRow) bool { return r.Block != block })
 	t.Unlisted = nil

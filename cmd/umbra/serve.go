@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -152,6 +153,9 @@ func newBoard(f *config.Face, vram config.Size, where func(key string) string) (
 	data, err := readROM(f.ROM)
 	if err == nil {
 		_, err = firmware.Load(data, gf100.VendorID, uint16(f.Device))
+	}
+	if path := new(fs.PathError); errors.As(err, &path) {
+		err = path.Err // the error names the file itself
 	}
 	if err != nil {
 		return out, &config.Error{Where: where("rom"), Value: f.ROM, Reason: err.Error()}

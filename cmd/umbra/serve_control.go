@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -84,7 +83,7 @@ func (s *served) unknown(name string) error {
 	if len(names) == 0 {
 		return control.NotFound("there is no GPU %s: there are none", name)
 	}
-	return control.NotFound("there is no GPU %s; did you mean %q? There are %s", name, config.Nearest(name, names), strings.Join(names, ", "))
+	return control.NotFound("there is no GPU %s; %s", name, config.Known(name, names))
 }
 
 // refused makes what is wrong with a request the client's error, and what is
