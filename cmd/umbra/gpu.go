@@ -131,7 +131,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	fmt.Fprintf(&b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Seconds)
 	fmt.Fprintf(&b, "card: %s, %v of VRAM", s.Card.Kind, config.Size(s.Card.VRAM))
 	if s.Setup == control.SetupVirtual {
-		fmt.Fprintf(&b, ", %d MiB of it free", s.Card.Free>>20)
+		fmt.Fprintf(&b, ", %v of it free", config.Size(s.Card.Free>>20<<20))
 	}
 	f := &s.Card.Faults
 	fmt.Fprintf(&b, "; %d bytes moved, %d interrupts, %d faults\n", s.Card.Bytes, s.Card.Interrupts, f.MMU+f.PBDMA+f.Engine+f.BAR)

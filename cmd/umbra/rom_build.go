@@ -18,7 +18,7 @@ type romBuildCmd struct {
 	Device      string   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
 	Size        string   `placeholder:"SIZE" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
 	Memory      string   `placeholder:"KIND" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
-	Without     []string `placeholder:"T,..." help:"BIT tokens to leave out, by letter, to see what a driver does without them."`
+	Without     []string `placeholder:"T" help:"BIT tokens to leave out, by letter, to see what a driver does without them."`
 	Description string   `placeholder:"FILE" help:"Build from the description in a JSON file: the member 'description' of what rom show --json writes, or all of it."`
 }
 
