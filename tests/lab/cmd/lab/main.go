@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,6 +17,13 @@ import (
 
 	"github.com/umbra-gpu/umbra/tests/lab"
 )
+
+const usage = `lab fetch [version...]     fetch QEMU and kernels, build guest images
+lab boot [flags]           boot a guest to its agent, say how long it took
+lab command [flags]        print a command that starts the same guest on this terminal
+
+lab boot -h lists the flags.
+`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -37,7 +45,14 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("say what to do: fetch, boot or command")
 	}
+	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+		fmt.Print(usage)
+		return nil
+	}
 	if args[0] == "fetch" {
+		if len(args) > 1 && strings.HasPrefix(args[1], "-") {
+			return fmt.Errorf("fetch: %s: takes kernel versions only, such as 6.12", args[1])
+		}
 		return fetchAll(ctx, args[1:])
 	}
 	cfg := lab.Config{Progress: os.Stderr}
@@ -52,7 +67,9 @@ func run(ctx context.Context, args []string) error {
 	fs.StringVar(&cfg.Dir, "dir", "", "`folder` to keep logs in")
 	fs.StringVar(&cfg.Agent, "agent", "", "`package` of the guest program")
 	fs.Var((*sockets)(&cfg.Sockets), "socket", "vfio-user `socket` of a device; may be repeated")
-	if err := fs.Parse(args[1:]); err != nil {
+	if err := fs.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if fs.NArg() > 0 {
