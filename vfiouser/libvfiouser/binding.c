@@ -41,10 +41,6 @@
 	row(int, vfu_setup_device_nr_irqs, (vfu_ctx_t *, enum vfu_dev_irq_type, uint32_t)) \
 	row(int, vfu_setup_irq_state_callback, (vfu_ctx_t *, enum vfu_dev_irq_type, vfu_dev_irq_state_cb_t *)) \
 	row(int, vfu_irq_trigger, (vfu_ctx_t *, uint32_t)) \
-	row(int, vfu_addr_to_sgl, (vfu_ctx_t *, vfu_dma_addr_t, size_t, dma_sg_t *, size_t, int)) \
-	row(int, vfu_sgl_read, (vfu_ctx_t *, dma_sg_t *, size_t, void *)) \
-	row(int, vfu_sgl_write, (vfu_ctx_t *, dma_sg_t *, size_t, void *)) \
-	row(size_t, dma_sg_size, (void)) \
 	row(int, vfu_create_ioeventfd, (vfu_ctx_t *, uint32_t, int, size_t, uint32_t, uint32_t, uint64_t))
 
 #define CHECK(result, name, args) \
@@ -229,24 +225,6 @@ int umbra_step(void *ctx, int wake, int *woken, int *served)
 }
 
 int umbra_trigger(void *ctx, uint32_t vector) { return vfu_irq_trigger(ctx, vector) < 0 ? errno : 0; }
-
-int umbra_dma(void *ctx, uint64_t addr, void *data, size_t n, int write)
-{
-	dma_sg_t *sg = calloc(1, dma_sg_size());
-	int ret, err = 0;
-
-	if (sg == NULL)
-		return ENOMEM;
-	ret = vfu_addr_to_sgl(ctx, (vfu_dma_addr_t)(uintptr_t)addr, n, sg, 1, write ? PROT_WRITE : PROT_READ);
-	if (ret == 1)
-		ret = write ? vfu_sgl_write(ctx, sg, 1, data) : vfu_sgl_read(ctx, sg, 1, data);
-	else if (ret >= 0 || errno == 0)
-		ret = -1, errno = EFAULT;
-	if (ret < 0)
-		err = errno ? errno : EIO;
-	free(sg);
-	return err;
-}
 
 void umbra_destroy(void *ctx) { vfu_destroy_ctx(ctx); }
 

@@ -29,7 +29,6 @@ int umbra_poll_fd(void *ctx);
 int umbra_attach(void *ctx);
 int umbra_step(void *ctx, int wake, int *woken, int *served);
 int umbra_trigger(void *ctx, uint32_t vector);
-int umbra_dma(void *ctx, uint64_t addr, void *data, size_t n, int write);
 void umbra_destroy(void *ctx);
 
 #endif

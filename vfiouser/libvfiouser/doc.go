@@ -19,15 +19,16 @@
 // Device come from this thread, through one C function for each region index, because the
 // library's callbacks have no argument of the user's.
 //
-// Triggers and DMA by message come from any goroutine. They are put down in tables, the
-// eventfd wakes the thread, and the thread does them between two messages. A trigger so costs a
-// thread's wake-up more than with the native server, and never waits.
+// Triggers come from any goroutine. They are put down in a table, the eventfd wakes the thread,
+// and the thread signals them between two messages. A trigger so costs a thread's wake-up more
+// than with the native server, and never waits. Mapped memory is copied by whoever asks; DMA by
+// message is refused (vfiouser.ErrNoMessageDMA).
 //
 // # Locks, in order
 //
 //  1. Transport.mu   life: path, context, whether it is closing
 //  2. vfiouser's Memory lock
-//  3. link.mu        interrupt vectors, DMA requests
+//  3. link.mu        interrupt vectors
 //
 // # Quiesce
 //
@@ -55,7 +56,7 @@ func Lacks() []string {
 		"batches: one message is read, served and answered at a time",
 		"resample: an eventfd that unmasks is closed unread; KVM's INTx needs it",
 		"masks by eventfd: only messages mask and unmask",
-		"demultiplexed DMA: a command of the client that crosses a DMA message of ours ends the connection",
+		"demultiplexed DMA, and any DMA by message: the library as of 2022 sends it to the wrong address; memory must be mapped",
 		"split messages: a header that arrives in two parts ends the connection, a body in two parts is an error",
 		"descriptors that come with half a header: never closed",
 		"ERR and REQ interrupts: the library takes their eventfd for vector 0, so they are not offered",

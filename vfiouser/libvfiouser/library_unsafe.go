@@ -153,7 +153,3 @@ func (l *library) step(wake int) (woken, served bool, err error) {
 }
 
 func (l *library) trigger(vec int) error { return errOf(C.umbra_trigger(l.ctx, C.uint32_t(vec))) }
-
-func (l *library) dma(addr uint64, p []byte, write bool) error {
-	return errOf(C.umbra_dma(l.ctx, C.uint64_t(addr), unsafe.Pointer(unsafe.SliceData(p)), C.size_t(len(p)), cBool(write)))
-}

@@ -5,10 +5,8 @@ package libvfiouser
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +24,6 @@ type link struct {
 	mu     sync.Mutex
 	closed bool
 	irqs   [vfiouser.NumIRQs]irqIndex
-	calls  []*dmaCall
 	counts vfiouser.IRQStats
 
 	unheard bool // INTx had no eventfd: its line may still be high. The serving thread's
@@ -149,6 +146,7 @@ func (l *link) flush(lib *library) {
 	}
 	l.work.Store(false)
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for i := range l.irqs {
 		for n := range l.irqs[i].vectors {
 			v := &l.irqs[i].vectors[n]
@@ -165,12 +163,6 @@ func (l *link) flush(lib *library) {
 				l.unheard = l.unheard || i == vfiouser.IRQINTx
 			}
 		}
-	}
-	calls := l.calls
-	l.calls = nil
-	l.mu.Unlock()
-	for _, c := range calls {
-		c.serve(l, lib)
 	}
 }
 
@@ -199,77 +191,17 @@ func (l *link) close() {
 	}
 	l.mu.Lock()
 	l.closed = true
-	calls := l.calls
-	l.calls = nil
 	l.mu.Unlock()
-	for _, c := range calls {
-		c.done <- vfiouser.ErrDetached
-	}
 }
 
-// dmaCall is a DMA request by message that waits for the serving thread.
-type dmaCall struct {
-	ctx   context.Context
-	addr  uint64
-	p     []byte
-	write bool
-	done  chan error // holds one
-}
-
-// DMA implements vfiouser.Link.
-func (l *link) DMA(ctx context.Context, addr uint64, p []byte, write bool) error {
+// DMA implements vfiouser.Link. What is mapped is copied. DMA by message is not bound: the
+// library as of 2022 sends a request for any address of a range to the range's first.
+func (l *link) DMA(_ context.Context, addr uint64, p []byte, write bool) error {
 	err := l.mem.Copy(addr, p, write)
-	if err != vfiouser.ErrByMessage {
-		return err
+	if err == vfiouser.ErrByMessage {
+		return vfiouser.ErrNoMessageDMA
 	}
-	if unix.Gettid() == l.t.tid() {
-		return vfiouser.ErrInHandler
-	}
-	// The thread works on a copy, so that a caller who leaves takes its buffer along.
-	c := &dmaCall{ctx: ctx, addr: addr, p: append([]byte(nil), p...), write: write, done: make(chan error, 1)}
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return vfiouser.ErrDetached
-	}
-	l.calls = append(l.calls, c)
-	l.need()
-	l.mu.Unlock()
-	select {
-	case err := <-c.done:
-		if err == nil && !write {
-			copy(p, c.p)
-		}
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// maxPiece bounds one DMA request of the library's. Each is a power of two: the library cuts a
-// request into pieces of the client's max_data_xfer_size, and gets a shorter last one wrong.
-const maxPiece = 4096
-
-func (c *dmaCall) serve(l *link, lib *library) {
-	for at := 0; at < len(c.p); {
-		if err := c.ctx.Err(); err != nil {
-			c.done <- err
-			return
-		}
-		n := maxPiece
-		for n > len(c.p)-at {
-			n /= 2
-		}
-		if err := lib.dma(c.addr+uint64(at), c.p[at:at+n], c.write); err != nil {
-			if l.t.link == nil || errors.Is(err, syscall.ENOTCONN) {
-				err = vfiouser.ErrDetached
-			}
-			c.done <- err
-			return
-		}
-		at += n
-	}
-	c.done <- nil
+	return err
 }
 
 var eventfdOne = binary.NativeEndian.AppendUint64(nil, 1)

@@ -46,11 +46,7 @@ type Transport struct {
 	link     *link // of the client, or nil
 	observer vfiouser.IRQObserver
 	regions  [vfiouser.NumRegions]vfiouser.Region
-	threadID atomic.Int64
 }
-
-// tid is the serving thread's.
-func (t *Transport) tid() int { return int(t.threadID.Load()) }
 
 // New makes a transport of dev. It fails if the library at hand is not one that this program can
 // use, or if it cannot carry dev. Of o, only Log counts: the library has limits of its own.
@@ -116,7 +112,6 @@ func (t *Transport) thread(path string, wake int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	t.threadID.Store(int64(unix.Gettid()))
 	lib, err := create(path, t)
 	if err != nil {
 		return fmt.Errorf("libvfiouser: socket %s: %w", path, err)

@@ -1,0 +1,188 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// hosted is a device that hands its hosts to the test.
+type hosted struct {
+	*everything
+	attached chan *vfiouser.Host
+	detached chan struct{}
+	panics   atomic.Bool
+}
+
+func (d *hosted) Attached(h *vfiouser.Host) { d.attached <- h }
+func (d *hosted) Detached()                 { d.detached <- struct{}{} }
+
+func (d *hosted) ReadRegion(index int, off uint64, p []byte) error {
+	if d.panics.Load() && index == vfiouser.RegionBAR0 {
+		panic("as asked for")
+	}
+	return d.everything.ReadRegion(index, off, p)
+}
+
+// withHost serves a device, and returns what is on both ends of one connection.
+func withHost(t *testing.T, by func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) (*hosted, vfiouser.Transport, *client.Client, *vfiouser.Host) {
+	t.Helper()
+	dev, err := newEverything()
+	require.NoError(t, err)
+	t.Cleanup(dev.close)
+	d := &hosted{everything: dev, attached: make(chan *vfiouser.Host, 8), detached: make(chan struct{}, 8)}
+	tr, err := by(d, vfiouser.Options{})
+	require.NoError(t, err)
+	c, err := client.Dial(serveAt(t, tr), &client.Options{AnswerDMA: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return d, tr, c, <-d.attached
+}
+
+func newChanges() chan vfiouser.MemoryChange { return make(chan vfiouser.MemoryChange, 8) }
+
+// TestHost: what a device does through its host comes to the same on both
+// transports, from any goroutine.
+func TestHost(t *testing.T) {
+	eachTransport(t, func(t *testing.T, make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) {
+		d, tr, c, h := withHost(t, make)
+
+		// Interrupts.
+		es, err := c.AttachIRQs(vfiouser.IRQMSIX, 0, 4)
+		require.NoError(t, err)
+		var wg sync.WaitGroup
+		for v := range 4 {
+			wg.Go(func() {
+				for range 50 {
+					h.Trigger(vfiouser.IRQMSIX, v)
+				}
+			})
+		}
+		wg.Wait()
+		for _, e := range es {
+			n, err := e.Wait(5 * time.Second)
+			require.NoError(t, err)
+			require.Positive(t, n)
+			defer e.Close()
+		}
+		h.Trigger(vfiouser.IRQMSIX, 99)
+		require.Positive(t, tr.Stats().IRQ.Unrouted)
+		require.Positive(t, tr.Stats().IRQ.Signalled)
+
+		// Memory with a descriptor: both see the same bytes.
+		m, err := client.Alloc(1 << 20)
+		require.NoError(t, err)
+		defer m.Close()
+		require.NoError(t, c.Map(0x10000, m, 0, 1<<20, client.ReadWrite))
+		require.NoError(t, h.DMAWrite(t.Context(), 0x10010, []byte("from the device")))
+		require.Equal(t, "from the device", string(m.Data[0x10:0x1f]))
+		copy(m.Data[0x2000:], "from the client")
+		p := [15]byte{}
+		require.NoError(t, h.DMARead(t.Context(), 0x12000, p[:]))
+		require.Equal(t, "from the client", string(p[:]))
+		r := h.Memory().Ranges()
+		require.Equal(t, []vfiouser.MemoryRange{{Addr: 0x10000, Size: 1 << 20, Read: true, Write: true, Mapped: true}}, r)
+		require.ErrorIs(t, h.DMARead(t.Context(), 0x1, p[:]), vfiouser.ErrNotMapped)
+
+		// Memory without: by message, in pieces of any length.
+		require.NoError(t, c.MapNoFD(0x4000000, m, 0, 1<<20, client.ReadWrite))
+		lengths := []int{1, 7, 4096, 5000, 70000}
+		if _, ok := tr.(*vfiouser.Server); !ok {
+			require.ErrorIs(t, h.DMAWrite(t.Context(), 0x4000100, p[:]), vfiouser.ErrNoMessageDMA)
+			lengths = nil
+		}
+		for _, n := range lengths {
+			data := pattern(n)
+			require.NoError(t, h.DMAWrite(t.Context(), 0x4000100, data), "%d bytes", n)
+			require.Equal(t, data, m.Data[0x100:0x100+n])
+			back := pattern(n)
+			clear(back)
+			require.NoError(t, h.DMARead(t.Context(), 0x4000100, back))
+			require.Equal(t, data, back)
+		}
+
+		// A range that is taken back is gone when the reply is there.
+		gone := newChanges()
+		stop := h.Memory().Watch(func(c vfiouser.MemoryChange) { gone <- c })
+		require.NoError(t, c.Unmap(0x10000, 1<<20))
+		stop()
+		require.Len(t, gone, 1)
+		require.True(t, (<-gone).Removed)
+		require.ErrorIs(t, h.DMARead(t.Context(), 0x12000, p[:]), vfiouser.ErrNotMapped)
+
+		// A panic is an error of that access.
+		d.panics.Store(true)
+		_, err = c.Read32(vfiouser.RegionBAR0, 0)
+		require.Error(t, err)
+		d.panics.Store(false)
+		_, err = c.Read32(vfiouser.RegionConfig, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, tr.Stats().Panics)
+
+		// The end.
+		c.Close()
+		<-d.detached
+		h.Trigger(vfiouser.IRQMSIX, 0)
+		err = h.DMARead(context.Background(), 0x4000100, p[:])
+		require.True(t, errors.Is(err, vfiouser.ErrDetached) || errors.Is(err, vfiouser.ErrNotMapped), "%v", err)
+	})
+}
+
+// pattern is n bytes that are not zero.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i%251 + 1)
+	}
+	return b
+}
+
+// TestEndBesideSilence: a client that says nothing, or half of something, does
+// not keep a server that is told to end.
+func TestEndBesideSilence(t *testing.T) {
+	eachTransport(t, func(t *testing.T, make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) {
+		for _, say := range [][]byte{nil, {1, 0, 1}, append([]byte{1, 0, 1, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 1, 2)} {
+			dev, err := newEverything()
+			require.NoError(t, err)
+			t.Cleanup(dev.close)
+			tr, err := make(dev, vfiouser.Options{})
+			require.NoError(t, err)
+			c, err := net.Dial("unix", serveAt(t, tr))
+			require.NoError(t, err)
+			t.Cleanup(func() { c.Close() })
+			if len(say) > 0 {
+				_, err = c.Write(say)
+				require.NoError(t, err)
+			}
+			time.Sleep(20 * time.Millisecond)
+			ended := closing(tr)
+			select {
+			case <-ended:
+			case <-time.After(10 * time.Second):
+				t.Fatal("the server does not end")
+			}
+		}
+	})
+}
+
+// closing closes a transport and tells when that is done.
+func closing(tr vfiouser.Transport) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tr.Close()
+	}()
+	return done
+}
