@@ -2,6 +2,8 @@ package isolation
 
 import (
 	"bytes"
+	"flag"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,7 +19,15 @@ const (
 	tick = 50 * time.Millisecond
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if share > 1 {
+		if err := flag.Set("rapid.checks", strconv.Itoa(100/share)); err != nil {
+			panic(err)
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func ward(t testing.TB) *Ward {
 	t.Helper()

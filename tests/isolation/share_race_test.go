@@ -1,0 +1,5 @@
+//go:build race
+
+package isolation
+
+func init() { share = 4 }
