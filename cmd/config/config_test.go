@@ -33,14 +33,14 @@ card:
   bar3: 32MiB
   pci-device: 06dd
   pci-subsystem: 10de:0780
-server: {spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
+server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
 `
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
 		Card: Card{Kind: "soft", VRAM: 1 << 30, Face: Face{
 			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
 		}},
-		Server: Server{Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
+		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
 	}
 	layer, err := Parse("f.yaml", []byte(file))
 	require.NoError(t, err)
