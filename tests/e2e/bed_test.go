@@ -65,6 +65,7 @@ func newBed(t *testing.T, cfg stand.Config) *bed {
 func (b *bed) boot() {
 	b.t.Helper()
 	require.NoError(b.t, b.Boot(b.ctx))
+	b.t.Attr("kernel", b.VM.Kernel()+" under "+b.VM.Accel().Name)
 }
 
 // step is a subtest on the same machine. The steps after one that failed are

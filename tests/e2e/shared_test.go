@@ -41,6 +41,7 @@ func TestSharedCard(t *testing.T) {
 			Kernel: version, Sockets: []string{s.GPUs[i].Socket}, CPUs: 1, Memory: 512, Reboot: true,
 		})
 		require.NoError(t, err)
+		t.Attr("kernel", vm.Kernel()+" under "+vm.Accel().Name)
 		beds[i] = &bed{&stand.Stand{Card: s.Card, VM: vm}, t, ctx}
 		t.Cleanup(func() {
 			if t.Failed() {
