@@ -24,6 +24,8 @@ type Options struct {
 	// NoWriteMulti does not offer REGION_WRITE_MULTI. QEMU 10.1 and 10.2 become slower when
 	// it is offered.
 	NoWriteMulti bool
+	// Listening, if not nil, is called by ListenAndServe when the socket takes clients.
+	Listening func()
 	// Log hears of panics and broken streams, limited in rate; nil means nobody does.
 	Log *slog.Logger
 }

@@ -57,25 +57,8 @@ func Listen(path string) (*net.UnixListener, error) {
 		}
 		return l, err
 	}
-	st, err := os.Lstat(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("vfiouser: socket %s: %w", path, err)
-	}
-	if err == nil {
-		if st.Mode()&fs.ModeSocket == 0 {
-			return nil, fmt.Errorf("vfiouser: socket %s: a file that is not a socket is there; remove it or choose another path", path)
-		}
-		probe, err := net.DialUnix("unix", nil, addr)
-		if err == nil {
-			probe.Close()
-			return nil, fmt.Errorf("vfiouser: socket %s: another server listens there; stop it or choose another path", path)
-		}
-		if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("vfiouser: socket %s: cannot tell whether a server listens there: %w", path, err)
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("vfiouser: socket %s: stale and not removable: %w", path, err)
-		}
+	if err := ClearPath(path); err != nil {
+		return nil, err
 	}
 	if l, err = net.ListenUnix("unix", addr); err != nil {
 		return nil, fmt.Errorf("vfiouser: socket %s: %w", path, err)
@@ -83,11 +66,41 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
+// ClearPath makes room for a socket at path: a socket that is there is removed if nobody
+// listens on it; anything else is an error that names the path.
+func ClearPath(path string) error {
+	st, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("vfiouser: socket %s: %w", path, err)
+	}
+	if st.Mode()&fs.ModeSocket == 0 {
+		return fmt.Errorf("vfiouser: socket %s: a file that is not a socket is there; remove it or choose another path", path)
+	}
+	probe, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err == nil {
+		probe.Close()
+		return fmt.Errorf("vfiouser: socket %s: another server listens there; stop it or choose another path", path)
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("vfiouser: socket %s: cannot tell whether a server listens there: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("vfiouser: socket %s: stale and not removable: %w", path, err)
+	}
+	return nil
+}
+
 // ListenAndServe serves at path until ctx ends or Close.
 func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 	l, err := Listen(path)
 	if err != nil {
 		return err
+	}
+	if s.opts.Listening != nil {
+		s.opts.Listening()
 	}
 	return s.Serve(ctx, l)
 }

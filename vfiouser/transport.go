@@ -89,13 +89,3 @@ func CheckDevice(dev Device) error {
 	}
 	return checkIRQs(dev.IRQs())
 }
-
-// ClearPath makes room for a socket at path: a socket that is there is removed if nobody
-// listens on it; anything else is an error that names the path.
-func ClearPath(path string) error {
-	l, err := Listen(path)
-	if err != nil {
-		return err
-	}
-	return l.Close()
-}

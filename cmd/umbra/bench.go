@@ -165,7 +165,8 @@ func newTrapLine(ctx context.Context, name, path string) (l *trapLine, err error
 	if err != nil {
 		return nil, err
 	}
-	t, err := by(serve.NewPassThrough(card), vfiouser.Options{})
+	listening := make(chan struct{})
+	t, err := by(serve.NewPassThrough(card), vfiouser.Options{Listening: func() { close(listening) }})
 	if err != nil {
 		return nil, errors.Join(err, card.Close())
 	}
@@ -187,16 +188,11 @@ func newTrapLine(ctx context.Context, name, path string) (l *trapLine, err error
 			l.close()
 		}
 	}()
-	for {
-		if _, err := os.Stat(path); err == nil {
-			break
-		}
-		select {
-		case err := <-served:
-			served <- err
-			return nil, err
-		case <-time.After(time.Millisecond):
-		}
+	select {
+	case <-listening:
+	case err := <-served:
+		served <- err // for close
+		return nil, err
 	}
 	if l.fd, err = unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 		return nil, err

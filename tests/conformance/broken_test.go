@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
@@ -284,9 +284,8 @@ func throughRelay(t *testing.T, p *plant) (failed []conformance.Result, passed i
 	dev, err := newEverything()
 	require.NoError(t, err)
 	defer dev.close()
-	s, err := vfiouser.NewServer(dev, vfiouser.Options{})
-	require.NoError(t, err)
-	path := newRelay(t, p, serveAt(t, s))
+	_, server := serveAt(t, serve.Native, dev)
+	path := newRelay(t, p, server)
 	err = conformance.Run(t.Context(), conformance.Options{Dial: conformance.DialPath(path), Timeout: time.Second, Families: []string{p.family}}, func(r conformance.Result) {
 		switch r.Outcome {
 		case conformance.Failed:

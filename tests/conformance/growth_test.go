@@ -52,13 +52,11 @@ func TestGrowth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("10,000 clients, for -short is given")
 	}
-	eachTransport(t, func(t *testing.T, make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) {
+	eachTransport(t, func(t *testing.T, by maker) {
 		dev, err := newEverything()
 		require.NoError(t, err)
 		t.Cleanup(dev.close)
-		tr, err := make(dev, vfiouser.Options{})
-		require.NoError(t, err)
-		path := serveAt(t, tr)
+		tr, path := serveAt(t, by, dev)
 		fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
 		require.NoError(t, err)
 		defer unix.Close(fd)

@@ -37,15 +37,14 @@ func (d *hosted) ReadRegion(index int, off uint64, p []byte) error {
 }
 
 // withHost serves a device, and returns what is on both ends of one connection.
-func withHost(t *testing.T, by func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) (*hosted, vfiouser.Transport, *client.Client, *vfiouser.Host) {
+func withHost(t *testing.T, by maker) (*hosted, vfiouser.Transport, *client.Client, *vfiouser.Host) {
 	t.Helper()
 	dev, err := newEverything()
 	require.NoError(t, err)
 	t.Cleanup(dev.close)
 	d := &hosted{everything: dev, attached: make(chan *vfiouser.Host, 8), detached: make(chan struct{}, 8)}
-	tr, err := by(d, vfiouser.Options{})
-	require.NoError(t, err)
-	c, err := client.Dial(serveAt(t, tr), &client.Options{AnswerDMA: true})
+	tr, path := serveAt(t, by, d)
+	c, err := client.Dial(path, &client.Options{AnswerDMA: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return d, tr, c, <-d.attached
@@ -56,8 +55,8 @@ func newChanges() chan vfiouser.MemoryChange { return make(chan vfiouser.MemoryC
 // TestHost: what a device does through its host comes to the same on both
 // transports, from any goroutine.
 func TestHost(t *testing.T) {
-	eachTransport(t, func(t *testing.T, make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) {
-		d, tr, c, h := withHost(t, make)
+	eachTransport(t, func(t *testing.T, by maker) {
+		d, tr, c, h := withHost(t, by)
 
 		// Interrupts.
 		es, err := c.AttachIRQs(vfiouser.IRQMSIX, 0, 4)
@@ -152,14 +151,13 @@ func pattern(n int) []byte {
 // TestEndBesideSilence: a client that says nothing, or half of something, does
 // not keep a server that is told to end.
 func TestEndBesideSilence(t *testing.T) {
-	eachTransport(t, func(t *testing.T, make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) {
+	eachTransport(t, func(t *testing.T, by maker) {
 		for _, say := range [][]byte{nil, {1, 0, 1}, append([]byte{1, 0, 1, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 1, 2)} {
 			dev, err := newEverything()
 			require.NoError(t, err)
 			t.Cleanup(dev.close)
-			tr, err := make(dev, vfiouser.Options{})
-			require.NoError(t, err)
-			c, err := net.Dial("unix", serveAt(t, tr))
+			tr, path := serveAt(t, by, dev)
+			c, err := net.Dial("unix", path)
 			require.NoError(t, err)
 			t.Cleanup(func() { c.Close() })
 			if len(say) > 0 {

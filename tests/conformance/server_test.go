@@ -16,20 +16,21 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
+// maker makes a transport.
+type maker = serve.Make
+
 // transports are what a device can be served by in this build.
 var transports = []struct {
 	name string
-	make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)
+	make maker
 	skip string
 }{
-	{name: "native", make: func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
-		return vfiouser.NewServer(d, o)
-	}},
+	{name: "native", make: serve.Native},
 	{name: "libvfio-user", make: libvfiouser.New, skip: map[bool]string{false: libvfiouser.ErrNotBuilt.Error()}[libvfiouser.Built]},
 }
 
 // eachTransport runs a test for every transport of this build.
-func eachTransport(t *testing.T, test func(t *testing.T, make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error))) {
+func eachTransport(t *testing.T, test func(t *testing.T, by maker)) {
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
 			if tr.skip != "" {
@@ -40,9 +41,13 @@ func eachTransport(t *testing.T, test func(t *testing.T, make func(vfiouser.Devi
 	}
 }
 
-// serveAt serves until the test ends, and returns the socket.
-func serveAt(t *testing.T, tr vfiouser.Transport) string {
+// serveAt serves a device until the test ends, and returns the transport and its
+// socket, which takes clients.
+func serveAt(t *testing.T, by maker, d vfiouser.Device) (vfiouser.Transport, string) {
 	t.Helper()
+	listening := make(chan struct{})
+	tr, err := by(d, vfiouser.Options{Listening: func() { close(listening) }})
+	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "s")
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -57,16 +62,13 @@ func serveAt(t *testing.T, tr vfiouser.Transport) string {
 		}
 		require.NoError(t, tr.Close())
 	})
-	require.Eventually(t, func() bool {
-		select {
-		case err := <-served:
-			t.Fatal(err)
-		default:
-		}
-		_, err := filepath.EvalSymlinks(path)
-		return err == nil
-	}, 10*time.Second, time.Millisecond)
-	return path
+	select {
+	case <-listening:
+	case err := <-served:
+		served <- err
+		t.Fatal(err)
+	}
+	return tr, path
 }
 
 // suite runs the suite; a case that fails fails the test. Every finding is in
@@ -100,24 +102,22 @@ func suite(t *testing.T, o conformance.Options) (passed int) {
 // TestSuiteOfEverything: the whole suite on both transports, with the device
 // that has something of everything.
 func TestSuiteOfEverything(t *testing.T) {
-	eachTransport(t, func(t *testing.T, make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) {
+	eachTransport(t, func(t *testing.T, by maker) {
 		dev, err := newEverything()
 		require.NoError(t, err)
 		t.Cleanup(dev.close)
-		tr, err := make(dev, vfiouser.Options{})
-		require.NoError(t, err)
-		require.Greater(t, suite(t, conformance.Options{Dial: conformance.DialPath(serveAt(t, tr))}), 140)
+		_, path := serveAt(t, by, dev)
+		require.Greater(t, suite(t, conformance.Options{Dial: conformance.DialPath(path)}), 140)
 	})
 }
 
 // TestSuiteOfTheCard: the whole suite on both transports, with the software card.
 func TestSuiteOfTheCard(t *testing.T) {
-	eachTransport(t, func(t *testing.T, make func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)) {
+	eachTransport(t, func(t *testing.T, by maker) {
 		card, err := soft.New(soft.Config{VRAM: soft.MinVRAM})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, card.Close()) })
-		tr, err := make(serve.NewPassThrough(card), vfiouser.Options{})
-		require.NoError(t, err)
-		require.Greater(t, suite(t, conformance.Options{Dial: conformance.DialPath(serveAt(t, tr))}), 140)
+		_, path := serveAt(t, by, serve.NewPassThrough(card))
+		require.Greater(t, suite(t, conformance.Options{Dial: conformance.DialPath(path)}), 140)
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -89,7 +88,10 @@ func (s *Stand) serve() error {
 
 // serveBy serves with another transport, and waits until it listens.
 func (s *Stand) serveBy(device vfiouser.Device) error {
-	t, err := s.cfg.Transport(device, s.cfg.Server)
+	listening := make(chan struct{})
+	opts := s.cfg.Server
+	opts.Listening = func() { close(listening) }
+	t, err := s.cfg.Transport(device, opts)
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(s.dir))
 	}
@@ -97,16 +99,12 @@ func (s *Stand) serveBy(device vfiouser.Device) error {
 	s.cancel = cancel
 	s.served = make(chan error, 1)
 	go func() { s.served <- t.ListenAndServe(ctx, s.Socket()) }()
-	for {
-		if _, err := os.Stat(s.Socket()); err == nil {
-			return nil
-		}
-		select {
-		case err := <-s.served:
-			cancel()
-			return errors.Join(err, os.RemoveAll(s.dir))
-		case <-time.After(time.Millisecond):
-		}
+	select {
+	case <-listening:
+		return nil
+	case err := <-s.served:
+		cancel()
+		return errors.Join(err, os.RemoveAll(s.dir))
 	}
 }
 

@@ -30,6 +30,8 @@ type Transport struct {
 	dev vfiouser.Device
 	log *slog.Logger
 
+	listening func()
+
 	mu      sync.Mutex
 	path    string        // while serving, else ""
 	wake    int           // eventfd, -1 when not serving
@@ -49,7 +51,7 @@ type Transport struct {
 }
 
 // New makes a transport of dev. It fails if the library at hand is not one that this program can
-// use, or if it cannot carry dev. Of o, only Log counts: the library has limits of its own.
+// use, or if it cannot carry dev. Of o, only Log and Listening count: the library has limits of its own.
 func New(dev vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
 	if names := missing(); names != "" {
 		return nil, fmt.Errorf("libvfiouser: the libvfio-user that this program runs with lacks %s; "+
@@ -64,7 +66,7 @@ func New(dev vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
 				"make it smaller, or use the native transport", i, r.Size)
 		}
 	}
-	t := &Transport{dev: dev, log: o.Log, wake: -1}
+	t := &Transport{dev: dev, log: o.Log, listening: o.Listening, wake: -1}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
 	}
@@ -129,6 +131,9 @@ func (t *Transport) thread(path string, wake int) error {
 	}()
 	if err := lib.describe(t.dev); err != nil {
 		return fmt.Errorf("libvfiouser: the library refuses the device: %w", err)
+	}
+	if t.listening != nil {
+		t.listening()
 	}
 	for !t.stop.Load() {
 		if err := t.step(lib, wake); err != nil {
