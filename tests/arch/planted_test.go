@@ -34,8 +34,11 @@ func TestPlantedImports(t *testing.T) {
 		{"a card does not know its user", "aggregator/card/soft/engine/x.go", own("aggregator"), "who uses it"},
 		{"the scheduler is pure", "aggregator/sched/x.go", own("mmio"), "untestable time"},
 		{"nobody imports cmd", "vfiouser/x.go", own("cmd/serve"), "cmd joins the parts"},
-		{"nobody imports tests", "cmd/umbra/x.go", own("tests/lab"), "must not contain what tests it"},
-		{"nor do tests of the core", "vfiouser/x_test.go", own("tests/lab"), "must not contain what tests it"},
+		{"nobody imports tests", "cmd/umbra/x.go", own("tests/stand"), "must not contain what tests it"},
+		{"nor do tests of the core", "vfiouser/x_test.go", own("tests/stand"), "must not contain what tests it"},
+		{"cmd boots machines", "cmd/bench/x.go", own("tests/lab"), ""},
+		{"nobody else does", "devmodel/x_test.go", own("tests/lab/proto"), "machines are for tests"},
+		{"the lab knows no server", "tests/lab/x.go", own("vfiouser"), "whatever serves it"},
 		{"cmd imports all", "cmd/serve/x.go", own("vfiouser"), ""},
 		{"tests import all", "tests/e2e/x_test.go", own("cmd/serve"), ""},
 		{"a new room is entered in the table", "newroom/x.go", own("mmio"), "no such room"},
@@ -50,7 +53,9 @@ func TestPlantedImports(t *testing.T) {
 		{"test libraries nowhere else", "mmio/x.go", lib("github.com/stretchr/testify/require"), "standard library and x/sys alone"},
 		{"CLI libraries in cmd", "cmd/umbra/x.go", lib("github.com/alecthomas/kong"), ""},
 		{"CLI libraries nowhere else", "aggregator/x.go", lib("github.com/alecthomas/kong"), "standard library and x/sys alone"},
-		{"tests are free", "tests/lab/x.go", lib("github.com/ulikunitz/xz"), ""},
+		{"tests are free", "tests/bench/x.go", lib("github.com/alecthomas/kong"), ""},
+		{"the lab reads packages", "tests/lab/x.go", lib("github.com/ulikunitz/xz"), ""},
+		{"the lab is shipped", "tests/lab/x.go", lib("github.com/alecthomas/kong"), "standard library and x/sys alone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := importFindings(planted(t, c.file, "package x\n"+c.imports+"\n"))

@@ -23,13 +23,14 @@ const (
 	shadowpt   room = "shadowpt"
 	firmware   room = "firmware"
 	tests      room = "tests"
+	lab        room = "tests/lab"
 )
 
-var rooms = []room{cmd, devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, tests}
+var rooms = []room{cmd, devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, tests, lab}
 
 // allowed says which rooms a room may import besides itself.
 var allowed = map[room][]room{
-	cmd:        {devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware},
+	cmd:        {devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab}, // umbra bench boots guests
 	devmodel:   {mmio, firmware},
 	aggregator: {sched, card, shadowpt, mmio},
 	sched:      {},
@@ -40,7 +41,8 @@ var allowed = map[room][]room{
 	mmio:       {},
 	shadowpt:   {},
 	firmware:   {},
-	tests:      {cmd, devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware},
+	tests:      {cmd, devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab},
+	lab:        {},
 }
 
 // forbidden says why the others are not. An empty from or to stands for every
@@ -51,6 +53,8 @@ var forbidden = []struct {
 	why      string
 }{
 	{"", tests, "what is shipped must not contain what tests it"},
+	{"", lab, "machines are for tests, and for umbra bench, which measures what a guest sees"},
+	{lab, "", "the lab boots a machine on a socket, whatever serves it"},
 	{"", cmd, "cmd joins the parts; a part that knows how it is joined cannot be used otherwise"},
 
 	{devmodel, vfiouser, "a virtual GPU declares the host it needs, so that it is tested without a socket"},
@@ -110,6 +114,10 @@ var libraries = map[room][]string{
 	shadowpt:   {},
 	firmware:   {},
 	tests:      {""}, // nothing of it is shipped
+	lab: {
+		"golang.org/x/sys",
+		"github.com/ulikunitz/xz", // packages
+	},
 }
 
 const whyLibraries = "core packages stand on the standard library and x/sys alone: each further module is code to audit and keep building"
