@@ -33,8 +33,9 @@ type Config struct {
 
 // Card describes the card.
 type Card struct {
-	Kind string `yaml:"kind" placeholder:"KIND" def:"soft" oneof:"soft" help:"What the card is made of."`
-	VRAM Size   `yaml:"vram" placeholder:"SIZE" def:"512MiB" min:"64MiB" max:"6GiB" step:"64MiB" help:"Memory of the card. What no guest touches costs nothing."`
+	Kind    string `yaml:"kind" placeholder:"KIND" def:"soft" oneof:"soft" help:"What the card is made of."`
+	VRAM    Size   `yaml:"vram" placeholder:"SIZE" def:"512MiB" min:"64MiB" max:"6GiB" step:"64MiB" help:"Memory of the card. What no guest touches costs nothing."`
+	Engines bool   `yaml:"engines" negatable:"" def:"true" help:"Let the engines work. Without it they take every method and do nothing: what moves data must fail, which shows that its tests can."`
 	Face
 }
 

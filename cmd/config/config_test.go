@@ -25,6 +25,7 @@ control: there.sock
 card:
   kind: soft
   vram: 1GiB
+  engines: false
   rom: my.rom
   msi: false
   temperature: 60
@@ -87,9 +88,9 @@ func TestFileErrors(t *testing.T) {
 		{"card: {pci-subsystem: 076f}\n", `f.yaml:1: card.pci-subsystem: "076f" is not a PCI subsystem; write the ids of vendor and board: 10de:076f`},
 		{"socket: [a, b]\n", `f.yaml:1: socket: [a, b]: one value is wanted here, such as PATH`},
 		{"socket:\n", `f.yaml:1: socket: has no value; give one or remove the line`},
-		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
+		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
 		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, profiles, gpus`},
-		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
+		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
 		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, profiles, gpus`},
 		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
 	} {

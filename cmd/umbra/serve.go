@@ -168,7 +168,9 @@ func newBoard(f *config.Face, vram config.Size, where func(key string) string) (
 func cardConfig(l *config.Layer) (soft.Config, error) {
 	o := &l.Config.Card
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return l.Where("card." + key) })
-	return soft.Config{VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature}, err
+	return soft.Config{
+		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
+	}, err
 }
 
 // gpuConfig is the virtual GPU that the options describe.
@@ -367,6 +369,9 @@ func (s *served) announce() error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "GF100 in software (%04x:%v), %v of VRAM, %s\n", gf100.VendorID, c.Card.Device, c.Card.VRAM, interruptsOf(&c.Card.Face))
+	if !c.Card.Engines {
+		b.WriteString("its engines do nothing, as asked: what moves data fails\n")
+	}
 	const attach = "QEMU (10.1 or newer) attaches with these arguments, beside those for its disk or kernel:"
 	switch {
 	case len(a.GPUs) > 0:
