@@ -47,7 +47,7 @@ func ablations(t *testing.T, k kernel) []ablation {
 		all = append(all, r)
 	}
 	all = append(all, romAblations(t)...)
-	return slices.DeleteFunc(all, func(a ablation) bool { return !slices.Contains(a.kernels, k.version) })
+	return slices.DeleteFunc(all, func(a ablation) bool { return !slices.Contains(a.kernels, k.Version) })
 }
 
 // whens does what rows of gf100.Ablations ask for in words.
@@ -98,13 +98,13 @@ func romAblations(t *testing.T) []ablation {
 // back, again and again on one machine.
 func TestAblations(t *testing.T) {
 	for _, k := range kernels {
-		t.Run(k.version, func(t *testing.T) {
+		t.Run(k.Version, func(t *testing.T) {
 			t.Parallel()
 			rows := ablations(t, k)
 			rows = slices.DeleteFunc(rows, func(a ablation) bool { return a.fatal })
 			b := start(t, stand.Config{
 				Card:    soft.Config{VRAM: 64 << 20},
-				Machine: lab.Config{Kernel: k.version, CPUs: k.cpus},
+				Machine: lab.Config{Kernel: k.Version, CPUs: k.CPUs},
 			})
 			whole := soft.Config{}
 			b.rebuild(func(c *soft.Config) { whole = *c })
@@ -220,7 +220,7 @@ func TestFatalAblations(t *testing.T) {
 	require.NotEmpty(t, rows)
 	b := start(t, stand.Config{
 		Card:    soft.Config{VRAM: 64 << 20},
-		Machine: lab.Config{Kernel: k.version, Reboot: true},
+		Machine: lab.Config{Kernel: k.Version, Reboot: true},
 	})
 	whole := soft.Config{}
 	b.rebuild(func(c *soft.Config) { whole = *c })

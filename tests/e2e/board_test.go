@@ -19,7 +19,7 @@ func TestPlainPCI(t *testing.T) {
 	k := kernelOf("6.12")
 	b := start(t, stand.Config{
 		Card:    soft.Config{VRAM: 64 << 20, PCI: gf100.ConfigOptions{NoMSI: true, NoPCIe: true}},
-		Machine: lab.Config{Kernel: k.version},
+		Machine: lab.Config{Kernel: k.Version},
 	})
 	b.probe(k)
 	const capMSI, capPCIe = 0x05, 0x10
@@ -41,7 +41,7 @@ func TestLargest(t *testing.T) {
 	k := kernelOf("6.12")
 	b := start(t, stand.Config{
 		Card:    soft.Config{VRAM: soft.MaxVRAM},
-		Machine: lab.Config{Kernel: k.version},
+		Machine: lab.Config{Kernel: k.Version},
 	})
 	b.probe(k)
 	b.identity("msi", soft.MaxVRAM)

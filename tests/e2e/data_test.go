@@ -107,12 +107,12 @@ func (b *bed) moves(k kernel) {
 // M2MF, and the kernel so many by its mover.
 func (b *bed) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
 	b.t.Helper()
-	if k.mover == classM2MF {
+	if k.Mover == classM2MF {
 		w.requireMoved(b.t, classM2MF, guests+kernels)
 		require.Zero(b.t, w.bytes[classCE0]+w.bytes[classCE1])
 	} else {
 		w.requireMoved(b.t, classM2MF, guests)
-		w.requireMoved(b.t, k.mover, kernels)
+		w.requireMoved(b.t, k.Mover, kernels)
 	}
 	b.t.Logf("M2MF moved %d bytes, the copy engines %d and %d", w.bytes[classM2MF], w.bytes[classCE0], w.bytes[classCE1])
 }

@@ -19,7 +19,7 @@ import (
 // middle of a copy, a poweroff.
 func TestKernels(t *testing.T) {
 	for _, k := range kernels {
-		t.Run(k.version, func(t *testing.T) {
+		t.Run(k.Version, func(t *testing.T) {
 			t.Parallel()
 			life(t, k)
 		})
@@ -32,7 +32,7 @@ func life(t *testing.T, k kernel) {
 	b := start(t, stand.Config{
 		// Little, so that little exceeds it.
 		Card:    soft.Config{VRAM: 128 << 20, Temperature: func() int { return int(celsius.Load()) }},
-		Machine: lab.Config{Kernel: k.version, CPUs: k.cpus, Reboot: true},
+		Machine: lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true},
 	})
 	b.step("probe", func(b *bed) { b.probe(k); b.identity("msi", 128<<20) })
 	b.step("ptimer", (*bed).ptimer)
