@@ -28,9 +28,10 @@ func (s *Server) table() map[string]command {
 			time.Sleep(time.Duration(a.Milliseconds) * time.Millisecond)
 			return none{}, nil
 		}),
-		proto.CmdSuspend:  do(sys.Suspend),
-		proto.CmdPoweroff: last(sys.Poweroff),
-		proto.CmdReboot:   last(sys.Reboot),
+		proto.CmdRegisters: do(sys.Access),
+		proto.CmdSuspend:   do(sys.Suspend),
+		proto.CmdPoweroff:  last(sys.Poweroff),
+		proto.CmdReboot:    last(sys.Reboot),
 
 		proto.CmdInfo:       do(env.Info),
 		proto.CmdObjects:    do(env.Objects),

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // bar maps the start of a BAR of the card through sysfs. The kernel allows it because
@@ -50,6 +51,29 @@ func (s *System) Registers(node string) ([]uint32, func(), error) {
 		return nil, nil, err
 	}
 	return s.bar(address, 0, regSpace)
+}
+
+// Access reads and writes registers in the order that a names.
+func (s *System) Access(a proto.RegistersArgs) (proto.RegistersResult, error) {
+	r := proto.RegistersResult{Values: []uint32{}}
+	for _, x := range a.Accesses {
+		if x.Offset%4 != 0 || x.Offset >= regSpace {
+			return r, fmt.Errorf("register %#x: want a multiple of 4 below %#x", x.Offset, regSpace)
+		}
+	}
+	regs, done, err := s.Registers(a.Node)
+	if err != nil {
+		return r, err
+	}
+	defer done()
+	for _, x := range a.Accesses {
+		if x.Write != nil {
+			atomic.StoreUint32(&regs[x.Offset/4], *x.Write)
+			continue
+		}
+		r.Values = append(r.Values, atomic.LoadUint32(&regs[x.Offset/4]))
+	}
+	return r, nil
 }
 
 // Where USERD lies. Source: the chip's PFIFO and cl906f.h.
