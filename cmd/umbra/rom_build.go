@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -47,7 +48,7 @@ func (c *romBuildCmd) Run(out output) error {
 	if err := firmware.Check(img, gf100.VendorID, d.Device); err != nil {
 		fmt.Fprintf(out.stderr, "umbra: note: a driver cannot use this image:\n%v\n", err)
 	}
-	if c.Output == standard {
+	if c.Output == parts.Standard {
 		_, err := out.stdout.Write(data)
 		return err
 	}

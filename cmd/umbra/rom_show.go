@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -14,7 +15,7 @@ type romShowCmd struct {
 }
 
 func (c *romShowCmd) Run(out output) error {
-	data, err := readROM(c.File)
+	data, err := parts.ReadROM(c.File)
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -16,13 +15,11 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel"
-	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -123,65 +120,6 @@ func (c *serveCmd) options(parsed *kong.Context) (config.Layer, error) {
 	return l, nil
 }
 
-// board is what a guest sees of its GPU.
-type board struct {
-	rom         []byte // nil builds the default one
-	pci         gf100.ConfigOptions
-	tpcs        []int
-	temperature func() int
-}
-
-// newBoard makes a board of options that a user wrote as where says.
-func newBoard(f *config.Face, vram config.Size, where func(key string) string) (board, error) {
-	temperature := f.Temperature
-	out := board{
-		pci: gf100.ConfigOptions{
-			BAR1: uint64(f.BAR1), BAR3: uint64(f.BAR3), NoMSI: !f.MSI,
-			Device: uint16(f.Device), SubsystemVendor: uint16(f.Subsystem.Vendor), Subsystem: uint16(f.Subsystem.ID),
-		},
-		tpcs:        f.TPCs,
-		temperature: func() int { return temperature },
-	}
-	if _, err := gf100.NewFace(gf100.FaceConfig{VRAM: uint64(vram), TPCs: out.tpcs}); err != nil {
-		return out, &config.Error{Where: where("tpcs"), Value: f.TPCs.String(), Reason: err.Error()}
-	}
-	if f.ROM == "" {
-		var err error
-		out.rom, err = firmware.Build(firmware.GF100(firmware.Options{Device: uint16(f.Device)}))
-		return out, err
-	}
-	data, err := readROM(f.ROM)
-	if err == nil {
-		_, err = firmware.Load(data, gf100.VendorID, uint16(f.Device))
-	}
-	if path := new(fs.PathError); errors.As(err, &path) {
-		err = path.Err // the error names the file itself
-	}
-	if err != nil {
-		return out, &config.Error{Where: where("rom"), Value: f.ROM, Reason: err.Error()}
-	}
-	out.rom = data
-	return out, nil
-}
-
-// cardConfig is the card that the options describe.
-func cardConfig(l *config.Layer) (soft.Config, error) {
-	o := &l.Config.Card
-	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return l.Where("card." + key) })
-	return soft.Config{
-		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
-	}, err
-}
-
-// gpuConfig is the virtual GPU that the options describe.
-func gpuConfig(g *config.GPU) (serve.GPUConfig, error) {
-	b, err := newBoard(&g.Face, g.VRAM, g.Where)
-	return serve.GPUConfig{
-		Share:  aggregator.GuestConfig{Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables)},
-		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
-	}, err
-}
-
 // served is everything that serves: a card, and either the one seat of a
 // pass-through or virtual GPUs.
 type served struct {
@@ -193,7 +131,8 @@ type served struct {
 
 	cardConfig soft.Config
 	by         serve.Make // the transport
-	lacks      []string   // what a client does not get from it
+	options    vfiouser.Options
+	lacks      []string // what a client does not get from it
 	gpuConfigs []serve.GPUConfig
 
 	control   net.Listener        // nil if there is none
@@ -210,15 +149,14 @@ type served struct {
 
 // check makes everything that can be found wrong before anything starts.
 func (s *served) check() (err error) {
-	if s.cardConfig, err = cardConfig(&s.layer); err != nil {
+	if s.cardConfig, err = parts.Card(&s.layer); err != nil {
 		return err
 	}
-	name := s.layer.Config.Server.Transport
-	if s.by, s.lacks, err = serve.TransportNamed(name); err != nil {
-		return &config.Error{Where: s.layer.Where("server.transport"), Value: name, Reason: err.Error()}
+	if s.by, s.options, s.lacks, err = parts.Server(&s.layer, s.log); err != nil {
+		return err
 	}
 	for i := range s.layer.Config.GPUs {
-		g, err := gpuConfig(&s.layer.Config.GPUs[i])
+		g, err := parts.GPU(&s.layer.Config.GPUs[i])
 		if err != nil {
 			return err
 		}
@@ -262,15 +200,11 @@ func (s *served) start() (err error) {
 	if s.card, err = soft.New(s.cardConfig); err != nil {
 		return err
 	}
-	o := &s.layer.Config.Server
-	opts := vfiouser.Options{
-		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMASize: uint64(o.MaxDMASize), Log: s.log,
-	}
 	if s.at != nil {
-		s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, s.by, opts)
+		s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, s.by, s.options)
 		return err
 	}
-	if s.shared, err = serve.NewShared(s.card, s.by, opts); err != nil {
+	if s.shared, err = serve.NewShared(s.card, s.by, s.options); err != nil {
 		return err
 	}
 	for i, cfg := range s.gpuConfigs {

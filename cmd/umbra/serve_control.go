@@ -7,6 +7,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -115,7 +116,7 @@ func (s *served) Add(a control.AddRequest) (control.GPU, error) {
 		return control.GPU{}, refused(err)
 	}
 	g = all[len(all)-1]
-	cfg, err := gpuConfig(&g)
+	cfg, err := parts.GPU(&g)
 	if err != nil {
 		return control.GPU{}, refused(err)
 	}

@@ -1,0 +1,119 @@
+// Package parts makes what options describe: the configuration of a card, of a
+// virtual GPU, of a server. Everything that can be found wrong with the options
+// is found here, before anything starts, and is reported as a [config.Error].
+//
+// The package has no state, locks or goroutines.
+package parts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/firmware"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// board is what a guest sees of its GPU.
+type board struct {
+	rom         []byte
+	pci         gf100.ConfigOptions
+	tpcs        []int
+	temperature func() int
+}
+
+// newBoard makes a board of options that a user wrote as where says.
+func newBoard(f *config.Face, vram config.Size, where func(key string) string) (board, error) {
+	temperature := f.Temperature
+	out := board{
+		pci: gf100.ConfigOptions{
+			BAR1: uint64(f.BAR1), BAR3: uint64(f.BAR3), NoMSI: !f.MSI,
+			Device: uint16(f.Device), SubsystemVendor: uint16(f.Subsystem.Vendor), Subsystem: uint16(f.Subsystem.ID),
+		},
+		tpcs:        f.TPCs,
+		temperature: func() int { return temperature },
+	}
+	if _, err := gf100.NewFace(gf100.FaceConfig{VRAM: uint64(vram), TPCs: out.tpcs}); err != nil {
+		return out, &config.Error{Where: where("tpcs"), Value: f.TPCs.String(), Reason: err.Error()}
+	}
+	if f.ROM == "" {
+		var err error
+		out.rom, err = firmware.Build(firmware.GF100(firmware.Options{Device: uint16(f.Device)}))
+		return out, err
+	}
+	data, err := ReadROM(f.ROM)
+	if err == nil {
+		_, err = firmware.Load(data, gf100.VendorID, uint16(f.Device))
+	}
+	if path := new(fs.PathError); errors.As(err, &path) {
+		err = path.Err // the error names the file itself
+	}
+	if err != nil {
+		return out, &config.Error{Where: where("rom"), Value: f.ROM, Reason: err.Error()}
+	}
+	out.rom = data
+	return out, nil
+}
+
+// Standard stands for standard input or output in place of a file's name.
+const Standard = "-"
+
+// maxROM bounds what is read: twice the largest image a card can show.
+const maxROM = 2 << 20
+
+// ReadROM reads an image file.
+func ReadROM(name string) ([]byte, error) {
+	f := os.Stdin
+	if name != Standard {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, err
+		}
+		defer f.Close()
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxROM+1))
+	if err == nil && len(data) > maxROM {
+		err = fmt.Errorf("%s: more than %d bytes, too large for a VBIOS image", name, maxROM)
+	}
+	return data, err
+}
+
+// Card is the card that the options describe.
+func Card(l *config.Layer) (soft.Config, error) {
+	o := &l.Config.Card
+	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return l.Where("card." + key) })
+	return soft.Config{
+		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
+	}, err
+}
+
+// GPU is the virtual GPU that the options describe.
+func GPU(g *config.GPU) (serve.GPUConfig, error) {
+	b, err := newBoard(&g.Face, g.VRAM, g.Where)
+	return serve.GPUConfig{
+		Share:  aggregator.GuestConfig{Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables)},
+		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
+	}, err
+}
+
+// Server is the server that the options describe, and how it is made. It also
+// says what a client does not get from it.
+func Server(l *config.Layer, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
+	o := &l.Config.Server
+	opts = vfiouser.Options{
+		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMASize: uint64(o.MaxDMASize), Log: log,
+	}
+	if by, lacks, err = serve.TransportNamed(o.Transport); err != nil {
+		err = &config.Error{Where: l.Where("server.transport"), Value: o.Transport, Reason: err.Error()}
+	}
+	return by, opts, lacks, err
+}
