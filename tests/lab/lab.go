@@ -116,6 +116,23 @@ func Ensure(ctx context.Context, progress io.Writer, kernels ...string) ([]Asset
 	return out, nil
 }
 
+// Present fails if a machine with this kernel could not be started without fetching something,
+// or not at all from where this program runs. It fetches and builds nothing.
+func Present(ctx context.Context, kernel string) error {
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return err
+	}
+	cache := &fetch.Cache{Dir: dir, Offline: true}
+	if _, err := cache.QEMU(ctx); err != nil {
+		return err
+	}
+	if _, err := cache.Kernel(ctx, kernel); err != nil {
+		return err
+	}
+	return new(image.Builder).FindSource()
+}
+
 func assets(ctx context.Context, cfg Config) (Assets, error) {
 	dir, err := fetch.DefaultDir()
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package transport boots the three kernels on the software card behind
 // libvfio-user, and has each verify what the card's engines move. Package e2e
-// does the same, and more, behind our own server.
+// does the same, and more, behind our own server. And it has a guest measure both.
 package transport
 
 import (

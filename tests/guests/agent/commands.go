@@ -48,6 +48,7 @@ func (s *Server) table() map[string]command {
 		proto.CmdLoad:       do(s.startLoad),
 		proto.CmdLoadStop:   do(func(none) (proto.LoadTotals, error) { return s.endLoad() }),
 		proto.CmdBench:      do(env.Bench),
+		proto.CmdTraps:      do(sys.Traps),
 	}
 }
 

@@ -37,7 +37,11 @@ const EnvCache = "UMBRA_CACHE"
 type Cache struct {
 	Dir      string
 	Progress io.Writer // lines for a person who waits; nil for none
+	Offline  bool      // fail with ErrNotFetched in place of fetching or building
 }
+
+// ErrNotFetched says that something is not in the cache, of a cache that is Offline.
+var ErrNotFetched = errors.New("it has not been fetched")
 
 // DefaultDir is the cache folder that the environment asks for.
 func DefaultDir() (string, error) {
@@ -80,6 +84,9 @@ func stamped(dir string, v any) bool {
 // make fills a new folder with fill, stamps it with what fill returns, and
 // puts it in place. It returns at once when another process was quicker.
 func (c *Cache) make(ctx context.Context, dir string, stamp any, fill func(tmp string) error) error {
+	if c.Offline {
+		return ErrNotFetched
+	}
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return fmt.Errorf("packages can be fetched for linux/amd64 only, this is %s/%s; set %s and %s to files of your own", runtime.GOOS, runtime.GOARCH, EnvQEMU, EnvKernel)
 	}

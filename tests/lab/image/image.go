@@ -280,6 +280,12 @@ func (t *treeHash) add(root string, use func(string) bool) {
 
 func (t *treeHash) short() string { return hex.EncodeToString(t.h.Sum(nil)[:8]) }
 
+// FindSource fails if there is no source tree to build guest images from.
+func (b *Builder) FindSource() error {
+	_, err := b.source()
+	return err
+}
+
 // source finds the project's source tree: the one that holds the working
 // folder, else the one this program was built from.
 func (b *Builder) source() (string, error) {
