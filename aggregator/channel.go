@@ -20,10 +20,12 @@ type channel struct {
 	listed bool
 
 	// Guarded by Guest.mu.
-	stopped bool   // by us: faulted or held
-	held    bool   // until the guest's driver has dealt with its error
-	rung    bool   // since engine events were last routed
-	lastGet uint32 // GP_GET when engine events were last routed
+	stopped bool             // by us: faulted or held
+	held    bool             // until the guest's driver has dealt with its error
+	retry   bool             // the method that it was held at is to be tried again
+	failed  gf100.PBDMAError // that it was held at
+	rung    bool             // since engine events were last routed
+	lastGet uint32           // GP_GET when engine events were last routed
 
 	// saved says that the guest's structures have what the card left of the
 	// channel, and that it has not run since.

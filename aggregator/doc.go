@@ -59,7 +59,9 @@
 // 40448c) while it makes its first graphics context stays in the guest's own
 // registers: the card has one such port, and what it starts new contexts from
 // would be everybody's. A virtual GPU's channels start from the engine's own
-// state after power-on. A method that a PBDMA refused has been passed over when
-// the driver hears of it; acknowledging it without marking it as done does not
-// try it again.
+// state after power-on.
+//
+// NV_PFIFO_MMU_FAULT_TRIGGER ends the channel that NV_PFIFO_ENGINE_STATUS shows or
+// showed last; a card of one's own ends the engine's last channel also if nobody
+// ever looked.
 package aggregator

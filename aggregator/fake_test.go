@@ -140,6 +140,18 @@ func (f *fakeCard) rung() []regWrite {
 	return append([]regWrite(nil), f.bells...)
 }
 
+// writesTo returns the writes to n bytes of registers from base on.
+func (f *fakeCard) writesTo(base, n uint32) (list []regWrite) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, w := range f.writes {
+		if w.reg >= base && w.reg-base < n {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
 // runlist returns the numbers on the runlist that was written last.
 func (f *fakeCard) runlist() (ids []uint32) {
 	f.mu.Lock()

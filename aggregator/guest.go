@@ -35,7 +35,9 @@ type Guest struct {
 	kept     [gf100.Channels]kept // written by the guest's goroutine alone
 	news     news
 	telling  bool
-	unsafe   string // why the guest is in safe mode
+	blocked  bool                 // PFIFO lets no channel of the guest run
+	served   [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
+	unsafe   string               // why the guest is in safe mode
 	strikes  strikes
 	closing  bool // Remove was called
 	ended    bool // and everything has ended

@@ -31,18 +31,45 @@ type news struct {
 	errors        []channelError
 }
 
-// channelError is an error of one channel, told by tell.
+// channelError is an error of one channel, in the guest's own names. kind says
+// which of the reports it is.
 type channelError struct {
-	id   uint8
-	tell func(Events)
+	id    uint8
+	kind  errorKind
+	fault gf100.MMUFault
+	pbdma gf100.PBDMAError
+	graph gf100.GraphTrap
+	copy  gf100.CopyTrap
+}
+
+type errorKind uint8
+
+const (
+	mmuFault errorKind = iota
+	pbdmaError
+	graphTrap
+	copyTrap
+)
+
+func (e *channelError) tell(ev Events) {
+	switch e.kind {
+	case mmuFault:
+		ev.MMUFault(e.id, e.fault)
+	case pbdmaError:
+		ev.PBDMAError(e.pbdma)
+	case graphTrap:
+		ev.GraphTrap(e.id, e.graph)
+	case copyTrap:
+		ev.CopyTrap(e.id, e.copy)
+	}
 }
 
 func (n *news) empty() bool { return n.engines == 0 && !n.done && len(n.errors) == 0 }
 
 // fail notes the error of a channel in place of one that it had before.
-func (n *news) fail(id uint8, tell func(Events)) {
-	n.forget(id)
-	n.errors = append(n.errors, channelError{id, tell})
+func (n *news) fail(e channelError) {
+	n.forget(e.id)
+	n.errors = append(n.errors, e)
 }
 
 // forget drops the error of a channel that is bound anew.
@@ -54,8 +81,8 @@ func (n *news) tell(ev Events) {
 	if n.engines != 0 {
 		ev.EngineEvent(n.engines)
 	}
-	for _, e := range n.errors {
-		e.tell(ev)
+	for i := range n.errors {
+		n.errors[i].tell(ev)
 	}
 	if n.done {
 		ev.Done(n.runlist)

@@ -29,6 +29,11 @@ func (g *Guest) setBound(id uint8, inst uint64, on bool) {
 	}
 	c.inst, c.bound = inst, on
 	g.news.forget(id)
+	for e := range g.served {
+		if g.served[e] == id+1 {
+			g.served[e] = 0
+		}
+	}
 	if c.ch != nil && !g.rebinding(id) {
 		g.agg.ctl.disable(c.ch.id)
 		g.showUSERD(c.ch) // from now on the memory may become something else
@@ -59,9 +64,44 @@ func (g *Guest) Enable(id uint8, on bool) {
 
 // run lets a channel run if nothing stops it. Guest.mu is held.
 func (g *Guest) run(ch *channel) {
-	if !ch.stopped {
+	switch {
+	case ch.stopped || g.blocked:
+	case ch.retry:
+		g.stats.PBDMAErrors.Add(1)
+		ch.stop(channelError{kind: pbdmaError, pbdma: ch.failed})
+	default:
 		ch.saved = false
 		g.agg.ctl.enable(ch.id)
+	}
+}
+
+// Schedule acts on NV_PFIFO_ENABLE and NV_PFIFO_SCHED_DISABLE: whether the guest's
+// channels may run. Other guests' are no business of those registers.
+func (g *Guest) Schedule(on bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.blocked == !on {
+		return
+	}
+	g.blocked = !on
+	g.todo.schedule = true
+	g.wake.Broadcast()
+}
+
+// reschedule makes the card follow Schedule. It is the goroutine's, so that a
+// guest that changes its mind a thousand times in a row costs two rounds.
+func (g *Guest) reschedule() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id := range g.channels {
+		c := &g.channels[id]
+		switch {
+		case c.ch == nil || g.rebinding(uint8(id)) || !c.enabled:
+		case g.blocked:
+			g.agg.ctl.disable(c.ch.id)
+		default:
+			g.run(c.ch)
+		}
 	}
 }
 
@@ -154,7 +194,7 @@ func (g *Guest) Refresh(id uint8) {
 // EngineStatus returns NV_PFIFO_ENGINE_STATUS of an engine as the guest may see
 // it: another guest's channel reads as idle.
 func (g *Guest) EngineStatus(engine int) uint32 {
-	const busy, chid = 1 << 28, gf100.Channels - 1
+	const busy, chid = gf100.EngineBusy, gf100.Channels - 1
 	v := g.agg.ctl.rd(regEngineStatus + uint32(engine)*4)
 	if v&busy == 0 {
 		return 0
@@ -163,7 +203,35 @@ func (g *Guest) EngineStatus(engine int) uint32 {
 	if ch == nil || ch.guest != g {
 		return 0
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.channels[ch.gid].ch == ch && !g.rebinding(ch.gid) {
+		g.served[engine] = ch.gid + 1
+	}
 	return busy | uint32(ch.gid)
+}
+
+// TriggerFault acts on bit 8 of NV_PFIFO_MMU_FAULT_TRIGGER, with which a driver
+// ends what an engine does not come to an end with: the channel that
+// NV_PFIFO_ENGINE_STATUS shows, or showed last, gets a fault of that engine and is
+// taken off the card. The card's own register would end whoever's channel is
+// there.
+func (g *Guest) TriggerFault(engine int) {
+	g.EngineStatus(engine)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.served[engine] == 0 {
+		return
+	}
+	id := g.served[engine] - 1
+	ch := g.channels[id].ch
+	if ch == nil || g.rebinding(id) || ch.stopped && !ch.held {
+		return
+	}
+	g.stats.MMUFaults.Add(1)
+	g.agg.ctl.disable(ch.id)
+	f := gf100.EngineClients[engine].Fault(ch.guestInst, 0, false, uint8(shadowpt.PageNotPresent))
+	ch.stop(channelError{kind: mmuFault, fault: f})
 }
 
 // ChannelBusy reports whether the card is executing a channel.
@@ -176,14 +244,22 @@ func (g *Guest) ChannelBusy(id uint8) bool {
 
 // Resume tells that the guest's driver has dealt with the error that held a
 // channel. The channel goes on after the method.
-func (g *Guest) Resume(id uint8) {
+func (g *Guest) Resume(id uint8) { g.resume(id, false) }
+
+// Retry is Resume for a method that a PBDMA refused and that its driver has not
+// passed over: the channel goes on with it. Nothing that the method depends on
+// can have changed, so it comes to the same end, as soon as the channel may run;
+// the card is not asked again.
+func (g *Guest) Retry(id uint8) { g.resume(id, true) }
+
+func (g *Guest) resume(id uint8, retry bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := &g.channels[id]
 	if c.ch == nil || !c.ch.held || g.rebinding(id) {
 		return
 	}
-	c.ch.held, c.ch.stopped = false, false
+	c.ch.held, c.ch.stopped, c.ch.retry = false, false, retry
 	if c.enabled {
 		g.run(c.ch)
 	}

@@ -125,23 +125,30 @@ func (g *Guest) engineEvent(engines uint32) {
 	}
 }
 
-// fail stops a channel at an error, held until its guest's driver has dealt with
-// it or until it is bound anew, and has its guest told. An error of a channel
+// fail stops a channel at an error and has its guest told. An error of a channel
 // that its guest has done with concerns nobody.
-func (ch *channel) fail(held bool, tell func(Events)) {
+func (ch *channel) fail(e channelError) {
 	g := ch.guest
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.channels[ch.gid].ch != ch {
 		return
 	}
-	ch.stopped, ch.held = true, held
 	g.agg.ctl.disable(ch.id)
-	g.news.fail(ch.gid, tell)
-	g.hear.Signal()
+	ch.stop(e)
 	if g.strikes.hit(time.Now(), g.agg.opts.ErrorBurst, g.agg.opts.ErrorRate) {
 		g.enterSafeLocked("it stops the card's engines again and again")
 	}
+}
+
+// stop notes a channel's error: it is off the card until it is bound anew, or, if
+// its driver can deal with the error, until it has. Guest.mu is held.
+func (ch *channel) stop(e channelError) {
+	e.id = ch.gid
+	ch.stopped, ch.held, ch.retry = true, e.kind != mmuFault, false
+	ch.failed = e.pbdma
+	ch.guest.news.fail(e)
+	ch.guest.hear.Signal()
 }
 
 // routeFault tells the channel's owner of an MMU fault. The channel stays off
@@ -157,7 +164,7 @@ func (a *Aggregator) routeFault(unit uint32) {
 	if ch := a.ownerOf(f.Inst); ch != nil {
 		ch.guest.stats.MMUFaults.Add(1)
 		f.Inst = ch.guestInst
-		ch.fail(false, func(ev Events) { ev.MMUFault(ch.gid, f) })
+		ch.fail(channelError{kind: mmuFault, fault: f})
 	}
 	a.ctl.wr(regFaultID, 1<<unit)
 }
@@ -167,8 +174,8 @@ func (a *Aggregator) routeFault(unit uint32) {
 const methodPassed = 0x80600008
 
 // routePBDMA tells the channel's owner of a method that no engine takes. The
-// card's PBDMA is freed at once, for the others: it is the channel that waits
-// for its driver, off the card.
+// card's PBDMA is freed at once, for the others, and passes the method over: it
+// is the channel that waits for its driver, off the card. See Retry.
 func (a *Aggregator) routePBDMA(unit uint32) {
 	base := regPBDMA + unit*0x2000
 	e := gf100.PBDMAError{
@@ -180,7 +187,7 @@ func (a *Aggregator) routePBDMA(unit uint32) {
 	if ch := a.owner(uint8(a.ctl.rd(base+0x120) & (gf100.Channels - 1))); ch != nil {
 		ch.guest.stats.PBDMAErrors.Add(1)
 		e.Channel = ch.gid
-		ch.fail(true, func(ev Events) { ev.PBDMAError(e) })
+		ch.fail(channelError{kind: pbdmaError, pbdma: e})
 	}
 	a.ctl.wr(base+0x0c0, methodPassed)
 	a.ctl.wr(base+0x108, e.Intr)
@@ -202,7 +209,7 @@ func (a *Aggregator) routeGraph() {
 	if ch := a.ownerOf(t.Inst); ch != nil {
 		ch.guest.stats.EngineErrors.Add(1)
 		t.Inst = ch.guestInst
-		ch.fail(true, func(ev Events) { ev.GraphTrap(ch.gid, t) })
+		ch.fail(channelError{kind: graphTrap, graph: t})
 	}
 	a.ctl.wr(regGraphTrap, ^uint32(0))
 	a.ctl.wr(regGraphIntr, ^uint32(0))
@@ -225,7 +232,7 @@ func (a *Aggregator) routeCopy(e int) {
 	if ch := a.ownerOf(t.Inst); ch != nil {
 		ch.guest.stats.EngineErrors.Add(1)
 		t.Inst = ch.guestInst
-		ch.fail(true, func(ev Events) { ev.CopyTrap(ch.gid, t) })
+		ch.fail(channelError{kind: copyTrap, copy: t})
 	}
 	a.ctl.wr(base+0x004, ^uint32(0))
 }

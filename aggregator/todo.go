@@ -13,6 +13,7 @@ type todo struct {
 	preempt    channelSet
 	bell       channelSet
 	reset      bool
+	schedule   bool // whether channels may run changed
 	runlist    bool
 	base       uint32 // NV_PFIFO_RUNLIST_BASE
 	count      uint32
@@ -49,7 +50,7 @@ func (v *invalidations) has(s spaceKey) bool {
 }
 
 func (t *todo) empty() bool {
-	return t.bind.empty() && t.preempt.empty() && t.bell.empty() && !t.runlist && !t.reset && !t.invalidate.any()
+	return t.bind.empty() && t.preempt.empty() && t.bell.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any()
 }
 
 // channelSet is a set of channel numbers.

@@ -24,6 +24,9 @@ func (g *Guest) round(t *todo) {
 	for _, sp := range g.spaces {
 		sp.fresh = false
 	}
+	if t.schedule {
+		g.reschedule()
+	}
 	relist := false
 	t.bind.each(func(id uint8) { relist = g.rebind(id) || relist })
 	if t.reset {

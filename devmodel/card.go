@@ -31,10 +31,13 @@ type Card interface {
 	RunlistPending() bool
 	Preempt(id uint8)
 	PreemptPending() bool
+	Schedule(on bool) // whether channels may run at all
 	Bell(id uint8)
 	Refresh(id uint8) // bring USERD up to date before the guest reads it
 	Resume(id uint8)  // the error that held the channel has been dealt with
+	Retry(id uint8)   // the same, but the method that a PBDMA refused is tried again
 	EngineStatus(engine int) uint32
+	TriggerFault(engine int) // ends the engine's channel with an MMU fault
 
 	// Reset ends all channels and scrubs the memory. It may wait, with a bound.
 	Reset() error

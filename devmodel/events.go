@@ -32,13 +32,13 @@ func (v *VGPU) PBDMAError(e gf100.PBDMAError) {
 // GraphTrap reports a method of channel id that PGRAPH refused. The channel waits
 // until the guest has let its PGRAPH go on.
 func (v *VGPU) GraphTrap(id uint8, t gf100.GraphTrap) {
-	v.refused(refusal{gf100.EngineGR, id, func() { v.face.RaiseGraph(t) }})
+	v.refused(refusal{engine: gf100.EngineGR, channel: id, graph: t})
 }
 
 // CopyTrap reports a method of channel id that a copy engine refused. The channel
 // waits until the guest has acknowledged it.
 func (v *VGPU) CopyTrap(id uint8, t gf100.CopyTrap) {
-	v.refused(refusal{gf100.EngineCE0 + t.Engine, id, func() { v.face.RaiseCopy(t) }})
+	v.refused(refusal{engine: gf100.EngineCE0 + t.Engine, channel: id, copy: t})
 }
 
 func (v *VGPU) refused(r refusal) {
@@ -46,7 +46,7 @@ func (v *VGPU) refused(r refusal) {
 	defer v.mu.Unlock()
 	v.refusals.forget(r.channel)
 	v.refusals.waiting = append(v.refusals.waiting, r)
-	v.refusals.show(r.engine)
+	v.refusals.show(v.face, r.engine)
 	v.settle()
 }
 

@@ -145,6 +145,7 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 			require.Equal(t, ch, rd(v, base+0xc4))
 			require.False(t, seen[ch])
 			seen[ch] = true
+			wr(v, base+0xc0, passOver)
 			wr(v, base+0x108, gf100.PBDMAIntrMethod)
 			break
 		}
@@ -152,6 +153,69 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 	require.Len(t, seen, 5)
 	require.Len(t, c.resumed, 5)
 	require.Zero(t, rd(v, 0x25a0))
+}
+
+// passOver is what drivers write over a method that is to be passed over.
+const passOver = 0x80600008
+
+// TestPBDMAMethodIsTriedAgain: a method that is acknowledged and not passed over
+// comes again; a word that is none has nothing to come again.
+func TestPBDMAMethodIsTriedAgain(t *testing.T) {
+	v, c, _ := newGPU(t)
+	enableInterrupts(v)
+	for i, x := range []struct {
+		intr, method   uint32
+		retry, clearly bool
+	}{
+		{gf100.PBDMAIntrMethod, 0, true, false},
+		{gf100.PBDMAIntrEmptySubch, 0x1234, true, true},
+		{gf100.PBDMAIntrSemaphore, passOver, false, true},
+		{gf100.PBDMAIntrPBEntry, 0, false, false},
+		{gf100.PBDMAIntrMethod, 0, true, false}, // the bit of before is not this one's
+	} {
+		c.resumed, c.retried = nil, nil
+		v.PBDMAError(gf100.PBDMAError{Channel: uint8(i), Intr: x.intr, Method: 0x20100})
+		if x.clearly {
+			wr(v, 0x400c0, x.method)
+		}
+		wr(v, 0x40108, x.intr)
+		want := [2][]uint8{{uint8(i)}, nil}
+		if x.retry {
+			want = [2][]uint8{nil, {uint8(i)}}
+		}
+		require.Equal(t, want, [2][]uint8{c.resumed, c.retried}, "%d", i)
+		wr(v, 0x400c0, passOver) // nothing is held: it means nothing
+	}
+}
+
+// TestScheduling: PFIFO off, its runlist kept from being scheduled, or PFIFO
+// reset: no channel may run.
+func TestScheduling(t *testing.T) {
+	v, c, _ := newGPU(t)
+	require.Contains(t, c.calls, "Schedule", "PFIFO is off at power on")
+	require.False(t, c.scheduled)
+	wr(v, 0x2200, 1)
+	require.True(t, c.scheduled)
+	wr(v, 0x2630, 2)
+	require.True(t, c.scheduled, "another runlist")
+	wr(v, 0x2630, 3)
+	require.False(t, c.scheduled)
+	wr(v, 0x2630, 0)
+	require.True(t, c.scheduled)
+	wr(v, 0x200, ^uint32(0))
+	wr(v, 0x200, ^uint32(gf100.EnablePFIFO))
+	require.False(t, c.scheduled)
+	wr(v, 0x2200, 1)
+	require.NoError(t, v.Reset())
+	require.False(t, c.scheduled)
+}
+
+func TestFaultTrigger(t *testing.T) {
+	v, c, _ := newGPU(t)
+	wr(v, 0x2a30+4*gf100.EngineCE0, 0x100|gf100.EngineCE0)
+	wr(v, 0x2a30, 0xff)
+	require.Equal(t, []int{gf100.EngineCE0}, c.triggered)
+	require.Equal(t, uint32(0x100|gf100.EngineCE0), rd(v, 0x2a30+4*gf100.EngineCE0), "until the driver clears it")
 }
 
 // TestPBDMAErrorsOfChannelsBoundAnew: a driver that binds a channel anew has done
@@ -169,6 +233,7 @@ func TestPBDMAErrorsOfChannelsBoundAnew(t *testing.T) {
 	require.Equal(t, uint32(7), rd(v, 0x25a0), "the fourth error waited for a PBDMA")
 	require.Equal(t, uint32(3), rd(v, 0x400c4))
 	for i := range uint64(gf100.PBDMAs) {
+		wr(v, 0x400c0+i*0x2000, passOver)
 		wr(v, 0x40108+i*0x2000, gf100.PBDMAIntrMethod)
 	}
 	require.ElementsMatch(t, []uint8{1, 2, 3}, c.resumed)

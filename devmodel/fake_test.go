@@ -16,7 +16,9 @@ type fakeCard struct {
 	status                                      uint32
 	fault                                       *gf100.MMUFault
 	bells                                       []uint8
-	resumed                                     []uint8
+	resumed, retried                            []uint8
+	triggered                                   []int
+	scheduled                                   bool
 	refreshed                                   []uint8
 	bound                                       map[uint8]uint32
 	enabled                                     map[uint8]bool
@@ -74,6 +76,9 @@ func (c *fakeCard) PreemptPending() bool       { c.call("PreemptPending"); retur
 func (c *fakeCard) Bell(id uint8)              { c.bells = append(c.bells, id) }
 func (c *fakeCard) Refresh(id uint8)           { c.refreshed = append(c.refreshed, id) }
 func (c *fakeCard) Resume(id uint8)            { c.call("Resume"); c.resumed = append(c.resumed, id) }
+func (c *fakeCard) Retry(id uint8)             { c.call("Retry"); c.retried = append(c.retried, id) }
+func (c *fakeCard) Schedule(on bool)           { c.call("Schedule"); c.scheduled = on }
+func (c *fakeCard) TriggerFault(e int)         { c.call("TriggerFault"); c.triggered = append(c.triggered, e) }
 func (c *fakeCard) EngineStatus(int) uint32    { c.call("EngineStatus"); return c.status }
 func (c *fakeCard) Reset() error               { c.call("Reset"); return nil }
 

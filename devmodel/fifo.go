@@ -14,8 +14,9 @@ type fifo struct {
 
 	window, userdBase, runlistBase mmio.Cell
 	invalidatePDB                  mmio.Cell
+	enable, schedDisable           mmio.Cell
 
-	shown     [gf100.PBDMAs]errorShown
+	shown     [gf100.PBDMAs]pbdmaShown
 	errorList []gf100.PBDMAError // that no PBDMA shows yet; at most one a channel
 	faultList []channelFault     // whose slot is taken; at most one a channel
 }
@@ -25,10 +26,11 @@ type channelFault struct {
 	gf100.MMUFault
 }
 
-// errorShown is the channel whose error a PBDMA shows.
-type errorShown struct {
-	valid   bool
-	channel uint8
+// pbdmaShown is the error that a PBDMA shows.
+type pbdmaShown struct {
+	valid bool
+	skip  bool // the driver said that the method is to be passed over
+	gf100.PBDMAError
 }
 
 func (f *fifo) resolve(s *mmio.Space) {
@@ -37,11 +39,13 @@ func (f *fifo) resolve(s *mmio.Space) {
 	f.userdBase = s.Cell("NV_PFIFO_USERD_BASE", 0)
 	f.runlistBase = s.Cell("NV_PFIFO_RUNLIST_BASE", 0)
 	f.invalidatePDB = s.Cell("NV_PFB_PRI_MMU_INVALIDATE_PDB", 0)
+	f.enable = s.Cell("NV_PFIFO_ENABLE", 0)
+	f.schedDisable = s.Cell("NV_PFIFO_SCHED_DISABLE", 0)
 }
 
 // clear drops the errors that are shown or wait to be.
 func (f *fifo) clear() {
-	f.shown = [gf100.PBDMAs]errorShown{}
+	f.shown = [gf100.PBDMAs]pbdmaShown{}
 	f.errorList, f.faultList = nil, nil
 }
 
@@ -67,8 +71,8 @@ func (f *fifo) show() {
 			return
 		}
 		f.errorList = f.errorList[1:]
-		f.shown[i] = errorShown{valid: true, channel: e.Channel}
 		e.PBDMA = uint8(i)
+		f.shown[i] = pbdmaShown{valid: true, PBDMAError: e}
 		f.Hold(e)
 	}
 }
@@ -93,35 +97,41 @@ func (f *fifo) poll(off uint64, n int) (id uint8, bell, hit bool) {
 	return uint8((off - base) / gf100.USERDSize), in <= gf100.USERDGPPut+3 && in+uint64(n) > gf100.USERDGPPut, true
 }
 
-const pending20 = 1 << 20 // "pending" of the preempt and runlist registers
-
 // bindFIFO binds the rows of PFIFO, PCCSR and PPBDMA.
 func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 	f := &v.fifo
-	nothing := func(int, mmio.Write) {}
 	f.Bind(b)
-	b.OnWrite("NV_PFIFO_ENABLE", nothing)
-	b.OnWrite("NV_PFIFO_USERD_BASE", nothing)
+	b.OnWrite("NV_PFIFO_ENABLE", func(int, mmio.Write) { v.schedule() })
+	b.OnWrite("NV_PFIFO_USERD_BASE", func(int, mmio.Write) {}) // poll reads it
 	b.OnWrite("NV_PFIFO_RUNLIST", func(_ int, w mmio.Write) { v.card.Runlist(f.runlistBase.Get(), w.New) })
-	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, r uint32) uint32 { return flag(r, pending20, v.card.RunlistPending()) })
+	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, r uint32) uint32 { return flag(r, gf100.RunlistPending, v.card.RunlistPending()) })
 	b.OnWrite("NV_PFIFO_INTR_MMU_FAULT_ID", func(int, mmio.Write) { f.showFaults() })
-	b.OnWrite("NV_PFIFO_ERROR_CLEAR", nothing)
-	b.OnWrite("NV_PFIFO_SCHED_DISABLE", nothing)
+	b.OnWrite("NV_PFIFO_SCHED_DISABLE", func(int, mmio.Write) { v.schedule() })
 	b.On("NV_PFIFO_PREEMPT", mmio.Hooks{
-		Read:  func(_ int, r uint32) uint32 { return flag(r, pending20, v.card.PreemptPending()) },
+		Read:  func(_ int, r uint32) uint32 { return flag(r, gf100.PreemptPending, v.card.PreemptPending()) },
 		Write: func(_ int, w mmio.Write) { v.card.Preempt(uint8(w.New % gf100.Channels)) },
 	})
 	b.OnRead("NV_PFIFO_ENGINE_STATUS", func(i int, _ uint32) uint32 { return v.card.EngineStatus(i) })
-	b.OnWrite("NV_PFIFO_MMU_FAULT_TRIGGER", nothing)
+	b.OnWrite("NV_PFIFO_MMU_FAULT_TRIGGER", func(i int, w mmio.Write) {
+		if w.Data&gf100.FaultTrigger != 0 {
+			v.card.TriggerFault(i)
+		}
+	})
 	b.OnWrite("NV_PCCSR_CHANNEL_INST", func(i int, w mmio.Write) {
 		v.bind(uint8(i), w.New)
 	})
 	b.On("NV_PCCSR_CHANNEL", mmio.Hooks{
-		Read:  func(i int, r uint32) uint32 { return flag(r, 1<<28, v.card.ChannelBusy(uint8(i))) },
-		Write: func(i int, w mmio.Write) { v.card.Enable(uint8(i), w.New&1 != 0) },
+		Read:  func(i int, r uint32) uint32 { return flag(r, gf100.ChannelBusy, v.card.ChannelBusy(uint8(i))) },
+		Write: func(i int, w mmio.Write) { v.card.Enable(uint8(i), w.New&gf100.ChannelEnabled != 0) },
 	})
-	b.OnWrite("NV_PPBDMA_METHOD0", nothing)
+	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.shown[i].skip = w.New&gf100.PBDMAMethodSkip != 0 })
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { v.acknowledged(i) })
+}
+
+// schedule tells the card whether PFIFO lets the guest's channels run.
+func (v *VGPU) schedule() {
+	f := &v.fifo
+	v.card.Schedule(f.enable.Get()&gf100.FIFOEnabled != 0 && f.schedDisable.Get()&gf100.SchedRunlist == 0)
 }
 
 // bind acts on a write of NV_PCCSR_CHANNEL_INST: with the channel go its errors.
@@ -148,6 +158,7 @@ func (v *VGPU) unitsReset(bits uint32) {
 	}
 	v.fifo.clear()
 	v.fifo.Reset()
+	v.schedule()
 }
 
 // flag returns v with the bits of mask set or cleared.
@@ -158,16 +169,22 @@ func flag(v, mask uint32, on bool) uint32 {
 	return v &^ mask
 }
 
-// acknowledged lets the channel go on whose error the guest has acknowledged. If
-// the channel was bound anew meanwhile, the PBDMA is free all the same.
+// acknowledged lets the channel go on whose error the guest has acknowledged:
+// after the method if the guest passed it over, else with it. If the channel was
+// bound anew meanwhile, the PBDMA is free all the same.
 func (v *VGPU) acknowledged(i int) {
 	f := &v.fifo
 	if f.PBDMA[i].Intr.Get() != 0 {
 		return
 	}
-	if s := f.shown[i]; s.valid {
-		f.shown[i] = errorShown{}
-		v.card.Resume(s.channel)
+	s := f.shown[i]
+	f.shown[i] = pbdmaShown{}
+	switch {
+	case !s.valid:
+	case !s.skip && s.Intr&^gf100.PBDMAIntrMethods == 0:
+		v.card.Retry(s.Channel)
+	default:
+		v.card.Resume(s.Channel)
 	}
 	f.show()
 }
@@ -175,7 +192,7 @@ func (v *VGPU) acknowledged(i int) {
 // forget drops errors of a channel that is bound anew.
 func (f *fifo) forget(id uint8) {
 	for i := range f.shown {
-		if f.shown[i].channel == id {
+		if f.shown[i].Channel == id {
 			f.shown[i].valid = false
 		}
 	}
@@ -186,7 +203,7 @@ func (f *fifo) forget(id uint8) {
 // bindMMU binds the rows of PMMU and the PRAMIN window.
 func (v *VGPU) bindMMU(b *mmio.Bindings) {
 	f := &v.fifo
-	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) {})
+	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) {}) // PRAMIN reads it
 	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR1, w.New) })
 	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR3, w.New) })
 	// Host writes have landed when the next access is served.

@@ -39,6 +39,7 @@ func TestTranslatedRowsReachTheCard(t *testing.T) {
 		"NV_PPBDMA_INTR_0":              true, // only while an error is shown
 		"NV_PGRAPH_FIFO_CONTROL":        true, // only while a refused method is shown
 		"NV_PMC_ENABLE":                 true, // only when a bit falls
+		"NV_PFIFO_MMU_FAULT_TRIGGER":    true, // only with its bit
 	}
 	v, c, _ := newGPU(t)
 	for _, row := range v.Registers().Rows() {

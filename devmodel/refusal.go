@@ -9,7 +9,7 @@ import (
 // refusals are the methods that engines refused. An engine shows one at a time,
 // until the guest lets it go on; the others wait. Guarded by VGPU.mu.
 type refusals struct {
-	shown   [gf100.Engines]errorShown
+	shown   [gf100.Engines]engineShown
 	waiting []refusal // at most one a channel
 }
 
@@ -17,11 +17,27 @@ type refusals struct {
 type refusal struct {
 	engine  int
 	channel uint8
-	raise   func() // shows it in the engine's registers
+	graph   gf100.GraphTrap // of the graphics engine
+	copy    gf100.CopyTrap  // of a copy engine
+}
+
+// engineShown is the channel whose refused method an engine shows.
+type engineShown struct {
+	valid   bool
+	channel uint8
+}
+
+// raise shows it in the engine's registers.
+func (r *refusal) raise(f *gf100.Face) {
+	if r.engine == gf100.EngineGR {
+		f.RaiseGraph(r.graph)
+		return
+	}
+	f.RaiseCopy(r.copy)
 }
 
 // show lets an engine that shows nothing show its next refusal.
-func (r *refusals) show(engine int) {
+func (r *refusals) show(f *gf100.Face, engine int) {
 	if r.shown[engine].valid {
 		return
 	}
@@ -31,8 +47,8 @@ func (r *refusals) show(engine int) {
 	}
 	x := r.waiting[i]
 	r.waiting = slices.Delete(r.waiting, i, i+1)
-	r.shown[engine] = errorShown{valid: true, channel: x.channel}
-	x.raise()
+	r.shown[engine] = engineShown{valid: true, channel: x.channel}
+	x.raise(f)
 }
 
 // forget drops the refusals of a channel that is bound anew.
@@ -48,9 +64,9 @@ func (r *refusals) forget(id uint8) {
 // goOn lets the channel go on whose refusal an engine showed.
 func (v *VGPU) goOn(engine int) {
 	s := v.refusals.shown[engine]
-	v.refusals.shown[engine] = errorShown{}
+	v.refusals.shown[engine] = engineShown{}
 	if s.valid {
 		v.card.Resume(s.channel)
 	}
-	v.refusals.show(engine)
+	v.refusals.show(v.face, engine)
 }

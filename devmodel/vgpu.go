@@ -76,7 +76,10 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 
 // Connect names the card behind the virtual GPU. It is called once, before the
 // first access.
-func (v *VGPU) Connect(c Card) { v.card = c }
+func (v *VGPU) Connect(c Card) {
+	v.card = c
+	v.schedule()
+}
 
 // Close stops the virtual GPU's timer. The card stays the caller's.
 func (v *VGPU) Close() {
@@ -116,6 +119,7 @@ func (v *VGPU) Reset() error {
 	v.pci.Reset()
 	v.fifo.clear()
 	v.refusals = refusals{}
+	v.schedule()
 	v.settle()
 	return err
 }

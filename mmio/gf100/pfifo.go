@@ -55,7 +55,7 @@ var pfifo = mmio.Block{
 			{Name: "LEVELS", Hi: 31, Lo: 28, Access: mmio.RO},
 		}, Effect: "read adds the levels of the runlist, PBDMA, MMU fault and engine registers; write acknowledges"},
 		{Name: "NV_PFIFO_INTR_EN_0", Offset: 0x2140, Effect: "gates 002100 into the interrupt tree"},
-		{Name: "NV_PFIFO_ENABLE", Offset: 0x2200, Effect: "bit 0 lets channels run"},
+		{Name: "NV_PFIFO_ENABLE", Policy: mmio.Translate, Offset: 0x2200, Effect: "bit 0 lets channels run"},
 		{Name: "NV_PFIFO_PBDMA_ENABLE", Offset: 0x2204, Reset: 1<<PBDMAs - 1, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "PBDMA", Hi: PBDMAs - 1, Lo: 0},
 		}},
@@ -77,8 +77,10 @@ var pfifo = mmio.Block{
 		{Name: "NV_PFIFO_ENG_EVENT_STATUS", Offset: 0x25a8, Rep: []mmio.Dim{{Count: engEvents, Stride: 4}}, Access: mmio.W1C,
 			Effect: "bit 0: non-stall event; write acknowledges"},
 		{Name: "NV_PFIFO_ENG_EVENT_EN", Offset: 0x2628},
-		{Name: "NV_PFIFO_ERROR_CLEAR", Offset: 0x262c, Access: mmio.WO, Effect: "bit n ends the fault state of runlist n's engines"},
-		{Name: "NV_PFIFO_SCHED_DISABLE", Offset: 0x2630, Effect: "bit n keeps runlist n from being scheduled"},
+		// Bit n ends the fault state of runlist n's engines. Here that ends with the
+		// channel that caused it, so there is nothing left to clear.
+		{Name: "NV_PFIFO_ERROR_CLEAR", Offset: 0x262c, Access: mmio.WO, Stub: true},
+		{Name: "NV_PFIFO_SCHED_DISABLE", Policy: mmio.Translate, Offset: 0x2630, Effect: "bit 0 keeps the runlist from being scheduled"},
 		{Name: "NV_PFIFO_PREEMPT", Policy: mmio.Translate, Offset: 0x2634, Effect: "asks a channel to leave its PBDMA; bit 20 reads one until it has"},
 		{Name: "NV_PFIFO_ENGINE_STATUS", Policy: mmio.Translate, Offset: 0x2640, Rep: []mmio.Dim{{Count: Engines, Stride: 4}}, Access: mmio.RO,
 			Effect: "reads busy and the channel of each engine"},
@@ -88,7 +90,7 @@ var pfifo = mmio.Block{
 		{Name: "NV_PFIFO_MMU_FAULT_INFO", Offset: 0x280c, Rep: []mmio.Dim{{Count: FaultUnits, Stride: 0x10}}, Access: mmio.RO},
 		{Name: "NV_PFIFO_INTR_RUNLIST", Offset: 0x2a00, Access: mmio.W1C, Effect: "bit 28: runlist update done; write acknowledges"},
 		{Name: "NV_PFIFO_TIMEOUT", Offset: 0x2a04},
-		{Name: "NV_PFIFO_MMU_FAULT_TRIGGER", Offset: 0x2a30, Rep: []mmio.Dim{{Count: Engines, Stride: 4}},
+		{Name: "NV_PFIFO_MMU_FAULT_TRIGGER", Policy: mmio.Translate, Offset: 0x2a30, Rep: []mmio.Dim{{Count: Engines, Stride: 4}},
 			Effect: "bit 8 makes the engine's channel fault; it stays set until the driver clears it"},
 	},
 }
@@ -112,7 +114,7 @@ var ppbdma = mmio.Block{
 	Source: "envytools rnndb/fifo/gf100_pfifo.xml (PSUBFIFO); NVIDIA dev_pbdma.ref",
 	Regs: []mmio.Reg{
 		{Name: "NV_PPBDMA_METHOD0", Offset: 0x400c0, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}},
-			Effect: "bit 31 set: the held method is passed over"},
+			Effect: "bit 31 set: the held method is passed over when it is acknowledged; else it is tried again"},
 		{Name: "NV_PPBDMA_DATA0", Offset: 0x400c4, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}}},
 		{Name: "NV_PPBDMA_INTR_0", Policy: mmio.Translate, Offset: 0x40108, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}}, Access: mmio.W1C,
 			Effect: "write acknowledges; the PBDMA goes on when no bit is left"},
@@ -135,4 +137,23 @@ const (
 	PBDMAIntrSemaphore   = 1 << 24
 	PBDMAIntrAcquireTime = 1 << 25
 	PBDMAIntrSignature   = 1 << 31
+)
+
+// PBDMAIntrMethods are the bits of errors that leave a method to be executed, or
+// passed over. After another error there is nothing to try again.
+const PBDMAIntrMethods = PBDMAIntrMethod | PBDMAIntrEmptySubch | PBDMAIntrSemaphore
+
+// Bits of PFIFO's registers.
+const (
+	FIFOEnabled     = 1 << 0  // NV_PFIFO_ENABLE
+	SchedRunlist    = 1 << 0  // NV_PFIFO_SCHED_DISABLE: the one runlist's
+	FaultTrigger    = 1 << 8  // NV_PFIFO_MMU_FAULT_TRIGGER
+	RunlistPending  = 1 << 20 // NV_PFIFO_ENG_RUNLIST
+	PreemptPending  = 1 << 20 // NV_PFIFO_PREEMPT
+	EngineBusy      = 1 << 28 // NV_PFIFO_ENGINE_STATUS; the channel in the lowest bits
+	ChannelEnabled  = 1 << 0  // NV_PCCSR_CHANNEL
+	ChannelBusy     = 1 << 28 // NV_PCCSR_CHANNEL
+	InstanceBound   = 1 << 31 // NV_PCCSR_CHANNEL_INST
+	InstanceAddr    = 1<<28 - 1
+	PBDMAMethodSkip = 1 << 31 // NV_PPBDMA_METHOD0
 )

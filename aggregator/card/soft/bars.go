@@ -40,7 +40,7 @@ const hotPages = 16
 
 func (w *barWindow) init(c *Card, i int) {
 	w.card = c
-	w.unit = [2]faultUnit{unitBAR1, unitBAR3}[i]
+	w.unit = [2]faultUnit{gf100.ClientBAR1, gf100.ClientBAR3}[i]
 	w.vm.card, w.vm.user = c, -1
 }
 

@@ -15,17 +15,15 @@ import (
 // waits for a call.
 type engineSlot struct {
 	mu      sync.Mutex
-	user    atomic.Int32 // number plus one of the channel being served, 0 = idle
-	last    atomic.Int32 // the same of the last one
-	trapped atomic.Bool  // stands still until the driver lets it go on
+	user    atomic.Int32            // number plus one of the channel being served, 0 = idle
+	last    atomic.Pointer[channel] // the one served last; it may be gone
+	trapped atomic.Bool             // stands still until the driver lets it go on
 }
-
-const engineBusy = 1 << 28
 
 // status is what NV_PFIFO_ENGINE_STATUS reads.
 func (l *engineSlot) status() uint32 {
 	if user := l.user.Load(); user != 0 {
-		return engineBusy | uint32(user-1)
+		return gf100.EngineBusy | uint32(user-1)
 	}
 	return 0
 }
@@ -41,7 +39,7 @@ func (x *run) enter(e uint8) bool {
 		return false
 	}
 	l.user.Store(int32(x.id) + 1)
-	l.last.Store(int32(x.id) + 1)
+	l.last.Store(x.channel)
 	x.slot = l
 	return true
 }
@@ -121,7 +119,7 @@ func (x *run) outcome(e uint8, out engine.Outcome) {
 		}
 	case engine.Faulted:
 		x.pending = int8(e)
-		x.fail(engineFaults[e], x.vm.fault)
+		x.fail(gf100.EngineClients[e], x.vm.fault)
 	}
 }
 

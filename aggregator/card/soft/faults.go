@@ -6,44 +6,13 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// faultUnit is an MMU client that faults are reported for: its slot at 002800,
-// and the client number of its requests (bits 12:8 of 00280c).
-type faultUnit struct {
-	slot        uint8
-	client      uint8
-	writeClient uint8 // BARs have another one for writes
-}
-
-// Slots and clients: envytools rnndb/fifo/gf100_pfifo.xml (VM_FAULT).
-var (
-	unitGR   = faultUnit{slot: 0x00, client: 0x04, writeClient: 0x04}
-	unitBAR1 = faultUnit{slot: 0x04, client: 0x07, writeClient: 0x08}
-	unitBAR3 = faultUnit{slot: 0x05, client: 0x07, writeClient: 0x08}
-	unitHost = faultUnit{slot: 0x07, client: 0x06, writeClient: 0x06}
-	unitCE0  = faultUnit{slot: 0x15, client: 0x01, writeClient: 0x01}
-	unitCE1  = faultUnit{slot: 0x16, client: 0x02, writeClient: 0x02}
-)
-
-// engineFaults gives the unit of each engine that executes here.
-var engineFaults = [gf100.Engines]faultUnit{
-	gf100.EngineGR:  unitGR,
-	gf100.EngineCE0: unitCE0,
-	gf100.EngineCE1: unitCE1,
-}
-
-const (
-	faultWrite = 1 << 7
-	faultHub   = 1 << 6
-)
+// faultUnit is who a fault is reported for.
+type faultUnit = gf100.MMUClient
 
 // mmuFault reports a fault. A slot holds one until the driver frees it; false
 // says that it holds another.
 func (r *registers) mmuFault(u faultUnit, inst uint64, f engine.Fault) bool {
-	info := uint32(f.Reason&0xf) | faultHub | uint32(u.client)<<8
-	if f.Write {
-		info = uint32(f.Reason&0xf) | faultHub | uint32(u.writeClient)<<8 | faultWrite
-	}
-	return r.Fault(gf100.MMUFault{Unit: u.slot, Inst: inst, VA: f.VA, Info: info})
+	return r.Fault(u.Fault(inst, f.VA, f.Write, f.Reason))
 }
 
 // fault reports the fault of a channel: now, or when its slot is free. A
@@ -67,13 +36,13 @@ func (f *fifo) reportFaults() {
 // triggerFault makes the channel that an engine served last fault, as a driver
 // does to one that does not leave. Without such a channel nothing happens.
 func (f *fifo) triggerFault(e uint8) {
-	user := f.card.engines[e].last.Load()
-	if user == 0 {
+	ch := f.card.engines[e].last.Load()
+	if ch == nil || ch.dead {
 		return
 	}
-	s := &f.slots[user-1]
-	switch ch := s.ch; {
-	case ch == nil || ch.state == stateFaulted:
+	s := &f.slots[ch.id]
+	switch {
+	case ch.state == stateFaulted:
 	case ch.state == stateRunning:
 		ch.kick.Store(int32(e) + 1)
 		ch.yield.Store(true)
@@ -90,6 +59,6 @@ func (f *fifo) triggerFault(e uint8) {
 // kill ends a channel that does not run with a fault of engine e.
 func (f *fifo) kill(ch *channel, e uint8) {
 	ch.state = stateFaulted
-	f.fault(ch, engineFaults[e], engine.Fault{Reason: uint8(shadowpt.PageNotPresent)})
+	f.fault(ch, gf100.EngineClients[e], engine.Fault{Reason: uint8(shadowpt.PageNotPresent)})
 	f.card.settle()
 }

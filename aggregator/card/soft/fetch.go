@@ -12,7 +12,7 @@ import (
 func (x *run) fetchEntry() {
 	put, ok := x.readUSERD(gf100.USERDGPPut)
 	if !ok {
-		x.fail(unitHost, engine.Fault{VA: x.userd, Reason: uint8(shadowpt.PageNotPresent)})
+		x.fail(gf100.ClientHost, engine.Fault{VA: x.userd, Reason: uint8(shadowpt.PageNotPresent)})
 		return
 	}
 	size := uint32(1) << x.ringLog2
@@ -34,7 +34,7 @@ func (x *run) fetchEntry() {
 	}
 	b, fault := x.fetch(x.ring+uint64(x.gpGet)*gf100.GPEntrySize, gf100.GPEntrySize)
 	if fault != nil {
-		x.fail(unitHost, *fault)
+		x.fail(gf100.ClientHost, *fault)
 		return
 	}
 	x.card.stats.GPEntries.Add(1)
@@ -90,11 +90,11 @@ func (x *run) consume(budget int) int {
 	n := min(int(x.seg.words), budget) * 4
 	b, fault := x.vm.Bytes(x.seg.va, n, false)
 	if fault != nil {
-		x.fail(unitHost, *fault)
+		x.fail(gf100.ClientHost, *fault)
 		return 0
 	}
 	if len(b) < 4 { // a word across two pages cannot be: addresses are aligned
-		x.fail(unitHost, engine.Fault{VA: x.seg.va, Reason: uint8(shadowpt.PageNotPresent)})
+		x.fail(gf100.ClientHost, engine.Fault{VA: x.seg.va, Reason: uint8(shadowpt.PageNotPresent)})
 		return 0
 	}
 	words := b[:len(b)&^3]

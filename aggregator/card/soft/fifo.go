@@ -74,24 +74,21 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 	none := func(int, mmio.Write) {}
 	c.regs.Bind(b)
 	b.OnWrite("NV_PFIFO_ENABLE", func(int, mmio.Write) { f.scheduleAll() })
-	b.OnWrite("NV_PFIFO_USERD_BASE", none)
+	b.OnWrite("NV_PFIFO_USERD_BASE", none) // bell reads it
 	b.OnWrite("NV_PFIFO_RUNLIST", func(_ int, w mmio.Write) { f.commitRunlist(w.New) })
 	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, v uint32) uint32 {
 		if f.leaving() {
-			v |= runlistPending
+			v |= gf100.RunlistPending
 		}
 		return v
 	})
 	b.OnWrite("NV_PFIFO_INTR_MMU_FAULT_ID", func(int, mmio.Write) { f.reportFaults() })
-	// An engine's fault state ends with the channel that caused it, so there is
-	// nothing left to clear.
-	b.OnWrite("NV_PFIFO_ERROR_CLEAR", none)
 	b.OnWrite("NV_PFIFO_SCHED_DISABLE", func(int, mmio.Write) { f.scheduleAll() })
 	b.On("NV_PFIFO_PREEMPT", mmio.Hooks{
 		Read: func(_ int, v uint32) uint32 {
-			v &^= preemptPending
+			v &^= gf100.PreemptPending
 			if f.preempting() {
-				v |= preemptPending
+				v |= gf100.PreemptPending
 			}
 			return v
 		},
@@ -99,46 +96,34 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 	})
 	b.OnRead("NV_PFIFO_ENGINE_STATUS", func(i int, _ uint32) uint32 { return c.engines[i].status() })
 	b.OnWrite("NV_PFIFO_MMU_FAULT_TRIGGER", func(i int, w mmio.Write) {
-		if w.Data&faultTrigger != 0 {
+		if w.Data&gf100.FaultTrigger != 0 {
 			f.triggerFault(uint8(i))
 		}
 	})
 	b.OnWrite("NV_PCCSR_CHANNEL_INST", func(i int, w mmio.Write) { f.bind(i, w.New) })
 	b.On("NV_PCCSR_CHANNEL", mmio.Hooks{
 		Read: func(i int, v uint32) uint32 {
-			v &^= channelBusy
+			v &^= gf100.ChannelBusy
 			if ch := f.slots[i].ch; ch != nil && ch.state == stateRunning {
-				v |= channelBusy
+				v |= gf100.ChannelBusy
 			}
 			return v
 		},
-		Write: func(i int, w mmio.Write) { f.enable(i, w.New&channelEnable != 0) },
+		Write: func(i int, w mmio.Write) { f.enable(i, w.New&gf100.ChannelEnabled != 0) },
 	})
-	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.busy[i].skip = w.New&methodSkip != 0 })
+	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.busy[i].skip = w.New&gf100.PBDMAMethodSkip != 0 })
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { f.acknowledged(i) })
 }
-
-const (
-	runlistPending = 1 << 20
-	preemptPending = 1 << 20
-	faultTrigger   = 1 << 8
-	channelBusy    = 1 << 28
-	channelEnable  = 1 << 0
-	methodSkip     = 1 << 31
-	instBind       = 1 << 31
-	instAddr       = 1<<28 - 1
-	schedRunlist   = 1 << 0 // the one runlist's bit in NV_PFIFO_SCHED_DISABLE
-)
 
 // bind acts on a write of NV_PCCSR_CHANNEL_INST: the channel starts from what
 // its instance block says now. A block that is not all in VRAM binds nothing.
 func (f *fifo) bind(i int, v uint32) {
 	s := &f.slots[i]
 	f.drop(s)
-	if v&instBind == 0 {
+	if v&gf100.InstanceBound == 0 {
 		return
 	}
-	inst := uint64(v&instAddr) << 12
+	inst := uint64(v&gf100.InstanceAddr) << 12
 	block := f.card.vram.slice(inst, gf100.InstanceSize)
 	if block == nil {
 		return

@@ -131,7 +131,7 @@ func (x *run) release(va uint64, short bool) {
 		fault = x.vm.fail(va+uint64(len(b)), true, shadowpt.PageNotPresent)
 	}
 	if fault != nil {
-		x.fail(unitHost, *fault)
+		x.fail(gf100.ClientHost, *fault)
 		return
 	}
 	if !short {
@@ -150,7 +150,7 @@ func (x *run) tryAcquire() bool {
 	b, fault := x.fetch(a.va, 4)
 	if fault != nil {
 		a.pending = false
-		x.fail(unitHost, *fault)
+		x.fail(gf100.ClientHost, *fault)
 		return false
 	}
 	v := binary.LittleEndian.Uint32(b)

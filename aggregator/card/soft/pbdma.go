@@ -126,11 +126,11 @@ func (x *run) recoverFault() {
 	if !memoryFault(recover()) {
 		return
 	}
-	unit := unitHost
+	unit := gf100.ClientHost
 	if x.slot != nil {
 		for e := range x.card.engines {
 			if x.slot == &x.card.engines[e] {
-				unit = engineFaults[e]
+				unit = gf100.EngineClients[e]
 			}
 		}
 		x.leave()
@@ -248,7 +248,7 @@ func (x *run) hold(h heldMethod) {
 func (x *run) replay() {
 	h := x.channel.held
 	x.channel.held = heldMethod{}
-	if h.intr&^(gf100.PBDMAIntrEmptySubch|gf100.PBDMAIntrMethod|gf100.PBDMAIntrSemaphore) != 0 {
+	if h.intr&^gf100.PBDMAIntrMethods != 0 {
 		return // a bad word, entry or pointer; there is nothing to execute
 	}
 	x.method(h.subch, h.method, h.data)

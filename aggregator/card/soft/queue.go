@@ -18,7 +18,7 @@ const (
 func (f *fifo) mayRun(i int) bool {
 	s, c := &f.slots[i], f.card
 	return s.ch != nil && s.enabled && s.listed && c.powered() &&
-		c.regs.pfifoEnable.Get()&1 != 0 && c.regs.schedDisable.Get()&schedRunlist == 0
+		c.regs.pfifoEnable.Get()&gf100.FIFOEnabled != 0 && c.regs.schedDisable.Get()&gf100.SchedRunlist == 0
 }
 
 // schedule queues a channel if it may run and is idle or waiting. Whether it
@@ -203,7 +203,7 @@ func (f *fifo) retryFired() {
 
 // bell looks for doorbells in a write of n bytes at off of BAR1.
 func (f *fifo) bell(off uint64, n int) {
-	base := uint64(f.card.regs.userdBase.Get()&instAddr) << 12
+	base := uint64(f.card.regs.userdBase.Get()&gf100.InstanceAddr) << 12
 	end := off + uint64(n)
 	if end <= base || off >= base+gf100.Channels*gf100.USERDSize {
 		return

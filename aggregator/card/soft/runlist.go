@@ -17,7 +17,7 @@ func (f *fifo) commitRunlist(v uint32) {
 	var listed [gf100.Channels]bool
 	c.access(shadowpt.Target(base>>28&3), func(t shadowpt.Target) {
 		n := min(int(v&0xfff), gf100.Channels) * gf100.RunlistEntrySize
-		list := c.memory(t, uint64(base&instAddr)<<12, n, false)
+		list := c.memory(t, uint64(base&gf100.InstanceAddr)<<12, n, false)
 		for ; len(list) > 0; list = list[gf100.RunlistEntrySize:] {
 			if id := binary.LittleEndian.Uint32(list); id < gf100.Channels {
 				listed[id] = true

@@ -1,0 +1,129 @@
+package aggregator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// enabled tells whether the card may run the card's channel.
+func (f *fakeCard) enabled(ch *channel) bool {
+	return f.get(regChannel+uint32(ch.id)*8)&channelEnabled != 0
+}
+
+// A guest that keeps its runlist from being scheduled stops its own channels, also
+// those that it makes meanwhile, and nobody else's.
+func TestSchedule(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	other, _ := addGuest(t, a, "b")
+	bindChannel(t, g, 1)
+	bindChannel(t, g, 2)
+	bindChannel(t, other, 1)
+	g.Enable(2, false)
+	g.Schedule(false)
+	settle(g)
+	bindChannel(t, g, 3)
+	g.Enable(1, true)
+	for _, id := range []uint8{1, 2, 3} {
+		require.False(t, f.enabled(g.cardChannel(id)), "%d", id)
+	}
+	require.True(t, f.enabled(other.cardChannel(1)))
+	f.forget()
+	g.Schedule(false) // as it is
+	settle(g)
+	require.Empty(t, f.writesTo(regChannel, gf100.Channels*8))
+	g.Schedule(true)
+	settle(g)
+	require.True(t, f.enabled(g.cardChannel(1)))
+	require.False(t, f.enabled(g.cardChannel(2)), "its driver has stopped it")
+	require.True(t, f.enabled(g.cardChannel(3)))
+}
+
+// A bell that rings while nothing may run is not lost.
+func TestBellWhileNothingIsScheduled(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	f.forget()
+	g.Schedule(false)
+	g.Bell(1)
+	settle(g)
+	require.Len(t, f.rung(), 1)
+	require.False(t, f.enabled(g.cardChannel(1)))
+}
+
+// The fault trigger ends the channel that the engine serves, or that it was seen
+// to serve last, if it is the guest's own.
+func TestFaultTrigger(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, ev := addGuest(t, a, "a")
+	other, otherEv := addGuest(t, a, "b")
+	bindChannel(t, g, 5)
+	bindChannel(t, other, 5)
+	ce1 := regEngineStatus + uint32(gf100.EngineCE1)*4
+	faults := func() (n int) { ev.heard(func() bool { n = len(ev.faults); return true })(); return n }
+
+	g.TriggerFault(gf100.EngineCE1)
+	f.set(ce1, gf100.EngineBusy|uint32(other.cardChannel(5).id))
+	g.TriggerFault(gf100.EngineCE1)
+	settle(g)
+	require.Zero(t, faults(), "the engine has never been seen with a channel of this guest")
+	require.True(t, f.enabled(g.cardChannel(5)))
+	require.True(t, f.enabled(other.cardChannel(5)))
+
+	f.set(ce1, gf100.EngineBusy|uint32(g.cardChannel(5).id))
+	require.Equal(t, uint32(gf100.EngineBusy|5), g.EngineStatus(gf100.EngineCE1))
+	f.set(ce1, 0)
+	f.forget()
+	g.TriggerFault(gf100.EngineCE1)
+	require.Eventually(t, func() bool { return faults() == 1 }, patience, tick)
+	require.Equal(t, gf100.MMUFault{
+		Unit: 0x16, Inst: instAt + 5*gf100.InstanceSize, Info: uint32(shadowpt.PageNotPresent) | 1<<6 | 2<<8,
+	}, ev.faults[5])
+	require.False(t, f.enabled(g.cardChannel(5)))
+	g.Enable(5, true)
+	g.Resume(5)
+	require.False(t, f.enabled(g.cardChannel(5)), "it stays off until it is bound anew")
+	require.Equal(t, uint64(1), g.stats.MMUFaults.Load())
+	require.True(t, f.enabled(other.cardChannel(5)))
+	require.Empty(t, otherEv.faults)
+	require.Empty(t, f.writesTo(0x2a30, gf100.Engines*4), "the card's own register names whoever is there")
+
+	bindChannel(t, g, 5)
+	g.TriggerFault(gf100.EngineCE1)
+	settle(g)
+	require.True(t, f.enabled(g.cardChannel(5)), "it was another channel that the engine was seen with")
+}
+
+// A method that was refused and not passed over comes to the same end when its
+// channel may run again, and then goes on when it is passed over.
+func TestRefusedMethodIsTriedAgain(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, ev := addGuest(t, a, "a")
+	bindChannel(t, g, 7)
+	ch := g.cardChannel(7)
+	heard := func(n int) {
+		t.Helper()
+		require.Eventually(t, ev.heard(func() bool { return len(ev.pbdma) == n }), patience, tick)
+	}
+	f.raise(map[uint32]uint32{regPBDMA + 0x108: gf100.PBDMAIntrMethod, regPBDMA + 0x0c0: 0x2_1234, regPBDMA + 0x0c4: 5, regPBDMA + 0x120: uint32(ch.id)})
+	heard(1)
+	g.Retry(7)
+	heard(2)
+	require.Equal(t, ev.pbdma[0], ev.pbdma[1])
+	require.False(t, f.enabled(ch))
+	g.Enable(7, false)
+	g.Retry(7)
+	settle(g)
+	heard(2) // it may not run
+	g.Enable(7, true)
+	heard(3)
+	require.Equal(t, uint64(3), g.stats.PBDMAErrors.Load())
+	g.Resume(7)
+	require.True(t, f.enabled(ch))
+	heard(3)
+}
