@@ -109,10 +109,11 @@ func (g *Guest) Remove() error {
 	return err
 }
 
-// scrub clears all of the guest's memory, and what the aggregator has for it.
+// scrub clears all of the guest's memory.
 func (g *Guest) scrub() error {
 	for _, e := range g.extents.list {
 		if err := g.agg.ctl.card.ScrubVRAM(e.card, e.size); err != nil {
+			g.stats.ScrubFailures.Add(1)
 			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 		}
 	}

@@ -34,6 +34,7 @@ type GuestStats struct {
 	TablesOverQuota atomic.Uint64 // page tables beyond its share of memory and work
 	SafeModes       atomic.Uint64 // times that the guest was put into safe mode
 	CardTimeout     atomic.Uint64 // the card did not do it in time
+	ScrubFailures   atomic.Uint64 // times that its memory could not be cleared
 }
 
 // A Count is one counter of a guest by its name.
@@ -73,5 +74,6 @@ func (s *GuestStats) Counts() []Count {
 		{"tables_over_quota", s.TablesOverQuota.Load(), true},
 		{"safe_modes", s.SafeModes.Load(), false},
 		{"card_timeouts", s.CardTimeout.Load(), false},
+		{"scrub_failures", s.ScrubFailures.Load(), false},
 	}
 }

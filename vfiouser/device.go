@@ -108,6 +108,21 @@ type IRQ struct {
 // maxVectors is the highest count of vectors an index may have: what MSI-X can number.
 const maxVectors = 2048
 
+// Admitter is a Device that cannot take every client.
+type Admitter interface {
+	// Admit is asked before Attached. If it fails the client is refused, counted and
+	// logged, and neither Attached nor Detached is called.
+	Admit() error
+}
+
+// Admit asks d whether it takes a client.
+func Admit(d Device) error {
+	if a, ok := d.(Admitter); ok {
+		return a.Admit()
+	}
+	return nil
+}
+
 // IRQObserver is a Device that wants to know what the client does with its interrupts.
 type IRQObserver interface {
 	// IRQMasked is called after the client has masked a vector.

@@ -25,7 +25,7 @@ type Server struct {
 	rows  *commandIndex
 	stats counters
 
-	logStream, logPanic logLimit
+	logStream, logPanic, logAdmit logLimit
 
 	mu       sync.Mutex
 	closed   bool

@@ -26,7 +26,7 @@ type Stats struct {
 	Panics      uint64 // of the device, contained
 	BadStreams  uint64 // connections ended because of an impossible size
 	Clients     uint64 // that negotiated a version
-	Refused     uint64 // connections closed because a client was attached
+	Refused     uint64 // connections refused: a client was attached, or Device.Admit failed
 	StrayReply  uint64 // answers nobody waited for
 	FDsReceived uint64
 	IRQ         IRQStats // of the present or last client

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"syscall"
 
@@ -50,6 +51,11 @@ func (c *conn) attach() (err error) {
 			c.contain("Detached", c.dev.Detached)
 		}
 	}()
+	if err := Admit(c.dev); err != nil {
+		c.srv.stats.refused.Add(1)
+		c.srv.warn(&c.srv.logAdmit, "vfio-user client refused", slog.Any("error", err))
+		return err
+	}
 	c.attached = true
 	c.dev.Attached(NewHost(connLink{c}))
 	regions, irqs := c.dev.Regions(), c.dev.IRQs()

@@ -46,6 +46,7 @@ type function interface {
 type Device struct {
 	fn     function
 	plug   func(*hostSide) // joins the function to a client, or to nobody (nil)
+	admit  func() error    // says why no client can be taken; nil takes every one
 	client *hostSide       // of the connection, or nil
 }
 
@@ -102,6 +103,14 @@ func (d *Device) Reset() error {
 		return fmt.Errorf("reset the device: %w", err)
 	}
 	return nil
+}
+
+// Admit implements vfiouser.Admitter.
+func (d *Device) Admit() error {
+	if d.admit == nil {
+		return nil
+	}
+	return d.admit()
 }
 
 // Attached implements vfiouser.Device.

@@ -42,7 +42,7 @@ type GPUReport struct {
 // ClientCount counts connections.
 type ClientCount struct {
 	Served     uint64 `json:"served"`
-	Refused    uint64 `json:"refused"`     // because another was attached
+	Refused    uint64 `json:"refused"`     // because another was attached, or the GPU out of service
 	BadStreams uint64 `json:"bad_streams"` // ended because nothing could be made of them
 	Panics     uint64 `json:"panics"`      // of the device, contained
 }

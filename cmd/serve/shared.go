@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -26,7 +26,6 @@ var (
 // Shared is a card that an aggregator shares among virtual GPUs, each served on a
 // socket of its own. GPUs come and go while it runs.
 type Shared struct {
-	card *soft.Card
 	agg  *aggregator.Aggregator
 	by   Make
 	opts vfiouser.Options
@@ -64,7 +63,7 @@ type GPUConfig struct {
 // NewShared brings card c into service for virtual GPUs, each served by a
 // transport of by's making. The card stays the
 // caller's, and must outlive the Shared.
-func NewShared(c *soft.Card, by Make, opts vfiouser.Options) (*Shared, error) {
+func NewShared(c card.Card, by Make, opts vfiouser.Options) (*Shared, error) {
 	agg, err := aggregator.New(c)
 	if err != nil {
 		return nil, err
@@ -72,7 +71,7 @@ func NewShared(c *soft.Card, by Make, opts vfiouser.Options) (*Shared, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log, endRules: make(chan struct{})}
+	s := &Shared{agg: agg, by: by, opts: opts, log: opts.Log, endRules: make(chan struct{})}
 	s.rules.Go(s.watchRules)
 	return s, nil
 }
@@ -216,6 +215,8 @@ func (s *Shared) logRules(v *VirtualSeat) {
 		case n == 0:
 		case c.Rule:
 			s.log.Warn("guest broke a rule", "gpu", v.Name, "rule", c.Name, "times", n, "swallowed", n-1, "in_all", c.N)
+		case c.Name == "scrub_failures":
+			s.log.Error("a guest's memory could not be cleared; its GPU takes no client until it is", "gpu", v.Name, "times", n, "in_all", c.N)
 		case c.Name == "safe_modes":
 			s.log.Warn("guest was put into safe mode", "gpu", v.Name, "times", n, "now", cmp.Or(v.guest.SafeMode(), "out of it again"))
 		}

@@ -1,6 +1,9 @@
 package serve
 
 import (
+	"fmt"
+	"sync"
+
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -14,6 +17,9 @@ type Virtual struct {
 	Guest *aggregator.Guest
 
 	stopWatch func() // ends the watch of the client's DMA map, or nil
+
+	mu    sync.Mutex
+	dirty error // why what the last client left is still there, or nil
 }
 
 // NewVirtual makes a virtual GPU and gives it a share of a's card. Close gives
@@ -30,7 +36,7 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devm
 	}
 	gpu.Connect(guest)
 	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, plug: v.plug}
+	v.Device = &Device{fn: gpu, plug: v.plug, admit: v.admit}
 	return v, nil
 }
 
@@ -48,9 +54,7 @@ func (v *Virtual) plug(h *hostSide) {
 		v.stopWatch()
 		v.GPU.AttachHost(nil)
 		v.Guest.DetachMemory()
-		if err := v.GPU.Reset(); err != nil {
-			panic(err) // the card's memory cannot be scrubbed: nobody may have it
-		}
+		v.setDirty(v.clean())
 		return
 	}
 	v.stopWatch = h.Watch(func(c vfiouser.MemoryChange) {
@@ -60,6 +64,44 @@ func (v *Virtual) plug(h *hostSide) {
 	})
 	v.Guest.AttachMemory(h)
 	v.GPU.AttachHost(gpuHost{h})
+}
+
+// clean resets the virtual GPU, and says why somebody else cannot have it.
+func (v *Virtual) clean() error {
+	if err := v.GPU.Reset(); err != nil {
+		return err
+	}
+	if why := v.Guest.SafeMode(); why != "" { // a reset ends it, unless the card keeps a channel
+		return fmt.Errorf("the last client's channels may still write to its memory: %s", why)
+	}
+	return nil
+}
+
+func (v *Virtual) setDirty(err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.dirty = err
+}
+
+// Dirty returns why clients are refused, nil if they are not: what the last one
+// left could not be cleared away. Each client that comes has it tried again.
+func (v *Virtual) Dirty() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.dirty
+}
+
+// admit refuses a client as long as it could see what another one left.
+func (v *Virtual) admit() error {
+	if v.Dirty() == nil {
+		return nil
+	}
+	err := v.clean()
+	v.setDirty(err)
+	if err != nil {
+		return fmt.Errorf("out of service, what the last client left cannot be cleared away: %w", err)
+	}
+	return nil
 }
 
 // gpuHost is a client as a virtual GPU sees it.

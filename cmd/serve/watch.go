@@ -28,6 +28,9 @@ func Watch(d Observed, log *slog.Logger) *Watched { return &Watched{Observed: d,
 // HasClient tells whether a client is attached.
 func (w *Watched) HasClient() bool { return w.attached.Load() }
 
+// Admit implements vfiouser.Admitter.
+func (w *Watched) Admit() error { return vfiouser.Admit(w.Observed) }
+
 // Attached implements vfiouser.Device.
 func (w *Watched) Attached(h *vfiouser.Host) {
 	w.log.Info("client attached")

@@ -68,6 +68,9 @@ func gpuLines(gpus []control.GPU) string {
 	}
 	t.flush()
 	for i := range gpus {
+		if g := &gpus[i]; g.OutOfService != "" {
+			fmt.Fprintf(&b, "%s takes no client: %s; each that comes has it tried again\n", g.Name, g.OutOfService)
+		}
 		if g := &gpus[i]; g.SafeMode != "" {
 			fmt.Fprintf(&b, "%s is in safe mode: %s; a reset of the GPU ends it\n", g.Name, g.SafeMode)
 		}

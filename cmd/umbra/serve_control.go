@@ -42,6 +42,9 @@ func virtualStatus(v *serve.VirtualSeat) control.GPU {
 	g := gpuStatus(v.Seat)
 	share := &v.Config.Share
 	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
+	if err := v.Virtual.Dirty(); err != nil {
+		g.OutOfService = err.Error()
+	}
 	g.Counts, g.SafeMode = v.Virtual.Guest.Stats().Counts(), v.Virtual.Guest.SafeMode()
 	return g
 }

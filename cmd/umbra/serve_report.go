@@ -108,7 +108,7 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 		n    uint64
 		what string
 	}{
-		{g.Clients.Refused, "connections refused because a client was attached"},
+		{g.Clients.Refused, "connections refused: a client was attached, or the GPU was out of service"},
 		{g.Clients.BadStreams, "connections ended because their messages made no sense"},
 		{g.Clients.Panics, "panics of the device, contained: please report them"},
 	} {

@@ -42,6 +42,7 @@ type Transport struct {
 	irqs    vfiouser.IRQStats // guarded by mu: of links that are over
 	panics  atomic.Uint64
 	clients atomic.Uint64
+	refused atomic.Uint64 // by the device
 
 	// The rest is the serving thread's.
 	ctx      *library
@@ -183,6 +184,10 @@ func (t *Transport) accept(lib *library, wake int) error {
 	if p[0].Revents == 0 || t.stop.Load() {
 		return nil
 	}
+	if err := vfiouser.Admit(t.dev); err != nil {
+		t.refuse(lib.pollFD(), err)
+		return nil
+	}
 	switch err := lib.attach(); {
 	case err == nil:
 	case t.stop.Load(), errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
@@ -198,6 +203,17 @@ func (t *Transport) accept(lib *library, wake int) error {
 	t.mu.Unlock()
 	t.contain("Attached", func() { t.dev.Attached(vfiouser.NewHost(l)) })
 	return nil
+}
+
+// refuse closes a connection before the library hears of it.
+func (t *Transport) refuse(listener int, why error) {
+	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
+	if err != nil {
+		return
+	}
+	unix.Close(fd)
+	t.refused.Add(1)
+	t.log.Warn("vfio-user client refused", slog.Any("error", why))
 }
 
 // lost ends the client's link: the library has taken its memory back and closes its eventfds.
@@ -259,7 +275,7 @@ func hangUp(fd int, path string) {
 func (t *Transport) Stats() vfiouser.Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := vfiouser.Stats{Clients: t.clients.Load(), Panics: t.panics.Load(), IRQ: t.irqs}
+	s := vfiouser.Stats{Clients: t.clients.Load(), Refused: t.refused.Load(), Panics: t.panics.Load(), IRQ: t.irqs}
 	if t.link != nil {
 		s.IRQ = t.link.stats()
 	}

@@ -1,0 +1,178 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
+)
+
+// stained is a card whose memory cannot be cleared while fail is set.
+type stained struct {
+	*soft.Card
+	mu   sync.Mutex
+	fail error
+}
+
+func (c *stained) ScrubVRAM(addr, n uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fail != nil {
+		return c.fail
+	}
+	return c.Card.ScrubVRAM(addr, n)
+}
+
+func (c *stained) set(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail = err
+}
+
+// lockedBuffer is a log that is written to by one goroutine and read by another.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+const (
+	window     = 0x1700 // NV_PBUS_BAR0_WINDOW
+	pramin     = 0x700000
+	somewhere  = 0x12 // << 16: an address in VRAM
+	patience   = 10 * time.Second
+	secret     = 0x5ec4e7
+	testedVRAM = 64 << 20
+)
+
+// TestMemoryThatCannotBeCleared: a client leaves, and the card cannot clear what it
+// left. Nobody else gets that GPU, the neighbour's clients come and go, and the
+// first client after the card has come to itself finds nothing.
+func TestMemoryThatCannotBeCleared(t *testing.T) {
+	for _, name := range []string{TransportNative, TransportLibrary} {
+		t.Run(name, func(t *testing.T) {
+			by, _, err := TransportNamed(name)
+			if errors.Is(err, libvfiouser.ErrNotBuilt) {
+				t.Skip("needs the C library; make test-libvfio-user tests it")
+			}
+			require.NoError(t, err)
+			memoryThatCannotBeCleared(t, by)
+		})
+	}
+}
+
+func memoryThatCannotBeCleared(t *testing.T, by Make) {
+	defer goleak.VerifyNone(t)
+	base, err := soft.New(soft.Config{VRAM: 256 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, base.Close()) }()
+	c := &stained{Card: base}
+	var log lockedBuffer
+	s, err := NewShared(c, by, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	dir := t.TempDir()
+	add := func(name string) (*VirtualSeat, string) {
+		path := filepath.Join(dir, name)
+		l, err := vfiouser.Listen(path)
+		require.NoError(t, err)
+		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: testedVRAM}}, l)
+		require.NoError(t, err)
+		return v, path
+	}
+	v, path := add("a")
+	other, otherPath := add("b")
+	// leave hangs up and waits until the server has noticed.
+	leave := func(v *VirtualSeat, h *client.Client) {
+		require.NoError(t, h.Close())
+		require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
+	}
+	read := func(h *client.Client) uint32 {
+		require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
+		x, err := h.Read32(vfiouser.RegionBAR0, pramin)
+		require.NoError(t, err)
+		return x
+	}
+
+	dial := func(path string) (h *client.Client) { // a transport may take a moment to make its socket
+		require.Eventually(t, func() (ok bool) {
+			h, err = client.Dial(path, nil)
+			return err == nil
+		}, patience, time.Millisecond)
+		return h
+	}
+
+	h := dial(path)
+	require.Zero(t, read(h))
+	require.NoError(t, h.Write32(vfiouser.RegionBAR0, pramin, secret))
+	require.EqualValues(t, secret, read(h))
+	c.set(errors.New("a stain"))
+	require.Error(t, h.Reset(), "its own reset says so")
+	leave(v, h)
+	require.ErrorContains(t, v.Virtual.Dirty(), "a stain")
+	for range 3 {
+		_, err = client.Dial(path, nil)
+		require.Error(t, err)
+	}
+	r, err := v.Report()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, r.Clients.Served)
+	require.EqualValues(t, 3, r.Clients.Refused)
+	require.Zero(t, r.Clients.Panics)
+	require.EqualValues(t, 5, v.Virtual.Guest.Stats().ScrubFailures.Load()) // its reset, its leaving, three tries
+	s.logRules(v)
+	require.Contains(t, log.String(), "could not be cleared")
+	require.Contains(t, log.String(), "vfio-user client refused")
+
+	c.set(nil)
+	h = dial(otherPath)
+	leave(other, h)
+	require.Error(t, v.Virtual.Dirty(), "that was another GPU's client")
+	h = dial(path)
+	require.NoError(t, v.Virtual.Dirty())
+	require.Zero(t, read(h))
+	leave(v, h)
+	require.NoError(t, v.Virtual.Dirty())
+
+	// A GPU that is removed with its memory as it is: the next owner has it cleared
+	// or does not get it.
+	h = dial(path)
+	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
+	require.NoError(t, h.Write32(vfiouser.RegionBAR0, pramin, secret))
+	c.set(errors.New("a stain"))
+	_, err = s.Remove("a", true)
+	require.ErrorContains(t, err, "a stain")
+	require.NoError(t, h.Close())
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "next", VRAM: testedVRAM}}, l)
+	require.ErrorContains(t, err, "a stain")
+	c.set(nil)
+	v, path = add("next")
+	h = dial(path)
+	require.Zero(t, read(h))
+	leave(v, h)
+}
