@@ -37,6 +37,10 @@ type Options struct {
 	// CardTimeout bounds each wait for the card; default 500 ms. A guest whose
 	// channels the card does not give back in that time is put into safe mode.
 	CardTimeout time.Duration
+	// UnmapTimeout bounds the whole wait for the card when memory is taken from a
+	// guest, default 1.5 s: QEMU waits 5 s for the answer. A guest for which it runs
+	// out loses all of its memory, and its channels.
+	UnmapTimeout time.Duration
 	// ErrorBurst and ErrorRate bound how often a guest may stop the card's
 	// engines with faults and errors: so many at once, and so many a second for
 	// ever. Defaults 4096 and 512. A guest beyond that is put into safe mode.
@@ -51,6 +55,9 @@ func New(c card.Card) (*Aggregator, error) { return NewWith(c, Options{}) }
 func NewWith(c card.Card, o Options) (*Aggregator, error) {
 	if o.CardTimeout == 0 {
 		o.CardTimeout = cardTimeout
+	}
+	if o.UnmapTimeout == 0 {
+		o.UnmapTimeout = unmapTimeout
 	}
 	if o.ErrorBurst == 0 {
 		o.ErrorBurst = 4096

@@ -199,7 +199,6 @@ func (g *Guest) close(ch *channel) {
 	a.mu.Unlock()
 	if !g.leaveCard(ch, wasListed) {
 		g.limbo = append(g.limbo, ch)
-		g.stats.CardTimeout.Add(1)
 		g.enterSafe("the card does not give a channel back")
 		return
 	}
@@ -210,11 +209,17 @@ func (g *Guest) close(ch *channel) {
 // neighbour that does not leave is not this guest's to wait for.
 func (g *Guest) leaveCard(ch *channel, listed bool) bool {
 	c := &g.agg.ctl
-	if g.safe.Load() && c.running(ch.id) { // it has been waited for
+	if (g.safe.Load() || g.tired) && c.running(ch.id) { // it has been waited for
 		return false
+	}
+	if g.tired {
+		return true // it is disabled and off the card; the next runlist is without it
 	}
 	ok := !listed || c.commitRunlist(g.agg.listed)
 	ok = c.preempt(ch.id) && ok
+	if !ok {
+		g.tire()
+	}
 	return ok || !c.running(ch.id)
 }
 
@@ -306,25 +311,4 @@ func (g *Guest) loadUSERD(ch *channel) {
 		c.ReadVRAM(at+off, page[off:off+4])
 	}
 	c.WriteVRAM(ch.cardUSERD(), page)
-}
-
-// ring forwards the guest's GP_PUT to the card. Guest.mu is held.
-func (g *Guest) ring(ch *channel) {
-	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
-	if !ok {
-		return
-	}
-	ch.rung = true
-	g.agg.ctl.bell(ch.id, g.agg.ctl.readVRAM(at+gf100.USERDGPPut))
-}
-
-// moved reports whether the channel has fetched anything since the last call, or
-// still has something to fetch. Guest.mu is held.
-func (ch *channel) moved() bool {
-	c := &ch.guest.agg.ctl
-	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
-	// A ring that went round once looks as if it had not moved: the bell tells.
-	moved := ch.rung || get != ch.lastGet || get != put
-	ch.rung, ch.lastGet = get != put, get
-	return moved
 }

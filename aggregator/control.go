@@ -16,6 +16,9 @@ import (
 // card that takes longer is broken, or a channel is: the caller decides.
 const cardTimeout = time.Second / 2
 
+// unmapTimeout is Options.UnmapTimeout's default.
+const unmapTimeout = 3 * cardTimeout
+
 // Waits look again at once a few times, then ever more rarely.
 const (
 	pollMin = 5 * time.Microsecond

@@ -35,6 +35,7 @@ type Guest struct {
 	kept     [gf100.Channels]kept // written by the guest's goroutine alone
 	news     news
 	telling  bool
+	lost     card.Bus             // memory that the guest has, but the card no longer reaches
 	blocked  bool                 // PFIFO lets no channel of the guest run
 	served   [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
 	unsafe   string               // why the guest is in safe mode
@@ -51,6 +52,7 @@ type Guest struct {
 	listed    channelSet // the guest's channels on its last runlist
 	stale     bool       // shadows changed since the card's last invalidate
 	uncertain bool       // the last invalidate did not come to its end
+	tired     bool       // the card was waited for in vain in this round
 
 	// What the card has not let go of: channels, and, after those, tables and
 	// channels' names that wait for an invalidate.
@@ -135,26 +137,57 @@ func (g *Guest) Reset() error {
 		g.wake.Wait()
 	}
 	g.news = news{}
+	if g.lost != nil && g.unsafe == "" {
+		g.agg.bus.attach(g.index, g.lost)
+		g.lost = nil
+	}
 	g.mu.Unlock()
 	return g.scrub()
 }
 
 // await waits until the guest's goroutine has done all that is in todo, or has
-// ended. Each of its waits for the card is bounded, and after the first that
-// fails it does not wait for the channel again. Guest.mu is held.
-func (g *Guest) await() {
+// ended. Each of its waits for the card is bounded, and a round does not wait
+// for the card again after one that failed. Guest.mu is held.
+func (g *Guest) await() { g.awaitUntil(time.Time{}) }
+
+// awaitUntil is await with a bound, and says whether it did without it.
+func (g *Guest) awaitUntil(deadline time.Time) bool {
+	if !deadline.IsZero() {
+		defer time.AfterFunc(time.Until(deadline), g.lookUp).Stop()
+	}
 	for round := g.begun + 1; g.done < round && !g.ended; {
+		if !deadline.IsZero() && !time.Now().Before(deadline) {
+			return false
+		}
 		g.wake.Broadcast()
 		g.wake.Wait()
 	}
+	return true
+}
+
+// lookUp makes everybody who waits look at the clock.
+func (g *Guest) lookUp() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wake.Broadcast()
 }
 
 // AttachMemory gives the guest's channels the memory behind its bus addresses.
 // From then on, before pages of it go, Unmapped is called, or DetachMemory.
-func (g *Guest) AttachMemory(m card.Bus) { g.agg.bus.attach(g.index, m) }
+func (g *Guest) AttachMemory(m card.Bus) {
+	g.setLost(nil)
+	g.agg.bus.attach(g.index, m)
+}
+
+func (g *Guest) setLost(m card.Bus) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lost = m
+}
 
 // DetachMemory takes it away. When it returns, nothing of the card uses it.
 func (g *Guest) DetachMemory() {
+	g.setLost(nil)
 	g.agg.bus.attach(g.index, nil)
 	if !g.agg.ctl.invalidate() {
 		g.stats.CardTimeout.Add(1)
@@ -164,18 +197,26 @@ func (g *Guest) DetachMemory() {
 
 // Unmapped is called when n bytes of bus addresses from addr on have gone, before
 // anybody is told that they have. It returns when no shadow names them and no
-// access of the card still uses them. A card that does not say so in time loses
-// all of the guest's memory, and the guest its channels.
+// access of the card still uses them. If the card does not say so in time, the
+// guest loses all of its memory, without asking the card, and its channels: a
+// reset that ends safe mode gives the memory back.
 func (g *Guest) Unmapped(addr, n uint64) {
 	begin := time.Now()
 	g.mu.Lock()
+	if g.lost != nil { // already
+		g.mu.Unlock()
+		return
+	}
+	m := g.memory()
 	g.todo.invalidate.all, g.todo.invalidate.unmapped = true, true
-	g.await()
-	lost := g.uncertain
+	inTime := g.awaitUntil(begin.Add(g.agg.opts.UnmapTimeout))
+	lost := !inTime || g.uncertain
 	g.mu.Unlock()
 	if lost {
-		g.DetachMemory()
 		g.enterSafe("the card does not say that it has let go of memory")
+		g.agg.bus.attach(g.index, nil)
+		g.agg.bus.barrier()
+		g.setLost(m)
 	}
 	g.stats.Unmaps.Add(1)
 	g.stats.UnmapTime.Add(uint64(time.Since(begin)))

@@ -164,23 +164,6 @@ func (g *Guest) Invalidated() bool {
 	return !g.todo.invalidate.any() && !g.doing.invalidate.any()
 }
 
-// Bell tells that the guest wrote GP_PUT of a channel. If nothing is under way
-// that the submission could depend on, the card hears of it at once.
-func (g *Guest) Bell(id uint8) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.stats.Bells.Add(1)
-	if !g.channels[id].bound {
-		return
-	}
-	if ch := g.channels[id].ch; ch != nil && g.todo.empty() && g.doing.empty() {
-		g.ring(ch)
-		return
-	}
-	g.todo.bell.add(id)
-	g.wake.Broadcast()
-}
-
 // Refresh brings what the card reports in a channel's USERD into the guest's,
 // before the guest reads it.
 func (g *Guest) Refresh(id uint8) {

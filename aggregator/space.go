@@ -70,8 +70,11 @@ func (g *Guest) rebuild(sp *space) {
 // invalidateCard makes the card forget old translations, after which everything
 // that went out of use may be given back.
 func (g *Guest) invalidateCard() bool {
+	if g.tired {
+		return false
+	}
 	if !g.agg.ctl.invalidate() {
-		g.stats.CardTimeout.Add(1)
+		g.tire()
 		return false
 	}
 	g.stale = false

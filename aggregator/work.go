@@ -8,6 +8,7 @@ func (g *Guest) work() {
 		g.round(&g.doing) // stable until finish: only this goroutine changes it
 		g.finish()
 	}
+	g.tired = false
 	for _, ch := range g.takeAll() {
 		g.close(ch)
 	}
@@ -20,6 +21,7 @@ func (g *Guest) work() {
 }
 
 func (g *Guest) round(t *todo) {
+	g.tired = false
 	g.tableWork.Left = 2 * g.limits.Tables
 	for _, sp := range g.spaces {
 		sp.fresh = false
@@ -88,7 +90,7 @@ func (g *Guest) finish() {
 	g.done = g.begun
 	bells.each(func(id uint8) {
 		if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
-			g.ring(ch)
+			g.submit(ch)
 		}
 	})
 	g.wake.Broadcast()
@@ -168,7 +170,7 @@ func (g *Guest) commitListed() {
 	}
 	a.mu.Unlock()
 	if !a.ctl.commitRunlist(a.listed) {
-		g.stats.CardTimeout.Add(1)
+		g.tire()
 	}
 	g.takenOff(left)
 }
@@ -197,9 +199,16 @@ func (g *Guest) preempt(ids channelSet) {
 		return
 	}
 	if !g.agg.ctl.preempt(numbers...) {
-		g.stats.CardTimeout.Add(1)
+		g.tire()
 	}
 	g.takenOff(asked)
+}
+
+// tire counts a wait for the card that was in vain. A round does not wait again
+// for what it can do without: who waits for the round must not wait for ever.
+func (g *Guest) tire() {
+	g.stats.CardTimeout.Add(1)
+	g.tired = true
 }
 
 // takenOff shows the guest channels that have left the card. One that has not,

@@ -97,7 +97,7 @@ func goTool(ctx context.Context, env []string, args ...string) error {
 }
 
 // packages hold what the tag adds.
-var packages = []string{"./vfiouser/libvfiouser", "./tests/conformance/...", "./cmd/umbra"}
+var packages = []string{"./vfiouser/libvfiouser", "./tests/conformance/...", "./cmd/serve", "./cmd/umbra"}
 
 func test(ctx context.Context, c *fetch.Cache) error {
 	env, err := environment(c)

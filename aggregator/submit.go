@@ -1,0 +1,50 @@
+package aggregator
+
+import "github.com/umbra-gpu/umbra/mmio/gf100"
+
+// The way of a submission: Bell, or the end of the round that it had to wait for,
+// then submit, then forward. When a channel's work reaches the card is decided in
+// submit and nowhere else; what reaches it is decided in forward.
+
+// Bell tells that the guest wrote GP_PUT of a channel. If nothing is under way
+// that the submission could depend on, the card hears of it at once.
+func (g *Guest) Bell(id uint8) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stats.Bells.Add(1)
+	if !g.channels[id].bound {
+		return
+	}
+	if ch := g.channels[id].ch; ch != nil && g.todo.empty() && g.doing.empty() {
+		g.submit(ch)
+		return
+	}
+	g.todo.bell.add(id)
+	g.wake.Broadcast()
+}
+
+// submit has a channel's work reach the card: all that it depends on is done.
+// Nobody's turn is waited for, so that is now. Guest.mu is held.
+func (g *Guest) submit(ch *channel) { g.forward(ch) }
+
+// forward gives the guest's GP_PUT to the card, as it is in memory now: a bell
+// that comes late loses nothing, and rings for all before it. Guest.mu is held.
+func (g *Guest) forward(ch *channel) {
+	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
+	if !ok {
+		return
+	}
+	ch.rung = true
+	g.agg.ctl.bell(ch.id, g.agg.ctl.readVRAM(at+gf100.USERDGPPut))
+}
+
+// moved reports whether the channel has fetched anything since the last call, or
+// still has something to fetch. Guest.mu is held.
+func (ch *channel) moved() bool {
+	c := &ch.guest.agg.ctl
+	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
+	// A ring that went round once looks as if it had not moved: the bell tells.
+	moved := ch.rung || get != ch.lastGet || get != put
+	ch.rung, ch.lastGet = get != put, get
+	return moved
+}
