@@ -12,8 +12,11 @@ help: ## list the targets
 build: ## build bin/umbra
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
 
-demo: ## boot Debian's kernel with its own nouveau on the software card; fetches what is missing
-	$(GO) run ./tests/demo
+demo: build ## share one software card among two Debian guests and show what they do; fetches what is missing
+	$(GO) run ./tests/demo --umbra bin/umbra
+
+demo-pass-through: ## the same with a whole card for one guest, and more of its counters
+	$(GO) run ./tests/demo --pass-through
 
 test: ## static checks, all tests, race detector, virtual machines; says what ran
 	$(GO) run ./tests/check
@@ -46,4 +49,4 @@ clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo test test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench clean
+.PHONY: help build demo demo-pass-through test test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench clean

@@ -5,8 +5,21 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/nouveau"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
+
+// movers are the classes that move bytes, by the name of an engine in a case of the
+// guest's suites.
+var movers = []struct {
+	engine string
+	class  uint16
+	name   string
+}{
+	{"m2mf", nouveau.ClassM2MF, "M2MF"},
+	{"ce0", nouveau.ClassCE0, "copy engine 0"},
+	{"ce1", nouveau.ClassCE1, "copy engine 1"},
+}
 
 // counters are the card's own, at one moment or over a time.
 type counters struct {

@@ -47,6 +47,11 @@ func (p *printer) waiting(name string) {
 	}
 }
 
+// say tells what is being done that takes a while.
+func (p *printer) say(format string, args ...any) {
+	p.line("%s", p.paint(faint, "  "+fmt.Sprintf(format, args...)+" ..."))
+}
+
 func (p *printer) erase() {
 	if p.shown != "" {
 		fmt.Fprintf(p.w, "\r%*s\r", utf8.RuneCountInString(p.shown), "")
@@ -118,12 +123,7 @@ const maxProblems = 3
 
 // report writes what follows the checks.
 func (p *printer) report(r *result) error {
-	p.erase()
-	for i := range r.Checks {
-		if r.Checks[i].NotRun {
-			p.check(&r.Checks[i])
-		}
-	}
+	p.notTried(&r.outcome)
 	if r.Kernel != "" {
 		p.nouveau(r)
 		p.copies(r)
@@ -131,8 +131,18 @@ func (p *printer) report(r *result) error {
 		p.traps(r)
 		p.phases(r)
 	}
-	p.verdict(r)
+	p.verdict(&r.outcome, r.summary())
 	return nil
+}
+
+// notTried lists the checks that were not made.
+func (p *printer) notTried(o *outcome) {
+	p.erase()
+	for i := range o.Checks {
+		if o.Checks[i].NotRun {
+			p.check(&o.Checks[i])
+		}
+	}
 }
 
 func (p *printer) title(s string) {
@@ -249,7 +259,7 @@ func (p *printer) phases(r *result) {
 }
 
 // verdict is the last word.
-func (p *printer) verdict(r *result) {
+func (p *printer) verdict(r *outcome, summary string) {
 	held := 0
 	var bad []string
 	for _, c := range r.Checks {
@@ -269,7 +279,7 @@ func (p *printer) verdict(r *result) {
 		}
 	}
 	if r.OK {
-		p.line("%s", p.paint(green, fmt.Sprintf("ok: all %d checks held%s", held, r.summary())))
+		p.line("%s", p.paint(green, fmt.Sprintf("ok: all %d checks held%s, in %s", held, summary, short(r.took()))))
 		return
 	}
 	p.line("%s", p.paint(red, fmt.Sprintf("FAILED: %d of %d checks held", held, len(r.Checks))))
@@ -291,11 +301,15 @@ func (r *result) summary() string {
 	for _, g := range r.Regions {
 		accesses += g.Reads + g.Writes
 	}
-	var took time.Duration
-	if n := len(r.Phases); n > 0 {
-		took = r.Phases[n-1].Wall
+	return fmt.Sprintf("; %s bytes moved, %s traps served", digits(moved), digits(accesses))
+}
+
+// took is how long all of it did: the last phase.
+func (o *outcome) took() time.Duration {
+	if n := len(o.Phases); n > 0 {
+		return o.Phases[n-1].Wall
 	}
-	return fmt.Sprintf("; %s bytes moved, %s traps served, in %s", digits(moved), digits(accesses), short(took))
+	return 0
 }
 
 // table is aligned columns: the first left ones flush left, the others flush right.

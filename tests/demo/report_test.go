@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,12 +20,16 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // whole is a run in which everything held, with figures that fill the columns.
 func whole() *result {
 	return &result{
-		OK: true, Kernel: "6.12.94+deb13-amd64", QEMU: "11.1.3", Accel: "tcg", AccelWhy: "no /dev/kvm", VRAM: 512 << 20,
-		Checks: []check{
+		outcome: outcome{Setup: setupPassThrough, OK: true, QEMU: "11.1.3", Accel: "tcg", AccelWhy: "no /dev/kvm", Checks: []check{
 			{Name: "probe", OK: true, Detail: "/dev/dri/card0 and renderD128, MSI, buffers moved by M2MF", Took: 2500 * time.Millisecond},
 			{Name: "M2MF", OK: true, Detail: "43 kinds of copies, VRAM and GART, linear and tiled: all verified", Took: 704600 * time.Microsecond},
 			{Name: "registers", OK: true, Detail: "181,919 accesses, each to a declared register", Took: 12 * time.Microsecond},
-		},
+		}, Phases: []phase{
+			{"card and machine up, Debian booted", 4900 * time.Millisecond, 0},
+			{"nouveau probes the card", 2500 * time.Millisecond, 1900 * time.Millisecond},
+			{"all", 15100 * time.Millisecond, 0},
+		}},
+		Kernel: "6.12.94+deb13-amd64", VRAM: 512 << 20,
 		Nouveau: []string{"[ 6.421032] NVIDIA GF100 (0c0000a3)", "[ 7.449605] drm: " + strings.Repeat("a long line ", 12)},
 		Copies: []copies{
 			{"M2MF", 683835, map[string]uint64{"9039": 2592342}, 85},
@@ -37,11 +42,6 @@ func whole() *result {
 			{"PRAMIN", 0, 147590, 56900 * time.Microsecond}, {"PCCSR", 50, 130, 1400 * time.Microsecond},
 			{"A", 1, 1, 900}, {"B", 1, 1, 800}, {"C", 1, 1, 700}, {"D", 1, 1, 600}, {"E", 1, 1, 500}, {"F", 1, 1, 400},
 			{"G", 1, 1, 300}, {"H", 1, 1, 200}, {"I", 1, 2, 90}, {"J", 3, 4, 10},
-		},
-		Phases: []phase{
-			{"card and machine up, Debian booted", 4900 * time.Millisecond, 0},
-			{"nouveau probes the card", 2500 * time.Millisecond, 1900 * time.Millisecond},
-			{"all", 15100 * time.Millisecond, 0},
 		},
 	}
 }
@@ -76,9 +76,10 @@ func render(t *testing.T, r *result, colour bool) string {
 }
 
 func TestReport(t *testing.T) {
-	early := &result{Error: "fetching Linux 6.12: no mirror answers"}
+	early := &result{outcome: outcome{Error: "fetching Linux 6.12: no mirror answers"}}
 	early.judge()
 	for name, text := range map[string]string{
+		"shared": renderShared(t, wholeShared()), "shared-broken": renderShared(t, brokenShared()),
 		"whole": render(t, whole(), false), "broken": render(t, broken(), false),
 		"early": func() string {
 			var b bytes.Buffer
@@ -126,9 +127,9 @@ func TestWaiting(t *testing.T) {
 
 func TestExitCodes(t *testing.T) {
 	var out bytes.Buffer
-	require.Equal(t, exitOK, finish(&out, whole(), nil))
-	require.Equal(t, exitFailed, finish(&out, broken(), nil))
-	require.Equal(t, exitFailed, finish(&out, whole(), os.ErrClosed), "a report that nobody could read")
+	require.Equal(t, exitOK, finish(&out, &whole().outcome, nil))
+	require.Equal(t, exitFailed, finish(&out, &broken().outcome, nil))
+	require.Equal(t, exitFailed, finish(&out, &whole().outcome, os.ErrClosed), "a report that nobody could read")
 
 	r := whole()
 	r.Checks[2].OK = false
@@ -156,10 +157,29 @@ func TestUsage(t *testing.T) {
 	out, err := os.CreateTemp(t.TempDir(), "")
 	require.NoError(t, err)
 	defer out.Close()
-	for _, args := range [][]string{{"--kernel", "5.10"}, {"--no-such"}, {"now"}} {
-		require.Equal(t, exitUsage, run(t.Context(), args, out, out))
+	for _, c := range []struct{ args, says string }{
+		{"--kernel 5.10,6.1", `demo: --kernel: "5.10": it can be one of 6.1, 6.12, 7.2`},
+		{"--kernel 6.12", "demo: --kernel: 6.12: 1 guests; name 2 to 6 kernels, or add --pass-through"},
+		{"--kernel 6.1,6.1,6.1,6.1,6.1,6.1,6.1", "7 guests; name 2 to 6 kernels"},
+		{"--pass-through --kernel 6.1,7.2", "with --pass-through there is one guest; name one kernel"},
+		{"--pass-through --umbra x", "with --pass-through no umbra serve is started"},
+		{"--umbra no-such-file", "demo: --umbra: "},
+		{"--no-such", "flag provided but not defined"},
+		{"now", `demo: "now": there are no arguments, only options`},
+	} {
+		require.NoError(t, out.Truncate(0))
+		_, err := out.Seek(0, 0)
+		require.NoError(t, err)
+		require.Equal(t, exitUsage, run(t.Context(), strings.Fields(c.args), out, out), c.args)
+		text, err := os.ReadFile(out.Name())
+		require.NoError(t, err)
+		require.Contains(t, string(text), c.says)
 	}
-	text, err := os.ReadFile(out.Name())
-	require.NoError(t, err)
-	require.Contains(t, string(text), `--kernel is "5.10"; it can be one of 6.1, 6.12, 7.2`)
+	for args, kernels := range map[string][]string{
+		"": {"", "7.2"}, "--pass-through": {""}, "--kernel 6.1,7.2,6.1": {"6.1", "7.2", "6.1"}, "--pass-through --kernel 6.1": {"6.1"},
+	} {
+		o, err := parse(strings.Fields(args), io.Discard)
+		require.NoError(t, err)
+		require.Equal(t, kernels, o.kernels, args)
+	}
 }

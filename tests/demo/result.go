@@ -5,26 +5,46 @@ import (
 	"time"
 )
 
-// result is all that came of a run.
+// outcome is what every run comes to, whatever it shows.
+type outcome struct {
+	Setup    string   `json:"setup"` // setupVirtual or setupPassThrough
+	OK       bool     `json:"ok"`
+	Error    string   `json:"error,omitempty"` // what ended the run before its end
+	QEMU     string   `json:"qemu"`
+	Accel    string   `json:"accel"`
+	AccelWhy string   `json:"accel_why"`
+	Control  bool     `json:"control,omitempty"` // the card's engines do nothing
+	Checks   []check  `json:"checks"`
+	Phases   []phase  `json:"phases,omitempty"`
+	Log      []string `json:"diagnosis,omitempty"` // of a run that ended early
+}
+
+// The set-ups.
+const (
+	setupVirtual     = "virtual"
+	setupPassThrough = "pass-through"
+)
+
+// judge decides: every check was made and held, and nothing else went wrong.
+func (o *outcome) judge() {
+	o.OK = o.Error == "" && len(o.Checks) > 0
+	for _, c := range o.Checks {
+		o.OK = o.OK && c.OK
+	}
+}
+
+// result is all that came of a run in pass-through.
 type result struct {
-	OK       bool       `json:"ok"`
-	Error    string     `json:"error,omitempty"` // what ended the run before its end
-	Kernel   string     `json:"kernel"`          // of the guest
-	QEMU     string     `json:"qemu"`
-	Accel    string     `json:"accel"`
-	AccelWhy string     `json:"accel_why"`
-	VRAM     uint64     `json:"vram_bytes"`
-	Control  bool       `json:"control,omitempty"` // the card's engines do nothing
-	Checks   []check    `json:"checks"`
-	Nouveau  []string   `json:"nouveau_log"` // while it probed
-	Copies   []copies   `json:"copies"`
-	Fences   fences     `json:"fences"`
-	IRQ      interrupts `json:"interrupts"`
-	Regions  []traps    `json:"traps_by_region"`
-	Blocks   []traps    `json:"traps_by_block"`
-	Unknown  uint64     `json:"undeclared_accesses"`
-	Phases   []phase    `json:"phases"`
-	Log      []string   `json:"diagnosis,omitempty"` // of a run that ended early
+	outcome
+	Kernel  string     `json:"kernel"` // of the guest
+	VRAM    uint64     `json:"vram_bytes"`
+	Nouveau []string   `json:"nouveau_log"` // while it probed
+	Copies  []copies   `json:"copies"`
+	Fences  fences     `json:"fences"`
+	IRQ     interrupts `json:"interrupts"`
+	Regions []traps    `json:"traps_by_region"`
+	Blocks  []traps    `json:"traps_by_block"`
+	Unknown uint64     `json:"undeclared_accesses"`
 }
 
 // check is one thing that must hold.

@@ -2,13 +2,12 @@ package main
 
 import (
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/nouveau"
 )
 
 // What the temperature sensor is set to, one after the other.
@@ -41,9 +40,9 @@ var steps = []struct {
 // all makes the checks. It is false if the driver did not come up or the guest
 // has gone, so that there is nobody left to power off.
 func (d *demo) all() bool {
-	if !d.check("probe", d.probe) {
+	if !d.check("probe", d.probeCard) {
 		for _, s := range steps {
-			d.res.Checks = append(d.res.Checks, check{Name: s.name, NotRun: true})
+			d.notRun(s.name)
 		}
 		return false
 	}
@@ -53,96 +52,12 @@ func (d *demo) all() bool {
 	return d.guest.Call(d.ctx, proto.CmdPing, nil, nil) == nil
 }
 
-// probe loads nouveau and wants what a whole card shows of itself.
-func (d *demo) probe(c *check) {
-	var m proto.MarkResult
-	d.call(c, proto.CmdMark, nil, &m)
-	var loaded proto.ModprobeResult
-	at := time.Now()
-	d.call(c, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &loaded)
-	d.probeWall = time.Since(at)
-	var took time.Duration
-	if n := len(loaded.Loaded); n > 0 {
-		took = time.Duration(loaded.Loaded[n-1].InitNS)
-	}
-	d.res.Phases = append(d.res.Phases, phase{Name: "nouveau probes the card", Wall: d.probeWall, Guest: took})
-
-	log := d.log(c, m.Seq)
-	for _, l := range log {
-		if text, ok := aboutCard(l); ok {
-			d.res.Nouveau = append(d.res.Nouveau, fmt.Sprintf("[%9.6f] %s", l.Time.Seconds(), text))
-		}
-	}
-	var dri proto.DRIResult
-	d.call(c, proto.CmdDRI, nil, &dri)
-	for _, want := range []string{"card0", "renderD128"} {
-		c.want(slices.ContainsFunc(dri.Nodes, func(n proto.DRINode) bool {
-			return filepath.Base(n.Path) == want && n.Driver == "nouveau"
-		}), "there is no /dev/dri/%s of nouveau's", want)
-	}
-	var pci proto.PCIResult
-	d.call(c, proto.CmdPCI, proto.PCIArgs{Vendor: 0x10de}, &pci)
-	c.want(len(pci.Functions) == 1, "%d NVIDIA functions on the bus, want 1", len(pci.Functions))
-	for _, f := range pci.Functions {
-		c.want(f.Driver == "nouveau", "%s is driven by %q", f.Address, f.Driver)
-		d.res.IRQ.Mode = strings.ToUpper(f.IRQMode)
-	}
-	d.mover(c, log)
-	d.judgeLog(c, log, 1)
-	c.Detail = fmt.Sprintf("/dev/dri/card0 and renderD128, %s, buffers moved by %s", d.res.IRQ.Mode, d.kernel.moverName)
-}
-
-// mover wants the kernel to have chosen the engine that it chooses on a Fermi. Of a
-// kernel without a row it takes the log's word.
-func (d *demo) mover(c *check, log []lab.LogLine) {
-	for _, l := range log {
-		_, rest, ok := strings.Cut(l.Text, "MM: using ")
-		if !ok {
-			continue
-		}
-		name, _, _ := strings.Cut(rest, " ")
-		if d.known {
-			c.want(name == d.kernel.moverName, "nouveau moves buffers with %s, want %s", name, d.kernel.moverName)
-		}
-		d.kernel.moverName = name
-		return
-	}
-	c.fail("nouveau does not say what it moves buffers with")
-}
-
-// aboutCard picks nouveau's lines about the card, without the device's name.
-func aboutCard(l lab.LogLine) (string, bool) {
-	for _, prefix := range []string{"nouveau 0000:", "[drm] Initialized nouveau"} {
-		if !strings.HasPrefix(l.Text, prefix) {
-			continue
-		}
-		if strings.HasPrefix(l.Text, "[drm]") {
-			return l.Text, true
-		}
-		_, text, ok := strings.Cut(l.Text, ": ")
-		return text, ok
-	}
-	return "", false
-}
-
-// judgeLog wants no line of nouveau's of level warning or worse but the kernel's
-// known ones, those so often.
-func (d *demo) judgeLog(c *check, log []lab.LogLine, times int) {
-	if !d.known {
-		return
-	}
-	seen := map[string]int{}
-	for _, l := range lab.Warnings(log, "nouveau") {
-		i := slices.IndexFunc(d.kernel.known, func(k string) bool { return strings.Contains(l.Text, k) })
-		if i < 0 {
-			c.fail("the kernel's log has %s", l)
-			continue
-		}
-		seen[d.kernel.known[i]]++
-	}
-	for _, k := range d.kernel.known {
-		c.want(seen[k] == times, "the kernel's log has %q %d times, want %d", k, seen[k], times)
-	}
+func (d *demo) probeCard(c *check) {
+	r := d.probe(c, d.guest, d.kernel)
+	d.probeWall = r.wall
+	d.kernel.MoverName = r.mover
+	d.res.Phases = append(d.res.Phases, phase{Name: "nouveau probes the card", Wall: r.wall, Guest: r.inGuest})
+	d.res.Nouveau, d.res.IRQ.Mode = r.said, r.irq
 }
 
 // classes makes an object of every class, and asks what nouveau found.
@@ -169,24 +84,17 @@ func (d *demo) ce(c *check) { d.suite(c, proto.CmdCE, "copy engines") }
 // suite has the guest copy in many ways, and wants the engines that it names to
 // have moved at least what was found right.
 func (d *demo) suite(c *check, cmd, name string) {
-	var r proto.CopyResult
-	w := d.during(c, cmd, proto.CopyArgs{Seed: 1}, &r)
-	verified := map[string]uint64{}
-	for _, k := range r.Cases {
-		engine, _, _ := strings.Cut(k.Name, " ")
-		if k.OK {
-			verified[engine] += k.Bytes
-		}
-	}
+	before := d.count()
+	v := d.copySuite(c, d.guest, cmd, proto.CopyArgs{Seed: 1})
+	w := d.count().since(before)
 	for _, m := range movers {
-		c.want(w.moved[m.class] >= verified[m.engine], "the guest verified %d bytes by %s, but the card's %04x moved %d",
-			verified[m.engine], m.engine, m.class, w.moved[m.class])
+		c.want(w.moved[m.class] >= v.bytes[m.engine], "the guest verified %d bytes by %s, but the card's %04x moved %d",
+			v.bytes[m.engine], m.engine, m.class, w.moved[m.class])
 	}
-	c.want(len(r.Cases) > 0 && r.Failed == 0, "%d of %d cases came out wrong", r.Failed, len(r.Cases))
-	d.copied(name, verified["m2mf"]+verified["ce0"]+verified["ce1"], w)
-	c.Detail = fmt.Sprintf("%d kinds of copies, VRAM and GART, linear and tiled: all verified", len(r.Cases))
+	d.copied(name, v.bytes["m2mf"]+v.bytes["ce0"]+v.bytes["ce1"], w)
+	c.Detail = fmt.Sprintf("%d kinds of copies, VRAM and GART, linear and tiled: all verified", v.copies)
 	if cmd == proto.CmdCE {
-		c.Detail = fmt.Sprintf("%d kinds by both engines, with component swizzles: all verified", len(r.Cases))
+		c.Detail = fmt.Sprintf("%d kinds by both engines, with component swizzles: all verified", v.copies)
 	}
 }
 
@@ -239,15 +147,15 @@ func (d *demo) moves(c *check) {
 	w := d.during(c, proto.CmdBOMoves, proto.BOMovesArgs{Bytes: moveBytes, Moves: moveCount, Seed: 3}, &r)
 	c.want(r.Wrong == 0 && r.Bytes == moveCount*moveBytes, "%d bytes were right after %d moves, want %d", r.Bytes, len(r.Domains), moveCount*moveBytes)
 	const guests = (1 + moveCount/2) * moveBytes
-	want := map[uint16]uint64{classM2MF: guests}
-	if d.known {
-		want[d.kernel.mover] += moveCount * moveBytes
+	want := map[uint16]uint64{nouveau.ClassM2MF: guests}
+	if d.kernel.known {
+		want[d.kernel.Mover] += moveCount * moveBytes
 	}
 	for class, n := range want {
 		c.want(w.moved[class] >= n, "the card's %04x moved %d bytes, want %d", class, w.moved[class], n)
 	}
 	d.copied("moved buffers", r.Bytes, w)
-	c.Detail = fmt.Sprintf("nouveau moved 1 MiB between VRAM and GART %d times, by %s", len(r.Domains), d.kernel.moverName)
+	c.Detail = fmt.Sprintf("nouveau moved 1 MiB between VRAM and GART %d times, by %s", len(r.Domains), d.kernel.MoverName)
 }
 
 // temperature changes the card's sensor under the driver.
@@ -274,11 +182,11 @@ func (d *demo) celsius(c *check) int64 {
 
 // cleanLog wants all that work to have left no trace in the kernel's log.
 func (d *demo) cleanLog(c *check) {
-	log := d.log(c, 0)
-	d.judgeLog(c, log, 1)
+	log := d.kernelLog(c, d.guest, 0)
+	d.kernel.judgeLog(c, log)
 	n := len(lab.Warnings(log, "nouveau"))
 	switch {
-	case !d.known:
+	case !d.kernel.known:
 		c.Detail = fmt.Sprintf("%d warnings; how many this kernel should have is not known", n)
 	case n == 0:
 		c.Detail = "no warning from nouveau"
@@ -296,7 +204,7 @@ func (d *demo) fault(c *check) {
 	c.want(r.FreshWorks, "a new channel does not work afterwards")
 	b := r.Background
 	c.want(b.Copies > 0 && b.Wrong == 0 && b.Error == "", "of the other process' %d copies %d came out wrong %s", b.Copies, b.Wrong, b.Error)
-	c.want(w.moved[classM2MF] >= b.Bytes, "the other process verified %d bytes, but the card's 9039 moved %d", b.Bytes, w.moved[classM2MF])
+	c.want(w.moved[nouveau.ClassM2MF] >= b.Bytes, "the other process verified %d bytes, but the card's 9039 moved %d", b.Bytes, w.moved[nouveau.ClassM2MF])
 	d.copied("beside the fault", b.Bytes, w)
 	c.Detail = fmt.Sprintf("channel %d killed; %d copies of another process all went right", r.Channel, b.Copies)
 }

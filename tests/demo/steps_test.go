@@ -10,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/nouveau"
 )
 
 // says is a guest with an answer for each command.
@@ -40,7 +41,7 @@ func fine() says {
 	return says{
 		proto.CmdPing: nil, proto.CmdMark: proto.MarkResult{Seq: 7}, proto.CmdModprobe: proto.ModprobeResult{Loaded: []proto.LoadedModule{{Name: "nouveau", InitNS: 1}}},
 		proto.CmdKmsg: proto.KmsgResult{Records: []proto.KmsgRecord{
-			nouveauSays(lab.Level(3), knownError), nouveauSays(lab.LevelWarning, knownWarning),
+			nouveauSays(lab.Level(3), nouveau.ErrorLine), nouveauSays(lab.LevelWarning, nouveau.CoreLine),
 			nouveauSays(lab.Level(6), "drm: MM: using M2MF for buffer copies"),
 		}},
 		proto.CmdDRI:     proto.DRIResult{Nodes: []proto.DRINode{{Path: "/dev/dri/card0", Driver: "nouveau"}, {Path: "/dev/dri/renderD128", Driver: "nouveau"}}},
@@ -65,7 +66,7 @@ func busy() func() counters {
 	n := uint64(0)
 	return func() counters {
 		n += 1 << 30
-		all := map[uint16]uint64{classM2MF: n, classCE0: n, classCE1: n}
+		all := map[uint16]uint64{nouveau.ClassM2MF: n, nouveau.ClassCE0: n, nouveau.ClassCE1: n}
 		return counters{moved: all, launches: all, doorbells: n, releases: n, acquireWaits: n, interrupts: n, nonStall: n, mmuFaults: n}
 	}
 }
@@ -78,12 +79,11 @@ type printed struct{ n int }
 func (p *printed) Write(b []byte) (int, error) { p.n += len(b); return len(b), nil }
 
 func newDemo(g guest, count func() counters) *demo {
-	d := &demo{
-		ctx: context.Background(), guest: g, count: count, heat: func(int64) {},
-		res: &result{VRAM: vramBytes}, p: &printer{w: &printed{}},
+	res := &result{VRAM: vramBytes}
+	return &demo{
+		stage: stage{context.Background(), &printer{w: &printed{}}, &res.outcome},
+		guest: g, count: count, heat: func(int64) {}, res: res, kernel: subjectOf("6.12.94+deb13-amd64"),
 	}
-	d.kernel, d.known = kernelOf("6.12.94+deb13-amd64")
-	return d
 }
 
 func outcomes(d *demo) map[string]bool {
@@ -181,16 +181,16 @@ func TestLog(t *testing.T) {
 	g[proto.CmdKmsg] = log
 	d := newDemo(g, busy())
 	require.False(t, d.check("clean log", d.cleanLog))
-	require.False(t, d.check("probe", d.probe))
+	require.False(t, d.check("probe", d.probeCard))
 	require.Contains(t, d.res.Checks[0].Problems[0], "something new")
 
-	d.kernel, d.known = kernelOf("6.19.0")
+	d.kernel = subjectOf("6.19.0")
 	require.True(t, d.check("clean log", d.cleanLog))
-	require.True(t, d.check("probe", d.probe))
+	require.True(t, d.check("probe", d.probeCard))
 
-	d.kernel, d.known = kernelOf("6.1.0-56-amd64")
-	require.True(t, d.known)
-	require.False(t, d.check("probe", d.probe), "6.1 has no known lines, and moves by COPY1")
+	d.kernel = subjectOf("6.1.0-56-amd64")
+	require.True(t, d.kernel.known)
+	require.False(t, d.check("probe", d.probeCard), "6.1 has no known lines, and moves by COPY1")
 }
 
 // Without a driver nothing else is tried, and all of it counts as failed.

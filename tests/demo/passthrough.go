@@ -12,7 +12,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/tests/lab"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/stand"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -23,13 +22,14 @@ const vramBytes = 512 << 20
 // patience ends a run that hangs.
 const patience = 10 * time.Minute
 
-// show does all of it. It always returns a result; what went wrong is in it.
-func show(ctx context.Context, o options, p *printer) *result {
+// showPassThrough gives one guest a whole card. It always returns a result; what
+// went wrong is in it.
+func showPassThrough(ctx context.Context, o options, p *printer) *result {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
 	defer cancel()
-	r := &result{VRAM: vramBytes, Control: o.disableEngines}
+	r := &result{outcome: outcome{Setup: setupPassThrough, Control: o.disableEngines}, VRAM: vramBytes}
 	began := time.Now()
-	if err := perform(ctx, o, p, r); err != nil {
+	if err := passThrough(ctx, o, p, r); err != nil {
 		r.Error = err.Error()
 	}
 	r.Phases = append(r.Phases, phase{Name: "all", Wall: time.Since(began)})
@@ -37,17 +37,10 @@ func show(ctx context.Context, o options, p *printer) *result {
 	return r
 }
 
-// judge decides: every check was made and held, and nothing else went wrong.
-func (r *result) judge() {
-	r.OK = r.Error == "" && len(r.Checks) > 0
-	for _, c := range r.Checks {
-		r.OK = r.OK && c.OK
-	}
-}
-
-func perform(ctx context.Context, o options, p *printer, r *result) (err error) {
+func passThrough(ctx context.Context, o options, p *printer, r *result) (err error) {
 	at := time.Now()
-	if _, err := lab.Ensure(ctx, p.progress(), o.kernel); err != nil {
+	kernel := o.kernels[0]
+	if _, err := fetchAll(ctx, p, o.kernels); err != nil {
 		return err
 	}
 	r.Phases = append(r.Phases, phase{Name: "fetch what is missing, build the guest", Wall: time.Since(at)})
@@ -65,13 +58,13 @@ func perform(ctx context.Context, o options, p *printer, r *result) (err error) 
 			device = &counted{Device: serve.NewPassThrough(c)}
 			return device
 		},
-		Machine: lab.Config{Kernel: o.kernel, Progress: p.progress()},
+		Machine: lab.Config{Kernel: kernel, CPUs: subjectOf(kernel).CPUs, Progress: p.progress()},
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	p.waiting("boot")
+	p.say("booting it in QEMU, on a whole card")
 	if err := s.Boot(ctx); err != nil {
 		r.Checks = append(r.Checks, check{Name: "boot", Took: time.Since(at), Problems: []string{"the guest did not come up"}})
 		return err
@@ -82,11 +75,11 @@ func perform(ctx context.Context, o options, p *printer, r *result) (err error) 
 	p.head(r)
 
 	d := &demo{
-		ctx: ctx, guest: s.VM.Agent(), res: r, p: p,
+		stage: stage{ctx, p, &r.outcome}, guest: s.VM.Agent(), res: r,
 		count: func() counters { return read(s.Card.Stats()) },
 		heat:  func(degrees int64) { celsius.Store(degrees) },
 	}
-	d.kernel, d.known = kernelOf(r.Kernel)
+	d.kernel = subjectOf(r.Kernel)
 	start := d.count()
 	at = time.Now()
 	whole := d.all()
@@ -121,76 +114,26 @@ func perform(ctx context.Context, o options, p *printer, r *result) (err error) 
 	return nil
 }
 
-// guest is the program in the virtual machine.
-type guest interface {
-	Call(ctx context.Context, cmd string, args, result any) error
-}
-
 // demo is a run: a guest to ask, a card to watch.
 type demo struct {
-	ctx   context.Context
+	stage
 	guest guest
 	count func() counters
 	heat  func(celsius int64)
 	res   *result
-	p     *printer
 
-	kernel kernel
-	known  bool // the kernel has a row
+	kernel subject
 
 	probeWall, offGuest time.Duration
 }
 
-// check makes one check and says what came of it.
-func (d *demo) check(name string, f func(c *check)) bool {
-	c := check{Name: name}
-	d.p.waiting(name)
-	began := time.Now()
-	f(&c)
-	c.Took = time.Since(began)
-	c.OK = len(c.Problems) == 0
-	d.res.Checks = append(d.res.Checks, c)
-	d.p.check(&c)
-	return c.OK
-}
-
-// call asks the guest. What it says is a problem of the check.
-func (d *demo) call(c *check, cmd string, args, result any) {
-	if err := d.guest.Call(d.ctx, cmd, args, result); err != nil {
-		var refused *lab.CallError
-		if errors.As(err, &refused) {
-			c.fail("the guest says: %s", refused.Message)
-			return
-		}
-		c.fail("%v", err)
-	}
-}
+func (d *demo) call(c *check, cmd string, args, result any) { d.ask(c, d.guest, cmd, args, result) }
 
 // during is call, with what the card counted meanwhile.
 func (d *demo) during(c *check, cmd string, args, result any) counters {
 	before := d.count()
 	d.call(c, cmd, args, result)
 	return d.count().since(before)
-}
-
-// log is what the guest's kernel said after a mark.
-func (d *demo) log(c *check, mark uint64) []lab.LogLine {
-	var out []lab.LogLine
-	args := proto.KmsgArgs{AfterSeq: &mark}
-	for {
-		var k proto.KmsgResult
-		d.call(c, proto.CmdKmsg, args, &k)
-		for _, l := range k.Records {
-			out = append(out, lab.LogLine{
-				Level: lab.Level(l.Level), Facility: l.Facility,
-				Time: time.Duration(l.USec) * time.Microsecond, Text: l.Text,
-			})
-		}
-		if !k.More || len(k.Records) == 0 {
-			return out
-		}
-		args.AfterSeq = &k.Records[len(k.Records)-1].Seq
-	}
 }
 
 // poweroff wants the guest to shut down in good order and QEMU to end by itself.
