@@ -21,6 +21,7 @@ import (
 )
 
 func TestBringUp(t *testing.T) {
+	require.Equal(t, MaxGuests, gf100.Owners)
 	_, f := newAgg(t, Options{})
 	require.Equal(t, uint32(1), f.get(regPMCIntrEn))
 	require.Equal(t, uint32(intrOurs), f.get(regPMCIntrMask0))
@@ -72,7 +73,7 @@ func TestInstanceBlockBits(t *testing.T) {
 		for i := range guest {
 			flipped[i] = ^guest[i]
 		}
-		v := instanceValues{userd: 0x12345000, dir: 0x6789a000, token: 0xfedcba9876543211}
+		v := instanceValues{userd: 0x12345000, dir: 0x6789a000, token: 0xfedcba9876543211, owner: 21, keep: 128}
 		a, b := buildInstance(guest, v), buildInstance(flipped, v)
 		for i := range a {
 			require.Equal(t, may[i], a[i]^b[i], "byte %#x", i)
@@ -80,6 +81,8 @@ func TestInstanceBlockBits(t *testing.T) {
 		}
 		require.Equal(t, uint32(0x12345), gf100.InstUSERDLo.Get(a))
 		require.Equal(t, uint32(0x6789a), gf100.InstPDBLo.Get(a))
+		require.Equal(t, uint32(21), gf100.InstOwner.Get(a))
+		require.Equal(t, uint32(128), gf100.InstKeep.Get(a))
 		require.Zero(t, gf100.InstUSERDTarget.Get(a)|gf100.InstPDBTarget.Get(a)|gf100.InstGRContextLo.Get(a))
 	})
 }

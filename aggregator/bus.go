@@ -11,8 +11,8 @@ import (
 // of two guests never meet: 32 windows of 32 GiB fill the card's 40 bits.
 const (
 	busShift   = 35
-	BusWindow  = 1 << busShift // the most guest memory that a card reaches, in bytes
-	MaxGuests  = 1 << (40 - busShift)
+	BusWindow  = 1 << busShift        // the most guest memory that a card reaches, in bytes
+	MaxGuests  = 1 << (40 - busShift) // and gf100.Owners
 	windowMask = BusWindow - 1
 )
 

@@ -73,10 +73,15 @@ var instanceFields = []struct {
 	// Guest.kept. One that a guest made up names nothing.
 	{gf100.InstTokenLo, translated, 0},
 	{gf100.InstTokenHi, translated, 0},
+	{gf100.InstOwner, translated, 0}, // the guest, for the card's accounts
+	{gf100.InstKeep, translated, 0},  // a state for each channel that the guest may have
 }
 
 // instanceValues are the translated fields.
-type instanceValues struct{ userd, dir, token uint64 }
+type instanceValues struct {
+	userd, dir, token uint64
+	owner, keep       uint32
+}
 
 // buildInstance makes the card's instance block.
 func buildInstance(guest []byte, v instanceValues) []byte {
@@ -95,6 +100,8 @@ func buildInstance(guest []byte, v instanceValues) []byte {
 	gf100.InstPDBHi.Put(block, uint32(v.dir>>32))
 	gf100.InstTokenLo.Put(block, uint32(v.token))
 	gf100.InstTokenHi.Put(block, uint32(v.token>>32))
+	gf100.InstOwner.Put(block, v.owner)
+	gf100.InstKeep.Put(block, v.keep)
 	return block
 }
 
@@ -135,7 +142,9 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		g.freeOwn(ch.inst, gf100.InstanceSize)
 		return nil
 	}
-	v := instanceValues{userd: ch.cardUSERD(), dir: ch.space.shadow.Dir()}
+	v := instanceValues{
+		userd: ch.cardUSERD(), dir: ch.space.shadow.Dir(), owner: uint32(g.index), keep: uint32(g.limits.Channels),
+	}
 	if kept.inst == inst {
 		v.token = kept.token
 	}

@@ -225,6 +225,10 @@ func (g *Guest) Unmapped(addr, n uint64) {
 // Name returns the guest's name.
 func (g *Guest) Name() string { return g.name }
 
+// Owner is what the card's accounts know the guest by. It is another guest's when
+// this one has been removed.
+func (g *Guest) Owner() int { return g.index }
+
 // VRAM returns the size of the guest's memory in bytes.
 func (g *Guest) VRAM() uint64 { return g.extents.size }
 

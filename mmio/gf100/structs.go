@@ -52,11 +52,18 @@ var (
 )
 
 // The software card's own words in RAMFC, at a place that drivers leave zero: a
-// name for what the card keeps of an unbound channel.
+// name for what the card keeps of an unbound channel; whose channel it is, for one
+// who shares the card among several; and how many channels' states are kept for
+// that one, 0 for as many as there are channels.
 var (
+	InstOwner   = Word{"UMBRA_RAMFC_OWNER", 0x1e8, 4, 0}
+	InstKeep    = Word{"UMBRA_RAMFC_KEEP", 0x1e8, 15, 8}
 	InstTokenLo = Word{"UMBRA_RAMFC_TOKEN_LO", 0x1e0, 31, 0}
 	InstTokenHi = Word{"UMBRA_RAMFC_TOKEN_HI", 0x1e4, 31, 0}
 )
+
+// Owners is how many owners of channels InstOwner tells apart.
+const Owners = 32
 
 // InstanceSignature is what a set-up channel has in NV_RAMFC_SIGNATURE.
 const InstanceSignature = 0xface

@@ -40,6 +40,8 @@ type channel struct {
 	id    uint8
 	inst  uint64 // of the instance block, in VRAM
 	token uint64 // see contexts
+	owner uint8  // whose it is, of gf100.Owners
+	keep  int    // how many unbound channels' states are kept for the owner
 
 	state     chanState
 	dead      bool   // unbound; to be thrown away
@@ -131,6 +133,10 @@ func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch.vm.card, ch.vm.user = c, int(id)
 	ch.vm.tlb.Bind(instanceSpace(block))
 	ch.ramfc(block)
+	ch.owner, ch.keep = uint8(gf100.InstOwner.Get(block)), int(gf100.InstKeep.Get(block))
+	if ch.keep == 0 || ch.keep > maxSaved {
+		ch.keep = maxSaved
+	}
 	if c.contexts.golden != nil {
 		ch.gr = *c.contexts.golden
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// maxSaved is how many unbound channels' states the card keeps: as many as
-// there can be channels. The oldest goes first.
+// maxSaved is how many unbound channels' states the card keeps for one owner, at
+// most: as many as there can be channels. The oldest goes first.
 const maxSaved = gf100.Channels
 
 // contexts is the state of channels that are not bound. Real hardware keeps it
@@ -19,13 +19,16 @@ const maxSaved = gf100.Channels
 // unbinds a channel and binds the same instance block again, as nouveau does
 // around a suspend, finds the channel as it was. Guarded by Card.mu.
 //
+// Each owner of channels has room of its own: none can push out another's, or
+// name it.
+//
 // Tokens are random, so that a block which a guest made up names nothing. A
 // reset of the card forgets all of them.
 type contexts struct {
 	// golden is the class state that the driver builds through the method ports
 	// when it makes the first graphics context; new channels start from it.
 	golden *engine.GR
-	saved  []savedContext // oldest first
+	saved  [gf100.Owners][]savedContext // oldest first
 }
 
 type savedContext struct {
@@ -54,26 +57,26 @@ func (t *contexts) name(ch *channel, block []byte) {
 
 // keep saves an unbound channel's state.
 func (t *contexts) keep(ch *channel) {
-	if len(t.saved) == maxSaved {
-		t.saved = slices.Delete(t.saved, 0, 1)
-	}
+	list := t.saved[ch.owner]
+	list = slices.Delete(list, 0, max(0, len(list)+1-ch.keep))
 	x := ch.exec
-	t.saved = append(t.saved, savedContext{ch.token, &x})
+	t.saved[ch.owner] = append(list, savedContext{ch.token, &x})
 }
 
 // restore gives a channel the state that its instance block names, if it is of
 // the same ring and stands where the block says.
 func (t *contexts) restore(ch *channel, block []byte) {
 	token := uint64(gf100.InstTokenHi.Get(block))<<32 | uint64(gf100.InstTokenLo.Get(block))
-	i := slices.IndexFunc(t.saved, func(s savedContext) bool { return s.token == token })
+	list := t.saved[ch.owner]
+	i := slices.IndexFunc(list, func(s savedContext) bool { return s.token == token })
 	if i < 0 {
 		return
 	}
-	x := t.saved[i].exec
-	t.saved = slices.Delete(t.saved, i, i+1)
-	if x.userd != ch.userd || x.userdTarget != ch.userdTarget || x.ring != ch.ring ||
-		x.ringLog2 != ch.ringLog2 || x.gpGet != ch.gpGet {
+	x := list[i].exec
+	t.saved[ch.owner] = slices.Delete(list, i, i+1)
+	if x.ring != ch.ring || x.ringLog2 != ch.ringLog2 || x.gpGet != ch.gpGet {
 		return
 	}
+	x.userd, x.userdTarget = ch.userd, ch.userdTarget // that goes with the channel's number
 	ch.exec = *x
 }

@@ -204,6 +204,66 @@ func TestRebindKeepsTheContext(t *testing.T) {
 	r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
 }
 
+// What one owner's channels leave behind pushes out nothing of another's, and of
+// its own the oldest. Another's name is no name.
+func TestContextsByOwner(t *testing.T) {
+	own := func(owner, keep uint32) func(b []byte) {
+		return func(b []byte) {
+			gf100.InstOwner.Put(b, owner)
+			gf100.InstKeep.Put(b, keep)
+		}
+	}
+	r, c := newChannelRig(t, soft.Config{})
+	away := func(owner, keep uint32) {
+		c.disable()
+		c.kick()
+		c.unbind()
+		c.ramfc(own(owner, keep))
+	}
+	back := func() {
+		c.bind()
+		c.enable()
+	}
+	away(1, 3)
+	back() // now it is owner 1's
+	for i, step := range []struct {
+		others, mine int // channels that come and go meanwhile
+		as           uint32
+		kept         bool
+	}{
+		{2 * gf100.Channels, 0, 1, true},
+		{0, 2, 1, true},
+		{0, 3, 1, false},
+		{0, 0, 1, true},
+		{0, 0, 2, false}, // it comes back as somebody else's
+	} {
+		c.submit(incr(2, 0, classM2MF)...)
+		c.drained()
+		away(step.as, 3) // kept for owner 1, whatever its block says now
+		for n := range step.others + step.mine {
+			inst := r.alloc(gf100.InstanceSize)
+			b := make([]byte, gf100.InstanceSize)
+			own(2, 0)(b)
+			if n >= step.others {
+				own(1, 3)(b)
+			}
+			r.vramWrite(inst, b)
+			r.wr(0x3000+2*8, 0xc0000000|uint32(inst>>12))
+			r.wr(0x3000+2*8, 0)
+		}
+		back()
+		c.submit(incr(2, 0x238, 0)...)
+		if step.kept {
+			c.drained()
+			require.Zero(t, r.rd(0x25a0), "%d", i)
+			continue
+		}
+		r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
+		r.answer()
+		c.drained()
+	}
+}
+
 func TestContextsAreBounded(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	for i := range uint32(400) {

@@ -116,7 +116,7 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	p.stepGen.Store(c.tlbGen.Load())
 	defer p.stepGen.Store(noStep)
 	defer x.recoverFault()
-	x.env.Mem, x.env.Launches = &ch.vm, 0
+	x.env.Mem, x.env.Launches, x.env.Work = &ch.vm, 0, &c.stats.Owners[ch.owner]
 	ch.vm.sync()
 	x.loop()
 }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // Stats counts what the card did since New. Every counter may be read at any
@@ -28,4 +29,5 @@ type Stats struct {
 	BARFaults    atomic.Uint64 // accesses through BAR1 or BAR3 that no page answers
 
 	Engine engine.Stats
+	Owners [gf100.Owners]engine.Work // by gf100.InstOwner
 }

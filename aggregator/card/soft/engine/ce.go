@@ -131,8 +131,7 @@ func (c *CE) flush(env *Env, _ uint32) Outcome {
 // exec starts a copy. The query comes after it: the counter, and unless it is
 // short {0, time} behind it, written first.
 func (c *CE) exec(env *Env, data uint32) Outcome {
-	env.Stats.class[c.stat()].Launches.Add(1)
-	env.Launches++
+	env.launched(c.stat())
 	v := &c.Values
 	c.Op = Op{Kind: OpCopy, Class: c.Class, Stat: uint8(c.stat())}
 	cp := &c.Op.Copy

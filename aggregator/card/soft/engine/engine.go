@@ -54,11 +54,31 @@ type Env struct {
 	Notify func(Event)
 	// Stats counts. Not nil.
 	Stats *Stats
+	// Work counts for the channel's owner. May be nil.
+	Work *Work
 	// Budget is the most bytes this call moves; 0 means Budget.
 	Budget int
 	// Launches grows by one with each copy or upload that a call starts. A caller
 	// that makes many calls in one go bounds them by it.
 	Launches int
+}
+
+// launched counts a copy or upload that a call started, by the class's place in
+// Stats.
+func (e *Env) launched(stat int) {
+	e.Launches++
+	e.Stats.class[stat].Launches.Add(1)
+	if e.Work != nil {
+		e.Work.class[stat].launches.Add(1)
+	}
+}
+
+// moved counts bytes that were written by a copy or upload.
+func (e *Env) moved(stat int, n uint64) {
+	e.Stats.class[stat].Bytes.Add(n)
+	if e.Work != nil {
+		e.Work.class[stat].bytes.Add(n)
+	}
 }
 
 func (e *Env) budget() uint64 {

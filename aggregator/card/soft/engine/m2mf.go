@@ -103,8 +103,7 @@ func launchDMA(g *GR, env *Env, c call) Outcome {
 	if g.skipped() {
 		return Done
 	}
-	env.Stats.class[c.class.stat].Launches.Add(1)
-	env.Launches++
+	env.launched(c.class.stat)
 	g.Op = Op{
 		Kind:  OpCopy,
 		Class: c.class.ID,
@@ -183,7 +182,7 @@ func loadInlines(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
 		n = int(left+3) &^ 3
 	}
 	done, fault := u.write(env, data[:min(uint64(n), left)])
-	st.Bytes.Add(uint64(done))
+	env.moved(c.stat, uint64(done))
 	if fault != nil {
 		n = done&^3 + 4
 		u.Pos, u.End = uint8(done&3), uint8(min(4, left-uint64(done&^3)))
@@ -205,7 +204,7 @@ func (g *GR) finishWord(env *Env) *Fault {
 	u := &g.Upload
 	n, fault := u.write(env, u.Word[u.Pos:u.End])
 	u.Pos += uint8(n)
-	env.Stats.class[g.Op.Stat].Bytes.Add(uint64(n))
+	env.moved(int(g.Op.Stat), uint64(n))
 	if fault != nil {
 		return fault
 	}

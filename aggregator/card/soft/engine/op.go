@@ -36,7 +36,7 @@ func (o *Op) run(env *Env) (Outcome, *Fault) {
 	switch o.Kind {
 	case OpCopy:
 		moved, fault := o.Copy.run(env)
-		st.Bytes.Add(moved)
+		env.moved(int(o.Stat), moved)
 		if fault != nil {
 			return Faulted, fault
 		}

@@ -39,6 +39,23 @@ func (s *Stats) Class(id uint16) *ClassStats {
 	return nil
 }
 
+// Work counts what copies and uploads did for one owner of channels, by class. It
+// may be read at any time.
+type Work struct {
+	class [statSlots]struct{ launches, bytes atomic.Uint64 }
+}
+
+// Class returns how many copies and uploads of a class were started, and the bytes
+// that they wrote.
+func (w *Work) Class(id uint16) (launches, bytes uint64) {
+	for i := range classRows {
+		if classRows[i].ID == id {
+			return w.class[i].launches.Load(), w.class[i].bytes.Load()
+		}
+	}
+	return 0, 0
+}
+
 // NotExecuted is a trigger that was stored but not carried out.
 type NotExecuted struct {
 	Class uint16

@@ -1,0 +1,129 @@
+package isolation
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/stand"
+)
+
+const (
+	fifoSrc, fifoDst = 0x1000_0000, 0x2000_0000
+	fifoBytes        = 4096
+)
+
+// couple is two guests on one card, each with a channel that can copy.
+func couple(t *testing.T) (s *stand.Shared, gs [2]*guest.Guest, chs [2]*guest.Channel) {
+	t.Helper()
+	s, err := stand.NewShared(soft.Config{VRAM: 256 << 20}, 2, 64<<20)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for i := range gs {
+		gs[i], err = guest.Attach(context.Background(), s.GPUs[i].Socket, guest.Config{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, gs[i].Close()) })
+		space, err := gs[i].NewSpace()
+		require.NoError(t, err)
+		for _, va := range []uint64{fifoSrc, fifoDst} {
+			b, err := gs[i].AllocVRAM(fifoBytes)
+			require.NoError(t, err)
+			require.NoError(t, space.Map(va, b, guest.Small))
+		}
+		chs[i], err = gs[i].NewChannel(1, space)
+		require.NoError(t, err)
+		copies(t, chs[i])
+	}
+	return s, gs, chs
+}
+
+func copies(t *testing.T, ch *guest.Channel) {
+	t.Helper()
+	require.NoError(t, ch.Copy(guest.CE0, fifoDst, fifoSrc, fifoBytes))
+	require.NoError(t, ch.Finish())
+}
+
+// TestKeptStates: a guest unbinds a channel, its neighbour binds and unbinds more
+// channels than the card has, and then the first binds its own again: it goes on as
+// it was, with the classes that it bound to its subchannels.
+func TestKeptStates(t *testing.T) {
+	s, gs, chs := couple(t)
+	g, other := gs[0], gs[1]
+	stats := s.GPUs[1].Guest.Stats()
+	block := make([]byte, gf100.InstanceSize)
+	require.NoError(t, other.Raw().VRAM(chs[1].Instance(), block))
+	var blocks [2]uint64 // by turns, so that none is the same channel again
+	for i := range blocks {
+		b, err := other.AllocVRAM(gf100.InstanceSize)
+		require.NoError(t, err)
+		require.NoError(t, other.Raw().SetVRAM(b.Addr, block))
+		blocks[i] = b.Addr
+	}
+	require.NoError(t, chs[0].Stop())
+	require.NoError(t, g.Raw().SetReg(0x3000+1*8, 0))
+	for i := range uint32(2 * gf100.Channels) {
+		id := 2 + i%(gf100.Channels-2)
+		before := stats.Unbinds.Load()
+		require.NoError(t, other.Raw().Bind(int(id), 0xc0000000|uint32(blocks[i/(gf100.Channels-2)%2]>>12), 0))
+		require.Eventually(t, func() bool { return stats.Binds.Load() == stats.Unbinds.Load()+2 }, wait, tick/1000)
+		require.NoError(t, other.Raw().Bind(int(id), 0, 0))
+		require.Eventually(t, func() bool { return stats.Unbinds.Load() > before }, wait, tick/1000)
+	}
+	require.NoError(t, chs[0].Start())
+	copies(t, chs[0])
+	require.Zero(t, s.GPUs[0].Guest.Stats().PBDMAErrors.Load(), "its subchannels have lost their classes")
+	copies(t, chs[1])
+}
+
+// TestScheduling: a guest's PFIFO keeps its own channels, and nobody else's, from
+// running; what they were given meanwhile is not lost.
+func TestScheduling(t *testing.T) {
+	_, gs, chs := couple(t)
+	for _, r := range []struct{ reg, off, on uint32 }{{0x2630, 1, 0}, {0x2200, 0, 1}} {
+		require.NoError(t, gs[0].Raw().SetReg(r.reg, r.off))
+		require.NoError(t, gs[0].Raw().Invalidate(0, 3)) // done behind it
+		require.NoError(t, chs[0].Copy(guest.CE0, fifoDst, fifoSrc, fifoBytes))
+		f, err := chs[0].Fence()
+		require.NoError(t, err)
+		for range 20 {
+			copies(t, chs[1])
+		}
+		done, err := f.Done()
+		require.NoError(t, err)
+		require.False(t, done, "%06x", r.reg)
+		require.NoError(t, gs[0].Raw().SetReg(r.reg, r.on))
+		require.NoError(t, gs[0].Wait(f))
+	}
+}
+
+// TestFaultTrigger: a guest triggers the fault of an engine that a channel of its
+// own does not come to an end on, and that others use too.
+func TestFaultTrigger(t *testing.T) {
+	s, gs, chs := couple(t)
+	raw := gs[0].Raw()
+	const status = 0x2640 + 4*gf100.EngineCE0
+	trigger := uint32(0x2a30 + 4*gf100.EngineCE0)
+	require.NoError(t, raw.SetReg(trigger, 0x100)) // nobody has seen the engine with a channel of its own
+	var stopped *guest.ChannelError
+	require.Eventually(t, func() bool {
+		for range 50 {
+			require.NoError(t, chs[0].Copy(guest.CE0, fifoDst, fifoSrc, fifoBytes))
+		}
+		seen := raw.Reg(status)
+		require.Contains(t, []uint32{0, gf100.EngineBusy | 1}, seen)
+		return seen != 0
+	}, wait, tick/50)
+	require.NoError(t, chs[0].Err())
+	require.NoError(t, raw.SetReg(trigger, 0x100))
+	require.Equal(t, uint32(0x100), raw.Reg(trigger))
+	require.ErrorAs(t, chs[0].Finish(), &stopped)
+	require.Equal(t, 0x15, stopped.Fault.Unit)
+	require.Equal(t, chs[0].Instance(), stopped.Fault.Inst)
+	copies(t, chs[1])
+	require.Zero(t, s.GPUs[1].Guest.Stats().MMUFaults.Load())
+	require.Equal(t, uint64(1), s.GPUs[0].Guest.Stats().MMUFaults.Load())
+}
