@@ -31,7 +31,8 @@ type Config struct {
 // BAR is a base address register that is in use.
 type BAR struct {
 	Index        int    `json:"index"`
-	Address      uint64 `json:"address"`
+	Address      uint64 `json:"address"`        // 0 before anybody has assigned one
+	Size         uint64 `json:"size,omitempty"` // of the region; 0 if it is not known
 	IO           bool   `json:"io"`
 	Is64         bool   `json:"64bit"`
 	Prefetchable bool   `json:"prefetchable"`
@@ -101,8 +102,9 @@ const (
 	maxExtended           = (4096 - 256) / 8
 )
 
-// Decode decodes p, a configuration space of 64 bytes or more.
-func Decode(p []byte) *Config {
+// Decode decodes p, a configuration space of 64 bytes or more. The regions, which may be none,
+// tell of BARs that have no address yet, and how large each is.
+func Decode(p []byte, regions []Region) *Config {
 	c := &Config{
 		Vendor: le.Uint16(p), Device: le.Uint16(p[2:]), Command: le.Uint16(p[offCommand:]), Status: le.Uint16(p[offStatus:]),
 		Revision: p[offRevision], Class: le.Uint32(p[offRevision:]) >> 8, CacheLine: p[offCacheLine] * 4, Latency: p[offLatency], HeaderType: p[offHeaderType],
@@ -113,7 +115,7 @@ func Decode(p []byte) *Config {
 	if c.ClassName == "" {
 		c.ClassName = fmt.Sprintf("Class %04x", c.Class>>8)
 	}
-	c.bars(p)
+	c.bars(p, regions)
 	if c.Status&statusHasCapabilities != 0 {
 		c.list(p)
 	}
@@ -123,13 +125,19 @@ func Decode(p []byte) *Config {
 	return c
 }
 
-func (c *Config) bars(p []byte) {
-	for i := 0; i < 6; i++ {
+func (c *Config) bars(p []byte, regions []Region) {
+	var sizes [6]uint64
+	for _, r := range regions {
+		if int(r.Index) < len(sizes) {
+			sizes[r.Index] = r.Size
+		}
+	}
+	for i := 0; i < len(sizes); i++ {
 		v := le.Uint32(p[offBARs+4*i:])
-		if v == 0 {
+		if v == 0 && sizes[i] == 0 {
 			continue
 		}
-		b := BAR{Index: i, IO: v&1 != 0}
+		b := BAR{Index: i, IO: v&1 != 0, Size: sizes[i]}
 		if b.IO {
 			b.Address = uint64(v &^ 3)
 			c.BARs = append(c.BARs, b)
@@ -298,6 +306,36 @@ func express(p []byte) []string {
 	}
 }
 
+// Bits of the command register without which a BAR answers to nothing.
+const commandIO, commandMemory = 1, 2
+
+func (c *Config) barText(r *BAR) string {
+	kind, address, rights, enable := "Memory", fmt.Sprintf("%08x", r.Address), "", uint16(commandMemory)
+	if r.IO {
+		kind, address, enable = "I/O ports", fmt.Sprintf("%04x", r.Address), commandIO
+	} else {
+		width, prefetch := "32-bit", "non-prefetchable"
+		if r.Is64 {
+			width = "64-bit"
+		}
+		if r.Prefetchable {
+			prefetch = "prefetchable"
+		}
+		rights = fmt.Sprintf(" (%s, %s)", width, prefetch)
+	}
+	state := ""
+	if c.Command&enable == 0 {
+		state = " [disabled]"
+		if r.Address == 0 {
+			address = "<unassigned>"
+		}
+	}
+	if r.Size > 0 {
+		state += fmt.Sprintf(" [size=%s]", Size(r.Size))
+	}
+	return fmt.Sprintf("    Region %d: %s at %s%s%s\n", r.Index, kind, address, rights, state)
+}
+
 // Text writes c as lspci -vv does, with numbers for the names that take a database.
 func (c *Config) Text() string {
 	var b strings.Builder
@@ -314,18 +352,7 @@ func (c *Config) Text() string {
 		fmt.Fprintf(&b, "    Interrupt: pin %c routed to IRQ %d\n", 'A'+c.Pin-1, c.Line)
 	}
 	for _, r := range c.BARs {
-		if r.IO {
-			fmt.Fprintf(&b, "    Region %d: I/O ports at %04x\n", r.Index, r.Address)
-			continue
-		}
-		width, prefetch := "32-bit", "non-prefetchable"
-		if r.Is64 {
-			width = "64-bit"
-		}
-		if r.Prefetchable {
-			prefetch = "prefetchable"
-		}
-		fmt.Fprintf(&b, "    Region %d: Memory at %08x (%s, %s)\n", r.Index, r.Address, width, prefetch)
+		b.WriteString(c.barText(&r))
 	}
 	if c.ROM != 0 {
 		state := "disabled"

@@ -264,7 +264,7 @@ func (c *conversation) config(d *Device) error {
 		if err != nil {
 			return err
 		}
-		d.Config = Decode(p[wire.RegionAccessSize:][:n])
+		d.Config = Decode(p[wire.RegionAccessSize:][:n], d.Regions)
 	}
 	return nil
 }
@@ -392,6 +392,9 @@ func rights(r Region) string {
 		if x.is {
 			out = append(out, x.name)
 		}
+	}
+	if len(out) == 0 {
+		return "neither read nor write, the server says"
 	}
 	return strings.Join(out, " ")
 }

@@ -138,7 +138,7 @@ func TestDecode(t *testing.T) {
 	put32(0x108, 0x11223344)
 	put32(0x128, 0x0001_000b)
 	put32(0x12c, 0x02410007)
-	text := probe.Decode(p).Text()
+	text := probe.Decode(p, nil).Text()
 	for _, want := range []string{
 		"VGA compatible controller [0300]: 10de:06d8 (rev a3)",
 		"Subsystem: 10de:076f",
@@ -164,9 +164,27 @@ func TestDecode(t *testing.T) {
 	}
 	require.NotContains(t, text, "wrong:")
 
+	// Before firmware has been there: no addresses, and the regions tell of the BARs.
+	sizes := []probe.Region{{Index: 0, Size: 16 << 20}, {Index: 1, Size: 128 << 20}, {Index: 5, Size: 128}, {Index: 7, Size: 4096}}
+	fresh := bytes.Clone(p)
+	clear(fresh[4:6])
+	binary.LittleEndian.PutUint32(fresh[0x10:], 0)
+	binary.LittleEndian.PutUint64(fresh[0x14:], 0xc)
+	binary.LittleEndian.PutUint32(fresh[0x24:], 1)
+	text = probe.Decode(fresh, sizes).Text()
+	for _, want := range []string{
+		"Region 0: Memory at <unassigned> (32-bit, non-prefetchable) [disabled] [size=16M]\n",
+		"Region 1: Memory at <unassigned> (64-bit, prefetchable) [disabled] [size=128M]\n",
+		"Region 5: I/O ports at <unassigned> [disabled] [size=128]\n",
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, "Region 2")
+	require.NotContains(t, text, "Region 3")
+
 	put32(0x78, 0x80036011) // back to the first
 	p[0x79] = 0x60
-	require.Contains(t, probe.Decode(p).Text(), "wrong: capability at 0x60: the list runs in a circle")
+	require.Contains(t, probe.Decode(p, nil).Text(), "wrong: capability at 0x60: the list runs in a circle")
 }
 
 // TestDecodeAnything: no bytes make the decoder panic or run on.
@@ -178,7 +196,7 @@ func TestDecodeAnything(t *testing.T) {
 			p[rapid.IntRange(0, n-1).Draw(t, "at")] = rapid.Byte().Draw(t, "byte")
 		}
 		p[6] |= 0x10
-		probe.Decode(p).Text()
+		probe.Decode(p, nil).Text()
 	})
 }
 
@@ -187,7 +205,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0xff}, 4096))
 	f.Fuzz(func(t *testing.T, p []byte) {
 		if len(p) >= 64 && len(p) <= 4096 {
-			probe.Decode(p).Text()
+			probe.Decode(p, nil).Text()
 		}
 	})
 }
