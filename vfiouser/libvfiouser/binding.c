@@ -160,28 +160,19 @@ int umbra_create(const char *path, uintptr_t owner, void **out)
 }
 
 int umbra_region(void *ctx, int index, uint64_t size, int readable, int writable, int memory,
-		 int fd, uint64_t offset, const struct umbra_area *areas, uint32_t nr_areas)
+		 int fd, uint64_t offset, const struct umbra_area *area)
 {
 	int flags = (readable ? VFU_REGION_FLAG_READ : 0) | (writable ? VFU_REGION_FLAG_WRITE : 0) |
 		    (memory ? VFU_REGION_FLAG_MEM : 0);
-	struct iovec *iov = NULL;
-	int ret;
+	struct iovec iov;
 
 	if (index == VFU_PCI_DEV_CFG_REGION_IDX)
 		flags |= VFU_REGION_FLAG_ALWAYS_CB;
-	if (nr_areas > 0) {
-		iov = calloc(nr_areas, sizeof(*iov));
-		if (iov == NULL)
-			return ENOMEM;
-		for (uint32_t i = 0; i < nr_areas; i++) {
-			iov[i].iov_base = (void *)(uintptr_t)areas[i].offset;
-			iov[i].iov_len = areas[i].size;
-		}
+	if (area != NULL) {
+		iov.iov_base = (void *)(uintptr_t)area->offset;
+		iov.iov_len = area->size;
 	}
-	ret = vfu_setup_region(ctx, index, size, accesses[index], flags, iov, nr_areas, fd, offset);
-	ret = ret < 0 ? errno : 0;
-	free(iov);
-	return ret;
+	return vfu_setup_region(ctx, index, size, accesses[index], flags, area ? &iov : NULL, area ? 1 : 0, fd, offset) < 0 ? errno : 0;
 }
 
 int umbra_ioeventfd(void *ctx, int region, int fd, uint64_t offset, uint32_t size, uint32_t flags, uint64_t match)

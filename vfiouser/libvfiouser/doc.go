@@ -42,11 +42,28 @@
 // See Lacks, which umbra serve prints.
 package libvfiouser
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
 
 // ErrNotBuilt says that the binding is not in this program.
 var ErrNotBuilt = errors.New("this program was built without libvfio-user: run \"make libvfio-user\", then " +
 	"\"make build-libvfio-user\"; or build with -tags libvfiouser, with CGO_CFLAGS and CGO_LDFLAGS naming the library's headers and the library")
+
+// offered is the one part of a region that a client may map: the largest, the first of those. The
+// library as of 2022 sends a descriptor for each part, and QEMU gives a device up whose reply has
+// more than one. What is not offered is trapped, which a device has to serve anyway.
+func offered(parts []vfiouser.SparseArea) vfiouser.SparseArea {
+	best := parts[0]
+	for _, a := range parts[1:] {
+		if a.Size > best.Size {
+			best = a
+		}
+	}
+	return best
+}
 
 // Lacks returns what a client does not get from this transport and gets from the native one, a
 // phrase each.
@@ -61,6 +78,8 @@ func Lacks() []string {
 		"descriptors that come with half a header: never closed",
 		"ERR and REQ interrupts: the library takes their eventfd for vector 0, so they are not offered",
 		"INTx, MSI and MSI-X: one set of eventfds for all; interrupt flags other than EVENTFD are not told",
+		"mappable parts: the largest of each region only; the library as of 2022 sends a descriptor for every part, and QEMU takes one",
+		"regions and interrupts: described once, before the first client, not to each client anew",
 		"regions of 4 GiB and more: sizes are held in 32 bits",
 		"DMA ranges: 16 at a time in older revisions; an overlap is EINVAL",
 		"migration and dirty-page logging: not bound",

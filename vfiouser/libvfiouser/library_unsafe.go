@@ -86,23 +86,20 @@ func (l *library) describe(dev vfiouser.Device) error {
 
 func (l *library) region(i int, r *vfiouser.Region) error {
 	fd := C.int(-1)
-	var areas []C.struct_umbra_area
-	var first *C.struct_umbra_area
+	var area *C.struct_umbra_area // of all of the region, if nil
 	if r.Flags&vfiouser.RegionMmap != 0 {
 		n, err := l.descriptor(r.File)
 		if err != nil {
 			return err
 		}
 		fd = n
-		for _, a := range r.Areas {
-			areas = append(areas, C.struct_umbra_area{offset: C.uint64_t(a.Offset), size: C.uint64_t(a.Size)})
-		}
-		if len(areas) > 0 {
-			first = &areas[0]
+		if len(r.Areas) > 0 {
+			a := offered(r.Areas)
+			area = &C.struct_umbra_area{offset: C.uint64_t(a.Offset), size: C.uint64_t(a.Size)}
 		}
 	}
 	return errOf(C.umbra_region(l.ctx, C.int(i), C.uint64_t(r.Size), cBool(r.Flags&vfiouser.RegionRead != 0),
-		cBool(r.Flags&vfiouser.RegionWrite != 0), cBool(i <= vfiouser.RegionROM), fd, C.uint64_t(r.MapOffset), first, C.uint32_t(len(areas))))
+		cBool(r.Flags&vfiouser.RegionWrite != 0), cBool(i <= vfiouser.RegionROM), fd, C.uint64_t(r.MapOffset), area))
 }
 
 func (l *library) ioFD(region int, f *vfiouser.IOFD) error {

@@ -1,0 +1,135 @@
+package conformance
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// windowed has its BAR1 in the middle of a file, in parts or whole.
+type windowed struct {
+	*everything
+	offset uint64
+	areas  []vfiouser.SparseArea
+}
+
+func (d *windowed) Regions() []vfiouser.Region {
+	r := d.everything.Regions()
+	r[vfiouser.RegionBAR1].MapOffset, r[vfiouser.RegionBAR1].Areas = d.offset, d.areas
+	return r
+}
+
+func (d *windowed) ReadRegion(index int, off uint64, p []byte) error {
+	if index == vfiouser.RegionBAR1 {
+		off += d.offset
+	}
+	return d.everything.ReadRegion(index, off, p)
+}
+
+func (d *windowed) WriteRegion(index int, off uint64, p []byte) error {
+	if index == vfiouser.RegionBAR1 {
+		off += d.offset
+	}
+	return d.everything.WriteRegion(index, off, p)
+}
+
+// TestMappedRegions: what a client maps of a region, what it reads by message, and what the device
+// has are the same bytes, on one transport after the other; and a region is told of as QEMU
+// asks, which asks twice and takes one descriptor.
+func TestMappedRegions(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		areas []vfiouser.SparseArea
+	}{
+		{"whole", nil},
+		{"one part", []vfiouser.SparseArea{{Offset: 0x3000, Size: 0x5000}}},
+		{"parts", []vfiouser.SparseArea{{Offset: 0x1000, Size: 0x1000}, {Offset: 0x3000, Size: 0x2000}, {Offset: 0x7000, Size: 0x1000}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dev, err := newEverything()
+			require.NoError(t, err)
+			t.Cleanup(dev.close)
+			d := &windowed{dev, 0x10000, c.areas}
+			require.NoError(t, d.shared.Truncate(0x10000+sharedSize))
+			want := make([]byte, sharedSize) // what all transports have written
+			eachTransport(t, func(t *testing.T, by maker) {
+				tr, path := serveAt(t, by, d)
+				cl, err := client.Dial(path, nil)
+				require.NoError(t, err)
+				defer cl.Close()
+				asksTwice(t, cl)
+				info, err := cl.RegionInfo(vfiouser.RegionBAR1)
+				require.NoError(t, err)
+				defer info.File.Close()
+				require.EqualValues(t, d.offset, info.Offset)
+				expected := c.areas
+				if expected == nil {
+					expected = []vfiouser.SparseArea{{Offset: 0, Size: sharedSize}}
+				}
+				if _, native := tr.(*vfiouser.Server); !native && len(expected) > 1 {
+					expected = expected[1:2] // the largest
+				}
+				require.Equal(t, expected, info.Areas)
+				maps := map[uint64][]byte{}
+				for _, a := range info.Areas {
+					m, err := info.Mmap(a)
+					require.NoError(t, err)
+					defer unix.Munmap(m)
+					maps[a.Offset] = m
+				}
+				same := func() {
+					t.Helper()
+					got := make([]byte, sharedSize)
+					require.NoError(t, cl.Read(vfiouser.RegionBAR1, 0, got))
+					require.Equal(t, want, got, "by message")
+					_, err := d.shared.ReadAt(got, int64(d.offset))
+					require.NoError(t, err)
+					require.Equal(t, want, got, "the device's")
+					for off, m := range maps {
+						require.Equal(t, want[off:][:len(m)], m, "mapped at %#x", off)
+					}
+				}
+				same() // what the transport before has left
+				for off, m := range maps {
+					copy(m[len(m)-8:], "mapped!!")
+					copy(want[off:][len(m)-8:], "mapped!!")
+					same()
+				}
+				for off := uint64(0); off < sharedSize; off += 0x800 { // parts that are not mapped as well
+					v := append([]byte(t.Name()[len(t.Name())-6:]), byte(off>>8))
+					require.NoError(t, cl.Write(vfiouser.RegionBAR1, off, v))
+					copy(want[off:], v)
+				}
+				same()
+			})
+		})
+	}
+}
+
+// asksTwice: a first question without room for the parts is answered with what is needed and
+// without a descriptor, the second with one.
+func asksTwice(t *testing.T, cl *client.Client) {
+	t.Helper()
+	ask := wire.RegionInfo{Argsz: wire.RegionInfoSize, Index: vfiouser.RegionBAR1}
+	first, err := cl.Call(wire.DeviceGetRegionInfo, ask.Append(nil))
+	require.NoError(t, err)
+	info := wire.ParseRegionInfo(first.Payload)
+	require.NotZero(t, info.Flags&wire.RegionFlagMmap)
+	require.Zero(t, info.Flags&wire.RegionFlagCaps)
+	require.Empty(t, first.FDs)
+	require.Greater(t, info.Argsz, uint32(wire.RegionInfoSize))
+	ask.Argsz = info.Argsz
+	second, err := cl.Call(wire.DeviceGetRegionInfo, ask.Append(nil))
+	require.NoError(t, err)
+	for _, fd := range second.FDs {
+		defer unix.Close(fd)
+	}
+	require.Len(t, second.FDs, 1, "QEMU takes one")
+	require.Len(t, second.Payload, int(info.Argsz), "QEMU takes no other size")
+	require.NotZero(t, wire.ParseRegionInfo(second.Payload).Flags&wire.RegionFlagCaps)
+}
