@@ -52,16 +52,18 @@ type Card struct {
 
 // GPU is a GPU that guests can attach to.
 type GPU struct {
-	Name       string `json:"name"`
-	Socket     string `json:"socket"`
-	VRAM       uint64 `json:"vram"`     // bytes
-	Tables     uint64 `json:"tables"`   // bytes
-	Channels   int    `json:"channels"` // at most
-	Attached   bool   `json:"attached"`
-	Clients    uint64 `json:"clients"` // so far
-	Traps      uint64 `json:"traps"`
-	Interrupts uint64 `json:"interrupts"`          // to the last client
-	SafeMode   string `json:"safe_mode,omitempty"` // why the guest is in safe mode, if it is
+	Name       string            `json:"name"`
+	Socket     string            `json:"socket"`
+	VRAM       uint64            `json:"vram"`     // bytes
+	Tables     uint64            `json:"tables"`   // bytes
+	Channels   int               `json:"channels"` // at most
+	Attached   bool              `json:"attached"`
+	Clients    uint64            `json:"clients"` // so far
+	Bytes      uint64            `json:"bytes"`   // moved by engines
+	Work       []serve.WorkCount `json:"work,omitempty"`
+	Traps      uint64            `json:"traps"`
+	Interrupts uint64            `json:"interrupts"`          // to the last client
+	SafeMode   string            `json:"safe_mode,omitempty"` // why the guest is in safe mode, if it is
 	// OutOfService is why clients are refused, if they are.
 	OutOfService string             `json:"out_of_service,omitempty"`
 	Counts       []aggregator.Count `json:"counts,omitempty"`

@@ -32,6 +32,7 @@ type CardReport struct {
 type GPUReport struct {
 	Name       string             `json:"name"`
 	Clients    ClientCount        `json:"clients"`
+	Work       []WorkCount        `json:"work,omitempty"` // of a virtual GPU; in pass-through it is all the card's
 	Messages   []MessageCount     `json:"messages,omitempty"`
 	Regions    []RegionCount      `json:"regions,omitempty"`
 	Registers  mmio.Report        `json:"registers"`
@@ -84,6 +85,14 @@ type ClassCount struct {
 	Bytes      uint64 `json:"bytes"`
 	Semaphores uint64 `json:"semaphores"`
 	Refused    uint64 `json:"refused"` // methods
+}
+
+// WorkCount counts what one guest had the engines of a class move.
+type WorkCount struct {
+	Class  string `json:"class"` // as "9039"
+	Name   string `json:"name"`
+	Copies uint64 `json:"copies"` // and uploads
+	Bytes  uint64 `json:"bytes"`
 }
 
 // TriggerCount counts a method that was stored but not carried out.
@@ -146,6 +155,52 @@ func ReportCard(card *soft.Card) CardReport {
 	return r
 }
 
+// accounts are a card's accounts of what it did for whom.
+type accounts interface{ Stats() *soft.Stats }
+
+// account is what a card did for one owner of channels since the account was
+// opened: the owner before may have had the same place.
+type account struct {
+	work *engine.Work
+	base []WorkCount
+}
+
+func openAccount(c accounts, owner int) *account {
+	a := &account{work: &c.Stats().Owners[owner]}
+	a.base = a.all()
+	return a
+}
+
+// all lists every class, whatever it did.
+func (a *account) all() (out []WorkCount) {
+	for _, class := range engine.Classes() {
+		copies, bytes := a.work.Class(class.ID)
+		out = append(out, WorkCount{fmt.Sprintf("%04x", class.ID), class.Name, copies, bytes})
+	}
+	return out
+}
+
+// counts lists the classes that did something.
+func (a *account) counts() (out []WorkCount) {
+	for i, w := range a.all() {
+		w.Copies -= a.base[i].Copies
+		w.Bytes -= a.base[i].Bytes
+		if w.Copies+w.Bytes > 0 {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// Work lists what the seat's guests had the engines move, by class. It is empty in
+// pass-through, where it is all the card's.
+func (s *Seat) Work() []WorkCount {
+	if s.account == nil {
+		return nil
+	}
+	return s.account.counts()
+}
+
 // Report reads the seat's counters. It may be called while its guest runs.
 func (s *Seat) Report() (GPUReport, error) {
 	registers, err := s.Registers().Report(mmio.ByCount)
@@ -154,7 +209,7 @@ func (s *Seat) Report() (GPUReport, error) {
 	}
 	v := s.Server.Stats()
 	r := GPUReport{
-		Name: s.Name, Registers: registers, Regions: s.Device.Traps(),
+		Name: s.Name, Registers: registers, Regions: s.Device.Traps(), Work: s.Work(),
 		Clients:    ClientCount{Served: v.Clients, Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics},
 		Interrupts: InterruptCount{Signalled: v.IRQ.Signalled, Coalesced: v.IRQ.Coalesced, Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}

@@ -17,6 +17,7 @@ type Seat struct {
 
 	registers func() *mmio.Space
 	guest     *aggregator.Guest // nil in pass-through
+	account   *account          // nil in pass-through, or if the card keeps none
 }
 
 // NewSeat makes the seat of a device whose registers are those of r, served by a

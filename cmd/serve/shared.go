@@ -26,6 +26,7 @@ var (
 // Shared is a card that an aggregator shares among virtual GPUs, each served on a
 // socket of its own. GPUs come and go while it runs.
 type Shared struct {
+	card card.Card
 	agg  *aggregator.Aggregator
 	by   Make
 	opts vfiouser.Options
@@ -71,7 +72,7 @@ func NewShared(c card.Card, by Make, opts vfiouser.Options) (*Shared, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Shared{agg: agg, by: by, opts: opts, log: opts.Log, endRules: make(chan struct{})}
+	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log, endRules: make(chan struct{})}
 	s.rules.Go(s.watchRules)
 	return s, nil
 }
@@ -99,6 +100,9 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 		return nil, errors.Join(err, v.Close())
 	}
 	seat.guest = v.Guest
+	if c, ok := s.card.(accounts); ok {
+		seat.account = openAccount(c, v.Guest.Owner())
+	}
 	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64)}
 	ctx, cancel := context.WithCancel(context.Background())
 	vs.cancel = cancel

@@ -27,6 +27,7 @@ func (s *served) Status() (control.Status, error) {
 	}
 	if s.shared == nil {
 		g := gpuStatus(s.seat)
+		g.Bytes = out.Card.Bytes
 		g.Socket, g.VRAM = s.at.path, s.cardConfig.VRAM
 		out.GPUs = append(out.GPUs, g)
 		return out, nil
@@ -42,6 +43,10 @@ func virtualStatus(v *serve.VirtualSeat) control.GPU {
 	g := gpuStatus(v.Seat)
 	share := &v.Config.Share
 	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
+	g.Work = v.Work()
+	for _, w := range g.Work {
+		g.Bytes += w.Bytes
+	}
 	if err := v.Virtual.Dirty(); err != nil {
 		g.OutOfService = err.Error()
 	}

@@ -132,6 +132,11 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 	if m := g.Registers.Missed; m.HoleReads+m.HoleWrites+m.Outside > 0 {
 		fmt.Fprintf(b, "  undeclared offsets: %d reads, %d writes; outside: %d\n", m.HoleReads, m.HoleWrites, m.Outside)
 	}
+	t = newTable(b, "Moved by engines", "class\tname\tcopies\tbytes")
+	for _, w := range g.Work {
+		t.row("%s\t%s\t%d\t%d", w.Class, w.Name, w.Copies, w.Bytes)
+	}
+	t.flush()
 	done := newTable(b, "What the guest asked for, and what came of it", "what\tcount")
 	broken := newTable(b, "Rules that the guest broke", "rule\ttimes")
 	for _, c := range g.Counts {

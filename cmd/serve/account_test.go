@@ -1,0 +1,94 @@
+package serve
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// TestAccounts: what engines move is counted for the guest whose channels they
+// served, and who takes a guest's place starts from nothing.
+func TestAccounts(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	c, err := soft.New(soft.Config{VRAM: 256 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	s, err := NewShared(c, Native, vfiouser.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	dir := t.TempDir()
+	add := func(name string) *VirtualSeat {
+		path := filepath.Join(dir, name)
+		l, err := vfiouser.Listen(path)
+		require.NoError(t, err)
+		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20}, Socket: path}, l)
+		require.NoError(t, err)
+		return v
+	}
+	const src, dst, size = 0x1000_0000, 0x2000_0000, 64 << 10
+	copies := func(v *VirtualSeat, by guest.Engine, n int) {
+		g, err := guest.Attach(t.Context(), v.Config.Socket, guest.Config{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, g.Close()) }()
+		space, err := g.NewSpace()
+		require.NoError(t, err)
+		for _, va := range []uint64{src, dst} {
+			b, err := g.AllocVRAM(size)
+			require.NoError(t, err)
+			require.NoError(t, space.Map(va, b, guest.Small))
+		}
+		ch, err := g.NewChannel(1, space)
+		require.NoError(t, err)
+		for range n {
+			require.NoError(t, ch.Copy(by, dst, src, size))
+		}
+		require.NoError(t, ch.Finish())
+	}
+	const (
+		ce   = "90b5"
+		m2mf = "9039"
+	)
+	want := func(v *VirtualSeat, class string, n uint64) {
+		t.Helper()
+		r, err := v.Report()
+		require.NoError(t, err)
+		if n == 0 {
+			require.Empty(t, r.Work)
+			return
+		}
+		require.Len(t, r.Work, 1)
+		require.Equal(t, class, r.Work[0].Class)
+		require.Equal(t, n*size, r.Work[0].Bytes)
+		require.GreaterOrEqual(t, r.Work[0].Copies, n)
+	}
+	a, b, idle := add("a"), add("b"), add("idle")
+	copies(a, guest.CE0, 3)
+	copies(b, guest.M2MF, 5)
+	copies(b, guest.M2MF, 2) // another client of the same GPU
+	want(a, ce, 3)
+	want(b, m2mf, 7)
+	want(idle, "", 0)
+	total := uint64(0)
+	for _, k := range ReportCard(c).Classes {
+		total += k.Bytes
+	}
+	require.Equal(t, uint64(10*size), total)
+
+	require.Eventually(t, func() bool { return !a.Device.HasClient() }, patience, time.Millisecond)
+	owner := a.Virtual.Guest.Owner()
+	_, err = s.Remove("a", false)
+	require.NoError(t, err)
+	next := add("next")
+	require.Equal(t, owner, next.Virtual.Guest.Owner())
+	want(next, "", 0)
+	copies(next, guest.CE0, 1)
+	want(next, ce, 1)
+}
