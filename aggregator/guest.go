@@ -219,7 +219,7 @@ func (g *Guest) Unmapped(addr, n uint64) {
 		g.setLost(m)
 	}
 	g.stats.Unmaps.Add(1)
-	g.stats.UnmapTime.Add(uint64(time.Since(begin)))
+	g.stats.UnmapTime.Add(int64(time.Since(begin)))
 }
 
 // Name returns the guest's name.

@@ -21,7 +21,7 @@ type GuestStats struct {
 	EntriesExamined atomic.Uint64 // page-table entries read to build shadows
 	LostEntries     atomic.Uint64 // page entries whose memory was taken away
 	Unmaps          atomic.Uint64 // DMA mappings taken away
-	UnmapTime       atomic.Uint64 // ns until the card had let go of them
+	UnmapTime       atomic.Int64  // ns until the card had let go of them; no count
 
 	// What the guest named that is not its own, by rule.
 	BadInstance     atomic.Uint64 // instance block outside its memory
@@ -45,7 +45,7 @@ type Count struct {
 	Rule bool `json:"rule,omitempty"`
 }
 
-// Counts returns every counter, in the order of GuestStats.
+// Counts returns every counter, in the order of GuestStats. Times are none.
 func (s *GuestStats) Counts() []Count {
 	return []Count{
 		{"bells", s.Bells.Load(), false},
@@ -63,7 +63,6 @@ func (s *GuestStats) Counts() []Count {
 		{"entries_examined", s.EntriesExamined.Load(), false},
 		{"lost_entries", s.LostEntries.Load(), false},
 		{"unmaps", s.Unmaps.Load(), false},
-		{"unmap_ns", s.UnmapTime.Load(), false},
 		{"bad_instance", s.BadInstance.Load(), true},
 		{"bad_userd", s.BadUSERD.Load(), true},
 		{"bad_window", s.BadWindow.Load(), true},

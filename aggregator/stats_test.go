@@ -11,16 +11,21 @@ import (
 )
 
 // TestCountsNameEveryCounter sets each counter to a number of its own: a counter
-// that Counts leaves out, or reads twice, is one that no report shows.
+// that Counts leaves out, or reads twice, is one that no report shows. What is no
+// Uint64 is a time.
 func TestCountsNameEveryCounter(t *testing.T) {
 	var s GuestStats
 	v := reflect.ValueOf(&s).Elem()
+	n := 0
 	for i := range v.NumField() {
-		v.Field(i).Addr().Interface().(*atomic.Uint64).Store(uint64(i + 1))
+		if c, ok := v.Field(i).Addr().Interface().(*atomic.Uint64); ok {
+			n++
+			c.Store(uint64(n))
+		}
 	}
 	names := make(map[string]bool)
 	counts := s.Counts()
-	require.Len(t, counts, v.NumField())
+	require.Len(t, counts, n)
 	for i, c := range counts {
 		require.Equal(t, uint64(i+1), c.N, c.Name)
 		require.False(t, names[c.Name], c.Name)

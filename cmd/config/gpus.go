@@ -20,6 +20,9 @@ const (
 	leastTables = 8 * mib
 	mostTables  = 64 * mib
 
+	// leastGPU is the least memory of a GPU.
+	leastGPU = 64 * mib
+
 	mib Size = 1 << 20
 	// mostChannels is the largest share of the channels that a GPU gets unasked.
 	mostChannels = 32
@@ -182,7 +185,7 @@ func (l *Layer) fitMemory(gpus []GPU) error {
 		g := &gpus[i]
 		if need := g.VRAM + g.Tables; need > left {
 			fits := "nothing fits beside the others"
-			if most := g.most(left); most >= 64*mib {
+			if most := g.most(left); most >= leastGPU {
 				fits = fmt.Sprintf("%v or less fits", most)
 			}
 			return &Error{Where: g.Where("vram"), Value: g.VRAM.String(), Reason: fmt.Sprintf(
@@ -192,6 +195,18 @@ func (l *Layer) fitMemory(gpus []GPU) error {
 		left -= g.VRAM + g.Tables
 	}
 	return nil
+}
+
+// Room says how much of the card's memory is left when GPUs and their tables have
+// taken so much of it, and the most memory that one more GPU can have of that; 0 if
+// it cannot have the least that a GPU needs.
+func (l *Layer) Room(taken Size) (left, most Size) {
+	left = l.Config.Card.VRAM - Own
+	left -= min(left, taken)
+	if most = new(GPU).most(left); most < leastGPU {
+		most = 0
+	}
+	return left, most
 }
 
 // tablesFor is the memory for page tables of a GPU that does not say it.

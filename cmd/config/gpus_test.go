@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,5 +142,44 @@ func TestFit(t *testing.T) {
 		}
 		require.LessOrEqual(t, memory, l.Config.Card.VRAM)
 		require.LessOrEqual(t, channels, MaxChannels)
+	})
+}
+
+// TestRoom: what is said to be left for one more GPU fits, and a MiB more does not.
+func TestRoom(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var b strings.Builder
+		fmt.Fprintf(&b, "card: {vram: %dMiB}\ngpus:\n", 64*rapid.IntRange(8, 96).Draw(t, "card"))
+		n := rapid.IntRange(1, 3).Draw(t, "gpus")
+		for i := range n {
+			fmt.Fprintf(&b, "- {name: g%d, socket: %d.sock, vram: %dMiB}\n", i, i, rapid.IntRange(64, 600).Draw(t, "vram"))
+		}
+		file, err := Parse("f.yaml", []byte(b.String()))
+		require.NoError(t, err)
+		l, err := Join(Defaults(), file)
+		if err != nil {
+			require.ErrorContains(t, err, "does not fit")
+			return
+		}
+		taken := Size(0)
+		for _, g := range l.Config.GPUs {
+			taken += g.VRAM + g.Tables
+		}
+		left, most := l.Room(taken)
+		require.Equal(t, l.Config.Card.VRAM-Own-taken, left)
+		fits := func(vram Size) error {
+			g, err := ParseGPU("gpu", fmt.Sprintf("name=more,socket=more.sock,vram=%v", vram))
+			require.NoError(t, err)
+			require.NoError(t, l.Complete(&g))
+			return l.Fit(append(slices.Clone(l.Config.GPUs), g))
+		}
+		if most == 0 {
+			require.Error(t, fits(leastGPU))
+			return
+		}
+		require.NoError(t, fits(most))
+		if most < 6<<30 {
+			require.Error(t, fits(most+mib))
+		}
 	})
 }

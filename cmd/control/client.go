@@ -96,7 +96,7 @@ func (c *Client) explain(err error) error {
 	case errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("control socket %s: no server listens there any more; start one with umbra serve --control %s", c.path, c.path)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("control socket %s: there is none; give the path that umbra serve was given with --control", c.path)
+		return fmt.Errorf("control socket %s: there is none; give the path that umbra serve was given with --control, by --control or the variable UMBRA_CONTROL", c.path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("control socket %s: it belongs to another user, who alone may use it", c.path)
 	}

@@ -44,7 +44,8 @@ const (
 type Card struct {
 	Kind       string           `json:"kind"`
 	VRAM       uint64           `json:"vram"`      // bytes
-	Free       uint64           `json:"vram_free"` // bytes that no GPU has
+	Free       uint64           `json:"vram_free"` // bytes that GPUs and their tables have left
+	Room       uint64           `json:"vram_room"` // bytes that one more GPU can have of it beside its tables
 	Bytes      uint64           `json:"bytes"`     // moved by engines
 	Interrupts uint64           `json:"interrupts"`
 	Faults     serve.FaultCount `json:"faults"`

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
@@ -37,7 +38,8 @@ type GPUReport struct {
 	Regions    []RegionCount      `json:"regions,omitempty"`
 	Registers  mmio.Report        `json:"registers"`
 	Interrupts InterruptCount     `json:"interrupts"`
-	Counts     []aggregator.Count `json:"counts,omitempty"` // of a virtual GPU; those with "rule" are rules that the guest broke
+	UnmapTime  time.Duration      `json:"unmap_time_ns,omitempty"` // waited for the card to let go of unmapped memory
+	Counts     []aggregator.Count `json:"counts,omitempty"`        // of a virtual GPU; those with "rule" are rules that the guest broke
 }
 
 // ClientCount counts connections.
@@ -215,6 +217,7 @@ func (s *Seat) Report() (GPUReport, error) {
 	}
 	if s.guest != nil {
 		r.Counts = s.guest.Stats().Counts()
+		r.UnmapTime = time.Duration(s.guest.Stats().UnmapTime.Load())
 	}
 	message := func(name string, m vfiouser.CommandStats) {
 		if m.Messages > 0 {

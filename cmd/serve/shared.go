@@ -77,9 +77,6 @@ func NewShared(c card.Card, by Make, opts vfiouser.Options) (*Shared, error) {
 	return s, nil
 }
 
-// Free returns how many bytes of the card's memory nobody has.
-func (s *Shared) Free() uint64 { return s.agg.Free() }
-
 // Add makes a virtual GPU and serves it on l, which becomes the server's, also if
 // Add fails.
 func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {

@@ -41,7 +41,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	s, err := NewShared(c, Native, vfiouser.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	free := s.Free()
+	free := s.agg.Free()
 	add := func(g *config.GPU) {
 		listener, err := vfiouser.Listen(g.Socket)
 		require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 		_, err := s.Remove(g.Name, false)
 		require.NoError(t, err)
 	}
-	require.Equal(t, free, s.Free())
+	require.Equal(t, free, s.agg.Free())
 	_, err = s.Remove("g0", false)
 	require.ErrorIs(t, err, ErrNoGPU)
 }

@@ -13,11 +13,16 @@ import (
 
 // server is the running server that a subcommand talks to.
 type server struct {
-	Control string `required:"" env:"UMBRA_CONTROL" placeholder:"PATH" help:"The server's control socket."`
+	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"The server's control socket."`
 	JSON    bool   `name:"json" help:"Write JSON for machines."`
 }
 
-func (s *server) client() *control.Client { return control.NewClient(s.Control) }
+func (s *server) client() (*control.Client, error) {
+	if s.Control == "" {
+		return nil, &config.Error{Where: "--control", Reason: "missing; say which server: the path that umbra serve was given with --control, here with --control too or in the variable UMBRA_CONTROL"}
+	}
+	return control.NewClient(s.Control), nil
+}
 
 // write writes v as JSON, or the text.
 func (s *server) write(out output, v any, text string) error {
@@ -39,7 +44,11 @@ type gpuListCmd struct {
 }
 
 func (c *gpuListCmd) Run(ctx context.Context, out output) error {
-	s, err := c.client().Status(ctx)
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	s, err := client.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -84,6 +93,10 @@ type gpuAddCmd struct {
 }
 
 func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
 	// Paths are this command's: the server may run in another folder.
 	parts := strings.Split(strings.Join(c.What, ","), ",")
 	for i, part := range parts {
@@ -97,7 +110,7 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 			}
 		}
 	}
-	g, err := c.client().Add(ctx, control.AddRequest{GPU: strings.Join(parts, ",")})
+	g, err := client.Add(ctx, control.AddRequest{GPU: strings.Join(parts, ",")})
 	if err != nil {
 		return err
 	}
@@ -111,7 +124,11 @@ type gpuRemoveCmd struct {
 }
 
 func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
-	r, err := c.client().Remove(ctx, c.Name, c.Force)
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	r, err := client.Remove(ctx, c.Name, c.Force)
 	if err != nil {
 		return err
 	}
@@ -126,7 +143,11 @@ type statusCmd struct {
 }
 
 func (c *statusCmd) Run(ctx context.Context, out output) error {
-	s, err := c.client().Status(ctx)
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	s, err := client.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -134,10 +155,15 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	fmt.Fprintf(&b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Seconds)
 	fmt.Fprintf(&b, "card: %s, %v of VRAM", s.Card.Kind, config.Size(s.Card.VRAM))
 	if s.Setup == control.SetupVirtual {
-		fmt.Fprintf(&b, ", %v of it free", config.Size(s.Card.Free>>20<<20))
+		fmt.Fprintf(&b, ", %v of it free", config.Size(s.Card.Free))
+		if s.Card.Room > 0 {
+			fmt.Fprintf(&b, " (another GPU can have %v beside its page tables)", config.Size(s.Card.Room))
+		} else {
+			b.WriteString(" (too little for another GPU)")
+		}
 	}
 	f := &s.Card.Faults
-	fmt.Fprintf(&b, "; %d bytes moved, %d interrupts, %d faults\n", s.Card.Bytes, s.Card.Interrupts, f.MMU+f.PBDMA+f.Engine+f.BAR)
+	fmt.Fprintf(&b, "; %d bytes moved, %s, %s\n", s.Card.Bytes, plural(s.Card.Interrupts, "interrupt", "interrupts"), plural(f.MMU+f.PBDMA+f.Engine+f.BAR, "fault", "faults"))
 	b.WriteString(gpuLines(s.GPUs))
 	return c.write(out, s, b.String())
 }

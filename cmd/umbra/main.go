@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/control"
 )
 
 // Exit codes.
@@ -85,6 +87,9 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "umbra: %v\n", err)
 	if usage := new(config.Error); errors.As(err, &usage) {
+		return exitUsage
+	}
+	if answer := new(control.Error); errors.As(err, &answer) && answer.Code == http.StatusBadRequest {
 		return exitUsage
 	}
 	return exitFailed

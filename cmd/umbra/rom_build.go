@@ -15,7 +15,7 @@ import (
 )
 
 type romBuildCmd struct {
-	Output      string   `short:"o" placeholder:"FILE" default:"gf100.rom" help:"Where to write the image; - for standard output (default: gf100.rom)."`
+	Output      string   `short:"o" placeholder:"FILE" help:"Where to write the image; - for standard output."`
 	Device      string   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
 	Size        string   `placeholder:"SIZE" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
 	Memory      string   `placeholder:"KIND" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
@@ -28,6 +28,9 @@ var memoryKinds = map[string]uint8{
 }
 
 func (c *romBuildCmd) Run(out output) error {
+	if c.Output == "" {
+		return &config.Error{Where: "-o", Reason: "missing; say where to write the image, for example -o gf100.rom, or -o - for standard output"}
+	}
 	d, err := c.describe()
 	if err != nil {
 		return err

@@ -112,8 +112,10 @@ func (c *serveCmd) options(parsed *kong.Context) (config.Layer, error) {
 		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: "gives the whole card to one guest, and there are virtual GPUs, which have sockets of their own"}
 	case len(l.Config.GPUs) > 0:
 		return l, nil
+	case c.FD == noFD && l.Config.Socket == "" && l.Config.Control != "":
+		return l, nil // umbra gpu add makes them
 	case c.FD == noFD && l.Config.Socket == "":
-		return l, &config.Error{Where: l.Where("socket"), Reason: "missing; say where QEMU shall attach to the whole card, for example --socket umbra.sock, or share it: --gpu name=a,socket=a.sock,vram=256MiB"}
+		return l, &config.Error{Where: l.Where("socket"), Reason: "missing; say where QEMU shall attach to the whole card, for example --socket umbra.sock, or share it: --gpu name=a,socket=a.sock,vram=256MiB; or begin without GPUs and let umbra gpu add make them: --control control.sock"}
 	case c.FD != noFD && l.Config.Socket != "":
 		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: l.Where("socket") + " is given too; one of them is enough"}
 	}
@@ -171,12 +173,13 @@ func (s *served) listen(c *serveCmd) (err error) {
 		if path, err = socketPath(path, s.layer.Where("control")); err != nil {
 			return err
 		}
+		s.layer.Config.Control = path
 		if s.control, err = control.Listen(path); err != nil {
 			return err
 		}
 	}
 	gpus := s.layer.Config.GPUs
-	if len(gpus) == 0 {
+	if c.FD != noFD || s.layer.Config.Socket != "" {
 		s.at, err = c.listen(&s.layer)
 		return err
 	}
@@ -319,6 +322,8 @@ func (s *served) announce() error {
 		if len(a.GPUs) > 1 {
 			b.WriteString("\nThat is the first; for another, put its socket there.\n")
 		}
+	case s.at == nil:
+		fmt.Fprintf(&b, "no virtual GPUs yet; this makes one:\n\n  umbra gpu add --control %s name=a socket=a.sock vram=256MiB\n", c.Control)
 	case a.Socket == "":
 		b.WriteString("serving the client on the inherited descriptor\n")
 	default:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -32,10 +33,15 @@ func (s *served) Status() (control.Status, error) {
 		out.GPUs = append(out.GPUs, g)
 		return out, nil
 	}
-	out.Setup, out.Card.Free = control.SetupVirtual, s.shared.Free()
+	out.Setup = control.SetupVirtual
+	taken := config.Size(0)
 	for _, v := range s.shared.GPUs() {
-		out.GPUs = append(out.GPUs, virtualStatus(v))
+		g := virtualStatus(v)
+		out.GPUs = append(out.GPUs, g)
+		taken += config.Size(g.VRAM + g.Tables)
 	}
+	left, room := s.layer.Room(taken)
+	out.Card.Free, out.Card.Room = uint64(left), uint64(room)
 	return out, nil
 }
 
@@ -95,9 +101,14 @@ func (s *served) unknown(name string) error {
 	return control.NotFound("there is no GPU %s; %s", name, config.Known(name, names))
 }
 
-// refused makes what is wrong with a request the client's error, and what is
-// wrong with the server its own.
-func refused(err error) error { return control.Invalid("%v", err) }
+// refused makes what is wrong with a request by itself, and what cannot be as things
+// are, the client's errors.
+func refused(err error) error {
+	if wrong := new(config.Error); errors.As(err, &wrong) {
+		return control.Invalid("%v", err)
+	}
+	return control.Conflict("%v", err)
+}
 
 // errPassThrough says why nothing can be added or removed.
 func (s *served) errPassThrough() error {
@@ -119,18 +130,29 @@ func (s *served) Add(a control.AddRequest) (control.GPU, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	socket, err := socketPath(g.Socket, g.Where("socket"))
+	if err != nil {
+		return control.GPU{}, refused(err)
+	}
+	for i := range s.gpus {
+		switch there := &s.gpus[i]; {
+		case there.Name == g.Name:
+			return control.GPU{}, control.Conflict("a GPU named %s is running already; remove it first or choose another name", g.Name)
+		case there.Socket == socket:
+			return control.GPU{}, control.Conflict("%s: %s: GPU %s listens there already; choose another path", g.Where("socket"), socket, there.Name)
+		}
+	}
+	g.Socket = socket
 	all := append(s.gpus[:len(s.gpus):len(s.gpus)], g)
 	if err := s.layer.Fit(all); err != nil {
-		return control.GPU{}, refused(err)
+		return control.GPU{}, control.Conflict("%v", err)
 	}
 	g = all[len(all)-1]
 	cfg, err := parts.GPU(&g)
 	if err != nil {
 		return control.GPU{}, refused(err)
 	}
-	if cfg.Socket, err = socketPath(g.Socket, g.Where("socket")); err != nil {
-		return control.GPU{}, refused(err)
-	}
+	cfg.Socket = socket
 	l, err := vfiouser.Listen(cfg.Socket)
 	if err != nil {
 		return control.GPU{}, refused(err)

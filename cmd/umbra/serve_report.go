@@ -151,6 +151,9 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 		}
 	}
 	broken.flush()
+	if g.UnmapTime > 0 {
+		fmt.Fprintf(b, "\nUntil the card had let go of memory that the guest unmapped: %v in all\n", short(g.UnmapTime))
+	}
 	i := &g.Interrupts
 	fmt.Fprintf(b, "\nInterrupts to the last client: %d signalled, %d coalesced, %d while masked, %d with nowhere to go\n",
 		i.Signalled, i.Coalesced, i.Masked, i.Unrouted)

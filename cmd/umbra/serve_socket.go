@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -42,10 +44,19 @@ const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 // socketPath makes the path of a socket absolute, and checks that it can be one.
 func socketPath(path, where string) (string, error) {
 	abs, err := filepath.Abs(path)
-	if err == nil && len(abs) > maxSocketPath {
-		err = &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath)}
+	if err != nil {
+		return abs, err
 	}
-	return abs, err
+	if len(abs) > maxSocketPath {
+		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("%d bytes long; the kernel takes socket paths of up to %d", len(abs), maxSocketPath)}
+	}
+	switch dir, err := os.Stat(filepath.Dir(abs)); {
+	case errors.Is(err, fs.ErrNotExist):
+		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("there is no folder %s; make it or choose another path", filepath.Dir(abs))}
+	case err == nil && !dir.IsDir():
+		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("%s is not a folder; choose another path", filepath.Dir(abs))}
+	}
+	return abs, nil
 }
 
 // inherited takes over a descriptor that whoever started the process has opened.

@@ -111,12 +111,12 @@ func (p *printer) counters(r *sharedResult) {
 	}
 }
 
-// names of all counts, sorted. Times are no counts.
+// names of all counts, sorted.
 func names(guests []*guestResult, of func(*guestResult) map[string]uint64) []string {
 	var out []string
 	for _, g := range guests {
 		for name := range of(g) {
-			if !slices.Contains(out, name) && !strings.HasSuffix(name, "_ns") {
+			if !slices.Contains(out, name) {
 				out = append(out, name)
 			}
 		}
