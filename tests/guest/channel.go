@@ -363,3 +363,6 @@ func (ch *Channel) Copy(e Engine, dst, src, n uint64) error {
 	var p Push
 	return ch.Submit(p.Copy(e, dst, src, n).Words...)
 }
+
+// DoorbellOffset is where BAR1 has the channel's GP_PUT.
+func (ch *Channel) DoorbellOffset() uint64 { return ch.userd(gf100.USERDGPPut) }

@@ -1,0 +1,175 @@
+// Package bench measures what serving a GPU costs: scenarios, with every set-up
+// by turns in one run, in this process and in virtual machines.
+//
+// The parts: setup has the ways to serve a GPU, as rows; scene runs a case with
+// each of them by turns; inside has the scenarios of this process, machine those
+// of virtual machines; report is what was found, stats its arithmetic, page its
+// picture. traps measures transports against each other.
+//
+// Run owns what it starts and has ended it all when it returns. The package has
+// no locks, and starts no goroutines of its own.
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/inside"
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/scene"
+	"github.com/umbra-gpu/umbra/cmd/bench/setup"
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+// Options of a run.
+type Options struct {
+	Umbra     string   // version of this program, for the report
+	Setups    []string // names; none are all
+	Only      []string // scenarios; none are all
+	Repeat    int
+	Quick     bool
+	InProcess bool // no virtual machines
+	// Busy is the calibration of another report, so that both do the same work; 0
+	// calibrates.
+	Busy     uint64
+	Progress io.Writer // lines for a person who waits
+}
+
+// traps is the name of the measurement of single accesses.
+const traps = "traps"
+
+// Scenarios are the names of everything that can be measured.
+func Scenarios() (names []string) {
+	for i := range inside.Scenarios {
+		names = append(names, inside.Scenarios[i].Name)
+	}
+	return append(names, traps)
+}
+
+// List says what can be measured, for a person.
+func List() string {
+	var b strings.Builder
+	b.WriteString("Scenarios\n")
+	for i := range inside.Scenarios {
+		s := &inside.Scenarios[i]
+		fmt.Fprintf(&b, "  %-10s  %s: %s\n", s.Name, s.Title, s.About)
+	}
+	fmt.Fprintf(&b, "  %-10s  One access of each class: how long it takes, and where the time goes\n\nSet-ups\n", traps)
+	for _, r := range setup.Rows {
+		fmt.Fprintf(&b, "  %-14s  %s\n", r.Name, r.About)
+	}
+	return b.String()
+}
+
+// Run measures. What cannot be measured is in the report's errors; Run itself
+// fails if nothing can be.
+func Run(ctx context.Context, o Options) (*report.Report, error) {
+	rows, err := setup.Choose(o.Setups)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range o.Only {
+		if known := Scenarios(); !slices.Contains(known, n) {
+			return nil, &config.Error{Where: "--only", Value: n, Reason: "no such scenario; " + config.Known(n, known)}
+		}
+	}
+	if o.Repeat < 1 {
+		return nil, &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Repeat), Reason: "must be 1 or more"}
+	}
+	r := &run{Options: o, rows: rows, began: time.Now()}
+	r.out = &report.Report{
+		Schema: report.Schema, Version: report.Version, Umbra: o.Umbra, Began: r.began.UTC().Round(time.Second),
+		Machine: report.ThisMachine(), Run: report.Run{Repeat: o.Repeat, Quick: o.Quick},
+	}
+	for i := range rows {
+		r.out.Setups = append(r.out.Setups, report.Setup{Name: rows[i].Name, About: rows[i].About, Options: rows[i].Options()})
+	}
+	if err := r.inProcess(ctx); err != nil {
+		return nil, err
+	}
+	r.out.Seconds = time.Since(r.began).Seconds()
+	return r.out, ctx.Err()
+}
+
+// run is one run under way.
+type run struct {
+	Options
+	rows  []setup.Row
+	began time.Time
+	out   *report.Report
+	fit   []report.Sample // that the model is fitted to
+}
+
+func (r *run) asked(name string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, name) }
+
+func (r *run) say(format string, args ...any) {
+	fmt.Fprintf(r.Progress, "%5.0fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// failed notes what could not be measured, and goes on.
+func (r *run) failed(what string, err error) {
+	r.out.Errors = append(r.out.Errors, what+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
+	r.say("%s: not measured: %v", what, err)
+}
+
+func (r *run) inProcess(ctx context.Context) error {
+	if err := r.calibrate(ctx); err != nil {
+		return err
+	}
+	for i := range inside.Scenarios {
+		s := &inside.Scenarios[i]
+		if !r.asked(s.Name) {
+			continue
+		}
+		r.out.Scenarios = append(r.out.Scenarios, s.Scenario)
+		for _, c := range s.Cases(r.out.Run) {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			r.say("%s: %s", s.Name, c.Name)
+			results, samples, err := scene.Turns(ctx, r.out.Run, s, &c, r.rows)
+			if err != nil {
+				r.failed(s.Name+", "+c.Name, err)
+				continue
+			}
+			r.out.Results = append(r.out.Results, results...)
+			if c.Modelled {
+				r.fit = append(r.fit, slices.Concat(samples...)...)
+			}
+		}
+	}
+	if r.asked(traps) {
+		r.say("%s: one access of each class", traps)
+		t, err := inside.Traps(ctx, r.out.Run, r.rows)
+		if err != nil {
+			r.failed(traps, err)
+		}
+		r.out.Traps = t
+	}
+	if len(r.fit) > 0 {
+		m, err := fit(r.fit)
+		if err != nil {
+			r.failed("the cost model", err)
+		}
+		r.out.Model = m
+	}
+	return ctx.Err()
+}
+
+// calibrate finds how much work is a millisecond, if a scenario needs it.
+func (r *run) calibrate(ctx context.Context) (err error) {
+	const needs = "program"
+	if !r.asked(needs) {
+		return nil
+	}
+	if r.out.Run.BusyBytes = r.Busy; r.Busy != 0 {
+		return nil
+	}
+	r.say("how much work is a millisecond?")
+	r.out.Run.BusyBytes, err = inside.Calibrate(ctx)
+	return err
+}

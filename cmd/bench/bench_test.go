@@ -1,0 +1,109 @@
+package bench_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/cmd/bench"
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/setup"
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestInProcess measures everything that needs no machine, with small parameters
+// and one turn. It looks at counts, which do not depend on how busy the machine is.
+func TestInProcess(t *testing.T) {
+	var progress bytes.Buffer
+	r, err := bench.Run(t.Context(), bench.Options{Umbra: "test", Repeat: 1, Quick: true, InProcess: true, Progress: &progress})
+	require.NoError(t, err)
+	require.Empty(t, r.Errors)
+	require.Contains(t, progress.String(), "growth: 10 x 128 MiB")
+	var names []string
+	for _, s := range r.Scenarios {
+		names = append(names, s.Name)
+	}
+	require.Equal(t, bench.Scenarios(), append(names, "traps"))
+
+	requireSchema(t, r)
+	find := func(scenario, name, set string) *report.Result {
+		t.Helper()
+		x := r.Find(report.InProcess, scenario, name, set)
+		require.NotNil(t, x, "%s, %s, %s", scenario, name, set)
+		return x
+	}
+	count := func(x *report.Result, name string) float64 {
+		t.Helper()
+		require.Contains(t, x.Total.Counts, name)
+		return x.Total.Counts[name].Median
+	}
+	for _, row := range setup.Rows {
+		// A submission is one trap, whatever is in between.
+		require.Equal(t, 500.0, count(find("storm", "500", row.Name), report.Writes), row.Name)
+		// So is an entry of a table that is trapped; the rest are the invalidates.
+		sparse := find("tables", "sparse, 16384 entries", row.Name)
+		require.InDelta(t, 16384, count(sparse, report.Writes), 400, row.Name)
+		if row.Whole {
+			require.NotContains(t, sparse.Total.Counts, report.Scans)
+			require.Equal(t, 1.0, sparse.Ratio.Median, "the baseline against itself")
+		}
+	}
+	// The naive set-up scans at each invalidate, and all there is each time.
+	naive := find("tables", "sparse, 16384 entries", setup.Naive)
+	require.Equal(t, 33.0, count(naive, report.Invalidates), "one for 512 entries, and one at the end")
+	require.Equal(t, 33.0, count(naive, report.Scans))
+	small, large := find("growth", "1 x 128 MiB", setup.Naive), find("growth", "10 x 128 MiB", setup.Naive)
+	require.Equal(t, count(small, report.Scans), count(large, report.Scans))
+	require.Greater(t, count(large, report.Examined), 3*count(small, report.Examined), "the work of a full scan grows with the tables")
+
+	require.Len(t, r.Traps, 16*len(setup.Rows))
+	require.Len(t, r.Ablation(report.InProcess), len(setup.Rows))
+	require.NotNil(t, r.Model)
+	require.Contains(t, r.Text(), "A storm of page-table updates [tables]")
+}
+
+// requireSchema holds a real report against the schema, and sees that it survives
+// being written and read.
+func requireSchema(t *testing.T, r *report.Report) {
+	t.Helper()
+	var b bytes.Buffer
+	require.NoError(t, r.Encode(&b))
+	wrong, err := report.Validate(b.Bytes())
+	require.NoError(t, err)
+	require.Empty(t, wrong)
+	again, err := report.Decode(&b)
+	require.NoError(t, err)
+	require.Equal(t, r.Results, again.Results)
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		o    bench.Options
+		says string
+	}{
+		{bench.Options{Only: []string{"tabels"}}, `--only: tabels: no such scenario; did you mean "tables"? There are probe, suspend, contexts`},
+		{bench.Options{Setups: []string{"navie"}}, `--setups: navie: no such set-up; did you mean "naive"? There are pass-through, naive`},
+		{bench.Options{Repeat: -1}, "--repeat: -1: must be 1 or more"},
+	} {
+		c.o.Progress = io.Discard
+		if c.o.Repeat == 0 {
+			c.o.Repeat = 1
+		}
+		_, err := bench.Run(t.Context(), c.o)
+		require.ErrorContains(t, err, c.says)
+		require.IsType(t, new(config.Error), err)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := bench.Run(ctx, bench.Options{Repeat: 1, InProcess: true, Only: []string{"probe"}, Progress: io.Discard})
+	require.ErrorIs(t, err, context.Canceled)
+}

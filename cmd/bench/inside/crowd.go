@@ -1,0 +1,225 @@
+package inside
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/scene"
+	"github.com/umbra-gpu/umbra/cmd/bench/setup"
+	"github.com/umbra-gpu/umbra/tests/guest"
+)
+
+// crowd is many guests that work at the same time.
+var crowd = scene.Scenario{
+	Scenario: report.Scenario{
+		Name: "crowd", Title: "Many guests on one card",
+		About: "each copies 256 KiB to VRAM and back, so many times, as fast as it can; fairness is the time of the first to finish by that of the last",
+	},
+	Cases: func(run report.Run) (out []scene.Case) {
+		rounds := pick(run, 20, 100)
+		for _, n := range pick(run, []int{1, 4}, []int{1, 2, 4, 8, 16, 32}) {
+			out = append(out, scene.Case{
+				Name: fmt.Sprintf("%d guests", n), Parameters: map[string]string{"guests": fmt.Sprint(n), "rounds": fmt.Sprint(rounds), "bytes": fmt.Sprint(crowdBytes)},
+				Shape: setup.Shape{Card: 3 << 30, GPUs: n, VRAM: 64 << 20}, Virtual: n > 1,
+				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return gather(ctx, b) },
+				Run:     func(_ context.Context, t *scene.Take) error { return t.State.(members).work(t, rounds) },
+			})
+		}
+		return out
+	},
+}
+
+const crowdBytes = 256 << 10
+
+// member is one guest of a crowd.
+type member struct {
+	g         *guest.Guest
+	ch        *guest.Channel
+	src, back buffer
+}
+
+type members []*member
+
+func join(ctx context.Context, seat *setup.Seat) (_ *member, err error) {
+	m := new(member)
+	if m.g, err = guest.Attach(ctx, seat.Socket, guest.Config{RAM: 2*crowdBytes + 1<<20, Timeout: patience}); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.g.Close())
+		}
+	}()
+	s, err := m.g.NewSpace()
+	if err != nil {
+		return nil, err
+	}
+	var errs [3]error
+	m.src, errs[0] = mapped(m.g, s, vaSource, crowdBytes, true)
+	_, errs[1] = mapped(m.g, s, vaVRAM, crowdBytes, false)
+	m.back, errs[2] = mapped(m.g, s, vaBack, crowdBytes, true)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	if m.ch, err = m.g.NewChannel(1, s); err != nil {
+		return nil, err
+	}
+	return m, m.ch.Finish()
+}
+
+// gather has one guest attach to each seat.
+func gather(ctx context.Context, b *setup.Bed) (_ members, err error) {
+	var all members
+	for i, seat := range b.Seats {
+		m, err := join(ctx, seat)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("guest %d: %w", i, err), all.Close())
+		}
+		pattern(m.src.Data, uint64(i))
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// Close ends them.
+func (all members) Close() error {
+	var errs []error
+	for _, m := range all {
+		errs = append(errs, m.g.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// copies has one guest copy to VRAM and back, and looks whether it was right.
+func (m *member) copies(rounds int) error {
+	for range rounds {
+		if err := errors.Join(
+			m.ch.Copy(guest.M2MF, vaVRAM, vaSource, crowdBytes), m.ch.Copy(guest.M2MF, vaBack, vaVRAM, crowdBytes), m.ch.Finish(),
+		); err != nil {
+			return err
+		}
+	}
+	if !bytes.Equal(m.src.Data, m.back.Data) {
+		return errors.New("the bytes that came back are not those that were sent")
+	}
+	return nil
+}
+
+func (all members) work(t *scene.Take, rounds int) error {
+	took, errs := make([]float64, len(all)), make([]error, len(all))
+	err := t.Phase("together", func() error {
+		var wait sync.WaitGroup
+		at := time.Now()
+		for i, m := range all {
+			wait.Go(func() {
+				errs[i] = m.copies(rounds)
+				took[i] = float64(time.Since(at))
+			})
+		}
+		wait.Wait()
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	t.Figure("all together", report.BytesPerSecond, perSecond(2*crowdBytes*float64(rounds)*float64(len(all)), t.Last().NS))
+	t.Figure("fairness", report.Share, slices.Min(took)/slices.Max(took))
+	return nil
+}
+
+// neighbour is what a guest costs that does nothing.
+var neighbour = scene.Scenario{
+	Scenario: report.Scenario{
+		Name: "neighbour", Title: "An idle neighbour",
+		About: "slowdown: a guest's copies beside a neighbour that has a channel and is idle, by those without it, less one, in turns; " +
+			"idle: processor time of the whole process while so many guests are attached and idle, as a share of one core",
+	},
+	Cases: func(run report.Run) []scene.Case {
+		rounds, idle := pick(run, 20, 200), pick(run, 4, 32)
+		rest := pick(run, 100*time.Millisecond, time.Second)
+		return []scene.Case{
+			{
+				Name: "beside an idle guest", Parameters: map[string]string{"rounds": fmt.Sprint(rounds)},
+				Shape: setup.Shape{Card: 512 << 20, GPUs: 2, VRAM: 64 << 20}, Virtual: true,
+				Run: func(ctx context.Context, t *scene.Take) error { return beside(ctx, t, rounds) },
+			},
+			{
+				Name: fmt.Sprintf("%d idle guests", idle), Parameters: map[string]string{"guests": fmt.Sprint(idle), "ms": fmt.Sprint(rest.Milliseconds())},
+				Shape: setup.Shape{Card: 3 << 30, GPUs: idle, VRAM: 64 << 20}, Virtual: true,
+				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return gather(ctx, b) },
+				Run:     func(ctx context.Context, t *scene.Take) error { return rests(ctx, t, rest) },
+			},
+		}
+	},
+}
+
+// beside measures the same copies alone and beside an idle neighbour, twice each.
+func beside(ctx context.Context, t *scene.Take, rounds int) (err error) {
+	worker, err := join(ctx, t.Bed.Seats[0])
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, worker.g.Close()) }()
+	var with, without float64
+	for range 2 {
+		if err := t.Phase("alone", func() error { return worker.copies(rounds) }); err != nil {
+			return err
+		}
+		without += t.Last().NS
+		idle, err := join(ctx, t.Bed.Seats[1])
+		if err != nil {
+			return err
+		}
+		err = t.Phase("beside", func() error { return worker.copies(rounds) })
+		if err = errors.Join(err, idle.g.Close()); err != nil {
+			return err
+		}
+		with += t.Last().NS
+		select {
+		case <-t.Bed.Seats[1].Gauge.Free():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	t.Figure("slowdown", report.Share, with/without-1)
+	return nil
+}
+
+// rests measures what a process uses whose guests are idle.
+func rests(ctx context.Context, t *scene.Take, d time.Duration) error {
+	var used time.Duration
+	err := t.Phase("idle", func() error {
+		before, err := processorTime()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		used, err = processorTime()
+		used -= before
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t.Figure("idle", report.Share, float64(used)/t.Last().NS)
+	return nil
+}
+
+func processorTime() (time.Duration, error) {
+	var r unix.Rusage
+	err := unix.Getrusage(unix.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
+}

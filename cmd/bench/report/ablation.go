@@ -1,0 +1,77 @@
+package report
+
+import "math"
+
+// Ablation is what a set-up costs over all cases that every set-up of the run
+// went through: sums of medians, and the ratios of the cases.
+type Ablation struct {
+	Setup  string
+	Cases  int
+	NS     float64
+	Counts map[string]float64 // those that every case has
+	// Mean is the geometric mean of the cases' ratios to pass-through, Worst the
+	// largest of them, of the case WorstCase; 0 without pass-through.
+	Mean, Worst float64
+	WorstCase   string
+}
+
+// Ablation sums up one place of measurement, set-up by set-up.
+func (r *Report) Ablation(where string) []Ablation {
+	type key struct{ scenario, name string }
+	var keys []key
+	with := map[key]int{}
+	setups := map[string]bool{}
+	for i := range r.Results {
+		x := &r.Results[i]
+		if x.Where != where {
+			continue
+		}
+		k := key{x.Scenario, x.Case}
+		if with[k]++; with[k] == 1 {
+			keys = append(keys, k)
+		}
+		setups[x.Setup] = true
+	}
+	var out []Ablation
+	for _, s := range r.Setups {
+		if !setups[s.Name] {
+			continue
+		}
+		a := Ablation{Setup: s.Name}
+		logs, ratios := 0.0, 0
+		for _, k := range keys {
+			if with[k] != len(setups) {
+				continue
+			}
+			x := r.Find(where, k.scenario, k.name, s.Name)
+			a.NS += x.Total.NS.Median
+			if a.Cases++; a.Cases == 1 {
+				a.Counts = map[string]float64{}
+				for n := range x.Total.Counts {
+					a.Counts[n] = 0
+				}
+			}
+			for n := range a.Counts {
+				if c, ok := x.Total.Counts[n]; ok {
+					a.Counts[n] += c.Median
+				} else {
+					delete(a.Counts, n)
+				}
+			}
+			if x.Ratio != nil {
+				logs += math.Log(x.Ratio.Median)
+				ratios++
+				if x.Ratio.Median > a.Worst {
+					a.Worst, a.WorstCase = x.Ratio.Median, k.scenario+", "+k.name
+				}
+			}
+		}
+		if ratios > 0 {
+			a.Mean = math.Exp(logs / float64(ratios))
+		}
+		if a.Cases > 0 {
+			out = append(out, a)
+		}
+	}
+	return out
+}

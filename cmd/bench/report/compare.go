@@ -1,0 +1,213 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/stats"
+)
+
+// Difference is a field in which two runs are not alike, so that a ratio of their
+// times would say nothing.
+type Difference struct {
+	Field, Now, Then string
+}
+
+func (d Difference) String() string {
+	return fmt.Sprintf("%s: %s here, %s there", d.Field, d.Now, d.Then)
+}
+
+// Comparison of a run with one before it.
+type Comparison struct {
+	Rows    []Compared
+	Refused []Refusal
+}
+
+// Compared is a case that both runs have, measured alike.
+type Compared struct {
+	Now, Then *Result
+	Ratio     float64 // of the medians of the total times, now by then
+	// Clear says that the middle halves of the repetitions do not overlap.
+	Clear bool
+}
+
+// Refusal says why no ratios are made, of how many results.
+type Refusal struct {
+	Why     []Difference
+	Results []string
+}
+
+// ErrNotComparable says that two runs have nothing that can be compared.
+var ErrNotComparable = errors.New("the runs are not comparable")
+
+// Compare holds a run against one before it. Ratios are made only of what was
+// measured alike: the machine, the emulator, the set-up's options and the
+// parameters of the case. It fails with ErrNotComparable if nothing was.
+func Compare(now, then *Report) (*Comparison, error) {
+	c := new(Comparison)
+	refused := map[string]int{}
+	for i := range now.Results {
+		x := &now.Results[i]
+		name := strings.Join([]string{x.Scenario, x.Case, x.Where, x.Setup}, ", ")
+		y := then.Find(x.Where, x.Scenario, x.Case, x.Setup)
+		why := now.differences(then, x, y)
+		if len(why) == 0 {
+			a, b := &x.Total.NS, &y.Total.NS
+			c.Rows = append(c.Rows, Compared{
+				Now: x, Then: y, Ratio: a.Median / b.Median, Clear: a.Q1 > b.Q3 || a.Q3 < b.Q1,
+			})
+			continue
+		}
+		key := fmt.Sprint(why)
+		k, ok := refused[key]
+		if !ok {
+			k = len(c.Refused)
+			refused[key] = k
+			c.Refused = append(c.Refused, Refusal{Why: why})
+		}
+		c.Refused[k].Results = append(c.Refused[k].Results, name)
+	}
+	if len(c.Rows) > 0 {
+		return c, nil
+	}
+	var reasons []string
+	for _, r := range c.Refused {
+		for _, d := range r.Why {
+			if !slices.Contains(reasons, d.String()) {
+				reasons = append(reasons, d.String())
+			}
+		}
+	}
+	if len(reasons) == 0 {
+		reasons = []string{"this run has no results"}
+	}
+	return c, fmt.Errorf("%w: %s", ErrNotComparable, strings.Join(reasons, "; "))
+}
+
+// differ appends the difference of two values, if there is one.
+func differ(out []Difference, field string, now, then any) []Difference {
+	if n, t := fmt.Sprint(now), fmt.Sprint(then); n != t {
+		out = append(out, Difference{field, orNone(n), orNone(t)})
+	}
+	return out
+}
+
+// machineDifferences are those of the machines.
+func (r *Report) machineDifferences(then *Report) (out []Difference) {
+	m, o := &r.Machine, &then.Machine
+	out = differ(out, "machine.processor", m.Processor, o.Processor)
+	out = differ(out, "machine.processors", m.Processors, o.Processors)
+	out = differ(out, "machine.memory_mib", m.MemoryMiB, o.MemoryMiB)
+	return differ(out, "machine.kernel", m.Kernel, o.Kernel)
+}
+
+// differences between the runs that matter to result x, and between it and y.
+func (r *Report) differences(then *Report, x, y *Result) []Difference {
+	out := r.machineDifferences(then)
+	if x.Where == InMachine {
+		var e, f Emulator
+		if r.Emulator != nil {
+			e = *r.Emulator
+		}
+		if then.Emulator != nil {
+			f = *then.Emulator
+		}
+		out = differ(out, "emulator.qemu", e.QEMU, f.QEMU)
+		out = differ(out, "emulator.accelerator", e.Accelerator, f.Accelerator)
+	}
+	if y == nil {
+		return append(out, Difference{"results", "measured", "not measured"})
+	}
+	out = differMaps(out, "options of "+x.Setup, r.setup(x.Setup).Options, then.setup(x.Setup).Options)
+	return differMaps(out, "parameters", x.Parameters, y.Parameters)
+}
+
+func differMaps(out []Difference, field string, now, then map[string]string) []Difference {
+	keys := map[string]string{}
+	maps.Copy(keys, now)
+	maps.Copy(keys, then)
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		out = differ(out, field+"."+k, now[k], then[k])
+	}
+	return out
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return s
+}
+
+func (r *Report) setup(name string) Setup {
+	for _, s := range r.Setups {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Setup{}
+}
+
+// Text writes the comparison for a terminal.
+func (c *Comparison) Text() string {
+	var b strings.Builder
+	b.WriteString("Against the other run: ratios of medians, this run by that one; \"clear\" where the middle halves of the repetitions do not overlap\n")
+	g := grid{indent: "  ", left: 3, head: []string{"scenario", "case", "set-up", "then", "now", "ratio", "", "traps then", "now", "examined then", "now"}}
+	for _, r := range c.Rows {
+		name := r.Now.Scenario
+		if r.Now.Where == InMachine {
+			name += " (VM)"
+		}
+		row := []string{name, r.Now.Case, r.Now.Setup, ShowTime(r.Then.Total.NS.Median), ShowTime(r.Now.Total.NS.Median), ShowRatio(r.Ratio), ""}
+		if r.Clear {
+			row[6] = "clear"
+		}
+		for _, counts := range [][]string{{Reads, Writes}, {Examined}} {
+			row = append(row, sumOf(r.Then.Total.Counts, counts), sumOf(r.Now.Total.Counts, counts))
+		}
+		g.row(row...)
+	}
+	g.write(&b)
+	for _, r := range c.Refused {
+		fmt.Fprintf(&b, "\nNot comparable, %d results:\n", len(r.Results))
+		for _, d := range r.Why {
+			fmt.Fprintf(&b, "  %v\n", d)
+		}
+		for i, n := range r.Results {
+			if i == 5 {
+				fmt.Fprintf(&b, "    and %d more\n", len(r.Results)-i)
+				break
+			}
+			fmt.Fprintf(&b, "    %s\n", n)
+		}
+	}
+	return b.String()
+}
+
+func sumOf(counts map[string]stats.Summary, names []string) string {
+	sum := 0.0
+	for _, n := range names {
+		c, ok := counts[n]
+		if !ok {
+			return none
+		}
+		sum += c.Median
+	}
+	return ShowCount(sum)
+}
+
+// SameMachine fails with ErrNotComparable, and the fields, if times taken on one
+// machine say nothing about the other.
+func SameMachine(now, then Machine) error {
+	var fields []string
+	for _, d := range (&Report{Machine: now}).machineDifferences(&Report{Machine: then}) {
+		fields = append(fields, d.String())
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrNotComparable, strings.Join(fields, "; "))
+}

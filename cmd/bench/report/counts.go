@@ -1,0 +1,41 @@
+package report
+
+// Count is one thing that is counted while a phase runs.
+type Count struct {
+	Name  string
+	Title string // of a column
+	About string
+	Time  bool // it is nanoseconds
+}
+
+// Names of the counts that this program works with.
+const (
+	Reads       = "reads"
+	Writes      = "writes"
+	Posted      = "posted"
+	Messages    = "messages"
+	TrapNS      = "trap_ns"
+	Doorbells   = "doorbells"
+	Invalidates = "invalidates"
+	Scans       = "scans"
+	Examined    = "examined"
+	Changed     = "changed"
+	Rewritten   = "rewritten"
+	ShadowNS    = "shadow_ns"
+)
+
+// Counts are all of them, in the order in which they are shown.
+var Counts = []Count{
+	{Reads, "reads", "trapped reads of any region", false},
+	{Writes, "writes", "trapped writes of any region", false},
+	{Posted, "posted", "writes for whose reply nobody waited", false},
+	{Messages, "messages", "messages of the protocol, of any kind", false},
+	{TrapNS, "in traps", "time inside the device while it handles traps", true},
+	{Doorbells, "bells", "doorbells that the aggregator took", false},
+	{Invalidates, "inval", "TLB invalidates that the guest asked for", false},
+	{Scans, "scans", "times that the shadow of an address space was brought up to date", false},
+	{Examined, "examined", "guest page-table entries read for it", false},
+	{Changed, "changed", "entries found to have changed", false},
+	{Rewritten, "rewritten", "shadow entries written", false},
+	{ShadowNS, "in shadows", "time spent bringing shadows up to date", true},
+}

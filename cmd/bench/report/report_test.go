@@ -1,0 +1,159 @@
+package report_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/stats"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+func take(ns float64, counts map[string]float64) report.Sample {
+	return report.Sample{
+		Phases: []report.PhaseSample{
+			{Name: "init", NS: ns / 4, Counts: counts},
+			{Name: "launch", NS: ns * 3 / 4, Counts: counts},
+		},
+		Figures: []report.FigureSample{{Name: "bandwidth", Unit: report.BytesPerSecond, Value: 1e18 / ns}},
+	}
+}
+
+// sample is a report that has everything.
+func sample() *report.Report {
+	r := &report.Report{
+		Schema: report.Schema, Version: report.Version, Umbra: "v1.2.3", Began: time.Date(2026, 11, 21, 12, 30, 0, 0, time.UTC), Seconds: 12.5,
+		Machine:  report.Machine{Processor: "A Processor", Processors: 2, MemoryMiB: 24105, Kernel: "6.18", Go: "go1.26", Load: 0.5},
+		Emulator: &report.Emulator{QEMU: "11.1.3", Accelerator: "tcg"},
+		Run:      report.Run{Repeat: 3, Boots: 2, BusyBytes: 4096},
+		Setups: []report.Setup{
+			{Name: report.PassThrough, About: "nothing in between", Options: map[string]string{}},
+			{Name: "slow", About: "everything the long way", Options: map[string]string{"server.spin": "50us"}},
+		},
+		Scenarios: []report.Scenario{{Name: "program", Title: "A program", About: "what programs do"}},
+		Model: &report.Model{
+			Terms: []report.Term{{Name: "a phase", NS: 1000}, {Name: "a trapped read", Count: report.Reads, NS: 12_345}}, Residual: 0.12, R2: 0.99, N: 40,
+		},
+		Errors: []string{"crowd, 32 guests: no memory"},
+	}
+	base := []report.Sample{
+		take(1e6, map[string]float64{report.Reads: 10, report.Writes: 100}),
+		take(3e6, map[string]float64{report.Reads: 10, report.Writes: 102}),
+		take(2e6, map[string]float64{report.Reads: 10, report.Writes: 101}),
+	}
+	slow := []report.Sample{
+		take(5e6, map[string]float64{report.Reads: 40, report.Writes: 100, report.Scans: 7, report.Examined: 65536}),
+		take(9e6, map[string]float64{report.Reads: 40, report.Writes: 100, report.Scans: 7, report.Examined: 65536}),
+		take(8e6, map[string]float64{report.Reads: 40, report.Writes: 100, report.Scans: 7, report.Examined: 65536}),
+	}
+	for _, where := range []string{report.InProcess, report.InMachine} {
+		for i, s := range [][]report.Sample{base, slow} {
+			x := report.Result{
+				Scenario: "program", Case: "10 ms", Where: where, Setup: r.Setups[i].Name, Parameters: map[string]string{"work_ms": "10"},
+			}
+			x.Sum(s, base)
+			r.Results = append(r.Results, x)
+		}
+	}
+	for _, s := range r.Setups {
+		r.Traps = append(r.Traps, report.Trap{
+			Setup: s.Name, Class: "register read", N: 300, P50: stats.Of([]float64{9000, 11000, 10000}), P99: stats.Of([]float64{30000}),
+			Socket: stats.Of([]float64{9500}), Dispatch: stats.Of([]float64{200}), Effect: stats.Of([]float64{0}),
+		})
+	}
+	return r
+}
+
+func TestText(t *testing.T) {
+	r := sample()
+	then := sample()
+	then.Results[1].Total.NS = stats.Of([]float64{1e6, 1e6, 1e6})
+	then.Results[0].Parameters = map[string]string{"work_ms": "11"}
+	c, err := report.Compare(r, then)
+	require.NoError(t, err)
+	text := r.Text() + "\n" + c.Text()
+	if *update {
+		require.NoError(t, os.WriteFile(filepath.Join("testdata", "text.golden"), []byte(text), 0o644))
+	}
+	want, err := os.ReadFile(filepath.Join("testdata", "text.golden"))
+	require.NoError(t, err)
+	require.Equal(t, string(want), text)
+}
+
+// A ratio is of the same turn: a machine that is slow for a while is slow for both.
+func TestRatioIsOfTheSameTurn(t *testing.T) {
+	var base, slow []report.Sample
+	for _, mood := range []float64{1, 10, 100, 3, 5} {
+		base, slow = append(base, take(1e6*mood, nil)), append(slow, take(2e6*mood, nil))
+	}
+	var x report.Result
+	x.Sum(slow, base)
+	require.Equal(t, 2.0, x.Ratio.Median)
+	require.Zero(t, x.Ratio.MAD)
+	require.NotZero(t, x.Total.NS.MAD)
+	var alone report.Result
+	alone.Sum(slow, nil)
+	require.Nil(t, alone.Ratio)
+}
+
+// What a set-up does not count is missing, and is never summed up as zero.
+func TestCountsThatAreNotThere(t *testing.T) {
+	r := sample()
+	require.NotContains(t, r.Results[0].Total.Counts, report.Scans)
+	require.Equal(t, 14.0, r.Results[1].Total.Counts[report.Scans].Median, "two phases of 7")
+	rows := r.Ablation(report.InProcess)
+	require.Len(t, rows, 2)
+	require.NotContains(t, rows[0].Counts, report.Scans)
+	require.Equal(t, 4.0, rows[1].Mean, "the median of 5, 3 and 4 times")
+	require.Equal(t, "program, 10 ms", rows[1].WorstCase)
+}
+
+// Sums over cases that some set-up has not gone through would compare nothing.
+func TestAblationIsOverCommonCases(t *testing.T) {
+	r := sample()
+	x := r.Results[1]
+	x.Case = "32 guests"
+	r.Results = append(r.Results, x)
+	require.Equal(t, sample().Ablation(report.InProcess), r.Ablation(report.InProcess))
+}
+
+func TestRoundTrip(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, sample().Encode(&b))
+	r, err := report.Decode(strings.NewReader(b.String()))
+	require.NoError(t, err)
+	require.Equal(t, sample(), r)
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                      "not a report of umbra bench: unexpected end",
+		"{}":                                    `its schema is "", want "umbra-bench"`,
+		`{"schema":"umbra-bench","version":99}`: "a report of version 99; this program reads version 1",
+		`{"schema":"umbra-bench","version":1,"results":7}`: "not a report of umbra bench",
+	} {
+		_, err := report.Decode(strings.NewReader(text))
+		require.ErrorContains(t, err, want, text)
+	}
+}
+
+func TestShow(t *testing.T) {
+	for _, c := range []struct {
+		got, want string
+	}{
+		{report.ShowTime(0), "0 ns"}, {report.ShowTime(9.999), "10.0 ns"}, {report.ShowTime(999.7), "1.00 us"}, {report.ShowTime(1234567), "1.23 ms"},
+		{report.ShowTime(61e9), "61.0 s"}, {report.ShowTime(-1500), "-1.50 us"},
+		{report.ShowCount(0), "0"}, {report.ShowCount(999.6), "1,000"}, {report.ShowCount(-1234567), "-1,234,567"},
+		{report.ShowRatio(0.954), "0.95"}, {report.ShowRatio(12345), "12,345"},
+		{report.Share.Show(0.0123), "1.2 %"}, {report.BytesPerSecond.Show(2.5e9), "2.50 GB/s"}, {report.EachSecond.Show(1e6), "1,000,000/s"},
+	} {
+		require.Equal(t, c.want, c.got)
+	}
+}

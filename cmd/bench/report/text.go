@@ -1,0 +1,260 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/stats"
+)
+
+// Text writes the report as tables for a terminal.
+func (r *Report) Text() string {
+	var b strings.Builder
+	b.WriteString(r.head())
+	for _, where := range places {
+		r.ablation(&b, where.name, where.title)
+	}
+	for i := range r.Scenarios {
+		r.scenario(&b, &r.Scenarios[i])
+	}
+	r.traps(&b)
+	r.model(&b)
+	for _, e := range r.Errors {
+		fmt.Fprintf(&b, "\nNOT MEASURED: %s\n", e)
+	}
+	return b.String()
+}
+
+// places in the order in which they are shown.
+var places = []struct{ name, title string }{
+	{InProcess, "in this process"}, {InMachine, "in virtual machines"},
+}
+
+func (r *Report) head() string {
+	var b strings.Builder
+	m := &r.Machine
+	fmt.Fprintf(&b, "umbra %s, %s, took %s\n", r.Umbra, r.Began.Format("2006-01-02 15:04 MST"), ShowTime(r.Seconds*1e9))
+	fmt.Fprintf(&b, "%s, %d processors, %d MiB; Linux %s, %s; load %.1f at the start\n",
+		m.Processor, m.Processors, m.MemoryMiB, m.Kernel, m.Go, m.Load)
+	if e := r.Emulator; e != nil {
+		fmt.Fprintf(&b, "QEMU %s with %s\n", e.QEMU, e.Accelerator)
+	}
+	fmt.Fprintf(&b, "%d turns of each measurement", r.Run.Repeat)
+	if r.Run.Boots > 0 {
+		fmt.Fprintf(&b, ", %d boots of each machine", r.Run.Boots)
+	}
+	b.WriteString("; medians, ± is the median absolute deviation")
+	if r.Run.Quick {
+		b.WriteString("; QUICK: small parameters")
+	}
+	b.WriteString("\n\nSet-ups\n")
+	width := 0
+	for _, s := range r.Setups {
+		width = max(width, len(s.Name))
+	}
+	for _, s := range r.Setups {
+		options := "defaults"
+		if len(s.Options) > 0 {
+			var o []string
+			for _, k := range slices.Sorted(maps.Keys(s.Options)) {
+				o = append(o, k+"="+s.Options[k])
+			}
+			options = strings.Join(o, " ")
+		}
+		fmt.Fprintf(&b, "  %-*s  %s [%s]\n", width, s.Name, s.About, options)
+	}
+	return b.String()
+}
+
+// shown are the counts that the tables have columns for.
+func shown() (names []string, titles []string) {
+	for _, c := range Counts {
+		if c.Name != Messages && c.Name != Posted {
+			names, titles = append(names, c.Name), append(titles, c.Title)
+		}
+	}
+	return names, titles
+}
+
+func showCount(name string, v float64) string {
+	for _, c := range Counts {
+		if c.Name == name && c.Time {
+			return ShowTime(v)
+		}
+	}
+	return ShowCount(v)
+}
+
+func (r *Report) ablation(b *strings.Builder, where, title string) {
+	rows := r.Ablation(where)
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran; ratios to pass-through, geometric mean and worst case\n", title, rows[0].Cases)
+	names, titles := shown()
+	g := grid{indent: "  ", head: slices.Concat([]string{"set-up"}, titles, []string{"end to end", "ratio", "worst", "where"})}
+	for _, a := range rows {
+		row := []string{a.Setup}
+		for _, n := range names {
+			row = append(row, have(a.Counts, n, func(v float64) string { return showCount(n, v) }))
+		}
+		row = append(row, ShowTime(a.NS), none, none, none)
+		if a.Mean > 0 {
+			at := len(row) - 3
+			row[at], row[at+1] = ShowRatio(a.Mean), ShowRatio(a.Worst)
+			if a.Setup != PassThrough {
+				row[at+2] = a.WorstCase
+			}
+		}
+		g.row(row...)
+	}
+	g.write(b)
+}
+
+func have[T any](m map[string]T, name string, show func(T) string) string {
+	if v, ok := m[name]; ok {
+		return show(v)
+	}
+	return none
+}
+
+func (r *Report) scenario(b *strings.Builder, s *Scenario) {
+	for _, where := range places {
+		var rows []*Result
+		for i := range r.Results {
+			if x := &r.Results[i]; x.Scenario == s.Name && x.Where == where.name {
+				rows = append(rows, x)
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		title := s.Title
+		if where.name == InMachine {
+			title += ", " + where.title
+		}
+		fmt.Fprintf(b, "\n%s [%s]\n", title, s.Name)
+		counts(b, rows)
+		if slices.ContainsFunc(rows, func(x *Result) bool { return len(x.Phases)+len(x.Figures) > 1 }) {
+			b.WriteString("\n")
+			phases(b, rows)
+		}
+	}
+}
+
+// counts is the table of a scenario's times and counts.
+func counts(b *strings.Builder, rows []*Result) {
+	names, titles := shown()
+	g := grid{indent: "  ", left: 2, head: slices.Concat([]string{"case", "set-up", "time", "±", "ratio"}, titles)}
+	last := ""
+	for _, x := range rows {
+		ratio := none
+		if x.Ratio != nil {
+			ratio = ShowRatio(x.Ratio.Median)
+		}
+		row := []string{x.Case, x.Setup, ShowTime(x.Total.NS.Median), spread(x.Total.NS), ratio}
+		if x.Case == last {
+			row[0] = ""
+		}
+		last = x.Case
+		for _, n := range names {
+			row = append(row, have(x.Total.Counts, n, func(s stats.Summary) string { return showCount(n, s.Median) }))
+		}
+		g.row(row...)
+	}
+	g.write(b)
+}
+
+// phases is the table of its phases and figures.
+func phases(b *strings.Builder, rows []*Result) {
+	var names, figures []string
+	for _, x := range rows {
+		for _, p := range x.Phases {
+			if !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+		}
+		for _, f := range x.Figures {
+			if !slices.Contains(figures, f.Name) {
+				figures = append(figures, f.Name)
+			}
+		}
+	}
+	heads := slices.Clone(figures)
+	for i, h := range heads {
+		if slices.Contains(names, h) {
+			heads[i] = h + ":"
+		}
+	}
+	g := grid{indent: "  ", left: 2, head: slices.Concat([]string{"case", "set-up"}, names, heads)}
+	last := ""
+	for _, x := range rows {
+		row := []string{x.Case, x.Setup}
+		if x.Case == last {
+			row[0] = ""
+		}
+		last = x.Case
+		for _, n := range names {
+			cell := none
+			for _, p := range x.Phases {
+				if p.Name == n {
+					cell = ShowTime(p.NS.Median)
+				}
+			}
+			row = append(row, cell)
+		}
+		for _, n := range figures {
+			cell := none
+			for _, f := range x.Figures {
+				if f.Name == n {
+					cell = f.Unit.Show(f.Value.Median)
+				}
+			}
+			row = append(row, cell)
+		}
+		g.row(row...)
+	}
+	g.write(b)
+}
+
+func (r *Report) traps(b *strings.Builder) {
+	if len(r.Traps) == 0 {
+		return
+	}
+	b.WriteString("\nOne access of each class, as a client of the socket sees it, and where its time goes\n")
+	g := grid{indent: "  ", left: 2, head: []string{"class", "set-up", "p50", "p99", "±", "socket", "dispatch", "effect"}}
+	order := map[string]int{}
+	for _, t := range r.Traps {
+		if _, ok := order[t.Class]; !ok {
+			order[t.Class] = len(order)
+		}
+	}
+	rows := slices.SortedStableFunc(slices.Values(r.Traps), func(x, y Trap) int { return cmp.Compare(order[x.Class], order[y.Class]) })
+	last := ""
+	for _, t := range rows {
+		row := []string{t.Class, t.Setup, ShowTime(t.P50.Median), ShowTime(t.P99.Median), spread(t.P50),
+			ShowTime(t.Socket.Median), ShowTime(t.Dispatch.Median), ShowTime(t.Effect.Median)}
+		if t.Class == last {
+			row[0] = ""
+		}
+		last = t.Class
+		g.row(row...)
+	}
+	g.write(b)
+}
+
+func (r *Report) model(b *strings.Builder) {
+	m := r.Model
+	if m == nil {
+		return
+	}
+	fmt.Fprintf(b, "\nCost model, fitted to %d phases: what is left over is %.0f %% of a phase's time (root mean square; R² %.3f)\n", m.N, m.Residual*100, m.R2)
+	g := grid{indent: "  ", head: []string{"", "each"}}
+	for _, t := range m.Terms {
+		g.row(t.Name, ShowTime(t.NS))
+	}
+	g.write(b)
+}

@@ -1,0 +1,141 @@
+// Package setup is the ways to serve a GPU that umbra bench compares: rows of
+// options, and what stands for one row while it is measured.
+//
+// A set-up is data: a name and option values as a user of umbra serve would write
+// them. A new option joins by a row in Rows, and nothing else.
+//
+// A Bed owns a card, its servers and the folder of their sockets; Close ends
+// them. Its gauges count and time traps with atomics and have no lock, but for
+// one that guards who is attached. Goroutines: one for each server, until Close.
+package setup
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+// Row is one set-up.
+type Row struct {
+	Name  string
+	About string
+	// Whole gives the card itself to the one guest there is.
+	Whole bool
+	// GPU are options of each virtual GPU, as in --gpu.
+	GPU map[string]string
+	// Server are options of the configuration's section of that name.
+	Server map[string]string
+}
+
+// Naive is the set-up that stands for GPUvm's full virtualization.
+const Naive = "naive"
+
+// Rows are the set-ups, pass-through first.
+var Rows = []Row{
+	{
+		Name: report.PassThrough, Whole: true,
+		About: "the card itself behind the socket, one guest, nothing in between",
+	},
+	{
+		Name:  Naive,
+		About: "GPUvm's full virtualization: every access trapped, all tables scanned at each TLB invalidate",
+	},
+	{
+		Name:   "naive+spin",
+		About:  "naive, and the server polls its socket for 50 us before it blocks",
+		Server: map[string]string{"spin": "50us"},
+	},
+}
+
+// Names of rows, in their order.
+func Names(rows []Row) (names []string) {
+	for i := range rows {
+		names = append(names, rows[i].Name)
+	}
+	return names
+}
+
+// Choose picks rows by name, in the order of Rows. No names pick all.
+func Choose(names []string) ([]Row, error) {
+	if len(names) == 0 {
+		return Rows, nil
+	}
+	for _, n := range names {
+		if known := Names(Rows); !slices.Contains(known, n) {
+			return nil, &config.Error{Where: "--setups", Value: n, Reason: "no such set-up; " + config.Known(n, known)}
+		}
+	}
+	var out []Row
+	for i := range Rows {
+		if slices.Contains(names, Rows[i].Name) {
+			out = append(out, Rows[i])
+		}
+	}
+	return out, nil
+}
+
+// Options are the row's option values, by section and key.
+func (r *Row) Options() map[string]string {
+	out := map[string]string{}
+	for k, v := range r.GPU {
+		out["gpu."+k] = v
+	}
+	for k, v := range r.Server {
+		out["server."+k] = v
+	}
+	return out
+}
+
+// Shape is what a bed is made of, whatever the set-up.
+type Shape struct {
+	Card uint64 // bytes of VRAM
+	GPUs int
+	VRAM uint64 // of each virtual GPU
+	// Tables is the memory for page-table shadows of each; 0 is the default.
+	Tables uint64
+}
+
+// Common is the shape of most scenarios.
+var Common = Shape{Card: 512 << 20, GPUs: 1, VRAM: 256 << 20, Tables: 64 << 20}
+
+// layer is the configuration of a row in a shape, as umbra serve would make it
+// out of what a user writes.
+func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
+	var file strings.Builder
+	fmt.Fprintf(&file, "card: {vram: %dMiB}\n", s.Card>>20)
+	if len(r.Server) > 0 {
+		file.WriteString("server:\n")
+		for _, k := range slices.Sorted(maps.Keys(r.Server)) {
+			fmt.Fprintf(&file, "  %s: %s\n", k, r.Server[k])
+		}
+	}
+	source := "set-up " + r.Name
+	from, err := config.Parse(source, []byte(file.String()))
+	if err != nil {
+		return config.Layer{}, err
+	}
+	var gpus config.Config
+	if r.Whole {
+		gpus.Socket = socket(0)
+		return config.Join(config.Defaults(), from, config.Flags(gpus, []string{"socket"}))
+	}
+	for i := range s.GPUs {
+		text := fmt.Sprintf("name=gpu%d,socket=%s,vram=%dMiB", i, socket(i), s.VRAM>>20)
+		if s.Tables != 0 {
+			text += fmt.Sprintf(",tables=%dMiB", s.Tables>>20)
+		}
+		for _, k := range slices.Sorted(maps.Keys(r.GPU)) {
+			text += "," + k + "=" + r.GPU[k]
+		}
+		g, err := config.ParseGPU(source, text)
+		if err != nil {
+			return config.Layer{}, err
+		}
+		gpus.GPUs = append(gpus.GPUs, g)
+	}
+	return config.Join(config.Defaults(), from, config.Flags(gpus, nil))
+}

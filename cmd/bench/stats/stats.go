@@ -1,0 +1,58 @@
+// Package stats sums up repeated measurements: medians, quartiles, the median
+// absolute deviation, and a least-squares fit. Medians, because on a machine that
+// others use too a mean measures the others.
+//
+// The package is pure: no state, locks or goroutines.
+package stats
+
+import (
+	"math"
+	"slices"
+)
+
+// Summary describes repeated measurements of one thing.
+type Summary struct {
+	N      int       `json:"n"`
+	Median float64   `json:"median"`
+	MAD    float64   `json:"mad"` // median absolute deviation from the median
+	Q1     float64   `json:"q1"`
+	Q3     float64   `json:"q3"`
+	Min    float64   `json:"min"`
+	Max    float64   `json:"max"`
+	Values []float64 `json:"values"` // in the order in which they were taken
+}
+
+// Of sums values up. Without values it is the zero Summary.
+func Of(values []float64) Summary {
+	s := Summary{N: len(values), Values: slices.Clone(values)}
+	if s.N == 0 {
+		return s
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	s.Min, s.Max = sorted[0], sorted[s.N-1]
+	s.Q1, s.Median, s.Q3 = Quantile(sorted, 0.25), Quantile(sorted, 0.5), Quantile(sorted, 0.75)
+	away := make([]float64, s.N)
+	for i, v := range values {
+		away[i] = math.Abs(v - s.Median)
+	}
+	s.MAD = Median(away)
+	return s
+}
+
+// Median of values, in any order. It is 0 for none.
+func Median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return Quantile(slices.Sorted(slices.Values(values)), 0.5)
+}
+
+// Quantile p (0 to 1) of sorted values, between two of them in proportion.
+func Quantile(sorted []float64, p float64) float64 {
+	at := p * float64(len(sorted)-1)
+	i := int(at)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+}

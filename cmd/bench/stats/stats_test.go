@@ -1,0 +1,167 @@
+package stats_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/stats"
+)
+
+func TestKnownSummary(t *testing.T) {
+	s := stats.Of([]float64{9, 1, 4, 2, 100})
+	require.Equal(t, stats.Summary{N: 5, Median: 4, MAD: 3, Q1: 2, Q3: 9, Min: 1, Max: 100, Values: []float64{9, 1, 4, 2, 100}}, s)
+	require.Equal(t, 2.5, stats.Median([]float64{4, 1, 2, 3}))
+	require.Zero(t, stats.Median(nil))
+	require.Zero(t, stats.Of(nil).Median)
+	require.Equal(t, 5.0, stats.Of([]float64{5}).Q3)
+}
+
+// A summary is in order, keeps the values' order, and one value of many that
+// runs away moves neither median nor deviation out of the others' range.
+func TestSummary(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		values := rapid.SliceOfN(rapid.Float64Range(-1e6, 1e6), 1, 40).Draw(t, "values")
+		s := stats.Of(values)
+		require.True(t, slices.IsSorted([]float64{s.Min, s.Q1, s.Median, s.Q3, s.Max}), "%+v", s)
+		require.Equal(t, values, s.Values)
+		below, above := 0, 0
+		for _, v := range values {
+			if v <= s.Median {
+				below++
+			}
+			if v >= s.Median {
+				above++
+			}
+		}
+		require.GreaterOrEqual(t, 2*below, len(values))
+		require.GreaterOrEqual(t, 2*above, len(values))
+		if len(values) > 2 {
+			o := stats.Of(append(slices.Clone(values), math.MaxFloat32))
+			require.LessOrEqual(t, o.Median, s.Max)
+			require.LessOrEqual(t, o.MAD, s.Max-s.Min)
+		}
+	})
+}
+
+// slow finds the coefficients by the normal equations and Cramer's rule, for the
+// size of problem that it can do.
+func slow(x [][]float64, y, w []float64) []float64 {
+	n := len(x[0])
+	m, r := make([][]float64, n), make([]float64, n)
+	for j := range m {
+		m[j] = make([]float64, n)
+		for i := range x {
+			r[j] += x[i][j] * y[i] * w[i] * w[i]
+			for k := range n {
+				m[j][k] += x[i][j] * x[i][k] * w[i] * w[i]
+			}
+		}
+	}
+	out := make([]float64, n)
+	for k := range out {
+		with := make([][]float64, n)
+		for j := range with {
+			with[j] = slices.Clone(m[j])
+			with[j][k] = r[j]
+		}
+		out[k] = det(with) / det(m)
+	}
+	return out
+}
+
+func det(m [][]float64) float64 {
+	if len(m) == 1 {
+		return m[0][0]
+	}
+	d, sign := 0.0, 1.0
+	for k := range m {
+		var minor [][]float64
+		for _, row := range m[1:] {
+			minor = append(minor, slices.Concat(row[:k], row[k+1:]))
+		}
+		d += sign * m[0][k] * det(minor)
+		sign = -sign
+	}
+	return d
+}
+
+func TestFitEqualsSlowTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cols := rapid.IntRange(1, 4).Draw(t, "cols")
+		rows := rapid.IntRange(cols, cols+12).Draw(t, "rows")
+		number := rapid.Float64Range(-10, 10)
+		var x [][]float64
+		var y, w []float64
+		for range rows {
+			x = append(x, rapid.SliceOfN(number, cols, cols).Draw(t, "x"))
+			y = append(y, number.Draw(t, "y"))
+			w = append(w, rapid.Float64Range(0.1, 3).Draw(t, "w"))
+		}
+		f, err := stats.Fit(x, y, w)
+		if err != nil {
+			require.ErrorIs(t, err, stats.ErrDegenerate)
+			return
+		}
+		cost := func(c []float64) (sum float64) {
+			for i := range x {
+				e := -y[i]
+				for j := range c {
+					e += x[i][j] * c[j]
+				}
+				sum += e * e * w[i] * w[i]
+			}
+			return sum
+		}
+		least := cost(f.Coefficients)
+		require.InDelta(t, math.Sqrt(least/float64(rows)), f.Residual, 1e-6*(1+f.Residual))
+		require.LessOrEqual(t, least, cost(slow(x, y, w))*(1+1e-6)+1e-6, "the twin is nearer")
+		for j := range cols { // nowhere near is it less
+			for _, d := range []float64{-1e-3, 1e-3} {
+				c := slices.Clone(f.Coefficients)
+				c[j] += d * (1 + math.Abs(c[j]))
+				require.LessOrEqual(t, least, cost(c)+1e-6)
+			}
+		}
+	})
+}
+
+// What is measured without error comes out as it went in, however unlike the
+// columns are.
+func TestKnownFit(t *testing.T) {
+	want := []float64{50_000, 12_000, 400, 2_500_000}
+	var x [][]float64
+	var y, w []float64
+	for _, row := range [][3]float64{{10, 1000, 1}, {500, 20, 0}, {30, 262144, 64}, {5, 100, 2}, {7000, 3, 9}, {1, 1, 0}} {
+		full := []float64{1, row[0], row[1], row[2]}
+		sum := 0.0
+		for j := range full {
+			sum += full[j] * want[j]
+		}
+		x, y, w = append(x, full), append(y, sum), append(w, 1/sum)
+	}
+	f, err := stats.Fit(x, y, w)
+	require.NoError(t, err)
+	require.InDeltaSlice(t, want, f.Coefficients, 1e-3)
+	require.Less(t, f.Residual, 1e-9)
+	require.InDelta(t, 1, f.R2, 1e-9)
+}
+
+func TestDegenerateFit(t *testing.T) {
+	for name, x := range map[string][][]float64{
+		"no rows":       {},
+		"too few rows":  {{1, 2}},
+		"equal columns": {{1, 2, 2}, {1, 3, 3}, {1, 5, 5}, {1, 7, 7}},
+		"empty column":  {{1, 0}, {1, 0}, {1, 0}},
+	} {
+		ones := make([]float64, len(x))
+		for i := range ones {
+			ones[i] = 1
+		}
+		_, err := stats.Fit(x, ones, ones)
+		require.ErrorIs(t, err, stats.ErrDegenerate, name)
+	}
+}

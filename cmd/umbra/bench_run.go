@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/bench"
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+type benchRunCmd struct {
+	InProcess bool     `help:"Measure without virtual machines: nothing is fetched and no QEMU is needed."`
+	Quick     bool     `help:"Small parameters and few turns: to see that it works."`
+	Only      []string `placeholder:"SCENARIO,..." help:"Measure these scenarios; --list says which there are."`
+	Setups    []string `name:"setups" placeholder:"NAME,..." help:"Measure these set-ups; --list says which there are."`
+	Repeat    int      `placeholder:"N" help:"Turns of each measurement in this process (default: 5, quick 3)."`
+	List      bool     `help:"List scenarios and set-ups, and measure nothing."`
+
+	benchOutput
+}
+
+// benchOutput is where a report goes, and what it is compared with.
+type benchOutput struct {
+	VS   string `name:"vs" placeholder:"FILE" help:"Compare with the report in FILE, the JSON of a run before."`
+	JSON bool   `name:"json" help:"Write the report as JSON to standard output, in place of the tables."`
+	Out  string `placeholder:"PATH" default:"umbra-bench.html" help:"Write the page there: FILE.html; or the JSON, FILE.json, or the tables, FILE.txt; or all three into a folder. none writes nothing (default: umbra-bench.html)."`
+}
+
+// What is measured when nobody says.
+const (
+	benchTurns      = 5
+	benchQuickTurns = 3
+)
+
+func (c *benchRunCmd) Run(ctx context.Context, out output) error {
+	if c.List {
+		_, err := fmt.Fprint(out.stdout, bench.List())
+		return err
+	}
+	if c.Repeat == 0 {
+		if c.Repeat = benchTurns; c.Quick {
+			c.Repeat = benchQuickTurns
+		}
+	}
+	o := bench.Options{
+		Umbra: versionString(), Setups: c.Setups, Only: c.Only, Repeat: c.Repeat, Quick: c.Quick, InProcess: c.InProcess, Progress: out.stderr,
+	}
+	then, err := c.before()
+	if err != nil {
+		return err
+	}
+	if then != nil {
+		// What cannot be compared in the end need not be measured first.
+		if err := report.SameMachine(report.ThisMachine(), then.Machine); err != nil {
+			return fmt.Errorf("--vs %s: %w", c.VS, err)
+		}
+		o.Busy = then.Run.BusyBytes
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	moreProcessors() // as umbra serve has them
+	r, err := bench.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := c.write(out, r, then); err != nil {
+		return err
+	}
+	if n := len(r.Errors); n > 0 {
+		return fmt.Errorf("%d of the measurements failed: %s", n, strings.Join(r.Errors, "; "))
+	}
+	return nil
+}
+
+// before reads the report to compare with, if there is one.
+func (c *benchOutput) before() (*report.Report, error) {
+	if c.VS == "" {
+		return nil, nil
+	}
+	r, err := readReport(c.VS)
+	if err != nil {
+		return nil, &config.Error{Where: "--vs", Value: c.VS, Reason: err.Error()}
+	}
+	return r, nil
+}
+
+func readReport(name string) (*report.Report, error) {
+	f, err := os.Open(name)
+	if path := new(os.PathError); errors.As(err, &path) {
+		return nil, path.Err // the caller names the file
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return report.Decode(f)
+}
+
+// noOut is the --out that writes nothing.
+const noOut = "none"
+
+// check refuses an --out that could not be written, before anything is measured.
+func (c *benchOutput) check() error {
+	if c.Out == noOut || c.Out == "" {
+		return nil
+	}
+	dir := c.Out
+	if filepath.Ext(dir) != "" {
+		dir = filepath.Dir(dir)
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return &config.Error{Where: "--out", Value: c.Out, Reason: err.Error()}
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return &config.Error{Where: "--out", Value: c.Out, Reason: dir + " is no folder; make it first"}
+	}
+	if ext := filepath.Ext(c.Out); ext != "" && writers[ext] == nil {
+		return &config.Error{Where: "--out", Value: c.Out, Reason: "must end in .html, .json or .txt, or be a folder"}
+	}
+	return nil
+}
+
+// writers of a report by the end of the file's name.
+var writers = map[string]func(*os.File, *report.Report, *report.Comparison) error{
+	".json": func(f *os.File, r *report.Report, _ *report.Comparison) error { return r.Encode(f) },
+	".txt": func(f *os.File, r *report.Report, c *report.Comparison) error {
+		_, err := f.WriteString(benchText(r, c))
+		return err
+	},
+}
+
+func benchText(r *report.Report, c *report.Comparison) string {
+	text := r.Text()
+	if c != nil {
+		text += "\n" + c.Text()
+	}
+	return text
+}
+
+// write writes the report to standard output and to --out.
+func (c *benchOutput) write(out output, r, then *report.Report) error {
+	var compared *report.Comparison
+	var refused error
+	if then != nil {
+		if compared, refused = report.Compare(r, then); refused != nil {
+			refused = fmt.Errorf("--vs %s: %w", c.VS, refused)
+		}
+	}
+	var err error
+	if c.JSON {
+		err = r.Encode(out.stdout)
+	} else {
+		_, err = fmt.Fprint(out.stdout, benchText(r, compared))
+	}
+	if err != nil || c.Out == noOut || c.Out == "" {
+		return errors.Join(err, refused)
+	}
+	names := []string{c.Out}
+	if filepath.Ext(c.Out) == "" {
+		names = names[:0]
+		for ext := range writers {
+			names = append(names, filepath.Join(c.Out, "bench"+ext))
+		}
+	}
+	for _, name := range names {
+		if err := writeReport(name, r, compared); err != nil {
+			return err
+		}
+		fmt.Fprintf(out.stderr, "wrote %s\n", name)
+	}
+	return refused
+}
+
+func writeReport(name string, r *report.Report, c *report.Comparison) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writers[filepath.Ext(name)](f, r, c), f.Close())
+}
+
+type benchShowCmd struct {
+	File string `arg:"" placeholder:"FILE" help:"Report to show, the JSON of a run."`
+	benchOutput
+}
+
+func (c *benchShowCmd) Run(out output) error {
+	r, err := readReport(c.File)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.File, err)
+	}
+	then, err := c.before()
+	if err == nil {
+		err = c.check()
+	}
+	if err != nil {
+		return err
+	}
+	return c.write(out, r, then)
+}
