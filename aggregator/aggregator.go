@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -124,6 +125,8 @@ type GuestConfig struct {
 	// from the card when the guest is added. 0 is an eighth of VRAM, 8 MiB at
 	// least and 64 MiB at most.
 	Tables uint64
+	// Map says which windows its clients may map, from the next client on.
+	Map homes.Map
 }
 
 const (

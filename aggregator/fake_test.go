@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -109,6 +110,9 @@ func (f *fakeCard) raise(regs map[uint32]uint32) {
 	f.mu.Unlock()
 	h.Interrupt(card.Line{Level: true, Edge: true})
 }
+
+func (f *fakeCard) Still(_ []uint8, do func())       { do() }
+func (f *fakeCard) Home(m card.Move) (uint64, error) { return 0, errors.ErrUnsupported }
 
 func (f *fakeCard) set(reg, v uint32) {
 	f.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -23,6 +24,11 @@ type Guest struct {
 	stats   GuestStats
 
 	windows windows // guarded by the virtual GPU's lock
+
+	// mapped is what the client may map of the windows, or nil. moving is locked while
+	// pages move (see homes.Owner), and by each access to the guest's VRAM (read side).
+	mapped atomic.Pointer[homes.Set]
+	moving sync.RWMutex
 
 	mu       sync.Mutex // guards what follows
 	wake     *sync.Cond // there is something to do, or something was done
@@ -142,6 +148,9 @@ func (g *Guest) Reset() error {
 		g.lost = nil
 	}
 	g.mu.Unlock()
+	if m := g.mapped.Load(); m != nil {
+		m.Reset()
+	}
 	return g.scrub()
 }
 

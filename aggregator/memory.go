@@ -70,6 +70,8 @@ func (g *Guest) eachRun(addr uint64, p []byte, write bool) bool {
 	if addr >= g.extents.size || uint64(len(p)) > g.extents.size-addr {
 		return false
 	}
+	g.moving.RLock()
+	defer g.moving.RUnlock()
 	c := g.agg.ctl.card
 	for len(p) > 0 {
 		at, together, _ := g.extents.at(addr)

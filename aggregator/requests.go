@@ -146,6 +146,9 @@ const invalidateAllDirs = 1 << 1
 func (g *Guest) Invalidate(pdb, v uint32) {
 	g.windows.bar1.tlb.Flush()
 	g.windows.bar3.tlb.Flush()
+	if set := g.mapped.Load(); set != nil {
+		set.Invalidate(shadowpt.Target(pdb&3), uint64(pdb>>4)<<12, v&invalidateAllDirs != 0)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Invalidates.Add(1)

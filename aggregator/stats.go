@@ -1,6 +1,10 @@
 package aggregator
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+)
 
 // GuestStats counts what a guest asked for and what came of it. Every counter
 // may be read at any time.
@@ -35,6 +39,8 @@ type GuestStats struct {
 	SafeModes       atomic.Uint64 // times that the guest was put into safe mode
 	CardTimeout     atomic.Uint64 // the card did not do it in time
 	ScrubFailures   atomic.Uint64 // times that its memory could not be cleared
+
+	Mapped homes.Stats // of what its clients may map
 }
 
 // A Count is one counter of a guest by its name.
@@ -47,7 +53,7 @@ type Count struct {
 
 // Counts returns every counter, in the order of GuestStats. Times are none.
 func (s *GuestStats) Counts() []Count {
-	return []Count{
+	list := []Count{
 		{"bells", s.Bells.Load(), false},
 		{"binds", s.Binds.Load(), false},
 		{"unbinds", s.Unbinds.Load(), false},
@@ -75,4 +81,8 @@ func (s *GuestStats) Counts() []Count {
 		{"card_timeouts", s.CardTimeout.Load(), false},
 		{"scrub_failures", s.ScrubFailures.Load(), false},
 	}
+	for _, c := range s.Mapped.Counts() {
+		list = append(list, Count{Name: c.Name, N: c.N})
+	}
+	return list
 }

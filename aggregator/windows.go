@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -24,6 +25,8 @@ type barWindow struct {
 	unit              uint8 // MMU fault slot
 	readBy, writtenBy uint8 // MMU client numbers
 	virtual           bool
+	on                bool // there are tables
+	kind              homes.Kind
 	inst              uint64
 	tlb               shadowpt.TLB
 }
@@ -37,8 +40,8 @@ const (
 
 func (w *windows) init(g *Guest) {
 	w.guest = g
-	w.bar1 = barWindow{guest: g, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
-	w.bar3 = barWindow{guest: g, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
+	w.bar1 = barWindow{guest: g, kind: homes.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
+	w.bar3 = barWindow{guest: g, kind: homes.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
 }
 
 func (w *windows) bar(i int) *barWindow {
@@ -53,11 +56,14 @@ func (w *barWindow) block(v uint32) {
 	w.virtual = v&blockVirtual != 0
 	w.inst = uint64(v&blockAddr) << 12
 	block := make([]byte, gf100.InstanceSize)
-	if !w.virtual || !w.guest.read(shadowpt.VRAM, w.inst, block) {
+	on := w.virtual && w.guest.read(shadowpt.VRAM, w.inst, block)
+	if on {
+		w.tlb.Bind(instanceSpace(block))
+	} else {
 		w.tlb.Bind(shadowpt.Space{})
-		return
 	}
-	w.tlb.Bind(instanceSpace(block))
+	w.on = on
+	w.show()
 }
 
 // Read64 implements shadowpt.Memory for the guest's own tables.

@@ -37,6 +37,9 @@ func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
 	defer v.mu.Unlock()
 	switch bar {
 	case BAR0:
+		if !inPRAMIN(off) {
+			v.card.Glance()
+		}
 		v.sp.Read(uint32(off), p)
 		v.settle()
 	case BAR1:
@@ -59,17 +62,32 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	defer v.mu.Unlock()
 	switch bar {
 	case BAR0:
+		if !inPRAMIN(off) {
+			v.card.Order()
+		}
 		v.sp.Write(uint32(off), p)
 		v.settle()
 	case BAR1:
+		id, bell, _ := v.fifo.poll(off, len(p))
+		if bell {
+			v.card.Order()
+		}
 		v.window(v.card.WriteBAR(bar, off, p))
-		if id, bell, _ := v.fifo.poll(off, len(p)); bell {
+		if bell {
 			v.card.Bell(id)
 		}
 	case BAR3:
 		v.window(v.card.WriteBAR(bar, off, p))
 	}
 }
+
+// inPRAMIN reports whether an access of BAR0 moves memory, and touches no register.
+func inPRAMIN(off uint64) bool { return off >= praminBase && off < praminEnd }
+
+const (
+	praminBase = 0x700000
+	praminEnd  = 0x800000
+)
 
 // window reports a window's fault to the guest, if there was one.
 func (v *VGPU) window(f gf100.MMUFault, ok bool) {

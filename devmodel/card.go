@@ -19,6 +19,14 @@ type Card interface {
 	ReadPRAMIN(window, off uint32, p []byte)
 	WritePRAMIN(window, off uint32, p []byte)
 
+	// What the guest's machine may have mapped of these windows. Order comes before a
+	// register or a doorbell is written, Glance before a register is read: what the
+	// guest wrote without a trap counts from then on.
+	SetPRAMIN(window uint32)
+	SetPollArea(v uint32)
+	Order()
+	Glance()
+
 	// Address translation.
 	Invalidate(pdb, command uint32)
 	Invalidated() bool

@@ -32,6 +32,10 @@ func (c *fakeCard) VRAM() uint64 { return 64 << 20 }
 func (c *fakeCard) Time() uint64 { return 12345678 } // not a call: it tells nothing
 
 func (c *fakeCard) SetBlock(int, uint32) { c.call("SetBlock") }
+func (c *fakeCard) SetPRAMIN(uint32)     { c.call("SetPRAMIN") }
+func (c *fakeCard) SetPollArea(uint32)   { c.call("SetPollArea") }
+func (c *fakeCard) Order()               {} // before every access to a register: not a call for one
+func (c *fakeCard) Glance()              {}
 
 func (c *fakeCard) window() (gf100.MMUFault, bool) {
 	if c.fault != nil {

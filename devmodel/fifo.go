@@ -102,7 +102,7 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 	f := &v.fifo
 	f.Bind(b)
 	b.OnWrite("NV_PFIFO_ENABLE", func(int, mmio.Write) { v.schedule() })
-	b.OnWrite("NV_PFIFO_USERD_BASE", func(int, mmio.Write) {}) // poll reads it
+	b.OnWrite("NV_PFIFO_USERD_BASE", func(_ int, w mmio.Write) { v.card.SetPollArea(w.New) })
 	b.OnWrite("NV_PFIFO_RUNLIST", func(_ int, w mmio.Write) { v.card.Runlist(f.runlistBase.Get(), w.New) })
 	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, r uint32) uint32 { return flag(r, gf100.RunlistPending, v.card.RunlistPending()) })
 	b.OnWrite("NV_PFIFO_INTR_MMU_FAULT_ID", func(int, mmio.Write) { f.showFaults() })
@@ -203,7 +203,7 @@ func (f *fifo) forget(id uint8) {
 // bindMMU binds the rows of PMMU and the PRAMIN window.
 func (v *VGPU) bindMMU(b *mmio.Bindings) {
 	f := &v.fifo
-	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) {}) // PRAMIN reads it
+	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(_ int, w mmio.Write) { v.card.SetPRAMIN(w.New) })
 	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR1, w.New) })
 	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR3, w.New) })
 	// Host writes have landed when the next access is served.

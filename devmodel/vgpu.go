@@ -21,6 +21,7 @@ type Config struct {
 // VGPU is a virtual GPU. All methods may be called from any goroutine.
 type VGPU struct {
 	card Card
+	rom  []byte
 
 	mu   sync.Mutex
 	host Host // nil while nobody is attached
@@ -49,7 +50,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 			return nil, fmt.Errorf("devmodel: build a VBIOS: %w", err)
 		}
 	}
-	v := &VGPU{pci: pci, card: noCard{}}
+	v := &VGPU{pci: pci, rom: cfg.ROM, card: noCard{}}
 	v.face, err = gf100.NewFace(gf100.FaceConfig{
 		VRAM: vram, TPCs: cfg.TPCs, ROM: cfg.ROM, Config: pci, Clock: v.clock, Temperature: cfg.Temperature,
 	})
@@ -119,6 +120,7 @@ func (v *VGPU) Reset() error {
 	v.pci.Reset()
 	v.fifo.clear()
 	v.refusals = refusals{}
+	v.card.SetPRAMIN(v.fifo.window.Get())
 	v.schedule()
 	v.settle()
 	return err
@@ -169,6 +171,9 @@ func (v *VGPU) alarmFired() {
 	v.alarmAt = 0
 	v.settle()
 }
+
+// ROM is the VBIOS image that the guest finds.
+func (v *VGPU) ROM() []byte { return v.rom }
 
 // Registers returns the register space, for its counters and its trace.
 func (v *VGPU) Registers() *mmio.Space { return v.sp }

@@ -5,6 +5,8 @@
 // The package holds interfaces only. It has no state, locks or goroutines.
 package card
 
+import "os"
+
 // Bus is the memory that a card reaches by DMA, addressed as the card addresses
 // it (bus addresses).
 //
@@ -60,7 +62,35 @@ type Card interface {
 	// ScrubVRAM makes n bytes at addr zero; both are multiples of 4 KiB.
 	ScrubVRAM(addr, n uint64) error
 
+	// Still runs do while the channels, by the card's numbers, stand between two
+	// steps: nothing of theirs reads or writes memory meanwhile. It waits for the
+	// steps under way, which are bounded, and keeps nobody else from running.
+	Still(channels []uint8, do func())
+	// Home gives pages of VRAM another home, from the first on, and returns how many
+	// bytes of them have moved. Channels that use the pages have been made to stand
+	// still, and nobody else uses them. From then on the card, its engines and
+	// ReadVRAM, WriteVRAM and ScrubVRAM find the pages there.
+	//
+	// A card with memory of its own behind BARs that a guest's machine can map does not
+	// move bytes: it makes the entries of its own BAR tables that stand behind To point
+	// to the pages.
+	Home(Move) (done uint64, err error)
+
 	AttachHost(Host)
 	DetachHost()
 	Reset() error
+}
+
+// Move says where pages of VRAM shall have their bytes.
+type Move struct {
+	Addr, Size uint64   // whole pages of 4 KiB
+	To         *os.File // shared memory, nil for the card's own
+	Off        uint64   // of the first page in To
+	// Adopt says that To has the bytes already.
+	Adopt bool
+	// Stay leaves where the pages were as it is. It is cleared otherwise.
+	Stay bool
+	// Kept, if not nil, is as long as the pages, and gets their bytes as they were
+	// taken.
+	Kept []byte
 }

@@ -25,9 +25,11 @@ package serve
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -48,6 +50,15 @@ type Device struct {
 	plug   func(*hostSide) // joins the function to a client, or to nobody (nil)
 	admit  func() error    // says why no client can be taken; nil takes every one
 	client *hostSide       // of the connection, or nil
+	maps   mappable        // what the client may map
+}
+
+// mappable is a function that lets a client map parts of its BARs. Each client
+// gets windows of its own: one that has gone may still have its old ones.
+type mappable interface {
+	OpenWindows() error
+	CloseWindows() error
+	Windows() []homes.Region
 }
 
 // Regions implements vfiouser.Device: the BARs that have a size, and the
@@ -61,6 +72,13 @@ func (d *Device) Regions() []vfiouser.Region {
 		}
 	}
 	r[vfiouser.RegionConfig] = vfiouser.Region{Size: d.fn.ConfigSize(), Flags: rw}
+	for _, w := range d.maps.Windows() {
+		r[w.BAR].Flags |= vfiouser.RegionMmap
+		r[w.BAR].File = w.File
+		for _, a := range w.Areas {
+			r[w.BAR].Areas = append(r[w.BAR].Areas, vfiouser.SparseArea{Offset: a.Offset, Size: a.Size})
+		}
+	}
 	return r
 }
 
@@ -117,12 +135,18 @@ func (d *Device) Admit() error {
 func (d *Device) Attached(h *vfiouser.Host) {
 	d.client = &hostSide{Memory: h.Memory(), host: h}
 	d.plug(d.client)
+	if err := d.maps.OpenWindows(); err != nil {
+		slog.Warn("nothing can be mapped: every access is trapped", "error", err)
+	}
 }
 
 // Detached implements vfiouser.Device.
 func (d *Device) Detached() {
 	d.plug(nil)
 	d.client = nil
+	if err := d.maps.CloseWindows(); err != nil {
+		slog.Warn("close what the client had mapped", "error", err)
+	}
 }
 
 // IRQMasked implements vfiouser.IRQObserver.

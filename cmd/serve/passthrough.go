@@ -4,7 +4,7 @@ import "github.com/umbra-gpu/umbra/aggregator/card/soft"
 
 // NewPassThrough returns card c as a device. The card stays the caller's.
 func NewPassThrough(c *soft.Card) *Device {
-	return &Device{fn: c, plug: func(h *hostSide) {
+	return &Device{fn: c, maps: c, plug: func(h *hostSide) {
 		if h == nil {
 			c.DetachHost()
 			return

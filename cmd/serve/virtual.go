@@ -6,6 +6,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -36,7 +37,7 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devm
 	}
 	gpu.Connect(guest)
 	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, plug: v.plug, admit: v.admit}
+	v.Device = &Device{fn: gpu, maps: v, plug: v.plug, admit: v.admit}
 	return v, nil
 }
 
@@ -103,6 +104,20 @@ func (v *Virtual) admit() error {
 	}
 	return nil
 }
+
+// OpenWindows makes what a client may map.
+func (v *Virtual) OpenWindows() error {
+	return v.Guest.OpenWindows(homes.Config{
+		BAR0: v.GPU.BARSize(devmodel.BAR0), BAR1: v.GPU.BARSize(devmodel.BAR1), BAR3: v.GPU.BARSize(devmodel.BAR3),
+		ROM: v.GPU.ROM(),
+	})
+}
+
+// CloseWindows ends it.
+func (v *Virtual) CloseWindows() error { return v.Guest.CloseWindows() }
+
+// Windows lists it.
+func (v *Virtual) Windows() []homes.Region { return v.Guest.Windows() }
 
 // gpuHost is a client as a virtual GPU sees it.
 type gpuHost struct{ *hostSide }

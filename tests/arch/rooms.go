@@ -16,6 +16,7 @@ const (
 	aggregator room = "aggregator"
 	sched      room = "aggregator/sched"
 	card       room = "aggregator/card"
+	cardHomes  room = "aggregator/card/homes"
 	cardSoft   room = "aggregator/card/soft"
 	cardVFIO   room = "aggregator/card/vfio"
 	vfiouser   room = "vfiouser"
@@ -27,22 +28,23 @@ const (
 	guest      room = "tests/guest"
 )
 
-var rooms = []room{cmd, devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, tests, lab, guest}
+var rooms = []room{cmd, devmodel, aggregator, sched, card, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, tests, lab, guest}
 
 // allowed says which rooms a room may import besides itself.
 var allowed = map[room][]room{
-	cmd:        {devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab, guest}, // umbra bench boots guests, and is one itself
+	cmd:        {devmodel, aggregator, sched, card, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab, guest}, // umbra bench boots guests, and is one itself
 	devmodel:   {mmio, firmware},
-	aggregator: {sched, card, shadowpt, mmio},
+	aggregator: {sched, card, cardHomes, shadowpt, mmio},
 	sched:      {},
 	card:       {},
-	cardSoft:   {card, mmio, shadowpt, firmware},
+	cardHomes:  {card, shadowpt},
+	cardSoft:   {card, cardHomes, mmio, shadowpt, firmware},
 	cardVFIO:   {card, mmio},
 	vfiouser:   {},
 	mmio:       {},
 	shadowpt:   {},
 	firmware:   {},
-	tests:      {cmd, devmodel, aggregator, sched, card, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab, guest},
+	tests:      {cmd, devmodel, aggregator, sched, card, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab, guest},
 	lab:        {},
 	guest:      {vfiouser, mmio, shadowpt},
 }
@@ -65,6 +67,7 @@ var forbidden = []struct {
 	{devmodel, aggregator, "a virtual GPU declares the card it needs, so that it is tested without one"},
 	{devmodel, sched, "when a submission runs is the aggregator's decision"},
 	{devmodel, card, "only the aggregator touches a card: a virtual GPU that could would bypass the checks"},
+	{devmodel, cardHomes, "where a guest's pages live is decided behind the aggregator, where the extents are known"},
 	{devmodel, cardSoft, "only the aggregator touches a card: a virtual GPU that could would bypass the checks"},
 	{devmodel, cardVFIO, "only the aggregator touches a card: a virtual GPU that could would bypass the checks"},
 	{devmodel, shadowpt, "guest tables are turned into card tables behind the aggregator, where the extents are known"},
@@ -79,6 +82,8 @@ var forbidden = []struct {
 
 	{card, "", "package card is the contract between cards and those who drive them; it knows neither side"},
 
+	{cardHomes, "", "windows are told what they show and move pages through an interface of their own: tests give them memory, not a GPU"},
+
 	{cardSoft, vfiouser, "a card is plugged into a card.Host, whatever carries it"},
 	{cardSoft, devmodel, "a card does not know who uses it"},
 	{cardSoft, aggregator, "a card does not know who uses it"},
@@ -90,6 +95,7 @@ var forbidden = []struct {
 	{cardVFIO, aggregator, "a card does not know who uses it"},
 	{cardVFIO, sched, "a card runs what it is given"},
 	{cardVFIO, cardSoft, "cards do not know each other"},
+	{cardVFIO, cardHomes, "which page lives in which window is decided by those who drive the card"},
 	{cardVFIO, shadowpt, "a real card walks its tables itself"},
 	{cardVFIO, firmware, "a real card has its own VBIOS"},
 
@@ -111,6 +117,7 @@ var libraries = map[room][]string{
 	aggregator: {"golang.org/x/sys"},
 	sched:      {},
 	card:       {},
+	cardHomes:  {"golang.org/x/sys"},
 	cardSoft:   {"golang.org/x/sys"},
 	cardVFIO:   {"golang.org/x/sys"},
 	vfiouser:   {"golang.org/x/sys"},

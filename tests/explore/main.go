@@ -14,18 +14,23 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 type options struct {
@@ -36,6 +41,9 @@ type options struct {
 	ablate   string
 	modprobe bool
 	top      int
+	maps     string
+	virtual  bool
+	poweroff bool
 	commands []string
 }
 
@@ -48,6 +56,9 @@ func main() {
 	flag.StringVar(&o.ablate, "ablate", "", "leave out a behaviour: a name of gf100.Ablations")
 	flag.BoolVar(&o.modprobe, "modprobe", true, "load nouveau before the commands")
 	flag.IntVar(&o.top, "top", 20, "registers in the report; 0 for all")
+	flag.StringVar(&o.maps, "map", "none", "what the machine may map: none, all, or any of bar1, bar3, pramin, rom")
+	flag.BoolVar(&o.virtual, "virtual", false, "a virtual GPU on the card, not the card itself")
+	flag.BoolVar(&o.poweroff, "poweroff", false, "have the guest shut down after the commands")
 	flag.Parse()
 	o.commands = flag.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -67,7 +78,11 @@ func explore(ctx context.Context, w io.Writer, o options) (err error) {
 		}
 		card.Ablate = a.Apply
 	}
-	s, err := stand.Start(ctx, stand.Config{Card: card, Machine: lab.Config{Kernel: o.kernel, Progress: os.Stderr}})
+	maps, err := homes.ParseMap(o.maps)
+	if err != nil {
+		return err
+	}
+	s, err := start(ctx, o, card, maps)
 	if err != nil {
 		return err
 	}
@@ -82,11 +97,88 @@ func explore(ctx context.Context, w io.Writer, o options) (err error) {
 	if err := said(ctx, w, s.VM); err != nil {
 		return err
 	}
-	r, err := s.Card.Registers().Report(mmio.ByCount)
+	if o.poweroff {
+		took, err := s.Poweroff(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "poweroff: %v\n\n", took)
+	}
+	for _, t := range s.traps() {
+		fmt.Fprintf(w, "%-14s %8d reads %8d writes %10d bytes\n", t.Region, t.Reads, t.Writes, t.Bytes)
+	}
+	for _, c := range s.counts() {
+		if c.N > 0 {
+			fmt.Fprintf(w, "%-28s %d\n", c.Name, c.N)
+		}
+	}
+	r, err := s.registers().Report(mmio.ByCount)
 	if err != nil {
 		return err
 	}
 	return r.WriteText(w, o.top)
+}
+
+// bench is what is explored: a machine on a card, or on a virtual GPU of one.
+type bench struct {
+	*stand.Stand
+	shared *stand.Shared // nil without
+	traps  func() []serve.RegionCount
+}
+
+func start(ctx context.Context, o options, c soft.Config, maps homes.Map) (*bench, error) {
+	machine := lab.Config{Kernel: o.kernel, Progress: os.Stderr}
+	b := &bench{}
+	if !o.virtual {
+		c.Map = maps
+		cfg := stand.Config{Card: c, Machine: machine, Device: func(c *soft.Card) vfiouser.Device {
+			w := serve.Watch(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
+			b.traps = w.Traps
+			return w
+		}}
+		var err error
+		b.Stand, err = stand.Start(ctx, cfg)
+		return b, err
+	}
+	share := aggregator.GuestConfig{Name: "gpu", VRAM: c.VRAM, Map: maps}
+	c.VRAM += 256 << 20
+	s, err := stand.NewShared(c, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	b.shared = s
+	if err = s.AddGPU(share); err == nil {
+		machine.Sockets = []string{s.GPUs[0].Socket}
+		b.traps = s.GPUs[0].Watched.Traps
+		b.Stand = &stand.Stand{Card: s.Card}
+		b.Stand.VM, err = lab.Start(ctx, machine)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return b, nil
+}
+
+func (b *bench) registers() *mmio.Space {
+	if b.shared != nil {
+		return b.shared.GPUs[0].GPU.Registers()
+	}
+	return b.Card.Registers()
+}
+
+func (b *bench) counts() []homes.Count {
+	if b.shared != nil {
+		return b.shared.GPUs[0].Guest.Stats().Mapped.Counts()
+	}
+	return b.Card.Stats().Windows.Counts()
+}
+
+// Close ends the machine and what it ran on.
+func (b *bench) Close() error {
+	if b.shared == nil {
+		return b.Stand.Close()
+	}
+	return errors.Join(b.VM.Close(), b.shared.Close())
 }
 
 // run gives the guest one command, "name" or "name {arguments}". That it fails

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -27,8 +28,9 @@ type Shared struct {
 // Seat is one virtual GPU and its server.
 type Seat struct {
 	*serve.Virtual
-	Server *vfiouser.Server
-	Socket string
+	Watched *serve.Watched // counts its traps
+	Server  *vfiouser.Server
+	Socket  string
 
 	cancel context.CancelFunc
 	served chan error
@@ -57,12 +59,19 @@ func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
 
 // Add makes one more virtual GPU.
 func (s *Shared) Add(name string, vram uint64) error {
-	v, err := serve.NewVirtual(s.Agg, aggregator.GuestConfig{Name: name, VRAM: vram}, devmodel.Config{})
+	return s.AddGPU(aggregator.GuestConfig{Name: name, VRAM: vram})
+}
+
+// AddGPU makes one more virtual GPU, as share says.
+func (s *Shared) AddGPU(share aggregator.GuestConfig) error {
+	name := share.Name
+	v, err := serve.NewVirtual(s.Agg, share, devmodel.Config{})
 	if err != nil {
 		return err
 	}
-	seat := &Seat{Virtual: v, Socket: filepath.Join(s.dir, name+".sock"), served: make(chan error, 1)}
-	if seat.Server, err = vfiouser.NewServer(v, vfiouser.Options{}); err != nil {
+	watched := serve.Watch(v, slog.New(slog.DiscardHandler))
+	seat := &Seat{Virtual: v, Watched: watched, Socket: filepath.Join(s.dir, name+".sock"), served: make(chan error, 1)}
+	if seat.Server, err = vfiouser.NewServer(watched, vfiouser.Options{}); err != nil {
 		return errors.Join(err, v.Close())
 	}
 	l, err := vfiouser.Listen(seat.Socket)

@@ -23,6 +23,9 @@ func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
 	c.wake()
 	switch bar {
 	case BAR0:
+		if c.windows != nil && !inPRAMIN(off, len(p)) {
+			c.windows.Glance()
+		}
 		// No read changes what the interrupt tree is made of, except for the
 		// alarm, which has a timer of its own.
 		c.sp.Read(uint32(off), p)
@@ -45,11 +48,17 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 	c.wake()
 	switch bar {
 	case BAR0:
-		c.sp.Write(uint32(off), p)
-		if !inPRAMIN(off, len(p)) {
-			c.settle()
+		if inPRAMIN(off, len(p)) {
+			c.sp.Write(uint32(off), p)
+			break
 		}
+		c.order()
+		c.sp.Write(uint32(off), p)
+		c.settle()
 	case BAR1:
+		if off < pollSize {
+			c.order()
+		}
 		c.bars[0].write(off, p)
 		c.fifo.bell(off, len(p))
 	case BAR3:

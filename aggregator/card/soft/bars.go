@@ -3,6 +3,7 @@ package soft
 import (
 	"encoding/binary"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -19,6 +20,7 @@ const (
 type barWindow struct {
 	card    *Card
 	unit    faultUnit
+	kind    homes.Kind
 	virtual bool
 	broken  bool // the instance block is not in VRAM
 	inst    uint64
@@ -41,6 +43,7 @@ const hotPages = 16
 func (w *barWindow) init(c *Card, i int) {
 	w.card = c
 	w.unit = [2]faultUnit{gf100.ClientBAR1, gf100.ClientBAR3}[i]
+	w.kind = [2]homes.Kind{homes.BAR1, homes.BAR3}[i]
 	w.vm.card, w.vm.user = c, -1
 }
 
@@ -53,9 +56,17 @@ func (w *barWindow) block(v uint32) {
 	w.broken = inst == nil
 	if !w.virtual || w.broken {
 		w.vm.tlb.Bind(shadowpt.Space{})
-		return
+	} else {
+		w.vm.tlb.Bind(instanceSpace(inst))
 	}
-	w.vm.tlb.Bind(instanceSpace(inst))
+	w.show()
+}
+
+// show tells the client's windows what this one shows.
+func (w *barWindow) show() {
+	if w.card.windows != nil {
+		w.card.windows.Block(w.kind, w.virtual && !w.broken, w.vm.tlb.Space())
+	}
 }
 
 func (w *barWindow) read(off uint64, p []byte) {

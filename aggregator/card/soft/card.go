@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -41,6 +42,8 @@ type Config struct {
 	// engines read and write. It is called on PBDMAs' goroutines, holds them up,
 	// and must not call back into the card.
 	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
+	// Map says which windows [Card.OpenWindows] makes for a client to map.
+	Map homes.Map
 	// Ablate changes the register space before the card starts, to show what a
 	// behaviour is needed for.
 	Ablate func(*mmio.Space) error
@@ -61,6 +64,12 @@ type Card struct {
 	fifo fifo
 	regs registers
 	line card.Line
+
+	windows *homes.Set // what the client may map, or nil
+
+	// still is locked for a channel's steps (read side), and while pages move that it
+	// may use.
+	still [gf100.Channels]sync.RWMutex
 
 	contexts contexts
 
@@ -173,7 +182,7 @@ func (c *Card) Close() error {
 	for i := range c.bars { // accesses that are late must find no memory
 		c.bars[i].block(0)
 	}
-	return c.vram.close()
+	return errors.Join(c.closeWindows(), c.vram.close())
 }
 
 // AttachHost plugs the card into a host, whose memory it then reaches, and tells
@@ -258,7 +267,11 @@ func (c *Card) powerOn() error {
 		c.bars[i].block(0)
 	}
 	c.invalidate()
+	if c.windows != nil {
+		c.windows.Reset()
+	}
 	err := c.vram.scrub()
+	c.showPRAMIN()
 	c.settle()
 	return err
 }

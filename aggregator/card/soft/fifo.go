@@ -71,10 +71,9 @@ func (f *fifo) running() bool {
 // bindFIFO binds the rows of PFIFO, PCCSR and PPBDMA.
 func (c *Card) bindFIFO(b *mmio.Bindings) {
 	f := &c.fifo
-	none := func(int, mmio.Write) {}
 	c.regs.Bind(b)
 	b.OnWrite("NV_PFIFO_ENABLE", func(int, mmio.Write) { f.scheduleAll() })
-	b.OnWrite("NV_PFIFO_USERD_BASE", none) // bell reads it
+	b.OnWrite("NV_PFIFO_USERD_BASE", func(_ int, w mmio.Write) { c.pollAreaAt(w.New) })
 	b.OnWrite("NV_PFIFO_RUNLIST", func(_ int, w mmio.Write) { f.commitRunlist(w.New) })
 	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, v uint32) uint32 {
 		if f.leaving() {

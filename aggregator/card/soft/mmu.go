@@ -7,7 +7,7 @@ import (
 
 // bindMMU binds the rows of block PMMU and the PRAMIN window.
 func (c *Card) bindMMU(b *mmio.Bindings) {
-	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) {})
+	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) { c.showPRAMIN() })
 	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { c.bars[0].block(w.New) })
 	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { c.bars[1].block(w.New) })
 	// Host writes have landed when the next access is served, so the flush is
@@ -19,7 +19,10 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 		}
 		return v
 	})
-	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(int, mmio.Write) { c.asked = c.invalidate() })
+	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) {
+		c.asked = c.invalidate()
+		c.showAgain(w.New)
+	})
 	b.OnWindow("PRAMIN", mmio.Window{Read: c.readPRAMIN, Write: c.writePRAMIN})
 }
 

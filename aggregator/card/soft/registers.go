@@ -13,6 +13,7 @@ type registers struct {
 	window                    mmio.Cell
 	pfifoEnable, schedDisable mmio.Cell
 	userdBase, runlistBase    mmio.Cell
+	invalidatePDB             mmio.Cell
 }
 
 func (r *registers) resolve(s *mmio.Space) {
@@ -26,6 +27,7 @@ func (r *registers) resolve(s *mmio.Space) {
 		{&r.schedDisable, "NV_PFIFO_SCHED_DISABLE"},
 		{&r.userdBase, "NV_PFIFO_USERD_BASE"},
 		{&r.runlistBase, "NV_PFIFO_RUNLIST_BASE"},
+		{&r.invalidatePDB, "NV_PFB_PRI_MMU_INVALIDATE_PDB"},
 	} {
 		*c.cell = s.Cell(c.name, 0)
 	}

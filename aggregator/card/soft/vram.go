@@ -3,15 +3,26 @@ package soft
 import (
 	"fmt"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // vram is the card's memory: a memory file, mapped once. Pages that were never
-// written take no memory.
+// written take no memory. Pages that live elsewhere (see home.go) are mapped in
+// their places, so that whoever uses mem finds them without looking.
 type vram struct {
 	file *os.File
 	mem  []byte
+
+	mu     sync.Mutex // guards what follows, and one mapping at a time
+	away   map[uint64]place
+	pieces int // mappings that mem consists of
+	limit  int // of them
+	buf    []byte
 }
 
 func newVRAM(size uint64) (*vram, error) {
@@ -29,7 +40,7 @@ func newVRAM(size uint64) (*vram, error) {
 		f.Close()
 		return nil, fmt.Errorf("map %d MiB of VRAM: %w", size>>20, err)
 	}
-	return &vram{file: f, mem: mem}, nil
+	return &vram{file: f, mem: mem, away: make(map[uint64]place), pieces: 1, limit: mappings()}, nil
 }
 
 // slice returns the n bytes at addr, or nil if they are not all inside.
@@ -43,13 +54,27 @@ func (v *vram) slice(addr uint64, n int) []byte {
 // scrub makes the whole memory zero by giving its pages back.
 func (v *vram) scrub() error { return v.punch(0, uint64(len(v.mem))) }
 
-// punch makes n bytes at addr zero by giving their pages back.
+// punch makes n bytes at addr zero by giving their pages back, wherever they live.
 func (v *vram) punch(addr, n uint64) error {
-	err := unix.Fallocate(int(v.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(addr), int64(n))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	err := punch(v.file, addr, n)
+	if len(v.away) > 0 {
+		v.runs(card.Move{Addr: addr, Size: n}, func(_, size uint64, at place) bool {
+			if at.file != nil && err == nil {
+				err = punch(at.file, at.off, size)
+			}
+			return err == nil
+		})
+	}
 	if err != nil {
 		return fmt.Errorf("scrub VRAM %#x+%#x: %w", addr, n, err)
 	}
 	return nil
+}
+
+func punch(f *os.File, off, n uint64) error {
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 }
 
 func (v *vram) close() error {
@@ -60,3 +85,5 @@ func (v *vram) close() error {
 	}
 	return err
 }
+
+const pageSize = shadowpt.SmallPage

@@ -1,0 +1,42 @@
+// Package homes keeps what a guest has mapped of its GPU in step with the GPU's
+// memory, so that the guest reaches it without a trap.
+//
+// A guest's machine maps windows (BAR3, BAR1 beyond the poll area, PRAMIN) once,
+// when it attaches, and never gives them back. A window is a memory file: its page
+// i is what the guest sees at the window's page i. So it is not the window that
+// follows the memory, but the memory that follows the window: each page of VRAM
+// has a home, in the card's own memory or at the place of a window that shows it,
+// and the card reaches it there (card.Card's Home).
+//
+// # What is shown where
+//
+// A [Set] is told of what can change what a window shows: the BARs' blocks, the
+// invalidates of their tables, PRAMIN's register. It reads the tables again
+// (tables.go; what did not change since the last time is only compared), notes
+// which place shows which page ([Planner], plan.go), and moves the pages whose
+// home has to be another one (moves.go).
+//
+// A page that several places show lives in the strongest window: BAR3 before
+// BAR1 before PRAMIN. In the same window it stays where it is. The other places
+// are replicas (replica.go): at each trapped write of the guest's, and now and then
+// between, what a place changed since they were last equal goes to all others.
+// A guest that orders its accesses to such places by a write of a register sees one
+// memory; one that does not may see the old bytes for a moment.
+//
+// A place that shows nothing of VRAM is scratch: it reads as zeros at first, and
+// keeps what the guest writes until a page moves in, over it. A place that loses
+// its page is cleared: it never shows bytes of what was there.
+//
+// # What cannot be exact
+//
+// Places that show system memory, a page that only the supervisor may see, or VRAM
+// while the BAR has no tables, stay scratch. So do places beyond the limits of [Config].
+// Each is counted by its reason ([Stats]).
+//
+// # Locks and goroutines
+//
+// Set.mu guards a Set. It is taken inside the lock under which the owner's
+// guest is served, and held while pages move; what the owner does in
+// Owner.Still and Owner.Home is inside it. One goroutine per Set, from New to
+// Close, keeps replicas fresh while there are any; it takes Set.mu alone.
+package homes

@@ -1,0 +1,105 @@
+package homes
+
+import (
+	"slices"
+	"time"
+)
+
+// add makes a place a replica.
+func (s *Set) add(at Place, r *replica) {
+	r.index = len(s.order)
+	s.order = append(s.order, at)
+	s.replicas[at] = r
+	if s.stats.Replicas.Add(1) == 1 {
+		s.wake()
+	}
+}
+
+// drop makes a place no replica any more.
+func (s *Set) drop(at Place) {
+	r := s.replicas[at]
+	delete(s.replicas, at)
+	last := s.order[len(s.order)-1]
+	s.order[r.index] = last
+	if last != at {
+		s.replicas[last].index = r.index
+	}
+	s.order = slices.Delete(s.order, len(s.order)-1, len(s.order))
+	s.stats.Replicas.Add(-1)
+}
+
+// reconcile holds up to n replicas against their homes, the next ones first, and
+// returns how many bytes went over. If a page has several, and one of them changed,
+// it looks at all of them again.
+func (s *Set) reconcile(n int) (moved int) {
+	all := n >= len(s.order)
+	for range min(n, len(s.order)) {
+		if s.cursor >= len(s.order) {
+			s.cursor = 0
+		}
+		moved += s.hold(s.order[s.cursor])
+		s.cursor++
+	}
+	if all && moved > 0 {
+		for _, at := range s.order {
+			moved += s.hold(at)
+		}
+	}
+	return moved
+}
+
+// hold makes one replica equal to its home.
+func (s *Set) hold(at Place) int {
+	r := s.replicas[at]
+	n, ok := merge(s.bytes(s.plan.home(r.page)), s.bytes(at), r.agreed, r.readOnly)
+	s.stats.Reconciles.Add(1)
+	s.stats.BytesMerged.Add(uint64(n))
+	if !ok {
+		s.stats.Lost.Add(1)
+	}
+	return n
+}
+
+// How often replicas are looked at while the guest does nothing that is trapped: at
+// once after it did, and then ever less, so that who waits has not waited twice as
+// long as it had to.
+const (
+	freshMin = 250 * time.Microsecond
+	freshMax = time.Second
+)
+
+func (s *Set) wake() {
+	select {
+	case s.poke <- struct{}{}:
+	default:
+	}
+}
+
+// freshen keeps replicas equal while their guest's processors and the engines work
+// on them without a trap.
+func (s *Set) freshen() {
+	timer := time.NewTimer(freshMax)
+	timer.Stop()
+	defer timer.Stop()
+	wait := freshMax
+	for {
+		select {
+		case <-s.closing:
+			return
+		case <-s.poke:
+			wait = freshMin
+		case <-timer.C:
+			s.mu.Lock()
+			moved, left := s.reconcile(len(s.order)), len(s.order)
+			s.mu.Unlock()
+			if left == 0 {
+				continue // until there are replicas again
+			}
+			wait = min(wait*2, freshMax)
+			if moved > 0 {
+				wait = freshMin
+			}
+		}
+		timer.Reset(wait)
+	}
+}

@@ -1,0 +1,274 @@
+package homes
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+)
+
+// piece is pages that lie together and go to places that do.
+type piece struct {
+	page uint32
+	n    uint32
+	to   Place
+}
+
+// apply makes homes and replicas follow what the places show now. Set.mu is held.
+func (s *Set) apply() {
+	changes, pages, places := s.plan.plan(s.changes[:0])
+	s.changes = changes
+	if len(places) == 0 {
+		return
+	}
+	began := time.Now()
+	s.owner.Still(func() {
+		s.reconcile(len(s.order))
+		s.dropChanged(places)
+		s.adopt(changes)
+		s.leave(changes)
+		s.enter(changes)
+		s.replicate(pages)
+	})
+	s.stats.MoveTime.Add(uint64(time.Since(began)))
+}
+
+// dropChanged ends replicas at places that show something else now.
+func (s *Set) dropChanged(places []Place) {
+	var cleared []Place
+	for _, at := range places {
+		r := s.replicas[at]
+		if r == nil {
+			continue
+		}
+		if page, ok := s.plan.shows[at].page(); ok && page == r.page {
+			r.readOnly = s.plan.shows[at]&entryReadOnly != 0
+			continue
+		}
+		s.drop(at)
+		cleared = append(cleared, at)
+	}
+	s.clear(cleared)
+}
+
+// adopt moves pages to places that are replicas of them: the bytes are there
+// already, and may be changing under the guest's hands.
+func (s *Set) adopt(changes []Change) {
+	for i, c := range changes {
+		r := s.replicas[c.To]
+		if r == nil || r.page != c.Page {
+			continue
+		}
+		stays := s.plan.showing(c.Page, c.From)
+		if !s.home(piece{c.Page, 1, c.To}, card.Move{Adopt: true, Stay: stays}) {
+			continue
+		}
+		agreed := r.agreed
+		s.drop(c.To)
+		if stays {
+			s.add(c.From, &replica{page: c.Page, agreed: agreed})
+		}
+		changes[i].To = c.From // done
+	}
+}
+
+// leave sends pages back to the card from places that show them no more.
+func (s *Set) leave(changes []Change) {
+	var list []piece
+	for _, c := range changes {
+		if c.From != own && c.To != c.From && !s.plan.showing(c.Page, c.From) {
+			list = append(list, piece{c.Page, 1, own})
+		}
+	}
+	for _, p := range s.join(list) {
+		s.home(p, card.Move{})
+	}
+}
+
+// enter brings pages to places that are free.
+func (s *Set) enter(changes []Change) {
+	var list []piece
+	for _, c := range changes {
+		switch {
+		case c.To == own || c.To == c.From:
+		case s.plan.lodger[c.To] != 0: // one that could not leave
+			s.stats.MovesRefused.Add(1)
+		case s.plan.home(c.Page) != own:
+			s.hand(c)
+		default:
+			list = append(list, piece{c.Page, 1, c.To})
+		}
+	}
+	for _, p := range s.join(list) {
+		if s.stats.Runs.Load()+2 > int64(s.cfg.Runs) {
+			s.stats.RunsRefused.Add(uint64(p.n))
+			continue
+		}
+		s.home(p, card.Move{})
+	}
+}
+
+// hand moves a page from a place that goes on showing it to a stronger one. The
+// guest may be writing to the old place: it becomes a replica, held against the
+// bytes that were taken from it.
+func (s *Set) hand(c Change) {
+	agreed := make([]byte, pageSize)
+	if !s.home(piece{c.Page, 1, c.To}, card.Move{Kept: agreed, Stay: true}) {
+		return
+	}
+	s.add(c.From, &replica{page: c.Page, agreed: agreed})
+}
+
+// replicate makes replicas of what places show that are not the page's home.
+func (s *Set) replicate(pages []uint32) {
+	var cleared []Place
+	for _, page := range pages {
+		home := s.plan.home(page)
+		s.plan.others(page, func(at Place) {
+			r := s.replicas[at]
+			switch {
+			case s.plan.lodger[at] != 0: // one that could not leave
+			case home == own && r != nil:
+				s.drop(at)
+				cleared = append(cleared, at)
+			case home == own:
+				cleared = append(cleared, at)
+			case r != nil:
+			case len(s.order) >= s.cfg.Replicas:
+				s.stats.Aliases.Add(1)
+				cleared = append(cleared, at)
+			default:
+				s.copyTo(at, page, home)
+			}
+		})
+	}
+	s.clear(cleared)
+	s.reconcile(len(s.order))
+}
+
+func (s *Set) copyTo(at Place, page uint32, home Place) {
+	agreed := slices.Clone(s.bytes(home))
+	copy(s.bytes(at), agreed)
+	s.add(at, &replica{page: page, readOnly: s.plan.shows[at]&entryReadOnly != 0, agreed: agreed})
+}
+
+// join sorts single pages and joins those that lie together on both sides.
+func (s *Set) join(list []piece) []piece {
+	slices.SortFunc(list, func(a, b piece) int { return cmp.Compare(a.page, b.page) })
+	out := list[:0]
+	for _, p := range list {
+		if n := len(out); n > 0 && s.together(out[n-1], p) {
+			out[n-1].n++
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func (s *Set) together(a, b piece) bool {
+	last := a.page + a.n - 1
+	if b.page != last+1 {
+		return false
+	}
+	if a.to == own {
+		// Pages that leave may lie anywhere; the card splits the move.
+		return b.to == own
+	}
+	return b.to == a.to+Place(a.n) && s.sameKind(a.to, b.to)
+}
+
+func (s *Set) sameKind(a, b Place) bool {
+	x, _ := s.plan.kind(a)
+	y, _ := s.plan.kind(b)
+	return x == y
+}
+
+// home makes the card move a piece, as m says further. It reports whether all of
+// it moved.
+func (s *Set) home(p piece, m card.Move) bool {
+	m.Addr, m.Size = uint64(p.page)<<pageShift, uint64(p.n)<<pageShift
+	if p.to != own {
+		f, off := s.at(p.to)
+		m.To, m.Off = f.file, off
+	}
+	done, err := s.owner.Home(m)
+	n := uint32(done >> pageShift)
+	for i := range n {
+		to := p.to
+		if to != own {
+			to += Place(i)
+		}
+		s.settle(p.page+i, to)
+	}
+	s.stats.Moves.Add(1)
+	s.stats.PagesMoved.Add(uint64(n))
+	if err != nil {
+		s.stats.MovesRefused.Add(uint64(p.n - n))
+	}
+	return n == p.n
+}
+
+// settle notes where a page lives now.
+func (s *Set) settle(page uint32, to Place) {
+	before := s.starts(page) + s.starts(page+1)
+	s.count(s.plan.home(page), -1)
+	s.plan.moved(page, to)
+	s.count(to, 1)
+	s.stats.Runs.Add(s.starts(page) + s.starts(page+1) - before)
+}
+
+func (s *Set) count(at Place, n int64) {
+	if at != own {
+		k, _ := s.plan.kind(at)
+		s.stats.Homed[k].Add(n)
+	}
+}
+
+// starts is 1 if a run of pages that lie together begins with page.
+func (s *Set) starts(page uint32) int64 {
+	at := s.plan.home(page)
+	if at == own {
+		return 0
+	}
+	if page > 0 {
+		if before := s.plan.home(page - 1); before != own && before+1 == at && s.sameKind(before, at) {
+			return 0
+		}
+	}
+	return 1
+}
+
+// at returns the file behind a place, and where the place is in it.
+func (s *Set) at(p Place) (*memory, uint64) {
+	k, page := s.plan.kind(p)
+	off := uint64(page) << pageShift
+	switch k {
+	case BAR3:
+		return s.files[card.BAR3], off
+	case BAR1:
+		return s.files[card.BAR1], off
+	}
+	return s.files[card.BAR0], praminBase + off
+}
+
+// bytes is a place's page as the guest sees it.
+func (s *Set) bytes(p Place) []byte {
+	m, off := s.at(p)
+	return m.mem[off : off+pageSize]
+}
+
+// clear makes places zero.
+func (s *Set) clear(list []Place) {
+	slices.Sort(list)
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n] == list[0]+Place(n) && s.sameKind(list[0], list[n]) {
+			n++
+		}
+		m, off := s.at(list[0])
+		m.punch(off, uint64(n)<<pageShift)
+		list = list[n:]
+	}
+}

@@ -1,0 +1,87 @@
+package homes
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
+
+var le = binary.LittleEndian
+
+// replica is a place that shows a page which lives at another.
+type replica struct {
+	page     uint32
+	readOnly bool   // what the guest writes there does not count
+	agreed   []byte // what place and home had when they were last held equal
+	index    int    // in Set.order
+}
+
+// mergeTries is how often a word is looked at again that changes meanwhile.
+const mergeTries = 16
+
+// merge makes the bytes of home and place equal: what one of them changed since
+// they agreed goes to the other. If both changed a byte, home's counts. It returns
+// how many bytes went over, and false if some word changed too fast.
+func merge(home, place, agreed []byte, readOnly bool) (moved int, ok bool) {
+	if bytes.Equal(home, agreed) && bytes.Equal(place, agreed) {
+		return 0, true
+	}
+	ok = true
+	for off := 0; off < len(agreed); off += 4 {
+		a := le.Uint32(agreed[off:])
+		if load(home, off) == a && load(place, off) == a {
+			continue
+		}
+		v, n, done := mergeWord(home, place, off, a, readOnly)
+		le.PutUint32(agreed[off:], v)
+		moved += n
+		ok = ok && done
+	}
+	return moved, ok
+}
+
+// mergeWord is merge for one word. Each side is held against its own last value,
+// so that a store which comes in between is seen in the next turn. A place that
+// never stands still is overwritten in the end.
+func mergeWord(home, place []byte, off int, a uint32, readOnly bool) (agreed uint32, moved int, ok bool) {
+	homeWas, placeWas := a, a
+	for range mergeTries {
+		h, p := load(home, off), load(place, off)
+		byHome, byPlace := changed(h, homeWas), changed(p, placeWas)
+		if readOnly {
+			byPlace = 0
+		}
+		byPlace &^= byHome
+		v := h&^byPlace | p&byPlace
+		if v != h {
+			if !swap(home, off, h, v) {
+				continue
+			}
+			moved += bits.OnesCount32(byPlace) / 8
+		}
+		homeWas, placeWas = v, p
+		if p == v {
+			return v, moved, true
+		}
+		if swap(place, off, p, v) {
+			return v, moved + bits.OnesCount32(changed(p, v))/8, true
+		}
+	}
+	if homeWas == a && placeWas == a {
+		return a, moved, false // nothing has gone over: next time
+	}
+	h := load(home, off)
+	set(place, off, h)
+	return h, moved, false
+}
+
+// changed returns a mask of the bytes in which two words differ.
+func changed(a, b uint32) (mask uint32) {
+	x := a ^ b
+	for i := 0; i < 32; i += 8 {
+		if x>>i&0xff != 0 {
+			mask |= 0xff << i
+		}
+	}
+	return mask
+}

@@ -1,0 +1,302 @@
+package homes
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Config says what is mapped, and how much it may cost.
+type Config struct {
+	Map  Map
+	BAR0 uint64 // sizes in bytes
+	BAR1 uint64
+	BAR3 uint64
+	VRAM uint64
+	Poll uint64 // bytes at the beginning of BAR1 that stay trapped: the doorbells
+	ROM  []byte // what the window on the board's ROM shows
+
+	Replicas int // places of pages that live elsewhere; 0 means 1024
+	Runs     int // pieces in which pages lie in windows; 0 means 2048
+}
+
+// Where the windows lie in BAR0, and how large the one on VRAM is.
+const (
+	romBase    = 0x300000
+	praminBase = 0x700000
+	praminSize = 0x100000
+)
+
+// Owner is whose memory the windows show.
+type Owner interface {
+	Tables
+	// Still runs do while nobody but the guest's own processors writes the memory:
+	// no step of an engine is under way, and no access past the windows.
+	Still(do func())
+	// Home gives a piece of the memory another home, as card.Card does. It is called
+	// inside Still. It returns how many bytes have moved, from the first on.
+	Home(m card.Move) (uint64, error)
+}
+
+// Region is a part of a BAR that a machine may map.
+type Region struct {
+	BAR   int
+	File  *os.File // as long as the BAR; the Set's own
+	Areas []Area
+}
+
+// Area is a piece of a region, in bytes.
+type Area struct{ Offset, Size uint64 }
+
+// Set is the windows of one client of one GPU.
+type Set struct {
+	cfg   Config
+	owner Owner
+	stats *Stats
+
+	mu      sync.Mutex
+	files   [4]*memory // by BAR
+	plan    *Planner
+	bars    [2]*scanner // BAR3, BAR1; nil if not mapped
+	changes []Change
+
+	replicas map[Place]*replica
+	order    []Place // of replicas, to look at some at a time
+	cursor   int
+
+	poke    chan struct{}
+	closing chan struct{}
+	ended   sync.WaitGroup
+}
+
+// New makes the windows of a client. Nothing is in them until Block, Window and
+// the like have said what they show. Close ends it. The counters outlive it.
+func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
+	if cfg.Replicas == 0 {
+		cfg.Replicas = 1024
+	}
+	if cfg.Runs == 0 {
+		cfg.Runs = 2048
+	}
+	s := &Set{
+		cfg: cfg, owner: owner, stats: stats, replicas: make(map[Place]*replica),
+		poke: make(chan struct{}, 1), closing: make(chan struct{}),
+	}
+	var sizes [Kinds]uint32
+	vram := uint32(cfg.VRAM >> pageShift)
+	for k, bytes := range [Kinds]uint64{BAR3: cfg.BAR3, BAR1: cfg.BAR1, PRAMIN: praminSize} {
+		if cfg.Map&kindMaps[k] == 0 {
+			continue
+		}
+		sizes[k] = uint32(bytes >> pageShift)
+		if Kind(k) != PRAMIN {
+			s.bars[k] = newScanner(Kind(k), sizes[k], vram)
+		}
+	}
+	s.plan = newPlanner(sizes)
+	if err := s.makeFiles(); err != nil {
+		return nil, errors.Join(err, s.closeFiles())
+	}
+	s.ended.Go(s.freshen)
+	return s, nil
+}
+
+func (s *Set) makeFiles() (err error) {
+	for bar, f := range [4]struct {
+		name string
+		size uint64
+		bits Map
+	}{
+		0: {"bar0", s.cfg.BAR0, MapPRAMIN | MapROM},
+		1: {"bar1", s.cfg.BAR1, MapBAR1},
+		3: {"bar3", s.cfg.BAR3, MapBAR3},
+	} {
+		if s.cfg.Map&f.bits == 0 {
+			continue
+		}
+		if s.files[bar], err = newMemory(f.name, f.size); err != nil {
+			return err
+		}
+	}
+	s.putROM()
+	return nil
+}
+
+func (s *Set) putROM() {
+	if s.cfg.Map&MapROM == 0 {
+		return
+	}
+	mem := s.files[card.BAR0].mem[romBase:][:s.romSize()]
+	for i := copy(mem, s.cfg.ROM); i < len(mem); i++ {
+		mem[i] = 0xff // as on a bus that nobody answers
+	}
+}
+
+func (s *Set) romSize() uint64 { return (uint64(len(s.cfg.ROM)) + pageSize - 1) &^ (pageSize - 1) }
+
+func (s *Set) closeFiles() error {
+	var errs []error
+	for _, m := range s.files {
+		if m != nil {
+			errs = append(errs, m.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Regions lists what the client may map.
+func (s *Set) Regions() (list []Region) {
+	add := func(bar int, areas ...Area) {
+		list = append(list, Region{BAR: bar, File: s.files[bar].file, Areas: areas})
+	}
+	var zero []Area
+	if s.cfg.Map&MapROM != 0 && s.romSize() > 0 {
+		zero = append(zero, Area{romBase, s.romSize()})
+	}
+	if s.cfg.Map&MapPRAMIN != 0 {
+		zero = append(zero, Area{praminBase, praminSize})
+	}
+	if len(zero) > 0 {
+		add(card.BAR0, zero...)
+	}
+	if s.cfg.Map&MapBAR1 != 0 && s.cfg.BAR1 > s.cfg.Poll {
+		add(card.BAR1, Area{s.cfg.Poll, s.cfg.BAR1 - s.cfg.Poll})
+	}
+	if s.cfg.Map&MapBAR3 != 0 {
+		add(card.BAR3, Area{0, s.cfg.BAR3})
+	}
+	return list
+}
+
+// Close gives all pages back to the card and ends the windows. A client that still
+// has their files sees zeros.
+func (s *Set) Close() error {
+	close(s.closing)
+	s.ended.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.empty()
+	return s.closeFiles()
+}
+
+// Reset makes all windows show nothing.
+func (s *Set) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.empty()
+}
+
+// empty sends all pages home and clears the files, whatever is in them.
+func (s *Set) empty() {
+	for i, b := range s.bars {
+		if b != nil {
+			s.bars[i] = newScanner(b.kind, b.pages, b.vram)
+		}
+	}
+	for at := range s.plan.shows {
+		s.plan.show(Place(at), nothing)
+	}
+	s.apply()
+	for _, m := range s.files {
+		if m != nil {
+			m.punch(0, uint64(len(m.mem)))
+		}
+	}
+	s.putROM()
+}
+
+// Block acts on a change of a BAR's block register: the BAR shows an address space,
+// or, if not on, nothing.
+func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
+	b := s.bars[k]
+	if b == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !on {
+		s.stats.Physical.Add(1)
+	}
+	s.reconcile(len(s.order))
+	b.bind(on, space)
+	s.scan(b)
+	s.apply()
+}
+
+// Invalidate acts on an invalidate of the directory at dir, or of all.
+func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reconcile(len(s.order))
+	for _, b := range s.bars {
+		if b != nil && b.on && (all || b.space.Target == t && b.space.Dir == dir) {
+			s.scan(b)
+		}
+	}
+	s.apply()
+}
+
+func (s *Set) scan(b *scanner) {
+	base := s.plan.base[b.kind]
+	poll := uint32(0)
+	if b.kind == BAR1 {
+		poll = uint32(s.cfg.Poll >> pageShift)
+	}
+	b.scan(s.owner, s.stats, func(page uint32, e Entry) {
+		if page >= poll {
+			s.plan.show(base+Place(page), e)
+		}
+	})
+}
+
+// Window acts on a write of NV_PBUS_BAR0_WINDOW: PRAMIN shows the memory at addr.
+func (s *Set) Window(t shadowpt.Target, addr uint64) {
+	if s.cfg.Map&MapPRAMIN == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	base := s.plan.base[PRAMIN]
+	if t != shadowpt.VRAM {
+		s.stats.System.Add(praminSize / pageSize)
+	}
+	for i := range uint64(praminSize / pageSize) {
+		e := nothing
+		if page := addr>>pageShift + i; t == shadowpt.VRAM && page < s.cfg.VRAM>>pageShift {
+			e = shows(uint32(page), false)
+		}
+		s.plan.show(base+Place(i), e)
+	}
+	s.apply()
+}
+
+// PollArea hears where the doorbells lie in BAR1. Those that a machine has mapped
+// are not seen.
+func (s *Set) PollArea(off, n uint64) {
+	if s.cfg.Map&MapBAR1 != 0 && off+n > s.cfg.Poll {
+		s.stats.PollArea.Add(1)
+	}
+}
+
+// glance is how many replicas a trapped read looks at.
+const glance = 16
+
+// Order is called before a trapped write of the guest's has its effect: what it
+// wrote to mapped places before is then where it belongs.
+func (s *Set) Order() { s.look(s.cfg.Replicas) }
+
+// Glance is called before a trapped read. It looks at some of the replicas.
+func (s *Set) Glance() { s.look(glance) }
+
+func (s *Set) look(n int) {
+	if s.stats.Replicas.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.reconcile(n)
+	s.mu.Unlock()
+	s.wake()
+}

@@ -1,0 +1,65 @@
+package homes
+
+import "sync/atomic"
+
+// Stats counts what a Set did. Every counter may be read at any time.
+type Stats struct {
+	Scans          atomic.Uint64 // of a window's tables
+	EntriesScanned atomic.Uint64 // entries compared
+	EntriesChanged atomic.Uint64 // and found to be others
+	Moves          atomic.Uint64 // of pieces that lie together
+	PagesMoved     atomic.Uint64
+	MoveTime       atomic.Uint64 // ns, with the engines' standing still
+	Reconciles     atomic.Uint64 // replicas held against their homes
+	BytesMerged    atomic.Uint64
+
+	// How it stands now.
+	Homed    [Kinds]atomic.Int64 // pages that live in each window
+	Runs     atomic.Int64        // pieces in which they lie
+	Replicas atomic.Int64
+
+	// What is not exact, by its reason.
+	System       atomic.Uint64 // places that were to show system memory
+	Supervisor   atomic.Uint64 // or a page for the supervisor alone
+	Outside      atomic.Uint64 // or memory that is not there
+	Physical     atomic.Uint64 // times that a BAR was to show VRAM without tables
+	Aliases      atomic.Uint64 // places of pages that live elsewhere, beyond the limit
+	RunsRefused  atomic.Uint64 // pages that were to lie in more pieces than the limit
+	MovesRefused atomic.Uint64 // pages that the card did not move
+	PollArea     atomic.Uint64 // times that the poll area was put where doorbells are not seen
+	Lost         atomic.Uint64 // replicas that changed too fast to be held equal
+}
+
+// A Count is one counter by its name.
+type Count struct {
+	Name string
+	N    uint64
+}
+
+// Counts returns every counter.
+func (s *Stats) Counts() []Count {
+	return []Count{
+		{"map_scans", s.Scans.Load()},
+		{"map_entries_scanned", s.EntriesScanned.Load()},
+		{"map_entries_changed", s.EntriesChanged.Load()},
+		{"map_moves", s.Moves.Load()},
+		{"map_pages_moved", s.PagesMoved.Load()},
+		{"map_move_ns", s.MoveTime.Load()},
+		{"map_reconciles", s.Reconciles.Load()},
+		{"map_bytes_merged", s.BytesMerged.Load()},
+		{"map_pages_bar3", uint64(s.Homed[BAR3].Load())},
+		{"map_pages_bar1", uint64(s.Homed[BAR1].Load())},
+		{"map_pages_pramin", uint64(s.Homed[PRAMIN].Load())},
+		{"map_runs", uint64(s.Runs.Load())},
+		{"map_replicas", uint64(s.Replicas.Load())},
+		{"map_inexact_system_memory", s.System.Load()},
+		{"map_inexact_supervisor", s.Supervisor.Load()},
+		{"map_inexact_outside", s.Outside.Load()},
+		{"map_inexact_physical", s.Physical.Load()},
+		{"map_inexact_aliases", s.Aliases.Load()},
+		{"map_inexact_runs", s.RunsRefused.Load()},
+		{"map_inexact_not_moved", s.MovesRefused.Load()},
+		{"map_inexact_poll_area", s.PollArea.Load()},
+		{"map_inexact_too_fast", s.Lost.Load()},
+	}
+}

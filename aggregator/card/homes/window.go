@@ -1,0 +1,97 @@
+package homes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Kind is a window, the stronger one first.
+type Kind uint8
+
+// The windows.
+const (
+	BAR3 Kind = iota
+	BAR1
+	PRAMIN
+
+	Kinds = 3
+)
+
+var kindNames = [Kinds]string{"bar3", "bar1", "pramin"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Map says what a guest's machine may map.
+type Map uint8
+
+// The parts that can be mapped.
+const (
+	MapBAR1 Map = 1 << iota
+	MapBAR3
+	MapPRAMIN
+	MapROM
+
+	MapNone Map = 0
+	MapAll      = MapBAR1 | MapBAR3 | MapPRAMIN | MapROM
+)
+
+var mapNames = []struct {
+	name string
+	bit  Map
+}{{"bar1", MapBAR1}, {"bar3", MapBAR3}, {"pramin", MapPRAMIN}, {"rom", MapROM}}
+
+var kindMaps = [Kinds]Map{BAR3: MapBAR3, BAR1: MapBAR1, PRAMIN: MapPRAMIN}
+
+// MapNames lists what ParseMap takes beside "none" and "all".
+func MapNames() []string {
+	var out []string
+	for _, m := range mapNames {
+		out = append(out, m.name)
+	}
+	return out
+}
+
+// ParseMap reads a list of names with commas between: "none", "all", or any of
+// bar1, bar3, pramin, rom.
+func ParseMap(text string) (Map, error) {
+	switch text {
+	case "none":
+		return MapNone, nil
+	case "all":
+		return MapAll, nil
+	}
+	var m Map
+	for name := range strings.SplitSeq(text, ",") {
+		name = strings.TrimSpace(name)
+		i := slices.Index(MapNames(), name)
+		if i < 0 {
+			return 0, fmt.Errorf("%q cannot be mapped; say none, all, or any of %s", name, strings.Join(MapNames(), ", "))
+		}
+		m |= mapNames[i].bit
+	}
+	return m, nil
+}
+
+// String is the reverse of ParseMap.
+func (m Map) String() string {
+	if m == MapNone {
+		return "none"
+	}
+	var out []string
+	for _, n := range mapNames {
+		if m&n.bit != 0 {
+			out = append(out, n.name)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (m Map) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *Map) UnmarshalText(text []byte) (err error) {
+	*m, err = ParseMap(string(text))
+	return err
+}

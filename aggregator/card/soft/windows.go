@@ -1,0 +1,117 @@
+package soft
+
+import (
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// pollSize is the part of BAR1 that is always trapped: drivers put the poll area,
+// with its doorbells, at the beginning.
+const pollSize = gf100.Channels * gf100.USERDSize
+
+// OpenWindows makes windows for a client to map, as Config.Map says. They show
+// at once what the BARs show.
+func (c *Card) OpenWindows() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cfg.Map == homes.MapNone {
+		return nil
+	}
+	set, err := homes.New(homes.Config{
+		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: pollSize,
+		BAR0: c.pci.BARSize(BAR0), BAR1: c.pci.BARSize(BAR1), BAR3: c.pci.BARSize(BAR3),
+	}, owner{c}, &c.stats.Windows)
+	if err != nil {
+		return err
+	}
+	c.windows = set
+	for i := range c.bars {
+		c.bars[i].show()
+	}
+	c.showPRAMIN()
+	return nil
+}
+
+// CloseWindows ends them. Every page goes home.
+func (c *Card) CloseWindows() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closeWindows()
+}
+
+func (c *Card) closeWindows() error {
+	if c.windows == nil {
+		return nil
+	}
+	err := c.windows.Close()
+	c.windows = nil
+	return err
+}
+
+// Windows lists what the client may map.
+func (c *Card) Windows() []homes.Region {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.windows == nil {
+		return nil
+	}
+	return c.windows.Regions()
+}
+
+// order makes what the guest wrote to mapped places visible everywhere.
+func (c *Card) order() {
+	if c.windows != nil {
+		c.windows.Order()
+	}
+}
+
+func (c *Card) showPRAMIN() {
+	if c.windows != nil {
+		c.windows.Window(c.praminAt(0))
+	}
+}
+
+// showAgain has the windows read the tables of which the driver changed some. The
+// registers name a directory, or all.
+func (c *Card) showAgain(command uint32) {
+	if c.windows != nil {
+		pdb := c.regs.invalidatePDB.Get()
+		c.windows.Invalidate(shadowpt.Target(pdb&3), uint64(pdb>>4)<<12, command&invalidateAllDirs != 0)
+	}
+}
+
+const invalidateAllDirs = 1 << 1
+
+func (c *Card) pollAreaAt(v uint32) {
+	if c.windows != nil {
+		c.windows.PollArea(uint64(v&gf100.InstanceAddr)<<12, pollSize)
+	}
+}
+
+// owner is the card as its client's windows see it. Its calls come with Card.mu
+// held.
+type owner struct{ card *Card }
+
+// ReadTable implements homes.Tables.
+func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
+	o.card.access(t, func(t shadowpt.Target) {
+		mem := o.card.memory(t, addr, len(p), false)
+		ok = mem != nil
+		copy(p, mem)
+	})
+	return ok
+}
+
+// Still implements homes.Owner.
+func (o owner) Still(do func()) {
+	var all [gf100.Channels]uint8
+	for i := range all {
+		all[i] = uint8(i)
+	}
+	o.card.Still(all[:], do)
+}
+
+// Home implements homes.Owner.
+func (o owner) Home(m card.Move) (uint64, error) { return o.card.Home(m) }

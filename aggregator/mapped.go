@@ -1,0 +1,135 @@
+package aggregator
+
+import (
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// What a guest's client maps of its windows. The calls come with the virtual GPU's
+// lock held, or from where a client comes and goes.
+
+// pollSize is the part of BAR1 that is always trapped: drivers put the poll area,
+// with its doorbells, at the beginning.
+const pollSize = gf100.Channels * gf100.USERDSize
+
+// OpenWindows makes windows for a client to map, as GuestConfig.Map says; cfg
+// gives the sizes of BARs, and the ROM. The guest is fresh from a reset.
+func (g *Guest) OpenWindows(cfg homes.Config) error {
+	if g.limits.Map == homes.MapNone {
+		return nil
+	}
+	cfg.Map, cfg.VRAM, cfg.Poll = g.limits.Map, g.extents.size, pollSize
+	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
+	if err != nil {
+		return err
+	}
+	g.mapped.Store(set)
+	g.windows.bar1.show()
+	g.windows.bar3.show()
+	g.SetPRAMIN(0)
+	return nil
+}
+
+// CloseWindows ends them. Every page goes home.
+func (g *Guest) CloseWindows() error {
+	set := g.mapped.Swap(nil)
+	if set == nil {
+		return nil
+	}
+	return set.Close()
+}
+
+// Windows lists what the client may map.
+func (g *Guest) Windows() []homes.Region {
+	if set := g.mapped.Load(); set != nil {
+		return set.Regions()
+	}
+	return nil
+}
+
+// show tells the client's windows what this one shows.
+func (w *barWindow) show() {
+	if set := w.guest.mapped.Load(); set != nil {
+		set.Block(w.kind, w.on, w.tlb.Space())
+	}
+}
+
+// SetPRAMIN acts on a write of NV_PBUS_BAR0_WINDOW.
+func (g *Guest) SetPRAMIN(win uint32) {
+	if set := g.mapped.Load(); set != nil {
+		set.Window(pramin(win, 0))
+	}
+}
+
+// SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
+func (g *Guest) SetPollArea(v uint32) {
+	if set := g.mapped.Load(); set != nil {
+		set.PollArea(uint64(v&blockAddr)<<12, pollSize)
+	}
+}
+
+// Order is called before a register is written, or a doorbell: what the guest wrote
+// to mapped windows before is then where it belongs.
+func (g *Guest) Order() {
+	if set := g.mapped.Load(); set != nil {
+		set.Order()
+	}
+}
+
+// Glance is called before a register is read.
+func (g *Guest) Glance() {
+	if set := g.mapped.Load(); set != nil {
+		set.Glance()
+	}
+}
+
+// owner is the guest as its windows see it.
+type owner struct{ guest *Guest }
+
+// ReadTable implements homes.Tables.
+func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	return o.guest.read(t, addr, p)
+}
+
+// Still implements homes.Owner: no channel of the guest's runs on the card, and the
+// aggregator does not touch the guest's memory.
+func (o owner) Still(do func()) {
+	o.guest.moving.Lock()
+	defer o.guest.moving.Unlock()
+	o.guest.agg.ctl.card.Still(o.guest.agg.numbers(o.guest), do)
+}
+
+// numbers returns the card's channels that a guest has, also those that the card has
+// not let go of. No other can be its before the next step of its goroutine's, which
+// touches its memory first.
+func (a *Aggregator) numbers(g *Guest) (ids []uint8) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, ch := range a.channels {
+		if ch != nil && ch.guest == g {
+			ids = append(ids, uint8(i))
+		}
+	}
+	return ids
+}
+
+// Home implements homes.Owner, through the guest's extents.
+func (o owner) Home(m card.Move) (done uint64, err error) {
+	for done < m.Size && err == nil {
+		at, together, ok := o.guest.extents.at(m.Addr + done)
+		if !ok {
+			return done, nil
+		}
+		part := m
+		part.Addr, part.Size, part.Off = at, min(m.Size-done, together), m.Off+done
+		if m.Kept != nil {
+			part.Kept = m.Kept[done:][:part.Size]
+		}
+		var n uint64
+		n, err = o.guest.agg.ctl.card.Home(part)
+		done += n
+	}
+	return done, err
+}
