@@ -1,6 +1,7 @@
 //go:build libvfiouser
 
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdbool.h>
@@ -15,8 +16,13 @@
 #else
 #include <libvfio-user.h>
 
-#if !defined(LIB_VFIO_USER_MAJOR) || LIB_VFIO_USER_MAJOR != 0
-#error "libvfio-user speaks another major version of the protocol: 0 is needed"
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#ifndef LIB_VFIO_USER_MAJOR
+#error "libvfio-user.h was found and names no LIB_VFIO_USER_MAJOR: the header of libvfio-user is needed, of major version 0"
+#else
+_Static_assert(LIB_VFIO_USER_MAJOR == 0,
+	       "libvfio-user.h was found of major version " TEXT(LIB_VFIO_USER_MAJOR) "; libvfio-user of major version 0 is needed");
 #endif
 
 #include "binding.h"
@@ -24,7 +30,8 @@
 
 /*
  * The library promises no ABI. A header that declares a function otherwise than it is used here
- * stops the build at its row; a library that does not have one stops the program at its start.
+ * stops the build at its row, where the compiler tells both; a library that does not have one
+ * stops the program at its start.
  */
 #define NEEDED(row) \
 	row(vfu_ctx_t *, vfu_create_ctx, (vfu_trans_t, const char *, int, void *, vfu_dev_type_t)) \
@@ -45,11 +52,25 @@
 
 #define CHECK(result, name, args) \
 	_Static_assert(__builtin_types_compatible_p(__typeof__(&name), result (*) args), \
-		       #name " is declared otherwise than this binding uses it: another ABI of libvfio-user");
+		       "libvfio-user.h declares " #name " otherwise than this binding uses it, another ABI; needed is: " #result " " #name #args);
 NEEDED(CHECK)
 
-#define WEAK(result, name, args) extern __typeof__(name) name __attribute__((weak));
+#define WEAK(result, name, args) extern result name args __attribute__((weak));
 NEEDED(WEAK)
+
+/* umbra_library is the file that the library is in, NULL if that cannot be told. */
+const char *umbra_library(void)
+{
+	Dl_info info;
+	void *p;
+
+#define FIND(result, name, args) \
+	p = dlsym(RTLD_DEFAULT, #name); \
+	if (p != NULL && dladdr(p, &info) != 0) \
+		return info.dli_fname;
+	NEEDED(FIND)
+	return NULL;
+}
 
 /* umbra_missing names the functions that the library does not have, NULL if it has all. */
 const char *umbra_missing(void)

@@ -19,6 +19,7 @@ struct umbra_area {
 
 /* Errors are errno values; 0 is success. */
 const char *umbra_missing(void);
+const char *umbra_library(void);
 int umbra_create(const char *path, uintptr_t owner, void **ctx);
 int umbra_region(void *ctx, int index, uint64_t size, int readable, int writable, int memory,
 		 int fd, uint64_t offset, const struct umbra_area *area);

@@ -4,13 +4,15 @@ package libvfiouser
 
 /*
 // The references are weak, so that what lacks can be told: the linker must keep the library.
-#cgo LDFLAGS: -Wl,--no-as-needed -lvfio-user
+#cgo LDFLAGS: -Wl,--no-as-needed -lvfio-user -ldl
 #include <stdlib.h>
 #include "binding.h"
 */
 import "C"
 
 import (
+	"debug/elf"
+	"fmt"
 	"os"
 	"runtime/cgo"
 	"syscall"
@@ -26,7 +28,33 @@ type library struct {
 	files []*os.File // of regions, which the library names by number
 }
 
-func missing() string { return C.GoString(C.umbra_missing()) }
+// soname is what the library calls itself, as long as it is this one.
+const soname = "libvfio-user.so.0"
+
+// check refuses a library that this program cannot use, with what was found.
+func check() error {
+	path := C.GoString(C.umbra_library())
+	found := "the libvfio-user that this program runs with"
+	if path != "" {
+		found += ", " + path + ","
+	}
+	if names := C.GoString(C.umbra_missing()); names != "" {
+		return fmt.Errorf("libvfiouser: %s lacks %s; one that has them is needed, as \"make libvfio-user\" builds", found, names)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil // it has all functions, and its file may not be for this user to read
+	}
+	defer f.Close()
+	names, err := f.DynString(elf.DT_SONAME)
+	if err != nil || len(names) == 0 { // linked into the program
+		return nil
+	}
+	if names[0] != soname {
+		return fmt.Errorf("libvfiouser: %s is %s, another ABI; %s is needed, as \"make libvfio-user\" builds", found, names[0], soname)
+	}
+	return nil
+}
 
 func errOf(e C.int) error {
 	if e == 0 {

@@ -54,9 +54,8 @@ type Transport struct {
 // New makes a transport of dev. It fails if the library at hand is not one that this program can
 // use, or if it cannot carry dev. Of o, only Log and Listening count: the library has limits of its own.
 func New(dev vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
-	if names := missing(); names != "" {
-		return nil, fmt.Errorf("libvfiouser: the libvfio-user that this program runs with lacks %s; "+
-			"it needs one that has them, as \"make libvfio-user\" builds", names)
+	if err := check(); err != nil {
+		return nil, err
 	}
 	if err := vfiouser.CheckDevice(dev); err != nil {
 		return nil, err

@@ -1,0 +1,165 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
+)
+
+// bindingDir is the folder of the binding, whose table of needed functions the
+// tests read.
+const bindingDir = "../../vfiouser/libvfiouser"
+
+// neededFunctions are the names in that table.
+func neededFunctions(t *testing.T) (names []string) {
+	src, err := os.ReadFile(filepath.Join(bindingDir, "binding.c"))
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`(?m)^\trow\([^,]+, (vfu_\w+), `).FindAllStringSubmatch(string(src), -1) {
+		names = append(names, m[1])
+	}
+	require.Greater(t, len(names), 10)
+	return names
+}
+
+// TestLibraryAtBuild: headers that are missing, of another version or of another
+// ABI stop the compiler at the binding, which says what was found and what is
+// needed. The compiler is run as the go command does, on that one file: with
+// other flags, the go command would compile its own C code again for each case.
+func TestLibraryAtBuild(t *testing.T) {
+	l := builtLibrary(t)
+	include := filepath.Join(l.Dir, "include")
+	header, err := os.ReadFile(filepath.Join(include, "libvfio-user.h"))
+	require.NoError(t, err)
+	changed := func(pattern, with string) string {
+		re := regexp.MustCompile(pattern)
+		require.Len(t, re.FindAllIndex(header, -1), 1, pattern)
+		return re.ReplaceAllString(string(header), with)
+	}
+	exports := t.TempDir() // what the go command generates
+	run(t, bindingDir, "go", "tool", "cgo", "-objdir", exports, "--", "-I"+include, "-I.", "callbacks_unsafe.go")
+	const none = "none"
+	for _, c := range []struct {
+		name   string
+		header string
+		says   []string // nothing: it compiles
+	}{
+		{"the right one", string(header), nil},
+		{"no header", none, []string{"libvfio-user.h not found", "CGO_CFLAGS must name the folder", "make libvfio-user"}},
+		{"another header of the name", "\n", []string{"names no LIB_VFIO_USER_MAJOR", "major version 0"}},
+		{"another version", changed(`(LIB_VFIO_USER_MAJOR\s+)0`, "${1}3"), []string{"found of major version 3", "major version 0 is needed"}},
+		{
+			"another argument", changed(`(vfu_irq_trigger\(vfu_ctx_t \*vfu_ctx, uint32_t subindex)\)`, "$1, int flags)"),
+			[]string{"declares vfu_irq_trigger otherwise", "needed is: int vfu_irq_trigger(vfu_ctx_t *, uint32_t)", "conflicting types", "int flags"},
+		},
+		{
+			"another result", changed(`void\s+(vfu_destroy_ctx\()`, "int $1"),
+			[]string{"declares vfu_destroy_ctx otherwise", "needed is: void vfu_destroy_ctx(vfu_ctx_t *)"},
+		},
+		{"a function less", changed(`(?s)int\s+vfu_create_ioeventfd\([^;]*;`, ""), []string{"vfu_create_ioeventfd", "undeclared"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			args := []string{"-c", "-o", filepath.Join(dir, "binding.o"), "-I" + dir, "-I" + exports, "-I."}
+			if c.header != none {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, "libvfio-user.h"), []byte(c.header), 0o600))
+				args = append(args, "-I"+include) // for the headers that it includes
+			}
+			cmd := exec.CommandContext(t.Context(), "gcc", append(args, "binding.c")...)
+			cmd.Dir = bindingDir
+			cmd.Env = append(os.Environ(), "LC_ALL=C")
+			out, err := cmd.CombinedOutput()
+			if len(c.says) == 0 {
+				require.NoError(t, err, "%s", out)
+				return
+			}
+			require.Error(t, err, "it compiles")
+			for _, s := range c.says {
+				require.Contains(t, string(out), s)
+			}
+		})
+	}
+}
+
+func run(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// envNew makes a run of the test program try the library it runs with.
+const envNew = "UMBRA_TEST_NEW_TRANSPORT"
+
+// TestLibraryAtStart: a program that was built well and runs with a library that
+// lacks functions, that calls itself otherwise, or with none, does not serve, and
+// says what it found and what it needs.
+func TestLibraryAtStart(t *testing.T) {
+	if os.Getenv(envNew) != "" {
+		dev, err := newEverything()
+		require.NoError(t, err)
+		defer dev.close()
+		_, err = libvfiouser.New(dev, vfiouser.Options{})
+		fmt.Printf("outcome: %v\n", err)
+		return
+	}
+	builtLibrary(t)
+	all := neededFunctions(t)
+	// What the program was linked with, by the name that the loader looks for.
+	const file = "libvfio-user.so.0"
+	for _, c := range []struct {
+		name   string
+		has    []string // functions
+		soname string
+		says   []string
+	}{
+		{"the same functions", all, file, []string{"outcome: <nil>"}},
+		{"two functions less", without(all, "vfu_irq_trigger", "vfu_create_ioeventfd"), file, []string{"lacks vfu_irq_trigger vfu_create_ioeventfd;", "/" + file, "make libvfio-user"}},
+		{"the last function only", all[len(all)-1:], file, []string{"lacks vfu_create_ctx ", "/" + file}},
+		{"another library of the name", []string{"something_else"}, file, []string{"lacks vfu_create_ctx ", "make libvfio-user"}},
+		{"another ABI", all, "libvfio-user.so.7", []string{"/" + file + ", is libvfio-user.so.7, another ABI; libvfio-user.so.0 is needed"}},
+		{"no library", nil, file, []string{"libvfio-user.so.0", "invalid ELF header"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			stub(t, filepath.Join(dir, file), c.soname, c.has)
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLibraryAtStart$", "-test.v")
+			cmd.Env = append(os.Environ(), envNew+"=1", "LD_LIBRARY_PATH="+dir)
+			out, _ := cmd.CombinedOutput() // some fail, some say that New has
+			for _, s := range c.says {
+				require.Contains(t, string(out), s)
+			}
+		})
+	}
+}
+
+func without(all []string, some ...string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(some, n) })
+}
+
+// stub makes a library of functions that do nothing; a file that is none for no
+// functions.
+func stub(t *testing.T, file, soname string, functions []string) {
+	t.Helper()
+	if functions == nil {
+		require.NoError(t, os.WriteFile(file, []byte("this is no library, and is long enough to be read as one's header: 64 bytes"), 0o600))
+		return
+	}
+	src := filepath.Join(t.TempDir(), "stub.c")
+	var b strings.Builder
+	for _, n := range functions {
+		fmt.Fprintf(&b, "void %s(void) {}\n", n)
+	}
+	require.NoError(t, os.WriteFile(src, []byte(b.String()), 0o600))
+	run(t, ".", "gcc", "-shared", "-fPIC", "-Wl,-soname,"+soname, "-o", file, src)
+}
