@@ -29,7 +29,7 @@ func TestBringUp(t *testing.T) {
 	require.Equal(t, uint32(1<<28), f.get(regUSERDBase))
 	require.Equal(t, ^uint32(0), f.get(regGraphIntrEn))
 	// BAR1 shows the poll area, and behind it nothing.
-	block := f.vram[uint64(f.get(regBAR1Block)&blockAddr)<<12:][:gf100.InstanceSize]
+	block := f.vram[uint64(f.get(regBAR1Block)&gf100.BlockAddr)<<12:][:gf100.InstanceSize]
 	s := instanceSpace(block)
 	require.Equal(t, uint64(gf100.Channels*gf100.USERDSize-1), s.Limit)
 }
@@ -105,7 +105,7 @@ func TestBindUnbindRebind(t *testing.T) {
 	settle(g)
 	require.Nil(t, g.cardChannel(9))
 	require.Zero(t, f.get(regChannelInst+uint32(again.id)*8))
-	require.Zero(t, f.get(regChannel+uint32(again.id)*8)&channelEnabled)
+	require.Zero(t, f.get(regChannel+uint32(again.id)*8)&gf100.ChannelEnabled)
 	require.Equal(t, uint64(2), g.stats.Binds.Load())
 	require.Equal(t, uint64(2), g.stats.Unbinds.Load())
 	require.Empty(t, g.spaces)
@@ -214,22 +214,22 @@ func TestErrorsReachTheirOwner(t *testing.T) {
 	bindChannel(t, g1, 7)
 	bindChannel(t, g2, 7)
 	ch := g2.cardChannel(7)
-	f.raise(map[uint32]uint32{regFaultID: 1 << 0x15, regFault + 0x150: uint32(ch.inst >> 12), regFault + 0x154: 0x1000, regFault + 0x15c: 0x42})
+	f.raise(map[uint32]uint32{regFaultID: 1 << 0x15, regFault + 0x15*strideFault: uint32(ch.inst >> 12), regFaultLo + 0x15*strideFault: 0x1000, regFaultInfo + 0x15*strideFault: 0x42})
 	require.Eventually(t, ev2.heard(func() bool { return len(ev2.faults) == 1 }), patience, tick)
 	require.Equal(t, gf100.MMUFault{Unit: 0x15, Inst: instAt + 7*gf100.InstanceSize, VA: 0x1000, Info: 0x42}, ev2.faults[7])
 	require.Zero(t, f.get(regFaultID))
-	require.Zero(t, f.get(regChannel+uint32(ch.id)*8)&channelEnabled)
+	require.Zero(t, f.get(regChannel+uint32(ch.id)*8)&gf100.ChannelEnabled)
 
 	one := g1.cardChannel(7)
-	f.raise(map[uint32]uint32{regPBDMA + 0x108: gf100.PBDMAIntrMethod, regPBDMA + 0x0c0: 0x2_1234, regPBDMA + 0x0c4: 5, regPBDMA + 0x120: uint32(one.id)})
+	f.raise(map[uint32]uint32{regPBDMAIntr: gf100.PBDMAIntrMethod, regPBDMAMethod: 0x2_1234, regPBDMAData: 5, regPBDMAChannel: uint32(one.id)})
 	require.Eventually(t, ev1.heard(func() bool { return len(ev1.pbdma) == 1 }), patience, tick)
 	require.Equal(t, gf100.PBDMAError{Channel: 7, Intr: gf100.PBDMAIntrMethod, Method: 0x2_1234, Data: 5}, ev1.pbdma[0])
-	require.Equal(t, uint32(methodPassed), f.get(regPBDMA+0x0c0))
-	require.Zero(t, f.get(regChannel+uint32(one.id)*8)&channelEnabled)
+	require.Equal(t, uint32(methodPassed), f.get(regPBDMAMethod))
+	require.Zero(t, f.get(regChannel+uint32(one.id)*8)&gf100.ChannelEnabled)
 	g1.Enable(7, true)
-	require.Zero(t, f.get(regChannel+uint32(one.id)*8)&channelEnabled, "held until its error is dealt with")
+	require.Zero(t, f.get(regChannel+uint32(one.id)*8)&gf100.ChannelEnabled, "held until its error is dealt with")
 	g1.Resume(7)
-	require.NotZero(t, f.get(regChannel+uint32(one.id)*8)&channelEnabled)
+	require.NotZero(t, f.get(regChannel+uint32(one.id)*8)&gf100.ChannelEnabled)
 
 	f.raise(map[uint32]uint32{
 		regGraphIntr: gf100.GraphIntrIllegalMthd, regGraphContext: 1<<31 | uint32(one.inst>>12),
@@ -273,7 +273,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 	bindChannel(t, other, 1)
 	list(t, g, 1)
 	ch := g.cardChannel(1)
-	f.set(regChannel+uint32(ch.id)*8, channelBusy)
+	f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy)
 	stuck := func(on bool) {
 		f.hold(regEngRunlist, on)
 		f.hold(regPreempt, on)
@@ -283,7 +283,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 	g.channels[1].ch.stopped = true // its enable bit is the fake's busy bit, too
 	g.mu.Unlock()
 	begin := time.Now()
-	keepBusy := func() { f.set(regChannel+uint32(ch.id)*8, channelBusy) }
+	keepBusy := func() { f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy) }
 	g.mu.Lock()
 	g.setBound(1, 0, false)
 	keepBusy()
@@ -339,81 +339,6 @@ func TestCardNeverAnswers(t *testing.T) {
 	_, err = a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, &told{})
 	require.NoError(t, err)
 	require.Less(t, a.Free(), free, "others go on, in other memory")
-	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
-		f.hold(reg, false)
-	}
-}
-
-// Memory that is taken from a guest is gone in time, whatever the card does, and
-// not before the last step that may use it has ended. A reset gives the guest
-// what it still has.
-func TestUnmappedIsBounded(t *testing.T) {
-	a, f := newAgg(t, Options{CardTimeout: time.Hour, UnmapTimeout: 50 * time.Millisecond})
-	g, _ := addGuest(t, a, "a")
-	other, _ := addGuest(t, a, "b")
-	for id := range uint8(8) {
-		bindChannel(t, g, id)
-	}
-	g.AttachMemory(cutFile{make([]byte, 1<<20)})
-	other.AttachMemory(cutFile{make([]byte, 1<<20)})
-	at := uint64(g.index) << busShift
-	require.NotNil(t, a.bus.Slice(at, 4, false))
-	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
-		f.hold(reg, true)
-	}
-	a.bus.Acquire() // a step of the card is under way
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		g.Unmapped(0, 4096)
-	}()
-	require.Eventually(t, func() bool { return a.bus.Slice(at, 4, false) == nil }, patience, tick)
-	require.Never(t, func() bool {
-		select {
-		case <-gone:
-			return true
-		default:
-			return false
-		}
-	}, 50*time.Millisecond, tick, "the step may still use what it found")
-	a.bus.Release()
-	select {
-	case <-gone:
-	case <-time.After(patience):
-		t.Fatal("it waits for the card")
-	}
-	require.NotEmpty(t, g.SafeMode())
-	g.Unmapped(4096, 4096) // of what the card no longer reaches
-	require.NotNil(t, a.bus.Slice(uint64(other.index)<<busShift, 4, false))
-	require.Empty(t, other.SafeMode())
-	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
-		f.hold(reg, false)
-	}
-	require.NoError(t, g.Reset())
-	require.Empty(t, g.SafeMode())
-	require.NotNil(t, a.bus.Slice(at, 4, false))
-	require.Equal(t, uint64(1), g.stats.Unmaps.Load(), "the other had gone already")
-}
-
-// A round does not wait for the card again and again: a reset with many channels is
-// answered in time by a card that has stopped.
-func TestRoundWaitsOnce(t *testing.T) {
-	const wait = 20 * time.Millisecond
-	a, f := newAgg(t, Options{CardTimeout: wait})
-	g, _ := addGuest(t, a, "a")
-	var ids []uint32
-	for id := range uint8(64) {
-		bindChannel(t, g, id)
-		ids = append(ids, uint32(id))
-	}
-	list(t, g, ids...)
-	before := a.ctl.timeouts.Load()
-	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
-		f.hold(reg, true)
-	}
-	require.NoError(t, g.Reset())
-	// Of the first channel's end: the runlist and the preempt.
-	require.LessOrEqual(t, a.ctl.timeouts.Load()-before, uint64(2))
 	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
 		f.hold(reg, false)
 	}

@@ -118,8 +118,8 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		g.stats.BadInstance.Add(1)
 		return nil
 	}
-	userd := uint64(gf100.InstUSERDHi.Get(block))<<32 | uint64(gf100.InstUSERDLo.Get(block))<<12
-	if _, ok := g.extents.translate(userd, gf100.USERDSize); !ok || gf100.InstUSERDTarget.Get(block) != 0 {
+	userd, target := gf100.InstanceUSERD(block)
+	if _, ok := g.extents.translate(userd, gf100.USERDSize); !ok || shadowpt.Target(target) != shadowpt.VRAM {
 		g.stats.BadUSERD.Add(1)
 		return nil
 	}
@@ -178,11 +178,8 @@ func (g *Guest) keep(ch *channel) {
 
 // instanceSpace reads the address space out of an instance block.
 func instanceSpace(inst []byte) shadowpt.Space {
-	return shadowpt.Space{
-		Dir:    uint64(gf100.InstPDBHi.Get(inst))<<32 | uint64(gf100.InstPDBLo.Get(inst))<<12,
-		Target: shadowpt.Target(gf100.InstPDBTarget.Get(inst)),
-		Limit:  uint64(gf100.InstLimitHi.Get(inst))<<32 | uint64(gf100.InstLimitLo.Get(inst))<<12 | 0xfff,
-	}
+	dir, target, limit := gf100.InstanceSpace(inst)
+	return shadowpt.Space{Dir: dir, Target: shadowpt.Target(target), Limit: limit}
 }
 
 func (g *Guest) withinQuota() bool {

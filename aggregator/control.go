@@ -49,61 +49,14 @@ func (c *control) init(cd card.Card, timeout time.Duration) {
 	c.preempting.init()
 }
 
-// Registers that the aggregator uses; names and bits are those of package gf100.
+// Bits and values that the aggregator writes and looks for.
 const (
-	regPMCIntr        = 0x000100
-	regPMCIntrEn      = 0x000140
-	regPMCEnable      = 0x000200
-	regPMCIntrMask0   = 0x000640
-	regBAR1Block      = 0x001704
-	regFIFOIntr       = 0x002100
-	regTimeLo         = 0x009400
-	regTimeHi         = 0x009410
-	regFIFOIntrEn     = 0x002140
-	regFIFOEnable     = 0x002200
-	regUSERDBase      = 0x002254
-	regRunlistBase    = 0x002270
-	regRunlist        = 0x002274
-	regEngRunlist     = 0x00227c
-	regFaultID        = 0x00259c
-	regPBDMAID        = 0x0025a0
-	regEngEvent       = 0x0025a4
-	regEngEventStatus = 0x0025a8
-	regEngEventEn     = 0x002628
-	regPreempt        = 0x002634
-	regEngineStatus   = 0x002640
-	regFault          = 0x002800 // + unit * 0x10
-	regRunlistIntr    = 0x002a00
-	regChannelInst    = 0x003000 // + channel * 8
-	regChannel        = 0x003004
-	regPBDMA          = 0x040000 // + unit * 0x2000
-	regPCE            = 0x104000 // + engine * 0x1000
-	regGraphIntr      = 0x400100
-	regGraphTrap      = 0x400108
-	regGraphError     = 0x400110
-	regGraphIntrEn    = 0x40013c
-	regGraphFIFO      = 0x400500
-	regGraphAddr      = 0x400704
-	regGraphData      = 0x400708
-	regGraphClass     = 0x404200 // + subchannel * 4
-	regGraphContext   = 0x409b00
-	regMMUCtrl        = 0x100c80
-	regInvalidatePDB  = 0x100cb8
-	regInvalidate     = 0x100cbc
-)
-
-const (
-	bit20          = 1 << 20 // "pending" of the preempt and runlist registers
-	invalidateDone = 1 << 15
-	invalidateGo   = 1 << 31
-	invalidateAll  = 3 // all pages, all directories
-	channelEnabled = 1 << 0
-	channelStart   = 0x001f0001
-	instanceBound  = 3 << 30
-	channelBusy    = 1 << 28
-	graphGoOn      = 0x00010001
-	contextInst    = 1<<28 - 1 // in NV_PGRAPH_PRI_FECS_CURRENT_CTX and a copy engine's CURCTX
-	copyRefused    = 1 << 6    // in a copy engine's IRQSTAT
+	channelStart  = 0x001f0001
+	instanceBound = gf100.InstanceBound | 1<<30
+	graphGoOn     = 0x00010001
+	contextInst   = 1<<28 - 1 // in NV_PGRAPH_PRI_FECS_CURRENT_CTX and a copy engine's CURCTX
+	pbdmaIntrs    = 0xfffffeff
+	copyRefused   = 1 << 6 // in a copy engine's IRQSTAT
 
 	// In NV_PMC_INTR_0.
 	intrPFIFO    = 1 << 8
@@ -193,14 +146,14 @@ func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64
 	for _, w := range []struct{ reg, val uint32 }{
 		{regPMCIntrEn, 0},
 		{regPMCEnable, ^uint32(0)},
-		{regBAR1Block, 1<<31 | uint32(inst>>12)},
+		{regBAR1Block, gf100.BlockVirtual | uint32(inst>>12)},
 		{regFIFOIntr, ^uint32(0)}, {regFIFOIntrEn, ^uint32(0)}, {regEngEventEn, 1},
-		{regPBDMA + 0x10c, 0xfffffeff}, {regPBDMA + 0x210c, 0xfffffeff}, {regPBDMA + 0x410c, 0xfffffeff},
+		{regPBDMAIntrEn, pbdmaIntrs}, {regPBDMAIntrEn + stridePBDMA, pbdmaIntrs}, {regPBDMAIntrEn + 2*stridePBDMA, pbdmaIntrs},
 		{regUSERDBase, 1<<28 | pollAreaBAR1>>12},
-		{regFIFOEnable, 1},
+		{regFIFOEnable, gf100.FIFOEnabled},
 		{regGraphIntr, ^uint32(0)}, {regGraphIntrEn, ^uint32(0)}, {regGraphFIFO, graphGoOn},
-		{regPCE + 0x010, copyRefused}, {regPCE + 0x01c, copyRefused},
-		{regPCE + 0x1010, copyRefused}, {regPCE + 0x101c, copyRefused},
+		{regCopyMask, copyRefused}, {regCopyDest, copyRefused},
+		{regCopyMask + strideCopy, copyRefused}, {regCopyDest + strideCopy, copyRefused},
 		{regPMCIntrMask0, intrOurs},
 		{regPMCIntrEn, 1},
 	} {
@@ -241,9 +194,9 @@ func (c *control) invalidate() bool {
 	return c.invalidating.do(nil, func(*ticket) bool {
 		c.mu.Lock()
 		c.wr(regInvalidatePDB, 0)
-		c.wr(regInvalidate, invalidateGo|invalidateAll)
+		c.wr(regInvalidate, gf100.InvalidateGo|gf100.InvalidateAllDirs|gf100.InvalidateAllPages)
 		c.mu.Unlock()
-		return c.await(regMMUCtrl, invalidateDone, invalidateDone)
+		return c.await(regMMUCtrl, gf100.InvalidateDone, gf100.InvalidateDone)
 	})
 }
 
@@ -265,7 +218,7 @@ func (c *control) commitRunlist(list func() []uint8) bool {
 		c.wr(regRunlistBase, uint32(addr>>12))
 		c.wr(regRunlist, 0x01f00000|uint32(len(ids)))
 		c.mu.Unlock()
-		return c.await(regEngRunlist, bit20, 0)
+		return c.await(regEngRunlist, gf100.RunlistPending, 0)
 	})
 }
 
@@ -283,7 +236,7 @@ func (c *control) preempt(ids ...uint8) bool {
 			c.mu.Lock()
 			c.wr(regPreempt, uint32(id))
 			c.mu.Unlock()
-			ok = ok && c.await(regPreempt, bit20, 0)
+			ok = ok && c.await(regPreempt, gf100.PreemptPending, 0)
 		})
 		return ok
 	})
@@ -291,20 +244,20 @@ func (c *control) preempt(ids ...uint8) bool {
 
 // running reports whether a channel is on a PBDMA.
 func (c *control) running(id uint8) bool {
-	return c.rd(regChannel+uint32(id)*8)&channelBusy != 0
+	return c.rd(regChannel+uint32(id)*strideChannel)&gf100.ChannelBusy != 0
 }
 
 // bind, unbind, enable and disable are single writes and need no sequence.
 func (c *control) bind(id uint8, inst uint64) {
-	c.wr(regChannelInst+uint32(id)*8, instanceBound|uint32(inst>>12))
+	c.wr(regChannelInst+uint32(id)*strideChannel, instanceBound|uint32(inst>>12))
 }
 
-func (c *control) unbind(id uint8) { c.wr(regChannelInst+uint32(id)*8, 0) }
+func (c *control) unbind(id uint8) { c.wr(regChannelInst+uint32(id)*strideChannel, 0) }
 
-func (c *control) enable(id uint8) { c.wr(regChannel+uint32(id)*8, channelStart) }
+func (c *control) enable(id uint8) { c.wr(regChannel+uint32(id)*strideChannel, channelStart) }
 
 func (c *control) disable(id uint8) {
-	c.wr(regChannel+uint32(id)*8, channelStart&^channelEnabled)
+	c.wr(regChannel+uint32(id)*strideChannel, channelStart&^gf100.ChannelEnabled)
 }
 
 // bell writes a channel's GP_PUT.

@@ -44,11 +44,11 @@ func (f *fakeCard) read(reg uint32) uint32 {
 	v := f.regs[reg]
 	switch {
 	case reg == regMMUCtrl && !f.stuck[reg]:
-		v |= invalidateDone
+		v |= gf100.InvalidateDone
 	case reg == regEngRunlist || reg == regPreempt:
-		v &^= bit20
+		v &^= gf100.RunlistPending
 		if f.stuck[reg] {
-			v |= bit20
+			v |= gf100.RunlistPending
 		}
 	}
 	return v
@@ -61,7 +61,7 @@ func (f *fakeCard) ReadBAR(_ int, off uint64, p []byte) {
 }
 
 // w1c are the registers whose bits are acknowledged by writing them.
-var w1c = map[uint32]bool{regFIFOIntr: true, regFaultID: true, regGraphIntr: true, regPBDMA + 0x108: true, regPBDMA + 0x2108: true}
+var w1c = map[uint32]bool{regFIFOIntr: true, regFaultID: true, regGraphIntr: true, regPBDMAIntr: true, regPBDMAIntr + stridePBDMA: true}
 
 func (f *fakeCard) WriteBAR(bar int, off uint64, p []byte) {
 	f.mu.Lock()
@@ -86,7 +86,7 @@ func (f *fakeCard) recompute() {
 	if f.regs[regFaultID] != 0 {
 		fifo |= gf100.IntrMMUFault
 	}
-	if f.regs[regPBDMA+0x108] != 0 {
+	if f.regs[regPBDMAIntr] != 0 {
 		fifo |= gf100.IntrPBDMA
 		f.regs[regPBDMAID] = 1
 	}

@@ -11,7 +11,7 @@ import (
 
 // enabled tells whether the card may run the card's channel.
 func (f *fakeCard) enabled(ch *channel) bool {
-	return f.get(regChannel+uint32(ch.id)*8)&channelEnabled != 0
+	return f.get(regChannel+uint32(ch.id)*8)&gf100.ChannelEnabled != 0
 }
 
 // A guest that keeps its runlist from being scheduled stops its own channels, also
@@ -110,7 +110,7 @@ func TestRefusedMethodIsTriedAgain(t *testing.T) {
 		t.Helper()
 		require.Eventually(t, ev.heard(func() bool { return len(ev.pbdma) == n }), patience, tick)
 	}
-	f.raise(map[uint32]uint32{regPBDMA + 0x108: gf100.PBDMAIntrMethod, regPBDMA + 0x0c0: 0x2_1234, regPBDMA + 0x0c4: 5, regPBDMA + 0x120: uint32(ch.id)})
+	f.raise(map[uint32]uint32{regPBDMAIntr: gf100.PBDMAIntrMethod, regPBDMAMethod: 0x2_1234, regPBDMAData: 5, regPBDMAChannel: uint32(ch.id)})
 	heard(1)
 	g.Retry(7)
 	heard(2)

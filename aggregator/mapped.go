@@ -66,7 +66,7 @@ func (g *Guest) SetPRAMIN(win uint32) {
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
 func (g *Guest) SetPollArea(v uint32) {
 	if set := g.mapped.Load(); set != nil {
-		set.PollArea(uint64(v&blockAddr)<<12, pollSize)
+		set.PollArea(uint64(v&gf100.BlockAddr)<<12, pollSize)
 	}
 }
 

@@ -28,10 +28,7 @@ func (g *Guest) copySystem(addr uint64, p []byte, write bool) (ok bool) {
 	defer m.Release()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if r := recover(); r != nil {
-			if _, fault := r.(interface{ Addr() uintptr }); !fault {
-				panic(r)
-			}
+		if card.MemoryFault(recover()) {
 			ok = false
 		}
 	}()

@@ -19,7 +19,7 @@ func (g *Guest) Time() uint64 { return g.agg.time() }
 func (g *Guest) Bind(id uint8, v uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.setBound(id, uint64(v&blockAddr)<<12, v&blockVirtual != 0)
+	g.setBound(id, uint64(v&gf100.InstanceAddr)<<12, v&gf100.InstanceBound != 0)
 }
 
 func (g *Guest) setBound(id uint8, inst uint64, on bool) {
@@ -138,21 +138,18 @@ func (g *Guest) PreemptPending() bool {
 	return !g.todo.preempt.empty() || !g.doing.preempt.empty()
 }
 
-// Bits of NV_PFB_PRI_MMU_INVALIDATE.
-const invalidateAllDirs = 1 << 1
-
 // Invalidate acts on a write of NV_PFB_PRI_MMU_INVALIDATE; pdb is the register
 // before it, which names the directory.
 func (g *Guest) Invalidate(pdb, v uint32) {
 	g.windows.bar1.tlb.Flush()
 	g.windows.bar3.tlb.Flush()
 	if set := g.mapped.Load(); set != nil {
-		set.Invalidate(shadowpt.Target(pdb&3), uint64(pdb>>4)<<12, v&invalidateAllDirs != 0)
+		set.Invalidate(shadowpt.Target(pdb&3), uint64(pdb>>4)<<12, v&gf100.InvalidateAllDirs != 0)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Invalidates.Add(1)
-	if v&invalidateAllDirs != 0 {
+	if v&gf100.InvalidateAllDirs != 0 {
 		g.todo.invalidate.all = true
 	} else {
 		g.todo.invalidate.add(spaceKey{uint64(pdb>>4) << 12, shadowpt.Target(pdb & 3)})
@@ -255,7 +252,7 @@ func (g *Guest) resume(id uint8, retry bool) {
 func (g *Guest) readRunlist(base, count uint32) (listed channelSet) {
 	n := min(int(count&0xfff), gf100.Channels)
 	b := make([]byte, n*gf100.RunlistEntrySize)
-	if !g.read(shadowpt.Target(base>>28&3), uint64(base&blockAddr)<<12, b) {
+	if !g.read(shadowpt.Target(base>>28&3), uint64(base&gf100.InstanceAddr)<<12, b) {
 		g.stats.BadRunlist.Add(1)
 		return listed
 	}

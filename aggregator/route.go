@@ -154,12 +154,12 @@ func (ch *channel) stop(e channelError) {
 // routeFault tells the channel's owner of an MMU fault. The channel stays off
 // the card until its driver binds it anew.
 func (a *Aggregator) routeFault(unit uint32) {
-	at := regFault + unit*0x10
+	slot := unit * strideFault
 	f := gf100.MMUFault{
 		Unit: uint8(unit),
-		Inst: uint64(a.ctl.rd(at)) << 12,
-		VA:   uint64(a.ctl.rd(at+8))<<32 | uint64(a.ctl.rd(at+4)),
-		Info: a.ctl.rd(at + 12),
+		Inst: uint64(a.ctl.rd(regFault+slot)) << 12,
+		VA:   uint64(a.ctl.rd(regFaultHi+slot))<<32 | uint64(a.ctl.rd(regFaultLo+slot)),
+		Info: a.ctl.rd(regFaultInfo + slot),
 	}
 	if ch := a.ownerOf(f.Inst); ch != nil {
 		ch.guest.stats.MMUFaults.Add(1)
@@ -177,20 +177,20 @@ const methodPassed = 0x80600008
 // card's PBDMA is freed at once, for the others, and passes the method over: it
 // is the channel that waits for its driver, off the card. See Retry.
 func (a *Aggregator) routePBDMA(unit uint32) {
-	base := regPBDMA + unit*0x2000
+	p := unit * stridePBDMA
 	e := gf100.PBDMAError{
 		PBDMA:  uint8(unit),
-		Intr:   a.ctl.rd(base + 0x108),
-		Method: a.ctl.rd(base + 0x0c0),
-		Data:   a.ctl.rd(base + 0x0c4),
+		Intr:   a.ctl.rd(regPBDMAIntr + p),
+		Method: a.ctl.rd(regPBDMAMethod + p),
+		Data:   a.ctl.rd(regPBDMAData + p),
 	}
-	if ch := a.owner(uint8(a.ctl.rd(base+0x120) & (gf100.Channels - 1))); ch != nil {
+	if ch := a.owner(uint8(a.ctl.rd(regPBDMAChannel+p) & (gf100.Channels - 1))); ch != nil {
 		ch.guest.stats.PBDMAErrors.Add(1)
 		e.Channel = ch.gid
 		ch.fail(channelError{kind: pbdmaError, pbdma: e})
 	}
-	a.ctl.wr(base+0x0c0, methodPassed)
-	a.ctl.wr(base+0x108, e.Intr)
+	a.ctl.wr(regPBDMAMethod+p, methodPassed)
+	a.ctl.wr(regPBDMAIntr+p, e.Intr)
 }
 
 // routeGraph tells the owner of the graphics engine's current channel of a method
@@ -219,20 +219,20 @@ func (a *Aggregator) routeGraph() {
 // routeCopy is routeGraph for a copy engine, whose microcode leaves the refused
 // method in its mailboxes.
 func (a *Aggregator) routeCopy(e int) {
-	base := regPCE + uint32(e)*0x1000
-	where := a.ctl.rd(base + 0x040)
+	ce := uint32(e) * strideCopy
+	where := a.ctl.rd(regCopyMailbox + ce)
 	t := gf100.CopyTrap{
 		Engine:     e,
-		Inst:       uint64(a.ctl.rd(base+0x050)&contextInst) << 12,
+		Inst:       uint64(a.ctl.rd(regCopyContext+ce)&contextInst) << 12,
 		Subchannel: uint8(where >> 27 & 7),
 		Method:     where >> 16 & 0x7ff << 2,
 		Status:     where & 0xffff,
-		Data:       a.ctl.rd(base + 0x044),
+		Data:       a.ctl.rd(regCopyMailbox + ce + 4),
 	}
 	if ch := a.ownerOf(t.Inst); ch != nil {
 		ch.guest.stats.EngineErrors.Add(1)
 		t.Inst = ch.guestInst
 		ch.fail(channelError{kind: copyTrap, copy: t})
 	}
-	a.ctl.wr(base+0x004, ^uint32(0))
+	a.ctl.wr(regCopyClear+ce, ^uint32(0))
 }

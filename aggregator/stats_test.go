@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -54,7 +55,7 @@ func TestUnmappedMemoryIsNoBrokenRule(t *testing.T) {
 	require.Equal(t, uint64(1), g.stats.LostEntries.Load())
 	require.Zero(t, g.stats.ForeignEntries.Load())
 
-	g.Invalidate(dirAt>>8, 1<<31|invalidateAllDirs)
+	g.Invalidate(dirAt>>8, 1<<31|gf100.InvalidateAllDirs)
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.LostEntries.Load())
 	require.Equal(t, uint64(1), g.stats.ForeignEntries.Load())

@@ -32,10 +32,8 @@ type barWindow struct {
 }
 
 const (
-	blockVirtual = 1 << 31
-	blockAddr    = 1<<28 - 1
-	faultWrite   = 1 << 7
-	faultHub     = 1 << 6
+	faultWrite = 1 << 7
+	faultHub   = 1 << 6
 )
 
 func (w *windows) init(g *Guest) {
@@ -53,8 +51,8 @@ func (w *windows) bar(i int) *barWindow {
 
 // block acts on a write of the window's block register.
 func (w *barWindow) block(v uint32) {
-	w.virtual = v&blockVirtual != 0
-	w.inst = uint64(v&blockAddr) << 12
+	w.virtual = v&gf100.BlockVirtual != 0
+	w.inst = uint64(v&gf100.BlockAddr) << 12
 	block := make([]byte, gf100.InstanceSize)
 	on := w.virtual && w.guest.read(shadowpt.VRAM, w.inst, block)
 	if on {

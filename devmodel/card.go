@@ -52,12 +52,7 @@ type Card interface {
 }
 
 // Line is the state of a virtual GPU's interrupt.
-type Line struct {
-	Level    bool // something is pending and enabled
-	Edge     bool // the level rose, or a message has to be sent again
-	MSI      bool // the guest wants messages, one for each edge
-	Disabled bool // the guest has switched the pin off
-}
+type Line = gf100.Line
 
 // Host is where a virtual GPU's interrupt goes. Interrupt must not block and
 // must not call back.

@@ -29,13 +29,10 @@ type VGPU struct {
 	face *gf100.Face
 	pci  *gf100.ConfigSpace
 	fifo fifo
-	line Line
+	pin  gf100.Pin
 
 	refusals refusals
-
-	alarm   *time.Timer // PTIMER
-	alarmAt uint64
-	closed  bool
+	alarm    gf100.Alarm
 }
 
 // New makes a virtual GPU in front of a card, which [VGPU.Connect] names before
@@ -70,8 +67,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	v.face.OnCopyResume(func(e int) { v.goOn(gf100.EngineCE0 + e) })
 	v.face.OnUnitReset(v.unitsReset)
 	v.fifo.resolve(v.sp)
-	v.alarm = time.AfterFunc(time.Hour, v.alarmFired)
-	v.alarm.Stop()
+	v.alarm.Init(time.AfterFunc(time.Hour, v.alarmFired))
 	return v, nil
 }
 
@@ -86,8 +82,7 @@ func (v *VGPU) Connect(c Card) {
 func (v *VGPU) Close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.closed = true
-	v.alarm.Stop()
+	v.alarm.Close()
 }
 
 // clock is PTIMER's source in nanoseconds: the card's own, because the card
@@ -100,7 +95,7 @@ func (v *VGPU) AttachHost(h Host) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.host = h
-	v.line = Line{}
+	v.pin.Forget()
 	v.settle()
 }
 
@@ -128,48 +123,18 @@ func (v *VGPU) Reset() error {
 
 // settle recomputes the interrupt tree and the alarm, once per access or event.
 func (v *VGPU) settle() {
-	v.face.SetSource(gf100.SourcePFIFO, v.fifo.Level())
-	level, edge := v.face.Settle()
-	line := Line{Level: level, Edge: edge, MSI: v.pci.MSIEnabled(), Disabled: v.pci.INTxDisabled()}
-	if edge || line != v.line {
-		v.pci.SetINTx(level)
-		v.line = line
-		v.line.Edge = false
-		if v.host != nil {
-			v.host.Interrupt(line)
-		}
+	if line, news := v.pin.Settle(v.face, v.pci, v.fifo.Level()); news && v.host != nil {
+		v.host.Interrupt(line)
 	}
-	v.setAlarm()
-}
-
-func (v *VGPU) setAlarm() {
-	at, armed := v.face.NextAlarm()
-	if !armed {
-		at = 0
-	}
-	if at == v.alarmAt || v.closed {
-		return
-	}
-	v.alarmAt = at
-	if !armed {
-		v.alarm.Stop()
-		return
-	}
-	var wait time.Duration
-	if now := v.clock(); at > now {
-		wait = time.Duration(at - now)
-	}
-	v.alarm.Reset(wait)
+	v.alarm.Follow(v.face)
 }
 
 func (v *VGPU) alarmFired() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
-		return
+	if v.alarm.Fired() {
+		v.settle()
 	}
-	v.alarmAt = 0
-	v.settle()
 }
 
 // ROM is the VBIOS image that the guest finds.

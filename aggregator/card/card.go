@@ -2,7 +2,8 @@
 // windows behind BARs, a configuration space, DMA into somebody's memory,
 // interrupts, reset.
 //
-// The package holds interfaces only. It has no state, locks or goroutines.
+// The package holds interfaces, and what every card does about a fault of the bus.
+// It has no state, locks or goroutines.
 package card
 
 import "os"

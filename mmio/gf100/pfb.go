@@ -2,6 +2,20 @@ package gf100
 
 import "github.com/umbra-gpu/umbra/mmio"
 
+// Bits of NV_PBUS_BAR1_BLOCK and NV_PBUS_BAR2_BLOCK.
+const (
+	BlockVirtual = 1 << 31
+	BlockAddr    = 1<<28 - 1 // instance block >> 12
+)
+
+// Bits of NV_PFB_PRI_MMU_CTRL and NV_PFB_PRI_MMU_INVALIDATE.
+const (
+	InvalidateDone     = 1 << 15 // of the former
+	InvalidateAllPages = 1 << 0
+	InvalidateAllDirs  = 1 << 1
+	InvalidateGo       = 1 << 31
+)
+
 // pmmu is the part of PFB and the BAR units that turns addresses into memory:
 // page-table invalidation, the instance blocks of BAR1 and BAR3, the PRAMIN
 // window and the flush of host writes.

@@ -51,6 +51,19 @@ var (
 	InstGRContextHi = Word{"NV_RAMIN_GR_WFI_PTR_HI", 0x214, 7, 0}
 )
 
+// InstanceSpace reads the address space out of an instance block: its directory,
+// the memory that lies in, and the last address.
+func InstanceSpace(block []byte) (dir uint64, target uint8, limit uint64) {
+	dir = uint64(InstPDBHi.Get(block))<<32 | uint64(InstPDBLo.Get(block))<<12
+	limit = uint64(InstLimitHi.Get(block))<<32 | uint64(InstLimitLo.Get(block))<<12 | 0xfff
+	return dir, uint8(InstPDBTarget.Get(block)), limit
+}
+
+// InstanceUSERD reads where a channel's USERD lies, and in which memory.
+func InstanceUSERD(block []byte) (addr uint64, target uint8) {
+	return uint64(InstUSERDHi.Get(block))<<32 | uint64(InstUSERDLo.Get(block))<<12, uint8(InstUSERDTarget.Get(block))
+}
+
 // The software card's own words in RAMFC, at a place that drivers leave zero: a
 // name for what the card keeps of an unbound channel; whose channel it is, for one
 // who shares the card among several; and how many channels' states are kept for

@@ -9,12 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Bits of NV_PBUS_BAR1_BLOCK and NV_PBUS_BAR2_BLOCK.
-const (
-	blockVirtual = 1 << 31
-	blockAddr    = 1<<28 - 1 // instance block >> 12
-)
-
 // barWindow is BAR1 or BAR3: a window into an address space, or into VRAM as it
 // lies while no instance block is set. It is guarded by Card.mu.
 type barWindow struct {
@@ -49,8 +43,8 @@ func (w *barWindow) init(c *Card, i int) {
 
 // block acts on a write of the window's block register.
 func (w *barWindow) block(v uint32) {
-	w.virtual = v&blockVirtual != 0
-	w.inst = uint64(v&blockAddr) << 12
+	w.virtual = v&gf100.BlockVirtual != 0
+	w.inst = uint64(v&gf100.BlockAddr) << 12
 	w.hot = [hotPages]hotPage{}
 	inst := w.card.vram.slice(w.inst, gf100.InstanceSize)
 	w.broken = inst == nil

@@ -63,7 +63,7 @@ type Card struct {
 	bars [2]barWindow // BAR1, BAR3
 	fifo fifo
 	regs registers
-	line card.Line
+	pin  gf100.Pin
 
 	windows *homes.Set // what the client may map, or nil
 
@@ -73,8 +73,7 @@ type Card struct {
 
 	contexts contexts
 
-	alarm   *time.Timer // PTIMER
-	alarmAt uint64
+	alarm gf100.Alarm
 
 	halting int  // Reset or Rebuild waits for the engines
 	resting bool // nobody has touched a BAR since a host was attached
@@ -122,8 +121,7 @@ func New(cfg Config) (*Card, error) {
 		c.bars[i].init(c, i)
 	}
 	c.fifo.init(c)
-	c.alarm = time.AfterFunc(time.Hour, c.alarmFired)
-	c.alarm.Stop()
+	c.alarm.Init(time.AfterFunc(time.Hour, c.alarmFired))
 	for i := range gf100.PBDMAs {
 		c.workers.Add(1)
 		go c.runPBDMA(i)
@@ -170,7 +168,7 @@ func (c *Card) Close() error {
 		return errors.New("software card: closed twice")
 	}
 	c.closing = true
-	c.alarm.Stop()
+	c.alarm.Close()
 	c.fifo.retry.Stop()
 	c.fifo.stopAll()
 	c.fifo.work.Broadcast()
@@ -202,7 +200,7 @@ func (c *Card) AttachHost(h card.Host) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.plugged = true
-	c.line = card.Line{}
+	c.pin.Forget()
 	c.settle()
 }
 
@@ -293,57 +291,30 @@ func (c *Card) unitsReset(bits uint32) {
 // settle recomputes the interrupt tree and the alarm, once per access or step.
 // The caller holds c.mu and not the host.
 func (c *Card) settle() {
-	c.face.SetSource(gf100.SourcePFIFO, c.regs.Level())
-	level, edge := c.face.Settle()
-	line := card.Line{Level: level, Edge: edge, MSI: c.pci.MSIEnabled(), Disabled: c.pci.INTxDisabled()}
-	if edge {
+	line, news := c.pin.Settle(c.face, c.pci, c.regs.Level())
+	if line.Edge {
 		c.stats.Interrupts.Add(1)
 	}
-	if edge || line != c.line {
-		c.pci.SetINTx(level)
-		c.line = line
-		c.line.Edge = false
+	if news {
 		c.hostMu.RLock()
 		if c.host != nil {
-			c.host.Interrupt(line)
+			c.host.Interrupt(card.Line(line))
 		}
 		c.hostMu.RUnlock()
 	}
 	c.timeOffset.Store(c.face.TimeOffset())
-	c.setAlarm()
+	c.alarm.Follow(c.face)
 }
 
 // now is PTIMER's time, for engines: they do not hold c.mu.
 func (c *Card) now() uint64 { return c.clock() + c.timeOffset.Load() }
 
-func (c *Card) setAlarm() {
-	at, armed := c.face.NextAlarm()
-	if !armed {
-		at = 0
-	}
-	if at == c.alarmAt || c.closing {
-		return
-	}
-	c.alarmAt = at
-	if !armed {
-		c.alarm.Stop()
-		return
-	}
-	var wait time.Duration
-	if now := c.clock(); at > now {
-		wait = time.Duration(at - now)
-	}
-	c.alarm.Reset(wait)
-}
-
 func (c *Card) alarmFired() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
-		return
+	if c.alarm.Fired() {
+		c.settle()
 	}
-	c.alarmAt = 0
-	c.settle()
 }
 
 // Stats returns the card's counters.

@@ -145,8 +145,8 @@ func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 
 // ramfc reads what the driver put into the instance block.
 func (x *exec) ramfc(block []byte) {
-	x.userd = uint64(gf100.InstUSERDHi.Get(block))<<32 | uint64(gf100.InstUSERDLo.Get(block))<<12
-	x.userdTarget = shadowpt.Target(gf100.InstUSERDTarget.Get(block))
+	userd, target := gf100.InstanceUSERD(block)
+	x.userd, x.userdTarget = userd, shadowpt.Target(target)
 	x.ring = uint64(gf100.InstGPBaseHi.Get(block))<<32 | uint64(gf100.InstGPBaseLo.Get(block))<<3
 	x.ringLog2 = gf100.InstGPLimit2.Get(block)
 	x.gpGet = gf100.InstGPGet.Get(block)

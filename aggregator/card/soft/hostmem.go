@@ -3,6 +3,7 @@ package soft
 import (
 	"runtime/debug"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -52,19 +53,7 @@ func (c *Card) reach(t shadowpt.Target, f func(t shadowpt.Target)) (ok bool) {
 	defer c.unpinHost()
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
-	defer func() { ok = !memoryFault(recover()) }()
+	defer func() { ok = !card.MemoryFault(recover()) }()
 	f(t)
-	return true
-}
-
-// memoryFault tells a memory fault of the process from no panic at all. Any
-// other panic is a bug, and goes on up.
-func memoryFault(r any) bool {
-	if r == nil {
-		return false
-	}
-	if _, is := r.(interface{ Addr() uintptr }); !is {
-		panic(r)
-	}
 	return true
 }

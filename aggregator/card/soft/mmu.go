@@ -2,6 +2,7 @@ package soft
 
 import (
 	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -15,7 +16,7 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 { return v &^ 3 })
 	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, v uint32) uint32 {
 		if !c.fifo.translationsCurrent(c.asked, nil) {
-			v &^= mmuInvalidateDone
+			v &^= gf100.InvalidateDone
 		}
 		return v
 	})
@@ -25,8 +26,6 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 	})
 	b.OnWindow("PRAMIN", mmio.Window{Read: c.readPRAMIN, Write: c.writePRAMIN})
 }
-
-const mmuInvalidateDone = 1 << 15
 
 // invalidate makes every address space forget its translations before its next
 // step, and returns the number of the invalidate. Which directory was meant does

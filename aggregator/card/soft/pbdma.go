@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -125,7 +126,7 @@ func (c *Card) step(p *pbdma, ch *channel) {
 
 // recoverFault turns a memory fault of the process into a fault of the channel.
 func (x *run) recoverFault() {
-	if !memoryFault(recover()) {
+	if !card.MemoryFault(recover()) {
 		return
 	}
 	unit := gf100.ClientHost

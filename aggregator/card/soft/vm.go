@@ -21,11 +21,8 @@ type vm struct {
 
 // instanceSpace reads the address space out of an instance block.
 func instanceSpace(inst []byte) shadowpt.Space {
-	return shadowpt.Space{
-		Dir:    uint64(gf100.InstPDBHi.Get(inst))<<32 | uint64(gf100.InstPDBLo.Get(inst))<<12,
-		Target: shadowpt.Target(gf100.InstPDBTarget.Get(inst)),
-		Limit:  uint64(gf100.InstLimitHi.Get(inst))<<32 | uint64(gf100.InstLimitLo.Get(inst))<<12 | 0xfff,
-	}
+	dir, target, limit := gf100.InstanceSpace(inst)
+	return shadowpt.Space{Dir: dir, Target: shadowpt.Target(target), Limit: limit}
 }
 
 // sync drops the translations if somebody invalidated since the last call. It

@@ -78,11 +78,9 @@ func (c *Card) showPRAMIN() {
 func (c *Card) showAgain(command uint32) {
 	if c.windows != nil {
 		pdb := c.regs.invalidatePDB.Get()
-		c.windows.Invalidate(shadowpt.Target(pdb&3), uint64(pdb>>4)<<12, command&invalidateAllDirs != 0)
+		c.windows.Invalidate(shadowpt.Target(pdb&3), uint64(pdb>>4)<<12, command&gf100.InvalidateAllDirs != 0)
 	}
 }
-
-const invalidateAllDirs = 1 << 1
 
 func (c *Card) pollAreaAt(v uint32) {
 	if c.windows != nil {

@@ -1,0 +1,83 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Memory that is taken from a guest is gone in time, whatever the card does, and
+// not before the last step that may use it has ended. A reset gives the guest
+// what it still has.
+func TestUnmappedIsBounded(t *testing.T) {
+	a, f := newAgg(t, Options{CardTimeout: time.Hour, UnmapTimeout: 50 * time.Millisecond})
+	g, _ := addGuest(t, a, "a")
+	other, _ := addGuest(t, a, "b")
+	for id := range uint8(8) {
+		bindChannel(t, g, id)
+	}
+	g.AttachMemory(cutFile{make([]byte, 1<<20)})
+	other.AttachMemory(cutFile{make([]byte, 1<<20)})
+	at := uint64(g.index) << busShift
+	require.NotNil(t, a.bus.Slice(at, 4, false))
+	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
+		f.hold(reg, true)
+	}
+	a.bus.Acquire() // a step of the card is under way
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		g.Unmapped(0, 4096)
+	}()
+	require.Eventually(t, func() bool { return a.bus.Slice(at, 4, false) == nil }, patience, tick)
+	require.Never(t, func() bool {
+		select {
+		case <-gone:
+			return true
+		default:
+			return false
+		}
+	}, 50*time.Millisecond, tick, "the step may still use what it found")
+	a.bus.Release()
+	select {
+	case <-gone:
+	case <-time.After(patience):
+		t.Fatal("it waits for the card")
+	}
+	require.NotEmpty(t, g.SafeMode())
+	g.Unmapped(4096, 4096) // of what the card no longer reaches
+	require.NotNil(t, a.bus.Slice(uint64(other.index)<<busShift, 4, false))
+	require.Empty(t, other.SafeMode())
+	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
+		f.hold(reg, false)
+	}
+	require.NoError(t, g.Reset())
+	require.Empty(t, g.SafeMode())
+	require.NotNil(t, a.bus.Slice(at, 4, false))
+	require.Equal(t, uint64(1), g.stats.Unmaps.Load(), "the other had gone already")
+}
+
+// A round does not wait for the card again and again: a reset with many channels is
+// answered in time by a card that has stopped.
+func TestRoundWaitsOnce(t *testing.T) {
+	const wait = 20 * time.Millisecond
+	a, f := newAgg(t, Options{CardTimeout: wait})
+	g, _ := addGuest(t, a, "a")
+	var ids []uint32
+	for id := range uint8(64) {
+		bindChannel(t, g, id)
+		ids = append(ids, uint32(id))
+	}
+	list(t, g, ids...)
+	before := a.ctl.timeouts.Load()
+	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
+		f.hold(reg, true)
+	}
+	require.NoError(t, g.Reset())
+	// Of the first channel's end: the runlist and the preempt.
+	require.LessOrEqual(t, a.ctl.timeouts.Load()-before, uint64(2))
+	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
+		f.hold(reg, false)
+	}
+}

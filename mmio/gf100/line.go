@@ -1,0 +1,31 @@
+package gf100
+
+// Line is the state of a function's interrupt.
+type Line struct {
+	Level    bool // something is pending and enabled
+	Edge     bool // the level rose, or a message has to be sent again
+	MSI      bool // the driver wants messages, one for each edge
+	Disabled bool // the driver has switched the pin off
+}
+
+// Pin is a function's interrupt as its host knows it. Like a Face it is guarded by
+// its owner's lock.
+type Pin struct{ told Line }
+
+// Settle recomputes the interrupt tree, with PFIFO's own level, and says what the
+// line is, and whether the host does not know.
+func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, news bool) {
+	f.SetSource(SourcePFIFO, fifo)
+	l.Level, l.Edge = f.Settle()
+	l.MSI, l.Disabled = c.MSIEnabled(), c.INTxDisabled()
+	if !l.Edge && l == p.told {
+		return l, false
+	}
+	c.SetINTx(l.Level)
+	p.told = l
+	p.told.Edge = false
+	return l, true
+}
+
+// Forget makes the next Settle tell everything: the host is another one.
+func (p *Pin) Forget() { p.told = Line{} }
