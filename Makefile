@@ -7,36 +7,36 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/umbra
+build: ## build the command, bin/umbra
 	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
 
-demo: build ## share one software card among two Debian guests and show what they do; fetches what is missing
+demo: build ## show two Debian guests on one software card; fetches what is missing
 	$(GO) run ./tests/demo --umbra bin/umbra
 
-demo-pass-through: ## the same with a whole card for one guest, and more of its counters
+demo-pass-through: ## show one guest with a whole card, and more of what the card counts
 	$(GO) run ./tests/demo --pass-through
 
-test: ## static checks, all tests, race detector, virtual machines; says what ran
+test: ## run static checks, all tests, the race detector, virtual machines; the last line counts
 	$(GO) run ./tests/check
 
-test-unit: ## the tests that need no virtual machine
+test-unit: ## run the tests that need no virtual machine
 	$(GO) run ./tests/check unit
 
-test-vm: ## the tests that boot virtual machines
+test-vm: ## run the tests that boot virtual machines
 	$(GO) run ./tests/check vm
 
-libvfio-user: ## build the C library libvfio-user into the cache, for the transport of that name
+libvfio-user: ## build the C library libvfio-user into the cache folder
 	$(GO) run ./tests/conformance/cmd/libvfio-user build
 
-build-libvfio-user: ## build bin/umbra with that transport
+build-libvfio-user: ## build bin/umbra with libvfio-user as a transport
 	$(GO) run ./tests/conformance/cmd/libvfio-user go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
 
-test-libvfio-user: ## test that transport, plain and under the race detector; says so if it was not built
+test-libvfio-user: ## test that transport, plain and under the race detector; needs the library
 	$(GO) run ./tests/conformance/cmd/libvfio-user test
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## run gofmt, go vet, staticcheck
 	$(GO) run ./tests/check lint
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
