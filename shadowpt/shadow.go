@@ -57,9 +57,12 @@ func (w *Work) take(n uint64) bool {
 
 // Counts says what building shadows took and what it refused.
 type Counts struct {
-	Builds    uint64 `json:"builds"`
-	Tables    uint64 `json:"tables"`    // tables read
-	Examined  uint64 `json:"examined"`  // entries read
+	Builds    uint64 `json:"builds"`    // full rebuilds of one space
+	Scans     uint64 `json:"scans"`     // updates of what had changed in any
+	Tables    uint64 `json:"tables"`    // tables read whole
+	Compared  uint64 `json:"compared"`  // bytes of tables compared with what they were
+	Examined  uint64 `json:"examined"`  // entries looked at
+	Changed   uint64 `json:"changed"`   // of these, entries that were not what they had been
 	Rewritten uint64 `json:"rewritten"` // entries written to the card
 	Split     uint64 `json:"split"`     // big pages entered as small ones
 	Foreign   uint64 `json:"foreign"`   // valid entries that name nothing of the guest's
@@ -71,6 +74,9 @@ type Counts struct {
 // Add adds o to c.
 func (c *Counts) Add(o Counts) {
 	c.Builds += o.Builds
+	c.Scans += o.Scans
+	c.Compared += o.Compared
+	c.Changed += o.Changed
 	c.Tables += o.Tables
 	c.Examined += o.Examined
 	c.Rewritten += o.Rewritten
@@ -106,6 +112,12 @@ type Shadow struct {
 	retired []cardTable
 
 	work *Work
+
+	// What a Tracker keeps of the directory while it follows the shadow.
+	tracker *Tracker
+	pages   []held
+	at      []*node // the node behind each entry
+	changed entrySet
 }
 
 type cardTable struct{ addr, size uint64 }
@@ -119,6 +131,22 @@ type nodeKey struct {
 type node struct {
 	big, small uint64 // on the card; 0 = none
 	seen       bool   // in the build under way
+
+	// over are the big pages whose range of the small table is not what the guest
+	// has there: they are entered as small pages, or there was no room for them.
+	over    [BigEntries / 64]uint64
+	starved bool // something was left out for want of room
+
+	tracked // what a Tracker keeps of it
+}
+
+func (n *node) isOver(big uint64) bool { return n.over[big/64]>>(big%64)&1 != 0 }
+
+func (n *node) setOver(big uint64, on bool) {
+	n.over[big/64] &^= 1 << (big % 64)
+	if on {
+		n.over[big/64] |= 1 << (big % 64)
+	}
 }
 
 // NewShadow makes an empty shadow of s, to be built within w. It fails if there
@@ -152,6 +180,9 @@ func (s *Shadow) Release() {
 // Free gives all tables back. The card must not use them any more: it has
 // finished an invalidate since the last channel left the directory.
 func (s *Shadow) Free() {
+	if s.tracker != nil {
+		s.tracker.Unfollow(s)
+	}
 	for k, n := range s.nodes {
 		s.drop(k, n)
 	}
@@ -161,7 +192,8 @@ func (s *Shadow) Free() {
 
 // Rebuild reads all of the guest's tables and writes the card's anew. It is the
 // oracle that faster ways are held against: straight, and as long as the tables
-// are large. Each table is copied once, and only the copy is looked at.
+// are large. Each table is copied once, and only the copy is looked at. It is not
+// for a shadow that a Tracker follows.
 func (s *Shadow) Rebuild() {
 	s.Counts.Builds++
 	for _, n := range s.nodes {
@@ -203,21 +235,36 @@ func (s *Shadow) drop(k nodeKey, n *node) {
 
 // shadowPDE returns the card's entry for a guest's directory entry.
 func (s *Shadow) shadowPDE(q uint64) uint64 {
-	g := DecodePDE(q)
-	if !g.Big.Present && !g.Small.Present {
+	key, ok := keyOf(q)
+	if !ok {
 		return 0
 	}
-	key := nodeKey{g.Big, g.Small, g.Size}
+	n := s.node(key)
+	if !n.seen {
+		n.seen = true
+		s.fill(n, key)
+	}
+	return n.pde(key)
+}
+
+// keyOf returns what a guest's directory entry names; false if it names nothing.
+func keyOf(q uint64) (nodeKey, bool) {
+	g := DecodePDE(q)
+	return nodeKey{g.Big, g.Small, g.Size}, g.Big.Present || g.Small.Present
+}
+
+func (s *Shadow) node(key nodeKey) *node {
 	n := s.nodes[key]
 	if n == nil {
 		n = new(node)
 		s.nodes[key] = n
 	}
-	if !n.seen {
-		n.seen = true
-		s.fill(n, key)
-	}
-	out := PDE{Size: g.Size}
+	return n
+}
+
+// pde returns the card's directory entry for the node.
+func (n *node) pde(key nodeKey) uint64 {
+	out := PDE{Size: key.size}
 	if n.big != 0 {
 		out.Big = Table{Present: true, Target: VRAM, Addr: n.big}
 	}
@@ -234,27 +281,42 @@ func (s *Shadow) fill(n *node, key nodeKey) {
 	clear(big)
 	s.read(key.small, small[:SmallEntries>>key.size])
 	s.read(key.big, big[:BigEntries>>key.size])
+	s.compose(n, small, big)
+}
+
+// compose turns the guest's entries into the card's, where they are, and writes
+// all of the node's tables.
+func (s *Shadow) compose(n *node, small, big []uint64) {
+	n.starved = false
+	n.over = [len(n.over)]uint64{}
 	for i, q := range small {
 		small[i] = s.entry(q, SmallPage)
 	}
 	for i, q := range big {
 		big[i] = s.entry(q, BigPage)
 		if big[i] == 0 && DecodePTE(q).Valid {
-			s.split(small[i*BigPage/SmallPage:(i+1)*BigPage/SmallPage], q)
+			n.setOver(uint64(i), true)
+			s.split(group(small, i), q)
 		}
 	}
-	if n.big = s.write(n.big, big); n.big == 0 {
-		s.mask(small, big)
+	if n.big = s.write(n, n.big, big); n.big == 0 {
+		n.mask(small, big)
 	}
-	n.small = s.write(n.small, small)
+	n.small = s.write(n, n.small, small)
+}
+
+// group returns the small entries of a big one's range.
+func group(small []uint64, big int) []uint64 {
+	return small[big*GroupEntries : (big+1)*GroupEntries]
 }
 
 // mask takes away the small pages under big ones that there was no room for: a
 // big page wins, also when it is missing.
-func (s *Shadow) mask(small, big []uint64) {
+func (n *node) mask(small, big []uint64) {
 	for i, q := range big {
 		if q != 0 {
-			clear(small[i*BigPage/SmallPage : (i+1)*BigPage/SmallPage])
+			n.setOver(uint64(i), true)
+			clear(group(small, i))
 		}
 	}
 }
@@ -284,10 +346,10 @@ func (s *Shadow) read(t Table, entries []uint64) {
 // they say how bytes are ordered inside a page, not which page. Compression tags
 // name a resource that no guest has a share of, and are left out.
 func (s *Shadow) entry(q, page uint64) uint64 {
-	p := DecodePTE(q)
-	if !p.Valid {
-		return 0
+	if pteValid.get(q) == 0 {
+		return 0 // most are, and taking them apart takes time
 	}
+	p := DecodePTE(q)
 	card, ok := s.guest.Translate(p.Target, p.Addr, page, !p.ReadOnly)
 	if !ok {
 		if page == SmallPage {
@@ -306,22 +368,26 @@ func (s *Shadow) split(small []uint64, q uint64) {
 	p := DecodePTE(q)
 	s.Counts.Split++
 	for i := range small {
-		part := p
-		part.Addr += uint64(i) * SmallPage
-		small[i] = s.entry(part.Encode(), SmallPage)
+		small[i] = s.part(p, i)
 	}
+}
+
+// part translates one small page of a big one.
+func (s *Shadow) part(p PTE, i int) uint64 {
+	if p.Addr += uint64(i) * SmallPage; p.Addr >= VASize {
+		return 0 // addresses have as many bits as virtual ones
+	}
+	return s.entry(p.Encode(), SmallPage)
 }
 
 // write puts entries into the table at addr, which is allocated when there is
 // something to hold and kept until the node goes.
-func (s *Shadow) write(addr uint64, entries []uint64) uint64 {
+func (s *Shadow) write(n *node, addr uint64, entries []uint64) uint64 {
 	if addr == 0 {
 		if allZero(entries) {
 			return 0
 		}
-		var ok bool
-		if addr, ok = s.card.AllocTable(uint64(len(entries)) * 8); !ok {
-			s.Counts.NoRoom++
+		if addr = s.alloc(n, uint64(len(entries))*8); addr == 0 {
 			return 0
 		}
 	}
@@ -331,6 +397,17 @@ func (s *Shadow) write(addr uint64, entries []uint64) uint64 {
 	}
 	s.card.WriteTable(addr, b)
 	s.Counts.Rewritten += uint64(len(entries))
+	return addr
+}
+
+// alloc makes a table of n bytes for the node; 0 if there is no room.
+func (s *Shadow) alloc(of *node, n uint64) uint64 {
+	addr, ok := s.card.AllocTable(n)
+	if !ok {
+		s.Counts.NoRoom++
+		of.starved = true
+		return 0
+	}
 	return addr
 }
 

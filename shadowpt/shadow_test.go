@@ -23,6 +23,7 @@ type twin struct {
 	tables map[uint64]uint64 // allocated, by address
 	next   uint64
 	room   uint64
+	last   uint64 // table that was written
 
 	// mutate is called before each read of a table.
 	mutate func()
@@ -128,7 +129,15 @@ func (w *twin) FreeTable(addr, n uint64) {
 }
 
 func (w *twin) WriteTable(addr uint64, p []byte) {
-	require.GreaterOrEqual(w.t, w.tables[addr], uint64(len(p)), "written outside a table")
+	inside := func(at uint64) bool { return addr >= at && addr+uint64(len(p)) <= at+w.tables[at] }
+	if !inside(w.last) {
+		for at := range w.tables {
+			if inside(at) {
+				w.last = at
+			}
+		}
+		require.True(w.t, inside(w.last), "written outside a table: %#x", addr)
+	}
 	copy(w.card[addr:], p)
 }
 

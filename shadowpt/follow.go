@@ -1,0 +1,253 @@
+package shadowpt
+
+import "encoding/binary"
+
+// burst is entries of one table that lie together, on their way to the card.
+type burst struct {
+	first int
+	buf   []byte
+}
+
+// add puts an entry behind the others, or writes those out first.
+func (t *Tracker) add(s *Shadow, b *burst, table uint64, i int, q uint64) {
+	if len(b.buf) == cap(b.buf) || i != b.first+len(b.buf)/8 {
+		t.write(s, b, table)
+		b.first = i
+	}
+	b.buf = binary.LittleEndian.AppendUint64(b.buf, q)
+}
+
+// write writes the entries into the table at addr. Without a table they are all
+// zero, or there is no room for them.
+func (t *Tracker) write(s *Shadow, b *burst, table uint64) {
+	if len(b.buf) > 0 && table != 0 {
+		t.card.WriteTable(table+uint64(b.first)*8, b.buf)
+		s.Counts.Rewritten += uint64(len(b.buf) / 8)
+	}
+	b.buf = b.buf[:0]
+}
+
+func (t *Tracker) flush(s *Shadow, n *node) {
+	t.write(s, &t.out[0], n.small)
+	t.write(s, &t.out[1], n.big)
+}
+
+// put enters what the card gets for entry i of a guest's table.
+func (t *Tracker) put(r *leafRef, i int, q uint64) {
+	if r.big {
+		t.putBig(r.s, r.n, i, q)
+		return
+	}
+	if !r.n.isOver(uint64(i / GroupEntries)) {
+		t.putSmall(r.s, r.n, i, r.s.entry(q, SmallPage))
+	}
+}
+
+func (t *Tracker) putSmall(s *Shadow, n *node, i int, q uint64) {
+	if t.ready(s, n, &n.small, SmallTableSize, q) {
+		t.add(s, &t.out[0], n.small, i, q)
+	}
+}
+
+// putBig enters a big page, and, where it takes the place of small ones or gives
+// it back, those.
+func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
+	q := s.entry(guest, BigPage)
+	if t.ready(s, n, &n.big, BigTableSize, q) {
+		t.add(s, &t.out[1], n.big, i, q)
+	}
+	was := n.isOver(uint64(i))
+	over := pteValid.get(guest) != 0 && (q == 0 || n.big == 0)
+	n.setOver(uint64(i), over)
+	if !was && !over {
+		return
+	}
+	if over && q == 0 {
+		s.Counts.Split++
+	}
+	pte := DecodePTE(guest)
+	for k := range GroupEntries {
+		small := uint64(0)
+		switch {
+		case !over:
+			small = s.entry(entryAt(n.guestSmall, i*GroupEntries+k), SmallPage)
+		case q == 0:
+			small = s.part(pte, k)
+		}
+		t.putSmall(s, n, i*GroupEntries+k, small)
+	}
+}
+
+// ready reports whether there is a table to write q to. One is made if there is
+// something to hold; the directory entries of the node change then.
+func (t *Tracker) ready(s *Shadow, n *node, table *uint64, size, q uint64) bool {
+	if *table != 0 {
+		return true
+	}
+	if q == 0 || n.starved {
+		return false
+	}
+	if *table = s.alloc(n, size); *table == 0 {
+		return false
+	}
+	for w := range n.slots {
+		s.changed[w] |= n.slots[w]
+	}
+	return true
+}
+
+// followDir takes hold of a shadow's directory. All its entries count as changed.
+func (t *Tracker) followDir(s *Shadow) {
+	s.Counts.Tables++
+	s.Counts.Examined += DirEntries
+	s.pages = t.take(s, nil, Table{Present: true, Target: s.space.Target, Addr: s.space.Dir}, false, DirEntries)
+	for w := range s.changed {
+		s.changed[w] = ^uint64(0)
+	}
+}
+
+// hold takes hold of a node's tables and builds the card's from them.
+func (t *Tracker) hold(s *Shadow, n *node) {
+	n.held = true
+	small, big := SmallEntries>>n.key.size, BigEntries>>n.key.size
+	n.guestSmall = t.take(s, n, n.key.small, false, small)
+	n.guestBig = t.take(s, n, n.key.big, true, big)
+	cut := n.starved
+	w := s.work
+	clear(w.small)
+	clear(w.big)
+	for _, o := range []struct {
+		pages   []held
+		entries []uint64
+		size    uint64
+	}{{n.guestSmall, w.small[:small], SmallPage}, {n.guestBig, w.big[:big], BigPage}} {
+		if o.pages == nil {
+			continue
+		}
+		entriesOf(o.pages, o.entries)
+		s.Counts.Examined += uint64(len(o.entries))
+		for _, q := range o.entries {
+			t.countWriters(q, o.size, 1)
+		}
+	}
+	s.compose(n, w.small, w.big)
+	n.starved = n.starved || cut
+}
+
+// unhold is the reverse of hold; the card's tables stay as they are.
+func (t *Tracker) unhold(n *node) {
+	if !n.held {
+		return
+	}
+	n.held, n.starved = false, false
+	for _, o := range []struct {
+		pages []held
+		n     int
+		size  uint64
+	}{{n.guestSmall, SmallEntries >> n.key.size, SmallPage}, {n.guestBig, BigEntries >> n.key.size, BigPage}} {
+		for i := range o.pages {
+			l := o.pages[i].l
+			if l.seen == nil {
+				continue
+			}
+			for k := range min(pageEntries, o.n-i*pageEntries) {
+				t.countWriters(l.entry(k), o.size, -1)
+			}
+		}
+	}
+	t.letGo(&n.guestSmall)
+	t.letGo(&n.guestBig)
+}
+
+// take follows the pages of a table. It returns nil if the table does not count:
+// it is not there, not the guest's, or too much.
+func (t *Tracker) take(s *Shadow, n *node, table Table, big bool, entries int) []held {
+	if !table.Present {
+		return nil
+	}
+	if n != nil {
+		s.Counts.Tables++
+	}
+	size := uint64(entries) * 8
+	if t.followed+size > t.quota {
+		s.Counts.Cut++
+		if n != nil {
+			n.starved = true
+		}
+		return nil
+	}
+	pages := make([]held, 0, (size+SmallPage-1)/SmallPage)
+	t.followed += size
+	for i := range cap(pages) {
+		l := t.leaf(table.Target, table.Addr+uint64(i)*SmallPage)
+		if l == nil {
+			s.Counts.Unread++
+			t.letGo(&pages)
+			t.followed -= size - uint64(i)*SmallPage
+			return nil
+		}
+		r := leafRef{s: s, n: n, big: big, first: i * pageEntries, count: min(pageEntries, entries-i*pageEntries)}
+		pages = append(pages, l.addRef(r))
+	}
+	return pages
+}
+
+// leaf returns the page at addr, followed; nil if it is not the guest's.
+func (t *Tracker) leaf(target Target, addr uint64) *leaf {
+	key := leafKey{addr / SmallPage, target.System()}
+	switch l := t.leaves[key]; {
+	case l == nil:
+	case l.lost:
+		return nil // those who still have it are about to let go
+	default:
+		return l
+	}
+	if !key.system && (target != VRAM || key.page >= t.pages) {
+		return nil
+	}
+	if !key.system {
+		t.tables.add(key.page)
+		if t.isLoose(key.page) {
+			t.loose.add(key.page)
+		}
+	}
+	if !t.guest.ReadTable(key.target(), addr, t.page[:]) {
+		if !key.system {
+			t.tables.remove(key.page)
+		}
+		return nil
+	}
+	l := &leaf{key: key}
+	l.fill(t.page[:])
+	t.leaves[key] = l
+	if key.system {
+		l.at = len(t.system)
+		t.system = append(t.system, l)
+	}
+	return l
+}
+
+// letGo ends the following of a table's pages.
+func (t *Tracker) letGo(pages *[]held) {
+	for _, h := range *pages {
+		r := &h.l.refs[h.at]
+		t.followed -= uint64(r.count) * 8
+		h.removeRef()
+		if len(h.l.refs) == 0 {
+			t.forget(h.l)
+		}
+	}
+	*pages = nil
+}
+
+func (t *Tracker) forget(l *leaf) {
+	delete(t.leaves, l.key)
+	if !l.key.system {
+		t.tables.remove(l.key.page)
+		return
+	}
+	last := t.system[len(t.system)-1]
+	t.system[l.at], last.at = last, l.at
+	t.system[len(t.system)-1] = nil
+	t.system = t.system[:len(t.system)-1]
+}

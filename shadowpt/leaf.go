@@ -1,0 +1,161 @@
+package shadowpt
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+const (
+	pageEntries = SmallPage / 8
+	pagesOf4KiB = SmallTableSize / SmallPage // most pages that a table has
+)
+
+var zeroPage [SmallPage]byte
+
+// leaf is one page of the guest's memory that tables lie in, with its bytes as
+// they were when they were last looked at. Any number of tables, and
+// directories, may have the page as a part: all of them are shadows of the same
+// bytes.
+type leaf struct {
+	key  leafKey
+	seen *[SmallPage]byte // nil: all zero
+	refs []leafRef
+	// system counts the entries that, read as page entries, name the guest's system
+	// memory.
+	system int
+	at     int  // in Tracker.system, if the page itself is in system memory
+	lost   bool // it is no longer the guest's
+}
+
+// leafKey is a page number, and whether it is in system memory.
+type leafKey struct {
+	page   uint64
+	system bool
+}
+
+func (k leafKey) target() Target {
+	if k.system {
+		return SystemCoherent
+	}
+	return VRAM
+}
+
+// leafRef is a part of one table: its entries from first on, at the page's
+// beginning.
+type leafRef struct {
+	s     *Shadow
+	n     *node // nil: the directory
+	big   bool
+	first int
+	count int
+}
+
+// held is a table's side of a leafRef.
+type held struct {
+	l  *leaf
+	at int // of the reference in l.refs
+}
+
+// tracked is what a Tracker keeps of a node.
+type tracked struct {
+	key                  nodeKey
+	held                 bool // the node's tables are followed
+	guestSmall, guestBig []held
+	slots                entrySet // directory entries that name the node
+	links                int      // how many
+	redo                 bool     // in Tracker.again
+}
+
+// entrySet is a set of directory entries.
+type entrySet [DirEntries / 64]uint64
+
+func (e *entrySet) add(i int)    { e[i/64] |= 1 << (i % 64) }
+func (e *entrySet) remove(i int) { e[i/64] &^= 1 << (i % 64) }
+
+func (l *leaf) bytes() []byte {
+	if l.seen == nil {
+		return zeroPage[:]
+	}
+	return l.seen[:]
+}
+
+func (l *leaf) entry(i int) uint64 {
+	if l.seen == nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(l.seen[i*8:])
+}
+
+// fill takes the page's bytes as they are now.
+func (l *leaf) fill(p []byte) {
+	l.system = 0
+	if l.seen == nil {
+		if bytes.Equal(p, zeroPage[:]) {
+			return
+		}
+		l.seen = new([SmallPage]byte)
+	}
+	copy(l.seen[:], p)
+	for i := range pageEntries {
+		l.system += namesSystem(l.entry(i))
+	}
+}
+
+// namesSystem is 1 for a page entry that names system memory, else 0.
+func namesSystem(q uint64) int {
+	if pteValid.get(q) != 0 && Target(pteTarget.get(q)).System() {
+		return 1
+	}
+	return 0
+}
+
+// entryAt returns the guest's entry i of a table, 0 if the table does not count.
+func entryAt(pages []held, i int) uint64 {
+	if pages == nil {
+		return 0
+	}
+	return pages[i/pageEntries].l.entry(i % pageEntries)
+}
+
+// entriesOf copies a table's entries.
+func entriesOf(pages []held, out []uint64) {
+	for i := range pages {
+		part := out[i*pageEntries : min((i+1)*pageEntries, len(out))]
+		if pages[i].l.seen == nil {
+			clear(part)
+			continue
+		}
+		for k := range part {
+			part[k] = pages[i].l.entry(k)
+		}
+	}
+}
+
+// addRef notes that a table has the page as a part.
+func (l *leaf) addRef(r leafRef) held {
+	l.refs = append(l.refs, r)
+	return held{l, len(l.refs) - 1}
+}
+
+// removeRef is the reverse. The last reference takes the place of the one that
+// goes.
+func (h held) removeRef() {
+	l, last := h.l, len(h.l.refs)-1
+	if h.at != last {
+		l.refs[h.at] = l.refs[last]
+		l.refs[h.at].pages()[l.refs[h.at].first/pageEntries].at = h.at
+	}
+	l.refs[last] = leafRef{}
+	l.refs = l.refs[:last]
+}
+
+// pages is where the table that the reference is of keeps its pages.
+func (r *leafRef) pages() []held {
+	switch {
+	case r.n == nil:
+		return r.s.pages
+	case r.big:
+		return r.n.guestBig
+	}
+	return r.n.guestSmall
+}

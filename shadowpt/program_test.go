@@ -1,0 +1,416 @@
+package shadowpt_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// program is a random guest program over page tables: what guests, engines and a
+// client's memory map do to them, in any order, with a Tracker and shadows that
+// it follows, or, between switches, full rebuilds. At each flush point every
+// shadow must be what a fresh full rebuild of the same bytes makes.
+type program struct {
+	w      *twin
+	t      *shadowpt.Tracker
+	work   *shadowpt.Work
+	spaces []*programSpace
+	full   bool // shadows are rebuilt, not followed
+	rnd    random
+	tlb    []uint64 // guest pages that engines may still write
+
+	direct  map[uint64]bool // guest pages that the guest writes without a trap
+	tables  int             // compared with the oracle's
+	flushes int
+	audit   bool            // look at each entry of the card's tables, too
+	inside  int             // entries looked at
+	mine    map[uint64]bool // pages of the card's that the guest has
+	// spare says what is left out, to see that it is missed: one of omissions.
+	spare string
+}
+
+type programSpace struct {
+	s     *shadowpt.Shadow
+	space shadowpt.Space
+}
+
+// omissions are what must not be left out.
+var omissions = []string{"a trap", "an untrapped page", "what engines write", "a change of the map"}
+
+// random is a small generator, so that a program is one number.
+type random uint64
+
+func (r *random) next() uint64 {
+	*r ^= *r << 13
+	*r ^= *r >> 7
+	*r ^= *r << 17
+	return uint64(*r) * 0x2545f4914f6cdd1d >> 8
+}
+
+func (r *random) n(n uint64) uint64 { return r.next() % n }
+
+func (r *random) one(in uint64) bool { return r.n(in) == 0 }
+
+func pick[T any](r *random, list ...T) T { return list[r.n(uint64(len(list)))] }
+
+// Where programs have their tables: some overlap, one reaches beyond the memory.
+var (
+	tablePlaces = []uint64{0x100000, 0x140000, 0x101000, 0x60000, 0x60000, 0x1a0000, 0x1fe000, 0x1c0000, 0x58000, twinVRAM}
+	dirPlaces   = []uint64{0, 0x10000, 0x18000, 0x60000, twinVRAM - shadowpt.DirSize}
+)
+
+func newProgram(t reporter, seed uint64) *program {
+	p := &program{rnd: random(seed*2 + 1), direct: make(map[uint64]bool), work: shadowpt.NewWork(1 << 40)}
+	p.rnd.next()
+	p.w = newTwin(t, 32<<20)
+	p.t = shadowpt.NewTracker(p.w, p.w, p.work, twinVRAM, 64<<20)
+	for range 1 + p.rnd.n(3) {
+		p.enter()
+	}
+	return p
+}
+
+func (p *program) enter() {
+	space := shadowpt.Space{Dir: pick(&p.rnd, dirPlaces...), Target: pick(&p.rnd, shadowpt.VRAM, shadowpt.VRAM, shadowpt.SystemCoherent), Limit: shadowpt.VASize - 1}
+	if space.Target.System() && space.Dir >= twinRAM {
+		space.Dir = 0x80000
+	}
+	work := p.work
+	s, ok := shadowpt.NewShadow(p.w, p.w, work, space)
+	if !ok {
+		return
+	}
+	if p.full {
+		s.Rebuild()
+	} else {
+		p.t.Follow(s)
+	}
+	p.spaces = append(p.spaces, &programSpace{s, space})
+}
+
+// run does n steps, and a flush at the end. It returns what differs first, "" if
+// nothing does.
+func (p *program) run(n int) string {
+	for range n {
+		if p.rnd.one(8) {
+			if d := p.flush(); d != "" {
+				return d
+			}
+			continue
+		}
+		p.step()
+	}
+	return p.flush()
+}
+
+func (p *program) step() {
+	r := &p.rnd
+	switch r.n(16) {
+	case 0, 1, 2:
+		p.poke(p.anywhere(), p.pte())
+	case 3:
+		m, at := p.somewhere()
+		q := p.pte()
+		for i := range r.n(100) {
+			p.write(m, at+i*8, le(q+i*pick(r, uint64(0), 1<<4, 32<<4)))
+		}
+	case 4: // single bytes, as drivers write through BAR3
+		m, at := p.somewhere()
+		for i, b := range le(p.pte()) {
+			if !r.one(4) {
+				p.write(m, at+uint64(i), []byte{b})
+			}
+		}
+	case 5, 6, 7:
+		if len(p.spaces) > 0 {
+			sp := pick(r, p.spaces...)
+			p.write(sp.space.Target, sp.space.Dir+r.n(4)*8, le(p.pde()))
+		}
+	case 8:
+		m, at := p.somewhere()
+		p.write(m, at&^0xfff, make([]byte, shadowpt.SmallPage))
+	case 9: // a table is used elsewhere
+		from, to := pick(r, tablePlaces[:8]...)&^0xfff, pick(r, tablePlaces[:8]...)&^0xfff
+		p.write(shadowpt.VRAM, to, slices.Clone(p.w.vram[from:from+shadowpt.SmallPage]))
+	case 10:
+		page := p.tablePage()
+		on := !p.direct[page]
+		p.direct[page] = on
+		if on && p.spare == "an untrapped page" {
+			return
+		}
+		p.t.Untrapped(page<<12, shadowpt.SmallPage, on)
+	case 11, 12:
+		p.engine()
+	case 13:
+		p.remap()
+	case 14:
+		p.switchMode()
+	case 15:
+		switch {
+		case len(p.spaces) < 3 && r.one(3):
+			p.enter()
+		case len(p.spaces) > 1 && r.one(6):
+			p.leave()
+		}
+	}
+}
+
+// switchMode goes from following to full rebuilds, or back.
+func (p *program) switchMode() {
+	if !p.rnd.one(3) {
+		return
+	}
+	p.full = !p.full
+	for _, sp := range p.spaces {
+		if p.full {
+			p.t.Unfollow(sp.s)
+		} else {
+			p.t.Follow(sp.s)
+		}
+	}
+	p.release()
+}
+
+func (p *program) leave() {
+	i := int(p.rnd.n(uint64(len(p.spaces))))
+	sp := p.spaces[i]
+	p.spaces = slices.Delete(p.spaces, i, i+1)
+	if !p.full {
+		p.t.Unfollow(sp.s)
+	}
+	p.release() // an invalidate, after which nothing walks it
+	sp.s.Free()
+}
+
+func le(q uint64) []byte { return binary.LittleEndian.AppendUint64(nil, q) }
+
+func (p *program) somewhere() (shadowpt.Target, uint64) {
+	m := pick(&p.rnd, shadowpt.VRAM, shadowpt.VRAM, shadowpt.VRAM, shadowpt.SystemCoherent)
+	return m, pick(&p.rnd, tablePlaces...) + pick(&p.rnd, p.rnd.n(64), p.rnd.n(64), 511, 512, 1023, p.rnd.n(32768))*8
+}
+
+type where struct {
+	m  shadowpt.Target
+	at uint64
+}
+
+func (p *program) anywhere() where { m, at := p.somewhere(); return where{m, at} }
+
+func (p *program) tablePage() uint64 {
+	return (pick(&p.rnd, append(dirPlaces, tablePlaces[:9]...)...) >> 12) + p.rnd.n(2)
+}
+
+func (p *program) poke(at where, q uint64) { p.write(at.m, at.at, le(q)) }
+
+// write is the guest's.
+func (p *program) write(m shadowpt.Target, at uint64, b []byte) {
+	mem := p.w.memory(m)
+	if at+uint64(len(b)) > uint64(len(mem)) {
+		return
+	}
+	copy(mem[at:], b)
+	if m.System() || p.direct[at>>12] && p.direct[(at+uint64(len(b))-1)>>12] {
+		return
+	}
+	if p.spare == "a trap" && p.rnd.one(8) {
+		return
+	}
+	p.t.Wrote(at, uint64(len(b)))
+}
+
+func (p *program) pte() uint64 {
+	r := &p.rnd
+	e := shadowpt.PTE{
+		Valid: !r.one(6), ReadOnly: r.one(4), Supervisor: r.one(16), Volatile: r.one(2),
+		Target: pick(r, shadowpt.VRAM, shadowpt.VRAM, shadowpt.SystemCoherent, shadowpt.SystemNonCoherent, shadowpt.Peer),
+		Addr:   r.n(3<<20) &^ 0xfff, Kind: byte(r.next()), CompTag: uint32(r.n(1 << 17)), Encrypted: r.one(4),
+	}
+	switch {
+	case r.one(3):
+		e.Addr &^= shadowpt.BigPage - 1
+	case r.one(6): // a page that is a table
+		e.Target, e.ReadOnly, e.Addr = shadowpt.VRAM, false, p.tablePage()<<12
+	case r.one(32):
+		e.Addr = r.n(1<<40) &^ 0xfff
+	case r.one(32):
+		e.Addr = 1<<40 - (1+r.n(40))<<12
+	}
+	if r.one(8) {
+		return 0
+	}
+	return e.Encode()
+}
+
+func (p *program) pde() uint64 {
+	r := &p.rnd
+	q := uint64(0)
+	for _, shift := range []uint{0, 32} {
+		q |= (pick(r, tablePlaces...)>>12<<4 | pick(r, uint64(0), 1, 1, 1, 2, 3, 2)) << shift
+	}
+	if r.one(2) {
+		q |= r.n(4) << 2
+	}
+	if r.one(8) {
+		return 0
+	}
+	return q
+}
+
+// engine writes a page of VRAM that some shadow lets it write, or let it write
+// until the last invalidate.
+func (p *program) engine() {
+	r := &p.rnd
+	for range 8 {
+		if len(p.spaces) == 0 {
+			return
+		}
+		sp := pick(r, p.spaces...)
+		va := r.n(4)<<27 + pick(r, r.n(64)<<12, r.n(64)<<17, r.n(1<<15)<<12)
+		e, _, ok := shadowpt.Walk(p.w, shadowpt.Space{Dir: sp.s.Dir(), Limit: shadowpt.VASize - 1}, va)
+		if ok && e.Target == shadowpt.VRAM && !e.ReadOnly {
+			p.tlb = append(p.tlb, uint64(slices.Index(p.w.pieces, int((e.Addr+va-e.VA)>>12))))
+		}
+	}
+	for range 4 {
+		if len(p.tlb) > 0 {
+			at := pick(r, p.tlb...)<<12 + r.n(512)*8
+			copy(p.w.vram[at:], le(pick(r, p.pte(), p.pde(), r.next())))
+		}
+	}
+}
+
+// remap changes what the client has mapped, with its hole or its read-only part.
+func (p *program) remap() {
+	r := &p.rnd
+	part := pick(r, &p.w.hole, &p.w.ro)
+	old := *part
+	from := r.n(256) << 12
+	*part = [2]uint64{from, from + (1+r.n(32))<<12}
+	if p.spare == "a change of the map" {
+		return
+	}
+	if r.one(8) {
+		p.t.Moved(0, 1<<35)
+		return
+	}
+	p.t.Moved(old[0], old[1]-old[0])
+	p.t.Moved(part[0], part[1]-part[0])
+}
+
+// flush brings all shadows up to date and compares them with the oracle's.
+func (p *program) flush() string {
+	p.flushes++
+	p.t.Update()
+	if p.spare == "what engines write" {
+		p.t.ForgetLoose()
+	}
+	for _, sp := range p.spaces {
+		if p.full {
+			sp.s.Rebuild()
+		}
+		if d := p.compare(sp); d != "" {
+			return d
+		}
+	}
+	if !p.rnd.one(4) { // else the card has not said that it is done
+		p.release()
+	}
+	return ""
+}
+
+func (p *program) release() {
+	p.t.Release()
+	for _, sp := range p.spaces {
+		if p.full {
+			sp.s.Release()
+		}
+	}
+	p.tlb = p.tlb[:0]
+}
+
+// compare holds the card's tables of a space against those that a full rebuild
+// makes on another card, byte for byte.
+func (p *program) compare(sp *programSpace) string {
+	o := *p.w
+	o.room, o.next, o.tables = 64<<20, tableBase, make(map[uint64]uint64)
+	if len(oracleCard) == 0 {
+		oracleCard = make([]byte, tableBase+o.room)
+	}
+	o.card = oracleCard
+	s, _ := shadowpt.NewShadow(&o, &o, p.work, sp.space)
+	s.Rebuild()
+	got, want := p.w.card[sp.s.Dir():], o.card[s.Dir():]
+	for i := range shadowpt.DirEntries {
+		a, b := binary.LittleEndian.Uint64(got[i*8:]), binary.LittleEndian.Uint64(want[i*8:])
+		if a|b == 0 {
+			continue
+		}
+		g, w := shadowpt.DecodePDE(a), shadowpt.DecodePDE(b)
+		if g.Size != w.Size {
+			return fmt.Sprintf("directory entry %d: %#x and %#x", i, a, b)
+		}
+		for _, t := range []struct {
+			what string
+			g, w shadowpt.Table
+			size uint64
+		}{{"big", g.Big, w.Big, shadowpt.BigTableSize}, {"small", g.Small, w.Small, shadowpt.SmallTableSize}} {
+			x, y := p.w.table(t.g, t.size), o.table(t.w, t.size)
+			p.tables += min(1, int(t.g.Addr+t.w.Addr))
+			if p.audit {
+				p.lookInside(x, shadowpt.DirSpan/(t.size/8))
+			}
+			if bytes.Equal(x, y) {
+				continue
+			}
+			for k := 0; k < len(x); k += 8 {
+				if !bytes.Equal(x[k:k+8], y[k:k+8]) {
+					return fmt.Sprintf("directory entry %d, %s entry %d: %x and, rebuilt, %x", i, t.what, k/8, x[k:k+8], y[k:k+8])
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// lookInside wants every entry of a table of the card's to be the guest's.
+func (p *program) lookInside(table []byte, page uint64) {
+	if len(p.mine) == 0 {
+		p.mine = make(map[uint64]bool)
+		for _, at := range p.w.pieces {
+			p.mine[uint64(at)] = true
+		}
+	}
+	for i := 0; i < len(table); i += 8 {
+		q := binary.LittleEndian.Uint64(table[i:])
+		if q == 0 {
+			continue
+		}
+		p.inside++
+		e := shadowpt.DecodePTE(q)
+		for at := e.Addr; at < e.Addr+page; at += shadowpt.SmallPage {
+			ok := e.Target == shadowpt.VRAM && p.mine[at>>12] ||
+				e.Target.System() && at>>35 == ramWindow>>35 && p.w.mapped(at&(1<<35-1), shadowpt.SmallPage, !e.ReadOnly)
+			if !ok {
+				p.w.t.Errorf("entry %#x names %#x, which is not the guest's", q, at)
+				p.w.t.FailNow()
+			}
+		}
+	}
+}
+
+var (
+	oracleCard []byte
+	noTable    = make([]byte, shadowpt.SmallTableSize)
+)
+
+// table returns the bytes of a table of the card's; none is all zero.
+func (w *twin) table(t shadowpt.Table, n uint64) []byte {
+	if !t.Present {
+		return noTable[:n]
+	}
+	return w.card[t.Addr : t.Addr+n]
+}

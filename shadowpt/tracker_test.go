@@ -1,0 +1,65 @@
+package shadowpt_test
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// reporter is a test of any kind.
+type reporter = require.TestingT
+
+func trackerEqualsRebuild(t *rapid.T) {
+	p := newProgram(t, rapid.Uint64().Draw(t, "seed"))
+	require.Empty(t, p.run(rapid.IntRange(1, 150).Draw(t, "steps")))
+	for len(p.spaces) > 0 {
+		p.leave()
+	}
+	for at, n := range p.w.tables {
+		require.Zero(t, n, "table at %#x is not given back", at)
+	}
+}
+
+// TestTrackerEqualsRebuild: whatever guests, engines and clients do, at each flush
+// point the shadows that are kept up to date are those that are built anew.
+func TestTrackerEqualsRebuild(t *testing.T) { rapid.Check(t, trackerEqualsRebuild) }
+
+func FuzzTrackerEqualsRebuild(f *testing.F) { f.Fuzz(rapid.MakeFuzz(trackerEqualsRebuild)) }
+
+// TestOmissionsAreMissed: the test above sees it if one thing is left out.
+func TestOmissionsAreMissed(t *testing.T) {
+	for _, spare := range omissions {
+		missed := 0
+		for seed := range uint64(30) {
+			p := newProgram(t, seed)
+			p.spare = spare
+			if p.run(100) != "" {
+				missed++
+			}
+		}
+		t.Logf("without %s, %d of 30 programs differ", spare, missed)
+		require.NotZero(t, missed, spare)
+	}
+}
+
+// manyTables is how many random tables TestManyTables compares. Releases are tried
+// with a million, which takes some minutes; each change with as many as a minute
+// of a slow machine under the race detector allows.
+var manyTables = flag.Int("tables", 2000, "how many random tables TestManyTables compares")
+
+// TestManyTables runs programs until so many of the card's tables have been held
+// against those that a full rebuild makes, and against the rule that no entry is
+// outside the guest's memory.
+func TestManyTables(t *testing.T) {
+	compared, inside, flushes := 0, 0, 0
+	seed := uint64(0)
+	for ; compared < *manyTables; seed++ {
+		p := newProgram(t, 1000+seed)
+		p.audit = true
+		require.Empty(t, p.run(150), "program %d", 1000+seed)
+		compared, inside, flushes = compared+p.tables, inside+p.inside, flushes+p.flushes
+	}
+	t.Logf("%d programs, %d flush points, %d tables, %d entries inside", seed, flushes, compared, inside)
+}
