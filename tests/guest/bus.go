@@ -1,8 +1,11 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -35,6 +38,8 @@ type bus struct {
 	access Access
 	width  int // of an access to memory, in bytes: 4 or 8
 
+	mapped []mapping // what needs no access
+
 	posts *client.Batch
 	n     int // posts collected
 	multi []client.MultiWrite
@@ -59,6 +64,36 @@ func (b *bus) failed() error {
 	return b.err
 }
 
+// mapping is a part of a BAR that the guest's processors reach directly.
+type mapping struct {
+	region int
+	off    uint64
+	mem    []byte
+}
+
+// direct returns the memory behind n bytes at off, to the end of the mapping, or nil
+// if they are not all mapped.
+func (b *bus) direct(region int, off uint64, n int) []byte {
+	for i := range b.mapped {
+		m := &b.mapped[i]
+		if m.region == region && off >= m.off && off-m.off+uint64(n) <= uint64(len(m.mem)) {
+			return m.mem[off-m.off:]
+		}
+	}
+	return nil
+}
+
+func (b *bus) unmap() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, m := range b.mapped {
+		errs = append(errs, unix.Munmap(m.mem))
+	}
+	b.mapped = nil
+	return errors.Join(errs...)
+}
+
 // piece returns how much of n bytes at off the next access moves.
 func (b *bus) piece(off uint64, n int) int {
 	size := b.width
@@ -72,12 +107,39 @@ func (b *bus) piece(off uint64, n int) int {
 func (b *bus) write(region int, off uint64, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if mem := b.direct(region, off, len(p)); mem != nil {
+		b.flush()
+		b.store(mem, off, p)
+		return
+	}
 	for len(p) > 0 && b.err == nil {
 		n := b.piece(off, len(p))
 		b.write1(region, off, p[:n])
 		off, p = off+uint64(n), p[n:]
 	}
 }
+
+// store writes p to mapped memory as a processor does: naturally aligned pieces in one
+// go each.
+func (b *bus) store(mem []byte, off uint64, p []byte) {
+	for len(p) > 0 {
+		n := b.piece(off, len(p))
+		switch n {
+		case 8:
+			le.PutUint64(mem, le.Uint64(p))
+		case 4:
+			le.PutUint32(mem, le.Uint32(p))
+		case 2:
+			le.PutUint16(mem, le.Uint16(p))
+		default:
+			mem[0] = p[0]
+		}
+		mem, off, p = mem[n:], off+uint64(n), p[n:]
+	}
+}
+
+// load is the reverse of store.
+func (b *bus) load(p []byte, off uint64, mem []byte) { b.store(p, off, mem[:len(p)]) }
 
 func (b *bus) write1(region int, off uint64, p []byte) {
 	switch b.access {
@@ -126,6 +188,10 @@ func (b *bus) read(region int, off uint64, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.flush()
+	if mem := b.direct(region, off, len(p)); mem != nil {
+		b.load(p, off, mem)
+		return
+	}
 	if b.err == nil && b.piece(off, len(p)) == len(p) {
 		b.fail(b.client.Read(region, off, p))
 	} else if b.err == nil {

@@ -35,6 +35,7 @@ type Config struct {
 	Access     Access        // how writes are sent
 	Width      int           // widest access to memory, 4 or 8 bytes; 0 means 8
 	Interrupts Interrupts    // how the device is heard
+	Map        bool          // map what the device offers of its BARs, as QEMU does; writes wait for their replies then
 	PRAMIN     bool          // reach memory through PRAMIN alone: slow, and a check on the BARs
 	Clear      bool          // clear also memory that nobody used since the reset
 	NoReset    bool          // do not reset the device when attaching
@@ -92,6 +93,9 @@ func Attach(ctx context.Context, path string, cfg Config) (*Guest, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
+	if cfg.Map {
+		cfg.Access = Replied
+	}
 	if d, ok := ctx.Deadline(); ok {
 		cfg.Timeout = min(cfg.Timeout, time.Until(d))
 	}
@@ -120,10 +124,10 @@ func (g *Guest) plugIn() error {
 		if err != nil {
 			return err
 		}
-		if r.File != nil {
-			r.File.Close()
-		}
 		g.bars[i] = r.Size
+		if err := g.mapBAR(&r); err != nil {
+			return err
+		}
 	}
 	if g.mem, err = client.Alloc(int(g.cfg.RAM)); err != nil {
 		return err
@@ -142,6 +146,28 @@ func (g *Guest) plugIn() error {
 	return g.wireInterrupt()
 }
 
+// mapBAR maps what the device offers of a BAR, if the configuration says so.
+func (g *Guest) mapBAR(r *client.RegionInfo) error {
+	if r.File == nil {
+		return nil
+	}
+	defer r.File.Close()
+	if !g.cfg.Map {
+		return nil
+	}
+	for _, a := range r.Areas {
+		mem, err := r.Mmap(a)
+		if err != nil {
+			return fmt.Errorf("map BAR%d at %#x: %w", r.Index, a.Offset, err)
+		}
+		g.bus.mapped = append(g.bus.mapped, mapping{int(r.Index), a.Offset, mem})
+	}
+	return nil
+}
+
+// Mapped is what the guest has mapped of a BAR at off, to its end; nil if it has not.
+func (g *Guest) Mapped(bar int, off uint64) []byte { return g.bus.direct(bar, off, 1) }
+
 func (g *Guest) wireInterrupt() error {
 	index := vfiouser.IRQMSI
 	switch g.cfg.Interrupts {
@@ -159,7 +185,7 @@ func (g *Guest) wireInterrupt() error {
 
 // Close pulls the machine out, as QEMU's death does: nothing is shut down.
 func (g *Guest) Close() error {
-	errs := []error{g.client.Close()}
+	errs := []error{g.client.Close(), g.bus.unmap()}
 	if g.event != nil {
 		errs = append(errs, g.event.Close())
 	}

@@ -117,7 +117,7 @@ func (x *run) consume(budget int) int {
 
 // goesOn reports whether the next word may be decoded in this step.
 func (x *run) goesOn() bool {
-	return x.verdict == more && x.pending < 0 && x.env.Launches < launchesPerStep
+	return x.verdict == more && x.pending < 0 && x.env.Launches < launchesPerStep && x.env.Moved < bytesPerStep
 }
 
 // decode takes one header, or data words of the packet under way, and returns

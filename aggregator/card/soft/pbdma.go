@@ -14,9 +14,11 @@ import (
 const (
 	stepsPerTurn = 32   // then the next channel gets the PBDMA
 	wordsPerStep = 1024 // pushbuffer words, at most, between two looks at yield
-	// launchesPerStep bounds what those words make the engines move: as often
-	// engine.Budget. While a step is under way its host cannot unmap memory.
+	// launchesPerStep and bytesPerStep bound what those words make the engines do;
+	// the last launch may move engine.Budget more. While a step is under way its host
+	// cannot unmap memory, and pages cannot move.
 	launchesPerStep = 16
+	bytesPerStep    = engine.Budget
 	noStep          = math.MaxUint64
 )
 
@@ -119,7 +121,7 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	p.stepGen.Store(c.tlbGen.Load())
 	defer p.stepGen.Store(noStep)
 	defer x.recoverFault()
-	x.env.Mem, x.env.Launches, x.env.Work = &ch.vm, 0, &c.stats.Owners[ch.owner]
+	x.env.Mem, x.env.Launches, x.env.Moved, x.env.Work = &ch.vm, 0, 0, &c.stats.Owners[ch.owner]
 	ch.vm.sync()
 	x.loop()
 }

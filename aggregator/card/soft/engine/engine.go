@@ -61,6 +61,8 @@ type Env struct {
 	// Launches grows by one with each copy or upload that a call starts. A caller
 	// that makes many calls in one go bounds them by it.
 	Launches int
+	// Moved grows by the bytes that calls move; for the same purpose.
+	Moved uint64
 }
 
 // launched counts a copy or upload that a call started, by the class's place in
@@ -75,6 +77,7 @@ func (e *Env) launched(stat int) {
 
 // moved counts bytes that were written by a copy or upload.
 func (e *Env) moved(stat int, n uint64) {
+	e.Moved += n
 	e.Stats.class[stat].Bytes.Add(n)
 	if e.Work != nil {
 		e.Work.class[stat].bytes.Add(n)
