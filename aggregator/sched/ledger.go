@@ -1,0 +1,108 @@
+package sched
+
+import "time"
+
+// Account is what is written down of a node and an engine. A node's is the sum
+// of its children's and of those it had, at any instant.
+type Account struct {
+	Busy     time.Duration `json:"busy_ns"`    // the engine worked for it
+	Wait     time.Duration `json:"wait_ns"`    // its entries waited, each for itself
+	Overrun  time.Duration `json:"overrun_ns"` // it held the card beyond its slice
+	Requests int64         `json:"requests"`   // doorbells
+	Entries  int64         `json:"entries"`    // that they added
+	Held     int64         `json:"held"`       // entries that were not forwarded at once
+	Done     int64         `json:"done"`       // entries
+	Dropped  int64         `json:"dropped"`    // entries that were not done: aborted, or removed
+	Last     time.Duration `json:"last_ns"`    // when the last was done
+}
+
+func (a *Account) add(b *Account) {
+	a.Busy += b.Busy
+	a.Wait += b.Wait
+	a.Overrun += b.Overrun
+	a.Requests += b.Requests
+	a.Entries += b.Entries
+	a.Held += b.Held
+	a.Done += b.Done
+	a.Dropped += b.Dropped
+	a.Last = max(a.Last, b.Last)
+}
+
+// account brings waiting up to date. It is called before a lane's number of
+// waiting entries changes, for all nodes on the way up at the same time.
+func (l *Lane) account(now time.Duration) *Account {
+	l.Account.Wait += time.Duration(l.Waiting) * (now - l.Counted)
+	l.Counted = now
+	return &l.Account
+}
+
+// Account returns what is written down of a node and an engine until now.
+func (s *Scheduler) Account(now time.Duration, id ID, engine int) (Account, bool) {
+	n := s.find(id)
+	if n == none || engine < 0 || engine >= len(s.Engines) {
+		return Account{}, false
+	}
+	s.advance(now)
+	return *s.Nodes[n].Lanes[engine].account(s.Now), true
+}
+
+// Entry is a node in the ledger, with its children after it.
+type Entry struct {
+	ID       ID         `json:"-"`
+	Name     string     `json:"name"`
+	Kind     Kind       `json:"kind"`
+	Depth    int        `json:"depth"`
+	Weight   int        `json:"weight"`
+	Block    Block      `json:"block,omitempty"`
+	Waiting  []int      `json:"waiting"`
+	Inflight []int      `json:"inflight"`
+	Accounts []Account  `json:"accounts"`       // by engine
+	Past     []Account  `json:"past,omitempty"` // of children that are gone
+	Debt     []Duration `json:"debt_ns"`        // time that it is ahead of its share
+}
+
+// Duration is a time.Duration, for JSON.
+type Duration = time.Duration
+
+// Ledger writes down every node, parents before their children, siblings in the
+// order in which they were made.
+func (s *Scheduler) Ledger(now time.Duration) []Entry {
+	s.advance(now)
+	var out []Entry
+	for n, depth := root, 0; n != none; n, depth = s.follow(n, depth) {
+		node := &s.Nodes[n]
+		e := Entry{ID: s.id(n), Name: node.Config.Name, Kind: node.Kind, Depth: depth, Weight: node.Config.Weight, Block: node.Block}
+		for i := range node.Lanes {
+			l := &node.Lanes[i]
+			e.Waiting = append(e.Waiting, l.Waiting)
+			e.Inflight = append(e.Inflight, l.Inflight)
+			e.Accounts = append(e.Accounts, *l.account(s.Now))
+			e.Past = append(e.Past, l.Past)
+			e.Debt = append(e.Debt, s.debt(n, i))
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// follow is the node after n when the tree is walked from the top.
+func (s *Scheduler) follow(n int32, depth int) (next int32, at int) {
+	if c := s.Nodes[n].First; c != none {
+		return c, depth + 1
+	}
+	return s.skip(n, depth)
+}
+
+// skip is the node after n and all below it.
+func (s *Scheduler) skip(n int32, depth int) (next int32, at int) {
+	for n != root {
+		if c := s.Nodes[n].Next; c != none {
+			return c, depth
+		}
+		n, depth = s.Nodes[n].Parent, depth-1
+	}
+	return none, 0
+}
+
+// Counted returns how often what should not happen did.
+func (s *Scheduler) Counted() Counts { return s.Counts }

@@ -1,0 +1,210 @@
+// Package model is a card in virtual time, and guests that use it: what the
+// scheduler is tested with, and what umbra sched simulate shows. The scheduler in
+// it is the one that serves.
+//
+// The card does what shares depend on: it takes requests from its channels by
+// turns, one of each, never interrupts one, has engines that work side by side,
+// semaphores that channels wait for, and a fetch pointer that runs ahead of what
+// is done. It has no clock but the time that it is told.
+//
+// Nothing here has goroutines, locks or state outside its structures.
+package model
+
+import (
+	"math"
+	"time"
+)
+
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
+
+// Request is what a channel asks of the card.
+type Request struct {
+	Engine  int
+	Busy    time.Duration
+	Endless bool // it never ends, whatever Busy is
+	Wait    int  // semaphore that it waits for, plus one
+	Value   int  // which must be this or more
+	Signal  int  // semaphore that it raises by one at its end, plus one
+
+	came time.Duration
+	tag  int // of who submitted it
+}
+
+// Completion is a request that ended.
+type Completion struct {
+	Channel, Engine   int
+	Came, Began, Done time.Duration
+	Tag               int
+}
+
+// Card is the model.
+type Card struct {
+	now        time.Duration
+	engines    []engine
+	channels   []channel
+	semaphores []int
+	done       []Completion
+
+	// Prefetch is how many requests the fetch pointer is ahead.
+	Prefetch int
+	// Deaf is a card that completes nothing any more.
+	Deaf bool
+}
+
+type engine struct {
+	channel int // at work for, -1 for none
+	last    int // had the last turn
+	began   time.Duration
+	end     time.Duration
+	busy    time.Duration
+}
+
+type channel struct {
+	queue []Request
+	head  int
+	dead  bool
+}
+
+// NewCard makes a card with some engines.
+func NewCard(engines, semaphores int) *Card {
+	c := &Card{engines: make([]engine, engines), semaphores: make([]int, semaphores), Prefetch: 4}
+	for e := range c.engines {
+		c.engines[e] = engine{channel: -1, last: -1, end: never}
+	}
+	return c
+}
+
+// AddChannel makes a channel.
+func (c *Card) AddChannel() int {
+	c.channels = append(c.channels, channel{})
+	return len(c.channels) - 1
+}
+
+// Push gives a channel a request more.
+func (c *Card) Push(now time.Duration, ch int, r Request) {
+	c.now = max(c.now, now)
+	k := &c.channels[ch]
+	if k.dead {
+		return
+	}
+	if k.head > 64 && k.head*2 > len(k.queue) {
+		k.queue = append(k.queue[:0], k.queue[k.head:]...)
+		k.head = 0
+	}
+	r.came = c.now
+	k.queue = append(k.queue, r)
+	c.dispatch()
+}
+
+// Queued is how many requests of a channel have not ended.
+func (c *Card) Queued(ch int) int { return len(c.channels[ch].queue) - c.channels[ch].head }
+
+// Fetched is how many of them the fetch pointer has passed.
+func (c *Card) Fetched(ch int) int { return min(c.Queued(ch), c.Prefetch) }
+
+// Stalled tells whether a channel waits for a semaphore.
+func (c *Card) Stalled(ch int) bool {
+	k := &c.channels[ch]
+	return k.head < len(k.queue) && !c.passes(&k.queue[k.head])
+}
+
+// Running is the channel that an engine works for, -1 for none.
+func (c *Card) Running(e int) int { return c.engines[e].channel }
+
+// Busy is how long an engine has worked.
+func (c *Card) Busy(e int) time.Duration {
+	g := &c.engines[e]
+	if g.channel >= 0 {
+		return g.busy + c.now - g.began
+	}
+	return g.busy
+}
+
+func (c *Card) passes(r *Request) bool { return r.Wait == 0 || c.semaphores[r.Wait-1] >= r.Value }
+
+// dispatch gives every idle engine the next channel's request.
+func (c *Card) dispatch() {
+	for e := range c.engines {
+		g := &c.engines[e]
+		if g.channel >= 0 {
+			continue
+		}
+		for i := range c.channels {
+			ch := (g.last + 1 + i) % len(c.channels)
+			k := &c.channels[ch]
+			if k.head >= len(k.queue) || k.queue[k.head].Engine != e || !c.passes(&k.queue[k.head]) || c.atWork(ch) {
+				continue
+			}
+			g.channel, g.last, g.began, g.end = ch, ch, c.now, c.now+k.queue[k.head].Busy
+			if k.queue[k.head].Endless {
+				g.end = never
+			}
+			break
+		}
+	}
+}
+
+// atWork tells whether an engine works for a channel: its requests are done in
+// their order.
+func (c *Card) atWork(ch int) bool {
+	for e := range c.engines {
+		if c.engines[e].channel == ch {
+			return true
+		}
+	}
+	return false
+}
+
+// Next is when something ends, never if nothing does.
+func (c *Card) Next() time.Duration {
+	t := never
+	for e := range c.engines {
+		if c.engines[e].channel >= 0 && !c.Deaf {
+			t = min(t, c.engines[e].end)
+		}
+	}
+	return t
+}
+
+// Step lets the time come to now, at most that of Next, and returns what ended.
+// What it returns is good until the next call.
+func (c *Card) Step(now time.Duration) []Completion {
+	c.now = max(c.now, now)
+	c.done = c.done[:0]
+	for e := range c.engines {
+		g := &c.engines[e]
+		if g.channel < 0 || g.end > c.now || c.Deaf {
+			continue
+		}
+		k := &c.channels[g.channel]
+		r := k.queue[k.head]
+		k.head++
+		g.busy += g.end - g.began
+		if r.Signal > 0 {
+			c.semaphores[r.Signal-1]++
+		}
+		c.done = append(c.done, Completion{g.channel, e, r.came, g.began, g.end, r.tag})
+		g.channel, g.end = -1, never
+	}
+	c.dispatch()
+	return c.done
+}
+
+// Abort takes a channel off the card with all it has. It returns how long the
+// request under way had run, and on which engine; -1 if none was.
+func (c *Card) Abort(now time.Duration, ch int) (ran time.Duration, on int) {
+	c.now = max(c.now, now)
+	on = -1
+	for e := range c.engines {
+		if g := &c.engines[e]; g.channel == ch {
+			ran, on = c.now-g.began, e
+			g.busy += ran
+			g.channel, g.end = -1, never
+		}
+	}
+	k := &c.channels[ch]
+	k.queue, k.head, k.dead = nil, 0, true
+	c.dispatch()
+	return ran, on
+}

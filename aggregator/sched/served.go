@@ -1,0 +1,288 @@
+package sched
+
+import "time"
+
+// Time served, and what follows from it: tags, credit, debt.
+//
+// A parent's Level is the tag of a child that is neither ahead of its share nor
+// behind. Each period it rises by what its children had to share, over their
+// weight: so a child's credit is its distance below the level, times its weight,
+// and giving credit to all is one addition. The credit of a child is bounded when
+// it is looked at, not every period.
+
+// periodNow numbers the credit periods.
+func (s *Scheduler) periodNow() int64 { return int64(s.Now / s.Config.Credit.Period) }
+
+// period gives credit to the children of p for the periods that have ended.
+func (s *Scheduler) period(p int32, e int) {
+	l := &s.Nodes[p].Lanes[e]
+	now := s.periodNow()
+	if now == l.Period {
+		return
+	}
+	grant := l.Received // below the card, there is to share what was received
+	if p == root {
+		grant = time.Duration(now-l.Period) * s.Config.Credit.Period
+	}
+	if w, shift := s.activeWeight(p, e); w > 0 && s.Config.Policy != DFQ {
+		l.Level += over(grant, w, shift)
+	}
+	l.Period, l.Received, l.Left = now, 0, 0
+	if l.Level > 1<<60 {
+		s.rebase(p, e)
+	}
+}
+
+// rebase counts tags from the level on, long before they would overflow.
+func (s *Scheduler) rebase(p int32, e int) {
+	by := s.Nodes[p].Lanes[e].Level
+	for n := range s.Nodes {
+		if s.Nodes[n].Kind != Gone && int32(n) != root && s.over(int32(n)) == p {
+			s.Nodes[n].Lanes[e].Tag = max(s.Nodes[n].Lanes[e].Tag-by, -by)
+		}
+		for i := range s.Nodes[n].Lanes[e].Orphans {
+			if o := &s.Nodes[n].Lanes[e].Orphans[i]; int32(n) == p || s.Config.Hierarchy != Tree {
+				*o = max(*o-by, 0)
+			}
+		}
+	}
+	s.Nodes[p].Lanes[e].Level = 0
+	s.rebuild()
+}
+
+// Tags are nanoseconds, shifted, over weight.
+const (
+	tagShift   = 10
+	shareShift = 20
+	leastShare = 1 << (shareShift - tagShift) // a smaller share counts as this
+)
+
+// over divides a time by a weight.
+func over(d time.Duration, weight int64, shift uint) int64 {
+	if d > time.Hour || d < -time.Hour { // does not fit
+		return int64(d) / weight << shift
+	}
+	return int64(d) << shift / weight
+}
+
+// weight of a node among those with whom it takes turns.
+func (s *Scheduler) weight(n int32, e int) (w int64, shift uint) {
+	if s.Config.Hierarchy != FlatWeights || s.Nodes[n].Kind == Channel {
+		return int64(s.Nodes[n].Config.Weight), tagShift
+	}
+	w = 1 << shareShift
+	for m := n; m != root; m = s.Nodes[m].Parent {
+		l, up := &s.Nodes[m].Lanes[e], &s.Nodes[s.Nodes[m].Parent].Lanes[e]
+		own := int64(s.Nodes[m].Config.Weight)
+		all := up.Live + up.Left
+		if l.Able == 0 && l.Idle != up.Period {
+			all += own
+		}
+		w = w * own / all
+	}
+	return max(w, leastShare), shareShift
+}
+
+// activeWeight is that of the children of p that have work, or had some in this
+// period; zero if none.
+func (s *Scheduler) activeWeight(p int32, e int) (w int64, shift uint) {
+	l := &s.Nodes[p].Lanes[e]
+	w = l.Live + l.Left
+	if p != root || w == 0 {
+		return w, tagShift
+	}
+	switch s.Config.Hierarchy {
+	case Flat:
+		return max(s.Engines[e].Flat, 1), tagShift
+	case FlatWeights:
+		return 1 << shareShift, shareShift
+	}
+	return w, tagShift
+}
+
+// savings is how far below the level a child of p may be: while it has work, its
+// part of two periods and two rounds of all with the longest request, for which it
+// may have to wait. With less it would lose what it is owed. Who comes back from
+// having none brings its part of two periods.
+func (s *Scheduler) savings(p int32, e int, back bool) int64 {
+	w, shift := s.activeWeight(p, e)
+	d := s.Config.Credit.Period
+	if !back {
+		n := s.Nodes[p].Lanes[e].Rivals
+		if p == root && s.Config.Hierarchy != Tree {
+			n = s.Engines[e].Rivals
+		}
+		d += time.Duration(n) * min(s.Engines[e].Longest, time.Hour/time.Duration(max(n, 1)))
+	}
+	return over(2*d, max(w, 1), shift)
+}
+
+// enter bounds what a node has saved that comes back to its siblings.
+func (s *Scheduler) enter(n int32, e int) {
+	if !s.competes(n) {
+		return
+	}
+	p := s.over(n)
+	s.period(p, e)
+	l, up := &s.Nodes[n].Lanes[e], &s.Nodes[p].Lanes[e]
+	if s.Config.Policy == DFQ {
+		l.Tag = max(l.Tag, up.Level)
+	} else {
+		l.Tag = max(l.Tag, up.Level-s.savings(p, e, true))
+	}
+}
+
+// charge writes down that an engine worked for a channel, and puts time into the
+// tags: that time when it is measured, or what is foretold of it.
+func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
+	for m := c; m != none; m = s.Nodes[m].Parent {
+		s.period(m, e)
+		l := &s.Nodes[m].Lanes[e]
+		l.Account.Busy += busy
+		l.Received += busy
+		if now := s.windowNow(); l.UsedIn != now {
+			l.UsedIn, l.Used = now, 0
+		}
+		l.Used += busy
+		if busy > 0 && m != root {
+			s.spend(m, e, busy)
+		}
+	}
+	if s.Config.Policy != DFQ || !s.Config.DFQ.Model {
+		for m := c; m != root; m = s.over(m) {
+			s.serve(m, e, served)
+		}
+	}
+	for m := c; m != root; m = s.Nodes[m].Parent {
+		switch {
+		case s.competes(m):
+			s.settle(m, e)
+		case s.Nodes[m].Lanes[e].Rests:
+			s.settleBelow(m, e)
+		}
+	}
+}
+
+// serve puts time into one node's tag.
+func (s *Scheduler) serve(n int32, e int, d time.Duration) {
+	p := s.over(n)
+	l, level := &s.Nodes[n].Lanes[e], s.Nodes[p].Lanes[e].Level
+	w, shift := s.weight(n, e)
+	if s.Config.Policy == DFQ {
+		l.Tag += over(d, w, shift)
+		return
+	}
+	// Credit and debt are bounded. Debt is not forgiven below what two of the
+	// longest requests cost: one that outlasts a period would be for nothing.
+	most := level + over(max(s.Config.Credit.Period, 2*s.Engines[e].Longest), w, shift)
+	l.Tag = min(max(l.Tag, level-s.savings(p, e, false))+over(d, w, shift), most)
+}
+
+// debt is the time by which a node is ahead of its share.
+func (s *Scheduler) debt(n int32, e int) time.Duration {
+	if !s.competes(n) {
+		return 0
+	}
+	w, shift := s.weight(n, e)
+	ahead := s.Nodes[n].Lanes[e].Tag - s.Nodes[s.over(n)].Lanes[e].Level
+	if ahead > 1<<40 || ahead < -1<<40 {
+		return time.Duration(ahead >> shift * w)
+	}
+	return time.Duration(ahead * w >> shift)
+}
+
+// chooseCredit takes those with credit by turns, then the one with the least
+// debt for its weight.
+func (s *Scheduler) chooseCredit(p int32, e int) int32 {
+	s.period(p, e)
+	l := &s.Nodes[p].Lanes[e]
+	q := &s.sides[p].queues[e]
+	for len(q[debts]) > 0 && q[debts][0].key < l.Level {
+		s.rerank(q[debts][0].node, p, e)
+	}
+	switch {
+	case len(q[debts]) == 0 && len(q[turns]) == 0:
+		return none
+	case len(q[turns]) == 0:
+		// All are in debt: the level rises to the first of them, for all alike.
+		// It would be lost otherwise that some have more when all reach the bound.
+		l.Level = max(l.Level, q[debts][0].key)
+		return q[debts][0].node
+	case len(q[debts]) > 0 && q[debts][0].ahead(q[turns][0]):
+		return q[debts][0].node
+	}
+	return q[turns][0].node
+}
+
+// ahead tells whether a node in debt goes before one with credit.
+func (r rank) ahead(of rank) bool {
+	return r.prio > of.prio || r.prio == of.prio && r.class < of.class
+}
+
+// windowNow numbers the windows in which use is measured.
+func (s *Scheduler) windowNow() int64 { return int64(s.Now / s.Config.Band.Window) }
+
+// used is what a node used in this window; of the card, its length so far.
+func (s *Scheduler) used(n int32, e int) time.Duration {
+	if n == root {
+		return s.Now % s.Config.Band.Window
+	}
+	if l := &s.Nodes[n].Lanes[e]; l.UsedIn == s.windowNow() {
+		return l.Used
+	}
+	return 0
+}
+
+// overShare tells whether a node used more than its share in this window.
+func (s *Scheduler) overShare(n, p int32, e int) bool {
+	w, _ := s.weight(n, e)
+	all, _ := s.activeWeight(p, e)
+	return float64(s.used(n, e))*float64(all) > float64(s.used(p, e))*float64(w)
+}
+
+// chooseBand is credit, but who is over its share in the window goes after those
+// who are not; and before the card is given to such a one, it is kept for a
+// moment for the one that had the last turn and used less.
+func (s *Scheduler) chooseBand(p int32, e int) int32 {
+	l := &s.Nodes[p].Lanes[e]
+	if now := s.periodNow(); l.Window != now {
+		l.Window = now
+		s.reclass(p, e)
+	}
+	c := s.chooseCredit(p, e)
+	if c == none || p != root { // below the card nobody need wait: others can go on
+		return c
+	}
+	last := l.Last
+	if last == none || last == c || s.busy(e) > 0 || !s.overShare(c, p, e) || s.overShare(last, p, e) ||
+		s.used(c, e) <= s.used(last, e) || s.Nodes[last].Block != 0 || s.sides[last].slots[e].pos != none {
+		l.Grace, l.Chances = 0, 0
+		return c
+	}
+	if l.Grace == 0 && l.Chances < s.Config.Band.Chances {
+		l.Grace = s.Now + s.Config.Band.Grace
+		l.Chances++
+	}
+	if s.Now < l.Grace {
+		s.Engines[e].Wake = l.Grace
+		return none
+	}
+	l.Grace, l.Chances = 0, 0
+	return c
+}
+
+// reclass looks anew at who is over its share.
+func (s *Scheduler) reclass(p int32, e int) {
+	for q := range s.sides[p].queues[e] {
+		list := s.sides[p].queues[e][q]
+		for i := range list {
+			list[i].class = 0
+			if s.overShare(list[i].node, p, e) {
+				list[i].class = 1
+			}
+		}
+		for i := len(list)/2 - 1; i >= 0; i-- {
+			s.sink(p, e, uint8(q), int32(i))
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package sched
+
+import "time"
+
+// The watchdog. A request cannot be interrupted, only aborted, so one that does
+// not end is first given a moment without company, then its channel is aborted,
+// and a guest that makes it a habit is put aside. Everybody else's time counts
+// anew from the abort: they only stood behind it.
+
+// WatchState is how far the escalation went on an engine.
+type WatchState uint8
+
+// The states.
+const (
+	Quiet    WatchState = iota
+	Warned              // its group gets no turns
+	Aborting            // the caller was told to abort it
+	Stuck               // and has not
+)
+
+// Watch is the watchdog of an engine.
+type Watch struct {
+	State   WatchState
+	Channel ID
+	Group   ID // that is stopped
+	Since   time.Duration
+}
+
+// forget takes note that a node is gone.
+func (w *Watch) forget(id ID) {
+	if w.Channel == id {
+		*w = Watch{}
+	}
+}
+
+// AlertKind is what is to be done.
+type AlertKind uint8
+
+// The kinds.
+const (
+	Warn       AlertKind = iota // nothing yet: a request runs for too long
+	Abort                       // take the channel off the card, tell its guest, and call Aborted
+	Quarantine                  // the guest's device gets no turns until Release
+	Reset                       // the card does not abort: the engine needs a reset, then Aborted
+)
+
+var alertNames = [...]string{"warn", "abort", "quarantine", "reset"}
+
+func (k AlertKind) String() string { return nameOf(alertNames[:], uint8(k)) }
+
+// Alert is something for the caller to do.
+type Alert struct {
+	Kind    AlertKind
+	Engine  int
+	Channel ID
+	Guest   ID
+	Ran     time.Duration
+}
+
+// Alert returns what there is to do, oldest first.
+func (s *Scheduler) Alert() (Alert, bool) {
+	if len(s.Alerts) == 0 {
+		return Alert{}, false
+	}
+	a := s.Alerts[0]
+	copy(s.Alerts, s.Alerts[1:])
+	s.Alerts = s.Alerts[:len(s.Alerts)-1]
+	return a, true
+}
+
+// limit is how long one request of a channel may run; 0 is for ever.
+func (s *Scheduler) limit(c int32) time.Duration {
+	if own := s.Nodes[s.guestOf(c)].Config.Limit; own != 0 {
+		return own
+	}
+	return s.Config.Watchdog.Limit
+}
+
+// leastLimit is the shortest of all guests'.
+func (s *Scheduler) leastLimit() time.Duration {
+	least := s.Config.Watchdog.Limit
+	for g := s.Nodes[root].First; g != none; g = s.Nodes[g].Next {
+		if own := s.Nodes[g].Config.Limit; own != 0 && (least == 0 || own < least) {
+			least = own
+		}
+	}
+	return least
+}
+
+// watchTimer is when the watchdog wants to look.
+func (s *Scheduler) watchTimer() time.Duration {
+	t := never
+	for e := range s.Engines {
+		eng := &s.Engines[e]
+		switch {
+		case eng.Watch.State == Stuck:
+		case eng.Watch.State != Quiet:
+			t = min(t, eng.Watch.Since+s.Config.Watchdog.Grace)
+		case s.busy(e) > 0 && s.least > 0:
+			t = min(t, eng.Progress+s.least)
+		}
+	}
+	return t
+}
+
+// watch looks for requests that run for too long.
+func (s *Scheduler) watch() {
+	for e := range s.Engines {
+		eng := &s.Engines[e]
+		w := &eng.Watch
+		due := s.Now >= w.Since+s.Config.Watchdog.Grace
+		switch w.State {
+		case Quiet:
+			if s.busy(e) > 0 && s.least > 0 && s.Now >= eng.Progress+s.least {
+				if c := s.suspect(e); c != none {
+					s.warn(c, e)
+				}
+			}
+		case Warned:
+			if due {
+				w.State, w.Since = Aborting, s.Now
+				s.alert(Abort, e)
+			}
+		case Aborting:
+			if due {
+				w.State = Stuck
+				s.Counts.Stuck++
+				s.alert(Reset, e)
+			}
+		}
+	}
+}
+
+// ran is how long the oldest request of a channel has had the engine: what the
+// card said, or since the engine last completed anything.
+func (s *Scheduler) ran(c int32, e int) time.Duration {
+	ch := &s.Nodes[c].Chan
+	return max(ch.Run, s.Now-max(ch.HeadFrom, s.Engines[e].Progress))
+}
+
+// suspect finds the channel whose request runs for too long, if there is one.
+// Without word from the card it is the one that has been there longest.
+func (s *Scheduler) suspect(e int) int32 {
+	over := func(c int32) bool {
+		limit := s.limit(c)
+		return limit > 0 && s.Nodes[c].Lanes[e].Inflight > 0 && !s.Nodes[c].Chan.Stalled && s.ran(c, e) >= limit
+	}
+	if c := s.channel(s.Engines[e].Running); c != none {
+		if over(c) {
+			return c
+		}
+		return none
+	}
+	found := none
+	for n := range s.Nodes {
+		c := int32(n)
+		if s.Nodes[n].Kind == Channel && over(c) && (found == none || s.Nodes[n].Chan.Issued < s.Nodes[found].Chan.Issued) {
+			found = c
+		}
+	}
+	return found
+}
+
+func (s *Scheduler) warn(c int32, e int) {
+	group := s.Nodes[c].Parent
+	s.Engines[e].Watch = Watch{Warned, s.id(c), s.id(group), s.Now}
+	s.Nodes[group].Block |= Stopped
+	s.resettle(group)
+	s.alert(Warn, e)
+}
+
+func (s *Scheduler) alert(k AlertKind, e int) {
+	w := &s.Engines[e].Watch
+	c := s.find(w.Channel)
+	if c == none || len(s.Alerts) >= 4*MaxEngines+len(s.Nodes) {
+		return
+	}
+	s.Alerts = append(s.Alerts, Alert{k, e, w.Channel, s.id(s.guestOf(c)), s.ran(c, e)})
+}
+
+// cleared ends an escalation whose request has ended after all.
+func (s *Scheduler) cleared(c int32) {
+	for i := range s.Engines {
+		if w := &s.Engines[i].Watch; w.State != Quiet && w.Channel == s.id(c) {
+			s.calm(i)
+		}
+	}
+}
+
+// calm lets the stopped group go on.
+func (s *Scheduler) calm(e int) {
+	w := &s.Engines[e].Watch
+	if g := s.find(w.Group); g != none {
+		s.Nodes[g].Block &^= Stopped
+		s.resettle(g)
+	}
+	*w = Watch{}
+	s.Engines[e].Progress = s.Now
+}
+
+// Aborted tells that a channel was taken off the card. Its entries are dropped,
+// those that wait too: its guest's driver begins anew. The time that its last
+// request had is to be told before, with Complete and no entries.
+func (s *Scheduler) Aborted(now time.Duration, ch ID) {
+	s.advance(now)
+	c := s.channel(ch)
+	if c == none {
+		s.Counts.UnknownChannel++
+		return
+	}
+	g := s.guestOf(c)
+	guilty := false
+	for e := range s.Engines {
+		if w := &s.Engines[e].Watch; w.State != Quiet && w.Channel == ch {
+			guilty = true
+			s.calm(e)
+		}
+		if s.Nodes[c].Lanes[e].Inflight > 0 {
+			s.Engines[e].Progress = s.Now
+		}
+		if s.Engines[e].Running == ch {
+			s.Engines[e].Running = 0
+		}
+	}
+	s.drop(c, true)
+	s.Nodes[c].Chan.Stalled = false // with nothing left, nobody counts it
+	if guilty {
+		s.offend(g)
+	}
+	if s.Nodes[c].Block&Dying != 0 {
+		s.reap(c)
+	}
+}
+
+// offend counts a runaway request against its guest.
+func (s *Scheduler) offend(g int32) {
+	s.Counts.Runaways++
+	guest, c := &s.Nodes[g].Guest, &s.Config.Watchdog
+	if guest.Offences == 0 || s.Now-guest.Since > c.Within {
+		guest.Offences, guest.Since = 0, s.Now
+	}
+	guest.Offences++
+	if c.Offences > 0 && guest.Offences >= c.Offences && s.Nodes[g].Block&Quarantined == 0 {
+		s.Nodes[g].Block |= Quarantined
+		s.resettle(g)
+		s.Alerts = append(s.Alerts, Alert{Kind: Quarantine, Guest: s.id(g)})
+	}
+}
+
+// Pause lets a node have no turns, or have them again.
+func (s *Scheduler) Pause(now time.Duration, id ID, on bool) bool {
+	return s.bar(now, id, Paused, on)
+}
+
+// Release ends a guest's quarantine.
+func (s *Scheduler) Release(now time.Duration, guest ID) bool {
+	if n := s.find(guest); n != none {
+		s.Nodes[n].Guest.Offences = 0
+	}
+	return s.bar(now, guest, Quarantined, false)
+}
+
+func (s *Scheduler) bar(now time.Duration, id ID, b Block, on bool) bool {
+	s.advance(now)
+	n := s.find(id)
+	if n == none || n == root {
+		return false
+	}
+	s.Nodes[n].Block &^= b
+	if on {
+		s.Nodes[n].Block |= b
+	}
+	s.resettle(n)
+	return true
+}
