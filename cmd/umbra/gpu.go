@@ -154,16 +154,15 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Seconds)
 	fmt.Fprintf(&b, "card: %s, %v of VRAM", s.Card.Kind, config.Size(s.Card.VRAM))
-	if s.Setup == control.SetupVirtual {
-		fmt.Fprintf(&b, ", %v of it free", config.Size(s.Card.Free))
-		if s.Card.Room > 0 {
-			fmt.Fprintf(&b, " (another GPU can have %v beside its page tables)", config.Size(s.Card.Room))
-		} else {
-			b.WriteString(" (too little for another GPU)")
-		}
-	}
 	f := &s.Card.Faults
 	fmt.Fprintf(&b, "; %d bytes moved, %s, %s\n", s.Card.Bytes, plural(s.Card.Interrupts, "interrupt", "interrupts"), plural(f.MMU+f.PBDMA+f.Engine+f.BAR, "fault", "faults"))
+	if s.Setup == control.SetupVirtual {
+		room := "too little for another GPU"
+		if s.Card.Room > 0 {
+			room = fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(s.Card.Room))
+		}
+		fmt.Fprintf(&b, "free: %v; %s\n", config.Size(s.Card.Free), room)
+	}
 	b.WriteString(gpuLines(s.GPUs))
 	return c.write(out, s, b.String())
 }

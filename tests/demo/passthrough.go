@@ -64,7 +64,7 @@ func passThrough(ctx context.Context, o options, p *printer, r *result) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	p.say("booting it in QEMU, on a whole card")
+	p.say("booting it in QEMU, on a whole card ...")
 	if err := s.Boot(ctx); err != nil {
 		r.Checks = append(r.Checks, check{Name: "boot", Took: time.Since(at), Problems: []string{"the guest did not come up"}})
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -17,7 +18,8 @@ type printer struct {
 	colour bool
 	live   bool // a line that says what is waited for may be overwritten
 
-	shown string // of the line to overwrite
+	mu    sync.Mutex // one line at a time; guards shown
+	shown string     // of the line to overwrite
 }
 
 // Colours of a terminal.
@@ -40,6 +42,8 @@ func (p *printer) waiting(name string) {
 	if !p.live {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.erase()
 	if name != "" {
 		p.shown = "   ...     " + name
@@ -49,9 +53,10 @@ func (p *printer) waiting(name string) {
 
 // say tells what is being done that takes a while.
 func (p *printer) say(format string, args ...any) {
-	p.line("%s", p.paint(faint, "  "+fmt.Sprintf(format, args...)+" ..."))
+	p.line("%s", p.paint(faint, "  "+fmt.Sprintf(format, args...)))
 }
 
+// erase needs mu.
 func (p *printer) erase() {
 	if p.shown != "" {
 		fmt.Fprintf(p.w, "\r%*s\r", utf8.RuneCountInString(p.shown), "")
@@ -60,6 +65,8 @@ func (p *printer) erase() {
 }
 
 func (p *printer) line(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.erase()
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
@@ -68,6 +75,8 @@ func (p *printer) line(format string, args ...any) {
 type progressWriter struct{ p *printer }
 
 func (w progressWriter) Write(b []byte) (int, error) {
+	w.p.mu.Lock()
+	defer w.p.mu.Unlock()
 	w.p.erase()
 	return w.p.w.Write(b)
 }
@@ -137,7 +146,7 @@ func (p *printer) report(r *result) error {
 
 // notTried lists the checks that were not made.
 func (p *printer) notTried(o *outcome) {
-	p.erase()
+	p.waiting("")
 	for i := range o.Checks {
 		if o.Checks[i].NotRun {
 			p.check(&o.Checks[i])

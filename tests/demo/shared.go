@@ -126,7 +126,7 @@ func shared(ctx context.Context, o options, p *printer, r *sharedResult) (err er
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	bin := o.umbra
 	if bin == "" {
-		p.say("building umbra")
+		p.say("building umbra ...")
 		if bin, err = buildUmbra(ctx, dir); err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func shared(ctx context.Context, o options, p *printer, r *sharedResult) (err er
 
 // fetchAll fetches and builds what machines with these kernels need.
 func fetchAll(ctx context.Context, p *printer, kernels []string) ([]lab.Assets, error) {
-	p.say("looking for QEMU and kernels, fetching what is missing")
+	p.say("looking for QEMU and kernels, fetching what is missing ...")
 	assets, err := lab.Ensure(ctx, p.progress(), kernels...)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func (p *printer) sharedHead(r *sharedResult) {
 		p.line("  %s", p.paint(red, "The card's engines are DISABLED: what moves data must fail"))
 	}
 	p.line("")
-	p.say("booting %d guests in QEMU at the same time", len(r.Guests))
+	p.say("booting %d guests in QEMU at the same time ...", len(r.Guests))
 }
 
 // sharedReport writes what follows the checks.

@@ -3,7 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"sync"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab"
@@ -16,7 +17,7 @@ type guest interface {
 }
 
 // stage is where checks are made, and who is told of them. It belongs to one
-// goroutine; those of together have ended when that returns.
+// goroutine; those that together starts have ended when it returns.
 type stage struct {
 	ctx context.Context
 	p   *printer
@@ -28,26 +29,26 @@ func (s *stage) check(name string, f func(c *check)) bool {
 	return s.together([]string{name}, func(_ int, c *check) { f(c) })
 }
 
-// together makes checks at the same time, and says what came of each when all of
-// them are done.
+// together makes checks at the same time, and says what came of each as soon as it
+// is known.
 func (s *stage) together(names []string, f func(i int, c *check)) bool {
 	checks := make([]check, len(names))
-	var all sync.WaitGroup
+	done := make(chan *check)
 	for i, name := range names {
-		checks[i].Name = name
-		if i == 0 {
-			s.p.waiting(name)
-		}
-		all.Go(func() {
-			began := time.Now()
-			f(i, &checks[i])
-			checks[i].Took = time.Since(began)
-		})
-	}
-	all.Wait()
-	held := true
-	for i := range checks {
 		c := &checks[i]
+		c.Name = name
+		go func() {
+			began := time.Now()
+			f(i, c)
+			c.Took = time.Since(began)
+			done <- c
+		}()
+	}
+	held := true
+	for left := slices.Clone(names); len(left) > 0; {
+		s.p.waiting(strings.Join(left, ", "))
+		c := <-done
+		left = slices.DeleteFunc(left, func(name string) bool { return name == c.Name })
 		c.OK = len(c.Problems) == 0
 		held = held && c.OK
 		s.p.check(c)
