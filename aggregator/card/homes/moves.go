@@ -129,10 +129,13 @@ func (s *Set) replicate(pages []uint32) {
 			r := s.replicas[at]
 			switch {
 			case s.plan.lodger[at] != 0: // one that could not leave
-			case home == own && r != nil:
-				s.drop(at)
-				cleared = append(cleared, at)
 			case home == own:
+				if s.plan.shows[at]&entryReadOnly != 0 {
+					s.stats.ReadOnly.Add(1)
+				}
+				if r != nil {
+					s.drop(at)
+				}
 				cleared = append(cleared, at)
 			case r != nil:
 			case len(s.order) >= s.cfg.Replicas:

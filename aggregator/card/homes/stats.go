@@ -21,6 +21,7 @@ type Stats struct {
 	// What is not exact, by its reason.
 	System       atomic.Uint64 // places that were to show system memory
 	Supervisor   atomic.Uint64 // or a page for the supervisor alone
+	ReadOnly     atomic.Uint64 // or a page that no place shows to be written
 	Outside      atomic.Uint64 // or memory that is not there
 	Physical     atomic.Uint64 // times that a BAR was to show VRAM without tables
 	Aliases      atomic.Uint64 // places of pages that live elsewhere, beyond the limit
@@ -54,6 +55,7 @@ func (s *Stats) Counts() []Count {
 		{"map_replicas", uint64(s.Replicas.Load())},
 		{"map_inexact_system_memory", s.System.Load()},
 		{"map_inexact_supervisor", s.Supervisor.Load()},
+		{"map_inexact_read_only", s.ReadOnly.Load()},
 		{"map_inexact_outside", s.Outside.Load()},
 		{"map_inexact_physical", s.Physical.Load()},
 		{"map_inexact_aliases", s.Aliases.Load()},

@@ -2,7 +2,6 @@ package homes
 
 import (
 	"bytes"
-	"encoding/binary"
 
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -103,11 +102,11 @@ func (s *scanner) group(d *directory, i uint32, stats *Stats, show func(uint32, 
 
 func (s *scanner) readPDE(d *directory, m Tables) uint64 {
 	at := uint64(d.first) << pageShift
-	var q [8]byte
-	if !s.on || !m.ReadTable(s.space.Target, s.space.Dir+at/shadowpt.DirSpan*8, q[:]) {
+	q := s.buf[:8]
+	if !s.on || !m.ReadTable(s.space.Target, s.space.Dir+at/shadowpt.DirSpan*8, q) {
 		return 0
 	}
-	return binary.LittleEndian.Uint64(q[:])
+	return le.Uint64(q)
 }
 
 // span is for how many pages of the directory's the tables answer: no more than
@@ -142,7 +141,7 @@ func (s *scanner) read(t *table, n uint32, m Tables, stats *Stats, changed func(
 			continue
 		}
 		for i := 0; i < len(now); i += 8 {
-			if binary.LittleEndian.Uint64(old[i:]) != binary.LittleEndian.Uint64(now[i:]) {
+			if le.Uint64(old[i:]) != le.Uint64(now[i:]) {
 				copy(old[i:i+8], now[i:i+8])
 				stats.EntriesChanged.Add(1)
 				changed(uint32(off+i) / 8)
@@ -167,7 +166,7 @@ func (t *table) get(i uint32) shadowpt.PTE {
 	if t.seen == nil {
 		return shadowpt.PTE{}
 	}
-	return shadowpt.DecodePTE(binary.LittleEndian.Uint64(t.seen[i*8:]))
+	return shadowpt.DecodePTE(le.Uint64(t.seen[i*8:]))
 }
 
 // of turns a page entry into what the place behind it shows.

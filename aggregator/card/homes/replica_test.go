@@ -1,0 +1,80 @@
+package homes
+
+import (
+	"encoding/binary"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// naiveMerge is merge byte by byte.
+func naiveMerge(home, place, agreed []byte, readOnly bool) {
+	for i := range agreed {
+		switch {
+		case home[i] != agreed[i] || readOnly:
+			place[i] = home[i]
+		case place[i] != agreed[i]:
+			home[i] = place[i]
+		}
+		agreed[i] = home[i]
+	}
+}
+
+func TestMergeEqualsNaive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const n = 64
+		few := rapid.SliceOfN(rapid.ByteRange(0, 2), n, n)
+		agreed := few.Draw(t, "agreed")
+		home, place := few.Draw(t, "home"), few.Draw(t, "place")
+		readOnly := rapid.Bool().Draw(t, "read-only")
+		h, p, a := clone(home), clone(place), clone(agreed)
+		_, ok := merge(home, place, agreed, readOnly)
+		naiveMerge(h, p, a, readOnly)
+		require.True(t, ok)
+		require.Equal(t, h, home)
+		require.Equal(t, p, place)
+		require.Equal(t, a, agreed)
+		moved, _ := merge(home, place, agreed, readOnly)
+		require.Zero(t, moved)
+	})
+}
+
+func clone(b []byte) []byte { return append([]byte(nil), b...) }
+
+// TestMergeLosesNoStore has two sides store into words of their own, while they are
+// held equal: each must find in the end what it stored last, on both sides.
+func TestMergeLosesNoStore(t *testing.T) {
+	const n, stores = 256, 20000
+	home, place, agreed := make([]byte, n), make([]byte, n), make([]byte, n)
+	var writers sync.WaitGroup
+	store := func(mem []byte, first int) {
+		for i := uint32(1); i <= stores; i++ {
+			set(mem, first+int(i)%(n/8)*8, i)
+		}
+	}
+	writers.Go(func() { store(home, 0) })
+	writers.Go(func() { store(place, 4) })
+	done := make(chan struct{})
+	go func() { writers.Wait(); close(done) }()
+	lost := 0
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		if _, ok := merge(home, place, agreed, false); !ok {
+			lost++
+		}
+	}
+	merge(home, place, agreed, false)
+	require.Equal(t, home, place)
+	for i := uint32(stores - n/8 + 1); i <= stores; i++ {
+		at := int(i) % (n / 8) * 8
+		require.Equal(t, i, binary.LittleEndian.Uint32(home[at:]), "home's own")
+		require.Equal(t, i, binary.LittleEndian.Uint32(home[at+4:]), "place's own")
+	}
+	require.Zero(t, lost)
+}

@@ -1,0 +1,358 @@
+package windows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Where the test keeps things in VRAM. The tables are 8 MiB away from the data, so
+// that PRAMIN shows one or the other.
+const (
+	dirOf3   = 0x100000
+	tableOf3 = 0x110000
+	instOf3  = 0x150000
+	dirOf1   = 0x180000
+	tableOf1 = 0x190000
+	instOf1  = 0x1d0000
+	dataAt   = 0x900000
+	dataEnd  = dataAt + 10*page
+)
+
+// bar is what the test knows of BAR1 or BAR3.
+type bar struct {
+	index            int
+	dir, table, inst uint64
+	reg              uint64
+	first            uint64 // page from which on it is mapped
+	on               bool
+	entries          map[uint64]shadowpt.PTE // by page, as written
+	shown            map[uint64]shadowpt.PTE // as invalidated
+}
+
+func newBARs() [2]*bar {
+	return [2]*bar{
+		{index: 3, dir: dirOf3, table: tableOf3, inst: instOf3, reg: regBAR3,
+			entries: map[uint64]shadowpt.PTE{}, shown: map[uint64]shadowpt.PTE{}},
+		{index: 1, dir: dirOf1, table: tableOf1, inst: instOf1, reg: regBAR1, first: pollSize / page,
+			entries: map[uint64]shadowpt.PTE{}, shown: map[uint64]shadowpt.PTE{}},
+	}
+}
+
+// program does the same to both sides and remembers what it has to know to compare.
+type program struct {
+	t     *rapid.T
+	sides [2]*side // mapped, trapped
+	bars  [2]*bar
+	win   uint64
+
+	// Which way bytes of a page of VRAM were written or read since the last order: a
+	// guest that goes another way without one is on its own.
+	ways map[uint64]string
+	// What the guest wrote to places that show nothing, by BAR and page.
+	scratch map[string][]byte
+}
+
+func (p *program) both(f func(s *side)) {
+	for _, s := range p.sides {
+		f(s)
+	}
+}
+
+func (p *program) order() {
+	p.both((*side).order)
+	clear(p.ways)
+}
+
+// setUp writes tables and switches the BARs on.
+func (p *program) setUp() {
+	p.bars, p.win = newBARs(), 0
+	p.ways, p.scratch = map[uint64]string{}, map[string][]byte{}
+	for _, b := range p.bars {
+		inst := make([]byte, gf100.InstanceSize)
+		gf100.InstPDBLo.Put(inst, uint32(b.dir>>12))
+		gf100.InstLimitLo.Put(inst, 0xfffff)
+		pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: b.table}}.Encode()
+		p.both(func(s *side) {
+			s.poke(b.inst+0x200, inst[0x200:0x210])
+			s.poke(b.dir, binary.LittleEndian.AppendUint64(nil, pde))
+			s.order()
+		})
+		p.win = b.dir / praminSize * praminSize
+		p.switchBAR(b, true)
+	}
+}
+
+func (p *program) switchBAR(b *bar, on bool) {
+	v := uint32(b.inst >> 12)
+	if on {
+		v |= 1 << 31
+	}
+	p.both(func(s *side) { s.wr(b.reg, v) })
+	p.changed(b, func() {
+		b.on = on
+		b.shown = map[uint64]shadowpt.PTE{}
+		if on {
+			for k, v := range b.entries {
+				b.shown[k] = v
+			}
+		}
+	})
+	clear(p.ways)
+}
+
+// changed notes what happens to places when what they show changes.
+func (p *program) changed(b *bar, f func()) {
+	before := map[uint64]bool{}
+	for at := range b.shown {
+		before[at] = p.shows(b, at)
+	}
+	f()
+	for at, shown := range before {
+		if shown && !p.shows(b, at) {
+			delete(p.scratch, key(b.index, at)) // cleared when its page went
+		}
+	}
+	for at := range b.shown {
+		if p.shows(b, at) {
+			delete(p.scratch, key(b.index, at))
+		}
+	}
+}
+
+func key(bar int, at uint64) string { return fmt.Sprintf("BAR%d page %d", bar, at) }
+
+// shows reports whether a place of a BAR shows VRAM.
+func (p *program) shows(b *bar, at uint64) bool {
+	e, ok := b.shown[at]
+	return ok && e.Valid && e.Target == shadowpt.VRAM && e.Addr < vramSize
+}
+
+// alone reports whether a page is shown read-only, and nowhere to be written.
+func (p *program) alone(addr uint64) bool {
+	for _, b := range p.bars {
+		for at, e := range b.shown {
+			if p.shows(b, at) && e.Addr == addr && !e.ReadOnly {
+				return false
+			}
+		}
+	}
+	return addr < p.win || addr >= p.win+praminSize
+}
+
+func (p *program) n(what string, lo, hi int) uint64 {
+	return uint64(rapid.IntRange(lo, hi).Draw(p.t, what))
+}
+
+func (p *program) one(what string, of int) bool {
+	return rapid.IntRange(0, of-1).Draw(p.t, what) == of-1
+}
+
+func (p *program) bar() *bar { return rapid.SampledFrom(p.bars[:]).Draw(p.t, "bar") }
+
+// remap changes some entries and invalidates.
+func (p *program) remap() {
+	b := p.bar()
+	p.order()
+	for range p.n("entries", 1, 5) {
+		at := b.first + p.n("place", 0, 11)
+		e := shadowpt.PTE{Valid: !p.one("empty", 4), ReadOnly: p.one("read-only", 8)}
+		e.Addr = dataAt + p.n("data page", 0, 9)*page
+		switch p.n("else", 0, 15) {
+		case 15:
+			e.Target = shadowpt.SystemCoherent
+		case 14:
+			e.Addr = b.table // a driver writes its tables through the window
+			e.ReadOnly = false
+		case 13:
+			e.Addr = vramSize
+		}
+		p.both(func(s *side) { s.poke(b.table+at*8, binary.LittleEndian.AppendUint64(nil, e.Encode())) })
+		p.win = b.table / praminSize * praminSize
+		b.entries[at] = e
+	}
+	p.both(func(s *side) {
+		s.order()
+		s.wr(regPDB, uint32(b.dir>>12<<4))
+		s.wr(regInvalidate, 1<<31|1)
+		for begin := time.Now(); s.rd(regMMU)&(1<<15) == 0; {
+			require.Less(p.t, time.Since(begin), 5*time.Second, "the invalidate does not end")
+		}
+	})
+	clear(p.ways)
+	p.changed(b, func() {
+		if b.on {
+			b.shown = map[uint64]shadowpt.PTE{}
+			for k, v := range b.entries {
+				b.shown[k] = v
+			}
+		}
+	})
+}
+
+// place draws a place and returns where it lies in a BAR, and which page of VRAM it
+// shows.
+func (p *program) place() (bar int, off, addr uint64, shown, readOnly bool) {
+	if p.one("PRAMIN", 4) {
+		at := p.n("page", 0, 15) * page
+		if p.win != dataAt/praminSize*praminSize {
+			at = tableOf3 - dirOf3 // nothing else is looked at there
+		}
+		return 0, pramin + at, p.win + at, p.win+at < vramSize, false
+	}
+	b := p.bar()
+	at := b.first + p.n("place", 0, 11)
+	e := b.shown[at]
+	return b.index, at * page, e.Addr, p.shows(b, at), e.ReadOnly
+}
+
+// way notes how a page is reached.
+func (p *program) way(addr uint64, how string) {
+	if was, ok := p.ways[addr]; ok && was != how {
+		p.order()
+	}
+	p.ways[addr] = how
+}
+
+func (p *program) store() {
+	bar, off, addr, shown, readOnly := p.place()
+	in, size := p.n("offset", 0, 15)*8, int(p.n("size", 1, 8))
+	data := rapid.SliceOfN(rapid.Byte(), size, size).Draw(p.t, "data")
+	if shown && (addr < dataAt || addr >= dataEnd) || readOnly {
+		return // not into tables; and a read-only place takes it for a moment
+	}
+	if shown {
+		p.way(addr, key(bar, off/page))
+		p.both(func(s *side) { s.write(bar, off+in, data) })
+		return
+	}
+	if bar == 0 {
+		return
+	}
+	k := key(bar, off/page)
+	if p.scratch[k] == nil {
+		p.scratch[k] = make([]byte, page)
+	}
+	copy(p.scratch[k][in:], data)
+	p.sides[0].write(bar, off+in, data)
+}
+
+// engine stores past the windows, as an engine does: trapped accesses go straight
+// to where the page lives.
+func (p *program) engine() {
+	bar, off, addr, shown, readOnly := p.place()
+	if !shown || readOnly || addr < dataAt || addr >= dataEnd {
+		return
+	}
+	p.way(addr, "engine")
+	in := p.n("offset", 0, 15) * 8
+	data := binary.LittleEndian.AppendUint64(nil, rapid.Uint64().Draw(p.t, "data"))
+	p.both(func(s *side) { s.WriteBAR(bar, off+in, data) })
+}
+
+func (p *program) movePRAMIN() {
+	p.win = rapid.SampledFrom([]uint64{dataAt - 0x90000, dataAt, dirOf3, vramSize - praminSize/2, 4 * vramSize}).Draw(p.t, "PRAMIN") / 0x10000 * 0x10000
+	p.both(func(s *side) { s.wr(regWindow, uint32(p.win>>16)) })
+	clear(p.ways)
+}
+
+// compare holds every place that the program uses against the other side's.
+func (p *program) compare() {
+	p.order()
+	for _, b := range p.bars {
+		for at := b.first; at < b.first+12; at++ {
+			got := p.sides[0].read(b.index, at*page, page)
+			if !p.shows(b, at) {
+				want := p.scratch[key(b.index, at)]
+				if want == nil {
+					want = make([]byte, page)
+				}
+				p.equal(want, got, "nothing in "+key(b.index, at))
+				continue
+			}
+			if e := b.shown[at]; e.ReadOnly && p.alone(e.Addr) {
+				continue // counted as not exact
+			}
+			want := make([]byte, page)
+			p.sides[1].trapped(b.index, at*page, want)
+			p.equal(want, got, key(b.index, at))
+			p.sides[0].trapped(b.index, at*page, got)
+			p.equal(want, got, key(b.index, at)+", trapped")
+		}
+	}
+	for at := uint64(0); at < praminSize && p.win < vramSize; at += page {
+		if p.win+at < vramSize {
+			p.equal(p.sides[1].read(0, pramin+at, 64), p.sides[0].read(0, pramin+at, 64), "PRAMIN")
+		}
+	}
+}
+
+func (p *program) equal(want, got []byte, what string) {
+	if bytes.Equal(want, got) {
+		return
+	}
+	for i := range want {
+		if want[i] != got[i] {
+			p.t.Fatalf("%s: byte %#x is %#x, want %#x", what, i, got[i], want[i])
+		}
+	}
+}
+
+// everything compares the data and the tables themselves.
+func (p *program) everything() {
+	for _, r := range [][2]uint64{{dataAt, dataEnd}, {dirOf3, dirOf3 + page}, {tableOf3, tableOf3 + page}, {tableOf1, tableOf1 + page}} {
+		for at := r[0]; at < r[1]; at += page {
+			p.equal(p.sides[1].peek(at, page), p.sides[0].peek(at, page), fmt.Sprintf("VRAM %#x", at))
+		}
+	}
+	p.win = tableOf1 / praminSize * praminSize
+}
+
+// TestMappedEqualsTrapped: whatever a guest does to its windows, what it reads there
+// and what is in its memory is the same with them mapped and trapped.
+func TestMappedEqualsTrapped(t *testing.T) {
+	for name, make := range setups {
+		t.Run(name, func(t *testing.T) {
+			mapped, trapped := make(t, homes.MapAll), make(t, homes.MapNone)
+			rapid.Check(t, func(t *rapid.T) {
+				p := &program{t: t, sides: [2]*side{mapped, trapped}}
+				p.both(func(s *side) { require.NoError(t, s.Reset()) })
+				p.setUp()
+				for range rapid.IntRange(1, 40).Draw(t, "operations") {
+					switch p.n("operation", 0, 11) {
+					case 0, 1, 2:
+						p.remap()
+					case 3:
+						p.movePRAMIN()
+					case 4:
+						p.engine()
+					case 5:
+						if p.one("switch", 3) {
+							p.switchBAR(p.bar(), !p.one("off", 3))
+						}
+					case 6:
+						p.compare()
+					default:
+						p.store()
+					}
+				}
+				p.compare()
+				p.everything()
+				p.compare()
+			})
+			require.NotZero(t, mapped.stats.PagesMoved.Load())
+			require.NotZero(t, mapped.stats.BytesMerged.Load())
+			require.Zero(t, mapped.stats.MovesRefused.Load())
+			require.Zero(t, trapped.stats.PagesMoved.Load())
+		})
+	}
+}

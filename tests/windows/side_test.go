@@ -1,0 +1,189 @@
+package windows
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// function is a GPU as QEMU reaches it.
+type function interface {
+	ReadBAR(bar int, off uint64, p []byte)
+	WriteBAR(bar int, off uint64, p []byte)
+	Reset() error
+}
+
+type mappable interface {
+	OpenWindows() error
+	CloseWindows() error
+	Windows() []homes.Region
+}
+
+// side is one of the two GPUs.
+type side struct {
+	function
+	maps   mappable
+	stats  *homes.Stats
+	mapped []mapping
+}
+
+type mapping struct {
+	bar int
+	off uint64
+	mem []byte
+}
+
+// The GPUs are small, so that a few pages meet often.
+const (
+	vramSize = 64 << 20
+	bar1Size = 2 << 20
+	bar3Size = 1 << 20
+	pollSize = gf100.Channels * gf100.USERDSize
+	page     = shadowpt.SmallPage
+)
+
+var pci = gf100.ConfigOptions{BAR1: bar1Size, BAR3: bar3Size}
+
+// setups are the ways to a guest.
+var setups = map[string]func(t testing.TB, m homes.Map) *side{
+	"pass-through": func(t testing.TB, m homes.Map) *side {
+		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci, Map: m})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		return open(t, &side{function: c, maps: c, stats: &c.Stats().Windows})
+	},
+	"virtual": func(t testing.TB, m homes.Map) *side {
+		c, err := soft.New(soft.Config{VRAM: 4 * vramSize})
+		require.NoError(t, err)
+		agg, err := aggregator.New(c)
+		require.NoError(t, err)
+		v, err := serve.NewVirtual(agg, aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: m}, devmodel.Config{PCI: pci})
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			require.NoError(t, v.Close())
+			require.NoError(t, agg.Close())
+			require.NoError(t, c.Close())
+		})
+		return open(t, &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Mapped})
+	},
+}
+
+// open has a client come, which maps what there is.
+func open(t testing.TB, s *side) *side {
+	s.attach(t)
+	t.Cleanup(func() { s.detach(t) })
+	return s
+}
+
+func (s *side) attach(t require.TestingT) {
+	require.NoError(t, s.maps.OpenWindows())
+	for _, r := range s.maps.Windows() {
+		for _, a := range r.Areas {
+			mem, err := unix.Mmap(int(r.File.Fd()), int64(a.Offset), int(a.Size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+			require.NoError(t, err)
+			s.mapped = append(s.mapped, mapping{r.BAR, a.Offset, mem})
+		}
+	}
+}
+
+func (s *side) detach(t require.TestingT) {
+	require.NoError(t, s.maps.CloseWindows())
+	for _, m := range s.mapped {
+		require.NoError(t, unix.Munmap(m.mem))
+	}
+	s.mapped = nil
+}
+
+// direct is what is mapped of n bytes at off, or nil.
+func (s *side) direct(bar int, off uint64, n int) []byte {
+	for _, m := range s.mapped {
+		if m.bar == bar && off >= m.off && off-m.off+uint64(n) <= uint64(len(m.mem)) {
+			return m.mem[off-m.off:][:n]
+		}
+	}
+	return nil
+}
+
+// write is a processor's: to what is mapped, or trapped.
+func (s *side) write(bar int, off uint64, p []byte) {
+	if mem := s.direct(bar, off, len(p)); mem != nil {
+		copy(mem, p)
+		return
+	}
+	for len(p) > 0 {
+		n := min(len(p), int(8-off%8))
+		for n&(n-1) != 0 || off%uint64(n) != 0 {
+			n--
+		}
+		s.WriteBAR(bar, off, p[:n])
+		off, p = off+uint64(n), p[n:]
+	}
+}
+
+func (s *side) read(bar int, off uint64, n int) []byte {
+	p := make([]byte, n)
+	if mem := s.direct(bar, off, n); mem != nil {
+		copy(p, mem)
+		return p
+	}
+	s.trapped(bar, off, p)
+	return p
+}
+
+// trapped reads in single accesses, whatever is mapped.
+func (s *side) trapped(bar int, off uint64, p []byte) {
+	for i := 0; i < len(p); i += 4 {
+		s.ReadBAR(bar, off+uint64(i), p[i:min(i+4, len(p))])
+	}
+}
+
+func (s *side) wr(reg uint64, v uint32) {
+	s.WriteBAR(0, reg, binary.LittleEndian.AppendUint32(nil, v))
+}
+
+func (s *side) rd(reg uint64) uint32 {
+	var b [4]byte
+	s.ReadBAR(0, reg, b[:])
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+// Registers.
+const (
+	regWindow     = 0x001700
+	regBAR1       = 0x001704
+	regBAR3       = 0x001714
+	regFlush      = 0x070000
+	regMMU        = 0x100c80
+	regPDB        = 0x100cb8
+	regInvalidate = 0x100cbc
+	pramin        = 0x700000
+	praminSize    = 0x100000
+)
+
+// order is the register write that a driver puts between accesses that depend on
+// each other.
+func (s *side) order() { s.wr(regFlush, 1) }
+
+// peek and poke move PRAMIN over addr, and leave it there.
+func (s *side) poke(addr uint64, p []byte) {
+	s.wr(regWindow, uint32(addr/praminSize*praminSize>>16))
+	s.write(0, pramin+addr%praminSize, p)
+}
+
+func (s *side) peek(addr uint64, n int) []byte {
+	s.wr(regWindow, uint32(addr/praminSize*praminSize>>16))
+	return s.read(0, pramin+addr%praminSize, n)
+}
