@@ -1,10 +1,11 @@
 // Command check runs the repository's checks and tests and says what ran:
 //
-//	check            everything
-//	check lint       gofmt, go vet, staticcheck
-//	check unit race  the tests that need no virtual machine, plain and under the race detector
-//	check vm         the tests that boot virtual machines
-//	check fuzz       every fuzz target for -fuzztime
+//	check               everything
+//	check lint          gofmt, go vet, staticcheck
+//	check unit race     the tests that need no virtual machine, plain and under the race detector
+//	check libvfio-user  the tests of the C library as a transport, which is built if it has not been
+//	check vm            the tests that boot virtual machines
+//	check fuzz          every fuzz target for -fuzztime
 //
 // Its last line is "N passed, N failed, N skipped", counted in tests (a test
 // with subtests counts as those). A test that ran in several steps counts once:

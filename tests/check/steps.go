@@ -30,6 +30,7 @@ var steps = []step{
 	{name: "staticcheck", group: "lint", do: (*checker).staticcheck},
 	{name: "unit", do: (*checker).unit},
 	{name: "race", do: (*checker).race},
+	{name: "libvfio-user", do: (*checker).library},
 	{name: "vm", do: (*checker).vm},
 	{name: "fuzz", onRequest: true, do: (*checker).fuzz},
 }
@@ -159,21 +160,22 @@ func (c *checker) unit(ctx context.Context, r *result) error {
 }
 
 func (c *checker) race(ctx context.Context, r *result) error {
-	if r.skipped = noRace(ctx); r.skipped != "" {
+	if why := noCompiler(ctx); why != "" {
+		r.skipped = "the race detector " + why
 		return nil
 	}
 	return c.goTest(ctx, r, func(pkg string) bool { return !isVM(pkg) }, "-race", "-timeout="+unitTimeout)
 }
 
-// noRace says why the race detector cannot run on this machine, "" if it can.
-func noRace(ctx context.Context) string {
+// noCompiler says what those need who cannot do without a C compiler, "" if there is one.
+func noCompiler(ctx context.Context) string {
 	out, err := goCommand(ctx, ".", "env", "CC", "CGO_ENABLED").Output()
 	if err != nil {
 		return ""
 	}
 	cc, _, _ := strings.Cut(string(out), "\n")
 	if _, err := exec.LookPath(strings.TrimSpace(cc)); err != nil {
-		return fmt.Sprintf("the race detector needs a C compiler (%v): apt-get install gcc libc6-dev", err)
+		return fmt.Sprintf("needs a C compiler (%v): apt-get install gcc libc6-dev", err)
 	}
 	return ""
 }
@@ -202,7 +204,7 @@ func (c *checker) goTest(ctx context.Context, r *result, want func(pkg string) b
 		if c.tests != "" {
 			args = append(args, "-run="+c.tests)
 		}
-		if err := c.stream(ctx, dir, append(args, list...)); err != nil {
+		if err := c.stream(ctx, dir, nil, append(args, list...)); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -224,9 +226,10 @@ func list(ctx context.Context, dir string, want func(pkg string) bool) ([]string
 	return slices.DeleteFunc(strings.Fields(string(out)), func(pkg string) bool { return !want(pkg) }), nil
 }
 
-// stream runs go test -json and takes in its events.
-func (c *checker) stream(ctx context.Context, dir string, args []string) error {
+// stream runs go test -json, with more in its environment, and takes in its events.
+func (c *checker) stream(ctx context.Context, dir string, env, args []string) error {
 	cmd := goCommand(ctx, dir, args...)
+	cmd.Env = append(cmd.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

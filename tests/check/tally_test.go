@@ -122,7 +122,7 @@ func TestChoose(t *testing.T) {
 	}
 	all, err := choose(nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"gofmt", "vet", "staticcheck", "unit", "race", "vm"}, names(all))
+	require.Equal(t, []string{"gofmt", "vet", "staticcheck", "unit", "race", "libvfio-user", "vm"}, names(all))
 	lint, err := choose([]string{"lint"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"gofmt", "vet", "staticcheck"}, names(lint))

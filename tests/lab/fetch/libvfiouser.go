@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,6 +35,22 @@ func (l *LibVFIOUser) CGOFlags() (cflags, ldflags string) {
 	return "-I" + filepath.Join(l.Dir, "include"), "-L" + lib + " -Wl,-rpath," + lib
 }
 
+// GoEnv is what the go command's environment needs to build with the library.
+func (l *LibVFIOUser) GoEnv() []string {
+	cflags, ldflags := l.CGOFlags()
+	return []string{"CGO_ENABLED=1", "CGO_CFLAGS=" + cflags, "CGO_LDFLAGS=" + ldflags}
+}
+
+// OwnLibVFIOUser says that the compiler's or the linker's variables name a library of the user's,
+// and what the environment needs then.
+func OwnLibVFIOUser() (env []string, ok bool) {
+	return []string{"CGO_ENABLED=1"}, os.Getenv("CGO_CFLAGS") != "" || os.Getenv("CGO_LDFLAGS") != ""
+}
+
+// ErrUnavailable says that something cannot be had on this machine: a tool is missing, or no
+// mirror gives it.
+var ErrUnavailable = errors.New("not to be had here")
+
 // Sample is the path of one of the library's sample servers.
 func (l *LibVFIOUser) Sample(name string) string { return filepath.Join(l.Dir, "samples", name) }
 
@@ -57,7 +74,7 @@ func (c *Cache) LibVFIOUser(ctx context.Context) (LibVFIOUser, error) {
 	}
 	for _, tool := range []string{cc[0], "tar", "xz"} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return l, fmt.Errorf("building libvfio-user needs %s: %w; install gcc, libc6-dev, tar and xz-utils", tool, err)
+			return l, fmt.Errorf("%w: building libvfio-user needs %s: %w; install gcc, libc6-dev, tar and xz-utils", ErrUnavailable, tool, err)
 		}
 	}
 	err := c.make(ctx, l.Dir, &l, func(tmp string) error { return c.buildLibVFIOUser(ctx, tmp, cc, &l) })
@@ -78,7 +95,7 @@ func libSources(m Mirror, keyring string) string {
 func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l *LibVFIOUser) error {
 	a, err := c.openAptAt(ctx, c.path("apt-src"), libSources)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	source := filepath.Join(tmp, "source")
 	json := filepath.Join(tmp, "json")
@@ -98,7 +115,7 @@ func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l
 		return err
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if err := l.collectPackages(source, json); err != nil {
 		return err

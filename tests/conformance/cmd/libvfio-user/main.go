@@ -6,7 +6,8 @@
 //
 // A library of the machine's own is used in its place when CGO_CFLAGS or
 // CGO_LDFLAGS is set. Without either, "test" says that it skips, and why; only
-// "build" fetches anything.
+// "build" fetches anything. What all tests together do with the library is a step
+// of tests/check.
 package main
 
 import (
@@ -73,15 +74,14 @@ var errNotBuilt = errors.New("libvfio-user has not been built (make libvfio-user
 
 // environment is what the go command needs to find the library.
 func environment(c *fetch.Cache) ([]string, error) {
-	if os.Getenv("CGO_CFLAGS") != "" || os.Getenv("CGO_LDFLAGS") != "" {
-		return []string{"CGO_ENABLED=1"}, nil
+	if env, ok := fetch.OwnLibVFIOUser(); ok {
+		return env, nil
 	}
 	l, ok := c.BuiltLibVFIOUser()
 	if !ok {
 		return nil, errNotBuilt
 	}
-	cflags, ldflags := l.CGOFlags()
-	return []string{"CGO_ENABLED=1", "CGO_CFLAGS=" + cflags, "CGO_LDFLAGS=" + ldflags}, nil
+	return l.GoEnv(), nil
 }
 
 // withTag puts the tag behind the go command's verb.
