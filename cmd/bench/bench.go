@@ -56,9 +56,9 @@ func List() string {
 	b.WriteString("Scenarios\n")
 	for i := range inside.Scenarios {
 		s := &inside.Scenarios[i]
-		fmt.Fprintf(&b, "  %-10s  %s: %s\n", s.Name, s.Title, s.About)
+		fmt.Fprintf(&b, "  %-10s  %s. %s.\n", s.Name, s.Title, s.About)
 	}
-	fmt.Fprintf(&b, "  %-10s  One access of each class: how long it takes, and where the time goes\n\nSet-ups\n", traps)
+	fmt.Fprintf(&b, "  %-10s  One access of each class. How long it takes, and where the time goes.\n\nSet-ups\n", traps)
 	for _, r := range setup.Rows {
 		fmt.Fprintf(&b, "  %-14s  %s\n", r.Name, r.About)
 	}

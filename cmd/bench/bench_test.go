@@ -45,7 +45,7 @@ func TestInProcess(t *testing.T) {
 	}
 	for _, row := range setup.Rows {
 		// A submission is one trap, whatever is in between.
-		require.Equal(t, 500.0, count(find("storm", "500", row.Name), report.Writes), row.Name)
+		require.Equal(t, 500.0, count(find("storm", "500 submissions", row.Name), report.Writes), row.Name)
 		// So is an entry of a table that is trapped; the rest are the invalidates.
 		sparse := find("tables", "sparse, 16384 entries", row.Name)
 		require.InDelta(t, 16384, count(sparse, report.Writes), 400, row.Name)

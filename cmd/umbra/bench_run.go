@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/bench"
+	"github.com/umbra-gpu/umbra/cmd/bench/page"
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
@@ -127,6 +128,7 @@ func (c *benchOutput) check() error {
 
 // writers of a report by the end of the file's name.
 var writers = map[string]func(*os.File, *report.Report, *report.Comparison) error{
+	".html": func(f *os.File, r *report.Report, c *report.Comparison) error { return page.Write(f, r, c) },
 	".json": func(f *os.File, r *report.Report, _ *report.Comparison) error { return r.Encode(f) },
 	".txt": func(f *os.File, r *report.Report, c *report.Comparison) error {
 		_, err := f.WriteString(benchText(r, c))

@@ -16,7 +16,7 @@ import (
 var copies = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "copy", Title: "The GPU copies, both ways, with each engine",
-		About: "from the guest's memory to VRAM and back, from the first doorbell to the interrupt of the fence behind the last copy",
+		About: "From the guest's memory to VRAM and back, from the first doorbell to the interrupt of the fence behind the last copy",
 	},
 	Cases: func(run report.Run) (out []scene.Case) {
 		for _, n := range pick(run, []uint64{4 << 10, 1 << 20}, []uint64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {

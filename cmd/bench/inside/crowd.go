@@ -22,7 +22,7 @@ import (
 var crowd = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "crowd", Title: "Many guests on one card",
-		About: "each copies 256 KiB to VRAM and back, so many times, as fast as it can; fairness is the time of the first to finish by that of the last",
+		About: "Each copies 256 KiB to VRAM and back, so many times, as fast as it can; fairness is the time of the first to finish by that of the last",
 	},
 	Cases: func(run report.Run) (out []scene.Case) {
 		rounds := pick(run, 20, 100)
@@ -140,7 +140,7 @@ func (all members) work(t *scene.Take, rounds int) error {
 var neighbour = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "neighbour", Title: "An idle neighbour",
-		About: "slowdown: a guest's copies beside a neighbour that has a channel and is idle, by those without it, less one, in turns; " +
+		About: "Slowdown: a guest's copies beside a neighbour that has a channel and is idle, by those without it, less one, in turns; " +
 			"idle: processor time of the whole process while so many guests are attached and idle, as a share of one core",
 	},
 	Cases: func(run report.Run) []scene.Case {

@@ -16,7 +16,7 @@ import (
 var probe = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "probe", Title: "A driver probes the GPU",
-		About: "attach, reset, and bring-up as nouveau's: registers, BAR tables, FIFO, interrupts",
+		About: "Attach, reset, and bring-up as nouveau's: registers, BAR tables, FIFO, interrupts",
 	},
 	Cases: func(report.Run) []scene.Case {
 		return []scene.Case{{
@@ -42,7 +42,7 @@ var probe = scene.Scenario{
 var suspend = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "suspend", Title: "A driver suspends and resumes, and ends",
-		About: "save: instance memory is read out through BAR3, word by word; off: the driver shuts down; " +
+		About: "Save: instance memory is read out through BAR3, word by word; off: the driver shuts down; " +
 			"resume: reset, bring-up, and the memory is written back; off again: poweroff",
 	},
 	Cases: func(run report.Run) []scene.Case {
@@ -99,12 +99,12 @@ func sleep(t *scene.Take, g *guest.Guest, n uint64) error {
 var contexts = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "contexts", Title: "Contexts are made and ended",
-		About: "each has an address space of its own, a ring, a pushbuffer and a channel that has run one submission",
+		About: "Each has an address space of its own, a ring, a pushbuffer and a channel that has run one submission",
 	},
 	Cases: func(run report.Run) (out []scene.Case) {
 		for _, n := range pick(run, []int{1, 4}, []int{1, 2, 4, 8, 16}) {
 			out = append(out, scene.Case{
-				Name: fmt.Sprint(n), Parameters: map[string]string{"contexts": fmt.Sprint(n)}, Shape: setup.Common, Modelled: true,
+				Name: fmt.Sprintf("%d contexts", n), Parameters: map[string]string{"contexts": fmt.Sprint(n)}, Shape: setup.Common, Modelled: true,
 				Run: func(ctx context.Context, t *scene.Take) error {
 					return attach(ctx, t, guest.Config{Timeout: patience}, func(g *guest.Guest) error { return makeContexts(t, g, n) })
 				},

@@ -18,7 +18,7 @@ import (
 var program = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "program", Title: "A program: work by data",
-		About: "init: address space, buffers, channel; host-to-device: the data to VRAM by a copy engine; launch: so many milliseconds " +
+		About: "Init: address space, buffers, channel; host-to-device: the data to VRAM by a copy engine; launch: so many milliseconds " +
 			"of busy work; device-to-host: the data back; close: all is given back. Busy work is copies inside VRAM of calibrated length",
 	},
 	Cases: func(run report.Run) (out []scene.Case) {

@@ -24,12 +24,12 @@ func median(v []float64) float64 { return stats.Median(v) }
 var storm = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "storm", Title: "A storm of empty submissions",
-		About: "each is an entry of the ring and a doorbell; its work is to release a semaphore in the guest's memory. At most 256 are under way",
+		About: "Each is an entry of the ring and a doorbell; its work is to release a semaphore in the guest's memory. At most 256 are under way",
 	},
 	Cases: func(run report.Run) []scene.Case {
 		n := pick(run, 500, 5000)
 		return []scene.Case{{
-			Name: fmt.Sprint(n), Parameters: map[string]string{"submissions": fmt.Sprint(n)}, Shape: setup.Common, Modelled: true,
+			Name: fmt.Sprintf("%d submissions", n), Parameters: map[string]string{"submissions": fmt.Sprint(n)}, Shape: setup.Common, Modelled: true,
 			Run: func(ctx context.Context, t *scene.Take) error {
 				return attach(ctx, t, guest.Config{Timeout: patience}, func(g *guest.Guest) error {
 					r, err := newRinger(g)
@@ -51,7 +51,7 @@ var storm = scene.Scenario{
 var doorbell = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "doorbell", Title: "From a doorbell to its work",
-		About: "one empty submission at a time: from the write of GP_PUT until its semaphore, in the guest's memory, has been released",
+		About: "One empty submission at a time: from the write of GP_PUT until its semaphore, in the guest's memory, has been released",
 	},
 	Cases: func(run report.Run) []scene.Case {
 		n := pick(run, 200, 2000)

@@ -18,7 +18,7 @@ import (
 var tables = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "tables", Title: "A storm of page-table updates",
-		About: "entries of small pages are written through BAR3 while a channel uses the address space: dense (runs of neighbours), " +
+		About: "Entries of small pages are written through BAR3 while a channel uses the address space: dense (runs of neighbours), " +
 			"strided (every eighth), sparse (at random); a TLB invalidate after so many, and one submission at the end",
 	},
 	Cases: func(run report.Run) (out []scene.Case) {
@@ -180,7 +180,7 @@ func updates(t *scene.Take, g *guest.Guest, n int, p entryPattern) error {
 var growth = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "growth", Title: "One changed entry in tables of 1, 10 and 100 times the size",
-		About: "every entry of the tables is valid; each change is one entry written, one TLB invalidate and one submission that uses the address space",
+		About: "Every entry of the tables is valid; each change is one entry written, one TLB invalidate and one submission that uses the address space",
 	},
 	Cases: func(run report.Run) (out []scene.Case) {
 		changes := pick(run, 5, 20)

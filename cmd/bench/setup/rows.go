@@ -38,7 +38,7 @@ const Naive = "naive"
 var Rows = []Row{
 	{
 		Name: report.PassThrough, Whole: true,
-		About: "the card itself behind the socket, one guest, nothing in between",
+		About: "The card itself behind the socket, one guest, nothing in between",
 	},
 	{
 		Name:  Naive,

@@ -1,0 +1,170 @@
+// Package page draws a report as one HTML page that stands alone: styles and
+// pictures are in it, it loads nothing and runs no script. Pictures are SVG, in
+// colours that follow the reader's light or dark preference.
+//
+// The package is pure: no state, locks or goroutines.
+package page
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+)
+
+//go:embed page.html
+var source string
+
+var layout = template.Must(template.New("page").Parse(source))
+
+// table is one for the page: words on the left, numbers on the right.
+type table struct {
+	Head  []string
+	Rows  [][]cell
+	Words int // columns of words
+}
+
+type cell struct {
+	Text  string
+	Class string // colour of a set-up
+	Word  bool
+}
+
+// picture is a plot with its title and what its colours mean.
+type picture struct {
+	Title  string
+	Legend []key
+	SVG    template.HTML
+	Half   bool // two of them stand side by side
+}
+
+type key struct{ Class, Name string }
+
+// section is one part of the page.
+type section struct {
+	ID, Title, About string
+	Open             bool // its tables are shown; others unfold
+	Pictures         []picture
+	Tables           []table
+}
+
+type content struct {
+	*report.Report
+	Facts    [][2]string
+	Setups   []setupRow
+	Sections []section
+	Compared *table
+	Refused  []report.Refusal
+}
+
+type setupRow struct {
+	report.Setup
+	Class   string
+	Options string
+}
+
+// Write writes the page. The comparison may be nil.
+func Write(w io.Writer, r *report.Report, c *report.Comparison) error {
+	p := &content{Report: r, Facts: facts(r)}
+	d := &drawer{r: r, class: map[string]string{}}
+	for i, s := range r.Setups {
+		class := fmt.Sprintf("s%d", i%colours)
+		d.class[s.Name] = class
+		d.legend = append(d.legend, key{class, s.Name})
+		var o []string
+		for _, k := range slices.Sorted(maps.Keys(s.Options)) {
+			o = append(o, k+" = "+s.Options[k])
+		}
+		p.Setups = append(p.Setups, setupRow{s, class, strings.Join(o, ", ")})
+	}
+	for _, where := range []string{report.InProcess, report.InMachine} {
+		p.Sections = append(p.Sections, d.ablation(where)...)
+	}
+	for i := range r.Scenarios {
+		for _, where := range []string{report.InProcess, report.InMachine} {
+			p.Sections = append(p.Sections, d.scenario(&r.Scenarios[i], where)...)
+		}
+	}
+	p.Sections = append(p.Sections, d.traps()...)
+	p.Sections = append(p.Sections, d.model()...)
+	if c != nil {
+		p.Compared, p.Refused = d.compared(c), c.Refused
+	}
+	return layout.Execute(w, p)
+}
+
+// colours is how many the page has for set-ups, and for phases.
+const colours = 10
+
+func facts(r *report.Report) [][2]string {
+	m := &r.Machine
+	out := [][2]string{
+		{"Program", "umbra " + r.Umbra},
+		{"Measured", r.Began.Format("2 January 2006, 15:04 MST") + ", for " + report.ShowTime(r.Seconds*1e9)},
+		{"Machine", fmt.Sprintf("%s, %d processors, %d MiB, load %.1f at the start", m.Processor, m.Processors, m.MemoryMiB, m.Load)},
+		{"Kernel", fmt.Sprintf("Linux %s; %s", m.Kernel, m.Go)},
+	}
+	if e := r.Emulator; e != nil {
+		out = append(out, [2]string{"QEMU", e.QEMU + " with " + e.Accelerator})
+	}
+	turns := fmt.Sprintf("%d of each measurement, set-ups in turns", r.Run.Repeat)
+	if r.Run.Boots > 0 {
+		turns += fmt.Sprintf("; %d boots of each machine", r.Run.Boots)
+	}
+	if r.Run.Quick {
+		turns += "; quick: small parameters"
+	}
+	return append(out, [2]string{"Repetitions", turns})
+}
+
+// drawer makes the sections of one report.
+type drawer struct {
+	r      *report.Report
+	class  map[string]string // colour by set-up
+	legend []key
+}
+
+func (d *drawer) setup(name string) cell { return cell{Text: name, Class: d.class[name], Word: true} }
+
+func word(s string) cell   { return cell{Text: s, Word: true} }
+func number(s string) cell { return cell{Text: s} }
+
+const none = "–"
+
+// where writes the place of a measurement behind a title.
+func where(title, place string) string {
+	if place == report.InMachine {
+		return title + ", in virtual machines"
+	}
+	return title
+}
+
+// counts are the columns of counts that any of the sets has, and its cells.
+func counts[T any](sets []map[string]T, value func(T) float64) (titles []string, cells func(map[string]T) []cell) {
+	var used []report.Count
+	for _, c := range report.Counts {
+		if c.Name != report.Messages && c.Name != report.Posted && slices.ContainsFunc(sets, func(m map[string]T) bool { _, ok := m[c.Name]; return ok }) {
+			used = append(used, c)
+			titles = append(titles, c.Title)
+		}
+	}
+	return titles, func(m map[string]T) (out []cell) {
+		for _, c := range used {
+			v, ok := m[c.Name]
+			switch {
+			case !ok:
+				out = append(out, number(none))
+			case c.Time:
+				out = append(out, number(report.ShowTime(value(v))))
+			default:
+				out = append(out, number(report.ShowCount(value(v))))
+			}
+		}
+		return out
+	}
+}

@@ -1,0 +1,429 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/stats"
+)
+
+func median(s stats.Summary) float64 { return s.Median }
+func same(v float64) float64         { return v }
+
+// ablation is the one table of all set-ups, and their ratios by scenario.
+func (d *drawer) ablation(place string) []section {
+	rows := d.r.Ablation(place)
+	if len(rows) == 0 {
+		return nil
+	}
+	s := section{
+		ID: "ablation-" + place, Title: where("All set-ups", place), Open: true,
+		About: fmt.Sprintf("Sums of medians over the %d cases that every set-up ran. The ratio is end to end, by pass-through's of the same turn: the geometric mean of the cases, and the worst of them.", rows[0].Cases),
+	}
+	var sets []map[string]float64
+	for _, a := range rows {
+		sets = append(sets, a.Counts)
+	}
+	titles, cells := counts(sets, same)
+	t := table{Words: 1, Head: slices.Concat([]string{"set-up"}, titles, []string{"end to end", "ratio", "worst", "of"})}
+	for _, a := range rows {
+		row := append([]cell{d.setup(a.Setup)}, cells(a.Counts)...)
+		row = append(row, number(report.ShowTime(a.NS)))
+		if a.Mean > 0 && a.Setup != report.PassThrough {
+			row = append(row, number(report.ShowRatio(a.Mean)), number(report.ShowRatio(a.Worst)), word(a.WorstCase))
+		} else {
+			row = append(row, number(none), number(none), word(""))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	s.Tables = append(s.Tables, t)
+	p := bars{label: "Time by pass-through's, by scenario and set-up", axis: "time by pass-through's, geometric mean of the scenario's cases", show: report.ShowRatio, mark: 1}
+	for _, sc := range d.r.Scenarios {
+		for _, set := range d.r.Setups {
+			logs, n := 0.0, 0
+			for i := range d.r.Results {
+				x := &d.r.Results[i]
+				if x.Scenario == sc.Name && x.Where == place && x.Setup == set.Name && x.Ratio != nil {
+					logs += math.Log(x.Ratio.Median)
+					n++
+				}
+			}
+			if n > 0 && set.Name != report.PassThrough {
+				v := math.Exp(logs / float64(n))
+				p.bars = append(p.bars, bar{name: sc.Name, group: sc.Name, class: d.class[set.Name], value: v, tip: set.Name + ": " + report.ShowRatio(v)})
+			}
+		}
+	}
+	if len(p.bars) > 0 {
+		s.Pictures = append(s.Pictures, picture{
+			Title: "How many times as long as pass-through", SVG: template.HTML(p.draw()),
+			Legend: slices.DeleteFunc(slices.Clone(d.legend), func(k key) bool { return k.Name == report.PassThrough }),
+		})
+	}
+	return []section{s}
+}
+
+// A view is how a scenario is drawn besides its tables.
+type view struct {
+	title string
+	split string // parameter whose values get a picture each; "" is one for all
+	x     string // parameter along the axis; "" draws bars
+	xAxis string
+	showX func(float64) string
+	// what is drawn: the total time, or the figure or count of that name
+	figure, count string
+	phases        bool // as bars of their phases
+}
+
+func bytes(v float64) string {
+	switch {
+	case v >= 1<<20:
+		return fmt.Sprintf("%g MiB", v/(1<<20))
+	case v >= 1<<10:
+		return fmt.Sprintf("%g KiB", v/(1<<10))
+	}
+	return fmt.Sprintf("%g B", v)
+}
+
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// views of the scenarios that have better ones than bars of their times.
+var views = map[string][]view{
+	"contexts": {{title: "Time to make and end so many contexts", x: "contexts", xAxis: "contexts", showX: plain}},
+	"copy": {
+		{title: "Guest's memory to VRAM by %s", split: "engine", x: "bytes", xAxis: "bytes of one copy", showX: bytes, figure: "to VRAM"},
+		{title: "VRAM to guest's memory by %s", split: "engine", x: "bytes", xAxis: "bytes of one copy", showX: bytes, figure: "from VRAM"},
+	},
+	"program": {{title: "Phases, with %s ms of busy work", split: "work_ms", phases: true}},
+	"suspend": {{title: "Phases", phases: true}},
+	"storm":   {{title: "Submissions a second", figure: "submissions"}},
+	"doorbell": {
+		{title: "From doorbell to semaphore, median of the submissions", figure: "p50"},
+		{title: "From doorbell to semaphore, 99th percentile", figure: "p99"},
+	},
+	"growth": {
+		{title: "Time of all changes", x: "tables", xAxis: "size of the tables, in address space of 128 MiB", showX: plain},
+		{title: "Entries examined for all changes", x: "tables", xAxis: "size of the tables, in address space of 128 MiB", showX: plain, count: report.Examined},
+	},
+	"crowd": {
+		{title: "Throughput of all guests together", x: "guests", xAxis: "guests", showX: plain, figure: "all together"},
+		{title: "Fairness: the first to finish by the last", x: "guests", xAxis: "guests", showX: plain, figure: "fairness"},
+	},
+	"neighbour": {{title: "Slowdown beside an idle neighbour", figure: "slowdown"}, {title: "Processor time of idle guests, of one core", figure: "idle"}},
+}
+
+func (d *drawer) scenario(sc *report.Scenario, place string) []section {
+	var rows []*report.Result
+	for i := range d.r.Results {
+		if x := &d.r.Results[i]; x.Scenario == sc.Name && x.Where == place {
+			rows = append(rows, x)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	s := section{ID: sc.Name + "-" + place, Title: where(sc.Title, place), About: sc.About}
+	drawn := views[sc.Name]
+	if place == report.InMachine {
+		drawn = []view{{title: "Phases", phases: true}}
+	}
+	for _, v := range drawn {
+		s.Pictures = append(s.Pictures, d.view(&v, rows)...)
+	}
+	if len(s.Pictures) == 0 {
+		s.Pictures = d.view(&view{title: "Time"}, rows)
+	}
+	s.Tables = append(s.Tables, d.times(rows))
+	if slices.ContainsFunc(rows, func(x *report.Result) bool { return len(x.Phases)+len(x.Figures) > 1 }) {
+		s.Tables = append(s.Tables, d.parts(rows))
+	}
+	return []section{s}
+}
+
+// view draws one view, split as it says.
+func (d *drawer) view(v *view, rows []*report.Result) (out []picture) {
+	var groups []string
+	by := map[string][]*report.Result{}
+	for _, x := range rows {
+		g := x.Parameters[v.split]
+		if by[g] == nil {
+			groups = append(groups, g)
+		}
+		by[g] = append(by[g], x)
+	}
+	for _, g := range groups {
+		p := picture{Title: v.title, Legend: d.legendOf(by[g])}
+		if v.split != "" {
+			p.Title = fmt.Sprintf(v.title, g)
+		}
+		switch {
+		case v.phases:
+			p.Legend, p.SVG = d.stack(p.Title, by[g])
+		case v.x != "":
+			p.SVG, p.Half = d.lines(v, p.Title, by[g]), true
+		default:
+			p.SVG = d.bars(v, p.Title, by[g])
+		}
+		if p.SVG != "" {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// legendOf has the set-ups that the results are of.
+func (d *drawer) legendOf(rows []*report.Result) (out []key) {
+	for _, k := range d.legend {
+		if slices.ContainsFunc(rows, func(x *report.Result) bool { return x.Setup == k.Name }) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// value is what a view draws of a result.
+func (v *view) value(x *report.Result) (s stats.Summary, unit report.Unit, ok bool) {
+	switch {
+	case v.count != "":
+		s, ok = x.Total.Counts[v.count]
+		return s, report.Number, ok
+	case v.figure == "":
+		return x.Total.NS, report.Nanoseconds, true
+	}
+	for _, f := range x.Figures {
+		if f.Name == v.figure {
+			return f.Value, f.Unit, true
+		}
+	}
+	return s, "", false
+}
+
+func (d *drawer) bars(v *view, title string, rows []*report.Result) template.HTML {
+	p := bars{label: title, axis: "time"}
+	for _, x := range rows {
+		s, unit, ok := v.value(x)
+		if !ok {
+			continue
+		}
+		p.show = unit.Show
+		if v.figure != "" {
+			p.axis = axisOf(unit)
+		}
+		p.bars = append(p.bars, bar{
+			name: x.Case, group: x.Case, class: d.class[x.Setup], value: s.Median, q1: s.Q1, q3: s.Q3,
+			tip: fmt.Sprintf("%s, %s: %s, middle half %s to %s", x.Case, x.Setup, unit.Show(s.Median), unit.Show(s.Q1), unit.Show(s.Q3)),
+		})
+	}
+	if len(p.bars) == 0 {
+		return ""
+	}
+	return template.HTML(p.draw())
+}
+
+func axisOf(u report.Unit) string {
+	return map[report.Unit]string{
+		report.Nanoseconds: "time", report.BytesPerSecond: "bytes a second", report.EachSecond: "a second", report.Share: "share", report.Number: "number",
+	}[u]
+}
+
+func (d *drawer) lines(v *view, title string, rows []*report.Result) template.HTML {
+	p := lines{label: title, xAxis: v.xAxis, showX: v.showX, width: halfWidth}
+	for _, k := range d.legend {
+		s := series{name: k.Name, class: k.Class}
+		for _, x := range rows {
+			at, err := strconv.ParseFloat(x.Parameters[v.x], 64)
+			y, unit, ok := v.value(x)
+			if err != nil || !ok || x.Setup != k.Name {
+				continue
+			}
+			p.showY, p.yAxis = unit.Show, axisOf(unit)
+			if v.count != "" {
+				p.showY, p.yAxis = report.ShowCount, "entries"
+			}
+			s.points = append(s.points, point{at, y})
+		}
+		slices.SortFunc(s.points, func(a, b point) int { return cmp.Compare(a.x, b.x) })
+		p.series = append(p.series, s)
+	}
+	return template.HTML(p.draw())
+}
+
+// stack draws each result as its phases, one behind the other.
+func (d *drawer) stack(title string, rows []*report.Result) ([]key, template.HTML) {
+	var legend []key
+	p := bars{label: title, axis: "time", show: report.ShowTime, stacked: true}
+	for _, x := range rows {
+		b := bar{name: x.Case + ", " + x.Setup, group: x.Case, tip: x.Case + ", " + x.Setup}
+		for _, ph := range x.Phases {
+			i := slices.IndexFunc(legend, func(k key) bool { return k.Name == ph.Name })
+			if i < 0 {
+				i = len(legend)
+				legend = append(legend, key{fmt.Sprintf("p%d", i%colours), ph.Name})
+			}
+			b.parts = append(b.parts, part{ph.Name, legend[i].Class, ph.NS.Median})
+		}
+		p.bars = append(p.bars, b)
+	}
+	return legend, template.HTML(p.draw())
+}
+
+// times is the table of a scenario's times and counts.
+func (d *drawer) times(rows []*report.Result) table {
+	var sets []map[string]stats.Summary
+	for _, x := range rows {
+		sets = append(sets, x.Total.Counts)
+	}
+	titles, cells := counts(sets, median)
+	t := table{Words: 2, Head: slices.Concat([]string{"case", "set-up", "time", "middle half", "ratio"}, titles)}
+	for _, x := range rows {
+		ratio := none
+		if x.Ratio != nil {
+			ratio = report.ShowRatio(x.Ratio.Median)
+		}
+		ns := x.Total.NS
+		t.Rows = append(t.Rows, append([]cell{
+			word(x.Case), d.setup(x.Setup), number(report.ShowTime(ns.Median)),
+			number(report.ShowTime(ns.Q1) + " – " + report.ShowTime(ns.Q3)), number(ratio),
+		}, cells(x.Total.Counts)...))
+	}
+	return t
+}
+
+// parts is the table of its phases and figures.
+func (d *drawer) parts(rows []*report.Result) table {
+	t := table{Words: 2, Head: []string{"case", "set-up"}}
+	var phases, figures []string
+	for _, x := range rows {
+		for _, p := range x.Phases {
+			if !slices.Contains(phases, p.Name) {
+				phases = append(phases, p.Name)
+			}
+		}
+		for _, f := range x.Figures {
+			if !slices.Contains(figures, f.Name) {
+				figures = append(figures, f.Name)
+			}
+		}
+	}
+	t.Head = slices.Concat(t.Head, phases, figures)
+	for _, x := range rows {
+		row := []cell{word(x.Case), d.setup(x.Setup)}
+		for _, n := range phases {
+			c := number(none)
+			for _, p := range x.Phases {
+				if p.Name == n {
+					c.Text = report.ShowTime(p.NS.Median)
+				}
+			}
+			row = append(row, c)
+		}
+		for _, n := range figures {
+			c := number(none)
+			for _, f := range x.Figures {
+				if f.Name == n {
+					c.Text = f.Unit.Show(f.Value.Median)
+				}
+			}
+			row = append(row, c)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// trapParts are what an access's time is made of, in the order of the bars.
+var trapParts = []struct {
+	name  string
+	value func(t *report.Trap) float64
+}{
+	{"socket", func(t *report.Trap) float64 { return t.Socket.Median }},
+	{"dispatch", func(t *report.Trap) float64 { return t.Dispatch.Median }},
+	{"effect", func(t *report.Trap) float64 { return t.Effect.Median }},
+}
+
+func (d *drawer) traps() []section {
+	if len(d.r.Traps) == 0 {
+		return nil
+	}
+	s := section{
+		ID: "traps", Title: "One access of each class",
+		About: "Socket: messages and threads. Dispatch: what an access without any effect takes in the device. Effect: what this one takes beyond it. Parts of the mean.",
+	}
+	t := table{Words: 2, Head: []string{"class", "set-up", "p50", "p99", "socket", "dispatch", "effect"}}
+	var legend []key
+	for i, p := range trapParts {
+		legend = append(legend, key{fmt.Sprintf("p%d", i), p.name})
+	}
+	for _, kind := range []struct {
+		posted bool
+		title  string
+	}{{false, "Accesses that wait for their answer"}, {true, "Posted writes, in batches"}} {
+		p := bars{label: kind.title, axis: "mean time of one access", show: report.ShowTime, stacked: true}
+		for i := range d.r.Traps {
+			x := &d.r.Traps[i]
+			if x.Posted != kind.posted {
+				continue
+			}
+			b := bar{name: x.Class + ", " + x.Setup, group: x.Class, tip: x.Class + ", " + x.Setup}
+			row := []cell{word(x.Class), d.setup(x.Setup), number(report.ShowTime(x.P50.Median)), number(report.ShowTime(x.P99.Median))}
+			for k, q := range trapParts {
+				b.parts = append(b.parts, part{q.name, legend[k].Class, q.value(x)})
+				row = append(row, number(report.ShowTime(q.value(x))))
+			}
+			p.bars = append(p.bars, b)
+			t.Rows = append(t.Rows, row)
+		}
+		if len(p.bars) > 0 {
+			slices.SortStableFunc(p.bars, func(a, b bar) int { return cmp.Compare(d.classOf(a.name), d.classOf(b.name)) })
+			s.Pictures = append(s.Pictures, picture{Title: kind.title, Legend: legend, SVG: template.HTML(p.draw())})
+		}
+	}
+	s.Tables = append(s.Tables, t)
+	return []section{s}
+}
+
+// classOf is the place of a trap's class, by the name of its bar.
+func (d *drawer) classOf(name string) int {
+	for i := range d.r.Traps {
+		if t := &d.r.Traps[i]; name == t.Class+", "+t.Setup {
+			return slices.IndexFunc(d.r.Traps, func(x report.Trap) bool { return x.Class == t.Class })
+		}
+	}
+	return -1
+}
+
+func (d *drawer) model() []section {
+	m := d.r.Model
+	if m == nil {
+		return nil
+	}
+	t := table{Words: 1, Head: []string{"", "each"}}
+	for _, x := range m.Terms {
+		t.Rows = append(t.Rows, []cell{word(x.Name), number(report.ShowTime(x.NS))})
+	}
+	return []section{{
+		ID: "model", Title: "What a phase costs", Open: true,
+		About:  fmt.Sprintf("A least-squares fit of the times of %d phases to what was counted in them. What is left over is %.0f %% of a phase's time, root mean square (R² %.3f).", m.N, m.Residual*100, m.R2),
+		Tables: []table{t},
+	}}
+}
+
+func (d *drawer) compared(c *report.Comparison) *table {
+	t := &table{Words: 3, Head: []string{"scenario", "case", "set-up", "then", "now", "ratio", ""}}
+	for _, r := range c.Rows {
+		clear := ""
+		if r.Clear {
+			clear = "clear"
+		}
+		t.Rows = append(t.Rows, []cell{
+			word(where(r.Now.Scenario, r.Now.Where)), word(r.Now.Case), d.setup(r.Now.Setup), number(report.ShowTime(r.Then.Total.NS.Median)),
+			number(report.ShowTime(r.Now.Total.NS.Median)), number(report.ShowRatio(r.Ratio)), word(clear),
+		})
+	}
+	return t
+}
