@@ -54,7 +54,7 @@ type options struct {
 }
 
 // Without --kernel these are shown: the user's own or the default one, and beside
-// it one that is four years younger than the oldest.
+// it the newest.
 var (
 	sharedKernels = []string{"", "7.2"}
 	wholeKernels  = []string{""}

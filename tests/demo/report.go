@@ -53,7 +53,9 @@ func (p *printer) waiting(name string) {
 
 // say tells what is being done that takes a while.
 func (p *printer) say(format string, args ...any) {
-	p.line("%s", p.paint(faint, "  "+fmt.Sprintf(format, args...)))
+	for _, l := range wrap(fmt.Sprintf(format, args...), width-2) {
+		p.line("%s", p.paint(faint, "  "+l))
+	}
 }
 
 // erase needs mu.
