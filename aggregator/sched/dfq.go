@@ -67,13 +67,15 @@ func (s *Scheduler) scope(e int) (from int32, open bool) {
 		switch d.Phase {
 		case FreeRun:
 			if s.Now < d.End {
-				s.Engines[e].Wake = d.End
+				if s.Engines[e].Rivals > 1 {
+					s.Engines[e].Wake = d.End
+				}
 				s.unstarve(e)
 				return root, true
 			}
 			s.enterPhase(e, Drain)
 		case Drain:
-			if s.busy(e) > 0 && s.competitors(e) > 1 {
+			if s.busy(e) > 0 && s.Engines[e].Rivals > 1 {
 				return none, false
 			}
 			s.plan(e)
@@ -298,10 +300,22 @@ func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 			continue
 		}
 		l := &s.Nodes[n].Lanes[e]
-		p := s.over(int32(n))
-		w, shift := s.activeWeight(p, e)
-		l.Held = counts(int32(n)) && l.Tag > s.Nodes[p].Lanes[e].Level+over(f, max(w, 1), shift)
+		l.Held = counts(int32(n)) && s.tooFar(int32(n), e, f)
 		s.settle(int32(n), e)
+	}
+}
+
+// tooFar tells whether a node is to be held back in a free run of length f.
+func (s *Scheduler) tooFar(n int32, e int, f time.Duration) bool {
+	p := s.over(n)
+	w, shift := s.activeWeight(p, e)
+	return s.Nodes[n].Lanes[e].Tag > s.Nodes[p].Lanes[e].Level+over(f, max(w, 1), shift)
+}
+
+// holdBack decides for a node that comes with work, in the middle of a free run.
+func (s *Scheduler) holdBack(n int32, e int) {
+	if d := &s.Engines[e].DFQ; d.Phase == FreeRun && s.Nodes[n].Kind == Inner {
+		s.Nodes[n].Lanes[e].Held = s.tooFar(n, e, max(d.End-d.Since, s.freeRun(s.Config.DFQ.Slice)))
 	}
 }
 

@@ -226,14 +226,11 @@ func (s *Scheduler) rank(n, p int32, e int) (queue uint8, r rank) {
 	switch s.discipline(p) {
 	case FIFO:
 		r.key = s.oldest(n, e)
-	case Band:
-		if s.overShare(n, p, e) {
-			r.class = 1
-		}
-		fallthrough
-	case Credit:
+	case Credit, Band:
 		if l.Tag >= s.Nodes[p].Lanes[e].Level {
 			queue, r.key = debts, l.Tag
+		} else if s.discipline(p) == Band && s.overShare(n, p, e) {
+			r.class = 1
 		}
 	}
 	return queue, r

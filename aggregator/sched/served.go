@@ -127,6 +127,7 @@ func (s *Scheduler) enter(n int32, e int) {
 	l, up := &s.Nodes[n].Lanes[e], &s.Nodes[p].Lanes[e]
 	if s.Config.Policy == DFQ {
 		l.Tag = max(l.Tag, up.Level)
+		s.holdBack(n, e)
 	} else {
 		l.Tag = max(l.Tag, up.Level-s.savings(p, e, true))
 	}
@@ -151,6 +152,10 @@ func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
 	if s.Config.Policy != DFQ || !s.Config.DFQ.Model {
 		for m := c; m != root; m = s.over(m) {
 			s.serve(m, e, served)
+			if h := s.find(s.Nodes[m].Heir); h != none {
+				s.serve(h, e, served)
+				s.settle(h, e)
+			}
 		}
 	}
 	for m := c; m != root; m = s.Nodes[m].Parent {
@@ -208,15 +213,10 @@ func (s *Scheduler) chooseCredit(p int32, e int) int32 {
 		// It would be lost otherwise that some have more when all reach the bound.
 		l.Level = max(l.Level, q[debts][0].key)
 		return q[debts][0].node
-	case len(q[debts]) > 0 && q[debts][0].ahead(q[turns][0]):
+	case len(q[debts]) > 0 && q[debts][0].prio > q[turns][0].prio:
 		return q[debts][0].node
 	}
 	return q[turns][0].node
-}
-
-// ahead tells whether a node in debt goes before one with credit.
-func (r rank) ahead(of rank) bool {
-	return r.prio > of.prio || r.prio == of.prio && r.class < of.class
 }
 
 // windowNow numbers the windows in which use is measured.
@@ -240,9 +240,9 @@ func (s *Scheduler) overShare(n, p int32, e int) bool {
 	return float64(s.used(n, e))*float64(all) > float64(s.used(p, e))*float64(w)
 }
 
-// chooseBand is credit, but who is over its share in the window goes after those
-// who are not; and before the card is given to such a one, it is kept for a
-// moment for the one that had the last turn and used less.
+// chooseBand is credit, but of those with credit the ones that are over their
+// share in the window go last; and before the card is given to one that is over
+// it, it is kept for a moment for the one that had the last turn and used less.
 func (s *Scheduler) chooseBand(p int32, e int) int32 {
 	l := &s.Nodes[p].Lanes[e]
 	if now := s.periodNow(); l.Window != now {
@@ -271,18 +271,16 @@ func (s *Scheduler) chooseBand(p int32, e int) int32 {
 	return c
 }
 
-// reclass looks anew at who is over its share.
+// reclass looks anew at who of those with credit is over its share.
 func (s *Scheduler) reclass(p int32, e int) {
-	for q := range s.sides[p].queues[e] {
-		list := s.sides[p].queues[e][q]
-		for i := range list {
-			list[i].class = 0
-			if s.overShare(list[i].node, p, e) {
-				list[i].class = 1
-			}
+	list := s.sides[p].queues[e][turns]
+	for i := range list {
+		list[i].class = 0
+		if s.overShare(list[i].node, p, e) {
+			list[i].class = 1
 		}
-		for i := len(list)/2 - 1; i >= 0; i-- {
-			s.sink(p, e, uint8(q), int32(i))
-		}
+	}
+	for i := len(list)/2 - 1; i >= 0; i-- {
+		s.sink(p, e, turns, int32(i))
 	}
 }

@@ -83,6 +83,7 @@ type Node struct {
 	Next   int32 // sibling
 	Prev   int32
 	Block  Block
+	Heir   ID     // of a group that is going: who takes over what it still uses
 	Lanes  []Lane // by engine
 
 	Chan  ChannelState // of a channel
@@ -163,6 +164,8 @@ type Lane struct {
 	Grace    time.Duration // until when it is waited for
 	Chances  int
 	Orphans  [4]int64 // tags of removed children that were in debt
+	// OrphanOveruse is the most that one of them had overstayed.
+	OrphanOveruse time.Duration
 
 	Account Account
 	Past    Account       // of children that are gone

@@ -165,6 +165,13 @@ func (s *Scheduler) fit(parent int32, c *NodeConfig) error {
 // unless one that is gone left some.
 func (s *Scheduler) born(n int32) {
 	node := &s.Nodes[n]
+	from := none // a sibling that is going, with work on the card that nobody was charged for
+	for c := s.Nodes[node.Parent].First; c != none && node.Kind == Inner && node.Parent != root; c = s.Nodes[c].Next {
+		if s.Nodes[c].Block&Dying != 0 && s.find(s.Nodes[c].Heir) == none {
+			s.Nodes[c].Heir, from = s.id(n), c
+			break
+		}
+	}
 	if node.Config.Name != "" {
 		s.names[nameKey{node.Parent, node.Config.Name}] = n
 	}
@@ -179,7 +186,14 @@ func (s *Scheduler) born(n int32) {
 		}
 		l := &node.Lanes[e]
 		l.Tag = max(p.Level, heir.Orphans[most])
+		if from != none {
+			l.Tag = max(l.Tag, s.Nodes[from].Lanes[e].Tag)
+			l.Overuse = s.Nodes[from].Lanes[e].Overuse
+		}
 		heir.Orphans[most] = 0
+		l.Overuse, heir.OrphanOveruse = max(l.Overuse, heir.OrphanOveruse), 0
+		s.Turn++ // at the end of the round
+		l.Turn = s.Turn
 		l.Tokens = s.fullCap(n)
 	}
 }
@@ -276,7 +290,10 @@ func (s *Scheduler) free(n int32) {
 			up.Left -= int64(node.Config.Weight)
 		}
 		up.Past.add(l.account(s.Now))
-		if over := &s.Nodes[s.over(n)].Lanes[e]; l.Tag > over.Level && node.Kind == Inner && node.Parent != root {
+		if node.Kind == Inner && node.Parent != root && s.find(node.Heir) == none {
+			up.OrphanOveruse = max(up.OrphanOveruse, l.Overuse)
+		}
+		if over := &s.Nodes[s.over(n)].Lanes[e]; l.Tag > over.Level && node.Kind == Inner && node.Parent != root && s.find(node.Heir) == none {
 			least := 0
 			for i := range up.Orphans {
 				if up.Orphans[i] < up.Orphans[least] {

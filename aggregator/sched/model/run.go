@@ -34,6 +34,10 @@ type Client struct {
 	dies     time.Duration
 	order    int  // in the heap of wakes
 	ended    bool // its load is
+	poison   bool // its next request is endless
+	waits    int  // semaphores of a chain
+	signals  int
+	chained  int // requests that wait
 
 	path  []share // for the ideal
 	Stats Stats
@@ -44,7 +48,6 @@ type line struct {
 	client  *Client
 	id      sched.ID
 	card    int
-	engine  int
 	waiting []job // submitted, not forwarded
 	head    int
 	stalled bool
@@ -69,6 +72,7 @@ type Rig struct {
 	Card    *Card
 	Clients []*Client
 	Now     time.Duration
+	Steps   int // of the simulation
 
 	// OnForward and OnAlert see what the scheduler says, if set. An alert that
 	// is not handled is done: the channel is aborted.
@@ -77,6 +81,7 @@ type Rig struct {
 
 	meter   sched.Meter
 	lines   []*line // by the card's channel
+	spare   []int   // channels of the card
 	byID    map[sched.ID]*line
 	wakes   wakeHeap
 	fluid   fluid
@@ -145,14 +150,17 @@ func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, path []share, 
 			k.dies = n.Load.Start + n.Load.Life
 		}
 		r.Clients = append(r.Clients, k)
-		heap.Push(&r.wakes, k)
+		r.push(k)
 	}
 	return nil
 }
 
+func (r *Rig) push(k *Client) { heap.Push(&r.wakes, k) }
+
 // Run lets the time come to until.
 func (r *Rig) Run(until time.Duration) error {
 	for {
+		r.Steps++
 		for len(r.wakes) > 0 && r.wakes[0].next() <= r.Now {
 			if err := r.act(r.wakes[0]); err != nil {
 				return err
@@ -182,6 +190,9 @@ func (r *Rig) Dispatch() {
 	for {
 		f, ok := r.Sched.Next(r.Now)
 		if !ok {
+			if r.tellStalls() {
+				continue
+			}
 			break
 		}
 		if r.OnForward != nil {
@@ -194,6 +205,9 @@ func (r *Rig) Dispatch() {
 			l.client.Stats.forwarded++
 			j.r.tag = len(r.pending)
 			r.pending = append(r.pending, j)
+			if k := l.client; k.load.Alone > 0 && f.Engine == Graphics && r.Sched.Sampling(Graphics) == k.Node {
+				j.r.Busy = k.load.Alone // what a ring's entry names can be written until it is fetched
+			}
 			r.Card.Push(r.Now, l.card, j.r)
 		}
 		if l.head > 256 && l.head*2 > len(l.waiting) {
@@ -259,7 +273,7 @@ func (r *Rig) ring(k *Client) error {
 	b := &burst{client: k, at: r.Now}
 	var added [Engines]int
 	for range k.load.Burst {
-		q, ok := k.source.Next(r.alone(k))
+		q, ok := k.source.Next()
 		if !ok {
 			k.ended = true
 			break
@@ -272,7 +286,12 @@ func (r *Rig) ring(k *Client) error {
 		if err != nil {
 			return err
 		}
-		l.waiting = append(l.waiting, job{Request{Engine: e, Busy: q.Busy}, b})
+		req := Request{Engine: e, Busy: q.Busy, Endless: k.poison, Wait: k.waits, Signal: k.signals}
+		if k.poison = false; k.waits > 0 {
+			k.chained++
+			req.Value = k.chained
+		}
+		l.waiting = append(l.waiting, job{req, b})
 		b.left++
 		added[e]++
 		k.Stats.Submitted++
@@ -298,14 +317,6 @@ func (l *line) offer(r *Rig, n int) {
 	l.client.Stats.refused += n - r.Sched.Submit(r.Now, l.id, n)
 }
 
-// alone is what a cheat sees: none but its requests come through.
-func (r *Rig) alone(k *Client) bool {
-	if k.load.Alone == 0 {
-		return false
-	}
-	return r.Sched.Sampling(Graphics) == k.Node
-}
-
 // line returns a client's channel for an engine.
 func (r *Rig) line(k *Client, e int) (*line, error) {
 	if l := k.channels[e]; l != nil {
@@ -315,11 +326,31 @@ func (r *Rig) line(k *Client, e int) (*line, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", k.Name, err)
 	}
-	l := &line{client: k, id: id, card: r.Card.AddChannel(), engine: e}
-	r.lines = append(r.lines, l)
+	l := &line{client: k, id: id}
+	r.seat(l)
 	r.byID[id] = l
 	k.channels[e] = l
 	return l, nil
+}
+
+// seat gives a line a channel of the card: one that nobody uses any more, or a
+// new one.
+func (r *Rig) seat(l *line) {
+	if last := len(r.spare) - 1; last >= 0 {
+		l.card, r.spare = r.spare[last], r.spare[:last]
+		r.lines[l.card] = l
+		return
+	}
+	l.card = r.Card.AddChannel()
+	r.lines = append(r.lines, l)
+}
+
+// vacate gives the channel of a line back that is closed.
+func (r *Rig) vacate(l *line) {
+	if l.closed && r.Card.Queued(l.card) == 0 {
+		delete(r.byID, l.id)
+		r.spare = append(r.spare, l.card)
+	}
 }
 
 // reborn ends a process and begins another in its place: its group and channels
@@ -336,6 +367,7 @@ func (r *Rig) reborn(k *Client) error {
 			l.closed = true
 			r.Sched.Remove(r.Now, l.id)
 			k.channels[e] = nil
+			r.vacate(l)
 		}
 	}
 	if k.own {
@@ -363,6 +395,7 @@ func (r *Rig) complete(d Completion) {
 	k.Stats.Last = d.Done
 	k.Stats.note(d.Done - j.burst.at)
 	r.finish(j)
+	r.vacate(l)
 	heap.Fix(&r.wakes, k.order)
 	if k.Stats.refused > 0 && !l.closed {
 		k.Stats.refused--
@@ -386,16 +419,18 @@ func (r *Rig) finish(j *job) {
 }
 
 // tellStalls tells the scheduler which channels wait for a semaphore.
-func (r *Rig) tellStalls() {
+func (r *Rig) tellStalls() (news bool) {
 	if len(r.Card.semaphores) == 0 {
-		return
+		return false
 	}
 	for _, l := range r.lines {
 		if on := r.Card.Stalled(l.card); on != l.stalled {
 			l.stalled = on
 			r.Sched.Stall(r.Now, l.id, on)
+			news = true
 		}
 	}
+	return news
 }
 
 // next is when a client does something by itself.

@@ -111,9 +111,8 @@ func NewSource(l Load, seed uint64) *Source {
 	return &Source{load: l, rng: rand.New(rand.NewPCG(seed, 0x7468726f74746c65)), left: left}
 }
 
-// Next draws the next request; false if there are no more. Alone says whether
-// the process finds the card all its own.
-func (s *Source) Next(alone bool) (Request, bool) {
+// Next draws the next request; false if there are no more.
+func (s *Source) Next() (Request, bool) {
 	if s.left == 0 {
 		return Request{}, false
 	}
@@ -127,9 +126,6 @@ func (s *Source) Next(alone bool) (Request, bool) {
 	busy := l.Busy
 	if l.BusyMost > busy {
 		busy += time.Duration(s.rng.Int64N(int64(l.BusyMost - l.Busy + 1)))
-	}
-	if alone && l.Alone > 0 {
-		busy = l.Alone
 	}
 	return Request{Busy: busy}, true
 }
