@@ -188,13 +188,29 @@ func (c *control) await(reg, mask, want uint32) bool {
 	}
 }
 
-// invalidate makes the card forget its translations, and waits until no access
-// uses an old one: every step that was under way when it was called has ended.
-func (c *control) invalidate() bool {
-	return c.invalidating.do(nil, func(*ticket) bool {
+// maxDirs is how many directories one invalidate names; more are all of them.
+const maxDirs = 32
+
+// invalidate makes the card forget its translations through directories, or all if
+// none is named, and waits until no access uses an old one: every step that was
+// under way when it was called has ended. Other directories' are left alone, for
+// those whose they are did not ask.
+func (c *control) invalidate(dirs ...uint64) bool {
+	join := func(k *ticket) {
+		k.dirs = append(k.dirs, dirs...)
+		k.allDirs = k.allDirs || len(dirs) == 0 || len(k.dirs) > maxDirs
+	}
+	return c.invalidating.do(join, func(k *ticket) bool {
 		c.mu.Lock()
-		c.wr(regInvalidatePDB, 0)
-		c.wr(regInvalidate, gf100.InvalidateGo|gf100.InvalidateAllDirs|gf100.InvalidateAllPages)
+		if k.allDirs {
+			c.wr(regInvalidatePDB, 0)
+			c.wr(regInvalidate, gf100.InvalidateGo|gf100.InvalidateAllDirs|gf100.InvalidateAllPages)
+		} else {
+			for _, dir := range k.dirs {
+				c.wr(regInvalidatePDB, uint32(dir>>12)<<4|uint32(shadowpt.VRAM))
+				c.wr(regInvalidate, gf100.InvalidateGo|gf100.InvalidateAllPages)
+			}
+		}
 		c.mu.Unlock()
 		return c.await(regMMUCtrl, gf100.InvalidateDone, gf100.InvalidateDone)
 	})

@@ -26,8 +26,10 @@
 // and for the next, whatever the others ask for. Each is bounded. A guest whose
 // channel does not leave the card in time is put into safe mode; its neighbours
 // do not wait for it again. DMA maps are touched one guest's at a time, for one
-// look-up (see bus). Every guest has its own memory for page tables, and channels
-// that it can count on.
+// look-up (see bus). An invalidate names its guest's own directories, so that the
+// card goes on knowing the others' translations. Every guest has its own memory for page tables, and channels
+// that it can count on, and the card keeps the states of its unbound channels apart
+// from everybody else's.
 //
 // A guest that no longer wants a channel gets what the card reported of it up to
 // then; only after that do its instance block and number go to somebody else.

@@ -127,3 +127,36 @@ func TestRefusedMethodIsTriedAgain(t *testing.T) {
 	require.True(t, f.enabled(ch))
 	heard(3)
 }
+
+// An invalidate names the guest's own directories on the card, and all only for
+// more than fit.
+func TestInvalidateNamesDirectories(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	other, _ := addGuest(t, a, "b")
+	bindChannel(t, g, 1)
+	bindChannel(t, other, 1)
+	named := func() (pdbs, commands []uint32) {
+		for _, w := range f.writesTo(regInvalidatePDB, 4) {
+			pdbs = append(pdbs, w.v)
+		}
+		for _, w := range f.writesTo(regInvalidate, 4) {
+			commands = append(commands, w.v)
+		}
+		return pdbs, commands
+	}
+	f.forget()
+	g.Invalidate(0, gf100.InvalidateGo|gf100.InvalidateAllDirs)
+	settle(g)
+	dir := g.cardChannel(1).space.shadow.Dir()
+	pdbs, commands := named()
+	require.Equal(t, []uint32{uint32(dir>>12) << 4}, pdbs)
+	require.Equal(t, []uint32{gf100.InvalidateGo | gf100.InvalidateAllPages}, commands)
+	require.NotEqual(t, dir, other.cardChannel(1).space.shadow.Dir())
+
+	f.forget()
+	require.True(t, a.ctl.invalidate(make([]uint64, maxDirs+1)...))
+	pdbs, commands = named()
+	require.Equal(t, []uint32{0}, pdbs)
+	require.Equal(t, []uint32{gf100.InvalidateGo | gf100.InvalidateAllDirs | gf100.InvalidateAllPages}, commands)
+}

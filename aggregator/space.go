@@ -67,13 +67,28 @@ func (g *Guest) rebuild(sp *space) {
 	g.stats.EntriesExamined.Add(now.Examined - before.Examined)
 }
 
+// directories lists those of the guest that the card may know. If there is none it
+// is a place where none is: then there is nothing to forget, but steps to wait for.
+func (g *Guest) directories() (dirs []uint64) {
+	for _, sp := range g.spaces {
+		dirs = append(dirs, sp.shadow.Dir())
+	}
+	for _, sp := range g.gone {
+		dirs = append(dirs, sp.shadow.Dir())
+	}
+	if len(dirs) == 0 {
+		dirs = append(dirs, g.ownRuns[0].addr)
+	}
+	return dirs
+}
+
 // invalidateCard makes the card forget old translations, after which everything
 // that went out of use may be given back.
 func (g *Guest) invalidateCard() bool {
 	if g.tired {
 		return false
 	}
-	if !g.agg.ctl.invalidate() {
+	if !g.agg.ctl.invalidate(g.directories()...) {
 		g.tire()
 		return false
 	}

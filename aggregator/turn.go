@@ -18,6 +18,8 @@ type turn struct {
 type ticket struct {
 	done, ok bool
 	ids      channelSet // of a preempt: the card's channels
+	dirs     []uint64   // of an invalidate: directories in the card's memory
+	allDirs  bool       // or all of them
 }
 
 func (t *turn) init() { t.over.L = &t.mu }

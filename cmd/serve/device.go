@@ -20,7 +20,8 @@
 //  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
 //  2. Shared.mu: the list of seats. Never held while waiting.
 //  3. VirtualSeat.logMu: what the log knows; held while it is written to.
-//  4. The state of a device's interrupt: taken last, never held while waiting.
+//  4. Virtual.mu: why clients are refused. Held for a moment.
+//  5. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
 import (

@@ -26,6 +26,7 @@ type CardReport struct {
 	Classes     []ClassCount   `json:"classes,omitempty"`
 	NotExecuted []TriggerCount `json:"not_executed,omitempty"`
 	Interrupts  uint64         `json:"interrupts"` // raised
+	TLB         TLBCount       `json:"tlb"`
 	Faults      FaultCount     `json:"faults"`
 }
 
@@ -112,6 +113,13 @@ type InterruptCount struct {
 	Unrouted  uint64 `json:"unrouted"`
 }
 
+// TLBCount counts what the card did with translations.
+type TLBCount struct {
+	Invalidates uint64 `json:"invalidates"` // asked for by the driver, or by channels
+	Flushes     uint64 `json:"flushes"`     // address spaces that forgot theirs for one
+	Misses      uint64 `json:"misses"`      // look-ups that walked the tables
+}
+
 // FaultCount counts the card's faults.
 type FaultCount struct {
 	MMU      uint64 `json:"mmu"`
@@ -136,6 +144,7 @@ func ReportCard(card *soft.Card) CardReport {
 			Releases: c.Releases.Load(), Acquires: c.Acquires.Load(), Runlists: c.Runlists.Load(),
 		},
 		Interrupts: c.Interrupts.Load(),
+		TLB:        TLBCount{Invalidates: c.Invalidates.Load(), Flushes: c.TLBFlushes.Load(), Misses: c.TLBMisses.Load()},
 		Faults: FaultCount{
 			MMU: c.MMUFaults.Load(), PBDMA: c.PBDMAErrors.Load(), Engine: c.EngineErrors.Load(),
 			BAR: c.BARFaults.Load(), Doorbell: c.StrayBells.Load(),

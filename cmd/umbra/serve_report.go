@@ -173,6 +173,7 @@ func cardText(b *strings.Builder, r *serve.CardReport) {
 	c, f := &r.Channels, &r.Faults
 	fmt.Fprintf(b, "\nChannels: %d doorbells, %d GPFIFO entries, %d words, %d methods, %d semaphores released, %d acquired\n",
 		c.Doorbells, c.Entries, c.Words, c.Methods, c.Releases, c.Acquires)
+	fmt.Fprintf(b, "Translations: %d invalidates, %d address spaces flushed for them, %d misses\n", r.TLB.Invalidates, r.TLB.Flushes, r.TLB.Misses)
 	fmt.Fprintf(b, "Interrupts raised by the card: %d\n", r.Interrupts)
 	fmt.Fprintf(b, "Faults: %d MMU, %d PBDMA, %d engine, %d through BARs, %d doorbells of no channel\n",
 		f.MMU, f.PBDMA, f.Engine, f.BAR, f.Doorbell)

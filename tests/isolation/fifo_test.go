@@ -18,9 +18,10 @@ const (
 )
 
 // couple is two guests on one card, each with a channel that can copy.
-func couple(t *testing.T) (s *stand.Shared, gs [2]*guest.Guest, chs [2]*guest.Channel) {
+func couple(t *testing.T, cfg soft.Config) (s *stand.Shared, gs [2]*guest.Guest, chs [2]*guest.Channel) {
 	t.Helper()
-	s, err := stand.NewShared(soft.Config{VRAM: 256 << 20}, 2, 64<<20)
+	cfg.VRAM = 256 << 20
+	s, err := stand.NewShared(cfg, 2, 64<<20)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	for i := range gs {
@@ -51,7 +52,7 @@ func copies(t *testing.T, ch *guest.Channel) {
 // channels than the card has, and then the first binds its own again: it goes on as
 // it was, with the classes that it bound to its subchannels.
 func TestKeptStates(t *testing.T) {
-	s, gs, chs := couple(t)
+	s, gs, chs := couple(t, soft.Config{})
 	g, other := gs[0], gs[1]
 	stats := s.GPUs[1].Guest.Stats()
 	block := make([]byte, gf100.InstanceSize)
@@ -82,7 +83,7 @@ func TestKeptStates(t *testing.T) {
 // TestScheduling: a guest's PFIFO keeps its own channels, and nobody else's, from
 // running; what they were given meanwhile is not lost.
 func TestScheduling(t *testing.T) {
-	_, gs, chs := couple(t)
+	_, gs, chs := couple(t, soft.Config{})
 	for _, r := range []struct{ reg, off, on uint32 }{{0x2630, 1, 0}, {0x2200, 0, 1}} {
 		require.NoError(t, gs[0].Raw().SetReg(r.reg, r.off))
 		require.NoError(t, gs[0].Raw().Invalidate(0, 3)) // done behind it
@@ -103,7 +104,7 @@ func TestScheduling(t *testing.T) {
 // TestFaultTrigger: a guest triggers the fault of an engine that a channel of its
 // own does not come to an end on, and that others use too.
 func TestFaultTrigger(t *testing.T) {
-	s, gs, chs := couple(t)
+	s, gs, chs := couple(t, soft.Config{})
 	raw := gs[0].Raw()
 	const status = 0x2640 + 4*gf100.EngineCE0
 	trigger := uint32(0x2a30 + 4*gf100.EngineCE0)
@@ -126,4 +127,30 @@ func TestFaultTrigger(t *testing.T) {
 	copies(t, chs[1])
 	require.Zero(t, s.GPUs[1].Guest.Stats().MMUFaults.Load())
 	require.Equal(t, uint64(1), s.GPUs[0].Guest.Stats().MMUFaults.Load())
+}
+
+// TestInvalidatesAreTheirOwners: a guest that invalidates makes the card forget its
+// own translations, and its neighbour's copies find theirs where they were. With
+// every invalidate for everybody they do not.
+func TestInvalidatesAreTheirOwners(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		s, gs, chs := couple(t, soft.Config{FlushAll: all})
+		copies(t, chs[1])
+		if !all { // one that has nothing to forget makes nobody forget
+			require.NoError(t, chs[0].Close())
+		}
+		flushes := s.Card.Stats().TLBFlushes.Load()
+		const n = 20
+		for range n {
+			require.NoError(t, gs[0].Raw().Invalidate(0, 3))
+			require.Eventually(t, func() bool { return gs[0].Raw().Reg(0x100c80)>>15&1 != 0 }, wait, tick/100)
+			copies(t, chs[1])
+		}
+		forgotten := s.Card.Stats().TLBFlushes.Load() - flushes
+		if all {
+			require.GreaterOrEqual(t, forgotten, uint64(n))
+		} else {
+			require.Zero(t, forgotten)
+		}
+	}
 }

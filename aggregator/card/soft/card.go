@@ -37,6 +37,9 @@ type Config struct {
 	// DisableEngines makes every engine accept methods and do nothing: the
 	// control that data tests must fail on.
 	DisableEngines bool
+	// FlushAll makes each invalidate drop the translations of every address space,
+	// not only those of the directory that it names.
+	FlushAll bool
 	// Watch, if not nil, is told of every access that a channel makes to VRAM or to
 	// system memory, before it is made: page tables, USERD, rings, and what its
 	// engines read and write. It is called on PBDMAs' goroutines, holds them up,
@@ -83,9 +86,10 @@ type Card struct {
 
 	timeOffset atomic.Uint64 // of PTIMER against clock
 
-	tlbGen  atomic.Uint64
-	asked   uint64 // number of the driver's last invalidate; channels' own do not delay its end
-	engines [gf100.Engines]engineSlot
+	tlbGen      atomic.Uint64 // number of the last invalidate
+	invalidates invalidates
+	asked       uint64 // number of the driver's last invalidate; channels' own do not delay its end
+	engines     [gf100.Engines]engineSlot
 
 	attachMu sync.Mutex
 	hostMu   sync.RWMutex
@@ -264,7 +268,7 @@ func (c *Card) powerOn() error {
 	for i := range c.bars {
 		c.bars[i].block(0)
 	}
-	c.invalidate()
+	c.invalidate(everyDirectory)
 	if c.windows != nil {
 		c.windows.Reset()
 	}

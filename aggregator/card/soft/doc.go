@@ -47,6 +47,7 @@
 //     takes Card.mu: its consequences are delivered after it.
 //  4. The host's own pin (card.Bus.Acquire), inside hostMu.
 //  5. engineSlot.mu, one per engine, for one Method, Inline or Step call.
+//  6. invalidates.mu, for a moment, under any of them.
 //
 // A channel's execution state (vm and exec) belongs to the PBDMA that runs it,
 // and to Card.mu while none does.

@@ -24,7 +24,7 @@ func (c *Card) DuringStep(f func()) {
 }
 
 // ChannelInvalidate is a channel's MEM_OP_B.
-func (c *Card) ChannelInvalidate() { c.invalidate() }
+func (c *Card) ChannelInvalidate() { c.invalidate(everyDirectory) }
 
 // Check holds the scheduler to its rules: each channel is in one place, that
 // place is the one its state names, and no channel that could run and has work

@@ -194,7 +194,7 @@ func (x *run) memOpB(_ uint8, d uint32) {
 	if d>>27 == memOpInvalidate {
 		// Done when no step under way can use an old translation; until then
 		// the channel waits.
-		x.flushGen = x.card.invalidate()
+		x.flushGen = x.card.invalidate(everyDirectory)
 		x.verdict = yielded
 	}
 }

@@ -21,18 +21,16 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 		return v
 	})
 	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) {
-		c.asked = c.invalidate()
+		c.asked = c.invalidate(c.regs.named(w.New))
 		c.showAgain(w.New)
 	})
 	b.OnWindow("PRAMIN", mmio.Window{Read: c.readPRAMIN, Write: c.writePRAMIN})
 }
 
-// invalidate makes every address space forget its translations before its next
-// step, and returns the number of the invalidate. Which directory was meant does
-// not matter: forgetting more than asked costs look-ups, never correctness.
-func (c *Card) invalidate() uint64 {
-	c.stats.Invalidates.Add(1)
-	return c.tlbGen.Add(1)
+// named is the directory that an invalidate command means.
+func (r *registers) named(command uint32) directory {
+	pdb := r.invalidatePDB.Get()
+	return directory{addr: uint64(pdb>>4) << 12, target: shadowpt.Target(pdb & 3), all: command&gf100.InvalidateAllDirs != 0}
 }
 
 // Where PRAMIN lies in BAR0.

@@ -78,7 +78,7 @@ func (r *rig) instance(s *space, limit uint64) uint64 {
 func (r *rig) flush() {
 	r.t.Helper()
 	r.wr(0x100cb8, 0)
-	r.wr(0x100cbc, 1<<31|1)
+	r.wr(0x100cbc, 1<<31|3)
 	r.eventually("invalidate done", func() bool { return r.rd(0x100c80)&(1<<15) != 0 })
 }
 

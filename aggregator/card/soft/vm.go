@@ -25,12 +25,15 @@ func instanceSpace(inst []byte) shadowpt.Space {
 	return shadowpt.Space{Dir: dir, Target: shadowpt.Target(target), Limit: limit}
 }
 
-// sync drops the translations if somebody invalidated since the last call. It
+// sync drops the translations if somebody invalidated them since the last call. It
 // is called at the start of each step; until the step ends the card reports the
 // invalidate as not done.
 func (m *vm) sync() {
 	if gen := m.card.tlbGen.Load(); gen != m.gen {
-		m.tlb.Flush()
+		if m.card.concerned(m.tlb.Space(), m.gen, gen) {
+			m.tlb.Flush()
+			m.card.stats.TLBFlushes.Add(1)
+		}
 		m.gen = gen
 	}
 }

@@ -68,7 +68,10 @@ func TestVMAgainstWalks(t *testing.T) {
 				}
 				m.Bytes(p<<12, 4096, false) // remembered too early: stale until the invalidate
 			}
-			c.invalidate()
+			c.invalidate(rapid.SampledFrom([]directory{everyDirectory, {addr: dir}}).Draw(t, "directory"))
+			for range rapid.SampledFrom([]int{0, 1, recentInvalidates - 2, recentInvalidates, 3 * recentInvalidates}).Draw(t, "others") {
+				c.invalidate(directory{addr: dir + shadowpt.DirSize}) // of a neighbour
+			}
 			m.sync()
 			for range 20 {
 				va := rapid.Uint64Range(0, 1).Draw(t, "dir")*shadowpt.DirSpan + page.Draw(t, "page")<<12 + rapid.Uint64Range(0, 4095).Draw(t, "at")

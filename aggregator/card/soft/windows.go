@@ -77,8 +77,8 @@ func (c *Card) showPRAMIN() {
 // registers name a directory, or all.
 func (c *Card) showAgain(command uint32) {
 	if c.windows != nil {
-		pdb := c.regs.invalidatePDB.Get()
-		c.windows.Invalidate(shadowpt.Target(pdb&3), uint64(pdb>>4)<<12, command&gf100.InvalidateAllDirs != 0)
+		d := c.regs.named(command)
+		c.windows.Invalidate(d.target, d.addr, d.all)
 	}
 }
 
