@@ -46,6 +46,10 @@ type Options struct {
 	// engines with faults and errors: so many at once, and so many a second for
 	// ever. Defaults 4096 and 512. A guest beyond that is put into safe mode.
 	ErrorBurst, ErrorRate float64
+	// TableRate bounds how many bytes of page tables a second are looked at for one
+	// guest, in the long run; default 256 MiB. A guest beyond that has its
+	// invalidates and submissions wait; memory that goes does not.
+	TableRate float64
 }
 
 // New brings the card into service. The card must be fresh from a reset, and is
@@ -65,6 +69,9 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 	}
 	if o.ErrorRate == 0 {
 		o.ErrorRate = 512
+	}
+	if o.TableRate == 0 {
+		o.TableRate = 256 << 20
 	}
 	a := &Aggregator{opts: o, memory: newPartition(c.VRAMSize())}
 	a.ctl.init(c, o.CardTimeout)
@@ -125,6 +132,9 @@ type GuestConfig struct {
 	// from the card when the guest is added. 0 is an eighth of VRAM, 8 MiB at
 	// least and 64 MiB at most.
 	Tables uint64
+	// Shadow is how its page tables are shadowed; the zero value is
+	// shadowpt.DefaultPolicy.
+	Shadow shadowpt.Policy
 	// Map says which windows its clients may map, from the next client on.
 	Map homes.Map
 }
@@ -142,6 +152,9 @@ func (c *GuestConfig) complete() error {
 		c.Tables = min(max(c.VRAM/8, minTables), maxTables)
 	}
 	c.Tables = wholePages(c.Tables)
+	if c.Shadow == (shadowpt.Policy{}) {
+		c.Shadow = shadowpt.DefaultPolicy
+	}
 	switch {
 	case c.VRAM == 0 || c.VRAM%(1<<20) != 0:
 		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM are not whole MiB", c.Name, c.VRAM)
@@ -149,6 +162,9 @@ func (c *GuestConfig) complete() error {
 		return fmt.Errorf("aggregator: guest %s: %d channels: 1 to %d are possible", c.Name, c.Channels, gf100.Channels)
 	case c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize:
 		return fmt.Errorf("aggregator: guest %s: %d KiB for page tables hold no address space", c.Name, c.Tables>>10)
+	}
+	if err := c.Shadow.Check(); err != nil {
+		return fmt.Errorf("aggregator: guest %s: shadow: %w", c.Name, err)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ type channel struct {
 	retry   bool             // the method that it was held at is to be tried again
 	failed  gf100.PBDMAError // that it was held at
 	rung    bool             // since engine events were last routed
+	active  bool             // it may run, and has not been seen quiet since
 	lastGet uint32           // GP_GET when engine events were last routed
 
 	// saved says that the guest's structures have what the card left of the
@@ -123,7 +124,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		g.stats.BadUSERD.Add(1)
 		return nil
 	}
-	ch := &channel{guest: g, gid: gid, guestInst: inst, userd: userd}
+	ch := &channel{active: true, guest: g, gid: gid, guestInst: inst, userd: userd}
 	if !g.withinQuota() {
 		g.stats.OverQuota.Add(1)
 		return nil
@@ -303,6 +304,7 @@ func (g *Guest) showUSERD(ch *channel) {
 	for _, off := range userdShown {
 		if v := c.readVRAM(ch.cardUSERD() + off); v != c.readVRAM(at+off) {
 			c.writeVRAM(at+off, v)
+			g.tracker.Wrote(ch.userd+off, 4)
 		}
 	}
 }

@@ -263,6 +263,12 @@ func (c *control) running(id uint8) bool {
 	return c.rd(regChannel+uint32(id)*strideChannel)&gf100.ChannelBusy != 0
 }
 
+// quiet reports whether a channel has nothing left to do: what it has fetched is
+// done, by PBDMA and engine, and it fetches no more until it is told to.
+func (c *control) quiet(id uint8) bool {
+	return c.rd(regChannel+uint32(id)*strideChannel)&(gf100.ChannelBusy|gf100.ChannelStatus) == 0
+}
+
 // bind, unbind, enable and disable are single writes and need no sequence.
 func (c *control) bind(id uint8, inst uint64) {
 	c.wr(regChannelInst+uint32(id)*strideChannel, instanceBound|uint32(inst>>12))

@@ -294,6 +294,14 @@ func addGuest(t *testing.T, a *Aggregator, name string) (*Guest, *told) {
 	return g, ev
 }
 
+// addGuestWith is addGuest for a guest with a configuration of its own.
+func addGuestWith(t require.TestingT, a *Aggregator, cfg GuestConfig) *Guest {
+	cfg.Name, cfg.VRAM, cfg.Tables = "a", 4<<20, 2<<20
+	g, err := a.AddGuest(cfg, &told{})
+	require.NoError(t, err)
+	return g
+}
+
 // Where a test guest has its structures.
 const (
 	instAt, userdAt, dirAt, listAt = 0x10000, 0x80000, 0x100000, 0x200000

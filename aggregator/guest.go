@@ -41,6 +41,10 @@ type Guest struct {
 	kept     [gf100.Channels]kept // written by the guest's goroutine alone
 	news     news
 	telling  bool
+	owed     invalidations // put off until the next work that could see them
+	moved    [2]uint64     // bus addresses whose mapping changed since the last scan: from, to
+	policy   shadowpt.Policy
+	pattern  *shadowpt.Pattern    // of SyncAdaptive, else nil
 	lost     card.Bus             // memory that the guest has, but the card no longer reaches
 	blocked  bool                 // PFIFO lets no channel of the guest run
 	served   [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
@@ -51,10 +55,19 @@ type Guest struct {
 
 	safe atomic.Bool // unsafe is set
 
+	// tracker's Watch is anybody's, the rest the guest's goroutine's.
+	tracker *shadowpt.Tracker
+	// eager says what to do at once with a write to a table; a copy of policy and
+	// pattern for those who hold no lock.
+	eager atomic.Pointer[eager]
+
 	// Owned by the guest's goroutine.
 	own       partition // what is free of ownRuns
 	spaces    map[spaceKey]*space
 	tableWork *shadowpt.Work
+	following bool // the tracker follows the shadows
+	scanned   bool // in the round under way
+	pace      pace
 	listed    channelSet // the guest's channels on its last runlist
 	stale     bool       // shadows changed since the card's last invalidate
 	uncertain bool       // the last invalidate did not come to its end
@@ -85,6 +98,9 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e extents, own []run, e
 		spaces: make(map[spaceKey]*space), tableWork: shadowpt.NewWork(0),
 	}
 	g.own.release(own...)
+	g.tracker = shadowpt.NewTracker(g, g, g.tableWork, cfg.VRAM, 2*cfg.Tables)
+	g.setPolicy(cfg.Shadow)
+	g.following = cfg.Shadow.Scan == shadowpt.ScanIncremental
 	g.wake, g.hear = sync.NewCond(&g.mu), sync.NewCond(&g.mu)
 	g.windows.init(g)
 	return g
@@ -124,6 +140,7 @@ func (g *Guest) scrub() error {
 			g.stats.ScrubFailures.Add(1)
 			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 		}
+		g.tracker.Wrote(e.guest, e.size)
 	}
 	return nil
 }
@@ -145,6 +162,7 @@ func (g *Guest) Reset() error {
 	g.news = news{}
 	if g.lost != nil && g.unsafe == "" {
 		g.agg.bus.attach(g.index, g.lost)
+		g.noteMoved(0, BusWindow)
 		g.lost = nil
 	}
 	g.mu.Unlock()
@@ -186,6 +204,24 @@ func (g *Guest) lookUp() {
 func (g *Guest) AttachMemory(m card.Bus) {
 	g.setLost(nil)
 	g.agg.bus.attach(g.index, m)
+	g.Mapped(0, BusWindow)
+}
+
+// Mapped is called when n bytes of bus addresses from addr on have come. Entries
+// that name them become valid when the shadows are next brought up to date.
+func (g *Guest) Mapped(addr, n uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.noteMoved(addr, n)
+}
+
+// noteMoved widens moved. Guest.mu is held.
+func (g *Guest) noteMoved(addr, n uint64) {
+	from, to := min(addr, BusWindow), min(addr+min(n, BusWindow), BusWindow)
+	if g.moved[0] != g.moved[1] {
+		from, to = min(from, g.moved[0]), max(to, g.moved[1])
+	}
+	g.moved = [2]uint64{from, to}
 }
 
 func (g *Guest) setLost(m card.Bus) {
@@ -198,6 +234,7 @@ func (g *Guest) setLost(m card.Bus) {
 func (g *Guest) DetachMemory() {
 	g.setLost(nil)
 	g.agg.bus.attach(g.index, nil)
+	g.Mapped(0, BusWindow)
 	if !g.agg.ctl.invalidate() {
 		g.stats.CardTimeout.Add(1)
 		g.agg.bus.barrier()
@@ -217,6 +254,7 @@ func (g *Guest) Unmapped(addr, n uint64) {
 		return
 	}
 	m := g.memory()
+	g.noteMoved(addr, n)
 	g.todo.invalidate.all, g.todo.invalidate.unmapped = true, true
 	inTime := g.awaitUntil(begin.Add(g.agg.opts.UnmapTimeout))
 	lost := !inTime || g.uncertain

@@ -20,9 +20,12 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 	if g.limits.Map == homes.MapNone {
 		return nil
 	}
+	// Any page may live in a window from now on, or be looked at there.
+	g.tracker.Untrapped(0, g.extents.size, true)
 	cfg.Map, cfg.VRAM, cfg.Poll = g.limits.Map, g.extents.size, pollSize
 	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
 	if err != nil {
+		g.tracker.Untrapped(0, g.extents.size, false)
 		return err
 	}
 	g.mapped.Store(set)
@@ -38,6 +41,7 @@ func (g *Guest) CloseWindows() error {
 	if set == nil {
 		return nil
 	}
+	defer g.tracker.Untrapped(0, g.extents.size, false)
 	return set.Close()
 }
 

@@ -82,6 +82,9 @@ func (g *Guest) eachRun(addr uint64, p []byte, write bool) bool {
 		if !ok {
 			return false
 		}
+		if write {
+			g.wrote(addr, n)
+		}
 		addr += n
 		p = p[n:]
 	}

@@ -59,7 +59,17 @@ func (g *Guest) Enable(id uint8, on bool) {
 		g.agg.ctl.disable(c.ch.id)
 		return
 	}
-	g.run(c.ch)
+	g.goOn(c.ch)
+}
+
+// goOn lets a channel run, after what is owed to its space.
+func (g *Guest) goOn(ch *channel) {
+	if g.owes(ch) {
+		g.todo.schedule = true
+		g.pay()
+		return
+	}
+	g.run(ch)
 }
 
 // run lets a channel run if nothing stops it. Guest.mu is held.
@@ -70,7 +80,7 @@ func (g *Guest) run(ch *channel) {
 		g.stats.PBDMAErrors.Add(1)
 		ch.stop(channelError{kind: pbdmaError, pbdma: ch.failed})
 	default:
-		ch.saved = false
+		ch.saved, ch.active = false, true
 		g.agg.ctl.enable(ch.id)
 	}
 }
@@ -149,11 +159,16 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Invalidates.Add(1)
+	var asked invalidations
 	if v&gf100.InvalidateAllDirs != 0 {
-		g.todo.invalidate.all = true
+		asked.all = true
 	} else {
-		g.todo.invalidate.add(spaceKey{uint64(pdb>>4) << 12, shadowpt.Target(pdb & 3)})
+		asked.add(spaceKey{uint64(pdb>>4) << 12, shadowpt.Target(pdb & 3)})
 	}
+	if g.todo.empty() && g.doing.empty() && g.putOff(&asked) {
+		return
+	}
+	g.todo.invalidate.merge(asked)
 	g.wake.Broadcast()
 }
 
@@ -244,7 +259,7 @@ func (g *Guest) resume(id uint8, retry bool) {
 	}
 	c.ch.held, c.ch.stopped, c.ch.retry = false, false, retry
 	if c.enabled {
-		g.run(c.ch)
+		g.goOn(c.ch)
 	}
 }
 

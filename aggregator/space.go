@@ -5,6 +5,7 @@ import "github.com/umbra-gpu/umbra/shadowpt"
 // space is an address space of the guest in use by channels. Spaces belong to
 // the guest's goroutine.
 type space struct {
+	key    spaceKey
 	shadow *shadowpt.Shadow
 	refs   int
 	fresh  bool // built in the round under way
@@ -29,12 +30,11 @@ func (g *Guest) enter(s shadowpt.Space) *space {
 		if !ok {
 			return nil
 		}
-		sp = &space{shadow: shadow}
+		sp = &space{key: key, shadow: shadow}
 		g.spaces[key] = sp
-	}
-	if !sp.fresh {
-		g.rebuild(sp)
-		g.stale = true
+		g.build(sp)
+	} else {
+		g.bring(&invalidations{dirs: [4]spaceKey{key}, n: 1})
 	}
 	sp.refs++
 	return sp
@@ -46,25 +46,12 @@ func (g *Guest) leave(sp *space) bool {
 	if sp.refs--; sp.refs > 0 {
 		return true
 	}
-	delete(g.spaces, keyOf(sp.shadow.Space()))
+	delete(g.spaces, sp.key)
+	if g.following {
+		g.tracker.Unfollow(sp.shadow)
+	}
 	g.gone = append(g.gone, sp)
 	return g.invalidateCard()
-}
-
-func (g *Guest) rebuild(sp *space) {
-	before := sp.shadow.Counts
-	sp.shadow.Rebuild()
-	sp.fresh = true
-	g.stats.Rebuilds.Add(1)
-	now := sp.shadow.Counts
-	foreign := &g.stats.ForeignEntries
-	if g.doing.invalidate.unmapped {
-		foreign = &g.stats.LostEntries
-	}
-	foreign.Add(now.Foreign - before.Foreign)
-	g.stats.ForeignTables.Add(now.Unread - before.Unread)
-	g.stats.TablesOverQuota.Add(now.NoRoom - before.NoRoom + now.Cut - before.Cut)
-	g.stats.EntriesExamined.Add(now.Examined - before.Examined)
 }
 
 // directories lists those of the guest that the card may know. If there is none it
@@ -93,6 +80,8 @@ func (g *Guest) invalidateCard() bool {
 		return false
 	}
 	g.stale = false
+	g.stats.CardInvalidates.Add(1)
+	g.tracker.Release()
 	for _, sp := range g.spaces {
 		sp.shadow.Release()
 	}

@@ -15,17 +15,25 @@ type GuestStats struct {
 	Runlists     atomic.Uint64
 	Preempts     atomic.Uint64
 	Invalidates  atomic.Uint64 // asked for
-	Rebuilds     atomic.Uint64 // shadows built
+	Rebuilds     atomic.Uint64 // shadows built from all of the tables
 	EngineEvents atomic.Uint64 // delivered
 	MMUFaults    atomic.Uint64
 	PBDMAErrors  atomic.Uint64
 	EngineErrors atomic.Uint64 // methods that an engine refused
 	WindowFaults atomic.Uint64 // BAR accesses that the guest's tables do not answer
 
-	EntriesExamined atomic.Uint64 // page-table entries read to build shadows
-	LostEntries     atomic.Uint64 // page entries whose memory was taken away
-	Unmaps          atomic.Uint64 // DMA mappings taken away
-	UnmapTime       atomic.Int64  // ns until the card had let go of them; no count
+	Scans            atomic.Uint64 // times that shadows were brought up to date
+	LazyInvalidates  atomic.Uint64 // invalidates that were put off until the next work
+	CardInvalidates  atomic.Uint64 // that the guest made the card do
+	EntriesExamined  atomic.Uint64 // page-table entries looked at for shadows
+	EntriesChanged   atomic.Uint64 // of these, what was found to have changed
+	EntriesRewritten atomic.Uint64 // shadow entries written
+	BytesCompared    atomic.Uint64 // bytes of tables compared with what they had been
+	ShadowTime       atomic.Int64  // ns spent on shadows; no count
+	ThrottleTime     atomic.Int64  // ns for which shadows had to wait for their rate; no count
+	LostEntries      atomic.Uint64 // page entries whose memory was taken away
+	Unmaps           atomic.Uint64 // DMA mappings taken away
+	UnmapTime        atomic.Int64  // ns until the card had let go of them; no count
 
 	// What the guest named that is not its own, by rule.
 	BadInstance     atomic.Uint64 // instance block outside its memory
@@ -66,7 +74,13 @@ func (s *GuestStats) Counts() []Count {
 		{"pbdma_errors", s.PBDMAErrors.Load(), false},
 		{"engine_errors", s.EngineErrors.Load(), false},
 		{"window_faults", s.WindowFaults.Load(), false},
+		{"scans", s.Scans.Load(), false},
+		{"lazy_invalidates", s.LazyInvalidates.Load(), false},
+		{"card_invalidates", s.CardInvalidates.Load(), false},
 		{"entries_examined", s.EntriesExamined.Load(), false},
+		{"entries_changed", s.EntriesChanged.Load(), false},
+		{"entries_rewritten", s.EntriesRewritten.Load(), false},
+		{"bytes_compared", s.BytesCompared.Load(), false},
 		{"lost_entries", s.LostEntries.Load(), false},
 		{"unmaps", s.Unmaps.Load(), false},
 		{"bad_instance", s.BadInstance.Load(), true},

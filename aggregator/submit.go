@@ -15,7 +15,7 @@ func (g *Guest) Bell(id uint8) {
 	if !g.channels[id].bound {
 		return
 	}
-	if ch := g.channels[id].ch; ch != nil && g.todo.empty() && g.doing.empty() {
+	if ch := g.channels[id].ch; ch != nil && g.todo.empty() && g.doing.empty() && !g.owes(ch) {
 		g.submit(ch)
 		return
 	}
@@ -34,7 +34,7 @@ func (g *Guest) forward(ch *channel) {
 	if !ok {
 		return
 	}
-	ch.rung = true
+	ch.rung, ch.active = true, true
 	g.agg.ctl.bell(ch.id, g.agg.ctl.readVRAM(at+gf100.USERDGPPut))
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // todo is what the guest's goroutine has to do. It is a state, not a queue: a
@@ -18,6 +19,8 @@ type todo struct {
 	base       uint32 // NV_PFIFO_RUNLIST_BASE
 	count      uint32
 	invalidate invalidations
+	entries    bool             // table entries were written that are to be applied at once
+	policy     *shadowpt.Policy // the shadows are to be kept like that from now on
 }
 
 // invalidations names the directories whose shadows have to be built anew.
@@ -43,6 +46,15 @@ func (v *invalidations) add(dir spaceKey) {
 	v.n++
 }
 
+// merge adds what o names.
+func (v *invalidations) merge(o invalidations) {
+	v.all = v.all || o.all
+	v.unmapped = v.unmapped || o.unmapped
+	for _, dir := range o.dirs[:o.n] {
+		v.add(dir)
+	}
+}
+
 func (v *invalidations) any() bool { return v.all || v.n > 0 }
 
 func (v *invalidations) has(s spaceKey) bool {
@@ -50,7 +62,16 @@ func (v *invalidations) has(s spaceKey) bool {
 }
 
 func (t *todo) empty() bool {
-	return t.bind.empty() && t.preempt.empty() && t.bell.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any()
+	return t.bind.empty() && t.preempt.empty() && t.bell.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && t.policy == nil
+}
+
+// urgent reports whether something is there that does not wait for the rate of
+// shadows: memory that goes, and a reset.
+func (t *todo) urgent() bool { return t.reset || t.invalidate.unmapped }
+
+// starts reports whether channels may run because of it that did not before.
+func (t *todo) starts() bool {
+	return !t.bind.empty() || !t.bell.empty() || t.runlist || t.schedule
 }
 
 // channelSet is a set of channel numbers.

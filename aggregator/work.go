@@ -23,9 +23,11 @@ func (g *Guest) work() {
 func (g *Guest) round(t *todo) {
 	g.tired = false
 	g.tableWork.Left = 2 * g.limits.Tables
+	g.scanned = false
 	for _, sp := range g.spaces {
 		sp.fresh = false
 	}
+	g.refreshShadows(t)
 	if t.schedule {
 		g.reschedule()
 	}
@@ -35,7 +37,9 @@ func (g *Guest) round(t *todo) {
 		g.listed = channelSet{}
 		g.reap()
 	}
-	g.refreshShadows(t.invalidate)
+	if g.stale && !t.bind.empty() {
+		g.makeCertain()
+	}
 	switch {
 	case t.runlist:
 		g.commit(t.base, t.count)
@@ -66,8 +70,12 @@ func (g *Guest) next() bool {
 	for g.todo.empty() && !g.closing {
 		g.wake.Wait()
 	}
+	g.throttle()
 	if g.closing {
 		return false
+	}
+	if g.todo.starts() {
+		g.pay()
 	}
 	g.doing, g.todo = g.todo, todo{}
 	g.begun++
@@ -130,22 +138,43 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	return relist
 }
 
-// refreshShadows builds the named address spaces anew.
-func (g *Guest) refreshShadows(v invalidations) {
-	for key, sp := range g.spaces {
-		if v.has(key) {
-			if !sp.fresh {
-				g.rebuild(sp)
-			}
-			g.stale = true
-		}
+// refreshShadows brings shadows up to date as far as the round asks for it, and
+// makes the card forget what they were. It comes before everything that lets
+// channels run.
+func (g *Guest) refreshShadows(t *todo) {
+	if t.policy != nil {
+		g.follow(*t.policy)
 	}
-	if v.all || g.stale {
-		ok := g.invalidateCard()
-		g.mu.Lock()
-		g.uncertain = !ok
-		g.mu.Unlock()
+	v := &t.invalidate
+	due := v.any() && !g.putOffAll(t)
+	if due || t.entries {
+		g.bring(v)
 	}
+	if !due {
+		return // entries that were applied early wait for their invalidate
+	}
+	if g.pattern != nil {
+		g.pattern.Flushed()
+	}
+	if v.unmapped || g.stale || len(g.waiting)+len(g.gone) > 0 {
+		g.makeCertain()
+	}
+}
+
+// putOffAll puts off the invalidates of a round that lets nothing run: those that
+// came while another round was under way.
+func (g *Guest) putOffAll(t *todo) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !t.starts() && g.putOff(&t.invalidate)
+}
+
+// makeCertain has the card forget what shadows were.
+func (g *Guest) makeCertain() {
+	ok := g.invalidateCard()
+	g.mu.Lock()
+	g.uncertain = !ok
+	g.mu.Unlock()
 }
 
 // commit merges the guest's runlist into the card's.
@@ -158,6 +187,11 @@ func (g *Guest) commit(base, count uint32) {
 // Channels that left it are shown to the guest as the card left them.
 func (g *Guest) commitListed() {
 	ours := g.bound()
+	g.mu.Lock()
+	for _, ch := range ours {
+		ch.active = true // it may have been told to fetch while it was not listed
+	}
+	g.mu.Unlock()
 	a := g.agg
 	var left []*channel
 	a.mu.Lock()

@@ -103,7 +103,7 @@ var pccsr = mmio.Block{
 		{Name: "NV_PCCSR_CHANNEL_INST", Policy: mmio.Translate, Offset: 0x3000, Rep: []mmio.Dim{{Count: Channels, Stride: 8}},
 			Effect: "binds a channel: 3<<30 | instance block >> 12; 0 unbinds"},
 		{Name: "NV_PCCSR_CHANNEL", Policy: mmio.Translate, Offset: 0x3004, Rep: []mmio.Dim{{Count: Channels, Stride: 8}},
-			Effect: "bit 0 enables the channel; bit 28 reads busy"},
+			Effect: "bit 0 enables the channel; bit 28 reads busy, bits 27:24 zero when nothing is left to do"},
 	},
 }
 
@@ -145,14 +145,16 @@ const PBDMAIntrMethods = PBDMAIntrMethod | PBDMAIntrEmptySubch | PBDMAIntrSemaph
 
 // Bits of PFIFO's registers.
 const (
-	FIFOEnabled     = 1 << 0  // NV_PFIFO_ENABLE
-	SchedRunlist    = 1 << 0  // NV_PFIFO_SCHED_DISABLE: the one runlist's
-	FaultTrigger    = 1 << 8  // NV_PFIFO_MMU_FAULT_TRIGGER
-	RunlistPending  = 1 << 20 // NV_PFIFO_ENG_RUNLIST
-	PreemptPending  = 1 << 20 // NV_PFIFO_PREEMPT
-	EngineBusy      = 1 << 28 // NV_PFIFO_ENGINE_STATUS; the channel in the lowest bits
-	ChannelEnabled  = 1 << 0  // NV_PCCSR_CHANNEL
-	ChannelBusy     = 1 << 28 // NV_PCCSR_CHANNEL
+	FIFOEnabled     = 1 << 0   // NV_PFIFO_ENABLE
+	SchedRunlist    = 1 << 0   // NV_PFIFO_SCHED_DISABLE: the one runlist's
+	FaultTrigger    = 1 << 8   // NV_PFIFO_MMU_FAULT_TRIGGER
+	RunlistPending  = 1 << 20  // NV_PFIFO_ENG_RUNLIST
+	PreemptPending  = 1 << 20  // NV_PFIFO_PREEMPT
+	EngineBusy      = 1 << 28  // NV_PFIFO_ENGINE_STATUS; the channel in the lowest bits
+	ChannelEnabled  = 1 << 0   // NV_PCCSR_CHANNEL
+	ChannelBusy     = 1 << 28  // NV_PCCSR_CHANNEL
+	ChannelStatus   = 15 << 24 // what is left of the channel's work: 0 is nothing
+	ChannelPending  = 1 << 24
 	InstanceBound   = 1 << 31 // NV_PCCSR_CHANNEL_INST
 	InstanceAddr    = 1<<28 - 1
 	PBDMAMethodSkip = 1 << 31 // NV_PPBDMA_METHOD0

@@ -102,9 +102,12 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 	b.OnWrite("NV_PCCSR_CHANNEL_INST", func(i int, w mmio.Write) { f.bind(i, w.New) })
 	b.On("NV_PCCSR_CHANNEL", mmio.Hooks{
 		Read: func(i int, v uint32) uint32 {
-			v &^= gf100.ChannelBusy
-			if ch := f.slots[i].ch; ch != nil && ch.state == stateRunning {
-				v |= gf100.ChannelBusy
+			v &^= gf100.ChannelBusy | gf100.ChannelStatus
+			if ch := f.slots[i].ch; ch != nil && ch.state != stateIdle {
+				v |= gf100.ChannelPending
+				if ch.state == stateRunning {
+					v |= gf100.ChannelBusy
+				}
 			}
 			return v
 		},

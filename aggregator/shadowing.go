@@ -1,0 +1,245 @@
+package aggregator
+
+import (
+	"time"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// When and how shadows are brought up to date: shadowpt.Policy, in practice.
+//
+// A guest's tables are data until a flush point: work that could see them is
+// given to the card, or an invalidate comes while a channel of the space has
+// something left to do. A lazy policy puts off an invalidate that comes while
+// every channel of its space is quiet: it is owed, and as far as the guest can
+// see it is done. No engine walks the shadow then, and none will before
+// submit, run or a runlist, which see to it that what is owed is done first.
+// Memory that goes is taken away at once, whatever the policy.
+
+// eager says what is applied at once.
+type eager struct{ pattern *shadowpt.Pattern } // nil: everything
+
+// setPolicy makes what traps look at follow a policy. Guest.mu is held, or nobody
+// else knows the guest.
+func (g *Guest) setPolicy(p shadowpt.Policy) {
+	g.policy, g.pattern = p, nil
+	switch p.Sync {
+	case shadowpt.SyncEager:
+		g.eager.Store(&eager{})
+	case shadowpt.SyncAdaptive:
+		g.pattern = shadowpt.NewPattern(g.extents.size, p.Rule)
+		g.eager.Store(&eager{g.pattern})
+	default:
+		g.eager.Store(nil)
+	}
+}
+
+// Shadow returns how the guest's tables are shadowed.
+func (g *Guest) Shadow() shadowpt.Policy {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.policy
+}
+
+// SetShadow changes it. It returns when the shadows are kept that way; the guest
+// notices nothing.
+func (g *Guest) SetShadow(p shadowpt.Policy) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.todo.policy = &p
+	g.await()
+	return nil
+}
+
+// wrote is called after each write to the guest's VRAM that we know of.
+func (g *Guest) wrote(addr, n uint64) {
+	if !g.tracker.Wrote(addr, n) {
+		return
+	}
+	e := g.eager.Load()
+	if e == nil || e.pattern != nil && !e.pattern.Wrote(addr) {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.todo.entries {
+		g.todo.entries = true
+		g.wake.Broadcast()
+	}
+}
+
+// putOff reports whether an invalidate may be owed. Guest.mu is held.
+func (g *Guest) putOff(v *invalidations) bool {
+	if !g.policy.Sync.Lazy() || v.unmapped {
+		return false
+	}
+	for i := range g.channels {
+		ch := g.channels[i].ch
+		if ch == nil || !ch.active || !v.has(ch.space.key) {
+			continue
+		}
+		if !g.agg.ctl.quiet(ch.id) {
+			return false
+		}
+		ch.active = false
+	}
+	g.owed.merge(*v)
+	g.stats.LazyInvalidates.Add(1)
+	return true
+}
+
+// owes reports whether a channel may not run before something owed is done.
+// Guest.mu is held.
+func (g *Guest) owes(ch *channel) bool { return g.owed.any() && g.owed.has(ch.space.key) }
+
+// pay has everything that is owed done in the next round. Guest.mu is held.
+func (g *Guest) pay() {
+	g.todo.invalidate.merge(g.owed)
+	g.owed = invalidations{}
+	g.wake.Broadcast()
+}
+
+// bring brings shadows up to date: all of them if the tracker follows them, else
+// those that v names. It does so once a round.
+func (g *Guest) bring(v *invalidations) {
+	if !g.following {
+		for key, sp := range g.spaces {
+			if v.has(key) {
+				g.build(sp)
+			}
+		}
+		return
+	}
+	if g.scanned {
+		return
+	}
+	g.scanned = true
+	g.mu.Lock()
+	moved := g.moved
+	g.moved = [2]uint64{}
+	g.mu.Unlock()
+	g.timed(func() {
+		if moved[0] != moved[1] {
+			g.tracker.Moved(moved[0], moved[1]-moved[0])
+		}
+		g.tracker.Update()
+	})
+	g.stats.Scans.Add(1)
+}
+
+// build makes a shadow from all of the guest's tables, once a round.
+func (g *Guest) build(sp *space) {
+	if sp.fresh {
+		return
+	}
+	sp.fresh = true
+	g.timed(func() {
+		if g.following {
+			g.tracker.Follow(sp.shadow)
+		} else {
+			sp.shadow.Rebuild()
+		}
+	})
+	g.stale = true
+	g.stats.Rebuilds.Add(1)
+	if !g.following {
+		g.stats.Scans.Add(1)
+	}
+}
+
+// timed does something to shadows, and counts what it took.
+func (g *Guest) timed(f func()) {
+	begin := time.Now()
+	before := g.count()
+	f()
+	now := g.count()
+	s := &g.stats
+	foreign := &s.ForeignEntries
+	if g.doing.invalidate.unmapped {
+		foreign = &s.LostEntries
+	}
+	foreign.Add(now.Foreign - before.Foreign)
+	s.ForeignTables.Add(now.Unread - before.Unread)
+	s.TablesOverQuota.Add(now.NoRoom - before.NoRoom + now.Cut - before.Cut)
+	s.EntriesExamined.Add(now.Examined - before.Examined)
+	s.EntriesChanged.Add(now.Changed - before.Changed)
+	s.EntriesRewritten.Add(now.Rewritten - before.Rewritten)
+	s.BytesCompared.Add(now.Compared - before.Compared)
+	g.stale = g.stale || now.Rewritten != before.Rewritten
+	end := time.Now()
+	s.ShadowTime.Add(int64(end.Sub(begin)))
+	g.pace.spend(end, g.agg.opts.TableRate, float64((now.Examined-before.Examined)*8+now.Compared-before.Compared))
+}
+
+// count sums up what all shadows took.
+func (g *Guest) count() shadowpt.Counts {
+	c := g.tracker.Counts
+	for _, sp := range g.spaces {
+		c.Add(sp.shadow.Counts)
+	}
+	return c
+}
+
+// follow makes the shadows be kept like a new policy says. What they hold stays
+// right throughout.
+func (g *Guest) follow(p shadowpt.Policy) {
+	incremental := p.Scan == shadowpt.ScanIncremental
+	if incremental != g.following {
+		for _, sp := range g.spaces {
+			sp.fresh = false
+			if g.following {
+				g.tracker.Unfollow(sp.shadow)
+			}
+		}
+		g.following, g.scanned = incremental, false
+		for _, sp := range g.spaces {
+			g.build(sp)
+		}
+		// The entries that a full scan made were not counted: when the card has
+		// forgotten them, the tracker looks at all tables again.
+		g.invalidateCard()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.setPolicy(p)
+	if !p.Sync.Lazy() {
+		g.pay()
+	}
+}
+
+// pace is a bucket that leaks: work on shadows fills it, time empties it.
+type pace struct {
+	level float64
+	at    time.Time
+}
+
+func (p *pace) spend(now time.Time, rate, n float64) {
+	p.level = max(0, p.level-rate*now.Sub(p.at).Seconds()) + n
+	p.at = now
+}
+
+// due says how long to wait until no more than burst is in the bucket.
+func (p *pace) due(now time.Time, rate, burst float64) time.Duration {
+	over := p.level - rate*now.Sub(p.at).Seconds() - burst
+	return time.Duration(max(0, over) / rate * float64(time.Second))
+}
+
+// throttle waits while the guest's shadows have taken more than their rate,
+// unless something comes that must not wait. Guest.mu is held.
+func (g *Guest) throttle() {
+	burst := 4 * float64(g.limits.Tables)
+	for !g.closing && !g.todo.urgent() {
+		now := time.Now()
+		d := g.pace.due(now, g.agg.opts.TableRate, burst)
+		if d == 0 {
+			return
+		}
+		t := time.AfterFunc(d, g.lookUp)
+		g.wake.Wait()
+		t.Stop()
+		g.stats.ThrottleTime.Add(int64(time.Since(now)))
+	}
+}
