@@ -43,6 +43,7 @@ type guestResult struct {
 	Probe    time.Duration     `json:"probe_ns"`
 	Copies   uint64            `json:"copies"` // verified by the guest
 	Verified uint64            `json:"verified_bytes"`
+	Moved    map[string]uint64 `json:"moved_bytes"` // by the card, for this guest, by class
 	Traps    uint64            `json:"traps"`
 	IRQs     uint64            `json:"interrupts"`
 	Done     map[string]uint64 `json:"counts"`       // what it asked for

@@ -164,8 +164,12 @@ func (d *crowd) cardAgrees(_ *tenant, c *check) {
 		c.want(verified > 0, "no guest verified a byte by %s", m.name)
 		c.want(moved >= verified, "the guests verified %d bytes by %s, but the card's %s moved %d", verified, m.name, class, moved)
 		sum += moved
+		for _, t := range d.guests {
+			c.want(t.Moved[class] >= t.verified[m.engine], "%s verified %d bytes by %s, but the card moved %d for it",
+				t.Name, t.verified[m.engine], m.name, t.Moved[class])
+		}
 	}
-	c.Detail = fmt.Sprintf("%s moved: by each class what the guests verified, or more", size(sum))
+	c.Detail = fmt.Sprintf("%s moved: for each guest, by each class, what it verified", size(sum))
 }
 
 // count takes the server's report into the result.
@@ -189,6 +193,10 @@ func (d *crowd) count(c *check) {
 		for _, t := range d.guests {
 			if t.Name != g.Name {
 				continue
+			}
+			t.Moved = map[string]uint64{}
+			for _, k := range g.Work {
+				t.Moved[k.Class] = k.Bytes
 			}
 			t.Traps, t.IRQs = 0, g.Interrupts.Signalled
 			for _, k := range g.Regions {

@@ -27,6 +27,7 @@ type world struct {
 	attached map[string]bool
 	counts   map[string]map[string]uint64
 	moved    uint64
+	forB     uint64 // of it
 	log      string
 	stopped  bool
 
@@ -42,7 +43,7 @@ type world struct {
 func newWorld() *world {
 	return &world{
 		attached: map[string]bool{"a": false, "b": false}, counts: map[string]map[string]uint64{"a": {}, "b": {}},
-		moved: 1 << 40, setup: control.SetupVirtual, status: "  a  1MiB  attached  x\n  b  1MiB  attached  x\n",
+		moved: 1 << 40, forB: 1 << 40, setup: control.SetupVirtual, status: "  a  1MiB  attached  x\n  b  1MiB  attached  x\n",
 	}
 }
 
@@ -82,8 +83,12 @@ func (w *world) Report(context.Context) (serve.Report, error) {
 		r.Card.Classes = append(r.Card.Classes, serve.ClassCount{Class: fmt.Sprintf("%04x", m.class), Bytes: w.moved, Copies: 1})
 	}
 	for _, name := range []string{"a", "b"} {
+		var work []serve.WorkCount
+		for _, k := range r.Card.Classes {
+			work = append(work, serve.WorkCount{Class: k.Class, Bytes: map[string]uint64{"a": w.moved, "b": w.forB}[name]})
+		}
 		r.GPUs = append(r.GPUs, serve.GPUReport{
-			Name: name, Clients: serve.ClientCount{Panics: w.panics}, Counts: w.list(name), Regions: []serve.RegionCount{{Reads: 1}},
+			Name: name, Work: work, Clients: serve.ClientCount{Panics: w.panics}, Counts: w.list(name), Regions: []serve.RegionCount{{Reads: 1}},
 		})
 	}
 	return r, w.fails
@@ -218,6 +223,7 @@ func TestSharedEachCanFail(t *testing.T) {
 		{"copies b", func(_ *world, _, b *member) { b.answers[proto.CmdLoad] = refused }},
 		{"copies b", func(_ *world, _, b *member) { b.answers[proto.CmdLoadStop] = wrong }},
 		{"card's count", func(w *world, _, _ *member) { w.moved = 10 }},
+		{"card's count", func(w *world, _, _ *member) { w.forB = 10 }},
 		{"card's count", func(w *world, _, _ *member) { w.panics = 1 }},
 		{"reboot", func(_ *world, a, _ *member) { a.rebootErr = errors.New("hangs") }},
 		{"reboot", func(_ *world, _, b *member) { b.answers[proto.CmdLoadStop] = wrong }},
