@@ -387,7 +387,7 @@ func (p *program) lookInside(table []byte, page uint64) {
 	for i := 0; i < len(table); i += 8 {
 		q := binary.LittleEndian.Uint64(table[i:])
 		if q == 0 {
-			continue
+			continue // most are
 		}
 		p.inside++
 		e := shadowpt.DecodePTE(q)

@@ -290,7 +290,9 @@ func (s *Shadow) compose(n *node, small, big []uint64) {
 	n.starved = false
 	n.over = [len(n.over)]uint64{}
 	for i, q := range small {
-		small[i] = s.entry(q, SmallPage)
+		if q != 0 { // most are not there
+			small[i] = s.entry(q, SmallPage)
+		}
 	}
 	for i, q := range big {
 		big[i] = s.entry(q, BigPage)

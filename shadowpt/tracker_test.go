@@ -59,6 +59,9 @@ func TestManyTables(t *testing.T) {
 		p := newProgram(t, 1000+seed)
 		p.audit = true
 		require.Empty(t, p.run(150), "program %d", 1000+seed)
+		if n := compared + p.tables; n/100000 > compared/100000 {
+			t.Logf("%d tables so far", n)
+		}
 		compared, inside, flushes = compared+p.tables, inside+p.inside, flushes+p.flushes
 	}
 	t.Logf("%d programs, %d flush points, %d tables, %d entries inside", seed, flushes, compared, inside)
