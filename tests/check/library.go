@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/tests/lab/fetch"
@@ -18,7 +19,10 @@ const (
 	libraryRepeats = "/^native$|^TestMappedRegions$/./^native$|^TestPlantedFaults$"
 )
 
-var libraryPackages = []string{"./vfiouser/libvfiouser", "./tests/conformance", "./cmd/bench/traps"}
+var (
+	libraryPackages = []string{"./vfiouser/libvfiouser", "./tests/conformance", "./cmd/bench/traps"}
+	libraryUsers    = []string{"./cmd/serve", "./cmd/umbra"} // not under the race detector again
+)
 
 // library tests the C library as a transport: the binding, the suite, the
 // library's samples, and machines. It builds the library first, in some seconds,
@@ -42,7 +46,7 @@ func (c *checker) library(ctx context.Context, r *result) error {
 		}
 		errs = append(errs, c.stream(ctx, ".", env, append(args, packages...)))
 	}
-	test(libraryPackages, "-timeout="+unitTimeout)
+	test(slices.Concat(libraryUsers, libraryPackages), "-timeout="+unitTimeout)
 	test(libraryPackages, "-race", "-timeout="+unitTimeout)
 	test([]string{libraryMachines}, "-timeout="+vmTimeout)
 	ran := c.tally.executions - before
