@@ -39,7 +39,7 @@ type Transport struct {
 	stop    atomic.Bool   // this serving is to end
 	ended   chan struct{} // closed when this serving has ended
 
-	irqs    vfiouser.IRQStats // guarded by mu: of links that are over
+	irqs    vfiouser.IRQStats // guarded by mu: of the last link that is over
 	panics  atomic.Uint64
 	clients atomic.Uint64
 	refused atomic.Uint64 // by the device

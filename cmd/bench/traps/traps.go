@@ -7,6 +7,8 @@
 // at once. What was measured is counted by the device behind the transport: a figure whose
 // accesses did not all arrive is an error.
 //
+// umbra bench traps prints the Report; whatever else measures may call Measure for one.
+//
 // Measure owns what it starts (cards, transports with their serving goroutines, machines), and
 // has ended all of it when it returns. The package has no locks.
 package traps
