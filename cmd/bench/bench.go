@@ -32,7 +32,9 @@ type Options struct {
 	Only      []string // scenarios; none are all
 	Repeat    int
 	Quick     bool
-	InProcess bool // no virtual machines
+	InProcess bool     // no virtual machines
+	Boots     int      // of each virtual machine
+	Kernels   []string // that are booted; none are the default one
 	// Busy is the calibration of another report, so that both do the same work; 0
 	// calibrates.
 	Busy     uint64
@@ -80,6 +82,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if o.Repeat < 1 {
 		return nil, &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Repeat), Reason: "must be 1 or more"}
 	}
+	if err := o.checkMachines(); err != nil {
+		return nil, err
+	}
 	r := &run{Options: o, rows: rows, began: time.Now()}
 	r.out = &report.Report{
 		Schema: report.Schema, Version: report.Version, Umbra: o.Umbra, Began: r.began.UTC().Round(time.Second),
@@ -90,6 +95,11 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	}
 	if err := r.inProcess(ctx); err != nil {
 		return nil, err
+	}
+	if !o.InProcess {
+		if err := r.inMachines(ctx); err != nil {
+			return nil, err
+		}
 	}
 	r.out.Seconds = time.Since(r.began).Seconds()
 	return r.out, ctx.Err()
@@ -143,6 +153,9 @@ func (r *run) inProcess(ctx context.Context) error {
 		}
 	}
 	if r.asked(traps) {
+		r.out.Scenarios = append(r.out.Scenarios, report.Scenario{
+			Name: traps, Title: "One access of each class", About: "How long it takes, and where the time goes",
+		})
 		r.say("%s: one access of each class", traps)
 		t, err := inside.Traps(ctx, r.out.Run, r.rows)
 		if err != nil {

@@ -29,7 +29,7 @@ func TestInProcess(t *testing.T) {
 	for _, s := range r.Scenarios {
 		names = append(names, s.Name)
 	}
-	require.Equal(t, bench.Scenarios(), append(names, "traps"))
+	require.Equal(t, bench.Scenarios(), names)
 
 	requireSchema(t, r)
 	find := func(scenario, name, set string) *report.Result {
@@ -90,6 +90,8 @@ func TestUsage(t *testing.T) {
 		{bench.Options{Only: []string{"tabels"}}, `--only: tabels: no such scenario; did you mean "tables"? There are probe, suspend, contexts`},
 		{bench.Options{Setups: []string{"navie"}}, `--setups: navie: no such set-up; did you mean "naive"? There are pass-through, naive`},
 		{bench.Options{Repeat: -1}, "--repeat: -1: must be 1 or more"},
+		{bench.Options{}, "--boots: 0: must be 1 or more; --in-process boots nothing"},
+		{bench.Options{Boots: 1, Kernels: []string{"5.10"}}, "--kernels: 5.10: no such kernel; "},
 	} {
 		c.o.Progress = io.Discard
 		if c.o.Repeat == 0 {

@@ -20,6 +20,8 @@ type benchRunCmd struct {
 	Only      []string `placeholder:"SCENARIO,..." help:"Measure these scenarios; --list says which there are."`
 	Setups    []string `name:"setups" placeholder:"NAME,..." help:"Measure these set-ups; --list says which there are."`
 	Repeat    int      `placeholder:"N" help:"Turns of each measurement in this process (default: 5, quick 3)."`
+	Boots     int      `placeholder:"N" help:"Boots of each virtual machine (default: 3, quick 1)."`
+	Kernels   []string `placeholder:"VERSION,..." help:"Kernels of the virtual machines: 6.1, 6.12, 7.2 (default: 6.12)."`
 	List      bool     `help:"List scenarios and set-ups, and measure nothing."`
 
 	benchOutput
@@ -36,6 +38,7 @@ type benchOutput struct {
 const (
 	benchTurns      = 5
 	benchQuickTurns = 3
+	benchBoots      = 3
 )
 
 func (c *benchRunCmd) Run(ctx context.Context, out output) error {
@@ -48,8 +51,14 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 			c.Repeat = benchQuickTurns
 		}
 	}
+	if c.Boots == 0 {
+		if c.Boots = benchBoots; c.Quick {
+			c.Boots = 1
+		}
+	}
 	o := bench.Options{
-		Umbra: versionString(), Setups: c.Setups, Only: c.Only, Repeat: c.Repeat, Quick: c.Quick, InProcess: c.InProcess, Progress: out.stderr,
+		Umbra: versionString(), Setups: c.Setups, Only: c.Only, Repeat: c.Repeat, Quick: c.Quick,
+		InProcess: c.InProcess, Boots: c.Boots, Kernels: c.Kernels, Progress: out.stderr,
 	}
 	then, err := c.before()
 	if err != nil {

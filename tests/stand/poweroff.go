@@ -2,41 +2,9 @@ package stand
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"time"
-
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
-)
-
-// offMark is what Poweroff writes to the guest's kernel log first, and offLast what
-// every kernel says last.
-const (
-	offMark = "powering off"
-	offLast = "reboot: Power down"
 )
 
 // Poweroff has the guest shut down in good order and waits until QEMU has ended by
-// itself. It returns how long that took by the guest's clock, from the request to
-// the kernel's last line.
-func (s *Stand) Poweroff(ctx context.Context) (time.Duration, error) {
-	if err := s.VM.Agent().Call(ctx, proto.CmdMark, proto.MarkArgs{Text: offMark}, nil); err != nil {
-		return 0, err
-	}
-	if err := s.VM.Poweroff(ctx); err != nil {
-		return 0, err
-	}
-	var from, to time.Duration
-	for _, l := range s.VM.ConsoleLog() {
-		switch {
-		case strings.Contains(l.Text, offMark):
-			from = l.Time
-		case strings.Contains(l.Text, offLast):
-			to = l.Time
-		}
-	}
-	if from == 0 || to < from {
-		return 0, errors.New("the console does not show the poweroff: it should end with \"" + offLast + "\"")
-	}
-	return to - from, nil
-}
+// itself. It returns how long that took by the guest's clock.
+func (s *Stand) Poweroff(ctx context.Context) (time.Duration, error) { return s.VM.TimedPoweroff(ctx) }

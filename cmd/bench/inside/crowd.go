@@ -51,7 +51,7 @@ type members []*member
 
 func join(ctx context.Context, seat *setup.Seat) (_ *member, err error) {
 	m := new(member)
-	if m.g, err = guest.Attach(ctx, seat.Socket, guest.Config{RAM: 2*crowdBytes + 1<<20, Timeout: patience}); err != nil {
+	if m.g, err = seat.Attach(ctx, guest.Config{RAM: 2*crowdBytes + 1<<20, Timeout: patience}); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -48,7 +48,7 @@ func settle(g *guest.Guest) error {
 
 // attach has a new guest attach to the take's GPU, do something and leave.
 func attach(ctx context.Context, t *scene.Take, cfg guest.Config, do func(g *guest.Guest) error) error {
-	g, err := guest.Attach(ctx, t.Seat().Socket, cfg)
+	g, err := t.Seat().Attach(ctx, cfg)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ var probe = scene.Scenario{
 			Run: func(ctx context.Context, t *scene.Take) error {
 				var g *guest.Guest
 				err := t.Phase("probe", func() (err error) {
-					if g, err = guest.Attach(ctx, t.Seat().Socket, guest.Config{Timeout: patience}); err != nil {
+					if g, err = t.Seat().Attach(ctx, guest.Config{Timeout: patience}); err != nil {
 						return err
 					}
 					return settle(g)

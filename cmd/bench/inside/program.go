@@ -156,7 +156,7 @@ func Calibrate(ctx context.Context) (bytesPerMS uint64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	g, err := guest.Attach(ctx, b.Seats[0].Socket, guest.Config{Timeout: patience})
+	g, err := b.Seats[0].Attach(ctx, guest.Config{Timeout: patience})
 	if err != nil {
 		return 0, err
 	}

@@ -205,7 +205,7 @@ type populated struct {
 }
 
 func populate(ctx context.Context, b *setup.Bed, times int) (_ *populated, err error) {
-	g, err := guest.Attach(ctx, b.Seats[0].Socket, guest.Config{Timeout: patience})
+	g, err := b.Seats[0].Attach(ctx, guest.Config{Timeout: patience})
 	if err != nil {
 		return nil, err
 	}

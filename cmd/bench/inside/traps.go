@@ -90,7 +90,7 @@ func newTrapBench(ctx context.Context, row setup.Row) (_ *trapBench, err error) 
 	if b.bed, err = setup.Open(row, setup.Common); err != nil {
 		return nil, err
 	}
-	if b.g, err = guest.Attach(ctx, b.bed.Seats[0].Socket, guest.Config{Timeout: patience}); err != nil {
+	if b.g, err = b.bed.Seats[0].Attach(ctx, guest.Config{Timeout: patience}); err != nil {
 		return nil, err
 	}
 	space, err := b.g.NewSpace()

@@ -75,6 +75,9 @@ func (t *Take) Figure(name string, unit report.Unit, value float64) {
 // Last returns the phase that was measured last.
 func (t *Take) Last() report.PhaseSample { return t.sample.Phases[len(t.sample.Phases)-1] }
 
+// Sample returns what was measured.
+func (t *Take) Sample() report.Sample { return t.sample }
+
 // Seat is the first GPU of the bed.
 func (t *Take) Seat() *setup.Seat { return t.Bed.Seats[0] }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -35,6 +36,15 @@ type Seat struct {
 
 	server vfiouser.Transport
 	guest  *aggregator.Guest // nil with the whole card
+}
+
+// Attach has a driver in this process attach as QEMU does: it maps what the device
+// offers, and posts its writes if that is nothing.
+func (s *Seat) Attach(ctx context.Context, cfg guest.Config) (*guest.Guest, error) {
+	for _, r := range s.Gauge.Regions() {
+		cfg.Map = cfg.Map || r.Flags&vfiouser.RegionMmap != 0
+	}
+	return guest.Attach(ctx, s.Socket, cfg)
 }
 
 // Open brings a set-up into service.

@@ -92,9 +92,9 @@ func (r *Row) Options() map[string]string {
 
 // Shape is what a bed is made of, whatever the set-up.
 type Shape struct {
-	Card uint64 // bytes of VRAM
+	Card uint64 // bytes of VRAM, to be shared
 	GPUs int
-	VRAM uint64 // of each virtual GPU
+	VRAM uint64 // of each virtual GPU, and of the card that one guest has
 	// Tables is the memory for page-table shadows of each; 0 is the default.
 	Tables uint64
 }
@@ -106,7 +106,11 @@ var Common = Shape{Card: 512 << 20, GPUs: 1, VRAM: 256 << 20, Tables: 64 << 20}
 // out of what a user writes.
 func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 	var file strings.Builder
-	fmt.Fprintf(&file, "card: {vram: %dMiB}\n", s.Card>>20)
+	card := s.Card
+	if r.Whole {
+		card = s.VRAM
+	}
+	fmt.Fprintf(&file, "card: {vram: %dMiB}\n", card>>20)
 	if len(r.Server) > 0 {
 		file.WriteString("server:\n")
 		for _, k := range slices.Sorted(maps.Keys(r.Server)) {

@@ -1,0 +1,118 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/machine"
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/setup"
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+// defaultKernel is booted when nobody says which.
+const defaultKernel = "6.12"
+
+// checkMachines refuses what cannot be booted.
+func (o *Options) checkMachines() error {
+	if o.InProcess {
+		return nil
+	}
+	if o.Boots < 1 {
+		return &config.Error{Where: "--boots", Value: fmt.Sprint(o.Boots), Reason: "must be 1 or more; --in-process boots nothing"}
+	}
+	for _, k := range o.Kernels {
+		if !slices.Contains(machine.Kernels, k) {
+			return &config.Error{Where: "--kernels", Value: k, Reason: "no such kernel; " + config.Known(k, machine.Kernels)}
+		}
+	}
+	return nil
+}
+
+// inMachines boots every kernel on every set-up by turns.
+func (r *run) inMachines(ctx context.Context) error {
+	if !slices.ContainsFunc(machine.Scenarios(), r.asked) {
+		return nil
+	}
+	kernels := r.Kernels
+	if len(kernels) == 0 {
+		kernels = []string{defaultKernel}
+	}
+	r.out.Run.Boots = r.Boots
+	for _, k := range kernels {
+		if err := machine.Kernel(ctx, k, r.Progress); err != nil {
+			r.failed("Linux "+k, err)
+			continue
+		}
+		lives := newLives(r.rows)
+		for turn := range r.Boots {
+			for i := range r.rows {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				row := r.rows[(i+turn)%len(r.rows)]
+				r.say("Linux %s on %s, boot %d of %d", k, row.Name, turn+1, r.Boots)
+				measured, e, err := machine.Life(ctx, r.out.Run, row, k, r.asked, r.Progress)
+				if e.QEMU != "" {
+					r.out.Emulator = &e
+				}
+				if err != nil {
+					r.failed(fmt.Sprintf("Linux %s on %s", k, row.Name), err)
+					lives.failed(row.Name)
+					continue
+				}
+				lives.add(row.Name, measured)
+			}
+		}
+		r.out.Results = append(r.out.Results, lives.results()...)
+	}
+	return ctx.Err()
+}
+
+// lives are the measures of machines, by case and set-up.
+type lives struct {
+	rows  []setup.Row
+	cases []machine.Measured // each once, for its name and parameters
+	by    map[string]map[string][]report.Sample
+	gone  map[string]bool // set-ups that failed a turn: their turns are no pairs any more
+}
+
+func newLives(rows []setup.Row) *lives {
+	return &lives{rows: rows, by: map[string]map[string][]report.Sample{}, gone: map[string]bool{}}
+}
+
+func (l *lives) failed(setup string) { l.gone[setup] = true }
+
+func (l *lives) add(setup string, measured []machine.Measured) {
+	for _, m := range measured {
+		key := m.Scenario + "\n" + m.Case
+		if l.by[key] == nil {
+			l.by[key] = map[string][]report.Sample{}
+			l.cases = append(l.cases, m)
+		}
+		l.by[key][setup] = append(l.by[key][setup], m.Sample)
+	}
+}
+
+func (l *lives) results() (out []report.Result) {
+	for _, c := range l.cases {
+		by := l.by[c.Scenario+"\n"+c.Case]
+		var base []report.Sample
+		for i := range l.rows {
+			if l.rows[i].Whole && !l.gone[l.rows[i].Name] {
+				base = by[l.rows[i].Name]
+			}
+		}
+		for i := range l.rows {
+			name := l.rows[i].Name
+			if l.gone[name] || len(by[name]) == 0 {
+				continue
+			}
+			r := report.Result{Scenario: c.Scenario, Case: c.Case, Where: report.InMachine, Setup: name, Parameters: c.Parameters}
+			r.Sum(by[name], base)
+			out = append(out, r)
+		}
+	}
+	return out
+}
