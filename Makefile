@@ -42,11 +42,14 @@ lint: ## run gofmt, go vet, staticcheck
 fuzz: ## run every fuzz target for FUZZTIME (10s)
 	$(GO) run ./tests/check -fuzztime $(FUZZTIME) fuzz
 
-bench: ## measure server, copies, guests' accesses, probe and poweroff; one table at the end
+bench: ## measure what serving a GPU costs, with every set-up by turns; tables, and a page with plots
+	$(GO) run ./cmd/umbra bench
+
+bench-floors: ## measure server and engines against what the machine itself takes
 	$(GO) run ./tests/bench
 
 clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo demo-pass-through test test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench clean
+.PHONY: help build demo demo-pass-through test test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench bench-floors clean

@@ -2,24 +2,22 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/stats"
 )
 
 // result is all figures of a run, and what they were taken on.
 type result struct {
-	Machine  machine   `json:"machine"`
-	QEMU     string    `json:"qemu,omitempty"`
-	Accel    string    `json:"accel,omitempty"`
-	Repeat   int       `json:"repeat"`
-	Boots    int       `json:"boots"`
-	Sections []section `json:"sections"`
-	Errors   []string  `json:"errors,omitempty"`
+	Machine  report.Machine `json:"machine"`
+	QEMU     string         `json:"qemu,omitempty"`
+	Accel    string         `json:"accel,omitempty"`
+	Repeat   int            `json:"repeat"`
+	Sections []section      `json:"sections"`
+	Errors   []string       `json:"errors,omitempty"`
 }
 
 type section struct {
@@ -60,13 +58,7 @@ func newFigure(name string, u unit, values []float64) figure {
 	return f
 }
 
-func median(values []float64) float64 {
-	s := slices.Sorted(slices.Values(values))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
-}
+func median(values []float64) float64 { return stats.Median(values) }
 
 // target is what a median should be.
 type target struct {
@@ -84,38 +76,6 @@ func below(v float64, text string) target {
 
 func atLeast(v float64, text string) target {
 	return target{text, func(m float64) bool { return m >= v }}
-}
-
-// machine is what the figures were taken on.
-type machine struct {
-	Processor  string  `json:"processor"`
-	Processors int     `json:"processors"`
-	MemoryMiB  uint64  `json:"memory_mib"`
-	Kernel     string  `json:"kernel"`
-	Go         string  `json:"go"`
-	Load       float64 `json:"load"` // of the last minute, when the run began
-}
-
-func thisMachine() machine {
-	m := machine{Processor: "unknown processor", Processors: runtime.NumCPU(), Go: runtime.Version()}
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		for l := range strings.Lines(string(text)) {
-			if key, value, ok := strings.Cut(l, ":"); ok && strings.TrimSpace(key) == "model name" {
-				m.Processor = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	var s unix.Sysinfo_t
-	if unix.Sysinfo(&s) == nil {
-		m.MemoryMiB = s.Totalram * uint64(s.Unit) >> 20
-		m.Load = float64(s.Loads[0]) / (1 << 16)
-	}
-	var u unix.Utsname
-	if unix.Uname(&u) == nil {
-		m.Kernel = unix.ByteSliceToString(u.Release[:])
-	}
-	return m
 }
 
 // text is the table.
@@ -194,26 +154,11 @@ func (f *figure) row() []string {
 func (u unit) show(v float64) string {
 	switch u {
 	case nanoseconds:
-		return showTime(v)
+		return report.ShowTime(v)
 	case ratio, perMessage:
 		return fmt.Sprintf("%.2f", v)
 	case bandwidth:
 		return fmt.Sprintf("%.1f GB/s", v)
 	}
 	return fmt.Sprintf("%g %s", v, u)
-}
-
-// showTime writes nanoseconds with three digits or so.
-func showTime(ns float64) string {
-	switch {
-	case ns < 10:
-		return fmt.Sprintf("%.2f ns", ns)
-	case ns < 1e3:
-		return fmt.Sprintf("%.0f ns", ns)
-	case ns < 1e6:
-		return fmt.Sprintf("%.2f us", ns/1e3)
-	case ns < 1e9:
-		return fmt.Sprintf("%.1f ms", ns/1e6)
-	}
-	return fmt.Sprintf("%.2f s", ns/1e9)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -180,68 +179,4 @@ func (b *bench) boot(ctx context.Context, cfg stand.Config) (*stand.Stand, error
 	}
 	b.res.QEMU, b.res.Accel = s.VM.QEMUVersion(), s.VM.Accel().Name
 	return s, nil
-}
-
-// probeTarget is for nouveau of 6.12, by the guest's clock.
-var probeTarget = below(2e9, "< 2 s")
-
-// life is one boot of a kernel: nouveau's probe and the poweroff.
-type life struct {
-	probeGuest, probeWall, offGuest, offWall time.Duration
-}
-
-// kernels measures the probe and the poweroff of each kernel.
-func (b *bench) kernels(ctx context.Context) error {
-	for _, k := range b.options.kernels {
-		var probeGuest, probeWall, offGuest, offWall []float64
-		for range b.boots {
-			l, err := b.live(ctx, k)
-			if err != nil {
-				return fmt.Errorf("kernel %s: %w", k, err)
-			}
-			probeGuest = append(probeGuest, float64(l.probeGuest))
-			probeWall = append(probeWall, float64(l.probeWall))
-			offGuest = append(offGuest, float64(l.offGuest))
-			offWall = append(offWall, float64(l.offWall))
-		}
-		if k == accessKernel {
-			b.add(k+" probe, guest's clock", nanoseconds, probeGuest, probeTarget)
-		} else {
-			b.add(k+" probe, guest's clock", nanoseconds, probeGuest)
-		}
-		b.add(k+" modprobe with what it needs, wall", nanoseconds, probeWall)
-		b.add(k+" poweroff, guest's clock", nanoseconds, offGuest)
-		b.add(k+" poweroff, wall, to QEMU's end", nanoseconds, offWall)
-	}
-	return nil
-}
-
-func (b *bench) live(ctx context.Context, kernel string) (l life, err error) {
-	s, err := b.boot(ctx, stand.Config{Machine: lab.Config{Kernel: kernel, Progress: b.log}})
-	if err != nil {
-		return l, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	var loaded proto.ModprobeResult
-	at := time.Now()
-	if err := s.VM.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &loaded); err != nil {
-		return l, err
-	}
-	l.probeWall = time.Since(at)
-	n := len(loaded.Loaded)
-	if n == 0 || loaded.Loaded[n-1].Name != "nouveau" {
-		return l, fmt.Errorf("modprobe loaded %+v, without nouveau", loaded.Loaded)
-	}
-	l.probeGuest = time.Duration(loaded.Loaded[n-1].InitNS)
-	var dri proto.DRIResult
-	if err := s.VM.Agent().Call(ctx, proto.CmdDRI, nil, &dri); err != nil {
-		return l, err
-	}
-	if len(dri.Nodes) != 2 {
-		return l, fmt.Errorf("%d nodes in /dev/dri after the probe, want 2", len(dri.Nodes))
-	}
-	at = time.Now()
-	l.offGuest, err = s.Poweroff(ctx)
-	l.offWall = time.Since(at)
-	return l, err
 }

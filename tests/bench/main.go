@@ -1,5 +1,6 @@
-// Command bench measures what the software card and its server cost, and writes one
-// table: medians of repetitions with their spread, and ratios within one run.
+// Command bench measures the parts of a server against their floors: what a bare
+// loop of system calls takes, what copy() takes, what an access takes that is not
+// trapped. What serving a GPU costs as a whole is umbra bench's to say.
 //
 //	go run ./tests/bench [--only socket,copies] [--repeat 5] [--json]
 //
@@ -9,8 +10,6 @@
 //	socket    the card behind a bare socket, against a bare blocking echo
 //	copies    M2MF and the copy engines, against copy() of the same bytes
 //	qemu      a stock guest's accesses, with and without a mapped region
-//	kernels   nouveau's probe and the poweroff, per kernel
-//	shared    a virtual GPU against the whole card; 1 to 32 guests on one card
 //
 // Nothing here is a test. A target that is missed is reported as missed; the exit
 // code is 1 only if something could not be measured or the bytes came out wrong.
@@ -33,7 +32,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
 )
 
 func main() {
@@ -53,8 +52,6 @@ var sections = []struct {
 	{"socket", "Over the bare socket, with the card behind it", (*bench).socket},
 	{"copies", "Copies by the card's engines, against copy() of the same bytes", (*bench).copies},
 	{"qemu", "Through QEMU, by a program in the guest", (*bench).qemu},
-	{"kernels", "nouveau's probe, and poweroff", (*bench).kernels},
-	{"shared", "Virtual GPUs against a card of one's own, and many guests on one card", (*bench).shared},
 }
 
 func sectionNames() (names []string) {
@@ -67,8 +64,6 @@ func sectionNames() (names []string) {
 // options are the command line.
 type options struct {
 	repeat  int
-	boots   int
-	kernels []string
 	only    []string
 	json    bool
 	profile string
@@ -85,30 +80,21 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	fs.SetOutput(stderr)
 	only := fs.String("only", strings.Join(sectionNames(), ","), "the `sections` to measure")
-	kernels := fs.String("kernels", strings.Join(lab.Kernels, ","), "the `versions` to probe with")
 	fs.IntVar(&o.repeat, "repeat", 5, "`times` that each figure is measured")
-	fs.IntVar(&o.boots, "boots", 3, "`times` that each kernel is booted")
 	fs.BoolVar(&o.json, "json", false, "write the figures as JSON")
 	fs.StringVar(&o.profile, "cpuprofile", "", "write a CPU profile of this process to a `file`")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
-	o.only, o.kernels = strings.Split(*only, ","), strings.Split(*kernels, ",")
+	o.only = strings.Split(*only, ",")
 	for _, n := range o.only {
 		if !slices.Contains(sectionNames(), n) {
 			return o, fmt.Errorf("--only has %q; the sections are %s", n, strings.Join(sectionNames(), ", "))
 		}
 	}
-	for _, k := range o.kernels {
-		if !slices.Contains(lab.Kernels, k) {
-			return o, fmt.Errorf("--kernels has %q; it can be %s", k, strings.Join(lab.Kernels, ", "))
-		}
-	}
 	switch {
 	case o.repeat < 1:
 		return o, fmt.Errorf("--repeat is %d; it must be 1 or more", o.repeat)
-	case o.boots < 1:
-		return o, fmt.Errorf("--boots is %d; it must be 1 or more", o.boots)
 	case fs.NArg() > 0:
 		return o, fmt.Errorf("%q: there are no arguments, only options", fs.Arg(0))
 	}
@@ -136,7 +122,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	b := &bench{options: o, log: stderr, res: result{Machine: thisMachine(), Repeat: o.repeat, Boots: o.boots}}
+	b := &bench{options: o, log: stderr, res: result{Machine: report.ThisMachine(), Repeat: o.repeat}}
 	b.all(ctx)
 	if o.json {
 		e := json.NewEncoder(stdout)
