@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 )
 
 type benchTrapsCmd struct {
@@ -32,7 +34,10 @@ func (c *benchTrapsCmd) Run(ctx context.Context, out output) error {
 	switch {
 	case c.QEMU == nil:
 		if err := lab.Present(ctx, ""); err != nil {
-			why = err.Error() + "; --qemu measures it, and fetches what is missing"
+			why = err.Error()
+			if errors.Is(err, fetch.ErrNotFetched) {
+				why += "; --qemu fetches it, and measures"
+			}
 		}
 		o.Guest = why == ""
 	case *c.QEMU:
