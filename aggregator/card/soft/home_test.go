@@ -1,0 +1,228 @@
+package soft_test
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// memoryFile is shared memory that pages can live in.
+func memoryFile(t testing.TB, n int) (*os.File, []byte) {
+	t.Helper()
+	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC)
+	require.NoError(t, err)
+	require.NoError(t, unix.Ftruncate(fd, int64(n)))
+	mem, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	require.NoError(t, err)
+	f := os.NewFile(uintptr(fd), "test")
+	t.Cleanup(func() {
+		require.NoError(t, unix.Munmap(mem))
+		require.NoError(t, f.Close())
+	})
+	return f, mem
+}
+
+func newCard(t testing.TB) *soft.Card {
+	t.Helper()
+	c, err := soft.New(soft.Config{VRAM: 64 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// TestHomeMovesBytes moves pages back and forth: the bytes go along, the card finds
+// them, and nothing is left behind.
+func TestHomeMovesBytes(t *testing.T) {
+	const n, at = 8 << 12, 0x200000
+	c := newCard(t)
+	f, mem := memoryFile(t, 4*n)
+	want := make([]byte, n)
+	rand.NewChaCha8([32]byte{1}).Read(want)
+	require.True(t, c.WriteVRAM(at, want))
+	got := make([]byte, n)
+	move := func(m card.Move) {
+		t.Helper()
+		m.Addr, m.Size = at, n
+		done, err := c.Home(m)
+		require.NoError(t, err)
+		require.EqualValues(t, n, done)
+		require.True(t, c.ReadVRAM(at, got))
+		require.Equal(t, want, got)
+	}
+	copy(mem[n:], "what the guest left there before")
+	move(card.Move{To: f, Off: n})
+	require.Equal(t, want, mem[n:2*n])
+	mem[n+5]++ // a processor's store
+	want[5]++
+	kept := make([]byte, n)
+	move(card.Move{To: f, Off: 3 * n, Stay: true, Kept: kept})
+	require.Equal(t, want, kept)
+	require.Equal(t, want, mem[n:2*n], "stays as it is")
+	copy(mem, want)
+	move(card.Move{To: f, Adopt: true})
+	require.Equal(t, make([]byte, n), mem[3*n:], "nothing is left behind")
+	require.NoError(t, c.ScrubVRAM(at+4096, 4096))
+	clear(want[4096:8192])
+	require.Equal(t, want, mem[:n], "a scrub clears a page where it lives")
+	move(card.Move{})
+	require.Equal(t, make([]byte, n), mem[:n])
+	require.NoError(t, c.Reset())
+	require.True(t, c.ReadVRAM(at, got))
+	require.Equal(t, make([]byte, n), got)
+}
+
+// TestHomeOfManyPieces moves single pages to scattered places, and all of them back in
+// one go.
+func TestHomeOfManyPieces(t *testing.T) {
+	const pages, at = 300, 0x400000
+	c := newCard(t)
+	f, _ := memoryFile(t, pages<<12)
+	want := make([]byte, pages<<12)
+	rand.NewChaCha8([32]byte{2}).Read(want)
+	clear(want[100<<12 : 120<<12])
+	require.True(t, c.WriteVRAM(at, want))
+	for i, to := range rand.New(rand.NewPCG(1, 2)).Perm(pages) {
+		_, err := c.Home(card.Move{Addr: at + uint64(i)<<12, Size: 1 << 12, To: f, Off: uint64(to) << 12})
+		require.NoError(t, err)
+	}
+	got := make([]byte, len(want))
+	require.True(t, c.ReadVRAM(at, got))
+	require.Equal(t, want, got)
+	done, err := c.Home(card.Move{Addr: at, Size: pages << 12})
+	require.NoError(t, err)
+	require.EqualValues(t, pages<<12, done)
+	require.True(t, c.ReadVRAM(at, got))
+	require.Equal(t, want, got)
+}
+
+func TestHomeRefusesWhatIsNoPage(t *testing.T) {
+	c := newCard(t)
+	f, _ := memoryFile(t, 1<<12)
+	for _, m := range []card.Move{
+		{Addr: 64 << 20, Size: 1 << 12, To: f},
+		{Addr: 64<<20 - 1<<12, Size: 2 << 12, To: f},
+		{Addr: 12, Size: 1 << 12, To: f},
+		{Size: 12, To: f},
+		{Size: 1 << 12, To: f, Off: 12},
+	} {
+		done, err := c.Home(m)
+		require.Error(t, err, "%+v", m)
+		require.Zero(t, done)
+	}
+}
+
+// TestMovesLoseNoByte: while pages move to and from BAR3, a processor stores into them
+// through BAR1 and engines through their tables, each byte once. In the end every byte
+// is there.
+func TestMovesLoseNoByte(t *testing.T) {
+	const (
+		pages = 24
+		half  = 2048
+		va    = 0x10000000
+		at1   = 0x100000 // where BAR1 shows the pages
+		chunk = 64
+	)
+	r, c := newChannelRig(t, soft.Config{Map: homes.MapBAR1 | homes.MapBAR3})
+	data, src := r.alloc(pages<<12), r.alloc(pages*half)
+	c.space.mapVRAM(va, data, pages<<12)
+	c.space.mapVRAM(va+1<<24, src, pages*half)
+	space1, space3 := r.newSpace(), r.newSpace()
+	space1.mapVRAM(userdBAR1, c.userd-uint64(c.id)*gf100.USERDSize, gf100.Channels*gf100.USERDSize)
+	space1.mapVRAM(at1, data, pages<<12)
+	space3.mapVRAM(0, data, 1<<12)
+	r.wr(0x1704, 1<<31|uint32(r.instance(space1, 1<<40-1)>>12))
+	r.wr(0x1714, 1<<31|uint32(r.instance(space3, 1<<40-1)>>12))
+	require.NoError(t, r.card.OpenWindows())
+	var mem []byte
+	for _, w := range r.card.Windows() {
+		if w.BAR == soft.BAR1 {
+			var err error
+			mem, err = unix.Mmap(int(w.File.Fd()), at1, pages<<12, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+			require.NoError(t, err)
+		}
+	}
+	defer func() { require.NoError(t, unix.Munmap(mem)) }()
+	defer func() { require.NoError(t, r.card.CloseWindows()) }()
+	c.submit(incr(4, 0, classCE0)...)
+	c.drained()
+
+	invalidate := func() { // all directories
+		r.wr(0x100cbc, 1<<31|1<<1|1)
+		r.eventually("invalidate done", func() bool { return r.rd(0x100c80)&(1<<15) != 0 })
+	}
+	order := rand.New(rand.NewPCG(7, 7))
+	stats := &r.card.Stats().Windows
+	for round := range uint32(12) {
+		want := make([]byte, pages<<12)
+		for i := 0; i < len(want); i += 4 {
+			binary.LittleEndian.PutUint32(want[i:], round<<24|uint32(i)+1)
+		}
+		for i := range pages {
+			r.vramWrite(src+uint64(i)*half, want[i<<12:][:half])
+		}
+		var writers sync.WaitGroup
+		var left atomic.Int32
+		left.Store(2)
+		writers.Go(func() { // the processor: the second half of each page
+			defer left.Add(-1)
+			for _, k := range order.Perm(pages * half / chunk) {
+				at := k*chunk/half<<12 + half + k*chunk%half
+				for i := at; i < at+chunk; i += 4 {
+					binary.LittleEndian.PutUint32(mem[i:], binary.LittleEndian.Uint32(want[i:]))
+				}
+				for range 2000 { // a processor that does something else
+					left.Load()
+				}
+			}
+		})
+		perm := rand.New(rand.NewPCG(uint64(round), 8)).Perm(pages * half / chunk)
+		submit := func(list []int) { // the engines: the first half
+			var words []uint32
+			for _, k := range list {
+				words = append(words, copyCE(4, va+uint32(k*chunk/half<<12+k*chunk%half), va+1<<24+uint32(k*chunk), chunk)...)
+			}
+			c.submit(words...)
+		}
+		before := stats.PagesMoved.Load()
+		shown := [pages]bool{}
+		for n := 0; left.Load() > 1 || n < len(perm); {
+			if n < len(perm) {
+				submit(perm[n:min(n+16, len(perm))])
+				n += 16
+			}
+			for range 4 {
+				i := rand.IntN(pages)
+				shown[i] = !shown[i]
+				pte := shadowpt.PTE{Valid: shown[i], Addr: data + uint64(i)<<12}
+				space3.pte(uint64(rand.IntN(2)*pages+i)<<12, pte)
+			}
+			invalidate()
+			if n%64 == 0 {
+				c.drained()
+			}
+		}
+		writers.Wait()
+		c.drained()
+		c.submit(release(0, round+1)...)
+		c.waitSemaphore(0, round+1)
+		invalidate()
+		got := make([]byte, len(want))
+		require.True(t, r.card.ReadVRAM(data, got))
+		require.Equal(t, want, got, "round %d, in memory", round)
+		require.Equal(t, want, append([]byte(nil), mem...), "round %d, in the window", round)
+		require.Greater(t, stats.PagesMoved.Load(), before, "pages moved meanwhile")
+	}
+	require.Zero(t, stats.Lost.Load())
+}
