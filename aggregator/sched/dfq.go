@@ -79,10 +79,12 @@ func (s *Scheduler) scope(e int) (from int32, open bool) {
 				return none, false
 			}
 			s.plan(e)
-			if len(d.Order) == 0 { // nobody to compare with
+			if len(d.Order) == 0 { // nobody to compare with, but time goes on for those who come
+				f := s.freeRun(s.Config.DFQ.Slice)
+				s.hold(e, f, false)
 				s.release(e)
 				s.enterPhase(e, FreeRun)
-				d.End = s.Now + s.freeRun(s.Config.DFQ.Slice)
+				d.End = s.Now + f
 				continue
 			}
 			s.begin(e)
@@ -112,7 +114,17 @@ func (s *Scheduler) freeRun(season time.Duration) time.Duration {
 
 // active tells whether a node is a group with work.
 func (s *Scheduler) active(n int32, e int) bool {
-	return s.Nodes[n].Kind == Inner && n != root && s.isGroup(n) && s.Nodes[n].Block == 0 && s.Nodes[n].Lanes[e].Able > 0
+	return s.Nodes[n].Kind == Inner && n != root && s.isGroup(n) && !s.barred(n, e) && s.Nodes[n].Lanes[e].Able > 0
+}
+
+// barred tells whether a node gets no turns, or one above it.
+func (s *Scheduler) barred(n int32, e int) bool {
+	for ; n != root; n = s.Nodes[n].Parent {
+		if s.Nodes[n].Block != 0 || s.Nodes[n].Lanes[e].Rests {
+			return true
+		}
+	}
+	return false
 }
 
 // competitors counts the groups with work.
@@ -144,6 +156,7 @@ func (s *Scheduler) plan(e int) {
 		return
 	}
 	for n := range s.Nodes {
+		s.looks++
 		if !s.active(int32(n), e) {
 			continue
 		}
@@ -167,7 +180,7 @@ func (s *Scheduler) sliceOver(e int) bool {
 	l := &s.Nodes[d.Group].Lanes[e]
 	took := s.Now - d.Since
 	enough := d.Done >= c.Least || took >= 4*c.Slice
-	if s.Nodes[d.Group].Block != 0 || enough && (took >= c.Slice || d.Done >= c.Requests) {
+	if s.barred(d.Group, e) || enough && (took >= c.Slice || d.Done >= c.Requests) {
 		return true
 	}
 	s.Engines[e].Wake = d.Since + c.Slice
@@ -198,7 +211,7 @@ func (s *Scheduler) sliceOver(e int) bool {
 // firstReady finds a group below n that could have a turn, whatever is held.
 func (s *Scheduler) firstReady(n int32, e int) int32 {
 	for m, stop := n, s.after(n); m != stop; m, _ = s.follow(m, 0) {
-		if s.isGroup(m) && s.Nodes[m].Block == 0 && len(s.sides[m].queues[e][turns]) > 0 {
+		if s.isGroup(m) && !s.barred(m, e) && len(s.sides[m].queues[e][turns]) > 0 {
 			return m
 		}
 	}
@@ -268,7 +281,7 @@ func (s *Scheduler) foretell(e int, f time.Duration) {
 func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 	counts := func(n int32) bool {
 		l := &s.Nodes[n].Lanes[e]
-		return s.competes(n) && s.Nodes[n].Kind == Inner && s.Nodes[n].Block == 0 && !l.Rests && l.Able > 0 && (!urgent || l.Waiting > 0)
+		return s.competes(n) && s.Nodes[n].Kind == Inner && !s.barred(n, e) && l.Able > 0 && (!urgent || l.Waiting > 0)
 	}
 	least := func(p int32) (v int64, ok bool) { // of p's children; the tree is walked once for each parent's children
 		if s.Config.Hierarchy == Tree {
@@ -296,10 +309,14 @@ func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 		}
 	}
 	for n := range s.Nodes {
+		s.looks++
 		if s.Nodes[n].Kind != Inner || !s.competes(int32(n)) {
 			continue
 		}
 		l := &s.Nodes[n].Lanes[e]
+		if !urgent && !counts(int32(n)) { // who cannot go on saves nothing
+			l.Tag = max(l.Tag, s.Nodes[s.over(int32(n))].Lanes[e].Level)
+		}
 		l.Held = counts(int32(n)) && s.tooFar(int32(n), e, f)
 		s.settle(int32(n), e)
 	}

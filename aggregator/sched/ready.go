@@ -100,6 +100,7 @@ func (s *Scheduler) settle(n int32, e int) {
 // rerank puts a node where it belongs among its siblings. It reports whether
 // that may matter to those above.
 func (s *Scheduler) rerank(n, p int32, e int) bool {
+	s.looks++
 	sl := &s.sides[n].slots[e]
 	if !s.ready(n, e) {
 		was := sl.pos != none
@@ -154,6 +155,7 @@ func (s *Scheduler) fix(p int32, e int, q uint8, at int32) {
 	list := s.sides[p].queues[e][q]
 	r := list[at]
 	for at > 0 {
+		s.looks++
 		up := (at - 1) / 2
 		if !r.before(list[up]) {
 			break
@@ -171,6 +173,7 @@ func (s *Scheduler) sink(p int32, e int, q uint8, at int32) {
 	list := s.sides[p].queues[e][q]
 	r := list[at]
 	for {
+		s.looks++
 		down := 2*at + 1
 		if int(down) >= len(list) {
 			break
@@ -199,12 +202,8 @@ func (s *Scheduler) ready(n int32, e int) bool {
 	if node.Kind == Channel {
 		return l.Waiting > 0 && !node.Chan.Stalled && l.Inflight < s.window()
 	}
-	if s.Config.Hierarchy != Tree { // those above do not compete, but may be barred
-		for m := node.Parent; m != root; m = s.Nodes[m].Parent {
-			if s.Nodes[m].Block != 0 || s.Nodes[m].Lanes[e].Rests {
-				return false
-			}
-		}
+	if s.Config.Hierarchy != Tree && s.barred(node.Parent, e) { // those above do not compete
+		return false
 	}
 	q := &s.sides[n].queues[e]
 	return len(q[turns])+len(q[debts]) > 0

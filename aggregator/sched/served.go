@@ -255,7 +255,7 @@ func (s *Scheduler) chooseBand(p int32, e int) int32 {
 	}
 	last := l.Last
 	if last == none || last == c || s.busy(e) > 0 || !s.overShare(c, p, e) || s.overShare(last, p, e) ||
-		s.used(c, e) <= s.used(last, e) || s.Nodes[last].Block != 0 || s.sides[last].slots[e].pos != none {
+		s.used(c, e) <= s.used(last, e) || s.Nodes[last].Block != 0 || s.Nodes[last].Lanes[e].Waiting > 0 || s.Nodes[last].Lanes[e].Rests {
 		l.Grace, l.Chances = 0, 0
 		return c
 	}
@@ -275,6 +275,7 @@ func (s *Scheduler) chooseBand(p int32, e int) int32 {
 func (s *Scheduler) reclass(p int32, e int) {
 	list := s.sides[p].queues[e][turns]
 	for i := range list {
+		s.looks++
 		list[i].class = 0
 		if s.overShare(list[i].node, p, e) {
 			list[i].class = 1

@@ -79,7 +79,7 @@ func (s *Scheduler) holds(h, p int32, e int, now time.Duration) (keep, wait bool
 	ready := s.sides[h].slots[e].pos != none
 	busy := p == root && s.busy(e) > 0 // whose, if not the holder's
 	switch {
-	case s.Nodes[h].Block != 0:
+	case s.Nodes[h].Block != 0 || !ready && s.Nodes[h].Lanes[e].Waiting > 0: // barred
 		return false, busy
 	case now >= l.SliceEnd:
 		return false, busy

@@ -20,6 +20,7 @@ type Scheduler struct {
 	rests []rest // a heap by time: who has used up a cap
 	names map[nameKey]int32
 	least time.Duration // limit of a request of any guest
+	looks uint64        // nodes that were looked at: what decisions cost, whatever the machine
 }
 
 type nameKey struct {

@@ -270,6 +270,9 @@ func (s *Scheduler) bar(now time.Duration, id ID, b Block, on bool) bool {
 	if on {
 		s.Nodes[n].Block |= b
 	}
+	for e := range s.Engines {
+		s.enter(n, e) // it comes back as from having no work
+	}
 	s.resettle(n)
 	return true
 }

@@ -39,3 +39,67 @@ func (r *Rig) Channel(k *Client) sched.ID {
 	}
 	return 0
 }
+
+// nest is a scheduler inside a guest: it submits to us what it forwards.
+type nest struct {
+	sched   *sched.Scheduler
+	clients []*Client
+	ids     []sched.ID
+	began   time.Duration // when it thinks that its card began the request under way
+}
+
+// Nest lets a guest share its part by itself among its processes: their doorbells
+// go to a scheduler of the guest's own, which rings ours.
+func (r *Rig) Nest(c sched.Config, clients []*Client) {
+	s, err := sched.New(c, 1, r.Now)
+	if err != nil {
+		panic(err) // a test's mistake
+	}
+	n := &nest{sched: s, clients: clients}
+	for _, k := range clients {
+		g, err := s.AddNode(r.Now, sched.Card, sched.NodeConfig{Name: k.Name})
+		if err != nil {
+			panic(err)
+		}
+		id, err := s.AddChannel(r.Now, g, 0)
+		if err != nil {
+			panic(err)
+		}
+		n.ids = append(n.ids, id)
+		k.nest = n
+	}
+	r.nests = append(r.nests, n)
+}
+
+func (n *nest) of(k *Client) sched.ID {
+	for i := range n.clients {
+		if n.clients[i] == k {
+			return n.ids[i]
+		}
+	}
+	return 0
+}
+
+func (n *nest) submit(r *Rig, k *Client, entries int) { n.sched.Submit(r.Now, n.of(k), entries) }
+
+// complete is what the guest sees: an end, and the time since the one before. It
+// does not know that it did not have the card.
+func (n *nest) complete(r *Rig, k *Client, d Completion) {
+	busy := d.Done - max(d.Came, n.began)
+	n.began = d.Done
+	n.sched.Complete(r.Now, sched.Done{Channel: n.of(k), Entries: 1, Busy: busy})
+}
+
+func (n *nest) dispatch(r *Rig) (timer time.Duration) {
+	for {
+		f, ok := n.sched.Next(r.Now)
+		if !ok {
+			return n.sched.Timer()
+		}
+		for i := range n.ids {
+			if n.ids[i] == f.Channel {
+				n.clients[i].channels[Graphics].offer(r, f.Entries)
+			}
+		}
+	}
+}

@@ -38,6 +38,7 @@ type Client struct {
 	waits    int  // semaphores of a chain
 	signals  int
 	chained  int // requests that wait
+	nest     *nest
 
 	path  []share // for the ideal
 	Stats Stats
@@ -68,11 +69,12 @@ type burst struct {
 
 // Rig joins a scheduler, a card and clients.
 type Rig struct {
-	Sched   *sched.Scheduler
-	Card    *Card
-	Clients []*Client
-	Now     time.Duration
-	Steps   int // of the simulation
+	Sched      *sched.Scheduler
+	Card       *Card
+	Clients    []*Client
+	Now        time.Duration
+	Steps      int // of the simulation
+	MostOnCard int // requests that were there at once, of the graphics engine
 
 	// OnForward and OnAlert see what the scheduler says, if set. An alert that
 	// is not handled is done: the channel is aborted.
@@ -80,6 +82,8 @@ type Rig struct {
 	OnAlert   func(a sched.Alert) (handled bool)
 
 	meter   sched.Meter
+	onCard  int
+	nests   []*nest
 	lines   []*line // by the card's channel
 	spare   []int   // channels of the card
 	byID    map[sched.ID]*line
@@ -166,8 +170,12 @@ func (r *Rig) Run(until time.Duration) error {
 				return err
 			}
 		}
+		next := until
+		for _, n := range r.nests {
+			next = min(next, n.dispatch(r))
+		}
 		r.Dispatch()
-		next := min(until, r.Card.Next(), r.Sched.Timer())
+		next = min(next, r.Card.Next(), r.Sched.Timer())
 		if len(r.wakes) > 0 {
 			next = min(next, r.wakes[0].next())
 		}
@@ -209,6 +217,8 @@ func (r *Rig) Dispatch() {
 				j.r.Busy = k.load.Alone // what a ring's entry names can be written until it is fetched
 			}
 			r.Card.Push(r.Now, l.card, j.r)
+			r.onCard += 1 - f.Engine
+			r.MostOnCard = max(r.MostOnCard, r.onCard)
 		}
 		if l.head > 256 && l.head*2 > len(l.waiting) {
 			// A new array: those on the card are still pointed to.
@@ -236,6 +246,9 @@ func (r *Rig) Abort(l *line) {
 	ran, e := r.Card.Abort(r.Now, l.card)
 	if e >= 0 {
 		r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: e, Busy: r.meter.Busy(e, r.Now-ran, r.Now)})
+	}
+	if e == Graphics {
+		r.onCard--
 	}
 	r.Sched.Aborted(r.Now, l.id)
 	l.client.ended = true
@@ -306,6 +319,10 @@ func (r *Rig) ring(k *Client) error {
 			// What is over the guest's limit waits in the ring; it is offered again
 			// with the next completion.
 			l := k.channels[e]
+			if k.nest != nil && e == Graphics {
+				k.nest.submit(r, k, n)
+				continue
+			}
 			l.offer(r, n)
 		}
 	}
@@ -386,10 +403,14 @@ func (r *Rig) reborn(k *Client) error {
 func (r *Rig) complete(d Completion) {
 	l := r.lines[d.Channel]
 	busy := r.meter.Busy(d.Engine, d.Came, d.Done)
+	r.onCard -= 1 - d.Engine
 	r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: d.Engine, Entries: 1, Busy: busy})
 	j := r.pending[d.Tag]
 	r.pending[d.Tag] = nil
 	k := l.client
+	if k.nest != nil && d.Engine == Graphics {
+		k.nest.complete(r, k, d)
+	}
 	k.Stats.Done++
 	k.Stats.Busy[d.Engine] += d.Done - d.Began
 	k.Stats.Last = d.Done

@@ -1,0 +1,126 @@
+package sched_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+)
+
+// crowd is a scheduler with many groups that always have work.
+func crowd(t require.TestingT, p sched.Policy, h sched.Hierarchy, groups int) *cycle {
+	c := sched.Default()
+	c.Policy, c.Hierarchy = p, h
+	c.Limits.Groups, c.Limits.Channels = 1<<16, 1<<16
+	s, err := sched.New(c, 1, 0)
+	require.NoError(t, err)
+	k := &cycle{s: s}
+	var guest sched.ID
+	for i := range groups {
+		if i%32 == 0 {
+			guest, err = s.AddNode(0, sched.Card, sched.NodeConfig{})
+			require.NoError(t, err)
+		}
+		g, err := s.AddNode(0, guest, sched.NodeConfig{})
+		require.NoError(t, err)
+		ch, err := s.AddChannel(0, g, 0)
+		require.NoError(t, err)
+		s.Submit(0, ch, 2)
+	}
+	return k
+}
+
+// cycle is one request after the other: forwarded, done, submitted anew.
+type cycle struct {
+	s    *sched.Scheduler
+	now  time.Duration
+	card []sched.Forward
+	head int
+	n    int
+}
+
+func (k *cycle) turn() {
+	for {
+		f, ok := k.s.Next(k.now)
+		if !ok {
+			break
+		}
+		for range f.Entries {
+			k.card = append(k.card, sched.Forward{Channel: f.Channel, Engine: f.Engine, Entries: 1})
+		}
+	}
+	if k.head == len(k.card) { // the policy waits
+		k.now = k.s.Timer()
+		return
+	}
+	f := k.card[k.head]
+	if k.head++; 2*k.head > len(k.card) {
+		k.card = k.card[:copy(k.card, k.card[k.head:])]
+		k.head = 0
+	}
+	k.n++
+	busy := time.Duration(k.n%7+1) * 100 * us
+	k.now += busy
+	k.s.Complete(k.now, sched.Done{Channel: f.Channel, Engine: f.Engine, Entries: 1, Busy: busy})
+	k.s.Submit(k.now, f.Channel, 1)
+}
+
+// TestNoAllocations: a request from doorbell to completion allocates nothing.
+func TestNoAllocations(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	for _, p := range all {
+		for _, h := range []sched.Hierarchy{sched.Tree, sched.FlatWeights, sched.Flat} {
+			k := crowd(t, p, h, 64)
+			for range 20_000 {
+				k.turn()
+			}
+			require.Zero(t, testing.AllocsPerRun(5000, k.turn), "%v, %v", p, h)
+		}
+	}
+}
+
+// TestCostIsSublinear: with 32 times the groups a request does not cost 32 times
+// as many looks at nodes; not twice as many where there are no sweeps.
+func TestCostIsSublinear(t *testing.T) {
+	for _, p := range all {
+		cost := func(groups int) float64 {
+			k := crowd(t, p, sched.Tree, groups)
+			for range 4 * groups {
+				k.turn()
+			}
+			before, n := k.s.Looks(), k.n
+			for range 20_000 {
+				k.turn()
+			}
+			return float64(k.s.Looks()-before) / float64(k.n-n)
+		}
+		one, few, many := cost(1), cost(32), cost(1024)
+		t.Logf("%v: %.1f, %.1f, %.1f looks", p, one, few, many)
+		require.LessOrEqual(t, many/few, 4.0, "%v: %.1f with 32 groups, %.1f with 1,024", p, few, many)
+	}
+}
+
+// BenchmarkRequest is one request from doorbell to completion. What is a time is
+// for people; that it grows less than the number of groups, and that nothing is
+// allocated, shows in the last column and in TestNoAllocations.
+func BenchmarkRequest(b *testing.B) {
+	for _, p := range all {
+		for _, n := range []int{1, 32, 1024} {
+			b.Run(fmt.Sprintf("%v/groups=%d", p, n), func(b *testing.B) {
+				k := crowd(b, p, sched.Tree, n)
+				for range 4 * n {
+					k.turn()
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					k.turn()
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,4 @@
+package sched
+
+// Looks is how many nodes were looked at so far.
+func (s *Scheduler) Looks() uint64 { return s.looks }

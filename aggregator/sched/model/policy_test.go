@@ -1,0 +1,150 @@
+package model_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/sched/model"
+	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
+)
+
+// TestBand: one with short gaps, against one that would fill the card.
+func TestBand(t *testing.T) {
+	gaps := &throttle.Load{Busy: 100 * us, Think: 200 * us}
+	mix := guests(process("gaps", gaps), process("full", busy(4*ms)))
+	credit := run(t, config(sched.Credit), mix, 20*s)
+	band := run(t, config(sched.Band), mix, 20*s)
+	idle := 20*s - band.Card.Busy(model.Graphics)
+	t.Logf("gaps: credit %.2f %%, band %.2f %%, the card kept for it %v", percent(credit, 0), percent(band, 0), idle)
+	require.Greater(t, percent(band, 0), 1.5*percent(credit, 0))
+	// Every wait is before one of the long requests, and is no longer than the grace.
+	require.LessOrEqual(t, idle, time.Duration(band.Clients[0].Stats.Done+band.Clients[1].Stats.Done)*500*us)
+	require.NotZero(t, idle)
+
+	c := config(sched.Band)
+	c.Band.Grace = 0
+	require.InDelta(t, percent(credit, 0), percent(run(t, c, mix, 20*s), 0), 0.5, "without the grace it is credit")
+
+	alone := run(t, config(sched.Band), guests(process("gaps", gaps)), 10*s)
+	require.InDelta(t, 1.0/3, alone.Efficiency(), 0.001, "alone, nothing is kept from it")
+
+	full := guests(process("a", busy(4171*us)), process("b", busy(100*us)))
+	require.InDelta(t, percent(run(t, config(sched.Credit), full, 20*s), 0), percent(run(t, config(sched.Band), full, 20*s), 0), 1, "both always there: credit")
+}
+
+// TestTimesliceOverrun: what a client overstays is paid back, and bounded by what
+// it may have on the card.
+func TestTimesliceOverrun(t *testing.T) {
+	for _, slice := range []time.Duration{16 * ms, 30 * ms} {
+		for _, depth := range []int{1, 2, 4} {
+			c := config(sched.Timeslice)
+			c.Timeslice.Slice, c.Depth = slice, depth
+			long := 40 * ms
+			r, err := model.NewRig(c, guests(process("long", &throttle.Load{Busy: long, Ahead: 8}), process("short", busy(ms))), 1)
+			require.NoError(t, err)
+			over := time.Duration(0)
+			for until := 10 * ms; until <= 30*s; until += 10 * ms {
+				require.NoError(t, r.Run(until))
+				a, _ := r.Sched.Account(r.Now, r.Clients[0].Node, model.Graphics)
+				require.LessOrEqual(t, a.Overrun-over, time.Duration(depth)*long, "more than it may have on the card")
+				over = a.Overrun
+			}
+			require.NotZero(t, over)
+			require.InDelta(t, 50, percent(r, 0), 1, "slice %v, depth %d", slice, depth)
+		}
+	}
+}
+
+// TestTimesliceIdleHolder: an idle holder keeps the card for its whole slice, or
+// for the grace only.
+func TestTimesliceIdleHolder(t *testing.T) {
+	mix := guests(process("rare", &throttle.Load{Busy: 100 * us, Think: 20 * ms}), process("full", busy(ms)))
+	c := config(sched.Timeslice)
+	conserving := run(t, c, mix, 10*s)
+	require.GreaterOrEqual(t, conserving.Efficiency(), 0.97)
+	c.Timeslice.WorkConserving = false
+	wasteful := run(t, c, mix, 10*s)
+	t.Logf("efficiency %.3f, without giving up the slice %.3f", conserving.Efficiency(), wasteful.Efficiency())
+	require.Less(t, wasteful.Efficiency(), 0.7)
+}
+
+// TestDisengagedTimeslice: the holder's work goes to the card at once.
+func TestDisengagedTimeslice(t *testing.T) {
+	c := config(sched.Timeslice)
+	c.Timeslice.Disengaged = true
+	most := 0
+	r, err := model.NewRig(c, guests(process("a", &throttle.Load{Busy: ms, Ahead: 8}), process("b", busy(ms))), 1)
+	require.NoError(t, err)
+	r.OnForward = func(_ time.Duration, f sched.Forward) { most = max(most, f.Entries) }
+	require.NoError(t, r.Run(20*s))
+	require.Greater(t, most, 4)
+	require.InDelta(t, 50, percent(r, 0), 1)
+}
+
+// TestDepth: with more requests on the card at once, shares stay; each is
+// accounted for before it is done.
+func TestDepth(t *testing.T) {
+	for _, depth := range []int{1, 2, 4, 8} {
+		for _, p := range []sched.Policy{sched.Credit, sched.Band, sched.Timeslice} {
+			c := config(p)
+			c.Depth = depth
+			r := run(t, c, guests(process("a", &throttle.Load{Busy: 4171 * us, Ahead: 16}), process("b", &throttle.Load{Busy: 100 * us, Ahead: 16})), 20*s)
+			require.InDelta(t, 50, percent(r, 0), 1, "%v, depth %d", p, depth)
+			require.LessOrEqual(t, r.MostOnCard, depth)
+		}
+	}
+}
+
+// TestBufferedWork: what was accepted while gated is counted when it is let go:
+// a sample sees all of it, and no request looks longer.
+func TestBufferedWork(t *testing.T) {
+	c := config(sched.DFQ)
+	r, err := model.NewRig(c, guests(process("a", &throttle.Load{Busy: ms, Burst: 40, Ahead: 1}), process("b", busy(ms))), 1)
+	require.NoError(t, err)
+	require.NoError(t, r.Run(s))
+	a := r.Clients[0]
+	require.True(t, r.Sched.Pause(r.Now, a.Node, true))
+	require.NoError(t, r.Run(2*s))
+	before, _ := r.Sched.Account(r.Now, a.Node, model.Graphics)
+	done := a.Stats.Done
+	require.NoError(t, r.Run(3*s))
+	require.Equal(t, done, a.Stats.Done, "gated, nothing passes")
+	gated, _ := r.Sched.Account(r.Now, a.Node, model.Graphics)
+	require.Equal(t, before.Busy, gated.Busy)
+	require.Greater(t, gated.Wait, before.Wait, "it waits")
+	require.True(t, r.Sched.Pause(r.Now, a.Node, false))
+	require.NoError(t, r.Run(10*s))
+	after, _ := r.Sched.Account(r.Now, a.Node, model.Graphics)
+	require.EqualValues(t, a.Stats.Done, after.Done)
+	require.Equal(t, time.Duration(after.Done)*ms, after.Busy, "the time of a request is its time")
+	require.InDelta(t, float64(after.Busy-gated.Busy), float64(7*s)/2, float64(150*ms))
+}
+
+// TestNested: a guest that shares its own card among its processes by sampling is
+// no worse off under us than a card that is slow: nothing stops, and others keep
+// their share.
+func TestNested(t *testing.T) {
+	inner := sched.Default()
+	inner.Policy = sched.DFQ
+	inner.DFQ.Slice, inner.DFQ.FreeRun = ms, ms
+	for _, outer := range fair {
+		for _, free := range []time.Duration{25 * ms, 50 * ms} {
+			c := config(outer)
+			c.DFQ.FreeRun = free
+			r, err := model.NewRig(c, guests(
+				model.Node{Name: "vm", Nodes: []model.Node{process("a", busy(300*us)), process("b", busy(900*us))}},
+				process("other", busy(ms))), 1)
+			require.NoError(t, err)
+			r.Nest(inner, r.Clients[:2])
+			require.NoError(t, r.Run(30*s))
+			t.Logf("%v, free run %v: %.1f, %.1f and %.1f %%", outer, free, percent(r, 0), percent(r, 1), percent(r, 2))
+			require.Greater(t, percent(r, 0), 5.0)
+			require.Greater(t, percent(r, 1), 5.0)
+			require.GreaterOrEqual(t, percent(r, 2), 49.0, "the other guest pays for it")
+			checkLedger(t, r)
+		}
+	}
+}

@@ -1,0 +1,552 @@
+package sched_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+)
+
+const (
+	us = time.Microsecond
+	ms = time.Millisecond
+)
+
+var all = []sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}
+
+// bed is a scheduler with a card that does what it is told in the order in which
+// it is told, one request at a time and engine, and that keeps count.
+type bed struct {
+	s         *sched.Scheduler
+	now       time.Duration
+	card      [2][]request
+	began     [2]time.Duration
+	channels  []sched.ID
+	submitted map[sched.ID]int
+	forwarded map[sched.ID]int
+	done      map[sched.ID]int
+	lengths   func(ch sched.ID, i int) time.Duration
+}
+
+type request struct {
+	ch     sched.ID
+	length time.Duration
+}
+
+func newBed(t require.TestingT, c sched.Config) *bed {
+	s, err := sched.New(c, 2, 0)
+	require.NoError(t, err)
+	return &bed{s: s, submitted: map[sched.ID]int{}, forwarded: map[sched.ID]int{}, done: map[sched.ID]int{},
+		lengths: func(sched.ID, int) time.Duration { return ms }}
+}
+
+func (b *bed) node(t require.TestingT, parent sched.ID, c sched.NodeConfig) sched.ID {
+	id, err := b.s.AddNode(b.now, parent, c)
+	require.NoError(t, err)
+	return id
+}
+
+func (b *bed) channel(t require.TestingT, group sched.ID, engine int) sched.ID {
+	id, err := b.s.AddChannel(b.now, group, engine)
+	require.NoError(t, err)
+	b.channels = append(b.channels, id)
+	return id
+}
+
+func (b *bed) submit(ch sched.ID, n int) { b.submitted[ch] += b.s.Submit(b.now, ch, n) }
+
+// drain forwards what is to be forwarded. It returns the trace.
+func (b *bed) drain() (trace []sched.Forward) {
+	for {
+		f, ok := b.s.Next(b.now)
+		if !ok {
+			return trace
+		}
+		trace = append(trace, f)
+		for range f.Entries {
+			if len(b.card[f.Engine]) == 0 {
+				b.began[f.Engine] = b.now
+			}
+			b.card[f.Engine] = append(b.card[f.Engine], request{f.Channel, b.lengths(f.Channel, b.forwarded[f.Channel])})
+			b.forwarded[f.Channel]++
+		}
+	}
+}
+
+// step lets the next thing happen. It reports whether there was one.
+func (b *bed) step(until time.Duration) bool {
+	next, on := min(until, b.s.Timer()), -1
+	for e := range b.card {
+		if len(b.card[e]) > 0 && b.began[e]+b.card[e][0].length <= next {
+			next, on = b.began[e]+b.card[e][0].length, e
+		}
+	}
+	b.now = max(b.now, next)
+	if on >= 0 {
+		r := b.card[on][0]
+		b.card[on] = b.card[on][1:]
+		b.began[on] = b.now
+		b.done[r.ch]++
+		b.s.Complete(b.now, sched.Done{Channel: r.ch, Engine: on, Entries: 1, Busy: r.length})
+	}
+	return on >= 0 || b.now < until
+}
+
+func (b *bed) run(until time.Duration) {
+	for b.drain(); b.now < until && b.step(until); {
+		b.drain()
+	}
+}
+
+// check holds the books against what happened.
+func (b *bed) check(t require.TestingT) {
+	l := b.s.Ledger(b.now)
+	sums := map[sched.ID][2]sched.Account{}
+	var path []sched.ID
+	for _, n := range l {
+		path = append(path[:n.Depth], n.ID)
+		for e := range 2 {
+			a := n.Accounts[e]
+			require.Equal(t, a.Entries, a.Done+a.Dropped+int64(n.Waiting[e]+n.Inflight[e]), "%v", n)
+			require.GreaterOrEqual(t, n.Waiting[e], 0)
+			require.GreaterOrEqual(t, n.Inflight[e], 0)
+			if n.Depth > 0 {
+				up := sums[path[n.Depth-1]]
+				up[e] = add(up[e], a)
+				sums[path[n.Depth-1]] = up
+			}
+		}
+		if n.Kind == sched.Channel {
+			require.Equal(t, b.submitted[n.ID], int(n.Accounts[0].Entries+n.Accounts[1].Entries), "submitted")
+			require.Equal(t, b.done[n.ID], int(n.Accounts[0].Done+n.Accounts[1].Done), "done")
+			require.Equal(t, b.forwarded[n.ID]-b.done[n.ID], n.Inflight[0]+n.Inflight[1], "on the card")
+		}
+	}
+	for _, n := range l {
+		if n.Kind != sched.Channel {
+			for e := range 2 {
+				want, got := add(sums[n.ID][e], n.Past[e]), n.Accounts[e]
+				want.Last, got.Last = 0, 0
+				require.Equal(t, want, got, "%s is not the sum of its children", n.Name)
+			}
+		}
+	}
+}
+
+func add(a, b sched.Account) sched.Account {
+	return sched.Account{Busy: a.Busy + b.Busy, Wait: a.Wait + b.Wait, Overrun: a.Overrun + b.Overrun, Requests: a.Requests + b.Requests,
+		Entries: a.Entries + b.Entries, Held: a.Held + b.Held, Done: a.Done + b.Done, Dropped: a.Dropped + b.Dropped}
+}
+
+// drawConfig draws a configuration.
+func drawConfig(t *rapid.T) sched.Config {
+	c := sched.Default()
+	c.Policy = rapid.SampledFrom(all).Draw(t, "policy")
+	c.Hierarchy = rapid.SampledFrom([]sched.Hierarchy{sched.Tree, sched.FlatWeights, sched.Flat}).Draw(t, "hierarchy")
+	c.Depth = rapid.IntRange(1, 4).Draw(t, "depth")
+	c.Credit.Period = rapid.SampledFrom([]time.Duration{ms, 5 * ms, 30 * ms}).Draw(t, "period")
+	c.Timeslice.Disengaged = rapid.Bool().Draw(t, "disengaged")
+	c.Timeslice.WorkConserving = rapid.Bool().Draw(t, "conserving")
+	c.DFQ.Model = rapid.Bool().Draw(t, "model")
+	c.DFQ.Window = rapid.IntRange(0, 3).Draw(t, "window")
+	return c
+}
+
+// script is a random life: everything that can be told to a scheduler, in any
+// order.
+func script(t *rapid.T, b *bed, each func()) {
+	var inner []sched.ID
+	groups := map[sched.ID]bool{}
+	gone := map[sched.ID]bool{}
+	alive := func(list []sched.ID) (out []sched.ID) {
+		for _, id := range list {
+			if _, ok := b.s.Account(b.now, id, 0); ok && !gone[id] {
+				out = append(out, id)
+			}
+		}
+		return out
+	}
+	for range rapid.IntRange(1, 3).Draw(t, "guests") {
+		g := b.node(t, sched.Card, sched.NodeConfig{Weight: rapid.IntRange(1, 300).Draw(t, "weight")})
+		p := b.node(t, g, sched.NodeConfig{})
+		inner, groups[p] = append(inner, g, p), true
+		b.channel(t, p, rapid.IntRange(0, 1).Draw(t, "engine"))
+	}
+	for range rapid.IntRange(5, 60).Draw(t, "steps") {
+		channels := alive(b.channels)
+		switch rapid.IntRange(0, 11).Draw(t, "what") {
+		case 0, 1, 2, 3:
+			if len(channels) > 0 {
+				b.submit(rapid.SampledFrom(channels).Draw(t, "channel"), rapid.IntRange(1, 40).Draw(t, "entries"))
+			}
+		case 4, 5:
+			b.run(b.now + time.Duration(rapid.IntRange(1, 40).Draw(t, "ms"))*ms)
+		case 6:
+			require.NoError(t, b.s.Configure(b.now, drawConfig(t)))
+		case 7:
+			nodes := alive(inner)
+			id := rapid.SampledFrom(append(nodes, nodes...)).Draw(t, "node")
+			c := sched.NodeConfig{
+				Weight: rapid.IntRange(1, 1000).Draw(t, "weight"), Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
+				Cap: rapid.SampledFrom([]int{0, 0, 100, 500}).Draw(t, "cap"), Policy: rapid.SampledFrom(all[:5]).Draw(t, "inner"),
+			}
+			require.NoError(t, b.s.Change(b.now, id, c))
+		case 8:
+			var open []sched.ID
+			for _, id := range alive(inner) {
+				if groups[id] {
+					open = append(open, id)
+				}
+			}
+			if len(open) > 0 {
+				b.channel(t, rapid.SampledFrom(open).Draw(t, "group"), rapid.IntRange(0, 1).Draw(t, "engine"))
+			}
+		case 9:
+			if len(channels) > 1 {
+				id := rapid.SampledFrom(channels).Draw(t, "gone")
+				gone[id] = true
+				require.True(t, b.s.Remove(b.now, id))
+			}
+		case 10:
+			if len(channels) > 0 {
+				b.s.Stall(b.now, rapid.SampledFrom(channels).Draw(t, "stalls"), rapid.Bool().Draw(t, "on"))
+			}
+		case 11:
+			b.s.Pause(b.now, rapid.SampledFrom(alive(inner)).Draw(t, "paused"), rapid.Bool().Draw(t, "on"))
+		}
+		each()
+	}
+	// In the end nobody is barred, and all that is there is done.
+	for _, id := range alive(inner) {
+		b.s.Pause(b.now, id, false)
+		require.NoError(t, b.s.Change(b.now, id, sched.NodeConfig{}))
+	}
+	for _, id := range alive(b.channels) {
+		b.s.Stall(b.now, id, false)
+	}
+}
+
+// TestLiveChanges: whatever is changed under load, no entry is lost or done twice,
+// the books are right at any instant, and all work ends.
+func TestLiveChanges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBed(t, drawConfig(t))
+		script(t, b, func() { b.drain(); b.check(t) })
+		b.run(b.now + 60*time.Second)
+		b.check(t)
+		for _, n := range b.s.Ledger(b.now)[:1] {
+			require.Zero(t, n.Waiting[0]+n.Waiting[1]+n.Inflight[0]+n.Inflight[1], "work is left over")
+		}
+		require.Zero(t, b.s.Counted().UnknownWork)
+	})
+}
+
+// TestFreeze: a scheduler that was frozen, written down, read and restored goes on
+// as the one that was not.
+func TestFreeze(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBed(t, drawConfig(t))
+		script(t, b, func() {
+			b.drain()
+			text, err := json.Marshal(b.s.Freeze())
+			require.NoError(t, err)
+			var st sched.State
+			require.NoError(t, json.Unmarshal(text, &st))
+			twin, err := sched.Restore(&st)
+			require.NoError(t, err)
+			for _, ch := range b.channels {
+				require.Equal(t, b.s.Submit(b.now, ch, 2), twin.Submit(b.now, ch, 2))
+				b.submitted[ch] = int(entries(b, ch))
+			}
+			for {
+				want, ok := b.s.Next(b.now)
+				got, same := twin.Next(b.now)
+				require.Equal(t, want, got)
+				require.Equal(t, ok, same)
+				if !ok {
+					break
+				}
+				for range want.Entries {
+					if len(b.card[want.Engine]) == 0 {
+						b.began[want.Engine] = b.now
+					}
+					b.card[want.Engine] = append(b.card[want.Engine], request{want.Channel, ms})
+					b.forwarded[want.Channel]++
+				}
+			}
+			require.Equal(t, b.s.Timer(), twin.Timer())
+			require.Equal(t, b.s.Ledger(b.now), twin.Ledger(b.now))
+		})
+	})
+}
+
+func entries(b *bed, ch sched.ID) int64 {
+	n := int64(0)
+	for e := range 2 {
+		a, _ := b.s.Account(b.now, ch, e)
+		n += a.Entries
+	}
+	return n
+}
+
+// TestRestoreRefuses: a state that does not fit is refused, not believed.
+func TestRestoreRefuses(t *testing.T) {
+	b := newBed(t, sched.Default())
+	b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Name: "g"}), 0)
+	for name, spoil := range map[string]func(*sched.State){
+		"version":       func(st *sched.State) { st.Version++ },
+		"config":        func(st *sched.State) { st.Config.Depth = 0 },
+		"no engines":    func(st *sched.State) { st.Engines = nil },
+		"no card":       func(st *sched.State) { st.Nodes = nil },
+		"parent":        func(st *sched.State) { st.Nodes[2].Parent = 99 },
+		"circle":        func(st *sched.State) { st.Nodes[1].Parent = 1 },
+		"child":         func(st *sched.State) { st.Nodes[1].First = 77 },
+		"lanes":         func(st *sched.State) { st.Nodes[2].Lanes = nil },
+		"engine":        func(st *sched.State) { st.Nodes[2].Chan.Engine = 9 },
+		"holder":        func(st *sched.State) { st.Nodes[0].Lanes[0].Holder = 50 },
+		"unused":        func(st *sched.State) { st.Unused = []int32{1} },
+		"dfq's order":   func(st *sched.State) { st.Engines[0].DFQ.Order = []int32{44} },
+		"dfq's phase":   func(st *sched.State) { st.Engines[0].DFQ.Phase = 9 },
+		"of no kind":    func(st *sched.State) { st.Nodes[2].Kind = 7 },
+		"a lost parent": func(st *sched.State) { st.Nodes[1].Kind = sched.Gone },
+	} {
+		st := b.s.Freeze()
+		spoil(st)
+		_, err := sched.Restore(st)
+		require.Error(t, err, name)
+	}
+	_, err := sched.Restore(b.s.Freeze())
+	require.NoError(t, err)
+}
+
+// TestWhatCannotBe: time that goes back, work that nobody submitted, busy times
+// that cannot be: counted, and without effect.
+func TestWhatCannotBe(t *testing.T) {
+	for _, p := range all {
+		c := sched.Default()
+		c.Policy = p
+		b := newBed(t, c)
+		g := b.node(t, sched.Card, sched.NodeConfig{Name: "g"})
+		ch := b.channel(t, g, 0)
+		b.now = 100 * ms
+		b.submit(ch, 3)
+		b.drain()
+		b.s.Complete(50*ms, sched.Done{Channel: ch, Entries: 1, Busy: ms})
+		require.EqualValues(t, 1, b.s.Counted().Backwards)
+		require.EqualValues(t, 1, b.s.Counted().BadTime, "it was on the card for no time at all")
+		b.s.Complete(101*ms, sched.Done{Channel: 12345, Entries: 1, Busy: ms})
+		b.s.Complete(101*ms, sched.Done{Channel: g, Entries: 1, Busy: ms})
+		b.s.Complete(101*ms, sched.Done{Channel: ch, Engine: 9, Entries: 1})
+		b.s.Complete(101*ms, sched.Done{Channel: ch, Entries: -1})
+		require.Equal(t, 0, b.s.Submit(101*ms, 777, 1))
+		b.s.Stall(101*ms, 777, true)
+		b.s.Aborted(101*ms, 777)
+		require.EqualValues(t, 7, b.s.Counted().UnknownChannel)
+		b.drain()
+		b.s.Complete(102*ms, sched.Done{Channel: ch, Entries: 100, Busy: -5})
+		require.NotZero(t, b.s.Counted().UnknownWork)
+		require.EqualValues(t, 2, b.s.Counted().BadTime)
+		b.s.Complete(time.Hour, sched.Done{Channel: ch, Entries: 1, Busy: time.Second})
+		a, _ := b.s.Account(time.Hour, ch, 0)
+		require.Zero(t, a.Busy, "%v: it was never on the card for so long", p)
+		require.Equal(t, a.Entries, int64(3))
+	}
+}
+
+// TestSameTrace: the same events give the same decisions.
+func TestSameTrace(t *testing.T) {
+	for _, p := range all {
+		var first []sched.Forward
+		for range 3 {
+			c := sched.Default()
+			c.Policy = p
+			b := newBed(t, c)
+			for i := range 8 {
+				g := b.node(t, sched.Card, sched.NodeConfig{Weight: 100 * (i%3 + 1)})
+				for j := range i%3 + 1 {
+					b.submit(b.channel(t, b.node(t, g, sched.NodeConfig{}), j%2), 50)
+				}
+			}
+			b.lengths = func(ch sched.ID, i int) time.Duration { return time.Duration(uint64(ch)%7+1) * 300 * us }
+			trace := b.drain()
+			for b.now < 300*ms && b.step(300*ms) {
+				trace = append(trace, b.drain()...)
+			}
+			require.GreaterOrEqual(t, len(trace), 15)
+			if first == nil {
+				first = trace
+			}
+			require.Equal(t, first, trace, p)
+		}
+	}
+}
+
+// TestPartialRelease: of k entries the card gets as many as it may have at once;
+// the rest follows in order, one for each that is done.
+func TestPartialRelease(t *testing.T) {
+	for depth := 1; depth <= 8; depth++ {
+		c := sched.Default()
+		c.Depth = depth
+		b := newBed(t, c)
+		ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
+		b.submit(ch, 20)
+		b.drain()
+		require.Equal(t, depth, b.forwarded[ch])
+		for i := 1; i <= 20; i++ {
+			require.True(t, b.step(time.Hour))
+			b.drain()
+			require.Equal(t, min(20, depth+i), b.forwarded[ch])
+		}
+		b.check(t)
+	}
+}
+
+// TestAdded: how far a doorbell moved GP_PUT, at every place of the ring.
+func TestAdded(t *testing.T) {
+	const size = 16
+	for old := uint32(0); old < size; old++ {
+		for put := uint32(0); put < size; put++ {
+			n, ok := sched.Added(old, put, size, 0)
+			want := 0
+			for i := old; i != put; i = (i + 1) % size {
+				want++
+			}
+			require.True(t, ok)
+			require.Equal(t, want, n)
+		}
+	}
+	for _, c := range []struct {
+		old, put, size uint32
+		waiting        int
+		ok             bool
+	}{
+		{0, 15, 16, 0, true}, {5, 4, 16, 0, true}, {5, 4, 16, 1, false}, {0, 8, 16, 7, true}, {0, 8, 16, 8, false},
+		{0, 16, 16, 0, false}, {16, 0, 16, 0, false}, {0, 1, 0, 0, false}, {0, 1, 12, 0, false}, {0, 1, 16, -1, false},
+	} {
+		_, ok := sched.Added(c.old, c.put, c.size, c.waiting)
+		require.Equal(t, c.ok, ok, "%+v", c)
+	}
+}
+
+// TestMeter: from the ends of requests the meter finds what an engine worked, when
+// they follow each other, take turns or leave gaps. From the fetch pointer, which
+// runs ahead, it would not.
+func TestMeter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var m sched.Meter
+		var end, worked, sum time.Duration
+		now := time.Duration(0)
+		for range rapid.IntRange(50, 200).Draw(t, "requests") {
+			now += time.Duration(rapid.IntRange(0, 3000).Draw(t, "gap")) * us
+			came := min(now, end+ms)
+			length := time.Duration(rapid.IntRange(1, 2000).Draw(t, "length")) * us
+			end = max(end, came) + length
+			worked += length
+			sum += m.Busy(0, came, end)
+		}
+		require.InEpsilon(t, float64(worked), float64(sum), 0.001)
+		require.Zero(t, m.Busy(0, 0, end-1))
+		require.EqualValues(t, 1, m.Backwards)
+		require.Zero(t, m.Busy(99, 0, ms))
+	})
+}
+
+// TestErrors: what cannot be is refused, naming the field and what is allowed.
+func TestErrors(t *testing.T) {
+	for want, spoil := range map[string]func(*sched.Config){
+		"policy: inherit: a card's must be one of": func(c *sched.Config) { c.Policy = sched.Inherit },
+		"policy: 77: ":                                          func(c *sched.Config) { c.Policy = 77 },
+		"hierarchy: 9: must be one of tree":                     func(c *sched.Config) { c.Hierarchy = 9 },
+		"depth: 0: must be 1 to 64":                             func(c *sched.Config) { c.Depth = 0 },
+		"credit.period: 10µs: must be 1ms to 1s":                func(c *sched.Config) { c.Credit.Period = 10 * us },
+		"band.grace: 1s: must be 0s to 10ms":                    func(c *sched.Config) { c.Band.Grace = time.Second },
+		"timeslice.slice: 1h0m0s: must be 100µs to 1s":          func(c *sched.Config) { c.Timeslice.Slice = time.Hour },
+		"dfq.factor: 0: must be 1 to 1000":                      func(c *sched.Config) { c.DFQ.Factor = 0 },
+		"watchdog.limit: -1ns: must be 0s to 1h0m0s":            func(c *sched.Config) { c.Watchdog.Limit = -1 },
+		"limits.groups: 0: must be 1 to 65536":                  func(c *sched.Config) { c.Limits.Groups = 0 },
+		"limits.creations: 2147483648: must be 1 to 1073741824": func(c *sched.Config) { c.Limits.Creations = 1 << 31 },
+	} {
+		c := sched.Default()
+		spoil(&c)
+		require.ErrorContains(t, c.Check(), want)
+	}
+	b := newBed(t, sched.Default())
+	g := b.node(t, sched.Card, sched.NodeConfig{Name: "a"})
+	b.node(t, g, sched.NodeConfig{Name: "p"})
+	other := b.node(t, sched.Card, sched.NodeConfig{Name: "b"})
+	ch := b.channel(t, other, 0)
+	for want, c := range map[string]sched.NodeConfig{
+		"weight: 10001: must be 0 to 10000":       {Weight: 10001},
+		"weight: -1: must be 0 to 10000":          {Weight: -1},
+		"cap: 1001: must be 0 to 1000":            {Cap: 1001},
+		"priority: 8: must be 0 to 7":             {Priority: 8},
+		"policy: dfq: a node's must be one of":    {Policy: sched.DFQ},
+		"name: a: there is one of this name":      {Name: "a"},
+		"limit: 2h0m0s: must be 0s to 1h0m0s":     {Limit: 2 * time.Hour},
+		"queued: 1073741825: must be 0 to 107374": {Queued: 1<<30 + 1},
+	} {
+		_, err := b.s.AddNode(0, sched.Card, c)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, b.s.Change(0, other, c), want)
+	}
+	for _, parent := range []sched.ID{0, 99, ch} {
+		_, err := b.s.AddNode(0, parent, sched.NodeConfig{})
+		require.ErrorContains(t, err, "parent")
+	}
+	_, err := b.s.AddNode(0, other, sched.NodeConfig{})
+	require.ErrorContains(t, err, "has channels")
+	_, err = b.s.AddChannel(0, g, 0)
+	require.ErrorContains(t, err, "has groups")
+	_, err = b.s.AddChannel(0, other, 5)
+	require.ErrorContains(t, err, "engine: 5: must be 0 to 1")
+	_, err = b.s.AddNode(0, g, sched.NodeConfig{Limit: time.Second})
+	require.ErrorContains(t, err, "of guests, not of groups")
+	var p sched.Policy
+	require.ErrorContains(t, p.UnmarshalText([]byte("creidt")), "policy: creidt: must be one of inherit, none, fifo, credit, band, timeslice, dfq")
+	require.NoError(t, b.s.Change(0, other, sched.NodeConfig{Name: "b", Weight: 5}), "its own name is no other's")
+}
+
+// TestQueueLimit: entries over a guest's limit are not taken on, until some are
+// done; none is lost.
+func TestQueueLimit(t *testing.T) {
+	b := newBed(t, sched.Default())
+	g := b.node(t, sched.Card, sched.NodeConfig{Queued: 10})
+	ch := b.channel(t, g, 0)
+	require.Equal(t, 10, b.s.Submit(0, ch, 25))
+	require.Equal(t, 0, b.s.Submit(0, ch, 15))
+	require.EqualValues(t, 30, b.s.Counted().Refused)
+	b.submitted[ch] = 10
+	b.drain()
+	require.Equal(t, 1, b.s.Submit(0, ch, 15))
+	b.submitted[ch]++
+	b.check(t)
+}
+
+// TestChannelLimit: channels are bounded for each guest.
+func TestChannelLimit(t *testing.T) {
+	c := sched.Default()
+	c.Limits.Channels = 3
+	b := newBed(t, c)
+	g := b.node(t, sched.Card, sched.NodeConfig{})
+	first := b.channel(t, g, 0)
+	b.channel(t, g, 0)
+	b.channel(t, g, 0)
+	_, err := b.s.AddChannel(0, g, 0)
+	require.ErrorIs(t, err, sched.ErrFull)
+	require.True(t, b.s.Remove(0, first))
+	require.False(t, b.s.Remove(0, first), "it is gone")
+	b.channel(t, g, 0)
+}
+
+func TestNames(t *testing.T) {
+	require.Equal(t, "credit", fmt.Sprint(sched.Credit))
+	require.Equal(t, "flat-weights", fmt.Sprint(sched.FlatWeights))
+	require.Len(t, sched.Policies(), 6)
+	require.Len(t, sched.Hierarchies(), 3)
+	require.Equal(t, "quarantine", fmt.Sprint(sched.Quarantine))
+}
