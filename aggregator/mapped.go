@@ -20,12 +20,9 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 	if g.limits.Map == homes.MapNone {
 		return nil
 	}
-	// Any page may live in a window from now on, or be looked at there.
-	g.tracker.Untrapped(0, g.extents.size, true)
 	cfg.Map, cfg.VRAM, cfg.Poll = g.limits.Map, g.extents.size, pollSize
 	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
 	if err != nil {
-		g.tracker.Untrapped(0, g.extents.size, false)
 		return err
 	}
 	g.mapped.Store(set)
@@ -41,7 +38,6 @@ func (g *Guest) CloseWindows() error {
 	if set == nil {
 		return nil
 	}
-	defer g.tracker.Untrapped(0, g.extents.size, false)
 	return set.Close()
 }
 
@@ -104,6 +100,10 @@ func (o owner) Still(do func()) {
 	defer o.guest.moving.Unlock()
 	o.guest.agg.ctl.card.Still(o.guest.agg.numbers(o.guest), do)
 }
+
+// Direct implements homes.Owner: shadows have to look for themselves at what is
+// written there.
+func (o owner) Direct(addr uint64, on bool) { o.guest.tracker.Untrapped(addr, pageSize, on) }
 
 // numbers returns the card's channels that a guest has, also those that the card has
 // not let go of. No other can be its before the next step of its goroutine's, which

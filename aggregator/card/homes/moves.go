@@ -23,6 +23,7 @@ func (s *Set) apply() {
 		return
 	}
 	began := time.Now()
+	s.direct(pages, true)
 	s.owner.Still(func() {
 		s.reconcile(len(s.order))
 		s.dropChanged(places)
@@ -31,7 +32,18 @@ func (s *Set) apply() {
 		s.enter(changes)
 		s.replicate(pages)
 	})
+	s.direct(pages, false)
 	s.stats.MoveTime.Add(uint64(time.Since(began)))
+}
+
+// direct tells the owner which pages the guest begins, or ceases, to reach without a
+// trap.
+func (s *Set) direct(pages []uint32, on bool) {
+	for _, page := range pages {
+		if s.plan.turned(page, on) {
+			s.owner.Direct(uint64(page)<<pageShift, on)
+		}
+	}
 }
 
 // dropChanged ends replicas at places that show something else now.

@@ -48,6 +48,7 @@ type pageState struct {
 	first   Place // of the places that show it
 	home    Place
 	touched bool
+	direct  bool // the guest reaches it without a trap, as far as its owner knows
 }
 
 // Change is a page that has to move.
@@ -87,7 +88,7 @@ func (p *Planner) state(page uint32) pageState {
 }
 
 func (p *Planner) put(page uint32, s pageState) {
-	if s.first == own && s.home == own && !s.touched {
+	if s.first == own && s.home == own && !s.touched && !s.direct {
 		delete(p.pages, page)
 		return
 	}
@@ -197,6 +198,18 @@ func (p *Planner) moved(page uint32, to Place) {
 	}
 	s.home = to
 	p.put(page, s)
+}
+
+// turned reports whether a page is shown in some window now and was not, or the other
+// way about, since the last call with on as it is.
+func (p *Planner) turned(page uint32, on bool) bool {
+	s := p.state(page)
+	if s.direct == on || (s.first != own) != on {
+		return false
+	}
+	s.direct = on
+	p.put(page, s)
+	return true
 }
 
 // home returns where a page lives.

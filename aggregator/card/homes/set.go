@@ -39,6 +39,9 @@ type Owner interface {
 	// Home gives a piece of the memory another home, as card.Card does. It is called
 	// inside Still. It returns how many bytes have moved, from the first on.
 	Home(m card.Move) (uint64, error)
+	// Direct tells that the guest may write the page of VRAM at addr without a trap
+	// from now on, or does so no more.
+	Direct(addr uint64, on bool)
 }
 
 // Region is a part of a BAR that a machine may map.

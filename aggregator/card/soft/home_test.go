@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -232,4 +233,46 @@ func TestMovesLoseNoByte(t *testing.T) {
 		require.Greater(t, stats.PagesMoved.Load(), before, "pages moved meanwhile")
 	}
 	require.Zero(t, stats.Lost.Load())
+}
+
+// TestStillChannelsStand: while a channel has to stand still it touches no memory, and
+// others do.
+func TestStillChannelsStand(t *testing.T) {
+	var still, broken atomic.Bool
+	var others atomic.Int64
+	const id, other = 1, 2
+	r, cs := newChannelsOf(t, 2, soft.Config{Watch: func(ch uint8, _ shadowpt.Target, _ uint64, _ int, _ bool) {
+		switch {
+		case !still.Load():
+		case ch == id:
+			broken.Store(true)
+		default:
+			others.Add(1)
+		}
+	}})
+	for _, c := range cs {
+		c.submit(incr(2, 0, classM2MF)...)
+		c.drained()
+	}
+	for range 50 {
+		for _, c := range cs {
+			for range 8 {
+				c.words(copyM2MF(vaRAM, vaData, 4096)...)
+			}
+			c.bell()
+		}
+		r.card.Still([]uint8{id}, func() {
+			still.Store(true)
+			begin := others.Load()
+			for end := time.Now().Add(2 * time.Millisecond); time.Now().Before(end) && others.Load() == begin; {
+				time.Sleep(tick)
+			}
+			still.Store(false)
+		})
+		for _, c := range cs {
+			c.drained()
+		}
+	}
+	require.False(t, broken.Load(), "a channel that stands still touched memory")
+	require.NotZero(t, others.Load(), "and so did nobody else")
 }

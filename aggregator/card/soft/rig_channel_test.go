@@ -101,7 +101,11 @@ func newChannelRig(t testing.TB, cfg soft.Config) (*rig, *testChannel) {
 
 // newChannels is a rig of n channels, numbered from 1.
 func newChannels(t testing.TB, n int) (*rig, []*testChannel) {
-	r := newRig(t, soft.Config{})
+	return newChannelsOf(t, n, soft.Config{})
+}
+
+func newChannelsOf(t testing.TB, n int, cfg soft.Config) (*rig, []*testChannel) {
+	r := newRig(t, cfg)
 	area := r.bar1()
 	var cs []*testChannel
 	var ids []uint32

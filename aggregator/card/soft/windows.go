@@ -111,5 +111,9 @@ func (o owner) Still(do func()) {
 	o.card.Still(all[:], do)
 }
 
+// Direct implements homes.Owner. The card reads its tables when it needs them, so it
+// does not matter who writes them.
+func (o owner) Direct(uint64, bool) {}
+
 // Home implements homes.Owner.
 func (o owner) Home(m card.Move) (uint64, error) { return o.card.Home(m) }
