@@ -1,6 +1,5 @@
-// Package page draws a report as one HTML page that stands alone: styles and
-// pictures are in it, it loads nothing and runs no script. Pictures are SVG, in
-// colours that follow the reader's light or dark preference.
+// Package page draws a report as one HTML page that stands alone, of the parts
+// that package plot has.
 //
 // The package is pure: no state, locks or goroutines.
 package page
@@ -8,50 +7,28 @@ package page
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/plot"
 )
 
 //go:embed page.html
 var source string
 
-var layout = template.Must(template.New("page").Parse(source))
+var layout = plot.New(source)
 
-// table is one for the page: words on the left, numbers on the right.
-type table struct {
-	Head  []string
-	Rows  [][]cell
-	Words int // columns of words
-}
-
-type cell struct {
-	Text  string
-	Class string // colour of a set-up
-	Word  bool
-}
-
-// picture is a plot with its title and what its colours mean.
-type picture struct {
-	Title  string
-	Legend []key
-	SVG    template.HTML
-	Half   bool // two of them stand side by side
-}
-
-type key struct{ Class, Name string }
-
-// section is one part of the page.
-type section struct {
-	ID, Title, About string
-	Open             bool // its tables are shown; others unfold
-	Pictures         []picture
-	Tables           []table
-}
+// The parts of the page.
+type (
+	table   = plot.Table
+	cell    = plot.Cell
+	picture = plot.Picture
+	key     = plot.Key
+	section = plot.Section
+)
 
 type content struct {
 	*report.Report
@@ -73,9 +50,9 @@ func Write(w io.Writer, r *report.Report, c *report.Comparison) error {
 	p := &content{Report: r, Facts: facts(r)}
 	d := &drawer{r: r, class: map[string]string{}}
 	for i, s := range r.Setups {
-		class := fmt.Sprintf("s%d", i%colours)
+		class := fmt.Sprintf("s%d", i%plot.Colours)
 		d.class[s.Name] = class
-		d.legend = append(d.legend, key{class, s.Name})
+		d.legend = append(d.legend, key{Class: class, Name: s.Name})
 		var o []string
 		for _, k := range slices.Sorted(maps.Keys(s.Options)) {
 			o = append(o, k+" = "+s.Options[k])
@@ -97,9 +74,6 @@ func Write(w io.Writer, r *report.Report, c *report.Comparison) error {
 	}
 	return layout.Execute(w, p)
 }
-
-// colours is how many the page has for set-ups, and for phases.
-const colours = 10
 
 func facts(r *report.Report) [][2]string {
 	m := &r.Machine

@@ -10,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/stats"
+	"github.com/umbra-gpu/umbra/cmd/plot"
 )
 
 func median(s stats.Summary) float64 { return s.Median }
@@ -42,7 +43,7 @@ func (d *drawer) ablation(place string) []section {
 		t.Rows = append(t.Rows, row)
 	}
 	s.Tables = append(s.Tables, t)
-	p := bars{label: "Time by pass-through's, by scenario and set-up", axis: "time by pass-through's, geometric mean of the scenario's cases", show: report.ShowRatio, mark: 1}
+	p := plot.Bars{Label: "Time by pass-through's, by scenario and set-up", Axis: "time by pass-through's, geometric mean of the scenario's cases", Show: report.ShowRatio, Mark: 1}
 	for _, sc := range d.r.Scenarios {
 		for _, set := range d.r.Setups {
 			logs, n := 0.0, 0
@@ -55,13 +56,13 @@ func (d *drawer) ablation(place string) []section {
 			}
 			if n > 0 && set.Name != report.PassThrough {
 				v := math.Exp(logs / float64(n))
-				p.bars = append(p.bars, bar{name: sc.Name, group: sc.Name, class: d.class[set.Name], value: v, tip: set.Name + ": " + report.ShowRatio(v)})
+				p.Bars = append(p.Bars, plot.Bar{Name: sc.Name, Group: sc.Name, Class: d.class[set.Name], Value: v, Tip: set.Name + ": " + report.ShowRatio(v)})
 			}
 		}
 	}
-	if len(p.bars) > 0 {
+	if len(p.Bars) > 0 {
 		s.Pictures = append(s.Pictures, picture{
-			Title: "How many times as long as pass-through", SVG: template.HTML(p.draw()),
+			Title: "How many times as long as pass-through", SVG: p.Draw(),
 			Legend: slices.DeleteFunc(slices.Clone(d.legend), func(k key) bool { return k.Name == report.PassThrough }),
 		})
 	}
@@ -204,25 +205,25 @@ func (v *view) value(x *report.Result) (s stats.Summary, unit report.Unit, ok bo
 }
 
 func (d *drawer) bars(v *view, title string, rows []*report.Result) template.HTML {
-	p := bars{label: title, axis: "time"}
+	p := plot.Bars{Label: title, Axis: "time"}
 	for _, x := range rows {
 		s, unit, ok := v.value(x)
 		if !ok {
 			continue
 		}
-		p.show = unit.Show
+		p.Show = unit.Show
 		if v.figure != "" {
-			p.axis = axisOf(unit)
+			p.Axis = axisOf(unit)
 		}
-		p.bars = append(p.bars, bar{
-			name: x.Case, group: x.Case, class: d.class[x.Setup], value: s.Median, q1: s.Q1, q3: s.Q3,
-			tip: fmt.Sprintf("%s, %s: %s, middle half %s to %s", x.Case, x.Setup, unit.Show(s.Median), unit.Show(s.Q1), unit.Show(s.Q3)),
+		p.Bars = append(p.Bars, plot.Bar{
+			Name: x.Case, Group: x.Case, Class: d.class[x.Setup], Value: s.Median, Q1: s.Q1, Q3: s.Q3,
+			Tip: fmt.Sprintf("%s, %s: %s, middle half %s to %s", x.Case, x.Setup, unit.Show(s.Median), unit.Show(s.Q1), unit.Show(s.Q3)),
 		})
 	}
-	if len(p.bars) == 0 {
+	if len(p.Bars) == 0 {
 		return ""
 	}
-	return template.HTML(p.draw())
+	return p.Draw()
 }
 
 func axisOf(u report.Unit) string {
@@ -232,44 +233,44 @@ func axisOf(u report.Unit) string {
 }
 
 func (d *drawer) lines(v *view, title string, rows []*report.Result) template.HTML {
-	p := lines{label: title, xAxis: v.xAxis, showX: v.showX, width: halfWidth}
+	p := plot.Lines{Label: title, XAxis: v.xAxis, ShowX: v.showX, Width: plot.HalfWidth}
 	for _, k := range d.legend {
-		s := series{name: k.Name, class: k.Class}
+		s := plot.Series{Name: k.Name, Class: k.Class}
 		for _, x := range rows {
 			at, err := strconv.ParseFloat(x.Parameters[v.x], 64)
 			y, unit, ok := v.value(x)
 			if err != nil || !ok || x.Setup != k.Name {
 				continue
 			}
-			p.showY, p.yAxis = unit.Show, axisOf(unit)
+			p.ShowY, p.YAxis = unit.Show, axisOf(unit)
 			if v.count != "" {
-				p.showY, p.yAxis = report.ShowCount, "entries"
+				p.ShowY, p.YAxis = report.ShowCount, "entries"
 			}
-			s.points = append(s.points, point{at, y})
+			s.Points = append(s.Points, plot.Point{X: at, Y: y.Median, Q1: y.Q1, Q3: y.Q3})
 		}
-		slices.SortFunc(s.points, func(a, b point) int { return cmp.Compare(a.x, b.x) })
-		p.series = append(p.series, s)
+		slices.SortFunc(s.Points, func(a, b plot.Point) int { return cmp.Compare(a.X, b.X) })
+		p.Series = append(p.Series, s)
 	}
-	return template.HTML(p.draw())
+	return p.Draw()
 }
 
 // stack draws each result as its phases, one behind the other.
 func (d *drawer) stack(title string, rows []*report.Result) ([]key, template.HTML) {
 	var legend []key
-	p := bars{label: title, axis: "time", show: report.ShowTime, stacked: true}
+	p := plot.Bars{Label: title, Axis: "time", Show: report.ShowTime, Stacked: true}
 	for _, x := range rows {
-		b := bar{name: x.Case + ", " + x.Setup, group: x.Case, tip: x.Case + ", " + x.Setup}
+		b := plot.Bar{Name: x.Case + ", " + x.Setup, Group: x.Case, Tip: x.Case + ", " + x.Setup}
 		for _, ph := range x.Phases {
 			i := slices.IndexFunc(legend, func(k key) bool { return k.Name == ph.Name })
 			if i < 0 {
 				i = len(legend)
-				legend = append(legend, key{fmt.Sprintf("p%d", i%colours), ph.Name})
+				legend = append(legend, key{Class: fmt.Sprintf("p%d", i%plot.Colours), Name: ph.Name})
 			}
-			b.parts = append(b.parts, part{ph.Name, legend[i].Class, ph.NS.Median})
+			b.Parts = append(b.Parts, plot.Part{Name: ph.Name, Class: legend[i].Class, Value: ph.NS.Median})
 		}
-		p.bars = append(p.bars, b)
+		p.Bars = append(p.Bars, b)
 	}
-	return legend, template.HTML(p.draw())
+	return legend, p.Draw()
 }
 
 // times is the table of a scenario's times and counts.
@@ -357,30 +358,30 @@ func (d *drawer) traps() []section {
 	t := table{Words: 2, Head: []string{"class", "set-up", "p50", "p99", "socket", "dispatch", "effect"}}
 	var legend []key
 	for i, p := range trapParts {
-		legend = append(legend, key{fmt.Sprintf("p%d", i), p.name})
+		legend = append(legend, key{Class: fmt.Sprintf("p%d", i), Name: p.name})
 	}
 	for _, kind := range []struct {
 		posted bool
 		title  string
 	}{{false, "Accesses that wait for their answer"}, {true, "Posted writes, in batches"}} {
-		p := bars{label: kind.title, axis: "mean time of one access", show: report.ShowTime, stacked: true}
+		p := plot.Bars{Label: kind.title, Axis: "mean time of one access", Show: report.ShowTime, Stacked: true}
 		for i := range d.r.Traps {
 			x := &d.r.Traps[i]
 			if x.Posted != kind.posted {
 				continue
 			}
-			b := bar{name: x.Class + ", " + x.Setup, group: x.Class, tip: x.Class + ", " + x.Setup}
+			b := plot.Bar{Name: x.Class + ", " + x.Setup, Group: x.Class, Tip: x.Class + ", " + x.Setup}
 			row := []cell{word(x.Class), d.setup(x.Setup), number(report.ShowTime(x.P50.Median)), number(report.ShowTime(x.P99.Median))}
 			for k, q := range trapParts {
-				b.parts = append(b.parts, part{q.name, legend[k].Class, q.value(x)})
+				b.Parts = append(b.Parts, plot.Part{Name: q.name, Class: legend[k].Class, Value: q.value(x)})
 				row = append(row, number(report.ShowTime(q.value(x))))
 			}
-			p.bars = append(p.bars, b)
+			p.Bars = append(p.Bars, b)
 			t.Rows = append(t.Rows, row)
 		}
-		if len(p.bars) > 0 {
-			slices.SortStableFunc(p.bars, func(a, b bar) int { return cmp.Compare(d.classOf(a.name), d.classOf(b.name)) })
-			s.Pictures = append(s.Pictures, picture{Title: kind.title, Legend: legend, SVG: template.HTML(p.draw())})
+		if len(p.Bars) > 0 {
+			slices.SortStableFunc(p.Bars, func(a, b plot.Bar) int { return cmp.Compare(d.classOf(a.Name), d.classOf(b.Name)) })
+			s.Pictures = append(s.Pictures, picture{Title: kind.title, Legend: legend, SVG: p.Draw()})
 		}
 	}
 	s.Tables = append(s.Tables, t)

@@ -1,4 +1,4 @@
-package page
+package plot
 
 import (
 	"fmt"
@@ -15,10 +15,13 @@ type canvas struct {
 	label         string // for who cannot see it
 }
 
-// Sizes of a picture.
+// Widths of a picture.
 const (
-	fullWidth  = 860.0
-	halfWidth  = 460.0
+	FullWidth = 860.0
+	HalfWidth = 460.0
+)
+
+const (
 	charWidth  = 6.9 // of the text, on average
 	lineHeight = 20.0
 )
