@@ -310,9 +310,14 @@ const (
 // bindChannel makes an instance block as a driver does, binds and enables it.
 func bindChannel(t *testing.T, g *Guest, id uint8) {
 	t.Helper()
+	bindChannelAt(t, g, id, dirAt)
+}
+
+// bindChannelAt is bindChannel with the directory at dir.
+func bindChannelAt(t require.TestingT, g *Guest, id uint8, dir uint64) {
 	block := make([]byte, gf100.InstanceSize)
 	gf100.InstUSERDLo.Put(block, uint32(userdAt>>12)+uint32(id))
-	gf100.InstPDBLo.Put(block, dirAt>>12)
+	gf100.InstPDBLo.Put(block, uint32(dir>>12))
 	gf100.InstLimitHi.Put(block, 0xff)
 	gf100.InstLimitLo.Put(block, 0xfffff)
 	gf100.InstGPLimit2.Put(block, 10)

@@ -61,6 +61,8 @@ func (v *Virtual) plug(h *hostSide) {
 	v.stopWatch = h.Watch(func(c vfiouser.MemoryChange) {
 		if c.Removed {
 			v.Guest.Unmapped(c.Addr, c.Size)
+		} else {
+			v.Guest.Mapped(c.Addr, c.Size)
 		}
 	})
 	v.Guest.AttachMemory(h)
