@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"pgregory.net/rapid"
 )
 
@@ -32,6 +34,7 @@ card:
   tpcs: [2, 2]
   bar1: 256MiB
   bar3: 32MiB
+  bar-map: [bar3, rom]
   pci-device: 06dd
   pci-subsystem: 10de:0780
 server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
@@ -39,7 +42,7 @@ server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-region
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
 		Card: Card{Kind: "soft", VRAM: 1 << 30, Face: Face{
-			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
+			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, BARMap: homes.MapBAR3 | homes.MapROM, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
 		}},
 		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
 	}
@@ -88,9 +91,9 @@ func TestFileErrors(t *testing.T) {
 		{"card: {pci-subsystem: 076f}\n", `f.yaml:1: card.pci-subsystem: "076f" is not a PCI subsystem; write the ids of vendor and board: 10de:076f`},
 		{"socket: [a, b]\n", `f.yaml:1: socket: [a, b]: one value is wanted here, such as PATH`},
 		{"socket:\n", `f.yaml:1: socket: has no value; give one or remove the line`},
-		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
+		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
 		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, profiles, gpus`},
-		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, pci-device, pci-subsystem`},
+		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
 		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, profiles, gpus`},
 		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
 	} {

@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 )
 
 // maxFile bounds the file, so that a wrong path (a disk image) is not read whole.
@@ -137,10 +139,10 @@ func (r *reader) list(n ast.Node, v reflect.Value, path string) error {
 	return nil
 }
 
-// scalar reads one option. A list of numbers may be a sequence.
+// scalar reads one option. A list of numbers or words may be a sequence.
 func (r *reader) scalar(n ast.Node, o *option) error {
 	value := text(n)
-	if seq, ok := n.(*ast.SequenceNode); ok && o.value.Type() == reflect.TypeFor[Counts]() {
+	if seq, ok := n.(*ast.SequenceNode); ok && isWords(o.value.Type()) {
 		var parts []string
 		for _, v := range seq.Values {
 			parts = append(parts, text(v))
@@ -154,6 +156,11 @@ func (r *reader) scalar(n ast.Node, o *option) error {
 	}
 	r.layer.given(o.path, r.where(n, o.path))
 	return nil
+}
+
+// isWords tells whether an option's value is a list, written with commas.
+func isWords(t reflect.Type) bool {
+	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[homes.Map]()
 }
 
 func example(o *option) string {

@@ -93,6 +93,7 @@ func Card(l *config.Layer) (soft.Config, error) {
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return l.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
+		Map: o.BARMap,
 	}, err
 }
 
@@ -100,7 +101,7 @@ func Card(l *config.Layer) (soft.Config, error) {
 func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	b, err := newBoard(&g.Face, g.VRAM, g.Where)
 	return serve.GPUConfig{
-		Share:  aggregator.GuestConfig{Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables)},
+		Share:  aggregator.GuestConfig{Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables), Map: g.BARMap},
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
 	}, err
 }

@@ -52,6 +52,7 @@ type Device struct {
 	admit  func() error    // says why no client can be taken; nil takes every one
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
+	asked  bool            // and it was told so
 }
 
 // mappable is a function that lets a client map parts of its BARs. Each client
@@ -63,8 +64,16 @@ type mappable interface {
 }
 
 // Regions implements vfiouser.Device: the BARs that have a size, and the
-// configuration space.
+// configuration space. What can be mapped is made when it is asked for on behalf of a
+// client: a transport that describes regions once for all has nothing to offer that is
+// a client's own.
 func (d *Device) Regions() []vfiouser.Region {
+	if d.client != nil && !d.asked {
+		d.asked = true
+		if err := d.maps.OpenWindows(); err != nil {
+			slog.Warn("nothing can be mapped: every access is trapped", "error", err)
+		}
+	}
 	r := make([]vfiouser.Region, vfiouser.NumRegions)
 	const rw = vfiouser.RegionRead | vfiouser.RegionWrite
 	for bar := vfiouser.RegionBAR0; bar <= vfiouser.RegionBAR5; bar++ {
@@ -136,15 +145,13 @@ func (d *Device) Admit() error {
 func (d *Device) Attached(h *vfiouser.Host) {
 	d.client = &hostSide{Memory: h.Memory(), host: h}
 	d.plug(d.client)
-	if err := d.maps.OpenWindows(); err != nil {
-		slog.Warn("nothing can be mapped: every access is trapped", "error", err)
-	}
 }
 
 // Detached implements vfiouser.Device.
 func (d *Device) Detached() {
 	d.plug(nil)
 	d.client = nil
+	d.asked = false
 	if err := d.maps.CloseWindows(); err != nil {
 		slog.Warn("close what the client had mapped", "error", err)
 	}

@@ -42,6 +42,7 @@ type options struct {
 	modprobe bool
 	top      int
 	maps     string
+	cpu      string
 	virtual  bool
 	poweroff bool
 	commands []string
@@ -57,6 +58,7 @@ func main() {
 	flag.BoolVar(&o.modprobe, "modprobe", true, "load nouveau before the commands")
 	flag.IntVar(&o.top, "top", 20, "registers in the report; 0 for all")
 	flag.StringVar(&o.maps, "map", "none", "what the machine may map: none, all, or any of bar1, bar3, pramin, rom")
+	flag.StringVar(&o.cpu, "cpu", "", "processor model of the machine, such as max; empty for the lab's")
 	flag.BoolVar(&o.virtual, "virtual", false, "a virtual GPU on the card, not the card itself")
 	flag.BoolVar(&o.poweroff, "poweroff", false, "have the guest shut down after the commands")
 	flag.Parse()
@@ -127,7 +129,7 @@ type bench struct {
 }
 
 func start(ctx context.Context, o options, c soft.Config, maps homes.Map) (*bench, error) {
-	machine := lab.Config{Kernel: o.kernel, Progress: os.Stderr}
+	machine := lab.Config{Kernel: o.kernel, CPU: o.cpu, Progress: os.Stderr}
 	b := &bench{}
 	if !o.virtual {
 		c.Map = maps
