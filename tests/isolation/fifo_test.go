@@ -8,6 +8,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/stand"
 )
@@ -135,6 +136,9 @@ func TestFaultTrigger(t *testing.T) {
 func TestInvalidatesAreTheirOwners(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		s, gs, chs := couple(t, soft.Config{FlushAll: all})
+		// A scan of everything makes the card forget each time.
+		every := shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull, Rule: shadowpt.DefaultRule}
+		require.NoError(t, s.GPUs[0].Guest.SetShadow(every))
 		copies(t, chs[1])
 		if !all { // one that has nothing to forget makes nobody forget
 			require.NoError(t, chs[0].Close())
