@@ -91,7 +91,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		Machine: report.ThisMachine(), Run: report.Run{Repeat: o.Repeat, Quick: o.Quick},
 	}
 	for i := range rows {
-		r.out.Setups = append(r.out.Setups, report.Setup{Name: rows[i].Name, About: rows[i].About, Options: rows[i].Options()})
+		r.out.Setups = append(r.out.Setups, report.Setup{Name: rows[i].Name, About: rows[i].About, Whole: rows[i].Whole, Options: rows[i].Options()})
 	}
 	if err := r.inProcess(ctx); err != nil {
 		return nil, err

@@ -100,7 +100,7 @@ func (l *lives) results() (out []report.Result) {
 		by := l.by[c.Scenario+"\n"+c.Case]
 		var base []report.Sample
 		for i := range l.rows {
-			if l.rows[i].Whole && !l.gone[l.rows[i].Name] {
+			if l.rows[i].Name == report.PassThrough && !l.gone[l.rows[i].Name] {
 				base = by[l.rows[i].Name]
 			}
 		}

@@ -24,17 +24,22 @@ func (d *drawer) ablation(place string) []section {
 	}
 	s := section{
 		ID: "ablation-" + place, Title: where("All set-ups", place), Open: true,
-		About: fmt.Sprintf("Sums of medians over the %d cases that every set-up ran. The ratio is end to end, by pass-through's of the same turn: the geometric mean of the cases, and the worst of them.", rows[0].Cases),
+		About: fmt.Sprintf("Sums of medians over the %d cases that every set-up ran. The ratio is end to end, by pass-through's of the same turn: the geometric mean of the cases, and the worst of them. Same map is the ratio to the whole card with as much of it mapped.", rows[0].Cases),
 	}
 	var sets []map[string]float64
 	for _, a := range rows {
 		sets = append(sets, a.Counts)
 	}
 	titles, cells := counts(sets, same)
-	t := table{Words: 1, Head: slices.Concat([]string{"set-up"}, titles, []string{"end to end", "ratio", "worst", "of"})}
+	t := table{Words: 1, Head: slices.Concat([]string{"set-up"}, titles, []string{"end to end", "same map", "worst", "ratio", "worst", "of"})}
 	for _, a := range rows {
 		row := append([]cell{d.setup(a.Setup)}, cells(a.Counts)...)
 		row = append(row, number(report.ShowTime(a.NS)))
+		if a.SameMean > 0 {
+			row = append(row, number(report.ShowRatio(a.SameMean)), number(report.ShowRatio(a.SameWorst)))
+		} else {
+			row = append(row, number(none), number(none))
+		}
 		if a.Mean > 0 && a.Setup != report.PassThrough {
 			row = append(row, number(report.ShowRatio(a.Mean)), number(report.ShowRatio(a.Worst)), word(a.WorstCase))
 		} else {

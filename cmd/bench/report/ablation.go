@@ -1,6 +1,10 @@
 package report
 
-import "math"
+import (
+	"math"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/stats"
+)
 
 // Ablation is what a set-up costs over all cases that every set-up of the run
 // went through: sums of medians, and the ratios of the cases.
@@ -13,6 +17,40 @@ type Ablation struct {
 	// largest of them, of the case WorstCase; 0 without pass-through.
 	Mean, Worst float64
 	WorstCase   string
+	// SameMean and SameWorst are the ratios to the whole card of which as much is
+	// mapped; 0 if it was not measured, or nothing is mapped.
+	SameMean, SameWorst float64
+}
+
+// OptMap is the option that says what a guest may map.
+const OptMap = "gpu.bar.map"
+
+// sameMap is the whole card with the mapping of a virtual GPU, or "".
+func (r *Report) sameMap(s *Setup) string {
+	if m := s.Options[OptMap]; s.Whole || m == "" || m == "none" {
+		return ""
+	}
+	for _, x := range r.Setups {
+		if x.Whole && x.Options[OptMap] == s.Options[OptMap] {
+			return x.Name
+		}
+	}
+	return ""
+}
+
+// ratioTo is the median ratio of the total times, turn by turn.
+func (x *Result) ratioTo(y *Result) (float64, bool) {
+	if y == nil || len(x.Total.NS.Values) != len(y.Total.NS.Values) {
+		return 0, false
+	}
+	var ratios []float64
+	for i, v := range x.Total.NS.Values {
+		if b := y.Total.NS.Values[i]; b > 0 {
+			ratios = append(ratios, v/b)
+		}
+	}
+	m := stats.Median(ratios)
+	return m, m > 0
 }
 
 // Ablation sums up one place of measurement, set-up by set-up.
@@ -39,6 +77,7 @@ func (r *Report) Ablation(where string) []Ablation {
 		}
 		a := Ablation{Setup: s.Name}
 		logs, ratios := 0.0, 0
+		sameLogs, sames, same := 0.0, 0, r.sameMap(&s)
 		for _, k := range keys {
 			if with[k] != len(setups) {
 				continue
@@ -58,6 +97,11 @@ func (r *Report) Ablation(where string) []Ablation {
 					delete(a.Counts, n)
 				}
 			}
+			if v, ok := x.ratioTo(r.Find(where, k.scenario, k.name, same)); ok {
+				sameLogs += math.Log(v)
+				sames++
+				a.SameWorst = max(a.SameWorst, v)
+			}
 			if x.Ratio != nil {
 				logs += math.Log(x.Ratio.Median)
 				ratios++
@@ -68,6 +112,9 @@ func (r *Report) Ablation(where string) []Ablation {
 		}
 		if ratios > 0 {
 			a.Mean = math.Exp(logs / float64(ratios))
+		}
+		if sames > 0 {
+			a.SameMean = math.Exp(sameLogs / float64(sames))
 		}
 		if a.Cases > 0 {
 			out = append(out, a)

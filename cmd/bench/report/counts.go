@@ -22,6 +22,8 @@ const (
 	Changed     = "changed"
 	Rewritten   = "rewritten"
 	ShadowNS    = "shadow_ns"
+	MapScans    = "map_scans"
+	MapMoves    = "map_moves"
 )
 
 // Counts are all of them, in the order in which they are shown.
@@ -38,4 +40,6 @@ var Counts = []Count{
 	{Changed, "changed", "entries found to have changed", false},
 	{Rewritten, "rewritten", "shadow entries written", false},
 	{ShadowNS, "in shadows", "time spent bringing shadows up to date", true},
+	{MapScans, "map scans", "times that the tables of a mapped window were looked at", false},
+	{MapMoves, "moves", "pages that moved to or from a mapped window", false},
 }

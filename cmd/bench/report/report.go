@@ -73,6 +73,7 @@ type Run struct {
 type Setup struct {
 	Name    string            `json:"name"`
 	About   string            `json:"about"`
+	Whole   bool              `json:"whole"`   // the card itself, with nothing in between
 	Options map[string]string `json:"options"` // as in the configuration, where they are not the default
 }
 

@@ -65,7 +65,7 @@ func sample() *report.Report {
 	for _, s := range r.Setups {
 		r.Traps = append(r.Traps, report.Trap{
 			Setup: s.Name, Class: "register read", N: 300, P50: stats.Of([]float64{9000, 11000, 10000}), P99: stats.Of([]float64{30000}),
-			Socket: stats.Of([]float64{9500}), Dispatch: stats.Of([]float64{200}), Effect: stats.Of([]float64{0}),
+			Socket: stats.Of([]float64{9500}), Dispatch: stats.Of([]float64{200}), Effect: stats.Of([]float64{50}),
 		})
 	}
 	return r

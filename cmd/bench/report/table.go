@@ -16,14 +16,14 @@ type grid struct {
 
 func (g *grid) row(cells ...string) { g.rows = append(g.rows, cells) }
 
-// write drops columns in which no row has anything.
+// write drops columns in which no row has anything, or nothing but zeros.
 func (g *grid) write(b *strings.Builder) {
 	widths := make([]int, len(g.head))
 	used := make([]bool, len(g.head))
 	for _, row := range g.rows {
 		for i, c := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(c), utf8.RuneCountInString(g.head[i]))
-			used[i] = used[i] || c != "" && c != none || i == 0
+			used[i] = used[i] || c != "" && c != none && c != "0" && c != "0 ns" || i == 0
 		}
 	}
 	line := func(row []string) {

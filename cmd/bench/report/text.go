@@ -93,15 +93,19 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran; ratios to pass-through, geometric mean and worst case\n", title, rows[0].Cases)
+	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran; ratios to pass-through, geometric mean and worst case (same map: to the whole card with as much of it mapped)\n", title, rows[0].Cases)
 	names, titles := shown()
-	g := grid{indent: "  ", head: slices.Concat([]string{"set-up"}, titles, []string{"end to end", "ratio", "worst", "where"})}
+	g := grid{indent: "  ", head: slices.Concat([]string{"set-up"}, titles, []string{"end to end", "same map", "worst", "ratio", "worst", "of"})}
 	for _, a := range rows {
 		row := []string{a.Setup}
 		for _, n := range names {
 			row = append(row, have(a.Counts, n, func(v float64) string { return showCount(n, v) }))
 		}
-		row = append(row, ShowTime(a.NS), none, none, none)
+		row = append(row, ShowTime(a.NS), none, none, none, none, none)
+		if a.SameMean > 0 {
+			at := len(row) - 5
+			row[at], row[at+1] = ShowRatio(a.SameMean), ShowRatio(a.SameWorst)
+		}
 		if a.Mean > 0 {
 			at := len(row) - 3
 			row[at], row[at+1] = ShowRatio(a.Mean), ShowRatio(a.Worst)

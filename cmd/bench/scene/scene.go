@@ -135,7 +135,7 @@ func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []set
 	}
 	var base []report.Sample
 	for _, p := range places {
-		if p.row.Whole {
+		if p.row.Name == report.PassThrough {
 			base = p.samples
 		}
 	}

@@ -33,6 +33,7 @@ type Bed struct {
 type Seat struct {
 	Socket string
 	Gauge  *Gauge
+	Mapped bool // the device offers windows to map, so that no write is posted
 
 	server vfiouser.Transport
 	guest  *aggregator.Guest // nil with the whole card
@@ -41,9 +42,7 @@ type Seat struct {
 // Attach has a driver in this process attach as QEMU does: it maps what the device
 // offers, and posts its writes if that is nothing.
 func (s *Seat) Attach(ctx context.Context, cfg guest.Config) (*guest.Guest, error) {
-	for _, r := range s.Gauge.Regions() {
-		cfg.Map = cfg.Map || r.Flags&vfiouser.RegionMmap != 0
-	}
+	cfg.Map = s.Mapped
 	return guest.Attach(ctx, s.Socket, cfg)
 }
 
@@ -71,8 +70,15 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 	if err != nil {
 		return nil, err
 	}
+	var share aggregator.GuestConfig
+	if err := row.apply(&share); err != nil {
+		return nil, err
+	}
+	if row.Whole {
+		card.Map = share.Map
+	}
 	gauged := func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
-		seat := &Seat{Socket: socket(len(b.Seats)), Gauge: newGauge(d.(serve.Observed))}
+		seat := &Seat{Socket: socket(len(b.Seats)), Gauge: newGauge(d.(serve.Observed)), Mapped: row.Mapped()}
 		var err error
 		if seat.server, err = by(seat.Gauge, o); err == nil {
 			b.Seats = append(b.Seats, seat)
@@ -93,6 +99,7 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 		if err != nil {
 			return nil, err
 		}
+		cfg.Share.Shadow, cfg.Share.Map = share.Shadow, share.Map
 		l, err := vfiouser.Listen(socket(i))
 		if err != nil {
 			return nil, err
@@ -158,11 +165,18 @@ func (b *Bed) Close() error {
 
 // sources are the aggregator's counters by what the report calls them.
 var sources = map[string]string{
-	"bells":            report.Doorbells,
-	"invalidates":      report.Invalidates,
-	"rebuilds":         report.Scans,
-	"entries_examined": report.Examined,
+	"bells":             report.Doorbells,
+	"invalidates":       report.Invalidates,
+	"scans":             report.Scans,
+	"entries_examined":  report.Examined,
+	"entries_changed":   report.Changed,
+	"entries_rewritten": report.Rewritten,
+	"map_scans":         report.MapScans,
+	"map_pages_moved":   report.MapMoves,
 }
+
+// invalidate is the register that a guest asks with.
+const invalidate = "NV_PFB_PRI_MMU_INVALIDATE"
 
 // Counts reads every counter there is, of all seats together.
 func (b *Bed) Counts() map[string]float64 {
@@ -176,8 +190,14 @@ func (b *Bed) Counts() map[string]float64 {
 			out[report.Posted] += float64(c.Posted)
 		}
 		if s.guest == nil {
+			for _, r := range b.card.Registers().Counts() {
+				if r.Name == invalidate {
+					out[report.Invalidates] += float64(r.Writes)
+				}
+			}
 			continue
 		}
+		out[report.ShadowNS] += float64(s.guest.Stats().ShadowTime.Load())
 		for _, c := range s.guest.Stats().Counts() {
 			if name, ok := sources[c.Name]; ok {
 				out[name] += float64(c.N)

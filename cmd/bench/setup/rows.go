@@ -34,20 +34,66 @@ type Row struct {
 // Naive is the set-up that stands for GPUvm's full virtualization.
 const Naive = "naive"
 
-// Rows are the set-ups, pass-through first.
+// Options that rows set.
+const (
+	optSync = "shadow.sync"
+	optScan = "shadow.scan"
+	optMap  = "bar.map"
+	optSpin = "spin"
+
+	mapAll = "bar1,bar3,pramin,rom"
+)
+
+// Rows are the set-ups: pass-through, naive, each option alone, and all together.
 var Rows = []Row{
 	{
 		Name: report.PassThrough, Whole: true,
 		About: "The card itself behind the socket, one guest, nothing in between",
 	},
 	{
-		Name:  Naive,
-		About: "GPUvm's full virtualization: every access trapped, all tables scanned at each TLB invalidate",
+		Name: "pass-through+map", Whole: true, GPU: map[string]string{optMap: mapAll},
+		About: "The card itself, and the guest maps BAR1, BAR3, PRAMIN and the ROM",
 	},
 	{
-		Name:   "naive+spin",
-		About:  "naive, and the server polls its socket for 50 us before it blocks",
-		Server: map[string]string{"spin": "50us"},
+		Name:  Naive,
+		About: "GPUvm's full virtualization: every access trapped, all tables scanned at each TLB invalidate",
+		GPU:   map[string]string{optSync: "flush", optScan: "full", optMap: "none"},
+	},
+	{
+		Name:  "lazy",
+		About: "Naive, but tables wait for the next submission that could see them",
+		GPU:   map[string]string{optSync: "lazy", optScan: "full", optMap: "none"},
+	},
+	{
+		Name:  "incremental",
+		About: "Naive, but only what changed is looked at",
+		GPU:   map[string]string{optSync: "flush", optScan: "incremental", optMap: "none"},
+	},
+	{
+		Name:  "eager",
+		About: "Incremental, and each trapped write of an entry is applied at once",
+		GPU:   map[string]string{optSync: "eager", optScan: "incremental", optMap: "none"},
+	},
+	{
+		Name:  "adaptive",
+		About: "Incremental, and each table is lazy or eager as it is written",
+		GPU:   map[string]string{optSync: "adaptive", optScan: "incremental", optMap: "none"},
+	},
+	{
+		Name:  "mapped",
+		About: "Naive, but the guest maps BAR1, BAR3, PRAMIN and the ROM",
+		GPU:   map[string]string{optSync: "flush", optScan: "full", optMap: mapAll},
+	},
+	{
+		Name:   "spin",
+		About:  "Naive, but the server polls its socket for 50 us before it blocks",
+		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: "none"},
+		Server: map[string]string{optSpin: "50us"},
+	},
+	{
+		Name:  "all",
+		About: "Lazy and incremental, and the guest maps all that can be mapped",
+		GPU:   map[string]string{optSync: "lazy", optScan: "incremental", optMap: mapAll},
 	},
 }
 
@@ -77,6 +123,9 @@ func Choose(names []string) ([]Row, error) {
 	}
 	return out, nil
 }
+
+// Mapped tells whether the guest maps anything.
+func (r *Row) Mapped() bool { return r.GPU[optMap] != "" && r.GPU[optMap] != "none" }
 
 // Options are the row's option values, by section and key.
 func (r *Row) Options() map[string]string {
@@ -133,7 +182,9 @@ func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 			text += fmt.Sprintf(",tables=%dMiB", s.Tables>>20)
 		}
 		for _, k := range slices.Sorted(maps.Keys(r.GPU)) {
-			text += "," + k + "=" + r.GPU[k]
+			if direct[k] == nil {
+				text += "," + k + "=" + r.GPU[k]
+			}
 		}
 		g, err := config.ParseGPU(source, text)
 		if err != nil {
