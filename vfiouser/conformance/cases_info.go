@@ -157,7 +157,7 @@ var regionInfo = []Case{
 	}},
 	choice(Case{Name: "BAR sizes", Does: "each BAR's size, which PCI wants to be a power of two", run: func(s *session) finding {
 		odd := 0
-		for _, r := range s.dev.regions[:regionROM] {
+		for _, r := range s.dev.bars() {
 			if r.Size&(r.Size-1) != 0 {
 				odd++
 			}
@@ -175,8 +175,10 @@ var regionInfo = []Case{
 	message1("argsz 1 MiB", "argsz 1 MiB", regionInfoMessage(regionConfig, 1<<20), isAnswered(wire.RegionInfoSize)),
 	onMappable("capabilities that do not fit", "argsz 32 for a region with capabilities", func(s *session, c *client.Client, r wire.RegionInfo, full uint32) finding {
 		a := ask(c, regionInfoMessage(r.Index, wire.RegionInfoSize))
-		got := wire.ParseRegionInfo(a.body)
-		if len(a.body) != wire.RegionInfoSize || got.Flags&wire.RegionFlagCaps != 0 || got.Flags&wire.RegionFlagMmap == 0 || got.Argsz != full || a.fds != 0 {
+		if fault := isAnswered(wire.RegionInfoSize)(s, a); fault != "" {
+			return fail("%s", fault)
+		}
+		if got := wire.ParseRegionInfo(a.body); got.Flags&wire.RegionFlagCaps != 0 || got.Flags&wire.RegionFlagMmap == 0 || got.Argsz != full || a.fds != 0 {
 			return fail("%v, flags %#x, argsz %d", a, got.Flags, got.Argsz)
 		}
 		return pass("argsz %d is asked for", full)
@@ -219,7 +221,13 @@ var regionInfo = []Case{
 	}),
 	choice(onMappable("descriptors of a region", "how many descriptors come along", func(s *session, c *client.Client, r wire.RegionInfo, full uint32) finding {
 		a := ask(c, regionInfoMessage(r.Index, full))
-		areas, _, _ := chain(a.body, wire.ParseRegionInfo(a.body))
+		if fault := isAnswered(int(full))(s, a); fault != "" {
+			return fail("%s", fault)
+		}
+		areas, _, fault := chain(a.body, wire.ParseRegionInfo(a.body))
+		if fault != "" {
+			return fail("%s", fault)
+		}
 		if a.fds != 1 && a.fds != len(areas) {
 			return fail("%d descriptors for %d areas", a.fds, len(areas))
 		}
@@ -282,7 +290,7 @@ var irqInfo = []Case{
 	message1("payload of 12 bytes", "payload cut", cut(irqInfoMessage(0, 16), 12), isRefused),
 	message1("argsz large", "argsz 4096", irqInfoMessage(0, 4096), isAnswered(wire.IRQInfoSize)),
 	choice(Case{Name: "flags of INTx", Does: "whether INTx is told to be level-triggered", run: func(s *session) finding {
-		if s.dev.irqs[irqINTx].Count == 0 {
+		if len(s.dev.irqs) == 0 || s.dev.irqs[irqINTx].Count == 0 {
 			return absent("no INTx")
 		}
 		return pass("flags %#x", s.dev.irqs[irqINTx].Flags)

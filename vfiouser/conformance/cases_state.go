@@ -25,7 +25,10 @@ var ioFDs = []Case{
 				return fail("region %d: %s", i, fault)
 			}
 			head := wire.ParseRegionIO(a.body)
-			if a.fds > 0 && head.Count > 0 {
+			switch {
+			case head.Argsz < wire.RegionIOSize:
+				return fail("region %d: argsz %d", i, head.Argsz)
+			case a.fds > 0 && head.Count > 0:
 				return fail("region %d: descriptors with entries that do not fit", i)
 			}
 			a = ask(c, ioMessage(head.Argsz, 0, uint32(i), 0))

@@ -21,6 +21,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -184,22 +185,13 @@ func Run(ctx context.Context, o Options, tell func(Result)) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if len(o.Families) > 0 && !contains(o.Families, c.Family) {
+		if len(o.Families) > 0 && !slices.Contains(o.Families, c.Family) {
 			continue
 		}
 		f := one(&c, &o, dev)
 		tell(Result{Case: c, Outcome: f.outcome, Found: f.text})
 	}
 	return nil
-}
-
-func contains(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
-	}
-	return false
 }
 
 // one runs a case on a connection that it opens and closes.

@@ -109,8 +109,12 @@ func (d *device) mappable() (wire.RegionInfo, bool) {
 	return wire.RegionInfo{}, false
 }
 
+// bars are the descriptions of the BARs, there or not.
+func (d *device) bars() []wire.RegionInfo { return d.regions[:min(len(d.regions), regionROM)] }
+
+// bar is a BAR that can be read.
 func (d *device) bar() (wire.RegionInfo, bool) {
-	for _, r := range d.regions[:min(len(d.regions), regionROM)] {
+	for _, r := range d.bars() {
 		if r.Size > 0 && r.Flags&wire.RegionFlagRead != 0 {
 			return r, true
 		}
@@ -118,6 +122,7 @@ func (d *device) bar() (wire.RegionInfo, bool) {
 	return wire.RegionInfo{}, false
 }
 
+// config is configuration space.
 func (d *device) config() (wire.RegionInfo, bool) {
 	if len(d.regions) <= regionConfig || d.regions[regionConfig].Size == 0 {
 		return wire.RegionInfo{}, false
