@@ -1,4 +1,109 @@
 package sched
 
+import "fmt"
+
 // Looks is how many nodes were looked at so far.
 func (s *Scheduler) Looks() uint64 { return s.looks }
+
+// Level is that of the card's children on an engine.
+func (s *Scheduler) Level(engine int) int64 { return s.Nodes[root].Lanes[engine].Level }
+
+// Twin holds what is kept up to date, change by change, against what a look at
+// everything finds: who is ready, where each stands, who is first, what is owed.
+func (s *Scheduler) Twin() error {
+	for e := range s.Engines {
+		flat, rivals := int64(0), 0
+		for i := range s.Nodes {
+			n := int32(i)
+			node := &s.Nodes[n]
+			if node.Kind == Gone {
+				if s.sides[n].slots[e].pos != none {
+					return fmt.Errorf("node %d is gone and in a queue", n)
+				}
+				continue
+			}
+			if node.Kind == Inner {
+				if err := s.sumTwin(n, e); err != nil {
+					return err
+				}
+				if n != root && s.isGroup(n) && node.Lanes[e].Able > 0 {
+					flat += int64(node.Config.Weight)
+					rivals++
+				}
+			}
+			if err := s.queueTwin(n, e); err != nil {
+				return err
+			}
+		}
+		if g := &s.Engines[e]; flat != g.Flat || rivals != g.Rivals {
+			return fmt.Errorf("engine %d: groups with work weigh %d (%d of them), kept %d (%d)", e, flat, rivals, g.Flat, g.Rivals)
+		}
+	}
+	return nil
+}
+
+// sumTwin adds up a node's children.
+func (s *Scheduler) sumTwin(n int32, e int) error {
+	var sum Lane
+	for c := s.Nodes[n].First; c != none; c = s.Nodes[c].Next {
+		l := &s.Nodes[c].Lanes[e]
+		sum.Waiting += l.Waiting
+		sum.Inflight += l.Inflight
+		if s.Nodes[c].Kind == Channel {
+			l.Able = 0
+			if s.able(c, e) {
+				l.Able = 1
+			}
+		}
+		sum.Able += l.Able
+		if l.Able > 0 {
+			sum.Live += int64(s.Nodes[c].Config.Weight)
+			sum.Rivals++
+		}
+	}
+	l := &s.Nodes[n].Lanes[e]
+	if sum.Waiting != l.Waiting || sum.Inflight != l.Inflight || sum.Able != l.Able || sum.Live != l.Live || sum.Rivals != l.Rivals {
+		return fmt.Errorf("node %d, engine %d: children have %+v, kept %+v", n, e, sum, *l)
+	}
+	return nil
+}
+
+// queueTwin looks at everybody who takes turns below n.
+func (s *Scheduler) queueTwin(n int32, e int) error {
+	var want [2]int
+	var first [2]rank
+	for i := range s.Nodes {
+		c := int32(i)
+		if s.Nodes[c].Kind == Gone || !s.competes(c) || s.over(c) != n {
+			continue
+		}
+		at := s.sides[c].slots[e]
+		if ready := s.ready(c, e); ready != (at.pos != none) {
+			return fmt.Errorf("node %d, engine %d: ready is %v, it stands at %d", c, e, ready, at.pos)
+		}
+		if at.pos == none {
+			continue
+		}
+		kept := s.sides[n].queues[e][at.queue][at.pos]
+		q, r := s.rank(c, n, e)
+		if q == turns && at.queue == debts && kept.key < s.Nodes[n].Lanes[e].Level {
+			q, r = debts, kept // it is moved when it is looked at next
+		}
+		r.class = kept.class // looked at anew each period
+		if q != at.queue || kept != r {
+			return fmt.Errorf("node %d, engine %d: should stand in %d as %+v, stands in %d as %+v", c, e, q, r, at.queue, kept)
+		}
+		if want[q]++; want[q] == 1 || kept.before(first[q]) {
+			first[q] = kept
+		}
+	}
+	for q, list := range s.sides[n].queues[e] {
+		if len(list) != want[q] {
+			return fmt.Errorf("node %d, engine %d: queue %d has %d, should have %d", n, e, q, len(list), want[q])
+		}
+		if len(list) > 0 && list[0] != first[q] {
+			return fmt.Errorf("node %d, engine %d: %+v is first in queue %d, should be %+v", n, e, list[0], q, first[q])
+		}
+	}
+	return nil
+}

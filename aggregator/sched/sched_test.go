@@ -236,13 +236,45 @@ func script(t *rapid.T, b *bed, each func()) {
 func TestLiveChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBed(t, drawConfig(t))
-		script(t, b, func() { b.drain(); b.check(t) })
+		script(t, b, func() {
+			require.NoError(t, b.s.Twin())
+			b.drain()
+			require.NoError(t, b.s.Twin())
+			b.check(t)
+		})
 		b.run(b.now + 60*time.Second)
 		b.check(t)
 		for _, n := range b.s.Ledger(b.now)[:1] {
 			require.Zero(t, n.Waiting[0]+n.Waiting[1]+n.Inflight[0]+n.Inflight[1], "work is left over")
 		}
 		require.Zero(t, b.s.Counted().UnknownWork)
+	})
+}
+
+// TestLevelNeverFalls: the tag from which a newcomer starts only rises, so nobody
+// gains by leaving and coming back.
+func TestLevelNeverFalls(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := sched.Default()
+		c.Policy = rapid.SampledFrom([]sched.Policy{sched.Credit, sched.Band, sched.DFQ}).Draw(t, "policy")
+		b := newBed(t, c)
+		var channels []sched.ID
+		for range rapid.IntRange(1, 6).Draw(t, "guests") {
+			channels = append(channels, b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0))
+		}
+		b.lengths = func(ch sched.ID, i int) time.Duration { return time.Duration(uint64(ch)%5+1) * 700 * us }
+		last := b.s.Level(0)
+		for range rapid.IntRange(10, 100).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "submit") {
+				b.submit(rapid.SampledFrom(channels).Draw(t, "channel"), rapid.IntRange(1, 60).Draw(t, "entries"))
+			}
+			b.run(b.now + time.Duration(rapid.IntRange(0, 30).Draw(t, "ms"))*ms)
+			require.GreaterOrEqual(t, b.s.Level(0), last)
+			last = b.s.Level(0)
+			// Nothing stands still that could be done.
+			l := b.s.Ledger(b.now)[0]
+			require.False(t, l.Waiting[0] > 0 && l.Inflight[0] == 0 && b.s.Timer() > b.now+ms, "%d wait, nothing is on the card", l.Waiting[0])
+		}
 	})
 }
 

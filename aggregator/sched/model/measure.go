@@ -18,13 +18,13 @@ type Stats struct {
 	// with work share by weight, what it got, and how far the two were apart.
 	Owed, Got time.Duration
 	Lag       time.Duration
+	Behind    time.Duration // now; below zero it is ahead
 
 	forwarded int
 	refused   int
 	latencies []time.Duration
 	owedAt    time.Duration // when it last got work
 	gotAt     time.Duration
-	series    []float64
 }
 
 func (s *Stats) note(latency time.Duration) { s.latencies = append(s.latencies, latency) }
@@ -43,7 +43,6 @@ func (s *Stats) Latency(q float64) time.Duration {
 type fluid struct {
 	nodes   []fluidNode
 	clients []*Client
-	busy    [2]bool
 }
 
 // fluidNode is a node of the mix.
@@ -65,7 +64,7 @@ func (f *fluid) backlog(r *Rig, k *Client) {
 	if k.flying == 1 {
 		f.count(k, 1)
 		// What was owed before is settled: it did not want it.
-		k.Stats.owedAt, k.Stats.gotAt = k.Stats.Owed, k.Stats.Got
+		k.Stats.owedAt, k.Stats.gotAt, k.Stats.Behind = k.Stats.Owed, k.Stats.Got, 0
 	}
 }
 
@@ -116,7 +115,7 @@ func (f *fluid) advance(r *Rig, now time.Duration) {
 			st.Got += d
 		}
 		lag := (st.Owed - st.owedAt) - (st.Got - st.gotAt)
-		st.Lag = max(st.Lag, lag.Abs())
+		st.Lag, st.Behind = max(st.Lag, lag.Abs()), lag
 	}
 }
 

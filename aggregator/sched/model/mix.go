@@ -10,22 +10,22 @@ import (
 
 // Mix is who uses the card.
 type Mix struct {
-	Guests []Node `json:"guests"`
+	Guests []Node `json:"guests" yaml:"guests"`
 }
 
 // Node is a guest, a group of processes, or with a load a process.
 type Node struct {
-	Name     string         `json:"name"`
-	Weight   int            `json:"weight,omitempty"`
-	Cap      int            `json:"cap,omitempty"`
-	Priority int            `json:"priority,omitempty"`
-	Policy   sched.Policy   `json:"policy,omitempty"`
-	Limit    time.Duration  `json:"limit,omitempty"`
-	Queued   int            `json:"queued,omitempty"`
-	Count    int            `json:"count,omitempty"`  // so many alike
-	Merged   bool           `json:"merged,omitempty"` // its processes are not told apart: channels of one group
-	Load     *throttle.Load `json:"load,omitempty"`
-	Nodes    []Node         `json:"nodes,omitempty"`
+	Name     string         `json:"name" yaml:"name"`
+	Weight   int            `json:"weight,omitempty" yaml:"weight"`
+	Cap      int            `json:"cap,omitempty" yaml:"cap"`
+	Priority int            `json:"priority,omitempty" yaml:"priority"`
+	Policy   sched.Policy   `json:"policy,omitempty" yaml:"policy"`
+	Limit    time.Duration  `json:"limit,omitempty" yaml:"limit"`
+	Queued   int            `json:"queued,omitempty" yaml:"queued"`
+	Count    int            `json:"count,omitempty" yaml:"count"`   // so many alike
+	Merged   bool           `json:"merged,omitempty" yaml:"merged"` // its processes are not told apart: channels of one group
+	Load     *throttle.Load `json:"load,omitempty" yaml:"load"`
+	Nodes    []Node         `json:"nodes,omitempty" yaml:"processes"`
 }
 
 // maxClients bounds a mix.
@@ -79,7 +79,7 @@ func checkNodes(list []Node, at string, depth, times int, total *int) error {
 			*n.Load = l
 		default:
 			n.Nodes = append([]Node(nil), n.Nodes...)
-			if err := checkNodes(n.Nodes, where+"nodes", depth+1, min(times*n.Count, maxClients), total); err != nil {
+			if err := checkNodes(n.Nodes, where+"processes", depth+1, min(times*n.Count, maxClients), total); err != nil {
 				return err
 			}
 		}
