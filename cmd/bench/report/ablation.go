@@ -22,8 +22,11 @@ type Ablation struct {
 	SameMean, SameWorst float64
 }
 
-// OptMap is the option that says what a guest may map.
-const OptMap = "gpu.bar.map"
+// Options that say what a guest may map, of a virtual GPU and of the whole card.
+const (
+	OptMap      = "gpu.bar-map"
+	OptWholeMap = "card.bar-map"
+)
 
 // sameMap is the whole card with the mapping of a virtual GPU, or "".
 func (r *Report) sameMap(s *Setup) string {
@@ -31,7 +34,7 @@ func (r *Report) sameMap(s *Setup) string {
 		return ""
 	}
 	for _, x := range r.Setups {
-		if x.Whole && x.Options[OptMap] == s.Options[OptMap] {
+		if x.Whole && x.Options[OptWholeMap] == s.Options[OptMap] {
 			return x.Name
 		}
 	}

@@ -74,9 +74,6 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 	if err := row.apply(&share); err != nil {
 		return nil, err
 	}
-	if row.Whole {
-		card.Map = share.Map
-	}
 	gauged := func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
 		seat := &Seat{Socket: socket(len(b.Seats)), Gauge: newGauge(d.(serve.Observed)), Mapped: row.Mapped()}
 		var err error
@@ -99,7 +96,7 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		cfg.Share.Shadow, cfg.Share.Map = share.Shadow, share.Map
+		cfg.Share.Shadow = share.Shadow
 		l, err := vfiouser.Listen(socket(i))
 		if err != nil {
 			return nil, err

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -21,10 +20,6 @@ var direct = map[string]func(g *aggregator.GuestConfig, value string) error{
 		g.Shadow.Scan, err = named[shadowpt.Scan](optScan, shadowpt.Scans[:], value)
 		return err
 	},
-	optMap: func(g *aggregator.GuestConfig, value string) (err error) {
-		g.Map, err = parseMap(value)
-		return err
-	},
 }
 
 // named is the place of a value among its names.
@@ -34,23 +29,6 @@ func named[T ~uint8](option string, names []string, value string) (T, error) {
 		return 0, fmt.Errorf("%s: %s: must be %s", option, value, strings.Join(names, " or "))
 	}
 	return T(i), nil
-}
-
-var mapNames = map[string]homes.Map{"bar1": homes.MapBAR1, "bar3": homes.MapBAR3, "pramin": homes.MapPRAMIN, "rom": homes.MapROM}
-
-// parseMap reads what a guest may map.
-func parseMap(value string) (m homes.Map, err error) {
-	if value == "none" {
-		return homes.MapNone, nil
-	}
-	for name := range strings.SplitSeq(value, ",") {
-		bit, ok := mapNames[name]
-		if !ok {
-			return 0, fmt.Errorf("%s: %s: must be none, or some of bar1,bar3,pramin,rom", optMap, value)
-		}
-		m |= bit
-	}
-	return m, nil
 }
 
 // apply sets the row's direct options.

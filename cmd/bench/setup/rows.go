@@ -25,7 +25,7 @@ type Row struct {
 	About string
 	// Whole gives the card itself to the one guest there is.
 	Whole bool
-	// GPU are options of each virtual GPU, as in --gpu.
+	// GPU are options of each virtual GPU, as in --gpu, or of the whole card.
 	GPU map[string]string
 	// Server are options of the configuration's section of that name.
 	Server map[string]string
@@ -38,10 +38,10 @@ const Naive = "naive"
 const (
 	optSync = "shadow.sync"
 	optScan = "shadow.scan"
-	optMap  = "bar.map"
+	optMap  = "bar-map"
 	optSpin = "spin"
 
-	mapAll = "bar1,bar3,pramin,rom"
+	mapAll = "all"
 )
 
 // Rows are the set-ups: pass-through, naive, each option alone, and all together.
@@ -130,8 +130,12 @@ func (r *Row) Mapped() bool { return r.GPU[optMap] != "" && r.GPU[optMap] != "no
 // Options are the row's option values, by section and key.
 func (r *Row) Options() map[string]string {
 	out := map[string]string{}
+	face := "gpu."
+	if r.Whole {
+		face = "card."
+	}
 	for k, v := range r.GPU {
-		out["gpu."+k] = v
+		out[face+k] = v
 	}
 	for k, v := range r.Server {
 		out["server."+k] = v
@@ -155,16 +159,15 @@ var Common = Shape{Card: 512 << 20, GPUs: 1, VRAM: 256 << 20, Tables: 64 << 20}
 // out of what a user writes.
 func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 	var file strings.Builder
-	card := s.Card
 	if r.Whole {
-		card = s.VRAM
+		fmt.Fprintf(&file, "card:\n  vram: %dMiB\n", s.VRAM>>20)
+		write(&file, r.GPU)
+	} else {
+		fmt.Fprintf(&file, "card:\n  vram: %dMiB\n", s.Card>>20)
 	}
-	fmt.Fprintf(&file, "card: {vram: %dMiB}\n", card>>20)
 	if len(r.Server) > 0 {
 		file.WriteString("server:\n")
-		for _, k := range slices.Sorted(maps.Keys(r.Server)) {
-			fmt.Fprintf(&file, "  %s: %s\n", k, r.Server[k])
-		}
+		write(&file, r.Server)
 	}
 	source := "set-up " + r.Name
 	from, err := config.Parse(source, []byte(file.String()))
@@ -193,4 +196,11 @@ func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 		gpus.GPUs = append(gpus.GPUs, g)
 	}
 	return config.Join(config.Defaults(), from, config.Flags(gpus, nil))
+}
+
+// write writes options as keys of a section.
+func write(file *strings.Builder, options map[string]string) {
+	for _, k := range slices.Sorted(maps.Keys(options)) {
+		fmt.Fprintf(file, "  %s: %s\n", k, options[k])
+	}
 }

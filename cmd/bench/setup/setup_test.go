@@ -1,0 +1,90 @@
+package setup
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/tests/guest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Every row serves, what it says about mapping is so, and its options are those
+// that the report names.
+func TestRows(t *testing.T) {
+	require.Equal(t, report.PassThrough, Rows[0].Name)
+	seen := map[string]bool{}
+	for _, row := range Rows {
+		require.False(t, seen[row.Name], "%s is there twice", row.Name)
+		seen[row.Name] = true
+		require.NotEmpty(t, row.About)
+		require.Len(t, row.Options(), len(row.GPU)+len(row.Server))
+		b, err := Open(row, Common)
+		require.NoError(t, err, row.Name)
+		require.Len(t, b.Seats, 1)
+		g, err := b.Seats[0].Attach(t.Context(), guest.Config{})
+		require.NoError(t, err, row.Name)
+		require.Equal(t, Common.VRAM, g.VRAM(), row.Name)
+		mapped := g.Mapped(3, 0) != nil
+		require.Equal(t, row.Mapped(), mapped, row.Name)
+		counts := b.Counts()
+		require.NotZero(t, counts[report.Reads], row.Name)
+		require.NotZero(t, counts[report.TrapNS], row.Name)
+		require.NotZero(t, counts[report.Invalidates], row.Name)
+		if _, ok := counts[report.Scans]; ok == row.Whole {
+			t.Errorf("%s: scans are counted: %v", row.Name, ok)
+		}
+		require.NoError(t, g.Close())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		require.NoError(t, b.WaitFree(ctx), row.Name)
+		cancel()
+		require.NoError(t, b.Close())
+	}
+}
+
+// An option alone differs from naive in that option.
+func TestRowsAreAblations(t *testing.T) {
+	rows, err := Choose([]string{Naive})
+	require.NoError(t, err)
+	naive := rows[0].Options()
+	for _, c := range []struct {
+		name    string
+		options []string
+	}{
+		{"lazy", []string{"gpu.shadow.sync"}}, {"incremental", []string{"gpu.shadow.scan"}}, {"mapped", []string{"gpu.bar-map"}}, {"spin", []string{"server.spin"}},
+		{"all", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync"}},
+	} {
+		rows, err := Choose([]string{c.name})
+		require.NoError(t, err)
+		var differ []string
+		for k, v := range rows[0].Options() {
+			if naive[k] != v {
+				differ = append(differ, k)
+			}
+		}
+		require.ElementsMatch(t, c.options, differ, c.name)
+	}
+}
+
+// A row that says nonsense is refused, with what would be right.
+func TestNonsense(t *testing.T) {
+	for _, c := range []struct {
+		row  Row
+		says string
+	}{
+		{Row{Name: "x", GPU: map[string]string{optSync: "never"}}, "shadow.sync: never: must be flush or lazy or eager or adaptive"},
+		{Row{Name: "x", GPU: map[string]string{optSync: "eager", optScan: "full"}}, "eager does not go with full"},
+		{Row{Name: "x", GPU: map[string]string{optMap: "bar7"}}, "bar-map"},
+		{Row{Name: "x", GPU: map[string]string{"luck": "7"}}, "luck"},
+		{Row{Name: "x", Server: map[string]string{"spin": "1h"}}, "server.spin: 1h0m0s: must be 0s to 1ms"},
+		{Row{Name: "x", Whole: true, GPU: map[string]string{optMap: "bar7"}}, "bar-map"},
+	} {
+		_, err := Open(c.row, Common)
+		require.ErrorContains(t, err, c.says)
+	}
+}
