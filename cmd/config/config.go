@@ -10,6 +10,7 @@
 //	def    its default
 //	min, max, step, pow2   what a number or size must keep to
 //	oneof  the words that are possible
+//	live   it may be changed while the GPU is there (see [Change])
 //
 // Profiles and virtual GPUs are lists, which a file gives whole; a flag adds one
 // GPU. What a GPU does not say, its profile says, else the card.
@@ -31,6 +32,7 @@ type Config struct {
 	Control  string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra gpu, regs and status."`
 	Card     Card      `yaml:"card" embed:"" group:"The card"`
 	Server   Server    `yaml:"server" embed:"" group:"The server"`
+	Shadow   Shadow    `yaml:"shadow" embed:"" prefix:"shadow-" group:"Virtual GPUs"`
 	Profiles []Profile `yaml:"profiles" kong:"-"`
 	GPUs     []GPU     `yaml:"gpus" kong:"-"`
 }
@@ -67,6 +69,7 @@ type Share struct {
 type Profile struct {
 	Name string `yaml:"name" placeholder:"NAME"`
 	Share
+	Shadow Shadow `yaml:"shadow"`
 	Face
 
 	entry
@@ -78,6 +81,7 @@ type GPU struct {
 	Socket  string `yaml:"socket" placeholder:"PATH"`
 	Profile string `yaml:"profile" placeholder:"NAME"`
 	Share
+	Shadow Shadow `yaml:"shadow"`
 	Face
 
 	entry

@@ -38,6 +38,7 @@ card:
   pci-device: 06dd
   pci-subsystem: 10de:0780
 server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
+shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
 `
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
@@ -45,6 +46,7 @@ server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-region
 			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, BARMap: homes.MapBAR3 | homes.MapROM, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
 		}},
 		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
+		Shadow: Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
 	}
 	layer, err := Parse("f.yaml", []byte(file))
 	require.NoError(t, err)
@@ -92,9 +94,9 @@ func TestFileErrors(t *testing.T) {
 		{"socket: [a, b]\n", `f.yaml:1: socket: [a, b]: one value is wanted here, such as PATH`},
 		{"socket:\n", `f.yaml:1: socket: has no value; give one or remove the line`},
 		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
-		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, profiles, gpus`},
+		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, shadow, profiles, gpus`},
 		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
-		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, profiles, gpus`},
+		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, shadow, profiles, gpus`},
 		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
 	} {
 		l, err := Parse("f.yaml", []byte(c.file))

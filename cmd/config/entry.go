@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -72,46 +71,7 @@ func checkOptions(p element) error {
 // name=a,socket=a.sock,tpcs=4,4,vram=256MiB. The source is what it is called in
 // errors: "--gpu".
 func ParseGPU(source, text string) (GPU, error) {
-	var g GPU
-	g.given = make(map[string]string)
-	g.at = source
-	values := make(map[string]string)
-	var order []string
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, ok := strings.Cut(part, "=")
-		switch {
-		case ok && slices.Contains(order, key):
-			return g, &Error{Where: source, Value: text, Reason: key + " is there twice"}
-		case ok:
-			order = append(order, key)
-			values[key] = value
-		case len(order) == 0:
-			return g, &Error{Where: source, Value: text, Reason: "not keys and values; write name=a,socket=a.sock,vram=256MiB"}
-		default: // a comma of the value before
-			values[order[len(order)-1]] += "," + part
-		}
-	}
-	if name := values["name"]; name != "" {
-		g.at = fmt.Sprintf("%s name=%s", source, name)
-	}
-	byKey := make(map[string]option)
-	for _, o := range options(&g) {
-		byKey[o.path] = o
-	}
-	for _, key := range order {
-		o, ok := byKey[key]
-		where := g.at + ": " + key
-		if !ok {
-			known := slices.Sorted(maps.Keys(byKey))
-			return g, &Error{Where: where, Reason: "unknown key; " + Known(key, known)}
-		}
-		if values[key] == "" {
-			return g, &Error{Where: where, Reason: "has no value; give one or leave it out"}
-		}
-		if err := o.set(values[key]); err != nil {
-			return g, &Error{Where: where, Reason: err.Error()}
-		}
-		g.given[key] = where
-	}
-	return g, nil
+	g := GPU{entry: entry{at: source, given: make(map[string]string)}}
+	err := g.assign(source, text, "name=a,socket=a.sock,vram=256MiB", func(option) bool { return true })
+	return g, err
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 )
 
 // Limits of a card that is shared.
@@ -82,6 +83,10 @@ func (l *Layer) Complete(g *GPU) error {
 		return err
 	}
 	inherit(g, &l.Config.Card, func(string) bool { return true }, "vram")
+	inherit(g, &l.Config, func(key string) bool { return strings.HasPrefix(key, shadowKeys) })
+	if err := g.checkShadow(); err != nil {
+		return err
+	}
 	if !g.has("tables") {
 		g.Tables = tablesFor(g.VRAM)
 	}

@@ -34,8 +34,9 @@ func join(t *testing.T, file string, flags ...string) (Layer, error) {
 func TestGPUs(t *testing.T) {
 	l, err := join(t, `
 card: {vram: 2GiB, tpcs: [2, 2], temperature: 70}
+shadow: {scan: full}
 profiles:
-  - {name: small, vram: 128MiB, channels: 8, msi: false}
+  - {name: small, vram: 128MiB, channels: 8, msi: false, shadow: {sync: flush}}
 gpus:
   - {name: a, socket: a.sock, vram: 512MiB}
   - name: b
@@ -43,13 +44,17 @@ gpus:
     profile: small
     temperature: 30
   - {name: c, socket: c.sock, vram: 65MiB, channels: 9, tables: 1MiB, rom: x.rom, msi: true, temperature: 1,
-     tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small}
-`, "name=d,socket=d.sock,vram=64MiB,tpcs=4,4,bar-map=rom,pramin,msi=false")
+     tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small,
+     shadow: {sync: eager, scan: incremental, burst: 1, calm: 2}}
+`, "name=d,socket=d.sock,vram=64MiB,shadow.burst=9,tpcs=4,4,bar-map=rom,pramin,msi=false")
 	require.NoError(t, err)
 	card := Face{MSI: true, Temperature: 70, TPCs: Counts{2, 2}, BAR1: 128 << 20, BAR3: 64 << 20, Device: 0x6d8, Subsystem: Subsystem{0x10de, 0x76f}}
 	var got []GPU
+	var shadows []Shadow
 	for _, g := range l.Config.GPUs {
 		g.entry = entry{}
+		shadows = append(shadows, g.Shadow)
+		g.Shadow = Shadow{}
 		got = append(got, g)
 	}
 	small, warm := card, card
@@ -63,6 +68,9 @@ gpus:
 		}},
 		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 8 << 20}, Face: warm},
 	}, got)
+	lazy := Shadow{Sync: "lazy", Scan: "full", Burst: 64, Calm: 4} // the file's
+	of := func(sync string, burst int) Shadow { return Shadow{Sync: sync, Scan: "full", Burst: burst, Calm: 4} }
+	require.Equal(t, []Shadow{lazy, of("flush", 64), {Sync: "eager", Scan: "incremental", Burst: 1, Calm: 2}, of("lazy", 9)}, shadows)
 	all := l.Config.GPUs[2].given
 	require.Len(t, all, len(options(new(GPU))), "the file above leaves keys out")
 }
@@ -79,16 +87,19 @@ func TestGPUErrors(t *testing.T) {
 		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].name: a: is there twice, first at f.yaml:2: gpus[0].name; give each GPU a name of its own`},
 		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2: gpus[0].socket; give each a path of its own`},
 		{"socket: ./a.sock\ncontrol: a.sock\n", `f.yaml:2: control: a.sock: is there twice, first at f.yaml:1: socket; give each a path of its own`},
-		{"colour: red\n", `f.yaml:1: colour: unknown key; there are socket, control, card, server, profiles, gpus`},
+		{"colour: red\n", `f.yaml:1: colour: unknown key; there are socket, control, card, server, shadow, profiles, gpus`},
 		{"control: a.sock\n" + a, `f.yaml:3: gpus[0].socket: a.sock: is there twice, first at f.yaml:1: control; give each a path of its own`},
 		{"socket: c.sock\n" + a, `f.yaml:1: socket: c.sock: gives the whole card to one guest, and f.yaml:3: gpus[0] shares it; remove one of them`},
+		{"shadow: {sync: eager, scan: full}\n" + a, `f.yaml:3: gpus[0].shadow.sync: eager does not go with full; possible are flush with full, lazy with full, flush with incremental, lazy with incremental, eager with incremental, adaptive with incremental`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {sync: often}}\n", `f.yaml:2: gpus[0].shadow.sync: often: must be eager or flush or lazy or adaptive`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {when: often}}\n", `f.yaml:2: gpus[0].shadow.when: unknown key; there are sync, scan, burst, calm`},
 		{many, `f.yaml:35: gpus[32]: is GPU 33; a card is shared by at most 32`},
 		{"gpus:\n- {socket: a.sock, vram: 128MiB}\n", `f.yaml:2: gpus[0].name: missing; everything else is called by it`},
 		{"gpus:\n- {name: a/b, socket: a.sock, vram: 128MiB}\n", `f.yaml:2: gpus[0].name: a/b: may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them`},
 		{"gpus:\n- {name: a, vram: 128MiB}\n", `f.yaml:2: gpus[0].socket: missing; say where QEMU shall attach, for example a.sock`},
 		{"gpus:\n- {name: a, socket: a.sock}\n", `f.yaml:2: gpus[0].vram: missing; say how much of the card's memory it gets, for example 256MiB`},
 		{"gpus:\n- name: a\n  socket: a.sock\n  vram: 1MiB\n", `f.yaml:4: gpus[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, tables, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
+		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: [bar1, bar2]}\n", `f.yaml:2: gpus[0].bar-map: "bar2" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 0}\n", `f.yaml:2: gpus[0].channels: 0: must be 1 to 128`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n- {name: b, socket: b.sock, vram: 64MiB, channels: 29}\n", `f.yaml:3: gpus[1].channels: 29: does not fit: the card has 128, and 28 are left for it`},
@@ -97,8 +108,8 @@ func TestGPUErrors(t *testing.T) {
 		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `f.yaml:3: gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
 		{"profiles:\n- {name: p, vram: 64MiB}\n- {name: p, vram: 65MiB}\n", `f.yaml:3: profiles[1].name: p: is there twice, first at f.yaml:2: profiles[0].name`},
 		{"profiles:\n- {name: p, vram: 1MiB}\n", `f.yaml:2: profiles[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, tables, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem}`},
-		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, tables, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
+		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem}`},
+		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
 	} {
 		_, err := join(t, c.file)
 		require.EqualError(t, err, c.want, "%s", c.file)
@@ -110,7 +121,7 @@ func TestGPUErrors(t *testing.T) {
 		{"name=a,socket=a.sock,vram=5x", `--gpu name=a: vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
 		{"name=a,vram=", `--gpu name=a: vram: has no value; give one or leave it out`},
 		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
-		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, channels, msi, name, pci-device, pci-subsystem, profile, rom, socket, tables, temperature, tpcs, vram`},
+		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, channels, msi, name, pci-device, pci-subsystem, profile, rom, shadow.burst, shadow.calm, shadow.scan, shadow.sync, socket, tables, temperature, tpcs, vram`},
 	} {
 		_, err := join(t, "", c.flag)
 		require.EqualError(t, err, c.want)
@@ -185,4 +196,27 @@ func TestRoom(t *testing.T) {
 			require.Error(t, fits(most+mib))
 		}
 	})
+}
+
+// TestChange: what is live can be changed, alone and together, and nothing else.
+func TestChange(t *testing.T) {
+	l, err := join(t, "gpus:\n- {name: a, socket: a.sock, vram: 64MiB}\n")
+	require.NoError(t, err)
+	g := l.Config.GPUs[0]
+	changed, err := Change(g, "shadow.sync=eager,shadow.burst=3")
+	require.NoError(t, err)
+	require.Equal(t, Shadow{Sync: "eager", Scan: "incremental", Burst: 3, Calm: 4}, changed.Shadow)
+	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "shadow.burst": 3, "shadow.calm": 4}, changed.Live())
+	require.Equal(t, "lazy", g.Shadow.Sync)
+	for _, c := range []struct{ text, want string }{
+		{"shadow.scan=full", `gpu a: shadow.scan: eager does not go with full; possible are flush with full, lazy with full, flush with incremental, lazy with incremental, eager with incremental, adaptive with incremental`},
+		{"shadow.sync=never", `gpu a: shadow.sync: never: must be eager or flush or lazy or adaptive`},
+		{"vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; these can: shadow.burst, shadow.calm, shadow.scan, shadow.sync`},
+		{"shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are shadow.burst, shadow.calm, shadow.scan, shadow.sync`},
+		{"lazy", `gpu a: lazy: not keys and values; write shadow.sync=lazy`},
+	} {
+		after, err := Change(changed, c.text)
+		require.ErrorContains(t, err, c.want, c.text)
+		require.Equal(t, changed, after)
+	}
 }

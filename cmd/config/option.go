@@ -19,9 +19,9 @@ type option struct {
 
 // options lists the fields of a Config, Profile or GPU, in their order, without
 // its lists.
-func options(p any) []option { return walk(reflect.ValueOf(p).Elem(), "") }
+func options(p any) []option { return walk(reflect.ValueOf(p).Elem(), "", "") }
 
-func walk(v reflect.Value, prefix string) []option {
+func walk(v reflect.Value, prefix, flags string) []option {
 	var out []option
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
@@ -30,13 +30,13 @@ func walk(v reflect.Value, prefix string) []option {
 		case !f.IsExported() || isList(f.Type):
 			continue
 		case f.Anonymous:
-			out = append(out, walk(v.Field(i), prefix)...)
+			out = append(out, walk(v.Field(i), prefix, flags)...)
 			continue
 		case isSection(f.Type):
-			out = append(out, walk(v.Field(i), prefix+name+".")...)
+			out = append(out, walk(v.Field(i), prefix+name+".", f.Tag.Get("prefix"))...)
 			continue
 		}
-		out = append(out, option{path: prefix + name, flag: name, value: v.Field(i), tag: f.Tag})
+		out = append(out, option{path: prefix + name, flag: flags + name, value: v.Field(i), tag: f.Tag})
 	}
 	return out
 }

@@ -53,6 +53,11 @@ func (c *Client) Add(ctx context.Context, a AddRequest) (g GPU, err error) {
 	return g, c.do(ctx, http.MethodPost, "gpus", a, &g)
 }
 
+// Set changes options of a virtual GPU that is there.
+func (c *Client) Set(ctx context.Context, name string, s SetRequest) (g GPU, err error) {
+	return g, c.do(ctx, http.MethodPatch, "gpus/"+url.PathEscape(name), s, &g)
+}
+
 // Remove removes a virtual GPU and returns what it counted.
 func (c *Client) Remove(ctx context.Context, name string, force bool) (r serve.GPUReport, err error) {
 	return r, c.do(ctx, http.MethodDelete, fmt.Sprintf("gpus/%s?force=%t", url.PathEscape(name), force), nil, &r)

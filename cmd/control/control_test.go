@@ -34,6 +34,12 @@ func (fake) Remove(name string, force bool) (serve.GPUReport, error) {
 	}
 	return serve.GPUReport{Name: name}, nil
 }
+func (fake) Set(name string, s SetRequest) (GPU, error) {
+	if s.Options == "" {
+		return GPU{}, Invalid("nothing to change")
+	}
+	return GPU{Name: name, Options: map[string]any{"changed": s.Options}}, nil
+}
 func (fake) Registers(gpu string) (serve.PolicyTable, error) {
 	if gpu == "nobody" {
 		return serve.PolicyTable{}, NotFound("no GPU %s", gpu)
@@ -67,6 +73,9 @@ func TestRequests(t *testing.T) {
 	g, err := c.Add(ctx, AddRequest{GPU: "name=b"})
 	require.NoError(t, err)
 	require.Equal(t, "name=b", g.Name)
+	g, err = c.Set(ctx, "a b/c", SetRequest{Options: "k=v"})
+	require.NoError(t, err)
+	require.Equal(t, GPU{Name: "a b/c", Options: map[string]any{"changed": "k=v"}}, g)
 	r, err := c.Remove(ctx, "a b/c", true)
 	require.NoError(t, err)
 	require.Equal(t, "a b/c", r.Name)
@@ -80,6 +89,7 @@ func TestRequests(t *testing.T) {
 		err  error
 	}{
 		{http.StatusBadRequest, "nothing to add", second(c.Add(ctx, AddRequest{}))},
+		{http.StatusBadRequest, "nothing to change", second(c.Set(ctx, "a", SetRequest{}))},
 		{http.StatusConflict, "a is in use", second(c.Remove(ctx, "a", false))},
 		{http.StatusNotFound, "no GPU nobody", second(c.Registers(ctx, "nobody"))},
 		{http.StatusInternalServerError, "broken", second(c.Report(ctx))},

@@ -100,6 +100,15 @@ func handler(b Backend) http.Handler {
 		}
 		return b.Add(a)
 	}))
+	m.HandleFunc("PATCH /v1/gpus/{name}", answer(func(r *http.Request) (any, error) {
+		var s SetRequest
+		d := json.NewDecoder(r.Body)
+		d.DisallowUnknownFields()
+		if err := d.Decode(&s); err != nil {
+			return nil, Invalid("request: %v", err)
+		}
+		return b.Set(r.PathValue("name"), s)
+	}))
 	m.HandleFunc("DELETE /v1/gpus/{name}", answer(func(r *http.Request) (any, error) {
 		return b.Remove(r.PathValue("name"), r.URL.Query().Get("force") == "true")
 	}))

@@ -14,6 +14,7 @@ type Backend interface {
 	Status() (Status, error)
 	Add(AddRequest) (GPU, error)
 	Remove(name string, force bool) (serve.GPUReport, error)
+	Set(name string, s SetRequest) (GPU, error)
 	Registers(gpu string) (serve.PolicyTable, error) // of one GPU, or of all ("")
 	Report() (serve.Report, error)
 }
@@ -22,6 +23,12 @@ type Backend interface {
 // Paths are absolute, or relative to the server's working folder.
 type AddRequest struct {
 	GPU string `json:"gpu"`
+}
+
+// SetRequest changes options of a virtual GPU that is there, as keys and values:
+// shadow.sync=lazy,shadow.scan=full. All of them or, with an error, none.
+type SetRequest struct {
+	Options string `json:"options"`
 }
 
 // Status is what is served, and to whom.
@@ -67,6 +74,8 @@ type GPU struct {
 	SafeMode   string            `json:"safe_mode,omitempty"` // why the guest is in safe mode, if it is
 	// OutOfService is why clients are refused, if they are.
 	OutOfService string             `json:"out_of_service,omitempty"`
+	Options      map[string]any     `json:"options,omitempty"`   // that Set can change
+	ShadowNS     int64              `json:"shadow_ns,omitempty"` // time spent on the shadows of its page tables
 	Counts       []aggregator.Count `json:"counts,omitempty"`
 }
 

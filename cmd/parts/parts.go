@@ -99,9 +99,13 @@ func Card(l *config.Layer) (soft.Config, error) {
 
 // GPU is the virtual GPU that the options describe.
 func GPU(g *config.GPU) (serve.GPUConfig, error) {
+	shadow, err := g.Shadow.Policy()
+	if err != nil {
+		return serve.GPUConfig{}, err
+	}
 	b, err := newBoard(&g.Face, g.VRAM, g.Where)
 	return serve.GPUConfig{
-		Share:  aggregator.GuestConfig{Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables), Map: g.BARMap},
+		Share:  aggregator.GuestConfig{Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables), Shadow: shadow, Map: g.BARMap},
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
 	}, err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -36,6 +38,7 @@ func (s *server) write(out output, v any, text string) error {
 type gpuCmd struct {
 	List   gpuListCmd   `cmd:"" help:"List the GPUs."`
 	Add    gpuAddCmd    `cmd:"" help:"Add a virtual GPU."`
+	Set    gpuSetCmd    `cmd:"" help:"Change options of a virtual GPU while its guest runs."`
 	Remove gpuRemoveCmd `cmd:"" help:"Remove a virtual GPU and give its share of the card back."`
 }
 
@@ -115,6 +118,30 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	return c.write(out, g, fmt.Sprintf("GPU %s: %v, %d channels; QEMU attaches with\n\n%s", g.Name, config.Size(g.VRAM), g.Channels, shellLines(qemuArgs(g.Socket))))
+}
+
+type gpuSetCmd struct {
+	server
+	Name string   `arg:"" help:"Its name."`
+	What []string `arg:"" name:"key=value" help:"What to change: shadow.sync=adaptive shadow.scan=incremental."`
+}
+
+func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	g, err := client.Set(ctx, c.Name, control.SetRequest{Options: strings.Join(c.What, ",")})
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "GPU %s:", g.Name)
+	for _, key := range slices.Sorted(maps.Keys(g.Options)) {
+		fmt.Fprintf(&b, " %s=%v", key, g.Options[key])
+	}
+	b.WriteString("\n")
+	return c.write(out, g, b.String())
 }
 
 type gpuRemoveCmd struct {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -49,6 +50,9 @@ func virtualStatus(v *serve.VirtualSeat) control.GPU {
 	g := gpuStatus(v.Seat)
 	share := &v.Config.Share
 	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
+	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow())}
+	g.Options = live.Live()
+	g.ShadowNS = v.Virtual.Guest.Stats().ShadowTime.Load()
 	g.Work = v.Work()
 	for _, w := range g.Work {
 		g.Bytes += w.Bytes
@@ -163,6 +167,34 @@ func (s *served) Add(a control.AddRequest) (control.GPU, error) {
 	}
 	s.gpus = all
 	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
+	return virtualStatus(v), nil
+}
+
+// Set implements control.Backend.
+func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
+	if s.shared == nil {
+		return control.GPU{}, s.errPassThrough()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.shared.Find(name)
+	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
+	if v == nil || i < 0 {
+		return control.GPU{}, s.unknown(name)
+	}
+	g, err := config.Change(s.gpus[i], r.Options)
+	if err != nil {
+		return control.GPU{}, refused(err)
+	}
+	p, err := g.Shadow.Policy()
+	if err == nil {
+		err = v.Virtual.Guest.SetShadow(p)
+	}
+	if err != nil {
+		return control.GPU{}, refused(err)
+	}
+	s.gpus[i] = g
+	s.log.Info("GPU changed", "gpu", name, "options", r.Options)
 	return virtualStatus(v), nil
 }
 

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Shadow is how the page tables of a virtual GPU's guest become the card's.
+type Shadow struct {
+	Sync  string `yaml:"sync" placeholder:"WHEN" def:"lazy" live:"" oneof:"eager,flush,lazy,adaptive" help:"When a guest's page tables become the card's: at each entry, at each TLB invalidate, before the next work, or by how each table is written."`
+	Scan  string `yaml:"scan" placeholder:"HOW" def:"incremental" live:"" oneof:"full,incremental" help:"How it is found out what changed in them: by reading all, or by what was written."`
+	Burst int    `yaml:"burst" placeholder:"N" def:"64" live:"" min:"0" max:"65534" help:"Adaptive: a page of a table with more trapped writes between two flush points is dense, and waits for the next."`
+	Calm  int    `yaml:"calm" placeholder:"N" def:"4" live:"" min:"1" max:"255" help:"Adaptive: a dense page with no more than that before so many flush points in a row is dense no longer."`
+}
+
+// shadowKeys begin the keys of its options.
+const shadowKeys = "shadow."
+
+// Policy is what package shadowpt calls it, and why that cannot be.
+func (s *Shadow) Policy() (shadowpt.Policy, error) {
+	p := shadowpt.Policy{
+		Sync: shadowpt.Sync(slices.Index(shadowpt.Syncs[:], s.Sync)), Scan: shadowpt.Scan(slices.Index(shadowpt.Scans[:], s.Scan)),
+		Rule: shadowpt.Rule{Burst: s.Burst, Calm: s.Calm},
+	}
+	return p, p.Check()
+}
+
+// ShadowOf is the reverse of Policy.
+func ShadowOf(p shadowpt.Policy) Shadow {
+	return Shadow{Sync: p.Sync.String(), Scan: p.Scan.String(), Burst: p.Rule.Burst, Calm: p.Rule.Calm}
+}
+
+// checkShadow refuses what is possible alone but not together.
+func (g *GPU) checkShadow() error {
+	_, err := g.Shadow.Policy()
+	if err == nil {
+		return nil
+	}
+	key := shadowKeys + "sync"
+	if scan := shadowKeys + "scan"; g.has(scan) && !g.has(key) {
+		key = scan
+	}
+	return &Error{Where: g.Where(key), Reason: err.Error()}
+}
+
+// Change returns a GPU that is there with options changed as keys and values say:
+// shadow.sync=lazy,shadow.scan=full. Only those whose row says live can be.
+func Change(g GPU, text string) (GPU, error) {
+	changed := g
+	changed.entry = entry{at: "gpu " + g.Name, given: make(map[string]string)}
+	err := changed.assign(changed.at, text, "shadow.sync=lazy", option.live)
+	if err == nil {
+		err = checkOptions(&changed)
+	}
+	if err == nil {
+		err = changed.checkShadow()
+	}
+	if err != nil {
+		return g, err
+	}
+	where := changed.given
+	changed.entry = entry{at: g.at, given: maps.Clone(g.given)}
+	maps.Copy(changed.given, where)
+	return changed, nil
+}
+
+// Live lists the options that can be changed while the GPU is there, by key.
+func (g *GPU) Live() map[string]any {
+	out := make(map[string]any)
+	for _, o := range options(g) {
+		if o.live() {
+			out[o.path] = o.value.Interface()
+		}
+	}
+	return out
+}
+
+func (o option) live() bool { _, ok := o.tag.Lookup("live"); return ok }
+
+// assign sets the options that a text of keys and values names, if they may be.
+func (g *GPU) assign(source, text, example string, may func(option) bool) error {
+	values := make(map[string]string)
+	var order []string
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		switch {
+		case ok && slices.Contains(order, key):
+			return &Error{Where: source, Value: text, Reason: key + " is there twice"}
+		case ok:
+			order = append(order, key)
+			values[key] = value
+		case len(order) == 0:
+			return &Error{Where: source, Value: text, Reason: "not keys and values; write " + example}
+		default: // a comma of the value before
+			values[order[len(order)-1]] += "," + part
+		}
+	}
+	if name := values["name"]; name != "" && g.Name == "" {
+		g.at = fmt.Sprintf("%s name=%s", source, name)
+	}
+	byKey, all := make(map[string]option), make(map[string]bool)
+	for _, o := range options(g) {
+		all[o.path] = true
+		if may(o) {
+			byKey[o.path] = o
+		}
+	}
+	known := slices.Sorted(maps.Keys(byKey))
+	for _, key := range order {
+		o, ok := byKey[key]
+		where := g.at + ": " + key
+		switch {
+		case !ok && all[key]:
+			return &Error{Where: where, Reason: "cannot be changed while the GPU is there; these can: " + strings.Join(known, ", ")}
+		case !ok:
+			return &Error{Where: where, Reason: "unknown key; " + Known(key, known)}
+		case values[key] == "":
+			return &Error{Where: where, Reason: "has no value; give one or leave it out"}
+		}
+		if err := o.set(values[key]); err != nil {
+			return &Error{Where: where, Reason: err.Error()}
+		}
+		g.given[key] = where
+	}
+	return nil
+}
