@@ -136,7 +136,8 @@ type GuestConfig struct {
 	// shadowpt.DefaultPolicy.
 	Shadow shadowpt.Policy
 	// Map says which windows its clients may map, from the next client on.
-	Map homes.Map
+	Map       homes.Map
+	MapLimits homes.Limits
 }
 
 const (

@@ -20,7 +20,7 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 	if g.limits.Map == homes.MapNone {
 		return nil
 	}
-	cfg.Map, cfg.VRAM, cfg.Poll = g.limits.Map, g.extents.size, pollSize
+	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, pollSize, g.limits.MapLimits
 	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
 	if err != nil {
 		return err

@@ -78,17 +78,35 @@ func (p *program) setUp() {
 	p.bars, p.win = newBARs(), 0
 	p.ways, p.scratch = map[uint64]string{}, map[string][]byte{}
 	for _, b := range p.bars {
-		inst := make([]byte, gf100.InstanceSize)
-		gf100.InstPDBLo.Put(inst, uint32(b.dir>>12))
-		gf100.InstLimitLo.Put(inst, 0xfffff)
-		pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: b.table}}.Encode()
-		p.both(func(s *side) {
-			s.poke(b.inst+0x200, inst[0x200:0x210])
-			s.poke(b.dir, binary.LittleEndian.AppendUint64(nil, pde))
-			s.order()
-		})
+		p.both(func(s *side) { s.build(b) })
 		p.win = b.dir / praminSize * praminSize
 		p.switchBAR(b, true)
+	}
+}
+
+// build writes a BAR's directory and instance block.
+func (s *side) build(b *bar) {
+	inst := make([]byte, gf100.InstanceSize)
+	gf100.InstPDBLo.Put(inst, uint32(b.dir>>12))
+	gf100.InstLimitLo.Put(inst, 0xfffff)
+	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: b.table}}.Encode()
+	s.poke(b.inst+0x200, inst[0x200:0x210])
+	s.poke(b.dir, binary.LittleEndian.AppendUint64(nil, pde))
+	s.order()
+}
+
+// enter writes a page entry.
+func (s *side) enter(b *bar, at uint64, e shadowpt.PTE) {
+	s.poke(b.table+at*8, binary.LittleEndian.AppendUint64(nil, e.Encode()))
+}
+
+// invalidate makes the BAR's entries count.
+func (s *side) invalidate(t require.TestingT, b *bar) {
+	s.order()
+	s.wr(regPDB, uint32(b.dir>>12<<4))
+	s.wr(regInvalidate, 1<<31|1)
+	for begin := time.Now(); s.rd(regMMU)&(1<<15) == 0; {
+		require.Less(t, time.Since(begin), 5*time.Second, "the invalidate does not end")
 	}
 }
 
@@ -176,18 +194,11 @@ func (p *program) remap() {
 		case 13:
 			e.Addr = vramSize
 		}
-		p.both(func(s *side) { s.poke(b.table+at*8, binary.LittleEndian.AppendUint64(nil, e.Encode())) })
+		p.both(func(s *side) { s.enter(b, at, e) })
 		p.win = b.table / praminSize * praminSize
 		b.entries[at] = e
 	}
-	p.both(func(s *side) {
-		s.order()
-		s.wr(regPDB, uint32(b.dir>>12<<4))
-		s.wr(regInvalidate, 1<<31|1)
-		for begin := time.Now(); s.rd(regMMU)&(1<<15) == 0; {
-			require.Less(p.t, time.Since(begin), 5*time.Second, "the invalidate does not end")
-		}
-	})
+	p.both(func(s *side) { s.invalidate(p.t, b) })
 	clear(p.ways)
 	p.changed(b, func() {
 		if b.on {
@@ -322,7 +333,7 @@ func (p *program) everything() {
 func TestMappedEqualsTrapped(t *testing.T) {
 	for name, make := range setups {
 		t.Run(name, func(t *testing.T) {
-			mapped, trapped := make(t, homes.MapAll), make(t, homes.MapNone)
+			mapped, trapped := make(t, homes.MapAll, homes.Limits{}), make(t, homes.MapNone, homes.Limits{})
 			rapid.Check(t, func(t *rapid.T) {
 				p := &program{t: t, sides: [2]*side{mapped, trapped}}
 				p.both(func(s *side) { require.NoError(t, s.Reset()) })

@@ -58,19 +58,19 @@ const (
 var pci = gf100.ConfigOptions{BAR1: bar1Size, BAR3: bar3Size}
 
 // setups are the ways to a guest.
-var setups = map[string]func(t testing.TB, m homes.Map) *side{
-	"pass-through": func(t testing.TB, m homes.Map) *side {
-		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci, Map: m})
+var setups = map[string]func(t testing.TB, m homes.Map, l homes.Limits) *side{
+	"pass-through": func(t testing.TB, m homes.Map, l homes.Limits) *side {
+		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci, Map: m, MapLimits: l})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return open(t, &side{function: c, maps: c, stats: &c.Stats().Windows})
 	},
-	"virtual": func(t testing.TB, m homes.Map) *side {
+	"virtual": func(t testing.TB, m homes.Map, l homes.Limits) *side {
 		c, err := soft.New(soft.Config{VRAM: 4 * vramSize})
 		require.NoError(t, err)
 		agg, err := aggregator.New(c)
 		require.NoError(t, err)
-		v, err := serve.NewVirtual(agg, aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: m}, devmodel.Config{PCI: pci})
+		v, err := serve.NewVirtual(agg, aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: m, MapLimits: l}, devmodel.Config{PCI: pci})
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			require.NoError(t, v.Close())

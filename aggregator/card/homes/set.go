@@ -18,9 +18,13 @@ type Config struct {
 	VRAM uint64
 	Poll uint64 // bytes at the beginning of BAR1 that stay trapped: the doorbells
 	ROM  []byte // what the window on the board's ROM shows
+	Limits
+}
 
-	Replicas int // places of pages that live elsewhere; 0 means 1024
-	Runs     int // pieces in which pages lie in windows; 0 means 2048
+// Limits bound what a client's windows may cost. Zero values take the defaults.
+type Limits struct {
+	Replicas int // places of pages that live elsewhere: 1024
+	Runs     int // pieces in which pages lie in windows: 2048
 }
 
 // Where the windows lie in BAR0, and how large the one on VRAM is.

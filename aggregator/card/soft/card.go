@@ -46,7 +46,8 @@ type Config struct {
 	// and must not call back into the card.
 	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
 	// Map says which windows [Card.OpenWindows] makes for a client to map.
-	Map homes.Map
+	Map       homes.Map
+	MapLimits homes.Limits
 	// Ablate changes the register space before the card starts, to show what a
 	// behaviour is needed for.
 	Ablate func(*mmio.Space) error

@@ -21,7 +21,8 @@ func (c *Card) OpenWindows() error {
 	}
 	set, err := homes.New(homes.Config{
 		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: pollSize,
-		BAR0: c.pci.BARSize(BAR0), BAR1: c.pci.BARSize(BAR1), BAR3: c.pci.BARSize(BAR3),
+		Limits: c.cfg.MapLimits,
+		BAR0:   c.pci.BARSize(BAR0), BAR1: c.pci.BARSize(BAR1), BAR3: c.pci.BARSize(BAR3),
 	}, owner{c}, &c.stats.Windows)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/program"
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func attach(t *testing.T, engines bool, cfg guest.Config) *guest.Guest {
 	t.Helper()
-	s, err := stand.New(stand.Config{Card: soft.Config{VRAM: 64 << 20, DisableEngines: !engines}})
+	s, err := stand.New(stand.Config{Card: soft.Config{VRAM: 64 << 20, DisableEngines: !engines, Map: homes.MapAll}})
 	require.NoError(t, err)
 	g, err := guest.Attach(context.Background(), s.Socket(), cfg)
 	require.NoError(t, err)
@@ -53,6 +54,7 @@ func TestProgramsMatchModelEveryWay(t *testing.T) {
 		"narrow":         {guest.Config{Width: 4, RAMBase: 1 << 32, RAMPiece: 1 << 20}, program.Limits{}, 10},
 		"clearing all":   {guest.Config{Clear: true}, slow, 2},
 		"replied, none":  {guest.Config{Access: guest.Replied, Interrupts: guest.None}, slow, 8},
+		"mapped":         {guest.Config{Map: true}, program.Limits{}, 25},
 		"through PRAMIN": {guest.Config{PRAMIN: true}, slow, 8},
 	} {
 		t.Run(name, func(t *testing.T) {

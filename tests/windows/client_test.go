@@ -1,0 +1,357 @@
+package windows
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// driver is a guest of one GPU.
+type driver struct {
+	*side
+	t    testing.TB
+	bar3 *bar
+	bar1 *bar
+}
+
+// drive resets a GPU and makes its BARs' tables.
+func drive(t testing.TB, s *side) *driver {
+	require.NoError(t, s.Reset())
+	bars := newBARs()
+	for _, b := range bars {
+		s.build(b)
+		s.wr(b.reg, 1<<31|uint32(b.inst>>12))
+	}
+	return &driver{side: s, t: t, bar3: bars[0], bar1: bars[1]}
+}
+
+// show maps n pages of VRAM at places of a BAR, or takes them away.
+func (d *driver) show(b *bar, at, addr uint64, n int, on bool) {
+	for i := range uint64(n) {
+		d.enter(b, at+i, shadowpt.PTE{Valid: on, Addr: addr + i*page})
+	}
+	d.invalidate(d.t, b)
+}
+
+// away moves PRAMIN to where nothing of the test's is.
+func (d *driver) away() { d.wr(regWindow, 0x2000000>>16) }
+
+// each runs a test on a GPU of each set-up.
+func each(t *testing.T, l homes.Limits, f func(t *testing.T, s *side)) {
+	for name, make := range setups {
+		t.Run(name, func(t *testing.T) { f(t, make(t, homes.MapAll, l)) })
+	}
+}
+
+var secret = bytes.Repeat([]byte("not for everybody's eyes"), page)[:page]
+
+// TestNothingStaysBehind: places and files that lost their pages hold nothing of them,
+// whatever happened to the pages.
+func TestNothingStaysBehind(t *testing.T) {
+	zero := make([]byte, page)
+	at3, at1 := uint64(3), uint64(pollSize/page)
+	prepare := func(t *testing.T, s *side) *driver {
+		d := drive(t, s)
+		d.show(d.bar3, at3, dataAt, 1, true)
+		d.show(d.bar1, at1, dataAt, 1, true)
+		d.write(3, at3*page, secret)
+		d.order()
+		require.Equal(t, secret, d.read(1, at1*page, page))
+		require.Equal(t, secret, d.peek(dataAt, page))
+		return d
+	}
+	for name, f := range map[string]func(d *driver){
+		"other page": func(d *driver) {
+			d.show(d.bar3, at3, dataAt+page, 1, true)
+			d.show(d.bar1, at1, dataAt+page, 1, true)
+			d.away()
+		},
+		"no page": func(d *driver) {
+			d.show(d.bar3, at3, dataAt, 1, false)
+			d.show(d.bar1, at1, dataAt, 1, false)
+			d.away()
+		},
+		"BARs off": func(d *driver) {
+			d.wr(regBAR1, 0)
+			d.wr(regBAR3, 0)
+			d.away()
+		},
+		"reset": func(d *driver) { require.NoError(d.t, d.Reset()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, homes.Limits{}, func(t *testing.T, s *side) {
+				d := prepare(t, s)
+				f(d)
+				require.Equal(t, zero, d.read(3, at3*page, page))
+				require.Equal(t, zero, d.read(1, at1*page, page))
+				require.Equal(t, zero, d.read(0, pramin+dataAt%praminSize, page))
+				if name == "reset" {
+					require.Equal(t, zero, d.peek(dataAt, page), "memory after a reset")
+					return
+				}
+				require.Equal(t, secret, d.peek(dataAt, page), "memory itself")
+			})
+		})
+	}
+}
+
+// TestClientsThatGo: who has gone and still has its old windows sees nothing of what
+// comes after; and who comes after sees nothing of before.
+func TestClientsThatGo(t *testing.T) {
+	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+		d := drive(t, s)
+		d.show(d.bar3, 0, dataAt, 1, true)
+		d.write(3, 0, secret)
+		old := s.mapped
+		s.mapped = nil
+		require.NoError(t, s.maps.CloseWindows())
+		kept := &side{mapped: old}
+		zero := make([]byte, page)
+		require.Equal(t, zero, kept.direct(3, 0, page), "the page has gone home")
+
+		s.attach(t)
+		d.order()
+		require.Equal(t, secret, d.read(3, 0, page), "the card's state is the next client's")
+		d.write(3, 8, []byte("new"))
+		copy(kept.direct(3, 0, page), "what the old client writes")
+		d.order()
+		require.Equal(t, append(append(append([]byte(nil), secret[:8]...), "new"...), secret[11:]...), d.read(3, 0, page))
+		for _, m := range old {
+			require.NoError(t, unix.Munmap(m.mem))
+		}
+	})
+}
+
+// TestNextOwner: the guest that gets another's share finds zeros, also where that one
+// had mapped it.
+func TestNextOwner(t *testing.T) {
+	c, err := soft.New(soft.Config{VRAM: 3 * vramSize})
+	require.NoError(t, err)
+	agg, err := aggregator.New(c)
+	require.NoError(t, err)
+	share := aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: homes.MapAll}
+	for range 2 {
+		v, err := serve.NewVirtual(agg, share, devmodel.Config{PCI: pci})
+		require.NoError(t, err)
+		s := &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Mapped}
+		s.attach(t)
+		d := drive(t, s)
+		d.show(d.bar3, 0, dataAt, 4, true)
+		require.Equal(t, make([]byte, 4*page), d.read(3, 0, 4*page))
+		d.write(3, 0, bytes.Repeat(secret, 4))
+		s.detach(t)
+		require.NoError(t, v.Close())
+	}
+	require.NoError(t, agg.Close())
+	require.NoError(t, c.Close())
+}
+
+// TestSealed: a client can neither cut its windows' files short under the card nor
+// unseal them. What it does to their content is done to itself.
+func TestSealed(t *testing.T) {
+	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+		d := drive(t, s)
+		d.show(d.bar3, 0, dataAt, 1, true)
+		for _, r := range s.maps.Windows() {
+			fd := int(r.File.Fd())
+			require.ErrorIs(t, unix.Ftruncate(fd, 0), unix.EPERM)
+			require.ErrorIs(t, unix.Ftruncate(fd, 1<<40), unix.EPERM)
+			_, err := unix.FcntlInt(r.File.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
+			require.ErrorIs(t, err, unix.EPERM)
+			require.NoError(t, unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20))
+		}
+		d.write(3, 0, secret)
+		d.order()
+		require.Equal(t, secret, d.peek(dataAt, page))
+	})
+}
+
+// TestNothingLeaks has clients come and go.
+func TestNothingLeaks(t *testing.T) {
+	count := func(dir string) int {
+		list, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		return len(list)
+	}
+	mappings := func() int {
+		text, err := os.ReadFile("/proc/self/maps")
+		require.NoError(t, err)
+		return bytes.Count(text, []byte("\n"))
+	}
+	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+		var files, maps int
+		for i := range 20 {
+			d := drive(t, s)
+			for at := range uint64(40) {
+				d.enter(d.bar3, at, shadowpt.PTE{Valid: true, Addr: dataAt + (at*7%40)*page})
+			}
+			d.invalidate(t, d.bar3)
+			require.Greater(t, s.stats.Runs.Load(), int64(30))
+			s.detach(t)
+			if i == 4 {
+				files, maps = count("/proc/self/fd"), mappings()
+			}
+			if i > 4 {
+				require.LessOrEqual(t, count("/proc/self/fd"), files)
+				require.LessOrEqual(t, mappings(), maps+8, "the process's own come and go")
+			}
+			for k := range homes.Kind(homes.Kinds) {
+				require.Zero(t, s.stats.Homed[k].Load())
+			}
+			require.Zero(t, s.stats.Runs.Load())
+			require.Zero(t, s.stats.Replicas.Load())
+			s.attach(t)
+		}
+	})
+}
+
+// TestReplicasAreFresh: a processor that looks at a replica and does nothing else sees
+// what an engine writes, and what another processor writes to the page's home.
+func TestReplicasAreFresh(t *testing.T) {
+	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+		d := drive(t, s)
+		at1 := uint64(pollSize)
+		d.show(d.bar3, 0, dataAt, 1, true)
+		d.show(d.bar1, at1/page, dataAt, 1, true)
+		see := func(bar int, off uint64, want string) {
+			t.Helper()
+			begin := time.Now()
+			for !bytes.HasPrefix(d.direct(bar, off, page), []byte(want)) {
+				require.Less(t, time.Since(begin), 5*time.Second, "never seen")
+			}
+		}
+		d.WriteBAR(3, 0, []byte("eng1")) // trapped: straight to where the page lives
+		see(1, at1, "eng1")
+		time.Sleep(20 * time.Millisecond)
+		copy(d.direct(3, 0, page), "cpu1")
+		see(1, at1, "cpu1")
+		copy(d.direct(1, at1, page), "cpu2")
+		see(3, 0, "cpu2")
+	})
+}
+
+// TestLimits: what goes beyond them is not shown, and counted.
+func TestLimits(t *testing.T) {
+	t.Run("replicas", func(t *testing.T) {
+		each(t, homes.Limits{Replicas: 3}, func(t *testing.T, s *side) {
+			d := drive(t, s)
+			d.away()
+			d.show(d.bar3, 0, dataAt, 8, true)
+			d.write(3, 0, bytes.Repeat(secret, 8))
+			d.show(d.bar1, pollSize/page, dataAt, 8, true)
+			d.away()
+			require.EqualValues(t, 3, s.stats.Replicas.Load())
+			require.NotZero(t, s.stats.Aliases.Load())
+			shown := 0
+			for i := range uint64(8) {
+				p := d.read(1, pollSize+i*page, page)
+				if bytes.Equal(p, secret) {
+					shown++
+				} else {
+					require.Equal(t, make([]byte, page), p)
+				}
+				d.trapped(1, pollSize+i*page, p)
+				require.Equal(t, secret, p, "a trapped access is exact all the same")
+			}
+			require.Equal(t, 3, shown)
+		})
+	})
+	t.Run("runs", func(t *testing.T) {
+		each(t, homes.Limits{Runs: 10}, func(t *testing.T, s *side) {
+			d := drive(t, s)
+			for i := range uint64(40) {
+				d.enter(d.bar3, i, shadowpt.PTE{Valid: true, Addr: dataAt + 2*i*page})
+			}
+			d.invalidate(t, d.bar3)
+			require.LessOrEqual(t, s.stats.Runs.Load(), int64(10))
+			require.NotZero(t, s.stats.RunsRefused.Load())
+			p := make([]byte, 4)
+			for i := range uint64(40) {
+				d.WriteBAR(3, i*page, []byte{byte(i), 1, 2, 3})
+				d.trapped(3, i*page, p)
+				require.Equal(t, []byte{byte(i), 1, 2, 3}, p, "a trapped access is exact all the same")
+			}
+		})
+	})
+}
+
+// TestROM: the mapped ROM is the trapped one, and what a guest writes there is gone
+// with the next reset, and was never another's.
+func TestROM(t *testing.T) {
+	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+		const rom = 0x300000
+		want := make([]byte, 4096)
+		s.trapped(0, rom, want)
+		require.Equal(t, []byte{0x55, 0xaa}, want[:2])
+		require.Equal(t, want, s.direct(0, rom, len(want)))
+		copy(s.direct(0, rom, len(want)), "scribble")
+		again := make([]byte, 4096)
+		s.trapped(0, rom, again)
+		require.Equal(t, want, again)
+		require.NoError(t, s.Reset())
+		require.Equal(t, want, s.direct(0, rom, len(want)))
+		copy(s.direct(0, rom, len(want)), "scribble")
+		s.detach(t)
+		s.attach(t)
+		require.Equal(t, want, s.direct(0, rom, len(want)))
+	})
+}
+
+// TestPollArea: doorbells stay trapped where drivers put them; elsewhere they are not
+// seen, which is counted.
+func TestPollArea(t *testing.T) {
+	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+		require.Nil(t, s.direct(1, 0, 4))
+		require.Nil(t, s.direct(1, pollSize-4, 4))
+		require.NotNil(t, s.direct(1, pollSize, 4))
+		s.wr(0x2254, 1<<28)
+		require.Zero(t, s.stats.PollArea.Load())
+		s.wr(0x2254, 1<<28|1)
+		require.EqualValues(t, 1, s.stats.PollArea.Load())
+	})
+}
+
+// TestParts: each part can be mapped alone, and what is not is not offered.
+func TestParts(t *testing.T) {
+	for _, c := range []struct {
+		m    homes.Map
+		want []uint64 // BAR, first byte
+	}{
+		{homes.MapNone, nil},
+		{homes.MapBAR1, []uint64{1, pollSize}},
+		{homes.MapBAR3, []uint64{3, 0}},
+		{homes.MapPRAMIN, []uint64{0, pramin}},
+		{homes.MapROM, []uint64{0, 0x300000}},
+		{homes.MapROM | homes.MapPRAMIN, []uint64{0, 0x300000, 0, pramin}},
+		{homes.MapAll, []uint64{0, 0x300000, 0, pramin, 1, pollSize, 3, 0}},
+	} {
+		for name, make := range setups {
+			t.Run(name+" "+c.m.String(), func(t *testing.T) {
+				s := make(t, c.m, homes.Limits{})
+				var got []uint64
+				for _, m := range s.mapped {
+					got = append(got, uint64(m.bar), m.off)
+				}
+				require.Equal(t, c.want, got)
+				d := drive(t, s)
+				d.show(d.bar3, 0, dataAt, 1, true)
+				d.show(d.bar1, pollSize/page, dataAt, 1, true)
+				d.write(3, 0, secret)
+				d.order()
+				require.Equal(t, secret, d.read(1, pollSize, page))
+				require.Equal(t, secret, d.peek(dataAt, page))
+			})
+		}
+	}
+}
