@@ -2,8 +2,11 @@ package conformance
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"math"
 	"net"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,9 +14,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -183,4 +188,80 @@ func closing(tr vfiouser.Transport) <-chan struct{} {
 		tr.Close()
 	}()
 	return done
+}
+
+// TestFullEventfd: a client whose eventfd is full, and blocks, keeps nobody waiting that triggers
+// its interrupt.
+func TestFullEventfd(t *testing.T) {
+	eachTransport(t, func(t *testing.T, by maker) {
+		_, _, c, h := withHost(t, by)
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		require.NoError(t, err)
+		defer unix.Close(fd)
+		_, err = unix.Write(fd, binary.NativeEndian.AppendUint64(nil, math.MaxUint64-1))
+		require.NoError(t, err)
+		require.NoError(t, c.SetIRQs(wire.IRQDataEventFD|wire.IRQActionTrigger, vfiouser.IRQMSIX, 0, 1, nil, fd))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 20 {
+				h.Trigger(vfiouser.IRQMSIX, 0)
+				time.Sleep(5 * time.Millisecond) // the server tries to signal
+			}
+		}()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Error("a trigger waits for the client")
+		}
+		_, err = unix.Read(fd, make([]byte, 8)) // there is room again
+		require.NoError(t, err)
+		<-done
+		_, err = c.Read32(vfiouser.RegionConfig, 0)
+		require.NoError(t, err)
+	})
+}
+
+// TestBeginAndEnd: transports that begin and end, with a client or without one at their end, leave
+// nothing behind.
+func TestBeginAndEnd(t *testing.T) {
+	eachTransport(t, func(t *testing.T, by maker) {
+		dev, err := newEverything()
+		require.NoError(t, err)
+		t.Cleanup(dev.close)
+		m, err := client.Alloc(1 << 20)
+		require.NoError(t, err)
+		defer m.Close()
+		once := func(attached bool) {
+			listening := make(chan struct{})
+			tr, err := by(dev, vfiouser.Options{Listening: func() { close(listening) }})
+			require.NoError(t, err)
+			path := filepath.Join(t.TempDir(), "s")
+			ctx, cancel := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- tr.ListenAndServe(ctx, path) }()
+			<-listening
+			if attached {
+				c, err := client.Dial(path, nil)
+				require.NoError(t, err)
+				defer c.Close()
+				require.NoError(t, c.Map(0x10000, m, 0, 1<<20, client.ReadWrite))
+			}
+			cancel()
+			require.ErrorIs(t, <-served, context.Canceled)
+			require.NoError(t, tr.Close())
+			require.NoFileExists(t, path)
+		}
+		for i := range 4 {
+			once(i%2 == 0)
+		}
+		before := measure(t)
+		for i := range 50 {
+			once(i%2 == 0)
+		}
+		after := measure(t)
+		require.LessOrEqual(t, after.descriptors, before.descriptors)
+		require.LessOrEqual(t, after.goroutines, before.goroutines)
+		require.LessOrEqual(t, after.mappings, before.mappings+16)
+	})
 }

@@ -73,6 +73,7 @@ func Lacks() []string {
 		"batches: one message is read, served and answered at a time",
 		"resample: an eventfd that unmasks is closed unread; KVM's INTx needs it",
 		"masks by eventfd: only messages mask and unmask",
+		"room in eventfds: one that is full and blocks keeps its client's own thread until somebody reads it",
 		"demultiplexed DMA, and any DMA by message: the library as of 2022 sends it to the wrong address; memory must be mapped",
 		"split messages: a header that arrives in two parts ends the connection, a body in two parts is an error",
 		"descriptors that come with half a header: never closed",

@@ -145,25 +145,37 @@ func (l *link) flush(lib *library) {
 		return
 	}
 	l.work.Store(false)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for i := range l.irqs {
 		for n := range l.irqs[i].vectors {
-			v := &l.irqs[i].vectors[n]
-			if !v.raised {
-				continue
-			}
-			v.raised = false
-			switch err := lib.trigger(n); {
-			case err == nil:
-				l.counts.Signalled++
-			default: // no eventfd, or a full one
-				l.counts.Unrouted++
-				v.masked = false
-				l.unheard = l.unheard || i == vfiouser.IRQINTx
+			if l.lower(i, n) {
+				l.signalled(i, n, lib.trigger(n))
 			}
 		}
 	}
+}
+
+// lower takes back that a vector is to be signalled, and says whether it was. The library signals
+// without l.mu: a client's eventfd that is full, and blocks, keeps the client's own thread only.
+func (l *link) lower(index, vec int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := &l.irqs[index].vectors[vec]
+	raised := v.raised
+	v.raised = false
+	return raised
+}
+
+// signalled notes what came of a signal.
+func (l *link) signalled(index, vec int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil {
+		l.counts.Signalled++
+		return
+	}
+	l.counts.Unrouted++ // there is no eventfd, or it is full and does not block
+	l.irqs[index].vectors[vec].masked = false
+	l.unheard = l.unheard || index == vfiouser.IRQINTx
 }
 
 // retry asks the device for its INTx line again, after a message that may have brought the
@@ -186,7 +198,7 @@ func (l *link) stats() vfiouser.IRQStats {
 
 // close ends the link: triggers are unrouted from now on, DMA fails.
 func (l *link) close() {
-	for _, r := range l.mem.Ranges() {
+	for _, r := range l.mem.Ranges() { // of a client that has left, none
 		_ = l.mem.Withdraw(r.Addr, r.Size) // nobody else withdraws
 	}
 	l.mu.Lock()

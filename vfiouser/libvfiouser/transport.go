@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,11 +34,11 @@ type Transport struct {
 	listening func()
 
 	mu      sync.Mutex
-	path    string        // while serving, else ""
-	wake    int           // eventfd, -1 when not serving
-	closing bool          // for good: Close was called
-	stop    atomic.Bool   // this serving is to end
-	ended   chan struct{} // closed when this serving has ended
+	path    string          // while serving, else ""
+	wake    int             // eventfd, -1 when not serving
+	closing bool            // for good: Close was called
+	stop    atomic.Bool     // this serving is to end
+	ended   <-chan struct{} // closed when this serving has ended
 
 	irqs    vfiouser.IRQStats // guarded by mu: of the last link that is over
 	panics  atomic.Uint64
@@ -90,12 +91,12 @@ func (t *Transport) ListenAndServe(ctx context.Context, path string) error {
 		unix.Close(wake)
 		return vfiouser.ErrServerClosed
 	}
-	t.path, t.wake, t.ended = path, wake, make(chan struct{})
+	ended := make(chan struct{})
+	t.path, t.wake, t.ended = path, wake, ended
 	t.stop.Store(false)
-	ended := t.ended
 	t.mu.Unlock()
 
-	undo := context.AfterFunc(ctx, t.interrupt)
+	undo := context.AfterFunc(ctx, func() { t.interrupt(ended) })
 	err = t.thread(path, wake)
 	undo()
 	t.mu.Lock()
@@ -125,8 +126,8 @@ func (t *Transport) thread(path string, wake int) error {
 		t.mu.Lock()
 		t.ctx = nil
 		t.mu.Unlock()
+		t.lost() // while the client's memory is still mapped
 		lib.destroy()
-		t.lost() // the library tells of no client that never negotiated
 		os.Remove(path)
 	}()
 	if err := lib.describe(t.dev); err != nil {
@@ -158,11 +159,10 @@ func (t *Transport) step(lib *library, wake int) error {
 		}
 		t.link.flush(lib)
 	}
-	var errno syscall.Errno
 	switch {
 	case err == nil, errors.Is(err, unix.EAGAIN):
 		return nil
-	case errors.As(err, &errno) && t.link == nil:
+	case t.link == nil:
 		return nil // the client has gone, and LOST_CONN told of it
 	}
 	// The stream is out of step, and the library keeps the connection: it has to be cut.
@@ -238,21 +238,37 @@ func (t *Transport) Close() error {
 	serving := t.path != ""
 	t.mu.Unlock()
 	if serving {
-		t.interrupt()
-		<-ended
+		t.interrupt(ended)
 	}
 	return nil
 }
 
 // interrupt makes the serving thread leave, also one that is in the middle of a client's
-// message. It may be called from any goroutine.
-func (t *Transport) interrupt() {
+// message, and waits until ended is closed. It may be called from any goroutine. A client that
+// the library accepts at this very moment is not seen, and may say nothing: so it is looked for
+// again.
+func (t *Transport) interrupt(ended <-chan struct{}) {
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for {
+		t.cut(ended)
+		select {
+		case <-ended:
+			return
+		case <-again.C:
+		}
+	}
+}
+
+// cut has the serving thread leave, and wakes it, unless the serving with that end is over.
+func (t *Transport) cut(ended <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stop.Store(true)
-	if t.wake >= 0 {
-		signal(t.wake)
+	if t.wake < 0 || t.ended != ended {
+		return
 	}
+	t.stop.Store(true)
+	signal(t.wake)
 	if t.ctx != nil {
 		hangUp(t.ctx.pollFD(), t.path)
 	}
