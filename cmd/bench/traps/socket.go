@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"time"
@@ -64,6 +65,9 @@ func (o *Options) overSocket(ctx context.Context, dir string, r *Report) error {
 	return nil
 }
 
+// patience is how long a reply may take: a server that says less than is due ends the measuring.
+const patience = 20 * time.Second
+
 // dial connects and negotiates. The descriptor blocks, as the servers' do.
 func dial(path string) (int, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -88,6 +92,10 @@ func dial(path string) (int, error) {
 	}
 	if err := c.Close(); err != nil {
 		return fail(err)
+	}
+	limit := unix.NsecToTimeval(patience.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit); err != nil {
+		return fail(os.NewSyscallError("setsockopt", err))
 	}
 	return fd, nil
 }
@@ -152,8 +160,13 @@ func (m *messages) exchange(fd, n int) (ns float64, reads, writes int, err error
 			if errors.Is(err, unix.EINTR) {
 				continue
 			}
-			if err != nil || k == 0 {
-				return 0, 0, 0, fmt.Errorf("the server has gone: %w", errors.Join(err, unix.ECONNRESET))
+			switch {
+			case errors.Is(err, unix.EAGAIN):
+				return 0, 0, 0, fmt.Errorf("%d of %d bytes of replies, and no more within %v", got, m.want, patience)
+			case err != nil:
+				return 0, 0, 0, os.NewSyscallError("read", err)
+			case k == 0:
+				return 0, 0, 0, fmt.Errorf("%d of %d bytes of replies: %w", got, m.want, io.ErrUnexpectedEOF)
 			}
 			got += k
 		}

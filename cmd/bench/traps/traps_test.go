@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
@@ -46,6 +47,7 @@ func TestWhatDoesNotArrive(t *testing.T) {
 	defer s.close()
 	fd, err := dial(s.path)
 	require.NoError(t, err)
+	defer unix.Close(fd)
 	m := newMessages(8, true, 0)
 	_, reads, writes, err := m.exchange(fd, 20)
 	require.NoError(t, err)
@@ -54,6 +56,33 @@ func TestWhatDoesNotArrive(t *testing.T) {
 	_, reads, writes, err = m.exchange(fd, 1)
 	require.NoError(t, err)
 	require.ErrorContains(t, s.device.arrived(reads, writes+1), "0 reads and 8 writes arrived at the device; 0 and 9 were made")
+}
+
+// TestRepliesThatLack: a reply that is shorter than is due, as a refusal is, or that does not come
+// is an error.
+func TestRepliesThatLack(t *testing.T) {
+	near, far := pair(t)
+	m := newMessages(1, false, 0)
+	_, err := unix.Write(far, make([]byte, 16))
+	require.NoError(t, err)
+	require.NoError(t, unix.SetsockoptTimeval(near, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 1000}))
+	_, _, _, err = m.exchange(near, 1)
+	require.ErrorContains(t, err, "16 of 36 bytes of replies, and no more within")
+	_, err = unix.Write(far, make([]byte, 20))
+	require.NoError(t, err)
+	require.NoError(t, unix.Shutdown(far, unix.SHUT_WR))
+	_, _, _, err = m.exchange(near, 2)
+	require.ErrorContains(t, err, "20 of 36 bytes of replies: unexpected EOF")
+}
+
+func pair(t *testing.T) (near, far int) {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		unix.Close(p[0])
+		unix.Close(p[1])
+	})
+	return p[0], p[1]
 }
 
 // TestEnds: a context that ends ends the measuring.
