@@ -97,7 +97,10 @@ func Probe(ctx context.Context, path string, timeout time.Duration) (*Device, er
 		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
 			var b *Broken
 			if errors.As(err, &b) {
-				b.Err = fmt.Errorf("nothing more within %v", timeout)
+				b.Err = ctx.Err() // the caller's
+				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					b.Err = fmt.Errorf("nothing more within %v", timeout)
+				}
 			}
 		}
 		return dev, err

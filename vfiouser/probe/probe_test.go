@@ -109,6 +109,19 @@ func TestEndlessPeer(t *testing.T) {
 	require.Positive(t, b.Offset)
 }
 
+// TestGivenUp: a caller who gives up is not told that time ran out.
+func TestGivenUp(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	path := peer(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 4096))
+		cancel()
+		_, _ = io.Copy(io.Discard, c)
+	})
+	_, err := probe.Probe(ctx, path, time.Hour)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorContains(t, err, "byte 0 of what the server sent")
+}
+
 // TestDecode: a configuration space put together by hand from the PCI
 // specification.
 func TestDecode(t *testing.T) {
