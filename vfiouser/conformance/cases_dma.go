@@ -19,8 +19,6 @@ const (
 	size = 16 * page
 )
 
-func errText(format string, args ...any) error { return fmt.Errorf(format, args...) }
-
 // onMemory makes a case on a connection with one file of memory.
 func onMemory(name, does string, run func(s *session, c *client.Client, m memory) finding) Case {
 	return Case{Name: name, Does: does, run: func(s *session) finding {
@@ -32,7 +30,7 @@ func onMemory(name, does string, run func(s *session, c *client.Client, m memory
 // maps sends a DMA_MAP that has to succeed.
 func maps(c *client.Client, addr, n, off uint64, flags uint32, fds ...int) {
 	if a := ask(c, mapMessage(addr, n, off, flags, fds...)); a.kind != answered || len(a.body) != 0 {
-		panic(stop{errText("DMA_MAP %#x+%#x: %v", addr, n, a)})
+		panic(stop{fmt.Errorf("DMA_MAP %#x+%#x: %v", addr, n, a)})
 	}
 }
 
@@ -40,7 +38,7 @@ func maps(c *client.Client, addr, n, off uint64, flags uint32, fds ...int) {
 func unmaps(c *client.Client, addr, n uint64, flags uint32) {
 	m := unmapMessage(addr, n, flags)
 	if a := ask(c, m); a.kind != answered || string(a.body) != string(m.payload) {
-		panic(stop{errText("DMA_UNMAP %#x+%#x flags %d: %v, where the request's 24 bytes were due", addr, n, flags, a)})
+		panic(stop{fmt.Errorf("DMA_UNMAP %#x+%#x flags %d: %v, where the request's 24 bytes were due", addr, n, flags, a)})
 	}
 }
 
@@ -76,7 +74,7 @@ var dmaMap = []Case{
 		return judge(s, c, mapMessage(base, size, 0, rw, s.readOnly(m)), isRefused)
 	}),
 	onMemory("a descriptor that cannot be mapped", "a pipe", func(s *session, c *client.Client, m memory) finding {
-		return judge(s, c, mapMessage(base, size, 0, rw, s.thread().w), isRefused)
+		return judge(s, c, mapMessage(base, size, 0, rw, s.pipe().w), isRefused)
 	}),
 	onMemory("at an offset", "one page from page 3 on", func(s *session, c *client.Client, m memory) finding {
 		return judge(s, c, mapMessage(base, page, 3*page, rw, m.fd), bare)

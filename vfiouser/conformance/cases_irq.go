@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -39,7 +40,7 @@ func onIRQ(name, does string, least uint32, run func(q *irqCase) finding) Case {
 // set sends a SET_IRQS that has to succeed.
 func (q *irqCase) set(flags, start, count uint32, data []byte, fds ...int) {
 	if a := q.try(flags, start, count, data, fds...); a.kind != answered || len(a.body) != 0 {
-		panic(stop{errText("SET_IRQS flags %#x start %d count %d: %v", flags, start, count, a)})
+		panic(stop{fmt.Errorf("SET_IRQS flags %#x start %d count %d: %v", flags, start, count, a)})
 	}
 }
 
@@ -240,7 +241,7 @@ var setIRQs = []Case{
 		return pass("%v", a)
 	})),
 	choice(onIRQ("a pipe for an eventfd", "a descriptor that is no eventfd", 1, func(q *irqCase) finding {
-		a := q.try(attachFDs, 0, 1, nil, q.s.thread().w)
+		a := q.try(attachFDs, 0, 1, nil, q.s.pipe().w)
 		if a.kind != answered && a.kind != refused {
 			return fail("%v", a)
 		}

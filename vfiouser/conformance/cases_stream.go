@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -132,11 +133,41 @@ func inOrder(c *client.Client, ms []message) (answers []answer, fault string) {
 	for i, m := range ms {
 		a := receive(c, m)
 		if a.kind != answered && a.kind != refused {
-			return nil, errText("message %d of %d: %v", i, len(ms), a).Error()
+			return nil, fmt.Sprintf("message %d of %d: %v", i, len(ms), a)
 		}
 		answers = append(answers, a)
 	}
 	return answers, ""
+}
+
+// atOnce sends messages in one write, and takes the replies to them.
+func atOnce(c *client.Client, ms []message) (answers []answer, fault string) {
+	var raw []byte
+	for _, m := range ms {
+		raw = append(raw, m.bytes()...)
+	}
+	must(c.Send(raw), "send")
+	return inOrder(c, ms)
+}
+
+// reads makes a case of n reads of different places in one write.
+func reads(name, does string, n int, id func(i int) uint16) Case {
+	return Case{Name: name, Does: does, run: func(s *session) finding {
+		var ms []message
+		for i := range n {
+			ms = append(ms, readMessage(regionConfig, uint64(i*4), 4).id(id(i)))
+		}
+		answers, fault := atOnce(s.attach(), ms)
+		if fault != "" {
+			return fail("%s", fault)
+		}
+		for i, a := range answers {
+			if fault := readBack(ms[i], 4)(s, a); fault != "" {
+				return fail("read %d: %s", i, fault)
+			}
+		}
+		return pass("in order")
+	}}
 }
 
 // pieces makes a case of a message that arrives in pieces.
@@ -161,58 +192,15 @@ func pieces(name, does string, cuts func(n int) []int) Case {
 }
 
 var pipelining = []Case{
-	{Name: "32 reads", Does: "32 reads in one write; 32 replies in their order", run: func(s *session) finding {
-		c := s.attach()
-		var ms []message
-		var raw []byte
-		for i := range 32 {
-			m := readMessage(regionConfig, uint64(i*4), 4).id(uint16(1000 + i))
-			ms, raw = append(ms, m), append(raw, m.bytes()...)
-		}
-		must(c.Send(raw), "send")
-		answers, fault := inOrder(c, ms)
-		if fault != "" {
-			return fail("%s", fault)
-		}
-		for i, a := range answers {
-			if fault := readBack(ms[i], 4)(s, a); fault != "" {
-				return fail("read %d: %s", i, fault)
-			}
-		}
-		return pass("in order")
-	}},
-	{Name: "the same id", Does: "8 reads of different places with one id", run: func(s *session) finding {
-		c := s.attach()
-		var ms []message
-		var raw []byte
-		for i := range 8 {
-			m := readMessage(regionConfig, uint64(i*4), 4)
-			ms, raw = append(ms, m), append(raw, m.bytes()...)
-		}
-		must(c.Send(raw), "send")
-		answers, fault := inOrder(c, ms)
-		if fault != "" {
-			return fail("%s", fault)
-		}
-		for i, a := range answers {
-			if fault := readBack(ms[i], 4)(s, a); fault != "" {
-				return fail("read %d: %s", i, fault)
-			}
-		}
-		return pass("in order")
-	}},
+	reads("32 reads", "32 reads in one write; 32 replies in their order", 32, func(i int) uint16 { return uint16(1000 + i) }),
+	reads("the same id", "8 reads of different places with one id", 8, func(int) uint16 { return theID }),
 	{Name: "mixed", Does: "six commands in one write, two of them wrong", run: func(s *session) finding {
 		c := s.attach()
 		ms := []message{
 			goodInfo.id(1), command(200, make([]byte, 8)).id(2), regionInfoMessage(regionConfig, 32).id(3),
 			readMessage(5000, 0, 4).id(4), irqInfoMessage(0, 16).id(5), readMessage(regionConfig, 0, 4).id(6),
 		}
-		var raw []byte
-		for _, m := range ms {
-			raw = append(raw, m.bytes()...)
-		}
-		must(c.Send(raw), "send")
-		answers, fault := inOrder(c, ms)
+		answers, fault := atOnce(c, ms)
 		if fault != "" {
 			return fail("%s", fault)
 		}
@@ -228,20 +216,16 @@ var pipelining = []Case{
 		for i := range 1000 {
 			raw = append(raw, writeMessage(regionConfig, interruptLine, 1, []byte{byte(i)}).with(wire.NoReply).bytes()...)
 		}
-		last := 999
 		must(c.Send(raw), "send")
-		return lineIs(c, byte(last))
+		return lineIs(c, 999&0xff)
 	}),
 	{Name: "map, unmap, without waiting", Does: "8 DMA_MAPs and DMA_UNMAPs in one write, as QEMU does in a transaction", run: func(s *session) finding {
 		c := s.attach()
 		var ms []message
-		var raw []byte
 		for i := range 8 {
-			a, b := mapMessage(base, size, 0, rw).id(uint16(2*i)), unmapMessage(base, size, 0).id(uint16(2*i+1))
-			ms, raw = append(ms, a, b), append(append(raw, a.bytes()...), b.bytes()...)
+			ms = append(ms, mapMessage(base, size, 0, rw).id(uint16(2*i)), unmapMessage(base, size, 0).id(uint16(2*i+1)))
 		}
-		must(c.Send(raw), "send")
-		answers, fault := inOrder(c, ms)
+		answers, fault := atOnce(c, ms)
 		if fault != "" {
 			return fail("%s", fault)
 		}
@@ -293,7 +277,7 @@ var pipelining = []Case{
 func strayed(name, does string, n int, msg func(s *session) message) Case {
 	return Case{Name: name, Does: does, run: func(s *session) finding {
 		c := s.attach()
-		t := s.thread()
+		t := s.pipe()
 		m := msg(s)
 		for range n {
 			m.fds = append(m.fds, t.w)
@@ -302,7 +286,7 @@ func strayed(name, does string, n int, msg func(s *session) message) Case {
 		if a.kind == silent || a.kind == nonsense {
 			return fail("%v", a)
 		}
-		if !t.let() {
+		if !t.closed() {
 			return fail("%v, and the descriptor is kept", a)
 		}
 		return pass("%v, descriptor closed", a)
@@ -320,46 +304,46 @@ var descriptors = []Case{
 	strayed("253 on DEVICE_GET_INFO", "as many descriptors as a message can carry", 253, func(*session) message { return goodInfo }),
 	{Name: "200 refused DMA_MAPs", Does: "200 messages with a descriptor each, all refused", run: func(s *session) finding {
 		c := s.attach()
-		t := s.thread()
+		t := s.pipe()
 		for range 200 {
 			if a := ask(c, mapMessage(base, size, 0, 0x80000000, t.w)); a.kind != refused {
 				return fail("%v", a)
 			}
 		}
-		if !t.let() {
+		if !t.closed() {
 			return fail("a descriptor is kept")
 		}
 		return pass("all closed")
 	}},
 	{Name: "with the connection", Does: "a descriptor on half a message, and the client leaves", run: func(s *session) finding {
 		c := s.attach()
-		t := s.thread()
+		t := s.pipe()
 		raw := goodInfo.bytes()
 		must(c.Send(raw[:20], t.w), "send")
 		c.Close()
-		if !t.let() {
+		if !t.closed() {
 			return fail("the descriptor is kept")
 		}
 		return pass("closed")
 	}},
 	choice(Case{Name: "with half a header", Does: "a descriptor on half a header, and the client leaves", run: func(s *session) finding {
 		c := s.attach()
-		t := s.thread()
+		t := s.pipe()
 		must(c.Send(goodInfo.bytes()[:8], t.w), "send")
 		c.Close()
-		if !t.let() {
+		if !t.closed() {
 			return pass("the descriptor is kept: one is lost each time")
 		}
 		return pass("closed")
 	}}),
 	{Name: "in VERSION's place", Does: "a descriptor on a first message that is none", run: func(s *session) finding {
 		c := s.dial()
-		t := s.thread()
+		t := s.pipe()
 		raw := goodInfo.bytes()
 		must(c.Send(raw, t.w), "send")
 		a := receive(c, goodInfo)
 		c.Close()
-		if !t.let() {
+		if !t.closed() {
 			return fail("%v, and the descriptor is kept", a)
 		}
 		return pass("%v, descriptor closed", a)

@@ -112,7 +112,7 @@ var negotiation = []Case{
 	choice(first("max_msg_fds too large", `"max_msg_fds": 100000`, capabilities(`{"max_msg_fds": 100000}`), whateverInBounds)),
 	choice(first("max_data_xfer_size a list", `"max_data_xfer_size": [1]`, capabilities(`{"max_data_xfer_size": [1]}`), whateverInBounds)),
 	choice(Case{Name: "descriptor on VERSION", Does: "VERSION with one descriptor", run: func(s *session) finding {
-		t := s.thread()
+		t := s.pipe()
 		m := versionMessage(0, 0, qemuCapabilities)
 		m.fds = []int{t.w}
 		a := ask(s.dial(), m)

@@ -159,14 +159,14 @@ func (s *session) eventfd() *client.EventFD {
 	return e
 }
 
-// thread is a pipe whose read end tells when nobody has the other end any more.
-type thread struct{ r, w int }
+// pipe is a pipe whose read end tells when nobody has the write end any more.
+type pipe struct{ r, w int }
 
-// thread makes a pipe to send the end of.
-func (s *session) thread() *thread {
+// pipe makes a pipe to send the write end of.
+func (s *session) pipe() *pipe {
 	var p [2]int
 	must(unix.Pipe2(p[:], unix.O_CLOEXEC), "pipe")
-	t := &thread{p[0], p[1]}
+	t := &pipe{p[0], p[1]}
 	s.undo = append(s.undo, func() {
 		unix.Close(t.r)
 		t.drop()
@@ -174,16 +174,16 @@ func (s *session) thread() *thread {
 	return t
 }
 
-// drop closes this side's copy of the end that was sent.
-func (t *thread) drop() {
+// drop closes this side's copy of the write end.
+func (t *pipe) drop() {
 	if t.w >= 0 {
 		unix.Close(t.w)
 		t.w = -1
 	}
 }
 
-// let says whether every copy of the end is closed, waiting up to a second.
-func (t *thread) let() bool {
+// closed says whether every copy of the write end is closed, waiting up to a second.
+func (t *pipe) closed() bool {
 	t.drop()
 	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
 		p := [1]unix.PollFd{{Fd: int32(t.r), Events: unix.POLLIN}}
