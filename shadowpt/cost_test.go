@@ -1,0 +1,172 @@
+package shadowpt_test
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// plain is a guest whose VRAM is one piece, and its card, with no checks in the
+// way: what is measured is the package.
+type plain struct {
+	vram, card []byte
+	next       uint64
+}
+
+func (p *plain) ReadTable(_ shadowpt.Target, addr uint64, b []byte) bool {
+	copy(b, p.vram[addr:])
+	return true
+}
+func (p *plain) Translate(_ shadowpt.Target, addr, n uint64, _ bool) (uint64, bool) {
+	return 1<<36 + addr, addr+n <= uint64(len(p.vram))
+}
+func (p *plain) AllocTable(n uint64) (uint64, bool) {
+	p.next += n
+	return p.next - n, p.next <= uint64(len(p.card))
+}
+func (p *plain) FreeTable(uint64, uint64)         {}
+func (p *plain) WriteTable(addr uint64, b []byte) { copy(p.card[addr:], b) }
+
+const plainTables = shadowpt.DirSize // where the first table of a plain guest is
+
+// populated is a space of n tables of 4 KiB pages, every entry of them valid and
+// read-only, built and followed.
+func populated(t require.TestingT, n int) (*plain, *shadowpt.Tracker, *shadowpt.Shadow) {
+	p := &plain{vram: make([]byte, plainTables+n*shadowpt.SmallTableSize), card: make([]byte, shadowpt.DirSize+n*shadowpt.SmallTableSize)}
+	for i := range n {
+		at := uint64(plainTables + i*shadowpt.SmallTableSize)
+		put(p.vram, uint64(i)*8, shadowpt.PDE{Small: small(at)}.Encode())
+		for k := range uint64(shadowpt.SmallEntries) {
+			put(p.vram, at+k*8, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: k % 64 << 12}.Encode())
+		}
+	}
+	work := shadowpt.NewWork(1 << 62)
+	tr := shadowpt.NewTracker(p, p, work, uint64(len(p.vram)), 1<<40)
+	s, ok := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
+	require.True(t, ok)
+	tr.Follow(s)
+	tr.Release()
+	return p, tr, s
+}
+
+// change writes another entry of the last table and tells of it, as a trap does.
+// Always of one table: how far the processor's caches reach is not the question.
+func (p *plain) change(tr *shadowpt.Tracker, i int) {
+	at := uint64(len(p.vram)-shadowpt.SmallTableSize) + uint64(i*8191)%shadowpt.SmallTableSize&^7
+	q := binary.LittleEndian.Uint64(p.vram[at:])
+	put(p.vram, at, q^1<<32)
+	tr.Wrote(at, 8)
+}
+
+// TestOneEntryCostsOnePage: one entry that changed in a full table makes the
+// entries of one page of it looked at, and one written, however many tables there
+// are; nothing is allocated.
+func TestOneEntryCostsOnePage(t *testing.T) {
+	for _, n := range []int{1, 10, 100} {
+		p, tr, s := populated(t, n)
+		i := 0
+		step := func() {
+			was, did := tr.Counts, s.Counts
+			p.change(tr, i)
+			i++
+			tr.Update()
+			tr.Release()
+			require.Equal(t, uint64(1), tr.Counts.Changed-was.Changed)
+			require.LessOrEqual(t, tr.Counts.Examined-was.Examined, uint64(512))
+			require.Equal(t, uint64(shadowpt.SmallPage), tr.Counts.Compared-was.Compared)
+			require.Equal(t, uint64(1), s.Counts.Rewritten-did.Rewritten)
+			require.Equal(t, did.Examined, s.Counts.Examined)
+		}
+		for range 100 {
+			step()
+		}
+		was := tr.Counts
+		tr.Update()
+		was.Scans++
+		require.Equal(t, was, tr.Counts, "nothing changed: nothing is looked at")
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			p.change(tr, i)
+			i++
+			tr.Update()
+			tr.Release()
+		}))
+		require.Zero(t, testing.AllocsPerRun(100, func() { tr.Wrote(plainTables, 1) }))
+	}
+}
+
+// TestUntrappedTablesAreCompared: a table that is written without a trap costs a
+// comparison of its pages at each look, and its changed entries.
+func TestUntrappedTablesAreCompared(t *testing.T) {
+	p, tr, s := populated(t, 1)
+	tr.Untrapped(plainTables, shadowpt.SmallTableSize, true)
+	put(p.vram, plainTables+4096, 0)
+	tr.Update()
+	require.Equal(t, uint64(shadowpt.SmallTableSize), tr.Counts.Compared)
+	require.Equal(t, uint64(512), tr.Counts.Examined)
+	require.Equal(t, uint64(1), tr.Counts.Changed)
+	rewritten := s.Counts.Rewritten
+	tr.Untrapped(plainTables, shadowpt.SmallTableSize, false)
+	put(p.vram, plainTables+8192, 0) // the last one before that
+	tr.Update()
+	require.Equal(t, uint64(2*shadowpt.SmallTableSize), tr.Counts.Compared, "a last time")
+	require.Equal(t, rewritten+1, s.Counts.Rewritten)
+	tr.Update()
+	require.Equal(t, uint64(2*shadowpt.SmallTableSize), tr.Counts.Compared)
+}
+
+// BenchmarkOneEntry measures one changed entry in one full table, and in ten and a
+// hundred times as many, against a full rebuild of one, by turns in one run.
+func BenchmarkOneEntry(b *testing.B) {
+	type rig struct {
+		p  *plain
+		tr *shadowpt.Tracker
+		d  time.Duration
+	}
+	var rigs []*rig
+	for _, n := range []int{1, 10, 100} {
+		p, tr, _ := populated(b, n)
+		rigs = append(rigs, &rig{p: p, tr: tr})
+	}
+	p, tr, s := populated(b, 1)
+	tr.Unfollow(s)
+	var full time.Duration
+	const changes = 1000
+	i, rounds := 0, 0
+	for b.Loop() {
+		rounds++
+		for _, r := range rigs {
+			begin := time.Now()
+			for range changes {
+				r.p.change(r.tr, i)
+				i++
+				r.tr.Update()
+				r.tr.Release()
+			}
+			r.d += time.Since(begin)
+		}
+		begin := time.Now()
+		p.change(tr, i)
+		s.Rebuild()
+		full += time.Since(begin)
+	}
+	one := float64(rigs[0].d) / changes
+	b.ReportMetric(one/float64(rounds), "ns/entry")
+	b.ReportMetric(float64(full)/one, "full/entry")
+	b.ReportMetric(float64(rigs[1].d)/float64(rigs[0].d), "10x/1x")
+	b.ReportMetric(float64(rigs[2].d)/float64(rigs[0].d), "100x/1x")
+}
+
+// BenchmarkWrote is what a trapped write pays to find that it is to no table.
+func BenchmarkWrote(b *testing.B) {
+	p, _, _ := populated(b, 1)
+	tr := shadowpt.NewTracker(p, p, shadowpt.NewWork(0), 1<<30, 0)
+	at := uint64(0)
+	for b.Loop() {
+		tr.Wrote(at&(1<<30-1), 1)
+		at += 4096*64 + 1
+	}
+}
