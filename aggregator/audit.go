@@ -20,6 +20,46 @@ func (g *Guest) Extents() (list []Extent) {
 	return list
 }
 
+// Tables returns the card memory that the aggregator keeps for the guest's page
+// tables, which no guest sees: all that it keeps for the guest but the instance
+// blocks of the channels that it has now, in which the card keeps their state.
+func (g *Guest) Tables() []Extent {
+	g.agg.mu.Lock()
+	defer g.agg.mu.Unlock()
+	var blocks []uint64
+	for _, ch := range g.agg.channels {
+		if ch != nil && ch.guest == g {
+			blocks = append(blocks, ch.inst)
+		}
+	}
+	slices.Sort(blocks)
+	var out []run
+	for _, r := range g.ownRuns {
+		from := r.addr
+		for _, at := range blocks {
+			if at >= from && at < r.addr+r.size {
+				out = append(out, run{from, at - from})
+				from = at + gf100.InstanceSize
+			}
+		}
+		out = append(out, run{from, r.addr + r.size - from})
+	}
+	return unseen(out)
+}
+
+// Fixed returns the card memory of the aggregator's own that never changes between
+// New and Close: the tables and the instance block of its BAR1.
+func (a *Aggregator) Fixed() []Extent { return unseen(a.ctl.fixed) }
+
+func unseen(runs []run) (list []Extent) {
+	for _, r := range runs {
+		if r.size > 0 {
+			list = append(list, Extent{Card: r.addr, Size: r.size})
+		}
+	}
+	return list
+}
+
 // Audit says whether an access that the card makes for its channel id stays in
 // what belongs to the channel's owner: the owner's memory, and, to be read, the
 // tables that were built for it. It is meant for a card that can tell of its

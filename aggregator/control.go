@@ -29,6 +29,7 @@ const (
 type control struct {
 	card    card.Card
 	timeout time.Duration
+	fixed   []run // in VRAM: what bringUp wrote for good
 
 	// What takes time on the card; see turn.
 	invalidating, committing, preempting turn
@@ -143,6 +144,7 @@ func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64
 			return 0, fmt.Errorf("aggregator: the card has no memory at %#x", w.addr)
 		}
 	}
+	c.fixed = []run{{dir, shadowpt.DirSize}, {table, shadowpt.SmallTableSize}, {inst, gf100.InstanceSize}}
 	for _, w := range []struct{ reg, val uint32 }{
 		{regPMCIntrEn, 0},
 		{regPMCEnable, ^uint32(0)},

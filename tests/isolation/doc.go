@@ -7,11 +7,11 @@
 //
 //   - every access that the card makes for a channel stays in what belongs to the
 //     channel's owner (the card tells of each, the aggregator's books decide);
-//   - the bystander's memory, the card memory that nobody has and the
+//   - the bystander's memory, the victim's that it does not use, the page tables
+//     that are kept for both, the card memory that nobody has and the
 //     aggregator's own tables stay as they were, byte for byte;
 //   - nothing that the attacker reads, or has copied into its memory, holds a
-//     word of what a former owner of its memory, the bystander, or the card's
-//     unowned memory has;
+//     word of what a former owner of its memory or one of these has;
 //   - the victim goes on copying, and its copies are right.
 //
 // A Ward takes a planted hole, a card that does one thing wrong: the gate has to

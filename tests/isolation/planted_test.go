@@ -2,6 +2,8 @@ package isolation
 
 import (
 	"encoding/binary"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -42,19 +44,23 @@ type hoarder struct{ card.Card }
 
 func (hoarder) ScrubVRAM(uint64, uint64) error { return nil }
 
-// shifted is a card on which what the attacker reads through its windows comes
-// from somebody else's memory.
+// shifted is a card on which what the attacker reaches through its windows is
+// somebody else's memory.
 type shifted struct {
 	card.Card
 	from, to atomic.Uint64
 }
 
-func (s *shifted) ReadVRAM(addr uint64, p []byte) bool {
-	if from := s.from.Load(); from != 0 && addr >= from && addr < from+1<<20 {
+func (s *shifted) shift(addr uint64) uint64 {
+	if from := s.from.Load(); from != 0 && addr >= from && addr < from+64<<10 {
 		addr += s.to.Load() - from
 	}
-	return s.Card.ReadVRAM(addr, p)
+	return addr
 }
+
+func (s *shifted) ReadVRAM(addr uint64, p []byte) bool { return s.Card.ReadVRAM(s.shift(addr), p) }
+
+func (s *shifted) WriteVRAM(addr uint64, p []byte) bool { return s.Card.WriteVRAM(s.shift(addr), p) }
 
 func planted(t *testing.T, plant func(card.Card) card.Card) *Ward {
 	w, err := NewWard(plant)
@@ -93,13 +99,42 @@ func TestGateFindsHoles(t *testing.T) {
 		w := planted(t, func(c card.Card) card.Card { return hoarder{c} })
 		require.NotEmpty(t, w.Violations())
 	})
-	t.Run("a window into others' memory", func(t *testing.T) {
-		s := &shifted{}
-		w := planted(t, func(c card.Card) card.Card { s.Card = c; return s })
-		require.Empty(t, w.Violations())
-		s.to.Store(w.bystander.Extents()[0].Card)
-		s.from.Store(w.Seat.Guest.Extents()[0].Card)
-		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Window}))
-		require.NotEmpty(t, w.Violations())
-	})
+	for _, into := range []struct {
+		what  string
+		write bool
+		place func(*Ward) uint64
+	}{
+		{"the bystander's memory", false, func(w *Ward) uint64 { return w.bystander.Extents()[0].Card }},
+		{"the victim's memory", false, func(w *Ward) uint64 {
+			return part(w.seats[1].Guest.Extents(), w.victim.still.Addr, 1)[0].Card
+		}},
+		{"the bystander's page tables", false, func(w *Ward) uint64 { return w.bystander.Tables()[0].Card }},
+		{"unowned memory", true, func(w *Ward) uint64 { return w.free[0].Card }},
+		{"the victim's memory", true, func(w *Ward) uint64 {
+			return part(w.seats[1].Guest.Extents(), w.victim.still.Addr, 1)[0].Card
+		}},
+		{"the victim's page tables", true, func(w *Ward) uint64 {
+			last := w.seats[1].Guest.Tables()
+			return last[len(last)-1].Card + last[len(last)-1].Size - 64<<10
+		}},
+		{"the aggregator's own tables", true, func(w *Ward) uint64 { return w.Agg.Fixed()[0].Card }},
+	} {
+		t.Run(fmt.Sprintf("a window into %s, written %t", into.what, into.write), func(t *testing.T) {
+			s := &shifted{}
+			w := planted(t, func(c card.Card) card.Card { s.Card = c; return s })
+			require.Empty(t, w.Violations())
+			s.to.Store(into.place(w))
+			s.from.Store(w.Seat.Guest.Extents()[0].Card)
+			require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Window, W: hostile.Value{Or: 1}, Write: into.write}))
+			require.NoError(t, w.Attacker.Guest.Sync())
+			w.Attacker.Guest.Raw().Reg(0) // what was posted has landed
+			s.from.Store(0)
+			found := strings.Join(w.Violations(), "; ")
+			if into.write {
+				require.Contains(t, found, into.what+" changed")
+			} else {
+				require.Contains(t, found, "secret in what was read")
+			}
+		})
+	}
 }

@@ -19,6 +19,8 @@ type victim struct {
 	ch     *guest.Channel
 	src    *guest.Buffer
 	back   *guest.Buffer
+	still  *guest.Buffer // VRAM that it does nothing with
+	rest   *guest.Buffer // RAM that it does nothing with
 	copies atomic.Uint64
 	worst  atomic.Int64 // ns that one copy took
 
@@ -40,7 +42,7 @@ func newVictim(socket string) (*victim, error) {
 		return nil, err
 	}
 	v := &victim{g: g, stop: make(chan struct{}), done: make(chan struct{})}
-	if err := v.prepare(); err != nil {
+	if err := errors.Join(v.prepare(), v.settle()); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
 	go v.run()
@@ -66,6 +68,19 @@ func (v *victim) prepare() error {
 		return err
 	}
 	return errors.Join(s.Map(srcVA, v.src, guest.Small), s.Map(viaVA, via, guest.Big), s.Map(backVA, v.back, guest.Small))
+}
+
+// settle takes memory that it only keeps. It waits until the card has seen its
+// tables.
+func (v *victim) settle() (err error) {
+	if v.still, err = v.g.AllocVRAM(8 << 20); err != nil {
+		return err
+	}
+	if v.rest, err = v.g.AllocRAM(1 << 20); err != nil {
+		return err
+	}
+	copy(v.rest.Data, secretBytes(v.rest.Size))
+	return v.copy(rand.New(rand.NewPCG(3, 4)))
 }
 
 func (v *victim) run() {
@@ -107,6 +122,9 @@ func (v *victim) copy(rng *rand.Rand) error {
 	}
 	if !bytes.Equal(v.src.Data, v.back.Data) {
 		return fmt.Errorf("a copy by %v came back changed", e)
+	}
+	if v.rest != nil && !bytes.Equal(v.rest.Data, secretBytes(v.rest.Size)) {
+		return errors.New("RAM that it does not use has changed")
 	}
 	for _, ev := range v.g.Events() {
 		if ev.Fault != nil || ev.PBDMA != nil {

@@ -40,11 +40,19 @@ type Ward struct {
 	victim    *victim
 	bystander *aggregator.Guest
 	free      []aggregator.Extent // what nobody has
+	kept      []kept
 	seats     []*Seat
 	dir       string
 
 	mu    sync.Mutex
 	found []string
+}
+
+// kept is memory of the card that must stay as it was.
+type kept struct {
+	what string
+	at   aggregator.Extent
+	want []byte // nil is the secret from end to end
 }
 
 // Seat is a virtual GPU behind a socket.
@@ -118,7 +126,38 @@ func (w *Ward) build(plant func(card.Card) card.Card) (err error) {
 	if w.victim, err = newVictim(w.seats[1].Socket); err != nil {
 		return err
 	}
+	w.keep("the victim's memory", part(w.seats[1].Guest.Extents(), w.victim.still.Addr, w.victim.still.Size))
+	w.keepAsIs("the victim's page tables", w.seats[1].Guest.Tables())
+	w.keepAsIs("the aggregator's own tables", w.Agg.Fixed())
 	return w.arm()
+}
+
+// part returns where n bytes at addr of a guest's memory lie on the card.
+func part(list []aggregator.Extent, addr, n uint64) (out []aggregator.Extent) {
+	for _, e := range list {
+		from, to := max(addr, e.Guest), min(addr+n, e.Guest+e.Size)
+		if from < to {
+			out = append(out, aggregator.Extent{Guest: from, Card: e.Card + from - e.Guest, Size: to - from})
+		}
+	}
+	return out
+}
+
+// keep fills memory with the secret, and watches it.
+func (w *Ward) keep(what string, list []aggregator.Extent) {
+	for _, e := range list {
+		w.fill(e.Card, e.Size)
+		w.kept = append(w.kept, kept{what: what, at: e})
+	}
+}
+
+// keepAsIs watches memory that is in use.
+func (w *Ward) keepAsIs(what string, list []aggregator.Extent) {
+	for _, e := range list {
+		p := make([]byte, e.Size)
+		w.Card.ReadVRAM(e.Card, p)
+		w.kept = append(w.kept, kept{what, e, p})
+	}
 }
 
 // formerOwners fills the whole card with the secret and gives every second piece
@@ -158,11 +197,11 @@ func secretBytes(n uint64) []byte {
 
 func (w *Ward) fill(at, n uint64) { w.Card.WriteVRAM(at, secretBytes(n)) }
 
-// hide fills the bystander's memory, and what nobody has.
+// hide fills the bystander's memory, what is kept for its page tables, and what
+// nobody has.
 func (w *Ward) hide() error {
-	for _, e := range w.bystander.Extents() {
-		w.fill(e.Card, e.Size)
-	}
+	w.keep("the bystander's memory", w.bystander.Extents())
+	w.keep("the bystander's page tables", w.bystander.Tables())
 	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "nobody", VRAM: 64 << 20, Channels: 1}, deaf{})
 	if err != nil {
 		return err
@@ -171,9 +210,7 @@ func (w *Ward) hide() error {
 	if err := g.Remove(); err != nil {
 		return err
 	}
-	for _, e := range w.free {
-		w.fill(e.Card, e.Size)
-	}
+	w.keep("unowned memory", w.free)
 	return nil
 }
 
@@ -244,10 +281,8 @@ func (w *Ward) look(where string, p []byte) {
 func (w *Ward) Violations() []string {
 	w.look("copied to RAM", w.Attacker.Guest.Memory().Data)
 	buf := make([]byte, 1<<20)
-	for what, list := range map[string][]aggregator.Extent{"the bystander's memory": w.bystander.Extents(), "unowned memory": w.free} {
-		for _, e := range list {
-			w.unchanged(what, e, buf)
-		}
+	for i := range w.kept {
+		w.unchanged(&w.kept[i], buf)
 	}
 	for _, e := range w.Seat.Guest.Extents() {
 		for off := uint64(0); off < e.Size; off += uint64(len(buf)) {
@@ -266,13 +301,21 @@ func (w *Ward) Violations() []string {
 	return found
 }
 
-func (w *Ward) unchanged(what string, e aggregator.Extent, buf []byte) {
-	want := secretBytes(uint64(len(buf)))
-	for off := uint64(0); off < e.Size; off += uint64(len(buf)) {
-		p := buf[:min(uint64(len(buf)), e.Size-off)]
-		if w.Card.ReadVRAM(e.Card+off, p); !bytes.Equal(p, want[:len(p)]) {
-			w.report("%s changed in the MiB at %#x of the card", what, e.Card+off)
-			w.fill(e.Card+off, uint64(len(p)))
+func (w *Ward) unchanged(k *kept, buf []byte) {
+	secret := secretBytes(uint64(len(buf)))
+	for off := uint64(0); off < k.at.Size; off += uint64(len(buf)) {
+		p := buf[:min(uint64(len(buf)), k.at.Size-off)]
+		want := secret[:len(p)]
+		if k.want != nil {
+			want = k.want[off:][:len(p)]
+		}
+		if w.Card.ReadVRAM(k.at.Card+off, p); !bytes.Equal(p, want) {
+			i := uint64(0)
+			for p[i] == want[i] {
+				i++
+			}
+			w.report("%s changed at %#x of the card", k.what, k.at.Card+off+i)
+			w.Card.WriteVRAM(k.at.Card+off, want)
 		}
 	}
 }
