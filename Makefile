@@ -33,8 +33,8 @@ libvfio-user: ## build the C library libvfio-user into the cache folder
 build-libvfio-user: ## build bin/umbra with libvfio-user as a transport
 	$(GO) run ./tests/conformance/cmd/libvfio-user go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
 
-test-libvfio-user: ## test that transport, plain and under the race detector; needs the library
-	$(GO) run ./tests/conformance/cmd/libvfio-user test
+test-libvfio-user: ## test that transport: plain, race detector, virtual machines; builds the library
+	$(GO) run ./tests/check libvfio-user
 
 lint: ## run gofmt, go vet, staticcheck
 	$(GO) run ./tests/check lint

@@ -16,7 +16,7 @@ const (
 	libraryTag      = "-tags=libvfiouser"
 	libraryMachines = "./tests/e2e/transport"
 	// What ran in other steps without the tag, and is the same with it.
-	libraryRepeats = "/^native$|^TestMappedRegions$/./^native$|^TestPlantedFaults$"
+	libraryRepeats = "/^native$|^TestMappedRegions$/./^native$|^TestPlantedFaults$|^TestSuiteOfNonsense$"
 )
 
 var (

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
@@ -79,6 +80,8 @@ func suite(t *testing.T, o conformance.Options) (passed int) {
 	n := map[conformance.Outcome]int{}
 	err := conformance.Run(t.Context(), o, func(r conformance.Result) {
 		n[r.Outcome]++
+		assert.NotContains(t, r.Found, "\n", "%s: %s: one line is due", r.Family, r.Name)
+		assert.NotEmpty(t, r.Found, "%s: %s", r.Family, r.Name)
 		switch {
 		case r.Outcome == conformance.Failed:
 			t.Errorf("%s: %s (%s): %s", r.Family, r.Name, r.Mark, r.Found)

@@ -2,12 +2,10 @@
 //
 //	libvfio-user build           build it into the cache folder, and say how to use it
 //	libvfio-user go ARGUMENT...  run the go command with the tag, the compiler's and the linker's flags
-//	libvfio-user test            vet and test what the tag adds, under the race detector too
 //
 // A library of the machine's own is used in its place when CGO_CFLAGS or
-// CGO_LDFLAGS is set. Without either, "test" says that it skips, and why; only
-// "build" fetches anything. What all tests together do with the library is a step
-// of tests/check.
+// CGO_LDFLAGS is set. Only "build" fetches anything. The tests of the library as a
+// transport are a step of tests/check.
 package main
 
 import (
@@ -50,10 +48,8 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 		return goTool(ctx, env, withTag(args[1:])...)
-	case len(args) == 1 && args[0] == "test":
-		return test(ctx, c)
 	}
-	return errors.New("say build, go with a go command's arguments, or test")
+	return fmt.Errorf("%q: say build, or go with a go command's arguments", args)
 }
 
 func build(ctx context.Context, c *fetch.Cache) error {
@@ -94,24 +90,4 @@ func goTool(ctx context.Context, env []string, args ...string) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	return cmd.Run()
-}
-
-// packages hold what the tag adds.
-var packages = []string{"./vfiouser/libvfiouser", "./tests/conformance/...", "./cmd/serve", "./cmd/umbra"}
-
-func test(ctx context.Context, c *fetch.Cache) error {
-	env, err := environment(c)
-	if errors.Is(err, errNotBuilt) {
-		fmt.Printf("SKIP libvfio-user: %v\n", err)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, args := range [][]string{{"vet"}, {"test", "-count=1"}, {"test", "-count=1", "-race"}} {
-		if err := goTool(ctx, env, withTag(append(args, packages...))...); err != nil {
-			return fmt.Errorf("go %s: %w", args[0], err)
-		}
-	}
-	return nil
 }
