@@ -2,6 +2,7 @@ package shadowpt_test
 
 import (
 	"encoding/binary"
+	"math"
 	"testing"
 	"time"
 
@@ -106,7 +107,7 @@ func TestUntrappedTablesAreCompared(t *testing.T) {
 	put(p.vram, plainTables+4096, 0)
 	tr.Update()
 	require.Equal(t, uint64(shadowpt.SmallTableSize), tr.Counts.Compared)
-	require.Equal(t, uint64(512), tr.Counts.Examined)
+	require.Equal(t, uint64(32), tr.Counts.Examined, "where they differ, 256 bytes at a time")
 	require.Equal(t, uint64(1), tr.Counts.Changed)
 	rewritten := s.Counts.Rewritten
 	tr.Untrapped(plainTables, shadowpt.SmallTableSize, false)
@@ -119,7 +120,8 @@ func TestUntrappedTablesAreCompared(t *testing.T) {
 }
 
 // BenchmarkOneEntry measures one changed entry in one full table, and in ten and a
-// hundred times as many, against a full rebuild of one, by turns in one run.
+// hundred times as many, against a full rebuild of one, by turns in one run, and of each the fastest turn:
+// whoever else uses the machine is not the question.
 func BenchmarkOneEntry(b *testing.B) {
 	type rig struct {
 		p  *plain
@@ -129,15 +131,14 @@ func BenchmarkOneEntry(b *testing.B) {
 	var rigs []*rig
 	for _, n := range []int{1, 10, 100} {
 		p, tr, _ := populated(b, n)
-		rigs = append(rigs, &rig{p: p, tr: tr})
+		rigs = append(rigs, &rig{p, tr, math.MaxInt64})
 	}
 	p, tr, s := populated(b, 1)
 	tr.Unfollow(s)
-	var full time.Duration
-	const changes = 1000
-	i, rounds := 0, 0
+	full := time.Duration(math.MaxInt64)
+	const changes = 100
+	i := 0
 	for b.Loop() {
-		rounds++
 		for _, r := range rigs {
 			begin := time.Now()
 			for range changes {
@@ -146,15 +147,15 @@ func BenchmarkOneEntry(b *testing.B) {
 				r.tr.Update()
 				r.tr.Release()
 			}
-			r.d += time.Since(begin)
+			r.d = min(r.d, time.Since(begin))
 		}
 		begin := time.Now()
 		p.change(tr, i)
 		s.Rebuild()
-		full += time.Since(begin)
+		full = min(full, time.Since(begin))
 	}
 	one := float64(rigs[0].d) / changes
-	b.ReportMetric(one/float64(rounds), "ns/entry")
+	b.ReportMetric(one, "ns/entry")
 	b.ReportMetric(float64(full)/one, "full/entry")
 	b.ReportMetric(float64(rigs[1].d)/float64(rigs[0].d), "10x/1x")
 	b.ReportMetric(float64(rigs[2].d)/float64(rigs[0].d), "100x/1x")

@@ -185,27 +185,41 @@ func (t *Tracker) look(l *leaf) {
 		return
 	}
 	t.Counts.Compared += SmallPage
-	if bytes.Equal(p, l.bytes()) {
+	n := 0
+	for at := 0; at < SmallPage; at += compareAt {
+		if !bytes.Equal(p[at:at+compareAt], l.bytes()[at:at+compareAt]) {
+			n = t.differences(l, p, at/8, n)
+		}
+	}
+	if n == 0 {
 		return
 	}
-	t.Counts.Examined += pageEntries
-	n := 0
-	for i := range pageEntries {
+	t.Counts.Changed += uint64(n)
+	for i := range l.refs {
+		t.pass(&l.refs[i], t.diff[:n])
+	}
+}
+
+// compareAt is how many bytes are compared before entries are looked at.
+const compareAt = 256
+
+// differences notes the entries from i on, a piece of the page, that are not what
+// they were, and takes them over. The first n are known.
+func (t *Tracker) differences(l *leaf, p []byte, i, n int) int {
+	if l.seen == nil {
+		l.seen = new([SmallPage]byte)
+	}
+	t.Counts.Examined += compareAt / 8
+	for end := i + compareAt/8; i < end; i++ {
 		old, now := l.entry(i), binary.LittleEndian.Uint64(p[i*8:])
 		if old != now {
 			t.diff[n] = change{i, old, now}
 			n++
 			l.system += namesSystem(now) - namesSystem(old)
+			binary.LittleEndian.PutUint64(l.seen[i*8:], now)
 		}
 	}
-	if l.seen == nil {
-		l.seen = new([SmallPage]byte)
-	}
-	copy(l.seen[:], p)
-	t.Counts.Changed += uint64(n)
-	for i := range l.refs {
-		t.pass(&l.refs[i], t.diff[:n])
-	}
+	return n
 }
 
 // pass makes the changes of a page changes of one table that it is a part of.
