@@ -139,7 +139,9 @@ func (s *Scheduler) ran(c int32, e int) time.Duration {
 }
 
 // suspect finds the channel whose request runs for too long, if there is one.
-// Without word from the card it is the one that has been there longest.
+// Without word from the card, of many the one is taken that has been there
+// longest, and it may be the wrong one: who has more than one request on an engine
+// at a time is to call Running.
 func (s *Scheduler) suspect(e int) int32 {
 	over := func(c int32) bool {
 		limit := s.limit(c)

@@ -194,7 +194,16 @@ func (r *Rig) Run(until time.Duration) error {
 }
 
 // Dispatch forwards what the scheduler wants forwarded, and does what it asks for.
+// Before that it tells what the card is at work for, as a card's engine status
+// does: of many channels on the card only one can be the one that does not end.
 func (r *Rig) Dispatch() {
+	for e := range Engines {
+		id := sched.ID(0)
+		if on := r.Card.Running(e); on >= 0 {
+			id = r.lines[on].id
+		}
+		r.Sched.Running(r.Now, e, id)
+	}
 	for {
 		f, ok := r.Sched.Next(r.Now)
 		if !ok {
