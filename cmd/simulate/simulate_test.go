@@ -1,0 +1,121 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+)
+
+func simulate(t *testing.T, o Options) *Report {
+	t.Helper()
+	p, err := o.Plan()
+	require.NoError(t, err)
+	r, err := Simulate(t.Context(), p)
+	require.NoError(t, err)
+	return r
+}
+
+var (
+	pictures = regexp.MustCompile(`(?s)<svg.*?</svg>`)
+	foreign  = regexp.MustCompile(`(?i)https?:|<script|<link|<iframe|<img|<object|@import|url\(|\bsrc\s*=|\son\w+\s*=|javascript:`)
+)
+
+// TestEveryPreset: each can be run under every policy, and is written in all ways.
+func TestEveryPreset(t *testing.T) {
+	for _, preset := range Presets() {
+		o := Options{Preset: preset.Name, Duration: 500 * time.Millisecond}
+		if preset.Sweep != nil {
+			o.Policies = []string{"none", "credit"}
+		}
+		r := simulate(t, o)
+		require.NotEmpty(t, r.About, preset.Name)
+		require.Contains(t, r.Text(), preset.Name)
+
+		var page, text strings.Builder
+		require.NoError(t, r.WritePage(&page))
+		require.Empty(t, foreign.FindAllString(page.String(), -1), preset.Name)
+		all := pictures.FindAllString(page.String(), -1)
+		require.NotEmpty(t, all, preset.Name)
+		for _, svg := range all {
+			d := xml.NewDecoder(strings.NewReader(svg))
+			for {
+				_, err := d.Token()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				require.NoError(t, err, svg)
+			}
+			require.NotContains(t, svg, "NaN")
+		}
+
+		require.NoError(t, r.WriteJSON(&text))
+		var back Report
+		require.NoError(t, json.Unmarshal([]byte(text.String()), &back))
+		require.Equal(t, Schema, back.Schema)
+		require.Len(t, back.Runs, len(r.Runs))
+		if preset.Sweep == nil {
+			require.Len(t, r.Runs, len(sched.Policies()))
+			require.Len(t, r.Runs[0].Clients[0].Shares, windows)
+		} else {
+			require.Len(t, r.Runs[0].Runtimes, len(r.At))
+		}
+	}
+}
+
+// TestWhatIsShown: the figures are those of the runs.
+func TestWhatIsShown(t *testing.T) {
+	r := simulate(t, Options{Preset: "nn", Policies: []string{"none", "credit"}})
+	require.InDelta(t, 0.9766, r.Runs[0].Clients[0].Share, 0.001)
+	require.InDelta(t, 0.4766, r.Runs[0].ShareError, 0.001)
+	require.InDelta(t, 0.5, r.Runs[1].Clients[0].Share, 0.01)
+	require.Contains(t, r.Text(), "97.66 %")
+	require.Less(t, r.Runs[1].Lag, 15*time.Millisecond)
+
+	r = simulate(t, Options{Preset: "between", Policies: []string{"credit"}, Hierarchies: []string{"tree", "flat"}})
+	require.Less(t, r.Runs[0].Flatness, 0.02)
+	require.Greater(t, r.Runs[1].Flatness, 1.0)
+	require.Greater(t, r.Runs[1].Slope, 1.0)
+
+	r = simulate(t, Options{Preset: "cheat", Policies: []string{"dfq"}, Set: []string{"dfq.model=true"}})
+	require.Greater(t, r.Runs[0].Clients[0].Share, 0.75)
+}
+
+// TestManyProcesses: more than there are colours, and rows for a person.
+func TestManyProcesses(t *testing.T) {
+	r := simulate(t, Options{Guests: []string{"name=a,busy=1ms,processes=40", "name=b,busy=1ms"}, Policies: []string{"credit"}, Duration: time.Second})
+	require.Contains(t, r.Text(), "and 25 more, which the JSON has")
+	var page strings.Builder
+	require.NoError(t, r.WritePage(&page))
+	require.Contains(t, page.String(), "a/p-40")
+}
+
+// TestStops: a plan ends with its context.
+func TestStops(t *testing.T) {
+	p, err := (&Options{Preset: "nn", Duration: time.Hour}).Plan()
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	_, err = Simulate(ctx, p)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// TestDefaultsFit: every setting can be said as it is by default.
+func TestDefaultsFit(t *testing.T) {
+	require.Contains(t, Settings(), "credit.period")
+	for _, key := range Settings() {
+		for _, bad := range []string{"", "x", "1x"} {
+			_, err := (&Options{Set: []string{key + "=" + bad}}).Plan()
+			require.ErrorContains(t, err, key)
+		}
+	}
+}
