@@ -17,7 +17,9 @@
 // control operations (bind, runlist, preempt, invalidate) are queued for the
 // guest's own goroutine, which talks to the card and waits for it with a bound.
 // Until it has, the registers that ask "are you done" answer no. Doorbells and
-// channel stops go to the card at once when nothing is queued before them.
+// channel stops go to the card at once when nothing is queued before them, and
+// nothing is owed: an invalidate of a space in which nothing runs may be put off
+// until something would (see shadowing.go).
 //
 // # What one guest can make another wait for
 //
@@ -53,7 +55,8 @@
 //     one copy, and bus.steps (read side), during one step of the card.
 //
 // The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's
-// lock alone. Shadows, and what waits to be given back, belong to Guest.work.
+// lock alone. Shadows, their tracker but for its Watch, and what waits to be given
+// back, belong to Guest.work.
 //
 // # What a guest's own driver does differently here
 //

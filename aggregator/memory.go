@@ -64,6 +64,14 @@ func (g *Guest) read(t shadowpt.Target, addr uint64, p []byte) bool { return g.m
 
 // eachRun copies p to or from the guest's VRAM, wherever it lies on the card.
 func (g *Guest) eachRun(addr uint64, p []byte, write bool) bool {
+	ok := g.copyRuns(addr, p, write)
+	if write {
+		g.wrote(addr, uint64(len(p)))
+	}
+	return ok
+}
+
+func (g *Guest) copyRuns(addr uint64, p []byte, write bool) bool {
 	if addr >= g.extents.size || uint64(len(p)) > g.extents.size-addr {
 		return false
 	}
@@ -81,9 +89,6 @@ func (g *Guest) eachRun(addr uint64, p []byte, write bool) bool {
 		}
 		if !ok {
 			return false
-		}
-		if write {
-			g.wrote(addr, n)
 		}
 		addr += n
 		p = p[n:]
