@@ -210,9 +210,9 @@ func (t *Transport) refuse(listener int, why error) {
 	if err != nil {
 		return
 	}
-	unix.Close(fd)
-	t.refused.Add(1)
+	t.refused.Add(1) // before the client can know
 	t.log.Warn("vfio-user client refused", slog.Any("error", why))
+	unix.Close(fd)
 }
 
 // lost ends the client's link: the library has taken its memory back and closes its eventfds.
