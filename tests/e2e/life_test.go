@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
@@ -30,8 +31,9 @@ func life(t *testing.T, k kernel) {
 	var celsius atomic.Int64
 	celsius.Store(45)
 	b := start(t, stand.Config{
-		// Little, so that little exceeds it.
-		Card:    soft.Config{VRAM: 128 << 20, Temperature: func() int { return int(celsius.Load()) }},
+		// Little, so that little exceeds it. All is mapped that can be: what needs traps
+		// to be right fails here.
+		Card:    soft.Config{VRAM: 128 << 20, Map: homes.MapAll, Temperature: func() int { return int(celsius.Load()) }},
 		Machine: lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true},
 	})
 	b.step("probe", func(b *bed) { b.probe(k); b.identity("msi", 128<<20) })

@@ -41,13 +41,21 @@ func TestMergeEqualsNaive(t *testing.T) {
 	})
 }
 
+// shared is memory as windows are: others store into it without a lock.
+func shared(t *testing.T) []byte {
+	m, err := newMemory("test", pageSize)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.close()) })
+	return m.mem
+}
+
 func clone(b []byte) []byte { return append([]byte(nil), b...) }
 
 // TestMergeLosesNoStore has two sides store into words of their own, while they are
 // held equal: each must find in the end what it stored last, on both sides.
 func TestMergeLosesNoStore(t *testing.T) {
 	const n, stores = 256, 20000
-	home, place, agreed := make([]byte, n), make([]byte, n), make([]byte, n)
+	home, place, agreed := shared(t)[:n], shared(t)[:n], make([]byte, n)
 	var writers sync.WaitGroup
 	store := func(mem []byte, first int) {
 		for i := uint32(1); i <= stores; i++ {
