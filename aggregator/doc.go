@@ -41,17 +41,22 @@
 // Two per guest, from AddGuest to Remove: [Guest.work] talks to the card and
 // [Guest.tell] tells the guest what happened, so that a guest that is slow to
 // listen delays nobody. One per aggregator ([Aggregator.route]) that turns the
-// card's interrupts into the guests' own, from New to Close.
+// card's interrupts into the guests' own, from New to Close. That of what a client
+// has mapped (package homes) lives as long as the client.
 //
 // # Locks, in the order they are taken
 //
 //  1. The virtual GPU's own lock (package devmodel). Calls into a Guest come
-//     with it held; events are delivered to it with no lock of ours held.
+//     with it held; events are delivered to it with no lock of ours held. Inside it,
+//     the lock of what its client has mapped (package homes).
 //  2. Aggregator.routeMu: one look at the card's interrupts. Never in a trap.
 //  3. Guest.mu: what is to be done, the channel table, what is to be told.
-//  4. Aggregator.mu: the table of guests and of physical channels, memory.
-//  5. turn.mu and control.mu: for a moment, never while the card is waited for.
-//  6. The guest's own pin of its memory (card.Bus.Acquire), for one look-up or
+//  4. Guest.moving: pages of the guest's VRAM change their homes (write side), or are
+//     read or written by us (read side). Who moves pages waits, with it held, for
+//     the steps of the guest's own channels that are under way on the card.
+//  5. Aggregator.mu: the table of guests and of physical channels, memory.
+//  6. turn.mu and control.mu: for a moment, never while the card is waited for.
+//  7. The guest's own pin of its memory (card.Bus.Acquire), for one look-up or
 //     one copy, and bus.steps (read side), during one step of the card.
 //
 // The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's

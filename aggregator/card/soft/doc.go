@@ -16,6 +16,12 @@
 // that others wait for. Everything that a channel is in the middle of lies in
 // its [channel] value, so that it can be stopped between two steps.
 //
+// # Where memory lives
+//
+// The card reaches VRAM as one flat slice. A page that lives in somebody's shared
+// memory ([Card.Home]) is mapped there in its place, so that nobody who uses it has
+// to ask where it is.
+//
 // # When something goes wrong
 //
 // A channel's mistakes are reported as the hardware does, and stop as much as
@@ -32,7 +38,8 @@
 //
 // # Goroutines
 //
-// Three PBDMA goroutines, started by New and ended by Close. Timer callbacks
+// Three PBDMA goroutines, started by New and ended by Close, and that of the
+// client's windows, from OpenWindows to CloseWindows. Timer callbacks
 // (PTIMER alarm, retries of failed semaphore acquires) are stopped by Close.
 //
 // # Locks, in the order they are taken
@@ -42,12 +49,17 @@
 //     BAR windows, the channel slots, the run queue and the saved contexts. Every
 //     guest access runs under it. Nobody waits for anything while holding it; the
 //     condition variables of the run queue and of Reset give it up.
-//  3. Card.hostMu (read side) keeps the host attached during one step of an
+//  3. The lock of the client's windows (package homes), which is held while pages
+//     move, and in it Card.still, one for each channel: a step holds the read side,
+//     who moves pages that the channel may use the other. That is a wait for the
+//     steps under way, which are bounded and never take Card.mu.
+//  4. Card.hostMu (read side) keeps the host attached during one step of an
 //     engine, or during one access that may reach system memory. A step never
 //     takes Card.mu: its consequences are delivered after it.
-//  4. The host's own pin (card.Bus.Acquire), inside hostMu.
-//  5. engineSlot.mu, one per engine, for one Method, Inline or Step call.
-//  6. invalidates.mu, for a moment, under any of them.
+//  5. The host's own pin (card.Bus.Acquire), inside hostMu.
+//  6. engineSlot.mu, one per engine, for one Method, Inline or Step call.
+//  7. vram.mu: one change of where pages live at a time.
+//  8. invalidates.mu, for a moment, under any of them.
 //
 // A channel's execution state (vm and exec) belongs to the PBDMA that runs it,
 // and to Card.mu while none does.
