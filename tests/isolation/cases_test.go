@@ -26,7 +26,7 @@ func (w *Ward) places() (list []hostile.Value) {
 	}
 	return append(list,
 		hostile.Value{Base: hostile.VRAMEnd}, hostile.Value{Base: hostile.VRAMEnd, Off: -4096},
-		hostile.Value{Base: hostile.VRAMEnd, Off: -64 << 10}, hostile.Value{Base: hostile.RAMEnd}, hostile.Value{Base: hostile.RAMEnd, Off: -4096})
+		hostile.Value{Base: hostile.VRAMEnd, Off: -64 << 10}, hostile.Value{Base: hostile.Hole}, hostile.Value{Base: hostile.RAMEnd}, hostile.Value{Base: hostile.RAMEnd, Off: -4096})
 }
 
 // with returns v shifted and with more bits.

@@ -291,6 +291,9 @@ func (w *Ward) Violations() []string {
 			w.look("in its VRAM", p)
 		}
 	}
+	if err := w.Attacker.Unmapped(); err != nil {
+		w.report("%v", err)
+	}
 	if err := w.victim.failed(); err != nil {
 		w.report("the victim: %v", err)
 	}

@@ -42,6 +42,7 @@ const (
 	Mine   // the attacker's own buffer in VRAM
 	Mapped // a VA that the attacker has mapped
 	TopVA  // the end of 40 bits
+	Hole   // RAM that is not mapped, between RAM that is
 	Guests // multiples of the guest's VRAM: where others' would lie, side by side
 	baseCount
 )

@@ -36,7 +36,8 @@ type Attacker struct {
 	marks *guest.Buffer
 	mine  *guest.Buffer
 	dir   *guest.Buffer // the directory in RAM, then its small table
-	made  int           // actions done since the start
+	hole  hole
+	made  int // actions done since the start
 }
 
 // target is a channel that is attacked with, and how far it was rung.
@@ -55,6 +56,9 @@ func New(g *guest.Guest) (*Attacker, error) {
 func (a *Attacker) prepare() (err error) {
 	g := a.Guest
 	if a.s, err = g.NewSpace(); err != nil {
+		return err
+	}
+	if err := a.dig(); err != nil {
 		return err
 	}
 	if a.loot, err = g.AllocRAM(lootSize); err != nil {
@@ -125,7 +129,7 @@ func (a *Attacker) value(v Value) uint64 {
 	ram := uint64(len(g.Memory().Data))
 	base := map[Base]uint64{
 		VRAMEnd: g.VRAM(), Mapped: lootVA, RAMBase: a.loot.Addr, RAMEnd: a.loot.Addr + ram, Mine: a.mine.Addr,
-		TopVA: shadowpt.VASize, Guests: g.VRAM() * (v.Or & 7),
+		Hole: a.hole.addr, TopVA: shadowpt.VASize, Guests: g.VRAM() * (v.Or & 7),
 	}[v.Base]
 	return (base+uint64(v.Off))>>v.Shift | v.Or
 }
@@ -172,7 +176,7 @@ func (a *Attacker) access(act Action) error {
 	p := make([]byte, act.Width)
 	err := a.raw.Read(act.Region, act.Off, p)
 	if err == nil {
-		a.Seen(act, p)
+		a.see(act, p)
 	}
 	return err
 }
@@ -184,7 +188,7 @@ func (a *Attacker) register(act Action) error {
 	p := make([]byte, 4)
 	err := a.raw.Read(0, uint64(act.Reg), p)
 	if err == nil {
-		a.Seen(act, p)
+		a.see(act, p)
 	}
 	return err
 }
@@ -198,7 +202,7 @@ func (a *Attacker) window(act Action) error {
 	p := make([]byte, 64)
 	err := a.raw.PRAMIN(win, off, p)
 	if err == nil {
-		a.Seen(act, p)
+		a.see(act, p)
 	}
 	return err
 }
@@ -403,60 +407,6 @@ func (a *Attacker) list(act Action) error {
 		return a.raw.Runlist(uint32(at>>12), 0x01f00000|64)
 	}
 	return a.raw.Runlist(uint32(a.value(act.V)), uint32(a.value(act.W)))
-}
-
-// tables has engines walk tables in RAM, and changes them meanwhile.
-func (a *Attacker) tables(act Action) error {
-	va := uint64(victimVA)
-	table := a.dir.Data[shadowpt.DirSize:]
-	good := shadowpt.PTE{Valid: true, Target: shadowpt.SystemCoherent, Addr: a.loot.Addr}.Encode()
-	bad := a.value(act.V)>>12<<4 | act.Bits | 1
-	for i := range 8 {
-		le.PutUint64(table[i*8:], good)
-	}
-	var p guest.Push
-	p.Bind(guest.CopyEngines...)
-	for range 4 {
-		p.Copy(act.Engine, va, lootVA+0x10000, 0x8000).Copy(act.Engine, lootVA+0x20000, va, 0x8000)
-		p.Inc(0, guest.HostMemOpA, 0, 9<<27)
-	}
-	if err := a.submit(a.ram, &p); err != nil {
-		return err
-	}
-	for i := range 400 {
-		le.PutUint64(table[i%8*8:], bad)
-		if i%50 == 0 {
-			if err := a.raw.Invalidate(uint32(a.dir.Addr>>12<<4)|2, 1<<31|1); err != nil {
-				return err
-			}
-		}
-		le.PutUint64(table[i%8*8:], good)
-	}
-	return nil
-}
-
-// unmap takes RAM away while engines copy into it, puts other RAM there, or maps
-// something where nothing should be.
-func (a *Attacker) unmap(act Action) error {
-	var p guest.Push
-	p.Bind(guest.CopyEngines...)
-	for range 4 {
-		p.Copy(act.Engine, lootVA, mineVA, 0x10000).Copy(act.Engine, mineVA, lootVA+0x10000, 0x10000)
-	}
-	if err := a.submit(a.ch, &p); err != nil {
-		return err
-	}
-	if err := a.raw.UnmapAll(); err != nil {
-		return err
-	}
-	at := a.value(act.V) &^ 0xfff
-	if err := tolerate(a.raw.Map(at, 0, 0x10000, client.Readable)); err != nil {
-		return err
-	}
-	if err := tolerate(a.raw.Unmap(at, 0x10000)); err != nil {
-		return err
-	}
-	return a.raw.Map(a.Guest.RAMBase(), 0, uint64(len(a.Guest.Memory().Data)), client.ReadWrite)
 }
 
 // restart begins again from a reset, which makes everything right.

@@ -15,6 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
 const (
@@ -87,6 +88,7 @@ func attack(g *guest.Guest) func(*rapid.T) {
 		for _, act := range hostile.Gen(40).Draw(t, "actions") {
 			require.NoError(t, a.Do(act))
 		}
+		require.NoError(t, a.Unmapped())
 		works(t, g)
 	}
 }
@@ -147,4 +149,22 @@ func TestGeneratorReachesEverything(t *testing.T) {
 		require.NotZero(t, n, what)
 	}
 	works(t, g)
+}
+
+// RAM that is not mapped is watched: with a mapping over it, what engines do to it
+// is seen.
+func TestUnmappedIsWatched(t *testing.T) {
+	for _, write := range []bool{false, true} {
+		g, _ := attach(t)
+		a, err := hostile.New(g)
+		require.NoError(t, err)
+		ram := uint64(len(g.Memory().Data))
+		entry := hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Hole}, Bits: 2 << 33, Engine: guest.CE0, Write: write}
+		require.NoError(t, a.Do(entry))
+		require.NoError(t, g.Raw().UnmapAll())
+		require.NoError(t, g.Raw().Map(g.RAMBase(), 0, ram, client.ReadWrite))
+		require.NoError(t, a.Unmapped())
+		require.NoError(t, a.Do(entry))
+		require.Eventually(t, func() bool { return a.Unmapped() != nil }, wait, tick)
+	}
 }
