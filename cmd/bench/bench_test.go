@@ -19,10 +19,15 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestInProcess measures everything that needs no machine, with small parameters
-// and one turn. It looks at counts, which do not depend on how busy the machine is.
+// and one turn; package setup tries every set-up. It looks at counts, which do not
+// depend on how busy the machine is.
 func TestInProcess(t *testing.T) {
 	var progress bytes.Buffer
-	r, err := bench.Run(t.Context(), bench.Options{Umbra: "test", Repeat: 1, Quick: true, InProcess: true, Progress: &progress})
+	rows, err := setup.Choose([]string{report.PassThrough, "pass-through+map", setup.Naive, "lazy", "all"})
+	require.NoError(t, err)
+	r, err := bench.Run(t.Context(), bench.Options{
+		Umbra: "test", Repeat: 1, Quick: true, InProcess: true, Setups: setup.Names(rows), Progress: &progress,
+	})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
 	require.Contains(t, progress.String(), "growth: 10 x 128 MiB")
@@ -45,7 +50,7 @@ func TestInProcess(t *testing.T) {
 		return x.Total.Counts[name].Median
 	}
 	entries := 16384.0
-	for _, row := range setup.Rows {
+	for _, row := range rows {
 		// A submission is one trap, whatever is in between.
 		require.Equal(t, 500.0, count(find("storm", "500 submissions", row.Name), report.Writes), row.Name)
 		// So is an entry of a table that is trapped; the rest are the invalidates.
@@ -80,7 +85,7 @@ func TestInProcess(t *testing.T) {
 	}
 	require.Equal(t, 16, classes[setup.Naive])
 	require.Equal(t, 5, classes["all"], "registers, doorbell and configuration are trapped, nothing else")
-	require.Len(t, r.Ablation(report.InProcess), len(setup.Rows))
+	require.Len(t, r.Ablation(report.InProcess), len(rows))
 	require.NotNil(t, r.Model)
 	require.Contains(t, r.Text(), "A storm of page-table updates [tables]")
 }

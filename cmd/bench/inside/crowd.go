@@ -73,7 +73,7 @@ func join(ctx context.Context, seat *setup.Seat) (_ *member, err error) {
 	if m.ch, err = m.g.NewChannel(1, s); err != nil {
 		return nil, err
 	}
-	return m, m.ch.Finish()
+	return m, errors.Join(m.ch.Finish(), settle(m.g))
 }
 
 // gather has one guest attach to each seat.
@@ -107,6 +107,9 @@ func (m *member) copies(rounds int) error {
 		); err != nil {
 			return err
 		}
+	}
+	if err := settle(m.g); err != nil {
+		return err
 	}
 	if !bytes.Equal(m.src.Data, m.back.Data) {
 		return errors.New("the bytes that came back are not those that were sent")

@@ -52,7 +52,10 @@ func attach(ctx context.Context, t *scene.Take, cfg guest.Config, do func(g *gue
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(g), g.Close())
+	if err = settle(g); err == nil {
+		err = do(g)
+	}
+	return errors.Join(err, g.Close())
 }
 
 // buffer is memory with its place in an address space.

@@ -230,7 +230,7 @@ func populate(ctx context.Context, b *setup.Bed, times int) (_ *populated, err e
 	if err := errors.Join(e.space.Invalidate(), e.start()); err != nil {
 		return nil, err
 	}
-	return p, e.verify(p.entries, 1)
+	return p, errors.Join(e.verify(p.entries, 1), settle(g))
 }
 
 // change changes one entry at a time: away, which is used by nothing, and back.
@@ -248,7 +248,7 @@ func (p *populated) change(t *scene.Take, changes int) error {
 		if err != nil {
 			return err
 		}
-		if err := p.put(at, 1); err != nil { // as it was, with the next invalidate
+		if err := errors.Join(p.put(at, 1), settle(p.g)); err != nil { // as it was, with the next invalidate
 			return err
 		}
 	}

@@ -31,21 +31,19 @@ func (d *drawer) ablation(place string) []section {
 		sets = append(sets, a.Counts)
 	}
 	titles, cells := counts(sets, same)
-	t := table{Words: 1, Head: slices.Concat([]string{"set-up"}, titles, []string{"end to end", "same map", "worst", "ratio", "worst", "of"})}
+	t := table{Words: 1, Head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst"}, titles, []string{"worst of"})}
+	ratio := func(v float64) cell {
+		if v == 0 {
+			return number(none)
+		}
+		return number(report.ShowRatio(v))
+	}
 	for _, a := range rows {
-		row := append([]cell{d.setup(a.Setup)}, cells(a.Counts)...)
-		row = append(row, number(report.ShowTime(a.NS)))
-		if a.SameMean > 0 {
-			row = append(row, number(report.ShowRatio(a.SameMean)), number(report.ShowRatio(a.SameWorst)))
-		} else {
-			row = append(row, number(none), number(none))
+		if a.Setup == report.PassThrough { // the baseline against itself
+			a.Mean, a.Worst, a.WorstCase = 0, 0, ""
 		}
-		if a.Mean > 0 && a.Setup != report.PassThrough {
-			row = append(row, number(report.ShowRatio(a.Mean)), number(report.ShowRatio(a.Worst)), word(a.WorstCase))
-		} else {
-			row = append(row, number(none), number(none), word(""))
-		}
-		t.Rows = append(t.Rows, row)
+		row := []cell{d.setup(a.Setup), number(report.ShowTime(a.NS)), ratio(a.Mean), ratio(a.Worst), ratio(a.SameMean), ratio(a.SameWorst)}
+		t.Rows = append(t.Rows, append(append(row, cells(a.Counts)...), word(a.WorstCase)))
 	}
 	s.Tables = append(s.Tables, t)
 	p := plot.Bars{Label: "Time by pass-through's, by scenario and set-up", Axis: "time by pass-through's, geometric mean of the scenario's cases", Show: report.ShowRatio, Mark: 1}
@@ -136,7 +134,10 @@ func (d *drawer) scenario(sc *report.Scenario, place string) []section {
 	s := section{ID: sc.Name + "-" + place, Title: where(sc.Title, place), About: sc.About}
 	drawn := views[sc.Name]
 	if place == report.InMachine {
-		drawn = []view{{title: "Phases", phases: true}}
+		drawn = []view{{title: "Time"}}
+		if slices.ContainsFunc(rows, func(x *report.Result) bool { return len(x.Phases) > 1 }) {
+			drawn = []view{{title: "Phases", phases: true}}
+		}
 	}
 	for _, v := range drawn {
 		s.Pictures = append(s.Pictures, d.view(&v, rows)...)

@@ -95,25 +95,22 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 	}
 	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran; ratios to pass-through, geometric mean and worst case (same map: to the whole card with as much of it mapped)\n", title, rows[0].Cases)
 	names, titles := shown()
-	g := grid{indent: "  ", head: slices.Concat([]string{"set-up"}, titles, []string{"end to end", "same map", "worst", "ratio", "worst", "of"})}
+	g := grid{indent: "  ", head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst"}, titles, []string{"worst of"})}
 	for _, a := range rows {
-		row := []string{a.Setup}
+		row := []string{a.Setup, ShowTime(a.NS), none, none, none, none}
+		if a.Mean > 0 {
+			row[2], row[3] = ShowRatio(a.Mean), ShowRatio(a.Worst)
+		}
+		if a.SameMean > 0 {
+			row[4], row[5] = ShowRatio(a.SameMean), ShowRatio(a.SameWorst)
+		}
 		for _, n := range names {
 			row = append(row, have(a.Counts, n, func(v float64) string { return showCount(n, v) }))
 		}
-		row = append(row, ShowTime(a.NS), none, none, none, none, none)
-		if a.SameMean > 0 {
-			at := len(row) - 5
-			row[at], row[at+1] = ShowRatio(a.SameMean), ShowRatio(a.SameWorst)
+		if a.Setup == PassThrough {
+			a.WorstCase = none
 		}
-		if a.Mean > 0 {
-			at := len(row) - 3
-			row[at], row[at+1] = ShowRatio(a.Mean), ShowRatio(a.Worst)
-			if a.Setup != PassThrough {
-				row[at+2] = a.WorstCase
-			}
-		}
-		g.row(row...)
+		g.row(append(row, a.WorstCase)...)
 	}
 	g.write(b)
 }
