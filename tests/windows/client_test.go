@@ -267,6 +267,19 @@ func TestLimits(t *testing.T) {
 			require.Equal(t, 3, shown)
 		})
 	})
+	t.Run("pages", func(t *testing.T) {
+		each(t, homes.Limits{Pages: 300}, func(t *testing.T, s *side) {
+			d := drive(t, s)
+			d.away() // 256 of them
+			d.show(d.bar3, 0, dataAt, 30, true)
+			require.Zero(t, s.stats.PagesRefused.Load())
+			d.show(d.bar3, 100, dataAt+100*page, 30, true)
+			require.EqualValues(t, 30, s.stats.PagesRefused.Load())
+			d.show(d.bar3, 0, dataAt, 30, false)
+			d.show(d.bar3, 140, dataAt+140*page, 30, true)
+			require.EqualValues(t, 30, s.stats.PagesRefused.Load(), "there is room again")
+		})
+	})
 	t.Run("runs", func(t *testing.T) {
 		each(t, homes.Limits{Runs: 10}, func(t *testing.T, s *side) {
 			d := drive(t, s)

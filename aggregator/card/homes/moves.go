@@ -113,12 +113,23 @@ func (s *Set) enter(changes []Change) {
 		}
 	}
 	for _, p := range s.join(list) {
-		if s.stats.Runs.Load()+2 > int64(s.cfg.Runs) {
+		switch {
+		case s.stats.Runs.Load()+2 > int64(s.cfg.Runs):
 			s.stats.RunsRefused.Add(uint64(p.n))
-			continue
+		case s.living()+int64(p.n) > int64(s.cfg.Pages):
+			s.stats.PagesRefused.Add(uint64(p.n))
+		default:
+			s.home(p, card.Move{})
 		}
-		s.home(p, card.Move{})
 	}
+}
+
+// living is how many pages live in windows.
+func (s *Set) living() (n int64) {
+	for k := range s.stats.Homed {
+		n += s.stats.Homed[k].Load()
+	}
+	return n
 }
 
 // hand moves a page from a place that goes on showing it to a stronger one. The

@@ -25,6 +25,18 @@ type Config struct {
 type Limits struct {
 	Replicas int // places of pages that live elsewhere: 1024
 	Runs     int // pieces in which pages lie in windows: 2048
+	Pages    int // that live in windows: 65,536. They may all move in one trap.
+}
+
+func (l *Limits) complete() {
+	for _, f := range []struct {
+		limit *int
+		usual int
+	}{{&l.Replicas, 1024}, {&l.Runs, 2048}, {&l.Pages, 65536}} {
+		if *f.limit == 0 {
+			*f.limit = f.usual
+		}
+	}
 }
 
 // Where the windows lie in BAR0, and how large the one on VRAM is.
@@ -82,12 +94,7 @@ type Set struct {
 // New makes the windows of a client. Nothing is in them until Block, Window and
 // the like have said what they show. Close ends it. The counters outlive it.
 func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
-	if cfg.Replicas == 0 {
-		cfg.Replicas = 1024
-	}
-	if cfg.Runs == 0 {
-		cfg.Runs = 2048
-	}
+	cfg.Limits.complete()
 	s := &Set{
 		cfg: cfg, owner: owner, stats: stats, replicas: make(map[Place]*replica),
 		poke: make(chan struct{}, 1), closing: make(chan struct{}),

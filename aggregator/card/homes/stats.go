@@ -26,6 +26,7 @@ type Stats struct {
 	Physical     atomic.Uint64 // times that a BAR was to show VRAM without tables
 	Aliases      atomic.Uint64 // places of pages that live elsewhere, beyond the limit
 	RunsRefused  atomic.Uint64 // pages that were to lie in more pieces than the limit
+	PagesRefused atomic.Uint64 // pages beyond the limit
 	MovesRefused atomic.Uint64 // pages that the card did not move
 	PollArea     atomic.Uint64 // times that the poll area was put where doorbells are not seen
 	Lost         atomic.Uint64 // replicas that changed too fast to be held equal
@@ -60,6 +61,7 @@ func (s *Stats) Counts() []Count {
 		{"map_inexact_physical", s.Physical.Load()},
 		{"map_inexact_aliases", s.Aliases.Load()},
 		{"map_inexact_runs", s.RunsRefused.Load()},
+		{"map_inexact_pages", s.PagesRefused.Load()},
 		{"map_inexact_not_moved", s.MovesRefused.Load()},
 		{"map_inexact_poll_area", s.PollArea.Load()},
 		{"map_inexact_too_fast", s.Lost.Load()},
