@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
@@ -26,7 +27,7 @@ const (
 
 // crowded makes a ward of guests that are all alike, and nobody else.
 func crowded(t *testing.T) *Ward {
-	w := &Ward{}
+	w := &Ward{maps: homes.MapAll}
 	var err error
 	w.dir, err = os.MkdirTemp("", "umbra-")
 	require.NoError(t, err)
@@ -127,7 +128,7 @@ func (w *Ward) interrupted(i int, v *victim) (*victim, error) {
 // newCopier is newVictim without its goroutine: it waits until the socket takes a
 // client, for the one before may still be going.
 func newCopier(socket string) (*victim, error) {
-	cfg := guest.Config{RAM: 1 << 20, Timeout: 30 * time.Second}
+	cfg := guest.Config{RAM: 1 << 20, Map: true, Timeout: 30 * time.Second}
 	g, err := guest.Attach(context.Background(), socket, cfg)
 	for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)

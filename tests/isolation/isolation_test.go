@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 )
 
@@ -51,12 +52,24 @@ func TestGateRandom(t *testing.T) {
 	before := w.Copies()
 	rapid.Check(t, attack(w))
 	require.Greater(t, w.Copies(), before)
+	require.NotZero(t, w.Seat.Guest.Stats().Mapped.PagesMoved.Load())
 	t.Logf("victim: %d copies, the slowest took %v", w.Copies()-before, time.Duration(w.victim.worst.Load()))
 	for _, c := range w.Seat.Guest.Stats().Counts() {
 		if c.N > 0 {
 			t.Logf("attacker: %s %d", c.Name, c.N)
 		}
 	}
+}
+
+// TestGateRandomTrapped is the same with nothing mapped.
+func TestGateRandomTrapped(t *testing.T) {
+	w, err := NewWardOf(homes.MapNone, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	before := w.Copies()
+	rapid.Check(t, attack(w))
+	require.Greater(t, w.Copies(), before)
+	require.Zero(t, w.Seat.Guest.Stats().Mapped.PagesMoved.Load())
 }
 
 func attack(w *Ward) func(*rapid.T) {

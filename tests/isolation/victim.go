@@ -37,7 +37,7 @@ const (
 )
 
 func newVictim(socket string) (*victim, error) {
-	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 4 << 20})
+	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 4 << 20, Map: true})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -42,6 +43,7 @@ type Ward struct {
 	free      []aggregator.Extent // what nobody has
 	kept      []kept
 	seats     []*Seat
+	maps      homes.Map // what clients may map, and do
 	dir       string
 
 	mu    sync.Mutex
@@ -73,10 +75,15 @@ func (deaf) GraphTrap(uint8, gf100.GraphTrap) {}
 func (deaf) CopyTrap(uint8, gf100.CopyTrap)   {}
 func (deaf) Done(bool)                        {}
 
-// NewWard makes one. plant, if not nil, puts a card with a hole before the real
-// one.
+// NewWard makes one, whose guests have mapped all that can be mapped. plant, if not
+// nil, puts a card with a hole before the real one.
 func NewWard(plant func(card.Card) card.Card) (*Ward, error) {
-	w := &Ward{}
+	return NewWardOf(homes.MapAll, plant)
+}
+
+// NewWardOf is NewWard with what clients may map.
+func NewWardOf(maps homes.Map, plant func(card.Card) card.Card) (*Ward, error) {
+	w := &Ward{maps: maps}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
 		return nil, err
@@ -215,7 +222,7 @@ func (w *Ward) hide() error {
 }
 
 func (w *Ward) arm() error {
-	g, err := guest.Attach(context.Background(), w.Seat.Socket, guest.Config{RAM: 8 << 20})
+	g, err := guest.Attach(context.Background(), w.Seat.Socket, guest.Config{RAM: 8 << 20, Map: true})
 	if err != nil {
 		return err
 	}
@@ -227,7 +234,7 @@ func (w *Ward) arm() error {
 }
 
 func (w *Ward) seat(name string) (*Seat, error) {
-	v, err := serve.NewVirtual(w.Agg, aggregator.GuestConfig{Name: name, VRAM: guestVRAM}, devmodel.Config{})
+	v, err := serve.NewVirtual(w.Agg, aggregator.GuestConfig{Name: name, VRAM: guestVRAM, Map: w.maps}, devmodel.Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -276,10 +283,22 @@ func (w *Ward) look(where string, p []byte) {
 	}
 }
 
+// mappedParts are what drivers use of their windows.
+var mappedParts = []struct {
+	bar  int
+	off  uint64
+	size int
+}{{0, 0x300000, 1 << 20}, {0, 0x700000, 1 << 20}, {1, 512 << 10, 4 << 20}, {3, 0, 4 << 20}}
+
 // Violations returns what was found, after one more look at all memory. The
 // attacker's channels may still run.
 func (w *Ward) Violations() []string {
 	w.look("copied to RAM", w.Attacker.Guest.Memory().Data)
+	for _, at := range mappedParts {
+		if mem := w.Attacker.Guest.Mapped(at.bar, at.off); mem != nil {
+			w.look(fmt.Sprintf("mapped of BAR%d", at.bar), mem[:min(len(mem), at.size)])
+		}
+	}
 	buf := make([]byte, 1<<20)
 	for i := range w.kept {
 		w.unchanged(&w.kept[i], buf)
