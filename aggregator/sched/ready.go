@@ -64,7 +64,9 @@ func (s *Scheduler) rebuild() {
 	s.rests = s.rests[:0]
 	s.names = make(map[nameKey]int32)
 	s.least = s.leastLimit()
+	s.fifo = s.Config.Policy == FIFO
 	for n := range s.Nodes {
+		s.fifo = s.fifo || s.Nodes[n].Config.Policy == FIFO
 		s.sides = append(s.sides, newSide(len(s.Engines)))
 		if node := &s.Nodes[n]; node.Kind != Gone && node.Config.Name != "" && node.Block&Dying == 0 {
 			s.names[nameKey{node.Parent, node.Config.Name}] = int32(n)
@@ -86,11 +88,12 @@ func (s *Scheduler) rebuild() {
 	}
 }
 
-// settle sees whether a node could have a turn, and with it those above.
+// settle sees whether a node could have a turn, and with it those above. With a
+// FIFO anywhere, what is oldest below a node counts all the way up.
 func (s *Scheduler) settle(n int32, e int) {
 	for n != root {
 		p := s.over(n)
-		if !s.rerank(n, p, e) {
+		if !s.rerank(n, p, e) && !s.fifo {
 			return
 		}
 		n = p
@@ -114,7 +117,7 @@ func (s *Scheduler) rerank(n, p int32, e int) bool {
 		}
 		s.sides[p].queues[e][q][sl.pos] = r
 		s.fix(p, e, q, sl.pos)
-		return s.discipline(s.above(p)) == FIFO
+		return false
 	}
 	fresh := sl.pos == none
 	s.unready(n, e)
@@ -122,14 +125,7 @@ func (s *Scheduler) rerank(n, p int32, e int) bool {
 	s.sides[p].queues[e][q] = list
 	sl.pos, sl.queue = int32(len(list)-1), q
 	s.fix(p, e, q, sl.pos)
-	return fresh || s.discipline(s.above(p)) == FIFO
-}
-
-func (s *Scheduler) above(n int32) int32 {
-	if n == root {
-		return root
-	}
-	return s.over(n)
+	return fresh
 }
 
 // unready takes a node out of its queue.

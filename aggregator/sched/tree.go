@@ -20,6 +20,7 @@ type Scheduler struct {
 	rests []rest // a heap by time: who has used up a cap
 	names map[nameKey]int32
 	least time.Duration // limit of a request of any guest
+	fifo  bool          // some children take turns in the order of submission
 	looks uint64        // nodes that were looked at: what decisions cost, whatever the machine
 }
 
@@ -114,6 +115,7 @@ func (s *Scheduler) AddNode(now time.Duration, parent ID, c NodeConfig) (ID, err
 		s.Nodes[g].Guest.Last = n
 	}
 	s.born(n)
+	s.fifo = s.fifo || c.Policy == FIFO
 	s.least = s.leastLimit()
 	return s.id(n), nil
 }
