@@ -74,7 +74,8 @@ func TestLibraryAtBuild(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "libvfio-user.h"), []byte(c.header), 0o600))
 				args = append(args, "-I"+include) // for the headers that it includes
 			}
-			cmd := exec.CommandContext(t.Context(), "gcc", append(args, "binding.c")...)
+			cc := compiler(t)
+			cmd := exec.CommandContext(t.Context(), cc[0], append(append(cc[1:], args...), "binding.c")...)
 			cmd.Dir = bindingDir
 			cmd.Env = append(os.Environ(), "LC_ALL=C")
 			out, err := cmd.CombinedOutput()
@@ -88,6 +89,16 @@ func TestLibraryAtBuild(t *testing.T) {
 			}
 		})
 	}
+}
+
+// compiler is the C compiler of the go command, with what is always said to it.
+func compiler(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "env", "CC").Output()
+	require.NoError(t, err)
+	cc := strings.Fields(string(out))
+	require.NotEmpty(t, cc)
+	return cc
 }
 
 func run(t *testing.T, dir, name string, args ...string) {
@@ -161,5 +172,6 @@ func stub(t *testing.T, file, soname string, functions []string) {
 		fmt.Fprintf(&b, "void %s(void) {}\n", n)
 	}
 	require.NoError(t, os.WriteFile(src, []byte(b.String()), 0o600))
-	run(t, ".", "gcc", "-shared", "-fPIC", "-Wl,-soname,"+soname, "-o", file, src)
+	cc := compiler(t)
+	run(t, ".", cc[0], append(cc[1:], "-shared", "-fPIC", "-Wl,-soname,"+soname, "-o", file, src)...)
 }

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/cgo"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -31,8 +32,9 @@ type library struct {
 // soname is what the library calls itself, as long as it is this one.
 const soname = "libvfio-user.so.0"
 
-// check refuses a library that this program cannot use, with what was found.
-func check() error {
+// check refuses a library that this program cannot use, with what was found. The library does not
+// change while the program runs.
+var check = sync.OnceValue(func() error {
 	path := C.GoString(C.umbra_library())
 	found := "the libvfio-user that this program runs with"
 	if path != "" {
@@ -54,7 +56,7 @@ func check() error {
 		return fmt.Errorf("libvfiouser: %s is %s, another ABI; %s is needed, as \"make libvfio-user\" builds", found, names[0], soname)
 	}
 	return nil
-}
+})
 
 func errOf(e C.int) error {
 	if e == 0 {
@@ -89,14 +91,14 @@ func (l *library) describe(dev vfiouser.Device) error {
 			continue
 		}
 		if err := l.region(i, &r); err != nil {
-			return err
+			return fmt.Errorf("region %d of %#x bytes: %w", i, r.Size, err)
 		}
 	}
 	if d, ok := dev.(vfiouser.IOFDs); ok {
 		for i := range dev.Regions() {
 			for _, f := range d.RegionIOFDs(i) {
 				if err := l.ioFD(i, &f); err != nil {
-					return err
+					return fmt.Errorf("the descriptor for region %d, %#x+%#x: %w", i, f.Offset, f.Size, err)
 				}
 			}
 		}
@@ -106,7 +108,7 @@ func (l *library) describe(dev vfiouser.Device) error {
 	irqs[vfiouser.IRQErr].Count, irqs[vfiouser.IRQReq].Count = 0, 0
 	for i, q := range irqs {
 		if err := errOf(C.umbra_irqs(l.ctx, C.int(i), C.uint32_t(q.Count))); err != nil {
-			return err
+			return fmt.Errorf("interrupt index %d of %d vectors: %w", i, q.Count, err)
 		}
 	}
 	return errOf(C.umbra_realize(l.ctx))

@@ -45,9 +45,11 @@ type Transport struct {
 	clients atomic.Uint64
 	refused atomic.Uint64 // by the device
 
-	// The rest is the serving thread's.
-	ctx      *library
-	link     *link // of the client, or nil
+	// The serving thread sets these with mu held. It reads them without, others with mu held.
+	ctx  *library
+	link *link // of the client, or nil
+
+	// Set by New.
 	observer vfiouser.IRQObserver
 	regions  [vfiouser.NumRegions]vfiouser.Region
 }
@@ -131,7 +133,7 @@ func (t *Transport) thread(path string, wake int) error {
 		os.Remove(path)
 	}()
 	if err := lib.describe(t.dev); err != nil {
-		return fmt.Errorf("libvfiouser: the library refuses the device: %w", err)
+		return fmt.Errorf("libvfiouser: the library refuses the device: %w; the native transport may take it", err)
 	}
 	if t.listening != nil {
 		t.listening()
