@@ -48,21 +48,18 @@ func (s *Scheduler) Account(now time.Duration, id ID, engine int) (Account, bool
 
 // Entry is a node in the ledger, with its children after it.
 type Entry struct {
-	ID       ID         `json:"-"`
-	Name     string     `json:"name"`
-	Kind     Kind       `json:"kind"`
-	Depth    int        `json:"depth"`
-	Weight   int        `json:"weight"`
-	Block    Block      `json:"block,omitempty"`
-	Waiting  []int      `json:"waiting"`
-	Inflight []int      `json:"inflight"`
-	Accounts []Account  `json:"accounts"`       // by engine
-	Past     []Account  `json:"past,omitempty"` // of children that are gone
-	Debt     []Duration `json:"debt_ns"`        // time that it is ahead of its share
+	ID       ID              `json:"-"`
+	Name     string          `json:"name"`
+	Kind     Kind            `json:"kind"`
+	Depth    int             `json:"depth"`
+	Weight   int             `json:"weight"`
+	Block    Block           `json:"block,omitempty"`
+	Waiting  []int           `json:"waiting"`
+	Inflight []int           `json:"inflight"`
+	Accounts []Account       `json:"accounts"`       // by engine
+	Past     []Account       `json:"past,omitempty"` // of children that are gone
+	Debt     []time.Duration `json:"debt_ns"`        // time that it is ahead of its share
 }
-
-// Duration is a time.Duration, for JSON.
-type Duration = time.Duration
 
 // Ledger writes down every node, parents before their children, siblings in the
 // order in which they were made.

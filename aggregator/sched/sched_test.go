@@ -31,6 +31,7 @@ type bed struct {
 	forwarded map[sched.ID]int
 	done      map[sched.ID]int
 	lengths   func(ch sched.ID, i int) time.Duration
+	astray    bool // some entries run on another engine than those before them
 }
 
 type request struct {
@@ -69,10 +70,14 @@ func (b *bed) drain() (trace []sched.Forward) {
 		}
 		trace = append(trace, f)
 		for range f.Entries {
-			if len(b.card[f.Engine]) == 0 {
-				b.began[f.Engine] = b.now
+			e := f.Engine
+			if b.astray && b.forwarded[f.Channel]%7 == 3 {
+				e = 1 - e // what an entry wants is known when it is done
 			}
-			b.card[f.Engine] = append(b.card[f.Engine], request{f.Channel, b.lengths(f.Channel, b.forwarded[f.Channel])})
+			if len(b.card[e]) == 0 {
+				b.began[e] = b.now
+			}
+			b.card[e] = append(b.card[e], request{f.Channel, b.lengths(f.Channel, b.forwarded[f.Channel])})
 			b.forwarded[f.Channel]++
 		}
 	}
@@ -236,6 +241,7 @@ func script(t *rapid.T, b *bed, each func()) {
 func TestLiveChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBed(t, drawConfig(t))
+		b.astray = rapid.Bool().Draw(t, "astray")
 		script(t, b, func() {
 			require.NoError(t, b.s.Twin())
 			b.drain()
@@ -344,6 +350,12 @@ func TestRestoreRefuses(t *testing.T) {
 		"unused":        func(st *sched.State) { st.Unused = []int32{1} },
 		"dfq's order":   func(st *sched.State) { st.Engines[0].DFQ.Order = []int32{44} },
 		"dfq's phase":   func(st *sched.State) { st.Engines[0].DFQ.Phase = 9 },
+		"weight":        func(st *sched.State) { st.Nodes[1].Config.Weight = 0 },
+		"sibling":       func(st *sched.State) { st.Nodes[2].Next = 2 },
+		"forgotten":     func(st *sched.State) { st.Nodes[1].First = -1 },
+		"batch":         func(st *sched.State) { st.Nodes[2].Chan.Batches = []sched.Batch{{N: 3}} },
+		"waiting":       func(st *sched.State) { st.Nodes[2].Lanes[0].Waiting = 3 },
+		"dfq's place":   func(st *sched.State) { st.Engines[0].DFQ.At = 3 },
 		"of no kind":    func(st *sched.State) { st.Nodes[2].Kind = 7 },
 		"a lost parent": func(st *sched.State) { st.Nodes[1].Kind = sched.Gone },
 	} {
@@ -436,6 +448,29 @@ func TestPartialRelease(t *testing.T) {
 		}
 		b.check(t)
 	}
+}
+
+// TestForetoldTimeIsGivenBack: what a request was thought to take is in the tags
+// while it is on the card, and what it took from then on.
+func TestForetoldTimeIsGivenBack(t *testing.T) {
+	c := sched.Default()
+	c.Policy = sched.DFQ // whose tags have no bounds
+	c.DFQ.Window = 4
+	b := newBed(t, c)
+	ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Weight: 50}), 0)
+	b.lengths = func(_ sched.ID, i int) time.Duration { return time.Duration(i%9+1) * 500 * us }
+	b.submit(ch, 90)
+	b.run(100 * ms)
+	st := b.s.Freeze()
+	require.Greater(t, st.Nodes[2].Lanes[0].Pending, ms, "four are on the card")
+	require.Greater(t, st.Nodes[2].Lanes[0].Tag, int64(st.Nodes[2].Lanes[0].Account.Busy)<<10/100)
+	b.run(10 * time.Second)
+	st = b.s.Freeze()
+	busy := st.Nodes[2].Lanes[0].Account.Busy
+	require.Equal(t, 90/9*45*500*us, busy)
+	require.Zero(t, st.Nodes[2].Lanes[0].Pending)
+	require.InDelta(t, float64(busy<<10/100), float64(st.Nodes[2].Lanes[0].Tag), 400)
+	require.InDelta(t, float64(busy<<10/50), float64(st.Nodes[1].Lanes[0].Tag), 400)
 }
 
 // TestAdded: how far a doorbell moved GP_PUT, at every place of the ring.

@@ -78,7 +78,7 @@ func (s *Scheduler) weight(n int32, e int) (w int64, shift uint) {
 		if l.Able == 0 && l.Idle != up.Period {
 			all += own
 		}
-		w = w * own / all
+		w = w * own / max(all, own)
 	}
 	return max(w, leastShare), shareShift
 }

@@ -135,7 +135,7 @@ type Lane struct {
 	// As one of its parent's children.
 	Tag     int64         // time served over weight, see tagOf
 	Turn    int64         // its place in a round
-	Mean    time.Duration // of a channel: length of a request
+	Mean    time.Duration // of a channel: length of a request, of late; of a group: in dfq's last sample
 	Pending time.Duration // of a channel: in the tag for requests on the card
 	Idle    int64         // period in which it ran out of work
 	Used    time.Duration // in its parent's window
@@ -255,6 +255,23 @@ func (st *State) checkLinks() error {
 		if i != int(root) && (n.Parent < 0 || int(n.Parent) >= len(st.Nodes) || st.Nodes[n.Parent].Kind != Inner) {
 			return bad("parent", n.Parent)
 		}
+		if n.Config.Weight < 1 || n.Config.check() != nil {
+			return bad("weight", n.Config.Weight)
+		}
+		batched, waiting := 0, 0
+		for _, b := range n.Chan.Batches {
+			if batched += b.N; b.N < 1 {
+				return bad("batch", b.N)
+			}
+		}
+		for e := range n.Lanes {
+			if waiting += n.Lanes[e].Waiting; n.Lanes[e].Waiting < 0 || n.Lanes[e].Inflight < 0 {
+				return bad("waiting", n.Lanes[e].Waiting)
+			}
+		}
+		if n.Kind == Channel && batched != waiting || len(n.Chan.Batches) > maxBatches {
+			return bad("batches", batched)
+		}
 		for _, l := range []int32{n.First, n.Next, n.Prev, n.Guest.Last} {
 			if !link(l) {
 				return bad("link", l)
@@ -273,6 +290,9 @@ func (st *State) checkLinks() error {
 			}
 		}
 	}
+	if err := st.checkSiblings(bad); err != nil {
+		return err
+	}
 	for _, n := range st.Unused {
 		if !link(n) || n <= root || st.Nodes[n].Kind != Gone {
 			return bad("unused", n)
@@ -280,7 +300,7 @@ func (st *State) checkLinks() error {
 	}
 	for e := range st.Engines {
 		d := &st.Engines[e].DFQ
-		if d.Phase >= phases || !link(d.Group) || d.At < 0 {
+		if d.Phase >= phases || !link(d.Group) || d.At < 0 || d.At > len(d.Order) {
 			return bad("dfq", e)
 		}
 		for _, n := range d.Order {
@@ -288,6 +308,32 @@ func (st *State) checkLinks() error {
 				return bad("dfq.order", n)
 			}
 		}
+	}
+	return nil
+}
+
+// checkSiblings says whether every node is once in its parent's list.
+func (st *State) checkSiblings(bad func(string, any) error) error {
+	seen := 0
+	for i := range st.Nodes {
+		if st.Nodes[i].Kind == Gone {
+			continue
+		}
+		last := none
+		for c := st.Nodes[i].First; c != none; c = st.Nodes[c].Next {
+			if seen++; seen > len(st.Nodes) || st.Nodes[c].Kind == Gone || st.Nodes[c].Parent != int32(i) || st.Nodes[c].Prev != last {
+				return bad("sibling", c)
+			}
+			last = c
+		}
+	}
+	for i := range st.Nodes {
+		if st.Nodes[i].Kind == Gone {
+			seen++
+		}
+	}
+	if seen != len(st.Nodes)-1 { // the card is nobody's child
+		return bad("nodes", seen)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ type Rig struct {
 	Clients    []*Client
 	Now        time.Duration
 	Steps      int // of the simulation
-	MostOnCard int // requests that were there at once, of the graphics engine
+	MostOnCard int // requests at once, of the graphics engine
 
 	// OnForward and OnAlert see what the scheduler says, if set. An alert that
 	// is not handled is done: the channel is aborted.
@@ -90,7 +90,7 @@ type Rig struct {
 	wakes   wakeHeap
 	fluid   fluid
 	seed    uint64
-	pending []*job
+	pending []*job // on the card, by the tag of their requests
 }
 
 // NewRig sets a mix on a card that a scheduler of this configuration shares.
@@ -244,14 +244,14 @@ func (r *Rig) Dispatch() {
 			continue
 		}
 		if l := r.byID[a.Channel]; l != nil && (a.Kind == sched.Abort || a.Kind == sched.Reset) {
-			r.Abort(l)
+			r.abort(l)
 			l.client.Stats.Aborted++
 		}
 	}
 }
 
-// Abort takes a client's channel off the card, as an aggregator does.
-func (r *Rig) Abort(l *line) {
+// abort takes a client's channel off the card, as an aggregator does.
+func (r *Rig) abort(l *line) {
 	ran, e := r.Card.Abort(r.Now, l.card)
 	if e >= 0 {
 		r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: e, Busy: r.meter.Busy(e, r.Now-ran, r.Now)})
