@@ -70,10 +70,6 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var share aggregator.GuestConfig
-	if err := row.apply(&share); err != nil {
-		return nil, err
-	}
 	gauged := func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
 		seat := &Seat{Socket: socket(len(b.Seats)), Gauge: newGauge(d.(serve.Observed)), Mapped: row.Mapped()}
 		var err error
@@ -96,7 +92,6 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		cfg.Share.Shadow = share.Shadow
 		l, err := vfiouser.Listen(socket(i))
 		if err != nil {
 			return nil, err

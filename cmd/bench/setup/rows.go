@@ -185,9 +185,7 @@ func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 			text += fmt.Sprintf(",tables=%dMiB", s.Tables>>20)
 		}
 		for _, k := range slices.Sorted(maps.Keys(r.GPU)) {
-			if direct[k] == nil {
-				text += "," + k + "=" + r.GPU[k]
-			}
+			text += "," + k + "=" + r.GPU[k]
 		}
 		g, err := config.ParseGPU(source, text)
 		if err != nil {

@@ -77,7 +77,7 @@ func TestNonsense(t *testing.T) {
 		row  Row
 		says string
 	}{
-		{Row{Name: "x", GPU: map[string]string{optSync: "never"}}, "shadow.sync: never: must be flush or lazy or eager or adaptive"},
+		{Row{Name: "x", GPU: map[string]string{optSync: "never"}}, "shadow.sync: never: must be eager or flush or lazy or adaptive"},
 		{Row{Name: "x", GPU: map[string]string{optSync: "eager", optScan: "full"}}, "eager does not go with full"},
 		{Row{Name: "x", GPU: map[string]string{optMap: "bar7"}}, "bar-map"},
 		{Row{Name: "x", GPU: map[string]string{"luck": "7"}}, "luck"},
