@@ -128,9 +128,13 @@ type GuestConfig struct {
 	Name     string
 	VRAM     uint64 // bytes, a multiple of 1 MiB
 	Channels int    // how many it may have bound at a time; 0 = all
+	// Guaranteed is how many of them it can count on, whatever the others have; 0 is
+	// an even share among as many guests as are possible.
+	Guaranteed int
 	// Tables is the memory for its page-table shadows, in bytes: its own, taken
-	// from the card when the guest is added. 0 is an eighth of VRAM, 8 MiB at
-	// least and 64 MiB at most.
+	// from the card when the guest is added. Channels beyond the guaranteed have their
+	// instance blocks there, too. 0 is an eighth of VRAM, 8 MiB at least and 64 MiB at
+	// most.
 	Tables uint64
 	// Shadow is how its page tables are shadowed; the zero value is
 	// shadowpt.DefaultPolicy.
@@ -149,6 +153,9 @@ func (c *GuestConfig) complete() error {
 	if c.Channels == 0 {
 		c.Channels = gf100.Channels
 	}
+	if c.Guaranteed == 0 {
+		c.Guaranteed = min(gf100.Channels/MaxGuests, c.Channels)
+	}
 	if c.Tables == 0 {
 		c.Tables = min(max(c.VRAM/8, minTables), maxTables)
 	}
@@ -161,6 +168,8 @@ func (c *GuestConfig) complete() error {
 		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM are not whole MiB", c.Name, c.VRAM)
 	case c.Channels < 1 || c.Channels > gf100.Channels:
 		return fmt.Errorf("aggregator: guest %s: %d channels: 1 to %d are possible", c.Name, c.Channels, gf100.Channels)
+	case c.Guaranteed < 1 || c.Guaranteed > c.Channels:
+		return fmt.Errorf("aggregator: guest %s: %d guaranteed channels of %d: 1 to %d are possible", c.Name, c.Guaranteed, c.Channels, c.Channels)
 	case c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize:
 		return fmt.Errorf("aggregator: guest %s: %d KiB for page tables hold no address space", c.Name, c.Tables>>10)
 	}
@@ -171,7 +180,7 @@ func (c *GuestConfig) complete() error {
 }
 
 // own is how much of the card's memory the aggregator keeps for the guest.
-func (c *GuestConfig) own() uint64 { return c.Tables + uint64(c.Channels)*gf100.InstanceSize }
+func (c *GuestConfig) own() uint64 { return c.Tables + uint64(c.Guaranteed)*gf100.InstanceSize }
 
 // Need returns how much of the card's memory a guest takes in all.
 func (c GuestConfig) Need() (uint64, error) {
@@ -206,6 +215,15 @@ func (a *Aggregator) place(cfg GuestConfig, ev Events) (*Guest, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("it would be one more than the %d that are possible", MaxGuests)
 	}
+	promised := 0
+	for _, g := range a.guests {
+		if g != nil && !g.removed {
+			promised += g.limits.Guaranteed
+		}
+	}
+	if left := gf100.Channels - promised; cfg.Guaranteed > left {
+		return nil, fmt.Errorf("%d guaranteed channels: of the card's %d the others have all but %d; guarantee fewer", cfg.Guaranteed, gf100.Channels, left)
+	}
 	own, err := a.memory.alloc(cfg.own(), pageSize)
 	if err != nil {
 		return nil, fmt.Errorf("page tables and channels: %w", err)
@@ -231,10 +249,6 @@ func (a *Aggregator) forget(g *Guest) {
 	a.guests[g.index] = nil
 }
 
-// guaranteed is how many of the card's channels each guest can count on,
-// whatever the others do.
-const guaranteed = gf100.Channels / MaxGuests
-
 // takeChannel gives ch a channel number of the card, unless none is left that
 // others do not have to be able to count on. It takes number prefer if it is
 // free.
@@ -250,11 +264,11 @@ func (a *Aggregator) takeChannel(ch *channel, prefer uint8) bool {
 		}
 	}
 	for _, g := range a.guests {
-		if g != nil && g != ch.guest {
-			owed += max(min(guaranteed, g.limits.Channels)-used[g], 0)
+		if g != nil && g != ch.guest && !g.removed {
+			owed += max(g.limits.Guaranteed-used[g], 0)
 		}
 	}
-	if free == 0 || free <= owed && used[ch.guest] >= guaranteed {
+	if free == 0 || free <= owed && used[ch.guest] >= ch.guest.limits.Guaranteed {
 		return false
 	}
 	if a.channels[prefer] != nil {

@@ -372,20 +372,36 @@ func TestTooManyErrors(t *testing.T) {
 	require.NotNil(t, g.cardChannel(1))
 }
 
-// Each guest can count on some channels, whatever the others take.
+// Each guest can count on some channels, whatever the others take: as many as it
+// was promised, and nobody is promised what others were.
 func TestChannelsAreGuaranteed(t *testing.T) {
-	a, _ := newAgg(t, Options{})
-	greedy, _ := addGuest(t, a, "greedy")
-	late, _ := addGuest(t, a, "late")
-	for id := range uint8(gf100.Channels) {
-		bindChannel(t, greedy, id)
+	for _, promised := range []int{0, 1, 60} {
+		a, _ := newAgg(t, Options{})
+		greedy, _ := addGuest(t, a, "greedy")
+		share := GuestConfig{Name: "late", VRAM: 4 << 20, Tables: 1 << 20, Guaranteed: promised}
+		late, err := a.AddGuest(share, &told{})
+		require.NoError(t, err)
+		want := promised
+		if promised == 0 {
+			want = gf100.Channels / MaxGuests
+		}
+		for id := range uint8(gf100.Channels) {
+			bindChannel(t, greedy, id)
+		}
+		require.Equal(t, gf100.Channels-want, len(greedy.bound()))
+		for id := range uint8(want + 1) {
+			bindChannel(t, late, id)
+		}
+		require.Equal(t, want, len(late.bound()))
+		require.NotZero(t, greedy.stats.OverQuota.Load())
+
+		share.Name, share.Guaranteed = "more", gf100.Channels-want-gf100.Channels/MaxGuests+1
+		_, err = a.AddGuest(share, &told{})
+		require.ErrorContains(t, err, fmt.Sprintf("guest more: %d guaranteed channels: of the card's 128 the others have all but %d", share.Guaranteed, share.Guaranteed-1))
+		share.Channels = 3
+		_, err = a.AddGuest(share, &told{})
+		require.ErrorContains(t, err, "1 to 3 are possible")
 	}
-	require.Equal(t, gf100.Channels-guaranteed, len(greedy.bound()))
-	for id := range uint8(guaranteed + 1) {
-		bindChannel(t, late, id)
-	}
-	require.Equal(t, guaranteed, len(late.bound()))
-	require.NotZero(t, greedy.stats.OverQuota.Load())
 }
 
 func TestQuota(t *testing.T) {

@@ -62,7 +62,9 @@ type Face struct {
 type Share struct {
 	VRAM     Size `yaml:"vram" placeholder:"SIZE" min:"64MiB" max:"6GiB" step:"1MiB"`
 	Channels int  `yaml:"channels" placeholder:"N" min:"1" max:"128"`
-	Tables   Size `yaml:"tables" placeholder:"SIZE" min:"1MiB" max:"1GiB" step:"1MiB"`
+	// Guaranteed of the channels are there whatever the other GPUs have.
+	Guaranteed int  `yaml:"guaranteed" placeholder:"N" min:"1" max:"128"`
+	Tables     Size `yaml:"tables" placeholder:"SIZE" min:"1MiB" max:"1GiB" step:"1MiB"`
 }
 
 // Profile is a kind of virtual GPU.

@@ -229,26 +229,36 @@ func (g *GPU) most(left Size) Size {
 	return vram
 }
 
-// fitChannels does the same for channels, and shares the rest out.
+// fitChannels does the same for channels that are guaranteed, and shares the rest
+// out. A GPU that does not say how many are guaranteed can count on all of its own.
 func fitChannels(gpus []GPU) error {
 	left := MaxChannels
 	var unsaid []*GPU
 	for i := range gpus {
 		g := &gpus[i]
-		if g.Channels == 0 {
+		key := "guaranteed"
+		switch {
+		case g.Channels == 0 && g.Guaranteed == 0:
 			unsaid = append(unsaid, g)
 			continue
+		case g.Channels == 0:
+			g.Channels = max(g.Guaranteed, mostChannels)
+		case g.Guaranteed == 0:
+			key, g.Guaranteed = "channels", g.Channels
+		case g.Guaranteed > g.Channels:
+			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("more than the %d that it may have at a time (%s)", g.Channels, g.Where("channels"))}
 		}
-		if g.Channels > left {
-			return &Error{Where: g.Where("channels"), Value: fmt.Sprint(g.Channels), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it", MaxChannels, left)}
+		if g.Guaranteed > left {
+			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it", MaxChannels, left)}
 		}
-		left -= g.Channels
+		left -= g.Guaranteed
 	}
 	for i, g := range slices.Backward(unsaid) {
 		g.Channels = min(left/(i+1), mostChannels)
 		if g.Channels == 0 {
 			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the card has %d, and the other GPUs take all; give them fewer", MaxChannels)}
 		}
+		g.Guaranteed = g.Channels
 		left -= g.Channels
 	}
 	return nil

@@ -43,7 +43,7 @@ gpus:
     socket: b.sock
     profile: small
     temperature: 30
-  - {name: c, socket: c.sock, vram: 65MiB, channels: 9, tables: 1MiB, rom: x.rom, msi: true, temperature: 1,
+  - {name: c, socket: c.sock, vram: 65MiB, channels: 9, guaranteed: 2, tables: 1MiB, rom: x.rom, msi: true, temperature: 1,
      tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small,
      shadow: {sync: eager, scan: incremental, burst: 1, calm: 2}}
 `, "name=d,socket=d.sock,vram=64MiB,shadow.burst=9,tpcs=4,4,bar-map=rom,pramin,msi=false")
@@ -61,12 +61,12 @@ gpus:
 	small.MSI, small.Temperature = false, 30
 	warm.MSI, warm.TPCs, warm.BARMap = false, Counts{4, 4}, homes.MapROM|homes.MapPRAMIN
 	require.Equal(t, []GPU{
-		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 64 << 20}, Face: card},
-		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 16 << 20}, Face: small},
-		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 1 << 20}, Face: Face{
+		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 32, 64 << 20}, Face: card},
+		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 8, 16 << 20}, Face: small},
+		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 2, 1 << 20}, Face: Face{
 			ROM: "x.rom", MSI: true, Temperature: 1, TPCs: Counts{1, 1}, BAR1: 16 << 20, BAR3: 16 << 20, BARMap: homes.MapBAR1, Device: 0x6dd, Subsystem: Subsystem{0x1028, 1},
 		}},
-		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 8 << 20}, Face: warm},
+		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 32, 8 << 20}, Face: warm},
 	}, got)
 	lazy := Shadow{Sync: "lazy", Scan: "full", Burst: 64, Calm: 4} // the file's
 	of := func(sync string, burst int) Shadow { return Shadow{Sync: sync, Scan: "full", Burst: burst, Calm: 4} }
@@ -99,17 +99,19 @@ func TestGPUErrors(t *testing.T) {
 		{"gpus:\n- {name: a, vram: 128MiB}\n", `f.yaml:2: gpus[0].socket: missing; say where QEMU shall attach, for example a.sock`},
 		{"gpus:\n- {name: a, socket: a.sock}\n", `f.yaml:2: gpus[0].vram: missing; say how much of the card's memory it gets, for example 256MiB`},
 		{"gpus:\n- name: a\n  socket: a.sock\n  vram: 1MiB\n", `f.yaml:4: gpus[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
+		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, guaranteed, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: [bar1, bar2]}\n", `f.yaml:2: gpus[0].bar-map: "bar2" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 0}\n", `f.yaml:2: gpus[0].channels: 0: must be 1 to 128`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n- {name: b, socket: b.sock, vram: 64MiB, channels: 29}\n", `f.yaml:3: gpus[1].channels: 29: does not fit: the card has 128, and 28 are left for it`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128}\n- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].channels: the card has 128, and the other GPUs take all; give them fewer`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128, guaranteed: 100}\n- {name: b, socket: b.sock, vram: 64MiB, guaranteed: 29}\n", `f.yaml:3: gpus[1].guaranteed: 29: does not fit: the card has 128, and 28 are left for it`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 8, guaranteed: 9}\n", `f.yaml:2: gpus[0].guaranteed: 9: more than the 8 that it may have at a time (f.yaml:2: gpus[0].channels)`},
 		{"gpus:\n- {name: a, socket: a.sock, profile: big}\n", `f.yaml:2: gpus[0].profile: big: there are no profiles`},
 		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `f.yaml:3: gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
 		{"profiles:\n- {name: p, vram: 64MiB}\n- {name: p, vram: 65MiB}\n", `f.yaml:3: profiles[1].name: p: is there twice, first at f.yaml:2: profiles[0].name`},
 		{"profiles:\n- {name: p, vram: 1MiB}\n", `f.yaml:2: profiles[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem}`},
-		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
+		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, guaranteed, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem}`},
+		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, guaranteed, tables, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
 	} {
 		_, err := join(t, c.file)
 		require.EqualError(t, err, c.want, "%s", c.file)
@@ -121,7 +123,7 @@ func TestGPUErrors(t *testing.T) {
 		{"name=a,socket=a.sock,vram=5x", `--gpu name=a: vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
 		{"name=a,vram=", `--gpu name=a: vram: has no value; give one or leave it out`},
 		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
-		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, channels, msi, name, pci-device, pci-subsystem, profile, rom, shadow.burst, shadow.calm, shadow.scan, shadow.sync, socket, tables, temperature, tpcs, vram`},
+		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, channels, guaranteed, msi, name, pci-device, pci-subsystem, profile, rom, shadow.burst, shadow.calm, shadow.scan, shadow.sync, socket, tables, temperature, tpcs, vram`},
 	} {
 		_, err := join(t, "", c.flag)
 		require.EqualError(t, err, c.want)
@@ -139,6 +141,9 @@ func TestFit(t *testing.T) {
 			if n := rapid.IntRange(0, 40).Draw(t, "channels"); n > 0 {
 				fmt.Fprintf(&b, ", channels: %d", n)
 			}
+			if n := rapid.IntRange(0, 9).Draw(t, "guaranteed"); n > 0 {
+				fmt.Fprintf(&b, ", guaranteed: %d", n)
+			}
 			b.WriteString("}\n")
 		}
 		file, err := Parse("f.yaml", []byte(b.String()))
@@ -151,8 +156,9 @@ func TestFit(t *testing.T) {
 		memory, channels := Own, 0
 		for _, g := range l.Config.GPUs {
 			memory += g.VRAM + g.Tables
-			channels += g.Channels
-			require.Positive(t, g.Channels)
+			channels += g.Guaranteed
+			require.Positive(t, g.Guaranteed)
+			require.LessOrEqual(t, g.Guaranteed, g.Channels)
 		}
 		require.LessOrEqual(t, memory, l.Config.Card.VRAM)
 		require.LessOrEqual(t, channels, MaxChannels)

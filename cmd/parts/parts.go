@@ -105,7 +105,9 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	}
 	b, err := newBoard(&g.Face, g.VRAM, g.Where)
 	return serve.GPUConfig{
-		Share:  aggregator.GuestConfig{Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables), Shadow: shadow, Map: g.BARMap},
+		Share: aggregator.GuestConfig{
+			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow, Map: g.BARMap,
+		},
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
 	}, err
 }

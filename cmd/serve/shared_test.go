@@ -28,7 +28,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 			vram = left - 8
 		}
 		left -= vram + 8
-		text += fmt.Sprintf("- {name: g%d, socket: %s, vram: %dMiB, tables: 8MiB}\n", i, filepath.Join(dir, fmt.Sprint(i)), vram)
+		text += fmt.Sprintf("- {name: g%d, socket: %s, vram: %dMiB, channels: 128, guaranteed: 4, tables: 8MiB}\n", i, filepath.Join(dir, fmt.Sprint(i)), vram)
 	}
 	file, err := config.Parse("f.yaml", []byte(text))
 	require.NoError(t, err)
@@ -46,7 +46,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 		listener, err := vfiouser.Listen(g.Socket)
 		require.NoError(t, err)
 		_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{
-			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Tables: uint64(g.Tables),
+			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables),
 		}}, listener)
 		require.NoError(t, err, g.Name)
 	}
