@@ -17,7 +17,7 @@ const (
 	libraryMachines = "./tests/e2e/transport"
 	// What ran in other steps without the tag, and is the same with it. Whole tests stand first: of
 	// patterns that match, go test takes the first, and a pattern for subtests runs the test.
-	libraryRepeats = "^TestPlantedFaults$|^TestSuiteOfNonsense$|^TestScript$|/^native$|^TestMappedRegions$/./^native$"
+	libraryRepeats = "^TestPlantedFaults$|^TestSuiteOf(Nonsense|EndlessServers)$|^TestScript$|/^native$|^TestMappedRegions$/./^native$"
 	// What runs programs that the race detector does not see into: a compiler, the library's samples.
 	libraryUnseen = "^TestLibraryAt|OfSamples$"
 )

@@ -3,6 +3,9 @@ package conformance
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
+	"net"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -76,6 +79,48 @@ func TestSuiteOfNonsense(t *testing.T) {
 			}))
 			require.Equal(t, len(conformance.Cases()), told)
 			require.Positive(t, failed)
+		})
+	}
+}
+
+// TestSuiteOfEndlessServers: a server that says something for ever, and never what was asked for,
+// does not keep the suite.
+func TestSuiteOfEndlessServers(t *testing.T) {
+	version := make([]byte, wire.HeaderSize)
+	wire.Header{ID: 1, Command: wire.Version, Size: 1 << 20, Flags: wire.TypeReply}.Put(version)
+	request := make([]byte, wire.HeaderSize+wire.DMAAccessSize)
+	wire.Header{ID: 1, Command: wire.DMARead, Size: uint32(len(request))}.Put(request)
+	for name, say := range map[string]func(i int) []byte{
+		"a reply byte by byte": func(i int) []byte { return append(version, make([]byte, 1<<20)...)[i : i+1] },
+		"requests":             func(int) []byte { return request },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "s")
+			l, err := net.Listen("unix", path)
+			require.NoError(t, err)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				go func() { _, _ = io.Copy(io.Discard, c) }()
+				for i := range 2000 { // it ends if the suite does not
+					if _, err := c.Write(say(i)); err != nil {
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+				}
+			}()
+			defer func() {
+				l.Close()
+				<-done
+			}()
+			o := conformance.Options{Dial: conformance.DialPath(path), Timeout: 200 * time.Millisecond}
+			err = conformance.Run(t.Context(), o, func(conformance.Result) {})
+			require.ErrorContains(t, err, "VERSION got no answer in time")
 		})
 	}
 }

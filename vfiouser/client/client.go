@@ -32,7 +32,8 @@ var le = binary.LittleEndian
 
 // Options of a client. The zero value is good.
 type Options struct {
-	// Timeout is how long a reply may take; 0 means 10 s.
+	// Timeout is how long a reply may take, whatever else comes before it or however slowly it
+	// comes, and how long the server may take nothing of what is sent; 0 means 10 s.
 	Timeout time.Duration
 	// AnswerDMA answers the server's DMA requests also while no call is under way.
 	AnswerDMA bool
@@ -138,8 +139,10 @@ func (c *Client) start() error {
 		return err
 	}
 	tv := unix.NsecToTimeval(int64(c.opts.Timeout))
-	if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
-		return err
+	for _, way := range []int{unix.SO_RCVTIMEO, unix.SO_SNDTIMEO} {
+		if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, way, &tv); err != nil {
+			return os.NewSyscallError("setsockopt", err)
+		}
 	}
 	if !c.opts.NoVersion {
 		text := c.opts.Capabilities
@@ -272,8 +275,9 @@ func (c *Client) add(cmd wire.Command, flags uint32, n int) uint16 {
 
 // reply reads until the reply to message id is there.
 func (c *Client) reply(id uint16, cmd wire.Command) (Message, error) {
+	var began time.Time
 	for {
-		m, err := c.next()
+		m, err := c.next(&began)
 		if err != nil {
 			return m, fmt.Errorf("%v: %w", cmd, err)
 		}
@@ -308,8 +312,9 @@ func (c *Client) Send(raw []byte, fds ...int) error {
 func (c *Client) Recv() (Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var began time.Time
 	for {
-		m, err := c.next()
+		m, err := c.next(&began)
 		if err != nil || m.Flags&wire.TypeMask != wire.TypeCommand {
 			return m, err
 		}
@@ -323,7 +328,7 @@ func (c *Client) Recv() (Message, error) {
 func (c *Client) RecvAny() (Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.next()
+	return c.next(new(time.Time))
 }
 
 // CloseWrite tells the server that nothing more will come, and leaves the other way open.
@@ -339,6 +344,8 @@ func (c *Client) send(p []byte, fds []int) error {
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
+		case errors.Is(err, unix.EAGAIN):
+			return fmt.Errorf("nothing taken within %v: %w", c.opts.Timeout, os.ErrDeadlineExceeded)
 		case err != nil:
 			return os.NewSyscallError("sendmsg", err)
 		}
@@ -348,11 +355,17 @@ func (c *Client) send(p []byte, fds []int) error {
 }
 
 // next returns the next message. The server sends descriptors in a message of their own, so
-// they belong to the message that ends what was read with them.
-func (c *Client) next() (Message, error) {
+// they belong to the message that ends what was read with them. began is when the waiting for an
+// answer began, zero at first.
+func (c *Client) next(began *time.Time) (Message, error) {
 	for {
 		if m, ok, err := c.parse(); ok || err != nil {
 			return m, err
+		}
+		if began.IsZero() {
+			*began = time.Now()
+		} else if time.Since(*began) > c.opts.Timeout {
+			return Message{}, c.late()
 		}
 		if err := c.fill(0); err != nil {
 			return Message{}, err
@@ -390,7 +403,7 @@ func (c *Client) fill(flags int) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EAGAIN) && flags == 0:
-			return fmt.Errorf("no answer within %v: %w", c.opts.Timeout, os.ErrDeadlineExceeded)
+			return c.late()
 		case err != nil:
 			return err
 		}
@@ -403,6 +416,10 @@ func (c *Client) fill(flags int) error {
 		}
 		return nil
 	}
+}
+
+func (c *Client) late() error {
+	return fmt.Errorf("no answer within %v: %w", c.opts.Timeout, os.ErrDeadlineExceeded)
 }
 
 func (c *Client) takeFDs(oob []byte) {
