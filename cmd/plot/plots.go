@@ -150,7 +150,7 @@ type Lines struct {
 	ShowX, ShowY func(float64) string
 	Series       []Series
 	Width        float64
-	Plain        bool // many points along an even axis: no dots, round numbers below
+	Plain        bool // many points over even axes: no dots, round numbers below
 }
 
 const (
@@ -173,7 +173,7 @@ func (p *Lines) Draw() template.HTML {
 		return ""
 	}
 	right := p.Width - 24
-	x := newScale(xs, plotLeft, right, false)
+	x := newScale(xs, plotLeft, right, p.Plain)
 	if x.log { // begins at the first value, not at the power of ten before it
 		least := xs[0]
 		for _, v := range xs {
@@ -182,7 +182,7 @@ func (p *Lines) Draw() template.HTML {
 		x.from = least
 	}
 	bottom := plotHeight - 48
-	y := newScale(ys, bottom, 26, false)
+	y := newScale(ys, bottom, 26, p.Plain)
 	c := &canvas{width: p.Width, height: plotHeight, label: p.Label}
 	for _, t := range y.ticks() {
 		c.line("grid", plotLeft, y.at(t), right, y.at(t))

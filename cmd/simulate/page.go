@@ -47,6 +47,8 @@ func asSeconds(v float64) string      { return strconv.FormatFloat(v, 'g', 4, 64
 func plainly(v float64) string        { return strconv.FormatFloat(v, 'g', 4, 64) }
 func seconds(d time.Duration) float64 { return d.Seconds() }
 
+func points(v float64) string { return fmt.Sprintf("%.2f points", 100*v) }
+
 // summary compares the policies.
 func (r *Report) summary() plot.Section {
 	s := plot.Section{ID: "policies", Title: "Policies", Open: true,
@@ -58,7 +60,7 @@ func (r *Report) summary() plot.Section {
 	for i := range r.Runs {
 		x := &r.Runs[i]
 		legend = append(legend, plot.Key{Class: class(i), Name: x.Name})
-		t.Rows = append(t.Rows, []plot.Cell{{Text: x.Name, Class: class(i), Word: true}, number(percent(x.ShareError)), number(fmt.Sprintf("%.4f", x.Jain)), number(asPercent(x.Efficiency)), number(brief(x.Lag))})
+		t.Rows = append(t.Rows, []plot.Cell{{Text: x.Name, Class: class(i), Word: true}, number(points(x.ShareError)), number(fmt.Sprintf("%.4f", x.Jain)), number(asPercent(x.Efficiency)), number(brief(x.Lag))})
 		lags.Bars = append(lags.Bars, plot.Bar{Name: x.Name, Group: x.Name, Class: class(i), Value: float64(x.Lag), Tip: x.Name + ": " + brief(x.Lag)})
 	}
 	for k := range r.Runs[0].Clients[:min(len(r.Runs[0].Clients), most)] {
@@ -79,7 +81,7 @@ func (r *Report) summary() plot.Section {
 // section is one policy's.
 func (x *Run) section(i int, card time.Duration) plot.Section {
 	s := plot.Section{ID: fmt.Sprintf("run%d", i), Title: x.Name,
-		About: fmt.Sprintf("Share error %s, Jain %.4f, efficiency %s, lag %s.", percent(x.ShareError), x.Jain, asPercent(x.Efficiency), brief(x.Lag))}
+		About: fmt.Sprintf("Share error %s, Jain %.4f, efficiency %s, lag %s.", points(x.ShareError), x.Jain, asPercent(x.Efficiency), brief(x.Lag))}
 	shares := plot.Lines{Label: "Shares over time, " + x.Name, XAxis: "card time", YAxis: "share in each window", ShowX: asSeconds, ShowY: asPercent, Width: plot.HalfWidth, Plain: true}
 	behind := plot.Lines{Label: "Lag over time, " + x.Name, XAxis: "card time", YAxis: "behind; below 0, ahead", ShowX: asSeconds, ShowY: asTime, Width: plot.HalfWidth, Plain: true}
 	latency := plot.Bars{Label: "Latency, " + x.Name, Axis: "from doorbell to end, median; the line is up to the 99th percentile", Show: asTime}

@@ -51,7 +51,7 @@ func (r *Report) Text() string {
 	fmt.Fprint(w, "\n  policy\tshare error\tJain\tefficiency\tlag\n")
 	for i := range r.Runs {
 		x := &r.Runs[i]
-		fmt.Fprintf(w, "  %s\t%.2f points\t%.4f\t%.1f %%\t%s\n", x.Name, 100*x.ShareError, x.Jain, 100*x.Efficiency, brief(x.Lag))
+		fmt.Fprintf(w, "  %s\t%s\t%.4f\t%.1f %%\t%s\n", x.Name, points(x.ShareError), x.Jain, 100*x.Efficiency, brief(x.Lag))
 	}
 	w.Flush() // a strings.Builder takes everything
 	for i := range r.Runs {
