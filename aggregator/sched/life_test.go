@@ -1,0 +1,199 @@
+package sched_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+)
+
+// Random lives of a scheduler, and what holds at every moment of them.
+
+// drawConfig draws a configuration.
+func drawConfig(t *rapid.T) sched.Config {
+	c := sched.Default()
+	c.Policy = rapid.SampledFrom(all).Draw(t, "policy")
+	c.Hierarchy = rapid.SampledFrom([]sched.Hierarchy{sched.Tree, sched.FlatWeights, sched.Flat}).Draw(t, "hierarchy")
+	c.Depth = rapid.IntRange(1, 4).Draw(t, "depth")
+	c.Credit.Period = rapid.SampledFrom([]time.Duration{ms, 5 * ms, 30 * ms}).Draw(t, "period")
+	c.Timeslice.Disengaged = rapid.Bool().Draw(t, "disengaged")
+	c.Timeslice.WorkConserving = rapid.Bool().Draw(t, "conserving")
+	c.DFQ.Model = rapid.Bool().Draw(t, "model")
+	c.DFQ.Window = rapid.IntRange(0, 3).Draw(t, "window")
+	return c
+}
+
+// script is a random life: everything that can be told to a scheduler, in any
+// order.
+func script(t *rapid.T, b *bed, each func()) {
+	var inner []sched.ID
+	groups := map[sched.ID]bool{}
+	gone := map[sched.ID]bool{}
+	alive := func(list []sched.ID) (out []sched.ID) {
+		for _, id := range list {
+			if _, ok := b.s.Account(b.now, id, 0); ok && !gone[id] {
+				out = append(out, id)
+			}
+		}
+		return out
+	}
+	for range rapid.IntRange(1, 3).Draw(t, "guests") {
+		g := b.node(t, sched.Card, sched.NodeConfig{Weight: rapid.IntRange(1, 300).Draw(t, "weight")})
+		p := b.node(t, g, sched.NodeConfig{})
+		inner, groups[p] = append(inner, g, p), true
+		b.channel(t, p, rapid.IntRange(0, 1).Draw(t, "engine"))
+	}
+	for range rapid.IntRange(5, 60).Draw(t, "steps") {
+		channels := alive(b.channels)
+		switch rapid.IntRange(0, 11).Draw(t, "what") {
+		case 0, 1, 2, 3:
+			if len(channels) > 0 {
+				b.submit(rapid.SampledFrom(channels).Draw(t, "channel"), rapid.IntRange(1, 40).Draw(t, "entries"))
+			}
+		case 4, 5:
+			b.run(b.now + time.Duration(rapid.IntRange(1, 40).Draw(t, "ms"))*ms)
+		case 6:
+			require.NoError(t, b.s.Configure(b.now, drawConfig(t)))
+		case 7:
+			nodes := alive(inner)
+			id := rapid.SampledFrom(append(nodes, nodes...)).Draw(t, "node")
+			c := sched.NodeConfig{
+				Weight: rapid.IntRange(1, 1000).Draw(t, "weight"), Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
+				Cap: rapid.SampledFrom([]int{0, 0, 100, 500}).Draw(t, "cap"), Policy: rapid.SampledFrom(all[:5]).Draw(t, "inner"),
+			}
+			require.NoError(t, b.s.Change(b.now, id, c))
+		case 8:
+			var open []sched.ID
+			for _, id := range alive(inner) {
+				if groups[id] {
+					open = append(open, id)
+				}
+			}
+			if len(open) > 0 {
+				b.channel(t, rapid.SampledFrom(open).Draw(t, "group"), rapid.IntRange(0, 1).Draw(t, "engine"))
+			}
+		case 9:
+			if len(channels) > 1 {
+				id := rapid.SampledFrom(channels).Draw(t, "gone")
+				gone[id] = true
+				require.True(t, b.s.Remove(b.now, id))
+			}
+		case 10:
+			if len(channels) > 0 {
+				b.s.Stall(b.now, rapid.SampledFrom(channels).Draw(t, "stalls"), rapid.Bool().Draw(t, "on"))
+			}
+		case 11:
+			b.s.Pause(b.now, rapid.SampledFrom(alive(inner)).Draw(t, "paused"), rapid.Bool().Draw(t, "on"))
+		}
+		each()
+	}
+	// In the end nobody is barred, and all that is there is done.
+	for _, id := range alive(inner) {
+		b.s.Pause(b.now, id, false)
+		require.NoError(t, b.s.Change(b.now, id, sched.NodeConfig{}))
+	}
+	for _, id := range alive(b.channels) {
+		b.s.Stall(b.now, id, false)
+	}
+}
+
+// TestLiveChanges: whatever is changed under load, no entry is lost or done twice,
+// the books are right at any instant, and all work ends.
+func TestLiveChanges(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBed(t, drawConfig(t))
+		b.astray = rapid.Bool().Draw(t, "astray")
+		script(t, b, func() {
+			require.NoError(t, b.s.Twin())
+			b.drain()
+			require.NoError(t, b.s.Twin())
+			b.check(t)
+		})
+		b.run(b.now + 60*time.Second)
+		b.check(t)
+		for _, n := range b.s.Ledger(b.now)[:1] {
+			require.Zero(t, n.Waiting[0]+n.Waiting[1]+n.Inflight[0]+n.Inflight[1], "work is left over")
+		}
+		require.Zero(t, b.s.Counted().UnknownWork)
+	})
+}
+
+// TestLevelNeverFalls: the tag from which a newcomer starts only rises, so nobody
+// gains by leaving and coming back.
+func TestLevelNeverFalls(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := sched.Default()
+		c.Policy = rapid.SampledFrom([]sched.Policy{sched.Credit, sched.Band, sched.DFQ}).Draw(t, "policy")
+		b := newBed(t, c)
+		var channels []sched.ID
+		for range rapid.IntRange(1, 6).Draw(t, "guests") {
+			channels = append(channels, b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0))
+		}
+		b.lengths = func(ch sched.ID, i int) time.Duration { return time.Duration(uint64(ch)%5+1) * 700 * us }
+		last := b.s.Level(0)
+		for range rapid.IntRange(10, 100).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "submit") {
+				b.submit(rapid.SampledFrom(channels).Draw(t, "channel"), rapid.IntRange(1, 60).Draw(t, "entries"))
+			}
+			b.run(b.now + time.Duration(rapid.IntRange(0, 30).Draw(t, "ms"))*ms)
+			require.GreaterOrEqual(t, b.s.Level(0), last)
+			last = b.s.Level(0)
+			// Nothing stands still that could be done.
+			l := b.s.Ledger(b.now)[0]
+			require.False(t, l.Waiting[0] > 0 && l.Inflight[0] == 0 && b.s.Timer() > b.now+ms, "%d wait, nothing is on the card", l.Waiting[0])
+		}
+	})
+}
+
+// TestFreeze: a scheduler that was frozen, written down, read and restored goes on
+// as the one that was not.
+func TestFreeze(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBed(t, drawConfig(t))
+		script(t, b, func() {
+			b.drain()
+			text, err := json.Marshal(b.s.Freeze())
+			require.NoError(t, err)
+			var st sched.State
+			require.NoError(t, json.Unmarshal(text, &st))
+			twin, err := sched.Restore(&st)
+			require.NoError(t, err)
+			for _, ch := range b.channels {
+				require.Equal(t, b.s.Submit(b.now, ch, 2), twin.Submit(b.now, ch, 2))
+				b.submitted[ch] = int(entries(b, ch))
+			}
+			for {
+				want, ok := b.s.Next(b.now)
+				got, same := twin.Next(b.now)
+				require.Equal(t, want, got)
+				require.Equal(t, ok, same)
+				if !ok {
+					break
+				}
+				for range want.Entries {
+					if len(b.card[want.Engine]) == 0 {
+						b.began[want.Engine] = b.now
+					}
+					b.card[want.Engine] = append(b.card[want.Engine], request{want.Channel, ms})
+					b.forwarded[want.Channel]++
+				}
+			}
+			require.Equal(t, b.s.Timer(), twin.Timer())
+			require.Equal(t, b.s.Ledger(b.now), twin.Ledger(b.now))
+		})
+	})
+}
+
+func entries(b *bed, ch sched.ID) int64 {
+	n := int64(0)
+	for e := range 2 {
+		a, _ := b.s.Account(b.now, ch, e)
+		n += a.Entries
+	}
+	return n
+}
+
