@@ -133,6 +133,7 @@ func TestRefusedMethodIsTriedAgain(t *testing.T) {
 func TestInvalidateNamesDirectories(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
+	require.NoError(t, g.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull})) // else nothing has changed
 	other, _ := addGuest(t, a, "b")
 	bindChannel(t, g, 1)
 	bindChannel(t, other, 1)

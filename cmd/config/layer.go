@@ -103,6 +103,15 @@ func (l *Layer) Given(path string) bool { _, ok := l.where[path]; return ok }
 // Values lists every option by path, for machines to read, without the lists.
 func (c *Config) Values() map[string]any { return values(c) }
 
+// FlagNames are the names of the options' flags, by path.
+func (c *Config) FlagNames() map[string]string {
+	out := make(map[string]string)
+	for _, o := range options(c) {
+		out[o.path] = o.flag
+	}
+	return out
+}
+
 // Values lists every option by key, for machines to read.
 func (g *GPU) Values() map[string]any { return values(g) }
 

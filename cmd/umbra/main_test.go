@@ -317,8 +317,9 @@ func TestReadmeListsEveryOption(t *testing.T) {
 	page, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	defaults := config.Defaults()
+	flags := defaults.Config.FlagNames()
 	for path, value := range defaults.Config.Values() {
-		flag := path[strings.LastIndex(path, ".")+1:]
+		flag := flags[path]
 		row := regexp.MustCompile("(?m)^\\| `--(\\[no-\\])?" + flag + "[ `].*$").FindString(string(page))
 		require.NotEmpty(t, row, "no row for --%s", flag)
 		require.Contains(t, row, "`"+path+"`")
@@ -327,11 +328,12 @@ func TestReadmeListsEveryOption(t *testing.T) {
 		}
 	}
 	for key := range new(config.GPU).Values() {
+		key, _, _ = strings.Cut(key, ".") // a section's keys stand in its row
 		require.Contains(t, string(page), "\n| `"+key+"` |", "no row for a virtual GPU's %s", key)
 	}
 }
 
-// TestFlagsAndFileAgree: every option of the file has a flag of the same name.
+// TestFlagsAndFileAgree: every option of the file has a flag.
 func TestFlagsAndFileAgree(t *testing.T) {
 	parser, err := kong.New(new(commands), kong.Exit(func(int) {}))
 	require.NoError(t, err)
@@ -342,7 +344,7 @@ func TestFlagsAndFileAgree(t *testing.T) {
 		flags[f.Name] = true
 	}
 	defaults := config.Defaults()
-	for path := range defaults.Config.Values() {
-		require.True(t, flags[path[strings.LastIndex(path, ".")+1:]], "no flag for %s", path)
+	for path, flag := range defaults.Config.FlagNames() {
+		require.True(t, flags[flag], "no flag for %s", path)
 	}
 }
