@@ -133,7 +133,9 @@ func TestRefusedMethodIsTriedAgain(t *testing.T) {
 func TestInvalidateNamesDirectories(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
-	require.NoError(t, g.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull})) // else nothing has changed
+	policy := shadowpt.DefaultPolicy
+	policy.Sync, policy.Scan = shadowpt.SyncFlush, shadowpt.ScanFull // else there is nothing to forget
+	require.NoError(t, g.SetShadow(policy))
 	other, _ := addGuest(t, a, "b")
 	bindChannel(t, g, 1)
 	bindChannel(t, other, 1)
