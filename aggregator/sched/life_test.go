@@ -196,4 +196,3 @@ func entries(b *bed, ch sched.ID) int64 {
 	}
 	return n
 }
-
