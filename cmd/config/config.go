@@ -53,7 +53,7 @@ type Face struct {
 	TPCs        Counts    `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
 	BAR1        Size      `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
 	BAR3        Size      `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
-	BARMap      homes.Map `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" def:"none" help:"What QEMU maps, so that the guest reaches it without a trap: none, all, or any of bar1, bar3, pramin, rom. For the next client."`
+	BARMap      homes.Map `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" def:"all" help:"What QEMU maps, so that the guest reaches it without a trap: none, all, or any of bar1, bar3, pramin, rom. For the next client."`
 	Device      ID        `yaml:"pci-device" name:"pci-device" placeholder:"ID" def:"06d8" help:"PCI device id, of vendor 10de."`
 	Subsystem   Subsystem `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" def:"10de:076f" help:"PCI subsystem vendor and id."`
 }

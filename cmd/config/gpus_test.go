@@ -48,7 +48,7 @@ gpus:
      shadow: {sync: eager, scan: incremental, burst: 1, calm: 2}}
 `, "name=d,socket=d.sock,vram=64MiB,shadow.burst=9,tpcs=4,4,bar-map=rom,pramin,msi=false")
 	require.NoError(t, err)
-	card := Face{MSI: true, Temperature: 70, TPCs: Counts{2, 2}, BAR1: 128 << 20, BAR3: 64 << 20, Device: 0x6d8, Subsystem: Subsystem{0x10de, 0x76f}}
+	card := Face{MSI: true, Temperature: 70, TPCs: Counts{2, 2}, BAR1: 128 << 20, BAR3: 64 << 20, BARMap: homes.MapAll, Device: 0x6d8, Subsystem: Subsystem{0x10de, 0x76f}}
 	var got []GPU
 	var shadows []Shadow
 	for _, g := range l.Config.GPUs {

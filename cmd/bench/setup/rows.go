@@ -47,8 +47,8 @@ const (
 // Rows are the set-ups: pass-through, naive, each option alone, and all together.
 var Rows = []Row{
 	{
-		Name: report.PassThrough, Whole: true,
-		About: "The card itself behind the socket, one guest, nothing in between",
+		Name: report.PassThrough, Whole: true, GPU: map[string]string{optMap: "none"},
+		About: "The card itself behind the socket, one guest, nothing in between, every access trapped",
 	},
 	{
 		Name: "pass-through+map", Whole: true, GPU: map[string]string{optMap: mapAll},
