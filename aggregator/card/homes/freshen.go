@@ -66,6 +66,8 @@ func (s *Set) hold(at Place) int {
 const (
 	freshMin = 250 * time.Microsecond
 	freshMax = time.Second
+	// slowAt is from when on a trap makes it look at once again.
+	slowAt = 4 * freshMin
 )
 
 func (s *Set) wake() {
@@ -93,6 +95,7 @@ func (s *Set) freshen() {
 			moved, left := s.reconcile(len(s.order)), len(s.order)
 			s.mu.Unlock()
 			if left == 0 {
+				s.slow.Store(true)
 				continue // until there are replicas again
 			}
 			wait = min(wait*2, freshMax)
@@ -100,6 +103,7 @@ func (s *Set) freshen() {
 				wait = freshMin
 			}
 		}
+		s.slow.Store(wait > slowAt)
 		timer.Reset(wait)
 	}
 }

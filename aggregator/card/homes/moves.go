@@ -104,7 +104,8 @@ func (s *Set) enter(changes []Change) {
 	for _, c := range changes {
 		switch {
 		case c.To == own || c.To == c.From:
-		case s.plan.lodger[c.To] != 0: // one that could not leave
+		case s.plan.lodger[c.To] != 0,
+			s.plan.home(c.Page) != own && !s.plan.showing(c.Page, c.From): // one that could not leave
 			s.stats.MovesRefused.Add(1)
 		case s.plan.home(c.Page) != own:
 			s.hand(c)
@@ -136,6 +137,10 @@ func (s *Set) living() (n int64) {
 // guest may be writing to the old place: it becomes a replica, held against the
 // bytes that were taken from it.
 func (s *Set) hand(c Change) {
+	if s.stats.Runs.Load()+2 > int64(s.cfg.Runs) {
+		s.stats.RunsRefused.Add(1) // it stays, and the stronger place is the replica
+		return
+	}
 	agreed := make([]byte, pageSize)
 	if !s.home(piece{c.Page, 1, c.To}, card.Move{Kept: agreed, Stay: true}) {
 		return

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -86,6 +87,7 @@ type Set struct {
 	order    []Place // of replicas, to look at some at a time
 	cursor   int
 
+	slow    atomic.Bool // freshen looks seldom
 	poke    chan struct{}
 	closing chan struct{}
 	ended   sync.WaitGroup
@@ -312,5 +314,7 @@ func (s *Set) look(n int) {
 	s.mu.Lock()
 	s.reconcile(n)
 	s.mu.Unlock()
-	s.wake()
+	if s.slow.Load() {
+		s.wake()
+	}
 }
