@@ -217,7 +217,8 @@ func (t *Transport) refuse(listener int, why error) {
 	unix.Close(fd)
 }
 
-// lost ends the client's link: the library has taken its memory back and closes its eventfds.
+// lost ends the client's link, if there is one: the library says that the client has gone, or the
+// serving ends.
 func (t *Transport) lost() {
 	l := t.link
 	if l == nil {
