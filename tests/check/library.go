@@ -20,6 +20,8 @@ const (
 	libraryRepeats = "^TestPlantedFaults$|^TestSuiteOf(Nonsense|EndlessServers)$|^TestScript$|/^native$|^TestMappedRegions$/./^native$"
 	// What runs programs that the race detector does not see into: a compiler, the library's samples.
 	libraryUnseen = "^TestLibraryAt|OfSamples$"
+	// What this step does for both transports, and step vm need not do for one again.
+	libraryMeasures = "^TestTrapsThroughQEMU$"
 )
 
 var (
@@ -52,6 +54,7 @@ func (c *checker) library(ctx context.Context, r *result) error {
 	test(slices.Concat(libraryUsers, libraryPackages), libraryRepeats, "-timeout="+unitTimeout)
 	test(libraryPackages, libraryUnseen+"|"+libraryRepeats, "-race", "-timeout="+unitTimeout)
 	test([]string{libraryMachines}, libraryRepeats, "-timeout="+vmTimeout)
+	c.bothMeasured = c.tests == ""
 	ran := c.tally.executions - before
 	r.what = fmt.Sprintf("%d tests: plain, race detector, virtual machines", ran)
 	if ran == 0 && c.tests == "" {
