@@ -147,14 +147,15 @@ func (d *Device) Attached(h *vfiouser.Host) {
 	d.plug(d.client)
 }
 
-// Detached implements vfiouser.Device.
+// Detached implements vfiouser.Device. The windows go first: who has mapped them may
+// still write to them, and what their pages hold goes home with them, to be cleared.
 func (d *Device) Detached() {
-	d.plug(nil)
-	d.client = nil
-	d.asked = false
 	if err := d.maps.CloseWindows(); err != nil {
 		slog.Warn("close what the client had mapped", "error", err)
 	}
+	d.plug(nil)
+	d.client = nil
+	d.asked = false
 }
 
 // IRQMasked implements vfiouser.IRQObserver.

@@ -1,0 +1,84 @@
+package isolation
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+// TestWhoHasGoneWritesOn: a client hangs up and goes on writing to the windows that
+// it mapped, while the server clears away what it left. The next one finds zeros.
+func TestWhoHasGoneWritesOn(t *testing.T) {
+	const pramin, praminSize = 0x700000, 1 << 20
+	s, err := stand.NewShared(soft.Config{VRAM: 256 << 20}, 0, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: guestVRAM, Map: homes.MapPRAMIN}))
+	seat := s.GPUs[0]
+	dial := func() (c *client.Client) {
+		require.Eventually(t, func() bool { // the one before may still be going
+			c, err = client.Dial(seat.Socket, nil)
+			return err == nil
+		}, wait, tick/10)
+		return c
+	}
+	for range max(20/share, 1) {
+		c := dial()
+		r, err := c.RegionInfo(vfiouser.RegionBAR0)
+		require.NoError(t, err)
+		var windows [][]byte
+		for _, a := range r.Areas {
+			mem, err := r.Mmap(a)
+			require.NoError(t, err)
+			windows = append(windows, mem)
+		}
+		require.NotEmpty(t, windows)
+		stop, done := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for _, mem := range windows {
+					for at := 0; at < len(mem); at += 4096 {
+						mem[at] = 0x5a
+					}
+				}
+			}
+		}()
+		// What it writes is memory of its GPU.
+		require.Eventually(t, func() bool {
+			var p [8]byte
+			require.NoError(t, c.Read(vfiouser.RegionBAR0, pramin, p[:]))
+			return p[0] == 0x5a
+		}, wait, tick/10)
+		require.NoError(t, r.File.Close())
+		require.NoError(t, c.Close())
+		require.Eventually(t, func() bool { return !seat.Watched.HasClient() }, wait, time.Millisecond)
+		close(stop)
+		<-done
+		for _, mem := range windows {
+			require.NoError(t, unix.Munmap(mem))
+		}
+		c = dial()
+		p := make([]byte, 64<<10)
+		for off := uint64(0); off < praminSize; off += uint64(len(p)) {
+			require.NoError(t, c.Read(vfiouser.RegionBAR0, pramin+off, p))
+			require.True(t, bytes.Equal(p, make([]byte, len(p))), "memory near %#x is as the last client left it", off)
+		}
+		require.NoError(t, c.Close())
+	}
+}
