@@ -162,3 +162,18 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestFilesThatAreNone: what is no configuration file is named, and not read to its
+// end, if it has one.
+func TestFilesThatAreNone(t *testing.T) {
+	folder := t.TempDir()
+	for name, want := range map[string]string{
+		"/dev/zero":        "--config: /dev/zero: more than 1048576 bytes, too large for a configuration file; give one of YAML",
+		folder:             "--config: " + folder + ": is a directory",
+		folder + "/f.yaml": "--config: " + folder + "/f.yaml: no such file or directory",
+	} {
+		_, err := File(name)
+		require.EqualError(t, err, want)
+		require.IsType(t, new(Error), err)
+	}
+}

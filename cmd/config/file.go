@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"reflect"
@@ -20,21 +21,27 @@ const maxFile = 1 << 20
 
 // File reads the layer in a YAML file.
 func File(name string) (Layer, error) {
-	info, err := os.Stat(name)
+	data, err := read(name)
 	if path := new(fs.PathError); errors.As(err, &path) {
 		return Layer{}, &Error{Where: "--config", Value: name, Reason: path.Err.Error()}
 	}
 	if err != nil {
 		return Layer{}, err
 	}
-	if info.Size() > maxFile {
-		return Layer{}, &Error{Where: name, Reason: fmt.Sprintf("%d bytes; a configuration file has at most %d", info.Size(), maxFile)}
-	}
-	data, err := os.ReadFile(name)
-	if err != nil {
-		return Layer{}, err
+	if len(data) > maxFile {
+		return Layer{}, &Error{Where: "--config", Value: name, Reason: fmt.Sprintf("more than %d bytes, too large for a configuration file; give one of YAML", maxFile)}
 	}
 	return Parse(name, data)
+}
+
+// read reads no more than tells that it is too much: a device has no end.
+func read(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 // Parse reads the layer in the text of a YAML file. The name is for errors.

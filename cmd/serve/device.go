@@ -52,8 +52,12 @@ type Device struct {
 	admit  func() error    // says why no client can be taken; nil takes every one
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
+	log    *slog.Logger    // NewSeat's, or nothing
 	asked  bool            // and it was told so
 }
+
+// LogTo says where the device writes what it cannot tell its client.
+func (d *Device) LogTo(log *slog.Logger) { d.log = log }
 
 // mappable is a function that lets a client map parts of its BARs. Each client
 // gets windows of its own: one that has gone may still have its old ones.
@@ -71,7 +75,7 @@ func (d *Device) Regions() []vfiouser.Region {
 	if d.client != nil && !d.asked {
 		d.asked = true
 		if err := d.maps.OpenWindows(); err != nil {
-			slog.Warn("nothing can be mapped: every access is trapped", "error", err)
+			d.log.Warn("nothing can be mapped: every access is trapped", "error", err)
 		}
 	}
 	r := make([]vfiouser.Region, vfiouser.NumRegions)
@@ -151,7 +155,7 @@ func (d *Device) Attached(h *vfiouser.Host) {
 // still write to them, and what their pages hold goes home with them, to be cleared.
 func (d *Device) Detached() {
 	if err := d.maps.CloseWindows(); err != nil {
-		slog.Warn("close what the client had mapped", "error", err)
+		d.log.Warn("close what the client had mapped", "error", err)
 	}
 	d.plug(nil)
 	d.client = nil

@@ -27,6 +27,9 @@ func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, by
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	opts.Log = opts.Log.With("gpu", name)
+	if l, ok := d.(interface{ LogTo(*slog.Logger) }); ok {
+		l.LogTo(opts.Log)
+	}
 	w := Watch(d, opts.Log)
 	server, err := by(w, opts)
 	return &Seat{Name: name, Device: w, Server: server, registers: r.Registers}, err

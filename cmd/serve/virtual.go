@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator"
@@ -37,7 +38,7 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devm
 	}
 	gpu.Connect(guest)
 	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, maps: v, plug: v.plug, admit: v.admit}
+	v.Device = &Device{fn: gpu, maps: v, plug: v.plug, admit: v.admit, log: slog.New(slog.DiscardHandler)}
 	return v, nil
 }
 
