@@ -186,7 +186,7 @@ func instanceSpace(inst []byte) shadowpt.Space {
 func (g *Guest) withinQuota() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := len(g.limbo)
+	n := len(g.limbo) + len(g.waiting)
 	for i := range g.channels {
 		if g.channels[i].ch != nil {
 			n++

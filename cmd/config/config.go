@@ -33,6 +33,7 @@ type Config struct {
 	Card     Card      `yaml:"card" embed:"" group:"The card"`
 	Server   Server    `yaml:"server" embed:"" group:"The server"`
 	Shadow   Shadow    `yaml:"shadow" embed:"" prefix:"shadow-" group:"Virtual GPUs"`
+	Limits   Limits    `yaml:"limits" embed:"" group:"Virtual GPUs"`
 	Profiles []Profile `yaml:"profiles" kong:"-"`
 	GPUs     []GPU     `yaml:"gpus" kong:"-"`
 }
@@ -65,6 +66,15 @@ type Share struct {
 	// Guaranteed of the channels are there whatever the other GPUs have.
 	Guaranteed int  `yaml:"guaranteed" placeholder:"N" min:"1" max:"128"`
 	Tables     Size `yaml:"tables" placeholder:"SIZE" min:"1MiB" max:"1GiB" step:"1MiB"`
+}
+
+// Limits bound what one guest, or the card, can cost everybody else.
+type Limits struct {
+	CardTimeout  time.Duration `yaml:"card-timeout" placeholder:"TIME" def:"500ms" min:"10ms" max:"2s" help:"How long the card is waited for, each time. A guest whose channels it has not given back by then is put into safe mode."`
+	UnmapTimeout time.Duration `yaml:"unmap-timeout" placeholder:"TIME" def:"1.5s" min:"10ms" max:"4s" help:"How long a client waits at most when it takes memory away; QEMU gives up after 5 s. A guest whose memory the card still uses then loses all of it."`
+	ErrorBurst   int           `yaml:"error-burst" placeholder:"N" def:"4096" min:"1" max:"1000000" help:"How many faults and errors of a guest may stop the card's engines at once before the guest is put into safe mode."`
+	ErrorRate    int           `yaml:"error-rate" placeholder:"N" def:"512" min:"1" max:"1000000" help:"How many a second may do so for ever."`
+	TableRate    Size          `yaml:"table-rate" placeholder:"SIZE" def:"256MiB" min:"1MiB" max:"1TiB" help:"How many bytes of page tables a second are looked at for one guest, in the long run; its work waits for more."`
 }
 
 // Profile is a kind of virtual GPU.

@@ -39,6 +39,7 @@ card:
   pci-subsystem: 10de:0780
 server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
 shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
+limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, table-rate: 2MiB}
 `
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
@@ -47,6 +48,7 @@ shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
 		}},
 		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
 		Shadow: Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
+		Limits: Limits{CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20},
 	}
 	layer, err := Parse("f.yaml", []byte(file))
 	require.NoError(t, err)
@@ -94,9 +96,9 @@ func TestFileErrors(t *testing.T) {
 		{"socket: [a, b]\n", `f.yaml:1: socket: [a, b]: one value is wanted here, such as PATH`},
 		{"socket:\n", `f.yaml:1: socket: has no value; give one or remove the line`},
 		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
-		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, shadow, profiles, gpus`},
+		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, shadow, limits, profiles, gpus`},
 		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
-		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, shadow, profiles, gpus`},
+		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, shadow, limits, profiles, gpus`},
 		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
 	} {
 		l, err := Parse("f.yaml", []byte(c.file))

@@ -87,7 +87,7 @@ func TestGPUErrors(t *testing.T) {
 		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].name: a: is there twice, first at f.yaml:2: gpus[0].name; give each GPU a name of its own`},
 		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2: gpus[0].socket; give each a path of its own`},
 		{"socket: ./a.sock\ncontrol: a.sock\n", `f.yaml:2: control: a.sock: is there twice, first at f.yaml:1: socket; give each a path of its own`},
-		{"colour: red\n", `f.yaml:1: colour: unknown key; there are socket, control, card, server, shadow, profiles, gpus`},
+		{"colour: red\n", `f.yaml:1: colour: unknown key; there are socket, control, card, server, shadow, limits, profiles, gpus`},
 		{"control: a.sock\n" + a, `f.yaml:3: gpus[0].socket: a.sock: is there twice, first at f.yaml:1: control; give each a path of its own`},
 		{"socket: c.sock\n" + a, `f.yaml:1: socket: c.sock: gives the whole card to one guest, and f.yaml:3: gpus[0] shares it; remove one of them`},
 		{"shadow: {sync: eager, scan: full}\n" + a, `f.yaml:3: gpus[0].shadow.sync: eager does not go with full; possible are flush with full, lazy with full, flush with incremental, lazy with incremental, eager with incremental, adaptive with incremental`},

@@ -112,6 +112,15 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	}, err
 }
 
+// Limits are the limits of the aggregator that the options describe.
+func Limits(l *config.Layer) aggregator.Options {
+	o := &l.Config.Limits
+	return aggregator.Options{
+		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,
+		ErrorBurst: float64(o.ErrorBurst), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
+	}
+}
+
 // Server is the server that the options describe, and how it is made. It also
 // says what a client does not get from it.
 func Server(l *config.Layer, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {

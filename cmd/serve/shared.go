@@ -62,10 +62,14 @@ type GPUConfig struct {
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
-// transport of by's making. The card stays the
-// caller's, and must outlive the Shared.
+// transport of by's making. The card stays the caller's, and must outlive the Shared.
 func NewShared(c card.Card, by Make, opts vfiouser.Options) (*Shared, error) {
-	agg, err := aggregator.New(c)
+	return NewSharedWith(c, by, opts, aggregator.Options{})
+}
+
+// NewSharedWith is NewShared with limits.
+func NewSharedWith(c card.Card, by Make, opts vfiouser.Options, limits aggregator.Options) (*Shared, error) {
+	agg, err := aggregator.NewWith(c, limits)
 	if err != nil {
 		return nil, err
 	}

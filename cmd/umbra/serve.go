@@ -207,7 +207,7 @@ func (s *served) start() (err error) {
 		s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, s.by, s.options)
 		return err
 	}
-	if s.shared, err = serve.NewShared(s.card, s.by, s.options); err != nil {
+	if s.shared, err = serve.NewSharedWith(s.card, s.by, s.options, parts.Limits(&s.layer)); err != nil {
 		return err
 	}
 	for i, cfg := range s.gpuConfigs {

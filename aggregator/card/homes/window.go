@@ -75,8 +75,11 @@ func ParseMap(text string) (Map, error) {
 
 // String is the reverse of ParseMap.
 func (m Map) String() string {
-	if m == MapNone {
+	switch m {
+	case MapNone:
 		return "none"
+	case MapAll:
+		return "all"
 	}
 	var out []string
 	for _, n := range mapNames {
