@@ -300,13 +300,24 @@ func (g *Guest) showUSERD(ch *channel) {
 	if !ok {
 		return
 	}
+	if g.copyUSERD(ch, at) {
+		g.tracker.Wrote(ch.userd, gf100.USERDSize)
+	}
+}
+
+// copyUSERD does it, and says whether anything was written. A page that changes its
+// home under a write would lose it.
+func (g *Guest) copyUSERD(ch *channel, at uint64) (wrote bool) {
+	g.moving.RLock()
+	defer g.moving.RUnlock()
 	c := &g.agg.ctl
 	for _, off := range userdShown {
 		if v := c.readVRAM(ch.cardUSERD() + off); v != c.readVRAM(at+off) {
 			c.writeVRAM(at+off, v)
-			g.tracker.Wrote(ch.userd+off, 4)
+			wrote = true
 		}
 	}
+	return wrote
 }
 
 // loadUSERD fills the card's USERD from the guest's, before the channel is bound:
