@@ -113,15 +113,24 @@ func TestBindUnbindRebind(t *testing.T) {
 
 func TestBadStructures(t *testing.T) {
 	a, _ := newAgg(t, Options{})
-	g, _ := addGuest(t, a, "a")
+	g, ev := addGuest(t, a, "a")
+	unbound := func(n int) {
+		require.Eventually(t, func() bool {
+			ev.mu.Lock()
+			defer ev.mu.Unlock()
+			return ev.unbound == n
+		}, patience, tick)
+	}
 	g.Bind(1, 0xc0000000|(4<<20>>12)) // right behind its memory
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.BadInstance.Load())
+	unbound(1)
 	block := make([]byte, gf100.InstanceSize)
 	gf100.InstUSERDLo.Put(block, 4<<20>>12)
 	require.True(t, g.eachRun(instAt, block, true))
 	g.Bind(1, 0xc0000000|instAt>>12)
 	settle(g)
+	unbound(2)
 	gf100.InstUSERDLo.Put(block, userdAt>>12)
 	gf100.InstUSERDTarget.Put(block, 2)
 	require.True(t, g.eachRun(instAt, block, true))

@@ -219,6 +219,7 @@ type told struct {
 	pbdma   []gf100.PBDMAError
 	graph   map[uint8]gf100.GraphTrap
 	lists   int
+	unbound int                           // channels that could not be bound
 	slow    atomic.Pointer[chan struct{}] // if not nil, each event waits for it
 }
 
@@ -250,6 +251,7 @@ func (t *told) GraphTrap(id uint8, g gf100.GraphTrap) {
 	})
 }
 func (t *told) CopyTrap(uint8, gf100.CopyTrap) {}
+func (t *told) BindError()                     { t.note(func() { t.unbound++ }) }
 func (t *told) Done(runlist bool) {
 	t.note(func() {
 		if runlist {

@@ -18,6 +18,9 @@ type Events interface {
 	// refused. The channel is held until Guest.Resume.
 	GraphTrap(id uint8, t gf100.GraphTrap)
 	CopyTrap(id uint8, t gf100.CopyTrap)
+	// BindError reports that a channel could not be bound: what it names is not the
+	// guest's, or it is one too many.
+	BindError()
 	// Done reports that control operations ended: registers that read "pending"
 	// may read otherwise now. runlist is set if one of them was a runlist.
 	Done(runlist bool)
@@ -28,6 +31,7 @@ type Events interface {
 type news struct {
 	engines       uint32
 	done, runlist bool
+	unbound       bool // a channel could not be bound
 	errors        []channelError
 }
 
@@ -64,7 +68,7 @@ func (e *channelError) tell(ev Events) {
 	}
 }
 
-func (n *news) empty() bool { return n.engines == 0 && !n.done && len(n.errors) == 0 }
+func (n *news) empty() bool { return n.engines == 0 && !n.done && !n.unbound && len(n.errors) == 0 }
 
 // fail notes the error of a channel in place of one that it had before.
 func (n *news) fail(e channelError) {
@@ -83,6 +87,9 @@ func (n *news) tell(ev Events) {
 	}
 	for i := range n.errors {
 		n.errors[i].tell(ev)
+	}
+	if n.unbound {
+		ev.BindError()
 	}
 	if n.done {
 		ev.Done(n.runlist)

@@ -121,6 +121,9 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	}
 	ch := g.open(id, inst)
 	if ch == nil {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.news.unbound = true // told with the end of the round
 		return false
 	}
 	relist = g.listed.has(id)

@@ -41,6 +41,14 @@ func (v *VGPU) CopyTrap(id uint8, t gf100.CopyTrap) {
 	v.refused(refusal{engine: gf100.EngineCE0 + t.Engine, channel: id, copy: t})
 }
 
+// BindError reports a channel that could not be bound.
+func (v *VGPU) BindError() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.fifo.BindError(gf100.BindInvalid)
+	v.settle()
+}
+
 func (v *VGPU) refused(r refusal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

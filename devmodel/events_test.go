@@ -240,6 +240,17 @@ func TestPBDMAErrorsOfChannelsBoundAnew(t *testing.T) {
 	require.False(t, h.line.Level)
 }
 
+func TestBindError(t *testing.T) {
+	v, _, h := newGPU(t)
+	enableInterrupts(v)
+	v.BindError()
+	require.True(t, h.line.Level)
+	require.Equal(t, uint32(gf100.IntrBind), rd(v, 0x2100))
+	require.Equal(t, uint32(gf100.BindInvalid), rd(v, 0x252c))
+	wr(v, 0x2100, gf100.IntrBind)
+	require.False(t, h.line.Level)
+}
+
 func TestRunlistDone(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)

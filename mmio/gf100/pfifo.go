@@ -32,7 +32,7 @@ var EngineEnable = [Engines]uint32{EngineGR: enablePGRAPH, EngineCE0: enablePCE0
 // Bits of NV_PFIFO_INTR_0. Bits 28 to 31 are levels of the registers named
 // beside them, the others are latched until written with one.
 const (
-	IntrBind      = 1 << 0
+	IntrBind      = 1 << 0  // reason in NV_PFIFO_INTR_BIND_ERROR
 	IntrSched     = 1 << 8  // reason in NV_PFIFO_INTR_SCHED_ERROR
 	IntrChsw      = 1 << 16 // reason in NV_PFIFO_INTR_CHSW_ERROR
 	IntrFBFlush   = 1 << 23
@@ -43,6 +43,10 @@ const (
 	IntrEngine    = 1 << 31 // NV_PFIFO_ENG_EVENT
 	intrLevelBits = IntrMMUFault | IntrPBDMA | IntrRunlist | IntrEngine
 )
+
+// BindInvalid in NV_PFIFO_INTR_BIND_ERROR says that the instance block is none: the
+// code that the next generation's driver calls INVALID_CTX_TGT.
+const BindInvalid = 6
 
 // pfifo is the channel scheduler. Offsets: envytools rnndb fifo/gf100_pfifo.xml;
 // names: NVIDIA's manuals of later chips (dev_fifo) where the register is the

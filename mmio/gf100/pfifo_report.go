@@ -14,6 +14,7 @@ type FIFOReport struct {
 	PBDMA [PBDMAs]PBDMACells
 
 	intr, intrEn mmio.Cell
+	bindError    mmio.Cell
 	faultID      mmio.Cell
 	runlistIntr  mmio.Cell
 	engEvent     [engEvents]mmio.Cell
@@ -56,6 +57,7 @@ func (r *FIFOReport) Bind(b *mmio.Bindings) {
 // Attach resolves the registers of the built space.
 func (r *FIFOReport) Attach(s *mmio.Space) {
 	r.intr, r.intrEn = s.Cell("NV_PFIFO_INTR_0", 0), s.Cell("NV_PFIFO_INTR_EN_0", 0)
+	r.bindError = s.Cell("NV_PFIFO_INTR_BIND_ERROR", 0)
 	r.faultID = s.Cell("NV_PFIFO_INTR_MMU_FAULT_ID", 0)
 	r.runlistIntr = s.Cell("NV_PFIFO_INTR_RUNLIST", 0)
 	for i := range r.engEvent {
@@ -154,6 +156,12 @@ func (r *FIFOReport) EngineEvents(engines uint32) {
 
 // RunlistDone reports that a runlist update is complete.
 func (r *FIFOReport) RunlistDone() { r.runlistIntr.Set(runlistDone) }
+
+// BindError reports a channel that could not be bound.
+func (r *FIFOReport) BindError(code uint32) {
+	r.bindError.Put(code)
+	r.intr.Set(IntrBind)
+}
 
 // Fault reports an MMU fault. A slot holds one until the driver frees it; false
 // says that it holds another, or that there is no such slot.
