@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -31,6 +32,9 @@ type Aggregator struct {
 	routeMu sync.Mutex // one look at the card's interrupts at a time
 	routing sync.WaitGroup
 	closing chan struct{} // closed by Close
+
+	poller *doorbell.Poller // of the doorbells that are not trapped
+	polled doorbell.Stats
 }
 
 // Options are limits of an aggregator. The zero value of each is its default.
@@ -50,6 +54,8 @@ type Options struct {
 	// guest, in the long run; default 256 MiB. A guest beyond that has its
 	// invalidates and submissions wait; memory that goes does not.
 	TableRate float64
+	// Pace bounds how often doorbells that are not trapped are looked for.
+	Pace doorbell.Pace
 }
 
 // New brings the card into service. The card must be fresh from a reset, and is
@@ -84,6 +90,9 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 	}
 	a.epoch = time.Now()
 	a.cardEpoch = a.ctl.time()
+	if a.poller, err = doorbell.New(o.Pace, &doors{agg: a}, &a.polled); err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
+	}
 	c.AttachHost(&a.bus)
 	a.routing.Add(1)
 	go a.route()
@@ -97,10 +106,11 @@ func (a *Aggregator) Close() error {
 	if g := a.everybody(); len(g) > 0 {
 		return fmt.Errorf("aggregator: closed while guest %s is there", g[0].name)
 	}
+	err := a.poller.Close()
 	a.ctl.card.DetachHost()
 	close(a.closing)
 	a.routing.Wait()
-	return nil
+	return err
 }
 
 // allocOwn returns n bytes of card memory that no guest can reach, scrubbed.
@@ -142,6 +152,9 @@ type GuestConfig struct {
 	// Map says which windows its clients may map, from the next client on.
 	Map       homes.Map
 	MapLimits homes.Limits
+	// Doorbell says how its doorbells are heard: with Poll, its clients may map the
+	// poll area too.
+	Doorbell doorbell.Mode
 }
 
 const (

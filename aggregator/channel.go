@@ -1,6 +1,8 @@
 package aggregator
 
 import (
+	"encoding/binary"
+
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -27,6 +29,8 @@ type channel struct {
 	rung    bool             // since engine events were last routed
 	active  bool             // it may run, and has not been seen quiet since
 	lastGet uint32           // GP_GET when engine events were last routed
+	heard   uint32           // the guest's GP_PUT when it was last looked at
+	showing bool             // the guest's USERD may not have what the card reports
 
 	// saved says that the guest's structures have what the card left of the
 	// channel, and that it has not run since.
@@ -329,5 +333,6 @@ func (g *Guest) loadUSERD(ch *channel) {
 	for _, off := range append(userdShown[:], gf100.USERDGPPut) {
 		c.ReadVRAM(at+off, page[off:off+4])
 	}
+	ch.heard = binary.LittleEndian.Uint32(page[gf100.USERDGPPut:])
 	c.WriteVRAM(ch.cardUSERD(), page)
 }

@@ -48,12 +48,17 @@ type Guest struct {
 	lost     card.Bus             // memory that the guest has, but the card no longer reaches
 	blocked  bool                 // PFIFO lets no channel of the guest run
 	served   [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
+	polled   bool                 // doorbells may be written without a trap
+	astray   bool                 // and where windows do not expect it
+	watched  channelSet           // channels that may be rung so
 	unsafe   string               // why the guest is in safe mode
 	strikes  strikes
 	closing  bool // Remove was called
 	ended    bool // and everything has ended
 
 	safe atomic.Bool // unsafe is set
+
+	watching atomic.Bool // polled, and watched is not empty
 
 	// tracker's Watch is anybody's, the rest the guest's goroutine's.
 	tracker *shadowpt.Tracker
@@ -153,6 +158,7 @@ func (g *Guest) Reset() error {
 	for id := range uint8(gf100.Channels) {
 		g.setBound(id, 0, false)
 		g.channels[id].enabled = false
+		g.watch(id)
 	}
 	g.todo.reset = true
 	g.await()

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -10,22 +11,24 @@ import (
 // What a guest's client maps of its windows. The calls come with the virtual GPU's
 // lock held, or from where a client comes and goes.
 
-// pollSize is the part of BAR1 that is always trapped: drivers put the poll area,
-// with its doorbells, at the beginning.
+// pollSize is the part of BAR1 that is not mapped with the rest: drivers put the poll
+// area, with its doorbells, at the beginning.
 const pollSize = gf100.Channels * gf100.USERDSize
 
 // OpenWindows makes windows for a client to map, as GuestConfig.Map says; cfg
 // gives the sizes of BARs, and the ROM. The guest is fresh from a reset.
 func (g *Guest) OpenWindows(cfg homes.Config) error {
-	if g.limits.Map == homes.MapNone {
+	if g.limits.Map == homes.MapNone && g.limits.Doorbell == doorbell.Trap {
 		return nil
 	}
 	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, pollSize, g.limits.MapLimits
+	cfg.Doorbells = g.limits.Doorbell == doorbell.Poll
 	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
 	if err != nil {
 		return err
 	}
 	g.mapped.Store(set)
+	g.lookOut(false)
 	g.windows.bar1.show()
 	g.windows.bar3.show()
 	g.SetPRAMIN(0)
@@ -38,6 +41,7 @@ func (g *Guest) CloseWindows() error {
 	if set == nil {
 		return nil
 	}
+	g.lookOut(false)
 	return set.Close()
 }
 
@@ -66,7 +70,7 @@ func (g *Guest) SetPRAMIN(win uint32) {
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
 func (g *Guest) SetPollArea(v uint32) {
 	if set := g.mapped.Load(); set != nil {
-		set.PollArea(uint64(v&gf100.BlockAddr)<<12, pollSize)
+		g.lookOut(set.PollArea(uint64(v&gf100.BlockAddr)<<12, pollSize))
 	}
 }
 

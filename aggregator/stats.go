@@ -10,6 +10,7 @@ import (
 // may be read at any time.
 type GuestStats struct {
 	Bells        atomic.Uint64 // doorbells
+	PolledBells  atomic.Uint64 // of these, those that were not trapped
 	Binds        atomic.Uint64
 	Unbinds      atomic.Uint64
 	Runlists     atomic.Uint64
@@ -63,6 +64,7 @@ type Count struct {
 func (s *GuestStats) Counts() []Count {
 	list := []Count{
 		{"bells", s.Bells.Load(), false},
+		{"polled_bells", s.PolledBells.Load(), false},
 		{"binds", s.Binds.Load(), false},
 		{"unbinds", s.Unbinds.Load(), false},
 		{"runlists", s.Runlists.Load(), false},

@@ -11,6 +11,11 @@ import "github.com/umbra-gpu/umbra/mmio/gf100"
 func (g *Guest) Bell(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.ring(id)
+}
+
+// ring is Bell. Guest.mu is held.
+func (g *Guest) ring(id uint8) {
 	g.stats.Bells.Add(1)
 	if !g.channels[id].bound {
 		return
@@ -34,8 +39,9 @@ func (g *Guest) forward(ch *channel) {
 	if !ok {
 		return
 	}
-	ch.rung, ch.active = true, true
-	g.agg.ctl.bell(ch.id, g.agg.ctl.readVRAM(at+gf100.USERDGPPut))
+	ch.rung, ch.active, ch.showing = true, true, true
+	ch.heard = g.agg.ctl.readVRAM(at + gf100.USERDGPPut)
+	g.agg.ctl.bell(ch.id, ch.heard)
 }
 
 // moved reports whether the channel has fetched anything since the last call, or

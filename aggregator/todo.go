@@ -78,6 +78,7 @@ func (t *todo) starts() bool {
 type channelSet [gf100.Channels / 64]uint64
 
 func (s *channelSet) add(id uint8)      { s[id/64] |= 1 << (id % 64) }
+func (s *channelSet) remove(id uint8)   { s[id/64] &^= 1 << (id % 64) }
 func (s *channelSet) has(id uint8) bool { return s[id/64]>>(id%64)&1 != 0 }
 func (s *channelSet) empty() bool       { return *s == channelSet{} }
 

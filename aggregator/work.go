@@ -58,6 +58,7 @@ func (g *Guest) takeAll() (left []*channel) {
 			left = append(left, ch)
 		}
 		g.channels[i] = guestChannel{}
+		g.watch(uint8(i))
 	}
 	return left
 }
@@ -112,6 +113,7 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	c := &g.channels[id]
 	old, want, inst := c.ch, c.bound && g.unsafe == "", c.inst
 	c.ch = nil
+	g.watch(id)
 	g.mu.Unlock()
 	if old != nil {
 		g.close(old)
@@ -133,6 +135,7 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.ch = ch
+	g.watch(id)
 	if g.unsafe != "" {
 		g.todo.bind.add(id)
 	} else if c.enabled {

@@ -116,6 +116,7 @@ func (v *VGPU) Reset() error {
 	v.fifo.clear()
 	v.refusals = refusals{}
 	v.card.SetPRAMIN(v.fifo.window.Get())
+	v.card.SetPollArea(v.fifo.userdBase.Get())
 	v.schedule()
 	v.settle()
 	return err

@@ -16,6 +16,7 @@ const (
 	aggregator room = "aggregator"
 	sched      room = "aggregator/sched"
 	card       room = "aggregator/card"
+	cardBell   room = "aggregator/card/doorbell"
 	cardHomes  room = "aggregator/card/homes"
 	cardSoft   room = "aggregator/card/soft"
 	cardVFIO   room = "aggregator/card/vfio"
@@ -28,23 +29,24 @@ const (
 	guest      room = "tests/guest"
 )
 
-var rooms = []room{cmd, devmodel, aggregator, sched, card, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, tests, lab, guest}
+var rooms = []room{cmd, devmodel, aggregator, sched, card, cardBell, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, tests, lab, guest}
 
 // allowed says which rooms a room may import besides itself.
 var allowed = map[room][]room{
-	cmd:        {devmodel, aggregator, sched, card, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab, guest}, // umbra bench boots guests, and is one itself
+	cmd:        {devmodel, aggregator, sched, card, cardBell, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab, guest}, // umbra bench boots guests, and is one itself
 	devmodel:   {mmio, firmware},
-	aggregator: {sched, card, cardHomes, shadowpt, mmio},
+	aggregator: {sched, card, cardBell, cardHomes, shadowpt, mmio},
 	sched:      {},
 	card:       {},
+	cardBell:   {},
 	cardHomes:  {card, shadowpt},
-	cardSoft:   {card, cardHomes, mmio, shadowpt, firmware},
+	cardSoft:   {card, cardBell, cardHomes, mmio, shadowpt, firmware},
 	cardVFIO:   {card, mmio},
 	vfiouser:   {},
 	mmio:       {},
 	shadowpt:   {},
 	firmware:   {},
-	tests:      {cmd, devmodel, aggregator, sched, card, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab, guest},
+	tests:      {cmd, devmodel, aggregator, sched, card, cardBell, cardHomes, cardSoft, cardVFIO, vfiouser, mmio, shadowpt, firmware, lab, guest},
 	lab:        {},
 	guest:      {vfiouser, mmio, shadowpt},
 }
@@ -67,6 +69,7 @@ var forbidden = []struct {
 	{devmodel, aggregator, "a virtual GPU declares the card it needs, so that it is tested without one"},
 	{devmodel, sched, "when a submission runs is the aggregator's decision"},
 	{devmodel, card, "only the aggregator touches a card: a virtual GPU that could would bypass the checks"},
+	{devmodel, cardBell, "doorbells are looked for in memory, which only the aggregator and the card have"},
 	{devmodel, cardHomes, "where a guest's pages live is decided behind the aggregator, where the extents are known"},
 	{devmodel, cardSoft, "only the aggregator touches a card: a virtual GPU that could would bypass the checks"},
 	{devmodel, cardVFIO, "only the aggregator touches a card: a virtual GPU that could would bypass the checks"},
@@ -82,6 +85,8 @@ var forbidden = []struct {
 
 	{card, "", "package card is the contract between cards and those who drive them; it knows neither side"},
 
+	{cardBell, "", "who looks from time to time does not know at what: its owner looks"},
+
 	{cardHomes, "", "windows are told what they show and move pages through an interface of their own: tests give them memory, not a GPU"},
 
 	{cardSoft, vfiouser, "a card is plugged into a card.Host, whatever carries it"},
@@ -95,6 +100,7 @@ var forbidden = []struct {
 	{cardVFIO, aggregator, "a card does not know who uses it"},
 	{cardVFIO, sched, "a card runs what it is given"},
 	{cardVFIO, cardSoft, "cards do not know each other"},
+	{cardVFIO, cardBell, "doorbells are looked for by those who drive the card"},
 	{cardVFIO, cardHomes, "which page lives in which window is decided by those who drive the card"},
 	{cardVFIO, shadowpt, "a real card walks its tables itself"},
 	{cardVFIO, firmware, "a real card has its own VBIOS"},
@@ -117,6 +123,7 @@ var libraries = map[room][]string{
 	aggregator: {"golang.org/x/sys"},
 	sched:      {},
 	card:       {},
+	cardBell:   {"golang.org/x/sys"},
 	cardHomes:  {"golang.org/x/sys"},
 	cardSoft:   {"golang.org/x/sys"},
 	cardVFIO:   {"golang.org/x/sys"},

@@ -10,10 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -28,7 +30,7 @@ type driver struct {
 // drive resets a GPU and makes its BARs' tables.
 func drive(t testing.TB, s *side) *driver {
 	require.NoError(t, s.Reset())
-	bars := newBARs()
+	bars := newBARs(pollSize / page)
 	for _, b := range bars {
 		s.build(b)
 		s.wr(b.reg, 1<<31|uint32(b.inst>>12))
@@ -48,9 +50,9 @@ func (d *driver) show(b *bar, at, addr uint64, n int, on bool) {
 func (d *driver) away() { d.wr(regWindow, 0x2000000>>16) }
 
 // each runs a test on a GPU of each set-up.
-func each(t *testing.T, l homes.Limits, f func(t *testing.T, s *side)) {
+func each(t *testing.T, o offer, f func(t *testing.T, s *side)) {
 	for name, make := range setups {
-		t.Run(name, func(t *testing.T) { f(t, make(t, homes.MapAll, l)) })
+		t.Run(name, func(t *testing.T) { f(t, make(t, o)) })
 	}
 }
 
@@ -90,7 +92,7 @@ func TestNothingStaysBehind(t *testing.T) {
 		"reset": func(d *driver) { require.NoError(d.t, d.Reset()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, homes.Limits{}, func(t *testing.T, s *side) {
+			each(t, everything, func(t *testing.T, s *side) {
 				d := prepare(t, s)
 				f(d)
 				require.Equal(t, zero, d.read(3, at3*page, page))
@@ -109,7 +111,7 @@ func TestNothingStaysBehind(t *testing.T) {
 // TestClientsThatGo: who has gone and still has its old windows sees nothing of what
 // comes after; and who comes after sees nothing of before.
 func TestClientsThatGo(t *testing.T) {
-	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+	each(t, everything, func(t *testing.T, s *side) {
 		d := drive(t, s)
 		d.show(d.bar3, 0, dataAt, 1, true)
 		d.write(3, 0, secret)
@@ -160,7 +162,7 @@ func TestNextOwner(t *testing.T) {
 // TestSealed: a client can neither cut its windows' files short under the card nor
 // unseal them. What it does to their content is done to itself.
 func TestSealed(t *testing.T) {
-	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+	each(t, everything, func(t *testing.T, s *side) {
 		d := drive(t, s)
 		d.show(d.bar3, 0, dataAt, 1, true)
 		for _, r := range s.maps.Windows() {
@@ -189,7 +191,7 @@ func TestNothingLeaks(t *testing.T) {
 		require.NoError(t, err)
 		return bytes.Count(text, []byte("\n"))
 	}
-	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+	each(t, everything, func(t *testing.T, s *side) {
 		var files, maps int
 		for i := range 20 {
 			d := drive(t, s)
@@ -219,7 +221,7 @@ func TestNothingLeaks(t *testing.T) {
 // TestReplicasAreFresh: a processor that looks at a replica and does nothing else sees
 // what an engine writes, and what another processor writes to the page's home.
 func TestReplicasAreFresh(t *testing.T) {
-	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+	each(t, everything, func(t *testing.T, s *side) {
 		d := drive(t, s)
 		at1 := uint64(pollSize)
 		d.show(d.bar3, 0, dataAt, 1, true)
@@ -244,7 +246,7 @@ func TestReplicasAreFresh(t *testing.T) {
 // TestLimits: what goes beyond them is not shown, and counted.
 func TestLimits(t *testing.T) {
 	t.Run("replicas", func(t *testing.T) {
-		each(t, homes.Limits{Replicas: 3}, func(t *testing.T, s *side) {
+		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Replicas: 3}}, func(t *testing.T, s *side) {
 			d := drive(t, s)
 			d.away()
 			d.show(d.bar3, 0, dataAt, 8, true)
@@ -268,7 +270,7 @@ func TestLimits(t *testing.T) {
 		})
 	})
 	t.Run("pages", func(t *testing.T) {
-		each(t, homes.Limits{Pages: 300}, func(t *testing.T, s *side) {
+		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Pages: 300}}, func(t *testing.T, s *side) {
 			d := drive(t, s)
 			d.away() // 256 of them
 			d.show(d.bar3, 0, dataAt, 30, true)
@@ -281,7 +283,7 @@ func TestLimits(t *testing.T) {
 		})
 	})
 	t.Run("runs", func(t *testing.T) {
-		each(t, homes.Limits{Runs: 10}, func(t *testing.T, s *side) {
+		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Runs: 10}}, func(t *testing.T, s *side) {
 			d := drive(t, s)
 			for i := range uint64(40) {
 				d.enter(d.bar3, i, shadowpt.PTE{Valid: true, Addr: dataAt + 2*i*page})
@@ -302,7 +304,7 @@ func TestLimits(t *testing.T) {
 // TestROM: the mapped ROM is the trapped one, and what a guest writes there is gone
 // with the next reset, and was never another's.
 func TestROM(t *testing.T) {
-	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+	each(t, everything, func(t *testing.T, s *side) {
 		const rom = 0x300000
 		want := make([]byte, 4096)
 		s.trapped(0, rom, want)
@@ -321,10 +323,10 @@ func TestROM(t *testing.T) {
 	})
 }
 
-// TestPollArea: doorbells stay trapped where drivers put them; elsewhere they are not
-// seen, which is counted.
+// TestPollArea: doorbells stay trapped where drivers put them; elsewhere they have to be
+// looked for, which is counted.
 func TestPollArea(t *testing.T) {
-	each(t, homes.Limits{}, func(t *testing.T, s *side) {
+	each(t, everything, func(t *testing.T, s *side) {
 		require.Nil(t, s.direct(1, 0, 4))
 		require.Nil(t, s.direct(1, pollSize-4, 4))
 		require.NotNil(t, s.direct(1, pollSize, 4))
@@ -335,26 +337,37 @@ func TestPollArea(t *testing.T) {
 	})
 }
 
+// romSize is what the window on the ROM has of it, in whole pages.
+func romSize(t *testing.T) uint64 {
+	rom, err := firmware.Build(firmware.GF100(firmware.Options{}))
+	require.NoError(t, err)
+	return (uint64(len(rom)) + page - 1) / page * page
+}
+
 // TestParts: each part can be mapped alone, and what is not is not offered.
 func TestParts(t *testing.T) {
 	for _, c := range []struct {
-		m    homes.Map
-		want []uint64 // BAR, first byte
+		m     homes.Map
+		bells doorbell.Mode
+		want  []uint64 // BAR, first byte, size
 	}{
-		{homes.MapNone, nil},
-		{homes.MapBAR1, []uint64{1, pollSize}},
-		{homes.MapBAR3, []uint64{3, 0}},
-		{homes.MapPRAMIN, []uint64{0, pramin}},
-		{homes.MapROM, []uint64{0, 0x300000}},
-		{homes.MapROM | homes.MapPRAMIN, []uint64{0, 0x300000, 0, pramin}},
-		{homes.MapAll, []uint64{0, 0x300000, 0, pramin, 1, pollSize, 3, 0}},
+		{homes.MapNone, doorbell.Trap, nil},
+		{homes.MapBAR1, doorbell.Trap, []uint64{1, pollSize, bar1Size - pollSize}},
+		{homes.MapBAR3, doorbell.Trap, []uint64{3, 0, bar3Size}},
+		{homes.MapPRAMIN, doorbell.Trap, []uint64{0, pramin, praminSize}},
+		{homes.MapROM, doorbell.Trap, []uint64{0, 0x300000, romSize(t)}},
+		{homes.MapROM | homes.MapPRAMIN, doorbell.Trap, []uint64{0, 0x300000, romSize(t), 0, pramin, praminSize}},
+		{homes.MapAll, doorbell.Trap, []uint64{0, 0x300000, romSize(t), 0, pramin, praminSize, 1, pollSize, bar1Size - pollSize, 3, 0, bar3Size}},
+		{homes.MapNone, doorbell.Poll, []uint64{1, 0, pollSize}},
+		{homes.MapBAR1, doorbell.Poll, []uint64{1, 0, bar1Size}},
+		{homes.MapBAR3, doorbell.Poll, []uint64{1, 0, pollSize, 3, 0, bar3Size}},
 	} {
 		for name, make := range setups {
-			t.Run(name+" "+c.m.String(), func(t *testing.T) {
-				s := make(t, c.m, homes.Limits{})
+			t.Run(name+" "+c.m.String()+" "+c.bells.String(), func(t *testing.T) {
+				s := make(t, offer{Map: c.m, bells: c.bells})
 				var got []uint64
 				for _, m := range s.mapped {
-					got = append(got, uint64(m.bar), m.off)
+					got = append(got, uint64(m.bar), m.off, uint64(len(m.mem)))
 				}
 				require.Equal(t, c.want, got)
 				d := drive(t, s)

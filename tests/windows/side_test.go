@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -57,20 +58,32 @@ const (
 
 var pci = gf100.ConfigOptions{BAR1: bar1Size, BAR3: bar3Size}
 
+// offer is what a client may map.
+type offer struct {
+	homes.Map
+	homes.Limits
+	bells doorbell.Mode
+}
+
+// everything is all but the doorbells.
+var everything = offer{Map: homes.MapAll}
+
 // setups are the ways to a guest.
-var setups = map[string]func(t testing.TB, m homes.Map, l homes.Limits) *side{
-	"pass-through": func(t testing.TB, m homes.Map, l homes.Limits) *side {
-		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci, Map: m, MapLimits: l})
+var setups = map[string]func(t testing.TB, o offer) *side{
+	"pass-through": func(t testing.TB, o offer) *side {
+		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci, Map: o.Map, MapLimits: o.Limits, Doorbell: o.bells})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return open(t, &side{function: c, maps: c, stats: &c.Stats().Windows})
 	},
-	"virtual": func(t testing.TB, m homes.Map, l homes.Limits) *side {
+	"virtual": func(t testing.TB, o offer) *side {
 		c, err := soft.New(soft.Config{VRAM: 4 * vramSize})
 		require.NoError(t, err)
 		agg, err := aggregator.New(c)
 		require.NoError(t, err)
-		v, err := serve.NewVirtual(agg, aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: m, MapLimits: l}, devmodel.Config{PCI: pci})
+		v, err := serve.NewVirtual(agg, aggregator.GuestConfig{
+			Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits, Doorbell: o.bells,
+		}, devmodel.Config{PCI: pci})
 		require.NoError(t, err)
 		t.Cleanup(func() {
 			require.NoError(t, v.Close())

@@ -28,30 +28,43 @@ func (s *Set) drop(at Place) {
 	s.stats.Replicas.Add(-1)
 }
 
+// userd is how many bytes of a page of the poll area have a meaning. A driver that
+// writes them through another window too, when it makes a channel, makes each of the
+// 128 pages one that has replicas: what is looked at at each trapped write must be
+// little. The rest of such pages is looked at with everything else, a moment later.
+const userd = 512
+
 // reconcile holds up to n replicas against their homes, the next ones first, and
-// returns how many bytes went over. If a page has several, and one of them changed,
-// it looks at all of them again.
-func (s *Set) reconcile(n int) (moved int) {
+// returns how many bytes went over. Of pages of the poll area it looks at the first so
+// many bytes. If a page has several, and one of them changed, it looks at all of them
+// again.
+func (s *Set) reconcile(n int, polled int) (moved int) {
 	all := n >= len(s.order)
 	for range min(n, len(s.order)) {
 		if s.cursor >= len(s.order) {
 			s.cursor = 0
 		}
-		moved += s.hold(s.order[s.cursor])
+		moved += s.hold(s.order[s.cursor], polled)
 		s.cursor++
 	}
 	if all && moved > 0 {
 		for _, at := range s.order {
-			moved += s.hold(at)
+			moved += s.hold(at, polled)
 		}
 	}
 	return moved
 }
 
-// hold makes one replica equal to its home.
-func (s *Set) hold(at Place) int {
+// hold makes one replica equal to its home; if that is in the poll area, the first so
+// many bytes of it.
+func (s *Set) hold(at Place, polled int) int {
 	r := s.replicas[at]
-	n, ok := merge(s.bytes(s.plan.home(r.page)), s.bytes(at), r.agreed, r.readOnly)
+	home := s.plan.home(r.page)
+	end := pageSize
+	if home < s.plan.base[PollArea+1] {
+		end = polled
+	}
+	n, ok := merge(s.bytes(home)[:end], s.bytes(at)[:end], r.agreed[:end], r.readOnly)
 	s.stats.Reconciles.Add(1)
 	s.stats.BytesMerged.Add(uint64(n))
 	if !ok {
@@ -92,7 +105,7 @@ func (s *Set) freshen() {
 			wait = freshMin
 		case <-timer.C:
 			s.mu.Lock()
-			moved, left := s.reconcile(len(s.order)), len(s.order)
+			moved, left := s.reconcile(len(s.order), pageSize), len(s.order)
 			s.mu.Unlock()
 			if left == 0 {
 				s.slow.Store(true)

@@ -25,7 +25,7 @@ func (s *Set) apply() {
 	began := time.Now()
 	s.direct(pages, true)
 	s.owner.Still(func() {
-		s.reconcile(len(s.order))
+		s.reconcile(len(s.order), pageSize)
 		s.dropChanged(places)
 		s.adopt(changes)
 		s.leave(changes)
@@ -175,7 +175,7 @@ func (s *Set) replicate(pages []uint32) {
 		})
 	}
 	s.clear(cleared)
-	s.reconcile(len(s.order))
+	s.reconcile(len(s.order), pageSize)
 }
 
 func (s *Set) copyTo(at Place, page uint32, home Place) {
@@ -278,7 +278,7 @@ func (s *Set) at(p Place) (*memory, uint64) {
 	switch k {
 	case BAR3:
 		return s.files[card.BAR3], off
-	case BAR1:
+	case BAR1, PollArea:
 		return s.files[card.BAR1], off
 	}
 	return s.files[card.BAR0], praminBase + off

@@ -73,7 +73,7 @@ func newPlanner(sizes [Kinds]uint32) *Planner {
 
 // kind returns which window a place is of, and its page there.
 func (p *Planner) kind(at Place) (Kind, uint32) {
-	k := BAR3
+	k := PollArea
 	for at >= p.base[k+1] {
 		k++
 	}

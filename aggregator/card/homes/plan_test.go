@@ -67,7 +67,7 @@ func (n *naive) move(pages uint32) (list []Change) {
 // the pages that have to move, to where they have to be, and no others.
 func TestPlannerEqualsNaive(t *testing.T) {
 	const pages = 12
-	sizes := [Kinds]uint32{5, 6, 4}
+	sizes := [Kinds]uint32{3, 5, 6, 4}
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlanner(sizes)
 		n := &naive{base: p.base, shows: map[Place]Entry{}, homes: map[uint32]Place{}}

@@ -17,8 +17,11 @@ type Config struct {
 	BAR1 uint64
 	BAR3 uint64
 	VRAM uint64
-	Poll uint64 // bytes at the beginning of BAR1 that stay trapped: the doorbells
-	ROM  []byte // what the window on the board's ROM shows
+	Poll uint64 // bytes at the beginning of BAR1 that have the doorbells
+	// Doorbells has them mapped too: the owner looks for those that rang. Else they stay
+	// trapped, whatever Map says.
+	Doorbells bool
+	ROM       []byte // what the window on the board's ROM shows
 	Limits
 }
 
@@ -80,7 +83,7 @@ type Set struct {
 	mu      sync.Mutex
 	files   [4]*memory // by BAR
 	plan    *Planner
-	bars    [2]*scanner // BAR3, BAR1; nil if not mapped
+	bars    [Kinds]*scanner // BAR3, and BAR1 with the poll area; nil if not mapped
 	changes []Change
 
 	replicas map[Place]*replica
@@ -101,16 +104,13 @@ func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
 		cfg: cfg, owner: owner, stats: stats, replicas: make(map[Place]*replica),
 		poke: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
-	var sizes [Kinds]uint32
+	sizes := cfg.sizes()
 	vram := uint32(cfg.VRAM >> pageShift)
-	for k, bytes := range [Kinds]uint64{BAR3: cfg.BAR3, BAR1: cfg.BAR1, PRAMIN: praminSize} {
-		if cfg.Map&kindMaps[k] == 0 {
-			continue
-		}
-		sizes[k] = uint32(bytes >> pageShift)
-		if Kind(k) != PRAMIN {
-			s.bars[k] = newScanner(Kind(k), sizes[k], vram)
-		}
+	if sizes[BAR3] > 0 {
+		s.bars[BAR3] = newScanner(BAR3, sizes[BAR3], vram)
+	}
+	if n := max(sizes[BAR1], sizes[PollArea]); n > 0 {
+		s.bars[BAR1] = newScanner(BAR1, n, vram)
 	}
 	s.plan = newPlanner(sizes)
 	if err := s.makeFiles(); err != nil {
@@ -124,13 +124,13 @@ func (s *Set) makeFiles() (err error) {
 	for bar, f := range [4]struct {
 		name string
 		size uint64
-		bits Map
+		used bool
 	}{
-		0: {"bar0", s.cfg.BAR0, MapPRAMIN | MapROM},
-		1: {"bar1", s.cfg.BAR1, MapBAR1},
-		3: {"bar3", s.cfg.BAR3, MapBAR3},
+		0: {"bar0", s.cfg.BAR0, s.cfg.Map&(MapPRAMIN|MapROM) != 0},
+		1: {"bar1", s.cfg.BAR1, s.cfg.Map&MapBAR1 != 0 || s.cfg.Doorbells},
+		3: {"bar3", s.cfg.BAR3, s.cfg.Map&MapBAR3 != 0},
 	} {
-		if s.cfg.Map&f.bits == 0 {
+		if !f.used {
 			continue
 		}
 		if s.files[bar], err = newMemory(f.name, f.size); err != nil {
@@ -178,8 +178,8 @@ func (s *Set) Regions() (list []Region) {
 	if len(zero) > 0 {
 		add(card.BAR0, zero...)
 	}
-	if s.cfg.Map&MapBAR1 != 0 && s.cfg.BAR1 > s.cfg.Poll {
-		add(card.BAR1, Area{s.cfg.Poll, s.cfg.BAR1 - s.cfg.Poll})
+	if from, to := s.cfg.ofBAR1(); from < to {
+		add(card.BAR1, Area{from, to - from})
 	}
 	if s.cfg.Map&MapBAR3 != 0 {
 		add(card.BAR3, Area{0, s.cfg.BAR3})
@@ -236,7 +236,7 @@ func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
 	if !on {
 		s.stats.Physical.Add(1)
 	}
-	s.reconcile(len(s.order))
+	s.reconcile(len(s.order), pageSize)
 	b.bind(on, space)
 	s.scan(b)
 	s.apply()
@@ -246,7 +246,7 @@ func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
 func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reconcile(len(s.order))
+	s.reconcile(len(s.order), pageSize)
 	for _, b := range s.bars {
 		if b != nil && b.on && (all || b.space.Target == t && b.space.Dir == dir) {
 			s.scan(b)
@@ -256,14 +256,9 @@ func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
 }
 
 func (s *Set) scan(b *scanner) {
-	base := s.plan.base[b.kind]
-	poll := uint32(0)
-	if b.kind == BAR1 {
-		poll = uint32(s.cfg.Poll >> pageShift)
-	}
 	b.scan(s.owner, s.stats, func(page uint32, e Entry) {
-		if page >= poll {
-			s.plan.show(base+Place(page), e)
+		if at, mapped := s.place(b.kind, page); mapped {
+			s.plan.show(at, e)
 		}
 	})
 }
@@ -289,14 +284,6 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 	s.apply()
 }
 
-// PollArea hears where the doorbells lie in BAR1. Those that a machine has mapped
-// are not seen.
-func (s *Set) PollArea(off, n uint64) {
-	if s.cfg.Map&MapBAR1 != 0 && off+n > s.cfg.Poll {
-		s.stats.PollArea.Add(1)
-	}
-}
-
 // glance is how many replicas a trapped read looks at.
 const glance = 16
 
@@ -312,7 +299,7 @@ func (s *Set) look(n int) {
 		return
 	}
 	s.mu.Lock()
-	s.reconcile(n)
+	s.reconcile(n, userd)
 	s.mu.Unlock()
 	if s.slow.Load() {
 		s.wake()

@@ -49,6 +49,7 @@ func (s *Stats) Counts() []Count {
 		{"map_move_ns", s.MoveTime.Load()},
 		{"map_reconciles", s.Reconciles.Load()},
 		{"map_bytes_merged", s.BytesMerged.Load()},
+		{"map_pages_poll_area", uint64(s.Homed[PollArea].Load())},
 		{"map_pages_bar3", uint64(s.Homed[BAR3].Load())},
 		{"map_pages_bar1", uint64(s.Homed[BAR1].Load())},
 		{"map_pages_pramin", uint64(s.Homed[PRAMIN].Load())},

@@ -11,14 +11,15 @@ type Kind uint8
 
 // The windows.
 const (
-	BAR3 Kind = iota
-	BAR1
+	PollArea Kind = iota // of BAR1, with the doorbells
+	BAR3
+	BAR1 // beyond the poll area
 	PRAMIN
 
-	Kinds = 3
+	Kinds = 4
 )
 
-var kindNames = [Kinds]string{"bar3", "bar1", "pramin"}
+var kindNames = [Kinds]string{"poll area", "bar3", "bar1", "pramin"}
 
 func (k Kind) String() string { return kindNames[k] }
 

@@ -27,6 +27,9 @@ type fifo struct {
 	retryAfter time.Duration
 	retryArmed bool
 	memGen     uint64 // counts changes of memory that a semaphore may see
+
+	polled bool // doorbells may be written without a trap
+	astray bool // and where windows do not expect it
 }
 
 // slot is an entry of the channel table.
@@ -34,6 +37,8 @@ type slot struct {
 	enabled bool
 	listed  bool     // in the committed runlist
 	ch      *channel // nil while unbound
+
+	put uint32 // GP_PUT when the channel was bound, or its bell last heard
 }
 
 func (f *fifo) init(c *Card) {
@@ -133,7 +138,9 @@ func (f *fifo) bind(i int, v uint32) {
 	s.ch = newChannel(f.card, uint8(i), inst, block)
 	f.card.contexts.restore(s.ch, block)
 	f.card.contexts.name(s.ch, block)
+	s.put = f.put(s)
 	f.schedule(i)
+	f.card.lookOut()
 }
 
 // drop unbinds a slot's channel. A PBDMA that still runs it throws it away when
@@ -165,6 +172,7 @@ func (f *fifo) enable(i int, on bool) {
 	f.slots[i].enabled = on
 	if on {
 		f.schedule(i)
+		f.card.lookOut()
 	} else {
 		f.suspend(&f.slots[i])
 	}

@@ -9,7 +9,7 @@ func (c *Card) ReadVRAM(addr uint64, p []byte) bool {
 	if mem == nil {
 		return false
 	}
-	copy(p, mem)
+	load(p, mem)
 	return true
 }
 

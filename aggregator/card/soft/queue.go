@@ -226,5 +226,6 @@ func (f *fifo) ring(i int) {
 		f.card.stats.StrayBells.Add(1)
 		return
 	}
+	f.slots[i].put = f.put(&f.slots[i])
 	f.schedule(i)
 }

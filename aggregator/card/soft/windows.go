@@ -2,6 +2,7 @@ package soft
 
 import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -16,11 +17,11 @@ const pollSize = gf100.Channels * gf100.USERDSize
 func (c *Card) OpenWindows() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cfg.Map == homes.MapNone {
+	if c.cfg.Map == homes.MapNone && c.cfg.Doorbell == doorbell.Trap {
 		return nil
 	}
 	set, err := homes.New(homes.Config{
-		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: pollSize,
+		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: pollSize, Doorbells: c.cfg.Doorbell == doorbell.Poll,
 		Limits: c.cfg.MapLimits,
 		BAR0:   c.pci.BARSize(BAR0), BAR1: c.pci.BARSize(BAR1), BAR3: c.pci.BARSize(BAR3),
 	}, owner{c}, &c.stats.Windows)
@@ -28,6 +29,7 @@ func (c *Card) OpenWindows() error {
 		return err
 	}
 	c.windows = set
+	c.pollAreaAt(c.regs.userdBase.Get())
 	for i := range c.bars {
 		c.bars[i].show()
 	}
@@ -47,7 +49,7 @@ func (c *Card) closeWindows() error {
 		return nil
 	}
 	err := c.windows.Close()
-	c.windows = nil
+	c.windows, c.fifo.polled, c.fifo.astray = nil, false, false
 	return err
 }
 
@@ -80,12 +82,6 @@ func (c *Card) showAgain(command uint32) {
 	if c.windows != nil {
 		d := c.regs.named(command)
 		c.windows.Invalidate(d.target, d.addr, d.all)
-	}
-}
-
-func (c *Card) pollAreaAt(v uint32) {
-	if c.windows != nil {
-		c.windows.PollArea(uint64(v&gf100.InstanceAddr)<<12, pollSize)
 	}
 }
 

@@ -1,0 +1,56 @@
+package doorbell
+
+import (
+	"fmt"
+	"time"
+)
+
+// Pace bounds how long a doorbell waits to be found.
+type Pace struct {
+	Fast time.Duration // after another; 0 means 50 us
+	Slow time.Duration // at any time; 0 means 5 ms
+}
+
+// Bounds of a Pace.
+const (
+	MinFast = 10 * time.Microsecond
+	MaxSlow = time.Second
+)
+
+func (p Pace) withDefaults() Pace {
+	if p.Fast == 0 {
+		p.Fast = 50 * time.Microsecond
+	}
+	if p.Slow == 0 {
+		p.Slow = 5 * time.Millisecond
+	}
+	return p
+}
+
+// Check says why a pace cannot be kept.
+func (p Pace) Check() error {
+	p = p.withDefaults()
+	if p.Fast < MinFast || p.Slow > MaxSlow || p.Fast > p.Slow {
+		return fmt.Errorf("doorbells looked for every %v to %v: possible are %v to %v, the first no longer than the second", p.Fast, p.Slow, MinFast, MaxSlow)
+	}
+	return nil
+}
+
+const (
+	patience = 8 // what is waited is this part of the time since the last ring
+	duty     = 3 // a look is followed by a wait of so many times its length
+)
+
+// cadence says when to look next. It is data; the clock is its caller's.
+type cadence struct {
+	rang time.Duration // when something last did, or was about to
+}
+
+// next returns how long to wait after a look that ended at now and took so long.
+func (c *cadence) next(p Pace, now, took time.Duration, found bool) time.Duration {
+	if found {
+		c.rang = now
+	}
+	wait := min(max((now-c.rang)/patience, p.Fast), p.Slow)
+	return max(wait, duty*took)
+}

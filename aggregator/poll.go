@@ -1,0 +1,165 @@
+package aggregator
+
+import (
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// Doorbells that a guest's client writes without a trap: the poll area is mapped, or
+// the guest has put it where other windows are. The aggregator's poller looks at GP_PUT
+// of each channel that may run, in the guest's USERD: one that is not what was last
+// looked at is a bell, and goes the way of one that was trapped.
+//
+// A bell that is found late is not lost, whatever happened in between: GP_PUT is in
+// memory, and is looked at when the channel is bound, and as long as it is. Nor is it
+// rung for another channel: what is looked at is the channel's own page, while the
+// guest's number stands for it.
+
+// lookOut notes whether the guest's doorbells have to be looked for, and whether
+// they lie where windows do not expect it.
+func (g *Guest) lookOut(astray bool) {
+	set := g.mapped.Load()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.astray = astray
+	g.polled = set != nil && (astray || set.Doorbells())
+	g.watchAny()
+}
+
+// watch follows a change of a channel. Guest.mu is held.
+func (g *Guest) watch(id uint8) {
+	c := &g.channels[id]
+	if c.ch != nil && c.bound && c.enabled {
+		g.watched.add(id)
+	} else {
+		g.watched.remove(id)
+	}
+	g.watchAny()
+}
+
+func (g *Guest) watchAny() {
+	on := g.polled && !g.watched.empty()
+	g.watching.Store(on)
+	if on {
+		g.agg.poller.Wake()
+	}
+}
+
+// doors are the guests' doorbells as the poller sees them.
+type doors struct {
+	agg    *Aggregator
+	guests [MaxGuests]*Guest
+}
+
+// Look implements doorbell.Doors.
+func (d *doors) Look() (rang, watched int) {
+	d.agg.mu.Lock()
+	d.guests = d.agg.guests
+	d.agg.mu.Unlock()
+	for _, g := range d.guests {
+		if g != nil && g.watching.Load() {
+			r, w := g.lookAtBells()
+			rang, watched = rang+r, watched+w
+		}
+	}
+	d.guests = [MaxGuests]*Guest{}
+	return rang, watched
+}
+
+// lookAtBells rings what was written since it looked last, and shows the guest what
+// the card reports of channels that have something to do: nobody traps the guest when
+// it looks. While pages of the guest's move it does nothing; the next look will.
+func (g *Guest) lookAtBells() (rang, watched int) {
+	set := g.mapped.Load()
+	if set == nil || !g.freshen(set) {
+		return 0, 1
+	}
+	news, n := g.unheard()
+	if !news.empty() && set.OrderNow() {
+		return g.ringUnheard(&news), n
+	}
+	return 0, n
+}
+
+// freshen brings to the channels' pages what was written to them elsewhere.
+func (g *Guest) freshen(set *homes.Set) bool {
+	var pages [gf100.Channels]uint64
+	n := 0
+	g.mu.Lock()
+	if g.astray {
+		g.watched.each(func(id uint8) {
+			pages[n] = g.channels[id].ch.userd
+			n++
+		})
+	}
+	g.mu.Unlock()
+	for _, at := range pages[:n] {
+		if !set.Fresh(at) {
+			return false
+		}
+	}
+	return true
+}
+
+// unheard returns the channels that have news, and how many are looked at.
+func (g *Guest) unheard() (news channelSet, watched int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.moving.TryRLock() {
+		return news, 1 // the others need not wait for it
+	}
+	g.moving.RUnlock()
+	g.watched.each(func(id uint8) {
+		watched++
+		if g.rebinding(id) {
+			return
+		}
+		ch := g.channels[id].ch
+		if put, ok := ch.put(); ok && put != ch.heard {
+			news.add(id)
+		}
+		if ch.showing {
+			more := ch.reports()
+			g.showUSERD(ch)
+			ch.showing = more
+		}
+	})
+	return news, watched
+}
+
+// ringUnheard rings channels, if they are still those that have news.
+func (g *Guest) ringUnheard(news *channelSet) (rang int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	news.each(func(id uint8) {
+		if !g.watched.has(id) || g.rebinding(id) {
+			return
+		}
+		ch := g.channels[id].ch
+		put, ok := ch.put()
+		if !ok || put == ch.heard {
+			return
+		}
+		ch.heard = put // also if it has to wait for its turn
+		g.stats.PolledBells.Add(1)
+		g.ring(id)
+		rang++
+	})
+	return rang
+}
+
+// put reads the guest's GP_PUT.
+func (ch *channel) put() (put uint32, ok bool) {
+	at, ok := ch.guest.extents.translate(ch.userd, gf100.USERDSize)
+	if !ok {
+		return 0, false
+	}
+	return ch.guest.agg.ctl.readVRAM(at + gf100.USERDGPPut), true
+}
+
+// reports reports whether the card may have more to report of a channel.
+func (ch *channel) reports() bool {
+	c := &ch.guest.agg.ctl
+	at := ch.cardUSERD()
+	return c.readVRAM(at+gf100.USERDGPGet) != c.readVRAM(at+gf100.USERDGPPut) || !c.quiet(ch.id)
+}

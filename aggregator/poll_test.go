@@ -1,0 +1,374 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// rare is a pace at which the test alone looks.
+var rare = doorbell.Pace{Fast: time.Second, Slow: time.Second}
+
+// look has the aggregator look at all bells once more, whoever else does.
+func look(a *Aggregator) { (&doors{agg: a}).Look() }
+
+// sleeps reports whether nobody looks at bells for a while.
+func sleeps(a *Aggregator) bool {
+	looks := a.polled.Looks.Load()
+	time.Sleep(20 * time.Millisecond)
+	return a.polled.Looks.Load() == looks
+}
+
+// polledGuest is a guest whose client has mapped the poll area. The test writes to its
+// memory past everybody, as the client's processors do.
+func polledGuest(t testing.TB, a *Aggregator) *Guest {
+	t.Helper()
+	g := addGuestWith(t, a, GuestConfig{Doorbell: doorbell.Poll})
+	openWindows(t, g)
+	return g
+}
+
+func openWindows(t testing.TB, g *Guest) {
+	t.Helper()
+	require.NoError(t, g.OpenWindows(homes.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20}))
+	t.Cleanup(func() { require.NoError(t, g.CloseWindows()) })
+}
+
+// store is a processor's store of GP_PUT to the page of channel id.
+func store(g *Guest, id uint8, put uint32) {
+	at, ok := g.extents.translate(userdAt+uint64(id)*gf100.USERDSize, gf100.USERDSize)
+	if !ok {
+		panic("no USERD")
+	}
+	g.agg.ctl.card.WriteVRAM(at+gf100.USERDGPPut, binary.LittleEndian.AppendUint32(nil, put))
+}
+
+// TestPolledBells: one look finds all that was written, each is rung once, and what
+// the guest wrote is what the card gets.
+func TestPolledBells(t *testing.T) {
+	a, f := newAgg(t, Options{Pace: rare})
+	g := polledGuest(t, a)
+	for id := range uint8(4) {
+		bindChannel(t, g, id)
+	}
+	look(a)
+	require.Zero(t, g.stats.PolledBells.Load(), "nothing was written")
+	f.forget()
+	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
+	looks := a.polled.Looks.Load()
+	store(g, 0, 0x1234)
+	time.Sleep(10 * time.Millisecond)
+	if bells := f.rung(); a.polled.Looks.Load() == looks {
+		require.Empty(t, bells, "nobody looked: what the test counts comes from looks")
+	}
+	store(g, 0, 0)
+	f.forget()
+	before := g.stats.PolledBells.Load()
+	for n := range uint64(50) {
+		want := uint32(n) * 0x01010101 // also more than a ring has
+		for id := range uint8(4) {
+			store(g, id, want+1)
+		}
+		look(a)
+		require.Equal(t, before+4*(n+1), g.stats.PolledBells.Load())
+		look(a)
+		require.Equal(t, before+4*(n+1), g.stats.PolledBells.Load(), "rung twice")
+		bells := f.rung()
+		require.Len(t, bells, 4)
+		for _, b := range bells {
+			require.Equal(t, want+1, b.v)
+		}
+		f.forget()
+	}
+	require.Equal(t, g.stats.Bells.Load(), g.stats.PolledBells.Load())
+}
+
+// TestTrappedBellsAreNotFoundAgain: a client need not map what it is offered.
+func TestTrappedBellsAreNotFoundAgain(t *testing.T) {
+	a, f := newAgg(t, Options{Pace: rare})
+	g := polledGuest(t, a)
+	bindChannel(t, g, 1)
+	f.forget()
+	store(g, 1, 5)
+	g.Bell(1)
+	look(a)
+	require.Zero(t, g.stats.PolledBells.Load())
+	require.Len(t, f.rung(), 1)
+}
+
+// TestNobodyLooksWhereBellsAreTrapped: a guest whose doorbells are trapped, or that
+// has no channel that may run, costs nothing.
+func TestNobodyLooksWhereBellsAreTrapped(t *testing.T) {
+	a, _ := newAgg(t, Options{Pace: doorbell.Pace{Slow: time.Millisecond}})
+	trapped := addGuestWith(t, a, GuestConfig{Map: homes.MapAll})
+	openWindows(t, trapped)
+	bindChannel(t, trapped, 1)
+	cfg := GuestConfig{Name: "b", VRAM: 4 << 20, Tables: 2 << 20, Doorbell: doorbell.Poll}
+	polled, err := a.AddGuest(cfg, &told{})
+	require.NoError(t, err)
+	openWindows(t, polled)
+	sleeps := func() bool { return sleeps(a) }
+	awake := func() bool { return !sleeps() }
+	require.Eventually(t, sleeps, patience, tick)
+
+	bindChannel(t, polled, 1)
+	require.Eventually(t, awake, patience, tick, "a channel that may run")
+	polled.Enable(1, false)
+	require.Eventually(t, sleeps, patience, tick, "a channel that may not")
+	polled.Enable(1, true)
+	require.Eventually(t, awake, patience, tick)
+	require.NoError(t, polled.Reset())
+	require.Eventually(t, sleeps, patience, tick, "a reset guest")
+	bindChannel(t, polled, 1)
+	require.Eventually(t, awake, patience, tick)
+	require.NoError(t, polled.CloseWindows())
+	require.Eventually(t, sleeps, patience, tick, "a client that went")
+
+	// A guest that puts its poll area where other windows are mapped is heard too.
+	trapped.SetPollArea(1<<28 | 0x1000)
+	require.Eventually(t, awake, patience, tick)
+	require.EqualValues(t, 1, trapped.stats.Mapped.PollArea.Load())
+	store(trapped, 1, 9)
+	require.Eventually(t, func() bool { return trapped.stats.PolledBells.Load() == 1 }, patience, tick)
+	trapped.SetPollArea(1 << 28)
+	require.Eventually(t, sleeps, patience, tick)
+}
+
+// TestPolledBellPaysFirst: what is owed to the channel's space is done before the card
+// hears of the submission.
+func TestPolledBellPaysFirst(t *testing.T) {
+	a, f := newAgg(t, Options{Pace: rare})
+	g := polledGuest(t, a)
+	bindChannel(t, g, 1)
+	require.True(t, g.eachRun(dirAt, []byte{1}, true))
+	g.Invalidate(dirAt>>12<<4, gf100.InvalidateGo|gf100.InvalidateAllPages)
+	require.EqualValues(t, 1, g.stats.LazyInvalidates.Load())
+	scans := g.stats.Scans.Load()
+	f.forget()
+	store(g, 1, 3)
+	look(a)
+	settleRound(g)
+	require.Equal(t, scans+1, g.stats.Scans.Load())
+	require.Len(t, f.rung(), 1)
+	look(a)
+	require.EqualValues(t, 1, g.stats.PolledBells.Load(), "rung again while it waited")
+}
+
+// TestUSERDIsShown: the guest reads what the card reports without a trap.
+func TestUSERDIsShown(t *testing.T) {
+	a, f := newAgg(t, Options{Pace: rare})
+	g := polledGuest(t, a)
+	bindChannel(t, g, 1)
+	ch := g.cardChannel(1)
+	seen := func() uint32 {
+		at, _ := g.extents.translate(ch.userd, gf100.USERDSize)
+		return a.ctl.readVRAM(at + gf100.USERDGPGet)
+	}
+	store(g, 1, 7)
+	look(a)
+	a.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPPut, 7) // as a real card's BAR1 would
+	f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy|1)
+	for _, get := range []uint32{1, 4, 7} {
+		a.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPGet, get)
+		look(a)
+		require.Equal(t, get, seen())
+	}
+	f.set(regChannel+uint32(ch.id)*8, 1)
+	look(a)
+	require.False(t, ch.showing, "there is nothing more to show")
+}
+
+// bellCard holds each bell of the card's against whose channel it is. A channel's
+// instance block and each GP_PUT carry the guest's number.
+type bellCard struct {
+	*fakeCard
+	mu    sync.Mutex
+	owner [gf100.Channels]int // guest's number plus one
+	last  [gf100.Channels]uint32
+	rings int
+	wrong []string
+}
+
+func (b *bellCard) WriteBAR(bar int, off uint64, p []byte) {
+	v := binary.LittleEndian.Uint32(p)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	reg := uint32(off)
+	switch {
+	case bar == card.BAR1:
+		b.bell(int(off/gf100.USERDSize), v)
+		return
+	case reg >= regChannelInst && reg < regChannelInst+gf100.Channels*strideChannel && (reg-regChannelInst)%strideChannel == 0:
+		b.bound(int((reg-regChannelInst)/strideChannel), v)
+	}
+	b.fakeCard.WriteBAR(bar, off, p)
+	b.fakeCard.forget()
+}
+
+func (b *bellCard) bell(ch int, v uint32) {
+	b.rings++
+	if b.owner[ch] != int(v>>24) {
+		b.wrong = append(b.wrong, fmt.Sprintf("channel %d of %d rang for %#x", ch, b.owner[ch], v))
+		return
+	}
+	b.last[b.owner[ch]] = v
+}
+
+func (b *bellCard) bound(ch int, v uint32) {
+	b.owner[ch] = 0
+	if v&gf100.InstanceBound == 0 {
+		return
+	}
+	block := make([]byte, gf100.InstanceSize)
+	b.ReadVRAM(uint64(v&gf100.InstanceAddr)<<12, block)
+	b.owner[ch] = int(gf100.InstGPBaseLo.Get(block))
+	// What was written before is read when the channel is bound.
+	userd, _ := gf100.InstanceUSERD(block)
+	var put [4]byte
+	b.ReadVRAM(userd+gf100.USERDGPPut, put[:])
+	if v := binary.LittleEndian.Uint32(put[:]); v != 0 && b.owner[ch] == int(v>>24) {
+		b.last[b.owner[ch]] = v
+	}
+}
+
+// flips is how often the guest of TestNoBellIsLost changes its mind.
+const flips = 100_000
+
+// TestNoBellIsLost: a guest's processor writes GP_PUT while another switches channels
+// on and off, binds others at their numbers, commits runlists and preempts. No bell is
+// rung for a channel that it is not of, and in the end the card has every last one.
+func TestNoBellIsLost(t *testing.T) {
+	b := &bellCard{fakeCard: newFake(fakeVRAM)}
+	a, err := NewWith(b, Options{Pace: doorbell.Pace{Fast: doorbell.MinFast}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	g := polledGuest(t, a)
+	t.Cleanup(func() { require.NoError(t, g.Remove()) })
+
+	// Number id is bound to instance block id, or to id+numbers: another ring, and
+	// another page of USERD.
+	const numbers, kinds = 4, 2
+	for n := range uint32(numbers * kinds) {
+		block := make([]byte, gf100.InstanceSize)
+		gf100.InstUSERDLo.Put(block, userdAt>>12+n)
+		gf100.InstPDBLo.Put(block, dirAt>>12)
+		gf100.InstLimitLo.Put(block, 0xfffff)
+		gf100.InstGPBaseLo.Put(block, n+1)
+		require.True(t, g.eachRun(instAt+uint64(n)*gf100.InstanceSize, block, true))
+	}
+	bind := func(id, kind uint32) {
+		inst := instAt + uint64(id+kind*numbers)*gf100.InstanceSize
+		g.Bind(uint8(id), gf100.InstanceBound|uint32(inst>>12))
+	}
+	var stop atomic.Bool
+	var writers sync.WaitGroup
+	var last [numbers * kinds]uint32
+	writers.Go(func() {
+		for n := uint32(1); !stop.Load(); n++ {
+			i := rand.IntN(len(last))
+			last[i] = uint32(i+1)<<24 | n&0xffffff
+			store(g, uint8(i), last[i])
+			if n%64 == 0 {
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+	})
+	var raw []byte
+	for id := range uint32(numbers) {
+		raw = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(raw, id), 4)
+	}
+	require.True(t, g.eachRun(listAt, raw, true))
+	for n := range flips {
+		id := rand.Uint32N(numbers)
+		switch rand.IntN(64) {
+		case 0:
+			bind(id, rand.Uint32N(kinds))
+		case 1:
+			g.Bind(uint8(id), 0)
+		case 2:
+			g.Runlist(listAt>>12, 0x01f00000|rand.Uint32N(numbers+1))
+		case 3:
+			g.Preempt(uint8(id))
+		case 4:
+			g.Schedule(rand.IntN(2) == 0)
+		default:
+			g.Enable(uint8(id), rand.IntN(8) > 0)
+		}
+		if n%32 == 0 {
+			time.Sleep(10 * time.Microsecond)
+		}
+	}
+	stop.Store(true)
+	writers.Wait()
+	for kind := range uint32(kinds) {
+		for id := range uint32(numbers) {
+			g.Bind(uint8(id), 0)
+			bind(id, kind)
+			g.Enable(uint8(id), true)
+		}
+		settle(g)
+		for id := range uint32(numbers) {
+			store(g, uint8(id+kind*numbers), last[id+kind*numbers]^1)
+		}
+		require.Eventually(t, func() bool {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			for id := range uint32(numbers) {
+				if i := id + kind*numbers; b.last[i+1] != last[i]^1 {
+					return false
+				}
+			}
+			return true
+		}, patience, tick, "a bell was lost: %x, %x", b.last[:numbers*kinds+1], last)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	require.Empty(t, b.wrong)
+	require.Greater(t, b.rings, flips/1000)
+	require.Positive(t, g.stats.PolledBells.Load())
+}
+
+// TestLooksAreBounded: what one look does is bounded, however many channels and guests
+// there are and whatever they write; and it makes no garbage.
+func TestLooksAreBounded(t *testing.T) {
+	f := newFake(fakeVRAM)
+	a, err := NewWith(f.quiet(), Options{Pace: rare})
+	require.NoError(t, err)
+	g := polledGuest(t, a)
+	for id := range uint8(8) {
+		bindChannelAt(t, g, id, dirAt)
+	}
+	d := &doors{agg: a}
+	n := uint32(0)
+	rang := 0
+	allocs := testing.AllocsPerRun(100, func() {
+		n++
+		for id := range uint8(8) {
+			at, _ := g.extents.translate(userdAt+uint64(id)*gf100.USERDSize, gf100.USERDSize)
+			a.ctl.writeVRAM(at+gf100.USERDGPPut, n)
+		}
+		r, watched := d.Look()
+		rang += r
+		if watched != 8 {
+			panic("not all are looked at")
+		}
+	})
+	if !raceDetector {
+		require.Zero(t, allocs)
+	}
+	require.LessOrEqual(t, rang, 8*101)
+	require.GreaterOrEqual(t, rang, 8*99, "the poller itself looked twice at most")
+	require.NoError(t, g.Remove())
+	require.NoError(t, a.Close())
+}
