@@ -74,15 +74,15 @@ func (g *Guest) SetPollArea(v uint32) {
 	}
 }
 
-// Order is called before a register is written, or a doorbell: what the guest wrote
-// to mapped windows before is then where it belongs.
+// Order is called before what orders memory: what the guest wrote to mapped windows
+// before is then where it belongs.
 func (g *Guest) Order() {
 	if set := g.mapped.Load(); set != nil {
 		set.Order()
 	}
 }
 
-// Glance is called before a register is read.
+// Glance is called before any access of a register.
 func (g *Guest) Glance() {
 	if set := g.mapped.Load(); set != nil {
 		set.Glance()

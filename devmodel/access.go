@@ -63,7 +63,7 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	switch bar {
 	case BAR0:
 		if !inPRAMIN(off) {
-			v.card.Order()
+			v.card.Glance()
 		}
 		v.sp.Write(uint32(off), p)
 		v.settle()

@@ -19,9 +19,10 @@ type Card interface {
 	ReadPRAMIN(window, off uint32, p []byte)
 	WritePRAMIN(window, off uint32, p []byte)
 
-	// What the guest's machine may have mapped of these windows. Order comes before a
-	// register or a doorbell is written, Glance before a register is read: what the
-	// guest wrote without a trap counts from then on.
+	// What the guest's machine may have mapped of these windows. Order comes before
+	// what orders memory: accesses of rows that say so, doorbells, interrupts. What was
+	// written without a trap is then where it belongs. Glance comes before any access
+	// of a register.
 	SetPRAMIN(window uint32)
 	SetPollArea(v uint32)
 	Order()

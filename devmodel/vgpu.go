@@ -58,6 +58,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	v.face.Bind(&b)
 	v.bindMMU(&b)
 	v.bindFIFO(&b)
+	b.OnOrder(func() { v.card.Order() })
 	if v.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
 		return nil, fmt.Errorf("devmodel: %w", err)
 	}
@@ -122,9 +123,13 @@ func (v *VGPU) Reset() error {
 	return err
 }
 
-// settle recomputes the interrupt tree and the alarm, once per access or event.
+// settle recomputes the interrupt tree and the alarm, once per access or event. Who
+// hears of an interrupt finds in memory what it is about.
 func (v *VGPU) settle() {
 	if line, news := v.pin.Settle(v.face, v.pci, v.fifo.Level()); news && v.host != nil {
+		if line.Level {
+			v.card.Order()
+		}
 		v.host.Interrupt(line)
 	}
 	v.alarm.Follow(v.face)

@@ -53,6 +53,7 @@ func New(size uint32, blocks []Block, apertures []Aperture, bind *Bindings) (*Sp
 		pages:  make([]*page, size>>pageShift),
 		rows:   make([]*row, 1, 1024), // row 0 is the hole
 		byName: make(map[string]uint16),
+		order:  bind.order,
 		clock:  now,
 	}
 	s.rows[0] = &row{decl: Reg{Name: "(hole)"}}

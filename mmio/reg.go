@@ -79,6 +79,16 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
+// Ordering says at which accesses of a register memory is in order: what was written
+// before, by whichever way, is then where every other way finds it.
+type Ordering uint8
+
+// A register may order memory at both.
+const (
+	OrderRead  Ordering = 1 << iota // its value tells what has been done in memory
+	OrderWrite                      // its effect uses memory, or waits for it
+)
+
 // Reg is one row of a chip's register table.
 type Reg struct {
 	// Name is the hardware's own name; a repeated row has one name, and its
@@ -104,6 +114,8 @@ type Reg struct {
 	// Policy is what the register is to a virtual GPU. A card of one's own has
 	// no use for it.
 	Policy Policy
+	// Order says where the register orders memory.
+	Order Ordering
 	// Effect says in a few words what a read or a write does beyond storage. A
 	// row with an Effect must be bound, a row without must not.
 	Effect string
@@ -157,6 +169,7 @@ type Window struct {
 type Bindings struct {
 	regs    map[string]Hooks
 	windows map[string]Window
+	order   func()
 	err     error
 }
 
@@ -176,6 +189,10 @@ func (b *Bindings) OnRead(name string, f func(i int, v uint32) uint32) { b.On(na
 
 // OnWrite binds a row that only writes have an effect on.
 func (b *Bindings) OnWrite(name string, f func(i int, w Write)) { b.On(name, Hooks{Write: f}) }
+
+// OnOrder binds what brings memory in order. It is called before an access whose
+// row's Order says so has its effect.
+func (b *Bindings) OnOrder(f func()) { b.order = f }
 
 // OnWindow binds an aperture.
 func (b *Bindings) OnWindow(name string, w Window) {

@@ -16,6 +16,8 @@ type Space struct {
 	blocks []string
 	byName map[string]uint16
 
+	order func() // may be nil
+
 	// mem holds every register at its own offset. Pages nobody touches cost
 	// nothing: the allocator hands out zero pages lazily.
 	mem []uint32
@@ -194,6 +196,9 @@ func (s *Space) readRow(r *row, off, mask uint32) uint32 {
 	if r.decl.Stub {
 		s.missed.stubs.Add(1)
 	}
+	if r.decl.Order&OrderRead != 0 && s.order != nil {
+		s.order()
+	}
 	v := s.mem[off/4] & r.lanes &^ r.wo
 	if r.rc != 0 {
 		s.mem[off/4] &^= r.rc & mask
@@ -239,6 +244,9 @@ func (s *Space) writeRow(r *row, off, v, m uint32) {
 	if r.writable&m == 0 {
 		s.missed.readOnly.Add(1)
 		r.stats.readOnly.Add(1)
+	}
+	if r.decl.Order&OrderWrite != 0 && s.order != nil {
+		s.order()
 	}
 	old := s.mem[off/4]
 	val := old&^(r.rw&m) | v&r.rw&m

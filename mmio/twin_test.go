@@ -227,6 +227,9 @@ func (t *twin) register(r Reg, inst int, start, at uint32, p []byte, write bool)
 		b := start + bit/8
 		return at <= b && b < at+uint32(len(p))
 	}
+	if write && r.Order&OrderWrite != 0 || !write && r.Order&OrderRead != 0 {
+		t.effect(effect{Name: "ORDER"})
+	}
 	old := t.load(r, start)
 	if !write {
 		seen, keep := old, old
@@ -309,6 +312,7 @@ func drawTable(t *rapid.T) (regs []Reg, apertures []Aperture) {
 		r.Offset = uint32(offset.Draw(t, "offset")) / width(r) * width(r)
 		r.Access = modes.Draw(t, "mode")
 		r.Stub = rapid.Bool().Draw(t, "stub")
+		r.Order = Ordering(rapid.IntRange(0, 3).Draw(t, "order"))
 		if rapid.Bool().Draw(t, "effect") {
 			r.Effect = "an effect"
 		}
@@ -421,10 +425,11 @@ func newPair(t require.TestingT, regs []Reg, apertures []Aperture) *pair {
 			},
 		})
 	}
+	b.OnOrder(func() { p.fast = append(p.fast, effect{Name: "ORDER"}) })
 	p.twin.effect = func(e effect) uint32 {
 		p.slow = append(p.slow, e)
 		switch {
-		case e.Name == "WINDOW": // touches no register
+		case e.Name == "WINDOW", e.Name == "ORDER": // touches no register
 		case e.Write:
 			p.twin.poke(2)
 		default:

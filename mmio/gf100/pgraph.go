@@ -40,7 +40,7 @@ var pgraph = mmio.Block{
 		stub("NV_PGRAPH_ICMD_DATA", 0x400204),
 		stub("NV_PGRAPH_ICMD_UNK0208", 0x400208),
 		stub("NV_PGRAPH_UNK20C", 0x40020c),
-		{Name: "NV_PGRAPH_FIFO_CONTROL", Policy: mmio.Translate, Offset: 0x400500, Effect: "bit 0 lets PGRAPH go on with its channel's commands"},
+		{Name: "NV_PGRAPH_FIFO_CONTROL", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x400500, Effect: "bit 0 lets PGRAPH go on with its channel's commands"},
 		{Name: "NV_PGRAPH_FIFO_STATUS", Offset: 0x400504, Access: mmio.RO, Reset: 1},
 		// PGRAPH is never seen busy: what it does for the host is done at once,
 		// and what it does for a channel the host asks PFIFO about.

@@ -68,7 +68,7 @@ func (s *Set) Fresh(addr uint64) bool {
 }
 
 // OrderNow is Order, if that can be done without waiting: pages may be moving.
-func (s *Set) OrderNow() bool { return s.now(func() { s.reconcile(s.cfg.Replicas, userd) }) }
+func (s *Set) OrderNow() bool { return s.now(func() { s.reconcile(userd) }) }
 
 func (s *Set) now(f func()) bool {
 	if s.stats.Replicas.Load() == 0 {

@@ -34,22 +34,17 @@ func (s *Set) drop(at Place) {
 // little. The rest of such pages is looked at with everything else, a moment later.
 const userd = 512
 
-// reconcile holds up to n replicas against their homes, the next ones first, and
-// returns how many bytes went over. Of pages of the poll area it looks at the first so
-// many bytes. If a page has several, and one of them changed, it looks at all of them
-// again.
-func (s *Set) reconcile(n int, polled int) (moved int) {
-	all := n >= len(s.order)
-	for range min(n, len(s.order)) {
-		if s.cursor >= len(s.order) {
-			s.cursor = 0
-		}
-		moved += s.hold(s.order[s.cursor], polled)
-		s.cursor++
-	}
-	if all && moved > 0 {
+// reconcile makes all replicas equal to their homes, and returns how many bytes went
+// over. Of pages of the poll area it looks at the first so many bytes. If a page has
+// several, and one of them changed, it looks at all of them again.
+func (s *Set) reconcile(polled int) (moved int) {
+	for range 2 {
+		n := 0
 		for _, at := range s.order {
-			moved += s.hold(at, polled)
+			n += s.hold(at, polled)
+		}
+		if moved += n; n == 0 {
+			break
 		}
 	}
 	return moved
@@ -105,7 +100,7 @@ func (s *Set) freshen() {
 			wait = freshMin
 		case <-timer.C:
 			s.mu.Lock()
-			moved, left := s.reconcile(len(s.order), pageSize), len(s.order)
+			moved, left := s.reconcile(pageSize), len(s.order)
 			s.mu.Unlock()
 			if left == 0 {
 				s.slow.Store(true)

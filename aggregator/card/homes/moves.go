@@ -25,7 +25,7 @@ func (s *Set) apply() {
 	began := time.Now()
 	s.direct(pages, true)
 	s.owner.Still(func() {
-		s.reconcile(len(s.order), pageSize)
+		s.agree(places, pages)
 		s.dropChanged(places)
 		s.adopt(changes)
 		s.leave(changes)
@@ -34,6 +34,24 @@ func (s *Set) apply() {
 	})
 	s.direct(pages, false)
 	s.stats.MoveTime.Add(uint64(time.Since(began)))
+}
+
+// agree makes the replicas equal that are about to go, or whose pages may move. The
+// first look may bring bytes to a home, the second takes them to the others.
+func (s *Set) agree(places []Place, pages []uint32) {
+	look := func(at Place) {
+		if s.replicas[at] != nil {
+			s.hold(at, pageSize)
+		}
+	}
+	for range 2 {
+		for _, at := range places {
+			look(at)
+		}
+		for _, page := range pages {
+			s.plan.others(page, look)
+		}
+	}
 }
 
 // direct tells the owner which pages the guest begins, or ceases, to reach without a
@@ -175,7 +193,6 @@ func (s *Set) replicate(pages []uint32) {
 		})
 	}
 	s.clear(cleared)
-	s.reconcile(len(s.order), pageSize)
 }
 
 func (s *Set) copyTo(at Place, page uint32, home Place) {

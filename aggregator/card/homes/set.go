@@ -87,8 +87,7 @@ type Set struct {
 	changes []Change
 
 	replicas map[Place]*replica
-	order    []Place // of replicas, to look at some at a time
-	cursor   int
+	order    []Place // of replicas
 
 	slow    atomic.Bool // freshen looks seldom
 	poke    chan struct{}
@@ -236,7 +235,7 @@ func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
 	if !on {
 		s.stats.Physical.Add(1)
 	}
-	s.reconcile(len(s.order), pageSize)
+	s.reconcile(pageSize)
 	b.bind(on, space)
 	s.scan(b)
 	s.apply()
@@ -246,7 +245,7 @@ func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
 func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reconcile(len(s.order), pageSize)
+	s.reconcile(pageSize)
 	for _, b := range s.bars {
 		if b != nil && b.on && (all || b.space.Target == t && b.space.Dir == dir) {
 			s.scan(b)
@@ -284,24 +283,24 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 	s.apply()
 }
 
-// glance is how many replicas a trapped read looks at.
-const glance = 16
-
-// Order is called before a trapped write of the guest's has its effect: what it
-// wrote to mapped places before is then where it belongs.
-func (s *Set) Order() { s.look(s.cfg.Replicas) }
-
-// Glance is called before a trapped read. It looks at some of the replicas.
-func (s *Set) Glance() { s.look(glance) }
-
-func (s *Set) look(n int) {
+// Order is called before what orders memory: accesses of registers that do so,
+// doorbells, interrupts. What was written to mapped places before is then where it
+// belongs.
+func (s *Set) Order() {
 	if s.stats.Replicas.Load() == 0 {
 		return
 	}
+	s.stats.Orders.Add(1)
 	s.mu.Lock()
-	s.reconcile(n, userd)
+	s.reconcile(userd)
 	s.mu.Unlock()
-	if s.slow.Load() {
+	s.Glance()
+}
+
+// Glance is called before any other access of a register. It costs next to nothing:
+// replicas are looked at soon, for the guest is at work.
+func (s *Set) Glance() {
+	if s.stats.Replicas.Load() != 0 && s.slow.Load() {
 		s.wake()
 	}
 }

@@ -10,6 +10,7 @@ type Stats struct {
 	Moves          atomic.Uint64 // of pieces that lie together
 	PagesMoved     atomic.Uint64
 	MoveTime       atomic.Uint64 // ns, with the engines' standing still
+	Orders         atomic.Uint64 // times that all replicas were made equal for an access
 	Reconciles     atomic.Uint64 // replicas held against their homes
 	BytesMerged    atomic.Uint64
 
@@ -47,6 +48,7 @@ func (s *Stats) Counts() []Count {
 		{"map_moves", s.Moves.Load()},
 		{"map_pages_moved", s.PagesMoved.Load()},
 		{"map_move_ns", s.MoveTime.Load()},
+		{"map_orders", s.Orders.Load()},
 		{"map_reconciles", s.Reconciles.Load()},
 		{"map_bytes_merged", s.BytesMerged.Load()},
 		{"map_pages_poll_area", uint64(s.Homed[PollArea].Load())},

@@ -23,8 +23,8 @@ func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
 	c.wake()
 	switch bar {
 	case BAR0:
-		if c.windows != nil && !inPRAMIN(off, len(p)) {
-			c.windows.Glance()
+		if !inPRAMIN(off, len(p)) {
+			c.glance()
 		}
 		// No read changes what the interrupt tree is made of, except for the
 		// alarm, which has a timer of its own.
@@ -52,7 +52,7 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 			c.sp.Write(uint32(off), p)
 			break
 		}
-		c.order()
+		c.glance()
 		c.sp.Write(uint32(off), p)
 		c.settle()
 	case BAR1:

@@ -156,6 +156,7 @@ func (c *Card) buildSpace() error {
 	face.Bind(&b)
 	c.bindMMU(&b)
 	c.bindFIFO(&b)
+	b.OnOrder(c.order)
 	if c.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
 		return err
 	}
@@ -313,6 +314,9 @@ func (c *Card) settle() {
 		c.stats.Interrupts.Add(1)
 	}
 	if news {
+		if line.Level {
+			c.order() // who hears of it finds in memory what it is about
+		}
 		c.hostMu.RLock()
 		if c.host != nil {
 			c.host.Interrupt(card.Line(line))

@@ -70,6 +70,13 @@ func (c *Card) order() {
 	}
 }
 
+// glance tells the client's windows of an access that orders nothing.
+func (c *Card) glance() {
+	if c.windows != nil {
+		c.windows.Glance()
+	}
+}
+
 func (c *Card) showPRAMIN() {
 	if c.windows != nil {
 		c.windows.Window(c.praminAt(0))
