@@ -56,9 +56,6 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 		c.sp.Write(uint32(off), p)
 		c.settle()
 	case BAR1:
-		if off < pollSize {
-			c.order()
-		}
 		c.bars[0].write(off, p)
 		c.fifo.bell(off, len(p))
 	case BAR3:

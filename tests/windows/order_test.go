@@ -1,0 +1,96 @@
+package windows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// aliased is a driver with one page in two BARs, so that one of them is a replica.
+func aliased(t *testing.T, s *side) (d *driver, at3, at1 uint64) {
+	d = drive(t, s)
+	at1 = pollSize
+	d.show(d.bar3, 0, dataAt, 1, true)
+	d.show(d.bar1, at1/page, dataAt, 1, true)
+	d.away()
+	require.NotZero(t, s.stats.Replicas.Load())
+	return d, 0, at1
+}
+
+// TestRowsOrder: at an access of each row that orders memory, what was written to a
+// replica is in the page. No other access makes replicas agree, however many there
+// are.
+func TestRowsOrder(t *testing.T) {
+	each(t, everything, func(t *testing.T, s *side) {
+		d, at3, at1 := aliased(t, s)
+		n := uint32(0)
+		orders := func(what string, want bool, access func()) {
+			t.Helper()
+			n++
+			now := binary.LittleEndian.AppendUint32(nil, n)
+			copy(d.direct(1, at1+64, 4), now)
+			before := s.stats.Orders.Load()
+			access()
+			if !want {
+				require.Equal(t, before, s.stats.Orders.Load(), "%s: nobody's business", what)
+				return
+			}
+			require.Greater(t, s.stats.Orders.Load(), before, what)
+			require.Equal(t, now, d.read(3, at3+64, 4), what)
+		}
+		none := 0
+		for _, b := range gf100.Blocks() {
+			for _, r := range b.Regs {
+				orders("read of "+r.Name, r.Order&mmio.OrderRead != 0, func() { d.rd(uint64(r.Offset &^ 3)) })
+				if r.Order&mmio.OrderWrite != 0 {
+					v := d.rd(uint64(r.Offset))
+					orders("write of "+r.Name, true, func() { d.wr(uint64(r.Offset), v) })
+				}
+				if r.Order == 0 {
+					none++
+				}
+			}
+		}
+		require.Greater(t, none, 300)
+		for range 1000 {
+			orders("a scratch register", false, func() { d.wr(0x14fc, n) })
+		}
+		orders("a doorbell", true, func() { d.WriteBAR(1, gf100.USERDGPPut, make([]byte, 4)) })
+		orders("the poll area else", false, func() { d.WriteBAR(1, 0, make([]byte, 4)) })
+		orders("a flush", true, d.order)
+	})
+}
+
+// listener is a host that knows what was in the page when an interrupt came.
+type listener struct {
+	devmodel.Host
+	heard func(level bool)
+}
+
+func (l listener) Interrupt(line gf100.Line) { l.heard(line.Level) }
+
+// TestInterruptsOrder: who hears of an interrupt finds in every place what was written
+// before.
+func TestInterruptsOrder(t *testing.T) {
+	s := setups["virtual"](t, everything)
+	d, at3, at1 := aliased(t, s)
+	const software, enable, status = 1 << 31, 0x140, 0x100
+	heard := 0
+	s.function.(*devmodel.VGPU).AttachHost(listener{heard: func(level bool) {
+		if level {
+			heard++
+			require.True(t, bytes.HasPrefix(d.direct(3, at3, page), []byte("written")))
+		}
+	}})
+	d.wr(enable, 3)
+	copy(d.direct(1, at1, page), "written")
+	d.wr(status, software)
+	require.Equal(t, 1, heard)
+	s.function.(*devmodel.VGPU).AttachHost(nil)
+}
