@@ -60,11 +60,18 @@ func (w *barWindow) show() {
 	}
 }
 
-// SetPRAMIN acts on a write of NV_PBUS_BAR0_WINDOW.
+// SetPRAMIN acts on a write of NV_PBUS_BAR0_WINDOW. Accesses of a mapped window do not
+// trap, so one that has none of the guest's memory to show is counted here.
 func (g *Guest) SetPRAMIN(win uint32) {
-	if set := g.mapped.Load(); set != nil {
-		set.Window(pramin(win, 0))
+	set := g.mapped.Load()
+	if set == nil {
+		return
 	}
+	t, addr := pramin(win, 0)
+	if g.limits.Map&homes.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= g.extents.size {
+		g.stats.BadWindow.Add(1)
+	}
+	set.Window(t, addr)
 }
 
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.

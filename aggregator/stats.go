@@ -39,7 +39,7 @@ type GuestStats struct {
 	// What the guest named that is not its own, by rule.
 	BadInstance     atomic.Uint64 // instance block outside its memory
 	BadUSERD        atomic.Uint64 // USERD outside its memory
-	BadWindow       atomic.Uint64 // PRAMIN outside its memory
+	BadWindow       atomic.Uint64 // PRAMIN outside its memory: accesses, and of a mapped one what points it there
 	BadRunlist      atomic.Uint64 // runlist outside its memory
 	OverQuota       atomic.Uint64 // channels beyond its share
 	ForeignEntries  atomic.Uint64 // page entries that name nothing of the guest's

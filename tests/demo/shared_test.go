@@ -236,6 +236,7 @@ func TestSharedEachCanFail(t *testing.T) {
 		}},
 		{"GPU fault", func(_ *world, a, _ *member) { a.answers[proto.CmdLoad] = refused }},
 		{"out of bounds", func(_ *world, a, _ *member) { a.reach = []uint32{0x12345678} }},
+		{"out of bounds", func(_ *world, a, _ *member) { a.reach = nil }},
 		{"out of bounds", func(_ *world, a, _ *member) {
 			a.answers[proto.CmdRegisters] = proto.RegistersResult{Values: []uint32{^uint32(0)}}
 		}},
