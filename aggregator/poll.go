@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -25,6 +26,12 @@ func (g *Guest) lookOut(astray bool) {
 	g.polled = set != nil && (astray || set.Doorbells())
 	g.watchAny()
 }
+
+// Poller counts what was done to find doorbells.
+func (a *Aggregator) Poller() *doorbell.Stats { return &a.polled }
+
+// SetPace changes how often they are looked for. The pace is one that Check takes.
+func (a *Aggregator) SetPace(p doorbell.Pace) { a.poller.SetPace(p) }
 
 // watch follows a change of a channel. Guest.mu is held.
 func (g *Guest) watch(id uint8) {

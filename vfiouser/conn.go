@@ -66,6 +66,7 @@ type conn struct {
 	buf  []byte // received, not yet served: buf[r:w]
 	r, w int
 	in   arrived
+	soon bool // the message before came within the time that is spun
 
 	out      []byte // replies; the present one from mark on
 	mark     int
@@ -183,14 +184,10 @@ func (c *conn) recv() (n int, fds []int, cut bool, err error) {
 	if c.irqs.watched.Load() > 0 {
 		return c.recvWatching()
 	}
-	if c.srv.opts.Spin > 0 {
-		for start := time.Now(); time.Since(start) < c.srv.opts.Spin; {
-			n, fds, cut, err = c.sock.recv(c.buf[c.w:], unix.MSG_DONTWAIT)
-			if err != unix.EAGAIN {
-				return
-			}
-		}
+	if spin := time.Duration(c.srv.spin.Load()); spin > 0 {
+		return c.recvSpinning(spin)
 	}
+	c.srv.stats.blocked.Add(1)
 	return c.sock.recv(c.buf[c.w:], 0)
 }
 

@@ -219,6 +219,39 @@ func TestSpin(t *testing.T) {
 	require.NoError(t, c.Reset())
 }
 
+// TestSpinAdapts: who comes soon is spun for, who is slow once at most, and nobody when
+// it is switched off.
+func TestSpinAdapts(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{Spin: 20 * time.Millisecond})
+	c := r.dial(nil)
+	burst := func(n int) (spun, blocked, vain uint64) {
+		before := r.srv.Stats()
+		for range n {
+			_, err := c.Read32(0, 8)
+			require.NoError(t, err)
+		}
+		after := r.srv.Stats()
+		return after.Spun - before.Spun, after.Blocked - before.Blocked, after.SpunInVain - before.SpunInVain
+	}
+	burst(2)
+	spun, _, _ := burst(200)
+	require.Greater(t, spun, uint64(150))
+
+	vain := r.srv.Stats().SpunInVain
+	for range 10 {
+		time.Sleep(60 * time.Millisecond)
+		burst(1)
+	}
+	time.Sleep(60 * time.Millisecond)
+	require.LessOrEqual(t, r.srv.Stats().SpunInVain-vain, uint64(2), "an idle connection spins")
+
+	r.srv.SetSpin(0)
+	burst(2)
+	spun, blocked, _ := burst(100)
+	require.Zero(t, spun)
+	require.EqualValues(t, 100, blocked)
+}
+
 func TestStats(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)

@@ -23,6 +23,7 @@ package config
 import (
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 )
 
@@ -48,15 +49,16 @@ type Card struct {
 
 // Face is what a guest sees of its GPU, be it a card or a virtual one.
 type Face struct {
-	ROM         string    `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
-	MSI         bool      `yaml:"msi" negatable:"" def:"true" help:"Offer MSI; without it interrupts are INTx."`
-	Temperature int       `yaml:"temperature" placeholder:"C" def:"45" min:"0" max:"127" help:"What the temperature sensor reads, in degrees Celsius."`
-	TPCs        Counts    `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
-	BAR1        Size      `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
-	BAR3        Size      `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
-	BARMap      homes.Map `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" def:"all" help:"What QEMU maps, so that the guest reaches it without a trap: none, all, or any of bar1, bar3, pramin, rom. For the next client."`
-	Device      ID        `yaml:"pci-device" name:"pci-device" placeholder:"ID" def:"06d8" help:"PCI device id, of vendor 10de."`
-	Subsystem   Subsystem `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" def:"10de:076f" help:"PCI subsystem vendor and id."`
+	ROM         string        `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
+	MSI         bool          `yaml:"msi" negatable:"" def:"true" help:"Offer MSI; without it interrupts are INTx."`
+	Temperature int           `yaml:"temperature" placeholder:"C" def:"45" min:"0" max:"127" help:"What the temperature sensor reads, in degrees Celsius."`
+	TPCs        Counts        `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
+	BAR1        Size          `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
+	BAR3        Size          `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
+	BARMap      homes.Map     `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" def:"all" help:"What QEMU maps, so that the guest reaches it without a trap: none, all, or any of bar1, bar3, pramin, rom. For the next client."`
+	Doorbell    doorbell.Mode `yaml:"doorbell" placeholder:"HOW" def:"trap" help:"How submissions are heard: trap, or poll: QEMU maps the doorbells too, and they are looked for. For the next client."`
+	Device      ID            `yaml:"pci-device" name:"pci-device" placeholder:"ID" def:"06d8" help:"PCI device id, of vendor 10de."`
+	Subsystem   Subsystem     `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" def:"10de:076f" help:"PCI subsystem vendor and id."`
 }
 
 // Share is what a virtual GPU gets of the card.
@@ -74,6 +76,8 @@ type Limits struct {
 	UnmapTimeout time.Duration `yaml:"unmap-timeout" placeholder:"TIME" def:"1.5s" min:"10ms" max:"4s" help:"How long a client waits at most when it takes memory away; QEMU gives up after 5 s. A guest whose memory the card still uses then loses all of it."`
 	ErrorBurst   int           `yaml:"error-burst" placeholder:"N" def:"4096" min:"1" max:"1000000" help:"How many faults and errors of a guest may stop the card's engines at once before the guest is put into safe mode."`
 	ErrorRate    int           `yaml:"error-rate" placeholder:"N" def:"512" min:"1" max:"1000000" help:"How many a second may do so for ever."`
+	DoorbellFast time.Duration `yaml:"doorbell-fast" placeholder:"TIME" def:"50us" min:"10us" max:"1ms" help:"With doorbell: poll, how soon one is found that follows another."`
+	DoorbellSlow time.Duration `yaml:"doorbell-slow" placeholder:"TIME" def:"5ms" min:"1ms" max:"1s" help:"And how soon one that nobody expected."`
 	TableRate    Size          `yaml:"table-rate" placeholder:"SIZE" def:"256MiB" min:"1MiB" max:"1TiB" help:"How many bytes of page tables a second are looked at for one guest, in the long run; its work waits for more."`
 }
 
@@ -81,7 +85,8 @@ type Limits struct {
 type Profile struct {
 	Name string `yaml:"name" placeholder:"NAME"`
 	Share
-	Shadow Shadow `yaml:"shadow"`
+	Shadow Shadow        `yaml:"shadow"`
+	Spin   time.Duration `yaml:"spin" placeholder:"TIME" live:"" min:"0s" max:"1ms"`
 	Face
 
 	entry
@@ -93,7 +98,8 @@ type GPU struct {
 	Socket  string `yaml:"socket" placeholder:"PATH"`
 	Profile string `yaml:"profile" placeholder:"NAME"`
 	Share
-	Shadow Shadow `yaml:"shadow"`
+	Shadow Shadow        `yaml:"shadow"`
+	Spin   time.Duration `yaml:"spin" placeholder:"TIME" live:"" min:"0s" max:"1ms"`
 	Face
 
 	entry
@@ -102,7 +108,7 @@ type GPU struct {
 // Server describes the vfio-user server.
 type Server struct {
 	Transport     string        `yaml:"transport" placeholder:"NAME" def:"native" oneof:"native,libvfio-user" help:"What speaks vfio-user: the server of this program, or the C library of that name if it was built in."`
-	Spin          time.Duration `yaml:"spin" placeholder:"TIME" def:"0s" min:"0s" max:"1ms" help:"How long to poll the socket before blocking: spends a processor to answer sooner."`
+	Spin          time.Duration `yaml:"spin" placeholder:"TIME" def:"0s" min:"0s" max:"1ms" help:"How long to poll a socket before blocking while messages come that soon: spends a processor to answer sooner."`
 	WriteMulti    bool          `yaml:"write-multi" negatable:"" def:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
 	MaxDMARegions int           `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`
 	MaxDMASize    Size          `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" def:"8TiB" min:"1MiB" max:"8TiB" help:"How large one of them may be."`

@@ -83,6 +83,7 @@ func (l *Layer) Complete(g *GPU) error {
 		return err
 	}
 	inherit(g, &l.Config.Card, func(string) bool { return true }, "vram")
+	inherit(g, &l.Config.Server, func(string) bool { return true })
 	inherit(g, &l.Config, func(key string) bool { return strings.HasPrefix(key, shadowKeys) })
 	if err := g.checkShadow(); err != nil {
 		return err

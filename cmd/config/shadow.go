@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -72,8 +73,12 @@ func Change(g GPU, text string) (GPU, error) {
 func (g *GPU) Live() map[string]any {
 	out := make(map[string]any)
 	for _, o := range options(g) {
-		if o.live() {
-			out[o.path] = o.value.Interface()
+		if !o.live() {
+			continue
+		}
+		out[o.path] = o.value.Interface()
+		if d, ok := out[o.path].(time.Duration); ok {
+			out[o.path] = d.String() // as it is written
 		}
 	}
 	return out

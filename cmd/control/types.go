@@ -56,6 +56,7 @@ type Card struct {
 	Bytes      uint64           `json:"bytes"`     // moved by engines
 	Interrupts uint64           `json:"interrupts"`
 	Faults     serve.FaultCount `json:"faults"`
+	Polling    *serve.PollCount `json:"polling,omitempty"` // if somebody looked for doorbells
 }
 
 // GPU is a GPU that guests can attach to.

@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -93,7 +94,7 @@ func Card(l *config.Layer) (soft.Config, error) {
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return l.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
-		Map: o.BARMap,
+		Map: o.BARMap, Doorbell: o.Doorbell, Pace: pace(l),
 	}, err
 }
 
@@ -106,8 +107,10 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	b, err := newBoard(&g.Face, g.VRAM, g.Where)
 	return serve.GPUConfig{
 		Share: aggregator.GuestConfig{
-			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow, Map: g.BARMap,
+			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
+			Map: g.BARMap, Doorbell: g.Doorbell,
 		},
+		Spin:   g.Spin,
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
 	}, err
 }
@@ -118,7 +121,12 @@ func Limits(l *config.Layer) aggregator.Options {
 	return aggregator.Options{
 		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,
 		ErrorBurst: float64(o.ErrorBurst), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
+		Pace: pace(l),
 	}
+}
+
+func pace(l *config.Layer) doorbell.Pace {
+	return doorbell.Pace{Fast: l.Config.Limits.DoorbellFast, Slow: l.Config.Limits.DoorbellSlow}
 }
 
 // Server is the server that the options describe, and how it is made. It also

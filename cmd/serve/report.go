@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -28,12 +29,39 @@ type CardReport struct {
 	Interrupts  uint64         `json:"interrupts"` // raised
 	TLB         TLBCount       `json:"tlb"`
 	Faults      FaultCount     `json:"faults"`
+	Polling     *PollCount     `json:"polling,omitempty"` // if somebody looked for doorbells
+}
+
+// PollCount counts what was done to find doorbells that are not trapped.
+type PollCount struct {
+	Looks  uint64 `json:"looks"`
+	Rings  uint64 `json:"rings"`  // found
+	Sleeps uint64 `json:"sleeps"` // times that there was nothing to look at
+	CPU    int64  `json:"cpu_ns"`
+	// How long doorbells had been written for at most when they were found: half of
+	// them, and 99 of 100.
+	P50 time.Duration `json:"p50_ns"`
+	P99 time.Duration `json:"p99_ns"`
+}
+
+// ReportPolling reads a poller's counters. It returns nil for one that has nothing to
+// tell.
+func ReportPolling(s *doorbell.Stats) *PollCount {
+	c := &PollCount{
+		Looks: s.Looks.Load(), Rings: s.Rings.Load(), Sleeps: s.Sleeps.Load(), CPU: s.CPU.Load(),
+		P50: s.Reaction(0.5), P99: s.Reaction(0.99),
+	}
+	if c.Looks == c.Sleeps {
+		return nil
+	}
+	return c
 }
 
 // GPUReport is what one guest did to its GPU, and what came of it.
 type GPUReport struct {
 	Name       string             `json:"name"`
 	Clients    ClientCount        `json:"clients"`
+	Receives   ReceiveCount       `json:"receives"`
 	Work       []WorkCount        `json:"work,omitempty"` // of a virtual GPU; in pass-through it is all the card's
 	Messages   []MessageCount     `json:"messages,omitempty"`
 	Regions    []RegionCount      `json:"regions,omitempty"`
@@ -49,6 +77,13 @@ type ClientCount struct {
 	Refused    uint64 `json:"refused"`     // because another was attached, or the GPU out of service
 	BadStreams uint64 `json:"bad_streams"` // ended because nothing could be made of them
 	Panics     uint64 `json:"panics"`      // of the device, contained
+}
+
+// ReceiveCount counts reads of the socket.
+type ReceiveCount struct {
+	Blocked    uint64 `json:"blocked"`
+	Spun       uint64 `json:"spun"`         // found something without blocking
+	SpunInVain uint64 `json:"spun_in_vain"` // of those that blocked
 }
 
 // MessageCount counts one command of the protocol.
@@ -149,6 +184,7 @@ func ReportCard(card *soft.Card) CardReport {
 			MMU: c.MMUFaults.Load(), PBDMA: c.PBDMAErrors.Load(), Engine: c.EngineErrors.Load(),
 			BAR: c.BARFaults.Load(), Doorbell: c.StrayBells.Load(),
 		},
+		Polling: ReportPolling(&c.Poller),
 	}
 	for _, class := range engine.Classes() {
 		k := c.Engine.Class(class.ID)
@@ -222,6 +258,7 @@ func (s *Seat) Report() (GPUReport, error) {
 	r := GPUReport{
 		Name: s.Name, Registers: registers, Regions: s.Device.Traps(), Work: s.Work(),
 		Clients:    ClientCount{Served: v.Clients, Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics},
+		Receives:   ReceiveCount{Blocked: v.Blocked, Spun: v.Spun, SpunInVain: v.SpunInVain},
 		Interrupts: InterruptCount{Signalled: v.IRQ.Signalled, Coalesced: v.IRQ.Coalesced, Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}
 	if s.guest != nil {

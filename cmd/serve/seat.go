@@ -2,6 +2,8 @@ package serve
 
 import (
 	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -15,6 +17,7 @@ type Seat struct {
 	Device *Watched
 	Server vfiouser.Transport
 
+	spin      atomic.Int64 // ns
 	registers func() *mmio.Space
 	guest     *aggregator.Guest // nil in pass-through
 	account   *account          // nil in pass-through, or if the card keeps none
@@ -32,8 +35,22 @@ func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, by
 	}
 	w := Watch(d, opts.Log)
 	server, err := by(w, opts)
-	return &Seat{Name: name, Device: w, Server: server, registers: r.Registers}, err
+	s := &Seat{Name: name, Device: w, Server: server, registers: r.Registers}
+	s.spin.Store(int64(opts.Spin))
+	return s, err
 }
+
+// SetSpin changes how long the server polls its socket before it blocks. A transport
+// that cannot takes no notice.
+func (s *Seat) SetSpin(d time.Duration) {
+	s.spin.Store(int64(d))
+	if t, ok := s.Server.(interface{ SetSpin(time.Duration) }); ok {
+		t.SetSpin(d)
+	}
+}
+
+// Spin is how long it does.
+func (s *Seat) Spin() time.Duration { return time.Duration(s.spin.Load()) }
 
 // Registers is the device's register space, for its counters.
 func (s *Seat) Registers() *mmio.Space { return s.registers() }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -58,7 +59,8 @@ type VirtualSeat struct {
 type GPUConfig struct {
 	Share  aggregator.GuestConfig // with its name
 	Device devmodel.Config
-	Socket string // for those who ask; Add is given the listener
+	Spin   time.Duration // vfiouser.Options.Spin; what the Shared's options say is for others
+	Socket string        // for those who ask; Add is given the listener
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
@@ -95,7 +97,9 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 		l.Close()
 		return nil, err
 	}
-	seat, err := NewSeat(cfg.Share.Name, v, v.GPU, s.by, s.opts)
+	opts := s.opts
+	opts.Spin = cfg.Spin
+	seat, err := NewSeat(cfg.Share.Name, v, v.GPU, s.by, opts)
 	if err != nil {
 		l.Close()
 		return nil, errors.Join(err, v.Close())
@@ -118,6 +122,9 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	s.mu.Unlock()
 	return vs, nil
 }
+
+// Poller counts what was done to find doorbells that are not trapped.
+func (s *Shared) Poller() *doorbell.Stats { return s.agg.Poller() }
 
 // GPUs lists the virtual GPUs in the order in which they came.
 func (s *Shared) GPUs() []*VirtualSeat {

@@ -18,10 +18,10 @@ var _ control.Backend = (*served)(nil)
 
 // Status implements control.Backend.
 func (s *served) Status() (control.Status, error) {
-	c := serve.ReportCard(s.card)
+	c := s.reportCard()
 	out := control.Status{
 		Version: versionString(), PID: os.Getpid(), Seconds: time.Since(s.began).Seconds(), Setup: control.SetupPassThrough,
-		Card: control.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: c.Interrupts, Faults: c.Faults},
+		Card: control.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: c.Interrupts, Faults: c.Faults, Polling: c.Polling},
 		GPUs: []control.GPU{},
 	}
 	for _, k := range c.Classes {
@@ -50,7 +50,7 @@ func virtualStatus(v *serve.VirtualSeat) control.GPU {
 	g := gpuStatus(v.Seat)
 	share := &v.Config.Share
 	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
-	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow())}
+	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow()), Spin: v.Spin()}
 	g.Options = live.Live()
 	g.ShadowNS = v.Virtual.Guest.Stats().ShadowTime.Load()
 	g.Work = v.Work()
@@ -193,6 +193,7 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 	if err != nil {
 		return control.GPU{}, refused(err)
 	}
+	v.SetSpin(g.Spin)
 	s.gpus[i] = g
 	s.log.Info("GPU changed", "gpu", name, "options", r.Options)
 	return virtualStatus(v), nil

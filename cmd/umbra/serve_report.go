@@ -16,7 +16,7 @@ import (
 
 // collect reads all counters. It may be called while guests run.
 func (s *served) collect() (serve.Report, error) {
-	r := serve.Report{Event: "report", Seconds: time.Since(s.began).Seconds(), Card: serve.ReportCard(s.card)}
+	r := serve.Report{Event: "report", Seconds: time.Since(s.began).Seconds(), Card: s.reportCard()}
 	for _, seat := range s.seats() {
 		g, err := seat.Report()
 		if err != nil {
@@ -25,6 +25,16 @@ func (s *served) collect() (serve.Report, error) {
 		r.GPUs = append(r.GPUs, g)
 	}
 	return r, nil
+}
+
+// reportCard reads the card's counters. Virtual GPUs' doorbells are looked for before
+// the card.
+func (s *served) reportCard() serve.CardReport {
+	r := serve.ReportCard(s.card)
+	if s.shared != nil {
+		r.Polling = serve.ReportPolling(s.shared.Poller())
+	}
+	return r
 }
 
 // seats lists what guests attach to.

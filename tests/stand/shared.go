@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -53,6 +54,9 @@ func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
 	}
 	return s, nil
 }
+
+// Poller counts what was done to find doorbells that are not trapped.
+func (s *Shared) Poller() *doorbell.Stats { return s.shared.Poller() }
 
 // AddGPU makes one more virtual GPU, as share says.
 func (s *Shared) AddGPU(share aggregator.GuestConfig) error {

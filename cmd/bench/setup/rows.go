@@ -39,9 +39,11 @@ const (
 	optSync = "shadow.sync"
 	optScan = "shadow.scan"
 	optMap  = "bar-map"
+	optBell = "doorbell"
 	optSpin = "spin"
 
-	mapAll = "all"
+	mapAll   = "all"
+	bellPoll = "poll"
 )
 
 // Rows are the set-ups: pass-through, naive, each option alone, and all together.
@@ -85,6 +87,11 @@ var Rows = []Row{
 		GPU:   map[string]string{optSync: "flush", optScan: "full", optMap: mapAll},
 	},
 	{
+		Name:  "poll",
+		About: "Naive, but the guest maps the doorbells, and the server looks for them",
+		GPU:   map[string]string{optSync: "flush", optScan: "full", optMap: "none", optBell: bellPoll},
+	},
+	{
 		Name:   "spin",
 		About:  "Naive, but the server polls its socket for 50 us before it blocks",
 		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: "none"},
@@ -125,7 +132,9 @@ func Choose(names []string) ([]Row, error) {
 }
 
 // Mapped tells whether the guest maps anything.
-func (r *Row) Mapped() bool { return r.GPU[optMap] != "" && r.GPU[optMap] != "none" }
+func (r *Row) Mapped() bool {
+	return r.GPU[optMap] != "" && r.GPU[optMap] != "none" || r.GPU[optBell] == bellPoll
+}
 
 // Options are the row's option values, by section and key.
 func (r *Row) Options() map[string]string {

@@ -30,7 +30,7 @@ func TestRows(t *testing.T) {
 		g, err := b.Seats[0].Attach(t.Context(), guest.Config{})
 		require.NoError(t, err, row.Name)
 		require.Equal(t, Common.VRAM, g.VRAM(), row.Name)
-		mapped := g.Mapped(3, 0) != nil
+		mapped := g.Mapped(3, 0) != nil || g.Mapped(1, 0) != nil
 		require.Equal(t, row.Mapped(), mapped, row.Name)
 		counts := b.Counts()
 		require.NotZero(t, counts[report.Reads], row.Name)
@@ -56,7 +56,7 @@ func TestRowsAreAblations(t *testing.T) {
 		name    string
 		options []string
 	}{
-		{"lazy", []string{"gpu.shadow.sync"}}, {"incremental", []string{"gpu.shadow.scan"}}, {"mapped", []string{"gpu.bar-map"}}, {"spin", []string{"server.spin"}},
+		{"lazy", []string{"gpu.shadow.sync"}}, {"incremental", []string{"gpu.shadow.scan"}}, {"mapped", []string{"gpu.bar-map"}}, {"poll", []string{"gpu.doorbell"}}, {"spin", []string{"server.spin"}},
 		{"all", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync"}},
 	} {
 		rows, err := Choose([]string{c.name})
