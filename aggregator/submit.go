@@ -33,8 +33,14 @@ func (g *Guest) ring(id uint8) {
 func (g *Guest) submit(ch *channel) { g.forward(ch) }
 
 // forward gives the guest's GP_PUT to the card, as it is in memory now: a bell
-// that comes late loses nothing, and rings for all before it. Guest.mu is held.
+// that comes late loses nothing, and rings for all before it. A channel that has come
+// to its end hears nothing more: a step that is still under way reads GP_PUT again,
+// and would do work that was submitted after the guest was told of the end. If the
+// channel is bound anew, it finds GP_PUT where the guest left it. Guest.mu is held.
 func (g *Guest) forward(ch *channel) {
+	if ch.stopped && !ch.held {
+		return
+	}
 	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
 	if !ok {
 		return
