@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -178,6 +179,11 @@ func (f *fakeCard) ReadVRAM(addr uint64, p []byte) bool {
 	}
 	copy(p, f.vram[addr:])
 	return true
+}
+
+func (f *fakeCard) SameVRAM(addr uint64, p []byte) bool {
+	now := make([]byte, len(p))
+	return f.ReadVRAM(addr, now) && bytes.Equal(now, p)
 }
 
 func (f *fakeCard) WriteVRAM(addr uint64, p []byte) bool {

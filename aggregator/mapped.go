@@ -104,6 +104,11 @@ func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	return o.guest.read(t, addr, p)
 }
 
+// SameTable implements homes.Tables.
+func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	return o.guest.SameTable(t, addr, p)
+}
+
 // Still implements homes.Owner: no channel of the guest's runs on the card, and the
 // aggregator does not touch the guest's memory.
 func (o owner) Still(do func()) {

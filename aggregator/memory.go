@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"bytes"
 	"runtime/debug"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -15,11 +16,20 @@ func (g *Guest) memory() card.Bus {
 	return nil
 }
 
-// copySystem copies p to or from the guest's system memory at a bus address, in
-// pieces of a page: neighbours may lie in different mappings. The memory belongs
-// to another process, which may cut its file short under us: such an access
-// fails like one on a bus.
-func (g *Guest) copySystem(addr uint64, p []byte, write bool) (ok bool) {
+// access is what is done with bytes and memory of the guest.
+type access uint8
+
+const (
+	take    access = iota // memory to bytes
+	put                   // bytes to memory
+	compare               // are they equal? Nothing is copied.
+)
+
+// copySystem copies p to or from the guest's system memory at a bus address, or
+// compares it, in pieces of a page: neighbours may lie in different mappings. The
+// memory belongs to another process, which may cut its file short under us: such an
+// access fails like one on a bus.
+func (g *Guest) copySystem(addr uint64, p []byte, how access) (ok bool) {
 	m := g.memory()
 	if m == nil {
 		return false
@@ -34,14 +44,16 @@ func (g *Guest) copySystem(addr uint64, p []byte, write bool) (ok bool) {
 	}()
 	for len(p) > 0 {
 		n := min(len(p), int(pageSize-addr%pageSize))
-		mem := m.Slice(addr, n, write)
+		mem := m.Slice(addr, n, how == put)
 		switch {
 		case mem == nil:
 			return false
-		case write:
+		case how == put:
 			copy(mem, p[:n])
-		default:
+		case how == take:
 			copy(p[:n], mem)
+		case !bytes.Equal(p[:n], mem):
+			return false
 		}
 		p, addr = p[n:], addr+uint64(n)
 	}
@@ -54,8 +66,10 @@ func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool 
 	switch {
 	case t == shadowpt.VRAM:
 		return g.eachRun(addr, p, write)
+	case t.System() && write:
+		return g.copySystem(addr, p, put)
 	case t.System():
-		return g.copySystem(addr, p, write)
+		return g.copySystem(addr, p, take)
 	}
 	return false
 }
@@ -64,14 +78,15 @@ func (g *Guest) read(t shadowpt.Target, addr uint64, p []byte) bool { return g.m
 
 // eachRun copies p to or from the guest's VRAM, wherever it lies on the card.
 func (g *Guest) eachRun(addr uint64, p []byte, write bool) bool {
-	ok := g.copyRuns(addr, p, write)
-	if write {
-		g.wrote(addr, uint64(len(p)))
+	if !write {
+		return g.copyRuns(addr, p, take)
 	}
+	ok := g.copyRuns(addr, p, put)
+	g.wrote(addr, uint64(len(p)))
 	return ok
 }
 
-func (g *Guest) copyRuns(addr uint64, p []byte, write bool) bool {
+func (g *Guest) copyRuns(addr uint64, p []byte, how access) bool {
 	if addr >= g.extents.size || uint64(len(p)) > g.extents.size-addr {
 		return false
 	}
@@ -82,10 +97,13 @@ func (g *Guest) copyRuns(addr uint64, p []byte, write bool) bool {
 		at, together, _ := g.extents.at(addr)
 		n := min(uint64(len(p)), together)
 		ok := false
-		if write {
-			ok = c.WriteVRAM(at, p[:n])
-		} else {
+		switch how {
+		case take:
 			ok = c.ReadVRAM(at, p[:n])
+		case put:
+			ok = c.WriteVRAM(at, p[:n])
+		case compare:
+			ok = c.SameVRAM(at, p[:n])
 		}
 		if !ok {
 			return false
@@ -98,6 +116,14 @@ func (g *Guest) copyRuns(addr uint64, p []byte, write bool) bool {
 
 // ReadTable implements shadowpt.Guest.
 func (g *Guest) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool { return g.read(t, addr, p) }
+
+// SameTable implements shadowpt.Guest.
+func (g *Guest) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	if t == shadowpt.VRAM {
+		return g.copyRuns(addr, p, compare)
+	}
+	return t.System() && g.copySystem(addr, p, compare)
+}
 
 // Translate implements shadowpt.Guest.
 func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {

@@ -1,6 +1,7 @@
 package shadowpt_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"testing"
@@ -21,6 +22,9 @@ type plain struct {
 func (p *plain) ReadTable(_ shadowpt.Target, addr uint64, b []byte) bool {
 	copy(b, p.vram[addr:])
 	return true
+}
+func (p *plain) SameTable(_ shadowpt.Target, addr uint64, b []byte) bool {
+	return bytes.Equal(b, p.vram[addr:addr+uint64(len(b))])
 }
 func (p *plain) Translate(_ shadowpt.Target, addr, n uint64, _ bool) (uint64, bool) {
 	return 1<<36 + addr, addr+n <= uint64(len(p.vram))
@@ -159,6 +163,42 @@ func BenchmarkOneEntry(b *testing.B) {
 	b.ReportMetric(float64(full)/one, "full/entry")
 	b.ReportMetric(float64(rigs[1].d)/float64(rigs[0].d), "10x/1x")
 	b.ReportMetric(float64(rigs[2].d)/float64(rigs[0].d), "100x/1x")
+}
+
+// BenchmarkUntrapped measures a look at tables that may have changed without a trap,
+// and did not, against a plain comparison of the same bytes, by turns in one run, and of
+// each the fastest turn; and one changed entry there against one that was trapped.
+func BenchmarkUntrapped(b *testing.B) {
+	const n = 16
+	p, tr, _ := populated(b, n)
+	trapped, trTrapped, _ := populated(b, n)
+	seen := bytes.Clone(p.vram)
+	tr.Untrapped(plainTables, n*shadowpt.SmallTableSize, true)
+	look, memory := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
+	one, told := look, look
+	i := 0
+	timed := func(d *time.Duration, f func()) {
+		begin := time.Now()
+		f()
+		*d = min(*d, time.Since(begin))
+	}
+	for b.Loop() {
+		timed(&look, tr.Update)
+		timed(&memory, func() {
+			if !bytes.Equal(seen, p.vram) {
+				b.Fatal("nobody wrote")
+			}
+		})
+		i++
+		put(p.vram, plainTables+uint64(i)*8%4096, 0)
+		timed(&one, func() { tr.Update(); tr.Release() })
+		copy(seen, p.vram)
+		trapped.change(trTrapped, i)
+		timed(&told, func() { trTrapped.Update(); trTrapped.Release() })
+	}
+	b.ReportMetric(float64(n*shadowpt.SmallTableSize)/look.Seconds()/1e9, "GB/s")
+	b.ReportMetric(float64(look)/float64(memory), "look/memory")
+	b.ReportMetric(float64(one)/float64(told), "untrapped/trapped")
 }
 
 // BenchmarkWrote is what a trapped write pays to find that it is to no table.

@@ -7,6 +7,9 @@ type Guest interface {
 	// ReadTable copies len(p) bytes of the guest's memory. It returns false if
 	// not all of them belong to the guest; p is then undefined.
 	ReadTable(t Target, addr uint64, p []byte) bool
+	// SameTable reports whether the guest's memory holds p. It copies nothing, so who
+	// wants to know what is there otherwise has to read it.
+	SameTable(t Target, addr uint64, p []byte) bool
 	// Translate turns n bytes at an address as the guest knows it into the
 	// card's. It returns false unless all of them are the guest's, lie together
 	// on the card, and may be written if write is set.

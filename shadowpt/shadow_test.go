@@ -1,6 +1,7 @@
 package shadowpt_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
@@ -78,6 +79,12 @@ func (w *twin) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	}
 	copy(p, m[addr:])
 	return true
+}
+
+// SameTable sees the memory as it is before ReadTable changes it once more.
+func (w *twin) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	now := make([]byte, len(p))
+	return w.ReadTable(t, addr, now) && bytes.Equal(now, p)
 }
 
 func (w *twin) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {

@@ -177,10 +177,16 @@ func (t *Tracker) lookAt(page uint64) {
 	}
 }
 
-// look compares a page with what it was, and passes on what changed.
+// look compares a page with what it was, and passes on what changed. Most pages did
+// not: they are compared where they are. One that did is read once, and entries are
+// taken from that copy alone, for the guest may go on writing.
 func (t *Tracker) look(l *leaf) {
-	p := t.page[:]
-	if !t.guest.ReadTable(l.key.target(), l.key.page*SmallPage, p) {
+	target, addr, p := l.key.target(), l.key.page*SmallPage, t.page[:]
+	if t.guest.SameTable(target, addr, l.bytes()) {
+		t.Counts.Compared += SmallPage
+		return
+	}
+	if !t.guest.ReadTable(target, addr, p) {
 		t.lost(l)
 		return
 	}

@@ -60,6 +60,8 @@ type Card interface {
 	VRAMSize() uint64
 	ReadVRAM(addr uint64, p []byte) bool
 	WriteVRAM(addr uint64, p []byte) bool
+	// SameVRAM reports whether the bytes at addr are p, without a copy.
+	SameVRAM(addr uint64, p []byte) bool
 	// ScrubVRAM makes n bytes at addr zero; both are multiples of 4 KiB.
 	ScrubVRAM(addr, n uint64) error
 

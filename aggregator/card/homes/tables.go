@@ -1,8 +1,6 @@
 package homes
 
 import (
-	"bytes"
-
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -10,6 +8,8 @@ import (
 // not all bytes exist.
 type Tables interface {
 	ReadTable(t shadowpt.Target, addr uint64, p []byte) bool
+	// SameTable reports whether it holds p, without a copy.
+	SameTable(t shadowpt.Target, addr uint64, p []byte) bool
 }
 
 const (
@@ -133,12 +133,12 @@ func (s *scanner) read(t *table, n uint32, m Tables, stats *Stats, changed func(
 	stats.EntriesScanned.Add(uint64(n))
 	for off := 0; off < len(t.seen); off += chunk {
 		old := t.seen[off:min(off+chunk, len(t.seen))]
+		if m.SameTable(t.at.Target, t.at.Addr+uint64(off), old) {
+			continue
+		}
 		now := s.buf[:len(old)]
 		if !m.ReadTable(t.at.Target, t.at.Addr+uint64(off), now) {
 			clear(now)
-		}
-		if bytes.Equal(old, now) {
-			continue
 		}
 		for i := 0; i < len(now); i += 8 {
 			if le.Uint64(old[i:]) != le.Uint64(now[i:]) {

@@ -1,6 +1,7 @@
 package homes
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
@@ -23,6 +24,11 @@ func (f *fakeTables) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	}
 	copy(p, f.mem[addr:])
 	return true
+}
+
+func (f *fakeTables) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	now := make([]byte, len(p))
+	return f.ReadTable(t, addr, now) && bytes.Equal(now, p)
 }
 
 func (f *fakeTables) put(addr, q uint64) { binary.LittleEndian.PutUint64(f.mem[addr:], q) }

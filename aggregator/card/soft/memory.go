@@ -1,6 +1,9 @@
 package soft
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // ReadVRAM copies len(p) bytes of the card's memory at addr, and returns false
 // if not all of them exist.
@@ -11,6 +14,12 @@ func (c *Card) ReadVRAM(addr uint64, p []byte) bool {
 	}
 	load(p, mem)
 	return true
+}
+
+// SameVRAM reports whether the card's memory holds p at addr.
+func (c *Card) SameVRAM(addr uint64, p []byte) bool {
+	mem := c.vram.slice(addr, len(p))
+	return mem != nil && bytes.Equal(mem, p)
 }
 
 // WriteVRAM copies p to the card's memory at addr, and returns false if not all

@@ -1,6 +1,8 @@
 package soft
 
 import (
+	"bytes"
+
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
@@ -102,6 +104,15 @@ func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 		mem := o.card.memory(t, addr, len(p), false)
 		ok = mem != nil
 		copy(p, mem)
+	})
+	return ok
+}
+
+// SameTable implements homes.Tables.
+func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
+	o.card.access(t, func(t shadowpt.Target) {
+		mem := o.card.memory(t, addr, len(p), false)
+		ok = mem != nil && bytes.Equal(mem, p)
 	})
 	return ok
 }
