@@ -44,6 +44,9 @@
 // card's interrupts into the guests' own, from New to Close. That of what a client
 // has mapped (package homes) lives as long as the client.
 //
+// The poller ([doorbell.Poller]), from New to Close, looks at doorbells that are not
+// trapped. It takes the locks below from 3 on, and never waits for a guest's windows.
+//
 // # Locks, in the order they are taken
 //
 //  1. The virtual GPU's own lock (package devmodel). Calls into a Guest come

@@ -372,3 +372,57 @@ func TestLooksAreBounded(t *testing.T) {
 	require.NoError(t, g.Remove())
 	require.NoError(t, a.Close())
 }
+
+// idleGuests makes n guests that do nothing, with four channels each.
+func idleGuests(t testing.TB, p doorbell.Pace, n int) *Aggregator {
+	t.Helper()
+	a, err := NewWith(newFake(512<<20).quiet(), Options{Pace: p})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		for _, g := range a.everybody() {
+			require.NoError(t, g.Remove())
+		}
+		require.NoError(t, a.Close())
+	})
+	for i := range n {
+		g, err := a.AddGuest(GuestConfig{
+			Name: fmt.Sprint(i), VRAM: 4 << 20, Tables: 2 << 20, Channels: 4, Doorbell: doorbell.Poll,
+		}, &told{})
+		require.NoError(t, err)
+		openWindows(t, g)
+		for id := range uint8(4) {
+			bindChannelAt(t, g, id, dirAt)
+		}
+	}
+	return a
+}
+
+// TestIdleGuests: guests that do nothing are looked at as seldom as the pace says, all in
+// one look. What it took is logged: no time is held against a limit.
+func TestIdleGuests(t *testing.T) {
+	a := idleGuests(t, doorbell.Pace{}, MaxGuests)
+	time.Sleep(100 * time.Millisecond) // until the wait has grown
+	looks, cpu, begin := a.polled.Looks.Load(), a.polled.CPU.Load(), time.Now()
+	time.Sleep(time.Second)
+	took := time.Since(begin)
+	looks, cpu = a.polled.Looks.Load()-looks, a.polled.CPU.Load()-cpu
+	t.Logf("%d guests: %d looks in %v, %.2f %% of a processor", MaxGuests, looks, took, 100*float64(cpu)/float64(took))
+	require.NotZero(t, looks)
+	require.LessOrEqual(t, looks, uint64(took/(5*time.Millisecond))+1)
+}
+
+// BenchmarkIdleLook is one look at guests that do nothing: what an idle card costs two
+// hundred times a second.
+func BenchmarkIdleLook(b *testing.B) {
+	for _, n := range []int{1, MaxGuests} {
+		b.Run(fmt.Sprintf("guests=%d", n), func(b *testing.B) {
+			d := &doors{agg: idleGuests(b, rare, n)}
+			b.ReportAllocs()
+			for b.Loop() {
+				if rang, watched := d.Look(); rang != 0 || watched != 4*n {
+					b.Fatal(rang, watched)
+				}
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -84,9 +85,9 @@ func (s *channelSet) empty() bool       { return *s == channelSet{} }
 
 // each calls f for the members, lowest first.
 func (s *channelSet) each(f func(id uint8)) {
-	for id := range uint8(gf100.Channels) {
-		if s.has(id) {
-			f(id)
+	for i, word := range s {
+		for ; word != 0; word &= word - 1 {
+			f(uint8(i*64 + bits.TrailingZeros64(word)))
 		}
 	}
 }
