@@ -18,10 +18,17 @@
 //
 // A page that several places show lives in the strongest window: BAR3 before
 // BAR1 before PRAMIN. In the same window it stays where it is. The other places
-// are replicas (replica.go): at each trapped write of the guest's, and now and then
-// between, what a place changed since they were last equal goes to all others.
-// A guest that orders its accesses to such places by a write of a register sees one
-// memory; one that does not may see the old bytes for a moment.
+// are replicas (replica.go): where memory order is defined, and now and then between,
+// what a place changed since they were last equal goes to all others. Order is defined
+// by accesses of registers whose rows say so (mmio.Ordering: the flush of BAR writes,
+// invalidates, what moves a window, what starts or stops a channel, what says that
+// something is done), by doorbells and by interrupts. A guest that puts one of them
+// between accesses that depend on each other, as a driver does for the hardware, sees
+// one memory; one that does not may see the old bytes for a moment.
+//
+// A page that is only shown read-only lives in the card's own memory. Its places are
+// replicas that take and never give: what the guest stores there is undone when they
+// next agree, and counted.
 //
 // A place that shows nothing of VRAM is scratch: it reads as zeros at first, and
 // keeps what the guest writes until a page moves in, over it. A place that loses

@@ -1,8 +1,11 @@
 package homes
 
 import (
+	"bytes"
 	"slices"
 	"time"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // add makes a place a replica.
@@ -55,6 +58,12 @@ func (s *Set) reconcile(polled int) (moved int) {
 func (s *Set) hold(at Place, polled int) int {
 	r := s.replicas[at]
 	home := s.plan.home(r.page)
+	if r.readOnly && !bytes.Equal(s.bytes(at), r.agreed) {
+		s.stats.Undone.Add(differing(s.bytes(at), r.agreed))
+	}
+	if home == own {
+		return s.take(at, r)
+	}
 	end := pageSize
 	if home < s.plan.base[PollArea+1] {
 		end = polled
@@ -66,6 +75,21 @@ func (s *Set) hold(at Place, polled int) int {
 		s.stats.Lost.Add(1)
 	}
 	return n
+}
+
+// take gives a replica the bytes of a page that lives in the card's own memory: no
+// place shows it to be written, so it has nothing to give.
+func (s *Set) take(at Place, r *replica) int {
+	s.stats.Reconciles.Add(1)
+	place, addr := s.bytes(at), uint64(r.page)<<pageShift
+	if bytes.Equal(place, r.agreed) && s.owner.SameTable(shadowpt.VRAM, addr, r.agreed) {
+		return 0
+	}
+	s.owner.ReadTable(shadowpt.VRAM, addr, r.agreed)
+	n := differing(place, r.agreed)
+	copy(place, r.agreed)
+	s.stats.BytesMerged.Add(n)
+	return 0 // to the place alone: no other has to hear of it
 }
 
 // How often replicas are looked at while the guest does nothing that is trapped: at

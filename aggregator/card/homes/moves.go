@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // piece is pages that lie together and go to places that do.
@@ -30,8 +31,8 @@ func (s *Set) apply() {
 		s.adopt(changes)
 		s.leave(changes)
 		s.enter(changes)
-		s.replicate(pages)
 	})
+	s.replicate(pages)
 	s.direct(pages, false)
 	s.stats.MoveTime.Add(uint64(time.Since(began)))
 }
@@ -40,7 +41,7 @@ func (s *Set) apply() {
 // first look may bring bytes to a home, the second takes them to the others.
 func (s *Set) agree(places []Place, pages []uint32) {
 	look := func(at Place) {
-		if s.replicas[at] != nil {
+		if r := s.replicas[at]; r != nil && s.plan.home(r.page) != own {
 			s.hold(at, pageSize)
 		}
 	}
@@ -88,6 +89,10 @@ func (s *Set) adopt(changes []Change) {
 	for i, c := range changes {
 		r := s.replicas[c.To]
 		if r == nil || r.page != c.Page {
+			continue
+		}
+		if c.From == own { // it was read-only, and nobody knows what the guest wrote there
+			s.drop(c.To)
 			continue
 		}
 		stays := s.plan.showing(c.Page, c.From)
@@ -175,10 +180,7 @@ func (s *Set) replicate(pages []uint32) {
 			r := s.replicas[at]
 			switch {
 			case s.plan.lodger[at] != 0: // one that could not leave
-			case home == own:
-				if s.plan.shows[at]&entryReadOnly != 0 {
-					s.stats.ReadOnly.Add(1)
-				}
+			case home == own && s.plan.shows[at]&entryReadOnly == 0: // it was refused
 				if r != nil {
 					s.drop(at)
 				}
@@ -196,7 +198,12 @@ func (s *Set) replicate(pages []uint32) {
 }
 
 func (s *Set) copyTo(at Place, page uint32, home Place) {
-	agreed := slices.Clone(s.bytes(home))
+	agreed := make([]byte, pageSize)
+	if home == own {
+		s.owner.ReadTable(shadowpt.VRAM, uint64(page)<<pageShift, agreed)
+	} else {
+		copy(agreed, s.bytes(home))
+	}
 	copy(s.bytes(at), agreed)
 	s.add(at, &replica{page: page, readOnly: s.plan.shows[at]&entryReadOnly != 0, agreed: agreed})
 }

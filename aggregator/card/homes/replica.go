@@ -75,6 +75,14 @@ func mergeWord(home, place []byte, off int, a uint32, readOnly bool) (agreed uin
 	return h, moved, false
 }
 
+// differing is in how many bytes two pages differ.
+func differing(a, b []byte) (n uint64) {
+	for off := 0; off < len(b); off += 4 {
+		n += uint64(bits.OnesCount32(changed(load(a, off), le.Uint32(b[off:]))) / 8)
+	}
+	return n
+}
+
 // changed returns a mask of the bytes in which two words differ.
 func changed(a, b uint32) (mask uint32) {
 	x := a ^ b

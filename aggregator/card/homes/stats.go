@@ -13,6 +13,7 @@ type Stats struct {
 	Orders         atomic.Uint64 // times that all replicas were made equal for an access
 	Reconciles     atomic.Uint64 // replicas held against their homes
 	BytesMerged    atomic.Uint64
+	Undone         atomic.Uint64 // bytes that the guest wrote to read-only places
 
 	// How it stands now.
 	Homed    [Kinds]atomic.Int64 // pages that live in each window
@@ -22,7 +23,6 @@ type Stats struct {
 	// What is not exact, by its reason.
 	System       atomic.Uint64 // places that were to show system memory
 	Supervisor   atomic.Uint64 // or a page for the supervisor alone
-	ReadOnly     atomic.Uint64 // or a page that no place shows to be written
 	Outside      atomic.Uint64 // or memory that is not there
 	Physical     atomic.Uint64 // times that a BAR was to show VRAM without tables
 	Aliases      atomic.Uint64 // places of pages that live elsewhere, beyond the limit
@@ -51,6 +51,7 @@ func (s *Stats) Counts() []Count {
 		{"map_orders", s.Orders.Load()},
 		{"map_reconciles", s.Reconciles.Load()},
 		{"map_bytes_merged", s.BytesMerged.Load()},
+		{"map_bytes_undone", s.Undone.Load()},
 		{"map_pages_poll_area", uint64(s.Homed[PollArea].Load())},
 		{"map_pages_bar3", uint64(s.Homed[BAR3].Load())},
 		{"map_pages_bar1", uint64(s.Homed[BAR1].Load())},
@@ -59,7 +60,6 @@ func (s *Stats) Counts() []Count {
 		{"map_replicas", uint64(s.Replicas.Load())},
 		{"map_inexact_system_memory", s.System.Load()},
 		{"map_inexact_supervisor", s.Supervisor.Load()},
-		{"map_inexact_read_only", s.ReadOnly.Load()},
 		{"map_inexact_outside", s.Outside.Load()},
 		{"map_inexact_physical", s.Physical.Load()},
 		{"map_inexact_aliases", s.Aliases.Load()},
