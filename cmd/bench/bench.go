@@ -89,6 +89,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	r.out = &report.Report{
 		Schema: report.Schema, Version: report.Version, Umbra: o.Umbra, Began: r.began.UTC().Round(time.Second),
 		Machine: report.ThisMachine(), Run: report.Run{Repeat: o.Repeat, Quick: o.Quick},
+		Results: []report.Result{}, // traps alone have none, and a list is a list
 	}
 	for i := range rows {
 		r.out.Setups = append(r.out.Setups, report.Setup{Name: rows[i].Name, About: rows[i].About, Whole: rows[i].Whole, Options: rows[i].Options()})
@@ -142,6 +143,9 @@ func (r *run) inProcess(ctx context.Context) error {
 			}
 			r.say("%s: %s", s.Name, c.Name)
 			results, samples, err := scene.Turns(ctx, r.out.Run, s, &c, r.rows)
+			if ctx.Err() != nil {
+				return ctx.Err() // not a measurement's failure
+			}
 			if err != nil {
 				r.failed(s.Name+", "+c.Name, err)
 				continue
@@ -158,6 +162,9 @@ func (r *run) inProcess(ctx context.Context) error {
 		})
 		r.say("%s: one access of each class", traps)
 		t, err := inside.Traps(ctx, r.out.Run, r.rows)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil {
 			r.failed(traps, err)
 		}

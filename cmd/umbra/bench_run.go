@@ -17,11 +17,11 @@ import (
 type benchRunCmd struct {
 	InProcess bool     `help:"Measure without virtual machines: nothing is fetched and no QEMU is needed."`
 	Quick     bool     `help:"Small parameters and few turns: to see that it works."`
-	Only      []string `placeholder:"SCENARIO,..." help:"Measure these scenarios; --list says which there are."`
-	Setups    []string `name:"setups" placeholder:"NAME,..." help:"Measure these set-ups; --list says which there are."`
+	Only      []string `placeholder:"SCENARIO" help:"Measure these scenarios; --list says which there are."`
+	Setups    []string `name:"setups" placeholder:"NAME" help:"Measure these set-ups; --list says which there are."`
 	Repeat    int      `placeholder:"N" help:"Turns of each measurement in this process (default: 5, quick 3)."`
 	Boots     int      `placeholder:"N" help:"Boots of each virtual machine (default: 3, quick 1)."`
-	Kernels   []string `placeholder:"VERSION,..." help:"Kernels of the virtual machines: 6.1, 6.12, 7.2 (default: 6.12)."`
+	Kernels   []string `placeholder:"VERSION" help:"Kernels of the virtual machines: 6.1, 6.12, 7.2 (default: 6.12)."`
 	List      bool     `help:"List scenarios and set-ups, and measure nothing."`
 
 	benchOutput

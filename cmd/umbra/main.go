@@ -31,7 +31,7 @@ const (
 type commands struct {
 	Serve   serveCmd    `cmd:"" help:"Serve virtual GPUs, or a whole card, on sockets that QEMU attaches to."`
 	Status  statusCmd   `cmd:"" help:"Say what a running server serves, and to whom."`
-	GPU     gpuCmd      `cmd:"" name:"gpu" help:"List, add and remove virtual GPUs of a running server."`
+	GPU     gpuCmd      `cmd:"" name:"gpu" help:"List, add, change and remove virtual GPUs of a running server."`
 	Regs    regsCmd     `cmd:"" help:"Print the register table with its policies, with counts of a running server."`
 	ROM     romCmd      `cmd:"" name:"rom" help:"Build and show VBIOS images."`
 	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Look at a vfio-user server, ours or any other, and hold it to the protocol."`
@@ -85,6 +85,10 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	err = parsed.Run()
 	if err == nil {
 		return exitOK
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(stderr, "umbra: interrupted, before it was done")
+		return exitFailed
 	}
 	fmt.Fprintf(stderr, "umbra: %v\n", err)
 	if usage := new(config.Error); errors.As(err, &usage) {

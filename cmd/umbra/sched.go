@@ -20,8 +20,8 @@ type schedSimulateCmd struct {
 	Preset    string        `placeholder:"NAME" help:"An experiment by name; --list says which there are (default: nn)."`
 	Mix       string        `placeholder:"FILE" help:"Who uses the card, as YAML."`
 	Guest     []string      `sep:"none" placeholder:"KEY=VALUE,..." help:"A guest, such as name=a,busy=2ms,weight=200,processes=3. Repeat it for more."`
-	Policy    []string      `placeholder:"NAME,..." help:"Policies to compare: none, fifo, credit, band, timeslice, dfq (default: all)."`
-	Hierarchy []string      `placeholder:"NAME,..." help:"Who competes with whom: tree, flat-weights, flat (default: tree)."`
+	Policy    []string      `placeholder:"NAME" help:"Policies to compare: none, fifo, credit, band, timeslice, dfq (default: all)."`
+	Hierarchy []string      `placeholder:"NAME" help:"Who competes with whom: tree, flat-weights, flat (default: tree)."`
 	Set       []string      `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; --list says which there are."`
 	Duration  time.Duration `placeholder:"TIME" help:"Card time to simulate (default: 20s)."`
 	Seed      uint64        `placeholder:"N" help:"Of what is drawn at random; the same seed gives the same run (default: 1)."`
