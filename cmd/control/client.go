@@ -104,6 +104,8 @@ func (c *Client) explain(err error) error {
 		return fmt.Errorf("control socket %s: there is none; give the path that umbra serve was given with --control, by --control or the variable UMBRA_CONTROL", c.path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("control socket %s: it belongs to another user, who alone may use it", c.path)
+	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
+		return fmt.Errorf("control socket %s: the answer broke off; it is no control socket (a GPU's?), or its server ended", c.path)
 	}
 	return fmt.Errorf("control socket %s: %w", c.path, err)
 }

@@ -78,7 +78,7 @@ func policyText(t *serve.PolicyTable, counted bool) string {
 	var b strings.Builder
 	head := "block\tregister\toffset\tinstances\taccess\tpolicy\tstub\teffect"
 	if counted {
-		fmt.Fprintf(&b, "Counts of %s\n", strings.Join(t.GPUs, ", "))
+		fmt.Fprintf(&b, "Counts of %s\n", cmp.Or(strings.Join(t.GPUs, ", "), "no GPU: there is none yet"))
 		head = "block\tregister\toffset\tinstances\taccess\tpolicy\treads\twrites\ttime\tstub\teffect"
 	}
 	byPolicy := make(map[string]int)
