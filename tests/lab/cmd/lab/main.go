@@ -50,6 +50,10 @@ func run(ctx context.Context, args []string) error {
 		return nil
 	}
 	if args[0] == "fetch" {
+		if len(args) > 1 && (args[1] == "-h" || args[1] == "--help") {
+			fmt.Print(usage)
+			return nil
+		}
 		if len(args) > 1 && strings.HasPrefix(args[1], "-") {
 			return fmt.Errorf("fetch: %s: takes kernel versions only, such as 6.12", args[1])
 		}
