@@ -1,7 +1,7 @@
 // Package homes keeps what a guest has mapped of its GPU in step with the GPU's
 // memory, so that the guest reaches it without a trap.
 //
-// A guest's machine maps windows (BAR3, BAR1 beyond the poll area, PRAMIN) once,
+// A guest's machine maps windows (BAR3, BAR1 with or without the poll area, PRAMIN) once,
 // when it attaches, and never gives them back. A window is a memory file: its page
 // i is what the guest sees at the window's page i. So it is not the window that
 // follows the memory, but the memory that follows the window: each page of VRAM
@@ -16,15 +16,16 @@
 // which place shows which page ([Planner], plan.go), and moves the pages whose
 // home has to be another one (moves.go).
 //
-// A page that several places show lives in the strongest window: BAR3 before
-// BAR1 before PRAMIN. In the same window it stays where it is. The other places
+// A page that several places show lives in the strongest window: the poll
+// area, if it is mapped, before BAR3 before BAR1 before PRAMIN. In the same window it stays where it is. The other places
 // are replicas (replica.go): where memory order is defined, and now and then between,
 // what a place changed since they were last equal goes to all others. Order is defined
 // by accesses of registers whose rows say so (mmio.Ordering: the flush of BAR writes,
 // invalidates, what moves a window, what starts or stops a channel, what says that
 // something is done), by doorbells and by interrupts. A guest that puts one of them
 // between accesses that depend on each other, as a driver does for the hardware, sees
-// one memory; one that does not may see the old bytes for a moment.
+// one memory; one that does not may see the old bytes for a moment. Of pages of the poll
+// area that holds for what USERD has; the rest of them follows between.
 //
 // A page that is only shown read-only lives in the card's own memory. Its places are
 // replicas that take and never give: what the guest stores there is undone when they

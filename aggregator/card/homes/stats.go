@@ -29,7 +29,7 @@ type Stats struct {
 	RunsRefused  atomic.Uint64 // pages that were to lie in more pieces than the limit
 	PagesRefused atomic.Uint64 // pages beyond the limit
 	MovesRefused atomic.Uint64 // pages that the card did not move
-	PollArea     atomic.Uint64 // times that the poll area was put where doorbells are not seen
+	PollArea     atomic.Uint64 // times that the poll area was put where windows do not expect it
 	Lost         atomic.Uint64 // replicas that changed too fast to be held equal
 }
 
