@@ -28,6 +28,7 @@ type Guest struct {
 	// mapped is what the client may map of the windows, or nil. moving is locked while
 	// pages move (see homes.Owner), and by each access to the guest's VRAM (read side).
 	mapped atomic.Pointer[homes.Set]
+	left   atomic.Pointer[homes.Set] // the last client's, which could not be closed, or nil
 	moving sync.RWMutex
 
 	mu       sync.Mutex // guards what follows
@@ -128,14 +129,23 @@ func (g *Guest) Remove() error {
 	g.mu.Unlock()
 	g.working.Wait()
 	if n := len(g.limbo) + len(g.waiting) + len(g.gone); n > 0 {
-		g.agg.mu.Lock()
-		g.removed = true
-		g.agg.mu.Unlock()
+		g.outOfUse()
 		return fmt.Errorf("aggregator: guest %s: the card has not let go of %d channels and page tables; their memory stays out of use until it is reset", g.name, n)
+	}
+	if err := g.CloseWindows(); err != nil {
+		g.outOfUse()
+		return fmt.Errorf("%w; its memory stays out of use until the card is reset", err)
 	}
 	err := g.scrub()
 	g.agg.forget(g)
 	return err
+}
+
+// outOfUse keeps the memory of a guest that has ended from everybody.
+func (g *Guest) outOfUse() {
+	g.agg.mu.Lock()
+	defer g.agg.mu.Unlock()
+	g.removed = true
 }
 
 // scrub clears all of the guest's memory.

@@ -1,6 +1,8 @@
 package aggregator
 
 import (
+	"fmt"
+
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
@@ -21,6 +23,9 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 	if g.limits.Map == homes.MapNone && g.limits.Doorbell == doorbell.Trap {
 		return nil
 	}
+	if g.left.Load() != nil {
+		return fmt.Errorf("aggregator: guest %s: the last client's windows are not closed", g.name)
+	}
 	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, pollSize, g.limits.MapLimits
 	cfg.Doorbells = g.limits.Doorbell == doorbell.Poll
 	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
@@ -35,14 +40,23 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 	return nil
 }
 
-// CloseWindows ends them. Every page goes home.
+// CloseWindows ends them. Every page goes home. If the card does not take some back,
+// the client that had them mapped still reaches them: CloseWindows says so, and tries
+// again when it is called again. Until then nobody else may have the GPU.
 func (g *Guest) CloseWindows() error {
-	set := g.mapped.Swap(nil)
+	if set := g.mapped.Swap(nil); set != nil {
+		g.lookOut(false)
+		g.left.Store(set)
+	}
+	set := g.left.Load()
 	if set == nil {
 		return nil
 	}
-	g.lookOut(false)
-	return set.Close()
+	if err := set.Close(); err != nil {
+		return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
+	}
+	g.left.CompareAndSwap(set, nil)
+	return nil
 }
 
 // Windows lists what the client may map.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -70,9 +71,11 @@ func (v *Virtual) plug(h *hostSide) {
 	v.GPU.AttachHost(gpuHost{h})
 }
 
-// clean resets the virtual GPU, and says why somebody else cannot have it.
+// clean resets the virtual GPU, and says why somebody else cannot have it. Windows
+// that could not be closed are tried first: what comes home is to be cleared.
 func (v *Virtual) clean() error {
-	if err := v.GPU.Reset(); err != nil {
+	closed := v.Guest.CloseWindows()
+	if err := errors.Join(closed, v.GPU.Reset()); err != nil {
 		return err
 	}
 	if why := v.Guest.SafeMode(); why != "" { // a reset ends it, unless the card keeps a channel

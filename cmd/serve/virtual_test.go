@@ -8,22 +8,43 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
-// stained is a card whose memory cannot be cleared while fail is set.
+// stained is a card whose memory cannot be cleared while fail is set, and whose pages
+// stay where they are while stuck is.
 type stained struct {
 	*soft.Card
-	mu   sync.Mutex
-	fail error
+	mu    sync.Mutex
+	fail  error
+	stuck error
+}
+
+func (c *stained) Home(m card.Move) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stuck != nil && m.To == nil {
+		return 0, c.stuck
+	}
+	return c.Card.Home(m)
+}
+
+func (c *stained) stick(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stuck = err
 }
 
 func (c *stained) ScrubVRAM(addr, n uint64) error {
@@ -174,5 +195,96 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	v, path = add("next")
 	h = dial(path)
 	require.Zero(t, read(h))
+	leave(v, h)
+}
+
+// TestPagesThatDoNotComeHome: a client leaves, and the card leaves pages of VRAM in the
+// memory that it had mapped. Nobody else gets that GPU: what he writes would be there
+// for the one before to read. The first client after the card has come to itself has
+// memory that is his own.
+func TestPagesThatDoNotComeHome(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	base, err := soft.New(soft.Config{VRAM: 256 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, base.Close()) }()
+	c := &stained{Card: base}
+	s, err := NewShared(c, Native, vfiouser.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	dir := t.TempDir()
+	try := func(name string, vram uint64) (*VirtualSeat, string, error) {
+		path := filepath.Join(dir, name)
+		l, err := vfiouser.Listen(path)
+		require.NoError(t, err)
+		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: vram, Map: homes.MapPRAMIN}}, l)
+		return v, path, err
+	}
+	add := func(name string) (*VirtualSeat, string) {
+		v, path, err := try(name, testedVRAM)
+		require.NoError(t, err)
+		return v, path
+	}
+	const most = 3 * testedVRAM
+	_, _, err = try("most", most)
+	require.NoError(t, err)
+	_, err = s.Remove("most", false)
+	require.NoError(t, err)
+	v, path := add("a")
+	come := func(path string) (*client.Client, []byte) {
+		h, err := client.Dial(path, nil)
+		require.NoError(t, err)
+		info, err := h.RegionInfo(vfiouser.RegionBAR0)
+		require.NoError(t, err)
+		defer info.File.Close()
+		require.Len(t, info.Areas, 1)
+		mem, err := info.Mmap(info.Areas[0])
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, unix.Munmap(mem)) })
+		require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
+		return h, mem
+	}
+	leave := func(v *VirtualSeat, h *client.Client) {
+		require.NoError(t, h.Close())
+		require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
+	}
+	word := func(mem []byte) *uint32 { return (*uint32)(unsafe.Pointer(&mem[0])) }
+
+	h, old := come(path)
+	*word(old) = secret
+	x, err := h.Read32(vfiouser.RegionBAR0, pramin)
+	require.NoError(t, err)
+	require.EqualValues(t, secret, x)
+	c.stick(errors.New("a page sticks"))
+	leave(v, h)
+	require.ErrorContains(t, v.Virtual.Dirty(), "a page sticks")
+	for range 2 {
+		_, err = client.Dial(path, nil)
+		require.Error(t, err)
+	}
+	require.ErrorContains(t, v.Virtual.OpenWindows(), "not closed")
+	c.stick(nil)
+	h, mem := come(path)
+	require.NoError(t, v.Virtual.Dirty())
+	require.Zero(t, *word(mem))
+	*word(mem) = secret
+	require.Zero(t, *word(old), "the client before reads it")
+	*word(old) = 1
+	require.EqualValues(t, secret, *word(mem), "the client before writes it")
+	leave(v, h)
+	require.NoError(t, v.Virtual.Dirty())
+
+	// A GPU that is removed so: nobody gets its memory.
+	h, _ = come(path)
+	c.stick(errors.New("a page sticks"))
+	_, err = s.Remove("a", true)
+	require.ErrorContains(t, err, "a page sticks")
+	require.ErrorContains(t, err, "out of use")
+	require.NoError(t, h.Close())
+	c.stick(nil)
+	_, _, err = try("most", most)
+	require.Error(t, err)
+	v, path = add("next")
+	h, mem = come(path)
+	require.Zero(t, *word(mem))
 	leave(v, h)
 }

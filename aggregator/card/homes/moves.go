@@ -261,6 +261,7 @@ func (s *Set) home(p piece, m card.Move) bool {
 	s.stats.PagesMoved.Add(uint64(n))
 	if err != nil {
 		s.stats.MovesRefused.Add(uint64(p.n - n))
+		s.refused = err
 	}
 	return n == p.n
 }

@@ -2,6 +2,7 @@ package homes
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -88,10 +89,12 @@ type Set struct {
 
 	replicas map[Place]*replica
 	order    []Place // of replicas
+	refused  error   // why the card did not move pages, the last time
 
 	slow    atomic.Bool // freshen looks seldom
 	poke    chan struct{}
 	closing chan struct{}
+	end     sync.Once // closes closing
 	ended   sync.WaitGroup
 }
 
@@ -154,9 +157,10 @@ func (s *Set) romSize() uint64 { return (uint64(len(s.cfg.ROM)) + pageSize - 1) 
 
 func (s *Set) closeFiles() error {
 	var errs []error
-	for _, m := range s.files {
+	for i, m := range s.files {
 		if m != nil {
 			errs = append(errs, m.close())
+			s.files[i] = nil
 		}
 	}
 	return errors.Join(errs...)
@@ -187,13 +191,17 @@ func (s *Set) Regions() (list []Region) {
 }
 
 // Close gives all pages back to the card and ends the windows. A client that still
-// has their files sees zeros.
+// has their files sees zeros. Pages that the card does not take back stay where that
+// client can reach them: Close says so, and is to be called again.
 func (s *Set) Close() error {
-	close(s.closing)
+	s.end.Do(func() { close(s.closing) })
 	s.ended.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.empty()
+	if n := s.living(); n > 0 {
+		return fmt.Errorf("%d pages of VRAM are still where the last client had them mapped: %w", n, s.refused)
+	}
 	return s.closeFiles()
 }
 
@@ -215,12 +223,32 @@ func (s *Set) empty() {
 		s.plan.show(Place(at), nothing)
 	}
 	s.apply()
+	s.evict()
 	for _, m := range s.files {
 		if m != nil {
 			m.punch(0, uint64(len(m.mem)))
 		}
 	}
 	s.putROM()
+}
+
+// evict sends pages home that live where nothing shows them: the card did not move
+// them when they were to go, and no plan names them again.
+func (s *Set) evict() {
+	var list []piece
+	for _, page := range s.plan.lodger {
+		if page != 0 {
+			list = append(list, piece{page - 1, 1, own})
+		}
+	}
+	if len(list) == 0 {
+		return
+	}
+	s.owner.Still(func() {
+		for _, p := range s.join(list) {
+			s.home(p, card.Move{})
+		}
+	})
 }
 
 // Block acts on a change of a BAR's block register: the BAR shows an address space,

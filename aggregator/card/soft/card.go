@@ -75,6 +75,7 @@ type Card struct {
 	pin  gf100.Pin
 
 	windows *homes.Set       // what the client may map, or nil
+	left    *homes.Set       // the last client's, which could not be closed, or nil
 	poller  *doorbell.Poller // looks for doorbells that are not trapped; nil if none can be
 
 	// still is locked for a channel's steps (read side), and while pages move that it

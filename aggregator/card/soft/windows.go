@@ -2,6 +2,7 @@ package soft
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
@@ -14,6 +15,8 @@ import (
 // with its doorbells, at the beginning.
 const pollSize = gf100.Channels * gf100.USERDSize
 
+var errLeft = errors.New("pages of VRAM are still where the last client had them mapped")
+
 // OpenWindows makes windows for a client to map, as Config.Map says. They show
 // at once what the BARs show.
 func (c *Card) OpenWindows() error {
@@ -21,6 +24,9 @@ func (c *Card) OpenWindows() error {
 	defer c.mu.Unlock()
 	if c.cfg.Map == homes.MapNone && c.cfg.Doorbell == doorbell.Trap {
 		return nil
+	}
+	if c.left != nil {
+		return errLeft
 	}
 	set, err := homes.New(homes.Config{
 		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: pollSize, Doorbells: c.cfg.Doorbell == doorbell.Poll,
@@ -39,7 +45,8 @@ func (c *Card) OpenWindows() error {
 	return nil
 }
 
-// CloseWindows ends them. Every page goes home.
+// CloseWindows ends them. Every page goes home, or CloseWindows says that the client
+// still reaches some, and tries again when it is called again.
 func (c *Card) CloseWindows() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,12 +54,17 @@ func (c *Card) CloseWindows() error {
 }
 
 func (c *Card) closeWindows() error {
-	if c.windows == nil {
+	if c.windows != nil {
+		c.left, c.windows, c.fifo.polled, c.fifo.astray = c.windows, nil, false, false
+	}
+	if c.left == nil {
 		return nil
 	}
-	err := c.windows.Close()
-	c.windows, c.fifo.polled, c.fifo.astray = nil, false, false
-	return err
+	if err := c.left.Close(); err != nil {
+		return err
+	}
+	c.left = nil
+	return nil
 }
 
 // Windows lists what the client may map.
