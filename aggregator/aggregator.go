@@ -56,6 +56,8 @@ type Options struct {
 	TableRate float64
 	// Pace bounds how often doorbells that are not trapped are looked for.
 	Pace doorbell.Pace
+	// Map bounds what a guest's mapped windows cost, if GuestConfig does not say so.
+	Map homes.Limits
 }
 
 // New brings the card into service. The card must be fresh from a reset, and is
@@ -151,7 +153,7 @@ type GuestConfig struct {
 	Shadow shadowpt.Policy
 	// Map says which windows its clients may map, from the next client on.
 	Map       homes.Map
-	MapLimits homes.Limits
+	MapLimits homes.Limits // the zero value is Options.Map
 	// Doorbell says how its doorbells are heard: with Poll, its clients may map the
 	// poll area too.
 	Doorbell doorbell.Mode

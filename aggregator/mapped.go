@@ -27,6 +27,9 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 		return fmt.Errorf("aggregator: guest %s: the last client's windows are not closed", g.name)
 	}
 	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, pollSize, g.limits.MapLimits
+	if cfg.Limits == (homes.Limits{}) {
+		cfg.Limits = g.agg.opts.Map
+	}
 	cfg.Doorbells = g.limits.Doorbell == doorbell.Poll
 	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
 	if err != nil {

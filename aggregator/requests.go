@@ -174,8 +174,12 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	g.wake.Broadcast()
 }
 
-// Invalidated reports whether every invalidate has taken effect.
+// Invalidated reports whether every invalidate has taken effect, in what the client has
+// mapped, too.
 func (g *Guest) Invalidated() bool {
+	if set := g.mapped.Load(); set != nil && set.Pending() {
+		return false
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.todo.invalidate.any() && !g.doing.invalidate.any()

@@ -335,6 +335,12 @@ func TestMappedEqualsTrapped(t *testing.T) {
 				equal(t, mapped, trapped, c.first)
 			})
 		}
+		t.Run(name+", few pages a trap", func(t *testing.T) {
+			mapped, trapped := make(t, offer{Map: homes.MapAll, Limits: homes.Limits{Moves: 3}}), make(t, offer{})
+			mapped.patient = true
+			equal(t, mapped, trapped, beyond)
+			require.NotZero(t, mapped.stats.Deferred.Load())
+		})
 	}
 }
 

@@ -39,6 +39,8 @@ type side struct {
 	maps   mappable
 	stats  *homes.Stats
 	mapped []mapping
+	// patient asks after each write of a register whether what it began is done.
+	patient bool
 }
 
 type mapping struct {
@@ -165,6 +167,8 @@ func (s *side) trapped(bar int, off uint64, p []byte) {
 
 func (s *side) wr(reg uint64, v uint32) {
 	s.WriteBAR(0, reg, binary.LittleEndian.AppendUint32(nil, v))
+	for s.patient && s.rd(regMMU)&(1<<15) == 0 {
+	}
 }
 
 func (s *side) rd(reg uint64) uint32 {

@@ -16,11 +16,19 @@ type piece struct {
 	to   Place
 }
 
-// apply makes homes and replicas follow what the places show now. Set.mu is held.
+// apply makes homes and replicas follow what the places show now, of as many pages as
+// one trap may move. The rest follows with the traps that come. Set.mu is held.
 func (s *Set) apply() {
-	changes, pages, places := s.plan.plan(s.changes[:0])
+	s.follow(s.cfg.Moves)
+	s.stats.Deferred.Add(uint64(len(s.plan.touched)))
+}
+
+// follow is apply for the next n pages.
+func (s *Set) follow(n int) {
+	changes, pages, places := s.plan.plan(s.changes[:0], n)
 	s.changes = changes
-	if len(places) == 0 {
+	defer func() { s.pending.Store(len(s.plan.touched) > 0) }()
+	if len(places) == 0 && len(pages) == 0 {
 		return
 	}
 	began := time.Now()
@@ -127,6 +135,7 @@ func (s *Set) enter(changes []Change) {
 	for _, c := range changes {
 		switch {
 		case c.To == own || c.To == c.From:
+		case s.plan.waits(c.Page, c.To):
 		case s.plan.lodger[c.To] != 0,
 			s.plan.home(c.Page) != own && !s.plan.showing(c.Page, c.From): // one that could not leave
 			s.stats.MovesRefused.Add(1)
@@ -179,6 +188,7 @@ func (s *Set) replicate(pages []uint32) {
 		s.plan.others(page, func(at Place) {
 			r := s.replicas[at]
 			switch {
+			case s.plan.waits(page, at):
 			case s.plan.lodger[at] != 0: // one that could not leave
 			case home == own && s.plan.shows[at]&entryReadOnly == 0: // it was refused
 				if r != nil {

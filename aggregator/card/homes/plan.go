@@ -1,5 +1,7 @@
 package homes
 
+import "slices"
+
 // Entry is what a place shows: nothing of VRAM, or a page of it.
 type Entry uint32
 
@@ -39,7 +41,8 @@ type Planner struct {
 	lodger []uint32 // by place: the page that lives there plus one
 	pages  map[uint32]pageState
 
-	touched []uint32 // pages whose places changed since the last Plan
+	touched []uint32 // pages whose places changed, and that were not planned since
+	planned []uint32 // those of the last plan
 	changed []Place  // places whose entry changed
 }
 
@@ -169,12 +172,15 @@ func (p *Planner) wanted(page uint32) Place {
 	return best
 }
 
-// plan returns which of the touched pages have to move, and forgets that they were
-// touched. Those that were are pages, and the places whose entries changed are
-// places, until the next call.
-func (p *Planner) plan(into []Change) (list []Change, pages []uint32, places []Place) {
+// plan returns which of the first n touched pages have to move, and forgets that they
+// were touched. Those that were are pages, and the places whose entries changed since
+// the last call are places, until the next call.
+func (p *Planner) plan(into []Change, n int) (list []Change, pages []uint32, places []Place) {
 	list = into
-	for _, page := range p.touched {
+	n = min(n, len(p.touched))
+	p.planned = append(p.planned[:0], p.touched[:n]...)
+	p.touched = slices.Delete(p.touched, 0, n)
+	for _, page := range p.planned {
 		s := p.pages[page]
 		s.touched = false
 		if to := p.wanted(page); to != s.home {
@@ -182,9 +188,19 @@ func (p *Planner) plan(into []Change) (list []Change, pages []uint32, places []P
 		}
 		p.put(page, s)
 	}
-	pages, places = p.touched, p.changed
-	p.touched, p.changed = p.touched[:0], p.changed[:0]
-	return list, pages, places
+	places = p.changed
+	p.changed = p.changed[:0]
+	return list, p.planned, places
+}
+
+// waits puts a page behind the others again if the place that it is to be at is still
+// the home of one that is to be planned.
+func (p *Planner) waits(page uint32, at Place) bool {
+	if p.lodger[at] == 0 || !p.state(p.lodger[at]-1).touched {
+		return false
+	}
+	p.touch(page, p.state(page))
+	return true
 }
 
 // moved notes where a page lives now.

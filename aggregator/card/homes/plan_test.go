@@ -81,7 +81,7 @@ func TestPlannerEqualsNaive(t *testing.T) {
 				p.show(at, e)
 				n.shows[at] = e
 			}
-			changes, _, _ := p.plan(nil)
+			changes, _, _ := p.plan(nil, 1<<30)
 			slices.SortFunc(changes, func(a, b Change) int { return int(a.Page) - int(b.Page) })
 			require.Equal(t, n.move(pages), append([]Change(nil), changes...))
 			for _, c := range changes {

@@ -30,14 +30,15 @@ type Config struct {
 type Limits struct {
 	Replicas int // places of pages that live elsewhere: 1024
 	Runs     int // pieces in which pages lie in windows: 2048
-	Pages    int // that live in windows: 65,536. They may all move in one trap.
+	Pages    int // that live in windows: 65,536
+	Moves    int // pages that one trap may bring to where they belong: 1024
 }
 
 func (l *Limits) complete() {
 	for _, f := range []struct {
 		limit *int
 		usual int
-	}{{&l.Replicas, 1024}, {&l.Runs, 2048}, {&l.Pages, 65536}} {
+	}{{&l.Replicas, 1024}, {&l.Runs, 2048}, {&l.Pages, 65536}, {&l.Moves, 1024}} {
 		if *f.limit == 0 {
 			*f.limit = f.usual
 		}
@@ -91,6 +92,7 @@ type Set struct {
 	order    []Place // of replicas
 	refused  error   // why the card did not move pages, the last time
 
+	pending atomic.Bool // pages are not yet where they belong
 	slow    atomic.Bool // freshen looks seldom
 	poke    chan struct{}
 	closing chan struct{}
@@ -222,7 +224,9 @@ func (s *Set) empty() {
 	for at := range s.plan.shows {
 		s.plan.show(Place(at), nothing)
 	}
-	s.apply()
+	for s.apply(); s.pending.Load(); {
+		s.follow(s.cfg.Pages)
+	}
 	s.evict()
 	for _, m := range s.files {
 		if m != nil {
@@ -322,12 +326,23 @@ func (s *Set) Order() {
 	s.mu.Lock()
 	s.reconcile(userd)
 	s.mu.Unlock()
-	s.Glance()
+	if s.slow.Load() {
+		s.wake()
+	}
 }
 
-// Glance is called before any other access of a register. It costs next to nothing:
-// replicas are looked at soon, for the guest is at work.
+// Pending tells whether pages are still to be brought to where they belong: the last
+// invalidate, or change of a block register, was of more than one trap may move.
+func (s *Set) Pending() bool { return s.pending.Load() }
+
+// Glance is called before any access of a register. It costs next to nothing: replicas
+// are looked at soon, for the guest is at work. If pages are to be moved, some are.
 func (s *Set) Glance() {
+	if s.pending.Load() {
+		s.mu.Lock()
+		s.follow(s.cfg.Moves)
+		s.mu.Unlock()
+	}
 	if s.stats.Replicas.Load() != 0 && s.slow.Load() {
 		s.wake()
 	}

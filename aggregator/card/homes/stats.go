@@ -9,6 +9,7 @@ type Stats struct {
 	EntriesChanged atomic.Uint64 // and found to be others
 	Moves          atomic.Uint64 // of pieces that lie together
 	PagesMoved     atomic.Uint64
+	Deferred       atomic.Uint64 // pages that were left to later traps
 	MoveTime       atomic.Uint64 // ns, with the engines' standing still
 	Orders         atomic.Uint64 // times that all replicas were made equal for an access
 	Reconciles     atomic.Uint64 // replicas held against their homes
@@ -47,6 +48,7 @@ func (s *Stats) Counts() []Count {
 		{"map_entries_changed", s.EntriesChanged.Load()},
 		{"map_moves", s.Moves.Load()},
 		{"map_pages_moved", s.PagesMoved.Load()},
+		{"map_pages_deferred", s.Deferred.Load()},
 		{"map_move_ns", s.MoveTime.Load()},
 		{"map_orders", s.Orders.Load()},
 		{"map_reconciles", s.Reconciles.Load()},

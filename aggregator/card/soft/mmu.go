@@ -15,7 +15,7 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 	// done before anybody can ask.
 	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 { return v &^ 3 })
 	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, v uint32) uint32 {
-		if !c.fifo.translationsCurrent(c.asked, nil) {
+		if !c.fifo.translationsCurrent(c.asked, nil) || c.windows != nil && c.windows.Pending() {
 			v &^= gf100.InvalidateDone
 		}
 		return v

@@ -1,0 +1,59 @@
+package windows
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// TestMovesAreBounded: a guest that turns all that a BAR shows round at each invalidate
+// has no trap move more pages than the limit; the invalidate is not done before all
+// are where they belong.
+func TestMovesAreBounded(t *testing.T) {
+	const n, limit = 200, 16
+	each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Moves: limit}}, func(t *testing.T, s *side) {
+		s.patient = true
+		d := drive(t, s)
+		text := func(i int) []byte { return fmt.Appendf(nil, "page %4d", i) }
+		for i := range n {
+			d.poke(dataAt+uint64(i)*page, text(i))
+		}
+		d.away()
+		for turn := range 4 {
+			show := func(at int) int { return (at*7 + turn*31) % n }
+			for at := range n {
+				d.enter(d.bar3, uint64(at), shadowpt.PTE{Valid: true, Addr: dataAt + uint64(show(at))*page})
+			}
+			d.away()
+			d.order()
+			d.wr(regPDB, uint32(d.bar3.dir>>12<<4))
+			s.patient = false
+			moved, deferred := s.stats.PagesMoved.Load(), s.stats.Deferred.Load()
+			step := func() {
+				now := s.stats.PagesMoved.Load()
+				require.LessOrEqual(t, now-moved, uint64(2*limit), "a page leaves one place and enters another")
+				moved = now
+			}
+			d.wr(regInvalidate, 1<<31|1)
+			step()
+			require.GreaterOrEqual(t, s.stats.Deferred.Load(), deferred+n-2*limit)
+			waits := 0
+			for begin := time.Now(); s.rd(regMMU)&(1<<15) == 0; waits++ {
+				step()
+				require.Less(t, time.Since(begin), 5*time.Second, "the invalidate does not end")
+			}
+			step()
+			require.GreaterOrEqual(t, waits, n/limit-2)
+			s.patient = true
+			for at := range n {
+				require.Equal(t, text(show(at)), d.read(3, uint64(at)*page, 9))
+			}
+		}
+		require.Zero(t, s.stats.MovesRefused.Load())
+	})
+}
