@@ -250,7 +250,10 @@ func (g *Guest) setLost(m card.Bus) {
 func (g *Guest) DetachMemory() {
 	g.setLost(nil)
 	g.agg.bus.attach(g.index, nil)
-	g.Mapped(0, BusWindow)
+	g.mu.Lock()
+	g.noteMoved(0, BusWindow)
+	g.todo.invalidate.unmapped = true // whatever the next round is for
+	g.mu.Unlock()
 	if !g.agg.ctl.invalidate() {
 		g.stats.CardTimeout.Add(1)
 		g.agg.bus.barrier()

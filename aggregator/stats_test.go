@@ -64,3 +64,30 @@ func TestUnmappedMemoryIsNoBrokenRule(t *testing.T) {
 	require.Equal(t, uint64(1), g.stats.LostEntries.Load())
 	require.Equal(t, uint64(1), g.stats.ForeignEntries.Load())
 }
+
+// TestLeavingIsNoBrokenRule: when a client goes, its memory goes range by range and
+// then as a whole, and its channels after that. Nobody asked for what stands in its
+// tables by then.
+func TestLeavingIsNoBrokenRule(t *testing.T) {
+	for _, scan := range []shadowpt.Scan{shadowpt.ScanIncremental, shadowpt.ScanFull} {
+		a, _ := newAgg(t, Options{})
+		g, _ := addGuest(t, a, "a")
+		require.NoError(t, g.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncLazy, Scan: scan, Rule: shadowpt.DefaultRule}))
+		g.AttachMemory(cutFile{make([]byte, 1<<16)})
+		const tableAt = 0x300000
+		pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: tableAt}}.Encode()
+		pte := shadowpt.PTE{Valid: true, Target: shadowpt.SystemCoherent, Addr: 0x1000}.Encode()
+		require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, pde), true))
+		require.True(t, g.eachRun(tableAt, binary.LittleEndian.AppendUint64(nil, pte), true))
+		bindChannel(t, g, 1)
+		settle(g)
+		g.mu.Lock()
+		g.owed.all = true // as nouveau's last ones are
+		g.mu.Unlock()
+		require.Zero(t, g.stats.ForeignEntries.Load(), scan)
+		g.DetachMemory()
+		require.NoError(t, g.Reset())
+		require.Zero(t, g.stats.ForeignEntries.Load(), scan)
+		require.NotZero(t, g.stats.LostEntries.Load(), scan)
+	}
+}
