@@ -113,6 +113,8 @@ type Admitter interface {
 	// Admit is asked before Attached. If it fails the client is refused, counted and
 	// logged, and neither Attached nor Detached is called.
 	Admit() error
+	// Dismissed tells that the client that was admitted went before it was attached.
+	Dismissed()
 }
 
 // Admit asks d whether it takes a client.
@@ -121,6 +123,13 @@ func Admit(d Device) error {
 		return a.Admit()
 	}
 	return nil
+}
+
+// Dismiss tells d that the client it took has not come.
+func Dismiss(d Device) {
+	if a, ok := d.(Admitter); ok {
+		a.Dismissed()
+	}
 }
 
 // IRQObserver is a Device that wants to know what the client does with its interrupts.

@@ -20,8 +20,9 @@
 //  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
 //  2. Shared.mu: the list of seats. Never held while waiting.
 //  3. VirtualSeat.logMu: what the log knows; held while it is written to.
-//  4. Virtual.mu: why clients are refused. Held for a moment.
-//  5. The state of a device's interrupt: taken last, never held while waiting.
+//  4. Watched.mu: whether there is a client, or may be one. Held for a moment.
+//  5. Virtual.mu: why clients are refused. Held for a moment.
+//  6. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
 import (
@@ -144,6 +145,9 @@ func (d *Device) Admit() error {
 	}
 	return d.admit()
 }
+
+// Dismissed implements vfiouser.Admitter: nothing was done for the client yet.
+func (d *Device) Dismissed() {}
 
 // Attached implements vfiouser.Device.
 func (d *Device) Attached(h *vfiouser.Host) {

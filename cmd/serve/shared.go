@@ -153,7 +153,7 @@ func (s *Shared) Remove(name string, force bool) (GPUReport, error) {
 	if v == nil {
 		return GPUReport{}, ErrNoGPU
 	}
-	if v.Device.HasClient() && !force {
+	if !v.Device.Retire(force) {
 		return GPUReport{}, ErrAttached
 	}
 	s.mu.Lock()

@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -17,31 +19,81 @@ type Observed interface {
 // when clients come and go.
 type Watched struct {
 	Observed
-	log      *slog.Logger
-	attached atomic.Bool
-	regions  [vfiouser.NumRegions]struct{ reads, writes, bytes atomic.Uint64 }
+	log     *slog.Logger
+	regions [vfiouser.NumRegions]struct{ reads, writes, bytes atomic.Uint64 }
+
+	mu       sync.Mutex // guards what follows
+	attached bool       // from when the client is being admitted
+	retired  bool
 }
 
 // Watch puts the counting in front of d.
 func Watch(d Observed, log *slog.Logger) *Watched { return &Watched{Observed: d, log: log} }
 
 // HasClient tells whether a client is attached.
-func (w *Watched) HasClient() bool { return w.attached.Load() }
+func (w *Watched) HasClient() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.attached
+}
+
+// Retire has no client admitted from now on. If one is there, or just being admitted,
+// it does nothing and returns false, unless it is forced.
+func (w *Watched) Retire(force bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.retired = w.retired || force || !w.attached
+	return w.retired
+}
+
+var errRetired = errors.New("the GPU is being removed")
 
 // Admit implements vfiouser.Admitter.
-func (w *Watched) Admit() error { return vfiouser.Admit(w.Observed) }
+func (w *Watched) Admit() (err error) {
+	if !w.take() {
+		return errRetired
+	}
+	admitted := false
+	defer func() {
+		if !admitted {
+			w.leave()
+		}
+	}()
+	err = vfiouser.Admit(w.Observed)
+	admitted = err == nil
+	return err
+}
+
+// Dismissed implements vfiouser.Admitter.
+func (w *Watched) Dismissed() {
+	vfiouser.Dismiss(w.Observed)
+	w.leave()
+}
+
+// take notes a client, unless there is to be none.
+func (w *Watched) take() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.attached = !w.retired
+	return w.attached
+}
+
+func (w *Watched) leave() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.attached = false
+}
 
 // Attached implements vfiouser.Device.
 func (w *Watched) Attached(h *vfiouser.Host) {
 	w.log.Info("client attached")
-	w.attached.Store(true)
 	w.Observed.Attached(h)
 }
 
 // Detached implements vfiouser.Device.
 func (w *Watched) Detached() {
 	w.Observed.Detached()
-	w.attached.Store(false)
+	w.leave()
 	w.log.Info("client gone")
 }
 

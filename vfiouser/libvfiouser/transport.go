@@ -189,7 +189,11 @@ func (t *Transport) accept(lib *library, wake int) error {
 		t.refuse(lib.pollFD(), err)
 		return nil
 	}
-	switch err := lib.attach(); {
+	err := lib.attach()
+	if err != nil {
+		vfiouser.Dismiss(t.dev)
+	}
+	switch {
 	case err == nil:
 	case t.stop.Load(), errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 		return nil
