@@ -26,9 +26,8 @@ type channel struct {
 	held    bool             // until the guest's driver has dealt with its error
 	retry   bool             // the method that it was held at is to be tried again
 	failed  gf100.PBDMAError // that it was held at
-	rung    bool             // since engine events were last routed
+	rung    bool             // it may have run since engine events were last routed
 	active  bool             // it may run, and has not been seen quiet since
-	lastGet uint32           // GP_GET when engine events were last routed
 	heard   uint32           // the guest's GP_PUT when it was last looked at
 	showing bool             // the guest's USERD may not have what the card reports
 
@@ -128,7 +127,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		g.stats.BadUSERD.Add(1)
 		return nil
 	}
-	ch := &channel{active: true, guest: g, gid: gid, guestInst: inst, userd: userd}
+	ch := &channel{active: true, rung: true, guest: g, gid: gid, guestInst: inst, userd: userd}
 	if !g.withinQuota() {
 		g.stats.OverQuota.Add(1)
 		return nil

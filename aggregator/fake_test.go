@@ -29,6 +29,7 @@ type fakeCard struct {
 	writes []regWrite
 	bells  []regWrite // GP_PUT by channel
 	vram   []byte
+	looks  int // reads of VRAM
 	host   card.Host
 
 	stuck map[uint32]bool // registers whose wait does not end
@@ -174,6 +175,7 @@ func (f *fakeCard) VRAMSize() uint64   { return uint64(len(f.vram)) }
 func (f *fakeCard) ReadVRAM(addr uint64, p []byte) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.looks++
 	if addr+uint64(len(p)) > uint64(len(f.vram)) {
 		return false
 	}
@@ -219,14 +221,15 @@ func (f *fakeCard) Reset() error           { return nil }
 
 // told records what a guest hears.
 type told struct {
-	mu      sync.Mutex
-	engines uint32
-	faults  map[uint8]gf100.MMUFault
-	pbdma   []gf100.PBDMAError
-	graph   map[uint8]gf100.GraphTrap
-	lists   int
-	unbound int                           // channels that could not be bound
-	slow    atomic.Pointer[chan struct{}] // if not nil, each event waits for it
+	mu       sync.Mutex
+	engines  uint32
+	faults   map[uint8]gf100.MMUFault
+	pbdma    []gf100.PBDMAError
+	graph    map[uint8]gf100.GraphTrap
+	lists    int
+	unbound  int                           // channels that could not be bound
+	unlisted int                           // runlists that could not be read
+	slow     atomic.Pointer[chan struct{}] // if not nil, each event waits for it
 }
 
 func (t *told) note(f func()) {
@@ -258,6 +261,7 @@ func (t *told) GraphTrap(id uint8, g gf100.GraphTrap) {
 }
 func (t *told) CopyTrap(uint8, gf100.CopyTrap) {}
 func (t *told) BindError()                     { t.note(func() { t.unbound++ }) }
+func (t *told) RunlistError()                  { t.note(func() { t.unlisted++ }) }
 func (t *told) Done(runlist bool) {
 	t.note(func() {
 		if runlist {

@@ -21,6 +21,8 @@ type Events interface {
 	// BindError reports that a channel could not be bound: what it names is not the
 	// guest's, or it is one too many.
 	BindError()
+	// RunlistError reports a runlist that is not in the guest's memory.
+	RunlistError()
 	// Done reports that control operations ended: registers that read "pending"
 	// may read otherwise now. runlist is set if one of them was a runlist.
 	Done(runlist bool)
@@ -32,6 +34,7 @@ type news struct {
 	engines       uint32
 	done, runlist bool
 	unbound       bool // a channel could not be bound
+	unlisted      bool // a runlist could not be read
 	errors        []channelError
 }
 
@@ -68,7 +71,9 @@ func (e *channelError) tell(ev Events) {
 	}
 }
 
-func (n *news) empty() bool { return n.engines == 0 && !n.done && !n.unbound && len(n.errors) == 0 }
+func (n *news) empty() bool {
+	return n.engines == 0 && !n.done && !n.unbound && !n.unlisted && len(n.errors) == 0
+}
 
 // fail notes the error of a channel in place of one that it had before.
 func (n *news) fail(e channelError) {
@@ -90,6 +95,9 @@ func (n *news) tell(ev Events) {
 	}
 	if n.unbound {
 		ev.BindError()
+	}
+	if n.unlisted {
+		ev.RunlistError()
 	}
 	if n.done {
 		ev.Done(n.runlist)

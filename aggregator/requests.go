@@ -82,7 +82,7 @@ func (g *Guest) run(ch *channel) {
 		g.stats.PBDMAErrors.Add(1)
 		ch.stop(channelError{kind: pbdmaError, pbdma: ch.failed})
 	default:
-		ch.saved, ch.active = false, true
+		ch.saved, ch.active, ch.rung = false, true, true
 		g.agg.ctl.enable(ch.id)
 	}
 }
@@ -273,8 +273,11 @@ func (g *Guest) resume(id uint8, retry bool) {
 func (g *Guest) readRunlist(base, count uint32) (listed channelSet) {
 	n := min(int(count&0xfff), gf100.Channels)
 	b := make([]byte, n*gf100.RunlistEntrySize)
-	if !g.read(shadowpt.Target(base>>28&3), uint64(base&gf100.InstanceAddr)<<12, b) {
+	if n > 0 && !g.read(shadowpt.Target(base>>28&3), uint64(base&gf100.InstanceAddr)<<12, b) {
 		g.stats.BadRunlist.Add(1)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.news.unlisted = true // told with the end of the round
 		return listed
 	}
 	for ; len(b) > 0; b = b[gf100.RunlistEntrySize:] {

@@ -50,13 +50,16 @@ func (g *Guest) forward(ch *channel) {
 	g.agg.ctl.bell(ch.id, ch.heard)
 }
 
-// moved reports whether the channel has fetched anything since the last call, or
-// still has something to fetch. Guest.mu is held.
+// moved reports whether the channel may have done anything since the last call. One
+// that was seen at its end, and that nothing has let run since, has not, and is not
+// looked at. GP_GET alone does not tell: what was fetched last may still be under way,
+// and ask for an event at its end. Guest.mu is held.
 func (ch *channel) moved() bool {
+	if !ch.rung {
+		return false
+	}
 	c := &ch.guest.agg.ctl
 	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
-	// A ring that went round once looks as if it had not moved: the bell tells.
-	moved := ch.rung || get != ch.lastGet || get != put
-	ch.rung, ch.lastGet = get != put, get
-	return moved
+	ch.rung = get != put || !c.quiet(ch.id)
+	return true
 }

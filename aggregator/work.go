@@ -195,7 +195,7 @@ func (g *Guest) commitListed() {
 	ours := g.bound()
 	g.mu.Lock()
 	for _, ch := range ours {
-		ch.active = true // it may have been told to fetch while it was not listed
+		ch.active, ch.rung = true, true // it may have been told to fetch while it was not listed
 	}
 	g.mu.Unlock()
 	a := g.agg

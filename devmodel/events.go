@@ -49,6 +49,14 @@ func (v *VGPU) BindError() {
 	v.settle()
 }
 
+// RunlistError reports a runlist that no memory answers for.
+func (v *VGPU) RunlistError() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.fifo.SchedError(gf100.SchedRunlistData)
+	v.settle()
+}
+
 func (v *VGPU) refused(r refusal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

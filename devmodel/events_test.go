@@ -251,6 +251,17 @@ func TestBindError(t *testing.T) {
 	require.False(t, h.line.Level)
 }
 
+func TestRunlistError(t *testing.T) {
+	v, _, h := newGPU(t)
+	enableInterrupts(v)
+	v.RunlistError()
+	require.True(t, h.line.Level)
+	require.Equal(t, uint32(gf100.IntrSched), rd(v, 0x2100))
+	require.Equal(t, uint32(gf100.SchedRunlistData), rd(v, 0x254c))
+	wr(v, 0x2100, gf100.IntrSched)
+	require.False(t, h.line.Level)
+}
+
 func TestRunlistDone(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)

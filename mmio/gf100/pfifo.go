@@ -48,6 +48,11 @@ const (
 // code that the next generation's driver calls INVALID_CTX_TGT.
 const BindInvalid = 6
 
+// SchedRunlistData in NV_PFIFO_INTR_SCHED_ERROR says that nothing answered when the
+// runlist was read. rnndb has few of GF100's codes; of those that are known of both, a
+// later chip's mean the same, and this is what it calls RL_RDAT_TIMEOUT.
+const SchedRunlistData = 8
+
 // pfifo is the channel scheduler. Offsets: envytools rnndb fifo/gf100_pfifo.xml;
 // names: NVIDIA's manuals of later chips (dev_fifo) where the register is the
 // same, else rnndb's.

@@ -15,6 +15,7 @@ type FIFOReport struct {
 
 	intr, intrEn mmio.Cell
 	bindError    mmio.Cell
+	schedError   mmio.Cell
 	faultID      mmio.Cell
 	runlistIntr  mmio.Cell
 	engEvent     [engEvents]mmio.Cell
@@ -58,6 +59,7 @@ func (r *FIFOReport) Bind(b *mmio.Bindings) {
 func (r *FIFOReport) Attach(s *mmio.Space) {
 	r.intr, r.intrEn = s.Cell("NV_PFIFO_INTR_0", 0), s.Cell("NV_PFIFO_INTR_EN_0", 0)
 	r.bindError = s.Cell("NV_PFIFO_INTR_BIND_ERROR", 0)
+	r.schedError = s.Cell("NV_PFIFO_INTR_SCHED_ERROR", 0)
 	r.faultID = s.Cell("NV_PFIFO_INTR_MMU_FAULT_ID", 0)
 	r.runlistIntr = s.Cell("NV_PFIFO_INTR_RUNLIST", 0)
 	for i := range r.engEvent {
@@ -161,6 +163,12 @@ func (r *FIFOReport) RunlistDone() { r.runlistIntr.Set(runlistDone) }
 func (r *FIFOReport) BindError(code uint32) {
 	r.bindError.Put(code)
 	r.intr.Set(IntrBind)
+}
+
+// SchedError reports a runlist that could not be taken.
+func (r *FIFOReport) SchedError(code uint32) {
+	r.schedError.Put(code)
+	r.intr.Set(IntrSched)
 }
 
 // Fault reports an MMU fault. A slot holds one until the driver frees it; false

@@ -74,6 +74,7 @@ func (deaf) PBDMAError(gf100.PBDMAError)      {}
 func (deaf) GraphTrap(uint8, gf100.GraphTrap) {}
 func (deaf) CopyTrap(uint8, gf100.CopyTrap)   {}
 func (deaf) BindError()                       {}
+func (deaf) RunlistError()                    {}
 func (deaf) Done(bool)                        {}
 
 // NewWard makes one, whose guests have mapped all that can be mapped. plant, if not

@@ -9,15 +9,17 @@ import (
 
 // commitRunlist acts on a write of NV_PFIFO_RUNLIST. Entries are read once;
 // numbers of channels that do not exist are passed over. A list that no memory
-// answers for is empty.
+// answers for is empty, and an error.
 func (f *fifo) commitRunlist(v uint32) {
 	c := f.card
 	c.stats.Runlists.Add(1)
 	base := c.regs.runlistBase.Get()
 	var listed [gf100.Channels]bool
+	n := min(int(v&0xfff), gf100.Channels) * gf100.RunlistEntrySize
+	missing := n > 0
 	c.access(shadowpt.Target(base>>28&3), func(t shadowpt.Target) {
-		n := min(int(v&0xfff), gf100.Channels) * gf100.RunlistEntrySize
 		list := c.memory(t, uint64(base&gf100.InstanceAddr)<<12, n, false)
+		missing = missing && list == nil
 		for ; len(list) > 0; list = list[gf100.RunlistEntrySize:] {
 			if id := binary.LittleEndian.Uint32(list); id < gf100.Channels {
 				listed[id] = true
@@ -26,6 +28,10 @@ func (f *fifo) commitRunlist(v uint32) {
 	})
 	for i := range f.slots {
 		f.slots[i].listed = listed[i]
+	}
+	if missing {
+		c.regs.SchedError(gf100.SchedRunlistData)
+		c.settle()
 	}
 	f.updating = true
 	f.scheduleAll()

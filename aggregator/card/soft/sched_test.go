@@ -151,3 +151,18 @@ func (r *rig) allDrained(cs []*testChannel) bool {
 	}
 	return true
 }
+
+// A runlist that no memory answers for is empty, and PFIFO says so. One of no entries
+// is not read.
+func TestRunlistThatIsNotThere(t *testing.T) {
+	r := newRig(t, soft.Config{})
+	behind := uint32(r.card.VRAMSize() >> 12)
+	r.wr(0x2270, behind)
+	r.wr(0x2274, 0x01f00000)
+	require.Zero(t, r.rd(0x2100)&gf100.IntrSched)
+	r.wr(0x2274, 0x01f00002)
+	require.NotZero(t, r.rd(0x2100)&gf100.IntrSched)
+	require.Equal(t, uint32(gf100.SchedRunlistData), r.rd(0x254c))
+	r.wr(0x2100, gf100.IntrSched)
+	require.Zero(t, r.rd(0x2100)&gf100.IntrSched)
+}

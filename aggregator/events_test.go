@@ -1,0 +1,87 @@
+package aggregator
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// event has the card report a non-stall event, and returns how often its memory was
+// looked at for it.
+func (f *fakeCard) event(a *Aggregator) int {
+	f.mu.Lock()
+	f.looks = 0
+	f.mu.Unlock()
+	f.set(regEngEvent, 1<<gf100.EngineCE0)
+	a.routeMu.Lock()
+	a.routeEngines()
+	a.routeMu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.looks
+}
+
+// TestEventsCostWhatRuns: an event is for the guests whose channels run. What it costs
+// is the same with hundreds of channels that rest.
+func TestEventsCostWhatRuns(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	heard := func(g *Guest) uint64 { return g.stats.EngineEvents.Load() }
+	var guests []*Guest
+	for _, name := range []string{"a", "b", "c"} {
+		g, _ := addGuest(t, a, name)
+		guests = append(guests, g)
+		for id := range uint8(8) {
+			bindChannel(t, g, id)
+		}
+	}
+	f.event(a) // they were bound, and may have run
+	require.Zero(t, f.event(a), "nothing runs")
+	g := guests[1]
+	before := heard(g)
+	g.Bell(3)
+	require.Equal(t, 2, f.event(a), "one channel runs")
+	require.Equal(t, before+1, heard(g))
+	require.Zero(t, f.event(a), "and was seen at its end")
+	require.Equal(t, before+1, heard(g))
+	for _, g := range []*Guest{guests[0], guests[2]} {
+		require.EqualValues(t, 1, heard(g))
+	}
+}
+
+// TestLastEvent: everything is fetched when an event in the middle is heard of. The one
+// at the end is heard of as well; and so is that of a channel that was taken off the
+// card in between, with all of its ring fetched, and goes on.
+func TestLastEvent(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 3)
+	status := regChannel + uint32(g.cardChannel(3).id)*strideChannel
+	rest := f.get(status)
+	heard := g.stats.EngineEvents.Load
+	f.event(a)
+	g.Bell(3)
+	f.set(status, rest|gf100.ChannelBusy)
+	n := heard()
+	f.event(a)
+	require.Equal(t, n+1, heard())
+	f.event(a)
+	require.Equal(t, n+2, heard(), "its work was under way")
+	f.set(status, rest)
+	f.event(a)
+	f.event(a)
+	require.Equal(t, n+3, heard(), "it rests")
+
+	for what, again := range map[string]func(){
+		"enabled": func() { g.Enable(3, false); g.Enable(3, true) },
+		"listed":  func() { list(t, g); list(t, g, 3) },
+	} {
+		n = heard()
+		again()
+		f.event(a)
+		require.Equal(t, n+1, heard(), what)
+		f.event(a)
+		require.Equal(t, n+1, heard(), what)
+	}
+}
