@@ -41,7 +41,7 @@ card:
   pci-subsystem: 10de:0780
 server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
 shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
-limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB}
+limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB, map-replicas: 100, map-runs: 200, map-pages: 2000, map-moves: 300}
 `
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
@@ -50,7 +50,7 @@ limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, d
 		}},
 		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
 		Shadow: Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
-		Limits: Limits{CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond},
+		Limits: Limits{CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond},
 	}
 	layer, err := Parse("f.yaml", []byte(file))
 	require.NoError(t, err)

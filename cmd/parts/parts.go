@@ -15,6 +15,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -94,7 +95,7 @@ func Card(l *config.Layer) (soft.Config, error) {
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return l.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
-		Map: o.BARMap, Doorbell: o.Doorbell, Pace: pace(l),
+		Map: o.BARMap, MapLimits: mapLimits(l), Doorbell: o.Doorbell, Pace: pace(l),
 	}, err
 }
 
@@ -121,8 +122,13 @@ func Limits(l *config.Layer) aggregator.Options {
 	return aggregator.Options{
 		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,
 		ErrorBurst: float64(o.ErrorBurst), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
-		Pace: pace(l),
+		Pace: pace(l), Map: mapLimits(l),
 	}
+}
+
+func mapLimits(l *config.Layer) homes.Limits {
+	o := &l.Config.Limits
+	return homes.Limits{Replicas: o.MapReplicas, Runs: o.MapRuns, Pages: o.MapPages, Moves: o.MapMoves}
 }
 
 func pace(l *config.Layer) doorbell.Pace {
