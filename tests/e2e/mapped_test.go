@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -69,6 +70,41 @@ func TestMappedTrapsVirtual(t *testing.T) {
 			t.Logf("%d reads while waiting", waits)
 			require.Less(t, total(gpu.Watched)-waits, uint64(13000))
 		})
+	}
+}
+
+// TestMappedMemory has a guest's processor load and store words of VRAM through BAR1,
+// and as many of its own memory: the first are no more traps than the second. How long
+// both take is logged.
+func TestMappedMemory(t *testing.T) {
+	var traps *serve.Watched
+	b := start(t, stand.Config{
+		Card: soft.Config{Map: homes.MapAll},
+		Device: func(c *soft.Card) vfiouser.Device {
+			traps = serve.Watch(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
+			return traps
+		},
+		Machine: lab.Config{Kernel: "6.12", CPU: "max"},
+	})
+	b.call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil)
+	ns := map[string][]float64{}
+	const turns = 5
+	for range turns {
+		var res proto.BenchResult
+		b.call(proto.CmdBench, proto.BenchArgs{Engines: []string{"m2mf"}, Sizes: []uint32{4096}, Rounds: 2, Registers: 16384}, &res)
+		for _, a := range res.Access {
+			ns[a.What] = append(ns[a.What], a.NS)
+		}
+	}
+	for _, what := range []string{"bar1-write vram", "bar1-read vram", "ram-write", "ram-read"} {
+		require.Len(t, ns[what], turns, what)
+		t.Logf("%s: %.2f ns a word", what, slices.Min(ns[what]))
+	}
+	for _, r := range traps.Traps() {
+		if r.Region == "BAR1" {
+			require.Zero(t, r.Reads)
+			require.Less(t, r.Writes, uint64(1000), "doorbells alone")
+		}
 	}
 }
 

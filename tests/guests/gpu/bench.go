@@ -142,12 +142,22 @@ func (k *copier) benchBAR(n int, res *proto.BenchResult) (err error) {
 		return err
 	}
 	at := func(i int) *uint32 { return (*uint32)(unsafe.Pointer(&m[i*4%len(m)])) }
-	*at(0) = 1 // the page fault that maps it
+	ram := make([]byte, len(m))
+	inRAM := func(i int) *uint32 { return (*uint32)(unsafe.Pointer(&ram[i*4%len(ram)])) }
+	for i := 0; i < len(m); i += 4096 { // the page faults that map it
+		*at(i / 4), *inRAM(i / 4) = 1, 1
+	}
 	wrong := 0
 	res.Access = append(res.Access,
 		access("bar1-write vram", n, func(i int) { *at(i) = uint32(i) * 7 }),
 		access("bar1-read vram", n, func(i int) {
 			if n <= len(m)/4 && *at(i) != uint32(i)*7 {
+				wrong++
+			}
+		}),
+		access("ram-write", n, func(i int) { *inRAM(i) = uint32(i) * 7 }),
+		access("ram-read", n, func(i int) {
+			if n <= len(ram)/4 && *inRAM(i) != uint32(i)*7 {
 				wrong++
 			}
 		}))
