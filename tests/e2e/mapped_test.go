@@ -3,7 +3,9 @@ package e2e
 import (
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,20 +27,41 @@ func TestMappedTraps(t *testing.T) {
 	for _, version := range []string{"6.12", "7.2"} {
 		t.Run(version, func(t *testing.T) {
 			var traps *serve.Watched
+			var spent *timed
 			b := start(t, stand.Config{
 				Card: soft.Config{Map: homes.MapAll},
 				Device: func(c *soft.Card) vfiouser.Device {
-					traps = serve.Watch(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
+					spent = &timed{Observed: serve.NewPassThrough(c)}
+					traps = serve.Watch(spent, slog.New(slog.DiscardHandler))
 					return traps
 				},
 				Machine: lab.Config{Kernel: version, CPU: "max"},
 			})
 			day(b, traps, &b.Card.Stats().Windows)
+			t.Logf("%v in traps", time.Duration(spent.ns.Load()))
 			// In a day the driver invalidates a few hundred times, and each is done at once.
 			require.Less(t, total(traps), uint64(13000))
 		})
 	}
 }
+
+// timed is a device that knows how long it was in traps.
+type timed struct {
+	serve.Observed
+	ns atomic.Int64
+}
+
+func (d *timed) ReadRegion(index int, off uint64, p []byte) error {
+	defer d.since(time.Now())
+	return d.Observed.ReadRegion(index, off, p)
+}
+
+func (d *timed) WriteRegion(index int, off uint64, p []byte) error {
+	defer d.since(time.Now())
+	return d.Observed.WriteRegion(index, off, p)
+}
+
+func (d *timed) since(begin time.Time) { d.ns.Add(int64(time.Since(begin))) }
 
 // TestMappedTrapsVirtual is the same for a virtual GPU. How often its driver asks
 // whether an invalidate is done depends on the card: those reads are not counted.
