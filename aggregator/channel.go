@@ -149,7 +149,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 	v := instanceValues{
 		userd: ch.cardUSERD(), dir: ch.space.shadow.Dir(), owner: uint32(g.index), keep: uint32(g.limits.Channels),
 	}
-	if kept.inst == inst {
+	if kept.inst == inst && kept.token == instanceToken(block) {
 		v.token = kept.token
 	}
 	g.loadUSERD(ch)
@@ -160,7 +160,9 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 }
 
 // kept names what the card keeps of a guest's channel that is not bound, so that
-// a driver that binds the same instance block again finds the channel as it was.
+// a driver that binds the same instance block again finds the channel as it was. The
+// guest's block has the name too, so that one that was written anew, for another
+// channel, is a new channel.
 type kept struct {
 	inst  uint64 // the guest's instance block
 	id    uint8  // the card's channel, which is to be the same
@@ -171,13 +173,15 @@ type kept struct {
 func (g *Guest) keep(ch *channel) {
 	block := make([]byte, gf100.InstanceSize)
 	g.agg.ctl.card.ReadVRAM(ch.inst, block)
-	k := kept{
-		inst: ch.guestInst, id: ch.id,
-		token: uint64(gf100.InstTokenHi.Get(block))<<32 | uint64(gf100.InstTokenLo.Get(block)),
-	}
+	k := kept{inst: ch.guestInst, id: ch.id, token: instanceToken(block)}
 	g.mu.Lock()
 	g.kept[ch.gid] = k
 	g.mu.Unlock()
+}
+
+// instanceToken reads the card's name for a channel out of an instance block.
+func instanceToken(inst []byte) uint64 {
+	return uint64(gf100.InstTokenHi.Get(inst))<<32 | uint64(gf100.InstTokenLo.Get(inst))
 }
 
 // instanceSpace reads the address space out of an instance block.
@@ -284,7 +288,7 @@ func (g *Guest) saveBack(ch *channel) {
 	if !g.agg.ctl.card.ReadVRAM(ch.inst, ours) {
 		return
 	}
-	for _, w := range []gf100.Word{gf100.InstGPGet, gf100.InstRef} {
+	for _, w := range []gf100.Word{gf100.InstGPGet, gf100.InstRef, gf100.InstTokenLo, gf100.InstTokenHi} {
 		g.eachRun(ch.guestInst+uint64(w.Offset), ours[w.Offset:w.Offset+4], true)
 	}
 	g.showUSERD(ch)

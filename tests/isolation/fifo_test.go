@@ -158,3 +158,27 @@ func TestInvalidatesAreTheirOwners(t *testing.T) {
 		}
 	}
 }
+
+// TestNewChannelInOldBlock: a channel comes to its end in the middle of its work, at the
+// beginning of its ring. Another that is made in its place, with the same instance
+// block, ring and number, does not go on with that work.
+func TestNewChannelInOldBlock(t *testing.T) {
+	_, gs, chs := couple(t, soft.Config{})
+	g, space := gs[0], chs[0].Space
+	require.NoError(t, chs[0].Close())
+	ch, err := g.NewChannelWith(1, space, guest.ChannelConfig{RingLog2: 3})
+	require.NoError(t, err)
+	inst, ring := ch.Instance(), ch.RingVA()
+	for range 7 { // the eighth entry ends where the ring begins
+		require.NoError(t, ch.Finish())
+	}
+	require.NoError(t, ch.Copy(guest.CE0, fifoDst, 0x7000_0000, fifoBytes))
+	var stopped *guest.ChannelError
+	require.ErrorAs(t, ch.Finish(), &stopped)
+	require.NoError(t, ch.Close())
+	ch, err = g.NewChannelWith(1, space, guest.ChannelConfig{RingLog2: 3})
+	require.NoError(t, err)
+	require.Equal(t, inst, ch.Instance())
+	require.Equal(t, ring, ch.RingVA())
+	copies(t, ch)
+}
