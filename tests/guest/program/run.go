@@ -245,3 +245,8 @@ func (r *Runner) Close() error {
 	}
 	return nil
 }
+
+// Channel returns channel i of the program, and the space that it is in.
+func (r *Runner) Channel(i int) (*guest.Channel, *guest.Space) {
+	return r.chans[i], r.spaces[r.p.Channels[i].Space]
+}

@@ -1,0 +1,283 @@
+package program_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guest/program"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// keeper is a card on which, while keep is set, an entry of a shadow that was valid
+// stays as it was when it is cleared: as if an unmap had been missed.
+type keeper struct {
+	*soft.Card
+	keep   atomic.Bool
+	tables atomic.Pointer[[]aggregator.Extent]
+}
+
+func (k *keeper) WriteVRAM(addr uint64, p []byte) bool {
+	if k.keep.Load() && len(p)%8 == 0 && k.shadow(addr) {
+		old := make([]byte, len(p))
+		k.ReadVRAM(addr, old)
+		p = append([]byte(nil), p...)
+		for i := 0; i < len(p); i += 8 {
+			if binary.LittleEndian.Uint64(p[i:]) == 0 && old[i]&1 != 0 {
+				copy(p[i:i+8], old[i:])
+			}
+		}
+	}
+	return k.Card.WriteVRAM(addr, p)
+}
+
+func (k *keeper) shadow(addr uint64) bool {
+	for _, e := range *k.tables.Load() {
+		if addr >= e.Card && addr < e.Card+e.Size {
+			return true
+		}
+	}
+	return false
+}
+
+// shadowed is a guest of a virtual GPU, and what its card has of it.
+type shadowed struct {
+	*guest.Guest
+	card  *keeper
+	share *aggregator.Guest
+	seen  int // entries that were compared
+}
+
+func newShadowed(t *testing.T, p shadowpt.Policy, m homes.Map) *shadowed {
+	base, err := soft.New(soft.Config{VRAM: 256 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, base.Close()) })
+	s := &shadowed{card: &keeper{Card: base}}
+	sh, err := serve.NewShared(s.card, serve.Native, vfiouser.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sh.Close()) })
+	path := filepath.Join(t.TempDir(), "gpu")
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	v, err := sh.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: 64 << 20, Map: m, Shadow: p}}, l)
+	require.NoError(t, err)
+	s.share = v.Virtual.Guest
+	s.Guest, err = guest.Attach(context.Background(), path, guest.Config{Map: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Guest.Close()) })
+	return s
+}
+
+// own is the guest's memory, as its tables name it.
+type own struct{ *shadowed }
+
+func (o own) read(t shadowpt.Target, addr uint64, p []byte) bool {
+	at, ok := o.place(addr)
+	return t == shadowpt.VRAM && ok && o.card.ReadVRAM(at, p) // tables are not larger than pieces
+}
+
+func (o own) Read64(t shadowpt.Target, addr uint64) (uint64, bool) { return read64(o, t, addr) }
+
+// place is where a page of the guest's VRAM lies on the card.
+func (s *shadowed) place(addr uint64) (uint64, bool) {
+	for _, e := range s.share.Extents() {
+		if addr >= e.Guest && addr < e.Guest+e.Size {
+			return e.Card + addr - e.Guest, true
+		}
+	}
+	return 0, false
+}
+
+// cards is the card's memory, as its MMU reads it.
+type cards struct{ *shadowed }
+
+func (c cards) read(t shadowpt.Target, addr uint64, p []byte) bool {
+	return t == shadowpt.VRAM && c.card.ReadVRAM(addr, p)
+}
+
+func (c cards) Read64(t shadowpt.Target, addr uint64) (uint64, bool) { return read64(c, t, addr) }
+
+type reader interface {
+	read(t shadowpt.Target, addr uint64, p []byte) bool
+}
+
+func read64(r reader, t shadowpt.Target, addr uint64) (uint64, bool) {
+	var b [8]byte
+	ok := r.read(t, addr, b[:])
+	return binary.LittleEndian.Uint64(b[:]), ok
+}
+
+// valid adds the small pages that the tables of a directory in VRAM have valid entries
+// for, whichever wins.
+func valid(r reader, dir uint64, vas map[uint64]bool) error {
+	b := make([]byte, shadowpt.DirSize)
+	if !r.read(shadowpt.VRAM, dir, b) {
+		return fmt.Errorf("there is no directory at %#x", dir)
+	}
+	for d := range uint64(shadowpt.DirEntries) {
+		pde := shadowpt.DecodePDE(binary.LittleEndian.Uint64(b[d*8:]))
+		for _, level := range []struct {
+			shadowpt.Table
+			size, page uint64
+		}{{pde.Big, shadowpt.BigTableSize, shadowpt.BigPage}, {pde.Small, shadowpt.SmallTableSize, shadowpt.SmallPage}} {
+			if !level.Present {
+				continue
+			}
+			table := make([]byte, level.size)
+			if !r.read(level.Target, level.Addr, table) {
+				return fmt.Errorf("there is no table at %#x", level.Addr)
+			}
+			for i := uint64(0); i < level.size/8; i++ {
+				for at := uint64(0); table[i*8]&1 != 0 && at < level.page; at += shadowpt.SmallPage {
+					vas[d*shadowpt.DirSpan+i*level.page+at] = true
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// shadow finds what the card walks for a channel: the space of the instance block that
+// has its ring.
+func (s *shadowed) shadow(ch *guest.Channel) (sp shadowpt.Space, err error) {
+	for id := range uint64(gf100.Channels) {
+		var v [4]byte
+		s.card.ReadBAR(card.BAR0, 0x3000+id*8, v[:])
+		inst := binary.LittleEndian.Uint32(v[:])
+		block := make([]byte, gf100.InstanceSize)
+		if inst&gf100.InstanceBound == 0 || !s.card.ReadVRAM(uint64(inst&gf100.InstanceAddr)<<12, block) {
+			continue
+		}
+		if uint64(gf100.InstGPBaseHi.Get(block))<<32|uint64(gf100.InstGPBaseLo.Get(block))<<3 == ch.RingVA() {
+			dir, target, limit := gf100.InstanceSpace(block)
+			return shadowpt.Space{Dir: dir, Target: shadowpt.Target(target), Limit: limit}, nil
+		}
+	}
+	return sp, fmt.Errorf("the card has no channel with the ring of channel %d", ch.ID)
+}
+
+// same holds the shadow that a channel walks against the guest's tables: at each page
+// for which either has an entry, the same, and where the guest's memory lies.
+func (s *shadowed) same(ch *guest.Channel, space *guest.Space) error {
+	sp, err := s.shadow(ch)
+	if err != nil {
+		return err
+	}
+	vas := map[uint64]bool{}
+	if err := valid(own{s}, space.Directory(), vas); err != nil {
+		return err
+	}
+	if err := valid(cards{s}, sp.Dir, vas); err != nil {
+		return err
+	}
+	guests := shadowpt.Space{Dir: space.Directory(), Limit: sp.Limit}
+	for va := range vas {
+		want, _, is := shadowpt.Walk(own{s}, guests, va)
+		got, _, has := shadowpt.Walk(cards{s}, sp, va)
+		s.seen++
+		if is {
+			if want.Addr += va - want.VA; want.Target == shadowpt.VRAM {
+				want.Addr, is = s.place(want.Addr)
+			} else {
+				want.Addr |= uint64(s.share.Owner()) * aggregator.BusWindow
+			}
+		}
+		got.Addr += va - got.VA
+		want.VA, want.Size, got.VA, got.Size = va, 0, va, 0
+		if is != has || is && want != got {
+			return fmt.Errorf("channel %d, VA %#x: the shadow has %v %+v, the guest's tables %v %+v", ch.ID, va, has, got.PTE, is, want.PTE)
+		}
+	}
+	return nil
+}
+
+// flush brings each channel of a program to a point at which its shadow has to be
+// right, its work being done, and looks.
+func (s *shadowed) flush(r *program.Runner, p *program.Program) (wrong, err error) {
+	for i := range p.Channels {
+		ch, space := r.Channel(i)
+		if err := ch.Finish(); err != nil {
+			return nil, err
+		}
+		if err := s.same(ch, space); err != nil {
+			return err, nil
+		}
+	}
+	return nil, nil
+}
+
+// run does a program, and looks after each change of tables.
+func (s *shadowed) run(p *program.Program) (wrong, err error) {
+	if err := s.Reset(); err != nil {
+		return nil, err
+	}
+	tables := s.share.Tables()
+	s.card.tables.Store(&tables)
+	r, err := program.NewRunner(s.Guest, p)
+	if err != nil {
+		return nil, err
+	}
+	for i, o := range p.Ops {
+		if err := r.Do(o); err != nil {
+			return nil, fmt.Errorf("operation %d, %v: %w", i, o, err)
+		}
+		switch o.Kind {
+		case program.Map, program.Unmap, program.Recreate, program.Fault:
+			if wrong, err := s.flush(r, p); wrong != nil || err != nil {
+				return wrong, err
+			}
+		}
+	}
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	return s.flush(r, p)
+}
+
+// TestShadowsOfPrograms: whatever a guest's driver maps, unmaps and runs, the tables
+// that the card walks say what the guest's say when its work runs. With a card that
+// keeps what was unmapped they do not, and that is found.
+func TestShadowsOfPrograms(t *testing.T) {
+	for _, policy := range shadowpt.Policies() {
+		for _, m := range []homes.Map{homes.MapAll, homes.MapNone} {
+			t.Run(fmt.Sprintf("%v %v %v", policy.Sync, policy.Scan, m), func(t *testing.T) {
+				s := newShadowed(t, policy, m)
+				n, gen := 6, program.Gen(program.Limits{})
+				if m == homes.MapNone { // every access is a round trip
+					n, gen = 2, program.Gen(program.Limits{NoLarge: true, Buffers: 3})
+				}
+				for i := range n {
+					p := gen.Example(i)
+					wrong, err := s.run(&p)
+					require.NoError(t, err, "%v", p)
+					require.NoError(t, wrong, "%v", p)
+				}
+				require.NotZero(t, s.seen)
+				t.Logf("%d pages compared", s.seen)
+
+				s.card.keep.Store(true)
+				for i := 0; ; i++ {
+					require.Less(t, i, 40, "nobody noticed that unmapped pages stay")
+					p := gen.Example(i)
+					if wrong, _ := s.run(&p); wrong != nil {
+						break
+					}
+				}
+				s.card.keep.Store(false)
+			})
+		}
+	}
+}
