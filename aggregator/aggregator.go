@@ -9,6 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -18,6 +19,7 @@ type Aggregator struct {
 	opts     Options
 	ctl      control
 	bus      bus
+	gate     *gate  // nil without a scheduler
 	pollArea uint64 // the card's USERD pages, in VRAM
 
 	// The card's time at a moment of ours. Both count nanoseconds.
@@ -58,6 +60,11 @@ type Options struct {
 	Pace doorbell.Pace
 	// Map bounds what a guest's mapped windows cost, if GuestConfig does not say so.
 	Map homes.Limits
+	// Scheduler says how the card's time is shared. Without it, work is given to
+	// the card as it comes.
+	Scheduler *sched.Config
+	// Clock is the scheduler's time; nil is the machine's, from New on.
+	Clock func() time.Duration
 }
 
 // New brings the card into service. The card must be fresh from a reset, and is
@@ -92,7 +99,18 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 	}
 	a.epoch = time.Now()
 	a.cardEpoch = a.ctl.time()
+	if o.Scheduler != nil {
+		if o.Clock == nil {
+			o.Clock = func() time.Duration { return time.Since(a.epoch) }
+		}
+		if a.gate, err = newGate(a, *o.Scheduler, o.Clock); err != nil {
+			return nil, err
+		}
+	}
 	if a.poller, err = doorbell.New(o.Pace, &doors{agg: a}, &a.polled); err != nil {
+		if a.gate != nil {
+			a.gate.close()
+		}
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	c.AttachHost(&a.bus)
@@ -112,6 +130,9 @@ func (a *Aggregator) Close() error {
 	a.ctl.card.DetachHost()
 	close(a.closing)
 	a.routing.Wait()
+	if a.gate != nil {
+		a.gate.close()
+	}
 	return err
 }
 
@@ -154,6 +175,8 @@ type GuestConfig struct {
 	// Map says which windows its clients may map, from the next client on.
 	Map       homes.Map
 	MapLimits homes.Limits // the zero value is Options.Map
+	// Share is its part of the card's time, if that is shared.
+	Share sched.NodeConfig
 	// Doorbell says how its doorbells are heard: with Poll, its clients may map the
 	// poll area too.
 	Doorbell doorbell.Mode
@@ -217,6 +240,12 @@ func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	if err := g.scrub(); err != nil {
 		a.forget(g)
 		return nil, err
+	}
+	if a.gate != nil {
+		if err := a.gate.addGuest(g, cfg.Share); err != nil {
+			a.forget(g)
+			return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
+		}
 	}
 	g.start()
 	return g, nil

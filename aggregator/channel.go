@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -30,6 +31,8 @@ type channel struct {
 	active  bool             // it may run, and has not been seen quiet since
 	heard   uint32           // the guest's GP_PUT when it was last looked at
 	showing bool             // the guest's USERD may not have what the card reports
+
+	sent atomic.Bool // by the gate, since engine events were last routed
 
 	// saved says that the guest's structures have what the card left of the
 	// channel, and that it has not run since.
@@ -155,8 +158,29 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 	g.loadUSERD(ch)
 	g.agg.ctl.card.WriteVRAM(ch.inst, buildInstance(block, v))
 	g.agg.ctl.bind(ch.id, ch.inst)
+	if !g.enterGate(ch, block) {
+		g.stats.OverQuota.Add(1)
+		g.agg.ctl.unbind(ch.id)
+		g.leave(ch.space)
+		g.freeOwn(ch.inst, gf100.InstanceSize)
+		g.agg.returnChannel(ch)
+		return nil
+	}
 	g.stats.Binds.Add(1)
 	return ch
+}
+
+// enterGate gives a channel its place in the scheduler, if there is one, and has it
+// wait for its turn with all that its guest has submitted. It reports whether the
+// guest may have the channel.
+func (g *Guest) enterGate(ch *channel, block []byte) bool {
+	t := g.agg.gate
+	if t == nil {
+		return true
+	}
+	// The card has not looked at it yet: the channel is not enabled.
+	g.agg.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPPut, gf100.InstGPGet.Get(block))
+	return t.add(ch, block) == nil
 }
 
 // kept names what the card keeps of a guest's channel that is not bound, so that
@@ -213,6 +237,9 @@ func (g *Guest) close(ch *channel) {
 	a.mu.Unlock()
 	if !g.leaveCard(ch, wasListed) {
 		g.limbo = append(g.limbo, ch)
+		if a.gate != nil {
+			a.gate.giveUp(ch)
+		}
 		g.enterSafe("the card does not give a channel back")
 		return
 	}
@@ -245,6 +272,9 @@ func (g *Guest) finishClose(ch *channel) {
 	a.routeAll()
 	if !ch.saved {
 		g.saveBack(ch)
+	}
+	if a.gate != nil {
+		a.gate.remove(ch)
 	}
 	a.ctl.unbind(ch.id)
 	a.routeAll()

@@ -43,6 +43,8 @@
 // listen delays nobody. One per aggregator ([Aggregator.route]) that turns the
 // card's interrupts into the guests' own, from New to Close. That of what a client
 // has mapped (package homes) lives as long as the client.
+// With [Options.Scheduler] one more ([gate.run]), from New to Close: it asks the card
+// what it did and forwards what is next.
 //
 // The poller ([doorbell.Poller]), from New to Close, looks at doorbells that are not
 // trapped. It takes the locks below from 3 on, and never waits for a guest's windows.
@@ -57,9 +59,11 @@
 //  4. Guest.moving: pages of the guest's VRAM change their homes (write side), or are
 //     read or written by us (read side). Who moves pages waits, with it held, for
 //     the steps of the guest's own channels that are under way on the card.
-//  5. Aggregator.mu: the table of guests and of physical channels, memory.
-//  6. turn.mu and control.mu: for a moment, never while the card is waited for.
-//  7. The guest's own pin of its memory (card.Bus.Acquire), for one look-up or
+//  5. gate.mu: the scheduler, and where each channel's GP_PUT is. The card's lock is
+//     taken in it, for a doorbell or one look; never any of the next ones.
+//  6. Aggregator.mu: the table of guests and of physical channels, memory.
+//  7. turn.mu and control.mu: for a moment, never while the card is waited for.
+//  8. The guest's own pin of its memory (card.Bus.Acquire), for one look-up or
 //     one copy, and bus.steps (read side), during one step of the card.
 //
 // The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's

@@ -128,6 +128,9 @@ func (g *Guest) Remove() error {
 	g.wake.Broadcast()
 	g.mu.Unlock()
 	g.working.Wait()
+	if g.agg.gate != nil {
+		g.agg.gate.removeGuest(g)
+	}
 	if n := len(g.limbo) + len(g.waiting) + len(g.gone); n > 0 {
 		g.outOfUse()
 		return fmt.Errorf("aggregator: guest %s: the card has not let go of %d channels and page tables; their memory stays out of use until it is reset", g.name, n)

@@ -168,5 +168,5 @@ func (ch *channel) put() (put uint32, ok bool) {
 func (ch *channel) reports() bool {
 	c := &ch.guest.agg.ctl
 	at := ch.cardUSERD()
-	return c.readVRAM(at+gf100.USERDGPGet) != c.readVRAM(at+gf100.USERDGPPut) || !c.quiet(ch.id)
+	return ch.waits() || c.readVRAM(at+gf100.USERDGPGet) != c.readVRAM(at+gf100.USERDGPPut) || !c.quiet(ch.id)
 }

@@ -81,6 +81,7 @@ func (g *Guest) run(ch *channel) {
 	case ch.retry:
 		g.stats.PBDMAErrors.Add(1)
 		ch.stop(channelError{kind: pbdmaError, pbdma: ch.failed})
+	case g.agg.gate != nil && g.agg.gate.holds(ch): // it goes on when it is its turn
 	default:
 		ch.saved, ch.active, ch.rung = false, true, true
 		g.agg.ctl.enable(ch.id)

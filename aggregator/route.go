@@ -150,6 +150,9 @@ func (ch *channel) stop(e channelError) {
 	e.id = ch.gid
 	ch.stopped, ch.held, ch.retry = true, e.kind != mmuFault, false
 	ch.failed = e.pbdma
+	if t := ch.guest.agg.gate; t != nil && ch.ended() {
+		t.giveUp(ch)
+	}
 	ch.guest.news.fail(e)
 	ch.guest.hear.Signal()
 }

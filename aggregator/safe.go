@@ -45,6 +45,9 @@ func (g *Guest) leaveSafe() {
 	if len(g.limbo) > 0 || len(g.waiting) > 0 {
 		return
 	}
+	if g.agg.gate != nil {
+		g.agg.gate.forgive(g)
+	}
 	g.unsafe = ""
 	g.safe.Store(false)
 	g.strikes = strikes{}

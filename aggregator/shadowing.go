@@ -81,7 +81,7 @@ func (g *Guest) putOff(v *invalidations) bool {
 		if ch == nil || !ch.active || !v.has(ch.space.key) {
 			continue
 		}
-		if !g.agg.ctl.quiet(ch.id) {
+		if ch.waits() || !g.agg.ctl.quiet(ch.id) {
 			return false
 		}
 		ch.active = false

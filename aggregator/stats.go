@@ -19,6 +19,7 @@ type GuestStats struct {
 	Rebuilds     atomic.Uint64 // shadows built from all of the tables
 	EngineEvents atomic.Uint64 // delivered
 	MMUFaults    atomic.Uint64
+	Runaways     atomic.Uint64 // requests that were ended because they ran for too long
 	PBDMAErrors  atomic.Uint64
 	EngineErrors atomic.Uint64 // methods that an engine refused
 	WindowFaults atomic.Uint64 // BAR accesses that the guest's tables do not answer
@@ -41,6 +42,7 @@ type GuestStats struct {
 	BadUSERD        atomic.Uint64 // USERD outside its memory
 	BadWindow       atomic.Uint64 // PRAMIN outside its memory: accesses, and of a mapped one what points it there
 	BadRunlist      atomic.Uint64 // runlist outside its memory
+	BadPut          atomic.Uint64 // GP_PUT outside its ring, or back from where it was; seen with a scheduler
 	OverQuota       atomic.Uint64 // channels beyond its share
 	ForeignEntries  atomic.Uint64 // page entries that name nothing of the guest's
 	ForeignTables   atomic.Uint64 // page tables outside its memory
@@ -73,6 +75,7 @@ func (s *GuestStats) Counts() []Count {
 		{"rebuilds", s.Rebuilds.Load(), false},
 		{"engine_events", s.EngineEvents.Load(), false},
 		{"mmu_faults", s.MMUFaults.Load(), false},
+		{"runaways", s.Runaways.Load(), false},
 		{"pbdma_errors", s.PBDMAErrors.Load(), false},
 		{"engine_errors", s.EngineErrors.Load(), false},
 		{"window_faults", s.WindowFaults.Load(), false},
@@ -89,6 +92,7 @@ func (s *GuestStats) Counts() []Count {
 		{"bad_userd", s.BadUSERD.Load(), true},
 		{"bad_window", s.BadWindow.Load(), true},
 		{"bad_runlist", s.BadRunlist.Load(), true},
+		{"bad_put", s.BadPut.Load(), true},
 		{"over_quota", s.OverQuota.Load(), true},
 		{"foreign_entries", s.ForeignEntries.Load(), true},
 		{"foreign_tables", s.ForeignTables.Load(), true},

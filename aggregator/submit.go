@@ -28,9 +28,30 @@ func (g *Guest) ring(id uint8) {
 	g.wake.Broadcast()
 }
 
-// submit has a channel's work reach the card: all that it depends on is done.
-// Nobody's turn is waited for, so that is now. Guest.mu is held.
-func (g *Guest) submit(ch *channel) { g.forward(ch) }
+// submit has a channel's work reach the card: all that it depends on is done. With
+// a scheduler that is when it is the channel's turn (see gate), else now. Guest.mu is
+// held.
+func (g *Guest) submit(ch *channel) {
+	if g.agg.gate == nil {
+		g.forward(ch)
+		return
+	}
+	put, ok := ch.put()
+	if !ok || ch.ended() {
+		return
+	}
+	ch.rung, ch.active, ch.showing, ch.heard = true, true, true, put
+	g.agg.gate.submit(ch, put)
+}
+
+// ended reports whether the channel has come to its end. Guest.mu is held.
+func (ch *channel) ended() bool { return ch.stopped && !ch.held }
+
+// waits reports whether the channel has work that the card has not been told of.
+func (ch *channel) waits() bool {
+	t := ch.guest.agg.gate
+	return t != nil && t.waiting(ch)
+}
 
 // forward gives the guest's GP_PUT to the card, as it is in memory now: a bell
 // that comes late loses nothing, and rings for all before it. A channel that has come
@@ -38,7 +59,7 @@ func (g *Guest) submit(ch *channel) { g.forward(ch) }
 // and would do work that was submitted after the guest was told of the end. If the
 // channel is bound anew, it finds GP_PUT where the guest left it. Guest.mu is held.
 func (g *Guest) forward(ch *channel) {
-	if ch.stopped && !ch.held {
+	if ch.ended() {
 		return
 	}
 	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
@@ -55,11 +76,12 @@ func (g *Guest) forward(ch *channel) {
 // looked at. GP_GET alone does not tell: what was fetched last may still be under way,
 // and ask for an event at its end. Guest.mu is held.
 func (ch *channel) moved() bool {
-	if !ch.rung {
+	if !ch.sent.Swap(false) && !ch.rung {
 		return false
 	}
+	waits := ch.waits() // what has no turn yet may have one before we look further
 	c := &ch.guest.agg.ctl
 	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
-	ch.rung = get != put || !c.quiet(ch.id)
+	ch.rung = waits || get != put || !c.quiet(ch.id)
 	return true
 }

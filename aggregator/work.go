@@ -138,8 +138,13 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	g.watch(id)
 	if g.unsafe != "" {
 		g.todo.bind.add(id)
-	} else if c.enabled {
+		return relist
+	}
+	if c.enabled {
 		g.run(ch)
+	}
+	if g.agg.gate != nil { // what was submitted before it was bound
+		g.submit(ch)
 	}
 	return relist
 }

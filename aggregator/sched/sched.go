@@ -468,3 +468,19 @@ func (s *Scheduler) drop(c int32, aborted bool) {
 	}
 	node.Chan.Batches = node.Chan.Batches[:0]
 }
+
+// Withdraw tells that what a channel has waiting is no longer wanted. It returns how
+// many entries those were. What is on the card stays there.
+func (s *Scheduler) Withdraw(now time.Duration, ch ID) (n int) {
+	s.advance(now)
+	c := s.channel(ch)
+	if c == none {
+		s.Counts.UnknownChannel++
+		return 0
+	}
+	for e := range s.Engines {
+		n += s.Nodes[c].Lanes[e].Waiting
+	}
+	s.drop(c, false)
+	return n
+}

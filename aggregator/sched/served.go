@@ -20,10 +20,7 @@ func (s *Scheduler) period(p int32, e int) {
 	if now == l.Period {
 		return
 	}
-	grant := l.Received // below the card, there is to share what was received
-	if p == root {
-		grant = time.Duration(now-l.Period) * s.Config.Credit.Period
-	}
+	grant := l.Received // what there was to share: of a card that rests between requests, less than the time
 	if w, shift := s.activeWeight(p, e); w > 0 && s.Config.Policy != DFQ {
 		l.Level += over(grant, w, shift)
 	}

@@ -96,6 +96,7 @@ type Card struct {
 
 	tlbGen      atomic.Uint64 // number of the last invalidate
 	invalidates invalidates
+	useChanged  func() // see OnUse, or nil
 	asked       uint64 // number of the driver's last invalidate; channels' own do not delay its end
 	engines     [gf100.Engines]engineSlot
 

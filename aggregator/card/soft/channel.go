@@ -33,7 +33,7 @@ const (
 	stateFaulted
 )
 
-// channel is a bound channel. vm and exec belong to the PBDMA that runs the
+// channel is a bound channel. vm, use and exec belong to the PBDMA that runs the
 // channel, the rest to Card.mu.
 type channel struct {
 	card  *Card
@@ -56,7 +56,8 @@ type channel struct {
 
 	yield atomic.Bool // leave the PBDMA at the next step
 
-	vm vm
+	vm  vm
+	use use
 	exec
 }
 

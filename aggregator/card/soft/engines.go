@@ -32,7 +32,12 @@ func (l *engineSlot) status() uint32 {
 // the engine stands still.
 func (x *run) enter(e uint8) bool {
 	l := &x.card.engines[e]
-	l.mu.Lock()
+	if !l.mu.TryLock() {
+		x.stopClock()
+		l.mu.Lock()
+		x.startClock()
+	}
+	x.serves(e)
 	if l.trapped.Load() {
 		l.mu.Unlock()
 		x.verdict, x.stuck = stalled, e

@@ -40,6 +40,7 @@ func (x *run) fetchEntry() {
 	x.card.stats.GPEntries.Add(1)
 	e := gf100.DecodeGPEntry(binary.LittleEndian.Uint64(b))
 	x.gpGet = (x.gpGet + 1) & (size - 1)
+	x.use.fetched++
 	if e.Words == 0 {
 		x.retired()
 		if e.Opcode != gf100.GPOpNOP {

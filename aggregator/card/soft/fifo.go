@@ -137,6 +137,7 @@ func (f *fifo) bind(i int, v uint32) {
 	}
 	s.ch = newChannel(f.card, uint8(i), inst, block)
 	f.card.contexts.restore(s.ch, block)
+	s.ch.resumed()
 	f.card.contexts.name(s.ch, block)
 	s.put = f.put(s)
 	f.schedule(i)
@@ -170,6 +171,7 @@ func (f *fifo) drop(s *slot) {
 // enable starts or stops a channel.
 func (f *fifo) enable(i int, on bool) {
 	f.slots[i].enabled = on
+	f.changed()
 	if on {
 		f.schedule(i)
 		f.card.lookOut()

@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
@@ -120,6 +121,8 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	}
 	p.stepGen.Store(c.tlbGen.Load())
 	defer p.stepGen.Store(noStep)
+	x.startClock()
+	defer x.account()
 	defer x.recoverFault()
 	x.env.Mem, x.env.Launches, x.env.Moved, x.env.Work = &ch.vm, 0, 0, &c.stats.Owners[ch.owner]
 	ch.vm.sync()
@@ -198,6 +201,7 @@ type run struct {
 	pbdma *pbdma
 	env   engine.Env
 	slot  *engineSlot // taken for a call, or nil
+	since time.Time   // of the work that is not written down yet
 	ended bool        // the segment ends with the word just decoded
 }
 

@@ -42,6 +42,7 @@ func (f *fifo) queue(ch *channel) {
 	ch.state = stateReady
 	f.ready = append(f.ready, ch.id)
 	f.work.Signal()
+	f.changed()
 }
 
 func (f *fifo) unqueue(id uint8) {
@@ -70,6 +71,7 @@ func (f *fifo) suspend(s *slot) {
 	case stateRunning:
 		ch.yield.Store(true)
 	}
+	f.changed()
 }
 
 func (f *fifo) scheduleAll() {
@@ -124,6 +126,7 @@ func (f *fifo) giveBack(p *pbdma, ch *channel, s *step) {
 	}
 	f.completeRunlist()
 	f.idle.Broadcast()
+	f.changed()
 }
 
 func (f *fifo) park(p *pbdma, ch *channel, s *step) {

@@ -1,0 +1,337 @@
+package aggregator
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// gate keeps submissions from the card until it is their turn (package sched). A
+// guest's GP_PUT is forwarded as far as the scheduler says; what lies behind it
+// stays in the guest's ring, and the guest's own USERD says what the guest wrote.
+//
+// The gate's goroutine hears of the card when something has ended, asks it what it
+// did (card.Meter), and charges that. It also looks without having been told, now
+// and then, as long as something is on the card.
+type gate struct {
+	agg  *Aggregator
+	card card.Meter
+	now  func() time.Duration
+
+	wake    chan struct{} // of capacity 1: look at the card
+	closing chan struct{}
+	working sync.WaitGroup
+
+	mu     sync.Mutex
+	s      *sched.Scheduler
+	chans  [gf100.Channels]*gated // by the card's number
+	nodes  map[sched.ID]*gated
+	guests map[*Guest]*share
+	owners map[sched.ID]*Guest
+	errand errands
+	recent bool          // something was forwarded since the goroutine looked
+	due    time.Duration // when the goroutine looks again; zero while it looks
+}
+
+// errands are what the goroutine has to do with a guest's lock held.
+type errands struct {
+	alerts  []sched.Alert
+	resumed []*gated
+}
+
+func (e *errands) empty() bool { return len(e.alerts)+len(e.resumed) == 0 }
+
+// share is a guest in the scheduler's tree.
+type share struct {
+	node   sched.ID
+	groups map[spaceKey]*group
+	kernel spaceKey // of the channel that was bound first since the guest's reset
+	first  bool     // there was one
+}
+
+// group is a guest process: the channels of one address space.
+type group struct {
+	key   spaceKey
+	node  sched.ID
+	chans int
+}
+
+// gated is a channel with its gate.
+type gated struct {
+	ch    *channel
+	node  sched.ID
+	group *group
+
+	size uint32 // entries of the ring
+	want uint32 // GP_PUT as the guest wrote it last
+	put  uint32 // as far as the scheduler has taken it on
+	sent uint32 // as the card has it
+
+	inflight int
+	lane     int // that worked for it last
+	last     card.Use
+	stalled  bool // the scheduler was told that it does not go on
+	over     bool // it has come to its end, or the card does not let go of it
+	aborting bool // it is to leave the card
+	bad      bool // the card was given a GP_PUT that is not in the ring
+	held     bool // it was bound in the middle of an entry, which has not had its turn
+}
+
+// lanes are the engines whose time is shared.
+var lanes = [...]int{gf100.EngineGR, gf100.EngineCE0, gf100.EngineCE1}
+
+// lookAgain is how long the card is left alone that has work and says nothing.
+const lookAgain = 2 * time.Millisecond
+
+func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration) (*gate, error) {
+	m, ok := a.ctl.card.(card.Meter)
+	if !ok {
+		return nil, fmt.Errorf("aggregator: the card does not say what it did for whom, so its time cannot be shared; use no scheduler")
+	}
+	s, err := sched.New(cfg, len(lanes), now())
+	if err != nil {
+		return nil, fmt.Errorf("aggregator: scheduler: %w", err)
+	}
+	t := &gate{
+		agg: a, card: m, now: now, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
+		nodes: make(map[sched.ID]*gated), guests: make(map[*Guest]*share), owners: make(map[sched.ID]*Guest),
+	}
+	m.OnUse(t.look)
+	t.working.Add(1)
+	go t.run()
+	t.look()
+	return t, nil
+}
+
+func (t *gate) close() {
+	t.card.OnUse(nil)
+	close(t.closing)
+	t.working.Wait()
+}
+
+// look has the goroutine look at the card. It never blocks.
+func (t *gate) look() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *gate) run() {
+	defer t.working.Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-t.closing:
+			return
+		case <-t.wake:
+		case <-timer.C:
+		}
+		e, next := t.turn()
+		t.do(e)
+		timer.Reset(next)
+	}
+}
+
+// turn charges what the card has done and forwards what is next. It returns what is
+// to be done without the gate's lock, and when to look again.
+func (t *gate) turn() (e errands, next time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	next, t.due = time.Hour, 0
+	if t.recent {
+		next = lookAgain
+	}
+	t.recent = false
+	for _, c := range t.chans {
+		if c == nil {
+			continue
+		}
+		t.meter(c)
+		if c.inflight > 0 || c.aborting {
+			next = lookAgain
+		}
+	}
+	now := t.step()
+	if t.recent {
+		next = lookAgain
+	}
+	if at := t.s.Timer(); at-now < next {
+		next = max(at-now, 0)
+	}
+	e, t.errand = t.errand, errands{}
+	t.due = now + next
+	return e, next
+}
+
+// step forwards all whose turn it is. t.mu is held.
+func (t *gate) step() time.Duration {
+	now := t.now()
+	for {
+		f, ok := t.s.Next(now)
+		if !ok {
+			break
+		}
+		if c := t.nodes[f.Channel]; c != nil {
+			t.forward(c, f.Entries)
+		}
+	}
+	for a, ok := t.s.Alert(); ok; a, ok = t.s.Alert() {
+		t.errand.alerts = append(t.errand.alerts, a)
+	}
+	at := t.s.Timer() // it may have changed: somebody's turn is at a time, not at an event
+	if t.recent {
+		at = min(at, now+lookAgain)
+	}
+	if !t.errand.empty() || at < t.due {
+		t.due = at
+		t.look()
+	}
+	return now
+}
+
+// forward lets the card have n entries more.
+func (t *gate) forward(c *gated, n int) {
+	c.inflight += n
+	t.recent = true
+	if c.held {
+		c.held = false
+		t.errand.resumed = append(t.errand.resumed, c)
+		n--
+	}
+	if n == 0 {
+		return
+	}
+	c.sent = (c.sent + uint32(n)) & (c.size - 1)
+	c.ch.sent.Store(true)
+	t.agg.ctl.bell(c.ch.id, c.sent)
+}
+
+// meter charges what the card has done for a channel since it was last asked.
+func (t *gate) meter(c *gated) {
+	u := t.card.Use(c.ch.id)
+	now := t.now()
+	t.charge(now, c, &u)
+	c.last = u
+	if c.put != c.want {
+		t.take(now, c)
+	}
+	t.stall(now, c, c.over || u.Barred && !c.held)
+	if c.aborting && !u.Running {
+		c.aborting = false
+		t.drop(now, c)
+	}
+}
+
+func (t *gate) charge(now time.Duration, c *gated, u *card.Use) {
+	n := int(min(u.Ended-c.last.Ended, uint64(c.inflight)))
+	if u.Idle {
+		n = c.inflight // the card has nothing of them, be it that it passed some over
+	}
+	most := time.Duration(0)
+	var busy [len(lanes)]time.Duration
+	for i, e := range lanes {
+		busy[i] = u.Busy[e] - c.last.Busy[e]
+		if busy[i] > most {
+			c.lane, most = i, busy[i]
+		}
+	}
+	if u.Running && most > 0 {
+		t.s.Running(now, c.lane, c.node)
+	}
+	if c.inflight == 0 {
+		return // what the card does without having been given any is not much: see held
+	}
+	for i, d := range busy {
+		if d > 0 && i != c.lane {
+			t.s.Complete(now, sched.Done{Channel: c.node, Engine: i, Busy: d})
+		}
+	}
+	if n > 0 || busy[c.lane] > 0 {
+		t.s.Complete(now, sched.Done{Channel: c.node, Engine: c.lane, Entries: n, Busy: busy[c.lane]})
+		c.inflight -= n
+	}
+}
+
+func (t *gate) stall(now time.Duration, c *gated, on bool) {
+	if c.stalled != on {
+		c.stalled = on
+		t.s.Stall(now, c.node, on)
+	}
+}
+
+// drop forgets what a channel has on the card and behind it: the channel is off the
+// card, and does not come back before it is bound anew.
+func (t *gate) drop(now time.Duration, c *gated) {
+	t.s.Aborted(now, c.node)
+	c.inflight, c.want, c.put = 0, c.sent, c.sent
+	c.stalled, c.held = false, false
+	t.stall(now, c, true)
+}
+
+// submit takes note of a channel's GP_PUT. Guest.mu is held.
+func (t *gate) submit(ch *channel, put uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.chans[ch.id]
+	if c == nil || c.ch != ch {
+		return
+	}
+	t.ring(c, put)
+	t.step()
+}
+
+func (t *gate) ring(c *gated, put uint32) {
+	now := t.now()
+	mask := c.size - 1
+	waiting := int((c.want - c.sent) & mask)
+	if _, ok := sched.Added(c.want, put, c.size, waiting); !ok {
+		// The guest took back what it had submitted, or says what cannot be.
+		c.ch.guest.stats.BadPut.Add(1)
+		t.s.Withdraw(now, c.node)
+		c.want, c.put = c.sent, c.sent
+		if put >= c.size { // for the card to refuse: its driver hears of it
+			c.bad = true
+			t.agg.ctl.bell(c.ch.id, put)
+			return
+		}
+	}
+	c.want = put
+	if c.bad {
+		c.bad = false
+		if c.want == c.sent { // nothing is new, but the card has forgotten what there was
+			t.agg.ctl.bell(c.ch.id, put)
+		}
+	}
+	t.take(now, c)
+}
+
+// take has the scheduler take on what it has not yet.
+func (t *gate) take(now time.Duration, c *gated) {
+	mask := c.size - 1
+	n := int((c.want - c.put) & mask)
+	if n > 0 {
+		c.put = (c.put + uint32(t.s.Submit(now, c.node, n))) & mask
+	}
+}
+
+// waiting reports whether a channel has entries that the card has not.
+func (t *gate) waiting(ch *channel) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.chans[ch.id]
+	return c != nil && c.ch == ch && (c.want != c.sent || c.held)
+}
+
+// holds reports whether a channel may not run yet.
+func (t *gate) holds(ch *channel) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.chans[ch.id]
+	return c != nil && c.ch == ch && c.held
+}

@@ -1,0 +1,220 @@
+package aggregator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// The scheduler's tree follows the guests: below the card they, below them the
+// address spaces of their channels, which is what guest processes are, below those
+// the channels.
+
+// ErrNoScheduler says that the aggregator was made without one.
+var ErrNoScheduler = errors.New("aggregator: no scheduler: work is given to the card as it comes")
+
+func (t *gate) addGuest(g *Guest, c sched.NodeConfig) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.Name = g.name
+	id, err := t.s.AddNode(t.now(), sched.Card, c)
+	if err != nil {
+		return err
+	}
+	t.guests[g] = &share{node: id, groups: make(map[spaceKey]*group)}
+	t.owners[id] = g
+	return nil
+}
+
+func (t *gate) removeGuest(g *Guest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sh := t.guests[g]
+	if sh == nil {
+		return
+	}
+	t.s.Remove(t.now(), sh.node)
+	delete(t.guests, g)
+	delete(t.owners, sh.node)
+}
+
+// forgive begins anew with a guest that was reset.
+func (t *gate) forgive(g *Guest) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if sh := t.guests[g]; sh != nil {
+		sh.first = false
+		t.s.Release(t.now(), sh.node)
+	}
+}
+
+// add gives a channel that was bound to an instance block its place. The card does
+// not run it yet, and has no entries of it but the one that it may be in the middle
+// of; get is where it stands in its ring.
+func (t *gate) add(ch *channel, block []byte) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.now()
+	gr, err := t.join(now, t.guests[ch.guest], ch.space.key)
+	if err != nil {
+		return err
+	}
+	node, err := t.s.AddChannel(now, gr.node, 0)
+	if err != nil {
+		t.leave(now, ch.guest, gr)
+		return err
+	}
+	c := &gated{ch: ch, node: node, group: gr, last: t.card.Use(ch.id)}
+	if log2 := gf100.InstGPLimit2.Get(block); log2 < 32 {
+		c.size = 1 << log2
+	}
+	c.sent = gf100.InstGPGet.Get(block) & (c.size - 1)
+	c.want, c.put = c.sent, c.sent
+	t.chans[ch.id], t.nodes[node] = c, c
+	if c.last.Underway {
+		c.held = true
+		t.s.Submit(now, node, 1)
+	} else {
+		t.stall(now, c, c.last.Barred)
+	}
+	return nil
+}
+
+// join finds the group of an address space, or makes it.
+func (t *gate) join(now time.Duration, sh *share, key spaceKey) (*group, error) {
+	if gr := sh.groups[key]; gr != nil {
+		gr.chans++
+		return gr, nil
+	}
+	if !sh.first {
+		sh.first, sh.kernel = true, key
+	}
+	name := fmt.Sprintf("space %#x", key.dir)
+	if key.target != shadowpt.VRAM {
+		name += fmt.Sprintf(" of target %d", key.target)
+	}
+	if key == sh.kernel {
+		name = "kernel"
+	}
+	id, err := t.s.AddNode(now, sh.node, sched.NodeConfig{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	gr := &group{key: key, node: id, chans: 1}
+	sh.groups[key] = gr
+	return gr, nil
+}
+
+func (t *gate) leave(now time.Duration, g *Guest, gr *group) {
+	if gr.chans--; gr.chans > 0 {
+		return
+	}
+	sh := t.guests[g]
+	delete(sh.groups, gr.key)
+	for _, other := range sh.groups {
+		if other.node == gr.node { // it is shared by those that were too many
+			return
+		}
+	}
+	t.s.Remove(now, gr.node)
+}
+
+// remove takes a channel away that is off the card, after a last look at what the
+// card did for it.
+func (t *gate) remove(ch *channel) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.chans[ch.id]
+	if c == nil || c.ch != ch {
+		return
+	}
+	t.meter(c)
+	now := t.now()
+	t.drop(now, c)
+	t.s.Remove(now, c.node)
+	t.chans[ch.id] = nil
+	delete(t.nodes, c.node)
+	t.leave(now, ch.guest, c.group)
+	t.step()
+}
+
+// giveUp says that a channel has come to its end, or that the card does not let go of
+// it: it gets no more turns, and nobody is to wait for it.
+func (t *gate) giveUp(ch *channel) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.chans[ch.id]; c != nil && c.ch == ch {
+		c.over = true
+		t.stall(t.now(), c, true)
+		t.step()
+	}
+}
+
+// Schedule returns how the card is shared; false if work is given to it as it comes.
+func (a *Aggregator) Schedule() (sched.Config, bool) {
+	if a.gate == nil {
+		return sched.Config{}, false
+	}
+	a.gate.mu.Lock()
+	defer a.gate.mu.Unlock()
+	return a.gate.s.Config, true
+}
+
+// SetSchedule changes it, under load.
+func (a *Aggregator) SetSchedule(c sched.Config) error {
+	if a.gate == nil {
+		return ErrNoScheduler
+	}
+	a.gate.mu.Lock()
+	defer a.gate.mu.Unlock()
+	err := a.gate.s.Configure(a.gate.now(), c)
+	a.gate.step()
+	a.gate.look()
+	return err
+}
+
+// Ledger writes down who had how much of the card: the card, its guests, their
+// address spaces, their channels. It is empty without a scheduler.
+func (a *Aggregator) Ledger() []sched.Entry {
+	if a.gate == nil {
+		return nil
+	}
+	a.gate.mu.Lock()
+	defer a.gate.mu.Unlock()
+	for _, c := range a.gate.chans {
+		if c != nil {
+			a.gate.meter(c)
+		}
+	}
+	now := a.gate.step()
+	return a.gate.s.Ledger(now)
+}
+
+// ScheduleCounts returns how often what should not happen did.
+func (a *Aggregator) ScheduleCounts() sched.Counts {
+	if a.gate == nil {
+		return sched.Counts{}
+	}
+	a.gate.mu.Lock()
+	defer a.gate.mu.Unlock()
+	return a.gate.s.Counted()
+}
+
+// SetShare changes a guest's weight, cap, priority and limits, under load.
+func (g *Guest) SetShare(c sched.NodeConfig) error {
+	t := g.agg.gate
+	if t == nil {
+		return ErrNoScheduler
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.Name = g.name
+	err := t.s.Change(t.now(), t.guests[g].node, c)
+	t.step()
+	t.look()
+	return err
+}

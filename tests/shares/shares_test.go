@@ -1,0 +1,268 @@
+package shares
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/tests/guest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func hall(t *testing.T, p sched.Policy) *Hall {
+	t.Helper()
+	cfg := sched.Default()
+	cfg.Policy = p
+	return hallOf(t, &cfg)
+}
+
+func hallOf(t *testing.T, cfg *sched.Config) *Hall {
+	t.Helper()
+	h, err := NewHall(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	return h
+}
+
+func join(t *testing.T, h *Hall, name string, share sched.NodeConfig) *Player {
+	t.Helper()
+	p, err := h.Join(name, share)
+	require.NoError(t, err)
+	return p
+}
+
+// backlog is how many pieces of work a guest keeps on the way, twice: more than the
+// card does while the guest sleeps.
+const backlog = 128
+
+// play has players make requests of some pieces each while during runs.
+func play(t *testing.T, players []*Player, pieces []int, during func()) {
+	t.Helper()
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	errs := make([]error, len(players))
+	for i, p := range players {
+		wg.Go(func() { errs[i] = p.Play(pieces[i], (backlog+pieces[i]-1)/pieces[i], stop.Load) })
+	}
+	during()
+	stop.Store(true)
+	wg.Wait()
+	for i, err := range errs {
+		require.NoError(t, err, "guest %d", i)
+	}
+}
+
+// tolerance of shares, in thousandths: what a guest may have saved before, and some
+// requests at either end of the time that is looked at.
+const tolerance = 100
+
+// contend gives players work that lasts, and returns what each got, in thousandths,
+// of the time in which all had some waiting in their rings: no guest has to be awake
+// for that.
+func contend(t *testing.T, h *Hall, players []*Player, pieces []int) (out []float64) {
+	t.Helper()
+	const work = 2000 // pieces of each
+	for i, p := range players {
+		for range min(work/pieces[i], 1000) {
+			require.NoError(t, p.Request(p.Ch, pieces[i]))
+		}
+	}
+	before, backlogged := h.Used(players)
+	require.True(t, backlogged, "the first has ended before the last began")
+	after := before
+	for backlogged {
+		time.Sleep(2 * time.Millisecond)
+		var now []time.Duration
+		if now, backlogged = h.Used(players); backlogged {
+			after = now
+		}
+	}
+	all := time.Duration(0)
+	for i := range players {
+		all += after[i] - before[i]
+	}
+	require.Greater(t, all, 100*time.Millisecond)
+	for i := range players {
+		out = append(out, 1000*float64(after[i]-before[i])/float64(all))
+	}
+	t.Logf("shares %.1f of 1000, of %v", out, all)
+	for _, p := range players {
+		require.NoError(t, p.Ch.Finish())
+		p.ended.Store(p.sent.Load())
+	}
+	return out
+}
+
+// Equal guests get equal shares whatever the length of their requests, under every
+// policy that shares. By turns alone the first would have 77 of 1000.
+func TestEqualShares(t *testing.T) {
+	for _, p := range []sched.Policy{sched.Credit, sched.Band, sched.Timeslice, sched.DFQ} {
+		t.Run(p.String(), func(t *testing.T) {
+			h := hall(t, p)
+			players := []*Player{join(t, h, "long", sched.NodeConfig{}), join(t, h, "short", sched.NodeConfig{})}
+			got := contend(t, h, players, []int{24, 2})
+			require.InDelta(t, 500, got[0], tolerance)
+			checkBooks(t, h, players)
+		})
+	}
+}
+
+// Shares follow weights, and weights that were changed.
+func TestWeights(t *testing.T) {
+	h := hall(t, sched.Credit)
+	var players []*Player
+	for i, w := range []int{100, 200, 400} {
+		players = append(players, join(t, h, fmt.Sprint("g", i), sched.NodeConfig{Weight: w}))
+	}
+	pieces := []int{3, 16, 5}
+	got := contend(t, h, players, pieces)
+	for i, want := range []float64{1000. / 7, 2000. / 7, 4000. / 7} {
+		require.InDelta(t, want, got[i], tolerance, "guest %d", i)
+	}
+	require.NoError(t, players[0].Guest.SetShare(sched.NodeConfig{Weight: 400}))
+	require.NoError(t, players[2].Guest.SetShare(sched.NodeConfig{Weight: 100}))
+	got = contend(t, h, players, pieces)
+	for i, want := range []float64{4000. / 7, 2000. / 7, 1000. / 7} {
+		require.InDelta(t, want, got[i], tolerance, "guest %d", i)
+	}
+	checkBooks(t, h, players)
+}
+
+// checkBooks holds the ledger against what was submitted: all entries were taken on,
+// all have ended, and each node has what its children have.
+func checkBooks(t *testing.T, h *Hall, players []*Player) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, e := range h.Agg.Ledger() {
+			for i := range e.Accounts {
+				if e.Waiting[i] != 0 || e.Inflight[i] != 0 || e.Accounts[i].Busy < 0 {
+					return false
+				}
+			}
+		}
+		return true
+	}, 5*time.Second, 10*time.Millisecond)
+	ledger := h.Agg.Ledger()
+	for n, e := range ledger {
+		if e.Kind == sched.Channel {
+			continue
+		}
+		for i := range e.Accounts {
+			sum := e.Past[i]
+			for _, c := range ledger[n+1:] {
+				if c.Depth <= e.Depth {
+					break
+				}
+				if c.Depth == e.Depth+1 {
+					sum.Busy += c.Accounts[i].Busy
+					sum.Entries += c.Accounts[i].Entries
+					sum.Done += c.Accounts[i].Done
+				}
+			}
+			require.Equal(t, sum.Busy, e.Accounts[i].Busy, e.Name)
+			require.Equal(t, sum.Entries, e.Accounts[i].Entries, e.Name)
+			require.Equal(t, sum.Done, e.Accounts[i].Done, e.Name)
+		}
+	}
+	c := h.Agg.ScheduleCounts()
+	require.Zero(t, c.UnknownWork, "%+v", c)
+	require.Zero(t, c.UnknownChannel, "%+v", c)
+	for _, p := range players {
+		require.Equal(t, p.sent.Load(), p.ended.Load(), p.Guest.Name())
+		var done, entries, dropped int64
+		for _, e := range ledger {
+			if e.Depth == 1 && e.Name == p.Guest.Name() {
+				for _, a := range e.Accounts {
+					done, entries, dropped = done+a.Done, entries+a.Entries, dropped+a.Dropped
+				}
+			}
+		}
+		require.Equal(t, entries, done+dropped, p.Guest.Name())
+		require.GreaterOrEqual(t, done, int64(p.sent.Load()), p.Guest.Name())
+	}
+}
+
+// While eight guests run, policy, weights and caps change all the time.
+func TestLiveChanges(t *testing.T) {
+	h := hall(t, sched.Credit)
+	var players []*Player
+	var pieces []int
+	for i := range 8 {
+		players = append(players, join(t, h, fmt.Sprint("g", i), sched.NodeConfig{}))
+		pieces = append(pieces, 1+i*3)
+	}
+	play(t, players, pieces, func() {
+		for round := range 60 {
+			cfg := sched.Default()
+			cfg.Policy = sched.None + sched.Policy(round)%(sched.DFQ-sched.None+1)
+			cfg.Hierarchy = sched.Hierarchy(round / 7 % 3)
+			require.NoError(t, h.Agg.SetSchedule(cfg))
+			g := players[round%len(players)].Guest
+			require.NoError(t, g.SetShare(sched.NodeConfig{Weight: 1 + round*13, Cap: round % 3 * 300, Priority: round % 2}))
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	checkBooks(t, h, players)
+}
+
+// A request that does not end is the end of its channel. Its guest's other channel
+// and the other guest go on.
+func TestRunaway(t *testing.T) {
+	cfg := sched.Default()
+	cfg.Watchdog.Limit, cfg.Watchdog.Grace = 200*time.Millisecond, 500*time.Millisecond
+	h := hallOf(t, &cfg)
+	bad, good := join(t, h, "bad", sched.NodeConfig{}), join(t, h, "good", sched.NodeConfig{})
+	other, err := bad.Channel(2)
+	require.NoError(t, err)
+	play(t, []*Player{good}, []int{4}, func() {
+		// A long list of long copies: seconds of work in one entry.
+		require.NoError(t, bad.runaway(bad.Ch))
+		begin := time.Now()
+		var stopped *guest.ChannelError
+		require.ErrorAs(t, bad.Ch.Finish(), &stopped)
+		t.Logf("ended after %v", time.Since(begin))
+		require.Equal(t, 1, stopped.Fault.Channel)
+		n := good.ended.Load()
+		require.NoError(t, bad.Request(other, 1))
+		require.NoError(t, other.Finish())
+		require.Eventually(t, func() bool { return good.ended.Load() > n+100 }, 5*time.Second, 10*time.Millisecond)
+	})
+	require.Equal(t, uint64(1), bad.Guest.Stats().Runaways.Load())
+	require.Zero(t, good.Guest.Stats().Runaways.Load())
+	require.Empty(t, bad.Guest.SafeMode())
+	require.Equal(t, uint64(1), h.Agg.ScheduleCounts().Runaways)
+	require.NoError(t, bad.Ch.Close())
+	again, err := bad.Channel(1)
+	require.NoError(t, err)
+	require.NoError(t, bad.Request(again, 1))
+	require.NoError(t, again.Finish())
+}
+
+// A channel that waits for a semaphore stands in nobody's way, not even when the one
+// that is to release it has to wait for its turn.
+func TestSemaphore(t *testing.T) {
+	for p := sched.None; p <= sched.DFQ; p++ {
+		t.Run(p.String(), func(t *testing.T) {
+			h := hall(t, p)
+			a, b := join(t, h, "a", sched.NodeConfig{}), join(t, h, "b", sched.NodeConfig{})
+			second, err := a.Channel(2)
+			require.NoError(t, err)
+			play(t, []*Player{b}, []int{4}, func() {
+				for i := range uint32(20) {
+					require.NoError(t, a.Ch.Submit(new(guest.Push).Semaphore(dstVA+piece-64, i+1, guest.SemAcquire).Words...))
+					require.NoError(t, a.Request(a.Ch, 1))
+					time.Sleep(2 * time.Millisecond)
+					require.NoError(t, second.Submit(new(guest.Push).Semaphore(dstVA+piece-64, i+1, guest.SemRelease).Words...))
+					require.NoError(t, a.Ch.Finish())
+				}
+			})
+		})
+	}
+}
