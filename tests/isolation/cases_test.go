@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -134,14 +136,24 @@ var cases = []struct {
 	}},
 }
 
-// TestGateCases tries every case at every place.
-func TestGateCases(t *testing.T) {
-	w := ward(t)
+// TestGateCases tries every case at every second place.
+func TestGateCases(t *testing.T) { tryCases(t, ward(t), 0) }
+
+// TestGateCasesTrapped tries every case at the others, with nothing mapped.
+func TestGateCasesTrapped(t *testing.T) {
+	w, err := NewWardOf(homes.MapNone, doorbell.Trap, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, w.Close()) })
+	tryCases(t, w, 1)
+}
+
+// tryCases tries every case at every second place, from the first or the next on.
+func tryCases(t *testing.T, w *Ward, first int) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			before := w.Copies()
 			for i, at := range w.places() {
-				if i%share != 0 {
+				if i%(2*share) != first {
 					continue
 				}
 				require.NoError(t, w.Attacker.Restart())

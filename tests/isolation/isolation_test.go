@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 )
@@ -53,6 +54,7 @@ func TestGateRandom(t *testing.T) {
 	rapid.Check(t, attack(w))
 	require.Greater(t, w.Copies(), before)
 	require.NotZero(t, w.Seat.Guest.Stats().Mapped.PagesMoved.Load())
+	require.NotZero(t, w.seats[1].Guest.Stats().PolledBells.Load())
 	t.Logf("victim: %d copies, the slowest took %v", w.Copies()-before, time.Duration(w.victim.worst.Load()))
 	for _, c := range w.Seat.Guest.Stats().Counts() {
 		if c.N > 0 {
@@ -63,7 +65,7 @@ func TestGateRandom(t *testing.T) {
 
 // TestGateRandomTrapped is the same with nothing mapped.
 func TestGateRandomTrapped(t *testing.T) {
-	w, err := NewWardOf(homes.MapNone, nil)
+	w, err := NewWardOf(homes.MapNone, doorbell.Trap, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	before := w.Copies()

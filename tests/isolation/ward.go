@@ -12,6 +12,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -44,6 +45,7 @@ type Ward struct {
 	kept      []kept
 	seats     []*Seat
 	maps      homes.Map // what clients may map, and do
+	bells     doorbell.Mode
 	dir       string
 
 	mu    sync.Mutex
@@ -77,15 +79,15 @@ func (deaf) BindError()                       {}
 func (deaf) RunlistError()                    {}
 func (deaf) Done(bool)                        {}
 
-// NewWard makes one, whose guests have mapped all that can be mapped. plant, if not
-// nil, puts a card with a hole before the real one.
+// NewWard makes one, whose guests have mapped all that can be mapped, doorbells too.
+// plant, if not nil, puts a card with a hole before the real one.
 func NewWard(plant func(card.Card) card.Card) (*Ward, error) {
-	return NewWardOf(homes.MapAll, plant)
+	return NewWardOf(homes.MapAll, doorbell.Poll, plant)
 }
 
-// NewWardOf is NewWard with what clients may map.
-func NewWardOf(maps homes.Map, plant func(card.Card) card.Card) (*Ward, error) {
-	w := &Ward{maps: maps}
+// NewWardOf is NewWard with what clients may map, and how their doorbells are heard.
+func NewWardOf(maps homes.Map, bells doorbell.Mode, plant func(card.Card) card.Card) (*Ward, error) {
+	w := &Ward{maps: maps, bells: bells}
 	var err error
 	if w.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
 		return nil, err
@@ -236,7 +238,7 @@ func (w *Ward) arm() error {
 }
 
 func (w *Ward) seat(name string) (*Seat, error) {
-	v, err := serve.NewVirtual(w.Agg, aggregator.GuestConfig{Name: name, VRAM: guestVRAM, Map: w.maps}, devmodel.Config{})
+	v, err := serve.NewVirtual(w.Agg, aggregator.GuestConfig{Name: name, VRAM: guestVRAM, Map: w.maps, Doorbell: w.bells}, devmodel.Config{})
 	if err != nil {
 		return nil, err
 	}
