@@ -43,6 +43,44 @@ func TestSchedule(t *testing.T) {
 	require.True(t, f.enabled(g.cardChannel(3)))
 }
 
+// What the guest says of a channel while the round that binds it waits for the card
+// is not lost: neither that it may run, nor that it may not.
+func TestEnableWhileTheRoundGoesOn(t *testing.T) {
+	a, f := newAgg(t, Options{CardTimeout: patience})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	bindChannel(t, g, 2)
+	g.Enable(1, false)
+	under := func(what func() bool) {
+		require.Eventually(t, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return what()
+		}, patience, tick)
+	}
+	// Two binds and a runlist, which is what a round does last, in one round.
+	f.hold(regPreempt, true)
+	g.Preempt(1)
+	under(func() bool { return !g.doing.preempt.empty() })
+	f.hold(regEngRunlist, true)
+	for _, id := range []uint8{1, 2} {
+		g.Bind(id, 0xc0000000|(instAt+uint32(id)*gf100.InstanceSize)>>12)
+	}
+	g.Runlist(listAt>>12, 0)
+	f.hold(regPreempt, false)
+	under(func() bool {
+		return g.doing.runlist && !g.doing.bind.empty() && g.channels[2].ch != nil && g.binding.empty()
+	})
+	require.False(t, f.enabled(g.cardChannel(1)))
+	require.True(t, f.enabled(g.cardChannel(2)))
+	g.Enable(1, true)
+	g.Enable(2, false)
+	f.hold(regEngRunlist, false)
+	settle(g)
+	require.True(t, f.enabled(g.cardChannel(1)))
+	require.False(t, f.enabled(g.cardChannel(2)))
+}
+
 // A bell that rings while nothing may run is not lost.
 func TestBellWhileNothingIsScheduled(t *testing.T) {
 	a, f := newAgg(t, Options{})

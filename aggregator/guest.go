@@ -37,7 +37,8 @@ type Guest struct {
 	channels [gf100.Channels]guestChannel
 	todo     todo
 	doing    todo
-	begun    uint64 // rounds of work
+	binding  channelSet // of doing.bind, those whose turn is still to come
+	begun    uint64     // rounds of work
 	done     uint64
 	kept     [gf100.Channels]kept // written by the guest's goroutine alone
 	news     news

@@ -45,7 +45,7 @@ func (g *Guest) setBound(id uint8, inst uint64, on bool) {
 
 // rebinding reports whether the card's channel is not what the guest's table
 // says. Guest.mu is held.
-func (g *Guest) rebinding(id uint8) bool { return g.todo.bind.has(id) || g.doing.bind.has(id) }
+func (g *Guest) rebinding(id uint8) bool { return g.todo.bind.has(id) || g.binding.has(id) }
 
 // Enable acts on bit 0 of NV_PCCSR_CHANNEL.
 func (g *Guest) Enable(id uint8, on bool) {

@@ -79,6 +79,7 @@ func (g *Guest) next() bool {
 		g.pay()
 	}
 	g.doing, g.todo = g.todo, todo{}
+	g.binding = g.doing.bind
 	g.begun++
 	return true
 }
@@ -107,7 +108,9 @@ func (g *Guest) finish() {
 }
 
 // rebind makes the card's channel what the guest's table says. It reports
-// whether the new channel is one that the card has to list.
+// whether the new channel is one that the card has to list. From its end on the
+// guest's requests go to that channel, also while the round goes on: nobody looks
+// again whether they came.
 func (g *Guest) rebind(id uint8) (relist bool) {
 	g.mu.Lock()
 	c := &g.channels[id]
@@ -118,22 +121,23 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	if old != nil {
 		g.close(old)
 	}
-	if !want {
-		return false
+	var ch *channel
+	if want {
+		ch = g.open(id, inst)
 	}
-	ch := g.open(id, inst)
-	if ch == nil {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.news.unbound = true // told with the end of the round
-		return false
+	if ch != nil {
+		relist = g.listed.has(id)
+		g.agg.mu.Lock()
+		ch.listed = relist
+		g.agg.mu.Unlock()
 	}
-	relist = g.listed.has(id)
-	g.agg.mu.Lock()
-	ch.listed = relist
-	g.agg.mu.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.binding.remove(id)
+	if ch == nil {
+		g.news.unbound = g.news.unbound || want // told with the end of the round
+		return false
+	}
 	c.ch = ch
 	g.watch(id)
 	if g.unsafe != "" {
