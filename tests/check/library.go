@@ -32,8 +32,8 @@ var (
 // library tests the C library as a transport: the binding, the suite, the
 // library's samples, and machines. It builds the library first, in some seconds,
 // if it has not been built; where it cannot be had it says so.
-func (c *checker) library(ctx context.Context, r *result) error {
-	env, err := c.libraryEnv(ctx)
+func (c *checker) cLibrary(ctx context.Context, r *result) error {
+	env, err := c.cLibraryEnv(ctx)
 	if errors.Is(err, fetch.ErrUnavailable) {
 		r.skipped = strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")
 		fmt.Fprintf(c.out, "SKIP %s: %s\n", r.name, r.skipped)
@@ -43,7 +43,7 @@ func (c *checker) library(ctx context.Context, r *result) error {
 		return err
 	}
 	before := c.tally.executions
-	errs := []error{c.libraryLint(ctx, env)}
+	errs := []error{c.cLibraryLint(ctx, env)}
 	test := func(packages []string, skip string, flags ...string) {
 		args := append([]string{"test", "-json", "-count=1", libraryTag, "-skip=" + skip}, flags...)
 		if c.tests != "" {
@@ -65,7 +65,7 @@ func (c *checker) library(ctx context.Context, r *result) error {
 
 // libraryEnv is what the go command needs, of the user's library or of the one
 // in the cache.
-func (c *checker) libraryEnv(ctx context.Context) ([]string, error) {
+func (c *checker) cLibraryEnv(ctx context.Context) ([]string, error) {
 	if why := noCompiler(ctx); why != "" {
 		return nil, fmt.Errorf("%w: libvfio-user %s", fetch.ErrUnavailable, why)
 	}
@@ -81,7 +81,7 @@ func (c *checker) libraryEnv(ctx context.Context) ([]string, error) {
 }
 
 // libraryLint looks at the code that only the tag has compiled.
-func (c *checker) libraryLint(ctx context.Context, env []string) error {
+func (c *checker) cLibraryLint(ctx context.Context, env []string) error {
 	pin, err := filepath.Abs("tools/go.mod")
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestLibraryThatCannotBeHad(t *testing.T) {
 			c.set(t)
 			var out bytes.Buffer
 			k := checker{out: &out}
-			k.step(t.Context(), step{name: "libvfio-user", do: (*checker).library})
+			k.step(t.Context(), step{name: "libvfio-user", do: (*checker).cLibrary})
 			require.NoError(t, k.results[0].err)
 			require.Regexp(t, "(?m)^SKIP libvfio-user: .*"+fetch.ErrUnavailable.Error()+".*"+regexp.QuoteMeta(c.why), out.String())
 			require.Contains(t, k.results[0].skipped, c.why)

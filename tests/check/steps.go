@@ -30,7 +30,7 @@ var steps = []step{
 	{name: "staticcheck", group: "lint", do: (*checker).staticcheck},
 	{name: "unit", do: (*checker).unit},
 	{name: "race", do: (*checker).race},
-	{name: "libvfio-user", do: (*checker).library},
+	{name: "libvfio-user", do: (*checker).cLibrary},
 	{name: "vm", do: (*checker).vm},
 	{name: "fuzz", onRequest: true, do: (*checker).fuzz},
 }
