@@ -63,7 +63,7 @@ func (c *checker) cLibrary(ctx context.Context, r *result) error {
 	return errors.Join(errs...)
 }
 
-// libraryEnv is what the go command needs, of the user's library or of the one
+// cLibraryEnv is what the go command needs, of the user's library or of the one
 // in the cache.
 func (c *checker) cLibraryEnv(ctx context.Context) ([]string, error) {
 	if why := noCompiler(ctx); why != "" {
@@ -80,7 +80,7 @@ func (c *checker) cLibraryEnv(ctx context.Context) ([]string, error) {
 	return l.GoEnv(), err
 }
 
-// libraryLint looks at the code that only the tag has compiled.
+// cLibraryLint looks at the code that only the tag has compiled.
 func (c *checker) cLibraryLint(ctx context.Context, env []string) error {
 	pin, err := filepath.Abs("tools/go.mod")
 	if err != nil {
