@@ -41,16 +41,18 @@ card:
   pci-subsystem: 10de:0780
 server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
 shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
-limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB, map-replicas: 100, map-runs: 200, map-pages: 2000, map-moves: 300}
+scheduler: {policy: timeslice, hierarchy: flat, depth: 3, period: 20ms, slice: 2ms}
+limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB, map-replicas: 100, map-runs: 200, map-pages: 2000, map-moves: 300, request: 2s}
 `
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
 		Card: Card{Kind: "soft", VRAM: 1 << 30, Face: Face{
 			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, BARMap: homes.MapBAR3 | homes.MapROM, Doorbell: doorbell.Poll, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
 		}},
-		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
-		Shadow: Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
-		Limits: Limits{CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond},
+		Server:    Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
+		Shadow:    Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
+		Limits:    Limits{CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond, Request: 2 * time.Second},
+		Scheduler: Scheduler{Policy: "timeslice", Hierarchy: "flat", Depth: 3, Period: 20 * time.Millisecond, Slice: 2 * time.Millisecond},
 	}
 	layer, err := Parse("f.yaml", []byte(file))
 	require.NoError(t, err)
@@ -98,9 +100,9 @@ func TestFileErrors(t *testing.T) {
 		{"socket: [a, b]\n", `f.yaml:1: socket: [a, b]: one value is wanted here, such as PATH`},
 		{"socket:\n", `f.yaml:1: socket: has no value; give one or remove the line`},
 		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
-		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, shadow, limits, profiles, gpus`},
+		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, shadow, limits, scheduler, profiles, gpus`},
 		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
-		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, shadow, limits, profiles, gpus`},
+		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, shadow, limits, scheduler, profiles, gpus`},
 		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
 	} {
 		l, err := Parse("f.yaml", []byte(c.file))

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
 // Limits of a card that is shared.
@@ -47,6 +49,9 @@ func (l *Layer) complete() error {
 		if err := checkOptions(p); err != nil {
 			return err
 		}
+	}
+	if err := l.checkScheduler(); err != nil {
+		return err
 	}
 	for i := range l.Config.GPUs {
 		if err := l.Complete(&l.Config.GPUs[i]); err != nil {
@@ -91,7 +96,10 @@ func (l *Layer) Complete(g *GPU) error {
 	if !g.has("tables") {
 		g.Tables = tablesFor(g.VRAM)
 	}
-	return nil
+	if g.Weight == 0 {
+		g.Weight = sched.BaseWeight
+	}
+	return l.CheckCardTime(g)
 }
 
 func (l *Layer) useProfile(g *GPU) error {

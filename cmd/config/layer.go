@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -33,6 +34,9 @@ func (l *Layer) given(path, where string) {
 	l.where[path] = where
 }
 
+// defaultOf is what stands before an option that nobody gave.
+const defaultOf = "default of "
+
 // Defaults is the layer below all others.
 func Defaults() Layer {
 	var l Layer
@@ -44,7 +48,7 @@ func Defaults() Layer {
 		if err := o.set(text); err != nil {
 			panic(fmt.Sprintf("config: default of %s: %v", o.path, err))
 		}
-		l.given(o.path, "default of "+o.path)
+		l.given(o.path, defaultOf+o.path)
 	}
 	return l
 }
@@ -96,6 +100,9 @@ func (l *Layer) Where(path string) string {
 	}
 	return path
 }
+
+// isDefault tells whether nobody gave the option at path.
+func (l *Layer) isDefault(path string) bool { return strings.HasPrefix(l.where[path], defaultOf) }
 
 // Given tells whether any layer gave the option at path.
 func (l *Layer) Given(path string) bool { _, ok := l.where[path]; return ok }

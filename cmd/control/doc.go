@@ -3,6 +3,7 @@
 //
 //	GET    /v1/status                  what is served, and to whom
 //	POST   /v1/gpus                    add a virtual GPU
+//	PATCH  /v1/gpus/NAME               change its options while its guest runs
 //	DELETE /v1/gpus/NAME?force=true    remove one
 //	GET    /v1/registers?gpu=NAME      the register table with counts, of one GPU or of all
 //	GET    /v1/report                  what happened so far

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
@@ -57,6 +58,10 @@ type Card struct {
 	Interrupts uint64           `json:"interrupts"`
 	Faults     serve.FaultCount `json:"faults"`
 	Polling    *serve.PollCount `json:"polling,omitempty"` // if somebody looked for doorbells
+	// How the card's time is shared, and what should not have happened, if there is a
+	// scheduler.
+	Scheduler *sched.Config `json:"scheduler,omitempty"`
+	Schedule  *sched.Counts `json:"scheduler_counts,omitempty"`
 }
 
 // GPU is a GPU that guests can attach to.
@@ -77,6 +82,7 @@ type GPU struct {
 	OutOfService string             `json:"out_of_service,omitempty"`
 	Options      map[string]any     `json:"options,omitempty"`   // that Set can change
 	ShadowNS     int64              `json:"shadow_ns,omitempty"` // time spent on the shadows of its page tables
+	CardTime     *serve.CardTime    `json:"card_time,omitempty"` // if there is a scheduler
 	Counts       []aggregator.Count `json:"counts,omitempty"`
 }
 

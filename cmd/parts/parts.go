@@ -109,21 +109,24 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	return serve.GPUConfig{
 		Share: aggregator.GuestConfig{
 			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
-			Map: g.BARMap, Doorbell: g.Doorbell,
+			Map: g.BARMap, Doorbell: g.Doorbell, Share: g.CardTime.Node(),
 		},
 		Spin:   g.Spin,
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
 	}, err
 }
 
-// Limits are the limits of the aggregator that the options describe.
-func Limits(l *config.Layer) aggregator.Options {
+// Limits are the limits of the aggregator that the options describe, and how it
+// shares the card's time.
+func Limits(l *config.Layer) (aggregator.Options, error) {
 	o := &l.Config.Limits
+	schedule, err := l.Config.Schedule()
 	return aggregator.Options{
+		Scheduler:   schedule,
 		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,
 		ErrorBurst: float64(o.ErrorBurst), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
 		Pace: pace(l), Map: mapLimits(l),
-	}
+	}, err
 }
 
 func mapLimits(l *config.Layer) homes.Limits {

@@ -67,6 +67,7 @@ type GPUReport struct {
 	Regions    []RegionCount      `json:"regions,omitempty"`
 	Registers  mmio.Report        `json:"registers"`
 	Interrupts InterruptCount     `json:"interrupts"`
+	CardTime   *CardTime          `json:"card_time,omitempty"`     // of a virtual GPU, if there is a scheduler
 	UnmapTime  time.Duration      `json:"unmap_time_ns,omitempty"` // waited for the card to let go of unmapped memory
 	Counts     []aggregator.Count `json:"counts,omitempty"`        // of a virtual GPU; those with "rule" are rules that the guest broke
 }

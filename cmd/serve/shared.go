@@ -14,6 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -53,6 +54,9 @@ type VirtualSeat struct {
 
 	logMu  sync.Mutex
 	logged map[string]uint64 // counts as the log has them
+
+	timeMu sync.Mutex // guards time; the aggregator's locks are taken under it
+	time   sched.NodeConfig
 }
 
 // GPUConfig describes a virtual GPU.
@@ -108,7 +112,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	if c, ok := s.card.(accounts); ok {
 		seat.account = openAccount(c, v.Guest.Owner())
 	}
-	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64)}
+	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64), time: cfg.Share.Share}
 	ctx, cancel := context.WithCancel(context.Background())
 	vs.cancel = cancel
 	go func() {
@@ -169,6 +173,9 @@ func (s *Shared) end(v *VirtualSeat) (GPUReport, error) {
 	<-v.served
 	s.logRules(v)
 	r, err := v.Report()
+	if t, ok := s.CardTimes()[v.Name]; ok {
+		r.CardTime = &t
+	}
 	return r, errors.Join(err, v.Virtual.Close())
 }
 

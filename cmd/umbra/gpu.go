@@ -90,6 +90,29 @@ func gpuLines(gpus []control.GPU) string {
 	return b.String()
 }
 
+// timeLines says who had how much of the card's time.
+func timeLines(gpus []control.GPU, policy string) string {
+	var b strings.Builder
+	t := newTable(&b, "Card time, by "+policy, "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
+	for i := range gpus {
+		g := &gpus[i]
+		if c := g.CardTime; c != nil {
+			t.row("%s\t%v\t%v\t%v\t%v\t%v\t%d\t%d\t%d", g.Name, g.Options["weight"], percent(g.Options["cap"]), g.Options["priority"],
+				short(c.Busy), short(c.Wait), c.Requests, c.Held, g.Count("runaways"))
+		}
+	}
+	t.flush()
+	return b.String()
+}
+
+// percent writes a cap, of which none is zero; through JSON it is some number.
+func percent(n any) string {
+	if text := fmt.Sprint(n); text != "0" {
+		return text + "%"
+	}
+	return "-"
+}
+
 type gpuAddCmd struct {
 	server
 	What []string `arg:"" name:"key=value" help:"What to add: name=a socket=a.sock vram=256MiB. The keys are those of the file."`
@@ -123,7 +146,7 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 type gpuSetCmd struct {
 	server
 	Name string   `arg:"" help:"Its name."`
-	What []string `arg:"" name:"key=value" help:"What to change: shadow.sync=adaptive shadow.scan=incremental."`
+	What []string `arg:"" name:"key=value" help:"What to change: shadow.sync=adaptive weight=200 cap=50."`
 }
 
 func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
@@ -191,5 +214,8 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 		fmt.Fprintf(&b, "free: %v; %s\n", config.Size(s.Card.Free), room)
 	}
 	b.WriteString(gpuLines(s.GPUs))
+	if c := s.Card.Scheduler; c != nil {
+		b.WriteString(timeLines(s.GPUs, c.Policy.String()))
+	}
 	return c.write(out, s, b.String())
 }

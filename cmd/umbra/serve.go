@@ -15,6 +15,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/control"
@@ -112,6 +113,10 @@ func (c *serveCmd) options(parsed *kong.Context) (config.Layer, error) {
 		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: "gives the whole card to one guest, and there are virtual GPUs, which have sockets of their own"}
 	case len(l.Config.GPUs) > 0:
 		return l, nil
+	case c.FD != noFD && l.Config.Scheduler.Policy != config.SchedulerOff:
+		return l, alone(&l, "--fd")
+	case l.Config.Socket != "" && l.Config.Scheduler.Policy != config.SchedulerOff:
+		return l, alone(&l, l.Where("socket"))
 	case c.FD == noFD && l.Config.Socket == "" && l.Config.Control != "":
 		return l, nil // umbra gpu add makes them
 	case c.FD == noFD && l.Config.Socket == "":
@@ -120,6 +125,11 @@ func (c *serveCmd) options(parsed *kong.Context) (config.Layer, error) {
 		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: l.Where("socket") + " is given too; one of them is enough"}
 	}
 	return l, nil
+}
+
+// alone refuses to share a card that by gives to one guest.
+func alone(l *config.Layer, by string) error {
+	return &config.Error{Where: l.Where("scheduler.policy"), Value: l.Config.Scheduler.Policy, Reason: "shares the card among virtual GPUs, and " + by + " gives it to one guest; remove one of them"}
 }
 
 // served is everything that serves: a card, and either the one seat of a
@@ -136,6 +146,7 @@ type served struct {
 	options    vfiouser.Options
 	lacks      []string // what a client does not get from it
 	gpuConfigs []serve.GPUConfig
+	limits     aggregator.Options
 
 	control   net.Listener        // nil if there is none
 	at        *endpoint           // of a pass-through
@@ -155,6 +166,9 @@ func (s *served) check() (err error) {
 		return err
 	}
 	if s.by, s.options, s.lacks, err = parts.Server(&s.layer, s.log); err != nil {
+		return err
+	}
+	if s.limits, err = parts.Limits(&s.layer); err != nil {
 		return err
 	}
 	for i := range s.layer.Config.GPUs {
@@ -207,7 +221,7 @@ func (s *served) start() (err error) {
 		s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, s.by, s.options)
 		return err
 	}
-	if s.shared, err = serve.NewSharedWith(s.card, s.by, s.options, parts.Limits(&s.layer)); err != nil {
+	if s.shared, err = serve.NewSharedWith(s.card, s.by, s.options, s.limits); err != nil {
 		return err
 	}
 	for i, cfg := range s.gpuConfigs {

@@ -35,9 +35,14 @@ func (s *served) Status() (control.Status, error) {
 		return out, nil
 	}
 	out.Setup = control.SetupVirtual
+	out.Card.Scheduler, out.Card.Schedule = s.shared.Schedule()
+	times := s.shared.CardTimes()
 	taken := config.Size(0)
 	for _, v := range s.shared.GPUs() {
-		g := virtualStatus(v)
+		g := s.virtualStatus(v)
+		if t, ok := times[g.Name]; ok {
+			g.CardTime = &t
+		}
 		out.GPUs = append(out.GPUs, g)
 		taken += config.Size(g.VRAM + g.Tables)
 	}
@@ -46,12 +51,15 @@ func (s *served) Status() (control.Status, error) {
 	return out, nil
 }
 
-func virtualStatus(v *serve.VirtualSeat) control.GPU {
+func (s *served) virtualStatus(v *serve.VirtualSeat) control.GPU {
 	g := gpuStatus(v.Seat)
 	share := &v.Config.Share
 	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
-	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow()), Spin: v.Spin()}
+	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow()), Spin: v.Spin(), CardTime: config.CardTimeOf(v.CardTime())}
 	g.Options = live.Live()
+	if s.limits.Scheduler == nil {
+		config.OmitCardTime(g.Options)
+	}
 	g.ShadowNS = v.Virtual.Guest.Stats().ShadowTime.Load()
 	g.Work = v.Work()
 	for _, w := range g.Work {
@@ -167,7 +175,7 @@ func (s *served) Add(a control.AddRequest) (control.GPU, error) {
 	}
 	s.gpus = all
 	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
-	return virtualStatus(v), nil
+	return s.virtualStatus(v), nil
 }
 
 // Set implements control.Backend.
@@ -183,6 +191,9 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 		return control.GPU{}, s.unknown(name)
 	}
 	g, err := config.Change(s.gpus[i], r.Options)
+	if err == nil {
+		err = s.layer.CheckCardTime(&g)
+	}
 	if err != nil {
 		return control.GPU{}, refused(err)
 	}
@@ -193,10 +204,15 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 	if err != nil {
 		return control.GPU{}, refused(err)
 	}
+	if s.limits.Scheduler != nil {
+		if err := v.SetCardTime(g.CardTime.Node()); err != nil {
+			return control.GPU{}, refused(err)
+		}
+	}
 	v.SetSpin(g.Spin)
 	s.gpus[i] = g
 	s.log.Info("GPU changed", "gpu", name, "options", r.Options)
-	return virtualStatus(v), nil
+	return s.virtualStatus(v), nil
 }
 
 // Remove implements control.Backend.

@@ -17,10 +17,17 @@ import (
 // collect reads all counters. It may be called while guests run.
 func (s *served) collect() (serve.Report, error) {
 	r := serve.Report{Event: "report", Seconds: time.Since(s.began).Seconds(), Card: s.reportCard()}
+	var times map[string]serve.CardTime
+	if s.shared != nil {
+		times = s.shared.CardTimes()
+	}
 	for _, seat := range s.seats() {
 		g, err := seat.Report()
 		if err != nil {
 			return r, err
+		}
+		if t, ok := times[g.Name]; ok {
+			g.CardTime = &t
 		}
 		r.GPUs = append(r.GPUs, g)
 	}
@@ -161,6 +168,10 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 		}
 	}
 	broken.flush()
+	if t := g.CardTime; t != nil {
+		fmt.Fprintf(b, "\nOn the card: busy for %v, with weight %d; %s, %d entries held, which waited for %v in all\n",
+			short(t.Busy), t.Weight, plural(uint64(t.Requests), "request", "requests"), t.Held, short(t.Wait))
+	}
 	if g.UnmapTime > 0 {
 		fmt.Fprintf(b, "\nUntil the card had let go of memory that the guest unmapped: %v in all\n", short(g.UnmapTime))
 	}

@@ -1,0 +1,100 @@
+package serve
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+// sharedOf serves a GPU of 64 MiB for each name, with a part of the card's time.
+func sharedOf(t *testing.T, o aggregator.Options, parts map[string]sched.NodeConfig) *Shared {
+	t.Helper()
+	c, err := soft.New(soft.Config{VRAM: 512 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	s, err := NewSharedWith(c, Native, vfiouser.Options{}, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for name, part := range parts {
+		l, err := vfiouser.Listen(filepath.Join(t.TempDir(), name))
+		require.NoError(t, err)
+		_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Share: part}}, l)
+		require.NoError(t, err)
+	}
+	return s
+}
+
+// TestCardTime: what a GPU is to get of the card's time reaches the scheduler, when
+// the GPU is made and when it is changed, and the ledger's figures are the GPU's.
+func TestCardTime(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	config := sched.Default()
+	s := sharedOf(t, aggregator.Options{Scheduler: &config}, map[string]sched.NodeConfig{
+		"a": {Weight: 100}, "b": {Weight: 300, Cap: 500, Priority: 1},
+	})
+	weights := func() map[string]int {
+		out := make(map[string]int)
+		for _, e := range s.agg.Ledger() {
+			if e.Kind == sched.Inner && e.Name != "" && e.Depth == guestDepth {
+				out[e.Name] = e.Weight
+			}
+		}
+		for name, c := range s.CardTimes() {
+			require.Equal(t, out[name], c.Weight)
+			require.NotEmpty(t, c.Engines)
+		}
+		return out
+	}
+	require.Equal(t, map[string]int{"a": 100, "b": 300}, weights())
+
+	a, b := s.Find("a"), s.Find("b")
+	require.Equal(t, sched.NodeConfig{Weight: 300, Cap: 500, Priority: 1}, b.CardTime())
+	require.NoError(t, a.SetCardTime(sched.NodeConfig{Weight: 700}))
+	require.Equal(t, map[string]int{"a": 700, "b": 300}, weights())
+	require.Equal(t, 700, a.CardTime().Weight)
+	wrong := new(sched.Error)
+	require.ErrorAs(t, a.SetCardTime(sched.NodeConfig{Weight: sched.MaxWeight + 1}), &wrong)
+	require.Equal(t, 700, a.CardTime().Weight, "what is refused changes nothing")
+	require.Equal(t, map[string]int{"a": 700, "b": 300}, weights())
+
+	c, n := s.Schedule()
+	require.Equal(t, config, *c)
+	require.Zero(t, *n)
+	r, err := s.Remove("a", false)
+	require.NoError(t, err)
+	require.Equal(t, 700, r.CardTime.Weight)
+	require.Equal(t, map[string]int{"b": 300}, weights())
+}
+
+// TestCardTimeOf: all engines together, each number of its own.
+func TestCardTimeOf(t *testing.T) {
+	engines := []sched.Account{
+		{Busy: 1, Wait: 2, Requests: 3, Held: 4, Done: 5},
+		{Busy: 10, Wait: 20, Requests: 30, Held: 40, Done: 50},
+	}
+	require.Equal(t, CardTime{
+		Weight: 9, Busy: 11, Wait: 22, Requests: 33, Held: 44, Done: 55, Waiting: 6 + 60, OnCard: 7 + 70, Engines: engines,
+	}, cardTimeOf(&sched.Entry{Weight: 9, Waiting: []int{6, 60}, Inflight: []int{7, 70}, Accounts: engines}))
+}
+
+// TestNoScheduler: without one there are no figures, and nothing to change.
+func TestNoScheduler(t *testing.T) {
+	t.Cleanup(func() { goleak.VerifyNone(t) })
+	s := sharedOf(t, aggregator.Options{}, map[string]sched.NodeConfig{"a": {}})
+	require.Nil(t, s.CardTimes())
+	c, n := s.Schedule()
+	require.Nil(t, c)
+	require.Nil(t, n)
+	require.ErrorIs(t, s.Find("a").SetCardTime(sched.NodeConfig{Weight: 3}), aggregator.ErrNoScheduler)
+	require.Zero(t, s.Find("a").CardTime())
+	r, err := s.Remove("a", false)
+	require.NoError(t, err)
+	require.Nil(t, r.CardTime)
+}
