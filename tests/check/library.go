@@ -29,7 +29,7 @@ var (
 	libraryUsers    = []string{"./cmd/serve", "./cmd/umbra"} // not under the race detector again
 )
 
-// library tests the C library as a transport: the binding, the suite, the
+// cLibrary tests the C library as a transport: the binding, the suite, the
 // library's samples, and machines. It builds the library first, in some seconds,
 // if it has not been built; where it cannot be had it says so.
 func (c *checker) cLibrary(ctx context.Context, r *result) error {
