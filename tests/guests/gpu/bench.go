@@ -151,13 +151,13 @@ func (k *copier) benchBAR(n int, res *proto.BenchResult) (err error) {
 	res.Access = append(res.Access,
 		access("bar1-write vram", n, func(i int) { *at(i) = uint32(i) * 7 }),
 		access("bar1-read vram", n, func(i int) {
-			if n <= len(m)/4 && *at(i) != uint32(i)*7 {
+			if v := *at(i); v != uint32(i)*7 && n <= len(m)/4 {
 				wrong++
 			}
 		}),
 		access("ram-write", n, func(i int) { *inRAM(i) = uint32(i) * 7 }),
 		access("ram-read", n, func(i int) {
-			if n <= len(ram)/4 && *inRAM(i) != uint32(i)*7 {
+			if v := *inRAM(i); v != uint32(i)*7 && n <= len(ram)/4 {
 				wrong++
 			}
 		}))

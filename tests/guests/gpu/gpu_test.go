@@ -243,7 +243,11 @@ func TestBench(t *testing.T) {
 	res, err := fake(t, "6.12").env().Bench(proto.BenchArgs{Sizes: []uint32{5000}, Rounds: 2, Registers: 10})
 	require.NoError(t, err)
 	require.Len(t, res.Copies, 13)
-	require.Len(t, res.Access, 2)
+	var what []string
+	for _, a := range res.Access {
+		what = append(what, a.What)
+	}
+	require.Equal(t, []string{"bar1-write vram", "bar1-read vram", "ram-write", "ram-read"}, what)
 	require.Len(t, res.Skipped, 1)
 }
 
