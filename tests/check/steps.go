@@ -57,7 +57,7 @@ const vmPackages = "github.com/umbra-gpu/umbra/tests/e2e"
 // Time-outs of one package's tests. They end what hangs; nothing is measured by
 // them.
 const (
-	unitTimeout = "10m"
+	unitTimeout = "25m"
 	vmTimeout   = "30m"
 )
 
