@@ -93,13 +93,15 @@ func TestFitEqualsSlowTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cols := rapid.IntRange(1, 4).Draw(t, "cols")
 		rows := rapid.IntRange(cols, cols+12).Draw(t, "rows")
-		number := rapid.Float64Range(-10, 10)
+		// Eighths: columns are alike or far from it. The twin's normal equations square the
+		// condition, and of columns that differ in the tenth digit they know nothing.
+		number := rapid.Map(rapid.IntRange(-80, 80), func(n int) float64 { return float64(n) / 8 })
 		var x [][]float64
 		var y, w []float64
 		for range rows {
 			x = append(x, rapid.SliceOfN(number, cols, cols).Draw(t, "x"))
 			y = append(y, number.Draw(t, "y"))
-			w = append(w, rapid.Float64Range(0.1, 3).Draw(t, "w"))
+			w = append(w, float64(rapid.IntRange(1, 24).Draw(t, "w"))/8)
 		}
 		f, err := stats.Fit(x, y, w)
 		if err != nil {
