@@ -96,6 +96,9 @@ const (
 	BaseWeight  = 100  // of a node that says nothing
 )
 
+// Forever is the limit of a guest whose requests have none, whatever the card's.
+const Forever = time.Duration(-1)
+
 // NodeConfig is what a node may say of itself.
 type NodeConfig struct {
 	Name     string        `json:"name,omitempty"`   // unique below its parent, if there is one
@@ -103,7 +106,7 @@ type NodeConfig struct {
 	Cap      int           `json:"cap,omitempty"`    // thousandths of each engine; 0 is none
 	Priority int           `json:"priority"`         // higher goes first, always
 	Policy   Policy        `json:"policy"`           // of its children
-	Limit    time.Duration `json:"limit,omitempty"`  // of a guest: of one request; 0 is the card's
+	Limit    time.Duration `json:"limit,omitempty"`  // of a guest: of one request; 0 is the card's, Forever none
 	Queued   int           `json:"queued,omitempty"` // of a guest: entries that wait; 0 is the card's
 }
 
@@ -166,11 +169,15 @@ func (c *NodeConfig) check() error {
 	if c.Policy >= policies || c.Policy == DFQ {
 		return &Error{"policy", c.Policy.String(), "a node's must be one of inherit, none, fifo, credit, band, timeslice; dfq is the whole card's"}
 	}
+	limit := c.Limit
+	if limit == Forever {
+		limit = 0
+	}
 	return checkBounds([]bound{
 		{"weight", int64(c.Weight), 0, MaxWeight, number},
 		{"cap", int64(c.Cap), 0, FullCap, number},
 		{"priority", int64(c.Priority), 0, MaxPriority, number},
-		{"limit", int64(c.Limit), 0, int64(time.Hour), duration},
+		{"limit", int64(limit), 0, int64(time.Hour), duration},
 		{"queued", int64(c.Queued), 0, 1 << 30, number},
 	})
 }

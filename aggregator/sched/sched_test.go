@@ -393,6 +393,37 @@ func TestErrors(t *testing.T) {
 	require.NoError(t, b.s.Change(0, other, sched.NodeConfig{Name: "b", Weight: 5}), "its own name is no other's")
 }
 
+// TestOwnLimits: a guest's own limit counts, be it longer or shorter than the card's
+// or none, and who waits for one that has a longer limit is not asked at every moment.
+func TestOwnLimits(t *testing.T) {
+	c := sched.Default()
+	c.Watchdog.Limit = 10 * time.Second
+	for own, ends := range map[time.Duration]time.Duration{0: 10 * time.Second, 3 * time.Second: 3 * time.Second, time.Minute: time.Minute, sched.Forever: 0} {
+		b := newBed(t, c)
+		b.lengths = func(sched.ID, int) time.Duration { return time.Hour }
+		b.node(t, sched.Card, sched.NodeConfig{Name: "other", Limit: time.Second})
+		g := b.node(t, sched.Card, sched.NodeConfig{Name: "a", Limit: own})
+		ch := b.channel(t, g, 0)
+		b.submit(ch, 1)
+		b.drain()
+		looks := 0
+		for a, ok := b.s.Alert(); !ok && b.now < 5*time.Minute; a, ok = b.s.Alert() {
+			require.Zero(t, a)
+			before := b.now
+			b.step(5 * time.Minute)
+			require.Greater(t, b.now, before, "it is asked again at once")
+			b.drain()
+			looks++
+		}
+		if ends == 0 {
+			require.Equal(t, 5*time.Minute, b.now, "it has no limit")
+		} else {
+			require.InDelta(t, ends.Seconds(), b.now.Seconds(), 0.1)
+		}
+		require.Less(t, looks, 5000)
+	}
+}
+
 // TestQueueLimit: entries over a guest's limit are not taken on, until some are
 // done; none is lost.
 func TestQueueLimit(t *testing.T) {

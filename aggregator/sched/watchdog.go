@@ -22,8 +22,8 @@ const (
 type Watch struct {
 	State   WatchState
 	Channel ID
-	Group   ID // that is stopped
-	Since   time.Duration
+	Group   ID            // that is stopped
+	Since   time.Duration // of this state; while it is quiet, when to look again at the soonest
 }
 
 // forget takes note that a node is gone.
@@ -71,7 +71,7 @@ func (s *Scheduler) Alert() (Alert, bool) {
 // limit is how long one request of a channel may run; 0 is for ever.
 func (s *Scheduler) limit(c int32) time.Duration {
 	if own := s.Nodes[s.guestOf(c)].Config.Limit; own != 0 {
-		return own
+		return max(own, 0) // Forever is below
 	}
 	return s.Config.Watchdog.Limit
 }
@@ -80,7 +80,7 @@ func (s *Scheduler) limit(c int32) time.Duration {
 func (s *Scheduler) leastLimit() time.Duration {
 	least := s.Config.Watchdog.Limit
 	for g := s.Nodes[root].First; g != none; g = s.Nodes[g].Next {
-		if own := s.Nodes[g].Config.Limit; own != 0 && (least == 0 || own < least) {
+		if own := s.Nodes[g].Config.Limit; own > 0 && (least == 0 || own < least) {
 			least = own
 		}
 	}
@@ -97,11 +97,15 @@ func (s *Scheduler) watchTimer() time.Duration {
 		case eng.Watch.State != Quiet:
 			t = min(t, eng.Watch.Since+s.Config.Watchdog.Grace)
 		case s.busy(e) > 0 && s.least > 0:
-			t = min(t, eng.Progress+s.least)
+			t = min(t, max(eng.Progress+s.least, eng.Watch.Since))
 		}
 	}
 	return t
 }
+
+// looks is how many there are in the time of the shortest limit, when that has
+// passed and nobody is to blame yet.
+const looks = 16
 
 // watch looks for requests that run for too long.
 func (s *Scheduler) watch() {
@@ -111,9 +115,11 @@ func (s *Scheduler) watch() {
 		due := s.Now >= w.Since+s.Config.Watchdog.Grace
 		switch w.State {
 		case Quiet:
-			if s.busy(e) > 0 && s.least > 0 && s.Now >= eng.Progress+s.least {
+			if s.busy(e) > 0 && s.least > 0 && s.Now >= max(eng.Progress+s.least, w.Since) {
 				if c := s.suspect(e); c != none {
 					s.warn(c, e)
+				} else { // it is of a guest with a longer limit, or waits: not now, but soon
+					w.Since = s.Now + s.least/looks + time.Millisecond
 				}
 			}
 		case Warned:

@@ -44,6 +44,7 @@ type Card struct {
 	engines    []engine
 	channels   []channel
 	semaphores []int
+	queued     []int // requests that have not ended, by engine
 	done       []Completion
 
 	// Prefetch is how many requests the fetch pointer is ahead.
@@ -68,7 +69,7 @@ type channel struct {
 
 // NewCard makes a card with some engines.
 func NewCard(engines, semaphores int) *Card {
-	c := &Card{engines: make([]engine, engines), semaphores: make([]int, semaphores), Prefetch: 4}
+	c := &Card{engines: make([]engine, engines), semaphores: make([]int, semaphores), queued: make([]int, engines), Prefetch: 4}
 	for e := range c.engines {
 		c.engines[e] = engine{channel: -1, last: -1, end: never}
 	}
@@ -94,7 +95,10 @@ func (c *Card) Push(now time.Duration, ch int, r Request) {
 	}
 	r.came = c.now
 	k.queue = append(k.queue, r)
-	c.dispatch()
+	c.queued[r.Engine]++
+	if k.head == len(k.queue)-1 { // else it stands behind its own, which changes nothing
+		c.dispatch()
+	}
 }
 
 // Queued is how many requests of a channel have not ended.
@@ -127,11 +131,14 @@ func (c *Card) passes(r *Request) bool { return r.Wait == 0 || c.semaphores[r.Wa
 func (c *Card) dispatch() {
 	for e := range c.engines {
 		g := &c.engines[e]
-		if g.channel >= 0 {
+		if g.channel >= 0 || c.queued[e] == 0 {
 			continue
 		}
-		for i := range c.channels {
-			ch := (g.last + 1 + i) % len(c.channels)
+		ch := g.last
+		for range c.channels {
+			if ch++; ch >= len(c.channels) {
+				ch = 0
+			}
 			k := &c.channels[ch]
 			if k.head >= len(k.queue) || k.queue[k.head].Engine != e || !c.passes(&k.queue[k.head]) || c.atWork(ch) {
 				continue
@@ -180,6 +187,7 @@ func (c *Card) Step(now time.Duration) []Completion {
 		k := &c.channels[g.channel]
 		r := k.queue[k.head]
 		k.head++
+		c.queued[e]--
 		g.busy += g.end - g.began
 		if r.Signal > 0 {
 			c.semaphores[r.Signal-1]++
@@ -204,6 +212,9 @@ func (c *Card) Abort(now time.Duration, ch int) (ran time.Duration, on int) {
 		}
 	}
 	k := &c.channels[ch]
+	for _, r := range k.queue[k.head:] {
+		c.queued[r.Engine]--
+	}
 	k.queue, k.head, k.dead = nil, 0, true
 	c.dispatch()
 	return ran, on

@@ -90,7 +90,9 @@ type Rig struct {
 	wakes   wakeHeap
 	fluid   fluid
 	seed    uint64
-	pending []*job // on the card, by the tag of their requests
+	bursts  []*burst // done, to be used again
+	onTags  []*burst // of the requests on the card, by their tags
+	tags    []int    // that no request on the card has
 }
 
 // NewRig sets a mix on a card that a scheduler of this configuration shares.
@@ -217,11 +219,10 @@ func (r *Rig) Dispatch() {
 		}
 		l := r.byID[f.Channel]
 		for range f.Entries {
-			j := &l.waiting[l.head]
+			j := l.waiting[l.head]
 			l.head++
 			l.client.Stats.forwarded++
-			j.r.tag = len(r.pending)
-			r.pending = append(r.pending, j)
+			j.r.tag = r.tag(j.burst)
 			if k := l.client; k.load.Alone > 0 && f.Engine == Graphics && r.Sched.Sampling(Graphics) == k.Node {
 				j.r.Busy = k.load.Alone // what a ring's entry names can be written until it is fetched
 			}
@@ -230,8 +231,7 @@ func (r *Rig) Dispatch() {
 			r.MostOnCard = max(r.MostOnCard, r.onCard)
 		}
 		if l.head > 256 && l.head*2 > len(l.waiting) {
-			// A new array: those on the card are still pointed to.
-			l.waiting = append([]job(nil), l.waiting[l.head:]...)
+			l.waiting = l.waiting[:copy(l.waiting, l.waiting[l.head:])]
 			l.head = 0
 		}
 	}
@@ -248,6 +248,17 @@ func (r *Rig) Dispatch() {
 			l.client.Stats.Aborted++
 		}
 	}
+}
+
+// tag is what a request on the card is known by.
+func (r *Rig) tag(b *burst) int {
+	if last := len(r.tags) - 1; last >= 0 {
+		t := r.tags[last]
+		r.tags, r.onTags[t] = r.tags[:last], b
+		return t
+	}
+	r.onTags = append(r.onTags, b)
+	return len(r.onTags) - 1
 }
 
 // abort takes a client's channel off the card, as an aggregator does.
@@ -292,7 +303,8 @@ func (r *Rig) act(k *Client) error {
 
 // ring submits a burst.
 func (r *Rig) ring(k *Client) error {
-	b := &burst{client: k, at: r.Now}
+	b := r.burst()
+	*b = burst{client: k, at: r.Now}
 	var added [Engines]int
 	for range k.load.Burst {
 		q, ok := k.source.Next()
@@ -319,6 +331,7 @@ func (r *Rig) ring(k *Client) error {
 		k.Stats.Submitted++
 	}
 	if b.left == 0 {
+		r.bursts = append(r.bursts, b)
 		return nil
 	}
 	k.flying++
@@ -336,6 +349,16 @@ func (r *Rig) ring(k *Client) error {
 		}
 	}
 	return nil
+}
+
+func (r *Rig) burst() *burst {
+	last := len(r.bursts) - 1
+	if last < 0 {
+		return new(burst)
+	}
+	b := r.bursts[last]
+	r.bursts = r.bursts[:last]
+	return b
 }
 
 // offer submits n entries more.
@@ -386,9 +409,9 @@ func (r *Rig) reborn(k *Client) error {
 	for e, l := range k.channels {
 		if l != nil {
 			for range len(l.waiting) - l.head {
-				j := &l.waiting[l.head]
+				b := l.waiting[l.head].burst
 				l.head++
-				r.finish(j)
+				r.finish(b)
 			}
 			l.closed = true
 			r.Sched.Remove(r.Now, l.id)
@@ -414,8 +437,8 @@ func (r *Rig) complete(d Completion) {
 	busy := r.meter.Busy(d.Engine, d.Came, d.Done)
 	r.onCard -= 1 - d.Engine
 	r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: d.Engine, Entries: 1, Busy: busy})
-	j := r.pending[d.Tag]
-	r.pending[d.Tag] = nil
+	b := r.onTags[d.Tag]
+	r.tags = append(r.tags, d.Tag)
 	k := l.client
 	if k.nest != nil && d.Engine == Graphics {
 		k.nest.complete(r, k, d)
@@ -423,8 +446,8 @@ func (r *Rig) complete(d Completion) {
 	k.Stats.Done++
 	k.Stats.Busy[d.Engine] += d.Done - d.Began
 	k.Stats.Last = d.Done
-	k.Stats.note(d.Done - j.burst.at)
-	r.finish(j)
+	k.Stats.note(d.Done - b.at)
+	r.finish(b)
 	r.vacate(l)
 	heap.Fix(&r.wakes, k.order)
 	if k.Stats.refused > 0 && !l.closed {
@@ -434,11 +457,12 @@ func (r *Rig) complete(d Completion) {
 }
 
 // finish takes a request off its burst, and plans the next doorbell.
-func (r *Rig) finish(j *job) {
-	k := j.burst.client
-	if j.burst.left--; j.burst.left > 0 {
+func (r *Rig) finish(b *burst) {
+	k := b.client
+	if b.left--; b.left > 0 {
 		return
 	}
+	r.bursts = append(r.bursts, b)
 	k.flying--
 	if k.flying == 0 {
 		r.fluid.idle(k)
