@@ -127,6 +127,9 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	return vs, nil
 }
 
+// Aggregator is what shares the card, for tests that look at what guests do not see.
+func (s *Shared) Aggregator() *aggregator.Aggregator { return s.agg }
+
 // Poller counts what was done to find doorbells that are not trapped.
 func (s *Shared) Poller() *doorbell.Stats { return s.agg.Poller() }
 

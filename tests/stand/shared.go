@@ -9,16 +9,26 @@ import (
 	"path/filepath"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
+// SharedConfig says what to share, and how.
+type SharedConfig struct {
+	Card soft.Config
+	// Plant puts a card before the real one, to look on or to do something wrong.
+	Plant  func(card.Card) card.Card
+	Limits aggregator.Options
+}
+
 // Shared is a software card with virtual GPUs, each served on a socket of its own,
 // as umbra serve puts them together.
 type Shared struct {
 	Card *soft.Card
+	Agg  *aggregator.Aggregator
 	GPUs []*Seat
 
 	shared *serve.Shared
@@ -35,17 +45,9 @@ type Seat struct {
 
 // NewShared makes a card and n virtual GPUs of vram bytes each.
 func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
-	c, err := soft.New(cardCfg)
+	s, err := NewSharedWith(SharedConfig{Card: cardCfg})
 	if err != nil {
 		return nil, err
-	}
-	s := &Shared{Card: c}
-	log := slog.New(slog.NewTextHandler(&s.failed, &slog.HandlerOptions{Level: slog.LevelError}))
-	if s.shared, err = serve.NewShared(c, serve.Native, vfiouser.Options{Log: log}); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
-		return nil, errors.Join(err, s.Close())
 	}
 	for i := range n {
 		if err := s.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("gpu%d", i), VRAM: vram}); err != nil {
@@ -55,22 +57,51 @@ func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
 	return s, nil
 }
 
+// NewSharedWith makes a card that nobody shares yet.
+func NewSharedWith(cfg SharedConfig) (*Shared, error) {
+	c, err := soft.New(cfg.Card)
+	if err != nil {
+		return nil, err
+	}
+	var front card.Card = c
+	if cfg.Plant != nil {
+		front = cfg.Plant(c)
+	}
+	s := &Shared{Card: c}
+	log := slog.New(slog.NewTextHandler(&s.failed, &slog.HandlerOptions{Level: slog.LevelError}))
+	if s.shared, err = serve.NewSharedWith(front, serve.Native, vfiouser.Options{Log: log}, cfg.Limits); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	s.Agg = s.shared.Aggregator()
+	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
 // Poller counts what was done to find doorbells that are not trapped.
 func (s *Shared) Poller() *doorbell.Stats { return s.shared.Poller() }
 
 // AddGPU makes one more virtual GPU, as share says.
 func (s *Shared) AddGPU(share aggregator.GuestConfig) error {
-	socket := filepath.Join(s.dir, share.Name+".sock")
-	l, err := vfiouser.Listen(socket)
+	_, err := s.Add(serve.GPUConfig{Share: share})
+	return err
+}
+
+// Add makes one more virtual GPU. Its socket is found for it.
+func (s *Shared) Add(cfg serve.GPUConfig) (*Seat, error) {
+	cfg.Socket = filepath.Join(s.dir, cfg.Share.Name+".sock")
+	l, err := vfiouser.Listen(cfg.Socket)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	v, err := s.shared.Add(serve.GPUConfig{Share: share, Socket: socket}, l)
+	v, err := s.shared.Add(cfg, l)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.GPUs = append(s.GPUs, &Seat{Virtual: v.Virtual, Watched: v.Device, Socket: socket})
-	return nil
+	seat := &Seat{Virtual: v.Virtual, Watched: v.Device, Socket: cfg.Socket}
+	s.GPUs = append(s.GPUs, seat)
+	return seat, nil
 }
 
 // Close ends everything. The clients must have gone, or are cut off. What the

@@ -1,0 +1,174 @@
+package options
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/parts"
+	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/stand"
+)
+
+// An Axis is an option and what it can be, or a part of one that there is or not.
+type Axis struct {
+	Key   string // of a GPU, or of the card's scheduler
+	Words []string
+}
+
+const (
+	mapKey       = "bar-map"
+	schedulerKey = "scheduler.policy"
+)
+
+// Axes are the options. The first words of all are the plainest set-up there is.
+var Axes = [...]Axis{
+	{"shadow.sync", shadowpt.Syncs[:]},
+	{"shadow.scan", shadowpt.Scans[:]},
+	{mapKey, part(homes.MapBAR1)},
+	{mapKey, part(homes.MapBAR3)},
+	{mapKey, part(homes.MapPRAMIN)},
+	{mapKey, part(homes.MapROM)},
+	{"doorbell", doorbell.Modes[:]},
+	{schedulerKey, schedulers()},
+}
+
+func part(m homes.Map) []string { return []string{"", m.String()} }
+
+func schedulers() []string {
+	words := []string{config.SchedulerOff}
+	for p := sched.None; p <= sched.DFQ; p++ {
+		words = append(words, p.String())
+	}
+	return words
+}
+
+// A Combination is one value of each option, as its index.
+type Combination [len(Axes)]int
+
+// Oracle is the combination with nothing clever in it: all is trapped, all tables
+// are read at each invalidate, work goes to the card as it comes.
+var Oracle Combination
+
+// Word is what the combination has of axis i.
+func (c Combination) Word(i int) string { return Axes[i].Words[c[i]] }
+
+// texts are the combination's options as a user would write them, by key.
+func (c Combination) texts() (keys []string, of map[string]string) {
+	of = make(map[string]string)
+	for i, a := range Axes {
+		was, ok := of[a.Key]
+		if !ok {
+			keys = append(keys, a.Key)
+		}
+		of[a.Key] = strings.Trim(was+","+c.Word(i), ",")
+	}
+	if of[mapKey] == "" {
+		of[mapKey] = homes.MapNone.String()
+	}
+	return keys, of
+}
+
+func (c Combination) String() string {
+	keys, of := c.texts()
+	words := make([]string, len(keys))
+	for i, k := range keys {
+		words[i] = strings.ReplaceAll(of[k], ",", "+")
+	}
+	return strings.Join(words, " ")
+}
+
+// Layer is the configuration of a card with one GPU of that name, if there can be.
+func (c Combination) Layer(name string, vram config.Size) (config.Layer, error) {
+	var cfg config.Config
+	text := fmt.Sprintf("name=%s,socket=%s.sock,vram=%v", name, name, vram)
+	keys, of := c.texts()
+	for _, k := range keys {
+		if k == schedulerKey {
+			cfg.Scheduler.Policy = of[k]
+		} else {
+			text += fmt.Sprintf(",%s=%s", k, of[k])
+		}
+	}
+	g, err := config.ParseGPU("--gpu", text)
+	if err != nil {
+		return config.Layer{}, err
+	}
+	cfg.GPUs = append(cfg.GPUs, g)
+	return config.Join(config.Defaults(), config.Flags(cfg, []string{"sched-policy"}))
+}
+
+// leastVRAM is the least that a GPU can have.
+const leastVRAM config.Size = 64 << 20
+
+// All lists every combination that is possible: that package config does not refuse.
+var All = sync.OnceValue(func() (list []Combination) {
+	for c := range product() {
+		if _, err := c.Layer("a", leastVRAM); err == nil {
+			list = append(list, c)
+		}
+	}
+	return list
+})
+
+// product yields every combination, the last option changing fastest.
+func product() func(yield func(Combination) bool) {
+	return func(yield func(Combination) bool) {
+		var c Combination
+		for {
+			if !yield(c) {
+				return
+			}
+			i := len(c) - 1
+			for ; i >= 0; i-- {
+				if c[i]++; c[i] < len(Axes[i].Words) {
+					break
+				}
+				c[i] = 0
+			}
+			if i < 0 {
+				return
+			}
+		}
+	}
+}
+
+// Share shares a card as the combination says, among nobody yet. Seats of it are
+// made with [Combination.Seat].
+func (c Combination) Share(cfg stand.SharedConfig) (*stand.Shared, error) {
+	l, err := c.Layer("a", leastVRAM)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Limits, err = parts.Limits(&l); err != nil {
+		return nil, err
+	}
+	return stand.NewSharedWith(cfg)
+}
+
+// Seat adds a GPU of such a kind.
+func (c Combination) Seat(s *stand.Shared, name string, vram uint64) (*stand.Seat, error) {
+	l, err := c.Layer(name, config.Size(vram))
+	if err != nil {
+		return nil, err
+	}
+	gpu, err := parts.GPU(&l.Config.GPUs[0])
+	if err != nil {
+		return nil, err
+	}
+	return s.Add(gpu)
+}
+
+// Maps reports whether clients map anything, and so wait for each write.
+func (c Combination) Maps() bool {
+	l, err := c.Layer("a", leastVRAM)
+	if err != nil {
+		return false
+	}
+	g := &l.Config.GPUs[0]
+	return g.BARMap != homes.MapNone || g.Doorbell != doorbell.Trap
+}
