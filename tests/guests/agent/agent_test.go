@@ -159,6 +159,7 @@ func TestCommandsExist(t *testing.T) {
 		proto.CmdMark, proto.CmdBind, proto.CmdDRI, proto.CmdPCI, proto.CmdHwmon, proto.CmdInterrupts, proto.CmdSleep, proto.CmdSuspend,
 		proto.CmdInfo, proto.CmdObjects, proto.CmdCopy, proto.CmdM2MF, proto.CmdCE, proto.CmdSemaphores, proto.CmdFences,
 		proto.CmdEvict, proto.CmdBOMoves, proto.CmdFault, proto.CmdIllegal, proto.CmdStorm, proto.CmdLoad, proto.CmdLoadStop, proto.CmdBench, proto.CmdRegisters,
+		proto.CmdContexts, proto.CmdTables, proto.CmdBandwidth,
 	} {
 		require.Contains(t, s.commands, c)
 	}

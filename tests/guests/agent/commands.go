@@ -49,6 +49,9 @@ func (s *Server) table() map[string]command {
 		proto.CmdLoadStop:   do(func(none) (proto.LoadTotals, error) { return s.endLoad() }),
 		proto.CmdBench:      do(env.Bench),
 		proto.CmdTraps:      do(sys.Traps),
+		proto.CmdContexts:   do(env.Contexts),
+		proto.CmdTables:     do(env.Tables),
+		proto.CmdBandwidth:  do(env.Bandwidth),
 	}
 }
 

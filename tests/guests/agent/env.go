@@ -21,5 +21,6 @@ func (s *System) Env() *gpu.Env {
 		},
 		Log:       s.LogAfter,
 		Registers: s.Registers,
+		BAR:       s.BAR,
 	}
 }

@@ -45,12 +45,15 @@ func (s *System) address(node string) (string, error) {
 const regSpace = 16 << 20
 
 // Registers maps BAR0 of a node's card.
-func (s *System) Registers(node string) ([]uint32, func(), error) {
+func (s *System) Registers(node string) ([]uint32, func(), error) { return s.BAR(node, 0, regSpace) }
+
+// BAR maps the start of a BAR of a node's card.
+func (s *System) BAR(node string, index, size int) ([]uint32, func(), error) {
 	address, err := s.address(node)
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.bar(address, 0, regSpace)
+	return s.bar(address, index, size)
 }
 
 // Access reads and writes registers in the order that a names.

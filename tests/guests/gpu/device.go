@@ -56,6 +56,8 @@ type Env struct {
 	Mark       func() (uint64, error)                                    // last kernel log record
 	Log        func(after uint64) ([]proto.KmsgRecord, error)            // what came after it
 	Registers  func(node string) (regs []uint32, done func(), err error) // BAR0 of the node's card
+	// BAR maps the start of any of its BARs.
+	BAR func(node string, index, size int) (words []uint32, done func(), err error)
 }
 
 // OpenDRM opens a node, or for "" the first render node.

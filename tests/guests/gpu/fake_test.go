@@ -30,6 +30,7 @@ type fakeGPU struct {
 	tilesOff bool // block-linear surfaces are taken for linear ones
 	shift    bool // copies land one byte too far
 	eager    bool // acquires never wait
+	forgets  bool // releases write nothing
 	immortal bool // nothing kills a channel
 	noPGRAPH bool // engine errors are reported by the PBDMA
 
@@ -392,6 +393,9 @@ func (c *fakeChannel) store(va uint64, v uint32) {
 }
 
 func (c *fakeChannel) release(va uint64, payload uint32, one bool) {
+	if c.d.g.forgets {
+		return
+	}
 	c.store(va, payload)
 	if one || c.killed {
 		return

@@ -1,0 +1,176 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// Bandwidth measures the processor's way to VRAM through the BARs against its way to
+// its own memory. Through BAR1 it is a buffer that nobody else uses; through BAR3 it
+// is the driver's own memory, which gets what it held: the driver must be idle.
+func (e *Env) Bandwidth(a proto.BandwidthArgs) (res proto.BandwidthResult, err error) {
+	n := orInt(a.Bytes, 16<<10)
+	if n < 4096 || n > 1<<20 || n%4096 != 0 {
+		return res, fmt.Errorf("%d bytes: want whole pages of 4096, and 1 MiB at most", n)
+	}
+	w := window{rounds: orInt(a.Rounds, 31), limit: time.Duration(orInt(a.BARMS, 500)) * time.Millisecond, ram: make([]uint64, n/8), sink: new(uint64)}
+	dev, err := e.Open(a.Node)
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(dev, &err)
+	b, err := dev.NewBuffer(uint64(n), drm.DomainVRAM, drm.BufferOptions{})
+	if err != nil {
+		return res, err
+	}
+	defer closeInto(b, &err)
+	m, err := b.Bytes()
+	if err != nil {
+		return res, err
+	}
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(&m[0])), n/8)
+	for i := range words {
+		words[i] = uint64(i) * 0x9e3779b97f4a7c15
+	}
+	bar1, err := w.measure("bar1", words)
+	if err != nil {
+		return res, err
+	}
+	res.Windows = append(res.Windows, bar1)
+	bar3, err := e.bar3(a.Node, w)
+	if err != nil {
+		res.Skipped = append(res.Skipped, "bar3: "+err.Error())
+		return res, nil
+	}
+	res.Windows = append(res.Windows, bar3)
+	return res, nil
+}
+
+// bar3Looked is how much of BAR3 is searched for something that is shown. Drivers hand
+// it out from below.
+const bar3Looked = 16 << 20
+
+func (e *Env) bar3(node string, w window) (res proto.WindowBandwidth, err error) {
+	if e.BAR == nil {
+		return res, errors.New("no way to map it")
+	}
+	regs, done, err := e.BAR(node, 3, bar3Looked)
+	if err != nil {
+		return res, err
+	}
+	defer done()
+	// As many neighbouring pages as are asked for, each with something in it: what is
+	// not shown reads as zeros.
+	n := len(w.ram) * 2
+	run := 0
+	for at := 0; at < len(regs); at += 1024 {
+		if run++; !shown(regs[at : at+1024]) {
+			run = 0
+		}
+		if run*1024 == n {
+			first := &regs[at+1024-n]
+			return w.measure("bar3", unsafe.Slice((*uint64)(unsafe.Pointer(first)), n/2))
+		}
+	}
+	return res, fmt.Errorf("no %d bytes on end of its first %d MiB are shown", 4*n, bar3Looked>>20)
+}
+
+// shown tells whether some words of a page, spread over it, hold anything.
+func shown(page []uint32) bool {
+	for i := 0; i < len(page); i += 128 {
+		if atomic.LoadUint32(&page[i]) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// window is how one is measured.
+type window struct {
+	rounds int
+	limit  time.Duration
+	ram    []uint64
+	sink   *uint64 // so that loads are made
+}
+
+// leastSample is how long one look at the bandwidth takes at least: what is fast is
+// done several times over.
+const leastSample = time.Millisecond
+
+// measure takes turns of both memories. What it stores is what was there, and it sees
+// in the end that it still is.
+func (w *window) measure(name string, words []uint64) (res proto.WindowBandwidth, err error) {
+	want := make([]uint64, len(words))
+	load(want, words)
+	load(w.ram, want)
+	// The ways in the order in which they take turns.
+	ways := []struct {
+		do    func()
+		times int
+		bps   []float64
+	}{
+		{do: func() { *w.sink += sum(w.ram) }}, {do: func() { *w.sink += sum(words) }},
+		{do: func() { load(w.ram, want) }}, {do: func() { load(words, want) }},
+	}
+	for i := range ways {
+		start := time.Now()
+		ways[i].do()
+		ways[i].times = 1 + int(leastSample/(time.Since(start)+1))
+	}
+	began := time.Now()
+	for res.Rounds < w.rounds && (res.Rounds < 3 || time.Since(began) < w.limit) {
+		for i := range ways {
+			start := time.Now()
+			for range ways[i].times {
+				ways[i].do()
+			}
+			ways[i].bps = append(ways[i].bps, float64(8*len(words)*ways[i].times)/time.Since(start).Seconds())
+		}
+		res.Rounds++
+	}
+	res.Window = name
+	res.RAMReadBps, res.ReadBps, res.RAMWriteBps, res.WriteBps = middle(ways[0].bps), middle(ways[1].bps), middle(ways[2].bps), middle(ways[3].bps)
+	res.ReadToRAM, res.WriteToRAM = middle(byTurn(ways[1].bps, ways[0].bps)), middle(byTurn(ways[3].bps, ways[2].bps))
+	for i, v := range words {
+		if v != want[i] {
+			return res, fmt.Errorf("%s: word %d of 8 bytes is %#x, and was %#x", name, i, v, want[i])
+		}
+	}
+	return res, nil
+}
+
+// load copies words one at a time: a copy of the library's would choose its own widths.
+//
+//go:noinline
+func load(dst, src []uint64) {
+	for i := range dst {
+		dst[i] = src[i]
+	}
+}
+
+//go:noinline
+func sum(words []uint64) (s uint64) {
+	for _, v := range words {
+		s += v
+	}
+	return s
+}
+
+func middle(values []float64) float64 {
+	return slices.Sorted(slices.Values(values))[len(values)/2]
+}
+
+func byTurn(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range a {
+		out[i] = a[i] / b[i]
+	}
+	return out
+}

@@ -1,0 +1,93 @@
+package gpu
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+)
+
+// context is a client with a channel that has run something.
+type context struct {
+	dev  Device
+	s    *Stream
+	page Buffer
+}
+
+// Contexts makes clients, each with an address space and a channel that has run one
+// submission, and ends them.
+func (e *Env) Contexts(a proto.ContextsArgs) (res proto.ContextsResult, err error) {
+	var all []*context
+	start := time.Now()
+	for i := range orInt(a.Count, 1) {
+		c := new(context)
+		all = append(all, c)
+		if err = c.start(e, a.Node, uint32(i)+1); err != nil {
+			err = fmt.Errorf("context %d: %w", i, err)
+			break
+		}
+	}
+	res.CreateNS = time.Since(start).Nanoseconds()
+	start = time.Now()
+	for _, c := range all {
+		err = errors.Join(err, c.close())
+	}
+	res.DestroyNS = time.Since(start).Nanoseconds()
+	return res, err
+}
+
+func (c *context) start(e *Env, node string, value uint32) (err error) {
+	if c.dev, err = e.Open(node); err != nil {
+		return err
+	}
+	if c.s, err = NewStream(c.dev); err != nil {
+		return err
+	}
+	if c.page, err = c.dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{}); err != nil {
+		return err
+	}
+	return c.s.writes(c.page, []uint64{0}, value)
+}
+
+func (c *context) close() error {
+	var errs []error
+	if c.s != nil {
+		errs = append(errs, c.s.Close())
+	}
+	if c.page != nil {
+		errs = append(errs, c.page.Close())
+	}
+	if c.dev != nil {
+		errs = append(errs, c.dev.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// writes has the GPU write a value at offsets of a buffer in system memory, and sees
+// that it did.
+func (s *Stream) writes(b Buffer, offsets []uint64, value uint32) error {
+	m, err := b.Bytes()
+	if err != nil {
+		return err
+	}
+	var p push.Buffer
+	for _, off := range offsets {
+		word(m, int(off)).Store(^value)
+		p.Semaphore(subchanM2MF, b.VA()+off, value, push.SemRelease|push.SemOneWord)
+	}
+	if err := s.Submit(&p, Ref{b, drm.DomainGART, true}); err != nil {
+		return err
+	}
+	if err := wait(b, false); err != nil {
+		return err
+	}
+	for _, off := range offsets {
+		if got := word(m, int(off)).Load(); got != value {
+			return fmt.Errorf("at %#x of a buffer is %#x, the GPU should have written %#x", off, got, value)
+		}
+	}
+	return s.ch.Alive()
+}
