@@ -177,6 +177,8 @@ type GuestConfig struct {
 	MapLimits homes.Limits // the zero value is Options.Map
 	// Share is its part of the card's time, if that is shared.
 	Share sched.NodeConfig
+	// Processes is how its processes share that.
+	Processes Processes
 	// Doorbell says how its doorbells are heard: with Poll, its clients may map the
 	// poll area too.
 	Doorbell doorbell.Mode
@@ -242,7 +244,7 @@ func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 		return nil, err
 	}
 	if a.gate != nil {
-		if err := a.gate.addGuest(g, cfg.Share); err != nil {
+		if err := a.gate.addGuest(g, cfg.Share, cfg.Processes); err != nil {
 			a.forget(g)
 			return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 		}

@@ -47,17 +47,20 @@ func (e *errands) empty() bool { return len(e.alerts)+len(e.resumed) == 0 }
 
 // share is a guest in the scheduler's tree.
 type share struct {
-	node   sched.ID
-	groups map[spaceKey]*group
-	kernel spaceKey // of the channel that was bound first since the guest's reset
-	first  bool     // there was one
+	node      sched.ID
+	processes Processes
+	groups    map[groupKey]*group
+	kernel    groupKey // of the channel that was bound first since there was none
+	first     bool     // there was one
 }
 
-// group is a guest process: the channels of one address space.
+// group is a guest process: the channels of one address space, if nothing else is said.
 type group struct {
-	key   spaceKey
-	node  sched.ID
-	chans int
+	key      groupKey
+	name     string
+	node     sched.ID
+	borrowed bool // the node is another's, for the guest has too many
+	chans    int
 }
 
 // gated is a channel with its gate.

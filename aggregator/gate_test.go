@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,17 +160,63 @@ func TestGateGroups(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"kernel", "space 0x110000"}, names())
+	require.Equal(t, []string{"kernel", "space-0x110000"}, names())
 	g.Bind(2, 0)
 	settle(g)
 	require.Len(t, names(), 2)
 	g.Bind(3, 0)
 	settle(g)
 	require.Equal(t, []string{"kernel"}, names())
+	// A driver that was loaded anew has another directory for itself.
+	g.Bind(1, 0)
+	settle(g)
+	require.Empty(t, names())
+	bindChannelAt(t, g, 3, dirAt+0x10000)
+	bindChannelAt(t, g, 1, dirAt)
+	require.Equal(t, []string{"kernel", "space-0x100000"}, names())
 	require.NoError(t, g.Reset())
 	require.Empty(t, names())
 	bindChannelAt(t, g, 2, dirAt+0x10000)
 	require.Equal(t, []string{"kernel"}, names())
+}
+
+// Channels are grouped as the guest's configuration says, and its groups have the
+// weights that it names, from the beginning and when they are changed.
+func TestGateProcesses(t *testing.T) {
+	for grouping, want := range map[Grouping][]string{
+		BySpace:   {"kernel 7", "space-0x110000 9"},
+		ByChannel: {"channel-1 100", "channel-2 100", "channel-3 30"},
+		ByGuest:   {"all 5"},
+	} {
+		t.Run(grouping.String(), func(t *testing.T) {
+			cfg := sched.Default()
+			a, _ := newGated(t, t.Cleanup, &cfg)
+			weights := map[string]int{"kernel": 7, "space-0x110000": 9, "channel-3": 30, "all": 5}
+			g := addGuestWith(t, a, GuestConfig{Processes: Processes{grouping, weights}})
+			bindChannelAt(t, g, 1, dirAt)
+			bindChannelAt(t, g, 2, dirAt+0x10000)
+			bindChannelAt(t, g, 3, dirAt+0x10000)
+			got := func() (out []string) {
+				for _, e := range a.Ledger() {
+					if e.Depth == 2 {
+						out = append(out, fmt.Sprint(e.Name, " ", e.Weight))
+					}
+					if e.Depth == 3 {
+						require.Regexp(t, "^channel [123]$", e.Name)
+					}
+				}
+				return out
+			}
+			require.Equal(t, want, got())
+			require.ErrorContains(t, g.SetProcesses(Processes{grouping, map[string]int{"kernel": 10001}}), "weight of group kernel: 10001: must be 1 to 10000")
+			require.ErrorContains(t, g.SetProcesses(Processes{Group: 9}), "grouping 9: must be one of [space channel guest]")
+			require.Equal(t, want, got(), "what is refused changes nothing")
+			require.NoError(t, g.SetProcesses(Processes{Group: grouping}))
+			for _, name := range got() {
+				require.Regexp(t, " 100$", name)
+			}
+		})
+	}
 }
 
 // Whatever a guest writes, and whenever entries end, the card's GP_PUT follows

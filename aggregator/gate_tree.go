@@ -3,11 +3,11 @@ package aggregator
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
-	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // The scheduler's tree follows the guests: below the card they, below them the
@@ -17,7 +17,10 @@ import (
 // ErrNoScheduler says that the aggregator was made without one.
 var ErrNoScheduler = errors.New("aggregator: no scheduler: work is given to the card as it comes")
 
-func (t *gate) addGuest(g *Guest, c sched.NodeConfig) error {
+func (t *gate) addGuest(g *Guest, c sched.NodeConfig, p Processes) error {
+	if err := p.check(); err != nil {
+		return err
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.Name = g.name
@@ -25,7 +28,7 @@ func (t *gate) addGuest(g *Guest, c sched.NodeConfig) error {
 	if err != nil {
 		return err
 	}
-	t.guests[g] = &share{node: id, groups: make(map[spaceKey]*group)}
+	t.guests[g] = &share{node: id, processes: Processes{p.Group, maps.Clone(p.Weights)}, groups: make(map[groupKey]*group)}
 	t.owners[id] = g
 	return nil
 }
@@ -59,7 +62,7 @@ func (t *gate) add(ch *channel, block []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	gr, err := t.join(now, t.guests[ch.guest], ch.space.key)
+	gr, err := t.join(now, t.guests[ch.guest], ch)
 	if err != nil {
 		return err
 	}
@@ -84,8 +87,9 @@ func (t *gate) add(ch *channel, block []byte) error {
 	return nil
 }
 
-// join finds the group of an address space, or makes it.
-func (t *gate) join(now time.Duration, sh *share, key spaceKey) (*group, error) {
+// join finds the group of a channel, or makes it.
+func (t *gate) join(now time.Duration, sh *share, ch *channel) (*group, error) {
+	key := sh.processes.keyOf(ch)
 	if gr := sh.groups[key]; gr != nil {
 		gr.chans++
 		return gr, nil
@@ -93,18 +97,15 @@ func (t *gate) join(now time.Duration, sh *share, key spaceKey) (*group, error) 
 	if !sh.first {
 		sh.first, sh.kernel = true, key
 	}
-	name := fmt.Sprintf("space %#x", key.dir)
-	if key.target != shadowpt.VRAM {
-		name += fmt.Sprintf(" of target %d", key.target)
-	}
-	if key == sh.kernel {
-		name = "kernel"
-	}
-	id, err := t.s.AddNode(now, sh.node, sched.NodeConfig{Name: name})
+	name := sh.nameOf(key)
+	id, err := t.s.AddNode(now, sh.node, sh.config(name))
 	if err != nil {
 		return nil, err
 	}
-	gr := &group{key: key, node: id, chans: 1}
+	gr := &group{key: key, name: name, node: id, chans: 1}
+	for _, other := range sh.groups {
+		gr.borrowed = gr.borrowed || other.node == id
+	}
 	sh.groups[key] = gr
 	return gr, nil
 }
@@ -115,6 +116,9 @@ func (t *gate) leave(now time.Duration, g *Guest, gr *group) {
 	}
 	sh := t.guests[g]
 	delete(sh.groups, gr.key)
+	if len(sh.groups) == 0 {
+		sh.first = false // its driver has gone, and another one begins anew
+	}
 	for _, other := range sh.groups {
 		if other.node == gr.node { // it is shared by those that were too many
 			return
@@ -191,8 +195,17 @@ func (a *Aggregator) Ledger() []sched.Entry {
 		}
 	}
 	now := a.gate.step()
-	return a.gate.s.Ledger(now)
+	ledger := a.gate.s.Ledger(now)
+	for i := range ledger {
+		if c := a.gate.nodes[ledger[i].ID]; c != nil {
+			ledger[i].Name = fmt.Sprintf("channel %d", c.ch.gid) // as its guest calls it
+		}
+	}
+	return ledger
 }
+
+// LedgerEngines are what the engines of the ledger's accounts are called, in their order.
+func LedgerEngines() []string { return []string{"graphics", "copy 0", "copy 1"} }
 
 // ScheduleCounts returns how often what should not happen did.
 func (a *Aggregator) ScheduleCounts() sched.Counts {

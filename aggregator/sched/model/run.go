@@ -81,18 +81,18 @@ type Rig struct {
 	OnForward func(now time.Duration, f sched.Forward)
 	OnAlert   func(a sched.Alert) (handled bool)
 
-	meter   sched.Meter
-	onCard  int
-	nests   []*nest
-	lines   []*line // by the card's channel
-	spare   []int   // channels of the card
-	byID    map[sched.ID]*line
-	wakes   wakeHeap
-	fluid   fluid
-	seed    uint64
-	bursts  []*burst // done, to be used again
-	onTags  []*burst // of the requests on the card, by their tags
-	tags    []int    // that no request on the card has
+	meter  sched.Meter
+	onCard int
+	nests  []*nest
+	lines  []*line // by the card's channel
+	spare  []int   // channels of the card
+	byID   map[sched.ID]*line
+	wakes  wakeHeap
+	fluid  fluid
+	seed   uint64
+	bursts []*burst // done, to be used again
+	onTags []*burst // of the requests on the card, by their tags
+	tags   []int    // that no request on the card has
 }
 
 // NewRig sets a mix on a card that a scheduler of this configuration shares.
