@@ -204,8 +204,10 @@ func (a *Aggregator) Ledger() []sched.Entry {
 	return ledger
 }
 
+var laneNames = [len(lanes)]string{"graphics", "copy 0", "copy 1"}
+
 // LedgerEngines are what the engines of the ledger's accounts are called, in their order.
-func LedgerEngines() []string { return []string{"graphics", "copy 0", "copy 1"} }
+func LedgerEngines() []string { return append([]string(nil), laneNames[:]...) }
 
 // ScheduleCounts returns how often what should not happen did.
 func (a *Aggregator) ScheduleCounts() sched.Counts {

@@ -16,7 +16,8 @@ type Account struct {
 	Last     time.Duration `json:"last_ns"`    // when the last was done
 }
 
-func (a *Account) add(b *Account) {
+// Add sums up.
+func (a *Account) Add(b *Account) {
 	a.Busy += b.Busy
 	a.Wait += b.Wait
 	a.Overrun += b.Overrun

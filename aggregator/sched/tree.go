@@ -20,8 +20,11 @@ type Scheduler struct {
 	rests []rest // a heap by time: who has used up a cap
 	names map[nameKey]int32
 	least time.Duration // limit of a request of any guest
-	fifo  bool          // some children take turns in the order of submission
-	looks uint64        // nodes that were looked at: what decisions cost, whatever the machine
+	// foretold is how much work each engine has on the card, by what is known of the
+	// channels: the sum of Lane.Pending.
+	foretold []time.Duration
+	fifo     bool   // some children take turns in the order of submission
+	looks    uint64 // nodes that were looked at: what decisions cost, whatever the machine
 }
 
 type nameKey struct {
@@ -292,7 +295,7 @@ func (s *Scheduler) free(n int32) {
 		if l.Idle == up.Period {
 			up.Left -= int64(node.Config.Weight)
 		}
-		up.Past.add(l.account(s.Now))
+		up.Past.Add(l.account(s.Now))
 		if node.Kind == Inner && node.Parent != root && s.find(node.Heir) == none {
 			up.OrphanOveruse = max(up.OrphanOveruse, l.Overuse)
 		}
