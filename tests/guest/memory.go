@@ -121,6 +121,13 @@ func (b *Buffer) Read(off uint64, p []byte) error {
 // BAR1 maps the buffer in BAR1 and returns its offset there.
 func (b *Buffer) BAR1() (uint64, error) { return b.bar1, b.show() }
 
+// BAR3 maps the buffer in BAR3, where drivers have their instance memory, as well, and
+// returns its offset there and what takes it away again.
+func (b *Buffer) BAR3() (off uint64, hide func() error, err error) {
+	off, err = b.g.win3.show(b.Addr, b.Size)
+	return off, func() error { return b.g.win3.hide(off, b.Size) }, err
+}
+
 func (b *Buffer) show() (err error) {
 	if b.shown {
 		return nil

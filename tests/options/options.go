@@ -5,13 +5,14 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/parts"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
 // An Axis is an option and what it can be, or a part of one that there is or not.
@@ -82,10 +83,10 @@ func (c Combination) String() string {
 	return strings.Join(words, " ")
 }
 
-// Layer is the configuration of a card with one GPU of that name, if there can be.
-func (c Combination) Layer(name string, vram config.Size) (config.Layer, error) {
+// Layer is the configuration of a card with one GPU of that name, if that can be.
+func (c Combination) Layer(name string) (config.Layer, error) {
 	var cfg config.Config
-	text := fmt.Sprintf("name=%s,socket=%s.sock,vram=%v", name, name, vram)
+	text := fmt.Sprintf("name=%s,socket=%s.sock,vram=%v", name, name, leastVRAM)
 	keys, of := c.texts()
 	for _, k := range keys {
 		if k == schedulerKey {
@@ -108,7 +109,7 @@ const leastVRAM config.Size = 64 << 20
 // All lists every combination that is possible: that package config does not refuse.
 var All = sync.OnceValue(func() (list []Combination) {
 	for c := range product() {
-		if _, err := c.Layer("a", leastVRAM); err == nil {
+		if _, err := c.Layer("a"); err == nil {
 			list = append(list, c)
 		}
 	}
@@ -137,38 +138,50 @@ func product() func(yield func(Combination) bool) {
 	}
 }
 
-// Share shares a card as the combination says, among nobody yet. Seats of it are
-// made with [Combination.Seat].
-func (c Combination) Share(cfg stand.SharedConfig) (*stand.Shared, error) {
-	l, err := c.Layer("a", leastVRAM)
+// Limits are the limits of a card whose GPUs are of such a kind, and its scheduler.
+func (c Combination) Limits() (aggregator.Options, error) {
+	l, err := c.Layer("a")
 	if err != nil {
-		return nil, err
+		return aggregator.Options{}, err
 	}
-	if cfg.Limits, err = parts.Limits(&l); err != nil {
-		return nil, err
-	}
-	return stand.NewSharedWith(cfg)
+	return parts.Limits(&l)
 }
 
-// Seat adds a GPU of such a kind.
-func (c Combination) Seat(s *stand.Shared, name string, vram uint64) (*stand.Seat, error) {
-	l, err := c.Layer(name, config.Size(vram))
+// GPU is a GPU of such a kind, with vram bytes and what follows from that.
+func (c Combination) GPU(name string, vram uint64) (serve.GPUConfig, error) {
+	l, err := c.Layer(name)
 	if err != nil {
-		return nil, err
+		return serve.GPUConfig{}, err
 	}
-	gpu, err := parts.GPU(&l.Config.GPUs[0])
-	if err != nil {
-		return nil, err
-	}
-	return s.Add(gpu)
+	g, err := parts.GPU(&l.Config.GPUs[0])
+	s := &g.Share
+	s.VRAM, s.Tables, s.Channels, s.Guaranteed = vram, 0, 0, 0
+	return g, err
+}
+
+// share is GPU's for what is asked of it; a combination that cannot be has none.
+func (c Combination) share() aggregator.GuestConfig {
+	g, _ := c.GPU("a", uint64(leastVRAM))
+	return g.Share
 }
 
 // Maps reports whether clients map anything, and so wait for each write.
-func (c Combination) Maps() bool {
-	l, err := c.Layer("a", leastVRAM)
-	if err != nil {
-		return false
+func (c Combination) Maps() bool { return c.share().Map != homes.MapNone || c.Polled() }
+
+// Windows reports whether they map windows on memory, so that pages move.
+func (c Combination) Windows() bool {
+	return c.share().Map&(homes.MapBAR1|homes.MapBAR3|homes.MapPRAMIN) != 0 || c.Polled()
+}
+
+// Polled reports whether doorbells are looked for.
+func (c Combination) Polled() bool { return c.share().Doorbell == doorbell.Poll }
+
+// Find returns the combination that is called so.
+func Find(name string) (Combination, error) {
+	for _, c := range All() {
+		if c.String() == name {
+			return c, nil
+		}
 	}
-	g := &l.Config.GPUs[0]
-	return g.BARMap != homes.MapNone || g.Doorbell != doorbell.Trap
+	return Oracle, fmt.Errorf("no combination %q; one is %q, another %q", name, Oracle, All()[len(All())-1])
 }

@@ -26,6 +26,11 @@ func TestProduct(t *testing.T) {
 	}
 	require.Len(t, seen, len(all))
 	require.Equal(t, "flush full none trap off", Oracle.String())
+	c, err := Find(all[77].String())
+	require.NoError(t, err)
+	require.Equal(t, all[77], c)
+	_, err = Find("eager full none trap off")
+	require.ErrorContains(t, err, `one is "flush full none trap off"`)
 }
 
 // TestRefused: each combination that is not possible is refused with all that are.
@@ -36,7 +41,7 @@ func TestRefused(t *testing.T) {
 	}
 	n := 0
 	for c := range product() {
-		_, err := c.Layer("a", leastVRAM)
+		_, err := c.Layer("a")
 		if err == nil {
 			continue
 		}
@@ -65,7 +70,7 @@ func TestUnknownWords(t *testing.T) {
 			words = append(words, a.Words...)
 			saved := a.Words
 			Axes[i].Words = []string{"nonsense"}
-			_, err := Oracle.Layer("a", leastVRAM)
+			_, err := Oracle.Layer("a")
 			Axes[i].Words = saved
 			require.EqualError(t, err, refusal)
 		}
@@ -89,7 +94,7 @@ func TestPairs(t *testing.T) {
 // TestLayer: a combination is what the words of its options say.
 func TestLayer(t *testing.T) {
 	for _, c := range All() {
-		l, err := c.Layer("a", leastVRAM)
+		l, err := c.Layer("a")
 		require.NoError(t, err)
 		g := l.Config.GPUs[0]
 		maps := strings.ReplaceAll(g.BARMap.String(), ",", "+")

@@ -108,6 +108,36 @@ func TestHomeOfManyPieces(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
+// TestLookVRAM: what a look at all memory shows, and zeros between, is what is there,
+// wherever pages live; and it does not make memory of what is not.
+func TestLookVRAM(t *testing.T) {
+	const pages, at = 200, 0x400000
+	c := newCard(t)
+	f, _ := memoryFile(t, pages<<12)
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 60 {
+		p := make([]byte, 1+rng.IntN(3<<12))
+		rand.NewChaCha8([32]byte{byte(len(p))}).Read(p)
+		require.True(t, c.WriteVRAM(at+uint64(rng.IntN(pages-3)<<12+rng.IntN(100)), p))
+		page := uint64(rng.IntN(pages)) << 12
+		_, err := c.Home(card.Move{Addr: at + page, Size: 1 << 12, To: f, Off: page})
+		require.NoError(t, err)
+		require.NoError(t, c.ScrubVRAM(at+uint64(rng.IntN(pages))<<12, 1<<12))
+		got, shown, end := make([]byte, pages<<12), 0, uint64(at)
+		c.LookVRAM(at, pages<<12, func(addr uint64, p []byte) {
+			require.GreaterOrEqual(t, addr, end)
+			end = addr + uint64(len(p))
+			shown += copy(got[addr-at:], p)
+		})
+		require.LessOrEqual(t, end, uint64(at+pages<<12))
+		require.Less(t, shown, len(got))
+	}
+	last := make([]byte, pages<<12)
+	c.LookVRAM(at, pages<<12, func(addr uint64, p []byte) { copy(last[addr-at:], p) })
+	require.True(t, c.SameVRAM(at, last)) // makes memory of all
+	c.LookVRAM(1<<40, 1<<12, func(uint64, []byte) { t.Fatal("there is nothing") })
+}
+
 func TestHomeRefusesWhatIsNoPage(t *testing.T) {
 	c := newCard(t)
 	f, _ := memoryFile(t, 1<<12)

@@ -16,6 +16,15 @@ func (c *Card) ReadVRAM(addr uint64, p []byte) bool {
 	return true
 }
 
+// LookVRAM calls f with each piece of n bytes of the card's memory at addr that takes
+// memory at all, as it lies there: what is left out reads as zeros. It is for who has
+// to look at everything; f must neither keep nor change what it gets.
+func (c *Card) LookVRAM(addr, n uint64, f func(at uint64, p []byte)) {
+	if c.vram.slice(addr, int(n)) != nil {
+		c.vram.look(addr, n, f)
+	}
+}
+
 // SameVRAM reports whether the card's memory holds p at addr.
 func (c *Card) SameVRAM(addr uint64, p []byte) bool {
 	mem := c.vram.slice(addr, len(p))

@@ -73,6 +73,33 @@ func (v *vram) punch(addr, n uint64) error {
 	return nil
 }
 
+// look finds what takes memory: what was written in the file, wherever a page lives.
+func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.runs(card.Move{Addr: addr, Size: n}, func(addr, n uint64, at place) bool {
+		file, off := at.file, at.off
+		if file == nil {
+			file, off = v.file, addr
+		}
+		fd, end := int(file.Fd()), int64(off+n)
+		for from := int64(off); from < end; {
+			data, err := unix.Seek(fd, from, unix.SEEK_DATA)
+			if err != nil || data >= end {
+				break // none behind it
+			}
+			hole, err := unix.Seek(fd, data, unix.SEEK_HOLE)
+			if err != nil {
+				hole = end
+			}
+			from = min(hole, end)
+			at := addr + uint64(data) - off
+			f(at, v.slice(at, int(from-data)))
+		}
+		return true
+	})
+}
+
 func punch(f *os.File, off, n uint64) error {
 	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 }

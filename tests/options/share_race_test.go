@@ -1,0 +1,5 @@
+//go:build race
+
+package options
+
+func init() { share = 29 }
