@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/inside"
+	"github.com/umbra-gpu/umbra/cmd/bench/machine"
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
@@ -35,6 +36,8 @@ type Options struct {
 	InProcess bool     // no virtual machines
 	Boots     int      // of each virtual machine
 	Kernels   []string // that are booted; none are the default one
+	// Possible says why no machine can be booted from here; nil asks the lab.
+	Possible func() error
 	// Busy is the calibration of another report, so that both do the same work; 0
 	// calibrates.
 	Busy     uint64
@@ -55,14 +58,24 @@ func Scenarios() (names []string) {
 // List says what can be measured, for a person.
 func List() string {
 	var b strings.Builder
-	b.WriteString("Scenarios\n")
+	b.WriteString("Scenarios; * those of virtual machines too\n")
+	mark := func(name string) string {
+		if slices.Contains(machine.Scenarios(), name) {
+			return "*"
+		}
+		return " "
+	}
 	for i := range inside.Scenarios {
 		s := &inside.Scenarios[i]
-		fmt.Fprintf(&b, "  %-10s  %s. %s.\n", s.Name, s.Title, s.About)
+		fmt.Fprintf(&b, "  %-9s %s  %s. %s.\n", s.Name, mark(s.Name), s.Title, s.About)
 	}
-	fmt.Fprintf(&b, "  %-10s  One access of each class. How long it takes, and where the time goes.\n\nSet-ups\n", traps)
+	fmt.Fprintf(&b, "  %-9s %s  One access of each class. How long it takes, and where the time goes.\n\nSet-ups; * those that are measured only if --setups names them\n", traps, mark(traps))
 	for _, r := range setup.Rows {
-		fmt.Fprintf(&b, "  %-14s  %s\n", r.Name, r.About)
+		asked := " "
+		if r.Asked {
+			asked = "*"
+		}
+		fmt.Fprintf(&b, "  %-16s %s  %s\n", r.Name, asked, r.About)
 	}
 	return b.String()
 }
@@ -94,10 +107,16 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	for i := range rows {
 		r.out.Setups = append(r.out.Setups, report.Setup{Name: rows[i].Name, About: rows[i].About, Whole: rows[i].Whole, Options: rows[i].Options()})
 	}
+	impossible := r.impossible()
+	if impossible != nil { // a run is long: who waits for machines has to know now
+		r.say("no virtual machines: %v; run umbra in the folder of a checkout to have them, or give --in-process to do without", impossible)
+	}
 	if err := r.inProcess(ctx); err != nil {
 		return nil, err
 	}
-	if !o.InProcess {
+	if impossible != nil {
+		r.failed("virtual machines", impossible)
+	} else if !o.InProcess {
 		if err := r.inMachines(ctx); err != nil {
 			return nil, err
 		}

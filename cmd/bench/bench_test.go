@@ -3,6 +3,7 @@ package bench_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"testing"
 
@@ -123,6 +124,19 @@ func TestUsage(t *testing.T) {
 		require.ErrorContains(t, err, c.says)
 		require.IsType(t, new(config.Error), err)
 	}
+}
+
+// Where no machine can be had, that is said before anything is measured, and the rest is.
+func TestNoMachines(t *testing.T) {
+	var progress bytes.Buffer
+	r, err := bench.Run(t.Context(), bench.Options{
+		Repeat: 1, Boots: 1, Quick: true, Only: []string{"probe"}, Setups: []string{"all"}, Progress: &progress,
+		Possible: func() error { return errors.New("no checkout") },
+	})
+	require.NoError(t, err)
+	require.Regexp(t, `^ +0s  no virtual machines: no checkout; run umbra in .* --in-process to do without\n`, progress.String())
+	require.NotNil(t, r.Find(report.InProcess, "probe", "bring-up", "all"))
+	require.Equal(t, []string{"virtual machines: no checkout"}, r.Errors)
 }
 
 func TestCancelled(t *testing.T) {

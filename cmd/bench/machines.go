@@ -30,6 +30,17 @@ func (o *Options) checkMachines() error {
 	return nil
 }
 
+// impossible says why machines that this run wants cannot be had.
+func (r *run) impossible() error {
+	if r.InProcess || !slices.ContainsFunc(machine.Scenarios(), r.asked) {
+		return nil
+	}
+	if r.Possible != nil {
+		return r.Possible()
+	}
+	return machine.Possible()
+}
+
 // inMachines boots every kernel on every set-up by turns.
 func (r *run) inMachines(ctx context.Context) error {
 	if !slices.ContainsFunc(machine.Scenarios(), r.asked) {

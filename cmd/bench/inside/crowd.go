@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
@@ -143,86 +141,83 @@ func (all members) work(t *scene.Take, rounds int) error {
 var neighbour = scene.Scenario{
 	Scenario: report.Scenario{
 		Name: "neighbour", Title: "An idle neighbour",
-		About: "Slowdown: a guest's copies beside a neighbour that has a channel and is idle, by those without it, less one, in turns; " +
+		About: "Slowdown: a guest's copies beside a neighbour that has a channel and is idle, by those without it, less one, of many pairs in turns; " +
 			"idle: processor time of the whole process while so many guests are attached and idle, as a share of one core",
 	},
 	Cases: func(run report.Run) []scene.Case {
 		rounds, idle := pick(run, 20, 200), pick(run, 4, 32)
+		pairs := pick(run, 2, 16)
 		rest := pick(run, 100*time.Millisecond, time.Second)
 		return []scene.Case{
 			{
-				Name: "beside an idle guest", Parameters: map[string]string{"rounds": fmt.Sprint(rounds)},
+				Name: "beside an idle guest", Parameters: map[string]string{"rounds": fmt.Sprint(rounds), "pairs": fmt.Sprint(pairs)},
 				Shape: setup.Shape{Card: 512 << 20, GPUs: 2, VRAM: 64 << 20}, Virtual: true,
-				Run: func(ctx context.Context, t *scene.Take) error { return beside(ctx, t, rounds) },
+				Run: func(ctx context.Context, t *scene.Take) error { return beside(ctx, t, rounds, pairs) },
 			},
 			{
 				Name: fmt.Sprintf("%d idle guests", idle), Parameters: map[string]string{"guests": fmt.Sprint(idle), "ms": fmt.Sprint(rest.Milliseconds())},
 				Shape: setup.Shape{Card: 3 << 30, GPUs: idle, VRAM: 64 << 20}, Virtual: true,
 				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return gather(ctx, b) },
-				Run:     func(ctx context.Context, t *scene.Take) error { return rests(ctx, t, rest) },
+				Run: func(ctx context.Context, t *scene.Take) error {
+					used, err := t.Idle(ctx, rest)
+					t.Figure("idle", report.Share, used)
+					return err
+				},
 			},
 		}
 	},
 }
 
-// beside measures the same copies alone and beside an idle neighbour, twice each.
-func beside(ctx context.Context, t *scene.Take, rounds int) (err error) {
+// beside measures the same copies alone and beside an idle neighbour, by turns that
+// begin with either. The ratio of each pair is a value of its own: what the machine
+// does besides is more than a neighbour costs, and only many pairs tell them apart.
+func beside(ctx context.Context, t *scene.Take, rounds, pairs int) (err error) {
 	worker, err := join(ctx, t.Bed.Seats[0])
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, worker.g.Close()) }()
-	var with, without float64
-	for range 2 {
-		if err := t.Phase("alone", func() error { return worker.copies(rounds) }); err != nil {
-			return err
+	copies := func(name string) (float64, error) {
+		err := t.Phase(name, func() error { return worker.copies(rounds) })
+		if err != nil {
+			return 0, err
 		}
-		without += t.Last().NS
+		return t.Last().NS, nil
+	}
+	together := func() (ns float64, err error) {
 		idle, err := join(ctx, t.Bed.Seats[1])
 		if err != nil {
-			return err
+			return 0, err
 		}
-		err = t.Phase("beside", func() error { return worker.copies(rounds) })
-		if err = errors.Join(err, idle.g.Close()); err != nil {
-			return err
-		}
-		with += t.Last().NS
-		select {
-		case <-t.Bed.Seats[1].Gauge.Free():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		defer func() {
+			if err = errors.Join(err, idle.g.Close()); err != nil {
+				return
+			}
+			select {
+			case <-t.Bed.Seats[1].Gauge.Free():
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}()
+		return copies("beside")
 	}
-	t.Figure("slowdown", report.Share, with/without-1)
-	return nil
-}
-
-// rests measures what a process uses whose guests are idle.
-func rests(ctx context.Context, t *scene.Take, d time.Duration) error {
-	var used time.Duration
-	err := t.Phase("idle", func() error {
-		before, err := processorTime()
-		if err != nil {
-			return err
-		}
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		used, err = processorTime()
-		used -= before
-		return err
-	})
-	if err != nil {
+	if err := worker.copies(rounds); err != nil { // what the first one pays for
 		return err
 	}
-	t.Figure("idle", report.Share, float64(used)/t.Last().NS)
+	for pair := range pairs {
+		var with, without float64
+		var errs [2]error
+		if pair%2 == 0 {
+			without, errs[0] = copies("alone")
+			with, errs[1] = together()
+		} else {
+			with, errs[1] = together()
+			without, errs[0] = copies("alone")
+		}
+		if err := errors.Join(errs[:]...); err != nil {
+			return err
+		}
+		t.Figure("slowdown", report.Share, with/without-1)
+	}
 	return nil
-}
-
-func processorTime() (time.Duration, error) {
-	var r unix.Rusage
-	err := unix.Getrusage(unix.RUSAGE_SELF, &r)
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
 }

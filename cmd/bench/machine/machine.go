@@ -12,13 +12,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/lab"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/lab/image"
 )
 
 // Kernels are the versions that can be booted.
@@ -41,9 +40,14 @@ type step struct {
 // takes: the rest needs the driver.
 var steps = []step{
 	{"probe", (*life).probe},
+	{"contexts", (*life).contexts},
 	{"doorbell", (*life).fences},
+	{"storm", (*life).storm},
+	{"tables", (*life).tables},
 	{"copy", (*life).copies},
 	{"traps", (*life).accesses},
+	{"traps", (*life).bandwidth},
+	{"neighbour", (*life).idle},
 	{"suspend", (*life).poweroff},
 }
 
@@ -52,8 +56,12 @@ func Scenarios() (names []string) {
 	for _, s := range steps {
 		names = append(names, s.scenario)
 	}
-	return names
+	return slices.Compact(names)
 }
+
+// Possible says why no machine can be booted from here: the guests' programs are built
+// from the source.
+func Possible() error { return new(image.Builder).FindSource() }
 
 // Kernel fetches what machines with a kernel need, and says what they run on.
 func Kernel(ctx context.Context, version string, progress io.Writer) error {
@@ -118,112 +126,4 @@ func (l *life) take(scenario, name string, parameters map[string]string, do func
 	parameters["kernel"], parameters["processors"] = l.vm.Kernel(), fmt.Sprint(processors(l.kernel))
 	l.out = append(l.out, Measured{Scenario: scenario, Case: full, Parameters: parameters, Sample: t.Sample()})
 	return nil
-}
-
-// probe loads nouveau.
-func (l *life) probe(ctx context.Context) error {
-	return l.take("probe", "", map[string]string{}, func(t *scene.Take) error {
-		var loaded proto.ModprobeResult
-		err := t.Phase("modprobe", func() error {
-			return l.vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &loaded)
-		})
-		if err != nil {
-			return err
-		}
-		n := len(loaded.Loaded)
-		if n == 0 || loaded.Loaded[n-1].Name != "nouveau" {
-			return fmt.Errorf("modprobe loaded %+v, without nouveau", loaded.Loaded)
-		}
-		t.Figure("guest's clock", report.Nanoseconds, float64(loaded.Loaded[n-1].InitNS))
-		var dri proto.DRIResult
-		if err := l.vm.Agent().Call(ctx, proto.CmdDRI, nil, &dri); err != nil {
-			return err
-		}
-		if len(dri.Nodes) != 2 {
-			return fmt.Errorf("%d nodes in /dev/dri after the probe, want 2", len(dri.Nodes))
-		}
-		return nil
-	})
-}
-
-// fences measures submissions, one at a time, by the guest's clock.
-func (l *life) fences(ctx context.Context) error {
-	n := 500
-	if l.run.Quick {
-		n = 100
-	}
-	return l.take("doorbell", "fences", map[string]string{"submissions": fmt.Sprint(n)}, func(t *scene.Take) error {
-		var r proto.FencesResult
-		err := t.Phase("fences", func() error {
-			return l.vm.Agent().Call(ctx, proto.CmdFences, proto.FencesArgs{Count: n}, &r)
-		})
-		if err == nil && (r.Wrong > 0 || r.CrossWrong > 0) {
-			err = errors.New("fences came out wrong")
-		}
-		t.Figure("p50", report.Nanoseconds, float64(r.MedianNS))
-		t.Figure("p99", report.Nanoseconds, float64(r.P99NS))
-		return err
-	})
-}
-
-// copies measures each engine at some sizes. The guest verifies what it copies.
-func (l *life) copies(ctx context.Context) error {
-	sizes := []uint32{4 << 10, 64 << 10, 1 << 20, 4 << 20}
-	if l.run.Quick {
-		sizes = []uint32{4 << 10, 1 << 20}
-	}
-	for _, size := range sizes {
-		for _, engine := range []string{"m2mf", "ce0", "ce1"} {
-			name := fmt.Sprintf("%d KiB, %s", size>>10, strings.ToUpper(engine))
-			p := map[string]string{"bytes": fmt.Sprint(size), "engine": strings.ToUpper(engine), "rounds": "20"}
-			err := l.take("copy", name, p, func(t *scene.Take) error {
-				var r proto.BenchResult
-				err := t.Phase("all ways", func() error {
-					return l.vm.Agent().Call(ctx, proto.CmdBench, proto.BenchArgs{Engines: []string{engine}, Sizes: []uint32{size}, Rounds: 20, Registers: 1}, &r)
-				})
-				for _, c := range r.Copies {
-					if c.Engine == engine {
-						t.Figure(c.From+" to "+c.To, report.BytesPerSecond, c.MiBps*(1<<20))
-					}
-				}
-				return err
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// accesses measures the loads and stores of a program in the guest.
-func (l *life) accesses(ctx context.Context) error {
-	const n = 500
-	return l.take("traps", "accesses", map[string]string{"accesses": fmt.Sprint(n)}, func(t *scene.Take) error {
-		var r proto.BenchResult
-		err := t.Phase("accesses", func() error {
-			return l.vm.Agent().Call(ctx, proto.CmdBench, proto.BenchArgs{Engines: []string{"m2mf"}, Sizes: []uint32{4096}, Rounds: 1, Registers: n}, &r)
-		})
-		if err == nil && len(r.Skipped) > 0 {
-			err = fmt.Errorf("the guest could not measure: %s", strings.Join(r.Skipped, "; "))
-		}
-		for _, a := range r.Access {
-			t.Figure(a.What, report.Nanoseconds, a.NS)
-		}
-		return err
-	})
-}
-
-// poweroff shuts the guest down; its driver saves what VRAM would lose.
-func (l *life) poweroff(ctx context.Context) error {
-	return l.take("suspend", "poweroff", map[string]string{}, func(t *scene.Take) error {
-		var guest float64
-		err := t.Phase("poweroff", func() error {
-			took, err := l.vm.TimedPoweroff(ctx)
-			guest = float64(took)
-			return err
-		})
-		t.Figure("guest's clock", report.Nanoseconds, guest)
-		return err
-	})
 }

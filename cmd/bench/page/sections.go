@@ -24,14 +24,14 @@ func (d *drawer) ablation(place string) []section {
 	}
 	s := section{
 		ID: "ablation-" + place, Title: where("All set-ups", place), Open: true,
-		About: fmt.Sprintf("Sums of medians over the %d cases that every set-up ran. The ratio is end to end, by pass-through's of the same turn: the geometric mean of the cases, and the worst of them. Same map is the ratio to the whole card with as much of it mapped.", rows[0].Cases),
+		About: fmt.Sprintf("Sums of medians over the %d cases that every set-up ran. The ratio is end to end, by pass-through's of the same turn: the geometric mean of the cases, and the worst of them. Same map is the ratio to the whole card with as much of it mapped, and the worst scenario by that; naive is how many times as long as this set-up full virtualization takes.", rows[0].Cases),
 	}
 	var sets []map[string]float64
 	for _, a := range rows {
 		sets = append(sets, a.Counts)
 	}
 	titles, cells := counts(sets, same)
-	t := table{Words: 1, Head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst"}, titles, []string{"worst of"})}
+	t := table{Words: 1, Head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst", "naive"}, titles, []string{"worst of"})}
 	ratio := func(v float64) cell {
 		if v == 0 {
 			return number(none)
@@ -42,7 +42,7 @@ func (d *drawer) ablation(place string) []section {
 		if a.Setup == report.PassThrough { // the baseline against itself
 			a.Mean, a.Worst, a.WorstCase = 0, 0, ""
 		}
-		row := []cell{d.setup(a.Setup), number(report.ShowTime(a.NS)), ratio(a.Mean), ratio(a.Worst), ratio(a.SameMean), ratio(a.SameWorst)}
+		row := []cell{d.setup(a.Setup), number(report.ShowTime(a.NS)), ratio(a.Mean), ratio(a.Worst), ratio(a.SameMean), ratio(a.SameWorst), ratio(a.NaiveMean)}
 		t.Rows = append(t.Rows, append(append(row, cells(a.Counts)...), word(a.WorstCase)))
 	}
 	s.Tables = append(s.Tables, t)
@@ -333,7 +333,7 @@ func (d *drawer) parts(rows []*report.Result) table {
 			c := number(none)
 			for _, f := range x.Figures {
 				if f.Name == n {
-					c.Text = f.Unit.Show(f.Value.Median)
+					c.Text = f.Show()
 				}
 			}
 			row = append(row, c)

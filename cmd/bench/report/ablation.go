@@ -18,8 +18,59 @@ type Ablation struct {
 	Mean, Worst float64
 	WorstCase   string
 	// SameMean and SameWorst are the ratios to the whole card of which as much is
-	// mapped; 0 if it was not measured, or nothing is mapped.
+	// mapped, of all cases and of the worst scenario, SameWorstOf; 0 if it was not
+	// measured, or nothing is mapped. They are geometric means, for a scenario has few
+	// or many cases, and each of them its own noise.
 	SameMean, SameWorst float64
+	SameWorstOf         string
+	// NaiveMean is the ratio of the naive set-up to this one; 0 if it was not measured,
+	// and for itself.
+	NaiveMean float64
+}
+
+// Naive is the set-up that stands for full virtualization.
+const Naive = "naive"
+
+// means are geometric means of ratios, of all cases and by scenario.
+type means struct {
+	all       mean
+	scenarios []string
+	by        map[string]mean
+}
+
+type mean struct {
+	logs float64
+	n    int
+}
+
+func (m mean) add(v float64) mean { return mean{m.logs + math.Log(v), m.n + 1} }
+
+// value is 0 for none.
+func (m mean) value() float64 {
+	if m.n == 0 {
+		return 0
+	}
+	return math.Exp(m.logs / float64(m.n))
+}
+
+func (m *means) add(scenario string, v float64) {
+	if m.by == nil {
+		m.by = map[string]mean{}
+	}
+	if m.by[scenario].n == 0 {
+		m.scenarios = append(m.scenarios, scenario)
+	}
+	m.all, m.by[scenario] = m.all.add(v), m.by[scenario].add(v)
+}
+
+// worst is the largest of the scenarios' means.
+func (m *means) worst() (v float64, scenario string) {
+	for _, s := range m.scenarios {
+		if x := m.by[s].value(); x > v {
+			v, scenario = x, s
+		}
+	}
+	return v, scenario
 }
 
 // Options that say what a guest may map, of a virtual GPU and of the whole card.
@@ -79,8 +130,9 @@ func (r *Report) Ablation(where string) []Ablation {
 			continue
 		}
 		a := Ablation{Setup: s.Name}
-		logs, ratios := 0.0, 0
-		sameLogs, sames, same := 0.0, 0, r.sameMap(&s)
+		var ratios, naive mean
+		var sames means
+		same := r.sameMap(&s)
 		for _, k := range keys {
 			if with[k] != len(setups) {
 				continue
@@ -101,24 +153,22 @@ func (r *Report) Ablation(where string) []Ablation {
 				}
 			}
 			if v, ok := x.ratioTo(r.Find(where, k.scenario, k.name, same)); ok {
-				sameLogs += math.Log(v)
-				sames++
-				a.SameWorst = max(a.SameWorst, v)
+				sames.add(k.scenario, v)
+			}
+			if y := r.Find(where, k.scenario, k.name, Naive); y != nil && s.Name != Naive {
+				if v, ok := y.ratioTo(x); ok {
+					naive = naive.add(v)
+				}
 			}
 			if x.Ratio != nil {
-				logs += math.Log(x.Ratio.Median)
-				ratios++
+				ratios = ratios.add(x.Ratio.Median)
 				if x.Ratio.Median > a.Worst {
 					a.Worst, a.WorstCase = x.Ratio.Median, k.scenario+", "+k.name
 				}
 			}
 		}
-		if ratios > 0 {
-			a.Mean = math.Exp(logs / float64(ratios))
-		}
-		if sames > 0 {
-			a.SameMean = math.Exp(sameLogs / float64(sames))
-		}
+		a.Mean, a.SameMean, a.NaiveMean = ratios.value(), sames.all.value(), naive.value()
+		a.SameWorst, a.SameWorstOf = sames.worst()
 		if a.Cases > 0 {
 			out = append(out, a)
 		}

@@ -14,6 +14,7 @@ const (
 	Writes      = "writes"
 	Posted      = "posted"
 	Messages    = "messages"
+	Wakes       = "wakes"
 	TrapNS      = "trap_ns"
 	Doorbells   = "doorbells"
 	Invalidates = "invalidates"
@@ -32,6 +33,7 @@ var Counts = []Count{
 	{Writes, "writes", "trapped writes of any region", false},
 	{Posted, "posted", "writes for whose reply nobody waited", false},
 	{Messages, "messages", "messages of the protocol, of any kind", false},
+	{Wakes, "wakes", "times that the server found something in its socket: one message, or many behind each other", false},
 	{TrapNS, "in traps", "time inside the device while it handles traps", true},
 	{Doorbells, "bells", "doorbells that the aggregator took", false},
 	{Invalidates, "inval", "TLB invalidates that the guest asked for", false},

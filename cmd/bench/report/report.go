@@ -121,6 +121,19 @@ type Figure struct {
 	Value stats.Summary `json:"value"`
 }
 
+// manyValues is from how many on a figure is shown with the interval of its median:
+// those that were taken many times in each turn, because they are near their noise.
+const manyValues = 12
+
+// Show writes the figure's median, and its interval if it was measured often.
+func (f *Figure) Show() string {
+	text := f.Unit.Show(f.Value.Median)
+	if low, high, ok := f.Value.Interval(); ok && f.Value.N >= manyValues {
+		text += fmt.Sprintf(" (%s to %s)", f.Unit.Show(low), f.Unit.Show(high))
+	}
+	return text
+}
+
 // Unit of a figure.
 type Unit string
 

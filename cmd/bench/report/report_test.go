@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,6 +123,48 @@ func TestAblationIsOverCommonCases(t *testing.T) {
 	x.Case = "32 guests"
 	r.Results = append(r.Results, x)
 	require.Equal(t, sample().Ablation(report.InProcess), r.Ablation(report.InProcess))
+}
+
+// The same mapping is judged by scenario: one with many cases is not worse for that, nor
+// one whose cases are noisy.
+func TestSameMap(t *testing.T) {
+	r := &report.Report{Setups: []report.Setup{
+		{Name: "card", Whole: true, Options: map[string]string{report.OptWholeMap: "all"}},
+		{Name: report.Naive, Options: map[string]string{report.OptMap: "none"}},
+		{Name: "all", Options: map[string]string{report.OptMap: "all"}},
+	}}
+	add := func(scenario, name string, times ...float64) {
+		for i, ns := range times {
+			x := report.Result{Scenario: scenario, Case: name, Where: report.InMachine, Setup: r.Setups[i].Name}
+			x.Sum([]report.Sample{take(ns, nil), take(10*ns, nil)}, nil)
+			r.Results = append(r.Results, x)
+		}
+	}
+	add("probe", "", 100, 300, 120)
+	add("copy", "small", 100, 800, 200)
+	add("copy", "large", 100, 800, 50)
+	rows := r.Ablation(report.InMachine)
+	require.Len(t, rows, 3)
+	require.Zero(t, rows[0].SameMean, "against itself")
+	require.Zero(t, rows[1].SameMean, "nothing is mapped")
+	require.InDelta(t, math.Cbrt(1.2*2*0.5), rows[2].SameMean, 1e-9)
+	require.InDelta(t, 1.2, rows[2].SameWorst, 1e-9, "the copies are 1 together")
+	require.Equal(t, "probe", rows[2].SameWorstOf)
+	require.InDelta(t, math.Cbrt(3*8*8), rows[0].NaiveMean, 1e-9)
+	require.InDelta(t, math.Cbrt(2.5*4*16), rows[2].NaiveMean, 1e-9)
+	require.Zero(t, rows[1].NaiveMean)
+}
+
+// What was taken many times in each turn is shown with the interval of its median.
+func TestFiguresWithIntervals(t *testing.T) {
+	f := report.Figure{Name: "slowdown", Unit: report.Share, Value: stats.Of([]float64{0.01, 0.02})}
+	require.Equal(t, "1.5 %", f.Show())
+	var values []float64
+	for i := range 20 {
+		values = append(values, float64(i-5)/1000)
+	}
+	f.Value = stats.Of(values)
+	require.Equal(t, "0.5 % (0.0 % to 0.9 %)", f.Show())
 }
 
 func TestRoundTrip(t *testing.T) {

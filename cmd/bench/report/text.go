@@ -72,7 +72,7 @@ func (r *Report) head() string {
 // shown are the counts that the tables have columns for.
 func shown() (names []string, titles []string) {
 	for _, c := range Counts {
-		if c.Name != Messages && c.Name != Posted {
+		if c.Name != Messages && c.Name != Posted && c.Name != Wakes {
 			names, titles = append(names, c.Name), append(titles, c.Title)
 		}
 	}
@@ -93,16 +93,19 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran; ratios to pass-through, geometric mean and worst case (same map: to the whole card with as much of it mapped)\n", title, rows[0].Cases)
+	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran; ratios to pass-through, geometric mean and worst case; same map: to the whole card with as much of it mapped, and the worst scenario; naive: how many times as long that takes\n", title, rows[0].Cases)
 	names, titles := shown()
-	g := grid{indent: "  ", head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst"}, titles, []string{"worst of"})}
+	g := grid{indent: "  ", head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst", "naive"}, titles, []string{"worst of"})}
 	for _, a := range rows {
-		row := []string{a.Setup, ShowTime(a.NS), none, none, none, none}
+		row := []string{a.Setup, ShowTime(a.NS), none, none, none, none, none}
+		if a.NaiveMean > 0 {
+			row[6] = ShowRatio(a.NaiveMean)
+		}
 		if a.Mean > 0 {
 			row[2], row[3] = ShowRatio(a.Mean), ShowRatio(a.Worst)
 		}
 		if a.SameMean > 0 {
-			row[4], row[5] = ShowRatio(a.SameMean), ShowRatio(a.SameWorst)
+			row[4], row[5] = ShowRatio(a.SameMean), ShowRatio(a.SameWorst)+" "+a.SameWorstOf
 		}
 		for _, n := range names {
 			row = append(row, have(a.Counts, n, func(v float64) string { return showCount(n, v) }))
@@ -211,7 +214,7 @@ func phases(b *strings.Builder, rows []*Result) {
 			cell := none
 			for _, f := range x.Figures {
 				if f.Name == n {
-					cell = f.Unit.Show(f.Value.Median)
+					cell = f.Show()
 				}
 			}
 			row = append(row, cell)

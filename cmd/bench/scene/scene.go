@@ -12,6 +12,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 )
@@ -65,6 +67,36 @@ func (t *Take) Phase(name string, do func() error) error {
 	}
 	t.sample.Phases = append(t.sample.Phases, report.PhaseSample{Name: name, NS: float64(took), Counts: counts})
 	return nil
+}
+
+// Idle measures what processor time this process uses for so long in which nobody has
+// anything to do, as a share of one processor.
+func (t *Take) Idle(ctx context.Context, d time.Duration) (share float64, err error) {
+	var used time.Duration
+	err = t.Phase("idle", func() error {
+		before, err := processorTime()
+		if err != nil {
+			return err
+		}
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		used, err = processorTime()
+		used -= before
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return float64(used) / t.Last().NS, nil
+}
+
+func processorTime() (time.Duration, error) {
+	var r unix.Rusage
+	err := unix.Getrusage(unix.RUSAGE_SELF, &r)
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
 }
 
 // Figure enters something else that was measured.

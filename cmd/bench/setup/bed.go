@@ -177,7 +177,9 @@ func (b *Bed) Counts() map[string]float64 {
 		out[report.Reads] += float64(s.Gauge.reads.Load())
 		out[report.Writes] += float64(s.Gauge.writes.Load())
 		out[report.TrapNS] += float64(s.Gauge.ns.Load())
-		for _, c := range s.server.Stats().Commands {
+		stats := s.server.Stats()
+		out[report.Wakes] += float64(stats.Spun + stats.Blocked)
+		for _, c := range stats.Commands {
 			out[report.Messages] += float64(c.Messages)
 			out[report.Posted] += float64(c.Posted)
 		}

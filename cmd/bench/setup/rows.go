@@ -29,10 +29,17 @@ type Row struct {
 	GPU map[string]string
 	// Server are options of the configuration's section of that name.
 	Server map[string]string
+	// Asked says that it is measured only by those who name it: it settles a default,
+	// and tells nothing that the other rows do not.
+	Asked bool
 }
 
-// Naive is the set-up that stands for GPUvm's full virtualization.
-const Naive = "naive"
+// Set-ups that are called by name: Naive stands for GPUvm's full virtualization, All
+// has what takes the traps away together.
+const (
+	Naive = report.Naive
+	All   = "all"
+)
 
 // Options that rows set.
 const (
@@ -46,7 +53,8 @@ const (
 	bellPoll = "poll"
 )
 
-// Rows are the set-ups: pass-through, naive, each option alone, and all together.
+// Rows are the set-ups: pass-through, naive, each option alone, all together, and
+// those that settle a default.
 var Rows = []Row{
 	{
 		Name: report.PassThrough, Whole: true, GPU: map[string]string{optMap: "none"},
@@ -98,10 +106,32 @@ var Rows = []Row{
 		Server: map[string]string{optSpin: "50us"},
 	},
 	{
-		Name:  "all",
+		Name:  "lazy+incremental",
+		About: "Naive, but tables wait, and only what changed is looked at: all without mapping",
+		GPU:   map[string]string{optSync: "lazy", optScan: "incremental", optMap: "none"},
+	},
+	{
+		Name:  All,
 		About: "Lazy and incremental, and the guest maps all that can be mapped",
 		GPU:   map[string]string{optSync: "lazy", optScan: "incremental", optMap: mapAll},
 	},
+	{
+		Name:  "all+poll",
+		About: "All, and the guest maps the doorbells too",
+		GPU:   map[string]string{optSync: "lazy", optScan: "incremental", optMap: mapAll, optBell: bellPoll},
+	},
+	spinning("20us"), spinning("50us"), spinning("100us"),
+}
+
+// spinning is all, with a server that polls its socket for so long.
+func spinning(spin string) Row {
+	return Row{
+		Name:   "all+spin" + spin,
+		About:  "All, and the server polls its socket for " + spin + " before it blocks",
+		GPU:    map[string]string{optSync: "lazy", optScan: "incremental", optMap: mapAll},
+		Server: map[string]string{optSpin: spin},
+		Asked:  true,
+	}
 }
 
 // Names of rows, in their order.
@@ -112,10 +142,11 @@ func Names(rows []Row) (names []string) {
 	return names
 }
 
-// Choose picks rows by name, in the order of Rows. No names pick all.
+// Choose picks rows by name, in the order of Rows. No names pick all but those that
+// want to be asked for.
 func Choose(names []string) ([]Row, error) {
 	if len(names) == 0 {
-		return Rows, nil
+		return slices.DeleteFunc(slices.Clone(Rows), func(r Row) bool { return r.Asked }), nil
 	}
 	for _, n := range names {
 		if known := Names(Rows); !slices.Contains(known, n) {

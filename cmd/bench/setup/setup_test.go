@@ -57,7 +57,10 @@ func TestRowsAreAblations(t *testing.T) {
 		options []string
 	}{
 		{"lazy", []string{"gpu.shadow.sync"}}, {"incremental", []string{"gpu.shadow.scan"}}, {"mapped", []string{"gpu.bar-map"}}, {"poll", []string{"gpu.doorbell"}}, {"spin", []string{"server.spin"}},
-		{"all", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync"}},
+		{"lazy+incremental", []string{"gpu.shadow.scan", "gpu.shadow.sync"}},
+		{All, []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync"}},
+		{"all+poll", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "gpu.doorbell"}},
+		{"all+spin20us", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "server.spin"}},
 	} {
 		rows, err := Choose([]string{c.name})
 		require.NoError(t, err)
@@ -69,6 +72,18 @@ func TestRowsAreAblations(t *testing.T) {
 		}
 		require.ElementsMatch(t, c.options, differ, c.name)
 	}
+}
+
+// Rows that settle a default are measured by those who name them.
+func TestRowsThatAreAskedFor(t *testing.T) {
+	rows, err := Choose(nil)
+	require.NoError(t, err)
+	require.Contains(t, Names(rows), "all+poll")
+	require.NotContains(t, Names(rows), "all+spin50us")
+	require.Len(t, rows, len(Rows)-3)
+	rows, err = Choose([]string{"all+spin50us", All})
+	require.NoError(t, err)
+	require.Equal(t, []string{All, "all+spin50us"}, Names(rows))
 }
 
 // A row that says nonsense is refused, with what would be right.

@@ -2,6 +2,7 @@ package stats_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -45,6 +46,42 @@ func TestSummary(t *testing.T) {
 			require.LessOrEqual(t, o.MAD, s.Max-s.Min)
 		}
 	})
+}
+
+// The tables of the sign test have these ranks.
+func TestKnownIntervals(t *testing.T) {
+	for _, c := range []struct{ n, rank int }{{6, 1}, {8, 1}, {9, 2}, {12, 3}, {20, 6}, {50, 18}, {100, 40}} {
+		values := make([]float64, c.n)
+		for i := range values {
+			values[i] = float64((i*7)%c.n + 1) // in no order, if 7 does not divide their number
+		}
+		s := stats.Of(values)
+		low, high, ok := s.Interval()
+		require.True(t, ok)
+		require.Equal(t, []float64{float64(c.rank), float64(c.n + 1 - c.rank)}, []float64{low, high}, "%d values", c.n)
+	}
+	s := stats.Of([]float64{1, 2, 3, 4, 5})
+	_, _, ok := s.Interval()
+	require.False(t, ok, "5 values are all above the median once in 32 times")
+}
+
+// The interval has the median of what was drawn from in it, 19 times in 20.
+func TestIntervalHolds(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const rounds = 2000
+	held := 0
+	for range rounds {
+		values := make([]float64, 30)
+		for i := range values {
+			values[i] = r.ExpFloat64()
+		}
+		s := stats.Of(values)
+		if low, high, ok := s.Interval(); ok && low <= math.Ln2 && math.Ln2 <= high {
+			held++
+		}
+	}
+	require.Greater(t, held, rounds*94/100)
+	require.Less(t, held, rounds*99/100, "an interval that holds everything says nothing")
 }
 
 // slow finds the coefficients by the normal equations and Cramer's rule, for the
