@@ -39,8 +39,13 @@ type Aggregator struct {
 	polled doorbell.Stats
 }
 
-// Options are limits of an aggregator. The zero value of each is its default.
+// Options are an aggregator's limits, and how it shares. The zero value of each is
+// its default.
 type Options struct {
+	// Guests is how many there may be at a time, 1 to 32; default 32. They share the
+	// card's bus addresses: of each guest's memory the card reaches the first 1 TiB
+	// divided by that number, taken up to a power of two.
+	Guests int
 	// CardTimeout bounds each wait for the card; default 500 ms. A guest whose
 	// channels the card does not give back in that time is put into safe mode.
 	CardTimeout time.Duration
@@ -52,6 +57,14 @@ type Options struct {
 	// engines with faults and errors: so many at once, and so many a second for
 	// ever. Defaults 4096 and 512. A guest beyond that is put into safe mode.
 	ErrorBurst, ErrorRate float64
+	// InterruptBurst is how often the card is asked what happened, at most, before
+	// one that always has something to say is left alone for InterruptPause. Defaults
+	// 64 and 1 ms.
+	InterruptBurst int
+	InterruptPause time.Duration
+	// InvalidateDirs is how many page directories one invalidate of the card names,
+	// default 32. One of more is of everybody's.
+	InvalidateDirs int
 	// TableRate bounds how many bytes of page tables a second are looked at for one
 	// guest, in the long run; default 256 MiB. A guest beyond that has its
 	// invalidates and submissions wait; memory that goes does not.
@@ -73,24 +86,13 @@ func New(c card.Card) (*Aggregator, error) { return NewWith(c, Options{}) }
 
 // NewWith is New with limits.
 func NewWith(c card.Card, o Options) (*Aggregator, error) {
-	if o.CardTimeout == 0 {
-		o.CardTimeout = cardTimeout
-	}
-	if o.UnmapTimeout == 0 {
-		o.UnmapTimeout = unmapTimeout
-	}
-	if o.ErrorBurst == 0 {
-		o.ErrorBurst = 4096
-	}
-	if o.ErrorRate == 0 {
-		o.ErrorRate = 512
-	}
-	if o.TableRate == 0 {
-		o.TableRate = 256 << 20
+	o.complete()
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	a := &Aggregator{opts: o, memory: newPartition(c.VRAMSize())}
-	a.ctl.init(c, o.CardTimeout)
-	a.bus.intr = make(chan struct{}, 1)
+	a.ctl.init(c, o.CardTimeout, o.InvalidateDirs)
+	a.bus.init(o.Guests)
 	a.closing = make(chan struct{})
 	var err error
 	a.pollArea, err = a.ctl.bringUp(a.allocOwn)
@@ -162,7 +164,7 @@ type GuestConfig struct {
 	VRAM     uint64 // bytes, a multiple of 1 MiB
 	Channels int    // how many it may have bound at a time; 0 = all
 	// Guaranteed is how many of them it can count on, whatever the others have; 0 is
-	// an even share among as many guests as are possible.
+	// an even share among as many guests as there may be.
 	Guaranteed int
 	// Tables is the memory for its page-table shadows, in bytes: its own, taken
 	// from the card when the guest is added. Channels beyond the guaranteed have their
@@ -184,20 +186,27 @@ type GuestConfig struct {
 	Doorbell doorbell.Mode
 }
 
-const (
-	minTables = 8 << 20
-	maxTables = 64 << 20
-)
+// Own is what the aggregator takes of the card's memory for itself, at most, beside
+// the tables of each guest: the instance blocks of channels that are guaranteed,
+// runlists, USERD, and what lies fallow because guests begin at large pages.
+const Own = 8 << 20
 
-func (c *GuestConfig) complete() error {
+// DefaultTables is the memory for page tables of a guest that does not say it: an
+// eighth of its own in whole MiB, 8 MiB at least and 64 MiB at most.
+func DefaultTables(vram uint64) uint64 {
+	const least, most, mib = 8 << 20, 64 << 20, 1 << 20
+	return min(max(vram/8&^(mib-1), least), most)
+}
+
+func (c *GuestConfig) complete(guests int) error {
 	if c.Channels == 0 {
 		c.Channels = gf100.Channels
 	}
 	if c.Guaranteed == 0 {
-		c.Guaranteed = min(gf100.Channels/MaxGuests, c.Channels)
+		c.Guaranteed = min(gf100.Channels/guests, c.Channels)
 	}
 	if c.Tables == 0 {
-		c.Tables = min(max(c.VRAM/8, minTables), maxTables)
+		c.Tables = DefaultTables(c.VRAM)
 	}
 	c.Tables = wholePages(c.Tables)
 	if c.Shadow == (shadowpt.Policy{}) {
@@ -222,17 +231,9 @@ func (c *GuestConfig) complete() error {
 // own is how much of the card's memory the aggregator keeps for the guest.
 func (c *GuestConfig) own() uint64 { return c.Tables + uint64(c.Guaranteed)*gf100.InstanceSize }
 
-// Need returns how much of the card's memory a guest takes in all.
-func (c GuestConfig) Need() (uint64, error) {
-	if err := c.complete(); err != nil {
-		return 0, err
-	}
-	return c.VRAM + c.own(), nil
-}
-
 // AddGuest gives a guest its share. Events go to ev from now on.
 func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.complete(a.opts.Guests); err != nil {
 		return nil, err
 	}
 	g, err := a.place(cfg, ev)
@@ -257,9 +258,9 @@ func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 func (a *Aggregator) place(cfg GuestConfig, ev Events) (*Guest, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	index := slices.Index(a.guests[:], nil)
+	index := slices.Index(a.guests[:a.opts.Guests], nil)
 	if index < 0 {
-		return nil, fmt.Errorf("it would be one more than the %d that are possible", MaxGuests)
+		return nil, fmt.Errorf("it would be one more than the %d that may be", a.opts.Guests)
 	}
 	promised := 0
 	for _, g := range a.guests {

@@ -21,7 +21,6 @@ import (
 )
 
 func TestBringUp(t *testing.T) {
-	require.Equal(t, MaxGuests, gf100.Owners)
 	_, f := newAgg(t, Options{})
 	require.Equal(t, uint32(1), f.get(regPMCIntrEn))
 	require.Equal(t, uint32(intrOurs), f.get(regPMCIntrMask0))

@@ -47,6 +47,9 @@ func (g *Guest) Tables() []Extent {
 	return unseen(out)
 }
 
+// BusAddress is where the card has address addr of the guest's own memory.
+func (g *Guest) BusAddress(addr uint64) uint64 { return g.agg.bus.at(g.index, addr) }
+
 // Fixed returns the card memory of the aggregator's own that never changes between
 // New and Close: the tables and the instance block of its BAR1.
 func (a *Aggregator) Fixed() []Extent { return unseen(a.ctl.fixed) }
@@ -71,10 +74,10 @@ func (a *Aggregator) Audit(id uint8, t shadowpt.Target, addr uint64, n int, writ
 		return fmt.Errorf("aggregator: channel %d, which nobody has, accesses %d bytes of target %d at %#x", id, n, t, addr)
 	}
 	g := ch.guest
-	switch {
-	case t == shadowpt.VRAM && g.has(ch, addr, uint64(n), write):
+	if t == shadowpt.VRAM && g.has(ch, addr, uint64(n), write) {
 		return nil
-	case t.System() && addr>>busShift == uint64(g.index) && addr&windowMask+uint64(n) <= BusWindow:
+	}
+	if owner, _, ok := a.bus.of(addr, uint64(n)); t.System() && ok && owner == uint64(g.index) {
 		return nil
 	}
 	return fmt.Errorf("aggregator: channel %d of guest %s accesses %d bytes of target %d at %#x (write %t), which are not its own", id, g.name, n, t, addr, write)

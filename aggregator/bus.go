@@ -1,22 +1,23 @@
 package aggregator
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Each guest has a window of the card's bus addresses, so that equal addresses
-// of two guests never meet: 32 windows of 32 GiB fill the card's 40 bits.
-const (
-	busShift   = 35
-	BusWindow  = 1 << busShift        // the most guest memory that a card reaches, in bytes
-	MaxGuests  = 1 << (40 - busShift) // and gf100.Owners
-	windowMask = BusWindow - 1
-)
+// MaxGuests is how many guests a card tells apart. Options.Guests may be fewer.
+const MaxGuests = gf100.Owners
 
-// bus is the memory of all guests, as the card sees it.
+// cardBusBits is how many bits a bus address of the card has.
+const cardBusBits = 40
+
+// bus is the memory of all guests, as the card sees it. Each guest has a window of
+// the card's bus addresses, so that equal addresses of two guests never meet; the
+// windows fill the card's addresses.
 //
 // A step of the card pins nobody's memory: it takes the map of the one guest
 // whose window it touches for the look-up alone. What it found stays good until
@@ -25,8 +26,9 @@ const (
 // steps that began before. So a guest whose map changes never waits for, and
 // never delays, the steps of others.
 type bus struct {
-	host [MaxGuests]atomic.Pointer[memory]
-	intr chan struct{} // of capacity 1: the card has something to say
+	shift uint // of a bus address: the guest's number
+	host  [MaxGuests]atomic.Pointer[memory]
+	intr  chan struct{} // of capacity 1: the card has something to say
 
 	// steps is read-locked by each step. Its write side is the last resort of
 	// barrier: it waits for every step under way, and holds up the next ones.
@@ -34,6 +36,23 @@ type bus struct {
 }
 
 type memory struct{ card.Bus }
+
+func (b *bus) init(guests int) {
+	b.intr = make(chan struct{}, 1)
+	b.shift = uint(cardBusBits - bits.Len(uint(guests-1)))
+}
+
+// window is how many bytes of a guest's memory the card reaches.
+func (b *bus) window() uint64 { return 1 << b.shift }
+
+// at is where address addr of a guest, which is inside its window, is for the card.
+func (b *bus) at(index int, addr uint64) uint64 { return uint64(index)<<b.shift | addr }
+
+// of says whose n bytes at addr of the card are, and where he has them.
+func (b *bus) of(addr, n uint64) (index uint64, own uint64, ok bool) {
+	index, own = addr>>b.shift, addr&(b.window()-1)
+	return index, own, index < MaxGuests && n <= b.window()-own
+}
 
 // attach puts a guest's memory into its window, or takes it out (nil). Steps that
 // are under way may go on using what was there.
@@ -60,8 +79,8 @@ func (b *bus) Release() { b.steps.RUnlock() }
 
 // Slice implements card.Bus.
 func (b *bus) Slice(addr uint64, n int, write bool) []byte {
-	i := addr >> busShift
-	if i >= MaxGuests || n < 0 || addr&windowMask+uint64(n) > BusWindow {
+	i, own, ok := b.of(addr, uint64(n))
+	if !ok {
 		return nil
 	}
 	m := b.host[i].Load()
@@ -70,7 +89,7 @@ func (b *bus) Slice(addr uint64, n int, write bool) []byte {
 	}
 	m.Acquire()
 	defer m.Release()
-	return m.Slice(addr&windowMask, n, write)
+	return m.Slice(own, n, write)
 }
 
 // Interrupt implements card.Host. It is called under the card's lock, so it only

@@ -12,13 +12,6 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// cardTimeout bounds every wait for the card, unless Options say otherwise. A
-// card that takes longer is broken, or a channel is: the caller decides.
-const cardTimeout = time.Second / 2
-
-// unmapTimeout is Options.UnmapTimeout's default.
-const unmapTimeout = 3 * cardTimeout
-
 // Waits look again at once a few times, then ever more rarely.
 const (
 	pollMin = 5 * time.Microsecond
@@ -28,8 +21,9 @@ const (
 // control drives the card's registers, as a driver does.
 type control struct {
 	card    card.Card
-	timeout time.Duration
-	fixed   []run // in VRAM: what bringUp wrote for good
+	timeout time.Duration // of every wait; a card that takes longer is broken, or a channel is: the caller decides
+	maxDirs int           // Options.InvalidateDirs
+	fixed   []run         // in VRAM: what bringUp wrote for good
 
 	// What takes time on the card; see turn.
 	invalidating, committing, preempting turn
@@ -43,8 +37,8 @@ type control struct {
 	timeouts atomic.Uint64 // waits that the card did not end in time
 }
 
-func (c *control) init(cd card.Card, timeout time.Duration) {
-	c.card, c.timeout = cd, timeout
+func (c *control) init(cd card.Card, timeout time.Duration, maxDirs int) {
+	c.card, c.timeout, c.maxDirs = cd, timeout, maxDirs
 	c.invalidating.init()
 	c.committing.init()
 	c.preempting.init()
@@ -190,17 +184,14 @@ func (c *control) await(reg, mask, want uint32) bool {
 	}
 }
 
-// maxDirs is how many directories one invalidate names; more are all of them.
-const maxDirs = 32
-
 // invalidate makes the card forget its translations through directories, or all if
-// none is named, and waits until no access uses an old one: every step that was
+// none is named or too many are, and waits until no access uses an old one: every step that was
 // under way when it was called has ended. Other directories' are left alone, for
 // those whose they are did not ask.
 func (c *control) invalidate(dirs ...uint64) bool {
 	join := func(k *ticket) {
 		k.dirs = append(k.dirs, dirs...)
-		k.allDirs = k.allDirs || len(dirs) == 0 || len(k.dirs) > maxDirs
+		k.allDirs = k.allDirs || len(dirs) == 0 || len(k.dirs) > c.maxDirs
 	}
 	return c.invalidating.do(join, func(k *ticket) bool {
 		c.mu.Lock()

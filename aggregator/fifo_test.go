@@ -178,7 +178,7 @@ func TestRefusedMethodIsTriedAgain(t *testing.T) {
 // An invalidate names the guest's own directories on the card, and all only for
 // more than fit.
 func TestInvalidateNamesDirectories(t *testing.T) {
-	a, f := newAgg(t, Options{})
+	a, f := newAgg(t, Options{InvalidateDirs: 3})
 	g, _ := addGuest(t, a, "a")
 	policy := shadowpt.DefaultPolicy
 	policy.Sync, policy.Scan = shadowpt.SyncFlush, shadowpt.ScanFull // else there is nothing to forget
@@ -205,7 +205,12 @@ func TestInvalidateNamesDirectories(t *testing.T) {
 	require.NotEqual(t, dir, other.cardChannel(1).space.shadow.Dir())
 
 	f.forget()
-	require.True(t, a.ctl.invalidate(make([]uint64, maxDirs+1)...))
+	require.True(t, a.ctl.invalidate(make([]uint64, 3)...))
+	pdbs, _ = named()
+	require.Len(t, pdbs, 3)
+
+	f.forget()
+	require.True(t, a.ctl.invalidate(make([]uint64, 4)...))
 	pdbs, commands = named()
 	require.Equal(t, []uint32{0}, pdbs)
 	require.Equal(t, []uint32{gf100.InvalidateGo | gf100.InvalidateAllDirs | gf100.InvalidateAllPages}, commands)

@@ -182,7 +182,7 @@ func (g *Guest) Reset() error {
 	g.news = news{}
 	if g.lost != nil && g.unsafe == "" {
 		g.agg.bus.attach(g.index, g.lost)
-		g.noteMoved(0, BusWindow)
+		g.noteMoved(0, g.agg.bus.window())
 		g.lost = nil
 	}
 	g.mu.Unlock()
@@ -224,7 +224,7 @@ func (g *Guest) lookUp() {
 func (g *Guest) AttachMemory(m card.Bus) {
 	g.setLost(nil)
 	g.agg.bus.attach(g.index, m)
-	g.Mapped(0, BusWindow)
+	g.Mapped(0, g.agg.bus.window())
 }
 
 // Mapped is called when n bytes of bus addresses from addr on have come. Entries
@@ -237,7 +237,8 @@ func (g *Guest) Mapped(addr, n uint64) {
 
 // noteMoved widens moved. Guest.mu is held.
 func (g *Guest) noteMoved(addr, n uint64) {
-	from, to := min(addr, BusWindow), min(addr+min(n, BusWindow), BusWindow)
+	window := g.agg.bus.window()
+	from, to := min(addr, window), min(addr+min(n, window), window)
 	if g.moved[0] != g.moved[1] {
 		from, to = min(from, g.moved[0]), max(to, g.moved[1])
 	}
@@ -255,7 +256,7 @@ func (g *Guest) DetachMemory() {
 	g.setLost(nil)
 	g.agg.bus.attach(g.index, nil)
 	g.mu.Lock()
-	g.noteMoved(0, BusWindow)
+	g.noteMoved(0, g.agg.bus.window())
 	g.todo.invalidate.unmapped = true // whatever the next round is for
 	g.mu.Unlock()
 	if !g.agg.ctl.invalidate() {

@@ -131,12 +131,12 @@ func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64
 		return g.extents.translate(addr, n)
 	}
 	m := g.memory()
-	if m == nil || !t.System() || addr >= BusWindow || n > BusWindow-addr {
+	if m == nil || !t.System() || addr >= g.agg.bus.window() || n > g.agg.bus.window()-addr {
 		return 0, false
 	}
 	m.Acquire()
 	defer m.Release()
-	return uint64(g.index)<<busShift | addr, m.Slice(addr, int(n), write) != nil
+	return g.agg.bus.at(g.index, addr), m.Slice(addr, int(n), write) != nil
 }
 
 // allocOwn returns n bytes of the card's memory that the aggregator keeps for

@@ -23,23 +23,18 @@ func (a *Aggregator) route() {
 			select {
 			case <-a.closing:
 				return
-			case <-time.After(routePause):
+			case <-time.After(a.opts.InterruptPause):
 			}
 		}
 	}
 }
-
-const (
-	routeRounds = 64
-	routePause  = time.Millisecond
-)
 
 // routeAll handles everything that the card reports now. It returns false if
 // there is no end to it.
 func (a *Aggregator) routeAll() bool {
 	a.routeMu.Lock()
 	defer a.routeMu.Unlock()
-	for range routeRounds {
+	for range a.opts.InterruptBurst {
 		intr := a.ctl.rd(regPMCIntr) & intrOurs
 		if intr == 0 {
 			return true

@@ -19,7 +19,7 @@ func TestUnmappedIsBounded(t *testing.T) {
 	}
 	g.AttachMemory(cutFile{make([]byte, 1<<20)})
 	other.AttachMemory(cutFile{make([]byte, 1<<20)})
-	at := uint64(g.index) << busShift
+	at := a.bus.at(g.index, 0)
 	require.NotNil(t, a.bus.Slice(at, 4, false))
 	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
 		f.hold(reg, true)
@@ -47,7 +47,7 @@ func TestUnmappedIsBounded(t *testing.T) {
 	}
 	require.NotEmpty(t, g.SafeMode())
 	g.Unmapped(4096, 4096) // of what the card no longer reaches
-	require.NotNil(t, a.bus.Slice(uint64(other.index)<<busShift, 4, false))
+	require.NotNil(t, a.bus.Slice(a.bus.at(other.index, 0), 4, false))
 	require.Empty(t, other.SafeMode())
 	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
 		f.hold(reg, false)

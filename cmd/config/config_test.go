@@ -39,19 +39,23 @@ card:
   doorbell: poll
   pci-device: 06dd
   pci-subsystem: 10de:0780
-server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB}
+server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB, max-data-size: 64KiB}
 shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
 scheduler: {policy: timeslice, hierarchy: flat, depth: 3, period: 20ms, slice: 2ms}
-limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB, map-replicas: 100, map-runs: 200, map-pages: 2000, map-moves: 300, request: 2s}
+limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB, map-replicas: 100, map-runs: 200, map-pages: 2000, map-moves: 300, request: 2s, guests: 4,
+  rule-interval: 5s, interrupt-burst: 6, interrupt-pause: 7ms, invalidate-dirs: 8, doorbell-load: 9}
 `
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
 		Card: Card{Kind: "soft", VRAM: 1 << 30, Face: Face{
 			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, BARMap: homes.MapBAR3 | homes.MapROM, Doorbell: doorbell.Poll, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
 		}},
-		Server:    Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40},
-		Shadow:    Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
-		Limits:    Limits{CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond, Request: 2 * time.Second},
+		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40, MaxDataSize: 64 << 10},
+		Shadow: Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
+		Limits: Limits{
+			Guests: 4, RuleInterval: 5 * time.Second, InterruptBurst: 6, InterruptPause: 7 * time.Millisecond, InvalidateDirs: 8, DoorbellLoad: 9,
+			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond, Request: 2 * time.Second,
+		},
 		Scheduler: Scheduler{Policy: "timeslice", Hierarchy: "flat", Depth: 3, Period: 20 * time.Millisecond, Slice: 2 * time.Millisecond},
 	}
 	layer, err := Parse("f.yaml", []byte(file))

@@ -7,28 +7,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Limits of a card that is shared.
 const (
-	MaxGPUs     = 32
-	MaxChannels = 128
-	// Own is what the aggregator keeps of the card's memory beside the tables of
-	// each GPU: instance blocks, runlists, USERD, and what lies fallow because
-	// GPUs begin at large pages.
-	Own = 8 * mib
-	// Tables that nobody said the size of are an eighth of the GPU's memory, in
-	// these bounds.
-	leastTables = 8 * mib
-	mostTables  = 64 * mib
-
-	// leastGPU is the least memory of a GPU.
+	// own is what nobody else can have of the card's memory.
+	own Size = aggregator.Own
+	// leastGPU is the least memory of a GPU, as the tags of Share have it.
 	leastGPU = 64 * mib
-
-	mib Size = 1 << 20
 	// mostChannels is the largest share of the channels that a GPU gets unasked.
 	mostChannels = 32
+
+	mib Size = 1 << 20
 )
 
 var gpuName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -132,9 +124,8 @@ func checkName(name string, e *entry) error {
 // Fit checks that completed GPUs fit on the card together, and gives channels to
 // those that do not say how many: an even share of what is left, at most 32.
 func (l *Layer) Fit(gpus []GPU) error {
-	if len(gpus) > MaxGPUs {
-		g := &gpus[MaxGPUs]
-		return &Error{Where: g.at, Reason: fmt.Sprintf("is GPU %d; a card is shared by at most %d", MaxGPUs+1, MaxGPUs)}
+	if most := l.Config.Limits.Guests; len(gpus) > most {
+		return &Error{Where: gpus[most].at, Reason: fmt.Sprintf("is GPU %d; a card is shared by at most %d (%s)", most+1, most, l.Where("limits.guests"))}
 	}
 	if err := l.fitNames(gpus); err != nil {
 		return err
@@ -194,7 +185,7 @@ func (l *Layer) fitNames(gpus []GPU) error {
 
 // fitMemory holds the sum of what the GPUs take against the card's memory.
 func (l *Layer) fitMemory(gpus []GPU) error {
-	left := l.Config.Card.VRAM - Own
+	left := l.Config.Card.VRAM - own
 	for i := range gpus {
 		g := &gpus[i]
 		if need := g.VRAM + g.Tables; need > left {
@@ -204,7 +195,7 @@ func (l *Layer) fitMemory(gpus []GPU) error {
 			}
 			return &Error{Where: g.Where("vram"), Value: g.VRAM.String(), Reason: fmt.Sprintf(
 				"does not fit: of the card's %v, %v is the aggregator's own and %v is taken; with %v for its page tables it takes %v, and %v are left; %s, or a larger card (%s)",
-				l.Config.Card.VRAM, Own, l.Config.Card.VRAM-Own-left, g.Tables, need, left, fits, l.Where("card.vram"))}
+				l.Config.Card.VRAM, own, l.Config.Card.VRAM-own-left, g.Tables, need, left, fits, l.Where("card.vram"))}
 		}
 		left -= g.VRAM + g.Tables
 	}
@@ -215,7 +206,7 @@ func (l *Layer) fitMemory(gpus []GPU) error {
 // taken so much of it, and the most memory that one more GPU can have of that; 0 if
 // it cannot have the least that a GPU needs.
 func (l *Layer) Room(taken Size) (left, most Size) {
-	left = l.Config.Card.VRAM - Own
+	left = l.Config.Card.VRAM - own
 	left -= min(left, taken)
 	if most = new(GPU).most(left); most < leastGPU {
 		most = 0
@@ -224,7 +215,7 @@ func (l *Layer) Room(taken Size) (left, most Size) {
 }
 
 // tablesFor is the memory for page tables of a GPU that does not say it.
-func tablesFor(vram Size) Size { return min(max(vram/8&^(mib-1), leastTables), mostTables) }
+func tablesFor(vram Size) Size { return Size(aggregator.DefaultTables(uint64(vram))) }
 
 // most is the most memory that the GPU can have if it and its tables get left.
 func (g *GPU) most(left Size) Size {
@@ -241,7 +232,7 @@ func (g *GPU) most(left Size) Size {
 // fitChannels does the same for channels that are guaranteed, and shares the rest
 // out. A GPU that does not say how many are guaranteed can count on all of its own.
 func fitChannels(gpus []GPU) error {
-	left := MaxChannels
+	left := gf100.Channels
 	var unsaid []*GPU
 	for i := range gpus {
 		g := &gpus[i]
@@ -258,14 +249,14 @@ func fitChannels(gpus []GPU) error {
 			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("more than the %d that it may have at a time (%s)", g.Channels, g.Where("channels"))}
 		}
 		if g.Guaranteed > left {
-			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it", MaxChannels, left)}
+			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it", gf100.Channels, left)}
 		}
 		left -= g.Guaranteed
 	}
 	for i, g := range slices.Backward(unsaid) {
 		g.Channels = min(left/(i+1), mostChannels)
 		if g.Channels == 0 {
-			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the card has %d, and the other GPUs take all; give them fewer", MaxChannels)}
+			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the card has %d, and the other GPUs take all; give them fewer", gf100.Channels)}
 		}
 		g.Guaranteed = g.Channels
 		left -= g.Channels

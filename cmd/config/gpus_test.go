@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"pgregory.net/rapid"
 )
 
@@ -83,7 +85,7 @@ gpus:
 func TestGPUErrors(t *testing.T) {
 	const a = "gpus:\n- {name: a, socket: a.sock, vram: 128MiB}\n"
 	many := "card: {vram: 6GiB}\ngpus:\n"
-	for i := range MaxGPUs + 1 {
+	for i := range aggregator.MaxGuests + 1 {
 		many += fmt.Sprintf("- {name: g%d, socket: %d.sock, vram: 64MiB}\n", i, i)
 	}
 	for _, c := range []struct{ file, want string }{
@@ -98,7 +100,8 @@ func TestGPUErrors(t *testing.T) {
 		{"shadow: {sync: eager, scan: full}\n" + a, `f.yaml:3: gpus[0].shadow.sync: eager does not go with full; possible are flush with full, lazy with full, flush with incremental, lazy with incremental, eager with incremental, adaptive with incremental`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {sync: often}}\n", `f.yaml:2: gpus[0].shadow.sync: often: must be eager or flush or lazy or adaptive`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {when: often}}\n", `f.yaml:2: gpus[0].shadow.when: unknown key; there are sync, scan, burst, calm`},
-		{many, `f.yaml:35: gpus[32]: is GPU 33; a card is shared by at most 32`},
+		{many, `f.yaml:35: gpus[32]: is GPU 33; a card is shared by at most 32 (default of limits.guests)`},
+		{"limits: {guests: 1}\n" + a + "- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:4: gpus[1]: is GPU 2; a card is shared by at most 1 (f.yaml:1: limits.guests)`},
 		{"gpus:\n- {socket: a.sock, vram: 128MiB}\n", `f.yaml:2: gpus[0].name: missing; everything else is called by it`},
 		{"gpus:\n- {name: a/b, socket: a.sock, vram: 128MiB}\n", `f.yaml:2: gpus[0].name: a/b: may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them`},
 		{"gpus:\n- {name: a, vram: 128MiB}\n", `f.yaml:2: gpus[0].socket: missing; say where QEMU shall attach, for example a.sock`},
@@ -141,7 +144,7 @@ func TestFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b strings.Builder
 		b.WriteString("card: {vram: 2GiB}\ngpus:\n")
-		for i := range rapid.IntRange(1, MaxGPUs).Draw(t, "gpus") {
+		for i := range rapid.IntRange(1, aggregator.MaxGuests).Draw(t, "gpus") {
 			fmt.Fprintf(&b, "- {name: g%d, socket: %d.sock, vram: %dMiB, tables: %dMiB", i, i, rapid.IntRange(64, 300).Draw(t, "vram"), rapid.IntRange(1, 40).Draw(t, "tables"))
 			if n := rapid.IntRange(0, 40).Draw(t, "channels"); n > 0 {
 				fmt.Fprintf(&b, ", channels: %d", n)
@@ -158,7 +161,7 @@ func TestFit(t *testing.T) {
 			require.ErrorContains(t, err, ": gpus[")
 			return
 		}
-		memory, channels := Own, 0
+		memory, channels := own, 0
 		for _, g := range l.Config.GPUs {
 			memory += g.VRAM + g.Tables
 			channels += g.Guaranteed
@@ -166,7 +169,7 @@ func TestFit(t *testing.T) {
 			require.LessOrEqual(t, g.Guaranteed, g.Channels)
 		}
 		require.LessOrEqual(t, memory, l.Config.Card.VRAM)
-		require.LessOrEqual(t, channels, MaxChannels)
+		require.LessOrEqual(t, channels, gf100.Channels)
 	})
 }
 
@@ -191,7 +194,7 @@ func TestRoom(t *testing.T) {
 			taken += g.VRAM + g.Tables
 		}
 		left, most := l.Room(taken)
-		require.Equal(t, l.Config.Card.VRAM-Own-taken, left)
+		require.Equal(t, l.Config.Card.VRAM-own-taken, left)
 		fits := func(vram Size) error {
 			g, err := ParseGPU("gpu", fmt.Sprintf("name=more,socket=more.sock,vram=%v", vram))
 			require.NoError(t, err)

@@ -122,10 +122,11 @@ func Limits(l *config.Layer) (aggregator.Options, error) {
 	o := &l.Config.Limits
 	schedule, err := l.Config.Schedule()
 	return aggregator.Options{
-		Scheduler:   schedule,
+		Guests:      o.Guests,
 		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,
 		ErrorBurst: float64(o.ErrorBurst), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
-		Pace: pace(l), Map: mapLimits(l),
+		InterruptBurst: o.InterruptBurst, InterruptPause: o.InterruptPause, InvalidateDirs: o.InvalidateDirs,
+		Pace: pace(l), Map: mapLimits(l), Scheduler: schedule,
 	}, err
 }
 
@@ -135,7 +136,7 @@ func mapLimits(l *config.Layer) homes.Limits {
 }
 
 func pace(l *config.Layer) doorbell.Pace {
-	return doorbell.Pace{Fast: l.Config.Limits.DoorbellFast, Slow: l.Config.Limits.DoorbellSlow}
+	return doorbell.Pace{Fast: l.Config.Limits.DoorbellFast, Slow: l.Config.Limits.DoorbellSlow, Load: l.Config.Limits.DoorbellLoad}
 }
 
 // Server is the server that the options describe, and how it is made. It also
@@ -143,7 +144,7 @@ func pace(l *config.Layer) doorbell.Pace {
 func Server(l *config.Layer, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
 	o := &l.Config.Server
 	opts = vfiouser.Options{
-		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMASize: uint64(o.MaxDMASize), Log: log,
+		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMASize: uint64(o.MaxDMASize), MaxDataXfer: uint32(o.MaxDataSize), Log: log,
 	}
 	if by, lacks, err = serve.TransportNamed(o.Transport); err != nil {
 		err = &config.Error{Where: l.Where("server.transport"), Value: o.Transport, Reason: err.Error()}

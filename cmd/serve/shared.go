@@ -39,8 +39,9 @@ type Shared struct {
 	mu   sync.Mutex // guards list
 	list []*VirtualSeat
 
-	endRules chan struct{}
-	rules    sync.WaitGroup
+	endRules   chan struct{}
+	rulesEvery chan time.Duration
+	rules      sync.WaitGroup
 }
 
 // VirtualSeat is a virtual GPU, served.
@@ -82,7 +83,7 @@ func NewSharedWith(c card.Card, by Make, opts vfiouser.Options, limits aggregato
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log, endRules: make(chan struct{})}
+	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log, endRules: make(chan struct{}), rulesEvery: make(chan time.Duration)}
 	s.rules.Go(s.watchRules)
 	return s, nil
 }
@@ -204,15 +205,15 @@ func (s *Shared) Close() error {
 	return errors.Join(append(errs, s.agg.Close())...)
 }
 
-// ruleInterval is how often the log hears of broken rules at most, per GPU and
-// rule.
-const ruleInterval = time.Second
+// SetRuleInterval says how often the log hears of broken rules at most, per GPU and
+// rule; it is 1 s if nobody says so. The Shared must not be closed meanwhile.
+func (s *Shared) SetRuleInterval(d time.Duration) { s.rulesEvery <- d }
 
 // watchRules tells the log which rules guests broke. It looks at the counters
 // now and then, so that a guest that breaks a million rules in a second makes one
 // line, and no trap ever waits for the log.
 func (s *Shared) watchRules() {
-	t := time.NewTicker(ruleInterval)
+	t := time.NewTicker(time.Second)
 	defer t.Stop()
 	for {
 		select {
@@ -220,6 +221,8 @@ func (s *Shared) watchRules() {
 			for _, v := range s.GPUs() {
 				s.logRules(v)
 			}
+		case every := <-s.rulesEvery:
+			t.Reset(every)
 		case <-s.endRules:
 			return
 		}

@@ -21,10 +21,10 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
 	text := "card: {vram: 3GiB}\ngpus:\n"
-	left := 3<<10 - int(config.Own>>20)
-	for i := range config.MaxGPUs {
+	left := 3<<10 - int(aggregator.Own>>20)
+	for i := range aggregator.MaxGuests {
 		vram := 64 + i // odd sizes, so that pieces do not fall into place by themselves
-		if i == config.MaxGPUs-1 {
+		if i == aggregator.MaxGuests-1 {
 			vram = left - 8
 		}
 		left -= vram + 8

@@ -224,6 +224,7 @@ func (s *served) start() (err error) {
 	if s.shared, err = serve.NewSharedWith(s.card, s.by, s.options, s.limits); err != nil {
 		return err
 	}
+	s.shared.SetRuleInterval(s.layer.Config.Limits.RuleInterval)
 	for i, cfg := range s.gpuConfigs {
 		l := s.listeners[0]
 		s.listeners = s.listeners[1:]

@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Pace bounds how long a doorbell waits to be found.
+// Pace bounds how long a doorbell waits to be found, and what looking may cost.
 type Pace struct {
 	Fast time.Duration // after another; 0 means 50 us
 	Slow time.Duration // at any time; 0 means 5 ms
+	Load int           // percent of one processor, which comes before the two above; 0 means 25
 }
 
 // Bounds of a Pace.
@@ -24,6 +25,9 @@ func (p Pace) withDefaults() Pace {
 	if p.Slow == 0 {
 		p.Slow = 5 * time.Millisecond
 	}
+	if p.Load == 0 {
+		p.Load = 25
+	}
 	return p
 }
 
@@ -33,13 +37,14 @@ func (p Pace) Check() error {
 	if p.Fast < MinFast || p.Slow > MaxSlow || p.Fast > p.Slow {
 		return fmt.Errorf("doorbells looked for every %v to %v: possible are %v to %v, the first no longer than the second", p.Fast, p.Slow, MinFast, MaxSlow)
 	}
+	if p.Load < 1 || p.Load > 100 {
+		return fmt.Errorf("doorbells looked for with %d %% of a processor: possible are 1 to 100", p.Load)
+	}
 	return nil
 }
 
-const (
-	patience = 8 // what is waited is this part of the time since the last ring
-	duty     = 3 // a look is followed by a wait of so many times its length
-)
+// patience: what is waited is this part of the time since the last ring.
+const patience = 8
 
 // cadence says when to look next. It is data; the clock is its caller's.
 type cadence struct {
@@ -52,5 +57,5 @@ func (c *cadence) next(p Pace, now, took time.Duration, found bool) time.Duratio
 		c.rang = now
 	}
 	wait := min(max((now-c.rang)/patience, p.Fast), p.Slow)
-	return max(wait, duty*took)
+	return max(wait, took*time.Duration(100-p.Load)/time.Duration(p.Load))
 }

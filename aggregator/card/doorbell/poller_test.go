@@ -163,8 +163,11 @@ func plain(p Pace, sinceRing, took time.Duration) time.Duration {
 	if wait > p.Slow {
 		wait = p.Slow
 	}
-	if wait < 3*took {
-		wait = 3 * took
+	if p.Load == 0 {
+		p.Load = 25
+	}
+	if rest := took * time.Duration(100-p.Load) / time.Duration(p.Load); wait < rest {
+		wait = rest
 	}
 	return wait
 }
@@ -177,7 +180,12 @@ func TestCadence(t *testing.T) {
 		}
 		p := Pace{Fast: us("fast", 10, 1000)}
 		p.Slow = p.Fast + us("slow", 0, 100000)
+		p.Load = rapid.IntRange(0, 100).Draw(t, "load")
 		require.NoError(t, p.Check())
+		load := time.Duration(p.Load)
+		if load == 0 {
+			load = 25
+		}
 		var c cadence
 		rang, now := time.Duration(0), time.Duration(0)
 		for range rapid.IntRange(1, 200).Draw(t, "looks") {
@@ -187,9 +195,9 @@ func TestCadence(t *testing.T) {
 			if found {
 				rang = now
 			}
-			wait := c.next(p, now, took, found)
+			wait := c.next(p.withDefaults(), now, took, found)
 			require.Equal(t, plain(p, now-rang, took), wait)
-			require.LessOrEqual(t, took, (took+wait)/4+1, "more than a quarter of a processor")
+			require.LessOrEqual(t, took*100, (took+wait+1)*load, "more than its part of a processor")
 			now += wait + us("late", 0, 200)
 		}
 	})

@@ -192,7 +192,7 @@ func (s *shadowed) same(ch *guest.Channel, space *guest.Space) error {
 			if want.Addr += va - want.VA; want.Target == shadowpt.VRAM {
 				want.Addr, is = s.place(want.Addr)
 			} else {
-				want.Addr |= uint64(s.share.Owner()) * aggregator.BusWindow
+				want.Addr = s.share.BusAddress(want.Addr)
 			}
 		}
 		got.Addr += va - got.VA
