@@ -66,21 +66,25 @@ func (e *Env) bar3(node string, w window) (res proto.WindowBandwidth, err error)
 		return res, err
 	}
 	defer done()
-	// As many neighbouring pages as are asked for, each with something in it: what is
-	// not shown reads as zeros.
-	n := len(w.ram) * 2
-	run := 0
-	for at := 0; at < len(regs); at += 1024 {
-		if run++; !shown(regs[at : at+1024]) {
+	// The most neighbouring pages with something in each, up to what is asked for: what
+	// is not shown reads as zeros.
+	most := len(w.ram) * 2
+	first, n, run := 0, 0, 0
+	for at := 0; at < len(regs) && n < most; at += pageWords {
+		if run += pageWords; !shown(regs[at : at+pageWords]) {
 			run = 0
 		}
-		if run*1024 == n {
-			first := &regs[at+1024-n]
-			return w.measure("bar3", unsafe.Slice((*uint64)(unsafe.Pointer(first)), n/2))
+		if run > n {
+			first, n = at+pageWords-run, run
 		}
 	}
-	return res, fmt.Errorf("no %d bytes on end of its first %d MiB are shown", 4*n, bar3Looked>>20)
+	if n == 0 {
+		return res, fmt.Errorf("nothing of its first %d MiB is shown", bar3Looked>>20)
+	}
+	return w.measure("bar3", unsafe.Slice((*uint64)(unsafe.Pointer(&regs[first])), n/2))
 }
+
+const pageWords = 1024
 
 // shown tells whether some words of a page, spread over it, hold anything.
 func shown(page []uint32) bool {
@@ -107,17 +111,17 @@ const leastSample = time.Millisecond
 // measure takes turns of both memories. What it stores is what was there, and it sees
 // in the end that it still is.
 func (w *window) measure(name string, words []uint64) (res proto.WindowBandwidth, err error) {
-	want := make([]uint64, len(words))
+	want, ram := make([]uint64, len(words)), w.ram[:len(words)]
 	load(want, words)
-	load(w.ram, want)
+	load(ram, want)
 	// The ways in the order in which they take turns.
 	ways := []struct {
 		do    func()
 		times int
 		bps   []float64
 	}{
-		{do: func() { *w.sink += sum(w.ram) }}, {do: func() { *w.sink += sum(words) }},
-		{do: func() { load(w.ram, want) }}, {do: func() { load(words, want) }},
+		{do: func() { *w.sink += sum(ram) }}, {do: func() { *w.sink += sum(words) }},
+		{do: func() { load(ram, want) }}, {do: func() { load(words, want) }},
 	}
 	for i := range ways {
 		start := time.Now()
@@ -135,7 +139,7 @@ func (w *window) measure(name string, words []uint64) (res proto.WindowBandwidth
 		}
 		res.Rounds++
 	}
-	res.Window = name
+	res.Window, res.Bytes = name, 8*len(words)
 	res.RAMReadBps, res.ReadBps, res.RAMWriteBps, res.WriteBps = middle(ways[0].bps), middle(ways[1].bps), middle(ways[2].bps), middle(ways[3].bps)
 	res.ReadToRAM, res.WriteToRAM = middle(byTurn(ways[1].bps, ways[0].bps)), middle(byTurn(ways[3].bps, ways[2].bps))
 	for i, v := range words {

@@ -69,10 +69,16 @@ func TestBandwidth(t *testing.T) {
 		}
 	}
 	require.Equal(t, held, bar, "what was there is there")
+	require.Equal(t, 16<<10, res.Windows[1].Bytes)
 
+	// Six pages are all there is.
 	res, err = e.Bandwidth(proto.BandwidthArgs{Rounds: 3, Bytes: 32 << 10})
 	require.NoError(t, err)
-	require.Equal(t, []string{"bar3: no 32768 bytes on end of its first 16 MiB are shown"}, res.Skipped)
+	require.Equal(t, []int{32 << 10, 24 << 10}, []int{res.Windows[0].Bytes, res.Windows[1].Bytes})
+	clear(bar)
+	res, err = e.Bandwidth(proto.BandwidthArgs{Rounds: 3})
+	require.NoError(t, err)
+	require.Equal(t, []string{"bar3: nothing of its first 16 MiB is shown"}, res.Skipped)
 	e.BAR = func(string, int, int) ([]uint32, func(), error) { return nil, nil, errors.New("claimed") }
 	res, err = e.Bandwidth(proto.BandwidthArgs{Rounds: 3})
 	require.NoError(t, err)

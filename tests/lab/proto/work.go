@@ -55,6 +55,7 @@ type BandwidthResult struct {
 // the guest's own memory taken by turns with it. All are medians of the rounds.
 type WindowBandwidth struct {
 	Window      string  `json:"window"` // "bar1" or "bar3"
+	Bytes       int     `json:"bytes"`  // of a block: less than asked for if the window shows less
 	Rounds      int     `json:"rounds"`
 	ReadBps     float64 `json:"read_bps"`
 	WriteBps    float64 `json:"write_bps"`
