@@ -17,6 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
 // crowd is as many guests as a card takes, each with copies to make.
@@ -27,21 +28,15 @@ const (
 
 // crowded makes a ward of guests that are all alike, and nobody else.
 func crowded(t *testing.T) *Ward {
-	w := &Ward{maps: homes.MapAll}
+	w := &Ward{options: mapped(t)}
 	var err error
-	w.dir, err = os.MkdirTemp("", "umbra-")
+	w.Shared, err = stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 3 << 30, Watch: w.watch}})
 	require.NoError(t, err)
-	w.Card, err = soft.New(soft.Config{VRAM: 3 << 30, Watch: w.watch})
-	require.NoError(t, err)
-	agg, err := aggregator.New(w.Card)
-	require.NoError(t, err)
-	w.Agg = agg
+	w.agg.Store(w.Agg)
 	for i := range crowdSize {
-		s, err := w.seat(fmt.Sprintf("guest%d", i))
-		require.NoError(t, err)
-		w.seats = append(w.seats, s)
+		require.NoError(t, w.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: homes.MapAll}))
 	}
-	_, err = agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, deaf{})
+	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, deaf{})
 	require.ErrorContains(t, err, "one more than the 32")
 	return w
 }
@@ -69,7 +64,7 @@ func TestCrowd(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, copies.Load(), uint64(crowdSize*crowdCopies))
 	require.Empty(t, w.found)
-	for i, s := range w.seats {
+	for i, s := range w.GPUs {
 		require.Empty(t, s.Guest.SafeMode())
 		for _, c := range s.Guest.Stats().Counts() {
 			if i%3 == 2 && c.Name == "foreign_entries" {
@@ -88,7 +83,7 @@ func TestCrowd(t *testing.T) {
 // live is what one guest does. A third of them resets in the middle, a third dies
 // with copies under way and comes back.
 func (w *Ward) live(i int, copies *atomic.Uint64) error {
-	v, err := newCopier(w.seats[i].Socket)
+	v, err := newCopier(w.GPUs[i].Socket)
 	if err != nil {
 		return err
 	}
@@ -122,7 +117,7 @@ func (w *Ward) interrupted(i int, v *victim) (*victim, error) {
 	if err = errors.Join(err, v.g.Close()); err != nil {
 		return nil, err
 	}
-	return newCopier(w.seats[i].Socket)
+	return newCopier(w.GPUs[i].Socket)
 }
 
 // newCopier is newVictim without its goroutine: it waits until the socket takes a

@@ -11,9 +11,8 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
+	"github.com/umbra-gpu/umbra/tests/options"
 )
 
 const (
@@ -21,19 +20,43 @@ const (
 	tick = 50 * time.Millisecond
 )
 
+var allCombinations = flag.Bool("all-combinations", false, "go through the gate with every combination of options, for an hour, and not only with those that have all pairs")
+
+// checks is how many random attacks each combination gets.
+const checks = 7
+
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if share > 1 {
-		if err := flag.Set("rapid.checks", strconv.Itoa(100/share)); err != nil {
-			panic(err)
-		}
+	if err := flag.Set("rapid.checks", strconv.Itoa(checks)); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-func ward(t testing.TB) *Ward {
+// combinations are those that the gate is tried with: under the race detector, one
+// in so many.
+func combinations() (list []options.Combination) {
+	if *allCombinations {
+		return options.All()
+	}
+	for i, c := range options.Pairs() {
+		if i%share == 0 {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// mapped is the combination with everything mapped, the doorbells too.
+func mapped(t testing.TB) options.Combination {
+	c, err := options.Find("lazy incremental bar1+bar3+pramin+rom poll off")
+	require.NoError(t, err)
+	return c
+}
+
+func ward(t testing.TB, c options.Combination) *Ward {
 	t.Helper()
-	w, err := NewWard(nil)
+	w, err := NewWard(c, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	return w
@@ -42,36 +65,75 @@ func ward(t testing.TB) *Ward {
 // TestScattered holds the ward to be what the gate needs: memory in pieces, next
 // to that of others, and nobody disturbed by nothing.
 func TestScattered(t *testing.T) {
-	w := ward(t)
+	w := ward(t, mapped(t))
 	require.Greater(t, len(w.Seat.Guest.Extents()), 1)
 	require.Empty(t, w.Violations())
 }
 
-// TestGateRandom has random attacks go on while the victim copies.
-func TestGateRandom(t *testing.T) {
-	w := ward(t)
-	before := w.Copies()
-	rapid.Check(t, attack(w))
-	require.Greater(t, w.Copies(), before)
-	require.NotZero(t, w.Seat.Guest.Stats().Mapped.PagesMoved.Load())
-	require.NotZero(t, w.seats[1].Guest.Stats().PolledBells.Load())
-	t.Logf("victim: %d copies, the slowest took %v", w.Copies()-before, time.Duration(w.victim.worst.Load()))
-	for _, c := range w.Seat.Guest.Stats().Counts() {
-		if c.N > 0 {
-			t.Logf("attacker: %s %d", c.Name, c.N)
+// plan says which cases are tried at which places with which of n combinations: each
+// case at each place with one of them. With all combinations each has all cases, at
+// one place or another.
+func plan(n, places int) [][][2]int {
+	out := make([][][2]int, n)
+	for i := range cases {
+		if n > len(cases)*places {
+			for k := range out {
+				out[k] = append(out[k], [2]int{i, (k + i) % places})
+			}
+			continue
+		}
+		for p := range places {
+			k := (5*i + p) % n
+			out[k] = append(out[k], [2]int{i, p})
+		}
+	}
+	return out
+}
+
+// TestPlan: each case meets each value of each option.
+func TestPlan(t *testing.T) {
+	type meeting struct{ c, axis, word int }
+	list := options.Pairs()
+	met := make(map[meeting]bool)
+	units := 0
+	for k, todo := range plan(len(list), placeCount) {
+		units += len(todo)
+		for _, u := range todo {
+			for axis, word := range list[k] {
+				met[meeting{u[0], axis, word}] = true
+			}
+		}
+	}
+	require.Equal(t, len(cases)*placeCount, units)
+	for i := range cases {
+		for axis := range options.Axes {
+			for word := range options.Axes[axis].Words {
+				require.True(t, met[meeting{i, axis, word}], "%s never meets %s %s", cases[i].name, options.Axes[axis].Key, options.Axes[axis].Words[word])
+			}
 		}
 	}
 }
 
-// TestGateRandomTrapped is the same with nothing mapped.
-func TestGateRandomTrapped(t *testing.T) {
-	w, err := NewWardOf(homes.MapNone, doorbell.Trap, nil)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, w.Close()) })
-	before := w.Copies()
-	rapid.Check(t, attack(w))
-	require.Greater(t, w.Copies(), before)
-	require.Zero(t, w.Seat.Guest.Stats().Mapped.PagesMoved.Load())
+// TestGate has the attacker try every case, each at one place, and then whatever
+// comes, while the victim copies: with all combinations of options that matter. A
+// case is tried at all places, with one combination or another.
+func TestGate(t *testing.T) {
+	list := combinations()
+	todo := plan(len(list), placeCount)
+	var copies uint64
+	for n, c := range list {
+		t.Run(c.String(), func(t *testing.T) {
+			w := ward(t, c)
+			for _, u := range todo[n] {
+				w.try(t, u[0], u[1])
+			}
+			t.Run("anything", rapid.MakeCheck(attack(w)))
+			copies += w.Copies()
+			require.Equal(t, c.Windows(), w.Seat.Guest.Stats().Mapped.PagesMoved.Load() > 0)
+			require.Equal(t, c.Polled(), w.GPUs[1].Guest.Stats().PolledBells.Load() > 0)
+		})
+	}
+	t.Logf("%d combinations, %d cases at %d places, %d copies of the victim's", len(list), len(cases), placeCount, copies)
 }
 
 func attack(w *Ward) func(*rapid.T) {
@@ -85,7 +147,7 @@ func attack(w *Ward) func(*rapid.T) {
 }
 
 func FuzzGate(f *testing.F) {
-	w, err := NewWard(nil)
+	w, err := NewWard(mapped(f), nil)
 	require.NoError(f, err)
 	f.Cleanup(func() { require.NoError(f, w.Close()) })
 	for seed := range byte(4) {

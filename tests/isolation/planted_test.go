@@ -10,9 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
+	"github.com/umbra-gpu/umbra/tests/options"
 )
 
 // strangeKind marks entries of the attacker's that a hole lets through.
@@ -21,7 +23,7 @@ const strangeKind = 0x77
 // unbounded is a card on which shadow tables come out as if a translation had
 // forgotten its bound: marked entries name the place that the attacker chose.
 type unbounded struct {
-	card.Card
+	*soft.Card
 	place atomic.Uint64
 }
 
@@ -40,14 +42,14 @@ func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
 }
 
 // hoarder is a card that forgets to scrub.
-type hoarder struct{ card.Card }
+type hoarder struct{ *soft.Card }
 
 func (hoarder) ScrubVRAM(uint64, uint64) error { return nil }
 
 // shifted is a card on which what the attacker reaches through its windows is
 // somebody else's memory.
 type shifted struct {
-	card.Card
+	*soft.Card
 	from, to atomic.Uint64
 }
 
@@ -62,43 +64,60 @@ func (s *shifted) ReadVRAM(addr uint64, p []byte) bool { return s.Card.ReadVRAM(
 
 func (s *shifted) WriteVRAM(addr uint64, p []byte) bool { return s.Card.WriteVRAM(s.shift(addr), p) }
 
-func planted(t *testing.T, plant func(card.Card) card.Card) *Ward {
-	w, err := NewWard(plant)
+func planted(t *testing.T, c options.Combination, plant func(*soft.Card) card.Card) *Ward {
+	w, err := NewWard(c, plant)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.Close() }) // the victim may have noticed, too
 	return w
 }
 
-// TestGateFindsHoles plants holes: the gate must find each.
+// TestGateFindsHoles plants holes: the gate must find each, whatever the options are.
+// Each combination gets one hole, or all.
 func TestGateFindsHoles(t *testing.T) {
-	t.Run("a translation without a bound, read", func(t *testing.T) {
+	list := combinations()
+	if *allCombinations {
+		list = options.Pairs()
+	}
+	for n, c := range list {
+		for i, h := range holes {
+			if *allCombinations || n%len(holes) == i {
+				t.Run(h.what+", "+c.String(), func(t *testing.T) { h.find(t, c) })
+			}
+		}
+	}
+}
+
+var holes = append([]hole{
+	{"a translation without a bound, read", func(t *testing.T, c options.Combination) {
 		u := &unbounded{}
-		w := planted(t, func(c card.Card) card.Card { u.Card = c; return u })
+		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
 		u.place.Store(w.bystander.Extents()[0].Card)
 		require.Empty(t, w.Violations())
 		mine := hostile.Value{Base: hostile.Mine}
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: mine, Bits: strangeKind << 36, Engine: guest.CE0}))
 		require.Eventually(t, func() bool { return len(w.Violations()) > 0 }, wait, tick)
-	})
-	t.Run("a translation without a bound, written", func(t *testing.T) {
+	}},
+	{"a translation without a bound, written", func(t *testing.T, c options.Combination) {
 		u := &unbounded{}
-		w := planted(t, func(c card.Card) card.Card { u.Card = c; return u })
+		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
 		u.place.Store(w.free[0].Card)
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Mine}, Bits: strangeKind << 36, Engine: guest.M2MF, Write: true}))
-		changed := func(list []string) bool {
-			for _, v := range list {
-				if v[:14] == "unowned memory" {
-					return true
-				}
-			}
-			return false
-		}
-		require.Eventually(t, func() bool { return changed(w.Violations()) }, wait, tick)
-	})
-	t.Run("memory of a former owner", func(t *testing.T) {
-		w := planted(t, func(c card.Card) card.Card { return hoarder{c} })
+		require.Eventually(t, func() bool { return strings.Contains(strings.Join(w.Violations(), "; "), "unowned memory changed") }, wait, tick)
+	}},
+	{"memory of a former owner", func(t *testing.T, c options.Combination) {
+		w := planted(t, c, func(c *soft.Card) card.Card { return hoarder{c} })
 		require.NotEmpty(t, w.Violations())
-	})
+	}},
+}, windows()...)
+
+// hole is something that a card does wrong, and how it is found.
+type hole struct {
+	what string
+	find func(t *testing.T, c options.Combination)
+}
+
+// windows are holes of which the attacker's windows are the way in.
+func windows() (list []hole) {
 	for _, into := range []struct {
 		what  string
 		write bool
@@ -106,22 +125,22 @@ func TestGateFindsHoles(t *testing.T) {
 	}{
 		{"the bystander's memory", false, func(w *Ward) uint64 { return w.bystander.Extents()[0].Card }},
 		{"the victim's memory", false, func(w *Ward) uint64 {
-			return part(w.seats[1].Guest.Extents(), w.victim.still.Addr, 1)[0].Card
+			return part(w.GPUs[1].Guest.Extents(), w.victim.still.Addr, 1)[0].Card
 		}},
 		{"the bystander's page tables", false, func(w *Ward) uint64 { return w.bystander.Tables()[0].Card }},
 		{"unowned memory", true, func(w *Ward) uint64 { return w.free[0].Card }},
 		{"the victim's memory", true, func(w *Ward) uint64 {
-			return part(w.seats[1].Guest.Extents(), w.victim.still.Addr, 1)[0].Card
+			return part(w.GPUs[1].Guest.Extents(), w.victim.still.Addr, 1)[0].Card
 		}},
 		{"the victim's page tables", true, func(w *Ward) uint64 {
-			last := w.seats[1].Guest.Tables()
+			last := w.GPUs[1].Guest.Tables()
 			return last[len(last)-1].Card + last[len(last)-1].Size - 64<<10
 		}},
 		{"the aggregator's own tables", true, func(w *Ward) uint64 { return w.Agg.Fixed()[0].Card }},
 	} {
-		t.Run(fmt.Sprintf("a window into %s, written %t", into.what, into.write), func(t *testing.T) {
+		list = append(list, hole{fmt.Sprintf("a window into %s, written %t", into.what, into.write), func(t *testing.T, c options.Combination) {
 			s := &shifted{}
-			w := planted(t, func(c card.Card) card.Card { s.Card = c; return s })
+			w := planted(t, c, func(c *soft.Card) card.Card { s.Card = c; return s })
 			require.Empty(t, w.Violations())
 			s.to.Store(into.place(w))
 			s.from.Store(w.Seat.Guest.Extents()[0].Card)
@@ -135,6 +154,7 @@ func TestGateFindsHoles(t *testing.T) {
 			} else {
 				require.Contains(t, found, "secret in what was read")
 			}
-		})
+		}})
 	}
+	return list
 }

@@ -12,7 +12,7 @@ import (
 // stand still: they go on for the victim, the attacker's own registers say what
 // happened, and its channel goes on when its driver has dealt with it.
 func TestRefusedMethods(t *testing.T) {
-	w := ward(t)
+	w := ward(t, mapped(t))
 	g := w.Attacker.Guest
 	require.NoError(t, g.Reset())
 	s, err := g.NewSpace()
@@ -49,6 +49,6 @@ func TestRefusedMethods(t *testing.T) {
 		require.NoError(t, ch.Close())
 	}
 	require.Equal(t, uint64(3), w.Seat.Guest.Stats().EngineErrors.Load())
-	require.Zero(t, w.seats[1].Guest.Stats().EngineErrors.Load())
+	require.Zero(t, w.GPUs[1].Guest.Stats().EngineErrors.Load())
 	require.Empty(t, w.Violations())
 }

@@ -3,6 +3,7 @@ package isolation
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -36,8 +37,8 @@ const (
 	backVA     = 0x3000_0000
 )
 
-func newVictim(socket string) (*victim, error) {
-	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 4 << 20, Map: true})
+func newVictim(socket string, cfg guest.Config) (*victim, error) {
+	g, err := guest.Attach(context.Background(), socket, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -73,15 +74,19 @@ func (v *victim) prepare() error {
 // settle takes memory that it only keeps. It waits until the card has seen its
 // tables.
 func (v *victim) settle() (err error) {
-	if v.still, err = v.g.AllocVRAM(8 << 20); err != nil {
+	if v.still, err = v.g.AllocVRAM(4 << 20); err != nil {
 		return err
 	}
-	if v.rest, err = v.g.AllocRAM(1 << 20); err != nil {
+	if v.rest, err = v.g.AllocRAM(512 << 10); err != nil {
 		return err
 	}
-	copy(v.rest.Data, secretBytes(v.rest.Size))
+	copy(v.rest.Data, secrets)
 	return v.copy(rand.New(rand.NewPCG(3, 4)))
 }
+
+// pause is how long the victim does nothing after a copy: the processors are the
+// attacker's.
+const pause = 2 * time.Millisecond
 
 func (v *victim) run() {
 	defer close(v.done)
@@ -90,7 +95,7 @@ func (v *victim) run() {
 		select {
 		case <-v.stop:
 			return
-		default:
+		case <-time.After(pause):
 		}
 		begin := time.Now()
 		if v.err = v.copy(rng); v.err != nil {
@@ -102,8 +107,8 @@ func (v *victim) run() {
 }
 
 func (v *victim) copy(rng *rand.Rand) error {
-	for i := range v.src.Data {
-		v.src.Data[i] = byte(rng.Uint32())
+	for p := v.src.Data; len(p) > 0; p = p[8:] {
+		binary.LittleEndian.PutUint64(p, rng.Uint64())
 	}
 	clear(v.back.Data)
 	e := guest.CopyEngines[rng.IntN(len(guest.CopyEngines))]
@@ -123,7 +128,7 @@ func (v *victim) copy(rng *rand.Rand) error {
 	if !bytes.Equal(v.src.Data, v.back.Data) {
 		return fmt.Errorf("a copy by %v came back changed", e)
 	}
-	if v.rest != nil && !bytes.Equal(v.rest.Data, secretBytes(v.rest.Size)) {
+	if v.rest != nil && !bytes.Equal(v.rest.Data, secrets[:v.rest.Size]) {
 		return errors.New("RAM that it does not use has changed")
 	}
 	for _, ev := range v.g.Events() {

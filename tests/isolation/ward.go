@@ -6,27 +6,24 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
-	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/tests/options"
+	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
 const (
-	cardVRAM  = 512 << 20
-	guestVRAM = 64 << 20
+	cardVRAM  = 256 << 20
+	guestVRAM = 64 << 20 // the least that a chip has
 )
 
 // secret fills what is not the attacker's. No guest's data has it by chance.
@@ -34,20 +31,17 @@ const secret = 0xc5a3_91d7_4be8_f260
 
 // Ward is a card with an attacker, a victim and a bystander.
 type Ward struct {
-	Card     *soft.Card
-	Agg      *aggregator.Aggregator
+	*stand.Shared
 	Attacker *hostile.Attacker
-	Seat     *Seat // the attacker's
+	Seat     *stand.Seat // the attacker's
 
+	options   options.Combination
 	victim    *victim
 	bystander *aggregator.Guest
 	free      []aggregator.Extent // what nobody has
 	kept      []kept
-	seats     []*Seat
-	maps      homes.Map // what clients may map, and do
-	bells     doorbell.Mode
-	dir       string
 
+	agg   atomic.Pointer[aggregator.Aggregator] // for the card, which is there before it
 	mu    sync.Mutex
 	found []string
 }
@@ -57,14 +51,6 @@ type kept struct {
 	what string
 	at   aggregator.Extent
 	want []byte // nil is the secret from end to end
-}
-
-// Seat is a virtual GPU behind a socket.
-type Seat struct {
-	*serve.Virtual
-	Socket string
-	cancel context.CancelFunc
-	served chan error
 }
 
 // deaf is a guest that is not told anything.
@@ -79,69 +65,68 @@ func (deaf) BindError()                       {}
 func (deaf) RunlistError()                    {}
 func (deaf) Done(bool)                        {}
 
-// NewWard makes one, whose guests have mapped all that can be mapped, doorbells too.
-// plant, if not nil, puts a card with a hole before the real one.
-func NewWard(plant func(card.Card) card.Card) (*Ward, error) {
-	return NewWardOf(homes.MapAll, doorbell.Poll, plant)
-}
-
-// NewWardOf is NewWard with what clients may map, and how their doorbells are heard.
-func NewWardOf(maps homes.Map, bells doorbell.Mode, plant func(card.Card) card.Card) (*Ward, error) {
-	w := &Ward{maps: maps, bells: bells}
-	var err error
-	if w.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
+// NewWard makes one of such options. plant, if not nil, puts a card with a hole
+// before the real one.
+func NewWard(c options.Combination, plant func(*soft.Card) card.Card) (*Ward, error) {
+	w := &Ward{options: c}
+	limits, err := c.Limits()
+	if err != nil {
 		return nil, err
 	}
-	if err := w.build(plant); err != nil {
+	w.Shared, err = stand.NewSharedWith(stand.SharedConfig{
+		Card: soft.Config{VRAM: cardVRAM, Watch: w.watch}, Plant: plant, Limits: limits,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.agg.Store(w.Agg)
+	if err := w.build(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
-func (w *Ward) build(plant func(card.Card) card.Card) (err error) {
-	if w.Card, err = soft.New(soft.Config{VRAM: cardVRAM, Watch: w.watch}); err != nil {
-		return err
-	}
-	var c card.Card = w.Card
-	if plant != nil {
-		c = plant(c)
-	}
-	agg, err := aggregator.New(c)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	w.Agg = agg
-	w.mu.Unlock()
+func (w *Ward) build() (err error) {
 	stay, err := w.formerOwners()
 	if err != nil {
 		return err
 	}
-	if w.bystander, err = agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 32 << 20}, deaf{}); err != nil {
+	if w.bystander, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 8 << 20, Tables: 2 << 20}, deaf{}); err != nil {
 		return err
 	}
 	for _, name := range []string{"attacker", "victim"} {
-		seat, err := w.seat(name)
+		gpu, err := w.options.GPU(name, guestVRAM)
 		if err != nil {
 			return err
 		}
-		w.seats = append(w.seats, seat)
+		if _, err := w.Add(gpu); err != nil {
+			return err
+		}
 	}
-	w.Seat = w.seats[0]
+	w.Seat = w.GPUs[0]
 	if err := remove(stay); err != nil {
 		return err
 	}
 	if err := w.hide(); err != nil {
 		return err
 	}
-	if w.victim, err = newVictim(w.seats[1].Socket); err != nil {
+	if w.victim, err = newVictim(w.GPUs[1].Socket, w.client(2<<20)); err != nil {
 		return err
 	}
-	w.keep("the victim's memory", part(w.seats[1].Guest.Extents(), w.victim.still.Addr, w.victim.still.Size))
-	w.keepAsIs("the victim's page tables", w.seats[1].Guest.Tables())
+	w.keep("the victim's memory", part(w.GPUs[1].Guest.Extents(), w.victim.still.Addr, w.victim.still.Size))
+	w.keepAsIs("the victim's page tables", w.GPUs[1].Guest.Tables())
 	w.keepAsIs("the aggregator's own tables", w.Agg.Fixed())
 	return w.arm()
 }
+
+// client is how a guest's machine would come: with replies to its writes as soon as
+// there is anything to map.
+func (w *Ward) client(ram uint64) guest.Config {
+	return guest.Config{RAM: ram, Map: w.options.Maps(), Timeout: patience}
+}
+
+// patience is how long the guests wait for anything.
+const patience = 30 * time.Second
 
 // part returns where n bytes at addr of a guest's memory lie on the card.
 func part(list []aggregator.Extent, addr, n uint64) (out []aggregator.Extent) {
@@ -171,20 +156,20 @@ func (w *Ward) keepAsIs(what string, list []aggregator.Extent) {
 	}
 }
 
-// formerOwners fills the whole card with the secret and gives every second piece
+// formerOwners fills the whole card with the secret and gives three of four pieces
 // of it back: what those who come next get lies scattered. The others stay until
 // then.
 func (w *Ward) formerOwners() (stay []*aggregator.Guest, err error) {
 	var leave []*aggregator.Guest
 	for i := 0; ; i++ {
-		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Channels: 1}, deaf{})
+		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Tables: 2 << 20, Channels: 1}, deaf{})
 		if err != nil {
 			break
 		}
 		for _, e := range g.Extents() {
 			w.fill(e.Card, e.Size)
 		}
-		if i%2 == 0 {
+		if i%4 != 3 {
 			leave = append(leave, g)
 		} else {
 			stay = append(stay, g)
@@ -202,18 +187,21 @@ func remove(list []*aggregator.Guest) error {
 	return nil
 }
 
-func secretBytes(n uint64) []byte {
-	return bytes.Repeat(binary.LittleEndian.AppendUint64(nil, secret), int(n/8))
-}
+// secrets is a piece of the secret, and as much as is looked at in one go.
+var secrets = bytes.Repeat(binary.LittleEndian.AppendUint64(nil, secret), 1<<17)
 
-func (w *Ward) fill(at, n uint64) { w.Card.WriteVRAM(at, secretBytes(n)) }
+func (w *Ward) fill(at, n uint64) {
+	for ; n > 0; at, n = at+uint64(len(secrets)), n-min(n, uint64(len(secrets))) {
+		w.Card.WriteVRAM(at, secrets[:min(n, uint64(len(secrets)))])
+	}
+}
 
 // hide fills the bystander's memory, what is kept for its page tables, and what
 // nobody has.
 func (w *Ward) hide() error {
 	w.keep("the bystander's memory", w.bystander.Extents())
 	w.keep("the bystander's page tables", w.bystander.Tables())
-	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "nobody", VRAM: 64 << 20, Channels: 1}, deaf{})
+	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "nobody", VRAM: 8 << 20, Channels: 1}, deaf{})
 	if err != nil {
 		return err
 	}
@@ -226,7 +214,7 @@ func (w *Ward) hide() error {
 }
 
 func (w *Ward) arm() error {
-	g, err := guest.Attach(context.Background(), w.Seat.Socket, guest.Config{RAM: 8 << 20, Map: true})
+	g, err := guest.Attach(context.Background(), w.Seat.Socket, w.client(2<<20))
 	if err != nil {
 		return err
 	}
@@ -235,26 +223,6 @@ func (w *Ward) arm() error {
 	}
 	w.Attacker.Seen = func(act hostile.Action, p []byte) { w.look(fmt.Sprintf("read by %v", act.Kind), p) }
 	return nil
-}
-
-func (w *Ward) seat(name string) (*Seat, error) {
-	v, err := serve.NewVirtual(w.Agg, aggregator.GuestConfig{Name: name, VRAM: guestVRAM, Map: w.maps, Doorbell: w.bells}, devmodel.Config{})
-	if err != nil {
-		return nil, err
-	}
-	s := &Seat{Virtual: v, Socket: filepath.Join(w.dir, name), served: make(chan error, 1)}
-	srv, err := vfiouser.NewServer(v, vfiouser.Options{})
-	if err != nil {
-		return nil, errors.Join(err, v.Close())
-	}
-	l, err := vfiouser.Listen(s.Socket)
-	if err != nil {
-		return nil, errors.Join(err, v.Close())
-	}
-	var ctx context.Context
-	ctx, s.cancel = context.WithCancel(context.Background())
-	go func() { s.served <- srv.Serve(ctx, l) }()
-	return s, nil
 }
 
 // report notes a violation, the first few of them.
@@ -268,17 +236,14 @@ func (w *Ward) report(format string, args ...any) {
 
 // watch is told of every access of the card's channels.
 func (w *Ward) watch(id uint8, t shadowpt.Target, addr uint64, n int, write bool) {
-	w.mu.Lock()
-	agg := w.Agg
-	w.mu.Unlock()
-	if err := agg.Audit(id, t, addr, n, write); err != nil {
+	if err := w.agg.Load().Audit(id, t, addr, n, write); err != nil {
 		w.report("%v", err)
 	}
 }
 
 // look searches what the attacker got for anything that is not its own.
 func (w *Ward) look(where string, p []byte) {
-	half := binary.LittleEndian.AppendUint64(nil, secret)
+	half := secrets[:8]
 	for _, part := range [][]byte{half[:4], half[4:]} {
 		if bytes.Contains(p, part) {
 			w.report("secret in what was %s", where)
@@ -303,16 +268,11 @@ func (w *Ward) Violations() []string {
 			w.look(fmt.Sprintf("mapped of BAR%d", at.bar), mem[:min(len(mem), at.size)])
 		}
 	}
-	buf := make([]byte, 1<<20)
 	for i := range w.kept {
-		w.unchanged(&w.kept[i], buf)
+		w.unchanged(&w.kept[i])
 	}
 	for _, e := range w.Seat.Guest.Extents() {
-		for off := uint64(0); off < e.Size; off += uint64(len(buf)) {
-			p := buf[:min(uint64(len(buf)), e.Size-off)]
-			w.Card.ReadVRAM(e.Card+off, p)
-			w.look("in its VRAM", p)
-		}
+		w.Card.LookVRAM(e.Card, e.Size, func(_ uint64, p []byte) { w.look("in its VRAM", p) })
 	}
 	if err := w.Attacker.Unmapped(); err != nil {
 		w.report("%v", err)
@@ -327,22 +287,23 @@ func (w *Ward) Violations() []string {
 	return found
 }
 
-func (w *Ward) unchanged(k *kept, buf []byte) {
-	secret := secretBytes(uint64(len(buf)))
-	for off := uint64(0); off < k.at.Size; off += uint64(len(buf)) {
-		p := buf[:min(uint64(len(buf)), k.at.Size-off)]
-		want := secret[:len(p)]
+func (w *Ward) unchanged(k *kept) {
+	for off := uint64(0); off < k.at.Size; off += uint64(len(secrets)) {
+		want := secrets[:min(uint64(len(secrets)), k.at.Size-off)]
 		if k.want != nil {
-			want = k.want[off:][:len(p)]
+			want = k.want[off:][:len(want)]
 		}
-		if w.Card.ReadVRAM(k.at.Card+off, p); !bytes.Equal(p, want) {
-			i := uint64(0)
-			for p[i] == want[i] {
-				i++
-			}
-			w.report("%s changed at %#x of the card", k.what, k.at.Card+off+i)
-			w.Card.WriteVRAM(k.at.Card+off, want)
+		if w.Card.SameVRAM(k.at.Card+off, want) {
+			continue
 		}
+		p := make([]byte, len(want))
+		w.Card.ReadVRAM(k.at.Card+off, p)
+		i := uint64(0)
+		for i < uint64(len(p)) && p[i] == want[i] {
+			i++
+		}
+		w.report("%s changed at %#x of the card", k.what, k.at.Card+off+i)
+		w.Card.WriteVRAM(k.at.Card+off, want)
 	}
 }
 
@@ -358,21 +319,8 @@ func (w *Ward) Close() error {
 	if w.Attacker != nil {
 		errs = append(errs, w.Attacker.Guest.Close())
 	}
-	for _, s := range w.seats {
-		s.cancel()
-		if err := <-s.served; !errors.Is(err, context.Canceled) {
-			errs = append(errs, err)
-		}
-		errs = append(errs, s.Virtual.Close())
-	}
 	if w.bystander != nil {
 		errs = append(errs, w.bystander.Remove())
 	}
-	if w.Agg != nil {
-		errs = append(errs, w.Agg.Close())
-	}
-	if w.Card != nil {
-		errs = append(errs, w.Card.Close())
-	}
-	return errors.Join(append(errs, os.RemoveAll(w.dir))...)
+	return errors.Join(append(errs, w.Shared.Close())...)
 }

@@ -19,8 +19,8 @@ import (
 // SharedConfig says what to share, and how.
 type SharedConfig struct {
 	Card soft.Config
-	// Plant puts a card before the real one, to look on or to do something wrong.
-	Plant  func(card.Card) card.Card
+	// Plant puts another before the card, to look on or to do something wrong.
+	Plant  func(*soft.Card) card.Card
 	Limits aggregator.Options
 }
 
