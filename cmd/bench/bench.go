@@ -34,6 +34,7 @@ type Options struct {
 	Repeat    int
 	Quick     bool
 	InProcess bool     // no virtual machines
+	Machines  bool     // virtual machines only
 	Boots     int      // of each virtual machine
 	Kernels   []string // that are booted; none are the default one
 	// Possible says why no machine can be booted from here; nil asks the lab.
@@ -46,6 +47,8 @@ type Options struct {
 
 // traps is the name of the measurement of single accesses.
 const traps = "traps"
+
+var ofTraps = report.Scenario{Name: traps, Title: "One access of each class", About: "How long it takes, and where the time goes"}
 
 // Scenarios are the names of everything that can be measured.
 func Scenarios() (names []string) {
@@ -95,6 +98,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if o.Repeat < 1 {
 		return nil, &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Repeat), Reason: "must be 1 or more"}
 	}
+	if o.InProcess && o.Machines {
+		return nil, &config.Error{Where: "--in-process and --machines", Reason: "leave nothing to measure; give one of them, or neither"}
+	}
 	if err := o.checkMachines(); err != nil {
 		return nil, err
 	}
@@ -111,7 +117,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if impossible != nil { // a run is long: who waits for machines has to know now
 		r.say("no virtual machines: %v; run umbra in the folder of a checkout to have them, or give --in-process to do without", impossible)
 	}
-	if err := r.inProcess(ctx); err != nil {
+	if o.Machines {
+		r.nameScenarios()
+	} else if err := r.inProcess(ctx); err != nil {
 		return nil, err
 	}
 	if impossible != nil {
@@ -146,6 +154,18 @@ func (r *run) failed(what string, err error) {
 	r.say("%s: not measured: %v", what, err)
 }
 
+// nameScenarios enters those of machines, which have the names of this process's.
+func (r *run) nameScenarios() {
+	for i := range inside.Scenarios {
+		if s := &inside.Scenarios[i]; r.asked(s.Name) && slices.Contains(machine.Scenarios(), s.Name) {
+			r.out.Scenarios = append(r.out.Scenarios, s.Scenario)
+		}
+	}
+	if r.asked(traps) {
+		r.out.Scenarios = append(r.out.Scenarios, ofTraps)
+	}
+}
+
 func (r *run) inProcess(ctx context.Context) error {
 	if err := r.calibrate(ctx); err != nil {
 		return err
@@ -176,9 +196,7 @@ func (r *run) inProcess(ctx context.Context) error {
 		}
 	}
 	if r.asked(traps) {
-		r.out.Scenarios = append(r.out.Scenarios, report.Scenario{
-			Name: traps, Title: "One access of each class", About: "How long it takes, and where the time goes",
-		})
+		r.out.Scenarios = append(r.out.Scenarios, ofTraps)
 		r.say("%s: one access of each class", traps)
 		t, err := inside.Traps(ctx, r.out.Run, r.rows)
 		if ctx.Err() != nil {

@@ -113,6 +113,7 @@ func TestUsage(t *testing.T) {
 		{bench.Options{Only: []string{"tabels"}}, `--only: tabels: no such scenario; did you mean "tables"? There are probe, suspend, contexts`},
 		{bench.Options{Setups: []string{"navie"}}, `--setups: navie: no such set-up; did you mean "naive"? There are pass-through, pass-through+map, naive, lazy`},
 		{bench.Options{Repeat: -1}, "--repeat: -1: must be 1 or more"},
+		{bench.Options{InProcess: true, Machines: true}, "--in-process and --machines: leave nothing to measure"},
 		{bench.Options{}, "--boots: 0: must be 1 or more; --in-process boots nothing"},
 		{bench.Options{Boots: 1, Kernels: []string{"5.10"}}, "--kernels: 5.10: no such kernel; "},
 	} {
@@ -137,6 +138,13 @@ func TestNoMachines(t *testing.T) {
 	require.Regexp(t, `^ +0s  no virtual machines: no checkout; run umbra in .* --in-process to do without\n`, progress.String())
 	require.NotNil(t, r.Find(report.InProcess, "probe", "bring-up", "all"))
 	require.Equal(t, []string{"virtual machines: no checkout"}, r.Errors)
+
+	r, err = bench.Run(t.Context(), bench.Options{
+		Repeat: 1, Boots: 1, Machines: true, Progress: io.Discard, Possible: func() error { return errors.New("no checkout") },
+	})
+	require.NoError(t, err)
+	require.Empty(t, r.Results)
+	require.Len(t, r.Scenarios, 9, "program, growth and crowd are of this process alone")
 }
 
 func TestCancelled(t *testing.T) {

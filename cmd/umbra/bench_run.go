@@ -16,6 +16,7 @@ import (
 
 type benchRunCmd struct {
 	InProcess bool     `help:"Measure without virtual machines: nothing is fetched and no QEMU is needed."`
+	Machines  bool     `help:"Measure in virtual machines only."`
 	Quick     bool     `help:"Small parameters and few turns: to see that it works."`
 	Only      []string `placeholder:"SCENARIO" help:"Measure these scenarios; --list says which there are."`
 	Setups    []string `name:"setups" placeholder:"NAME" help:"Measure these set-ups; --list says which there are."`
@@ -48,7 +49,7 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	}
 	o := bench.Options{
 		Umbra: versionString(), Setups: c.Setups, Only: c.Only, Repeat: benchTurns, Quick: c.Quick,
-		InProcess: c.InProcess, Boots: benchBoots, Kernels: c.Kernels, Progress: out.stderr,
+		InProcess: c.InProcess, Machines: c.Machines, Boots: benchBoots, Kernels: c.Kernels, Progress: out.stderr,
 	}
 	if c.Quick {
 		o.Repeat, o.Boots = benchQuickTurns, 1

@@ -111,7 +111,7 @@ func (l *life) tables(ctx context.Context) error {
 		bytes   uint64
 	}{
 		{"dense", l.pick(2, 8), 8 << 20},
-		{"sparse", l.pick(200, 1000), 4 << 10},
+		{"sparse", l.pick(100, 300), 4 << 10},
 	} {
 		p := map[string]string{"buffers": fmt.Sprint(c.buffers), "bytes": fmt.Sprint(c.bytes)}
 		err := l.take("tables", fmt.Sprintf("%s, %d buffers of %d KiB", c.name, c.buffers, c.bytes>>10), p, func(t *scene.Take) error {
@@ -133,10 +133,7 @@ func (l *life) tables(ctx context.Context) error {
 
 // copies measures each engine at some sizes. The guest verifies what it copies.
 func (l *life) copies(ctx context.Context) error {
-	sizes := []uint32{4 << 10, 256 << 10, 4 << 20}
-	if l.run.Quick {
-		sizes = []uint32{4 << 10, 1 << 20}
-	}
+	sizes := []uint32{4 << 10, uint32(l.pick(1, 4)) << 20}
 	for _, size := range sizes {
 		for _, engine := range []string{"m2mf", "ce0", "ce1"} {
 			name := fmt.Sprintf("%d KiB, %s", size>>10, strings.ToUpper(engine))
@@ -207,7 +204,7 @@ func (l *life) bandwidth(ctx context.Context) error {
 
 // idle measures what this process uses while the guest's driver has nothing to do.
 func (l *life) idle(ctx context.Context) error {
-	d := time.Duration(l.pick(500, 2000)) * time.Millisecond
+	d := time.Duration(l.pick(500, 1500)) * time.Millisecond
 	return l.take("neighbour", "one idle guest", map[string]string{"ms": fmt.Sprint(d.Milliseconds())}, func(t *scene.Take) error {
 		used, err := t.Idle(ctx, d)
 		if err == nil {
