@@ -122,8 +122,12 @@ func (b *Buffer) Read(off uint64, p []byte) error {
 func (b *Buffer) BAR1() (uint64, error) { return b.bar1, b.show() }
 
 // BAR3 maps the buffer in BAR3, where drivers have their instance memory, as well, and
-// returns its offset there and what takes it away again.
+// returns its offset there and what takes it away again. A driver that reaches memory
+// through PRAMIN alone has no BAR3; nothing happens.
 func (b *Buffer) BAR3() (off uint64, hide func() error, err error) {
+	if b.g.win3 == nil {
+		return 0, func() error { return nil }, nil
+	}
 	off, err = b.g.win3.show(b.Addr, b.Size)
 	return off, func() error { return b.g.win3.hide(off, b.Size) }, err
 }

@@ -55,9 +55,10 @@ func Gen(l Limits) *rapid.Generator[Program] {
 		for _, id := range ids {
 			p.Channels = append(p.Channels, drawChannel(t, id, p.Spaces))
 		}
-		d := drawer{t, l, &p, NewModel(&p)}
+		d := &drawer{T: t, l: l, p: &p, m: NewModel(&p), busy: -1}
 		for range rapid.IntRange(1, l.Ops).Draw(t, "operations") {
 			if o, ok := d.op(); ok {
+				d.note(o)
 				p.Ops = append(p.Ops, o)
 				d.m.Apply(o)
 			}
@@ -95,26 +96,56 @@ func drawChannel(t *rapid.T, id, spaces int) ChannelSpec {
 // drawer draws operations that make sense after those before.
 type drawer struct {
 	*rapid.T
-	l Limits
-	p *Program
-	m *Model
+	l    Limits
+	p    *Program
+	m    *Model
+	busy int   // the channel with work under way, as a Runner has it
+	used []run // what that reads and writes
 }
 
-func (d drawer) n(what string, lo, hi int) uint64 {
+// note keeps account of what the engines use when an operation has begun.
+func (d *drawer) note(o Op) {
+	engine := o.Kind == Copy || o.Kind == Inline
+	if beside(o.Kind) {
+		return
+	}
+	if !engine || o.Chan != d.busy {
+		d.busy, d.used = -1, nil
+	}
+	if !engine {
+		return
+	}
+	d.busy = o.Chan
+	s := d.m.Spaces[d.p.Channels[o.Chan].Space]
+	to, _ := s.runs(o.Dst, o.N, true)
+	d.used = append(d.used, to...)
+	if o.Kind == Copy {
+		from, _ := s.runs(o.Src, o.N, false)
+		d.used = append(d.used, from...)
+	}
+}
+
+func (d *drawer) n(what string, lo, hi int) uint64 {
 	return uint64(rapid.IntRange(lo, hi).Draw(d.T, what))
 }
 
 // weights say how often each kind is tried.
 var weights = []Kind{
-	Write, Read, Map, Map, Map, Map, Unmap, Copy, Copy, Copy, Copy, Copy, Copy, Inline, Fault, Recreate,
+	Write, Read, Map, Map, Map, Map, Unmap, Copy, Copy, Copy, Copy, Copy, Copy, Inline, Fault, Recreate, Store, Store, Show,
 }
 
-func (d drawer) op() (Op, bool) {
+func (d *drawer) op() (Op, bool) {
 	o := Op{Kind: rapid.SampledFrom(weights).Draw(d.T, "kind"), Poll: rapid.Bool().Draw(d.T, "poll")}
 	switch o.Kind {
 	case Write, Read:
 		d.bytes(&o)
 		return o, true
+	case Store:
+		d.bytes(&o)
+		return o, d.busy >= 0 && !overlap(d.used, []run{{o.Buf, o.Off, o.N}})
+	case Show:
+		o.Buf = int(d.n("buffer", 0, len(d.p.Buffers)-1))
+		return o, d.busy >= 0 && !d.p.Buffers[o.Buf].RAM
 	case Map:
 		return o, d.mapping(&o)
 	case Unmap:
@@ -133,7 +164,7 @@ func (d drawer) op() (Op, bool) {
 	}
 }
 
-func (d drawer) bytes(o *Op) {
+func (d *drawer) bytes(o *Op) {
 	o.Buf = int(d.n("buffer", 0, len(d.p.Buffers)-1))
 	size := int(d.p.Buffers[o.Buf].Size)
 	o.Off = d.n("offset", 0, size-1)
@@ -142,7 +173,7 @@ func (d drawer) bytes(o *Op) {
 }
 
 // vaRange draws pages of one size in one place.
-func (d drawer) vaRange(o *Op) {
+func (d *drawer) vaRange(o *Op) {
 	place := rapid.SampledFrom(places).Draw(d.T, "place")
 	size, most := uint64(shadowpt.SmallPage), 8
 	if rapid.IntRange(0, 3).Draw(d.T, "big") == 0 {
@@ -153,7 +184,7 @@ func (d drawer) vaRange(o *Op) {
 	o.VA = place + d.n("page", 0, int((placeSize-o.N)/size))*size
 }
 
-func (d drawer) mapping(o *Op) bool {
+func (d *drawer) mapping(o *Op) bool {
 	d.vaRange(o)
 	o.Space = int(d.n("space", 0, d.p.Spaces-1))
 	o.Buf = int(d.n("buffer", 0, len(d.p.Buffers)-1))
@@ -178,7 +209,7 @@ func (d drawer) mapping(o *Op) bool {
 
 // mapped draws an address of the space that something is behind, false if there
 // is none.
-func (d drawer) mapped(s *SpaceModel, what string) (uint64, bool) {
+func (d *drawer) mapped(s *SpaceModel, what string) (uint64, bool) {
 	var vas []uint64
 	for _, place := range places {
 		for va := place; va < place+placeSize; va += shadowpt.SmallPage {
@@ -193,13 +224,13 @@ func (d drawer) mapped(s *SpaceModel, what string) (uint64, bool) {
 	return rapid.SampledFrom(vas).Draw(d.T, what), true
 }
 
-func (d drawer) space(o *Op) *SpaceModel {
+func (d *drawer) space(o *Op) *SpaceModel {
 	o.Chan = int(d.n("channel", 0, len(d.p.Channels)-1))
 	o.Engine = rapid.SampledFrom(guest.CopyEngines).Draw(d.T, "engine")
 	return d.m.Spaces[d.p.Channels[o.Chan].Space]
 }
 
-func (d drawer) copy(o *Op) bool {
+func (d *drawer) copy(o *Op) bool {
 	s := d.space(o)
 	src, ok := d.mapped(s, "source page")
 	if !ok {
@@ -218,7 +249,7 @@ func (d drawer) copy(o *Op) bool {
 	return ok && !overlap(from, to) && !selfOverlap(to)
 }
 
-func (d drawer) inline(o *Op) bool {
+func (d *drawer) inline(o *Op) bool {
 	s := d.space(o)
 	o.Engine = guest.M2MF
 	dst, ok := d.mapped(s, "destination page")
@@ -233,7 +264,7 @@ func (d drawer) inline(o *Op) bool {
 }
 
 // fault draws a copy of which exactly one side faults, at its first byte.
-func (d drawer) fault(o *Op) bool {
+func (d *drawer) fault(o *Op) bool {
 	s := d.space(o)
 	good, ok := d.mapped(s, "good page")
 	if !ok {

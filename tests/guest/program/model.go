@@ -117,7 +117,7 @@ func selfOverlap(a []run) bool {
 // Apply does an operation.
 func (m *Model) Apply(o Op) {
 	switch o.Kind {
-	case Write:
+	case Write, Store:
 		copy(m.Buffers[o.Buf][o.Off:][:o.N], noise(o.Seed, o.N))
 	case Map:
 		m.mapPages(o)

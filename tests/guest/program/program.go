@@ -20,16 +20,18 @@ const (
 	Inline               // M2MF writes words from the pushbuffer
 	Fault                // a copy that faults at its first byte; the channel is made anew
 	Recreate             // a channel is closed and made anew
+	Store                // the processor writes noise while engines work, beside what they use
+	Show                 // a buffer is in BAR3 too until the engines' work is done: its pages move meanwhile
 )
 
-var kindNames = [...]string{"write", "read", "map", "unmap", "copy", "inline", "fault", "recreate"}
+var kindNames = [...]string{"write", "read", "map", "unmap", "copy", "inline", "fault", "recreate", "store", "show"}
 
 func (k Kind) String() string { return kindNames[k] }
 
 // Op is one operation. Which fields count depends on its kind.
 type Op struct {
 	Kind   Kind
-	Buf    int    // Write, Read, Map
+	Buf    int    // Write, Read, Map, Store, Show
 	Off    uint64 // into Buf, in bytes
 	N      uint64 // bytes
 	Seed   uint64 // of noise
@@ -48,7 +50,7 @@ type Op struct {
 
 func (o Op) String() string {
 	switch o.Kind {
-	case Write, Read:
+	case Write, Read, Store:
 		return fmt.Sprintf("%v buffer %d, %d bytes at %#x", o.Kind, o.Buf, o.N, o.Off)
 	case Map:
 		return fmt.Sprintf("map %d bytes at %#x of buffer %d at space %d VA %#x, flags %#x", o.N, o.Off, o.Buf, o.Space, o.VA, o.Flags)
@@ -56,6 +58,8 @@ func (o Op) String() string {
 		return fmt.Sprintf("unmap %d bytes at space %d VA %#x, flags %#x", o.N, o.Space, o.VA, o.Flags)
 	case Recreate:
 		return fmt.Sprintf("recreate channel %d", o.Chan)
+	case Show:
+		return fmt.Sprintf("show buffer %d", o.Buf)
 	}
 	return fmt.Sprintf("%v on channel %d by %v: %d bytes from %#x to %#x", o.Kind, o.Chan, o.Engine, o.N, o.Src, o.Dst)
 }

@@ -18,7 +18,8 @@ type Runner struct {
 	buffers []*guest.Buffer
 	spaces  []*guest.Space
 	chans   []*guest.Channel
-	busy    int // the channel with work under way, -1 for none
+	busy    int            // the channel with work under way, -1 for none
+	shown   []func() error // ends what BAR3 shows meanwhile
 	poll    bool
 }
 
@@ -83,7 +84,7 @@ func (r *Runner) channel(i int) (*guest.Channel, error) {
 // needs its result: the processor, the tables, or another channel.
 func (r *Runner) Do(o Op) error {
 	engine := o.Kind == Copy || o.Kind == Inline
-	if !engine || o.Chan != r.busy {
+	if !beside(o.Kind) && (!engine || o.Chan != r.busy) {
 		if err := r.Finish(); err != nil {
 			return err
 		}
@@ -99,8 +100,20 @@ func (r *Runner) Do(o Op) error {
 	return nil
 }
 
+// beside reports whether an operation goes on beside the engines' work.
+func beside(k Kind) bool { return k == Store || k == Show }
+
 // Finish waits for the work under way.
 func (r *Runner) Finish() error {
+	err := r.wait()
+	for _, hide := range r.shown {
+		err = errors.Join(err, hide())
+	}
+	r.shown = nil
+	return err
+}
+
+func (r *Runner) wait() error {
 	if r.busy < 0 {
 		return nil
 	}
@@ -118,7 +131,7 @@ func (r *Runner) Finish() error {
 
 func (r *Runner) do(o Op) error {
 	switch o.Kind {
-	case Write:
+	case Write, Store:
 		return r.buffers[o.Buf].Write(o.Off, noise(o.Seed, o.N))
 	case Read:
 		return r.compare(o.Buf, o.Off, o.N)
@@ -133,6 +146,12 @@ func (r *Runner) do(o Op) error {
 		return r.chans[o.Chan].Submit(p.Inline(o.Dst, words(noise(o.Seed, o.N))...).Words...)
 	case Fault:
 		return r.fault(o)
+	case Show:
+		_, hide, err := r.buffers[o.Buf].BAR3()
+		if err == nil {
+			r.shown = append(r.shown, hide)
+		}
+		return err
 	default:
 		return r.recreate(o.Chan)
 	}
