@@ -64,7 +64,7 @@ func (b *Buffer) Free() error {
 		b.g.ramHeap.release(b.Addr-b.g.cfg.RAMBase, b.Size)
 		return nil
 	}
-	if err := b.hide(); err != nil {
+	if err := b.Hide(); err != nil {
 		return err
 	}
 	b.g.vram.release(b.Addr, b.Size)
@@ -141,7 +141,8 @@ func (b *Buffer) show() (err error) {
 	return err
 }
 
-func (b *Buffer) hide() error {
+// Hide takes the buffer out of BAR1, until it is read or written again.
+func (b *Buffer) Hide() error {
 	if !b.shown {
 		return nil
 	}

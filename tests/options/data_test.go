@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -20,23 +21,40 @@ import (
 
 const gpuVRAM = 64 << 20
 
-// attach has a guest come to a GPU of a kind, as its machine would: it waits for the
+// begin has a guest come to a GPU of a kind, as its machine would: it waits for the
 // reply to each write as soon as there is anything to map.
-func attach(t *testing.T, c Combination, card soft.Config) (*guest.Guest, *stand.Seat) {
-	t.Helper()
+func begin(c Combination, cfg soft.Config, plant func(*soft.Card) card.Card) (s *stand.Shared, g *guest.Guest, seat *stand.Seat, err error) {
 	limits, err := c.Limits()
-	require.NoError(t, err)
-	card.VRAM = 2 * gpuVRAM
-	s, err := stand.NewSharedWith(stand.SharedConfig{Card: card, Limits: limits})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	cfg.VRAM = 2 * gpuVRAM
+	if s, err = stand.NewSharedWith(stand.SharedConfig{Card: cfg, Plant: plant, Limits: limits}); err != nil {
+		return nil, nil, nil, err
+	}
 	gpu, err := c.GPU("a", gpuVRAM)
+	if err != nil {
+		return s, nil, nil, err
+	}
+	if seat, err = s.Add(gpu); err != nil {
+		return s, nil, nil, err
+	}
+	timeout := time.Minute
+	if plant != nil || cfg.DisableEngines {
+		timeout = time.Second // what a hole stops does not go on
+	}
+	g, err = guest.Attach(context.Background(), seat.Socket, guest.Config{RAM: 1 << 20, Map: c.Maps(), Timeout: timeout})
+	return s, g, seat, err
+}
+
+func attach(t *testing.T, c Combination) (*guest.Guest, *stand.Seat) {
+	t.Helper()
+	s, g, seat, err := begin(c, soft.Config{}, nil)
 	require.NoError(t, err)
-	seat, err := s.Add(gpu)
-	require.NoError(t, err)
-	g, err := guest.Attach(context.Background(), seat.Socket, guest.Config{RAM: 1 << 20, Map: c.Maps(), Timeout: time.Minute})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	t.Cleanup(func() {
+		require.NoError(t, g.Close())
+		require.NoError(t, s.Close())
+	})
 	return g, seat
 }
 
@@ -241,7 +259,11 @@ func (s *suite) race() error {
 	if got, err = s.read(both); err != nil {
 		return err
 	}
-	err = errors.Join(same(want, got, "seen by the processor"), s.ch.Copy(guest.CE0, backVA, bothVA, both.Size), s.ch.Finish())
+	// It goes home, and into PRAMIN, and out of it again.
+	if err := errors.Join(same(want, got, "seen by the processor"), both.Hide(), s.g.Raw().VRAM(both.Addr, got[:64]), s.g.Raw().VRAM(0, make([]byte, 8))); err != nil {
+		return err
+	}
+	err = errors.Join(same(want[:64], got[:64], "seen through PRAMIN"), s.ch.Copy(guest.CE0, backVA, bothVA, both.Size), s.ch.Finish())
 	return errors.Join(err, same(want, s.back.Data[:both.Size], "seen by an engine"))
 }
 
@@ -324,7 +346,7 @@ func TestData(t *testing.T) {
 			continue
 		}
 		t.Run(c.String(), func(t *testing.T) {
-			g, seat := attach(t, c, soft.Config{})
+			g, seat := attach(t, c)
 			begin := time.Now()
 			require.NoError(t, data(g))
 			slowest = max(slowest, time.Since(begin))
