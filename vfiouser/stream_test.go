@@ -230,8 +230,8 @@ func TestSplitAnywhere(t *testing.T) {
 	})
 	t.Run("descriptors behind a message's rest", func(t *testing.T) {
 		c := r.dial(nil)
-		require.NoError(t, c.Send(raws[1][:20]))
-		time.Sleep(5 * time.Millisecond)
+		require.NoError(t, c.Send(append(raws[2][:len(raws[2]):len(raws[2])], raws[1][:20]...)))
+		require.Zero(t, drainReplies(t, c, 1)) // and the beginning has been read with it
 		require.NoError(t, c.Send(append(raws[1][20:len(raws[1]):len(raws[1])], raws[2]...), fds[1]...))
 		require.Equal(t, 1, drainReplies(t, c, 2), "DEVICE_GET_INFO has no descriptors")
 		require.False(t, r.dev.Host().Memory().Ranges()[0].Mapped, "the descriptor went to a message that had begun before")

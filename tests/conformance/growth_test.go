@@ -83,11 +83,11 @@ func TestGrowth(t *testing.T) {
 		for i := range 500 { // pools and caches fill
 			visit(i)
 		}
-		before := settled(t, path)
+		before := settled(t, path, footprint{})
 		for i := range rounds {
 			visit(i)
 		}
-		after := settled(t, path)
+		after := settled(t, path, before)
 		t.Logf("before %+v", before)
 		t.Logf("after  %+v", after)
 		require.LessOrEqual(t, after.descriptors, before.descriptors)
@@ -99,12 +99,18 @@ func TestGrowth(t *testing.T) {
 	})
 }
 
-// settled measures when the last client's end has been seen: one more is served
-// and has gone.
-func settled(t *testing.T, path string) footprint {
+// settled measures when the last client's end has been seen: one more is served and
+// has gone, and what is open has come down to what it was, or does not.
+func settled(t *testing.T, path string, was footprint) (now footprint) {
 	c, err := client.Dial(path, nil)
 	require.NoError(t, err)
 	c.Close()
-	time.Sleep(50 * time.Millisecond)
-	return measure(t)
+	for end := time.Now().Add(5 * time.Second); ; {
+		time.Sleep(50 * time.Millisecond)
+		now = measure(t)
+		down := now.descriptors <= was.descriptors && now.goroutines <= was.goroutines
+		if was == (footprint{}) || down || time.Now().After(end) {
+			return now
+		}
+	}
 }
