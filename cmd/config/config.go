@@ -87,11 +87,11 @@ type Limits struct {
 	DoorbellFast time.Duration `yaml:"doorbell-fast" placeholder:"TIME" def:"50us" min:"10us" max:"1ms" help:"With doorbell: poll, how soon one is found that follows another."`
 	DoorbellSlow time.Duration `yaml:"doorbell-slow" placeholder:"TIME" def:"5ms" min:"1ms" max:"1s" help:"And how soon one that nobody expected."`
 	TableRate    Size          `yaml:"table-rate" placeholder:"SIZE" def:"256MiB" min:"1MiB" max:"1TiB" help:"How many bytes of page tables a second are looked at for one guest, in the long run; its work waits for more."`
-	Request      time.Duration `yaml:"request" placeholder:"TIME" def:"60s" min:"0s" max:"1h" help:"With a scheduler, how long one request of a guest may run; then its channel ends with a fault. 0s: for ever."`
 	MapReplicas  int           `yaml:"map-replicas" placeholder:"N" def:"1024" min:"1" max:"65536" help:"With bar-map, in how many more places a guest may map pages that it has mapped already. Others are not shown."`
 	MapRuns      int           `yaml:"map-runs" placeholder:"N" def:"2048" min:"8" max:"16384" help:"In how many pieces its pages may lie."`
 	MapPages     int           `yaml:"map-pages" placeholder:"N" def:"65536" min:"1024" max:"1048576" help:"How many pages of 4 KiB it may have mapped."`
 	MapMoves     int           `yaml:"map-moves" placeholder:"N" def:"1024" min:"64" max:"65536" help:"How many of them one access of a register may bring to where they belong; an invalidate of more is done later."`
+	QueueLimits
 }
 
 // Profile is a kind of virtual GPU.

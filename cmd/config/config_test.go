@@ -41,9 +41,17 @@ card:
   pci-subsystem: 10de:0780
 server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB, max-data-size: 64KiB}
 shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
-scheduler: {policy: timeslice, hierarchy: flat, depth: 3, period: 20ms, slice: 2ms}
-limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB, map-replicas: 100, map-runs: 200, map-pages: 2000, map-moves: 300, request: 2s, guests: 4,
-  rule-interval: 5s, interrupt-burst: 6, interrupt-pause: 7ms, invalidate-dirs: 8, doorbell-load: 9}
+scheduler:
+  policy: timeslice
+  hierarchy: flat
+  depth: 3
+  credit: {period: 20ms}
+  band: {window: 2s, grace: 1ms, chances: 4}
+  timeslice: {slice: 2ms, work-conserving: false, grace: 3ms, disengaged: true}
+  dfq: {slice: 4ms, factor: 6, free-run: 50ms, requests: 97, least: 7, grace: 5ms, window: 8, model: true}
+  watchdog: {grace: 9s, offences: 10, within: 11s}
+limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB, map-replicas: 100, map-runs: 200, map-pages: 2000, map-moves: 300, request: 2s, queued: 12, groups: 13, creations: 14,
+  guests: 4, rule-interval: 5s, interrupt-burst: 6, interrupt-pause: 7ms, invalidate-dirs: 8, doorbell-load: 9}
 `
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
@@ -54,9 +62,14 @@ limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, d
 		Shadow: Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
 		Limits: Limits{
 			Guests: 4, RuleInterval: 5 * time.Second, InterruptBurst: 6, InterruptPause: 7 * time.Millisecond, InvalidateDirs: 8, DoorbellLoad: 9,
-			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond, Request: 2 * time.Second,
+			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond, QueueLimits: QueueLimits{Request: 2 * time.Second, Queued: 12, Groups: 13, Creations: 14},
 		},
-		Scheduler: Scheduler{Policy: "timeslice", Hierarchy: "flat", Depth: 3, Period: 20 * time.Millisecond, Slice: 2 * time.Millisecond},
+		Scheduler: Scheduler{
+			Policy: "timeslice", Hierarchy: "flat", Depth: 3, Credit: Credit{20 * time.Millisecond}, Band: Band{2 * time.Second, time.Millisecond, 4},
+			Timeslice: Timeslice{2 * time.Millisecond, false, 3 * time.Millisecond, true},
+			DFQ:       DFQ{4 * time.Millisecond, 6, 50 * time.Millisecond, 97, 7, 5 * time.Millisecond, 8, true},
+			Watchdog:  Watchdog{9 * time.Second, 10, 11 * time.Second},
+		},
 	}
 	layer, err := Parse("f.yaml", []byte(file))
 	require.NoError(t, err)

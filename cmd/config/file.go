@@ -167,7 +167,7 @@ func (r *reader) scalar(n ast.Node, o *option) error {
 
 // isWords tells whether an option's value is a list, written with commas.
 func isWords(t reflect.Type) bool {
-	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[homes.Map]()
+	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[homes.Map]() || t == reflect.TypeFor[Weights]()
 }
 
 func example(o *option) string {

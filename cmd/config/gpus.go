@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -88,9 +87,7 @@ func (l *Layer) Complete(g *GPU) error {
 	if !g.has("tables") {
 		g.Tables = tablesFor(g.VRAM)
 	}
-	if g.Weight == 0 {
-		g.Weight = sched.BaseWeight
-	}
+	g.CardTime.complete()
 	return l.CheckCardTime(g)
 }
 

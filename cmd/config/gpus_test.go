@@ -12,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"pgregory.net/rapid"
 )
@@ -42,14 +43,14 @@ shadow: {scan: full}
 server: {spin: 3us}
 scheduler: {policy: credit}
 profiles:
-  - {name: small, vram: 128MiB, channels: 8, weight: 50, cap: 80, msi: false, shadow: {sync: flush}}
+  - {name: small, vram: 128MiB, channels: 8, weight: 50, cap: 80, msi: false, shadow: {sync: flush}, limits: {request: 0s}}
 gpus:
   - {name: a, socket: a.sock, vram: 512MiB}
   - name: b
     socket: b.sock
     profile: small
     temperature: 30
-  - {name: c, socket: c.sock, vram: 65MiB, channels: 9, guaranteed: 2, tables: 1MiB, weight: 10000, cap: 100, priority: 7, rom: x.rom, msi: true, temperature: 1,
+  - {name: c, socket: c.sock, vram: 65MiB, channels: 9, guaranteed: 2, tables: 1MiB, weight: 10000, cap: 100, priority: 7, limits: {request: 3s, queued: 4}, processes: {group: channel, policy: weighted, weights: ["kernel:9", "channel-3:4"]}, rom: x.rom, msi: true, temperature: 1,
      tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, doorbell: poll, spin: 7us, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small,
      shadow: {sync: eager, scan: incremental, burst: 1, calm: 2}}
 `, "name=d,socket=d.sock,vram=64MiB,shadow.burst=9,tpcs=4,4,bar-map=rom,pramin,msi=false")
@@ -66,14 +67,15 @@ gpus:
 	small, warm := card, card
 	small.MSI, small.Temperature = false, 30
 	warm.MSI, warm.TPCs, warm.BARMap = false, Counts{4, 4}, homes.MapROM|homes.MapPRAMIN
+	usual := Processes{Group: "space", Policy: "equal"}
 	const us = 3 * time.Microsecond // the file's
 	require.Equal(t, []GPU{
-		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 32, 64 << 20}, CardTime: CardTime{Weight: 100}, Spin: us, Face: card},
-		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 8, 16 << 20}, CardTime: CardTime{50, 80, 0}, Spin: us, Face: small},
-		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 2, 1 << 20}, CardTime: CardTime{10000, 100, 7}, Spin: 7 * time.Microsecond, Face: Face{
+		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 32, 64 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Spin: us, Face: card},
+		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 8, 16 << 20}, CardTime: CardTime{50, 80, 0, GuestLimits{Request: RequestLimit(sched.Forever)}, usual}, Spin: us, Face: small},
+		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 2, 1 << 20}, CardTime: CardTime{10000, 100, 7, GuestLimits{RequestLimit(3 * time.Second), 4}, Processes{"channel", "weighted", Weights{"kernel": 9, "channel-3": 4}}}, Spin: 7 * time.Microsecond, Face: Face{
 			ROM: "x.rom", MSI: true, Temperature: 1, TPCs: Counts{1, 1}, BAR1: 16 << 20, BAR3: 16 << 20, BARMap: homes.MapBAR1, Doorbell: doorbell.Poll, Device: 0x6dd, Subsystem: Subsystem{0x1028, 1},
 		}},
-		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 32, 8 << 20}, CardTime: CardTime{Weight: 100}, Spin: us, Face: warm},
+		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 32, 8 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Spin: us, Face: warm},
 	}, got)
 	lazy := Shadow{Sync: "lazy", Scan: "full", Burst: 64, Calm: 4} // the file's
 	of := func(sync string, burst int) Shadow { return Shadow{Sync: sync, Scan: "full", Burst: burst, Calm: 4} }
@@ -107,7 +109,7 @@ func TestGPUErrors(t *testing.T) {
 		{"gpus:\n- {name: a, vram: 128MiB}\n", `f.yaml:2: gpus[0].socket: missing; say where QEMU shall attach, for example a.sock`},
 		{"gpus:\n- {name: a, socket: a.sock}\n", `f.yaml:2: gpus[0].vram: missing; say how much of the card's memory it gets, for example 256MiB`},
 		{"gpus:\n- name: a\n  socket: a.sock\n  vram: 1MiB\n", `f.yaml:4: gpus[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
+		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: [bar1, bar2]}\n", `f.yaml:2: gpus[0].bar-map: "bar2" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 0}\n", `f.yaml:2: gpus[0].channels: 0: must be 1 to 128`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n- {name: b, socket: b.sock, vram: 64MiB, channels: 29}\n", `f.yaml:3: gpus[1].channels: 29: does not fit: the card has 128, and 28 are left for it`},
@@ -118,8 +120,8 @@ func TestGPUErrors(t *testing.T) {
 		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `f.yaml:3: gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
 		{"profiles:\n- {name: p, vram: 64MiB}\n- {name: p, vram: 65MiB}\n", `f.yaml:3: profiles[1].name: p: is there twice, first at f.yaml:2: profiles[0].name`},
 		{"profiles:\n- {name: p, vram: 1MiB}\n", `f.yaml:2: profiles[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem}`},
-		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
+		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem}`},
+		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
 	} {
 		_, err := join(t, c.file)
 		require.EqualError(t, err, c.want, "%s", c.file)
@@ -131,7 +133,7 @@ func TestGPUErrors(t *testing.T) {
 		{"name=a,socket=a.sock,vram=5x", `--gpu name=a: vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
 		{"name=a,vram=", `--gpu name=a: vram: has no value; give one or leave it out`},
 		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
-		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, cap, channels, doorbell, guaranteed, msi, name, pci-device, pci-subsystem, priority, profile, rom, shadow.burst, shadow.calm, shadow.scan, shadow.sync, socket, spin, tables, temperature, tpcs, vram, weight`},
+		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, cap, channels, doorbell, guaranteed, limits.queued, limits.request, msi, name, pci-device, pci-subsystem, priority, processes.group, processes.policy, processes.weights, profile, rom, shadow.burst, shadow.calm, shadow.scan, shadow.sync, socket, spin, tables, temperature, tpcs, vram, weight`},
 	} {
 		_, err := join(t, "", c.flag)
 		require.EqualError(t, err, c.want)
@@ -220,13 +222,14 @@ func TestChange(t *testing.T) {
 	changed, err := Change(g, "shadow.sync=eager,shadow.burst=3")
 	require.NoError(t, err)
 	require.Equal(t, Shadow{Sync: "eager", Scan: "incremental", Burst: 3, Calm: 4}, changed.Shadow)
-	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "shadow.burst": 3, "shadow.calm": 4, "spin": "0s", "weight": 100, "cap": 0, "priority": 0}, changed.Live())
+	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "shadow.burst": 3, "shadow.calm": 4, "spin": "0s", "weight": 100, "cap": 0, "priority": 0,
+		"limits.request": RequestLimit(0), "limits.queued": 0, "processes.policy": "equal", "processes.weights": Weights(nil)}, changed.Live())
 	require.Equal(t, "lazy", g.Shadow.Sync)
 	for _, c := range []struct{ text, want string }{
 		{"shadow.scan=full", `gpu a: shadow.scan: eager does not go with full; possible are flush with full, lazy with full, flush with incremental, lazy with incremental, eager with incremental, adaptive with incremental`},
 		{"shadow.sync=never", `gpu a: shadow.sync: never: must be eager or flush or lazy or adaptive`},
-		{"vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; these can: cap, priority, shadow.burst, shadow.calm, shadow.scan, shadow.sync`},
-		{"shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are cap, priority, shadow.burst, shadow.calm, shadow.scan, shadow.sync, spin, weight`},
+		{"vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; these can: cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.burst, shadow.calm, shadow.scan, shadow.sync`},
+		{"shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.burst, shadow.calm, shadow.scan, shadow.sync, spin, weight`},
 		{"lazy", `gpu a: lazy: not keys and values; write shadow.sync=lazy`},
 	} {
 		after, err := Change(changed, c.text)

@@ -33,7 +33,7 @@ func walk(v reflect.Value, prefix, flags string) []option {
 			out = append(out, walk(v.Field(i), prefix, flags)...)
 			continue
 		case isSection(f.Type):
-			out = append(out, walk(v.Field(i), prefix+name+".", f.Tag.Get("prefix"))...)
+			out = append(out, walk(v.Field(i), prefix+name+".", flags+f.Tag.Get("prefix"))...)
 			continue
 		}
 		out = append(out, option{path: prefix + name, flag: flags + name, value: v.Field(i), tag: f.Tag})

@@ -2,6 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -9,89 +12,179 @@ import (
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string        `yaml:"policy" placeholder:"NAME" def:"off" oneof:"off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts."`
-	Hierarchy string        `yaml:"hierarchy" placeholder:"NAME" def:"tree" oneof:"tree,flat-weights,flat" help:"Who competes with whom: GPUs with each other, or all processes of all guests."`
-	Depth     int           `yaml:"depth" placeholder:"N" def:"1" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
-	Period    time.Duration `yaml:"period" placeholder:"TIME" def:"30ms" min:"1ms" max:"1s" help:"Credit and band: how often credit is given."`
-	Slice     time.Duration `yaml:"slice" placeholder:"TIME" def:"16ms" min:"100us" max:"1s" help:"Timeslice: how long a turn is."`
+	Policy    string    `yaml:"policy" placeholder:"NAME" def:"off" live:"" oneof:"off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts."`
+	Hierarchy string    `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom: GPUs with each other, or all processes of all guests."`
+	Depth     int       `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
+	Credit    Credit    `yaml:"credit" embed:"" prefix:"credit-"`
+	Band      Band      `yaml:"band" embed:"" prefix:"band-"`
+	Timeslice Timeslice `yaml:"timeslice" embed:"" prefix:"timeslice-"`
+	DFQ       DFQ       `yaml:"dfq" embed:"" prefix:"dfq-"`
+	Watchdog  Watchdog  `yaml:"watchdog" embed:"" prefix:"watchdog-"`
+}
+
+// Credit is of the policy credit, and of band.
+type Credit struct {
+	Period time.Duration `yaml:"period" placeholder:"TIME" def:"30ms" live:"" min:"1ms" max:"1s" help:"Credit and band: how often credit is given."`
+}
+
+// Band is of the policy band.
+type Band struct {
+	Window  time.Duration `yaml:"window" placeholder:"TIME" def:"1s" live:"" min:"10ms" max:"1m" help:"Band: over which time it is measured who used how much."`
+	Grace   time.Duration `yaml:"grace" placeholder:"TIME" def:"500us" live:"" min:"0s" max:"10ms" help:"Band: how long the card is kept for one that used less and had the last turn."`
+	Chances int           `yaml:"chances" placeholder:"N" def:"1" live:"" min:"0" max:"16" help:"Band: how often for one decision."`
+}
+
+// Timeslice is of the policy timeslice.
+type Timeslice struct {
+	Slice          time.Duration `yaml:"slice" placeholder:"TIME" def:"16ms" live:"" min:"100us" max:"1s" help:"Timeslice: how long a turn is."`
+	WorkConserving bool          `yaml:"work-conserving" name:"work-conserving" def:"true" live:"" negatable:"" help:"Timeslice: who has nothing to do loses the rest of its turn."`
+	Grace          time.Duration `yaml:"grace" placeholder:"TIME" def:"500us" live:"" min:"0s" max:"1s" help:"Timeslice: after so long."`
+	Disengaged     bool          `yaml:"disengaged" def:"false" live:"" negatable:"" help:"Timeslice: all work of whose turn it is goes to the card at once, not up to the depth."`
+}
+
+// DFQ is of the policy dfq.
+type DFQ struct {
+	Slice    time.Duration `yaml:"slice" placeholder:"TIME" def:"5ms" live:"" min:"100us" max:"1s" help:"DFQ: how long each process has the card for itself while it is sampled."`
+	Factor   int           `yaml:"factor" placeholder:"N" def:"5" live:"" min:"1" max:"1000" help:"DFQ: how long a free run is, in times of all sampling before."`
+	FreeRun  time.Duration `yaml:"free-run" name:"free-run" placeholder:"TIME" def:"0s" live:"" min:"0s" max:"10s" help:"DFQ: how long it is, whatever the sampling took. 0s: by the factor."`
+	Requests int           `yaml:"requests" placeholder:"N" def:"96" live:"" min:"1" max:"1048576" help:"DFQ: after so many requests a sample ends early."`
+	Least    int           `yaml:"least" placeholder:"N" def:"5" live:"" min:"0" max:"1048576" help:"DFQ: before so many it does not end, up to four slices."`
+	Grace    time.Duration `yaml:"grace" placeholder:"TIME" def:"500us" live:"" min:"0s" max:"100ms" help:"DFQ: who submits nothing for so long is idle."`
+	Window   int           `yaml:"window" placeholder:"N" def:"2" live:"" min:"0" max:"65536" help:"DFQ: how many requests of a channel may be on the card. 0: all."`
+	Model    bool          `yaml:"model" def:"false" live:"" negatable:"" help:"DFQ: charge what the samples foretell, not what was used. For comparison; it can be cheated."`
+}
+
+// Watchdog is about requests that do not end, beside limits.request.
+type Watchdog struct {
+	Grace    time.Duration `yaml:"grace" placeholder:"TIME" def:"1s" live:"" min:"1us" max:"10m" help:"How long a request over its limit has the engine for itself before its channel is ended, and how long that may take."`
+	Offences int           `yaml:"offences" placeholder:"N" def:"3" live:"" min:"0" max:"1048576" help:"With so many of them a guest is put into safe mode. 0: never."`
+	Within   time.Duration `yaml:"within" placeholder:"TIME" def:"1m" live:"" min:"1ms" max:"1h" help:"If they come in so short a time."`
+}
+
+// QueueLimits bound what one guest can have the scheduler do.
+type QueueLimits struct {
+	Request   time.Duration `yaml:"request" placeholder:"TIME" def:"60s" live:"" min:"0s" max:"1h" help:"With a scheduler, how long one request of a guest may run; then its channel ends with a fault. 0s: for ever."`
+	Queued    int           `yaml:"queued" placeholder:"N" def:"1048576" live:"" min:"1" max:"1073741824" help:"With a scheduler, how many entries of a guest may wait in its books; more wait in the guest's rings alone."`
+	Groups    int           `yaml:"groups" placeholder:"N" def:"1024" live:"" min:"1" max:"65536" help:"With a scheduler, how many processes of a guest are told apart; more share the last one's place."`
+	Creations int           `yaml:"creations" placeholder:"N" def:"10000" live:"" min:"1" max:"1073741824" help:"With a scheduler, how many channels and processes of a guest may begin in a second; what is more is not bound."`
 }
 
 // SchedulerOff is the policy of a card without a scheduler.
 const SchedulerOff = "off"
 
-// CardTime is what a virtual GPU gets of the card's time, if there is a scheduler.
-type CardTime struct {
-	Weight   int `yaml:"weight" placeholder:"N" live:"" min:"1" max:"10000"`
-	Cap      int `yaml:"cap" placeholder:"PERCENT" live:"" min:"0" max:"100"`
-	Priority int `yaml:"priority" placeholder:"N" live:"" min:"0" max:"7"`
+// Schedule is everything that says how the card's time is shared, and that may be
+// changed while it is. Its keys are those of the file without "scheduler.":
+// credit.period, limits.request.
+type Schedule struct {
+	Scheduler
+	Limits QueueLimits `yaml:"limits"`
 }
 
-// cardTimeKeys are the keys of its options.
-var cardTimeKeys = []string{"weight", "cap", "priority"}
+// Schedule is what the configuration says of it.
+func (c *Config) Schedule() Schedule { return Schedule{c.Scheduler, c.Limits.QueueLimits} }
 
-// perCent is what of a cap the scheduler calls one.
-const perCent = sched.FullCap / 100
-
-// Node is what package sched calls it.
-func (t CardTime) Node() sched.NodeConfig {
-	return sched.NodeConfig{Weight: t.Weight, Cap: t.Cap * perCent, Priority: t.Priority}
-}
-
-// CardTimeOf is the reverse of Node.
-func CardTimeOf(n sched.NodeConfig) CardTime {
-	return CardTime{Weight: n.Weight, Cap: n.Cap / perCent, Priority: n.Priority}
-}
-
-// Schedule is how the card is shared, nil if work is given to it as it comes.
-func (c *Config) Schedule() (*sched.Config, error) {
-	if c.Scheduler.Policy == SchedulerOff {
+// Config is what package sched calls it, nil if work is given to the card as it comes.
+func (s *Schedule) Config() (*sched.Config, error) {
+	if s.Policy == SchedulerOff {
 		return nil, nil
 	}
 	out := sched.Default()
-	if err := out.Policy.UnmarshalText([]byte(c.Scheduler.Policy)); err != nil {
+	if err := out.Policy.UnmarshalText([]byte(s.Policy)); err != nil {
 		return nil, err
 	}
-	if err := out.Hierarchy.UnmarshalText([]byte(c.Scheduler.Hierarchy)); err != nil {
+	if err := out.Hierarchy.UnmarshalText([]byte(s.Hierarchy)); err != nil {
 		return nil, err
 	}
-	out.Depth = c.Scheduler.Depth
-	out.Credit.Period = c.Scheduler.Period
-	out.Timeslice.Slice = c.Scheduler.Slice
-	out.Watchdog.Limit = c.Limits.Request
+	out.Depth = s.Depth
+	out.Credit = sched.CreditConfig{Period: s.Credit.Period}
+	out.Band = sched.BandConfig(s.Band)
+	out.Timeslice = sched.TimesliceConfig(s.Timeslice)
+	out.DFQ = sched.DFQConfig(s.DFQ)
+	out.Watchdog = sched.WatchdogConfig{Limit: s.Limits.Request, Grace: s.Watchdog.Grace, Offences: s.Watchdog.Offences, Within: s.Watchdog.Within}
+	out.Limits.Queued, out.Limits.Groups, out.Limits.Creations = s.Limits.Queued, s.Limits.Groups, s.Limits.Creations
 	return &out, out.Check()
 }
 
-// OmitCardTime takes its options from others by key, for GPUs that have no scheduler.
-func OmitCardTime(options map[string]any) {
-	for _, key := range cardTimeKeys {
-		delete(options, key)
+// ScheduleOf is the reverse of Config.
+func ScheduleOf(c *sched.Config) Schedule {
+	return Schedule{
+		Scheduler: Scheduler{
+			Policy: c.Policy.String(), Hierarchy: c.Hierarchy.String(), Depth: c.Depth,
+			Credit: Credit(c.Credit), Band: Band(c.Band), Timeslice: Timeslice(c.Timeslice), DFQ: DFQ(c.DFQ),
+			Watchdog: Watchdog{Grace: c.Watchdog.Grace, Offences: c.Watchdog.Offences, Within: c.Watchdog.Within},
+		},
+		Limits: QueueLimits{Request: c.Watchdog.Limit, Queued: c.Limits.Queued, Groups: c.Limits.Groups, Creations: c.Limits.Creations},
 	}
 }
 
-// CheckCardTime refuses a share of the card's time that nobody would keep to.
-func (l *Layer) CheckCardTime(g *GPU) error {
-	if l.Config.Scheduler.Policy != SchedulerOff {
-		return nil
+// Values lists its options by key.
+func (s *Schedule) Values() map[string]any { return values(s) }
+
+// Keys lists its options in the order in which they are written.
+func (s *Schedule) Keys() (out []string) {
+	for _, o := range options(s) {
+		out = append(out, o.path)
 	}
-	for _, o := range options(g) {
-		for _, key := range cardTimeKeys {
-			if o.path == key && g.has(key) {
-				return &Error{Where: g.Where(key), Value: fmt.Sprint(o.value.Interface()), Reason: "has no effect without a scheduler; " + withScheduler}
-			}
+	return out
+}
+
+// Change returns a schedule with options changed as keys and values say:
+// policy=band,band.grace=1ms. All of them or, with an error, none.
+func (s Schedule) Change(text string) (Schedule, error) {
+	const source = "scheduler"
+	order, given, err := pairs(source, text, "credit.period=10ms")
+	if err != nil {
+		return s, err
+	}
+	changed := s
+	byKey := make(map[string]option)
+	for _, o := range options(&changed) {
+		byKey[o.path] = o
+	}
+	for _, key := range order {
+		where := source + ": " + key
+		o, ok := byKey[key]
+		switch {
+		case !ok:
+			return s, &Error{Where: where, Reason: "unknown key; " + Known(key, slices.Sorted(maps.Keys(byKey)))}
+		case given[key] == "":
+			return s, &Error{Where: where, Reason: "has no value; give one or leave it out"}
+		}
+		if err := o.set(given[key]); err != nil {
+			return s, &Error{Where: where, Reason: err.Error()}
+		}
+		if err := o.check(); err != nil {
+			return s, &Error{Where: where, Value: given[key], Reason: err.Error()}
 		}
 	}
-	return nil
+	if changed.Policy == SchedulerOff {
+		return s, &Error{Where: source + ": policy", Value: SchedulerOff, Reason: "cannot be turned off while the server runs; none gives work to the card as it comes and keeps the accounts"}
+	}
+	return changed, nil
 }
 
-const withScheduler = "start the server with scheduler.policy (--sched-policy), for example credit, or leave it out"
+// WithScheduler says how there would be one.
+const WithScheduler = "start the server with scheduler.policy (--sched-policy), for example credit"
+
+// withoutEffect says that an option is for nothing without a scheduler.
+const withoutEffect = "has no effect without a scheduler; " + WithScheduler + ", or leave it out"
 
 // checkScheduler refuses what is possible alone but not together.
 func (l *Layer) checkScheduler() error {
 	c := &l.Config
-	if c.Scheduler.Policy == SchedulerOff && c.Limits.Request != 0 && !l.isDefault("limits.request") {
-		return &Error{Where: l.Where("limits.request"), Value: c.Limits.Request.String(), Reason: "has no effect without a scheduler; " + withScheduler}
+	if c.Scheduler.Policy == SchedulerOff {
+		for _, o := range options(c) {
+			scheduler := strings.HasPrefix(o.path, "scheduler.") && o.path != "scheduler.policy"
+			for _, q := range options(&c.Limits.QueueLimits) {
+				scheduler = scheduler || o.path == "limits."+q.path && !(o.path == "limits.request" && c.Limits.Request == 0)
+			}
+			if scheduler && !l.isDefault(o.path) {
+				return &Error{Where: l.Where(o.path), Value: fmt.Sprint(o.value.Interface()), Reason: withoutEffect}
+			}
+		}
 	}
-	if _, err := c.Schedule(); err != nil {
+	s := c.Schedule()
+	if _, err := s.Config(); err != nil {
 		return &Error{Where: l.Where("scheduler.policy"), Reason: err.Error()}
 	}
 	return nil

@@ -1,11 +1,15 @@
 package config
 
 import (
+	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
@@ -14,7 +18,8 @@ import (
 func TestSchedule(t *testing.T) {
 	l, err := join(t, "")
 	require.NoError(t, err)
-	c, err := l.Config.Schedule()
+	s := l.Config.Schedule()
+	c, err := s.Config()
 	require.NoError(t, err)
 	require.Nil(t, c)
 	for _, policy := range sched.Policies() {
@@ -22,61 +27,229 @@ func TestSchedule(t *testing.T) {
 		require.NoError(t, want.Policy.UnmarshalText([]byte(policy)))
 		l, err := join(t, "scheduler: {policy: "+policy+"}\n")
 		require.NoError(t, err)
-		c, err := l.Config.Schedule()
+		s := l.Config.Schedule()
+		c, err := s.Config()
 		require.NoError(t, err)
 		require.Equal(t, &want, c)
 	}
 	for _, hierarchy := range sched.Hierarchies() {
-		l, err := join(t, "scheduler: {policy: credit, depth: 64, period: 1s, slice: 100us, hierarchy: "+hierarchy+"}\nlimits: {request: 0s}\n")
+		l, err := join(t, "scheduler: {policy: credit, depth: 64, credit: {period: 1s}, timeslice: {slice: 100us}, hierarchy: "+hierarchy+"}\nlimits: {request: 0s}\n")
 		require.NoError(t, err)
 		want := sched.Default()
 		require.NoError(t, want.Hierarchy.UnmarshalText([]byte(hierarchy)))
 		want.Depth, want.Credit.Period, want.Timeslice.Slice, want.Watchdog.Limit = 64, time.Second, 100*time.Microsecond, 0
-		c, err := l.Config.Schedule()
+		s := l.Config.Schedule()
+		c, err := s.Config()
 		require.NoError(t, err)
 		require.Equal(t, &want, c)
+	}
+}
+
+// leaves calls f with each number, word and truth value in a structure.
+func leaves(path string, v reflect.Value, f func(path string, v reflect.Value)) {
+	if v.Kind() != reflect.Struct {
+		f(path, v)
+		return
+	}
+	for i := range v.NumField() {
+		leaves(path+"."+v.Type().Field(i).Name, v.Field(i), f)
+	}
+}
+
+// TestScheduleReachesEverything: there is an option for each of the scheduler's own
+// parameters, and it goes there and back. A GPU's channels are bounded by its own
+// option for them.
+func TestScheduleReachesEverything(t *testing.T) {
+	c := sched.Default()
+	leaves("", reflect.ValueOf(&c).Elem(), func(path string, v reflect.Value) {
+		before, was := ScheduleOf(&c), v.Interface()
+		switch p := v.Addr().Interface().(type) {
+		case *bool:
+			*p = !*p
+		case *int:
+			*p++
+		case *time.Duration:
+			*p += time.Millisecond
+		case *sched.Policy:
+			*p = sched.Band
+		case *sched.Hierarchy:
+			*p = sched.Flat
+		default:
+			t.Fatalf("%s has type %T", path, p)
+		}
+		after := ScheduleOf(&c)
+		if path == ".Limits.Channels" {
+			require.Equal(t, before, after)
+			v.Set(reflect.ValueOf(was))
+			return
+		}
+		require.NotEqual(t, before, after, "no option for %s", path)
+		changed := 0
+		for key, value := range after.Values() {
+			if value != before.Values()[key] {
+				changed++
+			}
+		}
+		require.Equal(t, 1, changed, "options for %s", path)
+		back, err := after.Config()
+		require.NoError(t, err)
+		require.Equal(t, &c, back, path)
+	})
+}
+
+// TestScheduleChange: any values in their bounds that are written are the ones that the
+// scheduler takes, and one out of its bounds changes nothing.
+func TestScheduleChange(t *testing.T) {
+	first := Defaults()
+	first.Config.Scheduler.Policy = "credit"
+	rapid.Check(t, func(t *rapid.T) {
+		s := first.Config.Schedule()
+		for range rapid.IntRange(1, 6).Draw(t, "changes") {
+			key := rapid.SampledFrom(s.Keys()).Draw(t, "key")
+			text, want := "", any(nil)
+			for _, o := range options(&s) {
+				if o.path != key {
+					continue
+				}
+				least, _ := o.limit("min")
+				most, _ := o.limit("max")
+				n := rapid.Uint64Range(least, most).Draw(t, "value")
+				switch v := o.value.Interface().(type) {
+				case time.Duration:
+					want = time.Duration(n).String()
+				case int:
+					want = int(n)
+				case bool:
+					want = !v
+				case string:
+					words := sched.Policies()
+					if key == "hierarchy" {
+						words = sched.Hierarchies()
+					}
+					want = rapid.SampledFrom(words).Draw(t, "word")
+				}
+				text = fmt.Sprintf("%s=%v", key, want)
+				if _, isBool := want.(bool); !isBool && o.value.Kind() != reflect.String {
+					for _, wrong := range []string{"-1", "99999999999999", "-1ns", "99999h", "x", ""} {
+						after, err := s.Change(text + ",depth=" + "3," + "x=" + wrong)
+						require.ErrorContains(t, err, "scheduler: ")
+						require.Equal(t, s, after)
+						if key != "depth" {
+							after, err = s.Change("depth=3," + key + "=" + wrong)
+							require.ErrorContains(t, err, "scheduler: "+key+": ")
+							require.Equal(t, s, after, "half of it was done")
+						}
+					}
+				}
+			}
+			changed, err := s.Change(text)
+			require.NoError(t, err)
+			require.Equal(t, want, changed.Values()[key])
+			c, err := changed.Config()
+			require.NoError(t, err, "bounds of the option are wider than the scheduler's")
+			require.Equal(t, changed, ScheduleOf(c))
+			s = changed
+		}
+	})
+	s := first.Config.Schedule()
+	for _, c := range []struct{ text, want string }{
+		{"policy=fair", `scheduler: policy: fair: must be off or none or fifo or credit or band or timeslice or dfq`},
+		{"policy=off", `scheduler: policy: off: cannot be turned off while the server runs; none gives work to the card as it comes and keeps the accounts`},
+		{"credit.period=2s", `scheduler: credit.period: 2s: must be 1ms to 1s`},
+		{"depth=0", `scheduler: depth: 0: must be 1 to 64`},
+		{"limits.request=2h", `scheduler: limits.request: 2h: must be 0s to 1h`},
+		{"credit.perod=2ms", `scheduler: credit.perod: unknown key; did you mean "credit.period"? There are `},
+		{"depth=1,depth=2", `scheduler: depth=1,depth=2: depth is there twice`},
+		{"depth=", `scheduler: depth: has no value; give one or leave it out`},
+		{"credit", `scheduler: credit: not keys and values; write credit.period=10ms`},
+		{"dfq.model=perhaps", `scheduler: dfq.model: "perhaps" is neither true nor false`},
+	} {
+		after, err := s.Change(c.text)
+		require.ErrorContains(t, err, c.want)
+		require.IsType(t, new(Error), err)
+		require.Equal(t, s, after)
 	}
 }
 
 // TestCardTime: what is said of a GPU's part of the card's time is what the
 // scheduler is told, and back.
 func TestCardTime(t *testing.T) {
-	for _, of := range []CardTime{{Weight: 1}, {Weight: 100, Cap: 1}, {Weight: 10000, Cap: 100, Priority: 7}} {
-		require.Equal(t, sched.NodeConfig{Weight: of.Weight, Cap: of.Cap * 10, Priority: of.Priority}, of.Node())
-		require.Equal(t, of, CardTimeOf(of.Node()))
+	equal := Processes{Group: "space", Policy: "equal"}
+	weights := map[string]int{"kernel": 7}
+	for _, c := range []struct {
+		of   CardTime
+		node sched.NodeConfig
+		in   aggregator.Processes
+	}{
+		{CardTime{Weight: 1, Processes: equal}, sched.NodeConfig{Weight: 1}, aggregator.Processes{}},
+		{CardTime{Weight: 100, Cap: 1, Processes: equal}, sched.NodeConfig{Weight: 100, Cap: 10}, aggregator.Processes{}},
+		{CardTime{10000, 100, 7, GuestLimits{RequestLimit(time.Second), 5}, equal}, sched.NodeConfig{Weight: 10000, Cap: 1000, Priority: 7, Limit: time.Second, Queued: 5}, aggregator.Processes{}},
+		{CardTime{Weight: 1, Limits: GuestLimits{Request: RequestLimit(sched.Forever)}, Processes: Processes{"channel", "off", nil}}, sched.NodeConfig{Weight: 1, Limit: sched.Forever, Policy: sched.None}, aggregator.Processes{Group: aggregator.ByChannel}},
+		{CardTime{Weight: 1, Processes: Processes{"guest", "weighted", Weights{}}}, sched.NodeConfig{Weight: 1}, aggregator.Processes{Group: aggregator.ByGuest, Weights: map[string]int{}}},
+		{CardTime{Weight: 1, Processes: Processes{"space", "weighted", Weights(weights)}}, sched.NodeConfig{Weight: 1}, aggregator.Processes{Weights: weights}},
+	} {
+		require.Equal(t, c.node, c.of.Node())
+		require.Equal(t, c.in, c.of.Shares())
+		require.Equal(t, c.of, CardTimeOf(c.of.Node(), c.of.Shares()))
 	}
-	l, err := join(t, "scheduler: {policy: fifo}\n", "name=a,socket=a.sock,vram=64MiB,weight=7,cap=25,priority=2")
+	l, err := join(t, "scheduler: {policy: fifo}\n", "name=a,socket=a.sock,vram=64MiB,weight=7,cap=25,priority=2,limits.request=0s,processes.policy=weighted,processes.weights=kernel:50,space-0x1000:2")
 	require.NoError(t, err)
-	g, err := Change(l.Config.GPUs[0], "weight=9")
+	g, err := Change(l.Config.GPUs[0], "weight=9,limits.queued=4")
 	require.NoError(t, err)
-	require.Equal(t, CardTime{9, 25, 2}, g.CardTime)
+	require.Equal(t, CardTime{9, 25, 2, GuestLimits{RequestLimit(sched.Forever), 4}, Processes{"space", "weighted", Weights{"kernel": 50, "space-0x1000": 2}}}, g.CardTime)
 	require.NoError(t, l.CheckCardTime(&g))
+	h, err := Change(g, "processes.weights=none")
+	require.NoError(t, err)
+	require.Equal(t, "none", h.Processes.Weights.String())
+	require.Empty(t, h.Shares().Weights)
+	g, err = Change(g, "processes.policy=off,limits.request=inherit")
+	require.NoError(t, err)
+	require.NoError(t, l.CheckCardTime(&g), "weights go with the policy that they are for")
+	require.Equal(t, GuestLimits{0, 4}, g.Limits)
+	require.Equal(t, Processes{"space", "off", nil}, g.Processes)
+	require.Equal(t, "0s inherit 2s", fmt.Sprint(RequestLimit(sched.Forever), RequestLimit(0), RequestLimit(2*time.Second)))
 }
 
 func TestSchedulerErrors(t *testing.T) {
 	const on, gpu = "scheduler: {policy: credit}\n", "gpus:\n- {name: a, socket: a.sock, vram: 64MiB, "
+	const off = `has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`
 	for _, c := range []struct{ file, want string }{
 		{"scheduler: {policy: fair}\n", `f.yaml:1: scheduler.policy: fair: must be off or none or fifo or credit or band or timeslice or dfq`},
 		{"scheduler: {hierarchy: bush}\n", `f.yaml:1: scheduler.hierarchy: bush: must be tree or flat-weights or flat`},
 		{"scheduler: {depth: 0}\n", `f.yaml:1: scheduler.depth: 0: must be 1 to 64`},
 		{"scheduler: {depth: 65}\n", `f.yaml:1: scheduler.depth: 65: must be 1 to 64`},
-		{"scheduler: {period: 999us}\n", `f.yaml:1: scheduler.period: 999µs: must be 1ms to 1s`},
-		{"scheduler: {slice: 2s}\n", `f.yaml:1: scheduler.slice: 2s: must be 100us to 1s`},
-		{"scheduler: {polic: dfq}\n", `f.yaml:1: scheduler.polic: unknown key; did you mean "policy"? There are policy, hierarchy, depth, period, slice`},
+		{"scheduler: {credit: {period: 999us}}\n", `f.yaml:1: scheduler.credit.period: 999µs: must be 1ms to 1s`},
+		{"scheduler: {timeslice: {slice: 2s}}\n", `f.yaml:1: scheduler.timeslice.slice: 2s: must be 100us to 1s`},
+		{"scheduler: {polic: dfq}\n", `f.yaml:1: scheduler.polic: unknown key; did you mean "policy"? There are policy, hierarchy, depth, credit, band, timeslice, dfq, watchdog`},
+		{"scheduler: {dfq: {freerun: 1s}}\n", `f.yaml:1: scheduler.dfq.freerun: unknown key; did you mean "free-run"? There are slice, factor, free-run, requests, least, grace, window, model`},
+		{"scheduler: {policy: dfq, policy: band}\n", `f.yaml:1: mapping key "policy" already defined at [1:13]`},
+		{"scheduler: {depth: 2}\n", `f.yaml:1: scheduler.depth: 2: ` + off},
+		{"limits: {queued: 2}\n", `f.yaml:1: limits.queued: 2: ` + off},
 		{on + "limits: {request: 61m}\n", `f.yaml:2: limits.request: 1h1m0s: must be 0s to 1h`},
 		{on + "limits: {request: -1s}\n", `f.yaml:2: limits.request: -1s: must be 0s to 1h`},
-		{"limits: {request: 2s}\n", `f.yaml:1: limits.request: 2s: has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`},
+		{"limits: {request: 2s}\n", `f.yaml:1: limits.request: 2s: ` + off},
 		{on + gpu + "weight: 0}\n", `f.yaml:3: gpus[0].weight: 0: must be 1 to 10000`},
 		{on + gpu + "weight: 10001}\n", `f.yaml:3: gpus[0].weight: 10001: must be 1 to 10000`},
 		{on + gpu + "weight: heavy}\n", `f.yaml:3: gpus[0].weight: "heavy" is not a whole number`},
 		{on + gpu + "cap: 101}\n", `f.yaml:3: gpus[0].cap: 101: must be 0 to 100`},
 		{on + gpu + "cap: -1}\n", `f.yaml:3: gpus[0].cap: -1: must be 0 to 100`},
 		{on + gpu + "priority: 8}\n", `f.yaml:3: gpus[0].priority: 8: must be 0 to 7`},
+		{on + gpu + "limits: {request: 2h}}\n", `f.yaml:3: gpus[0].limits.request: 2h: must be 0s to 1h, or inherit`},
+		{on + gpu + "limits: {request: soon}}\n", `f.yaml:3: gpus[0].limits.request: "soon" is not a time; write a number and a unit: 500ms, 10s; 0s is for ever, and inherit is what the server's limits.request says`},
+		{on + gpu + "limits: {queued: -1}}\n", `f.yaml:3: gpus[0].limits.queued: -1: must be 0 to 1073741824`},
+		{on + gpu + "processes: {group: user}}\n", `f.yaml:3: gpus[0].processes.group: user: must be space or channel or guest`},
+		{on + gpu + "processes: {policy: fair}}\n", `f.yaml:3: gpus[0].processes.policy: fair: must be off or equal or weighted`},
+		{on + gpu + "processes: {policy: weighted, weights: [\"kernel:1\", \"kernel:2\"]}}\n", `f.yaml:3: gpus[0].processes.weights: kernel is there twice`},
+		{on + gpu + "processes: {policy: weighted, weights: \"kernel:0\"}}\n", `f.yaml:3: gpus[0].processes.weights: kernel: 0: must be 1 to 10000`},
+		{on + gpu + "processes: {policy: weighted, weights: kernel}}\n", `f.yaml:3: gpus[0].processes.weights: "kernel" is not a process and its weight; write kernel:200,space-0x1a000:50, with names that umbra sched show has`},
+		{on + gpu + "processes: {weights: \"kernel:9\"}}\n", `f.yaml:3: gpus[0].processes.weights: kernel:9: has no effect while processes.policy is equal; set it to weighted`},
 		{on + "profiles: [{name: p, weight: 10001}]\n", `f.yaml:2: profiles[0].weight: 10001: must be 1 to 10000`},
-		{gpu + "weight: 200}\n", `f.yaml:2: gpus[0].weight: 200: has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`},
-		{gpu + "cap: 20}\n", `f.yaml:2: gpus[0].cap: 20: has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`},
-		{gpu + "priority: 0}\n", `f.yaml:2: gpus[0].priority: 0: has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`},
-		{"profiles: [{name: p, weight: 9}]\n" + gpu + "profile: p}\n", `f.yaml:1: profiles[0].weight: 9: has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`},
+		{gpu + "weight: 200}\n", `f.yaml:2: gpus[0].weight: 200: ` + off},
+		{gpu + "cap: 20}\n", `f.yaml:2: gpus[0].cap: 20: ` + off},
+		{gpu + "priority: 0}\n", `f.yaml:2: gpus[0].priority: 0: ` + off},
+		{gpu + "limits: {request: 1s}}\n", `f.yaml:2: gpus[0].limits.request: 1s: ` + off},
+		{gpu + "processes: {policy: off}}\n", `f.yaml:2: gpus[0].processes.policy: off: ` + off},
+		{"profiles: [{name: p, weight: 9}]\n" + gpu + "profile: p}\n", `f.yaml:1: profiles[0].weight: 9: ` + off},
 	} {
 		_, err := join(t, c.file)
 		require.EqualError(t, err, c.want, "%s", c.file)
@@ -86,5 +259,5 @@ func TestSchedulerErrors(t *testing.T) {
 	require.NoError(t, err, "no limit is no effect that is missing")
 	g, err := Change(l.Config.GPUs[0], "cap=50")
 	require.NoError(t, err)
-	require.EqualError(t, l.CheckCardTime(&g), `gpu a: cap: 50: has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`)
+	require.EqualError(t, l.CheckCardTime(&g), `gpu a: cap: 50: `+off)
 }

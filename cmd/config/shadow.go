@@ -54,6 +54,9 @@ func Change(g GPU, text string) (GPU, error) {
 	changed := g
 	changed.entry = entry{at: "gpu " + g.Name, given: make(map[string]string)}
 	err := changed.assign(changed.at, text, "shadow.sync=lazy", option.live)
+	if changed.has(policyKey) && changed.Processes.Policy != processesWeighted && !changed.has(weightsKey) {
+		changed.Processes.Weights = nil // they went with the policy before
+	}
 	if err == nil {
 		err = checkOptions(&changed)
 	}
@@ -88,21 +91,9 @@ func (o option) live() bool { _, ok := o.tag.Lookup("live"); return ok }
 
 // assign sets the options that a text of keys and values names, if they may be.
 func (g *GPU) assign(source, text, example string, may func(option) bool) error {
-	values := make(map[string]string)
-	var order []string
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, ok := strings.Cut(part, "=")
-		switch {
-		case ok && slices.Contains(order, key):
-			return &Error{Where: source, Value: text, Reason: key + " is there twice"}
-		case ok:
-			order = append(order, key)
-			values[key] = value
-		case len(order) == 0:
-			return &Error{Where: source, Value: text, Reason: "not keys and values; write " + example}
-		default: // a comma of the value before
-			values[order[len(order)-1]] += "," + part
-		}
+	order, values, err := pairs(source, text, example)
+	if err != nil {
+		return err
 	}
 	if name := values["name"]; name != "" && g.Name == "" {
 		g.at = fmt.Sprintf("%s name=%s", source, name)
@@ -132,4 +123,25 @@ func (g *GPU) assign(source, text, example string, may func(option) bool) error 
 		g.given[key] = where
 	}
 	return nil
+}
+
+// pairs reads keys and values. A part without a key belongs to the value before it,
+// which has commas.
+func pairs(source, text, example string) (order []string, values map[string]string, err error) {
+	values = make(map[string]string)
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		switch {
+		case ok && slices.Contains(order, key):
+			return nil, nil, &Error{Where: source, Value: text, Reason: key + " is there twice"}
+		case ok:
+			order = append(order, key)
+			values[key] = value
+		case len(order) == 0:
+			return nil, nil, &Error{Where: source, Value: text, Reason: "not keys and values; write " + example}
+		default: // a comma of the value before
+			values[order[len(order)-1]] += "," + part
+		}
+	}
+	return order, values, nil
 }

@@ -58,6 +58,16 @@ func (c *Client) Set(ctx context.Context, name string, s SetRequest) (g GPU, err
 	return g, c.do(ctx, http.MethodPatch, "gpus/"+url.PathEscape(name), s, &g)
 }
 
+// Schedule asks how the card's time is shared.
+func (c *Client) Schedule(ctx context.Context) (s Schedule, err error) {
+	return s, c.do(ctx, http.MethodGet, "scheduler", nil, &s)
+}
+
+// SetSchedule changes it.
+func (c *Client) SetSchedule(ctx context.Context, r SetRequest) (s Schedule, err error) {
+	return s, c.do(ctx, http.MethodPatch, "scheduler", r, &s)
+}
+
 // Remove removes a virtual GPU and returns what it counted.
 func (c *Client) Remove(ctx context.Context, name string, force bool) (r serve.GPUReport, err error) {
 	return r, c.do(ctx, http.MethodDelete, fmt.Sprintf("gpus/%s?force=%t", url.PathEscape(name), force), nil, &r)

@@ -40,6 +40,15 @@ func (fake) Set(name string, s SetRequest) (GPU, error) {
 	}
 	return GPU{Name: name, Options: map[string]any{"changed": s.Options}}, nil
 }
+func (fake) Schedule() (Schedule, error) {
+	return Schedule{Options: map[string]any{"policy": "fifo"}, Ledger: &serve.LedgerNode{Name: "card", Children: []serve.LedgerNode{{Name: "a"}}}}, nil
+}
+func (fake) SetSchedule(s SetRequest) (Schedule, error) {
+	if s.Options == "" {
+		return Schedule{}, Conflict("there is none")
+	}
+	return Schedule{Options: map[string]any{"changed": s.Options}}, nil
+}
 func (fake) Registers(gpu string) (serve.PolicyTable, error) {
 	if gpu == "nobody" {
 		return serve.PolicyTable{}, NotFound("no GPU %s", gpu)
@@ -76,6 +85,13 @@ func TestRequests(t *testing.T) {
 	g, err = c.Set(ctx, "a b/c", SetRequest{Options: "k=v"})
 	require.NoError(t, err)
 	require.Equal(t, GPU{Name: "a b/c", Options: map[string]any{"changed": "k=v"}}, g)
+	k, err := c.Schedule(ctx)
+	require.NoError(t, err)
+	require.Equal(t, "fifo", k.Options["policy"])
+	require.Equal(t, "a", k.Ledger.Children[0].Name)
+	k, err = c.SetSchedule(ctx, SetRequest{Options: "policy=band"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"changed": "policy=band"}, k.Options)
 	r, err := c.Remove(ctx, "a b/c", true)
 	require.NoError(t, err)
 	require.Equal(t, "a b/c", r.Name)
@@ -90,6 +106,8 @@ func TestRequests(t *testing.T) {
 	}{
 		{http.StatusBadRequest, "nothing to add", second(c.Add(ctx, AddRequest{}))},
 		{http.StatusBadRequest, "nothing to change", second(c.Set(ctx, "a", SetRequest{}))},
+		{http.StatusConflict, "there is none", second(c.SetSchedule(ctx, SetRequest{}))},
+		{http.StatusBadRequest, `request: json: unknown field "policy"`, c.do(ctx, http.MethodPatch, "scheduler", map[string]string{"policy": "band"}, nil)},
 		{http.StatusConflict, "a is in use", second(c.Remove(ctx, "a", false))},
 		{http.StatusNotFound, "no GPU nobody", second(c.Registers(ctx, "nobody"))},
 		{http.StatusInternalServerError, "broken", second(c.Report(ctx))},

@@ -5,6 +5,8 @@
 //	POST   /v1/gpus                    add a virtual GPU
 //	PATCH  /v1/gpus/NAME               change its options while its guest runs
 //	DELETE /v1/gpus/NAME?force=true    remove one
+//	GET    /v1/scheduler               how the card's time is shared, and who had how much
+//	PATCH  /v1/scheduler               change that, while guests run
 //	GET    /v1/registers?gpu=NAME      the register table with counts, of one GPU or of all
 //	GET    /v1/report                  what happened so far
 //

@@ -91,21 +91,25 @@ func handler(b Backend) http.Handler {
 	m.HandleFunc("GET /v1/status", answer(func(*http.Request) (any, error) { return b.Status() }))
 	m.HandleFunc("GET /v1/report", answer(func(*http.Request) (any, error) { return b.Report() }))
 	m.HandleFunc("GET /v1/registers", answer(func(r *http.Request) (any, error) { return b.Registers(r.URL.Query().Get("gpu")) }))
+	m.HandleFunc("GET /v1/scheduler", answer(func(*http.Request) (any, error) { return b.Schedule() }))
+	m.HandleFunc("PATCH /v1/scheduler", answer(func(r *http.Request) (any, error) {
+		s, err := request[SetRequest](r)
+		if err != nil {
+			return nil, err
+		}
+		return b.SetSchedule(s)
+	}))
 	m.HandleFunc("POST /v1/gpus", answer(func(r *http.Request) (any, error) {
-		var a AddRequest
-		d := json.NewDecoder(r.Body)
-		d.DisallowUnknownFields()
-		if err := d.Decode(&a); err != nil {
-			return nil, Invalid("request: %v", err)
+		a, err := request[AddRequest](r)
+		if err != nil {
+			return nil, err
 		}
 		return b.Add(a)
 	}))
 	m.HandleFunc("PATCH /v1/gpus/{name}", answer(func(r *http.Request) (any, error) {
-		var s SetRequest
-		d := json.NewDecoder(r.Body)
-		d.DisallowUnknownFields()
-		if err := d.Decode(&s); err != nil {
-			return nil, Invalid("request: %v", err)
+		s, err := request[SetRequest](r)
+		if err != nil {
+			return nil, err
 		}
 		return b.Set(r.PathValue("name"), s)
 	}))
@@ -116,6 +120,16 @@ func handler(b Backend) http.Handler {
 		return nil, NotFound("no such request: %s %s", r.Method, r.URL.Path)
 	}))
 	return m
+}
+
+// request reads what is asked for.
+func request[T any](r *http.Request) (out T, err error) {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&out); err != nil {
+		return out, Invalid("request: %v", err)
+	}
+	return out, nil
 }
 
 // answer writes what f returns.

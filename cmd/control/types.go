@@ -16,6 +16,8 @@ type Backend interface {
 	Add(AddRequest) (GPU, error)
 	Remove(name string, force bool) (serve.GPUReport, error)
 	Set(name string, s SetRequest) (GPU, error)
+	Schedule() (Schedule, error)
+	SetSchedule(s SetRequest) (Schedule, error)
 	Registers(gpu string) (serve.PolicyTable, error) // of one GPU, or of all ("")
 	Report() (serve.Report, error)
 }
@@ -26,8 +28,9 @@ type AddRequest struct {
 	GPU string `json:"gpu"`
 }
 
-// SetRequest changes options of a virtual GPU that is there, as keys and values:
-// shadow.sync=lazy,shadow.scan=full. All of them or, with an error, none.
+// SetRequest changes options of a virtual GPU that is there, or of the scheduler, as
+// keys and values: shadow.sync=lazy,shadow.scan=full. All of them or, with an error,
+// none.
 type SetRequest struct {
 	Options string `json:"options"`
 }
@@ -60,8 +63,16 @@ type Card struct {
 	Polling    *serve.PollCount `json:"polling,omitempty"` // if somebody looked for doorbells
 	// How the card's time is shared, and what should not have happened, if there is a
 	// scheduler.
-	Scheduler *sched.Config `json:"scheduler,omitempty"`
-	Schedule  *sched.Counts `json:"scheduler_counts,omitempty"`
+	Scheduler *sched.Config     `json:"scheduler,omitempty"`
+	Schedule  *sched.Counts     `json:"scheduler_counts,omitempty"`
+	Ledger    *serve.LedgerNode `json:"ledger,omitempty"` // who had how much
+}
+
+// Schedule is how the card's time is shared.
+type Schedule struct {
+	Options map[string]any    `json:"options"`          // that SetSchedule can change
+	Counts  *sched.Counts     `json:"counts"`           // of what should not have happened
+	Ledger  *serve.LedgerNode `json:"ledger,omitempty"` // who had how much
 }
 
 // GPU is a GPU that guests can attach to.

@@ -109,7 +109,7 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	return serve.GPUConfig{
 		Share: aggregator.GuestConfig{
 			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
-			Map: g.BARMap, Doorbell: g.Doorbell, Share: g.CardTime.Node(),
+			Map: g.BARMap, Doorbell: g.Doorbell, Share: g.CardTime.Node(), Processes: g.CardTime.Shares(),
 		},
 		Spin:   g.Spin,
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
@@ -120,7 +120,8 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 // shares the card's time.
 func Limits(l *config.Layer) (aggregator.Options, error) {
 	o := &l.Config.Limits
-	schedule, err := l.Config.Schedule()
+	time := l.Config.Schedule()
+	schedule, err := time.Config()
 	return aggregator.Options{
 		Guests:      o.Guests,
 		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,

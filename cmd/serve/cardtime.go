@@ -3,6 +3,7 @@ package serve
 import (
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
@@ -66,20 +67,34 @@ func (s *Shared) Schedule() (*sched.Config, *sched.Counts) {
 	return &c, &n
 }
 
+// SetSchedule changes how the card's time is shared, while it is. Without a scheduler
+// it fails with aggregator.ErrNoScheduler.
+func (s *Shared) SetSchedule(c sched.Config) error { return s.agg.SetSchedule(c) }
+
+// TimeShare is a GPU's part of the card's time, and how its guest's processes share it.
+type TimeShare struct {
+	Node      sched.NodeConfig
+	Processes aggregator.Processes
+}
+
 // SetCardTime changes the GPU's part of the card's time. Without a scheduler it
 // fails with aggregator.ErrNoScheduler.
-func (v *VirtualSeat) SetCardTime(n sched.NodeConfig) error {
+func (v *VirtualSeat) SetCardTime(t TimeShare) error {
 	v.timeMu.Lock()
 	defer v.timeMu.Unlock()
-	if err := v.guest.SetShare(n); err != nil {
+	if err := v.guest.SetShare(t.Node); err != nil {
 		return err
 	}
-	v.time = n
+	v.time.Node = t.Node
+	if err := v.guest.SetProcesses(t.Processes); err != nil {
+		return err
+	}
+	v.time.Processes = t.Processes
 	return nil
 }
 
 // CardTime is what it is now.
-func (v *VirtualSeat) CardTime() sched.NodeConfig {
+func (v *VirtualSeat) CardTime() TimeShare {
 	v.timeMu.Lock()
 	defer v.timeMu.Unlock()
 	return v.time

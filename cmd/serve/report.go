@@ -18,7 +18,8 @@ type Report struct {
 	Event   string      `json:"event"` // "report"
 	Seconds float64     `json:"seconds"`
 	Card    CardReport  `json:"card"`
-	GPUs    []GPUReport `json:"gpus"` // in pass-through one: the card itself
+	GPUs    []GPUReport `json:"gpus"`             // in pass-through one: the card itself
+	Ledger  *LedgerNode `json:"ledger,omitempty"` // who had how much of the card's time, if there is a scheduler
 }
 
 // CardReport is what the card did, for all its guests together.

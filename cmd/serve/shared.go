@@ -14,7 +14,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
-	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -57,7 +56,7 @@ type VirtualSeat struct {
 	logged map[string]uint64 // counts as the log has them
 
 	timeMu sync.Mutex // guards time; the aggregator's locks are taken under it
-	time   sched.NodeConfig
+	time   TimeShare
 }
 
 // GPUConfig describes a virtual GPU.
@@ -113,7 +112,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	if c, ok := s.card.(accounts); ok {
 		seat.account = openAccount(c, v.Guest.Owner())
 	}
-	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64), time: cfg.Share.Share}
+	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64), time: TimeShare{cfg.Share.Share, cfg.Share.Processes}}
 	ctx, cancel := context.WithCancel(context.Background())
 	vs.cancel = cancel
 	go func() {

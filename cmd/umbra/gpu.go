@@ -216,6 +216,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	b.WriteString(gpuLines(s.GPUs))
 	if c := s.Card.Scheduler; c != nil {
 		b.WriteString(timeLines(s.GPUs, c.Policy.String()))
+		b.WriteString(ledgerText(s.Card.Ledger))
 	}
 	return c.write(out, s, b.String())
 }

@@ -36,7 +36,7 @@ type commands struct {
 	ROM     romCmd      `cmd:"" name:"rom" help:"Build and show VBIOS images."`
 	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Look at a vfio-user server, ours or any other, and hold it to the protocol."`
 	Bench   benchCmd    `cmd:"" help:"Measure on this machine."`
-	Sched   schedCmd    `cmd:"" help:"Look at how card time is shared."`
+	Sched   schedCmd    `cmd:"" help:"See and change how card time is shared."`
 	Version versionCmd  `cmd:"" help:"Say what version this is."`
 }
 

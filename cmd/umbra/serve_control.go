@@ -36,6 +36,7 @@ func (s *served) Status() (control.Status, error) {
 	}
 	out.Setup = control.SetupVirtual
 	out.Card.Scheduler, out.Card.Schedule = s.shared.Schedule()
+	out.Card.Ledger = s.shared.Ledger()
 	times := s.shared.CardTimes()
 	taken := config.Size(0)
 	for _, v := range s.shared.GPUs() {
@@ -55,7 +56,7 @@ func (s *served) virtualStatus(v *serve.VirtualSeat) control.GPU {
 	g := gpuStatus(v.Seat)
 	share := &v.Config.Share
 	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
-	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow()), Spin: v.Spin(), CardTime: config.CardTimeOf(v.CardTime())}
+	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow()), Spin: v.Spin(), CardTime: timeOf(v)}
 	g.Options = live.Live()
 	if s.limits.Scheduler == nil {
 		config.OmitCardTime(g.Options)
@@ -70,6 +71,11 @@ func (s *served) virtualStatus(v *serve.VirtualSeat) control.GPU {
 	}
 	g.Counts, g.SafeMode = v.Virtual.Guest.Stats().Counts(), v.Virtual.Guest.SafeMode()
 	return g
+}
+
+func timeOf(v *serve.VirtualSeat) config.CardTime {
+	t := v.CardTime()
+	return config.CardTimeOf(t.Node, t.Processes)
 }
 
 func gpuStatus(seat *serve.Seat) control.GPU {
@@ -205,7 +211,7 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 		return control.GPU{}, refused(err)
 	}
 	if s.limits.Scheduler != nil {
-		if err := v.SetCardTime(g.CardTime.Node()); err != nil {
+		if err := v.SetCardTime(serve.TimeShare{Node: g.CardTime.Node(), Processes: g.CardTime.Shares()}); err != nil {
 			return control.GPU{}, refused(err)
 		}
 	}

@@ -19,7 +19,7 @@ func (s *served) collect() (serve.Report, error) {
 	r := serve.Report{Event: "report", Seconds: time.Since(s.began).Seconds(), Card: s.reportCard()}
 	var times map[string]serve.CardTime
 	if s.shared != nil {
-		times = s.shared.CardTimes()
+		times, r.Ledger = s.shared.CardTimes(), s.shared.Ledger()
 	}
 	for _, seat := range s.seats() {
 		g, err := seat.Report()
@@ -116,6 +116,7 @@ func reportText(r *serve.Report) string {
 			b.WriteString("\nThe card\n")
 		}
 		cardText(&b, &r.Card)
+		b.WriteString(ledgerText(r.Ledger))
 	}
 	return b.String()
 }
