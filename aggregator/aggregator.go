@@ -78,6 +78,8 @@ type Options struct {
 	Scheduler *sched.Config
 	// Clock is the scheduler's time; nil is the machine's, from New on.
 	Clock func() time.Duration
+
+	alarm alarm // of the scheduler's clock; nil is the machine's
 }
 
 // New brings the card into service. The card must be fresh from a reset, and is
@@ -105,7 +107,10 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 		if o.Clock == nil {
 			o.Clock = func() time.Duration { return time.Since(a.epoch) }
 		}
-		if a.gate, err = newGate(a, *o.Scheduler, o.Clock); err != nil {
+		if o.alarm == nil {
+			o.alarm = timer{time.NewTimer(time.Hour)}
+		}
+		if a.gate, err = newGate(a, *o.Scheduler, o.Clock, o.alarm); err != nil {
 			return nil, err
 		}
 	}

@@ -18,9 +18,10 @@ import (
 // did (card.Meter), and charges that. It also looks without having been told, now
 // and then, as long as something is on the card.
 type gate struct {
-	agg  *Aggregator
-	card card.Meter
-	now  func() time.Duration
+	agg   *Aggregator
+	card  card.Meter
+	now   func() time.Duration
+	alarm alarm
 
 	wake    chan struct{} // of capacity 1: look at the card
 	closing chan struct{}
@@ -84,13 +85,27 @@ type gated struct {
 	held     bool // it was bound in the middle of an entry, which has not had its turn
 }
 
+// alarm wakes the gate's goroutine after a time. It is the goroutine's alone.
+type alarm interface {
+	C() <-chan time.Time
+	Reset(time.Duration)
+	Stop()
+}
+
+// timer is the machine's alarm.
+type timer struct{ *time.Timer }
+
+func (t timer) C() <-chan time.Time   { return t.Timer.C }
+func (t timer) Reset(d time.Duration) { t.Timer.Reset(d) }
+func (t timer) Stop()                 { t.Timer.Stop() }
+
 // lanes are the engines whose time is shared.
 var lanes = [...]int{gf100.EngineGR, gf100.EngineCE0, gf100.EngineCE1}
 
 // lookAgain is how long the card is left alone that has work and says nothing.
 const lookAgain = 2 * time.Millisecond
 
-func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration) (*gate, error) {
+func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration, w alarm) (*gate, error) {
 	m, ok := a.ctl.card.(card.Meter)
 	if !ok {
 		return nil, fmt.Errorf("aggregator: the card does not say what it did for whom, so its time cannot be shared; use no scheduler")
@@ -100,7 +115,7 @@ func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration) (*gate, 
 		return nil, fmt.Errorf("aggregator: scheduler: %w", err)
 	}
 	t := &gate{
-		agg: a, card: m, now: now, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
+		agg: a, card: m, now: now, alarm: w, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
 		nodes: make(map[sched.ID]*gated), guests: make(map[*Guest]*share), owners: make(map[sched.ID]*Guest),
 	}
 	m.OnUse(t.look)
@@ -126,18 +141,17 @@ func (t *gate) look() {
 
 func (t *gate) run() {
 	defer t.working.Done()
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
+	defer t.alarm.Stop()
 	for {
 		select {
 		case <-t.closing:
 			return
 		case <-t.wake:
-		case <-timer.C:
+		case <-t.alarm.C():
 		}
 		e, next := t.turn()
 		t.do(e)
-		timer.Reset(next)
+		t.alarm.Reset(next)
 	}
 }
 

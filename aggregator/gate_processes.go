@@ -119,8 +119,11 @@ func (g *Guest) SetProcesses(p Processes) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.now()
-	t.reweigh(now, t.guests[g], p)
+	sh := t.guests[g]
+	if sh == nil {
+		return fmt.Errorf("%w: %s", ErrGone, g.name)
+	}
+	t.reweigh(t.now(), sh, p)
 	t.step()
 	t.look()
 	return nil

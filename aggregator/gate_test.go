@@ -110,6 +110,7 @@ func writePut(g *Guest, id uint8, put uint32) {
 // see what they wrote.
 func TestGateForwardsInTurns(t *testing.T) {
 	cfg := sched.Default()
+	cfg.Ahead = 0
 	a, m := newGated(t, t.Cleanup, &cfg)
 	g, _ := addGuest(t, a, "a")
 	other, _ := addGuest(t, a, "b")
@@ -226,6 +227,7 @@ func TestGateFollows(t *testing.T) {
 		cfg := sched.Default()
 		cfg.Policy = rapid.SampledFrom([]sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}).Draw(t, "policy")
 		cfg.Depth = rapid.IntRange(1, 3).Draw(t, "depth")
+		cfg.Ahead = rapid.SampledFrom([]time.Duration{0, time.Millisecond, 20 * time.Millisecond}).Draw(t, "ahead")
 		a, m := newGated(t, t.Cleanup, &cfg)
 		g := addGuestWith(t, a, GuestConfig{})
 		bindChannelAt(t, g, 1, dirAt)
@@ -265,6 +267,7 @@ func TestGateFollows(t *testing.T) {
 // ring goes to the card, which says so to the guest.
 func TestGateBadPut(t *testing.T) {
 	cfg := sched.Default()
+	cfg.Ahead = 0
 	a, m := newGated(t, t.Cleanup, &cfg)
 	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 1)

@@ -17,6 +17,9 @@ import (
 // ErrNoScheduler says that the aggregator was made without one.
 var ErrNoScheduler = errors.New("aggregator: no scheduler: work is given to the card as it comes")
 
+// ErrGone says that a guest has been removed.
+var ErrGone = errors.New("aggregator: the guest is gone")
+
 func (t *gate) addGuest(g *Guest, c sched.NodeConfig, p Processes) error {
 	if err := p.check(); err != nil {
 		return err
@@ -227,8 +230,12 @@ func (g *Guest) SetShare(c sched.NodeConfig) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	sh := t.guests[g]
+	if sh == nil {
+		return fmt.Errorf("%w: %s", ErrGone, g.name)
+	}
 	c.Name = g.name
-	err := t.s.Change(t.now(), t.guests[g].node, c)
+	err := t.s.Change(t.now(), sh.node, c)
 	t.step()
 	t.look()
 	return err

@@ -18,6 +18,11 @@ type Config struct {
 	// scheduler alone decides; more hide the way to the card.
 	Depth int `json:"depth"`
 
+	// Ahead is how much work an engine may still have before it, as far as it can be
+	// foretold, when more is given to it although Depth is reached: so that it need not
+	// stand still between short requests. A few requests only; zero is none.
+	Ahead time.Duration `json:"ahead"`
+
 	Credit    CreditConfig    `json:"credit"`
 	Band      BandConfig      `json:"band"`
 	Timeslice TimesliceConfig `json:"timeslice"`
@@ -79,6 +84,7 @@ func Default() Config {
 	return Config{
 		Policy:    Credit,
 		Depth:     1,
+		Ahead:     time.Millisecond,
 		Credit:    CreditConfig{Period: 30 * time.Millisecond},
 		Band:      BandConfig{Window: time.Second, Grace: 500 * time.Microsecond, Chances: 1},
 		Timeslice: TimesliceConfig{Slice: 16 * time.Millisecond, WorkConserving: true, Grace: 500 * time.Microsecond},
@@ -140,6 +146,7 @@ func (c *Config) Check() error {
 	const us, ms, s = int64(time.Microsecond), int64(time.Millisecond), int64(time.Second)
 	return checkBounds([]bound{
 		{"depth", int64(c.Depth), 1, 64, number},
+		{"ahead", int64(c.Ahead), 0, s, duration},
 		{"credit.period", int64(c.Credit.Period), ms, s, duration},
 		{"band.window", int64(c.Band.Window), 10 * ms, 60 * s, duration},
 		{"band.grace", int64(c.Band.Grace), 0, 10 * ms, duration},

@@ -1,6 +1,9 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Looks is how many nodes were looked at so far.
 func (s *Scheduler) Looks() uint64 { return s.looks }
@@ -35,9 +38,35 @@ func (s *Scheduler) Twin() error {
 				return err
 			}
 		}
+		if err := s.loadTwin(e); err != nil {
+			return err
+		}
 		if g := &s.Engines[e]; flat != g.Flat || rivals != g.Rivals {
 			return fmt.Errorf("engine %d: groups with work weigh %d (%d of them), kept %d (%d)", e, flat, rivals, g.Flat, g.Rivals)
 		}
+	}
+	return nil
+}
+
+// loadTwin looks for everybody who has requests on an engine.
+func (s *Scheduler) loadTwin(e int) error {
+	var foretold time.Duration
+	count := 0
+	for i := range s.Nodes {
+		n := &s.Nodes[i]
+		if n.Kind != Channel || n.Lanes[e].Inflight == 0 {
+			continue
+		}
+		count++
+		if !n.Chan.Stalled {
+			foretold += n.Lanes[e].Pending
+		}
+		if at := s.sides[i].slots[e].card; int(at) >= len(s.loaded[e]) || s.loaded[e][at] != int32(i) {
+			return fmt.Errorf("node %d, engine %d: has requests there and is not among %v", i, e, s.loaded[e])
+		}
+	}
+	if count != len(s.loaded[e]) || foretold != s.foretold[e] {
+		return fmt.Errorf("engine %d: %d channels have %v of work, kept %d with %v", e, count, foretold, len(s.loaded[e]), s.foretold[e])
 	}
 	return nil
 }

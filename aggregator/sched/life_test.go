@@ -19,6 +19,7 @@ func drawConfig(t *rapid.T) sched.Config {
 	c.Policy = rapid.SampledFrom(all).Draw(t, "policy")
 	c.Hierarchy = rapid.SampledFrom([]sched.Hierarchy{sched.Tree, sched.FlatWeights, sched.Flat}).Draw(t, "hierarchy")
 	c.Depth = rapid.IntRange(1, 4).Draw(t, "depth")
+	c.Ahead = rapid.SampledFrom([]time.Duration{0, ms, 50 * ms}).Draw(t, "ahead")
 	c.Credit.Period = rapid.SampledFrom([]time.Duration{ms, 5 * ms, 30 * ms}).Draw(t, "period")
 	c.Timeslice.Disengaged = rapid.Bool().Draw(t, "disengaged")
 	c.Timeslice.WorkConserving = rapid.Bool().Draw(t, "conserving")

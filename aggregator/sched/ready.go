@@ -16,6 +16,7 @@ type slot struct {
 	pos   int32 // in its queue, none if it is not ready
 	queue uint8
 	rest  int32 // in rests, none if it does not rest
+	card  int32 // in loaded, while it has requests there
 }
 
 // rank is a node in a queue, with what it is ordered by.
@@ -64,14 +65,16 @@ func (s *Scheduler) rebuild() {
 	s.rests = s.rests[:0]
 	s.names = make(map[nameKey]int32)
 	s.least = s.leastLimit()
-	s.fifo = s.Config.Policy == FIFO
+	s.fifo, s.sliced = false, false
+	s.notePolicy(s.Config.Policy)
 	for n := range s.Nodes {
-		s.fifo = s.fifo || s.Nodes[n].Config.Policy == FIFO
+		s.notePolicy(s.Nodes[n].Config.Policy)
 		s.sides = append(s.sides, newSide(len(s.Engines)))
 		if node := &s.Nodes[n]; node.Kind != Gone && node.Config.Name != "" && node.Block&Dying == 0 {
 			s.names[nameKey{node.Parent, node.Config.Name}] = int32(n)
 		}
 	}
+	s.rebuildLoaded()
 	for n := range s.Nodes {
 		for e := range s.Nodes[n].Lanes {
 			if l := &s.Nodes[n].Lanes[e]; s.Nodes[n].Kind != Gone && l.Rests {
@@ -86,6 +89,12 @@ func (s *Scheduler) rebuild() {
 			}
 		}
 	}
+}
+
+// notePolicy takes note of policies that more than their own children have to know of.
+func (s *Scheduler) notePolicy(p Policy) {
+	s.fifo = s.fifo || p == FIFO
+	s.sliced = s.sliced || p == Timeslice
 }
 
 // settle sees whether a node could have a turn, and with it those above. With a

@@ -97,6 +97,11 @@ func (s *Scheduler) addInflight(c int32, e, n int) {
 	} else if s.busy(e) == 0 && n > 0 {
 		eng.Progress = s.Now
 	}
+	if l := &node.Lanes[e]; l.Inflight == 0 && n > 0 {
+		s.load(c, e)
+	} else if l.Inflight > 0 && l.Inflight+n == 0 {
+		s.unload(c, e)
+	}
 	for m := c; m != none; m = s.Nodes[m].Parent {
 		s.Nodes[m].Lanes[e].Inflight += n
 	}
@@ -131,7 +136,8 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 	if s.Config.Policy == Timeslice && s.Config.Timeslice.Disengaged {
 		open = true
 	}
-	if !open && s.busy(e) >= s.Config.Depth {
+	full := !open && s.busy(e) >= s.Config.Depth
+	if full && !s.mayAdd(e) {
 		return none, 0
 	}
 	c = from
@@ -140,11 +146,15 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 			return none, 0
 		}
 	}
+	if full && !s.goesAhead(c, e) {
+		return none, 0
+	}
 	n = 1
 	if open {
 		n = min(s.Nodes[c].Lanes[e].Waiting, s.window()-s.Nodes[c].Lanes[e].Inflight)
 	}
 	for m := c; m != from; m = s.over(m) { // to the end of the round
+		s.rise(m, e)
 		s.Turn++
 		s.Nodes[m].Lanes[e].Turn = s.Turn
 		s.Nodes[s.over(m)].Lanes[e].Last = m
@@ -195,7 +205,11 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	s.Nodes[s.guestOf(c)].Guest.Queued -= n
 	l := &node.Lanes[e]
 	foretold := l.Mean * time.Duration(n)
+	if l.Mean == 0 { // nothing is known of it; it is not to be thought short
+		foretold = s.Config.Ahead * time.Duration(n)
+	}
 	l.Pending += foretold
+	s.expect(c, e, foretold)
 	s.charge(c, e, 0, foretold)
 }
 
@@ -299,6 +313,7 @@ func (s *Scheduler) takeOff(c int32, e, n int) {
 		back = l.Pending * time.Duration(n) / time.Duration(l.Inflight)
 	}
 	l.Pending -= back
+	s.expect(c, e, -back)
 	s.wasAble(c, e, func() { s.addInflight(c, e, -n) })
 	s.charge(c, e, 0, -back)
 }
@@ -345,11 +360,13 @@ func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
 		switch {
 		case on:
 			eng.Stalled += n
+			s.foretold[e] -= node.Lanes[e].Pending
 		case n > 0:
 			if s.busy(e) == 0 {
 				eng.Progress = s.Now
 			}
 			eng.Stalled -= n
+			s.foretold[e] += node.Lanes[e].Pending
 		}
 		if is := s.able(c, e); is != was[e] {
 			s.tellAble(c, e, is)

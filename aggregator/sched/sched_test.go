@@ -250,7 +250,7 @@ func TestSameTrace(t *testing.T) {
 func TestPartialRelease(t *testing.T) {
 	for depth := 1; depth <= 8; depth++ {
 		c := sched.Default()
-		c.Depth = depth
+		c.Depth, c.Ahead = depth, 0
 		b := newBed(t, c)
 		ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
 		b.submit(ch, 20)

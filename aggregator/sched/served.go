@@ -206,14 +206,25 @@ func (s *Scheduler) chooseCredit(p int32, e int) int32 {
 	case len(q[debts]) == 0 && len(q[turns]) == 0:
 		return none
 	case len(q[turns]) == 0:
-		// All are in debt: the level rises to the first of them, for all alike.
-		// It would be lost otherwise that some have more when all reach the bound.
-		l.Level = max(l.Level, q[debts][0].key)
 		return q[debts][0].node
 	case len(q[debts]) > 0 && q[debts][0].prio > q[turns][0].prio:
 		return q[debts][0].node
 	}
 	return q[turns][0].node
+}
+
+// rise lifts the level to a node that has the next turn although it is in debt, if
+// all who wait are, for all alike. It would be lost otherwise that some have more when
+// all reach the bound.
+func (s *Scheduler) rise(n int32, e int) {
+	p := s.over(n)
+	if d := s.discipline(p); d != Credit && d != Band {
+		return
+	}
+	if q := &s.sides[p].queues[e]; len(q[turns]) == 0 {
+		l := &s.Nodes[p].Lanes[e]
+		l.Level = max(l.Level, s.Nodes[n].Lanes[e].Tag)
+	}
 }
 
 // windowNow numbers the windows in which use is measured.

@@ -21,10 +21,12 @@ type Scheduler struct {
 	names map[nameKey]int32
 	least time.Duration // limit of a request of any guest
 	// foretold is how much work each engine has on the card, by what is known of the
-	// channels: the sum of Lane.Pending.
+	// channels that are not stalled: the sum of Lane.Pending.
 	foretold []time.Duration
-	fifo     bool   // some children take turns in the order of submission
-	looks    uint64 // nodes that were looked at: what decisions cost, whatever the machine
+	loaded   [][]int32 // by engine: channels with requests there
+	fifo     bool      // some children take turns in the order of submission
+	sliced   bool      // some have slices
+	looks    uint64    // nodes that were looked at: what decisions cost, whatever the machine
 }
 
 type nameKey struct {
@@ -118,7 +120,7 @@ func (s *Scheduler) AddNode(now time.Duration, parent ID, c NodeConfig) (ID, err
 		s.Nodes[g].Guest.Last = n
 	}
 	s.born(n)
-	s.fifo = s.fifo || c.Policy == FIFO
+	s.notePolicy(c.Policy)
 	s.least = s.leastLimit()
 	return s.id(n), nil
 }

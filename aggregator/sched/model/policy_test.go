@@ -90,7 +90,7 @@ func TestDepth(t *testing.T) {
 	for _, depth := range []int{1, 2, 4, 8} {
 		for _, p := range []sched.Policy{sched.Credit, sched.Band, sched.Timeslice} {
 			c := config(p)
-			c.Depth = depth
+			c.Depth, c.Ahead = depth, 0
 			r := run(t, c, guests(process("a", &throttle.Load{Busy: 4171 * us, Ahead: 16}), process("b", &throttle.Load{Busy: 100 * us, Ahead: 16})), 20*s)
 			require.InDelta(t, 50, percent(r, 0), 1, "%v, depth %d", p, depth)
 			require.LessOrEqual(t, r.MostOnCard, depth)
