@@ -45,6 +45,7 @@ scheduler:
   policy: timeslice
   hierarchy: flat
   depth: 3
+  ahead: 4ms
   credit: {period: 20ms}
   band: {window: 2s, grace: 1ms, chances: 4}
   timeslice: {slice: 2ms, work-conserving: false, grace: 3ms, disengaged: true}
@@ -65,7 +66,7 @@ limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, d
 			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond, QueueLimits: QueueLimits{Request: 2 * time.Second, Queued: 12, Groups: 13, Creations: 14},
 		},
 		Scheduler: Scheduler{
-			Policy: "timeslice", Hierarchy: "flat", Depth: 3, Credit: Credit{20 * time.Millisecond}, Band: Band{2 * time.Second, time.Millisecond, 4},
+			Policy: "timeslice", Hierarchy: "flat", Depth: 3, Ahead: 4 * time.Millisecond, Credit: Credit{20 * time.Millisecond}, Band: Band{2 * time.Second, time.Millisecond, 4},
 			Timeslice: Timeslice{2 * time.Millisecond, false, 3 * time.Millisecond, true},
 			DFQ:       DFQ{4 * time.Millisecond, 6, 50 * time.Millisecond, 97, 7, 5 * time.Millisecond, 8, true},
 			Watchdog:  Watchdog{9 * time.Second, 10, 11 * time.Second},

@@ -12,14 +12,15 @@ import (
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string    `yaml:"policy" placeholder:"NAME" def:"off" live:"" oneof:"off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts."`
-	Hierarchy string    `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom: GPUs with each other, or all processes of all guests."`
-	Depth     int       `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
-	Credit    Credit    `yaml:"credit" embed:"" prefix:"credit-"`
-	Band      Band      `yaml:"band" embed:"" prefix:"band-"`
-	Timeslice Timeslice `yaml:"timeslice" embed:"" prefix:"timeslice-"`
-	DFQ       DFQ       `yaml:"dfq" embed:"" prefix:"dfq-"`
-	Watchdog  Watchdog  `yaml:"watchdog" embed:"" prefix:"watchdog-"`
+	Policy    string        `yaml:"policy" placeholder:"NAME" def:"off" live:"" oneof:"off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts."`
+	Hierarchy string        `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom: GPUs with each other, or all processes of all guests."`
+	Depth     int           `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
+	Ahead     time.Duration `yaml:"ahead" placeholder:"TIME" def:"1ms" live:"" min:"0s" max:"1s" help:"How much short work an engine may still have before it when more is given to it all the same, so that it need not stand still in between. 0s: none."`
+	Credit    Credit        `yaml:"credit" embed:"" prefix:"credit-"`
+	Band      Band          `yaml:"band" embed:"" prefix:"band-"`
+	Timeslice Timeslice     `yaml:"timeslice" embed:"" prefix:"timeslice-"`
+	DFQ       DFQ           `yaml:"dfq" embed:"" prefix:"dfq-"`
+	Watchdog  Watchdog      `yaml:"watchdog" embed:"" prefix:"watchdog-"`
 }
 
 // Credit is of the policy credit, and of band.
@@ -95,7 +96,7 @@ func (s *Schedule) Config() (*sched.Config, error) {
 	if err := out.Hierarchy.UnmarshalText([]byte(s.Hierarchy)); err != nil {
 		return nil, err
 	}
-	out.Depth = s.Depth
+	out.Depth, out.Ahead = s.Depth, s.Ahead
 	out.Credit = sched.CreditConfig{Period: s.Credit.Period}
 	out.Band = sched.BandConfig(s.Band)
 	out.Timeslice = sched.TimesliceConfig(s.Timeslice)
@@ -109,7 +110,7 @@ func (s *Schedule) Config() (*sched.Config, error) {
 func ScheduleOf(c *sched.Config) Schedule {
 	return Schedule{
 		Scheduler: Scheduler{
-			Policy: c.Policy.String(), Hierarchy: c.Hierarchy.String(), Depth: c.Depth,
+			Policy: c.Policy.String(), Hierarchy: c.Hierarchy.String(), Depth: c.Depth, Ahead: c.Ahead,
 			Credit: Credit(c.Credit), Band: Band(c.Band), Timeslice: Timeslice(c.Timeslice), DFQ: DFQ(c.DFQ),
 			Watchdog: Watchdog{Grace: c.Watchdog.Grace, Offences: c.Watchdog.Offences, Within: c.Watchdog.Within},
 		},

@@ -220,7 +220,7 @@ func TestSchedulerErrors(t *testing.T) {
 		{"scheduler: {depth: 65}\n", `f.yaml:1: scheduler.depth: 65: must be 1 to 64`},
 		{"scheduler: {credit: {period: 999us}}\n", `f.yaml:1: scheduler.credit.period: 999µs: must be 1ms to 1s`},
 		{"scheduler: {timeslice: {slice: 2s}}\n", `f.yaml:1: scheduler.timeslice.slice: 2s: must be 100us to 1s`},
-		{"scheduler: {polic: dfq}\n", `f.yaml:1: scheduler.polic: unknown key; did you mean "policy"? There are policy, hierarchy, depth, credit, band, timeslice, dfq, watchdog`},
+		{"scheduler: {polic: dfq}\n", `f.yaml:1: scheduler.polic: unknown key; did you mean "policy"? There are policy, hierarchy, depth, ahead, credit, band, timeslice, dfq, watchdog`},
 		{"scheduler: {dfq: {freerun: 1s}}\n", `f.yaml:1: scheduler.dfq.freerun: unknown key; did you mean "free-run"? There are slice, factor, free-run, requests, least, grace, window, model`},
 		{"scheduler: {policy: dfq, policy: band}\n", `f.yaml:1: mapping key "policy" already defined at [1:13]`},
 		{"scheduler: {depth: 2}\n", `f.yaml:1: scheduler.depth: 2: ` + off},

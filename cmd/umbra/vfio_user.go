@@ -18,13 +18,21 @@ type vfioUserCmd struct {
 	Check checkCmd `cmd:"" help:"Run the conformance suite against a server that nobody uses."`
 }
 
+// noSocket says that nobody said which server.
+func noSocket(command string) error {
+	return &config.Error{Where: "SOCKET", Reason: "missing; say where the server listens, for example umbra vfio-user " + command + " card.sock, after umbra serve --socket card.sock"}
+}
+
 type probeCmd struct {
-	Socket  string        `arg:"" help:"The server's socket."`
+	Socket  string        `arg:"" optional:"" help:"The server's socket."`
 	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"How long it may take in all."`
 	JSON    bool          `name:"json" help:"Write one JSON document."`
 }
 
 func (c *probeCmd) Run(ctx context.Context, out output) error {
+	if c.Socket == "" {
+		return noSocket("probe")
+	}
 	if c.Timeout <= 0 {
 		return &config.Error{Where: "--timeout", Value: c.Timeout.String(), Reason: "must be above 0"}
 	}
@@ -60,7 +68,7 @@ func (c *checkCmd) Run(ctx context.Context, out output) error {
 		return c.list(out)
 	}
 	if c.Socket == "" {
-		return &config.Error{Where: "SOCKET", Reason: "missing; say where the server listens"}
+		return noSocket("check")
 	}
 	if c.Timeout <= 0 {
 		return &config.Error{Where: "--timeout", Value: c.Timeout.String(), Reason: "must be above 0"}
