@@ -65,7 +65,7 @@ func TestGateTimer(t *testing.T) {
 		m.end(id, 1, d)
 		a.gate.turn()
 	}
-	run(long, ids[1], 4*time.Millisecond)
+	run(long, ids[1], 40*time.Millisecond)
 	run(short, ids[0], 100*time.Microsecond)
 	require.Eventually(t, func() bool { return w.last() > time.Minute }, patience, tick)
 	writePut(long, 1, 2)

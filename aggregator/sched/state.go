@@ -162,6 +162,9 @@ type Lane struct {
 	IdleAt   time.Duration // since when the holder is, or never
 	Last     int32         // child that had the last turn
 	Grace    time.Duration // until when it is waited for
+	KeptFrom time.Duration // since when
+	Keep     time.Duration // for which it may be waited
+	KeepAt   time.Duration // when that was counted
 	Chances  int
 	Orphans  [4]int64 // tags of removed children that were in debt
 	// OrphanOveruse is the most that one of them had overstayed.
