@@ -60,6 +60,8 @@ type conn struct {
 	regions  [NumRegions]Region
 	irqInfos [NumIRQs]IRQ
 	attached bool
+	shares   bool // the client has given a descriptor of memory
+	noted    bool // and the log knows that it did not
 	observer IRQObserver
 	migrator Migrator
 

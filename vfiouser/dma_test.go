@@ -1,8 +1,11 @@
 package vfiouser_test
 
 import (
+	"log/slog"
 	"os"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -124,4 +127,52 @@ func TestDMAUnmapErrors(t *testing.T) {
 		})
 	}
 	require.Empty(t, r.dev.Host().Memory().Ranges())
+}
+
+// lines is a log that is read while it is written to.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(string(l.text), text)
+}
+
+// TestMemoryThatIsNotShared: a client that keeps its memory for itself is told of once,
+// with the remedy; one that keeps only firmware and what devices have is not.
+func TestMemoryThatIsNotShared(t *testing.T) {
+	ram := alloc(t, 64<<20)
+	for name, shared := range map[string]bool{"off": false, "on": true} {
+		t.Run(name, func(t *testing.T) {
+			log := new(lines)
+			r := newRig(t, newDevice(t), vfiouser.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+			c := r.dial(nil)
+			main := c.MapNoFD
+			if shared {
+				main = c.Map
+			}
+			require.NoError(t, main(0, ram, 0, 0xa0000, client.ReadWrite))
+			require.NoError(t, c.MapNoFD(0xc0000, ram, 0, 0x20000, client.Readable)) // ROMs
+			require.NoError(t, c.MapNoFD(0xffe0_0000, ram, 0, 2<<20, client.Readable))
+			require.Zero(t, log.count("share=on"))
+			require.NoError(t, main(0x100000, ram, 0x100000, 4<<20, client.ReadWrite))
+			require.NoError(t, main(0x1_0000_0000, ram, 0x800000, 4<<20, client.ReadWrite))
+			require.NoError(t, c.MapNoFD(0xfd00_0000, ram, 0, 16<<20, client.ReadWrite)) // a display's
+			want := 1
+			if shared {
+				want = 0
+			}
+			require.Equal(t, want, log.count("memory-backend-memfd,id=mem,size=SIZE,share=on"))
+		})
+	}
 }

@@ -1,6 +1,8 @@
 package vfiouser
 
 import (
+	"fmt"
+	"log/slog"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,7 +36,29 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 	if len(rq.fds) > 0 {
 		q.fd = rq.fds[0] // closed after the handler; the mapping holds the file
 	}
-	return errnoOf(c.mem.add(q, c.srv.opts.MaxDMARegions))
+	err := c.mem.add(q, c.srv.opts.MaxDMARegions)
+	if err == nil {
+		c.noteShared(&q)
+	}
+	return errnoOf(err)
+}
+
+// mainMemory is a range that is too large for firmware and tables: memory of the guest.
+const mainMemory = 1 << 20
+
+// noteShared tells the log, once, of a client that keeps its memory for itself. It works,
+// a message for each access, and not at all from within one; nobody wants it so, and
+// nothing else says why the device is slow or its driver finds garbage.
+func (c *conn) noteShared(q *mapRequest) {
+	if q.fd >= 0 {
+		c.shares = true
+	}
+	if c.shares || c.noted || q.size < mainMemory || q.prot&unix.PROT_WRITE == 0 {
+		return
+	}
+	c.noted = true
+	c.srv.warn(&c.srv.logMemory, "the client does not share its memory, so the device can hardly reach it; start QEMU with -object memory-backend-memfd,id=mem,size=SIZE,share=on and -machine memory-backend=mem",
+		slog.String("address", fmt.Sprintf("%#x", q.addr)), slog.String("size", fmt.Sprintf("%#x", q.size)))
 }
 
 // dmaUnmap serves DMA_UNMAP. It returns only after all users of the range released it.

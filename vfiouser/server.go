@@ -26,7 +26,7 @@ type Server struct {
 	rows  *commandIndex
 	stats counters
 
-	logStream, logPanic, logAdmit logLimit
+	logStream, logPanic, logAdmit, logMemory logLimit
 
 	mu       sync.Mutex
 	closed   bool
