@@ -57,3 +57,33 @@ func TestMovesAreBounded(t *testing.T) {
 		require.Zero(t, s.stats.MovesRefused.Load())
 	})
 }
+
+// TestWindowMovesAtOnce: a driver does not wait when it has moved PRAMIN, however few
+// pages a trap may move, and whatever else is to be moved: its next store is there.
+func TestWindowMovesAtOnce(t *testing.T) {
+	const n, limit = 200, 16
+	each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Moves: limit}}, func(t *testing.T, s *side) {
+		s.patient = true
+		d := drive(t, s)
+		for at := range uint64(n) {
+			d.enter(d.bar3, at, shadowpt.PTE{Valid: true, Addr: dataAt + at*page})
+		}
+		d.away()
+		d.order()
+		d.wr(regPDB, uint32(d.bar3.dir>>12<<4))
+		s.patient = false
+		d.wr(regInvalidate, 1<<31|1) // leaves most of them
+		const far, near = dataAt + 0x800000, dataAt + 0x840000
+		for i := range uint64(20) {
+			at := far + i*0x10000 // windows that lie over each other
+			d.poke(at+i*page, fmt.Appendf(nil, "store %4d", i))
+			s.wr(regWindow, near>>16)
+			s.wr(regWindow, uint32((far+i*0x10000)>>16))
+			require.Equal(t, fmt.Sprintf("store %4d", i), string(d.peek(at+i*page, 10)))
+		}
+		for i := range uint64(20) {
+			require.Equal(t, fmt.Sprintf("store %4d", i), string(d.peek(far+i*0x10000+i*page, 10)))
+		}
+		require.Zero(t, s.stats.MovesRefused.Load())
+	})
+}

@@ -18,8 +18,11 @@ type piece struct {
 
 // apply makes homes and replicas follow what the places show now, of as many pages as
 // one trap may move. The rest follows with the traps that come. Set.mu is held.
-func (s *Set) apply() {
-	s.follow(s.cfg.Moves)
+func (s *Set) apply() { s.applyAt(s.cfg.Moves) }
+
+// applyAt is apply for a trap that may move n pages.
+func (s *Set) applyAt(n int) {
+	s.follow(n)
 	s.stats.Deferred.Add(uint64(len(s.plan.touched)))
 }
 

@@ -193,6 +193,31 @@ func (p *Planner) plan(into []Change, n int) (list []Change, pages []uint32, pla
 	return list, p.planned, places
 }
 
+// hurry puts the touched pages that the n places from at on show, or are the home of,
+// before the others, and returns how many they are.
+func (p *Planner) hurry(at Place, n int) int {
+	wanted := make(map[uint32]bool, 2*n)
+	for place := at; place < at+Place(n); place++ {
+		if page, ok := p.shows[place].page(); ok {
+			wanted[page] = true
+		}
+		if p.lodger[place] != 0 {
+			wanted[p.lodger[place]-1] = true
+		}
+	}
+	first := make([]uint32, 0, len(p.touched))
+	var others []uint32
+	for _, page := range p.touched {
+		if wanted[page] {
+			first = append(first, page)
+		} else {
+			others = append(others, page)
+		}
+	}
+	p.touched = append(first, others...)
+	return len(first)
+}
+
 // waits puts a page behind the others again if the place that it is to be at is still
 // the home of one that is to be planned.
 func (p *Planner) waits(page uint32, at Place) bool {

@@ -312,7 +312,13 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 		}
 		s.plan.show(base+Place(i), e)
 	}
-	s.apply()
+	// Nobody waits for this: the next store may go there. It is no more than PRAMIN has,
+	// twice.
+	n := s.cfg.Moves
+	if len(s.plan.touched) > n {
+		n = max(n, s.plan.hurry(base, praminSize/pageSize))
+	}
+	s.applyAt(n)
 }
 
 // Order is called before what orders memory: accesses of registers that do so,
