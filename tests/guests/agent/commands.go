@@ -52,6 +52,10 @@ func (s *Server) table() map[string]command {
 		proto.CmdContexts:   do(env.Contexts),
 		proto.CmdTables:     do(env.Tables),
 		proto.CmdBandwidth:  do(env.Bandwidth),
+
+		proto.CmdThrottle:       do(s.startThrottle),
+		proto.CmdThrottleTotals: do(func(none) (proto.ThrottleTotals, error) { return s.throttleTotals() }),
+		proto.CmdThrottleStop:   do(func(none) (proto.ThrottleTotals, error) { return s.endThrottle() }),
 	}
 }
 

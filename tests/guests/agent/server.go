@@ -23,8 +23,9 @@ type Server struct {
 	out sync.Mutex // guards w
 	w   io.Writer
 
-	mu       sync.Mutex // guards the load
+	mu       sync.Mutex // guards the load and the throttle
 	load     *gpu.Load
+	throttle *gpu.Throttle
 	loadDone chan struct{} // closed to end its progress events
 
 	requests sync.WaitGroup
@@ -105,6 +106,10 @@ func (s *Server) end() {
 	s.mu.Lock()
 	if s.load != nil {
 		s.stopLoad()
+	}
+	if s.throttle != nil {
+		s.throttle.Stop()
+		s.throttle = nil
 	}
 	s.mu.Unlock()
 	s.requests.Wait()

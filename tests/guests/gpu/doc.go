@@ -7,6 +7,7 @@
 // afterwards by the CPU; so an engine that does nothing fails every check.
 //
 // The package works on the small interfaces of device.go, which package drm satisfies in
-// a guest and an interpreter satisfies in the tests. It holds no lock; a Load owns
-// one goroutine a client, all of which Stop waits for. Nothing else starts goroutines.
+// a guest and an interpreter satisfies in the tests. It holds no lock; a Load and a
+// Throttle own one goroutine a client, all of which Stop waits for. Nothing else starts
+// goroutines.
 package gpu

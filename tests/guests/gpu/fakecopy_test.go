@@ -1,6 +1,12 @@
 package gpu
 
-import "github.com/umbra-gpu/umbra/tests/guests/push"
+import (
+	"github.com/umbra-gpu/umbra/tests/guests/drm"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+)
+
+// fakeLimit is how many bytes a launch may move.
+const fakeLimit = 64 << 20
 
 // fakeSide gives the address of a byte of a line.
 type fakeSide func(line, x uint64) uint64
@@ -97,6 +103,10 @@ func (c *fakeChannel) m2mf(sc int, m push.Method, v uint32) {
 				r[push.M2MFSrcLayer], r[push.M2MFSrcOriginX], r[push.M2MFSrcOriginY], c.d.g.tilesOff)
 		}
 		n := r[push.M2MFLineLength]
+		if uint64(n)*uint64(r[push.M2MFLineCount]) > fakeLimit {
+			c.offend(drm.OffenceMMUFault, "fifo: fault 00, ch %d", c.id) // as a server with a limit does
+			return
+		}
 		c.rows(src, c.m2mfDst(r), r[push.M2MFLineCount], n, n, func(b []byte) []byte { return b })
 		c.m2mfDone(r)
 	}

@@ -21,6 +21,7 @@ type offence struct {
 	name    string
 	kind    drm.Offence
 	objects []object
+	page    uint64 // its bytes, if not 4096
 	emit    func(b *push.Buffer, bad, page uint64, r *random)
 }
 
@@ -28,42 +29,55 @@ type offence struct {
 const badHeader = 6<<29 | 1<<16 | uint32(subchanM2MF)<<13 | 0x40
 
 var offences = []offence{
-	{"m2mf-read", drm.OffenceMMUFault, []object{objectM2MF}, func(b *push.Buffer, bad, page uint64, _ *random) {
+	{"m2mf-read", drm.OffenceMMUFault, []object{objectM2MF}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
 		b.M2MFCopy(subchanM2MF, push.Surface{VA: bad, Pitch: 256}, push.Surface{VA: page, Pitch: 256}, 256, 1, push.LaunchFlush)
 	}},
-	{"m2mf-write", drm.OffenceMMUFault, []object{objectM2MF}, func(b *push.Buffer, bad, page uint64, _ *random) {
+	{"m2mf-write", drm.OffenceMMUFault, []object{objectM2MF}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
 		b.M2MFCopy(subchanM2MF, push.Surface{VA: page, Pitch: 256}, push.Surface{VA: bad, Pitch: 256}, 256, 1, push.LaunchFlush)
 	}},
-	{"ce-read", drm.OffenceMMUFault, []object{objectCE0}, func(b *push.Buffer, bad, page uint64, _ *random) {
+	{"ce-read", drm.OffenceMMUFault, []object{objectCE0}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
 		b.CECopy(subchanCE0, push.Surface{VA: bad, Pitch: 256}, push.Surface{VA: page, Pitch: 256}, 256, 1, 0, nil)
 	}},
-	{"ce-write", drm.OffenceMMUFault, []object{objectCE0}, func(b *push.Buffer, bad, page uint64, _ *random) {
+	{"ce-write", drm.OffenceMMUFault, []object{objectCE0}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
 		b.CECopy(subchanCE0, push.Surface{VA: page, Pitch: 256}, push.Surface{VA: bad, Pitch: 256}, 256, 1, 0, nil)
 	}},
-	{"semaphore", drm.OffenceSemaphoreFault, nil, func(b *push.Buffer, bad, _ uint64, _ *random) {
+	{"semaphore", drm.OffenceSemaphoreFault, nil, 0, func(b *push.Buffer, bad, _ uint64, _ *random) {
 		b.Semaphore(subchanM2MF, bad, 1, push.SemRelease|push.SemOneWord)
 	}},
-	{"host-method", drm.OffenceHostMethod, []object{objectM2MF}, func(b *push.Buffer, _, _ uint64, _ *random) {
+	{"host-method", drm.OffenceHostMethod, []object{objectM2MF}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
 		b.Inc(subchanM2MF, push.HostNoSuch, 0x12345678)
 	}},
-	{"engine-method", drm.OffenceEngineMethod, []object{objectM2MF}, func(b *push.Buffer, _, _ uint64, _ *random) {
+	{"engine-method", drm.OffenceEngineMethod, []object{objectM2MF}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
 		b.Inc(subchanM2MF, push.GRNoSuch, 0x12345678)
 	}},
-	{"engine-class", drm.OffenceEngineClass, []object{objectM2MF}, func(b *push.Buffer, _, _ uint64, _ *random) {
+	{"engine-class", drm.OffenceEngineClass, []object{objectM2MF}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
 		b.SetObject(subchanM2MF, push.ClassNoSuch, push.EngineGR)
 	}},
-	{"empty-subchannel", drm.OffenceEmptySubchan, nil, func(b *push.Buffer, _, _ uint64, _ *random) {
+	{"empty-subchannel", drm.OffenceEmptySubchan, nil, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
 		b.Inc(subchanEmpty, push.GRNop, 0)
 	}},
-	{"bad-header", drm.OffenceBadHeader, nil, func(b *push.Buffer, _, _ uint64, _ *random) {
+	{"bad-header", drm.OffenceBadHeader, nil, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
 		b.Raw(badHeader, 0)
 	}},
-	{"garbage", drm.OffenceBadHeader, nil, func(b *push.Buffer, _, _ uint64, r *random) {
+	{"garbage", drm.OffenceBadHeader, nil, 0, func(b *push.Buffer, _, _ uint64, r *random) {
 		for range 64 {
 			b.Raw(uint32(r.next())>>3 | 6<<29)
 		}
 	}},
+	// Minutes of copies of a line onto itself, in one entry of the ring. Where requests have
+	// a limit, its channel ends as by a fault of its engine.
+	{runaway, drm.OffenceMMUFault, []object{objectM2MF}, 1 << 19, func(b *push.Buffer, _, page uint64, _ *random) {
+		line := push.Surface{VA: page}
+		for range runawayCopies {
+			b.M2MFCopy(subchanM2MF, line, line, 1<<19, push.MaxM2MFLines, push.LaunchFlush)
+		}
+	}},
 }
+
+const (
+	runaway       = "runaway"
+	runawayCopies = 1200 // of a GiB each; a push buffer has room for no more
+)
 
 func offenceOf(name string) (offence, error) {
 	names := make([]string, len(offences))
@@ -179,7 +193,7 @@ func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (
 		return err
 	}
 	defer closeInto(s, &err)
-	page, err := dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{})
+	page, err := dev.NewBuffer(max(o.page, 4096), drm.DomainGART, drm.BufferOptions{})
 	if err != nil {
 		return err
 	}

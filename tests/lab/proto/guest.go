@@ -377,7 +377,8 @@ type BOMovesResult struct {
 // OffenceArgs is one thing that a channel must not do.
 type OffenceArgs struct {
 	Node string `json:"node,omitempty"`
-	// What: for fault "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore";
+	// What: for fault "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore",
+	// and "runaway", a request that does not end, where requests have a limit;
 	// for illegal "host-method" (empty), "engine-method", "engine-class",
 	// "empty-subchannel", "bad-header", "garbage". A storm takes any of them.
 	What       string `json:"what,omitempty"`
