@@ -29,11 +29,9 @@ func showPassThrough(ctx context.Context, o options, p *printer) *result {
 	defer cancel()
 	r := &result{outcome: outcome{Setup: setupPassThrough, Control: o.disableEngines}, VRAM: vramBytes}
 	began := time.Now()
-	if err := passThrough(ctx, o, p, r); err != nil {
-		r.Error = err.Error()
-	}
+	err := passThrough(ctx, o, p, r)
 	r.Phases = append(r.Phases, phase{Name: "all", Wall: time.Since(began)})
-	r.judge()
+	r.end(ctx, err)
 	return r
 }
 

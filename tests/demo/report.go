@@ -107,6 +107,9 @@ func (p *printer) head(r *result) {
 func (p *printer) check(c *check) {
 	verdict := p.paint(green, "ok    ")
 	switch {
+	case c.Stopped:
+		p.line("  %s %-14s %8s", p.paint(bold, "stopped"), c.Name, short(c.Took))
+		return
 	case c.NotRun:
 		p.line("  %s  %s", p.paint(red, "FAILED"), fmt.Sprintf("%-14s          not tried", c.Name))
 		return
@@ -150,7 +153,7 @@ func (p *printer) report(r *result) error {
 func (p *printer) notTried(o *outcome) {
 	p.waiting("")
 	for i := range o.Checks {
-		if o.Checks[i].NotRun {
+		if o.Checks[i].NotRun && !o.Stopped {
 			p.check(&o.Checks[i])
 		}
 	}
@@ -288,6 +291,10 @@ func (p *printer) verdict(r *outcome, summary string) {
 		for _, l := range strings.Split(strings.TrimSpace(r.Error), "\n") {
 			p.line("%s", l)
 		}
+	}
+	if r.Stopped {
+		p.line("%s", p.paint(bold, fmt.Sprintf("stopped, as asked, after %s; checks that had held: %d", short(r.took()), held)))
+		return
 	}
 	if r.OK {
 		p.line("%s", p.paint(green, fmt.Sprintf("ok: all %d checks held%s, in %s", held, summary, short(r.took()))))

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"io"
 	"os"
@@ -143,6 +145,43 @@ func TestExitCodes(t *testing.T) {
 	r.Error = "no such thing"
 	r.judge()
 	require.False(t, r.OK)
+}
+
+// What was interrupted did not fail; what failed before did, and what runs out of time
+// does.
+func TestStopped(t *testing.T) {
+	late, end := context.WithTimeout(context.Background(), 0)
+	defer end()
+	<-late.Done()
+	for name, c := range map[string]struct {
+		ctx    func() context.Context
+		before bool // a check had failed
+		want   string
+		not    string
+	}{
+		"interrupted":          {func() context.Context { ctx, stop := context.WithCancel(context.Background()); stop(); return ctx }, false, "stopped, as asked, after 9.0 s; checks that had held: 1", "FAILED"},
+		"after a failure":      {func() context.Context { ctx, stop := context.WithCancel(context.Background()); stop(); return ctx }, true, "FAILED  first", "FAILED  copies"},
+		"out of time":          {func() context.Context { return late }, false, "FAILED  copies", "stopped"},
+		"by itself, with time": {context.Background, false, "FAILED  copies", "stopped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			var r result
+			s := &stage{context.Background(), &printer{w: &b}, &r.outcome}
+			s.check("first", func(k *check) { k.want(!c.before, "it does not hold") })
+			s.ctx = c.ctx()
+			s.check("copies", func(k *check) { k.fail("the guest does not answer") })
+			s.notRun("fences")
+			r.Phases = []phase{{Name: "all", Wall: 9 * time.Second}}
+			r.end(s.ctx, errors.New("QEMU was killed"))
+			require.False(t, r.OK)
+			require.NoError(t, s.p.report(&r))
+			require.Contains(t, b.String(), c.want)
+			require.NotContains(t, b.String(), c.not)
+			require.Equal(t, c.not == "stopped", strings.Contains(b.String(), "QEMU was killed"))
+			require.Equal(t, c.not == "stopped", strings.Contains(b.String(), "not tried"))
+		})
+	}
 }
 
 func TestJSON(t *testing.T) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -9,7 +11,8 @@ import (
 type outcome struct {
 	Setup    string   `json:"setup"` // setupVirtual or setupPassThrough
 	OK       bool     `json:"ok"`
-	Error    string   `json:"error,omitempty"` // what ended the run before its end
+	Error    string   `json:"error,omitempty"`   // what ended the run before its end
+	Stopped  bool     `json:"stopped,omitempty"` // by who ran it: nothing is said of what was not done
 	QEMU     string   `json:"qemu"`
 	Accel    string   `json:"accel"`
 	AccelWhy string   `json:"accel_why"`
@@ -27,11 +30,26 @@ const (
 
 // judge decides: every check was made and held, and nothing else went wrong.
 func (o *outcome) judge() {
-	o.OK = o.Error == "" && len(o.Checks) > 0
+	o.OK = o.Error == "" && !o.Stopped && len(o.Checks) > 0
 	for _, c := range o.Checks {
 		o.OK = o.OK && c.OK
 	}
 }
+
+// end notes what ended the run, and judges. Who interrupts a run wants no list of
+// what could not be done any more.
+func (o *outcome) end(ctx context.Context, err error) {
+	if err != nil {
+		o.Error = err.Error()
+	}
+	o.judge()
+	if !o.OK && interrupted(ctx) {
+		o.Stopped, o.Error, o.Log = true, "", nil
+	}
+}
+
+// interrupted tells whether the run was, and not only out of time.
+func interrupted(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // result is all that came of a run in pass-through.
 type result struct {
@@ -52,6 +70,7 @@ type check struct {
 	Name     string        `json:"name"`
 	OK       bool          `json:"ok"`
 	NotRun   bool          `json:"not_run,omitempty"` // because of a check before it
+	Stopped  bool          `json:"stopped,omitempty"` // before it came to its end
 	Detail   string        `json:"detail,omitempty"`
 	Problems []string      `json:"problems,omitempty"`
 	Took     time.Duration `json:"took_ns"`

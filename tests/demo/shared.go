@@ -106,11 +106,9 @@ func showShared(ctx context.Context, o options, p *printer) *sharedResult {
 	defer cancel()
 	r := &sharedResult{outcome: outcome{Setup: setupVirtual, Control: o.disableEngines}}
 	began := time.Now()
-	if err := shared(ctx, o, p, r); err != nil {
-		r.Error = err.Error()
-	}
+	err := shared(ctx, o, p, r)
 	r.Phases = append(r.Phases, phase{Name: "all", Wall: time.Since(began)})
-	r.judge()
+	r.end(ctx, err)
 	return r
 }
 

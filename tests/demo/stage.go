@@ -50,6 +50,9 @@ func (s *stage) together(names []string, f func(i int, c *check)) bool {
 		c := <-done
 		left = slices.DeleteFunc(left, func(name string) bool { return name == c.Name })
 		c.OK = len(c.Problems) == 0
+		if c.Stopped = !c.OK && interrupted(s.ctx); c.Stopped {
+			c.Problems = nil // of the interruption
+		}
 		held = held && c.OK
 		s.p.check(c)
 	}

@@ -29,7 +29,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "lab:", err)
+		fmt.Fprintln(os.Stderr, "lab:", strings.TrimPrefix(err.Error(), "lab: ")) // the package says its name, too
 		stop()
 		os.Exit(1)
 	}
