@@ -1,0 +1,158 @@
+package aggregator
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Every field of an instance block that the chip's description knows has a rule.
+func TestInstanceFieldsAreAllListed(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../mmio/gf100/structs.go", nil, 0)
+	require.NoError(t, err)
+	listed := map[string]int{}
+	for _, f := range instanceFields {
+		listed[f.Name]++
+	}
+	known := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		v, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(v.Names[0].Name, "Inst") || len(v.Values) != 1 {
+			return true
+		}
+		if c, ok := v.Values[0].(*ast.CompositeLit); ok {
+			name := strings.Trim(c.Elts[0].(*ast.BasicLit).Value, `"`)
+			require.Equal(t, 1, listed[name], name)
+			known++
+		}
+		return true
+	})
+	require.Equal(t, len(instanceFields), known)
+}
+
+// No bit of a guest's instance block arrives on the card but those of copied
+// fields.
+func TestInstanceBlockBits(t *testing.T) {
+	may := make([]byte, gf100.InstanceSize)
+	for _, f := range instanceFields {
+		if f.rule == copied {
+			f.Put(may, ^uint32(0))
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		guest := rapid.SliceOfN(rapid.Byte(), gf100.InstanceSize, gf100.InstanceSize).Draw(t, "block")
+		flipped := make([]byte, len(guest))
+		for i := range guest {
+			flipped[i] = ^guest[i]
+		}
+		v := instanceValues{userd: 0x12345000, dir: 0x6789a000, token: 0xfedcba9876543211, owner: 21, keep: 128}
+		a, b := buildInstance(guest, v), buildInstance(flipped, v)
+		for i := range a {
+			require.Equal(t, may[i], a[i]^b[i], "byte %#x", i)
+			require.Equal(t, guest[i]&may[i], a[i]&may[i], "byte %#x", i)
+		}
+		require.Equal(t, uint32(0x12345), gf100.InstUSERDLo.Get(a))
+		require.Equal(t, uint32(0x6789a), gf100.InstPDBLo.Get(a))
+		require.Equal(t, uint32(21), gf100.InstOwner.Get(a))
+		require.Equal(t, uint32(128), gf100.InstKeep.Get(a))
+		require.Zero(t, gf100.InstUSERDTarget.Get(a)|gf100.InstPDBTarget.Get(a)|gf100.InstGRContextLo.Get(a))
+	})
+}
+
+func TestBindUnbindRebind(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 9)
+	ch := g.cardChannel(9)
+	require.NotNil(t, ch)
+	require.Equal(t, instanceBound|uint32(ch.inst>>12), f.get(regChannelInst+uint32(ch.id)*8))
+	require.Equal(t, uint32(channelStart), f.get(regChannel+uint32(ch.id)*8))
+	require.NotEqual(t, uint64(instAt+9*gf100.InstanceSize), ch.inst)
+
+	bindChannel(t, g, 9)
+	again := g.cardChannel(9)
+	require.NotSame(t, ch, again)
+	require.Equal(t, ch.id, again.id, "the card finds what it kept under the same number")
+	g.Bind(9, 0)
+	settle(g)
+	require.Nil(t, g.cardChannel(9))
+	require.Zero(t, f.get(regChannelInst+uint32(again.id)*8))
+	require.Zero(t, f.get(regChannel+uint32(again.id)*8)&gf100.ChannelEnabled)
+	require.Equal(t, uint64(2), g.stats.Binds.Load())
+	require.Equal(t, uint64(2), g.stats.Unbinds.Load())
+	require.Empty(t, g.spaces)
+}
+
+func TestBadStructures(t *testing.T) {
+	a, _ := newAgg(t, Options{})
+	g, ev := addGuest(t, a, "a")
+	unbound := func(n int) {
+		require.Eventually(t, func() bool {
+			ev.mu.Lock()
+			defer ev.mu.Unlock()
+			return ev.unbound == n
+		}, patience, tick)
+	}
+	g.Bind(1, 0xc0000000|(4<<20>>12)) // right behind its memory
+	settle(g)
+	require.Equal(t, uint64(1), g.stats.BadInstance.Load())
+	unbound(1)
+	block := make([]byte, gf100.InstanceSize)
+	gf100.InstUSERDLo.Put(block, 4<<20>>12)
+	require.True(t, g.eachRun(instAt, block, true))
+	g.Bind(1, 0xc0000000|instAt>>12)
+	settle(g)
+	unbound(2)
+	gf100.InstUSERDLo.Put(block, userdAt>>12)
+	gf100.InstUSERDTarget.Put(block, 2)
+	require.True(t, g.eachRun(instAt, block, true))
+	g.Bind(2, 0xc0000000|instAt>>12)
+	settle(g)
+	require.Equal(t, uint64(2), g.stats.BadUSERD.Load())
+	g.Runlist(4<<20>>12, 128)
+	settle(g)
+	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
+	require.Eventually(t, ev.heard(func() bool { return ev.unlisted == 1 }), patience, tick)
+	g.Runlist(4<<20>>12, 0) // of which nothing has to be read
+	settle(g)
+	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
+	for id := range uint8(4) {
+		require.Nil(t, g.cardChannel(id))
+	}
+}
+
+// USERD: what the card writes is shown, the doorbell's value is taken along at a
+// bind, and memory that the guest has put to another use is let alone.
+func TestUSERD(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	at := uint64(userdAt + 4*gf100.USERDSize)
+	require.True(t, g.eachRun(at+gf100.USERDGPPut, []byte{37, 0, 0, 0}, true))
+	bindChannel(t, g, 4)
+	ch := g.cardChannel(4)
+	require.Equal(t, byte(37), f.vram[ch.cardUSERD()+gf100.USERDGPPut])
+	f.vram[ch.cardUSERD()+gf100.USERDGPGet] = 36
+	f.vram[ch.cardUSERD()+0x200] = 99
+	g.Refresh(4)
+	b := make([]byte, gf100.USERDSize)
+	require.True(t, g.read(shadowpt.VRAM, at, b))
+	require.Equal(t, byte(36), b[gf100.USERDGPGet])
+	require.Zero(t, b[0x200])
+	g.Enable(4, false)
+	g.Preempt(4)
+	settle(g)
+	require.True(t, g.eachRun(at, make([]byte, 256), true)) // something else is there now
+	g.Bind(4, 0)
+	require.True(t, g.eachRun(at, make([]byte, 256), true))
+	settle(g)
+	require.True(t, g.read(shadowpt.VRAM, at, b))
+	require.Zero(t, b[gf100.USERDGPGet])
+}

@@ -1,0 +1,90 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// A card that does not give a channel back in time: its guest is in safe mode, its
+// neighbour goes on, nothing that the card may still use is used again, and when
+// the card has come to itself a reset makes all well.
+func TestCardKeepsAChannel(t *testing.T) {
+	a, f := newAgg(t, Options{CardTimeout: 20 * time.Millisecond})
+	g, _ := addGuest(t, a, "a")
+	other, _ := addGuest(t, a, "b")
+	bindChannel(t, g, 1)
+	bindChannel(t, other, 1)
+	list(t, g, 1)
+	ch := g.cardChannel(1)
+	f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy)
+	stuck := func(on bool) {
+		f.hold(regEngRunlist, on)
+		f.hold(regPreempt, on)
+	}
+	stuck(true)
+	g.mu.Lock()
+	g.channels[1].ch.stopped = true // its enable bit is the fake's busy bit, too
+	g.mu.Unlock()
+	keepBusy := func() { f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy) }
+	g.mu.Lock()
+	g.setBound(1, 0, false)
+	keepBusy()
+	g.mu.Unlock()
+	deadline := time.Now().Add(patience)
+	for g.SafeMode() == "" && time.Now().Before(deadline) {
+		keepBusy()
+		time.Sleep(tick)
+	}
+	require.NotEmpty(t, g.SafeMode())
+	keepBusy()
+	require.NotZero(t, f.get(regChannelInst+uint32(ch.id)*8), "not unbound: the card may be in it")
+	require.Same(t, ch, a.owner(ch.id))
+
+	bindChannel(t, g, 2)
+	require.Nil(t, g.cardChannel(2), "in safe mode nothing reaches the card")
+	bindChannel(t, other, 2)
+	require.NotNil(t, other.cardChannel(2))
+	require.Empty(t, other.SafeMode())
+
+	keepBusy()
+	require.NoError(t, g.Reset())
+	require.NotEmpty(t, g.SafeMode(), "the card still has it")
+	f.set(regChannel+uint32(ch.id)*8, 0)
+	stuck(false)
+	require.NoError(t, g.Reset())
+	require.Empty(t, g.SafeMode())
+	require.Nil(t, a.owner(ch.id))
+	bindChannel(t, g, 2)
+	require.NotNil(t, g.cardChannel(2))
+}
+
+// A card that never answers holds nobody for ever.
+func TestCardNeverAnswers(t *testing.T) {
+	a, f := newAgg(t, Options{CardTimeout: 10 * time.Millisecond})
+	g, _ := addGuest(t, a, "a")
+	for id := range uint8(8) {
+		bindChannel(t, g, id)
+	}
+	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
+		f.hold(reg, true)
+	}
+	waits := a.ctl.timeouts.Load()
+	g.Unmapped(0, 1<<20)
+	require.NotEmpty(t, g.SafeMode())
+	require.NoError(t, g.Reset())
+	require.LessOrEqual(t, a.ctl.timeouts.Load()-waits, uint64(2), "of which each is bounded")
+	require.NotZero(t, g.stats.CardTimeout.Load())
+	err := g.Remove()
+	require.ErrorContains(t, err, "has not let go")
+	free := a.Free()
+	_, err = a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, &told{})
+	require.NoError(t, err)
+	require.Less(t, a.Free(), free, "others go on, in other memory")
+	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
+		f.hold(reg, false)
+	}
+}

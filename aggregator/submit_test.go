@@ -1,0 +1,88 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+func TestRunlistsAreMerged(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g1, ev := addGuest(t, a, "a")
+	g2, _ := addGuest(t, a, "b")
+	bindChannel(t, g1, 1)
+	bindChannel(t, g1, 2)
+	bindChannel(t, g2, 1)
+	list(t, g1, 1, 2, 2, 77, 0xffffffff) // twice, not bound, no number
+	list(t, g2, 1)
+	one, two, other := uint32(g1.cardChannel(1).id), uint32(g1.cardChannel(2).id), uint32(g2.cardChannel(1).id)
+	require.ElementsMatch(t, []uint32{one, two, other}, f.runlist())
+	list(t, g1) // an empty list is a list
+	require.Equal(t, []uint32{other}, f.runlist())
+	require.Eventually(t, ev.heard(func() bool { return ev.lists >= 1 }), patience, tick)
+	list(t, g1, 2)
+	bindChannel(t, g1, 2)
+	require.ElementsMatch(t, []uint32{uint32(g1.cardChannel(2).id), other}, f.runlist(), "a channel bound anew stays listed")
+	g2.Bind(1, 0)
+	settle(g2)
+	require.Equal(t, []uint32{uint32(g1.cardChannel(2).id)}, f.runlist())
+}
+
+// A doorbell that comes after an invalidate of tables that changed reaches the
+// card after it, whether the guest sees the invalidate wait or not.
+func TestBellWaitsForTheInvalidate(t *testing.T) {
+	for _, policy := range shadowpt.Policies() {
+		t.Run(fmt.Sprint(policy.Sync, policy.Scan), func(t *testing.T) {
+			a, f := newAgg(t, Options{CardTimeout: patience})
+			g := addGuestWith(t, a, GuestConfig{Shadow: policy})
+			bindChannel(t, g, 3)
+			put := binary.LittleEndian.AppendUint32(nil, 5)
+			require.True(t, g.eachRun(userdAt+3*gf100.USERDSize+gf100.USERDGPPut, put, true))
+			g.Bell(3)
+			require.Len(t, f.rung(), 1, "nothing is under way: at once")
+			f.forget()
+			f.hold(regMMUCtrl, true)
+			require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, 3<<2), true))
+			g.Invalidate(dirAt>>12<<4, 1<<31|1)
+			if policy.Sync != shadowpt.SyncAdaptive { // which may be applying the write
+				require.Equal(t, policy.Sync.Lazy(), g.Invalidated())
+			}
+			g.Bell(3)
+			time.Sleep(10 * time.Millisecond)
+			require.Empty(t, f.rung())
+			f.hold(regMMUCtrl, false)
+			require.Eventually(t, func() bool { return g.Invalidated() && len(f.rung()) == 1 }, patience, tick)
+			require.Equal(t, regWrite{uint32(g.cardChannel(3).id), 5}, f.rung()[0])
+		})
+	}
+}
+
+// What a driver does most costs no allocation.
+func TestNoAllocations(t *testing.T) {
+	if raceDetector {
+		t.Skip("pools forget on purpose under the race detector")
+	}
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	g.agg.ctl.card = f.quiet()
+	var p [8]byte
+	for name, f := range map[string]func(){
+		"WriteBAR":     func() { g.WriteBAR(3, 0x1000, p[:1]) },
+		"ReadBAR":      func() { g.ReadBAR(1, 0x1000, p[:]) },
+		"WritePRAMIN":  func() { g.WritePRAMIN(1, 0x10, p[:4]) },
+		"ReadPRAMIN":   func() { g.ReadPRAMIN(1, 0x10, p[:4]) },
+		"Refresh":      func() { g.Refresh(1) },
+		"Bell":         func() { g.Bell(1) },
+		"EngineStatus": func() { g.EngineStatus(0) },
+		"Invalidated":  func() { g.Invalidated() },
+	} {
+		require.Zero(t, testing.AllocsPerRun(100, f), name)
+	}
+}

@@ -1,0 +1,43 @@
+package aggregator
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Whoever asks while an operation is under way has part in the next one.
+func TestTurnServesEverybodyAtOnce(t *testing.T) {
+	var tn turn
+	tn.init()
+	begun, goOn := make(chan struct{}, 1), make(chan struct{})
+	runs := 0
+	run := func(*ticket) bool {
+		runs++
+		begun <- struct{}{}
+		<-goOn
+		return true
+	}
+	var wg sync.WaitGroup
+	var asked atomic.Int64
+	ask := func() {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			assert.True(t, tn.do(func(*ticket) { asked.Add(1) }, run))
+		}()
+	}
+	ask()
+	<-begun
+	for range 50 {
+		ask()
+	}
+	require.Eventually(t, func() bool { return asked.Load() == 51 }, patience, tick)
+	close(goOn)
+	<-begun
+	wg.Wait()
+	require.Equal(t, 2, runs)
+}
