@@ -84,7 +84,8 @@ func List() string {
 }
 
 // Run measures. What cannot be measured is in the report's errors; Run itself
-// fails if nothing can be.
+// fails if nothing can be. If ctx ends it returns its error, and a report of what
+// had been measured by then.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	rows, err := setup.Choose(o.Setups)
 	if err != nil {
@@ -117,20 +118,30 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if impossible != nil { // a run is long: who waits for machines has to know now
 		r.say("no virtual machines: %v; run umbra in the folder of a checkout to have them, or give --in-process to do without", impossible)
 	}
-	if o.Machines {
-		r.nameScenarios()
-	} else if err := r.inProcess(ctx); err != nil {
-		return nil, err
-	}
-	if impossible != nil {
-		r.failed("virtual machines", impossible)
-	} else if !o.InProcess {
-		if err := r.inMachines(ctx); err != nil {
+	if err := r.measure(ctx, impossible); err != nil {
+		if ctx.Err() == nil {
 			return nil, err
 		}
+		r.out.Errors = append(r.out.Errors, "the run was ended before it was done")
 	}
 	r.out.Seconds = time.Since(r.began).Seconds()
 	return r.out, ctx.Err()
+}
+
+func (r *run) measure(ctx context.Context, impossible error) error {
+	if r.Machines {
+		r.nameScenarios()
+	} else if err := r.inProcess(ctx); err != nil {
+		return err
+	}
+	if impossible != nil {
+		r.failed("virtual machines", impossible)
+		return nil
+	}
+	if r.InProcess {
+		return nil
+	}
+	return r.inMachines(ctx)
 }
 
 // run is one run under way.

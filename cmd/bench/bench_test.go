@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -150,6 +151,37 @@ func TestNoMachines(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := bench.Run(ctx, bench.Options{Repeat: 1, InProcess: true, Only: []string{"probe"}, Progress: io.Discard})
+	r, err := bench.Run(ctx, bench.Options{Repeat: 1, InProcess: true, Only: []string{"probe"}, Progress: io.Discard})
 	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, r.Results)
+}
+
+// A run that is ended has what it had measured, and says that it is not all.
+func TestEndedEarly(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := bench.Run(ctx, bench.Options{
+		Repeat: 1, Quick: true, InProcess: true, Only: []string{"probe", "suspend"}, Setups: []string{"all"},
+		Progress: until("suspend: ", cancel),
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, r.Results, 1)
+	require.Equal(t, "probe", r.Results[0].Scenario)
+	require.Equal(t, []string{"the run was ended before it was done"}, r.Errors)
+	requireSchema(t, r)
+}
+
+// until calls then when a line of progress has text in it.
+func until(text string, then func()) io.Writer { return &untilWriter{text, then} }
+
+type untilWriter struct {
+	text string
+	then func()
+}
+
+func (w *untilWriter) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), w.text) {
+		w.then()
+	}
+	return len(p), nil
 }

@@ -60,6 +60,7 @@ func (r *run) inMachines(ctx context.Context) error {
 		for turn := range r.Boots {
 			for i := range r.rows {
 				if ctx.Err() != nil {
+					r.out.Results = append(r.out.Results, lives.results()...)
 					return ctx.Err()
 				}
 				row := r.rows[(i+turn)%len(r.rows)]
@@ -67,6 +68,9 @@ func (r *run) inMachines(ctx context.Context) error {
 				measured, e, err := machine.Life(ctx, r.out.Run, row, k, r.asked, r.Progress)
 				if e.QEMU != "" {
 					r.out.Emulator = &e
+				}
+				if ctx.Err() != nil {
+					continue // not a measurement's failure
 				}
 				if err != nil {
 					r.failed(fmt.Sprintf("Linux %s on %s", k, row.Name), err)
@@ -106,9 +110,32 @@ func (l *lives) add(setup string, measured []machine.Measured) {
 	}
 }
 
+// longest is the set-up with the most turns.
+func (l *lives) longest(by map[string][]report.Sample) (name string) {
+	for i := range l.rows {
+		if n := l.rows[i].Name; len(by[n]) > len(by[name]) {
+			name = n
+		}
+	}
+	return name
+}
+
+// results are of the turns that every set-up went through, if there was one: a run that
+// ended early may have broken one off.
 func (l *lives) results() (out []report.Result) {
 	for _, c := range l.cases {
 		by := l.by[c.Scenario+"\n"+c.Case]
+		turns := len(by[l.longest(by)])
+		for i := range l.rows {
+			if name := l.rows[i].Name; !l.gone[name] {
+				turns = min(turns, len(by[name]))
+			}
+		}
+		for name, all := range by {
+			if turns > 0 && len(all) > turns {
+				by[name] = all[:turns]
+			}
+		}
 		var base []report.Sample
 		for i := range l.rows {
 			if l.rows[i].Name == report.PassThrough && !l.gone[l.rows[i].Name] {

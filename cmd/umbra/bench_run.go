@@ -75,11 +75,12 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	moreProcessors() // as umbra serve has them
-	r, err := bench.Run(ctx, o)
-	if err != nil {
-		return err
+	r, ended := bench.Run(ctx, o)
+	if ended != nil && (r == nil || len(r.Results)+len(r.Traps) == 0) {
+		return ended
 	}
-	if err := c.write(out, r, then); err != nil {
+	// A run that was ended has taken its time all the same: what it found is not lost.
+	if err := errors.Join(c.write(out, r, then), ended); err != nil {
 		return err
 	}
 	if n := len(r.Errors); n > 0 {

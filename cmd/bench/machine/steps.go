@@ -68,7 +68,7 @@ func (l *life) contexts(ctx context.Context) error {
 
 // fences measures submissions, one at a time, by the guest's clock.
 func (l *life) fences(ctx context.Context) error {
-	n := l.pick(100, 500)
+	n := l.pick(100, 300)
 	return l.take("doorbell", "fences", map[string]string{"submissions": fmt.Sprint(n)}, func(t *scene.Take) error {
 		var r proto.FencesResult
 		err := t.Phase("fences", func() error {
@@ -86,7 +86,7 @@ func (l *life) fences(ctx context.Context) error {
 // storm measures small submissions, many under way.
 func (l *life) storm(ctx context.Context) error {
 	const batch = 64
-	n := l.pick(10, 40)
+	n := l.pick(10, 20)
 	p := map[string]string{"submissions": fmt.Sprint(n * batch), "batch": fmt.Sprint(batch)}
 	return l.take("storm", fmt.Sprintf("%d submissions", n*batch), p, func(t *scene.Take) error {
 		var r proto.FencesResult
@@ -133,7 +133,7 @@ func (l *life) tables(ctx context.Context) error {
 
 // copies measures each engine at some sizes. The guest verifies what it copies.
 func (l *life) copies(ctx context.Context) error {
-	sizes := []uint32{4 << 10, uint32(l.pick(1, 4)) << 20}
+	sizes := []uint32{4 << 10, 1 << 20}
 	for _, size := range sizes {
 		for _, engine := range []string{"m2mf", "ce0", "ce1"} {
 			name := fmt.Sprintf("%d KiB, %s", size>>10, strings.ToUpper(engine))
