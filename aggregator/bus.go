@@ -9,10 +9,11 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// MaxGuests is how many guests a card tells apart. Options.Guests may be fewer.
+// MaxGuests is how many guests a card tells apart: what the owner's field in RAMFC
+// has room for. Options.Guests is the limit, and may be less.
 const MaxGuests = gf100.Owners
 
-// cardBusBits is how many bits a bus address of the card has.
+// cardBusBits is how many bits a bus address has in the chip's page-table entries.
 const cardBusBits = 40
 
 // bus is the memory of all guests, as the card sees it. Each guest has a window of

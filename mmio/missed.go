@@ -28,7 +28,8 @@ type Missed struct {
 }
 
 // maxHoles bounds the list of undeclared offsets: a hostile guest must not make
-// it grow.
+// it grow. It bounds a report and nothing that a guest may do, so it is no option:
+// what comes after is counted as Unlisted, and stored as all else.
 const (
 	maxHoles   = 4096
 	holeBits   = 13

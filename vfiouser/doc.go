@@ -33,6 +33,9 @@
 //  5. conn.sendMu    one message at a time on the socket
 //  6. conn.fdMu      the socket against its closing
 //
+// Memory.watchMu guards the list of those who watch the map. It is held for a moment, with
+// none of these taken in it, and not while they are called.
+//
 // # Errors
 //
 // A message that breaks a rule is answered with an errno and the connection goes on. Only a

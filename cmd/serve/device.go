@@ -20,9 +20,11 @@
 //  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
 //  2. Shared.mu: the list of seats. Never held while waiting.
 //  3. VirtualSeat.logMu: what the log knows; held while it is written to.
-//  4. Watched.mu: whether there is a client, or may be one. Held for a moment.
-//  5. Virtual.mu: why clients are refused. Held for a moment.
-//  6. The state of a device's interrupt: taken last, never held while waiting.
+//  4. VirtualSeat.timeMu: what the GPU has of the card's time. The aggregator's
+//     locks are taken in it.
+//  5. Watched.mu: whether there is a client, or may be one. Held for a moment.
+//  6. Virtual.mu: why clients are refused. Held for a moment.
+//  7. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
 import (

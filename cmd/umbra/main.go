@@ -3,6 +3,11 @@
 //
 // Each subcommand is in a file of its own. The command owns no state; what runs
 // belongs to the subcommand and has ended when it returns.
+//
+// umbra serve has two goroutines of its own beside those of package serve, which end
+// with it: one serves the control socket, if there is one, and one waits for SIGUSR1
+// and writes the report. served.mu keeps changes of the list of GPUs and of the
+// scheduler apart; it is taken before all locks of package serve.
 package main
 
 import (

@@ -15,6 +15,9 @@
 // code is 1 only if something could not be measured or the bytes came out wrong.
 // Figures in time say something about the machine they were taken on, which the
 // head of the table names; ratios travel better.
+//
+// A section may have one goroutine, the other end of its socket, and waits for it.
+// There are no locks.
 package main
 
 import (

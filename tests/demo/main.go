@@ -16,6 +16,11 @@
 // Each check says ok or FAILED; the exit code is 0 only if every check held. With
 // --json the report is one JSON document on the standard output, and progress goes
 // to the standard error.
+//
+// Steps run on the caller's goroutine, one after the other; what is done on all
+// machines at once has a goroutine for each, which ends with the step. One more holds
+// the server's thread, and ends with the server. printer.mu is the only lock: one line
+// at a time.
 package main
 
 import (

@@ -12,6 +12,9 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
+// The grain of the card's work, as a chip has one. It is not an option: how long
+// others wait for a step (who stops a channel, moves its pages, unmaps memory) is a
+// promise of the card, and what a guest gets in the long run is the scheduler's.
 const (
 	stepsPerTurn = 32   // then the next channel gets the PBDMA
 	wordsPerStep = 1024 // pushbuffer words, at most, between two looks at yield
