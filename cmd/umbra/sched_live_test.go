@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/guest"
+)
+
+// worker is a guest's process: an address space with a channel that copies.
+type worker struct {
+	g    *guest.Guest
+	ch   *guest.Channel
+	sent int64 // doorbells
+}
+
+const (
+	workerSrc, workerDst = 0x1000_0000, 0x2000_0000
+	workerPiece          = 256 << 10
+)
+
+func newWorker(t *testing.T, g *guest.Guest, id int) *worker {
+	t.Helper()
+	space, err := g.NewSpace()
+	require.NoError(t, err)
+	for _, va := range []uint64{workerSrc, workerDst} {
+		b, err := g.AllocVRAM(workerPiece)
+		require.NoError(t, err)
+		require.NoError(t, space.Map(va, b, guest.Big))
+	}
+	ch, err := g.NewChannel(id, space)
+	require.NoError(t, err)
+	w := &worker{g: g, ch: ch}
+	w.submit(t, new(guest.Push).Bind(guest.M2MF))
+	require.NoError(t, ch.Finish())
+	w.sent++ // its fence
+	return w
+}
+
+func (w *worker) submit(t *testing.T, p *guest.Push) {
+	require.NoError(t, w.ch.Submit(p.Words...))
+	w.sent++
+}
+
+// copy has the engine copy n pieces.
+func (w *worker) copy(t *testing.T, n int) {
+	p := new(guest.Push)
+	for range n {
+		p.Copy(guest.M2MF, workerDst, workerSrc, workerPiece-4096)
+	}
+	w.submit(t, p)
+}
+
+// checkSums holds each node of a ledger against its children, engine by engine.
+func checkSums(t *testing.T, n *serve.LedgerNode) {
+	t.Helper()
+	require.Len(t, n.Engines, 3)
+	if n.Kind == "channel" {
+		require.Empty(t, n.Children)
+		return
+	}
+	waiting, onCard := 0, 0
+	for e := range n.Engines {
+		var sum sched.Account
+		if n.Gone != nil {
+			sum = n.Gone[e].Account
+		}
+		for i := range n.Children {
+			sum.Add(&n.Children[i].Engines[e].Account)
+			waiting += n.Children[i].Waiting
+			onCard += n.Children[i].OnCard
+		}
+		got := n.Engines[e].Account
+		got.Last, sum.Last = 0, 0 // the latest, not a sum
+		require.Equal(t, sum, got, "%s %s, %s", n.Kind, n.Name, n.Engines[e].Engine)
+	}
+	require.Equal(t, waiting, 3*n.Waiting)
+	require.Equal(t, onCard, 3*n.OnCard)
+	for i := range n.Children {
+		checkSums(t, &n.Children[i])
+	}
+}
+
+// child finds a node below another.
+func child(t *testing.T, n *serve.LedgerNode, name string) *serve.LedgerNode {
+	t.Helper()
+	for i := range n.Children {
+		if n.Children[i].Name == name {
+			return &n.Children[i]
+		}
+	}
+	require.Fail(t, "no such node", "%s in %s: %+v", name, n.Name, n)
+	return nil
+}
+
+// TestSchedulerUnderLoad: while two guests with two processes each work, the scheduler
+// is changed all the time, as its users do it. Every submission comes to its end, is
+// in the books once, and the books agree at each moment, and in the report at the end,
+// where the processes are gone.
+func TestSchedulerUnderLoad(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	file := path("umbra.yaml")
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `
+control: %s
+card: {vram: 512MiB}
+scheduler: {policy: credit}
+gpus:
+  - {name: a, socket: %s, vram: 64MiB}
+  - {name: b, socket: %s, vram: 64MiB, weight: 300, processes: {policy: weighted, weights: ["kernel:50"]}}
+`, path("control"), path("a"), path("b")), 0o600))
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
+	go func() { code <- doMain(ctx, []string{"serve", "--json", "--config", file}, out, log) }()
+	k := control.NewClient(path("control"))
+	require.Eventually(t, func() bool {
+		s, err := k.Status(ctx)
+		return err == nil && len(s.GPUs) == 2
+	}, 20*time.Second, time.Millisecond)
+
+	guests := make(map[string]*guest.Guest)
+	var workers []*worker
+	of := make(map[string][]*worker)
+	for _, name := range []string{"a", "b"} {
+		g, err := guest.Attach(ctx, path(name), guest.Config{RAM: 1 << 20, Map: true, Timeout: 60 * time.Second})
+		require.NoError(t, err)
+		guests[name] = g
+		for id := range 2 {
+			of[name] = append(of[name], newWorker(t, g, 1+id))
+		}
+		workers = append(workers, of[name]...)
+	}
+	var stop atomic.Bool
+	var work sync.WaitGroup
+	for i, name := range []string{"a", "b"} {
+		work.Go(func() { // one driver, two processes
+			for !stop.Load() {
+				for j, w := range of[name] {
+					w.copy(t, 1+i*3+j)
+				}
+				for _, w := range of[name] {
+					require.NoError(t, w.ch.Finish())
+					w.sent++
+				}
+			}
+		})
+	}
+	defaults := config.Defaults()
+	schedule := defaults.Config.Schedule()
+	words := append(sched.Policies(), "credit")
+	for round, policy := range append(words, words...) {
+		text := []string{"policy=" + policy, "hierarchy=" + sched.Hierarchies()[round%3], fmt.Sprint("depth=", 1+round%4), "credit.period=" + []string{"1ms", "30ms"}[round%2]}
+		if round%5 == 4 { // all others, to what they are by default
+			text = nil
+			for _, key := range schedule.Keys() {
+				if key != "policy" {
+					text = append(text, fmt.Sprintf("%s=%v", key, schedule.Values()[key]))
+				}
+			}
+		}
+		var printed, wrong bytes.Buffer
+		require.Equal(t, exitOK, doMain(ctx, append([]string{"sched", "set", "--control", path("control"), "--json"}, text...), &printed, &wrong), wrong.String())
+		var s control.Schedule
+		require.NoError(t, json.Unmarshal(printed.Bytes(), &s))
+		checkSums(t, s.Ledger)
+		_, err := k.Set(ctx, "a", control.SetRequest{Options: fmt.Sprintf("weight=%d,processes.policy=%s", 1+100*round, []string{"off", "equal", "weighted"}[round%3])})
+		require.NoError(t, err)
+		time.Sleep(20 * time.Millisecond)
+	}
+	stop.Store(true)
+	work.Wait()
+
+	// All that was submitted has ended, once, and the books have it where it belongs.
+	var s control.Schedule
+	require.Eventually(t, func() (quiet bool) {
+		var err error
+		s, err = k.Schedule(ctx)
+		require.NoError(t, err)
+		return s.Ledger.Waiting+s.Ledger.OnCard == 0
+	}, 20*time.Second, time.Millisecond)
+	checkSums(t, s.Ledger)
+	sent := map[string]int64{}
+	for name := range guests {
+		g := child(t, s.Ledger, name)
+		require.Len(t, g.Children, 2)
+		require.Equal(t, "kernel", g.Children[0].Name)
+		require.Regexp(t, "^space-0x", g.Children[1].Name)
+		for i, w := range of[name] {
+			c := child(t, &g.Children[i], fmt.Sprint("channel ", 1+i))
+			a := serve.Sum(c.Engines)
+			require.Equal(t, w.sent, a.Entries, "%s's submissions", c.Name)
+			require.Equal(t, w.sent, a.Done)
+			require.Positive(t, a.Busy)
+			sent[name] += w.sent
+		}
+	}
+	b := child(t, s.Ledger, "b")
+	require.Equal(t, []int{300, 50, 100}, []int{b.Weight, b.Children[0].Weight, b.Children[1].Weight})
+	require.Zero(t, *s.Counts)
+
+	// Processes end; what they had stays.
+	for _, w := range workers {
+		require.NoError(t, w.ch.Close())
+	}
+	s, err := k.Schedule(ctx)
+	require.NoError(t, err)
+	for name := range guests {
+		g := child(t, s.Ledger, name)
+		require.Empty(t, g.Children)
+		require.Equal(t, sent[name], serve.Sum(g.Gone).Done)
+	}
+	checkSums(t, s.Ledger)
+	var shown bytes.Buffer
+	require.Equal(t, exitOK, doMain(ctx, []string{"status", "--control", path("control")}, &shown, new(bytes.Buffer)))
+	require.Regexp(t, `(?m)^      \(gone\) +100\.0 % `, shown.String())
+	for _, g := range guests {
+		require.NoError(t, g.Close())
+	}
+	end()
+	require.Equal(t, exitOK, <-code, log.String())
+	var report serve.Report
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
+	checkSums(t, report.Ledger)
+	for name := range guests {
+		require.Equal(t, sent[name], serve.Sum(child(t, report.Ledger, name).Engines).Done)
+	}
+}
