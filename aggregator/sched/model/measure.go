@@ -43,6 +43,7 @@ func (s *Stats) Latency(q float64) time.Duration {
 type fluid struct {
 	nodes   []fluidNode
 	clients []*Client
+	changes int // of who has work
 }
 
 // fluidNode is a node of the mix.
@@ -76,6 +77,7 @@ func (f *fluid) count(k *Client, n int) {
 		was := node.active > 0
 		node.active += n
 		if is := node.active > 0; is != was {
+			f.changes++
 			parent := len(f.nodes) - 1
 			if i > 0 {
 				parent = k.path[i-1].node
@@ -87,11 +89,15 @@ func (f *fluid) count(k *Client, n int) {
 
 // ideal is a client's part of the card now.
 func (f *fluid) ideal(k *Client) float64 {
+	if k.partAt == f.changes {
+		return k.part
+	}
 	v, parent := 1.0, len(f.nodes)-1
 	for _, p := range k.path {
 		v *= float64(p.weight) / float64(f.nodes[parent].below)
 		parent = p.node
 	}
+	k.part, k.partAt = v, f.changes
 	return v
 }
 

@@ -40,8 +40,10 @@ type Client struct {
 	chained  int // requests that wait
 	nest     *nest
 
-	path  []share // for the ideal
-	Stats Stats
+	path   []share // for the ideal
+	part   float64 // which that was
+	partAt int     // after so many changes of who has work
+	Stats  Stats
 }
 
 // line is a channel of a client.

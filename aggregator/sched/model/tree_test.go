@@ -86,7 +86,7 @@ func TestWorkedExample(t *testing.T) {
 // TestInnerPolicies: whatever a guest does among its own processes, it is its own
 // business.
 func TestInnerPolicies(t *testing.T) {
-	for _, outer := range []sched.Policy{sched.Credit, sched.Band, sched.Timeslice} {
+	for _, outer := range few([]sched.Policy{sched.Credit, sched.Band, sched.Timeslice}) {
 		for _, inner := range []sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice} {
 			r := run(t, config(outer), guests(
 				model.Node{Name: "vm", Policy: inner, Nodes: []model.Node{process("a", busy(4*ms)), process("b", busy(100*us))}},
@@ -103,7 +103,7 @@ func TestInnerPolicies(t *testing.T) {
 
 // TestCaps: a node gets no more than its cap, even alone; the rest is others'.
 func TestCaps(t *testing.T) {
-	for _, p := range append([]sched.Policy{sched.None, sched.FIFO}, fair...) {
+	for _, p := range few(append(fair[:len(fair):len(fair)], sched.None, sched.FIFO)) {
 		for _, h := range []sched.Hierarchy{sched.Tree, sched.FlatWeights, sched.Flat} {
 			c := config(p)
 			c.Hierarchy = h
@@ -147,7 +147,7 @@ func TestEngines(t *testing.T) {
 				require.True(t, ok)
 				require.InDelta(t, float64(k.Stats.Busy[e]), float64(a.Busy), 0.001*float64(20*s), "%v, %s, engine %d", p, k.Name, e)
 				if want := [3][2]bool{{false, true}, {true, true}, {true, false}}[i][e]; want {
-					require.Greater(t, a.Busy, s, "%v, %s, engine %d", p, k.Name, e)
+					require.Greater(t, a.Busy, r.Now/20, "%v, %s, engine %d", p, k.Name, e)
 				}
 			}
 		}
@@ -158,7 +158,7 @@ func TestEngines(t *testing.T) {
 // TestPhases: what exclusive samples cost is a part of the time that does not
 // grow with the number of groups: 1 in 1 + X.
 func TestPhases(t *testing.T) {
-	for _, n := range []int{2, 4, 8, 16, 32, 64} {
+	for _, n := range few([]int{8, 2, 4, 16, 32, 64}) {
 		c := config(sched.DFQ)
 		r := run(t, c, guests(model.Node{Name: "g", Count: n, Load: busy(ms)}), 60*s)
 		spent := r.Sched.Phases(r.Now, model.Graphics)
