@@ -1,0 +1,55 @@
+package aggregator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+)
+
+// What a process owes when it ends, the guest's next process owes, and no other guest's;
+// what a guest owes when it is reset it owes afterwards.
+func TestGateDebtStays(t *testing.T) {
+	cfg := sched.Default()
+	cfg.Ahead = 0
+	a, m := newGated(t, t.Cleanup, &cfg)
+	g, _ := addGuest(t, a, "a")
+	other, _ := addGuest(t, a, "b")
+	debt := func(name string) time.Duration {
+		for _, e := range a.Ledger() {
+			if e.Name == name && e.Depth > 0 {
+				return e.Debt[0]
+			}
+		}
+		require.Fail(t, "no such node", name)
+		return 0
+	}
+	bindChannelAt(t, g, 1, dirAt)
+	bindChannelAt(t, g, 2, dirAt+0x10000)
+	bindChannelAt(t, other, 1, dirAt)
+	id := g.cardChannel(2).id
+	writePut(g, 2, 9)
+	require.Equal(t, 1, m.entries(id))
+	writePut(g, 1, 9) // its sibling has work, too, and so has the other guest
+	writePut(other, 1, 9)
+	const ran = 20 * time.Millisecond
+	m.end(id, 1, ran)
+	require.Equal(t, ran, debt("space-0x110000"))
+	require.Equal(t, ran, debt("a"))
+
+	g.Bind(2, 0)
+	settle(g)
+	bindChannelAt(t, g, 3, dirAt+0x20000)
+	bindChannelAt(t, other, 2, dirAt+0x20000)
+	var got []time.Duration
+	for _, e := range a.Ledger() {
+		if e.Name == "space-0x120000" {
+			got = append(got, e.Debt[0])
+		}
+	}
+	require.Equal(t, []time.Duration{ran, 0}, got, "of the guest's next process, and of another guest's")
+	require.NoError(t, g.Reset())
+	require.Equal(t, ran, debt("a"))
+}
