@@ -54,6 +54,20 @@ func (g *Guest) BusAddress(addr uint64) uint64 { return g.agg.bus.at(g.index, ad
 // New and Close: the tables and the instance block of its BAR1.
 func (a *Aggregator) Fixed() []Extent { return unseen(a.ctl.fixed) }
 
+// PollArea returns the card memory of the card's own poll area: a page of each of its
+// channels, of which only the words of USERD are ever written.
+func (a *Aggregator) PollArea() Extent {
+	return Extent{Card: a.pollArea, Size: gf100.Channels * gf100.USERDSize}
+}
+
+// Runlists returns the card memory of the card's runlists.
+func (a *Aggregator) Runlists() (list []Extent) {
+	for _, at := range a.ctl.runlists {
+		list = append(list, Extent{Card: at, Size: pageSize})
+	}
+	return list
+}
+
 func unseen(runs []run) (list []Extent) {
 	for _, r := range runs {
 		if r.size > 0 {

@@ -20,7 +20,9 @@ const (
 	tick = 50 * time.Millisecond
 )
 
-var allCombinations = flag.Bool("all-combinations", false, "go through the gate with every combination of options, for an hour, and not only with those that have all pairs")
+var allCombinations = flag.Bool("all-combinations", false, "try all cases with every combination of options, for an hour, and not only with those that have all pairs")
+
+var casesOfAll = flag.Int("cases", len(cases), "with -all-combinations: how many cases each combination has, by turns")
 
 // checks is how many random attacks each combination gets.
 const checks = 7
@@ -78,7 +80,9 @@ func plan(n, places int) [][][2]int {
 	for i := range cases {
 		if n > len(cases)*places {
 			for k := range out {
-				out[k] = append(out[k], [2]int{i, (k + i) % places})
+				if (i+k)%len(cases) < *casesOfAll {
+					out[k] = append(out[k], [2]int{i, (k + i) % places})
+				}
 			}
 			continue
 		}
@@ -127,7 +131,9 @@ func TestGate(t *testing.T) {
 			for _, u := range todo[n] {
 				w.try(t, u[0], u[1])
 			}
-			t.Run("anything", rapid.MakeCheck(attack(w)))
+			if !*allCombinations {
+				t.Run("anything", rapid.MakeCheck(attack(w)))
+			}
 			copies += w.Copies()
 			require.Equal(t, c.Windows(), w.Seat.Guest.Stats().Mapped.PagesMoved.Load() > 0)
 			require.Equal(t, c.Polled(), w.GPUs[1].Guest.Stats().PolledBells.Load() > 0)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
@@ -137,6 +138,8 @@ func windows() (list []hole) {
 			return last[len(last)-1].Card + last[len(last)-1].Size - 64<<10
 		}},
 		{"the aggregator's own tables", true, func(w *Ward) uint64 { return w.Agg.Fixed()[0].Card }},
+		{"the poll area", true, func(w *Ward) uint64 { return w.Agg.PollArea().Card + w.Agg.PollArea().Size - gf100.USERDSize }},
+		{"the runlist", true, func(w *Ward) uint64 { return w.Agg.Runlists()[1].Card }},
 	} {
 		list = append(list, hole{fmt.Sprintf("a window into %s, written %t", into.what, into.write), func(t *testing.T, c options.Combination) {
 			s := &shifted{}

@@ -156,7 +156,7 @@ func (w *Ward) keepAsIs(what string, list []aggregator.Extent) {
 	}
 }
 
-// formerOwners fills the whole card with the secret and gives three of four pieces
+// formerOwners spreads the secret over the whole card and gives three of four pieces
 // of it back: what those who come next get lies scattered. The others stay until
 // then.
 func (w *Ward) formerOwners() (stay []*aggregator.Guest, err error) {
@@ -166,8 +166,10 @@ func (w *Ward) formerOwners() (stay []*aggregator.Guest, err error) {
 		if err != nil {
 			break
 		}
-		for _, e := range g.Extents() {
-			w.fill(e.Card, e.Size)
+		for _, e := range g.Extents() { // a page here and there: nobody gets only what is between
+			for off := uint64(0); off < e.Size; off += 8 * shadowpt.SmallPage {
+				w.fill(e.Card+off, shadowpt.SmallPage)
+			}
 		}
 		if i%4 != 3 {
 			leave = append(leave, g)
@@ -271,6 +273,7 @@ func (w *Ward) Violations() []string {
 	for i := range w.kept {
 		w.unchanged(&w.kept[i])
 	}
+	w.books()
 	for _, e := range w.Seat.Guest.Extents() {
 		w.Card.LookVRAM(e.Card, e.Size, func(_ uint64, p []byte) { w.look("in its VRAM", p) })
 	}

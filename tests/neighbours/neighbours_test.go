@@ -50,7 +50,7 @@ func live(t *testing.T, s *Street, f func() error) {
 // the limit (limits.map-moves), which map_pages_moved counts; what is left is counted
 // as deferred, and done by later traps.
 func TestThrashIsBounded(t *testing.T) {
-	const limit, rounds = 128, 20
+	const limit, rounds = 128, 6
 	s := street(t, nuisances[0].options, func(o *aggregator.Options) { o.Map.Moves = limit })
 	do, err := nuisances[0].prepare(s.Nuisance)
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestStormIsBounded(t *testing.T) {
 	stats := s.Seat.Guest.Stats()
 	looked := func() uint64 { return stats.EntriesExamined.Load()*8 + stats.BytesCompared.Load() }
 	before, scans, invalidates, begin := looked(), stats.Scans.Load(), stats.Invalidates.Load(), time.Now()
-	live(t, s, during(3*time.Second, do))
+	live(t, s, during(2*time.Second, do))
 	took := time.Since(begin)
 	n := looked() - before
 	scans, invalidates = stats.Scans.Load()-scans, stats.Invalidates.Load()-invalidates

@@ -25,7 +25,7 @@ var nuisances = []struct {
 }
 
 // thrashed is how much of its memory a guest has go from window to window.
-const thrashed = 16 << 20
+const thrashed = 8 << 20
 
 // thrash shows the same pages in BAR1 and, by turns, in BAR3, so that each invalidate
 // moves all of them, and writes to them in between.

@@ -1,0 +1,56 @@
+package isolation
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// What the aggregator and the card write all the time cannot be held against what it
+// was. It can be held against what it may be: only some words of it are ever written.
+
+// userdWords are the words of a channel's page of the poll area that are used.
+var userdWords = []uint64{
+	gf100.USERDPut, gf100.USERDGet, gf100.USERDRef, gf100.USERDPutHi, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi,
+	gf100.USERDGetHi, gf100.USERDGPGet, gf100.USERDGPPut,
+}
+
+// books looks at the card's own poll area and runlists.
+func (w *Ward) books() {
+	area := w.Agg.PollArea()
+	page := make([]byte, gf100.USERDSize)
+	zero := make([]byte, gf100.USERDSize)
+	for id := range uint64(gf100.Channels) {
+		at := area.Card + id*gf100.USERDSize
+		w.Card.ReadVRAM(at, page)
+		for _, off := range userdWords {
+			clear(page[off : off+4])
+		}
+		if !bytes.Equal(page, zero) {
+			w.report("the poll area changed at %#x of the card, where nothing is ever written", at)
+			w.Card.WriteVRAM(at, zero)
+		}
+	}
+	for _, e := range w.Agg.Runlists() {
+		w.Card.ReadVRAM(e.Card, page)
+		if !runlist(page) {
+			w.report("the runlist changed at %#x of the card: it is none", e.Card)
+			w.Card.WriteVRAM(e.Card, zero)
+		}
+	}
+}
+
+// runlist reports whether a page is one as the aggregator makes it: channels of the
+// card, what an older list left behind them, and nothing behind the longest.
+func runlist(page []byte) bool {
+	const flags = 4 // of every entry
+	end := gf100.Channels * gf100.RunlistEntrySize
+	for list := page[:end]; len(list) > 0; list = list[gf100.RunlistEntrySize:] {
+		id, bits := binary.LittleEndian.Uint32(list), binary.LittleEndian.Uint32(list[4:])
+		if never := id == 0 && bits == 0; !never && (id >= gf100.Channels || bits != flags) {
+			return false
+		}
+	}
+	return bytes.Equal(page[end:], make([]byte, len(page)-end))
+}
