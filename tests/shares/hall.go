@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -15,41 +13,23 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/tests/guest"
-	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
 // Hall is a card that guests share.
 type Hall struct {
-	Card *soft.Card
-	Agg  *aggregator.Aggregator
-
-	dir     string
-	seats   []*seat
+	*stand.Shared
 	players []*Player
 }
 
-type seat struct {
-	*serve.Virtual
-	socket string
-	cancel context.CancelFunc
-	served chan error
-}
-
 // NewHall makes one. Without a scheduler work is given to the card as it comes.
-func NewHall(cfg *sched.Config) (h *Hall, err error) {
-	h = new(Hall)
-	if h.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
+func NewHall(cfg *sched.Config) (*Hall, error) {
+	s, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: aggregator.Options{Scheduler: cfg}})
+	if err != nil {
 		return nil, err
 	}
-	if h.Card, err = soft.New(soft.Config{VRAM: 1 << 30}); err != nil {
-		return nil, errors.Join(err, h.Close())
-	}
-	if h.Agg, err = aggregator.NewWith(h.Card, aggregator.Options{Scheduler: cfg}); err != nil {
-		return nil, errors.Join(err, h.Close())
-	}
-	return h, nil
+	return &Hall{Shared: s}, nil
 }
 
 // Close ends it all.
@@ -58,20 +38,7 @@ func (h *Hall) Close() error {
 	for _, p := range h.players {
 		errs = append(errs, p.G.Close())
 	}
-	for _, s := range h.seats {
-		s.cancel()
-		if err := <-s.served; !errors.Is(err, context.Canceled) {
-			errs = append(errs, err)
-		}
-		errs = append(errs, s.Virtual.Close())
-	}
-	if h.Agg != nil {
-		errs = append(errs, h.Agg.Close())
-	}
-	if h.Card != nil {
-		errs = append(errs, h.Card.Close())
-	}
-	return errors.Join(append(errs, os.RemoveAll(h.dir))...)
+	return errors.Join(append(errs, h.Shared.Close())...)
 }
 
 // Player is a guest with a channel that copies.
@@ -98,28 +65,15 @@ const (
 
 // Join adds a guest with its part of the card's time.
 func (h *Hall) Join(name string, share sched.NodeConfig) (*Player, error) {
-	v, err := serve.NewVirtual(h.Agg, aggregator.GuestConfig{Name: name, VRAM: playerVRAM, Map: homes.MapAll, Share: share}, devmodel.Config{})
+	seat, err := h.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: playerVRAM, Map: homes.MapAll, Share: share}})
 	if err != nil {
 		return nil, err
 	}
-	s := &seat{Virtual: v, socket: filepath.Join(h.dir, name), served: make(chan error, 1)}
-	srv, err := vfiouser.NewServer(v, vfiouser.Options{})
-	if err != nil {
-		return nil, errors.Join(err, v.Close())
-	}
-	l, err := vfiouser.Listen(s.socket)
-	if err != nil {
-		return nil, errors.Join(err, v.Close())
-	}
-	var ctx context.Context
-	ctx, s.cancel = context.WithCancel(context.Background())
-	go func() { s.served <- srv.Serve(ctx, l) }()
-	h.seats = append(h.seats, s)
-	g, err := guest.Attach(context.Background(), s.socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: 60 * time.Second})
+	g, err := guest.Attach(context.Background(), seat.Socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: 60 * time.Second})
 	if err != nil {
 		return nil, err
 	}
-	p := &Player{G: g, Guest: v.Guest}
+	p := &Player{G: g, Guest: seat.Guest}
 	h.players = append(h.players, p)
 	return p, p.prepare()
 }
