@@ -1,8 +1,8 @@
 package config
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -129,6 +129,26 @@ func (s *Schedule) Keys() (out []string) {
 	return out
 }
 
+// Put changes one option, or says what is wrong with it as an [Error].
+func (s *Schedule) Put(key, value string) error {
+	for _, o := range options(s) {
+		if o.path != key {
+			continue
+		}
+		if value == "" {
+			return &Error{Where: key, Reason: "has no value; give one or leave it out"}
+		}
+		if err := o.set(value); err != nil {
+			return &Error{Where: key, Reason: err.Error()}
+		}
+		if err := o.check(); err != nil {
+			return &Error{Where: key, Value: value, Reason: err.Error()}
+		}
+		return nil
+	}
+	return &Error{Where: key, Reason: "unknown key; " + Known(key, slices.Sorted(slices.Values(s.Keys())))}
+}
+
 // Change returns a schedule with options changed as keys and values say:
 // policy=band,band.grace=1ms. All of them or, with an error, none.
 func (s Schedule) Change(text string) (Schedule, error) {
@@ -138,24 +158,13 @@ func (s Schedule) Change(text string) (Schedule, error) {
 		return s, err
 	}
 	changed := s
-	byKey := make(map[string]option)
-	for _, o := range options(&changed) {
-		byKey[o.path] = o
-	}
 	for _, key := range order {
-		where := source + ": " + key
-		o, ok := byKey[key]
-		switch {
-		case !ok:
-			return s, &Error{Where: where, Reason: "unknown key; " + Known(key, slices.Sorted(maps.Keys(byKey)))}
-		case given[key] == "":
-			return s, &Error{Where: where, Reason: "has no value; give one or leave it out"}
-		}
-		if err := o.set(given[key]); err != nil {
-			return s, &Error{Where: where, Reason: err.Error()}
-		}
-		if err := o.check(); err != nil {
-			return s, &Error{Where: where, Value: given[key], Reason: err.Error()}
+		if err := changed.Put(key, given[key]); err != nil {
+			wrong := new(Error)
+			if errors.As(err, &wrong) {
+				wrong.Where = source + ": " + wrong.Where
+			}
+			return s, err
 		}
 	}
 	if changed.Policy == SchedulerOff {

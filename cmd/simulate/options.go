@@ -29,42 +29,11 @@ type Options struct {
 	Seed        uint64
 }
 
-// setting is a parameter of a policy, by the name that users write.
-type setting struct {
-	key string
-	at  func(*sched.Config) any // a pointer
-}
-
-var settings = []setting{
-	{"depth", func(c *sched.Config) any { return &c.Depth }},
-	{"credit.period", func(c *sched.Config) any { return &c.Credit.Period }},
-	{"band.window", func(c *sched.Config) any { return &c.Band.Window }},
-	{"band.grace", func(c *sched.Config) any { return &c.Band.Grace }},
-	{"band.chances", func(c *sched.Config) any { return &c.Band.Chances }},
-	{"timeslice.slice", func(c *sched.Config) any { return &c.Timeslice.Slice }},
-	{"timeslice.work_conserving", func(c *sched.Config) any { return &c.Timeslice.WorkConserving }},
-	{"timeslice.grace", func(c *sched.Config) any { return &c.Timeslice.Grace }},
-	{"timeslice.disengaged", func(c *sched.Config) any { return &c.Timeslice.Disengaged }},
-	{"dfq.slice", func(c *sched.Config) any { return &c.DFQ.Slice }},
-	{"dfq.factor", func(c *sched.Config) any { return &c.DFQ.Factor }},
-	{"dfq.free_run", func(c *sched.Config) any { return &c.DFQ.FreeRun }},
-	{"dfq.requests", func(c *sched.Config) any { return &c.DFQ.Requests }},
-	{"dfq.least", func(c *sched.Config) any { return &c.DFQ.Least }},
-	{"dfq.grace", func(c *sched.Config) any { return &c.DFQ.Grace }},
-	{"dfq.window", func(c *sched.Config) any { return &c.DFQ.Window }},
-	{"dfq.model", func(c *sched.Config) any { return &c.DFQ.Model }},
-	{"watchdog.limit", func(c *sched.Config) any { return &c.Watchdog.Limit }},
-	{"watchdog.grace", func(c *sched.Config) any { return &c.Watchdog.Grace }},
-	{"limits.groups", func(c *sched.Config) any { return &c.Limits.Groups }},
-	{"limits.queued", func(c *sched.Config) any { return &c.Limits.Queued }},
-}
-
-// Settings lists the keys of --set.
-func Settings() (keys []string) {
-	for _, s := range settings {
-		keys = append(keys, s.key)
-	}
-	return keys
+// Settings lists the keys of --set: those of the scheduler in umbra serve's file, and of
+// umbra sched set, but for the policy and the hierarchy, of which there are several.
+func Settings() []string {
+	keys := new(config.Schedule).Keys()
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "policy" || key == "hierarchy" })
 }
 
 // put writes a value into what p points to.
@@ -287,16 +256,18 @@ func named(where string, err error) error {
 
 // variants are all policies in all hierarchies.
 func (o *Options) variants(f *file) (out []Variant, err error) {
-	base := sched.Default()
+	defaults := config.Defaults()
+	schedule := defaults.Config.Schedule()
+	schedule.Policy = sched.Default().Policy.String()
 	set := func(where, key, value string) error {
-		i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
-		if i < 0 {
+		if !slices.Contains(Settings(), key) {
 			return &config.Error{Where: where + key, Reason: "unknown setting; " + config.Known(key, Settings())}
 		}
-		if err := put(settings[i].at(&base), value); err != nil {
-			return &config.Error{Where: where + key, Reason: err.Error()}
+		err := schedule.Put(key, value)
+		if wrong := new(config.Error); errors.As(err, &wrong) {
+			wrong.Where = where + wrong.Where
 		}
-		return nil
+		return err
 	}
 	for _, key := range Settings() { // in a fixed order
 		if value, ok := f.Set[key]; ok {
@@ -318,6 +289,10 @@ func (o *Options) variants(f *file) (out []Variant, err error) {
 			return nil, err
 		}
 	}
+	base, err := schedule.Config()
+	if err != nil {
+		return nil, named("--set ", err)
+	}
 	policies := o.Policies
 	if len(policies) == 0 {
 		policies = f.Policies
@@ -331,7 +306,7 @@ func (o *Options) variants(f *file) (out []Variant, err error) {
 	}
 	for _, p := range policies {
 		for _, h := range hierarchies {
-			v := Variant{Name: p, Config: base}
+			v := Variant{Name: p, Config: *base}
 			if !slices.Contains(sched.Policies(), p) {
 				return nil, &config.Error{Where: "--policy", Value: p, Reason: config.Known(p, sched.Policies())}
 			}
