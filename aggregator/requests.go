@@ -178,12 +178,19 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 // Invalidated reports whether every invalidate has taken effect, in what the client has
 // mapped, too.
 func (g *Guest) Invalidated() bool {
-	if set := g.mapped.Load(); set != nil && set.Pending() {
+	if !g.Shown() {
 		return false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.todo.invalidate.any() && !g.doing.invalidate.any()
+}
+
+// Shown reports whether what the client has mapped shows all that it should: a store
+// into it would be to the right page.
+func (g *Guest) Shown() bool {
+	set := g.mapped.Load()
+	return set == nil || !set.Pending()
 }
 
 // Refresh brings what the card reports in a channel's USERD into the guest's,

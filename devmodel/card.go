@@ -31,6 +31,8 @@ type Card interface {
 	// Address translation.
 	Invalidate(pdb, command uint32)
 	Invalidated() bool
+	// Shown reports whether mapped windows show what the registers say.
+	Shown() bool
 
 	// Channels, by the guest's numbers.
 	Bind(id uint8, inst uint32)

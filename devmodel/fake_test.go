@@ -12,18 +12,18 @@ import (
 type fakeCard struct {
 	calls []string
 
-	runlistPending, preemptPending, stale, busy bool
-	status                                      uint32
-	fault                                       *gf100.MMUFault
-	bells                                       []uint8
-	resumed, retried                            []uint8
-	triggered                                   []int
-	scheduled                                   bool
-	refreshed                                   []uint8
-	bound                                       map[uint8]uint32
-	enabled                                     map[uint8]bool
-	runlist                                     [2]uint32
-	invalidated                                 [2]uint32
+	runlistPending, preemptPending, stale, moving, busy bool
+	status                                              uint32
+	fault                                               *gf100.MMUFault
+	bells                                               []uint8
+	resumed, retried                                    []uint8
+	triggered                                           []int
+	scheduled                                           bool
+	refreshed                                           []uint8
+	bound                                               map[uint8]uint32
+	enabled                                             map[uint8]bool
+	runlist                                             [2]uint32
+	invalidated                                         [2]uint32
 }
 
 func (c *fakeCard) call(name string) { c.calls = append(c.calls, name) }
@@ -55,6 +55,7 @@ func (c *fakeCard) Invalidate(pdb, v uint32) {
 }
 
 func (c *fakeCard) Invalidated() bool { c.call("Invalidated"); return !c.stale }
+func (c *fakeCard) Shown() bool       { return !c.moving }
 
 func (c *fakeCard) Bind(id uint8, v uint32) {
 	c.call("Bind")

@@ -206,8 +206,9 @@ func (v *VGPU) bindMMU(b *mmio.Bindings) {
 	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(_ int, w mmio.Write) { v.card.SetPRAMIN(w.New) })
 	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR1, w.New) })
 	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR3, w.New) })
-	// Host writes have landed when the next access is served.
-	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, r uint32) uint32 { return r &^ 3 })
+	// Host writes have landed when the next access is served, unless what is mapped
+	// does not yet show all that it should.
+	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, r uint32) uint32 { return flag(r&^3, gf100.FlushBusy, !v.card.Shown()) })
 	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, r uint32) uint32 { return flag(r, 1<<15, v.card.Invalidated()) })
 	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) { v.card.Invalidate(f.invalidatePDB.Get(), w.New) })
 	b.OnWindow("PRAMIN", mmio.Window{

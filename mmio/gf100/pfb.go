@@ -11,6 +11,7 @@ const (
 // Bits of NV_PFB_PRI_MMU_CTRL and NV_PFB_PRI_MMU_INVALIDATE.
 const (
 	InvalidateDone     = 1 << 15 // of the former
+	FlushBusy          = 1 << 1  // of NV_UFLUSH_FB_FLUSH
 	InvalidateAllPages = 1 << 0
 	InvalidateAllDirs  = 1 << 1
 	InvalidateGo       = 1 << 31

@@ -87,3 +87,34 @@ func TestWindowMovesAtOnce(t *testing.T) {
 		require.Zero(t, s.stats.MovesRefused.Load())
 	})
 }
+
+// TestFlushWaitsForABAR: a driver that has switched a BAR on flushes and waits for that,
+// as there is no other answer. When it is done, what it stores is in the pages.
+func TestFlushWaitsForABAR(t *testing.T) {
+	const n, limit, busy = 200, 16, 2
+	each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Moves: limit}}, func(t *testing.T, s *side) {
+		s.patient = true
+		d := drive(t, s)
+		for at := range uint64(n) {
+			d.enter(d.bar3, at, shadowpt.PTE{Valid: true, Addr: dataAt + at*page})
+		}
+		d.away()
+		d.wr(regBAR3, 0)
+		s.patient = false
+		d.wr(regBAR3, 1<<31|uint32(d.bar3.inst>>12))
+		d.order()
+		looks := 0
+		for begin := time.Now(); s.rd(regFlush)&busy != 0; looks++ {
+			require.Less(t, time.Since(begin), 5*time.Second, "the flush does not end")
+		}
+		require.Greater(t, looks, n/limit/2)
+		for at := range uint64(n) {
+			d.write(3, at*page, fmt.Appendf(nil, "store %4d", at))
+		}
+		s.patient = true
+		d.order()
+		for at := range uint64(n) {
+			require.Equal(t, fmt.Sprintf("store %4d", at), string(d.peek(dataAt+at*page, 10)))
+		}
+	})
+}

@@ -11,9 +11,15 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) { c.showPRAMIN() })
 	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { c.bars[0].block(w.New) })
 	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { c.bars[1].block(w.New) })
-	// Host writes have landed when the next access is served, so the flush is
-	// done before anybody can ask.
-	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 { return v &^ 3 })
+	// Host writes have landed when the next access is served, so the flush is done
+	// before anybody can ask, unless mapped windows do not yet show their pages.
+	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 {
+		v &^= 3
+		if c.windows != nil && c.windows.Pending() {
+			v |= gf100.FlushBusy
+		}
+		return v
+	})
 	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, v uint32) uint32 {
 		if !c.fifo.translationsCurrent(c.asked, nil) || c.windows != nil && c.windows.Pending() {
 			v &^= gf100.InvalidateDone
