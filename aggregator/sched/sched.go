@@ -62,7 +62,7 @@ func (s *Scheduler) Submit(now time.Duration, ch ID, n int) (accepted int) {
 	if b := node.Chan.Batches; len(b) == maxBatches {
 		b[maxBatches-1].N += accepted
 	} else {
-		node.Chan.Batches = append(b, Batch{s.Now, s.Turn, accepted})
+		node.Chan.Batches = append(b, Batch{s.Turn, s.Passes, accepted})
 	}
 	s.settle(c, e)
 	return accepted
@@ -120,6 +120,7 @@ func (s *Scheduler) Next(now time.Duration) (Forward, bool) {
 			return Forward{s.id(c), e, n}, true
 		}
 	}
+	s.Passes++
 	return Forward{}, false
 }
 
@@ -185,7 +186,7 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	held := int64(0)
 	for left, b := n, node.Chan.Batches; left > 0; {
 		k := min(left, b[0].N)
-		if b[0].At < s.Now {
+		if b[0].Pass < s.Passes {
 			held += int64(k)
 		}
 		left -= k

@@ -424,6 +424,26 @@ func TestOwnLimits(t *testing.T) {
 	}
 }
 
+// TestHeld: held is what stayed behind when all was forwarded that might be, not what
+// took a moment to be asked for.
+func TestHeld(t *testing.T) {
+	c := sched.Default()
+	c.Ahead = 0
+	b := newBed(t, c)
+	ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Name: "a"}), 0)
+	for i, step := range []struct {
+		entries int
+		held    int64
+	}{{1, 0}, {3, 2}, {1, 2}} {
+		b.submit(ch, step.entries)
+		b.now += us // whoever asks is not the fastest
+		b.run(b.now + 10*ms)
+		a, _ := b.s.Account(b.now, ch, 0)
+		require.Equal(t, step.held, a.Held, i)
+		require.Equal(t, a.Entries, a.Done)
+	}
+}
+
 // TestQueueLimit: entries over a guest's limit are not taken on, until some are
 // done; none is lost.
 func TestQueueLimit(t *testing.T) {

@@ -31,6 +31,7 @@ type State struct {
 	Config  Config
 	Now     time.Duration
 	Turn    int64 // counts turns given and submissions, for order
+	Passes  int64 // counts times that all was forwarded that may be
 	Nodes   []Node
 	Unused  []int32
 	Engines []Engine
@@ -104,9 +105,10 @@ type ChannelState struct {
 
 // Batch is what one doorbell added.
 type Batch struct {
-	At  time.Duration
 	Seq int64
-	N   int
+	// Pass is how often all that might be had been forwarded before.
+	Pass int64
+	N    int
 }
 
 // maxBatches is how many doorbells of a channel are remembered one by one.
