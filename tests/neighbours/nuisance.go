@@ -10,13 +10,15 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// nuisances are the ways to make work, by name. Each prepares, on a guest that was
-// reset, and returns what it does again and again.
-var nuisances = []struct {
+// nuisance is a way to make work.
+type nuisance struct {
 	name    string
 	options string // of the street
+	// prepare readies a guest that was reset, and returns what it does again and again.
 	prepare func(g *guest.Guest) (func() error, error)
-}{
+}
+
+var nuisances = []nuisance{
 	{"pages thrash", "lazy incremental bar1+bar3+pramin+rom trap off", thrash},
 	{"tables storm", "lazy incremental bar1+bar3+pramin+rom trap off", storm},
 	{"doorbells ring, trapped", "lazy incremental bar1+bar3+pramin+rom trap off", ring},
