@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -52,4 +53,64 @@ func TestGateDebtStays(t *testing.T) {
 	require.Equal(t, []time.Duration{ran, 0}, got, "of the guest's next process, and of another guest's")
 	require.NoError(t, g.Reset())
 	require.Equal(t, ran, debt("a"))
+}
+
+// A guest that makes channels faster than it may gets none of the further ones, and is
+// counted, until a second has passed; another guest has its own.
+func TestGateStorm(t *testing.T) {
+	cfg := sched.Default()
+	cfg.Limits.Creations = 4 // two channels, each of a process of its own
+	a, m := newGated(t, t.Cleanup, &cfg)
+	g, _ := addGuest(t, a, "a")
+	other, _ := addGuest(t, a, "b")
+	for id := range uint8(4) {
+		bindChannelAt(t, g, id, dirAt+uint64(id)*0x10000)
+	}
+	bindChannelAt(t, other, 1, dirAt)
+	bound := func(g *Guest) (out []bool) {
+		for id := range uint8(4) {
+			out = append(out, g.cardChannel(id) != nil)
+		}
+		return out
+	}
+	require.Equal(t, []bool{true, true, false, false}, bound(g))
+	require.Equal(t, []bool{false, true, false, false}, bound(other))
+	require.Equal(t, uint64(2), g.Stats().OverQuota.Load())
+	require.Equal(t, uint64(2), a.ScheduleCounts().Storms)
+	m.clock.Add(int64(time.Second))
+	bindChannelAt(t, g, 3, dirAt+0x30000)
+	require.Equal(t, []bool{true, true, false, true}, bound(g))
+}
+
+// Address spaces beyond those that are told apart share the last one's place, and what
+// is changed about weights is changed of the one that it is named after.
+func TestGateTooManyGroups(t *testing.T) {
+	cfg := sched.Default()
+	cfg.Limits.Groups = 2
+	a, _ := newGated(t, t.Cleanup, &cfg)
+	g, _ := addGuest(t, a, "a")
+	for id := range uint8(4) {
+		bindChannelAt(t, g, id, dirAt+uint64(id)*0x10000)
+	}
+	tree := func() (out []string) {
+		for _, e := range a.Ledger() {
+			if e.Depth > 1 {
+				out = append(out, fmt.Sprint(e.Name, " ", e.Weight))
+			}
+		}
+		return out
+	}
+	want := []string{"kernel 100", "channel 0 100", "space-0x110000 100", "channel 1 100", "channel 2 100", "channel 3 100"}
+	require.Equal(t, want, tree())
+	require.NoError(t, g.SetProcesses(Processes{Weights: map[string]int{"space-0x110000": 7, "space-0x130000": 8}}))
+	want[2] = "space-0x110000 7"
+	require.Equal(t, want, tree())
+	for id := range uint8(3) {
+		g.Bind(id, 0)
+	}
+	settle(g)
+	require.Equal(t, []string{"space-0x110000 7", "channel 3 100"}, tree(), "it is somebody's still")
+	g.Bind(3, 0)
+	settle(g)
+	require.Empty(t, tree())
 }
