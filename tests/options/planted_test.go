@@ -83,3 +83,18 @@ func TestDataFindsHoles(t *testing.T) {
 		t.Logf("%s: found with %d combinations", h.what, found)
 	}
 }
+
+// TestProgramsFindHoles: random programs find moves that lose a byte, too.
+func TestProgramsFindHoles(t *testing.T) {
+	c, err := Find("lazy incremental bar1+bar3+pramin+rom poll off")
+	require.NoError(t, err)
+	s, g, _, err := begin(c, soft.Config{}, func(c *soft.Card) card.Card { return careless{c} })
+	if err == nil {
+		err = programs(g, 1, 30)
+	}
+	require.Error(t, err)
+	if g != nil {
+		_ = g.Close()
+	}
+	_ = s.Close()
+}

@@ -1,7 +1,9 @@
 package options
 
 import (
+	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -46,19 +48,26 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// run does the same programs whatever the combination is. Where accesses are trapped
-// they do without large buffers, which take long to write.
+// run does the same programs whatever the combination is.
 func run(t *testing.T, c Combination, seed uint64, n int) {
 	t.Run(c.String(), func(t *testing.T) {
 		g, _ := attach(t, c)
-		gen := program.Gen(program.Limits{NoLarge: true, Buffers: 3, Ops: 25})
-		for i := range n {
-			p := gen.Example(int(seed>>33) + i)
-			for k := range p.Channels { // what is cleared by trapped writes takes long
-				p.Channels[k].ChannelConfig = guest.ChannelConfig{RingLog2: p.Channels[k].RingLog2, Push: 4096, RingRAM: true, PushRAM: true}
-			}
-			require.NoError(t, g.Reset())
-			require.NoError(t, program.Run(g, &p), "%v", p)
-		}
+		require.NoError(t, programs(g, seed, n))
 	})
+}
+
+// programs does n programs. They do without large buffers, and have rings in RAM: where
+// accesses are trapped, what is written, or cleared, takes long.
+func programs(g *guest.Guest, seed uint64, n int) error {
+	gen := program.Gen(program.Limits{NoLarge: true, Buffers: 3, Ops: 25})
+	for i := range n {
+		p := gen.Example(int(seed>>33) + i)
+		for k := range p.Channels {
+			p.Channels[k].ChannelConfig = guest.ChannelConfig{RingLog2: p.Channels[k].RingLog2, Push: 4096, RingRAM: true, PushRAM: true}
+		}
+		if err := errors.Join(g.Reset(), program.Run(g, &p)); err != nil {
+			return fmt.Errorf("%v: %w", p, err)
+		}
+	}
+	return nil
 }

@@ -56,11 +56,11 @@ func Gen(l Limits) *rapid.Generator[Program] {
 			p.Channels = append(p.Channels, drawChannel(t, id, p.Spaces))
 		}
 		d := &drawer{T: t, l: l, p: &p, m: NewModel(&p), busy: -1}
-		for range rapid.IntRange(1, l.Ops).Draw(t, "operations") {
-			if o, ok := d.op(); ok {
-				d.note(o)
-				p.Ops = append(p.Ops, o)
-				d.m.Apply(o)
+		for range rapid.IntRange(l.Ops/4+1, l.Ops).Draw(t, "operations") {
+			if d.one(rapid.SampledFrom(weights).Draw(t, "kind")) && d.busy >= 0 {
+				for range rapid.IntRange(0, most).Draw(t, "beside") {
+					d.one(rapid.SampledFrom(besides).Draw(t, "kind"))
+				}
 			}
 		}
 		return p
@@ -103,6 +103,19 @@ type drawer struct {
 	used []run // what that reads and writes
 }
 
+// one draws an operation of a kind, if there is one that makes sense.
+func (d *drawer) one(k Kind) bool {
+	for range tries[k] + 1 {
+		if o, ok := d.op(k); ok {
+			d.note(o)
+			d.p.Ops = append(d.p.Ops, o)
+			d.m.Apply(o)
+			return true
+		}
+	}
+	return false
+}
+
 // note keeps account of what the engines use when an operation has begun.
 func (d *drawer) note(o Op) {
 	engine := o.Kind == Copy || o.Kind == Inline
@@ -131,11 +144,19 @@ func (d *drawer) n(what string, lo, hi int) uint64 {
 
 // weights say how often each kind is tried.
 var weights = []Kind{
-	Write, Read, Map, Map, Map, Map, Unmap, Copy, Copy, Copy, Copy, Copy, Copy, Inline, Fault, Recreate, Store, Store, Show,
+	Write, Read, Map, Map, Map, Map, Unmap, Copy, Copy, Copy, Copy, Copy, Copy, Inline, Fault, Recreate,
 }
 
-func (d *drawer) op() (Op, bool) {
-	o := Op{Kind: rapid.SampledFrom(weights).Draw(d.T, "kind"), Poll: rapid.Bool().Draw(d.T, "poll")}
+// besides are what goes on while engines work, most of them at a time.
+var besides = []Kind{Copy, Copy, Inline, Store, Store, Store, Show, Show}
+
+const most = 4
+
+// tries says how often more a kind is tried of which most draws make no sense.
+var tries = map[Kind]int{Map: 1, Copy: 6, Inline: 3, Store: 4, Show: 2}
+
+func (d *drawer) op(k Kind) (Op, bool) {
+	o := Op{Kind: k, Poll: rapid.Bool().Draw(d.T, "poll")}
 	switch o.Kind {
 	case Write, Read:
 		d.bytes(&o)
