@@ -150,7 +150,8 @@ type run struct {
 	rows  []setup.Row
 	began time.Time
 	out   *report.Report
-	fit   []report.Sample // that the model is fitted to
+
+	modelled []point // that the cost models are fitted to
 }
 
 func (r *run) asked(name string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, name) }
@@ -192,7 +193,7 @@ func (r *run) inProcess(ctx context.Context) error {
 				return ctx.Err()
 			}
 			r.say("%s: %s", s.Name, c.Name)
-			results, samples, err := scene.Turns(ctx, r.out.Run, s, &c, r.rows)
+			results, err := scene.Turns(ctx, r.out.Run, s, &c, r.rows)
 			if ctx.Err() != nil {
 				return ctx.Err() // not a measurement's failure
 			}
@@ -202,7 +203,7 @@ func (r *run) inProcess(ctx context.Context) error {
 			}
 			r.out.Results = append(r.out.Results, results...)
 			if c.Modelled {
-				r.fit = append(r.fit, slices.Concat(samples...)...)
+				r.modelled = append(r.modelled, points(results)...)
 			}
 		}
 	}
@@ -218,14 +219,24 @@ func (r *run) inProcess(ctx context.Context) error {
 		}
 		r.out.Traps = t
 	}
-	if len(r.fit) > 0 {
-		m, err := fit(r.fit)
-		if err != nil {
+	r.model()
+	return ctx.Err()
+}
+
+// model fits the cost models to what was measured.
+func (r *run) model() {
+	if len(r.modelled) == 0 {
+		return
+	}
+	for _, m := range []struct {
+		to    **report.Model
+		terms []report.Term
+	}{{&r.out.Model, measuredTerms}, {&r.out.Counted, countedTerms}} {
+		var err error
+		if *m.to, err = fit(r.modelled, m.terms); err != nil {
 			r.failed("the cost model", err)
 		}
-		r.out.Model = m
 	}
-	return ctx.Err()
 }
 
 // calibrate finds how much work is a millisecond, if a scenario needs it.

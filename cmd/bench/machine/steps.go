@@ -202,9 +202,15 @@ func (l *life) bandwidth(ctx context.Context) error {
 	})
 }
 
-// idle measures what this process uses while the guest's driver has nothing to do.
+// idle measures what this process uses while the guest's driver has nothing to do. It is
+// let come to rest first.
 func (l *life) idle(ctx context.Context) error {
-	d := time.Duration(l.pick(500, 1500)) * time.Millisecond
+	d := time.Duration(l.pick(500, 1000)) * time.Millisecond
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return l.take("neighbour", "one idle guest", map[string]string{"ms": fmt.Sprint(d.Milliseconds())}, func(t *scene.Take) error {
 		used, err := t.Idle(ctx, d)
 		if err == nil {

@@ -43,7 +43,7 @@ func sample(v func(turn int) float64) *report.Report {
 			{Name: report.PassThrough, About: "nothing in between"},
 			{Name: "slow & <b>bold</b>", About: "the long way", Options: map[string]string{"server.spin": "50us"}},
 		},
-		Model:  &report.Model{Terms: []report.Term{{Name: "a phase", NS: -5}}, N: 3},
+		Model:  &report.Model{Terms: []report.Term{{Name: "a wake", NS: -5}}, N: 3},
 		Errors: []string{"no <memory>"},
 	}
 	for _, sc := range scenarios {

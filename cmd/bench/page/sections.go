@@ -404,20 +404,19 @@ func (d *drawer) classOf(name string) int {
 	return -1
 }
 
-func (d *drawer) model() []section {
-	m := d.r.Model
-	if m == nil {
-		return nil
+func (d *drawer) model() (out []section) {
+	for i, m := range d.r.Models() {
+		t := table{Words: 1, Head: []string{"", "each"}}
+		for _, x := range m.Terms {
+			t.Rows = append(t.Rows, []cell{word(x.Name), number(report.ShowTime(x.NS))})
+		}
+		own := table{Words: 1, Head: []string{"a phase by itself", "time"}}
+		for _, x := range m.Own {
+			own.Rows = append(own.Rows, []cell{word(x.Phase), number(report.ShowTime(x.NS))})
+		}
+		out = append(out, section{ID: fmt.Sprintf("model-%d", i), Title: m.Title, Open: true, About: m.Fit() + ".", Tables: []table{t, own}})
 	}
-	t := table{Words: 1, Head: []string{"", "each"}}
-	for _, x := range m.Terms {
-		t.Rows = append(t.Rows, []cell{word(x.Name), number(report.ShowTime(x.NS))})
-	}
-	return []section{{
-		ID: "model", Title: "What a phase costs", Open: true,
-		About:  fmt.Sprintf("A least-squares fit of the times of %d phases to what was counted in them. What is left over is %.0f %% of a phase's time, root mean square (R² %.3f).", m.N, m.Residual*100, m.R2),
-		Tables: []table{t},
-	}}
+	return out
 }
 
 func (d *drawer) compared(c *report.Comparison) *table {

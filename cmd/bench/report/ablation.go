@@ -28,8 +28,12 @@ type Ablation struct {
 	NaiveMean float64
 }
 
-// Naive is the set-up that stands for full virtualization.
-const Naive = "naive"
+// Set-ups that others are told by: Naive stands for full virtualization, All has what
+// takes the traps away together.
+const (
+	Naive = "naive"
+	All   = "all"
+)
 
 // means are geometric means of ratios, of all cases and by scenario.
 type means struct {
@@ -105,6 +109,47 @@ func (x *Result) ratioTo(y *Result) (float64, bool) {
 	}
 	m := stats.Median(ratios)
 	return m, m > 0
+}
+
+// Pair is two set-ups of which one is told by the other.
+type Pair struct{ Setup, By string }
+
+// Pairs are those that the demands are about: what as much mapped costs with and
+// without anything in between, and how far full virtualization is from both ends.
+func (r *Report) Pairs(where string) (out []Pair) {
+	there := map[string]bool{}
+	for i := range r.Results {
+		if r.Results[i].Where == where {
+			there[r.Results[i].Setup] = true
+		}
+	}
+	for i := range r.Setups {
+		if s := &r.Setups[i]; there[s.Name] && there[r.sameMap(s)] {
+			out = append(out, Pair{s.Name, r.sameMap(s)})
+		}
+	}
+	for _, by := range []string{PassThrough, All} {
+		if there[Naive] && there[by] {
+			out = append(out, Pair{Naive, by})
+		}
+	}
+	return out
+}
+
+// ScenarioRatio is the geometric mean of the ratios of a scenario's cases that both of
+// a pair ran; 0 if there are none.
+func (r *Report) ScenarioRatio(where, scenario string, p Pair) float64 {
+	var m mean
+	for i := range r.Results {
+		x := &r.Results[i]
+		if x.Where != where || x.Scenario != scenario || x.Setup != p.Setup {
+			continue
+		}
+		if v, ok := x.ratioTo(r.Find(where, scenario, x.Case, p.By)); ok {
+			m = m.add(v)
+		}
+	}
+	return m.value()
 }
 
 // Ablation sums up one place of measurement, set-up by set-up.

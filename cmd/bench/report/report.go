@@ -48,8 +48,9 @@ type Report struct {
 	Scenarios []Scenario `json:"scenarios"`
 	Results   []Result   `json:"results"`
 	Traps     []Trap     `json:"traps,omitempty"`
-	Model     *Model     `json:"model,omitempty"`
-	Errors    []string   `json:"errors,omitempty"` // what could not be measured
+	Model     *Model     `json:"model,omitempty"`   // of time, by what was measured meanwhile
+	Counted   *Model     `json:"counted,omitempty"` // of time, by counts alone
+	Errors    []string   `json:"errors,omitempty"`  // what could not be measured
 }
 
 // Emulator is what ran the virtual machines.
@@ -162,9 +163,11 @@ type Trap struct {
 	Effect   stats.Summary `json:"effect_ns"`
 }
 
-// Model is a fit of time = fixed + read*reads + write*writes + scan*scans + entry*examined.
+// Model is a fit of the medians of phases: time = own + what its terms make. Own is of
+// the case's phase, the same with every set-up: what the guest and the engines do.
 type Model struct {
 	Terms    []Term  `json:"terms"`
+	Own      []Own   `json:"own"`
 	Residual float64 `json:"residual"` // root mean square, as a share of the measured time
 	R2       float64 `json:"r2"`
 	N        int     `json:"n"` // phases that it was fitted to
@@ -173,7 +176,13 @@ type Model struct {
 // Term is one coefficient, in nanoseconds for one of what it counts.
 type Term struct {
 	Name  string  `json:"name"`
-	Count string  `json:"count"` // of Counts; "" for the constant
+	Count string  `json:"count"` // of Counts
+	NS    float64 `json:"ns"`
+}
+
+// Own is what a phase takes whatever the set-up.
+type Own struct {
+	Phase string  `json:"phase"` // scenario, case, phase
 	NS    float64 `json:"ns"`
 }
 

@@ -40,7 +40,7 @@ func sample() *report.Report {
 		},
 		Scenarios: []report.Scenario{{Name: "program", Title: "A program", About: "what programs do"}},
 		Model: &report.Model{
-			Terms: []report.Term{{Name: "a phase", NS: 1000}, {Name: "a trapped read", Count: report.Reads, NS: 12_345}}, Residual: 0.12, R2: 0.99, N: 40,
+			Terms: []report.Term{{Name: "a wake", Count: report.Wakes, NS: 12_345}}, Own: []report.Own{{Phase: "program, 10 ms, init", NS: 1000}}, Residual: 0.12, R2: 0.99, N: 40,
 		},
 		Errors: []string{"crowd, 32 guests: no memory"},
 	}
@@ -153,6 +153,14 @@ func TestSameMap(t *testing.T) {
 	require.InDelta(t, math.Cbrt(3*8*8), rows[0].NaiveMean, 1e-9)
 	require.InDelta(t, math.Cbrt(2.5*4*16), rows[2].NaiveMean, 1e-9)
 	require.Zero(t, rows[1].NaiveMean)
+
+	require.Equal(t, []report.Pair{{Setup: "all", By: "card"}, {Setup: report.Naive, By: "all"}}, r.Pairs(report.InMachine))
+	require.Empty(t, r.Pairs(report.InProcess))
+	require.InDelta(t, 1.2, r.ScenarioRatio(report.InMachine, "probe", report.Pair{Setup: "all", By: "card"}), 1e-9)
+	require.InDelta(t, 8, r.ScenarioRatio(report.InMachine, "copy", report.Pair{Setup: report.Naive, By: "all"}), 1e-9)
+	require.Zero(t, r.ScenarioRatio(report.InMachine, "storm", report.Pair{Setup: report.Naive, By: "all"}))
+	r.Scenarios = []report.Scenario{{Name: "probe"}, {Name: "storm"}, {Name: "copy"}}
+	require.Regexp(t, `(?m)^  scenario  all / card  naive / all\n  probe +1\.20 +2\.50\n  copy +1\.00 +8\.00\n$`, r.Text())
 }
 
 // What was taken many times in each turn is shown with the interval of its median.

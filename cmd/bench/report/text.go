@@ -116,6 +116,34 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 		g.row(append(row, a.WorstCase)...)
 	}
 	g.write(b)
+	r.byScenario(b, where)
+}
+
+// byScenario is the table of the ratios that the demands are about.
+func (r *Report) byScenario(b *strings.Builder, where string) {
+	pairs := r.Pairs(where)
+	if len(pairs) == 0 {
+		return
+	}
+	b.WriteString("\n  By scenario, geometric means of the cases\n")
+	g := grid{indent: "  ", head: []string{"scenario"}}
+	for _, p := range pairs {
+		g.head = append(g.head, p.Setup+" / "+p.By)
+	}
+	for i := range r.Scenarios {
+		row, some := []string{r.Scenarios[i].Name}, false
+		for _, p := range pairs {
+			cell := none
+			if v := r.ScenarioRatio(where, r.Scenarios[i].Name, p); v > 0 {
+				cell, some = ShowRatio(v), true
+			}
+			row = append(row, cell)
+		}
+		if some {
+			g.row(row...)
+		}
+	}
+	g.write(b)
 }
 
 func have[T any](m map[string]T, name string, show func(T) string) string {
@@ -251,14 +279,35 @@ func (r *Report) traps(b *strings.Builder) {
 }
 
 func (r *Report) model(b *strings.Builder) {
-	m := r.Model
-	if m == nil {
-		return
+	for _, x := range r.Models() {
+		fmt.Fprintf(b, "\n%s: %s\n", x.Title, x.Model.Fit())
+		g := grid{indent: "  ", head: []string{"", "each"}}
+		for _, t := range x.Terms {
+			g.row(t.Name, ShowTime(t.NS))
+		}
+		g.write(b)
 	}
-	fmt.Fprintf(b, "\nCost model, fitted to %d phases: what is left over is %.0f %% of a phase's time (root mean square; R² %.3f)\n", m.N, m.Residual*100, m.R2)
-	g := grid{indent: "  ", head: []string{"", "each"}}
-	for _, t := range m.Terms {
-		g.row(t.Name, ShowTime(t.NS))
+}
+
+// Models are the cost models that the report has, with what they are called.
+func (r *Report) Models() (out []TitledModel) {
+	if r.Model != nil {
+		out = append(out, TitledModel{"Cost model, by the time measured in traps and shadows", r.Model})
 	}
-	g.write(b)
+	if r.Counted != nil {
+		out = append(out, TitledModel{"Cost model, by counts alone", r.Counted})
+	}
+	return out
+}
+
+// TitledModel is a model with its title.
+type TitledModel struct {
+	Title string
+	*Model
+}
+
+// Fit says how good it is.
+func (m *Model) Fit() string {
+	return fmt.Sprintf("least squares over the medians of %d phases, each of %d kinds with its own time whatever the set-up; what is left over is %.0f %% of a phase's time (root mean square; R² %.3f)",
+		m.N, len(m.Own), m.Residual*100, m.R2)
 }

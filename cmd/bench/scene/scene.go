@@ -32,7 +32,7 @@ type Case struct {
 	Shape      setup.Shape
 	// Virtual says that the case makes no sense with the whole card.
 	Virtual bool
-	// Modelled says that its time is that of traps and shadows alone, so that the
+	// Modelled says that its engines do next to nothing, so that the
 	// cost model may be fitted to its phases.
 	Modelled bool
 	// Prepare makes what all turns with one bed use, and is not measured; nil
@@ -134,8 +134,8 @@ func (p *place) close() error {
 
 // Turns runs a case with each set-up by turns. The set-ups begin each round one
 // further on, so that none is always the one behind the slowest. It returns one
-// result for each set-up, and the samples that made it.
-func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []setup.Row) (results []report.Result, samples [][]report.Sample, err error) {
+// result for each set-up.
+func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []setup.Row) (results []report.Result, err error) {
 	var places []*place
 	defer func() {
 		for _, p := range places {
@@ -149,11 +149,11 @@ func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []set
 		p := &place{row: row}
 		places = append(places, p)
 		if p.bed, err = setup.Open(row, c.Shape); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if c.Prepare != nil {
 			if p.state, err = c.Prepare(ctx, p.bed); err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", row.Name, err)
+				return nil, fmt.Errorf("%s: %w", row.Name, err)
 			}
 		}
 	}
@@ -161,7 +161,7 @@ func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []set
 		for i := range places {
 			p := places[(i+turn)%len(places)]
 			if err := p.take(ctx, run, c); err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", p.row.Name, err)
+				return nil, fmt.Errorf("%s: %w", p.row.Name, err)
 			}
 		}
 	}
@@ -176,9 +176,9 @@ func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []set
 			Scenario: s.Name, Case: c.Name, Where: report.InProcess, Setup: p.row.Name, Parameters: c.Parameters,
 		}
 		r.Sum(p.samples, base)
-		results, samples = append(results, r), append(samples, p.samples)
+		results = append(results, r)
 	}
-	return results, samples, nil
+	return results, nil
 }
 
 func (p *place) take(ctx context.Context, run report.Run, c *Case) error {

@@ -56,14 +56,14 @@ func TestTurns(t *testing.T) {
 		return errors.Join(err, g.Close())
 	}}
 	s := &scene.Scenario{Scenario: report.Scenario{Name: "s"}}
-	results, samples, err := scene.Turns(t.Context(), report.Run{Repeat: 4}, s, c, rows(t))
+	results, err := scene.Turns(t.Context(), report.Run{Repeat: 4}, s, c, rows(t))
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"pass-through", "naive", "lazy", "naive", "lazy", "pass-through", "lazy", "pass-through", "naive", "pass-through", "naive", "lazy",
 	}, order)
 	require.Len(t, results, 3)
-	for i, r := range results {
-		require.Len(t, samples[i], 4)
+	for _, r := range results {
+		require.Len(t, r.Total.NS.Values, 4)
 		require.Equal(t, 7.0, r.Total.Counts[report.Reads].Median, "the accesses of the phase, and no other")
 		require.Zero(t, r.Total.Counts[report.Writes].Max)
 		require.Equal(t, 4, r.Ratio.N)
@@ -89,14 +89,14 @@ func TestPrepared(t *testing.T) {
 		},
 	}
 	s := &scene.Scenario{}
-	results, _, err := scene.Turns(t.Context(), report.Run{Repeat: 2}, s, c, rows(t))
+	results, err := scene.Turns(t.Context(), report.Run{Repeat: 2}, s, c, rows(t))
 	require.NoError(t, err)
 	require.Len(t, results, 2, "the whole card cannot be shared")
 	require.Nil(t, results[0].Ratio, "there is no baseline")
 	require.GreaterOrEqual(t, results[0].Total.NS.Min, 1e6)
 
 	c.Run = func(context.Context, *scene.Take) error { return broken }
-	_, _, err = scene.Turns(t.Context(), report.Run{Repeat: 2}, s, c, rows(t))
+	_, err = scene.Turns(t.Context(), report.Run{Repeat: 2}, s, c, rows(t))
 	require.ErrorIs(t, err, broken)
 	require.ErrorContains(t, err, "naive: broken")
 	require.Len(t, made, 4)

@@ -38,7 +38,7 @@ type Row struct {
 // has what takes the traps away together.
 const (
 	Naive = report.Naive
-	All   = "all"
+	All   = report.All
 )
 
 // Options that rows set.
