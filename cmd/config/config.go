@@ -30,7 +30,7 @@ import (
 // Config is everything that serve can be told.
 type Config struct {
 	Socket    string    `yaml:"socket" aliases:"socket-path" placeholder:"PATH" help:"UNIX socket to listen on, to give the whole card to one guest."`
-	Control   string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra gpu, regs and status."`
+	Control   string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra status, gpu, sched and regs."`
 	Card      Card      `yaml:"card" embed:"" group:"The card"`
 	Server    Server    `yaml:"server" embed:"" group:"The server"`
 	Shadow    Shadow    `yaml:"shadow" embed:"" prefix:"shadow-" group:"Virtual GPUs"`

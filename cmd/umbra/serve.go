@@ -345,7 +345,7 @@ func (s *served) announce() error {
 		fmt.Fprintf(&b, "serving at %s\n\n%s\n\n%s", a.Socket, attach, shellLines(a.QEMU))
 	}
 	if c.Control != "" {
-		fmt.Fprintf(&b, "\numbra status, gpu and regs talk to it with --control %s\n", c.Control)
+		fmt.Fprintf(&b, "\numbra status, gpu, sched and regs talk to it with --control %s\n", c.Control)
 	}
 	if len(s.lacks) > 0 {
 		fmt.Fprintf(&b, "\nServed by %s, which lacks what the native transport has:\n", c.Server.Transport)
