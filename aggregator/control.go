@@ -106,28 +106,27 @@ func (c *control) writeVRAM(addr uint64, v uint32) {
 // bringUp brings the card into service: interrupts, PFIFO, and a BAR1 that shows
 // nothing but the poll area. alloc hands out memory of the aggregator's own.
 func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64, err error) {
-	const pollSize = gf100.Channels * gf100.USERDSize
 	var dir, table, inst uint64
 	for _, a := range []struct {
 		addr *uint64
 		size uint64
 	}{
-		{&pollArea, pollSize}, {&dir, shadowpt.DirSize}, {&table, shadowpt.SmallTableSize}, {&inst, gf100.InstanceSize},
+		{&pollArea, gf100.PollSize}, {&dir, shadowpt.DirSize}, {&table, shadowpt.SmallTableSize}, {&inst, gf100.InstanceSize},
 		{&c.runlists[0], pageSize}, {&c.runlists[1], pageSize},
 	} {
 		if *a.addr, err = alloc(a.size); err != nil {
 			return 0, err
 		}
 	}
-	entries := make([]byte, pollSize/pageSize*8)
-	for i := range uint64(pollSize / pageSize) {
+	entries := make([]byte, gf100.PollSize/pageSize*8)
+	for i := range uint64(gf100.PollSize / pageSize) {
 		binary.LittleEndian.PutUint64(entries[i*8:], shadowpt.PTE{Valid: true, Addr: pollArea + i*pageSize}.Encode())
 	}
 	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}
 	block := make([]byte, gf100.InstanceSize)
 	gf100.InstPDBLo.Put(block, uint32(dir>>12))
 	gf100.InstPDBHi.Put(block, uint32(dir>>32))
-	gf100.InstLimitLo.Put(block, pollSize>>12-1)
+	gf100.InstLimitLo.Put(block, gf100.PollSize>>12-1)
 	for _, w := range []struct {
 		addr uint64
 		data []byte

@@ -13,10 +13,6 @@ import (
 // What a guest's client maps of its windows. The calls come with the virtual GPU's
 // lock held, or from where a client comes and goes.
 
-// pollSize is the part of BAR1 that is not mapped with the rest: drivers put the poll
-// area, with its doorbells, at the beginning.
-const pollSize = gf100.Channels * gf100.USERDSize
-
 // OpenWindows makes windows for a client to map, as GuestConfig.Map says; cfg
 // gives the sizes of BARs, and the ROM. The guest is fresh from a reset.
 func (g *Guest) OpenWindows(cfg homes.Config) error {
@@ -26,7 +22,7 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 	if g.left.Load() != nil {
 		return fmt.Errorf("aggregator: guest %s: the last client's windows are not closed", g.name)
 	}
-	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, pollSize, g.limits.MapLimits
+	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, gf100.PollSize, g.limits.MapLimits
 	if cfg.Limits == (homes.Limits{}) {
 		cfg.Limits = g.agg.opts.Map
 	}
@@ -94,7 +90,7 @@ func (g *Guest) SetPRAMIN(win uint32) {
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
 func (g *Guest) SetPollArea(v uint32) {
 	if set := g.mapped.Load(); set != nil {
-		g.lookOut(set.PollArea(uint64(v&gf100.BlockAddr)<<12, pollSize))
+		g.lookOut(set.PollArea(uint64(v&gf100.BlockAddr)<<12, gf100.PollSize))
 	}
 }
 

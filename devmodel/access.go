@@ -37,7 +37,7 @@ func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
 	defer v.mu.Unlock()
 	switch bar {
 	case BAR0:
-		if !inPRAMIN(off) {
+		if !gf100.InPRAMIN(off, len(p)) {
 			v.card.Glance()
 		}
 		v.sp.Read(uint32(off), p)
@@ -62,7 +62,7 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	defer v.mu.Unlock()
 	switch bar {
 	case BAR0:
-		if !inPRAMIN(off) {
+		if !gf100.InPRAMIN(off, len(p)) {
 			v.card.Glance()
 		}
 		v.sp.Write(uint32(off), p)
@@ -80,14 +80,6 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 		v.window(v.card.WriteBAR(bar, off, p))
 	}
 }
-
-// inPRAMIN reports whether an access of BAR0 moves memory, and touches no register.
-func inPRAMIN(off uint64) bool { return off >= praminBase && off < praminEnd }
-
-const (
-	praminBase = 0x700000
-	praminEnd  = 0x800000
-)
 
 // window reports a window's fault to the guest, if there was one.
 func (v *VGPU) window(f gf100.MMUFault, ok bool) {

@@ -112,12 +112,24 @@ func Blocks() []mmio.Block {
 	}
 }
 
+// Where the PRAMIN window lies in BAR0.
+const (
+	PRAMINBase = 0x700000
+	PRAMINSize = 0x100000
+)
+
+// InPRAMIN reports whether an access of n bytes stays in the PRAMIN window: it then
+// moves memory, and no register.
+func InPRAMIN(off uint64, n int) bool {
+	return off >= PRAMINBase && off+uint64(n) <= PRAMINBase+PRAMINSize
+}
+
 // Apertures returns the windows in BAR0. PRAMIN's is bound by the owner.
 func Apertures() []mmio.Aperture {
 	return []mmio.Aperture{
 		{Name: "PPCI", Offset: 0x88000, Size: configSize, Effect: "the function's own configuration space"},
 		{Name: "PROM", Offset: 0x300000, Size: promSize, Effect: "the board's ROM"},
-		{Name: "PRAMIN", Offset: 0x700000, Size: 0x100000, Policy: mmio.Translate, Effect: "1 MiB of memory, placed by 001700"},
+		{Name: "PRAMIN", Offset: PRAMINBase, Size: PRAMINSize, Policy: mmio.Translate, Effect: "1 MiB of memory, placed by 001700"},
 	}
 }
 

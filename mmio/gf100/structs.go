@@ -84,6 +84,9 @@ const InstanceSignature = 0xface
 // USERDSize is what one channel takes of the poll area, in bytes.
 const USERDSize = 0x1000
 
+// PollSize is the poll area: the pages of all channels, wherever in BAR1 it lies.
+const PollSize = Channels * USERDSize
+
 // USERD: a channel's page of the poll area. Offsets: NVIDIA cl906f.h
 // (Nv906fControl).
 const (

@@ -1,5 +1,7 @@
 package soft
 
+import "github.com/umbra-gpu/umbra/mmio/gf100"
+
 // BAR numbers.
 const (
 	BAR0 = 0 // registers
@@ -23,7 +25,7 @@ func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
 	c.wake()
 	switch bar {
 	case BAR0:
-		if !inPRAMIN(off, len(p)) {
+		if !gf100.InPRAMIN(off, len(p)) {
 			c.glance()
 		}
 		// No read changes what the interrupt tree is made of, except for the
@@ -48,7 +50,7 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 	c.wake()
 	switch bar {
 	case BAR0:
-		if inPRAMIN(off, len(p)) {
+		if gf100.InPRAMIN(off, len(p)) {
 			c.sp.Write(uint32(off), p)
 			break
 		}

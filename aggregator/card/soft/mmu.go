@@ -39,16 +39,6 @@ func (r *registers) named(command uint32) directory {
 	return directory{addr: uint64(pdb>>4) << 12, target: shadowpt.Target(pdb & 3), all: command&gf100.InvalidateAllDirs != 0}
 }
 
-// Where PRAMIN lies in BAR0.
-const (
-	praminBase = 0x700000
-	praminEnd  = 0x800000
-)
-
-// inPRAMIN reports whether an access of n bytes stays in the PRAMIN window: it
-// then moves memory, and no register.
-func inPRAMIN(off uint64, n int) bool { return off >= praminBase && off+uint64(n) <= praminEnd }
-
 // praminAt returns what the window shows at off.
 func (c *Card) praminAt(off uint32) (shadowpt.Target, uint64) {
 	win := c.regs.window.Get()

@@ -40,7 +40,7 @@ func (c *Card) pollAreaAt(v uint32) {
 		return
 	}
 	f := &c.fifo
-	f.astray = c.windows.PollArea(uint64(v&gf100.InstanceAddr)<<12, pollSize)
+	f.astray = c.windows.PollArea(uint64(v&gf100.InstanceAddr)<<12, gf100.PollSize)
 	f.polled = f.astray || c.windows.Doorbells()
 	c.lookOut()
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// pollSize is the part of BAR1 that is always trapped: drivers put the poll area,
-// with its doorbells, at the beginning.
-const pollSize = gf100.Channels * gf100.USERDSize
-
 var errLeft = errors.New("pages of VRAM are still where the last client had them mapped")
 
 // OpenWindows makes windows for a client to map, as Config.Map says. They show
@@ -29,7 +25,7 @@ func (c *Card) OpenWindows() error {
 		return errLeft
 	}
 	set, err := homes.New(homes.Config{
-		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: pollSize, Doorbells: c.cfg.Doorbell == doorbell.Poll,
+		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: gf100.PollSize, Doorbells: c.cfg.Doorbell == doorbell.Poll,
 		Limits: c.cfg.MapLimits,
 		BAR0:   c.pci.BARSize(BAR0), BAR1: c.pci.BARSize(BAR1), BAR3: c.pci.BARSize(BAR3),
 	}, owner{c}, &c.stats.Windows)
