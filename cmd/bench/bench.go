@@ -72,11 +72,14 @@ func List() string {
 		s := &inside.Scenarios[i]
 		fmt.Fprintf(&b, "  %-9s %s  %s. %s.\n", s.Name, mark(s.Name), s.Title, s.About)
 	}
-	fmt.Fprintf(&b, "  %-9s %s  One access of each class. How long it takes, and where the time goes.\n\nSet-ups; * those that are measured only if --setups names them\n", traps, mark(traps))
+	fmt.Fprintf(&b, "  %-9s %s  One access of each class. How long it takes, and where the time goes.\n\nSet-ups; only if --setups names them: * those, + those in virtual machines\n", traps, mark(traps))
 	for _, r := range setup.Rows {
 		asked := " "
-		if r.Asked {
+		switch {
+		case r.Asked:
 			asked = "*"
+		case r.Inside:
+			asked = "+"
 		}
 		fmt.Fprintf(&b, "  %-16s %s  %s\n", r.Name, asked, r.About)
 	}

@@ -51,24 +51,28 @@ func (r *run) inMachines(ctx context.Context) error {
 		kernels = []string{defaultKernel}
 	}
 	r.out.Run.Boots = r.Boots
+	rows := r.rows
+	if len(r.Setups) == 0 {
+		rows = slices.DeleteFunc(slices.Clone(rows), func(x setup.Row) bool { return x.Inside })
+	}
 	for _, k := range kernels {
 		if err := machine.Kernel(ctx, k, r.Progress); err != nil {
 			r.failed("Linux "+k, err)
 			continue
 		}
 		// The first machine after a while reads everything from disk: it is not measured.
-		r.say("Linux %s on %s, to warm up", k, r.rows[0].Name)
-		if _, _, err := machine.Life(ctx, r.out.Run, r.rows[0], k, func(string) bool { return false }, r.Progress); err != nil && ctx.Err() == nil {
-			r.say("Linux %s on %s: %v", k, r.rows[0].Name, err) // who measures it will say so too
+		r.say("Linux %s on %s, to warm up", k, rows[0].Name)
+		if _, _, err := machine.Life(ctx, r.out.Run, rows[0], k, func(string) bool { return false }, r.Progress); err != nil && ctx.Err() == nil {
+			r.say("Linux %s on %s: %v", k, rows[0].Name, err) // who measures it will say so too
 		}
-		lives := newLives(r.rows)
+		lives := newLives(rows)
 		for turn := range r.Boots {
-			for i := range r.rows {
+			for i := range rows {
 				if ctx.Err() != nil {
 					r.out.Results = append(r.out.Results, lives.results()...)
 					return ctx.Err()
 				}
-				row := r.rows[(i+turn)%len(r.rows)]
+				row := rows[(i+turn)%len(rows)]
 				r.say("Linux %s on %s, boot %d of %d", k, row.Name, turn+1, r.Boots)
 				measured, e, err := machine.Life(ctx, r.out.Run, row, k, r.asked, r.Progress)
 				if e.QEMU != "" {

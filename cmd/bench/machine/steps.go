@@ -182,7 +182,7 @@ func (l *life) bandwidth(ctx context.Context) error {
 	return l.take("traps", "bandwidth", map[string]string{"bytes": fmt.Sprint(n)}, func(t *scene.Take) error {
 		var r proto.BandwidthResult
 		err := t.Phase("bandwidth", func() error {
-			return l.vm.Agent().Call(ctx, proto.CmdBandwidth, proto.BandwidthArgs{Bytes: n, BARMS: l.pick(100, 500)}, &r)
+			return l.vm.Agent().Call(ctx, proto.CmdBandwidth, proto.BandwidthArgs{Bytes: n, BARMS: l.pick(100, 200)}, &r)
 		})
 		if err == nil && len(r.Skipped) > 0 {
 			err = fmt.Errorf("the guest could not measure: %s", strings.Join(r.Skipped, "; "))
@@ -205,7 +205,7 @@ func (l *life) bandwidth(ctx context.Context) error {
 // idle measures what this process uses while the guest's driver has nothing to do. It is
 // let come to rest first.
 func (l *life) idle(ctx context.Context) error {
-	d := time.Duration(l.pick(500, 1000)) * time.Millisecond
+	d := time.Duration(l.pick(300, 700)) * time.Millisecond
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():

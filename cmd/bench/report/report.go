@@ -26,7 +26,7 @@ import (
 // one before would misread the new one.
 const (
 	Schema  = "umbra-bench"
-	Version = 1
+	Version = 2
 )
 
 // JSONSchema describes the JSON of a Report.

@@ -187,8 +187,8 @@ func TestDecodeRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                      "not a report of umbra bench: unexpected end",
 		"{}":                                    `its schema is "", want "umbra-bench"`,
-		`{"schema":"umbra-bench","version":99}`: "a report of version 99; this program reads version 1",
-		`{"schema":"umbra-bench","version":1,"results":7}`: "not a report of umbra bench",
+		`{"schema":"umbra-bench","version":99}`: "a report of version 99; this program reads version 2",
+		`{"schema":"umbra-bench","version":2,"results":7}`: "not a report of umbra bench",
 	} {
 		_, err := report.Decode(strings.NewReader(text))
 		require.ErrorContains(t, err, want, text)
