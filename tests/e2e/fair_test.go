@@ -1,0 +1,312 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
+	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/tests/lab/labtest"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/stand"
+)
+
+// What the scheduler does for real guests is looked at where a user would: a server of
+// its own with a configuration file, stock kernels, and the books as the server's
+// control socket has them.
+
+const (
+	fairVRAM  = "256MiB"
+	fairLimit = time.Second // of one request
+	fairGrace = 500 * time.Millisecond
+)
+
+var fairConfig = `
+control: control.sock
+card: {vram: 1GiB}
+scheduler: {policy: credit, watchdog: {grace: ` + fairGrace.String() + `}}
+limits: {request: ` + fairLimit.String() + `}
+gpus:
+  - {name: a, socket: a.sock, vram: ` + fairVRAM + `}
+  - {name: b, socket: b.sock, vram: ` + fairVRAM + `}
+`
+
+// fairNames are the guests'.
+var fairNames = []string{"a", "b"}
+
+// serveFair starts the server as a process of its own, which ends with the test.
+func serveFair(t *testing.T) (dir string, client *control.Client) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "umbra-") // t.TempDir's paths are too long for sockets
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	bin := filepath.Join(dir, "umbra")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/umbra-gpu/umbra/cmd/umbra").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "umbra.yaml"), []byte(fairConfig), 0o600))
+	log, err := os.Create(filepath.Join(dir, "log"))
+	require.NoError(t, err)
+	cmd := exec.Command(bin, "serve", "--config", "umbra.yaml")
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		err := cmd.Wait()
+		require.NoError(t, log.Close())
+		said, _ := os.ReadFile(log.Name())
+		if t.Failed() {
+			t.Logf("the server said: %s", said)
+		}
+		require.NoError(t, err, string(said))
+	})
+	client = control.NewClient(filepath.Join(dir, "control.sock"))
+	require.Eventually(t, func() bool {
+		_, err := client.Status(t.Context())
+		return err == nil
+	}, time.Minute, 20*time.Millisecond)
+	return dir, client
+}
+
+// fair is two guests and their server.
+type fair struct {
+	*control.Client
+	t     *testing.T
+	ctx   context.Context
+	beds  []*bed
+	grain time.Duration // that a launch of a throttle's keeps the card busy
+}
+
+// books is what the server had written down at a time.
+type books struct {
+	at      time.Time
+	busy    []time.Duration
+	waiting []int // entries
+}
+
+func (f *fair) look() (b books) {
+	f.t.Helper()
+	s, err := f.Status(f.ctx)
+	require.NoError(f.t, err)
+	b.at = time.Now()
+	require.Len(f.t, s.GPUs, len(fairNames))
+	for i, name := range fairNames {
+		require.Equal(f.t, name, s.GPUs[i].Name)
+		require.NotNil(f.t, s.GPUs[i].CardTime)
+		b.busy = append(b.busy, s.GPUs[i].CardTime.Busy)
+		b.waiting = append(b.waiting, s.GPUs[i].CardTime.Waiting)
+	}
+	return b
+}
+
+// watch looks every so often for a while.
+func (f *fair) watch(d, every time.Duration) (all []books) {
+	f.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(every) {
+		all = append(all, f.look())
+	}
+	return all
+}
+
+// throttle has a guest do a load, until the function that it returns is called.
+func (f *fair) throttle(guest int, l throttle.Load) (stop func() proto.ThrottleTotals) {
+	f.t.Helper()
+	raw, err := json.Marshal(l)
+	require.NoError(f.t, err)
+	b := f.beds[guest]
+	b.call(proto.CmdThrottle, proto.ThrottleArgs{Load: raw, GrainNS: f.grain.Nanoseconds(), Seed: uint64(guest)}, nil)
+	return func() (sum proto.ThrottleTotals) {
+		f.t.Helper()
+		b.call(proto.CmdThrottleStop, nil, &sum)
+		require.Equal(f.t, sum.Submitted, sum.Done)
+		return sum
+	}
+}
+
+// calibrate measures a launch while nobody else uses the card.
+func (f *fair) calibrate() {
+	const requests = 400
+	before := f.look()
+	stop := f.throttle(0, throttle.Load{Busy: time.Millisecond, Burst: 50, Requests: requests})
+	require.Eventually(f.t, func() bool {
+		var sum proto.ThrottleTotals
+		f.beds[0].call(proto.CmdThrottleTotals, nil, &sum)
+		return sum.Done == requests
+	}, time.Minute, 20*time.Millisecond)
+	after := f.look()
+	require.EqualValues(f.t, requests, stop().Launches)
+	f.grain = (after.busy[0] - before.busy[0]) / requests
+	require.Greater(f.t, f.grain, time.Microsecond)
+	f.t.Logf("a launch keeps the card busy for %v", f.grain)
+}
+
+// contend has both guests keep work of some requests' length waiting. It returns the
+// first one's share of what the card did while both had some, and how far apart the
+// two were in each second, by their weights.
+func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Duration) (share float64, unfair []float64) {
+	f.t.Helper()
+	var stops []func() proto.ThrottleTotals
+	for i, l := range lengths {
+		// A quarter of a second of work is on the way, in bursts of 32 ms: the card is not to
+		// wait for a guest that does not run.
+		burst := max(1, int(32*time.Millisecond/l))
+		stops = append(stops, f.throttle(i, throttle.Load{Busy: l, Burst: burst, Ahead: 8}))
+	}
+	all := f.watch(d, 20*time.Millisecond)
+	for i, stop := range stops {
+		f.t.Logf("%s: %+v", fairNames[i], stop())
+	}
+	var sum, window [2]time.Duration
+	var both, length time.Duration
+	for i := 1; i < len(all); i++ {
+		was, is := &all[i-1], &all[i]
+		if slices.Contains(was.waiting, 0) || slices.Contains(is.waiting, 0) {
+			window, length = [2]time.Duration{}, 0
+			continue
+		}
+		both += is.at.Sub(was.at)
+		length += is.at.Sub(was.at)
+		for g := range sum {
+			sum[g] += is.busy[g] - was.busy[g]
+			window[g] += is.busy[g] - was.busy[g]
+		}
+		if length >= time.Second {
+			x, y := float64(window[0])/weights[0], float64(window[1])/weights[1]
+			unfair = append(unfair, max(x-y, y-x)/(x+y))
+			window, length = [2]time.Duration{}, 0
+		}
+	}
+	f.t.Logf("both had work waiting for %v of %v; the card worked for %v of that: %v", both, d, sum[0]+sum[1], sum)
+	require.Greater(f.t, both, d/3, "the guests do not keep the card busy, so this proves nothing")
+	require.Greater(f.t, sum[0]+sum[1], d/10)
+	return float64(sum[0]) / float64(sum[0]+sum[1]), unfair
+}
+
+// TestFairGuests: two stock kernels get the shares that their weights say, whatever
+// the length of their requests; and a request that does not end costs its channel,
+// its guest nothing else, and the other guest the limit.
+func TestFairGuests(t *testing.T) {
+	labtest.Need(t)
+	machines <- struct{}{}
+	machines <- struct{}{}
+	t.Cleanup(func() { <-machines; <-machines })
+	dir, client := serveFair(t)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	t.Cleanup(cancel)
+	f := &fair{Client: client, t: t, ctx: ctx}
+	for _, name := range fairNames {
+		vm, err := lab.Start(ctx, lab.Config{Kernel: "6.12", CPUs: 1, Memory: 512, Sockets: []string{filepath.Join(dir, name+".sock")}})
+		require.NoError(t, err)
+		t.Attr("kernel", vm.Kernel()+" under "+vm.Accel().Name)
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(vm.Diagnosis())
+			}
+			require.NoError(t, vm.Close())
+		})
+		b := &bed{&stand.Stand{VM: vm}, t, ctx}
+		b.modprobe()
+		f.beds = append(f.beds, b)
+	}
+	step := func(name string, run func(f *fair)) {
+		t.Helper()
+		ok := t.Run(name, func(t *testing.T) {
+			g := *f
+			g.t, g.beds = t, nil
+			for _, b := range f.beds {
+				g.beds = append(g.beds, &bed{b.Stand, t, ctx})
+			}
+			run(&g)
+			f.grain = g.grain
+		})
+		if !ok {
+			t.FailNow()
+		}
+	}
+	step("calibration", (*fair).calibrate)
+	for _, weight := range []int{100, 200} {
+		_, err := client.Set(ctx, "b", control.SetRequest{Options: fmt.Sprintf("weight=%d", weight)})
+		require.NoError(t, err)
+		step(fmt.Sprintf("100 to %d", weight), func(f *fair) {
+			want := 100 / float64(100+weight)
+			share, unfair := f.contend([2]time.Duration{16 * time.Millisecond, time.Millisecond}, [2]float64{100, float64(weight)}, 12*time.Second)
+			f.t.Logf("share %.1f %%, of %.1f; unfairness by seconds: %.3f", 100*share, 100*want, unfair)
+			require.InDelta(f.t, want, share, 0.03)
+			require.NotEmpty(f.t, unfair)
+			slices.Sort(unfair)
+			require.Less(f.t, unfair[len(unfair)/2], 0.1, "half of the seconds are worse")
+		})
+	}
+	step("runaway", (*fair).runaway)
+}
+
+// runaway is a request that does not end, in the first guest.
+func (f *fair) runaway() {
+	stop := f.throttle(1, throttle.Load{Busy: 4 * time.Millisecond, Burst: 8, Ahead: 4})
+	before := f.watch(2*time.Second, 50*time.Millisecond)
+	var res proto.OffenceResult
+	done := make(chan error, 1)
+	go func() {
+		// The command holds all of it against what is to be: the channel is dead to its
+		// process, its kernel says so, another process of its guest copied on rightly, and so
+		// did a new one.
+		done <- f.beds[0].try(proto.CmdFault, proto.OffenceArgs{What: "runaway", TimeoutMS: 60_000}, &res)
+	}()
+	var during []books
+	var err error
+	for ended := false; !ended; {
+		during = append(during, f.look())
+		select {
+		case err = <-done:
+			ended = true
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	after := f.watch(2*time.Second, 50*time.Millisecond)
+	f.t.Logf("the other guest: %+v", stop())
+	f.t.Logf("killed %v after %v; the others of its guest: %+v", res.Killed, time.Duration(res.AfterNS), res.Background)
+	for _, r := range res.Log {
+		f.t.Logf("%s", r.Text)
+	}
+	require.NoError(f.t, err)
+	require.True(f.t, res.Killed)
+	require.True(f.t, res.FreshWorks)
+
+	// The other guest had nothing of the card while the request had it, which is no longer
+	// than the limit, the time that it had after that for itself, and what it takes to
+	// look, to abort and to drain.
+	var stalled time.Duration
+	since := during[0]
+	for _, b := range during {
+		if b.busy[1] > since.busy[1] {
+			since = b
+		}
+		stalled = max(stalled, b.at.Sub(since.at))
+	}
+	rate := func(all []books) float64 {
+		first, last := all[0], all[len(all)-1]
+		return float64(last.busy[1]-first.busy[1]) / float64(last.at.Sub(first.at))
+	}
+	f.t.Logf("the other guest stood still for %v; it had %.0f %% of the time before, %.0f %% afterwards", stalled, 100*rate(before), 100*rate(after))
+	require.Greater(f.t, stalled, fairLimit/2, "the request stood in nobody's way, so this proves nothing")
+	require.Less(f.t, stalled, fairLimit+fairGrace+time.Second)
+	require.Greater(f.t, rate(after), rate(before)/2)
+
+	s, err := f.Status(f.ctx)
+	require.NoError(f.t, err)
+	require.EqualValues(f.t, 1, s.GPUs[0].Count("runaways"))
+	require.Zero(f.t, s.GPUs[1].Count("runaways"))
+	for i, gpu := range s.GPUs {
+		require.Empty(f.t, gpu.SafeMode, fairNames[i])
+	}
+}
