@@ -81,6 +81,7 @@ func TestGateTimer(t *testing.T) {
 // not stand still in between; one that is long waits until the card has nothing.
 func TestGateAhead(t *testing.T) {
 	cfg := sched.Default()
+	cfg.Ahead = time.Millisecond
 	a, m, _ := newTimed(t, &cfg)
 	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 1)

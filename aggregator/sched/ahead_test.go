@@ -61,6 +61,7 @@ func TestAhead(t *testing.T) {
 // ones that are forwarded as if they were short, gains nothing by it.
 func TestTrainedLengths(t *testing.T) {
 	c := sched.Default()
+	c.Ahead = ms
 	s, err := sched.New(c, 1, 0)
 	require.NoError(t, err)
 	var ids []sched.ID

@@ -84,7 +84,7 @@ func Default() Config {
 	return Config{
 		Policy:    Credit,
 		Depth:     1,
-		Ahead:     time.Millisecond,
+		Ahead:     200 * time.Microsecond,
 		Credit:    CreditConfig{Period: 30 * time.Millisecond},
 		Band:      BandConfig{Window: time.Second, Grace: 500 * time.Microsecond, Chances: 1},
 		Timeslice: TimesliceConfig{Slice: 16 * time.Millisecond, WorkConserving: true, Grace: 500 * time.Microsecond},

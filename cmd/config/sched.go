@@ -15,7 +15,7 @@ type Scheduler struct {
 	Policy    string        `yaml:"policy" placeholder:"NAME" def:"off" live:"" oneof:"off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts."`
 	Hierarchy string        `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom: GPUs with each other, or all processes of all guests."`
 	Depth     int           `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
-	Ahead     time.Duration `yaml:"ahead" placeholder:"TIME" def:"1ms" live:"" min:"0s" max:"1s" help:"How much short work an engine may still have before it when more is given to it all the same, so that it need not stand still in between. 0s: none."`
+	Ahead     time.Duration `yaml:"ahead" placeholder:"TIME" def:"200us" live:"" min:"0s" max:"1s" help:"How much short work an engine may still have before it when more is given to it all the same, so that it need not stand still in between. 0s: none."`
 	Credit    Credit        `yaml:"credit" embed:"" prefix:"credit-"`
 	Band      Band          `yaml:"band" embed:"" prefix:"band-"`
 	Timeslice Timeslice     `yaml:"timeslice" embed:"" prefix:"timeslice-"`
