@@ -104,3 +104,37 @@ func TestPrepared(t *testing.T) {
 		require.Equal(t, 1, m.closed)
 	}
 }
+
+// What is used while nobody has anything to do is a share of what a processor could do,
+// and is seen: who works meanwhile makes it larger.
+func TestIdle(t *testing.T) {
+	row, err := setup.Choose([]string{"naive"})
+	require.NoError(t, err)
+	b, err := setup.Open(row[0], setup.Common)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	k := &scene.Take{Bed: b}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	busy, err := k.Idle(t.Context(), 200*time.Millisecond)
+	close(stop)
+	<-stopped
+	require.NoError(t, err)
+	idle, err := k.Idle(t.Context(), 200*time.Millisecond)
+	require.NoError(t, err)
+	require.Less(t, idle, busy)
+	require.Equal(t, "idle", k.Last().Name)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = k.Idle(ctx, time.Hour)
+	require.ErrorIs(t, err, context.Canceled)
+}
