@@ -102,6 +102,26 @@ func (s *Scheduler) lower() {
 	}
 }
 
+// fall lowers the level of p's children if all with work have credit, to the one who
+// has least, for all alike: the reverse of rise. What all have more is worth nothing,
+// but as long as it lasts they take turns, whatever their weights.
+func (s *Scheduler) fall(p int32, e int) {
+	l := &s.Nodes[p].Lanes[e]
+	most, some := int64(0), false
+	for n := range s.Nodes {
+		m := int32(n)
+		if s.Nodes[n].Kind == Gone || !s.competes(m) || s.over(m) != p || s.Nodes[n].Lanes[e].Able == 0 {
+			continue
+		}
+		if tag := s.Nodes[n].Lanes[e].Tag; !some || tag > most {
+			most, some = tag, true
+		}
+	}
+	if some {
+		l.Level = min(l.Level, most)
+	}
+}
+
 // Change changes what a node says of itself, while it has work.
 func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 	s.advance(now)
@@ -127,6 +147,7 @@ func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 	more := int64(c.Weight - old.Weight)
 	for e := range node.Lanes {
 		s.period(node.Parent, e)
+		s.fall(s.over(n), e)
 		l, up := &node.Lanes[e], &s.Nodes[node.Parent].Lanes[e]
 		debt := s.debt(n, e)
 		switch {
@@ -149,6 +170,7 @@ func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 		if l := &node.Lanes[e]; c.Cap != old.Cap {
 			s.unrest(n, e)
 			l.Rests, l.Tokens, l.Filled = false, s.fullCap(n), s.Now
+			s.enter(n, e) // what it could not use while it rested is not saved for it
 		}
 	}
 	s.rebuild()

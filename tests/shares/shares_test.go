@@ -189,7 +189,11 @@ func checkBooks(t *testing.T, h *Hall, players []*Player) {
 	}
 }
 
-// While eight guests run, policy, weights and caps change all the time.
+// launches is how many copies the card has begun.
+func launches(h *Hall) uint64 { return h.Card.Stats().Engine.Class(classM2MF).Launches.Load() }
+
+// While eight guests run, policy, weights and caps change all the time. Each guest's
+// fences count what it submitted, and the card has done it once.
 func TestLiveChanges(t *testing.T) {
 	h := hall(t, sched.Credit)
 	var players []*Player
@@ -198,6 +202,7 @@ func TestLiveChanges(t *testing.T) {
 		players = append(players, join(t, h, fmt.Sprint("g", i), sched.NodeConfig{}))
 		pieces = append(pieces, 1+i*3)
 	}
+	before := launches(h)
 	play(t, players, pieces, func() {
 		for round := range 60 {
 			cfg := sched.Default()
@@ -209,6 +214,63 @@ func TestLiveChanges(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 	})
+	checkBooks(t, h, players)
+	want := uint64(0)
+	for i, p := range players {
+		want += p.sent.Load() * uint64(pieces[i])
+	}
+	require.Equal(t, want, launches(h)-before, "lost, or done twice")
+}
+
+// While eight guests have work, a change of weights and caps is a change of shares
+// from then on, in the card's own time.
+func TestSharesFollow(t *testing.T) {
+	h := hall(t, sched.Credit)
+	var players []*Player
+	for i := range 8 {
+		players = append(players, join(t, h, fmt.Sprint("g", i), sched.NodeConfig{}))
+	}
+	for _, p := range players {
+		for range 800 {
+			require.NoError(t, p.Request(p.Ch, 3))
+		}
+	}
+	stretch := func() (part float64) {
+		before, backlogged := h.Used(players)
+		for {
+			require.True(t, backlogged, "the work does not last")
+			time.Sleep(2 * time.Millisecond)
+			var now []time.Duration
+			now, backlogged = h.Used(players)
+			all := time.Duration(0)
+			for i := range now {
+				all += now[i] - before[i]
+			}
+			if all > 200*time.Millisecond {
+				return 1000 * float64(now[0]-before[0]) / float64(all)
+			}
+		}
+	}
+	require.InDelta(t, 125, stretch(), 50)
+	for _, c := range []struct {
+		share sched.NodeConfig
+		want  float64
+	}{
+		{sched.NodeConfig{Weight: 700}, 500},
+		{sched.NodeConfig{Weight: 100}, 125},
+		{sched.NodeConfig{Weight: 700, Cap: 250}, 250},
+	} {
+		require.NoError(t, players[0].Guest.SetShare(c.share))
+		first := stretch() // with what was owed before
+		second := stretch()
+		t.Logf("%+v: %.1f, %.1f of 1000", c.share, first, second)
+		require.InDelta(t, c.want, second, 75, "%+v", c.share)
+	}
+	for _, p := range players {
+		require.NoError(t, p.Guest.SetShare(sched.NodeConfig{}))
+		require.NoError(t, p.Ch.Finish())
+		p.ended.Store(p.sent.Load())
+	}
 	checkBooks(t, h, players)
 }
 

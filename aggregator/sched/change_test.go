@@ -1,0 +1,78 @@
+package sched_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/sched/model"
+	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
+)
+
+// TestSharesFollow: a change of weight or cap is a change of shares in the next quarter
+// of a second, but for what was owed before it.
+func TestSharesFollow(t *testing.T) {
+	for _, p := range []sched.Policy{sched.Credit, sched.Band} {
+		c := sched.Default()
+		c.Policy = p
+		var m model.Mix
+		for i := range 8 {
+			m.Guests = append(m.Guests, model.Node{
+				Name: string(rune('a' + i)),
+				Load: &throttle.Load{Busy: time.Duration(i+1) * 400 * us, Ahead: 4, Start: time.Duration(i) * 100 * ms},
+			})
+		}
+		r, err := model.NewRig(c, m, 1)
+		require.NoError(t, err)
+		require.NoError(t, r.Run(time.Second))
+		stretch := func(d time.Duration) float64 {
+			before := r.Clients[3].Stats.Busy[model.Graphics]
+			require.NoError(t, r.Run(r.Now+d))
+			return 100 * float64(r.Clients[3].Stats.Busy[model.Graphics]-before) / float64(d)
+		}
+		for _, s := range []struct {
+			weight, cap int
+			want        float64
+		}{{700, 0, 50}, {100, 0, 12.5}, {700, 250, 25}, {100, 0, 12.5}, {10, 0, 100. / 71}} {
+			require.NoError(t, r.Sched.Change(r.Now, r.Clients[3].Node, sched.NodeConfig{Weight: s.weight, Cap: s.cap}))
+			first, second := stretch(250*ms), stretch(250*ms)
+			t.Logf("%v, weight %d, cap %d: want %.1f %%, %.1f and %.1f", p, s.weight, s.cap, s.want, first, second)
+			require.InDelta(t, s.want, first, 8)
+			require.InDelta(t, s.want, second, 2.5)
+		}
+	}
+}
+
+// TestCommonCreditIsNone: if all have credit, they would take turns whatever their
+// weights until it is spent. A change of weights leaves them only what they have more
+// than the others.
+func TestCommonCreditIsNone(t *testing.T) {
+	s, err := sched.New(sched.Default(), 1, 0)
+	require.NoError(t, err)
+	var guests []sched.ID
+	now := time.Second
+	for range 3 {
+		g, err := s.AddNode(0, sched.Card, sched.NodeConfig{})
+		require.NoError(t, err)
+		ch, err := s.AddChannel(0, g, 0)
+		require.NoError(t, err)
+		guests = append(guests, g)
+		s.Submit(now, ch, 1<<16)
+	}
+	st := s.Freeze()
+	level := int64(0)
+	for n := range st.Nodes {
+		if st.Nodes[n].Kind == sched.Inner && n > 0 {
+			level += 1 << 20
+			st.Nodes[n].Lanes[0].Tag = level
+		}
+	}
+	st.Nodes[0].Lanes[0].Level = 100 * level
+	s, err = sched.Restore(st)
+	require.NoError(t, err)
+	require.NoError(t, s.Change(now, guests[0], sched.NodeConfig{Weight: 100}))
+	require.Equal(t, level, s.Level(0), "that of the one who has least credit")
+	require.NoError(t, s.Twin())
+}
