@@ -23,6 +23,7 @@ type Axis struct {
 
 const (
 	mapKey       = "bar-map"
+	doorbellKey  = "doorbell"
 	schedulerKey = "scheduler.policy"
 )
 
@@ -34,7 +35,7 @@ var Axes = [...]Axis{
 	{mapKey, part(homes.MapBAR3)},
 	{mapKey, part(homes.MapPRAMIN)},
 	{mapKey, part(homes.MapROM)},
-	{"doorbell", doorbell.Modes[:]},
+	{doorbellKey, doorbell.Modes[:]},
 	{schedulerKey, schedulers()},
 }
 
@@ -159,22 +160,24 @@ func (c Combination) GPU(name string, vram uint64) (serve.GPUConfig, error) {
 	return g, err
 }
 
-// share is GPU's for what is asked of it; a combination that cannot be has none.
-func (c Combination) share() aggregator.GuestConfig {
-	g, _ := c.GPU("a", uint64(leastVRAM))
-	return g.Share
+// maps is what of its BARs clients map.
+func (c Combination) maps() homes.Map {
+	_, of := c.texts()
+	m, _ := homes.ParseMap(of[mapKey])
+	return m
 }
 
 // Maps reports whether clients map anything, and so wait for each write.
-func (c Combination) Maps() bool { return c.share().Map != homes.MapNone || c.Polled() }
+func (c Combination) Maps() bool { return c.maps() != homes.MapNone || c.Polled() }
 
 // Windows reports whether they map windows on memory, so that pages move.
-func (c Combination) Windows() bool {
-	return c.share().Map&(homes.MapBAR1|homes.MapBAR3|homes.MapPRAMIN) != 0 || c.Polled()
-}
+func (c Combination) Windows() bool { return c.maps()&^homes.MapROM != 0 || c.Polled() }
 
 // Polled reports whether doorbells are looked for.
-func (c Combination) Polled() bool { return c.share().Doorbell == doorbell.Poll }
+func (c Combination) Polled() bool {
+	_, of := c.texts()
+	return of[doorbellKey] == doorbell.Poll.String()
+}
 
 // Find returns the combination that is called so.
 func Find(name string) (Combination, error) {

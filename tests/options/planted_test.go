@@ -59,7 +59,7 @@ func TestDataFindsHoles(t *testing.T) {
 		{"engines that do nothing", soft.Config{DisableEngines: true}, nil, func(Combination) bool { return true }},
 		{"entries that stay", soft.Config{}, func(c *soft.Card) card.Card { return &stale{Card: c} }, func(Combination) bool { return true }},
 		{"moves that lose a byte", soft.Config{}, func(c *soft.Card) card.Card { return careless{c} }, func(c Combination) bool {
-			return c.share().Map&^homes.MapROM != 0 // else nothing moves but doorbells, which need no such byte
+			return c.maps()&^homes.MapROM != 0 // else nothing moves but doorbells, which need no such byte
 		}},
 	} {
 		found := 0
