@@ -1,10 +1,8 @@
 package program_test
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 
@@ -19,7 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/program"
-	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
 // keeper is a card on which, while keep is set, an entry of a shadow that was valid
@@ -62,22 +60,17 @@ type shadowed struct {
 }
 
 func newShadowed(t *testing.T, p shadowpt.Policy, m homes.Map) *shadowed {
-	base, err := soft.New(soft.Config{VRAM: 256 << 20})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, base.Close()) })
-	s := &shadowed{card: &keeper{Card: base}}
-	sh, err := serve.NewShared(s.card, serve.Native, vfiouser.Options{})
+	s := new(shadowed)
+	sh, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Plant: func(c *soft.Card) card.Card {
+		s.card = &keeper{Card: c}
+		return s.card
+	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sh.Close()) })
-	path := filepath.Join(t.TempDir(), "gpu")
-	l, err := vfiouser.Listen(path)
+	seat, err := sh.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: 64 << 20, Map: m, Shadow: p}})
 	require.NoError(t, err)
-	v, err := sh.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: 64 << 20, Map: m, Shadow: p}}, l)
-	require.NoError(t, err)
-	s.share = v.Virtual.Guest
-	s.Guest, err = guest.Attach(context.Background(), path, guest.Config{Map: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Guest.Close()) })
+	s.share = seat.Guest
+	s.Guest = attachTo(t, seat.Socket)
 	return s
 }
 
