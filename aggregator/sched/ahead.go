@@ -79,6 +79,7 @@ func (s *Scheduler) expect(c int32, e int, d time.Duration) {
 	}
 }
 
+// load notes that a channel has requests on an engine, unload that it has none any more.
 func (s *Scheduler) load(c int32, e int) {
 	s.sides[c].slots[e].card = int32(len(s.loaded[e]))
 	s.loaded[e] = append(s.loaded[e], c)

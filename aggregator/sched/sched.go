@@ -207,7 +207,7 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	l := &node.Lanes[e]
 	foretold := l.Mean * time.Duration(n)
 	if l.Mean == 0 { // nothing is known of it; it is not to be thought short
-		foretold = s.Config.Ahead * time.Duration(n)
+		foretold = s.Config.Ahead
 	}
 	l.Pending += foretold
 	s.expect(c, e, foretold)

@@ -3,5 +3,6 @@
 // and that a request that does not end is its own channel's end alone.
 //
 // A [Hall] owns a card, an aggregator, and virtual GPUs behind sockets; each
-// [Player] has a guest and belongs to one goroutine.
+// [Player] has a guest and belongs to one goroutine. A [Throttle] is what measurements
+// load the card with (cmd/shares): a player's too, and its goroutine's.
 package shares

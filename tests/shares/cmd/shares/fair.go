@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/shares"
 )
 
-// table is a card with two throttles at it.
+// table is a card with throttles at it.
 type table struct {
 	hall      *shares.Hall
 	throttles []*shares.Throttle
