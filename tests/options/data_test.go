@@ -250,11 +250,12 @@ func (s *suite) race() error {
 			return err
 		}
 	}
-	got, err := s.read(both)
+	_, err = s.read(both) // while stores are still under way
 	if err := errors.Join(<-done, err); err != nil {
 		return err
 	}
-	if got, err = s.read(both); err != nil {
+	got, err := s.read(both)
+	if err != nil {
 		return err
 	}
 	// It goes home, and into PRAMIN, and out of it again.
