@@ -157,15 +157,41 @@ var neighbour = scene.Scenario{
 			{
 				Name: fmt.Sprintf("%d idle guests", idle), Parameters: map[string]string{"guests": fmt.Sprint(idle), "ms": fmt.Sprint(rest.Milliseconds())},
 				Shape: setup.Shape{Card: 3 << 30, GPUs: idle, VRAM: 64 << 20}, Virtual: true,
-				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return gather(ctx, b) },
-				Run: func(ctx context.Context, t *scene.Take) error {
-					used, err := t.Idle(ctx, rest)
-					t.Figure("idle", report.Share, used)
-					return err
-				},
+				Run: func(ctx context.Context, t *scene.Take) error { return idles(ctx, t, rest) },
 			},
 		}
 	},
+}
+
+// idles measures what the process uses while the guests of one set-up, and of no other,
+// are attached and at rest.
+func idles(ctx context.Context, t *scene.Take, d time.Duration) error {
+	all, err := gather(ctx, t.Bed)
+	if err != nil {
+		return err
+	}
+	var used float64
+	if err = settled(ctx); err == nil {
+		used, err = t.Idle(ctx, d)
+	}
+	if err = errors.Join(err, all.Close()); err != nil {
+		return err
+	}
+	t.Figure("idle", report.Share, used)
+	return nil
+}
+
+// atRest is how long after its last work a guest is idle: what looks after it looks ever
+// more seldom, and what it left behind has been cleared away.
+const atRest = 50 * time.Millisecond
+
+func settled(ctx context.Context) error {
+	select {
+	case <-time.After(atRest):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // beside measures the same copies alone and beside an idle neighbour, by turns that
@@ -178,6 +204,9 @@ func beside(ctx context.Context, t *scene.Take, rounds, pairs int) (err error) {
 	}
 	defer func() { err = errors.Join(err, worker.g.Close()) }()
 	copies := func(name string) (float64, error) {
+		if err := settled(ctx); err != nil {
+			return 0, err
+		}
 		err := t.Phase(name, func() error { return worker.copies(rounds) })
 		if err != nil {
 			return 0, err
