@@ -41,6 +41,7 @@ func (l *Layer) complete() error {
 			return err
 		}
 	}
+	l.settleScheduler()
 	if err := l.checkScheduler(); err != nil {
 		return err
 	}

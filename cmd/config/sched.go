@@ -12,7 +12,7 @@ import (
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string        `yaml:"policy" placeholder:"NAME" def:"off" live:"" oneof:"off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts."`
+	Policy    string        `yaml:"policy" placeholder:"NAME" def:"auto" live:"" oneof:"auto,off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts. Auto: credit if there are several GPUs, or none yet, else off."`
 	Hierarchy string        `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom: GPUs with each other, or all processes of all guests."`
 	Depth     int           `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
 	Ahead     time.Duration `yaml:"ahead" placeholder:"TIME" def:"200us" live:"" min:"0s" max:"1s" help:"How much short work an engine may still have before it when more is given to it all the same, so that it need not stand still in between. 0s: none."`
@@ -70,8 +70,12 @@ type QueueLimits struct {
 	Creations int           `yaml:"creations" placeholder:"N" def:"10000" live:"" min:"1" max:"1073741824" help:"With a scheduler, how many channels and processes of a guest may begin in a second; what is more is not bound."`
 }
 
-// SchedulerOff is the policy of a card without a scheduler.
-const SchedulerOff = "off"
+// SchedulerOff is the policy of a card without a scheduler; SchedulerAuto is one that
+// depends on what there is to share (see Layer.settleScheduler).
+const (
+	SchedulerOff  = "off"
+	SchedulerAuto = "auto"
+)
 
 // Schedule is everything that says how the card's time is shared, and that may be
 // changed while it is. Its keys are those of the file without "scheduler.":
@@ -167,6 +171,9 @@ func (s Schedule) Change(text string) (Schedule, error) {
 			return s, err
 		}
 	}
+	if changed.Policy == SchedulerAuto {
+		return s, &Error{Where: source + ": policy", Value: SchedulerAuto, Reason: "is for the start; name a policy: " + strings.Join(sched.Policies(), ", ")}
+	}
 	if changed.Policy == SchedulerOff {
 		return s, &Error{Where: source + ": policy", Value: SchedulerOff, Reason: "cannot be turned off while the server runs; none gives work to the card as it comes and keeps the accounts"}
 	}
@@ -178,6 +185,19 @@ const WithScheduler = "start the server with scheduler.policy (--sched-policy), 
 
 // withoutEffect says that an option is for nothing without a scheduler.
 const withoutEffect = "has no effect without a scheduler; " + WithScheduler + ", or leave it out"
+
+// settleScheduler says what auto is: somebody to share with, or who may come, makes it
+// credit. With one GPU from the start there is nobody, and no price to pay.
+func (l *Layer) settleScheduler() {
+	c := &l.Config
+	if c.Scheduler.Policy != SchedulerAuto {
+		return
+	}
+	c.Scheduler.Policy = SchedulerOff
+	if c.Socket == "" && (len(c.GPUs) > 1 || len(c.GPUs) == 0 && c.Control != "") {
+		c.Scheduler.Policy = sched.Credit.String()
+	}
+}
 
 // checkScheduler refuses what is possible alone but not together.
 func (l *Layer) checkScheduler() error {

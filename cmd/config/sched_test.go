@@ -45,6 +45,27 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
+// TestSchedulerAuto: who shares the card, or may come to share it, is scheduled, if
+// nothing else is said.
+func TestSchedulerAuto(t *testing.T) {
+	const a, b = "name=a,socket=a.sock,vram=64MiB", "name=b,socket=b.sock,vram=64MiB"
+	for _, c := range []struct {
+		file string
+		gpus []string
+		want string
+	}{
+		{"", nil, "off"}, {"socket: s.sock\n", nil, "off"}, {"control: c.sock\n", nil, "credit"}, {"socket: s.sock\ncontrol: c.sock\n", nil, "off"},
+		{"", []string{a}, "off"}, {"control: c.sock\n", []string{a}, "off"}, {"", []string{a, b}, "credit"},
+		{"scheduler: {policy: off}\n", []string{a, b}, "off"}, {"scheduler: {policy: auto}\n", []string{a, b}, "credit"}, {"scheduler: {policy: band}\n", []string{a}, "band"},
+	} {
+		l, err := join(t, c.file, c.gpus...)
+		require.NoError(t, err)
+		require.Equal(t, c.want, l.Config.Scheduler.Policy, "%q %v", c.file, c.gpus)
+	}
+	_, err := join(t, "", a+",weight=3", b)
+	require.NoError(t, err)
+}
+
 // leaves calls f with each number, word and truth value in a structure.
 func leaves(path string, v reflect.Value, f func(path string, v reflect.Value)) {
 	if v.Kind() != reflect.Struct {
@@ -153,7 +174,8 @@ func TestScheduleChange(t *testing.T) {
 	})
 	s := first.Config.Schedule()
 	for _, c := range []struct{ text, want string }{
-		{"policy=fair", `scheduler: policy: fair: must be off or none or fifo or credit or band or timeslice or dfq`},
+		{"policy=fair", `scheduler: policy: fair: must be auto or off or none or fifo or credit or band or timeslice or dfq`},
+		{"policy=auto", `scheduler: policy: auto: is for the start; name a policy: none, fifo, credit, band, timeslice, dfq`},
 		{"policy=off", `scheduler: policy: off: cannot be turned off while the server runs; none gives work to the card as it comes and keeps the accounts`},
 		{"credit.period=2s", `scheduler: credit.period: 2s: must be 1ms to 1s`},
 		{"depth=0", `scheduler: depth: 0: must be 1 to 64`},
@@ -214,7 +236,7 @@ func TestSchedulerErrors(t *testing.T) {
 	const on, gpu = "scheduler: {policy: credit}\n", "gpus:\n- {name: a, socket: a.sock, vram: 64MiB, "
 	const off = `has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`
 	for _, c := range []struct{ file, want string }{
-		{"scheduler: {policy: fair}\n", `f.yaml:1: scheduler.policy: fair: must be off or none or fifo or credit or band or timeslice or dfq`},
+		{"scheduler: {policy: fair}\n", `f.yaml:1: scheduler.policy: fair: must be auto or off or none or fifo or credit or band or timeslice or dfq`},
 		{"scheduler: {hierarchy: bush}\n", `f.yaml:1: scheduler.hierarchy: bush: must be tree or flat-weights or flat`},
 		{"scheduler: {depth: 0}\n", `f.yaml:1: scheduler.depth: 0: must be 1 to 64`},
 		{"scheduler: {depth: 65}\n", `f.yaml:1: scheduler.depth: 65: must be 1 to 64`},

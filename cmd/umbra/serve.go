@@ -81,6 +81,9 @@ func moreProcessors() {
 // options joins defaults, file and flags.
 func (c *serveCmd) options(parsed *kong.Context) (config.Layer, error) {
 	layers := []config.Layer{config.Defaults()}
+	if c.FD != noFD { // one guest has the card: nobody to share it with
+		layers[0].Config.Scheduler.Policy = config.SchedulerOff
+	}
 	if c.File != "" {
 		file, err := config.File(c.File)
 		if err != nil {

@@ -31,7 +31,7 @@ func (p *printer) sharedReport(r *sharedResult) error {
 	if r.Status != "" {
 		p.title("$ umbra status --control " + controlSocket)
 		for l := range strings.Lines(r.Status) {
-			p.line("  %s", clip(strings.TrimSpace(l), width-2))
+			p.line("  %s", clip(strings.TrimRight(l, " \n"), width-2))
 		}
 	}
 	if r.Registers != "" {

@@ -60,7 +60,7 @@ func TestUnknownWords(t *testing.T) {
 		"shadow.scan":      "--gpu name=a: shadow.scan: nonsense: must be full or incremental",
 		"bar-map":          `--gpu name=a: bar-map: "nonsense" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
 		"doorbell":         `--gpu name=a: doorbell: "nonsense" is no way to hear doorbells; say ` + list(doorbell.Modes[:]),
-		"scheduler.policy": "--sched-policy: nonsense: must be " + list(schedulers()),
+		"scheduler.policy": "--sched-policy: nonsense: must be auto or " + list(schedulers()),
 	} {
 		var words []string
 		for i, a := range Axes {
