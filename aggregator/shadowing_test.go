@@ -3,6 +3,7 @@ package aggregator
 import (
 	"bytes"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -231,6 +232,11 @@ func flatten(mem []byte, dir uint64) (list []string) {
 // the work that the card gets sees the guest's tables as a full rebuild would make
 // them.
 func TestPoliciesEqualFullRebuilds(t *testing.T) {
+	if f := flag.Lookup("rapid.checks"); raceDetector && f.Value.String() == f.DefValue {
+		// What runs side by side is seen in a few; that tables are right, in the others.
+		require.NoError(t, f.Value.Set("15"))
+		t.Cleanup(func() { require.NoError(t, f.Value.Set(f.DefValue)) })
+	}
 	for _, policy := range shadowpt.Policies() {
 		t.Run(fmt.Sprint(policy.Sync, policy.Scan), func(t *testing.T) {
 			bells, compared := 0, 0

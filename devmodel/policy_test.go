@@ -16,7 +16,7 @@ import (
 func TestOnlyTranslatedRowsReachTheCard(t *testing.T) {
 	v, c, _ := newGPU(t)
 	translated := translatedOffsets(v)
-	for off := uint64(0); off < v.BARSize(devmodel.BAR0); off += 4 {
+	for off := uint64(0); off < v.BARSize(devmodel.BAR0); off += stride {
 		c.calls = nil
 		var b [4]byte
 		v.ReadBAR(devmodel.BAR0, off, b[:])

@@ -322,7 +322,7 @@ func TestEveryTruncation(t *testing.T) {
 func TestEveryByteMutated(t *testing.T) {
 	b := gf100(t)
 	end := 0x31b // the last structure ends here
-	for at := range end {
+	for at := 0; at < end; at += every {
 		for _, x := range []byte{0x00, 0xff, b[at] + 1, b[at] ^ 0x80} {
 			old := b[at]
 			b[at] = x

@@ -76,7 +76,7 @@ func TestNoAllocations(t *testing.T) {
 	for _, p := range all {
 		for _, h := range []sched.Hierarchy{sched.Tree, sched.FlatWeights, sched.Flat} {
 			k := crowd(t, p, h, 64)
-			for range 20_000 {
+			for range costTurns {
 				k.turn()
 			}
 			require.Zero(t, testing.AllocsPerRun(5000, k.turn), "%v, %v", p, h)

@@ -2,4 +2,7 @@
 
 package sched_test
 
-const raceDetector = false
+const (
+	raceDetector = false
+	costTurns    = 20_000 // of which the cost of one is the mean
+)

@@ -2,5 +2,14 @@
 
 package sched_test
 
-// raceDetector says that allocations cannot be counted.
-const raceDetector = true
+import "flag"
+
+const (
+	// raceDetector says that allocations cannot be counted.
+	raceDetector = true
+	costTurns    = 2_000
+)
+
+// The race detector has nothing to find here: there is one goroutine. So properties are
+// tried less often under it; what is asked for on the command line goes before.
+func init() { _ = flag.Set("rapid.checks", "20") }
