@@ -26,11 +26,11 @@ import (
 func TestBooks(t *testing.T) {
 	labtest.Need(t)
 	for _, version := range []string{"6.12"} {
-		t.Run(version, func(t *testing.T) { books(t, version) })
+		t.Run(version, func(t *testing.T) { kernelBooks(t, version) })
 	}
 }
 
-func books(t *testing.T, version string) {
+func kernelBooks(t *testing.T, version string) {
 	machines <- struct{}{}
 	t.Cleanup(func() { <-machines })
 	cfg := sched.Default()
