@@ -17,11 +17,11 @@ import (
 type plain struct {
 	vram, card []byte
 	next       uint64
+	written    uint64 // bytes of the card's tables
 }
 
 func (p *plain) ReadTable(_ shadowpt.Target, addr uint64, b []byte) bool {
-	copy(b, p.vram[addr:])
-	return true
+	return addr < uint64(len(p.vram)) && copy(b, p.vram[addr:]) == len(b)
 }
 func (p *plain) SameTable(_ shadowpt.Target, addr uint64, b []byte) bool {
 	return bytes.Equal(b, p.vram[addr:addr+uint64(len(b))])
@@ -33,15 +33,24 @@ func (p *plain) AllocTable(n uint64) (uint64, bool) {
 	p.next += n
 	return p.next - n, p.next <= uint64(len(p.card))
 }
-func (p *plain) FreeTable(uint64, uint64)         {}
-func (p *plain) WriteTable(addr uint64, b []byte) { copy(p.card[addr:], b) }
+func (p *plain) FreeTable(uint64, uint64) {}
+func (p *plain) WriteTable(addr uint64, b []byte) {
+	copy(p.card[addr:], b)
+	p.written += uint64(len(b))
+}
+
+// newPlain makes one with so many bytes of VRAM, and of the card's memory for tables,
+// which does not begin at 0: no table is there.
+func newPlain(vram, tables int) *plain {
+	return &plain{vram: make([]byte, vram), card: make([]byte, shadowpt.SmallPage+tables), next: shadowpt.SmallPage}
+}
 
 const plainTables = shadowpt.DirSize // where the first table of a plain guest is
 
 // populated is a space of n tables of 4 KiB pages, every entry of them valid and
 // read-only, built and followed.
 func populated(t require.TestingT, n int) (*plain, *shadowpt.Tracker, *shadowpt.Shadow) {
-	p := &plain{vram: make([]byte, plainTables+n*shadowpt.SmallTableSize), card: make([]byte, shadowpt.DirSize+n*shadowpt.SmallTableSize)}
+	p := newPlain(plainTables+n*shadowpt.SmallTableSize, 2*shadowpt.DirSize+n*shadowpt.SmallTableSize)
 	for i := range n {
 		at := uint64(plainTables + i*shadowpt.SmallTableSize)
 		put(p.vram, uint64(i)*8, shadowpt.PDE{Small: small(at)}.Encode())
@@ -107,6 +116,7 @@ func TestOneEntryCostsOnePage(t *testing.T) {
 // comparison of its pages at each look, and its changed entries.
 func TestUntrappedTablesAreCompared(t *testing.T) {
 	p, tr, s := populated(t, 1)
+	tr.Counts = shadowpt.Counts{}
 	tr.Untrapped(plainTables, shadowpt.SmallTableSize, true)
 	put(p.vram, plainTables+4096, 0)
 	tr.Update()
@@ -210,4 +220,56 @@ func BenchmarkWrote(b *testing.B) {
 		tr.Wrote(at&(1<<30-1), 1)
 		at += 4096*64 + 1
 	}
+}
+
+// TestEmptyPagesCostNothing: a new space of which little is used costs the pages that
+// hold something, not the size of its tables: no more entries are looked at or written, and
+// what is given back is only cleared where it was written.
+func TestEmptyPagesCostNothing(t *testing.T) {
+	p := newPlain(2*plainTables+shadowpt.SmallTableSize+shadowpt.BigTableSize, 1<<20)
+	const at = 2 * plainTables
+	put(p.vram, 17*8, shadowpt.PDE{Small: small(at), Big: small(at + shadowpt.SmallTableSize)}.Encode())
+	put(p.vram, at+5*shadowpt.SmallPage, shadowpt.PTE{Valid: true}.Encode())
+	put(p.vram, at+63*shadowpt.SmallPage+8, shadowpt.PTE{Valid: true}.Encode())
+	const page, used = shadowpt.SmallPage / 8, 3 // pages: one of the directory, two of the small table
+	work := shadowpt.NewWork(1 << 62)
+	tr := shadowpt.NewTracker(p, p, work, uint64(len(p.vram)), 1<<40)
+	s, ok := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
+	require.True(t, ok)
+	tr.Follow(s)
+	const all = (shadowpt.DirSize + shadowpt.SmallTableSize + shadowpt.BigTableSize) / shadowpt.SmallPage
+	require.Equal(t, uint64((all-used)*shadowpt.SmallPage), tr.Counts.Compared, "with nothing")
+	require.Equal(t, uint64(used*page), s.Counts.Examined)
+	require.Equal(t, uint64(2*page+1), s.Counts.Rewritten, "of the directory one entry")
+	require.Equal(t, uint64(shadowpt.SmallPage+shadowpt.DirSize+shadowpt.SmallTableSize), p.next, "no table without an entry")
+	written := p.written
+	s.Free()
+	require.Equal(t, written+used*shadowpt.SmallPage, p.written)
+	require.True(t, bytes.Equal(p.card, make([]byte, len(p.card))))
+}
+
+// TestNamedSpacesAloneAreLookedAt: who says which spaces are to be brought up to date does
+// not pay for the others, however many there are.
+func TestNamedSpacesAloneAreLookedAt(t *testing.T) {
+	p, tr, s := populated(t, 4)
+	other, ok := shadowpt.NewShadow(p, p, shadowpt.NewWork(1<<62), shadowpt.Space{Dir: uint64(len(p.vram)), Limit: shadowpt.VASize - 1})
+	require.True(t, ok)
+	tr.Follow(other) // nothing is there: it has no tables
+	tr.Untrapped(0, uint64(len(p.vram)), true)
+	tr.Counts = shadowpt.Counts{}
+	tr.Update()
+	compared, rewritten := tr.Counts.Compared, s.Counts.Rewritten
+	require.Equal(t, uint64(len(p.vram)), compared)
+	p.change(tr, 1)
+	tr.UpdateOnly(other)
+	require.Equal(t, compared, tr.Counts.Compared)
+	tr.UpdateOnly(s)
+	require.Equal(t, compared+uint64(len(p.vram)), tr.Counts.Compared)
+	require.Equal(t, rewritten+1, s.Counts.Rewritten)
+	tr.Untrapped(0, uint64(len(p.vram)), false)
+	tr.UpdateOnly(s) // a last time
+	compared = tr.Counts.Compared
+	p.change(tr, 2)
+	tr.UpdateOnly(other, s)
+	require.Equal(t, compared+shadowpt.SmallPage, tr.Counts.Compared, "of many pages the one that was written")
 }

@@ -9,7 +9,7 @@ type burst struct {
 }
 
 // add puts an entry behind the others, or writes those out first.
-func (t *Tracker) add(s *Shadow, b *burst, table uint64, i int, q uint64) {
+func (t *Tracker) add(s *Shadow, b *burst, table *cardTable, i int, q uint64) {
 	if len(b.buf) == cap(b.buf) || i != b.first+len(b.buf)/8 {
 		t.write(s, b, table)
 		b.first = i
@@ -19,17 +19,19 @@ func (t *Tracker) add(s *Shadow, b *burst, table uint64, i int, q uint64) {
 
 // write writes the entries into the table at addr. Without a table they are all
 // zero, or there is no room for them.
-func (t *Tracker) write(s *Shadow, b *burst, table uint64) {
-	if len(b.buf) > 0 && table != 0 {
-		t.card.WriteTable(table+uint64(b.first)*8, b.buf)
-		s.Counts.Rewritten += uint64(len(b.buf) / 8)
+func (t *Tracker) write(s *Shadow, b *burst, table *cardTable) {
+	if n := len(b.buf) / 8; n > 0 && table.addr != 0 {
+		t.card.WriteTable(table.addr+uint64(b.first)*8, b.buf)
+		table.used.add(b.first / pageEntries)
+		table.used.add((b.first + n - 1) / pageEntries)
+		s.Counts.Rewritten += uint64(n)
 	}
 	b.buf = b.buf[:0]
 }
 
 func (t *Tracker) flush(s *Shadow, n *node) {
-	t.write(s, &t.out[0], n.small)
-	t.write(s, &t.out[1], n.big)
+	t.write(s, &t.out[0], &n.small)
+	t.write(s, &t.out[1], &n.big)
 }
 
 // put enters what the card gets for entry i of a guest's table.
@@ -44,8 +46,8 @@ func (t *Tracker) put(r *leafRef, i int, q uint64) {
 }
 
 func (t *Tracker) putSmall(s *Shadow, n *node, i int, q uint64) {
-	if t.ready(s, n, &n.small, SmallTableSize, q) {
-		t.add(s, &t.out[0], n.small, i, q)
+	if t.ready(s, n, &n.small, q) {
+		t.add(s, &t.out[0], &n.small, i, q)
 	}
 }
 
@@ -53,11 +55,11 @@ func (t *Tracker) putSmall(s *Shadow, n *node, i int, q uint64) {
 // it back, those.
 func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 	q := s.entry(guest, BigPage)
-	if t.ready(s, n, &n.big, BigTableSize, q) {
-		t.add(s, &t.out[1], n.big, i, q)
+	if t.ready(s, n, &n.big, q) {
+		t.add(s, &t.out[1], &n.big, i, q)
 	}
 	was := n.isOver(uint64(i))
-	over := pteValid.get(guest) != 0 && (q == 0 || n.big == 0)
+	over := pteValid.get(guest) != 0 && (q == 0 || n.big.addr == 0)
 	n.setOver(uint64(i), over)
 	if !was && !over {
 		return
@@ -80,14 +82,11 @@ func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 
 // ready reports whether there is a table to write q to. One is made if there is
 // something to hold; the directory entries of the node change then.
-func (t *Tracker) ready(s *Shadow, n *node, table *uint64, size, q uint64) bool {
-	if *table != 0 {
+func (t *Tracker) ready(s *Shadow, n *node, table *cardTable, q uint64) bool {
+	if table.addr != 0 {
 		return true
 	}
-	if q == 0 || n.starved {
-		return false
-	}
-	if *table = s.alloc(n, size); *table == 0 {
+	if q == 0 || n.starved || !s.alloc(n, table) {
 		return false
 	}
 	for w := range n.slots {
@@ -96,14 +95,32 @@ func (t *Tracker) ready(s *Shadow, n *node, table *uint64, size, q uint64) bool 
 	return true
 }
 
-// followDir takes hold of a shadow's directory. All its entries count as changed.
+// followDir takes hold of a shadow's directory. All its entries count as changed that
+// name something, or may name something on the card.
 func (t *Tracker) followDir(s *Shadow) {
 	s.Counts.Tables++
-	s.Counts.Examined += DirEntries
 	s.pages = t.take(s, nil, Table{Present: true, Target: s.space.Target, Addr: s.space.Dir}, false, DirEntries)
-	for w := range s.changed {
-		s.changed[w] = ^uint64(0)
+	for at := range s.at {
+		used := s.dir.used>>at&1 != 0
+		if !used && (s.pages == nil || s.pages[at].l.seen == nil) {
+			continue
+		}
+		s.Counts.Examined += pageEntries
+		for i := at * pageEntries; i < (at+1)*pageEntries; i++ {
+			if used || entryAt(s.pages, i) != 0 {
+				s.changed.add(i)
+			}
+		}
 	}
+}
+
+// behind returns where the node behind a directory entry is noted.
+func (s *Shadow) behind(i int) **node {
+	at := &s.at[i/pageEntries]
+	if *at == nil {
+		*at = make([]*node, pageEntries)
+	}
+	return &(*at)[i%pageEntries]
 }
 
 // hold takes hold of a node's tables and builds the card's from them.
@@ -113,25 +130,29 @@ func (t *Tracker) hold(s *Shadow, n *node) {
 	n.guestSmall = t.take(s, n, n.key.small, false, small)
 	n.guestBig = t.take(s, n, n.key.big, true, big)
 	cut := n.starved
-	w := s.work
-	clear(w.small)
-	clear(w.big)
-	for _, o := range []struct {
-		pages   []held
-		entries []uint64
-		size    uint64
-	}{{n.guestSmall, w.small[:small], SmallPage}, {n.guestBig, w.big[:big], BigPage}} {
-		if o.pages == nil {
+	t.load(s, n.guestSmall, &s.work.small, small, SmallPage)
+	t.load(s, n.guestBig, &s.work.big, big, BigPage)
+	s.compose(n)
+	n.starved = n.starved || cut
+}
+
+// load takes n entries of a table over as they were seen, and counts what they let
+// engines write.
+func (t *Tracker) load(s *Shadow, pages []held, into *sheet, n int, size uint64) {
+	into.clear()
+	for i := range pages {
+		l := pages[i].l
+		if l.seen == nil {
 			continue
 		}
-		entriesOf(o.pages, o.entries)
-		s.Counts.Examined += uint64(len(o.entries))
-		for _, q := range o.entries {
-			t.countWriters(q, o.size, 1)
+		part := l.seen[:min(pageEntries, n-i*pageEntries)*8]
+		s.Counts.Examined += uint64(len(part) / 8)
+		if into.take(i, part) {
+			for _, q := range into.page(i) {
+				t.countWriters(q, size, 1)
+			}
 		}
 	}
-	s.compose(n, w.small, w.big)
-	n.starved = n.starved || cut
 }
 
 // unhold is the reverse of hold; the card's tables stay as they are.
@@ -200,6 +221,9 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 	case l.lost:
 		return nil // those who still have it are about to let go
 	default:
+		if t.due(l) {
+			t.late = append(t.late, l)
+		}
 		return l
 	}
 	if !key.system && (target != VRAM || key.page >= t.pages) {
@@ -211,14 +235,18 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 			t.loose.add(key.page)
 		}
 	}
-	if !t.guest.ReadTable(key.target(), addr, t.page[:]) {
+	l := &leaf{key: key, scan: t.scan}
+	switch {
+	case t.guest.SameTable(key.target(), addr, zeroPage[:]): // most are empty: no copy is made to see it
+		t.Counts.Compared += SmallPage
+	case t.guest.ReadTable(key.target(), addr, t.page[:]):
+		l.fill(t.page[:])
+	default:
 		if !key.system {
 			t.tables.remove(key.page)
 		}
 		return nil
 	}
-	l := &leaf{key: key}
-	l.fill(t.page[:])
 	t.leaves[key] = l
 	if key.system {
 		l.at = len(t.system)

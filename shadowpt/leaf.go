@@ -23,8 +23,9 @@ type leaf struct {
 	// system counts the entries that, read as page entries, name the guest's system
 	// memory.
 	system int
-	at     int  // in Tracker.system, if the page itself is in system memory
-	lost   bool // it is no longer the guest's
+	scan   uint64 // the Tracker's, in which the page was last looked at
+	at     int    // in Tracker.system, if the page itself is in system memory
+	lost   bool   // it is no longer the guest's
 }
 
 // leafKey is a page number, and whether it is in system memory.
@@ -115,20 +116,6 @@ func entryAt(pages []held, i int) uint64 {
 		return 0
 	}
 	return pages[i/pageEntries].l.entry(i % pageEntries)
-}
-
-// entriesOf copies a table's entries.
-func entriesOf(pages []held, out []uint64) {
-	for i := range pages {
-		part := out[i*pageEntries : min((i+1)*pageEntries, len(out))]
-		if pages[i].l.seen == nil {
-			clear(part)
-			continue
-		}
-		for k := range part {
-			part[k] = pages[i].l.entry(k)
-		}
-	}
 }
 
 // addRef notes that a table has the page as a part.

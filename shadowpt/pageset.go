@@ -27,6 +27,9 @@ func (s *pageSet) has(page uint64) bool {
 	return s.levels[0][page/64].Load()>>(page%64)&1 != 0
 }
 
+// word returns the 64 pages of which page is one: page n as bit n % 64.
+func (s *pageSet) word(page uint64) uint64 { return s.levels[0][page/64].Load() }
+
 // add puts a page into the set. It looks at every level, whatever it finds on
 // the first: another goroutine may be about to set the bits above.
 func (s *pageSet) add(page uint64) {

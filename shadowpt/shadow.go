@@ -18,9 +18,10 @@ type Guest interface {
 
 // Card is where shadow tables lie.
 type Card interface {
-	// AllocTable returns n bytes of zeroed card memory, aligned to 4 KiB, that
+	// AllocTable returns n bytes of card memory, all zero, aligned to 4 KiB, that
 	// the guest cannot reach; false when its share is used up.
 	AllocTable(n uint64) (addr uint64, ok bool)
+	// FreeTable takes them back. They are zero again.
 	FreeTable(addr, n uint64)
 	// WriteTable stores entries. The card may be walking them: each aligned
 	// 8 bytes must change at once, for half of one entry and half of another
@@ -35,16 +36,15 @@ type Work struct {
 	// that does not fit counts as not there; the owner sets Left before a build.
 	Left uint64
 
-	buf   []byte
-	small []uint64
-	big   []uint64
+	buf        []byte
+	small, big sheet
 }
 
 // NewWork returns a Work that allows left bytes.
 func NewWork(left uint64) *Work {
 	return &Work{
 		Left: left, buf: make([]byte, SmallTableSize),
-		small: make([]uint64, SmallEntries), big: make([]uint64, BigEntries),
+		small: sheet{entries: make([]uint64, SmallEntries)}, big: sheet{entries: make([]uint64, BigEntries)},
 	}
 }
 
@@ -107,8 +107,8 @@ type Shadow struct {
 
 	guest Guest
 	card  Card
-	space Space  // the guest's
-	dir   uint64 // on the card
+	space Space     // the guest's
+	dir   cardTable // on the card
 	nodes map[nodeKey]*node
 
 	// retired are tables that the card may still be walking.
@@ -119,11 +119,16 @@ type Shadow struct {
 	// What a Tracker keeps of the directory while it follows the shadow.
 	tracker *Tracker
 	pages   []held
-	at      []*node // the node behind each entry
+	at      [DirEntries / pageEntries][]*node // the node behind each entry; nil: none behind all of them
 	changed entrySet
 }
 
-type cardTable struct{ addr, size uint64 }
+// cardTable is a table of the card's.
+type cardTable struct {
+	addr, size uint64 // addr 0: there is none
+	// used are the pages of it that may hold something: the others are zero.
+	used pageMask
+}
 
 type nodeKey struct {
 	big, small Table
@@ -132,8 +137,8 @@ type nodeKey struct {
 
 // node is the shadow of the tables behind a directory entry.
 type node struct {
-	big, small uint64 // on the card; 0 = none
-	seen       bool   // in the build under way
+	big, small cardTable
+	seen       bool // in the build under way
 
 	// over are the big pages whose range of the small table is not what the guest
 	// has there: they are entered as small pages, or there was no room for them.
@@ -160,13 +165,13 @@ func NewShadow(g Guest, c Card, w *Work, s Space) (*Shadow, bool) {
 		return nil, false
 	}
 	return &Shadow{
-		guest: g, card: c, space: s, dir: dir, work: w,
+		guest: g, card: c, space: s, dir: cardTable{addr: dir, size: DirSize}, work: w,
 		nodes: make(map[nodeKey]*node),
 	}, true
 }
 
 // Dir returns the address of the shadow directory on the card.
-func (s *Shadow) Dir() uint64 { return s.dir }
+func (s *Shadow) Dir() uint64 { return s.dir.addr }
 
 // Space returns the address space as the guest describes it.
 func (s *Shadow) Space() Space { return s.space }
@@ -174,10 +179,16 @@ func (s *Shadow) Space() Space { return s.space }
 // Release gives back the tables that Rebuild took out of use. The card must have
 // finished an invalidate since: before it, a walk may still be inside them.
 func (s *Shadow) Release() {
-	for _, t := range s.retired {
-		s.card.FreeTable(t.addr, t.size)
+	for i := range s.retired {
+		s.free(&s.retired[i])
 	}
 	s.retired = s.retired[:0]
+}
+
+// free gives a table back, empty.
+func (s *Shadow) free(t *cardTable) {
+	t.used.each(func(page int) { s.card.WriteTable(t.addr+uint64(page)*SmallPage, zeroPage[:]) })
+	s.card.FreeTable(t.addr, t.size)
 }
 
 // Free gives all tables back. The card must not use them any more: it has
@@ -190,7 +201,7 @@ func (s *Shadow) Free() {
 		s.drop(k, n)
 	}
 	s.Release()
-	s.card.FreeTable(s.dir, DirSize)
+	s.free(&s.dir)
 }
 
 // Rebuild reads all of the guest's tables and writes the card's anew. It is the
@@ -217,7 +228,8 @@ func (s *Shadow) Rebuild() {
 			binary.LittleEndian.PutUint64(dir[i:], s.shadowPDE(q))
 		}
 	}
-	s.card.WriteTable(s.dir, dir)
+	s.card.WriteTable(s.dir.addr, dir)
+	s.dir.used = allPages(DirSize)
 	s.Counts.Rewritten += DirEntries
 	for k, n := range s.nodes {
 		if !n.seen {
@@ -227,11 +239,10 @@ func (s *Shadow) Rebuild() {
 }
 
 func (s *Shadow) drop(k nodeKey, n *node) {
-	if n.big != 0 {
-		s.retired = append(s.retired, cardTable{n.big, BigTableSize})
-	}
-	if n.small != 0 {
-		s.retired = append(s.retired, cardTable{n.small, SmallTableSize})
+	for _, t := range [...]cardTable{n.big, n.small} {
+		if t.addr != 0 {
+			s.retired = append(s.retired, t)
+		}
 	}
 	delete(s.nodes, k)
 }
@@ -259,7 +270,7 @@ func keyOf(q uint64) (nodeKey, bool) {
 func (s *Shadow) node(key nodeKey) *node {
 	n := s.nodes[key]
 	if n == nil {
-		n = new(node)
+		n = &node{big: cardTable{size: BigTableSize}, small: cardTable{size: SmallTableSize}}
 		s.nodes[key] = n
 	}
 	return n
@@ -268,71 +279,32 @@ func (s *Shadow) node(key nodeKey) *node {
 // pde returns the card's directory entry for the node.
 func (n *node) pde(key nodeKey) uint64 {
 	out := PDE{Size: key.size}
-	if n.big != 0 {
-		out.Big = Table{Present: true, Target: VRAM, Addr: n.big}
+	if n.big.addr != 0 {
+		out.Big = Table{Present: true, Target: VRAM, Addr: n.big.addr}
 	}
-	if n.small != 0 {
-		out.Small = Table{Present: true, Target: VRAM, Addr: n.small}
+	if n.small.addr != 0 {
+		out.Small = Table{Present: true, Target: VRAM, Addr: n.small.addr}
 	}
 	return out.Encode()
 }
 
 // fill builds the tables of a node from the guest's.
 func (s *Shadow) fill(n *node, key nodeKey) {
-	small, big := s.work.small, s.work.big
-	clear(small)
-	clear(big)
-	s.read(key.small, small[:SmallEntries>>key.size])
-	s.read(key.big, big[:BigEntries>>key.size])
-	s.compose(n, small, big)
+	small, big := &s.work.small, &s.work.big
+	small.clear()
+	big.clear()
+	s.read(key.small, small, SmallEntries>>key.size)
+	s.read(key.big, big, BigEntries>>key.size)
+	s.compose(n)
 }
 
-// compose turns the guest's entries into the card's, where they are, and writes
-// all of the node's tables.
-func (s *Shadow) compose(n *node, small, big []uint64) {
-	n.starved = false
-	n.over = [len(n.over)]uint64{}
-	for i, q := range small {
-		if q != 0 { // most are not there
-			small[i] = s.entry(q, SmallPage)
-		}
-	}
-	for i, q := range big {
-		big[i] = s.entry(q, BigPage)
-		if big[i] == 0 && DecodePTE(q).Valid {
-			n.setOver(uint64(i), true)
-			s.split(group(small, i), q)
-		}
-	}
-	if n.big = s.write(n, n.big, big); n.big == 0 {
-		n.mask(small, big)
-	}
-	n.small = s.write(n, n.small, small)
-}
-
-// group returns the small entries of a big one's range.
-func group(small []uint64, big int) []uint64 {
-	return small[big*GroupEntries : (big+1)*GroupEntries]
-}
-
-// mask takes away the small pages under big ones that there was no room for: a
-// big page wins, also when it is missing.
-func (n *node) mask(small, big []uint64) {
-	for i, q := range big {
-		if q != 0 {
-			n.setOver(uint64(i), true)
-			clear(group(small, i))
-		}
-	}
-}
-
-// read decodes a guest table into entries, which stay zero if there is none.
-func (s *Shadow) read(t Table, entries []uint64) {
+// read decodes n entries of a guest table, which stay zero if there is none.
+func (s *Shadow) read(t Table, into *sheet, n int) {
 	if !t.Present {
 		return
 	}
 	s.Counts.Tables++
-	b := s.work.buf[:len(entries)*8]
+	b := s.work.buf[:n*8]
 	if !s.work.take(uint64(len(b))) {
 		s.Counts.Cut++
 		return
@@ -341,9 +313,9 @@ func (s *Shadow) read(t Table, entries []uint64) {
 		s.Counts.Unread++
 		return
 	}
-	s.Counts.Examined += uint64(len(entries))
-	for i := range entries {
-		entries[i] = binary.LittleEndian.Uint64(b[i*8:])
+	s.Counts.Examined += uint64(n)
+	for i := 0; i < n; i += pageEntries {
+		into.take(i/pageEntries, b[i*8:min((i+pageEntries)*8, len(b))])
 	}
 }
 
@@ -364,63 +336,4 @@ func (s *Shadow) entry(q, page uint64) uint64 {
 	}
 	p.Addr, p.CompTag, p.Encrypted = card, 0, false
 	return p.Encode()
-}
-
-// split enters a big page whose memory does not lie together on the card as
-// small pages. They replace whatever the guest has there, as a valid big page
-// does.
-func (s *Shadow) split(small []uint64, q uint64) {
-	p := DecodePTE(q)
-	s.Counts.Split++
-	for i := range small {
-		small[i] = s.part(p, i)
-	}
-}
-
-// part translates one small page of a big one.
-func (s *Shadow) part(p PTE, i int) uint64 {
-	if p.Addr += uint64(i) * SmallPage; p.Addr >= VASize {
-		return 0 // addresses have as many bits as virtual ones
-	}
-	return s.entry(p.Encode(), SmallPage)
-}
-
-// write puts entries into the table at addr, which is allocated when there is
-// something to hold and kept until the node goes.
-func (s *Shadow) write(n *node, addr uint64, entries []uint64) uint64 {
-	if addr == 0 {
-		if allZero(entries) {
-			return 0
-		}
-		if addr = s.alloc(n, uint64(len(entries))*8); addr == 0 {
-			return 0
-		}
-	}
-	b := s.work.buf[:len(entries)*8]
-	for i, q := range entries {
-		binary.LittleEndian.PutUint64(b[i*8:], q)
-	}
-	s.card.WriteTable(addr, b)
-	s.Counts.Rewritten += uint64(len(entries))
-	return addr
-}
-
-// alloc makes a table of n bytes for the node; 0 if there is no room.
-func (s *Shadow) alloc(of *node, n uint64) uint64 {
-	addr, ok := s.card.AllocTable(n)
-	if !ok {
-		s.Counts.NoRoom++
-		of.starved = true
-		return 0
-	}
-	return addr
-}
-
-func allZero(entries []uint64) bool {
-	for _, q := range entries {
-		if q != 0 {
-			return false
-		}
-	}
-	return true
 }

@@ -104,9 +104,8 @@ func (w *twin) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64,
 }
 
 func (w *twin) AllocTable(n uint64) (uint64, bool) {
-	for at, size := range w.tables { // reuse what was freed, dirty as it is
+	for at, size := range w.tables { // reuse what was freed, as it is
 		if size == 0 && w.next-at >= n && w.reusable(at, n) {
-			clear(w.card[at : at+n])
 			w.tables[at] = n
 			return at, true
 		}
@@ -132,6 +131,7 @@ func (w *twin) reusable(at, n uint64) bool {
 
 func (w *twin) FreeTable(addr, n uint64) {
 	require.Equal(w.t, n, w.tables[addr], "freed twice, or never allocated")
+	require.True(w.t, bytes.Equal(w.card[addr:addr+n], noTable[:n]), "the table at %#x is not given back empty", addr)
 	w.tables[addr] = 0
 }
 

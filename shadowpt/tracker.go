@@ -1,10 +1,6 @@
 package shadowpt
 
-import (
-	"bytes"
-	"encoding/binary"
-	"math/bits"
-)
+import "math/bits"
 
 // Tracker keeps the shadows of one guest up to date at the cost of what changed.
 // It remembers the guest's tables as they were when it last looked, and looks
@@ -40,6 +36,8 @@ type Tracker struct {
 	rebuilt bool      // engines may write through entries that nobody counted
 	left    bool      // a shadow has gone; its tables are free after the next Release
 
+	scan  uint64   // the look that is under way, or was last
+	late  []*leaf  // pages that came to be looked at while shadows were written
 	batch []uint64 // scratch: pages to look at
 	page  [SmallPage]byte
 	diff  [pageEntries]change
@@ -77,9 +75,10 @@ func NewTracker(g Guest, c Card, w *Work, vram, quota uint64) *Tracker {
 // must finish an invalidate, with Release, before the next Update.
 func (t *Tracker) Follow(s *Shadow) {
 	s.tracker = t
+	t.scan++
 	t.rebuilt = t.rebuilt || len(s.nodes) > 0
 	t.shadows = append(t.shadows, s)
-	s.at = make([]*node, DirEntries)
+	clear(s.at[:])
 	t.followDir(s)
 	t.settle()
 	for k, n := range s.nodes {
@@ -103,7 +102,8 @@ func (t *Tracker) Unfollow(s *Shadow) {
 		n.tracked = tracked{}
 	}
 	t.letGo(&s.pages)
-	s.tracker, s.at, s.changed = nil, nil, entrySet{}
+	clear(s.at[:])
+	s.tracker, s.changed = nil, entrySet{}
 	t.freed, t.left = true, true
 }
 
@@ -115,36 +115,6 @@ func (t *Tracker) Moved(addr, n uint64) {
 		return
 	}
 	t.moved = [2]uint64{min(t.moved[0], addr), max(t.moved[1], addr+n)}
-}
-
-// Update looks at everything that may have changed and brings the shadows up to
-// date.
-func (t *Tracker) Update() {
-	t.Counts.Scans++
-	t.batch = t.dirty.take(t.batch[:0])
-	for _, p := range t.batch {
-		t.lookAt(p)
-	}
-	t.batch = t.loose.take(t.batch[:0])
-	for _, p := range t.batch {
-		// First out of the set, then a look at why it was in it: Untrapped does the
-		// same the other way round, and one of the two sees the other.
-		if t.tables.has(p) && t.isLoose(p) {
-			t.loose.add(p)
-		}
-		t.lookAt(p)
-	}
-	for _, l := range t.system {
-		t.look(l)
-	}
-	if t.moved[0] != t.moved[1] {
-		t.translateAgain(t.moved[0], t.moved[1])
-		t.moved = [2]uint64{}
-	}
-	if t.freed {
-		t.feed()
-	}
-	t.settle()
 }
 
 // Release is called when the card has finished an invalidate that began after
@@ -167,65 +137,6 @@ func (t *Tracker) Release() {
 			t.freed = true
 		}
 	}
-}
-
-func (t *Tracker) isLoose(page uint64) bool { return t.direct.has(page) || t.writers[page] > 0 }
-
-func (t *Tracker) lookAt(page uint64) {
-	if l := t.leaves[leafKey{page: page}]; l != nil {
-		t.look(l)
-	}
-}
-
-// look compares a page with what it was, and passes on what changed. Most pages did
-// not: they are compared where they are. One that did is read once, and entries are
-// taken from that copy alone, for the guest may go on writing.
-func (t *Tracker) look(l *leaf) {
-	target, addr, p := l.key.target(), l.key.page*SmallPage, t.page[:]
-	if t.guest.SameTable(target, addr, l.bytes()) {
-		t.Counts.Compared += SmallPage
-		return
-	}
-	if !t.guest.ReadTable(target, addr, p) {
-		t.lost(l)
-		return
-	}
-	t.Counts.Compared += SmallPage
-	n := 0
-	for at := 0; at < SmallPage; at += compareAt {
-		if !bytes.Equal(p[at:at+compareAt], l.bytes()[at:at+compareAt]) {
-			n = t.differences(l, p, at/8, n)
-		}
-	}
-	if n == 0 {
-		return
-	}
-	t.Counts.Changed += uint64(n)
-	for i := range l.refs {
-		t.pass(&l.refs[i], t.diff[:n])
-	}
-}
-
-// compareAt is how many bytes are compared before entries are looked at.
-const compareAt = 256
-
-// differences notes the entries from i on, a piece of the page, that are not what
-// they were, and takes them over. The first n are known.
-func (t *Tracker) differences(l *leaf, p []byte, i, n int) int {
-	if l.seen == nil {
-		l.seen = new([SmallPage]byte)
-	}
-	t.Counts.Examined += compareAt / 8
-	for end := i + compareAt/8; i < end; i++ {
-		old, now := l.entry(i), binary.LittleEndian.Uint64(p[i*8:])
-		if old != now {
-			t.diff[n] = change{i, old, now}
-			n++
-			l.system += namesSystem(now) - namesSystem(old)
-			binary.LittleEndian.PutUint64(l.seen[i*8:], now)
-		}
-	}
-	return n
 }
 
 // pass makes the changes of a page changes of one table that it is a part of.
@@ -362,8 +273,17 @@ func (t *Tracker) feed() {
 }
 
 // settle follows what has to be followed anew, and writes the directory entries
-// that changed.
+// that changed, until there is nothing more to look at.
 func (t *Tracker) settle() {
+	for more := true; more; more = t.lookLate() {
+		t.followAnew()
+		for _, s := range t.shadows {
+			t.writeDir(s)
+		}
+	}
+}
+
+func (t *Tracker) followAnew() {
 	for i := 0; i < len(t.again); i++ {
 		switch r := t.again[i]; {
 		case r.n == nil:
@@ -379,9 +299,20 @@ func (t *Tracker) settle() {
 		t.again[i].clear()
 	}
 	t.again = t.again[:0]
-	for _, s := range t.shadows {
-		t.writeDir(s)
+}
+
+// lookLate looks at pages that a table was found to lie in, and that nobody looked at
+// because only other shadows had them until now. It reports whether there were any.
+func (t *Tracker) lookLate() bool {
+	n := len(t.late)
+	for _, l := range t.late {
+		if t.leaves[l.key] == l {
+			t.look(l)
+		}
 	}
+	clear(t.late)
+	t.late = t.late[:0]
+	return n > 0
 }
 
 func (r *redo) clear() {
@@ -402,7 +333,8 @@ func (t *Tracker) writeDir(s *Shadow) {
 		for ; m != 0; m &= m - 1 {
 			i := w*64 + bits.TrailingZeros64(m)
 			key, ok := keyOf(entryAt(s.pages, i))
-			n := s.at[i]
+			behind := s.behind(i)
+			n := *behind
 			if n != nil && (!ok || n.key != key) {
 				n.slots.remove(i)
 				n.links--
@@ -422,11 +354,11 @@ func (t *Tracker) writeDir(s *Shadow) {
 				}
 				q = n.pde(key)
 			}
-			s.at[i] = n
-			t.add(s, b, s.dir, i, q)
+			*behind = n
+			t.add(s, b, &s.dir, i, q)
 		}
 	}
-	t.write(s, b, s.dir)
+	t.write(s, b, &s.dir)
 	if !orphans {
 		return
 	}
