@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -245,7 +246,7 @@ func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 	}
-	if err := g.scrub(); err != nil {
+	if err := errors.Join(g.scrub(), g.scrubOwn()); err != nil {
 		a.forget(g)
 		return nil, err
 	}

@@ -146,7 +146,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		if ch.space != nil {
 			g.leave(ch.space)
 		}
-		g.freeOwn(ch.inst, gf100.InstanceSize)
+		g.freeInstance(ch.inst)
 		return nil
 	}
 	v := instanceValues{
@@ -162,7 +162,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		g.stats.OverQuota.Add(1)
 		g.agg.ctl.unbind(ch.id)
 		g.leave(ch.space)
-		g.freeOwn(ch.inst, gf100.InstanceSize)
+		g.freeInstance(ch.inst)
 		g.agg.returnChannel(ch)
 		return nil
 	}
@@ -289,7 +289,7 @@ func (g *Guest) finishClose(ch *channel) {
 // release gives back the names of a channel that the card knows no more.
 func (g *Guest) release(ch *channel) {
 	g.agg.ctl.card.WriteVRAM(ch.cardUSERD(), make([]byte, gf100.USERDSize))
-	g.freeOwn(ch.inst, gf100.InstanceSize)
+	g.freeInstance(ch.inst)
 	g.agg.returnChannel(ch)
 	g.stats.Unbinds.Add(1)
 }

@@ -69,11 +69,10 @@ type Guest struct {
 	eager atomic.Pointer[eager]
 
 	// Owned by the guest's goroutine.
-	own       partition // what is free of ownRuns
+	own       partition // what is free of ownRuns, all of it zero
 	spaces    map[spaceKey]*space
 	tableWork *shadowpt.Work
 	following bool // the tracker follows the shadows
-	scanned   bool // in the round under way
 	pace      pace
 	listed    channelSet // the guest's channels on its last runlist
 	stale     bool       // shadows changed since the card's last invalidate
@@ -160,6 +159,16 @@ func (g *Guest) scrub() error {
 			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 		}
 		g.tracker.Wrote(e.guest, e.size)
+	}
+	return nil
+}
+
+// scrubOwn clears what the aggregator keeps for the guest, before it is used.
+func (g *Guest) scrubOwn() error {
+	for _, r := range g.ownRuns {
+		if err := g.agg.ctl.card.ScrubVRAM(r.addr, r.size); err != nil {
+			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
+		}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -140,22 +141,24 @@ func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64
 }
 
 // allocOwn returns n bytes of the card's memory that the aggregator keeps for
-// this guest, scrubbed.
+// this guest. They are zero: so is all that is free of it, for whoever gives some
+// back knows what there is to clear, and that is little.
 func (g *Guest) allocOwn(n uint64) (uint64, bool) {
 	r, ok := g.own.take(wholePages(n), pageSize)
-	if !ok || g.agg.ctl.card.ScrubVRAM(r.addr, r.size) != nil {
-		return 0, false
-	}
-	return r.addr, true
+	return r.addr, ok
 }
 
-func (g *Guest) freeOwn(addr, n uint64) { g.own.release(run{addr, wholePages(n)}) }
+// freeInstance gives an instance block back.
+func (g *Guest) freeInstance(addr uint64) {
+	g.agg.ctl.card.WriteVRAM(addr, make([]byte, gf100.InstanceSize))
+	g.own.release(run{addr, wholePages(gf100.InstanceSize)})
+}
 
 // AllocTable implements shadowpt.Card.
 func (g *Guest) AllocTable(n uint64) (uint64, bool) { return g.allocOwn(n) }
 
 // FreeTable implements shadowpt.Card.
-func (g *Guest) FreeTable(addr, n uint64) { g.freeOwn(addr, n) }
+func (g *Guest) FreeTable(addr, n uint64) { g.own.release(run{addr, wholePages(n)}) }
 
 // WriteTable implements shadowpt.Card.
 func (g *Guest) WriteTable(addr uint64, p []byte) { g.agg.ctl.card.WriteVRAM(addr, p) }

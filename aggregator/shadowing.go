@@ -102,32 +102,52 @@ func (g *Guest) pay() {
 	g.wake.Broadcast()
 }
 
-// bring brings shadows up to date: all of them if the tracker follows them, else
-// those that v names. It does so once a round.
+// bring brings the shadows up to date that v names, each once a round. If it names
+// none, entries were written that are to be applied at once: they are looked for in all.
 func (g *Guest) bring(v *invalidations) {
+	which := g.due(v)
 	if !g.following {
-		for key, sp := range g.spaces {
-			if v.has(key) {
-				g.build(sp)
-			}
+		for _, sp := range which {
+			g.build(sp)
 		}
 		return
 	}
-	if g.scanned {
-		return
-	}
-	g.scanned = true
 	g.mu.Lock()
 	moved := g.moved
 	g.moved = [2]uint64{}
 	g.mu.Unlock()
-	g.timed(func() {
+	if len(which) == 0 && moved[0] == moved[1] {
+		return
+	}
+	g.timed(nil, func() {
 		if moved[0] != moved[1] {
 			g.tracker.Moved(moved[0], moved[1]-moved[0])
 		}
-		g.tracker.Update()
+		if len(which) == len(g.spaces) {
+			g.tracker.Update()
+			return
+		}
+		shadows := make([]*shadowpt.Shadow, len(which))
+		for i, sp := range which {
+			shadows[i] = sp.shadow
+		}
+		g.tracker.UpdateOnly(shadows...)
 	})
+	for _, sp := range which {
+		sp.fresh = true
+	}
 	g.stats.Scans.Add(1)
+}
+
+// due lists the spaces that v names, all if it names none, without those that were
+// brought up to date in the round under way.
+func (g *Guest) due(v *invalidations) (list []*space) {
+	for key, sp := range g.spaces {
+		if !sp.fresh && (v.has(key) || !v.any()) {
+			list = append(list, sp)
+		}
+	}
+	return list
 }
 
 // build makes a shadow from all of the guest's tables, once a round.
@@ -135,23 +155,27 @@ func (g *Guest) build(sp *space) {
 	if sp.fresh {
 		return
 	}
+	var made *shadowpt.Shadow
+	if sp.refs == 0 {
+		made = sp.shadow
+	}
 	sp.fresh = true
-	g.timed(func() {
+	g.timed(made, func() {
 		if g.following {
 			g.tracker.Follow(sp.shadow)
 		} else {
 			sp.shadow.Rebuild()
 		}
 	})
-	g.stale = true
 	g.stats.Rebuilds.Add(1)
 	if !g.following {
 		g.stats.Scans.Add(1)
 	}
 }
 
-// timed does something to shadows, and counts what it took.
-func (g *Guest) timed(f func()) {
+// timed does something to shadows, and counts what it took. If any was written but
+// made, which the card has never walked, the card has to forget what they were.
+func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
 	begin := time.Now()
 	before := g.count()
 	f()
@@ -168,6 +192,9 @@ func (g *Guest) timed(f func()) {
 	s.EntriesChanged.Add(now.Changed - before.Changed)
 	s.EntriesRewritten.Add(now.Rewritten - before.Rewritten)
 	s.BytesCompared.Add(now.Compared - before.Compared)
+	if made != nil {
+		before.Rewritten += made.Counts.Rewritten
+	}
 	g.stale = g.stale || now.Rewritten != before.Rewritten
 	end := time.Now()
 	s.ShadowTime.Add(int64(end.Sub(begin)))
@@ -194,7 +221,7 @@ func (g *Guest) follow(p shadowpt.Policy) {
 				g.tracker.Unfollow(sp.shadow)
 			}
 		}
-		g.following, g.scanned = incremental, false
+		g.following = incremental
 		for _, sp := range g.spaces {
 			g.build(sp)
 		}

@@ -8,7 +8,7 @@ type space struct {
 	key    spaceKey
 	shadow *shadowpt.Shadow
 	refs   int
-	fresh  bool // built in the round under way
+	fresh  bool // built, or brought up to date, in the round under way
 }
 
 // spaceKey names an address space: channels whose limits differ share the tables

@@ -23,7 +23,6 @@ func (g *Guest) work() {
 func (g *Guest) round(t *todo) {
 	g.tired = false
 	g.tableWork.Left = 2 * g.limits.Tables
-	g.scanned = false
 	for _, sp := range g.spaces {
 		sp.fresh = false
 	}
@@ -162,7 +161,10 @@ func (g *Guest) refreshShadows(t *todo) {
 	}
 	v := &t.invalidate
 	due := v.any() && !g.putOffAll(t)
-	if due || t.entries {
+	switch {
+	case t.entries:
+		g.bring(&invalidations{}) // whatever is invalidated besides
+	case due:
 		g.bring(v)
 	}
 	if !due {
