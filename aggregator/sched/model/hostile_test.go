@@ -142,6 +142,8 @@ func TestHeartwall(t *testing.T) {
 			}
 			require.LessOrEqual(t, worst, bound+ms, "%v against %v", p, long)
 			require.GreaterOrEqual(t, r.Efficiency(), 0.95, "%v against %v", p, long)
+			rest := r.Now - k.Stats.Busy[model.Graphics]
+			require.GreaterOrEqual(t, r.Clients[1].Stats.Busy[model.Graphics], rest*95/100, "%v against %v: what it leaves is the other's", p, long)
 		}
 	}
 }

@@ -167,7 +167,7 @@ func TestPhases(t *testing.T) {
 		t.Logf("%2d groups: %.1f %% in samples, %.1f %% in drains", n, 100*samples, 100*drain)
 		// In a cycle of n slices, X times as long a free run, and a drain. Who is
 		// held back is not sampled, which makes it less.
-		require.InDelta(t, (1-drain)/float64(1+c.DFQ.Factor), samples, 0.03, "%d groups", n)
+		require.InDelta(t, (1-drain)/float64(1+c.DFQ.Factor), samples, 0.005, "%d groups", n)
 		require.LessOrEqual(t, drain, 0.08)
 	}
 	alone := run(t, config(sched.DFQ), guests(process("g", busy(ms))), 10*s)

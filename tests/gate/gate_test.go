@@ -1,0 +1,362 @@
+package gate
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/stand"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience = time.Minute
+	ringLog2 = 4
+	ring     = 1 << ringLog2 // entries: short, so that it wraps often
+	wordsVA  = 0x1000_0000
+	marksVA  = 0x2000_0000 // what the card writes
+	holdVA   = 0x3000_0000 // a semaphore by which a test keeps the card
+)
+
+// modes are the ways in which a doorbell is heard. Everything here goes for both.
+var modes = []struct {
+	name string
+	bell doorbell.Mode
+	maps homes.Map
+}{
+	{"trapped", doorbell.Trap, 0},
+	{"polled", doorbell.Poll, homes.MapAll},
+}
+
+func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
+			cfg := sched.Default()
+			cfg.Policy, cfg.Ahead = sched.Credit, 0 // one entry at a time, and no more
+			s, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: &cfg}})
+			require.NoError(t, err)
+			h := &hall{t: t, Shared: s, bell: m.bell, maps: m.maps}
+			t.Cleanup(func() { require.NoError(t, s.Close()) })
+			run(t, h)
+			for i, gpu := range s.GPUs {
+				st := gpu.Guest.Stats()
+				require.Zero(t, st.BadPut.Load(), "guest %d", i)
+				if m.bell == doorbell.Poll {
+					require.Zero(t, st.Bells.Load()-st.PolledBells.Load(), "guest %d: a doorbell was trapped", i)
+					require.NotZero(t, st.PolledBells.Load())
+				} else {
+					require.Zero(t, st.PolledBells.Load())
+				}
+			}
+			c := s.Agg.ScheduleCounts()
+			require.Zero(t, c.UnknownWork+c.UnknownChannel, "%+v", c)
+		})
+	}
+}
+
+// hall is a card with its guests.
+type hall struct {
+	t *testing.T
+	*stand.Shared
+	bell doorbell.Mode
+	maps homes.Map
+}
+
+// player is a guest with a channel whose entries each leave a mark.
+type player struct {
+	*guest.Channel
+	t     *testing.T
+	h     *hall
+	name  string
+	g     *guest.Guest
+	marks *guest.Buffer
+	hold  *guest.Buffer
+	put   uint32 // as the guest wrote it last
+	first int64  // entries that its driver had submitted before
+}
+
+// join adds a guest. Its ring has entries already: that at place i has the card write i+1
+// at place i of the marks.
+func (h *hall) join(name string) *player {
+	h.t.Helper()
+	require.NoError(h.t, h.AddGPU(aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: h.maps, Doorbell: h.bell}))
+	seat := h.GPUs[len(h.GPUs)-1]
+	g, err := guest.Attach(h.t.Context(), seat.Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0, Timeout: patience})
+	require.NoError(h.t, err)
+	h.t.Cleanup(func() { require.NoError(h.t, g.Close()) })
+	space, err := g.NewSpace()
+	require.NoError(h.t, err)
+	p := &player{t: h.t, h: h, name: name, g: g}
+	words := p.buffer(space, wordsVA)
+	p.marks, p.hold = p.buffer(space, marksVA), p.buffer(space, holdVA)
+	p.Channel, err = g.NewChannelWith(1, space, guest.ChannelConfig{RingLog2: ringLog2})
+	require.NoError(h.t, err)
+	for i := range uint64(ring) {
+		var raw []byte
+		w := new(guest.Push).Semaphore(marksVA+i*16, uint32(i)+1, guest.SemRelease).Words
+		for _, v := range w {
+			raw = binary.LittleEndian.AppendUint32(raw, v)
+		}
+		require.NoError(h.t, words.Write(i*256, raw))
+		require.NoError(h.t, p.Ring().Write(i*gf100.GPEntrySize, binary.LittleEndian.AppendUint64(nil, guest.GPEntry(wordsVA+i*256, len(w)))))
+	}
+	p.first = p.account().Entries
+	return p
+}
+
+func (p *player) buffer(s *guest.Space, va uint64) *guest.Buffer {
+	p.t.Helper()
+	b, err := p.g.AllocVRAM(4096)
+	require.NoError(p.t, err)
+	require.NoError(p.t, b.Write(0, make([]byte, 4096)))
+	require.NoError(p.t, s.Map(va, b, guest.Small|guest.Volatile))
+	return b
+}
+
+// node is what the books have of the guest.
+func (p *player) node() (e sched.Entry) {
+	for _, e := range p.h.Agg.Ledger() {
+		if e.Depth == 1 && e.Name == p.name {
+			return e
+		}
+	}
+	p.t.Errorf("%s is not in the ledger", p.name)
+	return sched.Entry{Accounts: make([]sched.Account, 3), Waiting: make([]int, 3), Inflight: make([]int, 3)}
+}
+
+// account is that, all engines together.
+func (p *player) account() (sum sched.Account) {
+	for _, a := range p.node().Accounts {
+		sum.Entries += a.Entries
+		sum.Done += a.Done
+		sum.Held += a.Held
+		sum.Busy += a.Busy
+		sum.Wait += a.Wait
+		sum.Dropped += a.Dropped
+	}
+	return sum
+}
+
+// left is how many of its entries wait, and how many the card has.
+func (p *player) left() (waiting, onCard int) {
+	e := p.node()
+	for i := range e.Waiting {
+		waiting, onCard = waiting+e.Waiting[i], onCard+e.Inflight[i]
+	}
+	return waiting, onCard
+}
+
+// submit submits n entries more by one doorbell.
+func (p *player) submit(n int) {
+	p.put = (p.put + uint32(n)) % ring
+	require.NoError(p.t, p.Doorbell(p.put))
+	require.Equal(p.t, p.put, p.USERD(gf100.USERDGPPut), "the guest reads what it wrote")
+}
+
+// settle waits until all that was submitted is done.
+func (p *player) settle(entries int64) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool {
+		a := p.account()
+		return a.Done == p.first+entries && p.GPGet() == p.put
+	}, patience, time.Millisecond, "%d entries; the books have %+v; GP_GET %d, GP_PUT %d", entries, p.account(), p.GPGet(), p.put)
+	require.Equal(p.t, p.first+entries, p.account().Entries)
+}
+
+// mark reads what the card wrote at a place.
+func (p *player) mark(i int) uint32 {
+	var b [4]byte
+	require.NoError(p.t, p.marks.Read(uint64(i)*16, b[:]))
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+func (p *player) clear() { require.NoError(p.t, p.marks.Write(0, make([]byte, ring*16))) }
+
+// keep has the guest's next entry wait for the semaphore, whatever it was. It is that
+// again after restore, which is for when the card has done with it.
+func (p *player) keep() (release, restore func()) {
+	at := p.put
+	old := make([]byte, gf100.GPEntrySize)
+	require.NoError(p.t, p.Ring().Read(uint64(at)*gf100.GPEntrySize, old))
+	require.NoError(p.t, p.hold.Write(0, make([]byte, 4)))
+	var raw []byte
+	w := new(guest.Push).Semaphore(holdVA, 1, guest.SemAcquire).Words
+	for _, v := range w {
+		raw = binary.LittleEndian.AppendUint32(raw, v)
+	}
+	require.NoError(p.t, p.hold.Write(64, raw))
+	require.NoError(p.t, p.Ring().Write(uint64(at)*gf100.GPEntrySize, binary.LittleEndian.AppendUint64(nil, guest.GPEntry(holdVA+64, len(w)))))
+	return func() { require.NoError(p.t, p.hold.Write(0, []byte{1, 0, 0, 0})) },
+		func() { require.NoError(p.t, p.Ring().Write(uint64(at)*gf100.GPEntrySize, old)) }
+}
+
+// TestEveryOffset: from every place of the ring, any number of entries by one doorbell,
+// up to a ring but one: as many are counted, all are done, once, and no other.
+func TestEveryOffset(t *testing.T) {
+	eachMode(t, func(t *testing.T, h *hall) {
+		p := h.join("a")
+		total := int64(0)
+		for at := range uint32(ring) {
+			for _, n := range []int{1, 2, ring / 2, ring - 1, 0} {
+				for p.put != at { // go there
+					p.submit(1)
+					total++
+					p.settle(total)
+				}
+				p.clear()
+				p.submit(n)
+				total += int64(n)
+				p.settle(total)
+				for i := range ring {
+					want := uint32(0)
+					if (uint32(i)-at)%ring < uint32(n) {
+						want = uint32(i) + 1
+					}
+					require.Equal(t, want, p.mark(i), "%d entries from %d: place %d", n, at, i)
+				}
+			}
+		}
+	})
+}
+
+// TestPartialRelease: of what a guest has submitted the card has no more than its turn
+// allows, in order, whatever the guest submits behind it; what waits is counted, and is
+// counted again by nobody when it goes; the guest reads its own GP_PUT and the card's
+// GP_GET all the while.
+func TestPartialRelease(t *testing.T) {
+	eachMode(t, func(t *testing.T, h *hall) {
+		p := h.join("a")
+		total := int64(0)
+		for round := range 3 * ring {
+			p.clear()
+			before := p.account()
+			at, n := p.put, 2+round%(ring-3)
+			release, restore := p.keep()
+			p.submit(n)
+			require.Eventually(t, func() bool { _, on := p.left(); return on == 1 }, patience, time.Millisecond)
+			for range 3 {
+				waiting, on := p.left()
+				require.Equal(t, [2]int{n - 1, 1}, [2]int{waiting, on}, "round %d", round)
+				require.LessOrEqual(t, (p.GPGet()-at)%ring, uint32(1), "the card fetched what it was not given")
+				require.Equal(t, p.put, p.USERD(gf100.USERDGPPut))
+				for i := range ring {
+					require.Zero(t, p.mark(i), "round %d: an entry was done behind one that waits", round)
+				}
+			}
+			p.submit(1)      // behind what waits
+			held := int64(n) // all but the first; a doorbell that is found later may find the way free
+			if h.bell == doorbell.Trap {
+				waiting, _ := p.left()
+				require.Equal(t, n, waiting)
+			} else {
+				held--
+			}
+			release()
+			total += int64(n) + 1
+			p.settle(total)
+			restore()
+			after := p.account()
+			require.Equal(t, int64(n)+1, after.Done-before.Done)
+			require.GreaterOrEqual(t, after.Held-before.Held, held, "they were held")
+			require.Zero(t, after.Dropped)
+			for i := range ring {
+				k, want := (uint32(i)-at)%ring, uint32(0)
+				if k >= 1 && k <= uint32(n) {
+					want = uint32(i) + 1
+				}
+				require.Equal(t, want, p.mark(i), "round %d: place %d", round, i)
+			}
+		}
+	})
+}
+
+// TestWhileGatesFlip: two guests submit by turns while the policy changes under them, and
+// others read: GP_PUT is what was written last, GP_GET never passes it, every entry is
+// counted, and done, once.
+func TestWhileGatesFlip(t *testing.T) {
+	eachMode(t, func(t *testing.T, h *hall) {
+		players := []*player{h.join("a"), h.join("b")}
+		many := int64(flips / len(players))
+		if h.bell == doorbell.Poll { // each waits to be looked for
+			many /= 20
+		}
+		var stop atomic.Bool
+		var others sync.WaitGroup
+		others.Go(func() {
+			for round := 0; !stop.Load(); round++ {
+				c := sched.Default()
+				c.Ahead, c.Policy = 0, sched.None+sched.Policy(round)%(sched.DFQ-sched.None+1)
+				if err := h.Agg.SetSchedule(c); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+		})
+		others.Go(func() {
+			for !stop.Load() {
+				for _, p := range players {
+					e := p.node()
+					for i, a := range e.Accounts {
+						if sum := a.Done + a.Dropped + int64(e.Waiting[i]+e.Inflight[i]); sum != a.Entries {
+							t.Errorf("%s: %d entries, and %d are somewhere", p.name, a.Entries, sum)
+						}
+					}
+				}
+				time.Sleep(100 * time.Microsecond)
+			}
+		})
+		var all sync.WaitGroup
+		totals := make([]int64, len(players))
+		for who, p := range players {
+			all.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(who), 1))
+				for held := int64(0); held < many; {
+					get := p.GPGet()
+					used := (p.put - get) % ring
+					if n := r.Uint32N(ring - used); n > 0 {
+						p.put = (p.put + n) % ring
+						totals[who] += int64(n)
+						if err := p.Doorbell(p.put); err != nil {
+							t.Error(err)
+							return
+						}
+					} else {
+						held = p.account().Held
+					}
+					was, wrote := p.GPGet(), p.USERD(gf100.USERDGPPut)
+					if wrote != p.put {
+						t.Errorf("%s reads GP_PUT %d, and wrote %d", p.name, wrote, p.put)
+						return
+					}
+					if done := (was - get) % ring; done > (p.put-get)%ring {
+						t.Errorf("%s: GP_GET went from %d to %d, with GP_PUT at %d", p.name, get, was, p.put)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		stop.Store(true)
+		others.Wait()
+		for i, p := range players {
+			p.settle(totals[i])
+			a := p.account()
+			t.Logf("%s: %d entries, %d held, waited %v", p.name, a.Done, a.Held, a.Wait)
+			require.Zero(t, a.Dropped, p.name)
+		}
+	})
+}
