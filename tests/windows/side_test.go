@@ -3,6 +3,7 @@ package windows
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -49,12 +50,16 @@ type mapping struct {
 	mem []byte
 }
 
+// patience is how long is waited for what comes at all, on a machine that has other
+// work too.
+const patience = 20 * time.Second
+
 // The GPUs are small, so that a few pages meet often.
 const (
 	vramSize = 64 << 20
 	bar1Size = 2 << 20
 	bar3Size = 1 << 20
-	pollSize = gf100.Channels * gf100.USERDSize
+	pollSize = gf100.PollSize
 	page     = shadowpt.SmallPage
 )
 
