@@ -96,7 +96,7 @@ func repeat(n int, f func() error) error {
 // times its share of table memory at once, and one scan. The counts are
 // entries_examined, of 8 bytes each, and bytes_compared.
 func TestStormIsBounded(t *testing.T) {
-	const rate = 8 << 20
+	const rate = 1 << 20
 	s := street(t, nuisances[1].options, func(o *aggregator.Options) { o.TableRate = rate })
 	do, err := nuisances[1].prepare(s.Nuisance)
 	require.NoError(t, err)
