@@ -3,12 +3,14 @@ package isolation
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -25,19 +27,19 @@ const strangeKind = 0x77
 // forgotten its bound: marked entries name the place that the attacker chose.
 type unbounded struct {
 	*soft.Card
-	place atomic.Uint64
+	tables []aggregator.Extent // of the attacker's shadows; set before place
+	place  atomic.Uint64
 }
 
 func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
-	if len(p) == shadowpt.SmallTableSize {
-		for ; len(p) > 0; p, addr = p[8:], addr+8 {
-			e := shadowpt.DecodePTE(binary.LittleEndian.Uint64(p))
-			if e.Valid && e.Kind == strangeKind {
-				e.Addr = u.place.Load()
+	if place := u.place.Load(); place != 0 && len(p)%8 == 0 && slices.ContainsFunc(u.tables, func(e aggregator.Extent) bool { return addr >= e.Card && addr < e.Card+e.Size }) {
+		p = slices.Clone(p)
+		for i := 0; i < len(p); i += 8 {
+			if e := shadowpt.DecodePTE(binary.LittleEndian.Uint64(p[i:])); e.Valid && e.Kind == strangeKind {
+				e.Addr = place
+				binary.LittleEndian.PutUint64(p[i:], e.Encode())
 			}
-			u.Card.WriteVRAM(addr, binary.LittleEndian.AppendUint64(nil, e.Encode()))
 		}
-		return true
 	}
 	return u.Card.WriteVRAM(addr, p)
 }
@@ -92,6 +94,7 @@ var holes = append([]hole{
 	{"a translation without a bound, read", func(t *testing.T, c options.Combination) {
 		u := &unbounded{}
 		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
+		u.tables = w.Seat.Guest.Tables()
 		u.place.Store(w.bystander.Extents()[0].Card)
 		require.Empty(t, w.Violations())
 		mine := hostile.Value{Base: hostile.Mine}
@@ -101,6 +104,7 @@ var holes = append([]hole{
 	{"a translation without a bound, written", func(t *testing.T, c options.Combination) {
 		u := &unbounded{}
 		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
+		u.tables = w.Seat.Guest.Tables()
 		u.place.Store(w.free[0].Card)
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Mine}, Bits: strangeKind << 36, Engine: guest.M2MF, Write: true}))
 		require.Eventually(t, func() bool { return strings.Contains(strings.Join(w.Violations(), "; "), "unowned memory changed") }, wait, tick)
