@@ -69,6 +69,7 @@ func TestCardNeverAnswers(t *testing.T) {
 	for id := range uint8(8) {
 		bindChannel(t, g, id)
 	}
+	settleRound(g) // the last bind's own round is not to wait for the card
 	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
 		f.hold(reg, true)
 	}
