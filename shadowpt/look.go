@@ -11,11 +11,8 @@ import (
 func (t *Tracker) Update() {
 	t.scan++
 	t.Counts.Scans++
-	t.batch = t.dirty.take(t.batch[:0])
-	for _, p := range t.batch {
-		t.lookAt(p)
-	}
-	t.batch = t.loose.take(t.batch[:0])
+	// A page may be in both sets and is looked at once: after it was taken out of both.
+	t.batch = t.loose.take(t.dirty.take(t.batch[:0]))
 	for _, p := range t.batch {
 		t.stayLoose(p)
 		t.lookAt(p)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // reporter is a test of any kind.
@@ -67,4 +69,30 @@ func TestManyTables(t *testing.T) {
 		compared, inside, flushes = compared+p.tables, inside+p.inside, flushes+p.flushes
 	}
 	t.Logf("%d programs, %d flush points, %d tables, %d entries inside", seed, flushes, compared, inside)
+}
+
+// TestLastStore: a page that is trapped again while others are looked at is looked at
+// once more, also if a trap had told of it before.
+func TestLastStore(t *testing.T) {
+	const table = shadowpt.SmallTableSize
+	w := newTwin(t, 1<<20)
+	put(w.vram, 0, shadowpt.PDE{Small: small(table)}.Encode())
+	work := shadowpt.NewWork(1 << 62)
+	tr := shadowpt.NewTracker(w, w, work, twinVRAM, 1<<40)
+	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
+	require.True(t, ok)
+	tr.Follow(s)
+	tr.Untrapped(table, shadowpt.SmallPage, true)
+	tr.Wrote(table, 2*shadowpt.SmallPage)
+	reads := 0
+	w.mutate = func() {
+		if reads++; reads == 2 { // the first page has been compared, the second is next
+			put(w.vram, table, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: 1 << 12}.Encode())
+			tr.Untrapped(table, shadowpt.SmallPage, false)
+		}
+	}
+	tr.Update()
+	require.Equal(t, 2, reads)
+	tr.Update()
+	require.Equal(t, uint64(1), tr.Counts.Changed)
 }
