@@ -83,7 +83,8 @@ func TestGateStorm(t *testing.T) {
 }
 
 // Address spaces beyond those that are told apart share the last one's place, and what
-// is changed about weights is changed of the one that it is named after.
+// is changed about weights is changed of the one that it is named after. When that one
+// goes, it is another's, and named after it.
 func TestGateTooManyGroups(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Limits.Groups = 2
@@ -109,7 +110,11 @@ func TestGateTooManyGroups(t *testing.T) {
 		g.Bind(id, 0)
 	}
 	settle(g)
-	require.Equal(t, []string{"space-0x110000 7", "channel 3 100"}, tree(), "it is somebody's still")
+	require.Equal(t, []string{"space-0x130000 8", "channel 3 100"}, tree(), "it is somebody's still")
+	bindChannelAt(t, g, 1, dirAt+0x10000) // the one that it was named after comes again
+	require.NotNil(t, g.cardChannel(1))
+	require.Equal(t, []string{"space-0x130000 8", "channel 3 100", "space-0x110000 7", "channel 1 100"}, tree())
+	g.Bind(1, 0)
 	g.Bind(3, 0)
 	settle(g)
 	require.Empty(t, tree())

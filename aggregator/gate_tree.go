@@ -122,12 +122,19 @@ func (t *gate) leave(now time.Duration, g *Guest, gr *group) {
 	if len(sh.groups) == 0 {
 		sh.first = false // its driver has gone, and another one begins anew
 	}
-	for _, other := range sh.groups {
-		if other.node == gr.node { // it is shared by those that were too many
-			return
+	var heir *group
+	for _, other := range sh.groups { // it may be shared by those that were too many
+		if other.node == gr.node && (heir == nil || other.name < heir.name) {
+			heir = other
 		}
 	}
-	t.s.Remove(now, gr.node)
+	switch {
+	case heir == nil:
+		t.s.Remove(now, gr.node)
+	case !gr.borrowed: // the name goes with its group, which may come again
+		heir.borrowed = false
+		_ = t.s.Change(now, gr.node, sh.config(heir.name)) // as in reweigh
+	}
 }
 
 // remove takes a channel away that is off the card, after a last look at what the
