@@ -91,7 +91,7 @@ func (r *reader) errorf(n ast.Node, path, value, format string, args ...any) err
 func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 	m, ok := n.(ast.MapNode)
 	if !ok {
-		return r.errorf(n, strings.TrimSuffix(prefix, "."), text(n), "not a mapping; write keys and values: %s", strings.Join(keys(v.Type()), ", "))
+		return r.errorf(n, strings.TrimSuffix(prefix, "."), short(n), "not a mapping; write keys and values: %s", strings.Join(keys(v.Type()), ", "))
 	}
 	for it := m.MapRange(); it.Next(); {
 		key, value := it.KeyValue().Key, it.Value()
@@ -126,7 +126,7 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 func (r *reader) list(n ast.Node, v reflect.Value, path string) error {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
-		return r.errorf(n, path, text(n), "not a list; begin each element with a dash: - {%s}", strings.Join(keys(v.Type().Elem()), ", "))
+		return r.errorf(n, path, short(n), "not a list; begin each element with a dash: - {%s}", strings.Join(keys(v.Type().Elem()), ", "))
 	}
 	for i, value := range seq.Values {
 		at := fmt.Sprintf("%s[%d]", path, i)
@@ -146,23 +146,61 @@ func (r *reader) list(n ast.Node, v reflect.Value, path string) error {
 	return nil
 }
 
-// scalar reads one option. A list of numbers or words may be a sequence.
+// scalar reads one option. A list of numbers or words may be a sequence, and one of
+// names with values a mapping.
 func (r *reader) scalar(n ast.Node, o *option) error {
-	value := text(n)
-	if seq, ok := n.(*ast.SequenceNode); ok && isWords(o.value.Type()) {
-		var parts []string
-		for _, v := range seq.Values {
-			parts = append(parts, text(v))
-		}
-		value = strings.Join(parts, ",")
-	} else if _, ok := n.(ast.ScalarNode); !ok {
-		return r.errorf(n, o.path, value, "one value is wanted here, such as %s", example(o))
+	value, ok := text(n), true
+	if isWords(o.value.Type()) {
+		value, ok = words(n)
+	} else {
+		_, ok = n.(ast.ScalarNode)
+	}
+	if !ok {
+		return r.errorf(n, o.path, short(n), "one value is wanted here, such as %s", example(o))
 	}
 	if err := o.set(value); err != nil {
 		return r.errorf(n, o.path, "", "%v", err)
 	}
 	r.layer.given(o.path, r.where(n, o.path))
 	return nil
+}
+
+// words is a list as it would stand in one value: with commas, and a colon between a
+// name and its value. In braces and brackets YAML takes name:value for a mapping.
+func words(n ast.Node) (string, bool) {
+	var parts []string
+	switch n := n.(type) {
+	case ast.ScalarNode:
+		return text(n), true
+	case *ast.SequenceNode:
+		for _, v := range n.Values {
+			part, ok := words(v)
+			if !ok {
+				return "", false
+			}
+			parts = append(parts, part)
+		}
+	case *ast.MappingNode:
+		for _, v := range n.Values {
+			part, ok := words(v)
+			if !ok {
+				return "", false
+			}
+			parts = append(parts, part)
+		}
+	case *ast.MappingValueNode:
+		value, ok := n.Value.(ast.ScalarNode)
+		if !ok {
+			return "", false
+		}
+		if value.Type() == ast.NullType { // {bar1,bar3}: names alone
+			return text(n.Key), true
+		}
+		return text(n.Key) + ":" + text(value), true
+	default:
+		return "", false
+	}
+	return strings.Join(parts, ","), true
 }
 
 // isWords tells whether an option's value is a list, written with commas.
@@ -177,13 +215,19 @@ func example(o *option) string {
 	return o.tag.Get("placeholder")
 }
 
-// text is a node as the user wrote it, without quotes; of long ones the
-// beginning.
+// text is a node as the user wrote it, without quotes; of what is more than a value
+// the first line.
 func text(n ast.Node) string {
-	s := n.GetToken().Value
-	if _, ok := n.(ast.ScalarNode); !ok {
-		s, _, _ = strings.Cut(n.String(), "\n")
+	if _, ok := n.(ast.ScalarNode); ok {
+		return n.GetToken().Value
 	}
+	s, _, _ := strings.Cut(n.String(), "\n")
+	return s
+}
+
+// short is text for a message: of a long one the beginning.
+func short(n ast.Node) string {
+	s := text(n)
 	if len(s) > 60 {
 		s = s[:60] + "..."
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -55,7 +56,7 @@ func scheduleText(s *control.Schedule) string {
 	fmt.Fprintf(&b, "Card time is shared by %v\n", s.Options["policy"])
 	t := newTable(&b, "Parameters", "key\tvalue\tdefault")
 	for _, key := range schedule.Keys() {
-		t.row("%s\t%v\t%v", key, s.Options[key], usual[key])
+		t.row("%s\t%s\t%v", key, optionText(s.Options[key]), usual[key])
 	}
 	t.flush()
 	counts := countsOf(s)
@@ -67,6 +68,15 @@ func scheduleText(s *control.Schedule) string {
 	}
 	t.flush()
 	return b.String()
+}
+
+// optionText is a value as its key takes it. JSON's numbers come as float64, which
+// would print a million with an exponent.
+func optionText(v any) string {
+	if f, ok := v.(float64); ok {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return fmt.Sprint(v)
 }
 
 // countsOf are the scheduler's counts in words.
