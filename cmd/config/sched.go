@@ -186,8 +186,9 @@ const WithScheduler = "start the server with scheduler.policy (--sched-policy), 
 // withoutEffect says that an option is for nothing without a scheduler.
 const withoutEffect = "has no effect without a scheduler; " + WithScheduler + ", or leave it out"
 
-// settleScheduler says what auto is: somebody to share with, or who may come, makes it
-// credit. With one GPU from the start there is nobody, and no price to pay.
+// settleScheduler says what auto is: several GPUs, or none yet and a control socket, make
+// it credit. With one GPU from the start there is nobody to share with, and no price to
+// pay; whoever means to add others later names a policy.
 func (l *Layer) settleScheduler() {
 	c := &l.Config
 	if c.Scheduler.Policy != SchedulerAuto {
