@@ -194,7 +194,14 @@ func TestTwoServersInOneProcess(t *testing.T) {
 		go func() {
 			r.code <- doMain(ctx, []string{"serve", "--socket", filepath.Join(dir, name), "--vram", vram}, r.out, new(bytes.Buffer))
 		}()
-		require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }, 20*time.Second, time.Millisecond)
+		// The socket is there a moment before anybody listens. Who looks is no client.
+		require.Eventually(t, func() bool {
+			c, err := net.Dial("unix", filepath.Join(dir, name))
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		}, 20*time.Second, time.Millisecond)
 		return r
 	}
 	vram := func(name string) uint32 {
