@@ -168,26 +168,10 @@ func (r *reader) scalar(n ast.Node, o *option) error {
 // words is a list as it would stand in one value: with commas, and a colon between a
 // name and its value. In braces and brackets YAML takes name:value for a mapping.
 func words(n ast.Node) (string, bool) {
-	var parts []string
+	var nodes []ast.Node
 	switch n := n.(type) {
 	case ast.ScalarNode:
 		return text(n), true
-	case *ast.SequenceNode:
-		for _, v := range n.Values {
-			part, ok := words(v)
-			if !ok {
-				return "", false
-			}
-			parts = append(parts, part)
-		}
-	case *ast.MappingNode:
-		for _, v := range n.Values {
-			part, ok := words(v)
-			if !ok {
-				return "", false
-			}
-			parts = append(parts, part)
-		}
 	case *ast.MappingValueNode:
 		value, ok := n.Value.(ast.ScalarNode)
 		if !ok {
@@ -197,8 +181,22 @@ func words(n ast.Node) (string, bool) {
 			return text(n.Key), true
 		}
 		return text(n.Key) + ":" + text(value), true
+	case *ast.SequenceNode:
+		nodes = n.Values
+	case *ast.MappingNode:
+		for _, v := range n.Values {
+			nodes = append(nodes, v)
+		}
 	default:
 		return "", false
+	}
+	var parts []string
+	for _, v := range nodes {
+		part, ok := words(v)
+		if !ok {
+			return "", false
+		}
+		parts = append(parts, part)
 	}
 	return strings.Join(parts, ","), true
 }
