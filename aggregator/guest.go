@@ -55,6 +55,7 @@ type Guest struct {
 	watched  channelSet           // channels that may be rung so
 	unsafe   string               // why the guest is in safe mode
 	strikes  strikes
+	pace     pace // of the work on shadows
 	closing  bool // Remove was called
 	ended    bool // and everything has ended
 
@@ -72,8 +73,7 @@ type Guest struct {
 	own       partition // what is free of ownRuns, all of it zero
 	spaces    map[spaceKey]*space
 	tableWork *shadowpt.Work
-	following bool // the tracker follows the shadows
-	pace      pace
+	following bool       // the tracker follows the shadows
 	listed    channelSet // the guest's channels on its last runlist
 	stale     bool       // shadows changed since the card's last invalidate
 	uncertain bool       // the last invalidate did not come to its end

@@ -175,10 +175,13 @@ func TestUSERDIsShown(t *testing.T) {
 		at, _ := g.extents.translate(ch.userd, gf100.USERDSize)
 		return a.ctl.readVRAM(at + gf100.USERDGPGet)
 	}
+	// The card is busy before the bell, and has its GP_PUT: others look, too, and one
+	// that sees a channel with nothing to do is the last to look.
+	f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy|1)
+	a.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPPut, 7) // as a real card's BAR1 would
 	store(g, 1, 7)
 	look(a)
-	a.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPPut, 7) // as a real card's BAR1 would
-	f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy|1)
+	look(a)
 	for _, get := range []uint32{1, 4, 7} {
 		a.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPGet, get)
 		look(a)
@@ -186,6 +189,8 @@ func TestUSERDIsShown(t *testing.T) {
 	}
 	f.set(regChannel+uint32(ch.id)*8, 1)
 	look(a)
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	require.False(t, ch.showing, "there is nothing more to show")
 }
 

@@ -198,6 +198,8 @@ func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
 	g.stale = g.stale || now.Rewritten != before.Rewritten
 	end := time.Now()
 	s.ShadowTime.Add(int64(end.Sub(begin)))
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.pace.spend(end, g.agg.opts.TableRate, float64((now.Examined-before.Examined)*8+now.Compared-before.Compared))
 }
 
