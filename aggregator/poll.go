@@ -52,6 +52,14 @@ func (g *Guest) watchAny() {
 	}
 }
 
+// lookSoon has the poller look at a guest's channels that have moved on: the guest sees
+// in its own memory, and only there, that it may send more, and then does. It never waits.
+func (g *Guest) lookSoon() {
+	if g.watching.Load() {
+		g.agg.poller.Wake()
+	}
+}
+
 // doors are the guests' doorbells as the poller sees them.
 type doors struct {
 	agg    *Aggregator

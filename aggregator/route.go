@@ -116,9 +116,7 @@ func (g *Guest) engineEvent(engines uint32) {
 	if moved {
 		g.stats.EngineEvents.Add(1)
 		g.news.engines |= engines
-		if g.watching.Load() {
-			g.agg.poller.Wake() // who hears that work is done sends more
-		}
+		g.lookSoon()
 		g.hear.Signal()
 	}
 }

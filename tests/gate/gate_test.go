@@ -292,7 +292,7 @@ func TestWhileGatesFlip(t *testing.T) {
 		players := []*player{h.join("a"), h.join("b")}
 		many := int64(flips / len(players))
 		if h.bell == doorbell.Poll { // each waits to be looked for
-			many /= 20
+			many /= 4
 		}
 		var stop atomic.Bool
 		var others sync.WaitGroup
@@ -357,6 +357,28 @@ func TestWhileGatesFlip(t *testing.T) {
 			a := p.account()
 			t.Logf("%s: %d entries, %d held, waited %v", p.name, a.Done, a.Held, a.Wait)
 			require.Zero(t, a.Dropped, p.name)
+		}
+	})
+}
+
+// TestReleaseIsLookedAt: when the card has done an entry or got another, who looks for
+// doorbells looks early: what the guest sees of that it shows, and the guest then sends
+// more. Where doorbells are trapped nobody has to.
+func TestReleaseIsLookedAt(t *testing.T) {
+	eachMode(t, func(t *testing.T, h *hall) {
+		p := h.join("a")
+		const n = 5
+		release, restore := p.keep()
+		p.submit(n)
+		require.Eventually(t, func() bool { waiting, on := p.left(); return waiting == n-1 && on == 1 }, patience, time.Millisecond)
+		before := h.Agg.Poller().Wakes.Load()
+		release()
+		p.settle(n)
+		restore()
+		if woken := h.Agg.Poller().Wakes.Load() - before; h.bell == doorbell.Poll {
+			require.GreaterOrEqual(t, woken, uint64(n-1), "each entry that was held goes to the card")
+		} else {
+			require.Zero(t, woken)
 		}
 	})
 }

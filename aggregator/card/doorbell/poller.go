@@ -65,6 +65,7 @@ func (l *Poller) SetPace(p Pace) {
 // Wake tells that there may be something to look at that there was not, or that
 // somebody has a reason to ring soon. It never waits.
 func (l *Poller) Wake() {
+	l.stats.Wakes.Add(1)
 	if !l.poked.Load() {
 		l.poked.Store(true)
 	}

@@ -9,6 +9,7 @@ import (
 // Stats counts what a Poller did. Every counter may be read at any time.
 type Stats struct {
 	Looks  atomic.Uint64
+	Wakes  atomic.Uint64 // times that somebody had a reason for a look
 	Rings  atomic.Uint64 // doorbells found
 	Sleeps atomic.Uint64 // times that there was nothing to look at
 	CPU    atomic.Int64  // ns of a processor that the poller took, as of a moment ago
