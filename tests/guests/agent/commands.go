@@ -52,6 +52,9 @@ func (s *Server) table() map[string]command {
 		proto.CmdContexts:   do(env.Contexts),
 		proto.CmdTables:     do(env.Tables),
 		proto.CmdBandwidth:  do(env.Bandwidth),
+		proto.CmdBellsOpen:  do(s.openBells),
+		proto.CmdBells:      do(s.ringBells),
+		proto.CmdBellsClose: do(func(none) (none, error) { return none{}, s.closeBells() }),
 
 		proto.CmdThrottle:       do(s.startThrottle),
 		proto.CmdThrottleTotals: do(func(none) (proto.ThrottleTotals, error) { return s.throttleTotals() }),

@@ -22,5 +22,6 @@ func (s *System) Env() *gpu.Env {
 		Log:       s.LogAfter,
 		Registers: s.Registers,
 		BAR:       s.BAR,
+		USERD:     s.USERD,
 	}
 }

@@ -87,25 +87,35 @@ const (
 	userdPages   = 128
 )
 
-// Reference reads the REF word of a channel's USERD page through BAR1.
-func (s *System) Reference(channel int) (uint32, error) {
+// USERD maps a channel's page of the poll area, through BAR1.
+func (s *System) USERD(node string, channel int) ([]uint32, func(), error) {
 	if channel < 0 || channel >= userdPages {
-		return 0, fmt.Errorf("channel %d: want 0 to %d", channel, userdPages-1)
+		return nil, nil, fmt.Errorf("channel %d: want 0 to %d", channel, userdPages-1)
 	}
-	address, err := s.address("")
+	address, err := s.address(node)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	regs, done, err := s.bar(address, 0, regSpace)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	base := int(atomic.LoadUint32(&regs[regUserdBase/4])&0xfffffff) << 12
 	done()
-	user, done, err := s.bar(address, 1, base+userdPages*userdPage)
+	at := base + channel*userdPage
+	user, done, err := s.bar(address, 1, at+userdPage)
+	if err != nil {
+		return nil, nil, err
+	}
+	return user[at/4:], done, nil
+}
+
+// Reference reads the REF word of a channel's USERD page.
+func (s *System) Reference(channel int) (uint32, error) {
+	user, done, err := s.USERD("", channel)
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	return atomic.LoadUint32(&user[(base+channel*userdPage+userdRef)/4]), nil
+	return atomic.LoadUint32(&user[userdRef/4]), nil
 }

@@ -23,9 +23,10 @@ type Server struct {
 	out sync.Mutex // guards w
 	w   io.Writer
 
-	mu       sync.Mutex // guards the load and the throttle
+	mu       sync.Mutex // guards the load, the throttle and the doorbell
 	load     *gpu.Load
 	throttle *gpu.Throttle
+	bells    *gpu.Bells
 	loadDone chan struct{} // closed to end its progress events
 
 	requests sync.WaitGroup
@@ -112,6 +113,7 @@ func (s *Server) end() {
 		s.throttle = nil
 	}
 	s.mu.Unlock()
+	_ = s.closeBells() // whoever wanted to know has gone
 	s.requests.Wait()
 }
 

@@ -12,8 +12,7 @@ import (
 
 // context is a client with a channel that has run something.
 type context struct {
-	dev  Device
-	s    *Stream
+	s    client
 	page Buffer
 }
 
@@ -40,13 +39,10 @@ func (e *Env) Contexts(a proto.ContextsArgs) (res proto.ContextsResult, err erro
 }
 
 func (c *context) start(e *Env, node string, value uint32) (err error) {
-	if c.dev, err = e.Open(node); err != nil {
+	if c.s, err = e.client(node); err != nil {
 		return err
 	}
-	if c.s, err = NewStream(c.dev); err != nil {
-		return err
-	}
-	if c.page, err = c.dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{}); err != nil {
+	if c.page, err = c.s.dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{}); err != nil {
 		return err
 	}
 	return c.s.writes(c.page, []uint64{0}, value)
@@ -54,14 +50,11 @@ func (c *context) start(e *Env, node string, value uint32) (err error) {
 
 func (c *context) close() error {
 	var errs []error
-	if c.s != nil {
-		errs = append(errs, c.s.Close())
-	}
 	if c.page != nil {
 		errs = append(errs, c.page.Close())
 	}
-	if c.dev != nil {
-		errs = append(errs, c.dev.Close())
+	if c.s.Stream != nil {
+		errs = append(errs, c.s.Close())
 	}
 	return errors.Join(errs...)
 }

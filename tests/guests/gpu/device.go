@@ -56,6 +56,8 @@ type Env struct {
 	Mark       func() (uint64, error)                                    // last kernel log record
 	Log        func(after uint64) ([]proto.KmsgRecord, error)            // what came after it
 	Registers  func(node string) (regs []uint32, done func(), err error) // BAR0 of the node's card
+	// USERD maps a channel's page of the poll area.
+	USERD func(node string, channel int) (page []uint32, done func(), err error)
 	// BAR maps the start of any of its BARs.
 	BAR func(node string, index, size int) (words []uint32, done func(), err error)
 }

@@ -62,12 +62,7 @@ func (e *Env) Info(a proto.NodeArgs) (res proto.InfoResult, err error) {
 // Objects tries every class of GF100 on a channel, each in both ways, and binds it. The
 // error names the classes that failed.
 func (e *Env) Objects(a proto.NodeArgs) (res proto.ObjectsResult, err error) {
-	dev, err := e.Open(a.Node)
-	if err != nil {
-		return res, err
-	}
-	defer closeInto(dev, &err)
-	s, err := NewStream(dev)
+	s, err := e.client(a.Node)
 	if err != nil {
 		return res, err
 	}
@@ -81,7 +76,7 @@ func (e *Env) Objects(a proto.NodeArgs) (res proto.ObjectsResult, err error) {
 		res.Listed = append(res.Listed, c.ID)
 	}
 	for i, o := range []object{object2D, objectM2MF, object3D, objectCompute, objectCE0, objectCE1, objectSW} {
-		out := tryObject(s, o, uint64(i+1))
+		out := tryObject(s.Stream, o, uint64(i+1))
 		if out.Error != "" {
 			err = errors.Join(err, fmt.Errorf("class %04x: %s", o.class, out.Error))
 		}

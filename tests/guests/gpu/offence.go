@@ -183,17 +183,12 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 
 // commit does it. Errors are of what had to work before.
 func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (err error) {
-	dev, err := e.Open(a.Node)
-	if err != nil {
-		return err
-	}
-	defer closeInto(dev, &err)
-	s, err := NewStream(dev)
+	s, err := e.client(a.Node)
 	if err != nil {
 		return err
 	}
 	defer closeInto(s, &err)
-	page, err := dev.NewBuffer(max(o.page, 4096), drm.DomainGART, drm.BufferOptions{})
+	page, err := s.dev.NewBuffer(max(o.page, 4096), drm.DomainGART, drm.BufferOptions{})
 	if err != nil {
 		return err
 	}
@@ -205,7 +200,7 @@ func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (
 	if err := s.use(o.objects...); err != nil {
 		return err
 	}
-	if err := alive(s, page, 0x600d); err != nil {
+	if err := alive(s.Stream, page, 0x600d); err != nil {
 		return fmt.Errorf("before the offence: %w", err)
 	}
 	res.Channel = s.ch.ID()
@@ -221,11 +216,11 @@ func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (
 	if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil && drm.Errno(err) != enodev {
 		return err
 	}
-	watch(s, a, start, res)
+	watch(s.Stream, a, start, res)
 	wrong, _ := differ(m, poison)
 	res.Untouched = wrong == 0
 	if !res.Killed {
-		res.GoesOn = alive(s, page, 0xa11fe) == nil
+		res.GoesOn = alive(s.Stream, page, 0xa11fe) == nil
 	}
 	return nil
 }

@@ -43,6 +43,25 @@ func NewStream(dev Device) (*Stream, error) {
 	return s, nil
 }
 
+// client is a device that is its own, and a stream on it.
+type client struct{ *Stream }
+
+// client opens a node.
+func (e *Env) client(node string) (client, error) {
+	dev, err := e.Open(node)
+	if err != nil {
+		return client{}, err
+	}
+	s, err := NewStream(dev)
+	if err != nil {
+		return client{}, errors.Join(err, dev.Close())
+	}
+	return client{s}, nil
+}
+
+// Close ends both.
+func (c client) Close() error { return errors.Join(c.Stream.Close(), c.dev.Close()) }
+
 // use makes the objects, once, and binds each to its subchannel.
 func (s *Stream) use(objects ...object) error {
 	var b push.Buffer
@@ -65,23 +84,32 @@ func (s *Stream) use(objects ...object) error {
 // Submit copies the words into a push buffer, waits only if all are in flight, and
 // queues it.
 func (s *Stream) Submit(b *push.Buffer, refs ...Ref) error {
+	list, segments, err := s.stage(b, refs...)
+	if err != nil {
+		return err
+	}
+	return s.ch.Submit(list, segments, false)
+}
+
+// stage does all of that but to queue it.
+func (s *Stream) stage(b *push.Buffer, refs ...Ref) ([]Ref, []drm.Segment, error) {
 	if len(b.Words)*4 > slotBytes {
-		return fmt.Errorf("%d words in one submission: at most %d", len(b.Words), slotBytes/4)
+		return nil, nil, fmt.Errorf("%d words in one submission: at most %d", len(b.Words), slotBytes/4)
 	}
 	slot := s.slots[s.next%slots]
 	s.next++
 	if err := wait(slot, true); err != nil {
-		return err
+		return nil, nil, err
 	}
 	m, err := slot.Bytes()
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	for i, w := range b.Words {
 		binary.LittleEndian.PutUint32(m[4*i:], w)
 	}
 	list := append([]Ref{{Buffer: slot, Valid: drm.DomainGART}}, refs...)
-	return s.ch.Submit(list, []drm.Segment{{Ref: 0, Bytes: uint64(len(b.Words) * 4)}}, false)
+	return list, []drm.Segment{{Ref: 0, Bytes: uint64(len(b.Words) * 4)}}, nil
 }
 
 // Flush waits until everything submitted is done.

@@ -24,12 +24,7 @@ func (e *Env) Tables(a proto.TablesArgs) (res proto.TablesResult, err error) {
 	if a.Buffers < 1 || a.Buffers > tableBuffers || a.Bytes < 4096 || a.Bytes%4096 != 0 || a.Bytes > tableBytes/uint64(a.Buffers) {
 		return res, fmt.Errorf("%d buffers of %d bytes: want 1 to %d, of whole pages of 4096 bytes, and %d MiB at most", a.Buffers, a.Bytes, tableBuffers, tableBytes>>20)
 	}
-	dev, err := e.Open(a.Node)
-	if err != nil {
-		return res, err
-	}
-	defer closeInto(dev, &err)
-	s, err := NewStream(dev)
+	s, err := e.client(a.Node)
 	if err != nil {
 		return res, err
 	}
@@ -37,7 +32,7 @@ func (e *Env) Tables(a proto.TablesArgs) (res proto.TablesResult, err error) {
 	var all []Buffer
 	start := time.Now()
 	for range a.Buffers {
-		b, nerr := dev.NewBuffer(a.Bytes, drm.DomainGART, drm.BufferOptions{})
+		b, nerr := s.dev.NewBuffer(a.Bytes, drm.DomainGART, drm.BufferOptions{})
 		if nerr != nil {
 			err = fmt.Errorf("buffer %d: %w", len(all), nerr)
 			break

@@ -2,8 +2,10 @@ package gpu
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,4 +87,51 @@ func TestBandwidth(t *testing.T) {
 	require.Equal(t, []string{"bar3: claimed"}, res.Skipped)
 	_, err = e.Bandwidth(proto.BandwidthArgs{Bytes: 100})
 	require.ErrorContains(t, err, "whole pages")
+}
+
+func TestBells(t *testing.T) {
+	g := fake(t, "6.12")
+	e := g.env()
+	b, err := e.OpenBells(proto.NodeArgs{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, b.done, "it has run something")
+	res, err := b.Ring(proto.BellsArgs{How: proto.BellLaunch, Count: 20})
+	require.NoError(t, err)
+	require.EqualValues(t, 21, b.done)
+	require.Equal(t, 20, res.Count)
+	require.Positive(t, res.P50NS)
+	require.GreaterOrEqual(t, res.WorkP50NS, res.P50NS)
+	res, err = b.Ring(proto.BellsArgs{How: proto.BellBehind, Count: 2*slots + 1})
+	require.NoError(t, err)
+	require.Equal(t, 2*slots, res.Count)
+	require.EqualValues(t, 21+2*slots, b.done)
+
+	_, err = b.Ring(proto.BellsArgs{How: proto.BellStore, Count: 5})
+	require.EqualError(t, err, "no way to map the poll area")
+	page, gone := make([]uint32, 1024), 0
+	page[userdGPPut/4] = 7
+	held := slices.Clone(page)
+	e.USERD = func(_ string, channel int) ([]uint32, func(), error) {
+		require.Zero(t, channel)
+		return page, func() { gone++ }, nil
+	}
+	for _, n := range []int{1, 5, 6} {
+		res, err = b.Ring(proto.BellsArgs{How: proto.BellStore, Count: n})
+		require.NoError(t, err)
+		require.Equal(t, n, res.Count)
+	}
+	require.Equal(t, held, page, "what is stored is what was there")
+	require.Equal(t, 3, gone)
+
+	for _, a := range []proto.BellsArgs{{How: proto.BellStore}, {How: proto.BellLaunch, Count: maxBells + 1}} {
+		_, err = b.Ring(a)
+		require.ErrorContains(t, err, "doorbells: want 1 to 100000")
+	}
+	_, err = b.Ring(proto.BellsArgs{How: "bell", Count: 1})
+	require.EqualError(t, err, `a doorbell rung by "bell": want store, launch or behind`)
+
+	g.forgets, b.limit = true, 50*time.Millisecond
+	_, err = b.Ring(proto.BellsArgs{How: proto.BellLaunch, Count: 1})
+	require.EqualError(t, err, fmt.Sprintf("the semaphore stays at %d of %d", b.done-1, b.done))
+	require.NoError(t, b.Close())
 }

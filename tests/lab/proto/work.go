@@ -5,6 +5,10 @@ const (
 	CmdContexts  = "contexts"  // ContextsArgs -> ContextsResult
 	CmdTables    = "tables"    // TablesArgs -> TablesResult
 	CmdBandwidth = "bandwidth" // BandwidthArgs -> BandwidthResult
+
+	CmdBellsOpen  = "bells-open"  // NodeArgs -> nothing: makes the channel that the others ring
+	CmdBells      = "bells"       // BellsArgs -> BellsResult
+	CmdBellsClose = "bells-close" // no arguments -> nothing
 )
 
 // ContextsArgs say how many clients there are at the same time. Each is an address
@@ -63,4 +67,29 @@ type WindowBandwidth struct {
 	WriteToRAM  float64 `json:"write_to_ram"` // likewise
 	RAMReadBps  float64 `json:"ram_read_bps"`
 	RAMWriteBps float64 `json:"ram_write_bps"`
+}
+
+// Ways to ring a doorbell.
+const (
+	BellStore  = "store"  // what GP_PUT holds is stored there again, through a mapping of BAR1: nothing is submitted
+	BellLaunch = "launch" // a submission through the driver, whose work is awaited in memory before the next
+	BellBehind = "behind" // as many as there are push buffers, one behind the other, then all are awaited
+)
+
+// BellsArgs say how often the open channel is rung, and how.
+type BellsArgs struct {
+	How   string `json:"how"`
+	Count int    `json:"count"` // of doorbells, or of submissions; BellBehind makes whole rounds
+}
+
+// BellsResult is in guest time.
+type BellsResult struct {
+	Count int     `json:"count"`
+	NS    float64 `json:"ns"` // of one, the mean
+	// A store, or a launch until the driver has returned.
+	P50NS int64 `json:"p50_ns,omitempty"`
+	P99NS int64 `json:"p99_ns,omitempty"`
+	// A launch until its work is seen.
+	WorkP50NS int64 `json:"work_p50_ns,omitempty"`
+	WorkP99NS int64 `json:"work_p99_ns,omitempty"`
 }
