@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,24 +49,29 @@ func newWorker(t *testing.T, g *guest.Guest, id int) *worker {
 	ch, err := g.NewChannel(id, space)
 	require.NoError(t, err)
 	w := &worker{g: g, ch: ch}
-	w.submit(t, new(guest.Push).Bind(guest.M2MF))
-	require.NoError(t, ch.Finish())
-	w.sent++ // its fence
+	require.NoError(t, w.submit(new(guest.Push).Bind(guest.M2MF)))
+	require.NoError(t, w.finish())
 	return w
 }
 
-func (w *worker) submit(t *testing.T, p *guest.Push) {
-	require.NoError(t, w.ch.Submit(p.Words...))
+func (w *worker) submit(p *guest.Push) error {
 	w.sent++
+	return w.ch.Submit(p.Words...)
+}
+
+// finish waits until the engine has done all, by a fence.
+func (w *worker) finish() error {
+	w.sent++
+	return w.ch.Finish()
 }
 
 // copy has the engine copy n pieces.
-func (w *worker) copy(t *testing.T, n int) {
+func (w *worker) copy(n int) error {
 	p := new(guest.Push)
 	for range n {
 		p.Copy(guest.M2MF, workerDst, workerSrc, workerPiece-4096)
 	}
-	w.submit(t, p)
+	return w.submit(p)
 }
 
 // settle counts what the guest's driver submitted by itself, when its pushbuffer began
@@ -160,15 +166,15 @@ gpus:
 	}
 	var stop atomic.Bool
 	var work sync.WaitGroup
+	var errs [2]error
 	for i, name := range []string{"a", "b"} {
 		work.Go(func() { // one driver, two processes
-			for !stop.Load() {
+			for !stop.Load() && errs[i] == nil {
 				for j, w := range of[name] {
-					w.copy(t, 1+i*3+j)
+					errs[i] = errors.Join(errs[i], w.copy(1+i*3+j))
 				}
 				for _, w := range of[name] {
-					require.NoError(t, w.ch.Finish())
-					w.sent++
+					errs[i] = errors.Join(errs[i], w.finish())
 				}
 			}
 		})
@@ -197,6 +203,7 @@ gpus:
 	}
 	stop.Store(true)
 	work.Wait()
+	require.NoError(t, errors.Join(errs[:]...))
 
 	// All that was submitted has ended, once, and the books have it where it belongs.
 	var s control.Schedule

@@ -73,9 +73,8 @@ func TestThrottleLives(t *testing.T) {
 
 // TestThrottleStops: what is to stop by itself does.
 func TestThrottleStops(t *testing.T) {
-	r, err := fake(t, "6.12").env().StartThrottle(throttleArgs(t, throttle.Load{Busy: time.Millisecond, Stop: 30 * time.Millisecond}))
+	r, err := fake(t, "6.12").env().StartThrottle(throttleArgs(t, throttle.Load{Busy: time.Millisecond, Stop: 300 * time.Millisecond}))
 	require.NoError(t, err)
-	time.Sleep(60 * time.Millisecond)
 	done := make(chan proto.ThrottleTotals)
 	go func() { r.wg.Wait(); done <- r.Totals() }()
 	select {
