@@ -15,7 +15,7 @@ import (
 // CardTime is what a virtual GPU gets of the card's time, if there is a scheduler.
 type CardTime struct {
 	Weight    int         `yaml:"weight" placeholder:"N" live:"" min:"1" max:"10000"`
-	Cap       int         `yaml:"cap" placeholder:"PERCENT" live:"" min:"0" max:"100"`
+	Cap       Percent     `yaml:"cap" placeholder:"PERCENT" live:"" min:"0" max:"100"`
 	Priority  int         `yaml:"priority" placeholder:"N" live:"" min:"0" max:"7"`
 	Limits    GuestLimits `yaml:"limits"`
 	Processes Processes   `yaml:"processes"`
@@ -65,7 +65,7 @@ const perCent = sched.FullCap / 100
 
 // Node is what package sched calls it.
 func (t CardTime) Node() sched.NodeConfig {
-	n := sched.NodeConfig{Weight: t.Weight, Cap: t.Cap * perCent, Priority: t.Priority, Limit: time.Duration(t.Limits.Request), Queued: t.Limits.Queued}
+	n := sched.NodeConfig{Weight: t.Weight, Cap: int(t.Cap) * perCent, Priority: t.Priority, Limit: time.Duration(t.Limits.Request), Queued: t.Limits.Queued}
 	if t.Processes.Policy == processesOff {
 		n.Policy = sched.None
 	}
@@ -85,7 +85,7 @@ func (t CardTime) Shares() aggregator.Processes {
 // CardTimeOf is the reverse of Node and Shares.
 func CardTimeOf(n sched.NodeConfig, p aggregator.Processes) CardTime {
 	t := CardTime{
-		Weight: n.Weight, Cap: n.Cap / perCent, Priority: n.Priority, Limits: GuestLimits{RequestLimit(n.Limit), n.Queued},
+		Weight: n.Weight, Cap: Percent(n.Cap / perCent), Priority: n.Priority, Limits: GuestLimits{RequestLimit(n.Limit), n.Queued},
 		Processes: Processes{Group: p.Group.String(), Policy: processesEqual, Weights: p.Weights},
 	}
 	switch {
@@ -127,10 +127,10 @@ func (r *RequestLimit) UnmarshalText(text []byte) error {
 		*r = 0
 		return nil
 	}
-	d, err := time.ParseDuration(string(text))
+	d, err := ParseTime(string(text))
 	switch {
 	case err != nil:
-		return fmt.Errorf("%q is not a time; write a number and a unit: 500ms, 10s; 0s is for ever, and inherit is what the server's limits.request says", text)
+		return fmt.Errorf("%w; 0s is for ever, and inherit is what the server's limits.request says", err)
 	case d < 0 || d > maxRequest:
 		return fmt.Errorf("%s: must be 0s to 1h, or inherit", text)
 	case d == 0:
@@ -201,16 +201,24 @@ func OmitCardTime(options map[string]any) {
 	maps.DeleteFunc(options, func(key string, _ any) bool { return isCardTime(key) })
 }
 
-// CheckCardTime refuses a share of the card's time that nobody would keep to.
-func (l *Layer) CheckCardTime(g *GPU) error {
-	if l.Config.Scheduler.Policy == SchedulerOff {
-		for _, o := range options(g) {
-			if isCardTime(o.path) && g.has(o.path) {
-				return &Error{Where: g.Where(o.path), Value: fmt.Sprint(o.value.Interface()), Reason: withoutEffect}
-			}
+// CheckScheduled refuses to change a share of the card's time where nobody keeps to one:
+// without a scheduler nothing that is asked for could ever come of it.
+func CheckScheduled(g *GPU, text string) error {
+	order, values, err := pairs("", text, "", nil)
+	if err != nil {
+		return nil // which [Change] says
+	}
+	for _, key := range order {
+		if isCardTime(key) {
+			return &Error{Where: g.Where(key), Value: values[key], Reason: noScheduler + "; " + WithScheduler}
 		}
 	}
-	if p := &g.Processes; len(p.Weights) > 0 && p.Policy != processesWeighted {
+	return nil
+}
+
+// checkCardTime refuses what contradicts itself.
+func (g *GPU) checkCardTime() error {
+	if p := &g.Processes; len(p.Weights) > 0 && p.Policy != processesWeighted && g.has(policyKey) {
 		return &Error{Where: g.Where(weightsKey), Value: p.Weights.String(), Reason: fmt.Sprintf("has no effect while processes.policy is %s; set it to %s", p.Policy, processesWeighted)}
 	}
 	return nil

@@ -78,7 +78,7 @@ type Limits struct {
 	InterruptBurst int           `yaml:"interrupt-burst" placeholder:"N" def:"64" min:"1" max:"65536" help:"How often the card is asked what happened, at most, before one that always has something to say is left alone for a while."`
 	InterruptPause time.Duration `yaml:"interrupt-pause" placeholder:"TIME" def:"1ms" min:"10us" max:"100ms" help:"And for how long."`
 	InvalidateDirs int           `yaml:"invalidate-dirs" placeholder:"N" def:"32" min:"1" max:"1024" help:"How many page directories one invalidate of the card names; one of more makes it forget everybody's translations."`
-	DoorbellLoad   int           `yaml:"doorbell-load" placeholder:"PERCENT" def:"25" min:"1" max:"100" help:"With doorbell: poll, how much of one processor looking for them may take; it comes before the two times below."`
+	DoorbellLoad   Percent       `yaml:"doorbell-load" placeholder:"PERCENT" def:"25" min:"1" max:"100" help:"With doorbell: poll, how much of one processor looking for them may take; it comes before the two times below."`
 
 	CardTimeout  time.Duration `yaml:"card-timeout" placeholder:"TIME" def:"500ms" min:"10ms" max:"2s" help:"How long the card is waited for, each time. A guest whose channels it has not given back by then is put into safe mode."`
 	UnmapTimeout time.Duration `yaml:"unmap-timeout" placeholder:"TIME" def:"1.5s" min:"10ms" max:"4s" help:"How long a client waits at most when it takes memory away; QEMU gives up after 5 s. A guest whose memory the card still uses then loses all of it."`

@@ -111,7 +111,7 @@ func TestFileErrors(t *testing.T) {
 		{"card: {tpcs: [4, x]}\n", `f.yaml:1: card.tpcs: "4,x" is not a list of numbers; write them with commas: 4,4,3,3`},
 		{"card: {msi: yes}\n", `f.yaml:1: card.msi: "yes" is neither true nor false`},
 		{"card: {kind: hard}\n", `f.yaml:1: card.kind: hard: must be soft`},
-		{"server: {spin: 20}\n", `f.yaml:1: server.spin: "20" is not a time; write a number and a unit: 20us, 1ms`},
+		{"server: {spin: 20}\n", `f.yaml:1: server.spin: "20" is not a time, it has no unit; write 20ms, 20us or 20s`},
 		{"server: {spin: 1s}\n", `f.yaml:1: server.spin: 1s: must be 0s to 1ms`},
 		{"card: {pci-device: 6d8}\n", `f.yaml:1: card.pci-device: "6d8" is not a PCI id; write four hexadecimal digits: 06d8`},
 		{"card: {pci-subsystem: 076f}\n", `f.yaml:1: card.pci-subsystem: "076f" is not a PCI subsystem; write the ids of vendor and board: 10de:076f`},

@@ -89,7 +89,7 @@ func (l *Layer) Complete(g *GPU) error {
 		g.Tables = tablesFor(g.VRAM)
 	}
 	g.CardTime.complete()
-	return l.CheckCardTime(g)
+	return g.checkCardTime()
 }
 
 func (l *Layer) useProfile(g *GPU) error {
@@ -166,7 +166,11 @@ func (l *Layer) fitNames(gpus []GPU) error {
 	for i := range gpus {
 		g := &gpus[i]
 		if first := names[g.Name]; first != nil {
-			return &Error{Where: g.Where("name"), Value: g.Name, Reason: "is there twice, first at " + first.Where("name") + "; give each GPU a name of its own"}
+			reason := "is there twice, first at " + first.Where("name")
+			if first.at == g.at { // of two flags that begin alike one would read like the other
+				reason = "two --gpu have this name"
+			}
+			return &Error{Where: g.Where("name"), Value: g.Name, Reason: reason + "; give each GPU a name of its own"}
 		}
 		names[g.Name] = g
 		path, err := filepath.Abs(g.Socket)

@@ -127,6 +127,8 @@ func TestGPUErrors(t *testing.T) {
 		require.EqualError(t, err, c.want, "%s", c.file)
 		require.IsType(t, new(Error), err)
 	}
+	_, err := join(t, "", "name=a,socket=a.sock,vram=64MiB", "name=a,socket=b.sock,vram=64MiB")
+	require.EqualError(t, err, `--gpu name=a: name: a: two --gpu have this name; give each GPU a name of its own`)
 	for _, c := range []struct{ flag, want string }{
 		{"a", `--gpu: a: not keys and values; write name=a,socket=a.sock,vram=256MiB`},
 		{"name=a,socket=a.sock", `--gpu name=a: vram: missing; say how much of the card's memory it gets, for example 256MiB`},
@@ -222,7 +224,7 @@ func TestChange(t *testing.T) {
 	changed, err := Change(g, "shadow.sync=eager,shadow.burst=3")
 	require.NoError(t, err)
 	require.Equal(t, Shadow{Sync: "eager", Scan: "incremental", Burst: 3, Calm: 4}, changed.Shadow)
-	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "shadow.burst": 3, "shadow.calm": 4, "spin": "0s", "weight": 100, "cap": 0, "priority": 0,
+	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "shadow.burst": 3, "shadow.calm": 4, "spin": "0s", "weight": 100, "cap": Percent(0), "priority": 0,
 		"limits.request": RequestLimit(0), "limits.queued": 0, "processes.policy": "equal", "processes.weights": Weights(nil)}, changed.Live())
 	require.Equal(t, "lazy", g.Shadow.Sync)
 	for _, c := range []struct{ text, want string }{

@@ -71,9 +71,9 @@ func (o *option) set(text string) error {
 		}
 		*p = n
 	case *time.Duration:
-		d, err := time.ParseDuration(text)
+		d, err := ParseTime(text)
 		if err != nil {
-			return fmt.Errorf("%q is not a time; write a number and a unit: 20us, 1ms", text)
+			return err
 		}
 		*p = d
 	default:
@@ -88,6 +88,8 @@ func (o *option) number() (n uint64, ok bool) {
 	case Size:
 		return uint64(v), true
 	case int:
+		return uint64(max(v, 0)), true
+	case Percent:
 		return uint64(max(v, 0)), true
 	case time.Duration:
 		return uint64(max(v, 0)), true

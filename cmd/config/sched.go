@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,7 @@ import (
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string        `yaml:"policy" placeholder:"NAME" def:"auto" live:"" oneof:"auto,off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts. Auto: credit if there are several GPUs, or none yet, else off."`
+	Policy    string        `yaml:"policy" placeholder:"NAME" def:"auto" live:"" oneof:"auto,off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts. Auto: credit if there are several GPUs, or a control socket to add some by, else off."`
 	Hierarchy string        `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom: GPUs with each other, or all processes of all guests."`
 	Depth     int           `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
 	Ahead     time.Duration `yaml:"ahead" placeholder:"TIME" def:"200us" live:"" min:"0s" max:"1s" help:"How much short work an engine may still have before it when more is given to it all the same, so that it need not stand still in between. 0s: none."`
@@ -150,18 +149,47 @@ func (s *Schedule) Put(key, value string) error {
 		}
 		return nil
 	}
-	return &Error{Where: key, Reason: "unknown key; " + Known(key, slices.Sorted(slices.Values(s.Keys())))}
+	return &Error{Where: key, Reason: s.unknown(key)}
+}
+
+// unknown says why there is no such key here.
+func (s *Schedule) unknown(key string) string {
+	known := slices.Sorted(slices.Values(s.Keys()))
+	for _, o := range options(new(Config)) {
+		if o.path == key {
+			return "is for the start, no option of the scheduler's; these can be changed: " + strings.Join(known, ", ")
+		}
+	}
+	for _, o := range options(new(GPU)) {
+		if o.path == key {
+			return "is a GPU's; umbra gpu set changes it for one. The scheduler's are " + strings.Join(known, ", ")
+		}
+	}
+	return "unknown key; " + Known(key, known)
+}
+
+// schedulerKeys begin the keys of its options in the file; [Schedule] knows them without.
+const schedulerKeys = "scheduler."
+
+// source is what changes of a schedule are called in errors.
+const source = "scheduler"
+
+// pairs reads what is to be changed; keys may be written as in the file, too.
+func (s *Schedule) pairs(text string) (order []string, values map[string]string, err error) {
+	return pairs(source, text, "credit.period=10ms", func(key string) string { return strings.TrimPrefix(key, schedulerKeys) })
 }
 
 // Change returns a schedule with options changed as keys and values say:
 // policy=band,band.grace=1ms. All of them or, with an error, none.
 func (s Schedule) Change(text string) (Schedule, error) {
-	const source = "scheduler"
-	order, given, err := pairs(source, text, "credit.period=10ms")
+	order, given, err := s.pairs(text)
 	if err != nil {
 		return s, err
 	}
 	changed := s
+	if policy, ok := given["policy"]; ok && policy != SchedulerAuto && policy != SchedulerOff && !slices.Contains(sched.Policies(), policy) {
+		return s, &Error{Where: source + ": policy", Value: policy, Reason: Known(policy, sched.Policies())}
+	}
 	for _, key := range order {
 		if err := changed.Put(key, given[key]); err != nil {
 			wrong := new(Error)
@@ -180,41 +208,24 @@ func (s Schedule) Change(text string) (Schedule, error) {
 	return changed, nil
 }
 
-// WithScheduler says how there would be one.
-const WithScheduler = "start the server with scheduler.policy (--sched-policy), for example credit"
-
-// withoutEffect says that an option is for nothing without a scheduler.
-const withoutEffect = "has no effect without a scheduler; " + WithScheduler + ", or leave it out"
-
-// settleScheduler says what auto is: several GPUs, or none yet and a control socket, make
-// it credit. With one GPU from the start there is nobody to share with, and no price to
-// pay; whoever means to add others later names a policy.
+// settleScheduler says what auto is: several GPUs, or a control socket by which there may
+// come to be several, make it credit. Whether there is a scheduler is decided once, and
+// one that has a single guest costs it nothing (docs/scheduling.md). Without a control
+// socket a single GPU stays alone, and there is nothing to share.
 func (l *Layer) settleScheduler() {
 	c := &l.Config
 	if c.Scheduler.Policy != SchedulerAuto {
 		return
 	}
 	c.Scheduler.Policy = SchedulerOff
-	if c.Socket == "" && (len(c.GPUs) > 1 || len(c.GPUs) == 0 && c.Control != "") {
+	if c.Socket == "" && (len(c.GPUs) > 1 || c.Control != "") {
 		c.Scheduler.Policy = sched.Credit.String()
 	}
 }
 
 // checkScheduler refuses what is possible alone but not together.
 func (l *Layer) checkScheduler() error {
-	c := &l.Config
-	if c.Scheduler.Policy == SchedulerOff {
-		for _, o := range options(c) {
-			scheduler := strings.HasPrefix(o.path, "scheduler.") && o.path != "scheduler.policy"
-			for _, q := range options(&c.Limits.QueueLimits) {
-				scheduler = scheduler || o.path == "limits."+q.path && !(o.path == "limits.request" && c.Limits.Request == 0)
-			}
-			if scheduler && !l.isDefault(o.path) {
-				return &Error{Where: l.Where(o.path), Value: fmt.Sprint(o.value.Interface()), Reason: withoutEffect}
-			}
-		}
-	}
-	s := c.Schedule()
+	s := l.Config.Schedule()
 	if _, err := s.Config(); err != nil {
 		return &Error{Where: l.Where("scheduler.policy"), Reason: err.Error()}
 	}

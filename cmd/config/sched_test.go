@@ -45,8 +45,8 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestSchedulerAuto: who shares the card, or may come to share it, is scheduled, if
-// nothing else is said.
+// TestSchedulerAuto: who shares the card, or may come to share it because GPUs can be
+// added, is scheduled, if nothing else is said.
 func TestSchedulerAuto(t *testing.T) {
 	const a, b = "name=a,socket=a.sock,vram=64MiB", "name=b,socket=b.sock,vram=64MiB"
 	for _, c := range []struct {
@@ -55,7 +55,7 @@ func TestSchedulerAuto(t *testing.T) {
 		want string
 	}{
 		{"", nil, "off"}, {"socket: s.sock\n", nil, "off"}, {"control: c.sock\n", nil, "credit"}, {"socket: s.sock\ncontrol: c.sock\n", nil, "off"},
-		{"", []string{a}, "off"}, {"control: c.sock\n", []string{a}, "off"}, {"", []string{a, b}, "credit"},
+		{"", []string{a}, "off"}, {"control: c.sock\n", []string{a}, "credit"}, {"", []string{a, b}, "credit"},
 		{"scheduler: {policy: off}\n", []string{a, b}, "off"}, {"scheduler: {policy: auto}\n", []string{a, b}, "credit"}, {"scheduler: {policy: band}\n", []string{a}, "band"},
 	} {
 		l, err := join(t, c.file, c.gpus...)
@@ -174,7 +174,13 @@ func TestScheduleChange(t *testing.T) {
 	})
 	s := first.Config.Schedule()
 	for _, c := range []struct{ text, want string }{
-		{"policy=fair", `scheduler: policy: fair: must be auto or off or none or fifo or credit or band or timeslice or dfq`},
+		{"policy=fair", `scheduler: policy: fair: there are none, fifo, credit, band, timeslice, dfq`},
+		{"policy=bandit", `scheduler: policy: bandit: did you mean "band"? There are none, fifo, credit, band, timeslice, dfq`},
+		{"limits.table-rate=1MiB", `scheduler: limits.table-rate: is for the start, no option of the scheduler's; these can be changed: ahead, `},
+		{"weight=3", `scheduler: weight: is a GPU's; umbra gpu set changes it for one`},
+		{"credit.period=30", `scheduler: credit.period: "30" is not a time, it has no unit; write 30ms, 30us or 30s`},
+		{"scheduler.depth=1,depth=2", `: depth is there twice`},
+		{"scheduler.policy=off", `scheduler: policy: off: cannot be turned off while the server runs`},
 		{"policy=auto", `scheduler: policy: auto: is for the start; name a policy: none, fifo, credit, band, timeslice, dfq`},
 		{"policy=off", `scheduler: policy: off: cannot be turned off while the server runs; none gives work to the card as it comes and keeps the accounts`},
 		{"credit.period=2s", `scheduler: credit.period: 2s: must be 1ms to 1s`},
@@ -219,14 +225,13 @@ func TestCardTime(t *testing.T) {
 	g, err := Change(l.Config.GPUs[0], "weight=9,limits.queued=4")
 	require.NoError(t, err)
 	require.Equal(t, CardTime{9, 25, 2, GuestLimits{RequestLimit(sched.Forever), 4}, Processes{"space", "weighted", Weights{"kernel": 50, "space-0x1000": 2}}}, g.CardTime)
-	require.NoError(t, l.CheckCardTime(&g))
 	h, err := Change(g, "processes.weights=none")
 	require.NoError(t, err)
 	require.Equal(t, "none", h.Processes.Weights.String())
 	require.Empty(t, h.Shares().Weights)
 	g, err = Change(g, "processes.policy=off,limits.request=inherit")
 	require.NoError(t, err)
-	require.NoError(t, l.CheckCardTime(&g), "weights go with the policy that they are for")
+	require.NoError(t, g.checkCardTime(), "weights go with the policy that they are for")
 	require.Equal(t, GuestLimits{0, 4}, g.Limits)
 	require.Equal(t, Processes{"space", "off", nil}, g.Processes)
 	require.Equal(t, "0s inherit 2s", fmt.Sprint(RequestLimit(sched.Forever), RequestLimit(0), RequestLimit(2*time.Second)))
@@ -234,7 +239,6 @@ func TestCardTime(t *testing.T) {
 
 func TestSchedulerErrors(t *testing.T) {
 	const on, gpu = "scheduler: {policy: credit}\n", "gpus:\n- {name: a, socket: a.sock, vram: 64MiB, "
-	const off = `has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit, or leave it out`
 	for _, c := range []struct{ file, want string }{
 		{"scheduler: {policy: fair}\n", `f.yaml:1: scheduler.policy: fair: must be auto or off or none or fifo or credit or band or timeslice or dfq`},
 		{"scheduler: {hierarchy: bush}\n", `f.yaml:1: scheduler.hierarchy: bush: must be tree or flat-weights or flat`},
@@ -245,11 +249,8 @@ func TestSchedulerErrors(t *testing.T) {
 		{"scheduler: {polic: dfq}\n", `f.yaml:1: scheduler.polic: unknown key; did you mean "policy"? There are policy, hierarchy, depth, ahead, credit, band, timeslice, dfq, watchdog`},
 		{"scheduler: {dfq: {freerun: 1s}}\n", `f.yaml:1: scheduler.dfq.freerun: unknown key; did you mean "free-run"? There are slice, factor, free-run, requests, least, grace, window, model`},
 		{"scheduler: {policy: dfq, policy: band}\n", `f.yaml:1: mapping key "policy" already defined at [1:13]`},
-		{"scheduler: {depth: 2}\n", `f.yaml:1: scheduler.depth: 2: ` + off},
-		{"limits: {queued: 2}\n", `f.yaml:1: limits.queued: 2: ` + off},
 		{on + "limits: {request: 61m}\n", `f.yaml:2: limits.request: 1h1m0s: must be 0s to 1h`},
 		{on + "limits: {request: -1s}\n", `f.yaml:2: limits.request: -1s: must be 0s to 1h`},
-		{"limits: {request: 2s}\n", `f.yaml:1: limits.request: 2s: ` + off},
 		{on + gpu + "weight: 0}\n", `f.yaml:3: gpus[0].weight: 0: must be 1 to 10000`},
 		{on + gpu + "weight: 10001}\n", `f.yaml:3: gpus[0].weight: 10001: must be 1 to 10000`},
 		{on + gpu + "weight: heavy}\n", `f.yaml:3: gpus[0].weight: "heavy" is not a whole number`},
@@ -257,29 +258,18 @@ func TestSchedulerErrors(t *testing.T) {
 		{on + gpu + "cap: -1}\n", `f.yaml:3: gpus[0].cap: -1: must be 0 to 100`},
 		{on + gpu + "priority: 8}\n", `f.yaml:3: gpus[0].priority: 8: must be 0 to 7`},
 		{on + gpu + "limits: {request: 2h}}\n", `f.yaml:3: gpus[0].limits.request: 2h: must be 0s to 1h, or inherit`},
-		{on + gpu + "limits: {request: soon}}\n", `f.yaml:3: gpus[0].limits.request: "soon" is not a time; write a number and a unit: 500ms, 10s; 0s is for ever, and inherit is what the server's limits.request says`},
+		{on + gpu + "limits: {request: soon}}\n", `f.yaml:3: gpus[0].limits.request: "soon" is not a time; write a number and a unit: 500us, 30ms, 10s; 0s is for ever, and inherit is what the server's limits.request says`},
 		{on + gpu + "limits: {queued: -1}}\n", `f.yaml:3: gpus[0].limits.queued: -1: must be 0 to 1073741824`},
 		{on + gpu + "processes: {group: user}}\n", `f.yaml:3: gpus[0].processes.group: user: must be space or channel or guest`},
 		{on + gpu + "processes: {policy: fair}}\n", `f.yaml:3: gpus[0].processes.policy: fair: must be off or equal or weighted`},
 		{on + gpu + "processes: {policy: weighted, weights: [\"kernel:1\", \"kernel:2\"]}}\n", `f.yaml:3: gpus[0].processes.weights: kernel is there twice`},
 		{on + gpu + "processes: {policy: weighted, weights: \"kernel:0\"}}\n", `f.yaml:3: gpus[0].processes.weights: kernel: 0: must be 1 to 10000`},
 		{on + gpu + "processes: {policy: weighted, weights: kernel}}\n", `f.yaml:3: gpus[0].processes.weights: "kernel" is not a process and its weight; write kernel:200,space-0x1a000:50, with names that umbra sched show has`},
-		{on + gpu + "processes: {weights: \"kernel:9\"}}\n", `f.yaml:3: gpus[0].processes.weights: kernel:9: has no effect while processes.policy is equal; set it to weighted`},
+		{on + gpu + "processes: {policy: equal, weights: \"kernel:9\"}}\n", `f.yaml:3: gpus[0].processes.weights: kernel:9: has no effect while processes.policy is equal; set it to weighted`},
 		{on + "profiles: [{name: p, weight: 10001}]\n", `f.yaml:2: profiles[0].weight: 10001: must be 1 to 10000`},
-		{gpu + "weight: 200}\n", `f.yaml:2: gpus[0].weight: 200: ` + off},
-		{gpu + "cap: 20}\n", `f.yaml:2: gpus[0].cap: 20: ` + off},
-		{gpu + "priority: 0}\n", `f.yaml:2: gpus[0].priority: 0: ` + off},
-		{gpu + "limits: {request: 1s}}\n", `f.yaml:2: gpus[0].limits.request: 1s: ` + off},
-		{gpu + "processes: {policy: off}}\n", `f.yaml:2: gpus[0].processes.policy: off: ` + off},
-		{"profiles: [{name: p, weight: 9}]\n" + gpu + "profile: p}\n", `f.yaml:1: profiles[0].weight: 9: ` + off},
 	} {
 		_, err := join(t, c.file)
 		require.EqualError(t, err, c.want, "%s", c.file)
 		require.IsType(t, new(Error), err)
 	}
-	l, err := join(t, gpu+"}\nlimits: {request: 0s}\n")
-	require.NoError(t, err, "no limit is no effect that is missing")
-	g, err := Change(l.Config.GPUs[0], "cap=50")
-	require.NoError(t, err)
-	require.EqualError(t, l.CheckCardTime(&g), `gpu a: cap: 50: `+off)
 }

@@ -63,6 +63,9 @@ func Change(g GPU, text string) (GPU, error) {
 	if err == nil {
 		err = changed.checkShadow()
 	}
+	if err == nil {
+		err = changed.checkCardTime()
+	}
 	if err != nil {
 		return g, err
 	}
@@ -91,7 +94,7 @@ func (o option) live() bool { _, ok := o.tag.Lookup("live"); return ok }
 
 // assign sets the options that a text of keys and values names, if they may be.
 func (g *GPU) assign(source, text, example string, may func(option) bool) error {
-	order, values, err := pairs(source, text, example)
+	order, values, err := pairs(source, text, example, nil)
 	if err != nil {
 		return err
 	}
@@ -127,10 +130,14 @@ func (g *GPU) assign(source, text, example string, may func(option) bool) error 
 
 // pairs reads keys and values. A part without a key belongs to the value before it,
 // which has commas.
-func pairs(source, text, example string) (order []string, values map[string]string, err error) {
+// Name is what a key is called, however it is written; nil: as it is.
+func pairs(source, text, example string, name func(string) string) (order []string, values map[string]string, err error) {
 	values = make(map[string]string)
 	for part := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(part, "=")
+		if ok && name != nil {
+			key = name(key)
+		}
 		switch {
 		case ok && slices.Contains(order, key):
 			return nil, nil, &Error{Where: source, Value: text, Reason: key + " is there twice"}

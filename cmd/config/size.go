@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Size is a number of bytes, written with a unit: 512MiB, 1GiB.
@@ -59,6 +60,32 @@ func (s *Size) UnmarshalText(text []byte) error {
 	}
 	*s = Size(n << shift)
 	return nil
+}
+
+// Percent is a part of a hundred, written 50 or 50%.
+type Percent int
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Percent) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(strings.TrimSuffix(string(text), "%"))
+	if err != nil {
+		return fmt.Errorf("%q is not a whole number of percent; write 50, or 50%%", text)
+	}
+	*p = Percent(n)
+	return nil
+}
+
+// ParseTime reads a time as everything here writes it. Its error names the text; of a
+// number alone it says what it would be with a unit, for nobody can know which is meant.
+func ParseTime(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err == nil {
+		return d, nil
+	}
+	if _, err := time.ParseDuration(text + "ms"); err == nil {
+		return 0, fmt.Errorf("%q is not a time, it has no unit; write %sms, %[2]sus or %[2]ss", text, text)
+	}
+	return 0, fmt.Errorf("%q is not a time; write a number and a unit: 500us, 30ms, 10s", text)
 }
 
 // Counts is a list of numbers, written with commas: 4,4,3,3.

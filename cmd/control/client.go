@@ -58,6 +58,11 @@ func (c *Client) Set(ctx context.Context, name string, s SetRequest) (g GPU, err
 	return g, c.do(ctx, http.MethodPatch, "gpus/"+url.PathEscape(name), s, &g)
 }
 
+// Show asks for everything about one GPU.
+func (c *Client) Show(ctx context.Context, name string) (g Shown, err error) {
+	return g, c.do(ctx, http.MethodGet, "gpus/"+url.PathEscape(name), nil, &g)
+}
+
 // Schedule asks how the card's time is shared.
 func (c *Client) Schedule(ctx context.Context) (s Schedule, err error) {
 	return s, c.do(ctx, http.MethodGet, "scheduler", nil, &s)

@@ -40,6 +40,12 @@ func (fake) Set(name string, s SetRequest) (GPU, error) {
 	}
 	return GPU{Name: name, Options: map[string]any{"changed": s.Options}}, nil
 }
+func (fake) Show(name string) (Shown, error) {
+	if name == "nobody" {
+		return Shown{}, NotFound("no GPU %s", name)
+	}
+	return Shown{GPU: GPU{Name: name}, Settings: []Setting{{Key: "doorbell", Value: "trap", From: "default"}}}, nil
+}
 func (fake) Schedule() (Schedule, error) {
 	return Schedule{Options: map[string]any{"policy": "fifo"}, Ledger: &serve.LedgerNode{Name: "card", Children: []serve.LedgerNode{{Name: "a"}}}}, nil
 }
@@ -85,6 +91,9 @@ func TestRequests(t *testing.T) {
 	g, err = c.Set(ctx, "a b/c", SetRequest{Options: "k=v"})
 	require.NoError(t, err)
 	require.Equal(t, GPU{Name: "a b/c", Options: map[string]any{"changed": "k=v"}}, g)
+	shown, err := c.Show(ctx, "a b/c")
+	require.NoError(t, err)
+	require.Equal(t, Shown{GPU: GPU{Name: "a b/c"}, Settings: []Setting{{Key: "doorbell", Value: "trap", From: "default"}}}, shown)
 	k, err := c.Schedule(ctx)
 	require.NoError(t, err)
 	require.Equal(t, "fifo", k.Options["policy"])
@@ -110,6 +119,7 @@ func TestRequests(t *testing.T) {
 		{http.StatusBadRequest, `request: json: unknown field "policy"`, c.do(ctx, http.MethodPatch, "scheduler", map[string]string{"policy": "band"}, nil)},
 		{http.StatusConflict, "a is in use", second(c.Remove(ctx, "a", false))},
 		{http.StatusNotFound, "no GPU nobody", second(c.Registers(ctx, "nobody"))},
+		{http.StatusNotFound, "no GPU nobody", second(c.Show(ctx, "nobody"))},
 		{http.StatusInternalServerError, "broken", second(c.Report(ctx))},
 		{http.StatusNotFound, "no such request: GET /v1/else", c.do(ctx, http.MethodGet, "else", nil, nil)},
 		{http.StatusNotFound, "no such request: PUT /v1/status", c.do(ctx, http.MethodPut, "status", nil, nil)},

@@ -3,6 +3,7 @@
 //
 //	GET    /v1/status                  what is served, and to whom
 //	POST   /v1/gpus                    add a virtual GPU
+//	GET    /v1/gpus/NAME               everything about one, its options and who said them
 //	PATCH  /v1/gpus/NAME               change its options while its guest runs
 //	DELETE /v1/gpus/NAME?force=true    remove one
 //	GET    /v1/scheduler               how the card's time is shared, and who had how much

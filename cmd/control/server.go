@@ -113,6 +113,7 @@ func handler(b Backend) http.Handler {
 		}
 		return b.Set(r.PathValue("name"), s)
 	}))
+	m.HandleFunc("GET /v1/gpus/{name}", answer(func(r *http.Request) (any, error) { return b.Show(r.PathValue("name")) }))
 	m.HandleFunc("DELETE /v1/gpus/{name}", answer(func(r *http.Request) (any, error) {
 		return b.Remove(r.PathValue("name"), r.URL.Query().Get("force") == "true")
 	}))

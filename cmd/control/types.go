@@ -18,6 +18,7 @@ type Backend interface {
 	Set(name string, s SetRequest) (GPU, error)
 	Schedule() (Schedule, error)
 	SetSchedule(s SetRequest) (Schedule, error)
+	Show(name string) (Shown, error)
 	Registers(gpu string) (serve.PolicyTable, error) // of one GPU, or of all ("")
 	Report() (serve.Report, error)
 }
@@ -70,9 +71,10 @@ type Card struct {
 
 // Schedule is how the card's time is shared.
 type Schedule struct {
-	Options map[string]any    `json:"options"`          // that SetSchedule can change
-	Counts  *sched.Counts     `json:"counts"`           // of what should not have happened
-	Ledger  *serve.LedgerNode `json:"ledger,omitempty"` // who had how much
+	Options  map[string]any    `json:"options"`            // that SetSchedule can change
+	Counts   *sched.Counts     `json:"counts"`             // of what should not have happened
+	Ledger   *serve.LedgerNode `json:"ledger,omitempty"`   // who had how much
+	Warnings []string          `json:"warnings,omitempty"` // of what was changed and has no effect now
 }
 
 // GPU is a GPU that guests can attach to.
@@ -95,6 +97,23 @@ type GPU struct {
 	ShadowNS     int64              `json:"shadow_ns,omitempty"` // time spent on the shadows of its page tables
 	CardTime     *serve.CardTime    `json:"card_time,omitempty"` // if there is a scheduler
 	Counts       []aggregator.Count `json:"counts,omitempty"`
+	// Warnings are of options of it that have no effect, or a bad one; Add, Set and Show
+	// say them.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Shown is a GPU with all that it was told, or has otherwise.
+type Shown struct {
+	GPU
+	Settings []Setting `json:"settings"`
+}
+
+// Setting is an option that is in force.
+type Setting struct {
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	From  string `json:"from"` // who said so
+	Live  bool   `json:"live"` // Set can change it
 }
 
 // Count returns one of the counts by name.

@@ -137,7 +137,7 @@ func mapLimits(l *config.Layer) homes.Limits {
 }
 
 func pace(l *config.Layer) doorbell.Pace {
-	return doorbell.Pace{Fast: l.Config.Limits.DoorbellFast, Slow: l.Config.Limits.DoorbellSlow, Load: l.Config.Limits.DoorbellLoad}
+	return doorbell.Pace{Fast: l.Config.Limits.DoorbellFast, Slow: l.Config.Limits.DoorbellSlow, Load: int(l.Config.Limits.DoorbellLoad)}
 }
 
 // Server is the server that the options describe, and how it is made. It also

@@ -37,6 +37,7 @@ func (s *server) write(out output, v any, text string) error {
 
 type gpuCmd struct {
 	List   gpuListCmd   `cmd:"" help:"List the GPUs."`
+	Show   gpuShowCmd   `cmd:"" help:"Say everything about one GPU: its options, and who said them."`
 	Add    gpuAddCmd    `cmd:"" help:"Add a virtual GPU."`
 	Set    gpuSetCmd    `cmd:"" help:"Change options of a virtual GPU while its guest runs."`
 	Remove gpuRemoveCmd `cmd:"" help:"Remove a virtual GPU and give its share of the card back."`
@@ -140,6 +141,7 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
+	out.warn(g.Warnings)
 	return c.write(out, g, fmt.Sprintf("GPU %s: %v, %d channels; QEMU attaches with\n\n%s", g.Name, config.Size(g.VRAM), g.Channels, shellLines(qemuArgs(g.Socket))))
 }
 
@@ -164,6 +166,7 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 		fmt.Fprintf(&b, " %s=%v", key, g.Options[key])
 	}
 	b.WriteString("\n")
+	out.warn(g.Warnings)
 	return c.write(out, g, b.String())
 }
 

@@ -18,7 +18,9 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"reflect"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -70,6 +72,7 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Bind(output{stdout, stderr}),
 		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
 		kong.ValueFormatter(withDefault),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(timeFlag)),
 	)
 	if err != nil {
 		panic(err) // the command tree itself is wrong
@@ -103,6 +106,26 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// timeFlag reads a flag that is a time, as a file's are read.
+func timeFlag(c *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := c.Scan.PopValueInto("time", &text); err != nil {
+		return err
+	}
+	d, err := config.ParseTime(text)
+	if err == nil {
+		target.SetInt(int64(d))
+	}
+	return err
+}
+
+// warn tells of what was done all the same.
+func (o output) warn(warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintf(o.stderr, "umbra: warning: %s\n", w)
+	}
 }
 
 // withDefault adds to an option's help what it is when nobody says anything.

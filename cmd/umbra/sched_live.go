@@ -43,6 +43,7 @@ func (c *schedSetCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
+	out.warn(s.Warnings)
 	return c.write(out, s, scheduleText(&s))
 }
 

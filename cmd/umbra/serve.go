@@ -42,7 +42,7 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	if err != nil {
 		return err
 	}
-	s := &served{layer: opts, began: time.Now(), out: out, json: c.JSON, log: slog.New(slog.NewTextHandler(out.stderr, nil))}
+	s := &served{layer: opts, alone: c.FD != noFD || opts.Config.Socket != "", began: time.Now(), out: out, json: c.JSON, log: slog.New(slog.NewTextHandler(out.stderr, nil))}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.check(); err != nil {
 		return err
@@ -139,6 +139,7 @@ func alone(l *config.Layer, by string) error {
 // pass-through or virtual GPUs.
 type served struct {
 	layer config.Layer
+	alone bool // one guest has the card
 	began time.Time
 	out   output
 	json  bool
@@ -148,6 +149,7 @@ type served struct {
 	by         serve.Make // the transport
 	options    vfiouser.Options
 	lacks      []string // what a client does not get from it
+	warnings   []string // of options without effect, and the like
 	gpuConfigs []serve.GPUConfig
 	limits     aggregator.Options
 
@@ -181,7 +183,16 @@ func (s *served) check() (err error) {
 		}
 		s.gpuConfigs = append(s.gpuConfigs, g)
 	}
+	s.warnings = texts(s.layer.Warnings(s.alone))
 	return nil
+}
+
+// texts are warnings as they are told.
+func texts(of []*config.Error) (out []string) {
+	for _, w := range of {
+		out = append(out, w.Error())
+	}
+	return out
 }
 
 // listen opens every socket.
@@ -196,7 +207,7 @@ func (s *served) listen(c *serveCmd) (err error) {
 		}
 	}
 	gpus := s.layer.Config.GPUs
-	if c.FD != noFD || s.layer.Config.Socket != "" {
+	if s.alone {
 		s.at, err = c.listen(&s.layer)
 		return err
 	}
@@ -299,7 +310,9 @@ type announcement struct {
 	QEMU    []string       `json:"qemu,omitempty"` // arguments that attach it
 	GPUs    []announcedGPU `json:"gpus,omitempty"`
 	Lacks   []string       `json:"lacks,omitempty"` // of what the native transport has
-	PID     int            `json:"pid"`
+	// Warnings are of options that have no effect, or a bad one.
+	Warnings []string `json:"warnings,omitempty"`
+	PID      int      `json:"pid"`
 }
 
 type announcedGPU struct {
@@ -311,7 +324,8 @@ type announcedGPU struct {
 
 func (s *served) announce() error {
 	c := &s.layer.Config
-	a := announcement{Event: "serving", Control: c.Control, Options: c.Values(), Lacks: s.lacks, PID: os.Getpid()}
+	a := announcement{Event: "serving", Control: c.Control, Options: c.Values(), Lacks: s.lacks, Warnings: s.warnings, PID: os.Getpid()}
+	s.out.warn(s.warnings)
 	if s.at != nil && s.at.path != "" {
 		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
 	}

@@ -139,7 +139,7 @@ func (s *served) Add(a control.AddRequest) (control.GPU, error) {
 	if s.shared == nil {
 		return control.GPU{}, s.errPassThrough()
 	}
-	g, err := config.ParseGPU("gpu", a.GPU)
+	g, err := config.ParseAdded(a.GPU)
 	if err == nil {
 		err = s.layer.Complete(&g)
 	}
@@ -181,7 +181,9 @@ func (s *served) Add(a control.AddRequest) (control.GPU, error) {
 	}
 	s.gpus = all
 	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
-	return s.virtualStatus(v), nil
+	out := s.virtualStatus(v)
+	out.Warnings = s.warningsOf(&g)
+	return out, nil
 }
 
 // Set implements control.Backend.
@@ -197,8 +199,8 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 		return control.GPU{}, s.unknown(name)
 	}
 	g, err := config.Change(s.gpus[i], r.Options)
-	if err == nil {
-		err = s.layer.CheckCardTime(&g)
+	if err == nil && s.limits.Scheduler == nil {
+		err = config.CheckScheduled(&g, r.Options)
 	}
 	if err != nil {
 		return control.GPU{}, refused(err)
@@ -218,7 +220,50 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 	v.SetSpin(g.Spin)
 	s.gpus[i] = g
 	s.log.Info("GPU changed", "gpu", name, "options", r.Options)
-	return s.virtualStatus(v), nil
+	out := s.virtualStatus(v)
+	out.Warnings = s.warningsOf(&g)
+	return out, nil
+}
+
+// warningsOf are those of one GPU, as the card's time is shared now.
+func (s *served) warningsOf(g *config.GPU) []string {
+	schedule := s.layer.Config.Schedule()
+	if s.limits.Scheduler != nil {
+		c, _ := s.shared.Schedule()
+		schedule = config.ScheduleOf(c)
+	}
+	return texts(s.layer.WarningsOf(g, &schedule))
+}
+
+// Show implements control.Backend.
+func (s *served) Show(name string) (control.Shown, error) {
+	if s.shared == nil {
+		if name != s.seat.Name {
+			return control.Shown{}, s.unknown(name)
+		}
+		st, err := s.Status()
+		if err != nil {
+			return control.Shown{}, err
+		}
+		return control.Shown{GPU: st.GPUs[0], Settings: settings(s.layer.CardSettings())}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v := s.shared.Find(name)
+	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
+	if v == nil || i < 0 {
+		return control.Shown{}, s.unknown(name)
+	}
+	out := control.Shown{GPU: s.virtualStatus(v), Settings: settings(s.layer.Settings(&s.gpus[i], s.limits.Scheduler != nil))}
+	out.Warnings = s.warningsOf(&s.gpus[i])
+	return out, nil
+}
+
+func settings(of []config.Setting) (out []control.Setting) {
+	for _, o := range of {
+		out = append(out, control.Setting(o))
+	}
+	return out
 }
 
 // Remove implements control.Backend.

@@ -42,5 +42,7 @@ func (s *served) SetSchedule(r control.SetRequest) (control.Schedule, error) {
 		return control.Schedule{}, refused(err)
 	}
 	s.log.Info("scheduler changed", "options", r.Options)
-	return s.Schedule()
+	out, err := s.Schedule()
+	out.Warnings = texts(changed.Idle(r.Options, config.BesideOf(s.gpus)))
+	return out, err
 }
