@@ -15,7 +15,7 @@ const mostAhead = 3
 // mayAdd tells whether an engine that has Depth requests may have one more. Who has a
 // slice has it also between two requests, and dfq forwards at once but for samples.
 func (s *Scheduler) mayAdd(e int) bool {
-	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && !s.sliced && s.busy(e) < s.Config.Depth+mostAhead
+	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.kinds[Timeslice] == 0 && s.busy(e) < s.Config.Depth+mostAhead
 }
 
 // goesAhead tells whether a channel's next request may go to an engine that has Depth

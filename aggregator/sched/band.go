@@ -114,8 +114,10 @@ func (s *Scheduler) reclass(p int32, e int) {
 		if s.overShare(list[i].node, p, e) {
 			list[i].class = 1
 		}
+		s.Nodes[list[i].node].Lanes[e].Stand.Class = list[i].class
 	}
 	for i := len(list)/2 - 1; i >= 0; i-- {
 		s.sink(p, e, turns, int32(i))
 	}
+	s.tellOldest(p, e)
 }

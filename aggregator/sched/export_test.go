@@ -14,6 +14,25 @@ func (s *Scheduler) Level(engine int) int64 { return s.Nodes[root].Lanes[engine]
 // Twin holds what is kept up to date, change by change, against what a look at
 // everything finds: who is ready, where each stands, who is first, what is owed.
 func (s *Scheduler) Twin() error {
+	var kinds [policies]int
+	kinds[s.Config.Policy]++
+	named := 0
+	for i := range s.Nodes {
+		node := &s.Nodes[i]
+		if node.Kind == Gone {
+			continue
+		}
+		kinds[node.Config.Policy]++
+		if node.Config.Name == "" || node.Block&Dying != 0 {
+			continue
+		}
+		if named++; s.names[nameKey{node.Parent, node.Config.Name}] != int32(i) {
+			return fmt.Errorf("node %d is not found by its name", i)
+		}
+	}
+	if kinds != s.kinds || named != len(s.names) {
+		return fmt.Errorf("nodes have policies %v and %d names, kept %v and %d", kinds, named, s.kinds, len(s.names))
+	}
 	for e := range s.Engines {
 		flat, rivals := int64(0), 0
 		for i := range s.Nodes {
@@ -114,14 +133,17 @@ func (s *Scheduler) queueTwin(n int32, e int) error {
 			continue
 		}
 		kept := s.sides[n].queues[e][at.queue][at.pos]
-		q, r := s.rank(c, n, e)
-		if q == turns && at.queue == debts && kept.key < s.Nodes[n].Lanes[e].Level {
-			q, r = debts, kept // it is moved when it is looked at next
+		st := s.rank(c, n, e)
+		if st.Queue == turns && at.queue == debts && kept.key < s.Nodes[n].Lanes[e].Level {
+			st.Queue, st.Key = debts, kept.key // it is moved when it is looked at next
 		}
-		r.class = kept.class // looked at anew each period
-		if q != at.queue || kept != r {
-			return fmt.Errorf("node %d, engine %d: should stand in %d as %+v, stands in %d as %+v", c, e, q, r, at.queue, kept)
+		st.Class = kept.class // looked at anew each period
+		r := rank{c, int8(s.Nodes[c].Config.Priority), st.Class, st.Key}
+		if q := st.Queue; q != at.queue || kept != r || s.Nodes[c].Lanes[e].Stand != st {
+			return fmt.Errorf("node %d, engine %d: should stand in %d as %+v, stands in %d as %+v, and in the state as %+v",
+				c, e, q, r, at.queue, kept, s.Nodes[c].Lanes[e].Stand)
 		}
+		q := st.Queue
 		if want[q]++; want[q] == 1 || kept.before(first[q]) {
 			first[q] = kept
 		}

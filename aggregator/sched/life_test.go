@@ -2,6 +2,8 @@ package sched_test
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -151,49 +153,108 @@ func TestLevelNeverFalls(t *testing.T) {
 }
 
 // TestFreeze: a scheduler that was frozen, written down, read and restored goes on
-// as the one that was not.
+// as the one that was not, decision by decision, and comes to the same state.
 func TestFreeze(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBed(t, drawConfig(t))
+		b.astray = rapid.Bool().Draw(t, "astray")
 		script(t, b, func() {
-			b.drain()
-			text, err := json.Marshal(b.s.Freeze())
-			require.NoError(t, err)
-			var st sched.State
-			require.NoError(t, json.Unmarshal(text, &st))
-			twin, err := sched.Restore(&st)
-			require.NoError(t, err)
-			for _, ch := range b.channels {
-				require.Equal(t, b.s.Submit(b.now, ch, 2), twin.Submit(b.now, ch, 2))
-				b.submitted[ch] = int(entries(b, ch))
+			if rapid.IntRange(0, 3).Draw(t, "freeze") == 0 {
+				b.freeze(t, 10*ms)
 			}
-			for {
-				want, ok := b.s.Next(b.now)
-				got, same := twin.Next(b.now)
-				require.Equal(t, want, got)
-				require.Equal(t, ok, same)
-				if !ok {
-					break
-				}
-				for range want.Entries {
-					if len(b.card[want.Engine]) == 0 {
-						b.began[want.Engine] = b.now
-					}
-					b.card[want.Engine] = append(b.card[want.Engine], request{want.Channel, ms})
-					b.forwarded[want.Channel]++
-				}
-			}
-			require.Equal(t, b.s.Timer(), twin.Timer())
-			require.Equal(t, b.s.Ledger(b.now), twin.Ledger(b.now))
 		})
 	})
 }
 
-func entries(b *bed, ch sched.ID) int64 {
-	n := int64(0)
-	for e := range 2 {
-		a, _ := b.s.Account(b.now, ch, e)
-		n += a.Entries
+// freeze lets a restored scheduler and the one that was frozen go on side by side for a
+// while, each with a card of its own.
+func (b *bed) freeze(t require.TestingT, d time.Duration) {
+	b.drain()
+	text, err := json.Marshal(b.s.Freeze())
+	require.NoError(t, err)
+	var st sched.State
+	require.NoError(t, json.Unmarshal(text, &st))
+	twin := b.twin()
+	twin.s, err = sched.Restore(&st)
+	require.NoError(t, err)
+	require.NoError(t, twin.s.Twin())
+	for _, ch := range b.channels {
+		b.submit(ch, 2)
+		twin.submit(ch, 2)
 	}
-	return n
+	until := b.now + d
+	for {
+		require.Equal(t, b.drain(), twin.drain())
+		require.Equal(t, b.s.Timer(), twin.s.Timer())
+		more := b.now < until && b.step(until)
+		require.Equal(t, more, twin.now < until && twin.step(until))
+		if !more {
+			break
+		}
+	}
+	require.Equal(t, b.s.Freeze(), twin.s.Freeze())
+}
+
+// twin copies a bed, but for its scheduler.
+func (b *bed) twin() *bed {
+	c := *b
+	for e := range c.card {
+		c.card[e] = slices.Clone(b.card[e])
+	}
+	c.channels = slices.Clone(b.channels)
+	c.submitted, c.forwarded, c.done = maps.Clone(b.submitted), maps.Clone(b.forwarded), maps.Clone(b.done)
+	return &c
+}
+
+// TestFreezeBetweenClasses: who of those with credit is over its share is looked at once
+// a period, and a restored scheduler does not look sooner.
+func TestFreezeBetweenClasses(t *testing.T) {
+	c := sched.Default()
+	c.Policy, c.Ahead, c.Credit.Period = sched.FIFO, ms, ms
+	b := newBed(t, c)
+	for i := range 3 {
+		g := b.node(t, sched.Card, sched.NodeConfig{Weight: 1})
+		b.channel(t, b.node(t, g, sched.NodeConfig{}), (i+1)%2)
+	}
+	b.freeze(t, 0)
+	for range 2 {
+		b.submit(b.channels[0], 1)
+		b.freeze(t, 0)
+	}
+	c.Policy, c.Depth, c.Ahead, c.Credit.Period = sched.Band, 4, 50*ms, 5*ms
+	require.NoError(t, b.s.Configure(b.now, c))
+	b.freeze(t, 0)
+	b.run(b.now + 7*ms)
+	b.freeze(t, 0)
+}
+
+// TestNamesOfTheGone: a name is free when who had it is removed, or who was above it.
+func TestNamesOfTheGone(t *testing.T) {
+	b := newBed(t, sched.Default())
+	for range 3 { // in the same places each time
+		g := b.node(t, sched.Card, sched.NodeConfig{Name: "g"})
+		b.node(t, g, sched.NodeConfig{Name: "p"})
+		require.True(t, b.s.Remove(b.now, g))
+		require.NoError(t, b.s.Twin())
+	}
+}
+
+// TestPoliciesOfTheGone: a node that is gone has no say in how others' requests go ahead.
+func TestPoliciesOfTheGone(t *testing.T) {
+	b := newBed(t, sched.Default())
+	ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
+	b.lengths = func(sched.ID, int) time.Duration { return 50 * us }
+	most := func() int {
+		b.submit(ch, 20)
+		b.run(b.now + 500*us)
+		defer b.run(b.now + 10*ms)
+		return len(b.card[0])
+	}
+	most() // its requests are known to be short
+	require.Greater(t, most(), 1)
+	g := b.node(t, sched.Card, sched.NodeConfig{Policy: sched.Timeslice})
+	require.Equal(t, 1, most(), "who has slices has them whole")
+	require.True(t, b.s.Remove(b.now, g))
+	require.Greater(t, most(), 1)
+	require.NoError(t, b.s.Twin())
 }

@@ -59,16 +59,18 @@ func (a rank) before(b rank) bool {
 	return a.node < b.node
 }
 
-// rebuild makes what follows from the state.
+// rebuild makes what follows from the state, and ranks everybody anew.
 func (s *Scheduler) rebuild() {
 	s.sides = s.sides[:0]
 	s.rests = s.rests[:0]
 	s.names = make(map[nameKey]int32)
 	s.least = s.leastLimit()
-	s.fifo, s.sliced = false, false
-	s.notePolicy(s.Config.Policy)
+	s.kinds = [policies]int{}
+	s.kinds[s.Config.Policy]++
 	for n := range s.Nodes {
-		s.notePolicy(s.Nodes[n].Config.Policy)
+		if s.Nodes[n].Kind != Gone {
+			s.kinds[s.Nodes[n].Config.Policy]++
+		}
 		s.sides = append(s.sides, newSide(len(s.Engines)))
 		if node := &s.Nodes[n]; node.Kind != Gone && node.Config.Name != "" && node.Block&Dying == 0 {
 			s.names[nameKey{node.Parent, node.Config.Name}] = int32(n)
@@ -91,10 +93,27 @@ func (s *Scheduler) rebuild() {
 	}
 }
 
-// notePolicy takes note of policies that more than their own children have to know of.
-func (s *Scheduler) notePolicy(p Policy) {
-	s.fifo = s.fifo || p == FIFO
-	s.sliced = s.sliced || p == Timeslice
+// resume makes what follows from a state that was frozen, with everybody where they
+// stood.
+func (s *Scheduler) resume() {
+	var stood []Stand
+	for n := range s.Nodes {
+		for e := range s.Nodes[n].Lanes {
+			stood = append(stood, s.Nodes[n].Lanes[e].Stand)
+		}
+	}
+	s.rebuild()
+	at := 0
+	for n := range s.Nodes {
+		for e := range s.Nodes[n].Lanes {
+			if st := stood[at]; s.sides[n].slots[e].pos == none {
+				s.Nodes[n].Lanes[e].Stand = st
+			} else {
+				s.stand(int32(n), s.over(int32(n)), e, st)
+			}
+			at++
+		}
+	}
 }
 
 // settle sees whether a node could have a turn, and with it those above. With a
@@ -102,7 +121,7 @@ func (s *Scheduler) notePolicy(p Policy) {
 func (s *Scheduler) settle(n int32, e int) {
 	for n != root {
 		p := s.over(n)
-		if !s.rerank(n, p, e) && !s.fifo {
+		if !s.rerank(n, p, e) && s.kinds[FIFO] == 0 {
 			return
 		}
 		n = p
@@ -119,22 +138,28 @@ func (s *Scheduler) rerank(n, p int32, e int) bool {
 		s.unready(n, e)
 		return was
 	}
-	q, r := s.rank(n, p, e)
-	if sl.pos != none && sl.queue == q {
-		if s.sides[p].queues[e][q][sl.pos] == r {
-			return false
-		}
-		s.sides[p].queues[e][q][sl.pos] = r
-		s.fix(p, e, q, sl.pos)
-		return false
-	}
 	fresh := sl.pos == none
+	s.stand(n, p, e, s.rank(n, p, e))
+	return fresh
+}
+
+// stand puts a node that is ready into its place.
+func (s *Scheduler) stand(n, p int32, e int, st Stand) {
+	node, sl, q := &s.Nodes[n], &s.sides[n].slots[e], st.Queue
+	node.Lanes[e].Stand = st
+	r := rank{n, int8(node.Config.Priority), st.Class, st.Key}
+	if sl.pos != none && sl.queue == q {
+		if list := s.sides[p].queues[e][q]; list[sl.pos] != r {
+			list[sl.pos] = r
+			s.fix(p, e, q, sl.pos)
+		}
+		return
+	}
 	s.unready(n, e)
 	list := append(s.sides[p].queues[e][q], r)
 	s.sides[p].queues[e][q] = list
 	sl.pos, sl.queue = int32(len(list)-1), q
 	s.fix(p, e, q, sl.pos)
-	return fresh
 }
 
 // unready takes a node out of its queue.
@@ -223,21 +248,20 @@ func (s *Scheduler) window() int {
 }
 
 // rank is where a ready node stands among its siblings.
-func (s *Scheduler) rank(n, p int32, e int) (queue uint8, r rank) {
-	node := &s.Nodes[n]
-	l := &node.Lanes[e]
-	r = rank{node: n, prio: int8(node.Config.Priority), key: l.Turn}
+func (s *Scheduler) rank(n, p int32, e int) Stand {
+	l := &s.Nodes[n].Lanes[e]
+	st := Stand{Queue: turns, Key: l.Turn}
 	switch s.discipline(p) {
 	case FIFO:
-		r.key = s.oldest(n, e)
+		st.Key = s.oldest(n, e)
 	case Credit, Band:
 		if l.Tag >= s.Nodes[p].Lanes[e].Level {
-			queue, r.key = debts, l.Tag
+			st.Queue, st.Key = debts, l.Tag
 		} else if s.discipline(p) == Band && s.overShare(n, p, e) {
-			r.class = 1
+			st.Class = 1
 		}
 	}
-	return queue, r
+	return st
 }
 
 // oldest is when, in the order of submissions, the oldest came that n waits with.
@@ -258,6 +282,13 @@ func (s *Scheduler) oldest(n int32, e int) int64 {
 	}
 	// Children that take turns otherwise: the one that is next stands for all.
 	return s.oldest(next[0].node, e)
+}
+
+// tellOldest tells those above p that another of its children may stand for all of them.
+func (s *Scheduler) tellOldest(p int32, e int) {
+	if s.kinds[FIFO] > 0 {
+		s.settle(p, e)
+	}
 }
 
 // resettle looks anew at a node and everything below it, after a change that

@@ -43,8 +43,12 @@ func (s *Scheduler) rebase(p int32, e int) {
 			}
 		}
 	}
+	for _, r := range s.sides[p].queues[e][debts] { // in the same order as before
+		st := &s.Nodes[r.node].Lanes[e].Stand
+		st.Key = max(st.Key-by, -by)
+		s.sides[p].queues[e][debts][s.sides[r.node].slots[e].pos].key = st.Key
+	}
 	s.Nodes[p].Lanes[e].Level = 0
-	s.rebuild()
 }
 
 // Tags are nanoseconds, shifted, over weight.
@@ -201,6 +205,7 @@ func (s *Scheduler) chooseCredit(p int32, e int) int32 {
 	q := &s.sides[p].queues[e]
 	for len(q[debts]) > 0 && q[debts][0].key < l.Level {
 		s.rerank(q[debts][0].node, p, e)
+		s.tellOldest(p, e)
 	}
 	switch {
 	case len(q[debts]) == 0 && len(q[turns]) == 0:

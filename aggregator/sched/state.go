@@ -7,7 +7,7 @@ import (
 )
 
 // StateVersion is that of [State]. A state of another version is not taken up.
-const StateVersion = 2
+const StateVersion = 3
 
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)
@@ -136,6 +136,7 @@ type Lane struct {
 
 	// As one of its parent's children.
 	Tag     int64         // time served over weight, see tagOf
+	Stand   Stand         // if it is ready
 	Turn    int64         // its place in a round
 	Mean    time.Duration // of a channel: length of a request, of late; of a group: in dfq's last sample
 	Pending time.Duration // of a channel: in the tag for requests on the card
@@ -175,6 +176,15 @@ type Lane struct {
 	Account Account
 	Past    Account       // of children that are gone
 	Counted time.Duration // until when Account.Wait is
+}
+
+// Stand is where a node stands among its siblings: how it was ranked when it was last
+// looked at. That follows from the rest of the state, but not from the rest of it as it
+// is now: nobody looks at all siblings when what ranks them changes.
+type Stand struct {
+	Queue uint8
+	Class uint8
+	Key   int64
 }
 
 // Engine is a part of the card that works on one request at a time.
@@ -231,7 +241,7 @@ func Restore(st *State) (*Scheduler, error) {
 		return nil, err
 	}
 	s := &Scheduler{State: *st}
-	s.rebuild()
+	s.resume()
 	return s, nil
 }
 
@@ -285,6 +295,9 @@ func (st *State) checkLinks() error {
 		for e := range n.Lanes {
 			if !link(n.Lanes[e].Holder) || !link(n.Lanes[e].Last) {
 				return bad("link", i)
+			}
+			if q := n.Lanes[e].Stand.Queue; q > debts {
+				return bad("queue", q)
 			}
 		}
 		// Every way up ends at the card.

@@ -19,13 +19,12 @@ type Scheduler struct {
 	sides []side // by node
 	rests []rest // a heap by time: who has used up a cap
 	names map[nameKey]int32
+	kinds [policies]int // how many nodes have each policy, with the card
 	least time.Duration // limit of a request of any guest
 	// foretold is how much work each engine has on the card, by what is known of the
 	// channels that are not stalled: the sum of Lane.Pending.
 	foretold []time.Duration
 	loaded   [][]int32 // by engine: channels with requests there
-	fifo     bool      // some children take turns in the order of submission
-	sliced   bool      // some have slices
 	looks    uint64    // nodes that were looked at: what decisions cost, whatever the machine
 }
 
@@ -67,6 +66,7 @@ func (s *Scheduler) place(parent int32, k Kind, c NodeConfig) int32 {
 		Gen: old.Gen + 1, Kind: k, Config: c, Parent: parent, First: none, Next: none, Prev: none, Lanes: lanes,
 		Guest: GuestState{Last: none}, Chan: ChannelState{Batches: old.Chan.Batches[:0]},
 	}
+	s.kinds[c.Policy]++
 	if k == Channel && cap(old.Chan.Batches) == 0 {
 		old.Chan.Batches = make([]Batch, 0, maxBatches)
 	}
@@ -120,7 +120,6 @@ func (s *Scheduler) AddNode(now time.Duration, parent ID, c NodeConfig) (ID, err
 		s.Nodes[g].Guest.Last = n
 	}
 	s.born(n)
-	s.notePolicy(c.Policy)
 	s.least = s.leastLimit()
 	return s.id(n), nil
 }
@@ -229,10 +228,10 @@ func (s *Scheduler) Remove(now time.Duration, id ID) bool {
 		s.Counts.UnknownChannel++
 		return false
 	}
-	if name := s.Nodes[n].Config.Name; name != "" { // free at once
-		delete(s.names, nameKey{s.Nodes[n].Parent, name})
-	}
 	for m, stop := n, s.after(n); m != stop; m, _ = s.follow(m, 0) {
+		if key := (nameKey{s.Nodes[m].Parent, s.Nodes[m].Config.Name}); s.names[key] == m { // free at once
+			delete(s.names, key)
+		}
 		s.Nodes[m].Block |= Dying
 		if s.Nodes[m].Kind == Channel {
 			s.drop(m, false)
@@ -344,6 +343,7 @@ func (s *Scheduler) free(n int32) {
 		s.Nodes[node.Next].Prev = node.Prev
 	}
 	node.Kind = Gone
+	s.kinds[node.Config.Policy]--
 	s.Unused = append(s.Unused, n)
 	if node.Parent == root {
 		s.least = s.leastLimit()
