@@ -324,7 +324,7 @@ func TestWhileGatesFlip(t *testing.T) {
 		for who, p := range players {
 			all.Go(func() {
 				r := rand.New(rand.NewPCG(uint64(who), 1))
-				for held := int64(0); held < many; {
+				for held, grew := int64(0), time.Now(); held < many; {
 					get := p.GPGet()
 					used := (p.put - get) % ring
 					if n := r.Uint32N(ring - used); n > 0 {
@@ -334,8 +334,11 @@ func TestWhileGatesFlip(t *testing.T) {
 							t.Error(err)
 							return
 						}
-					} else {
-						held = p.account().Held
+					} else if now := p.account().Held; now > held {
+						held, grew = now, time.Now()
+					} else if time.Since(grew) > patience {
+						t.Errorf("%s: %d entries were held, and none more in %v; GP_GET %d, GP_PUT %d", p.name, held, patience, get, p.put)
+						return
 					}
 					was, wrote := p.GPGet(), p.USERD(gf100.USERDGPPut)
 					if wrote != p.put {

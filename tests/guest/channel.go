@@ -29,6 +29,7 @@ type ChannelConfig struct {
 	Push     uint64 // bytes of pushbuffer, 256 KiB at most; 0 means 64 KiB
 	RingRAM  bool   // the ring lies in RAM
 	PushRAM  bool   // the pushbuffer lies in RAM
+	Sparse   bool   // words of the instance block that are zero are left as the clearing left them
 	// Edit changes the instance block before it is written.
 	Edit func(block []byte)
 	// Idle makes the channel without binding, enabling or listing it.
@@ -141,13 +142,26 @@ func (ch *Channel) build() error {
 	if ch.cfg.Edit != nil {
 		ch.cfg.Edit(block)
 	}
-	g.objectWrite(ch.inst, 0, block)
+	ch.writeBlock(block)
 	for _, off := range userdWords {
 		g.bus.write(bar1, ch.userd(off), make([]byte, 4))
 	}
 	// The fence goes on from what the slot says, whoever had it before.
 	ch.seq, err = ch.signalled()
 	return err
+}
+
+// writeBlock writes the instance block to its memory, which was cleared when it was taken.
+func (ch *Channel) writeBlock(block []byte) {
+	if !ch.cfg.Sparse {
+		ch.g.objectWrite(ch.inst, 0, block)
+		return
+	}
+	for off := uint64(0); off < uint64(len(block)); off += 8 {
+		if w := block[off : off+8]; le.Uint64(w) != 0 {
+			ch.g.objectWrite(ch.inst, off, w)
+		}
+	}
 }
 
 // block is the instance block as nouveau fills it.

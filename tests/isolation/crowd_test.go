@@ -123,9 +123,9 @@ func (w *Ward) interrupted(i int, v *victim) (*victim, error) {
 // newCopier is newVictim without its goroutine: it waits until the socket takes a
 // client, for the one before may still be going.
 func newCopier(socket string) (*victim, error) {
-	cfg := guest.Config{RAM: 1 << 20, Map: true, Timeout: 30 * time.Second}
+	cfg := guest.Config{RAM: 1 << 20, Map: true, Timeout: patience}
 	g, err := guest.Attach(context.Background(), socket, cfg)
-	for end := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(end); {
+	for end := time.Now().Add(wait); err != nil && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 		g, err = guest.Attach(context.Background(), socket, cfg)
 	}

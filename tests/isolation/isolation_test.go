@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	wait = 10 * time.Second
+	wait = time.Minute // for what comes at all
 	tick = 50 * time.Millisecond
 )
 
@@ -114,16 +115,21 @@ func TestPlan(t *testing.T) {
 }
 
 // TestGate has the attacker try the cases that are planned for a combination, and then
-// whatever comes, while the victim copies.
+// whatever comes, while the victim copies. Combinations have cards of their own, and run
+// beside each other.
 func TestGate(t *testing.T) {
 	list := combinations()
 	todo := plan(len(list), placeCount)
-	var copies uint64
+	var copies atomic.Uint64
+	t.Cleanup(func() {
+		t.Logf("%d combinations, %d cases at %d places, %d copies of the victim's", len(list), len(cases), placeCount, copies.Load())
+	})
 	for n, c := range list {
 		if n%share != 0 {
 			continue
 		}
 		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
 			w := ward(t, c)
 			for _, u := range todo[n] {
 				w.try(t, u[0], u[1])
@@ -131,12 +137,11 @@ func TestGate(t *testing.T) {
 			if !*allCombinations {
 				t.Run("anything", rapid.MakeCheck(attack(w)))
 			}
-			copies += w.Copies()
+			copies.Add(w.Copies())
 			require.Equal(t, c.Windows(), w.Seat.Guest.Stats().Mapped.PagesMoved.Load() > 0)
 			require.Equal(t, c.Polled(), w.GPUs[1].Guest.Stats().PolledBells.Load() > 0)
 		})
 	}
-	t.Logf("%d combinations, %d cases at %d places, %d copies of the victim's", len(list), len(cases), placeCount, copies)
 }
 
 func attack(w *Ward) func(*rapid.T) {

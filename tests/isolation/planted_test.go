@@ -84,7 +84,10 @@ func TestGateFindsHoles(t *testing.T) {
 	for n, c := range list {
 		for i, h := range holes {
 			if *allCombinations || n%share == 0 && n/share%len(holes) == i {
-				t.Run(h.what+", "+c.String(), func(t *testing.T) { h.find(t, c) })
+				t.Run(h.what+", "+c.String(), func(t *testing.T) {
+					t.Parallel()
+					h.find(t, c)
+				})
 			}
 		}
 	}

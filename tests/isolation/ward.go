@@ -126,7 +126,7 @@ func (w *Ward) client(ram uint64) guest.Config {
 }
 
 // patience is how long the guests wait for anything.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // part returns where n bytes at addr of a guest's memory lie on the card.
 func part(list []aggregator.Extent, addr, n uint64) (out []aggregator.Extent) {

@@ -62,12 +62,14 @@ func TestDataFindsHoles(t *testing.T) {
 			return c.maps()&^homes.MapROM != 0 // else nothing moves but doorbells, which need no such byte
 		}},
 	} {
-		found := 0
+		var found atomic.Int64
+		t.Cleanup(func() { t.Logf("%s: found with %d combinations", h.what, found.Load()) })
 		for i, c := range Pairs() {
 			if i%min(share, 5) != 0 || !h.where(c) {
 				continue
 			}
 			t.Run(h.what+", "+c.String(), func(t *testing.T) {
+				t.Parallel()
 				s, g, _, err := begin(c, h.cfg, h.plant)
 				if err == nil {
 					err = data(g)
@@ -77,10 +79,9 @@ func TestDataFindsHoles(t *testing.T) {
 					_ = g.Close()
 				}
 				_ = s.Close()
-				found++
+				found.Add(1)
 			})
 		}
-		t.Logf("%s: found with %d combinations", h.what, found)
 	}
 }
 
