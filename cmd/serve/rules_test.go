@@ -22,7 +22,7 @@ func TestRuleInterval(t *testing.T) {
 		v := &VirtualSeat{Seat: &Seat{Name: "a", guest: guest}, logged: make(map[string]uint64)}
 		s := &Shared{
 			list: []*VirtualSeat{v}, log: slog.New(slog.NewTextHandler(&log, nil)),
-			endRules: make(chan struct{}), rulesEvery: make(chan time.Duration),
+			ruleTick: time.NewTicker(ruleInterval), endRules: make(chan struct{}),
 		}
 		s.rules.Go(s.watchRules)
 		lines := 0
@@ -46,5 +46,36 @@ func TestRuleInterval(t *testing.T) {
 		require.Equal(t, 100, more(time.Second))
 		close(s.endRules)
 		s.rules.Wait()
+		s.SetRuleInterval(time.Second) // which nobody waits for any more
 	})
+}
+
+// TestRuleIntervalWaitsForNobody: a log that stands still, as one on a full disk or a
+// stopped terminal does, keeps nobody from changing the interval.
+func TestRuleIntervalWaitsForNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		guest := new(aggregator.Guest)
+		guest.Stats().BadWindow.Add(1)
+		v := &VirtualSeat{Seat: &Seat{Name: "a", guest: guest}, logged: make(map[string]uint64)}
+		log := stuck(make(chan struct{}))
+		s := &Shared{
+			list: []*VirtualSeat{v}, log: slog.New(slog.NewTextHandler(log, nil)),
+			ruleTick: time.NewTicker(ruleInterval), endRules: make(chan struct{}),
+		}
+		s.rules.Go(s.watchRules)
+		time.Sleep(2 * ruleInterval)
+		synctest.Wait() // the goroutine writes its line
+		s.SetRuleInterval(time.Millisecond)
+		close(log)
+		close(s.endRules)
+		s.rules.Wait()
+	})
+}
+
+// stuck takes nothing before it is closed.
+type stuck chan struct{}
+
+func (s stuck) Write(p []byte) (int, error) {
+	<-s
+	return len(p), nil
 }

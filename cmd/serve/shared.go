@@ -38,9 +38,9 @@ type Shared struct {
 	mu   sync.Mutex // guards list
 	list []*VirtualSeat
 
-	endRules   chan struct{}
-	rulesEvery chan time.Duration
-	rules      sync.WaitGroup
+	ruleTick *time.Ticker  // when the log hears of broken rules
+	endRules chan struct{} // closed by Close
+	rules    sync.WaitGroup
 }
 
 // VirtualSeat is a virtual GPU, served.
@@ -82,7 +82,7 @@ func NewSharedWith(c card.Card, by Make, opts vfiouser.Options, limits aggregato
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log, endRules: make(chan struct{}), rulesEvery: make(chan time.Duration)}
+	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log, ruleTick: time.NewTicker(ruleInterval), endRules: make(chan struct{})}
 	s.rules.Go(s.watchRules)
 	return s, nil
 }
@@ -205,23 +205,24 @@ func (s *Shared) Close() error {
 }
 
 // SetRuleInterval says how often the log hears of broken rules at most, per GPU and
-// rule; it is 1 s if nobody says so. The Shared must not be closed meanwhile.
-func (s *Shared) SetRuleInterval(d time.Duration) { s.rulesEvery <- d }
+// rule; it is 1 s if nobody says so. It waits for nobody, be it that the log takes its
+// time, or that the Shared is closed.
+func (s *Shared) SetRuleInterval(d time.Duration) { s.ruleTick.Reset(d) }
+
+// ruleInterval is how often if nobody says so.
+const ruleInterval = time.Second
 
 // watchRules tells the log which rules guests broke. It looks at the counters
 // now and then, so that a guest that breaks a million rules in a second makes one
 // line, and no trap ever waits for the log.
 func (s *Shared) watchRules() {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
+	defer s.ruleTick.Stop()
 	for {
 		select {
-		case <-t.C:
+		case <-s.ruleTick.C:
 			for _, v := range s.GPUs() {
 				s.logRules(v)
 			}
-		case every := <-s.rulesEvery:
-			t.Reset(every)
 		case <-s.endRules:
 			return
 		}
