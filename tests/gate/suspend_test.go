@@ -1,0 +1,127 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/tests/guest"
+)
+
+// sleeper is a guest whose driver has a channel for itself and one for a process.
+type sleeper struct {
+	t               *testing.T
+	h               *hall
+	g               *guest.Guest
+	kernel, process *guest.Channel
+}
+
+// load has the driver make its own channel first, as it does when it probes and when it
+// resumes: what it saved comes to where it was.
+func (s *sleeper) load() {
+	s.t.Helper()
+	for i, to := range []**guest.Channel{&s.kernel, &s.process} {
+		space, err := s.g.NewSpace()
+		require.NoError(s.t, err)
+		*to, err = s.g.NewChannel(i+1, space)
+		require.NoError(s.t, err)
+	}
+	s.work()
+}
+
+func (s *sleeper) work() {
+	s.t.Helper()
+	for range 10 {
+		for _, ch := range []*guest.Channel{s.kernel, s.process} {
+			require.NoError(s.t, ch.Finish())
+		}
+	}
+}
+
+// books are the guest's groups with their weights, what those that are there have had
+// done, and what those had that are gone.
+func (s *sleeper) books() (groups map[string]int, there, gone int64) {
+	groups = map[string]int{}
+	mine := false
+	for _, e := range s.h.Agg.Ledger() {
+		switch e.Depth {
+		case 1:
+			if mine = e.Name == "sleeper"; mine {
+				for _, a := range e.Past {
+					gone += a.Done
+				}
+			}
+		case 2:
+			if mine {
+				groups[e.Name] = e.Weight
+				for _, a := range e.Accounts {
+					there += a.Done
+				}
+			}
+		}
+	}
+	return groups, there, gone
+}
+
+// TestSuspend: a driver that takes all channels off the card, its own last, and brings
+// them back, its own first, has the same groups afterwards, with the same names and weights,
+// whether the card was reset in between or not; what they had had before is in the books, and
+// the other guest has worked all the while.
+func TestSuspend(t *testing.T) {
+	eachMode(t, func(t *testing.T, h *hall) {
+		other := h.join("other")
+		require.NoError(t, h.AddGPU(aggregator.GuestConfig{
+			Name: "sleeper", VRAM: 64 << 20, Map: h.maps, Doorbell: h.bell,
+			Processes: aggregator.Processes{Weights: map[string]int{"kernel": 30}},
+		}))
+		g, err := guest.Attach(t.Context(), h.GPUs[1].Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0, Timeout: patience})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, g.Close()) })
+		s := &sleeper{t: t, h: h, g: g}
+		s.load()
+		want, done, _ := s.books()
+		require.Len(t, want, 2)
+		require.Equal(t, 30, want["kernel"])
+		require.Positive(t, done)
+		total := int64(0)
+		for _, reset := range []bool{false, true, false} {
+			for _, ch := range []*guest.Channel{s.process, s.kernel} {
+				require.NoError(t, ch.Close())
+			}
+			var groups map[string]int
+			require.Eventually(t, func() bool { groups, _, _ = s.books(); return len(groups) == 0 }, patience, time.Millisecond)
+			_, _, gone := s.books()
+			require.GreaterOrEqual(t, gone, done, "what they had had")
+			for range ring {
+				other.submit(1)
+				total++
+				other.settle(total)
+			}
+			if reset {
+				require.NoError(t, g.Reset())
+			}
+			s.load()
+			groups, there, still := s.books()
+			require.Positive(t, there)
+			require.Equal(t, gone, still)
+			require.Equal(t, 30, groups["kernel"])
+			require.Len(t, groups, 2)
+			if reset { // the driver's memory begins anew, so its spaces are where they were
+				require.Equal(t, want, groups)
+			}
+			done = gone + there
+		}
+		var sums [2]sched.Account
+		for _, e := range h.Agg.Ledger() {
+			if e.Depth < 2 {
+				for _, a := range e.Accounts {
+					sums[e.Depth].Done += a.Done
+				}
+			}
+		}
+		require.Equal(t, sums[0], sums[1], "the card has what its guests have")
+	})
+}
