@@ -257,6 +257,7 @@ func TestPlantedFaults(t *testing.T) {
 		p := &plants[i]
 		covered[p.family] = true
 		t.Run(p.family, func(t *testing.T) {
+			t.Parallel() // the suite waits for what a fault keeps back
 			t.Logf("planted: %s", p.what)
 			failed, _ := throughRelay(t, p)
 			require.NotEmpty(t, failed, "the fault is not noticed")
@@ -286,7 +287,7 @@ func throughRelay(t *testing.T, p *plant) (failed []conformance.Result, passed i
 	defer dev.close()
 	_, server := serveAt(t, serve.Native, dev)
 	path := newRelay(t, p, server)
-	err = conformance.Run(t.Context(), conformance.Options{Dial: conformance.DialPath(path), Timeout: time.Second, Families: []string{p.family}}, func(r conformance.Result) {
+	err = conformance.Run(t.Context(), conformance.Options{Dial: conformance.DialPath(path), Timeout: 2 * time.Second, Families: []string{p.family}}, func(r conformance.Result) {
 		switch r.Outcome {
 		case conformance.Failed:
 			failed = append(failed, r)

@@ -27,10 +27,9 @@ func shortened(reply []byte, n int) []byte {
 	return reply
 }
 
-// TestSuiteOfNonsense: whatever a server says, the suite goes through all its cases and tells of
-// each; what it cannot read is the case's failure.
-func TestSuiteOfNonsense(t *testing.T) {
-	var described atomic.Bool // the suite has its description of the device
+// nonsense are servers that answer something else than they should, most of them as soon as
+// the suite has its description of the device.
+func nonsense(described *atomic.Bool) []plant {
 	info := func(regions, irqs uint32) func(client.Message, []byte) []byte {
 		return func(m client.Message, reply []byte) []byte {
 			if m.Command == wire.DeviceGetInfo && !refused(reply) && len(reply) == wire.HeaderSize+wire.DeviceInfoSize {
@@ -60,16 +59,23 @@ func TestSuiteOfNonsense(t *testing.T) {
 	for _, n := range []int{0, 8, 17, 31} {
 		plants = append(plants, plant{what: fmt.Sprintf("payloads of %d bytes at most", n), fault: cut(n)})
 	}
-	for i := range plants {
-		p := &plants[i]
+	return plants
+}
+
+// TestSuiteOfNonsense: whatever a server says, the suite goes through all its cases and tells of
+// each; what it cannot read is the case's failure.
+func TestSuiteOfNonsense(t *testing.T) {
+	for i, p := range nonsense(nil) {
 		t.Run(p.what, func(t *testing.T) {
-			described.Store(false)
+			t.Parallel() // the suite mostly waits for answers that do not come
+			var described atomic.Bool
+			p := &nonsense(&described)[i]
 			dev, err := newEverything()
 			require.NoError(t, err)
 			t.Cleanup(dev.close)
 			_, server := serveAt(t, serve.Native, dev)
 			told, failed := 0, 0
-			o := conformance.Options{Dial: conformance.DialPath(newRelay(t, p, server)), Timeout: 300 * time.Millisecond}
+			o := conformance.Options{Dial: conformance.DialPath(newRelay(t, p, server)), Timeout: 500 * time.Millisecond}
 			require.NoError(t, conformance.Run(t.Context(), o, func(r conformance.Result) {
 				described.Store(true)
 				told++
