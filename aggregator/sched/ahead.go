@@ -15,24 +15,41 @@ const mostAhead = 3
 // mayAdd tells whether an engine that has Depth requests may have one more. Who has a
 // slice has it also between two requests, and dfq forwards at once but for samples.
 func (s *Scheduler) mayAdd(e int) bool {
-	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.kinds[Timeslice] == 0 && s.busy(e) < s.Config.Depth+mostAhead
+	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.kinds[Timeslice] == 0 && s.busy(e) < s.atOnce()
+}
+
+// atOnce is how many requests may be on an engine, of whoever has turns by credit.
+func (s *Scheduler) atOnce() int {
+	if s.Config.Ahead > 0 {
+		return s.Config.Depth + mostAhead
+	}
+	return s.Config.Depth
 }
 
 // goesAhead tells whether a channel's next request may go to an engine that has Depth
-// of them: it is short, so is what is before it, and nobody has an older claim who
-// will submit the next request when the one on the card is done. If it may go later,
-// and nothing else happens until then, the engine says when.
+// of them: it is short, so is what is before it, which has not taken longer than was
+// foretold, and nobody has an older claim who will submit the next request when the one
+// on the card is done. If it may go later, and nothing else happens until then, the
+// engine says when.
 func (s *Scheduler) goesAhead(c int32, e int) bool {
 	mean := s.Nodes[c].Lanes[e].Mean
 	if mean == 0 || mean > s.Config.Ahead {
 		return false
 	}
+	longest := time.Duration(0) // of what is on the card, by what is known
 	for _, r := range s.loaded[e] {
 		if s.claims(r, c, e) {
 			return false
 		}
+		if !s.Nodes[r].Chan.Stalled {
+			longest = max(longest, s.length(r, e))
+		}
 	}
-	at := s.Engines[e].Progress + s.foretold[e] - s.Config.Ahead
+	since := s.Engines[e].Progress
+	if s.Now > since+longest+s.Config.Ahead {
+		return false // what was foretold is wrong: nobody knows when the request ends
+	}
+	at := since + s.foretold[e] - s.Config.Ahead
 	if s.Now < at {
 		s.Engines[e].Wake = min(s.Engines[e].Wake, at)
 		return false
@@ -71,9 +88,26 @@ func (s *Scheduler) depth(n int32) (d int) {
 	return d
 }
 
+// length is how long a channel's next request is thought to be. If it has done none, that
+// is not so short that another goes ahead behind it, nor so long that it weighs as a debt.
+func (s *Scheduler) length(c int32, e int) time.Duration {
+	if mean := s.Nodes[c].Lanes[e].Mean; mean != 0 {
+		return mean
+	}
+	return min(s.Config.Ahead, s.Config.Credit.Period)
+}
+
 // expect adds to what is foretold of a channel's work on the card. While it waits for
 // a semaphore it keeps no engine busy.
 func (s *Scheduler) expect(c int32, e int, d time.Duration) {
+	for m := c; m != none; m = s.Nodes[m].Parent {
+		s.Nodes[m].Lanes[e].Pending += d
+	}
+	s.forecast(c, e, d)
+}
+
+// forecast is of the engine alone.
+func (s *Scheduler) forecast(c int32, e int, d time.Duration) {
 	if !s.Nodes[c].Chan.Stalled {
 		s.foretold[e] += d
 	}
@@ -103,7 +137,7 @@ func (s *Scheduler) rebuildLoaded() {
 		}
 		for e := range s.Engines {
 			l := &s.Nodes[n].Lanes[e]
-			s.expect(int32(n), e, l.Pending)
+			s.forecast(int32(n), e, l.Pending)
 			if l.Inflight > 0 {
 				s.load(int32(n), e)
 			}

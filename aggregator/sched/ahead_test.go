@@ -20,7 +20,13 @@ func pairOf(t *testing.T, p sched.Policy, ahead time.Duration, loads ...throttle
 	}
 	r, err := model.NewRig(c, m, 1)
 	require.NoError(t, err)
-	require.NoError(t, r.Run(4*time.Second))
+	most := 3 * time.Second // in which the longest requests come to half a share to a point
+	for _, l := range loads {
+		if l.Busy > 50*ms {
+			most = 6 * time.Second
+		}
+	}
+	require.NoError(t, r.Run(most))
 	return r
 }
 
@@ -31,17 +37,20 @@ func shareOf(r *model.Rig, i int) float64 {
 // TestAhead: what is forwarded early moves no share, however few requests a guest
 // keeps unfinished and whatever the others' length.
 func TestAhead(t *testing.T) {
+	row := 0
 	for _, p := range []sched.Policy{sched.Credit, sched.Band} {
 		for _, short := range []time.Duration{50 * us, 900 * us} {
 			for _, long := range []time.Duration{50 * us, ms, 3 * ms, 126 * ms} {
 				for _, unfinished := range []int{1, 2, 8} {
-					loads := []throttle.Load{{Busy: short, Ahead: unfinished}, {Busy: long, Ahead: 8}}
-					without := pairOf(t, p, 0, loads...)
-					with := pairOf(t, p, ms, loads...)
-					require.InDelta(t, shareOf(without, 0), shareOf(with, 0), 1.5, "%v: %v with %d unfinished against %v", p, short, unfinished, long)
-					if unfinished > 1 {
-						require.InDelta(t, 50, shareOf(with, 0), 1.5, "%v: %v with %d unfinished against %v", p, short, unfinished, long)
+					if row++; raceDetector && row%11 != 0 {
+						continue // there is one goroutine; each kind of row comes by
 					}
+					loads := []throttle.Load{{Busy: short, Ahead: unfinished}, {Busy: long, Ahead: 8}}
+					with, want := pairOf(t, p, ms, loads...), 50.0
+					if unfinished == 1 { // which is no half: what it has without
+						want = shareOf(pairOf(t, p, 0, loads...), 0)
+					}
+					require.InDelta(t, want, shareOf(with, 0), 1.5, "%v: %v with %d unfinished against %v", p, short, unfinished, long)
 					require.LessOrEqual(t, with.MostOnCard, 4)
 				}
 			}
@@ -57,11 +66,103 @@ func TestAhead(t *testing.T) {
 	require.InDelta(t, 50, shareOf(drawn, 0), 1)
 }
 
+// TestNothingGoesBehindAnOverrun: a request that takes longer than was foretold ends nobody
+// knows when, so nothing is put behind it.
+func TestNothingGoesBehindAnOverrun(t *testing.T) {
+	for _, at := range []struct {
+		when time.Duration
+		goes bool
+	}{{100 * us, true}, {20 * ms, false}} {
+		b := newBed(t, sched.Default())
+		var ids []sched.ID
+		for range 2 {
+			ids = append(ids, b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0))
+			b.submit(ids[len(ids)-1], 1)
+		}
+		long := false
+		b.lengths = func(sched.ID, int) time.Duration {
+			if long {
+				return 60 * ms
+			}
+			return 50 * us
+		}
+		b.run(b.now + ms) // both are known to be short
+		long = true
+		b.submit(ids[0], 1)
+		b.drain()
+		long = false
+		b.run(b.now + at.when)
+		b.submit(ids[1], 8)
+		b.drain()
+		require.Equal(t, at.goes, len(b.card[0]) > 1, "%v after a request was begun that is thought to take 50 us", at.when)
+		b.run(b.now + time.Second)
+		b.check(t)
+		require.Zero(t, b.submitted[ids[1]]-b.done[ids[1]])
+	}
+}
+
+// TestUnknownLengths: who is never known, because each of its channels does one request,
+// gains nothing by what is foretold of it and given back, however long that may be.
+func TestUnknownLengths(t *testing.T) {
+	for _, ahead := range []time.Duration{0, 200 * us, 50 * ms, time.Second} {
+		c := sched.Default()
+		c.Ahead, c.Limits.Creations = ahead, 1<<20
+		b := newBed(t, c)
+		cheat, honest := b.node(t, sched.Card, sched.NodeConfig{}), b.node(t, sched.Card, sched.NodeConfig{})
+		still := b.channel(t, honest, 0)
+		b.lengths = func(ch sched.ID, _ int) time.Duration {
+			if ch == still {
+				return ms
+			}
+			return 4 * ms
+		}
+		var used [2]time.Duration
+		fresh := sched.ID(0)
+		for b.now < 10*time.Second {
+			if fresh == 0 || b.done[fresh] == 1 {
+				if fresh != 0 {
+					require.True(t, b.s.Remove(b.now, fresh))
+				}
+				fresh = b.channel(t, cheat, 0)
+				b.submit(fresh, 1)
+			}
+			if waiting := b.submitted[still] - b.done[still]; waiting < 4 {
+				b.submit(still, 4-waiting)
+			}
+			b.drain()
+			b.step(b.now + 10*time.Second)
+		}
+		for i, id := range []sched.ID{cheat, honest} {
+			a, _ := b.s.Account(b.now, id, 0)
+			used[i] = a.Busy
+		}
+		share := 100 * float64(used[0]) / float64(used[0]+used[1])
+		t.Logf("ahead %v: %.2f %%", ahead, share)
+		require.LessOrEqual(t, share, 51.0, "ahead %v", ahead)
+		if ahead <= 200*us {
+			require.GreaterOrEqual(t, share, 45.0, "ahead %v", ahead)
+		}
+		require.NoError(t, b.s.Twin())
+	}
+}
+
 // TestTrainedLengths: who makes itself known for short requests, and then sends long
-// ones that are forwarded as if they were short, gains nothing by it.
+// ones that are forwarded as if they were short, gains nothing by it (test 6 of the
+// list in docs/scheduling.md).
 func TestTrainedLengths(t *testing.T) {
+	for _, p := range []sched.Policy{sched.Credit, sched.Band} {
+		for _, ahead := range []time.Duration{200 * us, ms, 50 * ms} {
+			if raceDetector && ahead != ms {
+				continue
+			}
+			trainedLengths(t, p, ahead)
+		}
+	}
+}
+
+func trainedLengths(t *testing.T, p sched.Policy, ahead time.Duration) {
 	c := sched.Default()
-	c.Ahead = ms
+	c.Policy, c.Ahead = p, ahead
 	s, err := sched.New(c, 1, 0)
 	require.NoError(t, err)
 	var ids []sched.ID
@@ -104,6 +205,7 @@ func TestTrainedLengths(t *testing.T) {
 		s.Submit(now, card[0], 1)
 		card = card[1:]
 	}
-	require.Greater(t, together, 1, "the trick did not work, so nothing is shown")
-	require.InDelta(t, 0.5, float64(used[0])/float64(used[0]+used[1]), 0.01)
+	t.Logf("%v, ahead %v: %.2f %%, %d long requests at once", p, ahead, 100*float64(used[0])/float64(used[0]+used[1]), together)
+	require.Greater(t, together, 1, "%v, ahead %v: the trick did not work, so nothing is shown", p, ahead)
+	require.InDelta(t, 0.5, float64(used[0])/float64(used[0]+used[1]), 0.01, "%v, ahead %v", p, ahead)
 }

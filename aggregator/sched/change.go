@@ -27,7 +27,7 @@ func (s *Scheduler) Configure(now time.Duration, c Config) error {
 			if c.Band.Window != old.Band.Window {
 				l.UsedIn, l.Used = -1, 0
 			}
-			l.Window = -1
+			l.Window, l.Round = -1, 0
 			if c.Policy != old.Policy {
 				l.Held, l.Holder, l.Grace, l.Chances, l.IdleAt = false, none, 0, 0, never
 			}

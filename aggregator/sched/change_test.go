@@ -45,6 +45,56 @@ func TestSharesFollow(t *testing.T) {
 	}
 }
 
+// TestLevelBegunAnew: tags are counted anew long before they would overflow, whatever is
+// being told at that moment: a stall, a doorbell, a completion. Nobody's turn changes.
+func TestLevelBegunAnew(t *testing.T) {
+	for _, p := range all {
+		b := newBed(t, sched.Default())
+		require.NoError(t, b.s.Configure(0, func() sched.Config { c := sched.Default(); c.Policy = p; return c }()))
+		b.lengths = func(sched.ID, int) time.Duration { return 150 * us } // so that some go ahead
+		for i := range 4 {
+			g := b.node(t, sched.Card, sched.NodeConfig{Weight: 100 + i})
+			b.channel(t, b.node(t, g, sched.NodeConfig{}), 0)
+			b.channel(t, b.node(t, g, sched.NodeConfig{}), i%2)
+		}
+		load := func(b *bed) {
+			for _, ch := range b.channels {
+				b.submit(ch, 100)
+			}
+		}
+		load(b)
+		b.run(50 * ms)
+		st := b.s.Freeze()
+		const up = 1 << 60
+		for n := range st.Nodes { // all much later, but alike
+			for e := range st.Nodes[n].Lanes {
+				l := &st.Nodes[n].Lanes[e]
+				l.Level += up
+				l.Tag += up
+				if l.Stand.Queue == 1 {
+					l.Stand.Key += up
+				}
+			}
+		}
+		late := b.twin()
+		var err error
+		late.s, err = sched.Restore(st)
+		require.NoError(t, err)
+		for i := range 40 {
+			for _, k := range []*bed{b, late} {
+				k.s.Stall(k.now, k.channels[i%8], i%3 != 0)
+				require.NoError(t, k.s.Twin(), "%v", p)
+				k.run(k.now + 7*ms)
+				require.NoError(t, k.s.Twin(), "%v", p)
+			}
+			require.Equal(t, b.done, late.done, "%v, step %d", p, i)
+		}
+		if p != sched.DFQ {
+			require.Less(t, late.s.Level(0), int64(up), "%v", p)
+		}
+	}
+}
+
 // TestCommonCreditIsNone: if all have credit, they would take turns whatever their
 // weights until it is spent. A change of weights leaves them only what they have more
 // than the others.

@@ -94,7 +94,7 @@ func TestCostIsSublinear(t *testing.T) {
 				k.turn()
 			}
 			before, n := k.s.Looks(), k.n
-			for range 20_000 {
+			for range costTurns {
 				k.turn()
 			}
 			return float64(k.s.Looks()-before) / float64(k.n-n)

@@ -104,13 +104,14 @@ func (s *Scheduler) sumTwin(n int32, e int) error {
 			}
 		}
 		sum.Able += l.Able
+		sum.Pending += l.Pending
 		if l.Able > 0 {
 			sum.Live += int64(s.Nodes[c].Config.Weight)
 			sum.Rivals++
 		}
 	}
 	l := &s.Nodes[n].Lanes[e]
-	if sum.Waiting != l.Waiting || sum.Inflight != l.Inflight || sum.Able != l.Able || sum.Live != l.Live || sum.Rivals != l.Rivals {
+	if sum.Waiting != l.Waiting || sum.Inflight != l.Inflight || sum.Able != l.Able || sum.Live != l.Live || sum.Rivals != l.Rivals || sum.Pending != l.Pending {
 		return fmt.Errorf("node %d, engine %d: children have %+v, kept %+v", n, e, sum, *l)
 	}
 	return nil

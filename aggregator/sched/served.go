@@ -178,10 +178,12 @@ func (s *Scheduler) serve(n int32, e int, d time.Duration) {
 		l.Tag += over(d, w, shift)
 		return
 	}
-	// Credit and debt are bounded. Debt is not forgiven below what two of the
-	// longest requests cost: one that outlasts a period would be for nothing.
-	most := level + over(max(s.Config.Credit.Period, 2*s.Engines[e].Longest), w, shift)
-	l.Tag = min(max(l.Tag, level-s.savings(p, e, false))+over(d, w, shift), most)
+	// Credit and debt are bounded. Debt is not forgiven below what the longest requests
+	// cost that may be on the engine at once, and one more: those that outlast a period
+	// would be for nothing. What is foretold comes on top, as all of it is taken back.
+	most := time.Duration(1+s.atOnce()) * min(s.Engines[e].Longest, time.Hour)
+	bound := level + over(max(s.Config.Credit.Period, most)+l.Pending, w, shift)
+	l.Tag = min(max(l.Tag, level-s.savings(p, e, false))+over(d, w, shift), bound)
 }
 
 // debt is the time by which a node is ahead of its share.

@@ -13,13 +13,34 @@ func (s *Scheduler) clock(p int32, e int) time.Duration {
 	return s.Nodes[p].Lanes[e].Account.Busy
 }
 
-// slice is how long a child has the card: the mean is as configured.
+// slice is how long a child has the card: its weight over the mean of the round's, of
+// what is configured.
 func (s *Scheduler) slice(n, p int32, e int) time.Duration {
 	w, _ := s.weight(n, e)
-	all, _ := s.activeWeight(p, e)
-	count := int64(len(s.sides[p].queues[e][turns]))
+	l := &s.Nodes[p].Lanes[e]
 	base := int64(s.Config.Timeslice.Slice)
-	return time.Duration(max(base/64, min(base*64, int64(float64(base)*float64(w)*float64(count)/float64(max(all, 1))))))
+	return time.Duration(max(base/64, min(base*64, int64(float64(base)*float64(w)*float64(l.RoundOf)/float64(max(l.RoundAll, 1))))))
+}
+
+// round begins another round when the child that is next had a turn in this one. By what
+// a weight is measured is decided then, for all of the round: if it went by who can go on
+// at the moment, a child that is always chosen while another rests would have longer
+// slices, or shorter ones, than its equals.
+func (s *Scheduler) round(next, p int32, e int) {
+	l := &s.Nodes[p].Lanes[e]
+	if s.Nodes[next].Lanes[e].Turn < l.Round {
+		return
+	}
+	s.Turn++
+	l.Round = s.Turn
+	l.RoundOf = l.Rivals
+	if p == root && s.Config.Hierarchy != Tree {
+		l.RoundOf = s.Engines[e].Rivals
+	}
+	l.RoundAll, _ = s.activeWeight(p, e)
+	if p != root || s.Config.Hierarchy == Tree {
+		l.RoundAll = l.Live
+	}
 }
 
 // chooseSlice keeps to the holder until its slice is over and its requests are
@@ -40,6 +61,7 @@ func (s *Scheduler) chooseSlice(p int32, e int) int32 {
 	q := &s.sides[p].queues[e]
 	for skipped := 0; len(q[turns]) > 0; {
 		c := q[turns][0].node
+		s.round(c, p, e)
 		cl := &s.Nodes[c].Lanes[e]
 		slice := s.slice(c, p, e)
 		if l.Live <= int64(s.Nodes[c].Config.Weight) {

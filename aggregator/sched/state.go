@@ -139,7 +139,7 @@ type Lane struct {
 	Stand   Stand         // if it is ready
 	Turn    int64         // its place in a round
 	Mean    time.Duration // of a channel: length of a request, of late; of a group: in dfq's last sample
-	Pending time.Duration // of a channel: in the tag for requests on the card
+	Pending time.Duration // foretold of the requests on the card, of all below: it is in the tag
 	Idle    int64         // period in which it ran out of work
 	Used    time.Duration // in its parent's window
 	UsedIn  int64         // that window
@@ -160,6 +160,9 @@ type Lane struct {
 	Window   int64
 	Holder   int32 // of a slice
 	Begun    time.Duration
+	Round    int64 // of slices: who had a turn before it has one in it
+	RoundOf  int   // children that were able when it began
+	RoundAll int64 // and their weight
 	SliceEnd time.Duration
 	OverFrom time.Duration
 	IdleAt   time.Duration // since when the holder is, or never

@@ -58,6 +58,31 @@ func TestTimesliceOverrun(t *testing.T) {
 	}
 }
 
+// TestTimesliceBesideCap: a guest that rests because of its cap, or for want of work, comes
+// and goes in step with the others' slices, and does not make one of them longer than the
+// other.
+func TestTimesliceBesideCap(t *testing.T) {
+	for _, weight := range []int{20, 100, 800} {
+		for _, limit := range []int{50, 120, 200} {
+			for _, think := range []time.Duration{0, 7 * ms, 45 * ms} {
+				other := model.Node{Name: "other", Weight: weight, Cap: limit, Load: &throttle.Load{Busy: 3 * ms, Ahead: 4}}
+				if think > 0 {
+					other.Cap, other.Load = 0, &throttle.Load{Busy: 3 * ms, Think: think}
+				}
+				r, err := model.NewRig(config(sched.Timeslice), guests(process("a", busy(200*us)), process("b", busy(ms)), other), 1)
+				require.NoError(t, err)
+				require.NoError(t, r.Run(s))
+				for range 3 { // at any time
+					before := [2]time.Duration{r.Clients[0].Stats.Busy[model.Graphics], r.Clients[1].Stats.Busy[model.Graphics]}
+					require.NoError(t, r.Run(r.Now+2*s))
+					a, b := r.Clients[0].Stats.Busy[model.Graphics]-before[0], r.Clients[1].Stats.Busy[model.Graphics]-before[1]
+					require.InDelta(t, 0, 100*float64(a-b)/float64(2*s), 2.5, "weight %d, cap %d, think %v: %v and %v", weight, limit, think, a, b)
+				}
+			}
+		}
+	}
+}
+
 // TestTimesliceIdleHolder: an idle holder keeps the card for its whole slice, or
 // for the grace only.
 func TestTimesliceIdleHolder(t *testing.T) {

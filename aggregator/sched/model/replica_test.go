@@ -332,6 +332,26 @@ func TestLag(t *testing.T) {
 	}
 }
 
+// TestLagAhead: what is forwarded early, as much as may be, stands in nobody's way for
+// longer than that bound.
+func TestLagAhead(t *testing.T) {
+	for _, ahead := range few([]time.Duration{200 * us, 10 * ms}) {
+		for _, long := range []time.Duration{900 * us, 60 * ms} {
+			mix := guests(process("a", &throttle.Load{Busy: long, Ahead: 8}), process("b", &throttle.Load{Busy: 100 * us, Ahead: 8}),
+				process("c", &throttle.Load{Busy: 50 * us, BusyMost: 700 * us, Ahead: 8}))
+			for _, p := range []sched.Policy{sched.Credit, sched.Band} {
+				c := config(p)
+				c.Ahead = ahead
+				r := run(t, c, mix, 10*s)
+				longest := max(long, 700*us)
+				t.Logf("ahead %v, %v, %v: lag %v of %v, %d at once", ahead, long, p, lag(r), c.Credit.Period+2*longest, r.MostOnCard)
+				require.LessOrEqual(t, lag(r), c.Credit.Period+2*longest, "ahead %v, %v, %v", ahead, long, p)
+				require.Greater(t, r.MostOnCard, 1, "nothing went ahead, so nothing is shown")
+			}
+		}
+	}
+}
+
 func checkLedger(t testing.TB, r *model.Rig) {
 	t.Helper()
 	entries := r.Sched.Ledger(r.Now)

@@ -1,0 +1,268 @@
+package model
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
+)
+
+// What clients do: doorbells, and processes that end and begin.
+
+// Client is a process of the mix.
+type Client struct {
+	Name  string // path from its guest
+	Node  sched.ID
+	Guest sched.ID
+
+	load     throttle.Load
+	source   *throttle.Source
+	parent   sched.ID // the group is made anew below it
+	config   sched.NodeConfig
+	own      bool     // the group is its own, not shared with its siblings
+	lives    int      // processes so far
+	channels [2]*line // by engine; made when first used
+	flying   int      // bursts unfinished
+	wake     time.Duration
+	dies     time.Duration
+	order    int  // in the heap of wakes
+	ended    bool // its load is
+	poison   bool // its next request is endless
+	waits    int  // semaphores of a chain
+	signals  int
+	chained  int // requests that wait
+	nest     *nest
+
+	path   []share // for the ideal
+	part   float64 // which that was
+	partAt int     // after so many changes of who has work
+	Stats  Stats
+}
+
+// line is a channel of a client.
+type line struct {
+	client  *Client
+	id      sched.ID
+	card    int
+	waiting []job // submitted, not forwarded
+	head    int
+	stalled bool
+	closed  bool
+}
+
+// job is a submitted request.
+type job struct {
+	r     Request
+	burst *burst
+}
+
+type burst struct {
+	client *Client
+	at     time.Duration
+	left   int
+}
+
+// act does what a client does now: end a process, or ring a doorbell.
+func (r *Rig) act(k *Client) error {
+	if k.dies <= r.Now {
+		if err := r.reborn(k); err != nil {
+			return err
+		}
+		k.dies = r.Now + k.load.Life
+	}
+	if k.wake <= r.Now {
+		k.wake = never
+		for !k.ended && k.flying < k.load.Ahead {
+			if k.load.Stop > 0 && r.Now >= k.load.Stop {
+				k.ended = true
+				break
+			}
+			if err := r.ring(k); err != nil {
+				return err
+			}
+		}
+	}
+	heap.Fix(&r.wakes, k.order)
+	return nil
+}
+
+// ring submits a burst.
+func (r *Rig) ring(k *Client) error {
+	b := r.burst()
+	*b = burst{client: k, at: r.Now}
+	var added [Engines]int
+	for range k.load.Burst {
+		q, ok := k.source.Next()
+		if !ok {
+			k.ended = true
+			break
+		}
+		e := Graphics
+		if q.Copy {
+			e = Copier
+		}
+		l, err := r.line(k, e)
+		if err != nil {
+			return err
+		}
+		req := Request{Engine: e, Busy: q.Busy, Endless: k.poison, Wait: k.waits, Signal: k.signals}
+		if k.poison = false; k.waits > 0 {
+			k.chained++
+			req.Value = k.chained
+		}
+		l.waiting = append(l.waiting, job{req, b})
+		b.left++
+		added[e]++
+		k.Stats.Submitted++
+	}
+	if b.left == 0 {
+		r.bursts = append(r.bursts, b)
+		return nil
+	}
+	k.flying++
+	r.fluid.backlog(r, k)
+	for e, n := range added {
+		if n > 0 {
+			// What is over the guest's limit waits in the ring; it is offered again
+			// with the next completion.
+			l := k.channels[e]
+			if k.nest != nil && e == Graphics {
+				k.nest.submit(r, k, n)
+				continue
+			}
+			l.offer(r, n)
+		}
+	}
+	return nil
+}
+
+func (r *Rig) burst() *burst {
+	last := len(r.bursts) - 1
+	if last < 0 {
+		return new(burst)
+	}
+	b := r.bursts[last]
+	r.bursts = r.bursts[:last]
+	return b
+}
+
+// offer submits n entries more.
+func (l *line) offer(r *Rig, n int) {
+	l.client.Stats.refused += n - r.Sched.Submit(r.Now, l.id, n)
+}
+
+// line returns a client's channel for an engine.
+func (r *Rig) line(k *Client, e int) (*line, error) {
+	if l := k.channels[e]; l != nil {
+		return l, nil
+	}
+	id, err := r.Sched.AddChannel(r.Now, k.Node, e)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.Name, err)
+	}
+	l := &line{client: k, id: id}
+	r.seat(l)
+	r.byID[id] = l
+	k.channels[e] = l
+	return l, nil
+}
+
+// seat gives a line a channel of the card: one that nobody uses any more, or a
+// new one.
+func (r *Rig) seat(l *line) {
+	if last := len(r.spare) - 1; last >= 0 {
+		l.card, r.spare = r.spare[last], r.spare[:last]
+		r.lines[l.card] = l
+		return
+	}
+	l.card = r.Card.AddChannel()
+	r.lines = append(r.lines, l)
+}
+
+// vacate gives the channel of a line back that is closed.
+func (r *Rig) vacate(l *line) {
+	if l.closed && r.Card.Queued(l.card) == 0 {
+		delete(r.byID, l.id)
+		r.spare = append(r.spare, l.card)
+	}
+}
+
+// reborn ends a process and begins another in its place: its group and channels
+// are made anew.
+func (r *Rig) reborn(k *Client) error {
+	k.lives++
+	for e, l := range k.channels {
+		if l != nil {
+			for range len(l.waiting) - l.head {
+				b := l.waiting[l.head].burst
+				l.head++
+				r.finish(b)
+			}
+			l.closed = true
+			r.Sched.Remove(r.Now, l.id)
+			k.channels[e] = nil
+			r.vacate(l)
+		}
+	}
+	if k.own {
+		r.Sched.Remove(r.Now, k.Node)
+		id, err := r.Sched.AddNode(r.Now, k.parent, k.config)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.Name, err)
+		}
+		k.Node = id
+	}
+	k.wake = r.Now
+	return nil
+}
+
+// finish takes a request off its burst, and plans the next doorbell.
+func (r *Rig) finish(b *burst) {
+	k := b.client
+	if b.left--; b.left > 0 {
+		return
+	}
+	r.bursts = append(r.bursts, b)
+	k.flying--
+	if k.flying == 0 {
+		r.fluid.idle(k)
+	}
+	if !k.ended {
+		k.wake = min(k.wake, r.Now+k.load.Think)
+	}
+}
+
+// next is when a client does something by itself.
+func (k *Client) next() time.Duration { return min(k.wake, k.dies) }
+
+// wakeHeap is clients by when they act.
+type wakeHeap []*Client
+
+func (h wakeHeap) Len() int { return len(h) }
+func (h wakeHeap) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	if a.next() != b.next() {
+		return a.next() < b.next()
+	}
+	return a.Name < b.Name
+}
+func (h wakeHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].order, h[j].order = i, j
+}
+func (h *wakeHeap) Push(v any) {
+	k := v.(*Client)
+	k.order = len(*h)
+	*h = append(*h, k)
+}
+func (h *wakeHeap) Pop() any {
+	old := *h
+	k := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return k
+}
+
+// Finished tells whether a client's load has ended and all of it is done.
+func (k *Client) Finished() bool { return k.ended && k.flying == 0 }
