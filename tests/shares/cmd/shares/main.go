@@ -80,6 +80,7 @@ func parse(what string, args []string) (o *options, err error) {
 	f := flag.NewFlagSet(what, flag.ContinueOnError)
 	lengths := f.String("lengths", "200us,500us,1ms,2ms,4ms,8ms,16ms,32ms,63ms,126ms", "of requests")
 	policies := f.String("policies", "none,credit", "to compare; credit:0s is credit with nothing forwarded ahead")
+	f.StringVar(policies, "policy", *policies, "the same, for one")
 	depths := f.String("depths", "1,2,8", "cost: how many requests of a guest are unfinished")
 	f.IntVar(&o.ahead, "ahead", 0, "fair: how many requests of a guest are unfinished; 0 is 120 ms of work, 3 at least")
 	f.IntVar(&o.windows, "windows", 5, "fair: of each pair and policy")
