@@ -127,6 +127,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		}
 		r.out.Errors = append(r.out.Errors, "the run was ended before it was done")
 	}
+	r.out.Bells = r.out.FindBells()
 	r.out.Seconds = time.Since(r.began).Seconds()
 	return r.out, ctx.Err()
 }

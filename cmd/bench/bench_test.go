@@ -92,6 +92,53 @@ func TestInProcess(t *testing.T) {
 	require.Contains(t, r.Text(), "A storm of page-table updates [tables]")
 }
 
+// TestBells: doorbells with each scheduler, trapped and found, and what is made of them.
+func TestBells(t *testing.T) {
+	trapped := []string{"lazy+incremental", setup.All}
+	r, err := bench.Run(t.Context(), bench.Options{
+		Repeat: 1, Quick: true, InProcess: true, Only: []string{report.Bells}, Setups: append(trapped, setup.Naive, "pass-through+map", report.AllPoll), Progress: io.Discard,
+	})
+	require.NoError(t, err)
+	require.Empty(t, r.Errors)
+	requireSchema(t, r)
+	var compared []string
+	for _, b := range r.Bells {
+		require.Equal(t, report.AllPoll, b.By)
+		compared = append(compared, b.Case+": "+b.Setup)
+		require.Positive(t, b.Store.Median)
+		require.Positive(t, b.Launch.Median)
+		require.Positive(t, b.Work.Median)
+	}
+	var want []string
+	for _, c := range []string{"no scheduler", "credit", "credit, one at a time"} {
+		for _, name := range trapped {
+			want = append(want, c+": "+name)
+		}
+		require.Nil(t, r.Find(report.InProcess, report.Bells, c, setup.Naive), "it tells nothing that the others do not")
+		whole := r.Find(report.InProcess, report.Bells, c, "pass-through+map")
+		require.Equal(t, c == "no scheduler", whole != nil, "the whole card has no scheduler")
+		for _, name := range append(trapped, report.AllPoll) {
+			x := r.Find(report.InProcess, report.Bells, c, name)
+			require.NotNil(t, x)
+			var figures []string
+			for _, f := range x.Figures {
+				figures = append(figures, f.Name)
+			}
+			require.Equal(t, []string{"store", "store p99", "server, a store", "launch", "launch p99", "work", "work p99", "server, a launch", "wakes", "one of 8"}, figures)
+			rings := map[string]float64{"store": 100, "launch": 100, "served": 100, "behind": 96}
+			for _, p := range x.Phases {
+				n := rings[p.Name]
+				if name == report.AllPoll {
+					n = 0
+				}
+				require.Equal(t, n, p.Counts[report.Writes].Median, "%s, %s, %s", c, name, p.Name)
+			}
+		}
+	}
+	require.Equal(t, want, compared)
+	require.Contains(t, r.Text(), "11 to 63 in a virtual machine")
+}
+
 // requireSchema holds a real report against the schema, and sees that it survives
 // being written and read.
 func requireSchema(t *testing.T, r *report.Report) {
@@ -145,7 +192,7 @@ func TestNoMachines(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Empty(t, r.Results)
-	require.Len(t, r.Scenarios, 9, "program, growth and crowd are of this process alone")
+	require.Len(t, r.Scenarios, 10, "program, growth and crowd are of this process alone")
 }
 
 func TestCancelled(t *testing.T) {

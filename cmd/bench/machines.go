@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/machine"
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
@@ -61,37 +62,65 @@ func (r *run) inMachines(ctx context.Context) error {
 			continue
 		}
 		// The first machine after a while reads everything from disk: it is not measured.
+		plans := machine.Plans(r.Only)
 		r.say("Linux %s on %s, to warm up", k, rows[0].Name)
-		if _, _, err := machine.Life(ctx, r.out.Run, rows[0], k, func(string) bool { return false }, r.Progress); err != nil && ctx.Err() == nil {
+		began := time.Now()
+		if _, _, err := machine.Life(ctx, r.out.Run, &plans[0], rows[0], k, func(string) bool { return false }, r.Progress); err != nil && ctx.Err() == nil {
 			r.say("Linux %s on %s: %v", k, rows[0].Name, err) // who measures it will say so too
 		}
-		lives := newLives(rows)
-		for turn := range r.Boots {
-			for i := range rows {
-				if ctx.Err() != nil {
-					r.out.Results = append(r.out.Results, lives.results()...)
-					return ctx.Err()
-				}
-				row := rows[(i+turn)%len(rows)]
-				r.say("Linux %s on %s, boot %d of %d", k, row.Name, turn+1, r.Boots)
-				measured, e, err := machine.Life(ctx, r.out.Run, row, k, r.asked, r.Progress)
-				if e.QEMU != "" {
-					r.out.Emulator = &e
-				}
-				if ctx.Err() != nil {
-					continue // not a measurement's failure
-				}
-				if err != nil {
-					r.failed(fmt.Sprintf("Linux %s on %s", k, row.Name), err)
-					lives.failed(row.Name)
-					continue
-				}
-				lives.add(row.Name, measured)
+		r.foretell(plans, rows, time.Since(began))
+		for i := range plans {
+			lives := r.live(ctx, &plans[i], rows, k)
+			r.out.Results = append(r.out.Results, lives.results()...)
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
 		}
-		r.out.Results = append(r.out.Results, lives.results()...)
 	}
 	return ctx.Err()
+}
+
+// live boots one kernel with each set-up by turns, for one plan.
+func (r *run) live(ctx context.Context, plan *machine.Plan, rows []setup.Row, k string) *lives {
+	rows = slices.DeleteFunc(slices.Clone(rows), func(x setup.Row) bool { return !plan.For(&x, r.asked) })
+	lives := newLives(rows)
+	for turn := range r.Boots {
+		for i := range rows {
+			if ctx.Err() != nil {
+				return lives
+			}
+			row := rows[(i+turn)%len(rows)]
+			r.say("Linux %s on %s, boot %d of %d", k, row.Name, turn+1, r.Boots)
+			measured, e, err := machine.Life(ctx, r.out.Run, plan, row, k, r.asked, r.Progress)
+			if e.QEMU != "" {
+				r.out.Emulator = &e
+			}
+			if ctx.Err() != nil {
+				continue // not a measurement's failure
+			}
+			if err != nil {
+				r.failed(fmt.Sprintf("Linux %s on %s", k, row.Name), err)
+				lives.failed(row.Name)
+				continue
+			}
+			lives.add(row.Name, measured)
+		}
+	}
+	return lives
+}
+
+// foretell says how long the machines of one kernel will take, at least: each boots and
+// probes as the first one did.
+func (r *run) foretell(plans []machine.Plan, rows []setup.Row, one time.Duration) {
+	n := 0
+	for i := range plans {
+		for k := range rows {
+			if plans[i].For(&rows[k], r.asked) {
+				n += r.Boots
+			}
+		}
+	}
+	r.say("%d machines; one that only probes took %.0f s, so %.0f s at least", n, one.Seconds(), float64(n)*one.Seconds())
 }
 
 // lives are the measures of machines, by case and set-up.

@@ -23,7 +23,7 @@ import (
 
 // Scenarios in the order in which they run.
 var Scenarios = []scene.Scenario{
-	probe, suspend, contexts, copies, program, storm, doorbell, tables, growth, crowd, neighbour,
+	probe, suspend, contexts, copies, program, storm, doorbell, bells, tables, growth, crowd, neighbour,
 }
 
 // Where a case's guest has its buffers.

@@ -43,6 +43,7 @@ var steps = []step{
 	{"contexts", (*life).contexts},
 	{"doorbell", (*life).fences},
 	{"storm", (*life).storm},
+	{report.Bells, (*life).bells},
 	{"tables", (*life).tables},
 	{"copy", (*life).copies},
 	{"traps", (*life).accesses},
@@ -69,8 +70,37 @@ func Kernel(ctx context.Context, version string, progress io.Writer) error {
 	return err
 }
 
+// A Plan is what machines are booted for: with which ways to share the card's time.
+type Plan struct {
+	Schedulers []scene.Scheduler // the first one is there at boot
+	// Only is the one scenario that is told by it; "" is all of them.
+	Only string
+}
+
+// Plans are of a run in which scenarios are asked for. A scheduler is there from the start
+// or not at all, so doorbells with one take boots of their own: those who name the scenario get
+// them.
+func Plans(named []string) []Plan {
+	plans := []Plan{{Schedulers: scene.Schedulers[:1]}}
+	if slices.Contains(named, report.Bells) {
+		plans = append(plans, Plan{Schedulers: scene.Schedulers[1:], Only: report.Bells})
+	}
+	return plans
+}
+
+// For tells whether a set-up is booted for what is asked.
+func (p *Plan) For(row *setup.Row, asked func(scenario string) bool) bool {
+	virtual := !row.Whole || !p.Schedulers[0].Virtual()
+	return virtual && slices.ContainsFunc(steps, func(s step) bool { return p.does(s.scenario, row, asked) })
+}
+
+func (p *Plan) does(scenario string, row *setup.Row, asked func(scenario string) bool) bool {
+	return asked(scenario) && (p.Only == "" || p.Only == scenario) && (scenario != report.Bells || row.Bells)
+}
+
 // life is one machine from its boot to its end.
 type life struct {
+	plan   *Plan
 	run    report.Run
 	kernel string
 	bed    *setup.Bed
@@ -80,8 +110,8 @@ type life struct {
 }
 
 // Life boots a kernel on a set-up, does the steps asked for, and powers off.
-func Life(ctx context.Context, run report.Run, row setup.Row, kernel string, asked func(scenario string) bool, progress io.Writer) (_ []Measured, _ report.Emulator, err error) {
-	bed, err := setup.Open(row, setup.Common)
+func Life(ctx context.Context, run report.Run, plan *Plan, row setup.Row, kernel string, asked func(scenario string) bool, progress io.Writer) (_ []Measured, _ report.Emulator, err error) {
+	bed, err := setup.Open(row, plan.Schedulers[0].Shape(setup.Common))
 	if err != nil {
 		return nil, report.Emulator{}, err
 	}
@@ -91,17 +121,17 @@ func Life(ctx context.Context, run report.Run, row setup.Row, kernel string, ask
 		return nil, report.Emulator{}, err
 	}
 	defer func() { err = errors.Join(err, vm.Close()) }()
-	l := &life{run: run, kernel: kernel, bed: bed, vm: vm, asked: asked}
+	l := &life{plan: plan, run: run, kernel: kernel, bed: bed, vm: vm, asked: asked}
 	e := report.Emulator{QEMU: vm.QEMUVersion(), Accelerator: vm.Accel().Name}
 	for _, s := range steps {
-		if s.scenario != "probe" && !asked(s.scenario) {
+		if s.scenario != "probe" && !plan.does(s.scenario, &row, asked) {
 			continue
 		}
 		if err := s.do(l, ctx); err != nil {
 			return nil, e, fmt.Errorf("%s: %w\n%s", s.scenario, err, vm.Diagnosis())
 		}
 	}
-	return slices.DeleteFunc(l.out, func(m Measured) bool { return !asked(m.Scenario) }), e, nil
+	return slices.DeleteFunc(l.out, func(m Measured) bool { return !plan.does(m.Scenario, &row, asked) }), e, nil
 }
 
 // processors is how many a guest has. Nouveau of 6.1 loses waits for fences on more

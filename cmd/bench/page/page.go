@@ -67,6 +67,7 @@ func Write(w io.Writer, r *report.Report, c *report.Comparison) error {
 			p.Sections = append(p.Sections, d.scenario(&r.Scenarios[i], where)...)
 		}
 	}
+	p.Sections = append(p.Sections, d.bells()...)
 	p.Sections = append(p.Sections, d.traps()...)
 	p.Sections = append(p.Sections, d.model()...)
 	if c != nil {

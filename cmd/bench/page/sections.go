@@ -110,6 +110,10 @@ var views = map[string][]view{
 		{title: "From doorbell to semaphore, median of the submissions", figure: "p50"},
 		{title: "From doorbell to semaphore, 99th percentile", figure: "p99"},
 	},
+	report.Bells: {
+		{title: "A store of GP_PUT, median", figure: report.BellStore}, {title: "A launch, median", figure: report.BellLaunch},
+		{title: "Until its work is done, median", figure: report.BellWork}, {title: "The server's processor time for a launch", figure: "server, a launch"},
+	},
 	"growth": {
 		{title: "Time of all changes", x: "tables", xAxis: "size of the tables, in address space of 128 MiB", showX: plain},
 		{title: "Entries examined for all changes", x: "tables", xAxis: "size of the tables, in address space of 128 MiB", showX: plain, count: report.Examined},
@@ -341,6 +345,19 @@ func (d *drawer) parts(rows []*report.Result) table {
 		t.Rows = append(t.Rows, row)
 	}
 	return t
+}
+
+// bells compares those that are trapped with those that are found.
+func (d *drawer) bells() []section {
+	title, head, rows := d.r.BellTable()
+	if len(rows) == 0 {
+		return nil
+	}
+	t := table{Words: 3, Head: head}
+	for _, r := range rows {
+		t.Rows = append(t.Rows, []cell{word(r[0]), word(r[1]), word(r[2]), number(r[3]), number(r[4]), number(r[5])})
+	}
+	return []section{{ID: "trapped-and-found", Title: "Doorbells that are trapped and that are found", About: title + ".", Open: true, Tables: []table{t}}}
 }
 
 // trapParts are what an access's time is made of, in the order of the bars.

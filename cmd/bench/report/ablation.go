@@ -29,10 +29,11 @@ type Ablation struct {
 }
 
 // Set-ups that others are told by: Naive stands for full virtualization, All has what
-// takes the traps away together.
+// takes the traps away together, AllPoll the doorbells' too.
 const (
-	Naive = "naive"
-	All   = "all"
+	Naive   = "naive"
+	All     = "all"
+	AllPoll = "all+poll"
 )
 
 // means are geometric means of ratios, of all cases and by scenario.

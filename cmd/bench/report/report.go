@@ -48,6 +48,7 @@ type Report struct {
 	Scenarios []Scenario `json:"scenarios"`
 	Results   []Result   `json:"results"`
 	Traps     []Trap     `json:"traps,omitempty"`
+	Bells     []Bell     `json:"bells,omitempty"`
 	Model     *Model     `json:"model,omitempty"`   // of time, by what was measured meanwhile
 	Counted   *Model     `json:"counted,omitempty"` // of time, by counts alone
 	Errors    []string   `json:"errors,omitempty"`  // what could not be measured

@@ -20,6 +20,7 @@ func (r *Report) Text() string {
 	for i := range r.Scenarios {
 		r.scenario(&b, &r.Scenarios[i])
 	}
+	r.bells(&b)
 	r.traps(&b)
 	r.model(&b)
 	for _, e := range r.Errors {

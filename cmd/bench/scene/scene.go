@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,8 @@ type Case struct {
 	Shape      setup.Shape
 	// Virtual says that the case makes no sense with the whole card.
 	Virtual bool
+	// For says which set-ups it tells something of; nil are all.
+	For func(row *setup.Row) bool
 	// Modelled says that its engines do next to nothing, so that the
 	// cost model may be fitted to its phases.
 	Modelled bool
@@ -99,6 +102,33 @@ func processorTime() (time.Duration, error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
 }
 
+// ServerTime measures what processor time this process uses while do runs; not counted is
+// that of the thread that do runs on, which is the guest's. In a virtual machine do only
+// waits.
+func (t *Take) ServerTime(name string, do func() error) (used time.Duration, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err = t.Phase(name, func() error {
+		before, err := serverTime()
+		if err != nil {
+			return err
+		}
+		if err := do(); err != nil {
+			return err
+		}
+		used, err = serverTime()
+		used -= before
+		return err
+	})
+	return used, err
+}
+
+func serverTime() (time.Duration, error) {
+	var all, own unix.Timespec
+	err := errors.Join(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &all), unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &own))
+	return time.Duration(all.Nano() - own.Nano()), err
+}
+
 // Figure enters something else that was measured.
 func (t *Take) Figure(name string, unit report.Unit, value float64) {
 	t.sample.Figures = append(t.sample.Figures, report.FigureSample{Name: name, Unit: unit, Value: value})
@@ -143,7 +173,7 @@ func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []set
 		}
 	}()
 	for _, row := range rows {
-		if row.Whole && c.Virtual {
+		if row.Whole && c.Virtual || c.For != nil && !c.For(&row) {
 			continue
 		}
 		p := &place{row: row}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
@@ -84,7 +85,11 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 	if row.Whole {
 		return b, b.serveWhole(gauged, opts)
 	}
-	if b.shared, err = serve.NewShared(b.card, gauged, opts); err != nil {
+	limits, err := parts.Limits(&layer)
+	if err != nil {
+		return nil, err
+	}
+	if b.shared, err = serve.NewSharedWith(b.card, gauged, opts, limits); err != nil {
 		return nil, err
 	}
 	for i := range layer.Config.GPUs {
@@ -122,6 +127,25 @@ func (b *Bed) serveWhole(by serve.Make, opts vfiouser.Options) error {
 		_ = serve.Listen(ctx, seat.Server, l) // ends with Close, or the clients see that it has ended
 	}()
 	return nil
+}
+
+// Ahead changes how much of short requests may be on the card besides the one whose turn
+// it is. The bed has a scheduler.
+func (b *Bed) Ahead(d time.Duration) error {
+	c, _ := b.shared.Schedule()
+	if c == nil {
+		return aggregator.ErrNoScheduler
+	}
+	c.Ahead = d
+	return b.shared.SetSchedule(*c)
+}
+
+// Looks is how often the server looked for doorbells that are not trapped.
+func (b *Bed) Looks() uint64 {
+	if b.shared != nil {
+		return b.shared.Poller().Looks.Load()
+	}
+	return b.card.Stats().Poller.Looks.Load()
 }
 
 // WaitFree waits until no guest is attached to any seat.

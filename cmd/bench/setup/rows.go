@@ -29,6 +29,8 @@ type Row struct {
 	GPU map[string]string
 	// Server are options of the configuration's section of that name.
 	Server map[string]string
+	// Bells says that it stands for a way that doorbells go.
+	Bells bool
 	// Asked says that it is measured only by those who name it: it settles a default,
 	// and tells nothing that the other rows do not.
 	Asked bool
@@ -62,10 +64,12 @@ var Rows = []Row{
 	{
 		Name: report.PassThrough, Whole: true, GPU: map[string]string{optMap: "none"},
 		About: "The card itself behind the socket, one guest, nothing in between, every access trapped",
+		Bells: true,
 	},
 	{
 		Name: "pass-through+map", Whole: true, GPU: map[string]string{optMap: mapAll},
 		About: "The card itself, and the guest maps BAR1, BAR3, PRAMIN and the ROM",
+		Bells: true,
 	},
 	{
 		Name:  Naive,
@@ -115,16 +119,19 @@ var Rows = []Row{
 		Name:  "lazy+incremental",
 		About: "Naive, but tables wait, and only what changed is looked at: all without mapping",
 		GPU:   map[string]string{optSync: "lazy", optScan: "incremental", optMap: "none"},
+		Bells: true,
 	},
 	{
 		Name:  All,
 		About: "Lazy and incremental, and the guest maps all that can be mapped",
 		GPU:   map[string]string{optSync: "lazy", optScan: "incremental", optMap: mapAll},
+		Bells: true,
 	},
 	{
-		Name:  "all+poll",
+		Name:  report.AllPoll,
 		About: "All, and the guest maps the doorbells too",
 		GPU:   map[string]string{optSync: "lazy", optScan: "incremental", optMap: mapAll, optBell: bellPoll},
+		Bells: true,
 	},
 	spinning("20us"), spinning("50us"), spinning("100us"),
 }
@@ -196,6 +203,9 @@ type Shape struct {
 	VRAM uint64 // of each virtual GPU, and of the card that one guest has
 	// Tables is the memory for page-table shadows of each; 0 is the default.
 	Tables uint64
+	// Scheduler are options of the configuration's section of that name; none are the
+	// default. The whole card has no scheduler.
+	Scheduler map[string]string
 }
 
 // Common is the shape of most scenarios.
@@ -214,6 +224,10 @@ func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 	if len(r.Server) > 0 {
 		file.WriteString("server:\n")
 		write(&file, r.Server)
+	}
+	if len(s.Scheduler) > 0 {
+		file.WriteString("scheduler:\n")
+		write(&file, s.Scheduler)
 	}
 	source := "set-up " + r.Name
 	from, err := config.Parse(source, []byte(file.String()))

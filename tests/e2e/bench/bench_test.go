@@ -22,7 +22,7 @@ func TestMachines(t *testing.T) {
 	defer cancel()
 	r, err := bench.Run(ctx, bench.Options{
 		Umbra: "test", Quick: true, Repeat: 1, Boots: 1, Setups: []string{report.PassThrough, setup.Naive},
-		Only: []string{"probe", "doorbell", "traps", "suspend"}, Progress: t.Output(),
+		Only: []string{"probe", "doorbell", report.Bells, "traps", "suspend"}, Progress: t.Output(),
 	})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
@@ -41,6 +41,7 @@ func TestMachines(t *testing.T) {
 		require.Greater(t, count("probe", "Linux 6.12", s, report.Writes), 300_000.0, "instance memory of a probe")
 		require.Greater(t, count("doorbell", "Linux 6.12, fences", s, report.Writes), 100.0)
 	}
+	require.Greater(t, count(report.Bells, "Linux 6.12, no scheduler", report.PassThrough, report.Writes), 300.0, "stores and submissions")
 	require.GreaterOrEqual(t, count("doorbell", "Linux 6.12, fences", setup.Naive, report.Doorbells), 100.0)
 	require.Positive(t, count("probe", "Linux 6.12", setup.Naive, report.Scans))
 	require.Greater(t, count("probe", "Linux 6.12", setup.Naive, report.Invalidates), 10.0)
