@@ -113,12 +113,12 @@ func readReport(name string) (*report.Report, error) {
 	return report.Decode(f)
 }
 
-// noOut is the --out that writes nothing.
-const noOut = "none"
+// noFile is the name, of every command's file to write, that writes nothing.
+const noFile = "none"
 
 // check refuses an --out that could not be written, before anything is measured.
 func (c *benchOutput) check() error {
-	if c.Out == noOut || c.Out == "" {
+	if c.Out == noFile || c.Out == "" {
 		return nil
 	}
 	dir := c.Out
@@ -169,7 +169,7 @@ func (c *benchOutput) write(out output, r, then *report.Report) error {
 	} else {
 		_, err = fmt.Fprint(out.stdout, benchText(r, compared))
 	}
-	if err != nil || c.Out == noOut || c.Out == "" {
+	if err != nil || c.Out == noFile || c.Out == "" {
 		return errors.Join(err, refused)
 	}
 	names := []string{c.Out}

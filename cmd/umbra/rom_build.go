@@ -15,7 +15,7 @@ import (
 )
 
 type romBuildCmd struct {
-	Output      string   `short:"o" placeholder:"FILE" help:"Where to write the image; - for standard output."`
+	Output      string   `short:"o" placeholder:"FILE" help:"Where to write the image; - for standard output, none to check it and write nothing."`
 	Device      string   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
 	Size        string   `placeholder:"SIZE" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
 	Memory      string   `placeholder:"KIND" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
@@ -29,7 +29,7 @@ var memoryKinds = map[string]uint8{
 
 func (c *romBuildCmd) Run(out output) error {
 	if c.Output == "" {
-		return &config.Error{Where: "-o", Reason: "missing; say where to write the image, for example -o gf100.rom, or -o - for standard output"}
+		return &config.Error{Where: "-o", Reason: "missing; say where to write the image, for example -o gf100.rom, -o - for standard output, or -o none for nowhere"}
 	}
 	d, err := c.describe()
 	if err != nil {
@@ -55,8 +55,10 @@ func (c *romBuildCmd) Run(out output) error {
 		_, err := out.stdout.Write(data)
 		return err
 	}
-	if err := os.WriteFile(c.Output, data, 0o644); err != nil {
-		return err
+	if c.Output != noFile {
+		if err := os.WriteFile(c.Output, data, 0o644); err != nil {
+			return err
+		}
 	}
 	_, err = fmt.Fprintf(out.stdout, "%s: %d bytes for %04x:%04x, sha256 %x\n", c.Output, len(data), d.Vendor, d.Device, []byte(img.SHA256))
 	return err

@@ -27,7 +27,7 @@ type schedSimulateCmd struct {
 	Set       []string       `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; --list says which there are."`
 	Duration  *time.Duration `placeholder:"TIME" help:"Card time to simulate (default: 20s)."`
 	Seed      uint64         `placeholder:"N" help:"Of what is drawn at random; the same seed gives the same run (default: 1)."`
-	Out       string         `placeholder:"FILE" help:"Write a page with plots there."`
+	Out       string         `placeholder:"FILE" help:"Write a page with plots there; none writes nothing (default: none)."`
 	JSON      bool           `name:"json" help:"Write JSON to standard output, in place of the tables."`
 	List      bool           `help:"List presets and parameters, and simulate nothing."`
 }
@@ -49,7 +49,7 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	var page *os.File
-	if c.Out != "" { // one that cannot be written is told before anything runs
+	if c.Out != "" && c.Out != noFile { // one that cannot be written is told before anything runs
 		if page, err = os.Create(c.Out); err != nil {
 			return &config.Error{Where: "--out", Value: c.Out, Reason: err.Error()}
 		}
