@@ -406,7 +406,7 @@ func idleGuests(t testing.TB, p doorbell.Pace, n int) *Aggregator {
 // one look. What it took is logged: no time is held against a limit.
 func TestIdleGuests(t *testing.T) {
 	a := idleGuests(t, doorbell.Pace{}, MaxGuests)
-	time.Sleep(100 * time.Millisecond) // until the wait has grown
+	time.Sleep(400 * time.Millisecond) // until the wait has grown
 	begin := time.Now()                // around the counts: whoever is late has more time, not more looks
 	looks, cpu := a.polled.Looks.Load(), a.polled.CPU.Load()
 	time.Sleep(time.Second)
@@ -414,11 +414,11 @@ func TestIdleGuests(t *testing.T) {
 	took := time.Since(begin)
 	t.Logf("%d guests: %d looks in %v, %.2f %% of a processor", MaxGuests, looks, took, 100*float64(cpu)/float64(took))
 	require.NotZero(t, looks)
-	require.LessOrEqual(t, looks, uint64(took/(5*time.Millisecond))+1)
+	require.LessOrEqual(t, looks, uint64(took/(25*time.Millisecond))+1)
 }
 
-// BenchmarkIdleLook is one look at guests that do nothing: what an idle card costs two
-// hundred times a second.
+// BenchmarkIdleLook is one look at guests that do nothing: what an idle card costs forty
+// times a second.
 func BenchmarkIdleLook(b *testing.B) {
 	for _, n := range []int{1, MaxGuests} {
 		b.Run(fmt.Sprintf("guests=%d", n), func(b *testing.B) {

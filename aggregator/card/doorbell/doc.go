@@ -18,6 +18,7 @@
 //
 // # Goroutines and locks
 //
-// One goroutine per Poller, locked to an OS thread (whose timers are exact), from New
-// to Close. It holds no lock when it calls Doors. The Poller has none of its own.
+// One goroutine per Poller, from New to Close. While it waits for less than a
+// millisecond it has an OS thread of its own, whose timers are exact. It holds no lock
+// when it calls Doors. The Poller has none of its own.
 package doorbell

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -27,9 +28,10 @@ type Poller struct {
 	begin time.Time
 	pace  atomic.Pointer[Pace]
 
-	event   int         // an eventfd, which ends a wait
-	poked   atomic.Bool // Wake was called since the last look
-	waiting atomic.Bool // for longer than Pace.Fast
+	event   int           // an eventfd, which ends a short wait
+	rouse   chan struct{} // ends a rest; of capacity 1
+	poked   atomic.Bool   // Wake was called since the last look
+	waiting atomic.Uint32 // a waiting
 	closing atomic.Bool
 	ended   sync.WaitGroup
 
@@ -37,7 +39,24 @@ type Poller struct {
 	cadence cadence
 	fds     [1]unix.PollFd
 	until   unix.Timespec
+	timer   *time.Timer
+	exact   bool          // the goroutine has a thread of its own, with exact timers
+	counted time.Duration // what that thread had taken when it was last accounted for
 }
+
+// waiting is how the poller can be woken.
+type waiting = uint32
+
+const (
+	awake   waiting = iota // or it looks so soon that nobody need wake it
+	dozing                 // for a moment, in the kernel
+	resting                // for so long that its thread does other work
+)
+
+// rest is from where on a wait is a rest. A thread that blocks in the kernel every few
+// milliseconds, with exact timers, keeps Go's own supervision of threads awake: that
+// took twice what looking did. What Go's timers are late by is little against a rest.
+const rest = time.Millisecond
 
 // New starts a poller. It sleeps until Wake.
 func New(p Pace, d Doors, s *Stats) (*Poller, error) {
@@ -48,7 +67,7 @@ func New(p Pace, d Doors, s *Stats) (*Poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make an eventfd to wake who looks for doorbells: %w", err)
 	}
-	l := &Poller{doors: d, stats: s, begin: time.Now(), event: fd}
+	l := &Poller{doors: d, stats: s, begin: time.Now(), event: fd, rouse: make(chan struct{}, 1), timer: time.NewTimer(never)}
 	l.SetPace(p)
 	l.ended.Go(l.run)
 	return l, nil
@@ -69,15 +88,22 @@ func (l *Poller) Wake() {
 	if !l.poked.Load() {
 		l.poked.Store(true)
 	}
-	if l.waiting.Load() {
-		l.signal()
-	}
+	l.signal()
 }
 
+// signal ends the wait that the poller is in, if it is in one.
 func (l *Poller) signal() {
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = unix.Write(l.event, one[:]) // it can only be full, which wakes too
+	switch l.waiting.Load() {
+	case dozing:
+		var one [8]byte
+		binary.NativeEndian.PutUint64(one[:], 1)
+		_, _ = unix.Write(l.event, one[:]) // it can only be full, which wakes too
+	case resting:
+		select {
+		case l.rouse <- struct{}{}:
+		default: // full, which wakes too
+		}
+	}
 }
 
 // Close ends the poller. When it returns, Doors are not called any more.
@@ -88,12 +114,11 @@ func (l *Poller) Close() error {
 	return unix.Close(l.event)
 }
 
-// exact makes the thread's timers exact: by default the kernel may be 50 us late.
-const exact = 1
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
 
 func (l *Poller) run() {
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, exact, 0, 0, 0)
+	defer l.own(false)
 	l.fds[0] = unix.PollFd{Fd: int32(l.event), Events: unix.POLLIN}
 	last := l.now()
 	for !l.closing.Load() {
@@ -108,46 +133,95 @@ func (l *Poller) run() {
 		last = began
 		if watched == 0 {
 			l.stats.Sleeps.Add(1)
-			l.wait(-1, true)
+			l.account(now - began)
+			l.rest(never)
 			last = l.now() // nobody could have rung
 			continue
 		}
 		pace := l.pace.Load()
 		d := l.cadence.next(*pace, now, now-began, rang > 0 || poked)
-		l.wait(d, d > pace.Fast)
+		if d > pace.Fast || !l.exact {
+			l.account(now - began)
+		}
+		if d >= rest {
+			l.rest(d)
+		} else {
+			l.doze(d, d > pace.Fast)
+		}
 	}
 }
 
 func (l *Poller) now() time.Duration { return time.Since(l.begin) }
 
-// wait waits for d, or, if it is negative, until somebody wakes it. While it is to
-// be woken early, Wake does so.
-func (l *Poller) wait(d time.Duration, early bool) {
+// own has the goroutine keep its thread for itself, with timers that are exact: by
+// default the kernel may be 50 us late. Or it gives it back as it was.
+func (l *Poller) own(on bool) {
+	switch {
+	case on == l.exact:
+		return
+	case on:
+		runtime.LockOSThread()
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+		l.counted = threadTime()
+	default:
+		_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) // as the thread began
+		runtime.UnlockOSThread()
+	}
+	l.exact = on
+}
+
+// ready tells in which wait the poller is from now on, and whether it need not begin.
+func (l *Poller) ready(w waiting) bool {
+	l.waiting.Store(w)
+	return l.poked.Load() || l.closing.Load()
+}
+
+// rest waits for d, or until somebody wakes it.
+func (l *Poller) rest(d time.Duration) {
+	l.own(false)
+	defer l.waiting.Store(awake)
+	if l.ready(resting) {
+		return
+	}
+	l.timer.Reset(d)
+	select {
+	case <-l.rouse:
+	case <-l.timer.C:
+	}
+}
+
+// doze waits for d, which is short; if it is to be woken early, Wake does so.
+func (l *Poller) doze(d time.Duration, early bool) {
+	l.own(true)
 	if early {
-		l.account()
-		l.waiting.Store(true)
-		defer l.waiting.Store(false)
-		if l.poked.Load() || l.closing.Load() {
+		defer l.waiting.Store(awake)
+		if l.ready(dozing) {
 			return
 		}
 	}
-	var until *unix.Timespec
-	if d >= 0 {
-		l.until = unix.NsecToTimespec(int64(d))
-		until = &l.until
-	}
+	l.until = unix.NsecToTimespec(int64(d))
 	l.fds[0].Revents = 0
-	n, err := unix.Ppoll(l.fds[:], until, nil)
+	n, err := unix.Ppoll(l.fds[:], &l.until, nil)
 	if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
 		var b [8]byte
 		_, _ = unix.Read(l.event, b[:])
 	}
 }
 
-// account notes what the poller's thread has taken.
-func (l *Poller) account() {
-	var t unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) == nil {
-		l.stats.CPU.Store(t.Nano())
+// account notes what the poller has taken: of its own thread what the kernel says,
+// and where it has none the time of a look.
+func (l *Poller) account(look time.Duration) {
+	if !l.exact {
+		l.stats.CPU.Add(int64(look))
+		return
 	}
+	now := threadTime()
+	l.stats.CPU.Add(int64(now - l.counted))
+	l.counted = now
+}
+
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano())
 }
