@@ -25,12 +25,13 @@ type kernel struct {
 	// same for every kernel; once is enough.
 	fullSuites bool
 	cycles     int // of unbind and bind
+	own        int // channels that the driver makes for itself, in one address space
 }
 
 var kernels = []kernel{
-	{Kernel: row("6.1"), cycles: 5},
-	{Kernel: row("6.12"), fullSuites: true, cycles: 20},
-	{Kernel: row("7.2"), cycles: 5},
+	{Kernel: row("6.1"), cycles: 5, own: 2},
+	{Kernel: row("6.12"), fullSuites: true, cycles: 20, own: 1},
+	{Kernel: row("7.2"), cycles: 5, own: 1},
 }
 
 func row(version string) nouveau.Kernel {
