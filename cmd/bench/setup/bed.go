@@ -132,6 +132,9 @@ func (b *Bed) serveWhole(by serve.Make, opts vfiouser.Options) error {
 // Ahead changes how much of short requests may be on the card besides the one whose turn
 // it is. The bed has a scheduler.
 func (b *Bed) Ahead(d time.Duration) error {
+	if b.shared == nil {
+		return aggregator.ErrNoScheduler
+	}
 	c, _ := b.shared.Schedule()
 	if c == nil {
 		return aggregator.ErrNoScheduler

@@ -79,13 +79,13 @@ const (
 // BellsArgs say how often the open channel is rung, and how.
 type BellsArgs struct {
 	How   string `json:"how"`
-	Count int    `json:"count"` // of doorbells, or of submissions; BellBehind makes whole rounds
+	Count int    `json:"count"` // of doorbells, or of submissions; about, for some are made together
 }
 
 // BellsResult is in guest time.
 type BellsResult struct {
 	Count int     `json:"count"`
-	NS    float64 `json:"ns"` // of one, the mean
+	NS    float64 `json:"ns"` // of one: the mean, and of stores the median of means of a few
 	// A store, or a launch until the driver has returned.
 	P50NS int64 `json:"p50_ns,omitempty"`
 	P99NS int64 `json:"p99_ns,omitempty"`
