@@ -190,7 +190,7 @@ func TestGateOffsets(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	places := w.places()
 	got := make([]byte, 64<<10)
-	for off := uint64(0); off < gf100.SpaceSize; off += 4 * uint64(share) {
+	for off := uint64(0); off < gf100.SpaceSize; off += 4 * offsets {
 		width := widths[0]
 		if rng.IntN(4) == 0 {
 			width = widths[rng.IntN(len(widths))]
@@ -202,7 +202,7 @@ func TestGateOffsets(t *testing.T) {
 		require.NoError(t, w.Seat.WriteRegion(0, at, p[:n]))
 		in := off / 4 * 16 % uint64(len(got)-16)
 		require.NoError(t, w.Seat.ReadRegion(0, at, got[in:][:n]))
-		if off%(16<<10) == 0 {
+		if off/4/offsets%4096 == 0 {
 			w.look(fmt.Sprintf("read before %06x", off), got)
 		}
 	}

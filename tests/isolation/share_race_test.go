@@ -2,4 +2,4 @@
 
 package isolation
 
-func init() { share = 4 }
+func init() { share, offsets = 4, 61 }

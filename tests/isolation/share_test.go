@@ -4,3 +4,7 @@ package isolation
 // detector, which makes everything several times slower and looks for races, not
 // for holes, it is a quarter.
 var share = 1
+
+// offsets says with how many of the offsets of BAR0 TestGateOffsets goes: one in so many.
+// Those that mean something are registers, which TestGateRegisters goes through.
+var offsets uint64 = 1
