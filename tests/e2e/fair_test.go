@@ -46,7 +46,7 @@ gpus:
 var fairNames = []string{"a", "b"}
 
 // serveFair starts the server as a process of its own, which ends with the test.
-func serveFair(t *testing.T) (dir string, client *control.Client) {
+func serveFair(t *testing.T) (dir string, client *control.Client, pid int) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "umbra-") // t.TempDir's paths are too long for sockets
 	require.NoError(t, err)
@@ -75,7 +75,7 @@ func serveFair(t *testing.T) (dir string, client *control.Client) {
 		_, err := client.Status(t.Context())
 		return err == nil
 	}, time.Minute, 20*time.Millisecond)
-	return dir, client
+	return dir, client, cmd.Process.Pid
 }
 
 // fair is two guests and their server.
@@ -85,13 +85,16 @@ type fair struct {
 	ctx   context.Context
 	beds  []*bed
 	grain time.Duration // that a launch of a throttle's keeps the card busy
+
+	server int // its process
 }
 
 // books is what the server had written down at a time.
 type books struct {
 	at      time.Time
 	busy    []time.Duration
-	waiting []int // entries
+	waiting []int         // entries
+	queued  time.Duration // that the server's threads have waited for a processor, all together
 }
 
 func (f *fair) look() (b books) {
@@ -106,7 +109,21 @@ func (f *fair) look() (b books) {
 		b.busy = append(b.busy, s.GPUs[i].CardTime.Busy)
 		b.waiting = append(b.waiting, s.GPUs[i].CardTime.Waiting)
 	}
+	b.queued = queued(f.server)
 	return b
+}
+
+// queued is how long the threads of a process have waited for a processor.
+func queued(pid int) (sum time.Duration) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		var ran, waited int64
+		if _, scan := fmt.Sscan(string(text), &ran, &waited); err == nil && scan == nil { // a thread may have ended
+			sum += time.Duration(waited)
+		}
+	}
+	return sum
 }
 
 // watch looks every so often for a while.
@@ -168,10 +185,12 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 	}
 	var sum, window [2]time.Duration
 	var both, length time.Duration
+	var odd oddities
 	for i := 1; i < len(all); i++ {
 		was, is := &all[i-1], &all[i]
+		odd.see(was, is)
 		if slices.Contains(was.waiting, 0) || slices.Contains(is.waiting, 0) {
-			window, length = [2]time.Duration{}, 0
+			window, length, odd = [2]time.Duration{}, 0, oddities{}
 			continue
 		}
 		both += is.at.Sub(was.at)
@@ -183,13 +202,53 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 		if length >= time.Second {
 			x, y := float64(window[0])/weights[0], float64(window[1])/weights[1]
 			unfair = append(unfair, max(x-y, y-x)/(x+y))
-			window, length = [2]time.Duration{}, 0
+			f.t.Logf("%v after the start, for %v: the card worked %v, unfairness %.3f; %v", is.at.Sub(all[0].at).Round(time.Millisecond), length, window, unfair[len(unfair)-1], odd)
+			window, length, odd = [2]time.Duration{}, 0, oddities{}
 		}
 	}
 	f.t.Logf("both had work waiting for %v of %v; the card worked for %v of that: %v", both, d, sum[0]+sum[1], sum)
 	require.Greater(f.t, both, d/3, "the guests do not keep the card busy, so this proves nothing")
 	require.Greater(f.t, sum[0]+sum[1], d/10)
 	return float64(sum[0]) / float64(sum[0]+sum[1]), unfair
+}
+
+// oddities are what may make a window unfair: long between two looks, that the card stood
+// still, and that one guest alone had it for long, be it only because the server had no
+// processor meanwhile: the software card's time goes on.
+type oddities struct {
+	gap, idle time.Duration
+	queued    time.Duration
+	worst     time.Duration    // of it between two looks
+	alone     [2]time.Duration // without the other, the longest so far
+	now       [2]time.Duration
+	least     [2]int // that waited, and one more
+}
+
+func (o *oddities) see(was, is *books) {
+	gap := is.at.Sub(was.at)
+	o.gap = max(o.gap, gap)
+	o.queued += is.queued - was.queued
+	o.worst = max(o.worst, is.queued-was.queued)
+	var had [2]time.Duration
+	for g := range had {
+		had[g] = is.busy[g] - was.busy[g]
+		if n := is.waiting[g] + 1; o.least[g] == 0 || n < o.least[g] {
+			o.least[g] = n
+		}
+	}
+	o.idle += max(gap-had[0]-had[1], 0)
+	for g := range had {
+		if had[1-g] > 0 {
+			o.now[g] = 0
+		}
+		o.now[g] += had[g]
+		o.alone[g] = max(o.alone[g], o.now[g])
+	}
+}
+
+func (o oddities) String() string {
+	return fmt.Sprintf("%v between two looks at most, the card stood still for %v, one alone had %v at a time, at least %v less one waited; the server's threads waited for a processor for %v, and for %v between two looks",
+		o.gap, o.idle, o.alone, o.least, o.queued, o.worst)
 }
 
 // TestFairGuests: two stock kernels get the shares that their weights say, whatever
@@ -200,10 +259,10 @@ func TestFairGuests(t *testing.T) {
 	machines <- struct{}{}
 	machines <- struct{}{}
 	t.Cleanup(func() { <-machines; <-machines })
-	dir, client := serveFair(t)
+	dir, client, pid := serveFair(t)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	t.Cleanup(cancel)
-	f := &fair{Client: client, t: t, ctx: ctx}
+	f := &fair{Client: client, t: t, ctx: ctx, server: pid}
 	for _, name := range fairNames {
 		vm, err := lab.Start(ctx, lab.Config{Kernel: "6.12", CPUs: 1, Memory: 512, Sockets: []string{filepath.Join(dir, name+".sock")}})
 		require.NoError(t, err)
