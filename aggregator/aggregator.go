@@ -66,9 +66,10 @@ type Options struct {
 	// InvalidateDirs is how many page directories one invalidate of the card names,
 	// default 32. One of more is of everybody's.
 	InvalidateDirs int
-	// TableRate bounds how many bytes of page tables a second are looked at for one
-	// guest, in the long run; default 256 MiB. A guest beyond that has its
-	// invalidates and submissions wait; memory that goes does not.
+	// TableRate bounds the work on page tables for one guest, in the long run, in bytes
+	// a second of which each is about a nanosecond (see toll); default 512 MiB, half a
+	// processor. A guest beyond that has its invalidates and submissions wait; memory
+	// that goes does not.
 	TableRate float64
 	// Pace bounds how often doorbells that are not trapped are looked for.
 	Pace doorbell.Pace

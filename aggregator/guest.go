@@ -73,6 +73,7 @@ type Guest struct {
 	own       partition // what is free of ownRuns, all of it zero
 	spaces    map[spaceKey]*space
 	tableWork *shadowpt.Work
+	toll      toll
 	following bool       // the tracker follows the shadows
 	listed    channelSet // the guest's channels on its last runlist
 	stale     bool       // shadows changed since the card's last invalidate
@@ -104,7 +105,8 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e extents, own []run, e
 		spaces: make(map[spaceKey]*space), tableWork: shadowpt.NewWork(0),
 	}
 	g.own.release(own...)
-	g.tracker = shadowpt.NewTracker(g, g, g.tableWork, cfg.VRAM, 2*cfg.Tables)
+	g.toll.guest = g
+	g.tracker = shadowpt.NewTracker(&g.toll, &g.toll, g.tableWork, cfg.VRAM, 2*cfg.Tables)
 	g.setPolicy(cfg.Shadow)
 	g.following = cfg.Shadow.Scan == shadowpt.ScanIncremental
 	g.wake, g.hear = sync.NewCond(&g.mu), sync.NewCond(&g.mu)

@@ -153,12 +153,3 @@ func (g *Guest) freeInstance(addr uint64) {
 	g.agg.ctl.card.WriteVRAM(addr, make([]byte, gf100.InstanceSize))
 	g.own.release(run{addr, wholePages(gf100.InstanceSize)})
 }
-
-// AllocTable implements shadowpt.Card.
-func (g *Guest) AllocTable(n uint64) (uint64, bool) { return g.allocOwn(n) }
-
-// FreeTable implements shadowpt.Card.
-func (g *Guest) FreeTable(addr, n uint64) { g.own.release(run{addr, wholePages(n)}) }
-
-// WriteTable implements shadowpt.Card.
-func (g *Guest) WriteTable(addr uint64, p []byte) { g.agg.ctl.card.WriteVRAM(addr, p) }

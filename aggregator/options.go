@@ -16,7 +16,7 @@ func (o *Options) complete() {
 	o.InterruptBurst = cmp.Or(o.InterruptBurst, 64)
 	o.InterruptPause = cmp.Or(o.InterruptPause, time.Millisecond)
 	o.InvalidateDirs = cmp.Or(o.InvalidateDirs, 32)
-	o.TableRate = cmp.Or(o.TableRate, 256<<20)
+	o.TableRate = cmp.Or(o.TableRate, 512<<20)
 }
 
 // check says what of completed options cannot be. Pace, Map and Scheduler are

@@ -173,10 +173,11 @@ func (g *Guest) build(sp *space) {
 	}
 }
 
-// timed does something to shadows, and counts what it took. If any was written but
-// made, which the card has never walked, the card has to forget what they were.
+// timed does something to shadows, and counts what it took, without the turns of
+// others. If any was written but made, which the card has never walked, the card has to
+// forget what they were.
 func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
-	begin := time.Now()
+	begin, away := time.Now(), g.toll.away
 	before := g.count()
 	f()
 	now := g.count()
@@ -197,10 +198,13 @@ func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
 	}
 	g.stale = g.stale || now.Rewritten != before.Rewritten
 	end := time.Now()
-	s.ShadowTime.Add(int64(end.Sub(begin)))
+	s.ShadowTime.Add(int64(end.Sub(begin) - (g.toll.away - away)))
+	g.toll.spend(now.Examined - before.Examined + perChange*(now.Changed-before.Changed))
+	work := g.toll.work - s.TableWork.Load() // and what was cleared since
+	s.TableWork.Add(work)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pace.spend(end, g.agg.opts.TableRate, float64((now.Examined-before.Examined)*8+now.Compared-before.Compared))
+	g.pace.spend(end, g.agg.opts.TableRate, float64(work))
 }
 
 // count sums up what all shadows took.

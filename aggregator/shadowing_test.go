@@ -5,8 +5,12 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -327,29 +331,77 @@ func TestBusyChannelsAreNotPutOff(t *testing.T) {
 	}
 }
 
-// TestTableStormIsBounded: a guest that has large tables looked at again and again
-// gets its share of looks; memory that goes does not wait behind them.
+// TestTableStormIsBounded: a guest that has large tables looked at again and again gets
+// its rate, a burst, and the round that went beyond it; memory that goes does not wait
+// behind them.
 func TestTableStormIsBounded(t *testing.T) {
-	a, _ := newAgg(t, Options{TableRate: 1 << 20})
+	const rate = 1 << 20
+	a, _ := newAgg(t, Options{TableRate: rate})
 	p := shadowpt.DefaultPolicy
 	p.Sync, p.Scan = shadowpt.SyncFlush, shadowpt.ScanFull
 	g := addGuestWith(t, a, GuestConfig{Shadow: p})
 	bindChannel(t, g, 1)
-	for range 4000 { // of 64 KiB each: beyond the burst
+	entries := make([]byte, shadowpt.SmallTableSize/2)
+	for i := 0; i < len(entries); i += 8 {
+		binary.LittleEndian.PutUint64(entries[i:], shadowpt.PTE{Valid: true}.Encode())
+	}
+	require.True(t, g.eachRun(0x200000, entries, true))
+	require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x200000}}.Encode()), true))
+	burst := 4 * g.limits.Tables
+	begin, round := time.Now(), uint64(0)
+	for range 100 {
+		work := g.stats.TableWork.Load()
 		g.Invalidate(dirAt>>12<<4, 1<<31|1)
-		if g.stats.ThrottleTime.Load() > 0 {
-			break
-		}
 		g.mu.Lock()
-		waits := g.pace.level > 4*float64(g.limits.Tables)
+		waits := g.pace.level > float64(burst)
 		g.mu.Unlock()
-		if waits {
+		if waits || g.stats.ThrottleTime.Load() > 0 {
 			break
 		}
 		settleRound(g)
+		round = max(round, g.stats.TableWork.Load()-work)
 	}
+	require.Greater(t, round, uint64(len(entries)/8*perTranslation))
 	g.Invalidate(dirAt>>12<<4, 1<<31|1)
 	require.False(t, g.Invalidated(), "it waits for its rate")
+	require.Greater(t, g.stats.TableWork.Load(), burst)
+	require.LessOrEqual(t, g.stats.TableWork.Load(), burst+2*round+uint64(rate*time.Since(begin).Seconds()))
 	g.Unmapped(0, 1<<20)
 	require.Empty(t, g.SafeMode(), "done in time")
+}
+
+// TestOthersHaveTurns: on one processor, who has long tables looked at lets others run
+// after each slice; not when somebody waits for memory to go.
+func TestOthersHaveTurns(t *testing.T) {
+	a, _ := newAgg(t, Options{})
+	g := addGuestWith(t, a, GuestConfig{})
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var turns, stop atomic.Int64
+	var other sync.WaitGroup
+	other.Go(func() {
+		for stop.Load() == 0 {
+			turns.Add(1)
+			runtime.Gosched()
+		}
+	})
+	mine := toll{guest: g}
+	spend := func(n uint64) int64 {
+		before := turns.Load()
+		for range n / 512 {
+			mine.spend(512)
+		}
+		return turns.Load() - before
+	}
+	require.Greater(t, spend(100*slice), int64(50)) // the race detector has others run, too
+	require.NotZero(t, mine.away)
+	urgent := func(on bool) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.todo.invalidate.unmapped = on // which nobody wakes the goroutine for
+	}
+	urgent(true)
+	require.Less(t, spend(100*slice), int64(10))
+	urgent(false)
+	stop.Store(1)
+	other.Wait()
 }

@@ -26,7 +26,7 @@ func (g *Guest) enter(s shadowpt.Space) *space {
 	key := keyOf(s)
 	sp := g.spaces[key]
 	if sp == nil {
-		shadow, ok := shadowpt.NewShadow(g, g, g.tableWork, s)
+		shadow, ok := shadowpt.NewShadow(&g.toll, &g.toll, g.tableWork, s)
 		if !ok {
 			return nil
 		}

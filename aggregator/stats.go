@@ -31,6 +31,7 @@ type GuestStats struct {
 	EntriesChanged   atomic.Uint64 // of these, what was found to have changed
 	EntriesRewritten atomic.Uint64 // shadow entries written
 	BytesCompared    atomic.Uint64 // bytes of tables compared with what they had been
+	TableWork        atomic.Uint64 // all that shadows took, in bytes of tables read and looked at (see toll)
 	ShadowTime       atomic.Int64  // ns spent on shadows; no count
 	ThrottleTime     atomic.Int64  // ns for which shadows had to wait for their rate; no count
 	LostEntries      atomic.Uint64 // page entries whose memory was taken away
@@ -86,6 +87,7 @@ func (s *GuestStats) Counts() []Count {
 		{"entries_changed", s.EntriesChanged.Load(), false},
 		{"entries_rewritten", s.EntriesRewritten.Load(), false},
 		{"bytes_compared", s.BytesCompared.Load(), false},
+		{"table_work", s.TableWork.Load(), false},
 		{"lost_entries", s.LostEntries.Load(), false},
 		{"unmaps", s.Unmaps.Load(), false},
 		{"bad_instance", s.BadInstance.Load(), true},

@@ -14,14 +14,19 @@ import (
 type nuisance struct {
 	name    string
 	options string // of the street
-	// prepare readies a guest that was reset, and returns what it does again and again.
-	prepare func(g *guest.Guest) (func() error, error)
+	// prepare readies a guest that was reset.
+	prepare func(g *guest.Guest) (pest, error)
 }
 
+// pest is a guest that makes work: do is what it does again and again.
+type pest interface{ do() error }
+
+const mapped = "lazy incremental bar1+bar3+pramin+rom trap off"
+
 var nuisances = []nuisance{
-	{"pages thrash", "lazy incremental bar1+bar3+pramin+rom trap off", thrash},
-	{"tables storm", "lazy incremental bar1+bar3+pramin+rom trap off", storm},
-	{"doorbells ring, trapped", "lazy incremental bar1+bar3+pramin+rom trap off", ring},
+	{"pages thrash", mapped, thrash},
+	{"tables storm", mapped, storm},
+	{"doorbells ring, trapped", mapped, ring},
 	{"doorbells ring, polled", "lazy incremental bar1+bar3+pramin+rom poll off", ring},
 	{"doorbells ring, scheduled", "lazy incremental bar1+bar3+pramin+rom trap credit", ring},
 }
@@ -29,30 +34,37 @@ var nuisances = []nuisance{
 // thrashed is how much of its memory a guest has go from window to window.
 const thrashed = 8 << 20
 
-// thrash shows the same pages in BAR1 and, by turns, in BAR3, so that each invalidate
+// thrasher shows the same pages in BAR1 and, by turns, in BAR3, so that each invalidate
 // moves all of them, and writes to them in between.
-func thrash(g *guest.Guest) (func() error, error) {
-	b, err := g.AllocVRAM(thrashed)
-	if err != nil {
+type thrasher struct {
+	b    *guest.Buffer
+	page [shadowpt.SmallPage]byte
+}
+
+func thrash(g *guest.Guest) (pest, error) {
+	t := new(thrasher)
+	var err error
+	if t.b, err = g.AllocVRAM(thrashed); err != nil {
 		return nil, err
 	}
-	if _, err := b.BAR1(); err != nil {
+	if _, err := t.b.BAR1(); err != nil {
 		return nil, err
 	}
-	page := make([]byte, shadowpt.SmallPage)
 	for off := uint64(0); off < thrashed; off += shadowpt.SmallPage {
-		binary.LittleEndian.PutUint64(page, off)
-		if err := b.Write(off, page); err != nil {
+		binary.LittleEndian.PutUint64(t.page[:], off)
+		if err := t.b.Write(off, t.page[:]); err != nil {
 			return nil, err
 		}
 	}
-	return func() error {
-		_, hide, err := b.BAR3()
-		if err != nil {
-			return err
-		}
-		return errors.Join(b.Write(0, page), hide())
-	}, nil
+	return t, nil
+}
+
+func (t *thrasher) do() error {
+	_, hide, err := t.b.BAR3()
+	if err != nil {
+		return err
+	}
+	return errors.Join(t.b.Write(0, t.page[:]), hide())
 }
 
 // channel makes a space and a channel in it.
@@ -66,35 +78,78 @@ func channel(g *guest.Guest) (*guest.Space, *guest.Channel, error) {
 }
 
 const (
-	stormVA      = 0x1000_0000
-	stormEntries = 32768 // a whole table
+	stormVA     = 0x1000_0000
+	stormTables = 1
 )
 
-// storm writes all entries of a table anew, invalidates, and submits, and does not
-// wait: what a guest has to pay, it pays later.
-func storm(g *guest.Guest) (func() error, error) {
-	s, ch, err := channel(g)
-	if err != nil {
+// stormer writes entries anew, invalidates, and submits, and does not wait: what a
+// guest has to pay, it pays later.
+type stormer struct {
+	g       *guest.Guest
+	space   *guest.Space
+	ch      *guest.Channel
+	b       *guest.Buffer
+	tables  uint64 // whole ones that there are
+	changed uint64 // entries that are written each time, of the first
+	invalid bool   // and name nothing
+	quiet   bool   // nobody is told of them: what remains is what the guest's own processor does
+	turn    uint64
+}
+
+func storm(g *guest.Guest) (pest, error) {
+	return newStorm(g, stormer{tables: stormTables, changed: stormTables * shadowpt.SmallEntries})
+}
+
+// newStorm makes one with tables of entries that are valid.
+func newStorm(g *guest.Guest, kind stormer) (*stormer, error) {
+	s := &kind
+	s.g = g
+	var err error
+	if s.space, s.ch, err = channel(g); err != nil {
 		return nil, err
 	}
-	b, err := g.AllocVRAM(shadowpt.BigPage)
-	if err != nil {
+	if s.b, err = g.AllocVRAM(shadowpt.BigPage); err != nil {
 		return nil, err
 	}
-	turn := uint64(0)
-	return func() error {
-		turn++
-		err := s.Put(stormVA, stormEntries*shadowpt.SmallPage, false, func(i uint64) uint64 {
-			return shadowpt.PTE{Valid: true, Addr: b.Addr + (i+turn)%32*shadowpt.SmallPage}.Encode()
-		})
-		return errors.Join(err, g.Raw().Invalidate(uint32(s.Directory()>>12<<4), 1<<31|1), ch.Submit(0))
-	}, nil
+	if err := errors.Join(s.write(s.tables*shadowpt.SmallEntries, false), s.space.Invalidate(), s.ch.Finish()); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// write writes the first n entries, each another than the last time.
+func (s *stormer) write(n uint64, invalid bool) error {
+	s.turn++
+	return s.space.Put(stormVA, n*shadowpt.SmallPage, false, func(i uint64) uint64 {
+		return shadowpt.PTE{Valid: !invalid, Addr: s.b.Addr + (i+s.turn)%32*shadowpt.SmallPage}.Encode()
+	})
+}
+
+func (s *stormer) do() error {
+	if err := s.write(s.changed, s.invalid); err != nil || s.quiet {
+		return err
+	}
+	return errors.Join(s.g.Raw().Invalidate(uint32(s.space.Directory()>>12<<4), 1<<31|1), s.ch.Submit(0))
+}
+
+// calm is the same guest when it tells nobody.
+func (s *stormer) calm() pest {
+	c := *s
+	c.quiet = true
+	return &c
 }
 
 const bells = 64 // in one go
 
-// ring moves GP_PUT over entries without words, for ever, as fast as it can.
-func ring(g *guest.Guest) (func() error, error) {
+// ringer moves GP_PUT over entries without words, for ever, as fast as it can.
+type ringer struct {
+	g            *guest.Guest
+	at           uint64 // of GP_PUT, in BAR1
+	mem          []byte // the same, if it is mapped
+	put, entries uint32
+}
+
+func ring(g *guest.Guest) (pest, error) {
 	_, ch, err := channel(g)
 	if err != nil {
 		return nil, err
@@ -104,41 +159,40 @@ func ring(g *guest.Guest) (func() error, error) {
 	}
 	clear(ch.Ring().Data)
 	at := ch.DoorbellOffset()
-	mem := g.Mapped(1, at)
-	entries := uint32(len(ch.Ring().Data) / gf100.GPEntrySize)
-	put := ch.GPGet()
-	return func() error {
-		for range bells {
-			put = (put + 1) % entries
-			b := binary.LittleEndian.AppendUint32(nil, put)
-			if mem != nil {
-				copy(mem, b)
-			} else if err := g.Raw().Post(1, at, b); err != nil {
-				return err
-			}
-		}
-		// A read is behind all of them: what was posted has landed.
-		g.Raw().Reg(0)
-		return nil
-	}, nil
+	return &ringer{g: g, at: at, mem: g.Mapped(1, at), put: ch.GPGet(), entries: uint32(len(ch.Ring().Data) / gf100.GPEntrySize)}, nil
 }
 
-// busy reads a register for ever: what a neighbour costs that takes no more than its
-// own part of the processors.
-func busy(g *guest.Guest) func() error {
-	return func() error {
-		for range bells {
-			g.Raw().Reg(0)
+func (r *ringer) do() error {
+	for range bells {
+		r.put = (r.put + 1) % r.entries
+		b := binary.LittleEndian.AppendUint32(nil, r.put)
+		if r.mem != nil {
+			copy(r.mem, b)
+		} else if err := r.g.Raw().Post(1, r.at, b); err != nil {
+			return err
 		}
-		return nil
 	}
+	// A read is behind all of them: what was posted has landed.
+	r.g.Raw().Reg(0)
+	return nil
 }
 
-// during does f again and again for so long.
-func during(d time.Duration, f func() error) func() error {
+// reader reads a register for ever: what a neighbour costs that takes no more than its
+// own part of the processors.
+type reader struct{ g *guest.Guest }
+
+func (r reader) do() error {
+	for range bells {
+		r.g.Raw().Reg(0)
+	}
+	return nil
+}
+
+// during has a pest go on for so long.
+func during(d time.Duration, p pest) func() error {
 	return func() error {
 		for end := time.Now().Add(d); time.Now().Before(end); {
-			if err := f(); err != nil {
+			if err := p.do(); err != nil {
 				return err
 			}
 		}
