@@ -342,3 +342,45 @@ func TestSemaphore(t *testing.T) {
 		})
 	}
 }
+
+// A guest whose work waits for its turn is answered like any other (R-A10): its doorbells
+// and its reads of registers do not wait with it.
+func TestGatedGuestIsAnswered(t *testing.T) {
+	cfg := sched.Default()
+	cfg.Ahead, cfg.Watchdog.Limit, cfg.Watchdog.Grace = 0, 0, time.Millisecond
+	h := hallOf(t, &cfg)
+	hog, gated := join(t, h, "hog", sched.NodeConfig{}), join(t, h, "gated", sched.NodeConfig{})
+	require.NoError(t, hog.runaway(hog.Ch))
+	require.Eventually(t, func() bool {
+		for _, e := range h.Agg.Ledger() {
+			if e.Name == "hog" {
+				return e.Inflight[0]+e.Inflight[1]+e.Inflight[2] > 0
+			}
+		}
+		return false
+	}, 10*time.Second, time.Millisecond)
+	books := func() (waiting int, done int64) {
+		for _, e := range h.Agg.Ledger() {
+			if e.Name == "gated" {
+				for i, a := range e.Accounts {
+					waiting, done = waiting+e.Waiting[i], done+a.Done
+				}
+			}
+		}
+		return waiting, done
+	}
+	_, before := books()
+	const many = 200
+	for range many {
+		require.NoError(t, gated.Request(gated.Ch, 1))
+		require.NoError(t, gated.G.Service()) // reads the interrupt registers
+	}
+	waiting, done := books()
+	require.GreaterOrEqual(t, waiting, many, "it was not gated, so nothing is shown")
+	require.Equal(t, before, done, "the hog has ended, so nothing is shown")
+	cfg.Watchdog.Limit = 20 * time.Millisecond
+	require.NoError(t, h.Agg.SetSchedule(cfg))
+	require.NoError(t, gated.Ch.Finish())
+	var stopped *guest.ChannelError
+	require.ErrorAs(t, hog.Ch.Finish(), &stopped)
+}
