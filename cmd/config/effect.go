@@ -47,7 +47,7 @@ var onlyWith = []struct {
 	policies []sched.Policy
 }{
 	{"hierarchy", []sched.Policy{sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}},
-	{"depth", []sched.Policy{sched.FIFO, sched.Credit, sched.Band, sched.Timeslice}},
+	{"depth", []sched.Policy{sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}},
 	{"ahead", []sched.Policy{sched.FIFO, sched.Credit, sched.Band}},
 	{"credit.", []sched.Policy{sched.Credit, sched.Band}},
 	{"band.", []sched.Policy{sched.Band}},

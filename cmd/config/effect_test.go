@@ -1,8 +1,10 @@
 package config
 
 import (
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -48,7 +50,7 @@ func TestWarnings(t *testing.T) {
 		{file: policy("fifo", "credit: {period: 10ms}") + gpu + "cap: 50}\n"},
 		{file: policy("none", "hierarchy: flat, depth: 2") + gpu + "weight: 3, priority: 2, cap: 9}\n", want: []string{
 			`f.yaml:1: scheduler.hierarchy: flat: has no effect while the policy is none; it is for fifo, credit, band, timeslice, dfq`,
-			`f.yaml:1: scheduler.depth: 2: has no effect while the policy is none; it is for fifo, credit, band, timeslice`,
+			`f.yaml:1: scheduler.depth: 2: has no effect while the policy is none; it is for fifo, credit, band, timeslice, dfq`,
 			`f.yaml:3: gpus[0].weight: 3: has no effect while scheduler.policy is none`,
 			`f.yaml:3: gpus[0].priority: 2: has no effect while scheduler.policy is none`,
 		}},
@@ -131,6 +133,39 @@ func TestEveryPolicyUsesItsOwn(t *testing.T) {
 				require.NotEmpty(t, s.idle(key, Beside{}), "%s with %s", key, name)
 			}
 		}
+	}
+}
+
+// TestAgreesWithTheScheduler: what the scheduler itself says of a parameter that some
+// policies make no use of is what is warned of.
+func TestAgreesWithTheScheduler(t *testing.T) {
+	for _, name := range sched.Policies() {
+		c := sched.Default()
+		require.NoError(t, c.Policy.UnmarshalText([]byte(name)))
+		before := ScheduleOf(&c)
+		leaves("", reflect.ValueOf(&c).Elem(), func(path string, v reflect.Value) {
+			was := v.Interface()
+			switch p := v.Addr().Interface().(type) {
+			case *bool:
+				*p = !*p
+			case *int:
+				*p++
+			case *time.Duration:
+				*p += time.Millisecond
+			default:
+				return
+			}
+			defer v.Set(reflect.ValueOf(was))
+			s := ScheduleOf(&c)
+			for key, value := range s.Values() {
+				section, _, _ := strings.Cut(key, ".")
+				// What others of the same policy switch off, and what caps use, it does not know.
+				if value == before.Values()[key] || section == "credit" || section == name {
+					continue
+				}
+				require.Equal(t, len(c.Idle()) > 0, s.idle(key, Beside{}) != "", "%s with %s", key, name)
+			}
+		})
 	}
 }
 

@@ -30,8 +30,8 @@ func (p *printer) sharedReport(r *sharedResult) error {
 	p.notTried(&r.outcome)
 	if r.Status != "" {
 		p.title("$ umbra status --control " + controlSocket)
-		for l := range strings.Lines(r.Status) {
-			p.line("  %s", clip(strings.TrimRight(l, " \n"), width-2))
+		for _, l := range fold(strings.Split(strings.TrimRight(r.Status, "\n"), "\n"), width-2) {
+			p.line("  %s", clip(l, width-2))
 		}
 	}
 	if r.Registers != "" {

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/simulate"
+)
+
+var (
+	codeBlock  = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	codeInline = regexp.MustCompile("`((?:bin/)?umbra [a-z][^`]*)`")
+)
+
+// unfinished are errors of a line that stops before all is said.
+var unfinished = regexp.MustCompile(`^expected |: missing value|got "EOL"`)
+
+// pages are those that people read, by name.
+func pages(t *testing.T) map[string]string {
+	names, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	out := make(map[string]string)
+	for _, name := range append(names, "../../README.md") {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		out[filepath.Base(name)] = string(text)
+	}
+	return out
+}
+
+// TestExamplesAreTaken: every file that a page shows is taken by the command it is for,
+// without a warning.
+func TestExamplesAreTaken(t *testing.T) {
+	files, mixes := 0, 0
+	for page, text := range pages(t) {
+		for _, block := range codeBlock.FindAllStringSubmatch(text, -1) {
+			if block[1] != "yaml" {
+				continue
+			}
+			if strings.Contains(block[2], "\nguests:") {
+				name := filepath.Join(t.TempDir(), "mix.yaml")
+				require.NoError(t, os.WriteFile(name, []byte(block[2]), 0o600))
+				_, err := (&simulate.Options{File: name}).Plan()
+				require.NoError(t, err, "%s:\n%s", page, block[2])
+				mixes++
+				continue
+			}
+			file, err := config.Parse(page, []byte(block[2]))
+			require.NoError(t, err, "%s", block[2])
+			l, err := config.Join(config.Defaults(), file)
+			require.NoError(t, err, "%s", block[2])
+			require.Empty(t, l.Warnings(l.Config.Socket != ""), "%s:\n%s", page, block[2])
+			files++
+		}
+	}
+	require.NotZero(t, files)
+	require.NotZero(t, mixes)
+}
+
+// TestCommandsOfThePagesParse: every command line of the pages is one that there is, with
+// flags that there are; and what serve is told in one would be served.
+func TestCommandsOfThePagesParse(t *testing.T) {
+	lines := 0
+	for page, text := range pages(t) {
+		for _, block := range codeBlock.FindAllStringSubmatch(text, -1) {
+			for l := range strings.Lines(block[2]) {
+				l = strings.TrimSpace(l)
+				if command, ok := strings.CutPrefix(strings.TrimPrefix(l, "bin/"), "umbra "); ok {
+					require.NoError(t, parseLine(command), "%s: %s", page, l)
+					lines++
+				}
+			}
+		}
+		for _, code := range codeInline.FindAllStringSubmatch(text, -1) {
+			command := strings.TrimPrefix(strings.TrimPrefix(code[1], "bin/"), "umbra ")
+			// Text may name a command without all that it needs, but nothing that there is not.
+			if err := parseLine(command); err != nil && !unfinished.MatchString(err.Error()) {
+				require.NoError(t, err, "%s: %s", page, code[1])
+			}
+			lines++
+		}
+	}
+	require.Greater(t, lines, 50)
+	require.Error(t, parseLine("serve --sokcet a.sock"))
+	require.Error(t, parseLine("serve --gpu name=a,socket=a.sock,vrma=1GiB"))
+	require.Error(t, parseLine("sreve"))
+}
+
+// parseLine parses a command line without running it.
+func parseLine(text string) error {
+	text, _, _ = strings.Cut(text, " #")
+	text, _, _ = strings.Cut(text, " > ")
+	text = strings.NewReplacer("[", "", "]", "").Replace(text)
+	var cli commands
+	parser, err := kong.New(&cli, kong.Exit(func(int) {}), kong.Writers(new(bytes.Buffer), new(bytes.Buffer)), kong.BindTo(context.Background(), (*context.Context)(nil)))
+	if err != nil {
+		return err
+	}
+	parsed, err := parser.Parse(strings.Fields(text))
+	if err != nil {
+		return err
+	}
+	if s := &cli.Serve; strings.HasPrefix(text, "serve ") && s.File == "" && (len(s.GPU) > 0 || s.Socket != "" || s.Control != "") {
+		_, err = s.options(parsed)
+	}
+	return err
+}
