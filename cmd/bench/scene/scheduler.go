@@ -31,9 +31,7 @@ func (s *Scheduler) Virtual() bool { return s.options["policy"] != "off" }
 
 // Shape is a shape with the scheduler.
 func (s *Scheduler) Shape(of setup.Shape) setup.Shape {
-	if s.Virtual() {
-		of.Scheduler = s.options
-	}
+	of.Scheduler = s.options
 	return of
 }
 

@@ -225,7 +225,7 @@ func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 		file.WriteString("server:\n")
 		write(&file, r.Server)
 	}
-	if len(s.Scheduler) > 0 {
+	if len(s.Scheduler) > 0 && !r.Whole {
 		file.WriteString("scheduler:\n")
 		write(&file, s.Scheduler)
 	}
