@@ -1,0 +1,82 @@
+package gate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/tests/stand"
+)
+
+// TestAlone: a guest that shares the card with nobody does the same work without a
+// scheduler and with the default one. It traps as often to the last one, and the card is
+// rung once for a submission that is waited for, however many entries it has while they
+// are short; behind each other, never oftener than once for an entry.
+func TestAlone(t *testing.T) {
+	for _, m := range []struct {
+		name string
+		maps homes.Map
+	}{{"nothing mapped", 0}, {"all mapped", homes.MapAll}} {
+		t.Run(m.name, func(t *testing.T) {
+			var traps, rings [2][3]uint64
+			cfg := sched.Default()
+			for i, s := range []*sched.Config{nil, &cfg} {
+				traps[i], rings[i] = alone(t, m.maps, s)
+			}
+			t.Logf("traps %v, card rung %v: one at a time, %d entries at once, %d behind each other", traps, rings, batch, batch)
+			require.Equal(t, traps[0], traps[1])
+			for i, r := range rings {
+				require.EqualValues(t, rounds, r[0], "%d", i)
+				require.LessOrEqual(t, r[1], uint64(rounds*batch), "%d", i)
+				require.LessOrEqual(t, r[2], uint64(rounds*batch), "%d", i)
+			}
+		})
+	}
+}
+
+const (
+	rounds = 50
+	batch  = 8
+)
+
+// alone counts the writes that a guest traps with, and how often the card is rung, for
+// submissions of one entry that are waited for, of several by one doorbell, and of one
+// each behind each other.
+func alone(t *testing.T, maps homes.Map, schedule *sched.Config) (traps, rings [3]uint64) {
+	s, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: schedule}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	h := &hall{t: t, Shared: s, bell: doorbell.Trap, maps: maps, ungated: schedule == nil}
+	p := h.join("a")
+	counted := func() (writes, rung uint64) {
+		p.GPGet() // behind writes that nobody waited for
+		for _, r := range s.GPUs[0].Watched.Traps() {
+			writes += r.Writes
+		}
+		return writes, s.Card.Stats().Doorbells.Load()
+	}
+	for i, submit := range []func(){
+		func() { p.submit(1) },
+		func() { p.submit(batch) },
+		func() {
+			for range batch {
+				p.submit(1)
+			}
+		},
+	} {
+		writes, rung := counted()
+		for range rounds {
+			submit()
+			require.Eventually(t, func() bool { return p.GPGet() == p.put }, patience, 10*time.Microsecond)
+		}
+		after, rungAfter := counted()
+		traps[i], rings[i] = after-writes, rungAfter-rung
+	}
+	return traps, rings
+}
