@@ -39,6 +39,9 @@ func join(t *testing.T, h *Hall, name string, share sched.NodeConfig) *Player {
 	return p
 }
 
+// patience is how long is waited for what comes at all.
+const patience = time.Minute
+
 // backlog is how many pieces of work a guest keeps on the way, twice: more than the
 // card does while the guest sleeps.
 const backlog = 128
@@ -149,7 +152,7 @@ func checkBooks(t *testing.T, h *Hall, players []*Player) {
 			}
 		}
 		return true
-	}, 5*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	ledger := h.Agg.Ledger()
 	for n, e := range ledger {
 		if e.Kind == sched.Channel {
@@ -308,7 +311,7 @@ func TestRunaway(t *testing.T) {
 		n := good.ended.Load()
 		require.NoError(t, bad.Request(other, 1))
 		require.NoError(t, other.Finish())
-		require.Eventually(t, func() bool { return good.ended.Load() > n+100 }, 5*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return good.ended.Load() > n+100 }, patience, 10*time.Millisecond)
 	})
 	require.Equal(t, uint64(1), bad.Guest.Stats().Runaways.Load())
 	require.Zero(t, good.Guest.Stats().Runaways.Load())

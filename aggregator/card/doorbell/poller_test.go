@@ -57,7 +57,7 @@ func eventually(t testing.TB, f func() bool) {
 func TestSleepsWithoutATimer(t *testing.T) {
 	d := new(doors)
 	l, s := start(t, Pace{Slow: time.Millisecond}, d)
-	eventually(t, func() bool { return s.Sleeps.Load() == 1 })
+	eventually(t, func() bool { return s.Sleeps.Load() >= 1 })
 	looks := d.looks.Load()
 	time.Sleep(50 * time.Millisecond)
 	require.Equal(t, looks, d.looks.Load())
@@ -68,7 +68,7 @@ func TestSleepsWithoutATimer(t *testing.T) {
 	eventually(t, func() bool { return d.seen.Load() == 1 })
 
 	d.watched.Store(0)
-	eventually(t, func() bool { return s.Sleeps.Load() == 2 })
+	eventually(t, func() bool { return s.Sleeps.Load() >= 2 }) // more, if the wake came as it went to sleep
 	looks = d.looks.Load()
 	time.Sleep(50 * time.Millisecond)
 	require.Equal(t, looks, d.looks.Load())
