@@ -109,8 +109,8 @@ func (r *run) live(ctx context.Context, plan *machine.Plan, rows []setup.Row, k 
 	return lives
 }
 
-// foretell says how long the machines of one kernel will take, at least: each boots and
-// probes as the first one did.
+// foretell says about how long the machines of one kernel will take: each boots and probes
+// as the first one did, which had to read from disk besides, and then measures.
 func (r *run) foretell(plans []machine.Plan, rows []setup.Row, one time.Duration) {
 	n := 0
 	for i := range plans {
@@ -120,7 +120,7 @@ func (r *run) foretell(plans []machine.Plan, rows []setup.Row, one time.Duration
 			}
 		}
 	}
-	r.say("%d machines; one that only probes took %.0f s, so %.0f s at least", n, one.Seconds(), float64(n)*one.Seconds())
+	r.say("%d machines more; that one, which only probed, took %.0f s, so about %.0f s", n, one.Seconds(), float64(n)*one.Seconds())
 }
 
 // lives are the measures of machines, by case and set-up.
