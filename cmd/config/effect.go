@@ -234,7 +234,7 @@ func (g *GPU) idle(key string, s *Schedule) string {
 	return ""
 }
 
-// polled warns of doorbells that are mapped where others windows are not: QEMU then
+// polled warns of doorbells that are mapped where other windows are not: QEMU then
 // waits for each write that is trapped, as it does not while nothing is mapped. Reads are
 // always waited for, so the ROM makes no difference.
 func polled(f *Face, where func(key string) string) *Error {

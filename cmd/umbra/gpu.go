@@ -215,6 +215,9 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 			room = fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(s.Card.Room))
 		}
 		fmt.Fprintf(&b, "free: %v; %s\n", config.Size(s.Card.Free), room)
+		if s.Card.Scheduler == nil {
+			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
+		}
 	}
 	b.WriteString(gpuLines(s.GPUs))
 	if c := s.Card.Scheduler; c != nil {
