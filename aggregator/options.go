@@ -19,23 +19,23 @@ func (o *Options) complete() {
 	o.TableRate = cmp.Or(o.TableRate, 512<<20)
 }
 
-// check says what of completed options cannot be. Pace, Map and Scheduler are
-// checked by those whose they are.
+// check says what of completed options cannot be, by the names that the configuration
+// has for them. Pace, Map and Scheduler are checked by those whose they are.
 func (o *Options) check() error {
 	if o.Guests < 1 || o.Guests > MaxGuests {
-		return fmt.Errorf("%d guests: 1 to %d are possible", o.Guests, MaxGuests)
+		return fmt.Errorf("limits.guests: %d: must be 1 to %d", o.Guests, MaxGuests)
 	}
 	for _, f := range []struct {
 		name  string
 		value float64
 	}{
-		{"CardTimeout", float64(o.CardTimeout)}, {"UnmapTimeout", float64(o.UnmapTimeout)},
-		{"ErrorBurst", o.ErrorBurst}, {"ErrorRate", o.ErrorRate},
-		{"InterruptBurst", float64(o.InterruptBurst)}, {"InterruptPause", float64(o.InterruptPause)},
-		{"InvalidateDirs", float64(o.InvalidateDirs)}, {"TableRate", o.TableRate},
+		{"card-timeout", float64(o.CardTimeout)}, {"unmap-timeout", float64(o.UnmapTimeout)},
+		{"error-burst", o.ErrorBurst}, {"error-rate", o.ErrorRate},
+		{"interrupt-burst", float64(o.InterruptBurst)}, {"interrupt-pause", float64(o.InterruptPause)},
+		{"invalidate-dirs", float64(o.InvalidateDirs)}, {"table-rate", o.TableRate},
 	} {
 		if !(f.value > 0) {
-			return fmt.Errorf("option %s: %v is not above zero", f.name, f.value)
+			return fmt.Errorf("limits.%s: %v: must be above 0", f.name, f.value)
 		}
 	}
 	return nil

@@ -20,11 +20,11 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Guests: MaxGuests + 1}, "aggregator: 33 guests: 1 to 32 are possible"},
-		{Options{Guests: -1}, "aggregator: -1 guests: 1 to 32 are possible"},
-		{Options{CardTimeout: -1}, "aggregator: option CardTimeout: -1 is not above zero"},
-		{Options{InterruptBurst: -2}, "aggregator: option InterruptBurst: -2 is not above zero"},
-		{Options{InvalidateDirs: -3}, "aggregator: option InvalidateDirs: -3 is not above zero"},
+		{Options{Guests: MaxGuests + 1}, "aggregator: limits.guests: 33: must be 1 to 32"},
+		{Options{Guests: -1}, "aggregator: limits.guests: -1: must be 1 to 32"},
+		{Options{CardTimeout: -1}, "aggregator: limits.card-timeout: -1: must be above 0"},
+		{Options{InterruptBurst: -2}, "aggregator: limits.interrupt-burst: -2: must be above 0"},
+		{Options{InvalidateDirs: -3}, "aggregator: limits.invalidate-dirs: -3: must be above 0"},
 	} {
 		_, err := NewWith(newFake(fakeVRAM), c.o)
 		require.EqualError(t, err, c.want)
