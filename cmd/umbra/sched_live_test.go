@@ -232,6 +232,7 @@ gpus:
 			sent[name] += w.sent
 		}
 	}
+	t.Logf("submissions done: %v, while the scheduler was changed %d times", sent, 2*len(words))
 	b := child(t, s.Ledger, "b")
 	require.Equal(t, []int{300, 50, 100}, []int{b.Weight, b.Children[0].Weight, b.Children[1].Weight})
 	require.Zero(t, *s.Counts)
