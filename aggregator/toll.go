@@ -41,7 +41,7 @@ func (t *toll) spend(n uint64) {
 func (t *toll) yield() {
 	g := t.guest
 	g.mu.Lock()
-	urgent := g.todo.urgent()
+	urgent := g.doing.urgent() || g.todo.urgent()
 	g.mu.Unlock()
 	if urgent {
 		return
