@@ -57,5 +57,10 @@ func (c *cadence) next(p Pace, now, took time.Duration, found bool) time.Duratio
 		c.rang = now
 	}
 	wait := min(max((now-c.rang)/patience, p.Fast), p.Slow)
-	return max(wait, took*time.Duration(100-p.Load)/time.Duration(p.Load))
+	return max(wait, p.after(took))
+}
+
+// after is how long there is no look after one that took so long, whoever wants one.
+func (p Pace) after(took time.Duration) time.Duration {
+	return took * time.Duration(100-p.Load) / time.Duration(p.Load)
 }

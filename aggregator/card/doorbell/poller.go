@@ -148,6 +148,11 @@ func (l *Poller) run() {
 		} else {
 			l.doze(d, d > pace.Fast)
 		}
+		// Woken early it looks early, but takes no more of a processor than it may.
+		earliest := now + pace.after(now-began)
+		for left := earliest - l.now(); left > 0 && !l.closing.Load(); left = earliest - l.now() {
+			l.doze(left, false)
+		}
 	}
 }
 

@@ -110,6 +110,22 @@ func TestIdleLooks(t *testing.T) {
 	require.LessOrEqual(t, looks, most)
 }
 
+// TestWakesKeepToTheLoad: however often it is woken, a look is followed by the wait that
+// leaves others their part of the processor.
+func TestWakesKeepToTheLoad(t *testing.T) {
+	d := &doors{took: time.Millisecond}
+	d.watched.Store(1)
+	begin := time.Now() // around the counts: whoever is late has more time, not more looks
+	l, s := start(t, Pace{Load: 25}, d)
+	for time.Since(begin) < 300*time.Millisecond {
+		l.Wake()
+		time.Sleep(d.took / 10)
+	}
+	looks := s.Looks.Load()
+	require.Greater(t, looks, uint64(2))
+	require.LessOrEqual(t, looks, uint64(time.Since(begin)/(4*d.took))+1)
+}
+
 // TestPaceChanges: a poller that waits follows a new pace at once.
 func TestPaceChanges(t *testing.T) {
 	d := new(doors)
