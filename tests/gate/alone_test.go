@@ -16,8 +16,8 @@ import (
 
 // TestAlone: a guest that shares the card with nobody does the same work without a
 // scheduler and with the default one. It traps as often to the last one, and the card is
-// rung once for a submission that is waited for, however many entries it has while they
-// are short; behind each other, never oftener than once for an entry.
+// rung once for an entry that is waited for; for several, by one doorbell or behind each
+// other, never oftener than once for each. Without a scheduler a ring is a doorbell's.
 func TestAlone(t *testing.T) {
 	for _, m := range []struct {
 		name string
@@ -31,6 +31,7 @@ func TestAlone(t *testing.T) {
 			}
 			t.Logf("traps %v, card rung %v: one at a time, %d entries at once, %d behind each other", traps, rings, batch, batch)
 			require.Equal(t, traps[0], traps[1])
+			require.EqualValues(t, rounds, rings[0][1])
 			for i, r := range rings {
 				require.EqualValues(t, rounds, r[0], "%d", i)
 				require.LessOrEqual(t, r[1], uint64(rounds*batch), "%d", i)
