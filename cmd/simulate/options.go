@@ -103,10 +103,15 @@ func (o *Options) Plan() (*Plan, error) {
 	if p.Seed == 0 {
 		p.Seed = max(f.Seed, 1)
 	}
+	if n := requests(&p.Mix, p.Duration); p.Sweep == nil && n > maxRequests {
+		return nil, &config.Error{Where: "--duration", Value: p.Duration.String(),
+			Reason: fmt.Sprintf("may come to %.0f million requests with each policy; at most %d million: simulate %v or less, or longer requests", n/1e6, maxRequests/1_000_000, time.Duration(float64(p.Duration)*maxRequests/n).Truncate(time.Second))}
+	}
 	var err error
 	if p.Variants, err = o.variants(&f); err != nil {
 		return nil, err
 	}
+	p.Warnings = idle(p)
 	at := func(field string) string { return "--guest: " + field }
 	if o.File != "" {
 		at = f.where.of
@@ -129,6 +134,38 @@ func named(at func(field string) string, err error) error {
 		return &config.Error{Where: at(e.Field), Value: e.Value, Reason: e.Reason}
 	}
 	return err
+}
+
+// idle names the settings that have no effect with any of the policies.
+func idle(p *Plan) (out []string) {
+	var nodes []sched.Policy
+	var collect func(list []model.Node)
+	collect = func(list []model.Node) {
+		for i := range list {
+			nodes = append(nodes, list[i].Policy)
+			collect(list[i].Nodes)
+		}
+	}
+	collect(p.Mix.Guests)
+	in := make(map[string]int)
+	for i := range p.Variants {
+		for _, e := range p.Variants[i].Config.Idle(nodes...) {
+			if in[e.Field]++; in[e.Field] == len(p.Variants) {
+				out = append(out, (&config.Error{Where: strings.ReplaceAll(e.Field, "_", "-"), Value: e.Value, Reason: e.Reason}).Error())
+			}
+		}
+	}
+	return out
+}
+
+// twice refuses a name that a list has twice.
+func twice(where string, list []string) error {
+	for i, name := range list {
+		if slices.Contains(list[:i], name) {
+			return &config.Error{Where: where, Value: name, Reason: "there twice; name each once"}
+		}
+	}
+	return nil
 }
 
 // variants are all policies in all hierarchies.
@@ -182,15 +219,21 @@ func (o *Options) variants(f *file) (out []Variant, err error) {
 	if len(hierarchies) == 0 {
 		hierarchies = []string{sched.Tree.String()}
 	}
+	listed := "--policy"
+	if len(o.Policies) == 0 {
+		listed = f.where.of("policies")
+	}
+	if err := twice(listed, policies); err != nil {
+		return nil, err
+	}
+	if err := twice("--hierarchy", hierarchies); err != nil {
+		return nil, err
+	}
 	for _, p := range policies {
 		for _, h := range hierarchies {
 			v := Variant{Name: p, Config: *base}
 			if !slices.Contains(sched.Policies(), p) {
-				where := "--policy"
-				if len(o.Policies) == 0 {
-					where = f.where.of("policies")
-				}
-				return nil, &config.Error{Where: where, Value: p, Reason: config.Known(p, sched.Policies())}
+				return nil, &config.Error{Where: listed, Value: p, Reason: config.Known(p, sched.Policies())}
 			}
 			if !slices.Contains(sched.Hierarchies(), h) {
 				return nil, &config.Error{Where: "--hierarchy", Value: h, Reason: config.Known(h, sched.Hierarchies())}

@@ -52,7 +52,7 @@ func points(v float64) string { return fmt.Sprintf("%.2f points", 100*v) }
 // summary compares the policies.
 func (r *Report) summary() plot.Section {
 	s := plot.Section{ID: "policies", Title: "Policies", Open: true,
-		About: "The share error is the largest difference between what a process had and what it was owed while it had work. Lag is how far anybody was from that at any time. Jain's index is 1 where all have what they are owed."}
+		About: Legend}
 	t := plot.Table{Words: 1, Head: []string{"policy", "share error", "Jain", "efficiency", "lag"}}
 	shares := plot.Bars{Label: "Shares by process and policy", Axis: "part of the card's time", Show: asPercent}
 	lags := plot.Bars{Label: "Lag by policy", Axis: "largest lag", Show: asTime}
@@ -60,20 +60,22 @@ func (r *Report) summary() plot.Section {
 	for i := range r.Runs {
 		x := &r.Runs[i]
 		legend = append(legend, plot.Key{Class: class(i), Name: x.Name})
-		t.Rows = append(t.Rows, []plot.Cell{{Text: x.Name, Class: class(i), Word: true}, number(points(x.ShareError)), number(fmt.Sprintf("%.4f", x.Jain)), number(asPercent(x.Efficiency)), number(brief(x.Lag))})
-		lags.Bars = append(lags.Bars, plot.Bar{Name: x.Name, Group: x.Name, Class: class(i), Value: float64(x.Lag), Tip: x.Name + ": " + brief(x.Lag)})
+		t.Rows = append(t.Rows, []plot.Cell{{Text: x.Name, Class: class(i), Word: true}, number(said(x.ShareError, points)), number(said(x.Jain, index)), number(asPercent(x.Efficiency)), number(said(x.Lag, brief))})
+		if x.Lag != nil {
+			lags.Bars = append(lags.Bars, plot.Bar{Name: x.Name, Group: x.Name, Class: class(i), Value: float64(*x.Lag), Tip: x.Name + ": " + brief(*x.Lag)})
+		}
 	}
 	for k := range r.Runs[0].Clients[:min(len(r.Runs[0].Clients), most)] {
 		for i := range r.Runs {
 			c := &r.Runs[i].Clients[k]
 			shares.Bars = append(shares.Bars, plot.Bar{Name: c.Name, Group: c.Name, Class: class(i), Value: c.Share,
-				Tip: fmt.Sprintf("%s, %s: %s, owed %s", c.Name, r.Runs[i].Name, percent(c.Share), percent(c.Ideal))})
+				Tip: fmt.Sprintf("%s, %s: %s, owed %s", c.Name, r.Runs[i].Name, percent(c.Share), said(c.Ideal, percent))})
 		}
 	}
 	s.Tables = []plot.Table{t}
-	s.Pictures = []plot.Picture{
-		{Title: "Share of the card's time", Legend: legend, SVG: shares.Draw()},
-		{Title: "Largest lag", Legend: legend, SVG: lags.Draw()},
+	s.Pictures = []plot.Picture{{Title: "Share of the card's busy time", Legend: legend, SVG: shares.Draw()}}
+	if len(lags.Bars) > 0 {
+		s.Pictures = append(s.Pictures, plot.Picture{Title: "Largest lag", Legend: legend, SVG: lags.Draw()})
 	}
 	return s
 }
@@ -81,7 +83,10 @@ func (r *Report) summary() plot.Section {
 // section is one policy's.
 func (x *Run) section(i int, card time.Duration) plot.Section {
 	s := plot.Section{ID: fmt.Sprintf("run%d", i), Title: x.Name,
-		About: fmt.Sprintf("Share error %s, Jain %.4f, efficiency %s, lag %s.", points(x.ShareError), x.Jain, asPercent(x.Efficiency), brief(x.Lag))}
+		About: fmt.Sprintf("Share error %s, Jain %s, efficiency %s, lag %s.", said(x.ShareError, points), said(x.Jain, index), asPercent(x.Efficiency), said(x.Lag, brief))}
+	if x.NoIdeal != "" {
+		s.About += " There is no ideal: " + x.NoIdeal + "."
+	}
 	shares := plot.Lines{Label: "Shares over time, " + x.Name, XAxis: "card time", YAxis: "share in each window", ShowX: asSeconds, ShowY: asPercent, Width: plot.HalfWidth, Plain: true}
 	behind := plot.Lines{Label: "Lag over time, " + x.Name, XAxis: "card time", YAxis: "behind; below 0, ahead", ShowX: asSeconds, ShowY: asTime, Width: plot.HalfWidth, Plain: true}
 	latency := plot.Bars{Label: "Latency, " + x.Name, Axis: "from doorbell to end, median; the line is up to the 99th percentile", Show: asTime}
@@ -89,7 +94,7 @@ func (x *Run) section(i int, card time.Duration) plot.Section {
 	var legend []plot.Key
 	for k := range x.Clients {
 		c := &x.Clients[k]
-		t.Rows = append(t.Rows, []plot.Cell{{Text: c.Name, Class: class(k), Word: true}, number(percent(c.Share)), number(percent(c.Ideal)), number(brief(c.Lag)), number(fmt.Sprint(c.Done)), number(brief(c.Median)), number(brief(c.P99)), number(brief(c.Worst))})
+		t.Rows = append(t.Rows, []plot.Cell{{Text: c.Name, Class: class(k), Word: true}, number(percent(c.Share)), number(said(c.Ideal, percent)), number(said(c.Lag, brief)), number(fmt.Sprint(c.Done)), number(brief(c.Median)), number(brief(c.P99)), number(brief(c.Worst))})
 		if k >= plot.Colours {
 			t.Rows[k][0] = word(c.Name) // no colour is left
 			continue
@@ -99,18 +104,20 @@ func (x *Run) section(i int, card time.Duration) plot.Section {
 		for w := range c.Shares {
 			at := seconds(card) * float64(w+1) / float64(len(c.Shares))
 			a.Points = append(a.Points, plot.Point{X: at, Y: c.Shares[w]})
-			b.Points = append(b.Points, plot.Point{X: at, Y: float64(c.Behind[w])})
+			if x.NoIdeal == "" {
+				b.Points = append(b.Points, plot.Point{X: at, Y: float64(c.Behind[w])})
+			}
 		}
 		shares.Series, behind.Series = append(shares.Series, a), append(behind.Series, b)
 		latency.Bars = append(latency.Bars, plot.Bar{Name: c.Name, Group: c.Name, Class: class(k), Value: float64(c.Median), Q1: float64(c.Median), Q3: float64(c.P99),
 			Tip: fmt.Sprintf("%s: median %s, 99th percentile %s, worst %s", c.Name, brief(c.Median), brief(c.P99), brief(c.Worst))})
 	}
 	s.Tables = []plot.Table{t}
-	s.Pictures = []plot.Picture{
-		{Title: "Shares over time", Legend: legend, SVG: shares.Draw(), Half: true},
-		{Title: "Lag over time", Legend: legend, SVG: behind.Draw(), Half: true},
-		{Title: "Latency", Legend: legend, SVG: latency.Draw()},
+	s.Pictures = []plot.Picture{{Title: "Shares over time", Legend: legend, SVG: shares.Draw(), Half: true}}
+	if x.NoIdeal == "" {
+		s.Pictures = append(s.Pictures, plot.Picture{Title: "Lag over time", Legend: legend, SVG: behind.Draw(), Half: true})
 	}
+	s.Pictures = append(s.Pictures, plot.Picture{Title: "Latency", Legend: legend, SVG: latency.Draw()})
 	return s
 }
 

@@ -3,7 +3,7 @@
 // is the one that serves.
 //
 // A run is described by a preset, a file or flags, and reported as a table, as
-// JSON and as a page with plots. The package has no state, locks or goroutines.
+// JSON and as a page with plots. The package has no locks and no goroutines.
 package simulate
 
 import (
@@ -31,6 +31,8 @@ type Plan struct {
 	Variants []Variant
 	Duration time.Duration // of card time
 	Seed     uint64
+	Warnings []string     // of settings without effect
+	Progress func(string) // lines for a person who waits; nil for nobody
 }
 
 // Variant is one way to share the card.
@@ -63,15 +65,16 @@ type Report struct {
 
 // Run is one variant's.
 type Run struct {
-	Name       string        `json:"name"`
-	Config     sched.Config  `json:"config"`
-	Clients    []Client      `json:"clients,omitempty"`
-	ShareError float64       `json:"share_error"` // largest difference to the ideal, of one
-	Jain       float64       `json:"jain"`
-	Efficiency float64       `json:"efficiency"` // part of the time that the graphics engine worked
-	Lag        time.Duration `json:"lag_ns"`
-	Counts     sched.Counts  `json:"counts"`
-	Ledger     []sched.Entry `json:"ledger,omitempty"`
+	Name       string         `json:"name"`
+	Config     sched.Config   `json:"config"`
+	Clients    []Client       `json:"clients,omitempty"`
+	NoIdeal    string         `json:"no_ideal,omitempty"` // why there is nothing to compare with
+	ShareError *float64       `json:"share_error"`        // largest difference to the ideal, of one; null without an ideal
+	Jain       *float64       `json:"jain"`
+	Efficiency float64        `json:"efficiency"` // part of the time that the graphics engine worked
+	Lag        *time.Duration `json:"lag_ns"`
+	Counts     sched.Counts   `json:"counts"`
+	Ledger     []sched.Entry  `json:"ledger,omitempty"`
 
 	// Of a sweep.
 	Runtimes []time.Duration `json:"runtimes_ns,omitempty"`
@@ -82,10 +85,10 @@ type Run struct {
 // Client is one process.
 type Client struct {
 	Name     string          `json:"name"`
-	Share    float64         `json:"share"` // of the graphics engine's time that anybody had
-	Ideal    float64         `json:"ideal"`
+	Share    float64         `json:"share"`   // of the graphics engine's time that anybody had
+	Ideal    *float64        `json:"ideal"`   // null without one
 	Busy     []time.Duration `json:"busy_ns"` // by engine
-	Lag      time.Duration   `json:"lag_ns"`
+	Lag      *time.Duration  `json:"lag_ns"`
 	Done     int             `json:"done"`
 	Aborted  int             `json:"aborted,omitempty"`
 	Median   time.Duration   `json:"latency_p50_ns"`
@@ -110,13 +113,15 @@ func Simulate(ctx context.Context, p *Plan) (*Report, error) {
 	} else {
 		r.Mix = &p.Mix
 	}
+	w := newWait(p)
 	for _, v := range p.Variants {
+		w.begin(v.Name)
 		run := Run{Name: v.Name, Config: v.Config}
 		simulate := p.mix
 		if p.Sweep != nil {
 			simulate = p.sweep
 		}
-		if err := simulate(ctx, &run); err != nil {
+		if err := simulate(ctx, w, &run); err != nil {
 			return nil, err
 		}
 		r.Runs = append(r.Runs, run)
@@ -124,7 +129,7 @@ func Simulate(ctx context.Context, p *Plan) (*Report, error) {
 	return r, nil
 }
 
-func (p *Plan) mix(ctx context.Context, run *Run) error {
+func (p *Plan) mix(ctx context.Context, wait *wait, run *Run) error {
 	rig, err := model.NewRig(run.Config, p.Mix, p.Seed)
 	if err != nil {
 		return err
@@ -132,11 +137,16 @@ func (p *Plan) mix(ctx context.Context, run *Run) error {
 	run.Clients = make([]Client, len(rig.Clients))
 	before := make([]time.Duration, len(rig.Clients))
 	for w := range windows {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := rig.Run(p.Duration * time.Duration(w+1) / windows); err != nil {
-			return err
+		end := p.Duration * time.Duration(w+1) / windows
+		for at := rig.Now; at < end; { // in steps, so that it can be ended
+			at = min(at+stride, end)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := rig.Run(at); err != nil {
+				return err
+			}
+			wait.tell(at)
 		}
 		total := time.Duration(0)
 		for i, k := range rig.Clients {
@@ -149,7 +159,9 @@ func (p *Plan) mix(ctx context.Context, run *Run) error {
 			}
 			before[i] = k.Stats.Got
 			run.Clients[i].Shares = append(run.Clients[i].Shares, share)
-			run.Clients[i].Behind = append(run.Clients[i].Behind, k.Stats.Behind)
+			if rig.NoIdeal() == "" {
+				run.Clients[i].Behind = append(run.Clients[i].Behind, k.Stats.Behind)
+			}
 		}
 	}
 	total := time.Duration(0)
@@ -158,23 +170,26 @@ func (p *Plan) mix(ctx context.Context, run *Run) error {
 	}
 	for i, k := range rig.Clients {
 		c, st := &run.Clients[i], &k.Stats
-		c.Name, c.Share, c.Busy, c.Lag = k.Name, rig.Share(k), st.Busy[:], st.Lag
-		if total > 0 {
-			c.Ideal = float64(st.Owed) / float64(total)
+		c.Name, c.Share, c.Busy = k.Name, rig.Share(k), st.Busy[:]
+		if rig.NoIdeal() == "" {
+			ideal := 0.0
+			if total > 0 {
+				ideal = float64(st.Owed) / float64(total)
+			}
+			c.Ideal, c.Lag = &ideal, &st.Lag
 		}
 		c.Done, c.Aborted = st.Done, st.Aborted
 		c.Median, c.P99, c.Worst = st.Latency(0.5), st.Latency(0.99), st.Latency(1)
 		if k.Finished() {
 			c.Finished = st.Last
 		}
-		run.Lag = max(run.Lag, st.Lag)
 	}
-	run.ShareError, run.Jain, run.Efficiency = rig.ShareError(), rig.Jain(), rig.Efficiency()
+	run.compare(rig, rig.Clients...)
 	run.Counts, run.Ledger = rig.Sched.Counted(), rig.Sched.Ledger(rig.Now)
 	return nil
 }
 
-func (p *Plan) sweep(ctx context.Context, run *Run) error {
+func (p *Plan) sweep(ctx context.Context, wait *wait, run *Run) error {
 	for _, at := range p.Sweep.At {
 		rig, err := model.NewRig(run.Config, p.Sweep.Mix(at), p.Seed)
 		if err != nil {
@@ -190,16 +205,34 @@ func (p *Plan) sweep(ctx context.Context, run *Run) error {
 			}
 		}
 		run.Runtimes = append(run.Runtimes, program.Stats.Last)
-		run.Lag = max(run.Lag, program.Stats.Lag)
-		run.ShareError = max(run.ShareError, rig.ShareError())
-		run.Jain = rig.Jain()
-		run.Efficiency = rig.Efficiency()
+		wait.tell(rig.Now)
+		run.compare(rig, program)
 	}
 	sorted := slices.Sorted(slices.Values(run.Runtimes))
 	median := float64(sorted[len(sorted)/2])
 	run.Flatness = float64(sorted[len(sorted)-1]-sorted[0]) / median
 	run.Slope = slope(p.Sweep.At, run.Runtimes, median)
 	return nil
+}
+
+// stride is how much card time goes by between looks whether to go on.
+const stride = 100 * time.Millisecond
+
+// compare holds a rig against the ideal, if there is one: the worst of all rigs, and the
+// lag of some clients.
+func (x *Run) compare(rig *model.Rig, clients ...*model.Client) {
+	x.Efficiency = rig.Efficiency()
+	if x.NoIdeal = rig.NoIdeal(); x.NoIdeal != "" {
+		return
+	}
+	wrong, jain, lag := rig.ShareError(), rig.Jain(), time.Duration(0)
+	if x.ShareError != nil {
+		wrong, lag = max(wrong, *x.ShareError), *x.Lag
+	}
+	for _, k := range clients {
+		lag = max(lag, k.Stats.Lag)
+	}
+	x.ShareError, x.Jain, x.Lag = &wrong, &jain, &lag
 }
 
 // slope is that of the line of least squares, over the whole axis.

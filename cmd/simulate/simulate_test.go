@@ -82,10 +82,10 @@ func TestEveryPreset(t *testing.T) {
 func TestWhatIsShown(t *testing.T) {
 	r := simulate(t, Options{Preset: "nn", Policies: []string{"none", "credit"}})
 	require.InDelta(t, 0.9766, r.Runs[0].Clients[0].Share, 0.001)
-	require.InDelta(t, 0.4766, r.Runs[0].ShareError, 0.001)
+	require.InDelta(t, 0.4766, *r.Runs[0].ShareError, 0.001)
 	require.InDelta(t, 0.5, r.Runs[1].Clients[0].Share, 0.01)
 	require.Contains(t, r.Text(), "97.66 %")
-	require.Less(t, r.Runs[1].Lag, 15*time.Millisecond)
+	require.Less(t, *r.Runs[1].Lag, 15*time.Millisecond)
 
 	if oneSweep {
 		return
@@ -110,7 +110,7 @@ func TestManyProcesses(t *testing.T) {
 
 // TestStops: a plan ends with its context.
 func TestStops(t *testing.T) {
-	p, err := (&Options{Preset: "nn", Duration: time.Hour}).Plan()
+	p, err := (&Options{Preset: "nn", Duration: 10 * time.Minute}).Plan()
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -127,4 +127,69 @@ func TestDefaultsFit(t *testing.T) {
 			require.ErrorContains(t, err, key)
 		}
 	}
+}
+
+// TestBoundsAreIdeal: what a cap or a priority makes of shares is not told as an error,
+// and where there is no ideal none is shown.
+func TestBoundsAreIdeal(t *testing.T) {
+	r := simulate(t, Options{Preset: "cap", Policies: []string{"credit", "none"}})
+	require.InDelta(t, 0.2, *r.Runs[0].Clients[0].Ideal, 0.005)
+	require.Less(t, *r.Runs[0].ShareError, 0.005)
+	require.Greater(t, *r.Runs[1].ShareError, 0.05, "two lengths by turns")
+
+	vm := "name=vm,busy=1ms,processes=2,cap=20"
+	r = simulate(t, Options{Guests: []string{vm, "name=a,busy=1ms"}, Policies: []string{"credit"}, Hierarchies: []string{"tree", "flat"}, Duration: 2 * time.Second})
+	require.NotNil(t, r.Runs[0].ShareError)
+	require.Nil(t, r.Runs[1].ShareError)
+	require.Contains(t, r.Text(), "credit, flat has no ideal: ")
+	require.Regexp(t, `credit, flat +- +- +\d`, r.Text())
+	var page, text strings.Builder
+	require.NoError(t, r.WritePage(&page))
+	require.NoError(t, r.WriteJSON(&text))
+	require.Contains(t, text.String(), `"ideal": null`)
+}
+
+// TestProgress: who waits for long is told how far it is.
+func TestProgress(t *testing.T) {
+	var said []string
+	p := &Plan{Duration: time.Minute, Progress: func(s string) { said = append(said, s) }}
+	now := time.Unix(0, 0)
+	w := &wait{plan: p, now: func() time.Time { return now }}
+	w.begin("credit")
+	for at := time.Second; at <= 12*time.Second; at += time.Second {
+		now = now.Add(time.Second / 2)
+		w.tell(at)
+	}
+	require.Equal(t, []string{
+		"credit: 6s of 1m0s of card time, about 27s left with this policy",
+		"credit: 12s of 1m0s of card time, about 24s left with this policy",
+	}, said)
+}
+
+// TestTooMuch: what would take for ever is refused before it begins, and only that.
+func TestTooMuch(t *testing.T) {
+	for guest, ok := range map[string]bool{
+		"busy=10us": false, "busy=10us,processes=100": false, "busy=1ms": true, "busy=10us,think=16ms": true, "busy=10us,requests=1000": true,
+		"busy=1ms,copies=500,copy-busy=10us": false, "busy=10us,stop=1s": true,
+	} {
+		_, err := (&Options{Guests: []string{guest}, Duration: time.Hour}).Plan()
+		require.Equal(t, ok, err == nil, "%s: %v", guest, err)
+		if !ok {
+			require.Regexp(t, "simulate [1-9][0-9]*m[0-9]+s or less", err.Error())
+		}
+	}
+}
+
+// TestIdleSettings: a setting that no policy uses is warned of.
+func TestIdleSettings(t *testing.T) {
+	plan := func(policies ...string) []string {
+		p, err := (&Options{Preset: "nn", Policies: policies, Set: []string{"timeslice.slice=30ms"}}).Plan()
+		require.NoError(t, err)
+		return p.Warnings
+	}
+	require.Equal(t, []string{"timeslice.slice: 30ms: has no effect with policy credit; it is for timeslice"}, plan("credit"))
+	require.Len(t, plan("none", "dfq"), 1)
+	require.Empty(t, plan("credit", "timeslice"))
+	_, err := (&Options{Preset: "nn", Policies: []string{"credit", "credit"}}).Plan()
+	require.EqualError(t, err, "--policy: credit: there twice; name each once")
 }

@@ -31,6 +31,33 @@ func brief(d time.Duration) string {
 
 func percent(v float64) string { return fmt.Sprintf("%.2f %%", 100*v) }
 
+func index(v float64) string { return fmt.Sprintf("%.4f", v) }
+
+// said writes a figure that there may not be.
+func said[T any](v *T, write func(T) string) string {
+	if v == nil {
+		return "-"
+	}
+	return write(*v)
+}
+
+// Legend says what the figures are.
+const Legend = "Share is of the time that the graphics engine was busy. Ideal is what a card that could be divided at will would have given, " +
+	"while the process had work: by priority first, then by weight, up to caps. Share error is the largest difference of the two; " +
+	"lag the most time that anybody was behind or ahead of the ideal, at any moment; Jain's index is 1 where all have the same part of their ideals; " +
+	"efficiency is the part of the whole time that the graphics engine was busy. A - stands where there is no ideal."
+
+// legend is that for a terminal, with why there is no ideal.
+func (r *Report) legend() string {
+	text := "\n" + strings.ReplaceAll(strings.ReplaceAll(Legend, ". ", ".\n"), "; ", ";\n") + "\n"
+	for i := range r.Runs {
+		if x := &r.Runs[i]; x.NoIdeal != "" {
+			text += fmt.Sprintf("%s has no ideal: %s.\n", x.Name, x.NoIdeal)
+		}
+	}
+	return text
+}
+
 // most is how many processes of a run a person is shown.
 const most = 16
 
@@ -51,7 +78,7 @@ func (r *Report) Text() string {
 	fmt.Fprint(w, "\n  policy\tshare error\tJain\tefficiency\tlag\n")
 	for i := range r.Runs {
 		x := &r.Runs[i]
-		fmt.Fprintf(w, "  %s\t%s\t%.4f\t%.1f %%\t%s\n", x.Name, points(x.ShareError), x.Jain, 100*x.Efficiency, brief(x.Lag))
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%.1f %%\t%s\n", x.Name, said(x.ShareError, points), said(x.Jain, index), 100*x.Efficiency, said(x.Lag, brief))
 	}
 	w.Flush() // a strings.Builder takes everything
 	for i := range r.Runs {
@@ -60,13 +87,14 @@ func (r *Report) Text() string {
 		fmt.Fprint(w, "  process\tshare\tideal\tlag\trequests\tlatency p50\tp99\tworst\tcopies\n")
 		for k := range x.Clients[:min(len(x.Clients), most)] {
 			c := &x.Clients[k]
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", c.Name, percent(c.Share), percent(c.Ideal), brief(c.Lag), c.Done, brief(c.Median), brief(c.P99), brief(c.Worst), brief(c.Busy[1]))
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", c.Name, percent(c.Share), said(c.Ideal, percent), said(c.Lag, brief), c.Done, brief(c.Median), brief(c.P99), brief(c.Worst), brief(c.Busy[1]))
 		}
 		w.Flush()
 		if more := len(x.Clients) - most; more > 0 {
 			fmt.Fprintf(&b, "  and %d more, which the JSON has\n", more)
 		}
 	}
+	b.WriteString(r.legend())
 	return b.String()
 }
 

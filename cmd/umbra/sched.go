@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,7 +28,7 @@ type schedSimulateCmd struct {
 	Set       []string       `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; --list says which there are."`
 	Duration  *time.Duration `placeholder:"TIME" help:"Card time to simulate (default: 20s)."`
 	Seed      uint64         `placeholder:"N" help:"Of what is drawn at random; the same seed gives the same run (default: 1)."`
-	Out       string         `placeholder:"FILE" help:"Write a page with plots there; none writes nothing (default: none)."`
+	Out       string         `placeholder:"FILE" help:"Write a page with plots there, FILE.html, or the JSON, FILE.json; none writes nothing (default: none)."`
 	JSON      bool           `name:"json" help:"Write JSON to standard output, in place of the tables."`
 	List      bool           `help:"List presets and parameters, and simulate nothing."`
 }
@@ -48,8 +49,14 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
+	out.warn(plan.Warnings)
+	plan.Progress = func(line string) { fmt.Fprintln(out.stderr, line) }
 	var page *os.File
+	write := simulateWriters[filepath.Ext(c.Out)]
 	if c.Out != "" && c.Out != noFile { // one that cannot be written is told before anything runs
+		if write == nil {
+			return &config.Error{Where: "--out", Value: c.Out, Reason: "must end in .html or .json"}
+		}
 		if page, err = os.Create(c.Out); err != nil {
 			return &config.Error{Where: "--out", Value: c.Out, Reason: err.Error()}
 		}
@@ -60,7 +67,7 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	if page != nil {
-		if err := r.WritePage(page); err != nil {
+		if err := write(r, page); err != nil {
 			return err
 		}
 		if err := page.Close(); err != nil {
@@ -73,6 +80,12 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 	}
 	_, err = io.WriteString(out.stdout, r.Text())
 	return err
+}
+
+// simulateWriters write a report by the end of the file's name.
+var simulateWriters = map[string]func(*simulate.Report, io.Writer) error{
+	".html": (*simulate.Report).WritePage,
+	".json": (*simulate.Report).WriteJSON,
 }
 
 func schedList() string {

@@ -35,10 +35,10 @@ type Client struct {
 	chained  int // requests that wait
 	nest     *nest
 
-	path   []share // for the ideal
-	part   float64 // which that was
-	partAt int     // after so many changes of who has work
-	Stats  Stats
+	leaf  int     // in the fluid, 0 for none
+	wants int     // requests of the graphics engine, unfinished
+	owed  float64 // nanoseconds
+	Stats Stats
 }
 
 // line is a channel of a client.
@@ -122,7 +122,7 @@ func (r *Rig) ring(k *Client) error {
 		return nil
 	}
 	k.flying++
-	r.fluid.backlog(r, k)
+	r.fluid.want(k, added[Graphics])
 	for e, n := range added {
 		if n > 0 {
 			// What is over the guest's limit waits in the ring; it is offered again
@@ -195,6 +195,9 @@ func (r *Rig) reborn(k *Client) error {
 	k.lives++
 	for e, l := range k.channels {
 		if l != nil {
+			if e == Graphics {
+				r.fluid.want(k, l.head-len(l.waiting))
+			}
 			for range len(l.waiting) - l.head {
 				b := l.waiting[l.head].burst
 				l.head++
@@ -226,9 +229,6 @@ func (r *Rig) finish(b *burst) {
 	}
 	r.bursts = append(r.bursts, b)
 	k.flying--
-	if k.flying == 0 {
-		r.fluid.idle(k)
-	}
 	if !k.ended {
 		k.wake = min(k.wake, r.Now+k.load.Think)
 	}

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -26,6 +27,13 @@ type Node struct {
 	Merged   bool           `json:"merged,omitempty" yaml:"merged"` // its processes are not told apart: channels of one group
 	Load     *throttle.Load `json:"load,omitempty" yaml:"load"`
 	Nodes    []Node         `json:"nodes,omitempty" yaml:"processes"`
+}
+
+// bounded tells whether anything in the mix is shared by more than weights.
+func (m *Mix) bounded() bool { return bounded(m.Guests) }
+
+func bounded(list []Node) bool {
+	return slices.ContainsFunc(list, func(n Node) bool { return n.Cap > 0 || n.Priority != 0 || bounded(n.Nodes) })
 }
 
 // maxClients bounds a mix.

@@ -54,29 +54,33 @@ func NewRig(c sched.Config, m Mix, seed uint64) (*Rig, error) {
 		return nil, err
 	}
 	r := &Rig{Sched: s, Card: NewCard(Engines, 0), byID: make(map[sched.ID]*line), seed: seed}
+	r.fluid.reset()
 	for i := range m.Guests {
-		if err := r.add(&m.Guests[i], sched.Card, 0, "", nil, false); err != nil {
+		if err := r.add(&m.Guests[i], sched.Card, 0, "", 0, false); err != nil {
 			return nil, err
 		}
 	}
-	r.fluid.init(r.Clients)
+	r.fluid.clients = r.Clients
+	if c.Hierarchy == sched.FlatWeights && m.bounded() {
+		r.fluid.missing = "weights of a tree that all compete with are not defined beside caps and priorities"
+	}
 	return r, nil
 }
 
 // add makes the nodes and clients of a part of the mix.
-func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, path []share, merged bool) error {
+func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, above int, merged bool) error {
 	for i := range n.Count {
 		name := n.Name
 		if n.Count > 1 {
 			name = fmt.Sprintf("%s-%d", n.Name, i+1)
 		}
 		c := sched.NodeConfig{Name: name, Weight: n.Weight, Cap: n.Cap, Priority: n.Priority, Policy: n.Policy, Limit: n.Limit, Queued: n.Queued}
-		at := share{node: len(r.fluid.nodes), weight: c.Weight}
-		if at.weight == 0 {
-			at.weight = sched.BaseWeight
+		at := above
+		if competes := merged || n.Merged || n.Load != nil; competes || r.Sched.Config.Hierarchy != sched.Flat {
+			at = r.fluid.grow(above, &c, r.Sched.Config.Credit.Period)
+		} else if n.Cap > 0 {
+			r.fluid.missing = "processes that compete whoever's they are, below a cap that they share, have no ideal"
 		}
-		r.fluid.nodes = append(r.fluid.nodes, fluidNode{})
-		own := append(append([]share(nil), path...), at)
 		id := parent
 		if !merged {
 			var err error
@@ -90,14 +94,14 @@ func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, path []share, 
 		}
 		if n.Load == nil {
 			for j := range n.Nodes {
-				if err := r.add(&n.Nodes[j], id, g, prefix+name+"/", own, merged || n.Merged); err != nil {
+				if err := r.add(&n.Nodes[j], id, g, prefix+name+"/", at, merged || n.Merged); err != nil {
 					return err
 				}
 			}
 			continue
 		}
 		k := &Client{
-			Name: prefix + name, Node: id, Guest: g, load: *n.Load, parent: parent, config: c, own: !merged, path: own, dies: never,
+			Name: prefix + name, Node: id, Guest: g, load: *n.Load, parent: parent, config: c, own: !merged, leaf: at, dies: never,
 			source: throttle.NewSource(*n.Load, r.seed*0x9e3779b97f4a7c15+uint64(len(r.Clients))),
 			wake:   n.Load.Start,
 		}
@@ -221,6 +225,9 @@ func (r *Rig) abort(l *line) {
 	}
 	r.Sched.Aborted(r.Now, l.id)
 	l.client.ended = true
+	if l == l.client.channels[Graphics] {
+		r.fluid.want(l.client, -l.client.wants)
+	}
 	l.client.wake, l.client.dies = never, never
 	heap.Fix(&r.wakes, l.client.order)
 	r.Dispatch()
@@ -235,6 +242,9 @@ func (r *Rig) complete(d Completion) {
 	b := r.onTags[d.Tag]
 	r.tags = append(r.tags, d.Tag)
 	k := l.client
+	if d.Engine == Graphics {
+		r.fluid.want(k, -1)
+	}
 	if k.nest != nil && d.Engine == Graphics {
 		k.nest.complete(r, k, d)
 	}
