@@ -7,7 +7,7 @@ import (
 )
 
 // StateVersion is that of [State]. A state of another version is not taken up.
-const StateVersion = 3
+const StateVersion = 4
 
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)
