@@ -58,34 +58,6 @@ func Scenarios() (names []string) {
 	return append(names, traps)
 }
 
-// List says what can be measured, for a person.
-func List() string {
-	var b strings.Builder
-	b.WriteString("Scenarios; * those of virtual machines too\n")
-	mark := func(name string) string {
-		if slices.Contains(machine.Scenarios(), name) {
-			return "*"
-		}
-		return " "
-	}
-	for i := range inside.Scenarios {
-		s := &inside.Scenarios[i]
-		fmt.Fprintf(&b, "  %-9s %s  %s. %s.\n", s.Name, mark(s.Name), s.Title, s.About)
-	}
-	fmt.Fprintf(&b, "  %-9s %s  One access of each class. How long it takes, and where the time goes.\n\nSet-ups; only if --setups names them: * those, + those in virtual machines\n", traps, mark(traps))
-	for _, r := range setup.Rows {
-		asked := " "
-		switch {
-		case r.Asked:
-			asked = "*"
-		case r.Inside:
-			asked = "+"
-		}
-		fmt.Fprintf(&b, "  %-16s %s  %s\n", r.Name, asked, r.About)
-	}
-	return b.String()
-}
-
 // Run measures. What cannot be measured is in the report's errors; Run itself
 // fails if nothing can be. If ctx ends it returns its error, and a report of what
 // had been measured by then.

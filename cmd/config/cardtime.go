@@ -82,8 +82,16 @@ func (t CardTime) Shares() aggregator.Processes {
 	return p
 }
 
-// CardTimeOf is the reverse of Node and Shares.
-func CardTimeOf(n sched.NodeConfig, p aggregator.Processes) CardTime {
+// Kept are weights of processes that the policy makes no use of: it may be changed.
+func (t CardTime) Kept() map[string]int {
+	if t.Processes.Policy == processesWeighted {
+		return nil
+	}
+	return t.Processes.Weights
+}
+
+// CardTimeOf is the reverse of Node, Shares and Kept.
+func CardTimeOf(n sched.NodeConfig, p aggregator.Processes, kept map[string]int) CardTime {
 	t := CardTime{
 		Weight: n.Weight, Cap: Percent(n.Cap / perCent), Priority: n.Priority, Limits: GuestLimits{RequestLimit(n.Limit), n.Queued},
 		Processes: Processes{Group: p.Group.String(), Policy: processesEqual, Weights: p.Weights},
@@ -93,6 +101,9 @@ func CardTimeOf(n sched.NodeConfig, p aggregator.Processes) CardTime {
 		t.Processes.Policy = processesOff
 	case p.Weights != nil:
 		t.Processes.Policy = processesWeighted
+	}
+	if t.Processes.Policy != processesWeighted {
+		t.Processes.Weights = kept
 	}
 	return t
 }

@@ -107,6 +107,54 @@ func (s *Schedule) Idle(text string, b Beside) (out []*Error) {
 	return out
 }
 
+// Standing lists what of the schedule differs from the default and has no effect, and
+// [Layer.WarningsOf] all the GPUs that share the card by it.
+func (l *Layer) Standing(s *Schedule, gpus []GPU) (out []*Error) {
+	b := BesideOf(gpus)
+	for _, o := range options(s) {
+		if o.isDefault() {
+			continue
+		}
+		if why := s.idle(o.path, b); why != "" {
+			out = append(out, &Error{Where: o.path, Value: o.text(), Reason: why})
+		}
+	}
+	for i := range gpus {
+		out = append(out, l.WarningsOf(&gpus[i], s)...)
+	}
+	return out
+}
+
+// Arisen are the warnings that a change made, by what was and is [Layer.Standing]; those of
+// what it touched are told in any case. Others were told when they came to be, and the
+// reason alone may be another now.
+func Arisen(touched, before, after []*Error) []*Error {
+	out := slices.Clone(touched)
+	for _, w := range after {
+		same := func(o *Error) bool { return o.Where == w.Where }
+		if !slices.ContainsFunc(before, same) && !slices.ContainsFunc(out, same) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// TouchedBy are those of a GPU's warnings that are of keys which the text changes.
+func (g *GPU) TouchedBy(text string, of []*Error) (out []*Error) {
+	_, values, err := pairs("", text, "", nil)
+	if err != nil {
+		return nil // which [Change] says
+	}
+	for _, w := range of {
+		for key := range values {
+			if w.Where == g.Where(key) {
+				out = append(out, w)
+			}
+		}
+	}
+	return out
+}
+
 // Warnings lists what of the configuration has no effect, or a bad one. A card that is
 // given to one guest alone, which an inherited socket does too, shares nothing.
 func (l *Layer) Warnings(alone bool) (out []*Error) {

@@ -109,6 +109,34 @@ func TestIdle(t *testing.T) {
 	require.Equal(t, []*Error{{"timeslice.slice", "10ms", "has no effect while the policy is credit; it is for timeslice"}}, changed.Idle("scheduler.timeslice.slice=10ms,credit.period=5ms", Beside{}))
 }
 
+// TestArisen: of a change it is told what it touched and what it made; what has stood for
+// long is not told again.
+func TestArisen(t *testing.T) {
+	l, err := join(t, "scheduler: {policy: credit, credit: {period: 12ms}, timeslice: {slice: 10ms}}\ngpus:\n"+
+		"- {name: a, socket: a.sock, vram: 64MiB, weight: 300}\n- {name: b, socket: b.sock, vram: 64MiB, weight: 100}\n")
+	require.NoError(t, err)
+	gpus := l.Config.GPUs
+	schedule := l.Config.Schedule()
+	told := func(text string) (out []string) {
+		before := l.Standing(&schedule, gpus)
+		schedule, err = schedule.Change(text)
+		require.NoError(t, err)
+		for _, w := range Arisen(schedule.Idle(text, BesideOf(gpus)), before, l.Standing(&schedule, gpus)) {
+			out = append(out, w.Where)
+		}
+		return out
+	}
+	weight := "f.yaml:3: gpus[0].weight"
+	require.Equal(t, []string{"credit.period", weight}, told("policy=none"))
+	require.Empty(t, told("policy=fifo"), "it is another policy, but nothing has lost its effect by it")
+	require.Equal(t, []string{"credit.period"}, told("policy=dfq,credit.period=15ms"), "it is touched")
+	require.Empty(t, told("policy=band"))
+	require.Equal(t, []string{weight}, told("hierarchy=flat"))
+	require.Equal(t, []string{"timeslice.slice"}, told("timeslice.slice=11ms"))
+	require.Equal(t, []string{"credit.period"}, told("policy=timeslice"), "timeslice.slice has its effect again")
+	require.Equal(t, []string{"timeslice.slice"}, told("policy=credit"), "it had an effect, and lost it")
+}
+
 // TestEveryPolicyUsesItsOwn: the rows that say which policies an option is for name each
 // option of the scheduler's at most once, and each policy's own options are that policy's.
 func TestEveryPolicyUsesItsOwn(t *testing.T) {

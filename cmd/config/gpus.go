@@ -79,6 +79,9 @@ func (l *Layer) Complete(g *GPU) error {
 	if err := checkOptions(g); err != nil {
 		return err
 	}
+	if g.has("channels") && g.has("guaranteed") && g.Guaranteed > g.Channels {
+		return &Error{Where: g.Where("guaranteed"), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("more than the %d that it may have at a time (%s)", g.Channels, g.Where("channels"))}
+	}
 	inherit(g, &l.Config.Card, func(string) bool { return true }, "vram")
 	inherit(g, &l.Config.Server, func(string) bool { return true })
 	inherit(g, &l.Config, func(key string) bool { return strings.HasPrefix(key, shadowKeys) })
@@ -191,13 +194,20 @@ func (l *Layer) fitMemory(gpus []GPU) error {
 	for i := range gpus {
 		g := &gpus[i]
 		if need := g.VRAM + g.Tables; need > left {
-			fits := "nothing fits beside the others"
+			fits := "no GPU fits beside them, so"
 			if most := g.most(left); most >= leastGPU {
-				fits = fmt.Sprintf("%v or less fits", most)
+				fits = fmt.Sprintf("%v or less fits, or", most)
+			}
+			card := l.Where("card.vram")
+			if l.isDefault("card.vram") {
+				card = "card.vram in the file"
+			}
+			if card != "--vram" {
+				card += ", or --vram"
 			}
 			return &Error{Where: g.Where("vram"), Value: g.VRAM.String(), Reason: fmt.Sprintf(
-				"does not fit: of the card's %v, %v is the aggregator's own and %v is taken; with %v for its page tables it takes %v, and %v are left; %s, or a larger card (%s)",
-				l.Config.Card.VRAM, own, l.Config.Card.VRAM-own-left, g.Tables, need, left, fits, l.Where("card.vram"))}
+				"does not fit: with %v for its page tables it takes %v, and the card has %v left: of its %v the aggregator keeps %v, and other GPUs have %v; %s start the server with a larger card (%s)",
+				g.Tables, need, left, l.Config.Card.VRAM, own, l.Config.Card.VRAM-own-left, fits, card)}
 		}
 		left -= g.VRAM + g.Tables
 	}
@@ -247,8 +257,6 @@ func fitChannels(gpus []GPU) error {
 			g.Channels = max(g.Guaranteed, mostChannels)
 		case g.Guaranteed == 0:
 			key, g.Guaranteed = "channels", g.Channels
-		case g.Guaranteed > g.Channels:
-			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("more than the %d that it may have at a time (%s)", g.Channels, g.Where("channels"))}
 		}
 		if g.Guaranteed > left {
 			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it", gf100.Channels, left)}

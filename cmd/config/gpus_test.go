@@ -91,8 +91,8 @@ func TestGPUErrors(t *testing.T) {
 		many += fmt.Sprintf("- {name: g%d, socket: %d.sock, vram: 64MiB}\n", i, i)
 	}
 	for _, c := range []struct{ file, want string }{
-		{a + "- {name: b, socket: b.sock, vram: 512MiB}\n", `f.yaml:3: gpus[1].vram: 512MiB: does not fit: of the card's 512MiB, 8MiB is the aggregator's own and 144MiB is taken; with 64MiB for its page tables it takes 576MiB, and 360MiB are left; 320MiB or less fits, or a larger card (default of card.vram)`},
-		{"card: {vram: 64MiB}\n" + a, `f.yaml:3: gpus[0].vram: 128MiB: does not fit: of the card's 64MiB, 8MiB is the aggregator's own and 0B is taken; with 16MiB for its page tables it takes 144MiB, and 56MiB are left; nothing fits beside the others, or a larger card (f.yaml:1: card.vram)`},
+		{a + "- {name: b, socket: b.sock, vram: 512MiB}\n", `f.yaml:3: gpus[1].vram: 512MiB: does not fit: with 64MiB for its page tables it takes 576MiB, and the card has 360MiB left: of its 512MiB the aggregator keeps 8MiB, and other GPUs have 144MiB; 320MiB or less fits, or start the server with a larger card (card.vram in the file, or --vram)`},
+		{"card: {vram: 64MiB}\n" + a, `f.yaml:3: gpus[0].vram: 128MiB: does not fit: with 16MiB for its page tables it takes 144MiB, and the card has 56MiB left: of its 64MiB the aggregator keeps 8MiB, and other GPUs have 0B; no GPU fits beside them, so start the server with a larger card (f.yaml:1: card.vram, or --vram)`},
 		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].name: a: is there twice, first at f.yaml:2: gpus[0].name; give each GPU a name of its own`},
 		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2: gpus[0].socket; give each a path of its own`},
 		{"socket: ./a.sock\ncontrol: a.sock\n", `f.yaml:2: control: a.sock: is there twice, first at f.yaml:1: socket; give each a path of its own`},

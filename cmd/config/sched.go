@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -163,6 +164,11 @@ func (s *Schedule) unknown(key string) string {
 	for _, o := range options(new(GPU)) {
 		if o.path == key {
 			return "is a GPU's; umbra gpu set changes it for one. The scheduler's are " + strings.Join(known, ", ")
+		}
+	}
+	for _, k := range known {
+		if strings.HasSuffix(k, "."+key) && !slices.ContainsFunc(known, func(o string) bool { return o != k && strings.HasSuffix(o, "."+key) }) {
+			return fmt.Sprintf("unknown key; did you mean %q? There are %s", k, strings.Join(known, ", "))
 		}
 	}
 	return "unknown key; " + Known(key, known)

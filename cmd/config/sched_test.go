@@ -218,7 +218,7 @@ func TestCardTime(t *testing.T) {
 	} {
 		require.Equal(t, c.node, c.of.Node())
 		require.Equal(t, c.in, c.of.Shares())
-		require.Equal(t, c.of, CardTimeOf(c.of.Node(), c.of.Shares()))
+		require.Equal(t, c.of, CardTimeOf(c.of.Node(), c.of.Shares(), c.of.Kept()))
 	}
 	l, err := join(t, "scheduler: {policy: fifo}\n", "name=a,socket=a.sock,vram=64MiB,weight=7,cap=25,priority=2,limits.request=0s,processes.policy=weighted,processes.weights=kernel:50,space-0x1000:2")
 	require.NoError(t, err)

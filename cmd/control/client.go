@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -112,7 +113,9 @@ func (c *Client) do(ctx context.Context, method, what string, body, into any) er
 
 // explain says what it means that nobody answers.
 func (c *Client) explain(err error) error {
-	switch {
+	switch st, statErr := os.Stat(c.path); {
+	case statErr == nil && st.Mode()&fs.ModeSocket == 0:
+		return Invalid("control socket %s: that is no socket; give the path that umbra serve was given with --control, by --control or the variable UMBRA_CONTROL", c.path)
 	case errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("control socket %s: no server listens there any more; start one with umbra serve --control %s", c.path, c.path)
 	case errors.Is(err, fs.ErrNotExist):

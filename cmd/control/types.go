@@ -74,7 +74,17 @@ type Schedule struct {
 	Options  map[string]any    `json:"options"`            // that SetSchedule can change
 	Counts   *sched.Counts     `json:"counts"`             // of what should not have happened
 	Ledger   *serve.LedgerNode `json:"ledger,omitempty"`   // who had how much
-	Warnings []string          `json:"warnings,omitempty"` // of what was changed and has no effect now
+	Shares   []ShareOf         `json:"shares"`             // what the GPUs are to have
+	Was      map[string]any    `json:"was,omitempty"`      // the values before, of options that SetSchedule changed
+	Warnings []string          `json:"warnings,omitempty"` // of what was changed, or has no effect by it
+}
+
+// ShareOf is what a GPU is to have of the card's time.
+type ShareOf struct {
+	Name     string `json:"name"`
+	Weight   int    `json:"weight"`
+	Cap      int    `json:"cap"` // percent; 0 is none
+	Priority int    `json:"priority"`
 }
 
 // GPU is a GPU that guests can attach to.

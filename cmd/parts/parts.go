@@ -112,6 +112,7 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 			Map: g.BARMap, Doorbell: g.Doorbell, Share: g.CardTime.Node(), Processes: g.CardTime.Shares(),
 		},
 		Spin:   g.Spin,
+		Kept:   g.CardTime.Kept(),
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
 	}, err
 }

@@ -75,6 +75,8 @@ func (s *Shared) SetSchedule(c sched.Config) error { return s.agg.SetSchedule(c)
 type TimeShare struct {
 	Node      sched.NodeConfig
 	Processes aggregator.Processes
+	// Kept are weights of processes that their policy makes no use of, as it is.
+	Kept map[string]int
 }
 
 // SetCardTime changes the GPU's part of the card's time. Without a scheduler it
@@ -89,7 +91,7 @@ func (v *VirtualSeat) SetCardTime(t TimeShare) error {
 	if err := v.guest.SetProcesses(t.Processes); err != nil {
 		return err
 	}
-	v.time.Processes = t.Processes
+	v.time.Processes, v.time.Kept = t.Processes, t.Kept
 	return nil
 }
 

@@ -63,8 +63,9 @@ type VirtualSeat struct {
 type GPUConfig struct {
 	Share  aggregator.GuestConfig // with its name
 	Device devmodel.Config
-	Spin   time.Duration // vfiouser.Options.Spin; what the Shared's options say is for others
-	Socket string        // for those who ask; Add is given the listener
+	Spin   time.Duration  // vfiouser.Options.Spin; what the Shared's options say is for others
+	Socket string         // for those who ask; Add is given the listener
+	Kept   map[string]int // TimeShare.Kept, to begin with
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
@@ -112,7 +113,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	if c, ok := s.card.(accounts); ok {
 		seat.account = openAccount(c, v.Guest.Owner())
 	}
-	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64), time: TimeShare{cfg.Share.Share, cfg.Share.Processes}}
+	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64), time: TimeShare{cfg.Share.Share, cfg.Share.Processes, cfg.Kept}}
 	ctx, cancel := context.WithCancel(context.Background())
 	vs.cancel = cancel
 	go func() {

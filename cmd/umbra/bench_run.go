@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -44,7 +45,13 @@ const (
 
 func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	if c.List {
-		_, err := fmt.Fprint(out.stdout, bench.List())
+		l := bench.List()
+		if c.JSON {
+			e := json.NewEncoder(out.stdout)
+			e.SetIndent("", "  ")
+			return e.Encode(l)
+		}
+		_, err := fmt.Fprint(out.stdout, l.Text())
 		return err
 	}
 	o := bench.Options{
@@ -64,15 +71,19 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
+	here := report.ThisMachine()
 	if then != nil {
 		// What cannot be compared in the end need not be measured first.
-		if err := report.SameMachine(report.ThisMachine(), then.Machine); err != nil {
+		if err := report.SameMachine(here, then.Machine); err != nil {
 			return fmt.Errorf("--vs %s: %w", c.VS, err)
 		}
 		o.Busy = then.Run.BusyBytes
 	}
 	if err := c.check(); err != nil {
 		return err
+	}
+	if hint := here.Busy(); hint != "" {
+		out.warn([]string{hint})
 	}
 	moreProcessors() // as umbra serve has them
 	r, ended := bench.Run(ctx, o)
@@ -204,7 +215,7 @@ type benchShowCmd struct {
 func (c *benchShowCmd) Run(out output) error {
 	r, err := readReport(c.File)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
+		return badFile(c.File, err)
 	}
 	then, err := c.before()
 	if err == nil {

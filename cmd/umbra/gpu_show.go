@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/control"
@@ -21,7 +22,6 @@ func (c *gpuShowCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	out.warn(g.Warnings)
 	return c.write(out, g, shownText(&g))
 }
 
@@ -38,5 +38,11 @@ func shownText(g *control.Shown) string {
 		t.row("%s\t%s\t%s\t%s", s.Key, optionText(s.Value), live, s.From)
 	}
 	t.flush()
+	if len(g.Warnings) > 0 {
+		b.WriteString("\nWithout effect, or with a bad one, as things are\n")
+		for _, w := range g.Warnings {
+			fmt.Fprintf(&b, "  %s\n", w)
+		}
+	}
 	return b.String()
 }

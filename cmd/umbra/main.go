@@ -15,10 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/signal"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -73,21 +77,32 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
 		kong.ValueFormatter(withDefault),
 		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(timeFlag)),
+		kong.KindMapper(reflect.Int, kong.MapperFunc(numberFlag)),
+		kong.KindMapper(reflect.Uint64, kong.MapperFunc(numberFlag)),
 	)
 	if err != nil {
 		panic(err) // the command tree itself is wrong
+	}
+	if len(args) > 0 && args[0] == "help" {
+		args = append(slices.Clone(args[1:]), "--help")
 	}
 	parsed, err := parser.Parse(args)
 	if exited {
 		return exitOK
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "umbra: %v\n", err)
-		hint := "umbra --help"
+		at, path := parser.Model.Node, "umbra"
 		if parse := new(kong.ParseError); errors.As(err, &parse) && parse.Context.Selected() != nil {
-			hint = parse.Context.Selected().FullPath() + " --help"
+			at = parse.Context.Selected()
+			path = at.FullPath()
 		}
-		fmt.Fprintf(stderr, "%s says what is possible\n", hint)
+		if strings.HasPrefix(err.Error(), "expected one of ") { // of which the flag library names five
+			err = fmt.Errorf("which command? There are %s %s", path, strings.Join(names(at), ", "))
+		}
+		if at.DefaultCmd != nil { // whose flags it takes
+			path = at.DefaultCmd.FullPath()
+		}
+		fmt.Fprintf(stderr, "umbra: %v\n%s --help says what is possible\n", err, path)
 		return exitUsage
 	}
 	err = parsed.Run()
@@ -108,6 +123,25 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
+// names are those of the commands below one.
+func names(n *kong.Node) (out []string) {
+	for _, c := range n.Children {
+		if !c.Hidden {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// badFile says what is wrong with a file that the command line names: it is the command
+// line that is wrong, as with any other value.
+func badFile(name string, err error) error {
+	if path := new(fs.PathError); errors.As(err, &path) {
+		err = path.Err // the error names the file itself
+	}
+	return &config.Error{Where: name, Reason: err.Error()}
+}
+
 // timeFlag reads a flag that is a time, as a file's are read.
 func timeFlag(c *kong.DecodeContext, target reflect.Value) error {
 	var text string
@@ -119,6 +153,26 @@ func timeFlag(c *kong.DecodeContext, target reflect.Value) error {
 		target.SetInt(int64(d))
 	}
 	return err
+}
+
+// numberFlag reads a flag that is a whole number, as a file's are read.
+func numberFlag(c *kong.DecodeContext, target reflect.Value) error {
+	var text string
+	if err := c.Scan.PopValueInto("number", &text); err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a whole number", text)
+	case target.CanInt():
+		target.SetInt(int64(n))
+	case n < 0:
+		return fmt.Errorf("%d: must be 0 or more", n)
+	default:
+		target.SetUint(uint64(n))
+	}
+	return nil
 }
 
 // warn tells of what was done all the same.

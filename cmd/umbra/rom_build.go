@@ -109,7 +109,7 @@ const maxBuilt = 255 * 512
 func readDescription(name string) (firmware.Description, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
-		return firmware.Description{}, err
+		return firmware.Description{}, badFile(name, err)
 	}
 	var shown struct {
 		Description json.RawMessage `json:"description"`
@@ -119,7 +119,7 @@ func readDescription(name string) (firmware.Description, error) {
 	}
 	var d firmware.Description
 	if err := json.Unmarshal(data, &d); err != nil {
-		return d, fmt.Errorf("%s: %w", name, describeJSON(data, err))
+		return d, badFile(name, describeJSON(data, err))
 	}
 	return d, nil
 }

@@ -17,11 +17,11 @@ type romShowCmd struct {
 func (c *romShowCmd) Run(out output) error {
 	data, err := parts.ReadROM(c.File)
 	if err != nil {
-		return err
+		return badFile(c.File, err)
 	}
 	img, err := firmware.Parse(data)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.File, err)
+		return badFile(c.File, err)
 	}
 	if c.JSON {
 		e := json.NewEncoder(out.stdout)

@@ -55,9 +55,23 @@ func scheduleText(s *control.Schedule) string {
 	usual := schedule.Values()
 	var b strings.Builder
 	fmt.Fprintf(&b, "Card time is shared by %v\n", s.Options["policy"])
-	t := newTable(&b, "Parameters", "key\tvalue\tdefault")
+	head := "key\tvalue\tdefault"
+	if len(s.Was) > 0 { // by this change
+		head += "\twas"
+	}
+	t := newTable(&b, "Parameters", head)
 	for _, key := range schedule.Keys() {
-		t.row("%s\t%s\t%v", key, optionText(s.Options[key]), usual[key])
+		row := fmt.Sprintf("%s\t%s\t%v", key, optionText(s.Options[key]), usual[key])
+		if before, changed := s.Was[key]; changed {
+			row += "\t" + optionText(before)
+		}
+		t.row("%s", row)
+	}
+	t.flush()
+	t = newTable(&b, "What GPUs are to have", "name\tweight\tcap\tpriority")
+	for i := range s.Shares {
+		g := &s.Shares[i]
+		t.row("%s\t%d\t%s\t%d", g.Name, g.Weight, percent(g.Cap), g.Priority)
 	}
 	t.flush()
 	counts := countsOf(s)

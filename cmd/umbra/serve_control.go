@@ -75,7 +75,7 @@ func (s *served) virtualStatus(v *serve.VirtualSeat) control.GPU {
 
 func timeOf(v *serve.VirtualSeat) config.CardTime {
 	t := v.CardTime()
-	return config.CardTimeOf(t.Node, t.Processes)
+	return config.CardTimeOf(t.Node, t.Processes, t.Kept)
 }
 
 func gpuStatus(seat *serve.Seat) control.GPU {
@@ -213,25 +213,33 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 		return control.GPU{}, refused(err)
 	}
 	if s.limits.Scheduler != nil {
-		if err := v.SetCardTime(serve.TimeShare{Node: g.CardTime.Node(), Processes: g.CardTime.Shares()}); err != nil {
+		if err := v.SetCardTime(serve.TimeShare{Node: g.CardTime.Node(), Processes: g.CardTime.Shares(), Kept: g.CardTime.Kept()}); err != nil {
 			return control.GPU{}, refused(err)
 		}
 	}
 	v.SetSpin(g.Spin)
+	schedule := s.schedule()
+	before := s.layer.Standing(&schedule, s.gpus)
 	s.gpus[i] = g
 	s.log.Info("GPU changed", "gpu", name, "options", r.Options)
 	out := s.virtualStatus(v)
-	out.Warnings = s.warningsOf(&g)
+	touched := g.TouchedBy(r.Options, s.layer.WarningsOf(&g, &schedule))
+	out.Warnings = texts(config.Arisen(touched, before, s.layer.Standing(&schedule, s.gpus)))
 	return out, nil
+}
+
+// schedule is how the card's time is shared now.
+func (s *served) schedule() config.Schedule {
+	if s.limits.Scheduler == nil {
+		return s.layer.Config.Schedule()
+	}
+	c, _ := s.shared.Schedule()
+	return config.ScheduleOf(c)
 }
 
 // warningsOf are those of one GPU, as the card's time is shared now.
 func (s *served) warningsOf(g *config.GPU) []string {
-	schedule := s.layer.Config.Schedule()
-	if s.limits.Scheduler != nil {
-		c, _ := s.shared.Schedule()
-		schedule = config.ScheduleOf(c)
-	}
+	schedule := s.schedule()
 	return texts(s.layer.WarningsOf(g, &schedule))
 }
 

@@ -20,7 +20,12 @@ func (s *served) Schedule() (control.Schedule, error) {
 	}
 	c, n := s.shared.Schedule()
 	options := config.ScheduleOf(c)
-	return control.Schedule{Options: options.Values(), Counts: n, Ledger: s.shared.Ledger()}, nil
+	out := control.Schedule{Options: options.Values(), Counts: n, Ledger: s.shared.Ledger(), Shares: []control.ShareOf{}}
+	for _, v := range s.shared.GPUs() {
+		t := timeOf(v)
+		out.Shares = append(out.Shares, control.ShareOf{Name: v.Name, Weight: t.Weight, Cap: int(t.Cap), Priority: t.Priority})
+	}
+	return out, nil
 }
 
 // SetSchedule implements control.Backend.
@@ -30,12 +35,13 @@ func (s *served) SetSchedule(r control.SetRequest) (control.Schedule, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c, _ := s.shared.Schedule()
-	changed, err := config.ScheduleOf(c).Change(r.Options)
+	was := s.schedule()
+	changed, err := was.Change(r.Options)
 	if err != nil {
 		return control.Schedule{}, refused(err)
 	}
-	if c, err = changed.Config(); err != nil {
+	c, err := changed.Config()
+	if err != nil {
 		return control.Schedule{}, refused(err)
 	}
 	if err := s.shared.SetSchedule(*c); err != nil {
@@ -43,6 +49,13 @@ func (s *served) SetSchedule(r control.SetRequest) (control.Schedule, error) {
 	}
 	s.log.Info("scheduler changed", "options", r.Options)
 	out, err := s.Schedule()
-	out.Warnings = texts(changed.Idle(r.Options, config.BesideOf(s.gpus)))
+	out.Was = make(map[string]any)
+	for key, value := range was.Values() {
+		if value != out.Options[key] {
+			out.Was[key] = value
+		}
+	}
+	touched := changed.Idle(r.Options, config.BesideOf(s.gpus))
+	out.Warnings = texts(config.Arisen(touched, s.layer.Standing(&was, s.gpus), s.layer.Standing(&changed, s.gpus)))
 	return out, err
 }

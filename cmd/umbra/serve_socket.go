@@ -56,6 +56,9 @@ func socketPath(path, where string) (string, error) {
 	case err == nil && !dir.IsDir():
 		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("%s is not a folder; choose another path", filepath.Dir(abs))}
 	}
+	if there, err := os.Lstat(abs); err == nil && there.Mode()&fs.ModeSocket == 0 {
+		return abs, &config.Error{Where: where, Value: abs, Reason: "a file that is not a socket is there; remove it or choose another path"}
+	}
 	return abs, nil
 }
 

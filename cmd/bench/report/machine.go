@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strings"
@@ -16,6 +17,16 @@ type Machine struct {
 	Kernel     string  `json:"kernel"`
 	Go         string  `json:"go"`
 	Load       float64 `json:"load"` // of the last minute, when the run began
+}
+
+// Busy says that the machine had more to do than the run, "" if it had not: with each
+// processor taken, what is measured waits for its turn, and one way to serve for longer than
+// another by chance.
+func (m *Machine) Busy() string {
+	if m.Processors == 0 || m.Load < float64(m.Processors) {
+		return ""
+	}
+	return fmt.Sprintf("other work kept the machine busy (load %.1f on %d processors when the run began): times and ratios are doubtful; let it end, and measure again", m.Load, m.Processors)
 }
 
 // ThisMachine describes the machine that this runs on. What the kernel does not

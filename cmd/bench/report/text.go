@@ -40,6 +40,9 @@ func (r *Report) head() string {
 	fmt.Fprintf(&b, "umbra %s, %s, took %s\n", r.Umbra, r.Began.Format("2006-01-02 15:04 MST"), ShowTime(r.Seconds*1e9))
 	fmt.Fprintf(&b, "%s, %d processors, %d MiB; Linux %s, %s; load %.1f at the start\n",
 		m.Processor, m.Processors, m.MemoryMiB, m.Kernel, m.Go, m.Load)
+	if hint := m.Busy(); hint != "" {
+		fmt.Fprintf(&b, "NOTE: %s\n", hint)
+	}
 	if e := r.Emulator; e != nil {
 		fmt.Fprintf(&b, "QEMU %s with %s\n", e.QEMU, e.Accelerator)
 	}
