@@ -66,7 +66,7 @@ type Config struct {
 
 	Agent       string        // package of the guest program; "" for image.DefaultAgent
 	NoWait      bool          // Start returns before the guest is up; see Agent.Ready
-	BootTimeout time.Duration // for the guest to come up; 0 for 2 minutes
+	BootTimeout time.Duration // how long the console of a guest that comes up may be silent; 0 for 2 minutes
 	Dir         string        // keep console.log, command and qemu.log here; "" for a temporary folder
 	Progress    io.Writer     // lines about fetching and building; nil for none
 }
@@ -206,8 +206,6 @@ func (e *BootError) Unwrap() error { return e.Cause }
 
 // boot waits until the guest is up for the first time.
 func (vm *VM) boot(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, fmt.Errorf("the guest was not up after %v", vm.cfg.BootTimeout))
-	defer cancel()
 	ctx, giveUp := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
 	go func() {
@@ -217,7 +215,7 @@ func (vm *VM) boot(ctx context.Context) error {
 			giveUp(errors.New("QEMU stopped the guest"))
 		}
 	}()
-	_, err := vm.agent.Ready(ctx, 1)
+	err := vm.ready(ctx, 1)
 	giveUp(nil)
 	<-watched
 	return err

@@ -353,10 +353,7 @@ func (vm *VM) again(ctx context.Context, how func() error) error {
 	if err := how(); err != nil && !errors.Is(err, ErrRebooted) {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, fmt.Errorf("the guest was not up again after %v", vm.cfg.BootTimeout))
-	defer cancel()
-	_, err := vm.agent.Ready(ctx, boots+1)
-	return err
+	return vm.ready(ctx, boots+1)
 }
 
 // Poweroff lets the guest shut down in good order and waits for the machine

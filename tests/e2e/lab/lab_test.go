@@ -122,7 +122,7 @@ func TestBadArgument(t *testing.T) {
 	_, err := lab.Start(t.Context(), lab.Config{QEMUArgs: []string{"-device", "no-such-device"}, Accel: lab.AccelTCG})
 	require.ErrorContains(t, err, "no-such-device")
 	_, err = lab.Start(t.Context(), lab.Config{BootTimeout: 200 * time.Millisecond, Accel: lab.AccelTCG})
-	require.ErrorContains(t, err, "not up after 200ms")
+	require.ErrorContains(t, err, "its console has said nothing for 200ms")
 	require.ErrorContains(t, err, "qemu-system", "the report has the command")
 }
 
