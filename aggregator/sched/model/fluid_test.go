@@ -217,7 +217,7 @@ func TestIdealOfBounds(t *testing.T) {
 		}
 		t.Logf("%s:%s; error %.2f points, lag %v, Jain %.4f", c.name, said, 100*r.ShareError(), lag, r.Jain())
 		// Two that are shown as what they are: credit's own drift, and that who pauses
-		// waits for a request under way, while which it is owed the card.
+		// waits for a request under way, and is owed the card meanwhile.
 		if c.name == drifts || c.want == nil {
 			require.LessOrEqual(t, r.ShareError(), 0.03, c.name)
 			continue
