@@ -130,7 +130,10 @@ func TestGate(t *testing.T) {
 		}
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			w := ward(t, c)
+			// Not by Cleanup: what that remembers stays until all of them have ended.
+			w, err := NewWard(c, nil)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, w.Close()) }()
 			for _, u := range todo[n] {
 				w.try(t, u[0], u[1])
 			}

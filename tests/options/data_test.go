@@ -47,15 +47,15 @@ func begin(c Combination, cfg soft.Config, plant func(*soft.Card) card.Card) (s 
 	return s, g, seat, err
 }
 
-func attach(t *testing.T, c Combination) (*guest.Guest, *stand.Seat) {
+func attach(t *testing.T, c Combination) *guest.Guest {
 	t.Helper()
-	s, g, seat, err := begin(c, soft.Config{}, nil)
+	s, g, _, err := begin(c, soft.Config{}, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, g.Close())
 		require.NoError(t, s.Close())
 	})
-	return g, seat
+	return g
 }
 
 // Where the suite maps what it has: under one table, for each that a driver clears by
@@ -346,7 +346,10 @@ func TestData(t *testing.T) {
 		}
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			g, seat := attach(t, c)
+			// Not by Cleanup: what that remembers stays until all of them have ended.
+			s, g, seat, err := begin(c, soft.Config{}, nil)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, errors.Join(g.Close(), s.Close())) }()
 			require.NoError(t, data(g))
 			stats := seat.Guest.Stats()
 			require.Equal(t, c.Polled(), stats.PolledBells.Load() > 0)

@@ -51,7 +51,7 @@ func TestPrograms(t *testing.T) {
 // run does the same programs whatever the combination is.
 func run(t *testing.T, c Combination, seed uint64, n int) {
 	t.Run(c.String(), func(t *testing.T) {
-		g, _ := attach(t, c)
+		g := attach(t, c)
 		require.NoError(t, programs(g, seed, n))
 	})
 }
