@@ -33,14 +33,12 @@ func (s *Scheduler) round(next, p int32, e int) {
 	}
 	s.Turn++
 	l.Round = s.Turn
-	l.RoundOf = l.Rivals
 	if p == root && s.Config.Hierarchy != Tree {
 		l.RoundOf = s.Engines[e].Rivals
+		l.RoundAll, _ = s.activeWeight(p, e)
+		return
 	}
-	l.RoundAll, _ = s.activeWeight(p, e)
-	if p != root || s.Config.Hierarchy == Tree {
-		l.RoundAll = l.Live
-	}
+	l.RoundOf, l.RoundAll = l.Rivals, l.Live
 }
 
 // chooseSlice keeps to the holder until its slice is over and its requests are

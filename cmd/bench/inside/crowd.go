@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
+	"github.com/umbra-gpu/umbra/cmd/bench/stats"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
@@ -220,8 +221,7 @@ func beside(ctx context.Context, t *scene.Take, rounds, pairs int) (err error) {
 			}
 			took = append(took, t.Last().NS)
 		}
-		slices.Sort(took)
-		return took[len(took)/2], nil
+		return stats.Median(took), nil
 	}
 	together := func() (ns float64, err error) {
 		idle, err := join(ctx, t.Bed.Seats[1])
