@@ -15,6 +15,7 @@ func (x *run) fetchEntry() {
 		x.fail(gf100.ClientHost, engine.Fault{VA: x.userd, Reason: uint8(shadowpt.PageNotPresent)})
 		return
 	}
+	x.read, x.put = true, put
 	size := uint32(1) << x.ringLog2
 	if put >= size || x.gpGet >= size {
 		// Ignoring the pointer is all that hardware does with it; the driver

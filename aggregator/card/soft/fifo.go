@@ -38,7 +38,7 @@ type slot struct {
 	listed  bool     // in the committed runlist
 	ch      *channel // nil while unbound
 
-	put uint32 // GP_PUT when the channel was bound, or its bell last heard
+	put uint32 // GP_PUT as it was last read: at the bind, by a bell or a look, or by the PBDMA
 }
 
 func (f *fifo) init(c *Card) {

@@ -73,6 +73,8 @@ type step struct {
 	nonStall uint32 // engines with a non-stall event
 	released bool   // a semaphore was written: waiters may look again
 	progress bool   // a word was consumed
+	read     bool   // GP_PUT was, and it was put
+	put      uint32
 }
 
 // runPBDMA takes ready channels, one after the other, until the card closes.
@@ -151,6 +153,9 @@ func (x *run) recoverFault() {
 
 // deliver makes a step's consequences visible. Card.mu is held.
 func (c *Card) deliver(ch *channel, s *step) {
+	if s.read && !ch.dead {
+		c.fifo.slots[ch.id].put = s.put
+	}
 	if s.released {
 		c.fifo.memoryChanged()
 	}

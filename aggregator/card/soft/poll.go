@@ -71,7 +71,9 @@ func (d doors) Look() (rang, watched int) {
 	return rang, watched
 }
 
-// news reports whether a channel's GP_PUT is another than when it was last looked at.
+// news reports whether a channel's GP_PUT is another than when it was last read. What
+// the PBDMA read counts too: it may have gone on by itself, and the ring has come round
+// to where the last bell was.
 func (f *fifo) news(s *slot) bool {
 	if f.astray && !f.card.windows.Fresh(s.ch.userd) {
 		return false
