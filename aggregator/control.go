@@ -16,6 +16,8 @@ import (
 const (
 	pollMin = 5 * time.Microsecond
 	pollMax = time.Millisecond
+
+	pollLeast = 32 // looks of a wait that is in vain: some 25 ms
 )
 
 // control drives the card's registers, as a driver does.
@@ -168,18 +170,22 @@ func (c *control) time() uint64 {
 	}
 }
 
-// await polls reg until v&mask == want, up to the bound.
+// await polls reg until v&mask == want, up to the bound. Time in which the whole server
+// did not run, on a machine that was halted or has too much to do, was not the card's
+// either: a wait is in vain only after some looks, and one that began behind the bound.
 func (c *control) await(reg, mask, want uint32) bool {
-	pause := pollMin
-	for deadline := time.Now().Add(c.timeout); ; pause = min(pause*2, pollMax) {
+	pause, deadline := pollMin, time.Now().Add(c.timeout)
+	for looks := 1; ; looks++ {
+		late := looks >= pollLeast && time.Now().After(deadline)
 		if c.rd(reg)&mask == want {
 			return true
 		}
-		if time.Now().After(deadline) {
+		if late {
 			c.timeouts.Add(1)
 			return false
 		}
 		time.Sleep(pause)
+		pause = min(pause*2, pollMax)
 	}
 }
 

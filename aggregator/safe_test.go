@@ -89,3 +89,44 @@ func TestCardNeverAnswers(t *testing.T) {
 		f.hold(reg, false)
 	}
 }
+
+// frozen is a card that is asked by a server that then stands still for a while, and
+// with it the card: it goes on when the server does.
+type frozen struct {
+	*fakeCard
+	looks int
+}
+
+const (
+	frozenFor = 20 * time.Millisecond
+	frozenTo  = 10 // looks that the card still takes then
+)
+
+func (f *frozen) ReadBAR(bar int, off uint64, p []byte) {
+	f.fakeCard.ReadBAR(bar, off, p)
+	if uint32(off) != regEngRunlist {
+		return
+	}
+	switch f.looks++; f.looks {
+	case 1:
+		time.Sleep(frozenFor)
+	case frozenTo:
+		f.hold(regEngRunlist, false)
+	}
+}
+
+// A server that did not run for longer than it waits for the card finds that the card
+// was no later than itself.
+func TestServerThatStoodStill(t *testing.T) {
+	f := &frozen{fakeCard: newFake(fakeVRAM)}
+	var c control
+	c.init(f, frozenFor/10, 1)
+	f.hold(regEngRunlist, true)
+	require.True(t, c.await(regEngRunlist, gf100.RunlistPending, 0))
+	require.Equal(t, frozenTo+1, f.looks)
+	require.Zero(t, c.timeouts.Load())
+
+	f.hold(regEngRunlist, true) // for good
+	require.False(t, c.await(regEngRunlist, gf100.RunlistPending, 0))
+	require.Equal(t, uint64(1), c.timeouts.Load())
+}
