@@ -280,7 +280,7 @@ func (t *told) heard(f func() bool) func() bool {
 
 const (
 	fakeVRAM = 96 << 20
-	patience = 20 * time.Second // for what comes at all
+	patience = time.Minute // for what comes at all
 	tick     = time.Millisecond
 )
 

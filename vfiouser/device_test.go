@@ -268,7 +268,7 @@ func openFDs(t testing.TB) []string {
 func requireFDs(t testing.TB, before []string) {
 	t.Helper()
 	var now []string
-	for range 2000 {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if now = openFDs(t); len(now) <= len(before) {
 			return
 		}
@@ -278,7 +278,10 @@ func requireFDs(t testing.TB, before []string) {
 	require.Equal(t, before, now, "descriptors leaked")
 }
 
+// patience is how long is waited for what comes at all.
+const patience = time.Minute
+
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 20*time.Second, time.Millisecond, what)
+	require.Eventually(t, ok, patience, time.Millisecond, what)
 }

@@ -148,7 +148,7 @@ func TestNoMessageDMAInHandler(t *testing.T) {
 
 // TestDMAAnswers feeds the server answers of all kinds.
 func TestDMAAnswers(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: 5 * time.Second})
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
 	c := r.dial(nil)
 	require.NoError(t, c.MapNoFD(0x1000, alloc(t, 4096), 0, 4096, client.ReadWrite))
 	h := r.dev.Host()

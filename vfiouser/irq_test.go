@@ -236,12 +236,12 @@ func TestResample(t *testing.T) {
 	require.NoError(t, c.ResampleIRQ(irqINTx, 0, resample))
 	for i := range 50 {
 		h.Trigger(irqINTx, 0)
-		n, err := e.Wait(10 * time.Second)
+		n, err := e.Wait(patience)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		h.Trigger(irqINTx, 0) // latched
 		require.NoError(t, resample.Signal())
-		n, err = e.Wait(10 * time.Second)
+		n, err = e.Wait(patience)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		require.NoError(t, resample.Signal())
@@ -264,7 +264,7 @@ func TestResample(t *testing.T) {
 	h.Trigger(irqINTx, 0)
 	require.Zero(t, e.Count())
 	require.NoError(t, resample.Signal())
-	_, err := e.Wait(10 * time.Second)
+	_, err := e.Wait(patience)
 	require.NoError(t, err)
 
 	require.NoError(t, c.SetIRQs(dataFD|actUnmask, irqINTx, 0, 1, nil), "detach")
@@ -296,7 +296,7 @@ func TestTriggerNeverWaits(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("trigger waits for the client")
 	}
 	require.EqualValues(t, 1, r.srv.Stats().IRQ.Coalesced)

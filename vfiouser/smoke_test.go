@@ -2,7 +2,6 @@ package vfiouser_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -51,7 +50,7 @@ func TestAttachAsQEMU(t *testing.T) {
 
 	h := r.dev.Host()
 	h.Trigger(vfiouser.IRQINTx, 0)
-	_, err = irqs[0].Wait(10 * time.Second)
+	_, err = irqs[0].Wait(patience)
 	require.NoError(t, err)
 
 	m := h.Memory()

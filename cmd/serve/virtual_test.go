@@ -84,7 +84,7 @@ const (
 	window     = 0x1700 // NV_PBUS_BAR0_WINDOW
 	pramin     = 0x700000
 	somewhere  = 0x12 // << 16: an address in VRAM
-	patience   = 10 * time.Second
+	patience   = time.Minute
 	secret     = 0x5ec4e7
 	testedVRAM = 64 << 20
 )

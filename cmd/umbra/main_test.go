@@ -68,6 +68,9 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// patience is how long is waited for what comes at all.
+const patience = time.Minute
+
 // waitFor waits until a file exists and, if given, contains a text.
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
@@ -81,7 +84,7 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		if err == nil && (len(args) == 1 || strings.Contains(string(data), args[1])) {
 			return
 		}
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > patience {
 			ts.Fatalf("%s did not come: %v", strings.Join(args, " with "), err)
 		}
 	}
@@ -102,7 +105,7 @@ func attach(ts *testscript.TestScript, neg bool, args []string) {
 	// another script forks at this moment holds the connection before open until
 	// it has executed its program; the server refuses us then.
 	retry := func() bool { return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) }
-	for began := time.Now(); retry() && time.Since(began) < 10*time.Second; {
+	for began := time.Now(); retry() && time.Since(began) < patience; {
 		time.Sleep(5 * time.Millisecond)
 		c, err = client.Dial(ts.MkAbs(args[0]), nil)
 	}
@@ -128,7 +131,7 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 		if !slices.ContainsFunc(s.GPUs, attached) {
 			return
 		}
-		if time.Since(began) > 20*time.Second {
+		if time.Since(began) > patience {
 			ts.Fatalf("a client stays attached: %+v", s.GPUs)
 		}
 	}
@@ -201,7 +204,7 @@ func TestTwoServersInOneProcess(t *testing.T) {
 				c.Close()
 			}
 			return err == nil
-		}, 20*time.Second, time.Millisecond)
+		}, patience, time.Millisecond)
 		return r
 	}
 	vram := func(name string) uint32 {
@@ -247,7 +250,7 @@ func TestThreeGuests(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err := k.Status(ctx)
 		return err == nil && len(s.GPUs) == 3
-	}, 20*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	guests := make(map[string]*client.Client)
 	attach := func(name string) {
 		c, err := client.Dial(filepath.Join(dir, name), nil)

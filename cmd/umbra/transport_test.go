@@ -41,13 +41,13 @@ func TestLibraryTransport(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			code := make(chan int, 1)
 			go func() { code <- doMain(ctx, args, &stdout, &stderr) }()
-			require.Eventually(t, func() bool { _, err := os.Stat(sock); return err == nil }, 20*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { _, err := os.Stat(sock); return err == nil }, patience, time.Millisecond)
 			var c *client.Client
 			require.Eventually(t, func() (ok bool) {
 				var err error
 				c, err = client.Dial(sock, nil)
 				return err == nil
-			}, 20*time.Second, 5*time.Millisecond)
+			}, patience, 5*time.Millisecond)
 			boot0, err := c.Read32(vfiouser.RegionBAR0, 0)
 			require.NoError(t, err)
 			require.EqualValues(t, 0x0c0, boot0>>20&0x1ff)

@@ -33,11 +33,11 @@ func TestProbeOfSamples(t *testing.T) {
 // probed probes a server. What was found goes through JSON: text made of that is the same.
 func probed(t *testing.T, path string) *probe.Device {
 	t.Helper()
-	d, err := probe.Probe(t.Context(), path, 10*time.Second)
+	d, err := probe.Probe(t.Context(), path, time.Minute)
 	// A program that was started just now may not listen yet.
-	for began := time.Now(); (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)) && time.Since(began) < 10*time.Second; {
+	for began := time.Now(); (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)) && time.Since(began) < time.Minute; {
 		time.Sleep(5 * time.Millisecond)
-		d, err = probe.Probe(t.Context(), path, 10*time.Second)
+		d, err = probe.Probe(t.Context(), path, time.Minute)
 	}
 	require.NoError(t, err)
 	doc, err := json.Marshal(d)

@@ -71,7 +71,7 @@ func (s *sample) dial() (int, error) {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		if !s.running() {
 			if err := s.start(); err != nil {
 				return -1, err

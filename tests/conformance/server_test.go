@@ -58,7 +58,7 @@ func serveAt(t *testing.T, by maker, d vfiouser.Device) (vfiouser.Transport, str
 		select {
 		case err := <-served:
 			require.True(t, errors.Is(err, context.Canceled) || errors.Is(err, vfiouser.ErrServerClosed), "%v", err)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Error("the server does not end")
 		}
 		require.NoError(t, tr.Close())

@@ -67,7 +67,7 @@ func TestFaults(t *testing.T) {
 // pbdmaErrors waits until a PBDMA has reported something.
 func pbdmaErrors(t *testing.T, g *guest.Guest) (es []guest.PBDMAError) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); len(es) == 0 && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); len(es) == 0 && time.Now().Before(end); {
 		_, err := g.AwaitInterrupt(time.Second)
 		require.NoError(t, err)
 		for _, e := range g.Events() {

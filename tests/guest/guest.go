@@ -39,7 +39,7 @@ type Config struct {
 	PRAMIN     bool          // reach memory through PRAMIN alone: slow, and a check on the BARs
 	Clear      bool          // clear also memory that nobody used since the reset
 	NoReset    bool          // do not reset the device when attaching
-	Timeout    time.Duration // for everything that is waited for; 0 means 5 s
+	Timeout    time.Duration // for everything that is waited for; 0 means a minute
 	Client     client.Options
 }
 
@@ -56,7 +56,7 @@ func (c Config) withDefaults() Config {
 		c.Width = 8
 	}
 	if c.Timeout == 0 {
-		c.Timeout = 5 * time.Second
+		c.Timeout = time.Minute
 	}
 	return c
 }

@@ -52,7 +52,7 @@ type mapping struct {
 
 // patience is how long is waited for what comes at all, on a machine that has other
 // work too.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // The GPUs are small, so that a few pages meet often.
 const (

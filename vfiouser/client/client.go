@@ -33,7 +33,7 @@ var le = binary.LittleEndian
 // Options of a client. The zero value is good.
 type Options struct {
 	// Timeout is how long a reply may take, whatever else comes before it or however slowly it
-	// comes, and how long the server may take nothing of what is sent; 0 means 10 s.
+	// comes, and how long the server may take nothing of what is sent; 0 means a minute.
 	Timeout time.Duration
 	// AnswerDMA answers the server's DMA requests also while no call is under way.
 	AnswerDMA bool
@@ -125,7 +125,7 @@ func NewFD(fd int, o *Options) (*Client, error) {
 		c.opts = *o
 	}
 	if c.opts.Timeout == 0 {
-		c.opts.Timeout = 10 * time.Second
+		c.opts.Timeout = time.Minute
 	}
 	if err := c.start(); err != nil {
 		c.Close()

@@ -85,7 +85,7 @@ func conversation(t *testing.T) []byte {
 		}()
 		_, _ = io.Copy(io.MultiWriter(c, &said), server)
 	})
-	got, err := probe.Probe(t.Context(), relay, 10*time.Second)
+	got, err := probe.Probe(t.Context(), relay, time.Minute)
 	require.NoError(t, err)
 	require.Len(t, got.Regions, 2)
 	require.Len(t, got.Regions[0].Areas, 2)
@@ -114,7 +114,7 @@ func against(t require.TestingT, l *net.UnixListener, said []byte) (*probe.Devic
 		defer close(done)
 		replay(l, said)
 	}()
-	d, err := probe.Probe(context.Background(), l.Addr().String(), 10*time.Second)
+	d, err := probe.Probe(context.Background(), l.Addr().String(), time.Minute)
 	<-done
 	return d, err
 }

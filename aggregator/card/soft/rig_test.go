@@ -24,9 +24,9 @@ type rig struct {
 }
 
 const (
-	userdBAR1 = 0       // where the rig maps the poll area in BAR1
-	ramSize   = 4 << 20 // of the host
-	patience  = 10 * time.Second
+	userdBAR1 = 0           // where the rig maps the poll area in BAR1
+	ramSize   = 4 << 20     // of the host
+	patience  = time.Minute // for what comes at all: only who fails waits for so long
 	tick      = 50 * time.Microsecond
 )
 

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	wait = 5 * time.Second
+	wait = time.Minute
 	tick = time.Millisecond
 )
 
