@@ -62,13 +62,14 @@ var disconnect = []Case{
 			return absent("the server had not mapped it")
 		}
 		c.Close()
-		for range 200 {
+		wait := s.o.patience()
+		for end := time.Now().Add(wait); time.Now().Before(end); {
 			if !m.mapped() {
 				return pass("unmapped")
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		return fail("still mapped a second later")
+		return fail("still mapped %v later", wait)
 	}},
 	{Name: "ranges are gone", Does: "what a client has mapped is not there for the next", run: func(s *session) finding {
 		m := s.memory(size)

@@ -90,11 +90,15 @@ type Options struct {
 	Families []string
 }
 
+// patience is how long is waited for what a server does without saying so: as for an answer,
+// and a second at least.
+func (o *Options) patience() time.Duration { return max(o.Timeout, time.Second) }
+
 // DialPath dials the server at path. A server between two clients may refuse for a moment; it is
-// asked again for two seconds.
+// asked again for five seconds.
 func DialPath(path string) func() (int, error) {
 	return func() (int, error) {
-		deadline := time.Now().Add(2 * time.Second)
+		deadline := time.Now().Add(5 * time.Second)
 		for {
 			fd, err := DialOnce(path)
 			if err == nil || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) || time.Now().After(deadline) {

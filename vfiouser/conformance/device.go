@@ -160,13 +160,16 @@ func (s *session) eventfd() *client.EventFD {
 }
 
 // pipe is a pipe whose read end tells when nobody has the write end any more.
-type pipe struct{ r, w int }
+type pipe struct {
+	r, w     int
+	patience time.Duration
+}
 
 // pipe makes a pipe to send the write end of.
 func (s *session) pipe() *pipe {
 	var p [2]int
 	must(unix.Pipe2(p[:], unix.O_CLOEXEC), "pipe")
-	t := &pipe{p[0], p[1]}
+	t := &pipe{p[0], p[1], s.o.patience()}
 	s.undo = append(s.undo, func() {
 		unix.Close(t.r)
 		t.drop()
@@ -182,10 +185,10 @@ func (t *pipe) drop() {
 	}
 }
 
-// closed says whether every copy of the write end is closed, waiting up to a second.
+// closed says whether every copy of the write end is closed, waiting as for an answer.
 func (t *pipe) closed() bool {
 	t.drop()
-	for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(t.patience); time.Now().Before(deadline); {
 		p := [1]unix.PollFd{{Fd: int32(t.r), Events: unix.POLLIN}}
 		if n, err := unix.Poll(p[:], 50); err == nil && n == 1 && p[0].Revents&unix.POLLHUP != 0 {
 			return true
