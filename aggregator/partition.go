@@ -119,11 +119,17 @@ func (e *extents) at(addr uint64) (card, together uint64, ok bool) {
 	if addr >= e.size {
 		return 0, 0, false
 	}
-	i, found := slices.BinarySearchFunc(e.list, addr, func(x extent, a uint64) int { return cmp.Compare(x.guest, a) })
-	if !found {
-		i--
+	// The last one that begins at addr or before. It is asked for each entry of page
+	// tables, and most guests have one extent.
+	i, end := 0, len(e.list)
+	for end-i > 1 {
+		if half := (i + end) / 2; e.list[half].guest <= addr {
+			i = half
+		} else {
+			end = half
+		}
 	}
-	x := e.list[i]
+	x := &e.list[i]
 	return x.card + addr - x.guest, x.guest + x.size - addr, true
 }
 

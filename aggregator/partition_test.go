@@ -61,3 +61,26 @@ func TestPartition(t *testing.T) {
 		require.Equal(t, left, free)
 	})
 }
+
+// Each address of a guest's is in the extent that has it.
+func TestExtents(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var runs []run
+		for i := range rapid.IntRange(1, 12).Draw(t, "extents") {
+			runs = append(runs, run{uint64(i) << 20, pageSize * uint64(rapid.IntRange(1, 5).Draw(t, "pages"))})
+		}
+		e := newExtents(runs)
+		begin := uint64(0)
+		for _, r := range runs {
+			for _, in := range []uint64{0, 1, r.size / 2, r.size - 1} {
+				card, together, ok := e.at(begin + in)
+				require.True(t, ok)
+				require.Equal(t, r.addr+in, card)
+				require.Equal(t, r.size-in, together)
+			}
+			begin += r.size
+		}
+		_, _, ok := e.at(begin)
+		require.False(t, ok)
+	})
+}

@@ -56,8 +56,8 @@ func (t *sheet) group(big int) []uint64 {
 }
 
 // compose turns the guest's entries, in the shadow's Work, into the card's, and writes the
-// node's tables.
-func (s *Shadow) compose(n *node) {
+// node's tables. translate does it for one entry.
+func (s *Shadow) compose(n *node, translate func(q, page uint64) uint64) {
 	small, big := &s.work.small, &s.work.big
 	n.starved = false
 	n.over = [len(n.over)]uint64{}
@@ -65,15 +65,15 @@ func (s *Shadow) compose(n *node) {
 		page := small.page(at)
 		for i, q := range page {
 			if q != 0 { // most are not there
-				page[i] = s.entry(q, SmallPage)
+				page[i] = translate(q, SmallPage)
 			}
 		}
 	})
 	big.live.each(func(at int) {
 		page := big.page(at)
 		for i, q := range page {
-			page[i] = s.entry(q, BigPage)
-			if i := at*pageEntries + i; pteValid.get(q) != 0 && big.entries[i] == 0 {
+			page[i] = translate(q, BigPage)
+			if i := at*pageEntries + i; q&valid != 0 && big.entries[i] == 0 {
 				n.setOver(uint64(i), true)
 				s.split(small.group(i), q)
 			}

@@ -273,3 +273,22 @@ func TestNamedSpacesAloneAreLookedAt(t *testing.T) {
 	tr.UpdateOnly(other, s)
 	require.Equal(t, compared+shadowpt.SmallPage, tr.Counts.Compared, "of many pages the one that was written")
 }
+
+// BenchmarkFollow is of tables that are new: each entry is looked at, counted and translated
+// once, and written.
+func BenchmarkFollow(b *testing.B) {
+	const tables = 8
+	p, _, _ := populated(b, tables)
+	for i := range uint64(tables * shadowpt.SmallEntries) {
+		put(p.vram, plainTables+i*8, shadowpt.PTE{Valid: true, Addr: i % 64 << 12}.Encode())
+	}
+	for b.Loop() {
+		p.next = shadowpt.SmallPage
+		work := shadowpt.NewWork(1 << 62)
+		tr := shadowpt.NewTracker(p, p, work, uint64(len(p.vram)), 1<<40)
+		s, ok := shadowpt.NewShadow(p, p, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
+		require.True(b, ok)
+		tr.Follow(s)
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/(tables*shadowpt.SmallEntries), "ns/entry")
+}

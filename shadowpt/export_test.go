@@ -2,3 +2,11 @@ package shadowpt
 
 // ForgetLoose makes the tracker forget which pages change unseen.
 func (t *Tracker) ForgetLoose() { t.loose.take(nil) }
+
+// Entry and Decoded translate a guest's page entry, the fast way and the slow one.
+func (s *Shadow) Entry(q, page uint64) uint64   { return s.entry(q, page) }
+func (s *Shadow) Decoded(q, page uint64) uint64 { return s.decoded(q, page) }
+
+// Asked are what is asked of entries without taking them apart: whether one names the
+// guest's system memory, and whether engines may write VRAM through it.
+func Asked(q uint64) (system, writes bool) { return namesSystem(q) != 0, q&writable == valid }

@@ -59,7 +59,7 @@ func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 		t.add(s, &t.out[1], &n.big, i, q)
 	}
 	was := n.isOver(uint64(i))
-	over := pteValid.get(guest) != 0 && (q == 0 || n.big.addr == 0)
+	over := guest&valid != 0 && (q == 0 || n.big.addr == 0)
 	n.setOver(uint64(i), over)
 	if !was && !over {
 		return
@@ -132,7 +132,7 @@ func (t *Tracker) hold(s *Shadow, n *node) {
 	cut := n.starved
 	t.load(s, n.guestSmall, &s.work.small, small, SmallPage)
 	t.load(s, n.guestBig, &s.work.big, big, BigPage)
-	s.compose(n)
+	s.compose(n, s.entry)
 	n.starved = n.starved || cut
 }
 

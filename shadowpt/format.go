@@ -28,6 +28,9 @@ func (f bitField) get(q uint64) uint64 { return q >> f.Lo & (1<<(f.Hi-f.Lo+1) - 
 
 func (f bitField) put(v uint64) uint64 { return v & (1<<(f.Hi-f.Lo+1) - 1) << f.Lo }
 
+// mask is the field's bits in an entry.
+func (f bitField) mask() uint64 { return f.put(^uint64(0)) }
+
 // A directory entry: the big table in the low dword, the small one in the high.
 var (
 	pdeBigTarget   = bitField{"BIG_TARGET", 1, 0}
@@ -43,14 +46,35 @@ var (
 	pteSupervisor = bitField{"SUPERVISOR", 1, 1}
 	pteReadOnly   = bitField{"READ_ONLY", 2, 2}
 	pteEncrypted  = bitField{"ENCRYPTED", 3, 3}
-	pteAddr       = bitField{"ADDRESS", 31, 4}
+	pteAddr       = bitField{"ADDRESS", 31, addrLow}
 	pteVolatile   = bitField{"VOLATILE", 32, 32}
 	pteTarget     = bitField{"TARGET", 34, 33}
 	pteKind       = bitField{"KIND", 43, 36}
 	pteCompTag    = bitField{"COMPTAG", 60, 44}
 )
 
-const addrShift = 12 // every address field counts 4 KiB
+const (
+	addrShift = 12 // every address field counts 4 KiB
+	addrLow   = 4  // where a page entry's begins
+)
+
+// What is asked of each of the many entries of a table is asked without taking it apart.
+// kept goes to the card as it is.
+var (
+	valid     = pteValid.mask()
+	readOnly  = pteReadOnly.mask()
+	inSystem  = pteTarget.put(uint64(SystemCoherent)) & pteTarget.put(uint64(SystemNonCoherent)) // set in neither of the others
+	ofAddress = pteAddr.mask()
+	kept      = valid | readOnly | pteSupervisor.mask() | pteVolatile.mask() | pteTarget.mask() | pteKind.mask()
+	// writable is what says that engines may write VRAM through an entry: valid alone.
+	writable = valid | readOnly | pteTarget.mask()
+)
+
+// addressOf is the address in a page entry, in bytes.
+func addressOf(q uint64) uint64 { return q & ofAddress << (addrShift - addrLow) }
+
+// addressed is the reverse.
+func addressed(addr uint64) uint64 { return addr >> (addrShift - addrLow) & ofAddress }
 
 // Target is the memory that an address lies in, as PTEs and instance blocks
 // encode it.

@@ -104,7 +104,7 @@ func (l *leaf) fill(p []byte) {
 
 // namesSystem is 1 for a page entry that names system memory, else 0.
 func namesSystem(q uint64) int {
-	if pteValid.get(q) != 0 && Target(pteTarget.get(q)).System() {
+	if q&valid != 0 && q&inSystem != 0 {
 		return 1
 	}
 	return 0

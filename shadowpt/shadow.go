@@ -295,7 +295,7 @@ func (s *Shadow) fill(n *node, key nodeKey) {
 	big.clear()
 	s.read(key.small, small, SmallEntries>>key.size)
 	s.read(key.big, big, BigEntries>>key.size)
-	s.compose(n)
+	s.compose(n, s.decoded)
 }
 
 // read decodes n entries of a guest table, which stay zero if there is none.
@@ -319,14 +319,30 @@ func (s *Shadow) read(t Table, into *sheet, n int) {
 	}
 }
 
-// entry translates a guest's page entry; 0 is not present. Kinds are copied:
-// they say how bytes are ordered inside a page, not which page. Compression tags
-// name a resource that no guest has a share of, and are left out.
+// entry translates a guest's page entry; 0 is not present. Tables have many of them, so
+// it is not taken apart; decoded is its slow twin, with which Rebuild does the same.
 func (s *Shadow) entry(q, page uint64) uint64 {
-	if pteValid.get(q) == 0 {
-		return 0 // most are, and taking them apart takes time
+	if q&valid == 0 {
+		return 0
 	}
+	card, ok := s.guest.Translate(Target(pteTarget.get(q)), addressOf(q), page, q&readOnly == 0)
+	if !ok {
+		if page == SmallPage {
+			s.Counts.Foreign++
+		}
+		return 0
+	}
+	return q&kept | addressed(card)
+}
+
+// decoded is entry, field by field. Kinds are copied: they say how bytes are ordered
+// inside a page, not which page. Compression tags name a resource that no guest has a
+// share of, and are left out.
+func (s *Shadow) decoded(q, page uint64) uint64 {
 	p := DecodePTE(q)
+	if !p.Valid {
+		return 0
+	}
 	card, ok := s.guest.Translate(p.Target, p.Addr, page, !p.ReadOnly)
 	if !ok {
 		if page == SmallPage {

@@ -157,7 +157,7 @@ func (t *Tracker) pass(r *leafRef, changes []change) {
 		}
 		t.countWriters(c.now, size, 1)
 		t.countWriters(c.old, size, -1)
-		if pteValid.get(c.old|c.now) != 0 {
+		if (c.old|c.now)&valid != 0 {
 			t.put(r, r.first+c.i, c.now)
 		}
 	}
@@ -167,10 +167,10 @@ func (t *Tracker) pass(r *leafRef, changes []change) {
 // countWriters counts the pages of VRAM that a guest's entry lets engines write,
 // or, with -1, takes them off at the next Release.
 func (t *Tracker) countWriters(q, size uint64, by int) {
-	if pteValid.get(q) == 0 || pteReadOnly.get(q) != 0 || Target(pteTarget.get(q)) != VRAM {
+	if q&writable != valid {
 		return
 	}
-	first := pteAddr.get(q)
+	first := addressOf(q) / SmallPage
 	if first >= t.pages {
 		return
 	}
@@ -232,7 +232,7 @@ func (t *Tracker) translateRef(l *leaf, r *leafRef, from, to uint64) {
 		if namesSystem(q) == 0 {
 			continue
 		}
-		if addr := pteAddr.get(q) << addrShift; addr < to && addr+size > from {
+		if addr := addressOf(q); addr < to && addr+size > from {
 			t.put(r, r.first+i, q)
 		}
 	}
