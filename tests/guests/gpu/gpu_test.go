@@ -234,7 +234,7 @@ func TestLoadGoesWrong(t *testing.T) {
 	g.mu.Lock()
 	g.noop = true
 	g.mu.Unlock()
-	require.Eventually(t, func() bool { return l.Totals().Wrong > 2 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Totals().Wrong > 2 }, time.Minute, time.Millisecond)
 	totals := l.Stop()
 	require.Less(t, totals.Bytes, totals.Copies*20<<10)
 }
