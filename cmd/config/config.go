@@ -85,7 +85,7 @@ type Limits struct {
 	ErrorBurst   int           `yaml:"error-burst" placeholder:"N" def:"4096" min:"1" max:"1000000" help:"How many faults and errors of a guest may stop the card's engines at once before the guest is put into safe mode."`
 	ErrorRate    int           `yaml:"error-rate" placeholder:"N" def:"512" min:"1" max:"1000000" help:"How many a second may do so for ever."`
 	DoorbellFast time.Duration `yaml:"doorbell-fast" placeholder:"TIME" def:"50us" min:"10us" max:"1ms" help:"With doorbell: poll, how soon one is found that follows another."`
-	DoorbellSlow time.Duration `yaml:"doorbell-slow" placeholder:"TIME" def:"25ms" min:"1ms" max:"1s" help:"And how soon one that nobody expected."`
+	DoorbellSlow time.Duration `yaml:"doorbell-slow" placeholder:"TIME" def:"50ms" min:"1ms" max:"1s" help:"And how soon one that nobody expected."`
 	TableRate    Size          `yaml:"table-rate" placeholder:"SIZE" def:"512MiB" min:"1MiB" max:"1TiB" help:"How much work on page tables is done for one guest in a second, in the long run; its work waits for more. 1GiB is about a whole processor: eight bytes that are only compared count as one, an entry that is translated as 128."`
 	MapReplicas  int           `yaml:"map-replicas" placeholder:"N" def:"1024" min:"1" max:"65536" help:"With bar-map, in how many more places a guest may map pages that it has mapped already. Others are not shown."`
 	MapRuns      int           `yaml:"map-runs" placeholder:"N" def:"2048" min:"8" max:"16384" help:"In how many pieces its pages may lie."`

@@ -8,7 +8,7 @@ import (
 // Pace bounds how long a doorbell waits to be found, and what looking may cost.
 type Pace struct {
 	Fast time.Duration // after another; 0 means 50 us
-	Slow time.Duration // at any time; 0 means 25 ms
+	Slow time.Duration // at any time; 0 means 50 ms
 	Load int           // percent of one processor, which comes before the two above; 0 means 25
 }
 
@@ -23,7 +23,7 @@ func (p Pace) withDefaults() Pace {
 		p.Fast = 50 * time.Microsecond
 	}
 	if p.Slow == 0 {
-		p.Slow = 25 * time.Millisecond
+		p.Slow = 50 * time.Millisecond
 	}
 	if p.Load == 0 {
 		p.Load = 25

@@ -148,7 +148,7 @@ var neighbour = scene.Scenario{
 	Cases: func(run report.Run) []scene.Case {
 		rounds, idle := pick(run, 20, 50), pick(run, 4, 32)
 		pairs := pick(run, 2, 16)
-		rest := pick(run, 100*time.Millisecond, time.Second)
+		before, rest := pick(run, 50*time.Millisecond, 2*time.Second), pick(run, 100*time.Millisecond, 4*time.Second)
 		return []scene.Case{
 			{
 				Name: "beside an idle guest", Parameters: map[string]string{"rounds": fmt.Sprint(rounds), "pairs": fmt.Sprint(pairs)},
@@ -158,21 +158,22 @@ var neighbour = scene.Scenario{
 			{
 				Name: fmt.Sprintf("%d idle guests", idle), Parameters: map[string]string{"guests": fmt.Sprint(idle), "ms": fmt.Sprint(rest.Milliseconds())},
 				Shape: setup.Shape{Card: 3 << 30, GPUs: idle, VRAM: 64 << 20}, Virtual: true,
-				Run: func(ctx context.Context, t *scene.Take) error { return idles(ctx, t, rest) },
+				Run: func(ctx context.Context, t *scene.Take) error { return idles(ctx, t, before, rest) },
 			},
 		}
 	},
 }
 
 // idles measures what the process uses while the guests of one set-up, and of no other,
-// are attached and at rest.
-func idles(ctx context.Context, t *scene.Take, d time.Duration) error {
+// are attached and at rest: they have been for so long before. Nothing that looks after an
+// idle guest does so less often than every four seconds.
+func idles(ctx context.Context, t *scene.Take, before, d time.Duration) error {
 	all, err := gather(ctx, t.Bed)
 	if err != nil {
 		return err
 	}
 	var used float64
-	if err = settled(ctx); err == nil {
+	if err = settled(ctx, before); err == nil {
 		used, err = t.Idle(ctx, d)
 	}
 	if err = errors.Join(err, all.Close()); err != nil {
@@ -182,13 +183,13 @@ func idles(ctx context.Context, t *scene.Take, d time.Duration) error {
 	return nil
 }
 
-// atRest is how long after its last work a guest is idle: what looks after it looks ever
-// more seldom, and what it left behind has been cleared away.
+// atRest is how long after its last work a guest leaves its neighbours alone: what it left
+// behind has been cleared away.
 const atRest = 50 * time.Millisecond
 
-func settled(ctx context.Context) error {
+func settled(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(atRest):
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -208,7 +209,7 @@ func beside(ctx context.Context, t *scene.Take, rounds, pairs int) (err error) {
 	}
 	defer func() { err = errors.Join(err, worker.g.Close()) }()
 	copies := func(name string) (float64, error) {
-		if err := settled(ctx); err != nil {
+		if err := settled(ctx, atRest); err != nil {
 			return 0, err
 		}
 		if err := worker.copies(rounds); err != nil { // what coming and going leaves to be paid for
