@@ -330,42 +330,46 @@ var userdShown = [...]uint64{
 }
 
 // showUSERD copies what the card has written to a channel's USERD to the
-// guest's. Only changes are written: each write makes the card look at every
-// semaphore that is waited for.
+// guest's.
 func (g *Guest) showUSERD(ch *channel) {
+	g.moving.RLock()
+	defer g.moving.RUnlock()
+	g.copyUSERD(ch)
+}
+
+// copyUSERD is showUSERD with Guest.moving held: a page that changes its home under a
+// write would lose it. Only changes are written: each write makes the card look at every
+// semaphore that is waited for.
+func (g *Guest) copyUSERD(ch *channel) {
 	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
 	if !ok {
 		return
 	}
-	if g.copyUSERD(ch, at) {
-		g.tracker.Wrote(ch.userd, gf100.USERDSize)
-	}
-}
-
-// copyUSERD does it, and says whether anything was written. A page that changes its
-// home under a write would lose it.
-func (g *Guest) copyUSERD(ch *channel, at uint64) (wrote bool) {
-	g.moving.RLock()
-	defer g.moving.RUnlock()
 	c := &g.agg.ctl
+	wrote := false
 	for _, off := range userdShown {
 		if v := c.readVRAM(ch.cardUSERD() + off); v != c.readVRAM(at+off) {
 			c.writeVRAM(at+off, v)
 			wrote = true
 		}
 	}
-	return wrote
+	if wrote {
+		g.tracker.Wrote(ch.userd, gf100.USERDSize)
+	}
 }
 
 // loadUSERD fills the card's USERD from the guest's, before the channel is bound:
-// the fields that are forwarded, or shown, and nothing else.
+// the fields that are forwarded, or shown, and nothing else. While pages move it waits:
+// who moves them knows only the channels that there were, see [Aggregator.numbers].
 func (g *Guest) loadUSERD(ch *channel) {
 	c := g.agg.ctl.card
 	page := make([]byte, gf100.USERDSize)
 	at, _ := g.extents.translate(ch.userd, gf100.USERDSize)
+	g.moving.RLock()
 	for _, off := range append(userdShown[:], gf100.USERDGPPut) {
 		c.ReadVRAM(at+off, page[off:off+4])
 	}
+	g.moving.RUnlock()
 	ch.heard = binary.LittleEndian.Uint32(page[gf100.USERDGPPut:])
 	c.WriteVRAM(ch.cardUSERD(), page)
 }

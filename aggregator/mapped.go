@@ -123,7 +123,8 @@ func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 }
 
 // Still implements homes.Owner: no channel of the guest's runs on the card, and the
-// aggregator does not touch the guest's memory.
+// aggregator does not write the guest's memory. It may read a word, as GP_PUT, and finds
+// it where the page was or where it is.
 func (o owner) Still(do func()) {
 	o.guest.moving.Lock()
 	defer o.guest.moving.Unlock()
@@ -135,8 +136,8 @@ func (o owner) Still(do func()) {
 func (o owner) Direct(addr uint64, on bool) { o.guest.tracker.Untrapped(addr, pageSize, on) }
 
 // numbers returns the card's channels that a guest has, also those that the card has
-// not let go of. No other can be its before the next step of its goroutine's, which
-// touches its memory first.
+// not let go of. A number that it gets afterwards is nothing that runs while pages move:
+// between getting it and binding it, its goroutine waits for them (loadUSERD).
 func (a *Aggregator) numbers(g *Guest) (ids []uint8) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,11 +1,19 @@
 package aggregator
 
 import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // TestMappedWindowOutside: whoever looks behind its memory is counted, whether its
@@ -39,4 +47,124 @@ func TestMappedWindowOutside(t *testing.T) {
 			}
 		})
 	}
+}
+
+// movingCard begins to move a guest's pages at one of the accesses that the guest's
+// goroutine makes of the card, and looks at what is done on the card meanwhile.
+type movingCard struct {
+	*fakeCard
+	guest *Guest
+	left  atomic.Int64 // accesses until then; negative: not counted
+	still atomic.Bool
+	ids   []uint8 // that stand still
+	moved chan struct{}
+	wrong []string
+}
+
+const stillFor = 5 * time.Millisecond // what comes after a step that does not wait, comes in microseconds
+
+func (m *movingCard) access() {
+	if m.guest == nil || m.left.Add(-1) != -1 {
+		return
+	}
+	if !m.guest.moving.TryLock() { // the goroutine touches the guest's memory: nobody moves it
+		return
+	}
+	m.guest.moving.Unlock()
+	begun := make(chan struct{})
+	m.moved = make(chan struct{})
+	go func() {
+		defer close(m.moved)
+		owner{m.guest}.Still(func() {
+			close(begun)
+			time.Sleep(stillFor)
+			m.still.Store(false)
+		})
+	}()
+	<-begun
+}
+
+func (m *movingCard) Still(ids []uint8, do func()) {
+	m.ids = ids
+	m.still.Store(true)
+	do()
+}
+
+func (m *movingCard) ReadBAR(bar int, off uint64, p []byte) {
+	m.access()
+	m.fakeCard.ReadBAR(bar, off, p)
+}
+
+func (m *movingCard) WriteBAR(bar int, off uint64, p []byte) {
+	m.access()
+	if reg := uint32(off) - regChannelInst; m.still.Load() && bar == card.BAR0 && reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
+		if id := uint8(reg / strideChannel); binary.LittleEndian.Uint32(p)&gf100.InstanceBound != 0 && !slices.Contains(m.ids, id) {
+			m.wrong = append(m.wrong, fmt.Sprintf("channel %d is bound, and only %d stand still", id, m.ids))
+		}
+	}
+	m.fakeCard.WriteBAR(bar, off, p)
+}
+
+func (m *movingCard) ReadVRAM(addr uint64, p []byte) bool {
+	m.access()
+	return m.fakeCard.ReadVRAM(addr, p)
+}
+
+func (m *movingCard) WriteVRAM(addr uint64, p []byte) bool {
+	m.access()
+	if m.still.Load() && slices.ContainsFunc(m.guest.extents.list, func(e extent) bool { return addr >= e.card && addr-e.card < e.size }) {
+		m.wrong = append(m.wrong, fmt.Sprintf("%#x of the guest's is written", addr))
+	}
+	return m.fakeCard.WriteVRAM(addr, p)
+}
+
+// TestNoChannelBeginsWhilePagesMove: a channel is bound anew that stays on its guest's
+// runlist, in another space. At whatever access of the card's pages begin to move, no
+// channel of the guest's is bound meanwhile but those that stand still, and nothing is
+// written to its memory.
+func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
+	const otherDir, table = 0x140000, 0x180000
+	outside := 0
+	for at := int64(0); ; at++ {
+		m := &movingCard{fakeCard: newFake(32 << 20)}
+		m.left.Store(-1)
+		a, err := NewWith(m, Options{})
+		require.NoError(t, err)
+		g := addGuestWith(t, a, GuestConfig{})
+		bindChannel(t, g, 1)
+		list(t, g, 1)
+		was := g.cardChannel(1)
+		pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}
+		require.True(t, g.eachRun(otherDir, binary.LittleEndian.AppendUint64(nil, pde.Encode()), true))
+		require.True(t, g.eachRun(table, binary.LittleEndian.AppendUint64(nil, shadowpt.PTE{Valid: true, Addr: 0x1000}.Encode()), true))
+		block := make([]byte, gf100.InstanceSize)
+		require.True(t, g.read(shadowpt.VRAM, instAt+1*gf100.InstanceSize, block))
+		gf100.InstPDBLo.Put(block, otherDir>>12)
+		require.True(t, g.eachRun(instAt, block, true))
+
+		g.mu.Lock()
+		g.setBound(1, instAt, true)
+		m.guest = g
+		m.left.Store(at)
+		g.await()
+		g.mu.Unlock()
+		came := m.left.Load() < 0
+		if m.moved != nil {
+			<-m.moved
+			if ch := g.cardChannel(1); !slices.Contains(m.ids, ch.id) {
+				outside++
+			}
+		}
+		m.left.Store(-1 << 32)
+		require.Empty(t, m.wrong, "pages began to move at access %d", at)
+		require.NotSame(t, was, g.cardChannel(1))
+		require.Equal(t, []uint32{uint32(g.cardChannel(1).id)}, m.runlist())
+		require.NoError(t, g.Remove())
+		require.NoError(t, a.Close())
+		if !came {
+			require.Greater(t, at, int64(40), "too few accesses to bind a channel")
+			break
+		}
+	}
+	require.NotZero(t, outside, "pages never began to move while the guest had no channel")
 }

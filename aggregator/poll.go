@@ -123,7 +123,7 @@ func (g *Guest) unheard() (news channelSet, watched int) {
 	if !g.moving.TryRLock() {
 		return news, 1 // the others need not wait for it
 	}
-	g.moving.RUnlock()
+	defer g.moving.RUnlock()
 	g.watched.each(func(id uint8) {
 		watched++
 		if g.rebinding(id) {
@@ -135,7 +135,7 @@ func (g *Guest) unheard() (news channelSet, watched int) {
 		}
 		if ch.showing {
 			more := ch.reports()
-			g.showUSERD(ch)
+			g.copyUSERD(ch)
 			ch.showing = more
 		}
 	})

@@ -194,6 +194,66 @@ func TestUSERDIsShown(t *testing.T) {
 	require.False(t, ch.showing, "there is nothing more to show")
 }
 
+// seenCard calls f at each access of its memory.
+type seenCard struct {
+	*fakeCard
+	f atomic.Pointer[func()]
+}
+
+func (s *seenCard) ReadVRAM(addr uint64, p []byte) bool {
+	if f := s.f.Load(); f != nil {
+		(*f)()
+	}
+	return s.fakeCard.ReadVRAM(addr, p)
+}
+
+func (s *seenCard) WriteVRAM(addr uint64, p []byte) bool {
+	if f := s.f.Load(); f != nil {
+		(*f)()
+	}
+	return s.fakeCard.WriteVRAM(addr, p)
+}
+
+// TestLooksDoNotWaitForMoves: who looks at a guest's doorbells, with Guest.mu held, finds
+// that its pages move and goes on, or has them wait until it has seen everything: none can
+// begin to move in between, and have the looks at all other guests wait.
+func TestLooksDoNotWaitForMoves(t *testing.T) {
+	s := &seenCard{fakeCard: newFake(32 << 20)}
+	a, err := NewWith(s, Options{Pace: rare})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	g := polledGuest(t, a)
+	t.Cleanup(func() { require.NoError(t, g.Remove()) })
+	bindChannel(t, g, 1)
+	ch := g.cardChannel(1)
+	s.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy|1) // it goes on having more to show
+	store(g, 1, 7)
+	look(a)
+
+	seen, free := 0, 0
+	f := func() {
+		seen++
+		if g.moving.TryLock() {
+			g.moving.Unlock()
+			free++
+		}
+	}
+	for get := range uint32(3) {
+		a.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPGet, get)
+		s.f.Store(&f)
+		g.unheard()
+		s.f.Store(nil)
+	}
+	require.Greater(t, seen, 3*len(userdShown))
+	require.Zero(t, free, "of %d accesses in %d looks, pages could have begun to move before so many", seen, 3)
+
+	g.moving.Lock()
+	defer g.moving.Unlock()
+	store(g, 1, 9)
+	look(a)
+	require.EqualValues(t, 1, g.stats.PolledBells.Load(), "found while pages moved")
+}
+
 // bellCard holds each bell of the card's against whose channel it is. A channel's
 // instance block and each GP_PUT carry the guest's number.
 type bellCard struct {
