@@ -219,21 +219,36 @@ func (c *control) invalidate(dirs ...uint64) bool {
 // everything that was listed before commitRunlist was called.
 func (c *control) commitRunlist(list func() []uint8) bool {
 	return c.committing.do(nil, func(*ticket) bool {
-		ids := list()
-		buf := make([]byte, 0, gf100.Channels*gf100.RunlistEntrySize)
-		for _, id := range ids {
-			buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
-			buf = binary.LittleEndian.AppendUint32(buf, 4)
-		}
-		c.mu.Lock()
-		c.active ^= 1
-		addr := c.runlists[c.active]
-		c.card.WriteVRAM(addr, buf)
-		c.wr(regRunlistBase, uint32(addr>>12))
-		c.wr(regRunlist, 0x01f00000|uint32(len(ids)))
-		c.mu.Unlock()
+		c.writeRunlist(list())
 		return c.await(regEngRunlist, gf100.RunlistPending, 0)
 	})
+}
+
+// tryRunlist is commitRunlist if nobody is at it, and without a wait. If it returns false
+// the card may have the list and be at it still: it has to be committed again.
+func (c *control) tryRunlist(list func() []uint8) bool {
+	return c.committing.try(func() bool {
+		if c.rd(regEngRunlist)&gf100.RunlistPending != 0 {
+			return false // one that nobody waits for; the card may be reading it
+		}
+		c.writeRunlist(list())
+		return c.rd(regEngRunlist)&gf100.RunlistPending == 0
+	})
+}
+
+func (c *control) writeRunlist(ids []uint8) {
+	buf := make([]byte, 0, gf100.Channels*gf100.RunlistEntrySize)
+	for _, id := range ids {
+		buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
+		buf = binary.LittleEndian.AppendUint32(buf, 4)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.active ^= 1
+	addr := c.runlists[c.active]
+	c.card.WriteVRAM(addr, buf)
+	c.wr(regRunlistBase, uint32(addr>>12))
+	c.wr(regRunlist, 0x01f00000|uint32(len(ids)))
 }
 
 // preempt makes channels leave their PBDMAs, one after the other, as the
@@ -253,6 +268,20 @@ func (c *control) preempt(ids ...uint8) bool {
 			ok = ok && c.await(regPreempt, gf100.PreemptPending, 0)
 		})
 		return ok
+	})
+}
+
+// tryPreempt is preempt of one channel if nobody is at it, and without a wait. If it returns
+// false it has to be done again.
+func (c *control) tryPreempt(id uint8) bool {
+	return c.preempting.try(func() bool {
+		if c.rd(regPreempt)&gf100.PreemptPending != 0 {
+			return false
+		}
+		c.mu.Lock()
+		c.wr(regPreempt, uint32(id))
+		c.mu.Unlock()
+		return c.rd(regPreempt)&gf100.PreemptPending == 0
 	})
 }
 

@@ -18,8 +18,9 @@
 // guest's own goroutine, which talks to the card and waits for it with a bound.
 // Until it has, the registers that ask "are you done" answer no. Doorbells and
 // channel stops go to the card at once when nothing is queued before them, and
-// nothing is owed: an invalidate of a space in which nothing runs may be put off
-// until something would (see shadowing.go).
+// nothing is owed; so do a preempt, and a runlist that has nothing new, if the card does
+// them without a wait (see atonce.go). An invalidate of a space in which nothing runs may
+// be put off until something would (see shadowing.go).
 //
 // # What one guest can make another wait for
 //

@@ -124,6 +124,9 @@ func (g *Guest) Runlist(base, count uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Runlists.Add(1)
+	if g.idle() && g.unlist(base, count) {
+		return
+	}
 	g.todo.runlist, g.todo.base, g.todo.count = true, base, count
 	g.wake.Broadcast()
 }
@@ -140,6 +143,9 @@ func (g *Guest) Preempt(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Preempts.Add(1)
+	if g.idle() && g.leaves(id) {
+		return
+	}
 	g.todo.preempt.add(id)
 	g.wake.Broadcast()
 }
@@ -168,7 +174,7 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	} else {
 		asked.add(spaceKey{uint64(pdb>>4) << 12, shadowpt.Target(pdb & 3)})
 	}
-	if g.todo.empty() && g.doing.empty() && g.putOff(&asked) {
+	if g.idle() && g.putOff(&asked) {
 		return
 	}
 	g.todo.invalidate.merge(asked)
@@ -277,21 +283,29 @@ func (g *Guest) resume(id uint8, retry bool) {
 	}
 }
 
-// readRunlist returns which of the guest's channels a runlist names.
-func (g *Guest) readRunlist(base, count uint32) (listed channelSet) {
-	n := min(int(count&0xfff), gf100.Channels)
-	b := make([]byte, n*gf100.RunlistEntrySize)
-	if n > 0 && !g.read(shadowpt.Target(base>>28&3), uint64(base&gf100.InstanceAddr)<<12, b) {
+// readRunlist returns which of the guest's channels a runlist names. One that no memory
+// answers for is empty, and an error.
+func (g *Guest) readRunlist(base, count uint32) channelSet {
+	listed, ok := g.lookAtRunlist(base, count)
+	if !ok {
 		g.stats.BadRunlist.Add(1)
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.news.unlisted = true // told with the end of the round
-		return listed
+	}
+	return listed
+}
+
+func (g *Guest) lookAtRunlist(base, count uint32) (listed channelSet, ok bool) {
+	n := min(int(count&0xfff), gf100.Channels)
+	b := make([]byte, n*gf100.RunlistEntrySize)
+	if n > 0 && !g.read(shadowpt.Target(base>>28&3), uint64(base&gf100.InstanceAddr)<<12, b) {
+		return listed, false
 	}
 	for ; len(b) > 0; b = b[gf100.RunlistEntrySize:] {
 		if id := binary.LittleEndian.Uint32(b); id < gf100.Channels {
 			listed.add(uint8(id))
 		}
 	}
-	return listed
+	return listed, true
 }

@@ -317,8 +317,11 @@ func TestBusyChannelsAreNotPutOff(t *testing.T) {
 	}
 	// What is owed is done before anything else lets a channel run, too.
 	for name, start := range map[string]func(){
-		"enable":  func() { g.Enable(1, true) },
-		"runlist": func() { g.Runlist(listAt>>12, 0x01f00000) },
+		"enable": func() { g.Enable(1, true) },
+		"runlist": func() {
+			require.True(t, g.eachRun(listAt, binary.LittleEndian.AppendUint64(nil, 1), true))
+			g.Runlist(listAt>>12, 0x01f00001)
+		},
 	} {
 		require.True(t, g.eachRun(dirAt, []byte{4}, true))
 		g.Invalidate(dirAt>>12<<4, 1<<31|1)

@@ -20,7 +20,7 @@ func (g *Guest) ring(id uint8) {
 	if !g.channels[id].bound {
 		return
 	}
-	if ch := g.channels[id].ch; ch != nil && g.todo.empty() && g.doing.empty() && !g.owes(ch) {
+	if ch := g.channels[id].ch; ch != nil && g.idle() && !g.owes(ch) {
 		g.submit(ch)
 		return
 	}

@@ -83,6 +83,14 @@ func (s *channelSet) remove(id uint8)   { s[id/64] &^= 1 << (id % 64) }
 func (s *channelSet) has(id uint8) bool { return s[id/64]>>(id%64)&1 != 0 }
 func (s *channelSet) empty() bool       { return *s == channelSet{} }
 
+// without returns how many members are not in o.
+func (s *channelSet) without(o channelSet) (n int) {
+	for i, word := range s {
+		n += bits.OnesCount64(word &^ o[i])
+	}
+	return n
+}
+
 // each calls f for the members, lowest first.
 func (s *channelSet) each(f func(id uint8)) {
 	for i, word := range s {

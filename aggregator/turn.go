@@ -50,3 +50,20 @@ func (t *turn) do(join func(*ticket), run func(*ticket) bool) bool {
 	t.over.Broadcast()
 	return ok
 }
+
+// try has an operation of its own if none is under way or asked for, and returns what
+// run does. It does not wait, and run must not.
+func (t *turn) try(run func() bool) (ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.busy || t.next != nil {
+		return false
+	}
+	t.busy = true
+	t.mu.Unlock()
+	ok = run()
+	t.mu.Lock()
+	t.busy = false
+	t.over.Broadcast()
+	return ok
+}

@@ -67,7 +67,7 @@ func (g *Guest) takeAll() (left []*channel) {
 func (g *Guest) next() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.todo.empty() && !g.closing {
+	for g.todo.empty() && !g.closing || !g.doing.empty() { // a trap's; see atonce.go
 		g.wake.Wait()
 	}
 	g.throttle()
@@ -203,6 +203,16 @@ func (g *Guest) commit(base, count uint32) {
 // commitListed gives the card its runlist with this guest's as it is now.
 // Channels that left it are shown to the guest as the card left them.
 func (g *Guest) commitListed() {
+	left, ok := g.list(g.agg.ctl.commitRunlist)
+	if !ok {
+		g.tire()
+	}
+	g.takenOff(left)
+}
+
+// list has the card's runlist committed with this guest's as it is now, and returns the
+// channels that leave it.
+func (g *Guest) list(commit func(func() []uint8) bool) (left []*channel, ok bool) {
 	ours := g.bound()
 	g.mu.Lock()
 	for _, ch := range ours {
@@ -210,7 +220,6 @@ func (g *Guest) commitListed() {
 	}
 	g.mu.Unlock()
 	a := g.agg
-	var left []*channel
 	a.mu.Lock()
 	for _, ch := range ours {
 		on := g.listed.has(ch.gid)
@@ -220,10 +229,7 @@ func (g *Guest) commitListed() {
 		ch.listed = on
 	}
 	a.mu.Unlock()
-	if !a.ctl.commitRunlist(a.listed) {
-		g.tire()
-	}
-	g.takenOff(left)
+	return left, commit(a.listed)
 }
 
 func (g *Guest) bound() (list []*channel) {

@@ -1,0 +1,77 @@
+package aggregator
+
+// What takes a channel off the card that has nothing more to do: a preempt, or a runlist
+// that has nothing new. A driver that ends a channel does both, and waits for each. The card
+// is done at once, and the guest's goroutine takes some microseconds, but to wake it takes
+// longer than a driver looks before it sleeps. So the trap does it, in the goroutine's
+// place: it is in doing, and the goroutine waits until it is not. Nothing here waits for the
+// card; what would have to is left to the goroutine, which begins anew.
+
+// leaveAtOnce is how many channels one trap may take off the card.
+const leaveAtOnce = 4
+
+// idle reports whether nothing is to be done, or under way. Guest.mu is held.
+func (g *Guest) idle() bool { return g.todo.empty() && g.doing.empty() }
+
+// inPlace does what is in doing with Guest.mu let go of, and takes it out again.
+func (g *Guest) inPlace(do func()) {
+	g.mu.Unlock()
+	do()
+	g.mu.Lock()
+	g.doing = todo{}
+	g.wake.Broadcast()
+}
+
+// leaves has a preempt done that the card does at once, as for a channel that is on no
+// PBDMA: the guest sees what the card left of it. The guest is idle; Guest.mu is held.
+func (g *Guest) leaves(id uint8) (ok bool) {
+	ch := g.channels[id].ch
+	if g.closing || g.unsafe != "" || ch == nil {
+		return false
+	}
+	g.doing.preempt.add(id)
+	g.inPlace(func() {
+		if ok = g.agg.ctl.tryPreempt(ch.id); ok {
+			g.takenOff([]*channel{ch})
+		}
+	})
+	return ok
+}
+
+// unlist has a runlist committed that lists nothing that is not listed: nothing may run by
+// it that could see what is owed. It reports whether the card has taken it. The guest is
+// idle; Guest.mu is held.
+func (g *Guest) unlist(base, count uint32) (ok bool) {
+	if g.closing || g.unsafe != "" {
+		return false
+	}
+	g.doing.runlist = true
+	g.inPlace(func() { ok = g.commitLess(base, count) })
+	if ok {
+		g.news.done, g.news.runlist = true, true
+		g.hear.Signal()
+	}
+	return ok
+}
+
+func (g *Guest) commitLess(base, count uint32) bool {
+	now, ok := g.lookAtRunlist(base, count)
+	if !ok || now.without(g.listed) > 0 || g.listed.without(now) > leaveAtOnce {
+		return false
+	}
+	was := g.listed
+	g.listed = now
+	left, ok := g.list(g.agg.ctl.tryRunlist)
+	if ok {
+		g.takenOff(left)
+		return true
+	}
+	// As if it had not been tried: it is the goroutine's to commit, and to see who leaves.
+	g.listed = was
+	g.agg.mu.Lock()
+	defer g.agg.mu.Unlock()
+	for _, ch := range left {
+		ch.listed = true
+	}
+	return false
+}
