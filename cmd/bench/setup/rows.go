@@ -27,8 +27,8 @@ type Row struct {
 	Whole bool
 	// GPU are options of each virtual GPU, as in --gpu, or of the whole card.
 	GPU map[string]string
-	// Server are options of the configuration's section of that name.
-	Server map[string]string
+	// Server and Limits are options of the configuration's sections of those names.
+	Server, Limits map[string]string
 	// Bells says that it stands for a way that doorbells go.
 	Bells bool
 	// Asked says that it is measured only by those who name it: it settles a default,
@@ -54,9 +54,16 @@ const (
 	optBell = "doorbell"
 	optSpin = "spin"
 
+	optTableRate = "table-rate"
+
 	mapAll   = "all"
 	bellPoll = "poll"
 )
+
+// unlimited has naive, and what changes an option of it, do the work on tables as fast as it
+// can be done: with the limit that guests have by default, half of the time that a scan of
+// large tables takes would be waiting.
+var unlimited = map[string]string{optTableRate: "1TiB"}
 
 // Rows are the set-ups: pass-through, naive, each option alone, all together, and
 // those that settle a default.
@@ -72,39 +79,46 @@ var Rows = []Row{
 		Bells: true,
 	},
 	{
-		Name:  Naive,
-		About: "GPUvm's full virtualization: every access trapped, all tables scanned at each TLB invalidate",
-		GPU:   map[string]string{optSync: "flush", optScan: "full", optMap: "none"},
+		Name:   Naive,
+		About:  "GPUvm's full virtualization: every access trapped, all tables scanned at each TLB invalidate",
+		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: "none"},
+		Limits: unlimited,
 	},
 	{
-		Name:  "lazy",
-		About: "Naive, but tables wait for the next submission that could see them",
-		GPU:   map[string]string{optSync: "lazy", optScan: "full", optMap: "none"},
+		Name:   "lazy",
+		About:  "Naive, but tables wait for the next submission that could see them",
+		GPU:    map[string]string{optSync: "lazy", optScan: "full", optMap: "none"},
+		Limits: unlimited,
 	},
 	{
-		Name:  "incremental",
-		About: "Naive, but only what changed is looked at",
-		GPU:   map[string]string{optSync: "flush", optScan: "incremental", optMap: "none"},
+		Name:   "incremental",
+		About:  "Naive, but only what changed is looked at",
+		GPU:    map[string]string{optSync: "flush", optScan: "incremental", optMap: "none"},
+		Limits: unlimited,
 	},
 	{
-		Name:  "eager",
-		About: "Incremental, and each trapped write of an entry is applied at once",
-		GPU:   map[string]string{optSync: "eager", optScan: "incremental", optMap: "none"},
+		Name:   "eager",
+		About:  "Incremental, and each trapped write of an entry is applied at once",
+		GPU:    map[string]string{optSync: "eager", optScan: "incremental", optMap: "none"},
+		Limits: unlimited,
 	},
 	{
-		Name:  "adaptive",
-		About: "Incremental, and each table is lazy or eager as it is written",
-		GPU:   map[string]string{optSync: "adaptive", optScan: "incremental", optMap: "none"},
+		Name:   "adaptive",
+		About:  "Incremental, and each table is lazy or eager as it is written",
+		GPU:    map[string]string{optSync: "adaptive", optScan: "incremental", optMap: "none"},
+		Limits: unlimited,
 	},
 	{
-		Name:  "mapped",
-		About: "Naive, but the guest maps BAR1, BAR3, PRAMIN and the ROM",
-		GPU:   map[string]string{optSync: "flush", optScan: "full", optMap: mapAll},
+		Name:   "mapped",
+		About:  "Naive, but the guest maps BAR1, BAR3, PRAMIN and the ROM",
+		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: mapAll},
+		Limits: unlimited,
 	},
 	{
-		Name:  "poll",
-		About: "Naive, but the guest maps the doorbells, and the server looks for them",
-		GPU:   map[string]string{optSync: "flush", optScan: "full", optMap: "none", optBell: bellPoll},
+		Name:   "poll",
+		About:  "Naive, but the guest maps the doorbells, and the server looks for them",
+		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: "none", optBell: bellPoll},
+		Limits: unlimited,
 		// QEMU waits for each write of a nouveau that maps nothing else: more than a minute.
 		Inside: true,
 	},
@@ -112,6 +126,7 @@ var Rows = []Row{
 		Name:   "spin",
 		About:  "Naive, but the server polls its socket for 50 us before it blocks",
 		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: "none"},
+		Limits: unlimited,
 		Server: map[string]string{optSpin: "50us"},
 		Inside: true,
 	},
@@ -193,6 +208,9 @@ func (r *Row) Options() map[string]string {
 	for k, v := range r.Server {
 		out["server."+k] = v
 	}
+	for k, v := range r.Limits {
+		out["limits."+k] = v
+	}
 	return out
 }
 
@@ -224,6 +242,10 @@ func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 	if len(r.Server) > 0 {
 		file.WriteString("server:\n")
 		write(&file, r.Server)
+	}
+	if len(r.Limits) > 0 {
+		file.WriteString("limits:\n")
+		write(&file, r.Limits)
 	}
 	if len(s.Scheduler) > 0 && !r.Whole {
 		file.WriteString("scheduler:\n")

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -23,7 +24,7 @@ func TestRows(t *testing.T) {
 		require.False(t, seen[row.Name], "%s is there twice", row.Name)
 		seen[row.Name] = true
 		require.NotEmpty(t, row.About)
-		require.Len(t, row.Options(), len(row.GPU)+len(row.Server))
+		require.Len(t, row.Options(), len(row.GPU)+len(row.Server)+len(row.Limits))
 		b, err := Open(row, Common)
 		require.NoError(t, err, row.Name)
 		require.Len(t, b.Seats, 1)
@@ -47,7 +48,28 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// An option alone differs from naive in that option.
+// Nothing holds a full scan back: it would be the limit that is measured. What is served by
+// default is measured with the limit that is there by default.
+func TestFullScansAreNotHeldBack(t *testing.T) {
+	for _, row := range Rows {
+		if row.Whole {
+			continue
+		}
+		layer, err := row.layer(Common, func(int) string { return "x.sock" })
+		require.NoError(t, err, row.Name)
+		rate := uint64(layer.Config.Limits.TableRate)
+		switch {
+		case row.GPU[optScan] == "full":
+			require.Equal(t, uint64(1<<40), rate, row.Name)
+		case row.Name == All:
+			require.Equal(t, uint64(512<<20), rate)
+			require.NotContains(t, row.Options(), "limits.table-rate")
+		}
+	}
+}
+
+// An option alone differs from naive in that option. What is not a step from naive has the
+// limit that is there by default.
 func TestRowsAreAblations(t *testing.T) {
 	rows, err := Choose([]string{Naive})
 	require.NoError(t, err)
@@ -57,16 +79,19 @@ func TestRowsAreAblations(t *testing.T) {
 		options []string
 	}{
 		{"lazy", []string{"gpu.shadow.sync"}}, {"incremental", []string{"gpu.shadow.scan"}}, {"mapped", []string{"gpu.bar-map"}}, {"poll", []string{"gpu.doorbell"}}, {"spin", []string{"server.spin"}},
-		{"lazy+incremental", []string{"gpu.shadow.scan", "gpu.shadow.sync"}},
-		{All, []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync"}},
-		{"all+poll", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "gpu.doorbell"}},
-		{"all+spin20us", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "server.spin"}},
+		{"lazy+incremental", []string{"gpu.shadow.scan", "gpu.shadow.sync", "limits.table-rate"}},
+		{All, []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "limits.table-rate"}},
+		{"all+poll", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "gpu.doorbell", "limits.table-rate"}},
+		{"all+spin20us", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "server.spin", "limits.table-rate"}},
 	} {
 		rows, err := Choose([]string{c.name})
 		require.NoError(t, err)
+		options := rows[0].Options()
+		keys := maps.Clone(naive)
+		maps.Copy(keys, options)
 		var differ []string
-		for k, v := range rows[0].Options() {
-			if naive[k] != v {
+		for k := range keys {
+			if naive[k] != options[k] {
 				differ = append(differ, k)
 			}
 		}
