@@ -23,7 +23,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 // Options of a run.
@@ -62,32 +61,18 @@ func Scenarios() (names []string) {
 // fails if nothing can be. If ctx ends it returns its error, and a report of what
 // had been measured by then.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
-	rows, err := setup.Choose(o.Setups)
-	if err != nil {
+	if err := o.Check(); err != nil {
 		return nil, err
 	}
-	for _, n := range o.Only {
-		if known := Scenarios(); !slices.Contains(known, n) {
-			return nil, &config.Error{Where: "--only", Value: n, Reason: "no such scenario; " + config.Known(n, known)}
-		}
-	}
-	if o.Repeat < 1 {
-		return nil, &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Repeat), Reason: "must be 1 or more"}
-	}
-	if o.InProcess && o.Machines {
-		return nil, &config.Error{Where: "--in-process and --machines", Reason: "leave nothing to measure; give one of them, or neither"}
-	}
-	if err := o.checkMachines(); err != nil {
+	rows, err := setup.Choose(o.Setups)
+	if err != nil {
 		return nil, err
 	}
 	r := &run{Options: o, rows: rows, began: time.Now()}
 	r.out = &report.Report{
 		Schema: report.Schema, Version: report.Version, Umbra: o.Umbra, Began: r.began.UTC().Round(time.Second),
 		Machine: report.ThisMachine(), Run: report.Run{Repeat: o.Repeat, Quick: o.Quick},
-		Results: []report.Result{}, // traps alone have none, and a list is a list
-	}
-	for i := range rows {
-		r.out.Setups = append(r.out.Setups, report.Setup{Name: rows[i].Name, About: rows[i].About, Whole: rows[i].Whole, Options: rows[i].Options()})
+		Setups: listed(rows), Results: []report.Result{}, // traps alone have none, and a list is a list
 	}
 	impossible := r.impossible()
 	if impossible != nil { // a run is long: who waits for machines has to know now
@@ -129,8 +114,6 @@ type run struct {
 
 	modelled []point // that the cost models are fitted to
 }
-
-func (r *run) asked(name string) bool { return len(r.Only) == 0 || slices.Contains(r.Only, name) }
 
 func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.Progress, "%5.0fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -165,6 +166,9 @@ func TestUsage(t *testing.T) {
 		{bench.Options{InProcess: true, Machines: true}, "--in-process and --machines: leave nothing to measure"},
 		{bench.Options{}, "--boots: 0: must be 1 or more; --in-process boots nothing"},
 		{bench.Options{Boots: 1, Kernels: []string{"5.10"}}, "--kernels: 5.10: no such kernel; "},
+		{bench.Options{Boots: 1, Machines: true, Only: []string{"probe", "growth"}}, "--only: growth: growth is not measured in virtual machines; those are probe, contexts"},
+		{bench.Options{InProcess: true, Only: []string{"bells"}, Setups: []string{"naive", "lazy"}}, "--setups: naive,lazy: bells is not measured with it; it is with pass-through, pass-through+map, lazy+incremental"},
+		{bench.Options{Boots: 1, Machines: true, Only: []string{"bells"}, Setups: []string{"naive"}}, "bells is not measured with it; it is with pass-through"},
 	} {
 		c.o.Progress = io.Discard
 		if c.o.Repeat == 0 {
@@ -174,6 +178,64 @@ func TestUsage(t *testing.T) {
 		require.ErrorContains(t, err, c.says)
 		require.IsType(t, new(config.Error), err)
 	}
+}
+
+// What is named is refused where it is not measured, and nowhere else.
+func TestCheckTakesWhatIsMeasured(t *testing.T) {
+	for _, name := range bench.Scenarios() {
+		inside := bench.Options{Repeat: 1, InProcess: true, Only: []string{name}}
+		require.NoError(t, inside.Check(), name)
+		machines := bench.Options{Repeat: 1, Boots: 1, Machines: true, Only: []string{name}}
+		if slices.Contains([]string{"program", "growth", "crowd"}, name) {
+			require.ErrorContains(t, machines.Check(), name+" is not measured in virtual machines")
+		} else {
+			require.NoError(t, machines.Check(), name)
+		}
+		either := bench.Options{Repeat: 1, Boots: 1, Only: []string{name}}
+		require.NoError(t, either.Check())
+		require.Equal(t, machines.Check() == nil, either.UseMachines(), name)
+	}
+}
+
+// What cannot be compared is known before it is measured, as far as it can be.
+func TestComparable(t *testing.T) {
+	only := func(names ...string) bench.Options {
+		return bench.Options{Repeat: 1, Boots: 1, Quick: true, Only: names, Setups: []string{"all"}, Progress: io.Discard, Possible: func() error { return errors.New("none") }}
+	}
+	o := only("probe", "contexts")
+	then, err := bench.Run(t.Context(), o)
+	require.NoError(t, err)
+	require.NoError(t, o.Comparable(then))
+
+	other := only("contexts", "tables")
+	require.NoError(t, other.Comparable(then), "some of it")
+	other = only("tables")
+	require.ErrorIs(t, other.Comparable(then), report.ErrNotComparable)
+	require.ErrorContains(t, other.Comparable(then), "results: measured here, not measured there")
+	other = only("traps")
+	require.ErrorContains(t, other.Comparable(then), "single accesses are not compared")
+	other = o
+	other.Setups = []string{"lazy"}
+	require.ErrorIs(t, other.Comparable(then), report.ErrNotComparable)
+	other = o
+	other.Quick = false // of the probe's parameters none is small
+	require.NoError(t, other.Comparable(then))
+	other = o
+	other.Machines = true
+	require.ErrorContains(t, other.Comparable(then), "that report has nothing that this run would measure")
+
+	// Machines: by their kernel, with the set-up as it was.
+	x := then.Results[0]
+	x.Where, x.Case = report.InMachine, "Linux 6.12"
+	then.Results = append(then.Results, x)
+	require.NoError(t, other.Comparable(then))
+	other.Kernels = []string{"6.1"}
+	require.ErrorIs(t, other.Comparable(then), report.ErrNotComparable)
+	other.Kernels = nil
+	then.Setups[0].Options["gpu.bar-map"] = "none"
+	require.ErrorContains(t, other.Comparable(then), "options of all.gpu.bar-map: all here, none there")
+	then.Machine.Processors = 4096
+	require.ErrorContains(t, o.Comparable(then), "machine.processors")
 }
 
 // Where no machine can be had, that is said before anything is measured, and the rest is.

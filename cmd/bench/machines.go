@@ -9,31 +9,14 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/machine"
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 // defaultKernel is booted when nobody says which.
 const defaultKernel = "6.12"
 
-// checkMachines refuses what cannot be booted.
-func (o *Options) checkMachines() error {
-	if o.InProcess {
-		return nil
-	}
-	if o.Boots < 1 {
-		return &config.Error{Where: "--boots", Value: fmt.Sprint(o.Boots), Reason: "must be 1 or more; --in-process boots nothing"}
-	}
-	for _, k := range o.Kernels {
-		if !slices.Contains(machine.Kernels, k) {
-			return &config.Error{Where: "--kernels", Value: k, Reason: "no such kernel; " + config.Known(k, machine.Kernels)}
-		}
-	}
-	return nil
-}
-
 // impossible says why machines that this run wants cannot be had.
 func (r *run) impossible() error {
-	if r.InProcess || !slices.ContainsFunc(machine.Scenarios(), r.asked) {
+	if !r.UseMachines() {
 		return nil
 	}
 	if r.Possible != nil {
@@ -44,19 +27,15 @@ func (r *run) impossible() error {
 
 // inMachines boots every kernel on every set-up by turns.
 func (r *run) inMachines(ctx context.Context) error {
-	if !slices.ContainsFunc(machine.Scenarios(), r.asked) {
+	if !r.UseMachines() {
 		return nil
-	}
-	kernels := r.Kernels
-	if len(kernels) == 0 {
-		kernels = []string{defaultKernel}
 	}
 	r.out.Run.Boots = r.Boots
 	rows := r.rows
 	if len(r.Setups) == 0 {
 		rows = slices.DeleteFunc(slices.Clone(rows), func(x setup.Row) bool { return x.Inside })
 	}
-	for _, k := range kernels {
+	for _, k := range r.kernels() {
 		if err := machine.Kernel(ctx, k, r.Progress); err != nil {
 			r.failed("Linux "+k, err)
 			continue

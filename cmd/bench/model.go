@@ -23,7 +23,7 @@ var (
 	countedTerms = []report.Term{
 		{Name: "a time that the server finds something in its socket", Count: report.Wakes},
 		{Name: "a message", Count: report.Messages},
-		{Name: "a page moved", Count: report.MapMoves},
+		{Name: "a page moved", Count: report.MapPages},
 		{Name: "a scan", Count: report.Scans},
 		{Name: "an entry examined", Count: report.Examined},
 	}

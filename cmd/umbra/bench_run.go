@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/bench"
@@ -33,8 +34,11 @@ type benchRunCmd struct {
 type benchOutput struct {
 	VS   string `name:"vs" placeholder:"FILE" help:"Compare with the report in FILE, the JSON of a run before."`
 	JSON bool   `name:"json" help:"Write the report as JSON to standard output, in place of the tables."`
-	Out  string `placeholder:"PATH" default:"umbra-bench.html" help:"Write the page there: FILE.html; or the JSON, FILE.json, or the tables, FILE.txt; or all three into a folder. none writes nothing (default: umbra-bench.html)."`
+	Out  string `placeholder:"PATH" help:"Write the page there: FILE.html; or the JSON, FILE.json, or the tables, FILE.txt; or all three into a folder. none writes nothing (default: umbra-bench.html; of show: none)."`
 }
+
+// benchPage is what a run writes when nobody says where to.
+const benchPage = "umbra-bench.html"
 
 // What is measured when nobody says.
 const (
@@ -45,6 +49,9 @@ const (
 
 func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	if c.List {
+		if err := c.refuse("--list", "which measures nothing", c.flags()); err != nil {
+			return err
+		}
 		l := bench.List()
 		if c.JSON {
 			e := json.NewEncoder(out.stdout)
@@ -67,22 +74,31 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	if c.Boots != nil {
 		o.Boots = *c.Boots
 	}
+	if err := c.checkEffect(&o); err != nil {
+		return err
+	}
+	if err := o.Check(); err != nil {
+		return err
+	}
 	then, err := c.before()
 	if err != nil {
 		return err
 	}
-	here := report.ThisMachine()
 	if then != nil {
-		// What cannot be compared in the end need not be measured first.
-		if err := report.SameMachine(here, then.Machine); err != nil {
-			return fmt.Errorf("--vs %s: %w", c.VS, err)
-		}
 		o.Busy = then.Run.BusyBytes
+		// What cannot be compared in the end need not be measured first.
+		if err := o.Comparable(then); err != nil {
+			return &config.Error{Where: "--vs", Value: c.VS, Reason: err.Error()}
+		}
+	}
+	if c.Out == "" {
+		c.Out = benchPage
 	}
 	if err := c.check(); err != nil {
 		return err
 	}
-	if hint := here.Busy(); hint != "" {
+	here := report.ThisMachine()
+	if hint := here.Busy(); hint != "" { // errors of the command line come before it
 		out.warn([]string{hint})
 	}
 	moreProcessors() // as umbra serve has them
@@ -96,6 +112,50 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	}
 	if n := len(r.Errors); n > 0 {
 		return fmt.Errorf("%d of the measurements failed: %s", n, strings.Join(r.Errors, "; "))
+	}
+	return nil
+}
+
+// flag is one that may have been given.
+type flag struct {
+	name  string
+	given bool
+}
+
+// Flags by what they are about.
+func (c *benchRunCmd) machineFlags() []flag {
+	return []flag{{"--boots", c.Boots != nil}, {"--kernels", len(c.Kernels) > 0}}
+}
+
+func (c *benchRunCmd) processFlags() []flag { return []flag{{"--repeat", c.Repeat != nil}} }
+
+func (c *benchRunCmd) flags() []flag {
+	return slices.Concat([]flag{
+		{"--in-process", c.InProcess}, {"--machines", c.Machines}, {"--quick", c.Quick}, {"--only", len(c.Only) > 0}, {"--setups", len(c.Setups) > 0},
+	}, c.processFlags(), c.machineFlags(), []flag{{"--vs", c.VS != ""}, {"--out", c.Out != ""}})
+}
+
+// refuse refuses flags that have no effect beside another, or for a reason.
+func (c *benchRunCmd) refuse(with, why string, flags []flag) error {
+	for _, f := range flags {
+		if f.given {
+			return &config.Error{Where: f.name, Reason: fmt.Sprintf("has no effect with %s, %s; leave one of them out", with, why)}
+		}
+	}
+	return nil
+}
+
+// checkEffect refuses flags of what is not measured.
+func (c *benchRunCmd) checkEffect(o *bench.Options) error {
+	switch {
+	case o.InProcess && o.Machines: // which is refused for itself
+		return nil
+	case o.InProcess:
+		return c.refuse("--in-process", "which boots nothing", c.machineFlags())
+	case !o.UseProcess():
+		return c.refuse("--machines", "which measures each boot once", c.processFlags())
+	case !o.UseMachines() && o.Check() == nil:
+		return c.refuse("--only "+strings.Join(o.Only, ","), "which boots nothing", c.machineFlags())
 	}
 	return nil
 }
@@ -129,7 +189,7 @@ const noFile = "none"
 
 // check refuses an --out that could not be written, before anything is measured.
 func (c *benchOutput) check() error {
-	if c.Out == noFile || c.Out == "" {
+	if c.Out == noFile {
 		return nil
 	}
 	dir := c.Out
@@ -180,7 +240,7 @@ func (c *benchOutput) write(out output, r, then *report.Report) error {
 	} else {
 		_, err = fmt.Fprint(out.stdout, benchText(r, compared))
 	}
-	if err != nil || c.Out == noFile || c.Out == "" {
+	if err != nil || c.Out == noFile {
 		return errors.Join(err, refused)
 	}
 	names := []string{c.Out}
@@ -218,6 +278,9 @@ func (c *benchShowCmd) Run(out output) error {
 		return badFile(c.File, err)
 	}
 	then, err := c.before()
+	if c.Out == "" {
+		c.Out = noFile // who looks asks for no file, and may have that of another run here
+	}
 	if err == nil {
 		err = c.check()
 	}

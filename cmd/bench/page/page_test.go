@@ -130,6 +130,14 @@ func TestPageStandsAlone(t *testing.T) {
 	}
 }
 
+// A page says as the tables do that the machine was busy.
+func TestPageWarnsOfABusyMachine(t *testing.T) {
+	r := sample(values["alike"])
+	require.NotContains(t, write(t, r, nil), "kept the machine busy")
+	r.Machine.Load = 7.5
+	require.Contains(t, write(t, r, nil), `<div class="error">Note: other work kept the machine busy (load 7.5 on 2 processors when the run began)`)
+}
+
 // That the search above would find them.
 func TestForeignThings(t *testing.T) {
 	for _, bad := range []string{

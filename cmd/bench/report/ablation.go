@@ -112,12 +112,12 @@ func (x *Result) ratioTo(y *Result) (float64, bool) {
 	return m, m > 0
 }
 
-// Pair is two set-ups of which one is told by the other.
-type Pair struct{ Setup, By string }
+// pair is two set-ups of which one is told by the other.
+type pair struct{ setup, by string }
 
-// Pairs are those that the demands are about: what as much mapped costs with and
+// pairs are those that the demands are about: what as much mapped costs with and
 // without anything in between, and how far full virtualization is from both ends.
-func (r *Report) Pairs(where string) (out []Pair) {
+func (r *Report) pairs(where string) (out []pair) {
 	there := map[string]bool{}
 	for i := range r.Results {
 		if r.Results[i].Where == where {
@@ -126,27 +126,27 @@ func (r *Report) Pairs(where string) (out []Pair) {
 	}
 	for i := range r.Setups {
 		if s := &r.Setups[i]; there[s.Name] && there[r.sameMap(s)] {
-			out = append(out, Pair{s.Name, r.sameMap(s)})
+			out = append(out, pair{s.Name, r.sameMap(s)})
 		}
 	}
 	for _, by := range []string{PassThrough, All} {
 		if there[Naive] && there[by] {
-			out = append(out, Pair{Naive, by})
+			out = append(out, pair{Naive, by})
 		}
 	}
 	return out
 }
 
-// ScenarioRatio is the geometric mean of the ratios of a scenario's cases that both of
+// scenarioRatio is the geometric mean of the ratios of a scenario's cases that both of
 // a pair ran; 0 if there are none.
-func (r *Report) ScenarioRatio(where, scenario string, p Pair) float64 {
+func (r *Report) scenarioRatio(where, scenario string, p pair) float64 {
 	var m mean
 	for i := range r.Results {
 		x := &r.Results[i]
-		if x.Where != where || x.Scenario != scenario || x.Setup != p.Setup {
+		if x.Where != where || x.Scenario != scenario || x.Setup != p.setup {
 			continue
 		}
-		if v, ok := x.ratioTo(r.Find(where, scenario, x.Case, p.By)); ok {
+		if v, ok := x.ratioTo(r.Find(where, scenario, x.Case, p.by)); ok {
 			m = m.add(v)
 		}
 	}

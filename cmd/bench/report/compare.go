@@ -10,13 +10,13 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/stats"
 )
 
-// Difference is a field in which two runs are not alike, so that a ratio of their
+// difference is a field in which two runs are not alike, so that a ratio of their
 // times would say nothing.
-type Difference struct {
+type difference struct {
 	Field, Now, Then string
 }
 
-func (d Difference) String() string {
+func (d difference) String() string {
 	return fmt.Sprintf("%s: %s here, %s there", d.Field, d.Now, d.Then)
 }
 
@@ -36,7 +36,7 @@ type Compared struct {
 
 // Refusal says why no ratios are made, of how many results.
 type Refusal struct {
-	Why     []Difference
+	Why     []difference
 	Results []string
 }
 
@@ -88,15 +88,15 @@ func Compare(now, then *Report) (*Comparison, error) {
 }
 
 // differ appends the difference of two values, if there is one.
-func differ(out []Difference, field string, now, then any) []Difference {
+func differ(out []difference, field string, now, then any) []difference {
 	if n, t := fmt.Sprint(now), fmt.Sprint(then); n != t {
-		out = append(out, Difference{field, orNone(n), orNone(t)})
+		out = append(out, difference{field, orNone(n), orNone(t)})
 	}
 	return out
 }
 
 // machineDifferences are those of the machines.
-func (r *Report) machineDifferences(then *Report) (out []Difference) {
+func (r *Report) machineDifferences(then *Report) (out []difference) {
 	m, o := &r.Machine, &then.Machine
 	out = differ(out, "machine.processor", m.Processor, o.Processor)
 	out = differ(out, "machine.processors", m.Processors, o.Processors)
@@ -105,7 +105,7 @@ func (r *Report) machineDifferences(then *Report) (out []Difference) {
 }
 
 // differences between the runs that matter to result x, and between it and y.
-func (r *Report) differences(then *Report, x, y *Result) []Difference {
+func (r *Report) differences(then *Report, x, y *Result) []difference {
 	out := r.machineDifferences(then)
 	if x.Where == InMachine {
 		var e, f Emulator
@@ -119,13 +119,13 @@ func (r *Report) differences(then *Report, x, y *Result) []Difference {
 		out = differ(out, "emulator.accelerator", e.Accelerator, f.Accelerator)
 	}
 	if y == nil {
-		return append(out, Difference{"results", "measured", "not measured"})
+		return append(out, difference{"results", "measured", "not measured"})
 	}
 	out = differMaps(out, "options of "+x.Setup, r.setup(x.Setup).Options, then.setup(x.Setup).Options)
 	return differMaps(out, "parameters", x.Parameters, y.Parameters)
 }
 
-func differMaps(out []Difference, field string, now, then map[string]string) []Difference {
+func differMaps(out []difference, field string, now, then map[string]string) []difference {
 	keys := map[string]string{}
 	maps.Copy(keys, now)
 	maps.Copy(keys, then)

@@ -23,8 +23,9 @@ const (
 	Changed     = "changed"
 	Rewritten   = "rewritten"
 	ShadowNS    = "shadow_ns"
+	HeldNS      = "held_ns"
 	MapScans    = "map_scans"
-	MapMoves    = "map_moves"
+	MapPages    = "map_pages_moved"
 )
 
 // Counts are all of them, in the order in which they are shown.
@@ -42,6 +43,7 @@ var Counts = []Count{
 	{Changed, "changed", "entries found to have changed", false},
 	{Rewritten, "rewritten", "shadow entries written", false},
 	{ShadowNS, "in shadows", "time spent bringing shadows up to date", true},
+	{HeldNS, "held", "time for which shadows waited for their rate, limits.table-rate", true},
 	{MapScans, "map scans", "times that the tables of a mapped window were looked at", false},
-	{MapMoves, "moves", "pages that moved to or from a mapped window", false},
+	{MapPages, "pages moved", "pages that moved to or from a mapped window", false},
 }

@@ -26,7 +26,7 @@ import (
 // one before would misread the new one.
 const (
 	Schema  = "umbra-bench"
-	Version = 2
+	Version = 3
 )
 
 // JSONSchema describes the JSON of a Report.
@@ -194,6 +194,11 @@ func (r *Report) Encode(w io.Writer) error {
 	return e.Encode(r)
 }
 
+// renamed says of versions before what is not called, or not meant, as it was.
+var renamed = map[int]string{
+	2: " (what was map_moves there is map_pages_moved, and map_moves is the server's name for something else)",
+}
+
 // Decode reads a report that Encode wrote.
 func Decode(in io.Reader) (*Report, error) {
 	data, err := io.ReadAll(in)
@@ -211,7 +216,7 @@ func Decode(in io.Reader) (*Report, error) {
 	case head.Schema != Schema:
 		return nil, fmt.Errorf("not a report of umbra bench: its schema is %q, want %q", head.Schema, Schema)
 	case head.Version != Version:
-		return nil, fmt.Errorf("a report of version %d; this program reads version %d: measure again, or use the program that wrote it", head.Version, Version)
+		return nil, fmt.Errorf("a report of version %d; this program reads version %d%s: measure again, or use the program that wrote it", head.Version, Version, renamed[head.Version])
 	}
 	if wrong, err := Validate(data); err != nil || len(wrong) > 0 {
 		return nil, errors.Join(fmt.Errorf("not a report of umbra bench as its schema has it: %s", strings.Join(wrong[:min(len(wrong), 3)], "; ")), err)

@@ -125,20 +125,20 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 
 // byScenario is the table of the ratios that the demands are about.
 func (r *Report) byScenario(b *strings.Builder, where string) {
-	pairs := r.Pairs(where)
+	pairs := r.pairs(where)
 	if len(pairs) == 0 {
 		return
 	}
 	b.WriteString("\n  By scenario, geometric means of the cases\n")
 	g := grid{indent: "  ", head: []string{"scenario"}}
 	for _, p := range pairs {
-		g.head = append(g.head, p.Setup+" / "+p.By)
+		g.head = append(g.head, p.setup+" / "+p.by)
 	}
 	for i := range r.Scenarios {
 		row, some := []string{r.Scenarios[i].Name}, false
 		for _, p := range pairs {
 			cell := none
-			if v := r.ScenarioRatio(where, r.Scenarios[i].Name, p); v > 0 {
+			if v := r.scenarioRatio(where, r.Scenarios[i].Name, p); v > 0 {
 				cell, some = ShowRatio(v), true
 			}
 			row = append(row, cell)

@@ -45,6 +45,11 @@ type Case struct {
 	Run func(ctx context.Context, t *Take) error
 }
 
+// Takes tells whether the case is measured with a set-up.
+func (c *Case) Takes(row *setup.Row) bool {
+	return !(row.Whole && c.Virtual) && (c.For == nil || c.For(row))
+}
+
 // Take is one repetition of a case with one set-up.
 type Take struct {
 	Bed   *setup.Bed
@@ -173,7 +178,7 @@ func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []set
 		}
 	}()
 	for _, row := range rows {
-		if row.Whole && c.Virtual || c.For != nil && !c.For(&row) {
+		if !c.Takes(&row) {
 			continue
 		}
 		p := &place{row: row}

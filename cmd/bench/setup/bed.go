@@ -191,7 +191,7 @@ var sources = map[string]string{
 	"entries_changed":   report.Changed,
 	"entries_rewritten": report.Rewritten,
 	"map_scans":         report.MapScans,
-	"map_pages_moved":   report.MapMoves,
+	"map_pages_moved":   report.MapPages,
 }
 
 // invalidate is the register that a guest asks with.
@@ -219,6 +219,7 @@ func (b *Bed) Counts() map[string]float64 {
 			continue
 		}
 		out[report.ShadowNS] += float64(s.guest.Stats().ShadowTime.Load())
+		out[report.HeldNS] += float64(s.guest.Stats().ThrottleTime.Load())
 		for _, c := range s.guest.Stats().Counts() {
 			if name, ok := sources[c.Name]; ok {
 				out[name] += float64(c.N)
