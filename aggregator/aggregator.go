@@ -69,7 +69,8 @@ type Options struct {
 	// TableRate bounds the work on page tables for one guest, in the long run, in bytes
 	// a second of which each is about a nanosecond (see toll); default 512 MiB, half a
 	// processor. A guest beyond that has its invalidates and submissions wait; memory
-	// that goes does not.
+	// that goes does not. Doorbells that its own goroutine looks for (ownLook) are paid of
+	// the same rate.
 	TableRate float64
 	// Pace bounds how often doorbells that are not trapped are looked for.
 	Pace doorbell.Pace
@@ -116,7 +117,7 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 			return nil, err
 		}
 	}
-	if a.poller, err = doorbell.New(o.Pace, &doors{agg: a}, &a.polled); err != nil {
+	if a.poller, err = doorbell.New(o.Pace, &doors{agg: a, most: lookAtOnce}, &a.polled); err != nil {
 		if a.gate != nil {
 			a.gate.close()
 		}

@@ -48,13 +48,15 @@
 // what it did and forwards what is next.
 //
 // The poller ([doorbell.Poller]), from New to Close, looks at doorbells that are not
-// trapped. It takes the locks below from 3 on, and never waits for a guest's windows.
+// trapped. It takes the locks below from 3 on, and never waits for a guest's windows. What
+// would take it long for one guest is left to that guest's work ([Guest.ownLook]).
 //
 // # Locks, in the order they are taken
 //
 //  1. The virtual GPU's own lock (package devmodel). Calls into a Guest come
 //     with it held; events are delivered to it with no lock of ours held. Inside it,
-//     the lock of what its client has mapped (package homes).
+//     the lock of what its client has mapped (package homes), which Guest.work takes
+//     with none, for doorbells that it looks for itself.
 //  2. Aggregator.routeMu: one look at the card's interrupts. Never in a trap.
 //  3. Guest.mu: what is to be done, the channel table, what is to be told.
 //  4. Guest.moving: pages of the guest's VRAM change their homes (write side), or are

@@ -1,6 +1,8 @@
 package aggregator
 
 import (
+	"time"
+
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -63,8 +65,13 @@ func (g *Guest) lookSoon() {
 // doors are the guests' doorbells as the poller sees them.
 type doors struct {
 	agg    *Aggregator
+	most   int // bytes of each guest's places that a look may compare
 	guests [MaxGuests]*Guest
 }
+
+// lookAtOnce is doors.most. Pages of USERD that a driver has written through another window
+// too come to 64 KiB, and are compared in some microseconds.
+const lookAtOnce = 96 << 10
 
 // Look implements doorbell.Doors.
 func (d *doors) Look() (rang, watched int) {
@@ -73,7 +80,7 @@ func (d *doors) Look() (rang, watched int) {
 	d.agg.mu.Unlock()
 	for _, g := range d.guests {
 		if g != nil && g.watching.Load() {
-			r, w := g.lookAtBells()
+			r, w := g.lookAtBells(d.most)
 			rang, watched = rang+r, watched+w
 		}
 	}
@@ -83,37 +90,80 @@ func (d *doors) Look() (rang, watched int) {
 
 // lookAtBells rings what was written since it looked last, and shows the guest what
 // the card reports of channels that have something to do: nobody traps the guest when
-// it looks. While pages of the guest's move it does nothing; the next look will.
-func (g *Guest) lookAtBells() (rang, watched int) {
+// it looks. While pages of the guest's move it does nothing; the next look will. If more of
+// the guest's has to be compared than most, the guest's own goroutine does it.
+func (g *Guest) lookAtBells(most int) (rang, watched int) {
 	set := g.mapped.Load()
-	if set == nil || !g.freshen(set) {
+	if set == nil {
 		return 0, 1
 	}
-	news, n := g.unheard()
-	if !news.empty() && set.OrderNow() {
-		return g.ringUnheard(&news), n
+	var pages [gf100.Channels]uint64
+	n := 1
+	came := set.FreshWithin(most, g.strays(&pages))
+	if came == homes.Done {
+		var news channelSet
+		if news, n = g.unheard(); news.empty() {
+			return 0, n
+		}
+		if came = set.OrderWithin(most); came == homes.Done {
+			return g.ringUnheard(&news), n
+		}
+	}
+	if came == homes.TooMuch {
+		g.leaveLook()
 	}
 	return 0, n
 }
 
-// freshen brings to the channels' pages what was written to them elsewhere.
-func (g *Guest) freshen(set *homes.Set) bool {
+// leaveLook leaves a look to the guest's goroutine.
+func (g *Guest) leaveLook() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.todo.look {
+		g.todo.look = true
+		g.wake.Broadcast()
+	}
+}
+
+// perCompared is what a byte of a place is in bytes of the rate (see toll): place and home
+// are both compared with what they agreed on, and once more if any of them had changed.
+const perCompared = 4. / movedAtOnce
+
+// ownLook is lookAtBells by the guest's own goroutine, for the guest that has much in many
+// places. The others' bells do not wait for it, and what it compares the guest pays for as
+// for work on its tables: its goroutine waits while that is more than the rate.
+func (g *Guest) ownLook() {
+	set := g.mapped.Load()
+	if set == nil {
+		return
+	}
+	g.stats.OwnLooks.Add(1)
 	var pages [gf100.Channels]uint64
+	compared := set.FreshAll(g.strays(&pages))
+	if news, _ := g.unheard(); !news.empty() {
+		compared += set.OrderAll()
+		if g.ringUnheard(&news) > 0 {
+			g.lookSoon() // where one was there soon is another
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pace.spend(time.Now(), g.agg.opts.TableRate, perCompared*float64(compared))
+}
+
+// strays lists in pages those that channels have their bells in, if these may have been
+// written elsewhere.
+func (g *Guest) strays(pages *[gf100.Channels]uint64) []uint64 {
 	n := 0
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.astray {
 		g.watched.each(func(id uint8) {
 			pages[n] = g.channels[id].ch.userd
 			n++
 		})
 	}
-	g.mu.Unlock()
-	for _, at := range pages[:n] {
-		if !set.Fresh(at) {
-			return false
-		}
-	}
-	return true
+	return pages[:n]
 }
 
 // unheard returns the channels that have news, and how many are looked at.

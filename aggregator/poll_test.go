@@ -21,7 +21,7 @@ import (
 var rare = doorbell.Pace{Fast: time.Second, Slow: time.Second}
 
 // look has the aggregator look at all bells once more, whoever else does.
-func look(a *Aggregator) { (&doors{agg: a}).Look() }
+func look(a *Aggregator) { (&doors{agg: a, most: lookAtOnce}).Look() }
 
 // sleeps reports whether nobody looks at bells for a while.
 func sleeps(a *Aggregator) bool {
@@ -414,7 +414,7 @@ func TestLooksAreBounded(t *testing.T) {
 	for id := range uint8(8) {
 		bindChannelAt(t, g, id, dirAt)
 	}
-	d := &doors{agg: a}
+	d := &doors{agg: a, most: lookAtOnce}
 	n := uint32(0)
 	rang := 0
 	allocs := testing.AllocsPerRun(100, func() {
@@ -482,7 +482,7 @@ func TestIdleGuests(t *testing.T) {
 func BenchmarkIdleLook(b *testing.B) {
 	for _, n := range []int{1, MaxGuests} {
 		b.Run(fmt.Sprintf("guests=%d", n), func(b *testing.B) {
-			d := &doors{agg: idleGuests(b, rare, n)}
+			d := &doors{agg: idleGuests(b, rare, n), most: lookAtOnce}
 			b.ReportAllocs()
 			for b.Loop() {
 				if rang, watched := d.Look(); rang != 0 || watched != 4*n {

@@ -11,6 +11,7 @@ import (
 type GuestStats struct {
 	Bells        atomic.Uint64 // doorbells
 	PolledBells  atomic.Uint64 // of these, those that were not trapped
+	OwnLooks     atomic.Uint64 // looks for those by its own goroutine: it has much in many places
 	Binds        atomic.Uint64
 	Unbinds      atomic.Uint64
 	Runlists     atomic.Uint64
@@ -68,6 +69,7 @@ func (s *GuestStats) Counts() []Count {
 	list := []Count{
 		{"bells", s.Bells.Load(), false},
 		{"polled_bells", s.PolledBells.Load(), false},
+		{"own_looks", s.OwnLooks.Load(), false},
 		{"binds", s.Binds.Load(), false},
 		{"unbinds", s.Unbinds.Load(), false},
 		{"runlists", s.Runlists.Load(), false},

@@ -20,6 +20,7 @@ type todo struct {
 	base       uint32 // NV_PFIFO_RUNLIST_BASE
 	count      uint32
 	invalidate invalidations
+	look       bool             // for doorbells that nobody traps; see ownLook
 	entries    bool             // table entries were written that are to be applied at once
 	policy     *shadowpt.Policy // the shadows are to be kept like that from now on
 }
@@ -63,7 +64,7 @@ func (v *invalidations) has(s spaceKey) bool {
 }
 
 func (t *todo) empty() bool {
-	return t.bind.empty() && t.preempt.empty() && t.bell.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && t.policy == nil
+	return t.bind.empty() && t.preempt.empty() && t.bell.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && !t.look && t.policy == nil
 }
 
 // urgent reports whether something is there that does not wait for the rate of

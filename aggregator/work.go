@@ -26,6 +26,9 @@ func (g *Guest) round(t *todo) {
 	for _, sp := range g.spaces {
 		sp.fresh = false
 	}
+	if t.look {
+		g.ownLook()
+	}
 	g.refreshShadows(t)
 	if t.schedule {
 		g.reschedule()

@@ -148,6 +148,11 @@ func TestBellsAreBounded(t *testing.T) {
 			fast := s.limits.Pace.Fast
 			require.NotZero(t, fast)
 			require.LessOrEqual(t, looks, uint64(took/fast)+2)
+			// Who has much to be ordered before each looks for them itself, and no other does.
+			require.Equal(t, n.name == aliases, stats.OwnLooks.Load() > 0)
+			for _, r := range s.Residents {
+				require.Zero(t, r.seat.Guest.Stats().OwnLooks.Load())
+			}
 			if s.options.Polled() {
 				require.NotZero(t, polled)
 			} else {

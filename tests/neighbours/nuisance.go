@@ -29,7 +29,11 @@ var nuisances = []nuisance{
 	{"doorbells ring, trapped", mapped, ring},
 	{"doorbells ring, polled", "lazy incremental bar1+bar3+pramin+rom poll off", ring},
 	{"doorbells ring, scheduled", "lazy incremental bar1+bar3+pramin+rom trap credit", ring},
+	{aliases, "lazy incremental bar1+bar3+pramin+rom poll off", alias},
 }
+
+// aliases is the nuisance whose doorbells are dear to look for.
+const aliases = "aliases, polled"
 
 // thrashed is how much of its memory a guest has go from window to window.
 const thrashed = 8 << 20
@@ -176,6 +180,24 @@ func (r *ringer) do() error {
 	r.g.Raw().Reg(0)
 	return nil
 }
+
+// alias is ring by a guest that shows as many pages in two windows as may be held equal:
+// before each doorbell counts, they are to be.
+func alias(g *guest.Guest) (pest, error) {
+	b, err := g.AllocVRAM(aliased << 12)
+	if err != nil {
+		return nil, err
+	}
+	_, err = b.BAR1()
+	_, _, err3 := b.BAR3()
+	if err := errors.Join(err, err3); err != nil {
+		return nil, err
+	}
+	return ring(g)
+}
+
+// aliased is how many pages that are: the usual limit (limits.map-replicas).
+const aliased = 1024
 
 // reader reads a register for ever: what a neighbour costs that takes no more than its
 // own part of the processors.

@@ -46,6 +46,7 @@
 // Set.mu guards a Set. It is taken inside the lock under which the owner's
 // guest is served, and held while pages move; what the owner does in
 // Owner.Still and Owner.Home is inside it. One goroutine per Set, from New to
-// Close, keeps replicas fresh while there are any; it takes Set.mu without that lock, so what the
-// owner does in ReadTable and SameTable, of VRAM, must not need it.
+// Close, keeps replicas fresh while there are any; it takes Set.mu without that lock, as do
+// OrderAll and what is done within bounds (share.go), so what the owner does in ReadTable
+// and SameTable, of VRAM, must not need it.
 package homes

@@ -57,13 +57,14 @@ func (s *Set) Doorbells() bool { return s.cfg.Doorbells }
 // Fresh brings to the page of VRAM at addr what was written to other places that show
 // it, if that can be done without waiting. It is for pages that a doorbell may be in.
 func (s *Set) Fresh(addr uint64) bool {
-	return s.now(func() {
-		page := uint32(addr >> pageShift)
-		s.plan.others(page, func(at Place) {
-			if s.replicas[at] != nil {
-				s.hold(at, pageSize)
-			}
-		})
+	return s.now(func() { s.freshPage(addr) })
+}
+
+func (s *Set) freshPage(addr uint64) {
+	s.plan.others(uint32(addr>>pageShift), func(at Place) {
+		if s.replicas[at] != nil {
+			s.hold(at, pageSize)
+		}
 	})
 }
 

@@ -1,0 +1,194 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// aliased is how many replicas a guest may have.
+const aliased = 1024
+
+// aliasing is a polled guest of which n places of BAR1 show pages that live elsewhere:
+// read-only ones, so that their home is the card's own memory.
+func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
+	t.Helper()
+	const barInst, barDir, barTable = 0x50000, 0x280000, 0x300000
+	g := addGuestWith(t, a, GuestConfig{Doorbell: doorbell.Poll, Map: homes.MapBAR1})
+	openWindows(t, g)
+	block := make([]byte, gf100.InstanceSize)
+	gf100.InstPDBLo.Put(block, barDir>>12)
+	gf100.InstLimitLo.Put(block, 128<<20-1)
+	require.True(t, g.eachRun(barInst, block, true))
+	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: barTable}}
+	require.True(t, g.eachRun(barDir, binary.LittleEndian.AppendUint64(nil, pde.Encode()), true))
+	var entries []byte
+	for i := range n {
+		pte := shadowpt.PTE{Valid: true, ReadOnly: true, Addr: uint64(i%512) << 12}
+		entries = binary.LittleEndian.AppendUint64(entries, pte.Encode())
+	}
+	require.True(t, g.eachRun(barTable+gf100.PollSize/pageSize*8, entries, true))
+	g.SetBlock(card1, gf100.BlockVirtual|barInst>>12)
+	require.EqualValues(t, n, g.stats.Mapped.Replicas.Load())
+	bindChannel(t.(*testing.T), g, 1)
+	return g
+}
+
+const card1 = 1 // BAR1
+
+// held has a guest's goroutine wait until it is let go, as one that has spent its rate.
+func held(t *testing.T, g *Guest) (letGo func()) {
+	settle(g)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pace.spend(time.Now(), 1, math.MaxInt64)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.pace = pace{}
+		g.wake.Broadcast()
+	}
+}
+
+// TestDearGuestsLookForThemselves: a guest that has as many replicas as it may has its own
+// goroutine look at its doorbells, and pays for it. While that waits, each look finds its
+// neighbour's, and compares nothing of this one's. One that has few is looked at with
+// everybody. The control is who looks without a bound.
+func TestDearGuestsLookForThemselves(t *testing.T) {
+	for _, c := range []struct {
+		replicas, most int
+		own            bool
+	}{
+		{aliased, lookAtOnce, true},
+		{lookAtOnce/pageSize + 1, lookAtOnce, true},
+		{lookAtOnce / pageSize, lookAtOnce, false},
+		{aliased, math.MaxInt, false}, // as it would be without
+	} {
+		t.Run(fmt.Sprint(c.replicas, "of", c.most), func(t *testing.T) {
+			const looks = 50
+			a, _ := newAgg(t, Options{Pace: rare})
+			dear := aliasing(t, a, c.replicas)
+			b, err := a.AddGuest(GuestConfig{Name: "b", VRAM: 4 << 20, Tables: 2 << 20, Doorbell: doorbell.Poll}, &told{})
+			require.NoError(t, err)
+			openWindows(t, b)
+			bindChannel(t, b, 1)
+			require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
+			letGo := held(t, dear)
+			d := &doors{agg: a, most: c.most}
+			d.Look()
+			// Replicas are freshened meanwhile, which is counted too, and has looks go on without.
+			least, greatest := uint64(math.MaxUint64), uint64(0)
+			n := uint32(0)
+			look := func() {
+				n++
+				store(dear, 1, n)
+				store(b, 1, n)
+				before := dear.stats.Mapped.Reconciles.Load()
+				d.Look()
+				compared := dear.stats.Mapped.Reconciles.Load() - before
+				least, greatest = min(least, compared), max(greatest, compared)
+			}
+			for range looks {
+				look()
+			}
+			require.GreaterOrEqual(t, b.stats.PolledBells.Load(), uint64(looks))
+			require.Zero(t, b.stats.OwnLooks.Load())
+			level := func() float64 {
+				dear.mu.Lock()
+				defer dear.mu.Unlock()
+				return dear.pace.level
+			}
+			if !c.own {
+				compared := func() bool {
+					look()
+					return greatest >= uint64(c.replicas) && dear.stats.PolledBells.Load() > 0
+				}
+				require.Eventually(t, compared, patience, tick, "nothing is compared in a look at everybody's")
+				require.Zero(t, dear.stats.OwnLooks.Load())
+				return
+			}
+			require.Zero(t, least, "compared in a look at everybody's")
+			require.Zero(t, dear.stats.PolledBells.Load(), "who is to find them waits")
+			letGo()
+			require.Eventually(t, func() bool { return dear.stats.PolledBells.Load() > 0 }, patience, tick)
+			settle(dear)
+			require.EqualValues(t, 1, dear.stats.OwnLooks.Load(), "they were asked for many times, and are done once")
+			require.Greater(t, level(), 0., "it has paid")
+			require.EqualValues(t, looks, dear.cardChannel(1).heard)
+		})
+	}
+}
+
+// TestOwnLooksKeepToTheRate: a guest whose doorbells its own goroutine looks for, and that
+// rings all the time, gets no more looks than its rate pays for.
+func TestOwnLooksKeepToTheRate(t *testing.T) {
+	const rate = 16 << 20
+	a, _ := newAgg(t, Options{Pace: rare, TableRate: rate})
+	g := aliasing(t, a, aliased)
+	d := &doors{agg: a, most: lookAtOnce}
+	begin := time.Now() // around the counts: whoever is late has more time, not more looks
+	before := g.stats.PolledBells.Load()
+	for n := uint32(1); time.Since(begin) < 300*time.Millisecond || g.stats.ThrottleTime.Load() == 0; n++ {
+		require.Less(t, time.Since(begin), patience, "it was never held back")
+		store(g, 1, n)
+		d.Look()
+	}
+	looks := g.stats.PolledBells.Load() - before // those that had to order anything
+	const each = perCompared * aliased * pageSize
+	burst := 4 * float64(g.limits.Tables)
+	most := (rate*time.Since(begin).Seconds()+burst)/each + 1
+	t.Logf("%d looks in %v, %.0f are paid for", looks, time.Since(begin), most)
+	require.NotZero(t, looks)
+	require.LessOrEqual(t, float64(looks), most)
+}
+
+// TestStrayBellsOfDearGuests: bells that may be written where windows do not expect them are
+// brought to where they are looked for by the guest itself, if they may be in many places.
+func TestStrayBellsOfDearGuests(t *testing.T) {
+	a, _ := newAgg(t, Options{Pace: rare})
+	g := aliasing(t, a, aliased)
+	shown := 0 // places that show the channel's page
+	for i := range aliased {
+		if uint64(i%512)<<12 == userdAt+gf100.USERDSize {
+			shown++
+		}
+	}
+	require.NotZero(t, shown)
+	g.SetPollArea(1<<28 | (gf100.PollSize>>12 + 1))
+	require.EqualValues(t, 1, g.stats.Mapped.PollArea.Load())
+	set := g.mapped.Load()
+	page := []uint64{userdAt + gf100.USERDSize}
+	within := func(want homes.Outcome, f func() homes.Outcome) {
+		t.Helper()
+		came := homes.Busy
+		for came == homes.Busy { // they are being freshened
+			came = f()
+		}
+		require.Equal(t, want, came)
+	}
+	within(homes.TooMuch, func() homes.Outcome { return set.FreshWithin(shown*pageSize-1, page) })
+	within(homes.Done, func() homes.Outcome { return set.FreshWithin(shown*pageSize, page) })
+	require.Equal(t, shown*pageSize, set.FreshAll(page))
+	within(homes.TooMuch, func() homes.Outcome { return set.OrderWithin(aliased*pageSize - 1) })
+	within(homes.Done, func() homes.Outcome { return set.OrderWithin(aliased * pageSize) })
+	require.Equal(t, aliased*pageSize, set.OrderAll())
+
+	before := g.stats.OwnLooks.Load()
+	d := &doors{agg: a, most: 0}
+	looked := func() bool {
+		d.Look()
+		return g.stats.OwnLooks.Load() > before
+	}
+	require.Eventually(t, looked, patience, tick, "nothing has rung, but who knows")
+	store(g, 1, 3)
+	require.Eventually(t, func() bool { d.Look(); return g.stats.PolledBells.Load() > 0 }, patience, tick)
+}
