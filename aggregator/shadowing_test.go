@@ -248,16 +248,20 @@ func TestPoliciesEqualFullRebuilds(t *testing.T) {
 	}
 	for _, policy := range shadowpt.Policies() {
 		t.Run(fmt.Sprint(policy.Sync, policy.Scan), func(t *testing.T) {
-			bells, compared := 0, 0
+			draws, bells, compared := 0, 0, 0
 			rapid.Check(t, func(t *rapid.T) {
 				d := newDriver(t, policy)
 				defer d.end()
 				for range rapid.IntRange(1, 60).Draw(t, "steps") {
 					d.step()
 				}
+				d.invalidate(0) // whatever was drawn, something is looked at
+				d.bell(0)
+				draws++
 				bells, compared = bells+d.bells, compared+d.compared
 			})
 			t.Log(bells, "submissions,", compared, "of them after an invalidate")
+			require.GreaterOrEqual(t, compared, draws, "a submission right after an invalidate was not compared")
 		})
 	}
 }
