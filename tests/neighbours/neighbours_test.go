@@ -11,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/options"
 )
@@ -49,9 +48,9 @@ func live(t *testing.T, s *Street, f func() error) {
 	}
 }
 
-// TestThrashIsBounded: no trap of a guest that has all its pages move moves more than
-// the limit (limits.map-moves), which map_pages_moved counts; what is left is counted
-// as deferred, and done by later traps.
+// TestThrashIsBounded: no trap of a guest that has all its pages move brings more to its
+// windows than the limit (limits.map-moves), nor sends more home; what is left is counted as
+// deferred, and done by later traps.
 func TestThrashIsBounded(t *testing.T) {
 	const limit, rounds = 128, 6
 	s := street(t, nuisances[0].options, func(o *aggregator.Options) { o.Map.Moves = limit })
@@ -59,22 +58,17 @@ func TestThrashIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	stats := &s.Seat.Guest.Stats().Mapped
 	moved, traps, deferred := stats.PagesMoved.Load(), s.traps(), stats.Deferred.Load()
-	most := uint64(0)
-	live(t, s, func() error {
-		return repeat(rounds, func() error {
-			m, n := stats.PagesMoved.Load(), s.traps()
-			err := thrasher.do()
-			m, n = stats.PagesMoved.Load()-m, s.traps()-n
-			most = max(most, m/n)
-			return err
-		})
-	})
+	stats.MostEntered.Store(0) // PRAMIN's moves are not put off
+	stats.MostLeft.Store(0)
+	live(t, s, func() error { return repeat(rounds, thrasher.do) })
 	moved, traps, deferred = stats.PagesMoved.Load()-moved, s.traps()-traps, stats.Deferred.Load()-deferred
-	t.Logf("%d pages moved in %d traps, %d a trap in the worst round; %d put off", moved, traps, most, deferred)
+	entered, left := stats.MostEntered.Load(), stats.MostLeft.Load()
+	t.Logf("%d pages moved in %d traps, %d in and %d out in the worst; %d put off", moved, traps, entered, left, deferred)
 	require.GreaterOrEqual(t, moved, uint64(2*rounds*thrashed>>12), "nothing thrashed")
-	require.LessOrEqual(t, most, uint64(2*limit), "a page leaves one place and enters another")
+	require.LessOrEqual(t, entered, int64(limit))
+	require.LessOrEqual(t, left, int64(limit))
+	require.NotZero(t, entered)
 	require.NotZero(t, deferred)
-	require.LessOrEqual(t, stats.Replicas.Load(), int64(homes.Limits{}.Replicas+1024))
 	require.Zero(t, stats.MovesRefused.Load())
 }
 

@@ -298,6 +298,28 @@ func TestLimits(t *testing.T) {
 				require.Equal(t, []byte{byte(i), 1, 2, 3}, p, "a trapped access is exact all the same")
 			}
 		})
+		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Runs: 10}}, func(t *testing.T, s *side) { // leaving makes them too
+			const n = 200
+			d := drive(t, s)
+			d.away()
+			d.show(d.bar3, 0, dataAt, n, true)
+			require.Zero(t, s.stats.RunsRefused.Load())
+			for i := range uint64(n) {
+				d.write(3, i*page, []byte{byte(i), 4, 5, 6})
+			}
+			for i := uint64(1); i < n; i += 2 {
+				d.enter(d.bar3, i, shadowpt.PTE{})
+			}
+			d.invalidate(t, d.bar3)
+			require.LessOrEqual(t, s.stats.Runs.Load(), int64(10))
+			require.NotZero(t, s.stats.RunsRefused.Load())
+			p := make([]byte, 4)
+			for i := range uint64(n) {
+				d.wr(regWindow, uint32((dataAt+i*page)>>16))
+				d.trapped(0, pramin+(dataAt+i*page)%0x10000, p)
+				require.Equal(t, []byte{byte(i), 4, 5, 6}, p, "no byte is lost")
+			}
+		})
 	})
 }
 

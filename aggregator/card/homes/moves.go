@@ -17,35 +17,39 @@ type piece struct {
 }
 
 // apply makes homes and replicas follow what the places show now, of as many pages as
-// one trap may move. The rest follows with the traps that come. Set.mu is held.
-func (s *Set) apply() { s.applyAt(s.cfg.Moves) }
+// the trap may still move. The rest follows with the traps that come. Set.mu is held.
+func (s *Set) apply() { s.applyAt(s.budget()) }
 
-// applyAt is apply for a trap that may move n pages.
+// applyAt is apply for a trap that may still move n pages.
 func (s *Set) applyAt(n int) {
-	s.follow(n)
+	s.spend(n)
 	s.stats.Deferred.Add(uint64(len(s.plan.touched)))
 }
 
-// follow is apply for the next n pages.
-func (s *Set) follow(n int) {
+// follow makes homes and replicas follow for the next n pages: no more than n enter
+// windows, and no more than n leave them. It returns how many it has looked at.
+func (s *Set) follow(n int) int {
 	changes, pages, places := s.plan.plan(s.changes[:0], n)
 	s.changes = changes
 	defer func() { s.pending.Store(len(s.plan.touched) > 0) }()
 	if len(places) == 0 && len(pages) == 0 {
-		return
+		return 0
 	}
 	began := time.Now()
+	var along []uint32
 	s.direct(pages, true)
 	s.owner.Still(func() {
 		s.agree(places, pages)
 		s.dropChanged(places)
 		s.adopt(changes)
-		s.leave(changes)
+		along = s.leave(changes, n)
 		s.enter(changes)
 	})
 	s.replicate(pages)
+	s.replicate(along)
 	s.direct(pages, false)
 	s.stats.MoveTime.Add(uint64(time.Since(began)))
+	return len(pages)
 }
 
 // agree makes the replicas equal that are about to go, or whose pages may move. The
@@ -107,7 +111,16 @@ func (s *Set) adopt(changes []Change) {
 			continue
 		}
 		stays := s.plan.showing(c.Page, c.From)
-		if !s.home(piece{c.Page, 1, c.To}, card.Move{Adopt: true, Stay: stays}) {
+		fits := s.fits(s.leaving(c.Page, 1) + 1)
+		if !fits {
+			s.stats.RunsRefused.Add(1)
+		}
+		if !fits || !s.home(piece{c.Page, 1, c.To}, card.Move{Adopt: true, Stay: stays}) {
+			changes[i].To = c.From // it stays, and the stronger place is the replica
+			if !stays {
+				s.drop(c.To)
+				changes[i].To = own
+			}
 			continue
 		}
 		agreed := r.agreed
@@ -119,25 +132,13 @@ func (s *Set) adopt(changes []Change) {
 	}
 }
 
-// leave sends pages back to the card from places that show them no more.
-func (s *Set) leave(changes []Change) {
-	var list []piece
-	for _, c := range changes {
-		if c.From != own && c.To != c.From && !s.plan.showing(c.Page, c.From) {
-			list = append(list, piece{c.Page, 1, own})
-		}
-	}
-	for _, p := range s.join(list) {
-		s.home(p, card.Move{})
-	}
-}
-
 // enter brings pages to places that are free.
 func (s *Set) enter(changes []Change) {
 	var list []piece
 	for _, c := range changes {
 		switch {
 		case c.To == own || c.To == c.From:
+		case s.plan.state(c.Page).touched: // it leaves in a later trap
 		case s.plan.waits(c.Page, c.To):
 		case s.plan.lodger[c.To] != 0,
 			s.plan.home(c.Page) != own && !s.plan.showing(c.Page, c.From): // one that could not leave
@@ -150,7 +151,7 @@ func (s *Set) enter(changes []Change) {
 	}
 	for _, p := range s.join(list) {
 		switch {
-		case s.stats.Runs.Load()+2 > int64(s.cfg.Runs):
+		case !s.fits(1):
 			s.stats.RunsRefused.Add(uint64(p.n))
 		case s.living()+int64(p.n) > int64(s.cfg.Pages):
 			s.stats.PagesRefused.Add(uint64(p.n))
@@ -172,7 +173,7 @@ func (s *Set) living() (n int64) {
 // guest may be writing to the old place: it becomes a replica, held against the
 // bytes that were taken from it.
 func (s *Set) hand(c Change) {
-	if s.stats.Runs.Load()+2 > int64(s.cfg.Runs) {
+	if !s.fits(s.leaving(c.Page, 1) + 1) {
 		s.stats.RunsRefused.Add(1) // it stays, and the stronger place is the replica
 		return
 	}
@@ -188,6 +189,9 @@ func (s *Set) replicate(pages []uint32) {
 	var cleared []Place
 	for _, page := range pages {
 		home := s.plan.home(page)
+		if home != own && s.plan.state(page).touched && !s.plan.showing(page, home) {
+			continue // it leaves in a later trap
+		}
 		s.plan.others(page, func(at Place) {
 			r := s.replicas[at]
 			switch {
@@ -272,6 +276,11 @@ func (s *Set) home(p piece, m card.Move) bool {
 	}
 	s.stats.Moves.Add(1)
 	s.stats.PagesMoved.Add(uint64(n))
+	if p.to == own {
+		s.trap.left += int(n)
+	} else {
+		s.trap.entered += int(n)
+	}
 	if err != nil {
 		s.stats.MovesRefused.Add(uint64(p.n - n))
 		s.refused = err
@@ -293,20 +302,6 @@ func (s *Set) count(at Place, n int64) {
 		k, _ := s.plan.kind(at)
 		s.stats.Homed[k].Add(n)
 	}
-}
-
-// starts is 1 if a run of pages that lie together begins with page.
-func (s *Set) starts(page uint32) int64 {
-	at := s.plan.home(page)
-	if at == own {
-		return 0
-	}
-	if page > 0 {
-		if before := s.plan.home(page - 1); before != own && before+1 == at && s.sameKind(before, at) {
-			return 0
-		}
-	}
-	return 1
 }
 
 // at returns the file behind a place, and where the place is in it.

@@ -31,7 +31,7 @@ type Limits struct {
 	Replicas int // places of pages that live elsewhere: 1024
 	Runs     int // pieces in which pages lie in windows: 2048
 	Pages    int // that live in windows: 65,536
-	Moves    int // pages that one trap may bring to where they belong: 1024
+	Moves    int // pages that one trap may bring to windows, and as many home: 1024
 }
 
 func (l *Limits) complete() {
@@ -92,6 +92,8 @@ type Set struct {
 	order    []Place // of replicas
 	refused  error   // why the card did not move pages, the last time
 
+	trap    work        // what the trap under way has moved, if begun
+	begun   atomic.Bool // it has moved some; set under mu, and taken back by Glance
 	pending atomic.Bool // pages are not yet where they belong
 	slow    atomic.Bool // freshen looks seldom
 	poke    chan struct{}
@@ -224,10 +226,11 @@ func (s *Set) empty() {
 	for at := range s.plan.shows {
 		s.plan.show(Place(at), nothing)
 	}
-	for s.apply(); s.pending.Load(); {
+	for s.follow(s.cfg.Pages); s.pending.Load(); {
 		s.follow(s.cfg.Pages)
 	}
 	s.evict()
+	s.trap = work{} // no limit is for this
 	for _, m := range s.files {
 		if m != nil {
 			m.punch(0, uint64(len(m.mem)))
@@ -258,12 +261,12 @@ func (s *Set) evict() {
 // Block acts on a change of a BAR's block register: the BAR shows an address space,
 // or, if not on, nothing.
 func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	b := s.bars[k]
 	if b == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !on {
 		s.stats.Physical.Add(1)
 	}
@@ -314,7 +317,7 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 	}
 	// Nobody waits for this: the next store may go there. It is no more than PRAMIN has,
 	// twice.
-	n := s.cfg.Moves
+	n := s.budget()
 	if len(s.plan.touched) > n {
 		n = max(n, s.plan.hurry(base, praminSize/pageSize))
 	}
@@ -342,11 +345,15 @@ func (s *Set) Order() {
 func (s *Set) Pending() bool { return s.pending.Load() }
 
 // Glance is called before any access of a register. It costs next to nothing: replicas
-// are looked at soon, for the guest is at work. If pages are to be moved, some are.
+// are looked at soon, for the guest is at work. If pages are to be moved, some are: what
+// is left of the limit is for what the access itself does.
 func (s *Set) Glance() {
+	if s.begun.Load() {
+		s.begun.Store(false)
+	}
 	if s.pending.Load() {
 		s.mu.Lock()
-		s.follow(s.cfg.Moves)
+		s.spend(s.budget())
 		s.mu.Unlock()
 	}
 	if s.stats.Replicas.Load() != 0 && s.slow.Load() {

@@ -21,6 +21,10 @@ type Stats struct {
 	Runs     atomic.Int64        // pieces in which they lie
 	Replicas atomic.Int64
 
+	// The most that one trap has done.
+	MostEntered atomic.Int64 // pages that it brought to windows, or from one to another
+	MostLeft    atomic.Int64 // pages that it sent home
+
 	// What is not exact, by its reason.
 	System       atomic.Uint64 // places that were to show system memory
 	Supervisor   atomic.Uint64 // or a page for the supervisor alone
@@ -60,6 +64,8 @@ func (s *Stats) Counts() []Count {
 		{"map_pages_pramin", uint64(s.Homed[PRAMIN].Load())},
 		{"map_runs", uint64(s.Runs.Load())},
 		{"map_replicas", uint64(s.Replicas.Load())},
+		{"map_most_entered", uint64(s.MostEntered.Load())},
+		{"map_most_left", uint64(s.MostLeft.Load())},
 		{"map_inexact_system_memory", s.System.Load()},
 		{"map_inexact_supervisor", s.Supervisor.Load()},
 		{"map_inexact_outside", s.Outside.Load()},
