@@ -38,8 +38,11 @@
 // # What cannot be exact
 //
 // Places that show system memory, a page that only the supervisor may see, or VRAM
-// while the BAR has no tables, stay scratch. So do places beyond the limits of [Config].
-// Each is counted by its reason ([Stats]).
+// while the BAR has no tables, stay scratch. So do places beyond the limits of [Config], and
+// those whose pages had to go home so that the limits hold. They are mapped all the same:
+// nothing in them traps, they show zeros, and what the guest stores there is lost to the
+// memory. Each is counted by its reason ([Stats]). The remedy for a guest that needs such
+// places is to have its machine map less ([MapNone], or a [Map] without the window).
 //
 // # Locks and goroutines
 //
