@@ -1,0 +1,122 @@
+package windows
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/stand"
+)
+
+// slowCard is a card that now and then is slow to take what is written to its memory: who
+// binds a channel is then anywhere between its steps when something else happens.
+type slowCard struct{ *soft.Card }
+
+func (s slowCard) WriteVRAM(addr uint64, p []byte) bool {
+	if rand.IntN(2) == 0 {
+		time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+	}
+	return s.Card.WriteVRAM(addr, p)
+}
+
+// TestRebindsLoseNoByte: a guest's channel has work, and is unbound and bound anew again
+// and again, while the pages that it copies to come and go in BAR3 and processors store
+// into the other half of each. In the end every byte is there. It is TestMovesLoseNoByte
+// of the card for who decides what stands still; at which step what begins is
+// TestNoChannelBeginsWhilePagesMove's, in package aggregator.
+func TestRebindsLoseNoByte(t *testing.T) {
+	const (
+		pages, half  = 64, page / 2
+		pieces       = 4 // of each half
+		id           = 1
+		toVA, fromVA = 0x1000_0000, 0x2000_0000
+		inst         = 0x3000 + 8*id // NV_PCCSR_CHANNEL_INST
+	)
+	rounds := 8
+	if testing.Short() {
+		rounds = 4
+	}
+	s, err := stand.NewSharedWith(stand.SharedConfig{
+		Card: soft.Config{VRAM: 2 * vramSize}, Plant: func(c *soft.Card) card.Card { return slowCard{c} },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: homes.MapBAR1 | homes.MapBAR3}))
+	g, err := guest.Attach(context.Background(), s.GPUs[0].Socket, guest.Config{RAM: 4 << 20, Map: true, Timeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	space, err := g.NewSpace()
+	require.NoError(t, err)
+	to, err := g.AllocVRAM(pages * page)
+	require.NoError(t, err)
+	from, err := g.AllocRAM(pages * page)
+	require.NoError(t, err)
+	require.NoError(t, space.Map(toVA, to, guest.Small))
+	require.NoError(t, space.Map(fromVA, from, guest.Small))
+	at, err := to.BAR1()
+	require.NoError(t, err)
+	mem := g.Mapped(1, at)[:to.Size]
+	ch, err := g.NewChannelWith(id, space, guest.ChannelConfig{RingRAM: true, PushRAM: true, RingLog2: 12, Push: 256 << 10})
+	require.NoError(t, err)
+	require.NoError(t, ch.Finish())
+
+	stats := s.GPUs[0].Guest.Stats()
+	moved, binds := stats.Mapped.PagesMoved.Load(), stats.Binds.Load()
+	want := make([]byte, to.Size)
+	for round := range uint32(rounds) {
+		for i := 0; i < len(want); i += 4 {
+			binary.LittleEndian.PutUint32(want[i:], (round+1)<<24|uint32(i)+1)
+		}
+		copy(from.Data, want)
+		done := make(chan struct{})
+		go func() { // a processor: the second half of each page
+			defer close(done)
+			for i := 0; i < len(want); i += 4 {
+				if i%page >= half {
+					binary.LittleEndian.PutUint32(mem[i:], binary.LittleEndian.Uint32(want[i:]))
+				}
+				if i%1024 == 0 {
+					time.Sleep(10 * time.Microsecond)
+				}
+			}
+		}()
+		order := rand.Perm(pages * pieces)
+		for len(order) > 0 {
+			// It is unbound where it stands, gets work, and is bound while pages move.
+			require.NoError(t, g.Raw().SetReg(inst, 0))
+			for _, k := range order[:min(64, len(order))] {
+				off := uint64(k/pieces*page + k%pieces*half/pieces)
+				require.NoError(t, ch.Copy(guest.CopyEngines[k%len(guest.CopyEngines)], toVA+off, fromVA+off, half/pieces))
+			}
+			order = order[min(64, len(order)):]
+			bound := make(chan error, 1)
+			go func() {
+				time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+				bound <- g.Raw().Bind(id, gf100.InstanceBound|1<<30|uint32(ch.Instance()>>12), 0x001f0001)
+			}()
+			_, hide, err := to.BAR3()
+			require.NoError(t, err)
+			require.NoError(t, hide())
+			require.NoError(t, <-bound)
+		}
+		<-done
+		require.NoError(t, ch.Finish())
+		got := make([]byte, len(want))
+		require.NoError(t, to.Read(0, got))
+		require.Equal(t, want, got, "round %d", round)
+	}
+	require.GreaterOrEqual(t, stats.Mapped.PagesMoved.Load()-moved, uint64(rounds*pages))
+	require.GreaterOrEqual(t, stats.Binds.Load()-binds, uint64(2*rounds))
+	require.Zero(t, stats.Mapped.Lost.Load())
+	require.Empty(t, s.GPUs[0].Guest.SafeMode())
+}
