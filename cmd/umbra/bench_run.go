@@ -49,7 +49,7 @@ const (
 
 func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	if c.List {
-		if err := c.refuse("--list", "which measures nothing", c.flags()); err != nil {
+		if err := refuseBeside("--list", "which measures nothing", c.flags()); err != nil {
 			return err
 		}
 		l := bench.List()
@@ -135,8 +135,8 @@ func (c *benchRunCmd) flags() []flag {
 	}, c.processFlags(), c.machineFlags(), []flag{{"--vs", c.VS != ""}, {"--out", c.Out != ""}})
 }
 
-// refuse refuses flags that have no effect beside another, or for a reason.
-func (c *benchRunCmd) refuse(with, why string, flags []flag) error {
+// refuseBeside refuses flags that have no effect beside another, or for a reason.
+func refuseBeside(with, why string, flags []flag) error {
 	for _, f := range flags {
 		if f.given {
 			return &config.Error{Where: f.name, Reason: fmt.Sprintf("has no effect with %s, %s; leave one of them out", with, why)}
@@ -151,11 +151,11 @@ func (c *benchRunCmd) checkEffect(o *bench.Options) error {
 	case o.InProcess && o.Machines: // which is refused for itself
 		return nil
 	case o.InProcess:
-		return c.refuse("--in-process", "which boots nothing", c.machineFlags())
+		return refuseBeside("--in-process", "which boots nothing", c.machineFlags())
 	case !o.UseProcess():
-		return c.refuse("--machines", "which measures each boot once", c.processFlags())
+		return refuseBeside("--machines", "which measures each boot once", c.processFlags())
 	case !o.UseMachines() && o.Check() == nil:
-		return c.refuse("--only "+strings.Join(o.Only, ","), "which boots nothing", c.machineFlags())
+		return refuseBeside("--only "+strings.Join(o.Only, ","), "which boots nothing", c.machineFlags())
 	}
 	return nil
 }
