@@ -138,11 +138,12 @@ func (r *RequestLimit) UnmarshalText(text []byte) error {
 		*r = 0
 		return nil
 	}
-	d, err := ParseTime(string(text))
+	possible := func(d time.Duration) bool { return d >= 0 && d <= maxRequest }
+	d, err := parseTime(string(text), possible)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; 0s is for ever, and inherit is what the server's limits.request says", err)
-	case d < 0 || d > maxRequest:
+	case !possible(d):
 		return fmt.Errorf("%s: must be 0s to 1h, or inherit", text)
 	case d == 0:
 		d = sched.Forever

@@ -42,7 +42,7 @@ type Config struct {
 
 // Card describes the card.
 type Card struct {
-	Kind    string `yaml:"kind" placeholder:"KIND" def:"soft" oneof:"soft" help:"What the card is made of."`
+	Kind    string `yaml:"kind" placeholder:"KIND" def:"soft" oneof:"soft" help:"What the card is made of: soft."`
 	VRAM    Size   `yaml:"vram" placeholder:"SIZE" def:"512MiB" min:"64MiB" max:"6GiB" step:"64MiB" help:"Memory of the card. What no guest touches costs nothing."`
 	Engines bool   `yaml:"engines" negatable:"" def:"true" help:"Let the engines work. Without it they take every method and do nothing: what moves data must fail, which shows that its tests can."`
 	Face
@@ -56,8 +56,8 @@ type Face struct {
 	TPCs        Counts        `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
 	BAR1        Size          `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
 	BAR3        Size          `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
-	BARMap      homes.Map     `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" def:"all" help:"What QEMU maps, so that the guest reaches it without a trap: none, all, or any of bar1, bar3, pramin, rom. For the next client."`
-	Doorbell    doorbell.Mode `yaml:"doorbell" placeholder:"HOW" def:"trap" help:"How submissions are heard: trap, or poll: QEMU maps the doorbells too, and they are looked for. For the next client."`
+	BARMap      homes.Map     `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" def:"all" help:"What QEMU maps, so that the guest reaches it without a trap: none, all, or any of bar1, bar3, pramin, rom. It stays so while the server, or the GPU, is there."`
+	Doorbell    doorbell.Mode `yaml:"doorbell" placeholder:"HOW" def:"trap" help:"How submissions are heard: trap, or poll: QEMU maps the doorbells too, and they are looked for. It stays so while the server, or the GPU, is there."`
 	Device      ID            `yaml:"pci-device" name:"pci-device" placeholder:"ID" def:"06d8" help:"PCI device id, of vendor 10de."`
 	Subsystem   Subsystem     `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" def:"10de:076f" help:"PCI subsystem vendor and id."`
 }
@@ -122,7 +122,7 @@ type GPU struct {
 
 // Server describes the vfio-user server.
 type Server struct {
-	Transport     string        `yaml:"transport" placeholder:"NAME" def:"native" oneof:"native,libvfio-user" help:"What speaks vfio-user: the server of this program, or the C library of that name if it was built in."`
+	Transport     string        `yaml:"transport" placeholder:"NAME" def:"native" oneof:"native,libvfio-user" help:"What speaks vfio-user. Native: the server of this program; libvfio-user: the C library, if it was built in."`
 	Spin          time.Duration `yaml:"spin" placeholder:"TIME" def:"0s" min:"0s" max:"1ms" help:"How long to poll a socket before blocking while messages come that soon: spends a processor to answer sooner."`
 	WriteMulti    bool          `yaml:"write-multi" negatable:"" def:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
 	MaxDMARegions int           `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`

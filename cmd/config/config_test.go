@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -88,6 +89,18 @@ limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, d
 	require.Equal(t, want, fromFlags.Config)
 }
 
+// TestHelpNamesTheWords: who asks what is possible is told each word that is.
+func TestHelpNamesTheWords(t *testing.T) {
+	n := 0
+	for _, o := range options(new(Config)) {
+		for word := range strings.SplitSeq(o.tag.Get("oneof"), ",") {
+			require.Contains(t, strings.ToLower(o.tag.Get("help")), word, o.path)
+			n++
+		}
+	}
+	require.Greater(t, n, 15)
+}
+
 func TestFlagsOverrideFile(t *testing.T) {
 	file, err := Parse("f.yaml", []byte("card: {vram: 1GiB, msi: false}\n"))
 	require.NoError(t, err)
@@ -111,7 +124,10 @@ func TestFileErrors(t *testing.T) {
 		{"card: {tpcs: [4, x]}\n", `f.yaml:1: card.tpcs: "4,x" is not a list of numbers; write them with commas: 4,4,3,3`},
 		{"card: {msi: yes}\n", `f.yaml:1: card.msi: "yes" is neither true nor false`},
 		{"card: {kind: hard}\n", `f.yaml:1: card.kind: hard: must be soft`},
-		{"server: {spin: 20}\n", `f.yaml:1: server.spin: "20" is not a time, it has no unit; write 20ms, 20us or 20s`},
+		{"server: {spin: 20}\n", `f.yaml:1: server.spin: "20" is not a time, it has no unit; write 20us; it must be 0s to 1ms`},
+		{"server: {spin: 2000}\n", `f.yaml:1: server.spin: "2000" is not a time, it has no unit; it must be 0s to 1ms`},
+		{"scheduler: {ahead: 2}\n", `f.yaml:1: scheduler.ahead: "2" is not a time, it has no unit; write 2ms or 2us; it must be 0s to 1s`},
+		{"scheduler: {watchdog: {grace: 9}}\n", `f.yaml:1: scheduler.watchdog.grace: "9" is not a time, it has no unit; write 9ms, 9us or 9s; it must be 1us to 10m`},
 		{"server: {spin: 1s}\n", `f.yaml:1: server.spin: 1s: must be 0s to 1ms`},
 		{"card: {pci-device: 6d8}\n", `f.yaml:1: card.pci-device: "6d8" is not a PCI id; write four hexadecimal digits: 06d8`},
 		{"card: {pci-subsystem: 076f}\n", `f.yaml:1: card.pci-subsystem: "076f" is not a PCI subsystem; write the ids of vendor and board: 10de:076f`},

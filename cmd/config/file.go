@@ -93,12 +93,20 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 	if !ok {
 		return r.errorf(n, strings.TrimSuffix(prefix, "."), short(n), "not a mapping; write keys and values: %s", strings.Join(keys(v.Type()), ", "))
 	}
+	var list *option // the option before, if it is one of words, and what was given to it
+	given := ""
 	for it := m.MapRange(); it.Next(); {
 		key, value := it.KeyValue().Key, it.Value()
 		name := key.GetToken().Value
 		field, tag, ok := fieldOf(v, name)
 		path := prefix + name
 		switch {
+		case value.Type() == ast.NullType && list != nil:
+			// In braces a comma ends a value, and what comes behind it is a key.
+			for given += ", " + name; it.Next() && it.Value().Type() == ast.NullType; {
+				given += ", " + it.KeyValue().Key.GetToken().Value
+			}
+			return r.errorf(key, path, "", "has no value; if it belongs to %s, write that in brackets: %s: [%s]", list.path, list.flag, given)
 		case !ok:
 			return r.errorf(key, path, "", "unknown key; %s", Known(name, keys(v.Type())))
 		case value.Type() == ast.NullType:
@@ -116,9 +124,20 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 			if err := r.scalar(value, &o); err != nil {
 				return err
 			}
+			if _, alone := value.(ast.ScalarNode); alone && isWords(field.Type()) && inBraces(n) {
+				list, given = &o, text(value)
+				continue
+			}
 		}
+		list = nil
 	}
 	return nil
+}
+
+// inBraces tells whether a mapping is written {so: 1}.
+func inBraces(n ast.Node) bool {
+	m, ok := n.(*ast.MappingNode)
+	return ok && m.IsFlowStyle
 }
 
 // list reads a sequence of mappings into the slice v. Each element remembers how

@@ -85,7 +85,7 @@ func (l *Layer) Complete(g *GPU) error {
 	inherit(g, &l.Config.Card, func(string) bool { return true }, "vram")
 	inherit(g, &l.Config.Server, func(string) bool { return true })
 	inherit(g, &l.Config, func(key string) bool { return strings.HasPrefix(key, shadowKeys) })
-	if err := g.checkShadow(); err != nil {
+	if err := g.checkShadow(func(key string) string { return l.sourceOf(g, key) }); err != nil {
 		return err
 	}
 	if !g.has("tables") {
@@ -259,17 +259,26 @@ func fitChannels(gpus []GPU) error {
 			key, g.Guaranteed = "channels", g.Channels
 		}
 		if g.Guaranteed > left {
-			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it", gf100.Channels, left)}
+			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it; %s", gf100.Channels, left, g.fewer())}
 		}
 		left -= g.Guaranteed
 	}
 	for i, g := range slices.Backward(unsaid) {
 		g.Channels = min(left/(i+1), mostChannels)
 		if g.Channels == 0 {
-			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the card has %d, and the other GPUs take all; give them fewer", gf100.Channels)}
+			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the card has %d, and the other GPUs take all; %s", gf100.Channels, g.fewer())}
 		}
 		g.Guaranteed = g.Channels
 		left -= g.Channels
 	}
 	return nil
+}
+
+// fewer says how there would be channels for it: those of a GPU that is there are its own
+// until it is removed.
+func (g *GPU) fewer() string {
+	if strings.HasPrefix(g.at, addSource+" ") {
+		return "remove one of them and add it with fewer, for example channels=8; umbra status says how many are free"
+	}
+	return "give the others fewer: channels, or guaranteed"
 }

@@ -71,7 +71,7 @@ func (o *option) set(text string) error {
 		}
 		*p = n
 	case *time.Duration:
-		d, err := ParseTime(text)
+		d, err := ParseTimeWithin(text, o.tag.Get("min"), o.tag.Get("max"))
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (o *option) check() error {
 	if good {
 		return nil
 	}
-	must := fmt.Sprintf("must be %s to %s", o.tag.Get("min"), o.tag.Get("max"))
+	must := mustBe(o.tag.Get("min"), o.tag.Get("max"))
 	if hasStep {
 		must += ", a multiple of " + o.tag.Get("step")
 	}

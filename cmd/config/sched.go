@@ -12,8 +12,8 @@ import (
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string        `yaml:"policy" placeholder:"NAME" def:"auto" live:"" oneof:"auto,off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts. Auto: credit if there are several GPUs, or a control socket to add some by, else off."`
-	Hierarchy string        `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom: GPUs with each other, or all processes of all guests."`
+	Policy    string        `yaml:"policy" placeholder:"NAME" def:"auto" live:"" oneof:"auto,off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts. Fifo: the oldest submission. Credit: by turns among those with credit, by weight. Band: the same, and the card is kept for a moment for one that used less. Timeslice: one at a time, for a turn. DFQ: all that are not too far ahead; from time to time each alone, to be measured. Auto: credit if there are several GPUs, or a control socket to add some by, else off."`
+	Hierarchy string        `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom. Tree: GPUs with each other, and the processes of a guest for what it gets; flat-weights: all processes of all guests, each with the share that the tree would give it; flat: the same, by weights of their own."`
 	Depth     int           `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
 	Ahead     time.Duration `yaml:"ahead" placeholder:"TIME" def:"200us" live:"" min:"0s" max:"1s" help:"How much short work an engine may still have before it when more is given to it all the same, so that it need not stand still in between. 0s: none."`
 	Credit    Credit        `yaml:"credit" embed:"" prefix:"credit-"`

@@ -178,7 +178,7 @@ func TestScheduleChange(t *testing.T) {
 		{"policy=bandit", `scheduler: policy: bandit: did you mean "band"? There are none, fifo, credit, band, timeslice, dfq`},
 		{"limits.table-rate=1MiB", `scheduler: limits.table-rate: is for the start, no option of the scheduler's; these can be changed: ahead, `},
 		{"weight=3", `scheduler: weight: is a GPU's; umbra gpu set changes it for one`},
-		{"credit.period=30", `scheduler: credit.period: "30" is not a time, it has no unit; write 30ms, 30us or 30s`},
+		{"credit.period=30", `scheduler: credit.period: "30" is not a time, it has no unit; write 30ms; it must be 1ms to 1s`},
 		{"scheduler.depth=1,depth=2", `: depth is there twice`},
 		{"scheduler.policy=off", `scheduler: policy: off: cannot be turned off while the server runs`},
 		{"policy=auto", `scheduler: policy: auto: is for the start; name a policy: none, fifo, credit, band, timeslice, dfq`},
@@ -222,14 +222,14 @@ func TestCardTime(t *testing.T) {
 	}
 	l, err := join(t, "scheduler: {policy: fifo}\n", "name=a,socket=a.sock,vram=64MiB,weight=7,cap=25,priority=2,limits.request=0s,processes.policy=weighted,processes.weights=kernel:50,space-0x1000:2")
 	require.NoError(t, err)
-	g, err := Change(l.Config.GPUs[0], "weight=9,limits.queued=4")
+	g, err := l.Change(l.Config.GPUs[0], "weight=9,limits.queued=4")
 	require.NoError(t, err)
 	require.Equal(t, CardTime{9, 25, 2, GuestLimits{RequestLimit(sched.Forever), 4}, Processes{"space", "weighted", Weights{"kernel": 50, "space-0x1000": 2}}}, g.CardTime)
-	h, err := Change(g, "processes.weights=none")
+	h, err := l.Change(g, "processes.weights=none")
 	require.NoError(t, err)
 	require.Equal(t, "none", h.Processes.Weights.String())
 	require.Empty(t, h.Shares().Weights)
-	g, err = Change(g, "processes.policy=off,limits.request=inherit")
+	g, err = l.Change(g, "processes.policy=off,limits.request=inherit")
 	require.NoError(t, err)
 	require.NoError(t, g.checkCardTime(), "weights go with the policy that they are for")
 	require.Equal(t, GuestLimits{0, 4}, g.Limits)

@@ -12,8 +12,8 @@ import (
 
 // Shadow is how the page tables of a virtual GPU's guest become the card's.
 type Shadow struct {
-	Sync  string `yaml:"sync" placeholder:"WHEN" def:"lazy" live:"" oneof:"eager,flush,lazy,adaptive" help:"When a guest's page tables become the card's: at each entry, at each TLB invalidate, before the next work, or by how each table is written."`
-	Scan  string `yaml:"scan" placeholder:"HOW" def:"incremental" live:"" oneof:"full,incremental" help:"How it is found out what changed in them: by reading all, or by what was written."`
+	Sync  string `yaml:"sync" placeholder:"WHEN" def:"lazy" live:"" oneof:"eager,flush,lazy,adaptive" help:"When a guest's page tables become the card's. Eager: at each entry that is written; flush: at each TLB invalidate; lazy: before the next work that could see them; adaptive: each table lazy or eager, by how it is written."`
+	Scan  string `yaml:"scan" placeholder:"HOW" def:"incremental" live:"" oneof:"full,incremental" help:"How it is found out what changed in them. Full: by reading all; incremental: by what was written. Eager and adaptive want incremental."`
 	Burst int    `yaml:"burst" placeholder:"N" def:"64" live:"" min:"0" max:"65534" help:"Adaptive: a page of a table with more trapped writes between two flush points is dense, and waits for the next."`
 	Calm  int    `yaml:"calm" placeholder:"N" def:"4" live:"" min:"1" max:"255" help:"Adaptive: a dense page with no more than that before so many flush points in a row is dense no longer."`
 }
@@ -35,22 +35,46 @@ func ShadowOf(p shadowpt.Policy) Shadow {
 	return Shadow{Sync: p.Sync.String(), Scan: p.Scan.String(), Burst: p.Rule.Burst, Calm: p.Rule.Calm}
 }
 
-// checkShadow refuses what is possible alone but not together.
-func (g *GPU) checkShadow() error {
-	_, err := g.Shadow.Policy()
+// Keys of the two that do not go together whatever they are.
+const (
+	syncKey = shadowKeys + "sync"
+	scanKey = shadowKeys + "scan"
+)
+
+// checkShadow refuses what is possible alone but not together. Of the two it names the one
+// that was said for this GPU, and who said the other.
+func (g *GPU) checkShadow(said func(key string) string) error {
+	p, err := g.Shadow.Policy()
 	if err == nil {
 		return nil
 	}
-	key := shadowKeys + "sync"
-	if scan := shadowKeys + "scan"; g.has(scan) && !g.has(key) {
-		key = scan
+	key, value := syncKey, g.Shadow.Sync
+	other, stands := scanKey, g.Shadow.Scan
+	if g.has(scanKey) && !g.has(syncKey) {
+		key, value, other, stands = other, stands, key, value
 	}
-	return &Error{Where: g.Where(key), Reason: err.Error()}
+	var with []string // values of the other one that the first goes with
+	for _, c := range shadowpt.Policies() {
+		switch {
+		case c.Sync == p.Sync && key == syncKey:
+			with = append(with, c.Scan.String())
+		case c.Scan == p.Scan && key == scanKey:
+			with = append(with, c.Sync.String())
+		}
+	}
+	where := g.Where(key)
+	if from := said(key); !g.has(key) && from != byDefault {
+		where = from // neither was said for this GPU
+	}
+	if slices.Contains(with, stands) {
+		return &Error{Where: where, Reason: err.Error()} // it is about something else
+	}
+	return &Error{Where: where, Reason: fmt.Sprintf("%s does not go with %s=%s (%s); set %[2]s=%[5]s too", value, other, stands, said(other), either(with))}
 }
 
 // Change returns a GPU that is there with options changed as keys and values say:
 // shadow.sync=lazy,shadow.scan=full. Only those whose row says live can be.
-func Change(g GPU, text string) (GPU, error) {
+func (l *Layer) Change(g GPU, text string) (GPU, error) {
 	changed := g
 	changed.entry = entry{at: "gpu " + g.Name, given: make(map[string]string)}
 	err := changed.assign(changed.at, text, "shadow.sync=lazy", option.live)
@@ -61,7 +85,12 @@ func Change(g GPU, text string) (GPU, error) {
 		err = checkOptions(&changed)
 	}
 	if err == nil {
-		err = changed.checkShadow()
+		err = changed.checkShadow(func(key string) string {
+			if changed.has(key) {
+				return "said with it"
+			}
+			return l.sourceOf(&g, key)
+		})
 	}
 	if err == nil {
 		err = changed.checkCardTime()
@@ -92,6 +121,57 @@ func (g *GPU) Live() map[string]any {
 
 func (o option) live() bool { _, ok := o.tag.Lookup("live"); return ok }
 
+// notLive says why a key that there is cannot be set.
+const notLive = "cannot be changed while the GPU is there"
+
+// unknown says that there is no such key of a GPU, and what may be meant: the same words
+// put together otherwise, an option of the server, or a key that is written alike.
+func (g *GPU) unknown(key, value string, known []string) string {
+	if key, ok := g.meant(key, value); ok {
+		why := fmt.Sprintf("unknown key; did you mean %q?", key)
+		if name, _, _ := strings.Cut(key, "="); !slices.Contains(known, name) {
+			why += fmt.Sprintf(" That %s.", notLive)
+		}
+		return why + " There are " + strings.Join(known, ", ")
+	}
+	for _, o := range options(new(Config)) {
+		if o.path != key {
+			continue
+		}
+		why := fmt.Sprintf("is the server's, not a GPU's; give --%s to umbra serve", o.flag)
+		if scheduled := strings.TrimPrefix(key, schedulerKeys); o.live() && slices.Contains(new(Schedule).Keys(), scheduled) {
+			why += fmt.Sprintf(", or umbra sched set %s=%s", scheduled, value)
+		}
+		return why
+	}
+	return "unknown key; " + Known(key, known)
+}
+
+// meant finds the key that has the same words with other signs between them, the one that
+// ends in this word, or the one of a section that takes the value. Of several none is meant.
+func (g *GPU) meant(key, value string) (string, bool) {
+	plain := strings.NewReplacer(".", "-", "_", "-")
+	_, last, _ := strings.Cut(key, ".") // card.bar1
+	var like, ends, takes []string
+	for _, o := range options(new(GPU)) {
+		section, _, nested := strings.Cut(o.path, ".")
+		switch {
+		case plain.Replace(o.path) == plain.Replace(key):
+			like = append(like, o.path)
+		case strings.HasSuffix(o.path, "."+key), o.path == last:
+			ends = append(ends, o.path)
+		case nested && section == key && slices.Contains(strings.Split(o.tag.Get("oneof"), ","), value):
+			takes = append(takes, o.path+"="+value)
+		}
+	}
+	for _, found := range [][]string{like, ends, takes} {
+		if len(found) == 1 {
+			return found[0], true
+		}
+	}
+	return "", false
+}
+
 // assign sets the options that a text of keys and values names, if they may be.
 func (g *GPU) assign(source, text, example string, may func(option) bool) error {
 	order, values, err := pairs(source, text, example, nil)
@@ -114,9 +194,9 @@ func (g *GPU) assign(source, text, example string, may func(option) bool) error 
 		where := g.at + ": " + key
 		switch {
 		case !ok && all[key]:
-			return &Error{Where: where, Reason: "cannot be changed while the GPU is there; these can: " + strings.Join(known, ", ")}
+			return &Error{Where: where, Reason: fmt.Sprintf("%s; remove the GPU and add it with %s=%s. These can: %s", notLive, key, values[key], strings.Join(known, ", "))}
 		case !ok:
-			return &Error{Where: where, Reason: "unknown key; " + Known(key, known)}
+			return &Error{Where: where, Reason: g.unknown(key, values[key], known)}
 		case values[key] == "":
 			return &Error{Where: where, Reason: "has no value; give one or leave it out"}
 		}

@@ -55,10 +55,11 @@ const (
 // Card is the card.
 type Card struct {
 	Kind       string           `json:"kind"`
-	VRAM       uint64           `json:"vram"`      // bytes
-	Free       uint64           `json:"vram_free"` // bytes that GPUs and their tables have left
-	Room       uint64           `json:"vram_room"` // bytes that one more GPU can have of it beside its tables
-	Bytes      uint64           `json:"bytes"`     // moved by engines
+	VRAM       uint64           `json:"vram"`          // bytes
+	Free       uint64           `json:"vram_free"`     // bytes that GPUs and their tables have left
+	Room       uint64           `json:"vram_room"`     // bytes that one more GPU can have of it beside its tables
+	Channels   int              `json:"channels_free"` // that no GPU has for sure
+	Bytes      uint64           `json:"bytes"`         // moved by engines
 	Interrupts uint64           `json:"interrupts"`
 	Faults     serve.FaultCount `json:"faults"`
 	Polling    *serve.PollCount `json:"polling,omitempty"` // if somebody looked for doorbells
@@ -104,6 +105,7 @@ type GPU struct {
 	// OutOfService is why clients are refused, if they are.
 	OutOfService string             `json:"out_of_service,omitempty"`
 	Options      map[string]any     `json:"options,omitempty"`   // that Set can change
+	Was          map[string]any     `json:"was,omitempty"`       // the values before, of options that Set changed
 	ShadowNS     int64              `json:"shadow_ns,omitempty"` // time spent on the shadows of its page tables
 	CardTime     *serve.CardTime    `json:"card_time,omitempty"` // if there is a scheduler
 	Counts       []aggregator.Count `json:"counts,omitempty"`

@@ -162,8 +162,11 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU %s:", g.Name)
-	for _, key := range slices.Sorted(maps.Keys(g.Options)) {
-		fmt.Fprintf(&b, " %s=%v", key, g.Options[key])
+	for _, key := range slices.Sorted(maps.Keys(g.Was)) {
+		fmt.Fprintf(&b, " %s=%s (was %s)", key, optionText(g.Options[key]), optionText(g.Was[key]))
+	}
+	if len(g.Was) == 0 {
+		b.WriteString(" unchanged")
 	}
 	b.WriteString("\n")
 	out.warn(g.Warnings)
@@ -214,7 +217,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 		if s.Card.Room > 0 {
 			room = fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(s.Card.Room))
 		}
-		fmt.Fprintf(&b, "free: %v; %s\n", config.Size(s.Card.Free), room)
+		fmt.Fprintf(&b, "free: %v; %s; %s\n", config.Size(s.Card.Free), room, plural(uint64(s.Card.Channels), "channel", "channels"))
 		if s.Card.Scheduler == nil {
 			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
 		}

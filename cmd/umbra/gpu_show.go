@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/control"
 )
@@ -38,6 +39,10 @@ func shownText(g *control.Shown) string {
 		t.row("%s\t%s\t%s\t%s", s.Key, optionText(s.Value), live, s.From)
 	}
 	t.flush()
+	countsText(&b, g.Counts)
+	if g.ShadowNS > 0 {
+		fmt.Fprintf(&b, "\nSpent on the shadows of its page tables: %v\n", short(time.Duration(g.ShadowNS)))
+	}
 	if len(g.Warnings) > 0 {
 		b.WriteString("\nWithout effect, or with a bad one, as things are\n")
 		for _, w := range g.Warnings {

@@ -148,7 +148,7 @@ func timeFlag(c *kong.DecodeContext, target reflect.Value) error {
 	if err := c.Scan.PopValueInto("time", &text); err != nil {
 		return err
 	}
-	d, err := config.ParseTime(text)
+	d, err := config.ParseTimeWithin(text, c.Value.Tag.Get("min"), c.Value.Tag.Get("max"))
 	if err == nil {
 		target.SetInt(int64(d))
 	}

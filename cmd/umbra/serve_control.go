@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/control"
 	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -38,7 +39,7 @@ func (s *served) Status() (control.Status, error) {
 	out.Card.Scheduler, out.Card.Schedule = s.shared.Schedule()
 	out.Card.Ledger = s.shared.Ledger()
 	times := s.shared.CardTimes()
-	taken := config.Size(0)
+	taken, channels := config.Size(0), 0
 	for _, v := range s.shared.GPUs() {
 		g := s.virtualStatus(v)
 		if t, ok := times[g.Name]; ok {
@@ -46,9 +47,10 @@ func (s *served) Status() (control.Status, error) {
 		}
 		out.GPUs = append(out.GPUs, g)
 		taken += config.Size(g.VRAM + g.Tables)
+		channels += v.Config.Share.Guaranteed
 	}
 	left, room := s.layer.Room(taken)
-	out.Card.Free, out.Card.Room = uint64(left), uint64(room)
+	out.Card.Free, out.Card.Room, out.Card.Channels = uint64(left), uint64(room), gf100.Channels-channels
 	return out, nil
 }
 
@@ -198,13 +200,14 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 	if v == nil || i < 0 {
 		return control.GPU{}, s.unknown(name)
 	}
-	g, err := config.Change(s.gpus[i], r.Options)
+	g, err := s.layer.Change(s.gpus[i], r.Options)
 	if err == nil && s.limits.Scheduler == nil {
 		err = config.CheckScheduled(&g, r.Options)
 	}
 	if err != nil {
 		return control.GPU{}, refused(err)
 	}
+	was := s.virtualStatus(v).Options
 	p, err := g.Shadow.Policy()
 	if err == nil {
 		err = v.Virtual.Guest.SetShadow(p)
@@ -223,9 +226,21 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 	s.gpus[i] = g
 	s.log.Info("GPU changed", "gpu", name, "options", r.Options)
 	out := s.virtualStatus(v)
+	out.Was = differing(was, out.Options)
 	touched := g.TouchedBy(r.Options, s.layer.WarningsOf(&g, &schedule))
 	out.Warnings = texts(config.Arisen(touched, before, s.layer.Standing(&schedule, s.gpus)))
 	return out, nil
+}
+
+// differing are the values before of options that are others now.
+func differing(was, now map[string]any) map[string]any {
+	out := make(map[string]any)
+	for key, before := range was {
+		if optionText(before) != optionText(now[key]) {
+			out[key] = before
+		}
+	}
+	return out
 }
 
 // schedule is how the card's time is shared now.

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
@@ -155,20 +156,7 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 		t.row("%s\t%s\t%d\t%d", w.Class, w.Name, w.Copies, w.Bytes)
 	}
 	t.flush()
-	done := newTable(b, "What the guest asked for, and what came of it", "what\tcount")
-	broken := newTable(b, "Rules that the guest broke", "rule\ttimes")
-	for _, c := range g.Counts {
-		if !c.Rule && c.N > 0 {
-			done.row("%s\t%d", c.Name, c.N)
-		}
-	}
-	done.flush()
-	for _, c := range g.Counts {
-		if c.Rule && c.N > 0 {
-			broken.row("%s\t%d", c.Name, c.N)
-		}
-	}
-	broken.flush()
+	countsText(b, g.Counts)
 	if t := g.CardTime; t != nil {
 		fmt.Fprintf(b, "\nOn the card: busy for %v, with weight %d; %s, %d entries held, which waited for %v in all\n",
 			short(t.Busy), t.Weight, plural(uint64(t.Requests), "request", "requests"), t.Held, short(t.Wait))
@@ -179,6 +167,24 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 	i := &g.Interrupts
 	fmt.Fprintf(b, "\nInterrupts to the last client: %d signalled, %d coalesced, %d while masked, %d with nowhere to go\n",
 		i.Signalled, i.Coalesced, i.Masked, i.Unrouted)
+}
+
+// countsText is what of a guest's counts happened at all.
+func countsText(b *strings.Builder, counts []aggregator.Count) {
+	done := newTable(b, "What the guest asked for, and what came of it", "what\tcount")
+	broken := newTable(b, "Rules that the guest broke", "rule\ttimes")
+	for _, c := range counts {
+		if !c.Rule && c.N > 0 {
+			done.row("%s\t%d", c.Name, c.N)
+		}
+	}
+	done.flush()
+	for _, c := range counts {
+		if c.Rule && c.N > 0 {
+			broken.row("%s\t%d", c.Name, c.N)
+		}
+	}
+	broken.flush()
 }
 
 func cardText(b *strings.Builder, r *serve.CardReport) {

@@ -17,7 +17,8 @@ func TestParseMap(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":          `"" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
-		"bar1,none": `"none" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
+		"bar1,none": `none and all stand alone; say one of them, or any of bar1, bar3, pramin, rom`,
+		"all,rom":   `none and all stand alone; say one of them, or any of bar1, bar3, pramin, rom`,
 		"bar2":      `"bar2" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
 	} {
 		_, err := ParseMap(text)

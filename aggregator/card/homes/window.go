@@ -66,7 +66,10 @@ func ParseMap(text string) (Map, error) {
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
 		i := slices.Index(MapNames(), name)
-		if i < 0 {
+		switch {
+		case name == "none" || name == "all":
+			return 0, fmt.Errorf("none and all stand alone; say one of them, or any of %s", strings.Join(MapNames(), ", "))
+		case i < 0:
 			return 0, fmt.Errorf("%q cannot be mapped; say none, all, or any of %s", name, strings.Join(MapNames(), ", "))
 		}
 		m |= mapNames[i].bit
