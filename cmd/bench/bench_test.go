@@ -139,6 +139,7 @@ func TestBells(t *testing.T) {
 	}
 	require.Equal(t, want, compared)
 	require.Contains(t, r.Text(), "11 to 63 in a virtual machine")
+	require.Contains(t, r.Text(), "  Not measured with naive\n")
 }
 
 // requireSchema holds a real report against the schema, and sees that it survives
@@ -195,6 +196,26 @@ func TestCheckTakesWhatIsMeasured(t *testing.T) {
 		require.NoError(t, either.Check())
 		require.Equal(t, machines.Check() == nil, either.UseMachines(), name)
 	}
+}
+
+// The list says what each scenario is measured with, where that is not all.
+func TestListNamesSetups(t *testing.T) {
+	l := bench.List()
+	some := map[string][]string{}
+	for _, s := range l.Scenarios {
+		if s.Setups != nil {
+			some[s.Name] = s.Setups
+		}
+		if s.Name != report.Bells {
+			require.Nil(t, s.MachinesSetups, s.Name)
+		}
+	}
+	rung := []string{report.PassThrough, "pass-through+map", "lazy+incremental", setup.All, report.AllPoll}
+	require.Equal(t, rung, some[report.Bells])
+	require.Len(t, some["neighbour"], len(setup.Rows)-2)
+	require.Len(t, some, 2)
+	require.Regexp(t, `(?m)^  bells .* With pass-through, pass-through\+map, lazy\+incremental, all, all\+poll alone\.$`, l.Text())
+	require.Regexp(t, `(?m)^  neighbour .* In this process with all but pass-through, pass-through\+map\.$`, l.Text())
 }
 
 // What cannot be compared is known before it is measured, as far as it can be.

@@ -22,6 +22,10 @@ type ListedScenario struct {
 	Title    string `json:"title"`
 	About    string `json:"about"`
 	Machines bool   `json:"machines"` // by virtual machines, too
+	// Setups are those that it is measured with, if not with all: in this process, and in
+	// virtual machines.
+	Setups         []string `json:"setups,omitempty"`
+	MachinesSetups []string `json:"machines_setups,omitempty"`
 }
 
 // ListedSetup is a way to serve a GPU.
@@ -37,7 +41,12 @@ type ListedSetup struct {
 // List says what can be measured.
 func List() (l Listing) {
 	add := func(name, title, about string) {
-		l.Scenarios = append(l.Scenarios, ListedScenario{name, title, about, slices.Contains(machine.Scenarios(), name)})
+		s := ListedScenario{Name: name, Title: title, About: about, Machines: slices.Contains(machine.Scenarios(), name)}
+		s.Setups = taken(name, Options{Repeat: 1, InProcess: true})
+		if s.Machines {
+			s.MachinesSetups = taken(name, Options{Repeat: 1, Boots: 1, Machines: true})
+		}
+		l.Scenarios = append(l.Scenarios, s)
 	}
 	for i := range inside.Scenarios {
 		s := &inside.Scenarios[i]
@@ -50,6 +59,42 @@ func List() (l Listing) {
 	return l
 }
 
+// taken are the set-ups that a scenario is measured with, nil for all.
+func taken(name string, o Options) (names []string) {
+	o.Only = []string{name}
+	for i := range setup.Rows {
+		if o.takes(name, setup.Rows[i:i+1]) {
+			names = append(names, setup.Rows[i].Name)
+		}
+	}
+	if len(names) == len(setup.Rows) {
+		return nil
+	}
+	return names
+}
+
+// with says which set-ups a scenario is measured with, if not with all; of two lists the
+// shorter.
+func (s *ListedScenario) with() string {
+	if s.Setups == nil {
+		return ""
+	}
+	text := "With "
+	if s.Machines && !slices.Equal(s.Setups, s.MachinesSetups) {
+		text = "In this process with "
+	}
+	var not []string
+	for _, n := range setup.Names(setup.Rows) {
+		if !slices.Contains(s.Setups, n) {
+			not = append(not, n)
+		}
+	}
+	if len(not) < len(s.Setups) {
+		return " " + text + "all but " + strings.Join(not, ", ") + "."
+	}
+	return " " + text + strings.Join(s.Setups, ", ") + " alone."
+}
+
 // Text is the listing for a person.
 func (l *Listing) Text() string {
 	var b strings.Builder
@@ -59,7 +104,7 @@ func (l *Listing) Text() string {
 		if s.Machines {
 			mark = "*"
 		}
-		fmt.Fprintf(&b, "  %-9s %s  %s. %s.\n", s.Name, mark, s.Title, s.About)
+		fmt.Fprintf(&b, "  %-9s %s  %s. %s.%s\n", s.Name, mark, s.Title, s.About, s.with())
 	}
 	b.WriteString("\nSet-ups; only if --setups names them: * those, + those in virtual machines\n")
 	for _, s := range l.Setups {

@@ -44,10 +44,11 @@ func (r *run) inMachines(ctx context.Context) error {
 		plans := machine.Plans(r.Only)
 		r.say("Linux %s on %s, to warm up", k, rows[0].Name)
 		began := time.Now()
-		if _, _, err := machine.Life(ctx, r.out.Run, &plans[0], rows[0], k, func(string) bool { return false }, r.Progress); err != nil && ctx.Err() == nil {
-			r.say("Linux %s on %s: %v", k, rows[0].Name, err) // who measures it will say so too
+		_, _, err := machine.Life(ctx, r.out.Run, &plans[0], rows[0], k, func(string) bool { return false }, r.Progress)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-		r.foretell(plans, rows, time.Since(began))
+		r.foretell(plans, rows, k, time.Since(began), err)
 		for i := range plans {
 			lives := r.live(ctx, &plans[i], rows, k)
 			r.out.Results = append(r.out.Results, lives.results()...)
@@ -89,8 +90,13 @@ func (r *run) live(ctx context.Context, plan *machine.Plan, rows []setup.Row, k 
 }
 
 // foretell says about how long the machines of one kernel will take: each boots and probes
-// as the first one did, which had to read from disk besides, and then measures.
-func (r *run) foretell(plans []machine.Plan, rows []setup.Row, one time.Duration) {
+// as the first one did, which had to read from disk besides, and then measures. One that failed
+// foretells nothing.
+func (r *run) foretell(plans []machine.Plan, rows []setup.Row, k string, one time.Duration, err error) {
+	if err != nil {
+		r.say("Linux %s on %s: %v", k, rows[0].Name, err) // who measures it will say so too
+		return
+	}
 	n := 0
 	for i := range plans {
 		for k := range rows {

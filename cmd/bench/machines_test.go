@@ -1,7 +1,10 @@
 package bench
 
 import (
+	"bytes"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,4 +49,18 @@ func TestLives(t *testing.T) {
 	l.add(setup.Naive, turn(1))
 	l.add(setup.All, turn(1))
 	require.Equal(t, map[string]int{setup.Naive: 1, setup.All: 1}, turns(l), "the first one failed")
+}
+
+// Only a machine that did what it was booted for tells how long the others will take.
+func TestForetell(t *testing.T) {
+	rows, err := setup.Choose([]string{report.PassThrough, setup.All})
+	require.NoError(t, err)
+	var b bytes.Buffer
+	r := &run{Options: Options{Boots: 2, Progress: &b}, rows: rows, began: time.Now()}
+	r.foretell(machine.Plans(nil), rows, "6.12", 10*time.Second, nil)
+	require.Contains(t, b.String(), "4 machines more; that one, which only probed, took 10 s, so about 40 s")
+	b.Reset()
+	r.foretell(machine.Plans(nil), rows, "6.12", time.Second, errors.New("it fell silent"))
+	require.Contains(t, b.String(), "Linux 6.12 on pass-through: it fell silent")
+	require.NotContains(t, b.String(), "more")
 }

@@ -321,7 +321,7 @@ func (d *drawer) parts(rows []*report.Result) table {
 			}
 		}
 	}
-	t.Head = slices.Concat(t.Head, phases, figures)
+	t.Head = slices.Concat(t.Head, phases, report.FigureHeads(phases, figures))
 	for _, x := range rows {
 		row := []cell{word(x.Case), d.setup(x.Setup)}
 		for _, n := range phases {

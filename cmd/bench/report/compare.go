@@ -24,6 +24,7 @@ func (d difference) String() string {
 type Comparison struct {
 	Rows    []Compared
 	Refused []Refusal
+	Missing []string // results that the run before has, and this one has not
 }
 
 // Compared is a case that both runs have, measured alike.
@@ -51,7 +52,7 @@ func Compare(now, then *Report) (*Comparison, error) {
 	refused := map[string]int{}
 	for i := range now.Results {
 		x := &now.Results[i]
-		name := strings.Join([]string{x.Scenario, x.Case, x.Where, x.Setup}, ", ")
+		name := x.name()
 		y := then.Find(x.Where, x.Scenario, x.Case, x.Setup)
 		why := now.differences(then, x, y)
 		if len(why) == 0 {
@@ -70,6 +71,11 @@ func Compare(now, then *Report) (*Comparison, error) {
 		}
 		c.Refused[k].Results = append(c.Refused[k].Results, name)
 	}
+	for i := range then.Results {
+		if y := &then.Results[i]; now.Find(y.Where, y.Scenario, y.Case, y.Setup) == nil {
+			c.Missing = append(c.Missing, y.name())
+		}
+	}
 	if len(c.Rows) > 0 {
 		return c, nil
 	}
@@ -85,6 +91,11 @@ func Compare(now, then *Report) (*Comparison, error) {
 		reasons = []string{"this run has no results"}
 	}
 	return c, fmt.Errorf("%w: %s", ErrNotComparable, strings.Join(reasons, "; "))
+}
+
+// name says which result it is.
+func (x *Result) name() string {
+	return strings.Join([]string{x.Scenario, x.Case, x.Where, x.Setup}, ", ")
 }
 
 // differ appends the difference of two values, if there is one.
@@ -176,15 +187,24 @@ func (c *Comparison) Text() string {
 		for _, d := range r.Why {
 			fmt.Fprintf(&b, "  %v\n", d)
 		}
-		for i, n := range r.Results {
-			if i == 5 {
-				fmt.Fprintf(&b, "    and %d more\n", len(r.Results)-i)
-				break
-			}
-			fmt.Fprintf(&b, "    %s\n", n)
-		}
+		firstFew(&b, r.Results)
+	}
+	if n := len(c.Missing); n > 0 {
+		fmt.Fprintf(&b, "\nMeasured there, not here, %d results:\n", n)
+		firstFew(&b, c.Missing)
 	}
 	return b.String()
+}
+
+// firstFew writes the first of some names, and how many more there are.
+func firstFew(b *strings.Builder, names []string) {
+	for i, n := range names {
+		if i == 5 {
+			fmt.Fprintf(b, "    and %d more\n", len(names)-i)
+			break
+		}
+		fmt.Fprintf(b, "    %s\n", n)
+	}
 }
 
 func sumOf(counts map[string]stats.Summary, names []string) string {

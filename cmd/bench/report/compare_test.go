@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -49,6 +50,13 @@ func TestCompareRefuses(t *testing.T) {
 				refused += len(r.Results)
 			}
 			require.Equal(t, 4, c.left+refused)
+			if strings.HasPrefix(c.field, "no such case") || strings.HasPrefix(c.field, "no such set-up") {
+				require.Len(t, got.Missing, 1, "what is under another name there is missing here")
+				require.Contains(t, got.Text(), "Measured there, not here, ")
+			} else {
+				require.Empty(t, got.Missing)
+				require.NotContains(t, got.Text(), "not here")
+			}
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,31 @@ func TestText(t *testing.T) {
 	want, err := os.ReadFile(filepath.Join("testdata", "text.golden"))
 	require.NoError(t, err)
 	require.Equal(t, string(want), text)
+}
+
+// What was not measured is not explained: no ratio to pass-through without it, and so on. What
+// a scenario was not measured with is named.
+func TestTextOfSomeSetups(t *testing.T) {
+	r := sample()
+	require.Contains(t, r.Text(), "ratios to pass-through")
+	require.NotContains(t, r.Text(), "same map")
+	require.NotContains(t, r.Text(), "Not measured with")
+	require.NotContains(t, r.Text(), "reached without a trap")
+	r.Results = slices.DeleteFunc(r.Results, func(x report.Result) bool { return x.Setup == report.PassThrough })
+	for i := range r.Results {
+		r.Results[i].Ratio = nil
+	}
+	text := r.Text()
+	require.NotContains(t, text, "ratios to")
+	require.NotContains(t, text, "worst")
+	require.Regexp(t, `(?m)^All set-ups in this process: sums over the 1 cases that each of them ran$`, text)
+	require.Contains(t, text, "  Not measured with pass-through\n")
+	r.Setups[1].Options = map[string]string{report.OptMap: "all"}
+	require.Contains(t, r.Text(), "  With slow what is mapped is reached without a trap, and has no row; ")
+}
+
+func TestFigureHeads(t *testing.T) {
+	require.Equal(t, []string{"store:", "p99"}, report.FigureHeads([]string{"launch", "store"}, []string{"store", "p99"}))
 }
 
 // A ratio is of the same turn: a machine that is slow for a while is slow for both.

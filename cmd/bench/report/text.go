@@ -92,24 +92,56 @@ func showCount(name string, v float64) string {
 	return ShowCount(v)
 }
 
+// ablationColumn is columns that tell a set-up by another.
+type ablationColumn struct {
+	heads []string
+	about string
+	value func(a *Ablation) float64 // 0 if there is none
+	cells func(a *Ablation) []string
+}
+
+var ablationColumns = []ablationColumn{
+	{[]string{"ratio", "worst"}, "ratios to pass-through, geometric mean and worst case", func(a *Ablation) float64 { return a.Mean },
+		func(a *Ablation) []string { return []string{ShowRatio(a.Mean), ShowRatio(a.Worst)} }},
+	{[]string{"same map", "worst"}, "same map: to the whole card with as much of it mapped, and the worst scenario", func(a *Ablation) float64 { return a.SameMean },
+		func(a *Ablation) []string {
+			return []string{ShowRatio(a.SameMean), ShowRatio(a.SameWorst) + " " + a.SameWorstOf}
+		}},
+	{[]string{"naive"}, "naive: how many times as long that takes", func(a *Ablation) float64 { return a.NaiveMean },
+		func(a *Ablation) []string { return []string{ShowRatio(a.NaiveMean)} }},
+}
+
 func (r *Report) ablation(b *strings.Builder, where, title string) {
 	rows := r.Ablation(where)
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran; ratios to pass-through, geometric mean and worst case; same map: to the whole card with as much of it mapped, and the worst scenario; naive: how many times as long that takes\n", title, rows[0].Cases)
+	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran", title, rows[0].Cases)
 	names, titles := shown()
-	g := grid{indent: "  ", head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst", "naive"}, titles, []string{"worst of"})}
+	g := grid{indent: "  ", head: []string{"set-up", "end to end"}}
+	// Columns that no set-up has, for what they are told by was not measured, are left out.
+	var columns []ablationColumn
+	for _, c := range ablationColumns {
+		if slices.ContainsFunc(rows, func(a Ablation) bool { return c.value(&a) > 0 }) {
+			columns = append(columns, c)
+			g.head = append(g.head, c.heads...)
+			b.WriteString("; " + c.about)
+		}
+	}
+	b.WriteString("\n")
+	g.head = append(g.head, titles...)
+	rated := slices.ContainsFunc(rows, func(a Ablation) bool { return a.Mean > 0 })
+	if rated {
+		g.head = append(g.head, "worst of")
+	}
 	for _, a := range rows {
-		row := []string{a.Setup, ShowTime(a.NS), none, none, none, none, none}
-		if a.NaiveMean > 0 {
-			row[6] = ShowRatio(a.NaiveMean)
-		}
-		if a.Mean > 0 {
-			row[2], row[3] = ShowRatio(a.Mean), ShowRatio(a.Worst)
-		}
-		if a.SameMean > 0 {
-			row[4], row[5] = ShowRatio(a.SameMean), ShowRatio(a.SameWorst)+" "+a.SameWorstOf
+		row := []string{a.Setup, ShowTime(a.NS)}
+		for _, c := range columns {
+			if c.value(&a) > 0 {
+				row = append(row, c.cells(&a)...)
+			} else {
+				row = append(row, slices.Repeat([]string{none}, len(c.heads))...)
+			}
 		}
 		for _, n := range names {
 			row = append(row, have(a.Counts, n, func(v float64) string { return showCount(n, v) }))
@@ -117,7 +149,10 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 		if a.Setup == PassThrough {
 			a.WorstCase = none
 		}
-		g.row(append(row, a.WorstCase)...)
+		if rated {
+			row = append(row, a.WorstCase)
+		}
+		g.row(row...)
 	}
 	g.write(b)
 	r.byScenario(b, where)
@@ -174,11 +209,24 @@ func (r *Report) scenario(b *strings.Builder, s *Scenario) {
 		}
 		fmt.Fprintf(b, "\n%s [%s]\n", title, s.Name)
 		counts(b, rows)
+		if without := r.without(rows); len(without) > 0 {
+			fmt.Fprintf(b, "  Not measured with %s\n", strings.Join(without, ", "))
+		}
 		if slices.ContainsFunc(rows, func(x *Result) bool { return len(x.Phases)+len(x.Figures) > 1 }) {
 			b.WriteString("\n")
 			phases(b, rows)
 		}
 	}
+}
+
+// without are the set-ups of the run that none of a scenario's results is of.
+func (r *Report) without(rows []*Result) (names []string) {
+	for _, s := range r.Setups {
+		if !slices.ContainsFunc(rows, func(x *Result) bool { return x.Setup == s.Name }) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // counts is the table of a scenario's times and counts.
@@ -219,12 +267,7 @@ func phases(b *strings.Builder, rows []*Result) {
 			}
 		}
 	}
-	heads := slices.Clone(figures)
-	for i, h := range heads {
-		if slices.Contains(names, h) {
-			heads[i] = h + ":"
-		}
-	}
+	heads := FigureHeads(names, figures)
 	g := grid{indent: "  ", left: 2, head: slices.Concat([]string{"case", "set-up"}, names, heads)}
 	last := ""
 	for _, x := range rows {
@@ -256,11 +299,23 @@ func phases(b *strings.Builder, rows []*Result) {
 	g.write(b)
 }
 
+// FigureHeads are the heads of columns of figures, beside those of phases: a figure that is
+// called as a phase has a colon, for it is of one of what the phase did.
+func FigureHeads(phases, figures []string) []string {
+	heads := slices.Clone(figures)
+	for i, h := range heads {
+		if slices.Contains(phases, h) {
+			heads[i] = h + ":"
+		}
+	}
+	return heads
+}
+
 func (r *Report) traps(b *strings.Builder) {
 	if len(r.Traps) == 0 {
 		return
 	}
-	b.WriteString("\nOne access of each class, as a client of the socket sees it, and where its time goes\n")
+	b.WriteString("\nOne access of each class, as a client of the socket sees it: quantiles, and the parts of the mean (socket, dispatch, effect)\n")
 	g := grid{indent: "  ", left: 2, head: []string{"class", "set-up", "p50", "p99", "±", "socket", "dispatch", "effect"}}
 	order := map[string]int{}
 	for _, t := range r.Traps {
@@ -280,6 +335,21 @@ func (r *Report) traps(b *strings.Builder) {
 		g.row(row...)
 	}
 	g.write(b)
+	if mapped := r.mapped(); len(mapped) > 0 {
+		fmt.Fprintf(b, "  With %s what is mapped is reached without a trap, and has no row; nor has a posted write, for QEMU waits for each once anything is mapped\n", strings.Join(mapped, ", "))
+	}
+}
+
+// mapped are the set-ups whose guest maps something.
+func (r *Report) mapped() (names []string) {
+	for _, s := range r.Setups {
+		for _, option := range []string{OptMap, OptWholeMap} {
+			if v := s.Options[option]; v != "" && v != "none" {
+				names = append(names, s.Name)
+			}
+		}
+	}
+	return names
 }
 
 func (r *Report) model(b *strings.Builder) {

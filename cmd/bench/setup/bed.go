@@ -221,7 +221,7 @@ func (b *Bed) Counts() map[string]float64 {
 		out[report.ShadowNS] += float64(s.guest.Stats().ShadowTime.Load())
 		out[report.HeldNS] += float64(s.guest.Stats().ThrottleTime.Load())
 		for _, c := range s.guest.Stats().Counts() {
-			if name, ok := sources[c.Name]; ok {
+			if name, ok := sources[c.Name]; ok && b.Row.has(name) {
 				out[name] += float64(c.N)
 			}
 		}

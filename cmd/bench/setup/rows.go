@@ -195,6 +195,18 @@ func (r *Row) Mapped() bool {
 	return r.GPU[optMap] != "" && r.GPU[optMap] != "none" || r.GPU[optBell] == bellPoll
 }
 
+// has tells whether the row has a count of the aggregator's at all: who reads all tables and
+// writes them anew does not ask what changed, and who maps nothing moves no page.
+func (r *Row) has(count string) bool {
+	switch count {
+	case report.Changed:
+		return r.GPU[optScan] != "full"
+	case report.MapScans, report.MapPages:
+		return r.Mapped()
+	}
+	return true
+}
+
 // Options are the row's option values, by section and key.
 func (r *Row) Options() map[string]string {
 	out := map[string]string{}

@@ -40,6 +40,10 @@ func TestRows(t *testing.T) {
 		if _, ok := counts[report.Scans]; ok == row.Whole {
 			t.Errorf("%s: scans are counted: %v", row.Name, ok)
 		}
+		require.Equal(t, !row.Whole && row.GPU[optScan] != "full", has(counts, report.Changed), "%s: a full scan does not tell what changed", row.Name)
+		for _, n := range []string{report.MapScans, report.MapPages} {
+			require.Equal(t, !row.Whole && mapped, has(counts, n), "%s: nothing moves where nothing is mapped", row.Name)
+		}
 		require.NoError(t, g.Close())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		require.NoError(t, b.WaitFree(ctx), row.Name)
@@ -47,6 +51,8 @@ func TestRows(t *testing.T) {
 		require.NoError(t, b.Close())
 	}
 }
+
+func has(counts map[string]float64, name string) bool { _, ok := counts[name]; return ok }
 
 // Nothing holds a full scan back: it would be the limit that is measured. What is served by
 // default is measured with the limit that is there by default.
