@@ -64,6 +64,9 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
+	if err := o.CheckPlace(); err != nil { // a run is long: who waits for machines has to know now
+		return nil, err
+	}
 	rows, err := setup.Choose(o.Setups)
 	if err != nil {
 		return nil, err
@@ -74,11 +77,7 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 		Machine: report.ThisMachine(), Run: report.Run{Repeat: o.Repeat, Quick: o.Quick},
 		Setups: listed(rows), Results: []report.Result{}, // traps alone have none, and a list is a list
 	}
-	impossible := r.impossible()
-	if impossible != nil { // a run is long: who waits for machines has to know now
-		r.say("no virtual machines: %v; run umbra in the folder of a checkout to have them, or give --in-process to do without", impossible)
-	}
-	if err := r.measure(ctx, impossible); err != nil {
+	if err := r.measure(ctx); err != nil {
 		if ctx.Err() == nil {
 			return nil, err
 		}
@@ -89,15 +88,11 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	return r.out, ctx.Err()
 }
 
-func (r *run) measure(ctx context.Context, impossible error) error {
+func (r *run) measure(ctx context.Context) error {
 	if r.Machines {
 		r.nameScenarios()
 	} else if err := r.inProcess(ctx); err != nil {
 		return err
-	}
-	if impossible != nil {
-		r.failed("virtual machines", impossible)
-		return nil
 	}
 	if r.InProcess {
 		return nil

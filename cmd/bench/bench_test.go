@@ -220,63 +220,70 @@ func TestListNamesSetups(t *testing.T) {
 
 // What cannot be compared is known before it is measured, as far as it can be.
 func TestComparable(t *testing.T) {
+	foreseen := func(_ *report.Comparison, err error) error { return err }
 	only := func(names ...string) bench.Options {
-		return bench.Options{Repeat: 1, Boots: 1, Quick: true, Only: names, Setups: []string{"all"}, Progress: io.Discard, Possible: func() error { return errors.New("none") }}
+		return bench.Options{Repeat: 1, Boots: 1, Quick: true, Only: names, Setups: []string{"all"}, Progress: io.Discard}
 	}
 	o := only("probe", "contexts")
-	then, err := bench.Run(t.Context(), o)
+	inside := o
+	inside.InProcess = true
+	then, err := bench.Run(t.Context(), inside)
 	require.NoError(t, err)
-	require.NoError(t, o.Comparable(then))
+	require.NoError(t, foreseen(o.Foresee(then)))
 
 	other := only("contexts", "tables")
-	require.NoError(t, other.Comparable(then), "some of it")
+	require.NoError(t, foreseen(other.Foresee(then)), "some of it")
 	other = only("tables")
-	require.ErrorIs(t, other.Comparable(then), report.ErrNotComparable)
-	require.ErrorContains(t, other.Comparable(then), "results: measured here, not measured there")
+	require.ErrorIs(t, foreseen(other.Foresee(then)), report.ErrNotComparable)
+	require.ErrorContains(t, foreseen(other.Foresee(then)), "results: measured here, not measured there")
 	other = only("traps")
-	require.ErrorContains(t, other.Comparable(then), "single accesses are not compared")
+	require.ErrorContains(t, foreseen(other.Foresee(then)), "single accesses are not compared")
 	other = o
 	other.Setups = []string{"lazy"}
-	require.ErrorIs(t, other.Comparable(then), report.ErrNotComparable)
+	require.ErrorIs(t, foreseen(other.Foresee(then)), report.ErrNotComparable)
 	other = o
 	other.Quick = false // of the probe's parameters none is small
-	require.NoError(t, other.Comparable(then))
+	require.NoError(t, foreseen(other.Foresee(then)))
 	other = o
 	other.Machines = true
-	require.ErrorContains(t, other.Comparable(then), "that report has nothing that this run would measure")
+	require.ErrorContains(t, foreseen(other.Foresee(then)), "that report has nothing that this run would measure")
 
 	// Machines: by their kernel, with the set-up as it was.
 	x := then.Results[0]
 	x.Where, x.Case = report.InMachine, "Linux 6.12"
 	then.Results = append(then.Results, x)
-	require.NoError(t, other.Comparable(then))
+	require.NoError(t, foreseen(other.Foresee(then)))
 	other.Kernels = []string{"6.1"}
-	require.ErrorIs(t, other.Comparable(then), report.ErrNotComparable)
+	require.ErrorIs(t, foreseen(other.Foresee(then)), report.ErrNotComparable)
 	other.Kernels = nil
 	then.Setups[0].Options["gpu.bar-map"] = "none"
-	require.ErrorContains(t, other.Comparable(then), "options of all.gpu.bar-map: all here, none there")
+	require.ErrorContains(t, foreseen(other.Foresee(then)), "options of all.gpu.bar-map: all here, none there")
 	then.Machine.Processors = 4096
-	require.ErrorContains(t, o.Comparable(then), "machine.processors")
+	require.ErrorContains(t, foreseen(o.Foresee(then)), "machine.processors")
 }
 
-// Where no machine can be had, that is said before anything is measured, and the rest is.
+// Where no machine can be had, that is said before anything is measured.
 func TestNoMachines(t *testing.T) {
-	var progress bytes.Buffer
-	r, err := bench.Run(t.Context(), bench.Options{
-		Repeat: 1, Boots: 1, Quick: true, Only: []string{"probe"}, Setups: []string{"all"}, Progress: &progress,
+	for _, c := range []struct {
+		o      bench.Options
+		remedy string
+	}{
+		{bench.Options{Only: []string{"probe"}}, "; run umbra in the folder of a checkout, or give --in-process to do without"},
+		{bench.Options{Machines: true}, "; run umbra in the folder of a checkout"},
+	} {
+		var progress bytes.Buffer
+		c.o.Repeat, c.o.Boots, c.o.Quick, c.o.Setups, c.o.Progress = 1, 1, true, []string{"all"}, &progress
+		c.o.Possible = func() error { return errors.New("no checkout") }
+		_, err := bench.Run(t.Context(), c.o)
+		require.EqualError(t, err, "virtual machines: none can be booted from here: no checkout"+c.remedy)
+		require.Empty(t, progress.String())
+	}
+	// What needs no machine does not ask.
+	_, err := bench.Run(t.Context(), bench.Options{
+		Repeat: 1, Boots: 1, Quick: true, Only: []string{"program"}, Setups: []string{"all"}, Progress: io.Discard, Busy: 4096,
 		Possible: func() error { return errors.New("no checkout") },
 	})
 	require.NoError(t, err)
-	require.Regexp(t, `^ +0s  no virtual machines: no checkout; run umbra in .* --in-process to do without\n`, progress.String())
-	require.NotNil(t, r.Find(report.InProcess, "probe", "bring-up", "all"))
-	require.Equal(t, []string{"virtual machines: no checkout"}, r.Errors)
-
-	r, err = bench.Run(t.Context(), bench.Options{
-		Repeat: 1, Boots: 1, Machines: true, Progress: io.Discard, Possible: func() error { return errors.New("no checkout") },
-	})
-	require.NoError(t, err)
-	require.Empty(t, r.Results)
-	require.Len(t, r.Scenarios, 10, "program, growth and crowd are of this process alone")
 }
 
 func TestCancelled(t *testing.T) {

@@ -121,22 +121,44 @@ func (o *Options) UseProcess() bool { return !o.Machines }
 // kernels that are booted.
 func (o *Options) kernels() []string {
 	if len(o.Kernels) == 0 {
-		return []string{defaultKernel}
+		return DefaultKernels()
 	}
 	return o.Kernels
 }
 
-// Comparable fails with [report.ErrNotComparable] if it is known before anything is measured
-// that nothing of it could be compared with another report. What machines will be found to
-// run on is not known yet, and is taken to be what the other report's ran on.
-func (o *Options) Comparable(then *report.Report) error {
+// CheckPlace refuses to begin where what is asked for cannot be measured in the end: no virtual
+// machine can be booted from here.
+func (o *Options) CheckPlace() error {
+	if !o.UseMachines() {
+		return nil
+	}
+	possible := o.Possible
+	if possible == nil {
+		possible = machine.Possible
+	}
+	err := possible()
+	if err == nil {
+		return nil
+	}
+	remedy := "run umbra in the folder of a checkout"
+	if o.UseProcess() {
+		remedy += ", or give --in-process to do without"
+	}
+	return &config.Error{Where: "virtual machines", Reason: fmt.Sprintf("none can be booted from here: %v; %s", err, remedy)}
+}
+
+// Foresee compares with another report what would be measured, of which it is known before
+// that it could be compared, or not. It fails with [report.ErrNotComparable] if nothing could
+// be. What machines will be found to run on is not known yet, and is taken to be what the
+// other report's ran on.
+func (o *Options) Foresee(then *report.Report) (*report.Comparison, error) {
 	rows, err := setup.Choose(o.Setups)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	now := &report.Report{Machine: report.ThisMachine(), Emulator: then.Emulator, Setups: listed(rows)}
 	if err := report.SameMachine(now.Machine, then.Machine); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range rows {
 		if o.UseProcess() {
@@ -150,10 +172,9 @@ func (o *Options) Comparable(then *report.Report) error {
 		}
 	}
 	if len(now.Results) == 0 {
-		return fmt.Errorf("%w: that report has nothing that this run would measure and compare (single accesses are not compared)", report.ErrNotComparable)
+		return nil, fmt.Errorf("%w: that report has nothing that this run would measure and compare (single accesses are not compared)", report.ErrNotComparable)
 	}
-	_, err = report.Compare(now, then)
-	return err
+	return report.Compare(now, then)
 }
 
 // boots tells whether a case is of a kernel that is booted.

@@ -11,19 +11,8 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 )
 
-// defaultKernel is booted when nobody says which.
-const defaultKernel = "6.12"
-
-// impossible says why machines that this run wants cannot be had.
-func (r *run) impossible() error {
-	if !r.UseMachines() {
-		return nil
-	}
-	if r.Possible != nil {
-		return r.Possible()
-	}
-	return machine.Possible()
-}
+// DefaultKernels are booted when nobody says which.
+func DefaultKernels() []string { return []string{"6.12"} }
 
 // inMachines boots every kernel on every set-up by turns.
 func (r *run) inMachines(ctx context.Context) error {

@@ -64,3 +64,10 @@ func TestForetell(t *testing.T) {
 	require.Contains(t, b.String(), "Linux 6.12 on pass-through: it fell silent")
 	require.NotContains(t, b.String(), "more")
 }
+
+// Machines have the names of this process's scenarios, of those that they measure.
+func TestNameScenarios(t *testing.T) {
+	r := &run{Options: Options{Machines: true}, out: new(report.Report)}
+	r.nameScenarios()
+	require.Len(t, r.out.Scenarios, len(Scenarios())-3, "program, growth and crowd are of this process alone")
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +20,7 @@ import (
 type benchRunCmd struct {
 	InProcess bool     `help:"Measure without virtual machines: nothing is fetched and no QEMU is needed."`
 	Machines  bool     `help:"Measure in virtual machines only."`
-	Quick     bool     `help:"Small parameters and few turns: to see that it works."`
+	Quick     *bool    `negatable:"" help:"Small parameters and few turns: to see that it works."`
 	Only      []string `placeholder:"SCENARIO" help:"Measure these scenarios; --list says which there are."`
 	Setups    []string `name:"setups" placeholder:"NAME" help:"Measure these set-ups; --list says which there are."`
 	Repeat    *int     `placeholder:"N" help:"Turns of each measurement in this process (default: 5, quick 3)."`
@@ -32,13 +33,13 @@ type benchRunCmd struct {
 
 // benchOutput is where a report goes, and what it is compared with.
 type benchOutput struct {
-	VS   string `name:"vs" placeholder:"FILE" help:"Compare with the report in FILE, the JSON of a run before."`
+	VS   string `name:"vs" placeholder:"FILE" help:"Compare with the report in FILE, the JSON of a run before. What the command line does not say is measured as it was there: --quick, where, which scenarios, set-ups and kernels."`
 	JSON bool   `name:"json" help:"Write the report as JSON to standard output, in place of the tables."`
-	Out  string `placeholder:"PATH" help:"Write the page there: FILE.html; or the JSON, FILE.json, or the tables, FILE.txt; or all three into a folder. none writes nothing (default: umbra-bench.html; of show: none)."`
+	Out  string `placeholder:"PATH" help:"Write the page there: FILE.html; or the JSON, FILE.json, or the tables, FILE.txt; or all three into a folder. none writes nothing (default: umbra-bench.html and umbra-bench.json; of show: none)."`
 }
 
-// benchPage is what a run writes when nobody says where to.
-const benchPage = "umbra-bench.html"
+// benchFiles are what a run writes when nobody says where to.
+var benchFiles = []string{"umbra-bench.html", "umbra-bench.json"}
 
 // What is measured when nobody says.
 const (
@@ -62,10 +63,10 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	o := bench.Options{
-		Umbra: versionString(), Setups: c.Setups, Only: c.Only, Repeat: benchTurns, Quick: c.Quick,
+		Umbra: versionString(), Setups: c.Setups, Only: c.Only, Repeat: benchTurns, Quick: c.Quick != nil && *c.Quick,
 		InProcess: c.InProcess, Machines: c.Machines, Boots: benchBoots, Kernels: c.Kernels, Progress: out.stderr,
 	}
-	if c.Quick {
+	if o.Quick {
 		o.Repeat, o.Boots = benchQuickTurns, 1
 	}
 	if c.Repeat != nil { // what is given is taken, or refused, be it 0
@@ -86,15 +87,23 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	}
 	if then != nil {
 		o.Busy = then.Run.BusyBytes
+		if as := c.follow(&o, then); len(as) > 0 {
+			fmt.Fprintf(out.stderr, "umbra: as in %s: %s\n", c.VS, strings.Join(as, " "))
+		}
 		// What cannot be compared in the end need not be measured first.
-		if err := o.Comparable(then); err != nil {
+		foreseen, err := o.Foresee(then)
+		if err != nil {
 			return &config.Error{Where: "--vs", Value: c.VS, Reason: err.Error()}
 		}
+		if n, why := foreseen.NoRatios(); n > 0 {
+			out.warn([]string{fmt.Sprintf("--vs: %s: %s will have no ratio: %s", c.VS, plural(uint64(n), "result", "results"), why)})
+		}
 	}
-	if c.Out == "" {
-		c.Out = benchPage
-	}
+	names := c.names(benchFiles)
 	if err := c.check(); err != nil {
+		return err
+	}
+	if err := o.CheckPlace(); err != nil {
 		return err
 	}
 	here := report.ThisMachine()
@@ -107,7 +116,7 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 		return ended
 	}
 	// A run that was ended has taken its time all the same: what it found is not lost.
-	if err := errors.Join(c.write(out, r, then), ended); err != nil {
+	if err := errors.Join(c.write(out, r, then, names), ended); err != nil {
 		return err
 	}
 	if n := len(r.Errors); n > 0 {
@@ -131,7 +140,7 @@ func (c *benchRunCmd) processFlags() []flag { return []flag{{"--repeat", c.Repea
 
 func (c *benchRunCmd) flags() []flag {
 	return slices.Concat([]flag{
-		{"--in-process", c.InProcess}, {"--machines", c.Machines}, {"--quick", c.Quick}, {"--only", len(c.Only) > 0}, {"--setups", len(c.Setups) > 0},
+		{"--in-process", c.InProcess}, {"--machines", c.Machines}, {"--quick", c.Quick != nil}, {"--only", len(c.Only) > 0}, {"--setups", len(c.Setups) > 0},
 	}, c.processFlags(), c.machineFlags(), []flag{{"--vs", c.VS != ""}, {"--out", c.Out != ""}})
 }
 
@@ -189,7 +198,7 @@ const noFile = "none"
 
 // check refuses an --out that could not be written, before anything is measured.
 func (c *benchOutput) check() error {
-	if c.Out == noFile {
+	if c.Out == noFile || c.Out == "" {
 		return nil
 	}
 	dir := c.Out
@@ -225,8 +234,31 @@ func benchText(r *report.Report, c *report.Comparison) string {
 	return text
 }
 
-// write writes the report to standard output and to --out.
-func (c *benchOutput) write(out output, r, then *report.Report) error {
+// names are the files to write. Of those that nobody named, the one that holds the report to
+// compare with stays as it is: it could not be compared with again.
+func (c *benchOutput) names(usual []string) (names []string) {
+	switch {
+	case c.Out == noFile:
+		return nil
+	case c.Out == "":
+		return slices.DeleteFunc(slices.Clone(usual), func(name string) bool { return sameFile(name, c.VS) })
+	case filepath.Ext(c.Out) != "":
+		return []string{c.Out}
+	}
+	for _, ext := range slices.Sorted(maps.Keys(writers)) {
+		names = append(names, filepath.Join(c.Out, "bench"+ext))
+	}
+	return names
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+// write writes the report to standard output and to files.
+func (c *benchOutput) write(out output, r, then *report.Report, names []string) error {
 	var compared *report.Comparison
 	var refused error
 	if then != nil {
@@ -240,15 +272,8 @@ func (c *benchOutput) write(out output, r, then *report.Report) error {
 	} else {
 		_, err = fmt.Fprint(out.stdout, benchText(r, compared))
 	}
-	if err != nil || c.Out == noFile {
+	if err != nil {
 		return errors.Join(err, refused)
-	}
-	names := []string{c.Out}
-	if filepath.Ext(c.Out) == "" {
-		names = names[:0]
-		for ext := range writers {
-			names = append(names, filepath.Join(c.Out, "bench"+ext))
-		}
 	}
 	for _, name := range names {
 		if err := writeReport(name, r, compared); err != nil {
@@ -278,14 +303,11 @@ func (c *benchShowCmd) Run(out output) error {
 		return badFile(c.File, err)
 	}
 	then, err := c.before()
-	if c.Out == "" {
-		c.Out = noFile // who looks asks for no file, and may have that of another run here
-	}
 	if err == nil {
 		err = c.check()
 	}
 	if err != nil {
 		return err
 	}
-	return c.write(out, r, then)
+	return c.write(out, r, then, c.names(nil)) // who looks asks for no file, and may have that of another run here
 }

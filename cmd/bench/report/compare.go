@@ -41,6 +41,30 @@ type Refusal struct {
 	Results []string
 }
 
+// NoRatios says of how many results no ratio is made, and why: the first few reasons.
+func (c *Comparison) NoRatios() (n int, why string) {
+	reasons := c.reasons()
+	for _, r := range c.Refused {
+		n += len(r.Results)
+	}
+	if more := len(reasons) - 3; more > 0 {
+		reasons = append(reasons[:3], fmt.Sprintf("and %d more", more))
+	}
+	return n, strings.Join(reasons, "; ")
+}
+
+// reasons are all there are for no ratio, each once.
+func (c *Comparison) reasons() (out []string) {
+	for _, r := range c.Refused {
+		for _, d := range r.Why {
+			if !slices.Contains(out, d.String()) {
+				out = append(out, d.String())
+			}
+		}
+	}
+	return out
+}
+
 // ErrNotComparable says that two runs have nothing that can be compared.
 var ErrNotComparable = errors.New("the runs are not comparable")
 
@@ -79,14 +103,7 @@ func Compare(now, then *Report) (*Comparison, error) {
 	if len(c.Rows) > 0 {
 		return c, nil
 	}
-	var reasons []string
-	for _, r := range c.Refused {
-		for _, d := range r.Why {
-			if !slices.Contains(reasons, d.String()) {
-				reasons = append(reasons, d.String())
-			}
-		}
-	}
+	reasons := c.reasons()
 	if len(reasons) == 0 {
 		reasons = []string{"this run has no results"}
 	}

@@ -95,3 +95,21 @@ func TestSameMachine(t *testing.T) {
 	require.ErrorContains(t, report.SameMachine(sample().Machine, other), "machine.processors: 2 here, 8 there")
 	require.NoError(t, report.SameMachine(report.ThisMachine(), report.ThisMachine()))
 }
+
+// What has no ratio is told in a line: how many results, and the first reasons.
+func TestNoRatios(t *testing.T) {
+	c, err := report.Compare(sample(), sample())
+	require.NoError(t, err)
+	n, why := c.NoRatios()
+	require.Zero(t, n)
+	require.Empty(t, why)
+	then := sample()
+	then.Results[0].Parameters = map[string]string{"work_ms": "100"}
+	then.Results[1].Parameters = map[string]string{"a": "1", "b": "2"}
+	then.Results[2].Case = "another"
+	c, err = report.Compare(sample(), then)
+	require.NoError(t, err)
+	n, why = c.NoRatios()
+	require.Equal(t, 3, n)
+	require.Equal(t, "parameters.work_ms: 10 here, 100 there; parameters.a: none here, 1 there; parameters.b: none here, 2 there; and 2 more", why)
+}
