@@ -20,6 +20,7 @@ type Guest struct {
 	limits  GuestConfig
 	extents extents
 	ownRuns []run // of the card's memory, the aggregator's for this guest
+	pieces  int   // that the guest's memory may lie in while its windows are open; Aggregator.mu
 	ev      Events
 	stats   GuestStats
 

@@ -16,19 +16,20 @@ import (
 // OpenWindows makes windows for a client to map, as GuestConfig.Map says; cfg
 // gives the sizes of BARs, and the ROM. The guest is fresh from a reset.
 func (g *Guest) OpenWindows(cfg homes.Config) error {
-	if g.limits.Map == homes.MapNone && g.limits.Doorbell == doorbell.Trap {
+	if !g.maps() {
 		return nil
 	}
 	if g.left.Load() != nil {
 		return fmt.Errorf("aggregator: guest %s: the last client's windows are not closed", g.name)
 	}
-	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, gf100.PollSize, g.limits.MapLimits
-	if cfg.Limits == (homes.Limits{}) {
-		cfg.Limits = g.agg.opts.Map
+	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, gf100.PollSize, g.mapLimits()
+	if err := g.takePieces(&cfg.Limits); err != nil {
+		return err
 	}
 	cfg.Doorbells = g.limits.Doorbell == doorbell.Poll
 	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
 	if err != nil {
+		g.givePieces()
 		return err
 	}
 	g.mapped.Store(set)
@@ -54,7 +55,9 @@ func (g *Guest) CloseWindows() error {
 	if err := set.Close(); err != nil {
 		return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 	}
-	g.left.CompareAndSwap(set, nil)
+	if g.left.CompareAndSwap(set, nil) {
+		g.givePieces()
+	}
 	return nil
 }
 

@@ -97,3 +97,7 @@ type Move struct {
 	// taken.
 	Kept []byte
 }
+
+// Pieces is what a card may have whose memory cannot lie in any number of pieces: how many
+// there may be, of pages that are together in one place (see Home).
+type Pieces interface{ Pieces() int }

@@ -45,6 +45,19 @@ func (l *Limits) complete() {
 	}
 }
 
+// Pieces is how many pieces windows with these limits make of memory that lies together: a
+// run, and what is behind it.
+func (l Limits) Pieces() int {
+	l.complete()
+	return 2 * l.Runs
+}
+
+// FitPieces has at most so many be enough, which are two or more.
+func (l *Limits) FitPieces(n int) {
+	l.complete()
+	l.Runs = min(l.Runs, n/2)
+}
+
 // Where the windows lie in BAR0, and how large the one on VRAM is.
 const (
 	romBase    = 0x300000
@@ -110,6 +123,7 @@ func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
 		cfg: cfg, owner: owner, stats: stats, replicas: make(map[Place]*replica),
 		poke: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
+	stats.MostRuns.Store(int64(cfg.Runs))
 	sizes := cfg.sizes()
 	vram := uint32(cfg.VRAM >> pageShift)
 	if sizes[BAR3] > 0 {

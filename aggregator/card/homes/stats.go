@@ -19,6 +19,7 @@ type Stats struct {
 	// How it stands now.
 	Homed    [Kinds]atomic.Int64 // pages that live in each window
 	Runs     atomic.Int64        // pieces in which they lie
+	MostRuns atomic.Int64        // that there may be
 	Replicas atomic.Int64
 
 	// The most that one trap has done.
@@ -63,6 +64,7 @@ func (s *Stats) Counts() []Count {
 		{"map_pages_bar1", uint64(s.Homed[BAR1].Load())},
 		{"map_pages_pramin", uint64(s.Homed[PRAMIN].Load())},
 		{"map_runs", uint64(s.Runs.Load())},
+		{"map_runs_limit", uint64(s.MostRuns.Load())},
 		{"map_replicas", uint64(s.Replicas.Load())},
 		{"map_most_entered", uint64(s.MostEntered.Load())},
 		{"map_most_left", uint64(s.MostLeft.Load())},

@@ -31,6 +31,9 @@ func mappings() int {
 	return n / 4 * 3
 }
 
+// Pieces implements card.Pieces.
+func (c *Card) Pieces() int { return c.vram.limit - 2 }
+
 var errPieces = errors.New("the system lets a process have no more mappings (vm.max_map_count)")
 
 // Still implements card.Card.

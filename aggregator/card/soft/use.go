@@ -15,6 +15,7 @@ import (
 
 var (
 	_ card.Meter              = (*Card)(nil)
+	_ card.Pieces             = (*Card)(nil)
 	_ [gf100.Engines]struct{} = [card.Engines]struct{}{}
 )
 

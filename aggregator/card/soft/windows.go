@@ -24,9 +24,11 @@ func (c *Card) OpenWindows() error {
 	if c.left != nil {
 		return errLeft
 	}
+	limits := c.cfg.MapLimits
+	limits.FitPieces(c.Pieces())
 	set, err := homes.New(homes.Config{
 		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: gf100.PollSize, Doorbells: c.cfg.Doorbell == doorbell.Poll,
-		Limits: c.cfg.MapLimits,
+		Limits: limits,
 		BAR0:   c.pci.BARSize(BAR0), BAR1: c.pci.BARSize(BAR1), BAR3: c.pci.BARSize(BAR3),
 	}, owner{c}, &c.stats.Windows)
 	if err != nil {

@@ -1,0 +1,103 @@
+package aggregator
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+)
+
+// scarce is a card whose memory lies in so many pieces at most.
+type scarce struct {
+	*fakeCard
+	pieces int
+}
+
+func (s scarce) Pieces() int { return s.pieces }
+
+// Guests come and go, and open and close windows, in any order: together they never may
+// have more pieces than there are; each that opens windows has enough for the limit that
+// they keep to; and whoever was there before the others opened theirs has its even part.
+func TestPiecesAreShared(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.IntRange(300, 20000).Draw(t, "pieces")
+		a, err := NewWith(scarce{newFake(64 << 20), all}, Options{Map: homes.Limits{Runs: rapid.IntRange(1, 3000).Draw(t, "runs")}})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, a.Close()) }()
+		var guests []*Guest
+		open := map[*Guest]bool{}
+		defer func() {
+			for _, g := range guests {
+				require.NoError(t, g.CloseWindows())
+				require.NoError(t, g.Remove())
+			}
+		}()
+		promised := map[*Guest]int{} // an even part, to who came while nobody had windows open
+		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			case 0:
+				if len(guests) == 8 {
+					continue
+				}
+				g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(step), VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN}, &told{})
+				require.NoError(t, err)
+				guests = append(guests, g)
+				clear(promised)
+				if len(open) == 0 {
+					for _, g := range guests {
+						promised[g] = all / len(guests)
+					}
+				}
+			case 1:
+				if len(guests) == 0 {
+					continue
+				}
+				i := rapid.IntRange(0, len(guests)-1).Draw(t, "guest")
+				g := guests[i]
+				require.NoError(t, g.CloseWindows())
+				require.NoError(t, g.Remove())
+				guests = append(guests[:i], guests[i+1:]...)
+				delete(open, g)
+				delete(promised, g)
+			case 2:
+				if len(guests) == 0 {
+					continue
+				}
+				g := rapid.SampledFrom(guests).Draw(t, "guest")
+				require.NoError(t, g.CloseWindows())
+				require.Zero(t, g.pieces)
+				delete(open, g)
+			default:
+				if len(guests) == 0 {
+					continue
+				}
+				g := rapid.SampledFrom(guests).Draw(t, "guest")
+				if open[g] {
+					continue
+				}
+				want := a.opts.Map.Pieces() + g.seams()
+				err := g.OpenWindows(homes.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20})
+				if err != nil {
+					require.ErrorContains(t, err, "raise vm.max_map_count, or lower limits.map-runs")
+					require.Zero(t, g.pieces)
+					require.Less(t, promised[g], min(want, 2*leastRuns+g.seams()), "it was promised enough")
+					continue
+				}
+				open[g] = true
+				require.GreaterOrEqual(t, g.pieces, min(want, promised[g]))
+				runs := int(g.stats.Mapped.MostRuns.Load())
+				require.LessOrEqual(t, runs, a.opts.Map.Runs)
+				require.LessOrEqual(t, 2*runs+g.seams(), g.pieces)
+				require.GreaterOrEqual(t, runs, min(a.opts.Map.Runs, leastRuns))
+			}
+			sum := 0
+			for _, g := range guests {
+				sum += g.pieces
+			}
+			require.LessOrEqual(t, sum, all)
+		}
+	})
+}
