@@ -217,7 +217,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 		if s.Card.Room > 0 {
 			room = fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(s.Card.Room))
 		}
-		fmt.Fprintf(&b, "free: %v; %s; %s\n", config.Size(s.Card.Free), room, plural(uint64(s.Card.Channels), "channel", "channels"))
+		fmt.Fprintf(&b, "free: %v, %s; %s\n", config.Size(s.Card.Free), plural(uint64(s.Card.Channels), "channel", "channels"), room)
 		if s.Card.Scheduler == nil {
 			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
 		}

@@ -37,6 +37,7 @@ type content struct {
 	Sections []section
 	Compared *table
 	Refused  []report.Refusal
+	Missing  []string
 }
 
 type setupRow struct {
@@ -71,7 +72,7 @@ func Write(w io.Writer, r *report.Report, c *report.Comparison) error {
 	p.Sections = append(p.Sections, d.traps()...)
 	p.Sections = append(p.Sections, d.model()...)
 	if c != nil {
-		p.Compared, p.Refused = d.compared(c), c.Refused
+		p.Compared, p.Refused, p.Missing = d.compared(c), c.Refused, c.Missing
 	}
 	return layout.Execute(w, p)
 }

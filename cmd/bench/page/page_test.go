@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -136,6 +137,23 @@ func TestPageWarnsOfABusyMachine(t *testing.T) {
 	require.NotContains(t, write(t, r, nil), "kept the machine busy")
 	r.Machine.Load = 7.5
 	require.Contains(t, write(t, r, nil), `<div class="error">Note: other work kept the machine busy (load 7.5 on 2 processors when the run began)`)
+}
+
+// A page names as the tables do what is missing: set-ups of a scenario, and results of the run
+// before.
+func TestPageNamesWhatIsMissing(t *testing.T) {
+	r, then := sample(values["alike"]), sample(values["alike"])
+	gone := r.Setups[1].Name
+	r.Results = slices.DeleteFunc(r.Results, func(x report.Result) bool { return x.Setup == gone })
+	c, err := report.Compare(r, then)
+	require.NoError(t, err)
+	html := write(t, r, c)
+	require.Contains(t, html, ". Not measured with slow &amp; &lt;b&gt;bold&lt;/b&gt;.")
+	require.Contains(t, html, `<div class="error">Measured there, not here, `)
+	require.Contains(t, html, " and more</div>")
+	html = write(t, then, nil)
+	require.NotContains(t, html, "Not measured with")
+	require.NotContains(t, html, "not here")
 }
 
 // That the search above would find them.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/stats"
@@ -135,7 +136,7 @@ func (d *drawer) scenario(sc *report.Scenario, place string) []section {
 	if len(rows) == 0 {
 		return nil
 	}
-	s := section{ID: sc.Name + "-" + place, Title: where(sc.Title, place), About: sc.About}
+	s := section{ID: sc.Name + "-" + place, Title: where(sc.Title, place), About: sentences(sc.About, d.r.Without(rows))}
 	drawn := views[sc.Name]
 	if place == report.InMachine {
 		drawn = []view{{title: "Time"}}
@@ -154,6 +155,14 @@ func (d *drawer) scenario(sc *report.Scenario, place string) []section {
 		s.Tables = append(s.Tables, d.parts(rows))
 	}
 	return []section{s}
+}
+
+// sentences joins two texts, of which the second may be empty.
+func sentences(a, b string) string {
+	if b == "" {
+		return a
+	}
+	return strings.TrimSuffix(a, ".") + ". " + b + "."
 }
 
 // view draws one view, split as it says.
@@ -376,7 +385,7 @@ func (d *drawer) traps() []section {
 	}
 	s := section{
 		ID: "traps", Title: "One access of each class",
-		About: "Socket: messages and threads. Dispatch: what an access without any effect takes in the device. Effect: what this one takes beyond it. Parts of the mean.",
+		About: sentences("Socket: messages and threads. Dispatch: what an access without any effect takes in the device. Effect: what this one takes beyond it. These are parts of the mean, p50 and p99 quantiles", d.r.NotTrapped()),
 	}
 	t := table{Words: 2, Head: []string{"class", "set-up", "p50", "p99", "socket", "dispatch", "effect"}}
 	var legend []key

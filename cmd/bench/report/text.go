@@ -209,8 +209,8 @@ func (r *Report) scenario(b *strings.Builder, s *Scenario) {
 		}
 		fmt.Fprintf(b, "\n%s [%s]\n", title, s.Name)
 		counts(b, rows)
-		if without := r.without(rows); len(without) > 0 {
-			fmt.Fprintf(b, "  Not measured with %s\n", strings.Join(without, ", "))
+		if note := r.Without(rows); note != "" {
+			fmt.Fprintf(b, "  %s\n", note)
 		}
 		if slices.ContainsFunc(rows, func(x *Result) bool { return len(x.Phases)+len(x.Figures) > 1 }) {
 			b.WriteString("\n")
@@ -219,14 +219,19 @@ func (r *Report) scenario(b *strings.Builder, s *Scenario) {
 	}
 }
 
-// without are the set-ups of the run that none of a scenario's results is of.
-func (r *Report) without(rows []*Result) (names []string) {
+// Without names the set-ups of the run that none of a scenario's results is of, "" if there
+// are none.
+func (r *Report) Without(rows []*Result) string {
+	var names []string
 	for _, s := range r.Setups {
 		if !slices.ContainsFunc(rows, func(x *Result) bool { return x.Setup == s.Name }) {
 			names = append(names, s.Name)
 		}
 	}
-	return names
+	if len(names) == 0 {
+		return ""
+	}
+	return "Not measured with " + strings.Join(names, ", ")
 }
 
 // counts is the table of a scenario's times and counts.
@@ -335,13 +340,15 @@ func (r *Report) traps(b *strings.Builder) {
 		g.row(row...)
 	}
 	g.write(b)
-	if mapped := r.mapped(); len(mapped) > 0 {
-		fmt.Fprintf(b, "  With %s what is mapped is reached without a trap, and has no row; nor has a posted write, for QEMU waits for each once anything is mapped\n", strings.Join(mapped, ", "))
+	if note := r.NotTrapped(); note != "" {
+		fmt.Fprintf(b, "  %s\n", note)
 	}
 }
 
-// mapped are the set-ups whose guest maps something.
-func (r *Report) mapped() (names []string) {
+// NotTrapped says why set-ups whose guest maps something have fewer accesses, "" if there are
+// none.
+func (r *Report) NotTrapped() string {
+	var names []string
 	for _, s := range r.Setups {
 		for _, option := range []string{OptMap, OptWholeMap} {
 			if v := s.Options[option]; v != "" && v != "none" {
@@ -349,7 +356,10 @@ func (r *Report) mapped() (names []string) {
 			}
 		}
 	}
-	return names
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("With %s what is mapped is reached without a trap, and has no row; nor has a posted write, for QEMU waits for each once anything is mapped", strings.Join(names, ", "))
 }
 
 func (r *Report) model(b *strings.Builder) {
