@@ -268,8 +268,8 @@ func TestNoMachines(t *testing.T) {
 		o      bench.Options
 		remedy string
 	}{
-		{bench.Options{Only: []string{"probe"}}, "; run umbra in the folder of a checkout, or give --in-process to do without"},
-		{bench.Options{Machines: true}, "; run umbra in the folder of a checkout"},
+		{bench.Options{Only: []string{"probe"}}, "; or do without: --in-process"},
+		{bench.Options{Machines: true}, ""},
 	} {
 		var progress bytes.Buffer
 		c.o.Repeat, c.o.Boots, c.o.Quick, c.o.Setups, c.o.Progress = 1, 1, true, []string{"all"}, &progress

@@ -140,11 +140,11 @@ func (o *Options) CheckPlace() error {
 	if err == nil {
 		return nil
 	}
-	remedy := "run umbra in the folder of a checkout"
+	reason := fmt.Sprintf("none can be booted from here: %v", err) // which says what to do
 	if o.UseProcess() {
-		remedy += ", or give --in-process to do without"
+		reason += "; or do without: --in-process"
 	}
-	return &config.Error{Where: "virtual machines", Reason: fmt.Sprintf("none can be booted from here: %v; %s", err, remedy)}
+	return &config.Error{Where: "virtual machines", Reason: reason}
 }
 
 // Foresee compares with another report what would be measured, of which it is known before

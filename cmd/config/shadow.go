@@ -124,10 +124,10 @@ func (o option) live() bool { _, ok := o.tag.Lookup("live"); return ok }
 // notLive says why a key that there is cannot be set.
 const notLive = "cannot be changed while the GPU is there"
 
-// unknown says that there is no such key of a GPU, and what may be meant: the same words
+// unknownOfGPU says that there is no such key of a GPU, and what may be meant: the same words
 // put together otherwise, an option of the server, or a key that is written alike.
-func (g *GPU) unknown(key, value string, known []string) string {
-	if key, ok := g.meant(key, value); ok {
+func unknownOfGPU(key, value string, known []string) string {
+	if key, ok := meantOfGPU(key, value); ok {
 		why := fmt.Sprintf("unknown key; did you mean %q?", key)
 		if name, _, _ := strings.Cut(key, "="); !slices.Contains(known, name) {
 			why += fmt.Sprintf(" That %s.", notLive)
@@ -147,9 +147,9 @@ func (g *GPU) unknown(key, value string, known []string) string {
 	return "unknown key; " + Known(key, known)
 }
 
-// meant finds the key that has the same words with other signs between them, the one that
+// meantOfGPU finds the key that has the same words with other signs between them, the one that
 // ends in this word, or the one of a section that takes the value. Of several none is meant.
-func (g *GPU) meant(key, value string) (string, bool) {
+func meantOfGPU(key, value string) (string, bool) {
 	plain := strings.NewReplacer(".", "-", "_", "-")
 	_, last, _ := strings.Cut(key, ".") // card.bar1
 	var like, ends, takes []string
@@ -196,7 +196,7 @@ func (g *GPU) assign(source, text, example string, may func(option) bool) error 
 		case !ok && all[key]:
 			return &Error{Where: where, Reason: fmt.Sprintf("%s; remove the GPU and add it with %s=%s. These can: %s", notLive, key, values[key], strings.Join(known, ", "))}
 		case !ok:
-			return &Error{Where: where, Reason: g.unknown(key, values[key], known)}
+			return &Error{Where: where, Reason: unknownOfGPU(key, values[key], known)}
 		case values[key] == "":
 			return &Error{Where: where, Reason: "has no value; give one or leave it out"}
 		}
