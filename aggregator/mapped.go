@@ -170,3 +170,15 @@ func (o owner) Home(m card.Move) (done uint64, err error) {
 	}
 	return done, err
 }
+
+// maps tells whether the guest's client may map anything.
+func (g *Guest) maps() bool {
+	return g.limits.Map != homes.MapNone || g.limits.Doorbell != doorbell.Trap
+}
+
+func (g *Guest) mapLimits() homes.Limits {
+	if g.limits.MapLimits != (homes.Limits{}) {
+		return g.limits.MapLimits
+	}
+	return g.agg.opts.Map
+}

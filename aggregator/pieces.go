@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 )
 
 // The pieces that the card's memory may lie in are mappings of the process, which all
 // guests share. A guest has its part of them from when its windows open until they are
-// closed, and an even part is kept for each that has none open: nobody's pages stay where
-// they are because others have theirs in many pieces.
+// closed, an even part is kept for each that has none open, and the least of use for each
+// that may still come: nobody's pages stay where they are because others have theirs in
+// many pieces.
 
 // leastRuns is with how few runs windows are of any use.
 const leastRuns = 64
@@ -39,23 +39,29 @@ func (g *Guest) takePieces(l *homes.Limits) error {
 
 // piecesFor is how many of all pieces guest g can have. Aggregator.mu is held.
 func (a *Aggregator) piecesFor(g *Guest, all int) int {
-	sharing, left := 1, all
+	toCome, sharing, taken := a.opts.Guests-1, 1, 0
 	for _, o := range a.guests {
 		if o == nil || o == g {
 			continue
 		}
-		left -= o.pieces
-		if o.pieces > 0 || o.maps() && !o.removed {
+		toCome--
+		taken += o.pieces
+		if o.pieces > 0 || o.mayOpen() {
 			sharing++
 		}
 	}
+	all -= toCome * min(2*leastRuns+2, all/a.opts.Guests)
+	left := all - taken
 	for _, o := range a.guests {
-		if o != nil && o != g && o.pieces == 0 && o.maps() && !o.removed {
+		if o != nil && o != g && o.mayOpen() {
 			left -= min(o.mapLimits().Pieces()+o.seams(), all/sharing)
 		}
 	}
 	return left
 }
+
+// mayOpen reports whether the guest has no windows open, and may have. Aggregator.mu is held.
+func (g *Guest) mayOpen() bool { return g.pieces == 0 && g.maps() && !g.removed }
 
 // givePieces gives the part back.
 func (g *Guest) givePieces() {
@@ -67,15 +73,3 @@ func (g *Guest) givePieces() {
 // seams is how many pieces more there can be because the guest's memory is not together on
 // the card.
 func (g *Guest) seams() int { return 2 * len(g.extents.list) }
-
-// maps tells whether the guest's client may map anything.
-func (g *Guest) maps() bool {
-	return g.limits.Map != homes.MapNone || g.limits.Doorbell != doorbell.Trap
-}
-
-func (g *Guest) mapLimits() homes.Limits {
-	if g.limits.MapLimits != (homes.Limits{}) {
-		return g.limits.MapLimits
-	}
-	return g.agg.opts.Map
-}

@@ -35,7 +35,9 @@ func TestPiecesAreShared(t *testing.T) {
 				require.NoError(t, g.Remove())
 			}
 		}()
-		promised := map[*Guest]int{} // an even part, to who came while nobody had windows open
+		// An even part is for who came while nobody had windows open, the least for anybody.
+		promised := map[*Guest]int{}
+		least := min(2*leastRuns+2, all/MaxGuests)
 		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
 			switch rapid.IntRange(0, 4).Draw(t, "what") {
 			case 0:
@@ -45,10 +47,9 @@ func TestPiecesAreShared(t *testing.T) {
 				g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(step), VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN}, &told{})
 				require.NoError(t, err)
 				guests = append(guests, g)
-				clear(promised)
-				if len(open) == 0 {
-					for _, g := range guests {
-						promised[g] = all / len(guests)
+				for _, g := range guests {
+					if promised[g] = least; len(open) == 0 {
+						promised[g] = (all - (MaxGuests-len(guests))*least) / len(guests)
 					}
 				}
 			case 1:

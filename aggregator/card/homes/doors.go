@@ -54,31 +54,12 @@ func (s *Set) PollArea(off, n uint64) (astray bool) {
 // Doorbells tells whether the poll area is mapped.
 func (s *Set) Doorbells() bool { return s.cfg.Doorbells }
 
-// Fresh brings to the page of VRAM at addr what was written to other places that show
-// it, if that can be done without waiting. It is for pages that a doorbell may be in.
-func (s *Set) Fresh(addr uint64) bool {
-	return s.now(func() { s.freshPage(addr) })
-}
-
+// freshPage brings to the page of VRAM at addr what was written to other places that show
+// it: there may be a doorbell in it.
 func (s *Set) freshPage(addr uint64) {
 	s.plan.others(uint32(addr>>pageShift), func(at Place) {
 		if s.replicas[at] != nil {
 			s.hold(at, pageSize)
 		}
 	})
-}
-
-// OrderNow is Order, if that can be done without waiting: pages may be moving.
-func (s *Set) OrderNow() bool { return s.now(func() { s.reconcile(userd) }) }
-
-func (s *Set) now(f func()) bool {
-	if s.stats.Replicas.Load() == 0 {
-		return true
-	}
-	if !s.mu.TryLock() {
-		return false
-	}
-	defer s.mu.Unlock()
-	f()
-	return true
 }

@@ -99,8 +99,10 @@ const (
 	freshMin = 250 * time.Microsecond
 	freshMax = 4 * time.Second
 	// freshLoad is what the pause after a round is by the round at least, so that a guest that
-	// stores to many places has a quarter of a processor, and not all of it.
-	freshLoad = 3
+	// stores to many places has a quarter of a processor, and not all of it. The pause is
+	// freshPause at most: a round that takes longer was without a processor itself.
+	freshLoad  = 3
+	freshPause = 50 * time.Millisecond
 	// slowAt is from when on a trap makes it look at once again.
 	slowAt = 4 * freshMin
 	// restAt is from when on a guest counts as idle: pages of the poll area are then looked
@@ -119,7 +121,15 @@ type rounds struct {
 }
 
 // poked is that the guest has done something.
-func (r *rounds) poked() { r.wait, r.idle = max(freshMin, freshLoad*r.took), 0 }
+func (r *rounds) poked() { r.wait, r.idle = max(freshMin, r.pause()), 0 }
+
+// pause is how long there is none after the last one.
+func (r *rounds) pause() time.Duration { return min(freshLoad*r.took, freshPause) }
+
+// seldom is that a guest that does something is to poke: the next round is later than it
+// has to be. It is not so after a poke, or a guest that pokes all the time would put the
+// round off for ever.
+func (r *rounds) seldom() bool { return r.wait > max(slowAt, r.pause()) }
 
 // polled is how many bytes of a page of the poll area the round looks at.
 func (r *rounds) polled() int {
@@ -146,7 +156,7 @@ func (r *rounds) done(moved int, took time.Duration) {
 		r.poked()
 		return
 	}
-	r.wait = max(min(r.wait*2, freshMax), freshLoad*took)
+	r.wait = max(min(r.wait*2, freshMax), r.pause())
 	if r.idle++; whole {
 		r.idle = 0
 	}
@@ -173,17 +183,18 @@ func (s *Set) freshen() {
 		case <-s.poke:
 			next.poked()
 		case <-timer.C:
-			began := time.Now()
 			s.mu.Lock()
+			began := time.Now()
 			moved, left := s.reconcile(next.polled()), len(s.order)
+			took := time.Since(began)
 			s.mu.Unlock()
 			if left == 0 {
 				s.slow.Store(true)
 				continue // until there are replicas again
 			}
-			next.done(moved, time.Since(began))
+			next.done(moved, took)
 		}
-		s.slow.Store(next.wait > slowAt)
+		s.slow.Store(next.seldom())
 		timer.Reset(next.due(time.Now()))
 	}
 }

@@ -20,7 +20,7 @@ func TestRounds(t *testing.T) {
 		took, longest := time.Duration(0), time.Duration(0)
 		for range rapid.IntRange(1, 100).Draw(t, "rounds") {
 			wait := r.wait
-			require.GreaterOrEqual(t, wait, max(freshMin, 3*took), "a quarter of a processor")
+			require.GreaterOrEqual(t, wait, max(freshMin, min(3*took, freshPause)), "a quarter of a processor")
 			require.LessOrEqual(t, wait, max(min(quiet+max(freshMin, 3*longest), freshMax), 3*longest), "who waits waits twice as long at most")
 			quiet, left = quiet+wait, left+wait
 			whole := r.polled() == pageSize
@@ -43,7 +43,7 @@ func TestRounds(t *testing.T) {
 			took = time.Duration(rapid.Int64Range(0, int64(2*time.Millisecond)).Draw(t, "took"))
 			longest = max(longest, took)
 			if r.done(moved, took); moved > 0 {
-				require.Equal(t, rounds{wait: max(freshMin, 3*took), took: took}, r)
+				require.Equal(t, rounds{wait: max(freshMin, min(3*took, freshPause)), took: took}, r)
 				quiet = 0
 			}
 			if whole {
@@ -76,4 +76,28 @@ func TestIdleRoundsAreFew(t *testing.T) {
 		r.done(0, 0)
 	}
 	require.Equal(t, 100/restWhole, whole)
+}
+
+// TestPokesDoNotPutRoundsOff: who traps all the time, and pokes whenever it is to, has
+// rounds all the time, however long the last one took or was kept waiting.
+func TestPokesDoNotPutRoundsOff(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r rounds
+		r.poked()
+		now, done := time.Duration(0), time.Duration(0)
+		next := r.wait // as the timer is set
+		for ; now < 2*time.Second; now += 50 * time.Microsecond {
+			require.LessOrEqual(t, now-done, freshPause+2*slowAt)
+			if now >= next {
+				took := time.Duration(rapid.SampledFrom([]int{0, 10, 200, 5000, 20000, 500000}).Draw(t, "took")) * time.Microsecond
+				r.done(0, took)
+				now += took
+				next, done = now+r.wait, now
+			}
+			if r.seldom() {
+				r.poked()
+				next = now + r.wait
+			}
+		}
+	})
 }

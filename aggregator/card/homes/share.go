@@ -22,9 +22,10 @@ func (s *Set) OrderWithin(most int) Outcome {
 	return s.within(most, s.toOrder, func() { s.reconcile(userd) })
 }
 
-// FreshWithin is Fresh of pages, within the same bounds.
+// FreshWithin brings to pages of VRAM what was written to other places that show them, within
+// the same bounds. It is for pages that a doorbell may be in.
 func (s *Set) FreshWithin(most int, addrs []uint64) Outcome {
-	if s.stats.Replicas.Load() == 0 {
+	if len(addrs) == 0 {
 		return Done
 	}
 	return s.within(most, func(most int) int { return s.toFreshen(most, addrs) }, func() { s.freshPages(addrs) })
@@ -53,7 +54,7 @@ func (s *Set) OrderAll() (compared int) {
 	return s.toOrder(math.MaxInt)
 }
 
-// FreshAll is OrderAll for what Fresh does.
+// FreshAll is OrderAll for what FreshWithin does.
 func (s *Set) FreshAll(addrs []uint64) (compared int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,13 +73,13 @@ func (s *Set) toOrder(most int) (n int) {
 
 // compares is how many bytes of a replica Order compares.
 func (s *Set) compares(r *replica) int {
-	if home := s.plan.home(r.page); home != own && home < s.plan.base[PollArea+1] {
+	if home := s.plan.home(r.page); !r.readOnly && home != own && home < s.plan.base[PollArea+1] {
 		return userd
 	}
 	return pageSize
 }
 
-// toFreshen is toOrder for Fresh of pages.
+// toFreshen is toOrder for freshPages.
 func (s *Set) toFreshen(most int, addrs []uint64) (n int) {
 	for i := 0; i < len(addrs) && n <= most; i++ {
 		s.plan.others(uint32(addrs[i]>>pageShift), func(at Place) {

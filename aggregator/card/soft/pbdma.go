@@ -101,9 +101,13 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 	s := &p.run.step
 	for range stepsPerTurn {
 		ch.sawMem = c.fifo.memGen
+		was := c.fifo.slots[ch.id].put
 		c.mu.Unlock()
 		c.step(p, ch)
 		c.mu.Lock()
+		if s.read && !ch.dead && c.fifo.slots[ch.id].put == was { // else a bell knows better
+			c.fifo.slots[ch.id].put = s.put
+		}
 		c.deliver(ch, s)
 		if s.verdict != more || ch.yield.Load() {
 			break
@@ -153,9 +157,6 @@ func (x *run) recoverFault() {
 
 // deliver makes a step's consequences visible. Card.mu is held.
 func (c *Card) deliver(ch *channel, s *step) {
-	if s.read && !ch.dead {
-		c.fifo.slots[ch.id].put = s.put
-	}
 	if s.released {
 		c.fifo.memoryChanged()
 	}
