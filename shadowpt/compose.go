@@ -56,8 +56,8 @@ func (t *sheet) group(big int) []uint64 {
 }
 
 // compose turns the guest's entries, in the shadow's Work, into the card's, and writes the
-// node's tables. translate does it for one entry.
-func (s *Shadow) compose(n *node, translate func(q, page uint64) uint64) {
+// node's tables.
+func (s *Shadow) compose(n *node, translate translator) {
 	small, big := &s.work.small, &s.work.big
 	n.starved = false
 	n.over = [len(n.over)]uint64{}
@@ -75,7 +75,7 @@ func (s *Shadow) compose(n *node, translate func(q, page uint64) uint64) {
 			page[i] = translate(q, BigPage)
 			if i := at*pageEntries + i; q&valid != 0 && big.entries[i] == 0 {
 				n.setOver(uint64(i), true)
-				s.split(small.group(i), q)
+				s.split(small.group(i), q, translate)
 			}
 		}
 	})
@@ -101,20 +101,20 @@ func (n *node) mask(small, big *sheet) {
 // split enters a big page whose memory does not lie together on the card as
 // small pages. They replace whatever the guest has there, as a valid big page
 // does.
-func (s *Shadow) split(small []uint64, q uint64) {
+func (s *Shadow) split(small []uint64, q uint64, translate translator) {
 	p := DecodePTE(q)
 	s.Counts.Split++
 	for i := range small {
-		small[i] = s.part(p, i)
+		small[i] = part(p, i, translate)
 	}
 }
 
-// part translates one small page of a big one.
-func (s *Shadow) part(p PTE, i int) uint64 {
+// part translates one small page of a big one's entry.
+func part(p PTE, i int, translate translator) uint64 {
 	if p.Addr += uint64(i) * SmallPage; p.Addr >= VASize {
 		return 0 // addresses have as many bits as virtual ones
 	}
-	return s.entry(p.Encode(), SmallPage)
+	return translate(p.Encode(), SmallPage)
 }
 
 // write puts entries into a table, which is allocated when there is something to

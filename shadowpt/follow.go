@@ -74,7 +74,7 @@ func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 		case !over:
 			small = s.entry(entryAt(n.guestSmall, i*GroupEntries+k), SmallPage)
 		case q == 0:
-			small = s.part(pte, k)
+			small = part(pte, k, s.entry)
 		}
 		t.putSmall(s, n, i*GroupEntries+k, small)
 	}

@@ -359,7 +359,7 @@ func (p *program) compare(sp *programSpace) string {
 	}
 	o.card = oracleCard
 	s, _ := shadowpt.NewShadow(&o, &o, p.work, sp.space)
-	s.Rebuild()
+	s.RebuildDecoded()
 	defer s.Free() // its memory is zero again for the next one
 	got, want := p.w.card[sp.s.Dir():], o.card[s.Dir():]
 	for i := range shadowpt.DirEntries {

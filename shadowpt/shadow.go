@@ -204,11 +204,15 @@ func (s *Shadow) Free() {
 	s.free(&s.dir)
 }
 
-// Rebuild reads all of the guest's tables and writes the card's anew. It is the
-// oracle that faster ways are held against: straight, and as long as the tables
-// are large. Each table is copied once, and only the copy is looked at. It is not
-// for a shadow that a Tracker follows.
-func (s *Shadow) Rebuild() {
+// Rebuild reads all of the guest's tables and writes the card's anew: straight, and
+// as long as the tables are large. Each table is copied once, and only the copy is
+// looked at. It is not for a shadow that a Tracker follows.
+func (s *Shadow) Rebuild() { s.rebuild(s.entry) }
+
+// translator turns a guest's page entry into the card's; 0 is not present.
+type translator func(q, page uint64) uint64
+
+func (s *Shadow) rebuild(translate translator) {
 	s.Counts.Builds++
 	for _, n := range s.nodes {
 		n.seen = false
@@ -225,7 +229,7 @@ func (s *Shadow) Rebuild() {
 	s.Counts.Examined += DirEntries
 	for i := 0; i < DirSize; i += 8 {
 		if q := binary.LittleEndian.Uint64(dir[i:]); q != 0 {
-			binary.LittleEndian.PutUint64(dir[i:], s.shadowPDE(q))
+			binary.LittleEndian.PutUint64(dir[i:], s.shadowPDE(q, translate))
 		}
 	}
 	s.card.WriteTable(s.dir.addr, dir)
@@ -248,7 +252,7 @@ func (s *Shadow) drop(k nodeKey, n *node) {
 }
 
 // shadowPDE returns the card's entry for a guest's directory entry.
-func (s *Shadow) shadowPDE(q uint64) uint64 {
+func (s *Shadow) shadowPDE(q uint64, translate translator) uint64 {
 	key, ok := keyOf(q)
 	if !ok {
 		return 0
@@ -256,7 +260,7 @@ func (s *Shadow) shadowPDE(q uint64) uint64 {
 	n := s.node(key)
 	if !n.seen {
 		n.seen = true
-		s.fill(n, key)
+		s.fill(n, key, translate)
 	}
 	return n.pde(key)
 }
@@ -289,13 +293,13 @@ func (n *node) pde(key nodeKey) uint64 {
 }
 
 // fill builds the tables of a node from the guest's.
-func (s *Shadow) fill(n *node, key nodeKey) {
+func (s *Shadow) fill(n *node, key nodeKey, translate translator) {
 	small, big := &s.work.small, &s.work.big
 	small.clear()
 	big.clear()
 	s.read(key.small, small, SmallEntries>>key.size)
 	s.read(key.big, big, BigEntries>>key.size)
-	s.compose(n, s.decoded)
+	s.compose(n, translate)
 }
 
 // read decodes n entries of a guest table, which stay zero if there is none.
@@ -319,8 +323,10 @@ func (s *Shadow) read(t Table, into *sheet, n int) {
 	}
 }
 
-// entry translates a guest's page entry; 0 is not present. Tables have many of them, so
-// it is not taken apart; decoded is its slow twin, with which Rebuild does the same.
+// entry is the translator. Tables have many entries, so none is taken apart; its slow
+// twin, which tests hold it against, does it field by field. Kinds are copied: they say
+// how bytes are ordered inside a page, not which page. Compression tags name a resource
+// that no guest has a share of, and are left out.
 func (s *Shadow) entry(q, page uint64) uint64 {
 	if q&valid == 0 {
 		return 0
@@ -333,23 +339,4 @@ func (s *Shadow) entry(q, page uint64) uint64 {
 		return 0
 	}
 	return q&kept | addressed(card)
-}
-
-// decoded is entry, field by field. Kinds are copied: they say how bytes are ordered
-// inside a page, not which page. Compression tags name a resource that no guest has a
-// share of, and are left out.
-func (s *Shadow) decoded(q, page uint64) uint64 {
-	p := DecodePTE(q)
-	if !p.Valid {
-		return 0
-	}
-	card, ok := s.guest.Translate(p.Target, p.Addr, page, !p.ReadOnly)
-	if !ok {
-		if page == SmallPage {
-			s.Counts.Foreign++
-		}
-		return 0
-	}
-	p.Addr, p.CompTag, p.Encrypted = card, 0, false
-	return p.Encode()
 }

@@ -328,6 +328,43 @@ func TestShadowEqualsOracle(t *testing.T) {
 
 func FuzzShadowEqualsOracle(f *testing.F) { f.Fuzz(rapid.MakeFuzz(sameAsOracle)) }
 
+// A rebuild makes the same tables, and counts the same, whether entries are taken apart
+// or not: also where there is no room for all.
+func TestRebuildEqualsDecoded(t *testing.T) {
+	valid := uint64(0)
+	var refused, split, foreign uint64
+	rapid.Check(t, func(t *rapid.T) {
+		room := rapid.SampledFrom([]uint64{shadowpt.DirSize + shadowpt.SmallTableSize, 1 << 20, 8 << 20}).Draw(t, "room")
+		fast := newTwin(t, room)
+		slow := *fast // the same guest
+		slow.card, slow.tables = make([]byte, len(fast.card)), map[uint64]uint64{}
+		build := func(w *twin) *shadowpt.Shadow {
+			s, ok := shadowpt.NewShadow(w, w, shadowpt.NewWork(1<<40), shadowpt.Space{Limit: shadowpt.VASize - 1})
+			require.True(t, ok)
+			return s
+		}
+		a, b := build(fast), build(&slow)
+		for range rapid.IntRange(1, 3).Draw(t, "rounds") { // nothing is released, so tables come in one order
+			scatter(t, fast, 0, shadowpt.VRAM, rapid.IntRange(1, 400).Draw(t, "entries"))
+			a.Rebuild()
+			b.RebuildDecoded()
+			require.Equal(t, b.Counts, a.Counts)
+			require.True(t, bytes.Equal(slow.card, fast.card), "the card's tables differ")
+		}
+		for at := tableBase + shadowpt.DirSize; at < len(fast.card); at += 8 {
+			if fast.card[at]&1 != 0 {
+				valid++
+			}
+		}
+		refused, split, foreign = refused+a.Counts.NoRoom, split+a.Counts.Split, foreign+a.Counts.Foreign
+	})
+	t.Logf("%d entries, %d tables without room, %d pages split, %d entries refused", valid, refused, split, foreign)
+	require.NotZero(t, valid)
+	require.NotZero(t, refused)
+	require.NotZero(t, split)
+	require.NotZero(t, foreign)
+}
+
 // Whatever the guest does to its tables while they are read, the card's stay
 // inside: each entry is looked at in the one copy that was made.
 func TestTablesThatChangeWhileRead(t *testing.T) {
