@@ -254,10 +254,16 @@ func (p *pace) spend(now time.Time, rate, n float64) {
 	p.at = now
 }
 
-// due says how long to wait until no more than burst is in the bucket.
+// longestWait is how long is waited before it is asked again. No amount of work comes to a
+// time that a Duration does not hold.
+const longestWait = time.Hour
+
+// due says how long to wait until no more than burst is in the bucket, or until it is to be
+// asked again.
 func (p *pace) due(now time.Time, rate, burst float64) time.Duration {
 	over := p.level - rate*now.Sub(p.at).Seconds() - burst
-	return time.Duration(max(0, over) / rate * float64(time.Second))
+	seconds := min(max(0, over)/rate, longestWait.Seconds())
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // throttle waits while the guest's shadows have taken more than their rate,

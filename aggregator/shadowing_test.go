@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"math"
+	"math/big"
 	"runtime"
 	"slices"
 	"sync"
@@ -299,6 +301,24 @@ func settleRound(g *Guest) {
 	defer g.mu.Unlock()
 	for !g.todo.empty() || !g.doing.empty() {
 		g.wake.Wait()
+	}
+}
+
+// TestPaceHoldsAnyAmount: what was spent is waited for, held against numbers that have no
+// bound; of what no Duration holds, until it is to be asked again.
+func TestPaceHoldsAnyAmount(t *testing.T) {
+	now := time.Now()
+	for _, rate := range []float64{1, 512 << 20, 1 << 40} {
+		for n := 1.; n <= math.MaxFloat64/8; n *= 8 {
+			var p pace
+			p.spend(now, rate, n)
+			d := p.due(now, rate, 0)
+			exact := new(big.Float).Mul(big.NewFloat(n), big.NewFloat(1e9))
+			want, _ := exact.Quo(exact, big.NewFloat(rate)).Float64()
+			want = min(want, float64(longestWait))
+			require.InDelta(t, want, float64(d), 1+want/1e9, "%g at %g", n, rate)
+			require.Zero(t, p.due(now, rate, n), "all of it may be in the bucket")
+		}
 	}
 }
 
