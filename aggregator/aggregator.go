@@ -47,8 +47,9 @@ type Options struct {
 	// card's bus addresses: of each guest's memory the card reaches the first 1 TiB
 	// divided by that number, taken up to a power of two.
 	Guests int
-	// CardTimeout bounds each wait for the card; default 500 ms. A guest whose
-	// channels the card does not give back in that time is put into safe mode.
+	// CardTimeout bounds each wait for the card; default 500 ms. A wait takes some 20 ms
+	// longer, in looks behind the bound: the process itself may have stood still. A guest
+	// whose channels the card does not give back in that time is put into safe mode.
 	CardTimeout time.Duration
 	// UnmapTimeout bounds the whole wait for the card when memory is taken from a
 	// guest, default 1.5 s: QEMU waits 5 s for the answer. A guest for which it runs

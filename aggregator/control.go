@@ -17,7 +17,7 @@ const (
 	pollMin = 5 * time.Microsecond
 	pollMax = time.Millisecond
 
-	pollLeast = 32 // looks of a wait that is in vain: some 25 ms
+	pollLate = 16 // looks behind its bound that a wait has before it is in vain: 9 to 20 ms
 )
 
 // control drives the card's registers, as a driver does.
@@ -172,15 +172,18 @@ func (c *control) time() uint64 {
 
 // await polls reg until v&mask == want, up to the bound. Time in which the whole server
 // did not run, on a machine that was halted or has too much to do, was not the card's
-// either: a wait is in vain only after some looks, and one that began behind the bound.
+// either, however late in the wait it was: it is in vain only after some looks that began
+// behind the bound.
 func (c *control) await(reg, mask, want uint32) bool {
 	pause, deadline := pollMin, time.Now().Add(c.timeout)
-	for looks := 1; ; looks++ {
-		late := looks >= pollLeast && time.Now().After(deadline)
+	for late := 0; ; {
+		if time.Now().After(deadline) {
+			late++
+		}
 		if c.rd(reg)&mask == want {
 			return true
 		}
-		if late {
+		if late == pollLate {
 			c.timeouts.Add(1)
 			return false
 		}

@@ -1,7 +1,9 @@
 package aggregator
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -93,15 +95,17 @@ func TestCardNeverAnswers(t *testing.T) {
 }
 
 // frozen is a card that is asked by a server that then stands still for a while, and
-// with it the card: it goes on when the server does.
+// with it the card: it goes on when the server does, and has done what it was asked some
+// looks later.
 type frozen struct {
 	*fakeCard
-	looks int
+	at, need int // the look, and how many more the card takes
+	looks    int
 }
 
 const (
-	frozenFor = 20 * time.Millisecond
-	frozenTo  = 10 // looks that the card still takes then
+	frozenWait = 500 * time.Millisecond
+	frozenFor  = 600 * time.Millisecond
 )
 
 func (f *frozen) ReadBAR(bar int, off uint64, p []byte) {
@@ -109,26 +113,48 @@ func (f *frozen) ReadBAR(bar int, off uint64, p []byte) {
 	if uint32(off) != regEngRunlist {
 		return
 	}
-	switch f.looks++; f.looks {
-	case 1:
+	f.looks++
+	if f.looks == f.at {
 		time.Sleep(frozenFor)
-	case frozenTo:
+	}
+	if f.looks == f.at+f.need {
 		f.hold(regEngRunlist, false)
 	}
 }
 
 // A server that did not run for longer than it waits for the card finds that the card
-// was no later than itself.
+// was no later than itself, whenever in the wait that was. A card that does not do it is
+// waited for to the bound and a little longer.
 func TestServerThatStoodStill(t *testing.T) {
-	f := &frozen{fakeCard: newFake(fakeVRAM)}
-	var c control
-	c.init(f, frozenFor/10, 1)
-	f.hold(regEngRunlist, true)
-	require.True(t, c.await(regEngRunlist, gf100.RunlistPending, 0))
-	require.Equal(t, frozenTo+1, f.looks)
-	require.Zero(t, c.timeouts.Load())
-
-	f.hold(regEngRunlist, true) // for good
-	require.False(t, c.await(regEngRunlist, gf100.RunlistPending, 0))
-	require.Equal(t, uint64(1), c.timeouts.Load())
+	for _, at := range []int{1, 10, 40, 200} {
+		for _, need := range []int{3, pollLate - 1} {
+			t.Run(fmt.Sprintf("at look %d, for %d looks", at, need), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					f := &frozen{fakeCard: newFake(fakeVRAM / 16), at: at, need: need}
+					var c control
+					c.init(f, frozenWait, 1)
+					f.hold(regEngRunlist, true)
+					require.True(t, c.await(regEngRunlist, gf100.RunlistPending, 0))
+					require.Equal(t, at+need+1, f.looks)
+					require.Zero(t, c.timeouts.Load())
+				})
+			})
+		}
+	}
+	for _, wait := range []time.Duration{time.Nanosecond, 10 * time.Millisecond, frozenWait} {
+		t.Run(fmt.Sprintf("for good, %v", wait), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake(fakeVRAM / 16)
+				var c control
+				c.init(f, wait, 1)
+				f.hold(regEngRunlist, true)
+				begin := time.Now()
+				require.False(t, c.await(regEngRunlist, gf100.RunlistPending, 0))
+				require.Equal(t, uint64(1), c.timeouts.Load())
+				took := time.Since(begin)
+				require.Greater(t, took, wait)
+				require.LessOrEqual(t, took, wait+pollLate*pollMax)
+			})
+		})
+	}
 }
