@@ -1,17 +1,32 @@
 package aggregator
 
 // What takes a channel off the card that has nothing more to do: a preempt, or a runlist
-// that has nothing new. A driver that ends a channel does both, and waits for each. The card
+// that takes channels off. A driver that ends a channel does both, and waits for each. The card
 // is done at once, and the guest's goroutine takes some microseconds, but to wake it takes
 // longer than a driver looks before it sleeps. So the trap does it, in the goroutine's
-// place: it is in doing, and the goroutine waits until it is not. Nothing here waits for the
-// card; what would have to is left to the goroutine, which begins anew.
+// place: it is in doing, and the goroutine waits until it is not. While it is there, what
+// belongs to the goroutine belongs to the trap. Nothing here waits for the card; what would
+// have to is left to the goroutine, which begins anew.
+//
+// Requests that are noted in todo become one; those that are done here do not. So only what
+// takes something off the card is done here, and no more than some times for each round in
+// which the goroutine itself asks the card. It waits for the card then, and a guest that asks
+// on and on has what it asks meanwhile become one.
 
-// leaveAtOnce is how many channels one trap may take off the card.
-const leaveAtOnce = 4
+const (
+	leaveAtOnce = 4 // channels that one trap may take off the card
+	// spareTraps is how many traps may ask the card for one round that did: a driver that
+	// ends a channel preempts it for each engine, and commits, before the round that unbinds it.
+	spareTraps = 4
+)
 
 // idle reports whether nothing is to be done, or under way. Guest.mu is held.
 func (g *Guest) idle() bool { return g.todo.empty() && g.doing.empty() }
+
+// mayAtOnce reports whether a trap may ask the card in the goroutine's place. Guest.mu is held.
+func (g *Guest) mayAtOnce() bool {
+	return g.idle() && !g.closing && g.unsafe == "" && g.spare > 0
+}
 
 // inPlace does what is in doing with Guest.mu let go of, and takes it out again.
 func (g *Guest) inPlace(do func()) {
@@ -23,14 +38,16 @@ func (g *Guest) inPlace(do func()) {
 }
 
 // leaves has a preempt done that the card does at once, as for a channel that is on no
-// PBDMA: the guest sees what the card left of it. The guest is idle; Guest.mu is held.
+// PBDMA: the guest sees what the card left of it. One that was taken off, and has not run
+// since, is nothing to hurry for. Guest.mu is held.
 func (g *Guest) leaves(id uint8) (ok bool) {
 	ch := g.channels[id].ch
-	if g.closing || g.unsafe != "" || ch == nil {
+	if !g.mayAtOnce() || ch == nil || ch.saved {
 		return false
 	}
 	g.doing.preempt.add(id)
 	g.inPlace(func() {
+		g.spare--
 		if ok = g.agg.ctl.tryPreempt(ch.id); ok {
 			g.takenOff([]*channel{ch})
 		}
@@ -38,11 +55,10 @@ func (g *Guest) leaves(id uint8) (ok bool) {
 	return ok
 }
 
-// unlist has a runlist committed that lists nothing that is not listed: nothing may run by
-// it that could see what is owed. It reports whether the card has taken it. The guest is
-// idle; Guest.mu is held.
+// unlist has a runlist committed that lists less than is listed: nothing may run by it that
+// could see what is owed. It reports whether the card has taken it. Guest.mu is held.
 func (g *Guest) unlist(base, count uint32) (ok bool) {
-	if g.closing || g.unsafe != "" {
+	if !g.mayAtOnce() {
 		return false
 	}
 	g.doing.runlist = true
@@ -56,9 +72,11 @@ func (g *Guest) unlist(base, count uint32) (ok bool) {
 
 func (g *Guest) commitLess(base, count uint32) bool {
 	now, ok := g.lookAtRunlist(base, count)
-	if !ok || now.without(g.listed) > 0 || g.listed.without(now) > leaveAtOnce {
+	leave := g.listed.without(now)
+	if !ok || now.without(g.listed) > 0 || leave == 0 || leave > leaveAtOnce {
 		return false
 	}
+	g.spare--
 	was := g.listed
 	g.listed = now
 	left, ok := g.list(g.agg.ctl.tryRunlist)

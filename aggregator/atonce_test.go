@@ -2,10 +2,12 @@ package aggregator
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -76,37 +78,199 @@ func TestChannelsLeaveAtOnce(t *testing.T) {
 	require.ElementsMatch(t, append(want, uint32(ch.id)), f.runlist())
 }
 
+// late is a card that has begun what is written to a register, and has not done it until it
+// may: pending comes with the write.
+type late struct {
+	*fakeCard
+	reg   uint32 // that is written
+	state uint32 // that says pending
+	on    atomic.Bool
+}
+
+func (l *late) WriteBAR(bar int, off uint64, p []byte) {
+	if l.on.Load() && bar == card.BAR0 && uint32(off) == l.reg {
+		l.hold(l.state, true)
+	}
+	l.fakeCard.WriteBAR(bar, off, p)
+}
+
+func (l *late) end() {
+	l.on.Store(false)
+	l.hold(l.state, false)
+}
+
+func newLate(t *testing.T, reg, state uint32) (*Aggregator, *late) {
+	t.Helper()
+	l := &late{fakeCard: newFake(fakeVRAM), reg: reg, state: state}
+	a, err := NewWith(l, Options{CardTimeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		l.end()
+		for _, g := range a.everybody() {
+			require.NoError(t, g.Remove())
+		}
+		require.NoError(t, a.Close())
+	})
+	return a, l
+}
+
 // What the card does not do at once is the goroutine's, as if it had not been tried: it
-// sees who leaves.
+// sees who leaves. So it is if the card was busy before, and if it took what the trap wrote
+// and is at it still, while a neighbour commits or preempts too.
 func TestChannelsThatDoNotLeaveAtOnce(t *testing.T) {
-	for name, reg := range map[string]uint32{"preempt": regPreempt, "runlist": regEngRunlist} {
-		t.Run(name, func(t *testing.T) {
-			a, f := newAgg(t, Options{CardTimeout: patience})
+	for _, row := range []struct {
+		name       string
+		reg, state uint32
+		written    bool // and pending after it
+	}{
+		{"preempt, busy before", regPreempt, regPreempt, false},
+		{"preempt, pending after it", regPreempt, regPreempt, true},
+		{"runlist, busy before", regRunlist, regEngRunlist, false},
+		{"runlist, pending after it", regRunlist, regEngRunlist, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			a, f := newLate(t, row.reg, row.state)
 			g, _ := addGuest(t, a, "a")
+			other, _ := addGuest(t, a, "b")
 			bindChannel(t, g, 1)
+			bindChannel(t, other, 2)
+			bindChannel(t, other, 3)
 			list(t, g, 1)
+			list(t, other, 2)
 			ch := g.cardChannel(1)
+			var numbers []uint32 // the card's, of the neighbour's
+			for _, id := range []uint8{2, 3} {
+				numbers = append(numbers, uint32(other.cardChannel(id).id))
+			}
 			rounds := g.rounds()
-			f.hold(reg, true)
+			f.forget()
+			if row.written {
+				f.on.Store(true)
+			} else {
+				f.hold(row.state, true)
+			}
 			pending := g.PreemptPending
-			if reg == regPreempt {
+			if row.reg == regPreempt {
 				g.Preempt(1)
+				other.Preempt(2)
 			} else {
 				runlistOf(t, g)
 				pending = g.RunlistPending
+				runlistOf(t, other, 2, 3)
+			}
+			if row.written {
+				require.NotEmpty(t, f.writesTo(row.reg, 4), "the card has it already")
 			}
 			require.True(t, pending())
 			f.WriteVRAM(ch.inst+uint64(gf100.InstRef.Offset), binary.LittleEndian.AppendUint32(nil, 7))
-			f.hold(reg, false)
+			f.end()
 			settleRound(g)
+			settleRound(other)
 			require.False(t, pending())
 			require.Equal(t, rounds+1, g.rounds())
 			var b [gf100.InstanceSize]byte
 			require.True(t, g.eachRun(instAt+gf100.InstanceSize, b[:], false))
 			require.Equal(t, uint32(7), gf100.InstRef.Get(b[:]), "what the card left, after it had left")
-			require.Equal(t, reg == regEngRunlist, len(f.runlist()) == 0)
+			a.mu.Lock()
+			listed := ch.listed
+			a.mu.Unlock()
+			if row.reg == regPreempt {
+				require.True(t, listed)
+				require.ElementsMatch(t, []uint32{uint32(ch.id), numbers[0]}, f.runlist())
+				require.Subset(t, f.writesTo(regPreempt, 4), []regWrite{{regPreempt, uint32(ch.id)}, {regPreempt, numbers[0]}})
+				return
+			}
+			require.False(t, listed)
+			require.ElementsMatch(t, numbers, f.runlist())
 		})
 	}
+}
+
+// asked returns how often the card was given a runlist or a preempt.
+func (f *fakeCard) asked() uint64 {
+	return uint64(len(f.writesTo(regRunlist, 4)) + len(f.writesTo(regPreempt, 4)))
+}
+
+// What a guest asks again and again is asked of the card once in a round of the goroutine,
+// and no more than some times besides, whatever it is and however long the guest waits.
+func TestAskingAgainIsBounded(t *testing.T) {
+	const times, channels = 1000, 32
+	all := make([]uint64, channels)
+	for i := range all {
+		all[i] = uint64(i)
+	}
+	for _, row := range []struct {
+		name  string
+		waits bool // for each
+		spare uint64
+		idle  uint64 // rounds each time that do not ask
+		do    func(t *testing.T, g *Guest, i int)
+	}{
+		{"the same list", false, 0, 0, func(t *testing.T, g *Guest, i int) { g.Runlist(listAt>>12, 0x01f00000|channels) }},
+		{"the same list, waited for", true, 0, 0, func(t *testing.T, g *Guest, i int) { g.Runlist(listAt>>12, 0x01f00000|channels) }},
+		{"one less each time", true, spareTraps, 0, func(t *testing.T, g *Guest, i int) {
+			g.Runlist(listAt>>12, 0x01f00000|uint32(channels-1-i%channels))
+		}},
+		{"one and none", true, spareTraps, 0, func(t *testing.T, g *Guest, i int) { g.Runlist(listAt>>12, 0x01f00000|uint32(i%2)) }},
+		{"a preempt of a channel that runs", true, spareTraps, 0, func(t *testing.T, g *Guest, i int) { g.Preempt(1) }},
+		{"a preempt, and on", true, spareTraps, 0, func(t *testing.T, g *Guest, i int) {
+			g.Enable(2, false)
+			g.Preempt(2)
+			g.Enable(2, true)
+		}},
+		{"a preempt of a channel that is off", true, 0, 0, func(t *testing.T, g *Guest, i int) { g.Preempt(3) }},
+		{"a preempt, and rounds that ask nothing", true, spareTraps, 1, func(t *testing.T, g *Guest, i int) {
+			g.Preempt(1)
+			settleRound(g)
+			g.Preempt(99)
+		}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			a, f := newAgg(t, Options{CardTimeout: patience})
+			g := addGuestWith(t, a, GuestConfig{Channels: channels})
+			for i := range uint8(channels) {
+				bindChannel(t, g, i)
+			}
+			g.Enable(3, false)
+			runlistOf(t, g, all...)
+			settleRound(g)
+			g.Preempt(3)
+			settleRound(g)
+			rounds := g.rounds()
+			f.forget()
+			for i := range times {
+				row.do(t, g, i)
+				if row.waits {
+					settleRound(g)
+				}
+			}
+			settleRound(g)
+			rounds = g.rounds() - rounds - row.idle*times
+			asked := f.asked()
+			t.Logf("%d times: the card was asked %d times, %d of them by rounds", times, asked, rounds)
+			require.NotZero(t, asked)
+			require.LessOrEqual(t, asked-rounds, row.spare*(rounds+1))
+			require.Equal(t, row.spare > 0, asked > rounds)
+		})
+	}
+}
+
+// While the card is at a list, a thousand more of the same become one.
+func TestListsBecomeOne(t *testing.T) {
+	a, f := newLate(t, regRunlist, regEngRunlist)
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	list(t, g, 1)
+	f.forget()
+	f.on.Store(true)
+	g.Runlist(listAt>>12, 0x01f00001)
+	require.Eventually(t, func() bool { return len(f.writesTo(regRunlist, 4)) > 0 }, patience, tick)
+	for range 1000 {
+		g.Runlist(listAt>>12, 0x01f00001)
+	}
+	f.end()
+	settleRound(g)
+	require.Len(t, f.writesTo(regRunlist, 4), 2)
 }
 
 // One trap takes no more than some channels off the card.

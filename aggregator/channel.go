@@ -256,6 +256,7 @@ func (g *Guest) leaveCard(ch *channel, listed bool) bool {
 	if g.tired {
 		return true // it is disabled and off the card; the next runlist is without it
 	}
+	g.spare = spareTraps
 	ok := !listed || c.commitRunlist(g.agg.listed)
 	ok = c.preempt(ch.id) && ok
 	if !ok {

@@ -18,8 +18,9 @@
 // guest's own goroutine, which talks to the card and waits for it with a bound.
 // Until it has, the registers that ask "are you done" answer no. Doorbells and
 // channel stops go to the card at once when nothing is queued before them, and
-// nothing is owed; so do a preempt, and a runlist that has nothing new, if the card does
-// them without a wait (see atonce.go). An invalidate of a space in which nothing runs may
+// nothing is owed; so do a preempt of a channel that may have run, and a runlist that only
+// takes channels off, if the card does them without a wait, a few for each round that asks the card
+// (see atonce.go). An invalidate of a space in which nothing runs may
 // be put off until something would (see shadowing.go).
 //
 // # What one guest can make another wait for
@@ -58,7 +59,10 @@
 //     the lock of what its client has mapped (package homes), which Guest.work takes
 //     with none, for doorbells that it looks for itself.
 //  2. Aggregator.routeMu: one look at the card's interrupts. Never in a trap.
-//  3. Guest.mu: what is to be done, the channel table, what is to be told.
+//  3. Guest.mu: what is to be done, the channel table, what is to be told. Who fills
+//     Guest.doing under it, while it is empty, has what a round has until it is empty again:
+//     Guest.work, or a trap that does a little in its place (see atonce.go). No lock is held
+//     for that; Guest.work alone waits for it.
 //  4. Guest.moving: pages of the guest's VRAM change their homes (write side), or are
 //     read or written by us (read side). Who moves pages waits, with it held, for
 //     the steps of the guest's own channels that are under way on the card.
@@ -71,7 +75,7 @@
 //
 // The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's
 // lock alone. Shadows, their tracker but for its Watch, and what waits to be given
-// back, belong to Guest.work.
+// back, belong to Guest.work; the guest's runlist to whoever has filled Guest.doing.
 //
 // # What a guest's own driver does differently here
 //

@@ -70,16 +70,19 @@ type Guest struct {
 	// pattern for those who hold no lock.
 	eager atomic.Pointer[eager]
 
-	// Owned by the guest's goroutine.
+	// Owned by who has filled doing: the guest's goroutine for a round, and at its end, or a
+	// trap that does a little in its place (see atonce.go), which uses the next two only.
+	listed channelSet // the guest's channels on its last runlist
+	spare  int        // traps that may ask the card before a round has done so
+
 	own       partition // what is free of ownRuns, all of it zero
 	spaces    map[spaceKey]*space
 	tableWork *shadowpt.Work
 	toll      toll
-	following bool       // the tracker follows the shadows
-	listed    channelSet // the guest's channels on its last runlist
-	stale     bool       // shadows changed since the card's last invalidate
-	uncertain bool       // the last invalidate did not come to its end
-	tired     bool       // the card was waited for in vain in this round
+	following bool // the tracker follows the shadows
+	stale     bool // shadows changed since the card's last invalidate
+	uncertain bool // the last invalidate did not come to its end
+	tired     bool // the card was waited for in vain in this round
 
 	// What the card has not let go of: channels, and, after those, tables and
 	// channels' names that wait for an invalidate.

@@ -124,7 +124,7 @@ func (g *Guest) Runlist(base, count uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Runlists.Add(1)
-	if g.idle() && g.unlist(base, count) {
+	if g.unlist(base, count) {
 		return
 	}
 	g.todo.runlist, g.todo.base, g.todo.count = true, base, count
@@ -143,7 +143,7 @@ func (g *Guest) Preempt(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Preempts.Add(1)
-	if g.idle() && g.leaves(id) {
+	if g.leaves(id) {
 		return
 	}
 	g.todo.preempt.add(id)

@@ -9,7 +9,10 @@ import (
 )
 
 // todo is what the guest's goroutine has to do. It is a state, not a queue: a
-// guest that asks a thousand times costs no more than one that asks once.
+// guest that asks a thousand times costs no more than one that asks once. What is under way
+// is in another, Guest.doing: the goroutine's, or that of a trap that does without it what
+// takes channels off the card (see atonce.go). What traps do so does not become one: it is
+// counted.
 type todo struct {
 	bind       channelSet // inst or bound changed
 	preempt    channelSet

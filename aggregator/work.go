@@ -5,7 +5,7 @@ package aggregator
 func (g *Guest) work() {
 	defer g.working.Done()
 	for g.next() {
-		g.round(&g.doing) // stable until finish: only this goroutine changes it
+		g.round(&g.doing) // stable until finish: who has filled doing owns it, here or in a trap (atonce.go)
 		g.finish()
 	}
 	g.tired = false
@@ -206,6 +206,7 @@ func (g *Guest) commit(base, count uint32) {
 // commitListed gives the card its runlist with this guest's as it is now.
 // Channels that left it are shown to the guest as the card left them.
 func (g *Guest) commitListed() {
+	g.spare = spareTraps
 	left, ok := g.list(g.agg.ctl.commitRunlist)
 	if !ok {
 		g.tire()
@@ -258,6 +259,7 @@ func (g *Guest) preempt(ids channelSet) {
 	if len(asked) == 0 {
 		return
 	}
+	g.spare = spareTraps
 	if !g.agg.ctl.preempt(numbers...) {
 		g.tire()
 	}
