@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -169,8 +170,8 @@ func (f *fair) calibrate() {
 
 // contend has both guests keep work of some requests' length waiting. It returns the
 // first one's share of what the card did while both had some, and how far apart the
-// two were in each second, by their weights.
-func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Duration) (share float64, unfair []float64) {
+// two were in each second, by their weights; and whether the machine stood still in between.
+func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Duration) (share float64, unfair []float64, stood bool) {
 	f.t.Helper()
 	var stops []func() proto.ThrottleTotals
 	for i, l := range lengths {
@@ -189,6 +190,7 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 	for i := 1; i < len(all); i++ {
 		was, is := &all[i-1], &all[i]
 		odd.see(was, is)
+		stood = stood || odd.stood()
 		if slices.Contains(was.waiting, 0) || slices.Contains(is.waiting, 0) {
 			window, length, odd = [2]time.Duration{}, 0, oddities{}
 			continue
@@ -209,7 +211,28 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 	f.t.Logf("both had work waiting for %v of %v; the card worked for %v of that: %v", both, d, sum[0]+sum[1], sum)
 	require.Greater(f.t, both, d/3, "the guests do not keep the card busy, so this proves nothing")
 	require.Greater(f.t, sum[0]+sum[1], d/10)
-	return float64(sum[0]) / float64(sum[0]+sum[1]), unfair
+	return float64(sum[0]) / float64(sum[0]+sum[1]), unfair, stood
+}
+
+// share holds the first guest's share against the weights. Where it is wrong and the
+// machine stood still, which the card's clock does not, it looks again, some times: whoever
+// had the card had it for that long. Wrong on a machine that went on is wrong.
+func (f *fair) share(weight int) {
+	f.t.Helper()
+	want := 100 / float64(100+weight)
+	for tries := 5; ; tries-- {
+		share, unfair, stood := f.contend([2]time.Duration{16 * time.Millisecond, time.Millisecond}, [2]float64{100, float64(weight)}, 12*time.Second)
+		f.t.Logf("share %.1f %%, of %.1f; unfairness by seconds: %.3f; the machine stood still: %v", 100*share, 100*want, unfair, stood)
+		slices.Sort(unfair)
+		right := math.Abs(share-want) <= 0.03 && len(unfair) > 0 && unfair[len(unfair)/2] < 0.1
+		if stood && !right && tries > 1 {
+			continue
+		}
+		require.InDelta(f.t, want, share, 0.03)
+		require.NotEmpty(f.t, unfair)
+		require.Less(f.t, unfair[len(unfair)/2], 0.1, "half of the seconds are worse")
+		return
+	}
 }
 
 // oddities are what may make a window unfair: long between two looks, that the card stood
@@ -245,6 +268,10 @@ func (o *oddities) see(was, is *books) {
 		o.alone[g] = max(o.alone[g], o.now[g])
 	}
 }
+
+// stood reports whether who looks was without a processor for nearly as long as the guests'
+// work on the way lasts, or the server's threads together.
+func (o *oddities) stood() bool { return max(o.gap, o.worst) > 200*time.Millisecond }
 
 func (o oddities) String() string {
 	return fmt.Sprintf("%v between two looks at most, the card stood still for %v, one alone had %v at a time, at least %v less one waited; the server's threads waited for a processor for %v, and for %v between two looks",
@@ -296,15 +323,7 @@ func TestFairGuests(t *testing.T) {
 	for _, weight := range []int{100, 200} {
 		_, err := client.Set(ctx, "b", control.SetRequest{Options: fmt.Sprintf("weight=%d", weight)})
 		require.NoError(t, err)
-		step(fmt.Sprintf("100 to %d", weight), func(f *fair) {
-			want := 100 / float64(100+weight)
-			share, unfair := f.contend([2]time.Duration{16 * time.Millisecond, time.Millisecond}, [2]float64{100, float64(weight)}, 12*time.Second)
-			f.t.Logf("share %.1f %%, of %.1f; unfairness by seconds: %.3f", 100*share, 100*want, unfair)
-			require.InDelta(f.t, want, share, 0.03)
-			require.NotEmpty(f.t, unfair)
-			slices.Sort(unfair)
-			require.Less(f.t, unfair[len(unfair)/2], 0.1, "half of the seconds are worse")
-		})
+		step(fmt.Sprintf("100 to %d", weight), func(f *fair) { f.share(weight) })
 	}
 	step("runaway", (*fair).runaway)
 }
