@@ -289,3 +289,31 @@ func TestManyChannelsLeaveInARound(t *testing.T) {
 	require.Equal(t, rounds+1, g.rounds())
 	require.Empty(t, f.runlist())
 }
+
+// A channel that left the list and is on it again may have run: when it ends, the guest
+// sees what the card left of it then. One that was disabled and preempted has not, whatever
+// is listed: its memory may be something else.
+func TestChannelsThatAreListedAgain(t *testing.T) {
+	for on, want := range map[bool]uint32{true: 7, false: 9} {
+		a, f := newAgg(t, Options{CardTimeout: patience})
+		g, _ := addGuest(t, a, "a")
+		bindChannel(t, g, 1)
+		list(t, g, 1)
+		if on {
+			list(t, g)
+		} else {
+			g.Enable(1, false)
+			g.Preempt(1)
+			settleRound(g)
+		}
+		list(t, g, 1)
+		at := uint64(gf100.InstRef.Offset)
+		f.WriteVRAM(g.cardChannel(1).inst+at, binary.LittleEndian.AppendUint32(nil, 7))
+		require.True(t, g.eachRun(instAt+gf100.InstanceSize+at, binary.LittleEndian.AppendUint32(nil, 9), true))
+		g.Bind(1, 0)
+		settle(g)
+		var b [4]byte
+		require.True(t, g.eachRun(instAt+gf100.InstanceSize+at, b[:], false))
+		require.Equal(t, want, binary.LittleEndian.Uint32(b[:]))
+	}
+}

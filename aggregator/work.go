@@ -221,6 +221,7 @@ func (g *Guest) list(commit func(func() []uint8) bool) (left []*channel, ok bool
 	g.mu.Lock()
 	for _, ch := range ours {
 		ch.active, ch.rung = true, true // it may have been told to fetch while it was not listed
+		ch.saved = ch.saved && !g.may(ch)
 	}
 	g.mu.Unlock()
 	a := g.agg
@@ -278,7 +279,7 @@ func (g *Guest) tire() {
 func (g *Guest) takenOff(list []*channel) {
 	for _, ch := range list {
 		g.mu.Lock()
-		may := g.listed.has(ch.gid) && g.channels[ch.gid].enabled && !ch.stopped
+		may := g.may(ch)
 		g.mu.Unlock()
 		if !may && g.agg.ctl.running(ch.id) {
 			g.enterSafe("the card does not give a channel back")
@@ -289,4 +290,9 @@ func (g *Guest) takenOff(list []*channel) {
 		ch.saved = !may
 		g.mu.Unlock()
 	}
+}
+
+// may reports whether a channel may run as it is listed now. Guest.mu is held.
+func (g *Guest) may(ch *channel) bool {
+	return g.listed.has(ch.gid) && g.channels[ch.gid].enabled && !ch.stopped
 }
