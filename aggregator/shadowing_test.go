@@ -299,7 +299,7 @@ func TestLazyScans(t *testing.T) {
 func settleRound(g *Guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for !g.todo.empty() || !g.doing.empty() {
+	for !g.idle() {
 		g.wake.Wait()
 	}
 }

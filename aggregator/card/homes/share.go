@@ -16,6 +16,9 @@ const (
 	TooMuch         // it would take more than it may; nothing was done
 )
 
+// Unbounded is the bound of who looks for one guest alone: what it takes is not counted first.
+const Unbounded = math.MaxInt
+
 // OrderWithin is Order, if that can be done without waiting and by comparing no more than
 // so many bytes of places.
 func (s *Set) OrderWithin(most int) Outcome {
@@ -39,7 +42,7 @@ func (s *Set) within(most int, takes func(most int) int, do func()) Outcome {
 		return Busy
 	}
 	defer s.mu.Unlock()
-	if takes(most) > most {
+	if most != Unbounded && takes(most) > most {
 		return TooMuch
 	}
 	do()
@@ -51,7 +54,7 @@ func (s *Set) OrderAll() (compared int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reconcile(userd)
-	return s.toOrder(math.MaxInt)
+	return s.toOrder(Unbounded)
 }
 
 // FreshAll is OrderAll for what FreshWithin does.
@@ -59,7 +62,7 @@ func (s *Set) FreshAll(addrs []uint64) (compared int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.freshPages(addrs)
-	return s.toFreshen(math.MaxInt, addrs)
+	return s.toFreshen(Unbounded, addrs)
 }
 
 // toOrder is how many bytes of places Order compares. It counts no further than it has to,

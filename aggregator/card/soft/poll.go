@@ -1,8 +1,6 @@
 package soft
 
 import (
-	"math"
-
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -64,7 +62,7 @@ func (d doors) Look() (rang, watched int) {
 			continue
 		}
 		watched++
-		if c.fifo.news(s) && c.windows.OrderWithin(math.MaxInt) == homes.Done {
+		if c.fifo.news(s) && c.windows.OrderWithin(homes.Unbounded) == homes.Done {
 			c.fifo.memoryChanged() // the guest may have written what another channel waits for
 			c.fifo.ring(i)
 			rang++
@@ -77,7 +75,7 @@ func (d doors) Look() (rang, watched int) {
 // the PBDMA read counts too: it may have gone on by itself, and the ring has come round
 // to where the last bell was.
 func (f *fifo) news(s *slot) bool {
-	if f.astray && f.card.windows.FreshWithin(math.MaxInt, []uint64{s.ch.userd}) != homes.Done {
+	if f.astray && f.card.windows.FreshWithin(homes.Unbounded, []uint64{s.ch.userd}) != homes.Done {
 		return false
 	}
 	return f.put(s) != s.put
