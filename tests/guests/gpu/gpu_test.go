@@ -163,12 +163,15 @@ func TestBOMoves(t *testing.T) {
 	require.Error(t, err)
 }
 
+// patient is more ms than any of this takes; only a failure uses them up.
+const patient = 60_000
+
 func TestOffences(t *testing.T) {
 	for _, release := range releases {
 		t.Run(release, func(t *testing.T) {
 			e := fake(t, release).env()
 			for _, o := range offences {
-				res, err := e.offend(proto.OffenceArgs{What: o.name, TimeoutMS: 200})
+				res, err := e.offend(proto.OffenceArgs{What: o.name, TimeoutMS: patient})
 				require.NoError(t, err, o.name)
 				require.True(t, res.FreshWorks)
 				require.NotZero(t, res.Background.Copies)
@@ -194,7 +197,7 @@ func TestEngineOffenceByPBDMA(t *testing.T) {
 		g := fake(t, release)
 		g.noPGRAPH = true
 		for _, what := range []string{"engine-method", "engine-class"} {
-			res, err := g.env().Illegal(proto.OffenceArgs{What: what, TimeoutMS: 200})
+			res, err := g.env().Illegal(proto.OffenceArgs{What: what, TimeoutMS: patient})
 			require.NoError(t, err)
 			require.Equal(t, "pbdma", res.ReportedBy)
 			require.Equal(t, killed, res.Killed)
@@ -203,7 +206,7 @@ func TestEngineOffenceByPBDMA(t *testing.T) {
 }
 
 func TestStorm(t *testing.T) {
-	res, err := fake(t, "6.12").env().Storm(proto.StormArgs{Count: 5, OffenceArgs: proto.OffenceArgs{TimeoutMS: 200}})
+	res, err := fake(t, "6.12").env().Storm(proto.StormArgs{Count: 5, OffenceArgs: proto.OffenceArgs{TimeoutMS: patient}})
 	require.NoError(t, err)
 	require.Equal(t, 5, res.Killed)
 	require.Equal(t, 5, res.Done)

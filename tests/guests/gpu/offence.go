@@ -172,17 +172,18 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 	if err != nil {
 		return res, err
 	}
-	if err := e.commit(o, a, &res); err != nil {
+	if err := e.commit(o, kernel, mark, a, &res); err != nil {
 		return res, err
 	}
-	if err := e.logSince(mark, kernel, o, &res); err != nil {
+	if err := e.hear(mark, kernel, o, &res); err != nil {
 		return res, err
 	}
+	res.LogMissing = e.missing(kernel, o, &res)
 	return res, judge(&res)
 }
 
 // commit does it. Errors are of what had to work before.
-func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (err error) {
+func (e *Env) commit(o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, res *proto.OffenceResult) (err error) {
 	s, err := e.client(a.Node)
 	if err != nil {
 		return err
@@ -216,7 +217,9 @@ func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (
 	if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil && drm.Errno(err) != enodev {
 		return err
 	}
-	watch(s.Stream, a, start, res)
+	if err := e.watch(s.Stream, o, k, mark, a, start, res); err != nil {
+		return err
+	}
 	wrong, _ := differ(m, poison)
 	res.Untouched = wrong == 0
 	if !res.Killed {
@@ -225,20 +228,32 @@ func (e *Env) commit(o offence, a proto.OffenceArgs, res *proto.OffenceResult) (
 	return nil
 }
 
-// watch asks until the channel is dead or the time is up.
-func watch(s *Stream, a proto.OffenceArgs, start time.Time, res *proto.OffenceResult) {
-	limit := time.Duration(orInt(a.TimeoutMS, 5000)) * time.Millisecond
-	if res.Expected == "alive" {
-		limit /= 10
-	}
-	for time.Since(start) < limit {
+// watch asks until the channel is dead or the time is up. A channel that is expected to
+// live is given a while after the kernel has heard of the offence: by whom it hears
+// decides whether it kills.
+func (e *Env) watch(s *Stream, o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, start time.Time, res *proto.OffenceResult) error {
+	end := start.Add(time.Duration(orInt(a.TimeoutMS, 5000)) * time.Millisecond)
+	heard := false
+	for time.Now().Before(end) {
 		if err := s.ch.Alive(); err != nil {
 			res.Killed, res.Errno, res.AfterNS = true, drm.Errno(err), time.Since(start).Nanoseconds()
-			return
+			return nil
+		}
+		if !heard {
+			if err := e.hear(mark, k, o, res); err != nil {
+				return err
+			}
+			if heard = res.ReportedBy != ""; heard && res.Expected == "alive" {
+				end = time.Now().Add(spared)
+			}
 		}
 		time.Sleep(time.Millisecond)
 	}
+	return nil
 }
+
+// spared is how long a channel must live after its offence to count as not killed.
+const spared = 500 * time.Millisecond
 
 func (e *Env) mark() (uint64, error) {
 	if e.Mark == nil {
@@ -247,8 +262,9 @@ func (e *Env) mark() (uint64, error) {
 	return e.Mark()
 }
 
-// logSince collects warnings and worse, and misses what this kernel should have said.
-func (e *Env) logSince(mark uint64, k drm.Kernel, o offence, res *proto.OffenceResult) error {
+// hear collects warnings and worse, and learns from them who reported the offence, by
+// which the kernel decides what becomes of the channel.
+func (e *Env) hear(mark uint64, k drm.Kernel, o offence, res *proto.OffenceResult) error {
 	if e.Log == nil {
 		return nil
 	}
@@ -257,17 +273,31 @@ func (e *Env) logSince(mark uint64, k drm.Kernel, o offence, res *proto.OffenceR
 		return err
 	}
 	const warning = 4
+	res.Log = nil
 	for _, r := range records {
 		if r.Level <= warning {
 			res.Log = append(res.Log, r)
 		}
 	}
-	kind := o.kind
 	res.ReportedBy = reporter(res.Log)
-	if engineOffence[kind] && res.ReportedBy == "pbdma" {
-		kind = drm.OffenceHostMethod
-		res.Expected = expected(k, kind)
+	res.Expected = expected(k, reported(o, res))
+	return nil
+}
+
+// reported is the offence that the kernel takes it for.
+func reported(o offence, res *proto.OffenceResult) drm.Offence {
+	if engineOffence[o.kind] && res.ReportedBy == "pbdma" {
+		return drm.OffenceHostMethod
 	}
+	return o.kind
+}
+
+// missing is what this kernel should have said and did not.
+func (e *Env) missing(k drm.Kernel, o offence, res *proto.OffenceResult) (texts []string) {
+	if e.Log == nil {
+		return nil
+	}
+	kind := reported(o, res)
 	fragments := []string{k.Says[kind]}
 	switch {
 	case kind == drm.OffenceMMUFault || kind == drm.OffenceSemaphoreFault:
@@ -277,10 +307,10 @@ func (e *Env) logSince(mark uint64, k drm.Kernel, o offence, res *proto.OffenceR
 	}
 	for _, f := range fragments {
 		if !logged(res.Log, f) {
-			res.LogMissing = append(res.LogMissing, f)
+			texts = append(texts, f)
 		}
 	}
-	return nil
+	return texts
 }
 
 // engineOffence holds what a GF100 reports by PGRAPH, which never costs a channel its life. A
