@@ -13,7 +13,7 @@
 // A [Set] is told of what can change what a window shows: the BARs' blocks, the
 // invalidates of their tables, PRAMIN's register. It reads the tables again
 // (tables.go; what did not change since the last time is only compared), notes
-// which place shows which page ([Planner], plan.go), and moves the pages whose
+// which place shows which page (planner, plan.go), and moves the pages whose
 // home has to be another one (moves.go).
 //
 // A page that several places show lives in the strongest window: the poll

@@ -29,14 +29,14 @@ func (c *Config) ofBAR1() (from, to uint64) {
 }
 
 // place is where a page of BAR1 or BAR3 is mapped, if it is.
-func (s *Set) place(k Kind, page uint32) (at Place, mapped bool) {
+func (s *Set) place(k Kind, page uint32) (at place, mapped bool) {
 	switch poll := page < uint32(s.cfg.Poll>>pageShift); {
 	case k == BAR1 && poll:
-		return s.plan.base[PollArea] + Place(page), s.cfg.Doorbells
+		return s.plan.base[PollArea] + place(page), s.cfg.Doorbells
 	case k == BAR1 && s.cfg.Map&MapBAR1 == 0:
 		return own, false
 	}
-	return s.plan.base[k] + Place(page), true
+	return s.plan.base[k] + place(page), true
 }
 
 // PollArea hears where the doorbells lie in BAR1, n bytes from off on. It reports
@@ -57,7 +57,7 @@ func (s *Set) Doorbells() bool { return s.cfg.Doorbells }
 // freshPage brings to the page of VRAM at addr what was written to other places that show
 // it: there may be a doorbell in it.
 func (s *Set) freshPage(addr uint64) {
-	s.plan.others(uint32(addr>>pageShift), func(at Place) {
+	s.plan.others(uint32(addr>>pageShift), func(at place) {
 		if s.replicas[at] != nil {
 			s.hold(at, pageSize)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // add makes a place a replica.
-func (s *Set) add(at Place, r *replica) {
+func (s *Set) add(at place, r *replica) {
 	r.index = len(s.order)
 	s.order = append(s.order, at)
 	s.replicas[at] = r
@@ -19,7 +19,7 @@ func (s *Set) add(at Place, r *replica) {
 }
 
 // drop makes a place no replica any more.
-func (s *Set) drop(at Place) {
+func (s *Set) drop(at place) {
 	r := s.replicas[at]
 	delete(s.replicas, at)
 	last := s.order[len(s.order)-1]
@@ -55,7 +55,7 @@ func (s *Set) reconcile(polled int) (moved int) {
 
 // hold makes one replica equal to its home; if that is in the poll area, the first so
 // many bytes of it.
-func (s *Set) hold(at Place, polled int) int {
+func (s *Set) hold(at place, polled int) int {
 	r := s.replicas[at]
 	home := s.plan.home(r.page)
 	if r.readOnly && !bytes.Equal(s.bytes(at), r.agreed) {
@@ -79,7 +79,7 @@ func (s *Set) hold(at Place, polled int) int {
 
 // take gives a replica the bytes of a page that lives in the card's own memory: no
 // place shows it to be written, so it has nothing to give.
-func (s *Set) take(at Place, r *replica) int {
+func (s *Set) take(at place, r *replica) int {
 	s.stats.Reconciles.Add(1)
 	place, addr := s.bytes(at), uint64(r.page)<<pageShift
 	if bytes.Equal(place, r.agreed) && s.owner.SameTable(shadowpt.VRAM, addr, r.agreed) {

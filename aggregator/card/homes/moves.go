@@ -13,7 +13,7 @@ import (
 type piece struct {
 	page uint32
 	n    uint32
-	to   Place
+	to   place
 }
 
 // apply makes homes and replicas follow what the places show now, of as many pages as
@@ -54,8 +54,8 @@ func (s *Set) follow(n int) int {
 
 // agree makes the replicas equal that are about to go, or whose pages may move. The
 // first look may bring bytes to a home, the second takes them to the others.
-func (s *Set) agree(places []Place, pages []uint32) {
-	look := func(at Place) {
+func (s *Set) agree(places []place, pages []uint32) {
+	look := func(at place) {
 		if r := s.replicas[at]; r != nil && s.plan.home(r.page) != own {
 			s.hold(at, pageSize)
 		}
@@ -81,8 +81,8 @@ func (s *Set) direct(pages []uint32, on bool) {
 }
 
 // dropChanged ends replicas at places that show something else now.
-func (s *Set) dropChanged(places []Place) {
-	var cleared []Place
+func (s *Set) dropChanged(places []place) {
+	var cleared []place
 	for _, at := range places {
 		r := s.replicas[at]
 		if r == nil {
@@ -100,53 +100,53 @@ func (s *Set) dropChanged(places []Place) {
 
 // adopt moves pages to places that are replicas of them: the bytes are there
 // already, and may be changing under the guest's hands.
-func (s *Set) adopt(changes []Change) {
+func (s *Set) adopt(changes []change) {
 	for i, c := range changes {
-		r := s.replicas[c.To]
-		if r == nil || r.page != c.Page {
+		r := s.replicas[c.to]
+		if r == nil || r.page != c.page {
 			continue
 		}
-		if c.From == own { // it was read-only, and nobody knows what the guest wrote there
-			s.drop(c.To)
+		if c.from == own { // it was read-only, and nobody knows what the guest wrote there
+			s.drop(c.to)
 			continue
 		}
-		stays := s.plan.showing(c.Page, c.From)
-		fits := s.fits(s.leaving(c.Page, 1) + 1)
+		stays := s.plan.showing(c.page, c.from)
+		fits := s.fits(s.leaving(c.page, 1) + 1)
 		if !fits {
 			s.stats.RunsRefused.Add(1)
 		}
-		if !fits || !s.home(piece{c.Page, 1, c.To}, card.Move{Adopt: true, Stay: stays}) {
-			changes[i].To = c.From // it stays, and the stronger place is the replica
+		if !fits || !s.home(piece{c.page, 1, c.to}, card.Move{Adopt: true, Stay: stays}) {
+			changes[i].to = c.from // it stays, and the stronger place is the replica
 			if !stays {
-				s.drop(c.To)
-				changes[i].To = own
+				s.drop(c.to)
+				changes[i].to = own
 			}
 			continue
 		}
 		agreed := r.agreed
-		s.drop(c.To)
+		s.drop(c.to)
 		if stays {
-			s.add(c.From, &replica{page: c.Page, agreed: agreed})
+			s.add(c.from, &replica{page: c.page, agreed: agreed})
 		}
-		changes[i].To = c.From // done
+		changes[i].to = c.from // done
 	}
 }
 
 // enter brings pages to places that are free.
-func (s *Set) enter(changes []Change) {
+func (s *Set) enter(changes []change) {
 	var list []piece
 	for _, c := range changes {
 		switch {
-		case c.To == own || c.To == c.From:
-		case s.plan.state(c.Page).touched: // it leaves in a later trap
-		case s.plan.waits(c.Page, c.To):
-		case s.plan.lodger[c.To] != 0,
-			s.plan.home(c.Page) != own && !s.plan.showing(c.Page, c.From): // one that could not leave
+		case c.to == own || c.to == c.from:
+		case s.plan.state(c.page).touched: // it leaves in a later trap
+		case s.plan.waits(c.page, c.to):
+		case s.plan.lodger[c.to] != 0,
+			s.plan.home(c.page) != own && !s.plan.showing(c.page, c.from): // one that could not leave
 			s.stats.MovesRefused.Add(1)
-		case s.plan.home(c.Page) != own:
+		case s.plan.home(c.page) != own:
 			s.hand(c)
 		default:
-			list = append(list, piece{c.Page, 1, c.To})
+			list = append(list, piece{c.page, 1, c.to})
 		}
 	}
 	for _, p := range s.join(list) {
@@ -172,27 +172,27 @@ func (s *Set) living() (n int64) {
 // hand moves a page from a place that goes on showing it to a stronger one. The
 // guest may be writing to the old place: it becomes a replica, held against the
 // bytes that were taken from it.
-func (s *Set) hand(c Change) {
-	if !s.fits(s.leaving(c.Page, 1) + 1) {
+func (s *Set) hand(c change) {
+	if !s.fits(s.leaving(c.page, 1) + 1) {
 		s.stats.RunsRefused.Add(1) // it stays, and the stronger place is the replica
 		return
 	}
 	agreed := make([]byte, pageSize)
-	if !s.home(piece{c.Page, 1, c.To}, card.Move{Kept: agreed, Stay: true}) {
+	if !s.home(piece{c.page, 1, c.to}, card.Move{Kept: agreed, Stay: true}) {
 		return
 	}
-	s.add(c.From, &replica{page: c.Page, agreed: agreed})
+	s.add(c.from, &replica{page: c.page, agreed: agreed})
 }
 
 // replicate makes replicas of what places show that are not the page's home.
 func (s *Set) replicate(pages []uint32) {
-	var cleared []Place
+	var cleared []place
 	for _, page := range pages {
 		home := s.plan.home(page)
 		if home != own && s.plan.state(page).touched && !s.plan.showing(page, home) {
 			continue // it leaves in a later trap
 		}
-		s.plan.others(page, func(at Place) {
+		s.plan.others(page, func(at place) {
 			r := s.replicas[at]
 			switch {
 			case s.plan.waits(page, at):
@@ -214,7 +214,7 @@ func (s *Set) replicate(pages []uint32) {
 	s.clear(cleared)
 }
 
-func (s *Set) copyTo(at Place, page uint32, home Place) {
+func (s *Set) copyTo(at place, page uint32, home place) {
 	agreed := make([]byte, pageSize)
 	if home == own {
 		s.owner.ReadTable(shadowpt.VRAM, uint64(page)<<pageShift, agreed)
@@ -248,10 +248,10 @@ func (s *Set) together(a, b piece) bool {
 		// Pages that leave may lie anywhere; the card splits the move.
 		return b.to == own
 	}
-	return b.to == a.to+Place(a.n) && s.sameKind(a.to, b.to)
+	return b.to == a.to+place(a.n) && s.sameKind(a.to, b.to)
 }
 
-func (s *Set) sameKind(a, b Place) bool {
+func (s *Set) sameKind(a, b place) bool {
 	x, _ := s.plan.kind(a)
 	y, _ := s.plan.kind(b)
 	return x == y
@@ -270,7 +270,7 @@ func (s *Set) home(p piece, m card.Move) bool {
 	for i := range n {
 		to := p.to
 		if to != own {
-			to += Place(i)
+			to += place(i)
 		}
 		s.settle(p.page+i, to)
 	}
@@ -289,7 +289,7 @@ func (s *Set) home(p piece, m card.Move) bool {
 }
 
 // settle notes where a page lives now.
-func (s *Set) settle(page uint32, to Place) {
+func (s *Set) settle(page uint32, to place) {
 	before := s.starts(page) + s.starts(page+1)
 	s.count(s.plan.home(page), -1)
 	s.plan.moved(page, to)
@@ -297,7 +297,7 @@ func (s *Set) settle(page uint32, to Place) {
 	s.stats.Runs.Add(s.starts(page) + s.starts(page+1) - before)
 }
 
-func (s *Set) count(at Place, n int64) {
+func (s *Set) count(at place, n int64) {
 	if at != own {
 		k, _ := s.plan.kind(at)
 		s.stats.Homed[k].Add(n)
@@ -305,7 +305,7 @@ func (s *Set) count(at Place, n int64) {
 }
 
 // at returns the file behind a place, and where the place is in it.
-func (s *Set) at(p Place) (*memory, uint64) {
+func (s *Set) at(p place) (*memory, uint64) {
 	k, page := s.plan.kind(p)
 	off := uint64(page) << pageShift
 	switch k {
@@ -318,17 +318,17 @@ func (s *Set) at(p Place) (*memory, uint64) {
 }
 
 // bytes is a place's page as the guest sees it.
-func (s *Set) bytes(p Place) []byte {
+func (s *Set) bytes(p place) []byte {
 	m, off := s.at(p)
 	return m.mem[off : off+pageSize]
 }
 
 // clear makes places zero.
-func (s *Set) clear(list []Place) {
+func (s *Set) clear(list []place) {
 	slices.Sort(list)
 	for len(list) > 0 {
 		n := 1
-		for n < len(list) && list[n] == list[0]+Place(n) && s.sameKind(list[0], list[n]) {
+		for n < len(list) && list[n] == list[0]+place(n) && s.sameKind(list[0], list[n]) {
 			n++
 		}
 		m, off := s.at(list[0])

@@ -8,15 +8,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naive is the Planner's twin: it keeps what each place shows and where each page
+// naive is the planner's twin: it keeps what each place shows and where each page
 // lives, and finds out everything else by looking at all of it.
 type naive struct {
-	base  [Kinds + 1]Place
-	shows map[Place]Entry
-	homes map[uint32]Place
+	base  [Kinds + 1]place
+	shows map[place]entry
+	homes map[uint32]place
 }
 
-func (n *naive) kind(at Place) Kind {
+func (n *naive) kind(at place) Kind {
 	for k := range Kinds {
 		if at < n.base[k+1] {
 			return Kind(k)
@@ -26,8 +26,8 @@ func (n *naive) kind(at Place) Kind {
 }
 
 // wanted goes through all places, the strongest first.
-func (n *naive) wanted(page uint32) Place {
-	var list []Place
+func (n *naive) wanted(page uint32) place {
+	var list []place
 	for at, e := range n.shows {
 		if e == shows(page, false) {
 			list = append(list, at)
@@ -44,7 +44,7 @@ func (n *naive) wanted(page uint32) Place {
 }
 
 // move brings every page to where it belongs, and returns the moves.
-func (n *naive) move(pages uint32) (list []Change) {
+func (n *naive) move(pages uint32) (list []change) {
 	for page := range pages {
 		from, ok := n.homes[page]
 		if !ok {
@@ -54,7 +54,7 @@ func (n *naive) move(pages uint32) (list []Change) {
 		if to == from {
 			continue
 		}
-		list = append(list, Change{page, from, to})
+		list = append(list, change{page, from, to})
 		delete(n.homes, page)
 		if to != own {
 			n.homes[page] = to
@@ -70,10 +70,10 @@ func TestPlannerEqualsNaive(t *testing.T) {
 	sizes := [Kinds]uint32{3, 5, 6, 4}
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlanner(sizes)
-		n := &naive{base: p.base, shows: map[Place]Entry{}, homes: map[uint32]Place{}}
+		n := &naive{base: p.base, shows: map[place]entry{}, homes: map[uint32]place{}}
 		for range rapid.IntRange(1, 30).Draw(t, "rounds") {
 			for range rapid.IntRange(0, 8).Draw(t, "changes") {
-				at := Place(rapid.IntRange(0, int(p.base[Kinds])-1).Draw(t, "place"))
+				at := place(rapid.IntRange(0, int(p.base[Kinds])-1).Draw(t, "place"))
 				e := nothing
 				if page := rapid.IntRange(-2, pages-1).Draw(t, "page"); page >= 0 {
 					e = shows(uint32(page), rapid.IntRange(0, 4).Draw(t, "read-only") == 0)
@@ -82,15 +82,15 @@ func TestPlannerEqualsNaive(t *testing.T) {
 				n.shows[at] = e
 			}
 			changes, _, _ := p.plan(nil, 1<<30)
-			slices.SortFunc(changes, func(a, b Change) int { return int(a.Page) - int(b.Page) })
-			require.Equal(t, n.move(pages), append([]Change(nil), changes...))
+			slices.SortFunc(changes, func(a, b change) int { return int(a.page) - int(b.page) })
+			require.Equal(t, n.move(pages), append([]change(nil), changes...))
 			for _, c := range changes {
-				if c.From != own {
-					p.moved(c.Page, own)
+				if c.from != own {
+					p.moved(c.page, own)
 				}
 			}
 			for _, c := range changes {
-				p.moved(c.Page, c.To)
+				p.moved(c.page, c.to)
 			}
 			sound(t, p, n, pages)
 		}
@@ -98,7 +98,7 @@ func TestPlannerEqualsNaive(t *testing.T) {
 }
 
 // sound holds the planner's lists against what the twin knows.
-func sound(t *rapid.T, p *Planner, n *naive, pages uint32) {
+func sound(t *rapid.T, p *planner, n *naive, pages uint32) {
 	for page := range pages {
 		home, ok := n.homes[page]
 		if !ok {
@@ -108,13 +108,13 @@ func sound(t *rapid.T, p *Planner, n *naive, pages uint32) {
 		if ok {
 			require.Equal(t, page+1, p.lodger[home])
 		}
-		var want, got []Place
+		var want, got []place
 		for at, e := range n.shows {
 			if x, ok := e.page(); ok && x == page && at != home {
 				want = append(want, at)
 			}
 		}
-		p.others(page, func(at Place) { got = append(got, at) })
+		p.others(page, func(at place) { got = append(got, at) })
 		slices.Sort(want)
 		slices.Sort(got)
 		require.Equal(t, want, got)

@@ -40,11 +40,11 @@ func (s *Set) leaving(page, n uint32) (runs int64) {
 // leave sends pages back to the card from places that show them no more. No more than n
 // pages leave. One that would leave more runs than there may be takes the shorter rest of its
 // run along: these are returned. Those that have to wait are planned again.
-func (s *Set) leave(changes []Change, n int) (along []uint32) {
+func (s *Set) leave(changes []change, n int) (along []uint32) {
 	var list, split []piece
 	for _, c := range changes {
-		if c.From != own && c.To != c.From && !s.plan.showing(c.Page, c.From) {
-			list = append(list, piece{c.Page, 1, own})
+		if c.from != own && c.to != c.from && !s.plan.showing(c.page, c.from) {
+			list = append(list, piece{c.page, 1, own})
 		}
 	}
 	before := s.trap.left

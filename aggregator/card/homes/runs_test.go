@@ -141,7 +141,7 @@ func TestRunsStayWithinTheirLimit(t *testing.T) {
 						if page >= 0 {
 							e = shows(uint32(page+i)%pages, readOnly)
 						}
-						s.plan.show(Place(at+i), e)
+						s.plan.show(place(at+i), e)
 					}
 				}
 				s.apply()
@@ -154,7 +154,7 @@ func TestRunsStayWithinTheirLimit(t *testing.T) {
 				trap(func() {})
 			}
 			s.mu.Lock()
-			for at := range Place(places) { // a processor stores where it may
+			for at := range place(places) { // a processor stores where it may
 				page, ok := s.plan.shows[at].page()
 				exact := ok && (s.plan.home(page) == at || s.replicas[at] != nil && s.replicas[at].page == page)
 				if !exact {
@@ -182,7 +182,7 @@ func TestRunsStayWithinTheirLimit(t *testing.T) {
 
 // naiveLeave is leave's twin: it knows where each page lives, and finds runs by going
 // through all of them. It returns the pages that went along and are still shown.
-func naiveLeave(homes map[uint32]Place, together func(a, b Place) bool, leaving []uint32, limit int) (refused int) {
+func naiveLeave(homes map[uint32]place, together func(a, b place) bool, leaving []uint32, limit int) (refused int) {
 	type span struct{ from, to uint32 } // to is behind it
 	runs := func() (list []span) {
 		for _, page := range slices.Sorted(maps.Keys(homes)) {
@@ -265,11 +265,11 @@ func TestLeaveEqualsNaive(t *testing.T) {
 			case 1:
 				continue
 			}
-			s.plan.show(Place(at), shows(uint32(page), false))
+			s.plan.show(place(at), shows(uint32(page), false))
 			page++
 		}
 		s.follow(pages)
-		homes := make(map[uint32]Place)
+		homes := make(map[uint32]place)
 		for page := range uint32(pages) {
 			if at := s.plan.home(page); at != own {
 				homes[page] = at
@@ -283,7 +283,7 @@ func TestLeaveEqualsNaive(t *testing.T) {
 				s.plan.show(homes[page], nothing)
 			}
 		}
-		refused := naiveLeave(homes, func(a, b Place) bool { return a+1 == b && s.sameKind(a, b) }, leaving, s.cfg.Runs)
+		refused := naiveLeave(homes, func(a, b place) bool { return a+1 == b && s.sameKind(a, b) }, leaving, s.cfg.Runs)
 		s.follow(pages)
 		require.False(t, s.pending.Load(), "all fit into one step")
 		for page := range uint32(pages) {

@@ -97,12 +97,12 @@ type Set struct {
 
 	mu      sync.Mutex
 	files   [4]*memory // by BAR
-	plan    *Planner
+	plan    *planner
 	bars    [Kinds]*scanner // BAR3, and BAR1 with the poll area; nil if not mapped
-	changes []Change
+	changes []change
 
-	replicas map[Place]*replica
-	order    []Place // of replicas
+	replicas map[place]*replica
+	order    []place // of replicas
 	refused  error   // why the card did not move pages, the last time
 
 	trap    work        // what the trap under way has moved, if begun
@@ -120,7 +120,7 @@ type Set struct {
 func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
 	cfg.Limits.complete()
 	s := &Set{
-		cfg: cfg, owner: owner, stats: stats, replicas: make(map[Place]*replica),
+		cfg: cfg, owner: owner, stats: stats, replicas: make(map[place]*replica),
 		poke: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 	stats.MostRuns.Store(int64(cfg.Runs))
@@ -238,7 +238,7 @@ func (s *Set) empty() {
 		}
 	}
 	for at := range s.plan.shows {
-		s.plan.show(Place(at), nothing)
+		s.plan.show(place(at), nothing)
 	}
 	for s.follow(s.cfg.Pages); s.pending.Load(); {
 		s.follow(s.cfg.Pages)
@@ -304,7 +304,7 @@ func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
 }
 
 func (s *Set) scan(b *scanner) {
-	b.scan(s.owner, s.stats, func(page uint32, e Entry) {
+	b.scan(s.owner, s.stats, func(page uint32, e entry) {
 		if at, mapped := s.place(b.kind, page); mapped {
 			s.plan.show(at, e)
 		}
@@ -327,7 +327,7 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 		if page := addr>>pageShift + i; t == shadowpt.VRAM && page < s.cfg.VRAM>>pageShift {
 			e = shows(uint32(page), false)
 		}
-		s.plan.show(base+Place(i), e)
+		s.plan.show(base+place(i), e)
 	}
 	// Nobody waits for this: the next store may go there. It is no more than PRAMIN has,
 	// twice.

@@ -85,7 +85,7 @@ func (s *Set) compares(r *replica) int {
 // toFreshen is toOrder for freshPages.
 func (s *Set) toFreshen(most int, addrs []uint64) (n int) {
 	for i := 0; i < len(addrs) && n <= most; i++ {
-		s.plan.others(uint32(addrs[i]>>pageShift), func(at Place) {
+		s.plan.others(uint32(addrs[i]>>pageShift), func(at place) {
 			if s.replicas[at] != nil {
 				n += pageSize
 			}

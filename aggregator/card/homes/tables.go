@@ -60,14 +60,14 @@ func (s *scanner) bind(on bool, space shadowpt.Space) { s.on, s.space = on, spac
 
 // scan reads the tables and tells show of the pages that may show something else
 // than before: everything where a table is another one, else where entries changed.
-func (s *scanner) scan(m Tables, stats *Stats, show func(page uint32, e Entry)) {
+func (s *scanner) scan(m Tables, stats *Stats, show func(page uint32, e entry)) {
 	stats.Scans.Add(1)
 	for i := range s.dirs {
 		s.scanDir(&s.dirs[i], m, stats, show)
 	}
 }
 
-func (s *scanner) scanDir(d *directory, m Tables, stats *Stats, show func(uint32, Entry)) {
+func (s *scanner) scanDir(d *directory, m Tables, stats *Stats, show func(uint32, entry)) {
 	pde := s.readPDE(d, m)
 	span := s.span(d, pde)
 	all := pde != d.pde || span != d.span
@@ -94,7 +94,7 @@ func (s *scanner) scanDir(d *directory, m Tables, stats *Stats, show func(uint32
 }
 
 // group shows the small pages over which big entry i lies.
-func (s *scanner) group(d *directory, i uint32, stats *Stats, show func(uint32, Entry)) {
+func (s *scanner) group(d *directory, i uint32, stats *Stats, show func(uint32, entry)) {
 	for n := i * perBig; n < min((i+1)*perBig, d.pages); n++ {
 		show(d.first+n, s.entry(d, n, stats))
 	}
@@ -152,7 +152,7 @@ func (s *scanner) read(t *table, n uint32, m Tables, stats *Stats, changed func(
 
 // entry is what page i of a directory shows: a valid big page wins over a small
 // one, as in a walk.
-func (s *scanner) entry(d *directory, i uint32, stats *Stats) Entry {
+func (s *scanner) entry(d *directory, i uint32, stats *Stats) entry {
 	if i >= d.span {
 		return nothing
 	}
@@ -170,7 +170,7 @@ func (t *table) get(i uint32) shadowpt.PTE {
 }
 
 // of turns a page entry into what the place behind it shows.
-func (s *scanner) of(pte shadowpt.PTE, in uint32, stats *Stats) Entry {
+func (s *scanner) of(pte shadowpt.PTE, in uint32, stats *Stats) entry {
 	page := pte.Addr>>pageShift + uint64(in)
 	switch {
 	case !pte.Valid:

@@ -48,7 +48,7 @@ const (
 )
 
 // walked is what a walk says that a page of the window shows.
-func walked(m shadowpt.Memory, on bool, s shadowpt.Space, page, vram uint32) Entry {
+func walked(m shadowpt.Memory, on bool, s shadowpt.Space, page, vram uint32) entry {
 	if !on {
 		return nothing
 	}
@@ -68,7 +68,7 @@ func TestScannerEqualsWalk(t *testing.T) {
 		m := &fakeTables{mem: make([]byte, tablesIn)}
 		s := newScanner(BAR1, window, vram)
 		var stats Stats
-		now := make(map[uint32]Entry)
+		now := make(map[uint32]entry)
 		page := rapid.Custom(func(t *rapid.T) uint32 {
 			return uint32(rapid.SampledFrom([]int{0, 31, 32, 512, 1023, 32767, 32768, 33000, 39999}).Draw(t, "page"))
 		})
@@ -112,7 +112,7 @@ func TestScannerEqualsWalk(t *testing.T) {
 					m.put(rapid.SampledFrom([]uint64{smallAt, small2At}).Draw(t, "table")+uint64(p%32768)*8, pte.Encode())
 				}
 			}
-			s.scan(m, &stats, func(p uint32, e Entry) { now[p] = e })
+			s.scan(m, &stats, func(p uint32, e entry) { now[p] = e })
 			for p := range touched {
 				for _, q := range []uint32{p, p &^ 31, p | 31, p % 32768} {
 					if q < window {
@@ -136,7 +136,7 @@ func TestScanCostsWhatChanged(t *testing.T) {
 	s := newScanner(BAR1, shadowpt.SmallEntries, 1<<20)
 	s.bind(true, shadowpt.Space{Limit: 1<<40 - 1})
 	n := 0
-	count := func(uint32, Entry) { n++ }
+	count := func(uint32, entry) { n++ }
 	s.scan(m, &stats, count)
 	require.Equal(t, shadowpt.SmallEntries, n)
 	n = 0

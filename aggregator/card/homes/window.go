@@ -37,17 +37,17 @@ const (
 	MapAll      = MapBAR1 | MapBAR3 | MapPRAMIN | MapROM
 )
 
-var mapNames = []struct {
+var mapBits = []struct {
 	name string
 	bit  Map
 }{{"bar1", MapBAR1}, {"bar3", MapBAR3}, {"pramin", MapPRAMIN}, {"rom", MapROM}}
 
 var kindMaps = [Kinds]Map{BAR3: MapBAR3, BAR1: MapBAR1, PRAMIN: MapPRAMIN}
 
-// MapNames lists what ParseMap takes beside "none" and "all".
-func MapNames() []string {
+// mapNames lists what ParseMap takes beside "none" and "all".
+func mapNames() []string {
 	var out []string
-	for _, m := range mapNames {
+	for _, m := range mapBits {
 		out = append(out, m.name)
 	}
 	return out
@@ -65,14 +65,14 @@ func ParseMap(text string) (Map, error) {
 	var m Map
 	for name := range strings.SplitSeq(text, ",") {
 		name = strings.TrimSpace(name)
-		i := slices.Index(MapNames(), name)
+		i := slices.Index(mapNames(), name)
 		switch {
 		case name == "none" || name == "all":
-			return 0, fmt.Errorf("none and all stand alone; say one of them, or any of %s", strings.Join(MapNames(), ", "))
+			return 0, fmt.Errorf("none and all stand alone; say one of them, or any of %s", strings.Join(mapNames(), ", "))
 		case i < 0:
-			return 0, fmt.Errorf("%q cannot be mapped; say none, all, or any of %s", name, strings.Join(MapNames(), ", "))
+			return 0, fmt.Errorf("%q cannot be mapped; say none, all, or any of %s", name, strings.Join(mapNames(), ", "))
 		}
-		m |= mapNames[i].bit
+		m |= mapBits[i].bit
 	}
 	return m, nil
 }
@@ -86,7 +86,7 @@ func (m Map) String() string {
 		return "all"
 	}
 	var out []string
-	for _, n := range mapNames {
+	for _, n := range mapBits {
 		if m&n.bit != 0 {
 			out = append(out, n.name)
 		}
