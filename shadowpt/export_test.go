@@ -3,6 +3,14 @@ package shadowpt
 // ForgetLoose makes the tracker forget which pages change unseen.
 func (t *Tracker) ForgetLoose() { t.loose.take(nil) }
 
+// LineSize is what a write marks at least of a page.
+const LineSize = lineSize
+
+// Heed makes a page of the guest's one that tables lie in; Written takes the lines of it
+// that were marked since.
+func (t *Tracker) Heed(page uint64)           { t.tables.add(page) }
+func (t *Tracker) Written(page uint64) uint64 { return t.written(page) }
+
 // Entry and Decoded translate a guest's page entry, the fast way and the slow one.
 func (s *Shadow) Entry(q, page uint64) uint64   { return s.entry(q, page) }
 func (s *Shadow) Decoded(q, page uint64) uint64 { return s.decoded(q, page) }

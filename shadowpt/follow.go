@@ -89,9 +89,7 @@ func (t *Tracker) ready(s *Shadow, n *node, table *cardTable, q uint64) bool {
 	if q == 0 || n.starved || !s.alloc(n, table) {
 		return false
 	}
-	for w := range n.slots {
-		s.changed[w] |= n.slots[w]
-	}
+	s.changed.addAll(&n.slots)
 	return true
 }
 

@@ -24,6 +24,7 @@ type leaf struct {
 	// memory.
 	system int
 	scan   uint64 // the Tracker's, in which the page was last looked at
+	whole  bool   // it may have changed elsewhere than where a write was told of
 	at     int    // in Tracker.system, if the page itself is in system memory
 	lost   bool   // it is no longer the guest's
 }
@@ -66,12 +67,6 @@ type tracked struct {
 	links                int      // how many
 	redo                 bool     // in Tracker.again
 }
-
-// entrySet is a set of directory entries.
-type entrySet [DirEntries / 64]uint64
-
-func (e *entrySet) add(i int)    { e[i/64] |= 1 << (i % 64) }
-func (e *entrySet) remove(i int) { e[i/64] &^= 1 << (i % 64) }
 
 func (l *leaf) bytes() []byte {
 	if l.seen == nil {

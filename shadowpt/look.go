@@ -11,11 +11,17 @@ import (
 func (t *Tracker) Update() {
 	t.scan++
 	t.Counts.Scans++
-	// A page may be in both sets and is looked at once: after it was taken out of both.
-	t.batch = t.loose.take(t.dirty.take(t.batch[:0]))
-	for _, p := range t.batch {
+	// A page may be in both sets and is looked at once: after it was taken out of both,
+	// and whole.
+	t.batch = t.dirty.take(t.batch[:0])
+	dirty := len(t.batch)
+	t.batch = t.loose.take(t.batch)
+	for _, p := range t.batch[dirty:] {
 		t.stayLoose(p)
-		t.lookAt(p)
+		t.lookAt(p, true)
+	}
+	for _, p := range t.batch[:dirty] {
+		t.lookAt(p, false)
 	}
 	for _, l := range t.system {
 		t.look(l)
@@ -61,7 +67,7 @@ func (t *Tracker) lookAtAll(pages []held) {
 }
 
 // due reports whether a page may have changed since it was last looked at, and takes
-// note that it is looked at now.
+// note that it is looked at now, and whether as a whole.
 func (t *Tracker) due(l *leaf) bool {
 	if l.scan == t.scan {
 		return false
@@ -79,6 +85,7 @@ func (t *Tracker) due(l *leaf) bool {
 		t.loose.remove(p)
 		t.stayLoose(p)
 	}
+	l.whole = loose
 	return dirty || loose
 }
 
@@ -105,31 +112,37 @@ func (t *Tracker) bring() {
 
 func (t *Tracker) isLoose(page uint64) bool { return t.direct.has(page) || t.writers[page] > 0 }
 
-func (t *Tracker) lookAt(page uint64) {
+func (t *Tracker) lookAt(page uint64, whole bool) {
 	if l := t.leaves[leafKey{page: page}]; l != nil && l.scan != t.scan {
+		l.whole = whole
 		t.look(l)
 	}
 }
 
 // look compares a page with what it was, and passes on what changed. Most pages did
 // not: they are compared where they are. One that did is read once, and entries are
-// taken from that copy alone, for the guest may go on writing.
+// taken from that copy alone, for the guest may go on writing. Of a page that is only
+// written with somebody being told, no more is looked at than from the first line that
+// was written to the last.
 func (t *Tracker) look(l *leaf) {
 	l.scan = t.scan
-	target, addr, p := l.key.target(), l.key.page*SmallPage, t.page[:]
-	if t.guest.SameTable(target, addr, l.bytes()) {
-		t.Counts.Compared += SmallPage
+	from, to := t.span(l)
+	if from == to {
+		return
+	}
+	target, addr, p := l.key.target(), l.key.page*SmallPage+uint64(from), t.page[from:to]
+	t.Counts.Compared += uint64(len(p))
+	if t.guest.SameTable(target, addr, l.bytes()[from:to]) {
 		return
 	}
 	if !t.guest.ReadTable(target, addr, p) {
 		t.lost(l)
 		return
 	}
-	t.Counts.Compared += SmallPage
 	n := 0
-	for at := 0; at < SmallPage; at += compareAt {
-		if !bytes.Equal(p[at:at+compareAt], l.bytes()[at:at+compareAt]) {
-			n = t.differences(l, p, at/8, n)
+	for at := from; at < to; at += compareAt {
+		if end := min(at+compareAt, to); !bytes.Equal(t.page[at:end], l.bytes()[at:end]) {
+			n = t.differences(l, at/8, end/8, n)
 		}
 	}
 	if n == 0 {
@@ -141,18 +154,33 @@ func (t *Tracker) look(l *leaf) {
 	}
 }
 
+// span is the bytes of a page that may have changed.
+func (t *Tracker) span(l *leaf) (from, to int) {
+	if l.key.system {
+		return 0, SmallPage
+	}
+	lines := t.written(l.key.page)
+	if l.whole {
+		return 0, SmallPage
+	}
+	if lines == 0 { // they were seen by the last look, before their page was told of
+		return 0, 0
+	}
+	return bits.TrailingZeros64(lines) * lineSize, (64 - bits.LeadingZeros64(lines)) * lineSize
+}
+
 // compareAt is how many bytes are compared before entries are looked at.
 const compareAt = 256
 
-// differences notes the entries from i on, a piece of the page, that are not what
-// they were, and takes them over. The first n are known.
-func (t *Tracker) differences(l *leaf, p []byte, i, n int) int {
+// differences notes the entries of a piece of the page that are not what they were,
+// and takes them over. The first n are known.
+func (t *Tracker) differences(l *leaf, i, end, n int) int {
 	if l.seen == nil {
 		l.seen = new([SmallPage]byte)
 	}
-	t.Counts.Examined += compareAt / 8
-	for end := i + compareAt/8; i < end; i++ {
-		old, now := l.entry(i), binary.LittleEndian.Uint64(p[i*8:])
+	t.Counts.Examined += uint64(end - i)
+	for ; i < end; i++ {
+		old, now := l.entry(i), binary.LittleEndian.Uint64(t.page[i*8:])
 		if old != now {
 			t.diff[n] = change{i, old, now}
 			n++

@@ -67,12 +67,3 @@ func (s *pageSet) takeWord(level int, word uint64, list []uint64) []uint64 {
 	}
 	return list
 }
-
-// addAll puts every member of o, a set of the same bound, into the set.
-func (s *pageSet) addAll(o *pageSet) {
-	for i := range o.levels[0] {
-		for m := o.levels[0][i].Load(); m != 0; m &= m - 1 {
-			s.add(uint64(i)*64 + uint64(bits.TrailingZeros64(m)))
-		}
-	}
-}

@@ -39,7 +39,7 @@ type programSpace struct {
 }
 
 // omissions are what must not be left out.
-var omissions = []string{"a trap", "an untrapped page", "what engines write", "a change of the map"}
+var omissions = []string{"a trap", "the end of a write", "an untrapped page", "what engines write", "a change of the map"}
 
 // random is a small generator, so that a program is one number.
 type random uint64
@@ -222,6 +222,9 @@ func (p *program) write(m shadowpt.Target, at uint64, b []byte) {
 	}
 	if p.spare == "a trap" && p.rnd.one(8) {
 		return
+	}
+	if p.spare == "the end of a write" {
+		b = b[:1]
 	}
 	p.t.Wrote(at, uint64(len(b)))
 }

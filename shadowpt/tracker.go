@@ -127,7 +127,7 @@ func (t *Tracker) Release() {
 	}
 	t.gone = t.gone[:0]
 	if t.rebuilt {
-		t.dirty.addAll(&t.tables)
+		t.Wrote(0, t.pages*SmallPage)
 		t.rebuilt = false
 	}
 	t.freed, t.left = t.freed || t.left, false
@@ -292,9 +292,7 @@ func (t *Tracker) followAnew() {
 		case r.n.held:
 			t.unhold(r.n)
 			t.hold(r.s, r.n)
-			for w := range r.n.slots {
-				r.s.changed[w] |= r.n.slots[w]
-			}
+			r.s.changed.addAll(&r.n.slots)
 		}
 		t.again[i].clear()
 	}
@@ -327,9 +325,7 @@ func (r *redo) clear() {
 func (t *Tracker) writeDir(s *Shadow) {
 	orphans := false
 	b := &t.out[0]
-	for w := range s.changed {
-		m := s.changed[w]
-		s.changed[w] = 0
+	for w, m := s.changed.take(0); w < setWords; w, m = s.changed.take(w + 1) {
 		for ; m != 0; m &= m - 1 {
 			i := w*64 + bits.TrailingZeros64(m)
 			key, ok := keyOf(entryAt(s.pages, i))

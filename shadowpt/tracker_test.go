@@ -2,6 +2,7 @@ package shadowpt_test
 
 import (
 	"flag"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -50,7 +51,7 @@ func TestOmissionsAreMissed(t *testing.T) {
 }
 
 // manyTables is how many random tables TestManyTables compares. Releases are tried
-// with a million, which takes some minutes.
+// with a million, which takes ten minutes.
 var manyTables = flag.Int("tables", someTables, "how many random tables TestManyTables compares")
 
 // TestManyTables runs programs until so many of the card's tables have been held
@@ -69,6 +70,38 @@ func TestManyTables(t *testing.T) {
 		compared, inside, flushes = compared+p.tables, inside+p.inside, flushes+p.flushes
 	}
 	t.Logf("%d programs, %d flush points, %d tables, %d entries inside", seed, flushes, compared, inside)
+}
+
+// TestLinesOfAWrite: what a write marks are the lines that its bytes are in, one by one,
+// of pages that tables lie in.
+func TestLinesOfAWrite(t *testing.T) {
+	const pages = 200
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwin(t, 1<<20)
+		tr := shadowpt.NewTracker(w, w, shadowpt.NewWork(0), pages*shadowpt.SmallPage, 0)
+		tables := make(map[uint64]bool)
+		for _, p := range rapid.SliceOfN(rapid.Uint64Range(0, pages-1), 1, 20).Draw(t, "tables") {
+			tr.Heed(p)
+			tables[p] = true
+		}
+		at := rapid.Uint64Range(0, (pages+1)*shadowpt.SmallPage).Draw(t, "at")
+		n := rapid.OneOf(rapid.Uint64Range(0, 200), rapid.Uint64Range(0, pages*shadowpt.SmallPage),
+			rapid.Just(uint64(math.MaxUint64))).Draw(t, "n")
+		told := tr.Wrote(at, n)
+		hit := false
+		for p := range uint64(pages) {
+			want := uint64(0)
+			for line := range uint64(64) {
+				first := p*shadowpt.SmallPage + line*shadowpt.LineSize
+				if tables[p] && n > 0 && at < first+shadowpt.LineSize && (first <= at || first-at < n) {
+					want |= 1 << line
+				}
+			}
+			require.Equal(t, want, tr.Written(p), "page %d", p)
+			hit = hit || want != 0
+		}
+		require.Equal(t, hit, told)
+	})
 }
 
 // TestLastStore: a page that is trapped again while others are looked at is looked at

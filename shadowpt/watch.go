@@ -1,17 +1,25 @@
 package shadowpt
 
+import (
+	"math"
+	"sync/atomic"
+)
+
 // Watch knows which pages of a guest's VRAM hold tables that are shadowed, and
 // which of those may have changed since a [Tracker] looked at them. It is the
 // part of a Tracker that others than its owner may call: any goroutine, without
 // a lock.
 //
 // A table is put into the sets before it is read, and a write is made before it
-// is told of, so that of a write and a look at the same page either the look
-// sees the write, or the page is looked at again.
+// is told of, first by its lines and then by its page, so that of a write and a look
+// at the same page either the look sees the write, or the page is looked at again.
 type Watch struct {
 	pages  uint64
 	tables pageSet // pages that a Tracker follows
 	dirty  pageSet // of tables: written since the last look
+	// lines are where a page of dirty was written. More may be marked than was, and
+	// pages that are loose as well may have changed elsewhere.
+	lines []atomic.Uint64
 	// direct pages are written by the guest without anybody being told.
 	direct pageSet
 	// loose are tables that may change unseen: they are in direct, or engines of
@@ -22,8 +30,32 @@ type Watch struct {
 
 func newWatch(vram uint64) Watch {
 	n := (vram + SmallPage - 1) / SmallPage
-	return Watch{pages: n, tables: newPageSet(n), dirty: newPageSet(n), direct: newPageSet(n), loose: newPageSet(n)}
+	return Watch{
+		pages: n, lines: make([]atomic.Uint64, n),
+		tables: newPageSet(n), dirty: newPageSet(n), direct: newPageSet(n), loose: newPageSet(n),
+	}
 }
+
+// Lines are the 64 equal parts of a page: bit n of a word for the part n.
+const (
+	lineSize = SmallPage / 64
+	allLines = math.MaxUint64
+)
+
+// mark tells of a write to some lines of a page.
+func (w *Watch) mark(page, lines uint64) (table bool) {
+	if !w.tables.has(page) {
+		return false
+	}
+	if w.lines[page].Load()&lines != lines {
+		w.lines[page].Or(lines)
+	}
+	w.dirty.add(page)
+	return true
+}
+
+// written takes the lines of a page that a look compares.
+func (w *Watch) written(page uint64) uint64 { return w.lines[page].Swap(0) }
 
 // Wrote tells that n bytes of the guest's VRAM at addr have been written. It
 // reports whether a table lies there. What lies outside the VRAM is nobody's.
@@ -31,34 +63,23 @@ func (w *Watch) Wrote(addr, n uint64) (table bool) {
 	if n == 0 || addr/SmallPage >= w.pages {
 		return false
 	}
-	first, last := addr/SmallPage, min((addr+n-1)/SmallPage, w.pages-1)
-	if last-first > 64 {
-		return w.wroteMany(first, last)
+	end := addr + min(n-1, w.pages*SmallPage-1-addr) // the last byte
+	first, last := addr/SmallPage, end/SmallPage
+	from := uint64(allLines) << (addr % SmallPage / lineSize)
+	to := uint64(allLines) >> (63 - end%SmallPage/lineSize)
+	if first == last {
+		return w.mark(first, from&to)
 	}
-	for p := first; p <= last; p++ {
-		if w.tables.has(p) {
-			w.dirty.add(p)
-			table = true
-		}
-	}
-	return table
-}
-
-// wroteMany is Wrote for so many pages that most words of the set are passed
-// over.
-func (w *Watch) wroteMany(first, last uint64) (table bool) {
-	for p := first; p <= last; {
-		if p%64 == 0 && w.tables.levels[0][p/64].Load() == 0 {
+	table = w.mark(first, from)
+	for p := first + 1; p < last; {
+		if p%64 == 0 && w.tables.word(p) == 0 { // of many pages most are passed over
 			p += 64
 			continue
 		}
-		if w.tables.has(p) {
-			w.dirty.add(p)
-			table = true
-		}
+		table = w.mark(p, allLines) || table
 		p++
 	}
-	return table
+	return w.mark(last, to) || table
 }
 
 // Untrapped tells whether the guest writes n bytes of its VRAM at addr, whole
