@@ -214,7 +214,7 @@ func (t *Tracker) take(s *Shadow, n *node, table Table, big bool, entries int) [
 // leaf returns the page at addr, followed; nil if it is not the guest's.
 func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 	key := leafKey{addr / SmallPage, target.System()}
-	switch l := t.leaves[key]; {
+	switch l := t.leaves.get(key); {
 	case l == nil:
 	case l.lost:
 		return nil // those who still have it are about to let go
@@ -245,7 +245,7 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 		}
 		return nil
 	}
-	t.leaves[key] = l
+	t.leaves.put(l)
 	if key.system {
 		l.at = len(t.system)
 		t.system = append(t.system, l)
@@ -267,7 +267,7 @@ func (t *Tracker) letGo(pages *[]held) {
 }
 
 func (t *Tracker) forget(l *leaf) {
-	delete(t.leaves, l.key)
+	t.leaves.remove(l)
 	if !l.key.system {
 		t.tables.remove(l.key.page)
 		return

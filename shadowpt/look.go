@@ -113,7 +113,7 @@ func (t *Tracker) bring() {
 func (t *Tracker) isLoose(page uint64) bool { return t.direct.has(page) || t.writers[page] > 0 }
 
 func (t *Tracker) lookAt(page uint64, whole bool) {
-	if l := t.leaves[leafKey{page: page}]; l != nil && l.scan != t.scan {
+	if l := t.leaves.inVRAM(page); l != nil && l.scan != t.scan {
 		l.whole = whole
 		t.look(l)
 	}

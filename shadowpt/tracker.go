@@ -21,7 +21,7 @@ type Tracker struct {
 	quota, followed uint64
 
 	shadows []*Shadow
-	leaves  map[leafKey]*leaf
+	leaves  leafSet
 	system  []*leaf // leaves that are in system memory
 
 	// writers counts, by page of VRAM, the shadow entries that let engines write
@@ -61,8 +61,8 @@ type redo struct {
 // NewTracker makes a tracker for a guest with vram bytes of VRAM. It follows at
 // most quota bytes of tables.
 func NewTracker(g Guest, c Card, w *Work, vram, quota uint64) *Tracker {
-	t := &Tracker{Watch: newWatch(vram), guest: g, card: c, work: w, quota: quota, leaves: make(map[leafKey]*leaf)}
-	t.writers = make([]uint32, t.pages)
+	t := &Tracker{Watch: newWatch(vram), guest: g, card: c, work: w, quota: quota}
+	t.writers, t.leaves = make([]uint32, t.pages), newLeafSet(t.pages)
 	for i := range t.out {
 		t.out[i].buf = make([]byte, 0, SmallPage)
 	}
@@ -193,7 +193,7 @@ func (t *Tracker) countWriters(q, size uint64, by int) {
 // translateAgain looks at the entries that name bus addresses in a range, and at
 // the tables that lie there.
 func (t *Tracker) translateAgain(from, to uint64) {
-	for _, l := range t.leaves {
+	for l := range t.leaves.all() {
 		if l.system == 0 {
 			continue
 		}
@@ -304,7 +304,7 @@ func (t *Tracker) followAnew() {
 func (t *Tracker) lookLate() bool {
 	n := len(t.late)
 	for _, l := range t.late {
-		if t.leaves[l.key] == l {
+		if t.leaves.get(l.key) == l {
 			t.look(l)
 		}
 	}
