@@ -135,9 +135,12 @@ func TestDispatch(t *testing.T) {
 
 // A slow command does not hold up a quick one.
 func TestSideBySide(t *testing.T) {
-	l := serve(t, &System{Root: t.TempDir()}, fakeEnv())
-	l.send(`{"id":1,"cmd":"sleep","args":{"milliseconds":200}}`)
+	env, answer := fakeEnv(), make(chan struct{})
+	env.Open = func(string) (gpu.Device, error) { <-answer; return &card{}, nil }
+	l := serve(t, &System{Root: t.TempDir()}, env)
+	l.send(`{"id":1,"cmd":"info"}`)
 	require.EqualValues(t, 2, l.call(`{"id":2,"cmd":"ping"}`).ID)
+	close(answer)
 	require.EqualValues(t, 1, l.reply().ID)
 }
 

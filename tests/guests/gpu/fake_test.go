@@ -199,12 +199,15 @@ func (b *fakeBuffer) Busy(write bool) (bool, error) {
 }
 
 func (b *fakeBuffer) Wait(write bool) error {
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(500 * time.Microsecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(500 * time.Microsecond) {
+		late := time.Now().After(end)
 		if busy, _ := b.Busy(write); !busy {
 			return nil
 		}
+		if late {
+			return &drm.Error{Op: "GEM_CPU_PREP", Errno: unix.EBUSY}
+		}
 	}
-	return &drm.Error{Op: "GEM_CPU_PREP", Errno: unix.EBUSY}
 }
 
 func (b *fakeBuffer) Close() error {

@@ -32,7 +32,7 @@ type semTest struct {
 
 const (
 	markClear = 0x0badf00d
-	patience  = 5 * time.Second
+	patience  = time.Minute // for what is waited for at all; only a failure uses it up
 )
 
 // Semaphores checks the host's and the engines' semaphores in all modes.
@@ -359,8 +359,12 @@ func (t *semTest) nonStall() error {
 	if err := t.a.Submit(&b, t.refs()...); err != nil {
 		return err
 	}
-	time.AfterFunc(t.hold, func() { word(t.pageM, semOffset).Store(c.passes) })
-	if err := t.a.Flush(); err != nil {
+	// The page is for the next check, or gone, only when this has been stored.
+	stored := make(chan struct{})
+	time.AfterFunc(t.hold, func() { word(t.pageM, semOffset).Store(c.passes); close(stored) })
+	err := t.a.Flush()
+	<-stored
+	if err != nil {
 		return err
 	}
 	if after := t.env.interrupts(); after <= before {

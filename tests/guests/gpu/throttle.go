@@ -217,6 +217,7 @@ type run struct {
 	lanes    [2]*lane // requests, copies
 	marks    []Buffer // one for each burst that may be unfinished
 	next     int      // of marks
+	launched bool     // something, so that dst is as src
 	flying   []flight // oldest first
 }
 
@@ -317,9 +318,10 @@ func (r *run) upload() error {
 	})
 }
 
-// verify looks whether the launches did anything.
+// verify looks whether the launches did anything. A process whose life is over before it
+// had a processor has made none.
 func (r *run) verify() error {
-	if r.t.launches.Load() == 0 {
+	if !r.launched {
 		return nil
 	}
 	return r.copier(func(k *copier, e engine) error {
@@ -362,6 +364,7 @@ func (r *run) ring(source *throttle.Source) (more bool, err error) {
 		if err := l.s.ch.Submit(refs, segments[i], false); err != nil {
 			return false, err
 		}
+		r.launched = true
 		f.marks, f.requests = append(f.marks, mark), f.requests+len(segments[i])
 	}
 	if f.requests > 0 {

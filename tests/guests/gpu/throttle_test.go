@@ -71,6 +71,21 @@ func TestThrottleLives(t *testing.T) {
 	require.Zero(t, got.Wrong)
 }
 
+// TestThrottleLifeWithoutLaunch: a process that is at its end before it has had a processor
+// is held to no data, though others before it have made some.
+func TestThrottleLifeWithoutLaunch(t *testing.T) {
+	e := fake(t, "6.12").env()
+	r, err := e.StartThrottle(throttleArgs(t, throttle.Load{Busy: time.Millisecond, Requests: 3}))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return r.Totals().Done == 3 }, time.Minute, time.Millisecond)
+	require.NotZero(t, r.Stop().Launches)
+	late, err := r.newRun(e, 8)
+	require.NoError(t, err)
+	require.NoError(t, late.verify())
+	require.NoError(t, late.Close())
+	require.Zero(t, r.Totals().Wrong)
+}
+
 // TestThrottleStops: what is to stop by itself does, and has done something until then, if
 // it had a processor.
 func TestThrottleStops(t *testing.T) {
