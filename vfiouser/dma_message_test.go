@@ -18,7 +18,7 @@ import (
 // TestMessageDMA: what has no descriptor is read and written by message, also while the
 // client's own commands go on.
 func TestMessageDMA(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
 	c := r.dial(&client.Options{AnswerDMA: true})
 	ram := alloc(t, 1<<20)
 	require.NoError(t, c.MapNoFD(0x100000, ram, 0, 1<<20, client.ReadWrite))
@@ -240,7 +240,7 @@ func TestDMAAnswers(t *testing.T) {
 
 // TestDMAChunks: messages keep to the client's max_data_xfer_size.
 func TestDMAChunks(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
 	c := r.dial(&client.Options{AnswerDMA: true, Capabilities: `{"capabilities":{"max_data_xfer_size":1024}}`})
 	ram := alloc(t, 1<<16)
 	require.NoError(t, c.MapNoFD(0, ram, 0, 1<<16, client.ReadWrite))

@@ -259,19 +259,28 @@ func TestPlantedFaults(t *testing.T) {
 		t.Run(p.family, func(t *testing.T) {
 			t.Parallel() // the suite waits for what a fault keeps back
 			t.Logf("planted: %s", p.what)
-			failed, _ := throughRelay(t, p)
+			failed, _ := throughRelay(t, p, 2*time.Second)
 			require.NotEmpty(t, failed, "the fault is not noticed")
 			for _, r := range failed[:min(3, len(failed))] {
 				t.Logf("caught by %s: %s: %s", r.Family, r.Name, r.Found)
 			}
-			sound, passed := throughRelay(t, &plant{family: p.family})
-			for _, r := range sound {
-				if relayLimits[r.Name] != "" {
+			// Who gets a processor late has not answered in time; then it is given more.
+			for timeout := 2 * time.Second; ; timeout *= 4 {
+				sound, passed := throughRelay(t, &plant{family: p.family}, timeout)
+				sound = slices.DeleteFunc(sound, func(r conformance.Result) bool { return relayLimits[r.Name] != "" })
+				if len(sound) == 0 && passed > 0 {
+					break
+				}
+				if timeout < 30*time.Second {
+					t.Logf("without the fault, in %v: %v, %d passed", timeout, sound, passed)
 					continue
 				}
-				t.Errorf("without the fault: %s: %s: %s", r.Family, r.Name, r.Found)
+				for _, r := range sound {
+					t.Errorf("without the fault: %s: %s: %s", r.Family, r.Name, r.Found)
+				}
+				require.NotZero(t, passed)
+				break
 			}
-			require.NotZero(t, passed)
 		})
 	}
 	for _, f := range conformance.Families() {
@@ -279,15 +288,15 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// throughRelay runs a family's cases through a relay.
-func throughRelay(t *testing.T, p *plant) (failed []conformance.Result, passed int) {
+// throughRelay runs a family's cases through a relay, with an answer given so long.
+func throughRelay(t *testing.T, p *plant, timeout time.Duration) (failed []conformance.Result, passed int) {
 	t.Helper()
 	dev, err := newEverything()
 	require.NoError(t, err)
 	defer dev.close()
 	_, server := serveAt(t, serve.Native, dev)
 	path := newRelay(t, p, server)
-	err = conformance.Run(t.Context(), conformance.Options{Dial: conformance.DialPath(path), Timeout: 2 * time.Second, Families: []string{p.family}}, func(r conformance.Result) {
+	err = conformance.Run(t.Context(), conformance.Options{Dial: conformance.DialPath(path), Timeout: timeout, Families: []string{p.family}}, func(r conformance.Result) {
 		switch r.Outcome {
 		case conformance.Failed:
 			failed = append(failed, r)

@@ -260,6 +260,11 @@ func TestBeginAndEnd(t *testing.T) {
 			once(i%2 == 0)
 		}
 		after := measure(t)
+		// A goroutine that has said its last may yet be there.
+		for end := time.Now().Add(time.Minute); (after.descriptors > before.descriptors || after.goroutines > before.goroutines) && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+			after = measure(t)
+		}
 		require.LessOrEqual(t, after.descriptors, before.descriptors)
 		require.LessOrEqual(t, after.goroutines, before.goroutines)
 		require.LessOrEqual(t, after.mappings, before.mappings+16)

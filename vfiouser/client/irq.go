@@ -33,20 +33,21 @@ func (e *EventFD) Count() uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// Wait takes the signals, waiting for the first.
+// Wait takes the signals, waiting for the first. It looks when the time is up, too: a process
+// that stood still meanwhile has not looked since.
 func (e *EventFD) Wait(timeout time.Duration) (uint64, error) {
 	deadline := time.Now().Add(timeout)
 	for {
 		left := time.Until(deadline)
+		if n := e.Count(); n > 0 {
+			return n, nil
+		}
 		if left <= 0 {
 			return 0, fmt.Errorf("no interrupt within %v: %w", timeout, os.ErrDeadlineExceeded)
 		}
 		p := [1]unix.PollFd{{Fd: int32(e.FD), Events: unix.POLLIN}}
 		if _, err := unix.Poll(p[:], int(left/time.Millisecond)+1); err != nil && !errors.Is(err, unix.EINTR) {
 			return 0, err
-		}
-		if n := e.Count(); n > 0 {
-			return n, nil
 		}
 	}
 }

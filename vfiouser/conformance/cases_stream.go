@@ -63,13 +63,15 @@ var disconnect = []Case{
 		}
 		c.Close()
 		wait := s.o.patience()
-		for end := time.Now().Add(wait); time.Now().Before(end); {
+		for end := time.Now().Add(wait); ; time.Sleep(5 * time.Millisecond) {
+			late := time.Now().After(end)
 			if !m.mapped() {
 				return pass("unmapped")
 			}
-			time.Sleep(5 * time.Millisecond)
+			if late {
+				return fail("still mapped %v later", wait)
+			}
 		}
-		return fail("still mapped %v later", wait)
 	}},
 	{Name: "ranges are gone", Does: "what a client has mapped is not there for the next", run: func(s *session) finding {
 		m := s.memory(size)

@@ -188,11 +188,14 @@ func (t *pipe) drop() {
 // closed says whether every copy of the write end is closed, waiting as for an answer.
 func (t *pipe) closed() bool {
 	t.drop()
-	for deadline := time.Now().Add(t.patience); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(t.patience); ; {
+		late := time.Now().After(deadline)
 		p := [1]unix.PollFd{{Fd: int32(t.r), Events: unix.POLLIN}}
 		if n, err := unix.Poll(p[:], 50); err == nil && n == 1 && p[0].Revents&unix.POLLHUP != 0 {
 			return true
 		}
+		if late {
+			return false
+		}
 	}
-	return false
 }

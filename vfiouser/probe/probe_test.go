@@ -84,14 +84,21 @@ func TestWhatIsNoServer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			// Time enough for a peer that gets a processor late; who says nothing is waited
-			// for as long as this.
+			// for as long as this, and longer if it has not said all that it says.
 			timeout := time.Minute
 			if tt.says == silence {
-				timeout = 2 * time.Second
+				timeout = 500 * time.Millisecond
 			}
-			_, err := probe.Probe(context.Background(), peer(t, tt.serve), timeout)
+			var err error
 			var b *probe.Broken
-			require.True(t, errors.As(err, &b), "%v", err)
+			for ; ; timeout *= 4 {
+				b = nil
+				_, err = probe.Probe(context.Background(), peer(t, tt.serve), timeout)
+				if errors.As(err, &b) && b.Offset >= tt.offset || timeout >= time.Minute {
+					break
+				}
+			}
+			require.NotNil(t, b, "%v", err)
 			require.Equal(t, tt.offset, b.Offset, "%v", err)
 			require.ErrorContains(t, err, tt.says)
 			if tt.says != silence {
@@ -103,7 +110,7 @@ func TestWhatIsNoServer(t *testing.T) {
 
 // TestEndlessPeer: a peer that drips bytes does not prolong the probe.
 func TestEndlessPeer(t *testing.T) {
-	path := peer(t, func(c net.Conn) {
+	drip := func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 4096))
 		for i := 0; ; i++ {
 			if _, err := c.Write(goodVersion[min(i, 20) : min(i, 20)+1]); err != nil {
@@ -111,11 +118,15 @@ func TestEndlessPeer(t *testing.T) {
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
-	})
-	_, err := probe.Probe(context.Background(), path, time.Second)
-	var b *probe.Broken
-	require.True(t, errors.As(err, &b), "%v", err)
-	require.Positive(t, b.Offset)
+	}
+	for timeout := 500 * time.Millisecond; ; timeout *= 4 { // it has dripped something by then
+		_, err := probe.Probe(context.Background(), peer(t, drip), timeout)
+		var b *probe.Broken
+		if errors.As(err, &b) && b.Offset > 0 {
+			break
+		}
+		require.Less(t, timeout, time.Minute, "%v", err)
+	}
 }
 
 // TestGivenUp: a caller who gives up is not told that time ran out.
