@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -103,8 +104,10 @@ func attach(ts *testscript.TestScript, neg bool, args []string) {
 	c, err := client.Dial(ts.MkAbs(args[0]), nil)
 	// The socket's file is there a moment before it listens. And a process that
 	// another script forks at this moment holds the connection before open until
-	// it has executed its program; the server refuses us then.
-	retry := func() bool { return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) }
+	// it has executed its program; the server refuses us then, before or after we
+	// have said something.
+	refusals := []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF}
+	retry := func() bool { return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) }) }
 	for began := time.Now(); retry() && time.Since(began) < patience; {
 		time.Sleep(5 * time.Millisecond)
 		c, err = client.Dial(ts.MkAbs(args[0]), nil)
