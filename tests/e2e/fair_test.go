@@ -240,6 +240,7 @@ func (f *fair) share(weight int) {
 // processor meanwhile: the software card's time goes on.
 type oddities struct {
 	gap, idle time.Duration
+	late      time.Duration // of all gaps, what is beyond a fifth of a second
 	queued    time.Duration
 	worst     time.Duration    // of it between two looks
 	alone     [2]time.Duration // without the other, the longest so far
@@ -250,6 +251,7 @@ type oddities struct {
 func (o *oddities) see(was, is *books) {
 	gap := is.at.Sub(was.at)
 	o.gap = max(o.gap, gap)
+	o.late += max(gap-200*time.Millisecond, 0)
 	o.queued += is.queued - was.queued
 	o.worst = max(o.worst, is.queued-was.queued)
 	var had [2]time.Duration
@@ -350,7 +352,16 @@ func (f *fair) runaway() {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+	rate := func(all []books) float64 {
+		first, last := all[0], all[len(all)-1]
+		return float64(last.busy[1]-first.busy[1]) / float64(last.at.Sub(first.at))
+	}
+	// It has its time again, soon: a guest that stood still meanwhile has made no use of it.
 	after := f.watch(2*time.Second, 50*time.Millisecond)
+	for tries := 4; tries > 0 && rate(after) <= rate(before)/2; tries-- {
+		f.t.Logf("the other guest has %.0f %% of the time, and had %.0f %%", 100*rate(after), 100*rate(before))
+		after = f.watch(2*time.Second, 50*time.Millisecond)
+	}
 	f.t.Logf("the other guest: %+v", stop())
 	f.t.Logf("killed %v after %v; the others of its guest: %+v", res.Killed, time.Duration(res.AfterNS), res.Background)
 	for _, r := range res.Log {
@@ -363,17 +374,19 @@ func (f *fair) runaway() {
 	// The other guest had nothing of the card while the request had it, which is no longer
 	// than the limit, the time that it had after that for itself, and what it takes to
 	// look, to abort and to drain.
+	// While nobody could look, or the server did not answer, nobody knows: that is the machine's.
 	var stalled time.Duration
+	var odd oddities
 	since := during[0]
-	for _, b := range during {
-		if b.busy[1] > since.busy[1] {
-			since = b
+	for i := range during {
+		b := &during[i]
+		if i > 0 {
+			odd.see(&during[i-1], b)
 		}
-		stalled = max(stalled, b.at.Sub(since.at))
-	}
-	rate := func(all []books) float64 {
-		first, last := all[0], all[len(all)-1]
-		return float64(last.busy[1]-first.busy[1]) / float64(last.at.Sub(first.at))
+		if b.busy[1] > since.busy[1] {
+			since, odd = *b, oddities{}
+		}
+		stalled = max(stalled, b.at.Sub(since.at)-odd.late)
 	}
 	f.t.Logf("the other guest stood still for %v; it had %.0f %% of the time before, %.0f %% afterwards", stalled, 100*rate(before), 100*rate(after))
 	require.Greater(f.t, stalled, fairLimit/2, "the request stood in nobody's way, so this proves nothing")
