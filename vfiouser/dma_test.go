@@ -71,7 +71,7 @@ func TestDMAMapErrors(t *testing.T) {
 		{"read of a read-only file", func(q *wire.DMAMapRequest) { q.Addr, q.Flags = 0x500000, 1 }, int(ro.Fd()), nil},
 		{"the last page", func(q *wire.DMAMapRequest) { q.Addr = ^uint64(0) &^ 0xfff }, none, nil},
 		{"mmap flag", func(q *wire.DMAMapRequest) { q.Flags |= 4 }, ram.FD, nil},
-		{"a fifth of four", func(q *wire.DMAMapRequest) { q.Addr = 0x600000 }, none, syscall.EINVAL},
+		{"a fifth of four", func(q *wire.DMAMapRequest) { q.Addr = 0x600000 }, none, syscall.ENOSPC},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

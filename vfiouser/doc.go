@@ -48,6 +48,8 @@
 //     request's buffer; capabilities that do not fit are left out, the least important first.
 //     Minor is always 0 (QEMU proposes 0.0).
 //   - DMA_MAP of an overlapping range answers EEXIST, as specified (libvfio-user: EINVAL).
+//   - DMA_MAP beyond the limits of the DMA map answers ENOSPC, as VFIO does where its entries
+//     are spent (libvfio-user: EINVAL).
 //   - DMA_MAP wants address, size and offset in multiples of 4 KiB, the page size announced.
 //   - GET_REGION_IO_FDS answers in the specified 40-byte entries, unless the region has a
 //     shadow ioeventfd, which only libvfio-user's 48-byte entries can express. The client

@@ -1,6 +1,7 @@
 package vfiouser
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"syscall"
@@ -36,12 +37,27 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 	if len(rq.fds) > 0 {
 		q.fd = rq.fds[0] // closed after the handler; the mapping holds the file
 	}
-	err := c.mem.add(q, c.srv.opts.MaxDMARegions)
-	if err == nil {
+	err := c.mem.add(q, &c.srv.opts)
+	switch {
+	case err == nil:
 		c.noteShared(&q)
+	case errors.Is(err, errRegions):
+		c.srv.stats.regionsRefused.Add(1)
+		c.srv.warn(&c.srv.logRegions, "a range of the client's memory was refused: its DMA map has as many as it may; raise max-dma-regions if it needs them",
+			slog.String("rule", RuleDMARegions), slog.Int("max", c.srv.opts.MaxDMARegions))
+	case errors.Is(err, errMappings):
+		c.srv.stats.mappingsRefused.Add(1)
+		c.srv.warn(&c.srv.logMappings, "a range of the client's memory was refused: it takes as many mappings of this process as it may, one for each file that its memory is in; give the machine fewer memory backends, or raise max-dma-mappings",
+			slog.String("rule", RuleDMAMappings), slog.Int("max", c.srv.opts.MaxDMAMappings))
 	}
 	return errnoOf(err)
 }
+
+// What a client did that broke a limit of its DMA map, as logs and reports name it.
+const (
+	RuleDMARegions  = "dma_regions_refused"
+	RuleDMAMappings = "dma_mappings_refused"
+)
 
 // mainMemory is a range that is too large for firmware and tables: memory of the guest.
 const mainMemory = 1 << 20

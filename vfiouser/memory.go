@@ -21,6 +21,12 @@ var (
 	ErrFault = errors.New("vfiouser: guest memory faulted")
 )
 
+// What bounds the DMA map. VFIO answers the same errno where its own entries are spent.
+var (
+	errRegions  = fmt.Errorf("vfiouser: no more ranges in the DMA map: %w", unix.ENOSPC)
+	errMappings = fmt.Errorf("vfiouser: no more mappings for the DMA map: %w", unix.ENOSPC)
+)
+
 // MemoryRange is one entry of the DMA map.
 type MemoryRange struct {
 	Addr, Size  uint64 // bus address, bytes
@@ -46,7 +52,8 @@ type Memory struct {
 
 	log dirtyLog // guarded by mu; bits set under its read side
 
-	files map[fileKey]*fileMap // guarded by mu
+	files  map[fileKey]*fileMap // guarded by mu
+	mapped int                  // mappings of this process that the map takes; guarded by mu
 
 	watchMu  sync.Mutex
 	watchers []*watcher
@@ -249,8 +256,9 @@ type mapRequest struct {
 
 // add enters a range. The same range again is no error and no change.
 //
-// Errors: EEXIST for an overlap; EACCES, EINVAL and mmap's own for the descriptor.
-func (m *Memory) add(q mapRequest, maxRegions int) error {
+// Errors: EEXIST for an overlap; errRegions and errMappings for the limits of o; EACCES,
+// EINVAL and mmap's own for the descriptor.
+func (m *Memory) add(q mapRequest, o *Options) error {
 	key, st, err := fileIdentity(q)
 	if err != nil {
 		return err
@@ -265,13 +273,13 @@ func (m *Memory) add(q mapRequest, maxRegions int) error {
 		m.mu.Unlock()
 		return unix.EEXIST
 	}
-	if len(m.maps) >= maxRegions {
+	if len(m.maps) >= o.MaxDMARegions {
 		m.mu.Unlock()
-		return unix.EINVAL
+		return errRegions
 	}
 	r := &mapping{addr: q.addr, size: q.size, prot: q.prot, offset: q.offset}
 	if q.fd >= 0 {
-		f, err := m.openFile(q, key, st)
+		f, err := m.openFile(q, key, st, o.MaxDMAMappings)
 		if err != nil {
 			m.mu.Unlock()
 			return err
@@ -321,10 +329,10 @@ func fileIdentity(q mapRequest) (fileKey, *unix.Stat_t, error) {
 }
 
 // openFile returns a mapping of q's file that covers q: one that exists, the whole file, or,
-// for what is not a regular file, just the range.
+// for what is not a regular file, just the range. There may be most of them.
 //
 // Preconditions: m.mu held to write.
-func (m *Memory) openFile(q mapRequest, key fileKey, st *unix.Stat_t) (*fileMap, error) {
+func (m *Memory) openFile(q mapRequest, key fileKey, st *unix.Stat_t, most int) (*fileMap, error) {
 	regular := st.Mode&unix.S_IFMT == unix.S_IFREG
 	if regular {
 		for _, prot := range [...]int{q.prot, unix.PROT_READ | unix.PROT_WRITE} {
@@ -334,22 +342,27 @@ func (m *Memory) openFile(q mapRequest, key fileKey, st *unix.Stat_t) (*fileMap,
 				return f, nil
 			}
 		}
-		if m.files[key] == nil {
-			whole := (uint64(st.Size) + pageSize - 1) &^ (pageSize - 1)
-			if data, err := mmapFile(q.fd, 0, whole, q.prot); err == nil {
-				f := &fileMap{key: key, data: data, refs: 1, shared: true}
-				if m.files == nil {
-					m.files = make(map[fileKey]*fileMap)
-				}
-				m.files[key] = f
-				return f, nil
+	}
+	if m.mapped >= most {
+		return nil, errMappings
+	}
+	if regular && m.files[key] == nil {
+		whole := (uint64(st.Size) + pageSize - 1) &^ (pageSize - 1)
+		if data, err := mmapFile(q.fd, 0, whole, q.prot); err == nil {
+			f := &fileMap{key: key, data: data, refs: 1, shared: true}
+			if m.files == nil {
+				m.files = make(map[fileKey]*fileMap)
 			}
+			m.files[key] = f
+			m.mapped++
+			return f, nil
 		}
 	}
 	data, err := mmapFile(q.fd, q.offset, q.size, q.prot)
 	if err != nil {
 		return nil, err
 	}
+	m.mapped++
 	return &fileMap{key: key, base: q.offset, data: data, refs: 1}, nil
 }
 
@@ -427,8 +440,11 @@ func (m *Memory) closeFile(r *mapping) {
 	m.mu.Lock()
 	f.refs--
 	last := f.refs == 0
-	if last && f.shared {
-		delete(m.files, f.key)
+	if last {
+		m.mapped-- // by the one thread that makes them
+		if f.shared {
+			delete(m.files, f.key)
+		}
 	}
 	m.mu.Unlock()
 	if last {

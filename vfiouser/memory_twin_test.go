@@ -46,7 +46,7 @@ func TestMapAgainstTwin(t *testing.T) {
 					}
 				}
 				if want == nil && len(twin) == 12 {
-					want = syscall.EINVAL
+					want = syscall.ENOSPC
 				}
 				same := false
 				for _, o := range twin {

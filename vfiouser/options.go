@@ -18,6 +18,11 @@ type Options struct {
 	MaxDataXfer uint32
 	// MaxDMARegions bounds the DMA map; 0 means 65535, the most QEMU accepts.
 	MaxDMARegions int
+	// MaxDMAMappings bounds how many mappings of this process the DMA map takes; 0 means 128.
+	// All ranges of one file share one, so a guest of any size takes a few. The process has
+	// only so many (vm.max_map_count), and one without any left cannot even grow its heap: the
+	// clients of all servers together must leave it most of them.
+	MaxDMAMappings int
 	// MaxDMASize bounds one DMA region, in bytes; 0 means 8 TiB.
 	MaxDMASize uint64
 	// DMATimeout is how long a DMA message may stay unanswered; 0 means 5 s.
@@ -27,7 +32,8 @@ type Options struct {
 	NoWriteMulti bool
 	// Listening, if not nil, is called by ListenAndServe when the socket takes clients.
 	Listening func()
-	// Log hears of panics and broken streams, limited in rate; nil means nobody does.
+	// Log hears of panics, broken streams and broken limits, limited in rate; nil means nobody
+	// does.
 	Log *slog.Logger
 }
 
@@ -45,6 +51,9 @@ func (o Options) withDefaults() Options {
 		o.MaxDMARegions = 65535
 	}
 	o.MaxDMARegions = min(o.MaxDMARegions, 65535)
+	if o.MaxDMAMappings == 0 {
+		o.MaxDMAMappings = 128
+	}
 	if o.MaxDMASize == 0 || o.MaxDMASize > maxMmap {
 		o.MaxDMASize = maxMmap
 	}

@@ -32,7 +32,11 @@ type Stats struct {
 	Refused     uint64 // connections refused: a client was attached, or Device.Admit failed
 	StrayReply  uint64 // answers nobody waited for
 	FDsReceived uint64
-	IRQ         IRQStats // of the present or last client
+
+	RegionsRefused  uint64 // DMA_MAPs beyond Options.MaxDMARegions
+	MappingsRefused uint64 // and beyond Options.MaxDMAMappings
+
+	IRQ IRQStats // of the present or last client
 }
 
 // CommandStats count one command: what the client sent, or of DMA_READ and DMA_WRITE what the
@@ -61,6 +65,8 @@ type counters struct {
 	refused     atomic.Uint64
 	strayReply  atomic.Uint64
 	fdsReceived atomic.Uint64
+
+	regionsRefused, mappingsRefused atomic.Uint64
 }
 
 type commandCounters struct {
@@ -113,6 +119,9 @@ func (s *counters) snapshot() Stats {
 		Refused:     s.refused.Load(),
 		StrayReply:  s.strayReply.Load(),
 		FDsReceived: s.fdsReceived.Load(),
+
+		RegionsRefused:  s.regionsRefused.Load(),
+		MappingsRefused: s.mappingsRefused.Load(),
 	}
 	for i := range s.commands {
 		out.Commands[i] = s.commands[i].snapshot()

@@ -34,6 +34,7 @@ func TestBoundsAreOfThoseWhoKeepThem(t *testing.T) {
 		{"gpu.guaranteed", "max", gf100.Channels},
 		{"limits.guests", "max", aggregator.MaxGuests},
 		{"limits.guests", "def", aggregator.MaxGuests},
+		{"server.max-dma-mappings", "min", leastMappings},
 		{"limits.doorbell-fast", "min", uint64(doorbell.MinFast)},
 		{"limits.doorbell-slow", "max", uint64(doorbell.MaxSlow)},
 	} {

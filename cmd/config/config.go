@@ -74,7 +74,7 @@ type Share struct {
 // Limits bound what one guest, or the card, can cost everybody else.
 type Limits struct {
 	Guests         int           `yaml:"guests" placeholder:"N" def:"32" min:"1" max:"32" help:"How many virtual GPUs there may be at a time. Of each guest's memory the card reaches the first 1TiB divided by this number, taken up to a power of two."`
-	RuleInterval   time.Duration `yaml:"rule-interval" placeholder:"TIME" def:"1s" min:"10ms" max:"1h" help:"How often the log hears of a rule that a guest breaks, at most."`
+	RuleInterval   time.Duration `yaml:"rule-interval" placeholder:"TIME" def:"1s" min:"10ms" max:"1h" help:"How often the log hears of a rule that a guest breaks, or of why a mapped window is not exact, at most."`
 	InterruptBurst int           `yaml:"interrupt-burst" placeholder:"N" def:"64" min:"1" max:"65536" help:"How often the card is asked what happened, at most, before one that always has something to say is left alone for a while."`
 	InterruptPause time.Duration `yaml:"interrupt-pause" placeholder:"TIME" def:"1ms" min:"10us" max:"100ms" help:"And for how long."`
 	InvalidateDirs int           `yaml:"invalidate-dirs" placeholder:"N" def:"32" min:"1" max:"1024" help:"How many page directories one invalidate of the card names; one of more makes it forget everybody's translations."`
@@ -122,10 +122,11 @@ type GPU struct {
 
 // Server describes the vfio-user server.
 type Server struct {
-	Transport     string        `yaml:"transport" placeholder:"NAME" def:"native" oneof:"native,libvfio-user" help:"What speaks vfio-user. Native: the server of this program; libvfio-user: the C library, if it was built in."`
-	Spin          time.Duration `yaml:"spin" placeholder:"TIME" def:"0s" min:"0s" max:"1ms" help:"How long to poll a socket before blocking while messages come that soon: spends a processor to answer sooner."`
-	WriteMulti    bool          `yaml:"write-multi" negatable:"" def:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
-	MaxDMARegions int           `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`
-	MaxDataSize   Size          `yaml:"max-data-size" name:"max-data-size" placeholder:"SIZE" def:"1MiB" min:"4KiB" max:"64MiB" help:"How much data one message of a client may have."`
-	MaxDMASize    Size          `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" def:"8TiB" min:"1MiB" max:"8TiB" help:"How large one of them may be."`
+	Transport      string        `yaml:"transport" placeholder:"NAME" def:"native" oneof:"native,libvfio-user" help:"What speaks vfio-user. Native: the server of this program; libvfio-user: the C library, if it was built in."`
+	Spin           time.Duration `yaml:"spin" placeholder:"TIME" def:"0s" min:"0s" max:"1ms" help:"How long to poll a socket before blocking while messages come that soon: spends a processor to answer sooner."`
+	WriteMulti     bool          `yaml:"write-multi" negatable:"" def:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
+	MaxDMARegions  int           `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`
+	MaxDMAMappings int           `yaml:"max-dma-mappings" name:"max-dma-mappings" placeholder:"N" def:"128" min:"8" max:"65535" help:"How many of this process's mappings its memory may take: one for each file that it is in, however many ranges. Less by default where the system has few (vm.max_map_count)."`
+	MaxDataSize    Size          `yaml:"max-data-size" name:"max-data-size" placeholder:"SIZE" def:"1MiB" min:"4KiB" max:"64MiB" help:"How much data one message of a client may have."`
+	MaxDMASize     Size          `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" def:"8TiB" min:"1MiB" max:"8TiB" help:"How large one of them may be."`
 }

@@ -40,7 +40,7 @@ card:
   doorbell: poll
   pci-device: 06dd
   pci-subsystem: 10de:0780
-server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-size: 1TiB, max-data-size: 64KiB}
+server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-mappings: 65, max-dma-size: 1TiB, max-data-size: 64KiB}
 shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
 scheduler:
   policy: timeslice
@@ -60,7 +60,7 @@ limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, d
 		Card: Card{Kind: "soft", VRAM: 1 << 30, Face: Face{
 			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, BARMap: homes.MapBAR3 | homes.MapROM, Doorbell: doorbell.Poll, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
 		}},
-		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMASize: 1 << 40, MaxDataSize: 64 << 10},
+		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMAMappings: 65, MaxDMASize: 1 << 40, MaxDataSize: 64 << 10},
 		Shadow: Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
 		Limits: Limits{
 			Guests: 4, RuleInterval: 5 * time.Second, InterruptBurst: 6, InterruptPause: 7 * time.Millisecond, InvalidateDirs: 8, DoorbellLoad: 9,

@@ -142,11 +142,15 @@ func pace(l *config.Layer) doorbell.Pace {
 }
 
 // Server is the server that the options describe, and how it is made. It also
-// says what a client does not get from it.
-func Server(l *config.Layer, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
+// says what a client does not get from it. Alone is a client that has the whole card.
+func Server(l *config.Layer, alone bool, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
 	o := &l.Config.Server
+	mappings, err := l.ClientMappings(soft.MaxMappings(), alone)
+	if err != nil {
+		return nil, opts, nil, err
+	}
 	opts = vfiouser.Options{
-		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMASize: uint64(o.MaxDMASize), MaxDataXfer: uint32(o.MaxDataSize), Log: log,
+		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMAMappings: mappings, MaxDMASize: uint64(o.MaxDMASize), MaxDataXfer: uint32(o.MaxDataSize), Log: log,
 	}
 	if by, lacks, err = serve.TransportNamed(o.Transport); err != nil {
 		err = &config.Error{Where: l.Where("server.transport"), Value: o.Transport, Reason: err.Error()}

@@ -30,7 +30,7 @@ func made(t *testing.T, section, options string) string {
 	require.NoError(t, err)
 	schedule := *limits.Scheduler
 	limits.Scheduler = nil
-	_, server, _, err := Server(&l, slog.New(slog.DiscardHandler))
+	_, server, _, err := Server(&l, false, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	server.Log = nil
 	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v", card, limits, schedule, server)
@@ -48,7 +48,7 @@ func TestNoLimitIsLost(t *testing.T) {
 			"request": "2s", "queued": "11", "groups": "12", "creations": "13",
 			"map-replicas": "100", "map-runs": "200", "map-pages": "2000", "map-moves": "300",
 		},
-		"server": {"spin": "20us", "write-multi": "false", "max-dma-regions": "64", "max-dma-size": "1TiB", "max-data-size": "64KiB"},
+		"server": {"spin": "20us", "write-multi": "false", "max-dma-regions": "64", "max-dma-mappings": "65", "max-dma-size": "1TiB", "max-data-size": "64KiB"},
 	} {
 		usual := made(t, section, "")
 		for _, f := range reflect.VisibleFields(sections[section]) {

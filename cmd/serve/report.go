@@ -76,9 +76,10 @@ type GPUReport struct {
 // ClientCount counts connections.
 type ClientCount struct {
 	Served     uint64 `json:"served"`
-	Refused    uint64 `json:"refused"`     // because another was attached, or the GPU out of service
-	BadStreams uint64 `json:"bad_streams"` // ended because nothing could be made of them
-	Panics     uint64 `json:"panics"`      // of the device, contained
+	Refused    uint64 `json:"refused"`        // because another was attached, or the GPU out of service
+	BadStreams uint64 `json:"bad_streams"`    // ended because nothing could be made of them
+	Panics     uint64 `json:"panics"`         // of the device, contained
+	Memory     uint64 `json:"memory_refused"` // ranges of it, beyond limits of the DMA map
 }
 
 // ReceiveCount counts reads of the socket.
@@ -258,13 +259,12 @@ func (s *Seat) Report() (GPUReport, error) {
 	}
 	v := s.Server.Stats()
 	r := GPUReport{
-		Name: s.Name, Registers: registers, Regions: s.Device.Traps(), Work: s.Work(),
-		Clients:    ClientCount{Served: v.Clients, Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics},
+		Name: s.Name, Registers: registers, Regions: s.Device.Traps(), Work: s.Work(), Counts: s.Counts(),
+		Clients:    ClientCount{Served: v.Clients, Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics, Memory: v.RegionsRefused + v.MappingsRefused},
 		Receives:   ReceiveCount{Blocked: v.Blocked, Spun: v.Spun, SpunInVain: v.SpunInVain},
 		Interrupts: InterruptCount{Signalled: v.IRQ.Signalled, Coalesced: v.IRQ.Coalesced, Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}
 	if s.guest != nil {
-		r.Counts = s.guest.Stats().Counts()
 		r.UnmapTime = time.Duration(s.guest.Stats().UnmapTime.Load())
 	}
 	message := func(name string, m vfiouser.CommandStats) {

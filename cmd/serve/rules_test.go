@@ -2,14 +2,20 @@ package serve
 
 import (
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
 // TestRuleInterval: a guest that breaks a rule a thousand times a second makes one
@@ -70,6 +76,112 @@ func TestRuleIntervalWaitsForNobody(t *testing.T) {
 		close(s.endRules)
 		s.rules.Wait()
 	})
+}
+
+// TestInexactWindowsAreNamed: the log names each reason for which a mapped window is not exact,
+// a line for each at a look however often it came, and none while nothing is new. That clients
+// come to BARs without tables is none.
+func TestInexactWindowsAreNamed(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	c, err := soft.New(soft.Config{VRAM: 256 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	var log lockedBuffer
+	s, err := NewShared(c, Native, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	s.SetRuleInterval(time.Hour) // the test looks itself
+	path := filepath.Join(t.TempDir(), "a")
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: testedVRAM, Map: homes.MapAll}}, l)
+	require.NoError(t, err)
+	mapped := &v.Virtual.Guest.Stats().Mapped
+	lines := func() int { return strings.Count(log.String(), "a mapped window is not exact") }
+
+	var h *client.Client
+	for i := range uint64(3) {
+		h, err = client.Dial(path, nil)
+		require.NoError(t, err)
+		info, err := h.RegionInfo(vfiouser.RegionBAR1)
+		require.NoError(t, err)
+		require.NoError(t, info.File.Close())
+		require.Equal(t, 2*(i+1), mapped.Physical.Load(), "BAR1 and BAR3 of each client")
+		s.logRules(v)
+		require.Zero(t, lines(), log.String())
+		if i < 2 {
+			require.NoError(t, h.Close())
+			require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
+		}
+	}
+	defer h.Close()
+
+	const systemMemory = 2 << 24 // of NV_PBUS_BAR0_WINDOW
+	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
+	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
+	require.NoError(t, err)
+	s.logRules(v)
+	require.Contains(t, log.String(), `msg="a mapped window is not exact" gpu=a count=map_inexact_system_memory why="places of it show system memory, which cannot be mapped" times=256 swallowed=255 in_all=256`)
+	require.Equal(t, 1, lines())
+	s.logRules(v)
+	require.Equal(t, 1, lines(), "nothing is new")
+
+	mapped.Aliases.Add(2)
+	mapped.RunsRefused.Add(1)
+	s.logRules(v)
+	require.Equal(t, 3, lines())
+	require.Contains(t, log.String(), `limits.map-runs)" times=1 swallowed=0 in_all=1`)
+}
+
+// TestRefusedMemoryIsARule: ranges of a client's memory that its limits refuse are among the
+// rules that its GPU's counts name, and the log names them with the limit.
+func TestRefusedMemoryIsARule(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	c, err := soft.New(soft.Config{VRAM: 256 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	var log lockedBuffer
+	s, err := NewShared(c, Native, vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	path := filepath.Join(t.TempDir(), "a")
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: testedVRAM}}, l)
+	require.NoError(t, err)
+	h, err := client.Dial(path, nil)
+	require.NoError(t, err)
+	defer h.Close()
+	var files []*client.Memory
+	for range 4 {
+		m, err := client.Alloc(0x4000)
+		require.NoError(t, err)
+		defer m.Close()
+		files = append(files, m)
+	}
+	show := func(file int, page uint64) error {
+		return h.Map(uint64(file)<<16+page<<12, files[file], page<<12, 0x1000, client.ReadWrite)
+	}
+	for i := range files {
+		for page := range uint64(2) {
+			require.Equal(t, i >= 2, show(i, page) != nil)
+		}
+	}
+	require.NoError(t, show(0, 2))
+	require.Error(t, show(0, 3))
+	rules := make(map[string]uint64)
+	for _, c := range v.Counts() {
+		if c.Rule && c.N > 0 {
+			rules[c.Name] = c.N
+		}
+	}
+	require.Equal(t, map[string]uint64{vfiouser.RuleDMAMappings: 4, vfiouser.RuleDMARegions: 1}, rules)
+	require.Contains(t, log.String(), "gpu=a rule=dma_mappings_refused max=2")
+	require.Contains(t, log.String(), "gpu=a rule=dma_regions_refused max=5")
+	r, err := v.Report()
+	require.NoError(t, err)
+	require.Equal(t, v.Counts(), r.Counts)
+	require.EqualValues(t, 5, r.Clients.Memory)
 }
 
 // stuck takes nothing before it is closed.

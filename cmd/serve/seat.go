@@ -40,6 +40,18 @@ func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, by
 	return s, err
 }
 
+// Counts lists what a virtual GPU's guest asked for, what came of it, and which rules it or its
+// client broke. In pass-through there are none.
+func (s *Seat) Counts() []aggregator.Count {
+	if s.guest == nil {
+		return nil
+	}
+	v := s.Server.Stats()
+	return append(s.guest.Stats().Counts(),
+		aggregator.Count{Name: vfiouser.RuleDMARegions, N: v.RegionsRefused, Rule: true},
+		aggregator.Count{Name: vfiouser.RuleDMAMappings, N: v.MappingsRefused, Rule: true})
+}
+
 // SetSpin changes how long the server polls its socket before it blocks. A transport
 // that cannot takes no notice.
 func (s *Seat) SetSpin(d time.Duration) {

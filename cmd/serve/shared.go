@@ -230,21 +230,41 @@ func (s *Shared) watchRules() {
 	}
 }
 
-// logRules tells the log what is new since it was told last.
+// logRules tells the log what is new since it was told last: rules that the guest broke,
+// and why what its client has mapped is not what the guest is to see there.
 func (s *Shared) logRules(v *VirtualSeat) {
 	v.logMu.Lock()
 	defer v.logMu.Unlock()
 	for _, c := range v.guest.Stats().Counts() {
-		n := c.N - v.logged[c.Name]
-		v.logged[c.Name] = c.N
 		switch {
-		case n == 0:
 		case c.Rule:
-			s.log.Warn("guest broke a rule", "gpu", v.Name, "rule", c.Name, "times", n, "swallowed", n-1, "in_all", c.N)
+			if n := v.newsLocked(c.Name, c.N); n > 0 {
+				s.log.Warn("guest broke a rule", "gpu", v.Name, "rule", c.Name, "times", n, "swallowed", n-1, "in_all", c.N)
+			}
 		case c.Name == "scrub_failures":
-			s.log.Error("a guest's memory could not be cleared; its GPU takes no client until it is", "gpu", v.Name, "times", n, "in_all", c.N)
+			if n := v.newsLocked(c.Name, c.N); n > 0 {
+				s.log.Error("a guest's memory could not be cleared; its GPU takes no client until it is", "gpu", v.Name, "times", n, "in_all", c.N)
+			}
 		case c.Name == "safe_modes":
-			s.log.Warn("guest was put into safe mode", "gpu", v.Name, "times", n, "now", cmp.Or(v.guest.SafeMode(), "out of it again"))
+			if n := v.newsLocked(c.Name, c.N); n > 0 {
+				s.log.Warn("guest was put into safe mode", "gpu", v.Name, "times", n, "now", cmp.Or(v.guest.SafeMode(), "out of it again"))
+			}
 		}
 	}
+	for _, c := range v.guest.Stats().Mapped.Counts() {
+		if c.Why == "" {
+			continue
+		}
+		if n := v.newsLocked(c.Name, c.N); n > 0 {
+			s.log.Warn("a mapped window is not exact", "gpu", v.Name, "count", c.Name, "why", c.Why, "times", n, "swallowed", n-1, "in_all", c.N)
+		}
+	}
+}
+
+// newsLocked is by how much a counter is more than what the log has of it. VirtualSeat.logMu
+// is held.
+func (v *VirtualSeat) newsLocked(name string, n uint64) uint64 {
+	more := n - v.logged[name]
+	v.logged[name] = n
+	return more
 }

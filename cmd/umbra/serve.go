@@ -170,7 +170,7 @@ func (s *served) check() (err error) {
 	if s.cardConfig, err = parts.Card(&s.layer); err != nil {
 		return err
 	}
-	if s.by, s.options, s.lacks, err = parts.Server(&s.layer, s.log); err != nil {
+	if s.by, s.options, s.lacks, err = parts.Server(&s.layer, s.alone, s.log); err != nil {
 		return err
 	}
 	if s.limits, err = parts.Limits(&s.layer); err != nil {

@@ -71,7 +71,7 @@ func (s *served) virtualStatus(v *serve.VirtualSeat) control.GPU {
 	if err := v.Virtual.Dirty(); err != nil {
 		g.OutOfService = err.Error()
 	}
-	g.Counts, g.SafeMode = v.Virtual.Guest.Stats().Counts(), v.Virtual.Guest.SafeMode()
+	g.Counts, g.SafeMode = v.Counts(), v.Virtual.Guest.SafeMode()
 	return g
 }
 

@@ -43,40 +43,45 @@ type Stats struct {
 type Count struct {
 	Name string
 	N    uint64
+	// Why says what is not exact and for what reason, to whoever keeps the guest; empty
+	// if the counter is of no such thing.
+	Why string
 }
 
 // Counts returns every counter.
 func (s *Stats) Counts() []Count {
 	return []Count{
-		{"map_scans", s.Scans.Load()},
-		{"map_entries_scanned", s.EntriesScanned.Load()},
-		{"map_entries_changed", s.EntriesChanged.Load()},
-		{"map_moves", s.Moves.Load()},
-		{"map_pages_moved", s.PagesMoved.Load()},
-		{"map_pages_deferred", s.Deferred.Load()},
-		{"map_move_ns", s.MoveTime.Load()},
-		{"map_orders", s.Orders.Load()},
-		{"map_reconciles", s.Reconciles.Load()},
-		{"map_bytes_merged", s.BytesMerged.Load()},
-		{"map_bytes_undone", s.Undone.Load()},
-		{"map_pages_poll_area", uint64(s.Homed[PollArea].Load())},
-		{"map_pages_bar3", uint64(s.Homed[BAR3].Load())},
-		{"map_pages_bar1", uint64(s.Homed[BAR1].Load())},
-		{"map_pages_pramin", uint64(s.Homed[PRAMIN].Load())},
-		{"map_runs", uint64(s.Runs.Load())},
-		{"map_runs_limit", uint64(s.MostRuns.Load())},
-		{"map_replicas", uint64(s.Replicas.Load())},
-		{"map_most_entered", uint64(s.MostEntered.Load())},
-		{"map_most_left", uint64(s.MostLeft.Load())},
-		{"map_inexact_system_memory", s.System.Load()},
-		{"map_inexact_supervisor", s.Supervisor.Load()},
-		{"map_inexact_outside", s.Outside.Load()},
-		{"map_inexact_physical", s.Physical.Load()},
-		{"map_inexact_aliases", s.Aliases.Load()},
-		{"map_inexact_runs", s.RunsRefused.Load()},
-		{"map_inexact_pages", s.PagesRefused.Load()},
-		{"map_inexact_not_moved", s.MovesRefused.Load()},
-		{"map_inexact_poll_area", s.PollArea.Load()},
-		{"map_inexact_too_fast", s.Lost.Load()},
+		{"map_scans", s.Scans.Load(), ""},
+		{"map_entries_scanned", s.EntriesScanned.Load(), ""},
+		{"map_entries_changed", s.EntriesChanged.Load(), ""},
+		{"map_moves", s.Moves.Load(), ""},
+		{"map_pages_moved", s.PagesMoved.Load(), ""},
+		{"map_pages_deferred", s.Deferred.Load(), ""},
+		{"map_move_ns", s.MoveTime.Load(), ""},
+		{"map_orders", s.Orders.Load(), ""},
+		{"map_reconciles", s.Reconciles.Load(), ""},
+		{"map_bytes_merged", s.BytesMerged.Load(), ""},
+		{"map_bytes_undone", s.Undone.Load(), ""},
+		{"map_pages_poll_area", uint64(s.Homed[PollArea].Load()), ""},
+		{"map_pages_bar3", uint64(s.Homed[BAR3].Load()), ""},
+		{"map_pages_bar1", uint64(s.Homed[BAR1].Load()), ""},
+		{"map_pages_pramin", uint64(s.Homed[PRAMIN].Load()), ""},
+		{"map_runs", uint64(s.Runs.Load()), ""},
+		{"map_runs_limit", uint64(s.MostRuns.Load()), ""},
+		{"map_replicas", uint64(s.Replicas.Load()), ""},
+		{"map_most_entered", uint64(s.MostEntered.Load()), ""},
+		{"map_most_left", uint64(s.MostLeft.Load()), ""},
+		{"map_inexact_system_memory", s.System.Load(), "places of it show system memory, which cannot be mapped"},
+		{"map_inexact_supervisor", s.Supervisor.Load(), "places of it show pages for the supervisor alone, which cannot be mapped"},
+		{"map_inexact_outside", s.Outside.Load(), "places of it show memory that the guest does not have"},
+		// No reason: each client that comes begins with BARs without tables, and its driver ends
+		// with them. It says nothing of what the driver does between.
+		{"map_inexact_physical", s.Physical.Load(), ""},
+		{"map_inexact_aliases", s.Aliases.Load(), "more places show pages that live elsewhere than are kept equal (limits.map-replicas)"},
+		{"map_inexact_runs", s.RunsRefused.Load(), "its pages would lie in more pieces than the guest may have (limits.map-runs)"},
+		{"map_inexact_pages", s.PagesRefused.Load(), "more pages are shown than may live there (limits.map-pages)"},
+		{"map_inexact_not_moved", s.MovesRefused.Load(), "the card did not move pages"},
+		{"map_inexact_poll_area", s.PollArea.Load(), "the poll area is where a window is mapped, and doorbells that are rung there do not trap"},
+		{"map_inexact_too_fast", s.Lost.Load(), "what is shown in several places changes too fast to be held equal"},
 	}
 }

@@ -2,6 +2,7 @@ package homes
 
 import (
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -45,4 +46,16 @@ func TestCountsNameEveryCounter(t *testing.T) {
 		names[c.Name] = true
 	}
 	require.Empty(t, want)
+}
+
+// TestInexactSaysWhy: each counter of what is not exact has a reason for the log, no two the
+// same, but for the one that each client makes rise when it comes; no other counter has one.
+func TestInexactSaysWhy(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range new(Stats).Counts() {
+		inexact := strings.HasPrefix(c.Name, "map_inexact_") && c.Name != "map_inexact_physical"
+		require.Equal(t, inexact, c.Why != "", c.Name)
+		require.False(t, inexact && seen[c.Why], c.Name)
+		seen[c.Why] = true
+	}
 }

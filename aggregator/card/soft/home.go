@@ -21,14 +21,17 @@ type place struct {
 
 // mappings is how many pieces the card's memory may be mapped in: most of what
 // the system lets a process have.
-func mappings() int {
+func mappings() int { return MaxMappings() / 4 * 3 }
+
+// MaxMappings is how many mappings the system lets a process have (vm.max_map_count).
+func MaxMappings() int {
 	const usual = 65530
 	text, err := os.ReadFile("/proc/sys/vm/max_map_count")
 	n, perr := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || perr != nil {
 		n = usual
 	}
-	return n / 4 * 3
+	return n
 }
 
 // Pieces implements card.Pieces.

@@ -67,7 +67,7 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	by, opts, _, err := parts.Server(&layer, slog.New(slog.DiscardHandler))
+	by, opts, _, err := parts.Server(&layer, row.Whole, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
