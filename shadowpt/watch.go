@@ -47,9 +47,10 @@ func (w *Watch) mark(page, lines uint64) (table bool) {
 	if !w.tables.has(page) {
 		return false
 	}
-	if w.lines[page].Load()&lines != lines {
-		w.lines[page].Or(lines)
-	}
+	// Always, also if they are marked: by this the write itself is seen by whoever takes
+	// the marks, or, later, finds the page in dirty. A processor may do a load, as that
+	// of a mark, before its stores are seen.
+	w.lines[page].Or(lines)
 	w.dirty.add(page)
 	return true
 }
