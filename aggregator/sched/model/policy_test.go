@@ -150,22 +150,33 @@ func TestBufferedWork(t *testing.T) {
 
 // TestNested: a guest that shares its own card among its processes by sampling is
 // no worse off under us than a card that is slow: nothing stops, and others keep
-// their share.
+// their share. What it takes its requests for has the time in it that the card was
+// another's: right when it is alone, too long beside others.
 func TestNested(t *testing.T) {
 	inner := sched.Default()
 	inner.Policy = sched.DFQ
 	inner.DFQ.Slice, inner.DFQ.FreeRun = ms, ms
+	const short, long = 300 * us, 900 * us
+	vm := model.Node{Name: "vm", Nodes: []model.Node{process("a", busy(short)), process("b", busy(long))}}
+	alone, err := model.NewRig(config(sched.Credit), guests(vm), 1)
+	require.NoError(t, err)
+	alone.Nest(inner, alone.Clients)
+	require.NoError(t, alone.Run(brief(30*s)))
+	require.InDelta(t, 1, alone.Imagined(alone.Clients[0], short), 0.05)
+	require.InDelta(t, 1, alone.Imagined(alone.Clients[1], long), 0.05)
 	for _, outer := range fair {
 		for _, free := range few([]time.Duration{25 * ms, 50 * ms}) {
 			c := config(outer)
 			c.DFQ.FreeRun = free
-			r, err := model.NewRig(c, guests(
-				model.Node{Name: "vm", Nodes: []model.Node{process("a", busy(300*us)), process("b", busy(900*us))}},
-				process("other", busy(ms))), 1)
+			r, err := model.NewRig(c, guests(vm, process("other", busy(ms))), 1)
 			require.NoError(t, err)
 			r.Nest(inner, r.Clients[:2])
 			require.NoError(t, r.Run(brief(30*s)))
-			t.Logf("%v, free run %v: %.1f, %.1f and %.1f %%", outer, free, percent(r, 0), percent(r, 1), percent(r, 2))
+			a, b := r.Imagined(r.Clients[0], short), r.Imagined(r.Clients[1], long)
+			t.Logf("%v, free run %v: %.1f, %.1f and %.1f %%; requests look %.1f and %.1f times as long as they are",
+				outer, free, percent(r, 0), percent(r, 1), percent(r, 2), a, b)
+			require.Greater(t, a, 1.2)
+			require.Greater(t, b, 1.2)
 			require.Greater(t, percent(r, 0), 5.0)
 			require.Greater(t, percent(r, 1), 5.0)
 			require.GreaterOrEqual(t, percent(r, 2), 49.0, "the other guest pays for it")

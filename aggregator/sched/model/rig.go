@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -45,7 +46,8 @@ type nest struct {
 	sched   *sched.Scheduler
 	clients []*Client
 	ids     []sched.ID
-	began   time.Duration // when it thinks that its card began the request under way
+	rung    [][]time.Duration // when it rang for each request of a client that is under way
+	began   time.Duration     // when it thinks that its card began the request under way
 }
 
 // Nest lets a guest share its part by itself among its processes: their doorbells
@@ -55,7 +57,7 @@ func (r *Rig) Nest(c sched.Config, clients []*Client) {
 	if err != nil {
 		panic(err) // a test's mistake
 	}
-	n := &nest{sched: s, clients: clients}
+	n := &nest{sched: s, clients: clients, rung: make([][]time.Duration, len(clients))}
 	for _, k := range clients {
 		g, err := s.AddNode(r.Now, sched.Card, sched.NodeConfig{Name: k.Name})
 		if err != nil {
@@ -71,21 +73,26 @@ func (r *Rig) Nest(c sched.Config, clients []*Client) {
 	r.nests = append(r.nests, n)
 }
 
-func (n *nest) of(k *Client) sched.ID {
-	for i := range n.clients {
-		if n.clients[i] == k {
-			return n.ids[i]
-		}
+func (n *nest) of(k *Client) sched.ID { return n.ids[slices.Index(n.clients, k)] }
+
+// Imagined is how long a guest's own scheduler takes a client's requests to be, on the
+// average, by what their true length is: 1 if it is right.
+func (r *Rig) Imagined(k *Client, length time.Duration) float64 {
+	a, _ := k.nest.sched.Account(r.Now, k.nest.of(k), 0)
+	if a.Done == 0 {
+		return 0
 	}
-	return 0
+	return float64(a.Busy) / float64(a.Done) / float64(length)
 }
 
 func (n *nest) submit(r *Rig, k *Client, entries int) { n.sched.Submit(r.Now, n.of(k), entries) }
 
-// complete is what the guest sees: an end, and the time since the one before. It
-// does not know that it did not have the card.
+// complete is what the guest sees: an end, and the time since the one before, or since
+// it rang. It does not know that it did not have the card.
 func (n *nest) complete(r *Rig, k *Client, d Completion) {
-	busy := d.Done - max(d.Came, n.began)
+	rung := &n.rung[slices.Index(n.clients, k)]
+	busy := d.Done - max((*rung)[0], n.began)
+	*rung = (*rung)[1:]
 	n.began = d.Done
 	n.sched.Complete(r.Now, sched.Done{Channel: n.of(k), Entries: 1, Busy: busy})
 }
@@ -98,6 +105,9 @@ func (n *nest) dispatch(r *Rig) (timer time.Duration) {
 		}
 		for i := range n.ids {
 			if n.ids[i] == f.Channel {
+				for range f.Entries {
+					n.rung[i] = append(n.rung[i], r.Now)
+				}
 				n.clients[i].channels[Graphics].offer(r, f.Entries)
 			}
 		}
