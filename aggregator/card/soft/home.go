@@ -171,6 +171,7 @@ func (v *vram) copy(dest *os.File, off uint64, from place, n uint64, kept []byte
 
 // note writes down where pages live now, and in how many pieces.
 func (v *vram) note(addr, n uint64, at place) {
+	v.renew(addr, n)
 	first, end := addr/pageSize, (addr+n)/pageSize
 	for p := first; p <= end; p++ {
 		v.pieces -= v.edge(p)

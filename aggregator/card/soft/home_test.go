@@ -1,6 +1,7 @@
 package soft_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -136,6 +138,96 @@ func TestLookVRAM(t *testing.T) {
 	c.LookVRAM(at, pages<<12, func(addr uint64, p []byte) { copy(last[addr-at:], p) })
 	require.True(t, c.SameVRAM(at, last)) // makes memory of all
 	c.LookVRAM(1<<40, 1<<12, func(uint64, []byte) { t.Fatal("there is nothing") })
+}
+
+// TestSameVRAM: what is compared is what is there, wherever pages live and whoever wrote them,
+// and to compare what nobody wrote with zeros makes no memory of it.
+func TestSameVRAM(t *testing.T) {
+	const pages, at = 64, 0x400000
+	c := newCard(t)
+	f, mem := memoryFile(t, pages<<12)
+	rng := rand.New(rand.NewPCG(5, 6))
+	want, away := make([]byte, pages<<12), [pages]bool{}
+	taken := func() (n int) {
+		c.LookVRAM(at, pages<<12, func(_ uint64, p []byte) { n += len(p) })
+		return n
+	}
+	looked := [pages]bool{}
+	same, nothing := 0, 0
+	for range 4000 {
+		page := uint64(rng.IntN(pages))
+		byteAt := page<<12 + uint64(rng.IntN(1<<12))
+		switch rng.IntN(6) {
+		case 0: // by the card, or whoever drives it
+			want[byteAt] = byte(rng.IntN(2))
+			require.True(t, c.WriteVRAM(at+byteAt, want[byteAt:byteAt+1]))
+		case 1: // by the guest's processor
+			if away[page] {
+				want[byteAt] = byte(rng.IntN(2))
+				mem[byteAt] = want[byteAt]
+			}
+		case 2:
+			m := card.Move{Addr: at + page<<12, Size: 1 << 12, Off: page << 12}
+			if away[page] = !away[page]; away[page] {
+				m.To = f
+			}
+			_, err := c.Home(m)
+			require.NoError(t, err)
+			looked[page] = false
+		case 3:
+			looked[page] = false
+			require.NoError(t, c.ScrubVRAM(at+page<<12, 1<<12))
+			clear(want[page<<12:][:1<<12])
+		}
+		n := 1 + rng.IntN(3<<12)
+		from := uint64(rng.IntN(pages<<12 - n))
+		if rng.IntN(4) != 0 { // a page, as tables are looked at
+			from, n = from&^(1<<12-1), 1<<12
+		}
+		p := make([]byte, n)
+		if rng.IntN(3) == 0 {
+			copy(p, want[from:])
+		}
+		touched, before := false, taken()
+		c.LookVRAM(at+from&^(1<<12-1), 1<<12, func(uint64, []byte) { touched = true })
+		got := c.SameVRAM(at+from, p)
+		require.Equal(t, bytes.Equal(p, want[from:][:n]), got, "%d bytes at %#x", n, from)
+		if got {
+			same++
+		}
+		if got && !touched && n == 1<<12 && !looked[from>>12] {
+			nothing++
+			looked[from>>12] = true
+			require.Equal(t, before, taken(), "to look at nothing makes no memory of it")
+		}
+	}
+	require.Greater(t, same, 500)
+	require.Greater(t, nothing, 100)
+}
+
+// TestSameVRAMWhilePagesMove: a page that is not zero is never taken for one that is, though it
+// lies elsewhere from one moment to the next.
+func TestSameVRAMWhilePagesMove(t *testing.T) {
+	const at = 0x400000
+	c := newCard(t)
+	f, _ := memoryFile(t, 2<<12)
+	require.True(t, c.WriteVRAM(at+1<<12+7, []byte{1}))
+	var done atomic.Bool
+	var movers sync.WaitGroup
+	movers.Go(func() {
+		defer done.Store(true)
+		for range 3000 {
+			_, err := c.Home(card.Move{Addr: at, Size: 2 << 12, To: f})
+			assert.NoError(t, err)
+			_, err = c.Home(card.Move{Addr: at, Size: 2 << 12})
+			assert.NoError(t, err)
+		}
+	})
+	for zeros := make([]byte, 1<<12); !done.Load(); {
+		require.False(t, c.SameVRAM(at+1<<12, zeros))
+		require.True(t, c.SameVRAM(at, zeros))
+	}
+	movers.Wait()
 }
 
 func TestHomeRefusesWhatIsNoPage(t *testing.T) {

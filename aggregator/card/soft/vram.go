@@ -1,9 +1,11 @@
 package soft
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -23,6 +25,9 @@ type vram struct {
 	pieces int // mappings that mem consists of
 	limit  int // of them
 	buf    []byte
+
+	// looked has the pages that were asked whether they are empty. It is anybody's.
+	looked []atomic.Uint64
 }
 
 func newVRAM(size uint64) (*vram, error) {
@@ -40,7 +45,7 @@ func newVRAM(size uint64) (*vram, error) {
 		f.Close()
 		return nil, fmt.Errorf("map %d MiB of VRAM: %w", size>>20, err)
 	}
-	return &vram{file: f, mem: mem, away: make(map[uint64]place), pieces: 1, limit: mappings()}, nil
+	return &vram{file: f, mem: mem, away: make(map[uint64]place), pieces: 1, limit: mappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
 }
 
 // slice returns the n bytes at addr, or nil if they are not all inside.
@@ -58,6 +63,7 @@ func (v *vram) scrub() error { return v.punch(0, uint64(len(v.mem))) }
 func (v *vram) punch(addr, n uint64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.renew(addr, n)
 	err := punch(v.file, addr, n)
 	if len(v.away) > 0 {
 		v.runs(card.Move{Addr: addr, Size: n}, func(_, size uint64, at place) bool {
@@ -98,6 +104,40 @@ func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
 		}
 		return true
 	})
+}
+
+// empty reports whether page takes no memory, so that all of it is zero; false says nothing.
+// It is asked once of a page that stays where it is, which costs less than the memory that a
+// look makes of it; who looks again and again is better off with that. It does not wait while
+// pages move.
+func (v *vram) empty(page uint64) bool {
+	if v.looked[page/64].Or(1<<(page%64))>>(page%64)&1 != 0 || !v.mu.TryLock() {
+		return false
+	}
+	defer v.mu.Unlock()
+	at, away := v.away[page]
+	if !away {
+		at = place{v.file, page * pageSize}
+	}
+	data, err := unix.Seek(int(at.file.Fd()), int64(at.off), unix.SEEK_DATA)
+	return errors.Is(err, unix.ENXIO) || err == nil && uint64(data) >= at.off+pageSize
+}
+
+// isNew reports whether nobody has asked of a page whether it is empty since it came to its
+// place or was cleared.
+func (v *vram) isNew(page uint64) bool { return v.looked[page/64].Load()>>(page%64)&1 == 0 }
+
+// renew makes pages new. Whoever asks meanwhile is right in either case.
+func (v *vram) renew(addr, n uint64) {
+	for page, end := addr/pageSize, (addr+n)/pageSize; page < end; {
+		if page%64 == 0 && end-page >= 64 {
+			v.looked[page/64].Store(0)
+			page += 64
+			continue
+		}
+		v.looked[page/64].And(^(1 << (page % 64)))
+		page++
+	}
 }
 
 func punch(f *os.File, off, n uint64) error {
