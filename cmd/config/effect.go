@@ -27,8 +27,9 @@ const noScheduler = "has no effect without a scheduler"
 // Beside is what else is there that decides whether the scheduler's options have an
 // effect.
 type Beside struct {
-	Capped  bool // some GPU has a cap
-	Limited bool // some GPU has a limit of its own for requests
+	Capped   bool           // some GPU has a cap
+	Limited  bool           // some GPU has a limit of its own for requests
+	Policies []sched.Policy // that children of nodes take turns by, other than the card's
 }
 
 // BesideOf is what GPUs have of that.
@@ -40,35 +41,13 @@ func BesideOf(gpus []GPU) (b Beside) {
 	return b
 }
 
-// onlyWith are the scheduler's options, by the beginnings of their keys, that some
-// policies make no use of. An option is in one row at most.
-var onlyWith = []struct {
-	key      string
-	policies []sched.Policy
-}{
-	{"hierarchy", []sched.Policy{sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}},
-	{"depth", []sched.Policy{sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}},
-	{"ahead", []sched.Policy{sched.FIFO, sched.Credit, sched.Band}},
-	{"credit.", []sched.Policy{sched.Credit, sched.Band}},
-	{"band.", []sched.Policy{sched.Band}},
-	{"timeslice.", []sched.Policy{sched.Timeslice}},
-	{"dfq.", []sched.Policy{sched.DFQ}},
-}
-
 // idle says why an option has no effect as the others are, "" if it has one.
 func (s *Schedule) idle(key string, b Beside) string {
-	for _, row := range onlyWith {
-		if !strings.HasPrefix(key, row.key) {
-			continue
-		}
-		var names []string
-		for _, p := range row.policies {
-			names = append(names, p.String())
-		}
-		// A cap is refilled by the period, whatever the policy.
-		if !slices.Contains(names, s.Policy) && !(row.key == "credit." && b.Capped) {
-			return fmt.Sprintf("has no effect while the policy is %s; it is for %s", s.Policy, strings.Join(names, ", "))
-		}
+	by := sched.UsedBy(key)
+	used := func(p sched.Policy) bool { return p.String() == s.Policy || slices.Contains(b.Policies, p) }
+	// A cap is refilled by credit's period, whatever the policy.
+	if by != nil && !slices.ContainsFunc(by, used) && !(strings.HasPrefix(key, "credit.") && b.Capped) {
+		return fmt.Sprintf("has no effect while the policy is %s; it is for %s", s.Policy, list(by))
 	}
 	why := ""
 	switch {
@@ -107,10 +86,8 @@ func (s *Schedule) Idle(text string, b Beside) (out []*Error) {
 	return out
 }
 
-// Standing lists what of the schedule differs from the default and has no effect, and
-// [Layer.WarningsOf] all the GPUs that share the card by it.
-func (l *Layer) Standing(s *Schedule, gpus []GPU) (out []*Error) {
-	b := BesideOf(gpus)
+// Ineffective lists what of the schedule differs from the default and has no effect.
+func (s *Schedule) Ineffective(b Beside) (out []*Error) {
 	for _, o := range options(s) {
 		if o.isDefault() {
 			continue
@@ -119,6 +96,13 @@ func (l *Layer) Standing(s *Schedule, gpus []GPU) (out []*Error) {
 			out = append(out, &Error{Where: o.path, Value: o.text(), Reason: why})
 		}
 	}
+	return out
+}
+
+// Standing is [Schedule.Ineffective], and [Layer.WarningsOf] all the GPUs that share the card
+// by it.
+func (l *Layer) Standing(s *Schedule, gpus []GPU) []*Error {
+	out := s.Ineffective(BesideOf(gpus))
 	for i := range gpus {
 		out = append(out, l.WarningsOf(&gpus[i], s)...)
 	}
@@ -265,10 +249,14 @@ func (g *GPU) idle(key string, s *Schedule) string {
 	if s.Policy == SchedulerOff {
 		return noScheduler + "; " + WithScheduler + ", or leave it out"
 	}
-	none, fifo, dfq := s.Policy == sched.None.String(), s.Policy == sched.FIFO.String(), s.Policy == sched.DFQ.String()
 	p := &g.Processes
+	// unused tells of a field of the scheduler's nodes.
+	unused := func(field string) bool {
+		by := sched.UsedBelow(field)
+		return by != nil && !slices.ContainsFunc(by, func(p sched.Policy) bool { return p.String() == s.Policy })
+	}
 	switch {
-	case key == "weight" && (none || fifo), key == "priority" && none, key == policyKey && none, key == policyKey && dfq && p.Policy == processesOff:
+	case key != policyKey && unused(key), key == policyKey && s.Policy == sched.None.String(), key == policyKey && p.Policy == processesOff && unused("policy"):
 		return fmt.Sprintf("has no effect while scheduler.policy is %s", s.Policy)
 	case key == "weight" && s.Hierarchy == sched.Flat.String():
 		return "has no effect while scheduler.hierarchy is flat: processes compete by weights of their own"
@@ -276,7 +264,7 @@ func (g *GPU) idle(key string, s *Schedule) string {
 		return "has no effect without processes.weights: all weigh the same, as with equal"
 	case key == weightsKey && len(p.Weights) > 0 && p.Policy != processesWeighted:
 		return fmt.Sprintf("has no effect while processes.policy is %s; set it to %s", p.Policy, processesWeighted)
-	case key == weightsKey && len(p.Weights) > 0 && (none || fifo):
+	case key == weightsKey && len(p.Weights) > 0 && unused("weight"):
 		return fmt.Sprintf("has no effect while scheduler.policy is %s", s.Policy)
 	}
 	return ""
@@ -300,6 +288,15 @@ func polled(f *Face, where func(key string) string) *Error {
 	}
 	e.Reason += "; set bar-map to all, or doorbell to trap"
 	return e
+}
+
+// list is how policies are listed.
+func list(of []sched.Policy) string {
+	names := make([]string, len(of))
+	for i, p := range of {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ", ")
 }
 
 // text is the option's value as it is written.

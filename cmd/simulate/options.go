@@ -37,6 +37,9 @@ const (
 	DefaultPreset   = "nn"
 	DefaultDuration = 20 * time.Second
 	MaxDuration     = time.Hour
+
+	// DefaultSweep is what each run of a sweep may take; one is over when its program is done.
+	DefaultSweep = 1000 * time.Second
 )
 
 // Plan makes the plan, or says what of the options cannot be.
@@ -92,6 +95,9 @@ func (o *Options) Plan() (*Plan, error) {
 	}
 	if p.Duration == 0 {
 		p.Duration = DefaultDuration
+		if p.Sweep != nil {
+			p.Duration = DefaultSweep
+		}
 	}
 	if p.Duration < windows*time.Millisecond || p.Duration > MaxDuration {
 		where := "--duration"
@@ -109,6 +115,9 @@ func (o *Options) Plan() (*Plan, error) {
 	}
 	var err error
 	if p.Variants, err = o.variants(&f); err != nil {
+		return nil, err
+	}
+	if err := p.fitSweep(); err != nil {
 		return nil, err
 	}
 	p.Warnings = idle(p)
@@ -138,20 +147,26 @@ func named(at func(field string) string, err error) error {
 
 // idle names the settings that have no effect with any of the policies.
 func idle(p *Plan) (out []string) {
-	var nodes []sched.Policy
+	var beside config.Beside
 	var collect func(list []model.Node)
 	collect = func(list []model.Node) {
 		for i := range list {
-			nodes = append(nodes, list[i].Policy)
-			collect(list[i].Nodes)
+			n := &list[i]
+			beside.Capped = beside.Capped || n.Cap > 0
+			beside.Limited = beside.Limited || n.Limit > 0
+			beside.Policies = append(beside.Policies, n.Policy)
+			collect(n.Nodes)
 		}
 	}
-	collect(p.Mix.Guests)
+	for _, m := range p.mixes() {
+		collect(m.Guests)
+	}
 	in := make(map[string]int)
 	for i := range p.Variants {
-		for _, e := range p.Variants[i].Config.Idle(nodes...) {
-			if in[e.Field]++; in[e.Field] == len(p.Variants) {
-				out = append(out, (&config.Error{Where: strings.ReplaceAll(e.Field, "_", "-"), Value: e.Value, Reason: e.Reason}).Error())
+		schedule := config.ScheduleOf(&p.Variants[i].Config)
+		for _, e := range schedule.Ineffective(beside) {
+			if in[e.Where]++; in[e.Where] == len(p.Variants) && slices.Contains(Settings(), e.Where) {
+				out = append(out, e.Error())
 			}
 		}
 	}

@@ -8,12 +8,14 @@ package simulate
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
+	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 // Schema and Version name the JSON.
@@ -29,7 +31,7 @@ type Plan struct {
 	Mix      model.Mix
 	Sweep    *Sweep // in place of one mix: what a program's runtime depends on
 	Variants []Variant
-	Duration time.Duration // of card time
+	Duration time.Duration // of card time; of a run of a sweep at most
 	Seed     uint64
 	Warnings []string     // of settings without effect
 	Progress func(string) // lines for a person who waits; nil for nobody
@@ -49,13 +51,25 @@ type Sweep struct {
 	Mix  func(at float64) model.Mix
 }
 
+// mixes lists what is simulated with each variant.
+func (p *Plan) mixes() []model.Mix {
+	if p.Sweep == nil {
+		return []model.Mix{p.Mix}
+	}
+	var out []model.Mix
+	for _, at := range p.Sweep.At {
+		out = append(out, p.Sweep.Mix(at))
+	}
+	return out
+}
+
 // Report is what came out.
 type Report struct {
 	Schema  string        `json:"schema"`
 	Version int           `json:"version"`
 	Name    string        `json:"name"`
 	About   string        `json:"about,omitempty"`
-	Card    time.Duration `json:"card_ns"` // time that was simulated, of each run
+	Card    time.Duration `json:"card_ns"` // time that was simulated, of each run; of a sweep's at most
 	Seed    uint64        `json:"seed"`
 	Mix     *model.Mix    `json:"mix,omitempty"`
 	Axis    string        `json:"axis,omitempty"` // of a sweep
@@ -101,9 +115,6 @@ type Client struct {
 
 // windows is how many parts a run is looked at in.
 const windows = 80
-
-// maxSweep ends a program that never would.
-const maxSweep = 1000 * time.Second
 
 // Simulate runs a plan until it is done or ctx ends.
 func Simulate(ctx context.Context, p *Plan) (*Report, error) {
@@ -196,13 +207,18 @@ func (p *Plan) sweep(ctx context.Context, wait *wait, run *Run) error {
 			return err
 		}
 		program := rig.Clients[0]
-		for until := 100 * time.Millisecond; !program.Finished() && until < maxSweep; until += max(100*time.Millisecond, until/4) {
+		for until := time.Duration(0); !program.Finished() && until < p.Duration; {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			until = min(until+max(stride, until/4), p.Duration)
 			if err := rig.Run(until); err != nil {
 				return err
 			}
+		}
+		if !program.Finished() { // it has no runtime
+			return &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf(
+				"the program is not done in so much card time with %s where %s is %g; give it more, or leave that policy out (--policy)", run.Name, p.Sweep.Axis, at)}
 		}
 		run.Runtimes = append(run.Runtimes, program.Stats.Last)
 		wait.tell(rig.Now)

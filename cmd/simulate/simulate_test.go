@@ -41,7 +41,7 @@ func TestEveryPreset(t *testing.T) {
 		}
 		o := Options{Preset: preset.Name, Duration: 500 * time.Millisecond}
 		if preset.Sweep != nil {
-			o.Policies = []string{"none", "credit"}
+			o = Options{Preset: preset.Name, Policies: []string{"none", "credit"}}
 		}
 		r := simulate(t, o)
 		require.NotEmpty(t, r.About, preset.Name)
@@ -180,6 +180,31 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
+// TestSweepsAreBounded: every sweep there is can be run with all policies in all hierarchies,
+// and one with so much time for each run that nobody would wait is refused with its product; a
+// program that is not done has no runtime, and the run says so.
+func TestSweepsAreBounded(t *testing.T) {
+	for _, preset := range Presets() {
+		if preset.Sweep == nil {
+			continue
+		}
+		_, err := (&Options{Preset: preset.Name, Hierarchies: sched.Hierarchies()}).Plan()
+		require.NoError(t, err, preset.Name)
+	}
+	o := Options{Preset: "base", Hierarchies: sched.Hierarchies(), Duration: time.Hour}
+	_, err := o.Plan()
+	require.ErrorContains(t, err, "--duration: 1h0m0s: 10 points of the sweep, each shared in 18 ways (policy and hierarchy), are 180 runs")
+	require.Regexp(t, `come to 1\d\d\d million requests; at most 400 million: give each 1\dm\d+s or less, or name fewer policies`, err.Error())
+	o.Policies, o.Hierarchies = []string{"credit"}, nil
+	_, err = o.Plan()
+	require.NoError(t, err, "one policy may")
+
+	p, err := (&Options{Preset: "base", Policies: []string{"credit"}, Duration: time.Second}).Plan()
+	require.NoError(t, err)
+	_, err = Simulate(t.Context(), p)
+	require.EqualError(t, err, "--duration: 1s: the program is not done in so much card time with credit where length of the other's requests, ms is 0.1; give it more, or leave that policy out (--policy)")
+}
+
 // TestIdleSettings: a setting that no policy uses is warned of.
 func TestIdleSettings(t *testing.T) {
 	plan := func(policies ...string) []string {
@@ -187,7 +212,7 @@ func TestIdleSettings(t *testing.T) {
 		require.NoError(t, err)
 		return p.Warnings
 	}
-	require.Equal(t, []string{"timeslice.slice: 30ms: has no effect with policy credit; it is for timeslice"}, plan("credit"))
+	require.Equal(t, []string{"timeslice.slice: 30ms: has no effect while the policy is credit; it is for timeslice"}, plan("credit"))
 	require.Len(t, plan("none", "dfq"), 1)
 	require.Empty(t, plan("credit", "timeslice"))
 	_, err := (&Options{Preset: "nn", Policies: []string{"credit", "credit"}}).Plan()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
+	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 // What a person who waits is told, and what nobody would wait for.
@@ -48,6 +49,27 @@ func (w *wait) tell(at time.Duration) {
 
 // maxRequests bounds what is simulated with each policy: each request's latency is kept.
 const maxRequests = 20_000_000
+
+// maxSwept bounds what all runs of a sweep may come to. What it is in fact is known when each
+// program is done, which is most often a hundredth of that.
+const maxSwept = 400_000_000
+
+// fitSweep refuses a sweep whose product nobody would wait for.
+func (p *Plan) fitSweep() error {
+	if p.Sweep == nil {
+		return nil
+	}
+	n := 0.0
+	for _, m := range p.mixes() {
+		n += requests(&m, p.Duration)
+	}
+	if n *= float64(len(p.Variants)); n <= maxSwept {
+		return nil
+	}
+	return &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf(
+		"%d points of the sweep, each shared in %d ways (policy and hierarchy), are %d runs of so much card time at most, which may come to %.0f million requests; at most %d million: give each %v or less, or name fewer policies (--policy, --hierarchy)",
+		len(p.Sweep.At), len(p.Variants), len(p.Sweep.At)*len(p.Variants), n/1e6, maxSwept/1_000_000, time.Duration(float64(p.Duration)*maxSwept/n).Truncate(time.Second))}
+}
 
 // requests is how many a mix may come to in some card time, at most: the processes with
 // the shortest have the card first, each as often as it can ask.

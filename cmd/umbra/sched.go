@@ -26,7 +26,7 @@ type schedSimulateCmd struct {
 	Policy    []string       `placeholder:"NAME" help:"Policies to compare: none, fifo, credit, band, timeslice, dfq (default: all)."`
 	Hierarchy []string       `placeholder:"NAME" help:"Who competes with whom: tree, flat-weights, flat (default: tree)."`
 	Set       []string       `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; --list says which there are."`
-	Duration  *time.Duration `placeholder:"TIME" help:"Card time to simulate (default: 20s)."`
+	Duration  *time.Duration `placeholder:"TIME" help:"Card time to simulate; of a sweep, how much each run may take until its program is done (default: 20s, and 1000s)."`
 	Seed      uint64         `placeholder:"N" help:"Of what is drawn at random; the same seed gives the same run (default: 1)."`
 	Out       string         `placeholder:"FILE" help:"Write a page with plots there, FILE.html, or the JSON, FILE.json; none writes nothing (default: none)."`
 	JSON      bool           `name:"json" help:"Write JSON to standard output, in place of the tables."`

@@ -3,6 +3,7 @@ package sched_test
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,8 @@ func parameters(c *sched.Config, each func(name string, v reflect.Value)) {
 // other gives a parameter another value, which may be.
 func other(v reflect.Value) {
 	switch {
+	case v.Type() == reflect.TypeFor[sched.Hierarchy]():
+		v.Set(reflect.ValueOf(sched.Flat))
 	case v.Kind() == reflect.Bool:
 		v.SetBool(!v.Bool())
 	case v.Type() == reflect.TypeFor[time.Duration]() && v.Int() == 0:
@@ -42,10 +45,15 @@ func other(v reflect.Value) {
 	}
 }
 
-// TestIdleParameters: what is said to have no effect has none, decision by decision; and
+// TestUnusedParameters: what is said to have no effect has none, decision by decision; and
 // every parameter of a policy is asked about.
-func TestIdleParameters(t *testing.T) {
+func TestUnusedParameters(t *testing.T) {
 	trace := func(c sched.Config, shares ...sched.NodeConfig) (trace []string) {
+		look := func(b *bed) {
+			for _, f := range b.drain() {
+				trace = append(trace, fmt.Sprint(b.now, f))
+			}
+		}
 		b := newBed(t, c)
 		b.lengths = func(ch sched.ID, i int) time.Duration { return time.Duration((int(ch)%3+1)*(i%5+1)) * 150 * us }
 		for i := range 3 {
@@ -63,10 +71,11 @@ func TestIdleParameters(t *testing.T) {
 				if have := b.submitted[ch] - b.done[ch]; have < 4 && int(b.now/(7*ms))%(i+2) != 0 {
 					b.submit(ch, 4)
 				}
+				if c.Policy == sched.None {
+					look(b) // nothing else comes at that moment
+				}
 			}
-			for _, f := range b.drain() {
-				trace = append(trace, fmt.Sprint(b.now, f))
-			}
+			look(b)
 			b.step(b.now + ms)
 		}
 		return trace
@@ -74,45 +83,35 @@ func TestIdleParameters(t *testing.T) {
 	for _, p := range all {
 		c := sched.Default()
 		c.Policy = p
-		require.Empty(t, c.Idle(), "what nobody asked for")
-		plain, idle := trace(c), 0
+		plain, unused := trace(c), 0
 		parameters(&c, func(name string, v reflect.Value) {
-			if name == "policy" || name == "hierarchy" || strings.HasPrefix(name, "watchdog.") || strings.HasPrefix(name, "limits.") {
+			if name == "policy" || strings.HasPrefix(name, "watchdog.") || strings.HasPrefix(name, "limits.") {
 				return
 			}
 			was := reflect.New(v.Type()).Elem()
 			was.Set(v)
 			other(v)
 			require.NoError(t, c.Check(), name)
-			switch said := c.Idle(); {
-			case len(said) > 0:
-				idle++
-				require.Len(t, said, 1)
-				require.Equal(t, name, said[0].Field)
-				require.Contains(t, said[0].Error(), fmt.Sprintf("has no effect with policy %v; it is for ", p))
+			switch by := sched.UsedBy(name); {
+			case !slices.Contains(by, p) && name != "credit.period": // which is of caps, too
+				unused++
+				require.NotEmpty(t, by, "of nobody: %s", name)
 				require.Equal(t, plain, trace(c), "%v: %s has an effect", p, name)
-			case strings.HasPrefix(name, p.String()+"."), name == "credit.period": // its own; and that of caps
-			case name == "depth" && p != sched.None, name == "ahead":
-				require.Contains(t, []sched.Policy{sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}, p, name)
+			case strings.HasPrefix(name, p.String()+"."), name == "credit.period":
+			case name == "depth", name == "ahead", name == "hierarchy":
 			default:
 				require.Fail(t, "nobody is told that it has no effect", "%v: %s", p, name)
 			}
 			v.Set(was)
 		})
-		require.GreaterOrEqual(t, idle, 8, "%v", p)
-		for _, n := range []sched.NodeConfig{{Weight: 700}, {Priority: 2}, {Policy: sched.FIFO}} {
-			if said := n.IdleIn(p); len(said) > 0 {
-				require.Equal(t, plain, trace(c, n), "%v: %v has an effect", p, said)
-			} else if n.Policy == sched.Inherit {
-				require.NotEqual(t, plain, trace(c, n), "%v: %+v has none", p, n)
+		require.GreaterOrEqual(t, unused, 8, "%v", p)
+		for field, n := range map[string]sched.NodeConfig{"weight": {Weight: 700}, "priority": {Priority: 2}, "policy": {Policy: sched.FIFO}} {
+			switch used := slices.Contains(sched.UsedBelow(field), p); {
+			case !used:
+				require.Equal(t, plain, trace(c, n), "%v: %s has an effect", p, field)
+			case field != "policy": // which may be what there is anyway
+				require.NotEqual(t, plain, trace(c, n), "%v: %s has none", p, field)
 			}
 		}
 	}
-	c := sched.Default()
-	c.Timeslice.Slice = ms
-	require.EqualError(t, c.Idle()[0], "timeslice.slice: 1ms: has no effect with policy credit; it is for timeslice")
-	require.Empty(t, c.Idle(sched.Timeslice), "a node has it")
-	n := sched.NodeConfig{Weight: 300}
-	require.EqualError(t, n.IdleIn(sched.None)[0], "weight: 300: has no effect below policy none; it is for credit, band, timeslice or dfq")
-	require.Empty(t, n.IdleIn(sched.Credit))
 }
