@@ -136,7 +136,7 @@ func (d *drawer) scenario(sc *report.Scenario, place string) []section {
 	if len(rows) == 0 {
 		return nil
 	}
-	s := section{ID: sc.Name + "-" + place, Title: where(sc.Title, place), About: sentences(sc.About, d.r.Without(rows))}
+	s := section{ID: sc.Name + "-" + place, Title: where(sc.Title, place), About: sentences(sc.About, d.r.Without(rows), report.Few(rows))}
 	drawn := views[sc.Name]
 	if place == report.InMachine {
 		drawn = []view{{title: "Time"}}
@@ -157,12 +157,14 @@ func (d *drawer) scenario(sc *report.Scenario, place string) []section {
 	return []section{s}
 }
 
-// sentences joins two texts, of which the second may be empty.
-func sentences(a, b string) string {
-	if b == "" {
-		return a
+// sentences joins texts, of which all but the first may be empty.
+func sentences(text string, more ...string) string {
+	for _, m := range more {
+		if m != "" {
+			text = strings.TrimSuffix(text, ".") + ". " + m + "."
+		}
 	}
-	return strings.TrimSuffix(a, ".") + ". " + b + "."
+	return text
 }
 
 // view draws one view, split as it says.
@@ -346,7 +348,7 @@ func (d *drawer) parts(rows []*report.Result) table {
 			c := number(none)
 			for _, f := range x.Figures {
 				if f.Name == n {
-					c.Text = f.Show()
+					c.Text = x.Show(&f)
 				}
 			}
 			row = append(row, c)

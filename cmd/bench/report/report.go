@@ -123,17 +123,42 @@ type Figure struct {
 	Value stats.Summary `json:"value"`
 }
 
-// manyValues is from how many on a figure is shown with the interval of its median:
-// those that were taken many times in each turn, because they are near their noise.
+// manyValues is from how many on a figure is shown with the interval of its median, however
+// many turns they are of.
 const manyValues = 12
 
-// Show writes the figure's median, and its interval if it was measured often.
-func (f *Figure) Show() string {
+// Show writes one of the result's figures: its median, and the interval of that if it was
+// measured often in each turn, because it is near its noise. Of too few values for one it says
+// how many they are.
+func (r *Result) Show(f *Figure) string {
 	text := f.Unit.Show(f.Value.Median)
-	if low, high, ok := f.Value.Interval(); ok && f.Value.N >= manyValues {
-		text += fmt.Sprintf(" (%s to %s)", f.Unit.Show(low), f.Unit.Show(high))
+	switch low, high, ok := f.Value.Interval(); {
+	case !r.often(f):
+		return text
+	case !ok:
+		return fmt.Sprintf("%s (of %d)", text, f.Value.N)
+	default:
+		return fmt.Sprintf("%s (%s to %s)", text, f.Unit.Show(low), f.Unit.Show(high))
 	}
-	return text
+}
+
+// often tells whether a figure has more values than turns, or very many.
+func (r *Result) often(f *Figure) bool {
+	return f.Value.N > r.Total.NS.N || f.Value.N >= manyValues
+}
+
+// Few says of some results' figures why they stand without the interval that they are measured
+// for, "" if there are none.
+func Few(rows []*Result) string {
+	for _, x := range rows {
+		for i := range x.Figures {
+			f := &x.Figures[i]
+			if _, _, ok := f.Value.Interval(); !ok && x.often(f) {
+				return fmt.Sprintf("Of %s there are %d values, and an interval that holds their median 19 times in 20 takes %d: more turns have one (--repeat)", f.Name, f.Value.N, stats.EnoughForInterval)
+			}
+		}
+	}
+	return ""
 }
 
 // Unit of a figure.

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -186,16 +187,35 @@ func TestSameMap(t *testing.T) {
 	require.Equal(t, 1, strings.Count(r.Text(), "By scenario"))
 }
 
-// What was taken many times in each turn is shown with the interval of its median.
+// TestFiguresWithIntervals: what was taken many times in each turn is shown with the interval
+// of its median, or says that the values are too few for one; what was taken once is shown as
+// it is.
 func TestFiguresWithIntervals(t *testing.T) {
-	f := report.Figure{Name: "slowdown", Unit: report.Share, Value: stats.Of([]float64{0.01, 0.02})}
-	require.Equal(t, "1.5 %", f.Show())
 	var values []float64
 	for i := range 20 {
-		values = append(values, float64(i-5)/1000)
+		values = append(values, float64(2*i-10)/1000)
 	}
-	f.Value = stats.Of(values)
-	require.Equal(t, "0.5 % (0.0 % to 0.9 %)", f.Show())
+	for _, c := range []struct {
+		turns, values int
+		want          string
+		few           bool
+	}{
+		{2, 2, "-0.9 %", false},
+		{6, 6, "-0.5 %", false},
+		{1, 2, "-0.9 % (of 2)", true},
+		{2, 4, "-0.7 % (of 4)", true},
+		{3, 6, "-0.5 % (-1.0 % to 0.0 %)", false}, // as --quick has them
+		{3, 20, "0.9 % (0.0 % to 1.8 %)", false},
+		{20, 20, "0.9 % (0.0 % to 1.8 %)", false},
+	} {
+		x := report.Result{Scenario: "neighbour", Case: "beside", Where: report.InProcess, Setup: "all", Figures: []report.Figure{{Name: "slowdown", Unit: report.Share, Value: stats.Of(values[:c.values])}}}
+		x.Total.NS.N = c.turns
+		require.Equal(t, c.want, x.Show(&x.Figures[0]), c)
+		x.Phases = []report.Phase{{Name: "alone"}, {Name: "beside"}}
+		r := report.Report{Scenarios: []report.Scenario{{Name: "neighbour"}}, Results: []report.Result{x}}
+		require.Contains(t, r.Text(), c.want)
+		require.Equal(t, c.few, strings.Contains(r.Text(), fmt.Sprintf("Of slowdown there are %d values, and an interval that holds their median 19 times in 20 takes 6", c.values)), c)
+	}
 }
 
 func TestRoundTrip(t *testing.T) {

@@ -215,6 +215,9 @@ func (r *Report) scenario(b *strings.Builder, s *Scenario) {
 		if slices.ContainsFunc(rows, func(x *Result) bool { return len(x.Phases)+len(x.Figures) > 1 }) {
 			b.WriteString("\n")
 			phases(b, rows)
+			if note := Few(rows); note != "" {
+				fmt.Fprintf(b, "  %s\n", note)
+			}
 		}
 	}
 }
@@ -294,7 +297,7 @@ func phases(b *strings.Builder, rows []*Result) {
 			cell := none
 			for _, f := range x.Figures {
 				if f.Name == n {
-					cell = f.Show()
+					cell = x.Show(&f)
 				}
 			}
 			row = append(row, cell)

@@ -57,15 +57,15 @@ func Quantile(sorted []float64, p float64) float64 {
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 
-// enoughForInterval is below how many values no two of them hold the median 19 times
+// EnoughForInterval is below how many values no two of them hold the median 19 times
 // in 20, whatever they are.
-const enoughForInterval = 6
+const EnoughForInterval = 6
 
 // Interval returns two of the values between which the median of what was measured
 // lies, 19 times in 20 or more, whatever its distribution: as many values lie below
 // it as heads come up. ok is false if there are too few values for that.
 func (s *Summary) Interval() (low, high float64, ok bool) {
-	if s.N < enoughForInterval {
+	if s.N < EnoughForInterval {
 		return 0, 0, false
 	}
 	// k is the most values at either end that may be left out: P(heads < k) is 2.5 % at
