@@ -52,8 +52,8 @@ type Options struct {
 	// whose channels the card does not give back in that time is put into safe mode.
 	CardTimeout time.Duration
 	// UnmapTimeout bounds the whole wait for the card when memory is taken from a
-	// guest, default 1.5 s: QEMU waits 5 s for the answer. A guest for which it runs
-	// out loses all of its memory, and its channels.
+	// guest, default 1.5 s, and some 40 ms longer, for the same reason: QEMU waits 5 s for
+	// the answer. A guest for which it runs out loses all of its memory, and its channels.
 	UnmapTimeout time.Duration
 	// ErrorBurst and ErrorRate bound how often a guest may stop the card's
 	// engines with faults and errors: so many at once, and so many a second for

@@ -212,14 +212,26 @@ func (g *Guest) Reset() error {
 // for the card again after one that failed. Guest.mu is held.
 func (g *Guest) await() { g.awaitUntil(time.Time{}) }
 
+// awaitLate is how many looks behind its bound a wait has before it is in vain, each a
+// while after the one before: who stood still for long stood still with the card and the
+// goroutine, and they go on when it does. More than the round's own wait has (pollLate).
+const awaitLate = 2 * pollLate
+
 // awaitUntil is await with a bound, and says whether it did without it.
 func (g *Guest) awaitUntil(deadline time.Time) bool {
+	var again *time.Timer
 	if !deadline.IsZero() {
-		defer time.AfterFunc(time.Until(deadline), g.lookUp).Stop()
+		again = time.AfterFunc(time.Until(deadline), g.lookUp)
+		defer again.Stop()
 	}
+	late := 0
 	for round := g.begun + 1; g.done < round && !g.ended; {
-		if !deadline.IsZero() && !time.Now().Before(deadline) {
-			return false
+		if now := time.Now(); again != nil && !now.Before(deadline) {
+			if late++; late > awaitLate {
+				return false
+			}
+			deadline = now.Add(pollMax)
+			again.Reset(pollMax)
 		}
 		g.wake.Broadcast()
 		g.wake.Wait()

@@ -428,7 +428,9 @@ func TestOthersHaveTurns(t *testing.T) {
 			todo.invalidate.unmapped = on // which nobody wakes the goroutine for
 		}
 		urgent(true)
-		require.Less(t, spend(100*slice), int64(10))
+		away := mine.away
+		spend(100 * slice) // the runtime may have others run meanwhile
+		require.Equal(t, away, mine.away)
 		urgent(false)
 	}
 	stop.Store(1)

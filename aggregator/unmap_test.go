@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,42 @@ func TestUnmappedIsBounded(t *testing.T) {
 	require.Empty(t, g.SafeMode())
 	require.NotNil(t, a.bus.Slice(at, 4, false))
 	require.Equal(t, uint64(1), g.stats.Unmaps.Load(), "the other had gone already")
+}
+
+// A server that did not run for as long as a client waits that takes memory away, and with
+// it the card, has not been late: the guest keeps what it has. What the card does not let
+// go of is waited for to the bound and a little longer.
+func TestUnmapByAServerThatStoodStill(t *testing.T) {
+	const wait = time.Second
+	for _, row := range []struct {
+		name string
+		late time.Duration // that the card is, behind the bound
+		lost bool
+	}{
+		{"in time", -time.Millisecond, false},
+		{"with the last looks", awaitLate * pollMax / 2, false},
+		{"for good", time.Hour, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, f := newAgg(t, Options{CardTimeout: 2 * time.Hour, UnmapTimeout: wait})
+				g, _ := addGuest(t, a, "a")
+				bindChannel(t, g, 1)
+				g.AttachMemory(cutFile{make([]byte, 1<<20)})
+				f.hold(regMMUCtrl, true)
+				goOn := time.AfterFunc(wait+row.late, func() { f.hold(regMMUCtrl, false) })
+				begin := time.Now()
+				g.Unmapped(0, 4096)
+				took := time.Since(begin)
+				require.Equal(t, row.lost, g.SafeMode() != "", "%v", took)
+				require.Equal(t, !row.lost, a.bus.Slice(a.bus.at(g.index, 8192), 4, false) != nil)
+				require.LessOrEqual(t, took, wait+awaitLate*pollMax)
+				if goOn.Stop() {
+					f.hold(regMMUCtrl, false)
+				}
+			})
+		})
+	}
 }
 
 // A round does not wait for the card again and again: a reset with many channels is
