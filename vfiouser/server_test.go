@@ -222,7 +222,7 @@ func TestSpin(t *testing.T) {
 // TestSpinAdapts: who comes soon is spun for, who is slow once at most, and nobody when
 // it is switched off.
 func TestSpinAdapts(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{Spin: 20 * time.Millisecond})
+	r := newRig(t, newDevice(t), vfiouser.Options{Spin: time.Second}) // who has no processor is not slow
 	c := r.dial(nil)
 	burst := func(n int) (spun, blocked, vain uint64) {
 		before := r.srv.Stats()
@@ -237,6 +237,8 @@ func TestSpinAdapts(t *testing.T) {
 	spun, _, _ := burst(200)
 	require.Greater(t, spun, uint64(150))
 
+	r.srv.SetSpin(5 * time.Millisecond)
+	burst(2)
 	vain := r.srv.Stats().SpunInVain
 	for range 10 {
 		time.Sleep(60 * time.Millisecond)

@@ -257,7 +257,7 @@ func (d *driver) start() error {
 }
 
 // patience ends a wait for a card that does nothing.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // submit runs words, and returns how long it took from the doorbell to the interrupt
 // behind them.

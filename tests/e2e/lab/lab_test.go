@@ -107,7 +107,7 @@ func TestContextEndsMachine(t *testing.T) {
 	cancel()
 	select {
 	case <-vm.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("QEMU still runs")
 	}
 	dir := vm.Dir()
@@ -149,7 +149,7 @@ func TestNoOrphans(t *testing.T) {
 	require.NoError(t, err)
 	pid, err := strconv.Atoi(string(data))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return gone(pid) }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return gone(pid) }, time.Minute, 20*time.Millisecond)
 }
 
 // gone says whether a process has ended; one that nobody has reaped yet counts.
