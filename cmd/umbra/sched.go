@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -33,7 +33,7 @@ type schedSimulateCmd struct {
 	List      bool           `help:"List presets and parameters, and simulate nothing."`
 }
 
-func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
+func (c *schedSimulateCmd) Run(ctx context.Context, out output) (err error) {
 	if c.List {
 		_, err := io.WriteString(out.stdout, schedList())
 		return err
@@ -51,16 +51,16 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 	}
 	out.warn(plan.Warnings)
 	plan.Progress = func(line string) { fmt.Fprintln(out.stderr, line) }
-	var page *os.File
+	var page *wholeFile
 	write := simulateWriters[filepath.Ext(c.Out)]
 	if c.Out != "" && c.Out != noFile { // one that cannot be written is told before anything runs
 		if write == nil {
 			return &config.Error{Where: "--out", Value: c.Out, Reason: "must end in .html or .json"}
 		}
-		if page, err = os.Create(c.Out); err != nil {
+		if page, err = createWhole(c.Out); err != nil {
 			return &config.Error{Where: "--out", Value: c.Out, Reason: err.Error()}
 		}
-		defer page.Close()
+		defer func() { err = errors.Join(err, page.discard()) }()
 	}
 	r, err := simulate.Simulate(ctx, plan)
 	if err != nil {
@@ -70,7 +70,7 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 		if err := write(r, page); err != nil {
 			return err
 		}
-		if err := page.Close(); err != nil {
+		if err := page.keep(); err != nil {
 			return err
 		}
 		fmt.Fprintf(out.stderr, "wrote %s\n", c.Out)
