@@ -119,10 +119,14 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 			}
 			require.Zero(t, least, "compared in a look at everybody's")
 			require.Zero(t, dear.stats.PolledBells.Load(), "who is to find them waits")
+			polled := a.polled.Looks.Load()
 			letGo()
 			require.Eventually(t, func() bool { return dear.stats.PolledBells.Load() > 0 }, patience, tick)
 			settle(dear)
-			require.EqualValues(t, 1, dear.stats.OwnLooks.Load(), "they were asked for many times, and are done once")
+			own := dear.stats.OwnLooks.Load()
+			require.NotZero(t, own)
+			// The poller asks once a second, too; what it began is counted when it has ended.
+			require.LessOrEqual(t, own, 2+a.polled.Looks.Load()-polled, "they were asked for many times, and are done once")
 			require.Greater(t, level(), 0., "it has paid")
 			require.EqualValues(t, looks, dear.cardChannel(1).heard)
 		})
@@ -132,7 +136,7 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 // TestOwnLooksKeepToTheRate: a guest whose doorbells its own goroutine looks for, and that
 // rings all the time, gets no more looks than its rate pays for.
 func TestOwnLooksKeepToTheRate(t *testing.T) {
-	const rate = 16 << 20
+	const rate = 1 << 20 // half a look in a second: fewer than anybody makes
 	a, _ := newAgg(t, Options{Pace: rare, TableRate: rate})
 	g := aliasing(t, a, aliased)
 	d := &doors{agg: a, most: lookAtOnce}
