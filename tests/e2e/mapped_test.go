@@ -42,7 +42,7 @@ func TestMappedTraps(t *testing.T) {
 			aside := day(b, traps, b.Card.Registers(), version, &b.Card.Stats().Windows)
 			t.Logf("%v in traps", time.Duration(spent.ns.Load()))
 			// In a day the driver invalidates a few hundred times, and each is done at once.
-			require.Less(t, total(traps)-aside, uint64(13000))
+			require.Less(t, total(traps)-aside, dayTraps+ofAlarms(alarms(b.Card.Registers()), dayAlarms))
 		})
 	}
 }
@@ -92,7 +92,7 @@ func TestMappedTrapsVirtual(t *testing.T) {
 			require.Equal(t, of, requests, "in the trace")
 			require.NotZero(t, requests)
 			require.Less(t, longest, uint64(forEver))
-			require.Less(t, total(gpu.Watched)-aside-again*readsToAsk, uint64(13000))
+			require.Less(t, total(gpu.Watched)-aside-again*readsToAsk, dayTraps+ofAlarms(alarms(regs), dayAlarms))
 		})
 	}
 }
@@ -203,6 +203,14 @@ func TestMappedMemory(t *testing.T) {
 // temperature are 50 each. How long it takes is the machine's business, and is logged.
 const offTraps = 2000
 
+// A day has some 11,000 traps, and three to seven alarms; its poweroff has one or none. On a
+// busy machine it takes longer, and what more alarms than these make is allowed for.
+const (
+	dayTraps  = uint64(13000)
+	dayAlarms = 20
+	offAlarms = 10
+)
+
 // day is what a guest does; no window that is mapped may be trapped in it, and its driver gives
 // up waiting for nothing. Traps aside are those of submissions whose traps are counted for themselves.
 func day(b *bed, traps *serve.Watched, regs *mmio.Space, kernel string, stats *homes.Stats) (aside uint64) {
@@ -213,12 +221,13 @@ func day(b *bed, traps *serve.Watched, regs *mmio.Space, kernel string, stats *h
 	for _, line := range b.logAfter(mark) {
 		require.False(b.t, strings.Contains(line.Text, "nouveau") && strings.HasSuffix(line.Text, "timeout"), line.Text)
 	}
-	n, begin := total(traps), time.Now()
+	n, before, begin := total(traps), alarms(regs), time.Now()
 	_, err := b.Poweroff(b.ctx)
 	require.NoError(b.t, err)
 	n = total(traps) - n
-	b.t.Logf("poweroff: %d traps, %v", n, time.Since(begin))
-	require.Less(b.t, n, uint64(offTraps), "of poweroff")
+	off := alarms(regs) - before
+	b.t.Logf("poweroff: %d traps, %d alarms of %d that day, %v", n, off, alarms(regs), time.Since(begin))
+	require.Less(b.t, n, offTraps+ofAlarms(off, offAlarms), "of poweroff")
 	for _, r := range traps.Traps() {
 		b.t.Logf("%s: %d reads, %d writes", r.Region, r.Reads, r.Writes)
 		switch r.Region {

@@ -38,6 +38,24 @@ var temperature = map[string]accesses{
 	"NV_PUNITS_FUSE_CONTROL":        {6, 12},
 }
 
+// alarms is how many there were so far.
+func alarms(regs *mmio.Space) uint64 {
+	for _, c := range regs.Counts() {
+		if c.Name == "NV_PTIMER_ALARM_0" {
+			return c.Writes
+		}
+	}
+	return 0
+}
+
+// ofAlarms is what alarms beyond the usual ones make at most.
+func ofAlarms(n, usual uint64) (traps uint64) {
+	for _, a := range temperature {
+		traps += (max(n, usual) - usual) * (a.reads + a.writes)
+	}
+	return traps
+}
+
 // trapsOf has every trap there was: by register, and by region.
 func trapsOf(traps *serve.Watched, regs *mmio.Space) (registers, regions map[string]accesses) {
 	registers, regions = map[string]accesses{}, map[string]accesses{}
