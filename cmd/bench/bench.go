@@ -28,7 +28,7 @@ import (
 // Options of a run.
 type Options struct {
 	Umbra     string   // version of this program, for the report
-	Setups    []string // names; none are all
+	Setups    []string // names; none are all that need not be named
 	Only      []string // scenarios; none are all
 	Repeat    int
 	Quick     bool
@@ -44,8 +44,8 @@ type Options struct {
 	Progress io.Writer // lines for a person who waits
 }
 
-// traps is the name of the measurement of single accesses.
-const traps = "traps"
+// traps is the measurement of single accesses.
+const traps = report.Accesses
 
 var ofTraps = report.Scenario{Name: traps, Title: "One access of each class", About: "How long it takes, and where the time goes"}
 
@@ -195,8 +195,7 @@ func (r *run) model() {
 
 // calibrate finds how much work is a millisecond, if a scenario needs it.
 func (r *run) calibrate(ctx context.Context) (err error) {
-	const needs = "program"
-	if !r.asked(needs) {
+	if !slices.ContainsFunc(inside.Scenarios, func(s scene.Scenario) bool { return s.Busy && r.asked(s.Name) }) {
 		return nil
 	}
 	if r.out.Run.BusyBytes = r.Busy; r.Busy != 0 {

@@ -88,8 +88,8 @@ func (r *run) foretell(plans []machine.Plan, rows []setup.Row, k string, one tim
 	}
 	n := 0
 	for i := range plans {
-		for k := range rows {
-			if plans[i].For(&rows[k], r.asked) {
+		for j := range rows {
+			if plans[i].For(&rows[j], r.asked) {
 				n += r.Boots
 			}
 		}
@@ -122,31 +122,21 @@ func (l *lives) add(setup string, measured []machine.Measured) {
 	}
 }
 
-// longest is the set-up with the most turns.
-func (l *lives) longest(by map[string][]report.Sample) (name string) {
-	for i := range l.rows {
-		if n := l.rows[i].Name; len(by[n]) > len(by[name]) {
-			name = n
-		}
-	}
-	return name
-}
-
 // results are of the turns that every set-up went through, if there was one: a run that
 // ended early may have broken one off.
 func (l *lives) results() (out []report.Result) {
 	for _, c := range l.cases {
 		by := l.by[c.Scenario+"\n"+c.Case]
-		turns := len(by[l.longest(by)])
+		// A set-up without any does not take the case, or is behind in the first turn.
+		turns := 0
 		for i := range l.rows {
-			if name := l.rows[i].Name; !l.gone[name] {
-				turns = min(turns, len(by[name]))
+			n := len(by[l.rows[i].Name])
+			if n > 0 && !l.gone[l.rows[i].Name] && (turns == 0 || n < turns) {
+				turns = n
 			}
 		}
 		for name, all := range by {
-			if turns > 0 && len(all) > turns {
-				by[name] = all[:turns]
-			}
+			by[name] = all[:min(len(all), turns)]
 		}
 		var base []report.Sample
 		for i := range l.rows {

@@ -51,6 +51,25 @@ func TestLives(t *testing.T) {
 	require.Equal(t, map[string]int{setup.Naive: 1, setup.All: 1}, turns(l), "the first one failed")
 }
 
+// A case that some set-ups of a plan do not take is cut to whole turns all the same.
+func TestLivesOfSome(t *testing.T) {
+	rows, err := setup.Choose([]string{report.PassThrough, setup.Naive, setup.All})
+	require.NoError(t, err)
+	l := newLives(rows)
+	ring := func(setup string, ns float64) {
+		l.add(setup, []machine.Measured{{Scenario: report.Bells, Case: "x", Sample: report.Sample{Phases: []report.PhaseSample{{Name: "p", NS: ns}}}}})
+	}
+	ring(report.PassThrough, 1)
+	ring(setup.All, 2)
+	ring(setup.All, 9) // the turn after began with it, and was broken off
+	results := l.results()
+	require.Len(t, results, 2)
+	for _, r := range results {
+		require.Equal(t, 1, r.Total.NS.N, r.Setup)
+		require.NotNil(t, r.Ratio, r.Setup)
+	}
+}
+
 // Only a machine that did what it was booted for tells how long the others will take.
 func TestForetell(t *testing.T) {
 	rows, err := setup.Choose([]string{report.PassThrough, setup.All})

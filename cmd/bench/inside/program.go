@@ -21,6 +21,7 @@ var program = scene.Scenario{
 		About: "Init: address space, buffers, channel; host-to-device: the data to VRAM by a copy engine; launch: so many milliseconds " +
 			"of busy work; device-to-host: the data back; close: all is given back. Busy work is copies inside VRAM of calibrated length",
 	},
+	Busy: true,
 	Cases: func(run report.Run) (out []scene.Case) {
 		for _, ms := range pick(run, []uint64{1, 10}, []uint64{1, 10, 100, 1000}) {
 			for _, n := range pick(run, []uint64{0, 1 << 20}, []uint64{0, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
@@ -165,7 +166,10 @@ func Calibrate(ctx context.Context) (bytesPerMS uint64, err error) {
 	if err := j.start(0); err != nil {
 		return 0, err
 	}
-	const round = 128 << 20
+	const (
+		round = 128 << 20
+		line  = 4096
+	)
 	var rates []float64
 	for range 7 {
 		at := time.Now()
@@ -174,6 +178,7 @@ func Calibrate(ctx context.Context) (bytesPerMS uint64, err error) {
 		}
 		rates = append(rates, round/(float64(time.Since(at))/1e6))
 	}
-	// Whole lines: a copy's last line would be a launch of its own.
-	return uint64(median(rates)) &^ 4095, nil
+	// Whole lines, one at least: a copy's last line would be a launch of its own, and without
+	// any there would be no work.
+	return max(uint64(median(rates))&^(line-1), line), nil
 }

@@ -23,7 +23,7 @@ func (l *life) bells(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := l.take(report.Bells, s.Name, s.Parameters(n), func(t *scene.Take) error { return l.ringAll(ctx, t, n) }); err != nil {
+		if err := l.take(s.Name, s.Parameters(n), func(t *scene.Take) error { return l.ringAll(ctx, t, n) }); err != nil {
 			return err
 		}
 	}

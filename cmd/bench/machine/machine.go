@@ -36,18 +36,21 @@ type step struct {
 	do       func(l *life, ctx context.Context) error
 }
 
-// steps in their order. Every machine probes, also when nobody asked how long it
+// always is the scenario whose step every machine does, also when nobody asked how long it
 // takes: the rest needs the driver.
+const always = "probe"
+
+// steps in their order.
 var steps = []step{
-	{"probe", (*life).probe},
+	{always, (*life).probe},
 	{"contexts", (*life).contexts},
 	{"doorbell", (*life).fences},
 	{"storm", (*life).storm},
 	{report.Bells, (*life).bells},
 	{"tables", (*life).tables},
 	{"copy", (*life).copies},
-	{"traps", (*life).accesses},
-	{"traps", (*life).bandwidth},
+	{report.Accesses, (*life).accesses},
+	{report.Accesses, (*life).bandwidth},
 	{"neighbour", (*life).idle},
 	{"suspend", (*life).poweroff},
 }
@@ -105,7 +108,7 @@ type life struct {
 	kernel string
 	bed    *setup.Bed
 	vm     *lab.VM
-	asked  func(scenario string) bool
+	now    string // the scenario of the step under way
 	out    []Measured
 }
 
@@ -121,12 +124,13 @@ func Life(ctx context.Context, run report.Run, plan *Plan, row setup.Row, kernel
 		return nil, report.Emulator{}, err
 	}
 	defer func() { err = errors.Join(err, vm.Close()) }()
-	l := &life{plan: plan, run: run, kernel: kernel, bed: bed, vm: vm, asked: asked}
+	l := &life{plan: plan, run: run, kernel: kernel, bed: bed, vm: vm}
 	e := report.Emulator{QEMU: vm.QEMUVersion(), Accelerator: vm.Accel().Name}
 	for _, s := range steps {
-		if s.scenario != "probe" && !plan.does(s.scenario, &row, asked) {
+		if s.scenario != always && !plan.does(s.scenario, &row, asked) {
 			continue
 		}
+		l.now = s.scenario
 		if err := s.do(l, ctx); err != nil {
 			return nil, e, fmt.Errorf("%s: %w\n%s", s.scenario, err, vm.Diagnosis())
 		}
@@ -143,8 +147,8 @@ func processors(kernel string) int {
 	return 2
 }
 
-// take measures one case.
-func (l *life) take(scenario, name string, parameters map[string]string, do func(t *scene.Take) error) error {
+// take measures one case of the step under way.
+func (l *life) take(name string, parameters map[string]string, do func(t *scene.Take) error) error {
 	t := &scene.Take{Bed: l.bed, Run: l.run}
 	if err := do(t); err != nil {
 		return err
@@ -154,6 +158,6 @@ func (l *life) take(scenario, name string, parameters map[string]string, do func
 		full += ", " + name
 	}
 	parameters["kernel"], parameters["processors"] = l.vm.Kernel(), fmt.Sprint(processors(l.kernel))
-	l.out = append(l.out, Measured{Scenario: scenario, Case: full, Parameters: parameters, Sample: t.Sample()})
+	l.out = append(l.out, Measured{Scenario: l.now, Case: full, Parameters: parameters, Sample: t.Sample()})
 	return nil
 }

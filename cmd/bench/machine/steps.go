@@ -14,7 +14,7 @@ import (
 
 // probe loads nouveau.
 func (l *life) probe(ctx context.Context) error {
-	return l.take("probe", "", map[string]string{}, func(t *scene.Take) error {
+	return l.take("", map[string]string{}, func(t *scene.Take) error {
 		var loaded proto.ModprobeResult
 		err := t.Phase("modprobe", func() error {
 			return l.vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &loaded)
@@ -50,7 +50,7 @@ func (l *life) pick(quick, full int) int {
 // channel.
 func (l *life) contexts(ctx context.Context) error {
 	for _, n := range []int{1, l.pick(4, 8)} {
-		err := l.take("contexts", fmt.Sprintf("%d contexts", n), map[string]string{"contexts": fmt.Sprint(n)}, func(t *scene.Take) error {
+		err := l.take(fmt.Sprintf("%d contexts", n), map[string]string{"contexts": fmt.Sprint(n)}, func(t *scene.Take) error {
 			var r proto.ContextsResult
 			err := t.Phase("contexts", func() error {
 				return l.vm.Agent().Call(ctx, proto.CmdContexts, proto.ContextsArgs{Count: n}, &r)
@@ -69,7 +69,7 @@ func (l *life) contexts(ctx context.Context) error {
 // fences measures submissions, one at a time, by the guest's clock.
 func (l *life) fences(ctx context.Context) error {
 	n := l.pick(100, 300)
-	return l.take("doorbell", "fences", map[string]string{"submissions": fmt.Sprint(n)}, func(t *scene.Take) error {
+	return l.take("fences", map[string]string{"submissions": fmt.Sprint(n)}, func(t *scene.Take) error {
 		var r proto.FencesResult
 		err := t.Phase("fences", func() error {
 			return l.vm.Agent().Call(ctx, proto.CmdFences, proto.FencesArgs{Count: n}, &r)
@@ -88,7 +88,7 @@ func (l *life) storm(ctx context.Context) error {
 	const batch = 64
 	n := l.pick(10, 20)
 	p := map[string]string{"submissions": fmt.Sprint(n * batch), "batch": fmt.Sprint(batch)}
-	return l.take("storm", fmt.Sprintf("%d submissions", n*batch), p, func(t *scene.Take) error {
+	return l.take(fmt.Sprintf("%d submissions", n*batch), p, func(t *scene.Take) error {
 		var r proto.FencesResult
 		err := t.Phase("storm", func() error {
 			return l.vm.Agent().Call(ctx, proto.CmdFences, proto.FencesArgs{Count: n, Batch: batch}, &r)
@@ -114,7 +114,7 @@ func (l *life) tables(ctx context.Context) error {
 		{"sparse", l.pick(100, 300), 4 << 10},
 	} {
 		p := map[string]string{"buffers": fmt.Sprint(c.buffers), "bytes": fmt.Sprint(c.bytes)}
-		err := l.take("tables", fmt.Sprintf("%s, %d buffers of %d KiB", c.name, c.buffers, c.bytes>>10), p, func(t *scene.Take) error {
+		err := l.take(fmt.Sprintf("%s, %d buffers of %d KiB", c.name, c.buffers, c.bytes>>10), p, func(t *scene.Take) error {
 			var r proto.TablesResult
 			err := t.Phase("tables", func() error {
 				return l.vm.Agent().Call(ctx, proto.CmdTables, proto.TablesArgs{Buffers: c.buffers, Bytes: c.bytes}, &r)
@@ -133,15 +133,15 @@ func (l *life) tables(ctx context.Context) error {
 
 // copies measures each engine at some sizes. The guest verifies what it copies.
 func (l *life) copies(ctx context.Context) error {
-	sizes := []uint32{4 << 10, 1 << 20}
-	for _, size := range sizes {
+	const rounds = 20
+	for _, size := range []uint32{4 << 10, 1 << 20} {
 		for _, engine := range []string{"m2mf", "ce0", "ce1"} {
 			name := fmt.Sprintf("%d KiB, %s", size>>10, strings.ToUpper(engine))
-			p := map[string]string{"bytes": fmt.Sprint(size), "engine": strings.ToUpper(engine), "rounds": "20"}
-			err := l.take("copy", name, p, func(t *scene.Take) error {
+			p := map[string]string{"bytes": fmt.Sprint(size), "engine": strings.ToUpper(engine), "rounds": fmt.Sprint(rounds)}
+			err := l.take(name, p, func(t *scene.Take) error {
 				var r proto.BenchResult
 				err := t.Phase("all ways", func() error {
-					return l.vm.Agent().Call(ctx, proto.CmdBench, proto.BenchArgs{Engines: []string{engine}, Sizes: []uint32{size}, Rounds: 20, Registers: 1}, &r)
+					return l.vm.Agent().Call(ctx, proto.CmdBench, proto.BenchArgs{Engines: []string{engine}, Sizes: []uint32{size}, Rounds: rounds, Registers: 1}, &r)
 				})
 				for _, c := range r.Copies {
 					if c.Engine == engine {
@@ -161,7 +161,7 @@ func (l *life) copies(ctx context.Context) error {
 // accesses measures the loads and stores of a program in the guest.
 func (l *life) accesses(ctx context.Context) error {
 	const n = 500
-	return l.take("traps", "accesses", map[string]string{"accesses": fmt.Sprint(n)}, func(t *scene.Take) error {
+	return l.take("accesses", map[string]string{"accesses": fmt.Sprint(n)}, func(t *scene.Take) error {
 		var r proto.BenchResult
 		err := t.Phase("accesses", func() error {
 			return l.vm.Agent().Call(ctx, proto.CmdBench, proto.BenchArgs{Engines: []string{"m2mf"}, Sizes: []uint32{4096}, Rounds: 1, Registers: n}, &r)
@@ -179,7 +179,7 @@ func (l *life) accesses(ctx context.Context) error {
 // bandwidth measures the processor's way to VRAM against that to its memory.
 func (l *life) bandwidth(ctx context.Context) error {
 	const n = 16 << 10
-	return l.take("traps", "bandwidth", map[string]string{"bytes": fmt.Sprint(n)}, func(t *scene.Take) error {
+	return l.take("bandwidth", map[string]string{"bytes": fmt.Sprint(n)}, func(t *scene.Take) error {
 		var r proto.BandwidthResult
 		err := t.Phase("bandwidth", func() error {
 			return l.vm.Agent().Call(ctx, proto.CmdBandwidth, proto.BandwidthArgs{Bytes: n, BARMS: l.pick(100, 200)}, &r)
@@ -211,7 +211,7 @@ func (l *life) idle(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return l.take("neighbour", "one idle guest", map[string]string{"ms": fmt.Sprint(d.Milliseconds())}, func(t *scene.Take) error {
+	return l.take("one idle guest", map[string]string{"ms": fmt.Sprint(d.Milliseconds())}, func(t *scene.Take) error {
 		used, err := t.Idle(ctx, d)
 		if err == nil {
 			t.Figure("idle", report.Share, used)
@@ -222,7 +222,7 @@ func (l *life) idle(ctx context.Context) error {
 
 // poweroff shuts the guest down; its driver saves what VRAM would lose.
 func (l *life) poweroff(ctx context.Context) error {
-	return l.take("suspend", "poweroff", map[string]string{}, func(t *scene.Take) error {
+	return l.take("poweroff", map[string]string{}, func(t *scene.Take) error {
 		var guest float64
 		err := t.Phase("poweroff", func() error {
 			took, err := l.vm.TimedPoweroff(ctx)

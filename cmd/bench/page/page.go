@@ -124,7 +124,7 @@ func where(title, place string) string {
 func counts[T any](sets []map[string]T, value func(T) float64) (titles []string, cells func(map[string]T) []cell) {
 	var used []report.Count
 	for _, c := range report.Counts {
-		if c.Name != report.Messages && c.Name != report.Posted && c.Name != report.Wakes && slices.ContainsFunc(sets, func(m map[string]T) bool { _, ok := m[c.Name]; return ok }) {
+		if c.Column && slices.ContainsFunc(sets, func(m map[string]T) bool { _, ok := m[c.Name]; return ok }) {
 			used = append(used, c)
 			titles = append(titles, c.Title)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +24,7 @@ func (d *drawer) ablation(place string) []section {
 	}
 	s := section{
 		ID: "ablation-" + place, Title: where("All set-ups", place), Open: true,
-		About: fmt.Sprintf("Sums of medians over the %d cases that every set-up ran. The ratio is end to end, by pass-through's of the same turn: the geometric mean of the cases, and the worst of them. Same map is the ratio to the whole card with as much of it mapped, and the worst scenario by that; naive is how many times as long as this set-up full virtualization takes.", rows[0].Cases),
+		About: fmt.Sprintf("Sums of medians over the %s that every set-up ran. The ratio is end to end, by pass-through's of the same turn: the geometric mean of the cases, and the worst of them. Same map is the ratio to the whole card with as much of it mapped, and the worst scenario by that; naive is how many times as long as this set-up full virtualization takes.", report.HowMany(rows[0].Cases, "case")),
 	}
 	var sets []map[string]float64
 	for _, a := range rows {
@@ -50,16 +49,7 @@ func (d *drawer) ablation(place string) []section {
 	p := plot.Bars{Label: "Time by pass-through's, by scenario and set-up", Axis: "time by pass-through's, geometric mean of the scenario's cases", Show: report.ShowRatio, Mark: 1}
 	for _, sc := range d.r.Scenarios {
 		for _, set := range d.r.Setups {
-			logs, n := 0.0, 0
-			for i := range d.r.Results {
-				x := &d.r.Results[i]
-				if x.Scenario == sc.Name && x.Where == place && x.Setup == set.Name && x.Ratio != nil {
-					logs += math.Log(x.Ratio.Median)
-					n++
-				}
-			}
-			if n > 0 && set.Name != report.PassThrough {
-				v := math.Exp(logs / float64(n))
+			if v := d.r.ByPassThrough(place, sc.Name, set.Name); v > 0 && set.Name != report.PassThrough {
 				p.Bars = append(p.Bars, plot.Bar{Name: sc.Name, Group: sc.Name, Class: d.class[set.Name], Value: v, Tip: set.Name + ": " + report.ShowRatio(v)})
 			}
 		}
@@ -127,12 +117,7 @@ var views = map[string][]view{
 }
 
 func (d *drawer) scenario(sc *report.Scenario, place string) []section {
-	var rows []*report.Result
-	for i := range d.r.Results {
-		if x := &d.r.Results[i]; x.Scenario == sc.Name && x.Where == place {
-			rows = append(rows, x)
-		}
-	}
+	rows := d.r.Of(sc.Name, place)
 	if len(rows) == 0 {
 		return nil
 	}
@@ -318,21 +303,8 @@ func (d *drawer) times(rows []*report.Result) table {
 
 // parts is the table of its phases and figures.
 func (d *drawer) parts(rows []*report.Result) table {
-	t := table{Words: 2, Head: []string{"case", "set-up"}}
-	var phases, figures []string
-	for _, x := range rows {
-		for _, p := range x.Phases {
-			if !slices.Contains(phases, p.Name) {
-				phases = append(phases, p.Name)
-			}
-		}
-		for _, f := range x.Figures {
-			if !slices.Contains(figures, f.Name) {
-				figures = append(figures, f.Name)
-			}
-		}
-	}
-	t.Head = slices.Concat(t.Head, phases, report.FigureHeads(phases, figures))
+	phases, figures, heads := report.Parts(rows)
+	t := table{Words: 2, Head: slices.Concat([]string{"case", "set-up"}, phases, heads)}
 	for _, x := range rows {
 		row := []cell{word(x.Case), d.setup(x.Setup)}
 		for _, n := range phases {

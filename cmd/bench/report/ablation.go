@@ -153,6 +153,18 @@ func (r *Report) scenarioRatio(where, scenario string, p pair) float64 {
 	return m.value()
 }
 
+// ByPassThrough is the geometric mean of the ratios to pass-through of a scenario's cases with a
+// set-up; 0 if there are none.
+func (r *Report) ByPassThrough(where, scenario, setup string) float64 {
+	var m mean
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Where == where && x.Scenario == scenario && x.Setup == setup && x.Ratio != nil {
+			m = m.add(x.Ratio.Median)
+		}
+	}
+	return m.value()
+}
+
 // Ablation sums up one place of measurement, set-up by set-up.
 func (r *Report) Ablation(where string) []Ablation {
 	type key struct{ scenario, name string }

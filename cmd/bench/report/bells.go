@@ -21,6 +21,9 @@ type Bell struct {
 	Work   stats.Summary `json:"work"`
 }
 
+// Accesses is the scenario of single accesses.
+const Accesses = "traps"
+
 // Bells is the scenario that rings doorbells, and figures of it that are compared.
 const (
 	Bells      = "bells"

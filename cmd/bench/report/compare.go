@@ -31,9 +31,14 @@ type Comparison struct {
 type Compared struct {
 	Now, Then *Result
 	Ratio     float64 // of the medians of the total times, now by then
-	// Clear says that the middle halves of the repetitions do not overlap.
+	// Clear says that the middle halves of the repetitions do not overlap, of which each run
+	// has enough for one.
 	Clear bool
 }
+
+// enoughToTell is below how many repetitions there is no middle half: two are always apart
+// from two others, or not, by chance.
+const enoughToTell = 3
 
 // Refusal says why no ratios are made, of how many results.
 type Refusal struct {
@@ -82,7 +87,7 @@ func Compare(now, then *Report) (*Comparison, error) {
 		if len(why) == 0 {
 			a, b := &x.Total.NS, &y.Total.NS
 			c.Rows = append(c.Rows, Compared{
-				Now: x, Then: y, Ratio: a.Median / b.Median, Clear: a.Q1 > b.Q3 || a.Q3 < b.Q1,
+				Now: x, Then: y, Ratio: a.Median / b.Median, Clear: min(a.N, b.N) >= enoughToTell && (a.Q1 > b.Q3 || a.Q3 < b.Q1),
 			})
 			continue
 		}
@@ -182,7 +187,7 @@ func (r *Report) setup(name string) Setup {
 // Text writes the comparison for a terminal.
 func (c *Comparison) Text() string {
 	var b strings.Builder
-	b.WriteString("Against the other run: ratios of medians, this run by that one; \"clear\" where the middle halves of the repetitions do not overlap\n")
+	b.WriteString("Against the other run: ratios of medians, this run by that one; \"clear\" where the middle halves of the repetitions, three or more, do not overlap\n")
 	g := grid{indent: "  ", left: 3, head: []string{"scenario", "case", "set-up", "then", "now", "ratio", "", "traps then", "now", "examined then", "now"}}
 	for _, r := range c.Rows {
 		name := r.Now.Scenario
@@ -200,14 +205,14 @@ func (c *Comparison) Text() string {
 	}
 	g.write(&b)
 	for _, r := range c.Refused {
-		fmt.Fprintf(&b, "\nNot comparable, %d results:\n", len(r.Results))
+		fmt.Fprintf(&b, "\nNot comparable, %s:\n", HowMany(len(r.Results), "result"))
 		for _, d := range r.Why {
 			fmt.Fprintf(&b, "  %v\n", d)
 		}
 		firstFew(&b, r.Results)
 	}
 	if n := len(c.Missing); n > 0 {
-		fmt.Fprintf(&b, "\nMeasured there, not here, %d results:\n", n)
+		fmt.Fprintf(&b, "\nMeasured there, not here, %s:\n", HowMany(n, "result"))
 		firstFew(&b, c.Missing)
 	}
 	return b.String()

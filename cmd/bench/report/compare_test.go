@@ -86,6 +86,10 @@ func TestCompareTellsClearFromNoise(t *testing.T) {
 	require.True(t, c.Rows[0].Clear)
 	require.InDelta(t, 8.0/7, c.Rows[1].Ratio, 1e-9)
 	require.False(t, c.Rows[1].Clear, "the spreads overlap")
+	then.Results[0].Total.NS = stats.Of([]float64{10e6, 12e6})
+	c, err = report.Compare(sample(), then)
+	require.NoError(t, err)
+	require.False(t, c.Rows[0].Clear, "two tell nothing")
 }
 
 func TestSameMachine(t *testing.T) {

@@ -105,14 +105,21 @@ func TestTextOfSomeSetups(t *testing.T) {
 	text := r.Text()
 	require.NotContains(t, text, "ratios to")
 	require.NotContains(t, text, "worst")
-	require.Regexp(t, `(?m)^All set-ups in this process: sums over the 1 cases that each of them ran$`, text)
+	require.Regexp(t, `(?m)^All set-ups in this process: sums over the 1 case that each of them ran$`, text)
 	require.Contains(t, text, "  Not measured with pass-through\n")
 	r.Setups[1].Options = map[string]string{report.OptMap: "all"}
 	require.Contains(t, r.Text(), "  With slow what is mapped is reached without a trap, and has no row; ")
 }
 
-func TestFigureHeads(t *testing.T) {
-	require.Equal(t, []string{"store:", "p99"}, report.FigureHeads([]string{"launch", "store"}, []string{"store", "p99"}))
+// A figure that is called as a phase is told from it, in whichever result either is.
+func TestParts(t *testing.T) {
+	phases, figures, heads := report.Parts([]*report.Result{
+		{Phases: []report.Phase{{Name: "launch"}}, Figures: []report.Figure{{Name: "store"}}},
+		{Phases: []report.Phase{{Name: "store"}, {Name: "launch"}}, Figures: []report.Figure{{Name: "store"}, {Name: "p99"}}},
+	})
+	require.Equal(t, []string{"launch", "store"}, phases)
+	require.Equal(t, []string{"store", "p99"}, figures)
+	require.Equal(t, []string{"store:", "p99"}, heads)
 }
 
 // A ratio is of the same turn: a machine that is slow for a while is slow for both.

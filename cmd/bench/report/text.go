@@ -76,7 +76,7 @@ func (r *Report) head() string {
 // shown are the counts that the tables have columns for.
 func shown() (names []string, titles []string) {
 	for _, c := range Counts {
-		if c.Name != Messages && c.Name != Posted && c.Name != Wakes {
+		if c.Column {
 			names, titles = append(names, c.Name), append(titles, c.Title)
 		}
 	}
@@ -116,7 +116,7 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 	if len(rows) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %d cases that each of them ran", title, rows[0].Cases)
+	fmt.Fprintf(b, "\nAll set-ups %s: sums over the %s that each of them ran", title, HowMany(rows[0].Cases, "case"))
 	names, titles := shown()
 	g := grid{indent: "  ", head: []string{"set-up", "end to end"}}
 	// Columns that no set-up has, for what they are told by was not measured, are left out.
@@ -194,12 +194,7 @@ func have[T any](m map[string]T, name string, show func(T) string) string {
 
 func (r *Report) scenario(b *strings.Builder, s *Scenario) {
 	for _, where := range places {
-		var rows []*Result
-		for i := range r.Results {
-			if x := &r.Results[i]; x.Scenario == s.Name && x.Where == where.name {
-				rows = append(rows, x)
-			}
-		}
+		rows := r.Of(s.Name, where.name)
 		if len(rows) == 0 {
 			continue
 		}
@@ -262,20 +257,7 @@ func counts(b *strings.Builder, rows []*Result) {
 
 // phases is the table of its phases and figures.
 func phases(b *strings.Builder, rows []*Result) {
-	var names, figures []string
-	for _, x := range rows {
-		for _, p := range x.Phases {
-			if !slices.Contains(names, p.Name) {
-				names = append(names, p.Name)
-			}
-		}
-		for _, f := range x.Figures {
-			if !slices.Contains(figures, f.Name) {
-				figures = append(figures, f.Name)
-			}
-		}
-	}
-	heads := FigureHeads(names, figures)
+	names, figures, heads := Parts(rows)
 	g := grid{indent: "  ", left: 2, head: slices.Concat([]string{"case", "set-up"}, names, heads)}
 	last := ""
 	for _, x := range rows {
@@ -307,16 +289,39 @@ func phases(b *strings.Builder, rows []*Result) {
 	g.write(b)
 }
 
-// FigureHeads are the heads of columns of figures, beside those of phases: a figure that is
-// called as a phase has a colon, for it is of one of what the phase did.
-func FigureHeads(phases, figures []string) []string {
-	heads := slices.Clone(figures)
+// Parts are the phases and figures that any of some results has, and the heads of columns of the
+// figures beside those of the phases: a figure that is called as a phase has a colon, for it is of
+// one of what the phase did.
+func Parts(rows []*Result) (phases, figures, heads []string) {
+	for _, x := range rows {
+		for _, p := range x.Phases {
+			if !slices.Contains(phases, p.Name) {
+				phases = append(phases, p.Name)
+			}
+		}
+		for _, f := range x.Figures {
+			if !slices.Contains(figures, f.Name) {
+				figures = append(figures, f.Name)
+			}
+		}
+	}
+	heads = slices.Clone(figures)
 	for i, h := range heads {
 		if slices.Contains(phases, h) {
 			heads[i] = h + ":"
 		}
 	}
-	return heads
+	return phases, figures, heads
+}
+
+// Of are the results of a scenario that were measured there.
+func (r *Report) Of(scenario, where string) (rows []*Result) {
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Scenario == scenario && x.Where == where {
+			rows = append(rows, x)
+		}
+	}
+	return rows
 }
 
 func (r *Report) traps(b *strings.Builder) {
@@ -395,6 +400,6 @@ type TitledModel struct {
 
 // Fit says how good it is.
 func (m *Model) Fit() string {
-	return fmt.Sprintf("least squares over the medians of %d phases, each of %d kinds with its own time whatever the set-up; what is left over is %.0f %% of a phase's time (root mean square; R² %.3f)",
-		m.N, len(m.Own), m.Residual*100, m.R2)
+	return fmt.Sprintf("least squares over the medians of %s, each of %s with its own time whatever the set-up; what is left over is %.0f %% of a phase's time (root mean square; R² %.3f)",
+		HowMany(m.N, "phase"), HowMany(len(m.Own), "kind"), m.Residual*100, m.R2)
 }

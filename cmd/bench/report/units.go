@@ -46,6 +46,14 @@ func ShowCount(v float64) string {
 	return s
 }
 
+// HowMany writes a number of things.
+func HowMany(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // Show writes a value of the unit.
 func (u Unit) Show(v float64) string {
 	switch u {

@@ -22,6 +22,9 @@ import (
 // Scenario is something to measure in this process.
 type Scenario struct {
 	report.Scenario
+	// Busy says that its cases have busy work, of which the run has to know how much is a
+	// millisecond.
+	Busy bool
 	// Cases of the scenario with the parameters of a run.
 	Cases func(run report.Run) []Case
 }
@@ -187,9 +190,11 @@ func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []set
 			return nil, err
 		}
 		if c.Prepare != nil {
-			if p.state, err = c.Prepare(ctx, p.bed); err != nil {
+			state, err := c.Prepare(ctx, p.bed)
+			if err != nil { // with which may come a nil that has a type
 				return nil, fmt.Errorf("%s: %w", row.Name, err)
 			}
+			p.state = state
 		}
 	}
 	for turn := range run.Repeat {

@@ -138,3 +138,12 @@ func TestIdle(t *testing.T) {
 	_, err = k.Idle(ctx, time.Hour)
 	require.ErrorIs(t, err, context.Canceled)
 }
+
+// TestPrepareFails: what could not be prepared is not closed, whatever came with the error: a
+// typed nil is no nil.
+func TestPrepareFails(t *testing.T) {
+	stop := errors.New("it was ended")
+	c := &scene.Case{Name: "c", Shape: setup.Common, Prepare: func(context.Context, *setup.Bed) (io.Closer, error) { return (*state)(nil), stop }}
+	_, err := scene.Turns(t.Context(), report.Run{Repeat: 1}, &scene.Scenario{Scenario: report.Scenario{Name: "s"}}, c, rows(t))
+	require.ErrorIs(t, err, stop)
+}

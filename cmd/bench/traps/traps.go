@@ -107,14 +107,15 @@ func Measure(ctx context.Context, o Options) (*Report, error) {
 func (o *Options) figure(ctx context.Context, way Way, access string, once func(transport int) (ns float64, err error)) (Figure, error) {
 	values := make([][]float64, len(o.Transports))
 	var ratios []float64
-	for range o.Rounds {
-		for i, name := range o.Transports {
+	for round := range o.Rounds {
+		for k := range o.Transports {
 			if ctx.Err() != nil {
 				return Figure{}, ctx.Err()
 			}
+			i := (k + round) % len(o.Transports) // none is always the one behind the other
 			ns, err := once(i)
 			if err != nil {
-				return Figure{}, fmt.Errorf("%s, %s: %w", name, access, err)
+				return Figure{}, fmt.Errorf("%s, %s: %w", o.Transports[i], access, err)
 			}
 			values[i] = append(values[i], ns)
 		}

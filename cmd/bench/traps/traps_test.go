@@ -93,6 +93,19 @@ func TestEnds(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
+// TestTurnsBeginWithEach: none is always measured behind the other, and ratios are of a round.
+func TestTurnsBeginWithEach(t *testing.T) {
+	var order []int
+	o := Options{Transports: []string{"a", "b"}, Rounds: 3}
+	f, err := o.figure(t.Context(), Socket, "read", func(i int) (float64, error) {
+		order = append(order, i)
+		return float64(len(order) + 10*i), nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 1, 1, 0, 0, 1}, order)
+	require.Equal(t, Spread{13.0 / 4, 16.0 / 5, 12.0}, *f.Ratio)
+}
+
 func TestSpread(t *testing.T) {
 	require.Equal(t, Spread{2, 1, 9}, spreadOf([]float64{9, 1, 2}))
 	require.Equal(t, Spread{3, 1, 9}, spreadOf([]float64{9, 1, 2, 4}))
