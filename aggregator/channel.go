@@ -278,6 +278,9 @@ func (g *Guest) finishClose(ch *channel) {
 		a.gate.remove(ch)
 	}
 	a.ctl.unbind(ch.id)
+	g.mu.Lock()
+	g.leaving = nil // its number may soon be another's
+	g.mu.Unlock()
 	a.routeAll()
 	g.keep(ch)
 	if !g.leave(ch.space) {

@@ -39,6 +39,8 @@ type Guest struct {
 	todo     todo
 	doing    todo
 	binding  channelSet // of doing.bind, those whose turn is still to come
+	ending   bool       // doing starts nothing
+	leaving  *channel   // that is being closed, until the card has let go of it
 	begun    uint64     // rounds of work
 	done     uint64
 	kept     [gf100.Channels]kept // written by the guest's goroutine alone

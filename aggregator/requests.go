@@ -174,10 +174,11 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	} else {
 		asked.add(spaceKey{uint64(pdb>>4) << 12, shadowpt.Target(pdb & 3)})
 	}
-	if g.idle() && g.putOff(&asked) {
+	if g.mayPutOff() && g.putOff(&asked) {
 		return
 	}
 	g.todo.invalidate.merge(asked)
+	g.todo.asked = true
 	g.wake.Broadcast()
 }
 
@@ -189,7 +190,7 @@ func (g *Guest) Invalidated() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.todo.invalidate.any() && !g.doing.invalidate.any()
+	return !g.todo.asked && !g.doing.asked
 }
 
 // Shown reports whether what the client has mapped shows all that it should: a store

@@ -13,7 +13,9 @@ import (
 // something left to do. A lazy policy puts off an invalidate that comes while
 // every channel of its space is quiet: it is owed, and as far as the guest can
 // see it is done. No engine walks the shadow then, and none will before
-// submit, run or a runlist, which see to it that what is owed is done first.
+// submit, run or a runlist, which see to it that what is owed is done first. A channel
+// that is about to go, or is being taken off the card, is as good as quiet when it has
+// nothing left to do: it does not run again, so nothing is done for it, and nobody waits.
 // Memory that goes is taken away at once, whatever the policy.
 
 // eager says what is applied at once.
@@ -71,22 +73,51 @@ func (g *Guest) wrote(addr, n uint64) {
 	}
 }
 
+// mayPutOff reports whether an invalidate may be owed now, if its channels are quiet: nothing
+// is under way that lets a channel run, what is still to come pays first, and no channel that
+// is about to go has something to be written to its guest's memory. A guest that has been told
+// that its invalidate is done may use that for something else. Guest.mu is held.
+func (g *Guest) mayPutOff() bool {
+	if !g.doing.empty() && !g.ending || g.leaving != nil && !g.leaving.saved {
+		return false
+	}
+	ok := true
+	look := func(id uint8) {
+		ch := g.channels[id].ch
+		ok = ok && (ch == nil || ch.saved)
+	}
+	g.todo.bind.each(look)
+	g.binding.each(look)
+	return ok
+}
+
 // putOff reports whether an invalidate may be owed. Guest.mu is held.
 func (g *Guest) putOff(v *invalidations) bool {
 	if !g.policy.Sync.Lazy() || v.unmapped {
 		return false
 	}
+	if ch := g.leaving; ch != nil && v.has(ch.space.key) && !g.agg.ctl.quiet(ch.id) {
+		return false
+	}
+	// What no channel has no shadow is of, and who makes one reads all. Memory that has come
+	// is for all.
+	var owed invalidations
+	if g.moved[0] != g.moved[1] {
+		owed = *v
+	}
 	for i := range g.channels {
 		ch := g.channels[i].ch
-		if ch == nil || !ch.active || !v.has(ch.space.key) {
+		if ch == nil || !v.has(ch.space.key) {
 			continue
 		}
-		if ch.waits() || !g.agg.ctl.quiet(ch.id) {
+		if ch.active && (ch.waits() || !g.agg.ctl.quiet(ch.id)) {
 			return false
 		}
 		ch.active = false
+		owed.all = v.all
+		owed.add(ch.space.key)
 	}
-	g.owed.merge(*v)
+	g.owed.merge(owed)
 	g.stats.LazyInvalidates.Add(1)
 	return true
 }

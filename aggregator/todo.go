@@ -23,6 +23,7 @@ type todo struct {
 	base       uint32 // NV_PFIFO_RUNLIST_BASE
 	count      uint32
 	invalidate invalidations
+	asked      bool             // by the guest, which waits for it: of invalidate, what was not put off
 	look       bool             // for doorbells that nobody traps; see ownLook
 	entries    bool             // table entries were written that are to be applied at once
 	policy     *shadowpt.Policy // the shadows are to be kept like that from now on
@@ -74,9 +75,14 @@ func (t *todo) empty() bool {
 // shadows: memory that goes, and a reset.
 func (t *todo) urgent() bool { return t.reset || t.invalidate.unmapped }
 
-// starts reports whether channels may run because of it that did not before.
-func (t *todo) starts() bool {
-	return !t.bind.empty() || !t.bell.empty() || t.runlist || t.schedule
+// starts reports whether channels may run because of it that did not before. Guest.mu is held.
+func (g *Guest) starts(t *todo) bool {
+	if !t.bell.empty() || t.runlist || t.schedule {
+		return true
+	}
+	binds := false
+	t.bind.each(func(id uint8) { binds = binds || g.channels[id].bound })
+	return binds
 }
 
 // channelSet is a set of channel numbers.

@@ -77,7 +77,9 @@ func (g *Guest) next() bool {
 	if g.closing {
 		return false
 	}
-	if g.todo.starts() {
+	t := &g.todo
+	g.ending = !g.starts(t) && !t.reset && !t.entries && !t.look && t.policy == nil
+	if g.starts(t) {
 		g.pay()
 	}
 	g.doing, g.todo = g.todo, todo{}
@@ -99,6 +101,7 @@ func (g *Guest) finish() {
 	g.news.done = true
 	g.news.runlist = g.news.runlist || g.doing.runlist
 	g.doing = todo{}
+	g.ending = false
 	g.done = g.begun
 	bells.each(func(id uint8) {
 		if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
@@ -112,12 +115,13 @@ func (g *Guest) finish() {
 // rebind makes the card's channel what the guest's table says. It reports
 // whether the new channel is one that the card has to list. From its end on the
 // guest's requests go to that channel, also while the round goes on: nobody looks
-// again whether they came.
+// again whether they came. One that was bound since the round began is the next one's: what
+// it depends on is not done.
 func (g *Guest) rebind(id uint8) (relist bool) {
 	g.mu.Lock()
 	c := &g.channels[id]
-	old, want, inst := c.ch, c.bound && g.unsafe == "", c.inst
-	c.ch = nil
+	old, want, inst := c.ch, c.bound && g.unsafe == "" && !g.todo.bind.has(id), c.inst
+	c.ch, g.leaving = nil, c.ch
 	g.watch(id)
 	g.mu.Unlock()
 	if old != nil {
@@ -136,6 +140,7 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.binding.remove(id)
+	g.leaving = nil
 	if ch == nil {
 		g.news.unbound = g.news.unbound || want // told with the end of the round
 		return false
@@ -186,7 +191,7 @@ func (g *Guest) refreshShadows(t *todo) {
 func (g *Guest) putOffAll(t *todo) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !t.starts() && g.putOff(&t.invalidate)
+	return !g.starts(t) && g.putOff(&t.invalidate)
 }
 
 // makeCertain has the card forget what shadows were.
