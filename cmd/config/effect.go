@@ -198,9 +198,23 @@ func (l *Layer) idle(o *option, s *Schedule, b Beside, alone bool) string {
 		return "has no effect while no GPU has a bar-map"
 	case adaptive(o.path) && all(func(_ *Face, s *Shadow) bool { return s.Sync != "adaptive" }):
 		return notAdaptive(c.Shadow.Sync)
+	case alone && section == "card" || o.path == "server.spin":
+		return l.notNative(strings.TrimPrefix(strings.TrimPrefix(o.path, "card."), "server."), o.text())
 	}
 	return ""
 }
+
+// notNative says why an option of what only the native transport does has no effect.
+func (l *Layer) notNative(key, value string) string {
+	off := map[string]string{"bar-map": "none", "doorbell": "trap", "spin": "0s"}[key]
+	if off == "" || off == value || l.Config.Server.Transport == nativeTransport {
+		return ""
+	}
+	return "has no effect: server.transport is " + l.Config.Server.Transport + "; it is for " + nativeTransport
+}
+
+// nativeTransport is the one that maps BARs into a guest, and that spins.
+const nativeTransport = "native"
 
 // adaptive tells whether an option is for shadow.sync: adaptive alone.
 func adaptive(key string) bool { return key == "shadow.burst" || key == "shadow.calm" }
@@ -228,6 +242,8 @@ func (l *Layer) WarningsOf(g *GPU, s *Schedule) (out []*Error) {
 			why = g.idle(o.path, s)
 		case adaptive(o.path) && g.Shadow.Sync != "adaptive" && o.text() != l.textOf(o.path):
 			why = notAdaptive(g.Shadow.Sync)
+		default:
+			why = l.notNative(o.path, o.text())
 		}
 		if why != "" {
 			out = append(out, &Error{Where: g.Where(o.path), Value: o.text(), Reason: why})

@@ -75,6 +75,16 @@ func TestWarnings(t *testing.T) {
 		{file: "shadow: {burst: 3}\n" + gpu + "}\n", want: []string{`f.yaml:1: shadow.burst: 3: has no effect while shadow.sync is lazy; it is for adaptive`}},
 		{file: "shadow: {burst: 3}\n" + gpu + "shadow: {sync: adaptive}}\n"},
 		{file: gpu + "shadow: {sync: flush, calm: 9}}\n", want: []string{`f.yaml:2: gpus[0].shadow.calm: 9: has no effect while shadow.sync is flush; it is for adaptive`}},
+		// Of what the transport does not do.
+		{file: "server: {transport: libvfio-user, spin: 9us}\n" + gpu + "doorbell: poll, bar-map: all}\n", want: []string{
+			`f.yaml:1: server.spin: 9µs: has no effect: server.transport is libvfio-user; it is for native`,
+			`f.yaml:2: gpus[0].doorbell: poll: has no effect: server.transport is libvfio-user; it is for native`,
+			`f.yaml:2: gpus[0].bar-map: all: has no effect: server.transport is libvfio-user; it is for native`,
+		}},
+		{file: "server: {transport: libvfio-user, spin: 0s}\n" + gpu + "doorbell: trap, bar-map: none}\n"},
+		{file: "socket: s.sock\nserver: {transport: libvfio-user}\ncard: {bar-map: bar1}\n", alone: true, want: []string{
+			`f.yaml:3: card.bar-map: bar1: has no effect: server.transport is libvfio-user; it is for native`,
+		}},
 		// One guest alone.
 		{file: "socket: s.sock\nlimits: {guests: 3, map-runs: 9, request: 2s}\nshadow: {sync: flush}\nscheduler: {depth: 2}\n", alone: true, want: []string{
 			`f.yaml:3: shadow.sync: flush: has no effect: the whole card is one guest's; it is for cards that virtual GPUs share`,
