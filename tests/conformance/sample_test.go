@@ -67,8 +67,8 @@ func (s *sample) dial() (int, error) {
 		s.kill()
 	case s.once:
 		select {
-		case <-s.ended:
-		case <-time.After(500 * time.Millisecond):
+		case <-s.ended: // its client has gone, and it goes as soon as it has a processor
+		case <-time.After(3 * time.Second): // its client is there: this is a second one
 		}
 	}
 	for deadline := time.Now().Add(time.Minute); ; {
