@@ -198,7 +198,7 @@ func (l *Layer) idle(o *option, s *Schedule, b Beside, alone bool) string {
 		return "has no effect while no GPU has a bar-map"
 	case adaptive(o.path) && all(func(_ *Face, s *Shadow) bool { return s.Sync != "adaptive" }):
 		return notAdaptive(c.Shadow.Sync)
-	case alone && section == "card" || o.path == "server.spin":
+	case section == "card" || o.path == "server.spin":
 		return l.notNative(strings.TrimPrefix(strings.TrimPrefix(o.path, "card."), "server."), o.text())
 	}
 	return ""

@@ -78,8 +78,8 @@ func TestWarnings(t *testing.T) {
 		// Of what the transport does not do.
 		{file: "server: {transport: libvfio-user, spin: 9us}\n" + gpu + "doorbell: poll, bar-map: all}\n", want: []string{
 			`f.yaml:1: server.spin: 9µs: has no effect: server.transport is libvfio-user; it is for native`,
-			`f.yaml:2: gpus[0].doorbell: poll: has no effect: server.transport is libvfio-user; it is for native`,
-			`f.yaml:2: gpus[0].bar-map: all: has no effect: server.transport is libvfio-user; it is for native`,
+			`f.yaml:3: gpus[0].bar-map: all: has no effect: server.transport is libvfio-user; it is for native`,
+			`f.yaml:3: gpus[0].doorbell: poll: has no effect: server.transport is libvfio-user; it is for native`,
 		}},
 		{file: "server: {transport: libvfio-user, spin: 0s}\n" + gpu + "doorbell: trap, bar-map: none}\n"},
 		{file: "socket: s.sock\nserver: {transport: libvfio-user}\ncard: {bar-map: bar1}\n", alone: true, want: []string{

@@ -51,6 +51,10 @@ func (l *Layer) complete() error {
 		}
 	}
 	if len(l.Config.GPUs) == 0 {
+		g := GPU{Shadow: l.Config.Shadow} // what a GPU gets that is added, if it does not say itself
+		if err := g.checkShadow(func(key string) string { return l.sourceOf(&g, key) }); err != nil {
+			return err
+		}
 		return l.fitSocket()
 	}
 	if l.Config.Socket != "" {

@@ -100,6 +100,7 @@ func TestGPUErrors(t *testing.T) {
 		{"control: a.sock\n" + a, `f.yaml:3: gpus[0].socket: a.sock: is there twice, first at f.yaml:1: control; give each a path of its own`},
 		{"socket: c.sock\n" + a, `f.yaml:1: socket: c.sock: gives the whole card to one guest, and f.yaml:3: gpus[0] shares it; remove one of them`},
 		{"shadow: {sync: eager, scan: full}\n" + a, `f.yaml:1: shadow.sync: eager does not go with shadow.scan=full (f.yaml:1: shadow.scan); set shadow.scan=incremental too`},
+		{"control: c.sock\nshadow: {sync: adaptive, scan: full}\n", `f.yaml:2: shadow.sync: adaptive does not go with shadow.scan=full (f.yaml:2: shadow.scan); set shadow.scan=incremental too`},
 		{"shadow: {scan: full}\nprofiles: [{name: p, shadow: {sync: adaptive}}]\ngpus:\n- {name: a, socket: a.sock, vram: 64MiB, profile: p}\n", `f.yaml:2: profiles[0].shadow.sync: adaptive does not go with shadow.scan=full (f.yaml:1: shadow.scan); set shadow.scan=incremental too`},
 		{"shadow: {sync: eager}\ngpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {scan: full}}\n", `f.yaml:3: gpus[0].shadow.scan: full does not go with shadow.sync=eager (f.yaml:1: shadow.sync); set shadow.sync=flush or lazy too`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {sync: often}}\n", `f.yaml:2: gpus[0].shadow.sync: often: must be eager or flush or lazy or adaptive`},

@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -42,6 +44,7 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	if err != nil {
 		return err
 	}
+	signal.Ignore(syscall.SIGPIPE) // who reads what is said may go before the sockets are taken away
 	s := &served{layer: opts, alone: c.FD != noFD || opts.Config.Socket != "", began: time.Now(), out: out, json: c.JSON, log: slog.New(slog.NewTextHandler(out.stderr, nil))}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.check(); err != nil {
