@@ -94,7 +94,7 @@ func (r *run) foretell(plans []machine.Plan, rows []setup.Row, k string, one tim
 			}
 		}
 	}
-	r.say("%d machines more; that one, which only probed, took %.0f s, so about %.0f s", n, one.Seconds(), float64(n)*one.Seconds())
+	r.say("%s more; that one, which only probed, took %.0f s, so about %.0f s", report.HowMany(n, "machine"), one.Seconds(), float64(n)*one.Seconds())
 }
 
 // lives are the measures of machines, by case and set-up.

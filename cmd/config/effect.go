@@ -198,7 +198,7 @@ func (l *Layer) idle(o *option, s *Schedule, b Beside, alone bool) string {
 		return "has no effect while no GPU has a bar-map"
 	case adaptive(o.path) && all(func(_ *Face, s *Shadow) bool { return s.Sync != "adaptive" }):
 		return notAdaptive(c.Shadow.Sync)
-	case section == "card" || o.path == "server.spin":
+	case section == "card", section == "server" && o.path != "server.transport":
 		return l.notNative(strings.TrimPrefix(strings.TrimPrefix(o.path, "card."), "server."), o.text())
 	}
 	return ""
@@ -206,14 +206,18 @@ func (l *Layer) idle(o *option, s *Schedule, b Beside, alone bool) string {
 
 // notNative says why an option of what only the native transport does has no effect.
 func (l *Layer) notNative(key, value string) string {
-	off := map[string]string{"bar-map": "none", "doorbell": "trap", "spin": "0s"}[key]
-	if off == "" || off == value || l.Config.Server.Transport == nativeTransport {
+	off, native := map[string]string{
+		"bar-map": "none", "doorbell": "trap", "spin": "0s",
+		// The library has limits of its own, or none.
+		"write-multi": "false", "max-dma-regions": "", "max-dma-mappings": "", "max-dma-size": "", "max-data-size": "",
+	}[key]
+	if !native || off == value || l.Config.Server.Transport == nativeTransport {
 		return ""
 	}
 	return "has no effect: server.transport is " + l.Config.Server.Transport + "; it is for " + nativeTransport
 }
 
-// nativeTransport is the one that maps BARs into a guest, and that spins.
+// nativeTransport is the one that maps BARs into a guest, that spins, and that keeps to limits.
 const nativeTransport = "native"
 
 // adaptive tells whether an option is for shadow.sync: adaptive alone.

@@ -81,7 +81,11 @@ func TestWarnings(t *testing.T) {
 			`f.yaml:3: gpus[0].bar-map: all: has no effect: server.transport is libvfio-user; it is for native`,
 			`f.yaml:3: gpus[0].doorbell: poll: has no effect: server.transport is libvfio-user; it is for native`,
 		}},
-		{file: "server: {transport: libvfio-user, spin: 0s}\n" + gpu + "doorbell: trap, bar-map: none}\n"},
+		{file: "server: {transport: libvfio-user, spin: 0s, write-multi: false}\n" + gpu + "doorbell: trap, bar-map: none}\n"},
+		{file: "server: {transport: libvfio-user, max-dma-mappings: 64}\n" + gpu + "}\n", want: []string{
+			`f.yaml:1: server.max-dma-mappings: 64: has no effect: server.transport is libvfio-user; it is for native`,
+		}},
+		{file: "server: {max-dma-mappings: 64}\n" + gpu + "}\n"},
 		{file: "socket: s.sock\nserver: {transport: libvfio-user}\ncard: {bar-map: bar1}\n", alone: true, want: []string{
 			`f.yaml:3: card.bar-map: bar1: has no effect: server.transport is libvfio-user; it is for native`,
 		}},

@@ -88,10 +88,7 @@ func facts(r *report.Report) [][2]string {
 	if e := r.Emulator; e != nil {
 		out = append(out, [2]string{"QEMU", e.QEMU + " with " + e.Accelerator})
 	}
-	turns := fmt.Sprintf("%d of each measurement, set-ups in turns", r.Run.Repeat)
-	if r.Run.Boots > 0 {
-		turns += fmt.Sprintf("; %d boots of each machine", r.Run.Boots)
-	}
+	turns := r.Repetitions() + ", the set-ups by turns"
 	if r.Run.Quick {
 		turns += "; quick: small parameters"
 	}

@@ -46,11 +46,7 @@ func (r *Report) head() string {
 	if e := r.Emulator; e != nil {
 		fmt.Fprintf(&b, "QEMU %s with %s\n", e.QEMU, e.Accelerator)
 	}
-	fmt.Fprintf(&b, "%d turns of each measurement", r.Run.Repeat)
-	if r.Run.Boots > 0 {
-		fmt.Fprintf(&b, ", %d boots of each machine", r.Run.Boots)
-	}
-	b.WriteString("; medians, ± is the median absolute deviation")
+	fmt.Fprintf(&b, "%s; medians, ± is the median absolute deviation", r.Repetitions())
 	if r.Run.Quick {
 		b.WriteString("; QUICK: small parameters")
 	}
@@ -71,6 +67,19 @@ func (r *Report) head() string {
 		fmt.Fprintf(&b, "  %-*s  %s [%s]\n", width, s.Name, s.About, options)
 	}
 	return b.String()
+}
+
+// Repetitions says how often each thing was measured, where it was.
+func (r *Report) Repetitions() string {
+	var parts []string
+	here := slices.ContainsFunc(r.Results, func(x Result) bool { return x.Where == InProcess })
+	if here || len(r.Traps) > 0 || r.Run.Boots == 0 {
+		parts = append(parts, HowMany(r.Run.Repeat, "turn")+" of each measurement")
+	}
+	if r.Run.Boots > 0 {
+		parts = append(parts, HowMany(r.Run.Boots, "boot")+" of each machine")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // shown are the counts that the tables have columns for.
