@@ -272,7 +272,7 @@ func TestNamedSpacesAloneAreLookedAt(t *testing.T) {
 	other, ok := shadowpt.NewShadow(p, p, shadowpt.NewWork(1<<62), shadowpt.Space{Dir: uint64(len(p.vram)), Limit: shadowpt.VASize - 1})
 	require.True(t, ok)
 	const tables = plainTables + 4*shadowpt.SmallTableSize // with the directory
-	tr.Follow(other) // nothing is there: it has no tables
+	tr.Follow(other)                                       // nothing is there: it has no tables
 	tr.Untrapped(0, uint64(len(p.vram)), true)
 	tr.Counts = shadowpt.Counts{}
 	tr.Update()
