@@ -20,8 +20,8 @@ func New(source string) *template.Template {
 }
 
 // Colours is how many classes there are for kinds (s0, s1, ...) and for parts
-// (p0, p1, ...).
-const Colours = 10
+// (p0, p1, ...). The bench has thirteen set-ups.
+const Colours = 16
 
 // Table is one for the page: words on the left, numbers on the right.
 type Table struct {

@@ -1,8 +1,10 @@
 package plot
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,5 +53,14 @@ func TestNice(t *testing.T) {
 func TestTidy(t *testing.T) {
 	for in, want := range map[string]string{"3.00 ms": "3 ms", "1.50 us": "1.5 us", "30.00": "30", "300 MB/s": "300 MB/s", "100.0 %": "100 %", "1,000": "1,000"} {
 		require.Equal(t, want, tidy(in))
+	}
+}
+
+// Each colour is in the style, for areas, for lines and for parts, in the light and in the dark.
+func TestColours(t *testing.T) {
+	for i := range Colours {
+		for text, times := range map[string]int{fmt.Sprintf("--s%d: #", i): 2, fmt.Sprintf("\n.s%d {", i): 1, fmt.Sprintf("\nsvg .line.s%d {", i): 1, fmt.Sprintf("\n.p%d {", i): 1} {
+			require.Equal(t, times, strings.Count(parts, text), text)
+		}
 	}
 }

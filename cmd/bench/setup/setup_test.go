@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/plot"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
@@ -112,6 +113,7 @@ func TestRowsThatAreAskedFor(t *testing.T) {
 	require.Contains(t, Names(rows), "all+poll")
 	require.NotContains(t, Names(rows), "all+spin50us")
 	require.Len(t, rows, len(Rows)-3)
+	require.LessOrEqual(t, len(Rows), plot.Colours, "no two are drawn alike")
 	rows, err = Choose([]string{"all+spin50us", All})
 	require.NoError(t, err)
 	require.Equal(t, []string{All, "all+spin50us"}, Names(rows))
