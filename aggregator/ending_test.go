@@ -1,0 +1,139 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// TestChannelsThatEndAreNotWaitedFor: an invalidate that comes while a channel of its space is
+// taken off the card is done at once, if that has nothing more to do, nor anything to tell its
+// guest: then its memory may be something else. Others of the space are owed it.
+func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		state     uint32 // of the channel on the card
+		preempted bool
+		under     bool // the round that ends it is under way
+		put       bool // the invalidate is put off
+	}{
+		{name: "under way", preempted: true, under: true, put: true},
+		{name: "to come", preempted: true, put: true},
+		{name: "on a PBDMA", preempted: true, under: true, state: gf100.ChannelBusy},
+		{name: "on a PBDMA, to come", preempted: true, state: gf100.ChannelBusy},
+		{name: "it has work", preempted: true, under: true, state: gf100.ChannelPending},
+		{name: "not shown to the guest", under: true},
+		{name: "not shown to the guest, to come"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, f := newAgg(t, Options{CardTimeout: patience})
+			t.Cleanup(func() { f.hold(regPreempt, false) })
+			g := addGuestWith(t, a, GuestConfig{})
+			bindChannel(t, g, 1)
+			bindChannel(t, g, 2)
+			ch := g.cardChannel(1)
+			if c.preempted {
+				g.Preempt(1)
+			}
+			letGo := held(t, g)
+			if c.under {
+				letGo()
+				f.hold(regPreempt, true)
+			}
+			g.Bind(1, 0)
+			if c.under {
+				require.Eventually(t, func() bool {
+					g.mu.Lock()
+					defer g.mu.Unlock()
+					return g.leaving == ch
+				}, patience, tick/10)
+			}
+			f.set(regChannel+uint32(ch.id)*8, c.state|1)
+			require.True(t, g.eachRun(dirAt, []byte{4}, true))
+			scans, rounds := g.stats.Scans.Load(), g.rounds()
+			g.Invalidate(dirAt>>12<<4, 1<<31|1)
+			require.Equal(t, c.put, g.Invalidated())
+			f.set(regChannel+uint32(ch.id)*8, 1)
+			f.hold(regPreempt, false)
+			letGo()
+			settleRound(g)
+			require.True(t, g.Invalidated())
+			if c.put {
+				require.Equal(t, scans, g.stats.Scans.Load(), "nothing runs that could see it")
+				require.LessOrEqual(t, g.rounds(), rounds+1)
+			}
+			g.Bell(2)
+			require.Eventually(t, func() bool { return len(f.rung()) > 0 }, patience, tick/10)
+			require.Equal(t, scans+1, g.stats.Scans.Load(), "what is owed is done first")
+		})
+	}
+}
+
+// TestBoundWhileOthersEnd: a channel that is bound again in the round that was to end it is
+// made once, by a round that does first what it depends on. If its guest has not been shown
+// what the card left of it, an invalidate waits for that.
+func TestBoundWhileOthersEnd(t *testing.T) {
+	for _, shown := range []bool{true, false} {
+		a, f := newAgg(t, Options{CardTimeout: patience})
+		t.Cleanup(func() { f.hold(regPreempt, false) })
+		g := addGuestWith(t, a, GuestConfig{})
+		for _, id := range []uint8{1, 2, 3} { // the last keeps the space
+			bindChannel(t, g, id)
+			if id != 2 || shown {
+				g.Preempt(id)
+			}
+		}
+		ch := g.cardChannel(1)
+		letGo := held(t, g)
+		f.hold(regPreempt, true)
+		g.Bind(1, 0)
+		g.Bind(2, 0)
+		letGo()
+		require.Eventually(t, func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return g.leaving == ch
+		}, patience, tick/10)
+		binds, scans := g.stats.Binds.Load(), g.stats.Scans.Load()
+		require.True(t, g.eachRun(dirAt, []byte{4}, true))
+		g.Invalidate(dirAt>>12<<4, 1<<31|1)
+		require.Equal(t, shown, g.Invalidated())
+		g.Bind(2, 0xc0000000|uint32((instAt+2*gf100.InstanceSize)>>12))
+		f.hold(regPreempt, false)
+		settleRound(g)
+		require.True(t, g.Invalidated())
+		require.Equal(t, binds+1, g.stats.Binds.Load())
+		require.Equal(t, scans+1, g.stats.Scans.Load())
+		require.False(t, g.owed.any())
+	}
+}
+
+// TestNothingIsOwedBehindAStart: while a round is under way that lets a channel run, an
+// invalidate of its space is the next round's, and the guest waits for it.
+func TestNothingIsOwedBehindAStart(t *testing.T) {
+	a, f := newAgg(t, Options{CardTimeout: patience})
+	t.Cleanup(func() { f.hold(regMMUCtrl, false) })
+	g := addGuestWith(t, a, GuestConfig{})
+	bindChannel(t, g, 1)
+	change := func(pde shadowpt.PDE) {
+		require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, pde.Encode()), true))
+		g.Invalidate(dirAt>>12<<4, 1<<31|1)
+	}
+	require.True(t, g.eachRun(0x200000, binary.LittleEndian.AppendUint64(nil, shadowpt.PTE{Valid: true}.Encode()), true))
+	change(shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x200000}})
+	require.True(t, g.Invalidated())
+	f.hold(regMMUCtrl, true)
+	f.forget()
+	g.Bell(1)
+	require.Eventually(t, func() bool { return len(f.writesTo(regInvalidate, 4)) > 0 }, patience, tick/10)
+	require.True(t, g.Invalidated(), "of what the guest asked for")
+	change(shadowpt.PDE{})
+	require.False(t, g.Invalidated())
+	f.hold(regMMUCtrl, false)
+	settleRound(g)
+	require.True(t, g.Invalidated())
+}
