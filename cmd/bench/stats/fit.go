@@ -11,7 +11,8 @@ type Fitted struct {
 	// Residual is the root of the mean square of what the fit leaves over, in the
 	// weighted unit: with weights of 1/y it is a share of y.
 	Residual float64
-	// R2 is the share of the weighted variation that the fit explains.
+	// R2 is the share of the weighted squares that the fit explains: about zero, not about
+	// their mean, which with weights of 1/y all of them are.
 	R2 float64
 }
 
