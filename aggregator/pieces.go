@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"fmt"
+	"sort"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
@@ -25,8 +26,7 @@ func (g *Guest) takePieces(l *homes.Limits) error {
 	}
 	g.agg.mu.Lock()
 	defer g.agg.mu.Unlock()
-	extents := g.seams()
-	want := l.Pieces() + extents
+	extents, want := g.seams(), g.wanted()
 	most := g.agg.piecesFor(g, c.Pieces())
 	if least := min(want, 2*leastRuns+extents); most < least {
 		return fmt.Errorf("aggregator: guest %s: of the %d pieces that the card's memory may lie in the other guests leave %d, and windows need %d: "+
@@ -37,28 +37,37 @@ func (g *Guest) takePieces(l *homes.Limits) error {
 	return nil
 }
 
-// piecesFor is how many of all pieces guest g can have. Aggregator.mu is held.
+// piecesFor is how many of all pieces guest g can have: what the others have is theirs,
+// and each place for a guest has the least of use, whoever is in it. What is left over is
+// for g and those that may open theirs too, in parts that are even, but for who wants less.
+// Whoever then takes its own leaves the others parts that are no smaller. Aggregator.mu is
+// held.
 func (a *Aggregator) piecesFor(g *Guest, all int) int {
-	toCome, sharing, taken := a.opts.Guests-1, 1, 0
+	least := min(2*leastRuns+2, all/a.opts.Guests)
+	left, waiting := all-(a.opts.Guests-1)*least, []*Guest{g}
 	for _, o := range a.guests {
-		if o == nil || o == g {
-			continue
-		}
-		toCome--
-		taken += o.pieces
-		if o.pieces > 0 || o.mayOpen() {
-			sharing++
+		switch {
+		case o == nil || o == g:
+		case o.mayOpen():
+			left += least
+			waiting = append(waiting, o)
+		default:
+			left -= max(o.pieces-least, 0)
 		}
 	}
-	all -= toCome * min(2*leastRuns+2, all/a.opts.Guests)
-	left := all - taken
-	for _, o := range a.guests {
-		if o != nil && o != g && o.mayOpen() {
-			left -= min(o.mapLimits().Pieces()+o.seams(), all/sharing)
+	// kept is what the others that wait get where a part is so many.
+	kept := func(part int) (n int) {
+		for _, o := range waiting[1:] {
+			n += max(min(o.wanted(), part), least)
 		}
+		return n
 	}
-	return left
+	part := sort.Search(all, func(part int) bool { return kept(part+1)+part+1 > left })
+	return left - kept(part)
 }
+
+// wanted is in how many pieces the card's memory may lie at most because of the guest.
+func (g *Guest) wanted() int { return g.mapLimits().Pieces() + g.seams() }
 
 // mayOpen reports whether the guest has no windows open, and may have. Aggregator.mu is held.
 func (g *Guest) mayOpen() bool { return g.pieces == 0 && g.maps() && !g.removed }

@@ -44,7 +44,12 @@ func TestPiecesAreShared(t *testing.T) {
 				if len(guests) == 8 {
 					continue
 				}
-				g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(step), VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN}, &told{})
+				own := homes.Limits{}
+				if rapid.Bool().Draw(t, "limits of its own") {
+					own = a.opts.Map
+					own.Runs = rapid.IntRange(1, 3000).Draw(t, "own runs")
+				}
+				g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(step), VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN, MapLimits: own}, &told{})
 				require.NoError(t, err)
 				guests = append(guests, g)
 				for _, g := range guests {
@@ -67,7 +72,7 @@ func TestPiecesAreShared(t *testing.T) {
 				if len(guests) == 0 {
 					continue
 				}
-				g := rapid.SampledFrom(guests).Draw(t, "guest")
+				g := guests[rapid.IntRange(0, len(guests)-1).Draw(t, "guest")]
 				require.NoError(t, g.CloseWindows())
 				require.Zero(t, g.pieces)
 				delete(open, g)
@@ -75,11 +80,11 @@ func TestPiecesAreShared(t *testing.T) {
 				if len(guests) == 0 {
 					continue
 				}
-				g := rapid.SampledFrom(guests).Draw(t, "guest")
+				g := guests[rapid.IntRange(0, len(guests)-1).Draw(t, "guest")]
 				if open[g] {
 					continue
 				}
-				want := a.opts.Map.Pieces() + g.seams()
+				want := g.wanted()
 				err := g.OpenWindows(homes.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20})
 				if err != nil {
 					require.ErrorContains(t, err, "raise vm.max_map_count, or lower limits.map-runs")
@@ -90,9 +95,9 @@ func TestPiecesAreShared(t *testing.T) {
 				open[g] = true
 				require.GreaterOrEqual(t, g.pieces, min(want, promised[g]))
 				runs := int(g.stats.Mapped.MostRuns.Load())
-				require.LessOrEqual(t, runs, a.opts.Map.Runs)
+				require.LessOrEqual(t, runs, g.mapLimits().Runs)
 				require.LessOrEqual(t, 2*runs+g.seams(), g.pieces)
-				require.GreaterOrEqual(t, runs, min(a.opts.Map.Runs, leastRuns))
+				require.GreaterOrEqual(t, runs, min(g.mapLimits().Runs, leastRuns))
 			}
 			sum := 0
 			for _, g := range guests {
