@@ -107,3 +107,34 @@ func TestPiecesAreShared(t *testing.T) {
 		}
 	})
 }
+
+// TestWhoCameAloneLeavesTheRest: a guest that opened its windows before others came has more
+// than an even part, and they have what is of use all the same.
+func TestWhoCameAloneLeavesTheRest(t *testing.T) {
+	const all = 4163 // three more than 32 guests need
+	a, err := NewWith(scarce{newFake(64 << 20), all}, Options{Map: homes.Limits{Runs: 66}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, a.Close()) }()
+	var guests []*Guest
+	add := func(name string) {
+		g, err := a.AddGuest(GuestConfig{Name: name, VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN}, &told{})
+		require.NoError(t, err)
+		guests = append(guests, g)
+	}
+	open := func(g *Guest) {
+		require.NoError(t, g.OpenWindows(homes.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20}))
+	}
+	add("alone")
+	open(guests[0])
+	require.Equal(t, 2*leastRuns+2+3, guests[0].pieces)
+	add("second")
+	add("third")
+	for _, g := range guests[1:] {
+		open(g)
+		require.Equal(t, 2*leastRuns+2, g.pieces)
+	}
+	for _, g := range guests {
+		require.NoError(t, g.CloseWindows())
+		require.NoError(t, g.Remove())
+	}
+}
