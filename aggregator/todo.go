@@ -75,14 +75,12 @@ func (t *todo) empty() bool {
 // shadows: memory that goes, and a reset.
 func (t *todo) urgent() bool { return t.reset || t.invalidate.unmapped }
 
-// starts reports whether channels may run because of it that did not before. Guest.mu is held.
-func (g *Guest) starts(t *todo) bool {
-	if !t.bell.empty() || t.runlist || t.schedule {
-		return true
-	}
-	binds := false
-	t.bind.each(func(id uint8) { binds = binds || g.channels[id].bound })
-	return binds
+// bindsOnly reports whether there is nothing but channels to bind, unbind and preempt, and
+// invalidates.
+func (t *todo) bindsOnly() bool {
+	rest := *t
+	rest.bind, rest.preempt, rest.invalidate = channelSet{}, channelSet{}, invalidations{}
+	return rest.empty()
 }
 
 // channelSet is a set of channel numbers.

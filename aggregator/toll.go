@@ -24,6 +24,7 @@ type toll struct {
 // more the more the neighbours do. An entry that is looked at is one.
 const (
 	movedAtOnce    = 8   // bytes of tables that are compared, read or written for one
+	perLook        = 128 // at least, for a look at a page, however little of it is compared
 	perChange      = 16  // for an entry that is not what it was
 	perTranslation = 128 // and for one that names memory, on its way to the card
 
@@ -59,7 +60,7 @@ func (t *toll) ReadTable(target shadowpt.Target, addr uint64, p []byte) bool {
 
 // SameTable implements shadowpt.Guest.
 func (t *toll) SameTable(target shadowpt.Target, addr uint64, p []byte) bool {
-	t.spend(uint64(len(p)) / movedAtOnce)
+	t.spend(max(uint64(len(p))/movedAtOnce, perLook))
 	return t.guest.SameTable(target, addr, p)
 }
 

@@ -77,15 +77,24 @@ func (g *Guest) next() bool {
 	if g.closing {
 		return false
 	}
-	t := &g.todo
-	g.ending = !g.starts(t) && !t.reset && !t.entries && !t.look && t.policy == nil
-	if g.starts(t) {
+	starts := g.starts(&g.todo)
+	if g.ending = !starts && g.todo.bindsOnly(); starts {
 		g.pay()
 	}
 	g.doing, g.todo = g.todo, todo{}
 	g.binding = g.doing.bind
 	g.begun++
 	return true
+}
+
+// starts reports whether channels may run because of it that did not before. Guest.mu is held.
+func (g *Guest) starts(t *todo) bool {
+	if !t.bell.empty() || t.runlist || t.schedule {
+		return true
+	}
+	binds := false
+	t.bind.each(func(id uint8) { binds = binds || g.channels[id].bound })
+	return binds
 }
 
 // finish ends a round: bells that waited for it are rung, and the guest may see

@@ -17,8 +17,9 @@ type Watch struct {
 	pages  uint64
 	tables pageSet // pages that a Tracker follows
 	dirty  pageSet // of tables: written since the last look
-	// lines are where a page of dirty was written. More may be marked than was, and
-	// pages that are loose as well may have changed elsewhere.
+	// lines are where a page of dirty was written. More may be marked than was, also of
+	// a page that is not in dirty, or not yet; and pages that are loose as well may have
+	// changed elsewhere.
 	lines []atomic.Uint64
 	// direct pages are written by the guest without anybody being told.
 	direct pageSet

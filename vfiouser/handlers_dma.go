@@ -47,7 +47,7 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 			slog.String("rule", RuleDMARegions), slog.Int("max", c.srv.opts.MaxDMARegions))
 	case errors.Is(err, errMappings):
 		c.srv.stats.mappingsRefused.Add(1)
-		c.srv.warn(&c.srv.logMappings, "a range of the client's memory was refused: it takes as many mappings of this process as it may, one for each file that its memory is in; give the machine fewer memory backends, or raise max-dma-mappings",
+		c.srv.warn(&c.srv.logMappings, "a range of the client's memory was refused: it takes as many mappings of this process as it may, one for each file that its memory is in, or range of a device; give the machine fewer memory backends, or raise max-dma-mappings",
 			slog.String("rule", RuleDMAMappings), slog.Int("max", c.srv.opts.MaxDMAMappings))
 	}
 	return errnoOf(err)

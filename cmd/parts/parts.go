@@ -145,9 +145,11 @@ func pace(l *config.Layer) doorbell.Pace {
 // says what a client does not get from it. Alone is a client that has the whole card.
 func Server(l *config.Layer, alone bool, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
 	o := &l.Config.Server
-	mappings, err := l.ClientMappings(soft.MaxMappings(), alone)
-	if err != nil {
-		return nil, opts, nil, err
+	mappings := 0 // the library maps by itself
+	if o.Transport == serve.TransportNative {
+		if mappings, err = l.ClientMappings(soft.MaxMappings(), alone); err != nil {
+			return nil, opts, nil, err
+		}
 	}
 	opts = vfiouser.Options{
 		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMAMappings: mappings, MaxDMASize: uint64(o.MaxDMASize), MaxDataXfer: uint32(o.MaxDataSize), Log: log,

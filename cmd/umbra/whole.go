@@ -18,9 +18,10 @@ type wholeFile struct {
 // createWhole begins one, beside the one of its name. Who does not keep it discards it.
 func createWhole(name string) (*wholeFile, error) {
 	if to, err := filepath.EvalSymlinks(name); err == nil {
-		name = to // a link stays one
+		name = to // a link that leads somewhere stays one
 	}
-	f, err := os.OpenFile(fmt.Sprintf("%s.%d.tmp", name, os.Getpid()), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+	// One of that name is left of a process that was killed: in a container numbers come again.
+	f, err := os.OpenFile(fmt.Sprintf("%s.%d.tmp", name, os.Getpid()), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
 	if err != nil {
 		return nil, err
 	}

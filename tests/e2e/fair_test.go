@@ -93,6 +93,7 @@ type fair struct {
 // books is what the server had written down at a time.
 type books struct {
 	at      time.Time
+	answer  time.Duration // that the server took to say it
 	busy    []time.Duration
 	waiting []int         // entries
 	queued  time.Duration // that the server's threads have waited for a processor, all together
@@ -100,9 +101,11 @@ type books struct {
 
 func (f *fair) look() (b books) {
 	f.t.Helper()
+	begin := time.Now()
 	s, err := f.Status(f.ctx)
 	require.NoError(f.t, err)
 	b.at = time.Now()
+	b.answer = b.at.Sub(begin)
 	require.Len(f.t, s.GPUs, len(fairNames))
 	for i, name := range fairNames {
 		require.Equal(f.t, name, s.GPUs[i].Name)
@@ -240,7 +243,7 @@ func (f *fair) share(weight int) {
 // processor meanwhile: the software card's time goes on.
 type oddities struct {
 	gap, idle time.Duration
-	late      time.Duration // of all gaps, what is beyond a fifth of a second
+	late      time.Duration // of all gaps, what is beyond a fifth of a second, but for the server's answer
 	queued    time.Duration
 	worst     time.Duration    // of it between two looks
 	alone     [2]time.Duration // without the other, the longest so far
@@ -251,7 +254,7 @@ type oddities struct {
 func (o *oddities) see(was, is *books) {
 	gap := is.at.Sub(was.at)
 	o.gap = max(o.gap, gap)
-	o.late += max(gap-200*time.Millisecond, 0)
+	o.late += max(gap-is.answer-200*time.Millisecond, 0)
 	o.queued += is.queued - was.queued
 	o.worst = max(o.worst, is.queued-was.queued)
 	var had [2]time.Duration
@@ -269,6 +272,15 @@ func (o *oddities) see(was, is *books) {
 		o.now[g] += had[g]
 		o.alone[g] = max(o.alone[g], o.now[g])
 	}
+}
+
+// stood reports whether there was anything of the kind in a stretch.
+func stood(all []books) bool {
+	var odd oddities
+	for i := 1; i < len(all); i++ {
+		odd.see(&all[i-1], &all[i])
+	}
+	return odd.stood()
 }
 
 // stood reports whether who looks was without a processor for nearly as long as the guests'
@@ -356,9 +368,9 @@ func (f *fair) runaway() {
 		first, last := all[0], all[len(all)-1]
 		return float64(last.busy[1]-first.busy[1]) / float64(last.at.Sub(first.at))
 	}
-	// It has its time again, soon: a guest that stood still meanwhile has made no use of it.
+	// It has its time again, soon. If it was the machine that stood still, it is looked at again.
 	after := f.watch(2*time.Second, 50*time.Millisecond)
-	for tries := 4; tries > 0 && rate(after) <= rate(before)/2; tries-- {
+	for tries := 4; tries > 0 && rate(after) <= rate(before)/2 && stood(after); tries-- {
 		f.t.Logf("the other guest has %.0f %% of the time, and had %.0f %%", 100*rate(after), 100*rate(before))
 		after = f.watch(2*time.Second, 50*time.Millisecond)
 	}
@@ -374,7 +386,8 @@ func (f *fair) runaway() {
 	// The other guest had nothing of the card while the request had it, which is no longer
 	// than the limit, the time that it had after that for itself, and what it takes to
 	// look, to abort and to drain.
-	// While nobody could look, or the server did not answer, nobody knows: that is the machine's.
+	// While nobody looked, nobody knows: that is the machine's. How long the server takes to
+	// answer is its own.
 	var stalled time.Duration
 	var odd oddities
 	since := during[0]

@@ -214,7 +214,7 @@ const (
 // day is what a guest does; no window that is mapped may be trapped in it, and its driver gives
 // up waiting for nothing. Traps aside are those of submissions whose traps are counted for themselves.
 func day(b *bed, traps *serve.Watched, regs *mmio.Space, kernel string, stats *homes.Stats) (aside uint64) {
-	mark := b.mark()
+	mark, morning := b.mark(), time.Now()
 	b.call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil)
 	aside = b.requireSilentWaits(traps, regs, rings[kernel])
 	b.call(proto.CmdM2MF, proto.CopyArgs{Quick: true}, nil)
@@ -227,6 +227,8 @@ func day(b *bed, traps *serve.Watched, regs *mmio.Space, kernel string, stats *h
 	n = total(traps) - n
 	off := alarms(regs) - before
 	b.t.Logf("poweroff: %d traps, %d alarms of %d that day, %v", n, off, alarms(regs), time.Since(begin))
+	require.LessOrEqual(b.t, off, mayAlarm(time.Since(begin)), "of poweroff")
+	require.LessOrEqual(b.t, alarms(regs), mayAlarm(time.Since(morning)))
 	require.Less(b.t, n, offTraps+ofAlarms(off, offAlarms), "of poweroff")
 	for _, r := range traps.Traps() {
 		b.t.Logf("%s: %d reads, %d writes", r.Region, r.Reads, r.Writes)

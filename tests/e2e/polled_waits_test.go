@@ -48,6 +48,9 @@ func alarms(regs *mmio.Space) uint64 {
 	return 0
 }
 
+// mayAlarm is how many there may be in so long: a driver looks twice a second, or so.
+func mayAlarm(took time.Duration) uint64 { return 4 + uint64(4*took/time.Second) }
+
 // ofAlarms is what alarms beyond the usual ones make at most.
 func ofAlarms(n, usual uint64) (traps uint64) {
 	for _, a := range temperature {
@@ -102,7 +105,7 @@ func (b *bed) requireSilentWaits(traps *serve.Watched, regs *mmio.Space, ringsEa
 
 	alarms := registers["NV_PTIMER_ALARM_0"].writes + 1 // one may be under way at either end
 	b.t.Logf("%d submissions and waits in %v: %d alarms, traps by region %v, by register %v", done, took, alarms-1, regions, registers)
-	require.LessOrEqual(b.t, alarms, 4+uint64(4*took/time.Second), "an alarm for each of them would be one trap too many")
+	require.LessOrEqual(b.t, alarms, mayAlarm(took), "an alarm for each of them would be one trap too many")
 	for name, n := range registers {
 		most, ok := temperature[name]
 		require.True(b.t, ok, "%s: %+v in %d waits", name, n, done)

@@ -263,15 +263,17 @@ func quantile(list []time.Duration, q float64) time.Duration {
 // are to be alike, for one rate (limits.table-rate) bounds them all.
 func BenchmarkTableWork(b *testing.B) {
 	for _, w := range []struct {
-		name string
+		name, options string
 		stormer
 	}{
-		{"one entry in 16 tables", stormer{tables: 16, changed: 1}},
-		{"all entries of a table", stormer{tables: 1, changed: shadowpt.SmallEntries}},
-		{"all entries, of which none is valid", stormer{tables: 1, changed: shadowpt.SmallEntries, invalid: true}},
+		{"one entry in 16 tables", mapped, stormer{tables: 16, changed: 1}},
+		{"all entries of a table", mapped, stormer{tables: 1, changed: shadowpt.SmallEntries}},
+		{"all entries, of which none is valid", mapped, stormer{tables: 1, changed: shadowpt.SmallEntries, invalid: true}},
+		{"one entry of each page, trapped", trapped, stormer{tables: 16, changed: 1024, apart: 512}},
+		{"one entry of each page, trapped, as it was", trapped, stormer{tables: 16, changed: 1024, apart: 512, same: true}},
 	} {
 		b.Run(w.name, func(b *testing.B) {
-			s := street(b, mapped, func(o *aggregator.Options) { o.TableRate = 1 << 40 })
+			s := street(b, w.options, func(o *aggregator.Options) { o.TableRate = 1 << 40 })
 			storm, err := newStorm(s.Nuisance, w.stormer)
 			require.NoError(b, err)
 			stats := s.Seat.Guest.Stats()

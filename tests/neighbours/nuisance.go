@@ -21,7 +21,10 @@ type nuisance struct {
 // pest is a guest that makes work: do is what it does again and again.
 type pest interface{ do() error }
 
-const mapped = "lazy incremental bar1+bar3+pramin+rom trap off"
+const (
+	mapped  = "lazy incremental bar1+bar3+pramin+rom trap off"
+	trapped = "lazy incremental none trap off"
+)
 
 var nuisances = []nuisance{
 	{"pages thrash", mapped, thrash},
@@ -95,6 +98,8 @@ type stormer struct {
 	b       *guest.Buffer
 	tables  uint64 // whole ones that there are
 	changed uint64 // entries that are written each time, of the first
+	apart   uint64 // so many entries from one to the next; 0: they are together
+	same    bool   // what is written stood there before
 	invalid bool   // and name nothing
 	quiet   bool   // nobody is told of them: what remains is what the guest's own processor does
 	turn    uint64
@@ -124,13 +129,35 @@ func newStorm(g *guest.Guest, kind stormer) (*stormer, error) {
 // write writes the first n entries, each another than the last time.
 func (s *stormer) write(n uint64, invalid bool) error {
 	s.turn++
-	return s.space.Put(stormVA, n*shadowpt.SmallPage, false, func(i uint64) uint64 {
-		return shadowpt.PTE{Valid: !invalid, Addr: s.b.Addr + (i+s.turn)%32*shadowpt.SmallPage}.Encode()
+	return s.put(0, n, invalid)
+}
+
+// put writes n entries from the one at first on.
+func (s *stormer) put(first, n uint64, invalid bool) error {
+	return s.space.Put(stormVA+first*shadowpt.SmallPage, n*shadowpt.SmallPage, false, func(i uint64) uint64 {
+		return shadowpt.PTE{Valid: !invalid, Addr: s.b.Addr + (first+i+s.turn)%32*shadowpt.SmallPage}.Encode()
 	})
 }
 
+// writeApart writes single entries.
+func (s *stormer) writeApart() error {
+	if !s.same {
+		s.turn++
+	}
+	for i := range s.changed {
+		if err := s.put(i*s.apart, 1, s.invalid); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *stormer) do() error {
-	if err := s.write(s.changed, s.invalid); err != nil || s.quiet {
+	write := func() error { return s.write(s.changed, s.invalid) }
+	if s.apart > 0 {
+		write = s.writeApart
+	}
+	if err := write(); err != nil || s.quiet {
 		return err
 	}
 	return errors.Join(s.g.Raw().Invalidate(uint32(s.space.Directory()>>12<<4), 1<<31|1), s.ch.Submit(0))

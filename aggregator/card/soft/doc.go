@@ -61,7 +61,8 @@
 //     takes Card.mu: its consequences are delivered after it.
 //  5. The host's own pin (card.Bus.Acquire), inside hostMu.
 //  6. engineSlot.mu, one per engine, for one Method, Inline or Step call.
-//  7. vram.mu: one change of where pages live at a time.
+//  7. vram.mu: one change of, or look at, where pages live at a time. Which pages have
+//     been looked at for holes (looked) is changed without it, by anybody, bit by bit.
 //  8. invalidates.mu, for a moment, under any of them.
 //
 // A channel's execution state (vm and exec) belongs to the PBDMA that runs it,

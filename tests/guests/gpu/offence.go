@@ -137,10 +137,13 @@ func (e *Env) background(a proto.OffenceArgs) (*Load, error) {
 	return l, nil
 }
 
+// goOn is within what time other processes must have copied on after an offence.
+const goOn = 10 * time.Second
+
 // settle waits for the clients to do another round each, or so, and stops them.
 func settle(l *Load) (proto.LoadTotals, error) {
 	before := l.Totals().Copies
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(goOn)
 	for l.Totals().Copies < before+3*uint64(l.clients) && l.Totals().Error == "" && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -152,7 +155,7 @@ func settle(l *Load) (proto.LoadTotals, error) {
 	case t.Wrong > 0:
 		return t, fmt.Errorf("background: %d copies came out wrong", t.Wrong)
 	case !moved:
-		return t, fmt.Errorf("background: no copy was finished in %v after the offence", patience)
+		return t, fmt.Errorf("background: no copy was finished in %v after the offence", goOn)
 	}
 	return t, nil
 }

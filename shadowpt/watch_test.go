@@ -1,0 +1,86 @@
+package shadowpt_test
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// live is a guest that writes its VRAM while it is looked at, entry by entry.
+type live struct {
+	*plain
+	words []atomic.Uint64
+}
+
+func (l *live) ReadTable(_ shadowpt.Target, addr uint64, b []byte) bool {
+	for i := 0; i < len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], l.words[(addr+uint64(i))/8].Load())
+	}
+	return true
+}
+
+func (l *live) SameTable(t shadowpt.Target, addr uint64, b []byte) bool {
+	for i := 0; i < len(b); i += 8 {
+		if l.words[(addr+uint64(i))/8].Load() != binary.LittleEndian.Uint64(b[i:]) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestNoStoreIsLostBesideLooks: an entry that is written, and told of, while a Tracker looks is
+// seen by that look or by the next one. In a round each line is written once, and those of a
+// page one behind the other, so that no later write makes up for one that was missed. A look
+// that forgets after it has compared what it had been told of before is found by it.
+func TestNoStoreIsLostBesideLooks(t *testing.T) {
+	const pages = shadowpt.SmallTableSize / shadowpt.SmallPage
+	l := &live{plain: newPlain(plainTables+shadowpt.SmallTableSize, 2*shadowpt.DirSize+shadowpt.SmallTableSize)}
+	l.words = make([]atomic.Uint64, len(l.vram)/8)
+	l.words[0].Store(shadowpt.PDE{Small: small(plainTables)}.Encode())
+	work := shadowpt.NewWork(1 << 62)
+	tr := shadowpt.NewTracker(l, l, work, uint64(len(l.vram)), 1<<40)
+	s, ok := shadowpt.NewShadow(l, l, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
+	require.True(t, ok)
+	tr.Follow(s)
+	tr.Release()
+
+	rounds, looks := 2000, 0
+	var at []uint64
+	for round := range rounds {
+		at = at[:0]
+		for page := range uint64(pages) {
+			for line := uint64(round % 8); line < 64; line += 8 {
+				at = append(at, plainTables+page*shadowpt.SmallPage+line*shadowpt.LineSize)
+			}
+		}
+		q := shadowpt.PTE{Valid: true, ReadOnly: true, Addr: uint64(1+round%60) << 12}.Encode()
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for _, addr := range at {
+				l.words[addr/8].Store(q)
+				tr.Wrote(addr, 8)
+			}
+		}()
+		for written := false; !written; {
+			select {
+			case <-done:
+				written = true
+			default:
+			}
+			tr.Update() // also once behind the last store
+			tr.Release()
+			looks++
+		}
+		table := shadowpt.DecodePDE(binary.LittleEndian.Uint64(l.card[s.Dir():])).Small.Addr
+		for _, addr := range at {
+			got := shadowpt.DecodePTE(binary.LittleEndian.Uint64(l.card[table+addr-plainTables:]))
+			require.Equal(t, uint64(1<<36+(1+round%60)<<12), got.Addr, "round %d: entry at %#x", round, addr)
+		}
+	}
+	require.Greater(t, looks, rounds, "no look was made beside the stores")
+}
