@@ -48,7 +48,7 @@ func TestNoStoreIsLostBesideLooks(t *testing.T) {
 	tr.Follow(s)
 	tr.Release()
 
-	rounds, looks := 2000, 0
+	looks := 0
 	var at []uint64
 	for round := range rounds {
 		at = at[:0]
