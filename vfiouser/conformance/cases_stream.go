@@ -63,15 +63,10 @@ var disconnect = []Case{
 		}
 		c.Close()
 		wait := s.o.patience()
-		for end := time.Now().Add(wait); ; time.Sleep(5 * time.Millisecond) {
-			late := time.Now().After(end)
-			if !m.mapped() {
-				return pass("unmapped")
-			}
-			if late {
-				return fail("still mapped %v later", wait)
-			}
+		if !within(wait, func() bool { return !m.mapped() }) {
+			return fail("still mapped %v later", wait)
 		}
+		return pass("unmapped")
 	}},
 	{Name: "ranges are gone", Does: "what a client has mapped is not there for the next", run: func(s *session) finding {
 		m := s.memory(size)

@@ -188,10 +188,19 @@ func (t *pipe) drop() {
 // closed says whether every copy of the write end is closed, waiting as for an answer.
 func (t *pipe) closed() bool {
 	t.drop()
-	for deadline := time.Now().Add(t.patience); ; {
-		late := time.Now().After(deadline)
+	return within(t.patience, func() bool {
 		p := [1]unix.PollFd{{Fd: int32(t.r), Events: unix.POLLIN}}
-		if n, err := unix.Poll(p[:], 50); err == nil && n == 1 && p[0].Revents&unix.POLLHUP != 0 {
+		n, err := unix.Poll(p[:], 50)
+		return err == nil && n == 1 && p[0].Revents&unix.POLLHUP != 0
+	})
+}
+
+// within asks every few milliseconds whether something is so, and once more when the time is
+// up: who stood still meanwhile has not asked since.
+func within(patience time.Duration, is func() bool) bool {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		late := time.Now().After(deadline)
+		if is() {
 			return true
 		}
 		if late {

@@ -103,13 +103,10 @@ func (n *nest) dispatch(r *Rig) (timer time.Duration) {
 		if !ok {
 			return n.sched.Timer()
 		}
-		for i := range n.ids {
-			if n.ids[i] == f.Channel {
-				for range f.Entries {
-					n.rung[i] = append(n.rung[i], r.Now)
-				}
-				n.clients[i].channels[Graphics].offer(r, f.Entries)
-			}
+		i := slices.Index(n.ids, f.Channel)
+		for range f.Entries {
+			n.rung[i] = append(n.rung[i], r.Now)
 		}
+		n.clients[i].channels[Graphics].offer(r, f.Entries)
 	}
 }
