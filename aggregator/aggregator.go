@@ -118,7 +118,7 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 			return nil, err
 		}
 	}
-	if a.poller, err = doorbell.New(o.Pace, &doors{agg: a, most: lookAtOnce}, &a.polled); err != nil {
+	if a.poller, err = doorbell.New(o.Pace, &doors{agg: a, most: homes.AtOnce}, &a.polled); err != nil {
 		if a.gate != nil {
 			a.gate.close()
 		}

@@ -30,6 +30,7 @@ type channel struct {
 	rung    bool             // it may have run since engine events were last routed
 	active  bool             // it may run, and has not been seen quiet since
 	heard   uint32           // the guest's GP_PUT when it was last looked at
+	taken   uint32           // the same, of the bell in doing
 	showing bool             // the guest's USERD may not have what the card reports
 
 	sent atomic.Bool // by the gate, since engine events were last routed
@@ -156,6 +157,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		v.token = kept.token
 	}
 	g.loadUSERD(ch)
+	g.gather() // what was written before that GP_PUT was
 	g.agg.ctl.card.WriteVRAM(ch.inst, buildInstance(block, v))
 	g.agg.ctl.bind(ch.id, ch.inst)
 	if !g.enterGate(ch, block) {
@@ -375,5 +377,6 @@ func (g *Guest) loadUSERD(ch *channel) {
 	}
 	g.moving.RUnlock()
 	ch.heard = binary.LittleEndian.Uint32(page[gf100.USERDGPPut:])
+	ch.taken = ch.heard
 	c.WriteVRAM(ch.cardUSERD(), page)
 }

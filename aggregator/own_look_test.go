@@ -19,8 +19,10 @@ import (
 // aliased is how many replicas a guest may have.
 const aliased = 1024
 
-// aliasing is a polled guest of which n places of BAR1 show pages that live elsewhere:
-// read-only ones, so that their home is the card's own memory.
+// aliasPages are the pages that an aliasing guest shows in many places: those of USERD.
+const aliasPages = 16
+
+// aliasing is a polled guest of which n places of BAR1 show pages that live elsewhere.
 func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	t.Helper()
 	const barInst, barDir, barTable = 0x50000, 0x280000, 0x300000
@@ -33,8 +35,8 @@ func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: barTable}}
 	require.True(t, g.eachRun(barDir, binary.LittleEndian.AppendUint64(nil, pde.Encode()), true))
 	var entries []byte
-	for i := range n {
-		pte := shadowpt.PTE{Valid: true, ReadOnly: true, Addr: uint64(i%512) << 12}
+	for i := range n + aliasPages {
+		pte := shadowpt.PTE{Valid: true, Addr: userdAt + uint64(i%aliasPages)<<12}
 		entries = binary.LittleEndian.AppendUint64(entries, pte.Encode())
 	}
 	require.True(t, g.eachRun(barTable+gf100.PollSize/pageSize*8, entries, true))
@@ -69,14 +71,14 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 		replicas, most int
 		own            bool
 	}{
-		{aliased, lookAtOnce, true},
-		{lookAtOnce/pageSize + 1, lookAtOnce, true},
-		{lookAtOnce / pageSize, lookAtOnce, false},
+		{aliased, homes.AtOnce, true},
+		{homes.AtOnce/pageSize + 1, homes.AtOnce, true},
+		{homes.AtOnce / pageSize, homes.AtOnce, false},
 		{aliased, math.MaxInt, false}, // as it would be without
 	} {
 		t.Run(fmt.Sprint(c.replicas, "of", c.most), func(t *testing.T) {
 			const looks = 50
-			a, _ := newAgg(t, Options{Pace: rare})
+			a := newHoming(t, Options{Pace: rare})
 			dear := aliasing(t, a, c.replicas)
 			b, err := a.AddGuest(GuestConfig{Name: "b", VRAM: 4 << 20, Tables: 2 << 20, Doorbell: doorbell.Poll}, &told{})
 			require.NoError(t, err)
@@ -86,17 +88,14 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 			letGo := held(t, dear)
 			d := &doors{agg: a, most: c.most}
 			d.Look()
-			// Replicas are freshened meanwhile, which is counted too, and has looks go on without.
-			least, greatest := uint64(math.MaxUint64), uint64(0)
-			n := uint32(0)
+			n, gathered := uint32(0), uint64(0)
 			look := func() {
 				n++
 				store(dear, 1, n)
 				store(b, 1, n)
-				before := dear.stats.Mapped.Reconciles.Load()
+				before := dear.stats.Mapped.Gathers.Load()
 				d.Look()
-				compared := dear.stats.Mapped.Reconciles.Load() - before
-				least, greatest = min(least, compared), max(greatest, compared)
+				gathered += dear.stats.Mapped.Gathers.Load() - before
 			}
 			for range looks {
 				look()
@@ -109,15 +108,15 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 				return dear.pace.level
 			}
 			if !c.own {
-				compared := func() bool {
+				compared := func() bool { // not while they are being freshened
 					look()
-					return greatest >= uint64(c.replicas) && dear.stats.PolledBells.Load() > 0
+					return gathered > 0 && dear.stats.PolledBells.Load() > 0
 				}
 				require.Eventually(t, compared, patience, tick, "nothing is compared in a look at everybody's")
 				require.Zero(t, dear.stats.OwnLooks.Load())
 				return
 			}
-			require.Zero(t, least, "compared in a look at everybody's")
+			require.Zero(t, gathered, "compared in a look at everybody's")
 			require.Zero(t, dear.stats.PolledBells.Load(), "who is to find them waits")
 			polled := a.polled.Looks.Load()
 			letGo()
@@ -136,10 +135,10 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 // TestOwnLooksKeepToTheRate: a guest whose doorbells its own goroutine looks for, and that
 // rings all the time, gets no more looks than its rate pays for.
 func TestOwnLooksKeepToTheRate(t *testing.T) {
-	const rate = 1 << 20 // half a look in a second: fewer than anybody makes
-	a, _ := newAgg(t, Options{Pace: rare, TableRate: rate})
+	const rate = 128 << 10 // half a look in a second: fewer than anybody makes
+	a := newHoming(t, Options{Pace: rare, TableRate: rate})
 	g := aliasing(t, a, aliased)
-	d := &doors{agg: a, most: lookAtOnce}
+	d := &doors{agg: a, most: homes.AtOnce}
 	begin := time.Now() // around the counts: whoever is late has more time, not more looks
 	before := g.stats.PolledBells.Load()
 	for n := uint32(1); time.Since(begin) < 300*time.Millisecond || g.stats.ThrottleTime.Load() == 0; n++ {
@@ -159,15 +158,9 @@ func TestOwnLooksKeepToTheRate(t *testing.T) {
 // TestStrayBellsOfDearGuests: bells that may be written where windows do not expect them are
 // brought to where they are looked for by the guest itself, if they may be in many places.
 func TestStrayBellsOfDearGuests(t *testing.T) {
-	a, _ := newAgg(t, Options{Pace: rare})
+	a := newHoming(t, Options{Pace: rare})
 	g := aliasing(t, a, aliased)
-	shown := 0 // places that show the channel's page
-	for i := range aliased {
-		if uint64(i%512)<<12 == userdAt+gf100.USERDSize {
-			shown++
-		}
-	}
-	require.NotZero(t, shown)
+	const shown = aliased / aliasPages // places that show the channel's page, besides its home
 	g.SetPollArea(1<<28 | (gf100.PollSize>>12 + 1))
 	require.EqualValues(t, 1, g.stats.Mapped.PollArea.Load())
 	set := g.mapped.Load()
@@ -184,9 +177,10 @@ func TestStrayBellsOfDearGuests(t *testing.T) {
 	within(homes.TooMuch, func() homes.Outcome { return set.FreshWithin(shown*pageSize-1, page) })
 	within(homes.Done, func() homes.Outcome { return set.FreshWithin(shown*pageSize, page) })
 	require.Equal(t, shown*pageSize, set.FreshAll(page))
-	within(homes.TooMuch, func() homes.Outcome { return set.OrderWithin(aliased*pageSize - 1) })
-	within(homes.Done, func() homes.Outcome { return set.OrderWithin(aliased * pageSize) })
-	require.Equal(t, aliased*pageSize, set.OrderAll())
+	within(homes.TooMuch, func() homes.Outcome { return set.GatherWithin(aliased*pageSize - 1) })
+	within(homes.Done, func() homes.Outcome { return set.GatherWithin(aliased * pageSize) })
+	compared, _ := set.GatherAll()
+	require.Equal(t, aliased*pageSize, compared)
 
 	before := g.stats.OwnLooks.Load()
 	d := &doors{agg: a, most: 0}

@@ -65,13 +65,9 @@ func (g *Guest) lookSoon() {
 // doors are the guests' doorbells as the poller sees them.
 type doors struct {
 	agg    *Aggregator
-	most   int // bytes of each guest's places that a look may compare
+	most   int // bytes of each guest's places that a look may compare: homes.AtOnce
 	guests [MaxGuests]*Guest
 }
-
-// lookAtOnce is doors.most. Pages of USERD that a driver has written through another window
-// too come to 64 KiB, and are compared in some microseconds.
-const lookAtOnce = 96 << 10
 
 // Look implements doorbell.Doors.
 func (d *doors) Look() (rang, watched int) {
@@ -101,12 +97,12 @@ func (g *Guest) lookAtBells(most int) (rang, watched int) {
 	n := 1
 	came := set.FreshWithin(most, g.strays(&pages))
 	if came == homes.Done {
-		var news channelSet
-		if news, n = g.unheard(); news.empty() {
+		var bells unheard
+		if n = g.listen(&bells); bells.n == 0 {
 			return 0, n
 		}
-		if came = set.OrderWithin(most); came == homes.Done {
-			return g.ringUnheard(&news), n
+		if came = set.GatherWithin(most); came == homes.Done {
+			return g.ringUnheard(&bells), n
 		}
 	}
 	if came == homes.TooMuch {
@@ -125,13 +121,31 @@ func (g *Guest) leaveLook() {
 	}
 }
 
-// perCompared is what a byte of a place is in bytes of the rate (see toll): place and home
-// are both compared with what they agreed on, and once more if any of them had changed.
-const perCompared = 4. / movedAtOnce
+// What a byte of a place is in bytes of the rate (see toll): to compare it with what it was,
+// and to merge it with its home, which is done word by word if anything has changed.
+const (
+	perCompared = 0.5 / movedAtOnce
+	perMerged   = 4. / movedAtOnce
+)
+
+// gather brings to where the card finds it what the guest wrote to mapped places. It is the
+// guest's goroutine's.
+func (g *Guest) gather() {
+	if set := g.mapped.Load(); set != nil && set.Aliased() {
+		g.payFor(set.GatherAll())
+	}
+}
+
+// payFor has the guest pay for so many bytes of places as for work on its tables.
+func (g *Guest) payFor(compared, merged int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.pace.spend(time.Now(), g.agg.opts.TableRate, perCompared*float64(compared)+perMerged*float64(merged))
+}
 
 // ownLook is lookAtBells by the guest's own goroutine, for the guest that has much in many
-// places. The others' bells do not wait for it, and what it compares the guest pays for as
-// for work on its tables: its goroutine waits while that is more than the rate.
+// places. The others' bells do not wait for it, and what it compares the guest pays for:
+// its goroutine waits while that is more than the rate.
 func (g *Guest) ownLook() {
 	set := g.mapped.Load()
 	if set == nil {
@@ -139,16 +153,15 @@ func (g *Guest) ownLook() {
 	}
 	g.stats.OwnLooks.Add(1)
 	var pages [gf100.Channels]uint64
-	compared := set.FreshAll(g.strays(&pages))
-	if news, _ := g.unheard(); !news.empty() {
-		compared += set.OrderAll()
-		if g.ringUnheard(&news) > 0 {
-			g.lookSoon() // where one was there soon is another
-		}
+	g.payFor(0, set.FreshAll(g.strays(&pages)))
+	var bells unheard
+	if g.listen(&bells); bells.n == 0 {
+		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pace.spend(time.Now(), g.agg.opts.TableRate, perCompared*float64(compared))
+	g.gather()
+	if g.ringUnheard(&bells) > 0 {
+		g.lookSoon() // where one was there soon is another
+	}
 }
 
 // strays lists in pages those that channels have their bells in, if these may have been
@@ -166,12 +179,24 @@ func (g *Guest) strays(pages *[gf100.Channels]uint64) []uint64 {
 	return pages[:n]
 }
 
-// unheard returns the channels that have news, and how many are looked at.
-func (g *Guest) unheard() (news channelSet, watched int) {
+// unheard are bells that were found and are to be rung.
+type unheard struct {
+	bells [gf100.Channels]found
+	n     int
+}
+
+// found is a GP_PUT of a channel that is not what it was.
+type found struct {
+	ch       *channel
+	was, put uint32
+}
+
+// listen notes which channels have news, and returns how many are looked at.
+func (g *Guest) listen(to *unheard) (watched int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.moving.TryRLock() {
-		return news, 1 // the others need not wait for it
+		return 1 // the others need not wait for it
 	}
 	defer g.moving.RUnlock()
 	g.watched.each(func(id uint8) {
@@ -181,7 +206,8 @@ func (g *Guest) unheard() (news channelSet, watched int) {
 		}
 		ch := g.channels[id].ch
 		if put, ok := ch.put(); ok && put != ch.heard {
-			news.add(id)
+			to.bells[to.n] = found{ch, ch.heard, put}
+			to.n++
 		}
 		if ch.showing {
 			more := ch.reports()
@@ -189,27 +215,23 @@ func (g *Guest) unheard() (news channelSet, watched int) {
 			ch.showing = more
 		}
 	})
-	return news, watched
+	return watched
 }
 
-// ringUnheard rings channels, if they are still those that have news.
-func (g *Guest) ringUnheard(news *channelSet) (rang int) {
+// ringUnheard rings the bells that nobody else has heard since.
+func (g *Guest) ringUnheard(found *unheard) (rang int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	news.each(func(id uint8) {
-		if !g.watched.has(id) || g.rebinding(id) {
-			return
+	for _, b := range found.bells[:found.n] {
+		id := b.ch.gid
+		if !g.watched.has(id) || g.rebinding(id) || g.channels[id].ch != b.ch || b.ch.heard != b.was {
+			continue
 		}
-		ch := g.channels[id].ch
-		put, ok := ch.put()
-		if !ok || put == ch.heard {
-			return
-		}
-		ch.heard = put // also if it has to wait for its turn
+		b.ch.heard = b.put // also if it has to wait for its turn
 		g.stats.PolledBells.Add(1)
-		g.ring(id)
+		g.ring(id, true)
 		rang++
-	})
+	}
 	return rang
 }
 

@@ -21,7 +21,7 @@ import (
 var rare = doorbell.Pace{Fast: time.Second, Slow: time.Second}
 
 // look has the aggregator look at all bells once more, whoever else does.
-func look(a *Aggregator) { (&doors{agg: a, most: lookAtOnce}).Look() }
+func look(a *Aggregator) { (&doors{agg: a, most: homes.AtOnce}).Look() }
 
 // sleeps reports whether nobody looks at bells for a while.
 func sleeps(a *Aggregator) bool {
@@ -241,7 +241,7 @@ func TestLooksDoNotWaitForMoves(t *testing.T) {
 	for get := range uint32(3) {
 		a.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPGet, get)
 		s.f.Store(&f)
-		g.unheard()
+		g.listen(new(unheard))
 		s.f.Store(nil)
 	}
 	require.Greater(t, seen, 3*len(userdShown))
@@ -414,7 +414,7 @@ func TestLooksAreBounded(t *testing.T) {
 	for id := range uint8(8) {
 		bindChannelAt(t, g, id, dirAt)
 	}
-	d := &doors{agg: a, most: lookAtOnce}
+	d := &doors{agg: a, most: homes.AtOnce}
 	n := uint32(0)
 	rang := 0
 	own := a.polled.Looks.Load()
@@ -485,7 +485,7 @@ func TestIdleGuests(t *testing.T) {
 func BenchmarkIdleLook(b *testing.B) {
 	for _, n := range []int{1, MaxGuests} {
 		b.Run(fmt.Sprintf("guests=%d", n), func(b *testing.B) {
-			d := &doors{agg: idleGuests(b, rare, n), most: lookAtOnce}
+			d := &doors{agg: idleGuests(b, rare, n), most: homes.AtOnce}
 			b.ReportAllocs()
 			for b.Loop() {
 				if rang, watched := d.Look(); rang != 0 || watched != 4*n {

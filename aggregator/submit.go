@@ -1,47 +1,72 @@
 package aggregator
 
-import "github.com/umbra-gpu/umbra/mmio/gf100"
+import (
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
 
 // The way of a submission: Bell, or the end of the round that it had to wait for,
-// then submit, then forward. When a channel's work reaches the card is decided in
-// submit and nowhere else; what reaches it is decided in forward.
+// then submit. When a channel's work reaches the card is decided in submit and nowhere
+// else.
+//
+// What goes along is the GP_PUT that there was when the bell rang. One that the guest writes
+// later has a bell of its own, and what it wrote before that may not be where the card finds
+// it yet.
 
-// Bell tells that the guest wrote GP_PUT of a channel. If nothing is under way
-// that the submission could depend on, the card hears of it at once.
+// Bell tells that the guest wrote GP_PUT of a channel. If nothing is under way that the
+// submission could depend on, the card hears of it at once. What the guest wrote to mapped
+// windows before is one such thing: if it is more than a trap should look at, the guest's
+// goroutine does it.
 func (g *Guest) Bell(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ring(id)
+	ch, gathered := g.channels[id].ch, true
+	if ch != nil {
+		put, ok := ch.put()
+		if ok && put != ch.heard {
+			gathered = g.gatherAtOnce()
+			ch.heard = put
+		}
+	}
+	g.ring(id, gathered)
 }
 
-// ring is Bell. Guest.mu is held.
-func (g *Guest) ring(id uint8) {
+// gatherAtOnce is gather, if it is little. Guest.mu is held, so it waits for nobody.
+func (g *Guest) gatherAtOnce() bool {
+	set := g.mapped.Load()
+	return set == nil || set.GatherWithin(homes.AtOnce) == homes.Done
+}
+
+// ring is Bell for a channel whose GP_PUT has been heard. Guest.mu is held.
+func (g *Guest) ring(id uint8, gathered bool) {
 	g.stats.Bells.Add(1)
 	if !g.channels[id].bound {
 		return
 	}
-	if ch := g.channels[id].ch; ch != nil && g.idle() && !g.owes(ch) {
-		g.submit(ch)
+	if ch := g.channels[id].ch; ch != nil && gathered && g.idle() && !g.owes(ch) {
+		g.submit(ch, ch.heard)
 		return
 	}
 	g.todo.bell.add(id)
+	g.todo.gather = g.todo.gather || !gathered
 	g.wake.Broadcast()
 }
 
-// submit has a channel's work reach the card: all that it depends on is done. With
-// a scheduler that is when it is the channel's turn (see gate), else now. Guest.mu is
-// held.
-func (g *Guest) submit(ch *channel) {
-	if g.agg.gate == nil {
-		g.forward(ch)
+// submit has a channel's work up to put reach the card: all that it depends on is done.
+// With a scheduler that is when it is the channel's turn (see gate), else now. A channel
+// that has come to its end hears nothing more: a step that is still under way reads GP_PUT
+// again, and would do work that was submitted after the guest was told of the end. If the
+// channel is bound anew, it finds GP_PUT where the guest left it. Guest.mu is held.
+func (g *Guest) submit(ch *channel, put uint32) {
+	if ch.ended() {
 		return
 	}
-	put, ok := ch.put()
-	if !ok || ch.ended() {
-		return
+	ch.rung, ch.active, ch.showing = true, true, true
+	if g.agg.gate != nil {
+		g.agg.gate.submit(ch, put)
+	} else {
+		g.agg.ctl.bell(ch.id, put)
 	}
-	ch.rung, ch.active, ch.showing, ch.heard = true, true, true, put
-	g.agg.gate.submit(ch, put)
 }
 
 // ended reports whether the channel has come to its end. Guest.mu is held.
@@ -51,24 +76,6 @@ func (ch *channel) ended() bool { return ch.stopped && !ch.held }
 func (ch *channel) waits() bool {
 	t := ch.guest.agg.gate
 	return t != nil && t.waiting(ch)
-}
-
-// forward gives the guest's GP_PUT to the card, as it is in memory now: a bell
-// that comes late loses nothing, and rings for all before it. A channel that has come
-// to its end hears nothing more: a step that is still under way reads GP_PUT again,
-// and would do work that was submitted after the guest was told of the end. If the
-// channel is bound anew, it finds GP_PUT where the guest left it. Guest.mu is held.
-func (g *Guest) forward(ch *channel) {
-	if ch.ended() {
-		return
-	}
-	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
-	if !ok {
-		return
-	}
-	ch.rung, ch.active, ch.showing = true, true, true
-	ch.heard = g.agg.ctl.readVRAM(at + gf100.USERDGPPut)
-	g.agg.ctl.bell(ch.id, ch.heard)
 }
 
 // moved reports whether the channel may have done anything since the last call. One

@@ -17,6 +17,7 @@ type todo struct {
 	bind       channelSet // inst or bound changed
 	preempt    channelSet
 	bell       channelSet
+	gather     bool // bells are of what may not be where the card finds it
 	reset      bool
 	schedule   bool // whether channels may run changed
 	runlist    bool

@@ -29,6 +29,9 @@ func (g *Guest) round(t *todo) {
 	if t.look {
 		g.ownLook()
 	}
+	if t.gather {
+		g.gather()
+	}
 	g.refreshShadows(t)
 	if t.schedule {
 		g.reschedule()
@@ -83,6 +86,11 @@ func (g *Guest) next() bool {
 	}
 	g.doing, g.todo = g.todo, todo{}
 	g.binding = g.doing.bind
+	g.doing.bell.each(func(id uint8) {
+		if ch := g.channels[id].ch; ch != nil {
+			ch.taken = ch.heard
+		}
+	})
 	g.begun++
 	return true
 }
@@ -114,7 +122,7 @@ func (g *Guest) finish() {
 	g.done = g.begun
 	bells.each(func(id uint8) {
 		if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
-			g.submit(ch)
+			g.submit(ch, ch.taken)
 		}
 	})
 	g.wake.Broadcast()
@@ -164,7 +172,7 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 		g.run(ch)
 	}
 	if g.agg.gate != nil { // what was submitted before it was bound
-		g.submit(ch)
+		g.submit(ch, ch.heard)
 	}
 	return relist
 }

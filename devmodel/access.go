@@ -69,9 +69,6 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 		v.settle()
 	case BAR1:
 		id, bell, _ := v.fifo.poll(off, len(p))
-		if bell {
-			v.card.Order()
-		}
 		v.window(v.card.WriteBAR(bar, off, p))
 		if bell {
 			v.card.Bell(id)

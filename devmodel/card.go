@@ -20,7 +20,7 @@ type Card interface {
 	WritePRAMIN(window, off uint32, p []byte)
 
 	// What the guest's machine may have mapped of these windows. Order comes before
-	// what orders memory: accesses of rows that say so, doorbells, interrupts. What was
+	// what orders memory: accesses of rows that say so, and interrupts. What was
 	// written without a trap is then where it belongs. Glance comes before any access
 	// of a register.
 	SetPRAMIN(window uint32)
@@ -43,7 +43,7 @@ type Card interface {
 	Preempt(id uint8)
 	PreemptPending() bool
 	Schedule(on bool) // whether channels may run at all
-	Bell(id uint8)
+	Bell(id uint8)    // GP_PUT was written; the card hears of it when what was written before is in order
 	Refresh(id uint8) // bring USERD up to date before the guest reads it
 	Resume(id uint8)  // the error that held the channel has been dealt with
 	Retry(id uint8)   // the same, but the method that a PBDMA refused is tried again

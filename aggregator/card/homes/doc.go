@@ -22,10 +22,14 @@
 // what a place changed since they were last equal goes to all others. Order is defined
 // by accesses of registers whose rows say so (mmio.Ordering: the flush of BAR writes,
 // invalidates, what moves a window, what starts or stops a channel, what says that
-// something is done), by doorbells and by interrupts. A guest that puts one of them
+// something is done) and by interrupts. A guest that puts one of them
 // between accesses that depend on each other, as a driver does for the hardware, sees
 // one memory; one that does not may see the old bytes for a moment. Of pages of the poll
 // area that holds for what USERD has; the rest of them follows between.
+//
+// A doorbell orders memory for the card, not for the guest: what was written before GP_PUT
+// was is where the engines find it before anything is fetched that GP_PUT names (share.go).
+// It is not the trap that waits for that, where it is much.
 //
 // A page that is only shown read-only lives in the card's own memory. Its places are
 // replicas that take and never give: what the guest stores there is undone when they
@@ -50,6 +54,6 @@
 // guest is served, and held while pages move; what the owner does in
 // Owner.Still and Owner.Home is inside it. One goroutine per Set, from New to
 // Close, keeps replicas fresh while there are any; it takes Set.mu without that lock, as do
-// OrderAll and what is done within bounds (share.go), so what the owner does in ReadTable
+// GatherAll and what is done within bounds (share.go), so what the owner does in ReadTable
 // and SameTable, of VRAM, must not need it.
 package homes

@@ -58,8 +58,8 @@ func (s *Set) Doorbells() bool { return s.cfg.Doorbells }
 // it: there may be a doorbell in it.
 func (s *Set) freshPage(addr uint64) {
 	s.plan.others(uint32(addr>>pageShift), func(at place) {
-		if s.replicas[at] != nil {
-			s.hold(at, pageSize)
+		if r := s.replicas[at]; r != nil {
+			s.hold(r, pageSize)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 // add makes a place a replica.
 func (s *Set) add(at place, r *replica) {
-	r.index = len(s.order)
-	s.order = append(s.order, at)
+	r.at, r.mem, r.index = at, s.bytes(at), len(s.order)
+	s.order = append(s.order, r)
 	s.replicas[at] = r
 	if s.stats.Replicas.Add(1) == 1 {
 		s.wake()
@@ -23,10 +23,7 @@ func (s *Set) drop(at place) {
 	r := s.replicas[at]
 	delete(s.replicas, at)
 	last := s.order[len(s.order)-1]
-	s.order[r.index] = last
-	if last != at {
-		s.replicas[last].index = r.index
-	}
+	s.order[r.index], last.index = last, r.index
 	s.order = slices.Delete(s.order, len(s.order)-1, len(s.order))
 	s.stats.Replicas.Add(-1)
 }
@@ -43,8 +40,8 @@ const userd = 512
 func (s *Set) reconcile(polled int) (moved int) {
 	for range 2 {
 		n := 0
-		for _, at := range s.order {
-			n += s.hold(at, polled)
+		for _, r := range s.order {
+			n += s.hold(r, polled)
 		}
 		if moved += n; n == 0 {
 			break
@@ -55,39 +52,65 @@ func (s *Set) reconcile(polled int) (moved int) {
 
 // hold makes one replica equal to its home; if that is in the poll area, the first so
 // many bytes of it.
-func (s *Set) hold(at place, polled int) int {
-	r := s.replicas[at]
+func (s *Set) hold(r *replica, polled int) int {
 	home := s.plan.home(r.page)
-	if r.readOnly && !bytes.Equal(s.bytes(at), r.agreed) {
-		s.stats.Undone.Add(differing(s.bytes(at), r.agreed))
+	if r.readOnly && !bytes.Equal(r.mem, r.agreed) {
+		s.stats.Undone.Add(differing(r.mem, r.agreed))
 	}
 	if home == own {
-		return s.take(at, r)
+		return s.take(r)
 	}
-	end := pageSize
-	if home < s.plan.base[PollArea+1] {
-		end = polled
-	}
-	n, ok := merge(s.bytes(home)[:end], s.bytes(at)[:end], r.agreed[:end], r.readOnly)
+	end := s.reach(home, polled)
+	m := merge(s.bytes(home)[:end], r.mem[:end], r.agreed[:end], r.readOnly)
 	s.stats.Reconciles.Add(1)
-	s.stats.BytesMerged.Add(uint64(n))
-	if !ok {
+	s.stats.BytesMerged.Add(uint64(m.moved))
+	s.stats.Overruled.Add(uint64(m.overruled))
+	if m.fast {
 		s.stats.Lost.Add(1)
 	}
-	return n
+	return m.moved
+}
+
+// reach is how many bytes of a page that lives at home are looked at, if of those in the
+// poll area so many are.
+func (s *Set) reach(home place, polled int) int {
+	if home < s.plan.base[PollArea+1] {
+		return polled
+	}
+	return pageSize
+}
+
+// gather brings to homes what was written to their replicas, and returns how many bytes it
+// compared, and of how many it did more. What only a home has is not looked at: that is
+// half of the work, and who submits waits for it.
+func (s *Set) gather() (compared, merged int) {
+	for _, r := range s.order {
+		if r.readOnly {
+			continue
+		}
+		end := s.compares(r)
+		compared += end
+		if bytes.Equal(r.mem[:end], r.agreed[:end]) {
+			s.stats.Reconciles.Add(1)
+			continue
+		}
+		merged += end
+		s.hold(r, userd)
+	}
+	return compared, merged
 }
 
 // take gives a replica the bytes of a page that lives in the card's own memory: no
 // place shows it to be written, so it has nothing to give.
-func (s *Set) take(at place, r *replica) int {
+func (s *Set) take(r *replica) int {
 	s.stats.Reconciles.Add(1)
-	place, addr := s.bytes(at), uint64(r.page)<<pageShift
-	if bytes.Equal(place, r.agreed) && s.owner.SameTable(shadowpt.VRAM, addr, r.agreed) {
+	addr := uint64(r.page) << pageShift
+	if bytes.Equal(r.mem, r.agreed) && s.owner.SameTable(shadowpt.VRAM, addr, r.agreed) {
 		return 0
 	}
 	s.owner.ReadTable(shadowpt.VRAM, addr, r.agreed)
-	n := differing(place, r.agreed)
-	copy(place, r.agreed)
+	n := differing(r.mem, r.agreed)
+	copy(r.mem, r.agreed)
 	s.stats.BytesMerged.Add(n)
 	return 0 // to the place alone: no other has to hear of it
 }

@@ -57,7 +57,7 @@ func (s *Set) follow(n int) int {
 func (s *Set) agree(places []place, pages []uint32) {
 	look := func(at place) {
 		if r := s.replicas[at]; r != nil && s.plan.home(r.page) != own {
-			s.hold(at, pageSize)
+			s.hold(r, pageSize)
 		}
 	}
 	for range 2 {

@@ -10,6 +10,8 @@ var le = binary.LittleEndian
 
 // replica is a place that shows a page which lives at another.
 type replica struct {
+	at       place
+	mem      []byte // what the guest sees there
 	page     uint32
 	readOnly bool   // what the guest writes there does not count
 	agreed   []byte // what place and home had when they were last held equal
@@ -19,31 +21,37 @@ type replica struct {
 // mergeTries is how often a word is looked at again that changes meanwhile.
 const mergeTries = 16
 
+// merged is what a merge did.
+type merged struct {
+	moved     int  // bytes that went over
+	overruled int  // bytes that place had changed, too, and to something else
+	fast      bool // some word changed too fast
+}
+
 // merge makes the bytes of home and place equal: what one of them changed since
-// they agreed goes to the other. If both changed a byte, home's counts. It returns
-// how many bytes went over, and false if some word changed too fast.
-func merge(home, place, agreed []byte, readOnly bool) (moved int, ok bool) {
+// they agreed goes to the other. If both changed a byte, home's counts.
+func merge(home, place, agreed []byte, readOnly bool) (all merged) {
 	if bytes.Equal(home, agreed) && bytes.Equal(place, agreed) {
-		return 0, true
+		return all
 	}
-	ok = true
 	for off := 0; off < len(agreed); off += 4 {
 		a := le.Uint32(agreed[off:])
 		if load(home, off) == a && load(place, off) == a {
 			continue
 		}
-		v, n, done := mergeWord(home, place, off, a, readOnly)
+		v, m := mergeWord(home, place, off, a, readOnly)
 		le.PutUint32(agreed[off:], v)
-		moved += n
-		ok = ok && done
+		all.moved += m.moved
+		all.overruled += m.overruled
+		all.fast = all.fast || m.fast
 	}
-	return moved, ok
+	return all
 }
 
 // mergeWord is merge for one word. Each side is held against its own last value,
 // so that a store which comes in between is seen in the next turn. A place that
 // never stands still is overwritten in the end.
-func mergeWord(home, place []byte, off int, a uint32, readOnly bool) (agreed uint32, moved int, ok bool) {
+func mergeWord(home, place []byte, off int, a uint32, readOnly bool) (agreed uint32, m merged) {
 	homeWas, placeWas := a, a
 	for range mergeTries {
 		h, p := load(home, off), load(place, off)
@@ -51,28 +59,32 @@ func mergeWord(home, place []byte, off int, a uint32, readOnly bool) (agreed uin
 		if readOnly {
 			byPlace = 0
 		}
+		both := byPlace & byHome
 		byPlace &^= byHome
 		v := h&^byPlace | p&byPlace
 		if v != h {
 			if !swap(home, off, h, v) {
 				continue
 			}
-			moved += bits.OnesCount32(byPlace) / 8
+			m.moved += bits.OnesCount32(byPlace) / 8
 		}
 		homeWas, placeWas = v, p
 		if p == v {
-			return v, moved, true
+			return v, m
 		}
 		if swap(place, off, p, v) {
-			return v, moved + bits.OnesCount32(changed(p, v))/8, true
+			m.moved += bits.OnesCount32(changed(p, v)) / 8
+			m.overruled += bits.OnesCount32(changed(p, v)&both) / 8
+			return v, m
 		}
 	}
+	m.fast = true
 	if homeWas == a && placeWas == a {
-		return a, moved, false // nothing has gone over: next time
+		return a, m // nothing has gone over: next time
 	}
 	h := load(home, off)
 	set(place, off, h)
-	return h, moved, false
+	return h, m
 }
 
 // differing is in how many bytes two pages differ.

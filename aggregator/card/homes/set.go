@@ -102,8 +102,8 @@ type Set struct {
 	changes []change
 
 	replicas map[place]*replica
-	order    []place // of replicas
-	refused  error   // why the card did not move pages, the last time
+	order    []*replica // the same
+	refused  error      // why the card did not move pages, the last time
 
 	trap    work        // what the trap under way has moved, if begun
 	begun   atomic.Bool // it has moved some; set under mu, and taken back by Glance
@@ -338,21 +338,29 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 	s.applyAt(n)
 }
 
-// Order is called before what orders memory: accesses of registers that do so,
-// doorbells, interrupts. What was written to mapped places before is then where it
-// belongs.
+// Order is called before what orders memory: accesses of registers that do so, and
+// interrupts. What was written to mapped places before is then where it belongs.
+// Doorbells have Gather.
 func (s *Set) Order() {
-	if s.stats.Replicas.Load() == 0 {
+	if !s.Aliased() {
 		return
 	}
 	s.stats.Orders.Add(1)
 	s.mu.Lock()
 	s.reconcile(userd)
 	s.mu.Unlock()
+	s.soon()
+}
+
+// soon has replicas looked at again soon, for the guest does something.
+func (s *Set) soon() {
 	if s.slow.Load() {
 		s.wake()
 	}
 }
+
+// Aliased tells whether more than one place shows a page, so that there is something to gather.
+func (s *Set) Aliased() bool { return s.stats.Replicas.Load() != 0 }
 
 // Pending tells whether pages are still to be brought to where they belong: the last
 // invalidate, or change of a block register, was of more than one trap may move.
@@ -370,7 +378,7 @@ func (s *Set) Glance() {
 		s.spend(s.budget())
 		s.mu.Unlock()
 	}
-	if s.stats.Replicas.Load() != 0 && s.slow.Load() {
-		s.wake()
+	if s.Aliased() {
+		s.soon()
 	}
 }

@@ -2,9 +2,18 @@ package homes
 
 import "math"
 
-// Order for who looks at the doorbells of many guests. What one guest has in many places
-// keeps the others waiting: who looks does no more of it than it says, and leaves the rest
-// to somebody who has the time.
+// Gather is Order for what the card is about to read: before it hears of a doorbell, what was
+// written to mapped places is brought to where the card finds it. What other places have to
+// show of that follows with the next Order, or a moment later.
+//
+// What one guest has in many places keeps the trap that rings, and who looks at the doorbells
+// of many, waiting. So there is as much of it at once as its caller says, and the rest is
+// left to somebody who has the time.
+
+// AtOnce is how many bytes of places are compared for a doorbell while others wait. It takes
+// some microseconds. Pages of USERD that a driver has written through another window too come
+// to 64 KiB.
+const AtOnce = 96 << 10
 
 // Outcome is what came of something that was to be done within bounds.
 type Outcome uint8
@@ -19,10 +28,10 @@ const (
 // Unbounded is the bound of who looks for one guest alone: what it takes is not counted first.
 const Unbounded = math.MaxInt
 
-// OrderWithin is Order, if that can be done without waiting and by comparing no more than
+// GatherWithin is GatherAll, if that can be done without waiting and by comparing no more than
 // so many bytes of places.
-func (s *Set) OrderWithin(most int) Outcome {
-	return s.within(most, s.toOrder, func() { s.reconcile(userd) })
+func (s *Set) GatherWithin(most int) Outcome {
+	return s.within(most, s.toGather, func() { s.gatherNow() })
 }
 
 // FreshWithin brings to pages of VRAM what was written to other places that show them, within
@@ -36,7 +45,7 @@ func (s *Set) FreshWithin(most int, addrs []uint64) Outcome {
 
 func (s *Set) within(most int, takes func(most int) int, do func()) Outcome {
 	switch {
-	case s.stats.Replicas.Load() == 0:
+	case !s.Aliased():
 		return Done
 	case !s.mu.TryLock():
 		return Busy
@@ -49,37 +58,45 @@ func (s *Set) within(most int, takes func(most int) int, do func()) Outcome {
 	return Done
 }
 
-// OrderAll is Order, and says how many bytes of places that compared.
-func (s *Set) OrderAll() (compared int) {
+// GatherAll says how many bytes of places it compared, and how many of these it had to look at
+// word by word, for something had changed.
+func (s *Set) GatherAll() (compared, merged int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reconcile(userd)
-	return s.toOrder(Unbounded)
+	return s.gatherNow()
 }
 
-// FreshAll is OrderAll for what FreshWithin does.
-func (s *Set) FreshAll(addrs []uint64) (compared int) {
+func (s *Set) gatherNow() (compared, merged int) {
+	s.stats.Gathers.Add(1)
+	s.soon()
+	return s.gather()
+}
+
+// FreshAll is GatherAll for what FreshWithin does. It takes every byte for changed.
+func (s *Set) FreshAll(addrs []uint64) (merged int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.freshPages(addrs)
 	return s.toFreshen(Unbounded, addrs)
 }
 
-// toOrder is how many bytes of places Order compares. It counts no further than it has to,
+// toGather is how many bytes of places gather compares. It counts no further than it has to,
 // to know that there are more than most.
-func (s *Set) toOrder(most int) (n int) {
+func (s *Set) toGather(most int) (n int) {
 	for i := 0; i < len(s.order) && n <= most; i++ {
-		n += s.compares(s.replicas[s.order[i]])
+		if r := s.order[i]; !r.readOnly {
+			n += s.compares(r)
+		}
 	}
 	return n
 }
 
-// compares is how many bytes of a replica Order compares.
+// compares is how many bytes of a replica gather compares.
 func (s *Set) compares(r *replica) int {
-	if home := s.plan.home(r.page); !r.readOnly && home != own && home < s.plan.base[PollArea+1] {
-		return userd
+	if !s.cfg.Doorbells {
+		return pageSize // nothing lives in the poll area
 	}
-	return pageSize
+	return s.reach(s.plan.home(r.page), userd)
 }
 
 // toFreshen is toOrder for freshPages.

@@ -33,7 +33,7 @@ const (
 	stateFaulted
 )
 
-// channel is a bound channel. vm, use and exec belong to the PBDMA that runs the
+// channel is a bound channel. known, vm, use and exec belong to the PBDMA that runs the
 // channel, the rest to Card.mu.
 type channel struct {
 	card  *Card
@@ -55,6 +55,10 @@ type channel struct {
 	kick      atomic.Int32
 
 	yield atomic.Bool // leave the PBDMA at the next step
+
+	// known is up to which GP_PUT what the driver wrote to mapped places before is where the
+	// channel finds it.
+	known uint32
 
 	vm  vm
 	use use
@@ -134,6 +138,7 @@ func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch.vm.card, ch.vm.user = c, int(id)
 	ch.vm.tlb.Bind(instanceSpace(block))
 	ch.ramfc(block)
+	ch.known = ch.gpGet
 	ch.owner, ch.keep = uint8(gf100.InstOwner.Get(block)), int(gf100.InstKeep.Get(block))
 	if ch.keep == 0 || ch.keep > maxSaved {
 		ch.keep = maxSaved

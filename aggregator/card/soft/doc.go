@@ -43,7 +43,7 @@
 // (PTIMER alarm, retries of failed semaphore acquires) are stopped by Close.
 //
 // Where a client may map BAR1, a [doorbell.Poller]'s, from New to Close, which takes
-// Card.mu for each look and tries the windows' lock inside it.
+// Card.mu for each look and, where doorbells may be astray, tries the windows' lock inside it.
 //
 // # Locks, in the order they are taken
 //
@@ -52,7 +52,8 @@
 //     BAR windows, the channel slots, the run queue and the saved contexts. Every
 //     guest access runs under it. Nobody waits for anything while holding it; the
 //     condition variables of the run queue and of Reset give it up.
-//  3. The lock of the client's windows (package homes), which is held while pages
+//  3. The lock of the client's windows (package homes), which a PBDMA takes alone, between
+//     two steps, before it fetches what a doorbell named. It is held while pages
 //     move, and in it Card.still, one for each channel: a step holds the read side,
 //     who moves pages that the channel may use the other. That is a wait for the
 //     steps under way, which are bounded and never take Card.mu.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -75,6 +76,7 @@ type step struct {
 	progress bool   // a word was consumed
 	read     bool   // GP_PUT was, and it was put
 	put      uint32
+	behind   bool // entries are to be fetched for which mapped places have to be gathered first
 }
 
 // runPBDMA takes ready channels, one after the other, until the card closes.
@@ -102,8 +104,12 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 	for range stepsPerTurn {
 		ch.sawMem = c.fifo.memGen
 		was := c.fifo.slots[ch.id].put
+		p.run.windows = c.windows
 		c.mu.Unlock()
 		c.step(p, ch)
+		if s.behind {
+			p.run.gather()
+		}
 		c.mu.Lock()
 		if s.read && !ch.dead && c.fifo.slots[ch.id].put == was { // else a bell knows better
 			c.fifo.slots[ch.id].put = s.put
@@ -212,6 +218,8 @@ type run struct {
 	slot  *engineSlot // taken for a call, or nil
 	since time.Time   // of the work that is not written down yet
 	ended bool        // the segment ends with the word just decoded
+
+	windows *homes.Set // the client's; nil if there are none
 }
 
 // loop does up to wordsPerStep words of work, or what launchesPerStep of them
@@ -247,6 +255,13 @@ func (x *run) loop() {
 			budget -= max(x.consume(budget), 1)
 		}
 	}
+}
+
+// gather brings what the guest wrote to mapped places to where the channel finds it. It
+// comes between two steps: who moves pages waits for a step to end.
+func (x *run) gather() {
+	_, merged := x.windows.GatherAll()
+	x.released = x.released || merged > 0 // another channel may wait for that
 }
 
 // fail ends the step with an MMU fault.

@@ -218,7 +218,6 @@ func (f *fifo) bell(off uint64, n int) {
 			return
 		}
 		if off < put+4 {
-			f.card.order()
 			f.ring(int(i))
 		}
 	}
