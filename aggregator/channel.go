@@ -29,8 +29,8 @@ type channel struct {
 	failed  gf100.PBDMAError // that it was held at
 	rung    bool             // it may have run since engine events were last routed
 	active  bool             // it may run, and has not been seen quiet since
-	heard   uint32           // the guest's GP_PUT when it was last looked at
-	taken   uint32           // the same, of the bell in doing
+	heard   uint32           // the guest's GP_PUT as of its last bell; what it names may not be gathered yet
+	taken   uint32           // the same of the bell in doing: what a round gathers for, and submits at its end
 	showing bool             // the guest's USERD may not have what the card reports
 
 	sent atomic.Bool // by the gate, since engine events were last routed

@@ -18,7 +18,7 @@
 // guest's own goroutine, which talks to the card and waits for it with a bound.
 // Until it has, the registers that ask "are you done" answer no. Doorbells and
 // channel stops go to the card at once when nothing is queued before them,
-// nothing is owed, and what was stored through mapped windows before is little to look at; so do a preempt of a channel that may have run, and a runlist that only
+// nothing is owed, and, for doorbells, little was mapped that had to be looked at; so do a preempt of a channel that may have run, and a runlist that only
 // takes channels off, if the card does them without a wait, a few for each round that asks the card
 // (see atonce.go). An invalidate of a space in which nothing runs may
 // be put off until something would (see shadowing.go).
@@ -62,8 +62,7 @@
 //  3. Guest.mu: what is to be done, the channel table, what is to be told. Who fills
 //     Guest.doing under it, while it is empty, has what a round has until it is empty again:
 //     Guest.work, or a trap that does a little in its place (see atonce.go). No lock is held
-//     for that; Guest.work alone waits for it. A doorbell tries the lock of what is mapped
-//     inside it, and never waits for that.
+//     for that; Guest.work alone waits for it.
 //  4. Guest.moving: pages of the guest's VRAM change their homes (write side), or are
 //     read or written by us (read side). Who moves pages waits, with it held, for
 //     the steps of the guest's own channels that are under way on the card.

@@ -8,17 +8,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes/homestest"
 )
 
-// homingCard is a fake whose pages have homes: in its own memory, or in a window's file.
+// homingCard is a fake whose pages can be moved to windows. fakeCard.mu guards the memory, too.
 type homingCard struct {
 	*fakeCard
-	away map[uint64]card.Move // by page; guarded by fakeCard.mu
+	memory *homestest.Memory
 }
 
-func newHoming(t *testing.T, o Options) *Aggregator {
+func newHoming(t *testing.T, o Options) (*Aggregator, *homingCard) {
 	t.Helper()
-	a, err := NewWith(&homingCard{newFake(fakeVRAM), make(map[uint64]card.Move)}, o)
+	c := &homingCard{newFake(fakeVRAM), homestest.New(fakeVRAM)}
+	a, err := NewWith(c, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		for _, g := range a.everybody() {
@@ -26,70 +28,26 @@ func newHoming(t *testing.T, o Options) *Aggregator {
 		}
 		require.NoError(t, a.Close())
 	})
-	return a
+	return a, c
 }
 
 func (c *homingCard) Home(m card.Move) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, zero := make([]byte, pageSize), make([]byte, pageSize)
-	for done := uint64(0); done < m.Size; done += pageSize {
-		addr := m.Addr + done
-		from, was := c.away[addr]
-		c.each(addr, p, c.readPage)
-		copy(m.Kept[min(done, uint64(len(m.Kept))):], p)
-		delete(c.away, addr)
-		if m.To != nil {
-			c.away[addr] = card.Move{To: m.To, Off: m.Off + done}
-		}
-		if !m.Adopt {
-			c.each(addr, p, c.writePage)
-		}
-		if was && !m.Stay {
-			must(from.To.WriteAt(zero, int64(from.Off)))
-		}
-	}
-	return m.Size, nil
+	return c.memory.Home(m)
 }
 
-// each does something with the part of p in each page.
-func (c *homingCard) each(addr uint64, p []byte, do func(addr uint64, p []byte)) {
-	for len(p) > 0 {
-		n := min(uint64(len(p)), pageSize-addr%pageSize)
-		do(addr, p[:n])
-		addr, p = addr+n, p[n:]
-	}
-}
-
-func (c *homingCard) readPage(addr uint64, p []byte) {
-	if m, ok := c.away[addr&^(pageSize-1)]; ok {
-		must(m.To.ReadAt(p, int64(m.Off+addr%pageSize)))
-		return
-	}
-	copy(p, c.vram[addr:])
-}
-
-func (c *homingCard) writePage(addr uint64, p []byte) {
-	if m, ok := c.away[addr&^(pageSize-1)]; ok {
-		must(m.To.WriteAt(p, int64(m.Off+addr%pageSize)))
-		return
-	}
-	copy(c.vram[addr:], p)
-}
-
-func must(_ int, err error) {
-	if err != nil {
-		panic(err)
-	}
+func (c *homingCard) has(addr uint64, p []byte) bool {
+	return addr+uint64(len(p)) <= uint64(len(c.memory.Bytes))
 }
 
 func (c *homingCard) ReadVRAM(addr uint64, p []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if addr+uint64(len(p)) > uint64(len(c.vram)) {
+	if !c.has(addr, p) {
 		return false
 	}
-	c.each(addr, p, c.readPage)
+	c.memory.Read(addr, p)
 	return true
 }
 
@@ -101,10 +59,10 @@ func (c *homingCard) SameVRAM(addr uint64, p []byte) bool {
 func (c *homingCard) WriteVRAM(addr uint64, p []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if addr+uint64(len(p)) > uint64(len(c.vram)) {
+	if !c.has(addr, p) {
 		return false
 	}
-	c.each(addr, p, c.writePage)
+	c.memory.Write(addr, p)
 	return true
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.replicas, "of", c.most), func(t *testing.T) {
 			const looks = 50
-			a := newHoming(t, Options{Pace: rare})
+			a, _ := newHoming(t, Options{Pace: rare})
 			dear := aliasing(t, a, c.replicas)
 			b, err := a.AddGuest(GuestConfig{Name: "b", VRAM: 4 << 20, Tables: 2 << 20, Doorbell: doorbell.Poll}, &told{})
 			require.NoError(t, err)
@@ -88,14 +89,15 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 			letGo := held(t, dear)
 			d := &doors{agg: a, most: c.most}
 			d.Look()
-			n, gathered := uint32(0), uint64(0)
+			n, gathered, most := uint32(0), uint64(0), uint64(0)
 			look := func() {
 				n++
 				store(dear, 1, n)
 				store(b, 1, n)
-				before := dear.stats.Mapped.Gathers.Load()
+				before, reconciled := dear.stats.Mapped.Gathers.Load(), dear.stats.Mapped.Reconciles.Load()
 				d.Look()
 				gathered += dear.stats.Mapped.Gathers.Load() - before
+				most = max(most, dear.stats.Mapped.Reconciles.Load()-reconciled)
 			}
 			for range looks {
 				look()
@@ -110,7 +112,7 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 			if !c.own {
 				compared := func() bool { // not while they are being freshened
 					look()
-					return gathered > 0 && dear.stats.PolledBells.Load() > 0
+					return gathered > 0 && most >= uint64(c.replicas) && dear.stats.PolledBells.Load() > 0
 				}
 				require.Eventually(t, compared, patience, tick, "nothing is compared in a look at everybody's")
 				require.Zero(t, dear.stats.OwnLooks.Load())
@@ -136,7 +138,7 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 // rings all the time, gets no more looks than its rate pays for.
 func TestOwnLooksKeepToTheRate(t *testing.T) {
 	const rate = 128 << 10 // half a look in a second: fewer than anybody makes
-	a := newHoming(t, Options{Pace: rare, TableRate: rate})
+	a, _ := newHoming(t, Options{Pace: rare, TableRate: rate})
 	g := aliasing(t, a, aliased)
 	d := &doors{agg: a, most: homes.AtOnce}
 	begin := time.Now() // around the counts: whoever is late has more time, not more looks
@@ -158,7 +160,7 @@ func TestOwnLooksKeepToTheRate(t *testing.T) {
 // TestStrayBellsOfDearGuests: bells that may be written where windows do not expect them are
 // brought to where they are looked for by the guest itself, if they may be in many places.
 func TestStrayBellsOfDearGuests(t *testing.T) {
-	a := newHoming(t, Options{Pace: rare})
+	a, _ := newHoming(t, Options{Pace: rare})
 	g := aliasing(t, a, aliased)
 	const shown = aliased / aliasPages // places that show the channel's page, besides its home
 	g.SetPollArea(1<<28 | (gf100.PollSize>>12 + 1))
@@ -174,13 +176,13 @@ func TestStrayBellsOfDearGuests(t *testing.T) {
 		}
 		require.Equal(t, want, came)
 	}
+	gatherWithin := func(most int) homes.Outcome { out, _ := set.GatherWithin(most); return out }
 	within(homes.TooMuch, func() homes.Outcome { return set.FreshWithin(shown*pageSize-1, page) })
 	within(homes.Done, func() homes.Outcome { return set.FreshWithin(shown*pageSize, page) })
-	require.Equal(t, shown*pageSize, set.FreshAll(page))
-	within(homes.TooMuch, func() homes.Outcome { return set.GatherWithin(aliased*pageSize - 1) })
-	within(homes.Done, func() homes.Outcome { return set.GatherWithin(aliased * pageSize) })
-	compared, _ := set.GatherAll()
-	require.Equal(t, aliased*pageSize, compared)
+	require.Equal(t, homes.Work{Compared: shown * pageSize, Merged: shown * pageSize}, set.FreshAll(page))
+	within(homes.TooMuch, func() homes.Outcome { return gatherWithin(aliased*pageSize - 1) })
+	within(homes.Done, func() homes.Outcome { return gatherWithin(aliased * pageSize) })
+	require.Equal(t, aliased*pageSize, set.GatherAll().Compared)
 
 	before := g.stats.OwnLooks.Load()
 	d := &doors{agg: a, most: 0}
@@ -191,4 +193,43 @@ func TestStrayBellsOfDearGuests(t *testing.T) {
 	require.Eventually(t, looked, patience, tick, "nothing has rung, but who knows")
 	store(g, 1, 3)
 	require.Eventually(t, func() bool { d.Look(); return g.stats.PolledBells.Load() > 0 }, patience, tick)
+}
+
+// TestDearBellsAreLeft: a doorbell of a guest that has little in many places reaches the card
+// in the trap, after a gather; of one that has more, the guest's goroutine does both.
+func TestDearBellsAreLeft(t *testing.T) {
+	for _, replicas := range []int{homes.AtOnce / pageSize, homes.AtOnce/pageSize + 1} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			a, c := newHoming(t, Options{Pace: rare})
+			g := aliasing(t, a, replicas)
+			require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
+			id := uint32(g.cardChannel(1).id)
+			told := func(put uint32) bool { return slices.Contains(c.rung(), regWrite{id, put}) }
+			put := uint32(0)
+			// at once tells whether a bell reached the card while nobody but the trap could do it.
+			atOnce := func() (gathers uint64, rang bool) {
+				letGo := held(t, g)
+				defer settle(g)
+				defer letGo()
+				put++
+				store(g, 1, put)
+				before := g.stats.Mapped.Gathers.Load()
+				g.Bell(1)
+				return g.stats.Mapped.Gathers.Load() - before, told(put)
+			}
+			if replicas <= homes.AtOnce/pageSize {
+				require.Eventually(t, func() bool { // not while they are being freshened
+					gathers, rang := atOnce()
+					return gathers == 1 && rang
+				}, patience, tick)
+				return
+			}
+			for range 20 {
+				gathers, rang := atOnce()
+				require.Zero(t, gathers)
+				require.False(t, rang)
+				require.True(t, told(put), "its goroutine has been let go")
+			}
+		})
+	}
 }

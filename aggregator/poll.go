@@ -101,7 +101,7 @@ func (g *Guest) lookAtBells(most int) (rang, watched int) {
 		if n = g.listen(&bells); bells.n == 0 {
 			return 0, n
 		}
-		if came = set.GatherWithin(most); came == homes.Done {
+		if came = g.gatherWithin(most); came == homes.Done {
 			return g.ringUnheard(&bells), n
 		}
 	}
@@ -136,11 +136,24 @@ func (g *Guest) gather() {
 	}
 }
 
-// payFor has the guest pay for so many bytes of places as for work on its tables.
-func (g *Guest) payFor(compared, merged int) {
+// gatherWithin is gather for who keeps others waiting. To compare so little is nothing to pay for.
+func (g *Guest) gatherWithin(most int) homes.Outcome {
+	set := g.mapped.Load()
+	if set == nil {
+		return homes.Done
+	}
+	out, w := set.GatherWithin(most)
+	if w.Merged > 0 {
+		g.payFor(w)
+	}
+	return out
+}
+
+// payFor has the guest pay for what was done of its places as for work on its tables.
+func (g *Guest) payFor(w homes.Work) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pace.spend(time.Now(), g.agg.opts.TableRate, perCompared*float64(compared)+perMerged*float64(merged))
+	g.pace.spend(time.Now(), g.agg.opts.TableRate, perCompared*float64(w.Compared)+perMerged*float64(w.Merged))
 }
 
 // ownLook is lookAtBells by the guest's own goroutine, for the guest that has much in many
@@ -153,7 +166,7 @@ func (g *Guest) ownLook() {
 	}
 	g.stats.OwnLooks.Add(1)
 	var pages [gf100.Channels]uint64
-	g.payFor(0, set.FreshAll(g.strays(&pages)))
+	g.payFor(set.FreshAll(g.strays(&pages)))
 	var bells unheard
 	if g.listen(&bells); bells.n == 0 {
 		return
@@ -185,12 +198,6 @@ type unheard struct {
 	n     int
 }
 
-// found is a GP_PUT of a channel that is not what it was.
-type found struct {
-	ch       *channel
-	was, put uint32
-}
-
 // listen notes which channels have news, and returns how many are looked at.
 func (g *Guest) listen(to *unheard) (watched int) {
 	g.mu.Lock()
@@ -219,15 +226,14 @@ func (g *Guest) listen(to *unheard) (watched int) {
 }
 
 // ringUnheard rings the bells that nobody else has heard since.
-func (g *Guest) ringUnheard(found *unheard) (rang int) {
+func (g *Guest) ringUnheard(bells *unheard) (rang int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, b := range found.bells[:found.n] {
+	for _, b := range bells.bells[:bells.n] {
 		id := b.ch.gid
-		if !g.watched.has(id) || g.rebinding(id) || g.channels[id].ch != b.ch || b.ch.heard != b.was {
+		if !g.watched.has(id) || g.rebinding(id) || !g.heed(b) {
 			continue
 		}
-		b.ch.heard = b.put // also if it has to wait for its turn
 		g.stats.PolledBells.Add(1)
 		g.ring(id, true)
 		rang++

@@ -18,26 +18,45 @@ import (
 // windows before is one such thing: if it is more than a trap should look at, the guest's
 // goroutine does it.
 func (g *Guest) Bell(id uint8) {
+	b, news := g.listenTo(id)
+	gathered := !news || g.gatherWithin(homes.AtOnce) == homes.Done
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ch, gathered := g.channels[id].ch, true
-	if ch != nil {
-		put, ok := ch.put()
-		if ok && put != ch.heard {
-			gathered = g.gatherAtOnce()
-			ch.heard = put
-		}
+	g.ring(id, g.heed(b) && gathered)
+}
+
+// found is what there was to hear of a channel.
+type found struct {
+	ch       *channel // nil: it has none
+	was, put uint32   // GP_PUT when it was heard last, and now
+}
+
+// listenTo looks at a channel's GP_PUT, and tells whether it is another than was heard last.
+func (g *Guest) listenTo(id uint8) (b found, news bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ch := g.channels[id].ch
+	if ch == nil {
+		return b, false
 	}
-	g.ring(id, gathered)
+	b = found{ch, ch.heard, ch.heard}
+	if put, ok := ch.put(); ok {
+		b.put = put
+	}
+	return b, b.put != b.was
 }
 
-// gatherAtOnce is gather, if it is little. Guest.mu is held, so it waits for nobody.
-func (g *Guest) gatherAtOnce() bool {
-	set := g.mapped.Load()
-	return set == nil || set.GatherWithin(homes.AtOnce) == homes.Done
+// heed notes what was found, if nobody has heard of the channel in between. Guest.mu is held.
+func (g *Guest) heed(b found) bool {
+	if b.ch == nil || g.channels[b.ch.gid].ch != b.ch || b.ch.heard != b.was {
+		return false
+	}
+	b.ch.heard = b.put
+	return true
 }
 
-// ring is Bell for a channel whose GP_PUT has been heard. Guest.mu is held.
+// ring has a channel's bell take its way: at once if nothing is under way, and what was heard
+// of it has been gathered; else with a round, that looks, and gathers. Guest.mu is held.
 func (g *Guest) ring(id uint8, gathered bool) {
 	g.stats.Bells.Add(1)
 	if !g.channels[id].bound {
@@ -48,8 +67,32 @@ func (g *Guest) ring(id uint8, gathered bool) {
 		return
 	}
 	g.todo.bell.add(id)
-	g.todo.gather = g.todo.gather || !gathered
+	if !gathered {
+		g.todo.gather.add(id)
+	}
 	g.wake.Broadcast()
+}
+
+// relisten looks again at a channel that was rung without having been heard, or gathered for: one
+// that was being bound when its bell rang has been heard by nobody. The round gathers afterwards.
+// It is the guest's goroutine's, which alone changes who stands behind a number.
+func (g *Guest) relisten(id uint8) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ch := g.channels[id].ch
+	if ch == nil {
+		return // the round binds it, and finds GP_PUT then
+	}
+	b := found{ch: ch, was: ch.heard}
+	g.mu.Unlock()
+	g.moving.RLock() // not inside Guest.mu: who moves pages waits for engines
+	put, ok := ch.put()
+	g.moving.RUnlock()
+	g.mu.Lock()
+	if b.put = put; ok {
+		g.heed(b)
+	}
+	ch.taken = ch.heard
 }
 
 // submit has a channel's work up to put reach the card: all that it depends on is done.

@@ -3,6 +3,7 @@ package aggregator
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -61,6 +62,69 @@ func TestBellWaitsForTheInvalidate(t *testing.T) {
 			require.Equal(t, regWrite{uint32(g.cardChannel(3).id), 5}, f.rung()[0])
 		})
 	}
+}
+
+// TestRoundSubmitsWhatItHeard: a bell that rings while a round is under way for the one before
+// has a round of its own: what it names is not to be submitted by the first, which may have
+// looked at the guest's memory before it was written.
+func TestRoundSubmitsWhatItHeard(t *testing.T) {
+	a, f := newAgg(t, Options{CardTimeout: patience})
+	g, _ := addGuest(t, a, "a") // whose invalidates are put off
+	bindChannel(t, g, 3)
+	f.forget()
+	f.hold(regMMUCtrl, true)
+	require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, 3<<2), true))
+	g.Invalidate(dirAt>>12<<4, 1<<31|1)
+	writePut(g, 3, 5) // what is owed is done first
+	require.Eventually(t, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.doing.bell.has(3)
+	}, patience, tick)
+	writePut(g, 3, 7)
+	require.Empty(t, f.rung())
+	f.hold(regMMUCtrl, false)
+	id := uint32(g.cardChannel(3).id)
+	require.Eventually(t, func() bool { return len(f.rung()) == 2 }, patience, tick)
+	require.Equal(t, []regWrite{{id, 5}, {id, 7}}, f.rung())
+}
+
+// bindingCard calls during once, while a channel's USERD is being filled.
+type bindingCard struct {
+	*fakeCard
+	userd  func(addr uint64) bool
+	during func()
+}
+
+func (b *bindingCard) WriteVRAM(addr uint64, p []byte) bool {
+	if f := b.during; f != nil && len(p) == gf100.USERDSize && b.userd(addr) {
+		b.during = nil
+		f()
+	}
+	return b.fakeCard.WriteVRAM(addr, p)
+}
+
+// TestBellWhileItsChannelIsBound: the round that binds a channel has looked at GP_PUT, and then
+// the guest writes it, and rings. Nobody else tells the card.
+func TestBellWhileItsChannelIsBound(t *testing.T) {
+	b := &bindingCard{fakeCard: newFake(fakeVRAM)}
+	a, err := NewWith(b, Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	b.userd = func(addr uint64) bool { return addr-a.pollArea < gf100.PollSize }
+	g, _ := addGuest(t, a, "a")
+	t.Cleanup(func() { require.NoError(t, g.Remove()) })
+	rang := false
+	b.during = func() {
+		rang = true
+		writePut(g, 1, 7)
+	}
+	bindChannel(t, g, 1)
+	require.True(t, rang)
+	told := func() bool {
+		return slices.Contains(b.rung(), regWrite{uint32(g.cardChannel(1).id), 7})
+	}
+	require.Eventually(t, told, patience, tick)
 }
 
 // What a driver does most costs no allocation.

@@ -17,7 +17,7 @@ type todo struct {
 	bind       channelSet // inst or bound changed
 	preempt    channelSet
 	bell       channelSet
-	gather     bool // bells are of what may not be where the card finds it
+	gather     channelSet // of bell: those that were not heard, or whose work may not be where the card finds it
 	reset      bool
 	schedule   bool // whether channels may run changed
 	runlist    bool
@@ -81,6 +81,13 @@ func (t *todo) urgent() bool { return t.reset || t.invalidate.unmapped }
 func (t *todo) bindsOnly() bool {
 	rest := *t
 	rest.bind, rest.preempt, rest.invalidate = channelSet{}, channelSet{}, invalidations{}
+	return rest.empty()
+}
+
+// bellsOnly reports whether there is nothing but bells, which no register asks about.
+func (t *todo) bellsOnly() bool {
+	rest := *t
+	rest.bell = channelSet{}
 	return rest.empty()
 }
 

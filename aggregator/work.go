@@ -29,7 +29,8 @@ func (g *Guest) round(t *todo) {
 	if t.look {
 		g.ownLook()
 	}
-	if t.gather {
+	if !t.gather.empty() {
+		t.gather.each(g.relisten)
 		g.gather()
 	}
 	g.refreshShadows(t)
@@ -81,7 +82,7 @@ func (g *Guest) next() bool {
 		return false
 	}
 	starts := g.starts(&g.todo)
-	if g.ending = !starts && g.todo.bindsOnly(); starts {
+	if g.ending = !starts && g.todo.bindsOnly(); g.hasToPay(&g.todo) {
 		g.pay()
 	}
 	g.doing, g.todo = g.todo, todo{}
@@ -105,6 +106,21 @@ func (g *Guest) starts(t *todo) bool {
 	return binds
 }
 
+// hasToPay reports whether something lets channels run for which something is owed. A bell
+// that has only to be gathered for lets its own channel run, and no other. Guest.mu is held.
+func (g *Guest) hasToPay(t *todo) (pays bool) {
+	rest := *t
+	rest.bell = channelSet{}
+	if g.starts(&rest) {
+		return true
+	}
+	t.bell.each(func(id uint8) {
+		ch := g.channels[id].ch
+		pays = pays || ch == nil || g.owes(ch)
+	})
+	return pays
+}
+
 // finish ends a round: bells that waited for it are rung, and the guest may see
 // that it is done.
 func (g *Guest) finish() {
@@ -115,7 +131,7 @@ func (g *Guest) finish() {
 		g.leaveSafe()
 	}
 	bells := g.doing.bell
-	g.news.done = true
+	g.news.done = g.news.done || !g.doing.bellsOnly()
 	g.news.runlist = g.news.runlist || g.doing.runlist
 	g.doing = todo{}
 	g.ending = false
@@ -126,7 +142,9 @@ func (g *Guest) finish() {
 		}
 	})
 	g.wake.Broadcast()
-	g.hear.Signal()
+	if !g.news.empty() {
+		g.hear.Signal()
+	}
 }
 
 // rebind makes the card's channel what the guest's table says. It reports

@@ -50,11 +50,11 @@ func TestDoorbellsGather(t *testing.T) {
 	if testing.Short() {
 		rounds = 30
 	}
-	for name, make := range ringers {
+	for name, attach := range ringers {
 		for _, mode := range []doorbell.Mode{doorbell.Trap, doorbell.Poll} {
 			for what, pages := range map[string]uint64{"few": 4, "many": 2 * homes.AtOnce / page} {
 				t.Run(name+" "+mode.String()+" "+what, func(t *testing.T) {
-					g, stats := make(t, mode)
+					g, stats := attach(t, mode)
 					space, err := g.NewSpace()
 					require.NoError(t, err)
 					src, err := g.AllocVRAM(pages * page)
@@ -65,10 +65,9 @@ func TestDoorbellsGather(t *testing.T) {
 					require.NoError(t, space.Map(dstVA, dst, guest.Small))
 					at1, err := src.BAR1()
 					require.NoError(t, err)
-					at3, hide, err := src.BAR3()
+					_, hide, err := src.BAR3() // where it lives then
 					require.NoError(t, err)
 					defer func() { require.NoError(t, hide()) }()
-					_ = at3 // it lives there
 					places := g.Mapped(1, at1)[:src.Size]
 					ch, err := g.NewChannelWith(1, space, guest.ChannelConfig{RingRAM: true, PushRAM: true})
 					require.NoError(t, err)

@@ -29,7 +29,9 @@
 //
 // A doorbell orders memory for the card, not for the guest: what was written before GP_PUT
 // was is where the engines find it before anything is fetched that GP_PUT names (share.go).
-// It is not the trap that waits for that, where it is much.
+// It is not the trap that waits for that, where it is much. What the home has got meanwhile is not
+// looked at: bytes stored there, and after a doorbell at a replica, with nothing else between, are
+// the home's in the end, and are counted.
 //
 // A page that is only shown read-only lives in the card's own memory. Its places are
 // replicas that take and never give: what the guest stores there is undone when they

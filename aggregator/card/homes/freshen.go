@@ -10,7 +10,7 @@ import (
 
 // add makes a place a replica.
 func (s *Set) add(at place, r *replica) {
-	r.at, r.mem, r.index = at, s.bytes(at), len(s.order)
+	r.mem, r.index = s.bytes(at), len(s.order)
 	s.order = append(s.order, r)
 	s.replicas[at] = r
 	if s.stats.Replicas.Add(1) == 1 {
@@ -80,24 +80,23 @@ func (s *Set) reach(home place, polled int) int {
 	return pageSize
 }
 
-// gather brings to homes what was written to their replicas, and returns how many bytes it
-// compared, and of how many it did more. What only a home has is not looked at: that is
-// half of the work, and who submits waits for it.
-func (s *Set) gather() (compared, merged int) {
+// gather brings to homes what was written to their replicas. What only a home has is not
+// looked at: that is half of the work, and who submits waits for it.
+func (s *Set) gather() (w Work) {
 	for _, r := range s.order {
 		if r.readOnly {
 			continue
 		}
 		end := s.compares(r)
-		compared += end
+		w.Compared += end
 		if bytes.Equal(r.mem[:end], r.agreed[:end]) {
 			s.stats.Reconciles.Add(1)
 			continue
 		}
-		merged += end
+		w.Merged += end
 		s.hold(r, userd)
 	}
-	return compared, merged
+	return w
 }
 
 // take gives a replica the bytes of a page that lives in the card's own memory: no

@@ -7,65 +7,94 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/homes/homestest"
 )
 
-// showEach has every page shown at two places, one of them read-only now and then.
-func showEach(t *rapid.T, s *Set, pages uint32) {
+// gatherPages is how many pages there are, each of which is shown at three places: in BAR3, where
+// it lives, or in the poll area, and twice in BAR1.
+const gatherPages = 10
+
+// gatherSet shows them; twice in BAR1 read-only, where that is said.
+func gatherSet(t require.TestingT, poll bool, readOnly []bool) (*Set, *fakeCard, *Stats) {
+	const window = 32 << pageShift
+	c, stats := &fakeCard{homestest.New(gatherPages << pageShift)}, new(Stats)
+	s, err := New(Config{
+		Map: MapBAR1 | MapBAR3, BAR1: 2 * window, BAR3: window, Poll: window, Doorbells: poll, VRAM: gatherPages << pageShift,
+	}, c, stats)
+	require.NoError(t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for page := range pages {
-		s.plan.show(place(page), shows(page, false))
-		readOnly := rapid.IntRange(0, 4).Draw(t, "read-only") == 0
-		s.plan.show(place(pages+page), shows(page, readOnly))
+	strongest := s.plan.base[BAR3]
+	if poll {
+		strongest = s.plan.base[PollArea]
+	}
+	for page := range uint32(gatherPages) {
+		s.plan.show(strongest+place(page), shows(page, false))
+		s.plan.show(s.plan.base[BAR1]+place(page), shows(page, readOnly[page]))
+		s.plan.show(s.plan.base[BAR1]+gatherPages+place(page), shows(page, false))
 	}
 	s.apply()
+	require.EqualValues(t, 2*gatherPages, stats.Replicas.Load())
+	return s, c, stats
+}
+
+// shown lists the places that show something.
+func shown(s *Set) (list []place) {
+	for at := range s.plan.base[Kinds] {
+		if _, ok := s.plan.shows[at].page(); ok {
+			list = append(list, at)
+		}
+	}
+	return list
 }
 
 // TestGatherEqualsOrder: whatever was stored where, the card finds the same after a gather as
-// after an order, and everybody does once both have been ordered. A gather compares no more
-// than it said it would.
+// after an order, and everybody does once both have been ordered. A gather compares what it
+// said it would.
 func TestGatherEqualsOrder(t *testing.T) {
-	const pages = 32
-	gathered := 0 // stores that only a gather brought home
+	gathered := 0 // rounds in which something came home
 	rapid.Check(t, func(t *rapid.T) {
-		a, cardA, stats := newRunsSet(t, pages, Limits{})
+		poll := rapid.Bool().Draw(t, "poll area")
+		readOnly := rapid.SliceOfN(rapid.Bool(), gatherPages, gatherPages).Draw(t, "read-only")
+		a, cardA, stats := gatherSet(t, poll, readOnly)
 		defer func() { require.NoError(t, a.Close()) }()
-		b, cardB, _ := newRunsSet(t, pages, Limits{})
+		b, cardB, _ := gatherSet(t, poll, readOnly)
 		defer func() { require.NoError(t, b.Close()) }()
-		seed := rapid.Uint64().Draw(t, "places")
-		for _, s := range []*Set{a, b} {
-			gen := rapid.Custom(func(t *rapid.T) int { showEach(t, s, pages); return 0 })
-			gen.Example(int(seed >> 1))
-		}
-		require.Equal(t, a.plan.shows, b.plan.shows)
-		for _, s := range []*Set{a, b} { // nobody else's turn
+		both := []*Set{a, b}
+		for _, s := range both { // nobody else's turn
 			s.mu.Lock()
 			defer s.mu.Unlock()
 		}
+		words := pageSize / 4
+		if poll {
+			words = userd / 4 // what else is in such pages follows later
+		}
+		places := shown(a)
 		for range rapid.IntRange(1, 5).Draw(t, "rounds") {
 			for n := range rapid.IntRange(0, 20).Draw(t, "stores") {
-				at := place(rapid.IntRange(0, 2*pages-1).Draw(t, "place"))
-				// Each place has words of its own: who stores to the same at both has to put
+				i := rapid.IntRange(0, len(places)-1).Draw(t, "place")
+				// Each place has words of its own: who stores to the same at two has to put
 				// more between than a doorbell.
-				off := rapid.IntRange(0, pageSize/8-1).Draw(t, "word")*8 + int(at/pages)*4
-				for _, s := range []*Set{a, b} {
-					binary.LittleEndian.PutUint32(s.bytes(at)[off:], uint32(n+1))
+				off := (rapid.IntRange(0, words/4-1).Draw(t, "word")*4 + i/gatherPages) * 4
+				for _, s := range both {
+					binary.LittleEndian.PutUint32(s.bytes(places[i])[off:], uint32(n+1))
 				}
 			}
-			before := memoryOf(cardA, pages)
+			before := memoryOf(cardA)
 			said := a.toGather(Unbounded)
-			compared, merged := a.gather()
-			require.Equal(t, said, compared)
-			require.LessOrEqual(t, merged, compared)
+			w := a.gather()
+			require.Equal(t, said, w.Compared)
+			require.LessOrEqual(t, w.Merged, w.Compared)
 			b.reconcile(userd)
-			require.True(t, bytes.Equal(memoryOf(cardB, pages), memoryOf(cardA, pages)), "the card finds something else")
-			if !bytes.Equal(before, memoryOf(cardA, pages)) {
+			require.True(t, bytes.Equal(memoryOf(cardB), memoryOf(cardA)), "the card finds something else")
+			if !bytes.Equal(before, memoryOf(cardA)) {
 				gathered++
-				require.NotZero(t, merged)
+				require.NotZero(t, w.Merged)
 			}
 		}
 		a.reconcile(userd)
-		for at := range a.plan.base[Kinds] {
+		for _, at := range places {
 			require.True(t, bytes.Equal(b.bytes(at), a.bytes(at)), "place %d", at)
 		}
 		require.Zero(t, stats.Lost.Load())
@@ -74,27 +103,40 @@ func TestGatherEqualsOrder(t *testing.T) {
 	require.NotZero(t, gathered, "a gather that does nothing would pass")
 }
 
+// TestOverruled: what two places say of the same bytes is the home's, and is counted.
+func TestOverruled(t *testing.T) {
+	s, c, stats := gatherSet(t, false, make([]bool, gatherPages))
+	defer func() { require.NoError(t, s.Close()) }()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	places := shown(s)
+	copy(s.bytes(places[0])[8:], "home")
+	s.gather() // as at a doorbell
+	copy(s.bytes(places[gatherPages])[8:], "away")
+	s.gather()
+	got := make([]byte, 4)
+	c.Read(8, got)
+	require.Equal(t, "home", string(got))
+	require.EqualValues(t, len("away"), stats.Overruled.Load())
+	s.reconcile(userd)
+	require.Equal(t, "home", string(s.bytes(places[gatherPages])[8:12]))
+	require.EqualValues(t, len("away"), stats.Overruled.Load())
+}
+
 // memoryOf is what the card's engines see.
-func memoryOf(c *fakeCard, pages uint64) []byte {
-	all := make([]byte, pages<<pageShift)
-	for page := range pages {
-		c.page(page<<pageShift, all[page<<pageShift:][:pageSize])
-	}
+func memoryOf(c *fakeCard) []byte {
+	all := make([]byte, len(c.Bytes))
+	c.Read(0, all)
 	return all
 }
 
-// BenchmarkGather is what a doorbell costs of so many pages that are shown twice and have not
-// changed, and an order of the same.
+// BenchmarkGather is what a doorbell costs of 20 replicas that have not changed, and an order of
+// the same.
 func BenchmarkGather(b *testing.B) {
-	s, _, _ := newRunsSet(b, 32, Limits{})
+	s, _, _ := gatherSet(b, false, make([]bool, gatherPages))
 	defer func() { require.NoError(b, s.Close()) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for page := range uint32(32) {
-		s.plan.show(place(page), shows(page, false))
-		s.plan.show(place(32+page), shows(page, false))
-	}
-	s.apply()
 	b.Run("gather", func(b *testing.B) {
 		for b.Loop() {
 			s.gather()

@@ -10,7 +10,6 @@ var le = binary.LittleEndian
 
 // replica is a place that shows a page which lives at another.
 type replica struct {
-	at       place
 	mem      []byte // what the guest sees there
 	page     uint32
 	readOnly bool   // what the guest writes there does not count

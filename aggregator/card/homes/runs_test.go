@@ -10,69 +10,26 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes/homestest"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// fakeCard is memory whose pages have homes: in mem, or in a file.
-type fakeCard struct {
-	mem  []byte
-	away map[uint64]card.Move
-}
-
-func (c *fakeCard) page(addr uint64, p []byte) {
-	if m, ok := c.away[addr]; ok {
-		must(m.To.ReadAt(p, int64(m.Off)))
-		return
-	}
-	copy(p, c.mem[addr:])
-}
+// fakeCard is the owner of a Set.
+type fakeCard struct{ *homestest.Memory }
 
 func (c *fakeCard) ReadTable(_ shadowpt.Target, addr uint64, p []byte) bool {
-	c.page(addr, p)
+	c.Read(addr, p)
 	return true
 }
 
 func (c *fakeCard) SameTable(_ shadowpt.Target, addr uint64, p []byte) bool {
 	now := make([]byte, len(p))
-	c.page(addr, now)
+	c.Read(addr, now)
 	return slices.Equal(now, p)
 }
 
 func (c *fakeCard) Still(do func())     { do() }
 func (c *fakeCard) Direct(uint64, bool) {}
-
-func (c *fakeCard) Home(m card.Move) (uint64, error) {
-	p, zero := make([]byte, pageSize), make([]byte, pageSize)
-	for done := uint64(0); done < m.Size; done += pageSize {
-		addr := m.Addr + done
-		from, was := c.away[addr]
-		c.page(addr, p)
-		if m.Kept != nil {
-			copy(m.Kept[done:], p)
-		}
-		delete(c.away, addr)
-		if m.To == nil {
-			copy(c.mem[addr:], p)
-		} else {
-			to := card.Move{To: m.To, Off: m.Off + done}
-			if !m.Adopt {
-				must(to.To.WriteAt(p, int64(to.Off)))
-			}
-			c.away[addr] = to
-		}
-		if was && !m.Stay {
-			must(from.To.WriteAt(zero, int64(from.Off)))
-		}
-	}
-	return m.Size, nil
-}
-
-func must(_ int, err error) {
-	if err != nil {
-		panic(err)
-	}
-}
 
 // runsOf counts runs by looking at every page.
 func runsOf(s *Set, pages uint32) (n int64) {
@@ -90,9 +47,9 @@ func runsOf(s *Set, pages uint32) (n int64) {
 // newRunsSet makes windows of 32 pages in BAR3 and as many in BAR1.
 func newRunsSet(t require.TestingT, pages uint32, l Limits) (*Set, *fakeCard, *Stats) {
 	const window = 32 << pageShift
-	c, stats := &fakeCard{mem: make([]byte, pages<<pageShift), away: map[uint64]card.Move{}}, new(Stats)
+	c, stats := &fakeCard{homestest.New(uint64(pages) << pageShift)}, new(Stats)
 	for page := range pages {
-		binary.LittleEndian.PutUint32(c.mem[page<<pageShift:], page+1)
+		binary.LittleEndian.PutUint32(c.Bytes[page<<pageShift:], page+1)
 	}
 	s, err := New(Config{Map: MapBAR1 | MapBAR3, BAR1: window, BAR3: window, VRAM: uint64(pages) << pageShift, Limits: l}, c, stats)
 	require.NoError(t, err)
@@ -171,7 +128,7 @@ func TestRunsStayWithinTheirLimit(t *testing.T) {
 			}
 			p := make([]byte, 4)
 			for page := range uint32(pages) {
-				c.page(uint64(page)<<pageShift, p)
+				c.Read(uint64(page)<<pageShift, p)
 				require.Equal(t, want[page], binary.LittleEndian.Uint32(p), "page %d", page)
 			}
 			s.mu.Unlock()

@@ -10,8 +10,8 @@ import "math"
 // of many, waiting. So there is as much of it at once as its caller says, and the rest is
 // left to somebody who has the time.
 
-// AtOnce is how many bytes of places are compared for a doorbell while others wait. It takes
-// some microseconds. Pages of USERD that a driver has written through another window too come
+// AtOnce is how many bytes of places are compared for a doorbell while others wait: some
+// microseconds, and some tens if all of the pages have changed. Pages of USERD that a driver has written through another window too come
 // to 64 KiB.
 const AtOnce = 96 << 10
 
@@ -28,10 +28,17 @@ const (
 // Unbounded is the bound of who looks for one guest alone: what it takes is not counted first.
 const Unbounded = math.MaxInt
 
+// Work is what was done of places, in bytes.
+type Work struct {
+	Compared int // with what they had been
+	Merged   int // of these, held against their homes word by word, for something had changed
+}
+
 // GatherWithin is GatherAll, if that can be done without waiting and by comparing no more than
 // so many bytes of places.
-func (s *Set) GatherWithin(most int) Outcome {
-	return s.within(most, s.toGather, func() { s.gatherNow() })
+func (s *Set) GatherWithin(most int) (out Outcome, w Work) {
+	out = s.within(most, s.toGather, func() { w = s.gatherNow() })
+	return out, w
 }
 
 // FreshWithin brings to pages of VRAM what was written to other places that show them, within
@@ -58,26 +65,26 @@ func (s *Set) within(most int, takes func(most int) int, do func()) Outcome {
 	return Done
 }
 
-// GatherAll says how many bytes of places it compared, and how many of these it had to look at
-// word by word, for something had changed.
-func (s *Set) GatherAll() (compared, merged int) {
+// GatherAll brings home what was stored at replicas.
+func (s *Set) GatherAll() Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.gatherNow()
 }
 
-func (s *Set) gatherNow() (compared, merged int) {
+func (s *Set) gatherNow() Work {
 	s.stats.Gathers.Add(1)
 	s.soon()
 	return s.gather()
 }
 
 // FreshAll is GatherAll for what FreshWithin does. It takes every byte for changed.
-func (s *Set) FreshAll(addrs []uint64) (merged int) {
+func (s *Set) FreshAll(addrs []uint64) Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.freshPages(addrs)
-	return s.toFreshen(Unbounded, addrs)
+	n := s.toFreshen(Unbounded, addrs)
+	return Work{n, n}
 }
 
 // toGather is how many bytes of places gather compares. It counts no further than it has to,
@@ -99,7 +106,7 @@ func (s *Set) compares(r *replica) int {
 	return s.reach(s.plan.home(r.page), userd)
 }
 
-// toFreshen is toOrder for freshPages.
+// toFreshen is toGather for freshPages.
 func (s *Set) toFreshen(most int, addrs []uint64) (n int) {
 	for i := 0; i < len(addrs) && n <= most; i++ {
 		s.plan.others(uint32(addrs[i]>>pageShift), func(at place) {

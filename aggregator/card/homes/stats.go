@@ -13,7 +13,7 @@ type Stats struct {
 	MoveTime       atomic.Uint64 // ns, with the engines' standing still
 	Orders         atomic.Uint64 // times that all replicas were made equal for an access
 	Gathers        atomic.Uint64 // times that what was written to replicas was brought to their homes for a doorbell
-	Reconciles     atomic.Uint64 // replicas held against their homes
+	Reconciles     atomic.Uint64 // replicas held against their homes, or, for a doorbell, against what they were
 	BytesMerged    atomic.Uint64
 	Undone         atomic.Uint64 // bytes that the guest wrote to read-only places
 
@@ -37,7 +37,7 @@ type Stats struct {
 	PagesRefused atomic.Uint64 // pages beyond the limit
 	MovesRefused atomic.Uint64 // pages that the card did not move
 	PollArea     atomic.Uint64 // times that the poll area was put where windows do not expect it
-	Overruled    atomic.Uint64 // bytes stored at a replica, and at the home, with nothing between that orders them
+	Overruled    atomic.Uint64 // bytes stored at a replica, and at the home by the guest or an engine, with nothing between that orders them
 	Lost         atomic.Uint64 // replicas that changed too fast to be held equal
 }
 
@@ -85,7 +85,7 @@ func (s *Stats) Counts() []Count {
 		{"map_inexact_pages", s.PagesRefused.Load(), "more pages are shown than may live there (limits.map-pages)"},
 		{"map_inexact_not_moved", s.MovesRefused.Load(), "the card did not move pages"},
 		{"map_inexact_poll_area", s.PollArea.Load(), "the poll area is where a window is mapped, and doorbells that are rung there do not trap"},
-		{"map_inexact_overruled", s.Overruled.Load(), "it was stored to in two places that show the same bytes, with nothing between that orders them"},
+		{"map_inexact_overruled", s.Overruled.Load(), "the same bytes were stored in two places that show them, or in one and by an engine, with no more than a doorbell between"},
 		{"map_inexact_too_fast", s.Lost.Load(), "what is shown in several places changes too fast to be held equal"},
 	}
 }

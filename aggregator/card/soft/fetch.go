@@ -17,7 +17,11 @@ func (x *run) fetchEntry() {
 	}
 	x.read, x.put = true, put
 	size := uint32(1) << x.ringLog2
+	if (put-x.gpGet)&(size-1) < (x.known-x.gpGet)&(size-1) {
+		x.known = put // it was taken back
+	}
 	if put >= size || x.gpGet >= size {
+		x.known = x.gpGet
 		// Ignoring the pointer is all that hardware does with it; the driver
 		// hears of it.
 		x.writeUSERD(gf100.USERDGPPut, x.gpGet)

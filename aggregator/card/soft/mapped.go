@@ -104,8 +104,8 @@ func (c *Card) showAgain(command uint32) {
 	}
 }
 
-// owner is the card as its client's windows see it. Its calls come with Card.mu
-// held.
+// owner is the card as its client's windows see it. Its calls come with the windows' lock
+// held, and with Card.mu where pages move.
 type owner struct{ card *Card }
 
 // ReadTable implements homes.Tables.

@@ -260,8 +260,8 @@ func (x *run) loop() {
 // gather brings what the guest wrote to mapped places to where the channel finds it. It
 // comes between two steps: who moves pages waits for a step to end.
 func (x *run) gather() {
-	_, merged := x.windows.GatherAll()
-	x.released = x.released || merged > 0 // another channel may wait for that
+	w := x.windows.GatherAll()
+	x.released = x.released || w.Merged > 0 // another channel may wait for that
 }
 
 // fail ends the step with an MMU fault.

@@ -63,6 +63,7 @@ func (d doors) Look() (rang, watched int) {
 		}
 		watched++
 		if c.fifo.news(s) {
+			c.fifo.memoryChanged() // the guest may have written what another channel waits for
 			c.fifo.ring(i)
 			rang++
 		}

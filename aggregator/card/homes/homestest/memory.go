@@ -1,0 +1,81 @@
+// Package homestest has memory whose pages have homes, for tests of who moves them. It is
+// plain: what it does with a page it does by reading and writing files. Its owner keeps its
+// calls apart.
+package homestest
+
+import "github.com/umbra-gpu/umbra/aggregator/card"
+
+const pageSize = 4096
+
+// Memory is a card's memory: each page is in Bytes, or in a file.
+type Memory struct {
+	Bytes []byte
+	away  map[uint64]card.Move // by address of the page
+}
+
+// New makes memory of so many bytes, a multiple of the page size, in which every page is at home.
+func New(size uint64) *Memory {
+	return &Memory{Bytes: make([]byte, size), away: make(map[uint64]card.Move)}
+}
+
+// Read reads what is at addr, wherever it is. It panics beyond the end.
+func (m *Memory) Read(addr uint64, p []byte) {
+	each(addr, p, func(page, off uint64, p []byte) {
+		if at, ok := m.away[page]; ok {
+			must(at.To.ReadAt(p, int64(at.Off+off)))
+			return
+		}
+		copy(p, m.Bytes[page+off:])
+	})
+}
+
+// Write is the reverse of Read.
+func (m *Memory) Write(addr uint64, p []byte) {
+	each(addr, p, func(page, off uint64, p []byte) {
+		if at, ok := m.away[page]; ok {
+			must(at.To.WriteAt(p, int64(at.Off+off)))
+			return
+		}
+		copy(m.Bytes[page+off:], p)
+	})
+}
+
+// each does something with the part of p in each page.
+func each(addr uint64, p []byte, do func(page, off uint64, p []byte)) {
+	for len(p) > 0 {
+		off := addr % pageSize
+		n := min(uint64(len(p)), pageSize-off)
+		do(addr-off, off, p[:n])
+		addr, p = addr+n, p[n:]
+	}
+}
+
+// Home is card.Card's. It refuses nothing.
+func (m *Memory) Home(v card.Move) (done uint64, err error) {
+	p, zero := make([]byte, pageSize), make([]byte, pageSize)
+	for ; done < v.Size; done += pageSize {
+		page := v.Addr + done
+		from, was := m.away[page]
+		m.Read(page, p)
+		if v.Kept != nil {
+			copy(v.Kept[done:], p)
+		}
+		delete(m.away, page)
+		if v.To != nil {
+			m.away[page] = card.Move{To: v.To, Off: v.Off + done}
+		}
+		if !v.Adopt {
+			m.Write(page, p)
+		}
+		if was && !v.Stay {
+			must(from.To.WriteAt(zero, int64(from.Off)))
+		}
+	}
+	return done, nil
+}
+
+func must(_ int, err error) {
+	if err != nil {
+		panic(err)
+	}
+}
