@@ -100,6 +100,7 @@ func TestTrappedBellsAreNotFoundAgain(t *testing.T) {
 	g := polledGuest(t, a)
 	bindChannel(t, g, 1)
 	f.forget()
+	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick) // or it finds it before the trap
 	store(g, 1, 5)
 	g.Bell(1)
 	look(a)
