@@ -245,6 +245,24 @@ func TestReplicasAreFresh(t *testing.T) {
 
 // TestLimits: what goes beyond them is not shown, and counted.
 func TestLimits(t *testing.T) {
+	t.Run("replicas, the weaker window first", func(t *testing.T) {
+		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Replicas: 3}}, func(t *testing.T, s *side) {
+			d := drive(t, s)
+			d.away()
+			d.show(d.bar1, pollSize/page, dataAt, 8, true)
+			d.write(1, pollSize, bytes.Repeat(secret, 8))
+			d.show(d.bar3, 0, dataAt, 8, true)
+			d.away()
+			require.EqualValues(t, 3, s.stats.Replicas.Load())
+			require.EqualValues(t, 5, s.stats.Aliases.Load())
+			require.Equal(t, bytes.Repeat(secret, 8), d.read(1, pollSize, 8*page), "what is refused is refused to who comes")
+			p := make([]byte, page)
+			for i := range uint64(8) {
+				d.trapped(3, i*page, p)
+				require.Equal(t, secret, p, "a trapped access is exact all the same")
+			}
+		})
+	})
 	t.Run("replicas", func(t *testing.T) {
 		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Replicas: 3}}, func(t *testing.T, s *side) {
 			d := drive(t, s)

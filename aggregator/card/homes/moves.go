@@ -173,6 +173,9 @@ func (s *Set) living() (n int64) {
 // guest may be writing to the old place: it becomes a replica, held against the
 // bytes that were taken from it.
 func (s *Set) hand(c change) {
+	if len(s.order) >= s.cfg.Replicas {
+		return // it stays, and replicate refuses the stronger place
+	}
 	if !s.fits(s.leaving(c.page, 1) + 1) {
 		s.stats.RunsRefused.Add(1) // it stays, and the stronger place is the replica
 		return

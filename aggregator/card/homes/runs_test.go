@@ -57,13 +57,16 @@ func newRunsSet(t require.TestingT, pages uint32, l Limits) (*Set, *fakeCard, *S
 }
 
 // TestRunsStayWithinTheirLimit: whatever places show, one after the other, pages lie in no
-// more runs than the limit, one trap moves no more than its limit in and as many out, and
-// every page has its bytes: those of the processor's stores to places that show the page,
+// more runs than the limit, and are shown at no more other places than theirs; one trap moves
+// no more than its limit in and as many out, and every page has its bytes: those of the processor's stores to places that show the page,
 // too, and in no other place anything. Who waits comes to an end.
 func TestRunsStayWithinTheirLimit(t *testing.T) {
 	const pages = 64
 	rapid.Check(t, func(t *rapid.T) {
-		limits := Limits{Runs: rapid.IntRange(1, 9).Draw(t, "runs"), Moves: rapid.IntRange(1, 40).Draw(t, "moves")}
+		limits := Limits{
+			Runs: rapid.IntRange(1, 9).Draw(t, "runs"), Moves: rapid.IntRange(1, 40).Draw(t, "moves"),
+			Replicas: rapid.SampledFrom([]int{1, 3, 8, 64}).Draw(t, "replicas"),
+		}
 		s, c, stats := newRunsSet(t, pages, limits)
 		defer func() { require.NoError(t, s.Close()) }()
 		want := make(map[uint32]uint32)
@@ -80,6 +83,7 @@ func TestRunsStayWithinTheirLimit(t *testing.T) {
 			require.LessOrEqual(t, stats.MostEntered.Load(), int64(limits.Moves))
 			require.LessOrEqual(t, stats.MostLeft.Load(), int64(limits.Moves))
 			require.LessOrEqual(t, stats.Runs.Load(), int64(limits.Runs))
+			require.LessOrEqual(t, len(s.order), limits.Replicas)
 			require.Equal(t, runsOf(s, pages), stats.Runs.Load())
 		}
 		serial := uint32(1000)
@@ -110,28 +114,30 @@ func TestRunsStayWithinTheirLimit(t *testing.T) {
 				require.Less(t, looks, 20*pages, "it does not end")
 				trap(func() {})
 			}
-			s.mu.Lock()
-			for at := range place(places) { // a processor stores where it may
-				page, ok := s.plan.shows[at].page()
-				exact := ok && (s.plan.home(page) == at || s.replicas[at] != nil && s.replicas[at].page == page)
-				if !exact {
-					require.Zero(t, binary.LittleEndian.Uint32(s.bytes(at)), "place %d, which is of no page", at)
-				} else {
-					require.Equal(t, want[page], binary.LittleEndian.Uint32(s.bytes(at)), "page %d at %d", page, at)
-					if s.plan.showing(page, at) && rapid.IntRange(0, 3).Draw(t, "store") == 0 {
-						serial++
-						want[page] = serial
-						binary.LittleEndian.PutUint32(s.bytes(at), serial)
-						s.reconcile(pageSize)
+			func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				for at := range place(places) { // a processor stores where it may
+					page, ok := s.plan.shows[at].page()
+					exact := ok && (s.plan.home(page) == at || s.replicas[at] != nil && s.replicas[at].page == page)
+					if !exact {
+						require.Zero(t, binary.LittleEndian.Uint32(s.bytes(at)), "place %d, which is of no page", at)
+					} else {
+						require.Equal(t, want[page], binary.LittleEndian.Uint32(s.bytes(at)), "page %d at %d", page, at)
+						if s.plan.showing(page, at) && rapid.IntRange(0, 3).Draw(t, "store") == 0 {
+							serial++
+							want[page] = serial
+							binary.LittleEndian.PutUint32(s.bytes(at), serial)
+							s.reconcile(pageSize)
+						}
 					}
 				}
-			}
-			p := make([]byte, 4)
-			for page := range uint32(pages) {
-				c.Read(uint64(page)<<pageShift, p)
-				require.Equal(t, want[page], binary.LittleEndian.Uint32(p), "page %d", page)
-			}
-			s.mu.Unlock()
+				p := make([]byte, 4)
+				for page := range uint32(pages) {
+					c.Read(uint64(page)<<pageShift, p)
+					require.Equal(t, want[page], binary.LittleEndian.Uint32(p), "page %d", page)
+				}
+			}()
 		}
 		require.Zero(t, stats.MovesRefused.Load())
 	})
