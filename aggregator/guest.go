@@ -35,6 +35,7 @@ type Guest struct {
 	mu       sync.Mutex // guards what follows
 	wake     *sync.Cond // there is something to do, or something was done
 	hear     *sync.Cond // there are news
+	told     *sync.Cond // the guest has been told
 	channels [gf100.Channels]guestChannel
 	todo     todo
 	doing    todo
@@ -115,7 +116,7 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e extents, own []run, e
 	g.tracker = shadowpt.NewTracker(&g.toll, &g.toll, g.tableWork, cfg.VRAM, 2*cfg.Tables)
 	g.setPolicy(cfg.Shadow)
 	g.following = cfg.Shadow.Scan == shadowpt.ScanIncremental
-	g.wake, g.hear = sync.NewCond(&g.mu), sync.NewCond(&g.mu)
+	g.wake, g.hear, g.told = sync.NewCond(&g.mu), sync.NewCond(&g.mu), sync.NewCond(&g.mu)
 	g.windows.init(g)
 	return g
 }
@@ -194,7 +195,7 @@ func (g *Guest) Reset() error {
 	g.todo.reset = true
 	g.await()
 	for g.telling {
-		g.wake.Wait()
+		g.told.Wait()
 	}
 	g.news = news{}
 	if g.lost != nil && g.unsafe == "" {

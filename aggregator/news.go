@@ -123,6 +123,6 @@ func (g *Guest) tell() {
 		n.tell(g.ev)
 		g.mu.Lock()
 		g.telling = false
-		g.wake.Broadcast()
+		g.told.Broadcast()
 	}
 }
