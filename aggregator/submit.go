@@ -9,9 +9,9 @@ import (
 // then submit. When a channel's work reaches the card is decided in submit and nowhere
 // else.
 //
-// What goes along is the GP_PUT that there was when the bell rang. One that the guest writes
-// later has a bell of its own, and what it wrote before that may not be where the card finds
-// it yet.
+// What goes along is a GP_PUT that was read before what the guest had stored was gathered, by
+// the trap or by the round. One that the guest writes later has a bell of its own, and what it
+// stored before that may not be where the card finds it yet.
 
 // Bell tells that the guest wrote GP_PUT of a channel. If nothing is under way that the
 // submission could depend on, the card hears of it at once. What the guest wrote to mapped
