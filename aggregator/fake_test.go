@@ -287,7 +287,13 @@ const (
 func newAgg(t *testing.T, o Options) (*Aggregator, *fakeCard) {
 	t.Helper()
 	f := newFake(fakeVRAM)
-	a, err := NewWith(f, o)
+	return newAggOn(t, f, o), f
+}
+
+// newAggOn is newAgg on a card of the test's own.
+func newAggOn(t *testing.T, c card.Card, o Options) *Aggregator {
+	t.Helper()
+	a, err := NewWith(c, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		for _, g := range a.everybody() {
@@ -295,7 +301,7 @@ func newAgg(t *testing.T, o Options) (*Aggregator, *fakeCard) {
 		}
 		require.NoError(t, a.Close())
 	})
-	return a, f
+	return a
 }
 
 func addGuest(t *testing.T, a *Aggregator, name string) (*Guest, *told) {

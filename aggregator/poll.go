@@ -212,8 +212,8 @@ func (g *Guest) listen(to *unheard) (watched int) {
 			return
 		}
 		ch := g.channels[id].ch
-		if put, ok := ch.put(); ok && put != ch.heard {
-			to.bells[to.n] = found{ch, ch.heard, put}
+		if b, news := ch.listen(); news {
+			to.bells[to.n] = b
 			to.n++
 		}
 		if ch.showing {

@@ -35,10 +35,14 @@ type found struct {
 func (g *Guest) listenTo(id uint8) (b found, news bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ch := g.channels[id].ch
-	if ch == nil {
-		return b, false
+	if ch := g.channels[id].ch; ch != nil {
+		return ch.listen()
 	}
+	return b, false
+}
+
+// listen is listenTo. Guest.mu is held.
+func (ch *channel) listen() (b found, news bool) {
 	b = found{ch, ch.heard, ch.heard}
 	if put, ok := ch.put(); ok {
 		b.put = put

@@ -108,12 +108,9 @@ func (b *bindingCard) WriteVRAM(addr uint64, p []byte) bool {
 // the guest writes it, and rings. Nobody else tells the card.
 func TestBellWhileItsChannelIsBound(t *testing.T) {
 	b := &bindingCard{fakeCard: newFake(fakeVRAM)}
-	a, err := NewWith(b, Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, a.Close()) })
+	a := newAggOn(t, b, Options{})
 	b.userd = func(addr uint64) bool { return addr-a.pollArea < gf100.PollSize }
 	g, _ := addGuest(t, a, "a")
-	t.Cleanup(func() { require.NoError(t, g.Remove()) })
 	rang := false
 	b.during = func() {
 		rang = true

@@ -22,18 +22,18 @@ var ringers = map[string]func(t *testing.T, mode doorbell.Mode) (*guest.Guest, *
 		s, err := stand.New(stand.Config{Card: soft.Config{VRAM: vramSize, Map: homes.MapAll, Doorbell: mode}})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		return ringer(t, s.Socket()), &s.Card.Stats().Windows
+		return attachTo(t, s.Socket()), &s.Card.Stats().Windows
 	},
 	"virtual": func(t *testing.T, mode doorbell.Mode) (*guest.Guest, *homes.Stats) {
 		s, err := stand.NewShared(soft.Config{VRAM: 4 * vramSize}, 0, 0)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: homes.MapAll, Doorbell: mode}))
-		return ringer(t, s.GPUs[0].Socket), &s.GPUs[0].Guest.Stats().Mapped
+		return attachTo(t, s.GPUs[0].Socket), &s.GPUs[0].Guest.Stats().Mapped
 	},
 }
 
-func ringer(t *testing.T, socket string) *guest.Guest {
+func attachTo(t *testing.T, socket string) *guest.Guest {
 	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 4 << 20, Map: true, Timeout: patience})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.Close()) })

@@ -1,7 +1,6 @@
 package windows
 
 import (
-	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
@@ -52,9 +51,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: homes.MapBAR1 | homes.MapBAR3}))
-	g, err := guest.Attach(context.Background(), s.GPUs[0].Socket, guest.Config{RAM: 4 << 20, Map: true, Timeout: patience})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	g := attachTo(t, s.GPUs[0].Socket)
 	space, err := g.NewSpace()
 	require.NoError(t, err)
 	to, err := g.AllocVRAM(pages * page)

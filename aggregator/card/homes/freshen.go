@@ -83,6 +83,8 @@ func (s *Set) reach(home place, polled int) int {
 // gather brings to homes what was written to their replicas. What only a home has is not
 // looked at: that is half of the work, and who submits waits for it.
 func (s *Set) gather() (w Work) {
+	s.stats.Gathers.Add(1)
+	s.soon()
 	for _, r := range s.order {
 		if r.readOnly {
 			continue

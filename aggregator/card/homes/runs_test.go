@@ -58,8 +58,8 @@ func newRunsSet(t require.TestingT, pages uint32, l Limits) (*Set, *fakeCard, *S
 
 // TestRunsStayWithinTheirLimit: whatever places show, one after the other, pages lie in no
 // more runs than the limit, and are shown at no more other places than theirs; one trap moves
-// no more than its limit in and as many out, and every page has its bytes: those of the processor's stores to places that show the page,
-// too, and in no other place anything. Who waits comes to an end.
+// no more than its limit in and as many out, and every page has its bytes: those of the
+// processor's stores to places that show the page, too, and in no other place anything. Who waits comes to an end.
 func TestRunsStayWithinTheirLimit(t *testing.T) {
 	const pages = 64
 	rapid.Check(t, func(t *rapid.T) {

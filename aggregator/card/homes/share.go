@@ -37,7 +37,7 @@ type Work struct {
 // GatherWithin is GatherAll, if that can be done without waiting and by comparing no more than
 // so many bytes of places.
 func (s *Set) GatherWithin(most int) (out Outcome, w Work) {
-	out = s.within(most, s.toGather, func() { w = s.gatherNow() })
+	out = s.within(most, s.toGather, func() { w = s.gather() })
 	return out, w
 }
 
@@ -69,12 +69,6 @@ func (s *Set) within(most int, takes func(most int) int, do func()) Outcome {
 func (s *Set) GatherAll() Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gatherNow()
-}
-
-func (s *Set) gatherNow() Work {
-	s.stats.Gathers.Add(1)
-	s.soon()
 	return s.gather()
 }
 
