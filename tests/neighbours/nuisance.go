@@ -28,6 +28,7 @@ const (
 
 var nuisances = []nuisance{
 	{"pages thrash", mapped, thrash},
+	{"pages come and go", mapped, visit},
 	{"tables storm", mapped, storm},
 	{"doorbells ring, trapped", mapped, ring},
 	{"doorbells ring, polled", "lazy incremental bar1+bar3+pramin+rom poll off", ring},
@@ -38,8 +39,9 @@ var nuisances = []nuisance{
 // aliases is the nuisance whose doorbells are dear to look for.
 const aliases = "aliases, polled"
 
-// thrashed is how much of its memory a guest has go from window to window.
-const thrashed = 8 << 20
+// thrashed is how much of its memory a guest has move: as many pages as may be shown
+// twice (limits.map-replicas), for those beyond would stay where they are.
+const thrashed = 4 << 20
 
 // thrasher shows the same pages in BAR1 and, by turns, in BAR3, so that each invalidate
 // moves all of them, and writes to them in between.
@@ -48,7 +50,9 @@ type thrasher struct {
 	page [shadowpt.SmallPage]byte
 }
 
-func thrash(g *guest.Guest) (pest, error) {
+func thrash(g *guest.Guest) (pest, error) { return newThrasher(g) }
+
+func newThrasher(g *guest.Guest) (*thrasher, error) {
 	t := new(thrasher)
 	var err error
 	if t.b, err = g.AllocVRAM(thrashed); err != nil {
@@ -73,6 +77,17 @@ func (t *thrasher) do() error {
 	}
 	return errors.Join(t.b.Write(0, t.page[:]), hide())
 }
+
+// visitor is a thrasher that shows its pages in BAR1 alone, and hides them: by turns all
+// of them move to the window, and home.
+type visitor struct{ *thrasher }
+
+func visit(g *guest.Guest) (pest, error) {
+	t, err := newThrasher(g)
+	return visitor{t}, err
+}
+
+func (v visitor) do() error { return errors.Join(v.b.Write(0, v.page[:]), v.b.Hide()) }
 
 // channel makes a space and a channel in it.
 func channel(g *guest.Guest) (*guest.Space, *guest.Channel, error) {
