@@ -160,17 +160,28 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "GPU %s:", g.Name)
-	for _, key := range slices.Sorted(maps.Keys(g.Was)) {
-		fmt.Fprintf(&b, " %s=%s (was %s)", key, optionText(g.Options[key]), optionText(g.Was[key]))
-	}
-	if len(g.Was) == 0 {
-		b.WriteString(" unchanged")
-	}
-	b.WriteString("\n")
 	out.warn(g.Warnings)
-	return c.write(out, g, b.String())
+	return c.write(out, g, setText(&g, strings.Join(c.What, ",")))
+}
+
+// setText says what became of a text of keys and values: which options are others now, and
+// which were so already.
+func setText(g *control.GPU, text string) string {
+	var parts []string
+	if len(g.Was) > 0 {
+		parts = append(parts, changesText(g.Options, g.Was))
+	}
+	same := make(map[string]bool)
+	for part := range strings.SplitSeq(text, ",") { // one without a sign is of the value before
+		key, _, _ := strings.Cut(part, "=")
+		if now, ok := g.Options[key]; ok && g.Was[key] == nil {
+			same[key+"="+optionText(now)] = true
+		}
+	}
+	if len(same) > 0 {
+		parts = append(parts, "unchanged: "+strings.Join(slices.Sorted(maps.Keys(same)), " "))
+	}
+	return fmt.Sprintf("GPU %s: %s\n", g.Name, strings.Join(parts, "; "))
 }
 
 type gpuRemoveCmd struct {

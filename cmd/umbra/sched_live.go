@@ -44,7 +44,11 @@ func (c *schedSetCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	out.warn(s.Warnings)
-	return c.write(out, s, scheduleText(&s))
+	text := scheduleText(&s)
+	if len(s.Was) == 0 {
+		text = "unchanged: what was set is so already\n" + text
+	}
+	return c.write(out, s, text)
 }
 
 // scheduleText says how the card's time is shared. Parameters of other policies than

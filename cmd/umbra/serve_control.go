@@ -3,8 +3,10 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -224,9 +226,9 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 	schedule := s.schedule()
 	before := s.layer.Standing(&schedule, s.gpus)
 	s.gpus[i] = g
-	s.log.Info("GPU changed", "gpu", name, "options", r.Options)
 	out := s.virtualStatus(v)
 	out.Was = differing(was, out.Options)
+	s.logChange("GPU", out.Options, out.Was, "gpu", name, "options", r.Options)
 	touched := g.TouchedBy(r.Options, s.layer.WarningsOf(&g, &schedule))
 	out.Warnings = texts(config.Arisen(touched, before, s.layer.Standing(&schedule, s.gpus)))
 	return out, nil
@@ -241,6 +243,25 @@ func differing(was, now map[string]any) map[string]any {
 		}
 	}
 	return out
+}
+
+// logChange tells the log which options of something are others now, and what they were.
+// Who set what was so already has changed nothing.
+func (s *served) logChange(what string, now, was map[string]any, about ...any) {
+	if len(was) == 0 {
+		s.log.Info(what+" unchanged: what was set is so already", about...)
+		return
+	}
+	s.log.Info(what+" changed", append(about, "changed", changesText(now, was))...)
+}
+
+// changesText is options that are others now, with what they were.
+func changesText(now, was map[string]any) string {
+	var out []string
+	for _, key := range slices.Sorted(maps.Keys(was)) {
+		out = append(out, fmt.Sprintf("%s=%s (was %s)", key, optionText(now[key]), optionText(was[key])))
+	}
+	return strings.Join(out, " ")
 }
 
 // schedule is how the card's time is shared now.

@@ -47,14 +47,9 @@ func (s *served) SetSchedule(r control.SetRequest) (control.Schedule, error) {
 	if err := s.shared.SetSchedule(*c); err != nil {
 		return control.Schedule{}, refused(err)
 	}
-	s.log.Info("scheduler changed", "options", r.Options)
 	out, err := s.Schedule()
-	out.Was = make(map[string]any)
-	for key, value := range was.Values() {
-		if value != out.Options[key] {
-			out.Was[key] = value
-		}
-	}
+	out.Was = differing(was.Values(), out.Options)
+	s.logChange("scheduler", out.Options, out.Was, "options", r.Options)
 	touched := changed.Idle(r.Options, config.BesideOf(s.gpus))
 	out.Warnings = texts(config.Arisen(touched, s.layer.Standing(&was, s.gpus), s.layer.Standing(&changed, s.gpus)))
 	return out, err
