@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -20,12 +21,39 @@ func createWhole(name string) (*wholeFile, error) {
 	if to, err := filepath.EvalSymlinks(name); err == nil {
 		name = to // a link that leads somewhere stays one
 	}
+	mode := fs.FileMode(0o666) // less what the umask takes
+	old, err := os.Stat(name)
+	if err == nil {
+		mode = old.Mode().Perm()
+	}
+	tmp := fmt.Sprintf("%s.%d.tmp", name, os.Getpid())
 	// One of that name is left of a process that was killed: in a container numbers come again.
-	f, err := os.OpenFile(fmt.Sprintf("%s.%d.tmp", name, os.Getpid()), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o666)
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
 		return nil, err
 	}
-	return &wholeFile{File: f, name: name}, nil
+	w := &wholeFile{File: f, name: name}
+	if old != nil {
+		err = w.takeMode(mode)
+	}
+	if err != nil {
+		return nil, errors.Join(err, w.discard())
+	}
+	return w, nil
+}
+
+// takeMode gives the file the mode of the one that it will replace, before anything is in it:
+// who may not read that one may not read this one, and who may, may. The umask is for files
+// that are new.
+func (f *wholeFile) takeMode(mode fs.FileMode) error {
+	now, err := f.Stat()
+	if err != nil || now.Mode().Perm() == mode { // where a file system has one for all, it cannot be changed
+		return err
+	}
+	return f.Chmod(mode)
 }
 
 // keep ends it: nothing is missing.
