@@ -25,6 +25,9 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 		m.Offset > 1<<62:
 		return syscall.EINVAL
 	case m.Size > c.srv.opts.MaxDMASize:
+		c.srv.stats.sizesRefused.Add(1)
+		c.srv.warn(&c.srv.logSizes, "a range of the client's memory was refused: it is larger than one may be; raise max-dma-size if it needs it",
+			slog.String("rule", RuleDMASizes), slog.String("size", fmt.Sprintf("%#x", m.Size)), slog.String("max", fmt.Sprintf("%#x", c.srv.opts.MaxDMASize)))
 		return syscall.ENOSPC
 	}
 	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1}
@@ -57,6 +60,7 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 const (
 	RuleDMARegions  = "dma_regions_refused"
 	RuleDMAMappings = "dma_mappings_refused"
+	RuleDMASizes    = "dma_sizes_refused"
 )
 
 // mainMemory is a range that is too large for firmware and tables: memory of the guest.

@@ -106,6 +106,25 @@ func TestRegionsRefused(t *testing.T) {
 	require.Equal(t, 1, log.count("rule="+vfiouser.RuleDMARegions+" max=3"))
 }
 
+// TestSizesRefused: so is one that maps a range larger than one may be, before anything is
+// looked at that the range would take.
+func TestSizesRefused(t *testing.T) {
+	log := new(lines)
+	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMARegions: 1, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(log, nil))})
+	ram := alloc(t, 0x10000)
+	c := r.dial(nil)
+	for i := range uint64(3) {
+		require.ErrorIs(t, c.Map(0x10000, ram, 0, 0x3000+i<<12, client.ReadWrite), syscall.ENOSPC)
+		require.Equal(t, i+1, r.srv.Stats().SizesRefused)
+	}
+	require.NoError(t, c.Map(0x10000, ram, 0, 0x2000, client.ReadWrite), "as large as it may be")
+	require.ErrorIs(t, c.Map(0x20000, ram, 0, 0x1000, client.ReadWrite), syscall.ENOSPC)
+	stats := r.srv.Stats()
+	require.EqualValues(t, 3, stats.SizesRefused)
+	require.EqualValues(t, 1, stats.RegionsRefused)
+	require.Equal(t, 1, log.count("rule="+vfiouser.RuleDMASizes+" size=0x3000 max=0x2000"))
+}
+
 // TestMappingsAgainstTwin maps and unmaps ranges of a few files with any rights, and holds what
 // is refused against a list of mappings, and the list against the system's.
 func TestMappingsAgainstTwin(t *testing.T) {

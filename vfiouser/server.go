@@ -26,7 +26,7 @@ type Server struct {
 	rows  *commandIndex
 	stats counters
 
-	logStream, logPanic, logAdmit, logMemory, logRegions, logMappings logLimit
+	logStream, logPanic, logAdmit, logMemory, logRegions, logMappings, logSizes logLimit
 
 	mu       sync.Mutex
 	closed   bool

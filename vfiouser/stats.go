@@ -35,6 +35,7 @@ type Stats struct {
 
 	RegionsRefused  uint64 // DMA_MAPs beyond Options.MaxDMARegions
 	MappingsRefused uint64 // and beyond Options.MaxDMAMappings
+	SizesRefused    uint64 // and larger than Options.MaxDMASize
 
 	IRQ IRQStats // of the present or last client
 }
@@ -66,7 +67,7 @@ type counters struct {
 	strayReply  atomic.Uint64
 	fdsReceived atomic.Uint64
 
-	regionsRefused, mappingsRefused atomic.Uint64
+	regionsRefused, mappingsRefused, sizesRefused atomic.Uint64
 }
 
 type commandCounters struct {
@@ -122,6 +123,7 @@ func (s *counters) snapshot() Stats {
 
 		RegionsRefused:  s.regionsRefused.Load(),
 		MappingsRefused: s.mappingsRefused.Load(),
+		SizesRefused:    s.sizesRefused.Load(),
 	}
 	for i := range s.commands {
 		out.Commands[i] = s.commands[i].snapshot()

@@ -128,5 +128,5 @@ type Server struct {
 	MaxDMARegions  int           `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`
 	MaxDMAMappings int           `yaml:"max-dma-mappings" name:"max-dma-mappings" placeholder:"N" def:"128" min:"8" max:"65535" help:"How many of this process's mappings its memory may take: one for each file that it is in, however many ranges. Less by default where the system has few (vm.max_map_count)."`
 	MaxDataSize    Size          `yaml:"max-data-size" name:"max-data-size" placeholder:"SIZE" def:"1MiB" min:"4KiB" max:"64MiB" help:"How much data one message of a client may have."`
-	MaxDMASize     Size          `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" def:"8TiB" min:"1MiB" max:"8TiB" help:"How large one of them may be."`
+	MaxDMASize     Size          `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" def:"8TiB" min:"1MiB" max:"8TiB" help:"How large one range of a client's memory may be."`
 }

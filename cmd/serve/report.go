@@ -260,7 +260,7 @@ func (s *Seat) Report() (GPUReport, error) {
 	v := s.Server.Stats()
 	r := GPUReport{
 		Name: s.Name, Registers: registers, Regions: s.Device.Traps(), Work: s.Work(), Counts: s.Counts(),
-		Clients:    ClientCount{Served: v.Clients, Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics, Memory: v.RegionsRefused + v.MappingsRefused},
+		Clients:    ClientCount{Served: v.Clients, Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics, Memory: v.RegionsRefused + v.MappingsRefused + v.SizesRefused},
 		Receives:   ReceiveCount{Blocked: v.Blocked, Spun: v.Spun, SpunInVain: v.SpunInVain},
 		Interrupts: InterruptCount{Signalled: v.IRQ.Signalled, Coalesced: v.IRQ.Coalesced, Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}

@@ -141,7 +141,7 @@ func TestRefusedMemoryIsARule(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
-	s, err := NewShared(c, Native, vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := NewShared(c, Native, vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	path := filepath.Join(t.TempDir(), "a")
@@ -169,19 +169,21 @@ func TestRefusedMemoryIsARule(t *testing.T) {
 	}
 	require.NoError(t, show(0, 2))
 	require.Error(t, show(0, 3))
+	require.Error(t, h.Map(0x10_0000, files[0], 0, 0x3000, client.ReadWrite))
 	rules := make(map[string]uint64)
 	for _, c := range v.Counts() {
 		if c.Rule && c.N > 0 {
 			rules[c.Name] = c.N
 		}
 	}
-	require.Equal(t, map[string]uint64{vfiouser.RuleDMAMappings: 4, vfiouser.RuleDMARegions: 1}, rules)
+	require.Equal(t, map[string]uint64{vfiouser.RuleDMAMappings: 4, vfiouser.RuleDMARegions: 1, vfiouser.RuleDMASizes: 1}, rules)
 	require.Contains(t, log.String(), "gpu=a rule=dma_mappings_refused max=2")
 	require.Contains(t, log.String(), "gpu=a rule=dma_regions_refused max=5")
+	require.Contains(t, log.String(), "gpu=a rule=dma_sizes_refused size=0x3000 max=0x2000")
 	r, err := v.Report()
 	require.NoError(t, err)
 	require.Equal(t, v.Counts(), r.Counts)
-	require.EqualValues(t, 5, r.Clients.Memory)
+	require.EqualValues(t, 6, r.Clients.Memory)
 }
 
 // stuck takes nothing before it is closed.

@@ -49,7 +49,8 @@ func (s *Seat) Counts() []aggregator.Count {
 	v := s.Server.Stats()
 	return append(s.guest.Stats().Counts(),
 		aggregator.Count{Name: vfiouser.RuleDMARegions, N: v.RegionsRefused, Rule: true},
-		aggregator.Count{Name: vfiouser.RuleDMAMappings, N: v.MappingsRefused, Rule: true})
+		aggregator.Count{Name: vfiouser.RuleDMAMappings, N: v.MappingsRefused, Rule: true},
+		aggregator.Count{Name: vfiouser.RuleDMASizes, N: v.SizesRefused, Rule: true})
 }
 
 // SetSpin changes how long the server polls its socket before it blocks. A transport

@@ -129,7 +129,7 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 	}{
 		{g.Clients.Refused, "connections refused: a client was attached, or the GPU was out of service"},
 		{g.Clients.BadStreams, "connections ended because their messages made no sense"},
-		{g.Clients.Memory, "ranges of a client's memory refused: beyond max-dma-regions or max-dma-mappings, as the log says"},
+		{g.Clients.Memory, "ranges of a client's memory refused: beyond max-dma-regions, max-dma-mappings or max-dma-size, as the log says"},
 		{g.Clients.Panics, "panics of the device, contained: please report them"},
 	} {
 		if c.n > 0 {
