@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -263,14 +264,14 @@ func fitChannels(gpus []GPU) error {
 			key, g.Guaranteed = "channels", g.Channels
 		}
 		if g.Guaranteed > left {
-			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it; %s", gf100.Channels, left, g.fewer())}
+			return &Error{Where: g.Where(key), Value: fmt.Sprint(g.Guaranteed), Reason: fmt.Sprintf("does not fit: the card has %d, and %d are left for it%s; %s", gf100.Channels, left, takers(gpus[:i]), g.fewer(gpus, left))}
 		}
 		left -= g.Guaranteed
 	}
 	for i, g := range slices.Backward(unsaid) {
 		g.Channels = min(left/(i+1), mostChannels)
 		if g.Channels == 0 {
-			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the card has %d, and the other GPUs take all; %s", gf100.Channels, g.fewer())}
+			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the card has %d, and the other GPUs take all%s; %s", gf100.Channels, takers(gpus), g.fewer(gpus, left))}
 		}
 		g.Guaranteed = g.Channels
 		left -= g.Channels
@@ -278,11 +279,61 @@ func fitChannels(gpus []GPU) error {
 	return nil
 }
 
-// fewer says how there would be channels for it: those of a GPU that is there are its own
-// until it is removed.
-func (g *GPU) fewer() string {
-	if strings.HasPrefix(g.at, addSource+" ") {
-		return "remove one of them and add it with fewer, for example channels=8; umbra status says how many are free"
+// takers lists which GPUs have how many channels for sure: those with as many together.
+func takers(gpus []GPU) string {
+	names, unsaid := make(map[int][]string), make(map[int]bool)
+	for i := range gpus {
+		g := &gpus[i]
+		if n := g.Guaranteed; n > 0 {
+			names[n] = append(names[n], g.Name)
+			unsaid[n] = unsaid[n] || !g.has("channels") && !g.has("guaranteed")
+		}
 	}
-	return "give the others fewer: channels, or guaranteed"
+	var parts []string
+	for _, n := range slices.Backward(slices.Sorted(maps.Keys(names))) {
+		of := names[n]
+		part := strings.Join(of, ", ")
+		if len(of) > mostNamed {
+			part = fmt.Sprintf("%s and %d others", strings.Join(of[:mostNamed], ", "), len(of)-mostNamed)
+		}
+		part += fmt.Sprintf(" %d", n)
+		if len(of) > 1 {
+			part += " each"
+		}
+		if unsaid[n] {
+			part += ", as a GPU has that does not say channels"
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, "; ")
+}
+
+// mostNamed is how many GPUs a message names one by one.
+const mostNamed = 8
+
+// fewer says how there would be channels for it beside those that are left: those of a GPU
+// that is there are its own until it is removed.
+func (g *GPU) fewer(gpus []GPU, left int) string {
+	each := gf100.Channels / len(gpus)
+	if !strings.HasPrefix(g.at, addSource+" ") {
+		return fmt.Sprintf("give the others fewer: channels, or guaranteed; of %d GPUs each can have channels=%d", len(gpus), each)
+	}
+	most := &gpus[0]
+	for i := range gpus {
+		if gpus[i].Guaranteed > most.Guaranteed && gpus[i].Name != g.Name {
+			most = &gpus[i]
+		}
+	}
+	some := "remove some of them and add them with fewer"
+	need := g.Guaranteed - left
+	if g.Guaranteed == 0 { // half of what the other has, for it does not say how many
+		need = (most.Guaranteed + 1) / 2
+	}
+	if need < most.Guaranteed {
+		some = fmt.Sprintf("remove one of them and add it with fewer, for example %s with channels=%d, which leaves %d for this one", most.Name, most.Guaranteed-need, left+need)
+	}
+	return fmt.Sprintf("%s, or all with channels=%d; umbra status says how many are free", some, each)
 }

@@ -121,9 +121,9 @@ func TestGPUErrors(t *testing.T) {
 		{"gpus:\n- name: a\n  bar-map: bar1\n  bar3:\n", `f.yaml:4: gpus[0].bar3: has no value; give one or remove the line`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: [bar1, none]}\n", `f.yaml:2: gpus[0].bar-map: none and all stand alone; say one of them, or any of bar1, bar3, pramin, rom`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 0}\n", `f.yaml:2: gpus[0].channels: 0: must be 1 to 128`},
-		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n- {name: b, socket: b.sock, vram: 64MiB, channels: 29}\n", `f.yaml:3: gpus[1].channels: 29: does not fit: the card has 128, and 28 are left for it; give the others fewer: channels, or guaranteed`},
-		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128}\n- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].channels: the card has 128, and the other GPUs take all; give the others fewer: channels, or guaranteed`},
-		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128, guaranteed: 100}\n- {name: b, socket: b.sock, vram: 64MiB, guaranteed: 29}\n", `f.yaml:3: gpus[1].guaranteed: 29: does not fit: the card has 128, and 28 are left for it; give the others fewer: channels, or guaranteed`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n- {name: b, socket: b.sock, vram: 64MiB, channels: 29}\n", `f.yaml:3: gpus[1].channels: 29: does not fit: the card has 128, and 28 are left for it: a 100; give the others fewer: channels, or guaranteed; of 2 GPUs each can have channels=64`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128}\n- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].channels: the card has 128, and the other GPUs take all: a 128; give the others fewer: channels, or guaranteed; of 2 GPUs each can have channels=64`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128, guaranteed: 100}\n- {name: b, socket: b.sock, vram: 64MiB, guaranteed: 29}\n", `f.yaml:3: gpus[1].guaranteed: 29: does not fit: the card has 128, and 28 are left for it: a 100; give the others fewer: channels, or guaranteed; of 2 GPUs each can have channels=64`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 8, guaranteed: 9}\n", `f.yaml:2: gpus[0].guaranteed: 9: more than the 8 that it may have at a time (f.yaml:2: gpus[0].channels)`},
 		{"gpus:\n- {name: a, socket: a.sock, profile: big}\n", `f.yaml:2: gpus[0].profile: big: there are no profiles`},
 		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `f.yaml:3: gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
@@ -266,4 +266,60 @@ func TestChange(t *testing.T) {
 		require.ErrorContains(t, err, c.want, c.text)
 		require.Equal(t, changed, after)
 	}
+}
+
+// TestFifthGPUIsToldOfTheFour: four GPUs that do not say how many channels they have take all of
+// the card's. The fifth is told who did, and what it says to do makes five fit.
+func TestFifthGPUIsToldOfTheFour(t *testing.T) {
+	l, err := Join(Defaults(), Flags(Config{Control: "control", Card: Card{VRAM: 4 << 30}}, []string{"control", "vram"}))
+	require.NoError(t, err)
+	var there []GPU
+	// add is what umbra gpu add does.
+	add := func(name, more string) error {
+		g, err := ParseAdded("name=" + name + ",socket=" + name + ".sock,vram=64MiB" + more)
+		require.NoError(t, err)
+		require.NoError(t, l.Complete(&g))
+		all := append(slices.Clone(there), g)
+		if err := l.Fit(all); err != nil {
+			return err
+		}
+		there = all
+		return nil
+	}
+	four := func(more string) {
+		there = nil
+		for _, name := range []string{"a", "b", "c", "d"} {
+			require.NoError(t, add(name, more))
+		}
+	}
+	remove := func(name string) {
+		there = slices.DeleteFunc(there, func(g GPU) bool { return g.Name == name })
+	}
+	four("")
+	require.EqualError(t, add("e", ""), "gpu name=e: channels: the card has 128, and the other GPUs take all: a, b, c, d 32 each, as a GPU has that does not say channels; "+
+		"remove one of them and add it with fewer, for example a with channels=16, which leaves 16 for this one, or all with channels=25; umbra status says how many are free")
+	remove("a")
+	require.NoError(t, add("a", ",channels=16"))
+	require.NoError(t, add("e", ""))
+	require.Equal(t, 16, there[4].Channels)
+	four(",channels=25")
+	require.NoError(t, add("e", ",channels=25"))
+
+	four(",channels=30")
+	require.EqualError(t, add("e", ",channels=20"), "gpu name=e: channels: 20: does not fit: the card has 128, and 8 are left for it: a, b, c, d 30 each; "+
+		"remove one of them and add it with fewer, for example a with channels=18, which leaves 20 for this one, or all with channels=25; umbra status says how many are free")
+	remove("a")
+	require.NoError(t, add("a", ",channels=18"))
+	require.NoError(t, add("e", ",channels=20"))
+
+	four("")
+	require.ErrorContains(t, add("e", ",channels=40"), "; remove some of them and add them with fewer, or all with channels=25;")
+
+	// Of many the first are named.
+	there = nil
+	for i := range 30 {
+		require.NoError(t, add(fmt.Sprintf("g%d", i), ",channels=4"))
+	}
+	require.NoError(t, add("last", ",channels=8"))
+	require.ErrorContains(t, add("more", ""), "take all: last 8; g0, g1, g2, g3, g4, g5, g6, g7 and 22 others 4 each; remove")
 }
