@@ -93,6 +93,11 @@ func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	if err := o.CheckPlace(); err != nil {
 		return err
 	}
+	if o.UseMachines() {
+		if err := checkGiven(ctx, o.Kernels); err != nil {
+			return err
+		}
+	}
 	here := report.ThisMachine()
 	if hint := here.Busy(); hint != "" { // errors of the command line come before it
 		out.warn([]string{hint})

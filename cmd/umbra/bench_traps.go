@@ -30,6 +30,11 @@ func (c *benchTrapsCmd) Run(ctx context.Context, out output) error {
 	if c.Transport == "both" {
 		o.Transports = []string{serve.TransportNative, serve.TransportLibrary}
 	}
+	if c.QEMU == nil || *c.QEMU {
+		if err := checkGiven(ctx, nil); err != nil {
+			return err
+		}
+	}
 	why := ""
 	switch {
 	case c.QEMU == nil:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -56,7 +57,11 @@ func (c *romBuildCmd) Run(out output) error {
 		return err
 	}
 	if c.Output != noFile {
-		if err := os.WriteFile(c.Output, data, 0o644); err != nil {
+		err := os.WriteFile(c.Output, data, 0o644)
+		if path := new(fs.PathError); errors.As(err, &path) && path.Op == "open" {
+			return &config.Error{Where: "-o", Value: c.Output, Reason: path.Err.Error()}
+		}
+		if err != nil {
 			return err
 		}
 	}
