@@ -41,6 +41,7 @@ func TestInProcess(t *testing.T) {
 	require.Equal(t, bench.Scenarios(), names)
 
 	requireSchema(t, r)
+	require.Empty(t, r.Undescribed(), "each phase and figure is described in report.Columns")
 	find := func(scenario, name, set string) *report.Result {
 		t.Helper()
 		x := r.Find(report.InProcess, scenario, name, set)
@@ -102,6 +103,7 @@ func TestBells(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
 	requireSchema(t, r)
+	require.Empty(t, r.Undescribed())
 	var compared []string
 	for _, b := range r.Bells {
 		require.Equal(t, report.AllPoll, b.By)

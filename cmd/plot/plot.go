@@ -25,10 +25,15 @@ const Colours = 16
 
 // Table is one for the page: words on the left, numbers on the right.
 type Table struct {
-	Head  []string
-	Rows  [][]Cell
-	Words int // columns of words
+	Title  string // "" for none
+	Head   []string
+	Rows   [][]Cell
+	Words  int    // columns of words
+	Legend []Term // what columns are, below it
 }
+
+// Term is a column's name and what it is.
+type Term struct{ Name, About string }
 
 // Cell of a table.
 type Cell struct {

@@ -131,6 +131,16 @@ func TestPageStandsAlone(t *testing.T) {
 	}
 }
 
+// Below a table stands what its columns are: phases, figures and counts, told apart.
+func TestPageExplainsColumns(t *testing.T) {
+	html := write(t, sample(values["alike"]), nil)
+	require.Contains(t, html, "<dl class=\"terms\"><dt>reads</dt><dd>trapped reads of any region</dd>")
+	require.Contains(t, html, "<h3>Phases: ")
+	require.Contains(t, html, "<h3>Figures: ")
+	require.Contains(t, html, "<dt>init</dt><dd>memory is allocated and mapped, and a channel is made</dd>")
+	require.Contains(t, html, "<dt>p50</dt><dd>from the submission until ")
+}
+
 // A page says as the tables do that the machine was busy.
 func TestPageWarnsOfABusyMachine(t *testing.T) {
 	r := sample(values["alike"])

@@ -31,7 +31,7 @@ func (d *drawer) ablation(place string) []section {
 		sets = append(sets, a.Counts)
 	}
 	titles, cells := counts(sets, same)
-	t := table{Words: 1, Head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst", "naive"}, titles, []string{"worst of"})}
+	t := table{Words: 1, Head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst", "naive"}, titles, []string{"worst of"}), Legend: terms(d.r.ExplainCounts())}
 	ratio := func(v float64) cell {
 		if v == 0 {
 			return number(none)
@@ -136,8 +136,8 @@ func (d *drawer) scenario(sc *report.Scenario, place string) []section {
 		s.Pictures = d.view(&view{title: "Time"}, rows)
 	}
 	s.Tables = append(s.Tables, d.times(rows))
-	if slices.ContainsFunc(rows, func(x *report.Result) bool { return len(x.Phases)+len(x.Figures) > 1 }) {
-		s.Tables = append(s.Tables, d.parts(rows))
+	for _, p := range report.Parts(rows) {
+		s.Tables = append(s.Tables, d.part(&p, sc.Name, place, rows))
 	}
 	return []section{s}
 }
@@ -302,32 +302,29 @@ func (d *drawer) times(rows []*report.Result) table {
 }
 
 // parts is the table of its phases and figures.
-func (d *drawer) parts(rows []*report.Result) table {
-	phases, figures, heads := report.Parts(rows)
-	t := table{Words: 2, Head: slices.Concat([]string{"case", "set-up"}, phases, heads)}
+// part is the table of a scenario's phases, or of its figures.
+func (d *drawer) part(p *report.Part, scenario, place string, rows []*report.Result) table {
+	t := table{Words: 2, Title: p.Title, Head: slices.Concat([]string{"case", "set-up"}, p.Names), Legend: terms(report.Explain(scenario, place, p.Names, p.Figure))}
 	for _, x := range rows {
-		row := []cell{word(x.Case), d.setup(x.Setup)}
-		for _, n := range phases {
-			c := number(none)
-			for _, p := range x.Phases {
-				if p.Name == n {
-					c.Text = report.ShowTime(p.NS.Median)
-				}
-			}
-			row = append(row, c)
+		cells := p.Cells(x)
+		if slices.Max(cells) == "" { // none of them
+			continue
 		}
-		for _, n := range figures {
-			c := number(none)
-			for _, f := range x.Figures {
-				if f.Name == n {
-					c.Text = x.Show(&f)
-				}
-			}
-			row = append(row, c)
+		row := []cell{word(x.Case), d.setup(x.Setup)}
+		for _, c := range cells {
+			row = append(row, number(cmp.Or(c, none)))
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	return t
+}
+
+// terms is what columns are, as the page has it.
+func terms(rows []report.Explained) (out []plot.Term) {
+	for _, e := range rows {
+		out = append(out, plot.Term(e))
+	}
+	return out
 }
 
 // bells compares those that are trapped with those that are found.

@@ -111,15 +111,56 @@ func TestTextOfSomeSetups(t *testing.T) {
 	require.Contains(t, r.Text(), "  With slow what is mapped is reached without a trap, and has no row; ")
 }
 
-// A figure that is called as a phase is told from it, in whichever result either is.
+// TestParts: phases and figures have a table each, so that one that is called as the other is
+// told from it; and below each stands what its columns are.
 func TestParts(t *testing.T) {
-	phases, figures, heads := report.Parts([]*report.Result{
+	rows := []*report.Result{
 		{Phases: []report.Phase{{Name: "launch"}}, Figures: []report.Figure{{Name: "store"}}},
 		{Phases: []report.Phase{{Name: "store"}, {Name: "launch"}}, Figures: []report.Figure{{Name: "store"}, {Name: "p99"}}},
-	})
-	require.Equal(t, []string{"launch", "store"}, phases)
-	require.Equal(t, []string{"store", "p99"}, figures)
-	require.Equal(t, []string{"store:", "p99"}, heads)
+	}
+	parts := report.Parts(rows)
+	require.Len(t, parts, 2)
+	require.Equal(t, []string{"launch", "store"}, parts[0].Names)
+	require.False(t, parts[0].Figure)
+	require.Equal(t, []string{"store", "p99"}, parts[1].Names)
+	require.True(t, parts[1].Figure)
+	require.Empty(t, report.Parts([]*report.Result{{Phases: []report.Phase{{Name: "probe"}}}}), "it is the time")
+
+	x := report.Result{Scenario: report.Bells, Case: "credit", Where: report.InProcess, Setup: "all"}
+	x.Sum([]report.Sample{{
+		Phases:  []report.PhaseSample{{Name: "store", NS: 5e6}, {Name: "served", NS: 7e6}},
+		Figures: []report.FigureSample{{Name: "store", Unit: report.Nanoseconds, Value: 2e3}, {Name: "of tomorrow", Unit: report.Number, Value: 1}},
+	}}, nil)
+	r := report.Report{Scenarios: []report.Scenario{{Name: report.Bells}}, Results: []report.Result{x}}
+	text := r.Text()
+	require.Regexp(t, `(?m)^  Phases: .*\n  case    set-up +store   served\n  credit  all     5\.00 ms  7\.00 ms\n    store   GP_PUT is stored many times .*\n    served  the same once more, while the guest sleeps .*\n\n  Figures: `, text)
+	require.Regexp(t, `(?m)^  Figures: .*\n  case    set-up +store  of tomorrow\n  credit  all     2\.00 us         1\.00\n    store  one store of GP_PUT, .*\n`, text)
+	require.Equal(t, []string{"bells, credit, process, all: figure of tomorrow"}, r.Undescribed())
+}
+
+// Each column is described once, and a pattern takes what it stands for.
+func TestColumns(t *testing.T) {
+	for _, c := range report.Columns {
+		where := c.Where
+		if where == "" {
+			where = report.InProcess
+		}
+		require.NotEmpty(t, c.About)
+		require.Equal(t, c.About, report.ColumnOf(c.Scenario, where, c.Name, c.Figure).About, "%s, %s: another one takes it", c.Scenario, c.Name)
+	}
+	for name, pattern := range map[string]string{
+		"ram to vram": "* to *", "BAR1 read": "BAR* read", "BAR3 write / RAM": "BAR* / RAM", "bar0-read NV_PMC_BOOT_0": "bar0-*", "bar1-write vram": "bar1-*", "RAM read": "RAM *",
+	} {
+		scenario := report.Accesses
+		if pattern == "* to *" {
+			scenario = "copy"
+		}
+		c := report.ColumnOf(scenario, report.InMachine, name, true)
+		require.NotNil(t, c, name)
+		require.Equal(t, pattern, c.Name)
+	}
+	require.Nil(t, report.ColumnOf(report.Accesses, report.InMachine, "BAR1 read twice", true))
+	require.Nil(t, report.ColumnOf(report.Accesses, report.InProcess, "RAM read", true))
 }
 
 // A ratio is of the same turn: a machine that is slow for a while is slow for both.

@@ -164,7 +164,16 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 		g.row(row...)
 	}
 	g.write(b)
+	if rows := r.ExplainCounts(); len(rows) > 0 && !r.countsExplained(where) {
+		b.WriteString("  Columns here and below, medians of what was counted meanwhile:\n")
+		legend(b, rows)
+	}
 	r.byScenario(b, where)
+}
+
+// countsExplained tells whether a place before this one had a table, and with it the legend.
+func (r *Report) countsExplained(where string) bool {
+	return where != InProcess && len(r.Ablation(InProcess)) > 0
 }
 
 // byScenario is the table of the ratios that the demands are about.
@@ -216,12 +225,11 @@ func (r *Report) scenario(b *strings.Builder, s *Scenario) {
 		if note := r.Without(rows); note != "" {
 			fmt.Fprintf(b, "  %s\n", note)
 		}
-		if slices.ContainsFunc(rows, func(x *Result) bool { return len(x.Phases)+len(x.Figures) > 1 }) {
-			b.WriteString("\n")
-			phases(b, rows)
-			if note := Few(rows); note != "" {
-				fmt.Fprintf(b, "  %s\n", note)
-			}
+		for _, p := range Parts(rows) {
+			p.write(b, s.Name, where.name, rows)
+		}
+		if note := Few(rows); note != "" {
+			fmt.Fprintf(b, "  %s\n", note)
 		}
 	}
 }
@@ -264,63 +272,76 @@ func counts(b *strings.Builder, rows []*Result) {
 	g.write(b)
 }
 
-// phases is the table of its phases and figures.
-func phases(b *strings.Builder, rows []*Result) {
-	names, figures, heads := Parts(rows)
-	g := grid{indent: "  ", left: 2, head: slices.Concat([]string{"case", "set-up"}, names, heads)}
+// Part is what one table beside a scenario's times has for columns: its phases, or its figures.
+type Part struct {
+	Title  string
+	Figure bool
+	Names  []string
+}
+
+// Parts are the phases and the figures that any of some results has. A single phase is all of the
+// time, which stands elsewhere; beside figures it is shown, for some are of a phase.
+func Parts(rows []*Result) (out []Part) {
+	phases := Part{Title: "Phases: what the time is made of; of one that ran more than once, the time of one"}
+	figures := Part{Title: "Figures: what else was measured", Figure: true}
+	for _, x := range rows {
+		for _, p := range x.Phases {
+			if !slices.Contains(phases.Names, p.Name) {
+				phases.Names = append(phases.Names, p.Name)
+			}
+		}
+		for _, f := range x.Figures {
+			if !slices.Contains(figures.Names, f.Name) {
+				figures.Names = append(figures.Names, f.Name)
+			}
+		}
+	}
+	if len(phases.Names)+len(figures.Names) > 1 {
+		out = append(out, phases)
+	}
+	if len(figures.Names) > 0 {
+		out = append(out, figures)
+	}
+	return out
+}
+
+// Cells are what a result has of the part, "" for what it has not.
+func (p *Part) Cells(x *Result) (out []string) {
+	for _, n := range p.Names {
+		cell := ""
+		if f := x.figure(n); p.Figure && f != nil {
+			cell = x.Show(f)
+		}
+		if i := slices.IndexFunc(x.Phases, func(p Phase) bool { return p.Name == n }); !p.Figure && i >= 0 {
+			cell = ShowTime(x.Phases[i].NS.Median)
+		}
+		out = append(out, cell)
+	}
+	return out
+}
+
+// write is its table for a terminal, with what its columns are below.
+func (p *Part) write(b *strings.Builder, scenario, where string, rows []*Result) {
+	fmt.Fprintf(b, "\n  %s\n", p.Title)
+	g := grid{indent: "  ", left: 2, head: slices.Concat([]string{"case", "set-up"}, p.Names)}
 	last := ""
 	for _, x := range rows {
+		cells := p.Cells(x)
+		if slices.Max(cells) == "" { // none of them
+			continue
+		}
 		row := []string{x.Case, x.Setup}
 		if x.Case == last {
 			row[0] = ""
 		}
 		last = x.Case
-		for _, n := range names {
-			cell := none
-			for _, p := range x.Phases {
-				if p.Name == n {
-					cell = ShowTime(p.NS.Median)
-				}
-			}
-			row = append(row, cell)
-		}
-		for _, n := range figures {
-			cell := none
-			for _, f := range x.Figures {
-				if f.Name == n {
-					cell = x.Show(&f)
-				}
-			}
-			row = append(row, cell)
+		for _, c := range cells {
+			row = append(row, cmp.Or(c, none))
 		}
 		g.row(row...)
 	}
 	g.write(b)
-}
-
-// Parts are the phases and figures that any of some results has, and the heads of columns of the
-// figures beside those of the phases: a figure that is called as a phase has a colon, for it is of
-// one of what the phase did.
-func Parts(rows []*Result) (phases, figures, heads []string) {
-	for _, x := range rows {
-		for _, p := range x.Phases {
-			if !slices.Contains(phases, p.Name) {
-				phases = append(phases, p.Name)
-			}
-		}
-		for _, f := range x.Figures {
-			if !slices.Contains(figures, f.Name) {
-				figures = append(figures, f.Name)
-			}
-		}
-	}
-	heads = slices.Clone(figures)
-	for i, h := range heads {
-		if slices.Contains(phases, h) {
-			heads[i] = h + ":"
-		}
-	}
-	return phases, figures, heads
+	legend(b, Explain(scenario, where, p.Names, p.Figure))
 }
 
 // Of are the results of a scenario that were measured there.

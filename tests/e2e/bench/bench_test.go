@@ -26,6 +26,7 @@ func TestMachines(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
+	require.Empty(t, r.Undescribed(), "each phase and figure is described in report.Columns")
 	require.NotNil(t, r.Emulator)
 	t.Attr("kernel", "6.12 under "+r.Emulator.Accelerator)
 	count := func(scenario, name, setup, count string) float64 {
