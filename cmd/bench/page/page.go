@@ -36,8 +36,10 @@ type content struct {
 	Setups   []setupRow
 	Sections []section
 	Compared *table
-	Refused  []report.Refusal
-	Missing  []string
+	// How to read it, and what comes of it in a line.
+	AboutCompared, Summary string
+	Refused                []report.Refusal
+	Missing                []string
 }
 
 type setupRow struct {
@@ -73,6 +75,7 @@ func Write(w io.Writer, r *report.Report, c *report.Comparison) error {
 	p.Sections = append(p.Sections, d.model()...)
 	if c != nil {
 		p.Compared, p.Refused, p.Missing = d.compared(c), c.Refused, c.Missing
+		p.AboutCompared, p.Summary = strings.Join(report.AboutComparison, " "), c.Summary()+"."
 	}
 	return layout.Execute(w, p)
 }

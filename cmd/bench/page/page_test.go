@@ -263,6 +263,9 @@ func TestPageOfAComparison(t *testing.T) {
 	html := write(t, r, c)
 	require.Contains(t, html, "Against the run before")
 	require.Contains(t, html, "emulator.qemu: 11.1.3 here, 10.1 there")
+	require.Contains(t, html, "<p>In short: times end to end: 0 faster, 0 slower, 0 within the spread, ")
+	require.Contains(t, html, "takes 4 repetitions in each run")
+	require.Regexp(t, `<td class="word">p50</td><td>[^<]*</td><td>[^<]*</td><td>1\.00</td><td>less</td><td>too few to tell</td>`, html, "figures are compared, too")
 	require.NotContains(t, write(t, r, nil), "Against the run before")
 }
 

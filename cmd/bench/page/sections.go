@@ -417,16 +417,16 @@ func (d *drawer) model() (out []section) {
 }
 
 func (d *drawer) compared(c *report.Comparison) *table {
-	t := &table{Words: 3, Head: []string{"scenario", "case", "set-up", "then", "now", "ratio", ""}}
+	t := &table{Words: 4, Head: []string{"scenario", "case", "set-up", "what", "then", "now", "ratio", "better", "difference"}}
 	for _, r := range c.Rows {
-		clear := ""
-		if r.Clear {
-			clear = "clear"
+		for i := range r.Values {
+			v := &r.Values[i]
+			row := []cell{word(where(r.Now.Scenario, r.Now.Where)), word(r.Now.Case), d.setup(r.Now.Setup)}
+			if i > 0 {
+				row = []cell{word(""), word(""), word("")}
+			}
+			t.Rows = append(t.Rows, append(row, word(v.Name), number(v.Then), number(v.Now), number(v.ShowRatio()), number(v.Better), number(v.Verdict.String())))
 		}
-		t.Rows = append(t.Rows, []cell{
-			word(where(r.Now.Scenario, r.Now.Where)), word(r.Now.Case), d.setup(r.Now.Setup), number(report.ShowTime(r.Then.Total.NS.Median)),
-			number(report.ShowTime(r.Now.Total.NS.Median)), number(report.ShowRatio(r.Ratio)), word(clear),
-		})
 	}
 	return t
 }

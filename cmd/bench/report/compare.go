@@ -30,15 +30,9 @@ type Comparison struct {
 // Compared is a case that both runs have, measured alike.
 type Compared struct {
 	Now, Then *Result
-	Ratio     float64 // of the medians of the total times, now by then
-	// Clear says that the middle halves of the repetitions do not overlap, of which each run
-	// has enough for one.
-	Clear bool
+	// Values are the time, end to end, and each figure that both have.
+	Values []ComparedValue
 }
-
-// enoughToTell is below how many repetitions there is no middle half: two are always apart
-// from two others, or not, by chance.
-const enoughToTell = 3
 
 // Refusal says why no ratios are made, of how many results.
 type Refusal struct {
@@ -79,18 +73,7 @@ var ErrNotComparable = errors.New("the runs are not comparable")
 func Compare(now, then *Report) (*Comparison, error) {
 	c := new(Comparison)
 	refused := map[string]int{}
-	for i := range now.Results {
-		x := &now.Results[i]
-		name := x.name()
-		y := then.Find(x.Where, x.Scenario, x.Case, x.Setup)
-		why := now.differences(then, x, y)
-		if len(why) == 0 {
-			a, b := &x.Total.NS, &y.Total.NS
-			c.Rows = append(c.Rows, Compared{
-				Now: x, Then: y, Ratio: a.Median / b.Median, Clear: min(a.N, b.N) >= enoughToTell && (a.Q1 > b.Q3 || a.Q3 < b.Q1),
-			})
-			continue
-		}
+	refuse := func(why []difference, name string) {
 		key := fmt.Sprint(why)
 		k, ok := refused[key]
 		if !ok {
@@ -99,6 +82,27 @@ func Compare(now, then *Report) (*Comparison, error) {
 			c.Refused = append(c.Refused, Refusal{Why: why})
 		}
 		c.Refused[k].Results = append(c.Refused[k].Results, name)
+	}
+	for i := range now.Results {
+		x := &now.Results[i]
+		name := x.name()
+		y := then.Find(x.Where, x.Scenario, x.Case, x.Setup)
+		why := now.differences(then, x, y)
+		if len(why) == 0 {
+			c.Rows = append(c.Rows, Compared{Now: x, Then: y, Values: values(x, y)})
+			for _, f := range x.Figures {
+				if y.figure(f.Name) == nil {
+					refuse([]difference{{"figures", "measured", "not measured"}}, name+": "+f.Name)
+				}
+			}
+			for _, f := range y.Figures {
+				if x.figure(f.Name) == nil {
+					c.Missing = append(c.Missing, name+": "+f.Name)
+				}
+			}
+			continue
+		}
+		refuse(why, name)
 	}
 	for i := range then.Results {
 		if y := &then.Results[i]; now.Find(y.Where, y.Scenario, y.Case, y.Setup) == nil {
@@ -187,21 +191,27 @@ func (r *Report) setup(name string) Setup {
 // Text writes the comparison for a terminal.
 func (c *Comparison) Text() string {
 	var b strings.Builder
-	b.WriteString("Against the other run: ratios of medians, this run by that one; \"clear\" where the middle halves of the repetitions, three or more, do not overlap\n")
-	g := grid{indent: "  ", left: 3, head: []string{"scenario", "case", "set-up", "then", "now", "ratio", "", "traps then", "now", "examined then", "now"}}
+	b.WriteString("Against the other run: the time of each case, and its figures\n")
+	for _, about := range AboutComparison {
+		fmt.Fprintf(&b, "  %s\n", about)
+	}
+	b.WriteString("\n")
+	g := grid{indent: "  ", left: 4, head: []string{"scenario", "case", "set-up", "what", "then", "now", "ratio", "better", "difference", "traps then", "now", "examined then", "now"}}
 	for _, r := range c.Rows {
 		name := r.Now.Scenario
 		if r.Now.Where == InMachine {
 			name += " (VM)"
 		}
-		row := []string{name, r.Now.Case, r.Now.Setup, ShowTime(r.Then.Total.NS.Median), ShowTime(r.Now.Total.NS.Median), ShowRatio(r.Ratio), ""}
-		if r.Clear {
-			row[6] = "clear"
+		for i, v := range r.Values {
+			row := []string{"", "", "", v.Name, v.Then, v.Now, v.ShowRatio(), v.Better, v.Verdict.String()}
+			if i == 0 {
+				row[0], row[1], row[2] = name, r.Now.Case, r.Now.Setup
+				for _, counts := range [][]string{{Reads, Writes}, {Examined}} {
+					row = append(row, sumOf(r.Then.Total.Counts, counts), sumOf(r.Now.Total.Counts, counts))
+				}
+			}
+			g.row(row...)
 		}
-		for _, counts := range [][]string{{Reads, Writes}, {Examined}} {
-			row = append(row, sumOf(r.Then.Total.Counts, counts), sumOf(r.Now.Total.Counts, counts))
-		}
-		g.row(row...)
 	}
 	g.write(&b)
 	for _, r := range c.Refused {
@@ -215,6 +225,7 @@ func (c *Comparison) Text() string {
 		fmt.Fprintf(&b, "\nMeasured there, not here, %s:\n", HowMany(n, "result"))
 		firstFew(&b, c.Missing)
 	}
+	fmt.Fprintf(&b, "\n%s\n", c.Summary())
 	return b.String()
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
-	"github.com/umbra-gpu/umbra/cmd/bench/stats"
 )
 
 // TestCompareRefuses changes one field at a time: no ratio of what it matters to,
@@ -71,25 +70,86 @@ func TestCompareTakes(t *testing.T) {
 	require.Len(t, c.Rows, 4)
 	require.Empty(t, c.Refused)
 	for _, r := range c.Rows {
-		require.Equal(t, 1.0, r.Ratio)
-		require.False(t, r.Clear)
+		require.Len(t, r.Values, 2, "the time, and the bandwidth")
+		for _, v := range r.Values {
+			require.Equal(t, 1.0, v.Ratio)
+		}
 	}
 }
 
-func TestCompareTellsClearFromNoise(t *testing.T) {
-	then := sample()
-	then.Results[0].Total.NS = stats.Of([]float64{10e6, 12e6, 11e6})
-	then.Results[1].Total.NS = stats.Of([]float64{6e6, 8e6, 7e6})
-	c, err := report.Compare(sample(), then)
+// measured is a report of one case, of which each turn took the time and had the figures.
+func measured(times []float64, figures map[string][]float64, unit report.Unit, names ...string) *report.Report {
+	x := report.Result{Scenario: report.Bells, Case: "credit", Where: report.InProcess, Setup: "all"}
+	var samples []report.Sample
+	for i, ns := range times {
+		s := report.Sample{Phases: []report.PhaseSample{{Name: "launch", NS: ns}}}
+		for _, n := range names {
+			s.Figures = append(s.Figures, report.FigureSample{Name: n, Unit: unit, Value: figures[n][i]})
+		}
+		samples = append(samples, s)
+	}
+	x.Sum(samples, nil)
+	return &report.Report{Results: []report.Result{x}}
+}
+
+// TestVerdicts: each value by its repetitions and by which way is better.
+func TestVerdicts(t *testing.T) {
+	low, high, mixed := []float64{10, 11, 12, 13}, []float64{20, 21, 22, 23}, []float64{11.5, 22, 9, 14}
+	verdict := func(now, then []float64, unit report.Unit, name string) report.ComparedValue {
+		c, err := report.Compare(
+			measured(now, map[string][]float64{name: now}, unit, name), measured(then, map[string][]float64{name: then}, unit, name))
+		require.NoError(t, err)
+		require.Len(t, c.Rows[0].Values, 2)
+		return c.Rows[0].Values[1]
+	}
+	for _, c := range []struct {
+		unit             report.Unit
+		name, less, more string
+		better           string
+	}{
+		{report.Nanoseconds, report.BellStore, "faster", "slower", "less"},
+		{report.Nanoseconds, "of tomorrow", "faster", "slower", "less"},
+		{report.BytesPerSecond, "of tomorrow", "slower", "faster", "more"},
+		{report.EachSecond, "of tomorrow", "slower", "faster", "more"},
+		{report.Number, "wakes", "better", "worse", "less"},
+		{report.Share, "of tomorrow", "lower", "higher", ""},
+	} {
+		require.Equal(t, c.less, verdict(low, high, c.unit, c.name).Verdict.String(), c)
+		require.Equal(t, c.more, verdict(high, low, c.unit, c.name).Verdict.String(), c)
+		require.Equal(t, "within the spread", verdict(low, mixed, c.unit, c.name).Verdict.String(), c)
+		require.Equal(t, "within the spread", verdict(low, low, c.unit, c.name).Verdict.String(), c)
+		require.Equal(t, "too few to tell", verdict(low[1:], high[1:], c.unit, c.name).Verdict.String(), c)
+		require.Equal(t, c.better, verdict(low, high, c.unit, c.name).Better, c)
+	}
+	require.Contains(t, report.AboutComparison[3], "takes 4 repetitions")
+	require.Equal(t, 2.0, verdict([]float64{2, 2}, []float64{1, 1}, report.Share, "x").Ratio)
+	v := verdict([]float64{2, 2}, []float64{-1, -1}, report.Share, "x")
+	require.Zero(t, v.Ratio, "a share below zero has none")
+	require.Equal(t, "-", v.ShowRatio())
+}
+
+// TestComparesFigures: those that both runs have; the others are named. The last line sums up.
+func TestComparesFigures(t *testing.T) {
+	low, high := []float64{10, 11, 12, 13}, []float64{20, 21, 22, 23}
+	now := measured(low, map[string][]float64{"store": low, "wakes": high, "new": low, "work": low}, report.Number, "store", "wakes", "new", "work")
+	then := measured(low, map[string][]float64{"store": high, "wakes": low, "old": low, "work": low}, report.Number, "store", "wakes", "old", "work")
+	c, err := report.Compare(now, then)
 	require.NoError(t, err)
-	require.InDelta(t, 2.0/11, c.Rows[0].Ratio, 1e-9)
-	require.True(t, c.Rows[0].Clear)
-	require.InDelta(t, 8.0/7, c.Rows[1].Ratio, 1e-9)
-	require.False(t, c.Rows[1].Clear, "the spreads overlap")
-	then.Results[0].Total.NS = stats.Of([]float64{10e6, 12e6})
-	c, err = report.Compare(sample(), then)
+	var names []string
+	for _, v := range c.Rows[0].Values {
+		names = append(names, v.Name+": "+v.Verdict.String())
+	}
+	require.Equal(t, []string{"time, end to end: within the spread", "store: better", "wakes: worse", "work: within the spread"}, names)
+	text := c.Text()
+	require.Regexp(t, `(?m)^ +store +21\.5 +11\.5 +0\.53 +less +better$`, text)
+	require.Contains(t, text, "figures: measured here, not measured there\n    bells, credit, process, all: new\n")
+	require.Contains(t, text, "Measured there, not here, 1 result:\n    bells, credit, process, all: old\n")
+	require.True(t, strings.HasSuffix(text, "\nIn short: times end to end: 0 faster, 0 slower, 1 within the spread; figures: 0 faster, 1 better, 0 slower, 1 worse, 1 within the spread. If nothing had changed, chance alone would have about 1 of them differ\n"), text)
+
+	// Too few repetitions tell nothing, and chance has no part in that.
+	c, err = report.Compare(measured(low[:2], nil, ""), measured(high[:2], nil, ""))
 	require.NoError(t, err)
-	require.False(t, c.Rows[0].Clear, "two tell nothing")
+	require.Equal(t, "In short: times end to end: 0 faster, 0 slower, 0 within the spread, 1 too few to tell", c.Summary())
 }
 
 func TestSameMachine(t *testing.T) {

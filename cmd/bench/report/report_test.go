@@ -77,7 +77,8 @@ func sample() *report.Report {
 func TestText(t *testing.T) {
 	r := sample()
 	then := sample()
-	then.Results[1].Total.NS = stats.Of([]float64{1e6, 1e6, 1e6})
+	r.Results[1].Total.NS = stats.Of([]float64{8e6, 7e6, 8e6, 9e6})
+	then.Results[1].Total.NS = stats.Of([]float64{1e6, 1e6, 2e6, 1e6, 1e6})
 	then.Results[0].Parameters = map[string]string{"work_ms": "11"}
 	c, err := report.Compare(r, then)
 	require.NoError(t, err)

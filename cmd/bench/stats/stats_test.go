@@ -2,6 +2,7 @@ package stats_test
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -202,5 +203,116 @@ func TestDegenerateFit(t *testing.T) {
 		}
 		_, err := stats.Fit(x, ones, ones)
 		require.ErrorIs(t, err, stats.ErrDegenerate, name)
+	}
+}
+
+// slowApart counts out all ways to deal the values anew.
+func slowApart(a, b []float64) (side int, enough bool) {
+	all := slices.Concat(a, b)
+	// wins is how many pairs of a hand and the rest the hand's value is the smaller of.
+	wins := func(hand uint) (n float64) {
+		for i, v := range all {
+			for k, w := range all {
+				if hand>>i&1 == 1 && hand>>k&1 == 0 {
+					if v < w {
+						n++
+					} else if v == w {
+						n += 0.5
+					}
+				}
+			}
+		}
+		return n
+	}
+	// Values that are all different stand for those of any distribution.
+	for i := range all {
+		all[i] = float64(i)
+	}
+	var dealt []float64
+	for hand := range uint(1) << len(all) {
+		if bits.OnesCount(hand) == len(a) {
+			dealt = append(dealt, wins(hand))
+		}
+	}
+	pairs := float64(len(a) * len(b))
+	likely := func(u float64) float64 {
+		few := 0
+		for _, w := range dealt {
+			if min(w, pairs-w) <= math.Ceil(u) {
+				few++
+			}
+		}
+		return float64(few) / float64(len(dealt))
+	}
+	copy(all, a)
+	copy(all[len(a):], b)
+	below := wins(1<<len(a) - 1)
+	switch {
+	case likely(0) > 0.05:
+		return 0, false
+	case likely(min(below, pairs-below)) > 0.05:
+		return 0, true
+	case 2*below > pairs:
+		return -1, true
+	}
+	return 1, true
+}
+
+func TestApartEqualsSlowTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		apart := float64(rapid.IntRange(0, 12).Draw(t, "apart"))
+		value := rapid.Map(rapid.IntRange(0, 12), func(n int) float64 { return float64(n) })
+		a := rapid.SliceOfN(value, 1, 6).Draw(t, "a")
+		b := rapid.SliceOfN(rapid.Map(value, func(v float64) float64 { return v + apart }), 1, 6).Draw(t, "b")
+		side, enough := stats.Apart(a, b)
+		wantSide, wantEnough := slowApart(a, b)
+		require.Equal(t, wantEnough, enough)
+		require.Equal(t, wantSide, side)
+		back, _ := stats.Apart(b, a)
+		require.Equal(t, -side, back)
+	})
+}
+
+// Four and four can lie apart, three and three cannot; many are told by the normal
+// distribution, which has no jump to the exact way.
+func TestKnownApart(t *testing.T) {
+	run := func(n int, from float64) (out []float64) {
+		for i := range n {
+			out = append(out, from+float64(i))
+		}
+		return out
+	}
+	for _, c := range []struct {
+		n, m   int
+		by     float64
+		side   int
+		enough bool
+	}{
+		{0, 9, 100, 0, false}, {3, 3, 100, 0, false}, {4, 3, 100, 0, false}, {4, 4, 100, -1, true}, {5, 5, 3, 0, true}, {5, 5, 4, -1, true},
+		{50, 50, 6, 0, true}, {50, 50, 7, -1, true}, {51, 51, 6, 0, true}, {51, 51, 7, -1, true}, {500, 500, 0, 0, true}, {500, 500, 40, -1, true},
+	} {
+		side, enough := stats.Apart(run(c.n, 0.25), run(c.m, c.by))
+		require.Equal(t, c.enough, enough, c)
+		require.Equal(t, c.side, side, c)
+	}
+}
+
+// What is the same thing is called apart in one of twenty cases at most.
+func TestApartByChance(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{4, 5, 9, 30, 60} {
+		const rounds = 4000
+		called := 0
+		for range rounds {
+			a, b := make([]float64, n), make([]float64, n)
+			for i := range n {
+				a[i], b[i] = rng.ExpFloat64(), rng.ExpFloat64()
+			}
+			if side, _ := stats.Apart(a, b); side != 0 {
+				called++
+			}
+		}
+		require.Less(t, float64(called)/rounds, 0.06, n) // 0.05, and three deviations
+		require.Positive(t, called)
 	}
 }
