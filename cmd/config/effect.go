@@ -182,6 +182,7 @@ func (l *Layer) idle(o *option, s *Schedule, b Beside, alone bool) string {
 	}
 	section, _, _ := strings.Cut(o.path, ".")
 	doorbells, maps := strings.HasPrefix(o.path, "limits.doorbell-"), strings.HasPrefix(o.path, "limits.map-")
+	maps = maps || alone && o.path == "limits.rule-interval" // of one guest the log hears of mapped windows alone
 	switch {
 	case o.path == "scheduler.policy":
 	case alone && (scheduler || section == "shadow" || section == "limits" && !doorbells && !maps):

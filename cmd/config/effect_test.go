@@ -89,7 +89,11 @@ func TestWarnings(t *testing.T) {
 		{file: "socket: s.sock\nserver: {transport: libvfio-user}\ncard: {bar-map: bar1}\n", alone: true, want: []string{
 			`f.yaml:3: card.bar-map: bar1: has no effect: server.transport is libvfio-user; it is for native`,
 		}},
-		// One guest alone.
+		// One guest alone. The log hears of its mapped windows.
+		{file: "socket: s.sock\nlimits: {rule-interval: 5s}\n", alone: true},
+		{file: "socket: s.sock\nlimits: {rule-interval: 5s}\ncard: {bar-map: none}\n", alone: true, want: []string{
+			`f.yaml:2: limits.rule-interval: 5s: has no effect while no GPU has a bar-map`,
+		}},
 		{file: "socket: s.sock\nlimits: {guests: 3, map-runs: 9, request: 2s}\nshadow: {sync: flush}\nscheduler: {depth: 2}\n", alone: true, want: []string{
 			`f.yaml:3: shadow.sync: flush: has no effect: the whole card is one guest's; it is for cards that virtual GPUs share`,
 			`f.yaml:2: limits.guests: 3: has no effect: the whole card is one guest's; it is for cards that virtual GPUs share`,

@@ -109,6 +109,7 @@ type GPU struct {
 	ShadowNS     int64              `json:"shadow_ns,omitempty"` // time spent on the shadows of its page tables
 	CardTime     *serve.CardTime    `json:"card_time,omitempty"` // if there is a scheduler
 	Counts       []aggregator.Count `json:"counts,omitempty"`
+	Inexact      []serve.Inexact    `json:"inexact,omitempty"` // mapped windows that do not show what they should
 	// Warnings are of options of it that have no effect, or a bad one; Add, Set and Show
 	// say them.
 	Warnings []string `json:"warnings,omitempty"`

@@ -13,13 +13,14 @@
 // # Goroutines
 //
 // One for each VirtualSeat, from Shared.Add until it is removed; one for each
-// Shared, which tells the log of rules that guests broke, until Close.
+// Teller, which tells the log what guests did, until Close: a Shared has one, and who
+// serves a Seat alone makes one.
 //
 // # Locks, in the order they are taken
 //
 //  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
 //  2. Shared.mu: the list of seats. Never held while waiting.
-//  3. VirtualSeat.logMu: what the log knows; held while it is written to.
+//  3. Seat.logMu: what the log knows; held while it is written to.
 //  4. VirtualSeat.timeMu: what the GPU has of the card's time. The aggregator's
 //     locks are taken in it.
 //  5. Watched.mu: whether there is a client, or may be one. Held for a moment.
@@ -55,12 +56,16 @@ type Device struct {
 	admit  func() error    // says why no client can be taken; nil takes every one
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
+	shown  *homes.Stats    // and what was done for it, all clients together
 	log    *slog.Logger    // NewSeat's, or nothing
 	asked  bool            // and it was told so
 }
 
 // LogTo says where the device writes what it cannot tell its client.
 func (d *Device) LogTo(log *slog.Logger) { d.log = log }
+
+// Shown counts what was done for what clients had mapped.
+func (d *Device) Shown() *homes.Stats { return d.shown }
 
 // mappable is a function that lets a client map parts of its BARs. Each client
 // gets windows of its own: one that has gone may still have its old ones.

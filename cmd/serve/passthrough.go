@@ -10,7 +10,7 @@ import (
 // holds stays for the next client, who is refused as long as the last one could still
 // reach it.
 func NewPassThrough(c *soft.Card) *Device {
-	return &Device{fn: c, maps: c, log: slog.New(slog.DiscardHandler), admit: c.CloseWindows, plug: func(h *hostSide) {
+	return &Device{fn: c, maps: c, shown: &c.Stats().Windows, log: slog.New(slog.DiscardHandler), admit: c.CloseWindows, plug: func(h *hostSide) {
 		if h == nil {
 			c.DetachHost()
 			return

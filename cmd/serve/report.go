@@ -70,7 +70,8 @@ type GPUReport struct {
 	Interrupts InterruptCount     `json:"interrupts"`
 	CardTime   *CardTime          `json:"card_time,omitempty"`     // of a virtual GPU, if there is a scheduler
 	UnmapTime  time.Duration      `json:"unmap_time_ns,omitempty"` // waited for the card to let go of unmapped memory
-	Counts     []aggregator.Count `json:"counts,omitempty"`        // of a virtual GPU; those with "rule" are rules that the guest broke
+	Counts     []aggregator.Count `json:"counts,omitempty"`        // those with "rule" are rules that the guest broke; in pass-through there are fewer
+	Inexact    []Inexact          `json:"inexact,omitempty"`       // mapped windows that do not show what they should
 }
 
 // ClientCount counts connections.
@@ -259,7 +260,7 @@ func (s *Seat) Report() (GPUReport, error) {
 	}
 	v := s.Server.Stats()
 	r := GPUReport{
-		Name: s.Name, Registers: registers, Regions: s.Device.Traps(), Work: s.Work(), Counts: s.Counts(),
+		Name: s.Name, Registers: registers, Regions: s.Device.Traps(), Work: s.Work(), Counts: s.Counts(), Inexact: s.Inexact(),
 		Clients:    ClientCount{Served: v.Clients, Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics, Memory: v.RegionsRefused + v.MappingsRefused + v.SizesRefused},
 		Receives:   ReceiveCount{Blocked: v.Blocked, Spun: v.Spun, SpunInVain: v.SpunInVain},
 		Interrupts: InterruptCount{Signalled: v.IRQ.Signalled, Coalesced: v.IRQ.Coalesced, Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},

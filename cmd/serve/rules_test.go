@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -25,12 +27,8 @@ func TestRuleInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
 		guest := new(aggregator.Guest)
-		v := &VirtualSeat{Seat: &Seat{Name: "a", guest: guest}, logged: make(map[string]uint64)}
-		s := &Shared{
-			list: []*VirtualSeat{v}, log: slog.New(slog.NewTextHandler(&log, nil)),
-			ruleTick: time.NewTicker(ruleInterval), endRules: make(chan struct{}),
-		}
-		s.rules.Go(s.watchRules)
+		seats := []*Seat{{Name: "a", guest: guest, logged: make(map[string]uint64)}}
+		s := NewTeller(slog.New(slog.NewTextHandler(&log, nil)), func() []*Seat { return seats })
 		lines := 0
 		// more lets d pass, the guest being at it, and says how many lines came.
 		more := func(d time.Duration) int {
@@ -45,14 +43,13 @@ func TestRuleInterval(t *testing.T) {
 			return lines - before
 		}
 		require.Equal(t, 10, more(10*time.Second), "one a second if nobody says so")
-		s.SetRuleInterval(5 * time.Second)
+		s.SetInterval(5 * time.Second)
 		require.Equal(t, 12, more(time.Minute))
 		require.Contains(t, log.String(), "rule=bad_window times=5000 swallowed=4999 in_all=70000")
-		s.SetRuleInterval(10 * time.Millisecond)
+		s.SetInterval(10 * time.Millisecond)
 		require.Equal(t, 100, more(time.Second))
-		close(s.endRules)
-		s.rules.Wait()
-		s.SetRuleInterval(time.Second) // which nobody waits for any more
+		s.Close()
+		s.SetInterval(time.Second) // which nobody waits for any more
 	})
 }
 
@@ -62,19 +59,14 @@ func TestRuleIntervalWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guest := new(aggregator.Guest)
 		guest.Stats().BadWindow.Add(1)
-		v := &VirtualSeat{Seat: &Seat{Name: "a", guest: guest}, logged: make(map[string]uint64)}
+		seats := []*Seat{{Name: "a", guest: guest, logged: make(map[string]uint64)}}
 		log := stuck(make(chan struct{}))
-		s := &Shared{
-			list: []*VirtualSeat{v}, log: slog.New(slog.NewTextHandler(log, nil)),
-			ruleTick: time.NewTicker(ruleInterval), endRules: make(chan struct{}),
-		}
-		s.rules.Go(s.watchRules)
-		time.Sleep(2 * ruleInterval)
+		s := NewTeller(slog.New(slog.NewTextHandler(log, nil)), func() []*Seat { return seats })
+		time.Sleep(2 * tellInterval)
 		synctest.Wait() // the goroutine writes its line
-		s.SetRuleInterval(time.Millisecond)
+		s.SetInterval(time.Millisecond)
 		close(log)
-		close(s.endRules)
-		s.rules.Wait()
+		s.Close()
 	})
 }
 
@@ -107,7 +99,7 @@ func TestInexactWindowsAreNamed(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, info.File.Close())
 		require.Equal(t, 2*(i+1), mapped.Physical.Load(), "BAR1 and BAR3 of each client")
-		s.logRules(v)
+		v.tell(s.log)
 		require.Zero(t, lines(), log.String())
 		if i < 2 {
 			require.NoError(t, h.Close())
@@ -120,17 +112,107 @@ func TestInexactWindowsAreNamed(t *testing.T) {
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
 	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
 	require.NoError(t, err)
-	s.logRules(v)
-	require.Contains(t, log.String(), `msg="a mapped window is not exact" gpu=a count=map_inexact_system_memory why="places of it show system memory, which cannot be mapped" times=256 swallowed=255 in_all=256`)
+	v.tell(s.log)
+	require.Contains(t, log.String(), `msg="a mapped window is not exact" gpu=a window=pramin count=map_inexact_system_memory why="places of it show system memory, which cannot be mapped" then="the guest reads zeros there, and what it stores there is lost; `)
+	require.Contains(t, log.String(), ` times=256 swallowed=255 in_all=256`)
 	require.Equal(t, 1, lines())
-	s.logRules(v)
+	v.tell(s.log)
 	require.Equal(t, 1, lines(), "nothing is new")
 
-	mapped.Aliases.Add(2)
-	mapped.RunsRefused.Add(1)
-	s.logRules(v)
+	mapped.Aliases.Add(homes.BAR1, 2)
+	mapped.RunsRefused.Add(homes.BAR1, 1)
+	v.tell(s.log)
 	require.Equal(t, 3, lines())
-	require.Contains(t, log.String(), `limits.map-runs)" times=1 swallowed=0 in_all=1`)
+	require.Contains(t, log.String(), `limits.map-runs)" then="such a place may read as zeros, and lose what the guest stores there; `)
+
+	// Of a reason that has come in another window before, the new one is named alone; of several,
+	// all.
+	mapped.Aliases.Add(homes.PRAMIN, 3)
+	v.tell(s.log)
+	require.Regexp(t, `window=pramin count=map_inexact_aliases .* times=3 swallowed=2 in_all=5`, log.String())
+	mapped.Aliases.Add(homes.PRAMIN, 1)
+	mapped.Aliases.Add(homes.BAR3, 1)
+	v.tell(s.log)
+	require.Regexp(t, `window=bar3,pramin count=map_inexact_aliases .* times=2 swallowed=1 in_all=7`, log.String())
+	require.Equal(t, 5, lines())
+
+	// And they are where reports have them.
+	r, err := v.Report()
+	require.NoError(t, err)
+	require.Equal(t, v.Inexact(), r.Inexact)
+	var told []string
+	for _, x := range r.Inexact {
+		require.NotEmpty(t, x.Why)
+		require.NotEmpty(t, x.Then)
+		told = append(told, fmt.Sprint(x.Name, " ", x.Window, " ", x.N))
+	}
+	require.Equal(t, []string{
+		"map_inexact_system_memory pramin 256",
+		"map_inexact_aliases bar3 1", "map_inexact_aliases bar1 2", "map_inexact_aliases pramin 4", "map_inexact_runs bar1 1",
+	}, told)
+}
+
+// TestInexactWindowsOfAWholeCard: so does the log of who has the whole card; and its counts and
+// its report name what those of a virtual GPU do.
+func TestInexactWindowsOfAWholeCard(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	c, err := soft.New(soft.Config{VRAM: 256 << 20, Map: homes.MapAll})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	var log lockedBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	seat, err := NewSeat("card", NewPassThrough(c), c, Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "card")
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- Listen(ctx, seat.Server, l) }()
+	defer func() {
+		cancel()
+		require.ErrorIs(t, <-served, context.Canceled)
+	}()
+	teller := NewTeller(logger, func() []*Seat { return []*Seat{seat} })
+	teller.SetInterval(time.Millisecond)
+
+	h, err := client.Dial(path, nil)
+	require.NoError(t, err)
+	defer h.Close()
+	info, err := h.RegionInfo(vfiouser.RegionBAR1) // which opens the windows
+	require.NoError(t, err)
+	require.NoError(t, info.File.Close())
+	time.Sleep(10 * time.Millisecond)
+	require.NotContains(t, log.String(), "is not exact", "BARs without tables are no news")
+	require.Empty(t, seat.Inexact())
+	const systemMemory = 2 << 24 // of NV_PBUS_BAR0_WINDOW
+	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
+	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
+	require.NoError(t, err)
+	line := `msg="a mapped window is not exact" gpu=card window=pramin count=map_inexact_system_memory why="places of it show system memory`
+	require.Eventually(t, func() bool { return strings.Contains(log.String(), line) }, patience, time.Millisecond, "while it runs")
+	m, err := client.Alloc(0x2000)
+	require.NoError(t, err)
+	defer m.Close()
+	require.Error(t, h.Map(0, m, 0, 0x2000, client.ReadWrite))
+
+	// What comes last is told at the end.
+	teller.SetInterval(time.Hour)
+	c.Stats().Windows.Aliases.Add(homes.BAR3, 1)
+	teller.Close()
+	require.Contains(t, log.String(), `gpu=card window=bar3 count=map_inexact_aliases`)
+
+	r, err := seat.Report()
+	require.NoError(t, err)
+	require.Len(t, r.Inexact, 2)
+	require.Equal(t, "pramin", r.Inexact[0].Window)
+	counts := make(map[string]uint64)
+	for _, n := range r.Counts {
+		counts[n.Name] = n.N
+	}
+	require.EqualValues(t, 256, counts["map_inexact_system_memory"])
+	require.EqualValues(t, 1, counts[vfiouser.RuleDMASizes])
+	require.NotContains(t, counts, "bells", "which is the card's")
 }
 
 // TestRefusedMemoryIsARule: ranges of a client's memory that its limits refuse are among the

@@ -2,10 +2,12 @@ package serve
 
 import (
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -21,6 +23,10 @@ type Seat struct {
 	registers func() *mmio.Space
 	guest     *aggregator.Guest // nil in pass-through
 	account   *account          // nil in pass-through, or if the card keeps none
+	shown     *homes.Stats      // what was done for mapped windows; nil if the device does not say
+
+	logMu  sync.Mutex
+	logged map[string]uint64 // counts as the log has them
 }
 
 // NewSeat makes the seat of a device whose registers are those of r, served by a
@@ -35,22 +41,55 @@ func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, by
 	}
 	w := Watch(d, opts.Log)
 	server, err := by(w, opts)
-	s := &Seat{Name: name, Device: w, Server: server, registers: r.Registers}
+	s := &Seat{Name: name, Device: w, Server: server, registers: r.Registers, logged: make(map[string]uint64)}
+	if shows, ok := d.(interface{ Shown() *homes.Stats }); ok {
+		s.shown = shows.Shown()
+	}
 	s.spin.Store(int64(opts.Spin))
 	return s, err
 }
 
-// Counts lists what a virtual GPU's guest asked for, what came of it, and which rules it or its
-// client broke. In pass-through there are none.
-func (s *Seat) Counts() []aggregator.Count {
-	if s.guest == nil {
-		return nil
+// Counts lists what a guest asked for, what came of it, and which rules it or its client
+// broke. In pass-through there is what was done for mapped windows, and rules of its memory;
+// the rest is the card's.
+func (s *Seat) Counts() (list []aggregator.Count) {
+	switch {
+	case s.guest != nil:
+		list = s.guest.Stats().Counts()
+	case s.shown != nil:
+		for _, c := range s.shown.Counts() {
+			list = append(list, aggregator.Count{Name: c.Name, N: c.N})
+		}
 	}
 	v := s.Server.Stats()
-	return append(s.guest.Stats().Counts(),
+	return append(list,
 		aggregator.Count{Name: vfiouser.RuleDMARegions, N: v.RegionsRefused, Rule: true},
 		aggregator.Count{Name: vfiouser.RuleDMAMappings, N: v.MappingsRefused, Rule: true},
 		aggregator.Count{Name: vfiouser.RuleDMASizes, N: v.SizesRefused, Rule: true})
+}
+
+// Inexact is a mapped window that does not show the guest what it should.
+type Inexact struct {
+	Name   string `json:"name"`   // of the count
+	Window string `json:"window"` // as bar-map has it
+	N      uint64 `json:"n"`
+	Why    string `json:"why"`
+	Then   string `json:"then"` // what that means for the guest
+}
+
+// Inexact lists which mapped windows were not exact, and for what reasons.
+func (s *Seat) Inexact() (list []Inexact) {
+	if s.shown == nil {
+		return nil
+	}
+	for _, c := range s.shown.Counts() {
+		for k, n := range c.In {
+			if n > 0 && c.Why != "" {
+				list = append(list, Inexact{c.Name, homes.Kind(k).String(), n, c.Why, c.Then})
+			}
+		}
+	}
+	return list
 }
 
 // SetSpin changes how long the server polls its socket before it blocks. A transport

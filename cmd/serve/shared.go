@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +37,7 @@ type Shared struct {
 	mu   sync.Mutex // guards list
 	list []*VirtualSeat
 
-	ruleTick *time.Ticker  // when the log hears of broken rules
-	endRules chan struct{} // closed by Close
-	rules    sync.WaitGroup
+	teller *Teller // of what guests did
 }
 
 // VirtualSeat is a virtual GPU, served.
@@ -51,9 +48,6 @@ type VirtualSeat struct {
 
 	cancel context.CancelFunc
 	served chan struct{}
-
-	logMu  sync.Mutex
-	logged map[string]uint64 // counts as the log has them
 
 	timeMu sync.Mutex // guards time; the aggregator's locks are taken under it
 	time   TimeShare
@@ -83,8 +77,8 @@ func NewSharedWith(c card.Card, by Make, opts vfiouser.Options, limits aggregato
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log, ruleTick: time.NewTicker(ruleInterval), endRules: make(chan struct{})}
-	s.rules.Go(s.watchRules)
+	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log}
+	s.teller = NewTeller(s.log, s.seats)
 	return s, nil
 }
 
@@ -113,7 +107,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	if c, ok := s.card.(accounts); ok {
 		seat.account = openAccount(c, v.Guest.Owner())
 	}
-	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), logged: make(map[string]uint64), time: TimeShare{cfg.Share.Share, cfg.Share.Processes, cfg.Kept}}
+	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), time: TimeShare{cfg.Share.Share, cfg.Share.Processes, cfg.Kept}}
 	ctx, cancel := context.WithCancel(context.Background())
 	vs.cancel = cancel
 	go func() {
@@ -139,6 +133,14 @@ func (s *Shared) GPUs() []*VirtualSeat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.list)
+}
+
+// seats lists what guests attach to.
+func (s *Shared) seats() (out []*Seat) {
+	for _, v := range s.GPUs() {
+		out = append(out, v.Seat)
+	}
+	return out
 }
 
 // Find returns the GPU of that name, or nil.
@@ -175,7 +177,7 @@ func (s *Shared) Remove(name string, force bool) (GPUReport, error) {
 func (s *Shared) end(v *VirtualSeat) (GPUReport, error) {
 	v.cancel()
 	<-v.served
-	s.logRules(v)
+	v.tell(s.log)
 	r, err := v.Report()
 	if t, ok := s.CardTimes()[v.Name]; ok {
 		r.CardTime = &t
@@ -188,8 +190,7 @@ func (s *Shared) end(v *VirtualSeat) (GPUReport, error) {
 func (s *Shared) Close() error {
 	s.admin.Lock()
 	defer s.admin.Unlock()
-	close(s.endRules)
-	s.rules.Wait()
+	s.teller.Close()
 	s.mu.Lock()
 	list := s.list
 	s.list = nil
@@ -205,66 +206,5 @@ func (s *Shared) Close() error {
 	return errors.Join(append(errs, s.agg.Close())...)
 }
 
-// SetRuleInterval says how often the log hears of broken rules at most, per GPU and
-// rule; it is 1 s if nobody says so. It waits for nobody, be it that the log takes its
-// time, or that the Shared is closed.
-func (s *Shared) SetRuleInterval(d time.Duration) { s.ruleTick.Reset(d) }
-
-// ruleInterval is how often if nobody says so.
-const ruleInterval = time.Second
-
-// watchRules tells the log which rules guests broke. It looks at the counters
-// now and then, so that a guest that breaks a million rules in a second makes one
-// line, and no trap ever waits for the log.
-func (s *Shared) watchRules() {
-	defer s.ruleTick.Stop()
-	for {
-		select {
-		case <-s.ruleTick.C:
-			for _, v := range s.GPUs() {
-				s.logRules(v)
-			}
-		case <-s.endRules:
-			return
-		}
-	}
-}
-
-// logRules tells the log what is new since it was told last: rules that the guest broke,
-// and why what its client has mapped is not what the guest is to see there.
-func (s *Shared) logRules(v *VirtualSeat) {
-	v.logMu.Lock()
-	defer v.logMu.Unlock()
-	for _, c := range v.guest.Stats().Counts() {
-		switch {
-		case c.Rule:
-			if n := v.newsLocked(c.Name, c.N); n > 0 {
-				s.log.Warn("guest broke a rule", "gpu", v.Name, "rule", c.Name, "times", n, "swallowed", n-1, "in_all", c.N)
-			}
-		case c.Name == "scrub_failures":
-			if n := v.newsLocked(c.Name, c.N); n > 0 {
-				s.log.Error("a guest's memory could not be cleared; its GPU takes no client until it is", "gpu", v.Name, "times", n, "in_all", c.N)
-			}
-		case c.Name == "safe_modes":
-			if n := v.newsLocked(c.Name, c.N); n > 0 {
-				s.log.Warn("guest was put into safe mode", "gpu", v.Name, "times", n, "now", cmp.Or(v.guest.SafeMode(), "out of it again"))
-			}
-		}
-	}
-	for _, c := range v.guest.Stats().Mapped.Counts() {
-		if c.Why == "" {
-			continue
-		}
-		if n := v.newsLocked(c.Name, c.N); n > 0 {
-			s.log.Warn("a mapped window is not exact", "gpu", v.Name, "count", c.Name, "why", c.Why, "times", n, "swallowed", n-1, "in_all", c.N)
-		}
-	}
-}
-
-// newsLocked is by how much a counter is more than what the log has of it. VirtualSeat.logMu
-// is held.
-func (v *VirtualSeat) newsLocked(name string, n uint64) uint64 {
-	more := n - v.logged[name]
-	v.logged[name] = n
-	return more
-}
+// SetRuleInterval says how often the log hears of what guests did at most: [Teller.SetInterval].
+func (s *Shared) SetRuleInterval(d time.Duration) { s.teller.SetInterval(d) }

@@ -39,7 +39,7 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devm
 	}
 	gpu.Connect(guest)
 	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, maps: v, plug: v.plug, admit: v.admit, log: slog.New(slog.DiscardHandler)}
+	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Mapped, plug: v.plug, admit: v.admit, log: slog.New(slog.DiscardHandler)}
 	return v, nil
 }
 

@@ -164,7 +164,7 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	require.EqualValues(t, 3, r.Clients.Refused)
 	require.Zero(t, r.Clients.Panics)
 	require.EqualValues(t, 5, v.Virtual.Guest.Stats().ScrubFailures.Load()) // its reset, its leaving, three tries
-	s.logRules(v)
+	v.tell(s.log)
 	require.Contains(t, log.String(), "could not be cleared")
 	require.Contains(t, log.String(), "vfio-user client refused")
 

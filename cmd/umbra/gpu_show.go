@@ -40,6 +40,7 @@ func shownText(g *control.Shown) string {
 	}
 	t.flush()
 	countsText(&b, g.Counts)
+	inexactText(&b, g.Inexact)
 	if g.ShadowNS > 0 {
 		fmt.Fprintf(&b, "\nSpent on the shadows of its page tables: %v\n", short(time.Duration(g.ShadowNS)))
 	}

@@ -162,6 +162,7 @@ type served struct {
 
 	card   *soft.Card
 	seat   *serve.Seat   // in pass-through
+	teller *serve.Teller // of what its guest does
 	shared *serve.Shared // else
 
 	mu   sync.Mutex   // one change of gpus at a time
@@ -235,8 +236,12 @@ func (s *served) start() (err error) {
 		return err
 	}
 	if s.at != nil {
-		s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, s.by, s.options)
-		return err
+		if s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, s.by, s.options); err != nil {
+			return err
+		}
+		s.teller = serve.NewTeller(s.log, s.seats)
+		s.teller.SetInterval(s.layer.Config.Limits.RuleInterval)
+		return nil
 	}
 	if s.shared, err = serve.NewSharedWith(s.card, s.by, s.options, s.limits); err != nil {
 		return err
@@ -294,6 +299,9 @@ func (s *served) close() error {
 	}
 	for _, l := range s.listeners {
 		l.Close()
+	}
+	if s.teller != nil {
+		s.teller.Close()
 	}
 	if s.shared != nil {
 		errs = append(errs, s.shared.Close())

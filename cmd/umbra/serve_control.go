@@ -73,7 +73,7 @@ func (s *served) virtualStatus(v *serve.VirtualSeat) control.GPU {
 	if err := v.Virtual.Dirty(); err != nil {
 		g.OutOfService = err.Error()
 	}
-	g.Counts, g.SafeMode = v.Counts(), v.Virtual.Guest.SafeMode()
+	g.SafeMode = v.Virtual.Guest.SafeMode()
 	return g
 }
 
@@ -84,7 +84,7 @@ func timeOf(v *serve.VirtualSeat) config.CardTime {
 
 func gpuStatus(seat *serve.Seat) control.GPU {
 	stats := seat.Server.Stats()
-	g := control.GPU{Name: seat.Name, Attached: seat.Device.HasClient(), Clients: stats.Clients, Interrupts: stats.IRQ.Signalled}
+	g := control.GPU{Name: seat.Name, Counts: seat.Counts(), Inexact: seat.Inexact(), Attached: seat.Device.HasClient(), Clients: stats.Clients, Interrupts: stats.IRQ.Signalled}
 	for _, r := range seat.Device.Traps() {
 		g.Traps += r.Reads + r.Writes
 	}

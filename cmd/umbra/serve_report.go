@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -66,7 +67,7 @@ func (s *served) report() error {
 	if s.json {
 		return json.NewEncoder(s.out.stdout).Encode(r)
 	}
-	_, err = io.WriteString(s.out.stdout, reportText(&r))
+	_, err = io.WriteString(s.out.stdout, reportText(&r, s.alone))
 	return err
 }
 
@@ -96,15 +97,15 @@ func (s *served) reportOnSignal() (stop func()) {
 	}
 }
 
-// reportText is the report for a person. What did not happen is left out.
-func reportText(r *serve.Report) string {
+// reportText is the report for a person, of a card that one guest has alone or of one that is
+// shared. What did not happen is left out.
+func reportText(r *serve.Report, alone bool) string {
 	var b strings.Builder
 	clients := uint64(0)
 	for i := range r.GPUs {
 		clients += r.GPUs[i].Clients.Served
 	}
 	fmt.Fprintf(&b, "\nServed for %.1f s, %s.\n", r.Seconds, plural(clients, "client", "clients"))
-	alone := len(r.GPUs) == 1 && r.GPUs[0].Counts == nil
 	for i := range r.GPUs {
 		g := &r.GPUs[i]
 		if !alone {
@@ -158,6 +159,7 @@ func gpuText(b *strings.Builder, g *serve.GPUReport) {
 	}
 	t.flush()
 	countsText(b, g.Counts)
+	inexactText(b, g.Inexact)
 	if t := g.CardTime; t != nil {
 		fmt.Fprintf(b, "\nOn the card: busy for %v, with weight %d; %s, %d entries held, which waited for %v in all\n",
 			short(t.Busy), t.Weight, plural(uint64(t.Requests), "request", "requests"), t.Held, short(t.Wait))
@@ -186,6 +188,21 @@ func countsText(b *strings.Builder, counts []aggregator.Count) {
 		}
 	}
 	broken.flush()
+}
+
+// inexactText is which mapped windows did not show the guest what they should, why, and what
+// came of it.
+func inexactText(b *strings.Builder, list []serve.Inexact) {
+	t := newTable(b, "Mapped windows that were not exact", "count\twindow\ttimes")
+	var notes []string
+	for _, x := range list {
+		t.row("%s\t%s\t%d", x.Name, x.Window, x.N)
+		if note := fmt.Sprintf("  %s: %s; %s\n", x.Name, x.Why, x.Then); !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	t.flush()
+	b.WriteString(strings.Join(notes, ""))
 }
 
 func cardText(b *strings.Builder, r *serve.CardReport) {

@@ -254,7 +254,8 @@ func TestLimits(t *testing.T) {
 			d.show(d.bar3, 0, dataAt, 8, true)
 			d.away()
 			require.EqualValues(t, 3, s.stats.Replicas.Load())
-			require.EqualValues(t, 5, s.stats.Aliases.Load())
+			require.EqualValues(t, 5, s.stats.Aliases[homes.BAR3].Load())
+			require.EqualValues(t, 5, s.stats.Aliases.Load(), "and in no other window")
 			require.Equal(t, bytes.Repeat(secret, 8), d.read(1, pollSize, 8*page), "what is refused is refused to who comes")
 			p := make([]byte, page)
 			for i := range uint64(8) {
@@ -272,7 +273,8 @@ func TestLimits(t *testing.T) {
 			d.show(d.bar1, pollSize/page, dataAt, 8, true)
 			d.away()
 			require.EqualValues(t, 3, s.stats.Replicas.Load())
-			require.NotZero(t, s.stats.Aliases.Load())
+			require.NotZero(t, s.stats.Aliases[homes.BAR1].Load())
+			require.Zero(t, s.stats.Aliases[homes.BAR3].Load())
 			shown := 0
 			for i := range uint64(8) {
 				p := d.read(1, pollSize+i*page, page)
@@ -295,6 +297,7 @@ func TestLimits(t *testing.T) {
 			require.Zero(t, s.stats.PagesRefused.Load())
 			d.show(d.bar3, 100, dataAt+100*page, 30, true)
 			require.EqualValues(t, 30, s.stats.PagesRefused.Load())
+			require.EqualValues(t, 30, s.stats.PagesRefused[homes.BAR3].Load())
 			d.show(d.bar3, 0, dataAt, 30, false)
 			d.show(d.bar3, 140, dataAt+140*page, 30, true)
 			require.EqualValues(t, 30, s.stats.PagesRefused.Load(), "there is room again")
@@ -308,7 +311,7 @@ func TestLimits(t *testing.T) {
 			}
 			d.invalidate(t, d.bar3)
 			require.LessOrEqual(t, s.stats.Runs.Load(), int64(10))
-			require.NotZero(t, s.stats.RunsRefused.Load())
+			require.NotZero(t, s.stats.RunsRefused[homes.BAR3].Load())
 			p := make([]byte, 4)
 			for i := range uint64(40) {
 				d.WriteBAR(3, i*page, []byte{byte(i), 1, 2, 3})
@@ -330,7 +333,7 @@ func TestLimits(t *testing.T) {
 			}
 			d.invalidate(t, d.bar3)
 			require.LessOrEqual(t, s.stats.Runs.Load(), int64(10))
-			require.NotZero(t, s.stats.RunsRefused.Load())
+			require.NotZero(t, s.stats.RunsRefused[homes.BAR3].Load())
 			p := make([]byte, 4)
 			for i := range uint64(n) {
 				d.wr(regWindow, uint32((dataAt+i*page)>>16))
@@ -373,7 +376,7 @@ func TestPollArea(t *testing.T) {
 		s.wr(0x2254, 1<<28)
 		require.Zero(t, s.stats.PollArea.Load())
 		s.wr(0x2254, 1<<28|1)
-		require.EqualValues(t, 1, s.stats.PollArea.Load())
+		require.EqualValues(t, 1, s.stats.PollArea[homes.BAR1].Load())
 	})
 }
 

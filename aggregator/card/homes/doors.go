@@ -46,7 +46,7 @@ func (s *Set) PollArea(off, n uint64) (astray bool) {
 	from, to := s.cfg.ofBAR1()
 	astray = off != 0 && off < to && off+n > from
 	if astray {
-		s.stats.PollArea.Add(1)
+		s.stats.PollArea.Add(BAR1, 1)
 	}
 	return astray
 }

@@ -10,7 +10,7 @@ import (
 
 // add makes a place a replica.
 func (s *Set) add(at place, r *replica) {
-	r.mem, r.index = s.bytes(at), len(s.order)
+	r.mem, r.kind, r.index = s.bytes(at), s.window(at), len(s.order)
 	s.order = append(s.order, r)
 	s.replicas[at] = r
 	if s.stats.Replicas.Add(1) == 1 {
@@ -64,9 +64,11 @@ func (s *Set) hold(r *replica, polled int) int {
 	m := merge(s.bytes(home)[:end], r.mem[:end], r.agreed[:end], r.readOnly)
 	s.stats.Reconciles.Add(1)
 	s.stats.BytesMerged.Add(uint64(m.moved))
-	s.stats.Overruled.Add(uint64(m.overruled))
+	if m.overruled > 0 {
+		s.stats.Overruled.Add(r.kind, uint64(m.overruled))
+	}
 	if m.fast {
-		s.stats.Lost.Add(1)
+		s.stats.Lost.Add(r.kind, 1)
 	}
 	return m.moved
 }

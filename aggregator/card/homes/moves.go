@@ -113,7 +113,7 @@ func (s *Set) adopt(changes []change) {
 		stays := s.plan.showing(c.page, c.from)
 		fits := s.fits(s.leaving(c.page, 1) + 1)
 		if !fits {
-			s.stats.RunsRefused.Add(1)
+			s.stats.RunsRefused.Add(s.window(c.to), 1)
 		}
 		if !fits || !s.home(piece{c.page, 1, c.to}, card.Move{Adopt: true, Stay: stays}) {
 			changes[i].to = c.from // it stays, and the stronger place is the replica
@@ -142,7 +142,7 @@ func (s *Set) enter(changes []change) {
 		case s.plan.waits(c.page, c.to):
 		case s.plan.lodger[c.to] != 0,
 			s.plan.home(c.page) != own && !s.plan.showing(c.page, c.from): // one that could not leave
-			s.stats.MovesRefused.Add(1)
+			s.stats.MovesRefused.Add(s.window(c.to), 1)
 		case s.plan.home(c.page) != own:
 			s.hand(c)
 		default:
@@ -152,9 +152,9 @@ func (s *Set) enter(changes []change) {
 	for _, p := range s.join(list) {
 		switch {
 		case !s.fits(1):
-			s.stats.RunsRefused.Add(uint64(p.n))
+			s.stats.RunsRefused.Add(s.window(p.to), uint64(p.n))
 		case s.living()+int64(p.n) > int64(s.cfg.Pages):
-			s.stats.PagesRefused.Add(uint64(p.n))
+			s.stats.PagesRefused.Add(s.window(p.to), uint64(p.n))
 		default:
 			s.home(p, card.Move{})
 		}
@@ -177,7 +177,7 @@ func (s *Set) hand(c change) {
 		return // it stays, and replicate refuses the stronger place
 	}
 	if !s.fits(s.leaving(c.page, 1) + 1) {
-		s.stats.RunsRefused.Add(1) // it stays, and the stronger place is the replica
+		s.stats.RunsRefused.Add(s.window(c.to), 1) // it stays, and the stronger place is the replica
 		return
 	}
 	agreed := make([]byte, pageSize)
@@ -207,7 +207,7 @@ func (s *Set) replicate(pages []uint32) {
 				cleared = append(cleared, at)
 			case r != nil:
 			case len(s.order) >= s.cfg.Replicas:
-				s.stats.Aliases.Add(1)
+				s.stats.Aliases.Add(s.window(at), 1)
 				cleared = append(cleared, at)
 			default:
 				s.copyTo(at, page, home)
@@ -254,10 +254,12 @@ func (s *Set) together(a, b piece) bool {
 	return b.to == a.to+place(a.n) && s.sameKind(a.to, b.to)
 }
 
-func (s *Set) sameKind(a, b place) bool {
-	x, _ := s.plan.kind(a)
-	y, _ := s.plan.kind(b)
-	return x == y
+func (s *Set) sameKind(a, b place) bool { return s.window(a) == s.window(b) }
+
+// window is the one that a place is in.
+func (s *Set) window(at place) Kind {
+	k, _ := s.plan.kind(at)
+	return k
 }
 
 // home makes the card move a piece, as m says further. It reports whether all of
@@ -285,10 +287,24 @@ func (s *Set) home(p piece, m card.Move) bool {
 		s.trap.entered += int(n)
 	}
 	if err != nil {
-		s.stats.MovesRefused.Add(uint64(p.n - n))
+		s.stayed(piece{p.page + n, p.n - n, p.to})
 		s.refused = err
 	}
 	return n == p.n
+}
+
+// stayed counts pages that the card did not move, by the window that they were to come to, or
+// to leave: those may lie anywhere.
+func (s *Set) stayed(p piece) {
+	for page := p.page; page < p.page+p.n; page++ {
+		at := p.to
+		if at == own {
+			at = s.plan.home(page)
+		}
+		if at != own {
+			s.stats.MovesRefused.Add(s.window(at), 1)
+		}
+	}
 }
 
 // settle notes where a page lives now.
@@ -302,8 +318,7 @@ func (s *Set) settle(page uint32, to place) {
 
 func (s *Set) count(at place, n int64) {
 	if at != own {
-		k, _ := s.plan.kind(at)
-		s.stats.Homed[k].Add(n)
+		s.stats.Homed[s.window(at)].Add(n)
 	}
 }
 

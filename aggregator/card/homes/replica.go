@@ -11,6 +11,7 @@ var le = binary.LittleEndian
 // replica is a place that shows a page which lives at another.
 type replica struct {
 	mem      []byte // what the guest sees there
+	kind     Kind   // of the window that it is in
 	page     uint32
 	readOnly bool   // what the guest writes there does not count
 	agreed   []byte // what place and home had when they were last held equal

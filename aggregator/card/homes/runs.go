@@ -71,7 +71,7 @@ func (s *Set) leaveInside(p piece, n int, along []uint32) []uint32 {
 		case !whole:
 			n = 0
 		case !s.fits(s.leaving(p.page, p.n)): // the card did not move the rest
-			s.stats.MovesRefused.Add(uint64(p.n))
+			s.stayed(p)
 			return along
 		}
 	}
@@ -107,15 +107,17 @@ func (s *Set) takeAlong(p piece) (pages []uint32) {
 	if p.n == 0 {
 		return nil
 	}
-	refused := uint64(0)
+	var refused [Kinds]uint64
 	for page := p.page; page < p.page+p.n; page++ {
 		pages = append(pages, page)
-		if s.plan.showing(page, s.plan.home(page)) {
-			refused++
+		if at := s.plan.home(page); s.plan.showing(page, at) {
+			refused[s.window(at)]++
 		}
 	}
 	s.agree(nil, pages)
 	s.home(p, card.Move{})
-	s.stats.RunsRefused.Add(refused)
+	for k, n := range refused {
+		s.stats.RunsRefused.Add(Kind(k), n)
+	}
 	return pages
 }

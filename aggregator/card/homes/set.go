@@ -282,7 +282,7 @@ func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
 		return
 	}
 	if !on {
-		s.stats.Physical.Add(1)
+		s.stats.Physical.Add(k, 1)
 	}
 	s.reconcile(pageSize)
 	b.bind(on, space)
@@ -320,7 +320,7 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 	defer s.mu.Unlock()
 	base := s.plan.base[PRAMIN]
 	if t != shadowpt.VRAM {
-		s.stats.System.Add(praminSize / pageSize)
+		s.stats.System.Add(PRAMIN, praminSize/pageSize)
 	}
 	for i := range uint64(praminSize / pageSize) {
 		e := nothing

@@ -30,6 +30,14 @@ func TestCountsNameEveryCounter(t *testing.T) {
 	v := reflect.ValueOf(&s).Elem()
 	for i := range v.NumField() {
 		f := v.Field(i)
+		if b, ok := f.Addr().Interface().(*ByWindow); ok { // its parts stay apart from all numbers of others
+			n++
+			for k := range b {
+				b[k].Store(n * uint64(1000+k))
+			}
+			want[b.Load()] = true
+			continue
+		}
 		if f.Kind() == reflect.Array {
 			for j := range f.Len() {
 				set(f.Index(j))
@@ -44,17 +52,22 @@ func TestCountsNameEveryCounter(t *testing.T) {
 		delete(want, c.N)
 		require.False(t, names[c.Name], c.Name)
 		names[c.Name] = true
+		require.Equal(t, strings.HasPrefix(c.Name, "map_inexact_"), c.In != nil, c.Name)
+		for k, in := range c.In {
+			require.Equal(t, uint64(1000+k), in*(4*1000+1+2+3)/c.N, "%s in %v", c.Name, Kind(k))
+		}
 	}
 	require.Empty(t, want)
 }
 
 // TestInexactSaysWhy: each counter of what is not exact has a reason for the log, no two the
-// same, but for the one that each client makes rise when it comes; no other counter has one.
+// same, and what it means for the guest, but for the one that each client makes rise when it comes; no other counter has one.
 func TestInexactSaysWhy(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range new(Stats).Counts() {
 		inexact := strings.HasPrefix(c.Name, "map_inexact_") && c.Name != "map_inexact_physical"
 		require.Equal(t, inexact, c.Why != "", c.Name)
+		require.Equal(t, inexact, c.Then != "", c.Name)
 		require.False(t, inexact && seen[c.Why], c.Name)
 		seen[c.Why] = true
 	}

@@ -176,13 +176,13 @@ func (s *scanner) of(pte shadowpt.PTE, in uint32, stats *Stats) entry {
 	case !pte.Valid:
 		return nothing
 	case pte.Supervisor:
-		stats.Supervisor.Add(1)
+		stats.Supervisor.Add(s.kind, 1)
 		return nothing
 	case pte.Target != shadowpt.VRAM:
-		stats.System.Add(1)
+		stats.System.Add(s.kind, 1)
 		return nothing
 	case page >= uint64(s.vram):
-		stats.Outside.Add(1)
+		stats.Outside.Add(s.kind, 1)
 		return nothing
 	}
 	return shows(uint32(page), pte.ReadOnly)
