@@ -58,8 +58,8 @@ var Columns = []Column{
 	{"copy", "from VRAM", false, InProcess, "all copies back", Less},
 	{"copy", "to VRAM", true, InProcess, "bytes a second of that phase", More},
 	{"copy", "from VRAM", true, InProcess, "bytes a second of that phase", More},
-	{"copy", "all ways", false, InMachine, "all that the guest's program does for this engine and size: copies between all kinds of memory, and what it takes to check them", Less},
-	{"copy", "* to *", true, InMachine, "bytes a second of copies from one kind of the GPU's memory to another, several in flight, by the guest's clock", More},
+	{"copy", "all ways", false, InMachine, "all that the guest's program does for this engine and size: copies from memory to memory, the GPU's and the guest's, and what it takes to check them", Less},
+	{"copy", "* to *", true, InMachine, "bytes a second of copies from one memory to the other, several under way, by the guest's clock", More},
 
 	{"program", "init", false, InProcess, "memory is allocated and mapped, and a channel is made", Less},
 	{"program", "host-to-device", false, InProcess, "the data is copied from the guest's memory to VRAM", Less},
