@@ -42,6 +42,17 @@ func TestInProcess(t *testing.T) {
 
 	requireSchema(t, r)
 	require.Empty(t, r.Undescribed(), "each phase and figure is described in report.Columns")
+	for _, x := range r.Results {
+		for _, f := range x.Figures {
+			c := report.ColumnOf(x.Scenario, x.Where, f.Name, true)
+			switch f.Unit {
+			case report.Nanoseconds:
+				require.Equal(t, report.Less, c.Better, "%s, %s", x.Scenario, f.Name)
+			case report.BytesPerSecond, report.EachSecond:
+				require.Equal(t, report.More, c.Better, "%s, %s", x.Scenario, f.Name)
+			}
+		}
+	}
 	find := func(scenario, name, set string) *report.Result {
 		t.Helper()
 		x := r.Find(report.InProcess, scenario, name, set)

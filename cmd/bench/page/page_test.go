@@ -134,6 +134,8 @@ func TestPageStandsAlone(t *testing.T) {
 // Below a table stands what its columns are: phases, figures and counts, told apart.
 func TestPageExplainsColumns(t *testing.T) {
 	html := write(t, sample(values["alike"]), nil)
+	r := sample(values["nothing"])
+	require.Contains(t, write(t, r, nil), "<dt>examined</dt><dd>", "a column of zeros is shown, too")
 	require.Contains(t, html, "<dl class=\"terms\"><dt>reads</dt><dd>trapped reads of any region</dd>")
 	require.Contains(t, html, "<h3>Phases: ")
 	require.Contains(t, html, "<h3>Figures: ")
@@ -265,7 +267,7 @@ func TestPageOfAComparison(t *testing.T) {
 	require.Contains(t, html, "emulator.qemu: 11.1.3 here, 10.1 there")
 	require.Contains(t, html, "<p>In short: times end to end: 0 faster, 0 slower, 0 within the spread, ")
 	require.Contains(t, html, "takes 4 repetitions in each run")
-	require.Regexp(t, `<td class="word">p50</td><td>[^<]*</td><td>[^<]*</td><td>1\.00</td><td>less</td><td>too few to tell</td>`, html, "figures are compared, too")
+	require.Regexp(t, `<td class="word">p50</td><td>[^<]*</td><td>[^<]*</td><td>1\.00</td><td>too few to tell</td><td>less</td>`, html, "figures are compared, too")
 	require.NotContains(t, write(t, r, nil), "Against the run before")
 }
 

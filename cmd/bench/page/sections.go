@@ -31,7 +31,7 @@ func (d *drawer) ablation(place string) []section {
 		sets = append(sets, a.Counts)
 	}
 	titles, cells := counts(sets, same)
-	t := table{Words: 1, Head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst", "naive"}, titles, []string{"worst of"}), Legend: terms(d.r.ExplainCounts())}
+	t := table{Words: 1, Head: slices.Concat([]string{"set-up", "end to end", "ratio", "worst", "same map", "worst", "naive"}, titles, []string{"worst of"}), Legend: terms(d.r.ExplainCounts(true))}
 	ratio := func(v float64) cell {
 		if v == 0 {
 			return number(none)
@@ -417,7 +417,7 @@ func (d *drawer) model() (out []section) {
 }
 
 func (d *drawer) compared(c *report.Comparison) *table {
-	t := &table{Words: 4, Head: []string{"scenario", "case", "set-up", "what", "then", "now", "ratio", "better", "difference"}}
+	t := &table{Words: 4, Head: []string{"scenario", "case", "set-up", "what", "then", "now", "ratio", "difference", "better"}}
 	for _, r := range c.Rows {
 		for i := range r.Values {
 			v := &r.Values[i]
@@ -425,7 +425,7 @@ func (d *drawer) compared(c *report.Comparison) *table {
 			if i > 0 {
 				row = []cell{word(""), word(""), word("")}
 			}
-			t.Rows = append(t.Rows, append(row, word(v.Name), number(v.Then), number(v.Now), number(v.ShowRatio()), number(v.Better), number(v.Verdict.String())))
+			t.Rows = append(t.Rows, append(row, word(v.Name), number(v.Then), number(v.Now), number(v.ShowRatio()), number(v.Verdict.String()), number(v.Better)))
 		}
 	}
 	return t

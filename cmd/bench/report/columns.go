@@ -188,10 +188,11 @@ func Explain(scenario, where string, names []string, figures bool) (out []Explai
 	return out
 }
 
-// ExplainCounts says what the columns of counts are that any of the results has.
-func (r *Report) ExplainCounts() (out []Explained) {
+// ExplainCounts says what the columns of counts are that any of the results has, with those
+// that are nothing but zeros or without: the page shows them, a terminal does not.
+func (r *Report) ExplainCounts(zeros bool) (out []Explained) {
 	for _, c := range Counts {
-		if c.Column && slices.ContainsFunc(r.Results, func(x Result) bool { v, ok := x.Total.Counts[c.Name]; return ok && v.Max > 0 }) {
+		if c.Column && slices.ContainsFunc(r.Results, func(x Result) bool { v, ok := x.Total.Counts[c.Name]; return ok && (zeros || v.Max > 0) }) {
 			out = append(out, Explained{c.Title, c.About})
 		}
 	}

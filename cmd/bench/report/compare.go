@@ -196,14 +196,14 @@ func (c *Comparison) Text() string {
 		fmt.Fprintf(&b, "  %s\n", about)
 	}
 	b.WriteString("\n")
-	g := grid{indent: "  ", left: 4, head: []string{"scenario", "case", "set-up", "what", "then", "now", "ratio", "better", "difference", "traps then", "now", "examined then", "now"}}
+	g := grid{indent: "  ", left: 4, head: []string{"scenario", "case", "set-up", "what", "then", "now", "ratio", "difference", "better", "traps then", "now", "examined then", "now"}}
 	for _, r := range c.Rows {
 		name := r.Now.Scenario
 		if r.Now.Where == InMachine {
 			name += " (VM)"
 		}
 		for i, v := range r.Values {
-			row := []string{"", "", "", v.Name, v.Then, v.Now, v.ShowRatio(), v.Better, v.Verdict.String()}
+			row := []string{"", "", "", v.Name, v.Then, v.Now, v.ShowRatio(), v.Verdict.String(), v.Better}
 			if i == 0 {
 				row[0], row[1], row[2] = name, r.Now.Case, r.Now.Setup
 				for _, counts := range [][]string{{Reads, Writes}, {Examined}} {

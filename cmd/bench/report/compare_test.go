@@ -141,7 +141,7 @@ func TestComparesFigures(t *testing.T) {
 	}
 	require.Equal(t, []string{"time, end to end: within the spread", "store: better", "wakes: worse", "work: within the spread"}, names)
 	text := c.Text()
-	require.Regexp(t, `(?m)^ +store +21\.5 +11\.5 +0\.53 +less +better$`, text)
+	require.Regexp(t, `(?m)^ +store +21\.5 +11\.5 +0\.53 +better +less$`, text)
 	require.Contains(t, text, "figures: measured here, not measured there\n    bells, credit, process, all: new\n")
 	require.Contains(t, text, "Measured there, not here, 1 result:\n    bells, credit, process, all: old\n")
 	require.True(t, strings.HasSuffix(text, "\nIn short: times end to end: 0 faster, 0 slower, 1 within the spread; figures: 0 faster, 1 better, 0 slower, 1 worse, 1 within the spread. If nothing had changed, chance alone would have about 1 of them differ\n"), text)

@@ -164,7 +164,7 @@ func (r *Report) ablation(b *strings.Builder, where, title string) {
 		g.row(row...)
 	}
 	g.write(b)
-	if rows := r.ExplainCounts(); len(rows) > 0 && !r.countsExplained(where) {
+	if rows := r.ExplainCounts(false); len(rows) > 0 && !r.countsExplained(where) {
 		b.WriteString("  Columns here and below, medians of what was counted meanwhile:\n")
 		legend(b, rows)
 	}

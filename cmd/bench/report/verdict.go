@@ -46,7 +46,7 @@ const fewest = 4
 
 // AboutComparison says how to read a comparison, in sentences.
 var AboutComparison = []string{
-	"Medians then and now, and now by then; better says which way a value is better.",
+	"Medians then and now, and now by then; under better stands whether less or more of it is better.",
 	"Faster or slower, better or worse: the repetitions in the two runs lie further apart than those of one and the same thing would in one of twenty cases.",
 	"Within the spread: no further than repetitions differ by themselves.",
 	fmt.Sprintf("Too few to tell: to say either takes %d repetitions in each run (--repeat, --boots).", fewest),
