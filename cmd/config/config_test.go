@@ -114,13 +114,23 @@ func TestFlagsOverrideFile(t *testing.T) {
 
 func TestFileErrors(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
-		{"card:\n  vram: 5x\n", `f.yaml:2: card.vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
-		{"card:\n  vram: 512\n", `f.yaml:2: card.vram: "512" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
+		{"card:\n  vram: 5x\n", `f.yaml:2: card.vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); it must be 64MiB to 6GiB`},
+		{"card:\n  vram: 512\n", `f.yaml:2: card.vram: "512" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); it must be 64MiB to 6GiB`},
 		{"card:\n\n  vram: 100MiB\n", `f.yaml:3: card.vram: 100MiB: must be 64MiB to 6GiB, a multiple of 64MiB`},
-		{"card: {vram: 16777216TiB}\n", `f.yaml:1: card.vram: "16777216TiB" is larger than 16777215TiB, the largest size there is`},
+		{"card: {vram: 16777216TiB}\n", `f.yaml:1: card.vram: "16777216TiB" is larger than 16777215TiB, the largest size there is; it must be 64MiB to 6GiB`},
+		// What is out of bounds is named as it was written.
+		{"limits: {table-rate: 0MiB}\n", `f.yaml:1: limits.table-rate: 0MiB: must be 1MiB to 1TiB`},
+		{"limits:\n  table-rate: 2048GiB\n", `f.yaml:2: limits.table-rate: 2048GiB: must be 1MiB to 1TiB`},
+		{"limits: {table-rate: -5MiB}\n", `f.yaml:1: limits.table-rate: "-5MiB" is below zero, which no size is; it must be 1MiB to 1TiB`},
+		{"limits: {table-rate: 1.5GiB}\n", `f.yaml:1: limits.table-rate: "1.5GiB" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); it must be 1MiB to 1TiB`},
+		{"limits: {doorbell-load: 200%}\n", `f.yaml:1: limits.doorbell-load: 200%: must be 1 to 100`},
+		{"limits: {doorbell-load: much}\n", `f.yaml:1: limits.doorbell-load: "much" is not a whole number of percent; write 50, or 50%; it must be 1 to 100`},
+		{"limits: {map-pages: 1023}\n", `f.yaml:1: limits.map-pages: 1023: must be 1024 to 1048576`},
+		{"card: {bar-map: [bar1, bar1]}\n", `f.yaml:1: card.bar-map: bar1 is there twice; say it once`},
+		{"card: {bar-map: \"[bar1\"}\n", `f.yaml:1: card.bar-map: "[bar1" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`},
 		{"card: {bar1: 96MiB}\n", `f.yaml:1: card.bar1: 96MiB: must be 16MiB to 8GiB, a power of two`},
 		{"card: {temperature: -1}\n", `f.yaml:1: card.temperature: -1: must be 0 to 127`},
-		{"card: {temperature: warm}\n", `f.yaml:1: card.temperature: "warm" is not a whole number`},
+		{"card: {temperature: warm}\n", `f.yaml:1: card.temperature: "warm" is not a whole number; it must be 0 to 127`},
 		{"card: {tpcs: [4, x]}\n", `f.yaml:1: card.tpcs: "4,x" is not a list of numbers; write them with commas: 4,4,3,3`},
 		{"card: {msi: yes}\n", `f.yaml:1: card.msi: "yes" is neither true nor false`},
 		{"card: {kind: hard}\n", `f.yaml:1: card.kind: hard: must be soft`},

@@ -177,8 +177,8 @@ func (r *reader) scalar(n ast.Node, o *option) error {
 	if !ok {
 		return r.errorf(n, o.path, short(n), "one value is wanted here, such as %s", example(o))
 	}
-	if err := o.set(value); err != nil {
-		return r.errorf(n, o.path, "", "%v", err)
+	if value, err := o.take(value); err != nil {
+		return r.errorf(n, o.path, value, "%v", err)
 	}
 	r.layer.given(o.path, r.where(n, o.path))
 	return nil

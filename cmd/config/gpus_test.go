@@ -141,8 +141,11 @@ func TestGPUErrors(t *testing.T) {
 	for _, c := range []struct{ flag, want string }{
 		{"a", `--gpu: a: not keys and values; write name=a,socket=a.sock,vram=256MiB`},
 		{"name=a,socket=a.sock", `--gpu name=a: vram: missing; say how much of the card's memory it gets, for example 256MiB`},
-		{"name=a,socket=a.sock,vram=5x", `--gpu name=a: vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes)`},
+		{"name=a,socket=a.sock,vram=5x", `--gpu name=a: vram: "5x" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); it must be 64MiB to 6GiB`},
 		{"name=a,vram=", `--gpu name=a: vram: has no value; give one or leave it out`},
+		{"name=a,bar-map=bar3,bar3", `--gpu name=a: bar-map: bar3 is there twice; say it once`},
+		{"name=a,vram=65536KiB,channels=0x10", `--gpu name=a: channels: "0x10" is not a whole number; it must be 1 to 128`},
+		{"name=a,vram=0MiB", `--gpu name=a: vram: 0MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
 		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
 		{"name=a,sync=flush", `--gpu name=a: sync: unknown key; did you mean "shadow.sync"? There are bar-map, `},
 		{"name=a,bar.map=all", `--gpu name=a: bar.map: unknown key; did you mean "bar-map"? There are bar-map, `},
@@ -322,4 +325,20 @@ func TestFifthGPUIsToldOfTheFour(t *testing.T) {
 	}
 	require.NoError(t, add("last", ",channels=8"))
 	require.ErrorContains(t, add("more", ""), "take all: last 8; g0, g1, g2, g3, g4, g5, g6, g7 and 22 others 4 each; remove")
+}
+
+// TestListsMayHaveBrackets: a list that is written as in a file is taken elsewhere, too.
+func TestListsMayHaveBrackets(t *testing.T) {
+	g, err := ParseGPU("--gpu", "name=a,bar-map=[bar1, bar3],tpcs=[4,4,3,3],processes.weights=[kernel:50,space-0x1000:20]")
+	require.NoError(t, err)
+	require.Equal(t, homes.Map(homes.MapBAR1|homes.MapBAR3), g.BARMap)
+	require.Equal(t, Counts{4, 4, 3, 3}, g.TPCs)
+	require.Equal(t, Weights{"kernel": 50, "space-0x1000": 20}, g.Processes.Weights)
+	g, err = ParseGPU("--gpu", "name=[a]")
+	require.NoError(t, err)
+	require.Equal(t, "[a]", g.Name, "which is no list")
+	for _, text := range []string{"[bar1,bar3", "bar1,bar3]", "[[bar1]]", "[]"} {
+		_, err := ParseGPU("--gpu", "name=a,bar-map="+text)
+		require.ErrorContains(t, err, "cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom")
+	}
 }

@@ -51,9 +51,48 @@ func isSection(t reflect.Type) bool {
 // isList tells whether values of type t are sequences of mappings.
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && isSection(t.Elem()) }
 
+// take sets the option to what the user wrote, if that is possible. If it is not, value is what
+// the error, which says why, does not name itself.
+func (o *option) take(text string) (value string, err error) {
+	if err := o.set(text); err != nil {
+		return "", err
+	}
+	if err := o.check(); err != nil {
+		return text, err
+	}
+	return "", nil
+}
+
+// ParseFlag reads a flag as a file's options are read, and holds it against the bounds in its
+// tags, if it has any. Its error names the text.
+func ParseFlag(target reflect.Value, text string, tag func(name string) string) error {
+	var tags []string
+	for _, name := range []string{"min", "max", "step"} {
+		if t := tag(name); t != "" {
+			tags = append(tags, fmt.Sprintf("%s:%q", name, t))
+		}
+	}
+	o := option{value: target, tag: reflect.StructTag(strings.Join(tags, " "))}
+	if len(tags) == 0 { // whose bounds are its command's business
+		return o.set(text)
+	}
+	value, err := o.take(text)
+	if value != "" {
+		err = fmt.Errorf("%s: %w", value, err)
+	}
+	return err
+}
+
 // set parses text into the option. Its error names the text.
 func (o *option) set(text string) error {
+	if isWords(o.value.Type()) {
+		text = unbracket(text)
+	}
 	switch p := o.value.Addr().Interface().(type) {
+	case *Size:
+		return o.within(p.UnmarshalText([]byte(text)))
+	case *Percent:
+		return o.within(p.UnmarshalText([]byte(text)))
 	case encoding.TextUnmarshaler:
 		return p.UnmarshalText([]byte(text))
 	case *string:
@@ -67,7 +106,7 @@ func (o *option) set(text string) error {
 	case *int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return fmt.Errorf("%q is not a whole number", text)
+			return o.within(fmt.Errorf("%q is not a whole number", text))
 		}
 		*p = n
 	case *time.Duration:
@@ -80,6 +119,26 @@ func (o *option) set(text string) error {
 		panic(fmt.Sprintf("config: option %s has type %T, which nothing parses", o.path, p))
 	}
 	return nil
+}
+
+// unbracket is a list without the brackets that YAML has around one: who knows it from a file
+// writes it so elsewhere, too.
+func unbracket(text string) string {
+	if in, ok := strings.CutPrefix(text, "["); ok {
+		if in, ok := strings.CutSuffix(in, "]"); ok {
+			return in
+		}
+	}
+	return text
+}
+
+// within adds to what is wrong with a number between which two it must be.
+func (o *option) within(err error) error {
+	least, most := o.tag.Get("min"), o.tag.Get("max")
+	if err == nil || least == "" || most == "" {
+		return err
+	}
+	return fmt.Errorf("%w; it %s", err, mustBe(least, most))
 }
 
 // number is the option's value as one, if it is one.

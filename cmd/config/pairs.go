@@ -35,8 +35,8 @@ func (g *GPU) assign(source, text, example string, may func(option) bool) error 
 		case values[key] == "":
 			return &Error{Where: where, Reason: "has no value; give one or leave it out"}
 		}
-		if err := o.set(values[key]); err != nil {
-			return &Error{Where: where, Reason: err.Error()}
+		if value, err := o.take(values[key]); err != nil {
+			return &Error{Where: where, Value: value, Reason: err.Error()}
 		}
 		g.given[key] = where
 	}

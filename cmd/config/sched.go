@@ -142,10 +142,7 @@ func (s *Schedule) Put(key, value string) error {
 		if value == "" {
 			return &Error{Where: key, Reason: "has no value; give one or leave it out"}
 		}
-		if err := o.set(value); err != nil {
-			return &Error{Where: key, Reason: err.Error()}
-		}
-		if err := o.check(); err != nil {
+		if value, err := o.take(value); err != nil {
 			return &Error{Where: key, Value: value, Reason: err.Error()}
 		}
 		return nil

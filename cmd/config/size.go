@@ -51,7 +51,13 @@ func (s *Size) UnmarshalText(text []byte) error {
 			return notSize(text)
 		}
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(str), 10, 64)
+	str = strings.TrimSpace(str)
+	if below, ok := strings.CutPrefix(str, "-"); ok {
+		if _, err := strconv.ParseUint(below, 10, 64); err == nil {
+			return fmt.Errorf("%q is below zero, which no size is", text)
+		}
+	}
+	n, err := strconv.ParseUint(str, 10, 64)
 	if errors.Is(err, strconv.ErrRange) || err == nil && bits.Len64(n)+int(shift) > 64 {
 		return fmt.Errorf("%q is larger than %s, the largest size there is", text, Size(math.MaxUint64&^(1<<40-1)))
 	}

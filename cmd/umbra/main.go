@@ -20,6 +20,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/control"
 )
@@ -76,8 +78,12 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Bind(output{stdout, stderr}),
 		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
 		kong.ValueFormatter(withDefault),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(timeFlag)),
-		kong.KindMapper(reflect.Int, kong.MapperFunc(numberFlag)),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[config.Size](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[config.Percent](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[config.Counts](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[homes.Map](), kong.MapperFunc(valueFlag)),
+		kong.KindMapper(reflect.Int, kong.MapperFunc(valueFlag)),
 		kong.KindMapper(reflect.Uint64, kong.MapperFunc(numberFlag)),
 	)
 	if err != nil {
@@ -142,36 +148,41 @@ func badFile(name string, err error) error {
 	return &config.Error{Where: name, Reason: err.Error()}
 }
 
-// timeFlag reads a flag that is a time, as a file's are read.
-func timeFlag(c *kong.DecodeContext, target reflect.Value) error {
-	var text string
-	if err := c.Scan.PopValueInto("time", &text); err != nil {
+// valueFlag reads a flag that is a number, a size, a time or a list, as a file's are read.
+func valueFlag(c *kong.DecodeContext, target reflect.Value) error {
+	text, err := popValue(c)
+	if err != nil {
 		return err
 	}
-	d, err := config.ParseTimeWithin(text, c.Value.Tag.Get("min"), c.Value.Tag.Get("max"))
-	if err == nil {
-		target.SetInt(int64(d))
-	}
-	return err
+	return config.ParseFlag(target, text, c.Value.Tag.Get)
 }
 
-// numberFlag reads a flag that is a whole number, as a file's are read.
+// belowZero are values that the flag library would take for flags of one letter.
+var belowZero = regexp.MustCompile(`^-[0-9]`)
+
+// popValue takes the flag's value: what follows it. No flag of ours is a digit.
+func popValue(c *kong.DecodeContext) (text string, err error) {
+	if t := c.Scan.Peek(); t.Type == kong.UntypedToken && belowZero.MatchString(t.String()) {
+		return c.Scan.Pop().String(), nil
+	}
+	err = c.Scan.PopValueInto("a", &text)
+	return text, err
+}
+
+// numberFlag reads a flag that is a number from 0 on.
 func numberFlag(c *kong.DecodeContext, target reflect.Value) error {
-	var text string
-	if err := c.Scan.PopValueInto("number", &text); err != nil {
+	text, err := popValue(c)
+	if err != nil {
 		return err
 	}
 	n, err := strconv.Atoi(text)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%q is not a whole number", text)
-	case target.CanInt():
-		target.SetInt(int64(n))
 	case n < 0:
 		return fmt.Errorf("%d: must be 0 or more", n)
-	default:
-		target.SetUint(uint64(n))
 	}
+	target.SetUint(uint64(n))
 	return nil
 }
 
@@ -182,10 +193,15 @@ func (o output) warn(warnings []string) {
 	}
 }
 
-// withDefault adds to an option's help what it is when nobody says anything.
+// withDefault adds to an option's help what it may be, and what it is when nobody says anything.
 func withDefault(v *kong.Value) string {
-	if d := v.Tag.Get("def"); d != "" {
-		return fmt.Sprintf("%s (default: %s)", v.Help, d)
+	d := v.Tag.Get("def")
+	if d == "" {
+		return kong.DefaultHelpValueFormatter(v)
 	}
-	return kong.DefaultHelpValueFormatter(v)
+	text := fmt.Sprintf("%s (default: %s", v.Help, d)
+	if least, most := v.Tag.Get("min"), v.Tag.Get("max"); least != "" && most != "" {
+		text += fmt.Sprintf("; %s to %s", least, most)
+	}
+	return text + ")"
 }

@@ -362,3 +362,22 @@ func TestFlagsAndFileAgree(t *testing.T) {
 		require.True(t, flags[flag], "no flag for %s", path)
 	}
 }
+
+// TestHelpTellsBounds: what a flag may be is where people look for the flag, and what is told
+// there is what is taken.
+func TestHelpTellsBounds(t *testing.T) {
+	out := new(bytes.Buffer)
+	require.Equal(t, exitOK, doMain(t.Context(), []string{"serve", "--help"}, out, out))
+	help := strings.Join(strings.Fields(out.String()), " ") // lines are broken anywhere
+	for flag, bounds := range map[string]string{
+		"table-rate": "512MiB; 1MiB to 1TiB", "map-pages": "65536; 1024 to 1048576", "map-runs": "2048; 8 to 16384", "map-replicas": "1024; 1 to 65536",
+		"map-moves": "1024; 64 to 65536", "doorbell-load": "25; 1 to 100", "spin": "0s; 0s to 1ms", "vram": "512MiB; 64MiB to 6GiB",
+	} {
+		require.Regexp(t, "--"+flag+"=[A-Z]+ [^=]*\\(default: "+bounds+"\\)", help)
+		_, within, _ := strings.Cut(bounds, "; ")
+		log := new(bytes.Buffer)
+		require.Equal(t, exitUsage, doMain(t.Context(), []string{"serve", "--socket", "x", "--" + flag, "nonsense"}, log, log))
+		require.Contains(t, log.String(), "umbra: --"+flag+`: "nonsense" is not a `)
+		require.Contains(t, log.String(), "; it must be "+within+"\n")
+	}
+}

@@ -16,10 +16,11 @@ func TestParseMap(t *testing.T) {
 		require.Equal(t, want, m, text)
 	}
 	for text, want := range map[string]string{
-		"":          `"" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
-		"bar1,none": `none and all stand alone; say one of them, or any of bar1, bar3, pramin, rom`,
-		"all,rom":   `none and all stand alone; say one of them, or any of bar1, bar3, pramin, rom`,
-		"bar2":      `"bar2" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
+		"":               `"" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
+		"bar1,none":      `none and all stand alone; say one of them, or any of bar1, bar3, pramin, rom`,
+		"all,rom":        `none and all stand alone; say one of them, or any of bar1, bar3, pramin, rom`,
+		"rom,bar1, bar1": `bar1 is there twice; say it once`,
+		"bar2":           `"bar2" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
 	} {
 		_, err := ParseMap(text)
 		require.EqualError(t, err, want)

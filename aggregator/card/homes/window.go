@@ -72,6 +72,9 @@ func ParseMap(text string) (Map, error) {
 		case i < 0:
 			return 0, fmt.Errorf("%q cannot be mapped; say none, all, or any of %s", name, strings.Join(mapNames(), ", "))
 		}
+		if m&mapBits[i].bit != 0 {
+			return 0, fmt.Errorf("%s is there twice; say it once", name)
+		}
 		m |= mapBits[i].bit
 	}
 	return m, nil
