@@ -1,6 +1,9 @@
 package config
 
 import (
+	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +149,22 @@ func TestFileErrors(t *testing.T) {
 		{"card: soft\n", `f.yaml:1: card: soft: not a mapping; write keys and values: kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
 		{"# nothing\n\nsokcet: x\n", `f.yaml:3: sokcet: unknown key; did you mean "socket"? There are socket, control, card, server, shadow, limits, scheduler, profiles, gpus`},
 		{"card:\n  vramm: 1GiB\n", `f.yaml:2: card.vramm: unknown key; did you mean "vram"? There are kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
+		// A key that belongs elsewhere, by its name, its flag, or the end of its path.
+		{"map-pages: 5000\n", `f.yaml:1: map-pages: unknown key; did you mean "limits.map-pages"? Write limits: {map-pages: 5000}`},
+		{"card:\n  max_dma_size: 1TiB\n", `f.yaml:2: card.max_dma_size: unknown key; did you mean "server.max-dma-size"? At the top level write server: {max-dma-size: 1TiB}`},
+		{"limits: {shadow-sync: lazy}\n", `f.yaml:1: limits.shadow-sync: unknown key; did you mean "shadow.sync"? At the top level write shadow: {sync: lazy}`},
+		{"sched-policy: band\n", `f.yaml:1: sched-policy: unknown key; did you mean "scheduler.policy"? Write scheduler: {policy: band}`},
+		{"limits.table-rate: 1GiB\n", `f.yaml:1: limits.table-rate: unknown key; did you mean "limits.table-rate"? Write limits: {table-rate: 1GiB}`},
+		{"credit: {period: 5ms}\n", `f.yaml:1: credit: unknown key; did you mean "scheduler.credit"? Write scheduler: {credit: {period: 5ms}}`},
+		{"period: 5ms\n", `f.yaml:1: period: unknown key; did you mean "scheduler.credit.period"? Write scheduler: {credit: {period: 5ms}}`},
+		{"grace: 5ms\n", `f.yaml:1: grace: unknown key; did you mean scheduler.band.grace, scheduler.timeslice.grace, scheduler.dfq.grace or scheduler.watchdog.grace?`},
+		{"bar-map: bar1,bar3\n", `f.yaml:1: bar-map: unknown key; did you mean "card.bar-map"? Write card: {bar-map: [bar1,bar3]}`},
+		{"tablerate: 1GiB\n", `f.yaml:1: tablerate: unknown key; did you mean "limits.table-rate"? Write limits: {table-rate: 1GiB}`},
+		{"map-pages:\n", `f.yaml:1: map-pages: unknown key; did you mean "limits.map-pages"? Write limits: {map-pages: ...}`},
+		{"weight: 5\n", `f.yaml:1: weight: is a virtual GPU's; write it in an element of gpus, or of profiles`},
+		{"gpus:\n- {name: a, map-pages: 5000}\n", `f.yaml:2: gpus[0].map-pages: is the server's, not a GPU's; did you mean "limits.map-pages"? At the top level write limits: {map-pages: 5000}`},
+		{"profiles: [{name: a, sync: flush}]\n", `f.yaml:1: profiles[0].sync: unknown key; did you mean "shadow.sync"? In a GPU or profile write shadow: {sync: flush}`},
+		{"nothing-like-it: 1\n", `f.yaml:1: nothing-like-it: unknown key; there are socket, control, card, server, shadow, limits, scheduler, profiles, gpus`},
 		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, shadow, limits, scheduler, profiles, gpus`},
 		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
 	} {
@@ -226,4 +245,36 @@ func TestFilesThatAreNone(t *testing.T) {
 		require.EqualError(t, err, want)
 		require.IsType(t, new(Error), err)
 	}
+}
+
+// TestAdviceIsTaken: wherever a key of the configuration is written under its flag's name, or
+// with other signs, the file is refused with the place where it belongs, and what is shown there
+// is taken.
+func TestAdviceIsTaken(t *testing.T) {
+	advised := 0
+	for _, o := range options(new(Config)) {
+		value := o.tag.Get("def")
+		if value == "" {
+			value = "x"
+		}
+		for _, key := range []string{o.flag, strings.ReplaceAll(o.flag, "-", "_"), o.path} {
+			if slices.Contains(keys(reflect.TypeFor[Config]()), key) {
+				continue
+			}
+			for _, file := range []string{fmt.Sprintf("%s: %q\n", key, value), fmt.Sprintf("shadow:\n  %s: %q\n", key, value)} {
+				_, err := Parse("f.yaml", []byte(file))
+				if err == nil { // its own name, where it belongs
+					continue
+				}
+				_, advice, ok := strings.Cut(err.Error(), fmt.Sprintf("did you mean %q? ", o.path))
+				require.True(t, ok, "%s%v", file, err)
+				_, advice, _ = strings.Cut(advice, "rite ")
+				l, err := Parse("f.yaml", []byte(advice))
+				require.NoError(t, err, advice)
+				require.Equal(t, "f.yaml:1: "+o.path, l.Where(o.path))
+				advised++
+			}
+		}
+	}
+	require.Greater(t, advised, 200)
 }

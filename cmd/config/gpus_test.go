@@ -152,6 +152,9 @@ func TestGPUErrors(t *testing.T) {
 		{"name=a,shadow=flush", `--gpu name=a: shadow: unknown key; did you mean "shadow.sync=flush"? There are bar-map, `},
 		{"name=a,card.bar1=16MiB", `--gpu name=a: card.bar1: unknown key; did you mean "bar1"? There are bar-map, `},
 		{"name=a,limits.table-rate=1MiB", `--gpu name=a: limits.table-rate: is the server's, not a GPU's; give --table-rate to umbra serve`},
+		{"name=a,map-pages=5000", `--gpu name=a: map-pages: is the server's, not a GPU's; give --map-pages to umbra serve`},
+		{"name=a,max_dma_size=1TiB", `--gpu name=a: max_dma_size: is the server's, not a GPU's; give --max-dma-size to umbra serve`},
+		{"name=a,period=5ms", `--gpu name=a: period: is the server's, not a GPU's; give --sched-credit-period to umbra serve, or umbra sched set credit.period=5ms`},
 		{"name=a,spin=20", `--gpu name=a: spin: "20" is not a time, it has no unit; write 20us; it must be 0s to 1ms`},
 		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, cap, channels, doorbell, guaranteed, limits.queued, limits.request, msi, name, pci-device, pci-subsystem, priority, processes.group, processes.policy, processes.weights, profile, rom, shadow.burst, shadow.calm, shadow.scan, shadow.sync, socket, spin, tables, temperature, tpcs, vram, weight`},
 	} {

@@ -77,15 +77,17 @@ func unknownOfGPU(key, value string, known []string) string {
 		}
 		return why + " There are " + strings.Join(known, ", ")
 	}
-	for _, o := range options(new(Config)) {
-		if o.path != key {
-			continue
+	if paths := meant(key); len(paths) == 1 {
+		for _, o := range options(new(Config)) {
+			if o.path != paths[0] {
+				continue
+			}
+			why := fmt.Sprintf("is the server's, not a GPU's; give --%s to umbra serve", o.flag)
+			if scheduled := strings.TrimPrefix(o.path, schedulerKeys); o.live() && slices.Contains(new(Schedule).Keys(), scheduled) {
+				why += fmt.Sprintf(", or umbra sched set %s=%s", scheduled, value)
+			}
+			return why
 		}
-		why := fmt.Sprintf("is the server's, not a GPU's; give --%s to umbra serve", o.flag)
-		if scheduled := strings.TrimPrefix(key, schedulerKeys); o.live() && slices.Contains(new(Schedule).Keys(), scheduled) {
-			why += fmt.Sprintf(", or umbra sched set %s=%s", scheduled, value)
-		}
-		return why
 	}
 	return "unknown key; " + Known(key, known)
 }

@@ -105,6 +105,11 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if strings.HasPrefix(err.Error(), "expected one of ") { // of which the flag library names five
 			err = fmt.Errorf("which command? There are %s %s", path, strings.Join(names(at), ", "))
 		}
+		if flag, ok := strings.CutPrefix(err.Error(), "unknown flag --"); ok && at.Name == "serve" {
+			if meant, ok := config.FlagMeant(flag); ok { // by its name in the file; the flag library knows of none
+				err = fmt.Errorf("%w, did you mean \"--%s\"?", err, meant)
+			}
+		}
 		if at.DefaultCmd != nil { // whose flags it takes
 			path = at.DefaultCmd.FullPath()
 		}
