@@ -129,7 +129,7 @@ func TestNonsense(t *testing.T) {
 		{Row{Name: "x", GPU: map[string]string{optSync: "eager", optScan: "full"}}, "eager does not go with shadow.scan=full"},
 		{Row{Name: "x", GPU: map[string]string{optMap: "bar7"}}, "bar-map"},
 		{Row{Name: "x", GPU: map[string]string{"luck": "7"}}, "luck"},
-		{Row{Name: "x", Server: map[string]string{"spin": "1h"}}, "server.spin: 1h0m0s: must be 0s to 1ms"},
+		{Row{Name: "x", Server: map[string]string{"spin": "1h"}}, "server.spin: 1h: must be 0s to 1ms"},
 		{Row{Name: "x", Whole: true, GPU: map[string]string{optMap: "bar7"}}, "bar-map"},
 	} {
 		_, err := Open(c.row, Common)
