@@ -300,6 +300,9 @@ func (s *served) Show(name string) (control.Shown, error) {
 	}
 	out := control.Shown{GPU: s.virtualStatus(v), Settings: settings(s.layer.Settings(&s.gpus[i], s.limits.Scheduler != nil))}
 	out.Warnings = s.warningsOf(&s.gpus[i])
+	if t, ok := s.shared.CardTimes()[name]; ok {
+		out.CardTime = &t
+	}
 	return out, nil
 }
 
