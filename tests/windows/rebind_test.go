@@ -88,7 +88,8 @@ func TestRebindsLoseNoByte(t *testing.T) {
 			}
 		}()
 		order := rand.Perm(pages * pieces)
-		for len(order) > 0 {
+		for await := false; len(order) > 0; await = !await {
+			before := stats.Binds.Load()
 			// It is unbound where it stands, gets work, and is bound while pages move.
 			require.NoError(t, g.Raw().SetReg(inst, 0))
 			for _, k := range order[:min(64, len(order))] {
@@ -105,6 +106,11 @@ func TestRebindsLoseNoByte(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, hide())
 			require.NoError(t, <-bound)
+			// Every other time it is waited for: what is asked for before the one before it
+			// has been done becomes one with it.
+			if await {
+				require.Eventually(t, func() bool { return stats.Binds.Load() > before }, patience, time.Millisecond)
+			}
 		}
 		<-done
 		require.NoError(t, ch.Finish())
