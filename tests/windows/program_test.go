@@ -338,15 +338,22 @@ func TestMappedEqualsTrapped(t *testing.T) {
 		t.Run(name+", few pages a trap", func(t *testing.T) {
 			mapped, trapped := make(t, offer{Map: homes.MapAll, Limits: homes.Limits{Moves: 3}}), make(t, offer{})
 			mapped.patient = true
-			equal(t, mapped, trapped, beyond)
-			require.NotZero(t, mapped.stats.Deferred.Load())
+			if equal(t, mapped, trapped, beyond) >= enough {
+				require.NotZero(t, mapped.stats.Deferred.Load())
+			}
 		})
 	}
 }
 
-// equal runs programs on both sides. Of BAR1 they use places from page first on.
-func equal(t *testing.T, mapped, trapped *side, first uint64) {
+// enough programs do surely what is counted: one in three does. Fewer run with -short, under
+// the race detector, and when the time that all tests have is nearly over.
+const enough = 50
+
+// equal runs programs on both sides, and returns how many. Of BAR1 they use places from page
+// first on.
+func equal(t *testing.T, mapped, trapped *side, first uint64) (programs int) {
 	rapid.Check(t, func(t *rapid.T) {
+		programs++
 		p := &program{t: t, sides: [2]*side{mapped, trapped}, first: first}
 		p.both(func(s *side) { require.NoError(t, s.Reset()) })
 		p.setUp()
@@ -372,8 +379,11 @@ func equal(t *testing.T, mapped, trapped *side, first uint64) {
 		p.everything()
 		p.compare()
 	})
-	require.NotZero(t, mapped.stats.PagesMoved.Load())
-	require.NotZero(t, mapped.stats.BytesMerged.Load())
 	require.Zero(t, mapped.stats.MovesRefused.Load())
 	require.Zero(t, trapped.stats.PagesMoved.Load())
+	if programs >= enough {
+		require.NotZero(t, mapped.stats.PagesMoved.Load())
+		require.NotZero(t, mapped.stats.BytesMerged.Load())
+	}
+	return programs
 }
