@@ -63,13 +63,19 @@ func (o *option) take(text string) (value string, err error) {
 	return "", nil
 }
 
+// Tags are a flag's, as the flag library has them.
+type Tags interface {
+	Has(name string) bool
+	Get(name string) string
+}
+
 // ParseFlag reads a flag as a file's options are read, and holds it against the bounds in its
 // tags, if it has any. Its error names the text.
-func ParseFlag(target reflect.Value, text string, tag func(name string) string) error {
+func ParseFlag(target reflect.Value, text string, of Tags) error {
 	var tags []string
-	for _, name := range []string{"min", "max", "step"} {
-		if t := tag(name); t != "" {
-			tags = append(tags, fmt.Sprintf("%s:%q", name, t))
+	for _, name := range []string{"min", "max", "step", "pow2"} {
+		if of.Has(name) {
+			tags = append(tags, fmt.Sprintf("%s:%q", name, of.Get(name)))
 		}
 	}
 	o := option{value: target, tag: reflect.StructTag(strings.Join(tags, " "))}

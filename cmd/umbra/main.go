@@ -159,7 +159,7 @@ func valueFlag(c *kong.DecodeContext, target reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	return config.ParseFlag(target, text, c.Value.Tag.Get)
+	return config.ParseFlag(target, text, c.Value.Tag)
 }
 
 // belowZero are values that the flag library would take for flags of one letter.
