@@ -117,10 +117,10 @@ func TestOverruled(t *testing.T) {
 	got := make([]byte, 4)
 	c.Read(8, got)
 	require.Equal(t, "home", string(got))
-	require.EqualValues(t, len("away"), stats.Overruled.Load())
+	require.EqualValues(t, len("away"), stats.Overruled[BAR1].Load())
 	s.reconcile(userd)
 	require.Equal(t, "home", string(s.bytes(places[gatherPages])[8:12]))
-	require.EqualValues(t, len("away"), stats.Overruled.Load())
+	require.EqualValues(t, len("away"), stats.Overruled[BAR1].Load())
 }
 
 // memoryOf is what the card's engines see.
