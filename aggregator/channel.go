@@ -30,6 +30,7 @@ type channel struct {
 	rung    bool             // it may have run since engine events were last routed
 	active  bool             // it may run, and has not been seen quiet since
 	heard   uint32           // the guest's GP_PUT as of its last bell; what it names may not be gathered yet
+	hears   uint64           // how often it was heard: GP_PUT comes round
 	taken   uint32           // the same of the bell in doing: what a round gathers for, and submits at its end
 	showing bool             // the guest's USERD may not have what the card reports
 

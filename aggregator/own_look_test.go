@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
@@ -204,9 +206,22 @@ func TestStrayBellsOfDearGuests(t *testing.T) {
 		}
 		require.Equal(t, want, came)
 	}
+	var pages [gf100.Channels]uint64
+	require.Equal(t, page, slices.Clone(g.strays(&pages)))
+	bindChannel(t, g, 2)
+	require.Len(t, g.strays(&pages), 2)
+	block := make([]byte, gf100.InstanceSize)
+	inst := uint64(instAt + 2*gf100.InstanceSize)
+	require.True(t, g.eachRun(inst, block, false))
+	gf100.InstUSERDLo.Put(block, uint32(page[0]>>12))
+	require.True(t, g.eachRun(inst, block, true))
+	g.Bind(2, gf100.InstanceBound|uint32(inst>>12))
+	settle(g)
+	require.Equal(t, page, slices.Clone(g.strays(&pages)), "of two channels with their bells in one page")
 	gatherWithin := func(most int) homes.Outcome { out, _ := set.GatherWithin(most); return out }
-	within(homes.TooMuch, func() homes.Outcome { return set.FreshWithin(shown*pageSize-1, page) })
-	within(homes.Done, func() homes.Outcome { return set.FreshWithin(shown*pageSize, page) })
+	freshWithin := func(most int) homes.Outcome { out, _ := set.FreshWithin(most, page); return out }
+	within(homes.TooMuch, func() homes.Outcome { return freshWithin(shown*pageSize - 1) })
+	within(homes.Done, func() homes.Outcome { return freshWithin(shown * pageSize) })
 	require.Equal(t, homes.Work{Compared: shown * pageSize, Merged: shown * pageSize}, set.FreshAll(page))
 	within(homes.TooMuch, func() homes.Outcome { return gatherWithin(aliased*pageSize - 1) })
 	within(homes.Done, func() homes.Outcome { return gatherWithin(aliased * pageSize) })
@@ -221,6 +236,63 @@ func TestStrayBellsOfDearGuests(t *testing.T) {
 	require.Eventually(t, looked, patience, tick, "nothing has rung, but who knows")
 	store(g, 1, 3)
 	require.Eventually(t, func() bool { d.Look(); return g.stats.PolledBells.Load() > 0 }, patience, tick)
+}
+
+// TestBellsBehindMuchAreLeft: so is a look of which more goes over than others should wait for,
+// however little is compared, and the guest pays for what goes over. The control is who rings
+// without having stored.
+func TestBellsBehindMuchAreLeft(t *testing.T) {
+	const replicas = homes.AtOnce / pageSize
+	a, _ := newHoming(t, Options{Pace: rare})
+	g := aliasing(t, a, replicas)
+	file := g.Windows()[0].File
+	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
+	d := &doors{agg: a, most: homes.AtOnce}
+	n := uint32(0)
+	ring := func() {
+		n++
+		store(g, 1, n)
+		d.Look()
+	}
+	for range 50 {
+		ring()
+	}
+	require.Eventually(t, func() bool { ring(); return g.stats.PolledBells.Load() > 0 }, patience, tick)
+	require.Zero(t, g.stats.OwnLooks.Load())
+	own := func() bool { // who freshens replicas may have been there before the look
+		for i := range int64(aliasPages) {
+			if i == 1 {
+				continue // it has the channel's bell
+			}
+			_, err := file.WriteAt(bytes.Repeat([]byte{byte(n) + 1}, pageSize), gf100.PollSize+(aliasPages+i)*pageSize)
+			assert.NoError(t, err)
+		}
+		ring()
+		return g.stats.OwnLooks.Load() > 0
+	}
+	require.Eventually(t, own, patience, tick)
+	require.Eventually(t, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.channels[1].ch.heard == n
+	}, patience, tick)
+}
+
+// TestNewsIsOfItsHearing: what was found of a channel before somebody else heard of it is not
+// heard of again, though GP_PUT has come round to where it was.
+func TestNewsIsOfItsHearing(t *testing.T) {
+	a, _ := newHoming(t, Options{Pace: rare})
+	g := aliasing(t, a, 1)
+	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ch := g.channels[1].ch
+	late := found{ch, ch.hears, ch.heard + 1}
+	for _, put := range []uint32{ch.heard + 2, ch.heard} {
+		assert.True(t, g.heed(found{ch, ch.hears, put}))
+	}
+	assert.False(t, g.heed(late))
+	assert.True(t, g.heed(found{ch, ch.hears, late.put}), "which is found anew")
 }
 
 // TestDearBellsAreLeft: a doorbell of a guest that has little in many places reaches the card

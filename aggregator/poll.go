@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
@@ -95,7 +96,8 @@ func (g *Guest) lookAtBells(most int) (rang, watched int) {
 	}
 	var pages [gf100.Channels]uint64
 	n := 1
-	came := set.FreshWithin(most, g.strays(&pages))
+	came, w := set.FreshWithin(most, g.strays(&pages))
+	g.payForMoved(w)
 	if came == homes.Done {
 		var bells unheard
 		if n = g.listen(&bells); bells.n == 0 {
@@ -121,11 +123,13 @@ func (g *Guest) leaveLook() {
 	}
 }
 
-// What a byte of a place is in bytes of the rate (see toll): to compare it with what it was,
-// and to merge it with its home, which is done word by word if anything has changed.
+// What a byte of a place is in bytes of the rate (see toll): to compare it with what it was, to
+// hold it against its home, which is done word by word if anything has changed, and to bring it
+// there.
 const (
 	perCompared = 0.5 / movedAtOnce
 	perMerged   = 4. / movedAtOnce
+	perMoved    = 4.
 )
 
 // gather brings to where the card finds it what the guest wrote to mapped places. It is the
@@ -143,17 +147,22 @@ func (g *Guest) gatherWithin(most int) homes.Outcome {
 		return homes.Done
 	}
 	out, w := set.GatherWithin(most)
-	if w.Merged > 0 {
+	g.payForMoved(w)
+	return out
+}
+
+func (g *Guest) payForMoved(w homes.Work) {
+	if w.Moved > 0 {
 		g.payFor(w)
 	}
-	return out
 }
 
 // payFor has the guest pay for what was done of its places as for work on its tables.
 func (g *Guest) payFor(w homes.Work) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pace.spend(time.Now(), g.agg.opts.TableRate, perCompared*float64(w.Compared)+perMerged*float64(w.Merged))
+	cost := perCompared*float64(w.Compared) + perMerged*float64(w.Merged) + perMoved*float64(w.Moved)
+	g.pace.spend(time.Now(), g.agg.opts.TableRate, cost)
 }
 
 // ownLook is lookAtBells by the guest's own goroutine, for the guest that has much in many
@@ -178,7 +187,7 @@ func (g *Guest) ownLook() {
 }
 
 // strays lists in pages those that channels have their bells in, if these may have been
-// written elsewhere.
+// written elsewhere. Several channels may have theirs in one.
 func (g *Guest) strays(pages *[gf100.Channels]uint64) []uint64 {
 	n := 0
 	g.mu.Lock()
@@ -189,7 +198,9 @@ func (g *Guest) strays(pages *[gf100.Channels]uint64) []uint64 {
 			n++
 		})
 	}
-	return pages[:n]
+	list := pages[:n]
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // unheard are bells that were found and are to be rung.

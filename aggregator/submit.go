@@ -27,8 +27,9 @@ func (g *Guest) Bell(id uint8) {
 
 // found is what there was to hear of a channel.
 type found struct {
-	ch       *channel // nil: it has none
-	was, put uint32   // GP_PUT when it was heard last, and now
+	ch    *channel // nil: it has none
+	hears uint64   // as it had been heard so often
+	put   uint32   // GP_PUT
 }
 
 // listenTo looks at a channel's GP_PUT, and tells whether it is another than was heard last.
@@ -43,19 +44,20 @@ func (g *Guest) listenTo(id uint8) (b found, news bool) {
 
 // listen is listenTo. Guest.mu is held.
 func (ch *channel) listen() (b found, news bool) {
-	b = found{ch, ch.heard, ch.heard}
+	b = found{ch, ch.hears, ch.heard}
 	if put, ok := ch.put(); ok {
 		b.put = put
 	}
-	return b, b.put != b.was
+	return b, b.put != ch.heard
 }
 
 // heed notes what was found, if nobody has heard of the channel in between. Guest.mu is held.
 func (g *Guest) heed(b found) bool {
-	if b.ch == nil || g.channels[b.ch.gid].ch != b.ch || b.ch.heard != b.was {
+	if b.ch == nil || g.channels[b.ch.gid].ch != b.ch || b.ch.hears != b.hears {
 		return false
 	}
 	b.ch.heard = b.put
+	b.ch.hears++
 	return true
 }
 
@@ -87,7 +89,7 @@ func (g *Guest) relisten(id uint8) {
 	if ch == nil {
 		return // the round binds it, and finds GP_PUT then
 	}
-	b := found{ch: ch, was: ch.heard}
+	b := found{ch: ch, hears: ch.hears}
 	g.mu.Unlock()
 	g.moving.RLock() // not inside Guest.mu: who moves pages waits for engines
 	put, ok := ch.put()

@@ -84,10 +84,11 @@ func (t *todo) bindsOnly() bool {
 	return rest.empty()
 }
 
-// bellsOnly reports whether there is nothing but bells, which no register asks about.
+// bellsOnly reports whether there is nothing but bells, and looks for such, which no register
+// asks about.
 func (t *todo) bellsOnly() bool {
 	rest := *t
-	rest.bell = channelSet{}
+	rest.bell, rest.look = channelSet{}, false
 	return rest.empty()
 }
 

@@ -53,13 +53,3 @@ func (s *Set) PollArea(off, n uint64) (astray bool) {
 
 // Doorbells tells whether the poll area is mapped.
 func (s *Set) Doorbells() bool { return s.cfg.Doorbells }
-
-// freshPage brings to the page of VRAM at addr what was written to other places that show
-// it: there may be a doorbell in it.
-func (s *Set) freshPage(addr uint64) {
-	s.plan.others(uint32(addr>>pageShift), func(at place) {
-		if r := s.replicas[at]; r != nil {
-			s.hold(r, pageSize)
-		}
-	})
-}

@@ -13,6 +13,10 @@ func (s *Set) add(at place, r *replica) {
 	r.mem, r.kind, r.index = s.bytes(at), s.window(at), len(s.order)
 	s.order = append(s.order, r)
 	s.replicas[at] = r
+	if r.after = s.ofPage[r.page]; r.after != nil {
+		r.after.before = r
+	}
+	s.ofPage[r.page] = r
 	if s.stats.Replicas.Add(1) == 1 {
 		s.wake()
 	}
@@ -22,6 +26,17 @@ func (s *Set) add(at place, r *replica) {
 func (s *Set) drop(at place) {
 	r := s.replicas[at]
 	delete(s.replicas, at)
+	if r.after != nil {
+		r.after.before = r.before
+	}
+	switch {
+	case r.before != nil:
+		r.before.after = r.after
+	case r.after != nil:
+		s.ofPage[r.page] = r.after
+	default:
+		delete(s.ofPage, r.page)
+	}
 	last := s.order[len(s.order)-1]
 	s.order[r.index], last.index = last, r.index
 	s.order = slices.Delete(s.order, len(s.order)-1, len(s.order))
@@ -82,12 +97,14 @@ func (s *Set) reach(home place, polled int) int {
 	return pageSize
 }
 
-// gather brings to homes what was written to their replicas. What only a home has is not
-// looked at: that is half of the work, and who submits waits for it.
-func (s *Set) gather() (w Work) {
+// gather brings to homes what was written to their replicas, and ends when more than so many
+// bytes have gone over. What only a home has is not looked at: that is half of the work, and
+// who submits waits for it.
+func (s *Set) gather(most int) (w Work) {
 	s.stats.Gathers.Add(1)
 	s.soon()
-	for _, r := range s.order {
+	for i := 0; i < len(s.order) && w.Moved <= most; i++ {
+		r := s.order[i]
 		if r.readOnly {
 			continue
 		}
@@ -98,7 +115,7 @@ func (s *Set) gather() (w Work) {
 			continue
 		}
 		w.Merged += end
-		s.hold(r, userd)
+		w.Moved += s.hold(r, userd)
 	}
 	return w
 }

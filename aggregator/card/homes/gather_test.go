@@ -83,7 +83,7 @@ func TestGatherEqualsOrder(t *testing.T) {
 			}
 			before := memoryOf(cardA)
 			said := a.toGather(Unbounded)
-			w := a.gather()
+			w := a.gather(Unbounded)
 			require.Equal(t, said, w.Compared)
 			require.LessOrEqual(t, w.Merged, w.Compared)
 			b.reconcile(userd)
@@ -111,9 +111,9 @@ func TestOverruled(t *testing.T) {
 	defer s.mu.Unlock()
 	places := shown(s)
 	copy(s.bytes(places[0])[8:], "home")
-	s.gather() // as at a doorbell
+	s.gather(Unbounded) // as at a doorbell
 	copy(s.bytes(places[gatherPages])[8:], "away")
-	s.gather()
+	s.gather(Unbounded)
 	got := make([]byte, 4)
 	c.Read(8, got)
 	require.Equal(t, "home", string(got))
@@ -121,6 +121,88 @@ func TestOverruled(t *testing.T) {
 	s.reconcile(userd)
 	require.Equal(t, "home", string(s.bytes(places[gatherPages])[8:12]))
 	require.EqualValues(t, len("away"), stats.Overruled[BAR1].Load())
+}
+
+// TestGatherStops: what goes over at once has its bound, too, to a page; who comes back for the
+// rest finds it. So it is for pages with doorbells.
+func TestGatherStops(t *testing.T) {
+	const most = 2 * pageSize
+	for _, c := range []struct {
+		name string
+		do   func(s *Set, most int) Work
+	}{
+		{"gather", (*Set).gather},
+		{"fresh", func(s *Set, most int) Work {
+			var all []uint64
+			for page := range uint64(gatherPages) {
+				all = append(all, page<<pageShift)
+			}
+			return s.freshPages(most, all)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, card, _ := gatherSet(t, false, make([]bool, gatherPages))
+			defer func() { require.NoError(t, s.Close()) }()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			want := bytes.Repeat([]byte{0xa5}, pageSize)
+			for _, at := range shown(s)[gatherPages : 2*gatherPages] {
+				copy(s.bytes(at), want)
+			}
+			times := 0
+			for w := c.do(s, most); w.Moved > most; w = c.do(s, most) {
+				require.LessOrEqual(t, w.Moved, most+2*pageSize) // there and to the other place
+				require.LessOrEqual(t, w.Merged, w.Compared)
+				times++
+				require.Less(t, times, gatherPages, "it does not end")
+			}
+			require.Greater(t, times, 1, "all of it was done at once")
+			require.Equal(t, bytes.Repeat(want, gatherPages), memoryOf(card))
+		})
+	}
+}
+
+// TestFreshIsOfItsReplicas: what is looked at of a page with a doorbell are its replicas, and
+// not the places that show it beyond the limit; each page's hang together.
+func TestFreshIsOfItsReplicas(t *testing.T) {
+	const pages, window = 4, 64 << pageShift
+	c, stats := &fakeCard{homestest.New(pages << pageShift)}, new(Stats)
+	s, err := New(Config{Map: MapBAR1 | MapBAR3, BAR1: window, BAR3: window, VRAM: pages << pageShift, Limits: Limits{Replicas: 40}}, c, stats)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	rapid.Check(t, func(t *rapid.T) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for range rapid.IntRange(1, 64).Draw(t, "changes") {
+			e := nothing
+			if page := rapid.Uint32Range(0, pages).Draw(t, "page"); page < pages {
+				e = shows(page, rapid.Bool().Draw(t, "read-only"))
+			}
+			s.plan.show(place(rapid.IntRange(0, 2*64-1).Draw(t, "place")), e)
+		}
+		s.apply()
+		var all []uint64
+		for page := range uint32(pages) {
+			all = append(all, uint64(page)<<pageShift)
+			want := make(map[*replica]bool)
+			for _, r := range s.replicas {
+				if r.page == page {
+					want[r] = true
+				}
+			}
+			n := len(want)
+			for r := s.ofPage[page]; r != nil; r = r.after {
+				require.True(t, want[r], "twice, or another's")
+				delete(want, r)
+				require.True(t, r.after == nil || r.after.before == r)
+			}
+			require.Empty(t, want)
+			require.Equal(t, n*pageSize, s.toFreshen(Unbounded, all[page:]))
+		}
+		require.Equal(t, len(s.replicas)*pageSize, s.freshPages(Unbounded, all).Compared)
+		require.Len(t, s.order, len(s.replicas))
+	})
+	require.NotZero(t, stats.Aliases.Load(), "nothing was shown beyond the limit")
 }
 
 // memoryOf is what the card's engines see.
@@ -139,7 +221,7 @@ func BenchmarkGather(b *testing.B) {
 	defer s.mu.Unlock()
 	b.Run("gather", func(b *testing.B) {
 		for b.Loop() {
-			s.gather()
+			s.gather(Unbounded)
 		}
 	})
 	b.Run("order", func(b *testing.B) {

@@ -16,7 +16,13 @@ type replica struct {
 	readOnly bool   // what the guest writes there does not count
 	agreed   []byte // what place and home had when they were last held equal
 	index    int    // in Set.order
+
+	before, after *replica // of the same page; see Set.ofPage
 }
+
+// line is how many bytes merge looks at word by word if one of them has changed. Of most pages
+// that have, few have.
+const line = 64
 
 // mergeTries is how often a word is looked at again that changes meanwhile.
 const mergeTries = 16
@@ -34,6 +40,22 @@ func merge(home, place, agreed []byte, readOnly bool) (all merged) {
 	if bytes.Equal(home, agreed) && bytes.Equal(place, agreed) {
 		return all
 	}
+	for off := 0; off < len(agreed); off += line {
+		end := min(off+line, len(agreed))
+		h, p, a := home[off:end], place[off:end], agreed[off:end]
+		if bytes.Equal(h, a) && bytes.Equal(p, a) {
+			continue
+		}
+		m := mergeLine(h, p, a, readOnly)
+		all.moved += m.moved
+		all.overruled += m.overruled
+		all.fast = all.fast || m.fast
+	}
+	return all
+}
+
+// mergeLine is merge without a look at anything else than words.
+func mergeLine(home, place, agreed []byte, readOnly bool) (all merged) {
 	for off := 0; off < len(agreed); off += 4 {
 		a := le.Uint32(agreed[off:])
 		if load(home, off) == a && load(place, off) == a {
@@ -95,13 +117,12 @@ func differing(a, b []byte) (n uint64) {
 	return n
 }
 
-// changed returns a mask of the bytes in which two words differ.
+// changed returns a mask of the bytes in which two words differ. It is asked several times
+// for each word that goes over.
 func changed(a, b uint32) (mask uint32) {
 	x := a ^ b
-	for i := 0; i < 32; i += 8 {
-		if x>>i&0xff != 0 {
-			mask |= 0xff << i
-		}
-	}
-	return mask
+	x |= x >> 4 & 0x0f0f0f0f
+	x |= x >> 2 & 0x03030303
+	x |= x >> 1
+	return x & 0x01010101 * 0xff
 }

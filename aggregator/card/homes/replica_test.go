@@ -28,10 +28,20 @@ func naiveMerge(home, place, agreed []byte, readOnly bool) (overruled int) {
 
 func TestMergeEqualsNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const n = 64
+		const n = 3*line + 12
 		few := rapid.SliceOfN(rapid.ByteRange(0, 2), n, n)
 		agreed := few.Draw(t, "agreed")
-		home, place := few.Draw(t, "home"), few.Draw(t, "place")
+		side := func(name string) []byte { // all of it is another, or little, or nothing
+			if rapid.IntRange(0, 3).Draw(t, name+" anew") == 0 {
+				return few.Draw(t, name)
+			}
+			b := clone(agreed)
+			for range rapid.IntRange(0, 6).Draw(t, name+" stores") {
+				b[rapid.IntRange(0, n-1).Draw(t, "at")] = rapid.ByteRange(0, 2).Draw(t, "byte")
+			}
+			return b
+		}
+		home, place := side("home"), side("place")
 		readOnly := rapid.Bool().Draw(t, "read-only")
 		h, p, a := clone(home), clone(place), clone(agreed)
 		m := merge(home, place, agreed, readOnly)
@@ -41,6 +51,24 @@ func TestMergeEqualsNaive(t *testing.T) {
 		require.Equal(t, p, place)
 		require.Equal(t, a, agreed)
 		require.Zero(t, merge(home, place, agreed, readOnly))
+	})
+}
+
+// TestChanged: a mask of bytes is what a look at each byte makes it.
+func TestChanged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := rapid.Uint32().Draw(t, "a")
+		b := a
+		for i := range 4 {
+			b ^= uint32(rapid.SampledFrom([]byte{0, 1, 0x10, 0x80, 0xff, rapid.Byte().Draw(t, "any")}).Draw(t, "bits")) << (8 * i)
+		}
+		want := uint32(0)
+		for i := 0; i < 32; i += 8 {
+			if a>>i&0xff != b>>i&0xff {
+				want |= 0xff << i
+			}
+		}
+		require.Equal(t, want, changed(a, b))
 	})
 }
 

@@ -102,8 +102,9 @@ type Set struct {
 	changes []change
 
 	replicas map[place]*replica
-	order    []*replica // the same
-	refused  error      // why the card did not move pages, the last time
+	order    []*replica          // the same
+	ofPage   map[uint32]*replica // the first of each page that has some; the others hang on it
+	refused  error               // why the card did not move pages, the last time
 
 	trap    work        // what the trap under way has moved, if begun
 	begun   atomic.Bool // it has moved some; set under mu, and taken back by Glance
@@ -120,7 +121,7 @@ type Set struct {
 func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
 	cfg.Limits.complete()
 	s := &Set{
-		cfg: cfg, owner: owner, stats: stats, replicas: make(map[place]*replica),
+		cfg: cfg, owner: owner, stats: stats, replicas: make(map[place]*replica), ofPage: make(map[uint32]*replica),
 		poke: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 	stats.MostRuns.Store(int64(cfg.Runs))

@@ -11,9 +11,12 @@ import "math"
 // left to somebody who has the time.
 
 // AtOnce is how many bytes of places are compared for a doorbell while others wait: some
-// microseconds, and some tens if all of the pages have changed. Pages of USERD that a driver has written through another window too come
-// to 64 KiB.
-const AtOnce = 96 << 10
+// microseconds. Pages of USERD that a driver has written through another window too come to
+// 64 KiB. No more than movedAtOnce go over meanwhile, which takes some tens of them.
+const (
+	AtOnce      = 96 << 10
+	movedAtOnce = 4 << 10
+)
 
 // Outcome is what came of something that was to be done within bounds.
 type Outcome uint8
@@ -22,7 +25,7 @@ type Outcome uint8
 const (
 	Done    Outcome = iota
 	Busy            // pages move, or somebody else is at it
-	TooMuch         // it would take more than it may; nothing was done
+	TooMuch         // it takes more than it may, and is not done, or in part
 )
 
 // Unbounded is the bound of who looks for one guest alone: what it takes is not counted first.
@@ -31,54 +34,62 @@ const Unbounded = math.MaxInt
 // Work is what was done of places, in bytes.
 type Work struct {
 	Compared int // with what they had been
-	Merged   int // of these, held against their homes word by word, for something had changed
+	Merged   int // of these, held against their homes, for something had changed
+	Moved    int // of these, gone over
 }
 
 // GatherWithin is GatherAll, if that can be done without waiting and by comparing no more than
 // so many bytes of places.
-func (s *Set) GatherWithin(most int) (out Outcome, w Work) {
-	out = s.within(most, s.toGather, func() { w = s.gather() })
-	return out, w
+func (s *Set) GatherWithin(most int) (Outcome, Work) {
+	return s.within(most, s.toGather, s.gather)
 }
 
 // FreshWithin brings to pages of VRAM what was written to other places that show them, within
 // the same bounds. It is for pages that a doorbell may be in.
-func (s *Set) FreshWithin(most int, addrs []uint64) Outcome {
+func (s *Set) FreshWithin(most int, addrs []uint64) (Outcome, Work) {
 	if len(addrs) == 0 {
-		return Done
+		return Done, Work{}
 	}
-	return s.within(most, func(most int) int { return s.toFreshen(most, addrs) }, func() { s.freshPages(addrs) })
+	return s.within(most,
+		func(most int) int { return s.toFreshen(most, addrs) },
+		func(most int) Work { return s.freshPages(most, addrs) })
 }
 
-func (s *Set) within(most int, takes func(most int) int, do func()) Outcome {
+// within does what compares no more than most, as takes says beforehand. How much goes over
+// is known only as it is done: do ends when that is more than it is told.
+func (s *Set) within(most int, takes func(most int) int, do func(most int) Work) (Outcome, Work) {
 	switch {
 	case !s.Aliased():
-		return Done
+		return Done, Work{}
 	case !s.mu.TryLock():
-		return Busy
+		return Busy, Work{}
 	}
 	defer s.mu.Unlock()
-	if most != Unbounded && takes(most) > most {
-		return TooMuch
+	if most == Unbounded {
+		return Done, do(Unbounded)
 	}
-	do()
-	return Done
+	if takes(most) > most {
+		return TooMuch, Work{}
+	}
+	w := do(movedAtOnce)
+	if w.Moved > movedAtOnce {
+		return TooMuch, w
+	}
+	return Done, w
 }
 
 // GatherAll brings home what was stored at replicas.
 func (s *Set) GatherAll() Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.gather()
+	return s.gather(Unbounded)
 }
 
-// FreshAll is GatherAll for what FreshWithin does. It takes every byte for changed.
+// FreshAll is GatherAll for what FreshWithin does.
 func (s *Set) FreshAll(addrs []uint64) Work {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.freshPages(addrs)
-	n := s.toFreshen(Unbounded, addrs)
-	return Work{n, n}
+	return s.freshPages(Unbounded, addrs)
 }
 
 // toGather is how many bytes of places gather compares. It counts no further than it has to,
@@ -100,20 +111,26 @@ func (s *Set) compares(r *replica) int {
 	return s.reach(s.plan.home(r.page), userd)
 }
 
-// toFreshen is toGather for freshPages.
+// toFreshen is toGather for freshPages. A page may be shown at many more places than are
+// replicas: those are not looked at.
 func (s *Set) toFreshen(most int, addrs []uint64) (n int) {
-	for i := 0; i < len(addrs) && n <= most; i++ {
-		s.plan.others(uint32(addrs[i]>>pageShift), func(at place) {
-			if s.replicas[at] != nil {
-				n += pageSize
-			}
-		})
+	for _, addr := range addrs {
+		for r := s.ofPage[uint32(addr>>pageShift)]; r != nil && n <= most; r = r.after {
+			n += pageSize
+		}
 	}
 	return n
 }
 
-func (s *Set) freshPages(addrs []uint64) {
+// freshPages brings to the pages of VRAM at addrs what was written to other places that show
+// them, and ends when more than so many bytes have gone over. It takes every page for changed.
+func (s *Set) freshPages(most int, addrs []uint64) (w Work) {
 	for _, addr := range addrs {
-		s.freshPage(addr)
+		for r := s.ofPage[uint32(addr>>pageShift)]; r != nil && w.Moved <= most; r = r.after {
+			w.Compared += pageSize
+			w.Merged += pageSize
+			w.Moved += s.hold(r, pageSize)
+		}
 	}
+	return w
 }

@@ -75,8 +75,10 @@ func (d doors) Look() (rang, watched int) {
 // the PBDMA read counts too: it may have gone on by itself, and the ring has come round
 // to where the last bell was.
 func (f *fifo) news(s *slot) bool {
-	if f.astray && f.card.windows.FreshWithin(homes.Unbounded, []uint64{s.ch.userd}) != homes.Done {
-		return false
+	if f.astray {
+		if came, _ := f.card.windows.FreshWithin(homes.Unbounded, []uint64{s.ch.userd}); came != homes.Done {
+			return false
+		}
 	}
 	return f.put(s) != s.put
 }
