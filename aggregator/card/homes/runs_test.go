@@ -44,103 +44,15 @@ func runsOf(s *Set, pages uint32) (n int64) {
 	return n
 }
 
-// newRunsSet makes windows of 32 pages in BAR3 and as many in BAR1.
-func newRunsSet(t require.TestingT, pages uint32, l Limits) (*Set, *fakeCard, *Stats) {
-	const window = 32 << pageShift
-	c, stats := &fakeCard{homestest.New(uint64(pages) << pageShift)}, new(Stats)
-	for page := range pages {
+// newNumberedSet makes windows of a card whose pages begin with their numbers plus one.
+func newNumberedSet(t require.TestingT, cfg Config) (*Set, *fakeCard, *Stats) {
+	c, stats := &fakeCard{homestest.New(cfg.VRAM)}, new(Stats)
+	for page := range uint32(cfg.VRAM >> pageShift) {
 		binary.LittleEndian.PutUint32(c.Bytes[page<<pageShift:], page+1)
 	}
-	s, err := New(Config{Map: MapBAR1 | MapBAR3, BAR1: window, BAR3: window, VRAM: uint64(pages) << pageShift, Limits: l}, c, stats)
+	s, err := New(cfg, c, stats)
 	require.NoError(t, err)
 	return s, c, stats
-}
-
-// TestRunsStayWithinTheirLimit: whatever places show, one after the other, pages lie in no
-// more runs than the limit, and are shown at no more other places than theirs; one trap moves
-// no more than its limit in and as many out, and every page has its bytes: those of the
-// processor's stores to places that show the page, too, and in no other place anything. Who waits comes to an end.
-func TestRunsStayWithinTheirLimit(t *testing.T) {
-	const pages = 64
-	rapid.Check(t, func(t *rapid.T) {
-		limits := Limits{
-			Runs: rapid.IntRange(1, 9).Draw(t, "runs"), Moves: rapid.IntRange(1, 40).Draw(t, "moves"),
-			Replicas: rapid.SampledFrom([]int{1, 3, 8, 64}).Draw(t, "replicas"),
-		}
-		s, c, stats := newRunsSet(t, pages, limits)
-		defer func() { require.NoError(t, s.Close()) }()
-		want := make(map[uint32]uint32)
-		for page := range uint32(pages) {
-			want[page] = page + 1
-		}
-		trap := func(f func()) {
-			stats.MostEntered.Store(0)
-			stats.MostLeft.Store(0)
-			s.Glance()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			f()
-			require.LessOrEqual(t, stats.MostEntered.Load(), int64(limits.Moves))
-			require.LessOrEqual(t, stats.MostLeft.Load(), int64(limits.Moves))
-			require.LessOrEqual(t, stats.Runs.Load(), int64(limits.Runs))
-			require.LessOrEqual(t, len(s.order), limits.Replicas)
-			require.Equal(t, runsOf(s, pages), stats.Runs.Load())
-		}
-		serial := uint32(1000)
-		places := int(s.plan.base[Kinds])
-		for range rapid.IntRange(1, 12).Draw(t, "rounds") {
-			trap(func() {
-				s.reconcile(pageSize)
-				for range rapid.IntRange(1, 4).Draw(t, "changes") {
-					at := rapid.IntRange(0, places-1).Draw(t, "place")
-					n := rapid.SampledFrom([]int{1, 1, 1, 8, 32, 64}).Draw(t, "places")
-					step := rapid.IntRange(1, 3).Draw(t, "step") // every, or every other
-					page := rapid.IntRange(-20, pages-1).Draw(t, "page")
-					readOnly := rapid.IntRange(0, 6).Draw(t, "read-only") == 0
-					for i := 0; i < n && at+i < places; i += step {
-						e := nothing
-						if page >= 0 {
-							e = shows(uint32(page+i)%pages, readOnly)
-						}
-						s.plan.show(place(at+i), e)
-					}
-				}
-				s.apply()
-			})
-			if rapid.Bool().Draw(t, "more before it is done") {
-				continue
-			}
-			for looks := 0; s.Pending(); looks++ {
-				require.Less(t, looks, 20*pages, "it does not end")
-				trap(func() {})
-			}
-			func() {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				for at := range place(places) { // a processor stores where it may
-					page, ok := s.plan.shows[at].page()
-					exact := ok && (s.plan.home(page) == at || s.replicas[at] != nil && s.replicas[at].page == page)
-					if !exact {
-						require.Zero(t, binary.LittleEndian.Uint32(s.bytes(at)), "place %d, which is of no page", at)
-					} else {
-						require.Equal(t, want[page], binary.LittleEndian.Uint32(s.bytes(at)), "page %d at %d", page, at)
-						if s.plan.showing(page, at) && rapid.IntRange(0, 3).Draw(t, "store") == 0 {
-							serial++
-							want[page] = serial
-							binary.LittleEndian.PutUint32(s.bytes(at), serial)
-							s.reconcile(pageSize)
-						}
-					}
-				}
-				p := make([]byte, 4)
-				for page := range uint32(pages) {
-					c.Read(uint64(page)<<pageShift, p)
-					require.Equal(t, want[page], binary.LittleEndian.Uint32(p), "page %d", page)
-				}
-			}()
-		}
-		require.Zero(t, stats.MovesRefused.Load())
-	})
 }
 
 // naiveLeave is leave's twin: it knows where each page lives, and finds runs by going
@@ -216,7 +128,8 @@ func naiveLeave(homes map[uint32]place, together func(a, b place) bool, leaving 
 func TestLeaveEqualsNaive(t *testing.T) {
 	const pages = 64
 	rapid.Check(t, func(t *rapid.T) {
-		s, _, stats := newRunsSet(t, pages, Limits{})
+		const window = 32 << pageShift
+		s, _, stats := newNumberedSet(t, Config{Map: MapBAR1 | MapBAR3, BAR1: window, BAR3: window, VRAM: pages << pageShift})
 		defer func() { require.NoError(t, s.Close()) }()
 		s.mu.Lock()
 		defer s.mu.Unlock()
