@@ -25,11 +25,21 @@ const aliased = 1024
 // aliasPages are the pages that an aliasing guest shows in many places: those of USERD.
 const aliasPages = 16
 
-// aliasing is a polled guest of which n places of BAR1 show pages that live elsewhere.
+// aliasing is a polled guest of which n places of BAR1 show pages that live elsewhere, and that
+// has a channel.
 func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	t.Helper()
+	g := aliasingWith(t, a, doorbell.Poll, n)
+	bindChannel(t.(*testing.T), g, 1)
+	return g
+}
+
+// aliasingWith is aliasing for a guest without a channel. Its pages are shown in turn, from the
+// first place behind the poll area on; they live at the first places that show them.
+func aliasingWith(t testing.TB, a *Aggregator, bells doorbell.Mode, n int) *Guest {
+	t.Helper()
 	const barInst, barDir, barTable = 0x50000, 0x280000, 0x300000
-	g := addGuestWith(t, a, GuestConfig{Doorbell: doorbell.Poll, Map: homes.MapBAR1})
+	g := addGuestWith(t, a, GuestConfig{Doorbell: bells, Map: homes.MapBAR1})
 	openWindows(t, g)
 	block := make([]byte, gf100.InstanceSize)
 	gf100.InstPDBLo.Put(block, barDir>>12)
@@ -45,7 +55,6 @@ func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	require.True(t, g.eachRun(barTable+gf100.PollSize/pageSize*8, entries, true))
 	g.SetBlock(card1, gf100.BlockVirtual|barInst>>12)
 	require.EqualValues(t, n, g.stats.Mapped.Replicas.Load())
-	bindChannel(t.(*testing.T), g, 1)
 	return g
 }
 

@@ -3,15 +3,12 @@ package aggregator
 import (
 	"encoding/binary"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -253,156 +250,6 @@ func TestLooksDoNotWaitForMoves(t *testing.T) {
 	store(g, 1, 9)
 	look(a)
 	require.EqualValues(t, 1, g.stats.PolledBells.Load(), "found while pages moved")
-}
-
-// bellCard holds each bell of the card's against whose channel it is. A channel's
-// instance block and each GP_PUT carry the guest's number.
-type bellCard struct {
-	*fakeCard
-	mu    sync.Mutex
-	owner [gf100.Channels]int // guest's number plus one
-	last  [gf100.Channels]uint32
-	rings int
-	wrong []string
-}
-
-func (b *bellCard) WriteBAR(bar int, off uint64, p []byte) {
-	v := binary.LittleEndian.Uint32(p)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	reg := uint32(off)
-	switch {
-	case bar == card.BAR1:
-		b.bell(int(off/gf100.USERDSize), v)
-		return
-	case reg >= regChannelInst && reg < regChannelInst+gf100.Channels*strideChannel && (reg-regChannelInst)%strideChannel == 0:
-		b.bound(int((reg-regChannelInst)/strideChannel), v)
-	}
-	b.fakeCard.WriteBAR(bar, off, p)
-	b.fakeCard.forget()
-}
-
-func (b *bellCard) bell(ch int, v uint32) {
-	b.rings++
-	if b.owner[ch] != int(v>>24) {
-		b.wrong = append(b.wrong, fmt.Sprintf("channel %d of %d rang for %#x", ch, b.owner[ch], v))
-		return
-	}
-	b.last[b.owner[ch]] = v
-}
-
-func (b *bellCard) bound(ch int, v uint32) {
-	b.owner[ch] = 0
-	if v&gf100.InstanceBound == 0 {
-		return
-	}
-	block := make([]byte, gf100.InstanceSize)
-	b.ReadVRAM(uint64(v&gf100.InstanceAddr)<<12, block)
-	b.owner[ch] = int(gf100.InstGPBaseLo.Get(block))
-	// What was written before is read when the channel is bound.
-	userd, _ := gf100.InstanceUSERD(block)
-	var put [4]byte
-	b.ReadVRAM(userd+gf100.USERDGPPut, put[:])
-	if v := binary.LittleEndian.Uint32(put[:]); v != 0 && b.owner[ch] == int(v>>24) {
-		b.last[b.owner[ch]] = v
-	}
-}
-
-// flips is how often the guest of TestNoBellIsLost changes its mind.
-const flips = 100_000
-
-// TestNoBellIsLost: a guest's processor writes GP_PUT while another switches channels
-// on and off, binds others at their numbers, commits runlists and preempts. No bell is
-// rung for a channel that it is not of, and in the end the card has every last one.
-func TestNoBellIsLost(t *testing.T) {
-	b := &bellCard{fakeCard: newFake(fakeVRAM)}
-	a, err := NewWith(b, Options{Pace: doorbell.Pace{Fast: doorbell.MinFast}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, a.Close()) })
-	g := polledGuest(t, a)
-	t.Cleanup(func() { require.NoError(t, g.Remove()) })
-
-	// Number id is bound to instance block id, or to id+numbers: another ring, and
-	// another page of USERD.
-	const numbers, kinds = 4, 2
-	for n := range uint32(numbers * kinds) {
-		block := make([]byte, gf100.InstanceSize)
-		gf100.InstUSERDLo.Put(block, userdAt>>12+n)
-		gf100.InstPDBLo.Put(block, dirAt>>12)
-		gf100.InstLimitLo.Put(block, 0xfffff)
-		gf100.InstGPBaseLo.Put(block, n+1)
-		require.True(t, g.eachRun(instAt+uint64(n)*gf100.InstanceSize, block, true))
-	}
-	bind := func(id, kind uint32) {
-		inst := instAt + uint64(id+kind*numbers)*gf100.InstanceSize
-		g.Bind(uint8(id), gf100.InstanceBound|uint32(inst>>12))
-	}
-	var stop atomic.Bool
-	var writers sync.WaitGroup
-	var last [numbers * kinds]uint32
-	writers.Go(func() {
-		for n := uint32(1); !stop.Load(); n++ {
-			i := rand.IntN(len(last))
-			last[i] = uint32(i+1)<<24 | n&0xffffff
-			store(g, uint8(i), last[i])
-			if n%64 == 0 {
-				time.Sleep(10 * time.Microsecond)
-			}
-		}
-	})
-	var raw []byte
-	for id := range uint32(numbers) {
-		raw = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(raw, id), 4)
-	}
-	require.True(t, g.eachRun(listAt, raw, true))
-	for n := range flips {
-		id := rand.Uint32N(numbers)
-		switch rand.IntN(64) {
-		case 0:
-			bind(id, rand.Uint32N(kinds))
-		case 1:
-			g.Bind(uint8(id), 0)
-		case 2:
-			g.Runlist(listAt>>12, 0x01f00000|rand.Uint32N(numbers+1))
-		case 3:
-			g.Preempt(uint8(id))
-		case 4:
-			g.Schedule(rand.IntN(2) == 0)
-		default:
-			g.Enable(uint8(id), rand.IntN(8) > 0)
-		}
-		if n%32 == 0 {
-			time.Sleep(10 * time.Microsecond)
-		}
-	}
-	stop.Store(true)
-	writers.Wait()
-	for kind := range uint32(kinds) {
-		for id := range uint32(numbers) {
-			g.Bind(uint8(id), 0)
-			bind(id, kind)
-			g.Enable(uint8(id), true)
-		}
-		settle(g)
-		for id := range uint32(numbers) {
-			store(g, uint8(id+kind*numbers), last[id+kind*numbers]^1)
-		}
-		require.Eventually(t, func() bool {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			for id := range uint32(numbers) {
-				if i := id + kind*numbers; b.last[i+1] != last[i]^1 {
-					return false
-				}
-			}
-			return true
-		}, patience, tick, "a bell was lost: %x, %x", b.last[:numbers*kinds+1], last)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	require.Empty(t, b.wrong)
-	require.Greater(t, b.rings, flips/1000)
-	require.Positive(t, g.stats.PolledBells.Load())
 }
 
 // TestLooksAreBounded: what one look does is bounded, however many channels and guests

@@ -1,0 +1,232 @@
+package aggregator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes/homestest"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// bellCard holds each GP_PUT that the card gets, with a bell or when it is bound, against whose
+// channel it is, and against what that channel's guest stored before it. A channel's instance
+// block, each GP_PUT and each store carry the channel's mark in their highest byte.
+type bellCard struct {
+	*homingCard
+	stored func(mark int) uint32 // what the card finds of the stores
+
+	bells sync.Mutex          // guards what follows; Guest.mu and nothing of the card's is outside it
+	owner [gf100.Channels]int // marks, by the card's number; 0: nobody's
+	last  [gf100.Channels]uint32
+	wrong []string
+}
+
+func (b *bellCard) WriteBAR(bar int, off uint64, p []byte) {
+	v := binary.LittleEndian.Uint32(p)
+	b.bells.Lock()
+	defer b.bells.Unlock()
+	if bar == card.BAR1 {
+		b.put("a bell", int(off/gf100.USERDSize), v)
+		return
+	}
+	if reg := uint32(off) - regChannelInst; reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
+		b.bound(int(reg/strideChannel), v)
+	}
+	b.homingCard.WriteBAR(bar, off, p)
+	b.forget()
+}
+
+func (b *bellCard) bound(ch int, v uint32) {
+	b.owner[ch] = 0
+	if v&gf100.InstanceBound == 0 {
+		return
+	}
+	block := make([]byte, gf100.InstanceSize)
+	b.ReadVRAM(uint64(v&gf100.InstanceAddr)<<12, block)
+	b.owner[ch] = int(gf100.InstGPBaseLo.Get(block))
+	userd, _ := gf100.InstanceUSERD(block)
+	var put [4]byte
+	b.ReadVRAM(userd+gf100.USERDGPPut, put[:])
+	b.put("a bind", ch, binary.LittleEndian.Uint32(put[:]))
+}
+
+func (b *bellCard) put(how string, ch int, v uint32) {
+	mark := b.owner[ch]
+	if v == 0 && b.last[mark] == 0 {
+		return // bound or rung before anything was submitted to it
+	}
+	if mark != int(v>>24) {
+		b.wrong = append(b.wrong, fmt.Sprintf("%s: channel %d, which is %d's, gets %#x", how, ch, mark, v))
+		return
+	}
+	if got := b.stored(mark); got&0xffffff < v&0xffffff {
+		b.wrong = append(b.wrong, fmt.Sprintf("%s: channel %d gets %#x, and the card finds %#x", how, ch, v, got))
+	}
+	b.last[mark] = v
+}
+
+// flips is how often the guests of TestNoBellIsLostNorEarly change their minds, all together.
+const flips = 100_000
+
+// TestNoBellIsLostNorEarly: a guest's processor stores to a page, which is shown in many places,
+// at the last of them, then writes GP_PUT, and rings if that is trapped; another switches
+// channels on and off, binds others at their numbers, commits runlists, preempts and
+// invalidates. Whatever the card hears, and finds when a channel is bound, is of that channel,
+// and what was stored before it is where the card finds it. In the end the card has every last
+// GP_PUT.
+func TestNoBellIsLostNorEarly(t *testing.T) {
+	const few = homes.AtOnce / pageSize
+	flips := flips / 10 // of each
+	if raceDetector {
+		flips /= 5 // each takes as much longer
+	}
+	for _, mode := range []doorbell.Mode{doorbell.Trap, doorbell.Poll} {
+		for _, replicas := range []int{0, aliasPages, few, few + 1, 4 * few} {
+			t.Run(fmt.Sprint(mode, " ", replicas), func(t *testing.T) { ringAndFlip(t, mode, replicas, flips) })
+		}
+	}
+}
+
+func ringAndFlip(t *testing.T, mode doorbell.Mode, replicas, flips int) {
+	const (
+		numbers, kinds = 4, 2  // of channels: number id has instance block id, or id+numbers
+		storedAt       = 0x800 // in the page of a channel's USERD
+	)
+	b := &bellCard{homingCard: &homingCard{newFake(fakeVRAM), homestest.New(fakeVRAM)}}
+	a := newAggOn(t, b, Options{Pace: doorbell.Pace{Fast: doorbell.MinFast}, TableRate: 1 << 40})
+	g := aliasingWith(t, a, mode, replicas)
+	file := g.Windows()[0].File
+	b.stored = func(mark int) uint32 {
+		at, _ := g.extents.translate(userdAt+uint64(mark-1)*gf100.USERDSize, gf100.USERDSize)
+		var p [4]byte
+		b.ReadVRAM(at+storedAt, p[:])
+		return binary.LittleEndian.Uint32(p[:])
+	}
+	for n := range uint32(numbers * kinds) {
+		block := make([]byte, gf100.InstanceSize)
+		gf100.InstUSERDLo.Put(block, userdAt>>12+n)
+		gf100.InstPDBLo.Put(block, dirAt>>12)
+		gf100.InstLimitLo.Put(block, 0xfffff)
+		gf100.InstGPBaseLo.Put(block, n+1)
+		require.True(t, g.eachRun(instAt+uint64(n)*gf100.InstanceSize, block, true))
+	}
+	var raw []byte
+	for id := range uint64(numbers) {
+		raw = binary.LittleEndian.AppendUint64(raw, 4<<32|id)
+	}
+	require.True(t, g.eachRun(listAt, raw, true))
+
+	var device sync.Mutex // a virtual GPU's: of traps there is one at a time
+	trap := func(do func()) {
+		device.Lock()
+		defer device.Unlock()
+		do()
+	}
+	bind := func(id, kind uint32) {
+		inst := instAt + uint64(id+kind*numbers)*gf100.InstanceSize
+		trap(func() { g.Order(); g.Bind(uint8(id), gf100.InstanceBound|uint32(inst>>12)) })
+	}
+	unbind := func(id uint32) { trap(func() { g.Order(); g.Bind(uint8(id), 0) }) }
+	var last [numbers * kinds]uint32
+	submit := func(i int) {
+		last[i] = uint32(i+1)<<24 | (last[i]+1)&0xffffff
+		var p [4]byte
+		binary.LittleEndian.PutUint32(p[:], last[i])
+		at := (replicas+aliasPages-1-i)/aliasPages*aliasPages + i // the last place that shows the page
+		_, err := file.WriteAt(p[:], int64(gf100.PollSize+at*pageSize+storedAt))
+		assert.NoError(t, err)
+		if mode == doorbell.Poll {
+			store(g, uint8(i), last[i])
+			return
+		}
+		trap(func() {
+			store(g, uint8(i), last[i])
+			g.Bell(uint8(i % numbers))
+		})
+	}
+
+	var stop atomic.Bool
+	var processor sync.WaitGroup
+	end := func() {
+		stop.Store(true)
+		processor.Wait()
+	}
+	defer end()
+	processor.Go(func() {
+		for n := 1; !stop.Load(); n++ {
+			submit(rand.IntN(len(last)))
+			if n%64 == 0 {
+				time.Sleep(10 * time.Microsecond)
+			}
+		}
+	})
+	for n := range flips {
+		id := rand.Uint32N(numbers)
+		switch rand.IntN(64) {
+		case 0:
+			bind(id, rand.Uint32N(kinds))
+		case 1:
+			unbind(id)
+		case 2:
+			trap(func() { g.Order(); g.Runlist(listAt>>12, 0x01f00000|rand.Uint32N(numbers+1)) })
+		case 3:
+			trap(func() { g.Order(); g.Preempt(uint8(id)) })
+		case 4:
+			trap(func() { g.Order(); g.Schedule(rand.IntN(2) == 0) })
+		case 5:
+			trap(func() { g.Order(); g.Invalidate(dirAt>>12<<4, 1<<31|1) })
+		default:
+			trap(func() { g.Enable(uint8(id), rand.IntN(8) > 0) })
+		}
+		if n%16 == 0 {
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
+	end()
+
+	for n := range uint32(4 * kinds) {
+		kind := n % kinds
+		for id := range uint32(numbers) {
+			unbind(id)
+			bind(id, kind)
+			trap(func() { g.Enable(uint8(id), true) })
+		}
+		if n >= 2*kinds {
+			settle(g) // else it is rung while it is being bound
+		}
+		for id := range uint32(numbers) {
+			submit(int(id + kind*numbers))
+		}
+		lost := func() (list []string) {
+			b.bells.Lock()
+			defer b.bells.Unlock()
+			for id := range uint32(numbers) {
+				if i := id + kind*numbers; b.last[i+1] != last[i] {
+					list = append(list, fmt.Sprintf("%#x is wanted, %#x came last", last[i], b.last[i+1]))
+				}
+			}
+			return list
+		}
+		if !assert.Eventually(t, func() bool { return len(lost()) == 0 }, patience, tick, "a bell was lost") {
+			require.Empty(t, lost())
+		}
+	}
+	b.bells.Lock()
+	wrong := b.wrong
+	b.bells.Unlock()
+	require.Empty(t, wrong[:min(len(wrong), 5)], "%d in all", len(wrong))
+	if mode == doorbell.Poll {
+		require.Positive(t, g.stats.PolledBells.Load())
+	}
+}
