@@ -231,7 +231,7 @@ func TestStrayBellsOfDearGuests(t *testing.T) {
 	freshWithin := func(most int) homes.Outcome { out, _ := set.FreshWithin(most, page); return out }
 	within(homes.TooMuch, func() homes.Outcome { return freshWithin(shown*pageSize - 1) })
 	within(homes.Done, func() homes.Outcome { return freshWithin(shown * pageSize) })
-	require.Equal(t, homes.Work{Compared: shown * pageSize, Merged: shown * pageSize}, set.FreshAll(page))
+	require.Equal(t, homes.Work{Compared: shown * pageSize}, set.FreshAll(page))
 	within(homes.TooMuch, func() homes.Outcome { return gatherWithin(aliased*pageSize - 1) })
 	within(homes.Done, func() homes.Outcome { return gatherWithin(aliased * pageSize) })
 	require.Equal(t, aliased*pageSize, set.GatherAll().Compared)
@@ -248,8 +248,7 @@ func TestStrayBellsOfDearGuests(t *testing.T) {
 }
 
 // TestBellsBehindMuchAreLeft: so is a look of which more goes over than others should wait for,
-// however little is compared, and the guest pays for what goes over. The control is who rings
-// without having stored.
+// however little is compared. The control is who rings without having stored.
 func TestBellsBehindMuchAreLeft(t *testing.T) {
 	const replicas = homes.AtOnce / pageSize
 	a, _ := newHoming(t, Options{Pace: rare})
@@ -285,6 +284,68 @@ func TestBellsBehindMuchAreLeft(t *testing.T) {
 		defer g.mu.Unlock()
 		return g.channels[1].ch.heard == n
 	}, patience, tick)
+}
+
+// TestMergesArePaidFor: what has gone over in a look at everybody's bells, or in a trap, its guest
+// pays for; the control is who has stored nothing else.
+func TestMergesArePaidFor(t *testing.T) {
+	const replicas = homes.AtOnce / pageSize
+	a, _ := newHoming(t, Options{Pace: rare, TableRate: 1}) // nothing is forgiven
+	g := aliasing(t, a, replicas)
+	file := g.Windows()[0].File
+	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
+	d := &doors{agg: a, most: homes.AtOnce}
+	n := uint32(0)
+	for name, bell := range map[string]func(){"look": func() { d.Look() }, "trap": func() { g.Bell(1) }} {
+		for _, stores := range []bool{false, true} {
+			paid := func() bool { // who freshens replicas may have been there before
+				settle(g)
+				n++
+				if stores {
+					_, err := file.WriteAt([]byte{byte(n) + 1}, gf100.PollSize+aliasPages*pageSize)
+					assert.NoError(t, err)
+				}
+				store(g, 1, n)
+				g.mu.Lock()
+				g.pace = pace{}
+				rounds := g.begun
+				g.mu.Unlock()
+				bell()
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				return g.pace.level > 0 && g.begun == rounds && g.todo.empty() // and not by the guest's goroutine
+			}
+			if stores {
+				require.Eventually(t, paid, patience, tick, name)
+				continue
+			}
+			for range 20 {
+				require.False(t, paid(), name)
+			}
+		}
+	}
+	require.Zero(t, g.stats.OwnLooks.Load())
+}
+
+// TestBellWithoutNews: a trapped store of GP_PUT as it stands is no reason not to ring what a
+// look has found.
+func TestBellWithoutNews(t *testing.T) {
+	a, _ := newHoming(t, Options{Pace: rare})
+	g := aliasing(t, a, 1)
+	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
+	trapped, news := g.listenTo(1)
+	require.False(t, news)
+	store(g, 1, 1) // by another processor of the guest's
+	var bells unheard
+	require.Eventually(t, func() bool {
+		g.gather()
+		g.listen(&bells)
+		return bells.n > 0
+	}, patience, tick)
+	g.mu.Lock()
+	g.ring(1, g.heed(trapped))
+	g.mu.Unlock()
+	require.Equal(t, 1, g.ringUnheard(&bells))
 }
 
 // TestNewsIsOfItsHearing: what was found of a channel before somebody else heard of it is not

@@ -88,7 +88,8 @@ func (d *doors) Look() (rang, watched int) {
 // lookAtBells rings what was written since it looked last, and shows the guest what
 // the card reports of channels that have something to do: nobody traps the guest when
 // it looks. While pages of the guest's move it does nothing; the next look will. If more of
-// the guest's has to be compared than most, the guest's own goroutine does it.
+// the guest's has to be compared than most, or has changed than others should wait for, the
+// guest's own goroutine does it.
 func (g *Guest) lookAtBells(most int) (rang, watched int) {
 	set := g.mapped.Load()
 	if set == nil {
@@ -97,7 +98,7 @@ func (g *Guest) lookAtBells(most int) (rang, watched int) {
 	var pages [gf100.Channels]uint64
 	n := 1
 	came, w := set.FreshWithin(most, g.strays(&pages))
-	g.payForMoved(w)
+	g.payForMerged(w)
 	if came == homes.Done {
 		var bells unheard
 		if n = g.listen(&bells); bells.n == 0 {
@@ -123,13 +124,13 @@ func (g *Guest) leaveLook() {
 	}
 }
 
-// What a byte of a place is in bytes of the rate (see toll): to compare it with what it was, to
-// hold it against its home, which is done word by word if anything has changed, and to bring it
-// there.
+// What a byte of a place is in bytes of the rate (see toll), as BenchmarkGatherWithin of homes
+// finds it: to compare it with what it was, to look at it word by word, and to bring its word
+// home.
 const (
 	perCompared = 0.5 / movedAtOnce
 	perMerged   = 4. / movedAtOnce
-	perMoved    = 4.
+	perMoved    = 5.
 )
 
 // gather brings to where the card finds it what the guest wrote to mapped places. It is the
@@ -147,12 +148,12 @@ func (g *Guest) gatherWithin(most int) homes.Outcome {
 		return homes.Done
 	}
 	out, w := set.GatherWithin(most)
-	g.payForMoved(w)
+	g.payForMerged(w)
 	return out
 }
 
-func (g *Guest) payForMoved(w homes.Work) {
-	if w.Moved > 0 {
+func (g *Guest) payForMerged(w homes.Work) {
+	if w.Merged > 0 {
 		g.payFor(w)
 	}
 }

@@ -51,13 +51,15 @@ func (ch *channel) listen() (b found, news bool) {
 	return b, b.put != ch.heard
 }
 
-// heed notes what was found, if nobody has heard of the channel in between. Guest.mu is held.
+// heed notes what was found, if nobody has heard news of the channel in between. Guest.mu is held.
 func (g *Guest) heed(b found) bool {
 	if b.ch == nil || g.channels[b.ch.gid].ch != b.ch || b.ch.hears != b.hears {
 		return false
 	}
-	b.ch.heard = b.put
-	b.ch.hears++
+	if b.put != b.ch.heard {
+		b.ch.heard = b.put
+		b.ch.hears++
+	}
 	return true
 }
 

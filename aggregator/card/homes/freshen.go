@@ -56,7 +56,7 @@ func (s *Set) reconcile(polled int) (moved int) {
 	for range 2 {
 		n := 0
 		for _, r := range s.order {
-			n += s.hold(r, polled)
+			n += s.hold(r, polled).moved
 		}
 		if moved += n; n == 0 {
 			break
@@ -67,14 +67,23 @@ func (s *Set) reconcile(polled int) (moved int) {
 
 // hold makes one replica equal to its home; if that is in the poll area, the first so
 // many bytes of it.
-func (s *Set) hold(r *replica, polled int) int {
-	home := s.plan.home(r.page)
+func (s *Set) hold(r *replica, polled int) (m merged) {
+	undone := 0 // bytes that were looked at for it
 	if r.readOnly && !bytes.Equal(r.mem, r.agreed) {
 		s.stats.Undone.Add(differing(r.mem, r.agreed))
+		undone = pageSize
 	}
-	if home == own {
-		return s.take(r)
+	if home := s.plan.home(r.page); home == own {
+		m = s.take(r)
+	} else {
+		m = s.merge(r, home, polled)
 	}
+	m.looked += undone
+	return m
+}
+
+// merge is hold for a page that lives at a place.
+func (s *Set) merge(r *replica, home place, polled int) merged {
 	end := s.reach(home, polled)
 	m := merge(s.bytes(home)[:end], r.mem[:end], r.agreed[:end], r.readOnly)
 	s.stats.Reconciles.Add(1)
@@ -85,7 +94,7 @@ func (s *Set) hold(r *replica, polled int) int {
 	if m.fast {
 		s.stats.Lost.Add(r.kind, 1)
 	}
-	return m.moved
+	return m
 }
 
 // reach is how many bytes of a page that lives at home are looked at, if of those in the
@@ -97,13 +106,13 @@ func (s *Set) reach(home place, polled int) int {
 	return pageSize
 }
 
-// gather brings to homes what was written to their replicas, and ends when more than so many
-// bytes have gone over. What only a home has is not looked at: that is half of the work, and
+// gather brings to homes what was written to their replicas, and ends when that is more work
+// than so much (Work.merging). What only a home has is not looked at: that is half of the work, and
 // who submits waits for it.
 func (s *Set) gather(most int) (w Work) {
 	s.stats.Gathers.Add(1)
 	s.soon()
-	for i := 0; i < len(s.order) && w.Moved <= most; i++ {
+	for i := 0; i < len(s.order) && w.merging() <= most; i++ {
 		r := s.order[i]
 		if r.readOnly {
 			continue
@@ -114,25 +123,24 @@ func (s *Set) gather(most int) (w Work) {
 			s.stats.Reconciles.Add(1)
 			continue
 		}
-		w.Merged += end
-		w.Moved += s.hold(r, userd)
+		w.merge(s.hold(r, userd))
 	}
 	return w
 }
 
 // take gives a replica the bytes of a page that lives in the card's own memory: no
 // place shows it to be written, so it has nothing to give.
-func (s *Set) take(r *replica) int {
+func (s *Set) take(r *replica) (m merged) {
 	s.stats.Reconciles.Add(1)
 	addr := uint64(r.page) << pageShift
 	if bytes.Equal(r.mem, r.agreed) && s.owner.SameTable(shadowpt.VRAM, addr, r.agreed) {
-		return 0
+		return m
 	}
 	s.owner.ReadTable(shadowpt.VRAM, addr, r.agreed)
 	n := differing(r.mem, r.agreed)
 	copy(r.mem, r.agreed)
 	s.stats.BytesMerged.Add(n)
-	return 0 // to the place alone: no other has to hear of it
+	return merged{looked: pageSize, words: pageSize / 4} // to the place alone: no other has to hear of it
 }
 
 // How often replicas are looked at while the guest does nothing that is trapped: at

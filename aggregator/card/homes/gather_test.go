@@ -123,42 +123,94 @@ func TestOverruled(t *testing.T) {
 	require.EqualValues(t, len("away"), stats.Overruled[BAR1].Load())
 }
 
-// TestGatherStops: what goes over at once has its bound, too, to a page; who comes back for the
-// rest finds it. So it is for pages with doorbells.
-func TestGatherStops(t *testing.T) {
-	const most = 2 * pageSize
-	for _, c := range []struct {
-		name string
-		do   func(s *Set, most int) Work
-	}{
-		{"gather", (*Set).gather},
-		{"fresh", func(s *Set, most int) Work {
-			var all []uint64
-			for page := range uint64(gatherPages) {
-				all = append(all, page<<pageShift)
+// changes are what a guest may have stored at places before a bell, by how much of it there is.
+var changes = []struct {
+	name     string
+	step     int  // from one changed byte to the next
+	readOnly bool // at places that take and never give
+}{
+	{"every byte", 1, false},
+	{"a byte of each word", 4, false},
+	{"a byte of each line", line, false},
+	{"read-only", 1, true},
+}
+
+// storeAt stores to all places of BAR1 that a gatherSet shows first.
+func storeAt(s *Set, step int) {
+	for _, at := range shown(s)[gatherPages : 2*gatherPages] {
+		for i := 0; i < pageSize; i += step {
+			s.bytes(at)[i] ^= 0xa5
+		}
+	}
+}
+
+// readOnlySet shows one page, that lives in the card's memory, at n places to be read.
+func readOnlySet(t require.TestingT, n int) *Set {
+	const window = 64 << pageShift
+	s, err := New(Config{Map: MapBAR1, BAR1: window, VRAM: gatherPages << pageShift}, &fakeCard{homestest.New(gatherPages << pageShift)}, new(Stats))
+	require.NoError(t, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range place(n) {
+		s.plan.show(s.plan.base[BAR1]+i, shows(0, true))
+	}
+	s.apply()
+	require.Len(t, s.order, n)
+	return s
+}
+
+// TestMergingStops: what has changed is merged at once within bounds, to a page, however it has
+// changed; who comes back for the rest finds it.
+func TestMergingStops(t *testing.T) {
+	const most = pageSize
+	addrs := make([]uint64, gatherPages)
+	for page := range addrs {
+		addrs[page] = uint64(page) << pageShift
+	}
+	ways := map[string]func(s *Set) Work{
+		"gather": func(s *Set) Work { return s.gather(most) },
+		"fresh":  func(s *Set) Work { return s.freshPages(most, addrs) },
+	}
+	for _, c := range changes {
+		for name, do := range ways {
+			if c.readOnly && name == "gather" {
+				continue // there is nothing to bring home
 			}
-			return s.freshPages(most, all)
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s, card, _ := gatherSet(t, false, make([]bool, gatherPages))
-			defer func() { require.NoError(t, s.Close()) }()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			want := bytes.Repeat([]byte{0xa5}, pageSize)
-			for _, at := range shown(s)[gatherPages : 2*gatherPages] {
-				copy(s.bytes(at), want)
-			}
-			times := 0
-			for w := c.do(s, most); w.Moved > most; w = c.do(s, most) {
-				require.LessOrEqual(t, w.Moved, most+2*pageSize) // there and to the other place
-				require.LessOrEqual(t, w.Merged, w.Compared)
-				times++
-				require.Less(t, times, gatherPages, "it does not end")
-			}
-			require.Greater(t, times, 1, "all of it was done at once")
-			require.Equal(t, bytes.Repeat(want, gatherPages), memoryOf(card))
-		})
+			t.Run(c.name+" "+name, func(t *testing.T) {
+				s := readOnlySet(t, 2*gatherPages)
+				if !c.readOnly {
+					require.NoError(t, s.Close())
+					s, _, _ = gatherSet(t, false, make([]bool, gatherPages))
+				}
+				defer func() { require.NoError(t, s.Close()) }()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				want := make([]byte, pageSize)
+				if c.readOnly {
+					for _, at := range shown(s) {
+						copy(s.bytes(at), bytes.Repeat([]byte{0xa5}, pageSize))
+					}
+				} else {
+					storeAt(s, c.step)
+					copy(want, s.bytes(shown(s)[gatherPages]))
+				}
+				times, sum := 0, 0
+				for more := true; more; times++ {
+					require.Less(t, times, 4*gatherPages, "it does not end")
+					w := do(s)
+					require.LessOrEqual(t, w.merging(), most+4*pageSize, "more than a page, at all its places, beyond")
+					more = w.merging() > most
+					sum += w.merging()
+				}
+				require.Greater(t, times, 2, "most of it was done at once")
+				require.GreaterOrEqual(t, sum, gatherPages*pageSize/4, "what is done is not told")
+				for _, at := range shown(s) {
+					if c.readOnly || at < shown(s)[gatherPages] {
+						require.True(t, bytes.Equal(want, s.bytes(at)), "place %d", at)
+					}
+				}
+			})
+		}
 	}
 }
 
@@ -229,4 +281,54 @@ func BenchmarkGather(b *testing.B) {
 			s.reconcile(userd)
 		}
 	})
+}
+
+// BenchmarkGatherWithin is the longest that others wait for what a guest has stored in 24 pages,
+// by how it has, and what of that is the work that its guest pays for, a byte.
+func BenchmarkGatherWithin(b *testing.B) {
+	const pages, window = AtOnce / pageSize, 64 << pageShift
+	for _, c := range changes {
+		b.Run(c.name, func(b *testing.B) {
+			s := readOnlySet(b, pages)
+			addrs := []uint64{0}
+			if !c.readOnly {
+				require.NoError(b, s.Close())
+				var err error
+				s, err = New(Config{Map: MapBAR1 | MapBAR3, BAR1: window, BAR3: window, VRAM: pages << pageShift}, &fakeCard{homestest.New(pages << pageShift)}, new(Stats))
+				require.NoError(b, err)
+				addrs = nil
+			}
+			defer func() { require.NoError(b, s.Close()) }()
+			s.mu.Lock()
+			if !c.readOnly {
+				for page := range uint32(pages) {
+					s.plan.show(s.plan.base[BAR3]+place(page), shows(page, false))
+					s.plan.show(s.plan.base[BAR1]+place(page), shows(page, false))
+					addrs = append(addrs, uint64(page)<<pageShift)
+				}
+				s.apply()
+			}
+			s.mu.Unlock()
+			var work Work
+			for b.Loop() {
+				b.StopTimer()
+				s.mu.Lock()
+				for _, r := range s.order {
+					for i := 0; i < pageSize; i += c.step {
+						r.mem[i] ^= 0xa5
+					}
+				}
+				s.mu.Unlock()
+				b.StartTimer()
+				came, w := s.FreshWithin(AtOnce, addrs)
+				for came == Busy {
+					came, w = s.FreshWithin(AtOnce, addrs)
+				}
+				work.Merged += w.Merged
+				work.Moved += w.Moved
+			}
+			b.ReportMetric(float64(work.Merged)/float64(b.N), "merged/op")
+			b.ReportMetric(float64(work.Moved)/float64(b.N), "moved/op")
+		})
+	}
 }

@@ -137,7 +137,7 @@ func (l *limited) look() {
 			l.words[page] += limitedPages
 			l.stored[page] = true
 			binary.LittleEndian.PutUint32(word, l.words[page])
-			l.gather()
+			l.gather(Unbounded)
 			require.LessOrEqual(l.t, len(l.order), l.cfg.Replicas)
 			require.Equal(l.t, l.words[page], l.atCard(page), "gathered: page %d", page)
 		}

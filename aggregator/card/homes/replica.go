@@ -20,8 +20,8 @@ type replica struct {
 	before, after *replica // of the same page; see Set.ofPage
 }
 
-// line is how many bytes merge looks at word by word if one of them has changed. Of most pages
-// that have, few have.
+// line is how many bytes merge looks at word by word if one of them has changed. In most pages
+// that have changed, few lines have.
 const line = 64
 
 // mergeTries is how often a word is looked at again that changes meanwhile.
@@ -29,6 +29,8 @@ const mergeTries = 16
 
 // merged is what a merge did.
 type merged struct {
+	looked    int  // bytes that were looked at word by word
+	words     int  // of these, that had changed
 	moved     int  // bytes that went over
 	overruled int  // bytes that place had changed, too, and to something else
 	fast      bool // some word changed too fast
@@ -47,6 +49,8 @@ func merge(home, place, agreed []byte, readOnly bool) (all merged) {
 			continue
 		}
 		m := mergeLine(h, p, a, readOnly)
+		all.looked += len(a)
+		all.words += m.words
 		all.moved += m.moved
 		all.overruled += m.overruled
 		all.fast = all.fast || m.fast
@@ -63,6 +67,7 @@ func mergeLine(home, place, agreed []byte, readOnly bool) (all merged) {
 		}
 		v, m := mergeWord(home, place, off, a, readOnly)
 		le.PutUint32(agreed[off:], v)
+		all.words++
 		all.moved += m.moved
 		all.overruled += m.overruled
 		all.fast = all.fast || m.fast

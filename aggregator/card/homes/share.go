@@ -12,10 +12,11 @@ import "math"
 
 // AtOnce is how many bytes of places are compared for a doorbell while others wait: some
 // microseconds. Pages of USERD that a driver has written through another window too come to
-// 64 KiB. No more than movedAtOnce go over meanwhile, which takes some tens of them.
+// 64 KiB. What has changed takes mergedAtOnce at most, beyond what is begun: some tens of them
+// (BenchmarkGatherWithin).
 const (
-	AtOnce      = 96 << 10
-	movedAtOnce = 4 << 10
+	AtOnce       = 96 << 10
+	mergedAtOnce = 4 << 10
 )
 
 // Outcome is what came of something that was to be done within bounds.
@@ -34,9 +35,17 @@ const Unbounded = math.MaxInt
 // Work is what was done of places, in bytes.
 type Work struct {
 	Compared int // with what they had been
-	Merged   int // of these, held against their homes, for something had changed
-	Moved    int // of these, gone over
+	Merged   int // of these, looked at word by word, for something near had changed
+	Moved    int // of these, in words that had changed
 }
+
+func (w *Work) merge(m merged) {
+	w.Merged += m.looked
+	w.Moved += 4 * m.words
+}
+
+// merging is what it takes to merge, in about the time of a byte that goes over.
+func (w *Work) merging() int { return w.Moved + w.Merged/4 }
 
 // GatherWithin is GatherAll, if that can be done without waiting and by comparing no more than
 // so many bytes of places.
@@ -55,8 +64,8 @@ func (s *Set) FreshWithin(most int, addrs []uint64) (Outcome, Work) {
 		func(most int) Work { return s.freshPages(most, addrs) })
 }
 
-// within does what compares no more than most, as takes says beforehand. How much goes over
-// is known only as it is done: do ends when that is more than it is told.
+// within does what compares no more than most, as takes says beforehand. How much has changed
+// is known only as it is done: do ends when that is more work than it is told.
 func (s *Set) within(most int, takes func(most int) int, do func(most int) Work) (Outcome, Work) {
 	switch {
 	case !s.Aliased():
@@ -71,8 +80,8 @@ func (s *Set) within(most int, takes func(most int) int, do func(most int) Work)
 	if takes(most) > most {
 		return TooMuch, Work{}
 	}
-	w := do(movedAtOnce)
-	if w.Moved > movedAtOnce {
+	w := do(mergedAtOnce)
+	if w.merging() > mergedAtOnce {
 		return TooMuch, w
 	}
 	return Done, w
@@ -123,13 +132,12 @@ func (s *Set) toFreshen(most int, addrs []uint64) (n int) {
 }
 
 // freshPages brings to the pages of VRAM at addrs what was written to other places that show
-// them, and ends when more than so many bytes have gone over. It takes every page for changed.
+// them, and ends when that is more work than so much.
 func (s *Set) freshPages(most int, addrs []uint64) (w Work) {
 	for _, addr := range addrs {
-		for r := s.ofPage[uint32(addr>>pageShift)]; r != nil && w.Moved <= most; r = r.after {
+		for r := s.ofPage[uint32(addr>>pageShift)]; r != nil && w.merging() <= most; r = r.after {
 			w.Compared += pageSize
-			w.Merged += pageSize
-			w.Moved += s.hold(r, pageSize)
+			w.merge(s.hold(r, pageSize))
 		}
 	}
 	return w
