@@ -301,7 +301,6 @@ func (d *drawer) times(rows []*report.Result) table {
 	return t
 }
 
-// parts is the table of its phases and figures.
 // part is the table of a scenario's phases, or of its figures.
 func (d *drawer) part(p *report.Part, scenario, place string, rows []*report.Result) table {
 	t := table{Words: 2, Title: p.Title, Head: slices.Concat([]string{"case", "set-up"}, p.Names), Legend: terms(report.Explain(scenario, place, p.Names, p.Figure))}

@@ -126,6 +126,9 @@ func TestParts(t *testing.T) {
 	require.Equal(t, []string{"store", "p99"}, parts[1].Names)
 	require.True(t, parts[1].Figure)
 	require.Empty(t, report.Parts([]*report.Result{{Phases: []report.Phase{{Name: "probe"}}}}), "it is the time")
+	parts = report.Parts([]*report.Result{{Figures: []report.Figure{{Name: "store"}, {Name: "p99"}}}})
+	require.Len(t, parts, 1, "no phases, no table of them")
+	require.True(t, parts[0].Figure)
 
 	x := report.Result{Scenario: report.Bells, Case: "credit", Where: report.InProcess, Setup: "all"}
 	x.Sum([]report.Sample{{

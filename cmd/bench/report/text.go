@@ -296,7 +296,7 @@ func Parts(rows []*Result) (out []Part) {
 			}
 		}
 	}
-	if len(phases.Names)+len(figures.Names) > 1 {
+	if len(phases.Names) > 0 && len(phases.Names)+len(figures.Names) > 1 {
 		out = append(out, phases)
 	}
 	if len(figures.Names) > 0 {

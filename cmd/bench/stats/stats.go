@@ -65,12 +65,13 @@ const EnoughForInterval = 6
 // lies, 19 times in 20 or more, whatever its distribution: as many values lie below
 // it as heads come up. ok is false if there are too few values for that.
 func (s *Summary) Interval() (low, high float64, ok bool) {
-	if s.N < EnoughForInterval {
+	count := len(s.Values) // not N: a summary that was read may say another number
+	if count < EnoughForInterval {
 		return 0, 0, false
 	}
 	// k is the most values at either end that may be left out: P(heads < k) is 2.5 % at
 	// most.
-	n := float64(s.N)
+	n := float64(count)
 	lg, _ := math.Lgamma(n + 1)
 	k, below := 0, 0.0
 	for {
@@ -83,5 +84,5 @@ func (s *Summary) Interval() (low, high float64, ok bool) {
 		k++
 	}
 	sorted := slices.Sorted(slices.Values(s.Values))
-	return sorted[k-1], sorted[s.N-k], true
+	return sorted[k-1], sorted[count-k], true
 }
