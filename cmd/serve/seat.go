@@ -77,14 +77,15 @@ type Inexact struct {
 	Then   string `json:"then"` // what that means for the guest
 }
 
-// Inexact lists which mapped windows were not exact, and for what reasons.
+// Inexact lists which mapped windows were not exact, and for what reasons, but for what is so
+// for each client when it comes.
 func (s *Seat) Inexact() (list []Inexact) {
 	if s.shown == nil {
 		return nil
 	}
 	for _, c := range s.shown.Counts() {
 		for k, n := range c.In {
-			if n > 0 && c.Why != "" {
+			if n > 0 && c.Why != "" && !c.Usual {
 				list = append(list, Inexact{c.Name, homes.Kind(k).String(), n, c.Why, c.Then})
 			}
 		}

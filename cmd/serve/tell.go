@@ -99,21 +99,20 @@ func (s *Seat) tellRulesLocked(log *slog.Logger) {
 // in which windows, and what comes of it. Seat.logMu is held.
 func (s *Seat) tellInexactLocked(log *slog.Logger) {
 	for _, c := range s.shown.Counts() {
-		if c.Why == "" {
+		if c.Why == "" || c.Usual {
 			continue
 		}
 		var windows []string
-		times, all := uint64(0), uint64(0)
+		times := uint64(0)
 		for k, in := range c.In {
 			window := homes.Kind(k).String()
 			if n := s.newsLocked(c.Name+" "+window, in); n > 0 {
 				windows = append(windows, window)
 				times += n
 			}
-			all += in
 		}
 		if times > 0 {
-			log.Warn("a mapped window is not exact", "gpu", s.Name, "window", strings.Join(windows, ","), "count", c.Name, "why", c.Why, "then", c.Then, "times", times, "swallowed", times-1, "in_all", all)
+			log.Warn("a mapped window is not exact", "gpu", s.Name, "window", strings.Join(windows, ","), "count", c.Name, "why", c.Why, "then", c.Then, "times", times, "swallowed", times-1, "in_all", c.N)
 		}
 	}
 }

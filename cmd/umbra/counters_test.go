@@ -303,11 +303,7 @@ func ownTables(text string) string {
 		if !strings.HasPrefix(c.Name, "map_inexact_") {
 			continue
 		}
-		why, then := c.Why, c.Then
-		if why == "" { // which nobody is told of
-			why, then = "a BAR shows VRAM without tables, which is not mapped", "nothing is lost: each client begins so, and its driver ends so"
-		}
-		fmt.Fprintf(&windows, "| `%s` | %s | %s |\n", c.Name, why, then)
+		fmt.Fprintf(&windows, "| `%s` | %s | %s |\n", c.Name, c.Why, c.Then)
 	}
 	for heading, table := range map[string]string{benchCounts: counts.String(), benchColumns: columns.String(), inexact: windows.String()} {
 		before, rest, ok := strings.Cut(text, "\n## "+heading+"\n")

@@ -64,10 +64,14 @@ type Count struct {
 	// Why says what is not exact and for what reason, to whoever keeps the guest, and Then what
 	// that means for the guest; empty if the counter is of nothing that he need know.
 	Why, Then string
+	// Usual tells that each client makes it rise when it comes: neither the log nor a report
+	// names it as something that is not exact.
+	Usual bool
 }
 
 // What it means for the guest that something is not exact.
 const (
+	thenBegin = "the guest reads zeros there, and what it stores there is lost, until its driver has made tables; each client begins so, and stock drivers store nothing there: for one that does, leave the window out of bar-map"
 	thenZeros = "the guest reads zeros there, and what it stores there is lost; an access that is trapped is exact, and slower: leave the window out of bar-map if the guest needs such places"
 	thenFull  = "such a place may read as zeros, and lose what the guest stores there; an access that is trapped is exact, and slower: leave the window out of bar-map"
 	thenLate  = "nothing is lost: they are looked for, and heard a little later"
@@ -102,9 +106,7 @@ func (s *Stats) Counts() []Count {
 		inexact("map_inexact_system_memory", &s.System, "places of it show system memory, which cannot be mapped", thenZeros),
 		inexact("map_inexact_supervisor", &s.Supervisor, "places of it show pages for the supervisor alone, which cannot be mapped", thenZeros),
 		inexact("map_inexact_outside", &s.Outside, "places of it show memory that the guest does not have", thenZeros),
-		// No reason: each client that comes begins with BARs without tables, and its driver ends
-		// with them. It says nothing of what the driver does between.
-		inexact("map_inexact_physical", &s.Physical, "", ""),
+		usual(inexact("map_inexact_physical", &s.Physical, "a BAR shows VRAM without tables, which is not mapped", thenBegin)),
 		inexact("map_inexact_aliases", &s.Aliases, "more places show pages that live elsewhere than are kept equal (limits.map-replicas)", thenFull),
 		inexact("map_inexact_runs", &s.RunsRefused, "its pages would lie in more pieces than the guest may have (limits.map-runs)", thenFull),
 		inexact("map_inexact_pages", &s.PagesRefused, "more pages are shown than may live there (limits.map-pages)", thenFull),
@@ -122,5 +124,11 @@ func inexact(name string, b *ByWindow, why, then string) Count {
 		c.In[k] = b[k].Load()
 		c.N += c.In[k]
 	}
+	return c
+}
+
+// usual is a counter that says nothing of one guest, since each client makes it rise.
+func usual(c Count) Count {
+	c.Usual = true
 	return c
 }
