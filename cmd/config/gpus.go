@@ -317,9 +317,16 @@ const mostNamed = 8
 // fewer says how there would be channels for it beside those that are left: those of a GPU
 // that is there are its own until it is removed.
 func (g *GPU) fewer(gpus []GPU, left int) string {
-	each := gf100.Channels / len(gpus)
+	each, ask := gf100.Channels/len(gpus), ""
+	if all := gf100.Channels - (len(gpus) - 1); g.Guaranteed > all {
+		key := "channels"
+		if g.has("guaranteed") {
+			key = "guaranteed"
+		}
+		ask = fmt.Sprintf("ask for %s=%d or less, for each other GPU needs one; ", key, all)
+	}
 	if !strings.HasPrefix(g.at, addSource+" ") {
-		return fmt.Sprintf("give the others fewer: channels, or guaranteed; of %d GPUs each can have channels=%d", len(gpus), each)
+		return fmt.Sprintf("%sgive the others fewer: channels, or guaranteed; of %d GPUs each can have channels=%d", ask, len(gpus), each)
 	}
 	most := &gpus[0]
 	for i := range gpus {
@@ -335,5 +342,5 @@ func (g *GPU) fewer(gpus []GPU, left int) string {
 	if need < most.Guaranteed {
 		some = fmt.Sprintf("remove one of them and add it with fewer, for example %s with channels=%d, which leaves %d for this one", most.Name, most.Guaranteed-need, left+need)
 	}
-	return fmt.Sprintf("%s, or all with channels=%d; umbra status says how many are free", some, each)
+	return fmt.Sprintf("%s%s, or all with channels=%d; umbra status says how many are free", ask, some, each)
 }

@@ -122,6 +122,7 @@ func TestGPUErrors(t *testing.T) {
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: [bar1, none]}\n", `f.yaml:2: gpus[0].bar-map: none and all stand alone; say one of them, or any of bar1, bar3, pramin, rom`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 0}\n", `f.yaml:2: gpus[0].channels: 0: must be 1 to 128`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n- {name: b, socket: b.sock, vram: 64MiB, channels: 29}\n", `f.yaml:3: gpus[1].channels: 29: does not fit: the card has 128, and 28 are left for it: a 100; give the others fewer: channels, or guaranteed; of 2 GPUs each can have channels=64`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 1}\n- {name: b, socket: b.sock, vram: 64MiB, channels: 128}\n", `f.yaml:3: gpus[1].channels: 128: does not fit: the card has 128, and 127 are left for it: a 1; ask for channels=127 or less, for each other GPU needs one; give the others fewer: channels, or guaranteed; of 2 GPUs each can have channels=64`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128}\n- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].channels: the card has 128, and the other GPUs take all: a 128; give the others fewer: channels, or guaranteed; of 2 GPUs each can have channels=64`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128, guaranteed: 100}\n- {name: b, socket: b.sock, vram: 64MiB, guaranteed: 29}\n", `f.yaml:3: gpus[1].guaranteed: 29: does not fit: the card has 128, and 28 are left for it: a 100; give the others fewer: channels, or guaranteed; of 2 GPUs each can have channels=64`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 8, guaranteed: 9}\n", `f.yaml:2: gpus[0].guaranteed: 9: more than the 8 that it may have at a time (f.yaml:2: gpus[0].channels)`},
@@ -298,15 +299,16 @@ func TestFifthGPUIsToldOfTheFour(t *testing.T) {
 			require.NoError(t, add(name, more))
 		}
 	}
-	remove := func(name string) {
-		there = slices.DeleteFunc(there, func(g GPU) bool { return g.Name == name })
+	// fewer has a come again with so many channels, and then e.
+	fewer := func(a, e string) error {
+		there = slices.DeleteFunc(there, func(g GPU) bool { return g.Name == "a" })
+		require.NoError(t, add("a", a))
+		return add("e", e)
 	}
 	four("")
 	require.EqualError(t, add("e", ""), "gpu name=e: channels: the card has 128, and the other GPUs take all: a, b, c, d 32 each, as a GPU has that does not say channels; "+
 		"remove one of them and add it with fewer, for example a with channels=16, which leaves 16 for this one, or all with channels=25; umbra status says how many are free")
-	remove("a")
-	require.NoError(t, add("a", ",channels=16"))
-	require.NoError(t, add("e", ""))
+	require.NoError(t, fewer(",channels=16", ""))
 	require.Equal(t, 16, there[4].Channels)
 	four(",channels=25")
 	require.NoError(t, add("e", ",channels=25"))
@@ -314,12 +316,21 @@ func TestFifthGPUIsToldOfTheFour(t *testing.T) {
 	four(",channels=30")
 	require.EqualError(t, add("e", ",channels=20"), "gpu name=e: channels: 20: does not fit: the card has 128, and 8 are left for it: a, b, c, d 30 each; "+
 		"remove one of them and add it with fewer, for example a with channels=18, which leaves 20 for this one, or all with channels=25; umbra status says how many are free")
-	remove("a")
-	require.NoError(t, add("a", ",channels=18"))
-	require.NoError(t, add("e", ",channels=20"))
+	require.NoError(t, fewer(",channels=18", ",channels=20"))
 
 	four("")
 	require.ErrorContains(t, add("e", ",channels=40"), "; remove some of them and add them with fewer, or all with channels=25;")
+
+	// Nobody can have none, so that there is a most.
+	there = nil
+	require.NoError(t, add("a", ",channels=127"))
+	require.NoError(t, add("b", ",channels=1"))
+	require.EqualError(t, add("e", ",channels=128"), "gpu name=e: channels: 128: does not fit: the card has 128, and 0 are left for it: a 127; b 1; "+
+		"ask for channels=126 or less, for each other GPU needs one; remove some of them and add them with fewer, or all with channels=42; umbra status says how many are free")
+	require.EqualError(t, add("e", ",channels=126"), "gpu name=e: channels: 126: does not fit: the card has 128, and 0 are left for it: a 127; b 1; "+
+		"remove one of them and add it with fewer, for example a with channels=1, which leaves 126 for this one, or all with channels=42; umbra status says how many are free")
+	require.ErrorContains(t, add("e", ",channels=128,guaranteed=127"), "; ask for guaranteed=126 or less, for each other GPU needs one;")
+	require.NoError(t, fewer(",channels=1", ",channels=126"))
 
 	// Of many the first are named.
 	there = nil
