@@ -27,6 +27,14 @@ func street(t testing.TB, name string, set func(*aggregator.Options)) *Street {
 	return s
 }
 
+// named is the nuisance of that name.
+func named(t testing.TB, name string) nuisance {
+	t.Helper()
+	i := slices.IndexFunc(nuisances, func(n nuisance) bool { return n.name == name })
+	require.GreaterOrEqual(t, i, 0, name)
+	return nuisances[i]
+}
+
 // live has the nuisance go on while the residents live, and looks that none of them
 // was disturbed.
 func live(t *testing.T, s *Street, f func() error) {
@@ -56,7 +64,7 @@ func TestThrashIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		nuisance
 		leave bool // pages go home
-	}{{nuisances[0], false}, {nuisances[1], true}} {
+	}{{named(t, thrashes), false}, {named(t, comesAndGoes), true}} {
 		t.Run(c.name, func(t *testing.T) {
 			s := street(t, c.options, func(o *aggregator.Options) { o.Map.Moves = limit })
 			thrasher, err := c.prepare(s.Nuisance)
@@ -102,8 +110,9 @@ func repeat(n int, f func() error) error {
 // known to cost more than their bytes.
 func TestStormIsBounded(t *testing.T) {
 	const rate = 1 << 20
-	s := street(t, nuisances[2].options, func(o *aggregator.Options) { o.TableRate = rate })
-	storm, err := nuisances[2].prepare(s.Nuisance)
+	n := named(t, storms)
+	s := street(t, n.options, func(o *aggregator.Options) { o.TableRate = rate })
+	storm, err := n.prepare(s.Nuisance)
 	require.NoError(t, err)
 	stats := s.Seat.Guest.Stats()
 	begin := time.Now() // around the counts: whoever is late has more time, not more work
@@ -132,8 +141,9 @@ func TestStormIsBounded(t *testing.T) {
 // those that are looked for, no more are found than there were looks, and looks are no
 // more than one in doorbell-fast (limits), whatever the guest does.
 func TestBellsAreBounded(t *testing.T) {
-	for _, n := range nuisances[3:] {
-		t.Run(n.name, func(t *testing.T) {
+	for _, name := range []string{rings, ringsPolled, ringsScheduled, aliases} {
+		t.Run(name, func(t *testing.T) {
+			n := named(t, name)
 			s := street(t, n.options, nil)
 			ringer, err := n.prepare(s.Nuisance)
 			require.NoError(t, err)
@@ -208,7 +218,7 @@ func BenchmarkNeighbours(b *testing.B) {
 		rows = append(rows, row{n, 0})
 	}
 	for _, mib := range []int{32, 128, 512, 4096} { // what the limit is good for that bounds a storm
-		held := nuisances[2]
+		held := named(b, storms)
 		held.name += fmt.Sprintf(", %d MiB a second", mib)
 		rows = append(rows, row{held, float64(mib << 20)})
 	}

@@ -27,17 +27,24 @@ const (
 )
 
 var nuisances = []nuisance{
-	{"pages thrash", mapped, thrash},
-	{"pages come and go", mapped, visit},
-	{"tables storm", mapped, storm},
-	{"doorbells ring, trapped", mapped, ring},
-	{"doorbells ring, polled", "lazy incremental bar1+bar3+pramin+rom poll off", ring},
-	{"doorbells ring, scheduled", "lazy incremental bar1+bar3+pramin+rom trap credit", ring},
+	{thrashes, mapped, thrash},
+	{comesAndGoes, mapped, visit},
+	{storms, mapped, storm},
+	{rings, mapped, ring},
+	{ringsPolled, "lazy incremental bar1+bar3+pramin+rom poll off", ring},
+	{ringsScheduled, "lazy incremental bar1+bar3+pramin+rom trap credit", ring},
 	{aliases, "lazy incremental bar1+bar3+pramin+rom poll off", alias},
 }
 
-// aliases is the nuisance whose doorbells are dear to look for.
-const aliases = "aliases, polled"
+const (
+	thrashes       = "pages thrash"
+	comesAndGoes   = "pages come and go"
+	storms         = "tables storm"
+	rings          = "doorbells ring, trapped"
+	ringsPolled    = "doorbells ring, polled"
+	ringsScheduled = "doorbells ring, scheduled"
+	aliases        = "aliases, polled" // whose doorbells are dear to look for
+)
 
 // thrashed is how much of its memory a guest has move: as many pages as may be shown
 // twice (limits.map-replicas), for those beyond would stay where they are.
