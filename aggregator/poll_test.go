@@ -66,8 +66,8 @@ func TestPolledBells(t *testing.T) {
 	looks := a.polled.Looks.Load()
 	store(g, 0, 0x1234)
 	time.Sleep(10 * time.Millisecond)
-	if bells := f.rung(); a.polled.Looks.Load() == looks {
-		require.Empty(t, bells, "nobody looked: what the test counts comes from looks")
+	if len(f.rung()) > 0 { // a look is counted when it has ended
+		require.Eventually(t, func() bool { return a.polled.Looks.Load() > looks }, patience, tick, "nobody looked: what the test counts comes from looks")
 	}
 	store(g, 0, 0)
 	f.forget()
@@ -97,9 +97,10 @@ func TestTrappedBellsAreNotFoundAgain(t *testing.T) {
 	g := polledGuest(t, a)
 	bindChannel(t, g, 1)
 	f.forget()
-	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick) // or it finds it before the trap
+	g.moving.Lock() // or the poller finds it before the trap: while pages move it does not look
 	store(g, 1, 5)
 	g.Bell(1)
+	g.moving.Unlock()
 	look(a)
 	require.Zero(t, g.stats.PolledBells.Load())
 	require.Len(t, f.rung(), 1)
@@ -314,18 +315,21 @@ func idleGuests(t testing.TB, p doorbell.Pace, n int) *Aggregator {
 }
 
 // TestIdleGuests: guests that do nothing are looked at as seldom as the pace says, all in
-// one look. What it took is logged: no time is held against a limit.
+// one look, once the wait has grown. What it took is logged: no time is held against a limit.
 func TestIdleGuests(t *testing.T) {
+	const (
+		grow = 80 // looks until then: the wait is 50 us at first, and an eighth of the time since the last poke
+		slow = 50 * time.Millisecond
+	)
 	a := idleGuests(t, doorbell.Pace{}, MaxGuests)
-	time.Sleep(400 * time.Millisecond) // until the wait has grown
-	begin := time.Now()                // around the counts: whoever is late has more time, not more looks
+	begin := time.Now() // around the counts: whoever is late has more time, not more looks
 	looks, cpu := a.polled.Looks.Load(), a.polled.CPU.Load()
-	time.Sleep(time.Second)
+	time.Sleep(3 * time.Second / 2)
 	looks, cpu = a.polled.Looks.Load()-looks, a.polled.CPU.Load()-cpu
 	took := time.Since(begin)
 	t.Logf("%d guests: %d looks in %v, %.2f %% of a processor", MaxGuests, looks, took, 100*float64(cpu)/float64(took))
 	require.NotZero(t, looks)
-	require.LessOrEqual(t, looks, uint64(took/(25*time.Millisecond))+1)
+	require.LessOrEqual(t, looks, grow+uint64(took/slow))
 }
 
 // BenchmarkIdleLook is one look at guests that do nothing: what an idle card costs forty
