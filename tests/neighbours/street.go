@@ -149,8 +149,9 @@ func (r *Resident) prepare(seed byte) (err error) {
 	return err
 }
 
+// live copies once at least: the others may have ended before it gets a processor.
 func (r *Resident) live(stop func() bool) (took []time.Duration, err error) {
-	for !stop() {
+	for ended := false; !ended; ended = stop() {
 		time.Sleep(rest)
 		begin := time.Now()
 		if err := r.copy(); err != nil {
