@@ -228,10 +228,8 @@ func TestReplicasAreFresh(t *testing.T) {
 		d.show(d.bar1, at1/page, dataAt, 1, true)
 		see := func(bar int, off uint64, want string) {
 			t.Helper()
-			begin := time.Now()
-			for !bytes.HasPrefix(d.direct(bar, off, page), []byte(want)) {
-				require.Less(t, time.Since(begin), patience, "never seen")
-			}
+			seen := func() bool { return bytes.HasPrefix(d.direct(bar, off, page), []byte(want)) }
+			require.Eventually(t, seen, patience, time.Millisecond, "never seen")
 		}
 		d.WriteBAR(3, 0, []byte("eng1")) // trapped: straight to where the page lives
 		see(1, at1, "eng1")

@@ -57,9 +57,8 @@ func TestReadOnlyPages(t *testing.T) {
 			d.order()
 			each(now, "changed")
 			require.True(t, c.WriteVRAM(dataAt, secret))
-			for begin := time.Now(); !bytes.Equal(secret, d.read(3, places[0].off, page)); {
-				require.Less(t, time.Since(begin), patience, "nobody looked at it")
-			}
+			fresh := func() bool { return bytes.Equal(secret, d.read(3, places[0].off, page)) }
+			require.Eventually(t, fresh, patience, time.Millisecond, "nobody looked at it")
 			require.True(t, c.WriteVRAM(dataAt, now))
 		}
 		for _, p := range places {
