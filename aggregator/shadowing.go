@@ -164,6 +164,9 @@ func (g *Guest) bring(v *invalidations) {
 		}
 		g.tracker.UpdateOnly(shadows...)
 	})
+	if len(which) == 0 {
+		return // there was only memory that its client moved
+	}
 	for _, sp := range which {
 		sp.fresh = true
 	}

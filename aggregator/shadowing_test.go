@@ -350,6 +350,26 @@ func TestPaceHoldsAnyAmount(t *testing.T) {
 	}
 }
 
+// TestScansAreOfSpaces: what a guest's client does with its memory is no scan while the guest has
+// no address space.
+func TestScansAreOfSpaces(t *testing.T) {
+	a, _ := newAgg(t, Options{})
+	g := addGuestWith(t, a, GuestConfig{})
+	move := func() {
+		g.mu.Lock()
+		g.moved = [2]uint64{0, 1 << 20}
+		g.todo.invalidate.all, g.todo.invalidate.unmapped = true, true
+		g.mu.Unlock()
+		settle(g)
+	}
+	move()
+	require.Zero(t, g.stats.Scans.Load())
+	bindChannel(t, g, 1)
+	scans := g.stats.Scans.Load()
+	move()
+	require.Greater(t, g.stats.Scans.Load(), scans)
+}
+
 // TestBusyChannelsAreNotPutOff: an invalidate of a space in which work is under way
 // is done at once.
 func TestBusyChannelsAreNotPutOff(t *testing.T) {
