@@ -266,7 +266,8 @@ func TestPageOfAComparison(t *testing.T) {
 	require.Contains(t, html, "Against the run before")
 	require.Contains(t, html, "emulator.qemu: 11.1.3 here, 10.1 there")
 	require.Contains(t, html, "<p>In short: times end to end: 0 faster, 0 slower, 0 within the spread, ")
-	require.Contains(t, html, "takes 4 repetitions in each run")
+	require.Contains(t, html, "for example 4 in each run are enough")
+	require.Contains(t, html, "busier hour of the machine")
 	require.Regexp(t, `<td class="word">p50</td><td>[^<]*</td><td>[^<]*</td><td>1\.00</td><td>too few to tell</td><td>less</td>`, html, "figures are compared, too")
 	require.NotContains(t, write(t, r, nil), "Against the run before")
 }

@@ -15,23 +15,28 @@ type Column struct {
 	Figure bool
 	Where  string // InProcess or InMachine; "" is both
 	About  string
-	Better Better // of a figure
+	Better Better // of a figure; of a phase it says only whether its time is Chosen
 }
 
 // Better is the direction in which a figure is better.
-type Better bool
+type Better int
 
-// A figure is better the less it is, as times are, or the more.
+// A figure is better the less it is, as times are, or the more. What was chosen, as the time is
+// for which nobody does anything, is neither: no two runs are told by it.
 const (
-	Less Better = false
-	More Better = true
+	Less Better = iota
+	More
+	Chosen
 )
 
-func (b Better) String() string {
-	if b == More {
-		return "more"
-	}
-	return "less"
+func (b Better) String() string { return []string{"less", "more", ""}[b] }
+
+// chosen tells whether the time of a case is, or a part of it.
+func (x *Result) chosen() bool {
+	return slices.ContainsFunc(x.Phases, func(p Phase) bool {
+		c := ColumnOf(x.Scenario, x.Where, p.Name, false)
+		return c != nil && c.Better == Chosen
+	})
 }
 
 // Columns are all phases and figures there are. A table's legend, the page, the comparison of
@@ -108,14 +113,14 @@ var Columns = []Column{
 	{"neighbour", "alone", false, InProcess, "one round of the guest's copies without a neighbour", Less},
 	{"neighbour", "beside", false, InProcess, "one round beside an idle neighbour", Less},
 	{"neighbour", "slowdown", true, InProcess, "how much longer the copies take beside it: pairs of rounds, each a value", Less},
-	{"neighbour", "idle", false, "", "so long nobody has anything to do: chosen, not measured", Less},
+	{"neighbour", "idle", false, "", "so long nobody has anything to do: chosen, not measured", Chosen},
 	{"neighbour", "idle", true, "", "processor time of this process meanwhile, as a share of one processor", Less},
 
 	{Accesses, "accesses", false, InMachine, "the guest's program does its loads and stores, and prepares and checks them", Less},
 	{Accesses, "bar0-*", true, InMachine, "one access of that register by a program in the guest", Less},
 	{Accesses, "bar1-*", true, InMachine, "one access of a word of VRAM through BAR1", Less},
 	{Accesses, "ram-*", true, InMachine, "one access of a word of the guest's own memory", Less},
-	{Accesses, "bandwidth", false, InMachine, "the same program moves blocks through windows, and in its own memory by turns", Less},
+	{Accesses, "bandwidth", false, InMachine, "the same program moves blocks through windows, and in its own memory by turns: mostly as often as a chosen time allows", Chosen},
 	{Accesses, "RAM *", true, InMachine, "bytes a second in the guest's own memory, by its processor", More},
 	{Accesses, "BAR* read", true, InMachine, "bytes a second that the guest's processor reads through the window", More},
 	{Accesses, "BAR* write", true, InMachine, "bytes a second that it writes through it", More},

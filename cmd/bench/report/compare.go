@@ -91,8 +91,11 @@ func Compare(now, then *Report) (*Comparison, error) {
 		if len(why) == 0 {
 			c.Rows = append(c.Rows, Compared{Now: x, Then: y, Values: values(x, y)})
 			for _, f := range x.Figures {
-				if y.figure(f.Name) == nil {
+				switch g := y.figure(f.Name); {
+				case g == nil:
 					refuse([]difference{{"figures", "measured", "not measured"}}, name+": "+f.Name)
+				case g.Unit != f.Unit:
+					refuse(differ(nil, "unit", f.Unit, g.Unit), name+": "+f.Name)
 				}
 			}
 			for _, f := range y.Figures {

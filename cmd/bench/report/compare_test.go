@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -121,7 +122,9 @@ func TestVerdicts(t *testing.T) {
 		require.Equal(t, "too few to tell", verdict(low[1:], high[1:], c.unit, c.name).Verdict.String(), c)
 		require.Equal(t, c.better, verdict(low, high, c.unit, c.name).Better, c)
 	}
-	require.Contains(t, report.AboutComparison[3], "takes 4 repetitions")
+	require.Equal(t, "too few to tell", verdict(low[1:], high, report.Number, "wakes").Verdict.String())
+	require.Equal(t, "better", verdict(low[1:], append(high, 24), report.Number, "wakes").Verdict.String(), "more in one run make up for fewer in the other")
+	require.Contains(t, report.AboutComparison[3], "for example 4 in each run")
 	require.Equal(t, 2.0, verdict([]float64{2, 2}, []float64{1, 1}, report.Share, "x").Ratio)
 	v := verdict([]float64{2, 2}, []float64{-1, -1}, report.Share, "x")
 	require.Zero(t, v.Ratio, "a share below zero has none")
@@ -144,12 +147,82 @@ func TestComparesFigures(t *testing.T) {
 	require.Regexp(t, `(?m)^ +store +21\.5 +11\.5 +0\.53 +better +less$`, text)
 	require.Contains(t, text, "figures: measured here, not measured there\n    bells, credit, process, all: new\n")
 	require.Contains(t, text, "Measured there, not here, 1 result:\n    bells, credit, process, all: old\n")
-	require.True(t, strings.HasSuffix(text, "\nIn short: times end to end: 0 faster, 0 slower, 1 within the spread; figures: 0 faster, 1 better, 0 slower, 1 worse, 1 within the spread. If nothing had changed, chance alone would have about 1 of them differ\n"), text)
+	require.True(t, strings.HasSuffix(text, "\nIn short: times end to end: 0 faster, 0 slower, 1 within the spread; figures: 0 faster, 1 better, 0 slower, 1 worse, 1 within the spread. If nothing had changed, the scatter of repetitions alone would have fewer than one of them differ, on average\n"), text)
+	require.Contains(t, text, "busier hour of the machine", "what else has values differ")
 
 	// Too few repetitions tell nothing, and chance has no part in that.
 	c, err = report.Compare(measured(low[:2], nil, ""), measured(high[:2], nil, ""))
 	require.NoError(t, err)
 	require.Equal(t, "In short: times end to end: 0 faster, 0 slower, 0 within the spread, 1 too few to tell", c.Summary())
+}
+
+// TestSummaryOfChance: of each value there is as much chance as its repetitions have, which are
+// few. 80 values of 4 and 4 make 160/70.
+func TestSummaryOfChance(t *testing.T) {
+	same := []float64{10, 11, 12, 13}
+	of := func(n int) *report.Report {
+		figures, names := map[string][]float64{}, []string(nil)
+		for i := range n - 1 {
+			names = append(names, fmt.Sprint(i))
+			figures[names[i]] = same
+		}
+		return measured(same, figures, report.Number, names...)
+	}
+	for n, want := range map[int]string{1: "fewer than one of them", 33: "fewer than one of them", 35: "up to 1.0 of them", 80: "up to 2.3 of them"} {
+		c, err := report.Compare(of(n), of(n))
+		require.NoError(t, err)
+		require.Contains(t, c.Summary(), "would have "+want+" differ, on average", n)
+	}
+}
+
+// TestUnitThatChanged: what has the same name and another unit is not compared, and named.
+func TestUnitThatChanged(t *testing.T) {
+	low := []float64{10, 11, 12, 13}
+	now := measured(low, map[string][]float64{"work": low, "store": low}, report.Nanoseconds, "work", "store")
+	then := measured(low, map[string][]float64{"work": low, "store": low}, report.Nanoseconds, "work", "store")
+	then.Results[0].Figures[1].Unit = report.Share
+	c, err := report.Compare(now, then)
+	require.NoError(t, err)
+	require.Len(t, c.Rows[0].Values, 2, "the time, and work")
+	require.Contains(t, c.Text(), "Not comparable, 1 result:\n  unit: ns here, share there\n    bells, credit, process, all: store\n")
+	n, why := c.NoRatios()
+	require.Equal(t, 1, n)
+	require.Equal(t, "unit: ns here, share there", why)
+}
+
+// TestChosenIsNotJudged: a time that somebody chose is shown, and is no verdict, whatever a timer
+// made of it. What was measured meanwhile is judged.
+func TestChosenIsNotJudged(t *testing.T) {
+	of := func(scenario, where, phase string, ns, share float64) *report.Report {
+		x := report.Result{Scenario: scenario, Case: "32 guests", Where: where, Setup: "all"}
+		var samples []report.Sample
+		for i := range 5 {
+			samples = append(samples, report.Sample{
+				Phases:  []report.PhaseSample{{Name: phase, NS: ns + float64(i)}},
+				Figures: []report.FigureSample{{Name: "idle", Unit: report.Share, Value: share + float64(i)/1e4}},
+			})
+		}
+		x.Sum(samples, nil)
+		return &report.Report{Results: []report.Result{x}}
+	}
+	idle := func(ns, share float64) *report.Report { return of("neighbour", report.InProcess, "idle", ns, share) }
+	c, err := report.Compare(idle(4e9, 0.01), idle(5e9, 0.02))
+	require.NoError(t, err)
+	text := c.Text()
+	require.Regexp(t, `(?m)^  neighbour +32 guests +all +time, end to end +5\.00 s +4\.00 s +- +chosen$`, text)
+	require.Regexp(t, `(?m)^ +idle +2\.0 % +1\.0 % +0\.50 +better +less$`, text)
+	require.Contains(t, c.Summary(), "times end to end: 0 faster, 0 slower, 0 within the spread; figures: 0 faster, 1 better, 0 slower, 0 within the spread. ")
+	c, err = report.Compare(idle(4e9, 0.01), idle(5e9, 0.01))
+	require.NoError(t, err)
+	require.Contains(t, c.Summary(), "0 slower, 0 within the spread; figures: 0 faster, 0 slower, 1 within the spread. ")
+	for _, x := range []struct {
+		scenario, phase string
+		want            report.Verdict
+	}{{"neighbour", "idle", report.NotJudged}, {report.Accesses, "bandwidth", report.NotJudged}, {report.Accesses, "accesses", report.Faster}} {
+		c, err := report.Compare(of(x.scenario, report.InMachine, x.phase, 4e9, 1), of(x.scenario, report.InMachine, x.phase, 5e9, 1))
+		require.NoError(t, err)
+		require.Equal(t, x.want, c.Rows[0].Values[0].Verdict, x)
+	}
 }
 
 func TestSameMachine(t *testing.T) {

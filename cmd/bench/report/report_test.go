@@ -150,6 +150,7 @@ func TestColumns(t *testing.T) {
 			where = report.InProcess
 		}
 		require.NotEmpty(t, c.About)
+		require.False(t, c.Figure && c.Better == report.Chosen, "%s, %s: a figure is measured", c.Scenario, c.Name)
 		require.Equal(t, c.About, report.ColumnOf(c.Scenario, where, c.Name, c.Figure).About, "%s, %s: another one takes it", c.Scenario, c.Name)
 	}
 	for name, pattern := range map[string]string{
