@@ -26,7 +26,7 @@ type Server struct {
 	rows  *commandIndex
 	stats counters
 
-	logStream, logPanic, logAdmit, logMemory, logRegions, logMappings, logSizes logLimit
+	logStream, logPanic, logBusy, logAdmit, logMemory, logRegions, logMappings, logSizes logLimit
 
 	mu       sync.Mutex
 	closed   bool
@@ -114,7 +114,7 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 // Serve takes clients from l, one after the other, until ctx ends (it returns the context's
 // error) or Close (ErrServerClosed). It closes l and has ended the client when it returns.
 //
-// A connection made while a client is attached is closed at once.
+// A connection made while a client is attached is closed at once, and the log says so.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	if !s.track(l) {
 		l.Close()
@@ -144,6 +144,9 @@ func (s *Server) accept(l *net.UnixListener) error {
 			}
 			if _, err := s.start(fd); err != nil {
 				unix.Close(fd)
+				if errors.Is(err, ErrBusy) {
+					s.warn(&s.logBusy, "vfio-user client refused: another is attached; a socket serves one guest, give each a GPU and a socket of its own")
+				}
 			}
 		case errors.Is(err, net.ErrClosed):
 			return ErrServerClosed

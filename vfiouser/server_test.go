@@ -2,6 +2,7 @@ package vfiouser_test
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -108,6 +109,27 @@ func TestServeConn(t *testing.T) {
 	a, b := pair(t)
 	defer unix.Close(a)
 	require.ErrorIs(t, srv.ServeConn(context.Background(), unixConn(t, b)), vfiouser.ErrBusy)
+}
+
+// TestSecondClientIsLogged: who comes while a client is attached is counted, and the log says
+// so at once, with one line a second at most.
+func TestSecondClientIsLogged(t *testing.T) {
+	log := new(lines)
+	r := newRig(t, newDevice(t), vfiouser.Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	c := r.dial(nil)
+	_, err := c.Info()
+	require.NoError(t, err)
+	const n = 20
+	begun := time.Now()
+	for range n {
+		_, err := client.Dial(r.path, nil)
+		require.Error(t, err)
+	}
+	const said = "vfio-user client refused: another is attached; "
+	require.Eventually(t, func() bool { return r.srv.Stats().Refused == n && log.count(said) > 0 }, 10*time.Second, time.Millisecond)
+	require.LessOrEqual(t, log.count(said), 1+int(time.Since(begun)/time.Second))
+	_, err = c.Info()
+	require.NoError(t, err)
 }
 
 func TestPanicsAreContained(t *testing.T) {

@@ -65,7 +65,11 @@ type Broken struct {
 }
 
 func (b *Broken) Error() string {
-	return fmt.Sprintf("the conversation broke at byte %d of what the server sent, in %s of the reply to %s: %v", b.Offset, b.Reading, b.Doing, b.Err)
+	guess := ""
+	if b.Offset == 0 && !errors.Is(b.Err, ErrNonsense) && !errors.Is(b.Err, context.Canceled) {
+		guess = "; perhaps another client is attached: a server takes one at a time"
+	}
+	return fmt.Sprintf("the conversation broke at byte %d of what the server sent, in %s of the reply to %s: %v%s", b.Offset, b.Reading, b.Doing, b.Err, guess)
 }
 
 func (b *Broken) Unwrap() error { return b.Err }
