@@ -198,25 +198,46 @@ func (l *Layer) fitMemory(gpus []GPU) error {
 	left := l.Config.Card.VRAM - own
 	for i := range gpus {
 		g := &gpus[i]
-		if need := g.VRAM + g.Tables; need > left {
-			fits := "no GPU fits beside them, so"
-			if most := g.most(left); most >= leastGPU {
-				fits = fmt.Sprintf("%v or less fits, or", most)
-			}
-			card := l.Where("card.vram")
-			if l.isDefault("card.vram") {
-				card = "card.vram in the file"
-			}
-			if card != "--vram" {
-				card += ", or --vram"
-			}
-			return &Error{Where: g.Where("vram"), Value: g.VRAM.String(), Reason: fmt.Sprintf(
-				"does not fit: with %v for its page tables it takes %v, and the card has %v left: of its %v the aggregator keeps %v, and other GPUs have %v; %s start the server with a larger card (%s)",
-				g.Tables, need, left, l.Config.Card.VRAM, own, l.Config.Card.VRAM-own-left, fits, card)}
+		if g.VRAM+g.Tables > left {
+			return l.tooLarge(g, left)
 		}
 		left -= g.VRAM + g.Tables
 	}
 	return nil
+}
+
+// tooLarge says that a GPU does not fit into what is left of the card's memory, and what would:
+// less memory, or, where what was said of its page tables leaves too little for any, less of those.
+func (l *Layer) tooLarge(g *GPU, left Size) error {
+	key, value, takes := "vram", g.VRAM, fmt.Sprintf("with %v for its page tables", g.Tables)
+	others, beside := l.Config.Card.VRAM-own-left, ""
+	kept := fmt.Sprintf("of its %v the aggregator keeps %v", l.Config.Card.VRAM, own)
+	if others > 0 {
+		kept += fmt.Sprintf(", and other GPUs have %v", others)
+		beside = " beside them"
+	}
+	fits := fmt.Sprintf("no GPU fits%s, so", beside)
+	most, unsaid := g.most(left), new(GPU).most(left)
+	if most < leastGPU && g.has("tables") && (g.VRAM+mib <= left || unsaid >= leastGPU) {
+		key, value, takes = "tables", g.Tables, fmt.Sprintf("with %v of vram", g.VRAM)
+	}
+	switch {
+	case most >= leastGPU:
+		fits = fmt.Sprintf("%v or less fits, or", most)
+	case key == "tables" && g.VRAM+mib <= left:
+		fits = fmt.Sprintf("%v or less fits, or", (left-g.VRAM)&^(mib-1))
+	case key == "tables":
+		fits = fmt.Sprintf("without tables vram=%v or less fits, or", unsaid)
+	}
+	card := l.Where("card.vram")
+	if l.isDefault("card.vram") {
+		card = "card.vram in the file"
+	}
+	if card != "--vram" {
+		card += ", or --vram"
+	}
+	return &Error{Where: g.Where(key), Value: value.String(), Reason: fmt.Sprintf("does not fit: %s it takes %v, and the card has %v left: %s; %s start the server with a larger card (%s)",
+		takes, g.VRAM+g.Tables, left, kept, fits, card)}
 }
 
 // Room says how much of the card's memory is left when GPUs and their tables have

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +94,9 @@ func TestGPUErrors(t *testing.T) {
 	}
 	for _, c := range []struct{ file, want string }{
 		{a + "- {name: b, socket: b.sock, vram: 512MiB}\n", `f.yaml:3: gpus[1].vram: 512MiB: does not fit: with 64MiB for its page tables it takes 576MiB, and the card has 360MiB left: of its 512MiB the aggregator keeps 8MiB, and other GPUs have 144MiB; 320MiB or less fits, or start the server with a larger card (card.vram in the file, or --vram)`},
-		{"card: {vram: 64MiB}\n" + a, `f.yaml:3: gpus[0].vram: 128MiB: does not fit: with 16MiB for its page tables it takes 144MiB, and the card has 56MiB left: of its 64MiB the aggregator keeps 8MiB, and other GPUs have 0B; no GPU fits beside them, so start the server with a larger card (f.yaml:1: card.vram, or --vram)`},
+		{"card: {vram: 64MiB}\n" + a, `f.yaml:3: gpus[0].vram: 128MiB: does not fit: with 16MiB for its page tables it takes 144MiB, and the card has 56MiB left: of its 64MiB the aggregator keeps 8MiB; no GPU fits, so start the server with a larger card (f.yaml:1: card.vram, or --vram)`},
+		{"gpus:\n- name: a\n  socket: a.sock\n  vram: 64MiB\n  tables: 1000MiB\n", `f.yaml:5: gpus[0].tables: 1000MiB: does not fit: with 64MiB of vram it takes 1064MiB, and the card has 504MiB left: of its 512MiB the aggregator keeps 8MiB; 440MiB or less fits, or start the server with a larger card (card.vram in the file, or --vram)`},
+		{a + "- {name: b, socket: b.sock, vram: 400MiB, tables: 500MiB}\n", `f.yaml:3: gpus[1].tables: 500MiB: does not fit: with 400MiB of vram it takes 900MiB, and the card has 360MiB left: of its 512MiB the aggregator keeps 8MiB, and other GPUs have 144MiB; without tables vram=320MiB or less fits, or start the server with a larger card (card.vram in the file, or --vram)`},
 		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].name: a: is there twice, first at f.yaml:2: gpus[0].name; give each GPU a name of its own`},
 		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2: gpus[0].socket; give each a path of its own`},
 		{"socket: ./a.sock\ncontrol: a.sock\n", `f.yaml:2: control: a.sock: is there twice, first at f.yaml:1: socket; give each a path of its own`},
@@ -147,6 +151,7 @@ func TestGPUErrors(t *testing.T) {
 		{"name=a,bar-map=bar3,bar3", `--gpu name=a: bar-map: bar3 is there twice; say it once`},
 		{"name=a,vram=65536KiB,channels=0x10", `--gpu name=a: channels: "0x10" is not a whole number; it must be 1 to 128`},
 		{"name=a,vram=0MiB", `--gpu name=a: vram: 0MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
+		{" name = a , sokcet = x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, `},
 		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
 		{"name=a,sync=flush", `--gpu name=a: sync: unknown key; did you mean "shadow.sync"? There are bar-map, `},
 		{"name=a,bar.map=all", `--gpu name=a: bar.map: unknown key; did you mean "bar-map"? There are bar-map, `},
@@ -239,6 +244,50 @@ func TestRoom(t *testing.T) {
 		if most < 6<<30 {
 			require.Error(t, fits(most+mib))
 		}
+	})
+}
+
+// TestWhatFits: what is said to fit in place of a GPU that does not, does, and a MiB more does
+// not; where none is said to, the least GPU does not.
+func TestWhatFits(t *testing.T) {
+	says := regexp.MustCompile(`\.(vram|tables): \d.*; (without tables vram=)?(\d+)MiB or less fits, or start`)
+	rapid.Check(t, func(t *rapid.T) {
+		first, vram, tables := rapid.IntRange(64, 480).Draw(t, "first"), rapid.IntRange(64, 520).Draw(t, "vram"), rapid.IntRange(1, 600).Draw(t, "tables")
+		fit := func(vram, tables int) error {
+			text := fmt.Sprintf("card: {vram: 512MiB}\ngpus:\n- {name: a, socket: a.sock, vram: %dMiB, tables: 1MiB}\n- {name: b, socket: b.sock, vram: %dMiB", first, vram)
+			if tables > 0 {
+				text += fmt.Sprintf(", tables: %dMiB", tables)
+			}
+			file, err := Parse("f.yaml", []byte(text+"}\n"))
+			require.NoError(t, err)
+			_, err = Join(Defaults(), file)
+			return err
+		}
+		err := fit(vram, tables)
+		if err == nil {
+			return
+		}
+		said := says.FindStringSubmatch(err.Error())
+		if said == nil {
+			require.ErrorContains(t, err, "; no GPU fits beside them, so start")
+			require.Error(t, fit(64, tables), "%v", err)
+			require.Error(t, fit(64, 0), "%v", err)
+			require.Error(t, fit(vram, 1), "%v", err)
+			return
+		}
+		n, bad := strconv.Atoi(said[3])
+		require.NoError(t, bad)
+		change := func(n int) error {
+			switch {
+			case said[2] != "":
+				return fit(n, 0)
+			case said[1] == "tables":
+				return fit(vram, n)
+			}
+			return fit(n, tables)
+		}
+		require.NoError(t, change(n), "%v", err)
+		require.ErrorContains(t, change(n+1), "does not fit", "%v", err)
 	})
 }
 

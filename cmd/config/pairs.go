@@ -43,12 +43,20 @@ func (g *GPU) assign(source, text, example string, may func(option) bool) error 
 	return nil
 }
 
+// Pair is the key and the value of one part between commas, without spaces around them; a part
+// without a sign has no value.
+func Pair(part string) (key, value string) {
+	key, value, _ = strings.Cut(part, "=")
+	return strings.TrimSpace(key), strings.TrimSpace(value)
+}
+
 // pairs reads keys and values. A part without a key belongs to the value before it,
 // which has commas. Name is what a key is called, however it is written; nil: as it is.
 func pairs(source, text, example string, name func(string) string) (order []string, values map[string]string, err error) {
 	values = make(map[string]string)
 	for part := range strings.SplitSeq(text, ",") {
-		key, value, ok := strings.Cut(part, "=")
+		key, value := Pair(part)
+		ok := strings.Contains(part, "=")
 		if ok && name != nil {
 			key = name(key)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	goflag "flag"
 	"fmt"
 	"os"
@@ -199,6 +200,24 @@ func TestCountersPage(t *testing.T) {
 	delete(want, "")
 	for of := range shownTypes {
 		require.True(t, seen[of], "%v is shown nowhere", of)
+	}
+
+	// The columns of the list of GPUs that are no number of theirs.
+	for column := range strings.SplitSeq(gpuColumns, "\t") {
+		if _, text := map[string]bool{"name": true, "client": true, "socket": true}[column]; !text && !slices.Contains(want["A GPU"], strings.ToLower(column)) {
+			add("Columns that are sums", column)
+		}
+	}
+	for _, name := range faultCounts {
+		require.Contains(t, tables["Columns that are sums"].row("faults")[2], "`"+name+"`")
+	}
+	// What the page says that the text does not have of a GPU, it has not; and the rest it has.
+	blank := shownText(new(control.Shown))
+	for _, row := range tables["A GPU"].rows {
+		var g control.Shown
+		require.NoError(t, json.Unmarshal(fmt.Appendf(nil, `{%q: 7340032}`, row[0]), &g)) // 7 MiB
+		hidden := strings.HasSuffix(row[2], "; in JSON only") || strings.HasSuffix(row[2], "; in the text an option of `gpu show`")
+		require.Equal(t, hidden, shownText(&g) == blank, row[0])
 	}
 
 	// A guest's counts, by name.

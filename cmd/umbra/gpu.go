@@ -59,13 +59,18 @@ func (c *gpuListCmd) Run(ctx context.Context, out output) error {
 	return c.write(out, s.GPUs, gpuLines(s.GPUs))
 }
 
+const gpuColumns = "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trules broken\tsocket"
+
+// faultCounts are the counts of a GPU that its column of faults sums up.
+var faultCounts = []string{"mmu_faults", "pbdma_errors", "engine_errors", "window_faults"}
+
 // gpuLines lists GPUs for a person.
 func gpuLines(gpus []control.GPU) string {
 	if len(gpus) == 0 {
 		return "There are no GPUs; umbra gpu add makes one.\n"
 	}
 	var b strings.Builder
-	t := newTable(&b, "", "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trules broken\tsocket")
+	t := newTable(&b, "", gpuColumns)
 	for i := range gpus {
 		g := &gpus[i]
 		client := "-"
@@ -76,8 +81,11 @@ func gpuLines(gpus []control.GPU) string {
 		if g.Channels > 0 {
 			channels = fmt.Sprint(g.Channels)
 		}
-		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d\t%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts,
-			g.Count("mmu_faults")+g.Count("pbdma_errors")+g.Count("engine_errors")+g.Count("window_faults"), g.Broken(), g.Socket)
+		faults := uint64(0)
+		for _, name := range faultCounts {
+			faults += g.Count(name)
+		}
+		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d\t%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts, faults, g.Broken(), g.Socket)
 	}
 	t.flush()
 	for i := range gpus {
@@ -127,15 +135,15 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 	// Paths are this command's: the server may run in another folder.
 	parts := strings.Split(strings.Join(c.What, ","), ",")
 	for i, part := range parts {
-		for _, key := range []string{"socket=", "rom="} {
-			if path, ok := strings.CutPrefix(part, key); ok && path != "" {
-				abs, err := filepath.Abs(path)
-				if err != nil {
-					return err
-				}
-				parts[i] = key + abs
-			}
+		key, path := config.Pair(part)
+		if path == "" || key != "socket" && key != "rom" {
+			continue
 		}
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return err
+		}
+		parts[i] = key + "=" + abs
 	}
 	g, err := client.Add(ctx, control.AddRequest{GPU: strings.Join(parts, ",")})
 	if err != nil {
@@ -173,7 +181,7 @@ func setText(g *control.GPU, text string) string {
 	}
 	same := make(map[string]bool)
 	for part := range strings.SplitSeq(text, ",") { // one without a sign is of the value before
-		key, _, _ := strings.Cut(part, "=")
+		key, _ := config.Pair(part)
 		if now, ok := g.Options[key]; ok && g.Was[key] == nil {
 			same[key+"="+optionText(now)] = true
 		}
@@ -205,6 +213,18 @@ func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
 	return c.write(out, r, b.String())
 }
 
+// freeLine says what no GPU has of a card that is shared, and what another could have of it.
+func freeLine(c *control.Card) string {
+	room := fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(c.Room))
+	switch {
+	case c.Room == 0:
+		room = "too little for another GPU"
+	case c.Channels == 0:
+		room = "no other GPU: all channels are taken"
+	}
+	return fmt.Sprintf("free: %v, %s; %s\n", config.Size(c.Free), plural(uint64(c.Channels), "channel", "channels"), room)
+}
+
 type statusCmd struct {
 	server
 }
@@ -224,11 +244,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	f := &s.Card.Faults
 	fmt.Fprintf(&b, "; %d bytes moved, %s, %s\n", s.Card.Bytes, plural(s.Card.Interrupts, "interrupt", "interrupts"), plural(f.MMU+f.PBDMA+f.Engine+f.BAR, "fault", "faults"))
 	if s.Setup == control.SetupVirtual {
-		room := "too little for another GPU"
-		if s.Card.Room > 0 {
-			room = fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(s.Card.Room))
-		}
-		fmt.Fprintf(&b, "free: %v, %s; %s\n", config.Size(s.Card.Free), plural(uint64(s.Card.Channels), "channel", "channels"), room)
+		b.WriteString(freeLine(&s.Card))
 		if s.Card.Scheduler == nil {
 			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
 		}
