@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -164,6 +165,22 @@ func TestFileErrors(t *testing.T) {
 		{"weight: 5\n", `f.yaml:1: weight: is a virtual GPU's; write it in an element of gpus, or of profiles`},
 		{"gpus:\n- {name: a, map-pages: 5000}\n", `f.yaml:2: gpus[0].map-pages: is the server's, not a GPU's; did you mean "limits.map-pages"? At the top level write limits: {map-pages: 5000}`},
 		{"profiles: [{name: a, sync: flush}]\n", `f.yaml:1: profiles[0].sync: unknown key; did you mean "shadow.sync"? In a GPU or profile write shadow: {sync: flush}`},
+		// A section, and what only looks like one of a GPU's.
+		{"card: {shadow: {scan: full}}\n", `f.yaml:1: card.shadow: unknown key; did you mean "shadow"? At the top level write shadow: {scan: full}`},
+		{"card:\n  limits:\n    map-runs: 300\n    request: 5s\n", `f.yaml:2: card.limits: unknown key; did you mean "limits"? At the top level write limits: {map-runs: 300, request: 5s}`},
+		{"card: {shadow: full}\n", `f.yaml:1: card.shadow: unknown key; did you mean "shadow"? At the top level write shadow: {...}`},
+		{"server:\n  gpus:\n  - name: a\n    tpcs: [4, 4]\n", `f.yaml:2: server.gpus: unknown key; did you mean "gpus"? At the top level write gpus: [{name: a, tpcs: [4, 4]}]`},
+		{"gpus: [{scheduler: {policy: band}}]\n", `f.yaml:1: gpus[0].scheduler: is the server's, not a GPU's; did you mean "scheduler"? At the top level write scheduler: {policy: band}`},
+		{"gpus: [{shadow: {limits: {request: 5s}}}]\n", `f.yaml:1: gpus[0].shadow.limits: unknown key; did you mean "limits"? In a GPU or profile write limits: {request: 5s}`},
+		{"gpus: [{shadow: {limits: {map-runs: 300}}}]\n", `f.yaml:1: gpus[0].shadow.limits: is the server's, not a GPU's; did you mean "limits"? At the top level write limits: {map-runs: 300}`},
+		{"profiles: [{name: p, socket: a.sock}]\n", `f.yaml:1: profiles[0].socket: unknown key; did you mean "socket"? In a GPU write socket: a.sock`},
+		// A value is shown so that YAML reads it as it was.
+		{"spin: '# x'\n", `f.yaml:1: spin: unknown key; did you mean "server.spin"? Write server: {spin: "# x"}`},
+		{"rom: 'a: b'\n", `f.yaml:1: rom: unknown key; did you mean "card.rom"? Write card: {rom: "a: b"}`},
+		{"rom: a,b\n", `f.yaml:1: rom: unknown key; did you mean "card.rom"? Write card: {rom: "a,b"}`},
+		{"tpcs:\n- 4\n- 3\n", `f.yaml:1: tpcs: unknown key; did you mean "card.tpcs"? Write card: {tpcs: [4, 3]}`},
+		{"rom: |\n  a\n  b\n", `f.yaml:1: rom: unknown key; did you mean "card.rom"? Write card: {rom: ...}`},
+		{"rom: " + strings.Repeat("x", 100) + "\n", `f.yaml:1: rom: unknown key; did you mean "card.rom"? Write card: {rom: ...}`},
 		{"nothing-like-it: 1\n", `f.yaml:1: nothing-like-it: unknown key; there are socket, control, card, server, shadow, limits, scheduler, profiles, gpus`},
 		{"- socket\n", `f.yaml:1: - socket: not a mapping; write keys and values: socket, control, card, server, shadow, limits, scheduler, profiles, gpus`},
 		{"socket: a\n---\nsocket: b\n", `f.yaml:3: a second document; put everything into one`},
@@ -277,4 +294,47 @@ func TestAdviceIsTaken(t *testing.T) {
 		}
 	}
 	require.Greater(t, advised, 200)
+}
+
+// TestAdviceKeepsTheValue: whatever value stands at a wrong place, what is shown for the right
+// one is read as that value there, or refused as it would be.
+func TestAdviceKeepsTheValue(t *testing.T) {
+	all := slices.DeleteFunc(options(new(Config)), func(o option) bool { return !strings.Contains(o.path, ".") })
+	for _, o := range all {
+		for _, value := range []string{
+			"# x", "a: b", "a #b", "", "~", "null", "NULL", "true", "0x1f", "1_000", "1e3", ".inf", ".nan", "-1", "-", "---", "...", "<<", "a:", ":a", "10de:076f",
+			"[4, 4]", "bar1,bar3", "bar1, bar3", "4,4", "4, x", "a,b", "300us", "1GiB", "50%", "a\nb", "a\tb", "\x01", "é\u2028", "a}", "{a",
+		} {
+			advised(t, &o, "", value)
+		}
+	}
+	values := rapid.StringOfN(rapid.RuneFrom([]rune("ab19:#,[]{}\"'\\ -&*!|>%@`~.?=+é")), 0, 12, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		o, section := rapid.SampledFrom(all).Draw(t, "option"), rapid.SampledFrom([]string{"", "card", "limits"}).Draw(t, "section")
+		advised(t, &o, section, values.Draw(t, "value"))
+	})
+}
+
+// advised writes an option by its path where that is no key, and takes the advice.
+func advised(t require.TestingT, o *option, section, value string) {
+	file := fmt.Sprintf("%s: %s\n", o.path, strconv.Quote(value))
+	if section != "" {
+		file = section + ": {" + strings.TrimSpace(file) + "}\n"
+	}
+	_, err := Parse("f.yaml", []byte(file))
+	_, advice, ok := strings.Cut(err.Error(), fmt.Sprintf("did you mean %q? ", o.path))
+	require.True(t, ok, "%s%v", file, err)
+	_, advice, _ = strings.Cut(advice, "rite ")
+
+	var want Config
+	all := options(&want)
+	here := &all[slices.IndexFunc(all, func(p option) bool { return p.path == o.path })]
+	l, err := Parse("f.yaml", []byte(advice))
+	if _, bad := here.take(value); bad != nil {
+		require.ErrorContains(t, err, "f.yaml:1: "+o.path+": ", advice)
+		return
+	}
+	require.NoError(t, err, advice)
+	require.Equal(t, want, l.Config, advice)
+	require.Equal(t, "f.yaml:1: "+o.path, l.Where(o.path))
 }

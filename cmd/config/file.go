@@ -108,11 +108,7 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 			}
 			return r.errorf(key, path, "", "has no value; if it belongs to %s, write that in brackets: %s: [%s]", list.path, list.flag, given)
 		case !ok:
-			given := ""
-			if value.Type() != ast.NullType {
-				given = short(value)
-			}
-			return r.errorf(key, path, "", "%s", unknown(prefix, name, given, v.Type()))
+			return r.errorf(key, path, "", "%s", unknown(prefix, name, value, v.Type()))
 		case value.Type() == ast.NullType:
 			return r.errorf(key, path, "", "has no value; give one or remove the line")
 		case isList(field.Type()):

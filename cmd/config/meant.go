@@ -3,8 +3,12 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // What a key may mean that stands where there is none of its name: people know an option by
@@ -72,21 +76,36 @@ func FlagMeant(name string) (flag string, ok bool) {
 }
 
 // unknown says that a file has no such key in a section, and what may be meant: an option of
-// another section, which is shown as it is written there, or a key that is written alike.
-func unknown(prefix, key, value string, section reflect.Type) string {
+// another section, or that section, which is shown as it is written there, or a key that is
+// written alike.
+func unknown(prefix, key string, value ast.Node, section reflect.Type) string {
 	here := keys(section)
-	inGPU := strings.HasPrefix(prefix, "gpus[") || strings.HasPrefix(prefix, "profiles[")
+	inProfile := strings.HasPrefix(prefix, "profiles[")
+	inGPU := inProfile || strings.HasPrefix(prefix, "gpus[")
 	if inGPU {
-		if path, ok := meantOfGPU(key, value); ok {
-			path, said, _ := strings.Cut(path, "=")
-			if said == "" {
-				said = value
+		path, ok := meantOfGPU(key, text(value))
+		path, said, _ := strings.Cut(path, "=")
+		if said == "" {
+			said = written(value, listOf(new(GPU), path))
+		}
+		if !ok && holds(new(GPU), key, value) {
+			path, ok = key, true
+		}
+		if where := "a GPU or profile"; ok {
+			if first, _, _ := strings.Cut(path, "."); inProfile && !slices.Contains(keys(reflect.TypeFor[Profile]()), first) {
+				where = "a GPU"
 			}
-			return fmt.Sprintf("unknown key; did you mean %q? In a GPU or profile write %s", path, nested(path, said))
+			return fmt.Sprintf("unknown key; did you mean %q? In %s write %s", path, where, nested(path, said))
 		}
 	}
 	local := Known(key, here)
-	paths := meant(key)
+	paths, said := meant(key), ""
+	if top, ok := emptyTop(key); ok && prefix != "" {
+		paths = []string{key}
+		if _, scalar := value.(ast.ScalarNode); scalar {
+			said = top
+		}
+	}
 	if len(paths) == 0 && !strings.HasPrefix(local, "did you mean") {
 		paths = nearly(key)
 	}
@@ -100,7 +119,10 @@ func unknown(prefix, key, value string, section reflect.Type) string {
 		if prefix != "" {
 			write = "At the top level write"
 		}
-		return fmt.Sprintf("%s; did you mean %q? %s %s", whose, paths[0], write, nested(paths[0], value))
+		if said == "" {
+			said = written(value, listOf(new(Config), paths[0]))
+		}
+		return fmt.Sprintf("%s; did you mean %q? %s %s", whose, paths[0], write, nested(paths[0], said))
 	case len(paths) > 1:
 		return fmt.Sprintf("%s; did you mean %s?", whose, either(paths))
 	case !inGPU && slices.Contains(keys(reflect.TypeFor[GPU]()), key):
@@ -109,18 +131,111 @@ func unknown(prefix, key, value string, section reflect.Type) string {
 	return "unknown key; " + local
 }
 
-// nested is an option as a file has it.
+// emptyTop is how a section, or a list, of that name at the top of a file begins and ends, if
+// there is one.
+func emptyTop(key string) (string, bool) {
+	field, _, ok := fieldOf(reflect.ValueOf(new(Config)).Elem(), key)
+	switch {
+	case ok && isSection(field.Type()):
+		return "{" + unwritten + "}", true
+	case ok && isList(field.Type()):
+		return "[" + unwritten + "]", true
+	}
+	return "", false
+}
+
+// holds tells whether a GPU has a section of that name that has all keys of a mapping.
+func holds(g *GPU, name string, n ast.Node) bool {
+	field, _, ok := fieldOf(reflect.ValueOf(g).Elem(), name)
+	m, isMap := n.(ast.MapNode)
+	if !ok || !isMap || !isSection(field.Type()) {
+		return false
+	}
+	for it := m.MapRange(); it.Next(); {
+		if _, _, ok := fieldOf(field, it.Key().GetToken().Value); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// listOf tells whether the option at path of a Config or GPU is a list, written with commas.
+func listOf(of any, path string) bool {
+	return slices.ContainsFunc(options(of), func(o option) bool { return o.path == path && isWords(o.value.Type()) })
+}
+
+// nested is an option or a section as a file has it, on one line.
 func nested(path, value string) string {
-	if value == "" {
-		value = "..."
-	}
-	if strings.Contains(value, ",") && !strings.HasPrefix(value, "[") && !strings.HasPrefix(value, "{") {
-		value = "[" + value + "]"
-	}
 	words := strings.Split(path, ".")
 	out := words[len(words)-1] + ": " + value
 	for _, w := range slices.Backward(words[:len(words)-1]) {
 		out = w + ": {" + out + "}"
 	}
 	return out
+}
+
+const (
+	// unwritten stands for a value that is missing, or that a message does not repeat.
+	unwritten = "..."
+	// mostWritten is how many bytes of a value it repeats.
+	mostWritten = 60
+)
+
+// written is a value as it may stand within braces. One of a list that is written with commas
+// gets brackets, for there commas end a value.
+func written(n ast.Node, list bool) string {
+	if out, ok := inFlow(n, list); ok {
+		return out
+	}
+	return unwritten
+}
+
+// inFlow is that value, if it is one that is repeated.
+func inFlow(n ast.Node, list bool) (out string, ok bool) {
+	defer func() { ok = ok && len(out) <= mostWritten }()
+	var parts []string
+	switch n := n.(type) {
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		value := n.GetToken().Value
+		if !list || !strings.Contains(value, ",") {
+			return quoted(value), true
+		}
+		for part := range strings.SplitSeq(unbracket(value), ",") {
+			parts = append(parts, quoted(strings.TrimSpace(part)))
+		}
+		return "[" + strings.Join(parts, ",") + "]", true
+	case *ast.SequenceNode:
+		for _, v := range n.Values {
+			part, ok := inFlow(v, false)
+			if !ok {
+				return "", false
+			}
+			parts = append(parts, part)
+		}
+		return "[" + strings.Join(parts, ", ") + "]", true
+	case ast.MapNode:
+		for it := n.MapRange(); it.Next(); {
+			part, ok := inFlow(it.Value(), false)
+			if _, key := it.Key().(*ast.StringNode); !ok || !key {
+				return "", false
+			}
+			parts = append(parts, quoted(it.Key().GetToken().Value)+": "+part)
+		}
+		return "{" + strings.Join(parts, ", ") + "}", true
+	}
+	return "", false
+}
+
+// bare is what YAML takes for itself wherever it stands, but for the words for nothing.
+var (
+	bare    = regexp.MustCompile(`^-?[A-Za-z0-9_./+][A-Za-z0-9_./%+-]*(:[A-Za-z0-9_./%+-]+)*$`)
+	nothing = regexp.MustCompile(`^(?i:null)$`)
+)
+
+// quoted is a value in quotes, if it needs some.
+func quoted(value string) string {
+	if bare.MatchString(value) && !nothing.MatchString(value) {
+		return value
+	}
+	return strconv.Quote(value)
 }
