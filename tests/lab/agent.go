@@ -79,9 +79,10 @@ func (a *Agent) handle(line []byte) {
 	var m struct {
 		proto.Reply
 		proto.Event
+		Cmd string `json:"cmd"` // a terminal that is not raw yet says requests back
 	}
 	// What is not an object of the protocol is noise on the line.
-	if json.Unmarshal(line, &m) != nil {
+	if json.Unmarshal(line, &m) != nil || m.Cmd != "" {
 		return
 	}
 	if m.Event.Event != "" {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -37,6 +38,40 @@ func (m *machine) terminalChardevs(agent string) {
 		"stdio,id=terminal,mux=on,signal=off",
 		"socket,id=agent,server=on,wait=off,path=" + comma(agent),
 	}
+}
+
+// maxSocket is how long the path of a UNIX socket may be: sun_path, less its zero.
+const maxSocket = 107
+
+// absolute makes paths that mean the same in every folder.
+func absolute(sockets []string) ([]string, error) {
+	out := make([]string, len(sockets))
+	for i, s := range sockets {
+		abs, err := filepath.Abs(s)
+		if err != nil {
+			return nil, fmt.Errorf("lab: socket %s: %w", s, err)
+		}
+		out[i] = abs
+	}
+	return out, nil
+}
+
+// agentSocket is where the agent of a machine is reached that a person starts. It is
+// named after the machine's first device, which has one client at a time, and stands
+// beside it: QEMU takes the place of a socket that is there without a word, so two
+// machines must never name the same one.
+func agentSocket(sockets []string) (string, error) {
+	if len(sockets) == 0 {
+		return "agent.sock", nil
+	}
+	agent := sockets[0] + ".agent"
+	if name, ok := strings.CutSuffix(sockets[0], ".sock"); ok {
+		agent = name + ".agent.sock"
+	}
+	if len(agent) > maxSocket {
+		return "", fmt.Errorf("lab: the agent's socket would be %s, of %d bytes; a UNIX socket's path has %d at most: serve the card in a folder with a shorter path", agent, len(agent), maxSocket)
+	}
+	return agent, nil
 }
 
 // comma escapes a value for QEMU's option syntax.

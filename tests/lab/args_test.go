@@ -1,13 +1,17 @@
 package lab
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 )
 
 // arg returns the values of an option, in order.
@@ -63,11 +67,77 @@ func TestArgs(t *testing.T) {
 // By hand, the console is the terminal, and nothing waits for a test.
 func TestArgsTerminal(t *testing.T) {
 	m := machine{cfg: Config{Memory: 1024, CPUs: 1}, accel: AccelTCG}
-	m.terminalChardevs("agent.sock")
+	m.terminalChardevs("/s/a,b.agent.sock")
 	args := m.args()
 	require.Equal(t, []string{"chardev:terminal", "chardev:agent"}, arg(args, "-serial"))
 	require.Empty(t, arg(args, "-mon"))
-	require.Contains(t, arg(args, "-chardev"), "socket,id=agent,server=on,wait=off,path=agent.sock")
+	require.Contains(t, arg(args, "-chardev"), "socket,id=agent,server=on,wait=off,path=/s/a,,b.agent.sock")
+}
+
+// No two cards lend their names to one socket: the second QEMU would take it from the first.
+func TestAgentSocket(t *testing.T) {
+	for card, want := range map[string]string{
+		"/s/a.sock":   "/s/a.agent.sock",
+		"/s/b.sock":   "/s/b.agent.sock",
+		"/s/b":        "/s/b.agent",
+		"/s/x.1.sock": "/s/x.1.agent.sock",
+		"/s/.sock":    "/s/.agent.sock",
+	} {
+		got, err := agentSocket([]string{card, "/s/second.sock"})
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	got, err := agentSocket(nil)
+	require.NoError(t, err)
+	require.Equal(t, "agent.sock", got, "no card to be named after")
+
+	fits := "/" + strings.Repeat("d", maxSocket-len("/.agent.sock")) + ".sock"
+	_, err = agentSocket([]string{fits})
+	require.NoError(t, err)
+	_, err = agentSocket([]string{"/d" + fits[1:]})
+	require.ErrorContains(t, err, "108 bytes")
+
+	card := rapid.StringMatching(`/s/[abs.]{1,4}(\.sock|\.agent)?`)
+	rapid.Check(t, func(t *rapid.T) {
+		one, two := card.Draw(t, "one"), card.Draw(t, "two")
+		a, err := agentSocket([]string{one})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := agentSocket([]string{two})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (a == b) != (one == two) || a == one {
+			t.Fatalf("%s has %s, %s has %s", one, a, two, b)
+		}
+	})
+}
+
+// What is printed can be pasted in another folder.
+func TestAbsolute(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	got, err := absolute([]string{"none.sock", "/s/a.sock", "../b.sock"})
+	require.NoError(t, err)
+	require.Equal(t, []string{dir + "/none.sock", "/s/a.sock", filepath.Dir(dir) + "/b.sock"}, got)
+}
+
+// Two guests that are started by hand in one folder have an agent's socket each, and what
+// is printed for them finds its card from any other.
+func TestByHand(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	for _, name := range []string{"a", "b"} {
+		cfg := Config{Sockets: []string{name + ".sock"}, Memory: 512, CPUs: 1}
+		line, err := byHand(cfg, Assets{QEMU: fetch.QEMU{Argv: []string{"qemu"}, Env: []string{"X=1"}}}, Accel{Name: AccelTCG})
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(line, "env X=1 qemu"), line)
+		require.Contains(t, line, "path="+dir+"/"+name+".agent.sock")
+		require.Contains(t, line, `"path":"`+dir+"/"+name+`.sock"`)
+	}
 }
 
 func TestConfigRefused(t *testing.T) {

@@ -49,14 +49,20 @@ var Kernels = []string{"6.1", "6.12", "7.2"}
 // fill and copy I/O memory in single bytes; name another model to have that.
 const DefaultCPU = "qemu64"
 
+// What a machine has when nothing else is asked for.
+const (
+	DefaultMemory = 1024 // MiB
+	DefaultCPUs   = 2
+)
+
 // Config describes a virtual machine. The zero Config is a machine without
 // devices that runs the default kernel.
 type Config struct {
 	Kernel      string         // version: "6.1", "6.12", "7.2", ...; "" for fetch.DefaultKernel, or the user's own
 	Sockets     []string       // one vfio-user-pci device for each; servers must be listening
 	DeviceProps map[string]any // more properties for the devices: "x-no-posted-writes": true, ...
-	Memory      int            // MiB; 0 for 1024
-	CPUs        int            // 0 for 2
+	Memory      int            // MiB; 0 for DefaultMemory
+	CPUs        int            // 0 for DefaultCPUs
 	CPU         string         // processor model; "" for DefaultCPU, or "host" under KVM
 	Accel       string         // AccelKVM or AccelTCG; "" for the one that works
 	Append      []string       // more words for the kernel's command line
@@ -73,10 +79,10 @@ type Config struct {
 
 func (c *Config) setDefaults() error {
 	if c.Memory == 0 {
-		c.Memory = 1024
+		c.Memory = DefaultMemory
 	}
 	if c.CPUs == 0 {
-		c.CPUs = 2
+		c.CPUs = DefaultCPUs
 	}
 	if c.BootTimeout == 0 {
 		c.BootTimeout = 2 * time.Minute
@@ -222,7 +228,9 @@ func (vm *VM) boot(ctx context.Context) error {
 }
 
 // Command returns a command line for a person's terminal that starts the same
-// machine by hand: the console on the terminal, the agent's port on a socket.
+// machine by hand: the console on the terminal, the agent's port on a socket
+// (Tell). Servers need not be listening yet. The line does the same from every
+// folder, and lines for other devices may run beside it.
 func Command(ctx context.Context, cfg Config) (string, error) {
 	if err := cfg.setDefaults(); err != nil {
 		return "", err
@@ -235,8 +243,20 @@ func Command(ctx context.Context, cfg Config) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return byHand(cfg, a, accel)
+}
+
+// byHand is the command line of a machine of which everything is known.
+func byHand(cfg Config, a Assets, accel Accel) (_ string, err error) {
+	if cfg.Sockets, err = absolute(cfg.Sockets); err != nil {
+		return "", err
+	}
+	agent, err := agentSocket(cfg.Sockets)
+	if err != nil {
+		return "", err
+	}
 	m := machine{cfg: cfg, accel: accel.Name, kernel: a.Kernel.Image, image: a.Image}
-	m.terminalChardevs("agent.sock")
+	m.terminalChardevs(agent)
 	argv := append(append([]string{}, a.QEMU.Argv...), m.args()...)
 	if len(a.QEMU.Env) > 0 {
 		argv = append(append([]string{"env"}, a.QEMU.Env...), argv...)

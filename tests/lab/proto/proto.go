@@ -9,13 +9,14 @@
 //
 //	guest: {"event":"ready","data":{"kernel":"6.12.94+deb13-amd64",...}}
 //	host:  {"id":1,"cmd":"modprobe","args":{"name":"nouveau"}}
-//	guest: {"id":1,"ok":true,"result":{}}
+//	guest: {"id":1,"ok":true,"result":{"loaded":[{"name":"drm",...},...]}}
 //	guest: {"event":"log","data":{...}}
 //
 // Replies carry the id of their request and may come in any order; an agent
 // that runs requests side by side is free to do so. Events may come at any
 // time. A line that is not a JSON object is noise (a kernel that writes to the
-// wrong port, an early boot loader) and is dropped by either side.
+// wrong port, an early boot loader) and is dropped by either side; so is, by the
+// agent, an object without an id.
 package proto
 
 import "encoding/json"
@@ -64,7 +65,7 @@ type Ready struct {
 const (
 	CmdPing     = "ping"     // no arguments, no result
 	CmdKmsg     = "kmsg"     // KmsgArgs -> KmsgResult
-	CmdModprobe = "modprobe" // ModprobeArgs -> no result: the module and what it depends on
+	CmdModprobe = "modprobe" // ModprobeArgs -> ModprobeResult: the module and what it depends on
 	CmdRmmod    = "rmmod"    // ModprobeArgs -> no result
 	CmdPoweroff = "poweroff" // no arguments; the reply comes before the machine goes
 	CmdReboot   = "reboot"   // likewise

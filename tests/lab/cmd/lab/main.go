@@ -3,6 +3,7 @@
 //	lab fetch [version...]     fetch QEMU and kernels, build guest images
 //	lab boot [flags]           boot a guest to its agent, say how long it took
 //	lab command [flags]        print a command that starts the same guest on this terminal
+//	lab tell SOCKET COMMAND... have the agent of that guest run a command
 package main
 
 import (
@@ -16,13 +17,15 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 )
 
 const usage = `lab fetch [version...]     fetch QEMU and kernels, build guest images
 lab boot [flags]           boot a guest to its agent, say how long it took
 lab command [flags]        print a command that starts the same guest on this terminal
+lab tell SOCKET COMMAND... have the agent of that guest run a command
 
-lab boot -h lists the flags.
+lab boot -h lists the flags, lab tell -h shows how arguments are given.
 `
 
 func main() {
@@ -43,7 +46,7 @@ func (s *sockets) Set(v string) error { *s = append(*s, v); return nil }
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say what to do: fetch, boot or command")
+		return fmt.Errorf("say what to do: fetch, boot, command or tell")
 	}
 	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
 		fmt.Print(usage)
@@ -59,14 +62,17 @@ func run(ctx context.Context, args []string) error {
 		}
 		return fetchAll(ctx, args[1:])
 	}
+	if args[0] == "tell" {
+		return tell(ctx, os.Stdout, os.Stderr, args[1:])
+	}
 	cfg := lab.Config{Progress: os.Stderr}
 	var appended string
 	fs := flag.NewFlagSet("lab "+args[0], flag.ContinueOnError)
-	fs.StringVar(&cfg.Kernel, "kernel", "", "kernel `version`: 6.1, 6.12, 7.2, ...")
-	fs.StringVar(&cfg.Accel, "accel", "", "kvm or tcg; default: what works")
-	fs.StringVar(&cfg.CPU, "cpu", "", "processor `model`")
-	fs.IntVar(&cfg.CPUs, "cpus", 0, "processors")
-	fs.IntVar(&cfg.Memory, "memory", 0, "guest memory, `MiB`")
+	fs.StringVar(&cfg.Kernel, "kernel", "", "kernel `version`: 6.1, 6.12, 7.2, ... (default "+fetch.DefaultKernel+", or that of "+fetch.EnvKernel+")")
+	fs.StringVar(&cfg.Accel, "accel", "", "kvm or tcg (default what works)")
+	fs.StringVar(&cfg.CPU, "cpu", "", "processor `model` (default "+lab.DefaultCPU+" under tcg, host under kvm)")
+	fs.IntVar(&cfg.CPUs, "cpus", lab.DefaultCPUs, "processors")
+	fs.IntVar(&cfg.Memory, "memory", lab.DefaultMemory, "guest memory, `MiB`")
 	fs.StringVar(&appended, "append", "", "`words` for the kernel's command line")
 	fs.StringVar(&cfg.Dir, "dir", "", "`folder` to keep logs in")
 	fs.StringVar(&cfg.Agent, "agent", "", "`package` of the guest program")
@@ -88,7 +94,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Println(line)
 		return err
 	default:
-		return fmt.Errorf("%q is not fetch, boot or command", args[0])
+		return fmt.Errorf("%q is not fetch, boot, command or tell", args[0])
 	}
 }
 
