@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
@@ -150,12 +152,52 @@ func TestInexactWindowsAreNamed(t *testing.T) {
 	}, told)
 }
 
-// openWindows maps a window as a client does, which opens all of them.
+// openWindows asks for a window as a client does that maps it, which opens all of them.
 func openWindows(t *testing.T, h *client.Client) {
 	t.Helper()
 	info, err := h.RegionInfo(vfiouser.RegionBAR1)
 	require.NoError(t, err)
 	require.NoError(t, info.File.Close())
+}
+
+// TestBARsWithoutTables: as the counter says, what a guest stores through BAR1 that is mapped and
+// has no tables is lost, and it reads zeros there; an access that is trapped reaches VRAM.
+func TestBARsWithoutTables(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	c, err := soft.New(soft.Config{VRAM: 256 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	s, err := NewShared(c, Native, vfiouser.Options{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	path := filepath.Join(t.TempDir(), "a")
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: testedVRAM, Map: homes.MapAll}}, l)
+	require.NoError(t, err)
+	h, err := client.Dial(path, nil)
+	require.NoError(t, err)
+	defer h.Close()
+	info, err := h.RegionInfo(vfiouser.RegionBAR1)
+	require.NoError(t, err)
+	defer info.File.Close()
+	area := info.Areas[0]
+	mem, err := unix.Mmap(int(info.File.Fd()), int64(area.Offset), 0x1000, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Munmap(mem)) }()
+	require.NotZero(t, v.Virtual.Guest.Stats().Mapped.Physical.Load())
+
+	require.NoError(t, h.Write32(vfiouser.RegionBAR1, area.Offset, 0x600d))
+	trapped := func() uint32 {
+		t.Helper()
+		v, err := h.Read32(vfiouser.RegionBAR1, area.Offset)
+		require.NoError(t, err)
+		return v
+	}
+	require.EqualValues(t, 0x600d, trapped())
+	require.Zero(t, binary.LittleEndian.Uint32(mem), "which the guest sees")
+	binary.LittleEndian.PutUint32(mem, 0xbad)
+	require.EqualValues(t, 0x600d, trapped(), "which is lost")
 }
 
 // TestInexactWindowsOfAWholeCard: so does the log of who has the whole card; and its counts and
