@@ -19,7 +19,8 @@
 // holds its thread (the kernel kills QEMU when that thread ends, so QEMU does
 // not outlive this process), and one reader for each of console, agent and
 // monitor. VM has no lock of its own; its journals, its agent and its monitor
-// client have one each, and never hold two.
+// client have one each, and never hold two. Tell owns a connection and its
+// reader for one command, to a machine that is not this process's.
 package lab
 
 import (

@@ -51,11 +51,11 @@ func requests(r *bufio.Scanner, each func(line string, q proto.Request)) {
 func TestTell(t *testing.T) {
 	var ids []uint64
 	socket := listen(t, func(r *bufio.Scanner, w io.Writer) {
-		if len(ids) > 0 { // what the client before did not wait for
-			fmt.Fprintf(w, `{"id":%d,"ok":true,"result":"stale"}`+"\n", ids[0])
-			fmt.Fprintf(w, `{"id":%d,"ok":true,"result":"stale"}`+"\n", ids[0]+1)
-		}
+		earlier := slices.Clone(ids)
 		requests(r, func(_ string, q proto.Request) {
+			for _, id := range earlier { // as if the clients before had not waited
+				fmt.Fprintf(w, `{"id":%d,"ok":true,"result":"stale"}`+"\n", id)
+			}
 			ids = append(ids, q.ID)
 			switch q.Cmd {
 			case proto.CmdPing:
