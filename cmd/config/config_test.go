@@ -164,6 +164,8 @@ func TestFileErrors(t *testing.T) {
 		{"map-pages:\n", `f.yaml:1: map-pages: unknown key; did you mean "limits.map-pages"? Write limits: {map-pages: ...}`},
 		{"weight: 5\n", `f.yaml:1: weight: is a virtual GPU's; write it in an element of gpus, or of profiles`},
 		{"gpus:\n- {name: a, map-pages: 5000}\n", `f.yaml:2: gpus[0].map-pages: is the server's, not a GPU's; did you mean "limits.map-pages"? At the top level write limits: {map-pages: 5000}`},
+		{"profiles: [{name: a, socket: a.sock}]\n", `f.yaml:1: profiles[0].socket: a profile has no socket; give it to each GPU, in its element of gpus`},
+		{"profiles: [{name: a, profile: b}]\n", `f.yaml:1: profiles[0].profile: a profile has no profile; give it to each GPU, in its element of gpus`},
 		{"profiles: [{name: a, sync: flush}]\n", `f.yaml:1: profiles[0].sync: unknown key; did you mean "shadow.sync"? In a GPU or profile write shadow: {sync: flush}`},
 		// A section, and what only looks like one of a GPU's.
 		{"card: {shadow: {scan: full}}\n", `f.yaml:1: card.shadow: unknown key; did you mean "shadow"? At the top level write shadow: {scan: full}`},
@@ -173,7 +175,7 @@ func TestFileErrors(t *testing.T) {
 		{"gpus: [{scheduler: {policy: band}}]\n", `f.yaml:1: gpus[0].scheduler: is the server's, not a GPU's; did you mean "scheduler"? At the top level write scheduler: {policy: band}`},
 		{"gpus: [{shadow: {limits: {request: 5s}}}]\n", `f.yaml:1: gpus[0].shadow.limits: unknown key; did you mean "limits"? In a GPU or profile write limits: {request: 5s}`},
 		{"gpus: [{shadow: {limits: {map-runs: 300}}}]\n", `f.yaml:1: gpus[0].shadow.limits: is the server's, not a GPU's; did you mean "limits"? At the top level write limits: {map-runs: 300}`},
-		{"profiles: [{name: p, socket: a.sock}]\n", `f.yaml:1: profiles[0].socket: unknown key; did you mean "socket"? In a GPU write socket: a.sock`},
+		{"profiles: [{name: p, shadow: {socket: a.sock}}]\n", `f.yaml:1: profiles[0].shadow.socket: unknown key; did you mean "socket"? In a GPU write socket: a.sock`},
 		// A value is shown so that YAML reads it as it was.
 		{"spin: '# x'\n", `f.yaml:1: spin: unknown key; did you mean "server.spin"? Write server: {spin: "# x"}`},
 		{"rom: 'a: b'\n", `f.yaml:1: rom: unknown key; did you mean "card.rom"? Write card: {rom: "a: b"}`},

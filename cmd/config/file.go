@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -107,6 +108,8 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 				given += ", " + it.KeyValue().Key.GetToken().Value
 			}
 			return r.errorf(key, path, "", "has no value; if it belongs to %s, write that in brackets: %s: [%s]", list.path, list.flag, given)
+		case !ok && notOfProfile(v.Type(), name):
+			return r.errorf(key, path, "", "a profile has no %s; give it to each GPU, in its element of gpus", name)
 		case !ok:
 			return r.errorf(key, path, "", "%s", unknown(prefix, name, value, v.Type()))
 		case value.Type() == ast.NullType:
@@ -132,6 +135,12 @@ func (r *reader) section(n ast.Node, v reflect.Value, prefix string) error {
 		list = nil
 	}
 	return nil
+}
+
+// notOfProfile tells whether the key of a section is one that each GPU has of its own, and a
+// profile therefore has not.
+func notOfProfile(section reflect.Type, key string) bool {
+	return section == reflect.TypeFor[Profile]() && slices.Contains(keys(reflect.TypeFor[GPU]()), key)
 }
 
 // inBraces tells whether a mapping is written {so: 1}.
