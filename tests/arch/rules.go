@@ -1,0 +1,149 @@
+// Package arch holds the import rules of this repository. Its tests check every
+// Go file against them, whatever its build constraints, and also check where
+// unsafe and cgo are used, that packages have one doc comment, and that links
+// between documents lead somewhere.
+package arch
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Module is the path of the root module.
+const Module = "github.com/umbra-gpu/umbra"
+
+// A room is a folder with everything below it, except rooms inside it.
+type room struct {
+	name    string
+	imports []string // the other rooms that it may import; "*" is all
+	libs    []string // the modules that it may import besides the standard library; "*" is all
+	why     string
+}
+
+const (
+	sys   = "golang.org/x/sys"
+	scale = "tests/scale"
+)
+
+var rooms = []room{
+	{"cmd", []string{
+		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/card/doorbell", "aggregator/card/homes",
+		"aggregator/card/soft", "aggregator/card/vfio", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
+	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
+	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
+		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
+	{"aggregator", []string{"aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/card/doorbell", "aggregator/card/homes", "shadowpt", "mmio"},
+		[]string{sys}, "the aggregator drives every card through package card, and knows neither sockets nor configuration"},
+	{"aggregator/sched", nil, nil, "the scheduler is pure code on an injected clock"},
+	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
+	{"aggregator/card", nil, nil, "the contract between cards and their users knows neither side"},
+	{"aggregator/card/doorbell", nil, []string{sys}, "its owner reads the doorbells"},
+	{"aggregator/card/homes", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
+	{"aggregator/card/soft", []string{"aggregator/aperture", "aggregator/card", "aggregator/card/doorbell", "aggregator/card/homes", "mmio", "shadowpt", "firmware"},
+		[]string{sys}, "a card does not know who uses it"},
+	{"aggregator/card/vfio", []string{"aggregator/card", "mmio"}, []string{sys}, "a real card has its own VBIOS and walks its own tables"},
+	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},
+	{"mmio", nil, nil, "registers are data that everything above reads"},
+	{"shadowpt", nil, nil, "page tables are bytes in, bytes out"},
+	{"firmware", nil, nil, "images are bytes in, bytes out"},
+	{"tests", []string{"*"}, []string{"*"}, ""},
+	{"tests/lab", nil, []string{sys, "github.com/ulikunitz/xz"}, "the lab boots a machine on a socket, whatever serves it"},
+	{"tests/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "a driver knows registers, not what is behind the socket"},
+	{scale, nil, nil, ""},
+}
+
+// testLibs may be imported by _test.go files everywhere.
+var testLibs = []string{sys, "github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal"}
+
+// A source is what the rules need to know of one Go file.
+type source struct {
+	path    string // from the root of the repository
+	doc     string
+	imports []string
+}
+
+func (f *source) test() bool { return strings.HasSuffix(f.path, "_test.go") }
+
+// importFindings names the imports of a file that the rules forbid.
+func importFindings(f source) (out []string) {
+	from := roomOf(path.Dir(f.path))
+	if from == nil {
+		return []string{f.path + " is in no room of tests/arch/rules.go"}
+	}
+	imports, libs := from.imports, from.libs
+	if f.test() {
+		imports, libs = slices.Concat(imports, []string{scale}), slices.Concat(libs, testLibs)
+		if under(from.name, "tests") {
+			imports = []string{"*"}
+		}
+	}
+	for _, imp := range f.imports {
+		local, ours := strings.CutPrefix(imp, Module+"/")
+		first, _, _ := strings.Cut(imp, "/")
+		switch {
+		case ours:
+			if to := roomOf(local); to == nil {
+				out = append(out, fmt.Sprintf("%s imports %s, which is in no room of tests/arch/rules.go", f.path, local))
+			} else if to != from && !slices.Contains(imports, to.name) && !slices.Contains(imports, "*") {
+				out = append(out, fmt.Sprintf("%s: %s must not import %s: %s", f.path, from.name, to.name, from.why))
+			}
+		case !strings.Contains(first, "."): // the standard library
+		case !slices.ContainsFunc(libs, func(lib string) bool { return lib == "*" || under(imp, lib) }):
+			out = append(out, fmt.Sprintf("%s imports %s: %s may import only the standard library and %v", f.path, imp, from.name, libs))
+		}
+	}
+	return out
+}
+
+// unsafeFindings reports unsafe outside of files that say so in their name, and cgo.
+func unsafeFindings(f source) (out []string) {
+	if under(f.path, "tests") || f.test() {
+		return nil
+	}
+	if slices.Contains(f.imports, "unsafe") && !strings.HasSuffix(f.path, "_unsafe.go") {
+		out = append(out, f.path+" imports unsafe: only files named *_unsafe.go may")
+	}
+	if slices.Contains(f.imports, "C") && !under(f.path, "vfiouser/libvfiouser") {
+		out = append(out, f.path+" imports C: only vfiouser/libvfiouser may")
+	}
+	return out
+}
+
+// docFindings reports packages that do not have exactly one doc comment.
+func docFindings(files []source) (out []string) {
+	docs := make(map[string]int)
+	for _, f := range files {
+		if f.test() || strings.Contains(f.path, "/testdata/") {
+			continue
+		}
+		n := docs[path.Dir(f.path)]
+		if f.doc != "" {
+			n++
+		}
+		docs[path.Dir(f.path)] = n
+	}
+	for dir, n := range docs {
+		if n != 1 {
+			out = append(out, fmt.Sprintf("%s: the package has %d doc comments, want 1", dir, n))
+		}
+	}
+	return out
+}
+
+// roomOf returns the innermost room of a package, nil if it is in none.
+func roomOf(pkg string) (best *room) {
+	for i := range rooms {
+		if r := &rooms[i]; under(pkg, r.name) && (best == nil || len(r.name) > len(best.name)) {
+			best = r
+		}
+	}
+	return best
+}
+
+// under reports whether a path is dir or below it.
+func under(p, dir string) bool {
+	rest, ok := strings.CutPrefix(p, dir)
+	return ok && (rest == "" || rest[0] == '/')
+}

@@ -1,0 +1,53 @@
+// Package scale tells tests how much to try: little of everything in make test,
+// much in make test-release. Plain go test tries little.
+//
+// The number of cases of a property test and their seed are rapid's own
+// settings: make sets RAPID_CHECKS and RAPID_SEED.
+package scale
+
+import (
+	"flag"
+	"os"
+	"strconv"
+	"testing"
+)
+
+// Env is the environment variable that asks for the release suite, with any value.
+const Env = "UMBRA_TEST_RELEASE"
+
+// Release reports whether the release suite runs.
+func Release() bool { return os.Getenv(Env) != "" }
+
+// Of returns the first value in make test, and the second in make test-release.
+func Of[T any](few, many T) T {
+	if Release() {
+		return many
+	}
+	return few
+}
+
+// ReleaseOnly skips a test that only make test-release runs.
+func ReleaseOnly(t testing.TB) {
+	t.Helper()
+	if !Release() {
+		t.Skip("make test-release runs this test")
+	}
+}
+
+// Checks makes rapid try at least n cases until t ends. It is for tests that
+// assert that their generator reaches every case. Such a test must not be parallel.
+func Checks(t testing.TB, n int) {
+	t.Helper()
+	f := flag.Lookup("rapid.checks")
+	if f == nil {
+		t.Fatal("this test does not use rapid")
+	}
+	before := f.Value.String()
+	if have, err := strconv.Atoi(before); err != nil || have >= n {
+		return
+	}
+	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Value.Set(before) })
+}
