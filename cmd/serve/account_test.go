@@ -25,7 +25,7 @@ func TestAccounts(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()
-	add := func(name string) *VirtualSeat {
+	add := func(name string) *VirtualEndpoint {
 		path := filepath.Join(dir, name)
 		l, err := vfiouser.Listen(path)
 		require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestAccounts(t *testing.T) {
 		return v
 	}
 	const src, dst, size = 0x1000_0000, 0x2000_0000, 64 << 10
-	copies := func(v *VirtualSeat, by guest.Engine, n int) {
+	copies := func(v *VirtualEndpoint, by guest.Engine, n int) {
 		g, err := guest.Attach(t.Context(), v.Config.Socket, guest.Config{})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, g.Close()) }()
@@ -56,7 +56,7 @@ func TestAccounts(t *testing.T) {
 		ce   = "90b5"
 		m2mf = "9039"
 	)
-	want := func(v *VirtualSeat, class string, n uint64) {
+	want := func(v *VirtualEndpoint, class string, n uint64) {
 		t.Helper()
 		r, err := v.Report()
 		require.NoError(t, err)

@@ -81,7 +81,7 @@ type TimeShare struct {
 
 // SetCardTime changes the GPU's part of the card's time. Without a scheduler it
 // fails with aggregator.ErrNoScheduler.
-func (v *VirtualSeat) SetCardTime(t TimeShare) error {
+func (v *VirtualEndpoint) SetCardTime(t TimeShare) error {
 	v.timeMu.Lock()
 	defer v.timeMu.Unlock()
 	if err := v.guest.SetShare(t.Node); err != nil {
@@ -96,7 +96,7 @@ func (v *VirtualSeat) SetCardTime(t TimeShare) error {
 }
 
 // CardTime is what it is now.
-func (v *VirtualSeat) CardTime() TimeShare {
+func (v *VirtualEndpoint) CardTime() TimeShare {
 	v.timeMu.Lock()
 	defer v.timeMu.Unlock()
 	return v.time

@@ -5,25 +5,25 @@
 // [NewVirtual] puts a virtual GPU behind a socket, whose share of a card an
 // aggregator gives.
 //
-// A [Seat] is a device with its server and its counters. [Shared] is a card with
-// any number of virtual GPUs, each in a [VirtualSeat], which come and go while it
+// A [Endpoint] is a device with its server and its counters. [Shared] is a card with
+// any number of virtual GPUs, each in a [VirtualEndpoint], which come and go while it
 // runs. Reports and the table of register policies are structures for others to
 // print.
 //
 // # Goroutines
 //
-// One for each VirtualSeat, from Shared.Add until it is removed; one for each
-// Teller, which tells the log what guests did, until Close: a Shared has one, and who
-// serves a Seat alone makes one.
+// One for each VirtualEndpoint, from Shared.Add until it is removed; one for each
+// EventLogger, which tells the log what guests did, until Close: a Shared has one, and who
+// serves a Endpoint alone makes one.
 //
 // # Locks, in the order they are taken
 //
 //  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
 //  2. Shared.mu: the list of seats. Never held while waiting.
-//  3. Seat.logMu: what the log knows; held while it is written to.
-//  4. VirtualSeat.timeMu: what the GPU has of the card's time. The aggregator's
+//  3. Endpoint.logMu: what the log knows; held while it is written to.
+//  4. VirtualEndpoint.timeMu: what the GPU has of the card's time. The aggregator's
 //     locks are taken in it.
-//  5. Watched.mu: whether there is a client, or may be one. Held for a moment.
+//  5. Counted.mu: whether there is a client, or may be one. Held for a moment.
 //  6. Virtual.mu: why clients are refused. Held for a moment.
 //  7. The state of a device's interrupt: taken last, never held while waiting.
 package serve
@@ -57,7 +57,7 @@ type Device struct {
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
 	shown  *homes.Stats    // and what was done for it, all clients together
-	log    *slog.Logger    // NewSeat's, or nothing
+	log    *slog.Logger    // NewEndpoint's, or nothing
 	asked  bool            // and it was told so
 }
 

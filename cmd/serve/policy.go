@@ -68,7 +68,7 @@ func access(row *mmio.Row) string {
 }
 
 // Count adds what the seats' guests did.
-func (t *PolicyTable) Count(seats ...*Seat) {
+func (t *PolicyTable) Count(seats ...*Endpoint) {
 	at := make(map[string]int, len(t.Rows))
 	for i := range t.Rows {
 		at[t.Rows[i].Register] = i

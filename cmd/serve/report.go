@@ -245,7 +245,7 @@ func (a *account) counts() (out []WorkCount) {
 
 // Work lists what the seat's guests had the engines move, by class. It is empty in
 // pass-through, where it is all the card's.
-func (s *Seat) Work() []WorkCount {
+func (s *Endpoint) Work() []WorkCount {
 	if s.account == nil {
 		return nil
 	}
@@ -253,7 +253,7 @@ func (s *Seat) Work() []WorkCount {
 }
 
 // Report reads the seat's counters. It may be called while its guest runs.
-func (s *Seat) Report() (GPUReport, error) {
+func (s *Endpoint) Report() (GPUReport, error) {
 	registers, err := s.Registers().Report(mmio.ByCount)
 	if err != nil {
 		return GPUReport{}, err
@@ -281,7 +281,7 @@ func (s *Seat) Report() (GPUReport, error) {
 }
 
 // Traps lists the regions that were touched.
-func (w *Watched) Traps() []RegionCount {
+func (w *Counted) Traps() []RegionCount {
 	var out []RegionCount
 	for i := range w.regions {
 		g := &w.regions[i]

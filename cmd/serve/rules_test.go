@@ -29,8 +29,8 @@ func TestRuleInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
 		guest := new(aggregator.Guest)
-		seats := []*Seat{{Name: "a", guest: guest, logged: make(map[string]uint64)}}
-		s := NewTeller(slog.New(slog.NewTextHandler(&log, nil)), func() []*Seat { return seats })
+		seats := []*Endpoint{{Name: "a", guest: guest, logged: make(map[string]uint64)}}
+		s := NewEventLogger(slog.New(slog.NewTextHandler(&log, nil)), func() []*Endpoint { return seats })
 		lines := 0
 		// more lets d pass, the guest being at it, and says how many lines came.
 		more := func(d time.Duration) int {
@@ -61,9 +61,9 @@ func TestRuleIntervalWaitsForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guest := new(aggregator.Guest)
 		guest.Stats().BadWindow.Add(1)
-		seats := []*Seat{{Name: "a", guest: guest, logged: make(map[string]uint64)}}
+		seats := []*Endpoint{{Name: "a", guest: guest, logged: make(map[string]uint64)}}
 		log := stuck(make(chan struct{}))
-		s := NewTeller(slog.New(slog.NewTextHandler(log, nil)), func() []*Seat { return seats })
+		s := NewEventLogger(slog.New(slog.NewTextHandler(log, nil)), func() []*Endpoint { return seats })
 		time.Sleep(2 * tellInterval)
 		synctest.Wait() // the goroutine writes its line
 		s.SetInterval(time.Millisecond)
@@ -209,7 +209,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	seat, err := NewSeat("card", NewPassThrough(c), c, Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
+	seat, err := NewEndpoint("card", NewPassThrough(c), c, Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "card")
 	l, err := vfiouser.Listen(path)
@@ -221,7 +221,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-served, context.Canceled)
 	}()
-	teller := NewTeller(logger, func() []*Seat { return []*Seat{seat} })
+	teller := NewEventLogger(logger, func() []*Endpoint { return []*Endpoint{seat} })
 	teller.SetInterval(time.Millisecond)
 
 	h, err := client.Dial(path, nil)

@@ -35,14 +35,14 @@ type Shared struct {
 	admin sync.Mutex // one change of the list at a time
 
 	mu   sync.Mutex // guards list
-	list []*VirtualSeat
+	list []*VirtualEndpoint
 
-	teller *Teller // of what guests did
+	teller *EventLogger // of what guests did
 }
 
-// VirtualSeat is a virtual GPU, served.
-type VirtualSeat struct {
-	*Seat
+// VirtualEndpoint is a virtual GPU, served.
+type VirtualEndpoint struct {
+	*Endpoint
 	Virtual *Virtual
 	Config  GPUConfig
 
@@ -78,13 +78,13 @@ func NewSharedWith(c card.Card, by Make, opts vfiouser.Options, limits aggregato
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log}
-	s.teller = NewTeller(s.log, s.seats)
+	s.teller = NewEventLogger(s.log, s.seats)
 	return s, nil
 }
 
 // Add makes a virtual GPU and serves it on l, which becomes the server's, also if
 // Add fails.
-func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
+func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualEndpoint, error) {
 	s.admin.Lock()
 	defer s.admin.Unlock()
 	if s.Find(cfg.Share.Name) != nil {
@@ -98,7 +98,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	}
 	opts := s.opts
 	opts.Spin = cfg.Spin
-	seat, err := NewSeat(cfg.Share.Name, v, v.GPU, s.by, opts)
+	seat, err := NewEndpoint(cfg.Share.Name, v, v.GPU, s.by, opts)
 	if err != nil {
 		l.Close()
 		return nil, errors.Join(err, v.Close())
@@ -107,7 +107,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualSeat, error) {
 	if c, ok := s.card.(accounts); ok {
 		seat.account = openAccount(c, v.Guest.Owner())
 	}
-	vs := &VirtualSeat{Seat: seat, Virtual: v, Config: cfg, served: make(chan struct{}), time: TimeShare{cfg.Share.Share, cfg.Share.Processes, cfg.Kept}}
+	vs := &VirtualEndpoint{Endpoint: seat, Virtual: v, Config: cfg, served: make(chan struct{}), time: TimeShare{cfg.Share.Share, cfg.Share.Processes, cfg.Kept}}
 	ctx, cancel := context.WithCancel(context.Background())
 	vs.cancel = cancel
 	go func() {
@@ -129,22 +129,22 @@ func (s *Shared) Aggregator() *aggregator.Aggregator { return s.agg }
 func (s *Shared) Poller() *doorbell.Stats { return s.agg.Poller() }
 
 // GPUs lists the virtual GPUs in the order in which they came.
-func (s *Shared) GPUs() []*VirtualSeat {
+func (s *Shared) GPUs() []*VirtualEndpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.list)
 }
 
 // seats lists what guests attach to.
-func (s *Shared) seats() (out []*Seat) {
+func (s *Shared) seats() (out []*Endpoint) {
 	for _, v := range s.GPUs() {
-		out = append(out, v.Seat)
+		out = append(out, v.Endpoint)
 	}
 	return out
 }
 
 // Find returns the GPU of that name, or nil.
-func (s *Shared) Find(name string) *VirtualSeat {
+func (s *Shared) Find(name string) *VirtualEndpoint {
 	for _, v := range s.GPUs() {
 		if v.Name == name {
 			return v
@@ -167,14 +167,14 @@ func (s *Shared) Remove(name string, force bool) (GPUReport, error) {
 		return GPUReport{}, ErrAttached
 	}
 	s.mu.Lock()
-	s.list = slices.DeleteFunc(s.list, func(x *VirtualSeat) bool { return x == v })
+	s.list = slices.DeleteFunc(s.list, func(x *VirtualEndpoint) bool { return x == v })
 	s.mu.Unlock()
 	return s.end(v)
 }
 
 // end stops serving. Its counters are read when the client has gone and nothing
 // can change them, and before the share that counts is given back.
-func (s *Shared) end(v *VirtualSeat) (GPUReport, error) {
+func (s *Shared) end(v *VirtualEndpoint) (GPUReport, error) {
 	v.cancel()
 	<-v.served
 	v.tell(s.log)
@@ -206,5 +206,5 @@ func (s *Shared) Close() error {
 	return errors.Join(append(errs, s.agg.Close())...)
 }
 
-// SetRuleInterval says how often the log hears of what guests did at most: [Teller.SetInterval].
+// SetRuleInterval says how often the log hears of what guests did at most: [EventLogger.SetInterval].
 func (s *Shared) SetRuleInterval(d time.Duration) { s.teller.SetInterval(d) }

@@ -116,7 +116,7 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()
-	add := func(name string) (*VirtualSeat, string) {
+	add := func(name string) (*VirtualEndpoint, string) {
 		path := filepath.Join(dir, name)
 		l, err := vfiouser.Listen(path)
 		require.NoError(t, err)
@@ -127,7 +127,7 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	v, path := add("a")
 	other, otherPath := add("b")
 	// leave hangs up and waits until the server has noticed.
-	leave := func(v *VirtualSeat, h *client.Client) {
+	leave := func(v *VirtualEndpoint, h *client.Client) {
 		require.NoError(t, h.Close())
 		require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
 	}
@@ -212,14 +212,14 @@ func TestPagesThatDoNotComeHome(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()
-	try := func(name string, vram uint64) (*VirtualSeat, string, error) {
+	try := func(name string, vram uint64) (*VirtualEndpoint, string, error) {
 		path := filepath.Join(dir, name)
 		l, err := vfiouser.Listen(path)
 		require.NoError(t, err)
 		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: vram, Map: homes.MapPRAMIN}}, l)
 		return v, path, err
 	}
-	add := func(name string) (*VirtualSeat, string) {
+	add := func(name string) (*VirtualEndpoint, string) {
 		v, path, err := try(name, testedVRAM)
 		require.NoError(t, err)
 		return v, path
@@ -243,7 +243,7 @@ func TestPagesThatDoNotComeHome(t *testing.T) {
 		require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
 		return h, mem
 	}
-	leave := func(v *VirtualSeat, h *client.Client) {
+	leave := func(v *VirtualEndpoint, h *client.Client) {
 		require.NoError(t, h.Close())
 		require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/stats"
-	"github.com/umbra-gpu/umbra/cmd/control"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio"
 )
@@ -88,9 +88,9 @@ func (c *counterTable) row(name string) []string {
 // shownTypes are what the program shows as JSON, and the heading of the table that says what
 // their numbers are. Two that stand together have no name in common, or mean the same by it.
 var shownTypes = map[reflect.Type]string{
-	reflect.TypeFor[control.Status]():       "The server",
-	reflect.TypeFor[control.Card]():         "The card",
-	reflect.TypeFor[control.GPU]():          "A GPU",
+	reflect.TypeFor[api.Status]():           "The server",
+	reflect.TypeFor[api.Card]():             "The card",
+	reflect.TypeFor[api.GPU]():              "A GPU",
 	reflect.TypeFor[serve.Inexact]():        "By window",
 	reflect.TypeFor[serve.Report]():         "Waits for unmapped memory",
 	reflect.TypeFor[serve.GPUReport]():      "Waits for unmapped memory",
@@ -125,7 +125,7 @@ var shownTypes = map[reflect.Type]string{
 // noCounters are types of which nothing is counted: options, which README and
 // docs/scheduling.md describe, and the list of counts, whose names have tables.
 var noCounters = []reflect.Type{
-	reflect.TypeFor[sched.Config](), reflect.TypeFor[control.ShareOf](), reflect.TypeFor[control.Setting](), reflect.TypeFor[aggregator.Count](),
+	reflect.TypeFor[sched.Config](), reflect.TypeFor[api.ShareOf](), reflect.TypeFor[api.Setting](), reflect.TypeFor[aggregator.Count](),
 }
 
 // numbers lists the numbers of a type by their names in JSON, and hands on the types in it.
@@ -192,7 +192,7 @@ func TestCountersPage(t *testing.T) {
 		add(heading, names...)
 	}
 	for _, of := range []reflect.Type{
-		reflect.TypeFor[serve.Report](), reflect.TypeFor[control.Status](), reflect.TypeFor[control.Schedule](), reflect.TypeFor[control.Shown](),
+		reflect.TypeFor[serve.Report](), reflect.TypeFor[api.Status](), reflect.TypeFor[api.Schedule](), reflect.TypeFor[api.Shown](),
 		reflect.TypeFor[serve.PolicyTable](), reflect.TypeFor[report.Trap](), reflect.TypeFor[report.Bell](),
 	} {
 		walk(of)
@@ -212,9 +212,9 @@ func TestCountersPage(t *testing.T) {
 		require.Contains(t, tables["Columns that are sums"].row("faults")[2], "`"+name+"`")
 	}
 	// What the page says that the text does not have of a GPU, it has not; and the rest it has.
-	blank := shownText(new(control.Shown))
+	blank := shownText(new(api.Shown))
 	for _, row := range tables["A GPU"].rows {
-		var g control.Shown
+		var g api.Shown
 		require.NoError(t, json.Unmarshal(fmt.Appendf(nil, `{%q: 7340032}`, row[0]), &g)) // 7 MiB
 		hidden := strings.HasSuffix(row[2], "; in JSON only") || strings.HasSuffix(row[2], "; in the text an option of `gpu show`")
 		require.Equal(t, hidden, shownText(&g) == blank, row[0])
@@ -262,7 +262,7 @@ func TestCountersPage(t *testing.T) {
 		reflect.ValueOf(counts).Elem().Field(i).SetUint(1)
 		name := reflect.TypeFor[sched.Counts]().Field(i).Name
 		said := ""
-		for text, n := range countsOf(&control.Schedule{Counts: counts}) {
+		for text, n := range countsOf(&api.Schedule{Counts: counts}) {
 			if n > 0 {
 				said = text
 			}
@@ -284,8 +284,8 @@ func countsOfAGuest(t *testing.T) []aggregator.Count {
 		end()
 		require.Equal(t, exitOK, <-code)
 	}()
-	k := control.NewClient(at)
-	var shown control.Shown
+	k := api.NewClient(at)
+	var shown api.Shown
 	require.Eventually(t, func() (ok bool) {
 		var err error
 		shown, err = k.Show(ctx, "a")

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/control"
 )
 
 // server is the running server that a subcommand talks to.
@@ -19,11 +19,11 @@ type server struct {
 	JSON    bool   `name:"json" help:"Write JSON for machines."`
 }
 
-func (s *server) client() (*control.Client, error) {
+func (s *server) client() (*api.Client, error) {
 	if s.Control == "" {
 		return nil, &config.Error{Where: "--control", Reason: "missing; say which server: the path that umbra serve was given with --control, here with --control too or in the variable UMBRA_CONTROL"}
 	}
-	return control.NewClient(s.Control), nil
+	return api.NewClient(s.Control), nil
 }
 
 // write writes v as JSON, or the text.
@@ -65,7 +65,7 @@ const gpuColumns = "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trul
 var faultCounts = []string{"mmu_faults", "pbdma_errors", "engine_errors", "window_faults"}
 
 // gpuLines lists GPUs for a person.
-func gpuLines(gpus []control.GPU) string {
+func gpuLines(gpus []api.GPU) string {
 	if len(gpus) == 0 {
 		return "There are no GPUs; umbra gpu add makes one.\n"
 	}
@@ -100,7 +100,7 @@ func gpuLines(gpus []control.GPU) string {
 }
 
 // timeLines says who had how much of the card's time.
-func timeLines(gpus []control.GPU, policy string) string {
+func timeLines(gpus []api.GPU, policy string) string {
 	var b strings.Builder
 	t := newTable(&b, "Card time, by "+policy, "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
 	for i := range gpus {
@@ -145,7 +145,7 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 		}
 		parts[i] = key + "=" + abs
 	}
-	g, err := client.Add(ctx, control.AddRequest{GPU: strings.Join(parts, ",")})
+	g, err := client.Add(ctx, api.AddRequest{GPU: strings.Join(parts, ",")})
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	g, err := client.Set(ctx, c.Name, control.SetRequest{Options: strings.Join(c.What, ",")})
+	g, err := client.Set(ctx, c.Name, api.SetRequest{Options: strings.Join(c.What, ",")})
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 
 // setText says what became of a text of keys and values: which options are others now, and
 // which were so already.
-func setText(g *control.GPU, text string) string {
+func setText(g *api.GPU, text string) string {
 	var parts []string
 	if len(g.Was) > 0 {
 		parts = append(parts, changesText(g.Options, g.Was))
@@ -214,7 +214,7 @@ func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
 }
 
 // freeLine says what no GPU has of a card that is shared, and what another could have of it.
-func freeLine(c *control.Card) string {
+func freeLine(c *api.Card) string {
 	room := fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(c.Room))
 	switch {
 	case c.Room == 0:
@@ -243,7 +243,7 @@ func (c *statusCmd) Run(ctx context.Context, out output) error {
 	fmt.Fprintf(&b, "card: %s, %v of VRAM", s.Card.Kind, config.Size(s.Card.VRAM))
 	f := &s.Card.Faults
 	fmt.Fprintf(&b, "; %d bytes moved, %s, %s\n", s.Card.Bytes, plural(s.Card.Interrupts, "interrupt", "interrupts"), plural(f.MMU+f.PBDMA+f.Engine+f.BAR, "fault", "faults"))
-	if s.Setup == control.SetupVirtual {
+	if s.Setup == api.SetupVirtual {
 		b.WriteString(freeLine(&s.Card))
 		if s.Card.Scheduler == nil {
 			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/api"
 )
 
 type gpuShowCmd struct {
@@ -27,9 +27,9 @@ func (c *gpuShowCmd) Run(ctx context.Context, out output) error {
 }
 
 // shownText is everything about a GPU for a person.
-func shownText(g *control.Shown) string {
+func shownText(g *api.Shown) string {
 	var b strings.Builder
-	b.WriteString(gpuLines([]control.GPU{g.GPU}))
+	b.WriteString(gpuLines([]api.GPU{g.GPU}))
 	t := newTable(&b, "Options; what is live is changed by umbra gpu set", "key\tvalue\tlive\tsaid by")
 	for _, s := range g.Settings {
 		live := ""

@@ -30,8 +30,8 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/control"
 )
 
 // Exit codes.
@@ -128,7 +128,7 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if usage := new(config.Error); errors.As(err, &usage) {
 		return exitUsage
 	}
-	if answer := new(control.Error); errors.As(err, &answer) && answer.Code == http.StatusBadRequest {
+	if answer := new(api.Error); errors.As(err, &answer) && answer.Code == http.StatusBadRequest {
 		return exitUsage
 	}
 	return exitFailed

@@ -24,8 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/control"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -127,9 +127,9 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: gone control")
 	}
-	attached := func(g control.GPU) bool { return g.Attached }
+	attached := func(g api.GPU) bool { return g.Attached }
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
-		s, err := control.NewClient(ts.MkAbs(args[0])).Status(context.Background())
+		s, err := api.NewClient(ts.MkAbs(args[0])).Status(context.Background())
 		ts.Check(err)
 		if !slices.ContainsFunc(s.GPUs, attached) {
 			return
@@ -249,7 +249,7 @@ func TestThreeGuests(t *testing.T) {
 	code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
 	go func() { code <- doMain(ctx, []string{"serve", "--json", "--config", file}, out, log) }()
 
-	k := control.NewClient(filepath.Join(dir, "control"))
+	k := api.NewClient(filepath.Join(dir, "control"))
 	require.Eventually(t, func() bool {
 		s, err := k.Status(ctx)
 		return err == nil && len(s.GPUs) == 3
@@ -283,7 +283,7 @@ func TestThreeGuests(t *testing.T) {
 	}
 	s, err := k.Status(ctx)
 	require.NoError(t, err)
-	require.Equal(t, control.SetupVirtual, s.Setup)
+	require.Equal(t, api.SetupVirtual, s.Setup)
 	for _, g := range s.GPUs {
 		require.True(t, g.Attached)
 		require.Equal(t, map[string]uint64{"a": 0, "b": 6, "c": 0}[g.Name], g.Broken())
@@ -298,7 +298,7 @@ func TestThreeGuests(t *testing.T) {
 	require.Equal(t, uint64(1), r.Clients.Served)
 	_, err = guests["b"].Read32(vfiouser.RegionBAR0, scratch)
 	require.Error(t, err, "its server is gone")
-	_, err = k.Add(ctx, control.AddRequest{GPU: "name=d,vram=256MiB,socket=" + filepath.Join(dir, "d")})
+	_, err = k.Add(ctx, api.AddRequest{GPU: "name=d,vram=256MiB,socket=" + filepath.Join(dir, "d")})
 	require.NoError(t, err)
 	attach("d")
 	for _, name := range []string{"a", "c", "d"} {

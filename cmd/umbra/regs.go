@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/control"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
@@ -45,7 +45,7 @@ func (c *regsCmd) Run(ctx context.Context, out output) error {
 
 func (c *regsCmd) table(ctx context.Context) (serve.PolicyTable, error) {
 	if c.Control != "" {
-		return control.NewClient(c.Control).Registers(ctx, c.GPU)
+		return api.NewClient(c.Control).Registers(ctx, c.GPU)
 	}
 	for _, f := range []struct {
 		flag, value string

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/control"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
@@ -39,7 +39,7 @@ func (c *schedSetCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	s, err := client.SetSchedule(ctx, control.SetRequest{Options: strings.Join(c.What, ",")})
+	s, err := client.SetSchedule(ctx, api.SetRequest{Options: strings.Join(c.What, ",")})
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func (c *schedSetCmd) Run(ctx context.Context, out output) error {
 
 // scheduleText says how the card's time is shared. Parameters of other policies than
 // the one in force stand there too: they count when it is changed.
-func scheduleText(s *control.Schedule) string {
+func scheduleText(s *api.Schedule) string {
 	defaults := config.Defaults()
 	schedule := defaults.Config.Schedule()
 	usual := schedule.Values()
@@ -99,7 +99,7 @@ func optionText(v any) string {
 }
 
 // countsOf are the scheduler's counts in words.
-func countsOf(s *control.Schedule) map[string]uint64 {
+func countsOf(s *api.Schedule) map[string]uint64 {
 	c := s.Counts
 	if c == nil {
 		return nil

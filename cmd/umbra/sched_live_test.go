@@ -19,8 +19,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/control"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -147,7 +147,7 @@ gpus:
 	defer end()
 	code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
 	go func() { code <- doMain(ctx, []string{"serve", "--json", "--config", file}, out, log) }()
-	k := control.NewClient(path("control"))
+	k := api.NewClient(path("control"))
 	require.Eventually(t, func() bool {
 		s, err := k.Status(ctx)
 		return err == nil && len(s.GPUs) == 2
@@ -195,10 +195,10 @@ gpus:
 		}
 		var printed, wrong bytes.Buffer
 		require.Equal(t, exitOK, doMain(ctx, append([]string{"sched", "set", "--control", path("control"), "--json"}, text...), &printed, &wrong), wrong.String())
-		var s control.Schedule
+		var s api.Schedule
 		require.NoError(t, json.Unmarshal(printed.Bytes(), &s))
 		checkSums(t, s.Ledger)
-		_, err := k.Set(ctx, "a", control.SetRequest{Options: fmt.Sprintf("weight=%d,processes.policy=%s", 1+100*round, []string{"off", "equal", "weighted"}[round%3])})
+		_, err := k.Set(ctx, "a", api.SetRequest{Options: fmt.Sprintf("weight=%d,processes.policy=%s", 1+100*round, []string{"off", "equal", "weighted"}[round%3])})
 		require.NoError(t, err)
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -207,7 +207,7 @@ gpus:
 	require.NoError(t, errors.Join(errs[:]...))
 
 	// All that was submitted has ended, once, and the books have it where it belongs.
-	var s control.Schedule
+	var s api.Schedule
 	require.Eventually(t, func() (quiet bool) {
 		now, err := k.Schedule(ctx)
 		if err != nil { // not the test's goroutine

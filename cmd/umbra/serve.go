@@ -19,8 +19,8 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/control"
 	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -161,9 +161,9 @@ type served struct {
 	listeners []*net.UnixListener // of virtual GPUs, until they are served
 
 	card   *soft.Card
-	seat   *serve.Seat   // in pass-through
-	teller *serve.Teller // of what its guest does
-	shared *serve.Shared // else
+	seat   *serve.Endpoint    // in pass-through
+	teller *serve.EventLogger // of what its guest does
+	shared *serve.Shared      // else
 
 	mu   sync.Mutex   // one change of gpus at a time
 	gpus []config.GPU // that are there
@@ -206,7 +206,7 @@ func (s *served) listen(c *serveCmd) (err error) {
 			return err
 		}
 		s.layer.Config.Control = path
-		if s.control, err = control.Listen(path); err != nil {
+		if s.control, err = api.Listen(path); err != nil {
 			return err
 		}
 	}
@@ -236,10 +236,10 @@ func (s *served) start() (err error) {
 		return err
 	}
 	if s.at != nil {
-		if s.seat, err = serve.NewSeat(theCard, serve.NewPassThrough(s.card), s.card, s.by, s.options); err != nil {
+		if s.seat, err = serve.NewEndpoint(theCard, serve.NewPassThrough(s.card), s.card, s.by, s.options); err != nil {
 			return err
 		}
-		s.teller = serve.NewTeller(s.log, s.seats)
+		s.teller = serve.NewEventLogger(s.log, s.seats)
 		s.teller.SetInterval(s.layer.Config.Limits.RuleInterval)
 		return nil
 	}
@@ -269,7 +269,7 @@ func (s *served) run(ctx context.Context) error {
 	if l := s.control; l != nil {
 		s.control = nil
 		controlled.Go(func() {
-			if err := control.Serve(serving, l, s, s.log); err != nil {
+			if err := api.Serve(serving, l, s, s.log); err != nil {
 				cancel(err)
 			}
 		})

@@ -9,23 +9,23 @@ import (
 	"strings"
 	"time"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/control"
 	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-var _ control.Backend = (*served)(nil)
+var _ api.Backend = (*served)(nil)
 
-// Status implements control.Backend.
-func (s *served) Status() (control.Status, error) {
+// Status implements api.Backend.
+func (s *served) Status() (api.Status, error) {
 	c := s.reportCard()
-	out := control.Status{
-		Version: versionString(), PID: os.Getpid(), Seconds: time.Since(s.began).Seconds(), Setup: control.SetupPassThrough,
-		Card: control.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: c.Interrupts, Faults: c.Faults, Polling: c.Polling},
-		GPUs: []control.GPU{},
+	out := api.Status{
+		Version: versionString(), PID: os.Getpid(), Seconds: time.Since(s.began).Seconds(), Setup: api.SetupPassThrough,
+		Card: api.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: c.Interrupts, Faults: c.Faults, Polling: c.Polling},
+		GPUs: []api.GPU{},
 	}
 	for _, k := range c.Classes {
 		out.Card.Bytes += k.Bytes
@@ -37,7 +37,7 @@ func (s *served) Status() (control.Status, error) {
 		out.GPUs = append(out.GPUs, g)
 		return out, nil
 	}
-	out.Setup = control.SetupVirtual
+	out.Setup = api.SetupVirtual
 	out.Card.Scheduler, out.Card.Schedule = s.shared.Schedule()
 	out.Card.Ledger = s.shared.Ledger()
 	times := s.shared.CardTimes()
@@ -56,8 +56,8 @@ func (s *served) Status() (control.Status, error) {
 	return out, nil
 }
 
-func (s *served) virtualStatus(v *serve.VirtualSeat) control.GPU {
-	g := gpuStatus(v.Seat)
+func (s *served) virtualStatus(v *serve.VirtualEndpoint) api.GPU {
+	g := gpuStatus(v.Endpoint)
 	share := &v.Config.Share
 	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
 	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow()), Spin: v.Spin(), CardTime: timeOf(v)}
@@ -77,24 +77,24 @@ func (s *served) virtualStatus(v *serve.VirtualSeat) control.GPU {
 	return g
 }
 
-func timeOf(v *serve.VirtualSeat) config.CardTime {
+func timeOf(v *serve.VirtualEndpoint) config.CardTime {
 	t := v.CardTime()
 	return config.CardTimeOf(t.Node, t.Processes, t.Kept)
 }
 
-func gpuStatus(seat *serve.Seat) control.GPU {
+func gpuStatus(seat *serve.Endpoint) api.GPU {
 	stats := seat.Server.Stats()
-	g := control.GPU{Name: seat.Name, Counts: seat.Counts(), Inexact: seat.Inexact(), Attached: seat.Device.HasClient(), Clients: stats.Clients, Interrupts: stats.IRQ.Signalled}
+	g := api.GPU{Name: seat.Name, Counts: seat.Counts(), Inexact: seat.Inexact(), Attached: seat.Device.HasClient(), Clients: stats.Clients, Interrupts: stats.IRQ.Signalled}
 	for _, r := range seat.Device.Traps() {
 		g.Traps += r.Reads + r.Writes
 	}
 	return g
 }
 
-// Report implements control.Backend.
+// Report implements api.Backend.
 func (s *served) Report() (serve.Report, error) { return s.collect() }
 
-// Registers implements control.Backend.
+// Registers implements api.Backend.
 func (s *served) Registers(gpu string) (serve.PolicyTable, error) {
 	t, err := serve.NewPolicyTable()
 	if err != nil {
@@ -118,70 +118,70 @@ func (s *served) unknown(name string) error {
 		names = append(names, seat.Name)
 	}
 	if len(names) == 0 {
-		return control.NotFound("there is no GPU %s: there are none", name)
+		return api.NotFound("there is no GPU %s: there are none", name)
 	}
-	return control.NotFound("there is no GPU %s; %s", name, config.Known(name, names))
+	return api.NotFound("there is no GPU %s; %s", name, config.Known(name, names))
 }
 
 // refused makes what is wrong with a request by itself, and what cannot be as things
 // are, the client's errors.
 func refused(err error) error {
 	if wrong := new(config.Error); errors.As(err, &wrong) {
-		return control.Invalid("%v", err)
+		return api.Invalid("%v", err)
 	}
-	return control.Conflict("%v", err)
+	return api.Conflict("%v", err)
 }
 
 // errPassThrough says why nothing can be added or removed.
 func (s *served) errPassThrough() error {
-	return control.Conflict("this server gives the whole card to one guest; start one with gpus in its file, or --gpu, to share it")
+	return api.Conflict("this server gives the whole card to one guest; start one with gpus in its file, or --gpu, to share it")
 }
 
-// Add implements control.Backend: it holds the new GPU against those that are
+// Add implements api.Backend: it holds the new GPU against those that are
 // there as the configuration is held against itself.
-func (s *served) Add(a control.AddRequest) (control.GPU, error) {
+func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 	if s.shared == nil {
-		return control.GPU{}, s.errPassThrough()
+		return api.GPU{}, s.errPassThrough()
 	}
 	g, err := config.ParseAdded(a.GPU)
 	if err == nil {
 		err = s.layer.Complete(&g)
 	}
 	if err != nil {
-		return control.GPU{}, refused(err)
+		return api.GPU{}, refused(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	socket, err := socketPath(g.Socket, g.Where("socket"))
 	if err != nil {
-		return control.GPU{}, refused(err)
+		return api.GPU{}, refused(err)
 	}
 	for i := range s.gpus {
 		switch there := &s.gpus[i]; {
 		case there.Name == g.Name:
-			return control.GPU{}, control.Conflict("a GPU named %s is running already; remove it first or choose another name", g.Name)
+			return api.GPU{}, api.Conflict("a GPU named %s is running already; remove it first or choose another name", g.Name)
 		case there.Socket == socket:
-			return control.GPU{}, control.Conflict("%s: %s: GPU %s listens there already; choose another path", g.Where("socket"), socket, there.Name)
+			return api.GPU{}, api.Conflict("%s: %s: GPU %s listens there already; choose another path", g.Where("socket"), socket, there.Name)
 		}
 	}
 	g.Socket = socket
 	all := append(s.gpus[:len(s.gpus):len(s.gpus)], g)
 	if err := s.layer.Fit(all); err != nil {
-		return control.GPU{}, control.Conflict("%v", err)
+		return api.GPU{}, api.Conflict("%v", err)
 	}
 	g = all[len(all)-1]
 	cfg, err := parts.GPU(&g)
 	if err != nil {
-		return control.GPU{}, refused(err)
+		return api.GPU{}, refused(err)
 	}
 	cfg.Socket = socket
 	l, err := vfiouser.Listen(cfg.Socket)
 	if err != nil {
-		return control.GPU{}, refused(err)
+		return api.GPU{}, refused(err)
 	}
 	v, err := s.shared.Add(cfg, l)
 	if err != nil {
-		return control.GPU{}, err
+		return api.GPU{}, err
 	}
 	s.gpus = all
 	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
@@ -190,24 +190,24 @@ func (s *served) Add(a control.AddRequest) (control.GPU, error) {
 	return out, nil
 }
 
-// Set implements control.Backend.
-func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
+// Set implements api.Backend.
+func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	if s.shared == nil {
-		return control.GPU{}, s.errPassThrough()
+		return api.GPU{}, s.errPassThrough()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.shared.Find(name)
 	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
 	if v == nil || i < 0 {
-		return control.GPU{}, s.unknown(name)
+		return api.GPU{}, s.unknown(name)
 	}
 	g, err := s.layer.Change(s.gpus[i], r.Options)
 	if err == nil && s.limits.Scheduler == nil {
 		err = config.CheckScheduled(&g, r.Options)
 	}
 	if err != nil {
-		return control.GPU{}, refused(err)
+		return api.GPU{}, refused(err)
 	}
 	was := s.virtualStatus(v).Options
 	p, err := g.Shadow.Policy()
@@ -215,11 +215,11 @@ func (s *served) Set(name string, r control.SetRequest) (control.GPU, error) {
 		err = v.Virtual.Guest.SetShadow(p)
 	}
 	if err != nil {
-		return control.GPU{}, refused(err)
+		return api.GPU{}, refused(err)
 	}
 	if s.limits.Scheduler != nil {
 		if err := v.SetCardTime(serve.TimeShare{Node: g.CardTime.Node(), Processes: g.CardTime.Shares(), Kept: g.CardTime.Kept()}); err != nil {
-			return control.GPU{}, refused(err)
+			return api.GPU{}, refused(err)
 		}
 	}
 	v.SetSpin(g.Spin)
@@ -279,26 +279,26 @@ func (s *served) warningsOf(g *config.GPU) []string {
 	return texts(s.layer.WarningsOf(g, &schedule))
 }
 
-// Show implements control.Backend.
-func (s *served) Show(name string) (control.Shown, error) {
+// Show implements api.Backend.
+func (s *served) Show(name string) (api.Shown, error) {
 	if s.shared == nil {
 		if name != s.seat.Name {
-			return control.Shown{}, s.unknown(name)
+			return api.Shown{}, s.unknown(name)
 		}
 		st, err := s.Status()
 		if err != nil {
-			return control.Shown{}, err
+			return api.Shown{}, err
 		}
-		return control.Shown{GPU: st.GPUs[0], Settings: settings(s.layer.CardSettings())}, nil
+		return api.Shown{GPU: st.GPUs[0], Settings: settings(s.layer.CardSettings())}, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	v := s.shared.Find(name)
 	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
 	if v == nil || i < 0 {
-		return control.Shown{}, s.unknown(name)
+		return api.Shown{}, s.unknown(name)
 	}
-	out := control.Shown{GPU: s.virtualStatus(v), Settings: settings(s.layer.Settings(&s.gpus[i], s.limits.Scheduler != nil))}
+	out := api.Shown{GPU: s.virtualStatus(v), Settings: settings(s.layer.Settings(&s.gpus[i], s.limits.Scheduler != nil))}
 	out.Warnings = s.warningsOf(&s.gpus[i])
 	if t, ok := s.shared.CardTimes()[name]; ok {
 		out.CardTime = &t
@@ -306,14 +306,14 @@ func (s *served) Show(name string) (control.Shown, error) {
 	return out, nil
 }
 
-func settings(of []config.Setting) (out []control.Setting) {
+func settings(of []config.Setting) (out []api.Setting) {
 	for _, o := range of {
-		out = append(out, control.Setting(o))
+		out = append(out, api.Setting(o))
 	}
 	return out
 }
 
-// Remove implements control.Backend.
+// Remove implements api.Backend.
 func (s *served) Remove(name string, force bool) (serve.GPUReport, error) {
 	if s.shared == nil {
 		return serve.GPUReport{}, s.errPassThrough()
@@ -325,7 +325,7 @@ func (s *served) Remove(name string, force bool) (serve.GPUReport, error) {
 	case serve.ErrNoGPU:
 		return r, s.unknown(name)
 	case serve.ErrAttached:
-		return r, control.Conflict("GPU %s: a client is attached; end it, or cut it off with --force", name)
+		return r, api.Conflict("GPU %s: a client is attached; end it, or cut it off with --force", name)
 	}
 	for i := range s.gpus {
 		if s.gpus[i].Name == name {

@@ -47,13 +47,13 @@ func (s *served) reportCard() serve.CardReport {
 }
 
 // seats lists what guests attach to.
-func (s *served) seats() []*serve.Seat {
+func (s *served) seats() []*serve.Endpoint {
 	if s.seat != nil {
-		return []*serve.Seat{s.seat}
+		return []*serve.Endpoint{s.seat}
 	}
-	var out []*serve.Seat
+	var out []*serve.Endpoint
 	for _, v := range s.shared.GPUs() {
-		out = append(out, v.Seat)
+		out = append(out, v.Endpoint)
 	}
 	return out
 }

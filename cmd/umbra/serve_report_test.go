@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -65,7 +65,7 @@ func TestWholeCardNamesInexactWindows(t *testing.T) {
 			defer end()
 			code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
 			go func() { code <- doMain(ctx, args, out, log) }()
-			k := control.NewClient(at)
+			k := api.NewClient(at)
 			require.Eventually(t, func() bool {
 				_, err := k.Status(ctx)
 				return err == nil

@@ -13,13 +13,13 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
 // server is a running umbra serve.
 type server interface {
-	Status(ctx context.Context) (control.Status, error)
+	Status(ctx context.Context) (api.Status, error)
 	Report(ctx context.Context) (serve.Report, error)
 	Registers(ctx context.Context, gpu string) (serve.PolicyTable, error)
 	// Command runs another command of umbra, and returns what it printed, with
@@ -41,7 +41,7 @@ const (
 
 // process is umbra serve as a process of its own, that ends with this one.
 type process struct {
-	*control.Client
+	*api.Client
 	bin, dir string
 	cmd      *exec.Cmd
 	ended    chan struct{}
@@ -62,7 +62,7 @@ func buildUmbra(ctx context.Context, dir string) (string, error) {
 // until it serves.
 func startServer(ctx context.Context, bin, dir string) (_ *process, err error) {
 	s := &process{
-		Client: control.NewClient(filepath.Join(dir, controlSocket)), bin: bin, dir: dir, ended: make(chan struct{}),
+		Client: api.NewClient(filepath.Join(dir, controlSocket)), bin: bin, dir: dir, ended: make(chan struct{}),
 		cmd: exec.Command(bin, "serve", "--config", configFile),
 	}
 	s.cmd.Dir = dir

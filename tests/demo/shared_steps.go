@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
@@ -92,7 +92,7 @@ func (d *crowd) serves(_ *tenant, c *check) {
 		c.fail("%v", err)
 		return
 	}
-	c.want(s.Setup == control.SetupVirtual, "the set-up is %q, want %q", s.Setup, control.SetupVirtual)
+	c.want(s.Setup == api.SetupVirtual, "the set-up is %q, want %q", s.Setup, api.SetupVirtual)
 	c.want(len(s.GPUs) == len(d.guests), "there are %d virtual GPUs, want %d", len(s.GPUs), len(d.guests))
 	for _, g := range s.GPUs {
 		c.want(!g.Attached, "somebody is on GPU %s already", g.Name)

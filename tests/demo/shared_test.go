@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/tests/lab"
@@ -43,7 +43,7 @@ type world struct {
 func newWorld() *world {
 	return &world{
 		attached: map[string]bool{"a": false, "b": false}, counts: map[string]map[string]uint64{"a": {}, "b": {}},
-		moved: 1 << 40, forB: 1 << 40, setup: control.SetupVirtual, status: "  a  1MiB  attached  x\n  b  1MiB  attached  x\n",
+		moved: 1 << 40, forB: 1 << 40, setup: api.SetupVirtual, status: "  a  1MiB  attached  x\n  b  1MiB  attached  x\n",
 	}
 }
 
@@ -65,12 +65,12 @@ func (w *world) list(gpu string) []aggregator.Count {
 	return out
 }
 
-func (w *world) Status(context.Context) (control.Status, error) {
+func (w *world) Status(context.Context) (api.Status, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := control.Status{Setup: w.setup}
+	s := api.Status{Setup: w.setup}
 	for _, name := range []string{"a", "b"} {
-		s.GPUs = append(s.GPUs, control.GPU{Name: name, Attached: w.attached[name], Counts: w.list(name)})
+		s.GPUs = append(s.GPUs, api.GPU{Name: name, Attached: w.attached[name], Counts: w.list(name)})
 	}
 	return s, w.fails
 }
@@ -211,7 +211,7 @@ func TestSharedEachCanFail(t *testing.T) {
 		check string
 		spoil func(w *world, a, b *member)
 	}{
-		{"serve", func(w *world, _, _ *member) { w.setup = control.SetupPassThrough }},
+		{"serve", func(w *world, _, _ *member) { w.setup = api.SetupPassThrough }},
 		{"serve", func(w *world, _, _ *member) { w.attached["b"] = true }},
 		{"serve", func(w *world, _, _ *member) { w.fails = errors.New("nobody there") }},
 		{"boot b", func(_ *world, _, b *member) { b.answers["boot"] = errors.New("panic") }},

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
-	"github.com/umbra-gpu/umbra/cmd/control"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
@@ -47,7 +47,7 @@ gpus:
 var fairNames = []string{"a", "b"}
 
 // serveFair starts the server as a process of its own, which ends with the test.
-func serveFair(t *testing.T) (dir string, client *control.Client, pid int) {
+func serveFair(t *testing.T) (dir string, client *api.Client, pid int) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "umbra-") // t.TempDir's paths are too long for sockets
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func serveFair(t *testing.T) (dir string, client *control.Client, pid int) {
 		}
 		require.NoError(t, err, string(said))
 	})
-	client = control.NewClient(filepath.Join(dir, "control.sock"))
+	client = api.NewClient(filepath.Join(dir, "control.sock"))
 	require.Eventually(t, func() bool {
 		_, err := client.Status(t.Context())
 		return err == nil
@@ -81,7 +81,7 @@ func serveFair(t *testing.T) (dir string, client *control.Client, pid int) {
 
 // fair is two guests and their server.
 type fair struct {
-	*control.Client
+	*api.Client
 	t     *testing.T
 	ctx   context.Context
 	beds  []*bed
@@ -335,7 +335,7 @@ func TestFairGuests(t *testing.T) {
 	}
 	step("calibration", (*fair).calibrate)
 	for _, weight := range []int{100, 200} {
-		_, err := client.Set(ctx, "b", control.SetRequest{Options: fmt.Sprintf("weight=%d", weight)})
+		_, err := client.Set(ctx, "b", api.SetRequest{Options: fmt.Sprintf("weight=%d", weight)})
 		require.NoError(t, err)
 		step(fmt.Sprintf("100 to %d", weight), func(f *fair) { f.share(weight) })
 	}

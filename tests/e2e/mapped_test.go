@@ -28,13 +28,13 @@ import (
 func TestMappedTraps(t *testing.T) {
 	for _, version := range []string{"6.12", "7.2"} {
 		t.Run(version, func(t *testing.T) {
-			var traps *serve.Watched
+			var traps *serve.Counted
 			var spent *timed
 			b := start(t, stand.Config{
 				Card: soft.Config{Map: homes.MapAll},
 				Device: func(c *soft.Card) vfiouser.Device {
 					spent = &timed{Observed: serve.NewPassThrough(c)}
-					traps = serve.Watch(spent, slog.New(slog.DiscardHandler))
+					traps = serve.Count(spent, slog.New(slog.DiscardHandler))
 					return traps
 				},
 				Machine: lab.Config{Kernel: version, CPU: "max"},
@@ -167,11 +167,11 @@ func askedAgain(regs *mmio.Space) (again, of uint64) {
 // and as many of its own memory: the first are no more traps than the second. How long
 // both take is logged.
 func TestMappedMemory(t *testing.T) {
-	var traps *serve.Watched
+	var traps *serve.Counted
 	b := start(t, stand.Config{
 		Card: soft.Config{Map: homes.MapAll},
 		Device: func(c *soft.Card) vfiouser.Device {
-			traps = serve.Watch(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
+			traps = serve.Count(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
 			return traps
 		},
 		Machine: lab.Config{Kernel: "6.12", CPU: "max"},
@@ -213,7 +213,7 @@ const (
 
 // day is what a guest does; no window that is mapped may be trapped in it, and its driver gives
 // up waiting for nothing. Traps aside are those of submissions whose traps are counted for themselves.
-func day(b *bed, traps *serve.Watched, regs *mmio.Space, kernel string, stats *homes.Stats) (aside uint64) {
+func day(b *bed, traps *serve.Counted, regs *mmio.Space, kernel string, stats *homes.Stats) (aside uint64) {
 	mark, morning := b.mark(), time.Now()
 	b.call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil)
 	aside = b.requireSilentWaits(traps, regs, rings[kernel])
@@ -247,7 +247,7 @@ func day(b *bed, traps *serve.Watched, regs *mmio.Space, kernel string, stats *h
 	return aside
 }
 
-func total(traps *serve.Watched) (n uint64) {
+func total(traps *serve.Counted) (n uint64) {
 	for _, r := range traps.Traps() {
 		n += r.Reads + r.Writes
 	}

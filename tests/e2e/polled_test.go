@@ -24,11 +24,11 @@ import (
 // the server hears of. A submission that is awaited in memory is no trap at all.
 func TestPolledDoorbells(t *testing.T) {
 	t.Run("pass-through", func(t *testing.T) {
-		var traps *serve.Watched
+		var traps *serve.Counted
 		b := start(t, stand.Config{
 			Card: soft.Config{Map: homes.MapAll, Doorbell: doorbell.Poll},
 			Device: func(c *soft.Card) vfiouser.Device {
-				traps = serve.Watch(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
+				traps = serve.Count(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
 				return traps
 			},
 			Machine: lab.Config{Kernel: "6.12", CPU: "max"},
@@ -56,7 +56,7 @@ func TestPolledDoorbells(t *testing.T) {
 	})
 }
 
-func polledDay(b *bed, traps *serve.Watched, regs *mmio.Space, windows *homes.Stats, poller *doorbell.Stats, found func() uint64) {
+func polledDay(b *bed, traps *serve.Counted, regs *mmio.Space, windows *homes.Stats, poller *doorbell.Stats, found func() uint64) {
 	b.call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil)
 	b.requireSilentWaits(traps, regs, 0)
 	before, rings := total(traps), found()

@@ -60,7 +60,7 @@ func ofAlarms(n, usual uint64) (traps uint64) {
 }
 
 // trapsOf has every trap there was: by register, and by region.
-func trapsOf(traps *serve.Watched, regs *mmio.Space) (registers, regions map[string]accesses) {
+func trapsOf(traps *serve.Counted, regs *mmio.Space) (registers, regions map[string]accesses) {
 	registers, regions = map[string]accesses{}, map[string]accesses{}
 	for _, c := range regs.Counts() {
 		registers[c.Name] = accesses{c.Reads, c.Writes}
@@ -85,7 +85,7 @@ func since(now, then map[string]accesses) map[string]accesses {
 // memory, again and again: that makes so many traps of the doorbell for each, and none of
 // anything else. It returns how many traps there were in all, with those that making the
 // channel and ending it took.
-func (b *bed) requireSilentWaits(traps *serve.Watched, regs *mmio.Space, ringsEach uint64) uint64 {
+func (b *bed) requireSilentWaits(traps *serve.Counted, regs *mmio.Space, ringsEach uint64) uint64 {
 	b.t.Helper()
 	begin := total(traps)
 	b.call(proto.CmdBellsOpen, nil, nil)

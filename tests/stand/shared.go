@@ -39,7 +39,7 @@ type Shared struct {
 // Seat is one virtual GPU.
 type Seat struct {
 	*serve.Virtual
-	Watched *serve.Watched // counts its traps
+	Watched *serve.Counted // counts its traps
 	Socket  string
 }
 

@@ -111,7 +111,7 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 }
 
 func (b *Bed) serveWhole(by serve.Make, opts vfiouser.Options) error {
-	seat, err := serve.NewSeat("card", serve.NewPassThrough(b.card), b.card, by, opts)
+	seat, err := serve.NewEndpoint("card", serve.NewPassThrough(b.card), b.card, by, opts)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// Package control is the way to a running server: HTTP with JSON over a UNIX
+// Package api is the way to a running server: HTTP with JSON over a UNIX
 // socket that only the server's own user may use. There is no TCP.
 //
 //	GET    /v1/status                  what is served, and to whom
@@ -16,4 +16,4 @@
 //
 // The package has no state. Serve runs net/http's goroutines, which have ended
 // when it returns.
-package control
+package api

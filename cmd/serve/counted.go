@@ -15,9 +15,9 @@ type Observed interface {
 	vfiouser.IRQObserver
 }
 
-// Watched is a device with its traps counted by region, and a word in the log
+// Counted is a device with its traps counted by region, and a word in the log
 // when clients come and go.
-type Watched struct {
+type Counted struct {
 	Observed
 	log     *slog.Logger
 	regions [vfiouser.NumRegions]struct{ reads, writes, bytes atomic.Uint64 }
@@ -28,10 +28,10 @@ type Watched struct {
 }
 
 // Watch puts the counting in front of d.
-func Watch(d Observed, log *slog.Logger) *Watched { return &Watched{Observed: d, log: log} }
+func Count(d Observed, log *slog.Logger) *Counted { return &Counted{Observed: d, log: log} }
 
 // HasClient tells whether a client is attached.
-func (w *Watched) HasClient() bool {
+func (w *Counted) HasClient() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.attached
@@ -39,7 +39,7 @@ func (w *Watched) HasClient() bool {
 
 // Retire has no client admitted from now on. If one is there, or just being admitted,
 // it does nothing and returns false, unless it is forced.
-func (w *Watched) Retire(force bool) bool {
+func (w *Counted) Retire(force bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.retired = w.retired || force || !w.attached
@@ -49,7 +49,7 @@ func (w *Watched) Retire(force bool) bool {
 var errRetired = errors.New("the GPU is being removed")
 
 // Admit implements vfiouser.Admitter.
-func (w *Watched) Admit() (err error) {
+func (w *Counted) Admit() (err error) {
 	if !w.take() {
 		return errRetired
 	}
@@ -65,47 +65,47 @@ func (w *Watched) Admit() (err error) {
 }
 
 // Dismissed implements vfiouser.Admitter.
-func (w *Watched) Dismissed() {
+func (w *Counted) Dismissed() {
 	vfiouser.Dismiss(w.Observed)
 	w.leave()
 }
 
 // take notes a client, unless there is to be none.
-func (w *Watched) take() bool {
+func (w *Counted) take() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.attached = !w.retired
 	return w.attached
 }
 
-func (w *Watched) leave() {
+func (w *Counted) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.attached = false
 }
 
 // Attached implements vfiouser.Device.
-func (w *Watched) Attached(h *vfiouser.Host) {
+func (w *Counted) Attached(h *vfiouser.Host) {
 	w.log.Info("client attached")
 	w.Observed.Attached(h)
 }
 
 // Detached implements vfiouser.Device.
-func (w *Watched) Detached() {
+func (w *Counted) Detached() {
 	w.Observed.Detached()
 	w.leave()
 	w.log.Info("client gone")
 }
 
 // ReadRegion implements vfiouser.Device.
-func (w *Watched) ReadRegion(index int, off uint64, p []byte) error {
+func (w *Counted) ReadRegion(index int, off uint64, p []byte) error {
 	w.regions[index].reads.Add(1)
 	w.regions[index].bytes.Add(uint64(len(p)))
 	return w.Observed.ReadRegion(index, off, p)
 }
 
 // WriteRegion implements vfiouser.Device.
-func (w *Watched) WriteRegion(index int, off uint64, p []byte) error {
+func (w *Counted) WriteRegion(index int, off uint64, p []byte) error {
 	w.regions[index].writes.Add(1)
 	w.regions[index].bytes.Add(uint64(len(p)))
 	return w.Observed.WriteRegion(index, off, p)

@@ -10,13 +10,13 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 )
 
-// A Teller tells the log what guests did that who keeps them should know: which rules they
+// A EventLogger tells the log what guests did that who keeps them should know: which rules they
 // broke, and which mapped windows do not show them what they should. It looks at the counters
 // now and then, so that a guest that breaks a million rules in a second makes one line, and no
 // trap ever waits for the log.
-type Teller struct {
+type EventLogger struct {
 	log    *slog.Logger
-	seats  func() []*Seat
+	seats  func() []*Endpoint
 	ticker *time.Ticker
 	end    chan struct{} // closed by Close
 	ended  sync.WaitGroup
@@ -25,26 +25,26 @@ type Teller struct {
 // tellInterval is how often it looks if nobody says so.
 const tellInterval = time.Second
 
-// NewTeller begins to look at the seats that there are each time.
-func NewTeller(log *slog.Logger, seats func() []*Seat) *Teller {
-	t := &Teller{log: log, seats: seats, ticker: time.NewTicker(tellInterval), end: make(chan struct{})}
+// NewEventLogger begins to look at the seats that there are each time.
+func NewEventLogger(log *slog.Logger, seats func() []*Endpoint) *EventLogger {
+	t := &EventLogger{log: log, seats: seats, ticker: time.NewTicker(tellInterval), end: make(chan struct{})}
 	t.ended.Go(t.watch)
 	return t
 }
 
 // SetInterval says how often the log hears of the same thing at most, per GPU; it is 1 s if
-// nobody says so. It waits for nobody, be it that the log takes its time, or that the Teller
+// nobody says so. It waits for nobody, be it that the log takes its time, or that the EventLogger
 // is closed.
-func (t *Teller) SetInterval(d time.Duration) { t.ticker.Reset(d) }
+func (t *EventLogger) SetInterval(d time.Duration) { t.ticker.Reset(d) }
 
 // Close ends it when it has looked once more.
-func (t *Teller) Close() {
+func (t *EventLogger) Close() {
 	close(t.end)
 	t.ended.Wait()
 	t.tell()
 }
 
-func (t *Teller) watch() {
+func (t *EventLogger) watch() {
 	defer t.ticker.Stop()
 	for {
 		select {
@@ -56,14 +56,14 @@ func (t *Teller) watch() {
 	}
 }
 
-func (t *Teller) tell() {
+func (t *EventLogger) tell() {
 	for _, s := range t.seats() {
 		s.tell(t.log)
 	}
 }
 
 // tell tells the log what is new since it was told last.
-func (s *Seat) tell(log *slog.Logger) {
+func (s *Endpoint) tell(log *slog.Logger) {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
 	if s.guest != nil {
@@ -75,8 +75,8 @@ func (s *Seat) tell(log *slog.Logger) {
 }
 
 // tellRulesLocked tells of rules that a virtual GPU's guest broke, and what became of it.
-// Seat.logMu is held.
-func (s *Seat) tellRulesLocked(log *slog.Logger) {
+// Endpoint.logMu is held.
+func (s *Endpoint) tellRulesLocked(log *slog.Logger) {
 	for _, c := range s.guest.Stats().Counts() {
 		switch {
 		case c.Rule:
@@ -96,8 +96,8 @@ func (s *Seat) tellRulesLocked(log *slog.Logger) {
 }
 
 // tellInexactLocked tells why what a client has mapped is not what the guest is to see there,
-// in which windows, and what comes of it. Seat.logMu is held.
-func (s *Seat) tellInexactLocked(log *slog.Logger) {
+// in which windows, and what comes of it. Endpoint.logMu is held.
+func (s *Endpoint) tellInexactLocked(log *slog.Logger) {
 	for _, c := range s.shown.Counts() {
 		if c.Why == "" || c.Usual {
 			continue
@@ -117,8 +117,8 @@ func (s *Seat) tellInexactLocked(log *slog.Logger) {
 	}
 }
 
-// newsLocked is by how much a counter is more than what the log has of it. Seat.logMu is held.
-func (s *Seat) newsLocked(name string, n uint64) uint64 {
+// newsLocked is by how much a counter is more than what the log has of it. Endpoint.logMu is held.
+func (s *Endpoint) newsLocked(name string, n uint64) uint64 {
 	more := n - s.logged[name]
 	s.logged[name] = n
 	return more

@@ -12,11 +12,11 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Seat is a device, what counts its traps, and the server in front of it: all
+// Endpoint is a device, what counts its traps, and the server in front of it: all
 // that one guest needs.
-type Seat struct {
+type Endpoint struct {
 	Name   string
-	Device *Watched
+	Device *Counted
 	Server vfiouser.Transport
 
 	spin      atomic.Int64 // ns
@@ -29,9 +29,9 @@ type Seat struct {
 	logged map[string]uint64 // counts as the log has them
 }
 
-// NewSeat makes the seat of a device whose registers are those of r, served by a
+// NewEndpoint makes the seat of a device whose registers are those of r, served by a
 // transport of by's making.
-func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, by Make, opts vfiouser.Options) (*Seat, error) {
+func NewEndpoint(name string, d Observed, r interface{ Registers() *mmio.Space }, by Make, opts vfiouser.Options) (*Endpoint, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
@@ -39,9 +39,9 @@ func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, by
 	if l, ok := d.(interface{ LogTo(*slog.Logger) }); ok {
 		l.LogTo(opts.Log)
 	}
-	w := Watch(d, opts.Log)
+	w := Count(d, opts.Log)
 	server, err := by(w, opts)
-	s := &Seat{Name: name, Device: w, Server: server, registers: r.Registers, logged: make(map[string]uint64)}
+	s := &Endpoint{Name: name, Device: w, Server: server, registers: r.Registers, logged: make(map[string]uint64)}
 	if shows, ok := d.(interface{ Shown() *homes.Stats }); ok {
 		s.shown = shows.Shown()
 	}
@@ -52,7 +52,7 @@ func NewSeat(name string, d Observed, r interface{ Registers() *mmio.Space }, by
 // Counts lists what a guest asked for, what came of it, and which rules it or its client
 // broke. In pass-through there is what was done for mapped windows, and rules of its memory;
 // the rest is the card's.
-func (s *Seat) Counts() (list []aggregator.Count) {
+func (s *Endpoint) Counts() (list []aggregator.Count) {
 	switch {
 	case s.guest != nil:
 		list = s.guest.Stats().Counts()
@@ -79,7 +79,7 @@ type Inexact struct {
 
 // Inexact lists which mapped windows were not exact, and for what reasons, but for what is so
 // for each client when it comes.
-func (s *Seat) Inexact() (list []Inexact) {
+func (s *Endpoint) Inexact() (list []Inexact) {
 	if s.shown == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (s *Seat) Inexact() (list []Inexact) {
 
 // SetSpin changes how long the server polls its socket before it blocks. A transport
 // that cannot takes no notice.
-func (s *Seat) SetSpin(d time.Duration) {
+func (s *Endpoint) SetSpin(d time.Duration) {
 	s.spin.Store(int64(d))
 	if t, ok := s.Server.(interface{ SetSpin(time.Duration) }); ok {
 		t.SetSpin(d)
@@ -103,7 +103,7 @@ func (s *Seat) SetSpin(d time.Duration) {
 }
 
 // Spin is how long it does.
-func (s *Seat) Spin() time.Duration { return time.Duration(s.spin.Load()) }
+func (s *Endpoint) Spin() time.Duration { return time.Duration(s.spin.Load()) }
 
 // Registers is the device's register space, for its counters.
-func (s *Seat) Registers() *mmio.Space { return s.registers() }
+func (s *Endpoint) Registers() *mmio.Space { return s.registers() }

@@ -25,7 +25,7 @@ func (d *doorman) Detached()    {}
 // sees the client, or the client is refused: none is let in and then cut off.
 func TestRetire(t *testing.T) {
 	d := &doorman{}
-	w := Watch(d, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	w := Count(d, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	retired := true
 	d.admit = func() error {
 		retired = w.Retire(false)
