@@ -33,6 +33,7 @@ type clientLimits struct {
 	maxDataXfer  uint32
 	writeMulti   bool
 	migrationPgs uint64
+	twin         bool
 }
 
 // conn is one client's connection. All fields belong to the connection's thread but those
@@ -47,6 +48,7 @@ type conn struct {
 	mem   Memory
 	irqs  irqTable
 	calls dmaCalls
+	twin  twinSocket
 	gone  atomic.Bool
 
 	fdMu   sync.Mutex // guards the socket's descriptor against shutdown after close
@@ -74,7 +76,9 @@ type conn struct {
 	mark     int
 	replies  uint64 // complete in out
 	outFDs   []int  // to go with the present reply
+	outClose []int  // closed once that reply is out
 	sendErr  error
+	refused  bool // the client speaks another major version: the connection ends after the reply
 	rq       request
 	pollFDs  []unix.PollFd
 	irqWatch []irqWatch
@@ -138,6 +142,13 @@ func (c *conn) finish() {
 		c.contain("Detached", c.dev.Detached)
 	}
 	closeFDs(c.in.drop())
+	c.shutdown() // a sender that waits for room fails, and releases sendMu
+	if c.twin.open {
+		_ = unix.Shutdown(c.twin.sock.fd, unix.SHUT_RDWR)
+	}
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	c.closeTwin()
 	c.fdMu.Lock()
 	defer c.fdMu.Unlock()
 	c.closed = true
@@ -220,6 +231,9 @@ func (c *conn) recvWatching() (n int, fds []int, cut bool, err error) {
 // errStream is the end of a stream that cannot be followed any further.
 var errStream = errors.New("vfiouser: impossible message size")
 
+// errVersion ends a connection whose client speaks another major version.
+var errVersion = errors.New("vfiouser: the client speaks another major version")
+
 // serveBatch serves each complete message of the buffer.
 func (c *conn) serveBatch() (n uint64, err error) {
 	for c.w-c.r >= wire.HeaderSize {
@@ -241,6 +255,9 @@ func (c *conn) serveBatch() (n uint64, err error) {
 		n++
 		if c.sendErr != nil {
 			break
+		}
+		if c.refused {
+			return n, errVersion
 		}
 	}
 	return n, nil
@@ -297,6 +314,10 @@ func (c *conn) message(rq *request) {
 		k.posted.Add(1)
 	}
 	c.answer(rq.hdr, errno)
+	if len(c.outClose) > 0 {
+		closeFDs(c.outClose)
+		c.outClose = c.outClose[:0]
+	}
 }
 
 // dmaReply takes an answer to one of our DMA requests.

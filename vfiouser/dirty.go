@@ -1,7 +1,9 @@
 package vfiouser
 
 import (
+	"iter"
 	"math/bits"
+	"sort"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -52,12 +54,18 @@ func (l *dirtyLog) mark(r *mapping, off, n uint64) {
 	}
 }
 
-// startLog turns logging on, with one bit per pageSize bytes. EINVAL for a page size that is
-// not a power of two of 4 KiB or more, or that differs from the one in use.
-func (m *Memory) startLog(pageSz uint64) error {
-	if pageSz < pageSize || pageSz&(pageSz-1) != 0 {
-		return unix.EINVAL
+// logPageSize is the page size that the log uses for a client's hint: the next power of two, and
+// 4 KiB at least.
+func logPageSize(hint uint64) uint64 {
+	if hint > 1<<62 {
+		return 1 << 62
 	}
+	return max(pageSize, uint64(1)<<bits.Len64(hint-1))
+}
+
+// startLog turns logging on, with one bit per pageSz bytes, a power of two. EINVAL if a log with
+// another page size is on already.
+func (m *Memory) startLog(pageSz uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.log.pageSize != 0 {
@@ -89,33 +97,68 @@ func (m *Memory) stopLogLocked() {
 	m.log = dirtyLog{}
 }
 
-// reportLog writes the bitmap of the mapping that is exactly addr, size to out, a bit per
-// pageSz bytes, and clears what it reported. out is zeroed and has bitmapBytes of it.
-//
-// Errors: EINVAL if logging is off or pageSz is not a power of two; ENOENT if there is no such
-// mapping with a descriptor.
-func (m *Memory) reportLog(addr, size, pageSz uint64, out []byte) error {
-	if pageSz == 0 || pageSz&(pageSz-1) != 0 {
-		return unix.EINVAL
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
+// canReport says whether a report of a range is possible: EINVAL if logging is off, ENOENT if no
+// part of the range is in the map with a descriptor.
+func (m *Memory) canReport(addr, size uint64) error {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	if m.log.pageSize == 0 {
 		return unix.EINVAL
 	}
-	r := m.find(addr)
-	if r == nil || r.addr != addr || r.size != size || r.data == nil {
-		return unix.ENOENT
+	for range m.logged(addr, addr+(size-1)) {
+		return nil
 	}
-	for i, word := range r.dirty {
-		r.dirty[i] = 0
-		for word != 0 {
-			bit := uint64(i*64 + bits.TrailingZeros64(word))
-			word &= word - 1
-			first := bit << m.log.shift
+	return unix.ENOENT
+}
+
+// logged yields the mappings with a descriptor that have bytes in first..last.
+//
+// Preconditions: m.mu held.
+func (m *Memory) logged(first, last uint64) iter.Seq[*mapping] {
+	return func(yield func(*mapping) bool) {
+		i := sort.Search(len(m.maps), func(i int) bool { r := m.maps[i]; return r.addr+(r.size-1) >= first })
+		for ; i < len(m.maps) && m.maps[i].addr <= last; i++ {
+			if r := m.maps[i]; r.data != nil && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// reportLog writes the dirty bitmap of a range of bus addresses to out, a bit per pageSz bytes
+// from addr on. The range may cover a part of a mapping, or several. Pages of the log that lie
+// wholly in the range become clean; one that lies there in part is reported and stays dirty, for
+// the rest of it was not reported. out is zeroed and has bitmapBytes of it; pageSz is a power of two.
+//
+// Errors: those of canReport.
+func (m *Memory) reportLog(addr, size, pageSz uint64, out []byte) error {
+	if err := m.canReport(addr, size); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	end := addr + (size - 1) // the last byte of the range
+	for r := range m.logged(addr, end) {
+		rEnd := r.addr + (r.size - 1)
+		lo, hi := max(addr, r.addr)-r.addr, min(end, rEnd)-r.addr // the part of r in the range
+		for p := lo >> m.log.shift; p <= hi>>m.log.shift && p/64 < uint64(len(r.dirty)); p++ {
+			word := r.dirty[p/64] >> (p % 64)
+			if word == 0 {
+				p |= 63 // the rest of the word is clean
+				continue
+			}
+			p += uint64(bits.TrailingZeros64(word))
+			first := p << m.log.shift
+			if first > hi {
+				break
+			}
 			last := min(first+m.log.pageSize, r.size) - 1
-			for p := first / pageSz; p <= last/pageSz; p++ {
-				out[p/8] |= 1 << (p % 8)
+			if first >= lo && last <= hi {
+				r.dirty[p/64] &^= 1 << (p % 64)
+			}
+			from, to := max(first, lo)+r.addr-addr, min(last, hi)+r.addr-addr
+			for q := from / pageSz; q <= to/pageSz; q++ {
+				out[q/8] |= 1 << (q % 8)
 			}
 		}
 	}

@@ -183,7 +183,14 @@ func (c *conn) dmaMessage(ctx context.Context, addr uint64, p []byte, write bool
 func (c *conn) sendBy(msg []byte, deadline time.Time) error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	sent, err := c.sock.sendUntil(msg, deadline)
+	if c.gone.Load() {
+		return ErrDetached
+	}
+	to := &c.sock
+	if c.twin.open {
+		to = &c.twin.sock
+	}
+	sent, err := to.sendUntil(msg, deadline)
 	if err != nil && sent > 0 {
 		c.shutdown()
 	}

@@ -50,6 +50,13 @@
 //   - DMA_MAP of an overlapping range answers EEXIST, as specified (libvfio-user: EINVAL).
 //   - DMA_MAP beyond the limits of the DMA map answers ENOSPC, as VFIO does where its entries
 //     are spent (libvfio-user: EINVAL).
+//   - VERSION of another major version is answered with EINVAL before the connection is closed.
+//   - twin_socket is offered to a client that asks for it. QEMU and libvfio-user's clients do not.
+//   - DMA_MAP of a range that is longer than its file answers EINVAL: the pages behind the end would
+//     fault at the first access.
+//   - DMA_LOGGING_START rounds a page size that it cannot use up to a power of two of 4 KiB at least.
+//     DMA_LOGGING_REPORT of a range where nothing is mapped answers ENOENT.
+//   - An errno above 4095 in a reply of the client's counts as EINVAL: Linux has no such errno.
 //   - DMA_MAP wants address, size and offset in multiples of 4 KiB, the page size announced.
 //   - GET_REGION_IO_FDS answers in the specified 40-byte entries, unless the region has a
 //     shadow ioeventfd, which only libvfio-user's 48-byte entries can express. The client

@@ -117,6 +117,9 @@ func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno 
 	if errno := c.checkBitmap(u.Size, pageSz); errno != 0 {
 		return errno
 	}
+	if !c.mem.has(u.Addr, u.Size) {
+		return syscall.ENOENT
+	}
 	need := bitmapBytes(u.Size, pageSz)
 	if n < need || uint64(u.Argsz) < fixed+need {
 		return syscall.EINVAL
@@ -132,7 +135,7 @@ func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno 
 
 // checkBitmap refuses a dirty bitmap whose page size makes no sense or that no message holds.
 func (c *conn) checkBitmap(size, pageSz uint64) syscall.Errno {
-	if pageSz < pageSize || pageSz&(pageSz-1) != 0 || size == 0 || size > maxMmap {
+	if pageSz == 0 || pageSz&(pageSz-1) != 0 || size == 0 || size > maxMmap {
 		return syscall.EINVAL
 	}
 	if bitmapBytes(size, pageSz) > uint64(c.srv.opts.MaxDataXfer) {

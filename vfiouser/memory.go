@@ -413,6 +413,14 @@ func (m *Memory) removeAll() {
 	}
 }
 
+// has reports whether a range is exactly one of the map.
+func (m *Memory) has(addr, size uint64) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	r := m.find(addr)
+	return r != nil && r.addr == addr && r.size == size
+}
+
 func (m *Memory) empty() bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

@@ -124,16 +124,25 @@ func (c *conn) deviceFeature(rq *request) syscall.Errno {
 		ops&^row.ops != 0:
 		return syscall.EINVAL
 	case f.Flags&wire.FeatureProbe != 0:
-		copy(c.body(len(rq.payload)), rq.payload)
+		c.featureEcho(f, data)
 		return 0
 	case !oneBit(ops), len(data) < row.minPayload:
 		return syscall.EINVAL
 	}
 	errno := row.handle(c, f, data)
 	if errno == 0 && ops == wire.FeatureSet {
-		copy(c.body(len(rq.payload)), rq.payload)
+		c.featureEcho(f, data)
 	}
 	return errno
+}
+
+// featureEcho starts the reply to a SET or a PROBE: the request's payload, as far as argsz allows.
+func (c *conn) featureEcho(f wire.Feature, data []byte) {
+	room := f.Argsz
+	if b := c.featureBody(f, len(data)); b != nil {
+		copy(b, data)
+		le.PutUint32(c.out[c.mark+wire.HeaderSize:], room) // as sent
+	}
 }
 
 func (c *conn) feature(num uint32) *feature {
@@ -183,14 +192,19 @@ func (c *conn) featureDeviceState(f wire.Feature, data []byte) syscall.Errno {
 	return 0
 }
 
-// featureLogStart ignores the ranges: everything is logged, which the client may not rely on
-// and does not mind.
+// featureLogStart ignores the ranges and logs everything. The page size is a hint: the reply
+// carries the size that the log uses.
 func (c *conn) featureLogStart(_ wire.Feature, data []byte) syscall.Errno {
-	pageSz, n := le.Uint64(data), uint64(le.Uint32(data[8:]))
-	if uint64(len(data)) < 16+n*16 {
+	hint, n := le.Uint64(data), uint64(le.Uint32(data[8:]))
+	if hint == 0 || uint64(len(data)) < 16+n*16 {
 		return syscall.EINVAL
 	}
-	return errnoOf(c.mem.startLog(pageSz))
+	pageSz := logPageSize(hint)
+	if err := c.mem.startLog(pageSz); err != nil {
+		return errnoOf(err)
+	}
+	le.PutUint64(data, pageSz) // data is echoed
+	return 0
 }
 
 func (c *conn) featureLogStop(wire.Feature, []byte) syscall.Errno {
@@ -202,6 +216,12 @@ func (c *conn) featureLogReport(f wire.Feature, data []byte) syscall.Errno {
 	addr, size, pageSz := le.Uint64(data), le.Uint64(data[8:]), le.Uint64(data[16:])
 	if errno := c.checkBitmap(size, pageSz); errno != 0 {
 		return errno
+	}
+	if addr+(size-1) < addr {
+		return syscall.EINVAL
+	}
+	if err := c.mem.canReport(addr, size); err != nil {
+		return errnoOf(err)
 	}
 	b := c.featureBody(f, 24+int(bitmapBytes(size, pageSz)))
 	if b == nil {

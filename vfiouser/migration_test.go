@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -107,11 +108,11 @@ func TestFeatureErrors(t *testing.T) {
 		{"state RUNNING_P2P", S | wire.FeatureMigDeviceState, 0, []byte{5, 0, 0, 0, 0, 0, 0, 0}, syscall.EINVAL},
 		{"log start short", S | wire.FeatureDMALoggingStart, 0, make([]byte, 15), syscall.EINVAL},
 		{"log page size 0", S | wire.FeatureDMALoggingStart, 0, make([]byte, 16), syscall.EINVAL},
-		{"log page size 5000", S | wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 5000), 0), syscall.EINVAL},
 		{"log ranges missing", S | wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 4096), 2), syscall.EINVAL},
 		{"report, not started", G | wire.FeatureDMALoggingReport, 0, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 0), 4096), 4096), syscall.EINVAL},
 		{"report of no page size", G | wire.FeatureDMALoggingReport, 0, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 0), 4096), 0), syscall.EINVAL},
 		{"report too long", G | wire.FeatureDMALoggingReport, 0, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 0), 8<<40), 4096), syscall.E2BIG},
+		{"report past the end", G | wire.FeatureDMALoggingReport, 0, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, 1<<64-4096), 8192), 4096), syscall.EINVAL},
 		{"stop, not started", S | wire.FeatureDMALoggingStop, 0, nil, nil},
 	}
 	for _, tt := range tests {
@@ -126,6 +127,25 @@ func TestFeatureErrors(t *testing.T) {
 	m, err := c.Call(wire.DeviceFeature, wire.Feature{Argsz: 8, Flags: G | wire.FeatureMigration}.Append(nil))
 	require.NoError(t, err)
 	require.Equal(t, wire.Feature{Argsz: 16, Flags: G | wire.FeatureMigration}.Append(nil), m.Payload, "what is needed")
+
+	// The reply to SET and PROBE is as long as argsz allows.
+	for _, op := range []uint32{S, P | S} {
+		q := wire.Feature{Argsz: 8, Flags: op | wire.FeatureMigDeviceState}
+		m, err = c.Call(wire.DeviceFeature, append(q.Append(nil), 1, 0, 0, 0, 0, 0, 0, 0))
+		require.NoError(t, err)
+		q.Argsz = 16
+		require.Equal(t, q.Append(nil), m.Payload, "the header, and what is needed")
+		q.Argsz = 20
+		full := append(q.Append(nil), 1, 0, 0, 0, 0, 0, 0, 0)
+		m, err = c.Call(wire.DeviceFeature, full)
+		require.NoError(t, err)
+		require.Equal(t, full, m.Payload)
+	}
+
+	// A report needs a log, also when the bitmap does not fit argsz.
+	short := wire.Feature{Argsz: 8, Flags: G | wire.FeatureDMALoggingReport}.Append(nil)
+	_, err = c.Call(wire.DeviceFeature, le.AppendUint64(le.AppendUint64(le.AppendUint64(short, 0), 4096), 4096))
+	require.Equal(t, syscall.EINVAL, err)
 }
 
 // TestMigrationArcs asks for each state from each state and sees the device walk single arcs.
@@ -305,8 +325,8 @@ func TestDirtyLog(t *testing.T) {
 	want[2] = 1 // page 0x43 of 4 KiB is page 0x10 of 16 KiB
 	require.Equal(t, want, got)
 
-	_, err = report(0x100000, 1<<19, 4096)
-	require.Equal(t, syscall.ENOENT, err, "not one whole mapping")
+	_, err = report(0x800000, 1<<19, 4096)
+	require.Equal(t, syscall.ENOENT, err, "nothing is mapped there")
 	m, err := c.Call(wire.DeviceFeature, le.AppendUint64(le.AppendUint64(le.AppendUint64(
 		wire.Feature{Argsz: 32, Flags: wire.FeatureGet | wire.FeatureDMALoggingReport}.Append(nil), 0x100000), 1<<20), 4096))
 	require.NoError(t, err)
@@ -327,4 +347,70 @@ func TestDirtyLog(t *testing.T) {
 	_, err = c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStop, 0, nil)
 	require.NoError(t, err)
 	require.NoError(t, start(8192))
+}
+
+// TestDirtyReports: any report, of any range and page size, holds each page that was written since
+// it was last reported, and no page that was not. The log's page size is what START's reply says.
+func TestDirtyReports(t *testing.T) {
+	const base, size = 0x100000, 64 << 10
+	r := newRig(t, newMigDevice(t), vfiouser.Options{})
+	ram, err := client.Alloc(4 * size)
+	require.NoError(t, err)
+	defer ram.Close()
+	rapid.Check(t, func(t *rapid.T) {
+		c, err := client.Dial(r.path, nil)
+		require.NoError(t, err)
+		defer c.Close()
+		for i := range uint64(3) { // two that touch, a hole, a third
+			at := base + i*size
+			if i == 2 {
+				at += size
+			}
+			require.NoError(t, c.Map(at, ram, i*size, size, client.ReadWrite))
+		}
+		hint := rapid.SampledFrom([]uint64{1, 2048, 4096, 5000, 8192}).Draw(t, "hint")
+		b, err := c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, hint), 0))
+		require.NoError(t, err)
+		unit := le.Uint64(b) // of the log
+		require.Equal(t, map[uint64]uint64{1: 4096, 2048: 4096, 4096: 4096, 5000: 8192, 8192: 8192}[hint], unit)
+
+		mem := r.dev.Host().Memory()
+		dirty := map[uint64]bool{} // log pages, by address
+		mapped := func(at uint64) bool { return at >= base && at < base+2*size || at >= base+3*size && at < base+4*size }
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "write") {
+				at := base + rapid.Uint64Range(0, 4*size-1).Draw(t, "at")
+				mem.Acquire()
+				if mem.Slice(at, 1, true) != nil {
+					dirty[at&^(unit-1)] = true
+				}
+				mem.Release()
+				continue
+			}
+			first := base + 512*rapid.Uint64Range(0, 4*size/512-1).Draw(t, "first")
+			n := 512 * rapid.Uint64Range(1, (base+4*size-first)/512).Draw(t, "n")
+			pageSz := rapid.SampledFrom([]uint64{512, 2048, 4096, 16384}).Draw(t, "pageSz")
+			b, err := c.Feature(wire.FeatureGet|wire.FeatureDMALoggingReport, 1<<20, le.AppendUint64(le.AppendUint64(le.AppendUint64(nil, first), n), pageSz))
+			want := make([]byte, (n+64*pageSz-1)/(64*pageSz)*8)
+			any := false
+			for at := first; at < first+n; at += 512 {
+				any = any || mapped(at)
+				if dirty[at&^(unit-1)] && mapped(at) {
+					bit := (at - first) / pageSz
+					want[bit/8] |= 1 << (bit % 8)
+				}
+			}
+			if !any {
+				require.Equal(t, syscall.ENOENT, err)
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, b[24:])
+			for page := range dirty {
+				if page >= first && page+unit <= first+n {
+					delete(dirty, page)
+				}
+			}
+		}
+	})
 }

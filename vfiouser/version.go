@@ -14,6 +14,7 @@ import (
 // version serves VERSION: the first message, and the last of its kind.
 func (c *conn) version(rq *request) syscall.Errno {
 	if major := le.Uint16(rq.payload); major != 0 {
+		c.refused = true
 		return syscall.EINVAL
 	}
 	limits, err := parseCapabilities(rq.payload[wire.VersionSize:])
@@ -33,7 +34,17 @@ func (c *conn) version(rq *request) syscall.Errno {
 	c.state = stateRunning
 	c.srv.stats.clients.Add(1)
 
-	text := c.srv.opts.capabilities(&limits, migrator != nil, len(rq.payload)-wire.VersionSize)
+	room := len(rq.payload) - wire.VersionSize
+	text := c.srv.opts.capabilities(&limits, migrator != nil, room)
+	if limits.twin && bytes.Contains(text, []byte(twinCapability)) {
+		if peer, err := c.openTwin(); err == nil {
+			c.outFDs = append(c.outFDs, peer)
+			c.outClose = append(c.outClose, peer)
+		} else {
+			limits.twin = false
+			text = c.srv.opts.capabilities(&limits, migrator != nil, room)
+		}
+	}
 	b := c.body(wire.VersionSize + len(text)) // major 0, minor 0
 	copy(b[wire.VersionSize:], text)
 	return 0
@@ -73,6 +84,9 @@ func (c *conn) attach() (err error) {
 	return nil
 }
 
+// twinCapability says that descriptor 0 of the reply is the socket for the server's commands.
+const twinCapability = `"twin_socket":{"supported":true,"fd_index":0}`
+
 // capabilities is the JSON of a reply, NUL included, in at most room bytes; nil if not even
 // the first capability fits. A client that gets none goes by the specification's defaults.
 func (o *Options) capabilities(client *clientLimits, migration bool, room int) []byte {
@@ -81,6 +95,7 @@ func (o *Options) capabilities(client *clientLimits, migration bool, room int) [
 		text    string
 	}{
 		{true, fmt.Sprintf(`"max_msg_fds":%d`, maxMsgFDs)},
+		{client.twin, twinCapability},
 		{client.writeMulti, `"write_multiple":true`},
 		{true, fmt.Sprintf(`"max_data_xfer_size":%d`, o.MaxDataXfer)},
 		{true, fmt.Sprintf(`"max_dma_maps":%d`, o.MaxDMARegions)},
@@ -156,6 +171,9 @@ func parseCapabilities(text []byte) (clientLimits, error) {
 	}
 	if v := caps.WriteMultiple; v != nil {
 		limits.writeMulti = *v
+	}
+	if t := caps.TwinSocket; t != nil && t.Supported != nil {
+		limits.twin = *t.Supported && limits.maxMsgFDs > 0
 	}
 	if m := caps.Migration; m != nil && m.PgSize != nil {
 		limits.migrationPgs = *m.PgSize

@@ -1,6 +1,8 @@
 package vfiouser_test
 
 import (
+	"context"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,8 +22,6 @@ func TestVersionRefused(t *testing.T) {
 	caps := func(s string) string { return "\x00\x00\x00\x00" + `{"capabilities": ` + s + "}\x00" }
 	tests := []struct{ name, payload string }{
 		{"payload short", "\x00\x00\x00"},
-		{"major 1", "\x01\x00\x00\x00"},
-		{"major 65535", "\xff\xff\x00\x00"},
 		{"not terminated", "\x00\x00\x00\x00{}"},
 		{"only a NUL", "\x00\x00\x00\x00\x00"},
 		{"no JSON", "\x00\x00\x00\x00{\x00"},
@@ -97,6 +97,7 @@ func TestVersionReply(t *testing.T) {
 		{"unknown capability", vfiouser.Options{}, "\x00\x00\x00\x00" + `{"capabilities":{"telepathy":[1,2]}}` + "\x00", `{"capabilities":{"max_msg_fds":16}}` + "\x00"},
 		{"page size of a device that does not migrate", vfiouser.Options{}, "\x00\x00\x00\x00" + `{"capabilities":{"migration":{"pgsize":8192}}}` + "\x00", `{"capabilities":{"max_msg_fds":16}}` + "\x00"},
 		{"twin socket", vfiouser.Options{}, "\x00\x00\x00\x00" + `{"capabilities":{"twin_socket":{"supported":true,"fd_index":0}}}` + "\x00", `{"capabilities":{"max_msg_fds":16,"max_data_xfer_size":1048576}}` + "\x00"},
+		{"no descriptor for a twin socket", vfiouser.Options{}, "\x00\x00\x00\x00" + `{"capabilities":{"max_msg_fds":0,"twin_socket":{"supported":true}}}` + strings.Repeat(" ", 40) + "\x00", `{"capabilities":{"max_msg_fds":16,"max_data_xfer_size":1048576,"max_dma_maps":65535,"pgsizes":4096}}` + "\x00"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -121,4 +122,54 @@ func TestVersionAnnouncesMigration(t *testing.T) {
 	r := newRig(t, newMigDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
 	require.EqualValues(t, 4096, c.Capabilities().Migration.PgSize)
+}
+
+// TestOtherMajorIsDropped: no message of another major version can be understood, so the connection ends.
+func TestOtherMajorIsDropped(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	for _, major := range []string{"\x01\x00", "\xff\xff"} {
+		c := r.rawDial()
+		_, err := c.Call(wire.Version, []byte(major+"\x00\x00"))
+		require.Equal(t, syscall.EINVAL, err)
+		_, err = c.Recv()
+		require.ErrorIs(t, err, io.EOF)
+		c.Close()
+	}
+}
+
+// TestTwinSocket: a client that asks for it gets a socket of its own for DMA by message, and can
+// answer there while a command of its own waits for its reply.
+func TestTwinSocket(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
+	c := r.rawDial()
+	m, err := c.Call(wire.Version, []byte("\x00\x00\x00\x00"+`{"capabilities":{"twin_socket":{"supported":true},"max_msg_fds":1}}`+strings.Repeat(" ", 40)+"\x00"))
+	require.NoError(t, err)
+	require.Contains(t, string(m.Payload), `"twin_socket":{"supported":true,"fd_index":0}`)
+	require.Len(t, m.FDs, 1)
+	ram := alloc(t, 1<<20)
+	require.NoError(t, c.MapNoFD(0, ram, 0, 1<<20, client.ReadWrite))
+	twin, err := client.NewFD(m.FDs[0], &client.Options{NoVersion: true, AnswerDMA: true})
+	require.NoError(t, err)
+	defer twin.Close()
+	twin.Share(c)
+
+	for i := range ram.Data {
+		ram.Data[i] = byte(i ^ i>>9)
+	}
+	h, got := r.dev.Host(), make([]byte, 200000)
+	for range 3 { // commands of the client's and of the server's at once
+		done := make(chan error, 1)
+		go func() { done <- h.DMARead(context.Background(), 0x123, got) }()
+		for i := range uint32(100) {
+			require.NoError(t, c.Write32(0, 0, i))
+		}
+		require.NoError(t, <-done)
+		require.Equal(t, ram.Data[0x123:][:len(got)], got)
+	}
+	require.NoError(t, h.DMAWrite(context.Background(), 0x10000, got[:70000]))
+	require.Equal(t, got[:70000], ram.Data[0x10000:][:70000])
+
+	twin.Close() // the client takes no more DMA messages; its own commands go on
+	require.ErrorIs(t, h.DMARead(context.Background(), 0, got), vfiouser.ErrDetached)
+	require.NoError(t, c.Write32(0, 0, 1))
 }

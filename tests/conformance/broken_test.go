@@ -242,8 +242,8 @@ func (r *relay) pass(near, far *client.Client) {
 		for _, fd := range a.FDs {
 			unix.Close(fd)
 		}
-		if err != nil {
-			return
+		if err != nil || m.Command == wire.Version && len(m.Payload) >= 2 && m.Payload[0]|m.Payload[1] != 0 {
+			return // the server closes a connection of another major version
 		}
 	}
 }

@@ -117,6 +117,16 @@ func (c *Client) OnDMA(fn func(cmd wire.Command, addr uint64, n int) error) {
 	c.onDMA = fn
 }
 
+// Share has c answer DMA requests from the memory that of has mapped so far: c is of's twin socket.
+func (c *Client) Share(of *Client) {
+	of.mu.Lock()
+	maps := slices.Clone(of.maps)
+	of.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maps = maps
+}
+
 // serve answers one of the server's requests as QEMU 11.1 does.
 func (c *Client) serve(m Message) error {
 	closeFDs(m.FDs)

@@ -130,6 +130,48 @@ var dirtyPages = []Case{
 		}
 		return pass("bitmap %#x", le.Uint64(a.body[wire.FeatureSize+24:]))
 	}),
+	ifFeature("reports of parts", "two ranges, and reports of a part of one and of parts of both", logging, func(s *session, c *client.Client) finding {
+		m := s.memory(64 * page)
+		maps(c, base, 32*page, 0, rw, m.fd)
+		maps(c, base+32*page, 32*page, 32*page, rw, m.fd)
+		if a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page))); a.kind != answered {
+			return fail("start: %v", a)
+		}
+		for _, r := range [][2]uint64{{base + page, page}, {base + 16*page, 32 * page}} {
+			if a := ask(c, logReport(r[0], r[1], page)); a.kind != answered || len(a.body) != wire.FeatureSize+24+8 {
+				return fail("report of %#x+%#x: %v", r[0], r[1], a)
+			}
+		}
+		return pass("reported")
+	}),
+	ifFeature("small pages", "start with a page size of 2048, and a report with it", logging, func(s *session, c *client.Client) finding {
+		m := s.memory(page)
+		maps(c, base, page, 0, rw, m.fd)
+		a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(2048)))
+		if a.kind != answered || len(a.body) != wire.FeatureSize+16 {
+			return fail("start: %v", a)
+		}
+		if b := ask(c, logReport(base, page, 2048)); b.kind != answered || len(b.body) != wire.FeatureSize+24+8 {
+			return fail("report: %v", b)
+		}
+		return pass("the log has pages of %d", le.Uint64(a.body[wire.FeatureSize:]))
+	}),
+	ifFeature("report before start", "a report with room for nothing", logging, func(s *session, c *client.Client) finding {
+		m := logReport(base, page, page)
+		le.PutUint32(m.payload, wire.FeatureSize)
+		return judge(s, c, m, isRefused)
+	}),
+	ifFeature("argsz of SET and PROBE", "argsz 8 with 8 bytes of data", migrates, func(s *session, c *client.Client) finding {
+		for _, op := range []uint32{wire.FeatureProbe, wire.FeatureSet} {
+			m := featureMessage(wire.FeatureMigDeviceState|op, le.AppendUint64(nil, uint64(wire.MigStop)))
+			le.PutUint32(m.payload, wire.FeatureSize)
+			a := ask(c, m)
+			if a.kind != answered || len(a.body) != wire.FeatureSize {
+				return fail("%v", a)
+			}
+		}
+		return pass("a reply of %d bytes", wire.FeatureSize)
+	}),
 	ifFeature("page size 0", "start with a page size of 0", logging, func(s *session, c *client.Client) finding {
 		return judge(s, c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(0)), isRefused)
 	}),

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
@@ -17,6 +18,22 @@ func first(name, does string, m message, want expectation) Case {
 			return fail("%s", fault)
 		}
 		return pass("%v", a)
+	}}
+}
+
+// otherMajor proposes a major version that no server speaks: the server may say so, and must close.
+func otherMajor(name string, major uint16) Case {
+	return Case{Name: name, Does: fmt.Sprintf("VERSION %d.0", major), run: func(s *session) finding {
+		c := s.dial()
+		m := versionMessage(major, 0, qemuCapabilities)
+		a := ask(c, m)
+		if fault := refusedOrClosed(s, a); fault != "" {
+			return fail("%s", fault)
+		}
+		if end := receive(c, m); end.kind != closed {
+			return fail("the connection stays open: %v", end)
+		}
+		return pass("%v, closed", a)
 	}}
 }
 
@@ -95,8 +112,35 @@ var negotiation = []Case{
 	first("unknown key", "a key beside capabilities", versionMessage(0, 0, `{"umbra": 1, "capabilities": {}}`), agrees(0, 0)),
 	first("reply's capabilities", "VERSION as QEMU's; the reply's JSON is read", versionMessage(0, 0, qemuCapabilities), soundCapabilities),
 	choice(first("reply's length", "VERSION as QEMU's; QEMU cannot read a reply longer than its request", versionMessage(0, 0, qemuCapabilities), notLonger(versionMessage(0, 0, qemuCapabilities)))),
-	first("major 1", "VERSION 1.0", versionMessage(1, 0, qemuCapabilities), refusedOrClosed),
-	first("major 65535", "VERSION 65535.0", versionMessage(65535, 0, qemuCapabilities), refusedOrClosed),
+	otherMajor("major 1", 1),
+	otherMajor("major 65535", 65535),
+	{Name: "twin socket", Does: "VERSION that offers a socket for the server's commands", run: func(s *session) finding {
+		a := ask(s.dial(), capabilities(`{"max_msg_fds": 1, "twin_socket": {"supported": true}}`+strings.Repeat(" ", 64)))
+		var doc struct {
+			Capabilities struct {
+				TwinSocket struct {
+					Supported bool
+					FDIndex   *int `json:"fd_index"`
+				} `json:"twin_socket"`
+			}
+		}
+		if fault := agrees(0, 0)(s, a); fault != "" {
+			return fail("%s", fault)
+		}
+		if text := a.body[wire.VersionSize:]; len(text) > 0 {
+			if err := json.Unmarshal(text[:len(text)-1], &doc); err != nil {
+				return fail("capabilities: %v", err)
+			}
+		}
+		t := doc.Capabilities.TwinSocket
+		switch {
+		case !t.Supported && a.fds == 0:
+			return absent("the server does not offer one")
+		case !t.Supported || t.FDIndex == nil || *t.FDIndex < 0 || *t.FDIndex >= a.fds:
+			return fail("twin_socket %+v with %d descriptors", t, a.fds)
+		}
+		return pass("descriptor %d", *t.FDIndex)
+	}},
 	first("payload of 3 bytes", "VERSION cut in the minor", command(wire.Version, []byte{0, 0, 0}), refusedOrClosed),
 	first("no payload", "VERSION of a header", command(wire.Version, nil), refusedOrClosed),
 	first("message id 0", "VERSION with id 0", versionMessage(0, 0, qemuCapabilities).id(0), agrees(0, 0)),
