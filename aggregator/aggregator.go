@@ -180,8 +180,7 @@ type GuestConfig struct {
 	// instance blocks there, too. 0 is an eighth of VRAM, 8 MiB at least and 64 MiB at
 	// most.
 	Tables uint64
-	// Shadow is how its page tables are shadowed; the zero value is
-	// shadowpt.DefaultPolicy.
+	// Shadow is how its page tables are shadowed.
 	Shadow shadowpt.Policy
 	// Map says which windows its clients may map, from the next client on.
 	Map       homes.Map
@@ -218,9 +217,6 @@ func (c *GuestConfig) complete(guests int) error {
 		c.Tables = DefaultTables(c.VRAM)
 	}
 	c.Tables = wholePages(c.Tables)
-	if c.Shadow == (shadowpt.Policy{}) {
-		c.Shadow = shadowpt.DefaultPolicy
-	}
 	switch {
 	case c.VRAM == 0 || c.VRAM%(1<<20) != 0:
 		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM are not whole MiB", c.Name, c.VRAM)

@@ -180,7 +180,7 @@ func TestRefusedMethodIsTriedAgain(t *testing.T) {
 func TestInvalidateNamesDirectories(t *testing.T) {
 	a, f := newAgg(t, Options{InvalidateDirs: 3})
 	g, _ := addGuest(t, a, "a")
-	policy := shadowpt.DefaultPolicy
+	policy := shadowpt.Policy{}
 	policy.Sync, policy.Scan = shadowpt.SyncFlush, shadowpt.ScanFull // else there is nothing to forget
 	require.NoError(t, g.SetShadow(policy))
 	other, _ := addGuest(t, a, "b")

@@ -50,7 +50,6 @@ type Guest struct {
 	owed     invalidations // put off until the next work that could see them
 	moved    [2]uint64     // bus addresses whose mapping changed since the last scan: from, to
 	policy   shadowpt.Policy
-	pattern  *shadowpt.Pattern    // of SyncAdaptive, else nil
 	lost     card.Bus             // memory that the guest has, but the card no longer reaches
 	blocked  bool                 // PFIFO lets no channel of the guest run
 	served   [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
@@ -69,9 +68,8 @@ type Guest struct {
 
 	// tracker's Watch is anybody's, the rest the guest's goroutine's.
 	tracker *shadowpt.Tracker
-	// eager says what to do at once with a write to a table; a copy of policy and
-	// pattern for those who hold no lock.
-	eager atomic.Pointer[eager]
+	// eager is a copy of policy.Sync == SyncEager that needs no lock.
+	eager atomic.Bool
 
 	// Owned by who has filled doing: the guest's goroutine for a round, and at its end, or a
 	// trap that does a little in its place (see atonce.go), which uses the next two only.

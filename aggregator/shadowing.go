@@ -18,22 +18,11 @@ import (
 // nothing left to do: it does not run again, so nothing is done for it, and nobody waits.
 // Memory that goes is taken away at once, whatever the policy.
 
-// eager says what is applied at once.
-type eager struct{ pattern *shadowpt.Pattern } // nil: everything
-
 // setPolicy makes what traps look at follow a policy. Guest.mu is held, or nobody
 // else knows the guest.
 func (g *Guest) setPolicy(p shadowpt.Policy) {
-	g.policy, g.pattern = p, nil
-	switch p.Sync {
-	case shadowpt.SyncEager:
-		g.eager.Store(&eager{})
-	case shadowpt.SyncAdaptive:
-		g.pattern = shadowpt.NewPattern(g.extents.size, p.Rule)
-		g.eager.Store(&eager{g.pattern})
-	default:
-		g.eager.Store(nil)
-	}
+	g.policy = p
+	g.eager.Store(p.Sync == shadowpt.SyncEager)
 }
 
 // Shadow returns how the guest's tables are shadowed.
@@ -58,11 +47,7 @@ func (g *Guest) SetShadow(p shadowpt.Policy) error {
 
 // wrote is called after each write to the guest's VRAM that we know of.
 func (g *Guest) wrote(addr, n uint64) {
-	if !g.tracker.Wrote(addr, n) {
-		return
-	}
-	e := g.eager.Load()
-	if e == nil || e.pattern != nil && !e.pattern.Wrote(addr) {
+	if !g.tracker.Wrote(addr, n) || !g.eager.Load() {
 		return
 	}
 	g.mu.Lock()
@@ -93,7 +78,7 @@ func (g *Guest) mayPutOff() bool {
 
 // putOff reports whether an invalidate may be owed. Guest.mu is held.
 func (g *Guest) putOff(v *invalidations) bool {
-	if !g.policy.Sync.Lazy() || v.unmapped {
+	if g.policy.Sync != shadowpt.SyncLazy || v.unmapped {
 		return false
 	}
 	if ch := g.leaving; ch != nil && v.has(ch.space.key) && !g.agg.ctl.quiet(ch.id) {
@@ -272,7 +257,7 @@ func (g *Guest) follow(p shadowpt.Policy) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.setPolicy(p)
-	if !p.Sync.Lazy() {
+	if p.Sync != shadowpt.SyncLazy {
 		g.pay()
 	}
 }

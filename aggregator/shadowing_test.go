@@ -134,7 +134,6 @@ func (d *driver) step() {
 	case 10:
 		policies := shadowpt.Policies()
 		p := policies[d.pick("policy", len(policies))]
-		p.Rule = shadowpt.Rule{Burst: d.pick("burst", 20), Calm: 1 + d.pick("calm", 2)}
 		require.NoError(d.t, d.g.SetShadow(p))
 		require.Equal(d.t, p, d.g.Shadow())
 	case 11: // the channel is busy, or no longer
@@ -301,7 +300,7 @@ func TestPoliciesEqualFullRebuilds(t *testing.T) {
 func TestLazyScans(t *testing.T) {
 	for _, scan := range []shadowpt.Scan{shadowpt.ScanFull, shadowpt.ScanIncremental} {
 		a, f := newAgg(t, Options{})
-		p := shadowpt.DefaultPolicy
+		p := shadowpt.Policy{}
 		p.Sync, p.Scan = shadowpt.SyncLazy, scan
 		g := addGuestWith(t, a, GuestConfig{Shadow: p})
 		bindChannel(t, g, 1)
@@ -412,7 +411,7 @@ func TestBusyChannelsAreNotPutOff(t *testing.T) {
 func TestTableStormIsBounded(t *testing.T) {
 	const rate = 1 << 10 // so little that what goes beyond the burst is waited for by minutes
 	a, _ := newAgg(t, Options{TableRate: rate})
-	p := shadowpt.DefaultPolicy
+	p := shadowpt.Policy{}
 	p.Sync, p.Scan = shadowpt.SyncFlush, shadowpt.ScanFull
 	g := addGuestWith(t, a, GuestConfig{Shadow: p})
 	bindChannel(t, g, 1)

@@ -58,7 +58,7 @@ func TestUnmappedMemoryIsNoBrokenRule(t *testing.T) {
 	// What only stands there is not looked at again; what the guest writes is.
 	pte ^= 1 << 32
 	require.True(t, g.eachRun(tableAt, binary.LittleEndian.AppendUint64(nil, pte), true))
-	require.NoError(t, g.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanIncremental, Rule: shadowpt.DefaultRule}))
+	require.NoError(t, g.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanIncremental}))
 	g.Invalidate(dirAt>>8, 1<<31|gf100.InvalidateAllDirs)
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.LostEntries.Load())
@@ -76,7 +76,7 @@ func TestLeavingIsNoBrokenRule(t *testing.T) {
 		scan := c.scan
 		a, _ := newAgg(t, Options{})
 		g, _ := addGuest(t, a, "a")
-		require.NoError(t, g.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncLazy, Scan: scan, Rule: shadowpt.DefaultRule}))
+		require.NoError(t, g.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncLazy, Scan: scan}))
 		g.AttachMemory(cutFile{make([]byte, 1<<16)})
 		const tableAt = 0x300000
 		pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: tableAt}}.Encode()

@@ -213,9 +213,6 @@ func (g *Guest) refreshShadows(t *todo) {
 	if !due {
 		return // entries that were applied early wait for their invalidate
 	}
-	if g.pattern != nil {
-		g.pattern.Flushed()
-	}
 	if v.unmapped || g.stale || len(g.waiting)+len(g.gone) > 0 {
 		g.makeCertain()
 	}

@@ -13,8 +13,8 @@
 // The package does no I/O of its own: tables are read through [Memory] and
 // [Guest], which the caller bounds, and written through [Card]. It takes no locks
 // and starts no goroutines. A TLB, or a Tracker with its Shadows, is all the state
-// there is, and belongs to one goroutine at a time; only a Tracker's [Watch] and a
-// [Pattern] may be told of writes by any.
+// there is, and belongs to one goroutine at a time; only a Tracker's [Watch]
+// may be told of writes by any.
 //
 // Sources: envytools docs/hw/memory/g80-vm.rst and rnndb/memory/gf100_vm.xml,
 // and what nouveau writes.

@@ -2,7 +2,6 @@ package vfiouser_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -17,13 +16,7 @@ func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	for _, spin := range []time.Duration{0, 100 * time.Microsecond} {
-		t.Run("spin "+spin.String(), func(t *testing.T) { noAllocations(t, vfiouser.Options{Spin: spin}) })
-	}
-}
-
-func noAllocations(t *testing.T, o vfiouser.Options) {
-	fd, _ := negotiated(t, o)
+	fd, _ := negotiated(t, vfiouser.Options{})
 	reply := make([]byte, 1<<16)
 	posted := append(writeMessage(0x24, wire.NoReply), readMessage(0)...)
 	var batch []byte

@@ -248,46 +248,6 @@ func BenchmarkWriteMulti200(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/200, "ns/write")
 }
 
-// BenchmarkSpin is the read round trip by how long the server polls before it blocks, and
-// what all of it takes of the processors. The times alternate in slices of 50; the client is
-// silent between two trips for as long as a guest's processor computes.
-func BenchmarkSpin(b *testing.B) {
-	spins := []time.Duration{0, 5 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond, 100 * time.Microsecond}
-	for _, pause := range []time.Duration{0, 10 * time.Microsecond, 100 * time.Microsecond} {
-		b.Run(fmt.Sprintf("pause=%v", pause), func(b *testing.B) {
-			fd, srv := negotiated(b, vfiouser.Options{})
-			msg, reply := readMessage(0x10), make([]byte, 4096)
-			trips := make([][]time.Duration, len(spins))
-			took := make([]time.Duration, len(spins))
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			for b.Loop() {
-				for k, spin := range spins {
-					srv.SetSpin(spin)
-					roundTrip(b, fd, msg, reply)
-					cpu := cpuTime(b)
-					for range 50 {
-						start := time.Now()
-						roundTrip(b, fd, msg, reply)
-						trips[k] = append(trips[k], time.Since(start))
-						for end := time.Now(); time.Since(end) < pause; { // a processor that computes
-							runtime.KeepAlive(end)
-						}
-					}
-					took[k] += cpuTime(b) - cpu
-				}
-			}
-			for k, spin := range spins {
-				cpu := float64(took[k]) / float64(len(trips[k]))
-				b.ReportMetric(median(trips[k]), fmt.Sprintf("p50-ns@%v", spin))
-				b.ReportMetric(float64(trips[k][len(trips[k])*99/100]), fmt.Sprintf("p99-ns@%v", spin))
-				b.ReportMetric(cpu, fmt.Sprintf("cpu-ns@%v", spin))
-			}
-			b.ReportMetric(0, "ns/op")
-		})
-	}
-}
-
 // BenchmarkReadBesideEngines is the read round trip while goroutines compute on every
 // processor the scheduler has, as a software card's engines do. A connection's thread that
 // comes out of recvmsg needs one of them; with one more than there are processors the kernel

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -70,7 +69,6 @@ type conn struct {
 	buf  []byte // received, not yet served: buf[r:w]
 	r, w int
 	in   arrived
-	soon bool // the message before came within the time that is spun
 
 	out      []byte // replies; the present one from mark on
 	mark     int
@@ -196,9 +194,6 @@ func (c *conn) receive() error {
 func (c *conn) recv() (n int, fds []int, cut bool, err error) {
 	if c.irqs.watched.Load() > 0 {
 		return c.recvWatching()
-	}
-	if spin := time.Duration(c.srv.spin.Load()); spin > 0 {
-		return c.recvSpinning(spin)
 	}
 	c.srv.stats.blocked.Add(1)
 	return c.sock.recv(c.buf[c.w:], 0)

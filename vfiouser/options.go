@@ -9,10 +9,6 @@ import (
 
 // Options are a server's limits and switches. The zero value is good.
 type Options struct {
-	// Spin is how long a connection polls its socket before it blocks, while messages come
-	// that soon. It burns a processor to save a wake-up; 0 blocks at once. Server.SetSpin
-	// changes it.
-	Spin time.Duration
 	// MaxDataXfer is the most data of one message, in bytes; 0 means 1 MiB. At most 64 MiB,
 	// the most QEMU accepts.
 	MaxDataXfer uint32

@@ -22,7 +22,6 @@ var ErrServerClosed = errors.New("vfiouser: server closed")
 type Server struct {
 	dev   Device
 	opts  Options
-	spin  atomic.Int64 // Options.Spin, in ns
 	rows  *commandIndex
 	stats counters
 
@@ -45,12 +44,8 @@ func NewServer(dev Device, o Options) (*Server, error) {
 		dev: dev, opts: o.withDefaults(), rows: newCommandIndex(),
 		listener: make(map[*net.UnixListener]struct{}),
 	}
-	s.SetSpin(o.Spin)
 	return s, nil
 }
-
-// SetSpin changes Options.Spin, from the next receive on.
-func (s *Server) SetSpin(d time.Duration) { s.spin.Store(int64(d)) }
 
 // Listen makes a listening socket at path. A socket that is there is replaced if nobody
 // listens on it; anything else is an error that names the path.

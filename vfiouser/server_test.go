@@ -227,57 +227,6 @@ func TestBadDevices(t *testing.T) {
 	}
 }
 
-// TestSpin serves with polling switched on.
-func TestSpin(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{Spin: time.Millisecond})
-	c := r.dial(nil)
-	for i := range uint32(100) {
-		require.NoError(t, c.Write32(0, 8, i))
-		v, err := c.Read32(0, 8)
-		require.NoError(t, err)
-		require.Equal(t, i, v)
-	}
-	time.Sleep(5 * time.Millisecond) // past the polling
-	require.NoError(t, c.Reset())
-}
-
-// TestSpinAdapts: who comes soon is spun for, who is slow once at most, and nobody when
-// it is switched off.
-func TestSpinAdapts(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{Spin: time.Second}) // who has no processor is not slow
-	c := r.dial(nil)
-	burst := func(n int) (spun, blocked, vain uint64) {
-		before := r.srv.Stats()
-		for range n {
-			_, err := c.Read32(0, 8)
-			require.NoError(t, err)
-		}
-		after := r.srv.Stats()
-		return after.Spun - before.Spun, after.Blocked - before.Blocked, after.SpunInVain - before.SpunInVain
-	}
-	burst(2)
-	spun, _, _ := burst(200)
-	require.Greater(t, spun, uint64(150))
-
-	r.srv.SetSpin(5 * time.Millisecond)
-	burst(2)
-	vain := r.srv.Stats().SpunInVain
-	for range 10 {
-		time.Sleep(60 * time.Millisecond)
-		burst(1)
-	}
-	time.Sleep(60 * time.Millisecond)
-	// One that spun for each would have 10. A server that gets its processor late finds
-	// the message there already, and takes the client for a quick one.
-	require.LessOrEqual(t, r.srv.Stats().SpunInVain-vain, uint64(5), "an idle connection spins")
-
-	r.srv.SetSpin(0)
-	burst(2)
-	spun, blocked, _ := burst(100)
-	require.Zero(t, spun)
-	require.InDelta(t, 100, blocked, 1) // it counts before it blocks, which is after its answer
-}
-
 func TestStats(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)

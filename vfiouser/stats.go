@@ -19,9 +19,8 @@ type Stats struct {
 	// holds 2^n to 2^(n+1)-1, the last one all larger.
 	BatchSizes [BatchBuckets]uint64
 	BatchMax   uint64
-	// Spun are reads of the socket that found something while they polled it, Blocked
-	// those that slept, SpunInVain those of Blocked that had polled first.
-	Spun, Blocked, SpunInVain uint64
+	// Blocked counts reads of the socket, which block until something arrives.
+	Blocked uint64
 
 	Replies     uint64 // messages sent, errors included
 	BytesOut    uint64
@@ -54,9 +53,7 @@ type counters struct {
 	unknown     commandCounters
 	batches     [BatchBuckets]atomic.Uint64
 	batchMax    atomic.Uint64
-	spun        atomic.Uint64
 	blocked     atomic.Uint64
-	spunInVain  atomic.Uint64
 	replies     atomic.Uint64
 	bytesOut    atomic.Uint64
 	writes      atomic.Uint64
@@ -108,9 +105,7 @@ func (s *counters) snapshot() Stats {
 	out := Stats{
 		Unknown:     s.unknown.snapshot(),
 		BatchMax:    s.batchMax.Load(),
-		Spun:        s.spun.Load(),
 		Blocked:     s.blocked.Load(),
-		SpunInVain:  s.spunInVain.Load(),
 		Replies:     s.replies.Load(),
 		BytesOut:    s.bytesOut.Load(),
 		Writes:      s.writes.Load(),

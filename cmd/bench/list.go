@@ -32,9 +32,7 @@ type ListedScenario struct {
 type ListedSetup struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
-	// Asked and AskedInMachines say that it is measured only if it is named: always, or
-	// by virtual machines.
-	Asked           bool `json:"asked"`
+	// AskedInMachines says that virtual machines measure it only if it is named.
 	AskedInMachines bool `json:"asked_in_machines"`
 }
 
@@ -54,7 +52,7 @@ func List() (l Listing) {
 	}
 	add(ofTraps.Name, ofTraps.Title, ofTraps.About)
 	for _, r := range setup.Rows {
-		l.Setups = append(l.Setups, ListedSetup{r.Name, r.About, r.Asked, r.Asked || r.Inside})
+		l.Setups = append(l.Setups, ListedSetup{r.Name, r.About, r.Inside})
 	}
 	return l
 }
@@ -106,13 +104,10 @@ func (l *Listing) Text() string {
 		}
 		fmt.Fprintf(&b, "  %-9s %s  %s. %s.%s\n", s.Name, mark, s.Title, s.About, s.with())
 	}
-	b.WriteString("\nSet-ups; only if --setups names them: * those, + those in virtual machines\n")
+	b.WriteString("\nSet-ups; virtual machines measure those with + only if --setups names them\n")
 	for _, s := range l.Setups {
 		mark := " "
-		switch {
-		case s.Asked:
-			mark = "*"
-		case s.AskedInMachines:
+		if s.AskedInMachines {
 			mark = "+"
 		}
 		fmt.Fprintf(&b, "  %-16s %s  %s\n", s.Name, mark, s.About)

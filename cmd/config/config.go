@@ -99,8 +99,7 @@ type Profile struct {
 	Name string `yaml:"name" placeholder:"NAME"`
 	Share
 	CardTime
-	Shadow Shadow        `yaml:"shadow"`
-	Spin   time.Duration `yaml:"spin" placeholder:"TIME" live:"" min:"0s" max:"1ms"`
+	Shadow Shadow `yaml:"shadow"`
 	Face
 
 	entry
@@ -113,8 +112,7 @@ type GPU struct {
 	Profile string `yaml:"profile" placeholder:"NAME"`
 	Share
 	CardTime
-	Shadow Shadow        `yaml:"shadow"`
-	Spin   time.Duration `yaml:"spin" placeholder:"TIME" live:"" min:"0s" max:"1ms"`
+	Shadow Shadow `yaml:"shadow"`
 	Face
 
 	entry
@@ -122,11 +120,10 @@ type GPU struct {
 
 // Server describes the vfio-user server.
 type Server struct {
-	Transport      string        `yaml:"transport" placeholder:"NAME" def:"native" oneof:"native,libvfio-user" help:"What speaks vfio-user. Native: the server of this program; libvfio-user: the C library, if it was built in."`
-	Spin           time.Duration `yaml:"spin" placeholder:"TIME" def:"0s" min:"0s" max:"1ms" help:"How long to poll a socket before blocking while messages come that soon: spends a processor to answer sooner."`
-	WriteMulti     bool          `yaml:"write-multi" negatable:"" def:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
-	MaxDMARegions  int           `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`
-	MaxDMAMappings int           `yaml:"max-dma-mappings" name:"max-dma-mappings" placeholder:"N" def:"128" min:"8" max:"65535" help:"How many of this process's mappings its memory may take: one for each file that it is in, however many ranges. Less by default where the system has few (vm.max_map_count)."`
-	MaxDataSize    Size          `yaml:"max-data-size" name:"max-data-size" placeholder:"SIZE" def:"1MiB" min:"4KiB" max:"64MiB" help:"How much data one message of a client may have."`
-	MaxDMASize     Size          `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" def:"8TiB" min:"1MiB" max:"8TiB" help:"How large one range of a client's memory may be."`
+	Transport      string `yaml:"transport" placeholder:"NAME" def:"native" oneof:"native,libvfio-user" help:"What speaks vfio-user. Native: the server of this program; libvfio-user: the C library, if it was built in."`
+	WriteMulti     bool   `yaml:"write-multi" negatable:"" def:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
+	MaxDMARegions  int    `yaml:"max-dma-regions" name:"max-dma-regions" placeholder:"N" def:"65535" min:"16" max:"65535" help:"How many ranges of its memory a client may map."`
+	MaxDMAMappings int    `yaml:"max-dma-mappings" name:"max-dma-mappings" placeholder:"N" def:"128" min:"8" max:"65535" help:"How many of this process's mappings its memory may take: one for each file that it is in, however many ranges. Less by default where the system has few (vm.max_map_count)."`
+	MaxDataSize    Size   `yaml:"max-data-size" name:"max-data-size" placeholder:"SIZE" def:"1MiB" min:"4KiB" max:"64MiB" help:"How much data one message of a client may have."`
+	MaxDMASize     Size   `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" def:"8TiB" min:"1MiB" max:"8TiB" help:"How large one range of a client's memory may be."`
 }

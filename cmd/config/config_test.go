@@ -44,8 +44,8 @@ card:
   doorbell: poll
   pci-device: 06dd
   pci-subsystem: 10de:0780
-server: {transport: libvfio-user, spin: 20us, write-multi: false, max-dma-regions: 64, max-dma-mappings: 65, max-dma-size: 1TiB, max-data-size: 64KiB}
-shadow: {sync: adaptive, scan: incremental, burst: 7, calm: 5}
+server: {transport: libvfio-user, write-multi: false, max-dma-regions: 64, max-dma-mappings: 65, max-dma-size: 1TiB, max-data-size: 64KiB}
+shadow: {sync: eager, scan: incremental}
 scheduler:
   policy: timeslice
   hierarchy: flat
@@ -64,8 +64,8 @@ limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, d
 		Card: Card{Kind: "soft", VRAM: 1 << 30, Face: Face{
 			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, BARMap: homes.MapBAR3 | homes.MapROM, Doorbell: doorbell.Poll, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
 		}},
-		Server: Server{Transport: "libvfio-user", Spin: 20 * time.Microsecond, MaxDMARegions: 64, MaxDMAMappings: 65, MaxDMASize: 1 << 40, MaxDataSize: 64 << 10},
-		Shadow: Shadow{Sync: "adaptive", Scan: "incremental", Burst: 7, Calm: 5},
+		Server: Server{Transport: "libvfio-user", MaxDMARegions: 64, MaxDMAMappings: 65, MaxDMASize: 1 << 40, MaxDataSize: 64 << 10},
+		Shadow: Shadow{Sync: "eager", Scan: "incremental"},
 		Limits: Limits{
 			Guests: 4, RuleInterval: 5 * time.Second, InterruptBurst: 6, InterruptPause: 7 * time.Millisecond, InvalidateDirs: 8, DoorbellLoad: 9,
 			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond, QueueLimits: QueueLimits{Request: 2 * time.Second, Queued: 12, Groups: 13, Creations: 14},
@@ -138,11 +138,8 @@ func TestFileErrors(t *testing.T) {
 		{"card: {tpcs: [4, x]}\n", `f.yaml:1: card.tpcs: "4,x" is not a list of numbers; write them with commas: 4,4,3,3`},
 		{"card: {msi: yes}\n", `f.yaml:1: card.msi: "yes" is neither true nor false`},
 		{"card: {kind: hard}\n", `f.yaml:1: card.kind: hard: must be soft`},
-		{"server: {spin: 20}\n", `f.yaml:1: server.spin: "20" is not a time, it has no unit; write 20us; it must be 0s to 1ms`},
-		{"server: {spin: 2000}\n", `f.yaml:1: server.spin: "2000" is not a time, it has no unit; it must be 0s to 1ms`},
 		{"scheduler: {ahead: 2}\n", `f.yaml:1: scheduler.ahead: "2" is not a time, it has no unit; write 2ms or 2us; it must be 0s to 1s`},
 		{"scheduler: {watchdog: {grace: 9}}\n", `f.yaml:1: scheduler.watchdog.grace: "9" is not a time, it has no unit; write 9ms, 9us or 9s; it must be 1us to 10m`},
-		{"server: {spin: 1s}\n", `f.yaml:1: server.spin: 1s: must be 0s to 1ms`},
 		{"card: {pci-device: 6d8}\n", `f.yaml:1: card.pci-device: "6d8" is not a PCI id; write four hexadecimal digits: 06d8`},
 		{"card: {pci-subsystem: 076f}\n", `f.yaml:1: card.pci-subsystem: "076f" is not a PCI subsystem; write the ids of vendor and board: 10de:076f`},
 		{"socket: [a, b]\n", `f.yaml:1: socket: [a, b]: one value is wanted here, such as PATH`},
@@ -177,7 +174,7 @@ func TestFileErrors(t *testing.T) {
 		{"gpus: [{shadow: {limits: {map-runs: 300}}}]\n", `f.yaml:1: gpus[0].shadow.limits: is the server's, not a GPU's; did you mean "limits"? At the top level write limits: {map-runs: 300}`},
 		{"profiles: [{name: p, shadow: {socket: a.sock}}]\n", `f.yaml:1: profiles[0].shadow.socket: unknown key; did you mean "socket"? In a GPU write socket: a.sock`},
 		// A value is shown so that YAML reads it as it was.
-		{"spin: '# x'\n", `f.yaml:1: spin: unknown key; did you mean "server.spin"? Write server: {spin: "# x"}`},
+		{"write-multi: '# x'\n", `f.yaml:1: write-multi: unknown key; did you mean "server.write-multi"? Write server: {write-multi: "# x"}`},
 		{"rom: 'a: b'\n", `f.yaml:1: rom: unknown key; did you mean "card.rom"? Write card: {rom: "a: b"}`},
 		{"rom: a,b\n", `f.yaml:1: rom: unknown key; did you mean "card.rom"? Write card: {rom: "a,b"}`},
 		{"tpcs:\n- 4\n- 3\n", `f.yaml:1: tpcs: unknown key; did you mean "card.tpcs"? Write card: {tpcs: [4, 3]}`},

@@ -197,8 +197,6 @@ func (l *Layer) idle(o *option, s *Schedule, b Beside, alone bool) string {
 		return "has no effect while no GPU has doorbell: poll"
 	case maps && all(func(f *Face, _ *Shadow) bool { return f.BARMap == 0 && f.Doorbell != doorbell.Poll }):
 		return "has no effect while no GPU has a bar-map"
-	case adaptive(o.path) && all(func(_ *Face, s *Shadow) bool { return s.Sync != "adaptive" }):
-		return notAdaptive(c.Shadow.Sync)
 	case section == "card", section == "server" && o.path != "server.transport":
 		return l.notNative(strings.TrimPrefix(strings.TrimPrefix(o.path, "card."), "server."), o.text())
 	}
@@ -208,7 +206,7 @@ func (l *Layer) idle(o *option, s *Schedule, b Beside, alone bool) string {
 // notNative says why an option of what only the native transport does has no effect.
 func (l *Layer) notNative(key, value string) string {
 	off, native := map[string]string{
-		"bar-map": "none", "doorbell": "trap", "spin": "0s",
+		"bar-map": "none", "doorbell": "trap",
 		// The library has limits of its own, or none.
 		"write-multi": "false", "max-dma-regions": "", "max-dma-mappings": "", "max-dma-size": "", "max-data-size": "",
 	}[key]
@@ -218,15 +216,8 @@ func (l *Layer) notNative(key, value string) string {
 	return "has no effect: server.transport is " + l.Config.Server.Transport + "; it is for " + nativeTransport
 }
 
-// nativeTransport is the one that maps BARs into a guest, that spins, and that keeps to limits.
+// nativeTransport is the one that maps BARs into a guest and keeps to limits.
 const nativeTransport = "native"
-
-// adaptive tells whether an option is for shadow.sync: adaptive alone.
-func adaptive(key string) bool { return key == "shadow.burst" || key == "shadow.calm" }
-
-func notAdaptive(sync string) string {
-	return fmt.Sprintf("has no effect while shadow.sync is %s; it is for adaptive", sync)
-}
 
 // WarningsOf lists what of one virtual GPU has no effect, or a bad one, with the card's
 // time shared so.
@@ -245,8 +236,6 @@ func (l *Layer) WarningsOf(g *GPU, s *Schedule) (out []*Error) {
 		switch {
 		case isCardTime(o.path) && o.text() != defaults[o.path]:
 			why = g.idle(o.path, s)
-		case adaptive(o.path) && g.Shadow.Sync != "adaptive" && o.text() != l.textOf(o.path):
-			why = notAdaptive(g.Shadow.Sync)
 		default:
 			why = l.notNative(o.path, o.text())
 		}

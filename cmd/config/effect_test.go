@@ -71,17 +71,13 @@ func TestWarnings(t *testing.T) {
 		{file: "limits: {doorbell-fast: 10us, map-runs: 8}\n" + gpu + "}\n", want: []string{`f.yaml:1: limits.doorbell-fast: 10µs: has no effect while no GPU has doorbell: poll`}},
 		{file: "limits: {doorbell-load: 30%}\n" + gpu + "doorbell: poll}\n"},
 		{file: "limits: {map-runs: 8}\n" + gpu + "bar-map: none}\n", want: []string{`f.yaml:1: limits.map-runs: 8: has no effect while no GPU has a bar-map`}},
-		{file: "control: c.sock\nlimits: {doorbell-fast: 10us}\nshadow: {burst: 3}\n"},
-		{file: "shadow: {burst: 3}\n" + gpu + "}\n", want: []string{`f.yaml:1: shadow.burst: 3: has no effect while shadow.sync is lazy; it is for adaptive`}},
-		{file: "shadow: {burst: 3}\n" + gpu + "shadow: {sync: adaptive}}\n"},
-		{file: gpu + "shadow: {sync: flush, calm: 9}}\n", want: []string{`f.yaml:2: gpus[0].shadow.calm: 9: has no effect while shadow.sync is flush; it is for adaptive`}},
+		{file: "control: c.sock\nlimits: {doorbell-fast: 10us}\nshadow: {sync: flush}\n"},
 		// Of what the transport does not do.
-		{file: "server: {transport: libvfio-user, spin: 9us}\n" + gpu + "doorbell: poll, bar-map: all}\n", want: []string{
-			`f.yaml:1: server.spin: 9µs: has no effect: server.transport is libvfio-user; it is for native`,
+		{file: "server: {transport: libvfio-user}\n" + gpu + "doorbell: poll, bar-map: all}\n", want: []string{
 			`f.yaml:3: gpus[0].bar-map: all: has no effect: server.transport is libvfio-user; it is for native`,
 			`f.yaml:3: gpus[0].doorbell: poll: has no effect: server.transport is libvfio-user; it is for native`,
 		}},
-		{file: "server: {transport: libvfio-user, spin: 0s, write-multi: false}\n" + gpu + "doorbell: trap, bar-map: none}\n"},
+		{file: "server: {transport: libvfio-user, write-multi: false}\n" + gpu + "doorbell: trap, bar-map: none}\n"},
 		{file: "server: {transport: libvfio-user, max-dma-mappings: 64}\n" + gpu + "}\n", want: []string{
 			`f.yaml:1: server.max-dma-mappings: 64: has no effect: server.transport is libvfio-user; it is for native`,
 		}},
@@ -177,8 +173,8 @@ func TestCheckScheduled(t *testing.T) {
 	l, err := join(t, "gpus:\n- {name: a, socket: a.sock, vram: 64MiB}\n")
 	require.NoError(t, err)
 	g := &l.Config.GPUs[0]
-	require.NoError(t, CheckScheduled(g, "spin=3us,shadow.sync=flush"))
-	require.ErrorContains(t, CheckScheduled(g, "spin=3us,cap=50"), "cap: 50: has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit")
+	require.NoError(t, CheckScheduled(g, "shadow.scan=full,shadow.sync=flush"))
+	require.ErrorContains(t, CheckScheduled(g, "shadow.sync=flush,cap=50"), "cap: 50: has no effect without a scheduler; start the server with scheduler.policy (--sched-policy), for example credit")
 }
 
 // TestWrittenAsPeopleDo: percent with its sign, and a time without a unit is told what it

@@ -42,7 +42,6 @@ func TestGPUs(t *testing.T) {
 	l, err := join(t, `
 card: {vram: 2GiB, tpcs: [2, 2], temperature: 70}
 shadow: {scan: full}
-server: {spin: 3us}
 scheduler: {policy: credit}
 profiles:
   - {name: small, vram: 128MiB, channels: 8, weight: 50, cap: 80, msi: false, shadow: {sync: flush}, limits: {request: 0s}}
@@ -53,9 +52,9 @@ gpus:
     profile: small
     temperature: 30
   - {name: c, socket: c.sock, vram: 65MiB, channels: 9, guaranteed: 2, tables: 1MiB, weight: 10000, cap: 100, priority: 7, limits: {request: 3s, queued: 4}, processes: {group: channel, policy: weighted, weights: ["kernel:9", "channel-3:4"]}, rom: x.rom, msi: true, temperature: 1,
-     tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, doorbell: poll, spin: 7us, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small,
-     shadow: {sync: eager, scan: incremental, burst: 1, calm: 2}}
-`, "name=d,socket=d.sock,vram=64MiB,shadow.burst=9,tpcs=4,4,bar-map=rom,pramin,msi=false")
+     tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, doorbell: poll, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small,
+     shadow: {sync: eager, scan: incremental}}
+`, "name=d,socket=d.sock,vram=64MiB,tpcs=4,4,bar-map=rom,pramin,msi=false")
 	require.NoError(t, err)
 	card := Face{MSI: true, Temperature: 70, TPCs: Counts{2, 2}, BAR1: 128 << 20, BAR3: 64 << 20, BARMap: homes.MapAll, Device: 0x6d8, Subsystem: Subsystem{0x10de, 0x76f}}
 	var got []GPU
@@ -70,18 +69,16 @@ gpus:
 	small.MSI, small.Temperature = false, 30
 	warm.MSI, warm.TPCs, warm.BARMap = false, Counts{4, 4}, homes.MapROM|homes.MapPRAMIN
 	usual := Processes{Group: "space", Policy: "equal"}
-	const us = 3 * time.Microsecond // the file's
 	require.Equal(t, []GPU{
-		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 32, 64 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Spin: us, Face: card},
-		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 8, 16 << 20}, CardTime: CardTime{50, 80, 0, GuestLimits{Request: RequestLimit(sched.Forever)}, usual}, Spin: us, Face: small},
-		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 2, 1 << 20}, CardTime: CardTime{10000, 100, 7, GuestLimits{RequestLimit(3 * time.Second), 4}, Processes{"channel", "weighted", Weights{"kernel": 9, "channel-3": 4}}}, Spin: 7 * time.Microsecond, Face: Face{
+		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 32, 64 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Face: card},
+		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 8, 16 << 20}, CardTime: CardTime{50, 80, 0, GuestLimits{Request: RequestLimit(sched.Forever)}, usual}, Face: small},
+		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 2, 1 << 20}, CardTime: CardTime{10000, 100, 7, GuestLimits{RequestLimit(3 * time.Second), 4}, Processes{"channel", "weighted", Weights{"kernel": 9, "channel-3": 4}}}, Face: Face{
 			ROM: "x.rom", MSI: true, Temperature: 1, TPCs: Counts{1, 1}, BAR1: 16 << 20, BAR3: 16 << 20, BARMap: homes.MapBAR1, Doorbell: doorbell.Poll, Device: 0x6dd, Subsystem: Subsystem{0x1028, 1},
 		}},
-		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 32, 8 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Spin: us, Face: warm},
+		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 32, 8 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Face: warm},
 	}, got)
-	lazy := Shadow{Sync: "lazy", Scan: "full", Burst: 64, Calm: 4} // the file's
-	of := func(sync string, burst int) Shadow { return Shadow{Sync: sync, Scan: "full", Burst: burst, Calm: 4} }
-	require.Equal(t, []Shadow{lazy, of("flush", 64), {Sync: "eager", Scan: "incremental", Burst: 1, Calm: 2}, of("lazy", 9)}, shadows)
+	lazy := Shadow{Sync: "lazy", Scan: "full"} // the file's
+	require.Equal(t, []Shadow{lazy, {Sync: "flush", Scan: "full"}, {Sync: "eager", Scan: "incremental"}, lazy}, shadows)
 	all := l.Config.GPUs[2].given
 	require.Len(t, all, len(options(new(GPU))), "the file above leaves keys out")
 }
@@ -104,11 +101,11 @@ func TestGPUErrors(t *testing.T) {
 		{"control: a.sock\n" + a, `f.yaml:3: gpus[0].socket: a.sock: is there twice, first at f.yaml:1: control; give each a path of its own`},
 		{"socket: c.sock\n" + a, `f.yaml:1: socket: c.sock: gives the whole card to one guest, and f.yaml:3: gpus[0] shares it; remove one of them`},
 		{"shadow: {sync: eager, scan: full}\n" + a, `f.yaml:1: shadow.sync: eager does not go with shadow.scan=full (f.yaml:1: shadow.scan); set shadow.scan=incremental too`},
-		{"control: c.sock\nshadow: {sync: adaptive, scan: full}\n", `f.yaml:2: shadow.sync: adaptive does not go with shadow.scan=full (f.yaml:2: shadow.scan); set shadow.scan=incremental too`},
-		{"shadow: {scan: full}\nprofiles: [{name: p, shadow: {sync: adaptive}}]\ngpus:\n- {name: a, socket: a.sock, vram: 64MiB, profile: p}\n", `f.yaml:2: profiles[0].shadow.sync: adaptive does not go with shadow.scan=full (f.yaml:1: shadow.scan); set shadow.scan=incremental too`},
+		{"control: c.sock\nshadow: {sync: eager, scan: full}\n", `f.yaml:2: shadow.sync: eager does not go with shadow.scan=full (f.yaml:2: shadow.scan); set shadow.scan=incremental too`},
+		{"shadow: {scan: full}\nprofiles: [{name: p, shadow: {sync: eager}}]\ngpus:\n- {name: a, socket: a.sock, vram: 64MiB, profile: p}\n", `f.yaml:2: profiles[0].shadow.sync: eager does not go with shadow.scan=full (f.yaml:1: shadow.scan); set shadow.scan=incremental too`},
 		{"shadow: {sync: eager}\ngpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {scan: full}}\n", `f.yaml:3: gpus[0].shadow.scan: full does not go with shadow.sync=eager (f.yaml:1: shadow.sync); set shadow.sync=flush or lazy too`},
-		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {sync: often}}\n", `f.yaml:2: gpus[0].shadow.sync: often: must be eager or flush or lazy or adaptive`},
-		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {when: often}}\n", `f.yaml:2: gpus[0].shadow.when: unknown key; there are sync, scan, burst, calm`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {sync: often}}\n", `f.yaml:2: gpus[0].shadow.sync: often: must be eager or flush or lazy`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {when: often}}\n", `f.yaml:2: gpus[0].shadow.when: unknown key; there are sync, scan`},
 		{many, `f.yaml:35: gpus[32]: is GPU 33; a card is shared by at most 32 (default of limits.guests)`},
 		{"limits: {guests: 1}\n" + a + "- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:4: gpus[1]: is GPU 2; a card is shared by at most 1 (f.yaml:1: limits.guests)`},
 		{"gpus:\n- {socket: a.sock, vram: 128MiB}\n", `f.yaml:2: gpus[0].name: missing; everything else is called by it`},
@@ -116,7 +113,7 @@ func TestGPUErrors(t *testing.T) {
 		{"gpus:\n- {name: a, vram: 128MiB}\n", `f.yaml:2: gpus[0].socket: missing; say where QEMU shall attach, for example a.sock`},
 		{"gpus:\n- {name: a, socket: a.sock}\n", `f.yaml:2: gpus[0].vram: missing; say how much of the card's memory it gets, for example 256MiB`},
 		{"gpus:\n- name: a\n  socket: a.sock\n  vram: 1MiB\n", `f.yaml:4: gpus[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
+		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: [bar1, bar2]}\n", `f.yaml:2: gpus[0].bar-map: "bar2" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: bar1,bar3}\n", `f.yaml:2: gpus[0].bar3: has no value; if it belongs to gpus[0].bar-map, write that in brackets: bar-map: [bar1, bar3]`},
 		{"gpus:\n- {name: a, bar-map: bar1,pramin,rom, socket: a.sock}\n", `f.yaml:2: gpus[0].pramin: has no value; if it belongs to gpus[0].bar-map, write that in brackets: bar-map: [bar1, pramin, rom]`},
@@ -134,8 +131,8 @@ func TestGPUErrors(t *testing.T) {
 		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `f.yaml:3: gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
 		{"profiles:\n- {name: p, vram: 64MiB}\n- {name: p, vram: 65MiB}\n", `f.yaml:3: profiles[1].name: p: is there twice, first at f.yaml:2: profiles[0].name`},
 		{"profiles:\n- {name: p, vram: 1MiB}\n", `f.yaml:2: profiles[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem}`},
-		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, spin, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
+		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem}`},
+		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
 	} {
 		_, err := join(t, c.file)
 		require.EqualError(t, err, c.want, "%s", c.file)
@@ -161,8 +158,7 @@ func TestGPUErrors(t *testing.T) {
 		{"name=a,map-pages=5000", `--gpu name=a: map-pages: is the server's, not a GPU's; give --map-pages to umbra serve`},
 		{"name=a,max_dma_size=1TiB", `--gpu name=a: max_dma_size: is the server's, not a GPU's; give --max-dma-size to umbra serve`},
 		{"name=a,period=5ms", `--gpu name=a: period: is the server's, not a GPU's; give --sched-credit-period to umbra serve, or umbra sched set credit.period=5ms`},
-		{"name=a,spin=20", `--gpu name=a: spin: "20" is not a time, it has no unit; write 20us; it must be 0s to 1ms`},
-		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, cap, channels, doorbell, guaranteed, limits.queued, limits.request, msi, name, pci-device, pci-subsystem, priority, processes.group, processes.policy, processes.weights, profile, rom, shadow.burst, shadow.calm, shadow.scan, shadow.sync, socket, spin, tables, temperature, tpcs, vram, weight`},
+		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, cap, channels, doorbell, guaranteed, limits.queued, limits.request, msi, name, pci-device, pci-subsystem, priority, processes.group, processes.policy, processes.weights, profile, rom, shadow.scan, shadow.sync, socket, tables, temperature, tpcs, vram, weight`},
 	} {
 		_, err := join(t, "", c.flag)
 		if beginning, cut := strings.CutSuffix(c.want, "There are bar-map, "); cut {
@@ -296,17 +292,17 @@ func TestChange(t *testing.T) {
 	l, err := join(t, "gpus:\n- {name: a, socket: a.sock, vram: 64MiB}\n")
 	require.NoError(t, err)
 	g := l.Config.GPUs[0]
-	changed, err := l.Change(g, "shadow.sync=eager,shadow.burst=3")
+	changed, err := l.Change(g, "shadow.sync=eager")
 	require.NoError(t, err)
-	require.Equal(t, Shadow{Sync: "eager", Scan: "incremental", Burst: 3, Calm: 4}, changed.Shadow)
-	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "shadow.burst": 3, "shadow.calm": 4, "spin": "0s", "weight": 100, "cap": Percent(0), "priority": 0,
+	require.Equal(t, Shadow{Sync: "eager", Scan: "incremental"}, changed.Shadow)
+	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "weight": 100, "cap": Percent(0), "priority": 0,
 		"limits.request": RequestLimit(0), "limits.queued": 0, "processes.policy": "equal", "processes.weights": Weights(nil)}, changed.Live())
 	require.Equal(t, "lazy", g.Shadow.Sync)
 	for _, c := range []struct{ text, want string }{
 		{"shadow.scan=full", `gpu a: shadow.scan: full does not go with shadow.sync=eager (umbra gpu set); set shadow.sync=flush or lazy too`},
-		{"shadow.sync=adaptive,shadow.scan=full", `gpu a: shadow.sync: adaptive does not go with shadow.scan=full (said with it); set shadow.scan=incremental too`},
-		{"shadow.sync=never", `gpu a: shadow.sync: never: must be eager or flush or lazy or adaptive`},
-		{"vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; remove the GPU and add it with vram=128MiB. These can: cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.burst, shadow.calm, shadow.scan, shadow.sync`},
+		{"shadow.sync=eager,shadow.scan=full", `gpu a: shadow.sync: eager does not go with shadow.scan=full (said with it); set shadow.scan=incremental too`},
+		{"shadow.sync=never", `gpu a: shadow.sync: never: must be eager or flush or lazy`},
+		{"vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; remove the GPU and add it with vram=128MiB. These can: cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.scan, shadow.sync`},
 		{"bar-map=bar1,bar3", `gpu a: bar-map: cannot be changed while the GPU is there; remove the GPU and add it with bar-map=bar1,bar3. These can: `},
 		{"bar.map=all", `gpu a: bar.map: unknown key; did you mean "bar-map"? That cannot be changed while the GPU is there. There are cap, `},
 		{"sync=flush", `gpu a: sync: unknown key; did you mean "shadow.sync"? There are cap, `},
@@ -314,8 +310,7 @@ func TestChange(t *testing.T) {
 		{"shadow=often", `gpu a: shadow: unknown key; there are cap, `},
 		{"limits.table-rate=1MiB", `gpu a: limits.table-rate: is the server's, not a GPU's; give --table-rate to umbra serve`},
 		{"scheduler.depth=2", `gpu a: scheduler.depth: is the server's, not a GPU's; give --sched-depth to umbra serve, or umbra sched set depth=2`},
-		{"spin=5", `gpu a: spin: "5" is not a time, it has no unit; write 5us; it must be 0s to 1ms`},
-		{"shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.burst, shadow.calm, shadow.scan, shadow.sync, spin, weight`},
+		{"shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.scan, shadow.sync, weight`},
 		{"lazy", `gpu a: lazy: not keys and values; write shadow.sync=lazy`},
 	} {
 		after, err := l.Change(changed, c.text)

@@ -9,10 +9,8 @@ import (
 
 // Shadow is how the page tables of a virtual GPU's guest become the card's.
 type Shadow struct {
-	Sync  string `yaml:"sync" placeholder:"WHEN" def:"lazy" live:"" oneof:"eager,flush,lazy,adaptive" help:"When a guest's page tables become the card's. Eager: at each entry that is written; flush: at each TLB invalidate; lazy: before the next work that could see them; adaptive: each table lazy or eager, by how it is written."`
-	Scan  string `yaml:"scan" placeholder:"HOW" def:"incremental" live:"" oneof:"full,incremental" help:"How it is found out what changed in them. Full: by reading all; incremental: by what was written. Eager and adaptive want incremental."`
-	Burst int    `yaml:"burst" placeholder:"N" def:"64" live:"" min:"0" max:"65534" help:"Adaptive: a page of a table with more trapped writes between two flush points is dense, and waits for the next."`
-	Calm  int    `yaml:"calm" placeholder:"N" def:"4" live:"" min:"1" max:"255" help:"Adaptive: a dense page with no more than that before so many flush points in a row is dense no longer."`
+	Sync string `yaml:"sync" placeholder:"WHEN" def:"lazy" live:"" oneof:"eager,flush,lazy" help:"When a guest's page tables become the card's. Eager: at each entry that is written; flush: at each TLB invalidate; lazy: before the next work that could see them."`
+	Scan string `yaml:"scan" placeholder:"HOW" def:"incremental" live:"" oneof:"full,incremental" help:"How changes in page tables are found. Full: by reading all of them; incremental: by what was written. Eager requires incremental."`
 }
 
 // shadowKeys begin the keys of its options.
@@ -22,14 +20,13 @@ const shadowKeys = "shadow."
 func (s *Shadow) Policy() (shadowpt.Policy, error) {
 	p := shadowpt.Policy{
 		Sync: shadowpt.Sync(slices.Index(shadowpt.Syncs[:], s.Sync)), Scan: shadowpt.Scan(slices.Index(shadowpt.Scans[:], s.Scan)),
-		Rule: shadowpt.Rule{Burst: s.Burst, Calm: s.Calm},
 	}
 	return p, p.Check()
 }
 
 // ShadowOf is the reverse of Policy.
 func ShadowOf(p shadowpt.Policy) Shadow {
-	return Shadow{Sync: p.Sync.String(), Scan: p.Scan.String(), Burst: p.Rule.Burst, Calm: p.Rule.Calm}
+	return Shadow{Sync: p.Sync.String(), Scan: p.Scan.String()}
 }
 
 // Keys of the two that do not go together whatever they are.

@@ -111,7 +111,6 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
 			Map: g.BARMap, Doorbell: g.Doorbell, Share: g.CardTime.Node(), Processes: g.CardTime.Shares(),
 		},
-		Spin:   g.Spin,
 		Kept:   g.CardTime.Kept(),
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
 	}, err
@@ -152,7 +151,7 @@ func Server(l *config.Layer, alone bool, log *slog.Logger) (by serve.Make, opts 
 		}
 	}
 	opts = vfiouser.Options{
-		Spin: o.Spin, NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMAMappings: mappings, MaxDMASize: uint64(o.MaxDMASize), MaxDataXfer: uint32(o.MaxDataSize), Log: log,
+		NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMAMappings: mappings, MaxDMASize: uint64(o.MaxDMASize), MaxDataXfer: uint32(o.MaxDataSize), Log: log,
 	}
 	if by, lacks, err = serve.TransportNamed(o.Transport); err != nil {
 		err = &config.Error{Where: l.Where("server.transport"), Value: o.Transport, Reason: err.Error()}

@@ -3,8 +3,6 @@ package serve
 import (
 	"log/slog"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
@@ -19,7 +17,6 @@ type Endpoint struct {
 	Device *Counted
 	Server vfiouser.Transport
 
-	spin      atomic.Int64 // ns
 	registers func() *mmio.Space
 	guest     *aggregator.Guest // nil in pass-through
 	account   *account          // nil in pass-through, or if the card keeps none
@@ -45,7 +42,6 @@ func NewEndpoint(name string, d Observed, r interface{ Registers() *mmio.Space }
 	if shows, ok := d.(interface{ Shown() *homes.Stats }); ok {
 		s.shown = shows.Shown()
 	}
-	s.spin.Store(int64(opts.Spin))
 	return s, err
 }
 
@@ -92,18 +88,6 @@ func (s *Endpoint) Inexact() (list []Inexact) {
 	}
 	return list
 }
-
-// SetSpin changes how long the server polls its socket before it blocks. A transport
-// that cannot takes no notice.
-func (s *Endpoint) SetSpin(d time.Duration) {
-	s.spin.Store(int64(d))
-	if t, ok := s.Server.(interface{ SetSpin(time.Duration) }); ok {
-		t.SetSpin(d)
-	}
-}
-
-// Spin is how long it does.
-func (s *Endpoint) Spin() time.Duration { return time.Duration(s.spin.Load()) }
 
 // Registers is the device's register space, for its counters.
 func (s *Endpoint) Registers() *mmio.Space { return s.registers() }

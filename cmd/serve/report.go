@@ -85,9 +85,7 @@ type ClientCount struct {
 
 // ReceiveCount counts reads of the socket.
 type ReceiveCount struct {
-	Blocked    uint64 `json:"blocked"`
-	Spun       uint64 `json:"spun"`         // found something without blocking
-	SpunInVain uint64 `json:"spun_in_vain"` // of those that blocked
+	Blocked uint64 `json:"blocked"`
 }
 
 // MessageCount counts one command of the protocol.
@@ -262,7 +260,7 @@ func (s *Endpoint) Report() (GPUReport, error) {
 	r := GPUReport{
 		Name: s.Name, Registers: registers, Regions: s.Device.Traps(), Work: s.Work(), Counts: s.Counts(), Inexact: s.Inexact(),
 		Clients:    ClientCount{Served: v.Clients, Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics, Memory: v.RegionsRefused + v.MappingsRefused + v.SizesRefused},
-		Receives:   ReceiveCount{Blocked: v.Blocked, Spun: v.Spun, SpunInVain: v.SpunInVain},
+		Receives:   ReceiveCount{Blocked: v.Blocked},
 		Interrupts: InterruptCount{Signalled: v.IRQ.Signalled, Coalesced: v.IRQ.Coalesced, Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
 	}
 	if s.guest != nil {

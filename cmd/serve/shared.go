@@ -57,7 +57,6 @@ type VirtualEndpoint struct {
 type GPUConfig struct {
 	Share  aggregator.GuestConfig // with its name
 	Device devmodel.Config
-	Spin   time.Duration  // vfiouser.Options.Spin; what the Shared's options say is for others
 	Socket string         // for those who ask; Add is given the listener
 	Kept   map[string]int // TimeShare.Kept, to begin with
 }
@@ -96,9 +95,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualEndpoint, erro
 		l.Close()
 		return nil, err
 	}
-	opts := s.opts
-	opts.Spin = cfg.Spin
-	seat, err := NewEndpoint(cfg.Share.Name, v, v.GPU, s.by, opts)
+	seat, err := NewEndpoint(cfg.Share.Name, v, v.GPU, s.by, s.opts)
 	if err != nil {
 		l.Close()
 		return nil, errors.Join(err, v.Close())

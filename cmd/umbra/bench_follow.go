@@ -102,7 +102,7 @@ func followSetups(o *bench.Options, then *report.Report) []string {
 		if there {
 			names = append(names, s.Name)
 		}
-		usual = usual && there == !s.Asked
+		usual = usual && there
 	}
 	if usual || len(names) == 0 {
 		return nil

@@ -18,9 +18,7 @@ func TestFollow(t *testing.T) {
 			r.Scenarios = append(r.Scenarios, report.Scenario{Name: s.Name})
 		}
 		for _, s := range list.Setups {
-			if !s.Asked {
-				r.Setups = append(r.Setups, report.Setup{Name: s.Name})
-			}
+			r.Setups = append(r.Setups, report.Setup{Name: s.Name})
 		}
 		for _, w := range where {
 			name := "x"

@@ -156,7 +156,7 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 type gpuSetCmd struct {
 	server
 	Name string   `arg:"" help:"Its name."`
-	What []string `arg:"" name:"key=value" help:"What to change: shadow.sync=adaptive weight=200 cap=50."`
+	What []string `arg:"" name:"key=value" help:"What to change: shadow.sync=flush weight=200 cap=50."`
 }
 
 func (c *gpuSetCmd) Run(ctx context.Context, out output) error {

@@ -60,7 +60,7 @@ func (s *served) virtualStatus(v *serve.VirtualEndpoint) api.GPU {
 	g := gpuStatus(v.Endpoint)
 	share := &v.Config.Share
 	g.Socket, g.VRAM, g.Tables, g.Channels = v.Config.Socket, share.VRAM, share.Tables, share.Channels
-	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow()), Spin: v.Spin(), CardTime: timeOf(v)}
+	live := config.GPU{Shadow: config.ShadowOf(v.Virtual.Guest.Shadow()), CardTime: timeOf(v)}
 	g.Options = live.Live()
 	if s.limits.Scheduler == nil {
 		config.OmitCardTime(g.Options)
@@ -222,7 +222,6 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 			return api.GPU{}, refused(err)
 		}
 	}
-	v.SetSpin(g.Spin)
 	schedule := s.schedule()
 	before := s.layer.Standing(&schedule, s.gpus)
 	s.gpus[i] = g

@@ -137,7 +137,7 @@ func TestInvalidatesAreTheirOwners(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		s, gs, chs := couple(t, soft.Config{FlushAll: all})
 		// A scan of everything makes the card forget each time.
-		every := shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull, Rule: shadowpt.DefaultRule}
+		every := shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull}
 		require.NoError(t, s.GPUs[0].Guest.SetShadow(every))
 		copies(t, chs[1])
 		if !all { // one that has nothing to forget makes nobody forget

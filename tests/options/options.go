@@ -12,7 +12,6 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // An Axis is an option and what it can be, or a part of one that there is or not.
@@ -29,8 +28,8 @@ const (
 
 // Axes are the options. The first words of all are the plainest set-up there is.
 var Axes = [...]Axis{
-	{"shadow.sync", shadowpt.Syncs[:]},
-	{"shadow.scan", shadowpt.Scans[:]},
+	{"shadow.sync", []string{"flush", "lazy", "eager"}},
+	{"shadow.scan", []string{"full", "incremental"}},
 	{mapKey, part(homes.MapBAR1)},
 	{mapKey, part(homes.MapBAR3)},
 	{mapKey, part(homes.MapPRAMIN)},

@@ -85,7 +85,6 @@ func Lacks() []string {
 		"DMA ranges: 16 at a time in older revisions; each takes a mapping of the process, and limits of them are the library's own; an overlap is EINVAL",
 		"migration and dirty-page logging: not bound",
 		"a second client: waits in the socket's queue, is not told that the device has one",
-		"spin: the library blocks in a receive of its own; how long to poll before is not taken notice of",
 		"inherited sockets: the library makes its own",
 	}
 }

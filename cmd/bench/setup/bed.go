@@ -205,7 +205,7 @@ func (b *Bed) Counts() map[string]float64 {
 		out[report.Writes] += float64(s.Gauge.writes.Load())
 		out[report.TrapNS] += float64(s.Gauge.ns.Load())
 		stats := s.server.Stats()
-		out[report.Wakes] += float64(stats.Spun + stats.Blocked)
+		out[report.Wakes] += float64(stats.Blocked)
 		for _, c := range stats.Commands {
 			out[report.Messages] += float64(c.Messages)
 			out[report.Posted] += float64(c.Posted)

@@ -31,9 +31,6 @@ type Row struct {
 	Server, Limits map[string]string
 	// Bells says that it stands for a way that doorbells go.
 	Bells bool
-	// Asked says that it is measured only by those who name it: it settles a default,
-	// and tells nothing that the other rows do not.
-	Asked bool
 	// Inside says that virtual machines measure it only for those who name it: what it
 	// tells is told in this process, and a run of machines is long.
 	Inside bool
@@ -52,7 +49,6 @@ const (
 	optScan = "shadow.scan"
 	optMap  = "bar-map"
 	optBell = "doorbell"
-	optSpin = "spin"
 
 	optTableRate = "table-rate"
 
@@ -65,8 +61,7 @@ const (
 // large tables takes would be waiting.
 var unlimited = map[string]string{optTableRate: "1TiB"}
 
-// Rows are the set-ups: pass-through, naive, each option alone, all together, and
-// those that settle a default.
+// Rows are the set-ups: pass-through, naive, each option alone, and all together.
 var Rows = []Row{
 	{
 		Name: report.PassThrough, Whole: true, GPU: map[string]string{optMap: "none"},
@@ -103,12 +98,6 @@ var Rows = []Row{
 		Limits: unlimited,
 	},
 	{
-		Name:   "adaptive",
-		About:  "Incremental, and each table is lazy or eager as it is written",
-		GPU:    map[string]string{optSync: "adaptive", optScan: "incremental", optMap: "none"},
-		Limits: unlimited,
-	},
-	{
 		Name:   "mapped",
 		About:  "Naive, but the guest maps BAR1, BAR3, PRAMIN and the ROM",
 		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: mapAll},
@@ -120,14 +109,6 @@ var Rows = []Row{
 		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: "none", optBell: bellPoll},
 		Limits: unlimited,
 		// QEMU waits for each write of a nouveau that maps nothing else: more than a minute.
-		Inside: true,
-	},
-	{
-		Name:   "spin",
-		About:  "Naive, but the server polls its socket for 50 us before it blocks",
-		GPU:    map[string]string{optSync: "flush", optScan: "full", optMap: "none"},
-		Limits: unlimited,
-		Server: map[string]string{optSpin: "50us"},
 		Inside: true,
 	},
 	{
@@ -148,18 +129,6 @@ var Rows = []Row{
 		GPU:   map[string]string{optSync: "lazy", optScan: "incremental", optMap: mapAll, optBell: bellPoll},
 		Bells: true,
 	},
-	spinning("20us"), spinning("50us"), spinning("100us"),
-}
-
-// spinning is all, with a server that polls its socket for so long.
-func spinning(spin string) Row {
-	return Row{
-		Name:   "all+spin" + spin,
-		About:  "All, and the server polls its socket for " + spin + " before it blocks",
-		GPU:    map[string]string{optSync: "lazy", optScan: "incremental", optMap: mapAll},
-		Server: map[string]string{optSpin: spin},
-		Asked:  true,
-	}
 }
 
 // Names of rows, in their order.
@@ -170,11 +139,10 @@ func Names(rows []Row) (names []string) {
 	return names
 }
 
-// Choose picks rows by name, in the order of Rows. No names pick all but those that
-// want to be asked for.
+// Choose picks rows by name, in the order of Rows. No names pick all.
 func Choose(names []string) ([]Row, error) {
 	if len(names) == 0 {
-		return slices.DeleteFunc(slices.Clone(Rows), func(r Row) bool { return r.Asked }), nil
+		return slices.Clone(Rows), nil
 	}
 	for _, n := range names {
 		if known := Names(Rows); !slices.Contains(known, n) {

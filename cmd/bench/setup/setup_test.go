@@ -10,7 +10,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/report"
-	"github.com/umbra-gpu/umbra/cmd/plot"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
@@ -85,11 +84,10 @@ func TestRowsAreAblations(t *testing.T) {
 		name    string
 		options []string
 	}{
-		{"lazy", []string{"gpu.shadow.sync"}}, {"incremental", []string{"gpu.shadow.scan"}}, {"mapped", []string{"gpu.bar-map"}}, {"poll", []string{"gpu.doorbell"}}, {"spin", []string{"server.spin"}},
+		{"lazy", []string{"gpu.shadow.sync"}}, {"incremental", []string{"gpu.shadow.scan"}}, {"mapped", []string{"gpu.bar-map"}}, {"poll", []string{"gpu.doorbell"}},
 		{"lazy+incremental", []string{"gpu.shadow.scan", "gpu.shadow.sync", "limits.table-rate"}},
 		{All, []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "limits.table-rate"}},
 		{"all+poll", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "gpu.doorbell", "limits.table-rate"}},
-		{"all+spin20us", []string{"gpu.bar-map", "gpu.shadow.scan", "gpu.shadow.sync", "server.spin", "limits.table-rate"}},
 	} {
 		rows, err := Choose([]string{c.name})
 		require.NoError(t, err)
@@ -106,30 +104,16 @@ func TestRowsAreAblations(t *testing.T) {
 	}
 }
 
-// Rows that settle a default are measured by those who name them.
-func TestRowsThatAreAskedFor(t *testing.T) {
-	rows, err := Choose(nil)
-	require.NoError(t, err)
-	require.Contains(t, Names(rows), "all+poll")
-	require.NotContains(t, Names(rows), "all+spin50us")
-	require.Len(t, rows, len(Rows)-3)
-	require.LessOrEqual(t, len(Rows), plot.Colours, "no two are drawn alike")
-	rows, err = Choose([]string{"all+spin50us", All})
-	require.NoError(t, err)
-	require.Equal(t, []string{All, "all+spin50us"}, Names(rows))
-}
-
 // A row that says nonsense is refused, with what would be right.
 func TestNonsense(t *testing.T) {
 	for _, c := range []struct {
 		row  Row
 		says string
 	}{
-		{Row{Name: "x", GPU: map[string]string{optSync: "never"}}, "shadow.sync: never: must be eager or flush or lazy or adaptive"},
+		{Row{Name: "x", GPU: map[string]string{optSync: "never"}}, "shadow.sync: never: must be eager or flush or lazy"},
 		{Row{Name: "x", GPU: map[string]string{optSync: "eager", optScan: "full"}}, "eager does not go with shadow.scan=full"},
 		{Row{Name: "x", GPU: map[string]string{optMap: "bar7"}}, "bar-map"},
 		{Row{Name: "x", GPU: map[string]string{"luck": "7"}}, "luck"},
-		{Row{Name: "x", Server: map[string]string{"spin": "1h"}}, "server.spin: 1h: must be 0s to 1ms"},
 		{Row{Name: "x", Whole: true, GPU: map[string]string{optMap: "bar7"}}, "bar-map"},
 	} {
 		_, err := Open(c.row, Common)
