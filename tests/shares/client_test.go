@@ -1,0 +1,228 @@
+package shares
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/stand"
+)
+
+const (
+	classM2MF = 0x9039 // the engine of all copies here
+
+	srcVA    = 0x1000_0000
+	dstVA    = 0x2000_0000
+	bufSize  = 1 << 20
+	semVA    = dstVA + bufSize - 64
+	lineSize = 16 << 10
+
+	// endless is a number of lines that no card copies within a test.
+	endless = 1<<32 - 1
+)
+
+// timeout bounds waits for events that must happen.
+const timeout = time.Minute
+
+// server is a card with a scheduler and its guests.
+type server struct {
+	*stand.Shared
+	t       *testing.T
+	clients []*client
+}
+
+func newServer(t *testing.T, cfg sched.Config) *server {
+	t.Helper()
+	shared, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: aggregator.Options{Scheduler: &cfg}})
+	require.NoError(t, err)
+	s := &server{Shared: shared, t: t}
+	t.Cleanup(func() {
+		for _, c := range s.clients {
+			require.NoError(t, c.g.Close())
+		}
+		require.NoError(t, s.Close())
+	})
+	return s
+}
+
+func withPolicy(p sched.Policy) sched.Config {
+	cfg := sched.Default()
+	cfg.Policy = p
+	return cfg
+}
+
+// client is a guest with a channel that copies. A request copies the same line again
+// and again, so its length is the number of lines.
+type client struct {
+	t     *testing.T
+	g     *guest.Guest
+	guest *aggregator.Guest
+	ch    *guest.Channel
+	space *guest.Space
+
+	sent  atomic.Uint64 // requests
+	ended atomic.Uint64 // requests that a fence says have ended
+}
+
+func (s *server) add(name string, share sched.NodeConfig) *client {
+	s.t.Helper()
+	seat, err := s.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: homes.MapAll, Share: share}})
+	require.NoError(s.t, err)
+	g, err := guest.Attach(context.Background(), seat.Socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: timeout})
+	require.NoError(s.t, err)
+	c := &client{t: s.t, g: g, guest: seat.Guest}
+	s.clients = append(s.clients, c)
+	c.space, err = g.NewSpace()
+	require.NoError(s.t, err)
+	for _, va := range []uint64{srcVA, dstVA} {
+		buf, err := g.AllocVRAM(bufSize)
+		require.NoError(s.t, err)
+		require.NoError(s.t, c.space.Map(va, buf, guest.Big))
+	}
+	c.ch = c.channel(1)
+	return c
+}
+
+func (c *client) channel(id int) *guest.Channel {
+	c.t.Helper()
+	ch, err := c.g.NewChannelWith(id, c.space, guest.ChannelConfig{RingLog2: 11, Push: 256 << 10})
+	require.NoError(c.t, err)
+	require.NoError(c.t, ch.Submit(new(guest.Push).Bind(guest.M2MF).Words...))
+	require.NoError(c.t, ch.Finish())
+	return ch
+}
+
+// request submits a copy of so many lines.
+func (c *client) request(ch *guest.Channel, lines uint32) error {
+	c.sent.Add(1)
+	return ch.Submit(new(guest.Push).CopyLines(guest.M2MF, guest.Lines{VA: dstVA}, guest.Lines{VA: srcVA}, lineSize, lines).Words...)
+}
+
+// finish waits for all requests of the client's channel.
+func (c *client) finish() {
+	c.t.Helper()
+	require.NoError(c.t, c.ch.Finish())
+	c.ended.Store(c.sent.Load())
+}
+
+// lines returns how many lines take the card about d at this moment. The client must
+// be alone on the card.
+func (s *server) lines(c *client, d time.Duration) uint32 {
+	s.t.Helper()
+	for n := uint32(1); ; n *= 2 {
+		before := s.used(c)[0]
+		require.NoError(s.t, c.request(c.ch, n))
+		c.finish()
+		var took time.Duration
+		require.Eventually(s.t, func() bool { took = s.used(c)[0] - before; return s.idle() }, timeout, time.Millisecond)
+		if took >= 10*time.Millisecond || n > endless/4 {
+			return max(1, uint32(float64(n)*float64(d)/float64(took)))
+		}
+	}
+}
+
+// totals sums a ledger entry over all engines.
+func totals(e *sched.Entry) (a sched.Account, waiting, inflight int) {
+	for i := range e.Accounts {
+		a.Add(&e.Accounts[i])
+		waiting, inflight = waiting+e.Waiting[i], inflight+e.Inflight[i]
+	}
+	return a, waiting, inflight
+}
+
+// entry returns a client's line of the ledger.
+func (s *server) entry(c *client) *sched.Entry {
+	for _, e := range s.Agg.Ledger() {
+		if e.Depth == 1 && e.Name == c.guest.Name() {
+			return &e
+		}
+	}
+	s.t.Errorf("%s is not in the ledger", c.guest.Name())
+	return new(sched.Entry)
+}
+
+// used returns for how long engines have worked for each client.
+func (s *server) used(clients ...*client) (out []time.Duration) {
+	for _, c := range clients {
+		a, _, _ := totals(s.entry(c))
+		out = append(out, a.Busy)
+	}
+	return out
+}
+
+func (s *server) idle() bool {
+	_, waiting, inflight := totals(&s.Agg.Ledger()[0])
+	return waiting+inflight == 0
+}
+
+// occupy gives the card a request that does not end, so that what others submit waits.
+// The returned function takes it away.
+func (s *server) occupy() (release func()) {
+	s.t.Helper()
+	hog := s.add("hog", sched.NodeConfig{})
+	require.NoError(s.t, hog.request(hog.ch, endless))
+	s.onCard(hog)
+	return func() { require.NoError(s.t, hog.ch.Close()) }
+}
+
+// onCard waits until the card has work of a client.
+func (s *server) onCard(c *client) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { _, _, inflight := totals(s.entry(c)); return inflight > 0 }, timeout, time.Millisecond)
+}
+
+// run has each client keep two batches of requests on the card while during runs.
+func run(t *testing.T, clients []*client, lines []uint32, during func()) {
+	t.Helper()
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	errs := make([]error, len(clients))
+	for i, c := range clients {
+		wg.Go(func() { errs[i] = c.run(lines[i], &stop) })
+	}
+	during()
+	stop.Store(true)
+	wg.Wait()
+	for i, err := range errs {
+		require.NoError(t, err, clients[i].guest.Name())
+	}
+}
+
+func (c *client) run(lines uint32, stop *atomic.Bool) error {
+	const batch = 16
+	var before guest.Fence
+	for round := 0; ; round++ {
+		last := stop.Load()
+		for range batch {
+			if err := c.request(c.ch, lines); err != nil {
+				return err
+			}
+		}
+		f, err := c.ch.Fence()
+		if err != nil {
+			return err
+		}
+		if round > 0 {
+			if err := c.g.Wait(before); err != nil {
+				return err
+			}
+			c.ended.Add(batch)
+		}
+		before = f
+		if last {
+			err := c.g.Wait(f)
+			c.ended.Add(batch)
+			return err
+		}
+	}
+}
