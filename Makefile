@@ -18,14 +18,18 @@ demo: build ## show two Debian guests on one software card; fetches what is miss
 demo-pass-through: ## show one guest with a whole card, and more of what the card counts
 	$(GO) run ./tests/demo --pass-through
 
-test: ## run static checks, all tests, the race detector, virtual machines; the last line counts
-	$(GO) run ./tests/check
+test: ## check and test everything in ten minutes; the last line counts
+	@tools/test gate
+
+test-release: ## test everything at full length, in hours: every combination, soak, fuzzing
+	@tools/test release
 
 test-unit: ## run the tests that need no virtual machine
-	$(GO) run ./tests/check unit
+	@tools/test unit
+	@tools/test race
 
 test-vm: ## run the tests that boot virtual machines
-	$(GO) run ./tests/check vm
+	@tools/test vm
 
 libvfio-user: ## build the C library libvfio-user into the cache folder
 	$(GO) run ./tests/conformance/cmd/libvfio-user build
@@ -33,16 +37,16 @@ libvfio-user: ## build the C library libvfio-user into the cache folder
 build-libvfio-user: ## build bin/umbra with libvfio-user as a transport
 	$(GO) run ./tests/conformance/cmd/libvfio-user go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
 
-test-libvfio-user: ## test that transport: plain, race detector, virtual machines; builds the library
-	$(GO) run ./tests/check libvfio-user
+test-libvfio-user: ## test that transport; builds the library
+	@tools/test libvfiouser
 
-lint: ## run gofmt, go vet, staticcheck
-	$(GO) run ./tests/check lint
+lint: ## run gofmt, go vet, staticcheck; check new commit subjects
+	@tools/test lint
 
 fuzz: ## run every fuzz target for FUZZTIME (10s)
-	$(GO) run ./tests/check -fuzztime $(FUZZTIME) fuzz
+	@FUZZTIME=$(FUZZTIME) tools/test fuzz
 
-bench: ## measure what serving a GPU costs, with every set-up by turns; tables, and a page with plots
+bench: ## measure what serving a GPU costs, with every set-up by turns
 	$(GO) run ./cmd/umbra bench
 
 bench-floors: ## measure server and engines against what the machine itself takes
@@ -52,4 +56,4 @@ clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo demo-pass-through test test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench bench-floors clean
+.PHONY: help build demo demo-pass-through test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench bench-floors clean

@@ -4,8 +4,8 @@
 //	libvfio-user go ARGUMENT...  run the go command with the tag, the compiler's and the linker's flags
 //
 // A library of the machine's own is used in its place when CGO_CFLAGS or
-// CGO_LDFLAGS is set. Only "build" fetches anything. The tests of the library as a
-// transport are a step of tests/check.
+// CGO_LDFLAGS is set. Only "build" fetches anything, and it exits with 77 where
+// the library is not to be had.
 package main
 
 import (
@@ -27,6 +27,9 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "libvfio-user:", err)
+		if errors.Is(err, fetch.ErrUnavailable) {
+			os.Exit(77)
+		}
 		os.Exit(1)
 	}
 }
