@@ -4,7 +4,6 @@ import (
 	"context"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,23 +13,24 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
-// ablation is a card with one behaviour left out, and what an unmodified nouveau
-// makes of it. It answers for each behaviour of the card why it is there.
+// ablation is a card that lacks one behaviour, and how an unmodified nouveau reacts.
+// It shows why the card needs that behaviour.
 type ablation struct {
 	name    string
 	change  func(*soft.Config)
 	outcome gf100.Outcome
-	// symptom is what the kernel's log must match, and the log of a whole card
-	// must not. An empty one means a log as clean as that.
+	// symptom must match the kernel's log, and must not match that of a whole card.
+	// Without one, the log must be as clean as that of a whole card.
 	symptom string
 	// kernels it holds for.
 	kernels []string
-	// fatal rows need a guest of their own: it cannot use a card afterwards.
+	// fatal rows need a fresh guest: it cannot use a card afterwards.
 	fatal bool
-	// when brings the symptom about, if the probe alone does not.
+	// when provokes the symptom, if the probe alone does not.
 	when func(b *bed)
 }
 
@@ -50,7 +50,7 @@ func ablations(t *testing.T, k kernel) []ablation {
 	return slices.DeleteFunc(all, func(a ablation) bool { return !slices.Contains(a.kernels, k.Version) })
 }
 
-// whens does what rows of gf100.Ablations ask for in words.
+// whens implements the conditions that rows of gf100.Ablations name.
 var whens = map[string]func(b *bed){
 	"a client allocates an object of class 90b5": func(b *bed) {
 		require.Error(b.t, b.try(proto.CmdObjects, nil, nil))
@@ -66,7 +66,7 @@ func romAblations(t *testing.T) []ablation {
 		image, err := firmware.Build(d)
 		require.NoError(t, err, name)
 		return ablation{name: "rom: " + name, outcome: outcome, symptom: symptom, kernels: every,
-			fatal:  outcome == gf100.Fails, // nouveau leaks what it has made by then, and trips over it later
+			fatal:  outcome == gf100.Fails, // nouveau leaks what it has made, and fails over it later
 			change: func(c *soft.Config) { c.ROM = image }}
 	}
 	without := func(name string, outcome gf100.Outcome, symptom string, token byte) ablation {
@@ -79,7 +79,7 @@ func romAblations(t *testing.T) []ablation {
 	require.NoError(t, err)
 	image[len(image)-1]++
 	checksum.change = func(c *soft.Config) { c.ROM = image }
-	// 6.1 does without a DCB no better than without an init table.
+	// 6.1 fails without a DCB, as it does without an init table.
 	noDCB := rom("no DCB", gf100.Limps, `DCB table not found`, func(d *firmware.Description) { d.DCB = nil })
 	noDCB.kernels = []string{"6.12", "7.2"}
 	return []ablation{
@@ -94,9 +94,10 @@ func romAblations(t *testing.T) []ablation {
 	}
 }
 
-// TestAblations takes the card from the driver, changes one thing, and gives it
-// back, again and again on one machine.
+// TestAblations takes the card from the driver, changes one thing, and gives the card
+// back, many times on one machine.
 func TestAblations(t *testing.T) {
+	scale.ReleaseOnly(t)
 	for _, k := range kernels {
 		t.Run(k.Version, func(t *testing.T) {
 			t.Parallel()
@@ -127,12 +128,12 @@ func TestAblations(t *testing.T) {
 	}
 }
 
-// ablate gives the driver the changed card and judges what it makes of it.
+// ablate gives the driver the changed card and checks the outcome.
 func (b *bed) ablate(k kernel, whole soft.Config, a ablation) {
 	change := func(c *soft.Config) { *c = whole; a.change(c) }
 	var mark uint64
 	if a.outcome == gf100.Fails {
-		// What such a probe leaves behind goes with the module.
+		// Removing the module removes what a failed probe leaves behind.
 		b.rmmod()
 		defer func() {
 			b.rmmod()
@@ -154,24 +155,23 @@ func (b *bed) ablate(k kernel, whole soft.Config, a ablation) {
 		a.when(b)
 	}
 	log := b.logAfter(mark)
-	b.logSymptoms(a, log)
 	if a.symptom == "" {
 		b.requireMover(k, b.requireClean(k, mark, 1), 1)
 	} else {
-		require.True(b.t, shows(a.symptom, log), "no line matches %q", a.symptom)
+		require.True(b.t, shows(a.symptom, log), "no line matches %q:\n%s", a.symptom, texts(lab.Warnings(log, "nouveau")))
 	}
 	if a.outcome == gf100.Works {
 		b.fewCopies()
 	}
 }
 
-// shows tells whether a line of the log matches a symptom.
+// shows reports whether a line of the log matches a symptom.
 func shows(symptom string, log []lab.LogLine) bool {
 	re := regexp.MustCompile(symptom)
 	return symptom != "" && slices.ContainsFunc(log, func(l lab.LogLine) bool { return re.MatchString(l.Text) })
 }
 
-// requireNoSymptoms wants nothing of what the rows lead to in the guest's log.
+// requireNoSymptoms fails if the guest's log shows a symptom of any row.
 func (b *bed) requireNoSymptoms(rows []ablation) {
 	b.t.Helper()
 	log := b.logAfter(0)
@@ -181,23 +181,7 @@ func (b *bed) requireNoSymptoms(rows []ablation) {
 	}
 }
 
-// logSymptoms shows the lines that match, or if none does, all that nouveau
-// complained of.
-func (b *bed) logSymptoms(a ablation, log []lab.LogLine) {
-	b.t.Helper()
-	none := true
-	for _, l := range log {
-		if shows(a.symptom, []lab.LogLine{l}) {
-			b.t.Log(l)
-			none = false
-		}
-	}
-	if none {
-		b.t.Log(texts(lab.Warnings(log, "nouveau")))
-	}
-}
-
-// fewCopies shows that a GPU works.
+// fewCopies checks that a GPU works.
 func (b *bed) fewCopies() {
 	b.t.Helper()
 	var cases []proto.CopyCase
@@ -210,10 +194,10 @@ func (b *bed) fewCopies() {
 	w.requireMoved(b.t, classM2MF, r.Bytes)
 }
 
-// TestFatalAblations leaves out what the guest does not get over: the driver's
-// thread ends in an oops, or waits for ever, or its probe ends with a mess. The
-// guest starts anew for each.
+// TestFatalAblations leaves out what no guest survives: the driver's thread dies, or
+// waits for ever, or its probe leaves memory corrupted. Each row restarts the guest.
 func TestFatalAblations(t *testing.T) {
+	scale.ReleaseOnly(t)
 	k := kernelOf("6.12")
 	t.Parallel()
 	rows := slices.DeleteFunc(ablations(t, k), func(a ablation) bool { return !a.fatal })
@@ -238,8 +222,8 @@ func TestFatalAblations(t *testing.T) {
 	})
 }
 
-// requireFatal loads the driver and waits on the console for the symptom. A
-// driver that dies does not come back; one that fails has made no node.
+// requireFatal loads the driver and waits on the console for the symptom. A driver
+// that dies does not return; one that fails creates no node.
 func (b *bed) requireFatal(a ablation) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, callPatience)
@@ -251,9 +235,7 @@ func (b *bed) requireFatal(a ablation) {
 	for found := false; !found; {
 		line, next, err := b.VM.WaitConsole(ctx, "", from)
 		require.NoError(b.t, err)
-		if found = symptom.MatchString(line.Text); found {
-			b.t.Log(strings.TrimSpace(line.Text))
-		}
+		found = symptom.MatchString(line.Text)
 		from = next
 	}
 	if a.outcome == gf100.Fails {

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -9,67 +11,131 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// machines holds a token for each virtual machine that runs. Each keeps a
-// processor and a half busy.
+// machines holds a token for each virtual machine that runs. Each keeps one and
+// a half processors busy.
 var machines = make(chan struct{}, 2)
 
-// What hangs ends after these. A command of the guest's takes seconds.
+// Deadlines of a whole test and of one command in the guest. A command takes
+// seconds on an idle machine.
 const (
-	patience     = 10 * time.Minute
-	callPatience = 90 * time.Second
+	patience     = 20 * time.Minute
+	callPatience = 4 * time.Minute
 )
 
-// bed is a stand in a test or in one step of it.
+// bed is a machine on a GPU, in a test or in one step of it.
 type bed struct {
 	*stand.Stand
 	t   *testing.T
 	ctx context.Context
+
+	// What counts the guest's accesses. Only started and virtual set all of it.
+	regs    func() *mmio.Space
+	traps   *serve.Counted
+	windows *homes.Stats
 }
 
-// start boots a machine on a card; both end with the test.
+// claim waits for a free place for n machines.
+func claim(t *testing.T, n int) {
+	t.Helper()
+	labtest.Need(t)
+	for range n {
+		machines <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range n {
+			<-machines
+		}
+	})
+}
+
+func deadline(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start boots a machine on a whole card. Both end with the test.
 func start(t *testing.T, cfg stand.Config) *bed {
 	t.Helper()
-	b := newBed(t, cfg)
-	b.boot()
+	claim(t, 1)
+	b := &bed{t: t, ctx: deadline(t)}
+	if cfg.Device == nil {
+		cfg.Device = func(c *soft.Card) vfiouser.Device {
+			b.traps = serve.Count(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
+			return b.traps
+		}
+	}
+	var err error
+	b.Stand, err = stand.New(cfg)
+	require.NoError(t, err)
+	b.regs, b.windows = b.Card.Registers, &b.Card.Stats().Windows
+	t.Cleanup(func() {
+		if t.Failed() && b.VM != nil {
+			t.Log(b.VM.Diagnosis())
+		}
+		require.NoError(t, b.Close())
+	})
+	require.NoError(t, b.Boot(b.ctx))
+	t.Attr("kernel", b.VM.Kernel()+" under "+b.VM.Accel().Name)
 	return b
 }
 
-// newBed makes a card without a machine, and keeps a machine's place free.
-func newBed(t *testing.T, cfg stand.Config) *bed {
+// virtual boots a machine on a virtual GPU, the only one of its card.
+func virtual(t *testing.T, cfg stand.SharedConfig, share aggregator.GuestConfig, machine lab.Config) (*bed, *stand.Shared) {
 	t.Helper()
-	labtest.Need(t)
-	machines <- struct{}{}
-	t.Cleanup(func() { <-machines })
-	s, err := stand.New(cfg)
+	claim(t, 1)
+	s, err := stand.NewSharedWith(cfg)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	share.Name = "gpu"
+	require.NoError(t, s.AddGPU(share))
+	return attach(t, s, s.GPUs[0], machine), s
+}
+
+// attach boots a machine on one virtual GPU. The machine ends with the test.
+func attach(t *testing.T, s *stand.Shared, gpu *stand.Seat, machine lab.Config) *bed {
+	t.Helper()
+	b := &bed{
+		t: t, ctx: deadline(t),
+		regs: gpu.GPU.Registers, traps: gpu.Watched, windows: &gpu.Guest.Stats().Mapped,
+	}
+	machine.Sockets = []string{gpu.Socket}
+	vm, err := lab.Start(b.ctx, machine)
+	require.NoError(t, err)
+	b.Stand = &stand.Stand{Card: s.Card, VM: vm}
+	t.Attr("kernel", vm.Kernel()+" under "+vm.Accel().Name)
 	t.Cleanup(func() {
-		if t.Failed() && s.VM != nil {
-			t.Log(s.VM.Diagnosis())
+		if t.Failed() {
+			t.Log(vm.Diagnosis())
 		}
-		require.NoError(t, s.Close())
-		cancel()
+		require.NoError(t, vm.Close())
 	})
-	return &bed{s, t, ctx}
+	return b
 }
 
-func (b *bed) boot() {
-	b.t.Helper()
-	require.NoError(b.t, b.Boot(b.ctx))
-	b.t.Attr("kernel", b.VM.Kernel()+" under "+b.VM.Accel().Name)
+// in is the same machine in a subtest.
+func (b *bed) in(t *testing.T) *bed {
+	c := *b
+	c.t = t
+	return &c
 }
 
-// step is a subtest on the same machine. The steps after one that failed are
-// not run: they would find another driver state than the one they are made for.
+// step is a subtest on the same machine. If it fails, the test ends: later steps
+// would find another driver state than they expect.
 func (b *bed) step(name string, f func(b *bed)) {
 	b.t.Helper()
 	if !b.attempt(name, f) {
@@ -77,25 +143,25 @@ func (b *bed) step(name string, f func(b *bed)) {
 	}
 }
 
-// attempt is a step whose failure does not concern the steps after it.
+// attempt is a step whose failure does not disturb later steps.
 func (b *bed) attempt(name string, f func(b *bed)) bool {
-	return b.t.Run(name, func(t *testing.T) { f(&bed{b.Stand, t, b.ctx}) })
+	return b.t.Run(name, func(t *testing.T) { f(b.in(t)) })
 }
 
-// try asks the guest.
+// try runs a command in the guest.
 func (b *bed) try(cmd string, args, result any) error {
-	ctx, cancel := context.WithTimeout(b.ctx, callPatience)
+	ctx, cancel := context.WithTimeoutCause(b.ctx, callPatience, errors.New("the guest did not answer"))
 	defer cancel()
 	return b.VM.Agent().Call(ctx, cmd, args, result)
 }
 
-// call asks the guest, and fails the test unless it says that all held.
+// call runs a command in the guest, and fails the test if the command fails.
 func (b *bed) call(cmd string, args, result any) {
 	b.t.Helper()
-	require.NoError(b.t, b.try(cmd, args, result))
+	require.NoError(b.t, b.try(cmd, args, result), cmd)
 }
 
-// modprobe loads nouveau, with options on top of those of the command line.
+// modprobe loads nouveau, with options beside those of the kernel's command line.
 func (b *bed) modprobe(options ...string) {
 	b.t.Helper()
 	b.call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau", Options: options}, nil)
@@ -106,7 +172,7 @@ func (b *bed) rmmod() {
 	b.call(proto.CmdRmmod, proto.ModprobeArgs{Name: "nouveau"}, nil)
 }
 
-// mark is a place in the guest's kernel log.
+// mark is the present end of the guest's kernel log.
 func (b *bed) mark() uint64 {
 	b.t.Helper()
 	var m proto.MarkResult
@@ -114,27 +180,19 @@ func (b *bed) mark() uint64 {
 	return m.Seq
 }
 
-// logAfter is what the guest's kernel said after a mark.
+// logAfter returns the guest's kernel log after a mark.
 func (b *bed) logAfter(mark uint64) []lab.LogLine {
 	b.t.Helper()
-	var res proto.KmsgResult
-	b.call(proto.CmdKmsg, proto.KmsgArgs{AfterSeq: &mark, Limit: 1 << 16}, &res)
-	require.False(b.t, res.More)
-	lines := make([]lab.LogLine, 0, len(res.Records))
-	for _, r := range res.Records {
-		lines = append(lines, lab.LogLine{
-			Level: lab.Level(r.Level), Facility: r.Facility,
-			Time: time.Duration(r.USec) * time.Microsecond, Text: r.Text,
-		})
-	}
+	lines, err := b.VM.KernelLogAfter(b.ctx, mark)
+	require.NoError(b.t, err)
 	return lines
 }
 
-// requireNoHoles wants every register that the guest has touched since the
-// registers were built to be a declared one.
+// requireNoHoles fails if the guest accessed a register that the GPU does not
+// declare.
 func (b *bed) requireNoHoles() {
 	b.t.Helper()
-	r, err := b.Card.Registers().Report(mmio.ByCount)
+	r, err := b.regs().Report(mmio.ByCount)
 	require.NoError(b.t, err)
 	require.Empty(b.t, r.Missed.Holes)
 	require.Zero(b.t, r.Missed.Outside)

@@ -9,12 +9,14 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
-// TestPlainPCI is a function with neither the MSI nor the PCI Express capability:
-// the driver takes it for a PCI card and uses its interrupt pin.
+// TestPlainPCI serves a function with neither the MSI nor the PCI Express capability.
+// The driver treats it as a PCI card and uses its interrupt pin.
 func TestPlainPCI(t *testing.T) {
+	scale.ReleaseOnly(t)
 	t.Parallel()
 	k := kernelOf("6.12")
 	b := start(t, stand.Config{
@@ -34,9 +36,10 @@ func TestPlainPCI(t *testing.T) {
 	require.NoError(t, b.VM.Poweroff(b.ctx))
 }
 
-// TestLargest is the card with all the memory that a Quadro 6000 has, on six
-// partitions. Its memory is sparse: the test costs what it touches.
+// TestLargest serves a card with all the memory of a Quadro 6000, on six partitions.
+// The memory is sparse, so the test costs only what it touches.
 func TestLargest(t *testing.T) {
+	scale.ReleaseOnly(t)
 	t.Parallel()
 	k := kernelOf("6.12")
 	b := start(t, stand.Config{
@@ -46,7 +49,7 @@ func TestLargest(t *testing.T) {
 	b.probe(k)
 	b.identity("msi", soft.MaxVRAM)
 	b.copies(proto.CmdM2MF, true)
-	// Buffers from the bottom up, the driver's own structures from the top down.
+	// Buffers fill the memory from below, the driver's own structures from above.
 	var r proto.EvictResult
 	w := b.during(func() {
 		b.call(proto.CmdEvict, proto.EvictArgs{BufferBytes: 32 << 20, TotalBytes: 256 << 20, Passes: 1}, &r)

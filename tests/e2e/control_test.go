@@ -8,7 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-// rebuild puts other parts into the card while no driver holds it.
+// rebuild changes the card while no driver uses it.
 func (b *bed) rebuild(change func(*soft.Config)) {
 	b.t.Helper()
 	if b.function().Driver != "" {
@@ -22,10 +22,9 @@ func (b *bed) bind() {
 	b.call(proto.CmdBind, proto.BindArgs{Action: "bind"}, nil)
 }
 
-// control holds the data tests to account: on a card whose engines take every
-// method and do nothing, each must fail in the guest, case by case. Hosts still
-// run, so channels, fences and host semaphores work: a test that only waited
-// for those would pass here.
+// control runs the data tests on a card whose engines accept every method and do
+// nothing. Each must fail in the guest, case by case. Channels, fences and host
+// semaphores still work, so a test that waits only for those would pass here.
 func (b *bed) control(k kernel) {
 	b.rebuild(func(c *soft.Config) { c.DisableEngines = true })
 	b.bind()
@@ -76,16 +75,14 @@ func (b *bed) control(k kernel) {
 	b.copies(proto.CmdM2MF, true)
 }
 
-// requireRefused wants a command to find in the guest that something is wrong.
+// requireRefused fails unless the guest program reports an error.
 func (b *bed) requireRefused(cmd string, args, result any) {
 	b.t.Helper()
 	var refused *lab.CallError
 	require.ErrorAs(b.t, b.try(cmd, args, result), &refused)
-	b.t.Log(refused)
 }
 
-// requireEveryCaseFails wants all cases of a suite to have been run, and none to
-// have come out right.
+// requireEveryCaseFails fails unless a suite ran all its cases and each was wrong.
 func (b *bed) requireEveryCaseFails(cmd string) {
 	b.t.Helper()
 	var r proto.CopyResult

@@ -11,7 +11,7 @@ import (
 // classOf maps the guest's names of engines to classes.
 var classOf = map[string]uint16{"m2mf": classM2MF, "ce0": classCE0, "ce1": classCE1}
 
-// objects wants every class to be accepted, in both ways of asking.
+// objects creates an object of every class, by both interfaces.
 func (b *bed) objects() {
 	b.t.Helper()
 	var r proto.ObjectsResult
@@ -20,15 +20,15 @@ func (b *bed) objects() {
 	for _, o := range r.Objects {
 		require.True(b.t, o.Bound, "class %04x", o.Class)
 	}
-	// Only now is it sure that the driver has looked at the graphics engine.
+	// The driver reads the graphics engine's units when the first object is made.
 	var i proto.InfoResult
 	b.call(proto.CmdInfo, nil, &i)
 	require.EqualValues(b.t, 4, i.GPCs)
 	require.EqualValues(b.t, 14, i.TPCs)
 }
 
-// copies runs a suite of copies, and wants the engines that it names to have
-// moved all bytes that were found right.
+// copies runs a suite of copies. The card must have moved all verified bytes by the
+// engines that the cases name.
 func (b *bed) copies(cmd string, quick bool) {
 	b.t.Helper()
 	var r proto.CopyResult
@@ -44,15 +44,13 @@ func (b *bed) copies(cmd string, quick bool) {
 	}
 	for class, bytes := range want {
 		w.requireMoved(b.t, class, bytes)
-		b.t.Logf("class %04x: %d bytes verified, %d moved by the card", class, bytes, w.bytes[class])
 	}
-	// What is no copy of the suite is staging, and M2MF's.
+	// Staging uses M2MF only.
 	for _, class := range []uint16{classCE0, classCE1} {
 		if want[class] == 0 {
 			require.Zero(b.t, w.bytes[class], "class %04x", class)
 		}
 	}
-	b.t.Logf("%d cases, %d bytes", len(r.Cases), r.Bytes)
 }
 
 func (b *bed) semaphores() {
@@ -72,7 +70,6 @@ func (b *bed) semaphores() {
 	require.Less(b.t, skipped, len(r.Checks))
 	require.NotZero(b.t, w.releases)
 	require.NotZero(b.t, w.acquireWaits, "an acquire that had to wait was tried again")
-	b.t.Logf("%d checks, %d releases", len(r.Checks), w.releases)
 }
 
 func (b *bed) fences(count int) {
@@ -84,12 +81,11 @@ func (b *bed) fences(count int) {
 	require.Zero(b.t, r.Wrong+r.CrossWrong)
 	require.GreaterOrEqual(b.t, w.doorbells, uint64(r.Pushes))
 	require.GreaterOrEqual(b.t, w.releases, uint64(r.Pushes), "each push ends with a fence")
-	b.t.Logf("%d waits and %d chained copies; %d doorbells, %d releases", r.Waits, r.CrossCopies, w.doorbells, w.releases)
 }
 
-// moves lets the kernel move a buffer to and fro. The guest fills it by M2MF at
-// first, and reads it by M2MF whenever it is in VRAM (in GART by the CPU). What
-// the kernel's moves take comes on top, by its mover.
+// moves makes the kernel move a buffer between VRAM and GART. The guest fills the
+// buffer by M2MF and reads it by M2MF whenever it is in VRAM. The kernel's own moves
+// come on top.
 func (b *bed) moves(k kernel) {
 	b.t.Helper()
 	const size, moves = 1 << 20, 8
@@ -103,8 +99,8 @@ func (b *bed) moves(k kernel) {
 	b.requireKernelMoved(k, w, guests, moves*size)
 }
 
-// requireKernelMoved wants the guest program to have moved so many bytes by
-// M2MF, and the kernel so many by its mover.
+// requireKernelMoved fails unless the guest program moved so many bytes by M2MF, and
+// the kernel so many by its own engine.
 func (b *bed) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
 	b.t.Helper()
 	if k.Mover == classM2MF {
@@ -114,11 +110,10 @@ func (b *bed) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
 		w.requireMoved(b.t, classM2MF, guests)
 		w.requireMoved(b.t, k.Mover, kernels)
 	}
-	b.t.Logf("M2MF moved %d bytes, the copy engines %d and %d", w.bytes[classM2MF], w.bytes[classCE0], w.bytes[classCE1])
 }
 
-// evict uses more buffers than VRAM holds. What does not fit must leave VRAM
-// while they are filled, and come back in each pass.
+// evict uses more buffers than VRAM holds. The excess must leave VRAM while the
+// buffers are filled, and come back in each pass.
 func (b *bed) evict(k kernel) {
 	b.t.Helper()
 	const passes = 1
@@ -131,5 +126,4 @@ func (b *bed) evict(k kernel) {
 	require.Equal(b.t, passes*r.Bytes, r.Verified)
 	excess := r.Bytes - r.VRAMBytes
 	b.requireKernelMoved(k, w, r.Bytes+r.Verified, (1+2*passes)*excess)
-	b.t.Logf("%d buffers, %d MiB in %d MiB of VRAM", r.Buffers, r.Bytes>>20, r.VRAMBytes>>20)
 }

@@ -1,12 +1,11 @@
-// Package e2e tests the whole: QEMU, stock Debian kernels with their own
-// nouveau, and the software card behind a vfio-user socket, in one process with
-// the test, which thus sees the card's own counters.
+// Package e2e tests QEMU, stock Debian kernels with their own nouveau, and the
+// software card behind a vfio-user socket. The server runs in the test's own
+// process, so a test reads the card's own counters: a copy that came out right
+// does not prove that the card made it.
 //
-// A virtual machine takes seconds to boot, so one machine serves many checks:
-// each test is a sequence of steps on one [stand.Stand], and a step is a subtest.
-// Two machines run at a time. Nothing here is timed; time-outs only end what
-// hangs.
+// A boot takes seconds, so one machine serves many checks. Each test is a
+// sequence of steps on one machine, and a step is a subtest. The gate boots each
+// kernel once. Tests that scale.ReleaseOnly skips belong to make test-release.
 //
-// What is checked of the card is counted by the card: a copy that came out right
-// proves nothing about who made it.
+// No test asserts how long anything takes. Deadlines only end what hangs.
 package e2e

@@ -314,7 +314,7 @@ func TestFairGuests(t *testing.T) {
 			}
 			require.NoError(t, vm.Close())
 		})
-		b := &bed{&stand.Stand{VM: vm}, t, ctx}
+		b := &bed{Stand: &stand.Stand{VM: vm}, t: t, ctx: ctx}
 		b.modprobe()
 		f.beds = append(f.beds, b)
 	}
@@ -324,7 +324,7 @@ func TestFairGuests(t *testing.T) {
 			g := *f
 			g.t, g.beds = t, nil
 			for _, b := range f.beds {
-				g.beds = append(g.beds, &bed{b.Stand, t, ctx})
+				g.beds = append(g.beds, &bed{Stand: b.Stand, t: t, ctx: ctx})
 			}
 			run(&g)
 			f.grain = g.grain

@@ -54,7 +54,7 @@ func (b *bed) during(f func()) work {
 	return w
 }
 
-// requireMoved wants a class to have moved at least so many bytes.
+// requireMoved fails unless a class moved at least so many bytes.
 func (w work) requireMoved(t *testing.T, class uint16, bytes uint64) {
 	t.Helper()
 	require.NotZero(t, bytes)
@@ -62,8 +62,7 @@ func (w work) requireMoved(t *testing.T, class uint16, bytes uint64) {
 	require.NotZero(t, w.launches[class])
 }
 
-// requireInterrupts wants the guest to have taken interrupts, and no more than
-// the card sent.
+// requireInterrupts fails unless the guest takes interrupts that the card sent.
 func (b *bed) requireInterrupts() {
 	b.t.Helper()
 	guest := func() uint64 {
@@ -78,7 +77,6 @@ func (b *bed) requireInterrupts() {
 		b.call(proto.CmdSemaphores, nil, &r)
 	})
 	taken := guest() - before
-	b.t.Logf("%d interrupts sent by the card, %d taken by the guest, %d non-stall methods", w.interrupts, taken, w.nonStall)
 	require.NotZero(b.t, taken)
 	require.NotZero(b.t, w.interrupts)
 	require.NotZero(b.t, w.nonStall)

@@ -292,13 +292,21 @@ func (vm *VM) ConsoleLog() []LogLine {
 	return out
 }
 
-// KernelLog asks the guest for its kernel log since boot, with levels.
+// KernelLog returns the guest's kernel log since boot, with levels.
 func (vm *VM) KernelLog(ctx context.Context) ([]LogLine, error) {
+	return kernelLog(ctx, vm.agent, proto.KmsgArgs{})
+}
+
+// KernelLogAfter returns the guest's kernel log after a record: see proto.MarkResult.
+func (vm *VM) KernelLogAfter(ctx context.Context, seq uint64) ([]LogLine, error) {
+	return kernelLog(ctx, vm.agent, proto.KmsgArgs{AfterSeq: &seq})
+}
+
+func kernelLog(ctx context.Context, agent *Agent, args proto.KmsgArgs) ([]LogLine, error) {
 	var out []LogLine
-	var args proto.KmsgArgs
 	for {
 		var res proto.KmsgResult
-		if err := vm.agent.Call(ctx, proto.CmdKmsg, args, &res); err != nil {
+		if err := agent.Call(ctx, proto.CmdKmsg, args, &res); err != nil {
 			return out, err
 		}
 		for _, r := range res.Records {
