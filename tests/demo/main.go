@@ -1,178 +1,195 @@
-// Command demo shows the whole at work: it fetches what is missing, starts umbra
-// serve with several virtual GPUs on one software card, boots a QEMU guest with a
-// stock Debian kernel on each, has all of them use their GPU at the same time and
-// some of them misbehave, and reports what guests and server each say of it.
+// Command demo shows Umbra at work. It fetches QEMU and Debian's kernels, starts umbra
+// serve with two virtual GPUs on one software card, and boots a stock guest on each.
+// Both guests copy at the same time and verify their data. Then one reboots, one
+// makes a GPU fault, one reads outside its memory and one loses its power, while the
+// other copies on.
 //
-//	go run ./tests/demo [--kernel 6.1,6.12,7.2] [--umbra FILE] [--json]
-//	go run ./tests/demo --pass-through [--kernel 6.12] [--json]
+//	go run ./tests/demo [--kernel 6.1,6.12] [--umbra FILE]
+//	go run ./tests/demo --pass-through      one guest with the whole card
+//	go run ./tests/demo --disable-engines   the control: the copies must fail
 //
-// The server is the command itself, in a process of its own, looked at as its users
-// do: through umbra status, umbra regs, its control socket and its log.
+// Each check prints ok or FAILED. The exit status is 0 only if every check held.
 //
-// With --pass-through one guest has a whole card, with nothing in between. Card,
-// server and machine are then in this process, so that the report shows the card's
-// own counters beside the guest's figures.
-//
-// Each check says ok or FAILED; the exit code is 0 only if every check held. With
-// --json the report is one JSON document on the standard output, and progress goes
-// to the standard error.
-//
-// Steps run on the caller's goroutine, one after the other; what is done on all
-// machines at once has a goroutine for each, which ends with the step. One more holds
-// the server's thread, and ends with the server. printer.mu is the only lock: one line
-// at a time.
+// Checks run one after the other. A check of all guests runs a goroutine for each,
+// which ends with the check. One more goroutine owns the server process.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/tests/nouveau"
 )
+
+// Sizes of the card's and of each virtual GPU's memory.
+const (
+	cardVRAM  = 1 << 30
+	gpuVRAM   = 128 << 20
+	maxGuests = 6
+)
+
+// patience ends a run that hangs. A busy machine may take ten times as long as an
+// idle one.
+const patience = 40 * time.Minute
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	defer stop()
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(2)
+	}
+	p := newPrinter(os.Stdout)
+	err = run(ctx, o, p)
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.Canceled):
+		p.line("stopped")
+	case err != nil:
+		p.line("%s", p.paint(red, err.Error()))
+	}
+	if err != nil {
+		os.Exit(1)
+	}
 }
 
 // options are the command line.
 type options struct {
-	kernels        []string // "" is $UMBRA_KERNEL, or the default one
+	kernels        []string // "" is $UMBRA_KERNEL, or 6.12
 	umbra          string
-	json           bool
 	passThrough    bool
 	disableEngines bool
 }
 
-// Without --kernel these are shown: the user's own or the default one, and beside
-// it the newest.
-var (
-	sharedKernels = []string{"", "7.2"}
-	wholeKernels  = []string{""}
-)
-
-// Exit codes.
-const (
-	exitOK = iota
-	exitFailed
-	exitUsage
-)
-
-func run(ctx context.Context, args []string, stdout, stderr *os.File) int {
-	o, err := parse(args, stderr)
-	if err != nil {
-		if !errors.Is(err, errSaid) {
-			fmt.Fprintln(stderr, "demo:", err)
-		}
-		return exitUsage
-	}
-	to := stdout
-	if o.json {
-		to = stderr
-	}
-	p := &printer{w: to, colour: colours(to), live: isTerminal(to)}
-	var res any
-	var out *outcome
-	var report func() error
-	if o.passThrough {
-		r := showPassThrough(ctx, o, p)
-		res, out, report = r, &r.outcome, func() error { return p.report(r) }
-	} else {
-		r := showShared(ctx, o, p)
-		res, out, report = r, &r.outcome, func() error { return p.sharedReport(r) }
-	}
-	if o.json {
-		return finish(stderr, out, writeJSON(stdout, res))
-	}
-	return finish(stderr, out, report())
-}
-
-// errSaid is an error that the flag library has written already.
-var errSaid = errors.New("usage")
-
-func parse(args []string, stderr io.Writer) (options, error) {
-	var o options
+func parse(args []string) (o options, err error) {
 	kernels := ""
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.StringVar(&kernels, "kernel", "", "Debian's kernels, `LIST` of "+strings.Join(lab.Kernels, ", ")+": a guest for each; without it $UMBRA_KERNEL or 6.12, and 7.2")
-	fs.StringVar(&o.umbra, "umbra", "", "the umbra to run, a `FILE`; without it one is built")
-	fs.BoolVar(&o.json, "json", false, "write the report as JSON")
-	fs.BoolVar(&o.passThrough, "pass-through", false, "give one guest the whole card, with nothing in between")
-	fs.BoolVar(&o.disableEngines, "disable-engines", false, "the control: a card whose engines do nothing, so that what moves data must fail")
-	if fs.Parse(args) != nil {
-		return o, errSaid
+	fs.StringVar(&kernels, "kernel", "", "Debian's kernels, a `LIST` of "+strings.Join(lab.Kernels, ", ")+": one guest for each (default 6.1,6.12)")
+	fs.StringVar(&o.umbra, "umbra", "", "the umbra `FILE` to run (default: build one)")
+	fs.BoolVar(&o.passThrough, "pass-through", false, "give one guest the whole card")
+	fs.BoolVar(&o.disableEngines, "disable-engines", false, "use a card whose engines do nothing: the checks of copies must fail")
+	if err := fs.Parse(args); err != nil {
+		return o, err
 	}
 	if fs.NArg() > 0 {
-		return o, fmt.Errorf("%q: there are no arguments, only options", fs.Arg(0))
+		return o, fmt.Errorf("unknown argument %q", fs.Arg(0))
 	}
-	o.kernels = sharedKernels
+	o.kernels = []string{"6.1", ""}
 	if o.passThrough {
-		o.kernels = wholeKernels
+		o.kernels = []string{""}
 	}
 	if kernels != "" {
 		o.kernels = strings.Split(kernels, ",")
-		for _, k := range o.kernels {
-			if !slices.Contains(lab.Kernels, k) {
-				return o, fmt.Errorf("--kernel: %q: it can be one of %s", k, strings.Join(lab.Kernels, ", "))
-			}
+	}
+	for _, k := range o.kernels {
+		if k != "" && !slices.Contains(lab.Kernels, k) {
+			return o, fmt.Errorf("--kernel: %q: want one of %s", k, strings.Join(lab.Kernels, ", "))
 		}
 	}
 	switch n := len(o.kernels); {
-	case o.passThrough && n > 1:
-		return o, fmt.Errorf("--kernel: %s: with --pass-through there is one guest; name one kernel", kernels)
-	case o.passThrough && o.umbra != "":
-		return o, fmt.Errorf("--umbra: %s: with --pass-through no umbra serve is started; leave one of them out", o.umbra)
+	case o.passThrough && n != 1:
+		return o, fmt.Errorf("--kernel: %d kernels: --pass-through has one guest", n)
 	case !o.passThrough && (n < 2 || n > maxGuests):
-		return o, fmt.Errorf("--kernel: %s: %d guests; name 2 to %d kernels, or add --pass-through to give one guest the whole card", kernels, n, maxGuests)
+		return o, fmt.Errorf("--kernel: %d kernels: want 2 to %d, or --pass-through", n, maxGuests)
 	}
 	if o.umbra != "" {
-		var err error
-		if o.umbra, err = filepath.Abs(o.umbra); err != nil {
-			return o, err
-		}
-		if _, err := os.Stat(o.umbra); err != nil {
-			return o, fmt.Errorf("--umbra: %w; make build makes bin/umbra", err)
+		if o.umbra, err = filepath.Abs(o.umbra); err == nil {
+			_, err = os.Stat(o.umbra)
 		}
 	}
-	return o, nil
+	return o, err
 }
 
-// finish turns what came of it into an exit code.
-func finish(stderr io.Writer, r *outcome, err error) int {
+// run makes all checks. It fails unless all of them held.
+func run(ctx context.Context, o options, p *printer) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %v", patience))
+	defer cancel()
+	began := time.Now()
+	switch {
+	case o.passThrough:
+		p.line("%s", p.paint(bold, "One Debian guest with a whole software GPU. Takes about 2 minutes."))
+	default:
+		p.line("%s", p.paint(bold, fmt.Sprintf("%d Debian guests share one software GPU. Takes about 3 minutes.", len(o.kernels))))
+	}
+	missing, err := lab.Missing(ctx, o.kernels...)
 	if err != nil {
-		fmt.Fprintln(stderr, "demo:", err)
-		return exitFailed
+		return err
 	}
-	if !r.OK {
-		return exitFailed
+	if missing > 0 {
+		p.line("Fetching QEMU and Linux from Debian, about %d MB, into the cache folder ...", missing)
 	}
-	return exitOK
+	assets, err := lab.Ensure(ctx, p, o.kernels...)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "umbra-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if o.umbra == "" {
+		p.line("Building umbra ...")
+		if o.umbra, err = buildUmbra(ctx, dir); err != nil {
+			return err
+		}
+	}
+	d := &demo{ctx: ctx, p: p, passThrough: o.passThrough}
+	for i, a := range assets {
+		k, known := nouveau.Of(a.Kernel.Release)
+		d.guests = append(d.guests, &guest{
+			name: string(rune('a' + i)), version: o.kernels[i], release: a.Kernel.Release,
+			kernel: k, known: known, verified: map[string]uint64{},
+		})
+	}
+	text := configuration(d.guests, o)
+	p.line("\n  $ umbra serve --config %s", configFile)
+	for l := range strings.Lines(text) {
+		p.line("  | %s", strings.TrimRight(l, "\n"))
+	}
+	p.line("")
+	if err := os.WriteFile(filepath.Join(dir, configFile), []byte(text), 0o644); err != nil {
+		return err
+	}
+	if d.server, err = startServer(ctx, o.umbra, dir); err != nil {
+		return err
+	}
+	defer d.server.kill()
+	defer func() { err = errors.Join(err, d.closeGuests()) }()
+	if err := d.all(); err != nil {
+		return err
+	}
+	p.line("%s", p.paint(green, fmt.Sprintf("ok: all %d checks held, in %.0f s, on QEMU %s with %s",
+		d.held, time.Since(began).Seconds(), assets[0].QEMU.Version, strings.ToUpper(d.accel))))
+	return nil
 }
 
-func writeJSON(w io.Writer, r any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
+// configuration is the server's file: a virtual GPU for each guest, or the whole card
+// for one.
+func configuration(guests []*guest, o options) string {
+	card := fmt.Sprintf("card: {kind: soft, vram: %dGiB}\n", cardVRAM>>30)
+	if o.disableEngines {
+		card = fmt.Sprintf("card: {kind: soft, vram: %dGiB, engines: false}\n", cardVRAM>>30)
+	}
+	text := "control: " + controlSocket + "\n" + card
+	if o.passThrough {
+		return text + "socket: a.sock\n"
+	}
+	text += "gpus:\n"
+	for _, g := range guests {
+		text += fmt.Sprintf("  - {name: %s, socket: %s.sock, vram: %dMiB}\n", g.name, g.name, gpuVRAM>>20)
+	}
+	return text
 }
-
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil && os.Getenv("TERM") != "dumb"
-}
-
-func colours(f *os.File) bool { return isTerminal(f) && os.Getenv("NO_COLOR") == "" }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,41 +13,24 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 )
-
-// server is a running umbra serve.
-type server interface {
-	Status(ctx context.Context) (api.Status, error)
-	Report(ctx context.Context) (serve.Report, error)
-	Registers(ctx context.Context, gpu string) (serve.PolicyTable, error)
-	// Command runs another command of umbra, and returns what it printed, with
-	// dots for the long name of the server's folder.
-	Command(ctx context.Context, args ...string) (string, error)
-	// Log is what the server has logged so far.
-	Log() (string, error)
-	// Stop asks it to end, and fails unless it does so in good order.
-	Stop(ctx context.Context) error
-}
 
 // Names of files in the server's folder.
 const (
 	configFile    = "umbra.yaml"
 	controlSocket = "control.sock"
-	outputFile    = "serve.out"
 	logFile       = "serve.log"
 )
 
-// process is umbra serve as a process of its own, that ends with this one.
-type process struct {
+// server is umbra serve in a process that ends with this one.
+type server struct {
 	*api.Client
-	bin, dir string
-	cmd      *exec.Cmd
-	ended    chan struct{}
-	err      error // of Wait; valid after ended
+	dir   string
+	cmd   *exec.Cmd
+	ended chan struct{}
+	err   error // of Wait; valid after ended
 }
 
-// buildUmbra builds the command into a folder.
 func buildUmbra(ctx context.Context, dir string) (string, error) {
 	bin := filepath.Join(dir, "umbra")
 	out, err := exec.CommandContext(ctx, "go", "build", "-o", bin, "github.com/umbra-gpu/umbra/cmd/umbra").CombinedOutput()
@@ -60,28 +42,21 @@ func buildUmbra(ctx context.Context, dir string) (string, error) {
 
 // startServer runs umbra serve in a folder that has its configuration, and waits
 // until it serves.
-func startServer(ctx context.Context, bin, dir string) (_ *process, err error) {
-	s := &process{
-		Client: api.NewClient(filepath.Join(dir, controlSocket)), bin: bin, dir: dir, ended: make(chan struct{}),
+func startServer(ctx context.Context, bin, dir string) (*server, error) {
+	s := &server{
+		Client: api.NewClient(filepath.Join(dir, controlSocket)), dir: dir, ended: make(chan struct{}),
 		cmd: exec.Command(bin, "serve", "--config", configFile),
 	}
-	s.cmd.Dir = dir
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // ctrl-C is this process' to pass on
-	stdout, err := os.Create(filepath.Join(dir, outputFile))
+	log, err := os.Create(filepath.Join(dir, logFile))
 	if err != nil {
 		return nil, err
 	}
-	defer stdout.Close() // the child has its own
-	stderr, err := os.Create(filepath.Join(dir, logFile))
-	if err != nil {
-		return nil, err
-	}
-	defer stderr.Close()
-	s.cmd.Stdout, s.cmd.Stderr = stdout, stderr
+	defer log.Close() // the child has its own
+	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = dir, log, log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // the demo forwards Ctrl-C
 	started := make(chan error)
 	go func() {
-		// The kernel ends the child when the thread ends that made it.
-		runtime.LockOSThread()
+		runtime.LockOSThread() // Pdeathsig fires when the thread ends that started the child
 		defer runtime.UnlockOSThread()
 		err := s.cmd.Start()
 		started <- err
@@ -99,8 +74,7 @@ func startServer(ctx context.Context, bin, dir string) (_ *process, err error) {
 		}
 		select {
 		case <-s.ended:
-			log, _ := s.Log()
-			return nil, fmt.Errorf("umbra serve ended: %w\n%s", s.err, log)
+			return nil, fmt.Errorf("umbra serve ended: %w\n%s", s.err, s.log())
 		case <-ctx.Done():
 			s.kill()
 			return nil, context.Cause(ctx)
@@ -109,49 +83,38 @@ func startServer(ctx context.Context, bin, dir string) (_ *process, err error) {
 	}
 }
 
-func (s *process) Command(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, s.bin, append(args, "--control", controlSocket)...)
-	cmd.Dir = s.dir
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+func (s *server) log() string {
+	text, err := os.ReadFile(filepath.Join(s.dir, logFile))
 	if err != nil {
-		err = fmt.Errorf("umbra %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return err.Error()
 	}
-	return strings.ReplaceAll(string(out), s.dir, "..."), err
+	return string(text)
 }
 
-func (s *process) Log() (string, error) {
-	b, err := os.ReadFile(filepath.Join(s.dir, logFile))
-	return string(b), err
-}
-
-// stopPatience is how long a server may take to end.
-const stopPatience = 30 * time.Second
-
-func (s *process) Stop(ctx context.Context) error {
+// stop ends the server by SIGTERM. It fails unless the server ends in good order.
+func (s *server) stop(ctx context.Context) error {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, settle, errors.New("the server ignores SIGTERM"))
+	defer cancel()
 	select {
 	case <-s.ended:
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-time.After(stopPatience):
-		return fmt.Errorf("still there %v after SIGTERM", stopPatience)
 	}
 	if s.err != nil {
 		return s.err
 	}
 	left, err := filepath.Glob(filepath.Join(s.dir, "*.sock"))
 	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("it left sockets behind: %v", left)
+		err = fmt.Errorf("the server left sockets: %s", strings.Join(left, ", "))
 	}
 	return err
 }
 
-// kill ends it for good, if it has not ended.
-func (s *process) kill() {
+// kill ends the server if it still runs.
+func (s *server) kill() {
 	s.cmd.Process.Kill() // fails only for a process that has ended
 	<-s.ended
 }

@@ -1,221 +1,363 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
-	"github.com/umbra-gpu/umbra/tests/nouveau"
 )
 
-// What the temperature sensor is set to, one after the other.
-const firstCelsius, secondCelsius = 45, 61
+// settle is how long the server may take to notice or to do something.
+const settle = time.Minute
 
-// Sizes of the steps, small enough for a machine without KVM.
-const (
-	fenceCount = 100
-	moveBytes  = 1 << 20
-	moveCount  = 8
-)
+// demo is one run. Its methods run on one goroutine, except those of a step for each
+// guest, which touch their own guest only.
+type demo struct {
+	ctx         context.Context
+	p           *printer
+	server      *server
+	guests      []*guest
+	passThrough bool
 
-// steps are the checks in order, from the probe to the poweroff.
-var steps = []struct {
-	name string
-	do   func(d *demo, c *check)
-}{
-	{"classes", (*demo).classes},
-	{"M2MF", (*demo).m2mf},
-	{"copy engines", (*demo).ce},
-	{"semaphores", (*demo).semaphores},
-	{"fences", (*demo).fences},
-	{"moved buffers", (*demo).moves},
-	{"temperature", (*demo).temperature},
-	{"clean log", (*demo).cleanLog},
-	{"GPU fault", (*demo).fault},
-	{"interrupts", (*demo).interrupts},
+	accel  string
+	held   int
+	failed []string
+	totals [][]string // a table of what the server counted
 }
 
-// all makes the checks. It is false if the driver did not come up or the guest
-// has gone, so that there is nobody left to power off.
-func (d *demo) all() bool {
-	if !d.check("probe", d.probeCard) {
-		for _, s := range steps {
-			d.notRun(s.name)
-		}
-		return false
-	}
+// step is one check, or one for each guest at the same time.
+type step struct {
+	name   string
+	each   bool // "boot a", "boot b"
+	need   bool // the run ends if it fails
+	shared bool // only with several guests
+	do     func(d *demo, g *guest, c *check)
+}
+
+// steps are the checks in order. Those of one guest use the first guest; the last
+// guest makes the fault and loses its power.
+var steps = []step{
+	{name: "boot", each: true, need: true, do: (*demo).boot},
+	{name: "probe", each: true, need: true, do: (*demo).probe},
+	{name: "copies", each: true}, // do is set below: the copies of all guests overlap
+	{name: "card's count", do: (*demo).cardAgrees},
+	{name: "reboot", do: (*demo).reboot},
+	{name: "GPU fault", do: (*demo).fault},
+	{name: "out of bounds", shared: true, do: (*demo).outOfBounds},
+	{name: "registers", do: (*demo).registers},
+	{name: "power cut", shared: true, do: (*demo).powerCut},
+	{name: "power-off", do: (*demo).powerOff},
+	{name: "server's end", do: (*demo).stopServer},
+}
+
+// all makes the checks.
+func (d *demo) all() error {
 	for _, s := range steps {
-		d.check(s.name, func(c *check) { s.do(d, c) })
-	}
-	return d.guest.Call(d.ctx, proto.CmdPing, nil, nil) == nil
-}
-
-func (d *demo) probeCard(c *check) {
-	r := d.probe(c, d.guest, d.kernel)
-	d.probeWall = r.wall
-	d.kernel.MoverName = r.mover
-	d.res.Phases = append(d.res.Phases, phase{Name: "nouveau probes the card", Wall: r.wall, Guest: r.inGuest})
-	d.res.Nouveau, d.res.IRQ.Mode = r.said, r.irq
-}
-
-// classes makes an object of every class, and asks what nouveau found.
-func (d *demo) classes(c *check) {
-	var o proto.ObjectsResult
-	d.call(c, proto.CmdObjects, nil, &o)
-	c.want(len(o.Objects) > 0, "no object was made")
-	var names []string
-	for _, k := range o.Objects {
-		c.want(k.Bound, "class %04x: %s", k.Class, k.Error)
-		names = append(names, fmt.Sprintf("%04x", k.Class))
-	}
-	var i proto.InfoResult
-	d.call(c, proto.CmdInfo, nil, &i)
-	c.want(i.Chipset == 0xc0, "the chipset is %#x, want 0xc0", i.Chipset)
-	c.want(i.VRAMBytes > d.res.VRAM-d.res.VRAM/8 && i.VRAMBytes <= d.res.VRAM, "clients may use %d bytes of VRAM, want nearly %d", i.VRAMBytes, d.res.VRAM)
-	c.Detail = fmt.Sprintf("%s; %d GPCs, %d TPCs, %d ROPs", strings.Join(names, " "), i.GPCs, i.TPCs, i.ROPs)
-}
-
-func (d *demo) m2mf(c *check) { d.suite(c, proto.CmdM2MF, "M2MF") }
-
-func (d *demo) ce(c *check) { d.suite(c, proto.CmdCE, "copy engines") }
-
-// suite has the guest copy in many ways, and wants the engines that it names to
-// have moved at least what was found right.
-func (d *demo) suite(c *check, cmd, name string) {
-	before := d.count()
-	v := d.copySuite(c, d.guest, cmd, proto.CopyArgs{Seed: 1})
-	w := d.count().since(before)
-	for _, m := range movers {
-		c.want(w.moved[m.class] >= v.bytes[m.engine], "the guest verified %d bytes by %s, but the card's %04x moved %d",
-			v.bytes[m.engine], m.engine, m.class, w.moved[m.class])
-	}
-	d.copied(name, v.bytes["m2mf"]+v.bytes["ce0"]+v.bytes["ce1"], w)
-	c.Detail = fmt.Sprintf("%d kinds of copies, VRAM and GART, linear and tiled: all verified", v.copies)
-	if cmd == proto.CmdCE {
-		c.Detail = fmt.Sprintf("%d kinds by both engines, with component swizzles: all verified", v.copies)
-	}
-}
-
-// copied adds a row to the table of bytes.
-func (d *demo) copied(name string, verified uint64, w counters) {
-	row := copies{Name: name, Verified: verified, Moved: map[string]uint64{}}
-	for _, m := range movers {
-		row.Moved[fmt.Sprintf("%04x", m.class)] = w.moved[m.class]
-		row.Launches += w.launches[m.class]
-	}
-	d.res.Copies = append(d.res.Copies, row)
-}
-
-func (d *demo) semaphores(c *check) {
-	var r proto.SemaphoresResult
-	w := d.during(c, proto.CmdSemaphores, proto.SemaphoresArgs{Seed: 2}, &r)
-	held := 0
-	for _, k := range r.Checks {
-		if k.Skipped == "" {
-			c.want(k.OK, "%s: %s", k.Name, k.Error)
-			held++
+		if s.shared && d.passThrough {
+			continue
+		}
+		if s.name == "copies" {
+			s.do = d.copies()
+		}
+		guests := d.guests[:1]
+		if s.each {
+			guests = d.guests
+		}
+		held := d.step(s, guests)
+		if d.ctx.Err() != nil {
+			return context.Cause(d.ctx)
+		}
+		if !held && s.need {
+			for _, g := range d.guests {
+				if g.vm != nil {
+					d.p.line("%s: %s", g.name, g.vm.Diagnosis())
+				}
+			}
+			return fmt.Errorf("FAILED: %s; the other checks need it", strings.Join(d.failed, ", "))
 		}
 	}
-	c.want(held > 0, "no semaphore was looked at")
-	c.want(w.acquireWaits > 0, "by the card's count no acquire had to wait")
-	d.res.Fences.Semaphores = held
-	c.Detail = fmt.Sprintf("%d checks of release, acquire, reports, interrupts", held)
-	if n := len(r.Checks) - held; n > 0 {
-		c.Detail += fmt.Sprintf(" (%d skipped)", n)
+	d.p.line("")
+	d.p.table(d.totals)
+	d.p.line("")
+	if len(d.failed) > 0 {
+		return fmt.Errorf("FAILED: %s; %d other checks held", strings.Join(d.failed, ", "), d.held)
 	}
+	return nil
 }
 
-func (d *demo) fences(c *check) {
-	var r proto.FencesResult
-	w := d.during(c, proto.CmdFences, proto.FencesArgs{Count: fenceCount}, &r)
-	c.want(r.Waits == fenceCount, "%d waits ended, want %d", r.Waits, fenceCount)
-	c.want(r.Wrong+r.CrossWrong == 0, "%d values were not there when the wait ended", r.Wrong+r.CrossWrong)
-	c.want(r.CrossCopies > 0, "no copies were chained from channel to channel")
-	c.want(w.doorbells >= uint64(r.Pushes), "%d submissions, but the card heard %d doorbells", r.Pushes, w.doorbells)
-	f := &d.res.Fences
-	f.Waits, f.Chained = r.Waits, r.CrossCopies
-	f.Median, f.P99 = time.Duration(r.MedianNS), time.Duration(r.P99NS)
-	c.Detail = fmt.Sprintf("%d waits, half under %s; %d copies chained across channels", r.Waits, short(f.Median), r.CrossCopies)
-}
-
-// moves has the kernel move a buffer to and fro. The guest fills and reads it with
-// M2MF: once, and whenever it lies in VRAM.
-func (d *demo) moves(c *check) {
-	var r proto.BOMovesResult
-	w := d.during(c, proto.CmdBOMoves, proto.BOMovesArgs{Bytes: moveBytes, Moves: moveCount, Seed: 3}, &r)
-	c.want(r.Wrong == 0 && r.Bytes == moveCount*moveBytes, "%d bytes were right after %d moves, want %d", r.Bytes, len(r.Domains), moveCount*moveBytes)
-	const guests = (1 + moveCount/2) * moveBytes
-	want := map[uint16]uint64{nouveau.ClassM2MF: guests}
-	if d.kernel.known {
-		want[d.kernel.Mover] += moveCount * moveBytes
+// step makes the checks of one step at the same time, and prints each when it is done.
+func (d *demo) step(s step, guests []*guest) (held bool) {
+	done := make(chan *check)
+	var left []string
+	for _, g := range guests {
+		c := &check{name: s.name}
+		if s.each {
+			c.name += " " + g.name
+		}
+		left = append(left, c.name)
+		go func() {
+			began := time.Now()
+			s.do(d, g, c)
+			c.took = time.Since(began)
+			done <- c
+		}()
 	}
-	for class, n := range want {
-		c.want(w.moved[class] >= n, "the card's %04x moved %d bytes, want %d", class, w.moved[class], n)
-	}
-	d.copied("moved buffers", r.Bytes, w)
-	c.Detail = fmt.Sprintf("nouveau moved 1 MiB between VRAM and GART %d times, by %s", len(r.Domains), d.kernel.MoverName)
-}
-
-// temperature changes the card's sensor under the driver.
-func (d *demo) temperature(c *check) {
-	first := d.celsius(c)
-	d.heat(secondCelsius)
-	second := d.celsius(c)
-	c.want(first == firstCelsius*1000 && second == secondCelsius*1000,
-		"hwmon reads %d and then %d millidegrees, want %d000 and %d000", first, second, firstCelsius, secondCelsius)
-	c.Detail = fmt.Sprintf("hwmon follows the card from %d to %d degrees", firstCelsius, secondCelsius)
-}
-
-func (d *demo) celsius(c *check) int64 {
-	var h proto.HwmonResult
-	d.call(c, proto.CmdHwmon, nil, &h)
-	for _, s := range h.Sensors {
-		if s.Device == "nouveau" && s.Name == "temp1" && s.Error == "" {
-			return s.Value
+	held = true
+	for len(left) > 0 {
+		d.p.waiting(left)
+		c := <-done
+		left = slices.DeleteFunc(left, func(name string) bool { return name == c.name })
+		d.p.waiting(nil)
+		d.p.check(c)
+		if len(c.problems) == 0 {
+			d.held++
+		} else {
+			d.failed, held = append(d.failed, c.name), false
 		}
 	}
-	c.fail("nouveau has no temperature: %+v", h.Sensors)
-	return 0
+	return held
 }
 
-// cleanLog wants all that work to have left no trace in the kernel's log.
-func (d *demo) cleanLog(c *check) {
-	log := d.kernelLog(c, d.guest, 0)
-	d.kernel.judgeLog(c, log)
-	n := len(lab.Warnings(log, "nouveau"))
-	switch {
-	case !d.kernel.known:
-		c.Detail = fmt.Sprintf("%d warnings; how many this kernel should have is not known", n)
-	case n == 0:
-		c.Detail = "no warning from nouveau"
-	default:
-		c.Detail = fmt.Sprintf("no warning but the %d that this kernel has on any such card", n)
+func (d *demo) boot(g *guest, c *check) {
+	vm, err := lab.Start(d.ctx, lab.Config{
+		Kernel: g.version, Sockets: []string{filepath.Join(d.server.dir, g.name+".sock")}, CPUs: 1, Memory: 512, Reboot: true,
+	})
+	if err != nil {
+		c.fail("%v", err)
+		return
+	}
+	g.vm = vm
+	c.detail = "Linux " + g.release
+	if g == d.guests[0] {
+		d.accel = vm.Accel().Name
 	}
 }
 
-// fault has one process read where nothing is mapped while another copies.
-func (d *demo) fault(c *check) {
+// copies makes the checks of all guests. Each has a process that copies from before
+// the first suite until after the last one.
+func (d *demo) copies() func(d *demo, g *guest, c *check) {
+	var begun, done sync.WaitGroup
+	begun.Add(len(d.guests))
+	done.Add(len(d.guests))
+	return func(d *demo, g *guest, c *check) {
+		stop := d.load(g, c)
+		begun.Done()
+		begun.Wait()
+		kinds := d.suite(g, c, proto.CmdM2MF) + d.suite(g, c, proto.CmdCE)
+		done.Done()
+		done.Wait()
+		stop()
+		c.detail = fmt.Sprintf("%s copies of %d kinds, %s, all verified", digits(g.copies), kinds, size(g.bytes()))
+	}
+}
+
+// cardAgrees compares what the guests verified with the card's own counts.
+func (d *demo) cardAgrees(_ *guest, c *check) {
+	r, err := d.server.Report(d.ctx)
+	if err != nil {
+		c.fail("%v", err)
+		return
+	}
+	var sum uint64
+	verified := map[string]uint64{}
+	for i, g := range d.guests {
+		moved := map[string]uint64{}
+		for _, w := range r.GPUs[i].Work {
+			moved[w.Class] = w.Bytes
+		}
+		for class, n := range g.verified {
+			verified[class] += n
+			c.want(d.passThrough || moved[class] >= n, "%s verified %d bytes of class %s, the card moved %d for it", g.name, n, class, moved[class])
+		}
+	}
+	for _, engine := range []string{"m2mf", "ce0", "ce1"} {
+		class := fmt.Sprintf("%04x", classes[engine])
+		i := slices.IndexFunc(r.Card.Classes, func(k serve.ClassCount) bool { return k.Class == class })
+		if i < 0 || verified[class] == 0 {
+			c.fail("no copy by %s was verified", engine)
+			continue
+		}
+		n := r.Card.Classes[i].Bytes
+		c.want(n >= verified[class], "guests verified %d bytes by %s, the card moved %d", verified[class], engine, n)
+		sum += n
+	}
+	c.detail = fmt.Sprintf("%s moved by three engines, no less than verified", size(sum))
+}
+
+func (d *demo) reboot(g *guest, c *check) {
+	others := d.beside(g, c, func() {
+		if err := g.vm.Reboot(d.ctx); err != nil {
+			c.fail("%v", err)
+			return
+		}
+		d.probe(g, c)
+		d.suite(g, c, proto.CmdM2MF)
+	})
+	c.detail = fmt.Sprintf("%s rebooted, probed and copied%s", g.name, others)
+}
+
+func (d *demo) last() *guest { return d.guests[len(d.guests)-1] }
+
+// fault makes a process of the last guest read unmapped memory. It must lose its
+// channel, and nobody else anything.
+func (d *demo) fault(_ *guest, c *check) {
+	g := d.last()
+	before := d.counts(c, "mmu_faults")
 	var r proto.OffenceResult
-	w := d.during(c, proto.CmdFault, proto.OffenceArgs{Seed: 5}, &r)
-	c.want(w.mmuFaults > 0, "the card reported no MMU fault")
+	others := d.beside(g, c, func() { d.ask(c, g, proto.CmdFault, proto.OffenceArgs{Seed: 5}, &r) })
 	c.want(r.Killed == (r.Expected == "killed"), "the channel should be %s; killed: %v", r.Expected, r.Killed)
 	c.want(r.FreshWorks, "a new channel does not work afterwards")
-	b := r.Background
-	c.want(b.Copies > 0 && b.Wrong == 0 && b.Error == "", "of the other process' %d copies %d came out wrong %s", b.Copies, b.Wrong, b.Error)
-	c.want(w.moved[nouveau.ClassM2MF] >= b.Bytes, "the other process verified %d bytes, but the card's 9039 moved %d", b.Bytes, w.moved[nouveau.ClassM2MF])
-	d.copied("beside the fault", b.Bytes, w)
-	c.Detail = fmt.Sprintf("channel %d killed; %d copies of another process all went right", r.Channel, b.Copies)
+	c.want(r.Background.Copies > 0 && r.Background.Wrong == 0, "%d of %d copies of another process were wrong", r.Background.Wrong, r.Background.Copies)
+	if !d.passThrough {
+		d.onlyOf(c, g, "mmu_faults", before)
+	}
+	c.detail = fmt.Sprintf("%s's channel %d killed, its others copied on%s", g.name, r.Channel, others)
 }
 
-// interrupts wants the guest to have taken some, and no more than were raised.
-func (d *demo) interrupts(c *check) {
-	var r proto.InterruptsResult
-	d.call(c, proto.CmdInterrupts, nil, &r)
-	raised := d.count().interrupts
-	c.want(r.Count > 0, "the guest took no interrupt")
-	c.want(raised >= r.Count, "the guest took %d, the card raised %d", r.Count, raised)
-	d.res.IRQ.Taken = r.Count
-	c.Detail = fmt.Sprintf("the card raised %s, the guest's kernel took %s", digits(raised), digits(r.Count))
+// The register that moves the processor's window to VRAM, in units of 64 KiB, and the
+// window.
+const (
+	regWindow = 0x001700
+	window    = 0x700000
+)
+
+// outOfBounds points the first guest's window behind the end of its memory, where
+// another guest's memory may be. The window must read as ones where it is trapped or
+// as zeros where it is mapped, and the server must count and log it.
+func (d *demo) outOfBounds(g *guest, c *check) {
+	before := d.counts(c, "bad_window")
+	var old, r proto.RegistersResult
+	d.ask(c, g, proto.CmdRegisters, proto.RegistersArgs{Accesses: []proto.RegisterAccess{{Offset: regWindow}}}, &old)
+	if len(old.Values) != 1 {
+		c.fail("register %06x cannot be read", regWindow)
+		return
+	}
+	behind := uint32(gpuVRAM >> 16)
+	d.ask(c, g, proto.CmdRegisters, proto.RegistersArgs{Accesses: []proto.RegisterAccess{
+		{Offset: regWindow, Write: &behind}, {Offset: window}, {Offset: regWindow, Write: &old.Values[0]},
+	}}, &r)
+	c.want(len(r.Values) == 1 && (r.Values[0] == 0 || r.Values[0] == ^uint32(0)), "%s reads %x behind its memory, want zeros or ones", g.name, r.Values)
+	d.onlyOf(c, g, "bad_window", before)
+	d.await(c, "the server did not log it", func() bool {
+		for l := range strings.Lines(d.server.log()) {
+			if strings.Contains(l, "bad_window") && strings.Contains(l, "gpu="+g.name) {
+				return true
+			}
+		}
+		return false
+	})
+	c.detail = g.name + " reads nothing behind its memory; the server counts and logs it"
+}
+
+// counts are one count of each guest.
+func (d *demo) counts(c *check, name string) map[string]uint64 {
+	out := map[string]uint64{}
+	for _, g := range d.status(c).GPUs {
+		out[g.Name] = g.Count(name)
+	}
+	return out
+}
+
+// onlyOf fails unless a count grew for one guest and for no other.
+func (d *demo) onlyOf(c *check, g *guest, name string, before map[string]uint64) {
+	for other, n := range d.counts(c, name) {
+		c.want((n > before[other]) == (other == g.name), "the server counts %d %s of %s, %d before", n, name, other, before[other])
+	}
+}
+
+func (d *demo) status(c *check) api.Status {
+	s, err := d.server.Status(d.ctx)
+	c.want(err == nil, "%v", err)
+	return s
+}
+
+// registers fails if a guest accessed a register that its GPU does not declare.
+func (d *demo) registers(_ *guest, c *check) {
+	r, err := d.server.Report(d.ctx)
+	c.want(err == nil, "%v", err)
+	var n uint64
+	for _, g := range r.GPUs {
+		c.want(len(g.Registers.Missed.Holes) == 0, "%s accessed undeclared registers: %+v", g.Name, g.Registers.Missed.Holes)
+		n += g.Registers.Reads + g.Registers.Writes
+	}
+	c.want(n > 0, "no access was counted")
+	c.detail = digits(n) + " accesses, all to declared registers"
+}
+
+// powerCut kills the last guest's QEMU while it copies.
+func (d *demo) powerCut(_ *guest, c *check) {
+	g := d.last()
+	d.load(g, c) // the power cut ends it
+	others := d.beside(g, c, func() {
+		g.vm.Kill()
+		d.awaitGone(c, g)
+	})
+	c.detail = fmt.Sprintf("%s's QEMU killed while it copied%s", g.name, others)
+}
+
+func (d *demo) awaitGone(c *check, g *guest) {
+	d.await(c, "the server still counts "+g.name+" as attached", func() bool {
+		s, err := d.server.Status(d.ctx)
+		return err == nil && !s.GPUs[g.name[0]-'a'].Attached
+	})
+}
+
+// await waits until the server shows something.
+func (d *demo) await(c *check, problem string, ok func() bool) {
+	for end := time.Now().Add(settle); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) || d.ctx.Err() != nil {
+			c.fail("%s", problem)
+			return
+		}
+	}
+}
+
+// powerOff shuts the remaining guests down.
+func (d *demo) powerOff(_ *guest, c *check) {
+	left := d.guests
+	if !d.passThrough {
+		left = left[:len(left)-1]
+	}
+	for _, g := range left {
+		if err := g.vm.Poweroff(d.ctx); err != nil {
+			c.fail("%s: %v", g.name, err)
+		}
+		d.awaitGone(c, g)
+	}
+	c.detail = "nouveau released the GPU, and QEMU ended by itself"
+}
+
+// stopServer reads the server's counts and ends it.
+func (d *demo) stopServer(_ *guest, c *check) {
+	d.totals = [][]string{{"guest", "Linux", "right copies", "verified", "traps", "interrupts", "GPU faults", "rules broken"}}
+	s := d.status(c)
+	for i, g := range d.guests {
+		gpu := s.GPUs[i]
+		d.totals = append(d.totals, []string{g.name, g.release, digits(g.copies), size(g.bytes()), digits(gpu.Traps),
+			digits(gpu.Interrupts), digits(gpu.Count("mmu_faults")), digits(gpu.Broken())})
+	}
+	if err := d.server.stop(d.ctx); err != nil {
+		c.fail("%v", err)
+	}
+	c.detail = "ended by SIGTERM, sockets removed"
+}
+
+// closeGuests ends the machines that still run.
+func (d *demo) closeGuests() error {
+	var errs []error
+	for _, g := range d.guests {
+		if g.vm != nil {
+			errs = append(errs, g.vm.Close())
+		}
+	}
+	return errors.Join(errs...)
 }
