@@ -44,7 +44,7 @@ func (fake) Show(name string) (Shown, error) {
 	if name == "nobody" {
 		return Shown{}, NotFound("no GPU %s", name)
 	}
-	return Shown{GPU: GPU{Name: name}, Settings: []Setting{{Key: "doorbell", Value: "trap", From: "default"}}}, nil
+	return Shown{GPU: GPU{Name: name}, Settings: []Setting{{Key: "doorbell", Value: "trap"}}}, nil
 }
 func (fake) Schedule() (Schedule, error) {
 	return Schedule{Options: map[string]any{"policy": "fifo"}, Ledger: &serve.LedgerNode{Name: "card", Children: []serve.LedgerNode{{Name: "a"}}}}, nil
@@ -93,7 +93,7 @@ func TestRequests(t *testing.T) {
 	require.Equal(t, GPU{Name: "a b/c", Options: map[string]any{"changed": "k=v"}}, g)
 	shown, err := c.Show(ctx, "a b/c")
 	require.NoError(t, err)
-	require.Equal(t, Shown{GPU: GPU{Name: "a b/c"}, Settings: []Setting{{Key: "doorbell", Value: "trap", From: "default"}}}, shown)
+	require.Equal(t, Shown{GPU: GPU{Name: "a b/c"}, Settings: []Setting{{Key: "doorbell", Value: "trap"}}}, shown)
 	k, err := c.Schedule(ctx)
 	require.NoError(t, err)
 	require.Equal(t, "fifo", k.Options["policy"])

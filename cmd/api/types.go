@@ -72,12 +72,11 @@ type Card struct {
 
 // Schedule is how the card's time is shared.
 type Schedule struct {
-	Options  map[string]any    `json:"options"`            // that SetSchedule can change
-	Counts   *sched.Counts     `json:"counts"`             // of what should not have happened
-	Ledger   *serve.LedgerNode `json:"ledger,omitempty"`   // who had how much
-	Shares   []ShareOf         `json:"shares"`             // what the GPUs are to have
-	Was      map[string]any    `json:"was,omitempty"`      // the values before, of options that SetSchedule changed
-	Warnings []string          `json:"warnings,omitempty"` // of what was changed, or has no effect by it
+	Options map[string]any    `json:"options"`          // that SetSchedule can change
+	Counts  *sched.Counts     `json:"counts"`           // of what should not have happened
+	Ledger  *serve.LedgerNode `json:"ledger,omitempty"` // who had how much
+	Shares  []ShareOf         `json:"shares"`           // what the GPUs are to have
+	Was     map[string]any    `json:"was,omitempty"`    // the values before, of options that SetSchedule changed
 }
 
 // ShareOf is what a GPU is to have of the card's time.
@@ -110,9 +109,6 @@ type GPU struct {
 	CardTime     *serve.CardTime    `json:"card_time,omitempty"` // if there is a scheduler
 	Counts       []aggregator.Count `json:"counts,omitempty"`
 	Inexact      []serve.Inexact    `json:"inexact,omitempty"` // mapped windows that do not show what they should
-	// Warnings are of options of it that have no effect, or a bad one; Add, Set and Show
-	// say them.
-	Warnings []string `json:"warnings,omitempty"`
 }
 
 // Shown is a GPU with all that it was told, or has otherwise.
@@ -125,7 +121,6 @@ type Shown struct {
 type Setting struct {
 	Key   string `json:"key"`
 	Value any    `json:"value"`
-	From  string `json:"from"` // who said so
 	Live  bool   `json:"live"` // Set can change it
 }
 

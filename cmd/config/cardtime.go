@@ -222,7 +222,7 @@ func CheckScheduled(g *GPU, text string) error {
 	}
 	for _, key := range order {
 		if isCardTime(key) {
-			return &Error{Where: g.Where(key), Value: values[key], Reason: noScheduler + "; " + WithScheduler}
+			return &Error{Where: g.Where(key), Value: values[key], Reason: "has no effect without a scheduler; " + WithScheduler}
 		}
 	}
 	return nil

@@ -18,12 +18,7 @@ func (l *Layer) Change(g GPU, text string) (GPU, error) {
 		err = checkOptions(&changed)
 	}
 	if err == nil {
-		err = changed.checkShadow(func(key string) string {
-			if changed.has(key) {
-				return "said with it"
-			}
-			return l.sourceOf(&g, key)
-		})
+		err = changed.checkShadow()
 	}
 	if err == nil {
 		err = changed.checkCardTime()

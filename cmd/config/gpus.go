@@ -53,7 +53,7 @@ func (l *Layer) complete() error {
 	}
 	if len(l.Config.GPUs) == 0 {
 		g := GPU{Shadow: l.Config.Shadow} // what a GPU gets that is added, if it does not say itself
-		if err := g.checkShadow(func(key string) string { return l.sourceOf(&g, key) }); err != nil {
+		if err := g.checkShadow(); err != nil {
 			return err
 		}
 		return l.fitSocket()
@@ -90,7 +90,7 @@ func (l *Layer) Complete(g *GPU) error {
 	inherit(g, &l.Config.Card, func(string) bool { return true }, "vram")
 	inherit(g, &l.Config.Server, func(string) bool { return true })
 	inherit(g, &l.Config, func(key string) bool { return strings.HasPrefix(key, shadowKeys) })
-	if err := g.checkShadow(func(key string) string { return l.sourceOf(g, key) }); err != nil {
+	if err := g.checkShadow(); err != nil {
 		return err
 	}
 	if !g.has("tables") {

@@ -100,10 +100,6 @@ func TestGPUErrors(t *testing.T) {
 		{"colour: red\n", `f.yaml:1: colour: unknown key; there are socket, control, card, server, shadow, limits, scheduler, profiles, gpus`},
 		{"control: a.sock\n" + a, `f.yaml:3: gpus[0].socket: a.sock: is there twice, first at f.yaml:1: control; give each a path of its own`},
 		{"socket: c.sock\n" + a, `f.yaml:1: socket: c.sock: gives the whole card to one guest, and f.yaml:3: gpus[0] shares it; remove one of them`},
-		{"shadow: {sync: eager, scan: full}\n" + a, `f.yaml:1: shadow.sync: eager does not go with shadow.scan=full (f.yaml:1: shadow.scan); set shadow.scan=incremental too`},
-		{"control: c.sock\nshadow: {sync: eager, scan: full}\n", `f.yaml:2: shadow.sync: eager does not go with shadow.scan=full (f.yaml:2: shadow.scan); set shadow.scan=incremental too`},
-		{"shadow: {scan: full}\nprofiles: [{name: p, shadow: {sync: eager}}]\ngpus:\n- {name: a, socket: a.sock, vram: 64MiB, profile: p}\n", `f.yaml:2: profiles[0].shadow.sync: eager does not go with shadow.scan=full (f.yaml:1: shadow.scan); set shadow.scan=incremental too`},
-		{"shadow: {sync: eager}\ngpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {scan: full}}\n", `f.yaml:3: gpus[0].shadow.scan: full does not go with shadow.sync=eager (f.yaml:1: shadow.sync); set shadow.sync=flush or lazy too`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {sync: often}}\n", `f.yaml:2: gpus[0].shadow.sync: often: must be eager or flush or lazy`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, shadow: {when: often}}\n", `f.yaml:2: gpus[0].shadow.when: unknown key; there are sync, scan`},
 		{many, `f.yaml:35: gpus[32]: is GPU 33; a card is shared by at most 32 (default of limits.guests)`},
@@ -299,8 +295,6 @@ func TestChange(t *testing.T) {
 		"limits.request": RequestLimit(0), "limits.queued": 0, "processes.policy": "equal", "processes.weights": Weights(nil)}, changed.Live())
 	require.Equal(t, "lazy", g.Shadow.Sync)
 	for _, c := range []struct{ text, want string }{
-		{"shadow.scan=full", `gpu a: shadow.scan: full does not go with shadow.sync=eager (umbra gpu set); set shadow.sync=flush or lazy too`},
-		{"shadow.sync=eager,shadow.scan=full", `gpu a: shadow.sync: eager does not go with shadow.scan=full (said with it); set shadow.scan=incremental too`},
 		{"shadow.sync=never", `gpu a: shadow.sync: never: must be eager or flush or lazy`},
 		{"vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; remove the GPU and add it with vram=128MiB. These can: cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.scan, shadow.sync`},
 		{"bar-map=bar1,bar3", `gpu a: bar-map: cannot be changed while the GPU is there; remove the GPU and add it with bar-map=bar1,bar3. These can: `},

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -29,39 +28,13 @@ func ShadowOf(p shadowpt.Policy) Shadow {
 	return Shadow{Sync: p.Sync.String(), Scan: p.Scan.String()}
 }
 
-// Keys of the two that do not go together whatever they are.
-const (
-	syncKey = shadowKeys + "sync"
-	scanKey = shadowKeys + "scan"
-)
+// syncKey is the key that errors about a pair of policies name.
+const syncKey = shadowKeys + "sync"
 
-// checkShadow refuses what is possible alone but not together. Of the two it names the one
-// that was said for this GPU, and who said the other.
-func (g *GPU) checkShadow(said func(key string) string) error {
-	p, err := g.Shadow.Policy()
-	if err == nil {
-		return nil
+// checkShadow refuses a pair of policies that do not go together.
+func (g *GPU) checkShadow() error {
+	if _, err := g.Shadow.Policy(); err != nil {
+		return &Error{Where: g.Where(syncKey), Reason: err.Error()}
 	}
-	key, value := syncKey, g.Shadow.Sync
-	other, stands := scanKey, g.Shadow.Scan
-	if g.has(scanKey) && !g.has(syncKey) {
-		key, value, other, stands = other, stands, key, value
-	}
-	var with []string // values of the other one that the first goes with
-	for _, c := range shadowpt.Policies() {
-		switch {
-		case c.Sync == p.Sync && key == syncKey:
-			with = append(with, c.Scan.String())
-		case c.Scan == p.Scan && key == scanKey:
-			with = append(with, c.Sync.String())
-		}
-	}
-	where := g.Where(key)
-	if from := said(key); !g.has(key) && from != byDefault {
-		where = from // neither was said for this GPU
-	}
-	if slices.Contains(with, stands) {
-		return &Error{Where: where, Reason: err.Error()} // it is about something else
-	}
-	return &Error{Where: where, Reason: fmt.Sprintf("%s does not go with %s=%s (%s); set %[2]s=%[5]s too", value, other, stands, said(other), either(with))}
+	return nil
 }

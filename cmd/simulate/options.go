@@ -120,7 +120,6 @@ func (o *Options) Plan() (*Plan, error) {
 	if err := p.fitSweep(); err != nil {
 		return nil, err
 	}
-	p.Warnings = idle(p)
 	at := func(field string) string { return "--guest: " + field }
 	if o.File != "" {
 		at = f.where.of
@@ -143,34 +142,6 @@ func named(at func(field string) string, err error) error {
 		return &config.Error{Where: at(e.Field), Value: e.Value, Reason: e.Reason}
 	}
 	return err
-}
-
-// idle names the settings that have no effect with any of the policies.
-func idle(p *Plan) (out []string) {
-	var beside config.Beside
-	var collect func(list []model.Node)
-	collect = func(list []model.Node) {
-		for i := range list {
-			n := &list[i]
-			beside.Capped = beside.Capped || n.Cap > 0
-			beside.Limited = beside.Limited || n.Limit > 0
-			beside.Policies = append(beside.Policies, n.Policy)
-			collect(n.Nodes)
-		}
-	}
-	for _, m := range p.mixes() {
-		collect(m.Guests)
-	}
-	in := make(map[string]int)
-	for i := range p.Variants {
-		schedule := config.ScheduleOf(&p.Variants[i].Config)
-		for _, e := range schedule.Ineffective(beside) {
-			if in[e.Where]++; in[e.Where] == len(p.Variants) && slices.Contains(Settings(), e.Where) {
-				out = append(out, e.Error())
-			}
-		}
-	}
-	return out
 }
 
 // twice refuses a name that a list has twice.

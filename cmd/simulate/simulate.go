@@ -33,7 +33,6 @@ type Plan struct {
 	Variants []Variant
 	Duration time.Duration // of card time; of a run of a sweep at most
 	Seed     uint64
-	Warnings []string     // of settings without effect
 	Progress func(string) // lines for a person who waits; nil for nobody
 }
 

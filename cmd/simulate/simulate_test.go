@@ -205,16 +205,8 @@ func TestSweepsAreBounded(t *testing.T) {
 	require.EqualError(t, err, "--duration: 1s: the program is not done in so much card time with credit where length of the other's requests, ms is 0.1; give it more, or leave that policy out (--policy)")
 }
 
-// TestIdleSettings: a setting that no policy uses is warned of.
-func TestIdleSettings(t *testing.T) {
-	plan := func(policies ...string) []string {
-		p, err := (&Options{Preset: "nn", Policies: policies, Set: []string{"timeslice.slice=30ms"}}).Plan()
-		require.NoError(t, err)
-		return p.Warnings
-	}
-	require.Equal(t, []string{"timeslice.slice: 30ms: has no effect while the policy is credit; it is for timeslice"}, plan("credit"))
-	require.Len(t, plan("none", "dfq"), 1)
-	require.Empty(t, plan("credit", "timeslice"))
+// TestPolicyTwice: a policy is named once.
+func TestPolicyTwice(t *testing.T) {
 	_, err := (&Options{Preset: "nn", Policies: []string{"credit", "credit"}}).Plan()
 	require.EqualError(t, err, "--policy: credit: there twice; name each once")
 }

@@ -56,9 +56,8 @@ func TestExamplesAreTaken(t *testing.T) {
 			}
 			file, err := config.Parse(page, []byte(block[2]))
 			require.NoError(t, err, "%s", block[2])
-			l, err := config.Join(config.Defaults(), file)
+			_, err = config.Join(config.Defaults(), file)
 			require.NoError(t, err, "%s", block[2])
-			require.Empty(t, l.Warnings(l.Config.Socket != ""), "%s:\n%s", page, block[2])
 			files++
 		}
 	}

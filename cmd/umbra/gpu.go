@@ -149,7 +149,6 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	out.warn(g.Warnings)
 	return c.write(out, g, fmt.Sprintf("GPU %s: %v, %d channels; QEMU attaches with\n\n%s", g.Name, config.Size(g.VRAM), g.Channels, shellLines(qemuArgs(g.Socket))))
 }
 
@@ -168,7 +167,6 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	out.warn(g.Warnings)
 	return c.write(out, g, setText(&g, strings.Join(c.What, ",")))
 }
 

@@ -30,25 +30,19 @@ func (c *gpuShowCmd) Run(ctx context.Context, out output) error {
 func shownText(g *api.Shown) string {
 	var b strings.Builder
 	b.WriteString(gpuLines([]api.GPU{g.GPU}))
-	t := newTable(&b, "Options; what is live is changed by umbra gpu set", "key\tvalue\tlive\tsaid by")
+	t := newTable(&b, "Options; what is live is changed by umbra gpu set", "key\tvalue\tlive")
 	for _, s := range g.Settings {
 		live := ""
 		if s.Live {
 			live = "live"
 		}
-		t.row("%s\t%s\t%s\t%s", s.Key, optionText(s.Value), live, s.From)
+		t.row("%s\t%s\t%s", s.Key, optionText(s.Value), live)
 	}
 	t.flush()
 	countsText(&b, g.Counts)
 	inexactText(&b, g.Inexact)
 	if g.ShadowNS > 0 {
 		fmt.Fprintf(&b, "\nSpent on the shadows of its page tables: %v\n", short(time.Duration(g.ShadowNS)))
-	}
-	if len(g.Warnings) > 0 {
-		b.WriteString("\nWithout effect, or with a bad one, as things are\n")
-		for _, w := range g.Warnings {
-			fmt.Fprintf(&b, "  %s\n", w)
-		}
 	}
 	return b.String()
 }

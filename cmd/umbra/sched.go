@@ -49,7 +49,6 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) (err error) {
 	if err != nil {
 		return err
 	}
-	out.warn(plan.Warnings)
 	plan.Progress = func(line string) { fmt.Fprintln(out.stderr, line) }
 	var page *wholeFile
 	write := simulateWriters[filepath.Ext(c.Out)]

@@ -43,7 +43,6 @@ func (c *schedSetCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	out.warn(s.Warnings)
 	text := scheduleText(&s)
 	if len(s.Was) == 0 {
 		text = "unchanged: what was set is so already\n" + text

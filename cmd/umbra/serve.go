@@ -152,7 +152,6 @@ type served struct {
 	by         serve.Make // the transport
 	options    vfiouser.Options
 	lacks      []string // what a client does not get from it
-	warnings   []string // of options without effect, and the like
 	gpuConfigs []serve.GPUConfig
 	limits     aggregator.Options
 
@@ -187,16 +186,7 @@ func (s *served) check() (err error) {
 		}
 		s.gpuConfigs = append(s.gpuConfigs, g)
 	}
-	s.warnings = texts(s.layer.Warnings(s.alone))
 	return nil
-}
-
-// texts are warnings as they are told.
-func texts(of []*config.Error) (out []string) {
-	for _, w := range of {
-		out = append(out, w.Error())
-	}
-	return out
 }
 
 // listen opens every socket.
@@ -321,9 +311,7 @@ type announcement struct {
 	QEMU    []string       `json:"qemu,omitempty"` // arguments that attach it
 	GPUs    []announcedGPU `json:"gpus,omitempty"`
 	Lacks   []string       `json:"lacks,omitempty"` // of what the native transport has
-	// Warnings are of options that have no effect, or a bad one.
-	Warnings []string `json:"warnings,omitempty"`
-	PID      int      `json:"pid"`
+	PID     int            `json:"pid"`
 }
 
 type announcedGPU struct {
@@ -335,8 +323,7 @@ type announcedGPU struct {
 
 func (s *served) announce() error {
 	c := &s.layer.Config
-	a := announcement{Event: "serving", Control: c.Control, Options: c.Values(), Lacks: s.lacks, Warnings: s.warnings, PID: os.Getpid()}
-	s.out.warn(s.warnings)
+	a := announcement{Event: "serving", Control: c.Control, Options: c.Values(), Lacks: s.lacks, PID: os.Getpid()}
 	if s.at != nil && s.at.path != "" {
 		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
 	}

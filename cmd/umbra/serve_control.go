@@ -186,7 +186,6 @@ func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 	s.gpus = all
 	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
 	out := s.virtualStatus(v)
-	out.Warnings = s.warningsOf(&g)
 	return out, nil
 }
 
@@ -222,14 +221,10 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 			return api.GPU{}, refused(err)
 		}
 	}
-	schedule := s.schedule()
-	before := s.layer.Standing(&schedule, s.gpus)
 	s.gpus[i] = g
 	out := s.virtualStatus(v)
 	out.Was = differing(was, out.Options)
 	s.logChange("GPU", out.Options, out.Was, "gpu", name, "options", r.Options)
-	touched := g.TouchedBy(r.Options, s.layer.WarningsOf(&g, &schedule))
-	out.Warnings = texts(config.Arisen(touched, before, s.layer.Standing(&schedule, s.gpus)))
 	return out, nil
 }
 
@@ -272,12 +267,6 @@ func (s *served) schedule() config.Schedule {
 	return config.ScheduleOf(c)
 }
 
-// warningsOf are those of one GPU, as the card's time is shared now.
-func (s *served) warningsOf(g *config.GPU) []string {
-	schedule := s.schedule()
-	return texts(s.layer.WarningsOf(g, &schedule))
-}
-
 // Show implements api.Backend.
 func (s *served) Show(name string) (api.Shown, error) {
 	if s.shared == nil {
@@ -288,7 +277,7 @@ func (s *served) Show(name string) (api.Shown, error) {
 		if err != nil {
 			return api.Shown{}, err
 		}
-		return api.Shown{GPU: st.GPUs[0], Settings: settings(s.layer.CardSettings())}, nil
+		return api.Shown{GPU: st.GPUs[0], Settings: settings(s.layer.Config.CardSettings())}, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,8 +286,7 @@ func (s *served) Show(name string) (api.Shown, error) {
 	if v == nil || i < 0 {
 		return api.Shown{}, s.unknown(name)
 	}
-	out := api.Shown{GPU: s.virtualStatus(v), Settings: settings(s.layer.Settings(&s.gpus[i], s.limits.Scheduler != nil))}
-	out.Warnings = s.warningsOf(&s.gpus[i])
+	out := api.Shown{GPU: s.virtualStatus(v), Settings: settings(s.gpus[i].Settings(s.limits.Scheduler != nil))}
 	if t, ok := s.shared.CardTimes()[name]; ok {
 		out.CardTime = &t
 	}

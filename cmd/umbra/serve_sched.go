@@ -50,7 +50,5 @@ func (s *served) SetSchedule(r api.SetRequest) (api.Schedule, error) {
 	out, err := s.Schedule()
 	out.Was = differing(was.Values(), out.Options)
 	s.logChange("scheduler", out.Options, out.Was, "options", r.Options)
-	touched := changed.Idle(r.Options, config.BesideOf(s.gpus))
-	out.Warnings = texts(config.Arisen(touched, s.layer.Standing(&was, s.gpus), s.layer.Standing(&changed, s.gpus)))
 	return out, err
 }
