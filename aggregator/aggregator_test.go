@@ -29,7 +29,7 @@ func TestChannelsAreGuaranteed(t *testing.T) {
 		a, _ := newAgg(t, Options{})
 		greedy, _ := addGuest(t, a, "greedy")
 		share := GuestConfig{Name: "late", VRAM: 4 << 20, Tables: 1 << 20, Guaranteed: promised}
-		late, err := a.AddGuest(share, &told{})
+		late, err := a.AddGuest(share, &recorder{})
 		require.NoError(t, err)
 		want := promised
 		if promised == 0 {
@@ -46,17 +46,17 @@ func TestChannelsAreGuaranteed(t *testing.T) {
 		require.NotZero(t, greedy.stats.OverQuota.Load())
 
 		share.Name, share.Guaranteed = "more", gf100.Channels-want-gf100.Channels/MaxGuests+1
-		_, err = a.AddGuest(share, &told{})
+		_, err = a.AddGuest(share, &recorder{})
 		require.ErrorContains(t, err, fmt.Sprintf("guest more: %d guaranteed channels: of the card's 128 the others have all but %d", share.Guaranteed, share.Guaranteed-1))
 		share.Channels = 3
-		_, err = a.AddGuest(share, &told{})
+		_, err = a.AddGuest(share, &recorder{})
 		require.ErrorContains(t, err, "1 to 3 are possible")
 	}
 }
 
 func TestQuota(t *testing.T) {
 	a, _ := newAgg(t, Options{})
-	g, err := a.AddGuest(GuestConfig{Name: "few", VRAM: 4 << 20, Channels: 2, Tables: 1 << 20}, &told{})
+	g, err := a.AddGuest(GuestConfig{Name: "few", VRAM: 4 << 20, Channels: 2, Tables: 1 << 20}, &recorder{})
 	require.NoError(t, err)
 	for id := range uint8(4) {
 		bindChannel(t, g, id)

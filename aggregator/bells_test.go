@@ -152,7 +152,7 @@ func ringAndFlip(t *testing.T, mode doorbell.Mode, replicas, flips int) {
 		}
 		trap(func() {
 			store(g, uint8(i), last[i])
-			g.Bell(uint8(i % numbers))
+			g.Doorbell(uint8(i % numbers))
 		})
 	}
 
@@ -227,6 +227,6 @@ func ringAndFlip(t *testing.T, mode doorbell.Mode, replicas, flips int) {
 	b.bells.Unlock()
 	require.Empty(t, wrong[:min(len(wrong), 5)], "%d in all", len(wrong))
 	if mode == doorbell.Poll {
-		require.Positive(t, g.stats.PolledBells.Load())
+		require.Positive(t, g.stats.PolledDoorbells.Load())
 	}
 }

@@ -23,16 +23,16 @@ type channel struct {
 	listed bool
 
 	// Guarded by Guest.mu.
-	stopped bool             // by us: faulted or held
-	held    bool             // until the guest's driver has dealt with its error
-	retry   bool             // the method that it was held at is to be tried again
-	failed  gf100.PBDMAError // that it was held at
-	rung    bool             // it may have run since engine events were last routed
-	active  bool             // it may run, and has not been seen quiet since
-	heard   uint32           // the guest's GP_PUT as of its last bell; what it names may not be gathered yet
-	hears   uint64           // how often it was heard: GP_PUT comes round
-	taken   uint32           // the same of the bell in doing: what a round gathers for, and submits at its end
-	showing bool             // the guest's USERD may not have what the card reports
+	stopped    bool             // by us: faulted or held
+	held       bool             // until the guest's driver has dealt with its error
+	retry      bool             // the method that it was held at is to be tried again
+	failed     gf100.PBDMAError // that it was held at
+	mayHaveRun bool             // it may have run since engine events were last routed
+	active     bool             // it may run, and has not been seen quiet since
+	lastPut    uint32           // the guest's GP_PUT as of its last bell; what it names may not be gathered yet
+	putSeq     uint64           // how often it was heard: GP_PUT comes round
+	roundPut   uint32           // the same of the bell in doing: what a round gathers for, and submits at its end
+	userdStale bool             // the guest's USERD may not have what the card reports
 
 	sent atomic.Bool // by the gate, since engine events were last routed
 
@@ -132,7 +132,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		g.stats.BadUSERD.Add(1)
 		return nil
 	}
-	ch := &channel{active: true, rung: true, guest: g, gid: gid, guestInst: inst, userd: userd}
+	ch := &channel{active: true, mayHaveRun: true, guest: g, gid: gid, guestInst: inst, userd: userd}
 	if !g.withinQuota() {
 		g.stats.OverQuota.Add(1)
 		return nil
@@ -220,7 +220,7 @@ func instanceSpace(inst []byte) shadowpt.Space {
 func (g *Guest) withinQuota() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n := len(g.limbo) + len(g.waiting)
+	n := len(g.stuckChannels) + len(g.waiting)
 	for i := range g.channels {
 		if g.channels[i].ch != nil {
 			n++
@@ -239,11 +239,11 @@ func (g *Guest) close(ch *channel) {
 	ch.listed = false
 	a.mu.Unlock()
 	if !g.leaveCard(ch, wasListed) {
-		g.limbo = append(g.limbo, ch)
+		g.stuckChannels = append(g.stuckChannels, ch)
 		if a.gate != nil {
 			a.gate.giveUp(ch)
 		}
-		g.enterSafe("the card does not give a channel back")
+		g.quarantine("the card does not give a channel back")
 		return
 	}
 	g.finishClose(ch)
@@ -253,17 +253,17 @@ func (g *Guest) close(ch *channel) {
 // neighbour that does not leave is not this guest's to wait for.
 func (g *Guest) leaveCard(ch *channel, listed bool) bool {
 	c := &g.agg.ctl
-	if (g.safe.Load() || g.tired) && c.running(ch.id) { // it has been waited for
+	if (g.quarantined.Load() || g.cardTimedOut) && c.running(ch.id) { // it has been waited for
 		return false
 	}
-	if g.tired {
+	if g.cardTimedOut {
 		return true // it is disabled and off the card; the next runlist is without it
 	}
-	g.spare = spareTraps
+	g.inlineCredits = maxInlineCredits
 	ok := !listed || c.commitRunlist(g.agg.listed)
 	ok = c.preempt(ch.id) && ok
 	if !ok {
-		g.tire()
+		g.noteCardTimeout()
 	}
 	return ok || !c.running(ch.id)
 }
@@ -303,15 +303,15 @@ func (g *Guest) release(ch *channel) {
 
 // reap looks again at channels that the card had not given back.
 func (g *Guest) reap() {
-	left := g.limbo[:0]
-	for _, ch := range g.limbo {
+	left := g.stuckChannels[:0]
+	for _, ch := range g.stuckChannels {
 		if g.agg.ctl.running(ch.id) {
 			left = append(left, ch)
 			continue
 		}
 		g.finishClose(ch)
 	}
-	g.limbo = left
+	g.stuckChannels = left
 	if len(g.waiting) > 0 {
 		g.invalidateCard()
 	}
@@ -377,7 +377,7 @@ func (g *Guest) loadUSERD(ch *channel) {
 		c.ReadVRAM(at+off, page[off:off+4])
 	}
 	g.moving.RUnlock()
-	ch.heard = binary.LittleEndian.Uint32(page[gf100.USERDGPPut:])
-	ch.taken = ch.heard
+	ch.lastPut = binary.LittleEndian.Uint32(page[gf100.USERDGPPut:])
+	ch.roundPut = ch.lastPut
 	c.WriteVRAM(ch.cardUSERD(), page)
 }

@@ -120,7 +120,7 @@ func TestBadStructures(t *testing.T) {
 	g.Runlist(4<<20>>12, 128)
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
-	require.Eventually(t, ev.heard(func() bool { return ev.unlisted == 1 }), patience, tick)
+	require.Eventually(t, ev.saw(func() bool { return ev.unlisted == 1 }), patience, tick)
 	g.Runlist(4<<20>>12, 0) // of which nothing has to be read
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())

@@ -28,7 +28,7 @@ type control struct {
 	fixed   []run         // in VRAM: what bringUp wrote for good
 
 	// What takes time on the card; see turn.
-	invalidating, committing, preempting turn
+	invalidating, committing, preempting coalescer
 
 	mu       sync.Mutex // one sequence of writes at a time, and nothing is waited for under it
 	runlists [2]uint64  // in VRAM; the card may be reading one of them
@@ -197,11 +197,11 @@ func (c *control) await(reg, mask, want uint32) bool {
 // under way when it was called has ended. Other directories' are left alone, for
 // those whose they are did not ask.
 func (c *control) invalidate(dirs ...uint64) bool {
-	join := func(k *ticket) {
+	join := func(k *batch) {
 		k.dirs = append(k.dirs, dirs...)
 		k.allDirs = k.allDirs || len(dirs) == 0 || len(k.dirs) > c.maxDirs
 	}
-	return c.invalidating.do(join, func(k *ticket) bool {
+	return c.invalidating.do(join, func(k *batch) bool {
 		c.mu.Lock()
 		if k.allDirs {
 			c.wr(regInvalidatePDB, 0)
@@ -221,7 +221,7 @@ func (c *control) invalidate(dirs ...uint64) bool {
 // are not on it have left. list is called when the list is made: it has
 // everything that was listed before commitRunlist was called.
 func (c *control) commitRunlist(list func() []uint8) bool {
-	return c.committing.do(nil, func(*ticket) bool {
+	return c.committing.do(nil, func(*batch) bool {
 		c.writeRunlist(list())
 		return c.await(regEngRunlist, gf100.RunlistPending, 0)
 	})
@@ -257,12 +257,12 @@ func (c *control) writeRunlist(ids []uint8) {
 // preempt makes channels leave their PBDMAs, one after the other, as the
 // register wants it.
 func (c *control) preempt(ids ...uint8) bool {
-	join := func(k *ticket) {
+	join := func(k *batch) {
 		for _, id := range ids {
 			k.ids.add(id)
 		}
 	}
-	return c.preempting.do(join, func(k *ticket) bool {
+	return c.preempting.do(join, func(k *batch) bool {
 		ok := true
 		k.ids.each(func(id uint8) {
 			c.mu.Lock()
@@ -313,7 +313,7 @@ func (c *control) disable(id uint8) {
 }
 
 // bell writes a channel's GP_PUT.
-func (c *control) bell(id uint8, put uint32) {
+func (c *control) doorbell(id uint8, put uint32) {
 	b := c.word()
 	defer c.words.Put(b)
 	binary.LittleEndian.PutUint32(b[:], put)

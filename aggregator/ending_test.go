@@ -66,8 +66,8 @@ func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
 				require.Equal(t, scans, g.stats.Scans.Load(), "nothing runs that could see it")
 				require.LessOrEqual(t, g.rounds(), rounds+1)
 			}
-			g.Bell(2)
-			require.Eventually(t, func() bool { return len(f.rung()) > 0 }, patience, tick/10)
+			g.Doorbell(2)
+			require.Eventually(t, func() bool { return len(f.rings()) > 0 }, patience, tick/10)
 			require.Equal(t, scans+1, g.stats.Scans.Load(), "what is owed is done first")
 		})
 	}
@@ -108,7 +108,7 @@ func TestBoundWhileOthersEnd(t *testing.T) {
 		require.True(t, g.Invalidated())
 		require.Equal(t, binds+1, g.stats.Binds.Load())
 		require.Equal(t, scans+1, g.stats.Scans.Load())
-		require.False(t, g.owed.any())
+		require.False(t, g.deferred.any())
 	}
 }
 
@@ -128,7 +128,7 @@ func TestNothingIsOwedBehindAStart(t *testing.T) {
 	require.True(t, g.Invalidated())
 	f.hold(regMMUCtrl, true)
 	f.forget()
-	g.Bell(1)
+	g.Doorbell(1)
 	require.Eventually(t, func() bool { return len(f.writesTo(regInvalidate, 4)) > 0 }, patience, tick/10)
 	require.True(t, g.Invalidated(), "of what the guest asked for")
 	change(shadowpt.PDE{})

@@ -40,7 +40,7 @@ func TestEventsCostWhatRuns(t *testing.T) {
 	require.Zero(t, f.event(a), "nothing runs")
 	g := guests[1]
 	before := heard(g)
-	g.Bell(3)
+	g.Doorbell(3)
 	require.Equal(t, 2, f.event(a), "one channel runs")
 	require.Equal(t, before+1, heard(g))
 	require.Zero(t, f.event(a), "and was seen at its end")
@@ -61,7 +61,7 @@ func TestLastEvent(t *testing.T) {
 	rest := f.get(status)
 	heard := g.stats.EngineEvents.Load
 	f.event(a)
-	g.Bell(3)
+	g.Doorbell(3)
 	f.set(status, rest|gf100.ChannelBusy)
 	n := heard()
 	f.event(a)

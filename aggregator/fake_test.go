@@ -140,7 +140,7 @@ func (f *fakeCard) forget() {
 	f.writes, f.bells = nil, nil
 }
 
-func (f *fakeCard) rung() []regWrite {
+func (f *fakeCard) rings() []regWrite {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]regWrite(nil), f.bells...)
@@ -220,7 +220,7 @@ func (f *fakeCard) DetachHost()            { f.host = nil }
 func (f *fakeCard) Reset() error           { return nil }
 
 // told records what a guest hears.
-type told struct {
+type recorder struct {
 	mu       sync.Mutex
 	engines  uint32
 	faults   map[uint8]gf100.MMUFault
@@ -232,7 +232,7 @@ type told struct {
 	slow     atomic.Pointer[chan struct{}] // if not nil, each event waits for it
 }
 
-func (t *told) note(f func()) {
+func (t *recorder) note(f func()) {
 	if c := t.slow.Load(); c != nil {
 		<-*c
 	}
@@ -241,8 +241,8 @@ func (t *told) note(f func()) {
 	f()
 }
 
-func (t *told) EngineEvent(e uint32) { t.note(func() { t.engines |= e }) }
-func (t *told) MMUFault(id uint8, f gf100.MMUFault) {
+func (t *recorder) EngineEvent(e uint32) { t.note(func() { t.engines |= e }) }
+func (t *recorder) MMUFault(id uint8, f gf100.MMUFault) {
 	t.note(func() {
 		if t.faults == nil {
 			t.faults = map[uint8]gf100.MMUFault{}
@@ -250,8 +250,8 @@ func (t *told) MMUFault(id uint8, f gf100.MMUFault) {
 		t.faults[id] = f
 	})
 }
-func (t *told) PBDMAError(e gf100.PBDMAError) { t.note(func() { t.pbdma = append(t.pbdma, e) }) }
-func (t *told) GraphTrap(id uint8, g gf100.GraphTrap) {
+func (t *recorder) PBDMAError(e gf100.PBDMAError) { t.note(func() { t.pbdma = append(t.pbdma, e) }) }
+func (t *recorder) GraphTrap(id uint8, g gf100.GraphTrap) {
 	t.note(func() {
 		if t.graph == nil {
 			t.graph = map[uint8]gf100.GraphTrap{}
@@ -259,10 +259,10 @@ func (t *told) GraphTrap(id uint8, g gf100.GraphTrap) {
 		t.graph[id] = g
 	})
 }
-func (t *told) CopyTrap(uint8, gf100.CopyTrap) {}
-func (t *told) BindError()                     { t.note(func() { t.unbound++ }) }
-func (t *told) RunlistError()                  { t.note(func() { t.unlisted++ }) }
-func (t *told) Done(runlist bool) {
+func (t *recorder) CopyTrap(uint8, gf100.CopyTrap) {}
+func (t *recorder) BindError()                     { t.note(func() { t.unbound++ }) }
+func (t *recorder) RunlistError()                  { t.note(func() { t.unlisted++ }) }
+func (t *recorder) Done(runlist bool) {
 	t.note(func() {
 		if runlist {
 			t.lists++
@@ -270,7 +270,7 @@ func (t *told) Done(runlist bool) {
 	})
 }
 
-func (t *told) heard(f func() bool) func() bool {
+func (t *recorder) saw(f func() bool) func() bool {
 	return func() bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -304,9 +304,9 @@ func newAggOn(t *testing.T, c card.Card, o Options) *Aggregator {
 	return a
 }
 
-func addGuest(t *testing.T, a *Aggregator, name string) (*Guest, *told) {
+func addGuest(t *testing.T, a *Aggregator, name string) (*Guest, *recorder) {
 	t.Helper()
-	ev := &told{}
+	ev := &recorder{}
 	g, err := a.AddGuest(GuestConfig{Name: name, VRAM: 4 << 20, Tables: 1 << 20}, ev)
 	require.NoError(t, err)
 	return g, ev
@@ -315,7 +315,7 @@ func addGuest(t *testing.T, a *Aggregator, name string) (*Guest, *told) {
 // addGuestWith is addGuest for a guest with a configuration of its own.
 func addGuestWith(t require.TestingT, a *Aggregator, cfg GuestConfig) *Guest {
 	cfg.Name, cfg.VRAM, cfg.Tables = "a", 4<<20, 2<<20
-	g, err := a.AddGuest(cfg, &told{})
+	g, err := a.AddGuest(cfg, &recorder{})
 	require.NoError(t, err)
 	return g
 }
@@ -349,7 +349,7 @@ func bindChannelAt(t require.TestingT, g *Guest, id uint8, dir uint64) {
 func settle(g *Guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.todo.invalidate.add(spaceKey{dir: 1})
+	g.pending.invalidate.add(spaceKey{dir: 1})
 	g.await()
 }
 

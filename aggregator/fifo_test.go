@@ -61,7 +61,7 @@ func TestEnableWhileTheRoundGoesOn(t *testing.T) {
 	// Two binds and a runlist, which is what a round does last, in one round.
 	f.hold(regPreempt, true)
 	g.Preempt(1)
-	under(func() bool { return !g.doing.preempt.empty() })
+	under(func() bool { return !g.current.preempt.empty() })
 	f.hold(regEngRunlist, true)
 	for _, id := range []uint8{1, 2} {
 		g.Bind(id, 0xc0000000|(instAt+uint32(id)*gf100.InstanceSize)>>12)
@@ -69,7 +69,7 @@ func TestEnableWhileTheRoundGoesOn(t *testing.T) {
 	g.Runlist(listAt>>12, 0)
 	f.hold(regPreempt, false)
 	under(func() bool {
-		return g.doing.runlist && !g.doing.bind.empty() && g.channels[2].ch != nil && g.binding.empty()
+		return g.current.runlist && !g.current.bind.empty() && g.channels[2].ch != nil && g.binding.empty()
 	})
 	require.False(t, f.enabled(g.cardChannel(1)))
 	require.True(t, f.enabled(g.cardChannel(2)))
@@ -88,9 +88,9 @@ func TestBellWhileNothingIsScheduled(t *testing.T) {
 	bindChannel(t, g, 1)
 	f.forget()
 	g.Schedule(false)
-	g.Bell(1)
+	g.Doorbell(1)
 	settle(g)
-	require.Len(t, f.rung(), 1)
+	require.Len(t, f.rings(), 1)
 	require.False(t, f.enabled(g.cardChannel(1)))
 }
 
@@ -103,7 +103,7 @@ func TestFaultTrigger(t *testing.T) {
 	bindChannel(t, g, 5)
 	bindChannel(t, other, 5)
 	ce1 := regEngineStatus + uint32(gf100.EngineCE1)*4
-	faults := func() (n int) { ev.heard(func() bool { n = len(ev.faults); return true })(); return n }
+	faults := func() (n int) { ev.saw(func() bool { n = len(ev.faults); return true })(); return n }
 
 	g.TriggerFault(gf100.EngineCE1)
 	f.set(ce1, gf100.EngineBusy|uint32(other.cardChannel(5).id))
@@ -133,14 +133,14 @@ func TestFaultTrigger(t *testing.T) {
 
 	f.forget()
 	require.True(t, g.eachRun(g.cardChannel(5).userd+gf100.USERDGPPut, []byte{9, 0, 0, 0}, true))
-	g.Bell(5)
+	g.Doorbell(5)
 	settle(g)
-	require.Empty(t, f.rung(), "a step that is under way would do what comes after the end")
+	require.Empty(t, f.rings(), "a step that is under way would do what comes after the end")
 	bindChannel(t, g, 5)
 	require.Equal(t, uint32(9), g.agg.ctl.readVRAM(g.cardChannel(5).cardUSERD()+gf100.USERDGPPut))
-	g.Bell(5)
+	g.Doorbell(5)
 	settle(g)
-	require.Len(t, f.rung(), 1)
+	require.Len(t, f.rings(), 1)
 	g.TriggerFault(gf100.EngineCE1)
 	settle(g)
 	require.True(t, f.enabled(g.cardChannel(5)), "it was another channel that the engine was seen with")
@@ -155,7 +155,7 @@ func TestRefusedMethodIsTriedAgain(t *testing.T) {
 	ch := g.cardChannel(7)
 	heard := func(n int) {
 		t.Helper()
-		require.Eventually(t, ev.heard(func() bool { return len(ev.pbdma) == n }), patience, tick)
+		require.Eventually(t, ev.saw(func() bool { return len(ev.pbdma) == n }), patience, tick)
 	}
 	f.raise(map[uint32]uint32{regPBDMAIntr: gf100.PBDMAIntrMethod, regPBDMAMethod: 0x2_1234, regPBDMAData: 5, regPBDMAChannel: uint32(ch.id)})
 	heard(1)

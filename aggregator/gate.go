@@ -226,7 +226,7 @@ func (t *gate) forward(c *gated, n int) {
 	}
 	c.sent = (c.sent + uint32(n)) & (c.size - 1)
 	c.ch.sent.Store(true)
-	t.agg.ctl.bell(c.ch.id, c.sent)
+	t.agg.ctl.doorbell(c.ch.id, c.sent)
 	c.ch.guest.lookSoon() // the card fetches it
 }
 
@@ -318,7 +318,7 @@ func (t *gate) ring(c *gated, put uint32) {
 		c.want, c.put = c.sent, c.sent
 		if put >= c.size { // for the card to refuse: its driver hears of it
 			c.bad = true
-			t.agg.ctl.bell(c.ch.id, put)
+			t.agg.ctl.doorbell(c.ch.id, put)
 			return
 		}
 	}
@@ -326,7 +326,7 @@ func (t *gate) ring(c *gated, put uint32) {
 	if c.bad {
 		c.bad = false
 		if c.want == c.sent { // nothing is new, but the card has forgotten what there was
-			t.agg.ctl.bell(c.ch.id, put)
+			t.agg.ctl.doorbell(c.ch.id, put)
 		}
 	}
 	t.take(now, c)

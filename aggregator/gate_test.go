@@ -103,7 +103,7 @@ func userPut(g *Guest, id uint8) uint32 {
 
 func writePut(g *Guest, id uint8, put uint32) {
 	g.eachRun(userdAt+uint64(id)*gf100.USERDSize+gf100.USERDGPPut, binary.LittleEndian.AppendUint32(nil, put), true)
-	g.Bell(id)
+	g.Doorbell(id)
 }
 
 // Of what two guests submit the card gets one entry at a time, in turns; the guests
@@ -286,7 +286,7 @@ func TestGateBadPut(t *testing.T) {
 	require.Len(t, m.bad, 1)
 	require.Equal(t, uint64(2), g.stats.BadPut.Load())
 	writePut(g, 1, 3)
-	require.Equal(t, regWrite{uint32(id), 3}, m.rung()[len(m.rung())-1], "the card has forgotten its own")
+	require.Equal(t, regWrite{uint32(id), 3}, m.rings()[len(m.rings())-1], "the card has forgotten its own")
 	writePut(g, 1, 4)
 	require.Eventually(t, func() bool { return m.entries(id) == 4 }, patience, tick)
 }
@@ -400,7 +400,7 @@ func TestGateRefusals(t *testing.T) {
 	_, err = NewWith(newFake(fakeVRAM), Options{Scheduler: &cfg})
 	require.ErrorContains(t, err, "does not say what it did")
 	a, _ := newGated(t, t.Cleanup, &cfg)
-	_, err = a.AddGuest(GuestConfig{Name: "x", VRAM: 1 << 20, Share: sched.NodeConfig{Weight: -1}}, &told{})
+	_, err = a.AddGuest(GuestConfig{Name: "x", VRAM: 1 << 20, Share: sched.NodeConfig{Weight: -1}}, &recorder{})
 	require.ErrorContains(t, err, "weight")
 	g, _ := addGuest(t, a, "a")
 	require.ErrorContains(t, g.SetShare(sched.NodeConfig{Cap: 1001}), "cap")
@@ -423,7 +423,7 @@ func TestGateOver(t *testing.T) {
 	writePut(g, 1, 3)
 	m.set(regEngineStatus, gf100.EngineBusy|uint32(id))
 	g.TriggerFault(gf100.EngineGR)
-	require.Eventually(t, ev.heard(func() bool { return len(ev.faults) == 1 }), patience, tick)
+	require.Eventually(t, ev.saw(func() bool { return len(ev.faults) == 1 }), patience, tick)
 	m.end(id, 1, time.Millisecond)
 	writePut(g, 1, 5)
 	a.gate.turn()
@@ -445,7 +445,7 @@ func TestGateAborts(t *testing.T) {
 	writePut(g, 1, 3)
 	writePut(other, 1, 3)
 	require.Zero(t, m.entries(otherID))
-	heard := ev.heard(func() bool { return len(ev.faults) == 1 })
+	heard := ev.saw(func() bool { return len(ev.faults) == 1 })
 	require.Eventually(t, func() bool {
 		if g.stats.Runaways.Load() == 0 { // time goes on until then, however late the gate's goroutine is
 			m.clock.Add(int64(60 * time.Millisecond))

@@ -12,7 +12,7 @@ import (
 // do runs the goroutine's errands.
 func (t *gate) do(e errands) {
 	for _, c := range e.resumed {
-		c.ch.goOn()
+		c.ch.resumeChannel()
 	}
 	for _, a := range e.alerts {
 		switch a.Kind {
@@ -22,12 +22,12 @@ func (t *gate) do(e errands) {
 			}
 		case sched.Quarantine:
 			if g := t.owner(a.Guest); g != nil {
-				g.enterSafe("its requests do not end, again and again")
+				g.quarantine("its requests do not end, again and again")
 			}
 		case sched.Reset:
 			if ch := t.accused(a.Channel); ch != nil {
 				t.giveUp(ch)
-				ch.guest.enterSafe("the card does not let go of a request that does not end")
+				ch.guest.quarantine("the card does not let go of a request that does not end")
 			}
 		}
 	}
@@ -62,12 +62,12 @@ func (t *gate) aborted(ch *channel) {
 
 // goOn lets a channel run whose turn it is to go on with what it was in the middle
 // of when it was unbound.
-func (ch *channel) goOn() {
+func (ch *channel) resumeChannel() {
 	g := ch.guest
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c := &g.channels[ch.gid]; c.ch == ch && c.enabled && !g.rebinding(ch.gid) {
-		g.goOn(ch)
+		g.resumeChannel(ch)
 	}
 }
 
@@ -85,7 +85,7 @@ func (ch *channel) abort(engine int) {
 		f := gf100.EngineClients[engine].Fault(ch.guestInst, 0, false, uint8(shadowpt.PageNotPresent))
 		ch.stop(channelError{kind: mmuFault, fault: f})
 	}
-	g.todo.preempt.add(ch.gid)
+	g.pending.preempt.add(ch.gid)
 	g.wake.Broadcast()
 	g.agg.gate.aborted(ch)
 }

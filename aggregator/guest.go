@@ -32,37 +32,37 @@ type Guest struct {
 	left   atomic.Pointer[homes.Set] // the last client's, which could not be closed, or nil
 	moving sync.RWMutex
 
-	mu       sync.Mutex // guards what follows
-	wake     *sync.Cond // there is something to do, or something was done
-	hear     *sync.Cond // there are news
-	told     *sync.Cond // the guest has been told
-	channels [gf100.Channels]guestChannel
-	todo     todo
-	doing    todo
-	binding  channelSet // of doing.bind, those whose turn is still to come
-	ending   bool       // doing starts nothing
-	leaving  *channel   // that is being closed, until the card has let go of it
-	begun    uint64     // rounds of work
-	done     uint64
-	kept     [gf100.Channels]kept // written by the guest's goroutine alone
-	news     news
-	telling  bool
-	owed     invalidations // put off until the next work that could see them
-	moved    [2]uint64     // bus addresses whose mapping changed since the last scan: from, to
-	policy   shadowpt.Policy
-	lost     card.Bus             // memory that the guest has, but the card no longer reaches
-	blocked  bool                 // PFIFO lets no channel of the guest run
-	served   [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
-	polled   bool                 // doorbells may be written without a trap
-	astray   bool                 // and where windows do not expect it
-	watched  channelSet           // channels that may be rung so
-	unsafe   string               // why the guest is in safe mode
-	strikes  strikes
-	pace     pace // of the work on shadows
-	closing  bool // Remove was called
-	ended    bool // and everything has ended
+	mu               sync.Mutex // guards what follows
+	wake             *sync.Cond // there is something to do, or something was done
+	eventsReady      *sync.Cond // there are news
+	eventsDelivered  *sync.Cond // the guest has been told
+	channels         [gf100.Channels]guestChannel
+	pending          requests
+	current          requests
+	binding          channelSet // of doing.bind, those whose turn is still to come
+	ending           bool       // doing starts nothing
+	leaving          *channel   // that is being closed, until the card has let go of it
+	begun            uint64     // rounds of work
+	done             uint64
+	kept             [gf100.Channels]kept // written by the guest's goroutine alone
+	events           events
+	delivering       bool
+	deferred         invalidations // put off until the next work that could see them
+	remapped         [2]uint64     // bus addresses whose mapping changed since the last scan: from, to
+	policy           shadowpt.Policy
+	detached         card.Bus             // memory that the guest has, but the card no longer reaches
+	blocked          bool                 // PFIFO lets no channel of the guest run
+	served           [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
+	polled           bool                 // doorbells may be written without a trap
+	astray           bool                 // and where windows do not expect it
+	watched          channelSet           // channels that may be rung so
+	quarantineReason string               // why the guest is in safe mode
+	errorBudget      errorBudget
+	tableBudget      pace // of the work on shadows
+	closing          bool // Remove was called
+	ended            bool // and everything has ended
 
-	safe atomic.Bool // unsafe is set
+	quarantined atomic.Bool // unsafe is set
 
 	watching atomic.Bool // polled, and watched is not empty
 
@@ -73,23 +73,23 @@ type Guest struct {
 
 	// Owned by who has filled doing: the guest's goroutine for a round, and at its end, or a
 	// trap that does a little in its place (see atonce.go), which uses the next two only.
-	listed channelSet // the guest's channels on its last runlist
-	spare  int        // traps that may ask the card before a round has done so
+	listed        channelSet // the guest's channels on its last runlist
+	inlineCredits int        // traps that may ask the card before a round has done so
 
-	own       partition // what is free of ownRuns, all of it zero
-	spaces    map[spaceKey]*space
-	tableWork *shadowpt.Work
-	toll      toll
-	following bool // the tracker follows the shadows
-	stale     bool // shadows changed since the card's last invalidate
-	uncertain bool // the last invalidate did not come to its end
-	tired     bool // the card was waited for in vain in this round
+	own          partition // what is free of ownRuns, all of it zero
+	spaces       map[spaceKey]*space
+	tableWork    *shadowpt.Work
+	tableMeter   tableWorkMeter
+	following    bool // the tracker follows the shadows
+	stale        bool // shadows changed since the card's last invalidate
+	uncertain    bool // the last invalidate did not come to its end
+	cardTimedOut bool // the card was waited for in vain in this round
 
 	// What the card has not let go of: channels, and, after those, tables and
 	// channels' names that wait for an invalidate.
-	limbo   []*channel
-	waiting []*channel
-	gone    []*space
+	stuckChannels []*channel
+	waiting       []*channel
+	retiredSpaces []*space
 
 	removed bool // guarded by Aggregator.mu: only its memory is still there
 	working sync.WaitGroup
@@ -110,11 +110,11 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e extents, own []run, e
 		spaces: make(map[spaceKey]*space), tableWork: shadowpt.NewWork(0),
 	}
 	g.own.release(own...)
-	g.toll.guest = g
-	g.tracker = shadowpt.NewTracker(&g.toll, &g.toll, g.tableWork, cfg.VRAM, 2*cfg.Tables)
+	g.tableMeter.guest = g
+	g.tracker = shadowpt.NewTracker(&g.tableMeter, &g.tableMeter, g.tableWork, cfg.VRAM, 2*cfg.Tables)
 	g.setPolicy(cfg.Shadow)
 	g.following = cfg.Shadow.Scan == shadowpt.ScanIncremental
-	g.wake, g.hear, g.told = sync.NewCond(&g.mu), sync.NewCond(&g.mu), sync.NewCond(&g.mu)
+	g.wake, g.eventsReady, g.eventsDelivered = sync.NewCond(&g.mu), sync.NewCond(&g.mu), sync.NewCond(&g.mu)
 	g.windows.init(g)
 	return g
 }
@@ -122,7 +122,7 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e extents, own []run, e
 func (g *Guest) start() {
 	g.working.Add(2)
 	go g.work()
-	go g.tell()
+	go g.deliverEvents()
 }
 
 // Remove ends the guest's channels, scrubs its memory and gives everything back.
@@ -138,7 +138,7 @@ func (g *Guest) Remove() error {
 	if g.agg.gate != nil {
 		g.agg.gate.removeGuest(g)
 	}
-	if n := len(g.limbo) + len(g.waiting) + len(g.gone); n > 0 {
+	if n := len(g.stuckChannels) + len(g.waiting) + len(g.retiredSpaces); n > 0 {
 		g.outOfUse()
 		return fmt.Errorf("aggregator: guest %s: the card has not let go of %d channels and page tables; their memory stays out of use until it is reset", g.name, n)
 	}
@@ -190,16 +190,16 @@ func (g *Guest) Reset() error {
 		g.channels[id].enabled = false
 		g.watch(id)
 	}
-	g.todo.reset = true
+	g.pending.reset = true
 	g.await()
-	for g.telling {
-		g.told.Wait()
+	for g.delivering {
+		g.eventsDelivered.Wait()
 	}
-	g.news = news{}
-	if g.lost != nil && g.unsafe == "" {
-		g.agg.bus.attach(g.index, g.lost)
-		g.noteMoved(0, g.agg.bus.window())
-		g.lost = nil
+	g.events = events{}
+	if g.detached != nil && g.quarantineReason == "" {
+		g.agg.bus.attach(g.index, g.detached)
+		g.noteRemapped(0, g.agg.bus.window())
+		g.detached = nil
 	}
 	g.mu.Unlock()
 	if m := g.mapped.Load(); m != nil {
@@ -250,7 +250,7 @@ func (g *Guest) lookUp() {
 // AttachMemory gives the guest's channels the memory behind its bus addresses.
 // From then on, before pages of it go, Unmapped is called, or DetachMemory.
 func (g *Guest) AttachMemory(m card.Bus) {
-	g.setLost(nil)
+	g.setDetached(nil)
 	g.agg.bus.attach(g.index, m)
 	g.Mapped(0, g.agg.bus.window())
 }
@@ -260,32 +260,32 @@ func (g *Guest) AttachMemory(m card.Bus) {
 func (g *Guest) Mapped(addr, n uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.noteMoved(addr, n)
+	g.noteRemapped(addr, n)
 }
 
 // noteMoved widens moved. Guest.mu is held.
-func (g *Guest) noteMoved(addr, n uint64) {
+func (g *Guest) noteRemapped(addr, n uint64) {
 	window := g.agg.bus.window()
 	from, to := min(addr, window), min(addr+min(n, window), window)
-	if g.moved[0] != g.moved[1] {
-		from, to = min(from, g.moved[0]), max(to, g.moved[1])
+	if g.remapped[0] != g.remapped[1] {
+		from, to = min(from, g.remapped[0]), max(to, g.remapped[1])
 	}
-	g.moved = [2]uint64{from, to}
+	g.remapped = [2]uint64{from, to}
 }
 
-func (g *Guest) setLost(m card.Bus) {
+func (g *Guest) setDetached(m card.Bus) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.lost = m
+	g.detached = m
 }
 
 // DetachMemory takes it away. When it returns, nothing of the card uses it.
 func (g *Guest) DetachMemory() {
-	g.setLost(nil)
+	g.setDetached(nil)
 	g.agg.bus.attach(g.index, nil)
 	g.mu.Lock()
-	g.noteMoved(0, g.agg.bus.window())
-	g.todo.invalidate.unmapped = true // whatever the next round is for
+	g.noteRemapped(0, g.agg.bus.window())
+	g.pending.invalidate.unmapped = true // whatever the next round is for
 	g.mu.Unlock()
 	if !g.agg.ctl.invalidate() {
 		g.stats.CardTimeout.Add(1)
@@ -301,21 +301,21 @@ func (g *Guest) DetachMemory() {
 func (g *Guest) Unmapped(addr, n uint64) {
 	begin := time.Now()
 	g.mu.Lock()
-	if g.lost != nil { // already
+	if g.detached != nil { // already
 		g.mu.Unlock()
 		return
 	}
 	m := g.memory()
-	g.noteMoved(addr, n)
-	g.todo.invalidate.all, g.todo.invalidate.unmapped = true, true
+	g.noteRemapped(addr, n)
+	g.pending.invalidate.all, g.pending.invalidate.unmapped = true, true
 	inTime := g.awaitUntil(begin.Add(g.agg.opts.UnmapTimeout))
 	lost := !inTime || g.uncertain
 	g.mu.Unlock()
 	if lost {
-		g.enterSafe("the card does not say that it has let go of memory")
+		g.quarantine("the card does not say that it has let go of memory")
 		g.agg.bus.attach(g.index, nil)
 		g.agg.bus.barrier()
-		g.setLost(m)
+		g.setDetached(m)
 	}
 	g.stats.Unmaps.Add(1)
 	g.stats.UnmapTime.Add(int64(time.Since(begin)))

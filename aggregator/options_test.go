@@ -55,13 +55,13 @@ func TestGuestsShareTheBus(t *testing.T) {
 		var asked [MaxGuests]atomic.Uint64
 		var list []*Guest
 		for i := range guests {
-			g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(i), VRAM: 1 << 20, Tables: 1 << 20}, &told{})
+			g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(i), VRAM: 1 << 20, Tables: 1 << 20}, &recorder{})
 			require.NoError(t, err)
 			require.Equal(t, gf100.Channels/guests, g.limits.Guaranteed)
 			g.AttachMemory(everywhere{&asked[i]})
 			list = append(list, g)
 		}
-		_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 1 << 20, Tables: 1 << 20}, &told{})
+		_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 1 << 20, Tables: 1 << 20}, &recorder{})
 		require.EqualError(t, err, fmt.Sprintf("aggregator: guest more: it would be one more than the %d that may be", guests))
 		for i, g := range list {
 			for _, addr := range []uint64{0, window / 2, window - 8} {

@@ -65,11 +65,11 @@ func held(t *testing.T, g *Guest) (letGo func()) {
 	settle(g)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pace.spend(time.Now(), 1, 1e15)
+	g.tableBudget.spend(time.Now(), 1, 1e15)
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.pace = pace{}
+		g.tableBudget = pace{}
 		g.wake.Broadcast()
 	}
 }
@@ -92,7 +92,7 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 			const looks = 50
 			a, _ := newHoming(t, Options{Pace: rare})
 			dear := aliasing(t, a, c.replicas)
-			b, err := a.AddGuest(GuestConfig{Name: "b", VRAM: 4 << 20, Tables: 2 << 20, Doorbell: doorbell.Poll}, &told{})
+			b, err := a.AddGuest(GuestConfig{Name: "b", VRAM: 4 << 20, Tables: 2 << 20, Doorbell: doorbell.Poll}, &recorder{})
 			require.NoError(t, err)
 			openWindows(t, b)
 			bindChannel(t, b, 1)
@@ -113,34 +113,34 @@ func TestDearGuestsLookForThemselves(t *testing.T) {
 			for range looks {
 				look()
 			}
-			require.GreaterOrEqual(t, b.stats.PolledBells.Load(), uint64(looks))
+			require.GreaterOrEqual(t, b.stats.PolledDoorbells.Load(), uint64(looks))
 			require.Zero(t, b.stats.OwnLooks.Load())
 			level := func() float64 {
 				dear.mu.Lock()
 				defer dear.mu.Unlock()
-				return dear.pace.level
+				return dear.tableBudget.level
 			}
 			if !c.own {
 				compared := func() bool { // not while they are being freshened
 					look()
-					return gathered > 0 && most >= uint64(c.replicas) && dear.stats.PolledBells.Load() > 0
+					return gathered > 0 && most >= uint64(c.replicas) && dear.stats.PolledDoorbells.Load() > 0
 				}
 				require.Eventually(t, compared, patience, tick, "nothing is compared in a look at everybody's")
 				require.Zero(t, dear.stats.OwnLooks.Load())
 				return
 			}
 			require.Zero(t, gathered, "compared in a look at everybody's")
-			require.Zero(t, dear.stats.PolledBells.Load(), "who is to find them waits")
+			require.Zero(t, dear.stats.PolledDoorbells.Load(), "who is to find them waits")
 			polled := a.polled.Looks.Load()
 			letGo()
-			require.Eventually(t, func() bool { return dear.stats.PolledBells.Load() > 0 }, patience, tick)
+			require.Eventually(t, func() bool { return dear.stats.PolledDoorbells.Load() > 0 }, patience, tick)
 			settle(dear)
 			own := dear.stats.OwnLooks.Load()
 			require.NotZero(t, own)
 			// The poller asks once a second, too; what it began is counted when it has ended.
 			require.LessOrEqual(t, own, 2+a.polled.Looks.Load()-polled, "they were asked for many times, and are done once")
 			require.Greater(t, level(), 0., "it has paid")
-			require.EqualValues(t, looks, dear.cardChannel(1).heard)
+			require.EqualValues(t, looks, dear.cardChannel(1).lastPut)
 		})
 	}
 }
@@ -155,8 +155,8 @@ func TestOwnLooksKeepToTheRate(t *testing.T) {
 	d := &doors{agg: a, most: homes.AtOnce}
 	burst := 4 * float64(g.limits.Tables)
 	begin := time.Now() // around the counts: whoever is late has more time, not more looks
-	before := g.stats.PolledBells.Load()
-	looks := func() float64 { return float64(g.stats.PolledBells.Load() - before) } // those that had to order anything
+	before := g.stats.PolledDoorbells.Load()
+	looks := func() float64 { return float64(g.stats.PolledDoorbells.Load() - before) } // those that had to order anything
 	paid := func() float64 { return (rate*time.Since(begin).Seconds()+burst)/each + 1 }
 	n := uint32(0)
 	ring := func() {
@@ -167,12 +167,12 @@ func TestOwnLooksKeepToTheRate(t *testing.T) {
 	spent := func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.pace.due(time.Now(), rate, burst) > 0
+		return g.tableBudget.due(time.Now(), rate, burst) > 0
 	}
 	rested := func() bool { // it has done what was left to it
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.todo.empty() && g.doing.empty()
+		return g.pending.empty() && g.current.empty()
 	}
 	spend := func() bool {
 		if rested() {
@@ -244,7 +244,7 @@ func TestStrayBellsOfDearGuests(t *testing.T) {
 	}
 	require.Eventually(t, looked, patience, tick, "nothing has rung, but who knows")
 	store(g, 1, 3)
-	require.Eventually(t, func() bool { d.Look(); return g.stats.PolledBells.Load() > 0 }, patience, tick)
+	require.Eventually(t, func() bool { d.Look(); return g.stats.PolledDoorbells.Load() > 0 }, patience, tick)
 }
 
 // TestBellsBehindMuchAreLeft: so is a look of which more goes over than others should wait for,
@@ -265,7 +265,7 @@ func TestBellsBehindMuchAreLeft(t *testing.T) {
 	for range 50 {
 		ring()
 	}
-	require.Eventually(t, func() bool { ring(); return g.stats.PolledBells.Load() > 0 }, patience, tick)
+	require.Eventually(t, func() bool { ring(); return g.stats.PolledDoorbells.Load() > 0 }, patience, tick)
 	require.Zero(t, g.stats.OwnLooks.Load())
 	own := func() bool { // who freshens replicas may have been there before the look
 		for i := range int64(aliasPages) {
@@ -282,7 +282,7 @@ func TestBellsBehindMuchAreLeft(t *testing.T) {
 	require.Eventually(t, func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.channels[1].ch.heard == n
+		return g.channels[1].ch.lastPut == n
 	}, patience, tick)
 }
 
@@ -296,7 +296,7 @@ func TestMergesArePaidFor(t *testing.T) {
 	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
 	d := &doors{agg: a, most: homes.AtOnce}
 	n := uint32(0)
-	for name, bell := range map[string]func(){"look": func() { d.Look() }, "trap": func() { g.Bell(1) }} {
+	for name, bell := range map[string]func(){"look": func() { d.Look() }, "trap": func() { g.Doorbell(1) }} {
 		for _, stores := range []bool{false, true} {
 			paid := func() bool { // who freshens replicas may have been there before
 				settle(g)
@@ -307,13 +307,13 @@ func TestMergesArePaidFor(t *testing.T) {
 				}
 				store(g, 1, n)
 				g.mu.Lock()
-				g.pace = pace{}
+				g.tableBudget = pace{}
 				rounds := g.begun
 				g.mu.Unlock()
 				bell()
 				g.mu.Lock()
 				defer g.mu.Unlock()
-				return g.pace.level > 0 && g.begun == rounds && g.todo.empty() // and not by the guest's goroutine
+				return g.tableBudget.level > 0 && g.begun == rounds && g.pending.empty() // and not by the guest's goroutine
 			}
 			if stores {
 				require.Eventually(t, paid, patience, tick, name)
@@ -333,7 +333,7 @@ func TestBellWithoutNews(t *testing.T) {
 	a, _ := newHoming(t, Options{Pace: rare})
 	g := aliasing(t, a, 1)
 	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
-	trapped, news := g.listenTo(1)
+	trapped, news := g.readPut(1)
 	require.False(t, news)
 	store(g, 1, 1) // by another processor of the guest's
 	var bells unheard
@@ -343,7 +343,7 @@ func TestBellWithoutNews(t *testing.T) {
 		return bells.n > 0
 	}, patience, tick)
 	g.mu.Lock()
-	g.ring(1, g.heed(trapped))
+	g.ring(1, g.notePut(trapped))
 	g.mu.Unlock()
 	require.Equal(t, 1, g.ringUnheard(&bells))
 }
@@ -357,12 +357,12 @@ func TestNewsIsOfItsHearing(t *testing.T) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ch := g.channels[1].ch
-	late := found{ch, ch.hears, ch.heard + 1}
-	for _, put := range []uint32{ch.heard + 2, ch.heard} {
-		assert.True(t, g.heed(found{ch, ch.hears, put}))
+	late := putRead{ch, ch.putSeq, ch.lastPut + 1}
+	for _, put := range []uint32{ch.lastPut + 2, ch.lastPut} {
+		assert.True(t, g.notePut(putRead{ch, ch.putSeq, put}))
 	}
-	assert.False(t, g.heed(late))
-	assert.True(t, g.heed(found{ch, ch.hears, late.put}), "which is found anew")
+	assert.False(t, g.notePut(late))
+	assert.True(t, g.notePut(putRead{ch, ch.putSeq, late.put}), "which is found anew")
 }
 
 // TestDearBellsAreLeft: a doorbell of a guest that has little in many places reaches the card
@@ -374,7 +374,7 @@ func TestDearBellsAreLeft(t *testing.T) {
 			g := aliasing(t, a, replicas)
 			require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
 			id := uint32(g.cardChannel(1).id)
-			told := func(put uint32) bool { return slices.Contains(c.rung(), regWrite{id, put}) }
+			told := func(put uint32) bool { return slices.Contains(c.rings(), regWrite{id, put}) }
 			put := uint32(0)
 			// at once tells whether a bell reached the card while nobody but the trap could do it.
 			atOnce := func() (gathers uint64, rang bool) {
@@ -384,7 +384,7 @@ func TestDearBellsAreLeft(t *testing.T) {
 				put++
 				store(g, 1, put)
 				before := g.stats.Mapped.Gathers.Load()
-				g.Bell(1)
+				g.Doorbell(1)
 				return g.stats.Mapped.Gathers.Load() - before, told(put)
 			}
 			if replicas <= homes.AtOnce/pageSize {

@@ -49,7 +49,7 @@ func TestPiecesAreShared(t *testing.T) {
 					own = a.opts.Map
 					own.Runs = rapid.IntRange(1, 3000).Draw(t, "own runs")
 				}
-				g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(step), VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN, MapLimits: own}, &told{})
+				g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(step), VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN, MapLimits: own}, &recorder{})
 				require.NoError(t, err)
 				guests = append(guests, g)
 				for _, g := range guests {
@@ -117,7 +117,7 @@ func TestWhoCameAloneLeavesTheRest(t *testing.T) {
 	defer func() { require.NoError(t, a.Close()) }()
 	var guests []*Guest
 	add := func(name string) {
-		g, err := a.AddGuest(GuestConfig{Name: name, VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN}, &told{})
+		g, err := a.AddGuest(GuestConfig{Name: name, VRAM: 2 << 20, Tables: 1 << 20, Map: homes.MapPRAMIN}, &recorder{})
 		require.NoError(t, err)
 		guests = append(guests, g)
 	}

@@ -118,8 +118,8 @@ func (g *Guest) lookAtBells(most int) (rang, watched int) {
 func (g *Guest) leaveLook() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.todo.look {
-		g.todo.look = true
+	if !g.pending.look {
+		g.pending.look = true
 		g.wake.Broadcast()
 	}
 }
@@ -163,7 +163,7 @@ func (g *Guest) payFor(w homes.Work) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	cost := perCompared*float64(w.Compared) + perMerged*float64(w.Merged) + perMoved*float64(w.Moved)
-	g.pace.spend(time.Now(), g.agg.opts.TableRate, cost)
+	g.tableBudget.spend(time.Now(), g.agg.opts.TableRate, cost)
 }
 
 // ownLook is lookAtBells by the guest's own goroutine, for the guest that has much in many
@@ -206,7 +206,7 @@ func (g *Guest) strays(pages *[gf100.Channels]uint64) []uint64 {
 
 // unheard are bells that were found and are to be rung.
 type unheard struct {
-	bells [gf100.Channels]found
+	bells [gf100.Channels]putRead
 	n     int
 }
 
@@ -224,14 +224,14 @@ func (g *Guest) listen(to *unheard) (watched int) {
 			return
 		}
 		ch := g.channels[id].ch
-		if b, news := ch.listen(); news {
+		if b, news := ch.readPut(); news {
 			to.bells[to.n] = b
 			to.n++
 		}
-		if ch.showing {
+		if ch.userdStale {
 			more := ch.reports()
 			g.copyUSERD(ch)
-			ch.showing = more
+			ch.userdStale = more
 		}
 	})
 	return watched
@@ -243,10 +243,10 @@ func (g *Guest) ringUnheard(bells *unheard) (rang int) {
 	defer g.mu.Unlock()
 	for _, b := range bells.bells[:bells.n] {
 		id := b.ch.gid
-		if !g.watched.has(id) || g.rebinding(id) || !g.heed(b) {
+		if !g.watched.has(id) || g.rebinding(id) || !g.notePut(b) {
 			continue
 		}
-		g.stats.PolledBells.Add(1)
+		g.stats.PolledDoorbells.Add(1)
 		g.ring(id, true)
 		rang++
 	}

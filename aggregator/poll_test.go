@@ -60,35 +60,35 @@ func TestPolledBells(t *testing.T) {
 		bindChannel(t, g, id)
 	}
 	look(a)
-	require.Zero(t, g.stats.PolledBells.Load(), "nothing was written")
+	require.Zero(t, g.stats.PolledDoorbells.Load(), "nothing was written")
 	f.forget()
 	require.Eventually(t, func() bool { return sleeps(a) }, patience, tick)
 	looks := a.polled.Looks.Load()
 	store(g, 0, 0x1234)
 	time.Sleep(10 * time.Millisecond)
-	if len(f.rung()) > 0 { // a look is counted when it has ended
+	if len(f.rings()) > 0 { // a look is counted when it has ended
 		require.Eventually(t, func() bool { return a.polled.Looks.Load() > looks }, patience, tick, "nobody looked: what the test counts comes from looks")
 	}
 	store(g, 0, 0)
 	f.forget()
-	before := g.stats.PolledBells.Load()
+	before := g.stats.PolledDoorbells.Load()
 	for n := range uint64(50) {
 		want := uint32(n) * 0x01010101 // also more than a ring has
 		for id := range uint8(4) {
 			store(g, id, want+1)
 		}
 		look(a)
-		require.Equal(t, before+4*(n+1), g.stats.PolledBells.Load())
+		require.Equal(t, before+4*(n+1), g.stats.PolledDoorbells.Load())
 		look(a)
-		require.Equal(t, before+4*(n+1), g.stats.PolledBells.Load(), "rung twice")
-		bells := f.rung()
+		require.Equal(t, before+4*(n+1), g.stats.PolledDoorbells.Load(), "rung twice")
+		bells := f.rings()
 		require.Len(t, bells, 4)
 		for _, b := range bells {
 			require.Equal(t, want+1, b.v)
 		}
 		f.forget()
 	}
-	require.Equal(t, g.stats.Bells.Load(), g.stats.PolledBells.Load())
+	require.Equal(t, g.stats.Doorbells.Load(), g.stats.PolledDoorbells.Load())
 }
 
 // TestTrappedBellsAreNotFoundAgain: a client need not map what it is offered.
@@ -99,11 +99,11 @@ func TestTrappedBellsAreNotFoundAgain(t *testing.T) {
 	f.forget()
 	g.moving.Lock() // or the poller finds it before the trap: while pages move it does not look
 	store(g, 1, 5)
-	g.Bell(1)
+	g.Doorbell(1)
 	g.moving.Unlock()
 	look(a)
-	require.Zero(t, g.stats.PolledBells.Load())
-	require.Len(t, f.rung(), 1)
+	require.Zero(t, g.stats.PolledDoorbells.Load())
+	require.Len(t, f.rings(), 1)
 }
 
 // TestNobodyLooksWhereBellsAreTrapped: a guest whose doorbells are trapped, or that
@@ -114,7 +114,7 @@ func TestNobodyLooksWhereBellsAreTrapped(t *testing.T) {
 	openWindows(t, trapped)
 	bindChannel(t, trapped, 1)
 	cfg := GuestConfig{Name: "b", VRAM: 4 << 20, Tables: 2 << 20, Doorbell: doorbell.Poll}
-	polled, err := a.AddGuest(cfg, &told{})
+	polled, err := a.AddGuest(cfg, &recorder{})
 	require.NoError(t, err)
 	openWindows(t, polled)
 	sleeps := func() bool { return sleeps(a) }
@@ -139,7 +139,7 @@ func TestNobodyLooksWhereBellsAreTrapped(t *testing.T) {
 	require.Eventually(t, awake, patience, tick)
 	require.EqualValues(t, 1, trapped.stats.Mapped.PollArea.Load())
 	store(trapped, 1, 9)
-	require.Eventually(t, func() bool { return trapped.stats.PolledBells.Load() == 1 }, patience, tick)
+	require.Eventually(t, func() bool { return trapped.stats.PolledDoorbells.Load() == 1 }, patience, tick)
 	trapped.SetPollArea(1 << 28)
 	require.Eventually(t, sleeps, patience, tick)
 }
@@ -159,9 +159,9 @@ func TestPolledBellPaysFirst(t *testing.T) {
 	look(a)
 	settleRound(g)
 	require.Equal(t, scans+1, g.stats.Scans.Load())
-	require.Len(t, f.rung(), 1)
+	require.Len(t, f.rings(), 1)
 	look(a)
-	require.EqualValues(t, 1, g.stats.PolledBells.Load(), "rung again while it waited")
+	require.EqualValues(t, 1, g.stats.PolledDoorbells.Load(), "rung again while it waited")
 }
 
 // TestUSERDIsShown: the guest reads what the card reports without a trap.
@@ -190,7 +190,7 @@ func TestUSERDIsShown(t *testing.T) {
 	look(a)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	require.False(t, ch.showing, "there is nothing more to show")
+	require.False(t, ch.userdStale, "there is nothing more to show")
 }
 
 // seenCard calls f at each access of its memory.
@@ -250,7 +250,7 @@ func TestLooksDoNotWaitForMoves(t *testing.T) {
 	defer g.moving.Unlock()
 	store(g, 1, 9)
 	look(a)
-	require.EqualValues(t, 1, g.stats.PolledBells.Load(), "found while pages moved")
+	require.EqualValues(t, 1, g.stats.PolledDoorbells.Load(), "found while pages moved")
 }
 
 // TestLooksAreBounded: what one look does is bounded, however many channels and guests
@@ -304,7 +304,7 @@ func idleGuests(t testing.TB, p doorbell.Pace, n int) *Aggregator {
 	for i := range n {
 		g, err := a.AddGuest(GuestConfig{
 			Name: fmt.Sprint(i), VRAM: 4 << 20, Tables: 2 << 20, Channels: 4, Doorbell: doorbell.Poll,
-		}, &told{})
+		}, &recorder{})
 		require.NoError(t, err)
 		openWindows(t, g)
 		for id := range uint8(4) {

@@ -29,7 +29,7 @@ func (g *Guest) setBound(id uint8, inst uint64, on bool) {
 	}
 	c.inst, c.bound = inst, on
 	g.watch(id)
-	g.news.forget(id)
+	g.events.forget(id)
 	for e := range g.served {
 		if g.served[e] == id+1 {
 			g.served[e] = 0
@@ -39,13 +39,13 @@ func (g *Guest) setBound(id uint8, inst uint64, on bool) {
 		g.agg.ctl.disable(c.ch.id)
 		g.showUSERD(c.ch) // from now on the memory may become something else
 	}
-	g.todo.bind.add(id)
+	g.pending.bind.add(id)
 	g.wake.Broadcast()
 }
 
 // rebinding reports whether the card's channel is not what the guest's table
 // says. Guest.mu is held.
-func (g *Guest) rebinding(id uint8) bool { return g.todo.bind.has(id) || g.binding.has(id) }
+func (g *Guest) rebinding(id uint8) bool { return g.pending.bind.has(id) || g.binding.has(id) }
 
 // Enable acts on bit 0 of NV_PCCSR_CHANNEL.
 func (g *Guest) Enable(id uint8, on bool) {
@@ -61,14 +61,14 @@ func (g *Guest) Enable(id uint8, on bool) {
 		g.agg.ctl.disable(c.ch.id)
 		return
 	}
-	g.goOn(c.ch)
+	g.resumeChannel(c.ch)
 }
 
 // goOn lets a channel run, after what is owed to its space.
-func (g *Guest) goOn(ch *channel) {
-	if g.owes(ch) {
-		g.todo.schedule = true
-		g.pay()
+func (g *Guest) resumeChannel(ch *channel) {
+	if g.needsFlush(ch) {
+		g.pending.schedule = true
+		g.flushDeferred()
 		return
 	}
 	g.run(ch)
@@ -83,7 +83,7 @@ func (g *Guest) run(ch *channel) {
 		ch.stop(channelError{kind: pbdmaError, pbdma: ch.failed})
 	case g.agg.gate != nil && g.agg.gate.holds(ch): // it goes on when it is its turn
 	default:
-		ch.saved, ch.active, ch.rung = false, true, true
+		ch.saved, ch.active, ch.mayHaveRun = false, true, true
 		g.agg.ctl.enable(ch.id)
 	}
 }
@@ -97,7 +97,7 @@ func (g *Guest) Schedule(on bool) {
 		return
 	}
 	g.blocked = !on
-	g.todo.schedule = true
+	g.pending.schedule = true
 	g.wake.Broadcast()
 }
 
@@ -124,10 +124,10 @@ func (g *Guest) Runlist(base, count uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Runlists.Add(1)
-	if g.unlist(base, count) {
+	if g.tryDelist(base, count) {
 		return
 	}
-	g.todo.runlist, g.todo.base, g.todo.count = true, base, count
+	g.pending.runlist, g.pending.base, g.pending.count = true, base, count
 	g.wake.Broadcast()
 }
 
@@ -135,7 +135,7 @@ func (g *Guest) Runlist(base, count uint32) {
 func (g *Guest) RunlistPending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.todo.runlist || g.doing.runlist
+	return g.pending.runlist || g.current.runlist
 }
 
 // Preempt asks a channel to leave the card.
@@ -143,10 +143,10 @@ func (g *Guest) Preempt(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Preempts.Add(1)
-	if g.leaves(id) {
+	if g.tryPreempt(id) {
 		return
 	}
-	g.todo.preempt.add(id)
+	g.pending.preempt.add(id)
 	g.wake.Broadcast()
 }
 
@@ -154,7 +154,7 @@ func (g *Guest) Preempt(id uint8) {
 func (g *Guest) PreemptPending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.todo.preempt.empty() || !g.doing.preempt.empty()
+	return !g.pending.preempt.empty() || !g.current.preempt.empty()
 }
 
 // Invalidate acts on a write of NV_PFB_PRI_MMU_INVALIDATE; pdb is the register
@@ -174,11 +174,11 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	} else {
 		asked.add(spaceKey{uint64(pdb>>4) << 12, shadowpt.Target(pdb & 3)})
 	}
-	if g.mayPutOff() && g.putOff(&asked) {
+	if g.mayDefer() && g.deferInvalidate(&asked) {
 		return
 	}
-	g.todo.invalidate.merge(asked)
-	g.todo.asked = true
+	g.pending.invalidate.merge(asked)
+	g.pending.asked = true
 	g.wake.Broadcast()
 }
 
@@ -190,7 +190,7 @@ func (g *Guest) Invalidated() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.todo.asked && !g.doing.asked
+	return !g.pending.asked && !g.current.asked
 }
 
 // Shown reports whether what the client has mapped shows all that it should: a store
@@ -280,7 +280,7 @@ func (g *Guest) resume(id uint8, retry bool) {
 	}
 	c.ch.held, c.ch.stopped, c.ch.retry = false, false, retry
 	if c.enabled {
-		g.goOn(c.ch)
+		g.resumeChannel(c.ch)
 	}
 }
 
@@ -292,7 +292,7 @@ func (g *Guest) readRunlist(base, count uint32) channelSet {
 		g.stats.BadRunlist.Add(1)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.news.unlisted = true // told with the end of the round
+		g.events.unlisted = true // told with the end of the round
 	}
 	return listed
 }

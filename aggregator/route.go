@@ -109,15 +109,15 @@ func (g *Guest) engineEvent(engines uint32) {
 	defer g.mu.Unlock()
 	moved := false
 	for i := range g.channels {
-		if ch := g.channels[i].ch; ch != nil && ch.moved() {
+		if ch := g.channels[i].ch; ch != nil && ch.takeMayHaveRun() {
 			moved = true
 		}
 	}
 	if moved {
 		g.stats.EngineEvents.Add(1)
-		g.news.engines |= engines
+		g.events.engines |= engines
 		g.lookSoon()
-		g.hear.Signal()
+		g.eventsReady.Signal()
 	}
 }
 
@@ -132,8 +132,8 @@ func (ch *channel) fail(e channelError) {
 	}
 	g.agg.ctl.disable(ch.id)
 	ch.stop(e)
-	if g.strikes.hit(time.Now(), g.agg.opts.ErrorBurst, g.agg.opts.ErrorRate) {
-		g.enterSafeLocked("it stops the card's engines again and again")
+	if g.errorBudget.hit(time.Now(), g.agg.opts.ErrorBurst, g.agg.opts.ErrorRate) {
+		g.quarantineLocked("it stops the card's engines again and again")
 	}
 }
 
@@ -146,8 +146,8 @@ func (ch *channel) stop(e channelError) {
 	if t := ch.guest.agg.gate; t != nil && ch.ended() {
 		t.giveUp(ch)
 	}
-	ch.guest.news.fail(e)
-	ch.guest.hear.Signal()
+	ch.guest.events.fail(e)
+	ch.guest.eventsReady.Signal()
 }
 
 // routeFault tells the channel's owner of an MMU fault. The channel stays off

@@ -16,14 +16,14 @@ func TestErrorsReachTheirOwner(t *testing.T) {
 	bindChannel(t, g2, 7)
 	ch := g2.cardChannel(7)
 	f.raise(map[uint32]uint32{regFaultID: 1 << 0x15, regFault + 0x15*strideFault: uint32(ch.inst >> 12), regFaultLo + 0x15*strideFault: 0x1000, regFaultInfo + 0x15*strideFault: 0x42})
-	require.Eventually(t, ev2.heard(func() bool { return len(ev2.faults) == 1 }), patience, tick)
+	require.Eventually(t, ev2.saw(func() bool { return len(ev2.faults) == 1 }), patience, tick)
 	require.Equal(t, gf100.MMUFault{Unit: 0x15, Inst: instAt + 7*gf100.InstanceSize, VA: 0x1000, Info: 0x42}, ev2.faults[7])
 	require.Zero(t, f.get(regFaultID))
 	require.Zero(t, f.get(regChannel+uint32(ch.id)*8)&gf100.ChannelEnabled)
 
 	one := g1.cardChannel(7)
 	f.raise(map[uint32]uint32{regPBDMAIntr: gf100.PBDMAIntrMethod, regPBDMAMethod: 0x2_1234, regPBDMAData: 5, regPBDMAChannel: uint32(one.id)})
-	require.Eventually(t, ev1.heard(func() bool { return len(ev1.pbdma) == 1 }), patience, tick)
+	require.Eventually(t, ev1.saw(func() bool { return len(ev1.pbdma) == 1 }), patience, tick)
 	require.Equal(t, gf100.PBDMAError{Channel: 7, Intr: gf100.PBDMAIntrMethod, Method: 0x2_1234, Data: 5}, ev1.pbdma[0])
 	require.Equal(t, uint32(methodPassed), f.get(regPBDMAMethod))
 	require.Zero(t, f.get(regChannel+uint32(one.id)*8)&gf100.ChannelEnabled)
@@ -36,7 +36,7 @@ func TestErrorsReachTheirOwner(t *testing.T) {
 		regGraphIntr: gf100.GraphIntrIllegalMthd, regGraphContext: 1<<31 | uint32(one.inst>>12),
 		regGraphAddr: 3<<16 | 0x400, regGraphClass + 12: 0x9097, regGraphData: 8,
 	})
-	require.Eventually(t, ev1.heard(func() bool { return len(ev1.graph) == 1 }), patience, tick)
+	require.Eventually(t, ev1.saw(func() bool { return len(ev1.graph) == 1 }), patience, tick)
 	require.Equal(t, gf100.GraphTrap{
 		Intr: gf100.GraphIntrIllegalMthd, Inst: instAt + 7*gf100.InstanceSize, Subchannel: 3, Class: 0x9097, Method: 0x400, Data: 8,
 	}, ev1.graph[7])
@@ -60,7 +60,7 @@ func TestSlowListener(t *testing.T) {
 		f.raise(map[uint32]uint32{regFaultID: 1, regFault: uint32(g.cardChannel(1).inst >> 12)})
 		require.Eventually(t, func() bool { return f.get(regFaultID) == 0 }, patience, tick)
 	}
-	require.Eventually(t, ev2.heard(func() bool { return len(ev2.faults) == 1 }), patience, tick)
+	require.Eventually(t, ev2.saw(func() bool { return len(ev2.faults) == 1 }), patience, tick)
 }
 
 // A guest that stops the engines again and again is put into safe mode, and comes
@@ -73,12 +73,12 @@ func TestTooManyErrors(t *testing.T) {
 		f.raise(map[uint32]uint32{regFaultID: 1, regFault: uint32(g.cardChannel(1).inst >> 12)})
 		require.Eventually(t, func() bool { return f.get(regFaultID) == 0 }, patience, tick)
 	}
-	require.Eventually(t, func() bool { return g.SafeMode() != "" && g.cardChannel(1) == nil }, patience, tick)
+	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(1) == nil }, patience, tick)
 	g.Runlist(listAt>>12, 1)
 	settle(g)
 	require.False(t, g.RunlistPending())
 	require.NoError(t, g.Reset())
-	require.Empty(t, g.SafeMode())
+	require.Empty(t, g.QuarantineReason())
 	bindChannel(t, g, 1)
 	require.NotNil(t, g.cardChannel(1))
 }

@@ -40,7 +40,7 @@ func (g *Guest) SetShadow(p shadowpt.Policy) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.todo.policy = &p
+	g.pending.policy = &p
 	g.await()
 	return nil
 }
@@ -52,8 +52,8 @@ func (g *Guest) wrote(addr, n uint64) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.todo.entries {
-		g.todo.entries = true
+	if !g.pending.entries {
+		g.pending.entries = true
 		g.wake.Broadcast()
 	}
 }
@@ -62,8 +62,8 @@ func (g *Guest) wrote(addr, n uint64) {
 // is under way that lets a channel run, what is still to come pays first, and no channel that
 // is about to go has something to be written to its guest's memory. A guest that has been told
 // that its invalidate is done may use that for something else. Guest.mu is held.
-func (g *Guest) mayPutOff() bool {
-	if !g.doing.empty() && !g.ending || g.leaving != nil && !g.leaving.saved {
+func (g *Guest) mayDefer() bool {
+	if !g.current.empty() && !g.ending || g.leaving != nil && !g.leaving.saved {
 		return false
 	}
 	ok := true
@@ -71,13 +71,13 @@ func (g *Guest) mayPutOff() bool {
 		ch := g.channels[id].ch
 		ok = ok && (ch == nil || ch.saved)
 	}
-	g.todo.bind.each(look)
+	g.pending.bind.each(look)
 	g.binding.each(look)
 	return ok
 }
 
 // putOff reports whether an invalidate may be owed. Guest.mu is held.
-func (g *Guest) putOff(v *invalidations) bool {
+func (g *Guest) deferInvalidate(v *invalidations) bool {
 	if g.policy.Sync != shadowpt.SyncLazy || v.unmapped {
 		return false
 	}
@@ -87,7 +87,7 @@ func (g *Guest) putOff(v *invalidations) bool {
 	// What no channel has no shadow is of, and who makes one reads all. Memory that has come
 	// is for all.
 	var owed invalidations
-	if g.moved[0] != g.moved[1] {
+	if g.remapped[0] != g.remapped[1] {
 		owed = *v
 	}
 	for i := range g.channels {
@@ -102,19 +102,19 @@ func (g *Guest) putOff(v *invalidations) bool {
 		owed.all = v.all
 		owed.add(ch.space.key)
 	}
-	g.owed.merge(owed)
+	g.deferred.merge(owed)
 	g.stats.LazyInvalidates.Add(1)
 	return true
 }
 
 // owes reports whether a channel may not run before something owed is done.
 // Guest.mu is held.
-func (g *Guest) owes(ch *channel) bool { return g.owed.any() && g.owed.has(ch.space.key) }
+func (g *Guest) needsFlush(ch *channel) bool { return g.deferred.any() && g.deferred.has(ch.space.key) }
 
 // pay has everything that is owed done in the next round. Guest.mu is held.
-func (g *Guest) pay() {
-	g.todo.invalidate.merge(g.owed)
-	g.owed = invalidations{}
+func (g *Guest) flushDeferred() {
+	g.pending.invalidate.merge(g.deferred)
+	g.deferred = invalidations{}
 	g.wake.Broadcast()
 }
 
@@ -129,15 +129,15 @@ func (g *Guest) bring(v *invalidations) {
 		return
 	}
 	g.mu.Lock()
-	moved := g.moved
-	g.moved = [2]uint64{}
+	remapped := g.remapped
+	g.remapped = [2]uint64{}
 	g.mu.Unlock()
-	if len(which) == 0 && moved[0] == moved[1] {
+	if len(which) == 0 && remapped[0] == remapped[1] {
 		return
 	}
 	g.timed(nil, func() {
-		if moved[0] != moved[1] {
-			g.tracker.Moved(moved[0], moved[1]-moved[0])
+		if remapped[0] != remapped[1] {
+			g.tracker.Moved(remapped[0], remapped[1]-remapped[0])
 		}
 		if len(which) == len(g.spaces) {
 			g.tracker.Update()
@@ -196,13 +196,13 @@ func (g *Guest) build(sp *space) {
 // others. If any was written but made, which the card has never walked, the card has to
 // forget what they were.
 func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
-	begin, away := time.Now(), g.toll.away
+	begin, away := time.Now(), g.tableMeter.away
 	before := g.count()
 	f()
 	now := g.count()
 	s := &g.stats
 	foreign := &s.ForeignEntries
-	if g.doing.invalidate.unmapped {
+	if g.current.invalidate.unmapped {
 		foreign = &s.LostEntries
 	}
 	foreign.Add(now.Foreign - before.Foreign)
@@ -217,13 +217,13 @@ func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
 	}
 	g.stale = g.stale || now.Rewritten != before.Rewritten
 	end := time.Now()
-	s.ShadowTime.Add(int64(end.Sub(begin) - (g.toll.away - away)))
-	g.toll.spend(now.Examined - before.Examined + perChange*(now.Changed-before.Changed))
-	work := g.toll.work - s.TableWork.Load() // and what was cleared since
+	s.ShadowTime.Add(int64(end.Sub(begin) - (g.tableMeter.away - away)))
+	g.tableMeter.spend(now.Examined - before.Examined + perChange*(now.Changed-before.Changed))
+	work := g.tableMeter.work - s.TableWork.Load() // and what was cleared since
 	s.TableWork.Add(work)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pace.spend(end, g.agg.opts.TableRate, float64(work))
+	g.tableBudget.spend(end, g.agg.opts.TableRate, float64(work))
 }
 
 // count sums up what all shadows took.
@@ -258,7 +258,7 @@ func (g *Guest) follow(p shadowpt.Policy) {
 	defer g.mu.Unlock()
 	g.setPolicy(p)
 	if p.Sync != shadowpt.SyncLazy {
-		g.pay()
+		g.flushDeferred()
 	}
 }
 
@@ -289,9 +289,9 @@ func (p *pace) due(now time.Time, rate, burst float64) time.Duration {
 // unless something comes that must not wait. Guest.mu is held.
 func (g *Guest) throttle() {
 	burst := 4 * float64(g.limits.Tables)
-	for !g.closing && !g.todo.urgent() {
+	for !g.closing && !g.pending.urgent() {
 		now := time.Now()
-		d := g.pace.due(now, g.agg.opts.TableRate, burst)
+		d := g.tableBudget.due(now, g.agg.opts.TableRate, burst)
 		if d == 0 {
 			return
 		}

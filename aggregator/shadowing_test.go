@@ -61,7 +61,7 @@ func newDriver(t *rapid.T, p shadowpt.Policy) *driver {
 	f := newFake(32 << 20)
 	a, err := NewWith(f, Options{CardTimeout: patience})
 	require.NoError(t, err)
-	g, err := a.AddGuest(GuestConfig{Name: "a", VRAM: 4 << 20, Tables: 16 << 20, Shadow: p}, &told{})
+	g, err := a.AddGuest(GuestConfig{Name: "a", VRAM: 4 << 20, Tables: 16 << 20, Shadow: p}, &recorder{})
 	require.NoError(t, err)
 	d := &driver{t: t, g: g, f: f, bus: &rangeBus{cutFile{make([]byte, 1<<20)}, 0, 1 << 20}, dirs: driverDirs, clean: make([]bool, len(driverDirs)), bound: make([]bool, len(driverDirs))}
 	g.AttachMemory(d.bus)
@@ -191,9 +191,9 @@ func (d *driver) bell(id int) {
 		d.bind(id)
 	}
 	d.bells++
-	n := len(d.f.rung())
-	d.g.Bell(uint8(id))
-	require.Eventually(d.t, func() bool { return len(d.f.rung()) > n }, patience, tick/10)
+	n := len(d.f.rings())
+	d.g.Doorbell(uint8(id))
+	require.Eventually(d.t, func() bool { return len(d.f.rings()) > n }, patience, tick/10)
 	if d.clean[id] {
 		d.compared++
 		d.compare(d.g.cardChannel(uint8(id)).space)
@@ -311,9 +311,9 @@ func TestLazyScans(t *testing.T) {
 			g.Invalidate(dirAt>>12<<4, 1<<31|1)
 			require.True(t, g.Invalidated())
 			if i%(invalidates/submissions) == 0 {
-				n := len(f.rung())
-				g.Bell(1)
-				require.Eventually(t, func() bool { return len(f.rung()) > n }, patience, tick/10)
+				n := len(f.rings())
+				g.Doorbell(1)
+				require.Eventually(t, func() bool { return len(f.rings()) > n }, patience, tick/10)
 				settleRound(g)
 			}
 		}
@@ -356,8 +356,8 @@ func TestScansAreOfSpaces(t *testing.T) {
 	g := addGuestWith(t, a, GuestConfig{})
 	move := func() {
 		g.mu.Lock()
-		g.moved = [2]uint64{0, 1 << 20}
-		g.todo.invalidate.all, g.todo.invalidate.unmapped = true, true
+		g.remapped = [2]uint64{0, 1 << 20}
+		g.pending.invalidate.all, g.pending.invalidate.unmapped = true, true
 		g.mu.Unlock()
 		settle(g)
 	}
@@ -377,7 +377,7 @@ func TestBusyChannelsAreNotPutOff(t *testing.T) {
 	bindChannel(t, g, 1)
 	ch := g.cardChannel(1)
 	for _, busy := range []uint32{gf100.ChannelBusy, gf100.ChannelPending, 0} {
-		g.Bell(1)
+		g.Doorbell(1)
 		settleRound(g)
 		f.set(regChannel+uint32(ch.id)*8, busy|1)
 		require.True(t, g.eachRun(dirAt, []byte{byte(busy >> 22)}, true))
@@ -427,7 +427,7 @@ func TestTableStormIsBounded(t *testing.T) {
 		work := g.stats.TableWork.Load()
 		g.Invalidate(dirAt>>12<<4, 1<<31|1)
 		g.mu.Lock()
-		waits := g.pace.level > float64(burst)
+		waits := g.tableBudget.level > float64(burst)
 		g.mu.Unlock()
 		if waits || g.stats.ThrottleTime.Load() > 0 {
 			break
@@ -441,7 +441,7 @@ func TestTableStormIsBounded(t *testing.T) {
 	require.Greater(t, g.stats.TableWork.Load(), burst)
 	require.LessOrEqual(t, g.stats.TableWork.Load(), burst+2*round+uint64(rate*time.Since(begin).Seconds()))
 	g.Unmapped(0, 1<<20)
-	require.Empty(t, g.SafeMode(), "done in time")
+	require.Empty(t, g.QuarantineReason(), "done in time")
 }
 
 // TestOthersHaveTurns: on one processor, who has long tables looked at lets others run
@@ -458,7 +458,7 @@ func TestOthersHaveTurns(t *testing.T) {
 			runtime.Gosched()
 		}
 	})
-	mine := toll{guest: g}
+	mine := tableWorkMeter{guest: g}
 	spend := func(n uint64) int64 {
 		before := turns.Load()
 		for range n / 512 {
@@ -468,11 +468,11 @@ func TestOthersHaveTurns(t *testing.T) {
 	}
 	require.Greater(t, spend(100*slice), int64(50)) // the race detector has others run, too
 	require.NotZero(t, mine.away)
-	for _, todo := range []*todo{&g.todo, &g.doing} { // in the round to come, or in this one
+	for _, requests := range []*requests{&g.pending, &g.current} { // in the round to come, or in this one
 		urgent := func(on bool) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			todo.invalidate.unmapped = on // which nobody wakes the goroutine for
+			requests.invalidate.unmapped = on // which nobody wakes the goroutine for
 		}
 		urgent(true)
 		away := mine.away

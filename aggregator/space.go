@@ -26,7 +26,7 @@ func (g *Guest) enter(s shadowpt.Space) *space {
 	key := keyOf(s)
 	sp := g.spaces[key]
 	if sp == nil {
-		shadow, ok := shadowpt.NewShadow(&g.toll, &g.toll, g.tableWork, s)
+		shadow, ok := shadowpt.NewShadow(&g.tableMeter, &g.tableMeter, g.tableWork, s)
 		if !ok {
 			return nil
 		}
@@ -50,7 +50,7 @@ func (g *Guest) leave(sp *space) bool {
 	if g.following {
 		g.tracker.Unfollow(sp.shadow)
 	}
-	g.gone = append(g.gone, sp)
+	g.retiredSpaces = append(g.retiredSpaces, sp)
 	return g.invalidateCard()
 }
 
@@ -60,7 +60,7 @@ func (g *Guest) directories() (dirs []uint64) {
 	for _, sp := range g.spaces {
 		dirs = append(dirs, sp.shadow.Dir())
 	}
-	for _, sp := range g.gone {
+	for _, sp := range g.retiredSpaces {
 		dirs = append(dirs, sp.shadow.Dir())
 	}
 	if len(dirs) == 0 {
@@ -72,11 +72,11 @@ func (g *Guest) directories() (dirs []uint64) {
 // invalidateCard makes the card forget old translations, after which everything
 // that went out of use may be given back.
 func (g *Guest) invalidateCard() bool {
-	if g.tired {
+	if g.cardTimedOut {
 		return false
 	}
 	if !g.agg.ctl.invalidate(g.directories()...) {
-		g.tire()
+		g.noteCardTimeout()
 		return false
 	}
 	g.stale = false
@@ -85,10 +85,10 @@ func (g *Guest) invalidateCard() bool {
 	for _, sp := range g.spaces {
 		sp.shadow.Release()
 	}
-	for _, sp := range g.gone {
+	for _, sp := range g.retiredSpaces {
 		sp.shadow.Free()
 	}
-	g.gone = nil
+	g.retiredSpaces = nil
 	for _, ch := range g.waiting {
 		g.release(ch)
 	}

@@ -9,21 +9,21 @@ import (
 // GuestStats counts what a guest asked for and what came of it. Every counter
 // may be read at any time.
 type GuestStats struct {
-	Bells        atomic.Uint64 // doorbells
-	PolledBells  atomic.Uint64 // of these, those that were not trapped
-	OwnLooks     atomic.Uint64 // looks for those by its own goroutine: it has much in many places
-	Binds        atomic.Uint64
-	Unbinds      atomic.Uint64
-	Runlists     atomic.Uint64
-	Preempts     atomic.Uint64
-	Invalidates  atomic.Uint64 // asked for
-	Rebuilds     atomic.Uint64 // shadows built from all of the tables
-	EngineEvents atomic.Uint64 // delivered
-	MMUFaults    atomic.Uint64
-	Runaways     atomic.Uint64 // requests that were ended because they ran for too long
-	PBDMAErrors  atomic.Uint64
-	EngineErrors atomic.Uint64 // methods that an engine refused
-	WindowFaults atomic.Uint64 // BAR accesses that the guest's tables do not answer
+	Doorbells       atomic.Uint64 // doorbells
+	PolledDoorbells atomic.Uint64 // of these, those that were not trapped
+	OwnLooks        atomic.Uint64 // looks for those by its own goroutine: it has much in many places
+	Binds           atomic.Uint64
+	Unbinds         atomic.Uint64
+	Runlists        atomic.Uint64
+	Preempts        atomic.Uint64
+	Invalidates     atomic.Uint64 // asked for
+	Rebuilds        atomic.Uint64 // shadows built from all of the tables
+	EngineEvents    atomic.Uint64 // delivered
+	MMUFaults       atomic.Uint64
+	Runaways        atomic.Uint64 // requests that were ended because they ran for too long
+	PBDMAErrors     atomic.Uint64
+	EngineErrors    atomic.Uint64 // methods that an engine refused
+	WindowFaults    atomic.Uint64 // BAR accesses that the guest's tables do not answer
 
 	Scans            atomic.Uint64 // times that shadows were brought up to date
 	LazyInvalidates  atomic.Uint64 // invalidates that were put off until the next work
@@ -49,7 +49,7 @@ type GuestStats struct {
 	ForeignEntries  atomic.Uint64 // page entries that name nothing of the guest's
 	ForeignTables   atomic.Uint64 // page tables outside its memory
 	TablesOverQuota atomic.Uint64 // page tables beyond its share of memory and work
-	SafeModes       atomic.Uint64 // times that the guest was put into safe mode
+	Quarantines     atomic.Uint64 // times that the guest was put into safe mode
 	CardTimeout     atomic.Uint64 // the card did not do it in time
 	ScrubFailures   atomic.Uint64 // times that its memory could not be cleared
 
@@ -67,8 +67,8 @@ type Count struct {
 // Counts returns every counter, in the order of GuestStats. Times are none.
 func (s *GuestStats) Counts() []Count {
 	list := []Count{
-		{"bells", s.Bells.Load(), false},
-		{"polled_bells", s.PolledBells.Load(), false},
+		{"doorbells", s.Doorbells.Load(), false},
+		{"polled_doorbells", s.PolledDoorbells.Load(), false},
 		{"own_looks", s.OwnLooks.Load(), false},
 		{"binds", s.Binds.Load(), false},
 		{"unbinds", s.Unbinds.Load(), false},
@@ -101,7 +101,7 @@ func (s *GuestStats) Counts() []Count {
 		{"foreign_entries", s.ForeignEntries.Load(), true},
 		{"foreign_tables", s.ForeignTables.Load(), true},
 		{"tables_over_quota", s.TablesOverQuota.Load(), true},
-		{"safe_modes", s.SafeModes.Load(), false},
+		{"quarantines", s.Quarantines.Load(), false},
 		{"card_timeouts", s.CardTimeout.Load(), false},
 		{"scrub_failures", s.ScrubFailures.Load(), false},
 	}

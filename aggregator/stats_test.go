@@ -86,12 +86,12 @@ func TestLeavingIsNoBrokenRule(t *testing.T) {
 		bindChannel(t, g, 1)
 		settle(g)
 		g.mu.Lock()
-		g.owed.all = true // as nouveau's last ones are
+		g.deferred.all = true // as nouveau's last ones are
 		g.mu.Unlock()
 		require.Zero(t, g.stats.ForeignEntries.Load(), scan)
 		g.DetachMemory()
 		if c.bell {
-			g.Bell(1)
+			g.Doorbell(1)
 		}
 		require.NoError(t, g.Reset())
 		require.Zero(t, g.stats.ForeignEntries.Load(), scan)
@@ -102,12 +102,12 @@ func TestLeavingIsNoBrokenRule(t *testing.T) {
 		// What is owed from before is done for the next client at the latest, with its memory.
 		g.AttachMemory(cutFile{make([]byte, 1<<16)})
 		bindChannel(t, g, 1)
-		g.Bell(1)
+		g.Doorbell(1)
 		settle(g)
 		g.mu.Lock()
-		owes := g.owes(g.channels[1].ch)
+		needsFlush := g.needsFlush(g.channels[1].ch)
 		g.mu.Unlock()
-		require.False(t, owes, scan)
+		require.False(t, needsFlush, scan)
 		require.Zero(t, g.stats.ForeignEntries.Load()+g.stats.LostEntries.Load(), scan)
 	}
 }

@@ -17,48 +17,48 @@ import (
 // submission could depend on, the card hears of it at once. What the guest wrote to mapped
 // windows before is one such thing: if it is more than a trap should look at, the guest's
 // goroutine does it.
-func (g *Guest) Bell(id uint8) {
-	b, news := g.listenTo(id)
+func (g *Guest) Doorbell(id uint8) {
+	b, news := g.readPut(id)
 	gathered := !news || g.gatherWithin(homes.AtOnce) == homes.Done
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ring(id, g.heed(b) && gathered)
+	g.ring(id, g.notePut(b) && gathered)
 }
 
 // found is what there was to hear of a channel.
-type found struct {
-	ch    *channel // nil: it has none
-	hears uint64   // as it had been heard so often
-	put   uint32   // GP_PUT
+type putRead struct {
+	ch     *channel // nil: it has none
+	putSeq uint64   // as it had been heard so often
+	put    uint32   // GP_PUT
 }
 
 // listenTo looks at a channel's GP_PUT, and tells whether it is another than was heard last.
-func (g *Guest) listenTo(id uint8) (b found, news bool) {
+func (g *Guest) readPut(id uint8) (b putRead, news bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ch := g.channels[id].ch; ch != nil {
-		return ch.listen()
+		return ch.readPut()
 	}
 	return b, false
 }
 
 // listen is listenTo. Guest.mu is held.
-func (ch *channel) listen() (b found, news bool) {
-	b = found{ch, ch.hears, ch.heard}
+func (ch *channel) readPut() (b putRead, news bool) {
+	b = putRead{ch, ch.putSeq, ch.lastPut}
 	if put, ok := ch.put(); ok {
 		b.put = put
 	}
-	return b, b.put != ch.heard
+	return b, b.put != ch.lastPut
 }
 
 // heed notes what was found, if nobody has heard news of the channel in between. Guest.mu is held.
-func (g *Guest) heed(b found) bool {
-	if b.ch == nil || g.channels[b.ch.gid].ch != b.ch || b.ch.hears != b.hears {
+func (g *Guest) notePut(b putRead) bool {
+	if b.ch == nil || g.channels[b.ch.gid].ch != b.ch || b.ch.putSeq != b.putSeq {
 		return false
 	}
-	if b.put != b.ch.heard {
-		b.ch.heard = b.put
-		b.ch.hears++
+	if b.put != b.ch.lastPut {
+		b.ch.lastPut = b.put
+		b.ch.putSeq++
 	}
 	return true
 }
@@ -66,17 +66,17 @@ func (g *Guest) heed(b found) bool {
 // ring has a channel's bell take its way: at once if nothing is under way, and what was heard
 // of it has been gathered; else with a round, that looks, and gathers. Guest.mu is held.
 func (g *Guest) ring(id uint8, gathered bool) {
-	g.stats.Bells.Add(1)
+	g.stats.Doorbells.Add(1)
 	if !g.channels[id].bound {
 		return
 	}
-	if ch := g.channels[id].ch; ch != nil && gathered && g.idle() && !g.owes(ch) {
-		g.submit(ch, ch.heard)
+	if ch := g.channels[id].ch; ch != nil && gathered && g.idle() && !g.needsFlush(ch) {
+		g.submit(ch, ch.lastPut)
 		return
 	}
-	g.todo.bell.add(id)
+	g.pending.doorbells.add(id)
 	if !gathered {
-		g.todo.gather.add(id)
+		g.pending.gather.add(id)
 	}
 	g.wake.Broadcast()
 }
@@ -84,23 +84,23 @@ func (g *Guest) ring(id uint8, gathered bool) {
 // relisten looks again at a channel that was rung without having been heard, or gathered for: one
 // that was being bound when its bell rang has been heard by nobody. The round gathers afterwards.
 // It is the guest's goroutine's, which alone changes who stands behind a number.
-func (g *Guest) relisten(id uint8) {
+func (g *Guest) rereadPut(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ch := g.channels[id].ch
 	if ch == nil {
 		return // the round binds it, and finds GP_PUT then
 	}
-	b := found{ch: ch, hears: ch.hears}
+	b := putRead{ch: ch, putSeq: ch.putSeq}
 	g.mu.Unlock()
 	g.moving.RLock() // not inside Guest.mu: who moves pages waits for engines
 	put, ok := ch.put()
 	g.moving.RUnlock()
 	g.mu.Lock()
 	if b.put = put; ok {
-		g.heed(b)
+		g.notePut(b)
 	}
-	ch.taken = ch.heard
+	ch.roundPut = ch.lastPut
 }
 
 // submit has a channel's work up to put reach the card: all that it depends on is done.
@@ -112,11 +112,11 @@ func (g *Guest) submit(ch *channel, put uint32) {
 	if ch.ended() {
 		return
 	}
-	ch.rung, ch.active, ch.showing = true, true, true
+	ch.mayHaveRun, ch.active, ch.userdStale = true, true, true
 	if g.agg.gate != nil {
 		g.agg.gate.submit(ch, put)
 	} else {
-		g.agg.ctl.bell(ch.id, put)
+		g.agg.ctl.doorbell(ch.id, put)
 	}
 }
 
@@ -133,13 +133,13 @@ func (ch *channel) waits() bool {
 // that was seen at its end, and that nothing has let run since, has not, and is not
 // looked at. GP_GET alone does not tell: what was fetched last may still be under way,
 // and ask for an event at its end. Guest.mu is held.
-func (ch *channel) moved() bool {
-	if !ch.sent.Swap(false) && !ch.rung {
+func (ch *channel) takeMayHaveRun() bool {
+	if !ch.sent.Swap(false) && !ch.mayHaveRun {
 		return false
 	}
 	waits := ch.waits() // what has no turn yet may have one before we look further
 	c := &ch.guest.agg.ctl
 	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
-	ch.rung = waits || get != put || !c.quiet(ch.id)
+	ch.mayHaveRun = waits || get != put || !c.quiet(ch.id)
 	return true
 }

@@ -26,7 +26,7 @@ func TestRunlistsAreMerged(t *testing.T) {
 	require.ElementsMatch(t, []uint32{one, two, other}, f.runlist())
 	list(t, g1) // an empty list is a list
 	require.Equal(t, []uint32{other}, f.runlist())
-	require.Eventually(t, ev.heard(func() bool { return ev.lists >= 1 }), patience, tick)
+	require.Eventually(t, ev.saw(func() bool { return ev.lists >= 1 }), patience, tick)
 	list(t, g1, 2)
 	bindChannel(t, g1, 2)
 	require.ElementsMatch(t, []uint32{uint32(g1.cardChannel(2).id), other}, f.runlist(), "a channel bound anew stays listed")
@@ -45,19 +45,19 @@ func TestBellWaitsForTheInvalidate(t *testing.T) {
 			bindChannel(t, g, 3)
 			put := binary.LittleEndian.AppendUint32(nil, 5)
 			require.True(t, g.eachRun(userdAt+3*gf100.USERDSize+gf100.USERDGPPut, put, true))
-			g.Bell(3)
-			require.Len(t, f.rung(), 1, "nothing is under way: at once")
+			g.Doorbell(3)
+			require.Len(t, f.rings(), 1, "nothing is under way: at once")
 			f.forget()
 			f.hold(regMMUCtrl, true)
 			require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, 3<<2), true))
 			g.Invalidate(dirAt>>12<<4, 1<<31|1)
 			require.Equal(t, policy.Sync == shadowpt.SyncLazy, g.Invalidated())
-			g.Bell(3)
+			g.Doorbell(3)
 			time.Sleep(10 * time.Millisecond)
-			require.Empty(t, f.rung())
+			require.Empty(t, f.rings())
 			f.hold(regMMUCtrl, false)
-			require.Eventually(t, func() bool { return g.Invalidated() && len(f.rung()) == 1 }, patience, tick)
-			require.Equal(t, regWrite{uint32(g.cardChannel(3).id), 5}, f.rung()[0])
+			require.Eventually(t, func() bool { return g.Invalidated() && len(f.rings()) == 1 }, patience, tick)
+			require.Equal(t, regWrite{uint32(g.cardChannel(3).id), 5}, f.rings()[0])
 		})
 	}
 }
@@ -77,14 +77,14 @@ func TestRoundSubmitsWhatItHeard(t *testing.T) {
 	require.Eventually(t, func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		return g.doing.bell.has(3)
+		return g.current.doorbells.has(3)
 	}, patience, tick)
 	writePut(g, 3, 7)
-	require.Empty(t, f.rung())
+	require.Empty(t, f.rings())
 	f.hold(regMMUCtrl, false)
 	id := uint32(g.cardChannel(3).id)
-	require.Eventually(t, func() bool { return len(f.rung()) == 2 }, patience, tick)
-	require.Equal(t, []regWrite{{id, 5}, {id, 7}}, f.rung())
+	require.Eventually(t, func() bool { return len(f.rings()) == 2 }, patience, tick)
+	require.Equal(t, []regWrite{{id, 5}, {id, 7}}, f.rings())
 }
 
 // bindingCard calls during once, while a channel's USERD is being filled.
@@ -117,7 +117,7 @@ func TestBellWhileItsChannelIsBound(t *testing.T) {
 	bindChannel(t, g, 1)
 	require.True(t, rang)
 	told := func() bool {
-		return slices.Contains(b.rung(), regWrite{uint32(g.cardChannel(1).id), 7})
+		return slices.Contains(b.rings(), regWrite{uint32(g.cardChannel(1).id), 7})
 	}
 	require.Eventually(t, told, patience, tick)
 }
@@ -138,7 +138,7 @@ func TestNoAllocations(t *testing.T) {
 		"WritePRAMIN":  func() { g.WritePRAMIN(1, 0x10, p[:4]) },
 		"ReadPRAMIN":   func() { g.ReadPRAMIN(1, 0x10, p[:4]) },
 		"Refresh":      func() { g.Refresh(1) },
-		"Bell":         func() { g.Bell(1) },
+		"Bell":         func() { g.Doorbell(1) },
 		"EngineStatus": func() { g.EngineStatus(0) },
 		"Invalidated":  func() { g.Invalidated() },
 	} {

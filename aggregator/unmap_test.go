@@ -46,15 +46,15 @@ func TestUnmappedIsBounded(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("it waits for the card")
 	}
-	require.NotEmpty(t, g.SafeMode())
+	require.NotEmpty(t, g.QuarantineReason())
 	g.Unmapped(4096, 4096) // of what the card no longer reaches
 	require.NotNil(t, a.bus.Slice(a.bus.at(other.index, 0), 4, false))
-	require.Empty(t, other.SafeMode())
+	require.Empty(t, other.QuarantineReason())
 	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
 		f.hold(reg, false)
 	}
 	require.NoError(t, g.Reset())
-	require.Empty(t, g.SafeMode())
+	require.Empty(t, g.QuarantineReason())
 	require.NotNil(t, a.bus.Slice(at, 4, false))
 	require.Equal(t, uint64(1), g.stats.Unmaps.Load(), "the other had gone already")
 }
@@ -80,14 +80,14 @@ func TestUnmapByAServerThatStoodStill(t *testing.T) {
 				bindChannel(t, g, 1)
 				g.AttachMemory(cutFile{make([]byte, 1<<20)})
 				f.hold(regMMUCtrl, true)
-				goOn := time.AfterFunc(wait+row.late, func() { f.hold(regMMUCtrl, false) })
+				resumeChannel := time.AfterFunc(wait+row.late, func() { f.hold(regMMUCtrl, false) })
 				begin := time.Now()
 				g.Unmapped(0, 4096)
 				took := time.Since(begin)
-				require.Equal(t, row.lost, g.SafeMode() != "", "%v", took)
+				require.Equal(t, row.lost, g.QuarantineReason() != "", "%v", took)
 				require.Equal(t, !row.lost, a.bus.Slice(a.bus.at(g.index, 8192), 4, false) != nil)
 				require.LessOrEqual(t, took, wait+awaitLate*pollMax)
-				if goOn.Stop() {
+				if resumeChannel.Stop() {
 					f.hold(regMMUCtrl, false)
 				}
 			})

@@ -17,7 +17,7 @@ func TestWindowsOverPieces(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	var filler []*Guest
 	for i := range 9 {
-		g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(i), VRAM: 9 << 20, Tables: 1 << 20, Channels: 1}, &told{})
+		g, err := a.AddGuest(GuestConfig{Name: fmt.Sprint(i), VRAM: 9 << 20, Tables: 1 << 20, Channels: 1}, &recorder{})
 		if err != nil {
 			break
 		}
@@ -26,7 +26,7 @@ func TestWindowsOverPieces(t *testing.T) {
 	for i := 0; i < len(filler); i += 2 {
 		require.NoError(t, filler[i].Remove())
 	}
-	g, err := a.AddGuest(GuestConfig{Name: "pieces", VRAM: 24 << 20, Tables: 1 << 20}, &told{})
+	g, err := a.AddGuest(GuestConfig{Name: "pieces", VRAM: 24 << 20, Tables: 1 << 20}, &recorder{})
 	require.NoError(t, err)
 	require.Greater(t, len(g.Extents()), 1)
 	model := make([]byte, 24<<20)

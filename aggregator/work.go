@@ -5,10 +5,10 @@ package aggregator
 func (g *Guest) work() {
 	defer g.working.Done()
 	for g.next() {
-		g.round(&g.doing) // stable until finish: who has filled doing owns it, here or in a trap (atonce.go)
+		g.round(&g.current) // stable until finish: who has filled doing owns it, here or in a trap (atonce.go)
 		g.finish()
 	}
-	g.tired = false
+	g.cardTimedOut = false
 	for _, ch := range g.takeAll() {
 		g.close(ch)
 	}
@@ -17,11 +17,11 @@ func (g *Guest) work() {
 	defer g.mu.Unlock()
 	g.ended = true
 	g.wake.Broadcast()
-	g.hear.Broadcast()
+	g.eventsReady.Broadcast()
 }
 
-func (g *Guest) round(t *todo) {
-	g.tired = false
+func (g *Guest) round(t *requests) {
+	g.cardTimedOut = false
 	g.tableWork.Left = 2 * g.limits.Tables
 	for _, sp := range g.spaces {
 		sp.fresh = false
@@ -30,7 +30,7 @@ func (g *Guest) round(t *todo) {
 		g.ownLook()
 	}
 	if !t.gather.empty() {
-		t.gather.each(g.relisten)
+		t.gather.each(g.rereadPut)
 		g.gather()
 	}
 	g.refreshShadows(t)
@@ -74,22 +74,22 @@ func (g *Guest) takeAll() (left []*channel) {
 func (g *Guest) next() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.todo.empty() && !g.closing || !g.doing.empty() { // a trap's; see atonce.go
+	for g.pending.empty() && !g.closing || !g.current.empty() { // a trap's; see atonce.go
 		g.wake.Wait()
 	}
 	g.throttle()
 	if g.closing {
 		return false
 	}
-	starts := g.starts(&g.todo)
-	if g.ending = !starts && g.todo.bindsOnly(); g.hasToPay(&g.todo) {
-		g.pay()
+	starts := g.starts(&g.pending)
+	if g.ending = !starts && g.pending.bindsOnly(); g.mustFlush(&g.pending) {
+		g.flushDeferred()
 	}
-	g.doing, g.todo = g.todo, todo{}
-	g.binding = g.doing.bind
-	g.doing.bell.each(func(id uint8) {
+	g.current, g.pending = g.pending, requests{}
+	g.binding = g.current.bind
+	g.current.doorbells.each(func(id uint8) {
 		if ch := g.channels[id].ch; ch != nil {
-			ch.taken = ch.heard
+			ch.roundPut = ch.lastPut
 		}
 	})
 	g.begun++
@@ -97,8 +97,8 @@ func (g *Guest) next() bool {
 }
 
 // starts reports whether channels may run because of it that did not before. Guest.mu is held.
-func (g *Guest) starts(t *todo) bool {
-	if !t.bell.empty() || t.runlist || t.schedule {
+func (g *Guest) starts(t *requests) bool {
+	if !t.doorbells.empty() || t.runlist || t.schedule {
 		return true
 	}
 	binds := false
@@ -108,15 +108,15 @@ func (g *Guest) starts(t *todo) bool {
 
 // hasToPay reports whether something lets channels run for which something is owed. A bell
 // that has only to be gathered for lets its own channel run, and no other. Guest.mu is held.
-func (g *Guest) hasToPay(t *todo) (pays bool) {
+func (g *Guest) mustFlush(t *requests) (pays bool) {
 	rest := *t
-	rest.bell = channelSet{}
+	rest.doorbells = channelSet{}
 	if g.starts(&rest) {
 		return true
 	}
-	t.bell.each(func(id uint8) {
+	t.doorbells.each(func(id uint8) {
 		ch := g.channels[id].ch
-		pays = pays || ch == nil || g.owes(ch)
+		pays = pays || ch == nil || g.needsFlush(ch)
 	})
 	return pays
 }
@@ -126,24 +126,24 @@ func (g *Guest) hasToPay(t *todo) (pays bool) {
 func (g *Guest) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.doing.reset {
+	if g.current.reset {
 		g.kept = [len(g.kept)]kept{}
-		g.leaveSafe()
+		g.leaveQuarantine()
 	}
-	bells := g.doing.bell
-	g.news.done = g.news.done || !g.doing.bellsOnly()
-	g.news.runlist = g.news.runlist || g.doing.runlist
-	g.doing = todo{}
+	bells := g.current.doorbells
+	g.events.done = g.events.done || !g.current.doorbellsOnly()
+	g.events.runlist = g.events.runlist || g.current.runlist
+	g.current = requests{}
 	g.ending = false
 	g.done = g.begun
 	bells.each(func(id uint8) {
 		if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
-			g.submit(ch, ch.taken)
+			g.submit(ch, ch.roundPut)
 		}
 	})
 	g.wake.Broadcast()
-	if !g.news.empty() {
-		g.hear.Signal()
+	if !g.events.empty() {
+		g.eventsReady.Signal()
 	}
 }
 
@@ -155,7 +155,7 @@ func (g *Guest) finish() {
 func (g *Guest) rebind(id uint8) (relist bool) {
 	g.mu.Lock()
 	c := &g.channels[id]
-	old, want, inst := c.ch, c.bound && g.unsafe == "" && !g.todo.bind.has(id), c.inst
+	old, want, inst := c.ch, c.bound && g.quarantineReason == "" && !g.pending.bind.has(id), c.inst
 	c.ch, g.leaving = nil, c.ch
 	g.watch(id)
 	g.mu.Unlock()
@@ -177,20 +177,20 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	g.binding.remove(id)
 	g.leaving = nil
 	if ch == nil {
-		g.news.unbound = g.news.unbound || want // told with the end of the round
+		g.events.unbound = g.events.unbound || want // told with the end of the round
 		return false
 	}
 	c.ch = ch
 	g.watch(id)
-	if g.unsafe != "" {
-		g.todo.bind.add(id)
+	if g.quarantineReason != "" {
+		g.pending.bind.add(id)
 		return relist
 	}
 	if c.enabled {
 		g.run(ch)
 	}
 	if g.agg.gate != nil { // what was submitted before it was bound
-		g.submit(ch, ch.heard)
+		g.submit(ch, ch.lastPut)
 	}
 	return relist
 }
@@ -198,12 +198,12 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 // refreshShadows brings shadows up to date as far as the round asks for it, and
 // makes the card forget what they were. It comes before everything that lets
 // channels run.
-func (g *Guest) refreshShadows(t *todo) {
+func (g *Guest) refreshShadows(t *requests) {
 	if t.policy != nil {
 		g.follow(*t.policy)
 	}
 	v := &t.invalidate
-	due := v.any() && !g.putOffAll(t)
+	due := v.any() && !g.deferAll(t)
 	switch {
 	case t.entries:
 		g.bring(&invalidations{}) // whatever is invalidated besides
@@ -213,17 +213,17 @@ func (g *Guest) refreshShadows(t *todo) {
 	if !due {
 		return // entries that were applied early wait for their invalidate
 	}
-	if v.unmapped || g.stale || len(g.waiting)+len(g.gone) > 0 {
+	if v.unmapped || g.stale || len(g.waiting)+len(g.retiredSpaces) > 0 {
 		g.makeCertain()
 	}
 }
 
 // putOffAll puts off the invalidates of a round that lets nothing run: those that
 // came while another round was under way.
-func (g *Guest) putOffAll(t *todo) bool {
+func (g *Guest) deferAll(t *requests) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.starts(t) && g.putOff(&t.invalidate)
+	return !g.starts(t) && g.deferInvalidate(&t.invalidate)
 }
 
 // makeCertain has the card forget what shadows were.
@@ -243,12 +243,12 @@ func (g *Guest) commit(base, count uint32) {
 // commitListed gives the card its runlist with this guest's as it is now.
 // Channels that left it are shown to the guest as the card left them.
 func (g *Guest) commitListed() {
-	g.spare = spareTraps
+	g.inlineCredits = maxInlineCredits
 	left, ok := g.list(g.agg.ctl.commitRunlist)
 	if !ok {
-		g.tire()
+		g.noteCardTimeout()
 	}
-	g.takenOff(left)
+	g.removedFromCard(left)
 }
 
 // list has the card's runlist committed with this guest's as it is now, and returns the
@@ -257,8 +257,8 @@ func (g *Guest) list(commit func(func() []uint8) bool) (left []*channel, ok bool
 	ours := g.bound()
 	g.mu.Lock()
 	for _, ch := range ours {
-		ch.active, ch.rung = true, true // it may have been told to fetch while it was not listed
-		ch.saved = ch.saved && !g.may(ch)
+		ch.active, ch.mayHaveRun = true, true // it may have been told to fetch while it was not listed
+		ch.saved = ch.saved && !g.mayRun(ch)
 	}
 	g.mu.Unlock()
 	a := g.agg
@@ -297,29 +297,29 @@ func (g *Guest) preempt(ids channelSet) {
 	if len(asked) == 0 {
 		return
 	}
-	g.spare = spareTraps
+	g.inlineCredits = maxInlineCredits
 	if !g.agg.ctl.preempt(numbers...) {
-		g.tire()
+		g.noteCardTimeout()
 	}
-	g.takenOff(asked)
+	g.removedFromCard(asked)
 }
 
 // tire counts a wait for the card that was in vain. A round does not wait again
 // for what it can do without: who waits for the round must not wait for ever.
-func (g *Guest) tire() {
+func (g *Guest) noteCardTimeout() {
 	g.stats.CardTimeout.Add(1)
-	g.tired = true
+	g.cardTimedOut = true
 }
 
 // takenOff shows the guest channels that have left the card. One that has not,
 // although it must, puts the guest into safe mode.
-func (g *Guest) takenOff(list []*channel) {
+func (g *Guest) removedFromCard(list []*channel) {
 	for _, ch := range list {
 		g.mu.Lock()
-		may := g.may(ch)
+		may := g.mayRun(ch)
 		g.mu.Unlock()
 		if !may && g.agg.ctl.running(ch.id) {
-			g.enterSafe("the card does not give a channel back")
+			g.quarantine("the card does not give a channel back")
 			continue
 		}
 		g.saveBack(ch)
@@ -330,6 +330,6 @@ func (g *Guest) takenOff(list []*channel) {
 }
 
 // may reports whether a channel may run as it is listed now. Guest.mu is held.
-func (g *Guest) may(ch *channel) bool {
+func (g *Guest) mayRun(ch *channel) bool {
 	return g.listed.has(ch.gid) && g.channels[ch.gid].enabled && !ch.stopped
 }

@@ -71,7 +71,7 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 		id, bell, _ := v.fifo.poll(off, len(p))
 		v.window(v.card.WriteBAR(bar, off, p))
 		if bell {
-			v.card.Bell(id)
+			v.card.Doorbell(id)
 		}
 	case BAR3:
 		v.window(v.card.WriteBAR(bar, off, p))

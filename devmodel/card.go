@@ -42,11 +42,11 @@ type Card interface {
 	RunlistPending() bool
 	Preempt(id uint8)
 	PreemptPending() bool
-	Schedule(on bool) // whether channels may run at all
-	Bell(id uint8)    // GP_PUT was written; the card hears of it when what was written before is in order
-	Refresh(id uint8) // bring USERD up to date before the guest reads it
-	Resume(id uint8)  // the error that held the channel has been dealt with
-	Retry(id uint8)   // the same, but the method that a PBDMA refused is tried again
+	Schedule(on bool)  // whether channels may run at all
+	Doorbell(id uint8) // GP_PUT was written
+	Refresh(id uint8)  // bring USERD up to date before the guest reads it
+	Resume(id uint8)   // the error that held the channel has been dealt with
+	Retry(id uint8)    // the same, but the method that a PBDMA refused is tried again
 	EngineStatus(engine int) uint32
 	TriggerFault(engine int) // ends the engine's channel with an MMU fault
 

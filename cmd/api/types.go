@@ -99,8 +99,8 @@ type GPU struct {
 	Bytes      uint64            `json:"bytes"`   // moved by engines
 	Work       []serve.WorkCount `json:"work,omitempty"`
 	Traps      uint64            `json:"traps"`
-	Interrupts uint64            `json:"interrupts"`          // to the last client
-	SafeMode   string            `json:"safe_mode,omitempty"` // why the guest is in safe mode, if it is
+	Interrupts uint64            `json:"interrupts"`           // to the last client
+	Quarantine string            `json:"quarantine,omitempty"` // why the guest is quarantined, if it is
 	// OutOfService is why clients are refused, if they are.
 	OutOfService string             `json:"out_of_service,omitempty"`
 	Options      map[string]any     `json:"options,omitempty"`   // that Set can change

@@ -80,9 +80,9 @@ type Limits struct {
 	InvalidateDirs int           `yaml:"invalidate-dirs" placeholder:"N" def:"32" min:"1" max:"1024" help:"How many page directories one invalidate of the card names; one of more makes it forget everybody's translations."`
 	DoorbellLoad   Percent       `yaml:"doorbell-load" placeholder:"PERCENT" def:"25" min:"1" max:"100" help:"With doorbell: poll, how much of one processor looking for them may take; it comes before the two times below."`
 
-	CardTimeout  time.Duration `yaml:"card-timeout" placeholder:"TIME" def:"500ms" min:"10ms" max:"2s" help:"How long the card is waited for, each time, and some 20 ms longer: the server itself may have stood still. A guest whose channels it has not given back by then is put into safe mode."`
+	CardTimeout  time.Duration `yaml:"card-timeout" placeholder:"TIME" def:"500ms" min:"10ms" max:"2s" help:"How long the card is waited for, each time, and some 20 ms longer: the server itself may have stood still. A guest whose channels it has not given back by then is quarantined."`
 	UnmapTimeout time.Duration `yaml:"unmap-timeout" placeholder:"TIME" def:"1.5s" min:"10ms" max:"4s" help:"How long a client waits at most when it takes memory away, and some 40 ms longer: the server itself may have stood still; QEMU gives up after 5 s. A guest whose memory the card still uses then loses all of it."`
-	ErrorBurst   int           `yaml:"error-burst" placeholder:"N" def:"4096" min:"1" max:"1000000" help:"How many faults and errors of a guest may stop the card's engines at once before the guest is put into safe mode."`
+	ErrorBurst   int           `yaml:"error-burst" placeholder:"N" def:"4096" min:"1" max:"1000000" help:"How many faults and errors of a guest may stop the card's engines at once before the guest is quarantined."`
 	ErrorRate    int           `yaml:"error-rate" placeholder:"N" def:"512" min:"1" max:"1000000" help:"How many a second may do so for ever."`
 	DoorbellFast time.Duration `yaml:"doorbell-fast" placeholder:"TIME" def:"50us" min:"10us" max:"1ms" help:"With doorbell: poll, how soon one is found that follows another."`
 	DoorbellSlow time.Duration `yaml:"doorbell-slow" placeholder:"TIME" def:"50ms" min:"1ms" max:"1s" help:"And how soon one that nobody expected."`

@@ -58,7 +58,7 @@ type DFQ struct {
 // Watchdog is about requests that do not end, beside limits.request.
 type Watchdog struct {
 	Grace    time.Duration `yaml:"grace" placeholder:"TIME" def:"1s" live:"" min:"1us" max:"10m" help:"How long a request over its limit has the engine for itself before its channel is ended, and how long that may take."`
-	Offences int           `yaml:"offences" placeholder:"N" def:"3" live:"" min:"0" max:"1048576" help:"With so many of them a guest is put into safe mode. 0: never."`
+	Offences int           `yaml:"offences" placeholder:"N" def:"3" live:"" min:"0" max:"1048576" help:"With so many of them a guest is quarantined. 0: never."`
 	Within   time.Duration `yaml:"within" placeholder:"TIME" def:"1m" live:"" min:"1ms" max:"1h" help:"If they come in so short a time."`
 }
 

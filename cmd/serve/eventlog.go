@@ -87,9 +87,9 @@ func (s *Endpoint) tellRulesLocked(log *slog.Logger) {
 			if n := s.newsLocked(c.Name, c.N); n > 0 {
 				log.Error("a guest's memory could not be cleared; its GPU takes no client until it is", "gpu", s.Name, "times", n, "in_all", c.N)
 			}
-		case c.Name == "safe_modes":
+		case c.Name == "quarantines":
 			if n := s.newsLocked(c.Name, c.N); n > 0 {
-				log.Warn("guest was put into safe mode", "gpu", s.Name, "times", n, "now", cmp.Or(s.guest.SafeMode(), "out of it again"))
+				log.Warn("guest quarantined", "gpu", s.Name, "times", n, "now", cmp.Or(s.guest.QuarantineReason(), "out of it again"))
 			}
 		}
 	}

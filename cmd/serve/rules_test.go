@@ -262,7 +262,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	}
 	require.EqualValues(t, 256, counts["map_inexact_system_memory"])
 	require.EqualValues(t, 1, counts[vfiouser.RuleDMASizes])
-	require.NotContains(t, counts, "bells", "which is the card's")
+	require.NotContains(t, counts, "doorbells", "which is the card's")
 }
 
 // TestRefusedMemoryIsARule: ranges of a client's memory that its limits refuse are among the

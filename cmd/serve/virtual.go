@@ -78,7 +78,7 @@ func (v *Virtual) clean() error {
 	if err := errors.Join(closed, v.GPU.Reset()); err != nil {
 		return err
 	}
-	if why := v.Guest.SafeMode(); why != "" { // a reset ends it, unless the card keeps a channel
+	if why := v.Guest.QuarantineReason(); why != "" { // a reset ends it, unless the card keeps a channel
 		return fmt.Errorf("the last client's channels may still write to its memory: %s", why)
 	}
 	return nil

@@ -92,8 +92,8 @@ func gpuLines(gpus []api.GPU) string {
 		if g := &gpus[i]; g.OutOfService != "" {
 			fmt.Fprintf(&b, "%s takes no client: %s; each that comes has it tried again\n", g.Name, g.OutOfService)
 		}
-		if g := &gpus[i]; g.SafeMode != "" {
-			fmt.Fprintf(&b, "%s is in safe mode: %s; a reset of the GPU ends it\n", g.Name, g.SafeMode)
+		if g := &gpus[i]; g.Quarantine != "" {
+			fmt.Fprintf(&b, "%s is quarantined: %s; a reset of the GPU ends it\n", g.Name, g.Quarantine)
 		}
 	}
 	return b.String()

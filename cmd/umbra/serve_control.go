@@ -73,7 +73,7 @@ func (s *served) virtualStatus(v *serve.VirtualEndpoint) api.GPU {
 	if err := v.Virtual.Dirty(); err != nil {
 		g.OutOfService = err.Error()
 	}
-	g.SafeMode = v.Virtual.Guest.SafeMode()
+	g.Quarantine = v.Virtual.Guest.QuarantineReason()
 	return g
 }
 

@@ -411,6 +411,6 @@ func (f *fair) runaway() {
 	require.EqualValues(f.t, 1, s.GPUs[0].Count("runaways"))
 	require.Zero(f.t, s.GPUs[1].Count("runaways"))
 	for i, gpu := range s.GPUs {
-		require.Empty(f.t, gpu.SafeMode, fairNames[i])
+		require.Empty(f.t, gpu.Quarantine, fairNames[i])
 	}
 }

@@ -38,6 +38,6 @@ func TestPolledDoorbells(t *testing.T) {
 	t.Run("virtual", func(t *testing.T) {
 		b, s := virtual(t, stand.SharedConfig{Card: soft.Config{VRAM: 1 << 30}},
 			aggregator.GuestConfig{VRAM: 512 << 20, Map: homes.MapAll, Doorbell: doorbell.Poll}, machine)
-		day(b, s.GPUs[0].Guest.Stats().PolledBells.Load)
+		day(b, s.GPUs[0].Guest.Stats().PolledDoorbells.Load)
 	})
 }

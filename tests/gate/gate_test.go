@@ -56,10 +56,10 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 				st := gpu.Guest.Stats()
 				require.Zero(t, st.BadPut.Load(), "guest %d", i)
 				if m.bell == doorbell.Poll {
-					require.Zero(t, st.Bells.Load()-st.PolledBells.Load(), "guest %d: a doorbell was trapped", i)
-					require.NotZero(t, st.PolledBells.Load())
+					require.Zero(t, st.Doorbells.Load()-st.PolledDoorbells.Load(), "guest %d: a doorbell was trapped", i)
+					require.NotZero(t, st.PolledDoorbells.Load())
 				} else {
-					require.Zero(t, st.PolledBells.Load())
+					require.Zero(t, st.PolledDoorbells.Load())
 				}
 			}
 			c := s.Agg.ScheduleCounts()

@@ -65,7 +65,7 @@ func TestCrowd(t *testing.T) {
 	require.GreaterOrEqual(t, copies.Load(), uint64(crowdSize*crowdCopies))
 	require.Empty(t, w.found)
 	for i, s := range w.GPUs {
-		require.Empty(t, s.Guest.SafeMode())
+		require.Empty(t, s.Guest.QuarantineReason())
 		for _, c := range s.Guest.Stats().Counts() {
 			if i%3 == 2 && c.Name == "foreign_entries" {
 				continue // its memory went while its tables named it

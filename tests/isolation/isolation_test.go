@@ -142,7 +142,7 @@ func TestGate(t *testing.T) {
 			}
 			copies.Add(w.Copies())
 			require.Equal(t, c.Windows(), w.Seat.Guest.Stats().Mapped.PagesMoved.Load() > 0)
-			require.Equal(t, c.Polled(), w.GPUs[1].Guest.Stats().PolledBells.Load() > 0)
+			require.Equal(t, c.Polled(), w.GPUs[1].Guest.Stats().PolledDoorbells.Load() > 0)
 		})
 	}
 }

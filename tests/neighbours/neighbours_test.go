@@ -47,7 +47,7 @@ func live(t *testing.T, s *Street, f func() error) {
 	require.NoError(t, err)
 	for i, r := range s.Residents {
 		require.Greater(t, r.done, before[i])
-		require.Empty(t, r.seat.Guest.SafeMode())
+		require.Empty(t, r.seat.Guest.QuarantineReason())
 		for _, c := range r.seat.Guest.Stats().Counts() {
 			if c.Rule || c.Name == "card_timeouts" {
 				require.Zero(t, c.N, "%s: %s", r.seat.Guest.Name(), c.Name)
@@ -150,10 +150,10 @@ func TestBellsAreBounded(t *testing.T) {
 			stats, poller := s.Seat.Guest.Stats(), s.Poller()
 			rung := uint64(0)
 			begin := time.Now()
-			bells0, polled0, looks0 := stats.Bells.Load(), stats.PolledBells.Load(), poller.Looks.Load()
+			bells0, polled0, looks0 := stats.Doorbells.Load(), stats.PolledDoorbells.Load(), poller.Looks.Load()
 			// Who looks may have been without a processor until then.
 			looked := func() bool {
-				return (!s.options.Polled() || stats.PolledBells.Load() > polled0) && (n.name != aliases || stats.OwnLooks.Load() > 0)
+				return (!s.options.Polled() || stats.PolledDoorbells.Load() > polled0) && (n.name != aliases || stats.OwnLooks.Load() > 0)
 			}
 			live(t, s, func() error {
 				for time.Since(begin) < time.Second || !looked() && time.Since(begin) < time.Minute {
@@ -163,7 +163,7 @@ func TestBellsAreBounded(t *testing.T) {
 				}
 				return nil
 			})
-			heard, polled, looks := stats.Bells.Load()-bells0, stats.PolledBells.Load()-polled0, poller.Looks.Load()-looks0
+			heard, polled, looks := stats.Doorbells.Load()-bells0, stats.PolledDoorbells.Load()-polled0, poller.Looks.Load()-looks0
 			took := time.Since(begin)
 			t.Logf("%d stores, %d bells heard, %d of them by %d looks in %v", rung, heard, polled, looks, took)
 			require.LessOrEqual(t, heard, rung)

@@ -352,7 +352,7 @@ func TestData(t *testing.T) {
 			defer func() { require.NoError(t, errors.Join(g.Close(), s.Close())) }()
 			require.NoError(t, data(g))
 			stats := seat.Guest.Stats()
-			require.Equal(t, c.Polled(), stats.PolledBells.Load() > 0)
+			require.Equal(t, c.Polled(), stats.PolledDoorbells.Load() > 0)
 			require.Equal(t, c.Windows(), stats.Mapped.PagesMoved.Load() > 0)
 			require.NotZero(t, stats.MMUFaults.Load())
 		})

@@ -234,7 +234,7 @@ func TestRunaway(t *testing.T) {
 	})
 	require.Equal(t, uint64(1), bad.guest.Stats().Runaways.Load())
 	require.Zero(t, good.guest.Stats().Runaways.Load())
-	require.Empty(t, bad.guest.SafeMode())
+	require.Empty(t, bad.guest.QuarantineReason())
 	require.Equal(t, uint64(1), s.Agg.ScheduleCounts().Runaways)
 	require.NoError(t, bad.ch.Close())
 	bad.ch = bad.channel(1)

@@ -121,5 +121,5 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	require.GreaterOrEqual(t, stats.Mapped.PagesMoved.Load()-moved, uint64(rounds*pages))
 	require.GreaterOrEqual(t, stats.Binds.Load()-binds, uint64(2*rounds))
 	require.Zero(t, stats.Mapped.Lost.Load())
-	require.Empty(t, s.GPUs[0].Guest.SafeMode())
+	require.Empty(t, s.GPUs[0].Guest.QuarantineReason())
 }

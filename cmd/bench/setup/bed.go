@@ -184,7 +184,7 @@ func (b *Bed) Close() error {
 
 // sources are the aggregator's counters by what the report calls them.
 var sources = map[string]string{
-	"bells":             report.Doorbells,
+	"doorbells":         report.Doorbells,
 	"invalidates":       report.Invalidates,
 	"scans":             report.Scans,
 	"entries_examined":  report.Examined,

@@ -38,7 +38,7 @@ var polledSetups = map[string]func(t *testing.T, m homes.Map, p doorbell.Pace) p
 		t.Cleanup(func() { require.NoError(t, s.Close()) })
 		require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: 64 << 20, Map: m, Doorbell: doorbell.Poll}))
 		gpu := s.GPUs[0]
-		return polled{attachTo(t, gpu.Socket), gpu.Guest.Stats().PolledBells.Load}
+		return polled{attachTo(t, gpu.Socket), gpu.Guest.Stats().PolledDoorbells.Load}
 	},
 }
 

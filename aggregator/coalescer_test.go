@@ -11,14 +11,14 @@ import (
 
 // Whoever asks while an operation is under way has part in the next one.
 func TestTurnServesEverybodyAtOnce(t *testing.T) {
-	var tn turn
+	var tn coalescer
 	tn.init()
-	begun, goOn := make(chan struct{}, 1), make(chan struct{})
+	begun, resumeChannel := make(chan struct{}, 1), make(chan struct{})
 	runs := 0
-	run := func(*ticket) bool {
+	run := func(*batch) bool {
 		runs++
 		begun <- struct{}{}
-		<-goOn
+		<-resumeChannel
 		return true
 	}
 	var wg sync.WaitGroup
@@ -27,7 +27,7 @@ func TestTurnServesEverybodyAtOnce(t *testing.T) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			assert.True(t, tn.do(func(*ticket) { asked.Add(1) }, run))
+			assert.True(t, tn.do(func(*batch) { asked.Add(1) }, run))
 		}()
 	}
 	ask()
@@ -36,7 +36,7 @@ func TestTurnServesEverybodyAtOnce(t *testing.T) {
 		ask()
 	}
 	require.Eventually(t, func() bool { return asked.Load() == 51 }, patience, tick)
-	close(goOn)
+	close(resumeChannel)
 	<-begun
 	wg.Wait()
 	require.Equal(t, 2, runs)

@@ -7,30 +7,30 @@ import "sync"
 // for the one under way and the next, never for a queue of its neighbours.
 //
 // Its lock is held for a moment only, never while the card is asked.
-type turn struct {
+type coalescer struct {
 	mu   sync.Mutex
 	over sync.Cond
 	busy bool
-	next *ticket // of the operation that has not begun
+	next *batch // of the operation that has not begun
 }
 
 // ticket is one operation.
-type ticket struct {
+type batch struct {
 	done, ok bool
 	ids      channelSet // of a preempt: the card's channels
 	dirs     []uint64   // of an invalidate: directories in the card's memory
 	allDirs  bool       // or all of them
 }
 
-func (t *turn) init() { t.over.L = &t.mu }
+func (t *coalescer) init() { t.over.L = &t.mu }
 
 // do has part in the next operation and returns its result. join adds to it; run
 // does it, for everybody, on the goroutine of one of them.
-func (t *turn) do(join func(*ticket), run func(*ticket) bool) bool {
+func (t *coalescer) do(join func(*batch), run func(*batch) bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.next == nil {
-		t.next = new(ticket)
+		t.next = new(batch)
 	}
 	k := t.next
 	if join != nil {
@@ -53,7 +53,7 @@ func (t *turn) do(join func(*ticket), run func(*ticket) bool) bool {
 
 // try has an operation of its own if none is under way or asked for, and returns what
 // run does. It does not wait, and run must not.
-func (t *turn) try(run func() bool) (ok bool) {
+func (t *coalescer) try(run func() bool) (ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.busy || t.next != nil {

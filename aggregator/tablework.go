@@ -11,7 +11,7 @@ import (
 // as it is done, and after each slice of it everybody else has a turn: a scan of large
 // tables is long, and whoever is ready to run would wait for all of it. Doorbells of
 // neighbours are a few microseconds each. It is the guest's goroutine's.
-type toll struct {
+type tableWorkMeter struct {
 	guest *Guest
 	work  uint64        // so far, see below
 	next  uint64        // work at which the slice is over
@@ -31,7 +31,7 @@ const (
 	slice = 64 << 10
 )
 
-func (t *toll) spend(n uint64) {
+func (t *tableWorkMeter) spend(n uint64) {
 	if t.work += n; t.work >= t.next {
 		t.next = t.work + slice
 		t.yield()
@@ -39,10 +39,10 @@ func (t *toll) spend(n uint64) {
 }
 
 // yield lets others run, unless somebody waits for the end of the round.
-func (t *toll) yield() {
+func (t *tableWorkMeter) yield() {
 	g := t.guest
 	g.mu.Lock()
-	urgent := g.doing.urgent() || g.todo.urgent()
+	urgent := g.current.urgent() || g.pending.urgent()
 	g.mu.Unlock()
 	if urgent {
 		return
@@ -53,31 +53,31 @@ func (t *toll) yield() {
 }
 
 // ReadTable implements shadowpt.Guest.
-func (t *toll) ReadTable(target shadowpt.Target, addr uint64, p []byte) bool {
+func (t *tableWorkMeter) ReadTable(target shadowpt.Target, addr uint64, p []byte) bool {
 	t.spend(uint64(len(p)) / movedAtOnce)
 	return t.guest.ReadTable(target, addr, p)
 }
 
 // SameTable implements shadowpt.Guest.
-func (t *toll) SameTable(target shadowpt.Target, addr uint64, p []byte) bool {
+func (t *tableWorkMeter) SameTable(target shadowpt.Target, addr uint64, p []byte) bool {
 	t.spend(max(uint64(len(p))/movedAtOnce, perLook))
 	return t.guest.SameTable(target, addr, p)
 }
 
 // Translate implements shadowpt.Guest.
-func (t *toll) Translate(target shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {
+func (t *tableWorkMeter) Translate(target shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {
 	t.spend(perTranslation)
 	return t.guest.Translate(target, addr, n, write)
 }
 
 // AllocTable implements shadowpt.Card.
-func (t *toll) AllocTable(n uint64) (uint64, bool) { return t.guest.allocOwn(n) }
+func (t *tableWorkMeter) AllocTable(n uint64) (uint64, bool) { return t.guest.allocOwn(n) }
 
 // FreeTable implements shadowpt.Card.
-func (t *toll) FreeTable(addr, n uint64) { t.guest.own.release(run{addr, wholePages(n)}) }
+func (t *tableWorkMeter) FreeTable(addr, n uint64) { t.guest.own.release(run{addr, wholePages(n)}) }
 
 // WriteTable implements shadowpt.Card.
-func (t *toll) WriteTable(addr uint64, p []byte) {
+func (t *tableWorkMeter) WriteTable(addr uint64, p []byte) {
 	t.spend(uint64(len(p)) / movedAtOnce)
 	t.guest.agg.ctl.card.WriteVRAM(addr, p)
 }

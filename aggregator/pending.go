@@ -13,10 +13,10 @@ import (
 // is in another, Guest.doing: the goroutine's, or that of a trap that does without it what
 // takes channels off the card (see atonce.go). What traps do so does not become one: it is
 // counted.
-type todo struct {
+type requests struct {
 	bind       channelSet // inst or bound changed
 	preempt    channelSet
-	bell       channelSet
+	doorbells  channelSet
 	gather     channelSet // of bell: those that were not heard, or whose work may not be where the card finds it
 	reset      bool
 	schedule   bool // whether channels may run changed
@@ -68,17 +68,17 @@ func (v *invalidations) has(s spaceKey) bool {
 	return v.all || slices.Contains(v.dirs[:v.n], s)
 }
 
-func (t *todo) empty() bool {
-	return t.bind.empty() && t.preempt.empty() && t.bell.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && !t.look && t.policy == nil
+func (t *requests) empty() bool {
+	return t.bind.empty() && t.preempt.empty() && t.doorbells.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && !t.look && t.policy == nil
 }
 
 // urgent reports whether something is there that does not wait for the rate of
 // shadows: memory that goes, and a reset.
-func (t *todo) urgent() bool { return t.reset || t.invalidate.unmapped }
+func (t *requests) urgent() bool { return t.reset || t.invalidate.unmapped }
 
 // bindsOnly reports whether there is nothing but channels to bind, unbind and preempt, and
 // invalidates.
-func (t *todo) bindsOnly() bool {
+func (t *requests) bindsOnly() bool {
 	rest := *t
 	rest.bind, rest.preempt, rest.invalidate = channelSet{}, channelSet{}, invalidations{}
 	return rest.empty()
@@ -86,9 +86,9 @@ func (t *todo) bindsOnly() bool {
 
 // bellsOnly reports whether there is nothing but bells, and looks for such, which no register
 // asks about.
-func (t *todo) bellsOnly() bool {
+func (t *requests) doorbellsOnly() bool {
 	rest := *t
-	rest.bell, rest.look = channelSet{}, false
+	rest.doorbells, rest.look = channelSet{}, false
 	return rest.empty()
 }
 

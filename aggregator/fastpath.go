@@ -14,42 +14,42 @@ package aggregator
 // on and on has what it asks meanwhile become one.
 
 const (
-	leaveAtOnce = 4 // channels that one trap may take off the card
+	maxInlineDelist = 4 // channels that one trap may take off the card
 	// spareTraps is how many traps may ask the card for one round that did: a driver that
 	// ends a channel preempts it for each engine, and commits, before the round that unbinds it.
-	spareTraps = 4
+	maxInlineCredits = 4
 )
 
 // idle reports whether nothing is to be done, or under way. Guest.mu is held.
-func (g *Guest) idle() bool { return g.todo.empty() && g.doing.empty() }
+func (g *Guest) idle() bool { return g.pending.empty() && g.current.empty() }
 
 // mayAtOnce reports whether a trap may ask the card in the goroutine's place. Guest.mu is held.
-func (g *Guest) mayAtOnce() bool {
-	return g.idle() && !g.closing && g.unsafe == "" && g.spare > 0
+func (g *Guest) mayRunInline() bool {
+	return g.idle() && !g.closing && g.quarantineReason == "" && g.inlineCredits > 0
 }
 
 // inPlace does what is in doing with Guest.mu let go of, and takes it out again.
-func (g *Guest) inPlace(do func()) {
+func (g *Guest) runInline(do func()) {
 	g.mu.Unlock()
 	do()
 	g.mu.Lock()
-	g.doing = todo{}
+	g.current = requests{}
 	g.wake.Broadcast()
 }
 
 // leaves has a preempt done that the card does at once, as for a channel that is on no
 // PBDMA: the guest sees what the card left of it. One that was taken off, and has not run
 // since, is nothing to hurry for. Guest.mu is held.
-func (g *Guest) leaves(id uint8) (ok bool) {
+func (g *Guest) tryPreempt(id uint8) (ok bool) {
 	ch := g.channels[id].ch
-	if !g.mayAtOnce() || ch == nil || ch.saved {
+	if !g.mayRunInline() || ch == nil || ch.saved {
 		return false
 	}
-	g.doing.preempt.add(id)
-	g.inPlace(func() {
-		g.spare--
+	g.current.preempt.add(id)
+	g.runInline(func() {
+		g.inlineCredits--
 		if ok = g.agg.ctl.tryPreempt(ch.id); ok {
-			g.takenOff([]*channel{ch})
+			g.removedFromCard([]*channel{ch})
 		}
 	})
 	return ok
@@ -57,31 +57,31 @@ func (g *Guest) leaves(id uint8) (ok bool) {
 
 // unlist has a runlist committed that lists less than is listed: nothing may run by it that
 // could see what is owed. It reports whether the card has taken it. Guest.mu is held.
-func (g *Guest) unlist(base, count uint32) (ok bool) {
-	if !g.mayAtOnce() {
+func (g *Guest) tryDelist(base, count uint32) (ok bool) {
+	if !g.mayRunInline() {
 		return false
 	}
-	g.doing.runlist = true
-	g.inPlace(func() { ok = g.commitLess(base, count) })
+	g.current.runlist = true
+	g.runInline(func() { ok = g.delist(base, count) })
 	if ok {
-		g.news.done, g.news.runlist = true, true
-		g.hear.Signal()
+		g.events.done, g.events.runlist = true, true
+		g.eventsReady.Signal()
 	}
 	return ok
 }
 
-func (g *Guest) commitLess(base, count uint32) bool {
+func (g *Guest) delist(base, count uint32) bool {
 	now, ok := g.lookAtRunlist(base, count)
 	leave := g.listed.without(now)
-	if !ok || now.without(g.listed) > 0 || leave == 0 || leave > leaveAtOnce {
+	if !ok || now.without(g.listed) > 0 || leave == 0 || leave > maxInlineDelist {
 		return false
 	}
-	g.spare--
+	g.inlineCredits--
 	was := g.listed
 	g.listed = now
 	left, ok := g.list(g.agg.ctl.tryRunlist)
 	if ok {
-		g.takenOff(left)
+		g.removedFromCard(left)
 		return true
 	}
 	// As if it had not been tried: it is the goroutine's to commit, and to see who leaves.

@@ -41,7 +41,7 @@ func TestChannelsLeaveAtOnce(t *testing.T) {
 	bindChannel(t, other, 1)
 	list(t, g, 1, 2, 3)
 	list(t, other, 1)
-	require.Eventually(t, ev.heard(func() bool { return ev.lists == 1 }), patience, tick)
+	require.Eventually(t, ev.saw(func() bool { return ev.lists == 1 }), patience, tick)
 	ch := g.cardChannel(1)
 	reference := func(v uint32) {
 		f.WriteVRAM(ch.inst+uint64(gf100.InstRef.Offset), binary.LittleEndian.AppendUint32(nil, v))
@@ -65,7 +65,7 @@ func TestChannelsLeaveAtOnce(t *testing.T) {
 	want := []uint32{uint32(g.cardChannel(2).id), uint32(g.cardChannel(3).id), uint32(other.cardChannel(1).id)}
 	require.ElementsMatch(t, want, f.runlist())
 	require.Equal(t, uint32(6), seen())
-	require.Eventually(t, ev.heard(func() bool { return ev.lists == 2 }), patience, tick, "the guest is interrupted all the same")
+	require.Eventually(t, ev.saw(func() bool { return ev.lists == 2 }), patience, tick, "the guest is interrupted all the same")
 	g.Preempt(99) // no channel: nothing waits, and nothing happens
 	settleRound(g)
 
@@ -200,26 +200,26 @@ func TestAskingAgainIsBounded(t *testing.T) {
 		all[i] = uint64(i)
 	}
 	for _, row := range []struct {
-		name  string
-		waits bool // for each
-		spare uint64
-		idle  uint64 // rounds each time that do not ask
-		do    func(t *testing.T, g *Guest, i int)
+		name          string
+		waits         bool // for each
+		inlineCredits uint64
+		idle          uint64 // rounds each time that do not ask
+		do            func(t *testing.T, g *Guest, i int)
 	}{
 		{"the same list", false, 0, 0, func(t *testing.T, g *Guest, i int) { g.Runlist(listAt>>12, 0x01f00000|channels) }},
 		{"the same list, waited for", true, 0, 0, func(t *testing.T, g *Guest, i int) { g.Runlist(listAt>>12, 0x01f00000|channels) }},
-		{"one less each time", true, spareTraps, 0, func(t *testing.T, g *Guest, i int) {
+		{"one less each time", true, maxInlineCredits, 0, func(t *testing.T, g *Guest, i int) {
 			g.Runlist(listAt>>12, 0x01f00000|uint32(channels-1-i%channels))
 		}},
-		{"one and none", true, spareTraps, 0, func(t *testing.T, g *Guest, i int) { g.Runlist(listAt>>12, 0x01f00000|uint32(i%2)) }},
-		{"a preempt of a channel that runs", true, spareTraps, 0, func(t *testing.T, g *Guest, i int) { g.Preempt(1) }},
-		{"a preempt, and on", true, spareTraps, 0, func(t *testing.T, g *Guest, i int) {
+		{"one and none", true, maxInlineCredits, 0, func(t *testing.T, g *Guest, i int) { g.Runlist(listAt>>12, 0x01f00000|uint32(i%2)) }},
+		{"a preempt of a channel that runs", true, maxInlineCredits, 0, func(t *testing.T, g *Guest, i int) { g.Preempt(1) }},
+		{"a preempt, and on", true, maxInlineCredits, 0, func(t *testing.T, g *Guest, i int) {
 			g.Enable(2, false)
 			g.Preempt(2)
 			g.Enable(2, true)
 		}},
 		{"a preempt of a channel that is off", true, 0, 0, func(t *testing.T, g *Guest, i int) { g.Preempt(3) }},
-		{"a preempt, and rounds that ask nothing", true, spareTraps, 1, func(t *testing.T, g *Guest, i int) {
+		{"a preempt, and rounds that ask nothing", true, maxInlineCredits, 1, func(t *testing.T, g *Guest, i int) {
 			g.Preempt(1)
 			settleRound(g)
 			g.Preempt(99)
@@ -249,8 +249,8 @@ func TestAskingAgainIsBounded(t *testing.T) {
 			asked := f.asked()
 			t.Logf("%d times: the card was asked %d times, %d of them by rounds", times, asked, rounds)
 			require.NotZero(t, asked)
-			require.LessOrEqual(t, asked-rounds, row.spare*(rounds+1))
-			require.Equal(t, row.spare > 0, asked > rounds)
+			require.LessOrEqual(t, asked-rounds, row.inlineCredits*(rounds+1))
+			require.Equal(t, row.inlineCredits > 0, asked > rounds)
 		})
 	}
 }
@@ -278,7 +278,7 @@ func TestManyChannelsLeaveInARound(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: patience})
 	g, _ := addGuest(t, a, "a")
 	var ids []uint32
-	for id := range uint8(leaveAtOnce + 1) {
+	for id := range uint8(maxInlineDelist + 1) {
 		bindChannel(t, g, id)
 		ids = append(ids, uint32(id))
 	}

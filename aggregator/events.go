@@ -30,7 +30,7 @@ type Events interface {
 
 // news is what a guest has not been told yet. Like todo it is a state: a channel
 // stops at its error, so it has one of them at a time.
-type news struct {
+type events struct {
 	engines       uint32
 	done, runlist bool
 	unbound       bool // a channel could not be bound
@@ -58,7 +58,7 @@ const (
 	copyTrap
 )
 
-func (e *channelError) tell(ev Events) {
+func (e *channelError) deliver(ev Events) {
 	switch e.kind {
 	case mmuFault:
 		ev.MMUFault(e.id, e.fault)
@@ -71,27 +71,27 @@ func (e *channelError) tell(ev Events) {
 	}
 }
 
-func (n *news) empty() bool {
+func (n *events) empty() bool {
 	return n.engines == 0 && !n.done && !n.unbound && !n.unlisted && len(n.errors) == 0
 }
 
 // fail notes the error of a channel in place of one that it had before.
-func (n *news) fail(e channelError) {
+func (n *events) fail(e channelError) {
 	n.forget(e.id)
 	n.errors = append(n.errors, e)
 }
 
 // forget drops the error of a channel that is bound anew.
-func (n *news) forget(id uint8) {
+func (n *events) forget(id uint8) {
 	n.errors = slices.DeleteFunc(n.errors, func(e channelError) bool { return e.id == id })
 }
 
-func (n *news) tell(ev Events) {
+func (n *events) deliver(ev Events) {
 	if n.engines != 0 {
 		ev.EngineEvent(n.engines)
 	}
 	for i := range n.errors {
-		n.errors[i].tell(ev)
+		n.errors[i].deliver(ev)
 	}
 	if n.unbound {
 		ev.BindError()
@@ -105,24 +105,24 @@ func (n *news) tell(ev Events) {
 }
 
 // tell is the guest's second goroutine: it tells the guest what happened.
-func (g *Guest) tell() {
+func (g *Guest) deliverEvents() {
 	defer g.working.Done()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
-		for g.news.empty() && !g.ended {
-			g.hear.Wait()
+		for g.events.empty() && !g.ended {
+			g.eventsReady.Wait()
 		}
 		if g.ended {
 			return
 		}
-		n := g.news
-		g.news = news{}
-		g.telling = true
+		n := g.events
+		g.events = events{}
+		g.delivering = true
 		g.mu.Unlock()
-		n.tell(g.ev)
+		n.deliver(g.ev)
 		g.mu.Lock()
-		g.telling = false
-		g.told.Broadcast()
+		g.delivering = false
+		g.eventsDelivered.Broadcast()
 	}
 }

@@ -37,11 +37,11 @@ func TestCardKeepsAChannel(t *testing.T) {
 	keepBusy()
 	g.mu.Unlock()
 	deadline := time.Now().Add(patience)
-	for g.SafeMode() == "" && time.Now().Before(deadline) {
+	for g.QuarantineReason() == "" && time.Now().Before(deadline) {
 		keepBusy()
 		time.Sleep(tick)
 	}
-	require.NotEmpty(t, g.SafeMode())
+	require.NotEmpty(t, g.QuarantineReason())
 	keepBusy()
 	require.NotZero(t, f.get(regChannelInst+uint32(ch.id)*8), "not unbound: the card may be in it")
 	require.Same(t, ch, a.owner(ch.id))
@@ -50,15 +50,15 @@ func TestCardKeepsAChannel(t *testing.T) {
 	require.Nil(t, g.cardChannel(2), "in safe mode nothing reaches the card")
 	bindChannel(t, other, 2)
 	require.NotNil(t, other.cardChannel(2))
-	require.Empty(t, other.SafeMode())
+	require.Empty(t, other.QuarantineReason())
 
 	keepBusy()
 	require.NoError(t, g.Reset())
-	require.NotEmpty(t, g.SafeMode(), "the card still has it")
+	require.NotEmpty(t, g.QuarantineReason(), "the card still has it")
 	f.set(regChannel+uint32(ch.id)*8, 0)
 	stuck(false)
 	require.NoError(t, g.Reset())
-	require.Empty(t, g.SafeMode())
+	require.Empty(t, g.QuarantineReason())
 	require.Nil(t, a.owner(ch.id))
 	bindChannel(t, g, 2)
 	require.NotNil(t, g.cardChannel(2))
@@ -77,7 +77,7 @@ func TestCardNeverAnswers(t *testing.T) {
 	}
 	waits, rounds := a.ctl.timeouts.Load(), g.rounds()
 	g.Unmapped(0, 1<<20)
-	require.NotEmpty(t, g.SafeMode())
+	require.NotEmpty(t, g.QuarantineReason())
 	require.NoError(t, g.Reset())
 	rounds = g.rounds() - rounds
 	require.LessOrEqual(t, a.ctl.timeouts.Load()-waits, rounds, "a round waits in vain once")
@@ -86,7 +86,7 @@ func TestCardNeverAnswers(t *testing.T) {
 	err := g.Remove()
 	require.ErrorContains(t, err, "has not let go")
 	free := a.Free()
-	_, err = a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, &told{})
+	_, err = a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, &recorder{})
 	require.NoError(t, err)
 	require.Less(t, a.Free(), free, "others go on, in other memory")
 	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
