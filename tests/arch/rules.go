@@ -50,7 +50,7 @@ var rooms = []room{
 	{"firmware", nil, nil, "images are bytes in, bytes out"},
 	{"tests", []string{"*"}, []string{"*"}, ""},
 	{"tools", nil, nil, "a module of its own"},
-	{"tests/lab", nil, []string{sys, "github.com/ulikunitz/xz"}, "the lab boots a machine on a socket, whatever serves it"},
+	{"tests/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket, whatever serves it"},
 	{"tests/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "a driver knows registers, not what is behind the socket"},
 	{scale, nil, nil, ""},
 }

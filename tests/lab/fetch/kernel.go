@@ -2,16 +2,21 @@ package fetch
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/therootcompany/xz"
 
 	"github.com/umbra-gpu/umbra/tests/lab/kmod"
 )
@@ -35,7 +40,7 @@ type Kernel struct {
 	Packages []Package `json:"packages,omitempty"`
 	Loadable []string  `json:"modules,omitempty"` // names of the modules, each after what it needs
 
-	Image   string `json:"-"` // bzImage
+	Image   string `json:"-"` // an ELF kernel with a PVH entry point; the user's own is a bzImage
 	Modules string `json:"-"` // a lib/modules/<release> with modules.dep, modules decompressed; "" for none
 }
 
@@ -65,14 +70,14 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 	if !kernelVersion.MatchString(version) {
 		return Kernel{}, fmt.Errorf("kernel version %q: want numbers such as %s", version, DefaultKernel)
 	}
-	dir := c.path("kernels", version)
+	dir := c.path("linux", version)
 	var k Kernel
 	if !stamped(dir, &k) {
 		if err := c.make(ctx, dir, &k, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
 			return Kernel{}, fmt.Errorf("fetching Linux %s: %w", version, err)
 		}
 	}
-	k.Image = filepath.Join(dir, "vmlinuz")
+	k.Image = filepath.Join(dir, "vmlinux")
 	k.Modules = filepath.Join(dir, "modules", k.Release)
 	return k, nil
 }
@@ -111,7 +116,7 @@ func (c *Cache) userKernel(ctx context.Context, image, release string) (Kernel, 
 		return Kernel{}, err
 	}
 	defer unlock()
-	k.Modules = c.path("kernels", "user", release)
+	k.Modules = c.path("linux", "user", release)
 	if err := os.RemoveAll(k.Modules); err != nil {
 		return Kernel{}, err
 	}
@@ -279,10 +284,55 @@ func (k *Kernel) collect(root, out string) error {
 	for _, m := range mods {
 		k.Loadable = append(k.Loadable, m.Name)
 	}
-	if err := copyFile(filepath.Join(out, "vmlinuz"), image); err != nil {
+	elf, err := unpackImage(image)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(out, "vmlinux"), elf, 0o644); err != nil {
 		return err
 	}
 	return tree.Install(filepath.Join(out, "modules", release), mods)
+}
+
+// unpackImage returns the ELF kernel inside a bzImage (Linux x86 boot protocol 2.08).
+// QEMU boots it by its PVH entry point. Under TCG that halves the time of a boot,
+// because the guest need not decompress itself.
+func unpackImage(file string) ([]byte, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) < 0x250 {
+		return nil, fmt.Errorf("%s is not a bzImage", file)
+	}
+	word := func(at int) int { return int(binary.LittleEndian.Uint32(data[at:])) }
+	begin := (1+cmp.Or(int(data[0x1f1]), 4))*512 + word(0x248)
+	end := begin + word(0x24c)
+	if end > len(data) || end-begin < 8 {
+		return nil, fmt.Errorf("%s: the kernel lies at %#x to %#x, beyond the end", file, begin, end)
+	}
+	payload := data[begin : end-4] // the build appends the unpacked length
+	var r io.Reader
+	switch {
+	case bytes.HasPrefix(payload, []byte("\xfd7zXZ\x00")):
+		r, err = xz.NewReader(bytes.NewReader(payload), xz.DefaultDictMax)
+	case bytes.HasPrefix(payload, []byte("\x28\xb5\x2f\xfd")):
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(bytes.NewReader(payload)); err == nil {
+			defer z.Close()
+			r = z
+		}
+	default:
+		err = fmt.Errorf("unknown compression %x", payload[:6])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	elf, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return elf, nil
 }
 
 // imageRelease reads a bzImage's release from its header (Linux x86 boot

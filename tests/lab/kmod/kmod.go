@@ -19,7 +19,7 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/ulikunitz/xz"
+	"github.com/therootcompany/xz"
 )
 
 // Name returns the canonical name of the module in a file or a dependency
@@ -187,7 +187,7 @@ func readModule(p string) ([]byte, error) {
 	if err != nil || !strings.HasSuffix(p, ".xz") {
 		return data, err
 	}
-	r, err := xz.NewReader(bytes.NewReader(data))
+	r, err := xz.NewReader(bytes.NewReader(data), xz.DefaultDictMax)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}

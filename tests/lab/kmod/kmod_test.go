@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"github.com/ulikunitz/xz"
 )
 
 // module builds the smallest ELF file that is a module to us.
@@ -38,16 +37,6 @@ func module(t *testing.T, modinfo ...string) []byte {
 	return b.Bytes()
 }
 
-func compress(t *testing.T, data []byte) []byte {
-	var b bytes.Buffer
-	w, err := xz.NewWriter(&b)
-	require.NoError(t, err)
-	_, err = w.Write(data)
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return b.Bytes()
-}
-
 // tree writes modules and opens the folder.
 func tree(t *testing.T, files map[string][]byte) *Tree {
 	dir := t.TempDir()
@@ -64,7 +53,7 @@ func tree(t *testing.T, files map[string][]byte) *Tree {
 func TestClosure(t *testing.T) {
 	nouveau := module(t, "license=GPL", "depends=drm,mxm-wmi,drm_ttm_helper", "softdep=pre: absent post: extra")
 	tr := tree(t, map[string][]byte{
-		"kernel/gpu/nouveau.ko.xz":     compress(t, nouveau),
+		"kernel/gpu/nouveau.ko":        nouveau,
 		"kernel/gpu/drm.ko":            module(t, "depends="),
 		"kernel/gpu/drm_ttm_helper.ko": module(t, "depends=ttm,drm"),
 		"kernel/gpu/ttm.ko":            module(t, "depends=drm"),
