@@ -1,41 +1,38 @@
 package transport
 
 import (
-	"context"
 	"encoding/binary"
-	"errors"
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/stand"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
-// Two parts of BAR0 without registers, with a page between them that stays trapped, and where
-// their bytes are in a file.
+// Two areas of BAR0 without registers, with a trapped page between them, and the place
+// of BAR0 in a file.
 var (
-	parts      = []vfiouser.SparseArea{{Offset: 0xffc000, Size: 0x2000}, {Offset: 0xfff000, Size: 0x1000}}
+	areas      = []vfiouser.SparseArea{{Offset: 0xffc000, Size: 0x2000}, {Offset: 0xfff000, Size: 0x1000}}
 	fileOffset = uint64(0x10000)
 )
 
-// partly is a card of whose BAR0 QEMU can map two parts.
+// partly is a card with a BAR0 of which QEMU can map two areas.
 type partly struct {
 	*serve.Device
 	file *os.File
 
 	mu     sync.Mutex
-	writes map[uint64]int // that were trapped, by offset
+	writes map[uint64]int // trapped ones, by offset
 }
 
 func newPartly(c *soft.Card) (*partly, error) {
@@ -51,17 +48,17 @@ func (d *partly) Regions() []vfiouser.Region {
 	r := d.Device.Regions()
 	bar := &r[vfiouser.RegionBAR0]
 	bar.Flags |= vfiouser.RegionMmap
-	bar.File, bar.MapOffset, bar.Areas = d.file, fileOffset, parts
+	bar.File, bar.MapOffset, bar.Areas = d.file, fileOffset, areas
 	return r
 }
 
-// inside says that an access is to a part, which the device answers from the file: a client need
-// not map what it may.
+// inside reports whether an access is to an area. The device answers these from the
+// file, because a client need not map an area.
 func inside(index int, off uint64) bool {
 	if index != vfiouser.RegionBAR0 {
 		return false
 	}
-	for _, a := range parts {
+	for _, a := range areas {
 		if off >= a.Offset && off < a.Offset+a.Size {
 			return true
 		}
@@ -96,15 +93,16 @@ func (d *partly) trapped(off uint64) int {
 	return d.writes[off]
 }
 
-// TestParts: a guest writes into the parts of a BAR that QEMU may map, and into the page between
-// them. On both transports its bytes are in the file, at the right place; those to a part that is
-// mapped made no trap.
-func TestParts(t *testing.T) {
+// TestAreas has a guest write into the areas of a BAR that QEMU may map, and into the
+// page between them. On both transports the bytes are in the file, at the right place,
+// and those to a mapped area make no trap.
+func TestAreas(t *testing.T) {
+	scale.ReleaseOnly(t)
 	labtest.Need(t)
 	for _, tr := range []struct {
 		name   string
 		make   serve.Make
-		mapped []bool // the parts
+		mapped []bool // each area
 	}{
 		{serve.TransportNative, serve.Native, []bool{true, true}},
 		{serve.TransportLibrary, libvfiouser.New, []bool{true, false}}, // one a region: see libvfiouser.Lacks
@@ -113,35 +111,22 @@ func TestParts(t *testing.T) {
 			if tr.name == serve.TransportLibrary && !libvfiouser.Built {
 				t.Skip(libvfiouser.ErrNotBuilt)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			defer cancel()
 			var d *partly
 			var failed error
-			s, err := stand.Start(ctx, stand.Config{
-				Transport: tr.make, Machine: lab.Config{},
-				Device: func(c *soft.Card) vfiouser.Device {
-					d, failed = newPartly(c)
-					return d
-				},
-			})
-			require.NoError(t, errors.Join(err, failed))
-			defer d.file.Close()
-			defer func() {
-				if t.Failed() {
-					t.Log(s.VM.Diagnosis())
-				}
-				require.NoError(t, s.Close())
-			}()
+			t.Cleanup(func() { d.file.Close() }) // after the machine's end
+			_, call := boot(t, stand.Config{Transport: tr.make, Device: func(c *soft.Card) vfiouser.Device {
+				d, failed = newPartly(c)
+				return d
+			}})
+			require.NoError(t, failed)
 			var found proto.PCIResult
-			require.NoError(t, s.VM.Agent().Call(ctx, proto.CmdPCI, proto.PCIArgs{Vendor: 0x10de}, &found))
-			require.Len(t, found.Functions, 1, "the card is not in the guest")
-			write := func(off uint64, n int) proto.TrapsResult {
-				var r proto.TrapsResult
-				a := proto.TrapsArgs{Address: found.Functions[0].Address, Offset: uint32(off), Write: true, Count: n}
-				require.NoError(t, s.VM.Agent().Call(ctx, proto.CmdTraps, a, &r))
+			call(proto.CmdPCI, proto.PCIArgs{Vendor: 0x10de}, &found)
+			require.Len(t, found.Functions, 1)
+			write := func(off uint64, n int) (r proto.TrapsResult) {
+				call(proto.CmdTraps, proto.TrapsArgs{Address: found.Functions[0].Address, Offset: uint32(off), Write: true, Count: n}, &r)
 				return r
 			}
-			for i, a := range parts {
+			for i, a := range areas {
 				for k, off := range []uint64{a.Offset, a.Offset + a.Size - 4} {
 					n := 100 + 10*i + k
 					require.EqualValues(t, n, write(off, n).Last)
@@ -149,14 +134,14 @@ func TestParts(t *testing.T) {
 					_, err := d.file.ReadAt(b[:], int64(fileOffset+off))
 					require.NoError(t, err)
 					require.EqualValues(t, n, binary.LittleEndian.Uint32(b[:]), "offset %#x in the file", off)
+					want := n
 					if tr.mapped[i] {
-						require.Zero(t, d.trapped(off), "offset %#x is trapped", off)
-					} else {
-						require.Equal(t, n, d.trapped(off), "offset %#x", off)
+						want = 0
 					}
+					require.Equal(t, want, d.trapped(off), "traps at offset %#x", off)
 				}
 			}
-			between := parts[0].Offset + parts[0].Size
+			between := areas[0].Offset + areas[0].Size
 			write(between, 7)
 			require.Equal(t, 7, d.trapped(between))
 		})
