@@ -11,12 +11,13 @@ import (
 
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 )
 
 // placeCount is how many places there are.
-const placeCount = 17
+const placeCount = 18
 
 // places are the addresses that an attacker would want: where others' memory lies
 // on the card, what is behind its own, and what it can only guess.
@@ -29,7 +30,9 @@ func (w *Ward) places() (list []hostile.Value) {
 	} {
 		list = append(list, hostile.Value{Base: hostile.Zero, Off: int64(at)})
 	}
+	seam := w.Seat.Guest.Extents()[0]
 	return append(list,
+		hostile.Value{Off: int64(seam.Guest + seam.Size - shadowpt.BigPage/2)},
 		hostile.Value{Base: hostile.VRAMEnd}, hostile.Value{Base: hostile.VRAMEnd, Off: -4096},
 		hostile.Value{Base: hostile.VRAMEnd, Off: -64 << 10}, hostile.Value{Base: hostile.Hole}, hostile.Value{Base: hostile.RAMEnd}, hostile.Value{Base: hostile.RAMEnd, Off: -4096})
 }
@@ -75,6 +78,13 @@ var cases = []struct {
 	{"page entries", func(at hostile.Value, write bool, try func(hostile.Action)) {
 		for _, bits := range []uint64{0, peer, coherent, noncoherent, readOnly, supervisor, 1 << 3, 0xff << 36, 0x1ffff << 44, 1 << 35, 7 << 61} {
 			try(hostile.Action{Kind: hostile.Entry, V: at, Bits: bits, Engine: guest.CE0, Write: write})
+		}
+	}},
+	{"big page entries", func(at hostile.Value, write bool, try func(hostile.Action)) {
+		for _, bits := range []uint64{0, coherent, 0xff << 36} {
+			for _, off := range []uint64{0, shadowpt.BigPage / 2, shadowpt.BigPage - 256} {
+				try(hostile.Action{Kind: hostile.BigEntry, V: at, Bits: bits, Off: off, Engine: guest.CE0, Write: write})
+			}
 		}
 	}},
 	{"directory entries", func(at hostile.Value, write bool, try func(hostile.Action)) {

@@ -14,6 +14,7 @@ const (
 	Register             // a register that names something, with a value that means something
 	Window               // PRAMIN over any place
 	Entry                // any page entry, then engines use it
+	BigEntry             // any entry of a big page, which need not begin at a multiple of its size
 	Dir                  // any directory entry, then engines use it
 	Block                // an instance block of any words, bound to any channel
 	Ring                 // any GPFIFO entry, any GP_PUT
@@ -26,7 +27,7 @@ const (
 )
 
 var kindNames = [...]string{
-	"access", "register", "window", "entry", "directory", "block", "ring", "push", "engine", "runlist", "tables", "unmap", "restart",
+	"access", "register", "window", "entry", "big entry", "directory", "block", "ring", "push", "engine", "runlist", "tables", "unmap", "restart",
 }
 
 func (k Kind) String() string { return kindNames[k] }

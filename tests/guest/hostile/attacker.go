@@ -15,10 +15,11 @@ var le = binary.LittleEndian
 
 // Where the attacker maps what it has.
 const (
-	lootVA   = 0x1000_0000 // RAM that stolen bytes are copied to
-	victimVA = 0x1800_0000 // entries and directory entries of any bits
-	mineVA   = 0x2000_0000 // VRAM
-	marksVA  = 0x2800_0000 // where each submission says that it was executed
+	lootVA   = 0x1000_0000               // RAM that stolen bytes are copied to
+	victimVA = 0x1800_0000               // entries and directory entries of any bits
+	mineVA   = 0x2000_0000               // VRAM
+	bigVA    = mineVA + shadowpt.BigPage // big entries of any bits
+	marksVA  = 0x2800_0000               // where each submission says that it was executed
 	lootSize = 256 << 10
 )
 
@@ -155,7 +156,7 @@ func (a *Attacker) Do(act Action) error {
 
 var deeds = [...]func(*Attacker, Action) error{
 	Access: (*Attacker).access, Register: (*Attacker).register, Window: (*Attacker).window,
-	Entry: (*Attacker).entry, Dir: (*Attacker).directory, Block: (*Attacker).block,
+	Entry: (*Attacker).entry, BigEntry: (*Attacker).bigEntry, Dir: (*Attacker).directory, Block: (*Attacker).block,
 	Ring: (*Attacker).ring, Push: (*Attacker).push, Engine: (*Attacker).engine, List: (*Attacker).list,
 	Tables: (*Attacker).tables, Unmap: (*Attacker).unmap, Restart: (*Attacker).restart,
 }
@@ -236,7 +237,7 @@ const (
 // submit has a channel execute words, and then a semaphore that says so. A channel
 // that did not execute what it had before is started anew.
 func (a *Attacker) submit(ch *target, p *guest.Push) error {
-	if a.mark(ch) != ch.seq {
+	if a.settle(ch); a.mark(ch) != ch.seq {
 		if err := a.revive(ch); err != nil {
 			return err
 		}
@@ -253,6 +254,17 @@ func (a *Attacker) submit(ch *target, p *guest.Push) error {
 		return err
 	}
 	return a.kick(ch, guest.GPEntry(ch.PushVA()+slot, len(words)))
+}
+
+// settle gives a channel time to execute what it has: until it did, or some
+// channel has met an error.
+func (a *Attacker) settle(ch *target) {
+	const pfifoIntr, rounds = 0x2100, 50
+	for range rounds {
+		if a.mark(ch) == ch.seq || a.raw.Reg(pfifoIntr) != 0 {
+			return
+		}
+	}
 }
 
 func (a *Attacker) mark(ch *target) uint32 { return le.Uint32(a.marks.Data[ch.ID*16:]) }
@@ -319,6 +331,18 @@ func (a *Attacker) entry(act Action) error {
 		return err
 	}
 	return a.use(act, victimVA+i*shadowpt.SmallPage)
+}
+
+func (a *Attacker) bigEntry(act Action) error {
+	big, _ := a.s.Table(bigVA)
+	pte := a.value(act.V)>>12<<4 | act.Bits | 1
+	if err := a.raw.SetVRAM(big+bigVA%shadowpt.DirSpan/shadowpt.BigPage*8, le.AppendUint64(nil, pte)); err != nil {
+		return err
+	}
+	if err := a.raw.Invalidate(uint32(a.s.Directory()>>12<<4), 1<<31|1); err != nil {
+		return err
+	}
+	return a.use(act, bigVA+act.Off%shadowpt.BigPage&^0xff)
 }
 
 func (a *Attacker) directory(act Action) error {

@@ -13,7 +13,7 @@ func Gen(n int) *rapid.Generator[[]Action] {
 
 // kinds: the rarer ones once.
 var kinds = []Kind{
-	Access, Access, Register, Register, Register, Window, Window, Entry, Entry, Entry, Dir, Dir,
+	Access, Access, Register, Register, Register, Window, Window, Entry, Entry, BigEntry, BigEntry, Dir, Dir,
 	Block, Block, Block, Ring, Push, Push, Engine, Engine, List, Tables, Tables, Unmap, Restart,
 }
 
