@@ -96,7 +96,7 @@ func TestBogusGroups(t *testing.T) {
 	}
 }
 
-// TestStorm: who makes groups faster than allowed is told no, and counted.
+// TestStorm: a guest may make as many groups a second as its limit says, and no more.
 func TestStorm(t *testing.T) {
 	c := config(sched.Credit)
 	c.Limits.Creations = 10
@@ -114,6 +114,7 @@ func TestStorm(t *testing.T) {
 		made++
 		require.True(t, sc.Remove(time.Duration(i)*ms, id))
 	}
+	require.GreaterOrEqual(t, made, 10)
 	require.LessOrEqual(t, made, 20)
 	require.EqualValues(t, 1000-made, sc.Counted().Storms)
 	_, err = sc.AddNode(3*s, g, sched.NodeConfig{})
