@@ -8,8 +8,8 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Extent is a piece of a guest's memory: Size bytes at address Guest as the guest
-// sees it lie at address Card of the card's VRAM.
+// Extent is a part of a guest's memory: Size bytes that the guest sees at address Guest
+// lie at address Card of the card's VRAM.
 type Extent struct{ Guest, Card, Size uint64 }
 
 // Extents returns where the guest's memory lies on the card.
@@ -20,9 +20,9 @@ func (g *Guest) Extents() (list []Extent) {
 	return list
 }
 
-// Tables returns the card memory that the aggregator keeps for the guest's page
-// tables, which no guest sees: all that it keeps for the guest but the instance
-// blocks of the channels that it has now, in which the card keeps their state.
+// Tables returns the card memory that holds the guest's shadow page tables: all that the
+// aggregator keeps for the guest, except the instance blocks of its current channels, in
+// which the card keeps their state.
 func (g *Guest) Tables() []Extent {
 	g.agg.mu.Lock()
 	defer g.agg.mu.Unlock()
@@ -47,20 +47,20 @@ func (g *Guest) Tables() []Extent {
 	return unseen(out)
 }
 
-// BusAddress is where the card has address addr of the guest's own memory.
+// BusAddress returns the card's address of address addr of the guest's own memory.
 func (g *Guest) BusAddress(addr uint64) uint64 { return g.agg.bus.at(g.index, addr) }
 
-// Fixed returns the card memory of the aggregator's own that never changes between
-// New and Close: the tables and the instance block of its BAR1.
+// Fixed returns the card memory that never changes between New and Close: the tables and
+// the instance block of the aggregator's BAR1.
 func (a *Aggregator) Fixed() []Extent { return unseen(a.ctl.fixed) }
 
-// PollArea returns the card memory of the card's own poll area: a page of each of its
+// PollArea returns the card memory of the card's poll area: a page for each of its
 // channels, of which only the words of USERD are ever written.
 func (a *Aggregator) PollArea() Extent {
 	return Extent{Card: a.pollArea, Size: gf100.Channels * gf100.USERDSize}
 }
 
-// Runlists returns the card memory of the card's runlists.
+// Runlists returns the memory of the card's runlists.
 func (a *Aggregator) Runlists() (list []Extent) {
 	for _, at := range a.ctl.runlists {
 		list = append(list, Extent{Card: at, Size: pageSize})
@@ -77,15 +77,14 @@ func unseen(runs []run) (list []Extent) {
 	return list
 }
 
-// Audit says whether an access that the card makes for its channel id stays in
-// what belongs to the channel's owner: the owner's memory, and, to be read, the
-// tables that were built for it. It is meant for a card that can tell of its
-// accesses, and decides nothing: what it refuses has been prevented elsewhere, or
-// should have been.
+// Audit returns an error if an access that the card makes for its channel id leaves what
+// belongs to the channel's owner: the owner's memory and, for reads, the tables built for
+// it. Cards that can report their accesses use it to check the isolation that other code
+// enforces; Audit itself prevents nothing.
 func (a *Aggregator) Audit(id uint8, t shadowpt.Target, addr uint64, n int, write bool) error {
 	ch := a.owner(id)
 	if ch == nil {
-		return fmt.Errorf("aggregator: channel %d, which nobody has, accesses %d bytes of target %d at %#x", id, n, t, addr)
+		return fmt.Errorf("aggregator: channel %d, which has no owner, accesses %d bytes of target %d at %#x", id, n, t, addr)
 	}
 	g := ch.guest
 	if t == shadowpt.VRAM && g.has(ch, addr, uint64(n), write) {
@@ -94,11 +93,11 @@ func (a *Aggregator) Audit(id uint8, t shadowpt.Target, addr uint64, n int, writ
 	if owner, _, ok := a.bus.of(addr, uint64(n)); t.System() && ok && owner == uint64(g.index) {
 		return nil
 	}
-	return fmt.Errorf("aggregator: channel %d of guest %s accesses %d bytes of target %d at %#x (write %t), which are not its own", id, g.name, n, t, addr, write)
+	return fmt.Errorf("aggregator: channel %d of guest %s accesses %d bytes of target %d at %#x (write %t), which do not belong to it", id, g.name, n, t, addr, write)
 }
 
-// has reports whether card memory is the guest's own, its channel's USERD, or
-// something built for it that is only read.
+// has reports whether the access is to the guest's memory, its channel's USERD, or, for
+// reads, tables built for it.
 func (g *Guest) has(ch *channel, addr, n uint64, write bool) bool {
 	own := []run{{ch.cardUSERD(), gf100.USERDSize}}
 	for _, e := range g.extents.list {

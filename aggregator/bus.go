@@ -9,30 +9,27 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// MaxGuests is how many guests a card tells apart: what the owner's field in RAMFC
-// has room for. Options.Guests is the limit, and may be less.
+// MaxGuests is how many guests a card can tell apart: the width of the owner field in
+// RAMFC. Options.Guests may be less.
 const MaxGuests = gf100.Owners
 
 // cardBusBits is how many bits a bus address has in the chip's page-table entries.
 const cardBusBits = 40
 
-// bus is the memory of all guests, as the card sees it. Each guest has a window of
-// the card's bus addresses, so that equal addresses of two guests never meet; the
-// windows fill the card's addresses.
+// bus is the memory of all guests as the card sees it. Each guest has a window of the
+// card's bus addresses, so that equal addresses of two guests are different for the card.
 //
-// A step of the card pins nobody's memory: it takes the map of the one guest
-// whose window it touches for the look-up alone. What it found stays good until
-// the step ends because whoever takes memory away (Guest.Unmapped,
-// Guest.DetachMemory) first makes the map forget it, and then waits for the
-// steps that began before. So a guest whose map changes never waits for, and
-// never delays, the steps of others.
+// A step of the card pins no guest's memory: it holds the map of the one guest whose
+// window it touches during the look-up only. The result stays valid until the step ends,
+// because whoever takes memory away (Guest.Unmapped, Guest.DetachMemory) first removes
+// it from the map and then waits for the steps that began before. So a guest whose map
+// changes never waits for the steps of others and never delays them.
 type bus struct {
-	shift uint // of a bus address: the guest's number
+	shift uint // a bus address >> shift is the guest's number
 	host  [MaxGuests]atomic.Pointer[memory]
-	intr  chan struct{} // of capacity 1: the card has something to say
+	intr  chan struct{} // capacity 1: the card has an interrupt to report
 
-	// steps is read-locked by each step. Its write side is the last resort of
-	// barrier: it waits for every step under way, and holds up the next ones.
+	// steps is read-locked by each step. barrier takes the write side.
 	steps sync.RWMutex
 }
 
@@ -43,20 +40,21 @@ func (b *bus) init(guests int) {
 	b.shift = uint(cardBusBits - bits.Len(uint(guests-1)))
 }
 
-// window is how many bytes of a guest's memory the card reaches.
+// window returns how many bytes of each guest's memory the card can reach.
 func (b *bus) window() uint64 { return 1 << b.shift }
 
-// at is where address addr of a guest, which is inside its window, is for the card.
+// at returns the card's address of a guest's address inside its window.
 func (b *bus) at(index int, addr uint64) uint64 { return uint64(index)<<b.shift | addr }
 
-// of says whose n bytes at addr of the card are, and where he has them.
+// of returns the guest whose window holds n bytes at the card's address addr, and the
+// guest's own address of them.
 func (b *bus) of(addr, n uint64) (index uint64, own uint64, ok bool) {
 	index, own = addr>>b.shift, addr&(b.window()-1)
 	return index, own, index < MaxGuests && n <= b.window()-own
 }
 
-// attach puts a guest's memory into its window, or takes it out (nil). Steps that
-// are under way may go on using what was there.
+// attach puts a guest's memory into its window, or removes it (nil). Steps under way may
+// still use what was there.
 func (b *bus) attach(index int, m card.Bus) {
 	if m == nil {
 		b.host[index].Store(nil)
@@ -65,10 +63,10 @@ func (b *bus) attach(index int, m card.Bus) {
 	b.host[index].Store(&memory{m})
 }
 
-// barrier waits for every step of the card that is under way.
+// barrier waits for every step of the card under way, and holds up new ones meanwhile.
 func (b *bus) barrier() {
 	b.steps.Lock()
-	//lint:ignore SA2001 that the lock could be taken is all that is asked
+	//lint:ignore SA2001 taking the lock is the wait
 	b.steps.Unlock()
 }
 

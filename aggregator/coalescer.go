@@ -2,9 +2,9 @@ package aggregator
 
 import "sync"
 
-// turn is an operation of the card that serves everybody at once: whoever asks
-// before it begins has part in it. With any number of guests asking, each waits
-// for the one under way and the next, never for a queue of its neighbours.
+// coalescer runs one kind of card operation for all guests at once: everybody who asks
+// before an operation begins takes part in it. With any number of guests asking, each
+// waits for the operation under way and the next one, never for a queue of neighbours.
 //
 // Its lock is held for a moment only, never while the card is asked.
 type coalescer struct {
@@ -14,56 +14,56 @@ type coalescer struct {
 	next *batch // of the operation that has not begun
 }
 
-// ticket is one operation.
+// batch is one operation.
 type batch struct {
 	done, ok bool
-	ids      channelSet // of a preempt: the card's channels
-	dirs     []uint64   // of an invalidate: directories in the card's memory
+	ids      channelSet // for a preempt: the card's channels
+	dirs     []uint64   // for an invalidate: directories in the card's memory
 	allDirs  bool       // or all of them
 }
 
-func (t *coalescer) init() { t.over.L = &t.mu }
+func (c *coalescer) init() { c.over.L = &c.mu }
 
-// do has part in the next operation and returns its result. join adds to it; run
-// does it, for everybody, on the goroutine of one of them.
-func (t *coalescer) do(join func(*batch), run func(*batch) bool) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.next == nil {
-		t.next = new(batch)
+// do takes part in the next operation and returns its result. join adds to the batch;
+// run executes it for everybody, on one caller's goroutine.
+func (c *coalescer) do(join func(*batch), run func(*batch) bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
+		c.next = new(batch)
 	}
-	k := t.next
+	b := c.next
 	if join != nil {
-		join(k)
+		join(b)
 	}
-	for t.busy && !k.done {
-		t.over.Wait()
+	for c.busy && !b.done {
+		c.over.Wait()
 	}
-	if k.done {
-		return k.ok
+	if b.done {
+		return b.ok
 	}
-	t.busy, t.next = true, nil
-	t.mu.Unlock()
-	ok := run(k)
-	t.mu.Lock()
-	k.done, k.ok, t.busy = true, ok, false
-	t.over.Broadcast()
+	c.busy, c.next = true, nil
+	c.mu.Unlock()
+	ok := run(b)
+	c.mu.Lock()
+	b.done, b.ok, c.busy = true, ok, false
+	c.over.Broadcast()
 	return ok
 }
 
-// try has an operation of its own if none is under way or asked for, and returns what
-// run does. It does not wait, and run must not.
-func (t *coalescer) try(run func() bool) (ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.busy || t.next != nil {
+// try runs an operation of its own if none is under way or requested, and returns run's
+// result. It does not wait, and run must not.
+func (c *coalescer) try(run func() bool) (ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy || c.next != nil {
 		return false
 	}
-	t.busy = true
-	t.mu.Unlock()
+	c.busy = true
+	c.mu.Unlock()
 	ok = run()
-	t.mu.Lock()
-	t.busy = false
-	t.over.Broadcast()
+	c.mu.Lock()
+	c.busy = false
+	c.over.Broadcast()
 	return ok
 }

@@ -12,31 +12,31 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Waits look again at once a few times, then ever more rarely.
+// A wait polls quickly at first, then ever more rarely.
 const (
 	pollMin = 5 * time.Microsecond
 	pollMax = time.Millisecond
 
-	pollLate = 16 // looks behind its bound that a wait has before it is in vain: 9 to 20 ms
+	pollGrace = 16 // extra polls after the deadline before a wait fails: 9 to 20 ms
 )
 
 // control drives the card's registers, as a driver does.
 type control struct {
 	card    card.Card
-	timeout time.Duration // of every wait; a card that takes longer is broken, or a channel is: the caller decides
+	timeout time.Duration // for one card operation
 	maxDirs int           // Options.InvalidateDirs
-	fixed   []run         // in VRAM: what bringUp wrote for good
+	fixed   []run         // in VRAM: what bringUp wrote and nobody changes
 
-	// What takes time on the card; see turn.
+	// Operations that take time on the card.
 	invalidating, committing, preempting coalescer
 
-	mu       sync.Mutex // one sequence of writes at a time, and nothing is waited for under it
+	mu       sync.Mutex // serializes sequences of writes; nothing waits under it
 	runlists [2]uint64  // in VRAM; the card may be reading one of them
 	active   int
 
 	words sync.Pool // of *word
 
-	timeouts atomic.Uint64 // waits that the card did not end in time
+	timeouts atomic.Uint64 // operations that the card did not complete in time
 }
 
 func (c *control) init(cd card.Card, timeout time.Duration, maxDirs int) {
@@ -46,7 +46,7 @@ func (c *control) init(cd card.Card, timeout time.Duration, maxDirs int) {
 	c.preempting.init()
 }
 
-// Bits and values that the aggregator writes and looks for.
+// Register values.
 const (
 	channelStart  = 0x001f0001
 	instanceBound = gf100.InstanceBound | 1<<30
@@ -64,8 +64,8 @@ const (
 	pollAreaBAR1 = 0 // where the poll area lies in BAR1
 )
 
-// word is a buffer for one access: a buffer on the stack would have to be
-// allocated, for it goes through an interface.
+// word is a pooled buffer for one access: a buffer on the stack would escape through the
+// card's interface.
 type word [8]byte
 
 func (c *control) word() *word {
@@ -105,8 +105,8 @@ func (c *control) writeVRAM(addr uint64, v uint32) {
 	c.card.WriteVRAM(addr, b[:4])
 }
 
-// bringUp brings the card into service: interrupts, PFIFO, and a BAR1 that shows
-// nothing but the poll area. alloc hands out memory of the aggregator's own.
+// bringUp enables interrupts and PFIFO, and makes BAR1 show the poll area only. alloc
+// returns memory of the aggregator's own.
 func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64, err error) {
 	var dir, table, inst uint64
 	for _, a := range []struct {
@@ -170,10 +170,8 @@ func (c *control) time() uint64 {
 	}
 }
 
-// await polls reg until v&mask == want, up to the bound. Time in which the whole server
-// did not run, on a machine that was halted or has too much to do, was not the card's
-// either, however late in the wait it was: it is in vain only after some looks that began
-// behind the bound.
+// await polls reg until v&mask == want, up to the timeout and pollGrace further polls: if
+// this process was descheduled, so was the card.
 func (c *control) await(reg, mask, want uint32) bool {
 	pause, deadline := pollMin, time.Now().Add(c.timeout)
 	for late := 0; ; {
@@ -183,7 +181,7 @@ func (c *control) await(reg, mask, want uint32) bool {
 		if c.rd(reg)&mask == want {
 			return true
 		}
-		if late == pollLate {
+		if late == pollGrace {
 			c.timeouts.Add(1)
 			return false
 		}
@@ -192,10 +190,9 @@ func (c *control) await(reg, mask, want uint32) bool {
 	}
 }
 
-// invalidate makes the card forget its translations through directories, or all if
-// none is named or too many are, and waits until no access uses an old one: every step that was
-// under way when it was called has ended. Other directories' are left alone, for
-// those whose they are did not ask.
+// invalidate makes the card drop its translations through the given directories, or all
+// of them if none or too many are given. It waits until no access uses an old one: every
+// step under way at the call has ended. Translations of other guests stay cached.
 func (c *control) invalidate(dirs ...uint64) bool {
 	join := func(k *batch) {
 		k.dirs = append(k.dirs, dirs...)
@@ -217,9 +214,9 @@ func (c *control) invalidate(dirs ...uint64) bool {
 	})
 }
 
-// commitRunlist gives the card the list of channels and waits until those that
-// are not on it have left. list is called when the list is made: it has
-// everything that was listed before commitRunlist was called.
+// commitRunlist gives the card the list of channels and waits until removed channels have
+// left. list runs when the operation begins, so it includes everything listed before
+// commitRunlist was called.
 func (c *control) commitRunlist(list func() []uint8) bool {
 	return c.committing.do(nil, func(*batch) bool {
 		c.writeRunlist(list())
@@ -227,12 +224,12 @@ func (c *control) commitRunlist(list func() []uint8) bool {
 	})
 }
 
-// tryRunlist is commitRunlist if nobody is at it, and without a wait. If it returns false
-// the card may have the list and be at it still: it has to be committed again.
+// tryRunlist is commitRunlist without a wait, if none is under way. If it returns false
+// the card may still be processing the list: the caller must commit it again.
 func (c *control) tryRunlist(list func() []uint8) bool {
 	return c.committing.try(func() bool {
 		if c.rd(regEngRunlist)&gf100.RunlistPending != 0 {
-			return false // one that nobody waits for; the card may be reading it
+			return false // the card may be reading a list whose wait timed out
 		}
 		c.writeRunlist(list())
 		return c.rd(regEngRunlist)&gf100.RunlistPending == 0
@@ -254,8 +251,8 @@ func (c *control) writeRunlist(ids []uint8) {
 	c.wr(regRunlist, 0x01f00000|uint32(len(ids)))
 }
 
-// preempt makes channels leave their PBDMAs, one after the other, as the
-// register wants it.
+// preempt makes channels leave their PBDMAs, one after the other: the register takes one
+// at a time.
 func (c *control) preempt(ids ...uint8) bool {
 	join := func(k *batch) {
 		for _, id := range ids {
@@ -274,8 +271,8 @@ func (c *control) preempt(ids ...uint8) bool {
 	})
 }
 
-// tryPreempt is preempt of one channel if nobody is at it, and without a wait. If it returns
-// false it has to be done again.
+// tryPreempt is preempt of one channel without a wait, if none is under way. If it returns
+// false the caller must preempt again.
 func (c *control) tryPreempt(id uint8) bool {
 	return c.preempting.try(func() bool {
 		if c.rd(regPreempt)&gf100.PreemptPending != 0 {
@@ -293,8 +290,8 @@ func (c *control) running(id uint8) bool {
 	return c.rd(regChannel+uint32(id)*strideChannel)&gf100.ChannelBusy != 0
 }
 
-// quiet reports whether a channel has nothing left to do: what it has fetched is
-// done, by PBDMA and engine, and it fetches no more until it is told to.
+// quiet reports whether a channel has nothing left to do: PBDMA and engine have completed
+// what it fetched, and it fetches no more before the next doorbell.
 func (c *control) quiet(id uint8) bool {
 	return c.rd(regChannel+uint32(id)*strideChannel)&(gf100.ChannelBusy|gf100.ChannelStatus) == 0
 }
@@ -312,7 +309,7 @@ func (c *control) disable(id uint8) {
 	c.wr(regChannel+uint32(id)*strideChannel, channelStart&^gf100.ChannelEnabled)
 }
 
-// bell writes a channel's GP_PUT.
+// doorbell writes a channel's GP_PUT.
 func (c *control) doorbell(id uint8, put uint32) {
 	b := c.word()
 	defer c.words.Put(b)

@@ -6,30 +6,30 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Events is where a guest hears from the card. Its methods are called on a
-// goroutine of the guest's own, with no lock of this package held, and may call
-// back into the Guest: an owner that takes its time keeps nobody else waiting.
+// Events receives what the card reports about a guest. Its methods run on a goroutine of
+// the guest's own with no lock of this package held, and may call back into the Guest: a
+// slow receiver delays nobody else.
 type Events interface {
 	// EngineEvent reports non-stall events; bit n is engine n.
 	EngineEvent(engines uint32)
 	MMUFault(id uint8, f gf100.MMUFault)
 	PBDMAError(gf100.PBDMAError)
-	// GraphTrap and CopyTrap report a method of channel id that an engine
-	// refused. The channel is held until Guest.Resume.
+	// GraphTrap and CopyTrap report a method of channel id that an engine refused. The
+	// channel is held until Guest.Resume.
 	GraphTrap(id uint8, t gf100.GraphTrap)
 	CopyTrap(id uint8, t gf100.CopyTrap)
-	// BindError reports that a channel could not be bound: what it names is not the
-	// guest's, or it is one too many.
+	// BindError reports a channel that could not be bound: its structures are outside the
+	// guest's memory, or it is over the quota.
 	BindError()
-	// RunlistError reports a runlist that is not in the guest's memory.
+	// RunlistError reports a runlist outside the guest's memory.
 	RunlistError()
-	// Done reports that control operations ended: registers that read "pending"
-	// may read otherwise now. runlist is set if one of them was a runlist.
+	// Done reports that control operations ended: registers that read "pending" may have
+	// changed. runlist is set if one of them was a runlist.
 	Done(runlist bool)
 }
 
-// news is what a guest has not been told yet. Like todo it is a state: a channel
-// stops at its error, so it has one of them at a time.
+// events are those not yet delivered to the guest. They are flags, not a queue: a
+// channel stops at its error, so it has one at a time.
 type events struct {
 	engines       uint32
 	done, runlist bool
@@ -38,8 +38,7 @@ type events struct {
 	errors        []channelError
 }
 
-// channelError is an error of one channel, in the guest's own names. kind says
-// which of the reports it is.
+// channelError is an error of one channel, in the guest's own names.
 type channelError struct {
 	id    uint8
 	kind  errorKind
@@ -75,13 +74,13 @@ func (n *events) empty() bool {
 	return n.engines == 0 && !n.done && !n.unbound && !n.unlisted && len(n.errors) == 0
 }
 
-// fail notes the error of a channel in place of one that it had before.
+// fail records a channel's error in place of an earlier one.
 func (n *events) fail(e channelError) {
 	n.forget(e.id)
 	n.errors = append(n.errors, e)
 }
 
-// forget drops the error of a channel that is bound anew.
+// forget drops the error of a channel that is bound again.
 func (n *events) forget(id uint8) {
 	n.errors = slices.DeleteFunc(n.errors, func(e channelError) bool { return e.id == id })
 }
@@ -104,7 +103,7 @@ func (n *events) deliver(ev Events) {
 	}
 }
 
-// tell is the guest's second goroutine: it tells the guest what happened.
+// deliverEvents is the guest's second goroutine.
 func (g *Guest) deliverEvents() {
 	defer g.working.Done()
 	g.mu.Lock()

@@ -1,34 +1,33 @@
 package aggregator
 
-// What takes a channel off the card that has nothing more to do: a preempt, or a runlist
-// that takes channels off. A driver that ends a channel does both, and waits for each. The card
-// is done at once, and the guest's goroutine takes some microseconds, but to wake it takes
-// longer than a driver looks before it sleeps. So the trap does it, in the goroutine's
-// place: it is in doing, and the goroutine waits until it is not. While it is there, what
-// belongs to the goroutine belongs to the trap. Nothing here waits for the card; what would
-// have to is left to the goroutine, which begins anew.
+// The fast path runs in the trap what takes an idle channel off the card: a preempt, or
+// a runlist that only removes channels. A driver that ends a channel does both and polls
+// for each. The card completes them immediately, while waking the worker takes longer
+// than a driver polls before it sleeps.
 //
-// Requests that are noted in todo become one; those that are done here do not. So only what
-// takes something off the card is done here, and no more than some times for each round in
-// which the goroutine itself asks the card. It waits for the card then, and a guest that asks
-// on and on has what it asks meanwhile become one.
+// The trap acts in the worker's place: it fills Guest.current, and the worker waits
+// until it is empty. Meanwhile what belongs to the worker belongs to the trap. Nothing
+// here waits for the card. What would have to wait is left to the worker.
+//
+// Requests in Guest.pending coalesce; requests run inline do not. So each round in which
+// the worker itself asks the card grants only a few inline requests.
 
 const (
-	maxInlineDelist = 4 // channels that one trap may take off the card
-	// spareTraps is how many traps may ask the card for one round that did: a driver that
-	// ends a channel preempts it for each engine, and commits, before the round that unbinds it.
+	maxInlineDelist = 4 // channels that one inline runlist may remove
+	// maxInlineCredits is how many inline requests a round grants. A driver that ends a
+	// channel preempts it once for each engine, and commits, before the round that unbinds it.
 	maxInlineCredits = 4
 )
 
-// idle reports whether nothing is to be done, or under way. Guest.mu is held.
+// idle reports whether no request is pending or current. Guest.mu is held.
 func (g *Guest) idle() bool { return g.pending.empty() && g.current.empty() }
 
-// mayAtOnce reports whether a trap may ask the card in the goroutine's place. Guest.mu is held.
+// mayRunInline reports whether a trap may act in the worker's place. Guest.mu is held.
 func (g *Guest) mayRunInline() bool {
 	return g.idle() && !g.closing && g.quarantineReason == "" && g.inlineCredits > 0
 }
 
-// inPlace does what is in doing with Guest.mu let go of, and takes it out again.
+// runInline executes what is in current without Guest.mu, then empties current.
 func (g *Guest) runInline(do func()) {
 	g.mu.Unlock()
 	do()
@@ -37,9 +36,8 @@ func (g *Guest) runInline(do func()) {
 	g.wake.Broadcast()
 }
 
-// leaves has a preempt done that the card does at once, as for a channel that is on no
-// PBDMA: the guest sees what the card left of it. One that was taken off, and has not run
-// since, is nothing to hurry for. Guest.mu is held.
+// tryPreempt preempts a channel if the card does so immediately, as for a channel that is
+// on no PBDMA. A channel whose state is saved already is not urgent. Guest.mu is held.
 func (g *Guest) tryPreempt(id uint8) (ok bool) {
 	ch := g.channels[id].ch
 	if !g.mayRunInline() || ch == nil || ch.saved {
@@ -55,8 +53,8 @@ func (g *Guest) tryPreempt(id uint8) (ok bool) {
 	return ok
 }
 
-// unlist has a runlist committed that lists less than is listed: nothing may run by it that
-// could see what is owed. It reports whether the card has taken it. Guest.mu is held.
+// tryDelist commits a runlist that only removes channels: no work can start that would
+// see a deferred invalidate. It reports whether the card took the list. Guest.mu is held.
 func (g *Guest) tryDelist(base, count uint32) (ok bool) {
 	if !g.mayRunInline() {
 		return false
@@ -84,7 +82,7 @@ func (g *Guest) delist(base, count uint32) bool {
 		g.removedFromCard(left)
 		return true
 	}
-	// As if it had not been tried: it is the goroutine's to commit, and to see who leaves.
+	// Undo it: the worker commits the list, and must see which channels leave.
 	g.listed = was
 	g.agg.mu.Lock()
 	defer g.agg.mu.Unlock()

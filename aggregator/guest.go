@@ -57,10 +57,10 @@ type Guest struct {
 	astray           bool                 // and where windows do not expect it
 	watched          channelSet           // channels that may be rung so
 	quarantineReason string               // why the guest is in safe mode
-	errorBudget      errorBudget
-	tableBudget      pace // of the work on shadows
-	closing          bool // Remove was called
-	ended            bool // and everything has ended
+	errorBudget      leakyBucket
+	tableBudget      leakyBucket // of table work
+	closing          bool        // Remove was called
+	ended            bool        // and everything has ended
 
 	quarantined atomic.Bool // unsafe is set
 
@@ -213,10 +213,10 @@ func (g *Guest) Reset() error {
 // for the card again after one that failed. Guest.mu is held.
 func (g *Guest) await() { g.awaitUntil(time.Time{}) }
 
-// awaitLate is how many looks behind its bound a wait has before it is in vain, each a
+// awaitGrace is how many looks behind its bound a wait has before it is in vain, each a
 // while after the one before: who stood still for long stood still with the card and the
-// goroutine, and they go on when it does. More than the round's own wait has (pollLate).
-const awaitLate = 2 * pollLate
+// goroutine, and they go on when it does. More than the round's own wait has (pollGrace).
+const awaitGrace = 2 * pollGrace
 
 // awaitUntil is await with a bound, and says whether it did without it.
 func (g *Guest) awaitUntil(deadline time.Time) bool {
@@ -228,7 +228,7 @@ func (g *Guest) awaitUntil(deadline time.Time) bool {
 	late := 0
 	for round := g.begun + 1; g.done < round && !g.ended; {
 		if now := time.Now(); again != nil && !now.Before(deadline) {
-			if late++; late > awaitLate {
+			if late++; late > awaitGrace {
 				return false
 			}
 			deadline = now.Add(pollMax)

@@ -17,19 +17,19 @@ func (g *Guest) memory() card.Bus {
 	return nil
 }
 
-// access is what is done with bytes and memory of the guest.
+// access says what to do with a buffer and memory of the guest.
 type access uint8
 
 const (
-	take    access = iota // memory to bytes
-	put                   // bytes to memory
-	compare               // are they equal? Nothing is copied.
+	take    access = iota // copy memory to the buffer
+	put                   // copy the buffer to memory
+	compare               // compare them; copy nothing
 )
 
-// copySystem copies p to or from the guest's system memory at a bus address, or
-// compares it, in pieces of a page: neighbours may lie in different mappings. The
-// memory belongs to another process, which may cut its file short under us: such an
-// access fails like one on a bus.
+// copySystem copies p to or from the guest's system memory at a bus address, or compares
+// it, page by page because adjacent pages may lie in different mappings. The memory
+// belongs to another process, which may truncate its file at any time; such an access
+// fails like one on a bus.
 func (g *Guest) copySystem(addr uint64, p []byte, how access) (ok bool) {
 	m := g.memory()
 	if m == nil {
@@ -61,8 +61,8 @@ func (g *Guest) copySystem(addr uint64, p []byte, how access) (ok bool) {
 	return true
 }
 
-// move copies p to or from memory of the guest: its VRAM through the extents, its
-// system memory through its DMA map.
+// move copies p to or from the guest's VRAM through the extents, or its system memory
+// through its DMA map.
 func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool {
 	switch {
 	case t == shadowpt.VRAM:
@@ -77,7 +77,7 @@ func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool 
 
 func (g *Guest) read(t shadowpt.Target, addr uint64, p []byte) bool { return g.move(t, addr, p, false) }
 
-// eachRun copies p to or from the guest's VRAM, wherever it lies on the card.
+// eachRun copies p to or from the guest's VRAM, across extents.
 func (g *Guest) eachRun(addr uint64, p []byte, write bool) bool {
 	if !write {
 		return g.copyRuns(addr, p, take)
@@ -140,9 +140,8 @@ func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64
 	return g.agg.bus.at(g.index, addr), m.Slice(addr, int(n), write) != nil
 }
 
-// allocOwn returns n bytes of the card's memory that the aggregator keeps for
-// this guest. They are zero: so is all that is free of it, for whoever gives some
-// back knows what there is to clear, and that is little.
+// allocOwn returns n zeroed bytes of the card's memory that the aggregator keeps for this
+// guest. Whoever gives some back clears it first.
 func (g *Guest) allocOwn(n uint64) (uint64, bool) {
 	r, ok := g.own.take(wholePages(n), pageSize)
 	return r.addr, ok

@@ -69,7 +69,7 @@ func held(t *testing.T, g *Guest) (letGo func()) {
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.tableBudget = pace{}
+		g.tableBudget = leakyBucket{}
 		g.wake.Broadcast()
 	}
 }
@@ -307,7 +307,7 @@ func TestMergesArePaidFor(t *testing.T) {
 				}
 				store(g, 1, n)
 				g.mu.Lock()
-				g.tableBudget = pace{}
+				g.tableBudget = leakyBucket{}
 				rounds := g.begun
 				g.mu.Unlock()
 				bell()

@@ -10,19 +10,18 @@ import (
 
 const pageSize = shadowpt.SmallPage
 
-// run is a piece of the card's memory: whole pages, in bytes.
+// run is a range of the card's memory, in whole pages.
 type run struct{ addr, size uint64 }
 
-// partition hands out the card's memory in whole pages, lowest address first.
+// partition allocates the card's memory in whole pages, lowest address first.
 type partition struct {
-	free []run // sorted, never touching
+	free []run // sorted, never adjacent
 }
 
 func newPartition(size uint64) partition { return partition{free: []run{{0, size}}} }
 
-// alloc returns runs of together size bytes: one if there is one that is large
-// enough, else as few as the largest free ones make. Each starts at a multiple
-// of align.
+// alloc returns runs of size bytes in total: one run if a free one is large enough, else
+// the largest free ones. Each starts at a multiple of align.
 func (p *partition) alloc(size, align uint64) ([]run, error) {
 	if r, ok := p.take(size, align); ok {
 		return []run{r}, nil
@@ -39,7 +38,7 @@ func (p *partition) alloc(size, align uint64) ([]run, error) {
 		largest = min(largest, left)
 		if largest == 0 {
 			p.release(out...)
-			return nil, fmt.Errorf("%d MiB of the card's memory are asked for, %d KiB too much", size>>20, left>>10)
+			return nil, fmt.Errorf("%d MiB of the card's memory requested, %d KiB more than is free", size>>20, left>>10)
 		}
 		r, _ := p.take(largest, align)
 		out = append(out, r)
@@ -48,7 +47,7 @@ func (p *partition) alloc(size, align uint64) ([]run, error) {
 	return out, nil
 }
 
-// take cuts size bytes out of the first free run that has them.
+// take allocates size bytes from the first free run that has them.
 func (p *partition) take(size, align uint64) (run, bool) {
 	for i, f := range p.free {
 		start := (f.addr + align - 1) &^ (align - 1)
@@ -87,7 +86,7 @@ func (p *partition) release(runs ...run) {
 	}
 }
 
-// left returns the bytes that are free.
+// left returns the number of free bytes.
 func (p *partition) left() (n uint64) {
 	for _, f := range p.free {
 		n += f.size
@@ -95,8 +94,8 @@ func (p *partition) left() (n uint64) {
 	return n
 }
 
-// extents is a guest's memory: where each page of what the guest sees as VRAM
-// lies on the card. It does not change while the guest exists.
+// extents map what a guest sees as VRAM to the card's memory. They do not change while
+// the guest exists.
 type extents struct {
 	list []extent // by guest address
 	size uint64
@@ -113,14 +112,14 @@ func newExtents(runs []run) extents {
 	return e
 }
 
-// at returns where guest address addr lies, and how many bytes lie together
-// from there.
+// at returns the card's address of guest address addr, and how many bytes from there are
+// contiguous on the card.
 func (e *extents) at(addr uint64) (card, together uint64, ok bool) {
 	if addr >= e.size {
 		return 0, 0, false
 	}
-	// The last one that begins at addr or before. It is asked for each entry of page
-	// tables, and most guests have one extent.
+	// Binary search for the last extent that begins at or before addr. This runs for each
+	// page-table entry, and most guests have one extent.
 	i, end := 0, len(e.list)
 	for end-i > 1 {
 		if half := (i + end) / 2; e.list[half].guest <= addr {
@@ -133,8 +132,8 @@ func (e *extents) at(addr uint64) (card, together uint64, ok bool) {
 	return x.card + addr - x.guest, x.guest + x.size - addr, true
 }
 
-// translate turns n bytes at a guest address into the card's, if they lie
-// together.
+// translate returns the card's address of n bytes at a guest address, if they are
+// contiguous on the card.
 func (e *extents) translate(addr, n uint64) (card uint64, ok bool) {
 	card, together, ok := e.at(addr)
 	return card, ok && n <= together

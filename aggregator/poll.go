@@ -128,8 +128,8 @@ func (g *Guest) leaveLook() {
 // finds it: to compare it with what it was, to look at it word by word, and to bring its word
 // home.
 const (
-	perCompared = 0.5 / movedAtOnce
-	perMerged   = 4. / movedAtOnce
+	perCompared = 0.5 / bytesPerUnit
+	perMerged   = 4. / bytesPerUnit
 	perMoved    = 5.
 )
 

@@ -1,14 +1,11 @@
 package aggregator
 
-import "time"
+// A guest is quarantined when the card cannot work for it: the card does not give its
+// channels back, or the guest stops the engines again and again. All its channels end.
+// Later requests change only its own registers and memory, and complete immediately as
+// far as the guest can see; none reaches the card. A reset ends the quarantine.
 
-// Safe mode is where a guest goes that the card cannot do with: one whose
-// channels it does not give back, or that stops its engines again and again. All
-// its channels end. What it asks for afterwards changes its own registers and
-// its own memory and is done at once, as far as it can see; nothing of it
-// reaches the card. A reset ends safe mode.
-
-// SafeMode returns why the guest is in safe mode, "" if it is not.
+// QuarantineReason returns why the guest is quarantined, "" if it is not.
 func (g *Guest) QuarantineReason() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -21,7 +18,7 @@ func (g *Guest) quarantine(why string) {
 	g.quarantineLocked(why)
 }
 
-// enterSafeLocked stops the guest's channels at once; its goroutine ends them.
+// quarantineLocked stops the guest's channels immediately; its worker closes them.
 func (g *Guest) quarantineLocked(why string) {
 	if g.quarantineReason != "" {
 		return
@@ -39,8 +36,8 @@ func (g *Guest) quarantineLocked(why string) {
 	g.wake.Broadcast()
 }
 
-// leaveSafe is part of a reset: the guest starts with nothing against it, unless
-// the card still has channels of it.
+// leaveQuarantine is part of a reset. The guest starts with empty budgets, unless the
+// card still holds channels of it.
 func (g *Guest) leaveQuarantine() {
 	if len(g.stuckChannels) > 0 || len(g.waiting) > 0 {
 		return
@@ -50,18 +47,5 @@ func (g *Guest) leaveQuarantine() {
 	}
 	g.quarantineReason = ""
 	g.quarantined.Store(false)
-	g.errorBudget = errorBudget{}
-}
-
-// strikes is a bucket that leaks: errors fill it, time empties it.
-type errorBudget struct {
-	level float64
-	at    time.Time
-}
-
-// hit counts one error and reports whether there were too many.
-func (s *errorBudget) hit(now time.Time, burst, rate float64) bool {
-	s.level = max(0, s.level-rate*now.Sub(s.at).Seconds()) + 1
-	s.at = now
-	return s.level > burst
+	g.errorBudget = leakyBucket{}
 }

@@ -127,7 +127,7 @@ func (f *frozen) ReadBAR(bar int, off uint64, p []byte) {
 // waited for to the bound and a little longer.
 func TestServerThatStoodStill(t *testing.T) {
 	for _, at := range []int{1, 10, 40, 200} {
-		for _, need := range []int{3, pollLate - 1} {
+		for _, need := range []int{3, pollGrace - 1} {
 			t.Run(fmt.Sprintf("at look %d, for %d looks", at, need), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := &frozen{fakeCard: newFake(fakeVRAM / 16), at: at, need: need}
@@ -153,7 +153,7 @@ func TestServerThatStoodStill(t *testing.T) {
 				require.Equal(t, uint64(1), c.timeouts.Load())
 				took := time.Since(begin)
 				require.Greater(t, took, wait)
-				require.LessOrEqual(t, took, wait+pollLate*pollMax)
+				require.LessOrEqual(t, took, wait+pollGrace*pollMax)
 			})
 		})
 	}

@@ -18,8 +18,7 @@ func rowsByName(blocks []mmio.Block) map[string]mmio.Reg {
 	return m
 }
 
-// row returns a register's row. It panics, when the program starts, if there is
-// none.
+// row returns a register's row. It panics at program start if there is none.
 func row(name string) mmio.Reg {
 	r, ok := rows[name]
 	if !ok {
@@ -28,8 +27,8 @@ func row(name string) mmio.Reg {
 	return r
 }
 
-// at is where a register lies, the first one of a row of them; stride is how far
-// apart those lie.
+// at returns the offset of a register, or of the first of an array; stride returns the
+// distance between the elements of an array.
 func at(name string) uint32     { return row(name).Offset }
 func stride(name string) uint32 { return row(name).Rep[0].Stride }
 

@@ -6,9 +6,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// route is the aggregator's interrupt handler: it asks the card what happened,
-// acknowledges it, and notes it for the guests whose channels it concerns. It
-// never waits for a guest.
+// route is the aggregator's interrupt handler: it reads what happened, acknowledges it,
+// and records it for the guests concerned. It never waits for a guest.
 func (a *Aggregator) route() {
 	defer a.routing.Done()
 	for {
@@ -18,8 +17,7 @@ func (a *Aggregator) route() {
 		case <-a.bus.intr:
 		}
 		for !a.routeAll() {
-			// The card keeps asking. One that does not stop is broken, and must
-			// not take a processor.
+			// A broken card that interrupts for ever must not take a processor.
 			select {
 			case <-a.closing:
 				return
@@ -29,8 +27,8 @@ func (a *Aggregator) route() {
 	}
 }
 
-// routeAll handles everything that the card reports now. It returns false if
-// there is no end to it.
+// routeAll handles everything that the card reports now. It returns false if the card
+// still reports something after InterruptBurst rounds.
 func (a *Aggregator) routeAll() bool {
 	a.routeMu.Lock()
 	defer a.routeMu.Unlock()
@@ -66,7 +64,7 @@ func (a *Aggregator) routeFIFO() {
 		each32(a.ctl.rd(regPBDMAID), a.routePBDMA)
 	}
 	if intr&gf100.IntrRunlist != 0 {
-		a.ctl.wr(regRunlistIntr, ^uint32(0)) // the waiting is done by polling
+		a.ctl.wr(regRunlistIntr, ^uint32(0)) // commitRunlist polls instead
 	}
 	a.ctl.wr(regFIFOIntr, intr)
 }
@@ -80,10 +78,9 @@ func each32(mask uint32, f func(i uint32)) {
 	}
 }
 
-// routeEngines passes non-stall events on. The card does not say which channel
-// asked for one, so each guest with a channel that has moved since the last time,
-// or that is still moving, hears of it: a driver looks at its fences and finds
-// them as they are.
+// routeEngines passes non-stall events on. The card does not say which channel caused
+// one, so every guest with a channel that may have run since the last event gets it; its
+// driver then looks at its fences.
 func (a *Aggregator) routeEngines() {
 	engines := a.ctl.rd(regEngEvent)
 	each32(engines, func(e uint32) { a.ctl.wr(regEngEventStatus+e*4, ^uint32(0)) })
@@ -121,8 +118,8 @@ func (g *Guest) engineEvent(engines uint32) {
 	}
 }
 
-// fail stops a channel at an error and has its guest told. An error of a channel
-// that its guest has done with concerns nobody.
+// fail stops a channel at an error and reports it to the guest, unless the guest has
+// unbound the channel.
 func (ch *channel) fail(e channelError) {
 	g := ch.guest
 	g.mu.Lock()
@@ -132,13 +129,14 @@ func (ch *channel) fail(e channelError) {
 	}
 	g.agg.ctl.disable(ch.id)
 	ch.stop(e)
-	if g.errorBudget.hit(time.Now(), g.agg.opts.ErrorBurst, g.agg.opts.ErrorRate) {
-		g.quarantineLocked("it stops the card's engines again and again")
+	g.errorBudget.spend(time.Now(), g.agg.opts.ErrorRate, 1)
+	if g.errorBudget.level > g.agg.opts.ErrorBurst {
+		g.quarantineLocked("it stops the card's engines too often")
 	}
 }
 
-// stop notes a channel's error: it is off the card until it is bound anew, or, if
-// its driver can deal with the error, until it has. Guest.mu is held.
+// stop records a channel's error. The channel stays off the card until the driver has
+// handled the error or, after an MMU fault, binds it again. Guest.mu is held.
 func (ch *channel) stop(e channelError) {
 	e.id = ch.gid
 	ch.stopped, ch.held, ch.retry = true, e.kind != mmuFault, false
@@ -150,8 +148,7 @@ func (ch *channel) stop(e channelError) {
 	ch.guest.eventsReady.Signal()
 }
 
-// routeFault tells the channel's owner of an MMU fault. The channel stays off
-// the card until its driver binds it anew.
+// routeFault reports an MMU fault to the channel's owner.
 func (a *Aggregator) routeFault(unit uint32) {
 	slot := unit * strideFault
 	f := gf100.MMUFault{
@@ -168,13 +165,12 @@ func (a *Aggregator) routeFault(unit uint32) {
 	a.ctl.wr(regFaultID, 1<<unit)
 }
 
-// methodPassed is what nouveau, too, writes over a method that is to be passed
-// over: a NOP.
+// methodPassed is the NOP that nouveau, too, writes over a method to skip it.
 const methodPassed = 0x80600008
 
-// routePBDMA tells the channel's owner of a method that no engine takes. The
-// card's PBDMA is freed at once, for the others, and passes the method over: it
-// is the channel that waits for its driver, off the card. See Retry.
+// routePBDMA reports a method that no engine accepts to the channel's owner. The card's
+// PBDMA skips the method and continues with other channels; the channel waits for its
+// driver off the card. See Retry.
 func (a *Aggregator) routePBDMA(unit uint32) {
 	p := unit * stridePBDMA
 	e := gf100.PBDMAError{
@@ -192,8 +188,8 @@ func (a *Aggregator) routePBDMA(unit uint32) {
 	a.ctl.wr(regPBDMAIntr+p, e.Intr)
 }
 
-// routeGraph tells the owner of the graphics engine's current channel of a method
-// that the engine refused, and lets the engine go on with the others' work.
+// routeGraph reports a method that the graphics engine refused to the owner of its current
+// channel, and lets the engine continue with other channels.
 func (a *Aggregator) routeGraph() {
 	addr := a.ctl.rd(regGraphAddr)
 	t := gf100.GraphTrap{
@@ -215,8 +211,8 @@ func (a *Aggregator) routeGraph() {
 	a.ctl.wr(regGraphFIFO, graphGoOn)
 }
 
-// routeCopy is routeGraph for a copy engine, whose microcode leaves the refused
-// method in its mailboxes.
+// routeCopy is routeGraph for a copy engine, whose microcode leaves the refused method in
+// its mailboxes.
 func (a *Aggregator) routeCopy(e int) {
 	ce := uint32(e) * strideCopy
 	where := a.ctl.rd(regCopyMailbox + ce)

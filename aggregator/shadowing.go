@@ -6,20 +6,17 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// When and how shadows are brought up to date: shadowpt.Policy, in practice.
+// How a shadowpt.Policy is carried out.
 //
-// A guest's tables are data until a flush point: work that could see them is
-// given to the card, or an invalidate comes while a channel of the space has
-// something left to do. A lazy policy puts off an invalidate that comes while
-// every channel of its space is quiet: it is owed, and as far as the guest can
-// see it is done. No engine walks the shadow then, and none will before
-// submit, run or a runlist, which see to it that what is owed is done first. A channel
-// that is about to go, or is being taken off the card, is as good as quiet when it has
-// nothing left to do: it does not run again, so nothing is done for it, and nobody waits.
-// Memory that goes is taken away at once, whatever the policy.
+// A guest's tables are data until a flush point: the guest submits work that could see
+// them, or invalidates while a channel of the space is busy. The lazy policy defers an
+// invalidate while every channel of its space is quiet: the guest sees it complete, and
+// Guest.deferred records it. No engine walks the shadow meanwhile. submit, run and a
+// runlist flush deferred invalidates before a channel of the space runs. A channel that
+// is being unbound or taken off the card counts as quiet when it has nothing left to do.
+// Memory that is unmapped is removed immediately under every policy.
 
-// setPolicy makes what traps look at follow a policy. Guest.mu is held, or nobody
-// else knows the guest.
+// setPolicy records a policy. Guest.mu is held, or the guest is not shared yet.
 func (g *Guest) setPolicy(p shadowpt.Policy) {
 	g.policy = p
 	g.eager.Store(p.Sync == shadowpt.SyncEager)
@@ -32,8 +29,8 @@ func (g *Guest) Shadow() shadowpt.Policy {
 	return g.policy
 }
 
-// SetShadow changes it. It returns when the shadows are kept that way; the guest
-// notices nothing.
+// SetShadow changes the policy. It returns when the shadows follow it; the guest notices
+// nothing.
 func (g *Guest) SetShadow(p shadowpt.Policy) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -45,7 +42,7 @@ func (g *Guest) SetShadow(p shadowpt.Policy) error {
 	return nil
 }
 
-// wrote is called after each write to the guest's VRAM that we know of.
+// wrote is called after each trapped write to the guest's VRAM.
 func (g *Guest) wrote(addr, n uint64) {
 	if !g.tracker.Wrote(addr, n) || !g.eager.Load() {
 		return
@@ -58,10 +55,10 @@ func (g *Guest) wrote(addr, n uint64) {
 	}
 }
 
-// mayPutOff reports whether an invalidate may be owed now, if its channels are quiet: nothing
-// is under way that lets a channel run, what is still to come pays first, and no channel that
-// is about to go has something to be written to its guest's memory. A guest that has been told
-// that its invalidate is done may use that for something else. Guest.mu is held.
+// mayDefer reports whether an invalidate may be deferred if its channels are quiet:
+// nothing current lets a channel run, and no channel that is being unbound has state to
+// write to guest memory. After the invalidate the guest may reuse that memory. Guest.mu is
+// held.
 func (g *Guest) mayDefer() bool {
 	if !g.current.empty() && !g.ending || g.leaving != nil && !g.leaving.saved {
 		return false
@@ -76,7 +73,7 @@ func (g *Guest) mayDefer() bool {
 	return ok
 }
 
-// putOff reports whether an invalidate may be owed. Guest.mu is held.
+// deferInvalidate defers an invalidate and reports whether it could. Guest.mu is held.
 func (g *Guest) deferInvalidate(v *invalidations) bool {
 	if g.policy.Sync != shadowpt.SyncLazy || v.unmapped {
 		return false
@@ -84,11 +81,11 @@ func (g *Guest) deferInvalidate(v *invalidations) bool {
 	if ch := g.leaving; ch != nil && v.has(ch.space.key) && !g.agg.ctl.quiet(ch.id) {
 		return false
 	}
-	// What no channel has no shadow is of, and who makes one reads all. Memory that has come
-	// is for all.
-	var owed invalidations
+	// A space without a channel has no shadow, and a new shadow reads all tables. Newly
+	// mapped memory concerns all spaces.
+	var deferred invalidations
 	if g.remapped[0] != g.remapped[1] {
-		owed = *v
+		deferred = *v
 	}
 	for i := range g.channels {
 		ch := g.channels[i].ch
@@ -99,28 +96,28 @@ func (g *Guest) deferInvalidate(v *invalidations) bool {
 			return false
 		}
 		ch.active = false
-		owed.all = v.all
-		owed.add(ch.space.key)
+		deferred.all = v.all
+		deferred.add(ch.space.key)
 	}
-	g.deferred.merge(owed)
+	g.deferred.merge(deferred)
 	g.stats.LazyInvalidates.Add(1)
 	return true
 }
 
-// owes reports whether a channel may not run before something owed is done.
+// needsFlush reports whether a deferred invalidate must be flushed before a channel runs.
 // Guest.mu is held.
 func (g *Guest) needsFlush(ch *channel) bool { return g.deferred.any() && g.deferred.has(ch.space.key) }
 
-// pay has everything that is owed done in the next round. Guest.mu is held.
+// flushDeferred schedules all deferred invalidates for the next round. Guest.mu is held.
 func (g *Guest) flushDeferred() {
 	g.pending.invalidate.merge(g.deferred)
 	g.deferred = invalidations{}
 	g.wake.Broadcast()
 }
 
-// bring brings the shadows up to date that v names, each once a round. If it names
-// none, entries were written that are to be applied at once: they are looked for in all.
-func (g *Guest) bring(v *invalidations) {
+// update updates the shadows that v names, each once a round. If v names none, it updates
+// all: eagerly applied entries may be in any.
+func (g *Guest) update(v *invalidations) {
 	which := g.due(v)
 	if !g.following {
 		for _, sp := range which {
@@ -150,7 +147,7 @@ func (g *Guest) bring(v *invalidations) {
 		g.tracker.UpdateOnly(shadows...)
 	})
 	if len(which) == 0 {
-		return // there was only memory that its client moved
+		return // only the memory map changed
 	}
 	for _, sp := range which {
 		sp.fresh = true
@@ -158,8 +155,8 @@ func (g *Guest) bring(v *invalidations) {
 	g.stats.Scans.Add(1)
 }
 
-// due lists the spaces that v names, all if it names none, without those that were
-// brought up to date in the round under way.
+// due lists the spaces that v names, or all if it names none, without those already
+// updated in this round.
 func (g *Guest) due(v *invalidations) (list []*space) {
 	for key, sp := range g.spaces {
 		if !sp.fresh && (v.has(key) || !v.any()) {
@@ -169,7 +166,7 @@ func (g *Guest) due(v *invalidations) (list []*space) {
 	return list
 }
 
-// build makes a shadow from all of the guest's tables, once a round.
+// build builds a shadow from all of the guest's tables, once a round.
 func (g *Guest) build(sp *space) {
 	if sp.fresh {
 		return
@@ -192,9 +189,8 @@ func (g *Guest) build(sp *space) {
 	}
 }
 
-// timed does something to shadows, and counts what it took, without the turns of
-// others. If any was written but made, which the card has never walked, the card has to
-// forget what they were.
+// timed runs f on shadows and counts its cost, without the time given to others. If any
+// shadow but made was written, the card must invalidate; the card has never walked made.
 func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
 	begin, away := time.Now(), g.tableMeter.away
 	before := g.count()
@@ -219,14 +215,14 @@ func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
 	end := time.Now()
 	s.ShadowTime.Add(int64(end.Sub(begin) - (g.tableMeter.away - away)))
 	g.tableMeter.spend(now.Examined - before.Examined + perChange*(now.Changed-before.Changed))
-	work := g.tableMeter.work - s.TableWork.Load() // and what was cleared since
+	work := g.tableMeter.work - s.TableWork.Load() // includes tables cleared since the last call
 	s.TableWork.Add(work)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tableBudget.spend(end, g.agg.opts.TableRate, float64(work))
 }
 
-// count sums up what all shadows took.
+// count sums the counts of all shadows.
 func (g *Guest) count() shadowpt.Counts {
 	c := g.tracker.Counts
 	for _, sp := range g.spaces {
@@ -235,8 +231,7 @@ func (g *Guest) count() shadowpt.Counts {
 	return c
 }
 
-// follow makes the shadows be kept like a new policy says. What they hold stays
-// right throughout.
+// follow changes how the shadows are maintained. Their content stays correct throughout.
 func (g *Guest) follow(p shadowpt.Policy) {
 	incremental := p.Scan == shadowpt.ScanIncremental
 	if incremental != g.following {
@@ -250,8 +245,8 @@ func (g *Guest) follow(p shadowpt.Policy) {
 		for _, sp := range g.spaces {
 			g.build(sp)
 		}
-		// The entries that a full scan made were not counted: when the card has
-		// forgotten them, the tracker looks at all tables again.
+		// The tracker does not know the entries of a full scan. After this invalidate it
+		// looks at all tables again.
 		g.invalidateCard()
 	}
 	g.mu.Lock()
@@ -262,31 +257,8 @@ func (g *Guest) follow(p shadowpt.Policy) {
 	}
 }
 
-// pace is a bucket that leaks: work on shadows fills it, time empties it.
-type pace struct {
-	level float64
-	at    time.Time
-}
-
-func (p *pace) spend(now time.Time, rate, n float64) {
-	p.level = max(0, p.level-rate*now.Sub(p.at).Seconds()) + n
-	p.at = now
-}
-
-// longestWait is how long is waited before it is asked again. No amount of work comes to a
-// time that a Duration does not hold.
-const longestWait = time.Hour
-
-// due says how long to wait until no more than burst is in the bucket, or until it is to be
-// asked again.
-func (p *pace) due(now time.Time, rate, burst float64) time.Duration {
-	over := p.level - rate*now.Sub(p.at).Seconds() - burst
-	seconds := min(max(0, over)/rate, longestWait.Seconds())
-	return time.Duration(seconds * float64(time.Second))
-}
-
-// throttle waits while the guest's shadows have taken more than their rate,
-// unless something comes that must not wait. Guest.mu is held.
+// throttle waits while the guest's table work exceeds its rate, unless an urgent request
+// arrives. Guest.mu is held.
 func (g *Guest) throttle() {
 	burst := 4 * float64(g.limits.Tables)
 	for !g.closing && !g.pending.urgent() {

@@ -337,7 +337,7 @@ func TestPaceHoldsAnyAmount(t *testing.T) {
 	now := time.Now()
 	for _, rate := range []float64{1, 512 << 20, 1 << 40} {
 		for n := 1.; n <= math.MaxFloat64/8; n *= 8 {
-			var p pace
+			var p leakyBucket
 			p.spend(now, rate, n)
 			d := p.due(now, rate, 0)
 			exact := new(big.Float).Mul(big.NewFloat(n), big.NewFloat(1e9))

@@ -2,17 +2,17 @@ package aggregator
 
 import "github.com/umbra-gpu/umbra/shadowpt"
 
-// space is an address space of the guest in use by channels. Spaces belong to
-// the guest's goroutine.
+// space is an address space in use by channels of the guest. Spaces belong to the
+// guest's worker.
 type space struct {
 	key    spaceKey
 	shadow *shadowpt.Shadow
 	refs   int
-	fresh  bool // built, or brought up to date, in the round under way
+	fresh  bool // updated in the current round
 }
 
-// spaceKey names an address space: channels whose limits differ share the tables
-// of one directory.
+// spaceKey identifies an address space by its directory. Channels with different limits
+// may share one.
 type spaceKey struct {
 	dir    uint64
 	target shadowpt.Target
@@ -20,8 +20,8 @@ type spaceKey struct {
 
 func keyOf(s shadowpt.Space) spaceKey { return spaceKey{s.Dir, s.Target} }
 
-// enter returns the address space s with one reference more, building its shadow
-// if there is none. It returns nil if there is no room for one.
+// enter returns the address space s with one more reference. It builds the shadow if
+// there is none, and returns nil if there is no room for it.
 func (g *Guest) enter(s shadowpt.Space) *space {
 	key := keyOf(s)
 	sp := g.spaces[key]
@@ -34,14 +34,14 @@ func (g *Guest) enter(s shadowpt.Space) *space {
 		g.spaces[key] = sp
 		g.build(sp)
 	} else {
-		g.bring(&invalidations{dirs: [4]spaceKey{key}, n: 1})
+		g.update(&invalidations{dirs: [4]spaceKey{key}, n: 1})
 	}
 	sp.refs++
 	return sp
 }
 
-// leave takes one reference, and gives the tables back with the last. It returns
-// false if the card may still be walking them: they wait for a later invalidate.
+// leave drops one reference, and frees the tables with the last. It returns false if the
+// card may still be walking them: then they wait for a later invalidate.
 func (g *Guest) leave(sp *space) bool {
 	if sp.refs--; sp.refs > 0 {
 		return true
@@ -54,8 +54,8 @@ func (g *Guest) leave(sp *space) bool {
 	return g.invalidateCard()
 }
 
-// directories lists those of the guest that the card may know. If there is none it
-// is a place where none is: then there is nothing to forget, but steps to wait for.
+// directories lists the guest's directories that the card may know. If there is none, it
+// names an unused place: an invalidate still waits for the steps under way.
 func (g *Guest) directories() (dirs []uint64) {
 	for _, sp := range g.spaces {
 		dirs = append(dirs, sp.shadow.Dir())
@@ -69,8 +69,8 @@ func (g *Guest) directories() (dirs []uint64) {
 	return dirs
 }
 
-// invalidateCard makes the card forget old translations, after which everything
-// that went out of use may be given back.
+// invalidateCard makes the card drop old translations, and then frees everything that
+// went out of use.
 func (g *Guest) invalidateCard() bool {
 	if g.cardTimedOut {
 		return false

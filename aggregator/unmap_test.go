@@ -70,7 +70,7 @@ func TestUnmapByAServerThatStoodStill(t *testing.T) {
 		lost bool
 	}{
 		{"in time", -time.Millisecond, false},
-		{"with the last looks", awaitLate * pollMax / 2, false},
+		{"with the last looks", awaitGrace * pollMax / 2, false},
 		{"for good", time.Hour, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestUnmapByAServerThatStoodStill(t *testing.T) {
 				took := time.Since(begin)
 				require.Equal(t, row.lost, g.QuarantineReason() != "", "%v", took)
 				require.Equal(t, !row.lost, a.bus.Slice(a.bus.at(g.index, 8192), 4, false) != nil)
-				require.LessOrEqual(t, took, wait+awaitLate*pollMax)
+				require.LessOrEqual(t, took, wait+awaitGrace*pollMax)
 				if resumeChannel.Stop() {
 					f.hold(regMMUCtrl, false)
 				}

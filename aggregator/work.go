@@ -206,9 +206,9 @@ func (g *Guest) refreshShadows(t *requests) {
 	due := v.any() && !g.deferAll(t)
 	switch {
 	case t.entries:
-		g.bring(&invalidations{}) // whatever is invalidated besides
+		g.update(&invalidations{}) // whatever is invalidated besides
 	case due:
-		g.bring(v)
+		g.update(v)
 	}
 	if !due {
 		return // entries that were applied early wait for their invalidate
