@@ -133,7 +133,7 @@ func (s *Space) addReg(block int, decl *Reg, bind *Bindings) error {
 }
 
 // fits checks that the last instance ends inside the space. It calculates in 64
-// bits: a wrapped offset would land on somebody else's register. Instances are
+// bits: a wrapped offset would land on another register. Instances are
 // apart from each other, so this bounds their number too.
 func (s *Space) fits(decl *Reg) error {
 	last := uint64(decl.Offset)

@@ -6,7 +6,7 @@
 // A [Space] is built from rows ([Block]), from windows into other memory
 // ([Aperture]) and from the code behind the rows ([Bindings]). Building refuses
 // what does not fit: two rows on one byte, overlapping fields, a row that
-// claims an effect nobody bound, a binding for a row that claims none. The
+// claims an effect that is not bound, a binding for a row that claims none. The
 // error names both sides.
 //
 // What a guest can do to a Space is bounded by three rules:

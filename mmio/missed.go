@@ -28,8 +28,8 @@ type Missed struct {
 }
 
 // maxHoles bounds the list of undeclared offsets: a hostile guest must not make
-// it grow. It bounds a report and nothing that a guest may do, so it is no option:
-// what comes after is counted as Unlisted, and stored as all else.
+// it grow. It bounds a report only, so it is no option: further offsets are
+// counted as Unlisted and stored as usual.
 const (
 	maxHoles   = 4096
 	holeBits   = 13

@@ -52,18 +52,17 @@ type Dim struct {
 	Stride uint32
 }
 
-// Policy says what a register is to a virtual GPU, whose guest shares a card
-// with others.
+// Policy says what a guest of a shared card may do with a register.
 type Policy uint8
 
 const (
-	// Virtual registers are the virtual GPU's own state; the card never hears of
-	// them. It is what a row is that says nothing else.
+	// Virtual registers are the virtual GPU's own state and never reach the card. It
+	// is the default of a row.
 	Virtual Policy = iota
-	// Translate marks what goes to the card as typed values that are checked.
+	// Translate marks registers whose effect reaches the card as checked, typed values.
 	Translate
-	// Refuse marks what a guest may read but not change: writes are counted and
-	// have no effect.
+	// Refuse marks registers that a guest may read but not change: writes are counted
+	// and have no effect.
 	Refuse
 
 	policies = iota
@@ -111,8 +110,7 @@ type Reg struct {
 	// Stub marks a register that real hardware acts on and this model only
 	// stores. Stubs are counted, so a report can say what a driver relied on.
 	Stub bool
-	// Policy is what the register is to a virtual GPU. A card of one's own has
-	// no use for it.
+	// Policy applies to virtual GPUs only. A card in pass-through ignores it.
 	Policy Policy
 	// Order says where the register orders memory.
 	Order Ordering
@@ -138,7 +136,7 @@ type Aperture struct {
 	Effect       string
 }
 
-// Write is what a write effect is told.
+// Write is the argument of a write effect.
 type Write struct {
 	Old  uint32 // stored value before
 	New  uint32 // stored value now, as the access modes made it

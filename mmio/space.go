@@ -8,7 +8,7 @@ import (
 )
 
 // Space is one instance of a declared register space. See the package comment
-// for the rules and for who locks what.
+// for the rules and the locks.
 type Space struct {
 	size   uint32
 	pages  []*page
@@ -18,7 +18,7 @@ type Space struct {
 
 	order func() // may be nil
 
-	// mem holds every register at its own offset. Pages nobody touches cost
+	// mem holds every register at its own offset. Untouched pages cost
 	// nothing: the allocator hands out zero pages lazily.
 	mem []uint32
 
@@ -336,8 +336,8 @@ func (s *Space) Restrict() {
 }
 
 // MakePlain turns a row into plain read-write storage that holds v: its effect
-// is gone, its access mode RW. It exists to show what a behaviour is needed
-// for, by leaving it out. An unknown name is an error that names it.
+// is gone, its access mode RW. Ablation tests use it
+// to show what a behaviour is needed for. An unknown name is an error that names it.
 func (s *Space) MakePlain(name string, v uint32) error {
 	id, ok := s.byName[name]
 	if !ok {

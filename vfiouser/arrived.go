@@ -2,12 +2,12 @@ package vfiouser
 
 import "github.com/umbra-gpu/umbra/vfiouser/wire"
 
-// arrived holds descriptors that came in and waits for their message to be complete.
+// arrived holds received descriptors until their message is complete.
 //
-// The kernel ends a read behind the sendmsg that carried descriptors, but data sent before may
-// be in front of it in the same read. Descriptors belong to the message whose first bytes they
-// came with, so of the messages that begin in the read it is the last, or, when a client put
-// several messages into one sendmsg, the last that may have descriptors.
+// The kernel ends a read after the sendmsg that carried descriptors, but earlier data may come first
+// in the same read. Descriptors belong to the message whose first bytes they came with: the last
+// message that begins in the read or, if a client put several messages into one sendmsg, the last
+// one that may have descriptors.
 type arrived struct {
 	groups []fdGroup
 }

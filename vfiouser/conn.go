@@ -20,9 +20,9 @@ import (
 const (
 	// recvBuffer is the receive buffer's first size: some 1,800 register writes.
 	recvBuffer = 64 << 10
-	// batchReply is how much of replies goes out in one write. It is less than half a socket
-	// buffer, so that the kernel takes it in one piece: QEMU takes a header it can only read
-	// in part for the end of the stream.
+	// batchReply bounds the replies of one write. It is less than half a socket buffer, so that
+	// the kernel accepts it in one piece: QEMU treats a partly read header as the end of the
+	// stream.
 	batchReply = 64 << 10
 )
 
@@ -200,7 +200,7 @@ func (c *conn) recv() (n int, fds []int, cut bool, err error) {
 }
 
 // recvWatching waits for the socket and for mask and unmask eventfds together, so that the
-// device hears of an unmask on this thread too.
+// device is called for an unmask on this thread too.
 func (c *conn) recvWatching() (n int, fds []int, cut bool, err error) {
 	for {
 		c.pollFDs = append(c.pollFDs[:0], unix.PollFd{Fd: int32(c.sock.fd), Events: unix.POLLIN})
@@ -420,7 +420,7 @@ func (c *conn) write(p []byte, fds []int) {
 	if c.sendErr != nil {
 		return
 	}
-	c.srv.stats.sent(c.replies, len(p)) // first: who has a reply finds it counted
+	c.srv.stats.sent(c.replies, len(p)) // before the write, so that a client that has its reply finds it counted
 	c.replies = 0
 	c.sendMu.Lock()
 	if len(fds) > 0 {

@@ -66,9 +66,9 @@ const (
 // mainMemory is a range that is too large for firmware and tables: memory of the guest.
 const mainMemory = 1 << 20
 
-// noteShared tells the log, once, of a client that keeps its memory for itself. It works,
-// a message for each access, and not at all from within one; nobody wants it so, and
-// nothing else says why the device is slow or its driver finds garbage.
+// noteShared logs once that a client does not share its memory. Such memory is reached by one
+// message per access, and not at all from within a trap, so the device is slow or its driver
+// reads garbage, and nothing else would say why.
 func (c *conn) noteShared(q *mapRequest) {
 	if q.fd >= 0 {
 		c.shares = true

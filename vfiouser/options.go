@@ -15,9 +15,9 @@ type Options struct {
 	// MaxDMARegions bounds the DMA map; 0 means 65535, the most QEMU accepts.
 	MaxDMARegions int
 	// MaxDMAMappings bounds how many mappings of this process the DMA map takes; 0 means 128.
-	// All ranges of one file share one, so a guest of any size takes a few. The process has
-	// only so many (vm.max_map_count), and one without any left cannot even grow its heap: the
-	// clients of all servers together must leave it most of them.
+	// All ranges of one file share one, so a guest of any size needs a few. The kernel limits
+	// a process to vm.max_map_count mappings; without any left, its heap cannot grow. The
+	// clients of all servers together must leave most of them.
 	MaxDMAMappings int
 	// MaxDMASize bounds one DMA region, in bytes; 0 means 8 TiB.
 	MaxDMASize uint64
@@ -28,8 +28,7 @@ type Options struct {
 	NoWriteMulti bool
 	// Listening, if not nil, is called by ListenAndServe when the socket takes clients.
 	Listening func()
-	// Log hears of panics, broken streams and broken limits, limited in rate; nil means nobody
-	// does.
+	// Log receives panics, broken streams and exceeded limits, limited in rate; nil disables it.
 	Log *slog.Logger
 }
 

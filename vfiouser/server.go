@@ -47,8 +47,8 @@ func NewServer(dev Device, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Listen makes a listening socket at path. A socket that is there is replaced if nobody
-// listens on it; anything else is an error that names the path.
+// Listen makes a listening socket at path. An existing socket is replaced if no
+// server listens on it; any other file is an error that names the path.
 func Listen(path string) (*net.UnixListener, error) {
 	addr := &net.UnixAddr{Name: path, Net: "unix"}
 	l, err := net.ListenUnix("unix", addr)
@@ -67,8 +67,8 @@ func Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// ClearPath makes room for a socket at path: a socket that is there is removed if nobody
-// listens on it; anything else is an error that names the path.
+// ClearPath makes room for a socket at path: it removes an existing socket if no server
+// listens on it; any other file is an error that names the path.
 func ClearPath(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -29,7 +29,7 @@ type Stats struct {
 	BadStreams  uint64 // connections ended because of an impossible size
 	Clients     uint64 // that negotiated a version
 	Refused     uint64 // connections refused: a client was attached, or Device.Admit failed
-	StrayReply  uint64 // answers nobody waited for
+	StrayReply  uint64 // answers that match no request
 	FDsReceived uint64
 
 	RegionsRefused  uint64 // DMA_MAPs beyond Options.MaxDMARegions

@@ -50,7 +50,7 @@ func (c *conn) version(rq *request) syscall.Errno {
 	return 0
 }
 
-// attach hands the device its host and reads what it is made of.
+// attach gives the device its host and reads its regions and interrupts.
 func (c *conn) attach() (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -44,8 +44,7 @@ func (a *Alarm) Follow(f *Face) {
 	a.timer.Reset(wait)
 }
 
-// Fired notes that the timer went off. It returns false if nobody is to hear of
-// it any more.
+// Fired notes that the timer went off. It returns false once the alarm is closed.
 func (a *Alarm) Fired() bool {
 	a.at = 0
 	return !a.closed

@@ -5,8 +5,8 @@
 //
 // One file holds one hardware unit: its register rows and, for a private unit,
 // the code behind them. [Blocks] and [Apertures] are all of it. The rows of
-// PFIFO, PCCSR, PPBDMA and PMMU are declared here, and bound by whoever gives
-// them a meaning: the software card executes, a virtual GPU translates. All
+// PFIFO, PCCSR, PPBDMA and PMMU are declared here, and bound by their owner:
+// the software card executes them, a virtual GPU translates them. All
 // others belong to a [Face]: interrupt tree, clock, sensor, fuses, pins, and the
 // microcontrollers, whose mailboxes answer as the microcode would that nouveau
 // uploads to them.

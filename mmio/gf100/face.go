@@ -253,37 +253,37 @@ func (f *Face) Settle() (level, edge bool) {
 // if it is armed and enabled. The owner sleeps until then and calls Settle.
 func (f *Face) NextAlarm() (at uint64, armed bool) { return f.timer.next() }
 
-// OnMethod registers who is told of the methods a driver sends to PGRAPH through
+// OnMethod registers a callback for the methods that a driver sends to PGRAPH through
 // its registers while it builds the first context: they are the classes'
 // default state. method is a byte offset.
 func (f *Face) OnMethod(fn func(class, method, data uint32)) { f.onMethod = fn }
 
-// OnMakeCurrent registers who is told that PGRAPH now works for a channel; inst
+// OnMakeCurrent registers a callback for a change of PGRAPH's channel; inst
 // is the VRAM address of its instance block.
 func (f *Face) OnMakeCurrent(fn func(inst uint64)) { f.fecs.current = fn }
 
-// OnContextSave registers who is told that the current channel's context is to
-// be written to memory.
+// OnContextSave registers a callback that writes the current channel's context to
+// memory.
 func (f *Face) OnContextSave(fn func(inst uint64)) { f.fecs.saved = fn }
 
-// OnUnitReset registers who is told which bits of NV_PMC_ENABLE became zero:
-// those units are reset.
+// OnUnitReset registers a callback for bits of NV_PMC_ENABLE that became zero: the
+// driver resets those units.
 func (f *Face) OnUnitReset(fn func(enableBits uint32)) { f.onReset = fn }
 
-// RaiseGraph makes PGRAPH report a trap; the driver reads what happened and then
-// lets PGRAPH go on.
+// RaiseGraph makes PGRAPH report a trap. The driver reads the cause and then lets
+// PGRAPH continue.
 func (f *Face) RaiseGraph(t GraphTrap) {
 	f.fecs.cur.Put(ctxValid | uint32(t.Inst>>12)&ctxInst)
 	f.graph.raise(t)
 }
 
-// OnGraphResume registers who is told that the driver has handled all traps and
-// lets PGRAPH go on.
+// OnGraphResume registers a callback for the driver having handled all traps, which
+// lets PGRAPH continue.
 func (f *Face) OnGraphResume(fn func()) { f.graph.resume = fn }
 
 // RaiseCopy makes a copy engine report a method that it refused.
 func (f *Face) RaiseCopy(t CopyTrap) { f.ces.raise(t) }
 
-// OnCopyResume registers who is told that the driver has acknowledged a copy
-// engine's report and lets it go on.
+// OnCopyResume registers a callback for the driver having acknowledged a copy
+// engine's report, which lets that engine continue.
 func (f *Face) OnCopyResume(fn func(engine int)) { f.ces.resume = fn }

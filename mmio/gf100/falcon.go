@@ -7,10 +7,9 @@ import (
 )
 
 // A falcon is the microcontroller inside PMU, FECS, GPCCS and the copy engines.
-// Its code is not executed: each unit answers its mailboxes as the microcode
-// that drivers upload would. What a host can see of the controller itself is
-// all here: code and data memory behind their ports, start and halt, and the
-// interrupt registers.
+// Its code is not executed: each unit answers its mailboxes as the drivers' microcode
+// would. This type holds the host's view of the controller: code and data memory
+// behind their ports, start and halt, and the interrupt registers.
 type falcon struct {
 	imem, dmem []byte
 	tags       []uint32 // virtual page of each 256-byte code page, and tagValid

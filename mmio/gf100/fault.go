@@ -1,6 +1,6 @@
 package gf100
 
-// MMUClient is who faults are reported for: a slot at 002800, and the client
+// MMUClient is a unit that faults are reported for: its slot at 002800 and the client
 // numbers of its requests (bits 12:8 of 00280c).
 type MMUClient struct {
 	Slot        uint8

@@ -33,8 +33,8 @@ const (
 type term struct{ status, enable string }
 
 // sourceRow says where a source shows in NV_PMC_INTR and which of this
-// package's registers its level is computed from. A source whose unit belongs
-// to somebody else has no terms: its owner reports the level by SetSource.
+// package's registers its level is computed from. A source whose unit another
+// package owns has no terms: the owner reports the level by SetSource.
 type sourceRow struct {
 	name  string
 	bit   uint8
@@ -89,8 +89,8 @@ const (
 //	line  = any leaf with (leaf & mask) and its enable bit
 //
 // An edge is reported once for each time the line rises, and again when the
-// driver re-enables a leaf while something is pending: that is how a message
-// signalled interrupt is told from a level.
+// driver re-enables a leaf while something is pending, as a message signalled
+// interrupt needs.
 type tree struct {
 	reported uint32 // levels by SetSource, one bit per source
 	last     bool   // the line at the last Settle

@@ -6,8 +6,8 @@ import "github.com/umbra-gpu/umbra/mmio"
 const CEs = 2
 
 // pceView shows both copy engines' controllers. Their microcode is nouveau's
-// own and is uploaded into the controller's memory; what it does with a
-// channel's methods is the business of whoever owns the engines.
+// own and is uploaded into the controller's memory; the owner of the
+// engines executes a channel's methods.
 var pceView = falconView{
 	prefix: "NV_PCE", base: 0x104000, rep: []mmio.Dim{{Count: CEs, Stride: 0x1000}},
 	spec: falconSpec{hwcfg: 0x4020, hwcfg1: 3},

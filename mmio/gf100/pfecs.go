@@ -84,8 +84,8 @@ type fecsUnit struct {
 	cfg   *FaceConfig
 	rops  uint32
 
-	// current is told when a channel becomes the one PGRAPH works for, and when
-	// its context is saved; inst is the instance block's VRAM address.
+	// current is called when PGRAPH changes to another channel, saved when that
+	// channel's context is saved. inst is the instance block's VRAM address.
 	current func(inst uint64)
 	saved   func(inst uint64)
 

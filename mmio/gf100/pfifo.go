@@ -141,7 +141,7 @@ const (
 	PBDMAIntrGPPtr       = 1 << 14 // GP_GET or GP_PUT outside the ring
 	PBDMAIntrGPEntry     = 1 << 15 // a control entry that is none
 	PBDMAIntrPBEntry     = 1 << 18 // a pushbuffer header that is none
-	PBDMAIntrMethod      = 1 << 21 // a method nobody takes
+	PBDMAIntrMethod      = 1 << 21 // a method that no engine accepts
 	PBDMAIntrEmptySubch  = 1 << 23 // a method for a subchannel without an engine: software's
 	PBDMAIntrSemaphore   = 1 << 24
 	PBDMAIntrAcquireTime = 1 << 25

@@ -42,8 +42,8 @@ var pgraph = mmio.Block{
 		stub("NV_PGRAPH_UNK20C", 0x40020c),
 		{Name: "NV_PGRAPH_FIFO_CONTROL", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x400500, Effect: "bit 0 lets PGRAPH go on with its channel's commands"},
 		{Name: "NV_PGRAPH_FIFO_STATUS", Offset: 0x400504, Access: mmio.RO, Reset: 1},
-		// PGRAPH is never seen busy: what it does for the host is done at once,
-		// and what it does for a channel the host asks PFIFO about.
+		// PGRAPH never shows as busy: work for the host completes at once, and for
+		// a channel's work the host asks PFIFO.
 		{Name: "NV_PGRAPH_GPC_STATUS", Offset: 0x400604, Access: mmio.RO},
 		{Name: "NV_PGRAPH_ROP_STATUS", Offset: 0x400608, Access: mmio.RO},
 		{Name: "NV_PGRAPH_FE_STATUS", Offset: 0x40060c, Access: mmio.RO},

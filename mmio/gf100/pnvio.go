@@ -2,7 +2,7 @@ package gf100
 
 import "github.com/umbra-gpu/umbra/mmio"
 
-// Idle lines of a bus with pull-ups and nobody on it.
+// i2cIdle is the idle level of a bus with pull-ups and no device.
 const i2cIdle = 0x3
 
 // pnvio is the board's pins: GPIO, I2C, AUX channels, the fan, and the two PLLs

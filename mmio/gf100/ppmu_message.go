@@ -48,8 +48,8 @@ var pmuProcesses = map[uint32]pmuProcess{
 	pmuTEST: (*pmuUnit).test,
 }
 
-// receive answers what the host has put into the ring. It stops, and goes on
-// when the host has read replies, if there is no room for one more.
+// receive answers the host's messages in the ring. It stops when the reply ring is
+// full and continues when the host has read replies.
 func (u *pmuUnit) receive() {
 	// A script may write the registers that lead here; the running call sees
 	// what they changed.

@@ -91,7 +91,7 @@ func (t *ptimer) tick() {
 }
 
 // next returns the clock value at which PTIMER shows the alarm as due; armed is
-// false if nobody would notice.
+// false if the alarm is off or its interrupt disabled.
 func (t *ptimer) next() (at uint64, armed bool) {
 	if !t.armed || t.enable.Get()&1 == 0 {
 		return 0, false

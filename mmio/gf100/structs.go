@@ -64,10 +64,10 @@ func InstanceUSERD(block []byte) (addr uint64, target uint8) {
 	return uint64(InstUSERDHi.Get(block))<<32 | uint64(InstUSERDLo.Get(block))<<12, uint8(InstUSERDTarget.Get(block))
 }
 
-// The software card's own words in RAMFC, at a place that drivers leave zero: a
-// name for what the card keeps of an unbound channel; whose channel it is, for one
-// who shares the card among several; and how many channels' states are kept for
-// that one, 0 for as many as there are channels.
+// The software card's own words in RAMFC, at offsets that drivers leave zero: a token
+// for the saved state of an unbound channel, the owner of the channel when several
+// guests share the card, and how many saved states that owner may have (0: one for
+// each channel).
 var (
 	InstOwner   = Word{"UMBRA_RAMFC_OWNER", 0x1e8, 4, 0}
 	InstKeep    = Word{"UMBRA_RAMFC_KEEP", 0x1e8, 15, 8}

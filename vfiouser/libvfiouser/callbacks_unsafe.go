@@ -30,7 +30,7 @@ func umbraAccess(owner C.uintptr_t, index C.int, buf *C.char, count C.size_t, of
 	if write {
 		need = vfiouser.RegionWrite
 	}
-	if r.Flags&need == 0 { // the library asks nobody
+	if r.Flags&need == 0 { // the library does not check
 		return C.int(unix.EINVAL)
 	}
 	p := unsafe.Slice((*byte)(unsafe.Pointer(buf)), int(count))

@@ -1,5 +1,5 @@
 // Package libvfiouser serves a vfiouser.Device with the C library libvfio-user in place of our
-// own server: for users who know it, or who must match what it does.
+// own server: for users who know that library or must match its behaviour.
 //
 // It is built with the tag libvfiouser only, against the headers and the library that
 // CGO_CFLAGS and CGO_LDFLAGS name. Without the tag, New says how to build it, and nothing here
@@ -21,7 +21,7 @@
 //
 // Triggers come from any goroutine. They are put down in a table, the eventfd wakes the thread,
 // and the thread signals them between two messages. A trigger so costs a thread's wake-up more
-// than with the native server, and never waits. Mapped memory is copied by whoever asks; DMA by
+// than with the native server, and never waits. The caller copies mapped memory itself; DMA by
 // message is refused (vfiouser.ErrNoMessageDMA).
 //
 // # Locks, in order

@@ -210,7 +210,7 @@ func (t *Transport) accept(lib *library, wake int) error {
 	return nil
 }
 
-// refuse closes a connection before the library hears of it.
+// refuse closes a connection before the library accepts it.
 func (t *Transport) refuse(listener int, why error) {
 	fd, _, err := unix.Accept4(listener, unix.SOCK_CLOEXEC)
 	if err != nil {
@@ -316,7 +316,7 @@ func (t *Transport) contain(what string, fn func()) (ok bool) {
 	return true
 }
 
-// errno is what the library is told of a device's error.
+// errno converts a device's error for the library.
 func (t *Transport) errno(what string, fn func() error) syscall.Errno {
 	var err error
 	if !t.contain(what, func() { err = fn() }) {

@@ -41,8 +41,8 @@ type Config struct {
 	// FlushAll makes each invalidate drop the translations of every address space,
 	// not only those of the directory that it names.
 	FlushAll bool
-	// Watch, if not nil, is told of every access that a channel makes to VRAM or to
-	// system memory, before it is made: page tables, USERD, rings, and what its
+	// Watch, if not nil, is called before every access that a channel makes to VRAM or
+	// to system memory: page tables, USERD, rings, and what its
 	// engines read and write. It is called on PBDMAs' goroutines, holds them up,
 	// and must not call back into the card.
 	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
@@ -87,8 +87,8 @@ type Card struct {
 	alarm gf100.Alarm
 
 	halting int  // Reset or Rebuild waits for the engines
-	resting bool // nobody has touched a BAR since a host was attached
-	plugged bool // a host is attached: without one, nobody can wake the card
+	resting bool // no BAR was accessed since a host was attached
+	plugged bool // a host is attached; only a host can wake the card
 	closing bool
 	workers sync.WaitGroup
 
@@ -102,7 +102,7 @@ type Card struct {
 
 	attachMu sync.Mutex
 	hostMu   sync.RWMutex
-	host     card.Host // nil while nobody is attached
+	host     card.Host // nil while no host is attached
 }
 
 // New powers a card on. Close must be called to end its goroutines and to give
@@ -201,10 +201,10 @@ func (c *Card) Close() error {
 	return errors.Join(err, c.closeWindows(), c.vram.close())
 }
 
-// AttachHost plugs the card into a host, whose memory it then reaches, and tells
-// it the state of the interrupt. Channels that a host before left behind rest
-// until somebody uses a BAR: a new host gets to reset the card before they can
-// touch its memory.
+// AttachHost plugs the card into a host: the card can then access the host's memory,
+// and reports the state of its interrupt. Channels that an earlier host left behind
+// stay stopped until the first BAR access, so that a new host can reset the card
+// before they touch its memory.
 func (c *Card) AttachHost(h card.Host) {
 	c.attachMu.Lock()
 	defer c.attachMu.Unlock()
@@ -222,7 +222,7 @@ func (c *Card) AttachHost(h card.Host) {
 	c.settle()
 }
 
-// rest makes the channels leave their PBDMAs, and keep what they are about.
+// rest takes all channels off their PBDMAs and keeps their state.
 func (c *Card) rest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -317,7 +317,7 @@ func (c *Card) settle() {
 	}
 	if news {
 		if line.Level {
-			c.order() // who hears of it finds in memory what it is about
+			c.order() // the handler must find the results in memory
 		}
 		c.hostMu.RLock()
 		if c.host != nil {

@@ -2,10 +2,9 @@
 // real one executes in silicon, behind the same registers.
 //
 // A [Card] owns its VRAM (a sparse memory file), its register space, and three
-// PBDMAs. What a driver builds in memory is read as the hardware reads it:
-// instance blocks, page tables, runlists, USERD and GPFIFO rings lie in VRAM or
-// in system memory, and nothing reaches the card but through its BARs and its
-// DMA window.
+// PBDMAs. It reads instance blocks, page tables, runlists, USERD and GPFIFO rings from
+// VRAM or system memory, as the hardware does. Nothing reaches the card except through
+// its BARs and its DMA window.
 //
 // # The way of a submission
 //
@@ -13,8 +12,8 @@
 // PBDMA takes the channel, walks its page tables, decodes its pushbuffer and
 // hands methods to the engines (package engine) in bounded steps. After each
 // step it delivers what the step caused: non-stall events, faults, semaphores
-// that others wait for. Everything that a channel is in the middle of lies in
-// its [channel] value, so that it can be stopped between two steps.
+// that others wait for. All state of a channel is in its
+// [channel] value, so it can be stopped between two steps.
 //
 // # Where memory lives
 //
@@ -31,10 +30,9 @@
 // acknowledged. A method that an engine refuses makes the engine stand still, and
 // with it every channel that comes to it, until the driver lets it go on.
 //
-// What unbound channels were about is kept, bounded, under a token in RAMFC; see
-// contexts. It does not survive a reset of the card, nor does the class state of
-// the golden context: a driver that suspends to memory finds channels that start
-// anew.
+// The state of unbound channels is saved, within a limit, under a token in RAMFC; see
+// contexts. A reset of the card discards it, with the class state of the golden
+// context: after a suspend to memory, channels start anew.
 //
 // # Goroutines
 //

@@ -6,7 +6,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// faultUnit is who a fault is reported for.
+// faultUnit is the unit that a fault is reported for.
 type faultUnit = gf100.MMUClient
 
 // mmuFault reports a fault. A slot holds one until the driver frees it; false

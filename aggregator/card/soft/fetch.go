@@ -22,8 +22,7 @@ func (x *run) fetchEntry() {
 	}
 	if put >= size || x.gpGet >= size {
 		x.known = x.gpGet
-		// Ignoring the pointer is all that hardware does with it; the driver
-		// hears of it.
+		// Hardware ignores the pointer and reports it to the driver.
 		x.writeUSERD(gf100.USERDGPPut, x.gpGet)
 		x.hold(heldMethod{intr: gf100.PBDMAIntrGPPtr, data: put})
 		return

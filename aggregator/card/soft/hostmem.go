@@ -36,8 +36,8 @@ func (c *Card) unpinHost() {
 
 // access calls f, which reaches memory of target t, with the host pinned if that
 // is the host's. f sees Peer, which nothing answers for, once an access has
-// failed in the process: guest memory belongs to somebody else, and if its file
-// is cut short under our mapping, that must fail like an access on a bus.
+// failed in the process: guest memory belongs to another process, which may
+// truncate its file under our mapping; that must fail like an access on a bus.
 func (c *Card) access(t shadowpt.Target, f func(t shadowpt.Target)) {
 	if t.System() && !c.reach(t, f) {
 		t = shadowpt.Peer

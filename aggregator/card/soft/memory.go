@@ -16,17 +16,16 @@ func (c *Card) ReadVRAM(addr uint64, p []byte) bool {
 	return true
 }
 
-// LookVRAM calls f with each piece of n bytes of the card's memory at addr that takes
-// memory at all, as it lies there: what is left out reads as zeros. It is for who has
-// to look at everything; f must neither keep nor change what it gets.
+// LookVRAM calls f with each allocated piece of the n bytes of VRAM at addr, without a
+// copy. Bytes that it leaves out read as zero. f must neither keep nor change its slice.
 func (c *Card) LookVRAM(addr, n uint64, f func(at uint64, p []byte)) {
 	if c.vram.slice(addr, int(n)) != nil {
 		c.vram.look(addr, n, f)
 	}
 }
 
-// SameVRAM reports whether the card's memory holds p at addr. Most of what is looked at is
-// empty, and was never written: to compare that with zeros would make memory of it.
+// SameVRAM reports whether VRAM holds p at addr. It does not read pages that were never
+// written: reading a hole would allocate it.
 func (c *Card) SameVRAM(addr uint64, p []byte) bool {
 	mem := c.vram.slice(addr, len(p))
 	if mem == nil {

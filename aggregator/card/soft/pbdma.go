@@ -13,9 +13,9 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// The grain of the card's work, as a chip has one. It is not an option: how long
-// others wait for a step (who stops a channel, moves its pages, unmaps memory) is a
-// promise of the card, and what a guest gets in the long run is the scheduler's.
+// The granularity of the card's work. It is not an option: stopping a channel, moving
+// its pages and unmapping memory all wait for a step, and rely on this bound. Shares of
+// card time are the scheduler's business.
 const (
 	stepsPerTurn = 32   // then the next channel gets the PBDMA
 	wordsPerStep = 1024 // pushbuffer words, at most, between two looks at yield
@@ -209,7 +209,7 @@ func (f *fifo) acknowledged(i int) {
 	f.schedule(int(ch.id))
 }
 
-// run is a channel in a step, and what the step has caused so far.
+// run is a channel during a step, with the step's consequences so far.
 type run struct {
 	*channel
 	step

@@ -8,10 +8,9 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// What the card did for each channel. A step's time is the engine's that it
-// called; steps and parts of them that call none (decoding, the host's own
-// methods) count for the engine before. Waiting for an engine that serves another
-// channel is nobody's.
+// Accounting by channel. The time of a step is charged to the engine that it called;
+// steps and parts of them that call none (decoding, host methods) are charged to the
+// previous engine. Waiting for an engine that serves another channel is not charged.
 
 var (
 	_ card.Meter              = (*Card)(nil)
@@ -33,7 +32,7 @@ func (x *exec) underway() bool {
 	return x.seg.words != 0 || x.pending >= 0 || x.held.valid || x.host.acquire.pending
 }
 
-// resumed counts the entry that a channel was in the middle of when it was unbound.
+// resumed counts the unfinished entry of a channel that was unbound.
 func (ch *channel) resumed() {
 	if ch.underway() {
 		ch.use.fetched = 1

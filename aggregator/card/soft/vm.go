@@ -25,7 +25,7 @@ func instanceSpace(inst []byte) shadowpt.Space {
 	return shadowpt.Space{Dir: dir, Target: shadowpt.Target(target), Limit: limit}
 }
 
-// sync drops the translations if somebody invalidated them since the last call. It
+// sync drops the translations if they were invalidated since the last call. It
 // is called at the start of each step; until the step ends the card reports the
 // invalidate as not done.
 func (m *vm) sync() {

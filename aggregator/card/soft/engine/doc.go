@@ -45,7 +45,7 @@
 //
 // # Ownership
 //
-// A context belongs to its caller, who serialises calls. [Stats] is atomic and
+// A context belongs to its caller, which serialises calls. [Stats] is atomic and
 // may be shared by any number of contexts. The package has no other state, no
 // locks and no goroutines, and allocates nothing in Method, Inline or Step.
 package engine

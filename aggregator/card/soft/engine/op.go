@@ -2,7 +2,7 @@ package engine
 
 import "encoding/binary"
 
-// OpKind is what a context is in the middle of.
+// OpKind is the kind of a context's unfinished operation.
 type OpKind uint8
 
 const (
