@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/stand"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -32,7 +33,7 @@ func TestWhoHasGoneWritesOn(t *testing.T) {
 		}, wait, tick/10)
 		return c
 	}
-	for range max(20/share, 1) {
+	for range scale.Of(5, 20) {
 		c := dial()
 		r, err := c.RegionInfo(vfiouser.RegionBAR0)
 		require.NoError(t, err)

@@ -1,3 +1,10 @@
+// Package options lists the ways to share a card: each value of each option that
+// says how tables are shadowed, what is mapped, how doorbells are found and who
+// runs next.
+//
+// [Axes] lists the options. [All] has every combination that package config
+// accepts; [Pairs] is a small part of it that has every pair of values. The tests
+// run random programs with them.
 package options
 
 import (
@@ -14,7 +21,8 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
-// An Axis is an option and what it can be, or a part of one that there is or not.
+// An Axis is an option with its values, or one part of a list with "" for its
+// absence.
 type Axis struct {
 	Key   string // of a GPU, or of the card's scheduler
 	Words []string
@@ -26,7 +34,7 @@ const (
 	schedulerKey = "scheduler.policy"
 )
 
-// Axes are the options. The first words of all are the plainest set-up there is.
+// Axes are the options. The first words of all together are the plainest set-up.
 var Axes = [...]Axis{
 	{"shadow.sync", []string{"flush", "lazy", "eager"}},
 	{"shadow.scan", []string{"full", "incremental"}},
@@ -51,14 +59,10 @@ func schedulers() []string {
 // A Combination is one value of each option, as its index.
 type Combination [len(Axes)]int
 
-// Oracle is the combination with nothing clever in it: all is trapped, all tables
-// are read at each invalidate, work goes to the card as it comes.
+// Oracle traps everything, reads all tables at each invalidate, and submits at once.
 var Oracle Combination
 
-// Word is what the combination has of axis i.
-func (c Combination) Word(i int) string { return Axes[i].Words[c[i]] }
-
-// texts are the combination's options as a user would write them, by key.
+// texts returns the combination's options as a user would write them, by key.
 func (c Combination) texts() (keys []string, of map[string]string) {
 	of = make(map[string]string)
 	for i, a := range Axes {
@@ -66,7 +70,7 @@ func (c Combination) texts() (keys []string, of map[string]string) {
 		if !ok {
 			keys = append(keys, a.Key)
 		}
-		of[a.Key] = strings.Trim(was+","+c.Word(i), ",")
+		of[a.Key] = strings.Trim(was+","+a.Words[c[i]], ",")
 	}
 	if of[mapKey] == "" {
 		of[mapKey] = homes.MapNone.String()
@@ -83,10 +87,10 @@ func (c Combination) String() string {
 	return strings.Join(words, " ")
 }
 
-// Layer is the configuration of a card with one GPU of that name, if that can be.
+// Layer returns the configuration of a card with one GPU of that name.
 func (c Combination) Layer(name string) (config.Layer, error) {
 	var cfg config.Config
-	text := fmt.Sprintf("name=%s,socket=%s.sock,vram=%v", name, name, leastVRAM)
+	text := fmt.Sprintf("name=%s,socket=%s.sock,vram=%v", name, name, config.Size(64<<20))
 	keys, of := c.texts()
 	for _, k := range keys {
 		if k == schedulerKey {
@@ -103,42 +107,39 @@ func (c Combination) Layer(name string) (config.Layer, error) {
 	return config.Join(config.Defaults(), config.Flags(cfg, []string{"sched-policy"}))
 }
 
-// leastVRAM is the least that a GPU can have.
-const leastVRAM config.Size = 64 << 20
-
-// All lists every combination that is possible: that package config does not refuse.
+// All lists every combination that package config accepts, the last option
+// changing fastest.
 var All = sync.OnceValue(func() (list []Combination) {
-	for c := range product() {
-		if _, err := c.Layer("a"); err == nil {
-			list = append(list, c)
+	var c Combination
+	for i := len(c); i >= 0; {
+		if i == len(c) {
+			if _, err := c.Layer("a"); err == nil {
+				list = append(list, c)
+			}
+		}
+		if i--; i < 0 {
+			break
+		}
+		if c[i]++; c[i] < len(Axes[i].Words) {
+			i = len(c)
+		} else {
+			c[i] = 0
 		}
 	}
 	return list
 })
 
-// product yields every combination, the last option changing fastest.
-func product() func(yield func(Combination) bool) {
-	return func(yield func(Combination) bool) {
-		var c Combination
-		for {
-			if !yield(c) {
-				return
-			}
-			i := len(c) - 1
-			for ; i >= 0; i-- {
-				if c[i]++; c[i] < len(Axes[i].Words) {
-					break
-				}
-				c[i] = 0
-			}
-			if i < 0 {
-				return
-			}
+// Find returns the combination with that text.
+func Find(name string) (Combination, error) {
+	for _, c := range All() {
+		if c.String() == name {
+			return c, nil
 		}
 	}
+	return Oracle, fmt.Errorf("no combination %q; one is %q", name, Oracle)
 }
 
-// Limits are the limits of a card whose GPUs are of such a kind, and its scheduler.
+// Limits returns the limits and the scheduler of a card for such GPUs.
 func (c Combination) Limits() (aggregator.Options, error) {
 	l, err := c.Layer("a")
 	if err != nil {
@@ -147,7 +148,7 @@ func (c Combination) Limits() (aggregator.Options, error) {
 	return parts.Limits(&l)
 }
 
-// GPU is a GPU of such a kind, with vram bytes and what follows from that.
+// GPU returns such a GPU with vram bytes, and the rest in proportion.
 func (c Combination) GPU(name string, vram uint64) (serve.GPUConfig, error) {
 	l, err := c.Layer(name)
 	if err != nil {
@@ -159,7 +160,6 @@ func (c Combination) GPU(name string, vram uint64) (serve.GPUConfig, error) {
 	return g, err
 }
 
-// maps is what of its BARs clients map.
 func (c Combination) maps() homes.Map {
 	_, of := c.texts()
 	m, _ := homes.ParseMap(of[mapKey])
@@ -169,21 +169,11 @@ func (c Combination) maps() homes.Map {
 // Maps reports whether clients map anything, and so wait for each write.
 func (c Combination) Maps() bool { return c.maps() != homes.MapNone || c.Polled() }
 
-// Windows reports whether they map windows on memory, so that pages move.
+// Windows reports whether clients map windows into VRAM, so that pages move.
 func (c Combination) Windows() bool { return c.maps()&^homes.MapROM != 0 || c.Polled() }
 
-// Polled reports whether doorbells are looked for.
+// Polled reports whether doorbells are polled.
 func (c Combination) Polled() bool {
 	_, of := c.texts()
 	return of[doorbellKey] == doorbell.Poll.String()
-}
-
-// Find returns the combination that is called so.
-func Find(name string) (Combination, error) {
-	for _, c := range All() {
-		if c.String() == name {
-			return c, nil
-		}
-	}
-	return Oracle, fmt.Errorf("no combination %q; one is %q, another %q", name, Oracle, All()[len(All())-1])
 }

@@ -1,106 +1,167 @@
 package options
 
 import (
+	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guest/program"
+	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestProduct: what is possible is what the product has, but for policies of shadows
-// that do not go together. The numbers are those of the documentation.
-func TestProduct(t *testing.T) {
-	all := All()
+// TestPairs: Pairs has every pair that All has, in few combinations.
+func TestPairs(t *testing.T) {
+	few, all := Pairs(), All()
 	require.Len(t, all, len(shadowpt.Policies())*16*2*7)
-	seen := make(map[string]bool)
-	for _, c := range all {
-		seen[c.String()] = true
-	}
-	require.Len(t, seen, len(all))
-	require.Equal(t, "flush full none trap off", Oracle.String())
+	require.Equal(t, pairs(all), pairs(few))
+	require.Subset(t, all, few)
+	require.LessOrEqual(t, len(few), len(all)/20)
 	c, err := Find(all[77].String())
 	require.NoError(t, err)
 	require.Equal(t, all[77], c)
-	_, err = Find("eager full none trap off")
-	require.ErrorContains(t, err, `one is "flush full none trap off"`)
 }
 
-// TestRefused: each combination that is not possible is refused with what would be.
-func TestRefused(t *testing.T) {
-	with := make(map[string][]string)
-	for _, p := range shadowpt.Policies() {
-		with[p.Sync.String()] = append(with[p.Sync.String()], p.Scan.String())
+// bed is a card with one GPU and its guest.
+type bed struct {
+	*stand.Shared
+	g    *guest.Guest
+	seat *stand.Seat
+}
+
+const gpuVRAM = 64 << 20
+
+func newBed(c Combination, cfg soft.Config, plant func(*soft.Card) card.Card) (b bed, err error) {
+	limits, err := c.Limits()
+	if err != nil {
+		return b, err
 	}
-	n := 0
-	for c := range product() {
-		_, err := c.Layer("a")
-		if err == nil {
-			continue
+	cfg.VRAM = 2 * gpuVRAM
+	if b.Shared, err = stand.NewSharedWith(stand.SharedConfig{Card: cfg, Plant: plant, Limits: limits}); err != nil {
+		return b, err
+	}
+	gpu, err := c.GPU("a", gpuVRAM)
+	if err == nil {
+		b.seat, err = b.Add(gpu)
+	}
+	if err == nil {
+		timeout := time.Minute
+		if plant != nil || cfg.DisableEngines {
+			timeout = time.Second // work that a fault stopped does not go on
 		}
-		n++
-		require.EqualError(t, err, fmt.Sprintf("--gpu name=a: shadow.sync: %s does not go with shadow.scan=%s (--gpu name=a: shadow.scan); set shadow.scan=%s too", c.Word(0), c.Word(1), strings.Join(with[c.Word(0)], " or ")))
+		b.g, err = guest.Attach(context.Background(), b.seat.Socket, guest.Config{RAM: 1 << 20, Map: c.Maps(), Timeout: timeout})
 	}
-	require.Equal(t, 16*2*7, n)
+	if err != nil {
+		return b, errors.Join(err, b.Close())
+	}
+	return b, nil
 }
 
-// TestUnknownWords: a word that an option does not have is refused with those that it
-// has, and its axes have them all.
-func TestUnknownWords(t *testing.T) {
-	list := func(words []string) string { return strings.Join(words, " or ") }
-	for key, refusal := range map[string]string{
-		"shadow.sync":      "--gpu name=a: shadow.sync: nonsense: must be eager or flush or lazy",
-		"shadow.scan":      "--gpu name=a: shadow.scan: nonsense: must be full or incremental",
-		"bar-map":          `--gpu name=a: bar-map: "nonsense" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`,
-		"doorbell":         `--gpu name=a: doorbell: "nonsense" is no way to hear doorbells; say ` + list(doorbell.Modes[:]),
-		"scheduler.policy": "--sched-policy: nonsense: must be auto or " + list(schedulers()),
+func (b *bed) end() error { return errors.Join(b.g.Close(), b.Close()) }
+
+// run runs n random programs from a seed on. They have no large buffers, and rings
+// in RAM: writing and clearing by trapped accesses takes long.
+func (b *bed) run(seed, n int) error {
+	gen := program.Gen(program.Limits{NoLarge: true, Buffers: 3, Ops: 25})
+	for i := range n {
+		p := gen.Example(seed + i)
+		for k := range p.Channels {
+			p.Channels[k].ChannelConfig = guest.ChannelConfig{RingLog2: p.Channels[k].RingLog2, Push: 4096, RingRAM: true, PushRAM: true}
+		}
+		if err := errors.Join(b.g.Reset(), program.Run(b.g, &p)); err != nil {
+			return fmt.Errorf("%v: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// TestPrograms: random programs (maps, unmaps, aliases, copies, faults, stores, and
+// moves under work) leave the memory, the fences and the faults that their model
+// predicts, whatever the options are.
+func TestPrograms(t *testing.T) {
+	for i, c := range slices.Concat([]Combination{Oracle}, scale.Of(Pairs(), All())) {
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			b, err := newBed(c, soft.Config{}, nil)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, b.end()) }()
+			require.NoError(t, b.run(scale.Of(0, 8*i), scale.Of(3, 8)))
+			stats := b.seat.Guest.Stats()
+			require.Equal(t, c.Polled(), stats.PolledDoorbells.Load() > 0)
+			require.Equal(t, c.Windows(), stats.Mapped.PagesMoved.Load() > 0)
+		})
+	}
+}
+
+// careless is a card that loses a byte of each page that moves.
+type careless struct{ *soft.Card }
+
+func (c careless) Home(m card.Move) (uint64, error) {
+	n, err := c.Card.Home(m)
+	for at := m.Addr + 5; at < m.Addr+n && !m.Adopt; at += shadowpt.SmallPage {
+		var b [1]byte
+		c.ReadVRAM(at, b[:])
+		c.WriteVRAM(at, []byte{b[0] + 1})
+	}
+	return n, err
+}
+
+// stale is a card on which table entries stay when they are cleared.
+type stale struct{ *soft.Card }
+
+func (s stale) WriteVRAM(addr uint64, p []byte) bool {
+	old, out := make([]byte, len(p)), slices.Clone(p)
+	if len(p)%8 != 0 || !s.ReadVRAM(addr, old) {
+		return s.Card.WriteVRAM(addr, p)
+	}
+	for i := 0; i < len(p); i += 8 {
+		if e := binary.LittleEndian.Uint64(old[i:]); binary.LittleEndian.Uint64(p[i:]) == 0 && e&1 != 0 && e>>36 == 0 {
+			copy(out[i:i+8], old[i:])
+		}
+	}
+	return s.Card.WriteVRAM(addr, out)
+}
+
+// TestProgramsFindFaults plants faults in the card: programs have to find each.
+func TestProgramsFindFaults(t *testing.T) {
+	for _, f := range []struct {
+		what  string
+		cfg   soft.Config
+		plant func(*soft.Card) card.Card
+		where func(Combination) bool
+	}{
+		{"engines that do nothing", soft.Config{DisableEngines: true}, nil, func(Combination) bool { return true }},
+		{"entries that stay", soft.Config{}, func(c *soft.Card) card.Card { return stale{c} }, func(Combination) bool { return true }},
+		{"moves that lose a byte", soft.Config{}, func(c *soft.Card) card.Card { return careless{c} }, func(c Combination) bool {
+			const both = homes.MapBAR1 | homes.MapBAR3 // between them pages move with data
+			return c.maps()&both == both
+		}},
 	} {
-		var words []string
-		for i, a := range Axes {
-			if a.Key != key {
-				continue
-			}
-			words = append(words, a.Words...)
-			saved := a.Words
-			Axes[i].Words = []string{"nonsense"}
-			_, err := Oracle.Layer("a")
-			Axes[i].Words = saved
-			require.EqualError(t, err, refusal)
+		list := slices.DeleteFunc(slices.Clone(Pairs()), func(c Combination) bool { return !f.where(c) })
+		for _, c := range list[:scale.Of(3, len(list))] {
+			t.Run(f.what+", "+c.String(), func(t *testing.T) {
+				t.Parallel()
+				b, err := newBed(c, f.cfg, f.plant)
+				if err != nil {
+					return // the driver found it
+				}
+				require.Error(t, b.run(1, 30))
+				_ = b.end()
+			})
 		}
-		_, allowed, _ := strings.Cut(refusal, "nonsense")
-		for _, w := range words {
-			require.Contains(t, allowed, w)
-		}
-	}
-	require.Equal(t, len(Axes), 4+4, "an axis has no refusal above")
-}
-
-// TestPairs: the few have every pair that all have, and are few.
-func TestPairs(t *testing.T) {
-	few, all := Pairs(), All()
-	require.Equal(t, pairs(all), pairs(few))
-	t.Logf("%d of %d combinations have all %d pairs", len(few), len(all), len(pairs(all)))
-	require.Subset(t, all, few)
-	require.LessOrEqual(t, len(few), 25, "21 are the least: of each scheduler with each sync")
-}
-
-// TestLayer: a combination is what the words of its options say.
-func TestLayer(t *testing.T) {
-	for _, c := range All() {
-		l, err := c.Layer("a")
-		require.NoError(t, err)
-		g := l.Config.GPUs[0]
-		maps := strings.ReplaceAll(g.BARMap.String(), ",", "+")
-		if g.BARMap == homes.MapAll {
-			maps = "bar1+bar3+pramin+rom"
-		}
-		require.Equal(t, strings.Join([]string{g.Shadow.Sync, g.Shadow.Scan, maps, g.Doorbell.String(), l.Config.Scheduler.Policy}, " "), c.String())
 	}
 }

@@ -3,37 +3,52 @@ package options
 import (
 	"cmp"
 	"slices"
+	"sync"
 )
 
 // value is one value of one option.
 type value struct{ axis, word int }
 
-// pairs are the pairs of values of two options that combinations have between them.
-func pairs(list []Combination) map[[2]value]bool {
-	out := make(map[[2]value]bool)
+type pair [2]value
+
+// pairs returns the pairs of values that occur together in combinations.
+func pairs(list []Combination) map[pair]bool {
+	out := make(map[pair]bool)
 	for _, c := range list {
 		for i := range c {
 			for k := range i {
-				out[[2]value{{k, c[k]}, {i, c[i]}}] = true
+				out[pair{{k, c[k]}, {i, c[i]}}] = true
 			}
 		}
 	}
 	return out
 }
 
-// Pairs are combinations in which every two values of two options that are possible
-// together are together at least once. Each is the one that has the most pairs that
-// none before it has; of equals, the one with values that came least.
-func Pairs() (list []Combination) {
-	all := All()
-	left := pairs(all)
+// Pairs returns combinations that together have every pair of values that All has.
+// Each adds the most pairs that are missing; of equals, the one whose values were
+// used least.
+var Pairs = sync.OnceValue(func() (list []Combination) {
+	missing := pairs(All())
 	used := make(map[value]int)
-	for len(left) > 0 {
-		best := slices.MaxFunc(all, func(a, b Combination) int {
-			return cmp.Or(cmp.Compare(fresh(a, left), fresh(b, left)), cmp.Compare(worn(b, used), worn(a, used)))
+	score := func(c Combination) (adds, uses int) {
+		for i := range c {
+			uses += used[value{i, c[i]}]
+			for k := range i {
+				if missing[pair{{k, c[k]}, {i, c[i]}}] {
+					adds++
+				}
+			}
+		}
+		return adds, uses
+	}
+	for len(missing) > 0 {
+		best := slices.MaxFunc(All(), func(a, b Combination) int {
+			aAdds, aUses := score(a)
+			bAdds, bUses := score(b)
+			return cmp.Or(cmp.Compare(aAdds, bAdds), cmp.Compare(bUses, aUses))
 		})
 		for p := range pairs([]Combination{best}) {
-			delete(left, p)
+			delete(missing, p)
 		}
 		for i, w := range best {
 			used[value{i, w}]++
@@ -41,23 +56,4 @@ func Pairs() (list []Combination) {
 		list = append(list, best)
 	}
 	return list
-}
-
-// fresh is how many pairs of a combination are left.
-func fresh(c Combination, left map[[2]value]bool) (n int) {
-	for i := range c {
-		for k := range i {
-			if left[[2]value{{k, c[k]}, {i, c[i]}}] {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-func worn(c Combination, used map[value]int) (n int) {
-	for i, w := range c {
-		n += used[value{i, w}]
-	}
-	return n
-}
+})

@@ -1,5 +1,0 @@
-//go:build race
-
-package isolation
-
-func init() { share, offsets = 4, 61 }

@@ -1,5 +1,0 @@
-//go:build race
-
-package options
-
-func init() { share = 29 }
