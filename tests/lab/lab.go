@@ -72,7 +72,6 @@ type Config struct {
 	Reboot      bool           // a reset starts the guest anew; without it, a reset ends the machine
 	QEMUArgs    []string       // more arguments for QEMU
 
-	Agent       string        // package of the guest program; "" for image.DefaultAgent
 	NoWait      bool          // Start returns before the guest is up; see Agent.Ready
 	BootTimeout time.Duration // how long the console of a guest that comes up may be silent; 0 for 2 minutes
 	Dir         string        // keep console.log, command and qemu.log here; "" for a temporary folder
@@ -164,7 +163,8 @@ func Present(ctx context.Context, kernel string) error {
 	if _, err := cache.Kernel(ctx, kernel); err != nil {
 		return err
 	}
-	return new(image.Builder).FindSource()
+	_, err = image.Source()
+	return err
 }
 
 func assets(ctx context.Context, cfg Config) (Assets, error) {
@@ -180,8 +180,7 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	if a.Kernel, err = cache.Kernel(ctx, cfg.Kernel); err != nil {
 		return a, err
 	}
-	b := image.Builder{Dir: filepath.Join(dir, "images"), Agent: cfg.Agent, Progress: cfg.Progress}
-	a.Image, err = b.Build(ctx, a.Kernel)
+	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), a.Kernel)
 	return a, err
 }
 

@@ -65,7 +65,10 @@ func Scenarios() (names []string) {
 
 // Possible says why no machine can be booted from here: the guests' programs are built
 // from the source.
-func Possible() error { return new(image.Builder).FindSource() }
+func Possible() error {
+	_, err := image.Source()
+	return err
+}
 
 // Kernel fetches what machines with a kernel need, and says what they run on.
 func Kernel(ctx context.Context, version string, progress io.Writer) error {

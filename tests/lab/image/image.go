@@ -1,297 +1,184 @@
-// Package image builds the initramfs a lab guest boots into: u-root's init,
-// which starts the guest agent, and the kernel modules the agent loads.
+// Package image builds the initramfs of a lab guest: the guest program as its init,
+// and the kernel modules that it loads.
 //
-// u-root and the agent come from the module tests/guests and are built with
-// the Go toolchain of this machine, without cgo. An image is three cpio
-// archives in one file, as the kernel accepts them: init, agent and modules.
-// Each is named by a hash of what went into it, so that a change builds again
-// what it touches and nothing else.
-//
-// The package owns the folder images of the cache, with its lock file; an
-// image is put in place complete, by a rename. It starts no goroutines.
+// The guest program is built from the project's source with the Go toolchain of this
+// machine, without cgo. An image is named by a hash of its content and put in place by
+// a rename. The package owns the folder images of the cache and starts no goroutines.
 package image
 
 import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 )
 
-// Module is the path of the project's main module.
-const Module = "github.com/umbra-gpu/umbra"
+// module is the path of the project's module, and guest the package of the guest
+// program.
+const (
+	module = "github.com/umbra-gpu/umbra"
+	guest  = module + "/tests/guests/cmd/agent"
+)
 
-// DefaultAgent is the guest agent's package, relative to tests/guests.
-const DefaultAgent = "./cmd/agent"
-
-// agentPath is where the agent stands in the guest.
-const agentPath = "bin/agent"
-
-// Builder builds images.
-type Builder struct {
-	Dir      string    // folder for images
-	Source   string    // the project's source tree; "" to look for it
-	Agent    string    // package to build as the agent; "" for DefaultAgent
-	Progress io.Writer // lines for a person who waits; nil for none
+// program is the guest program, built once for this process.
+var program struct {
+	sync.Mutex
+	data []byte
 }
 
-// Build returns the path of the image for a kernel, built if need be.
-func (b *Builder) Build(ctx context.Context, k fetch.Kernel) (string, error) {
-	src, err := b.source()
+// Build returns the path of the image for a kernel, in a folder.
+func Build(ctx context.Context, dir string, k fetch.Kernel) (string, error) {
+	init, err := build(ctx)
 	if err != nil {
 		return "", err
 	}
-	parts, err := b.parts(src, k)
-	if err != nil {
-		return "", err
-	}
-	name := k.Release
-	for _, p := range parts {
-		name += "-" + p.hash
-	}
-	out := filepath.Join(b.Dir, name+".cpio")
-	if touch(out) {
-		return out, nil
-	}
-
-	unlock, err := fetch.Lock(ctx, filepath.Join(b.Dir, "images.lock"), nil)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if touch(out) {
-		return out, nil
-	}
-	if err := b.build(ctx, filepath.Join(src, "tests", "guests"), parts, out); err != nil {
-		return "", fmt.Errorf("building the guest image for %s: %w", k.Release, err)
-	}
-	return out, b.prune()
-}
-
-// part is one of the archives in an image.
-type part struct {
-	name string
-	hash string // of all that goes into it
-	// args are u-root's for it; tmp is a folder to build in, dir the guests module.
-	args func(ctx context.Context, dir, tmp string) ([]string, error)
-}
-
-// bare makes u-root pack nothing but the files it is told.
-var bare = []string{"-nocmd", "-base=/dev/null", "-initcmd=", "-uinitcmd=", "-defaultsh=", "-skip-ldd"}
-
-func (b *Builder) parts(src string, k fetch.Kernel) ([]part, error) {
-	guests := filepath.Join(src, "tests", "guests")
-	agent := b.Agent
-	if agent == "" {
-		agent = DefaultAgent
-	}
-	source := func(p string) bool { return !strings.HasSuffix(p, "_test.go") }
-
-	init := newHash("init")
-	agentHash := newHash("agent", agent)
-	modules := newHash("modules")
-	for _, f := range []string{"go.mod", "go.sum"} {
-		init.add(filepath.Join(guests, f), source)
-	}
-	agentHash.add(guests, source)
-	agentHash.add(filepath.Join(src, "tests", "lab", "proto"), source)
-	if filepath.IsAbs(agent) {
-		agentHash.add(agent, source)
-	}
+	var a archive
+	// The Go runtime needs /dev/null, and the kernel /dev/console, before init can mount /dev.
+	a.add("dev", fs.ModeDir|0o755, 0, 0, nil)
+	a.add("dev/console", fs.ModeCharDevice|0o600, 5, 1, nil)
+	a.add("dev/null", fs.ModeCharDevice|0o666, 1, 3, nil)
+	a.add("init", 0o755, 0, 0, init)
 	if k.Modules != "" {
-		modules.add(k.Modules, func(string) bool { return true })
+		if err := a.addTree("lib/modules/"+k.Release, k.Modules); err != nil {
+			return "", err
+		}
 	}
-	if err := errors.Join(init.err, agentHash.err, modules.err); err != nil {
+	a.add("TRAILER!!!", 0, 0, 0, nil)
+
+	hash := sha256.Sum256(a.Bytes())
+	out := filepath.Join(dir, fmt.Sprintf("%s-%x.cpio", k.Release, hash[:8]))
+	now := time.Now()
+	if os.Chtimes(out, now, now) == nil {
+		return out, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	tmp, err := os.CreateTemp(dir, "new-")
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(a.Bytes())
+	if err := errors.Join(err, tmp.Close()); err != nil {
+		return "", err
+	}
+	if err := os.Rename(tmp.Name(), out); err != nil {
+		return "", err
+	}
+	return out, prune(dir)
+}
+
+// build returns the guest program.
+func build(ctx context.Context) ([]byte, error) {
+	program.Lock()
+	defer program.Unlock()
+	if program.data != nil {
+		return program.data, nil
+	}
+	src, err := Source()
+	if err != nil {
 		return nil, err
 	}
-
-	parts := []part{{
-		name: "init", hash: init.short(),
-		args: func(context.Context, string, string) ([]string, error) {
-			return []string{"-build=binary", "-defaultsh=", "-skip-ldd", "-uinitcmd=/" + agentPath, "github.com/u-root/u-root/cmds/core/init"}, nil
-		},
-	}, {
-		name: "agent", hash: agentHash.short(),
-		args: func(ctx context.Context, dir, tmp string) ([]string, error) {
-			bin := filepath.Join(tmp, "agent")
-			err := goTool(ctx, dir, "build", "-trimpath", "-ldflags=-s -w", "-o", bin, agent)
-			return append(bare[:len(bare):len(bare)], "-files", bin+":"+agentPath), err
-		},
-	}}
-	if k.Modules != "" {
-		parts = append(parts, part{
-			name: "modules", hash: modules.short(),
-			args: func(context.Context, string, string) ([]string, error) {
-				return append(bare[:len(bare):len(bare)], "-files", k.Modules+":lib/modules/"+k.Release), nil
-			},
-		})
-	}
-	return parts, nil
-}
-
-// build makes the parts that are not there yet and joins them.
-func (b *Builder) build(ctx context.Context, guests string, parts []part, out string) error {
-	tmp, err := os.MkdirTemp(b.Dir, "build-")
+	tmp, err := os.MkdirTemp("", "umbra-image-")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	var files []string
-	for _, p := range parts {
-		file := filepath.Join(b.Dir, p.name+"-"+p.hash+".cpio")
-		files = append(files, file)
-		if touch(file) {
-			continue
-		}
-		b.printf("guest image: building %s", p.name)
-		args, err := p.args(ctx, guests, tmp)
-		if err != nil {
-			return err
-		}
-		archive := filepath.Join(tmp, p.name+".cpio")
-		args = append([]string{"tool", "u-root", "-tmp-dir", filepath.Join(tmp, "u-root"), "-o", archive}, args...)
-		if err := goTool(ctx, guests, args...); err != nil {
-			return err
-		}
-		if err := os.Rename(archive, file); err != nil {
-			return err
-		}
+	bin := filepath.Join(tmp, "init")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", bin, guest)
+	cmd.Dir = src
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the guest program: %w\n%s", err, out)
 	}
-	joined := filepath.Join(tmp, "image.cpio")
-	if err := concat(joined, files...); err != nil {
-		return err
-	}
-	return os.Rename(joined, out)
+	program.data, err = os.ReadFile(bin)
+	return program.data, err
 }
 
-// concat writes the archives one behind the other, each starting at a
-// multiple of four bytes, as the format wants it.
-func concat(out string, parts ...string) error {
-	f, err := os.Create(out)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	for _, p := range parts {
-		data, err := os.ReadFile(p)
-		if err != nil {
-			return err
-		}
-		if _, err := f.Write(append(data, make([]byte, -len(data)&3)...)); err != nil {
-			return err
-		}
-	}
-	return f.Close()
-}
-
-// prune removes what nobody used for two hours: a machine needs its image only to
-// start, and building one again takes seconds.
-func (b *Builder) prune() error {
-	old, err := filepath.Glob(filepath.Join(b.Dir, "*.cpio"))
+// prune removes images that nobody used for two hours. A machine needs its image only
+// to start.
+func prune(dir string) error {
+	old, err := filepath.Glob(filepath.Join(dir, "*.cpio"))
 	if err != nil {
 		return err
 	}
 	for _, p := range old {
 		if info, err := os.Stat(p); err == nil && time.Since(info.ModTime()) > 2*time.Hour {
-			os.Remove(p) // one that cannot be removed is only litter
+			os.Remove(p) // what cannot be removed only takes room
 		}
 	}
 	return nil
 }
 
-// touch says whether the file is there, and marks it as used.
-func touch(p string) bool {
-	now := time.Now()
-	return os.Chtimes(p, now, now) == nil
+// archive is a cpio archive in the format that the kernel reads ("newc").
+type archive struct {
+	bytes.Buffer
+	files int
 }
 
-func (b *Builder) printf(format string, args ...any) {
-	if b.Progress != nil {
-		fmt.Fprintf(b.Progress, format+"\n", args...)
+// add adds a file, a folder or a character device.
+func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []byte) {
+	a.files++
+	m := uint32(mode.Perm())
+	switch {
+	case mode.IsDir():
+		m |= 0o040000
+	case mode&fs.ModeCharDevice != 0:
+		m |= 0o020000
+	default:
+		m |= 0o100000
 	}
+	fmt.Fprint(a, "070701")
+	for _, v := range []int{a.files, int(m), 0, 0, 1, 0, len(data), 0, 0, major, minor, len(name) + 1, 0} {
+		fmt.Fprintf(a, "%08x", v)
+	}
+	a.WriteString(name + "\x00")
+	a.Write(make([]byte, -a.Len()&3))
+	a.Write(data)
+	a.Write(make([]byte, -a.Len()&3))
 }
 
-// goTool runs the go command in the guests module.
-func goTool(ctx context.Context, dir string, args ...string) error {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
-	// The guests module stands for itself, whatever the caller works in.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64", "GOFLAGS=", "GOWORK=off")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
+// addTree adds a folder and what is in it, and the folders above it.
+func (a *archive) addTree(name, dir string) error {
+	for i, c := range name {
+		if c == '/' {
+			a.add(name[:i], fs.ModeDir|0o755, 0, 0, nil)
 		}
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out.Bytes())
 	}
-	return nil
-}
-
-// treeHash names the state of files.
-type treeHash struct {
-	h   hash.Hash
-	err error // the first one
-}
-
-// newHash starts a hash with the Go version, which builds differently.
-func newHash(words ...string) *treeHash {
-	t := &treeHash{h: sha256.New()}
-	fmt.Fprintln(t.h, runtime.Version(), words)
-	return t
-}
-
-// add takes in names and contents of the files that use accepts, at or below
-// root.
-func (t *treeHash) add(root string, use func(string) bool) {
-	if t.err != nil {
-		return
-	}
-	t.err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || !use(p) {
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
 			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(name, rel)
+		if d.IsDir() {
+			a.add(to, fs.ModeDir|0o755, 0, 0, nil)
+			return nil
 		}
 		data, err := os.ReadFile(p)
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(root, p)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(t.h, "%q %d\n", rel, len(data))
-		t.h.Write(data)
-		return nil
+		a.add(to, 0o644, 0, 0, data)
+		return err
 	})
 }
 
-func (t *treeHash) short() string { return hex.EncodeToString(t.h.Sum(nil)[:8]) }
-
-// FindSource fails if there is no source tree to build guest images from.
-func (b *Builder) FindSource() error {
-	_, err := b.source()
-	return err
-}
-
-// source finds the project's source tree: the one that holds the working
-// folder, else the one this program was built from.
-func (b *Builder) source() (string, error) {
-	if b.Source != "" {
-		return b.Source, nil
-	}
+// Source finds the project's source tree: the one that holds the working folder, or
+// the one that this program was built from.
+func Source() (string, error) {
 	if dir, err := os.Getwd(); err == nil {
 		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 			if isSource(dir) {
@@ -305,10 +192,10 @@ func (b *Builder) source() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("guest images are built from source: run this inside a checkout of " + Module)
+	return "", errors.New("guest images are built from source: run this inside a checkout of " + module)
 }
 
 func isSource(dir string) bool {
 	data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	return err == nil && strings.HasPrefix(string(data), "module "+Module+"\n")
+	return err == nil && strings.HasPrefix(string(data), "module "+module+"\n")
 }

@@ -1,5 +1,6 @@
-// Agent is the program of a lab guest: init starts it, and it serves the lab's requests on
-// the second serial port until the machine ends.
+// Agent is the init of a lab guest. It serves the lab's requests on the second serial
+// port until the machine ends. If it ends itself, the kernel panics, and the machine
+// ends with the reason on its console.
 package main
 
 import (
@@ -17,7 +18,6 @@ import (
 )
 
 func main() {
-	// Whoever started the agent has nothing else to run: it stays, and tries again.
 	for {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "agent:", err)
@@ -45,8 +45,7 @@ func serve() error {
 	return s.Serve(port)
 }
 
-// mounts makes sure of the file systems that the commands read. An init may have mounted
-// them already.
+// mounts mounts the file systems that the commands read, unless they are mounted.
 func mounts() error {
 	for _, m := range []struct{ fs, dir string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}} {
 		if err := os.MkdirAll(m.dir, 0o755); err != nil {

@@ -75,7 +75,6 @@ func run(ctx context.Context, args []string) error {
 	fs.IntVar(&cfg.Memory, "memory", lab.DefaultMemory, "guest memory, `MiB`")
 	fs.StringVar(&appended, "append", "", "`words` for the kernel's command line")
 	fs.StringVar(&cfg.Dir, "dir", "", "`folder` to keep logs in")
-	fs.StringVar(&cfg.Agent, "agent", "", "`package` of the guest program")
 	fs.Var((*sockets)(&cfg.Sockets), "socket", "vfio-user `socket` of a device; may be repeated")
 	if err := fs.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return nil
