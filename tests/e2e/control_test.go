@@ -61,9 +61,6 @@ func (b *bed) control(k kernel) {
 				b.requireRefused(cmd, proto.OffenceArgs{What: what, Background: -1, TimeoutMS: 200}, nil)
 			})
 		}
-		b.attempt(proto.CmdStorm, func(b *bed) {
-			b.requireRefused(proto.CmdStorm, proto.StormArgs{OffenceArgs: proto.OffenceArgs{Background: -1, TimeoutMS: 200}, Count: 1}, nil)
-		})
 	})
 	for class, bytes := range w.bytes {
 		require.Zero(b.t, bytes, "class %04x", class)

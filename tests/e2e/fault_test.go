@@ -55,16 +55,3 @@ func (b *bed) offend() {
 		})
 	}
 }
-
-// storm repeats one offence, a new channel each time.
-func (b *bed) storm() {
-	b.t.Helper()
-	const count = 5
-	var r proto.StormResult
-	w := b.during(func() { b.call(proto.CmdStorm, proto.StormArgs{Count: count}, &r) })
-	require.Equal(b.t, count, r.Done)
-	require.Equal(b.t, count, r.Killed)
-	require.True(b.t, r.FreshWorks)
-	require.NotZero(b.t, r.Background.Copies)
-	require.GreaterOrEqual(b.t, w.mmuFaults, uint64(count))
-}

@@ -97,7 +97,6 @@ func life(t *testing.T, k kernel, isVirtual bool) {
 	})
 	b.attempt("offences", (*bed).offend)
 	if !quick {
-		b.step("storm", (*bed).storm)
 		b.step("intx", func(b *bed) {
 			b.rmmod()
 			b.probe(k, "config=NvMSI=0")

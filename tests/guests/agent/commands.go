@@ -24,14 +24,9 @@ func (s *Server) table() map[string]command {
 		proto.CmdPCI:        do(sys.PCI),
 		proto.CmdHwmon:      do(func(none) (proto.HwmonResult, error) { return sys.Hwmon() }),
 		proto.CmdInterrupts: do(sys.Interrupts),
-		proto.CmdSleep: do(func(a proto.SleepArgs) (none, error) {
-			time.Sleep(time.Duration(a.Milliseconds) * time.Millisecond)
-			return none{}, nil
-		}),
-		proto.CmdRegisters: do(sys.Access),
-		proto.CmdSuspend:   do(sys.Suspend),
-		proto.CmdPoweroff:  last(sys.Poweroff),
-		proto.CmdReboot:    last(sys.Reboot),
+		proto.CmdRegisters:  do(sys.Access),
+		proto.CmdPoweroff:   last(sys.Poweroff),
+		proto.CmdReboot:     last(sys.Reboot),
 
 		proto.CmdInfo:       do(env.Info),
 		proto.CmdObjects:    do(env.Objects),
@@ -44,7 +39,6 @@ func (s *Server) table() map[string]command {
 		proto.CmdBOMoves:    do(env.BOMoves),
 		proto.CmdFault:      do(env.Fault),
 		proto.CmdIllegal:    do(env.Illegal),
-		proto.CmdStorm:      do(env.Storm),
 		proto.CmdLoad:       do(s.startLoad),
 		proto.CmdLoadStop:   do(func(none) (proto.LoadTotals, error) { return s.endLoad() }),
 		proto.CmdBench:      do(env.Bench),

@@ -8,7 +8,6 @@ import (
 // Env is what the GPU's work needs of this system.
 func (s *System) Env() *gpu.Env {
 	return &gpu.Env{
-		Open:    gpu.OpenDRM,
 		Release: s.Release,
 		Interrupts: func() (uint64, error) {
 			r, err := s.Interrupts(proto.InterruptsArgs{})

@@ -143,22 +143,6 @@ func parseInterrupt(row string, cpus int, names []string) (l proto.InterruptLine
 	return l, ok
 }
 
-// Suspend runs the kernel's suspend code; with a test level it comes back by itself.
-func (s *System) Suspend(a proto.SuspendArgs) (proto.SuspendResult, error) {
-	if a.Test != "" {
-		if err := s.write("sys/power/pm_test", a.Test); err != nil {
-			return proto.SuspendResult{}, err
-		}
-	}
-	state := a.State
-	if state == "" {
-		state = "freeze"
-	}
-	start := time.Now()
-	err := s.write("sys/power/state", state)
-	return proto.SuspendResult{DurationNS: time.Since(start).Nanoseconds()}, err
-}
-
 // Poweroff does not return when it works.
 func (s *System) Poweroff() error { return s.end(unix.LINUX_REBOOT_CMD_POWER_OFF) }
 

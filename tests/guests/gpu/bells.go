@@ -80,9 +80,6 @@ const together = 10
 // stores are half of them timed one by one, for the quantiles, and half some together, for
 // what one takes: the median, for the guest may lose its processor in between.
 func (b *Bells) stores(n int) (res proto.BellsResult, err error) {
-	if b.env.USERD == nil {
-		return res, errors.New("no way to map the poll area")
-	}
 	if err := b.c.Flush(); err != nil {
 		return res, err
 	}
@@ -152,7 +149,7 @@ func (b *Bells) behind(rounds int) (res proto.BellsResult, err error) {
 func (b *Bells) launch(p *push.Buffer, took *int64) error {
 	p.Reset()
 	p.Semaphore(subchanM2MF, b.page.VA(), b.done+1, push.SemRelease|push.SemOneWord)
-	list, segments, err := b.c.stage(p, Ref{b.page, drm.DomainGART, true})
+	list, segments, err := b.c.stage(p, ref(b.page, drm.DomainGART, true))
 	if err != nil {
 		return err
 	}

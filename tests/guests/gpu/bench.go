@@ -101,7 +101,7 @@ func (k *copier) bench(e engine, route [2]string, size uint32, rounds int) (res 
 	e.copyLinear(&b, buffers[0].VA(), buffers[1].VA(), uint64(size))
 	start := time.Now()
 	for range rounds {
-		if err := k.s.Submit(&b, Ref{buffers[0], domains[0], false}, Ref{buffers[1], domains[1], true}); err != nil {
+		if err := k.s.Submit(&b, ref(buffers[0], domains[0], false), ref(buffers[1], domains[1], true)); err != nil {
 			return res, err
 		}
 	}
@@ -178,10 +178,6 @@ const (
 // benchRegisters times registers of BAR0 and the words at more offsets of it, which keep
 // what is written last: the number of writes less one.
 func (e *Env) benchRegisters(node string, n int, offsets []uint32, res *proto.BenchResult) error {
-	if e.Registers == nil {
-		res.Skipped = append(res.Skipped, "registers: no way to map BAR0")
-		return nil
-	}
 	regs, done, err := e.Registers(node)
 	if err != nil {
 		res.Skipped = append(res.Skipped, "registers: "+err.Error())

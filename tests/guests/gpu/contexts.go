@@ -71,7 +71,7 @@ func (s *Stream) writes(b Buffer, offsets []uint64, value uint32) error {
 		word(m, int(off)).Store(^value)
 		p.Semaphore(subchanM2MF, b.VA()+off, value, push.SemRelease|push.SemOneWord)
 	}
-	if err := s.Submit(&p, Ref{b, drm.DomainGART, true}); err != nil {
+	if err := s.Submit(&p, ref(b, drm.DomainGART, true)); err != nil {
 		return err
 	}
 	if err := wait(b, false); err != nil {

@@ -114,7 +114,7 @@ func (k *copier) move(e engine, src Buffer, from drm.Domain, dst Buffer, to drm.
 	}
 	var b push.Buffer
 	k.launches += e.copyLinear(&b, src.VA(), dst.VA(), n)
-	if err := k.s.Submit(&b, Ref{src, from, false}, Ref{dst, to, true}); err != nil {
+	if err := k.s.Submit(&b, ref(src, from, false), ref(dst, to, true)); err != nil {
 		return err
 	}
 	if err := wait(dst, false); err != nil {

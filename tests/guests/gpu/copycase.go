@@ -285,7 +285,7 @@ func (k *copier) execute(j *job) (got []byte, took time.Duration, err error) {
 	var b push.Buffer
 	j.emit(&b, src, dst, k.sem.VA()+semOffset)
 	start := time.Now()
-	refs := []Ref{{src, j.src.domain, false}, {dst, j.dst.domain, true}, {k.sem, drm.DomainGART, true}}
+	refs := []Ref{ref(src, j.src.domain, false), ref(dst, j.dst.domain, true), ref(k.sem, drm.DomainGART, true)}
 	if err := k.s.Submit(&b, refs...); err != nil {
 		return nil, 0, err
 	}

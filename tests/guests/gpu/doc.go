@@ -6,8 +6,9 @@
 // come before each copy, its guard bands hold random bytes, and all of it is compared
 // afterwards by the CPU; so an engine that does nothing fails every check.
 //
-// The package works on the small interfaces of device.go, which package drm satisfies in
-// a guest and an interpreter satisfies in the tests. It holds no lock; a Load and a
-// Throttle own one goroutine a client, all of which Stop waits for. Nothing else starts
-// goroutines.
+// Its tests are the end-to-end tests: on a card whose engines do nothing, every check
+// of data must fail.
+//
+// A Load and a Throttle own one goroutine for each client, which Stop waits for. Nothing
+// else starts goroutines that outlive a call.
 package gpu

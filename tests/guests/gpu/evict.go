@@ -167,7 +167,7 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 func (k *copier) place(b Buffer, to drm.Domain) error {
 	var words push.Buffer
 	words.Inc(subchanM2MF, push.HostNop, 0)
-	if err := k.s.Submit(&words, Ref{b, to, false}); err != nil {
+	if err := k.s.Submit(&words, ref(b, to, false)); err != nil {
 		return err
 	}
 	return k.s.Flush()

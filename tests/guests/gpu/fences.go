@@ -21,14 +21,12 @@ func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
 		return res, err
 	}
 	defer closeInto(dev, &err)
-	res.InterruptsBefore = e.interrupts()
 	if err := fenceWaits(dev, count, batch, &res); err != nil {
 		return res, err
 	}
 	if err := fenceChain(dev, channels, &res); err != nil {
 		return res, err
 	}
-	res.InterruptsAfter = e.interrupts()
 	if res.Wrong+res.CrossWrong > 0 {
 		err = fmt.Errorf("%d of %d waits ended early, %d of %d copies across channels came out wrong", res.Wrong, res.Waits, res.CrossWrong, res.CrossCopies)
 	}
@@ -65,7 +63,7 @@ func fenceWaits(dev Device, count, batch int, res *proto.FencesResult) (err erro
 		for k := range batch {
 			b.Reset()
 			b.Semaphore(subchanM2MF, page.VA(), uint32(i*batch+k), push.SemRelease|push.SemOneWord)
-			if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil {
+			if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil {
 				return err
 			}
 		}
@@ -132,7 +130,7 @@ func fenceChain(dev Device, channels int, res *proto.FencesResult) (err error) {
 	for i := range buffers[1:] {
 		var b push.Buffer
 		e.copyLinear(&b, buffers[i].VA(), buffers[i+1].VA(), chainBytes)
-		refs := []Ref{{buffers[i], drm.DomainVRAM, false}, {buffers[i+1], drm.DomainVRAM, true}}
+		refs := []Ref{ref(buffers[i], drm.DomainVRAM, false), ref(buffers[i+1], drm.DomainVRAM, true)}
 		if err := streams[i%channels].Submit(&b, refs...); err != nil {
 			return err
 		}

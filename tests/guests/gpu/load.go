@@ -189,7 +189,7 @@ func alive(s *Stream, page Buffer, payload uint32) error {
 	word(m, 0).Store(^payload)
 	var b push.Buffer
 	b.Semaphore(subchanM2MF, page.VA(), payload, push.SemRelease|push.SemOneWord)
-	if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil {
+	if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil {
 		return err
 	}
 	if err := s.Flush(); err != nil {

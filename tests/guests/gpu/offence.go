@@ -171,7 +171,7 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 		return res, err
 	}
 	res.What, res.Kernel, res.Expected = o.name, kernel.Line, expected(kernel, o.kind)
-	mark, err := e.mark()
+	mark, err := e.Mark()
 	if err != nil {
 		return res, err
 	}
@@ -217,7 +217,7 @@ func (e *Env) commit(o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, 
 	start := time.Now()
 	// The kernel may kill the channel before it has put its fence behind the commands;
 	// the submission itself then says so.
-	if err := s.Submit(&b, Ref{page, drm.DomainGART, true}); err != nil && drm.Errno(err) != enodev {
+	if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil && drm.Errno(err) != enodev {
 		return err
 	}
 	if err := e.watch(s.Stream, o, k, mark, a, start, res); err != nil {
@@ -258,19 +258,9 @@ func (e *Env) watch(s *Stream, o offence, k drm.Kernel, mark uint64, a proto.Off
 // spared is how long a channel must live after its offence to count as not killed.
 const spared = 500 * time.Millisecond
 
-func (e *Env) mark() (uint64, error) {
-	if e.Mark == nil {
-		return 0, nil
-	}
-	return e.Mark()
-}
-
 // hear collects warnings and worse, and learns from them who reported the offence, by
 // which the kernel decides what becomes of the channel.
 func (e *Env) hear(mark uint64, k drm.Kernel, o offence, res *proto.OffenceResult) error {
-	if e.Log == nil {
-		return nil
-	}
 	records, err := e.Log(mark)
 	if err != nil {
 		return err
@@ -297,9 +287,6 @@ func reported(o offence, res *proto.OffenceResult) drm.Offence {
 
 // missing is what this kernel should have said and did not.
 func (e *Env) missing(k drm.Kernel, o offence, res *proto.OffenceResult) (texts []string) {
-	if e.Log == nil {
-		return nil
-	}
 	kind := reported(o, res)
 	fragments := []string{k.Says[kind]}
 	switch {
@@ -366,44 +353,4 @@ func judge(r *proto.OffenceResult) error {
 		return fmt.Errorf("%s: the kernel did not log %q", r.What, r.LogMissing)
 	}
 	return nil
-}
-
-// Storm commits one offence many times, each on a new channel, while others copy.
-func (e *Env) Storm(a proto.StormArgs) (res proto.StormResult, err error) {
-	if a.What == "" {
-		a.What = "m2mf-read"
-	}
-	start := time.Now()
-	load, err := e.background(a.OffenceArgs)
-	if err != nil {
-		return res, err
-	}
-	for i := range orInt(a.Count, 10) {
-		one := a.OffenceArgs
-		one.Seed += uint64(i)
-		r, oneErr := e.offendOnce(one)
-		if i == 0 {
-			res.Log = r.Log
-		}
-		if r.Killed {
-			res.Killed++
-		}
-		if oneErr != nil {
-			err = fmt.Errorf("number %d: %w", i+1, oneErr)
-			break
-		}
-		res.Done++
-	}
-	if load != nil {
-		var loadErr error
-		res.Background, loadErr = settle(load)
-		err = errors.Join(err, loadErr)
-	}
-	if fresh := e.verified(a.Node); fresh != nil {
-		err = errors.Join(err, fmt.Errorf("a new client does not work: %w", fresh))
-	} else {
-		res.FreshWorks = true
-	}
-	res.DurationNS = time.Since(start).Nanoseconds()
-	return res, err
 }

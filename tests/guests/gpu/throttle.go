@@ -360,7 +360,7 @@ func (r *run) ring(source *throttle.Source) (more bool, err error) {
 		}
 		mark := r.marks[r.next%len(r.marks)]
 		r.next++
-		refs := []Ref{{mark, drm.DomainGART, true}, {l.list, drm.DomainGART, false}, {r.src, drm.DomainVRAM, false}, {r.dst, drm.DomainVRAM, false}}
+		refs := []Ref{ref(mark, drm.DomainGART, true), ref(l.list, drm.DomainGART, false), ref(r.src, drm.DomainVRAM, false), ref(r.dst, drm.DomainVRAM, false)}
 		if err := l.s.ch.Submit(refs, segments[i], false); err != nil {
 			return false, err
 		}

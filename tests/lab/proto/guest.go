@@ -10,8 +10,6 @@ const (
 	CmdPCI        = "pci"        // PCIArgs -> PCIResult
 	CmdHwmon      = "hwmon"      // no arguments -> HwmonResult
 	CmdInterrupts = "interrupts" // InterruptsArgs -> InterruptsResult
-	CmdSleep      = "sleep"      // SleepArgs -> no result
-	CmdSuspend    = "suspend"    // SuspendArgs -> SuspendResult
 
 	CmdInfo       = "info"       // NodeArgs -> InfoResult
 	CmdObjects    = "objects"    // NodeArgs -> ObjectsResult
@@ -24,7 +22,6 @@ const (
 	CmdBOMoves    = "bo-moves"   // BOMovesArgs -> BOMovesResult
 	CmdFault      = "fault"      // OffenceArgs -> OffenceResult: an MMU fault
 	CmdIllegal    = "illegal"    // OffenceArgs -> OffenceResult: a method, class or header that does not exist
-	CmdStorm      = "storm"      // StormArgs -> StormResult
 	CmdLoad       = "load"       // LoadArgs -> LoadResult: starts and returns; EventLoad follows
 	CmdLoadStop   = "load-stop"  // no arguments -> LoadTotals
 	CmdBench      = "bench"      // BenchArgs -> BenchResult
@@ -159,23 +156,6 @@ type InterruptLine struct {
 	Count uint64 `json:"count"`
 }
 
-// SleepArgs waits in the guest.
-type SleepArgs struct {
-	Milliseconds int `json:"milliseconds"`
-}
-
-// SuspendArgs runs the kernel's suspend code. With a Test level it comes back by
-// itself after some seconds; without one somebody must wake the machine.
-type SuspendArgs struct {
-	State string `json:"state,omitempty"` // "freeze" (empty) or "mem"
-	Test  string `json:"test,omitempty"`  // /sys/power/pm_test: "freezer", "devices", "platform", ...
-}
-
-// SuspendResult is how long it took, there and back.
-type SuspendResult struct {
-	DurationNS int64 `json:"duration_ns"`
-}
-
 // NodeArgs names the DRM node to use; empty: the first render node.
 type NodeArgs struct {
 	Node string `json:"node,omitempty"`
@@ -297,10 +277,8 @@ type SemaphoresArgs struct {
 
 // SemaphoresResult has one entry a check.
 type SemaphoresResult struct {
-	Checks           []Check `json:"checks"`
-	Failed           int     `json:"failed"`
-	InterruptsBefore uint64  `json:"interrupts_before"`
-	InterruptsAfter  uint64  `json:"interrupts_after"`
+	Checks []Check `json:"checks"`
+	Failed int     `json:"failed"`
 }
 
 // Check is one thing that was verified.
@@ -322,17 +300,15 @@ type FencesArgs struct {
 
 // FencesResult has the latencies from submission to the end of the wait.
 type FencesResult struct {
-	Pushes           int    `json:"pushes"`
-	Waits            int    `json:"waits"`
-	Wrong            int    `json:"wrong"` // values that were not there when the wait ended
-	MinNS            int64  `json:"min_ns"`
-	MedianNS         int64  `json:"median_ns"`
-	P99NS            int64  `json:"p99_ns"`
-	MaxNS            int64  `json:"max_ns"`
-	CrossCopies      int    `json:"cross_copies"` // copies chained from channel to channel with no CPU wait between
-	CrossWrong       int    `json:"cross_wrong"`
-	InterruptsBefore uint64 `json:"interrupts_before"`
-	InterruptsAfter  uint64 `json:"interrupts_after"`
+	Pushes      int   `json:"pushes"`
+	Waits       int   `json:"waits"`
+	Wrong       int   `json:"wrong"` // values that were not there when the wait ended
+	MinNS       int64 `json:"min_ns"`
+	MedianNS    int64 `json:"median_ns"`
+	P99NS       int64 `json:"p99_ns"`
+	MaxNS       int64 `json:"max_ns"`
+	CrossCopies int   `json:"cross_copies"` // copies chained from channel to channel with no CPU wait between
+	CrossWrong  int   `json:"cross_wrong"`
 }
 
 // EvictArgs makes buffers until they exceed VRAM.
@@ -348,14 +324,13 @@ type EvictArgs struct {
 
 // EvictResult tells what was kept through it.
 type EvictResult struct {
-	VRAMBytes  uint64  `json:"vram_bytes"`
-	Buffers    int     `json:"buffers"`
-	Bytes      uint64  `json:"bytes"`    // of all buffers
-	Verified   uint64  `json:"verified"` // bytes read back and right, over all passes
-	Wrong      int     `json:"wrong"`    // buffers
-	FillNS     int64   `json:"fill_ns"`
-	PassNS     []int64 `json:"pass_ns"`
-	GARTBefore uint64  `json:"gart_before,omitempty"`
+	VRAMBytes uint64  `json:"vram_bytes"`
+	Buffers   int     `json:"buffers"`
+	Bytes     uint64  `json:"bytes"`    // of all buffers
+	Verified  uint64  `json:"verified"` // bytes read back and right, over all passes
+	Wrong     int     `json:"wrong"`    // buffers
+	FillNS    int64   `json:"fill_ns"`
+	PassNS    []int64 `json:"pass_ns"`
 }
 
 // BOMovesArgs moves one buffer to and fro.
@@ -380,7 +355,7 @@ type OffenceArgs struct {
 	// What: for fault "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore",
 	// and "runaway", a request that does not end, where requests have a limit;
 	// for illegal "host-method" (empty), "engine-method", "engine-class",
-	// "empty-subchannel", "bad-header", "garbage". A storm takes any of them.
+	// "empty-subchannel", "bad-header", "garbage".
 	What       string `json:"what,omitempty"`
 	VA         uint64 `json:"va,omitempty"` // of the fault; 0: 10_0000_0000h
 	Seed       uint64 `json:"seed,omitempty"`
@@ -405,22 +380,6 @@ type OffenceResult struct {
 	LogMissing []string     `json:"log_missing,omitempty"` // fragments that this kernel should have logged
 	Background LoadTotals   `json:"background"`
 	FreshWorks bool         `json:"fresh_works"` // a new client copies rightly afterwards
-}
-
-// StormArgs repeats offences, a new channel each time.
-type StormArgs struct {
-	OffenceArgs
-	Count int `json:"count,omitempty"` // 0: 10
-}
-
-// StormResult sums them.
-type StormResult struct {
-	Done       int          `json:"done"`
-	Killed     int          `json:"killed"`
-	Log        []KmsgRecord `json:"log"` // of the first offence only
-	Background LoadTotals   `json:"background"`
-	FreshWorks bool         `json:"fresh_works"`
-	DurationNS int64        `json:"duration_ns"`
 }
 
 // LoadArgs starts copies that go on until load-stop.
