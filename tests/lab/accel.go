@@ -112,7 +112,7 @@ func bootKVM(ctx context.Context, a Assets) (err error) {
 	if _, _, err := vm.WaitConsole(first, "Linux version ", 0); err != nil {
 		return err
 	}
-	return vm.boot(ctx)
+	return vm.ready(ctx, 1)
 }
 
 func hostRelease() string {

@@ -125,7 +125,7 @@ func (m *machine) args() []string {
 	}
 	args = append(args, "-serial", "chardev:"+m.console, "-serial", "chardev:"+m.agent)
 	if m.monitor != "" {
-		args = append(args, "-mon", "mode=control,chardev="+m.monitor)
+		args = append(args, "-mon", "mode=readline,chardev="+m.monitor)
 	}
 	args = append(args, "-kernel", m.kernel, "-initrd", m.image, "-append", m.commandLine())
 	args = append(args, DeviceArgs(c.Sockets, c.DeviceProps)...)

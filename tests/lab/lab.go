@@ -18,9 +18,8 @@
 // goroutines, which end with the process: one that starts and awaits it and
 // holds its thread (the kernel kills QEMU when that thread ends, so QEMU does
 // not outlive this process), and one reader for each of console, agent and
-// monitor. VM has no lock of its own; its journals, its agent and its monitor
-// client have one each, and never hold two. Tell owns a connection and its
-// reader for one command, to a machine that is not this process's.
+// monitor. VM has no lock of its own; its journals and its agent have one each, and
+// never hold two. CallSocket owns a connection and its reader for one command.
 package lab
 
 import (
@@ -216,7 +215,7 @@ func start(ctx context.Context, cfg Config, a Assets, accel Accel) (*VM, error) 
 	if cfg.NoWait {
 		return vm, nil
 	}
-	if err := vm.boot(ctx); err != nil {
+	if err := vm.ready(ctx, 1); err != nil {
 		vm.Kill()
 		err := &BootError{Kernel: a.Kernel.Release, Accel: accel.Name, Cause: err, Diagnosis: vm.Diagnosis()}
 		return nil, errors.Join(err, vm.Close())
@@ -237,26 +236,9 @@ func (e *BootError) Error() string {
 
 func (e *BootError) Unwrap() error { return e.Cause }
 
-// boot waits until the guest is up for the first time.
-func (vm *VM) boot(ctx context.Context) error {
-	ctx, giveUp := context.WithCancelCause(ctx)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		// Nobody asked for a stop: QEMU cannot go on (KVM internal error).
-		if _, _, err := vm.WaitMonitorEvent(ctx, "STOP", 0); err == nil {
-			giveUp(errors.New("QEMU stopped the guest"))
-		}
-	}()
-	err := vm.ready(ctx, 1)
-	giveUp(nil)
-	<-watched
-	return err
-}
-
 // Command returns a command line for a person's terminal that starts the same
 // machine by hand: the console on the terminal, the agent's port on a socket
-// (Tell). Servers need not be listening yet. The line does the same from every
+// (CallSocket). Servers need not be listening yet. The line does the same from every
 // folder, and lines for other devices may run beside it.
 func Command(ctx context.Context, cfg Config) (string, error) {
 	if err := cfg.setDefaults(); err != nil {

@@ -35,7 +35,7 @@ type VM struct {
 
 	console *journal[ConsoleLine]
 	agent   *Agent
-	qmp     *qmp
+	monitor net.Conn
 }
 
 // ConsoleLine is one line of the guest's first serial port, and when it came.
@@ -43,6 +43,9 @@ type ConsoleLine struct {
 	Time time.Time
 	Text string
 }
+
+// errGone ends what waits for a machine that has ended.
+var errGone = errors.New("the virtual machine has ended")
 
 // process is a child that dies with this process.
 type process struct {
@@ -127,11 +130,6 @@ func launch(ctx context.Context, cfg Config, a Assets, accel Accel) (_ *VM, err 
 		vm.proc.kill()
 		return nil, err
 	}
-	if err := vm.qmp.execute(ctx, "qmp_capabilities", nil, nil); err != nil {
-		err = fmt.Errorf("lab: QEMU did not come up: %w\n%s", err, vm.qemuLog())
-		vm.Kill()
-		return nil, err
-	}
 	vm.unwatch = context.AfterFunc(ctx, vm.Kill)
 	return vm, nil
 }
@@ -214,11 +212,11 @@ func (vm *VM) read(conns []net.Conn) error {
 		}
 		return fmt.Errorf("lab: %w", err)
 	}
-	vm.agent, vm.qmp = newAgent(conns[1]), newQMP(conns[2])
+	vm.agent, vm.monitor = newAgent(conns[1]), conns[2]
 	var readers sync.WaitGroup
 	readers.Go(func() { vm.readConsole(conns[0], log) })
 	readers.Go(vm.agent.run)
-	readers.Go(vm.qmp.run)
+	readers.Go(func() { io.Copy(io.Discard, vm.monitor) }) // ends with QEMU
 	go func() {
 		<-vm.proc.ended
 		readers.Wait() // QEMU's end has ended their connections
@@ -326,24 +324,44 @@ func (vm *VM) Warnings(ctx context.Context, driver string) ([]LogLine, error) {
 	return Warnings(log, driver), err
 }
 
-// Monitor runs a command of QEMU's monitor (QMP).
-func (vm *VM) Monitor(ctx context.Context, cmd string, args, result any) error {
-	return vm.qmp.execute(ctx, cmd, args, result)
+var errSilent = errors.New("silent")
+
+// ready waits until the guest has come up n times. A busy host takes ten times as long
+// for a boot as an idle one, so the wait fails only when the console was silent for
+// Config.BootTimeout.
+func (vm *VM) ready(ctx context.Context, n int) error {
+	began := time.Now()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for from := len(vm.console.all()); ; {
+			quiet, cancel := context.WithTimeoutCause(ctx, vm.cfg.BootTimeout, errSilent)
+			_, next, err := vm.console.wait(quiet, from, func(ConsoleLine) bool { return true })
+			cancel()
+			if errors.Is(err, errSilent) {
+				giveUp(fmt.Errorf("the guest was not up after %v: the console was silent for %v",
+					time.Since(began).Round(time.Millisecond), vm.cfg.BootTimeout))
+			}
+			if err != nil {
+				return
+			}
+			from = next
+		}
+	}()
+	_, err := vm.agent.Ready(ctx, n)
+	giveUp(nil)
+	<-watched
+	return err
 }
 
-// MonitorEvents returns QEMU's events so far.
-func (vm *VM) MonitorEvents() []QMPEvent { return vm.qmp.events.all() }
-
-// WaitMonitorEvent waits for an event of a name, at or after position from of
-// MonitorEvents, and returns it with the position behind it.
-func (vm *VM) WaitMonitorEvent(ctx context.Context, name string, from int) (QMPEvent, int, error) {
-	return vm.qmp.events.wait(ctx, from, func(e QMPEvent) bool { return e.Name == name })
-}
-
-// Reset pulls the machine's reset line, as a button would, and waits until
-// the guest is up again. It needs Config.Reboot.
+// Reset resets the machine and waits until the guest is up again. It needs
+// Config.Reboot.
 func (vm *VM) Reset(ctx context.Context) error {
-	return vm.again(ctx, func() error { return vm.qmp.execute(ctx, "system_reset", nil, nil) })
+	return vm.again(ctx, func() error {
+		_, err := io.WriteString(vm.monitor, "system_reset\n")
+		return err
+	})
 }
 
 // Reboot lets the guest reboot in good order and waits until it is up again.

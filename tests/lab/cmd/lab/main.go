@@ -3,7 +3,7 @@
 //	lab fetch [version...]     fetch QEMU and kernels, build guest images
 //	lab boot [flags]           boot a guest to its agent, say how long it took
 //	lab command [flags]        print a command that starts the same guest on this terminal
-//	lab tell SOCKET COMMAND... have the agent of that guest run a command
+//	lab call SOCKET COMMAND... run a command in that guest
 package main
 
 import (
@@ -23,9 +23,9 @@ import (
 const usage = `lab fetch [version...]     fetch QEMU and kernels, build guest images
 lab boot [flags]           boot a guest to its agent, say how long it took
 lab command [flags]        print a command that starts the same guest on this terminal
-lab tell SOCKET COMMAND... have the agent of that guest run a command
+lab call SOCKET COMMAND... run a command in that guest
 
-lab boot -h lists the flags, lab tell -h shows how arguments are given.
+lab boot -h lists the flags, lab call -h shows the form of arguments.
 `
 
 func main() {
@@ -46,24 +46,20 @@ func (s *sockets) Set(v string) error { *s = append(*s, v); return nil }
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say what to do: fetch, boot, command or tell")
+		return fmt.Errorf("want fetch, boot, command or call")
 	}
 	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
 		fmt.Print(usage)
 		return nil
 	}
 	if args[0] == "fetch" {
-		if len(args) > 1 && (args[1] == "-h" || args[1] == "--help") {
-			fmt.Print(usage)
-			return nil
-		}
 		if len(args) > 1 && strings.HasPrefix(args[1], "-") {
 			return fmt.Errorf("fetch: %s: takes kernel versions only, such as 6.12", args[1])
 		}
 		return fetchAll(ctx, args[1:])
 	}
-	if args[0] == "tell" {
-		return tell(ctx, os.Stdout, os.Stderr, args[1:])
+	if args[0] == "call" {
+		return call(ctx, os.Stdout, args[1:])
 	}
 	cfg := lab.Config{Progress: os.Stderr}
 	var appended string
@@ -93,7 +89,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Println(line)
 		return err
 	default:
-		return fmt.Errorf("%q is not fetch, boot, command or tell", args[0])
+		return fmt.Errorf("%q: want fetch, boot, command or call", args[0])
 	}
 }
 
