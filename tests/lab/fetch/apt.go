@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -33,7 +32,7 @@ func (c *Cache) openApt(ctx context.Context) (*apt, error) {
 
 // openAptAt is openApt with a state of its own at root, and other lists.
 func (c *Cache) openAptAt(ctx context.Context, root string, lists func(m Mirror, keyring string) string) (*apt, error) {
-	for _, tool := range []string{"apt-get", "apt-cache", "dpkg-deb"} {
+	for _, tool := range []string{"apt-get", "apt-cache", "dpkg", "dpkg-deb"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, fmt.Errorf("%s is needed to fetch Debian packages: %w; without apt, set %s and %s to files of your own", tool, err, EnvQEMU, EnvKernel)
 		}
@@ -375,6 +374,13 @@ func exists(p string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func newest(pkgs []Package) Package {
-	return slices.MaxFunc(pkgs, func(a, b Package) int { return compareVersions(a.Version, b.Version) })
+// newest returns the package with the greatest version, by Debian's order of versions.
+func newest(ctx context.Context, pkgs []Package) Package {
+	best := pkgs[0]
+	for _, p := range pkgs[1:] {
+		if exec.CommandContext(ctx, "dpkg", "--compare-versions", p.Version, "gt", best.Version).Run() == nil {
+			best = p
+		}
+	}
+	return best
 }

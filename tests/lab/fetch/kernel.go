@@ -48,7 +48,7 @@ type Kernel struct {
 // far as the wanted version gives them.
 func matches(release, want string) bool {
 	rest, ok := strings.CutPrefix(release, want)
-	return ok && (rest == "" || !isDigit(rest[0]))
+	return ok && (rest == "" || rest[0] < '0' || rest[0] > '9')
 }
 
 // Kernel returns the newest kernel of a version such as "6.12": the user's
@@ -183,7 +183,7 @@ func (a *apt) newestKernel(ctx context.Context, version string) (Package, error)
 	all := strings.Fields(out)
 	names := kernelCandidates(all, version)
 	if len(names) == 0 {
-		return Package{}, fmt.Errorf("the mirror has no kernel %s, only %s; set %s to a kernel of your own", version, strings.Join(offered(all), ", "), EnvKernel)
+		return Package{}, fmt.Errorf("the mirror has no kernel %s; set %s to a kernel of your own", version, EnvKernel)
 	}
 	versions, err := a.versions(ctx, names...)
 	if err != nil {
@@ -196,7 +196,7 @@ func (a *apt) newestKernel(ctx context.Context, version string) (Package, error)
 	if len(pkgs) == 0 {
 		return Package{}, fmt.Errorf("apt lists %s but no version of it", strings.Join(names, ", "))
 	}
-	best := newest(pkgs)
+	best := newest(ctx, pkgs)
 	// Of one version, the signed package is the one that people run.
 	for _, p := range pkgs {
 		if p.Version == best.Version && !strings.HasSuffix(p.Name, "-unsigned") {
@@ -204,21 +204,6 @@ func (a *apt) newestKernel(ctx context.Context, version string) (Package, error)
 		}
 	}
 	return best, nil
-}
-
-// offered lists the versions (two numbers) among package names.
-func offered(names []string) []string {
-	var out []string
-	for _, n := range names {
-		if m := imagePackage.FindStringSubmatch(n); m != nil {
-			num := strings.SplitN(m[1], ".", 3)
-			if len(num) >= 2 {
-				out = append(out, num[0]+"."+digits(num[1]))
-			}
-		}
-	}
-	slices.SortFunc(out, compareVersions)
-	return slices.Compact(out)
 }
 
 // kernelPart matches the packages newer kernels are split into.

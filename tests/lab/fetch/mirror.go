@@ -1,13 +1,12 @@
 package fetch
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -55,160 +54,93 @@ func findMirror(etcApt fs.FS, env func(string) string) (Mirror, error) {
 	return m, nil
 }
 
-// source is one entry of sources.list, or one stanza of a .sources file.
-type source struct {
-	uris, suites, components []string
-	signedBy                 string
-	file                     string
-}
-
 // debianSuites are the names by which a Debian machine may know its suites.
 var debianSuites = []string{
 	"bullseye", bookworm, trixie, "forky", "duke", "sid",
 	"oldoldstable", "oldstable", "stable", "testing", "unstable",
 }
 
-// pickMirror finds the archive addresses among a machine's sources. Others
-// than Debian use its suite names too; an address that ends in the archive's
-// own name, or an entry signed by Debian's keyring, is preferred. A wrong pick
-// cannot do harm: what it serves would not carry Debian's signature.
-func pickMirror(sources []source) (Mirror, bool) {
-	var m Mirror
-	best, bestSec := 0, 0
+// source is an address in apt's configuration, with the suites there.
+type source struct {
+	uri    string
+	suites []string
+	file   string
+}
+
+// pickMirror finds the archive addresses among a machine's sources. Others than Debian
+// use its suite names too, so an address that ends in the archive's own name is
+// preferred. A wrong pick is harmless: its packages would lack Debian's signature.
+func pickMirror(sources []source) (m Mirror, ok bool) {
+	best, bestSecurity := 0, 0
 	for _, s := range sources {
-		if !slices.Contains(s.components, "main") {
-			continue
-		}
-		for _, uri := range s.uris {
-			uri = strings.TrimRight(uri, "/")
-			if strings.HasPrefix(uri, "cdrom:") {
+		for _, suite := range s.suites {
+			release, security := strings.CutSuffix(suite, "-security")
+			release, _, _ = strings.Cut(release, "-") // trixie-updates, trixie-backports
+			if !slices.Contains(debianSuites, release) {
 				continue
 			}
-			signed := 0
-			if strings.Contains(s.signedBy, "debian-archive") {
-				signed = 1
+			score := 1
+			if path.Base(s.uri) == "debian" || path.Base(s.uri) == "debian-security" || strings.HasPrefix(s.uri, "mirror+file:") {
+				score = 2
 			}
-			for _, suite := range s.suites {
-				release, security := strings.CutSuffix(suite, "-security")
-				if !slices.Contains(debianSuites, strings.TrimSuffix(strings.TrimSuffix(release, "-updates"), "-backports")) {
-					continue
-				}
-				if security {
-					if score := 1 + 2*signed + named(uri, "debian-security"); score > bestSec {
-						bestSec, m.Security = score, uri
-					}
-					continue
-				}
-				if score := 1 + 2*signed + named(uri, "debian"); score > best {
-					best, m.Main, m.From = score, uri, s.file
-				}
+			switch {
+			case security && score > bestSecurity:
+				bestSecurity, m.Security = score, s.uri
+			case !security && score > best:
+				best, m.Main, m.From = score, s.uri, s.file
 			}
 		}
 	}
 	return m, best > 0
 }
 
-func named(uri, name string) int {
-	if path.Base(uri) == name || strings.HasPrefix(uri, "mirror+file:") && strings.Contains(uri, "debian") {
-		return 1
-	}
-	return 0
-}
-
-// readSources reads all of /etc/apt's sources, given as a file system.
+// readSources reads apt's sources, given /etc/apt as a file system.
 func readSources(etcApt fs.FS) ([]source, error) {
-	files := []string{"sources.list"}
-	for _, pattern := range []string{"sources.list.d/*.list", "sources.list.d/*.sources"} {
-		more, err := fs.Glob(etcApt, pattern)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, more...)
-	}
 	var out []source
-	for _, f := range files {
-		data, err := fs.ReadFile(etcApt, f)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-			continue
-		}
+	for _, pattern := range []string{"sources.list", "sources.list.d/*.list", "sources.list.d/*.sources"} {
+		files, err := fs.Glob(etcApt, pattern)
 		if err != nil {
 			return nil, err
 		}
-		parse := parseList
-		if strings.HasSuffix(f, ".sources") {
-			parse = parseDeb822
-		}
-		for _, s := range parse(data) {
-			s.file = "/etc/apt/" + f
-			out = append(out, s)
+		for _, f := range files {
+			data, err := fs.ReadFile(etcApt, f)
+			if errors.Is(err, fs.ErrPermission) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			text := comment.ReplaceAllString(string(data), "")
+			entries := strings.Split(text, "\n") // one a line
+			if strings.HasSuffix(f, ".sources") {
+				entries = regexp.MustCompile(`\n\s*\n`).Split(text, -1)
+			}
+			for _, e := range entries {
+				out = append(out, parseEntry(e, "/etc/apt/"+f)...)
+			}
 		}
 	}
 	return out, nil
 }
 
-// parseList reads the one-line format: deb [options] uri suite component...
-func parseList(data []byte) []source {
-	var out []source
-	for line := range strings.Lines(string(data)) {
-		line, _, _ = strings.Cut(line, "#")
-		rest, ok := strings.CutPrefix(strings.TrimSpace(line), "deb")
-		if !ok || rest == "" || (rest[0] != ' ' && rest[0] != '\t') {
-			continue
-		}
-		var s source
-		rest = strings.TrimSpace(rest)
-		if opts, after, ok := strings.Cut(rest, "]"); ok && strings.HasPrefix(opts, "[") {
-			rest = after
-			for o := range strings.FieldsSeq(opts[1:]) {
-				if v, ok := strings.CutPrefix(o, "signed-by="); ok {
-					s.signedBy = v
-				}
-			}
-		}
-		f := strings.Fields(rest)
-		if len(f) < 3 {
-			continue
-		}
-		s.uris, s.suites, s.components = f[:1], f[1:2], f[2:]
-		out = append(out, s)
-	}
-	return out
-}
+// Both formats name the same things: packages of type deb, addresses, suites, and the
+// component main. Words of one format are ignored in the other.
+var (
+	comment = regexp.MustCompile(`(?m)(^#.*\n?| #.*$)`)
+	address = regexp.MustCompile(`^[a-z+]+:/`)
+	off     = regexp.MustCompile(`(?mi)^Enabled:\s*(no|false)\b`)
+)
 
-// parseDeb822 reads the stanza format of .sources files.
-func parseDeb822(data []byte) []source {
-	var out []source
-	fields := make(map[string]string)
-	var last string
-	flush := func() {
-		enabled := strings.ToLower(fields["enabled"])
-		if slices.Contains(strings.Fields(fields["types"]), "deb") && enabled != "no" && enabled != "false" {
-			out = append(out, source{
-				uris:       strings.Fields(fields["uris"]),
-				suites:     strings.Fields(fields["suites"]),
-				components: strings.Fields(fields["components"]),
-				signedBy:   strings.TrimSpace(fields["signed-by"]),
-			})
-		}
-		clear(fields)
-		last = ""
+func parseEntry(text, file string) (out []source) {
+	words := strings.Fields(text)
+	if off.MatchString(text) || !slices.Contains(words, "deb") || !slices.Contains(words, "main") {
+		return nil
 	}
-	sc := bufio.NewScanner(bytes.NewReader(data))
-	for sc.Scan() {
-		line := sc.Text()
-		switch {
-		case strings.TrimSpace(line) == "":
-			flush()
-		case line[0] == '#':
-		case line[0] == ' ' || line[0] == '\t':
-			fields[last] += " " + strings.TrimSpace(line)
-		default:
-			key, value, _ := strings.Cut(line, ":")
-			last = strings.ToLower(strings.TrimSpace(key))
-			fields[last] = strings.TrimSpace(value)
+	for _, w := range words {
+		if address.MatchString(w) && !strings.HasPrefix(w, "cdrom:") {
+			out = append(out, source{uri: strings.TrimRight(w, "/"), suites: words, file: file})
 		}
 	}
-	flush()
 	return out
 }
 

@@ -105,15 +105,3 @@ Components: main universe
 	_, err := findMirror(bookwormApt, env(EnvMirror, "mirror.example"))
 	require.ErrorContains(t, err, `"mirror.example"`)
 }
-
-// A repository that is not Debian's but uses its names loses against the one
-// signed by Debian's keys, in whichever order they come.
-func TestPickMirrorPrefersDebian(t *testing.T) {
-	shop := source{uris: []string{"https://shop.example/debian"}, suites: []string{"trixie"}, components: []string{"main"}}
-	debian := source{uris: []string{"http://mirror.example/pub"}, suites: []string{"trixie"}, components: []string{"main"}, signedBy: "/usr/share/keyrings/debian-archive-keyring.pgp"}
-	for _, s := range [][]source{{shop, debian}, {debian, shop}} {
-		m, ok := pickMirror(s)
-		require.True(t, ok)
-		require.Equal(t, "http://mirror.example/pub", m.Main)
-	}
-}
