@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// guest is the other end of an agent's line, played by a test.
+// guest is the other end of an agent's connection.
 type guest struct {
 	t    *testing.T
 	conn net.Conn
@@ -35,19 +35,19 @@ func pair(t *testing.T) (*Agent, *guest) {
 	return a, &guest{t: t, conn: far, r: bufio.NewScanner(far)}
 }
 
-func (g *guest) say(lines ...string) {
+func (g *guest) write(lines ...string) {
 	_, err := g.conn.Write([]byte(strings.Join(lines, "\n") + "\n"))
 	require.NoError(g.t, err)
 }
 
-func (g *guest) hear() proto.Request {
+func (g *guest) read() proto.Request {
 	var r proto.Request
 	require.True(g.t, g.r.Scan())
 	require.NoError(g.t, json.Unmarshal(g.r.Bytes(), &r))
 	return r
 }
 
-// call runs Call beside the test.
+// call runs Call in a goroutine.
 func call(ctx context.Context, a *Agent, cmd string, args, result any) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- a.Call(ctx, cmd, args, result) }()
@@ -58,42 +58,42 @@ func TestAgentCalls(t *testing.T) {
 	a, g := pair(t)
 	var one, two map[string]int
 	first := call(t.Context(), a, "one", map[string]int{"x": 1}, &one)
-	r1 := g.hear()
+	r1 := g.read()
 	require.Equal(t, "one", r1.Cmd)
 	require.JSONEq(t, `{"x":1}`, string(r1.Args))
 	second := call(t.Context(), a, "two", nil, &two)
-	r2 := g.hear()
+	r2 := g.read()
 	require.NotEqual(t, r1.ID, r2.ID)
 	require.Empty(t, r2.Args)
 
 	// Replies in the other order, with noise around.
-	g.say("SeaBIOS", `{"id":`, `[]`, fmt.Sprintf(`{"id":%d,"ok":true,"result":{"n":2}}`, r2.ID), `{"id":77,"ok":true}`)
+	g.write("SeaBIOS", `{"id":`, `[]`, fmt.Sprintf(`{"id":%d,"ok":true,"result":{"n":2}}`, r2.ID), `{"id":77,"ok":true}`)
 	require.NoError(t, <-second)
-	g.say(fmt.Sprintf(`{"id":%d,"ok":true,"result":{"n":1}}`, r1.ID))
+	g.write(fmt.Sprintf(`{"id":%d,"ok":true,"result":{"n":1}}`, r1.ID))
 	require.NoError(t, <-first)
 	require.Equal(t, 1, one["n"])
 	require.Equal(t, 2, two["n"])
 
 	bad := call(t.Context(), a, "bad", nil, nil)
-	g.say(fmt.Sprintf(`{"id":%d,"ok":false,"error":"no such command"}`, g.hear().ID))
+	g.write(fmt.Sprintf(`{"id":%d,"ok":false,"error":"no such command"}`, g.read().ID))
 	var refused *CallError
 	require.ErrorAs(t, <-bad, &refused)
 	require.Equal(t, &CallError{Cmd: "bad", Message: "no such command"}, refused)
 
 	odd := call(t.Context(), a, "odd", nil, &one)
-	g.say(fmt.Sprintf(`{"id":%d,"ok":true,"result":"text"}`, g.hear().ID))
+	g.write(fmt.Sprintf(`{"id":%d,"ok":true,"result":"text"}`, g.read().ID))
 	require.ErrorContains(t, <-odd, "odd")
 }
 
 func TestAgentReboot(t *testing.T) {
 	a, g := pair(t)
-	g.say(`{"event":"ready","data":{"kernel":"6.1","uptime":2.5}}`)
+	g.write(`{"event":"ready","data":{"kernel":"6.1","uptime":2.5}}`)
 	ready, err := a.Ready(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, proto.Ready{Kernel: "6.1", Uptime: 2.5}, ready)
 	pending := call(t.Context(), a, "wait", nil, nil)
-	g.hear()
-	g.say(`{"event":"log"}`, `{"event":"ready"}`)
+	g.read()
+	g.write(`{"event":"log"}`, `{"event":"ready"}`)
 	require.ErrorIs(t, <-pending, ErrRebooted)
 	_, err = a.Ready(t.Context(), 2)
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestAgentReboot(t *testing.T) {
 func TestAgentEnds(t *testing.T) {
 	a, g := pair(t)
 	pending := call(t.Context(), a, "wait", nil, nil)
-	g.hear()
+	g.read()
 	g.conn.Close()
 	require.ErrorIs(t, <-pending, errGone)
 	_, err := a.Ready(t.Context(), 1)
@@ -116,15 +116,15 @@ func TestAgentEnds(t *testing.T) {
 	require.ErrorIs(t, a.Call(t.Context(), "late", nil, nil), errGone)
 }
 
-// A guest that does not answer, or does not even read, costs a caller no more
-// than its deadline; one that read half a line gets no more.
-func TestAgentDeaf(t *testing.T) {
+// A guest that does not answer, or does not even read, delays a caller no longer than
+// its deadline. After half a request the connection is unusable.
+func TestAgentDeadline(t *testing.T) {
 	a, g := pair(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, a.Call(ctx, "deaf", nil, nil), context.DeadlineExceeded, "nothing was read")
+	require.ErrorIs(t, a.Call(ctx, "ignored", nil, nil), context.DeadlineExceeded, "nothing was read")
 	ok := call(t.Context(), a, "again", nil, nil)
-	g.say(fmt.Sprintf(`{"id":%d,"ok":true}`, g.hear().ID))
+	g.write(fmt.Sprintf(`{"id":%d,"ok":true}`, g.read().ID))
 	require.NoError(t, <-ok, "the line is whole")
 
 	ctx, cancel = context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func TestAgentLongLines(t *testing.T) {
 	big := strings.Repeat("x", proto.MaxLine)
 	require.ErrorContains(t, a.Call(t.Context(), "big", big, nil), "bytes")
 	var wg sync.WaitGroup
-	wg.Go(func() { g.say(`{"event":"`+big+`"}`, `{"event":"after"}`) })
+	wg.Go(func() { g.write(`{"event":"`+big+`"}`, `{"event":"after"}`) })
 	done := make(chan error, 1)
 	go func() {
 		_, _, err := a.WaitEvent(t.Context(), "after", 0)

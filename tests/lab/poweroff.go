@@ -16,8 +16,8 @@ const (
 	offLast = "reboot: Power down"
 )
 
-// TimedPoweroff is Poweroff, and returns how long it took by the guest's clock, from
-// the request to the kernel's last line.
+// TimedPoweroff is Poweroff. It returns the time by the guest's clock from the request
+// to the kernel's last line.
 func (vm *VM) TimedPoweroff(ctx context.Context) (time.Duration, error) {
 	if err := vm.Agent().Call(ctx, proto.CmdMark, proto.MarkArgs{Text: offMark}, nil); err != nil {
 		return 0, err

@@ -28,11 +28,11 @@ func TestCallSocket(t *testing.T) {
 		}
 		defer conn.Close()
 		g := &guest{t: t, conn: conn, r: bufio.NewScanner(conn)}
-		g.hear() // lost: the guest boots
-		g.say(`{"event":"ready"}`, `{"id":1,"ok":true,"result":"old"}`)
-		g.say(fmt.Sprintf(`{"id":%d,"ok":true}`, g.hear().ID))
-		r := g.hear()
-		g.say(fmt.Sprintf(`{"id":%d,"ok":true,"result":%q}`, r.ID, r.Cmd+string(r.Args)))
+		g.read() // lost: the guest boots
+		g.write(`{"event":"ready"}`, `{"id":1,"ok":true,"result":"old"}`)
+		g.write(fmt.Sprintf(`{"id":%d,"ok":true}`, g.read().ID))
+		r := g.read()
+		g.write(fmt.Sprintf(`{"id":%d,"ok":true,"result":%q}`, r.ID, r.Cmd+string(r.Args)))
 	}()
 	got, err := CallSocket(t.Context(), socket, "fences", map[string]int{"count": 2}, time.Minute)
 	require.NoError(t, err)

@@ -47,16 +47,15 @@ type ConsoleLine struct {
 // errGone ends what waits for a machine that has ended.
 var errGone = errors.New("the virtual machine has ended")
 
-// process is a child that dies with this process.
+// process is a child process that dies with this process.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 	err   error // of Wait; valid after ended
 }
 
-// startProcess starts cmd from a thread that does nothing else: the kernel
-// sends Pdeathsig when the *thread* that forked ends, and the Go runtime ends
-// threads as it likes unless a goroutine holds them.
+// startProcess starts cmd from a thread of its own. The kernel sends Pdeathsig when the
+// thread ends that forked, and the Go runtime ends threads that no goroutine holds.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -134,8 +133,7 @@ func launch(ctx context.Context, cfg Config, a Assets, accel Accel) (_ *VM, err 
 	return vm, nil
 }
 
-// socketDir makes a folder with a path short enough for sockets in it, which
-// are limited to 107 bytes.
+// socketDir makes a folder with a path short enough for sockets: 107 bytes.
 func socketDir() (string, error) {
 	dir, err := os.MkdirTemp("", "umbra-lab-")
 	if err == nil && len(dir) > 90 {
@@ -203,7 +201,7 @@ func acceptAll(ctx context.Context, ended <-chan struct{}, ls []*net.UnixListene
 	return conns, nil
 }
 
-// read starts the readers, and what waits for them and the process to end.
+// read starts the readers, and a goroutine that awaits them and the process.
 func (vm *VM) read(conns []net.Conn) error {
 	log, err := os.Create(filepath.Join(vm.logs, "console.log"))
 	if err != nil {
@@ -229,8 +227,7 @@ func (vm *VM) read(conns []net.Conn) error {
 	return nil
 }
 
-// readConsole keeps what the guest's console says: in a file as it comes, and
-// by lines.
+// readConsole keeps the console's output in a file, and by lines.
 func (vm *VM) readConsole(conn net.Conn, log io.Writer) {
 	defer vm.console.close(errGone)
 	r := bufio.NewReader(io.TeeReader(conn, log))
@@ -278,8 +275,8 @@ func (vm *VM) WaitConsole(ctx context.Context, text string, from int) (ConsoleLi
 	return vm.console.wait(ctx, from, func(l ConsoleLine) bool { return strings.Contains(l.Text, text) })
 }
 
-// ConsoleLog returns the kernel's lines on the console, of all boots. Their
-// levels are unknown; it is for guests that cannot be asked any more.
+// ConsoleLog returns the kernel's lines on the console, of all boots, without levels.
+// It is for guests that no longer answer.
 func (vm *VM) ConsoleLog() []LogLine {
 	var out []LogLine
 	for _, l := range vm.console.all() {
@@ -364,8 +361,8 @@ func (vm *VM) Reset(ctx context.Context) error {
 	})
 }
 
-// Reboot lets the guest reboot in good order and waits until it is up again.
-// It needs Config.Reboot.
+// Reboot reboots the guest in good order and waits until it is up again. It needs
+// Config.Reboot.
 func (vm *VM) Reboot(ctx context.Context) error {
 	return vm.again(ctx, func() error { return vm.agent.Call(ctx, proto.CmdReboot, nil, nil) })
 }
@@ -382,8 +379,7 @@ func (vm *VM) again(ctx context.Context, how func() error) error {
 	return vm.ready(ctx, boots+1)
 }
 
-// Poweroff lets the guest shut down in good order and waits for the machine
-// to end.
+// Poweroff shuts the guest down in good order and waits for the machine to end.
 func (vm *VM) Poweroff(ctx context.Context) error {
 	if err := vm.agent.Call(ctx, proto.CmdPoweroff, nil, nil); err != nil && !errors.Is(err, errGone) {
 		return err
@@ -391,14 +387,14 @@ func (vm *VM) Poweroff(ctx context.Context) error {
 	return vm.Wait(ctx)
 }
 
-// Kill ends QEMU with SIGKILL: to its devices' servers, and to the guest, as
-// if power failed. It returns when the process has ended.
+// Kill ends QEMU with SIGKILL, as if power failed. It returns when the process has
+// ended.
 func (vm *VM) Kill() {
 	vm.proc.kill()
 	<-vm.done
 }
 
-// Done is closed when the machine has ended and all it said is kept.
+// Done is closed when the machine has ended and all its output is kept.
 func (vm *VM) Done() <-chan struct{} { return vm.done }
 
 // Wait waits for the machine to end by itself. A QEMU that failed or was
@@ -425,7 +421,7 @@ func (vm *VM) Close() error {
 	return os.RemoveAll(vm.dir)
 }
 
-// qemuLog is what QEMU itself said, shortened.
+// qemuLog is the end of QEMU's own messages.
 func (vm *VM) qemuLog() string {
 	data, err := os.ReadFile(filepath.Join(vm.logs, "qemu.log"))
 	if err != nil {
@@ -434,8 +430,7 @@ func (vm *VM) qemuLog() string {
 	return tail(string(data), 4000)
 }
 
-// Diagnosis shows the end of what QEMU and the console said, for a report of
-// a failure.
+// Diagnosis is the end of QEMU's messages and of the console, for reports of failures.
 func (vm *VM) Diagnosis() string {
 	var b strings.Builder
 	if log := vm.qemuLog(); log != "" {
