@@ -279,7 +279,7 @@ func (t *recorder) saw(f func() bool) func() bool {
 }
 
 const (
-	fakeVRAM = 96 << 20
+	fakeVRAM = 80 << 20
 	patience = time.Minute // for what comes at all
 	tick     = time.Millisecond
 )
