@@ -1,207 +1,209 @@
-// Package bench measures what serving a GPU costs: scenarios, with every set-up
-// by turns in one run, in this process and in virtual machines.
+// Package bench measures what serving a GPU costs: scenarios, with every set-up by turns in one
+// run, in this process and in virtual machines.
 //
-// The parts: setup has the ways to serve a GPU, as rows; scene runs a case with
-// each of them by turns; inside has the scenarios of this process, machine those
-// of virtual machines; report is what was found, stats its arithmetic, page its
-// picture. traps measures transports against each other.
+// setup has the ways to serve a GPU, scene runs a case with each of them, inside has the scenarios
+// of this process, machine those of virtual machines, and result what was measured.
 //
-// Run owns what it starts and has ended it all when it returns. The package has
-// no locks, and starts no goroutines of its own.
+// Run owns what it starts, and has ended it when it returns. The package has no locks and starts
+// no goroutines of its own.
 package bench
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/inside"
 	"github.com/umbra-gpu/umbra/cmd/bench/machine"
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 )
 
 // Options of a run.
 type Options struct {
-	Umbra     string   // version of this program, for the report
-	Setups    []string // names; none are all that need not be named
+	Version   string   // of this program
+	Setups    []string // names; none are the default ones
 	Only      []string // scenarios; none are all
-	Repeat    int
+	Turns     int
 	Quick     bool
-	InProcess bool     // no virtual machines
-	Machines  bool     // virtual machines only
-	Boots     int      // of each virtual machine
-	Kernels   []string // that are booted; none are the default one
-	// Possible says why no machine can be booted from here; nil asks the lab.
-	Possible func() error
-	// Busy is the calibration of another report, so that both do the same work; 0
-	// calibrates.
-	Busy     uint64
-	Progress io.Writer // lines for a person who waits
+	InProcess bool // no virtual machines
+	Machines  bool // virtual machines only
+	Boots     int  // of each virtual machine
+	Kernels   []string
+	BusyBytes uint64    // calibration of another run, so that both do the same work; 0 calibrates
+	Progress  io.Writer // for a person who waits
 }
 
-// traps is the measurement of single accesses.
-const traps = report.Accesses
+// DefaultKernel is booted if no kernel is named.
+const DefaultKernel = "6.12"
 
-var ofTraps = report.Scenario{Name: traps, Title: "One access of each class", About: "How long it takes, and where the time goes"}
-
-// Scenarios are the names of everything that can be measured.
-func Scenarios() (names []string) {
-	for i := range inside.Scenarios {
-		names = append(names, inside.Scenarios[i].Name)
-	}
-	return append(names, traps)
+// run is one run under way.
+type run struct {
+	Options
+	params scene.Params
+	rows   []setup.Row
+	began  time.Time
+	out    *result.Run
 }
 
-// Run measures. What cannot be measured is in the report's errors; Run itself
-// fails if nothing can be. If ctx ends it returns its error, and a report of what
-// had been measured by then.
-func Run(ctx context.Context, o Options) (*report.Report, error) {
+// Run measures. What cannot be measured is in the result's errors. If ctx ends, Run returns its
+// error and what was measured by then.
+func Run(ctx context.Context, o Options) (*result.Run, error) {
 	if err := o.Check(); err != nil {
-		return nil, err
-	}
-	if err := o.CheckPlace(); err != nil { // a run is long: who waits for machines has to know now
 		return nil, err
 	}
 	rows, err := setup.Choose(o.Setups)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Options: o, rows: rows, began: time.Now()}
-	r.out = &report.Report{
-		Schema: report.Schema, Version: report.Version, Umbra: o.Umbra, Began: r.began.UTC().Round(time.Second),
-		Machine: report.ThisMachine(), Run: report.Run{Repeat: o.Repeat, Quick: o.Quick},
-		Setups: listed(rows), Results: []report.Result{}, // traps alone have none, and a list is a list
+	r := &run{
+		Options: o, rows: rows, began: time.Now(), out: result.NewRun(),
+		params: scene.Params{Turns: o.Turns, Quick: o.Quick, BusyBytes: o.BusyBytes},
 	}
-	if err := r.measure(ctx); err != nil {
-		if ctx.Err() == nil {
-			return nil, err
-		}
-		r.out.Errors = append(r.out.Errors, "the run was ended before it was done")
+	r.out.Notes = append(r.out.Notes, fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), r.began.UTC().Format(time.RFC3339)))
+	if hint := result.BusyHint(); hint != "" {
+		r.out.Notes = append(r.out.Notes, hint)
 	}
-	r.out.Bells = r.out.FindBells()
-	r.out.Seconds = time.Since(r.began).Seconds()
-	return r.out, ctx.Err()
-}
-
-func (r *run) measure(ctx context.Context) error {
-	if r.Machines {
-		r.nameScenarios()
-	} else if err := r.inProcess(ctx); err != nil {
-		return err
+	if o.Quick {
+		r.out.Set("quick", "true")
 	}
-	if r.InProcess {
-		return nil
+	if !o.Machines {
+		err = r.inProcess(ctx)
 	}
-	return r.inMachines(ctx)
-}
-
-// run is one run under way.
-type run struct {
-	Options
-	rows  []setup.Row
-	began time.Time
-	out   *report.Report
-
-	modelled []point // that the cost models are fitted to
+	if err == nil && o.UseMachines() {
+		err = r.inMachines(ctx)
+	}
+	if ctx.Err() != nil {
+		err = ctx.Err()
+		r.out.Errors = append(r.out.Errors, "the run was interrupted")
+	}
+	return r.out, err
 }
 
 func (r *run) say(format string, args ...any) {
 	fmt.Fprintf(r.Progress, "%5.0fs  %s\n", time.Since(r.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// failed notes what could not be measured, and goes on.
+// failed records what could not be measured.
 func (r *run) failed(what string, err error) {
 	r.out.Errors = append(r.out.Errors, what+": "+strings.ReplaceAll(err.Error(), "\n", "; "))
 	r.say("%s: not measured: %v", what, err)
 }
 
-// nameScenarios enters those of machines, which have the names of this process's.
-func (r *run) nameScenarios() {
-	for i := range inside.Scenarios {
-		if s := &inside.Scenarios[i]; r.asked(s.Name) && slices.Contains(machine.Scenarios(), s.Name) {
-			r.out.Scenarios = append(r.out.Scenarios, s.Scenario)
-		}
-	}
-	if r.asked(traps) {
-		r.out.Scenarios = append(r.out.Scenarios, ofTraps)
-	}
-}
-
 func (r *run) inProcess(ctx context.Context) error {
-	if err := r.calibrate(ctx); err != nil {
-		return err
-	}
 	for i := range inside.Scenarios {
 		s := &inside.Scenarios[i]
 		if !r.asked(s.Name) {
 			continue
 		}
-		r.out.Scenarios = append(r.out.Scenarios, s.Scenario)
-		for _, c := range s.Cases(r.out.Run) {
+		if s.Busy && r.params.BusyBytes == 0 {
+			r.say("calibrating busy work")
+			var err error
+			if r.params.BusyBytes, err = inside.Calibrate(ctx); err != nil {
+				return err
+			}
+		}
+		if s.Busy {
+			r.out.Set(result.KeyWork, fmt.Sprint(r.params.BusyBytes))
+		}
+		rows := r.rows
+		if s.Rows != nil {
+			rows = s.Rows
+		}
+		for _, c := range s.Cases(r.params) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			r.say("%s: %s", s.Name, c.Name)
-			results, err := scene.Turns(ctx, r.out.Run, s, &c, r.rows)
+			r.say("%s %s", s.Name, c.Name)
+			err := scene.Turns(ctx, r.params, &c, rows, func(row *setup.Row, values []result.Value) {
+				r.out.Add(result.Key{Where: result.Process, Scenario: s.Name, Case: c.Name, Setup: row.Name}, values)
+			})
 			if ctx.Err() != nil {
-				return ctx.Err() // not a measurement's failure
+				return ctx.Err()
 			}
 			if err != nil {
-				r.failed(s.Name+", "+c.Name, err)
-				continue
-			}
-			r.out.Results = append(r.out.Results, results...)
-			if c.Modelled {
-				r.modelled = append(r.modelled, points(results)...)
+				r.failed(s.Name+" "+c.Name, err)
 			}
 		}
+		r.out.Set(result.KeyWork, "")
 	}
-	if r.asked(traps) {
-		r.out.Scenarios = append(r.out.Scenarios, ofTraps)
-		r.say("%s: one access of each class", traps)
-		t, err := inside.Traps(ctx, r.out.Run, r.rows)
+	return nil
+}
+
+// inMachines boots every kernel on every set-up by turns.
+func (r *run) inMachines(ctx context.Context) error {
+	for _, k := range r.kernels() {
+		if err := machine.Fetch(ctx, k, r.Progress); err != nil {
+			r.failed("Linux "+k, err)
+			continue
+		}
+		// The first machine reads everything from disk, so it is not measured.
+		r.say("Linux %s on %s, to warm up", k, r.rows[0].Name)
+		began := time.Now()
+		if _, _, err := machine.Life(ctx, r.Quick, r.rows[0], k, func(string) bool { return false }, r.Progress); err == nil {
+			n := r.Boots * len(r.rows)
+			r.say("%d more boots, which take %v and more", n, (time.Since(began) * time.Duration(n)).Round(time.Second))
+		}
+		r.boots(ctx, k)
+		if ctx.Err() == nil && slices.Contains(r.Only, result.Transport) {
+			r.say("Linux %s, transports", k)
+			err := machine.Transport(ctx, r.Turns, r.Quick, k, r.Progress, r.add)
+			if err != nil && ctx.Err() == nil {
+				r.failed("Linux "+k+", transports", err)
+			}
+		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if err != nil {
-			r.failed(traps, err)
-		}
-		r.out.Traps = t
 	}
-	r.model()
-	return ctx.Err()
+	return nil
 }
 
-// model fits the cost models to what was measured.
-func (r *run) model() {
-	if len(r.modelled) == 0 {
+func (r *run) add(setup string, m machine.Measured) {
+	r.out.Add(result.Key{Where: result.Machine, Scenario: m.Scenario, Case: m.Case, Setup: setup}, m.Values)
+}
+
+// boots boots one kernel on each set-up by turns. A turn in which a set-up failed is dropped for
+// all set-ups, so that the n-th lines of all set-ups are of one turn.
+func (r *run) boots(ctx context.Context, k string) {
+	asked := func(s string) bool { return r.asked(s) && slices.Contains(machine.Scenarios(), s) }
+	if !slices.ContainsFunc(machine.Scenarios(), asked) {
 		return
 	}
-	for _, m := range []struct {
-		to    **report.Model
-		terms []report.Term
-	}{{&r.out.Model, measuredTerms}, {&r.out.Counted, countedTerms}} {
-		var err error
-		if *m.to, err = fit(r.modelled, m.terms); err != nil {
-			r.failed("the cost model", err)
+	for turn := range r.Boots {
+		lives := make([][]machine.Measured, len(r.rows))
+		whole := true
+		for i := range r.rows {
+			if ctx.Err() != nil {
+				return
+			}
+			at := (i + turn) % len(r.rows)
+			row := r.rows[at]
+			r.say("Linux %s on %s, boot %d of %d", k, row.Name, turn+1, r.Boots)
+			measured, e, err := machine.Life(ctx, r.Quick, row, k, asked, r.Progress)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				r.failed(fmt.Sprintf("Linux %s on %s", k, row.Name), err)
+				whole = false
+				continue
+			}
+			r.out.Set("qemu", e.QEMU)
+			r.out.Set("accelerator", e.Accelerator)
+			lives[at] = measured
+		}
+		for i := range lives {
+			for _, m := range lives[i] {
+				if whole {
+					r.add(r.rows[i].Name, m)
+				}
+			}
 		}
 	}
-}
-
-// calibrate finds how much work is a millisecond, if a scenario needs it.
-func (r *run) calibrate(ctx context.Context) (err error) {
-	if !slices.ContainsFunc(inside.Scenarios, func(s scene.Scenario) bool { return s.Busy && r.asked(s.Name) }) {
-		return nil
-	}
-	if r.out.Run.BusyBytes = r.Busy; r.Busy != 0 {
-		return nil
-	}
-	r.say("how much work is a millisecond?")
-	r.out.Run.BusyBytes, err = inside.Calibrate(ctx)
-	return err
 }

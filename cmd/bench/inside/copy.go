@@ -2,46 +2,36 @@ package inside
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// copies move data by the GPU, both ways, with each engine.
 var copies = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "copy", Title: "The GPU copies, both ways, with each engine",
-		About: "From the guest's memory to VRAM and back, from the first doorbell to the interrupt of the fence behind the last copy",
-	},
-	Cases: func(run report.Run) (out []scene.Case) {
-		for _, n := range pick(run, []uint64{4 << 10, 1 << 20}, []uint64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
-			rounds := min(max(copyBytes/n, 1), 32)
+	Name: "copy", About: "each engine copies from the guest's memory to VRAM and back; copy-ratio is the time by that of a plain copy() of the same bytes",
+	Cases: func(p scene.Params) (out []scene.Case) {
+		for _, n := range pick(p, []uint64{4 << 10, 1 << 20}, []uint64{4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
 			for _, e := range guest.CopyEngines {
-				out = append(out, scene.Case{
-					Name:       fmt.Sprintf("%s, %v", size(n), e),
-					Parameters: map[string]string{"bytes": fmt.Sprint(n), "engine": e.String(), "rounds": fmt.Sprint(rounds)},
-					Shape:      setup.Common,
-					Run: func(ctx context.Context, t *scene.Take) error {
-						cfg := guest.Config{RAM: 2*n + 1<<20, Timeout: patience}
-						return attach(ctx, t, cfg, func(g *guest.Guest) error { return copyBothWays(t, g, e, n, int(rounds)) })
-					},
-				})
+				out = append(out, alone(fmt.Sprintf("size=%s/engine=%v", size(n), e), 2*n+1<<20, func(t *scene.Take, g *guest.Guest) error {
+					return copyBothWays(t, g, e, n)
+				}))
 			}
 		}
 		return out
 	},
 }
 
-// copyBytes is about how much a phase copies, so that small copies are timed over
-// many.
-const copyBytes = 4 << 20
+// Small copies are timed over many: about copyBytes in a phase, in at most copyRounds copies.
+const (
+	copyBytes  = 4 << 20
+	copyRounds = 32
+)
 
-func copyBothWays(t *scene.Take, g *guest.Guest, e guest.Engine, n uint64, rounds int) error {
+func copyBothWays(t *scene.Take, g *guest.Guest, e guest.Engine, n uint64) error {
+	rounds := int(min(max(copyBytes/n, 1), copyRounds))
 	s, err := g.NewSpace()
 	if err != nil {
 		return err
@@ -57,13 +47,14 @@ func copyBothWays(t *scene.Take, g *guest.Guest, e guest.Engine, n uint64, round
 	if err != nil {
 		return err
 	}
-	if err := ch.Finish(); err != nil { // the engines are bound
+	if err := ch.Finish(); err != nil { // binds the engines
 		return err
 	}
+	var total time.Duration
 	for _, way := range []struct {
 		name     string
 		dst, src uint64
-	}{{"to VRAM", vram.va, src.va}, {"from VRAM", back.va, vram.va}} {
+	}{{"to-vram", vram.va, src.va}, {"from-vram", back.va, vram.va}} {
 		err := t.Phase(way.name, func() error {
 			for range rounds {
 				if err := ch.Copy(e, way.dst, way.src, n); err != nil {
@@ -75,10 +66,16 @@ func copyBothWays(t *scene.Take, g *guest.Guest, e guest.Engine, n uint64, round
 		if err != nil {
 			return err
 		}
-		t.Figure(way.name, report.BytesPerSecond, perSecond(float64(n)*float64(rounds), t.Last().NS))
+		total += t.Last()
+		t.Rate(way.name+"-B/s", float64(n)*float64(rounds))
 	}
 	if !bytes.Equal(src.Data, back.Data) {
-		return errors.New("the bytes that came back are not those that were sent")
+		return errBytes
 	}
+	at := time.Now()
+	for range 2 * rounds {
+		copy(back.Data, src.Data)
+	}
+	t.Metric("copy-ratio", float64(total)/float64(time.Since(at)))
 	return nil
 }

@@ -1,32 +1,36 @@
-// Package inside has the scenarios that need no virtual machine: a GF100 driver
-// in this process (tests/guest) attaches to the set-up's socket as QEMU does, and
-// does what drivers and their programs do. What it moves is verified.
+// Package inside has the scenarios that need no virtual machine: a GF100 driver in this process
+// (tests/guest) attaches to the set-up's socket as QEMU does, and does what drivers and their
+// programs do. It verifies what it moves.
 //
-// A GPU here runs no programs yet, so "busy work" is copies inside VRAM by a copy
-// engine, of a length that was calibrated on the whole card to take so many
-// milliseconds: the same bytes with every set-up.
+// Busy work is copies inside VRAM by a copy engine. A calibration on the whole card decides how
+// many bytes take a millisecond; they are the same with every set-up.
 //
-// The guests of a case belong to the goroutine that runs it, but for the crowd's,
-// which has a goroutine for each guest and waits for all of them. No locks.
+// The guests of a case belong to the goroutine that runs it. Only the crowd has one goroutine for
+// each guest, and waits for all. The package has no locks.
 package inside
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
+	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
 // Scenarios in the order in which they run.
 var Scenarios = []scene.Scenario{
-	probe, suspend, contexts, copies, program, storm, doorbell, bells, tables, growth, crowd, neighbour,
+	probe, suspend, contexts, copies, program, submit, doorbell, tables, growth, crowd, neighbour, traps, transport,
 }
 
-// Where a case's guest has its buffers.
+var le = binary.LittleEndian
+
+var errBytes = errors.New("the bytes that came back are not those that were sent")
+
+// Virtual addresses of a guest's buffers.
 const (
 	vaSource = 0x10_0000_0000
 	vaVRAM   = 0x11_0000_0000
@@ -34,10 +38,13 @@ const (
 	vaWork   = 0x13_0000_0000
 	vaWork2  = 0x14_0000_0000
 	vaSem    = 0x15_0000_0000
+	vaTables = 0x20_0000_0000
 )
 
-// settle ends a phase: what was posted has been handled, because a read behind it
-// has been.
+// patience bounds all waits of a guest. Naive set-ups are slow, not dead.
+const patience = time.Minute
+
+// settle waits until posted writes have been handled: a read is behind them.
 func settle(g *guest.Guest) error {
 	if err := g.Sync(); err != nil {
 		return err
@@ -46,16 +53,18 @@ func settle(g *guest.Guest) error {
 	return g.Raw().Read(0, 0, b[:])
 }
 
-// attach has a new guest attach to the take's GPU, do something and leave.
-func attach(ctx context.Context, t *scene.Take, cfg guest.Config, do func(g *guest.Guest) error) error {
-	g, err := t.Seat().Attach(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	if err = settle(g); err == nil {
-		err = do(g)
-	}
-	return errors.Join(err, g.Close())
+// alone is a case in which a new guest attaches, does something and leaves.
+func alone(name string, ram uint64, do func(t *scene.Take, g *guest.Guest) error) scene.Case {
+	return scene.Case{Name: name, Shape: setup.Common, Run: func(ctx context.Context, t *scene.Take) error {
+		g, err := t.Bed.Endpoints[0].Attach(ctx, guest.Config{RAM: ram, Timeout: patience})
+		if err != nil {
+			return err
+		}
+		if err = settle(g); err == nil {
+			err = do(t, g)
+		}
+		return errors.Join(err, g.Close())
+	}}
 }
 
 // buffer is memory with its place in an address space.
@@ -64,6 +73,8 @@ type buffer struct {
 	va    uint64
 	flags guest.Flags
 }
+
+const bigPage = 128 << 10
 
 // mapped makes a buffer in VRAM or in RAM and maps it.
 func mapped(g *guest.Guest, s *guest.Space, va, size uint64, ram bool) (buffer, error) {
@@ -81,18 +92,7 @@ func mapped(g *guest.Guest, s *guest.Space, va, size uint64, ram bool) (buffer, 
 	return b, s.Map(va, b.Buffer, b.flags)
 }
 
-const bigPage = 128 << 10
-
-// unmap takes buffers out of an address space.
-func unmap(s *guest.Space, buffers ...buffer) error {
-	var errs []error
-	for _, b := range buffers {
-		errs = append(errs, s.Unmap(b.va, b.Size, b.flags))
-	}
-	return errors.Join(errs...)
-}
-
-// pattern fills p with bytes that repeat nowhere near.
+// pattern fills p with pseudo-random bytes.
 func pattern(p []byte, seed uint64) {
 	x := seed*2 + 1
 	for i := range p {
@@ -103,27 +103,20 @@ func pattern(p []byte, seed uint64) {
 	}
 }
 
-// size writes a number of bytes for a person.
+// size writes a number of bytes as part of a case's name.
 func size(n uint64) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:
-		return fmt.Sprintf("%d MiB", n>>20)
+		return fmt.Sprintf("%dMiB", n>>20)
 	case n >= 1<<10 && n%(1<<10) == 0:
-		return fmt.Sprintf("%d KiB", n>>10)
+		return fmt.Sprintf("%dKiB", n>>10)
 	}
-	return fmt.Sprintf("%d B", n)
+	return fmt.Sprintf("%dB", n)
 }
 
-// patience is for everything that a guest here waits for. Naive set-ups are slow,
-// not dead.
-const patience = time.Minute
-
-// perSecond is n in a time as a rate.
-func perSecond(n float64, ns float64) float64 { return n / ns * 1e9 }
-
 // pick returns the small or the full parameters of a run.
-func pick[T any](run report.Run, quick, full T) T {
-	if run.Quick {
+func pick[T any](p scene.Params, quick, full T) T {
+	if p.Quick {
 		return quick
 	}
 	return full

@@ -6,25 +6,20 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// probe is a driver that starts.
 var probe = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "probe", Title: "A driver probes the GPU",
-		About: "Attach, reset, and bring-up as nouveau's: registers, BAR tables, FIFO, interrupts",
-	},
-	Cases: func(report.Run) []scene.Case {
+	Name: "probe", About: "a driver attaches, resets the GPU and brings it up as nouveau does",
+	Cases: func(scene.Params) []scene.Case {
 		return []scene.Case{{
-			Name: "bring-up", Parameters: map[string]string{}, Shape: setup.Common, Modelled: true,
+			Name: "bring-up", Shape: setup.Common,
 			Run: func(ctx context.Context, t *scene.Take) error {
 				var g *guest.Guest
 				err := t.Phase("probe", func() (err error) {
-					if g, err = t.Seat().Attach(ctx, guest.Config{Timeout: patience}); err != nil {
+					if g, err = t.Bed.Endpoints[0].Attach(ctx, guest.Config{Timeout: patience}); err != nil {
 						return err
 					}
 					return settle(g)
@@ -38,22 +33,11 @@ var probe = scene.Scenario{
 	},
 }
 
-// suspend is a driver that saves what VRAM would lose, and comes back.
 var suspend = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "suspend", Title: "A driver suspends and resumes, and ends",
-		About: "Save: instance memory is read out through BAR3, word by word; off: the driver shuts down; " +
-			"resume: reset, bring-up, and the memory is written back; off again: poweroff",
-	},
-	Cases: func(run report.Run) []scene.Case {
-		n := pick(run, uint64(64<<10), 512<<10)
-		return []scene.Case{{
-			Name: size(n) + " of instance memory", Parameters: map[string]string{"instance_bytes": fmt.Sprint(n)},
-			Shape: setup.Common, Modelled: true,
-			Run: func(ctx context.Context, t *scene.Take) error {
-				return attach(ctx, t, guest.Config{Timeout: patience}, func(g *guest.Guest) error { return sleep(t, g, n) })
-			},
-		}}
+	Name: "suspend", About: "a driver reads instance memory out through BAR3, shuts down, resumes and writes it back, and powers off",
+	Cases: func(p scene.Params) []scene.Case {
+		n := pick(p, uint64(64<<10), 512<<10)
+		return []scene.Case{alone("instance="+size(n), 0, func(t *scene.Take, g *guest.Guest) error { return sleep(t, g, n) })}
 	},
 }
 
@@ -72,9 +56,10 @@ func sleep(t *scene.Take, g *guest.Guest, n uint64) error {
 		return err
 	}
 	if !bytes.Equal(saved, want) {
-		return errors.New("what was saved is not what was there")
+		return errBytes
 	}
-	if err := t.Phase("off", func() error { return errors.Join(g.Shutdown(), settle(g)) }); err != nil {
+	off := func() error { return errors.Join(g.Shutdown(), settle(g)) }
+	if err := t.Phase("off", off); err != nil {
 		return err
 	}
 	err = t.Phase("resume", func() error {
@@ -89,26 +74,20 @@ func sleep(t *scene.Take, g *guest.Guest, n uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := memory.Read(0, saved); err != nil || !bytes.Equal(saved, want) {
-		return errors.Join(errors.New("what came back is not what was saved"), err)
+	if err := memory.Read(0, saved); err != nil {
+		return err
 	}
-	return t.Phase("poweroff", func() error { return errors.Join(g.Shutdown(), settle(g)) })
+	if !bytes.Equal(saved, want) {
+		return errBytes
+	}
+	return t.Phase("poweroff", off)
 }
 
-// contexts makes and ends channels with an address space each.
 var contexts = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "contexts", Title: "Contexts are made and ended",
-		About: "Each has an address space of its own, a ring, a pushbuffer and a channel that has run one submission",
-	},
-	Cases: func(run report.Run) (out []scene.Case) {
-		for _, n := range pick(run, []int{1, 4}, []int{1, 2, 4, 8, 16}) {
-			out = append(out, scene.Case{
-				Name: fmt.Sprintf("%d contexts", n), Parameters: map[string]string{"contexts": fmt.Sprint(n)}, Shape: setup.Common, Modelled: true,
-				Run: func(ctx context.Context, t *scene.Take) error {
-					return attach(ctx, t, guest.Config{Timeout: patience}, func(g *guest.Guest) error { return makeContexts(t, g, n) })
-				},
-			})
+	Name: "contexts", About: "address spaces, each with a channel that runs one submission, are created and destroyed",
+	Cases: func(p scene.Params) (out []scene.Case) {
+		for _, n := range pick(p, []int{1, 4}, []int{1, 2, 4, 8, 16}) {
+			out = append(out, alone(fmt.Sprint("contexts=", n), 0, func(t *scene.Take, g *guest.Guest) error { return makeContexts(t, g, n) }))
 		}
 		return out
 	},

@@ -7,40 +7,28 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// program is what a program that uses a GPU does, in the phases of GPUvm's
-// evaluation.
 var program = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "program", Title: "A program: work by data",
-		About: "Init: address space, buffers, channel; host-to-device: the data to VRAM by a copy engine; launch: so many milliseconds " +
-			"of busy work; device-to-host: the data back; close: all is given back. Busy work is copies inside VRAM of calibrated length",
-	},
+	Name: "program", About: "a program, in the phases of GPUvm's evaluation: init, host-to-device, launch (busy work of some milliseconds), device-to-host, close",
 	Busy: true,
-	Cases: func(run report.Run) (out []scene.Case) {
-		for _, ms := range pick(run, []uint64{1, 10}, []uint64{1, 10, 100, 1000}) {
-			for _, n := range pick(run, []uint64{0, 1 << 20}, []uint64{0, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
-				out = append(out, scene.Case{
-					Name:       fmt.Sprintf("%d ms, %s", ms, size(n)),
-					Parameters: map[string]string{"work_ms": fmt.Sprint(ms), "bytes": fmt.Sprint(n), "busy_bytes_per_ms": fmt.Sprint(run.BusyBytes)},
-					Shape:      setup.Common,
-					Run: func(ctx context.Context, t *scene.Take) error {
-						cfg := guest.Config{RAM: 2*n + 1<<20, Timeout: patience}
-						return attach(ctx, t, cfg, func(g *guest.Guest) error { return runProgram(t, g, ms*run.BusyBytes, n) })
-					},
-				})
+	Cases: func(p scene.Params) (out []scene.Case) {
+		for _, ms := range pick(p, []uint64{1, 10}, []uint64{1, 10, 100, 1000}) {
+			for _, n := range pick(p, []uint64{0, 1 << 20}, []uint64{0, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
+				out = append(out, alone(fmt.Sprintf("work=%dms/data=%s", ms, size(n)), 2*n+1<<20, func(t *scene.Take, g *guest.Guest) error {
+					return runProgram(t, g, ms*p.BusyBytes, n)
+				}))
 			}
 		}
 		return out
 	},
 }
 
-// job is what the program has on the GPU.
+// job is the program's state on the GPU.
 type job struct {
 	g       *guest.Guest
 	space   *guest.Space
@@ -48,7 +36,7 @@ type job struct {
 	buffers []buffer
 }
 
-// start makes the address space, buffers for n bytes, and the channel.
+// start makes the address space, buffers for n bytes and the channel.
 func (j *job) start(n uint64) (err error) {
 	if j.space, err = j.g.NewSpace(); err != nil {
 		return err
@@ -71,7 +59,15 @@ func (j *job) start(n uint64) (err error) {
 }
 
 func (j *job) end() error {
-	if err := errors.Join(j.ch.Close(), unmap(j.space, j.buffers...), j.space.Free()); err != nil {
+	if err := j.ch.Close(); err != nil {
+		return err
+	}
+	for _, b := range j.buffers {
+		if err := j.space.Unmap(b.va, b.Size, b.flags); err != nil {
+			return err
+		}
+	}
+	if err := j.space.Free(); err != nil {
 		return err
 	}
 	for _, b := range j.buffers {
@@ -116,19 +112,18 @@ func runProgram(t *scene.Take, g *guest.Guest, work, n uint64) error {
 		}
 	}
 	if !bytes.Equal(src, back) {
-		return errors.New("the bytes that came back are not those that were sent")
+		return errBytes
 	}
 	return nil
 }
 
-// busyBuffer is what busy work copies to and fro, and busyBatch how many copies
-// it submits at a time.
+// Busy work copies a buffer of busyBuffer bytes, busyBatch times in a submission.
 const (
 	busyBuffer = 2 << 20
 	busyBatch  = 64
 )
 
-// busy has the first copy engine copy n bytes inside VRAM, and waits.
+// busy copies n bytes inside VRAM by the first copy engine, and waits.
 func busy(ch *guest.Channel, n uint64) error {
 	for n > 0 {
 		var p guest.Push
@@ -144,11 +139,10 @@ func busy(ch *guest.Channel, n uint64) error {
 	return ch.Finish()
 }
 
-// Calibrate measures how many bytes of busy work the whole card does in a
-// millisecond: the median of some rounds, each long enough that its submission
-// does not count.
+// Calibrate measures how many bytes of busy work the whole card does in a millisecond: the median
+// of seven rounds, each so long that its submission does not count.
 func Calibrate(ctx context.Context) (bytesPerMS uint64, err error) {
-	rows, err := setup.Choose([]string{report.PassThrough})
+	rows, err := setup.Choose([]string{setup.PassThrough})
 	if err != nil {
 		return 0, err
 	}
@@ -157,7 +151,7 @@ func Calibrate(ctx context.Context) (bytesPerMS uint64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	g, err := b.Seats[0].Attach(ctx, guest.Config{Timeout: patience})
+	g, err := b.Endpoints[0].Attach(ctx, guest.Config{Timeout: patience})
 	if err != nil {
 		return 0, err
 	}
@@ -178,7 +172,6 @@ func Calibrate(ctx context.Context) (bytesPerMS uint64, err error) {
 		}
 		rates = append(rates, round/(float64(time.Since(at))/1e6))
 	}
-	// Whole lines, one at least: a copy's last line would be a launch of its own, and without
-	// any there would be no work.
-	return max(uint64(median(rates))&^(line-1), line), nil
+	// Whole lines: the rest of a line would be a launch of its own.
+	return max(uint64(result.Summarize(rates).Center)&^(line-1), line), nil
 }

@@ -1,88 +1,158 @@
 package inside
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"golang.org/x/sys/unix"
+
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/cmd/bench/stats"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-var le = binary.LittleEndian
-
-func median(v []float64) float64 { return stats.Median(v) }
-
-// storm rings doorbells for nothing.
-var storm = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "storm", Title: "A storm of empty submissions",
-		About: "Each is an entry of the ring and a doorbell; its work is to release a semaphore in the guest's memory. At most 256 are under way",
-	},
-	Cases: func(run report.Run) []scene.Case {
-		n := pick(run, 500, 5000)
-		return []scene.Case{{
-			Name: fmt.Sprintf("%d submissions", n), Parameters: map[string]string{"submissions": fmt.Sprint(n)}, Shape: setup.Common, Modelled: true,
-			Run: func(ctx context.Context, t *scene.Take) error {
-				return attach(ctx, t, guest.Config{Timeout: patience}, func(g *guest.Guest) error {
-					r, err := newRinger(g)
-					if err != nil {
-						return err
-					}
-					if err := t.Phase("submit", func() error { return r.storm(n) }); err != nil {
-						return err
-					}
-					t.Figure("submissions", report.EachSecond, perSecond(float64(n), t.Last().NS))
-					return nil
-				})
-			},
-		}}
+var submit = scene.Scenario{
+	Name: "submit", About: "empty submissions, at most 256 under way; each releases a semaphore in the guest's memory",
+	Cases: func(p scene.Params) []scene.Case {
+		n := pick(p, 500, 5000)
+		return []scene.Case{alone(fmt.Sprint("submissions=", n), 0, func(t *scene.Take, g *guest.Guest) error {
+			r, err := newRinger(g)
+			if err != nil {
+				return err
+			}
+			err = t.Phase("submit", func() error { return r.storm(n) })
+			t.Rate("submissions/s", float64(n))
+			return err
+		})}
 	},
 }
 
-// doorbell is how long the GPU takes to hear.
 var doorbell = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "doorbell", Title: "From a doorbell to its work",
-		About: "One empty submission at a time: from the write of GP_PUT until its semaphore, in the guest's memory, has been released",
-	},
-	Cases: func(run report.Run) []scene.Case {
-		n := pick(run, 200, 2000)
-		return []scene.Case{{
-			Name: "one at a time", Parameters: map[string]string{"submissions": fmt.Sprint(n)}, Shape: setup.Common,
-			Run: func(ctx context.Context, t *scene.Take) error {
-				return attach(ctx, t, guest.Config{Timeout: patience}, func(g *guest.Guest) error {
-					r, err := newRinger(g)
-					if err != nil {
-						return err
-					}
-					var each []float64
-					err = t.Phase("submit", func() error {
-						each, err = r.latencies(n)
-						return err
-					})
-					if err != nil {
-						return err
-					}
-					slices.Sort(each)
-					t.Figure("p50", report.Nanoseconds, stats.Quantile(each, 0.50))
-					t.Figure("p99", report.Nanoseconds, stats.Quantile(each, 0.99))
-					return nil
-				})
-			},
-		}}
+	Name: "doorbell", About: "one submission at a time: the guest's store of GP_PUT, the whole launch, the time until its work is done, and the server's processor time",
+	Cases: func(p scene.Params) (out []scene.Case) {
+		n := pick(p, 100, 1000)
+		for _, s := range []struct {
+			name    string
+			options map[string]string
+		}{
+			{"off", map[string]string{"policy": "off"}},
+			{"credit", map[string]string{"policy": "credit"}},
+			{"credit-ahead-0", map[string]string{"policy": "credit", "ahead": "0s"}}, // one submission on the card at a time
+		} {
+			c := alone("sched="+s.name, 0, func(t *scene.Take, g *guest.Guest) error { return ringAll(t, g, n) })
+			c.Shape, c.Virtual = setup.Common, s.name != "off"
+			c.Shape.Scheduler = s.options
+			out = append(out, c)
+		}
+		return out
 	},
 }
 
-// ringer submits as a driver does whose ring and pushbuffer lie in its own memory:
-// a submission is stores there, and one doorbell.
+// ringAll measures n doorbells in each of four ways. While the guest's time is measured, the guest
+// polls the semaphore; while the server's time is measured, it sleeps between two looks, because
+// polling takes processor time from the server.
+func ringAll(t *scene.Take, g *guest.Guest, n int) error {
+	r, err := newRinger(g)
+	if err != nil {
+		return err
+	}
+	if err := r.storm(maxUnderWay / 2); err != nil { // warm up
+		return err
+	}
+	launches, works := make([]float64, n), make([]float64, n)
+	err = t.Phase("one-at-a-time", func() error {
+		for i := range n {
+			at := time.Now()
+			if err := r.submit(); err != nil {
+				return err
+			}
+			launches[i] = float64(time.Since(at))
+			if err := r.wait(r.done); err != nil {
+				return err
+			}
+			works[i] = float64(time.Since(at))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.Per(n)
+	quantiles(t, "launch", launches)
+	quantiles(t, "work", works)
+
+	// Storing the same GP_PUT again submits nothing. Ten stores are timed together, because a
+	// clock read takes as long as a store that is not trapped.
+	const together = 10
+	put := r.done % (1 << ringLog2)
+	stores := make([]float64, max(n/together, 1))
+	used, err := t.ServerTime("stores", func() error {
+		for i := range stores {
+			at := time.Now()
+			for range together {
+				if err := r.ch.Doorbell(put); err != nil {
+					return err
+				}
+			}
+			stores[i] = float64(time.Since(at)) / together
+		}
+		return settle(g)
+	})
+	if err != nil {
+		return err
+	}
+	quantiles(t, "store", stores)
+	t.Metric("store-cpu-ns", float64(used)/float64(together*len(stores)))
+
+	wakes := t.Count("wakes/op")
+	used, err = t.ServerTime("sleeping", func() error {
+		for range n {
+			if err := r.submit(); err != nil {
+				return err
+			}
+			if err := r.sleep(r.done); err != nil {
+				return err
+			}
+		}
+		return settle(g)
+	})
+	if err != nil {
+		return err
+	}
+	t.Metric("launch-cpu-ns", float64(used)/float64(n))
+	t.Metric("launch-wakes", (t.Count("wakes/op")-wakes)/float64(n))
+
+	const behind = 8
+	rounds := max(n/behind, 1)
+	err = t.Phase("eight-at-a-time", func() error {
+		for range rounds {
+			for range behind {
+				if err := r.submit(); err != nil {
+					return err
+				}
+			}
+			if err := r.wait(r.done); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	t.Metric("one-of-8-ns", float64(t.Last())/float64(rounds*behind))
+	return err
+}
+
+// quantiles adds the median and the 99th percentile of single times.
+func quantiles(t *scene.Take, name string, each []float64) {
+	slices.Sort(each)
+	t.Metric(name+"-p50-ns", each[len(each)/2])
+	t.Metric(name+"-p99-ns", each[len(each)*99/100])
+}
+
+// ringer submits as a driver whose ring and pushbuffer lie in its own memory: a submission is
+// stores there, and one doorbell.
 type ringer struct {
 	g    *guest.Guest
 	ch   *guest.Channel
@@ -91,9 +161,9 @@ type ringer struct {
 }
 
 const (
-	ringLog2 = 10
-	underWay = 256 // at most; fewer than the ring has entries
-	pushSlot = 32  // bytes of pushbuffer for one submission
+	ringLog2    = 10
+	maxUnderWay = 256 // less than the ring's entries
+	pushSlot    = 32  // bytes of pushbuffer for one submission
 )
 
 func newRinger(g *guest.Guest) (*ringer, error) {
@@ -112,7 +182,7 @@ func newRinger(g *guest.Guest) (*ringer, error) {
 	return &ringer{g: g, ch: ch, sem: sem.Data}, settle(g)
 }
 
-// submit makes the next submission and rings.
+// submit makes the next submission and rings the doorbell.
 func (r *ringer) submit() error {
 	slot := uint64(r.done % (1 << ringLog2))
 	r.done++
@@ -126,26 +196,30 @@ func (r *ringer) submit() error {
 	return r.ch.Doorbell(r.done % (1 << ringLog2))
 }
 
-// Looks at a semaphore that come one right after the other, about 20 us of them.
-// Then the kernel may have the processor in between: on a busy machine who only
-// looks takes it from who should do the work.
-const eagerLooks = 200
+func (r *ringer) reached(n uint32) bool { return int32(le.Uint32(r.sem)-n) >= 0 }
 
-// reached waits until a submission has been done. It looks at memory, which costs
-// the server nothing.
-func (r *ringer) reached(n uint32) error {
-	var end time.Time
-	for looks := 1; int32(le.Uint32(r.sem)-n) < 0; looks++ {
-		switch {
-		case looks < eagerLooks:
-			runtime.Gosched()
-			continue
-		case looks == eagerLooks:
-			end = time.Now().Add(patience)
-		case time.Now().After(end):
+// wait polls the semaphore until submission n is done. After about 20 us it sleeps between two
+// looks, so that it does not keep the processor from the server for ever.
+func (r *ringer) wait(n uint32) error {
+	for range 200 {
+		if r.reached(n) {
+			return nil
+		}
+		runtime.Gosched()
+	}
+	return r.waitSleeping(n, time.Microsecond)
+}
+
+// sleep waits for submission n and leaves the processor to others at once.
+func (r *ringer) sleep(n uint32) error { return r.waitSleeping(n, 20*time.Microsecond) }
+
+func (r *ringer) waitSleeping(n uint32, pause time.Duration) error {
+	for end := time.Now().Add(patience); !r.reached(n); {
+		if time.Now().After(end) {
 			return errors.Join(fmt.Errorf("the semaphore stays at %d of %d", le.Uint32(r.sem), r.done), settle(r.g))
 		}
-		time.Sleep(time.Microsecond)
+		d := unix.NsecToTimespec(int64(pause))
+		_ = unix.Nanosleep(&d, nil) // an early wake-up only looks earlier
 	}
 	return nil
 }
@@ -155,26 +229,11 @@ func (r *ringer) storm(n int) error {
 		if err := r.submit(); err != nil {
 			return err
 		}
-		if r.done > underWay {
-			if err := r.reached(r.done - underWay); err != nil {
+		if r.done > maxUnderWay {
+			if err := r.wait(r.done - maxUnderWay); err != nil {
 				return err
 			}
 		}
 	}
-	return errors.Join(r.reached(r.done), settle(r.g))
-}
-
-func (r *ringer) latencies(n int) ([]float64, error) {
-	each := make([]float64, 0, n)
-	for range n {
-		at := time.Now()
-		if err := r.submit(); err != nil {
-			return nil, err
-		}
-		if err := r.reached(r.done); err != nil {
-			return nil, err
-		}
-		each = append(each, float64(time.Since(at)))
-	}
-	return each, nil
+	return errors.Join(r.wait(r.done), settle(r.g))
 }

@@ -7,66 +7,49 @@ import (
 	"io"
 	"math/rand/v2"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// tables changes many entries.
 var tables = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "tables", Title: "A storm of page-table updates",
-		About: "Entries of small pages are written through BAR3 while a channel uses the address space: dense (runs of neighbours), " +
-			"strided (every eighth), sparse (at random); a TLB invalidate after so many, and one submission at the end",
-	},
-	Cases: func(run report.Run) (out []scene.Case) {
-		n := pick(run, 16<<10, 256<<10)
-		for _, p := range patterns {
-			out = append(out, scene.Case{
-				Name: fmt.Sprintf("%s, %d entries", p.name, n),
-				Parameters: map[string]string{
-					"pattern": p.name, "entries": fmt.Sprint(n), "entries_per_invalidate": fmt.Sprint(p.every), "tables": fmt.Sprint(stormTables(n)),
-				},
-				Shape: setup.Common, Modelled: true,
-				Run: func(ctx context.Context, t *scene.Take) error {
-					return attach(ctx, t, guest.Config{Timeout: patience}, func(g *guest.Guest) error { return updates(t, g, n, p) })
-				},
-			})
+	Name: "tables", About: "many entries of small pages are written through BAR3 while a channel uses the address space: neighbours, every eighth, or at random",
+	Cases: func(p scene.Params) (out []scene.Case) {
+		n := pick(p, 16<<10, 256<<10)
+		for _, pattern := range patterns {
+			out = append(out, alone(fmt.Sprintf("%s/entries=%d", pattern.name, n), 0, func(t *scene.Take, g *guest.Guest) error {
+				return updates(t, g, n, pattern)
+			}))
 		}
 		return out
 	},
 }
 
-// entryPattern is an order in which entries are changed.
+// entryPattern is an order in which entries are written.
 type entryPattern struct {
 	name  string
-	every int // entries between invalidates
-	run   int // neighbours that are written at once
-	// at is the place of the i-th run of n entries in all.
-	at func(i, n uint64) uint64
+	every int                      // entries between invalidates
+	run   int                      // neighbours that are written at once
+	at    func(i, n uint64) uint64 // index of the i-th run
 }
 
 var patterns = []entryPattern{
 	{"dense", 4096, 4096, func(i, _ uint64) uint64 { return i * 4096 }},
 	{"strided", 4096, 1, func(i, n uint64) uint64 { return i*8%n + i*8/n }},
-	{"sparse", 512, 1, func(i, n uint64) uint64 { return i * 0x9e3779b1 % n }}, // an odd factor: each place once
+	{"sparse", 512, 1, func(i, n uint64) uint64 { return i * 0x9e3779b1 % n }}, // an odd factor: each index once
 }
 
-func stormTables(n int) int { return (n + shadowpt.SmallEntries - 1) / shadowpt.SmallEntries }
-
-// pool is the VRAM that entries name: each page begins with its own number.
+// The pool is VRAM that entries point to. Each of its pages begins with its own number.
 const (
 	poolPages = 256
 	poolSize  = poolPages * shadowpt.SmallPage
-	vaTables  = 0x20_0000_0000
 )
 
-// poolPage is the page that entry i names.
+// poolPage is the page that entry i points to.
 func poolPage(i uint64) uint64 { return (i*2654435761 + i>>7) % poolPages }
 
-// entrySpace is an address space with a channel and a pool that its entries name.
+// entrySpace is an address space with a channel and a pool.
 type entrySpace struct {
 	g     *guest.Guest
 	space *guest.Space
@@ -95,7 +78,7 @@ func newEntrySpace(g *guest.Guest) (*entrySpace, error) {
 	return e, nil
 }
 
-// start makes the channel: from now on the address space is in use.
+// start makes the channel, which puts the address space in use.
 func (e *entrySpace) start() (err error) {
 	if e.ch, err = e.g.NewChannel(1, e.space); err != nil {
 		return err
@@ -107,13 +90,13 @@ func (e *entrySpace) entry(i uint64) uint64 {
 	return shadowpt.PTE{Valid: true, Target: shadowpt.VRAM, Addr: e.pool.Addr + poolPage(i)*shadowpt.SmallPage}.Encode()
 }
 
-// put writes the entries of run places from at.
+// put writes run entries from index at.
 func (e *entrySpace) put(at, run uint64) error {
 	return e.space.Put(vaTables+at*shadowpt.SmallPage, run*shadowpt.SmallPage, false, func(k uint64) uint64 { return e.entry(at + k) })
 }
 
-// verify has the GPU read through some entries of n, chosen by seed.
-func (e *entrySpace) verify(n uint64, seed uint64) error {
+// verify has the GPU read through 64 of n entries.
+func (e *entrySpace) verify(n, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, n))
 	var places []uint64
 	var p guest.Push
@@ -141,8 +124,7 @@ func updates(t *scene.Take, g *guest.Guest, n int, p entryPattern) error {
 	if err := e.start(); err != nil {
 		return err
 	}
-	all := uint64(stormTables(n)) * shadowpt.SmallEntries
-	// The tables are there before: what is measured is entries.
+	all := (uint64(n) + shadowpt.SmallEntries - 1) / shadowpt.SmallEntries * shadowpt.SmallEntries
 	for at := uint64(0); at < all; at += shadowpt.SmallEntries {
 		if err := e.space.Put(vaTables+at*shadowpt.SmallPage, shadowpt.SmallPage, false, func(uint64) uint64 { return 0 }); err != nil {
 			return err
@@ -169,26 +151,20 @@ func updates(t *scene.Take, g *guest.Guest, n int, p entryPattern) error {
 	if err != nil {
 		return err
 	}
-	t.Figure("entries", report.EachSecond, perSecond(float64(n), t.Last().NS))
+	t.Rate("entries/s", float64(n))
 	if err := t.Phase("use", func() error { return errors.Join(e.ch.Finish(), settle(g)) }); err != nil {
 		return err
 	}
 	return e.verify(uint64(n), uint64(n))
 }
 
-// growth changes one entry in ever larger tables.
 var growth = scene.Scenario{
-	Scenario: report.Scenario{
-		Name: "growth", Title: "One changed entry in tables of 1, 10 and 100 times the size",
-		About: "Every entry of the tables is valid; each change is one entry written, one TLB invalidate and one submission that uses the address space",
-	},
-	Cases: func(run report.Run) (out []scene.Case) {
-		changes := pick(run, 5, 20)
-		for _, times := range pick(run, []int{1, 10}, []int{1, 10, 100}) {
+	Name: "growth", About: "one entry is changed in tables that map 128 MiB, 10 and 100 times as much; each change is a write, a TLB invalidate and a submission",
+	Cases: func(p scene.Params) (out []scene.Case) {
+		changes := pick(p, 5, 20)
+		for _, times := range pick(p, []int{1, 10}, []int{1, 10, 100}) {
 			out = append(out, scene.Case{
-				Name:       fmt.Sprintf("%d x 128 MiB", times),
-				Parameters: map[string]string{"tables": fmt.Sprint(times), "entries": fmt.Sprint(times * shadowpt.SmallEntries), "changes": fmt.Sprint(changes)},
-				Shape:      setup.Common, Modelled: true,
+				Name: fmt.Sprint("tables=", times), Shape: setup.Common,
 				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return populate(ctx, b, times) },
 				Run:     func(_ context.Context, t *scene.Take) error { return t.State.(*populated).change(t, changes) },
 			})
@@ -197,7 +173,7 @@ var growth = scene.Scenario{
 	},
 }
 
-// populated is a guest whose tables are full.
+// populated is a guest whose tables are full of valid entries.
 type populated struct {
 	*entrySpace
 	entries uint64
@@ -205,7 +181,7 @@ type populated struct {
 }
 
 func populate(ctx context.Context, b *setup.Bed, times int) (_ *populated, err error) {
-	g, err := b.Seats[0].Attach(ctx, guest.Config{Timeout: patience})
+	g, err := b.Endpoints[0].Attach(ctx, guest.Config{Timeout: patience})
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +209,8 @@ func populate(ctx context.Context, b *setup.Bed, times int) (_ *populated, err e
 	return p, errors.Join(e.verify(p.entries, 1), settle(g))
 }
 
-// change changes one entry at a time: away, which is used by nothing, and back.
+// change changes one entry at a time. It restores the entry without an invalidate, so the next
+// change includes that.
 func (p *populated) change(t *scene.Take, changes int) error {
 	for k := 0; k < changes; k++ {
 		at := p.rng.Uint64N(p.entries)
@@ -248,12 +225,12 @@ func (p *populated) change(t *scene.Take, changes int) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(p.put(at, 1), settle(p.g)); err != nil { // as it was, with the next invalidate
+		if err := errors.Join(p.put(at, 1), settle(p.g)); err != nil {
 			return err
 		}
 	}
 	return p.verify(p.entries, uint64(changes))
 }
 
-// Close ends the guest.
+// Close disconnects the guest.
 func (p *populated) Close() error { return p.g.Close() }

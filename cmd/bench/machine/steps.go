@@ -7,14 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // probe loads nouveau.
 func (l *life) probe(ctx context.Context) error {
-	return l.take("", map[string]string{}, func(t *scene.Take) error {
+	return l.measure("", func(t *scene.Take) error {
 		var loaded proto.ModprobeResult
 		err := t.Phase("modprobe", func() error {
 			return l.vm.Agent().Call(ctx, proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, &loaded)
@@ -26,7 +25,7 @@ func (l *life) probe(ctx context.Context) error {
 		if n == 0 || loaded.Loaded[n-1].Name != "nouveau" {
 			return fmt.Errorf("modprobe loaded %+v, without nouveau", loaded.Loaded)
 		}
-		t.Figure("guest's clock", report.Nanoseconds, float64(loaded.Loaded[n-1].InitNS))
+		t.Metric("guest-clock-ns", float64(loaded.Loaded[n-1].InitNS))
 		var dri proto.DRIResult
 		if err := l.vm.Agent().Call(ctx, proto.CmdDRI, nil, &dri); err != nil {
 			return err
@@ -38,26 +37,13 @@ func (l *life) probe(ctx context.Context) error {
 	})
 }
 
-// pick returns the small or the full parameter of the run.
-func (l *life) pick(quick, full int) int {
-	if l.run.Quick {
-		return quick
-	}
-	return full
-}
-
-// contexts makes and ends clients of the driver, each with an address space and a
-// channel.
+// contexts creates and destroys clients of the driver, each with an address space and a channel.
 func (l *life) contexts(ctx context.Context) error {
 	for _, n := range []int{1, l.pick(4, 8)} {
-		err := l.take(fmt.Sprintf("%d contexts", n), map[string]string{"contexts": fmt.Sprint(n)}, func(t *scene.Take) error {
-			var r proto.ContextsResult
-			err := t.Phase("contexts", func() error {
-				return l.vm.Agent().Call(ctx, proto.CmdContexts, proto.ContextsArgs{Count: n}, &r)
-			})
-			t.Figure("create", report.Nanoseconds, float64(r.CreateNS))
-			t.Figure("destroy", report.Nanoseconds, float64(r.DestroyNS))
-			return err
+		err := call(ctx, l, fmt.Sprint("contexts=", n), proto.CmdContexts, proto.ContextsArgs{Count: n}, func(t *scene.Take, r *proto.ContextsResult) error {
+			t.Metric("create-ns", float64(r.CreateNS))
+			t.Metric("destroy-ns", float64(r.DestroyNS))
+			return nil
 		})
 		if err != nil {
 			return err
@@ -66,41 +52,77 @@ func (l *life) contexts(ctx context.Context) error {
 	return nil
 }
 
+func fencesRight(r *proto.FencesResult) error {
+	if r.Wrong > 0 || r.CrossWrong > 0 {
+		return errors.New("fences came out wrong")
+	}
+	return nil
+}
+
 // fences measures submissions, one at a time, by the guest's clock.
 func (l *life) fences(ctx context.Context) error {
 	n := l.pick(100, 300)
-	return l.take("fences", map[string]string{"submissions": fmt.Sprint(n)}, func(t *scene.Take) error {
-		var r proto.FencesResult
-		err := t.Phase("fences", func() error {
-			return l.vm.Agent().Call(ctx, proto.CmdFences, proto.FencesArgs{Count: n}, &r)
-		})
-		if err == nil && (r.Wrong > 0 || r.CrossWrong > 0) {
-			err = errors.New("fences came out wrong")
-		}
-		t.Figure("p50", report.Nanoseconds, float64(r.MedianNS))
-		t.Figure("p99", report.Nanoseconds, float64(r.P99NS))
-		return err
+	return call(ctx, l, "fences", proto.CmdFences, proto.FencesArgs{Count: n}, func(t *scene.Take, r *proto.FencesResult) error {
+		t.Per(n)
+		t.Metric("fence-p50-ns", float64(r.MedianNS))
+		t.Metric("fence-p99-ns", float64(r.P99NS))
+		return fencesRight(r)
 	})
 }
 
-// storm measures small submissions, many under way.
-func (l *life) storm(ctx context.Context) error {
+// submit measures small submissions, many under way.
+func (l *life) submit(ctx context.Context) error {
 	const batch = 64
 	n := l.pick(10, 20)
-	p := map[string]string{"submissions": fmt.Sprint(n * batch), "batch": fmt.Sprint(batch)}
-	return l.take(fmt.Sprintf("%d submissions", n*batch), p, func(t *scene.Take) error {
-		var r proto.FencesResult
-		err := t.Phase("storm", func() error {
-			return l.vm.Agent().Call(ctx, proto.CmdFences, proto.FencesArgs{Count: n, Batch: batch}, &r)
-		})
-		if err == nil && (r.Wrong > 0 || r.CrossWrong > 0) {
-			err = errors.New("fences came out wrong")
-		}
+	return call(ctx, l, fmt.Sprint("submissions=", n*batch), proto.CmdFences, proto.FencesArgs{Count: n, Batch: batch}, func(t *scene.Take, r *proto.FencesResult) error {
 		if r.MedianNS > 0 {
-			t.Figure("submissions", report.EachSecond, batch/(float64(r.MedianNS)/1e9))
+			t.Metric("submissions/s", batch/(float64(r.MedianNS)/1e9))
 		}
-		return err
+		return fencesRight(r)
 	})
+}
+
+// doorbells measures doorbells of one channel by the guest's clock, and the processor time of this
+// process, which serves and does nothing else.
+func (l *life) doorbells(ctx context.Context) error {
+	if err := l.vm.Agent().Call(ctx, proto.CmdBellsOpen, nil, nil); err != nil {
+		return err
+	}
+	n := l.pick(100, 400)
+	err := l.measure("doorbells", func(t *scene.Take) error {
+		ring := func(how string) (r proto.BellsResult, used time.Duration, err error) {
+			used, err = t.ServerTime(how, func() error {
+				return l.vm.Agent().Call(ctx, proto.CmdBells, proto.BellsArgs{How: how, Count: n}, &r)
+			})
+			if err == nil && r.Count < 1 {
+				err = fmt.Errorf("the guest rang no doorbell (%s)", how)
+			}
+			return r, used, err
+		}
+		r, used, err := ring(proto.BellLaunch)
+		if err != nil {
+			return err
+		}
+		t.Per(r.Count)
+		t.Metric("launch-p50-ns", float64(r.P50NS))
+		t.Metric("launch-p99-ns", float64(r.P99NS))
+		t.Metric("work-p50-ns", float64(r.WorkP50NS))
+		t.Metric("work-p99-ns", float64(r.WorkP99NS))
+		t.Metric("launch-cpu-ns", float64(used)/float64(r.Count))
+		t.Metric("launch-wakes", t.Count("wakes/op")/float64(r.Count))
+		if r, used, err = ring(proto.BellStore); err != nil {
+			return err
+		}
+		t.Metric("store-p50-ns", r.NS)
+		t.Metric("store-p99-ns", float64(r.P99NS))
+		t.Metric("store-cpu-ns", float64(used)/float64(r.Count))
+		if r, _, err = ring(proto.BellBehind); err != nil {
+			return err
+		}
+		t.Metric("one-of-8-ns", r.NS)
+		return nil
+	})
+	return errors.Join(err, l.vm.Agent().Call(ctx, proto.CmdBellsClose, nil, nil))
 }
 
 // tables has the driver map and unmap memory: many entries at a time, or one.
@@ -113,16 +135,12 @@ func (l *life) tables(ctx context.Context) error {
 		{"dense", l.pick(2, 8), 8 << 20},
 		{"sparse", l.pick(100, 300), 4 << 10},
 	} {
-		p := map[string]string{"buffers": fmt.Sprint(c.buffers), "bytes": fmt.Sprint(c.bytes)}
-		err := l.take(fmt.Sprintf("%s, %d buffers of %d KiB", c.name, c.buffers, c.bytes>>10), p, func(t *scene.Take) error {
-			var r proto.TablesResult
-			err := t.Phase("tables", func() error {
-				return l.vm.Agent().Call(ctx, proto.CmdTables, proto.TablesArgs{Buffers: c.buffers, Bytes: c.bytes}, &r)
-			})
-			t.Figure("map", report.Nanoseconds, float64(r.MapNS))
-			t.Figure("use", report.Nanoseconds, float64(r.UseNS))
-			t.Figure("unmap", report.Nanoseconds, float64(r.UnmapNS))
-			return err
+		name := fmt.Sprintf("%s/buffers=%d", c.name, c.buffers)
+		err := call(ctx, l, name, proto.CmdTables, proto.TablesArgs{Buffers: c.buffers, Bytes: c.bytes}, func(t *scene.Take, r *proto.TablesResult) error {
+			t.Metric("map-ns", float64(r.MapNS))
+			t.Metric("use-ns", float64(r.UseNS))
+			t.Metric("unmap-ns", float64(r.UnmapNS))
+			return nil
 		})
 		if err != nil {
 			return err
@@ -131,24 +149,19 @@ func (l *life) tables(ctx context.Context) error {
 	return nil
 }
 
-// copies measures each engine at some sizes. The guest verifies what it copies.
+// copies measures each engine at two sizes. The guest verifies what it copies.
 func (l *life) copies(ctx context.Context) error {
-	const rounds = 20
 	for _, size := range []uint32{4 << 10, 1 << 20} {
 		for _, engine := range []string{"m2mf", "ce0", "ce1"} {
-			name := fmt.Sprintf("%d KiB, %s", size>>10, strings.ToUpper(engine))
-			p := map[string]string{"bytes": fmt.Sprint(size), "engine": strings.ToUpper(engine), "rounds": fmt.Sprint(rounds)}
-			err := l.take(name, p, func(t *scene.Take) error {
-				var r proto.BenchResult
-				err := t.Phase("all ways", func() error {
-					return l.vm.Agent().Call(ctx, proto.CmdBench, proto.BenchArgs{Engines: []string{engine}, Sizes: []uint32{size}, Rounds: rounds, Registers: 1}, &r)
-				})
+			name := fmt.Sprintf("size=%dKiB/engine=%s", size>>10, strings.ToUpper(engine))
+			args := proto.BenchArgs{Engines: []string{engine}, Sizes: []uint32{size}, Rounds: 20, Registers: 1}
+			err := call(ctx, l, name, proto.CmdBench, args, func(t *scene.Take, r *proto.BenchResult) error {
 				for _, c := range r.Copies {
 					if c.Engine == engine {
-						t.Figure(c.From+" to "+c.To, report.BytesPerSecond, c.MiBps*(1<<20))
+						t.Metric(unit(c.From+"-to-"+c.To)+"-B/s", c.MiBps*(1<<20))
 					}
 				}
-				return err
+				return nil
 			})
 			if err != nil {
 				return err
@@ -158,78 +171,71 @@ func (l *life) copies(ctx context.Context) error {
 	return nil
 }
 
-// accesses measures the loads and stores of a program in the guest.
+// unit makes a text a part of a unit.
+func unit(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(text))
+}
+
+func skipped(list []string) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the guest could not measure: %s", strings.Join(list, "; "))
+}
+
+// accesses measures loads and stores of a program in the guest.
 func (l *life) accesses(ctx context.Context) error {
-	const n = 500
-	return l.take("accesses", map[string]string{"accesses": fmt.Sprint(n)}, func(t *scene.Take) error {
-		var r proto.BenchResult
-		err := t.Phase("accesses", func() error {
-			return l.vm.Agent().Call(ctx, proto.CmdBench, proto.BenchArgs{Engines: []string{"m2mf"}, Sizes: []uint32{4096}, Rounds: 1, Registers: n}, &r)
-		})
-		if err == nil && len(r.Skipped) > 0 {
-			err = fmt.Errorf("the guest could not measure: %s", strings.Join(r.Skipped, "; "))
-		}
+	args := proto.BenchArgs{Engines: []string{"m2mf"}, Sizes: []uint32{4096}, Rounds: 1, Registers: 500}
+	return call(ctx, l, "accesses", proto.CmdBench, args, func(t *scene.Take, r *proto.BenchResult) error {
 		for _, a := range r.Access {
-			t.Figure(a.What, report.Nanoseconds, a.NS)
+			t.Metric(unit(a.What)+"-ns", a.NS)
 		}
-		return err
+		return skipped(r.Skipped)
 	})
 }
 
-// bandwidth measures the processor's way to VRAM against that to its memory.
+// bandwidth measures how fast the guest's processor reaches VRAM. Its time is that of one read of
+// all bytes.
 func (l *life) bandwidth(ctx context.Context) error {
-	const n = 16 << 10
-	return l.take("bandwidth", map[string]string{"bytes": fmt.Sprint(n)}, func(t *scene.Take) error {
-		var r proto.BandwidthResult
-		err := t.Phase("bandwidth", func() error {
-			return l.vm.Agent().Call(ctx, proto.CmdBandwidth, proto.BandwidthArgs{Bytes: n, BARMS: l.pick(100, 200)}, &r)
-		})
-		if err == nil && len(r.Skipped) > 0 {
-			err = fmt.Errorf("the guest could not measure: %s", strings.Join(r.Skipped, "; "))
-		}
+	args := proto.BandwidthArgs{Bytes: 16 << 10, BARMS: l.pick(100, 200)}
+	return call(ctx, l, "bytes=16KiB", proto.CmdBandwidth, args, func(t *scene.Take, r *proto.BandwidthResult) error {
 		for i, w := range r.Windows {
 			if i == 0 {
-				t.Figure("RAM read", report.BytesPerSecond, w.RAMReadBps)
-				t.Figure("RAM write", report.BytesPerSecond, w.RAMWriteBps)
+				t.Per(1)
+				t.Time(float64(args.Bytes) / w.ReadBps * 1e9)
+				t.Metric("ram-read-B/s", w.RAMReadBps)
+				t.Metric("ram-write-B/s", w.RAMWriteBps)
 			}
-			bar := strings.ToUpper(w.Window)
-			t.Figure(bar+" read", report.BytesPerSecond, w.ReadBps)
-			t.Figure(bar+" read / RAM", report.Share, w.ReadToRAM)
-			t.Figure(bar+" write", report.BytesPerSecond, w.WriteBps)
-			t.Figure(bar+" write / RAM", report.Share, w.WriteToRAM)
+			t.Metric(unit(w.Window)+"-read-B/s", w.ReadBps)
+			t.Metric(unit(w.Window)+"-write-B/s", w.WriteBps)
 		}
-		return err
+		return skipped(r.Skipped)
 	})
 }
 
-// idle measures what this process uses while the guest's driver has nothing to do. It is
-// let come to rest first.
+// idle measures the processor time of this process while the guest's driver is idle.
 func (l *life) idle(ctx context.Context) error {
 	d := time.Duration(l.pick(300, 700)) * time.Millisecond
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return l.take("one idle guest", map[string]string{"ms": fmt.Sprint(d.Milliseconds())}, func(t *scene.Take) error {
-		used, err := t.Idle(ctx, d)
-		if err == nil {
-			t.Figure("idle", report.Share, used)
-		}
+	if err := scene.Sleep(ctx, d); err != nil {
 		return err
-	})
+	}
+	return l.measure("idle=1", func(t *scene.Take) error { return t.Idle(ctx, d) })
 }
 
-// poweroff shuts the guest down; its driver saves what VRAM would lose.
+// poweroff shuts the guest down. Its driver saves what VRAM would lose.
 func (l *life) poweroff(ctx context.Context) error {
-	return l.take("poweroff", map[string]string{}, func(t *scene.Take) error {
-		var guest float64
-		err := t.Phase("poweroff", func() error {
-			took, err := l.vm.TimedPoweroff(ctx)
-			guest = float64(took)
+	return l.measure("poweroff", func(t *scene.Take) error {
+		var took time.Duration
+		err := t.Phase("poweroff", func() (err error) {
+			took, err = l.vm.TimedPoweroff(ctx)
 			return err
 		})
-		t.Figure("guest's clock", report.Nanoseconds, guest)
+		t.Metric("guest-clock-ns", float64(took))
 		return err
 	})
 }

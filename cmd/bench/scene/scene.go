@@ -1,8 +1,8 @@
-// Package scene says what a scenario is, and runs one: its cases with every
-// set-up by turns, so that what the machine does besides hits all set-ups alike.
+// Package scene says what a scenario is, and runs its cases with every set-up by turns, so that
+// other work on the machine hits all set-ups alike.
 //
-// The package owns nothing between two calls; it starts no goroutines and has no
-// locks. A Take belongs to the goroutine that runs the case.
+// The package owns nothing between two calls, starts no goroutines and has no locks. A Take
+// belongs to the goroutine that runs the case.
 package scene
 
 import (
@@ -10,109 +10,181 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 )
 
+// Params are the parameters of a run that scenarios depend on.
+type Params struct {
+	Turns     int
+	Quick     bool
+	BusyBytes uint64 // copied inside VRAM in a millisecond; 0 until it is calibrated
+}
+
 // Scenario is something to measure in this process.
 type Scenario struct {
-	report.Scenario
-	// Busy says that its cases have busy work, of which the run has to know how much is a
-	// millisecond.
-	Busy bool
-	// Cases of the scenario with the parameters of a run.
-	Cases func(run report.Run) []Case
+	Name  string
+	About string
+	Busy  bool // its cases need Params.BusyBytes
+	// Rows are set-ups of its own; nil are those of the run.
+	Rows  []setup.Row
+	Cases func(Params) []Case
 }
 
 // Case is one point of a scenario.
 type Case struct {
-	Name       string
-	Parameters map[string]string
-	Shape      setup.Shape
-	// Virtual says that the case makes no sense with the whole card.
+	Name  string // part of a benchmark's name, such as "size=4KiB/engine=CE0"
+	Shape setup.Shape
+	// Virtual says that the case cannot run with a whole card.
 	Virtual bool
-	// For says which set-ups it tells something of; nil are all.
-	For func(row *setup.Row) bool
-	// Modelled says that its engines do next to nothing, so that the
-	// cost model may be fitted to its phases.
-	Modelled bool
-	// Prepare makes what all turns with one bed use, and is not measured; nil
-	// makes nothing.
+	// Prepare makes what all turns with one bed use, and is not measured; nil makes nothing.
 	Prepare func(ctx context.Context, b *setup.Bed) (io.Closer, error)
 	// Run does the case once.
 	Run func(ctx context.Context, t *Take) error
 }
 
-// Takes tells whether the case is measured with a set-up.
-func (c *Case) Takes(row *setup.Row) bool {
-	return !(row.Whole && c.Virtual) && (c.For == nil || c.For(row))
-}
+// Takes reports whether the case is measured with a set-up.
+func (c *Case) Takes(row *setup.Row) bool { return !row.Whole || !c.Virtual }
+
+// ErrSkip is returned by Case.Run if the case does not exist with the set-up.
+var ErrSkip = errors.New("this case does not exist with this set-up")
 
 // Take is one repetition of a case with one set-up.
 type Take struct {
 	Bed   *setup.Bed
 	State io.Closer // of Prepare
-	Run   report.Run
 
-	sample report.Sample
+	last    time.Duration
+	phases  []string // in order
+	took    map[string]time.Duration
+	counts  map[string]float64
+	metrics []result.Value
+	main    []result.Value // of Per
 }
 
-// Phase measures do: its time, and what happened meanwhile. What do has started
-// must have ended when it returns.
+// Phase measures do: its time, and the counters meanwhile. What do starts must have ended when it
+// returns. Phases of the same name add up.
 func (t *Take) Phase(name string, do func() error) error {
 	before := t.Bed.Counts()
 	at := time.Now()
 	err := do()
-	took := time.Since(at)
+	t.last = time.Since(at)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	counts := t.Bed.Counts()
-	for k, v := range before {
-		counts[k] -= v
+	if t.took == nil {
+		t.took, t.counts = map[string]time.Duration{}, map[string]float64{}
 	}
-	t.sample.Phases = append(t.sample.Phases, report.PhaseSample{Name: name, NS: float64(took), Counts: counts})
+	if !slices.Contains(t.phases, name) {
+		t.phases = append(t.phases, name)
+	}
+	t.took[name] += t.last
+	for unit, n := range t.Bed.Counts() {
+		t.counts[unit] += n - before[unit]
+	}
 	return nil
 }
 
-// Idle measures what processor time this process uses for so long in which nobody has
-// anything to do, as a share of one processor.
-func (t *Take) Idle(ctx context.Context, d time.Duration) (share float64, err error) {
+// Last returns the time of the last phase.
+func (t *Take) Last() time.Duration { return t.last }
+
+// Count returns a counter over all phases so far.
+func (t *Take) Count(unit string) float64 { return t.counts[unit] }
+
+// Metric adds another measured number.
+func (t *Take) Metric(unit string, value float64) {
+	t.metrics = append(t.metrics, result.Value{Unit: unit, Value: value})
+}
+
+// Rate adds a number per second of the last phase.
+func (t *Take) Rate(unit string, n float64) { t.Metric(unit, n/t.last.Seconds()) }
+
+// Per ends the part of the case that its time and counters are of, and divides them by n. Phases
+// that follow serve metrics only.
+func (t *Take) Per(n int) {
+	t.main = t.total()
+	for i := range t.main {
+		t.main[i].Value /= float64(n)
+	}
+}
+
+// Time replaces the time of the case. It follows Per.
+func (t *Take) Time(ns float64) { t.main[0].Value = ns }
+
+// total returns the time, the traps, the phases and the counters so far.
+func (t *Take) total() []result.Value {
+	var all time.Duration
+	for _, d := range t.took {
+		all += d
+	}
+	out := []result.Value{{Unit: "ns/op", Value: float64(all)}, {Unit: result.Traps, Value: t.counts[result.Traps]}}
+	if len(t.phases) > 1 {
+		for _, p := range t.phases {
+			out = append(out, result.Value{Unit: p + "-ns/op", Value: float64(t.took[p])})
+		}
+	}
+	for _, unit := range slices.Sorted(maps.Keys(t.counts)) {
+		if unit != result.Traps {
+			out = append(out, result.Value{Unit: unit, Value: t.counts[unit]})
+		}
+	}
+	return out
+}
+
+// Values returns what was measured.
+func (t *Take) Values() []result.Value {
+	if t.main == nil {
+		t.Per(1)
+	}
+	return append(t.main, t.metrics...)
+}
+
+// Idle measures the processor time of this process for d, in which nobody has anything to do. The
+// time of the case is the processor time in a second.
+func (t *Take) Idle(ctx context.Context, d time.Duration) error {
 	var used time.Duration
-	err = t.Phase("idle", func() error {
-		before, err := processorTime()
+	err := t.Phase("idle", func() error {
+		before, err := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)
 		if err != nil {
 			return err
 		}
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := Sleep(ctx, d); err != nil {
+			return err
 		}
-		used, err = processorTime()
-		used -= before
+		after, err := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)
+		used = after - before
 		return err
 	})
-	if err != nil {
-		return 0, err
+	t.Per(1)
+	t.Time(float64(used) / t.last.Seconds())
+	return err
+}
+
+// Sleep waits for d, or for the end of ctx.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return float64(used) / t.Last().NS, nil
 }
 
-func processorTime() (time.Duration, error) {
-	var r unix.Rusage
-	err := unix.Getrusage(unix.RUSAGE_SELF, &r)
-	return time.Duration(r.Utime.Nano() + r.Stime.Nano()), err
+func cpuTime(clock int32) (time.Duration, error) {
+	var t unix.Timespec
+	err := unix.ClockGettime(clock, &t)
+	return time.Duration(t.Nano()), err
 }
 
-// ServerTime measures what processor time this process uses while do runs; not counted is
-// that of the thread that do runs on, which is the guest's. In a virtual machine do only
-// waits.
+// ServerTime is a phase that also returns the processor time of this process without the thread
+// that do runs on, which is the guest's.
 func (t *Take) ServerTime(name string, do func() error) (used time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -124,39 +196,24 @@ func (t *Take) ServerTime(name string, do func() error) (used time.Duration, err
 		if err := do(); err != nil {
 			return err
 		}
-		used, err = serverTime()
-		used -= before
+		after, err := serverTime()
+		used = after - before
 		return err
 	})
 	return used, err
 }
 
 func serverTime() (time.Duration, error) {
-	var all, own unix.Timespec
-	err := errors.Join(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &all), unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &own))
-	return time.Duration(all.Nano() - own.Nano()), err
+	all, err1 := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)
+	own, err2 := cpuTime(unix.CLOCK_THREAD_CPUTIME_ID)
+	return all - own, errors.Join(err1, err2)
 }
-
-// Figure enters something else that was measured.
-func (t *Take) Figure(name string, unit report.Unit, value float64) {
-	t.sample.Figures = append(t.sample.Figures, report.FigureSample{Name: name, Unit: unit, Value: value})
-}
-
-// Last returns the phase that was measured last.
-func (t *Take) Last() report.PhaseSample { return t.sample.Phases[len(t.sample.Phases)-1] }
-
-// Sample returns what was measured.
-func (t *Take) Sample() report.Sample { return t.sample }
-
-// Seat is the first GPU of the bed.
-func (t *Take) Seat() *setup.Seat { return t.Bed.Seats[0] }
 
 // place is a bed with what was prepared on it.
 type place struct {
-	row     setup.Row
-	bed     *setup.Bed
-	state   io.Closer
-	samples []report.Sample
+	row   setup.Row
+	bed   *setup.Bed
+	state io.Closer
 }
 
 func (p *place) close() error {
@@ -170,10 +227,9 @@ func (p *place) close() error {
 	return errors.Join(errs...)
 }
 
-// Turns runs a case with each set-up by turns. The set-ups begin each round one
-// further on, so that none is always the one behind the slowest. It returns one
-// result for each set-up.
-func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []setup.Row) (results []report.Result, err error) {
+// Turns runs a case with each set-up by turns and hands each repetition to add. Each turn begins
+// with another set-up, so that none always follows the slowest.
+func Turns(ctx context.Context, p Params, c *Case, rows []setup.Row, add func(row *setup.Row, values []result.Value)) (err error) {
 	var places []*place
 	defer func() {
 		for _, p := range places {
@@ -184,56 +240,47 @@ func Turns(ctx context.Context, run report.Run, s *Scenario, c *Case, rows []set
 		if !c.Takes(&row) {
 			continue
 		}
-		p := &place{row: row}
-		places = append(places, p)
-		if p.bed, err = setup.Open(row, c.Shape); err != nil {
-			return nil, err
-		}
-		if c.Prepare != nil {
-			state, err := c.Prepare(ctx, p.bed)
-			if err != nil { // with which may come a nil that has a type
-				return nil, fmt.Errorf("%s: %w", row.Name, err)
-			}
-			p.state = state
-		}
-	}
-	for turn := range run.Repeat {
-		for i := range places {
-			p := places[(i+turn)%len(places)]
-			if err := p.take(ctx, run, c); err != nil {
-				return nil, fmt.Errorf("%s: %w", p.row.Name, err)
-			}
-		}
-	}
-	var base []report.Sample
-	for _, p := range places {
-		if p.row.Name == report.PassThrough {
-			base = p.samples
-		}
-	}
-	for _, p := range places {
-		r := report.Result{
-			Scenario: s.Name, Case: c.Name, Where: report.InProcess, Setup: p.row.Name, Parameters: c.Parameters,
-		}
-		r.Sum(p.samples, base)
-		results = append(results, r)
-	}
-	return results, nil
-}
-
-func (p *place) take(ctx context.Context, run report.Run, c *Case) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if p.state == nil { // the guest of the turn before may still be leaving
-		if err := p.bed.WaitFree(ctx); err != nil {
+		at := &place{row: row}
+		places = append(places, at)
+		if at.bed, err = setup.Open(row, c.Shape); err != nil {
 			return err
 		}
+		if c.Prepare != nil {
+			state, err := c.Prepare(ctx, at.bed)
+			if err != nil { // state may be a typed nil
+				return fmt.Errorf("%s: %w", row.Name, err)
+			}
+			at.state = state
+		}
 	}
-	t := &Take{Bed: p.bed, State: p.state, Run: run}
-	if err := c.Run(ctx, t); err != nil {
-		return err
+	for turn := range p.Turns {
+		for i := range places {
+			at := places[(i+turn)%len(places)]
+			values, err := at.take(ctx, c)
+			if errors.Is(err, ErrSkip) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", at.row.Name, err)
+			}
+			add(&at.row, values)
+		}
 	}
-	p.samples = append(p.samples, t.sample)
 	return nil
+}
+
+func (p *place) take(ctx context.Context, c *Case) ([]result.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if p.state == nil { // the last turn's guest may still be leaving
+		if err := p.bed.WaitFree(ctx); err != nil {
+			return nil, err
+		}
+	}
+	t := &Take{Bed: p.bed, State: p.state}
+	if err := c.Run(ctx, t); err != nil {
+		return nil, err
+	}
+	return t.Values(), nil
 }

@@ -7,47 +7,45 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
 	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Bed is a set-up that serves.
+// Bed serves one set-up.
 type Bed struct {
-	Row   Row
-	Seats []*Seat
+	Row       Row
+	Endpoints []*Endpoint
 
 	card   *soft.Card
 	shared *serve.Shared // nil with the whole card
-	served chan struct{} // closed when the whole card's server has ended
+	served chan struct{} // closed when the server of the whole card has ended
 	cancel context.CancelFunc
 	dir    string
 }
 
-// Seat is one GPU that a guest can attach to.
-type Seat struct {
+// Endpoint is one GPU that a guest can attach to.
+type Endpoint struct {
 	Socket string
 	Gauge  *Gauge
-	Mapped bool // the device offers windows to map, so that no write is posted
+	Mapped bool // the device offers windows to map, so QEMU posts no write
 
 	server vfiouser.Transport
 	guest  *aggregator.Guest // nil with the whole card
 }
 
-// Attach has a driver in this process attach as QEMU does: it maps what the device
-// offers, and posts its writes if that is nothing.
-func (s *Seat) Attach(ctx context.Context, cfg guest.Config) (*guest.Guest, error) {
+// Attach attaches a driver in this process as QEMU does: it maps the windows that the device
+// offers, or posts its writes if there are none.
+func (s *Endpoint) Attach(ctx context.Context, cfg guest.Config) (*guest.Guest, error) {
 	cfg.Map = s.Mapped
 	return guest.Attach(ctx, s.Socket, cfg)
 }
 
-// Open brings a set-up into service.
+// Open starts to serve a set-up.
 func Open(row Row, shape Shape) (_ *Bed, err error) {
 	b := &Bed{Row: row}
 	defer func() {
@@ -72,12 +70,12 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 		return nil, err
 	}
 	gauged := func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
-		seat := &Seat{Socket: socket(len(b.Seats)), Gauge: newGauge(d.(serve.Observed)), Mapped: row.Mapped()}
+		endpoint := &Endpoint{Socket: socket(len(b.Endpoints)), Gauge: newGauge(d.(serve.Observed)), Mapped: row.Mapped()}
 		var err error
-		if seat.server, err = by(seat.Gauge, o); err == nil {
-			b.Seats = append(b.Seats, seat)
+		if endpoint.server, err = by(endpoint.Gauge, o); err == nil {
+			b.Endpoints = append(b.Endpoints, endpoint)
 		}
-		return seat.server, err
+		return endpoint.server, err
 	}
 	if b.card, err = soft.New(card); err != nil {
 		return nil, err
@@ -101,21 +99,21 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 		if err != nil {
 			return nil, err
 		}
-		seat, err := b.shared.Add(cfg, l)
+		endpoint, err := b.shared.Add(cfg, l)
 		if err != nil {
 			return nil, err
 		}
-		b.Seats[i].guest = seat.Virtual.Guest
+		b.Endpoints[i].guest = endpoint.Virtual.Guest
 	}
 	return b, nil
 }
 
 func (b *Bed) serveWhole(by serve.Make, opts vfiouser.Options) error {
-	seat, err := serve.NewEndpoint("card", serve.NewPassThrough(b.card), b.card, by, opts)
+	endpoint, err := serve.NewEndpoint("card", serve.NewPassThrough(b.card), b.card, by, opts)
 	if err != nil {
 		return err
 	}
-	l, err := vfiouser.Listen(b.Seats[0].Socket)
+	l, err := vfiouser.Listen(b.Endpoints[0].Socket)
 	if err != nil {
 		return err
 	}
@@ -124,36 +122,14 @@ func (b *Bed) serveWhole(by serve.Make, opts vfiouser.Options) error {
 	b.served = make(chan struct{})
 	go func() {
 		defer close(b.served)
-		_ = serve.Listen(ctx, seat.Server, l) // ends with Close, or the clients see that it has ended
+		_ = serve.Listen(ctx, endpoint.Server, l) // an error ends the clients, which report it
 	}()
 	return nil
 }
 
-// Ahead changes how much of short requests may be on the card besides the one whose turn
-// it is. The bed has a scheduler.
-func (b *Bed) Ahead(d time.Duration) error {
-	if b.shared == nil {
-		return aggregator.ErrNoScheduler
-	}
-	c, _ := b.shared.Schedule()
-	if c == nil {
-		return aggregator.ErrNoScheduler
-	}
-	c.Ahead = d
-	return b.shared.SetSchedule(*c)
-}
-
-// Looks is how often the server looked for doorbells that are not trapped.
-func (b *Bed) Looks() uint64 {
-	if b.shared != nil {
-		return b.shared.Poller().Looks.Load()
-	}
-	return b.card.Stats().Poller.Looks.Load()
-}
-
-// WaitFree waits until no guest is attached to any seat.
+// WaitFree waits until no guest is attached.
 func (b *Bed) WaitFree(ctx context.Context) error {
-	for _, s := range b.Seats {
+	for _, s := range b.Endpoints {
 		select {
 		case <-s.Gauge.Free():
 		case <-ctx.Done():
@@ -163,7 +139,7 @@ func (b *Bed) WaitFree(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the set-up. Guests that are attached are cut off.
+// Close ends the set-up and disconnects its guests.
 func (b *Bed) Close() error {
 	var errs []error
 	if b.cancel != nil {
@@ -182,49 +158,62 @@ func (b *Bed) Close() error {
 	return errors.Join(errs...)
 }
 
-// sources are the aggregator's counters by what the report calls them.
-var sources = map[string]string{
-	"doorbells":         report.Doorbells,
-	"invalidates":       report.Invalidates,
-	"scans":             report.Scans,
-	"entries_examined":  report.Examined,
-	"entries_changed":   report.Changed,
-	"entries_rewritten": report.Rewritten,
-	"map_scans":         report.MapScans,
-	"map_pages_moved":   report.MapPages,
+// aggregatorUnits are the units of the aggregator's counters that are reported.
+var aggregatorUnits = map[string]string{
+	"doorbells":         "doorbells/op",
+	"invalidates":       invalidates,
+	"scans":             "scans/op",
+	"entries_examined":  "entries-examined/op",
+	"entries_changed":   "entries-changed/op",
+	"entries_rewritten": "entries-rewritten/op",
+	"map_scans":         "map-scans/op",
+	"map_pages_moved":   "map-pages-moved/op",
 }
 
-// invalidate is the register that a guest asks with.
-const invalidate = "NV_PFB_PRI_MMU_INVALIDATE"
+const invalidates = "invalidates/op"
 
-// Counts reads every counter there is, of all seats together.
+// Counts reads the counters of all endpoints together. A counter that the set-up does not have is
+// missing.
 func (b *Bed) Counts() map[string]float64 {
 	out := map[string]float64{}
-	for _, s := range b.Seats {
-		out[report.Reads] += float64(s.Gauge.reads.Load())
-		out[report.Writes] += float64(s.Gauge.writes.Load())
-		out[report.TrapNS] += float64(s.Gauge.ns.Load())
+	for _, s := range b.Endpoints {
+		reads, writes := float64(s.Gauge.reads.Load()), float64(s.Gauge.writes.Load())
+		out["traps/op"] += reads + writes
+		out["reads/op"] += reads
+		out["trap-ns/op"] += float64(s.Gauge.ns.Load())
 		stats := s.server.Stats()
-		out[report.Wakes] += float64(stats.Blocked)
+		out["wakes/op"] += float64(stats.Blocked)
 		for _, c := range stats.Commands {
-			out[report.Messages] += float64(c.Messages)
-			out[report.Posted] += float64(c.Posted)
+			out["messages/op"] += float64(c.Messages)
+			out["posted/op"] += float64(c.Posted)
 		}
 		if s.guest == nil {
 			for _, r := range b.card.Registers().Counts() {
-				if r.Name == invalidate {
-					out[report.Invalidates] += float64(r.Writes)
+				if r.Name == "NV_PFB_PRI_MMU_INVALIDATE" {
+					out[invalidates] += float64(r.Writes)
 				}
 			}
 			continue
 		}
-		out[report.ShadowNS] += float64(s.guest.Stats().ShadowTime.Load())
-		out[report.HeldNS] += float64(s.guest.Stats().ThrottleTime.Load())
+		out["shadow-ns/op"] += float64(s.guest.Stats().ShadowTime.Load())
+		out["throttled-ns/op"] += float64(s.guest.Stats().ThrottleTime.Load())
 		for _, c := range s.guest.Stats().Counts() {
-			if name, ok := sources[c.Name]; ok && b.Row.has(name) {
-				out[name] += float64(c.N)
+			if unit, ok := aggregatorUnits[c.Name]; ok && b.Row.has(c.Name) {
+				out[unit] += float64(c.N)
 			}
 		}
 	}
 	return out
+}
+
+// has reports whether a set-up has a counter. A full scan does not look for changes, and without
+// mapping no page moves.
+func (r *Row) has(count string) bool {
+	switch count {
+	case "entries_changed":
+		return r.Scan != "full"
+	case "map_scans", "map_pages_moved":
+		return r.Mapped()
+	}
+	return true
 }

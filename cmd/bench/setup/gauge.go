@@ -9,9 +9,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Gauge is a device with its traps counted and timed: how many, and how long the
-// device took to handle them. It costs two looks at the clock a trap, with every
-// set-up the same.
+// Gauge counts the traps of a device and adds up the time that the device took to handle them.
+// That costs two clock reads per trap, the same with every set-up.
 type Gauge struct {
 	serve.Observed
 	reads, writes, ns atomic.Uint64
@@ -60,15 +59,14 @@ func (g *Gauge) Detached() {
 	g.mu.Unlock()
 }
 
-// Free is closed when nobody is attached any more.
+// Free returns a channel that is closed once nobody is attached.
 func (g *Gauge) Free() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.free
 }
 
-// Handled returns how many traps there were and how long the device took for all
-// of them.
+// Handled returns the number of traps and the time that the device took for all of them.
 func (g *Gauge) Handled() (n uint64, took time.Duration) {
 	return g.reads.Load() + g.writes.Load(), time.Duration(g.ns.Load())
 }

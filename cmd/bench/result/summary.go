@@ -1,0 +1,162 @@
+package result
+
+import (
+	"math"
+	"slices"
+
+	"golang.org/x/perf/benchmath"
+)
+
+// confidence of all intervals. It takes six repetitions.
+const confidence = 0.95
+
+// Summarize returns the median of repetitions with its interval.
+func Summarize(values []float64) benchmath.Summary {
+	return benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds), confidence)
+}
+
+// sum adds up the cases turn by turn, over the turns that all cases have.
+func sum(cases [][]float64) []float64 {
+	return fold(cases, func(total, v float64) float64 { return total + v })
+}
+
+// fold combines the cases turn by turn.
+func fold(cases [][]float64, with func(a, b float64) float64) (out []float64) {
+	for i, values := range cases {
+		if i == 0 {
+			out = slices.Clone(values)
+			continue
+		}
+		out = out[:min(len(out), len(values))]
+		for turn := range out {
+			out[turn] = with(out[turn], values[turn])
+		}
+	}
+	return out
+}
+
+// ratios returns the geometric mean, over the cases, of values by base: one ratio for each turn.
+// The two values of a ratio are of the same turn, so what occupies the machine hits both.
+func ratios(values, base [][]float64) []float64 {
+	var logs [][]float64
+	for i := range values {
+		n := min(len(values[i]), len(base[i]))
+		of := make([]float64, n)
+		for turn := range n {
+			of[turn] = math.Log(values[i][turn]/base[i][turn]) / float64(len(values))
+		}
+		logs = append(logs, of)
+	}
+	out := sum(logs)
+	for turn := range out {
+		out[turn] = math.Exp(out[turn])
+	}
+	return out
+}
+
+// Group is the results of some cases with one set-up: of a scenario, or of one case.
+type Group struct {
+	Where    string `json:"where"`
+	Scenario string `json:"scenario"`
+	Case     string `json:"case,omitempty"`
+	Setup    string `json:"setup"`
+	Cases    int    `json:"cases"`
+	// Partial says that the set-up has not all cases of the group.
+	Partial bool    `json:"partial,omitempty"`
+	Time    Spread  `json:"time_ns"`         // sum of the cases
+	Ratio   *Spread `json:"ratio,omitempty"` // to the baseline: geometric mean of the cases that both have
+	Traps   Spread  `json:"traps"`           // sum of the cases
+	// Metrics are all units of a single case, as in the file.
+	Metrics map[string]Spread `json:"metrics,omitempty"`
+}
+
+// Spread is the median of repetitions. Low and High are the ends of its 95 % interval; they are
+// missing with fewer than six repetitions.
+type Spread struct {
+	Median float64  `json:"median"`
+	Low    *float64 `json:"low,omitempty"`
+	High   *float64 `json:"high,omitempty"`
+	N      int      `json:"n"`
+
+	text string // of the interval, such as "± 3%"
+}
+
+func spread(values []float64, factor float64) Spread {
+	s := Summarize(values)
+	out := Spread{Median: s.Center * factor, N: len(values), text: s.PctRangeString()}
+	if !math.IsInf(s.Lo, 0) && !math.IsInf(s.Hi, 0) {
+		lo, hi := s.Lo*factor, s.Hi*factor
+		out.Low, out.High = &lo, &hi
+	}
+	return out
+}
+
+// baselines are the set-ups that others are compared with, the first one that is there.
+var baselines = []string{"pass-through", "echo", "native"}
+
+// Groups summarizes the run by scenario and set-up, or by case and set-up. With results of two
+// binaries, the ratio is the new one's time by the old one's.
+func (r *Run) Groups(byCase bool) (out []Group) {
+	t := r.table()
+	paired := slices.ContainsFunc(t.keys, func(k Key) bool { return k.Binary == Old })
+	type place struct{ where, scenario, name string }
+	var places []place
+	for _, k := range t.keys {
+		p := place{k.Where, k.Scenario, ""}
+		if byCase {
+			p.name = k.Case
+		}
+		if !slices.Contains(places, p) {
+			places = append(places, p)
+		}
+	}
+	for _, p := range places {
+		in := func(k Key) bool {
+			return k.Where == p.where && k.Scenario == p.scenario && (!byCase || k.Case == p.name) && k.Binary == ""
+		}
+		all := len(distinct(t.keys, in, func(k Key) string { return k.Case }))
+		for _, setup := range distinct(t.keys, in, func(k Key) string { return k.Setup }) {
+			g := Group{Where: p.where, Scenario: p.scenario, Case: p.name, Setup: setup}
+			var times, traps, mine, base [][]float64
+			for _, k := range t.keys {
+				if !in(k) || k.Setup != setup {
+					continue
+				}
+				g.Cases++
+				times, traps = append(times, t.by[k][Time]), append(traps, t.by[k][Traps])
+				if b := t.baseline(k, paired); b != nil {
+					mine, base = append(mine, t.by[k][Time]), append(base, b)
+				}
+				if byCase {
+					g.Metrics = map[string]Spread{}
+					for u, v := range t.by[k] {
+						g.Metrics[u] = spread(v, 1)
+					}
+				}
+			}
+			g.Partial = g.Cases < all
+			g.Time, g.Traps = spread(sum(times), 1e9), spread(sum(traps), 1)
+			if len(base) > 0 {
+				s := spread(ratios(mine, base), 1)
+				g.Ratio = &s
+			}
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// baseline returns the times that those of a key are compared with, nil for none.
+func (t *table) baseline(k Key, paired bool) []float64 {
+	if paired {
+		k.Binary = Old
+		return t.by[k][Time]
+	}
+	for _, b := range baselines {
+		k.Setup = b
+		if v := t.by[k][Time]; v != nil {
+			return v
+		}
+	}
+	return nil
+}
