@@ -49,11 +49,8 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 bench: ## measure what serving a GPU costs, with every set-up by turns
 	$(GO) run ./cmd/umbra bench
 
-bench-floors: ## measure server and engines against what the machine itself takes
-	$(GO) run ./tests/bench
-
 clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo demo-pass-through test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench bench-floors clean
+.PHONY: help build demo demo-pass-through test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench clean

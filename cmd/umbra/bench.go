@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -135,8 +136,8 @@ func (c *benchRunCmd) check(ctx context.Context, o *bench.Options) (old *result.
 		}
 	}
 	if c.Against != "" {
-		if info, err := os.Stat(c.Against); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
-			return nil, &config.Error{Where: "--against", Value: c.Against, Reason: "no executable file"}
+		if c.Against, err = exec.LookPath(c.Against); err != nil {
+			return nil, &config.Error{Where: "--against", Reason: err.Error()}
 		}
 	}
 	if err := o.CheckPlace(); err != nil || !o.UseMachines() {

@@ -20,8 +20,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
-	"github.com/umbra-gpu/umbra/cmd/bench/stats"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio"
 )
@@ -30,8 +28,6 @@ var updateCounters = goflag.Bool("update-counters", false, "write the tables of 
 
 const (
 	countersPage = "../../docs/counters.md"
-	benchCounts  = "Counts of umbra bench"
-	benchColumns = "Phases and figures of umbra bench"
 	inexact      = "Mapped windows that are not exact"
 )
 
@@ -118,8 +114,6 @@ var shownTypes = map[reflect.Type]string{
 	reflect.TypeFor[mmio.Missed]():          "What no register covers",
 	reflect.TypeFor[mmio.Hole]():            "Holes",
 	reflect.TypeFor[serve.PolicyRow]():      "The register table",
-	reflect.TypeFor[report.Trap]():          "Single accesses",
-	reflect.TypeFor[report.Bell]():          "Trapped by found",
 }
 
 // noCounters are types of which nothing is counted: options, which README and
@@ -145,8 +139,6 @@ func numbers(of reflect.Type, more func(reflect.Type)) (names []string) {
 		}
 		switch k := typ.Kind(); {
 		case tag == "-":
-		case typ == reflect.TypeFor[stats.Summary]():
-			names = append(names, name)
 		case k == reflect.Struct:
 			more(typ)
 		case k >= reflect.Int && k <= reflect.Float64:
@@ -193,7 +185,7 @@ func TestCountersPage(t *testing.T) {
 	}
 	for _, of := range []reflect.Type{
 		reflect.TypeFor[serve.Report](), reflect.TypeFor[api.Status](), reflect.TypeFor[api.Schedule](), reflect.TypeFor[api.Shown](),
-		reflect.TypeFor[serve.PolicyTable](), reflect.TypeFor[report.Trap](), reflect.TypeFor[report.Bell](),
+		reflect.TypeFor[serve.PolicyTable](),
 	} {
 		walk(of)
 	}
@@ -233,18 +225,9 @@ func TestCountersPage(t *testing.T) {
 		}
 		add(heading, c.Name)
 	}
-	for _, c := range report.Counts {
-		add(benchCounts, c.Name)
-	}
-	for _, c := range report.Columns {
-		add(benchColumns, c.Scenario)
-	}
 	for heading, names := range want {
 		require.Contains(t, tables, heading)
 		have := tables[heading].names()
-		if heading == benchColumns { // a row for each column, not one for each scenario
-			have = slices.Compact(have)
-		}
 		require.ElementsMatch(t, names, have, "under %q", heading)
 		for _, row := range tables[heading].rows {
 			require.GreaterOrEqual(t, len(row), 3, "%s: %v", heading, row)
@@ -296,27 +279,7 @@ func countsOfAGuest(t *testing.T) []aggregator.Count {
 
 // ownTables puts the tables of which the code has all the words where they belong in the page.
 func ownTables(text string) string {
-	var counts, columns, windows strings.Builder
-	counts.WriteString("| name | unit | what it is | title in the tables |\n|---|---|---|---|\n")
-	for _, c := range report.Counts {
-		unit, title := "count", c.Title
-		if c.Time {
-			unit = "ns"
-		}
-		if !c.Column {
-			title = ""
-		}
-		fmt.Fprintf(&counts, "| `%s` | %s | %s | %s |\n", c.Name, unit, c.About, title)
-	}
-	columns.WriteString("| scenario | phase or figure | what it is | where | better |\n|---|---|---|---|---|\n")
-	for _, c := range report.Columns {
-		kind, better := "phase", ""
-		if c.Figure {
-			kind, better = "figure", c.Better.String()
-		}
-		where := map[string]string{report.InProcess: "this process", report.InMachine: "virtual machines", "": "both"}[c.Where]
-		fmt.Fprintf(&columns, "| `%s` | %s `%s` | %s | %s | %s |\n", c.Scenario, kind, c.Name, c.About, where, better)
-	}
+	var windows strings.Builder
 	windows.WriteString("| name | what is not exact, and why | what that means for the guest, and what to do |\n|---|---|---|\n")
 	for _, c := range new(homes.Stats).Counts() {
 		if !strings.HasPrefix(c.Name, "map_inexact_") {
@@ -324,7 +287,7 @@ func ownTables(text string) string {
 		}
 		fmt.Fprintf(&windows, "| `%s` | %s | %s |\n", c.Name, c.Why, c.Then)
 	}
-	for heading, table := range map[string]string{benchCounts: counts.String(), benchColumns: columns.String(), inexact: windows.String()} {
+	for heading, table := range map[string]string{inexact: windows.String()} {
 		before, rest, ok := strings.Cut(text, "\n## "+heading+"\n")
 		intro, rest, ok2 := strings.Cut(rest, "\n\n| ")
 		_, after, ok3 := strings.Cut(rest, "\n\n")

@@ -41,9 +41,6 @@ func newTable(b *strings.Builder) *tabwriter.Writer {
 	return tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 }
 
-// flush ends a table. The last column is not padded.
-func flush(w *tabwriter.Writer) { w.Flush() } // a strings.Builder takes everything
-
 func seconds(ns float64) string { return benchunit.Scale(ns/1e9, benchunit.Decimal) + "s" }
 
 func count(n float64) string {
@@ -58,7 +55,11 @@ func ratioText(s *Spread) string {
 	if s == nil || math.IsNaN(s.Median) {
 		return "-"
 	}
-	return fmt.Sprintf("%.2f %s", s.Median, s.text)
+	text := fmt.Sprintf("%.2f", s.Median)
+	if s.Low != nil {
+		text += " ±" + s.text
+	}
+	return text
 }
 
 // screen writes one line for each scenario: time and traps of the baseline, then of each other
@@ -74,11 +75,7 @@ func (r *Run) screen(b *strings.Builder) {
 		fmt.Fprintf(b, "%s (%s)\n", whereTitles[where], repetitions(groups, where))
 		w := newTable(b)
 		for _, s := range setups {
-			if s == baselines[0] {
-				fmt.Fprintf(w, "\t%s\t", s)
-			} else {
-				fmt.Fprintf(w, "\t%s\t", s)
-			}
+			fmt.Fprintf(w, "\t%s\t", s)
 		}
 		fmt.Fprint(w, "\nscenario")
 		for _, s := range setups {
@@ -113,7 +110,7 @@ func (r *Run) screen(b *strings.Builder) {
 			}
 			fmt.Fprintln(w)
 		}
-		flush(w)
+		w.Flush()
 		r.transport(b, groups, where)
 	}
 	b.WriteString("\nratio: time by that of pass-through, turn by turn; median, and the half width of its 95 % interval (from 6 turns)\n")
@@ -159,7 +156,7 @@ func (r *Run) transport(b *strings.Builder, groups []Group, where string) {
 		}
 		fmt.Fprintln(w)
 	}
-	flush(w)
+	w.Flush()
 }
 
 // againstText writes one line for each scenario and set-up that two binaries measured.
@@ -180,7 +177,7 @@ func (r *Run) againstText(b *strings.Builder) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Where, g.Scenario, g.Setup, seconds(g.Time.Median), ratioText(g.Ratio), count(g.Traps.Median), oldTraps)
 	}
-	flush(w)
+	w.Flush()
 	b.WriteString("\nnew/old: ratio of the times, turn by turn; median, and the half width of its 95 % interval (from 6 turns)\n")
 }
 
@@ -221,12 +218,12 @@ func (r *Run) units(b *strings.Builder) {
 			fmt.Fprintln(w)
 		}
 	}
-	flush(w)
+	w.Flush()
 }
 
 func valueText(values []float64, unit string) string {
 	s := Summarize(values)
-	return benchunit.Scale(s.Center, benchunit.ClassOf(unit)) + " " + s.PctRangeString()
+	return benchunit.Scale(s.Center, benchunit.ClassOf(unit)) + " ±" + s.PctRangeString()
 }
 
 // Compare writes what differs between two runs, as benchstat decides it: Mann and Whitney's U-test
@@ -241,7 +238,7 @@ func Compare(w io.Writer, old, now *Run, all bool) error {
 	was, is := old.table(), now.table()
 	table := newTable(&b)
 	fmt.Fprintln(table, "where\tcase\tset-up\tunit\told\tnew\tdelta")
-	better, worse, same, missing, few := 0, 0, 0, 0, false
+	improved, worse, same, missing, few := 0, 0, 0, 0, false
 	for _, k := range is.keys {
 		if was.by[k] == nil {
 			missing++
@@ -255,7 +252,7 @@ func Compare(w io.Writer, old, now *Run, all bool) error {
 			x := benchmath.NewSample(slices.Clone(before), &benchmath.DefaultThresholds)
 			y := benchmath.NewSample(slices.Clone(after), &benchmath.DefaultThresholds)
 			c := benchmath.AssumeNothing.Compare(x, y)
-			few = few || len(c.Warnings) > 0
+			few = few || len(before) < 4 || len(after) < 4
 			d := c.FormatDelta(Summarize(before).Center, Summarize(after).Center)
 			switch {
 			case d == "~" || d == "0.00%" || strings.HasPrefix(d, "+0.00") || strings.HasPrefix(d, "-0.00"):
@@ -263,8 +260,8 @@ func Compare(w io.Writer, old, now *Run, all bool) error {
 				if !all {
 					continue
 				}
-			case strings.HasPrefix(d, "-") != betterHigher(u):
-				better++
+			case strings.HasPrefix(d, "-") != better(u):
+				improved++
 			default:
 				worse++
 			}
@@ -276,19 +273,17 @@ func Compare(w io.Writer, old, now *Run, all bool) error {
 			missing++
 		}
 	}
-	flush(table)
-	fmt.Fprintf(&b, "\n%d worse, %d better, %d without a significant difference (p >= 0.05)\n", worse, better, same)
+	table.Flush()
+	fmt.Fprintf(&b, "\n%d worse, %d better, %d without a significant difference (p >= 0.05)\n", worse, improved, same)
 	if missing > 0 {
 		fmt.Fprintf(&b, "%d cases are in one of the runs only\n", missing)
 	}
 	if few {
-		b.WriteString("some cases have too few repetitions to tell: four in each run are enough\n")
+		b.WriteString("some cases have too few repetitions to tell: give both runs four or more\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-func betterHigher(unit string) bool { return better(unit) }
 
 func (r *Run) places(groups []Group) (out []string) {
 	for i := range groups {

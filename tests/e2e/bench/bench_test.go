@@ -1,6 +1,5 @@
-// Package bench runs umbra bench with virtual machines: a stock kernel probes the
-// card itself and a virtual GPU, by turns. It looks at what was counted, not at
-// how long it took.
+// Package bench runs umbra bench with virtual machines: a stock kernel probes the card itself and a
+// virtual GPU, by turns. It checks what was counted, not how long it took.
 package bench
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/cmd/bench"
-	"github.com/umbra-gpu/umbra/cmd/bench/report"
+	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 )
@@ -20,31 +19,37 @@ func TestMachines(t *testing.T) {
 	labtest.Need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
+	setups := []string{setup.PassThrough, setup.Naive}
 	r, err := bench.Run(ctx, bench.Options{
-		Umbra: "test", Quick: true, Repeat: 1, Boots: 1, Setups: []string{report.PassThrough, setup.Naive},
-		Only: []string{"probe", "doorbell", report.Bells, "traps", "suspend"}, Progress: t.Output(),
+		Quick: true, Turns: 1, Boots: 1, Machines: true, Setups: setups,
+		Only: []string{"probe", "doorbell", "bandwidth", "traps", "suspend", "transport"}, Progress: t.Output(),
 	})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
-	require.Empty(t, r.Undescribed(), "each phase and figure is described in report.Columns")
-	require.NotNil(t, r.Emulator)
-	t.Attr("kernel", "6.12 under "+r.Emulator.Accelerator)
-	count := func(scenario, name, setup, count string) float64 {
+	require.NotEmpty(t, r.Config("qemu"))
+	t.Attr("kernel", "6.12 under "+r.Config("accelerator"))
+	metrics := map[string]map[string]result.Spread{}
+	for _, g := range r.Groups(true) {
+		require.Equal(t, result.Machine, g.Where)
+		metrics[g.Scenario+"/"+g.Case+"/"+g.Setup] = g.Metrics
+	}
+	metric := func(key, unit string) float64 {
 		t.Helper()
-		x := r.Find(report.InMachine, scenario, name, setup)
-		require.NotNil(t, x, "%s on %s", scenario, setup)
-		require.Contains(t, x.Total.Counts, count)
-		require.NotNil(t, x.Ratio)
-		return x.Total.Counts[count].Median
+		require.Contains(t, metrics, key)
+		require.Contains(t, metrics[key], unit)
+		return metrics[key][unit].Median
 	}
-	for _, s := range []string{report.PassThrough, setup.Naive} {
-		require.Greater(t, count("probe", "Linux 6.12", s, report.Reads), 5000.0, "registers of a probe")
-		require.Greater(t, count("probe", "Linux 6.12", s, report.Writes), 300_000.0, "instance memory of a probe")
-		require.Greater(t, count("doorbell", "Linux 6.12, fences", s, report.Writes), 100.0)
+	for _, s := range setups {
+		require.Greater(t, metric("probe/linux=6.12/"+s, "reads/op"), 5000.0, "registers")
+		require.Greater(t, metric("probe/linux=6.12/"+s, result.Traps), 300_000.0, "instance memory")
+		require.Positive(t, metric("doorbell/linux=6.12/doorbells/"+s, "store-p50-sec"))
+		require.Positive(t, metric("suspend/linux=6.12/poweroff/"+s, "guest-clock-sec"))
 	}
-	require.Greater(t, count(report.Bells, "Linux 6.12, no scheduler", report.PassThrough, report.Writes), 300.0, "stores and submissions")
-	require.GreaterOrEqual(t, count("doorbell", "Linux 6.12, fences", setup.Naive, report.Doorbells), 100.0)
-	require.Positive(t, count("probe", "Linux 6.12", setup.Naive, report.Scans))
-	require.Greater(t, count("probe", "Linux 6.12", setup.Naive, report.Invalidates), 10.0)
-	require.NotNil(t, r.Find(report.InMachine, "suspend", "Linux 6.12, poweroff", setup.Naive))
+	require.GreaterOrEqual(t, metric("doorbell/linux=6.12/fences/naive", "doorbells/op"), 1.0)
+	require.Greater(t, metric("probe/linux=6.12/naive", "invalidates/op"), 10.0)
+	for _, row := range setup.Transports() {
+		for _, access := range []string{"read", "write", "32-posted-writes-and-a-read", "1000-posted-writes-and-a-read"} {
+			require.GreaterOrEqual(t, metric("transport/linux=6.12/"+access+"/"+row.Name, result.Traps), 1.0)
+		}
+	}
 }
