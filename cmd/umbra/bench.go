@@ -180,6 +180,7 @@ func (c *benchRunCmd) write(out output, r *result.Run, interrupted bool) (err er
 type benchShowCmd struct {
 	File string `arg:"" placeholder:"FILE" help:"Results of a run."`
 	VS   string `name:"vs" placeholder:"OLD" help:"Compare with the results in OLD: what differs significantly, as benchstat decides it."`
+	Base string `placeholder:"SETUP" help:"Set-up that the others are compared with (default: pass-through)."`
 	All  bool   `help:"Show every case and every unit; with --vs also what does not differ."`
 	JSON bool   `name:"json" help:"Write a summary as JSON."`
 }
@@ -189,6 +190,7 @@ func (c *benchShowCmd) Run(out output) error {
 	if err != nil {
 		return badFile(c.File, err)
 	}
+	r.Base = c.Base
 	if c.VS == "" {
 		return show(out.stdout, r, nil, c.JSON, c.All)
 	}

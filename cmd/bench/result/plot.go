@@ -35,7 +35,7 @@ func (r *Run) Page(w io.Writer) error {
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "<p>%s</p>\n", html.EscapeString(n))
 	}
-	base, idealText := "pass-through", "pass-through"
+	base, idealText := r.baselines()[0], r.baselines()[0]
 	if r.hasOld() {
 		base, idealText = "the old binary", "old"
 	}
@@ -45,7 +45,7 @@ func (r *Run) Page(w io.Writer) error {
 		ratio := panels{
 			ideal: 1, idealText: idealText,
 			value: func(g *Group) *Spread {
-				if g.Setup == baselines[0] && !r.hasOld() {
+				if g.Setup == r.baselines()[0] && !r.hasOld() {
 					return nil
 				}
 				return g.Ratio
@@ -255,7 +255,7 @@ func (r *Run) crowd(where string) ([]byte, error) {
 			continue
 		}
 		n, s := of(k)
-		if n == 1 && (alone == 0 || k.Setup == baselines[0]) {
+		if n == 1 && (alone == 0 || k.Setup == r.baselines()[0]) {
 			alone = s.Median
 		}
 		_, hi := ends(&s)
@@ -271,7 +271,7 @@ func (r *Run) crowd(where string) ([]byte, error) {
 		p.X.Scale, p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = plot.LogScale{}, 0.9, most*1.1, 0, fastest*1.1
 		if err := errors.Join(
 			addLine(p, ideal, true, plotter.XYs{{X: 1, Y: alone}, {X: most, Y: alone}}),
-			addLabels(p, ideal, plotter.XYs{{X: 1, Y: alone + fastest/30}}, []string{"ideal: as one with pass-through"}),
+			addLabels(p, ideal, plotter.XYs{{X: 1, Y: alone + fastest/30}}, []string{"ideal: as one with " + r.baselines()[0]}),
 		); err != nil {
 			return nil, err
 		}

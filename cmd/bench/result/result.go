@@ -91,6 +91,7 @@ type Run struct {
 	Results []*benchfmt.Result
 	Notes   []string // comments of the file: when and by what it was measured
 	Errors  []string // what could not be measured
+	Base    string   // set-up that the others are compared with; "" is pass-through
 	config  []benchfmt.Config
 }
 

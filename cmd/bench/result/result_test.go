@@ -103,6 +103,9 @@ func TestRatio(t *testing.T) {
 	require.Less(t, *slow.High, 1.21)
 	require.InDelta(t, 1, group(t, r, "copy", "all").Ratio.Median, 0.01)
 	require.InDelta(t, 120, group(t, r, "probe", "all").Traps.Median, 1e-9)
+	r.Base = "all"
+	require.InDelta(t, 1/1.2, group(t, r, "probe", "pass-through").Ratio.Median, 0.01)
+	r.Base = ""
 	require.Nil(t, group(t, planted(5, nil), "probe", "all").Ratio.Low, "five turns make no interval")
 
 	var b strings.Builder

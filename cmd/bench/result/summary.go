@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -92,7 +93,9 @@ func spread(values []float64, factor float64) Spread {
 }
 
 // baselines are the set-ups that others are compared with, the first one that is there.
-var baselines = []string{"pass-through", "echo", "native"}
+func (r *Run) baselines() []string {
+	return []string{cmp.Or(r.Base, "pass-through"), "echo", "native"}
+}
 
 // Groups summarizes the run by scenario and set-up, or by case and set-up. With results of two
 // binaries, the ratio is the new one's time by the old one's.
@@ -124,7 +127,7 @@ func (r *Run) Groups(byCase bool) (out []Group) {
 				}
 				g.Cases++
 				times, traps = append(times, t.by[k][Time]), append(traps, t.by[k][Traps])
-				if b := t.baseline(k, paired); b != nil {
+				if b := t.baseline(k, r.baselines(), paired); b != nil {
 					mine, base = append(mine, t.by[k][Time]), append(base, b)
 				}
 				if byCase {
@@ -147,7 +150,7 @@ func (r *Run) Groups(byCase bool) (out []Group) {
 }
 
 // baseline returns the times that those of a key are compared with, nil for none.
-func (t *table) baseline(k Key, paired bool) []float64 {
+func (t *table) baseline(k Key, baselines []string, paired bool) []float64 {
 	if paired {
 		k.Binary = Old
 		return t.by[k][Time]

@@ -80,7 +80,7 @@ func (r *Run) screen(b *strings.Builder) {
 		fmt.Fprint(w, "\nscenario")
 		for _, s := range setups {
 			head := "ratio"
-			if s == baselines[0] || !slices.Contains(setups, baselines[0]) {
+			if s == r.baselines()[0] || !slices.Contains(setups, r.baselines()[0]) {
 				head = "time"
 			}
 			fmt.Fprintf(w, "\t%s\ttraps", head)
@@ -102,9 +102,9 @@ func (r *Run) screen(b *strings.Builder) {
 					mark, partial = "*", true
 				}
 				text := ratioText(g.Ratio)
-				if g.Ratio == nil || setup == baselines[0] {
+				if g.Ratio == nil || setup == r.baselines()[0] {
 					text = seconds(g.Time.Median)
-					alone = alone || setup != baselines[0]
+					alone = alone || setup != r.baselines()[0]
 				}
 				fmt.Fprintf(w, "\t%s%s\t%s", text, mark, count(g.Traps.Median))
 			}
@@ -113,9 +113,9 @@ func (r *Run) screen(b *strings.Builder) {
 		w.Flush()
 		r.transport(b, groups, where)
 	}
-	b.WriteString("\nratio: time by that of pass-through, turn by turn; median, and the half width of its 95 % interval (from 6 turns)\n")
+	fmt.Fprintf(b, "\nratio: time by that of %s, turn by turn; median, and the half width of its 95 %% interval (from 6 turns)\n", r.baselines()[0])
 	if alone {
-		b.WriteString("a time instead of a ratio: pass-through does not have the scenario\n")
+		fmt.Fprintf(b, "a time instead of a ratio: %s does not have the scenario\n", r.baselines()[0])
 	}
 	if partial {
 		b.WriteString("*: not with all cases: what a guest maps is not trapped, and a whole card is not shared\n")
