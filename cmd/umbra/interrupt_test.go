@@ -54,7 +54,7 @@ func TestInterruptedBench(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stderr := &cutter{at: "traps register-read", cut: cancel} // contexts are measured
-	args := []string{"bench", "--in-process", "--quick", "--only", "contexts,traps", "--setups", "lazy", "--repeat", "1"}
+	args := []string{"bench", "--in-process", "--quick", "--only", "contexts,traps", "--setups", "naive+lazy", "--repeat", "1"}
 	require.Equal(t, exitFailed, doMain(ctx, args, io.Discard, stderr), stderr.String())
 	require.Contains(t, stderr.String(), "umbra: interrupted, before it was done\n")
 	require.Contains(t, stderr.String(), "wrote umbra-bench.partial.txt\n")
@@ -107,7 +107,7 @@ func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func TestBenchWritesWhatItCan(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var stderr bytes.Buffer
-	args := []string{"bench", "--in-process", "--quick", "--only", "contexts", "--setups", "lazy", "--repeat", "1"}
+	args := []string{"bench", "--in-process", "--quick", "--only", "contexts", "--setups", "naive+lazy", "--repeat", "1"}
 	require.Equal(t, exitFailed, doMain(t.Context(), args, broken{}, &stderr))
 	require.Contains(t, stderr.String(), io.ErrClosedPipe.Error())
 	require.FileExists(t, "umbra-bench.txt")
