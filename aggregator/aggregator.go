@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -36,8 +35,6 @@ type Aggregator struct {
 	routing sync.WaitGroup
 	closing chan struct{} // closed by Close
 
-	poller *doorbell.Poller // of the doorbells that are not trapped
-	polled doorbell.Stats
 }
 
 // Options are an aggregator's limits, and how it shares. The zero value of each is
@@ -70,11 +67,8 @@ type Options struct {
 	// TableRate bounds the work on page tables for one guest, in the long run, in bytes
 	// a second of which each is about a nanosecond (see toll); default 512 MiB, half a
 	// processor. A guest beyond that has its invalidates and submissions wait; memory
-	// that goes does not. Doorbells that its own goroutine looks for (ownLook) are paid of
-	// the same rate.
+	// that goes does not.
 	TableRate float64
-	// Pace bounds how often doorbells that are not trapped are looked for.
-	Pace doorbell.Pace
 	// Map bounds what a guest's mapped windows cost, if GuestConfig does not say so.
 	Map homes.Limits
 	// Scheduler says how the card's time is shared. Without it, work is given to
@@ -118,12 +112,6 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 			return nil, err
 		}
 	}
-	if a.poller, err = doorbell.New(o.Pace, &doors{agg: a, most: homes.AtOnce}, &a.polled); err != nil {
-		if a.gate != nil {
-			a.gate.close()
-		}
-		return nil, fmt.Errorf("aggregator: %w", err)
-	}
 	c.AttachHost(&a.bus)
 	a.routing.Add(1)
 	go a.route()
@@ -137,14 +125,13 @@ func (a *Aggregator) Close() error {
 	if g := a.everybody(); len(g) > 0 {
 		return fmt.Errorf("aggregator: closed while guest %s is there", g[0].name)
 	}
-	err := a.poller.Close()
 	a.ctl.card.DetachHost()
 	close(a.closing)
 	a.routing.Wait()
 	if a.gate != nil {
 		a.gate.close()
 	}
-	return err
+	return nil
 }
 
 // allocOwn returns n bytes of card memory that no guest can reach, scrubbed.
@@ -189,9 +176,6 @@ type GuestConfig struct {
 	Share sched.NodeConfig
 	// Processes is how its processes share that.
 	Processes Processes
-	// Doorbell says how its doorbells are heard: with Poll, its clients may map the
-	// poll area too.
-	Doorbell doorbell.Mode
 }
 
 // Own is what the aggregator takes of the card's memory for itself, at most, beside

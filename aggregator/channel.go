@@ -32,7 +32,6 @@ type channel struct {
 	lastPut    uint32           // the guest's GP_PUT as of its last bell; what it names may not be gathered yet
 	putSeq     uint64           // how often it was heard: GP_PUT comes round
 	roundPut   uint32           // the same of the bell in doing: what a round gathers for, and submits at its end
-	userdStale bool             // the guest's USERD may not have what the card reports
 
 	sent atomic.Bool // by the gate, since engine events were last routed
 

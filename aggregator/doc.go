@@ -48,10 +48,6 @@
 // With [Options.Scheduler] one more ([gate.run]), from New to Close: it asks the card
 // what it did and forwards what is next.
 //
-// The poller ([doorbell.Poller]), from New to Close, looks at doorbells that are not
-// trapped. It takes the locks below from 3 on, and never waits for a guest's windows. What
-// would take it long for one guest is left to that guest's work ([Guest.ownLook]).
-//
 // # Locks, in the order they are taken
 //
 //  1. The virtual GPU's own lock (package devmodel). Calls into a Guest come

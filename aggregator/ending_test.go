@@ -3,6 +3,7 @@ package aggregator
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -136,4 +137,18 @@ func TestNothingIsOwedBehindAStart(t *testing.T) {
 	f.hold(regMMUCtrl, false)
 	settleRound(g)
 	require.True(t, g.Invalidated())
+}
+
+// held makes a guest's goroutine wait until letGo is called, as one that has spent its rate.
+func held(t *testing.T, g *Guest) (letGo func()) {
+	settle(g)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.tableBudget.spend(time.Now(), 1, 1e15)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.tableBudget = leakyBucket{}
+		g.wake.Broadcast()
+	}
 }

@@ -227,7 +227,6 @@ func (t *gate) forward(c *gated, n int) {
 	c.sent = (c.sent + uint32(n)) & (c.size - 1)
 	c.ch.sent.Store(true)
 	t.agg.ctl.doorbell(c.ch.id, c.sent)
-	c.ch.guest.lookSoon() // the card fetches it
 }
 
 // meter charges what the card has done for a channel since it was last asked.
@@ -273,9 +272,6 @@ func (t *gate) charge(now time.Duration, c *gated, u *card.Use) {
 	if n > 0 || busy[c.lane] > 0 {
 		t.s.Complete(now, sched.Done{Channel: c.node, Engine: c.lane, Entries: n, Busy: busy[c.lane]})
 		c.inflight -= n
-	}
-	if n > 0 {
-		c.ch.guest.lookSoon()
 	}
 }
 

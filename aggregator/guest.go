@@ -53,9 +53,6 @@ type Guest struct {
 	detached         card.Bus             // memory that the guest has, but the card no longer reaches
 	blocked          bool                 // PFIFO lets no channel of the guest run
 	served           [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
-	polled           bool                 // doorbells may be written without a trap
-	astray           bool                 // and where windows do not expect it
-	watched          channelSet           // channels that may be rung so
 	quarantineReason string               // why the guest is in safe mode
 	errorBudget      leakyBucket
 	tableBudget      leakyBucket // of table work
@@ -63,8 +60,6 @@ type Guest struct {
 	ended            bool        // and everything has ended
 
 	quarantined atomic.Bool // unsafe is set
-
-	watching atomic.Bool // polled, and watched is not empty
 
 	// tracker's Watch is anybody's, the rest the guest's goroutine's.
 	tracker *shadowpt.Tracker
@@ -188,7 +183,6 @@ func (g *Guest) Reset() error {
 	for id := range uint8(gf100.Channels) {
 		g.setBound(id, 0, false)
 		g.channels[id].enabled = false
-		g.watch(id)
 	}
 	g.pending.reset = true
 	g.await()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -26,14 +25,12 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 	if err := g.takePieces(&cfg.Limits); err != nil {
 		return err
 	}
-	cfg.Doorbells = g.limits.Doorbell == doorbell.Poll
 	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
 	if err != nil {
 		g.givePieces()
 		return err
 	}
 	g.mapped.Store(set)
-	g.lookOut(false)
 	g.windows.bar1.show()
 	g.windows.bar3.show()
 	g.SetPRAMIN(0)
@@ -45,7 +42,6 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 // again when it is called again. Until then nobody else may have the GPU.
 func (g *Guest) CloseWindows() error {
 	if set := g.mapped.Swap(nil); set != nil {
-		g.lookOut(false)
 		g.left.Store(set)
 	}
 	set := g.left.Load()
@@ -93,7 +89,7 @@ func (g *Guest) SetPRAMIN(win uint32) {
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
 func (g *Guest) SetPollArea(v uint32) {
 	if set := g.mapped.Load(); set != nil {
-		g.lookOut(set.PollArea(uint64(v&gf100.BlockAddr)<<12, gf100.PollSize))
+		set.PollArea(uint64(v&gf100.BlockAddr)<<12, gf100.PollSize)
 	}
 }
 
@@ -172,9 +168,7 @@ func (o owner) Home(m card.Move) (done uint64, err error) {
 }
 
 // maps tells whether the guest's client may map anything.
-func (g *Guest) maps() bool {
-	return g.limits.Map != homes.MapNone || g.limits.Doorbell != doorbell.Trap
-}
+func (g *Guest) maps() bool { return g.limits.Map != homes.MapNone }
 
 func (g *Guest) mapLimits() homes.Limits {
 	if g.limits.MapLimits != (homes.Limits{}) {

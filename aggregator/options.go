@@ -20,7 +20,7 @@ func (o *Options) complete() {
 }
 
 // check says what of completed options cannot be, by the names that the configuration
-// has for them. Pace, Map and Scheduler are checked by those whose they are.
+// has for them. Map and Scheduler are checked by those whose they are.
 func (o *Options) check() error {
 	if o.Guests < 1 || o.Guests > MaxGuests {
 		return fmt.Errorf("limits.guests: %d: must be 1 to %d", o.Guests, MaxGuests)

@@ -25,7 +25,6 @@ type requests struct {
 	count      uint32
 	invalidate invalidations
 	asked      bool             // by the guest, which waits for it: of invalidate, what was not put off
-	look       bool             // for doorbells that nobody traps; see ownLook
 	entries    bool             // table entries were written that are to be applied at once
 	policy     *shadowpt.Policy // the shadows are to be kept like that from now on
 }
@@ -69,7 +68,7 @@ func (v *invalidations) has(s spaceKey) bool {
 }
 
 func (t *requests) empty() bool {
-	return t.bind.empty() && t.preempt.empty() && t.doorbells.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && !t.look && t.policy == nil
+	return t.bind.empty() && t.preempt.empty() && t.doorbells.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && t.policy == nil
 }
 
 // urgent reports whether something is there that does not wait for the rate of
@@ -84,11 +83,10 @@ func (t *requests) bindsOnly() bool {
 	return rest.empty()
 }
 
-// bellsOnly reports whether there is nothing but bells, and looks for such, which no register
-// asks about.
+// bellsOnly reports whether there is nothing but bells, which no register asks about.
 func (t *requests) doorbellsOnly() bool {
 	rest := *t
-	rest.doorbells, rest.look = channelSet{}, false
+	rest.doorbells = channelSet{}
 	return rest.empty()
 }
 

@@ -28,7 +28,6 @@ func (g *Guest) setBound(id uint8, inst uint64, on bool) {
 		return
 	}
 	c.inst, c.bound = inst, on
-	g.watch(id)
 	g.events.forget(id)
 	for e := range g.served {
 		if g.served[e] == id+1 {
@@ -53,7 +52,6 @@ func (g *Guest) Enable(id uint8, on bool) {
 	defer g.mu.Unlock()
 	c := &g.channels[id]
 	c.enabled = on
-	g.watch(id)
 	if c.ch == nil || g.rebinding(id) {
 		return // the goroutine looks at enabled when it has bound the channel
 	}

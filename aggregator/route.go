@@ -113,7 +113,6 @@ func (g *Guest) engineEvent(engines uint32) {
 	if moved {
 		g.stats.EngineEvents.Add(1)
 		g.events.engines |= engines
-		g.lookSoon()
 		g.eventsReady.Signal()
 	}
 }

@@ -9,21 +9,19 @@ import (
 // GuestStats counts what a guest asked for and what came of it. Every counter
 // may be read at any time.
 type GuestStats struct {
-	Doorbells       atomic.Uint64 // doorbells
-	PolledDoorbells atomic.Uint64 // of these, those that were not trapped
-	OwnLooks        atomic.Uint64 // looks for those by its own goroutine: it has much in many places
-	Binds           atomic.Uint64
-	Unbinds         atomic.Uint64
-	Runlists        atomic.Uint64
-	Preempts        atomic.Uint64
-	Invalidates     atomic.Uint64 // asked for
-	Rebuilds        atomic.Uint64 // shadows built from all of the tables
-	EngineEvents    atomic.Uint64 // delivered
-	MMUFaults       atomic.Uint64
-	Runaways        atomic.Uint64 // requests that were ended because they ran for too long
-	PBDMAErrors     atomic.Uint64
-	EngineErrors    atomic.Uint64 // methods that an engine refused
-	WindowFaults    atomic.Uint64 // BAR accesses that the guest's tables do not answer
+	Doorbells    atomic.Uint64 // doorbells
+	Binds        atomic.Uint64
+	Unbinds      atomic.Uint64
+	Runlists     atomic.Uint64
+	Preempts     atomic.Uint64
+	Invalidates  atomic.Uint64 // asked for
+	Rebuilds     atomic.Uint64 // shadows built from all of the tables
+	EngineEvents atomic.Uint64 // delivered
+	MMUFaults    atomic.Uint64
+	Runaways     atomic.Uint64 // requests that were ended because they ran for too long
+	PBDMAErrors  atomic.Uint64
+	EngineErrors atomic.Uint64 // methods that an engine refused
+	WindowFaults atomic.Uint64 // BAR accesses that the guest's tables do not answer
 
 	Scans            atomic.Uint64 // times that shadows were brought up to date
 	LazyInvalidates  atomic.Uint64 // invalidates that were put off until the next work
@@ -68,8 +66,6 @@ type Count struct {
 func (s *GuestStats) Counts() []Count {
 	list := []Count{
 		{"doorbells", s.Doorbells.Load(), false},
-		{"polled_doorbells", s.PolledDoorbells.Load(), false},
-		{"own_looks", s.OwnLooks.Load(), false},
 		{"binds", s.Binds.Load(), false},
 		{"unbinds", s.Unbinds.Load(), false},
 		{"runlists", s.Runlists.Load(), false},

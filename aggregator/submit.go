@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -13,16 +12,24 @@ import (
 // the trap or by the round. One that the guest writes later has a bell of its own, and what it
 // stored before that may not be where the card finds it yet.
 
-// Bell tells that the guest wrote GP_PUT of a channel. If nothing is under way that the
-// submission could depend on, the card hears of it at once. What the guest wrote to mapped
-// windows before is one such thing: if it is more than a trap should look at, the guest's
-// goroutine does it.
+// Doorbell tells that the guest wrote GP_PUT of a channel. What the guest wrote to aliases before
+// is flushed first. If nothing else is under way that the submission could depend on, the card
+// hears of it at once.
 func (g *Guest) Doorbell(id uint8) {
 	b, news := g.readPut(id)
-	gathered := !news || g.gatherWithin(homes.AtOnce) == homes.Done
+	if news {
+		g.gather()
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ring(id, g.notePut(b) && gathered)
+	g.ring(id, g.notePut(b))
+}
+
+// gather brings what the guest wrote to aliases to where the card finds it.
+func (g *Guest) gather() {
+	if set := g.mapped.Load(); set != nil {
+		set.GatherAll()
+	}
 }
 
 // found is what there was to hear of a channel.
@@ -112,12 +119,21 @@ func (g *Guest) submit(ch *channel, put uint32) {
 	if ch.ended() {
 		return
 	}
-	ch.mayHaveRun, ch.active, ch.userdStale = true, true, true
+	ch.mayHaveRun, ch.active = true, true
 	if g.agg.gate != nil {
 		g.agg.gate.submit(ch, put)
 	} else {
 		g.agg.ctl.doorbell(ch.id, put)
 	}
+}
+
+// put reads the guest's GP_PUT.
+func (ch *channel) put() (put uint32, ok bool) {
+	at, ok := ch.guest.extents.translate(ch.userd, gf100.USERDSize)
+	if !ok {
+		return 0, false
+	}
+	return ch.guest.agg.ctl.readVRAM(at + gf100.USERDGPPut), true
 }
 
 // ended reports whether the channel has come to its end. Guest.mu is held.

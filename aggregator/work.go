@@ -26,9 +26,6 @@ func (g *Guest) round(t *requests) {
 	for _, sp := range g.spaces {
 		sp.fresh = false
 	}
-	if t.look {
-		g.ownLook()
-	}
 	if !t.gather.empty() {
 		t.gather.each(g.rereadPut)
 		g.gather()
@@ -64,7 +61,6 @@ func (g *Guest) takeAll() (left []*channel) {
 			left = append(left, ch)
 		}
 		g.channels[i] = guestChannel{}
-		g.watch(uint8(i))
 	}
 	return left
 }
@@ -157,7 +153,6 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	c := &g.channels[id]
 	old, want, inst := c.ch, c.bound && g.quarantineReason == "" && !g.pending.bind.has(id), c.inst
 	c.ch, g.leaving = nil, c.ch
-	g.watch(id)
 	g.mu.Unlock()
 	if old != nil {
 		g.close(old)
@@ -181,7 +176,6 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 		return false
 	}
 	c.ch = ch
-	g.watch(id)
 	if g.quarantineReason != "" {
 		g.pending.bind.add(id)
 		return relist

@@ -62,7 +62,6 @@ type Card struct {
 	Bytes      uint64           `json:"bytes"`         // moved by engines
 	Interrupts uint64           `json:"interrupts"`
 	Faults     serve.FaultCount `json:"faults"`
-	Polling    *serve.PollCount `json:"polling,omitempty"` // if somebody looked for doorbells
 	// How the card's time is shared, and what should not have happened, if there is a
 	// scheduler.
 	Scheduler *sched.Config     `json:"scheduler,omitempty"`

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -35,8 +34,6 @@ func TestBoundsAreOfThoseWhoKeepThem(t *testing.T) {
 		{"limits.guests", "max", aggregator.MaxGuests},
 		{"limits.guests", "def", aggregator.MaxGuests},
 		{"server.max-dma-mappings", "min", leastMappings},
-		{"limits.doorbell-fast", "min", uint64(doorbell.MinFast)},
-		{"limits.doorbell-slow", "max", uint64(doorbell.MaxSlow)},
 	} {
 		o, ok := tags[c.path]
 		require.True(t, ok, c.path)

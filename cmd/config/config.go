@@ -23,7 +23,6 @@ package config
 import (
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 )
 
@@ -50,16 +49,15 @@ type Card struct {
 
 // Face is what a guest sees of its GPU, be it a card or a virtual one.
 type Face struct {
-	ROM         string        `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
-	MSI         bool          `yaml:"msi" negatable:"" def:"true" help:"Offer MSI; without it interrupts are INTx."`
-	Temperature int           `yaml:"temperature" placeholder:"C" def:"45" min:"0" max:"127" help:"What the temperature sensor reads, in degrees Celsius."`
-	TPCs        Counts        `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
-	BAR1        Size          `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
-	BAR3        Size          `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
-	BARMap      homes.Map     `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" def:"all" help:"What QEMU maps, so that the guest reaches it without a trap: none, all, or any of bar1, bar3, pramin, rom. It stays so while the server, or the GPU, is there."`
-	Doorbell    doorbell.Mode `yaml:"doorbell" placeholder:"HOW" def:"trap" help:"How submissions are heard: trap, or poll: QEMU maps the doorbells too, and they are looked for. It stays so while the server, or the GPU, is there."`
-	Device      ID            `yaml:"pci-device" name:"pci-device" placeholder:"ID" def:"06d8" help:"PCI device id, of vendor 10de."`
-	Subsystem   Subsystem     `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" def:"10de:076f" help:"PCI subsystem vendor and id."`
+	ROM         string    `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
+	MSI         bool      `yaml:"msi" negatable:"" def:"true" help:"Offer MSI; without it interrupts are INTx."`
+	Temperature int       `yaml:"temperature" placeholder:"C" def:"45" min:"0" max:"127" help:"What the temperature sensor reads, in degrees Celsius."`
+	TPCs        Counts    `yaml:"tpcs" name:"tpcs" placeholder:"N,..." def:"4,4,3,3" help:"Number of TPCs in each GPC."`
+	BAR1        Size      `yaml:"bar1" name:"bar1" placeholder:"SIZE" def:"128MiB" min:"16MiB" max:"8GiB" pow2:"" help:"Size of BAR1, the window into VRAM."`
+	BAR3        Size      `yaml:"bar3" name:"bar3" placeholder:"SIZE" def:"64MiB" min:"16MiB" max:"1GiB" pow2:"" help:"Size of BAR3, the window into instance memory."`
+	BARMap      homes.Map `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" def:"all" help:"What QEMU maps, so that the guest reaches it without a trap: none, all, or any of bar1, bar3, pramin, rom. It stays so while the server, or the GPU, is there."`
+	Device      ID        `yaml:"pci-device" name:"pci-device" placeholder:"ID" def:"06d8" help:"PCI device id, of vendor 10de."`
+	Subsystem   Subsystem `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" def:"10de:076f" help:"PCI subsystem vendor and id."`
 }
 
 // Share is what a virtual GPU gets of the card.
@@ -78,19 +76,15 @@ type Limits struct {
 	InterruptBurst int           `yaml:"interrupt-burst" placeholder:"N" def:"64" min:"1" max:"65536" help:"How often the card is asked what happened, at most, before one that always has something to say is left alone for a while."`
 	InterruptPause time.Duration `yaml:"interrupt-pause" placeholder:"TIME" def:"1ms" min:"10us" max:"100ms" help:"And for how long."`
 	InvalidateDirs int           `yaml:"invalidate-dirs" placeholder:"N" def:"32" min:"1" max:"1024" help:"How many page directories one invalidate of the card names; one of more makes it forget everybody's translations."`
-	DoorbellLoad   Percent       `yaml:"doorbell-load" placeholder:"PERCENT" def:"25" min:"1" max:"100" help:"With doorbell: poll, how much of one processor looking for them may take; it comes before the two times below."`
 
 	CardTimeout  time.Duration `yaml:"card-timeout" placeholder:"TIME" def:"500ms" min:"10ms" max:"2s" help:"How long the card is waited for, each time, and some 20 ms longer: the server itself may have stood still. A guest whose channels it has not given back by then is quarantined."`
 	UnmapTimeout time.Duration `yaml:"unmap-timeout" placeholder:"TIME" def:"1.5s" min:"10ms" max:"4s" help:"How long a client waits at most when it takes memory away, and some 40 ms longer: the server itself may have stood still; QEMU gives up after 5 s. A guest whose memory the card still uses then loses all of it."`
 	ErrorBurst   int           `yaml:"error-burst" placeholder:"N" def:"4096" min:"1" max:"1000000" help:"How many faults and errors of a guest may stop the card's engines at once before the guest is quarantined."`
 	ErrorRate    int           `yaml:"error-rate" placeholder:"N" def:"512" min:"1" max:"1000000" help:"How many a second may do so for ever."`
-	DoorbellFast time.Duration `yaml:"doorbell-fast" placeholder:"TIME" def:"50us" min:"10us" max:"1ms" help:"With doorbell: poll, how soon one is found that follows another."`
-	DoorbellSlow time.Duration `yaml:"doorbell-slow" placeholder:"TIME" def:"50ms" min:"1ms" max:"1s" help:"And how soon one that nobody expected."`
-	TableRate    Size          `yaml:"table-rate" placeholder:"SIZE" def:"512MiB" min:"1MiB" max:"1TiB" help:"How much work on page tables is done for one guest in a second, in the long run; its work waits for more. 1GiB is about a whole processor: eight bytes that are only compared count as one, an entry that is translated as 128. With doorbell: poll, doorbells that the guest's own goroutine looks for, since it has much in many places, are paid from it."`
-	MapReplicas  int           `yaml:"map-replicas" placeholder:"N" def:"1024" min:"1" max:"65536" help:"With bar-map, in how many more places a guest may map pages that it has mapped already. Others are not shown."`
-	MapRuns      int           `yaml:"map-runs" placeholder:"N" def:"2048" min:"8" max:"16384" help:"In how many pieces its pages may lie."`
-	MapPages     int           `yaml:"map-pages" placeholder:"N" def:"65536" min:"1024" max:"1048576" help:"How many pages of 4 KiB it may have mapped."`
-	MapMoves     int           `yaml:"map-moves" placeholder:"N" def:"1024" min:"64" max:"65536" help:"How many of them one access of a register may bring to where they belong; an invalidate of more is done later."`
+	TableRate    Size          `yaml:"table-rate" placeholder:"SIZE" def:"512MiB" min:"1MiB" max:"1TiB" help:"How much work on page tables is done for one guest in a second, in the long run; its work waits for more. 1GiB is about a whole processor: eight bytes that are only compared count as one, an entry that is translated as 128."`
+	MapAliases   int           `yaml:"map-aliases" placeholder:"N" def:"1024" min:"1" max:"65536" help:"How many more pages of mapped windows may show memory that another page already shows. Pages beyond that read as zeros."`
+	MapRuns      int           `yaml:"map-runs" placeholder:"N" def:"2048" min:"8" max:"16384" help:"In how many pieces the pages that live in mapped windows may lie. Each takes two mappings of the process."`
+	MapMoves     int           `yaml:"map-moves" placeholder:"N" def:"1024" min:"64" max:"65536" help:"How many pages one access of a register may move to or from mapped windows. The guest sees a larger invalidate as not yet done."`
 	QueueLimits
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"pgregory.net/rapid"
 )
@@ -41,7 +40,6 @@ card:
   bar1: 256MiB
   bar3: 32MiB
   bar-map: [bar3, rom]
-  doorbell: poll
   pci-device: 06dd
   pci-subsystem: 10de:0780
 server: {transport: libvfio-user, write-multi: false, max-dma-regions: 64, max-dma-mappings: 65, max-dma-size: 1TiB, max-data-size: 64KiB}
@@ -56,19 +54,19 @@ scheduler:
   timeslice: {slice: 2ms, work-conserving: false, grace: 3ms, disengaged: true}
   dfq: {slice: 4ms, factor: 6, free-run: 50ms, requests: 97, least: 7, grace: 5ms, window: 8, model: true}
   watchdog: {grace: 9s, offences: 10, within: 11s}
-limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, doorbell-fast: 30us, doorbell-slow: 3ms, table-rate: 2MiB, map-replicas: 100, map-runs: 200, map-pages: 2000, map-moves: 300, request: 2s, queued: 12, groups: 13, creations: 14,
-  guests: 4, rule-interval: 5s, interrupt-burst: 6, interrupt-pause: 7ms, invalidate-dirs: 8, doorbell-load: 9}
+limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, table-rate: 2MiB, map-aliases: 100, map-runs: 200, map-moves: 300, request: 2s, queued: 12, groups: 13, creations: 14,
+  guests: 4, rule-interval: 5s, interrupt-burst: 6, interrupt-pause: 7ms, invalidate-dirs: 8}
 `
 	want := Config{
 		Socket: "here.sock", Control: "there.sock",
 		Card: Card{Kind: "soft", VRAM: 1 << 30, Face: Face{
-			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, BARMap: homes.MapBAR3 | homes.MapROM, Doorbell: doorbell.Poll, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
+			ROM: "my.rom", Temperature: 60, TPCs: Counts{2, 2}, BAR1: 256 << 20, BAR3: 32 << 20, BARMap: homes.MapBAR3 | homes.MapROM, Device: 0x6dd, Subsystem: Subsystem{0x10de, 0x780},
 		}},
 		Server: Server{Transport: "libvfio-user", MaxDMARegions: 64, MaxDMAMappings: 65, MaxDMASize: 1 << 40, MaxDataSize: 64 << 10},
 		Shadow: Shadow{Sync: "eager", Scan: "incremental"},
 		Limits: Limits{
-			Guests: 4, RuleInterval: 5 * time.Second, InterruptBurst: 6, InterruptPause: 7 * time.Millisecond, InvalidateDirs: 8, DoorbellLoad: 9,
-			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapReplicas: 100, MapRuns: 200, MapPages: 2000, MapMoves: 300, DoorbellFast: 30 * time.Microsecond, DoorbellSlow: 3 * time.Millisecond, QueueLimits: QueueLimits{Request: 2 * time.Second, Queued: 12, Groups: 13, Creations: 14},
+			Guests: 4, RuleInterval: 5 * time.Second, InterruptBurst: 6, InterruptPause: 7 * time.Millisecond, InvalidateDirs: 8,
+			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapAliases: 100, MapRuns: 200, MapMoves: 300, QueueLimits: QueueLimits{Request: 2 * time.Second, Queued: 12, Groups: 13, Creations: 14},
 		},
 		Scheduler: Scheduler{
 			Policy: "timeslice", Hierarchy: "flat", Depth: 3, Ahead: 4 * time.Millisecond, Credit: Credit{20 * time.Millisecond}, Band: Band{2 * time.Second, time.Millisecond, 4},
@@ -127,9 +125,7 @@ func TestFileErrors(t *testing.T) {
 		{"limits:\n  table-rate: 2048GiB\n", `f.yaml:2: limits.table-rate: 2048GiB: must be 1MiB to 1TiB`},
 		{"limits: {table-rate: -5MiB}\n", `f.yaml:1: limits.table-rate: "-5MiB" is below zero, which no size is; it must be 1MiB to 1TiB`},
 		{"limits: {table-rate: 1.5GiB}\n", `f.yaml:1: limits.table-rate: "1.5GiB" is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); it must be 1MiB to 1TiB`},
-		{"limits: {doorbell-load: 200%}\n", `f.yaml:1: limits.doorbell-load: 200%: must be 1 to 100`},
-		{"limits: {doorbell-load: much}\n", `f.yaml:1: limits.doorbell-load: "much" is not a whole number of percent; write 50, or 50%; it must be 1 to 100`},
-		{"limits: {map-pages: 1023}\n", `f.yaml:1: limits.map-pages: 1023: must be 1024 to 1048576`},
+		{"limits: {map-moves: 63}\n", `f.yaml:1: limits.map-moves: 63: must be 64 to 65536`},
 		{"card: {bar-map: [bar1, bar1]}\n", `f.yaml:1: card.bar-map: bar1 is there twice; say it once`},
 		{"card: {bar-map: \"[bar1\"}\n", `f.yaml:1: card.bar-map: "[bar1" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`},
 		{"card: {bar1: 96MiB}\n", `f.yaml:1: card.bar1: 96MiB: must be 16MiB to 8GiB, a power of two`},

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -52,7 +51,7 @@ gpus:
     profile: small
     temperature: 30
   - {name: c, socket: c.sock, vram: 65MiB, channels: 9, guaranteed: 2, tables: 1MiB, weight: 10000, cap: 100, priority: 7, limits: {request: 3s, queued: 4}, processes: {group: channel, policy: weighted, weights: ["kernel:9", "channel-3:4"]}, rom: x.rom, msi: true, temperature: 1,
-     tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, doorbell: poll, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small,
+     tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small,
      shadow: {sync: eager, scan: incremental}}
 `, "name=d,socket=d.sock,vram=64MiB,tpcs=4,4,bar-map=rom,pramin,msi=false")
 	require.NoError(t, err)
@@ -73,7 +72,7 @@ gpus:
 		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 32, 64 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Face: card},
 		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 8, 16 << 20}, CardTime: CardTime{50, 80, 0, GuestLimits{Request: RequestLimit(sched.Forever)}, usual}, Face: small},
 		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 2, 1 << 20}, CardTime: CardTime{10000, 100, 7, GuestLimits{RequestLimit(3 * time.Second), 4}, Processes{"channel", "weighted", Weights{"kernel": 9, "channel-3": 4}}}, Face: Face{
-			ROM: "x.rom", MSI: true, Temperature: 1, TPCs: Counts{1, 1}, BAR1: 16 << 20, BAR3: 16 << 20, BARMap: homes.MapBAR1, Doorbell: doorbell.Poll, Device: 0x6dd, Subsystem: Subsystem{0x1028, 1},
+			ROM: "x.rom", MSI: true, Temperature: 1, TPCs: Counts{1, 1}, BAR1: 16 << 20, BAR3: 16 << 20, BARMap: homes.MapBAR1, Device: 0x6dd, Subsystem: Subsystem{0x1028, 1},
 		}},
 		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 32, 8 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Face: warm},
 	}, got)
@@ -109,7 +108,7 @@ func TestGPUErrors(t *testing.T) {
 		{"gpus:\n- {name: a, vram: 128MiB}\n", `f.yaml:2: gpus[0].socket: missing; say where QEMU shall attach, for example a.sock`},
 		{"gpus:\n- {name: a, socket: a.sock}\n", `f.yaml:2: gpus[0].vram: missing; say how much of the card's memory it gets, for example 256MiB`},
 		{"gpus:\n- name: a\n  socket: a.sock\n  vram: 1MiB\n", `f.yaml:4: gpus[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
+		{"gpus:\n- name: a\n  socket: a.sock\n  vrma: 64MiB\n", `f.yaml:4: gpus[0].vrma: unknown key; did you mean "vram"? There are name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: [bar1, bar2]}\n", `f.yaml:2: gpus[0].bar-map: "bar2" cannot be mapped; say none, all, or any of bar1, bar3, pramin, rom`},
 		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, bar-map: bar1,bar3}\n", `f.yaml:2: gpus[0].bar3: has no value; if it belongs to gpus[0].bar-map, write that in brackets: bar-map: [bar1, bar3]`},
 		{"gpus:\n- {name: a, bar-map: bar1,pramin,rom, socket: a.sock}\n", `f.yaml:2: gpus[0].pramin: has no value; if it belongs to gpus[0].bar-map, write that in brackets: bar-map: [bar1, pramin, rom]`},
@@ -127,8 +126,8 @@ func TestGPUErrors(t *testing.T) {
 		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `f.yaml:3: gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
 		{"profiles:\n- {name: p, vram: 64MiB}\n- {name: p, vram: 65MiB}\n", `f.yaml:3: profiles[1].name: p: is there twice, first at f.yaml:2: profiles[0].name`},
 		{"profiles:\n- {name: p, vram: 1MiB}\n", `f.yaml:2: profiles[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
-		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem}`},
-		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, doorbell, pci-device, pci-subsystem`},
+		{"gpus: a\n", `f.yaml:1: gpus: a: not a list; begin each element with a dash: - {name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem}`},
+		{"gpus: [a]\n", `f.yaml:1: gpus[0]: a: not a mapping; write keys and values: name, socket, profile, vram, channels, guaranteed, tables, weight, cap, priority, limits, processes, shadow, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem`},
 	} {
 		_, err := join(t, c.file)
 		require.EqualError(t, err, c.want, "%s", c.file)

@@ -14,7 +14,6 @@ import (
 	"os"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -95,7 +94,7 @@ func Card(l *config.Layer) (soft.Config, error) {
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return l.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
-		Map: o.BARMap, MapLimits: mapLimits(l), Doorbell: o.Doorbell, Pace: pace(l),
+		Map: o.BARMap, MapLimits: mapLimits(l),
 	}, err
 }
 
@@ -109,7 +108,7 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	return serve.GPUConfig{
 		Share: aggregator.GuestConfig{
 			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
-			Map: g.BARMap, Doorbell: g.Doorbell, Share: g.CardTime.Node(), Processes: g.CardTime.Shares(),
+			Map: g.BARMap, Share: g.CardTime.Node(), Processes: g.CardTime.Shares(),
 		},
 		Kept:   g.CardTime.Kept(),
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
@@ -127,17 +126,13 @@ func Limits(l *config.Layer) (aggregator.Options, error) {
 		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,
 		ErrorBurst: float64(o.ErrorBurst), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
 		InterruptBurst: o.InterruptBurst, InterruptPause: o.InterruptPause, InvalidateDirs: o.InvalidateDirs,
-		Pace: pace(l), Map: mapLimits(l), Scheduler: schedule,
+		Map: mapLimits(l), Scheduler: schedule,
 	}, err
 }
 
 func mapLimits(l *config.Layer) homes.Limits {
 	o := &l.Config.Limits
-	return homes.Limits{Replicas: o.MapReplicas, Runs: o.MapRuns, Pages: o.MapPages, Moves: o.MapMoves}
-}
-
-func pace(l *config.Layer) doorbell.Pace {
-	return doorbell.Pace{Fast: l.Config.Limits.DoorbellFast, Slow: l.Config.Limits.DoorbellSlow, Load: int(l.Config.Limits.DoorbellLoad)}
+	return homes.Limits{Aliases: o.MapAliases, Runs: o.MapRuns, Moves: o.MapMoves}
 }
 
 // Server is the server that the options describe, and how it is made. It also

@@ -44,9 +44,9 @@ func TestNoLimitIsLost(t *testing.T) {
 	for section, options := range map[string]map[string]string{
 		"limits": {
 			"guests": "4", "rule-interval": "5s", "card-timeout": "20ms", "unmap-timeout": "2s", "error-burst": "8", "error-rate": "9", "interrupt-burst": "6",
-			"interrupt-pause": "7ms", "invalidate-dirs": "8", "doorbell-fast": "30us", "doorbell-slow": "3ms", "doorbell-load": "9", "table-rate": "2MiB",
+			"interrupt-pause": "7ms", "invalidate-dirs": "8", "table-rate": "2MiB",
 			"request": "2s", "queued": "11", "groups": "12", "creations": "13",
-			"map-replicas": "100", "map-runs": "200", "map-pages": "2000", "map-moves": "300",
+			"map-aliases": "100", "map-runs": "200", "map-moves": "300",
 		},
 		"server": {"write-multi": "false", "max-dma-regions": "64", "max-dma-mappings": "65", "max-dma-size": "1TiB", "max-data-size": "64KiB"},
 	} {

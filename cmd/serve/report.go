@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -30,32 +29,6 @@ type CardReport struct {
 	Interrupts  uint64         `json:"interrupts"` // raised
 	TLB         TLBCount       `json:"tlb"`
 	Faults      FaultCount     `json:"faults"`
-	Polling     *PollCount     `json:"polling,omitempty"` // if somebody looked for doorbells
-}
-
-// PollCount counts what was done to find doorbells that are not trapped.
-type PollCount struct {
-	Looks  uint64 `json:"looks"`
-	Rings  uint64 `json:"rings"`  // found
-	Sleeps uint64 `json:"sleeps"` // times that there was nothing to look at
-	CPU    int64  `json:"cpu_ns"`
-	// How long doorbells had been written for at most when they were found: half of
-	// them, and 99 of 100.
-	P50 time.Duration `json:"p50_ns"`
-	P99 time.Duration `json:"p99_ns"`
-}
-
-// ReportPolling reads a poller's counters. It returns nil for one that has nothing to
-// tell.
-func ReportPolling(s *doorbell.Stats) *PollCount {
-	c := &PollCount{
-		Looks: s.Looks.Load(), Rings: s.Rings.Load(), Sleeps: s.Sleeps.Load(), CPU: s.CPU.Load(),
-		P50: s.Reaction(0.5), P99: s.Reaction(0.99),
-	}
-	if c.Looks == c.Sleeps {
-		return nil
-	}
-	return c
 }
 
 // GPUReport is what one guest did to its GPU, and what came of it.
@@ -186,7 +159,6 @@ func ReportCard(card *soft.Card) CardReport {
 			MMU: c.MMUFaults.Load(), PBDMA: c.PBDMAErrors.Load(), Engine: c.EngineErrors.Load(),
 			BAR: c.BARFaults.Load(), Doorbell: c.StrayBells.Load(),
 		},
-		Polling: ReportPolling(&c.Poller),
 	}
 	for _, class := range engine.Classes() {
 		k := c.Engine.Class(class.ID)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -121,9 +120,6 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualEndpoint, erro
 
 // Aggregator is what shares the card, for tests that look at what guests do not see.
 func (s *Shared) Aggregator() *aggregator.Aggregator { return s.agg }
-
-// Poller counts what was done to find doorbells that are not trapped.
-func (s *Shared) Poller() *doorbell.Stats { return s.agg.Poller() }
 
 // GPUs lists the virtual GPUs in the order in which they came.
 func (s *Shared) GPUs() []*VirtualEndpoint {

@@ -102,7 +102,6 @@ var shownTypes = map[reflect.Type]string{
 	reflect.TypeFor[serve.TriggerCount]():   "Stored but not carried out",
 	reflect.TypeFor[serve.TLBCount]():       "Translations",
 	reflect.TypeFor[serve.FaultCount]():     "Faults",
-	reflect.TypeFor[serve.PollCount]():      "Looking for doorbells",
 	reflect.TypeFor[serve.CardTime]():       "Card time of a GPU",
 	reflect.TypeFor[serve.LedgerNode]():     "The ledger",
 	reflect.TypeFor[serve.EngineAccount]():  "Accounts of engines",

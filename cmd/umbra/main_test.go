@@ -370,8 +370,8 @@ func TestHelpTellsBounds(t *testing.T) {
 	require.Equal(t, exitOK, doMain(t.Context(), []string{"serve", "--help"}, out, out))
 	help := strings.Join(strings.Fields(out.String()), " ") // lines are broken anywhere
 	for flag, bounds := range map[string]string{
-		"table-rate": "512MiB; 1MiB to 1TiB", "map-pages": "65536; 1024 to 1048576", "map-runs": "2048; 8 to 16384", "map-replicas": "1024; 1 to 65536",
-		"map-moves": "1024; 64 to 65536", "doorbell-load": "25; 1 to 100", "vram": "512MiB; 64MiB to 6GiB",
+		"table-rate": "512MiB; 1MiB to 1TiB", "map-runs": "2048; 8 to 16384", "map-aliases": "1024; 1 to 65536",
+		"map-moves": "1024; 64 to 65536", "vram": "512MiB; 64MiB to 6GiB",
 	} {
 		require.Regexp(t, "--"+flag+"=[A-Z]+ [^=]*\\(default: "+bounds+"\\)", help)
 		_, within, _ := strings.Cut(bounds, "; ")

@@ -24,7 +24,7 @@ func (s *served) Status() (api.Status, error) {
 	c := s.reportCard()
 	out := api.Status{
 		Version: versionString(), PID: os.Getpid(), Seconds: time.Since(s.began).Seconds(), Setup: api.SetupPassThrough,
-		Card: api.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: c.Interrupts, Faults: c.Faults, Polling: c.Polling},
+		Card: api.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: c.Interrupts, Faults: c.Faults},
 		GPUs: []api.GPU{},
 	}
 	for _, k := range c.Classes {

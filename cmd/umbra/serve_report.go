@@ -36,15 +36,8 @@ func (s *served) collect() (serve.Report, error) {
 	return r, nil
 }
 
-// reportCard reads the card's counters. Virtual GPUs' doorbells are looked for before
-// the card.
-func (s *served) reportCard() serve.CardReport {
-	r := serve.ReportCard(s.card)
-	if s.shared != nil {
-		r.Polling = serve.ReportPolling(s.shared.Poller())
-	}
-	return r
-}
+// reportCard reads the card's counters.
+func (s *served) reportCard() serve.CardReport { return serve.ReportCard(s.card) }
 
 // seats lists what guests attach to.
 func (s *served) seats() []*serve.Endpoint {

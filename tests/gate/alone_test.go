@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -53,7 +52,7 @@ func alone(t *testing.T, maps homes.Map, schedule *sched.Config) (traps, rings [
 	s, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: schedule}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	h := &hall{t: t, Shared: s, bell: doorbell.Trap, maps: maps, ungated: schedule == nil}
+	h := &hall{t: t, Shared: s, maps: maps, ungated: schedule == nil}
 	p := h.join("a")
 	counted := func() (writes, rung uint64) {
 		p.GPGet() // behind writes that nobody waited for

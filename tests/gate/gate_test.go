@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -32,14 +31,13 @@ const (
 	holdVA   = 0x3000_0000 // a semaphore by which a test keeps the card
 )
 
-// modes are the ways in which a doorbell is heard. Everything here goes for both.
+// modes are what the guests map. All tests run in both.
 var modes = []struct {
 	name string
-	bell doorbell.Mode
 	maps homes.Map
 }{
-	{"trapped", doorbell.Trap, 0},
-	{"polled", doorbell.Poll, homes.MapAll},
+	{"trapped", 0},
+	{"mapped", homes.MapAll},
 }
 
 func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
@@ -49,18 +47,12 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 			cfg.Policy, cfg.Ahead = sched.Credit, 0 // one entry at a time, and no more
 			s, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: &cfg}})
 			require.NoError(t, err)
-			h := &hall{t: t, Shared: s, bell: m.bell, maps: m.maps}
+			h := &hall{t: t, Shared: s, maps: m.maps}
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
 			run(t, h)
 			for i, gpu := range s.GPUs {
 				st := gpu.Guest.Stats()
 				require.Zero(t, st.BadPut.Load(), "guest %d", i)
-				if m.bell == doorbell.Poll {
-					require.Zero(t, st.Doorbells.Load()-st.PolledDoorbells.Load(), "guest %d: a doorbell was trapped", i)
-					require.NotZero(t, st.PolledDoorbells.Load())
-				} else {
-					require.Zero(t, st.PolledDoorbells.Load())
-				}
 			}
 			c := s.Agg.ScheduleCounts()
 			require.Zero(t, c.UnknownWork+c.UnknownChannel, "%+v", c)
@@ -72,7 +64,6 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 type hall struct {
 	t *testing.T
 	*stand.Shared
-	bell doorbell.Mode
 	maps homes.Map
 
 	ungated bool // there is no scheduler
@@ -95,7 +86,7 @@ type player struct {
 // at place i of the marks.
 func (h *hall) join(name string) *player {
 	h.t.Helper()
-	require.NoError(h.t, h.AddGPU(aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: h.maps, Doorbell: h.bell}))
+	require.NoError(h.t, h.AddGPU(aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: h.maps}))
 	seat := h.GPUs[len(h.GPUs)-1]
 	g, err := guest.Attach(h.t.Context(), seat.Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0, Timeout: patience})
 	require.NoError(h.t, err)
@@ -262,13 +253,9 @@ func TestPartialRelease(t *testing.T) {
 				}
 			}
 			p.submit(1)      // behind what waits
-			held := int64(n) // all but the first; a doorbell that is found later may find the way free
-			if h.bell == doorbell.Trap {
-				waiting, _ := p.left()
-				require.Equal(t, n, waiting)
-			} else {
-				held--
-			}
+			held := int64(n) // all but the first
+			waiting, _ := p.left()
+			require.Equal(t, n, waiting)
 			release()
 			total += int64(n) + 1
 			p.settle(total)
@@ -295,9 +282,6 @@ func TestWhileGatesFlip(t *testing.T) {
 	eachMode(t, func(t *testing.T, h *hall) {
 		players := []*player{h.join("a"), h.join("b")}
 		many := int64(flips / len(players))
-		if h.bell == doorbell.Poll { // each waits to be looked for
-			many /= 4
-		}
 		var stop atomic.Bool
 		var others sync.WaitGroup
 		others.Go(func() {
@@ -364,28 +348,6 @@ func TestWhileGatesFlip(t *testing.T) {
 			a := p.account()
 			t.Logf("%s: %d entries, %d held, waited %v", p.name, a.Done, a.Held, a.Wait)
 			require.Zero(t, a.Dropped, p.name)
-		}
-	})
-}
-
-// TestReleaseIsLookedAt: when the card has done an entry or got another, who looks for
-// doorbells looks early: what the guest sees of that it shows, and the guest then sends
-// more. Where doorbells are trapped nobody has to.
-func TestReleaseIsLookedAt(t *testing.T) {
-	eachMode(t, func(t *testing.T, h *hall) {
-		p := h.join("a")
-		const n = 5
-		release, restore := p.keep()
-		p.submit(n)
-		require.Eventually(t, func() bool { waiting, on := p.left(); return waiting == n-1 && on == 1 }, patience, time.Millisecond)
-		before := h.Agg.Poller().Wakes.Load()
-		release()
-		p.settle(n)
-		restore()
-		if woken := h.Agg.Poller().Wakes.Load() - before; h.bell == doorbell.Poll {
-			require.GreaterOrEqual(t, woken, uint64(n-1), "each entry that was held goes to the card")
-		} else {
-			require.Zero(t, woken)
 		}
 	})
 }

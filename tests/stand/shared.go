@@ -10,7 +10,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -78,9 +77,6 @@ func NewSharedWith(cfg SharedConfig) (*Shared, error) {
 	}
 	return s, nil
 }
-
-// Poller counts what was done to find doorbells that are not trapped.
-func (s *Shared) Poller() *doorbell.Stats { return s.shared.Poller() }
 
 // AddGPU makes one more virtual GPU, as share says.
 func (s *Shared) AddGPU(share aggregator.GuestConfig) error {

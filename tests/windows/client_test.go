@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -244,7 +243,7 @@ func TestReplicasAreFresh(t *testing.T) {
 // TestLimits: what goes beyond them is not shown, and counted.
 func TestLimits(t *testing.T) {
 	t.Run("replicas, the weaker window first", func(t *testing.T) {
-		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Replicas: 3}}, func(t *testing.T, s *side) {
+		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Aliases: 3}}, func(t *testing.T, s *side) {
 			d := drive(t, s)
 			d.away()
 			d.show(d.bar1, pollSize/page, dataAt, 8, true)
@@ -263,7 +262,7 @@ func TestLimits(t *testing.T) {
 		})
 	})
 	t.Run("replicas", func(t *testing.T) {
-		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Replicas: 3}}, func(t *testing.T, s *side) {
+		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Aliases: 3}}, func(t *testing.T, s *side) {
 			d := drive(t, s)
 			d.away()
 			d.show(d.bar3, 0, dataAt, 8, true)
@@ -285,20 +284,6 @@ func TestLimits(t *testing.T) {
 				require.Equal(t, secret, p, "a trapped access is exact all the same")
 			}
 			require.Equal(t, 3, shown)
-		})
-	})
-	t.Run("pages", func(t *testing.T) {
-		each(t, offer{Map: homes.MapAll, Limits: homes.Limits{Pages: 300}}, func(t *testing.T, s *side) {
-			d := drive(t, s)
-			d.away() // 256 of them
-			d.show(d.bar3, 0, dataAt, 30, true)
-			require.Zero(t, s.stats.PagesRefused.Load())
-			d.show(d.bar3, 100, dataAt+100*page, 30, true)
-			require.EqualValues(t, 30, s.stats.PagesRefused.Load())
-			require.EqualValues(t, 30, s.stats.PagesRefused[homes.BAR3].Load())
-			d.show(d.bar3, 0, dataAt, 30, false)
-			d.show(d.bar3, 140, dataAt+140*page, 30, true)
-			require.EqualValues(t, 30, s.stats.PagesRefused.Load(), "there is room again")
 		})
 	})
 	t.Run("runs", func(t *testing.T) {
@@ -364,8 +349,8 @@ func TestROM(t *testing.T) {
 	})
 }
 
-// TestPollArea: doorbells stay trapped where drivers put them; elsewhere they have to be
-// looked for, which is counted.
+// TestPollArea: doorbells stay trapped where drivers put them; one in a mapped window is
+// not heard, which is counted.
 func TestPollArea(t *testing.T) {
 	each(t, everything, func(t *testing.T, s *side) {
 		require.Nil(t, s.direct(1, 0, 4))
@@ -388,24 +373,20 @@ func romSize(t *testing.T) uint64 {
 // TestParts: each part can be mapped alone, and what is not is not offered.
 func TestParts(t *testing.T) {
 	for _, c := range []struct {
-		m     homes.Map
-		bells doorbell.Mode
-		want  []uint64 // BAR, first byte, size
+		m    homes.Map
+		want []uint64 // BAR, first byte, size
 	}{
-		{homes.MapNone, doorbell.Trap, nil},
-		{homes.MapBAR1, doorbell.Trap, []uint64{1, pollSize, bar1Size - pollSize}},
-		{homes.MapBAR3, doorbell.Trap, []uint64{3, 0, bar3Size}},
-		{homes.MapPRAMIN, doorbell.Trap, []uint64{0, pramin, praminSize}},
-		{homes.MapROM, doorbell.Trap, []uint64{0, 0x300000, romSize(t)}},
-		{homes.MapROM | homes.MapPRAMIN, doorbell.Trap, []uint64{0, 0x300000, romSize(t), 0, pramin, praminSize}},
-		{homes.MapAll, doorbell.Trap, []uint64{0, 0x300000, romSize(t), 0, pramin, praminSize, 1, pollSize, bar1Size - pollSize, 3, 0, bar3Size}},
-		{homes.MapNone, doorbell.Poll, []uint64{1, 0, pollSize}},
-		{homes.MapBAR1, doorbell.Poll, []uint64{1, 0, bar1Size}},
-		{homes.MapBAR3, doorbell.Poll, []uint64{1, 0, pollSize, 3, 0, bar3Size}},
+		{homes.MapNone, nil},
+		{homes.MapBAR1, []uint64{1, pollSize, bar1Size - pollSize}},
+		{homes.MapBAR3, []uint64{3, 0, bar3Size}},
+		{homes.MapPRAMIN, []uint64{0, pramin, praminSize}},
+		{homes.MapROM, []uint64{0, 0x300000, romSize(t)}},
+		{homes.MapROM | homes.MapPRAMIN, []uint64{0, 0x300000, romSize(t), 0, pramin, praminSize}},
+		{homes.MapAll, []uint64{0, 0x300000, romSize(t), 0, pramin, praminSize, 1, pollSize, bar1Size - pollSize, 3, 0, bar3Size}},
 	} {
 		for name, make := range setups {
-			t.Run(name+" "+c.m.String()+" "+c.bells.String(), func(t *testing.T) {
-				s := make(t, offer{Map: c.m, bells: c.bells})
+			t.Run(name+" "+c.m.String(), func(t *testing.T) {
+				s := make(t, offer{Map: c.m})
 				var got []uint64
 				for _, m := range s.mapped {
 					got = append(got, uint64(m.bar), m.off, uint64(len(m.mem)))

@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
@@ -122,4 +123,12 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	require.GreaterOrEqual(t, stats.Binds.Load()-binds, uint64(2*rounds))
 	require.Zero(t, stats.Mapped.Lost.Load())
 	require.Empty(t, s.GPUs[0].Guest.QuarantineReason())
+}
+
+func attachTo(t *testing.T, socket string) *guest.Guest {
+	t.Helper()
+	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 4 << 20, Map: true, Timeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
 }

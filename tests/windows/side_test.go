@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -69,7 +68,6 @@ var pci = gf100.ConfigOptions{BAR1: bar1Size, BAR3: bar3Size}
 type offer struct {
 	homes.Map
 	homes.Limits
-	bells doorbell.Mode
 }
 
 // everything is all but the doorbells.
@@ -78,7 +76,7 @@ var everything = offer{Map: homes.MapAll}
 // setups are the ways to a guest.
 var setups = map[string]func(t testing.TB, o offer) *side{
 	"pass-through": func(t testing.TB, o offer) *side {
-		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci, Map: o.Map, MapLimits: o.Limits, Doorbell: o.bells})
+		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci, Map: o.Map, MapLimits: o.Limits})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		return open(t, &side{function: c, maps: c, stats: &c.Stats().Windows})
@@ -89,7 +87,7 @@ var setups = map[string]func(t testing.TB, o offer) *side{
 		agg, err := aggregator.New(c)
 		require.NoError(t, err)
 		v, err := serve.NewVirtual(agg, aggregator.GuestConfig{
-			Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits, Doorbell: o.bells,
+			Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits,
 		}, devmodel.Config{PCI: pci})
 		require.NoError(t, err)
 		t.Cleanup(func() {

@@ -153,8 +153,6 @@ func (s *Set) enter(changes []change) {
 		switch {
 		case !s.fits(1):
 			s.stats.RunsRefused.Add(s.window(p.to), uint64(p.n))
-		case s.living()+int64(p.n) > int64(s.cfg.Pages):
-			s.stats.PagesRefused.Add(s.window(p.to), uint64(p.n))
 		default:
 			s.home(p, card.Move{})
 		}
@@ -173,7 +171,7 @@ func (s *Set) living() (n int64) {
 // guest may be writing to the old place: it becomes a replica, held against the
 // bytes that were taken from it.
 func (s *Set) hand(c change) {
-	if len(s.order) >= s.cfg.Replicas {
+	if len(s.order) >= s.cfg.Aliases {
 		return // it stays, and replicate refuses the stronger place
 	}
 	if !s.fits(s.leaving(c.page, 1) + 1) {
@@ -206,7 +204,7 @@ func (s *Set) replicate(pages []uint32) {
 				}
 				cleared = append(cleared, at)
 			case r != nil:
-			case len(s.order) >= s.cfg.Replicas:
+			case len(s.order) >= s.cfg.Aliases:
 				s.stats.Aliases.Add(s.window(at), 1)
 				cleared = append(cleared, at)
 			default:

@@ -3,6 +3,7 @@ package homes
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -28,17 +29,16 @@ type Config struct {
 
 // Limits bound what a client's windows may cost. Zero values take the defaults.
 type Limits struct {
-	Replicas int // places of pages that live elsewhere: 1024
-	Runs     int // pieces in which pages lie in windows: 2048
-	Pages    int // that live in windows: 65,536
-	Moves    int // pages that one trap may bring to windows, and as many home: 1024
+	Aliases int // places of pages that live elsewhere: 1024
+	Runs    int // pieces in which pages lie in windows: 2048
+	Moves   int // pages that one trap may bring to windows, and as many home: 1024
 }
 
 func (l *Limits) complete() {
 	for _, f := range []struct {
 		limit *int
 		usual int
-	}{{&l.Replicas, 1024}, {&l.Runs, 2048}, {&l.Pages, 65536}, {&l.Moves, 1024}} {
+	}{{&l.Aliases, 1024}, {&l.Runs, 2048}, {&l.Moves, 1024}} {
 		if *f.limit == 0 {
 			*f.limit = f.usual
 		}
@@ -241,8 +241,8 @@ func (s *Set) empty() {
 	for at := range s.plan.shows {
 		s.plan.show(place(at), nothing)
 	}
-	for s.follow(s.cfg.Pages); s.pending.Load(); {
-		s.follow(s.cfg.Pages)
+	for s.follow(math.MaxInt); s.pending.Load(); {
+		s.follow(math.MaxInt)
 	}
 	s.evict()
 	s.trap = work{} // no limit is for this

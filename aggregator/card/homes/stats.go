@@ -34,7 +34,6 @@ type Stats struct {
 	Physical     ByWindow // times that a BAR was to show VRAM without tables
 	Aliases      ByWindow // places of pages that live elsewhere, beyond the limit
 	RunsRefused  ByWindow // pages that were to lie in more pieces than the limit
-	PagesRefused ByWindow // pages beyond the limit
 	MovesRefused ByWindow // pages that the card did not move: to this window, or home from it
 	PollArea     ByWindow // times that the poll area was put where windows do not expect it
 	Overruled    ByWindow // bytes stored at a replica, and at the home by the guest or an engine, with nothing between that orders them
@@ -107,9 +106,8 @@ func (s *Stats) Counts() []Count {
 		inexact("map_inexact_supervisor", &s.Supervisor, "places of it show pages for the supervisor alone, which cannot be mapped", thenZeros),
 		inexact("map_inexact_outside", &s.Outside, "places of it show memory that the guest does not have", thenZeros),
 		usual(inexact("map_inexact_physical", &s.Physical, "a BAR shows VRAM without tables, which is not mapped", thenBegin)),
-		inexact("map_inexact_aliases", &s.Aliases, "more places show pages that live elsewhere than are kept equal (limits.map-replicas)", thenFull),
+		inexact("map_inexact_aliases", &s.Aliases, "more places show pages that live elsewhere than are kept equal (limits.map-aliases)", thenFull),
 		inexact("map_inexact_runs", &s.RunsRefused, "its pages would lie in more pieces than the guest may have (limits.map-runs)", thenFull),
-		inexact("map_inexact_pages", &s.PagesRefused, "more pages are shown than may live there (limits.map-pages)", thenFull),
 		inexact("map_inexact_not_moved", &s.MovesRefused, "the card did not move pages", thenFull),
 		inexact("map_inexact_poll_area", &s.PollArea, "the poll area is where a window is mapped, and doorbells that are rung there do not trap", thenLate),
 		inexact("map_inexact_overruled", &s.Overruled, "the same bytes were stored in two places that show them, or in one and by an engine, with no more than a doorbell between", thenHome),

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/firmware"
@@ -49,10 +48,6 @@ type Config struct {
 	// Map says which windows [Card.OpenWindows] makes for a client to map.
 	Map       homes.Map
 	MapLimits homes.Limits
-	// Doorbell says how doorbells are heard: with Poll, the client may map the poll
-	// area too. Pace bounds how often they are then looked for.
-	Doorbell doorbell.Mode
-	Pace     doorbell.Pace
 	// Ablate changes the register space before the card starts, to show what a
 	// behaviour is needed for.
 	Ablate func(*mmio.Space) error
@@ -74,9 +69,8 @@ type Card struct {
 	regs registers
 	pin  gf100.Pin
 
-	windows *homes.Set       // what the client may map, or nil
-	left    *homes.Set       // the last client's, which could not be closed, or nil
-	poller  *doorbell.Poller // looks for doorbells that are not trapped; nil if none can be
+	windows *homes.Set // what the client may map, or nil
+	left    *homes.Set // the last client's, which could not be closed, or nil
 
 	// still is locked for a channel's steps (read side), and while pages move that it
 	// may use.
@@ -135,9 +129,6 @@ func New(cfg Config) (*Card, error) {
 	}
 	c.fifo.init(c)
 	c.alarm.Init(time.AfterFunc(time.Hour, c.alarmFired))
-	if err := c.startPoller(); err != nil {
-		return nil, errors.Join(fmt.Errorf("software card: %w", err), c.vram.close())
-	}
 	for i := range gf100.PBDMAs {
 		c.workers.Add(1)
 		go c.runPBDMA(i)
@@ -191,14 +182,13 @@ func (c *Card) Close() error {
 	c.fifo.work.Broadcast()
 	c.fifo.freed.Broadcast()
 	c.mu.Unlock()
-	err := c.stopPoller()
 	c.workers.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range c.bars { // accesses that are late must find no memory
 		c.bars[i].block(0)
 	}
-	return errors.Join(err, c.closeWindows(), c.vram.close())
+	return errors.Join(c.closeWindows(), c.vram.close())
 }
 
 // AttachHost plugs the card into a host: the card can then access the host's memory,
@@ -235,7 +225,6 @@ func (c *Card) wake() {
 	if c.resting && c.plugged && !c.closing {
 		c.resting = false
 		c.fifo.scheduleAll()
-		c.lookOut()
 	}
 }
 

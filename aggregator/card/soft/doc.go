@@ -40,9 +40,6 @@
 // client's windows, from OpenWindows to CloseWindows. Timer callbacks
 // (PTIMER alarm, retries of failed semaphore acquires) are stopped by Close.
 //
-// Where a client may map BAR1, a [doorbell.Poller]'s, from New to Close, which takes
-// Card.mu for each look and, where doorbells may be astray, tries the windows' lock inside it.
-//
 // # Locks, in the order they are taken
 //
 //  1. Card.attachMu makes attaching and detaching one at a time.

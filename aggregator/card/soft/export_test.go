@@ -105,6 +105,3 @@ func (c *Card) checkChannel(i int, ch *channel, places int) error {
 	}
 	return nil
 }
-
-// Look looks for doorbells once, beside the poller.
-func (c *Card) Look() (rang, watched int) { return doors{c}.Look() }

@@ -15,7 +15,6 @@ func (x *run) fetchEntry() {
 		x.fail(gf100.ClientHost, engine.Fault{VA: x.userd, Reason: uint8(shadowpt.PageNotPresent)})
 		return
 	}
-	x.read, x.put = true, put
 	size := uint32(1) << x.ringLog2
 	if (put-x.gpGet)&(size-1) < (x.known-x.gpGet)&(size-1) {
 		x.known = put // it was taken back

@@ -27,9 +27,6 @@ type fifo struct {
 	retryAfter time.Duration
 	retryArmed bool
 	memGen     uint64 // counts changes of memory that a semaphore may see
-
-	polled bool // doorbells may be written without a trap
-	astray bool // and where windows do not expect it
 }
 
 // slot is an entry of the channel table.
@@ -37,8 +34,6 @@ type slot struct {
 	enabled bool
 	listed  bool     // in the committed runlist
 	ch      *channel // nil while unbound
-
-	put uint32 // GP_PUT as it was last read: at the bind, by a bell or a look, or by the PBDMA
 }
 
 func (f *fifo) init(c *Card) {
@@ -139,9 +134,7 @@ func (f *fifo) bind(i int, v uint32) {
 	f.card.contexts.restore(s.ch, block)
 	s.ch.resumed()
 	f.card.contexts.name(s.ch, block)
-	s.put = f.put(s)
 	f.schedule(i)
-	f.card.lookOut()
 }
 
 // drop unbinds a slot's channel. A PBDMA that still runs it throws it away when
@@ -174,7 +167,6 @@ func (f *fifo) enable(i int, on bool) {
 	f.changed()
 	if on {
 		f.schedule(i)
-		f.card.lookOut()
 	} else {
 		f.suspend(&f.slots[i])
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -18,7 +17,7 @@ var errLeft = errors.New("pages of VRAM are still where the last client had them
 func (c *Card) OpenWindows() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cfg.Map == homes.MapNone && c.cfg.Doorbell == doorbell.Trap {
+	if c.cfg.Map == homes.MapNone {
 		return nil
 	}
 	if c.left != nil {
@@ -27,7 +26,7 @@ func (c *Card) OpenWindows() error {
 	limits := c.cfg.MapLimits
 	limits.FitPieces(c.Pieces())
 	set, err := homes.New(homes.Config{
-		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: gf100.PollSize, Doorbells: c.cfg.Doorbell == doorbell.Poll,
+		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: gf100.PollSize,
 		Limits: limits,
 		BAR0:   c.pci.BARSize(BAR0), BAR1: c.pci.BARSize(BAR1), BAR3: c.pci.BARSize(BAR3),
 	}, owner{c}, &c.stats.Windows)
@@ -43,6 +42,13 @@ func (c *Card) OpenWindows() error {
 	return nil
 }
 
+// pollAreaAt notes where the poll area lies in BAR1, by NV_PFIFO_USERD_BASE.
+func (c *Card) pollAreaAt(v uint32) {
+	if c.windows != nil {
+		c.windows.PollArea(uint64(v&gf100.InstanceAddr)<<12, gf100.PollSize)
+	}
+}
+
 // CloseWindows ends them. Every page goes home, or CloseWindows says that the client
 // still reaches some, and tries again when it is called again.
 func (c *Card) CloseWindows() error {
@@ -53,7 +59,7 @@ func (c *Card) CloseWindows() error {
 
 func (c *Card) closeWindows() error {
 	if c.windows != nil {
-		c.left, c.windows, c.fifo.polled, c.fifo.astray = c.windows, nil, false, false
+		c.left, c.windows = c.windows, nil
 	}
 	if c.left == nil {
 		return nil

@@ -74,9 +74,7 @@ type step struct {
 	nonStall uint32 // engines with a non-stall event
 	released bool   // a semaphore was written: waiters may look again
 	progress bool   // a word was consumed
-	read     bool   // GP_PUT was, and it was put
-	put      uint32
-	behind   bool // entries are to be fetched for which mapped places have to be gathered first
+	behind   bool   // entries are to be fetched for which mapped places have to be gathered first
 }
 
 // runPBDMA takes ready channels, one after the other, until the card closes.
@@ -103,7 +101,6 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 	s := &p.run.step
 	for range stepsPerTurn {
 		ch.sawMem = c.fifo.memGen
-		was := c.fifo.slots[ch.id].put
 		p.run.windows = c.windows
 		c.mu.Unlock()
 		c.step(p, ch)
@@ -111,9 +108,6 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 			p.run.gather()
 		}
 		c.mu.Lock()
-		if s.read && !ch.dead && c.fifo.slots[ch.id].put == was { // else a bell knows better
-			c.fifo.slots[ch.id].put = s.put
-		}
 		c.deliver(ch, s)
 		if s.verdict != more || ch.yield.Load() {
 			break

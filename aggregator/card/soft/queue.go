@@ -229,6 +229,5 @@ func (f *fifo) ring(i int) {
 		f.card.stats.StrayBells.Add(1)
 		return
 	}
-	f.slots[i].put = f.put(&f.slots[i])
 	f.schedule(i)
 }

@@ -3,7 +3,6 @@ package soft
 import (
 	"sync/atomic"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/doorbell"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -32,8 +31,7 @@ type Stats struct {
 	BARFaults    atomic.Uint64 // accesses through BAR1 or BAR3 that no page answers
 	PagesMoved   atomic.Uint64 // to another home
 
-	Windows homes.Stats    // of clients' own windows
-	Poller  doorbell.Stats // of doorbells that are not trapped
+	Windows homes.Stats // of clients' own windows
 
 	Engine engine.Stats
 	Owners [gf100.Owners]engine.Work // by gf100.InstOwner

@@ -26,7 +26,6 @@ type Row struct {
 	// Sync and Scan are the keys of the section gpu.shadow.
 	Sync, Scan string
 	Map        string // bar-map
-	Doorbell   string // "" is the default
 	// TableRate is limits.table-rate; "" is the default.
 	TableRate string
 	// Transport is server.transport; "" is the default.
@@ -55,7 +54,6 @@ var Rows = []Row{
 	{Name: "naive+map", Asked: true, Sync: "flush", Scan: "full", Map: "all", TableRate: unlimited, About: "naive, but the guest maps BAR1, BAR3, PRAMIN and the ROM"},
 	{Name: "trapped", Sync: "lazy", Scan: "incremental", Map: "none", About: "lazy and incremental, every access is trapped"},
 	{Name: All, Sync: "lazy", Scan: "incremental", Map: "all", About: "lazy and incremental, and the guest maps what it can; the default of umbra serve"},
-	{Name: "all+poll", Asked: true, Sync: "lazy", Scan: "incremental", Map: "all", Doorbell: "poll", About: "all, and the guest maps its doorbells, which the server polls"},
 }
 
 // Names returns the names of rows.
@@ -88,7 +86,7 @@ func Choose(names []string) ([]Row, error) {
 }
 
 // Mapped reports whether the guest maps anything.
-func (r *Row) Mapped() bool { return r.Map != "none" || r.Doorbell == "poll" }
+func (r *Row) Mapped() bool { return r.Map != "none" }
 
 // Shape is the size of a bed, the same with every set-up.
 type Shape struct {
@@ -128,9 +126,6 @@ func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 			}
 			if s.Tables != 0 {
 				g["tables"] = mib(s.Tables)
-			}
-			if r.Doorbell != "" {
-				g["doorbell"] = r.Doorbell
 			}
 			gpus = append(gpus, g)
 		}

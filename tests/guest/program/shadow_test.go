@@ -1,10 +1,12 @@
 package program_test
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -273,4 +275,12 @@ func TestShadowsOfPrograms(t *testing.T) {
 			})
 		}
 	}
+}
+
+func attachTo(t *testing.T, socket string) *guest.Guest {
+	t.Helper()
+	g, err := guest.Attach(context.Background(), socket, guest.Config{Map: true, Timeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
 }
