@@ -18,7 +18,10 @@ import (
 )
 
 // placeCount is how many places there are.
-const placeCount = 18
+const placeCount = 19
+
+// busWindow is how much of a guest's bus the card reaches, of 32 guests on 40 bits.
+const busWindow = 1 << 35
 
 // places are the addresses that an attacker would want: where others' memory lies
 // on the card, what is behind its own, and what it can only guess.
@@ -34,6 +37,7 @@ func (w *Ward) places() (list []hostile.Value) {
 	seam := w.Seat.Guest.Extents()[0]
 	return append(list,
 		hostile.Value{Off: int64(seam.Guest + seam.Size - shadowpt.BigPage/2)},
+		hostile.Value{Off: busWindow - shadowpt.BigPage/2},
 		hostile.Value{Base: hostile.VRAMEnd}, hostile.Value{Base: hostile.VRAMEnd, Off: -4096},
 		hostile.Value{Base: hostile.VRAMEnd, Off: -64 << 10}, hostile.Value{Base: hostile.Hole}, hostile.Value{Base: hostile.RAMEnd}, hostile.Value{Base: hostile.RAMEnd, Off: -4096})
 }
@@ -141,6 +145,11 @@ var cases = []struct {
 	{"tables that change while they are read", func(at hostile.Value, _ bool, try func(hostile.Action)) {
 		for _, bits := range []uint64{0, coherent} {
 			try(hostile.Action{Kind: hostile.Tables, V: at, Bits: bits, Engine: guest.M2MF})
+		}
+	}},
+	{"RAM at bus addresses of others", func(at hostile.Value, write bool, try func(hostile.Action)) {
+		for _, off := range []uint64{0, shadowpt.BigPage - 256} {
+			try(hostile.Action{Kind: hostile.Elsewhere, V: at, Off: off, Engine: guest.CE0, Write: write})
 		}
 	}},
 	{"RAM while it is unmapped, and after", func(at hostile.Value, _ bool, try func(hostile.Action)) {

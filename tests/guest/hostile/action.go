@@ -10,24 +10,25 @@ import (
 type Kind int
 
 const (
-	Access   Kind = iota // any bytes of any region, read or written
-	Register             // a register that names something, with a value that means something
-	Window               // PRAMIN over any place
-	Entry                // any page entry, then engines use it
-	BigEntry             // any entry of a big page, which need not begin at a multiple of its size
-	Dir                  // any directory entry, then engines use it
-	Block                // an instance block of any words, bound to any channel
-	Ring                 // any GPFIFO entry, any GP_PUT
-	Push                 // any words of a pushbuffer
-	Engine               // copies and semaphores at any address
-	List                 // any runlist, from anywhere
-	Tables               // tables in RAM change while engines walk them
-	Unmap                // DMA mappings go and come back, and others appear, while engines copy
-	Restart              // a reset, and the driver begins again
+	Access    Kind = iota // any bytes of any region, read or written
+	Register              // a register that names something, with a value that means something
+	Window                // PRAMIN over any place
+	Entry                 // any page entry, then engines use it
+	BigEntry              // any entry of a big page, which need not begin at a multiple of its size
+	Dir                   // any directory entry, then engines use it
+	Block                 // an instance block of any words, bound to any channel
+	Ring                  // any GPFIFO entry, any GP_PUT
+	Push                  // any words of a pushbuffer
+	Engine                // copies and semaphores at any address
+	List                  // any runlist, from anywhere
+	Tables                // tables in RAM change while engines walk them
+	Unmap                 // DMA mappings go and come back, and others appear, while engines copy
+	Elsewhere             // RAM appears at any bus address, and engines use it there
+	Restart               // a reset, and the driver begins again
 )
 
 var kindNames = [...]string{
-	"access", "register", "window", "entry", "big entry", "directory", "block", "ring", "push", "engine", "runlist", "tables", "unmap", "restart",
+	"access", "register", "window", "entry", "big entry", "directory", "block", "ring", "push", "engine", "runlist", "tables", "unmap", "elsewhere", "restart",
 }
 
 func (k Kind) String() string { return kindNames[k] }

@@ -158,7 +158,7 @@ var deeds = [...]func(*Attacker, Action) error{
 	Access: (*Attacker).access, Register: (*Attacker).register, Window: (*Attacker).window,
 	Entry: (*Attacker).entry, BigEntry: (*Attacker).bigEntry, Dir: (*Attacker).directory, Block: (*Attacker).block,
 	Ring: (*Attacker).ring, Push: (*Attacker).push, Engine: (*Attacker).engine, List: (*Attacker).list,
-	Tables: (*Attacker).tables, Unmap: (*Attacker).unmap, Restart: (*Attacker).restart,
+	Tables: (*Attacker).tables, Unmap: (*Attacker).unmap, Elsewhere: (*Attacker).elsewhere, Restart: (*Attacker).restart,
 }
 
 // fill makes n bytes of a value.

@@ -14,7 +14,7 @@ func Gen(n int) *rapid.Generator[[]Action] {
 // kinds: the rarer ones once.
 var kinds = []Kind{
 	Access, Access, Register, Register, Register, Window, Window, Entry, Entry, BigEntry, BigEntry, Dir, Dir,
-	Block, Block, Block, Ring, Push, Push, Engine, Engine, List, Tables, Tables, Unmap, Restart,
+	Block, Block, Block, Ring, Push, Push, Engine, Engine, List, Tables, Tables, Unmap, Elsewhere, Restart,
 }
 
 func draw(t *rapid.T) Action {

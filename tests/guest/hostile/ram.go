@@ -141,3 +141,17 @@ func (a *Attacker) unmap(act Action) error {
 	}
 	return a.mapRAM()
 }
+
+// elsewhere maps RAM at any bus address as well, and has engines use it there,
+// through small and big pages.
+func (a *Attacker) elsewhere(act Action) error {
+	at := a.value(act.V) &^ 0xfff
+	if err := tolerate(a.raw.Map(at, 0, 2*shadowpt.BigPage, client.ReadWrite)); err != nil {
+		return err
+	}
+	act.Bits |= uint64(shadowpt.SystemCoherent) << 33
+	err := errors.Join(a.entry(act), a.bigEntry(act))
+	a.settle(a.ch)
+	a.settle(a.ram)
+	return errors.Join(err, a.mapRAM())
+}
