@@ -14,54 +14,43 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-
-	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
 // fake answers with what it was asked.
 type fake struct{}
 
 func (fake) Status() (Status, error) { return Status{Version: "v", GPUs: []GPU{{Name: "a"}}}, nil }
+func (fake) Report() (Report, error) { return Report{}, errors.New("broken") }
 func (fake) Add(a AddRequest) (GPU, error) {
 	if a.GPU == "" {
 		return GPU{}, Invalid("nothing to add")
 	}
 	return GPU{Name: a.GPU}, nil
 }
-func (fake) Remove(name string, force bool) (serve.GPUReport, error) {
+func (fake) Remove(name string, force bool) (GPUReport, error) {
 	if !force {
-		return serve.GPUReport{}, Conflict("%s is in use", name)
+		return GPUReport{}, Conflict("%s is in use", name)
 	}
-	return serve.GPUReport{Name: name}, nil
+	return GPUReport{GPU: GPU{Name: name}}, nil
 }
 func (fake) Set(name string, s SetRequest) (GPU, error) {
-	if s.Options == "" {
-		return GPU{}, Invalid("nothing to change")
-	}
-	return GPU{Name: name, Options: map[string]any{"changed": s.Options}}, nil
+	return GPU{Name: name, Changes: []Change{{After: s.Options}}}, nil
 }
-func (fake) Show(name string) (Shown, error) {
+func (fake) Show(name string) (GPUReport, error) {
 	if name == "nobody" {
-		return Shown{}, NotFound("no GPU %s", name)
+		return GPUReport{}, NotFound("no GPU %s", name)
 	}
-	return Shown{GPU: GPU{Name: name}, Settings: []Setting{{Key: "doorbell", Value: "trap"}}}, nil
+	return GPUReport{GPU: GPU{Name: name}, Settings: []Setting{{Key: "doorbell", Value: "trap"}}}, nil
 }
-func (fake) Schedule() (Schedule, error) {
-	return Schedule{Options: map[string]any{"policy": "fifo"}, Ledger: &serve.LedgerNode{Name: "card", Children: []serve.LedgerNode{{Name: "a"}}}}, nil
+func (fake) Scheduler() (Scheduler, error) {
+	return Scheduler{Policy: "fifo", Ledger: &LedgerNode{Name: "card", Children: []LedgerNode{{Name: "a"}}}}, nil
 }
-func (fake) SetSchedule(s SetRequest) (Schedule, error) {
-	if s.Options == "" {
-		return Schedule{}, Conflict("there is none")
-	}
-	return Schedule{Options: map[string]any{"changed": s.Options}}, nil
+func (fake) SetScheduler(s SetRequest) (Scheduler, error) {
+	return Scheduler{Changes: []Change{{After: s.Options}}}, nil
 }
-func (fake) Registers(gpu string) (serve.PolicyTable, error) {
-	if gpu == "nobody" {
-		return serve.PolicyTable{}, NotFound("no GPU %s", gpu)
-	}
-	return serve.PolicyTable{GPUs: []string{gpu}}, nil
+func (fake) Registers(gpu string) (RegisterTable, error) {
+	return RegisterTable{GPUs: []string{gpu}}, nil
 }
-func (fake) Report() (serve.Report, error) { return serve.Report{}, errors.New("broken") }
 
 func start(t *testing.T) (path string) {
 	t.Helper()
@@ -90,18 +79,18 @@ func TestRequests(t *testing.T) {
 	require.Equal(t, "name=b", g.Name)
 	g, err = c.Set(ctx, "a b/c", SetRequest{Options: "k=v"})
 	require.NoError(t, err)
-	require.Equal(t, GPU{Name: "a b/c", Options: map[string]any{"changed": "k=v"}}, g)
-	shown, err := c.Show(ctx, "a b/c")
+	require.Equal(t, GPU{Name: "a b/c", Changes: []Change{{After: "k=v"}}}, g)
+	r, err := c.Show(ctx, "a b/c")
 	require.NoError(t, err)
-	require.Equal(t, Shown{GPU: GPU{Name: "a b/c"}, Settings: []Setting{{Key: "doorbell", Value: "trap"}}}, shown)
-	k, err := c.Schedule(ctx)
+	require.Equal(t, GPUReport{GPU: GPU{Name: "a b/c"}, Settings: []Setting{{Key: "doorbell", Value: "trap"}}}, r)
+	k, err := c.Scheduler(ctx)
 	require.NoError(t, err)
-	require.Equal(t, "fifo", k.Options["policy"])
+	require.Equal(t, "fifo", k.Policy)
 	require.Equal(t, "a", k.Ledger.Children[0].Name)
-	k, err = c.SetSchedule(ctx, SetRequest{Options: "policy=band"})
+	k, err = c.SetScheduler(ctx, SetRequest{Options: "policy=band"})
 	require.NoError(t, err)
-	require.Equal(t, map[string]any{"changed": "policy=band"}, k.Options)
-	r, err := c.Remove(ctx, "a b/c", true)
+	require.Equal(t, []Change{{After: "policy=band"}}, k.Changes)
+	r, err = c.Remove(ctx, "a b/c", true)
 	require.NoError(t, err)
 	require.Equal(t, "a b/c", r.Name)
 	table, err := c.Registers(ctx, "x&y")
@@ -114,17 +103,13 @@ func TestRequests(t *testing.T) {
 		err  error
 	}{
 		{http.StatusBadRequest, "nothing to add", second(c.Add(ctx, AddRequest{}))},
-		{http.StatusBadRequest, "nothing to change", second(c.Set(ctx, "a", SetRequest{}))},
-		{http.StatusConflict, "there is none", second(c.SetSchedule(ctx, SetRequest{}))},
 		{http.StatusBadRequest, `request: json: unknown field "policy"`, c.do(ctx, http.MethodPatch, "scheduler", map[string]string{"policy": "band"}, nil)},
+		{http.StatusBadRequest, "request: http: request body too large", c.do(ctx, http.MethodPost, "gpus", AddRequest{strings.Repeat("x", maxBody)}, nil)},
 		{http.StatusConflict, "a is in use", second(c.Remove(ctx, "a", false))},
-		{http.StatusNotFound, "no GPU nobody", second(c.Registers(ctx, "nobody"))},
 		{http.StatusNotFound, "no GPU nobody", second(c.Show(ctx, "nobody"))},
-		{http.StatusInternalServerError, "broken", second(c.Report(ctx))},
 		{http.StatusNotFound, "no such request: GET /v1/else", c.do(ctx, http.MethodGet, "else", nil, nil)},
 		{http.StatusNotFound, "no such request: PUT /v1/status", c.do(ctx, http.MethodPut, "status", nil, nil)},
-		{http.StatusBadRequest, `request: json: unknown field "gqu"`, c.do(ctx, http.MethodPost, "gpus", map[string]string{"gqu": "a"}, nil)},
-		{http.StatusBadRequest, "request: http: request body too large", c.do(ctx, http.MethodPost, "gpus", AddRequest{strings.Repeat("x", maxBody)}, nil)},
+		{http.StatusInternalServerError, "broken", second(c.Report(ctx))},
 	} {
 		var got *Error
 		require.ErrorAs(t, e.err, &got)
@@ -135,7 +120,7 @@ func TestRequests(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestGarbage: what is not HTTP ends that connection, and the next is served.
+// TestGarbage: a connection that does not speak HTTP ends, and the next one is served.
 func TestGarbage(t *testing.T) {
 	path := start(t)
 	conn, err := net.Dial("unix", path)
@@ -149,16 +134,21 @@ func TestGarbage(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestNobodyThere(t *testing.T) {
+// TestNoServer: a path that leads to no socket is the caller's mistake.
+func TestNoServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
 	_, err := NewClient(path).Status(t.Context())
-	require.ErrorContains(t, err, path+": there is none; give the path")
+	wrong := new(Error)
+	require.ErrorAs(t, err, &wrong)
+	require.Equal(t, http.StatusBadRequest, wrong.Code)
+	require.ErrorContains(t, err, path+": no such file; give the path")
 	stale(t, path)
 	_, err = NewClient(path).Status(t.Context())
-	require.ErrorContains(t, err, path+": no server listens there any more; start one")
+	require.NotErrorAs(t, err, &wrong)
+	require.ErrorContains(t, err, path+": its server has ended; start one")
 }
 
-// stale leaves the socket of a server that was killed.
+// stale leaves a socket as a killed server does.
 func stale(t *testing.T, path string) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)

@@ -14,11 +14,9 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
-// Client asks the server at a control socket.
+// Client sends requests to the server at a control socket.
 type Client struct {
 	path string
 	http http.Client
@@ -34,18 +32,18 @@ func NewClient(path string) *Client {
 	}}}
 }
 
-// Status asks what is served.
+// Status describes the server, its card and its GPUs.
 func (c *Client) Status(ctx context.Context) (s Status, err error) {
 	return s, c.do(ctx, http.MethodGet, "status", nil, &s)
 }
 
-// Report asks what happened so far.
-func (c *Client) Report(ctx context.Context) (r serve.Report, err error) {
+// Report returns everything that the server counted.
+func (c *Client) Report(ctx context.Context) (r Report, err error) {
 	return r, c.do(ctx, http.MethodGet, "report", nil, &r)
 }
 
-// Registers asks for the register table of one GPU, or of all ("").
-func (c *Client) Registers(ctx context.Context, gpu string) (t serve.PolicyTable, err error) {
+// Registers returns the register table of one GPU, or of all ("").
+func (c *Client) Registers(ctx context.Context, gpu string) (t RegisterTable, err error) {
 	return t, c.do(ctx, http.MethodGet, "registers?gpu="+url.QueryEscape(gpu), nil, &t)
 }
 
@@ -54,35 +52,32 @@ func (c *Client) Add(ctx context.Context, a AddRequest) (g GPU, err error) {
 	return g, c.do(ctx, http.MethodPost, "gpus", a, &g)
 }
 
-// Set changes options of a virtual GPU that is there.
+// Set changes options of a virtual GPU.
 func (c *Client) Set(ctx context.Context, name string, s SetRequest) (g GPU, err error) {
 	return g, c.do(ctx, http.MethodPatch, "gpus/"+url.PathEscape(name), s, &g)
 }
 
-// Show asks for everything about one GPU.
-func (c *Client) Show(ctx context.Context, name string) (g Shown, err error) {
+// Show returns everything about one GPU.
+func (c *Client) Show(ctx context.Context, name string) (g GPUReport, err error) {
 	return g, c.do(ctx, http.MethodGet, "gpus/"+url.PathEscape(name), nil, &g)
 }
 
-// Schedule asks how the card's time is shared.
-func (c *Client) Schedule(ctx context.Context) (s Schedule, err error) {
-	return s, c.do(ctx, http.MethodGet, "scheduler", nil, &s)
-}
-
-// SetSchedule changes it.
-func (c *Client) SetSchedule(ctx context.Context, r SetRequest) (s Schedule, err error) {
-	return s, c.do(ctx, http.MethodPatch, "scheduler", r, &s)
-}
-
 // Remove removes a virtual GPU and returns what it counted.
-func (c *Client) Remove(ctx context.Context, name string, force bool) (r serve.GPUReport, err error) {
+func (c *Client) Remove(ctx context.Context, name string, force bool) (r GPUReport, err error) {
 	return r, c.do(ctx, http.MethodDelete, fmt.Sprintf("gpus/%s?force=%t", url.PathEscape(name), force), nil, &r)
 }
 
+// Scheduler describes how the card's time is shared.
+func (c *Client) Scheduler(ctx context.Context) (s Scheduler, err error) {
+	return s, c.do(ctx, http.MethodGet, "scheduler", nil, &s)
+}
+
+// SetScheduler changes options of the scheduler.
+func (c *Client) SetScheduler(ctx context.Context, r SetRequest) (s Scheduler, err error) {
+	return s, c.do(ctx, http.MethodPatch, "scheduler", r, &s)
+}
+
 func (c *Client) do(ctx context.Context, method, what string, body, into any) error {
-	if c.path == "" {
-		return errors.New("which server? Give its control socket: --control PATH, or UMBRA_CONTROL")
-	}
 	var in io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -106,24 +101,26 @@ func (c *Client) do(ctx context.Context, method, what string, body, into any) er
 	}
 	e := &Error{Code: resp.StatusCode}
 	if err := d.Decode(e); err != nil {
-		return fmt.Errorf("control socket %s: %s, and no reason: %w", c.path, resp.Status, err)
+		return fmt.Errorf("control socket %s: %s, without a reason: %w", c.path, resp.Status, err)
 	}
 	return e
 }
 
-// explain says what it means that nobody answers.
+// explain says why nobody answered. A path that leads to no control socket is
+// the caller's mistake, an error of type [Error].
 func (c *Client) explain(err error) error {
+	const hint = "give the path that umbra serve was started with, in --control or the variable UMBRA_CONTROL"
 	switch st, statErr := os.Stat(c.path); {
 	case statErr == nil && st.Mode()&fs.ModeSocket == 0:
-		return Invalid("control socket %s: that is no socket; give the path that umbra serve was given with --control, by --control or the variable UMBRA_CONTROL", c.path)
-	case errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("control socket %s: no server listens there any more; start one with umbra serve --control %s", c.path, c.path)
+		return Invalid("control socket %s: not a socket; %s", c.path, hint)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("control socket %s: there is none; give the path that umbra serve was given with --control, by --control or the variable UMBRA_CONTROL", c.path)
+		return Invalid("control socket %s: no such file; %s", c.path, hint)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("control socket %s: its server has ended; start one with umbra serve --control %s", c.path, c.path)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("control socket %s: it belongs to another user, who alone may use it", c.path)
+		return fmt.Errorf("control socket %s: permission denied; only the user who started the server may use it", c.path)
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
-		return fmt.Errorf("control socket %s: the answer broke off; it is no control socket (a GPU's?), or its server ended", c.path)
+		return fmt.Errorf("control socket %s: the connection broke before an answer; the server ended, or this is the socket of a GPU", c.path)
 	}
 	return fmt.Errorf("control socket %s: %w", c.path, err)
 }

@@ -1,18 +1,23 @@
-// Package api is the way to a running server: HTTP with JSON over a UNIX
+// Package api is the control API of a running server: HTTP with JSON over a UNIX
 // socket that only the server's own user may use. There is no TCP.
 //
-//	GET    /v1/status                  what is served, and to whom
-//	POST   /v1/gpus                    add a virtual GPU
-//	GET    /v1/gpus/NAME               everything about one, its options and who said them
-//	PATCH  /v1/gpus/NAME               change its options while its guest runs
-//	DELETE /v1/gpus/NAME?force=true    remove one
-//	GET    /v1/scheduler               how the card's time is shared, and who had how much
-//	PATCH  /v1/scheduler               change that, while guests run
-//	GET    /v1/registers?gpu=NAME      the register table with counts, of one GPU or of all
-//	GET    /v1/report                  what happened so far
+//	GET    /v1/status                  Status
+//	GET    /v1/report                  Report
+//	POST   /v1/gpus                    AddRequest -> GPU
+//	GET    /v1/gpus/NAME               GPUReport
+//	PATCH  /v1/gpus/NAME               SetRequest -> GPU
+//	DELETE /v1/gpus/NAME?force=true    GPUReport
+//	GET    /v1/scheduler               Scheduler
+//	PATCH  /v1/scheduler               SetRequest -> Scheduler
+//	GET    /v1/registers?gpu=NAME      RegisterTable
 //
-// [Serve] answers for a [Backend]; [Client] asks. An answer that is not 200 is an
-// [Error], with what is wrong and what would be right.
+// An answer other than 200 is an [Error]. [Serve] answers for a [Backend], and
+// [Client] sends requests.
+//
+// The types here are all that the umbra commands print with --json, too.
+// docs/reference/api.schema.json is generated from them and their comments. Keys
+// are in snake_case, durations are integers in keys that end in _ns, and sizes
+// are integers of bytes.
 //
 // The package has no state. Serve runs net/http's goroutines, which have ended
 // when it returns.

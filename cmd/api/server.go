@@ -16,16 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxBody bounds a request.
+// maxBody bounds the size of a request.
 const maxBody = 64 << 10
 
-// patience bounds how long a client may take to say what it wants.
-const patience = 10 * time.Second
+// requestTimeout bounds the time that a client may take to send a request, and
+// the time that requests in progress get when the server ends.
+const requestTimeout = 10 * time.Second
 
-// Listen makes a control socket at path that only this user may connect to. A
-// socket that is there is replaced if nobody listens on it.
+// Listen makes a control socket at path that only this user may connect to. It
+// replaces a socket that nobody listens on.
 func Listen(path string) (net.Listener, error) {
-	// The socket has its permissions before it has its name.
+	// The socket gets its permissions before it gets its name.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		if err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) }); err != nil {
@@ -45,7 +46,7 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// removeStale removes the socket of a server that has gone.
+// removeStale removes the socket of a server that has ended.
 func removeStale(path string) error {
 	st, err := os.Lstat(path)
 	if err != nil {
@@ -65,10 +66,10 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// Serve answers for b on l until ctx ends. It closes l.
+// Serve answers requests on l for b until ctx ends. It closes l.
 func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) error {
 	s := &http.Server{
-		Handler: handler(b), ReadTimeout: patience, IdleTimeout: patience,
+		Handler: handler(b), ReadTimeout: requestTimeout, IdleTimeout: requestTimeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	done := make(chan error, 1)
@@ -78,8 +79,8 @@ func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) err
 		return err
 	case <-ctx.Done():
 	}
-	// What is being answered is finished: a removal half done is worse than a wait.
-	end, cancel := context.WithTimeout(context.Background(), patience)
+	// Requests in progress are finished: a GPU must not be half removed.
+	end, cancel := context.WithTimeout(context.Background(), requestTimeout)
 	defer cancel()
 	err := errors.Join(s.Shutdown(end), s.Close())
 	<-done
@@ -88,64 +89,51 @@ func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) err
 
 func handler(b Backend) http.Handler {
 	m := http.NewServeMux()
-	m.HandleFunc("GET /v1/status", answer(func(*http.Request) (any, error) { return b.Status() }))
-	m.HandleFunc("GET /v1/report", answer(func(*http.Request) (any, error) { return b.Report() }))
-	m.HandleFunc("GET /v1/registers", answer(func(r *http.Request) (any, error) { return b.Registers(r.URL.Query().Get("gpu")) }))
-	m.HandleFunc("GET /v1/scheduler", answer(func(*http.Request) (any, error) { return b.Schedule() }))
-	m.HandleFunc("PATCH /v1/scheduler", answer(func(r *http.Request) (any, error) {
-		s, err := request[SetRequest](r)
-		if err != nil {
-			return nil, err
-		}
-		return b.SetSchedule(s)
-	}))
-	m.HandleFunc("POST /v1/gpus", answer(func(r *http.Request) (any, error) {
-		a, err := request[AddRequest](r)
-		if err != nil {
-			return nil, err
-		}
-		return b.Add(a)
-	}))
-	m.HandleFunc("PATCH /v1/gpus/{name}", answer(func(r *http.Request) (any, error) {
-		s, err := request[SetRequest](r)
-		if err != nil {
-			return nil, err
-		}
-		return b.Set(r.PathValue("name"), s)
-	}))
-	m.HandleFunc("GET /v1/gpus/{name}", answer(func(r *http.Request) (any, error) { return b.Show(r.PathValue("name")) }))
-	m.HandleFunc("DELETE /v1/gpus/{name}", answer(func(r *http.Request) (any, error) {
-		return b.Remove(r.PathValue("name"), r.URL.Query().Get("force") == "true")
-	}))
-	m.HandleFunc("/", answer(func(r *http.Request) (any, error) {
+	handle := func(pattern string, f func(*http.Request) (any, error)) {
+		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, f) })
+	}
+	name := func(r *http.Request) string { return r.PathValue("name") }
+	handle("GET /v1/status", func(*http.Request) (any, error) { return b.Status() })
+	handle("GET /v1/report", func(*http.Request) (any, error) { return b.Report() })
+	handle("GET /v1/registers", func(r *http.Request) (any, error) { return b.Registers(r.URL.Query().Get("gpu")) })
+	handle("GET /v1/scheduler", func(*http.Request) (any, error) { return b.Scheduler() })
+	handle("GET /v1/gpus/{name}", func(r *http.Request) (any, error) { return b.Show(name(r)) })
+	handle("DELETE /v1/gpus/{name}", func(r *http.Request) (any, error) {
+		return b.Remove(name(r), r.URL.Query().Get("force") == "true")
+	})
+	handle("POST /v1/gpus", withBody(func(_ *http.Request, a AddRequest) (any, error) { return b.Add(a) }))
+	handle("PATCH /v1/gpus/{name}", withBody(func(r *http.Request, s SetRequest) (any, error) { return b.Set(name(r), s) }))
+	handle("PATCH /v1/scheduler", withBody(func(_ *http.Request, s SetRequest) (any, error) { return b.SetScheduler(s) }))
+	handle("/", func(r *http.Request) (any, error) {
 		return nil, NotFound("no such request: %s %s", r.Method, r.URL.Path)
-	}))
+	})
 	return m
 }
 
-// request reads what is asked for.
-func request[T any](r *http.Request) (out T, err error) {
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&out); err != nil {
-		return out, Invalid("request: %v", err)
+// withBody decodes the body of a request.
+func withBody[T any](f func(*http.Request, T) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		var body T
+		d := json.NewDecoder(r.Body)
+		d.DisallowUnknownFields()
+		if err := d.Decode(&body); err != nil {
+			return nil, Invalid("request: %v", err)
+		}
+		return f(r, body)
 	}
-	return out, nil
 }
 
-// answer writes what f returns.
-func answer(f func(*http.Request) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		v, err := f(r)
-		code := http.StatusOK
-		if err != nil {
-			e := &Error{http.StatusInternalServerError, err.Error()}
-			errors.As(err, &e)
-			v, code = e, e.Code
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_ = json.NewEncoder(w).Encode(v) // who hangs up wants no answer
+// answer writes the result of f.
+func answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (any, error)) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	v, err := f(r)
+	code := http.StatusOK
+	if err != nil {
+		e := &Error{http.StatusInternalServerError, err.Error()}
+		errors.As(err, &e)
+		v, code = e, e.Code
 	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(v) // fails if the client has gone
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"time"
 )
 
 // Change returns a GPU that is there with options changed as keys and values say:
@@ -36,12 +35,8 @@ func (l *Layer) Change(g GPU, text string) (GPU, error) {
 func (g *GPU) Live() map[string]any {
 	out := make(map[string]any)
 	for _, o := range options(g) {
-		if !o.live() {
-			continue
-		}
-		out[o.path] = o.value.Interface()
-		if d, ok := out[o.path].(time.Duration); ok {
-			out[o.path] = d.String() // as it is written
+		if o.live() {
+			out[o.path] = o.value.Interface()
 		}
 	}
 	return out

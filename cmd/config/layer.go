@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 )
 
 // An Error is something wrong with what the user wrote.
@@ -125,11 +124,7 @@ func (g *GPU) Values() map[string]any { return values(g) }
 func values(p any) map[string]any {
 	out := make(map[string]any)
 	for _, o := range options(p) {
-		v := o.value.Interface()
-		if d, ok := v.(time.Duration); ok {
-			v = d.String()
-		}
-		out[o.path] = v
+		out[o.path] = o.value.Interface()
 	}
 	return out
 }

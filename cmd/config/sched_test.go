@@ -137,7 +137,7 @@ func TestScheduleChange(t *testing.T) {
 				n := rapid.Uint64Range(least, most).Draw(t, "value")
 				switch v := o.value.Interface().(type) {
 				case time.Duration:
-					want = time.Duration(n).String()
+					want = time.Duration(n)
 				case int:
 					want = int(n)
 				case bool:

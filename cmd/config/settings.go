@@ -9,8 +9,8 @@ import (
 // Setting is an option in force.
 type Setting struct {
 	Key   string
-	Value any  // a number or truth value, or the text that its key takes
-	Live  bool // [Layer.Change] takes it
+	Value string // the text that its key takes
+	Live  bool   // [Layer.Change] takes it
 }
 
 // WithScheduler says how to get a scheduler.
@@ -40,13 +40,7 @@ func (c *Config) CardSettings() (out []Setting) {
 }
 
 func (o *option) setting() Setting {
-	s := Setting{Key: o.path, Value: o.value.Interface(), Live: o.live()}
-	switch s.Value.(type) {
-	case int, bool, Percent:
-	default:
-		s.Value = o.text()
-	}
-	return s
+	return Setting{Key: o.path, Value: o.text(), Live: o.live()}
 }
 
 // text is the option's value as its key takes it.

@@ -14,18 +14,18 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// TestAccounts: what engines move is counted for the guest whose channels they
-// served, and who takes a guest's place starts from nothing.
+// TestAccounts: bytes that engines move are counted for the guest that owns the
+// channel, and a guest that gets a removed guest's number starts at zero.
 func TestAccounts(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	c, err := soft.New(soft.Config{VRAM: 256 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()
-	add := func(name string) *VirtualEndpoint {
+	add := func(name string) *Endpoint {
 		path := filepath.Join(dir, name)
 		l, err := vfiouser.Listen(path)
 		require.NoError(t, err)
@@ -34,7 +34,7 @@ func TestAccounts(t *testing.T) {
 		return v
 	}
 	const src, dst, size = 0x1000_0000, 0x2000_0000, 64 << 10
-	copies := func(v *VirtualEndpoint, by guest.Engine, n int) {
+	copies := func(v *Endpoint, by guest.Engine, n int) {
 		g, err := guest.Attach(t.Context(), v.Config.Socket, guest.Config{})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, g.Close()) }()
@@ -56,7 +56,7 @@ func TestAccounts(t *testing.T) {
 		ce   = "90b5"
 		m2mf = "9039"
 	)
-	want := func(v *VirtualEndpoint, class string, n uint64) {
+	want := func(v *Endpoint, class string, n uint64) {
 		t.Helper()
 		r, err := v.Report()
 		require.NoError(t, err)

@@ -13,13 +13,13 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// sharedOf serves a GPU of 64 MiB for each name, with a part of the card's time.
+// sharedOf serves a GPU of 64 MiB for each name, with its part of the card's time.
 func sharedOf(t *testing.T, o aggregator.Options, parts map[string]sched.NodeConfig) *Shared {
 	t.Helper()
 	c, err := soft.New(soft.Config{VRAM: 512 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	s, err := NewSharedWith(c, Native, vfiouser.Options{}, o)
+	s, err := NewShared(c, Native, vfiouser.Options{}, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	for name, part := range parts {
@@ -31,8 +31,8 @@ func sharedOf(t *testing.T, o aggregator.Options, parts map[string]sched.NodeCon
 	return s
 }
 
-// TestCardTime: what a GPU is to get of the card's time reaches the scheduler, when
-// the GPU is made and when it is changed, and the ledger's figures are the GPU's.
+// TestCardTime: a GPU's part of the card's time reaches the scheduler when the GPU is
+// added and when the part is changed.
 func TestCardTime(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	config := sched.Default()
@@ -41,14 +41,10 @@ func TestCardTime(t *testing.T) {
 	})
 	weights := func() map[string]int {
 		out := make(map[string]int)
-		for _, e := range s.agg.Ledger() {
-			if e.Kind == sched.Inner && e.Name != "" && e.Depth == guestDepth {
-				out[e.Name] = e.Weight
-			}
-		}
-		for name, c := range s.CardTimes() {
-			require.Equal(t, out[name], c.Weight)
-			require.NotEmpty(t, c.Engines)
+		for name, n := range s.CardTimes() {
+			require.Equal(t, "guest", n.Kind)
+			require.NotEmpty(t, n.Engines)
+			out[name] = n.Weight
 		}
 		return out
 	}
@@ -61,30 +57,21 @@ func TestCardTime(t *testing.T) {
 	require.Equal(t, 700, a.CardTime().Node.Weight)
 	wrong := new(sched.Error)
 	require.ErrorAs(t, a.SetCardTime(TimeShare{Node: sched.NodeConfig{Weight: sched.MaxWeight + 1}}), &wrong)
-	require.Equal(t, 700, a.CardTime().Node.Weight, "what is refused changes nothing")
+	require.Equal(t, 700, a.CardTime().Node.Weight, "a refused change has no effect")
 	require.Equal(t, map[string]int{"a": 700, "b": 300}, weights())
 
 	c, n := s.Schedule()
 	require.Equal(t, config, *c)
-	require.Zero(t, *n)
+	for name, count := range n {
+		require.Zero(t, count, name)
+	}
 	r, err := s.Remove("a", false)
 	require.NoError(t, err)
 	require.Equal(t, 700, r.CardTime.Weight)
 	require.Equal(t, map[string]int{"b": 300}, weights())
 }
 
-// TestCardTimeOf: all engines together, each number of its own.
-func TestCardTimeOf(t *testing.T) {
-	engines := []sched.Account{
-		{Busy: 1, Wait: 2, Requests: 3, Held: 4, Done: 5},
-		{Busy: 10, Wait: 20, Requests: 30, Held: 40, Done: 50},
-	}
-	require.Equal(t, CardTime{
-		Weight: 9, Busy: 11, Wait: 22, Requests: 33, Held: 44, Done: 55, Waiting: 6 + 60, OnCard: 7 + 70, Engines: engines,
-	}, cardTimeOf(&sched.Entry{Weight: 9, Waiting: []int{6, 60}, Inflight: []int{7, 70}, Accounts: engines}))
-}
-
-// TestNoScheduler: without one there are no figures, and nothing to change.
+// TestNoScheduler: without a scheduler there are no accounts, and nothing to change.
 func TestNoScheduler(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t) })
 	s := sharedOf(t, aggregator.Options{}, map[string]sched.NodeConfig{"a": {}})

@@ -6,38 +6,39 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Observed is a device that hears of interrupt masking, as [Device] does.
+// Observed is a device that is told of interrupt masking, as [Device] is.
 type Observed interface {
 	vfiouser.Device
 	vfiouser.IRQObserver
 }
 
-// Counted is a device with its traps counted by region, and a word in the log
-// when clients come and go.
+// Counted counts the traps of a device by region, logs clients that attach and
+// detach, and refuses clients once its GPU is being removed.
 type Counted struct {
 	Observed
 	log     *slog.Logger
 	regions [vfiouser.NumRegions]struct{ reads, writes, bytes atomic.Uint64 }
 
-	mu       sync.Mutex // guards what follows
-	attached bool       // from when the client is being admitted
+	mu       sync.Mutex // guards the fields below
+	attached bool       // from the start of a client's admission
 	retired  bool
 }
 
-// Watch puts the counting in front of d.
+// Count wraps d.
 func Count(d Observed, log *slog.Logger) *Counted { return &Counted{Observed: d, log: log} }
 
-// HasClient tells whether a client is attached.
+// HasClient reports whether a client is attached.
 func (w *Counted) HasClient() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.attached
 }
 
-// Retire has no client admitted from now on. If one is there, or just being admitted,
+// Retire refuses clients from now on. While a client is attached or being admitted
 // it does nothing and returns false, unless it is forced.
 func (w *Counted) Retire(force bool) bool {
 	w.mu.Lock()
@@ -49,17 +50,21 @@ func (w *Counted) Retire(force bool) bool {
 var errRetired = errors.New("the GPU is being removed")
 
 // Admit implements vfiouser.Admitter.
-func (w *Counted) Admit() (err error) {
-	if !w.take() {
+func (w *Counted) Admit() error {
+	w.mu.Lock()
+	w.attached = !w.retired
+	admitted := w.attached
+	w.mu.Unlock()
+	if !admitted {
 		return errRetired
 	}
-	admitted := false
-	defer func() {
+	admitted = false
+	defer func() { // also if the device panics
 		if !admitted {
 			w.leave()
 		}
 	}()
-	err = vfiouser.Admit(w.Observed)
+	err := vfiouser.Admit(w.Observed)
 	admitted = err == nil
 	return err
 }
@@ -68,14 +73,6 @@ func (w *Counted) Admit() (err error) {
 func (w *Counted) Dismissed() {
 	vfiouser.Dismiss(w.Observed)
 	w.leave()
-}
-
-// take notes a client, unless there is to be none.
-func (w *Counted) take() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.attached = !w.retired
-	return w.attached
 }
 
 func (w *Counted) leave() {
@@ -94,7 +91,7 @@ func (w *Counted) Attached(h *vfiouser.Host) {
 func (w *Counted) Detached() {
 	w.Observed.Detached()
 	w.leave()
-	w.log.Info("client gone")
+	w.log.Info("client detached")
 }
 
 // ReadRegion implements vfiouser.Device.
@@ -109,4 +106,22 @@ func (w *Counted) WriteRegion(index int, off uint64, p []byte) error {
 	w.regions[index].writes.Add(1)
 	w.regions[index].bytes.Add(uint64(len(p)))
 	return w.Observed.WriteRegion(index, off, p)
+}
+
+var regionNames = [vfiouser.NumRegions]string{
+	vfiouser.RegionBAR0: "BAR0", vfiouser.RegionBAR1: "BAR1", vfiouser.RegionBAR2: "BAR2",
+	vfiouser.RegionBAR3: "BAR3", vfiouser.RegionBAR4: "BAR4", vfiouser.RegionBAR5: "BAR5",
+	vfiouser.RegionROM: "ROM", vfiouser.RegionConfig: "configuration", vfiouser.RegionVGA: "VGA",
+}
+
+// Traps lists the regions that were accessed.
+func (w *Counted) Traps() (out []api.RegionCount) {
+	for i := range w.regions {
+		g := &w.regions[i]
+		n := api.RegionCount{Region: regionNames[i], Reads: g.reads.Load(), Writes: g.writes.Load(), Bytes: g.bytes.Load()}
+		if n.Reads+n.Writes > 0 {
+			out = append(out, n)
+		}
+	}
+	return out
 }

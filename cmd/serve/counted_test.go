@@ -11,7 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// doorman is a device that does something while it admits a client.
+// doorman is a device whose Admit is a function of the test.
 type doorman struct {
 	Observed
 	admit func() error
@@ -22,7 +22,8 @@ func (d *doorman) Dismissed()   {}
 func (d *doorman) Detached()    {}
 
 // TestRetire: a GPU is removed while a client is being admitted. Either the removal
-// sees the client, or the client is refused: none is let in and then cut off.
+// sees the client, or the client is refused. No client is admitted and then
+// disconnected.
 func TestRetire(t *testing.T) {
 	d := &doorman{}
 	w := Count(d, slog.New(slog.NewTextHandler(io.Discard, nil)))
@@ -32,7 +33,7 @@ func TestRetire(t *testing.T) {
 		return nil
 	}
 	require.NoError(t, vfiouser.Admit(w))
-	require.False(t, retired, "the client was cut off")
+	require.False(t, retired, "the client was disconnected")
 	require.True(t, w.HasClient())
 	require.False(t, w.Retire(false))
 	w.Detached()
@@ -41,7 +42,7 @@ func TestRetire(t *testing.T) {
 	d.admit = func() error { return nil }
 	require.NoError(t, vfiouser.Admit(w))
 	vfiouser.Dismiss(w)
-	require.False(t, w.HasClient(), "it did not come")
+	require.False(t, w.HasClient(), "it was dismissed")
 
 	stain := errors.New("a stain")
 	d.admit = func() error { return stain }

@@ -1,30 +1,28 @@
 // Package serve joins the parts into something that QEMU can attach to.
 //
-// [NewPassThrough] puts a card right behind a vfio-user socket: one guest,
-// nothing in between. It is what every overhead is measured against.
-// [NewVirtual] puts a virtual GPU behind a socket, whose share of a card an
-// aggregator gives.
+// [NewPassThrough] puts a card right behind a vfio-user socket: one guest, nothing
+// in between. It is the baseline of every measurement. [NewVirtual] puts a virtual
+// GPU behind a socket, whose share of a card an aggregator gives.
 //
-// A [Endpoint] is a device with its server and its counters. [Shared] is a card with
-// any number of virtual GPUs, each in a [VirtualEndpoint], which come and go while it
-// runs. Reports and the table of register policies are structures for others to
-// print.
+// An [Endpoint] is a device with its server and its counters. [Shared] is a card with
+// any number of virtual GPUs, each at an Endpoint, which are added and removed while
+// it runs. Counters are returned as the structures of package api.
 //
 // # Goroutines
 //
-// One for each VirtualEndpoint, from Shared.Add until it is removed; one for each
-// EventLogger, which tells the log what guests did, until Close: a Shared has one, and who
-// serves a Endpoint alone makes one.
+// One for each virtual GPU, from Shared.Add until it is removed; one for each
+// EventLogger until Close: a Shared has one, and the owner of a single Endpoint
+// makes one.
 //
-// # Locks, in the order they are taken
+// # Locks, in the order in which they are taken
 //
 //  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
-//  2. Shared.mu: the list of seats. Never held while waiting.
-//  3. Endpoint.logMu: what the log knows; held while it is written to.
-//  4. VirtualEndpoint.timeMu: what the GPU has of the card's time. The aggregator's
-//     locks are taken in it.
-//  5. Counted.mu: whether there is a client, or may be one. Held for a moment.
-//  6. Virtual.mu: why clients are refused. Held for a moment.
+//  2. Shared.mu: the list of GPUs. Never held while waiting.
+//  3. Endpoint.logMu: counts that the log has; held while the log is written.
+//  4. Endpoint.timeMu: the GPU's part of the card's time. The aggregator's locks are
+//     taken under it.
+//  5. Counted.mu: whether a client is attached, or may be. Held briefly.
+//  6. Virtual.mu: why clients are refused. Held briefly.
 //  7. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
@@ -35,6 +33,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -52,23 +51,23 @@ type function interface {
 // Device is a PCI function as a vfio-user device.
 type Device struct {
 	fn     function
-	plug   func(*hostSide) // joins the function to a client, or to nobody (nil)
-	admit  func() error    // says why no client can be taken; nil takes every one
+	plug   func(*hostSide) // connects the function to a client, or disconnects it (nil)
+	admit  func() error    // returns why no client can be admitted; nil admits all
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
-	shown  *homes.Stats    // and what was done for it, all clients together
-	log    *slog.Logger    // NewEndpoint's, or nothing
-	asked  bool            // and it was told so
+	shown  *homes.Stats    // of mapped windows, all clients together
+	log    *slog.Logger    // of LogTo
+	asked  bool            // the client's windows were opened, or could not be
 }
 
-// LogTo says where the device writes what it cannot tell its client.
+// LogTo sets the log for errors that the client cannot be told.
 func (d *Device) LogTo(log *slog.Logger) { d.log = log }
 
-// Shown counts what was done for what clients had mapped.
+// Shown counts the work for mapped windows.
 func (d *Device) Shown() *homes.Stats { return d.shown }
 
-// mappable is a function that lets a client map parts of its BARs. Each client
-// gets windows of its own: one that has gone may still have its old ones.
+// mappable is a function that lets a client map parts of its BARs. Each client gets
+// new windows, since the last client may still have the old ones mapped.
 type mappable interface {
 	OpenWindows() error
 	CloseWindows() error
@@ -76,14 +75,13 @@ type mappable interface {
 }
 
 // Regions implements vfiouser.Device: the BARs that have a size, and the
-// configuration space. What can be mapped is made when it is asked for on behalf of a
-// client: a transport that describes regions once for all has nothing to offer that is
-// a client's own.
+// configuration space. Windows are opened when a client's regions are requested, so a
+// transport that describes regions once for all clients offers none.
 func (d *Device) Regions() []vfiouser.Region {
 	if d.client != nil && !d.asked {
 		d.asked = true
 		if err := d.maps.OpenWindows(); err != nil {
-			d.log.Warn("nothing can be mapped: every access is trapped", "error", err)
+			d.log.Warn("no window can be mapped: every access is trapped", "error", err)
 		}
 	}
 	r := make([]vfiouser.Region, vfiouser.NumRegions)
@@ -153,7 +151,7 @@ func (d *Device) Admit() error {
 	return d.admit()
 }
 
-// Dismissed implements vfiouser.Admitter: nothing was done for the client yet.
+// Dismissed implements vfiouser.Admitter. Admit has nothing to undo.
 func (d *Device) Dismissed() {}
 
 // Attached implements vfiouser.Device.
@@ -162,11 +160,11 @@ func (d *Device) Attached(h *vfiouser.Host) {
 	d.plug(d.client)
 }
 
-// Detached implements vfiouser.Device. The windows go first: who has mapped them may
-// still write to them, and what their pages hold goes home with them, to be cleared.
+// Detached implements vfiouser.Device. Windows are closed first: the client may still
+// write to its mappings, and their pages must return to VRAM before it is cleared.
 func (d *Device) Detached() {
 	if err := d.maps.CloseWindows(); err != nil {
-		d.log.Warn("close what the client had mapped", "error", err)
+		d.log.Warn("cannot close the windows of the client", "error", err)
 	}
 	d.plug(nil)
 	d.client = nil
@@ -219,4 +217,16 @@ func (h *hostSide) again() {
 	if h.line.Level && !h.line.MSI && !h.line.Disabled {
 		h.host.Trigger(vfiouser.IRQINTx, 0)
 	}
+}
+
+// NewPassThrough returns card c as a device. The card stays the caller's. Its memory
+// is kept for the next client, who is refused while the last one could still reach it.
+func NewPassThrough(c *soft.Card) *Device {
+	return &Device{fn: c, maps: c, shown: &c.Stats().Windows, log: slog.New(slog.DiscardHandler), admit: c.CloseWindows, plug: func(h *hostSide) {
+		if h == nil {
+			c.DetachHost()
+			return
+		}
+		c.AttachHost(h)
+	}}
 }

@@ -10,95 +10,93 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 )
 
-// A EventLogger tells the log what guests did that who keeps them should know: which rules they
-// broke, and which mapped windows do not show them what they should. It looks at the counters
-// now and then, so that a guest that breaks a million rules in a second makes one line, and no
-// trap ever waits for the log.
+// EventLogger logs which rules guests broke, and which mapped windows show them
+// wrong data. It polls the counters: a guest that breaks a million rules in a
+// second causes one line, and no trap waits for the log.
 type EventLogger struct {
-	log    *slog.Logger
-	seats  func() []*Endpoint
-	ticker *time.Ticker
-	end    chan struct{} // closed by Close
-	ended  sync.WaitGroup
+	log       *slog.Logger
+	endpoints func() []*Endpoint
+	ticker    *time.Ticker
+	end       chan struct{} // closed by Close
+	ended     sync.WaitGroup
 }
 
-// tellInterval is how often it looks if nobody says so.
-const tellInterval = time.Second
+// defaultLogInterval is the time between two looks at the counters.
+const defaultLogInterval = time.Second
 
-// NewEventLogger begins to look at the seats that there are each time.
-func NewEventLogger(log *slog.Logger, seats func() []*Endpoint) *EventLogger {
-	t := &EventLogger{log: log, seats: seats, ticker: time.NewTicker(tellInterval), end: make(chan struct{})}
-	t.ended.Go(t.watch)
-	return t
+// NewEventLogger starts an EventLogger, which calls endpoints at each look.
+func NewEventLogger(log *slog.Logger, endpoints func() []*Endpoint) *EventLogger {
+	l := &EventLogger{log: log, endpoints: endpoints, ticker: time.NewTicker(defaultLogInterval), end: make(chan struct{})}
+	l.ended.Go(l.watch)
+	return l
 }
 
-// SetInterval says how often the log hears of the same thing at most, per GPU; it is 1 s if
-// nobody says so. It waits for nobody, be it that the log takes its time, or that the EventLogger
-// is closed.
-func (t *EventLogger) SetInterval(d time.Duration) { t.ticker.Reset(d) }
+// SetInterval changes the shortest time between two lines about the same event of
+// one GPU. It never blocks, even if the log does or the EventLogger is closed.
+func (l *EventLogger) SetInterval(d time.Duration) { l.ticker.Reset(d) }
 
-// Close ends it when it has looked once more.
-func (t *EventLogger) Close() {
-	close(t.end)
-	t.ended.Wait()
-	t.tell()
+// Close stops it after a last look.
+func (l *EventLogger) Close() {
+	close(l.end)
+	l.ended.Wait()
+	l.look()
 }
 
-func (t *EventLogger) watch() {
-	defer t.ticker.Stop()
+func (l *EventLogger) watch() {
+	defer l.ticker.Stop()
 	for {
 		select {
-		case <-t.ticker.C:
-			t.tell()
-		case <-t.end:
+		case <-l.ticker.C:
+			l.look()
+		case <-l.end:
 			return
 		}
 	}
 }
 
-func (t *EventLogger) tell() {
-	for _, s := range t.seats() {
-		s.tell(t.log)
+func (l *EventLogger) look() {
+	for _, e := range l.endpoints() {
+		e.logEvents(l.log)
 	}
 }
 
-// tell tells the log what is new since it was told last.
-func (s *Endpoint) tell(log *slog.Logger) {
-	s.logMu.Lock()
-	defer s.logMu.Unlock()
-	if s.guest != nil {
-		s.tellRulesLocked(log)
+// logEvents logs what is new since the last call.
+func (e *Endpoint) logEvents(log *slog.Logger) {
+	e.logMu.Lock()
+	defer e.logMu.Unlock()
+	if e.Virtual != nil {
+		e.logRulesLocked(log)
 	}
-	if s.shown != nil {
-		s.tellInexactLocked(log)
+	if e.shown != nil {
+		e.logInexactLocked(log)
 	}
 }
 
-// tellRulesLocked tells of rules that a virtual GPU's guest broke, and what became of it.
+// logRulesLocked logs rules that a virtual GPU's guest broke, and the consequences.
 // Endpoint.logMu is held.
-func (s *Endpoint) tellRulesLocked(log *slog.Logger) {
-	for _, c := range s.guest.Stats().Counts() {
+func (e *Endpoint) logRulesLocked(log *slog.Logger) {
+	guest := e.Virtual.Guest
+	for _, c := range guest.Stats().Counts() {
+		if !c.Rule && c.Name != "scrub_failures" && c.Name != "quarantines" {
+			continue
+		}
+		n := e.newLocked(c.Name, c.N)
 		switch {
+		case n == 0:
 		case c.Rule:
-			if n := s.newsLocked(c.Name, c.N); n > 0 {
-				log.Warn("guest broke a rule", "gpu", s.Name, "rule", c.Name, "times", n, "swallowed", n-1, "in_all", c.N)
-			}
+			log.Warn("guest broke a rule", "gpu", e.Name, "rule", c.Name, "times", n, "swallowed", n-1, "in_all", c.N)
 		case c.Name == "scrub_failures":
-			if n := s.newsLocked(c.Name, c.N); n > 0 {
-				log.Error("a guest's memory could not be cleared; its GPU takes no client until it is", "gpu", s.Name, "times", n, "in_all", c.N)
-			}
-		case c.Name == "quarantines":
-			if n := s.newsLocked(c.Name, c.N); n > 0 {
-				log.Warn("guest quarantined", "gpu", s.Name, "times", n, "now", cmp.Or(s.guest.QuarantineReason(), "out of it again"))
-			}
+			log.Error("a guest's memory could not be cleared; its GPU refuses clients until it is", "gpu", e.Name, "times", n, "in_all", c.N)
+		default:
+			log.Warn("guest was quarantined", "gpu", e.Name, "times", n, "reason", cmp.Or(guest.QuarantineReason(), "released since"))
 		}
 	}
 }
 
-// tellInexactLocked tells why what a client has mapped is not what the guest is to see there,
-// in which windows, and what comes of it. Endpoint.logMu is held.
-func (s *Endpoint) tellInexactLocked(log *slog.Logger) {
-	for _, c := range s.shown.Counts() {
+// logInexactLocked logs which mapped windows show wrong data, why, and the
+// consequence. Endpoint.logMu is held.
+func (e *Endpoint) logInexactLocked(log *slog.Logger) {
+	for _, c := range e.shown.Counts() {
 		if c.Why == "" || c.Usual {
 			continue
 		}
@@ -106,20 +104,22 @@ func (s *Endpoint) tellInexactLocked(log *slog.Logger) {
 		times := uint64(0)
 		for k, in := range c.In {
 			window := homes.Kind(k).String()
-			if n := s.newsLocked(c.Name+" "+window, in); n > 0 {
+			if n := e.newLocked(c.Name+" "+window, in); n > 0 {
 				windows = append(windows, window)
 				times += n
 			}
 		}
 		if times > 0 {
-			log.Warn("a mapped window is not exact", "gpu", s.Name, "window", strings.Join(windows, ","), "count", c.Name, "why", c.Why, "then", c.Then, "times", times, "swallowed", times-1, "in_all", c.N)
+			log.Warn("a mapped window is not exact", "gpu", e.Name, "window", strings.Join(windows, ","), "count", c.Name,
+				"reason", c.Why, "consequence", c.Then, "times", times, "swallowed", times-1, "in_all", c.N)
 		}
 	}
 }
 
-// newsLocked is by how much a counter is more than what the log has of it. Endpoint.logMu is held.
-func (s *Endpoint) newsLocked(name string, n uint64) uint64 {
-	more := n - s.logged[name]
-	s.logged[name] = n
+// newLocked returns by how much a counter has grown since it was logged.
+// Endpoint.logMu is held.
+func (e *Endpoint) newLocked(name string, n uint64) uint64 {
+	more := n - e.logged[name]
+	e.logged[name] = n
 	return more
 }

@@ -5,35 +5,32 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/cmd/api"
 )
 
-// LedgerNode is the card, a guest, one of its groups or a channel in the books of
-// who had how much of the card's time. What it had is the sum of what its children
-// had and of what those had that are gone.
-type LedgerNode struct {
-	Kind     string          `json:"kind"` // one of LedgerKinds
-	Name     string          `json:"name"`
-	Weight   int             `json:"weight"`
-	Blocked  string          `json:"blocked,omitempty"` // why it gets no turns, if it does not
-	Waiting  int             `json:"waiting"`           // entries, now
-	OnCard   int             `json:"on_card"`           // entries, now
-	Engines  []EngineAccount `json:"engines"`
-	Gone     []EngineAccount `json:"gone,omitempty"` // of children that have ended
-	Children []LedgerNode    `json:"children,omitempty"`
+// Schedule is how the card's time is shared, and the counts of events that should
+// not happen; nil without a scheduler.
+func (s *Shared) Schedule() (*sched.Config, map[string]uint64) {
+	c, ok := s.agg.Schedule()
+	if !ok {
+		return nil, nil
+	}
+	n := s.agg.ScheduleCounts()
+	return &c, map[string]uint64{
+		"backwards": n.Backwards, "unknown_channel": n.UnknownChannel, "unknown_work": n.UnknownWork, "bad_time": n.BadTime,
+		"refused": n.Refused, "storms": n.Storms, "overflow": n.Overflow, "runaways": n.Runaways, "stuck": n.Stuck, "invalid": n.Invalid,
+	}
 }
 
-// EngineAccount is what a node had of an engine.
-type EngineAccount struct {
-	Engine string `json:"engine"`
-	sched.Account
-	Debt int64 `json:"debt_ns"` // time that it is ahead of its share; below zero, that it is owed
-}
+// SetSchedule changes how the card's time is shared. Without a scheduler it fails
+// with aggregator.ErrNoScheduler.
+func (s *Shared) SetSchedule(c sched.Config) error { return s.agg.SetSchedule(c) }
 
-// LedgerKinds are the levels of the ledger, from the card down.
-var LedgerKinds = [...]string{"card", "guest", "group", "channel"}
+// ledgerKinds are the levels of the scheduler's tree, from the card down.
+var ledgerKinds = [...]string{"card", "guest", "group", "channel"}
 
-// Ledger is the books until now; nil without a scheduler.
-func (s *Shared) Ledger() *LedgerNode {
+// Ledger is the account of the card's time; nil without a scheduler.
+func (s *Shared) Ledger() *api.LedgerNode {
 	entries := s.agg.Ledger()
 	if len(entries) == 0 {
 		return nil
@@ -42,35 +39,54 @@ func (s *Shared) Ledger() *LedgerNode {
 	return &root
 }
 
+// CardTimes returns the account of each virtual GPU by name, without what is below
+// it; nil without a scheduler.
+func (s *Shared) CardTimes() map[string]*api.LedgerNode {
+	ledger := s.Ledger()
+	if ledger == nil {
+		return nil
+	}
+	out := make(map[string]*api.LedgerNode)
+	for i := range ledger.Children {
+		g := &ledger.Children[i]
+		g.Children, g.Ended = nil, nil
+		out[g.Name] = g
+	}
+	return out
+}
+
 // ledgerOf makes a node of the first entry, with all below it, and returns the rest.
-func ledgerOf(entries []sched.Entry) (LedgerNode, []sched.Entry) {
+func ledgerOf(entries []sched.Entry) (api.LedgerNode, []sched.Entry) {
 	e := &entries[0]
-	n := LedgerNode{Kind: LedgerKinds[e.Depth], Name: e.Name, Weight: e.Weight, Blocked: blocked(e.Block), Engines: accountsOf(e.Accounts), Gone: accountsOf(e.Past)}
+	n := api.LedgerNode{
+		Kind: ledgerKinds[e.Depth], Name: e.Name, Weight: e.Weight, Blocked: blocked(e.Block),
+		Engines: accountsOf(e.Accounts), Ended: accountsOf(e.Past),
+	}
 	if e.Depth == 0 {
-		n.Name = LedgerKinds[0]
+		n.Name = ledgerKinds[0]
 	}
 	none := true
 	for i := range n.Engines {
-		n.Engines[i].Debt = int64(e.Debt[i])
+		n.Engines[i].Debt = e.Debt[i]
 		n.Waiting += e.Waiting[i]
 		n.OnCard += e.Inflight[i]
 		none = none && e.Past[i] == sched.Account{}
 	}
 	if none {
-		n.Gone = nil
+		n.Ended = nil
 	}
 	rest := entries[1:]
 	for len(rest) > 0 && rest[0].Depth > e.Depth {
-		var child LedgerNode
+		var child api.LedgerNode
 		child, rest = ledgerOf(rest)
 		n.Children = append(n.Children, child)
 	}
 	return n, rest
 }
 
-func accountsOf(accounts []sched.Account) (out []EngineAccount) {
+func accountsOf(accounts []sched.Account) (out []api.EngineAccount) {
 	for i, name := range aggregator.LedgerEngines() {
-		out = append(out, EngineAccount{Engine: name, Account: accounts[i]})
+		out = append(out, api.EngineAccount{Engine: name, Account: accounts[i]})
 	}
 	return out
 }
@@ -80,7 +96,7 @@ var blocks = [...]struct {
 	text string
 }{
 	{sched.Paused, "paused"}, {sched.Stopped, "stopped: its request runs for too long"},
-	{sched.Quarantined, "quarantined: its requests do not end"}, {sched.Dying, "ends when its request has"},
+	{sched.Quarantined, "quarantined: its requests do not end"}, {sched.Dying, "ends with its request"},
 }
 
 func blocked(b sched.Block) string {
@@ -91,12 +107,4 @@ func blocked(b sched.Block) string {
 		}
 	}
 	return strings.Join(out, "; ")
-}
-
-// Sum is what accounts of several engines come to.
-func Sum(accounts []EngineAccount) (out sched.Account) {
-	for i := range accounts {
-		out.Add(&accounts[i].Account)
-	}
-	return out
 }

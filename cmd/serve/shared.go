@@ -12,6 +12,8 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -23,7 +25,7 @@ var (
 )
 
 // Shared is a card that an aggregator shares among virtual GPUs, each served on a
-// socket of its own. GPUs come and go while it runs.
+// socket of its own. GPUs can be added and removed while it runs.
 type Shared struct {
 	card card.Card
 	agg  *aggregator.Aggregator
@@ -34,40 +36,22 @@ type Shared struct {
 	admin sync.Mutex // one change of the list at a time
 
 	mu   sync.Mutex // guards list
-	list []*VirtualEndpoint
+	list []*Endpoint
 
-	teller *EventLogger // of what guests did
-}
-
-// VirtualEndpoint is a virtual GPU, served.
-type VirtualEndpoint struct {
-	*Endpoint
-	Virtual *Virtual
-	Config  GPUConfig
-
-	cancel context.CancelFunc
-	served chan struct{}
-
-	timeMu sync.Mutex // guards time; the aggregator's locks are taken under it
-	time   TimeShare
+	events *EventLogger
 }
 
 // GPUConfig describes a virtual GPU.
 type GPUConfig struct {
 	Share  aggregator.GuestConfig // with its name
 	Device devmodel.Config
-	Socket string         // for those who ask; Add is given the listener
+	Socket string         // for reports; Add takes a listener
 	Kept   map[string]int // TimeShare.Kept, to begin with
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
-// transport of by's making. The card stays the caller's, and must outlive the Shared.
-func NewShared(c card.Card, by Make, opts vfiouser.Options) (*Shared, error) {
-	return NewSharedWith(c, by, opts, aggregator.Options{})
-}
-
-// NewSharedWith is NewShared with limits.
-func NewSharedWith(c card.Card, by Make, opts vfiouser.Options, limits aggregator.Options) (*Shared, error) {
+// transport that by makes. The card stays the caller's, and must outlive the Shared.
+func NewShared(c card.Card, by Make, opts vfiouser.Options, limits aggregator.Options) (*Shared, error) {
 	agg, err := aggregator.NewWith(c, limits)
 	if err != nil {
 		return nil, err
@@ -76,128 +60,116 @@ func NewSharedWith(c card.Card, by Make, opts vfiouser.Options, limits aggregato
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log}
-	s.teller = NewEventLogger(s.log, s.seats)
+	s.events = NewEventLogger(s.log, s.GPUs)
 	return s, nil
 }
 
-// Add makes a virtual GPU and serves it on l, which becomes the server's, also if
-// Add fails.
-func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*VirtualEndpoint, error) {
+// Add makes a virtual GPU and serves it on l. It closes l if it fails.
+func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
 	s.admin.Lock()
 	defer s.admin.Unlock()
 	if s.Find(cfg.Share.Name) != nil {
 		l.Close()
-		return nil, fmt.Errorf("GPU %s is there already", cfg.Share.Name)
+		return nil, fmt.Errorf("GPU %s exists already", cfg.Share.Name)
 	}
 	v, err := NewVirtual(s.agg, cfg.Share, cfg.Device)
 	if err != nil {
 		l.Close()
 		return nil, err
 	}
-	seat, err := NewEndpoint(cfg.Share.Name, v, v.GPU, s.by, s.opts)
+	e, err := NewEndpoint(cfg.Share.Name, v, v.GPU, s.by, s.opts)
 	if err != nil {
 		l.Close()
 		return nil, errors.Join(err, v.Close())
 	}
-	seat.guest = v.Guest
-	if c, ok := s.card.(accounts); ok {
-		seat.account = openAccount(c, v.Guest.Owner())
-	}
-	vs := &VirtualEndpoint{Endpoint: seat, Virtual: v, Config: cfg, served: make(chan struct{}), time: TimeShare{cfg.Share.Share, cfg.Share.Processes, cfg.Kept}}
 	ctx, cancel := context.WithCancel(context.Background())
-	vs.cancel = cancel
+	e.Virtual, e.Config, e.cancel, e.served = v, cfg, cancel, make(chan struct{})
+	e.time = TimeShare{cfg.Share.Share, cfg.Share.Processes, cfg.Kept}
+	if c, ok := s.card.(interface{ Stats() *soft.Stats }); ok {
+		e.account = openAccount(c, v.Guest.Owner())
+	}
 	go func() {
-		defer close(vs.served)
-		if err := Listen(ctx, seat.Server, l); !errors.Is(err, context.Canceled) {
-			s.log.Error("no longer served", "gpu", seat.Name, "error", err)
+		defer close(e.served)
+		if err := Listen(ctx, e.Server, l); !errors.Is(err, context.Canceled) {
+			s.log.Error("GPU is no longer served", "gpu", e.Name, "error", err)
 		}
 	}()
 	s.mu.Lock()
-	s.list = append(s.list, vs)
+	s.list = append(s.list, e)
 	s.mu.Unlock()
-	return vs, nil
+	return e, nil
 }
 
-// Aggregator is what shares the card, for tests that look at what guests do not see.
+// Aggregator is what shares the card, for tests of what guests cannot see.
 func (s *Shared) Aggregator() *aggregator.Aggregator { return s.agg }
 
-// GPUs lists the virtual GPUs in the order in which they came.
-func (s *Shared) GPUs() []*VirtualEndpoint {
+// GPUs lists the virtual GPUs in the order in which they were added.
+func (s *Shared) GPUs() []*Endpoint {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.list)
 }
 
-// seats lists what guests attach to.
-func (s *Shared) seats() (out []*Endpoint) {
-	for _, v := range s.GPUs() {
-		out = append(out, v.Endpoint)
-	}
-	return out
-}
-
 // Find returns the GPU of that name, or nil.
-func (s *Shared) Find(name string) *VirtualEndpoint {
-	for _, v := range s.GPUs() {
-		if v.Name == name {
-			return v
+func (s *Shared) Find(name string) *Endpoint {
+	for _, e := range s.GPUs() {
+		if e.Name == name {
+			return e
 		}
 	}
 	return nil
 }
 
 // Remove takes a virtual GPU out of service and gives its share back. While a
-// client is attached it fails with ErrAttached, or, forced, cuts the client off.
+// client is attached it fails with ErrAttached, or, forced, disconnects the client.
 // It returns what the GPU counted.
-func (s *Shared) Remove(name string, force bool) (GPUReport, error) {
+func (s *Shared) Remove(name string, force bool) (api.GPUReport, error) {
 	s.admin.Lock()
 	defer s.admin.Unlock()
-	v := s.Find(name)
-	if v == nil {
-		return GPUReport{}, ErrNoGPU
+	e := s.Find(name)
+	if e == nil {
+		return api.GPUReport{}, ErrNoGPU
 	}
-	if !v.Device.Retire(force) {
-		return GPUReport{}, ErrAttached
+	if !e.Device.Retire(force) {
+		return api.GPUReport{}, ErrAttached
 	}
 	s.mu.Lock()
-	s.list = slices.DeleteFunc(s.list, func(x *VirtualEndpoint) bool { return x == v })
+	s.list = slices.DeleteFunc(s.list, func(x *Endpoint) bool { return x == e })
 	s.mu.Unlock()
-	return s.end(v)
+	return s.end(e)
 }
 
-// end stops serving. Its counters are read when the client has gone and nothing
-// can change them, and before the share that counts is given back.
-func (s *Shared) end(v *VirtualEndpoint) (GPUReport, error) {
-	v.cancel()
-	<-v.served
-	v.tell(s.log)
-	r, err := v.Report()
-	if t, ok := s.CardTimes()[v.Name]; ok {
-		r.CardTime = &t
-	}
-	return r, errors.Join(err, v.Virtual.Close())
+// end stops serving. It reads the counters once the client is detached, and before
+// it gives the share back that has them.
+func (s *Shared) end(e *Endpoint) (api.GPUReport, error) {
+	e.cancel()
+	<-e.served
+	e.logEvents(s.log)
+	r, err := e.Report()
+	r.CardTime = s.CardTimes()[e.Name]
+	return r, errors.Join(err, e.Virtual.Close())
 }
 
-// Close ends all virtual GPUs and takes the card out of service. Clients that are
-// attached are cut off.
+// Close ends all virtual GPUs and takes the card out of service. It disconnects
+// clients.
 func (s *Shared) Close() error {
 	s.admin.Lock()
 	defer s.admin.Unlock()
-	s.teller.Close()
+	s.events.Close()
 	s.mu.Lock()
 	list := s.list
 	s.list = nil
 	s.mu.Unlock()
 	var errs []error
-	for _, v := range list {
-		v.cancel() // all at once: they need not wait for each other
+	for _, e := range list {
+		e.cancel() // all at once, so that they do not wait for each other
 	}
-	for _, v := range list {
-		_, err := s.end(v)
+	for _, e := range list {
+		_, err := s.end(e)
 		errs = append(errs, err)
 	}
 	return errors.Join(append(errs, s.agg.Close())...)
 }
 
-// SetRuleInterval says how often the log hears of what guests did at most: [EventLogger.SetInterval].
-func (s *Shared) SetRuleInterval(d time.Duration) { s.teller.SetInterval(d) }
+// SetRuleInterval changes [EventLogger.SetInterval].
+func (s *Shared) SetRuleInterval(d time.Duration) { s.events.SetInterval(d) }

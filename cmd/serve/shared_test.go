@@ -10,20 +10,21 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// TestConfigurationThatFitsFits: what package config says fits on a card, to the
-// last MiB, the aggregator can give out; and what is removed comes back whole.
+// TestConfigurationThatFitsFits: the aggregator can allocate every configuration that
+// package config accepts, to the last MiB, and Remove gives all of it back.
 func TestConfigurationThatFitsFits(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
 	text := "card: {vram: 3GiB}\ngpus:\n"
 	left := 3<<10 - int(aggregator.Own>>20)
 	for i := range aggregator.MaxGuests {
-		vram := 64 + i // odd sizes, so that pieces do not fall into place by themselves
+		vram := 64 + i // odd sizes, so that holes do not match
 		if i == aggregator.MaxGuests-1 {
 			vram = left - 8
 		}
@@ -38,7 +39,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: uint64(l.Config.Card.VRAM)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	free := s.agg.Free()
@@ -53,7 +54,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	for i := range l.Config.GPUs {
 		add(&l.Config.GPUs[i])
 	}
-	for i := 0; i < len(l.Config.GPUs); i += 2 { // leave holes, and fill them in another order
+	for i := 0; i < len(l.Config.GPUs); i += 2 { // make holes, and fill them in another order
 		_, err := s.Remove(l.Config.GPUs[i].Name, false)
 		require.NoError(t, err)
 	}
@@ -74,11 +75,11 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoGPU)
 }
 
-// TestPolicyTable: every row once, in order, with the hardware's facts.
-func TestPolicyTable(t *testing.T) {
-	table, err := NewPolicyTable()
+// TestRegisters: every row once, in order, with its properties.
+func TestRegisters(t *testing.T) {
+	table, err := Registers()
 	require.NoError(t, err)
-	seen := make(map[string]PolicyRow)
+	seen := make(map[string]api.Register)
 	last := uint32(0)
 	for _, r := range table.Rows {
 		require.NotContains(t, seen, r.Register)
@@ -86,7 +87,7 @@ func TestPolicyTable(t *testing.T) {
 		last = r.Offset
 		seen[r.Register] = r
 	}
-	require.Equal(t, PolicyRow{
+	require.Equal(t, api.Register{
 		Block: "PFIFO", Register: "NV_PFIFO_RUNLIST", Offset: 0x2274, Instances: 1, Access: "RW",
 		Policy: mmio.Translate.String(), Effect: "commits the runlist at 002270",
 	}, seen["NV_PFIFO_RUNLIST"])

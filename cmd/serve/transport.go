@@ -18,13 +18,13 @@ const (
 	TransportLibrary = "libvfio-user"
 )
 
-// Native makes our own server.
+// Native makes the server of package vfiouser.
 func Native(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
 	return vfiouser.NewServer(d, o)
 }
 
-// TransportNamed returns how a transport is made, and what a client does not get
-// from it. It fails for one that is not in this program.
+// TransportNamed returns how a transport is made, and what it lacks that the native
+// one has. It fails for a transport that is not built into this program.
 func TransportNamed(name string) (Make, []string, error) {
 	switch {
 	case name != TransportLibrary:
@@ -35,8 +35,8 @@ func TransportNamed(name string) (Make, []string, error) {
 	return libvfiouser.New, libvfiouser.Lacks(), nil
 }
 
-// Listen serves the clients of l, which becomes the transport's. One that makes
-// a socket of its own makes it where l was.
+// Listen serves the clients of l, and closes it. A transport that makes its socket
+// itself makes it at l's path.
 func Listen(ctx context.Context, t vfiouser.Transport, l *net.UnixListener) error {
 	if s, ok := t.(*vfiouser.Server); ok {
 		return s.Serve(ctx, l)
@@ -46,7 +46,7 @@ func Listen(ctx context.Context, t vfiouser.Transport, l *net.UnixListener) erro
 	return t.ListenAndServe(ctx, path)
 }
 
-// ErrNoInherited says that a transport makes its sockets itself.
+// ErrNoInherited is ServeConn's error for a transport that makes its sockets itself.
 var ErrNoInherited = errors.New("the transport makes its socket itself and cannot use an inherited one")
 
 // ServeConn serves the one client of a connection.

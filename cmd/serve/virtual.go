@@ -19,10 +19,10 @@ type Virtual struct {
 	GPU   *devmodel.VGPU
 	Guest *aggregator.Guest
 
-	stopWatch func() // ends the watch of the client's DMA map, or nil
+	stopWatch func() // ends the watch of the client's DMA map; nil without a client
 
 	mu    sync.Mutex
-	dirty error // why what the last client left is still there, or nil
+	dirty error // why the last client's data is still there, or nil
 }
 
 // NewVirtual makes a virtual GPU and gives it a share of a's card. Close gives
@@ -49,9 +49,9 @@ func (v *Virtual) Close() error {
 	return v.Guest.Remove()
 }
 
-// plug joins the virtual GPU to a client: its interrupt to the client's, its
-// channels to the client's memory. When a client goes, its guest is over: the
-// channels end and what it left in VRAM is scrubbed.
+// plug connects the virtual GPU to a client: its interrupt to the client's, its
+// channels to the client's memory. When a client detaches, its guest has ended: the
+// channels end and its VRAM is cleared.
 func (v *Virtual) plug(h *hostSide) {
 	if h == nil {
 		v.stopWatch()
@@ -71,14 +71,14 @@ func (v *Virtual) plug(h *hostSide) {
 	v.GPU.AttachHost(gpuHost{h})
 }
 
-// clean resets the virtual GPU, and says why somebody else cannot have it. Windows
-// that could not be closed are tried first: what comes home is to be cleared.
+// clean resets the virtual GPU, and returns why the next client cannot have it. It
+// retries windows that could not be closed first: their pages must be cleared too.
 func (v *Virtual) clean() error {
 	closed := v.Guest.CloseWindows()
 	if err := errors.Join(closed, v.GPU.Reset()); err != nil {
 		return err
 	}
-	if why := v.Guest.QuarantineReason(); why != "" { // a reset ends it, unless the card keeps a channel
+	if why := v.Guest.QuarantineReason(); why != "" { // a reset ends a quarantine, unless the card keeps a channel
 		return fmt.Errorf("the last client's channels may still write to its memory: %s", why)
 	}
 	return nil
@@ -90,15 +90,15 @@ func (v *Virtual) setDirty(err error) {
 	v.dirty = err
 }
 
-// Dirty returns why clients are refused, nil if they are not: what the last one
-// left could not be cleared away. Each client that comes has it tried again.
+// Dirty returns why clients are refused, or nil: the last client's data could not be
+// cleared. Each new client causes another attempt.
 func (v *Virtual) Dirty() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.dirty
 }
 
-// admit refuses a client as long as it could see what another one left.
+// admit refuses a client that could see another client's data.
 func (v *Virtual) admit() error {
 	if v.Dirty() == nil {
 		return nil
@@ -106,12 +106,12 @@ func (v *Virtual) admit() error {
 	err := v.clean()
 	v.setDirty(err)
 	if err != nil {
-		return fmt.Errorf("out of service, what the last client left cannot be cleared away: %w", err)
+		return fmt.Errorf("out of service, the last client's data cannot be cleared: %w", err)
 	}
 	return nil
 }
 
-// OpenWindows makes what a client may map.
+// OpenWindows makes the windows that a client may map.
 func (v *Virtual) OpenWindows() error {
 	return v.Guest.OpenWindows(homes.Config{
 		BAR0: v.GPU.BARSize(devmodel.BAR0), BAR1: v.GPU.BARSize(devmodel.BAR1), BAR3: v.GPU.BARSize(devmodel.BAR3),
@@ -119,13 +119,13 @@ func (v *Virtual) OpenWindows() error {
 	})
 }
 
-// CloseWindows ends it.
+// CloseWindows closes them.
 func (v *Virtual) CloseWindows() error { return v.Guest.CloseWindows() }
 
-// Windows lists it.
+// Windows lists them.
 func (v *Virtual) Windows() []homes.Region { return v.Guest.Windows() }
 
-// gpuHost is a client as a virtual GPU sees it.
+// gpuHost adapts a client to devmodel.Host.
 type gpuHost struct{ *hostSide }
 
 // Interrupt implements devmodel.Host.

@@ -23,8 +23,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
-// stained is a card whose memory cannot be cleared while fail is set, and whose pages
-// stay where they are while stuck is.
+// stained is a card that cannot clear memory while fail is set, and cannot move pages
+// back to VRAM while stuck is.
 type stained struct {
 	*soft.Card
 	mu    sync.Mutex
@@ -62,7 +62,7 @@ func (c *stained) set(err error) {
 	c.fail = err
 }
 
-// lockedBuffer is a log that is written to by one goroutine and read by another.
+// lockedBuffer is a log that several goroutines use.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -89,9 +89,9 @@ const (
 	testedVRAM = 64 << 20
 )
 
-// TestMemoryThatCannotBeCleared: a client leaves, and the card cannot clear what it
-// left. Nobody else gets that GPU, the neighbour's clients come and go, and the
-// first client after the card has come to itself finds nothing.
+// TestMemoryThatCannotBeCleared: the card cannot clear the memory of a client that
+// detached. The GPU refuses clients, another GPU takes them, and the first client
+// after the card recovers finds cleared memory.
 func TestMemoryThatCannotBeCleared(t *testing.T) {
 	for _, name := range []string{TransportNative, TransportLibrary} {
 		t.Run(name, func(t *testing.T) {
@@ -112,11 +112,11 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	defer func() { require.NoError(t, base.Close()) }()
 	c := &stained{Card: base}
 	var log lockedBuffer
-	s, err := NewShared(c, by, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := NewShared(c, by, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()
-	add := func(name string) (*VirtualEndpoint, string) {
+	add := func(name string) (*Endpoint, string) {
 		path := filepath.Join(dir, name)
 		l, err := vfiouser.Listen(path)
 		require.NoError(t, err)
@@ -126,8 +126,8 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	}
 	v, path := add("a")
 	other, otherPath := add("b")
-	// leave hangs up and waits until the server has noticed.
-	leave := func(v *VirtualEndpoint, h *client.Client) {
+	// leave disconnects and waits until the server has noticed.
+	leave := func(v *Endpoint, h *client.Client) {
 		require.NoError(t, h.Close())
 		require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
 	}
@@ -160,11 +160,11 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	}
 	r, err := v.Report()
 	require.NoError(t, err)
-	require.EqualValues(t, 1, r.Clients.Served)
-	require.EqualValues(t, 3, r.Clients.Refused)
-	require.Zero(t, r.Clients.Panics)
+	require.EqualValues(t, 1, r.Clients)
+	require.EqualValues(t, 3, r.Connections.Refused)
+	require.Zero(t, r.Connections.Panics)
 	require.EqualValues(t, 5, v.Virtual.Guest.Stats().ScrubFailures.Load()) // its reset, its leaving, three tries
-	v.tell(s.log)
+	v.logEvents(s.log)
 	require.Contains(t, log.String(), "could not be cleared")
 	require.Contains(t, log.String(), "vfio-user client refused")
 
@@ -178,8 +178,8 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	leave(v, h)
 	require.NoError(t, v.Virtual.Dirty())
 
-	// A GPU that is removed with its memory as it is: the next owner has it cleared
-	// or does not get it.
+	// The GPU is removed with uncleared memory: the next owner gets cleared memory or
+	// none.
 	h = dial(path)
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, pramin, secret))
@@ -198,28 +198,27 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	leave(v, h)
 }
 
-// TestPagesThatDoNotComeHome: a client leaves, and the card leaves pages of VRAM in the
-// memory that it had mapped. Nobody else gets that GPU: what he writes would be there
-// for the one before to read. The first client after the card has come to itself has
-// memory that is his own.
-func TestPagesThatDoNotComeHome(t *testing.T) {
+// TestPagesThatDoNotReturn: the card cannot move pages of VRAM back from the memory
+// that a detached client had mapped. The GPU refuses clients, since the last client
+// could read their data. The first client after the card recovers has its own memory.
+func TestPagesThatDoNotReturn(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	base, err := soft.New(soft.Config{VRAM: 256 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, base.Close()) }()
 	c := &stained{Card: base}
-	s, err := NewShared(c, Native, vfiouser.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()
-	try := func(name string, vram uint64) (*VirtualEndpoint, string, error) {
+	try := func(name string, vram uint64) (*Endpoint, string, error) {
 		path := filepath.Join(dir, name)
 		l, err := vfiouser.Listen(path)
 		require.NoError(t, err)
 		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: vram, Map: homes.MapPRAMIN}}, l)
 		return v, path, err
 	}
-	add := func(name string) (*VirtualEndpoint, string) {
+	add := func(name string) (*Endpoint, string) {
 		v, path, err := try(name, testedVRAM)
 		require.NoError(t, err)
 		return v, path
@@ -243,7 +242,7 @@ func TestPagesThatDoNotComeHome(t *testing.T) {
 		require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
 		return h, mem
 	}
-	leave := func(v *VirtualEndpoint, h *client.Client) {
+	leave := func(v *Endpoint, h *client.Client) {
 		require.NoError(t, h.Close())
 		require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
 	}
@@ -273,7 +272,7 @@ func TestPagesThatDoNotComeHome(t *testing.T) {
 	leave(v, h)
 	require.NoError(t, v.Virtual.Dirty())
 
-	// A GPU that is removed so: nobody gets its memory.
+	// The GPU is removed in this state: nobody gets its memory.
 	h, _ = come(path)
 	c.stick(errors.New("a page sticks"))
 	_, err = s.Remove("a", true)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
@@ -15,13 +13,13 @@ import (
 
 // server is the running server that a subcommand talks to.
 type server struct {
-	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"The server's control socket."`
-	JSON    bool   `name:"json" help:"Write JSON for machines."`
+	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of the server, as given to umbra serve --control."`
+	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
 func (s *server) client() (*api.Client, error) {
 	if s.Control == "" {
-		return nil, &config.Error{Where: "--control", Reason: "missing; say which server: the path that umbra serve was given with --control, here with --control too or in the variable UMBRA_CONTROL"}
+		return nil, &config.Error{Where: "--control", Reason: "missing; give the path that umbra serve was started with, here or in the variable UMBRA_CONTROL"}
 	}
 	return api.NewClient(s.Control), nil
 }
@@ -35,10 +33,26 @@ func (s *server) write(out output, v any, text string) error {
 	return err
 }
 
+type statusCmd struct {
+	server
+}
+
+func (c *statusCmd) Run(ctx context.Context, out output) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	s, err := client.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return c.write(out, s, statusText(&s))
+}
+
 type gpuCmd struct {
-	List   gpuListCmd   `cmd:"" help:"List the GPUs."`
-	Show   gpuShowCmd   `cmd:"" help:"Say everything about one GPU: its options, and who said them."`
-	Add    gpuAddCmd    `cmd:"" help:"Add a virtual GPU."`
+	List   gpuListCmd   `cmd:"" help:"List the GPUs of a running server."`
+	Show   gpuShowCmd   `cmd:"" help:"Show everything about one GPU: its options and its counts."`
+	Add    gpuAddCmd    `cmd:"" help:"Add a virtual GPU to a running server."`
 	Set    gpuSetCmd    `cmd:"" help:"Change options of a virtual GPU while its guest runs."`
 	Remove gpuRemoveCmd `cmd:"" help:"Remove a virtual GPU and give its share of the card back."`
 }
@@ -56,75 +70,34 @@ func (c *gpuListCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	return c.write(out, s.GPUs, gpuLines(s.GPUs))
+	var b strings.Builder
+	gpuTable(&b, s.GPUs)
+	return c.write(out, s.GPUs, b.String())
 }
 
-const gpuColumns = "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trules broken\tsocket"
+type gpuShowCmd struct {
+	server
+	Name string `arg:"" help:"Name of the GPU."`
+}
 
-// faultCounts are the counts of a GPU that its column of faults sums up.
-var faultCounts = []string{"mmu_faults", "pbdma_errors", "engine_errors", "window_faults"}
-
-// gpuLines lists GPUs for a person.
-func gpuLines(gpus []api.GPU) string {
-	if len(gpus) == 0 {
-		return "There are no GPUs; umbra gpu add makes one.\n"
+func (c *gpuShowCmd) Run(ctx context.Context, out output) error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	g, err := client.Show(ctx, c.Name)
+	if err != nil {
+		return err
 	}
 	var b strings.Builder
-	t := newTable(&b, "", gpuColumns)
-	for i := range gpus {
-		g := &gpus[i]
-		client := "-"
-		if g.Attached {
-			client = "attached"
-		}
-		channels := "all"
-		if g.Channels > 0 {
-			channels = fmt.Sprint(g.Channels)
-		}
-		faults := uint64(0)
-		for _, name := range faultCounts {
-			faults += g.Count(name)
-		}
-		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d\t%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts, faults, g.Broken(), g.Socket)
-	}
-	t.flush()
-	for i := range gpus {
-		if g := &gpus[i]; g.OutOfService != "" {
-			fmt.Fprintf(&b, "%s takes no client: %s; each that comes has it tried again\n", g.Name, g.OutOfService)
-		}
-		if g := &gpus[i]; g.Quarantine != "" {
-			fmt.Fprintf(&b, "%s is quarantined: %s; a reset of the GPU ends it\n", g.Name, g.Quarantine)
-		}
-	}
-	return b.String()
-}
-
-// timeLines says who had how much of the card's time.
-func timeLines(gpus []api.GPU, policy string) string {
-	var b strings.Builder
-	t := newTable(&b, "Card time, by "+policy, "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
-	for i := range gpus {
-		g := &gpus[i]
-		if c := g.CardTime; c != nil {
-			t.row("%s\t%v\t%v\t%v\t%v\t%v\t%d\t%d\t%d", g.Name, g.Options["weight"], percent(g.Options["cap"]), g.Options["priority"],
-				short(c.Busy), short(c.Wait), c.Requests, c.Held, g.Count("runaways"))
-		}
-	}
-	t.flush()
-	return b.String()
-}
-
-// percent writes a cap, of which none is zero; through JSON it is some number.
-func percent(n any) string {
-	if text := fmt.Sprint(n); text != "0" {
-		return text + "%"
-	}
-	return "-"
+	gpuTable(&b, []api.GPU{g.GPU})
+	gpuText(&b, &g)
+	return c.write(out, g, b.String())
 }
 
 type gpuAddCmd struct {
 	server
-	What []string `arg:"" name:"key=value" help:"What to add: name=a socket=a.sock vram=256MiB. The keys are those of the file."`
+	What []string `arg:"" name:"key=value" help:"Options of the GPU: name=a socket=a.sock vram=256MiB. The keys are those of gpus in the configuration file."`
 }
 
 func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
@@ -132,7 +105,7 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	// Paths are this command's: the server may run in another folder.
+	// Relative paths are the command's: the server may run in another folder.
 	parts := strings.Split(strings.Join(c.What, ","), ",")
 	for i, part := range parts {
 		key, path := config.Pair(part)
@@ -154,8 +127,8 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 
 type gpuSetCmd struct {
 	server
-	Name string   `arg:"" help:"Its name."`
-	What []string `arg:"" name:"key=value" help:"What to change: shadow.sync=flush weight=200 cap=50."`
+	Name string   `arg:"" help:"Name of the GPU."`
+	What []string `arg:"" name:"key=value" help:"Options to change: shadow.sync=lazy weight=200 cap=50. umbra gpu show lists the live ones."`
 }
 
 func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
@@ -167,33 +140,26 @@ func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
 	if err != nil {
 		return err
 	}
-	return c.write(out, g, setText(&g, strings.Join(c.What, ",")))
+	text := changesText(g.Changes)
+	if text == "" {
+		text = "unchanged: the options have these values already"
+	}
+	return c.write(out, g, fmt.Sprintf("GPU %s: %s\n", g.Name, text))
 }
 
-// setText says what became of a text of keys and values: which options are others now, and
-// which were so already.
-func setText(g *api.GPU, text string) string {
-	var parts []string
-	if len(g.Was) > 0 {
-		parts = append(parts, changesText(g.Options, g.Was))
+// changesText lists options that were changed.
+func changesText(changes []api.Change) string {
+	var out []string
+	for _, c := range changes {
+		out = append(out, fmt.Sprintf("%s=%s (was %s)", c.Key, c.After, c.Before))
 	}
-	same := make(map[string]bool)
-	for part := range strings.SplitSeq(text, ",") { // one without a sign is of the value before
-		key, _ := config.Pair(part)
-		if now, ok := g.Options[key]; ok && g.Was[key] == nil {
-			same[key+"="+optionText(now)] = true
-		}
-	}
-	if len(same) > 0 {
-		parts = append(parts, "unchanged: "+strings.Join(slices.Sorted(maps.Keys(same)), " "))
-	}
-	return fmt.Sprintf("GPU %s: %s\n", g.Name, strings.Join(parts, "; "))
+	return strings.Join(out, " ")
 }
 
 type gpuRemoveCmd struct {
 	server
-	Name  string `arg:"" help:"Its name."`
-	Force bool   `help:"Cut off the client that is attached."`
+	Name  string `arg:"" help:"Name of the GPU."`
+	Force bool   `help:"Disconnect a client that is attached."`
 }
 
 func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
@@ -206,51 +172,7 @@ func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "GPU %s is removed; it had %s.\n", r.Name, plural(r.Clients.Served, "client", "clients"))
+	fmt.Fprintf(&b, "GPU %s is removed; it had %s.\n", r.Name, plural(r.Clients, "client", "clients"))
 	gpuText(&b, &r)
 	return c.write(out, r, b.String())
-}
-
-// freeLine says what no GPU has of a card that is shared, and what another could have of it.
-func freeLine(c *api.Card) string {
-	room := fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(c.Room))
-	switch {
-	case c.Room == 0:
-		room = "too little for another GPU"
-	case c.Channels == 0:
-		room = "no other GPU: all channels are taken"
-	}
-	return fmt.Sprintf("free: %v, %s; %s\n", config.Size(c.Free), plural(uint64(c.Channels), "channel", "channels"), room)
-}
-
-type statusCmd struct {
-	server
-}
-
-func (c *statusCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	s, err := client.Status(ctx)
-	if err != nil {
-		return err
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Seconds)
-	fmt.Fprintf(&b, "card: %s, %v of VRAM", s.Card.Kind, config.Size(s.Card.VRAM))
-	f := &s.Card.Faults
-	fmt.Fprintf(&b, "; %d bytes moved, %s, %s\n", s.Card.Bytes, plural(s.Card.Interrupts, "interrupt", "interrupts"), plural(f.MMU+f.PBDMA+f.Engine+f.BAR, "fault", "faults"))
-	if s.Setup == api.SetupVirtual {
-		b.WriteString(freeLine(&s.Card))
-		if s.Card.Scheduler == nil {
-			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
-		}
-	}
-	b.WriteString(gpuLines(s.GPUs))
-	if c := s.Card.Scheduler; c != nil {
-		b.WriteString(timeLines(s.GPUs, c.Policy.String()))
-		b.WriteString(ledgerText(s.Card.Ledger))
-	}
-	return c.write(out, s, b.String())
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,14 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -35,8 +31,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"umbra": main, "umbra-parent": parent})
 }
 
-// TestScript runs the command lines in testdata/script. -update is not offered:
-// what they print is for people, so changing it is a decision.
+// TestScript runs the command lines in testdata/script.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -53,7 +48,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// exits runs a program and wants that exit code.
+// exits runs a program, which must end with the exit code.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits code program [args...]")
@@ -69,7 +64,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// patience is how long is waited for what comes at all.
+// patience bounds waits for events that must come.
 const patience = time.Minute
 
 // waitFor waits until a file exists and, if given, contains a text.
@@ -91,8 +86,8 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// attach does what QEMU does first: it connects, and reads a register. Its
-// arguments are the socket and the register's offset and expected value.
+// attach connects as QEMU does, and reads a register. Its arguments are the socket,
+// and the register's offset and expected value.
 func attach(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: attach socket offset value")
@@ -102,10 +97,8 @@ func attach(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.ParseUint(args[2], 16, 32)
 	ts.Check(err)
 	c, err := client.Dial(ts.MkAbs(args[0]), nil)
-	// The socket's file is there a moment before it listens. And a process that
-	// another script forks at this moment holds the connection before open until
-	// it has executed its program; the server refuses us then, before or after we
-	// have said something.
+	// The server may not listen yet. It also refuses clients while a process that
+	// another script forked still holds the last client's connection.
 	refusals := []error{syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.EPIPE, io.EOF}
 	retry := func() bool { return slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) }) }
 	for began := time.Now(); retry() && time.Since(began) < patience; {
@@ -121,8 +114,7 @@ func attach(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// gone waits until the server at a control socket has noticed that no client is
-// attached any more.
+// gone waits until the server at a control socket has no attached client.
 func gone(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: gone control")
@@ -140,8 +132,8 @@ func gone(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// listen occupies a socket until the script ends; with "stale", it leaves the
-// socket's file behind instead.
+// listen listens on a socket until the script ends; with "stale", it stops at once
+// and leaves the socket's file behind.
 func listen(ts *testscript.TestScript, neg bool, args []string) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: ts.MkAbs(args[0]), Net: "unix"})
 	ts.Check(err)
@@ -153,8 +145,8 @@ func listen(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(func() { l.Close() })
 }
 
-// sendSignal signals the umbra whose JSON output is in a file. (The built-in kill
-// knows SIGINT and SIGKILL only.)
+// sendSignal sends a signal to the umbra whose JSON output is in a file. The built-in
+// kill knows only SIGINT and SIGKILL.
 func sendSignal(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 2 {
 		ts.Fatalf("usage: signal TERM|USR1 file")
@@ -185,8 +177,8 @@ func patch(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o600))
 }
 
-// TestTwoServersInOneProcess: nothing is global, so two cards live side by side,
-// and ending one leaves the other.
+// TestTwoServersInOneProcess: two servers share no state, and one goes on when the
+// other ends.
 func TestTwoServersInOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	type running struct {
@@ -200,7 +192,6 @@ func TestTwoServersInOneProcess(t *testing.T) {
 		go func() {
 			r.code <- doMain(ctx, []string{"serve", "--socket", filepath.Join(dir, name), "--vram", vram}, r.out, new(bytes.Buffer))
 		}()
-		// The socket is there a moment before anybody listens. Who looks is no client.
 		require.Eventually(t, func() bool {
 			c, err := net.Dial("unix", filepath.Join(dir, name))
 			if err == nil {
@@ -225,7 +216,7 @@ func TestTwoServersInOneProcess(t *testing.T) {
 	require.NoError(t, err)
 	defer attached.Close()
 	a.end()
-	require.Equal(t, exitOK, <-a.code, "a client that stays does not keep the server")
+	require.Equal(t, exitOK, <-a.code, "an attached client does not keep the server from ending")
 	require.Contains(t, a.out.String(), "2 clients.\n")
 	require.NotZero(t, vram("b"))
 	b.end()
@@ -233,9 +224,8 @@ func TestTwoServersInOneProcess(t *testing.T) {
 	require.Contains(t, b.out.String(), "2 clients.")
 }
 
-// TestThreeGuests: three virtual GPUs from a file, a guest on each. What one does
-// is its own: its registers, its counts, the rules it breaks. GPUs come and go
-// beside them.
+// TestThreeGuests: three virtual GPUs from a file, with a guest each. Registers,
+// counts and broken rules are per GPU. GPUs are added and removed meanwhile.
 func TestThreeGuests(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
@@ -271,10 +261,10 @@ func TestThreeGuests(t *testing.T) {
 	for name, c := range guests {
 		v, err := c.Read32(vfiouser.RegionBAR0, scratch)
 		require.NoError(t, err)
-		require.Equal(t, uint32(name[0]), v, "somebody else's write")
+		require.Equal(t, uint32(name[0]), v, "another guest wrote it")
 	}
-	// The PRAMIN window beyond its memory: a rule, when it is put there, for it is mapped,
-	// and each time; and ones to read.
+	// The PRAMIN window beyond its memory reads as ones. It breaks a rule when it is
+	// moved, because it is mapped, and at each read.
 	require.NoError(t, guests["b"].Write32(vfiouser.RegionBAR0, 0x001700, 128<<20>>16))
 	for range 5 {
 		v, err := guests["b"].Read32(vfiouser.RegionBAR0, 0x700000)
@@ -286,16 +276,16 @@ func TestThreeGuests(t *testing.T) {
 	require.Equal(t, api.SetupVirtual, s.Setup)
 	for _, g := range s.GPUs {
 		require.True(t, g.Attached)
-		require.Equal(t, map[string]uint64{"a": 0, "b": 6, "c": 0}[g.Name], g.Broken())
+		require.Equal(t, map[string]uint64{"a": 0, "b": 6, "c": 0}[g.Name], g.RulesBroken["bad_window"])
 		require.Equal(t, map[string]uint64{"a": 2, "b": 8, "c": 2}[g.Name], g.Traps)
 	}
 
-	// One leaves by force, one comes in its place, the others notice nothing.
+	// One is removed by force and another added; the others go on.
 	_, err = k.Remove(ctx, "b", false)
-	require.ErrorContains(t, err, "GPU b: a client is attached; end it, or cut it off with --force")
+	require.ErrorContains(t, err, "GPU b: a client is attached; end it, or disconnect it with --force")
 	r, err := k.Remove(ctx, "b", true)
 	require.NoError(t, err)
-	require.Equal(t, uint64(1), r.Clients.Served)
+	require.Equal(t, uint64(1), r.Clients)
 	_, err = guests["b"].Read32(vfiouser.RegionBAR0, scratch)
 	require.Error(t, err, "its server is gone")
 	_, err = k.Add(ctx, api.AddRequest{GPU: "name=d,vram=256MiB,socket=" + filepath.Join(dir, "d")})
@@ -313,7 +303,7 @@ func TestThreeGuests(t *testing.T) {
 	end()
 	require.Equal(t, exitOK, <-code, log.String())
 	require.Regexp(t, `msg="guest broke a rule" gpu=b rule=bad_window times=\d swallowed=\d in_all=6`, log.String())
-	var report serve.Report
+	var report api.Report
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
 	var names []string
@@ -325,54 +315,13 @@ func TestThreeGuests(t *testing.T) {
 	require.Equal(t, []string{"a", "c", "d"}, names)
 }
 
-// TestReadmeListsEveryOption: the page people read says what there is, and its
-// default.
-func TestReadmeListsEveryOption(t *testing.T) {
-	page, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
-	defaults := config.Defaults()
-	flags := defaults.Config.FlagNames()
-	for path, value := range defaults.Config.Values() {
-		flag := flags[path]
-		row := regexp.MustCompile("(?m)^\\| `--(\\[no-\\])?" + flag + "[ `].*$").FindString(string(page))
-		require.NotEmpty(t, row, "no row for --%s", flag)
-		require.Contains(t, row, "`"+path+"`")
-		if text := fmt.Sprint(value); text != "" {
-			require.Contains(t, row, "| `"+text+"` |")
-		}
-	}
-	for key := range new(config.GPU).Values() {
-		key, _, _ = strings.Cut(key, ".") // a section's keys stand in its row
-		require.Contains(t, string(page), "\n| `"+key+"` |", "no row for a virtual GPU's %s", key)
-	}
-}
-
-// TestFlagsAndFileAgree: every option of the file has a flag.
-func TestFlagsAndFileAgree(t *testing.T) {
-	parser, err := kong.New(new(commands), kong.Exit(func(int) {}))
-	require.NoError(t, err)
-	ctx, err := parser.Parse([]string{"serve"})
-	require.NoError(t, err)
-	flags := make(map[string]bool)
-	for _, f := range ctx.Flags() {
-		flags[f.Name] = true
-	}
-	defaults := config.Defaults()
-	for path, flag := range defaults.Config.FlagNames() {
-		require.True(t, flags[flag], "no flag for %s", path)
-	}
-}
-
-// TestHelpTellsBounds: what a flag may be is where people look for the flag, and what is told
-// there is what is taken.
+// TestHelpTellsBounds: the help of a flag shows its default and bounds, and an error for a wrong
+// value shows the same bounds.
 func TestHelpTellsBounds(t *testing.T) {
 	out := new(bytes.Buffer)
 	require.Equal(t, exitOK, doMain(t.Context(), []string{"serve", "--help"}, out, out))
 	help := strings.Join(strings.Fields(out.String()), " ") // lines are broken anywhere
-	for flag, bounds := range map[string]string{
-		"table-rate": "512MiB; 1MiB to 1TiB", "map-runs": "2048; 8 to 16384", "map-aliases": "1024; 1 to 65536",
-		"map-moves": "1024; 64 to 65536", "vram": "512MiB; 64MiB to 6GiB",
-	} {
+	for flag, bounds := range map[string]string{"table-rate": "512MiB; 1MiB to 1TiB", "vram": "512MiB; 64MiB to 6GiB"} {
 		require.Regexp(t, "--"+flag+"=[A-Z]+ [^=]*\\(default: "+bounds+"\\)", help)
 		_, within, _ := strings.Cut(bounds, "; ")
 		log := new(bytes.Buffer)

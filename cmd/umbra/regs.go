@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
@@ -15,11 +18,11 @@ import (
 )
 
 type regsCmd struct {
-	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Add what the guests of the server with this control socket did."`
-	GPU     string `name:"gpu" placeholder:"NAME" help:"Count this GPU's guest only."`
-	Block   string `placeholder:"NAME" help:"Show this block only."`
-	Touched bool   `help:"Show what guests touched only, most first."`
-	JSON    bool   `name:"json" help:"Write JSON for machines."`
+	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of a running server, to add the counts of its guests."`
+	GPU     string `name:"gpu" placeholder:"NAME" help:"Count only the guest of this GPU; needs --control."`
+	Block   string `placeholder:"NAME" help:"Show only the registers of this block."`
+	Touched bool   `help:"Show only registers that guests accessed, most accessed first; needs --control."`
+	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
 func (c *regsCmd) Run(ctx context.Context, out output) error {
@@ -33,17 +36,17 @@ func (c *regsCmd) Run(ctx context.Context, out output) error {
 		}
 	}
 	if c.Touched {
-		t.Rows = slices.DeleteFunc(t.Rows, func(r serve.PolicyRow) bool { return r.Reads+r.Writes == 0 })
-		slices.SortStableFunc(t.Rows, func(a, b serve.PolicyRow) int { return cmp.Compare(b.Reads+b.Writes, a.Reads+a.Writes) })
+		t.Rows = slices.DeleteFunc(t.Rows, func(r api.Register) bool { return r.Reads+r.Writes == 0 })
+		slices.SortStableFunc(t.Rows, func(a, b api.Register) int { return cmp.Compare(b.Reads+b.Writes, a.Reads+a.Writes) })
 	}
 	if c.JSON {
 		return json.NewEncoder(out.stdout).Encode(t)
 	}
-	_, err = io.WriteString(out.stdout, policyText(&t, c.Control != ""))
+	_, err = io.WriteString(out.stdout, registersText(&t, c.Control != "", terminalWidth(out.stdout)))
 	return err
 }
 
-func (c *regsCmd) table(ctx context.Context) (serve.PolicyTable, error) {
+func (c *regsCmd) table(ctx context.Context) (api.RegisterTable, error) {
 	if c.Control != "" {
 		return api.NewClient(c.Control).Registers(ctx, c.GPU)
 	}
@@ -52,13 +55,13 @@ func (c *regsCmd) table(ctx context.Context) (serve.PolicyTable, error) {
 		given       bool
 	}{{"--gpu", c.GPU, c.GPU != ""}, {"--touched", "", c.Touched}} {
 		if f.given {
-			return serve.PolicyTable{}, &config.Error{Where: f.flag, Value: f.value, Reason: "counts are a running server's; give its control socket with --control"}
+			return api.RegisterTable{}, &config.Error{Where: f.flag, Value: f.value, Reason: "only a running server has counts; give its control socket with --control"}
 		}
 	}
-	return serve.NewPolicyTable()
+	return serve.Registers()
 }
 
-func keepBlock(t *serve.PolicyTable, block string) error {
+func keepBlock(t *api.RegisterTable, block string) error {
 	var names []string
 	for _, r := range t.Rows {
 		if !slices.Contains(names, r.Block) {
@@ -68,43 +71,106 @@ func keepBlock(t *serve.PolicyTable, block string) error {
 	if !slices.Contains(names, block) {
 		return &config.Error{Where: "--block", Value: block, Reason: "no such block; " + config.Known(block, names)}
 	}
-	t.Rows = slices.DeleteFunc(t.Rows, func(r serve.PolicyRow) bool { return r.Block != block })
-	t.Unlisted = nil
+	t.Rows = slices.DeleteFunc(t.Rows, func(r api.Register) bool { return r.Block != block })
+	t.Undeclared = nil
 	return nil
 }
 
-// policyText is the table for a person.
-func policyText(t *serve.PolicyTable, counted bool) string {
-	var b strings.Builder
-	head := "block\tregister\toffset\tinstances\taccess\tpolicy\tstub\teffect"
+// terminalWidth is the number of columns of the terminal that w writes to, or 0.
+func terminalWidth(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
+// minEffect is the least width of the column that describes effects.
+const minEffect = 24
+
+// registersText writes the table for a terminal with so many columns, or for no
+// terminal (0).
+func registersText(t *api.RegisterTable, counted bool, width int) string {
+	var b, rows strings.Builder
+	head := "block\tregister\toffset\tinstances\taccess\tpolicy\tstub"
 	if counted {
-		fmt.Fprintf(&b, "Counts of %s\n", cmp.Or(strings.Join(t.GPUs, ", "), "no GPU: there is none yet"))
-		head = "block\tregister\toffset\tinstances\taccess\tpolicy\treads\twrites\ttime\tstub\teffect"
+		fmt.Fprintf(&b, "Counts of %s\n", cmp.Or(strings.Join(t.GPUs, ", "), "no GPU: there are none"))
+		head += "\treads\twrites\ttime"
 	}
 	byPolicy := make(map[string]int)
 	stubs := 0
-	w := newTable(&b, "", head)
+	w := newTable(&rows, "", head+"\teffect")
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		byPolicy[r.Policy]++
-		stub := "-"
+		stub, counts := "-", ""
 		if r.Stub {
 			stub = "stub"
 			stubs++
 		}
-		counts := ""
 		if counted {
-			counts = fmt.Sprintf("%d\t%d\t%v\t", r.Reads, r.Writes, short(r.Time))
+			counts = fmt.Sprintf("\t%d\t%d\t%v", r.Reads, r.Writes, short(r.Time))
 		}
-		w.row("%s\t%s\t%06x\t%d\t%s\t%s\t%s%s\t%s", r.Block, r.Register, r.Offset, r.Instances, r.Access, r.Policy, counts, stub, cmp.Or(r.Effect, "-"))
+		w.row("%s\t%s\t%06x\t%d\t%s\t%s\t%s%s\t%s", r.Block, r.Register, r.Offset, r.Instances, r.Access, r.Policy, stub, counts, cmp.Or(r.Effect, "-"))
 	}
 	w.flush()
-	fmt.Fprintf(&b, "\n%d rows: %d virtual, %d translate, %d refuse; %d of them stubs. What no row declares is storage of the guest's own, counted.\n",
+	title, _, _ := strings.Cut(rows.String(), "\n")
+	switch column := strings.LastIndex(title, "effect"); {
+	case width == 0 || column < 0:
+		b.WriteString(rows.String())
+	case column+minEffect <= width:
+		for line := range strings.Lines(rows.String()) {
+			cells := []rune(line)
+			wrap(&b, string(cells[:column]), string(cells[column:]), column, width)
+		}
+	default: // too narrow for a table
+		for i := range t.Rows {
+			r := &t.Rows[i]
+			text := fmt.Sprintf("%s, %d x %s, %s", r.Block, r.Instances, r.Access, r.Policy)
+			if r.Stub {
+				text += ", stub"
+			}
+			if counted {
+				text += fmt.Sprintf("; %d reads, %d writes, %v", r.Reads, r.Writes, short(r.Time))
+			}
+			if r.Effect != "" {
+				text += "; " + r.Effect
+			}
+			fmt.Fprintf(&b, "%06x %s\n", r.Offset, r.Register)
+			wrap(&b, "       ", text, 7, width)
+		}
+	}
+	fmt.Fprintf(&b, "\n%d rows: %d virtual, %d translate, %d refuse; %d of them stubs. Other offsets are storage of the guest's own, and counted.\n",
 		len(t.Rows), byPolicy["virtual"], byPolicy["translate"], byPolicy["refuse"], stubs)
-	w = newTable(&b, "Touched and not declared", "near\toffset\treads\twrites")
-	for _, h := range t.Unlisted {
+	w = newTable(&b, "Accessed and not declared", "near\toffset\treads\twrites")
+	for _, h := range t.Undeclared {
 		w.row("%s\t%06x\t%d\t%d", h.Near, h.Offset, h.Reads, h.Writes)
 	}
 	w.flush()
 	return b.String()
+}
+
+// wrap writes text after start, which is indent columns wide, in lines of up to width
+// columns.
+func wrap(b *strings.Builder, start, text string, indent, width int) {
+	b.WriteString(start)
+	at := indent
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case at+1+len(word) > width:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	b.WriteByte('\n')
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
@@ -85,7 +84,7 @@ func (w *worker) settle(t *testing.T) {
 }
 
 // checkSums holds each node of a ledger against its children, engine by engine.
-func checkSums(t *testing.T, n *serve.LedgerNode) {
+func checkSums(t *testing.T, n *api.LedgerNode) {
 	t.Helper()
 	require.Len(t, n.Engines, 3)
 	if n.Kind == "channel" {
@@ -95,8 +94,8 @@ func checkSums(t *testing.T, n *serve.LedgerNode) {
 	waiting, onCard := 0, 0
 	for e := range n.Engines {
 		var sum sched.Account
-		if n.Gone != nil {
-			sum = n.Gone[e].Account
+		if n.Ended != nil {
+			sum = n.Ended[e].Account
 		}
 		for i := range n.Children {
 			sum.Add(&n.Children[i].Engines[e].Account)
@@ -115,7 +114,7 @@ func checkSums(t *testing.T, n *serve.LedgerNode) {
 }
 
 // child finds a node below another.
-func child(t *testing.T, n *serve.LedgerNode, name string) *serve.LedgerNode {
+func child(t *testing.T, n *api.LedgerNode, name string) *api.LedgerNode {
 	t.Helper()
 	for i := range n.Children {
 		if n.Children[i].Name == name {
@@ -195,7 +194,7 @@ gpus:
 		}
 		var printed, wrong bytes.Buffer
 		require.Equal(t, exitOK, doMain(ctx, append([]string{"sched", "set", "--control", path("control"), "--json"}, text...), &printed, &wrong), wrong.String())
-		var s api.Schedule
+		var s api.Scheduler
 		require.NoError(t, json.Unmarshal(printed.Bytes(), &s))
 		checkSums(t, s.Ledger)
 		_, err := k.Set(ctx, "a", api.SetRequest{Options: fmt.Sprintf("weight=%d,processes.policy=%s", 1+100*round, []string{"off", "equal", "weighted"}[round%3])})
@@ -207,9 +206,9 @@ gpus:
 	require.NoError(t, errors.Join(errs[:]...))
 
 	// All that was submitted has ended, once, and the books have it where it belongs.
-	var s api.Schedule
+	var s api.Scheduler
 	require.Eventually(t, func() (quiet bool) {
-		now, err := k.Schedule(ctx)
+		now, err := k.Scheduler(ctx)
 		if err != nil { // not the test's goroutine
 			return false
 		}
@@ -225,7 +224,7 @@ gpus:
 		require.Regexp(t, "^space-0x", g.Children[1].Name)
 		for i, w := range of[name] {
 			c := child(t, &g.Children[i], fmt.Sprint("channel ", 1+i))
-			a := serve.Sum(c.Engines)
+			a := api.Total(c.Engines)
 			w.settle(t)
 			require.Equal(t, w.sent, a.Entries, "%s's submissions", c.Name)
 			require.Equal(t, w.sent, a.Done)
@@ -236,38 +235,40 @@ gpus:
 	t.Logf("submissions done: %v, while the scheduler was changed %d times", sent, 2*len(words))
 	b := child(t, s.Ledger, "b")
 	require.Equal(t, []int{300, 50, 100}, []int{b.Weight, b.Children[0].Weight, b.Children[1].Weight})
-	require.Zero(t, *s.Counts)
+	for name, n := range s.Counts {
+		require.Zero(t, n, name)
+	}
 
 	// Processes end; what they had stays.
 	for _, w := range workers {
 		require.NoError(t, w.ch.Close())
 	}
 	require.Eventually(t, func() bool { // the guests' goroutines take them out
-		now, err := k.Schedule(ctx)
+		now, err := k.Scheduler(ctx)
 		if err != nil {
 			return false
 		}
 		s = now
-		return !slices.ContainsFunc(s.Ledger.Children, func(g serve.LedgerNode) bool { return len(g.Children) > 0 })
+		return !slices.ContainsFunc(s.Ledger.Children, func(g api.LedgerNode) bool { return len(g.Children) > 0 })
 	}, patience, time.Millisecond)
 	for name := range guests {
 		g := child(t, s.Ledger, name)
-		require.Equal(t, sent[name], serve.Sum(g.Gone).Done)
+		require.Equal(t, sent[name], api.Total(g.Ended).Done)
 	}
 	checkSums(t, s.Ledger)
 	var shown bytes.Buffer
 	require.Equal(t, exitOK, doMain(ctx, []string{"status", "--control", path("control")}, &shown, new(bytes.Buffer)))
-	require.Regexp(t, `(?m)^      \(gone\) +100\.0 % `, shown.String())
+	require.Regexp(t, `(?m)^      \(ended\) +100\.0 % `, shown.String())
 	for _, g := range guests {
 		require.NoError(t, g.Close())
 	}
 	end()
 	require.Equal(t, exitOK, <-code, log.String())
-	var report serve.Report
+	var report api.Report
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
 	checkSums(t, report.Ledger)
 	for name := range guests {
-		require.Equal(t, sent[name], serve.Sum(child(t, report.Ledger, name).Engines).Done)
+		require.Equal(t, sent[name], api.Total(child(t, report.Ledger, name).Engines).Done)
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// endpoint is where clients come from: a listener, or one that is there already.
-type endpoint struct {
-	path     string // of the socket, absolute; "" if there is none
+// socket is where clients connect, or the connection of one client.
+type socket struct {
+	path     string // absolute; "" of a connection
 	listener *net.UnixListener
 	conn     *net.UnixConn
 }
 
-func (c *serveCmd) listen(l *config.Layer) (*endpoint, error) {
+func (c *serveCmd) listen(l *config.Layer) (*socket, error) {
 	if c.FD != noFD {
 		return inherited(c.FD)
 	}
@@ -35,13 +35,13 @@ func (c *serveCmd) listen(l *config.Layer) (*endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &endpoint{path: path, listener: listener}, nil
+	return &socket{path: path, listener: listener}, nil
 }
 
-// maxSocketPath is what fits into a sockaddr_un, with the zero at its end.
+// maxSocketPath is the longest path that fits into a sockaddr_un with its NUL.
 const maxSocketPath = len(unix.RawSockaddrUnix{}.Path) - 1
 
-// socketPath makes the path of a socket absolute, and checks that it can be one.
+// socketPath makes the path of a socket absolute, and checks that it is usable.
 func socketPath(path, where string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func socketPath(path, where string) (string, error) {
 	}
 	switch dir, err := os.Stat(filepath.Dir(abs)); {
 	case errors.Is(err, fs.ErrNotExist):
-		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("there is no folder %s; make it or choose another path", filepath.Dir(abs))}
+		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("folder %s does not exist; make it or choose another path", filepath.Dir(abs))}
 	case err == nil && !dir.IsDir():
 		return abs, &config.Error{Where: where, Value: abs, Reason: fmt.Sprintf("%s is not a folder; choose another path", filepath.Dir(abs))}
 	}
@@ -62,8 +62,8 @@ func socketPath(path, where string) (string, error) {
 	return abs, nil
 }
 
-// inherited takes over a descriptor that whoever started the process has opened.
-func inherited(fd int) (*endpoint, error) {
+// inherited takes over a descriptor that the parent process opened.
+func inherited(fd int) (*socket, error) {
 	bad := func(reason string) error {
 		return &config.Error{Where: "--fd", Value: fmt.Sprint(fd), Reason: reason}
 	}
@@ -83,7 +83,7 @@ func inherited(fd int) (*endpoint, error) {
 		}
 		if u, ok := l.(*net.UnixListener); ok {
 			path, err := filepath.Abs(u.Addr().String())
-			return &endpoint{path: path, listener: u}, err
+			return &socket{path: path, listener: u}, err
 		}
 		l.Close()
 		return nil, bad("a listening socket, but not a UNIX one")
@@ -93,21 +93,21 @@ func inherited(fd int) (*endpoint, error) {
 		return nil, bad(err.Error())
 	}
 	if u, ok := conn.(*net.UnixConn); ok {
-		return &endpoint{conn: u}, nil
+		return &socket{conn: u}, nil
 	}
 	conn.Close()
 	return nil, bad("a connected socket, but not a UNIX one")
 }
 
-func (e *endpoint) serve(ctx context.Context, s vfiouser.Transport) error {
+func (e *socket) serve(ctx context.Context, s vfiouser.Transport) error {
 	if e.conn != nil {
 		return serve.ServeConn(ctx, s, e.conn)
 	}
 	return serve.Listen(ctx, s, e.listener)
 }
 
-// close is for the ways out before serve took the socket over.
-func (e *endpoint) close() {
+// close closes a socket that serve does not close.
+func (e *socket) close() {
 	if e.listener != nil {
 		e.listener.Close()
 	}

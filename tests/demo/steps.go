@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
@@ -181,7 +180,7 @@ func (d *demo) cardAgrees(_ *guest, c *check) {
 	}
 	for _, engine := range []string{"m2mf", "ce0", "ce1"} {
 		class := fmt.Sprintf("%04x", classes[engine])
-		i := slices.IndexFunc(r.Card.Classes, func(k serve.ClassCount) bool { return k.Class == class })
+		i := slices.IndexFunc(r.Card.Classes, func(k api.ClassCount) bool { return k.Class == class })
 		if i < 0 || verified[class] == 0 {
 			c.fail("no copy by %s was verified", engine)
 			continue

@@ -110,7 +110,7 @@ func (f *fair) look() (b books) {
 	for i, name := range fairNames {
 		require.Equal(f.t, name, s.GPUs[i].Name)
 		require.NotNil(f.t, s.GPUs[i].CardTime)
-		b.busy = append(b.busy, s.GPUs[i].CardTime.Busy)
+		b.busy = append(b.busy, api.Total(s.GPUs[i].CardTime.Engines).Busy)
 		b.waiting = append(b.waiting, s.GPUs[i].CardTime.Waiting)
 	}
 	b.queued = queued(f.server)
@@ -408,8 +408,8 @@ func (f *fair) runaway() {
 
 	s, err := f.Status(f.ctx)
 	require.NoError(f.t, err)
-	require.EqualValues(f.t, 1, s.GPUs[0].Count("runaways"))
-	require.Zero(f.t, s.GPUs[1].Count("runaways"))
+	require.EqualValues(f.t, 1, s.GPUs[0].Counts["runaways"])
+	require.Zero(f.t, s.GPUs[1].Counts["runaways"])
 	for i, gpu := range s.GPUs {
 		require.Empty(f.t, gpu.Quarantine, fairNames[i])
 	}

@@ -68,7 +68,7 @@ func NewSharedWith(cfg SharedConfig) (*Shared, error) {
 	}
 	s := &Shared{Card: c}
 	log := slog.New(slog.NewTextHandler(&s.failed, &slog.HandlerOptions{Level: slog.LevelError}))
-	if s.shared, err = serve.NewSharedWith(front, serve.Native, vfiouser.Options{Log: log}, cfg.Limits); err != nil {
+	if s.shared, err = serve.NewShared(front, serve.Native, vfiouser.Options{Log: log}, cfg.Limits); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	s.Agg = s.shared.Aggregator()

@@ -34,7 +34,7 @@ type BAR struct {
 	Address      uint64 `json:"address"`        // 0 before anybody has assigned one
 	Size         uint64 `json:"size,omitempty"` // of the region; 0 if it is not known
 	IO           bool   `json:"io"`
-	Is64         bool   `json:"64bit"`
+	Is64         bool   `json:"is_64bit"`
 	Prefetchable bool   `json:"prefetchable"`
 }
 

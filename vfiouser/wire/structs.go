@@ -136,8 +136,8 @@ const (
 
 // Area is one mappable range of a region, relative to the region.
 type Area struct {
-	Offset uint64
-	Size   uint64
+	Offset uint64 `json:"offset"`
+	Size   uint64 `json:"size"`
 }
 
 // SparseSize is the size of the sparse mmap capability with n areas, in bytes.

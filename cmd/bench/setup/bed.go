@@ -87,7 +87,7 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.shared, err = serve.NewSharedWith(b.card, gauged, opts, limits); err != nil {
+	if b.shared, err = serve.NewShared(b.card, gauged, opts, limits); err != nil {
 		return nil, err
 	}
 	for i := range layer.Config.GPUs {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,19 +23,18 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// TestRuleInterval: a guest that breaks a rule a thousand times a second makes one
-// line of the log in each interval, which says how often it did; and the interval
-// can be another one while the guest goes on.
+// TestRuleInterval: a guest that breaks a rule a thousand times a second causes one
+// line of the log in each interval, with the count. The interval can be changed.
 func TestRuleInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
 		guest := new(aggregator.Guest)
-		seats := []*Endpoint{{Name: "a", guest: guest, logged: make(map[string]uint64)}}
-		s := NewEventLogger(slog.New(slog.NewTextHandler(&log, nil)), func() []*Endpoint { return seats })
+		endpoints := []*Endpoint{{Name: "a", Virtual: &Virtual{Guest: guest}, logged: make(map[string]uint64)}}
+		s := NewEventLogger(slog.New(slog.NewTextHandler(&log, nil)), func() []*Endpoint { return endpoints })
 		lines := 0
-		// more lets d pass, the guest being at it, and says how many lines came.
+		// more breaks the rule for d and returns the number of new lines.
 		more := func(d time.Duration) int {
-			time.Sleep(time.Millisecond / 4) // never at the moment of a look
+			time.Sleep(time.Millisecond / 4) // never at the time of a look
 			for range d / time.Millisecond {
 				guest.Stats().BadWindow.Add(1)
 				time.Sleep(time.Millisecond)
@@ -44,47 +44,47 @@ func TestRuleInterval(t *testing.T) {
 			lines = strings.Count(log.String(), "guest broke a rule")
 			return lines - before
 		}
-		require.Equal(t, 10, more(10*time.Second), "one a second if nobody says so")
+		require.Equal(t, 10, more(10*time.Second), "one a second by default")
 		s.SetInterval(5 * time.Second)
 		require.Equal(t, 12, more(time.Minute))
 		require.Contains(t, log.String(), "rule=bad_window times=5000 swallowed=4999 in_all=70000")
 		s.SetInterval(10 * time.Millisecond)
 		require.Equal(t, 100, more(time.Second))
 		s.Close()
-		s.SetInterval(time.Second) // which nobody waits for any more
+		s.SetInterval(time.Second) // does not block after Close
 	})
 }
 
-// TestRuleIntervalWaitsForNobody: a log that stands still, as one on a full disk or a
-// stopped terminal does, keeps nobody from changing the interval.
-func TestRuleIntervalWaitsForNobody(t *testing.T) {
+// TestSetIntervalNeverBlocks: the interval can be changed while the log blocks, as it
+// does on a stopped terminal.
+func TestSetIntervalNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guest := new(aggregator.Guest)
 		guest.Stats().BadWindow.Add(1)
-		seats := []*Endpoint{{Name: "a", guest: guest, logged: make(map[string]uint64)}}
+		endpoints := []*Endpoint{{Name: "a", Virtual: &Virtual{Guest: guest}, logged: make(map[string]uint64)}}
 		log := stuck(make(chan struct{}))
-		s := NewEventLogger(slog.New(slog.NewTextHandler(log, nil)), func() []*Endpoint { return seats })
-		time.Sleep(2 * tellInterval)
-		synctest.Wait() // the goroutine writes its line
+		s := NewEventLogger(slog.New(slog.NewTextHandler(log, nil)), func() []*Endpoint { return endpoints })
+		time.Sleep(2 * defaultLogInterval)
+		synctest.Wait() // until the goroutine writes its line
 		s.SetInterval(time.Millisecond)
 		close(log)
 		s.Close()
 	})
 }
 
-// TestInexactWindowsAreNamed: the log names each reason for which a mapped window is not exact,
-// a line for each at a look however often it came, and none while nothing is new. That clients
-// come to BARs without tables is none.
-func TestInexactWindowsAreNamed(t *testing.T) {
+// TestInexactWindowsAreLogged: the log names each reason for which a mapped window is not exact,
+// in one line for each look, and only if it is new. A client that attaches to BARs without
+// tables is no reason.
+func TestInexactWindowsAreLogged(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	c, err := soft.New(soft.Config{VRAM: 256 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
-	s, err := NewShared(c, Native, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := NewShared(c, Native, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
-	s.SetRuleInterval(time.Hour) // the test looks itself
+	s.SetRuleInterval(time.Hour) // the test calls logEvents itself
 	path := filepath.Join(t.TempDir(), "a")
 	l, err := vfiouser.Listen(path)
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestInexactWindowsAreNamed(t *testing.T) {
 		require.NoError(t, err)
 		openWindows(t, h)
 		require.Equal(t, 2*(i+1), mapped.Physical.Load(), "BAR1 and BAR3 of each client")
-		v.tell(s.log)
+		v.logEvents(s.log)
 		require.Zero(t, lines(), log.String())
 		if i < 2 {
 			require.NoError(t, h.Close())
@@ -112,39 +112,38 @@ func TestInexactWindowsAreNamed(t *testing.T) {
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
 	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
 	require.NoError(t, err)
-	v.tell(s.log)
-	require.Contains(t, log.String(), `msg="a mapped window is not exact" gpu=a window=pramin count=map_inexact_system_memory why="places of it show system memory, which cannot be mapped" then="the guest reads zeros there, and what it stores there is lost; `)
+	v.logEvents(s.log)
+	require.Contains(t, log.String(), `msg="a mapped window is not exact" gpu=a window=pramin count=map_inexact_system_memory reason="places of it show system memory, which cannot be mapped" consequence="the guest reads zeros there, and what it stores there is lost; `)
 	require.Contains(t, log.String(), ` times=256 swallowed=255 in_all=256`)
 	require.Equal(t, 1, lines())
-	v.tell(s.log)
+	v.logEvents(s.log)
 	require.Equal(t, 1, lines(), "nothing is new")
 
 	mapped.Aliases.Add(homes.BAR1, 2)
 	mapped.RunsRefused.Add(homes.BAR1, 1)
-	v.tell(s.log)
+	v.logEvents(s.log)
 	require.Equal(t, 3, lines())
-	require.Contains(t, log.String(), `limits.map-runs)" then="such a place may read as zeros, and lose what the guest stores there; `)
+	require.Contains(t, log.String(), `limits.map-runs)" consequence="such a place may read as zeros, and lose what the guest stores there; `)
 
-	// Of a reason that has come in another window before, the new one is named alone; of several,
-	// all.
+	// A line names only windows that are new for its reason.
 	mapped.Aliases.Add(homes.PRAMIN, 3)
-	v.tell(s.log)
+	v.logEvents(s.log)
 	require.Regexp(t, `window=pramin count=map_inexact_aliases .* times=3 swallowed=2 in_all=5`, log.String())
 	mapped.Aliases.Add(homes.PRAMIN, 1)
 	mapped.Aliases.Add(homes.BAR3, 1)
-	v.tell(s.log)
+	v.logEvents(s.log)
 	require.Regexp(t, `window=bar3,pramin count=map_inexact_aliases .* times=2 swallowed=1 in_all=7`, log.String())
 	require.Equal(t, 5, lines())
 
-	// And they are where reports have them.
+	// The report has them too.
 	r, err := v.Report()
 	require.NoError(t, err)
-	require.Equal(t, v.Inexact(), r.Inexact)
+	require.Equal(t, v.inexact(), r.Inexact)
 	var told []string
 	for _, x := range r.Inexact {
-		require.NotEmpty(t, x.Why)
-		require.NotEmpty(t, x.Then)
-		told = append(told, fmt.Sprint(x.Name, " ", x.Window, " ", x.N))
+		require.NotEmpty(t, x.Reason)
+		require.NotEmpty(t, x.Consequence)
+		told = append(told, fmt.Sprint(x.Name, " ", x.Window, " ", x.Count))
 	}
 	require.Equal(t, []string{
 		"map_inexact_system_memory pramin 256",
@@ -152,7 +151,7 @@ func TestInexactWindowsAreNamed(t *testing.T) {
 	}, told)
 }
 
-// openWindows asks for a window as a client does that maps it, which opens all of them.
+// openWindows requests a window for mapping, which opens all of them.
 func openWindows(t *testing.T, h *client.Client) {
 	t.Helper()
 	info, err := h.RegionInfo(vfiouser.RegionBAR1)
@@ -160,14 +159,14 @@ func openWindows(t *testing.T, h *client.Client) {
 	require.NoError(t, info.File.Close())
 }
 
-// TestBARsWithoutTables: as the counter says, what a guest stores through BAR1 that is mapped and
-// has no tables is lost, and it reads zeros there; an access that is trapped reaches VRAM.
+// TestBARsWithoutTables: BAR1 without page tables reads as zero and discards writes where it is
+// mapped; trapped accesses reach VRAM.
 func TestBARsWithoutTables(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	c, err := soft.New(soft.Config{VRAM: 256 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	path := filepath.Join(t.TempDir(), "a")
@@ -195,13 +194,13 @@ func TestBARsWithoutTables(t *testing.T) {
 		return v
 	}
 	require.EqualValues(t, 0x600d, trapped())
-	require.Zero(t, binary.LittleEndian.Uint32(mem), "which the guest sees")
+	require.Zero(t, binary.LittleEndian.Uint32(mem), "the guest reads zeros")
 	binary.LittleEndian.PutUint32(mem, 0xbad)
-	require.EqualValues(t, 0x600d, trapped(), "which is lost")
+	require.EqualValues(t, 0x600d, trapped(), "the write is lost")
 }
 
-// TestInexactWindowsOfAWholeCard: so does the log of who has the whole card; and its counts and
-// its report name what those of a virtual GPU do.
+// TestInexactWindowsOfAWholeCard: log, counts and report also name the inexact windows of a
+// guest that has the whole card.
 func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	c, err := soft.New(soft.Config{VRAM: 256 << 20, Map: homes.MapAll})
@@ -209,20 +208,20 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	seat, err := NewEndpoint("card", NewPassThrough(c), c, Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
+	e, err := NewEndpoint("card", NewPassThrough(c), c, Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "card")
 	l, err := vfiouser.Listen(path)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- Listen(ctx, seat.Server, l) }()
+	go func() { served <- Listen(ctx, e.Server, l) }()
 	defer func() {
 		cancel()
 		require.ErrorIs(t, <-served, context.Canceled)
 	}()
-	teller := NewEventLogger(logger, func() []*Endpoint { return []*Endpoint{seat} })
-	teller.SetInterval(time.Millisecond)
+	events := NewEventLogger(logger, func() []*Endpoint { return []*Endpoint{e} })
+	events.SetInterval(time.Millisecond)
 
 	h, err := client.Dial(path, nil)
 	require.NoError(t, err)
@@ -230,50 +229,46 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	openWindows(t, h)
 	mapped := &c.Stats().Windows
 	require.EqualValues(t, 2, mapped.Physical.Load(), "BAR1 and BAR3")
-	require.Empty(t, seat.Inexact())
-	// What the log is told of behind them shows that it would have been told of them.
+	require.Empty(t, e.inexact())
+	// The next event in the log shows that these would have been logged before it.
 	mapped.Lost.Add(homes.BAR1, 1)
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "window=bar1 count=map_inexact_too_fast") }, patience, time.Millisecond)
-	require.Equal(t, 1, strings.Count(log.String(), "is not exact"), "BARs without tables are no news: %s", log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "is not exact"), "BARs without tables are not logged: %s", log.String())
 	const systemMemory = 2 << 24 // of NV_PBUS_BAR0_WINDOW
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
 	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
 	require.NoError(t, err)
-	line := `msg="a mapped window is not exact" gpu=card window=pramin count=map_inexact_system_memory why="places of it show system memory`
+	line := `msg="a mapped window is not exact" gpu=card window=pramin count=map_inexact_system_memory reason="places of it show system memory`
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), line) }, patience, time.Millisecond, "while it runs")
 	m, err := client.Alloc(0x2000)
 	require.NoError(t, err)
 	defer m.Close()
 	require.Error(t, h.Map(0, m, 0, 0x2000, client.ReadWrite))
 
-	// What comes last is told at the end.
-	teller.SetInterval(time.Hour)
+	// Close logs the last events.
+	events.SetInterval(time.Hour)
 	mapped.Aliases.Add(homes.BAR3, 1)
-	teller.Close()
+	events.Close()
 	require.Contains(t, log.String(), `gpu=card window=bar3 count=map_inexact_aliases`)
 
-	r, err := seat.Report()
+	r, err := e.Report()
 	require.NoError(t, err)
 	require.Len(t, r.Inexact, 3)
 	require.Equal(t, "pramin", r.Inexact[0].Window)
-	counts := make(map[string]uint64)
-	for _, n := range r.Counts {
-		counts[n.Name] = n.N
-	}
-	require.EqualValues(t, 256, counts["map_inexact_system_memory"])
-	require.EqualValues(t, 1, counts[vfiouser.RuleDMASizes])
-	require.NotContains(t, counts, "doorbells", "which is the card's")
+	require.EqualValues(t, 256, r.Counts["map_inexact_system_memory"])
+	require.EqualValues(t, 1, r.RulesBroken[vfiouser.RuleDMASizes])
+	require.NotContains(t, r.Counts, "doorbells", "which the card counts")
 }
 
-// TestRefusedMemoryIsARule: ranges of a client's memory that its limits refuse are among the
-// rules that its GPU's counts name, and the log names them with the limit.
+// TestRefusedMemoryIsARule: ranges of a client's memory over a limit count as broken rules, and
+// the log names them with the limit.
 func TestRefusedMemoryIsARule(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	c, err := soft.New(soft.Config{VRAM: 256 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
-	s, err := NewShared(c, Native, vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s, err := NewShared(c, Native, vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	path := filepath.Join(t.TempDir(), "a")
@@ -302,23 +297,17 @@ func TestRefusedMemoryIsARule(t *testing.T) {
 	require.NoError(t, show(0, 2))
 	require.Error(t, show(0, 3))
 	require.Error(t, h.Map(0x10_0000, files[0], 0, 0x3000, client.ReadWrite))
-	rules := make(map[string]uint64)
-	for _, c := range v.Counts() {
-		if c.Rule && c.N > 0 {
-			rules[c.Name] = c.N
-		}
-	}
-	require.Equal(t, map[string]uint64{vfiouser.RuleDMAMappings: 4, vfiouser.RuleDMARegions: 1, vfiouser.RuleDMASizes: 1}, rules)
+	r, err := v.Report()
+	require.NoError(t, err)
+	maps.DeleteFunc(r.RulesBroken, func(_ string, n uint64) bool { return n == 0 })
+	require.Equal(t, map[string]uint64{vfiouser.RuleDMAMappings: 4, vfiouser.RuleDMARegions: 1, vfiouser.RuleDMASizes: 1}, r.RulesBroken)
 	require.Contains(t, log.String(), "gpu=a rule=dma_mappings_refused max=2")
 	require.Contains(t, log.String(), "gpu=a rule=dma_regions_refused max=5")
 	require.Contains(t, log.String(), "gpu=a rule=dma_sizes_refused size=0x3000 max=0x2000")
-	r, err := v.Report()
-	require.NoError(t, err)
-	require.Equal(t, v.Counts(), r.Counts)
-	require.EqualValues(t, 6, r.Clients.Memory)
+	require.EqualValues(t, 6, r.Connections.MemoryRefused)
 }
 
-// stuck takes nothing before it is closed.
+// stuck blocks writers until it is closed.
 type stuck chan struct{}
 
 func (s stuck) Write(p []byte) (int, error) {

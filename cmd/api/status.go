@@ -1,0 +1,151 @@
+package api
+
+import "time"
+
+// AddRequest describes a virtual GPU to add.
+type AddRequest struct {
+	// Keys and values as --gpu takes them: name=a,socket=/run/a.sock,vram=256MiB.
+	// Relative paths are resolved in the server's working folder.
+	GPU string `json:"gpu"`
+}
+
+// SetRequest changes options of a virtual GPU or of the scheduler. The server
+// applies all of them or, with an error, none.
+type SetRequest struct {
+	// Keys and values: shadow.sync=lazy,weight=200.
+	Options string `json:"options"`
+}
+
+// Status describes a server, its card and its GPUs.
+type Status struct {
+	Version string        `json:"version"`
+	PID     int           `json:"pid"`
+	Uptime  time.Duration `json:"uptime_ns"`
+	Setup   string        `json:"setup"` // pass-through or virtual
+	Card    Card          `json:"card"`
+	GPUs    []GPU         `json:"gpus"`
+}
+
+// The set-ups.
+const (
+	SetupPassThrough = "pass-through"
+	SetupVirtual     = "virtual"
+)
+
+// Card describes the card that a server shares.
+type Card struct {
+	Kind         string      `json:"kind"`
+	VRAM         uint64      `json:"vram"`          // bytes
+	VRAMFree     uint64      `json:"vram_free"`     // bytes that no GPU and no page tables take
+	VRAMRoom     uint64      `json:"vram_room"`     // the most bytes that one more GPU can have, beside its page tables
+	ChannelsFree int         `json:"channels_free"` // channels that are guaranteed to no GPU
+	Bytes        uint64      `json:"bytes"`         // moved by engines
+	Interrupts   uint64      `json:"interrupts"`    // raised
+	Faults       CardFaults  `json:"faults"`
+	Policy       string      `json:"policy,omitempty"` // of the scheduler; absent without one
+	Ledger       *LedgerNode `json:"ledger,omitempty"` // card time by guest, group and channel; absent without a scheduler
+}
+
+// GPU describes a GPU that guests can attach to: a virtual one, or in
+// pass-through the card itself.
+type GPU struct {
+	Name         string            `json:"name"`
+	Socket       string            `json:"socket"`
+	VRAM         uint64            `json:"vram"`     // bytes
+	Tables       uint64            `json:"tables"`   // bytes reserved for its page tables
+	Channels     int               `json:"channels"` // at most; 0 in pass-through, where all are the guest's
+	Attached     bool              `json:"attached"` // a client is attached now
+	Clients      uint64            `json:"clients"`  // clients since the GPU was added
+	Traps        uint64            `json:"traps"`    // reads and writes that reached the server
+	Interrupts   uint64            `json:"interrupts"`
+	Bytes        uint64            `json:"bytes"`                    // moved by engines for its guest
+	Quarantine   string            `json:"quarantine,omitempty"`     // why nothing of its guest reaches the card; a reset of the GPU ends it
+	OutOfService string            `json:"out_of_service,omitempty"` // why clients are refused; each new client causes another attempt
+	Counts       map[string]uint64 `json:"counts"`                   // what the guest asked for, and what happened
+	RulesBroken  map[string]uint64 `json:"rules_broken"`             // requests of the guest that were refused, by rule
+	Inexact      []InexactWindow   `json:"inexact,omitempty"`
+	ShadowTime   time.Duration     `json:"shadow_ns,omitempty"` // spent on shadowing its page tables
+	Share        *Share            `json:"share,omitempty"`     // absent without a scheduler
+	CardTime     *LedgerNode       `json:"card_time,omitempty"` // absent without a scheduler
+	Options      Options           `json:"options,omitempty"`   // those that PATCH can change
+	Changes      []Change          `json:"changes,omitempty"`   // by this PATCH
+}
+
+// Count returns one of the counts, or how often a rule was broken.
+func (g *GPU) Count(name string) uint64 { return g.Counts[name] + g.RulesBroken[name] }
+
+// Broken is how often the guest broke any rule.
+func (g *GPU) Broken() (n uint64) {
+	for _, times := range g.RulesBroken {
+		n += times
+	}
+	return n
+}
+
+// Options are options by section and key as in the configuration file, in
+// snake_case. Values are typed: sizes are integers of bytes, durations integers
+// in keys that end in _ns, lists are arrays.
+type Options map[string]any
+
+// Setting is an option in force.
+type Setting struct {
+	Key     string `json:"key"`               // as in the configuration file
+	Value   string `json:"value"`             // text, as the configuration file and PATCH take it
+	Default string `json:"default,omitempty"` // of the scheduler's options
+	Live    bool   `json:"live"`              // PATCH can change it
+}
+
+// Change is an option that a PATCH changed. Values are text, as PATCH takes them.
+type Change struct {
+	Key    string `json:"key"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// InexactWindow is a mapped window that shows the guest wrong data.
+type InexactWindow struct {
+	Name        string `json:"name"`   // of the count
+	Window      string `json:"window"` // bar1, bar3 or pramin
+	Count       uint64 `json:"count"`  // pages
+	Reason      string `json:"reason"`
+	Consequence string `json:"consequence"` // for the guest, and what to do
+}
+
+// Share is a GPU's part of the card's time.
+type Share struct {
+	Name     string `json:"name"`
+	Weight   int    `json:"weight"`
+	Cap      int    `json:"cap_percent"` // at most this part of the card's time; 0 is no cap
+	Priority int    `json:"priority"`
+}
+
+// Scheduler describes how the card's time is shared.
+type Scheduler struct {
+	Policy   string            `json:"policy"`
+	Options  Options           `json:"options"`
+	Settings []Setting         `json:"settings"`
+	Changes  []Change          `json:"changes,omitempty"` // by this PATCH
+	Counts   map[string]uint64 `json:"counts"`            // events that should not happen
+	Ledger   *LedgerNode       `json:"ledger,omitempty"`
+	Shares   []Share           `json:"shares"`
+}
+
+// Serving is the line that umbra serve --json writes when it is ready.
+type Serving struct {
+	Event   string       `json:"event"` // serving
+	PID     int          `json:"pid"`
+	Socket  string       `json:"socket,omitempty"` // of the whole card, in pass-through
+	Control string       `json:"control,omitempty"`
+	Options Options      `json:"options"`
+	QEMU    []string     `json:"qemu,omitempty"` // arguments that attach the whole card
+	GPUs    []ServingGPU `json:"gpus,omitempty"`
+	Lacks   []string     `json:"lacks,omitempty"` // what the transport lacks that the native one has
+}
+
+// ServingGPU is a virtual GPU at the start of a server.
+type ServingGPU struct {
+	Name    string   `json:"name"`
+	Socket  string   `json:"socket"`
+	Options Options  `json:"options"`
+	QEMU    []string `json:"qemu"` // arguments that attach it
+}

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/parts"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/vfiouser"
+)
+
+var _ api.Backend = (*served)(nil)
+
+// Status implements api.Backend.
+func (s *served) Status() (api.Status, error) {
+	card := serve.ReportCard(s.card)
+	out := api.Status{
+		Version: versionString(), PID: os.Getpid(), Uptime: time.Since(s.began), Setup: s.setup(),
+		Card: api.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: card.Interrupts, Faults: card.Faults},
+		GPUs: []api.GPU{},
+	}
+	for _, k := range card.Classes {
+		out.Card.Bytes += k.Bytes
+	}
+	times := s.cardTimes()
+	for _, e := range s.endpoints() {
+		g := e.Status()
+		s.complete(&g, e, times)
+		out.GPUs = append(out.GPUs, g)
+	}
+	if s.shared == nil {
+		out.GPUs[0].Bytes = out.Card.Bytes
+		return out, nil
+	}
+	if c, _ := s.shared.Schedule(); c != nil {
+		out.Card.Policy, out.Card.Ledger = c.Policy.String(), s.shared.Ledger()
+	}
+	taken, channels := config.Size(0), 0
+	for _, e := range s.shared.GPUs() {
+		taken += config.Size(e.Config.Share.VRAM + e.Config.Share.Tables)
+		channels += e.Config.Share.Guaranteed
+	}
+	left, room := s.layer.Room(taken)
+	out.Card.VRAMFree, out.Card.VRAMRoom, out.Card.ChannelsFree = uint64(left), uint64(room), gf100.Channels-channels
+	return out, nil
+}
+
+func (s *served) setup() string {
+	if s.shared == nil {
+		return api.SetupPassThrough
+	}
+	return api.SetupVirtual
+}
+
+// cardTimes returns the accounts of virtual GPUs by name, if there is a scheduler.
+func (s *served) cardTimes() map[string]*api.LedgerNode {
+	if s.shared == nil {
+		return nil
+	}
+	return s.shared.CardTimes()
+}
+
+// complete adds to a GPU what its endpoint does not know.
+func (s *served) complete(g *api.GPU, e *serve.Endpoint, times map[string]*api.LedgerNode) {
+	if e.Virtual == nil {
+		g.Socket, g.VRAM = s.at.path, s.cardConfig.VRAM
+		return
+	}
+	g.Options, g.CardTime = optionsOf(s.live(e)), times[g.Name]
+	if s.limits.Scheduler != nil {
+		share := shareOf(e)
+		g.Share = &share
+	}
+}
+
+// live are the options of a virtual GPU that can be changed.
+func (s *served) live(e *serve.Endpoint) map[string]any {
+	g := config.GPU{Shadow: config.ShadowOf(e.Virtual.Guest.Shadow()), CardTime: timeOf(e)}
+	options := g.Live()
+	if s.limits.Scheduler == nil {
+		config.OmitCardTime(options)
+	}
+	return options
+}
+
+func timeOf(e *serve.Endpoint) config.CardTime {
+	t := e.CardTime()
+	return config.CardTimeOf(t.Node, t.Processes, t.Kept)
+}
+
+func shareOf(e *serve.Endpoint) api.Share {
+	t := timeOf(e)
+	return api.Share{Name: e.Name, Weight: t.Weight, Cap: int(t.Cap), Priority: t.Priority}
+}
+
+// Report implements api.Backend.
+func (s *served) Report() (api.Report, error) {
+	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: serve.ReportCard(s.card), GPUs: []api.GPUReport{}}
+	if s.shared != nil {
+		r.Ledger = s.shared.Ledger()
+	}
+	times := s.cardTimes()
+	for _, e := range s.endpoints() {
+		g, err := e.Report()
+		if err != nil {
+			return r, err
+		}
+		s.complete(&g.GPU, e, times)
+		r.GPUs = append(r.GPUs, g)
+	}
+	return r, nil
+}
+
+// report writes the report to the standard output.
+func (s *served) report() error {
+	r, err := s.Report()
+	if err != nil {
+		return err
+	}
+	return s.out.write(r, reportText(&r))
+}
+
+// Registers implements api.Backend.
+func (s *served) Registers(gpu string) (api.RegisterTable, error) {
+	of := s.endpoints()
+	if gpu != "" {
+		of = slices.DeleteFunc(of, func(e *serve.Endpoint) bool { return e.Name != gpu })
+		if len(of) == 0 {
+			return api.RegisterTable{}, s.unknown(gpu)
+		}
+	}
+	return serve.Registers(of...)
+}
+
+// unknown is the error for a GPU that does not exist.
+func (s *served) unknown(name string) error {
+	var names []string
+	for _, e := range s.endpoints() {
+		names = append(names, e.Name)
+	}
+	if len(names) == 0 {
+		return api.NotFound("there is no GPU %s: there are none", name)
+	}
+	return api.NotFound("there is no GPU %s; %s", name, config.Known(name, names))
+}
+
+// refused makes an API error of err: Invalid if the request itself is wrong, else
+// Conflict.
+func refused(err error) error {
+	if wrong := new(config.Error); errors.As(err, &wrong) {
+		return api.Invalid("%v", err)
+	}
+	return api.Conflict("%v", err)
+}
+
+// errPassThrough is the error for a change of virtual GPUs in pass-through.
+func errPassThrough() error {
+	return api.Conflict("this server gives the whole card to one guest; to share a card, start a server with --gpu or with gpus in its configuration file")
+}
+
+// Add implements api.Backend. The new GPU must fit beside the others as those of a
+// configuration file must.
+func (s *served) Add(a api.AddRequest) (api.GPU, error) {
+	if s.shared == nil {
+		return api.GPU{}, errPassThrough()
+	}
+	g, err := config.ParseAdded(a.GPU)
+	if err == nil {
+		err = s.layer.Complete(&g)
+	}
+	if err != nil {
+		return api.GPU{}, refused(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g.Socket, err = socketPath(g.Socket, g.Where("socket")); err != nil {
+		return api.GPU{}, refused(err)
+	}
+	for i := range s.gpus {
+		switch there := &s.gpus[i]; {
+		case there.Name == g.Name:
+			return api.GPU{}, api.Conflict("a GPU named %s is running already; remove it first or choose another name", g.Name)
+		case there.Socket == g.Socket:
+			return api.GPU{}, api.Conflict("%s: %s: GPU %s listens there already; choose another path", g.Where("socket"), g.Socket, there.Name)
+		}
+	}
+	all := append(s.gpus[:len(s.gpus):len(s.gpus)], g)
+	if err := s.layer.Fit(all); err != nil {
+		return api.GPU{}, api.Conflict("%v", err)
+	}
+	g = all[len(all)-1]
+	cfg, err := parts.GPU(&g)
+	if err != nil {
+		return api.GPU{}, refused(err)
+	}
+	cfg.Socket = g.Socket
+	l, err := vfiouser.Listen(cfg.Socket)
+	if err != nil {
+		return api.GPU{}, refused(err)
+	}
+	e, err := s.shared.Add(cfg, l)
+	if err != nil {
+		return api.GPU{}, err
+	}
+	s.gpus = all
+	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
+	out := e.Status()
+	s.complete(&out, e, s.cardTimes())
+	return out, nil
+}
+
+// find returns a virtual GPU and its index in s.gpus. s.mu is held.
+func (s *served) find(name string) (*serve.Endpoint, int, error) {
+	e := s.shared.Find(name)
+	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
+	if e == nil || i < 0 {
+		return nil, 0, s.unknown(name)
+	}
+	return e, i, nil
+}
+
+// Set implements api.Backend.
+func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
+	if s.shared == nil {
+		return api.GPU{}, errPassThrough()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, i, err := s.find(name)
+	if err != nil {
+		return api.GPU{}, err
+	}
+	g, err := s.layer.Change(s.gpus[i], r.Options)
+	if err == nil && s.limits.Scheduler == nil {
+		err = config.CheckScheduled(&g, r.Options)
+	}
+	if err != nil {
+		return api.GPU{}, refused(err)
+	}
+	was := s.live(e)
+	policy, err := g.Shadow.Policy()
+	if err == nil {
+		err = e.Virtual.Guest.SetShadow(policy)
+	}
+	if err == nil && s.limits.Scheduler != nil {
+		err = e.SetCardTime(serve.TimeShare{Node: g.CardTime.Node(), Processes: g.CardTime.Shares(), Kept: g.CardTime.Kept()})
+	}
+	if err != nil {
+		return api.GPU{}, refused(err)
+	}
+	s.gpus[i] = g
+	out := e.Status()
+	s.complete(&out, e, s.cardTimes())
+	out.Changes = changes(slices.Sorted(maps.Keys(was)), was, s.live(e))
+	s.logChange("GPU", out.Changes, "gpu", name, "options", r.Options)
+	return out, nil
+}
+
+// logChange logs options that were changed.
+func (s *served) logChange(what string, changed []api.Change, about ...any) {
+	if len(changed) == 0 {
+		s.log.Info(what+" unchanged: the options have these values already", about...)
+		return
+	}
+	s.log.Info(what+" changed", append(about, "changed", changesText(changed))...)
+}
+
+// Show implements api.Backend.
+func (s *served) Show(name string) (api.GPUReport, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, settings := s.whole, []config.Setting(nil)
+	switch {
+	case s.shared != nil:
+		i, err := 0, error(nil)
+		if e, i, err = s.find(name); err != nil {
+			return api.GPUReport{}, err
+		}
+		settings = s.gpus[i].Settings(s.limits.Scheduler != nil)
+	case name != e.Name:
+		return api.GPUReport{}, s.unknown(name)
+	default:
+		settings = s.layer.Config.CardSettings()
+	}
+	out, err := e.Report()
+	if err != nil {
+		return out, err
+	}
+	s.complete(&out.GPU, e, s.cardTimes())
+	for _, o := range settings {
+		out.Settings = append(out.Settings, api.Setting{Key: o.Key, Value: o.Value, Live: o.Live})
+	}
+	return out, nil
+}
+
+// Remove implements api.Backend.
+func (s *served) Remove(name string, force bool) (api.GPUReport, error) {
+	if s.shared == nil {
+		return api.GPUReport{}, errPassThrough()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, err := s.shared.Remove(name, force)
+	switch err {
+	case serve.ErrNoGPU:
+		return r, s.unknown(name)
+	case serve.ErrAttached:
+		return r, api.Conflict("GPU %s: a client is attached; end it, or disconnect it with --force", name)
+	}
+	s.gpus = slices.DeleteFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
+	if err != nil {
+		return r, fmt.Errorf("GPU %s: %w", name, err)
+	}
+	s.log.Info("GPU removed", "gpu", name)
+	return r, nil
+}
+
+// errNoScheduler is the error for requests about the scheduler where there is none.
+func (s *served) errNoScheduler() error {
+	switch {
+	case s.shared == nil:
+		return errPassThrough()
+	case s.limits.Scheduler == nil:
+		return api.Conflict("there is no scheduler: work is given to the card as it comes; %s", config.WithScheduler)
+	}
+	return nil
+}
+
+// Scheduler implements api.Backend.
+func (s *served) Scheduler() (api.Scheduler, error) {
+	if err := s.errNoScheduler(); err != nil {
+		return api.Scheduler{}, err
+	}
+	c, counts := s.shared.Schedule()
+	options := config.ScheduleOf(c)
+	values, defaults := options.Values(), config.Defaults()
+	standard := defaults.Config.Schedule()
+	out := api.Scheduler{
+		Policy: c.Policy.String(), Options: optionsOf(values), Counts: counts, Ledger: s.shared.Ledger(), Shares: []api.Share{},
+	}
+	for _, key := range options.Keys() {
+		out.Settings = append(out.Settings, api.Setting{Key: key, Value: fmt.Sprint(values[key]), Default: fmt.Sprint(standard.Values()[key]), Live: true})
+	}
+	for _, e := range s.shared.GPUs() {
+		out.Shares = append(out.Shares, shareOf(e))
+	}
+	return out, nil
+}
+
+// SetScheduler implements api.Backend.
+func (s *served) SetScheduler(r api.SetRequest) (api.Scheduler, error) {
+	if err := s.errNoScheduler(); err != nil {
+		return api.Scheduler{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, _ := s.shared.Schedule()
+	was := config.ScheduleOf(before)
+	changed, err := was.Change(r.Options)
+	if err != nil {
+		return api.Scheduler{}, refused(err)
+	}
+	c, err := changed.Config()
+	if err == nil {
+		err = s.shared.SetSchedule(*c)
+	}
+	if err != nil {
+		return api.Scheduler{}, refused(err)
+	}
+	out, err := s.Scheduler()
+	out.Changes = changes(was.Keys(), was.Values(), changed.Values())
+	s.logChange("scheduler", out.Changes, "options", r.Options)
+	return out, err
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+)
+
+// startServe starts umbra serve with a virtual GPU as a process of its own, and waits until it
+// serves. The reader of its standard output is the caller's.
+func startServe(t *testing.T) (c *exec.Cmd, out io.ReadCloser, log *bytes.Buffer) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	log = new(bytes.Buffer)
+	c = &exec.Cmd{Path: exe, Args: []string{"umbra", "serve", "--json", "--control", "c.sock", "--gpu", "name=a,socket=a.sock,vram=64MiB"}, Stderr: log}
+	out, err = c.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	t.Cleanup(func() { c.Process.Kill() })
+	_, err = bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	return c, out, log
+}
+
+func requireNoSockets(t *testing.T) {
+	left, err := filepath.Glob("*")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+// TestHangup: the server survives SIGHUP, which a closed terminal sends.
+func TestHangup(t *testing.T) {
+	c, _, log := startServe(t)
+	require.NoError(t, c.Process.Signal(syscall.SIGHUP))
+	s, err := api.NewClient("c.sock").Status(t.Context())
+	require.NoError(t, err)
+	require.Len(t, s.GPUs, 1)
+	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, c.Wait(), log.String())
+	require.Contains(t, log.String(), "SIGHUP ignored")
+	requireNoSockets(t)
+}
+
+// TestReaderGone: the server goes on when the reader of its standard output ends, and its own
+// end is no failure.
+func TestReaderGone(t *testing.T) {
+	c, out, log := startServe(t)
+	require.NoError(t, out.Close())
+	require.NoError(t, c.Process.Signal(syscall.SIGUSR1)) // whose report nobody reads
+	require.Eventually(t, func() bool {
+		_, err := api.NewClient("c.sock").Report(t.Context())
+		return err == nil
+	}, patience, time.Millisecond)
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	require.NoError(t, c.Wait(), log.String())
+	require.Contains(t, log.String(), syscall.EPIPE.Error())
+	requireNoSockets(t)
+}

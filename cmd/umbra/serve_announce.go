@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// announce writes what is served, and how QEMU attaches.
+func (s *served) announce() error {
+	c := &s.layer.Config
+	a := api.Serving{Event: "serving", Control: c.Control, Options: optionsOf(c.Values()), Lacks: s.lacks, PID: os.Getpid()}
+	if s.at != nil && s.at.path != "" {
+		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
+	}
+	for i := range s.gpus {
+		g := &s.gpus[i]
+		a.GPUs = append(a.GPUs, api.ServingGPU{Name: g.Name, Socket: g.Socket, Options: optionsOf(g.Values()), QEMU: qemuArgs(g.Socket)})
+	}
+	return s.out.write(a, s.servingText(&a))
+}
+
+func (s *served) servingText(a *api.Serving) string {
+	c := &s.layer.Config
+	var b strings.Builder
+	fmt.Fprintf(&b, "GF100 in software (%04x:%v), %v of VRAM, %s\n", gf100.VendorID, c.Card.Device, c.Card.VRAM, interruptsOf(&c.Card.Face))
+	if !c.Card.Engines {
+		b.WriteString("card.engines is off: engines accept every method and do nothing\n")
+	}
+	const attach = "QEMU (10.1 or newer) attaches with these arguments, beside those for its disk or kernel:"
+	switch {
+	case len(a.GPUs) > 0:
+		t := newTable(&b, "Virtual GPUs", "name\tVRAM\tchannels\tinterrupts\tsocket")
+		for i := range s.gpus {
+			g := &s.gpus[i]
+			t.row("%s\t%v\t%d\t%s\t%s", g.Name, g.VRAM, g.Channels, interruptsOf(&g.Face), g.Socket)
+		}
+		t.flush()
+		fmt.Fprintf(&b, "\n%s\n\n%s", attach, shellLines(a.GPUs[0].QEMU))
+		if len(a.GPUs) > 1 {
+			b.WriteString("\nThese are for the first GPU; for another, replace the socket's path.\n")
+		}
+	case s.at == nil:
+		fmt.Fprintf(&b, "no virtual GPUs yet; this makes one:\n\n  umbra gpu add --control %s name=a socket=a.sock vram=256MiB\n", c.Control)
+	case a.Socket == "":
+		b.WriteString("serving the client on the inherited descriptor\n")
+	default:
+		fmt.Fprintf(&b, "serving at %s\n\n%s\n\n%s", a.Socket, attach, shellLines(a.QEMU))
+	}
+	if c.Control != "" {
+		fmt.Fprintf(&b, "\numbra status, gpu, sched and regs control it with --control %s\n", c.Control)
+	}
+	if len(s.lacks) > 0 {
+		fmt.Fprintf(&b, "\nServed by %s, which lacks what the native transport has:\n", c.Server.Transport)
+		for _, l := range s.lacks {
+			fmt.Fprintf(&b, "  %s\n", l)
+		}
+	}
+	b.WriteString("\nInterrupt it (ctrl-C) to stop.\n")
+	return b.String()
+}
+
+func interruptsOf(f *config.Face) string {
+	if f.MSI {
+		return "MSI"
+	}
+	return "INTx"
+}

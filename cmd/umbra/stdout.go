@@ -1,0 +1,37 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"syscall"
+)
+
+// stdout is a server's standard output. The server goes on if its reader ends.
+type stdout struct {
+	w    io.Writer
+	json bool
+	log  *slog.Logger
+	gone bool
+}
+
+// write writes v as a line of JSON, or the text.
+func (o *stdout) write(v any, text string) error {
+	if o.gone {
+		return nil
+	}
+	var err error
+	if o.json {
+		err = json.NewEncoder(o.w).Encode(v)
+	} else {
+		_, err = io.WriteString(o.w, text)
+	}
+	// A pipe without a reader, and a terminal that was closed.
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) {
+		o.gone = true
+		o.log.Warn("nobody reads the standard output any more; the server goes on without it", "error", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+// faultCounts are the counts of a GPU that its column of faults sums up.
+var faultCounts = []string{"mmu_faults", "pbdma_errors", "engine_errors", "window_faults"}
+
+// gpuTable lists GPUs.
+func gpuTable(b *strings.Builder, gpus []api.GPU) {
+	if len(gpus) == 0 {
+		b.WriteString("There are no GPUs; umbra gpu add makes one.\n")
+	}
+	t := newTable(b, "", "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trules broken\tsocket")
+	for i := range gpus {
+		g := &gpus[i]
+		client, channels := "-", "all"
+		if g.Attached {
+			client = "attached"
+		}
+		if g.Channels > 0 {
+			channels = fmt.Sprint(g.Channels)
+		}
+		faults := uint64(0)
+		for _, name := range faultCounts {
+			faults += g.Counts[name]
+		}
+		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d\t%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts, faults, g.Broken(), g.Socket)
+	}
+	t.flush()
+	for i := range gpus {
+		if g := &gpus[i]; g.OutOfService != "" {
+			fmt.Fprintf(b, "%s refuses clients: %s; each new client causes another attempt\n", g.Name, g.OutOfService)
+		}
+		if g := &gpus[i]; g.Quarantine != "" {
+			fmt.Fprintf(b, "%s is in quarantine: %s; a reset of the GPU ends it\n", g.Name, g.Quarantine)
+		}
+	}
+}
+
+// gpuText writes everything about a GPU that is not zero.
+func gpuText(b *strings.Builder, g *api.GPUReport) {
+	t := newTable(b, "Options; umbra gpu set changes those that are live", "key\tvalue\tlive")
+	for _, s := range g.Settings {
+		live := ""
+		if s.Live {
+			live = "live"
+		}
+		t.row("%s\t%s\t%s", s.Key, s.Value, live)
+	}
+	t.flush()
+	for _, c := range []struct {
+		n    uint64
+		what string
+	}{
+		{g.Connections.Refused, "connections refused: a client was attached, or the GPU was out of service"},
+		{g.Connections.BadStreams, "connections ended after an invalid message"},
+		{g.Connections.MemoryRefused, "ranges of a client's memory refused: over max-dma-regions, max-dma-mappings or max-dma-size; the log says which"},
+		{g.Connections.Panics, "panics of the device, contained: please report them"},
+	} {
+		if c.n > 0 {
+			fmt.Fprintf(b, "%d %s\n", c.n, c.what)
+		}
+	}
+	t = newTable(b, "Traps by region", "region\treads\twrites\tbytes")
+	for _, r := range g.Regions {
+		t.row("%s\t%d\t%d\t%d", r.Region, r.Reads, r.Writes, r.Bytes)
+	}
+	t.flush()
+	t = newTable(b, "Registers by block", "block\treads\twrites\ttime")
+	for _, k := range g.Registers.Blocks {
+		t.row("%s\t%d\t%d\t%v", k.Name, k.Reads, k.Writes, short(k.Time))
+	}
+	t.flush()
+	if m := g.Registers.Missed; m.HoleReads+m.HoleWrites+m.Outside > 0 {
+		fmt.Fprintf(b, "  undeclared offsets: %d reads, %d writes; outside: %d\n", m.HoleReads, m.HoleWrites, m.Outside)
+	}
+	t = newTable(b, "Moved by engines", "class\tname\tcopies\tbytes")
+	for _, w := range g.Work {
+		t.row("%s\t%s\t%d\t%d", w.Class, w.Name, w.Copies, w.Bytes)
+	}
+	t.flush()
+	countTable(b, "Counts of the guest", g.Counts)
+	countTable(b, "Rules that the guest broke", g.RulesBroken)
+	inexactText(b, g.Inexact)
+	if n := g.CardTime; n != nil {
+		a := api.Total(n.Engines)
+		fmt.Fprintf(b, "\nCard time: busy for %v with weight %d; %s, %d entries held back, which waited for %v in total\n",
+			short(a.Busy), n.Weight, plural(uint64(a.Requests), "request", "requests"), a.Held, short(a.Wait))
+	}
+	if g.ShadowTime > 0 {
+		fmt.Fprintf(b, "\nTime spent on shadowing its page tables: %v\n", short(g.ShadowTime))
+	}
+	if g.UnmapTime > 0 {
+		fmt.Fprintf(b, "\nTime until the card released memory that the client unmapped: %v\n", short(g.UnmapTime))
+	}
+	if d := &g.Delivery; g.Clients > 0 {
+		fmt.Fprintf(b, "\nInterrupts to the last client: %d signalled, %d coalesced, %d masked, %d without an eventfd\n",
+			g.Interrupts, d.Coalesced, d.Masked, d.Unrouted)
+	}
+}
+
+// countTable lists the counts that are not zero.
+func countTable(b *strings.Builder, title string, counts map[string]uint64) {
+	t := newTable(b, title, "name\tcount")
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		if n := counts[name]; n > 0 {
+			t.row("%s\t%d", name, n)
+		}
+	}
+	t.flush()
+}
+
+// inexactText lists the mapped windows that showed the guest wrong data.
+func inexactText(b *strings.Builder, list []api.InexactWindow) {
+	t := newTable(b, "Mapped windows that were not exact", "count\twindow\tpages")
+	var notes []string
+	for _, x := range list {
+		t.row("%s\t%s\t%d", x.Name, x.Window, x.Count)
+		if note := fmt.Sprintf("  %s: %s; %s\n", x.Name, x.Reason, x.Consequence); !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	t.flush()
+	b.WriteString(strings.Join(notes, ""))
+}
+
+// statusText describes a server.
+func statusText(s *api.Status) string {
+	var b strings.Builder
+	c := &s.Card
+	fmt.Fprintf(&b, "umbra %s, process %d, %s set-up, for %.1f s\n", s.Version, s.PID, s.Setup, s.Uptime.Seconds())
+	fmt.Fprintf(&b, "card: %s, %v of VRAM; %d bytes moved, %s, %s\n", c.Kind, config.Size(c.VRAM), c.Bytes,
+		plural(c.Interrupts, "interrupt", "interrupts"), plural(c.Faults.Total(), "fault", "faults"))
+	if s.Setup == api.SetupVirtual {
+		room := fmt.Sprintf("another GPU can have %v beside its page tables", config.Size(c.VRAMRoom))
+		switch {
+		case c.VRAMRoom == 0:
+			room = "too little for another GPU"
+		case c.ChannelsFree == 0:
+			room = "no other GPU: all channels are taken"
+		}
+		fmt.Fprintf(&b, "free: %v, %s; %s\n", config.Size(c.VRAMFree), plural(uint64(c.ChannelsFree), "channel", "channels"), room)
+		if c.Policy == "" {
+			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
+		}
+	}
+	gpuTable(&b, s.GPUs)
+	t := newTable(&b, "Card time, by "+c.Policy, "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		if g.CardTime == nil || g.Share == nil {
+			continue
+		}
+		a := api.Total(g.CardTime.Engines)
+		t.row("%s\t%d\t%s\t%d\t%v\t%v\t%d\t%d\t%d", g.Name, g.Share.Weight, percent(g.Share.Cap), g.Share.Priority,
+			short(a.Busy), short(a.Wait), a.Requests, a.Held, g.Counts["runaways"])
+	}
+	t.flush()
+	ledgerText(&b, c.Ledger)
+	return b.String()
+}
+
+// percent writes a cap.
+func percent(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", n)
+}
+
+// reportText is the report of a server at its end. It leaves out what is zero.
+func reportText(r *api.Report) string {
+	var b strings.Builder
+	clients := uint64(0)
+	for i := range r.GPUs {
+		clients += r.GPUs[i].Clients
+	}
+	fmt.Fprintf(&b, "\nServed for %.1f s, %s.\n", r.Uptime.Seconds(), plural(clients, "client", "clients"))
+	alone := r.Setup == api.SetupPassThrough
+	for i := range r.GPUs {
+		g := &r.GPUs[i]
+		if !alone {
+			fmt.Fprintf(&b, "\nGPU %s: %s\n", g.Name, plural(g.Clients, "client", "clients"))
+		}
+		gpuText(&b, g)
+	}
+	if clients == 0 {
+		return b.String()
+	}
+	if !alone {
+		b.WriteString("\nThe card\n")
+	}
+	t := newTable(&b, "Engines by class", "class\tname\tmethods\tcopies\tbytes moved\tsemaphores\trefused")
+	for _, k := range r.Card.Classes {
+		t.row("%s\t%s\t%d\t%d\t%d\t%d\t%d", k.Class, k.Name, k.Methods, k.Copies, k.Bytes, k.Semaphores, k.Refused)
+	}
+	t.flush()
+	t = newTable(&b, "Methods stored but not executed", "class\tmethod\ttimes")
+	for _, n := range r.Card.NotExecuted {
+		t.row("%s\t%s\t%d", n.Class, n.Name, n.Count)
+	}
+	t.flush()
+	c, f, tlb := &r.Card.Channels, &r.Card.Faults, &r.Card.TLB
+	fmt.Fprintf(&b, "\nChannels: %d doorbells, %d GPFIFO entries, %d words, %d methods, %d semaphores released, %d acquired\n",
+		c.Doorbells, c.Entries, c.Words, c.Methods, c.Releases, c.Acquires)
+	fmt.Fprintf(&b, "TLB: %d invalidates, %d address spaces flushed for them, %d misses\n", tlb.Invalidates, tlb.Flushes, tlb.Misses)
+	fmt.Fprintf(&b, "Interrupts raised by the card: %d\n", r.Card.Interrupts)
+	fmt.Fprintf(&b, "Faults: %d MMU, %d PBDMA, %d engine, %d through BARs, %d doorbells of no channel\n",
+		f.MMU, f.PBDMA, f.Engine, f.BAR, f.Doorbell)
+	ledgerText(&b, r.Ledger)
+	return b.String()
+}
+
+// schedulerText describes how the card's time is shared. It lists the parameters of
+// all policies: those of the others count once the policy is changed.
+func schedulerText(s *api.Scheduler) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Card time is shared by %s\n", s.Policy)
+	before := make(map[string]string)
+	head := "key\tvalue\tdefault"
+	for _, c := range s.Changes {
+		before[c.Key] = c.Before
+		head = "key\tvalue\tdefault\twas"
+	}
+	t := newTable(&b, "Parameters", head)
+	for _, p := range s.Settings {
+		t.row("%s", strings.TrimSuffix(fmt.Sprintf("%s\t%s\t%s\t%s", p.Key, p.Value, p.Default, before[p.Key]), "\t"))
+	}
+	t.flush()
+	t = newTable(&b, "Shares of GPUs", "name\tweight\tcap\tpriority")
+	for _, g := range s.Shares {
+		t.row("%s\t%d\t%s\t%d", g.Name, g.Weight, percent(g.Cap), g.Priority)
+	}
+	t.flush()
+	countTable(&b, "Events that should not happen", s.Counts)
+	return b.String()
+}
+
+// ledgerText writes the account of the card's time as a tree.
+func ledgerText(b *strings.Builder, n *api.LedgerNode) {
+	if n == nil {
+		return
+	}
+	head := "who\tweight\tpart"
+	for i := range n.Engines {
+		head += "\t" + n.Engines[i].Engine
+	}
+	t := newTable(b, "Card time in detail; a part is of the line above it", head+"\twaited\trequests\tentries\theld\toverrun\tnow")
+	ledgerRows(t, n, nil, 0)
+	t.flush()
+}
+
+func ledgerRows(t *table, n, above *api.LedgerNode, depth int) {
+	var part, now, weight string
+	if above != nil {
+		part = partOf(n.Engines, above.Engines)
+	}
+	switch {
+	case n.Blocked != "":
+		now = n.Blocked
+	case n.Waiting+n.OnCard > 0:
+		now = fmt.Sprintf("%d on the card, %d wait", n.OnCard, n.Waiting)
+	}
+	if n.Kind == "guest" || n.Kind == "group" {
+		weight = fmt.Sprint(n.Weight)
+	}
+	ledgerRow(t, depth, n.Name, weight, part, n.Engines, now)
+	for i := range n.Children {
+		ledgerRows(t, &n.Children[i], n, depth+1)
+	}
+	if n.Ended != nil {
+		ledgerRow(t, depth+1, "(ended)", "", partOf(n.Ended, n.Engines), n.Ended, "")
+	}
+}
+
+func ledgerRow(t *table, depth int, name, weight, part string, engines []api.EngineAccount, now string) {
+	a := api.Total(engines)
+	row := strings.Repeat("  ", depth) + name + "\t" + weight + "\t" + part
+	for i := range engines {
+		row += "\t" + short(engines[i].Busy).String()
+	}
+	t.row("%s", strings.TrimRight(fmt.Sprintf("%s\t%v\t%d\t%d\t%d\t%v\t%s", row, short(a.Wait), a.Requests, a.Entries, a.Held, short(a.Overrun), now), "\t"))
+}
+
+// partOf is a child's part of the time that engines worked for its parent.
+func partOf(child, parent []api.EngineAccount) string {
+	c, p := api.Total(child), api.Total(parent)
+	if p.Busy == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %%", 100*float64(c.Busy)/float64(p.Busy))
+}
