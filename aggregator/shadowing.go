@@ -134,7 +134,7 @@ func (g *Guest) update(v *invalidations) {
 	}
 	g.timed(nil, func() {
 		if remapped[0] != remapped[1] {
-			g.tracker.Moved(remapped[0], remapped[1]-remapped[0])
+			g.tracker.Remapped(remapped[0], remapped[1]-remapped[0])
 		}
 		if len(which) == len(g.spaces) {
 			g.tracker.Update()

@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// pageMask is a set of pages of one table. Address spaces are large and little of
-// them is used: whole pages of tables that are empty are not looked at one by one.
+// pageMask is a set of pages of one table. Most pages of large tables are empty; they are
+// skipped as a whole.
 type pageMask uint64
 
 func allPages(size uint64) pageMask { return 1<<(size/SmallPage) - 1 }
@@ -21,7 +21,7 @@ func (m pageMask) each(f func(page int)) {
 	}
 }
 
-// sheet is the entries of a table while it is built. Pages that are not in live are
+// sheet holds the entries of a table while it is built. Pages that are not in live are
 // zero.
 type sheet struct {
 	entries []uint64
@@ -35,8 +35,8 @@ func (t *sheet) clear() {
 	t.live = 0
 }
 
-// take decodes a page of entries, or the beginning of one, into a page that is zero. It
-// reports whether there is anything.
+// take decodes a page of entries, or its beginning, into a zero page. It reports whether
+// any entry is set.
 func (t *sheet) take(i int, b []byte) bool {
 	if bytes.Equal(b, zeroPage[:len(b)]) {
 		return false
@@ -49,14 +49,13 @@ func (t *sheet) take(i int, b []byte) bool {
 	return true
 }
 
-// group returns the small entries of a big one's range, to be written.
+// group returns the small entries that cover a big entry's range, for writing.
 func (t *sheet) group(big int) []uint64 {
 	t.live.add(big * GroupEntries / pageEntries)
 	return t.entries[big*GroupEntries : (big+1)*GroupEntries]
 }
 
-// compose turns the guest's entries, in the shadow's Work, into the card's, and writes the
-// node's tables.
+// compose translates the guest's entries in the shadow's Work and writes the node's tables.
 func (s *Shadow) compose(n *node, translate translator) {
 	small, big := &s.work.small, &s.work.big
 	n.starved = false
@@ -64,7 +63,7 @@ func (s *Shadow) compose(n *node, translate translator) {
 	small.live.each(func(at int) {
 		page := small.page(at)
 		for i, q := range page {
-			if q != 0 { // most are not there
+			if q != 0 {
 				page[i] = translate(q, SmallPage)
 			}
 		}
@@ -85,8 +84,8 @@ func (s *Shadow) compose(n *node, translate translator) {
 	s.write(n, &n.small, small)
 }
 
-// mask takes away the small pages under big ones that there was no room for: a
-// big page wins, also when it is missing.
+// mask removes the small pages under big ones for which there was no room: a big page
+// takes precedence even when it is missing.
 func (n *node) mask(small, big *sheet) {
 	big.live.each(func(at int) {
 		for i, q := range big.page(at) {
@@ -98,9 +97,8 @@ func (n *node) mask(small, big *sheet) {
 	})
 }
 
-// split enters a big page whose memory does not lie together on the card as
-// small pages. They replace whatever the guest has there, as a valid big page
-// does.
+// split enters a big page as small pages, because its memory is not contiguous on the card.
+// They replace the guest's small pages there, as a valid big page does.
 func (s *Shadow) split(small []uint64, q uint64, translate translator) {
 	p := DecodePTE(q)
 	s.Counts.Split++
@@ -109,16 +107,16 @@ func (s *Shadow) split(small []uint64, q uint64, translate translator) {
 	}
 }
 
-// part translates one small page of a big one's entry.
+// part translates one small page of a big entry.
 func part(p PTE, i int, translate translator) uint64 {
 	if p.Addr += uint64(i) * SmallPage; p.Addr >= VASize {
-		return 0 // addresses have as many bits as virtual ones
+		return 0 // the address field is VABits wide
 	}
 	return translate(p.Encode(), SmallPage)
 }
 
-// write puts entries into a table, which is allocated when there is something to
-// hold and kept until the node goes. What is zero there and stays so is not written.
+// write writes entries into a table. The table is allocated for its first entry and kept
+// until the node is dropped. Pages that are zero and stay zero are not written.
 func (s *Shadow) write(n *node, t *cardTable, entries *sheet) {
 	if t.addr == 0 && (entries.empty() || !s.alloc(n, t)) {
 		return
@@ -138,7 +136,7 @@ func (s *Shadow) write(n *node, t *cardTable, entries *sheet) {
 	}
 }
 
-// alloc makes a table for the node. It returns false if there is no room.
+// alloc allocates a table for the node.
 func (s *Shadow) alloc(of *node, t *cardTable) (ok bool) {
 	if t.addr, ok = s.card.AllocTable(t.size); !ok {
 		t.addr = 0

@@ -4,7 +4,7 @@ import "math/bits"
 
 const setWords = DirEntries / 64
 
-// entrySet is a set of directory entries. Few words of most are in use.
+// entrySet is a sparse set of directory entries.
 type entrySet struct {
 	words [setWords]uint64
 	used  [setWords / 64]uint64 // words that may not be zero
@@ -28,7 +28,7 @@ func (e *entrySet) addAll(o *entrySet) {
 	}
 }
 
-// take takes the entries of the first word in use from w on out of the set. It returns
+// take removes and returns the entries of the first nonzero word from w on. It returns
 // setWords if there is none.
 func (e *entrySet) take(w int) (word int, entries uint64) {
 	for at := w / 64; at < len(e.used); at++ {

@@ -2,13 +2,14 @@ package shadowpt
 
 import "encoding/binary"
 
-// burst is entries of one table that lie together, on their way to the card.
+// burst collects adjacent entries of one table for one write to the card.
 type burst struct {
 	first int
 	buf   []byte
 }
 
-// add puts an entry behind the others, or writes those out first.
+// add appends an entry. If it is not adjacent, or the burst is full, it writes the burst
+// first.
 func (t *Tracker) add(s *Shadow, b *burst, table *cardTable, i int, q uint64) {
 	if len(b.buf) == cap(b.buf) || i != b.first+len(b.buf)/8 {
 		t.write(s, b, table)
@@ -17,8 +18,8 @@ func (t *Tracker) add(s *Shadow, b *burst, table *cardTable, i int, q uint64) {
 	b.buf = binary.LittleEndian.AppendUint64(b.buf, q)
 }
 
-// write writes the entries into the table at addr. Without a table they are all
-// zero, or there is no room for them.
+// write writes the entries into the table. Without a table they are all zero, or there
+// was no room for one.
 func (t *Tracker) write(s *Shadow, b *burst, table *cardTable) {
 	if n := len(b.buf) / 8; n > 0 && table.addr != 0 {
 		t.card.WriteTable(table.addr+uint64(b.first)*8, b.buf)
@@ -34,7 +35,7 @@ func (t *Tracker) flush(s *Shadow, n *node) {
 	t.write(s, &t.out[1], &n.big)
 }
 
-// put enters what the card gets for entry i of a guest's table.
+// put translates entry i of a guest's table for the card.
 func (t *Tracker) put(r *leafRef, i int, q uint64) {
 	if r.big {
 		t.putBig(r.s, r.n, i, q)
@@ -51,8 +52,7 @@ func (t *Tracker) putSmall(s *Shadow, n *node, i int, q uint64) {
 	}
 }
 
-// putBig enters a big page, and, where it takes the place of small ones or gives
-// it back, those.
+// putBig enters a big page, and the small pages that it replaces or uncovers.
 func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 	q := s.entry(guest, BigPage)
 	if t.ready(s, n, &n.big, q) {
@@ -80,8 +80,8 @@ func (t *Tracker) putBig(s *Shadow, n *node, i int, guest uint64) {
 	}
 }
 
-// ready reports whether there is a table to write q to. One is made if there is
-// something to hold; the directory entries of the node change then.
+// ready reports whether there is a table to write q to. It allocates one for a nonzero q,
+// which changes the node's directory entries.
 func (t *Tracker) ready(s *Shadow, n *node, table *cardTable, q uint64) bool {
 	if table.addr != 0 {
 		return true
@@ -93,8 +93,8 @@ func (t *Tracker) ready(s *Shadow, n *node, table *cardTable, q uint64) bool {
 	return true
 }
 
-// followDir takes hold of a shadow's directory. All its entries count as changed that
-// name something, or may name something on the card.
+// followDir starts following a shadow's directory. Every entry that is set, or may be set
+// on the card, counts as changed.
 func (t *Tracker) followDir(s *Shadow) {
 	s.Counts.Tables++
 	s.pages = t.take(s, nil, Table{Present: true, Target: s.space.Target, Addr: s.space.Dir}, false, DirEntries)
@@ -112,7 +112,7 @@ func (t *Tracker) followDir(s *Shadow) {
 	}
 }
 
-// behind returns where the node behind a directory entry is noted.
+// behind returns the slot for the node of a directory entry.
 func (s *Shadow) behind(i int) **node {
 	at := &s.at[i/pageEntries]
 	if *at == nil {
@@ -121,7 +121,7 @@ func (s *Shadow) behind(i int) **node {
 	return &(*at)[i%pageEntries]
 }
 
-// hold takes hold of a node's tables and builds the card's from them.
+// hold starts following a node's tables and builds the card's from them.
 func (t *Tracker) hold(s *Shadow, n *node) {
 	n.held = true
 	small, big := SmallEntries>>n.key.size, BigEntries>>n.key.size
@@ -134,8 +134,8 @@ func (t *Tracker) hold(s *Shadow, n *node) {
 	n.starved = n.starved || cut
 }
 
-// load takes n entries of a table over as they were seen, and counts what they let
-// engines write.
+// load copies n entries of a table as last seen, and counts the pages that they let engines
+// write.
 func (t *Tracker) load(s *Shadow, pages []held, into *sheet, n int, size uint64) {
 	into.clear()
 	for i := range pages {
@@ -153,7 +153,7 @@ func (t *Tracker) load(s *Shadow, pages []held, into *sheet, n int, size uint64)
 	}
 }
 
-// unhold is the reverse of hold; the card's tables stay as they are.
+// unhold stops following a node's tables. The card's tables stay as they are.
 func (t *Tracker) unhold(n *node) {
 	if !n.held {
 		return
@@ -178,8 +178,8 @@ func (t *Tracker) unhold(n *node) {
 	t.letGo(&n.guestBig)
 }
 
-// take follows the pages of a table. It returns nil if the table does not count:
-// it is not there, not the guest's, or too much.
+// take starts following the pages of a table. It returns nil if the table is absent,
+// outside the guest's memory, or over the quota.
 func (t *Tracker) take(s *Shadow, n *node, table Table, big bool, entries int) []held {
 	if !table.Present {
 		return nil
@@ -211,13 +211,13 @@ func (t *Tracker) take(s *Shadow, n *node, table Table, big bool, entries int) [
 	return pages
 }
 
-// leaf returns the page at addr, followed; nil if it is not the guest's.
+// leaf returns the followed page at addr, nil if it is not the guest's.
 func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 	key := leafKey{addr / SmallPage, target.System()}
 	switch l := t.leaves.get(key); {
 	case l == nil:
 	case l.lost:
-		return nil // those who still have it are about to let go
+		return nil // its tables are about to be followed again
 	default:
 		if t.due(l) {
 			t.late = append(t.late, l)
@@ -235,7 +235,7 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 	}
 	l := &leaf{key: key, scan: t.scan}
 	switch {
-	case t.guest.SameTable(key.target(), addr, zeroPage[:]): // most are empty: no copy is made to see it
+	case t.guest.SameTable(key.target(), addr, zeroPage[:]): // most are empty
 		t.Counts.Compared += SmallPage
 	case t.guest.ReadTable(key.target(), addr, t.page[:]):
 		l.fill(t.page[:])
@@ -253,7 +253,7 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 	return l
 }
 
-// letGo ends the following of a table's pages.
+// letGo stops following a table's pages.
 func (t *Tracker) letGo(pages *[]held) {
 	for _, h := range *pages {
 		r := &h.l.refs[h.at]

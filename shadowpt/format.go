@@ -55,29 +55,27 @@ var (
 
 const (
 	addrShift = 12 // every address field counts 4 KiB
-	addrLow   = 4  // where a page entry's begins
+	addrLow   = 4  // lowest bit of a page entry's address
 )
 
-// What is asked of each of the many entries of a table is asked without taking it apart.
-// kept goes to the card as it is.
+// Masks for handling many entries without decoding them. kept is copied to the card.
 var (
 	valid     = pteValid.mask()
 	readOnly  = pteReadOnly.mask()
-	inSystem  = pteTarget.put(uint64(SystemCoherent)) & pteTarget.put(uint64(SystemNonCoherent)) // set in neither of the others
+	inSystem  = pteTarget.put(uint64(SystemCoherent)) & pteTarget.put(uint64(SystemNonCoherent)) // clear in the other targets
 	ofAddress = pteAddr.mask()
 	kept      = valid | readOnly | pteSupervisor.mask() | pteVolatile.mask() | pteTarget.mask() | pteKind.mask()
-	// writable is what says that engines may write VRAM through an entry: valid alone.
+	// An entry lets engines write VRAM if only valid is set of writable.
 	writable = valid | readOnly | pteTarget.mask()
 )
 
-// addressOf is the address in a page entry, in bytes.
+// addressOf returns the address in a page entry, in bytes.
 func addressOf(q uint64) uint64 { return q & ofAddress << (addrShift - addrLow) }
 
-// addressed is the reverse.
+// addressed is the reverse of addressOf.
 func addressed(addr uint64) uint64 { return addr >> (addrShift - addrLow) & ofAddress }
 
-// Target is the memory that an address lies in, as PTEs and instance blocks
-// encode it.
+// Target is the kind of memory of an address, as PTEs and instance blocks encode it.
 type Target uint8
 
 const (
@@ -87,8 +85,7 @@ const (
 	SystemNonCoherent Target = 3
 )
 
-// System reports whether the target is the guest's memory, reached by bus
-// address.
+// System reports whether the target is system memory, reached by bus address.
 func (t Target) System() bool { return t == SystemCoherent || t == SystemNonCoherent }
 
 // Table is where a page table lies. PDEs count targets differently from PTEs:
@@ -127,7 +124,7 @@ type PDE struct {
 	Size uint8
 }
 
-// DecodePDE takes a directory entry apart.
+// DecodePDE decodes a directory entry.
 func DecodePDE(q uint64) PDE {
 	return PDE{
 		Big:   decodeTable(pdeBigTarget.get(q), pdeBigAddr.get(q)),
@@ -153,7 +150,7 @@ type PTE struct {
 	CompTag uint32
 }
 
-// DecodePTE takes a page entry apart.
+// DecodePTE decodes a page entry.
 func DecodePTE(q uint64) PTE {
 	return PTE{
 		Valid:      pteValid.get(q) != 0,

@@ -7,26 +7,23 @@ import (
 
 const (
 	pageEntries = SmallPage / 8
-	pagesOf4KiB = SmallTableSize / SmallPage // most pages that a table has
+	pagesOf4KiB = SmallTableSize / SmallPage // of the largest table
 )
 
 var zeroPage [SmallPage]byte
 
-// leaf is one page of the guest's memory that tables lie in, with its bytes as
-// they were when they were last looked at. Any number of tables, and
-// directories, may have the page as a part: all of them are shadows of the same
-// bytes.
+// leaf is one page of guest memory that holds tables, with its bytes as last seen. Any
+// number of tables and directories may include the page.
 type leaf struct {
 	key  leafKey
 	seen *[SmallPage]byte // nil: all zero
 	refs []leafRef
-	// system counts the entries that, read as page entries, name the guest's system
-	// memory.
+	// system counts the entries that name system memory when read as page entries.
 	system int
-	scan   uint64 // the Tracker's, in which the page was last looked at
-	whole  bool   // it may have changed elsewhere than where a write was told of
-	at     int    // in Tracker.system, if the page itself is in system memory
-	lost   bool   // it is no longer the guest's
+	scan   uint64 // Tracker.scan of the last look
+	whole  bool   // it may have changed outside the marked lines
+	at     int    // index in Tracker.system, for a page in system memory
+	lost   bool   // no longer the guest's
 }
 
 // leafKey is a page number, and whether it is in system memory.
@@ -42,8 +39,7 @@ func (k leafKey) target() Target {
 	return VRAM
 }
 
-// leafRef is a part of one table: its entries from first on, at the page's
-// beginning.
+// leafRef is the part of one table that a page holds: count entries from first on.
 type leafRef struct {
 	s     *Shadow
 	n     *node // nil: the directory
@@ -52,13 +48,13 @@ type leafRef struct {
 	count int
 }
 
-// held is a table's side of a leafRef.
+// held is a table's end of a leafRef.
 type held struct {
 	l  *leaf
 	at int // of the reference in l.refs
 }
 
-// tracked is what a Tracker keeps of a node.
+// tracked is a Tracker's state of a node.
 type tracked struct {
 	key                  nodeKey
 	held                 bool // the node's tables are followed
@@ -82,7 +78,7 @@ func (l *leaf) entry(i int) uint64 {
 	return binary.LittleEndian.Uint64(l.seen[i*8:])
 }
 
-// fill takes the page's bytes as they are now.
+// fill records the page's bytes.
 func (l *leaf) fill(p []byte) {
 	l.system = 0
 	if l.seen == nil {
@@ -105,7 +101,7 @@ func namesSystem(q uint64) int {
 	return 0
 }
 
-// entryAt returns the guest's entry i of a table, 0 if the table does not count.
+// entryAt returns the guest's entry i of a table, 0 if the table is not followed.
 func entryAt(pages []held, i int) uint64 {
 	if pages == nil {
 		return 0
@@ -113,14 +109,13 @@ func entryAt(pages []held, i int) uint64 {
 	return pages[i/pageEntries].l.entry(i % pageEntries)
 }
 
-// addRef notes that a table has the page as a part.
+// addRef records that a table includes the page.
 func (l *leaf) addRef(r leafRef) held {
 	l.refs = append(l.refs, r)
 	return held{l, len(l.refs) - 1}
 }
 
-// removeRef is the reverse. The last reference takes the place of the one that
-// goes.
+// removeRef is the reverse of addRef. The last reference moves into the free place.
 func (h held) removeRef() {
 	l, last := h.l, len(h.l.refs)-1
 	if h.at != last {
@@ -131,7 +126,7 @@ func (h held) removeRef() {
 	l.refs = l.refs[:last]
 }
 
-// pages is where the table that the reference is of keeps its pages.
+// pages returns the pages of the reference's table.
 func (r *leafRef) pages() []held {
 	switch {
 	case r.n == nil:

@@ -2,8 +2,8 @@ package shadowpt
 
 import "iter"
 
-// leafSet finds leaves by their page: those in VRAM by two steps through arrays, for
-// each write to a table asks for one.
+// leafSet finds leaves by page. VRAM uses a two-level array, because every write to a table
+// looks one up.
 type leafSet struct {
 	vram   []*leafChunk
 	system map[uint64]*leaf
@@ -12,7 +12,7 @@ type leafSet struct {
 const chunkPages = 512
 
 type leafChunk struct {
-	n      int // how many there are
+	n      int // leaves in use
 	leaves [chunkPages]*leaf
 }
 
@@ -38,7 +38,7 @@ func (s *leafSet) get(key leafKey) *leaf {
 	return s.inVRAM(key.page)
 }
 
-// put adds a leaf whose page has none.
+// put adds a leaf for a page that has none.
 func (s *leafSet) put(l *leaf) {
 	if l.key.system {
 		s.system[l.key.page] = l
@@ -52,7 +52,7 @@ func (s *leafSet) put(l *leaf) {
 	(*c).leaves[l.key.page%chunkPages] = l
 }
 
-// remove takes a leaf out that is in the set.
+// remove removes a leaf of the set.
 func (s *leafSet) remove(l *leaf) {
 	if l.key.system {
 		delete(s.system, l.key.page)
@@ -65,7 +65,7 @@ func (s *leafSet) remove(l *leaf) {
 	}
 }
 
-// all are the leaves, in any order.
+// all yields the leaves in any order.
 func (s *leafSet) all() iter.Seq[*leaf] {
 	return func(yield func(*leaf) bool) {
 		for _, c := range s.vram {

@@ -6,13 +6,11 @@ import (
 	"math/bits"
 )
 
-// Update looks at everything that may have changed and brings the shadows up to
-// date.
+// Update looks at everything that may have changed and updates the shadows.
 func (t *Tracker) Update() {
 	t.scan++
 	t.Counts.Scans++
-	// A page may be in both sets and is looked at once: after it was taken out of both,
-	// and whole.
+	// A page in both sets is looked at once, as a whole, after it was removed from both.
 	t.batch = t.dirty.take(t.batch[:0])
 	dirty := len(t.batch)
 	t.batch = t.loose.take(t.batch)
@@ -26,11 +24,11 @@ func (t *Tracker) Update() {
 	for _, l := range t.system {
 		t.look(l)
 	}
-	t.bring()
+	t.apply()
 }
 
-// UpdateOnly is Update for some shadows, those that an invalidate names: it looks at
-// no pages but those that their tables are in. The others stay what they were.
+// UpdateOnly is Update for the shadows that an invalidate names. It looks only at the
+// pages of their tables.
 func (t *Tracker) UpdateOnly(which ...*Shadow) {
 	t.scan++
 	t.Counts.Scans++
@@ -41,11 +39,11 @@ func (t *Tracker) UpdateOnly(which ...*Shadow) {
 			t.lookAtAll(n.guestBig)
 		}
 	}
-	t.bring()
+	t.apply()
 }
 
 // lookAtAll looks at the pages of one table that may have changed. In VRAM they are
-// neighbours, so that most are passed over 64 at a time.
+// adjacent, so it skips up to 64 at a time.
 func (t *Tracker) lookAtAll(pages []held) {
 	for i := 0; i < len(pages); i++ {
 		l := pages[i].l
@@ -66,8 +64,8 @@ func (t *Tracker) lookAtAll(pages []held) {
 	}
 }
 
-// due reports whether a page may have changed since it was last looked at, and takes
-// note that it is looked at now, and whether as a whole.
+// due reports whether a page may have changed since the last look, and marks it as looked
+// at.
 func (t *Tracker) due(l *leaf) bool {
 	if l.scan == t.scan {
 		return false
@@ -89,20 +87,20 @@ func (t *Tracker) due(l *leaf) bool {
 	return dirty || loose
 }
 
-// stayLoose puts a page back that was taken out of the set, if it is to be looked at
-// again. First out of the set, then a look at why it was in it: Untrapped does the
-// same the other way round, and one of the two sees the other.
+// stayLoose puts a page back into loose if it may still change unseen. The page was removed
+// first and the reason is checked second; Untrapped does the reverse, so one of the two
+// sees the other.
 func (t *Tracker) stayLoose(page uint64) {
 	if t.tables.has(page) && t.isLoose(page) {
 		t.loose.add(page)
 	}
 }
 
-// bring makes the shadows what the pages that were looked at say.
-func (t *Tracker) bring() {
-	if t.moved[0] != t.moved[1] {
-		t.translateAgain(t.moved[0], t.moved[1])
-		t.moved = [2]uint64{}
+// apply updates the shadows from the pages that were looked at.
+func (t *Tracker) apply() {
+	if t.remapped[0] != t.remapped[1] {
+		t.translateAgain(t.remapped[0], t.remapped[1])
+		t.remapped = [2]uint64{}
 	}
 	if t.freed {
 		t.feed()
@@ -119,11 +117,10 @@ func (t *Tracker) lookAt(page uint64, whole bool) {
 	}
 }
 
-// look compares a page with what it was, and passes on what changed. Most pages did
-// not: they are compared where they are. One that did is read once, and entries are
-// taken from that copy alone, for the guest may go on writing. Of a page that is only
-// written with somebody being told, no more is looked at than from the first line that
-// was written to the last.
+// look compares a page with its last content and applies what changed. Unchanged pages
+// are compared in place. A changed page is read once, and entries are taken only from that
+// copy, because the guest may write meanwhile. If all writes were trapped, only the range
+// of marked lines is compared.
 func (t *Tracker) look(l *leaf) {
 	l.scan = t.scan
 	from, to := t.span(l)
@@ -154,7 +151,7 @@ func (t *Tracker) look(l *leaf) {
 	}
 }
 
-// span is the bytes of a page that may have changed.
+// span returns the range of a page that may have changed.
 func (t *Tracker) span(l *leaf) (from, to int) {
 	if l.key.system {
 		return 0, SmallPage
@@ -163,17 +160,17 @@ func (t *Tracker) span(l *leaf) (from, to int) {
 	if l.whole {
 		return 0, SmallPage
 	}
-	if lines == 0 { // they were seen by the last look, before their page was told of
+	if lines == 0 { // the last look saw the lines before the page was marked
 		return 0, 0
 	}
 	return bits.TrailingZeros64(lines) * lineSize, (64 - bits.LeadingZeros64(lines)) * lineSize
 }
 
-// compareAt is how many bytes are compared before entries are looked at.
+// compareAt is the number of bytes compared at a time before single entries.
 const compareAt = 256
 
-// differences notes the entries of a piece of the page that are not what they were,
-// and takes them over. The first n are known.
+// differences records the changed entries of a part of the page, after the first n that
+// are known.
 func (t *Tracker) differences(l *leaf, i, end, n int) int {
 	if l.seen == nil {
 		l.seen = new([SmallPage]byte)

@@ -5,9 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// pageSet is a set of page numbers below a bound that any goroutine may add to.
-// Each level says which words of the level below are not empty, so that what it
-// takes to empty the set depends on what is in it, not on the bound.
+// pageSet is a set of page numbers below a bound. Any goroutine may add to it. Each level
+// marks the nonzero words of the level below, so that emptying the set costs what is in it.
 type pageSet struct {
 	levels [][]atomic.Uint64 // the pages first
 }
@@ -27,11 +26,11 @@ func (s *pageSet) has(page uint64) bool {
 	return s.levels[0][page/64].Load()>>(page%64)&1 != 0
 }
 
-// word returns the 64 pages of which page is one: page n as bit n % 64.
+// word returns the word that holds page: page n is bit n % 64.
 func (s *pageSet) word(page uint64) uint64 { return s.levels[0][page/64].Load() }
 
-// add puts a page into the set. It looks at every level, whatever it finds on
-// the first: another goroutine may be about to set the bits above.
+// add adds a page. It visits every level even if the lowest bit is set: another goroutine
+// may be about to set the bits above.
 func (s *pageSet) add(page uint64) {
 	for _, words := range s.levels {
 		bit := uint64(1) << (page % 64)
@@ -42,12 +41,11 @@ func (s *pageSet) add(page uint64) {
 	}
 }
 
-// remove takes a page out. The levels above may go on saying that there is
-// something; take finds nothing then.
+// remove removes a page. Upper levels may keep their bits; take then finds nothing.
 func (s *pageSet) remove(page uint64) { s.levels[0][page/64].And(^(uint64(1) << (page % 64))) }
 
-// take appends the members to list, lowest first, and empties the set. What is
-// added meanwhile is in list, or still in the set.
+// take appends the members to list, lowest first, and empties the set. A page added
+// meanwhile is in list or still in the set.
 func (s *pageSet) take(list []uint64) []uint64 {
 	return s.takeWord(len(s.levels)-1, 0, list)
 }

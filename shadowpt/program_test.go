@@ -301,11 +301,11 @@ func (p *program) remap() {
 		return
 	}
 	if r.one(8) {
-		p.t.Moved(0, 1<<35)
+		p.t.Remapped(0, 1<<35)
 		return
 	}
-	p.t.Moved(old[0], old[1]-old[0])
-	p.t.Moved(part[0], part[1]-part[0])
+	p.t.Remapped(old[0], old[1]-old[0])
+	p.t.Remapped(part[0], part[1]-part[0])
 }
 
 // flush brings all shadows up to date, or some, and compares them with the oracle's.

@@ -2,38 +2,36 @@ package shadowpt
 
 import "encoding/binary"
 
-// Guest is whose tables are shadowed.
+// Guest gives access to the guest whose tables are shadowed.
 type Guest interface {
 	// ReadTable copies len(p) bytes of the guest's memory. It returns false if
 	// not all of them belong to the guest; p is then undefined.
 	ReadTable(t Target, addr uint64, p []byte) bool
-	// SameTable reports whether the guest's memory holds p. It copies nothing, so who
-	// wants to know what is there otherwise has to read it.
+	// SameTable reports whether the guest's memory holds p, without a copy.
 	SameTable(t Target, addr uint64, p []byte) bool
-	// Translate turns n bytes at an address as the guest knows it into the
-	// card's. It returns false unless all of them are the guest's, lie together
-	// on the card, and may be written if write is set.
+	// Translate returns the card's address of n bytes at a guest address. It returns
+	// false unless all of them belong to the guest, are contiguous on the card, and
+	// may be written if write is set.
 	Translate(t Target, addr uint64, n uint64, write bool) (card uint64, ok bool)
 }
 
-// Card is where shadow tables lie.
+// Card holds the shadow tables.
 type Card interface {
-	// AllocTable returns n bytes of card memory, all zero, aligned to 4 KiB, that
-	// the guest cannot reach; false when its share is used up.
+	// AllocTable returns n zeroed bytes of card memory, aligned to 4 KiB, that the
+	// guest cannot reach; false when its share is used up.
 	AllocTable(n uint64) (addr uint64, ok bool)
-	// FreeTable takes them back. They are zero again.
+	// FreeTable frees them. The caller has zeroed them.
 	FreeTable(addr, n uint64)
-	// WriteTable stores entries. The card may be walking them: each aligned
-	// 8 bytes must change at once, for half of one entry and half of another
-	// name a page that nobody checked.
+	// WriteTable stores entries. The card may be walking them, so each aligned 8 bytes
+	// must change atomically: a torn entry names a page that nobody checked.
 	WriteTable(addr uint64, p []byte)
 }
 
-// Work bounds what building the shadows of one guest takes, and lends them
-// memory to build in. Shadows that share a Work belong to the same goroutine.
+// Work bounds the cost of building the shadows of one guest, and provides their scratch
+// memory. Shadows that share a Work belong to the same goroutine.
 type Work struct {
-	// Left is how many bytes of the guest's tables may still be read. A table
-	// that does not fit counts as not there; the owner sets Left before a build.
+	// Left is how many bytes of the guest's tables may still be read. A table that does
+	// not fit counts as absent. The owner sets Left before a build.
 	Left uint64
 
 	buf        []byte
@@ -58,7 +56,7 @@ func (w *Work) take(n uint64) bool {
 	return true
 }
 
-// Counts says what building shadows took and what it refused.
+// Counts are the costs and refusals of building shadows.
 type Counts struct {
 	Builds    uint64 `json:"builds"`    // full rebuilds of one space
 	Scans     uint64 `json:"scans"`     // updates of what had changed in any
@@ -96,12 +94,11 @@ const (
 	BigTableSize   = BigEntries * 8
 )
 
-// Shadow is the card's version of one guest address space: every entry is
-// either not present or names memory of the guest's. It is built by Rebuild and
-// belongs to one goroutine at a time.
+// Shadow is the card's version of one guest address space: every entry is not present or
+// names memory of the guest. It belongs to one goroutine at a time.
 //
-// The tables of one directory entry make a node. Directory entries that name
-// the same two tables share a node.
+// The tables of one directory entry form a node. Directory entries that name the same two
+// tables share it.
 type Shadow struct {
 	Counts Counts
 
@@ -116,36 +113,36 @@ type Shadow struct {
 
 	work *Work
 
-	// What a Tracker keeps of the directory while it follows the shadow.
+	// A Tracker's state of the directory while it follows the shadow.
 	tracker *Tracker
 	pages   []held
-	at      [DirEntries / pageEntries][]*node // the node behind each entry; nil: none behind all of them
+	at      [DirEntries / pageEntries][]*node // the node of each entry; nil: no entry of the page has one
 	changed entrySet
 }
 
 // cardTable is a table of the card's.
 type cardTable struct {
-	addr, size uint64 // addr 0: there is none
-	// used are the pages of it that may hold something: the others are zero.
+	addr, size uint64 // addr 0: no table
+	// used are its pages that may be nonzero.
 	used pageMask
 }
 
 type nodeKey struct {
 	big, small Table
-	size       uint8 // how much of the tables counts: all >> size
+	size       uint8 // the tables' length is shifted right by size
 }
 
-// node is the shadow of the tables behind a directory entry.
+// node is the shadow of a directory entry's tables.
 type node struct {
 	big, small cardTable
 	seen       bool // in the build under way
 
-	// over are the big pages whose range of the small table is not what the guest
-	// has there: they are entered as small pages, or there was no room for them.
+	// over are the big pages that replace the guest's small pages: they were split, or
+	// there was no room for a big table.
 	over    [BigEntries / 64]uint64
-	starved bool // something was left out for want of room
+	starved bool // a table was left out for lack of room
 
-	tracked // what a Tracker keeps of it
+	tracked
 }
 
 func (n *node) isOver(big uint64) bool { return n.over[big/64]>>(big%64)&1 != 0 }
@@ -157,8 +154,8 @@ func (n *node) setOver(big uint64, on bool) {
 	}
 }
 
-// NewShadow makes an empty shadow of s, to be built within w. It fails if there
-// is no room for a directory.
+// NewShadow returns an empty shadow of s that builds within w. It fails if there is no room
+// for a directory.
 func NewShadow(g Guest, c Card, w *Work, s Space) (*Shadow, bool) {
 	dir, ok := c.AllocTable(DirSize)
 	if !ok {
@@ -176,8 +173,8 @@ func (s *Shadow) Dir() uint64 { return s.dir.addr }
 // Space returns the address space as the guest describes it.
 func (s *Shadow) Space() Space { return s.space }
 
-// Release gives back the tables that Rebuild took out of use. The card must have
-// finished an invalidate since: before it, a walk may still be inside them.
+// Release frees the retired tables. The card must have finished an invalidate since they
+// were retired: before that a walk may still be inside them.
 func (s *Shadow) Release() {
 	for i := range s.retired {
 		s.free(&s.retired[i])
@@ -185,14 +182,14 @@ func (s *Shadow) Release() {
 	s.retired = s.retired[:0]
 }
 
-// free gives a table back, empty.
+// free clears a table and frees it.
 func (s *Shadow) free(t *cardTable) {
 	t.used.each(func(page int) { s.card.WriteTable(t.addr+uint64(page)*SmallPage, zeroPage[:]) })
 	s.card.FreeTable(t.addr, t.size)
 }
 
-// Free gives all tables back. The card must not use them any more: it has
-// finished an invalidate since the last channel left the directory.
+// Free frees all tables. The card must have finished an invalidate since the last channel
+// left the directory.
 func (s *Shadow) Free() {
 	if s.tracker != nil {
 		s.tracker.Unfollow(s)
@@ -204,12 +201,12 @@ func (s *Shadow) Free() {
 	s.free(&s.dir)
 }
 
-// Rebuild reads all of the guest's tables and writes the card's anew: straight, and
-// as long as the tables are large. Each table is copied once, and only the copy is
-// looked at. It is not for a shadow that a Tracker follows.
+// Rebuild reads all of the guest's tables and writes all of the card's. It is the simple
+// way, and the oracle that tests compare a Tracker with. Each table is copied once and only
+// the copy is examined. The shadow must not be followed by a Tracker.
 func (s *Shadow) Rebuild() { s.rebuild(s.entry) }
 
-// translator turns a guest's page entry into the card's; 0 is not present.
+// translator returns the card's entry for a guest's page entry; 0 is not present.
 type translator func(q, page uint64) uint64
 
 func (s *Shadow) rebuild(translate translator) {
@@ -265,7 +262,7 @@ func (s *Shadow) shadowPDE(q uint64, translate translator) uint64 {
 	return n.pde(key)
 }
 
-// keyOf returns what a guest's directory entry names; false if it names nothing.
+// keyOf returns the tables of a guest's directory entry; false if it has none.
 func keyOf(q uint64) (nodeKey, bool) {
 	g := DecodePDE(q)
 	return nodeKey{g.Big, g.Small, g.Size}, g.Big.Present || g.Small.Present
@@ -302,7 +299,7 @@ func (s *Shadow) fill(n *node, key nodeKey, translate translator) {
 	s.compose(n, translate)
 }
 
-// read decodes n entries of a guest table, which stay zero if there is none.
+// read decodes n entries of a guest table. They stay zero if it is absent.
 func (s *Shadow) read(t Table, into *sheet, n int) {
 	if !t.Present {
 		return
@@ -323,10 +320,10 @@ func (s *Shadow) read(t Table, into *sheet, n int) {
 	}
 }
 
-// entry is the translator. Tables have many entries, so none is taken apart; its slow
-// twin, which tests hold it against, does it field by field. Kinds are copied: they say
-// how bytes are ordered inside a page, not which page. Compression tags name a resource
-// that no guest has a share of, and are left out.
+// entry is the translator. It uses masks because tables have many entries; tests compare it
+// with a version that translates field by field. Kinds are copied: they describe the order
+// of bytes inside a page. Compression tags are dropped: they name a resource of the card
+// that guests have no share of.
 func (s *Shadow) entry(q, page uint64) uint64 {
 	if q&valid == 0 {
 		return 0

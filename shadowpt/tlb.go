@@ -5,9 +5,9 @@ const (
 	tlbBig   = 64  // entries for 128 KiB pages
 )
 
-// TLB is an address space with the translations that were looked up since the
-// last Flush. It belongs to one goroutine at a time. Like the hardware's, it
-// does not notice that tables change: whoever changes them flushes.
+// TLB is an address space with a cache of translations. It belongs to one goroutine at a
+// time. Like the hardware's, it does not notice changes of tables: whoever changes them
+// must flush.
 type TLB struct {
 	Misses uint64 // look-ups that walked the tables
 
@@ -16,29 +16,29 @@ type TLB struct {
 	big   [tlbBig]tlbEntry
 }
 
-// tlbEntry is one remembered page; the tag is its page number plus one.
+// tlbEntry is one cached page; the tag is its page number plus one.
 type tlbEntry struct {
 	tag uint64
 	pte PTE
 }
 
-// Bind gives the TLB another address space and flushes it.
+// Bind sets the address space and flushes.
 func (t *TLB) Bind(s Space) {
 	t.space = s
 	t.Flush()
 }
 
-// Space returns the address space that is bound.
+// Space returns the bound address space.
 func (t *TLB) Space() Space { return t.space }
 
-// Flush forgets every translation.
+// Flush drops every translation.
 func (t *TLB) Flush() {
 	clear(t.small[:])
 	clear(t.big[:])
 }
 
-// Lookup translates va. The entry's Addr is va's own, not its page's, and end is
-// the first address behind its page. On failure ok is false and reason says why.
+// Lookup translates va. pte.Addr is the address of va itself, not of its page, and end is
+// the first address after its page. On failure ok is false and reason says why.
 func (t *TLB) Lookup(m Memory, va uint64) (pte PTE, end uint64, reason Reason, ok bool) {
 	if pte, end, ok = t.Cached(va); ok {
 		return pte, end, 0, true
@@ -64,20 +64,19 @@ func (t *TLB) Lookup(m Memory, va uint64) (pte PTE, end uint64, reason Reason, o
 // GroupEntries is how many small pages share the range of a big one.
 const GroupEntries = BigPage / SmallPage
 
-// GroupReader is a Memory that reads the entries of a group of small pages at
-// once. A TLB then looks up the whole group when it misses one: a copy wants the
-// next page next.
+// GroupReader is a Memory that reads the entries of a group of small pages at once. On a
+// miss a TLB then looks up the whole group, because copies proceed to the next page.
 type GroupReader interface {
 	Memory
 	ReadGroup(t Target, addr uint64, q *[GroupEntries]uint64) (ok bool)
 }
 
-// enterGroup remembers the valid small pages around va, which is one itself, so
-// that no big page hides them. Pages that lie together are remembered as one.
+// enterGroup caches the valid small pages around va. va is on a small page, so no big page
+// hides them. Contiguous pages are cached as one big page.
 func (t *TLB) enterGroup(m GroupReader, va uint64) {
 	first := va &^ (BigPage - 1)
 	if first+BigPage-1 > t.space.Limit {
-		return // the walk alone knows where the space ends
+		return // only the walk checks the space's limit
 	}
 	pde, ok := m.Read64(t.space.Target, t.space.Dir+va>>dirShift*8)
 	table := DecodePDE(pde).Small
@@ -96,8 +95,7 @@ func (t *TLB) enterGroup(m GroupReader, va uint64) {
 	}
 }
 
-// together reports whether the entries differ in nothing but the address, by a
-// page from one to the next.
+// together reports whether the entries differ only in addresses one page apart.
 func together(q *[GroupEntries]uint64) bool {
 	step := pteAddr.put(SmallPage >> addrShift)
 	for i, e := range q {
@@ -116,16 +114,16 @@ func (t *TLB) enterSmall(page uint64, pte PTE) {
 	t.small[smallSlot(page)] = tlbEntry{tag: page + 1, pte: pte}
 }
 
-// smallSlot and bigSlot spread page numbers so that two buffers that are aligned
-// alike, the two sides of a copy, do not keep driving each other out.
+// smallSlot and bigSlot spread page numbers so that two equally aligned buffers, as of a
+// copy, do not evict each other.
 func smallSlot(page uint64) uint64 { return (page ^ page>>9 ^ page>>18) % tlbSmall }
 
 func bigSlot(page uint64) uint64 { return (page ^ page>>6 ^ page>>12) % tlbBig }
 
-// Cached is Lookup without a walk: ok is false if the page is not remembered.
+// Cached is Lookup without a walk: ok is false if the page is not cached.
 func (t *TLB) Cached(va uint64) (pte PTE, end uint64, ok bool) {
 	if va > t.space.Limit {
-		return PTE{}, 0, false // the page may reach beyond the space
+		return PTE{}, 0, false // a cached page may extend beyond the limit
 	}
 	big, small := va>>BigShift, va>>SmallShift
 	if e := &t.big[bigSlot(big)]; e.tag == big+1 {

@@ -2,49 +2,48 @@ package shadowpt
 
 import "math/bits"
 
-// Tracker keeps the shadows of one guest up to date at the cost of what changed.
-// It remembers the guest's tables as they were when it last looked, and looks
-// again only at pages that were written (see [Watch]), and at those that may
-// change without anybody being told. [Shadow.Rebuild] is its slow twin: after
-// Update the card's tables are what Rebuild would make of the same bytes.
+// Tracker updates the shadows of one guest at the cost of what changed. It keeps the guest's
+// tables as last seen, and looks again only at pages that were written (see [Watch]) and at
+// pages that may change without a trap. After Update the card's tables equal what
+// [Shadow.Rebuild] would build from the same bytes.
 //
-// Its Watch may be used by any goroutine, the rest belongs to one at a time.
+// Its Watch may be used by any goroutine; the rest belongs to one at a time.
 type Tracker struct {
 	Watch
-	Counts Counts // of Update; what a shadow takes is in its own
+	Counts Counts // of Update; each shadow has its own besides
 
 	guest Guest
 	card  Card
 	work  *Work
-	// quota is how many bytes of tables may be followed; a table that does not fit
-	// counts as not there. It bounds memory, and what one Update can take.
+	// quota is how many bytes of tables may be followed; a table that does not fit counts
+	// as absent. It bounds memory and the cost of one Update.
 	quota, followed uint64
 
 	shadows []*Shadow
 	leaves  leafSet
 	system  []*leaf // leaves that are in system memory
 
-	// writers counts, by page of VRAM, the shadow entries that let engines write
-	// it. What goes is taken off in Release: until the card has finished an
-	// invalidate, it may go on using the entry.
-	writers []uint32
-	gone    []pageRun
+	// writers counts, by page of VRAM, the shadow entries that let engines write it.
+	// Removed entries are subtracted in Release: until the card has finished an
+	// invalidate it may still use them.
+	writers        []uint32
+	removedWriters []pageRun
 
-	moved   [2]uint64 // bus addresses whose mapping changed: from, to
-	again   []redo    // nodes to follow anew
-	freed   bool      // there is more room since nodes starved
-	rebuilt bool      // engines may write through entries that nobody counted
-	left    bool      // a shadow has gone; its tables are free after the next Release
+	remapped [2]uint64 // bus addresses whose mapping changed: from, to
+	again    []redo    // nodes to follow again
+	freed    bool      // room became free since nodes starved
+	rebuilt  bool      // engines may write through entries not counted in writers
+	left     bool      // a shadow was unfollowed; its tables are free after the next Release
 
-	scan  uint64   // the look that is under way, or was last
-	late  []*leaf  // pages that came to be looked at while shadows were written
+	scan  uint64   // number of the current or last look
+	late  []*leaf  // pages found to need a look while shadows were written
 	batch []uint64 // scratch: pages to look at
 	page  [SmallPage]byte
 	diff  [pageEntries]change
 	out   [2]burst // scratch: entries for the small and the big table
 }
 
-// change is an entry that is not what it was.
+// change is a changed entry.
 type change struct {
 	i        int // on its page
 	old, now uint64
@@ -52,14 +51,14 @@ type change struct {
 
 type pageRun struct{ page, n uint64 }
 
-// redo is a node to follow anew, or, without one, a directory.
+// redo is a node, or without one a directory, to follow again.
 type redo struct {
 	s *Shadow
 	n *node
 }
 
-// NewTracker makes a tracker for a guest with vram bytes of VRAM. It follows at
-// most quota bytes of tables.
+// NewTracker returns a tracker for a guest with vram bytes of VRAM that follows at most
+// quota bytes of tables.
 func NewTracker(g Guest, c Card, w *Work, vram, quota uint64) *Tracker {
 	t := &Tracker{Watch: newWatch(vram), guest: g, card: c, work: w, quota: quota}
 	t.writers, t.leaves = make([]uint32, t.pages), newLeafSet(t.pages)
@@ -69,10 +68,9 @@ func NewTracker(g Guest, c Card, w *Work, vram, quota uint64) *Tracker {
 	return t
 }
 
-// Follow builds a shadow from what the guest's tables hold now, and keeps it up
-// to date from then on. What Rebuild made before stays in use: a guest's shadows
-// are followed all or not at all, and of those that have been rebuilt the card
-// must finish an invalidate, with Release, before the next Update.
+// Follow builds a shadow from the guest's tables and updates it from then on. A guest's
+// shadows are followed all or not at all. Tables that Rebuild built before stay in use: the
+// card must finish an invalidate, with Release, before the next Update.
 func (t *Tracker) Follow(s *Shadow) {
 	s.tracker = t
 	t.scan++
@@ -88,7 +86,7 @@ func (t *Tracker) Follow(s *Shadow) {
 	}
 }
 
-// Unfollow ends that. The shadow stays as it is.
+// Unfollow ends Follow. The shadow stays as it is.
 func (t *Tracker) Unfollow(s *Shadow) {
 	for i, o := range t.shadows {
 		if o == s {
@@ -107,25 +105,24 @@ func (t *Tracker) Unfollow(s *Shadow) {
 	t.freed, t.left = true, true
 }
 
-// Moved tells that the memory behind n bytes of bus addresses at addr is another
-// now, or has come, or has gone.
-func (t *Tracker) Moved(addr, n uint64) {
-	if t.moved[0] == t.moved[1] {
-		t.moved = [2]uint64{addr, addr + n}
+// Remapped reports that the mapping of n bytes of bus addresses at addr changed.
+func (t *Tracker) Remapped(addr, n uint64) {
+	if t.remapped[0] == t.remapped[1] {
+		t.remapped = [2]uint64{addr, addr + n}
 		return
 	}
-	t.moved = [2]uint64{min(t.moved[0], addr), max(t.moved[1], addr+n)}
+	t.remapped = [2]uint64{min(t.remapped[0], addr), max(t.remapped[1], addr+n)}
 }
 
-// Release is called when the card has finished an invalidate that began after
-// the last Update: entries that went can no longer be used.
+// Release is called when the card has finished an invalidate that began after the last
+// Update: removed entries can no longer be used.
 func (t *Tracker) Release() {
-	for _, r := range t.gone {
+	for _, r := range t.removedWriters {
 		for i := range r.n {
 			t.writers[r.page+i]--
 		}
 	}
-	t.gone = t.gone[:0]
+	t.removedWriters = t.removedWriters[:0]
 	if t.rebuilt {
 		t.Wrote(0, t.pages*SmallPage)
 		t.rebuilt = false
@@ -139,7 +136,7 @@ func (t *Tracker) Release() {
 	}
 }
 
-// pass makes the changes of a page changes of one table that it is a part of.
+// pass applies a page's changes to one of its tables.
 func (t *Tracker) pass(r *leafRef, changes []change) {
 	if r.n == nil {
 		for _, c := range changes {
@@ -164,8 +161,8 @@ func (t *Tracker) pass(r *leafRef, changes []change) {
 	t.flush(r.s, r.n)
 }
 
-// countWriters counts the pages of VRAM that a guest's entry lets engines write,
-// or, with -1, takes them off at the next Release.
+// countWriters counts the pages of VRAM that a guest's entry lets engines write. With -1 it
+// subtracts them at the next Release.
 func (t *Tracker) countWriters(q, size uint64, by int) {
 	if q&writable != valid {
 		return
@@ -176,11 +173,11 @@ func (t *Tracker) countWriters(q, size uint64, by int) {
 	}
 	n := min(size/SmallPage, t.pages-first)
 	if by < 0 {
-		if last := len(t.gone) - 1; last >= 0 && t.gone[last].page+t.gone[last].n == first {
-			t.gone[last].n += n
+		if last := len(t.removedWriters) - 1; last >= 0 && t.removedWriters[last].page+t.removedWriters[last].n == first {
+			t.removedWriters[last].n += n
 			return
 		}
-		t.gone = append(t.gone, pageRun{first, n})
+		t.removedWriters = append(t.removedWriters, pageRun{first, n})
 		return
 	}
 	for p := first; p < first+n; p++ {
@@ -190,8 +187,8 @@ func (t *Tracker) countWriters(q, size uint64, by int) {
 	}
 }
 
-// translateAgain looks at the entries that name bus addresses in a range, and at
-// the tables that lie there.
+// translateAgain translates the entries that name bus addresses in a range again, and
+// follows the tables in that range again.
 func (t *Tracker) translateAgain(from, to uint64) {
 	for l := range t.leaves.all() {
 		if l.system == 0 {
@@ -216,8 +213,7 @@ func (t *Tracker) translateAgain(from, to uint64) {
 	}
 }
 
-// lies reports whether a table of at most n bytes lies in system memory in the
-// range.
+// lies reports whether a table of at most n bytes overlaps the range of system memory.
 func (t Table) lies(n, from, to uint64) bool {
 	return t.Present && t.Target.System() && t.Addr < to && t.Addr+n > from
 }
@@ -239,8 +235,8 @@ func (t *Tracker) translateRef(l *leaf, r *leafRef, from, to uint64) {
 	t.flush(r.s, r.n)
 }
 
-// lost deals with a page of system memory that is no longer the guest's: a table
-// counts whole or not at all.
+// lost handles a page of system memory that is no longer the guest's: its tables are
+// followed again, and then count as absent.
 func (t *Tracker) lost(l *leaf) {
 	l.lost = true
 	for i := range l.refs {
@@ -260,7 +256,7 @@ func (t *Tracker) followAgain(s *Shadow, n *node) {
 	}
 }
 
-// feed tries the nodes again that there was no room for.
+// feed retries the nodes for which there was no room.
 func (t *Tracker) feed() {
 	t.freed = false
 	for _, s := range t.shadows {
@@ -272,8 +268,8 @@ func (t *Tracker) feed() {
 	}
 }
 
-// settle follows what has to be followed anew, and writes the directory entries
-// that changed, until there is nothing more to look at.
+// settle follows what must be followed again and writes changed directory entries, until
+// nothing is left.
 func (t *Tracker) settle() {
 	for more := true; more; more = t.lookLate() {
 		t.followAnew()
@@ -299,8 +295,8 @@ func (t *Tracker) followAnew() {
 	t.again = t.again[:0]
 }
 
-// lookLate looks at pages that a table was found to lie in, and that nobody looked at
-// because only other shadows had them until now. It reports whether there were any.
+// lookLate looks at changed pages that UpdateOnly skipped, because only other shadows used
+// them, and that a new table uses too. It reports whether there were any.
 func (t *Tracker) lookLate() bool {
 	n := len(t.late)
 	for _, l := range t.late {
@@ -320,8 +316,7 @@ func (r *redo) clear() {
 	*r = redo{}
 }
 
-// writeDir brings the directory entries that changed up to date. Nodes that no
-// entry names any more go.
+// writeDir updates the changed directory entries and drops nodes that no entry names.
 func (t *Tracker) writeDir(s *Shadow) {
 	orphans := false
 	b := &t.out[0]

@@ -5,15 +5,15 @@ type Memory interface {
 	Read64(t Target, addr uint64) (q uint64, ok bool)
 }
 
-// Space is an address space as an instance block describes it.
+// Space is an address space as described by an instance block.
 type Space struct {
 	Dir    uint64 // address of the directory, in bytes
 	Target Target
 	Limit  uint64 // last valid virtual address
 }
 
-// Reason says why a look-up failed, in the code of the MMU fault registers
-// (bits 3:0 of 00280c).
+// Reason says why a look-up failed, as the MMU fault registers encode it (bits 3:0 of
+// 00280c).
 type Reason uint8
 
 const (
@@ -27,15 +27,15 @@ const (
 	InvalidStorageType Reason = 0x0c
 )
 
-// Page is where a virtual page lies.
+// Page is the result of a look-up.
 type Page struct {
 	VA   uint64 // of the page's first byte
 	Size uint64 // SmallPage or BigPage
 	PTE
 }
 
-// Walk looks va up. On failure ok is false and reason says why. A valid big
-// page wins over a small one.
+// Walk looks va up. On failure ok is false and reason says why. A valid big page takes
+// precedence over a small one.
 func Walk(m Memory, s Space, va uint64) (p Page, reason Reason, ok bool) {
 	if va > s.Limit || va >= VASize {
 		return Page{}, VMLimitExceeded, false

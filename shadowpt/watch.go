@@ -5,27 +5,24 @@ import (
 	"sync/atomic"
 )
 
-// Watch knows which pages of a guest's VRAM hold tables that are shadowed, and
-// which of those may have changed since a [Tracker] looked at them. It is the
-// part of a Tracker that others than its owner may call: any goroutine, without
-// a lock.
+// Watch records which pages of a guest's VRAM hold shadowed tables, and which of those may
+// have changed since a [Tracker] looked at them. It is the part of a Tracker that any
+// goroutine may call, without a lock.
 //
-// A table is put into the sets before it is read, and a write is made before it
-// is told of, first by its lines and then by its page, so that of a write and a look
-// at the same page either the look sees the write, or the page is looked at again.
+// A table is added to the sets before it is read. A write is made before it is reported,
+// first by its lines and then by its page. So a look at the page sees the write, or the
+// page is looked at again.
 type Watch struct {
 	pages  uint64
 	tables pageSet // pages that a Tracker follows
 	dirty  pageSet // of tables: written since the last look
-	// lines are where a page of dirty was written. More may be marked than was, also of
-	// a page that is not in dirty, or not yet; and pages that are loose as well may have
-	// changed elsewhere.
+	// lines are the written parts of a page in dirty. More may be marked than was written,
+	// also for a page not yet in dirty. Loose pages may have changed elsewhere, too.
 	lines []atomic.Uint64
-	// direct pages are written by the guest without anybody being told.
+	// direct pages are mapped: the guest writes them without a trap.
 	direct pageSet
-	// loose are tables that may change unseen: they are in direct, or engines of
-	// the card may write them. They are compared at each look. Pages are put in by
-	// anybody and taken out by the Tracker.
+	// loose are tables that may change unseen: they are in direct, or engines may write
+	// them. They are compared at each look. Anybody adds pages, the Tracker removes them.
 	loose pageSet
 }
 
@@ -43,24 +40,24 @@ const (
 	allLines = math.MaxUint64
 )
 
-// mark tells of a write to some lines of a page.
+// mark records a write to some lines of a page.
 func (w *Watch) mark(page, lines uint64) (table bool) {
 	if !w.tables.has(page) {
 		return false
 	}
-	// Always, also if they are marked: by this the write itself is seen by whoever takes
-	// the marks, or, later, finds the page in dirty. A processor may do a load, as that
-	// of a mark, before its stores are seen.
+	// Do this even if the lines are marked already: the atomic operation orders the write
+	// before it for whoever takes the marks or later finds the page in dirty. A plain load
+	// could be executed before the store is visible.
 	w.lines[page].Or(lines)
 	w.dirty.add(page)
 	return true
 }
 
-// written takes the lines of a page that a look compares.
+// written takes the marked lines of a page.
 func (w *Watch) written(page uint64) uint64 { return w.lines[page].Swap(0) }
 
-// Wrote tells that n bytes of the guest's VRAM at addr have been written. It
-// reports whether a table lies there. What lies outside the VRAM is nobody's.
+// Wrote records that n bytes of the guest's VRAM at addr were written, and reports whether
+// a table lies there. Addresses outside the VRAM are ignored.
 func (w *Watch) Wrote(addr, n uint64) (table bool) {
 	if n == 0 || addr/SmallPage >= w.pages {
 		return false
@@ -74,7 +71,7 @@ func (w *Watch) Wrote(addr, n uint64) (table bool) {
 	}
 	table = w.mark(first, from)
 	for p := first + 1; p < last; {
-		if p%64 == 0 && w.tables.word(p) == 0 { // of many pages most are passed over
+		if p%64 == 0 && w.tables.word(p) == 0 { // skip 64 pages without tables
 			p += 64
 			continue
 		}
@@ -84,9 +81,9 @@ func (w *Watch) Wrote(addr, n uint64) (table bool) {
 	return w.mark(last, to) || table
 }
 
-// Untrapped tells whether the guest writes n bytes of its VRAM at addr, whole
-// pages, without Wrote being called: on before the first such write can happen,
-// off after the last one has.
+// Untrapped records whether the guest can write n bytes of its VRAM at addr, in whole
+// pages, without a trap. Switch it on before the first such write can happen and off after
+// the last one.
 func (w *Watch) Untrapped(addr, n uint64, on bool) {
 	for p := addr / SmallPage; p < min((addr+n+SmallPage-1)/SmallPage, w.pages); p++ {
 		if !on {
