@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -150,13 +149,6 @@ func (r *run) inMachines(ctx context.Context) error {
 			r.say("%d more boots, which take %v and more", n, (time.Since(began) * time.Duration(n)).Round(time.Second))
 		}
 		r.boots(ctx, k)
-		if ctx.Err() == nil && slices.Contains(r.Only, result.Transport) {
-			r.say("Linux %s, transports", k)
-			err := machine.Transport(ctx, r.Turns, r.Quick, k, r.Progress, r.add)
-			if err != nil && ctx.Err() == nil {
-				r.failed("Linux "+k+", transports", err)
-			}
-		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -164,17 +156,9 @@ func (r *run) inMachines(ctx context.Context) error {
 	return nil
 }
 
-func (r *run) add(setup string, m machine.Measured) {
-	r.out.Add(result.Key{Where: result.Machine, Scenario: m.Scenario, Case: m.Case, Setup: setup}, m.Values)
-}
-
 // boots boots one kernel on each set-up by turns. A turn in which a set-up failed is dropped for
 // all set-ups, so that the n-th lines of all set-ups are of one turn.
 func (r *run) boots(ctx context.Context, k string) {
-	asked := func(s string) bool { return r.asked(s) && slices.Contains(machine.Scenarios(), s) }
-	if !slices.ContainsFunc(machine.Scenarios(), asked) {
-		return
-	}
 	for turn := range r.Boots {
 		lives := make([][]machine.Measured, len(r.rows))
 		whole := true
@@ -185,7 +169,7 @@ func (r *run) boots(ctx context.Context, k string) {
 			at := (i + turn) % len(r.rows)
 			row := r.rows[at]
 			r.say("Linux %s on %s, boot %d of %d", k, row.Name, turn+1, r.Boots)
-			measured, e, err := machine.Life(ctx, r.Quick, row, k, asked, r.Progress)
+			measured, e, err := machine.Life(ctx, r.Quick, row, k, r.asked, r.Progress)
 			if ctx.Err() != nil {
 				return
 			}
@@ -201,7 +185,7 @@ func (r *run) boots(ctx context.Context, k string) {
 		for i := range lives {
 			for _, m := range lives[i] {
 				if whole {
-					r.add(r.rows[i].Name, m)
+					r.out.Add(result.Key{Where: result.Machine, Scenario: m.Scenario, Case: m.Case, Setup: r.rows[i].Name}, m.Values)
 				}
 			}
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/bench/inside"
 	"github.com/umbra-gpu/umbra/cmd/bench/machine"
-	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
@@ -31,7 +30,7 @@ type Listing struct {
 func List() (l Listing) {
 	for i := range inside.Scenarios {
 		s := &inside.Scenarios[i]
-		in := slices.Contains(machine.Scenarios(), s.Name) || s.Name == result.Transport
+		in := slices.Contains(machine.Scenarios(), s.Name)
 		l.Scenarios = append(l.Scenarios, Listed{s.Name, s.About, true, in, true})
 	}
 	l.Scenarios = append(l.Scenarios, Listed{machine.Bandwidth, machine.BandwidthAbout, false, true, true})
@@ -127,7 +126,7 @@ func (o *Options) asked(name string) bool { return len(o.Only) == 0 || slices.Co
 
 // UseMachines reports whether anything is measured in virtual machines.
 func (o *Options) UseMachines() bool {
-	return !o.InProcess && (slices.ContainsFunc(machine.Scenarios(), o.asked) || slices.Contains(o.Only, result.Transport))
+	return !o.InProcess && slices.ContainsFunc(machine.Scenarios(), o.asked)
 }
 
 func (o *Options) kernels() []string {

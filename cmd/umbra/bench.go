@@ -115,7 +115,7 @@ func (c *benchRunCmd) check(ctx context.Context, o *bench.Options) (old *result.
 	switch {
 	case c.InProcess && (c.Boots != nil || len(c.Kernels) > 0):
 		return nil, &config.Error{Where: "--boots and --kernels", Reason: "have no effect with --in-process, which boots nothing"}
-	case c.Machines && c.Repeat != nil && !(len(c.Only) > 0 && c.Only[0] == result.Transport):
+	case c.Machines && c.Repeat != nil:
 		return nil, &config.Error{Where: "--repeat", Reason: "has no effect with --machines; give --boots"}
 	}
 	if err := o.Check(); err != nil {

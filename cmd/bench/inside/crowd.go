@@ -22,7 +22,7 @@ var crowd = scene.Scenario{
 		rounds := pick(p, 20, 100)
 		for _, n := range pick(p, []int{1, 4}, []int{1, 2, 4, 8, 16, 32}) {
 			out = append(out, scene.Case{
-				Name: fmt.Sprint("guests=", n), Shape: setup.Shape{Card: 3 << 30, GPUs: n, VRAM: 64 << 20}, Virtual: n > 1,
+				Name: fmt.Sprint("guests=", n), Shape: setup.Shape{Card: 3 << 30, GPUs: n, VRAM: 64 << 20}, Virtual: true,
 				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return attachAll(ctx, b) },
 				Run:     func(_ context.Context, t *scene.Take) error { return t.State.(members).work(t, rounds) },
 			})
@@ -135,7 +135,7 @@ func (all members) work(t *scene.Take, rounds int) error {
 var neighbour = scene.Scenario{
 	Name: "neighbour", About: "what a guest costs that has a channel and does nothing: others' copies beside it, and the processor time of many of them",
 	Cases: func(p scene.Params) []scene.Case {
-		rounds, pairs := pick(p, 20, 50), pick(p, 2, 16)
+		rounds, pairs := pick(p, 5, 50), pick(p, 1, 16)
 		idle := pick(p, 4, 32)
 		before, rest := pick(p, 50*time.Millisecond, 2*time.Second), pick(p, 100*time.Millisecond, 4*time.Second)
 		return []scene.Case{

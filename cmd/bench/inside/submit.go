@@ -207,19 +207,24 @@ func (r *ringer) wait(n uint32) error {
 		}
 		runtime.Gosched()
 	}
-	return r.waitSleeping(n, time.Microsecond)
+	return r.waitPausing(n, func() { time.Sleep(time.Microsecond) })
 }
 
-// sleep waits for submission n and leaves the processor to others at once.
-func (r *ringer) sleep(n uint32) error { return r.waitSleeping(n, 20*time.Microsecond) }
+// sleep waits for submission n with its thread asleep, so that the runtime has no timer to look
+// after and the server's processor time is the server's alone.
+func (r *ringer) sleep(n uint32) error {
+	return r.waitPausing(n, func() {
+		d := unix.NsecToTimespec(int64(20 * time.Microsecond))
+		_ = unix.Nanosleep(&d, nil) // an early wake-up only looks earlier
+	})
+}
 
-func (r *ringer) waitSleeping(n uint32, pause time.Duration) error {
+func (r *ringer) waitPausing(n uint32, pause func()) error {
 	for end := time.Now().Add(patience); !r.reached(n); {
 		if time.Now().After(end) {
 			return errors.Join(fmt.Errorf("the semaphore stays at %d of %d", le.Uint32(r.sem), r.done), settle(r.g))
 		}
-		d := unix.NsecToTimespec(int64(pause))
-		_ = unix.Nanosleep(&d, nil) // an early wake-up only looks earlier
+		pause()
 	}
 	return nil
 }

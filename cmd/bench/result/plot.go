@@ -28,7 +28,7 @@ var (
 
 // Page writes the plots as one HTML page that loads nothing.
 func (r *Run) Page(w io.Writer) error {
-	groups := slices.DeleteFunc(r.Groups(false), func(g Group) bool { return g.Scenario == Transport })
+	groups := only(r.Groups(false), func(g Group) bool { return g.Scenario != Transport })
 	var b bytes.Buffer
 	b.WriteString("<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>umbra bench</title>\n" +
 		"<style>body{font:15px sans-serif;max-width:1100px;margin:2em auto} svg{max-width:100%;height:auto}</style>\n<h1>umbra bench</h1>\n")
@@ -39,8 +39,8 @@ func (r *Run) Page(w io.Writer) error {
 	if r.hasOld() {
 		base, idealText = "the old binary", "old"
 	}
-	for _, where := range r.places(groups) {
-		here := slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return g.Where != where })
+	for _, where := range places(groups) {
+		here := only(groups, func(g Group) bool { return g.Where == where })
 		title := whereTitles[where]
 		ratio := panels{
 			ideal: 1, idealText: idealText,
@@ -107,14 +107,14 @@ type panels struct {
 }
 
 func (f *panels) draw(groups []Group) ([]byte, error) {
-	groups = slices.DeleteFunc(slices.Clone(groups), func(g Group) bool {
+	groups = only(groups, func(g Group) bool {
 		s := f.value(&g)
-		return s == nil || !(s.Median > 0) || math.IsInf(s.Median, 0)
+		return s != nil && s.Median > 0 && !math.IsInf(s.Median, 0)
 	})
 	if len(groups) == 0 {
 		return nil, nil
 	}
-	scenarios := scenariosOf(groups, groups[0].Where)
+	scenarios := namesOf(groups, func(g *Group) string { return g.Scenario })
 	slices.Reverse(scenarios) // the first one on top
 	least, most := math.Inf(1), math.Inf(-1)
 	for i := range groups {
@@ -125,7 +125,7 @@ func (f *panels) draw(groups []Group) ([]byte, error) {
 		least, most = min(least, f.ideal/1.2), max(most, f.ideal*1.2)
 	}
 	var plots []*plot.Plot
-	for i, setup := range setupsOf(groups, func(*Group) bool { return true }) {
+	for i, setup := range namesOf(groups, func(g *Group) string { return g.Setup }) {
 		p := newPlot()
 		p.Title.Text = setup
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, logTicks{}
@@ -249,32 +249,22 @@ func (r *Run) crowd(where string) ([]byte, error) {
 		n, _ := strconv.Atoi(strings.TrimPrefix(k.Case, "guests="))
 		return float64(n), spread(t.by[k]["B/s"], 1.0/(1<<30))
 	}
-	var alone, most, fastest float64
+	var most, fastest float64
 	for _, k := range t.keys {
-		if !in(k) {
-			continue
+		if in(k) {
+			n, s := of(k)
+			_, hi := ends(&s)
+			most, fastest = max(most, n), max(fastest, hi)
 		}
-		n, s := of(k)
-		if n == 1 && (alone == 0 || k.Setup == r.baselines()[0]) {
-			alone = s.Median
-		}
-		_, hi := ends(&s)
-		most, fastest = max(most, n), max(fastest, hi)
 	}
 	if most < 2 {
 		return nil, nil
 	}
 	var plots []*plot.Plot
-	for _, setup := range distinct(t.keys, func(k Key) bool { return in(k) && k.Case != "guests=1" }, func(k Key) string { return k.Setup }) {
+	for _, setup := range distinct(t.keys, in, func(k Key) string { return k.Setup }) {
 		p := newPlot()
 		p.Title.Text, p.X.Label.Text, p.Y.Label.Text = setup, "guests", "GiB/s"
 		p.X.Scale, p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = plot.LogScale{}, 0.9, most*1.1, 0, fastest*1.1
-		if err := errors.Join(
-			addLine(p, ideal, true, plotter.XYs{{X: 1, Y: alone}, {X: most, Y: alone}}),
-			addLabels(p, ideal, plotter.XYs{{X: 1, Y: alone + fastest/30}}, []string{"ideal: as one with " + r.baselines()[0]}),
-		); err != nil {
-			return nil, err
-		}
 		var at plotter.XYs
 		var ticks []plot.Tick
 		for _, k := range t.keys {
@@ -290,7 +280,12 @@ func (r *Run) crowd(where string) ([]byte, error) {
 			ticks = append(ticks, plot.Tick{Value: n, Label: fmt.Sprint(n)})
 		}
 		p.X.Tick.Marker = plot.ConstantTicks(ticks)
-		if err := addLine(p, ink, false, at); err != nil {
+		alone := at[0].Y
+		if err := errors.Join(
+			addLine(p, ink, false, at),
+			addLine(p, ideal, true, plotter.XYs{{X: 1, Y: alone}, {X: most, Y: alone}}),
+			addLabels(p, ideal, plotter.XYs{{X: 1, Y: alone + fastest/30}}, []string{"ideal: as one guest"}),
+		); err != nil {
 			return nil, err
 		}
 		plots = append(plots, p)

@@ -87,9 +87,9 @@ func TestKeys(t *testing.T) {
 }
 
 func group(t *testing.T, r *Run, scenario, setup string) *Group {
-	g := find(r.Groups(false), Process, scenario, setup)
-	require.NotNil(t, g)
-	return g
+	g := only(r.Groups(false), func(g Group) bool { return g.Scenario == scenario && g.Setup == setup })
+	require.Len(t, g, 1)
+	return &g[0]
 }
 
 // TestRatio checks that a planted slow-down is the ratio of its scenario alone, with an interval
@@ -125,6 +125,7 @@ func TestMissingCases(t *testing.T) {
 	g := group(t, r, "copy", "all")
 	require.True(t, g.Partial)
 	require.InDelta(t, 1, g.Ratio.Median, 0.01)
+	require.InDelta(t, 1e6, g.Time.Median, 1e5, "the time is of the same cases as the ratio")
 	require.False(t, group(t, r, "copy", "pass-through").Partial)
 }
 
@@ -174,17 +175,16 @@ func TestAgainst(t *testing.T) {
 func TestPage(t *testing.T) {
 	r := planted(6, nil)
 	for turn := range 6 {
-		for n, setup := range map[int]string{1: "pass-through", 4: "all"} {
-			r.Add(Key{Where: Process, Scenario: "crowd", Case: fmt.Sprint("guests=", n), Setup: setup}, []Value{
+		for _, n := range []int{1, 4} {
+			r.Add(Key{Where: Process, Scenario: "crowd", Case: fmt.Sprint("guests=", n), Setup: "all"}, []Value{
 				{"ns/op", 1e6 + float64(turn)}, {"B/s", 1e9},
 			})
 		}
-		r.Add(Key{Where: Process, Scenario: "crowd", Case: "guests=1", Setup: "all"}, []Value{{"ns/op", 1e6}, {"B/s", 1e9}})
 	}
 	var b bytes.Buffer
 	require.NoError(t, r.Page(&b))
 	require.Equal(t, 3, strings.Count(b.String(), "<svg"))
-	for _, text := range []string{">probe<", ">copy<", ">pass-through<", ">all<", ">ideal: as one with pass-through<", ">GiB/s<"} {
+	for _, text := range []string{">probe<", ">copy<", ">pass-through<", ">all<", ">ideal: as one guest<", ">GiB/s<"} {
 		require.Contains(t, b.String(), text)
 	}
 	require.NotRegexp(t, `(src|href)=`, b.String())

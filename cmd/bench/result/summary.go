@@ -62,10 +62,11 @@ type Group struct {
 	Case     string `json:"case,omitempty"`
 	Setup    string `json:"setup"`
 	Cases    int    `json:"cases"`
-	// Partial says that the set-up has not all cases of the group.
+	// Partial says that the group lacks cases of the scenario: those that the set-up or the
+	// baseline does not have.
 	Partial bool    `json:"partial,omitempty"`
 	Time    Spread  `json:"time_ns"`         // sum of the cases
-	Ratio   *Spread `json:"ratio,omitempty"` // to the baseline: geometric mean of the cases that both have
+	Ratio   *Spread `json:"ratio,omitempty"` // to the baseline: geometric mean of the cases
 	Traps   Spread  `json:"traps"`           // sum of the cases
 	// Metrics are all units of a single case, as in the file.
 	Metrics map[string]Spread `json:"metrics,omitempty"`
@@ -120,15 +121,17 @@ func (r *Run) Groups(byCase bool) (out []Group) {
 		all := len(distinct(t.keys, in, func(k Key) string { return k.Case }))
 		for _, setup := range distinct(t.keys, in, func(k Key) string { return k.Setup }) {
 			g := Group{Where: p.where, Scenario: p.scenario, Case: p.name, Setup: setup}
-			var times, traps, mine, base [][]float64
-			for _, k := range t.keys {
-				if !in(k) || k.Setup != setup {
-					continue
-				}
-				g.Cases++
+			mine := slices.DeleteFunc(slices.Clone(t.keys), func(k Key) bool { return !in(k) || k.Setup != setup })
+			based := func(k Key) bool { return t.baseline(k, r.baselines(), paired) != nil }
+			if slices.ContainsFunc(mine, based) {
+				mine = slices.DeleteFunc(mine, func(k Key) bool { return !based(k) })
+			}
+			g.Cases = len(mine)
+			var times, traps, base [][]float64
+			for _, k := range mine {
 				times, traps = append(times, t.by[k][Time]), append(traps, t.by[k][Traps])
-				if b := t.baseline(k, r.baselines(), paired); b != nil {
-					mine, base = append(mine, t.by[k][Time]), append(base, b)
+				if based(k) {
+					base = append(base, t.baseline(k, r.baselines(), paired))
 				}
 				if byCase {
 					g.Metrics = map[string]Spread{}
@@ -140,7 +143,7 @@ func (r *Run) Groups(byCase bool) (out []Group) {
 			g.Partial = g.Cases < all
 			g.Time, g.Traps = spread(sum(times), 1e9), spread(sum(traps), 1)
 			if len(base) > 0 {
-				s := spread(ratios(mine, base), 1)
+				s := spread(ratios(times, base), 1)
 				g.Ratio = &s
 			}
 			out = append(out, g)

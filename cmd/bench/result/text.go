@@ -62,97 +62,76 @@ func ratioText(s *Spread) string {
 	return text
 }
 
-// screen writes one line for each scenario: time and traps of the baseline, then of each other
-// set-up the ratio and the traps.
+// Transport is the scenario whose set-ups are transports. It has a table of its own, with a line for
+// each case.
+const Transport = "transport"
+
+// screen writes one line for each scenario.
 func (r *Run) screen(b *strings.Builder) {
-	groups := r.Groups(false)
-	partial, alone := false, false
-	for i, where := range r.places(groups) {
-		if i > 0 {
+	all, base := r.Groups(false), r.baselines()[0]
+	notes := map[string]bool{}
+	for _, where := range places(all) {
+		in := func(transport bool) func(g Group) bool {
+			return func(g Group) bool { return g.Where == where && (g.Scenario == Transport) == transport }
+		}
+		groups := only(all, in(false))
+		if len(groups) > 0 {
+			fmt.Fprintf(b, "%s (%s)\n", whereTitles[where], repetitions(groups))
+			grid(b, "scenario", groups, func(g *Group) string { return g.Scenario }, base, notes)
 			b.WriteByte('\n')
 		}
-		setups := setupsOf(groups, func(g *Group) bool { return g.Where == where && g.Scenario != Transport })
-		fmt.Fprintf(b, "%s (%s)\n", whereTitles[where], repetitions(groups, where))
-		w := newTable(b)
-		for _, s := range setups {
-			fmt.Fprintf(w, "\t%s\t", s)
+		if groups = only(r.Groups(true), in(true)); len(groups) > 0 {
+			b.WriteString("One access over a bare socket, against a bare echo\n")
+			grid(b, "access", groups, func(g *Group) string { return g.Case }, r.baselines()[1], notes)
+			b.WriteByte('\n')
 		}
-		fmt.Fprint(w, "\nscenario")
-		for _, s := range setups {
-			head := "ratio"
-			if s == r.baselines()[0] || !slices.Contains(setups, r.baselines()[0]) {
-				head = "time"
-			}
-			fmt.Fprintf(w, "\t%s\ttraps", head)
-		}
-		fmt.Fprintln(w)
-		for _, s := range scenariosOf(groups, where) {
-			if s == Transport {
-				continue
-			}
-			fmt.Fprint(w, s)
-			for _, setup := range setups {
-				g := find(groups, where, s, setup)
-				if g == nil {
-					fmt.Fprint(w, "\t-\t-")
-					continue
-				}
-				mark := ""
-				if g.Partial {
-					mark, partial = "*", true
-				}
-				text := ratioText(g.Ratio)
-				if g.Ratio == nil || setup == r.baselines()[0] {
-					text = seconds(g.Time.Median)
-					alone = alone || setup != r.baselines()[0]
-				}
-				fmt.Fprintf(w, "\t%s%s\t%s", text, mark, count(g.Traps.Median))
-			}
-			fmt.Fprintln(w)
-		}
-		w.Flush()
-		r.transport(b, groups, where)
 	}
-	fmt.Fprintf(b, "\nratio: time by that of %s, turn by turn; median, and the half width of its 95 %% interval (from 6 turns)\n", r.baselines()[0])
-	if alone {
-		fmt.Fprintf(b, "a time instead of a ratio: %s does not have the scenario\n", r.baselines()[0])
+	fmt.Fprintf(b, "ratio: time by that of %s, turn by turn; median, and the half width of its 95 %% interval (from 6 turns)\n", base)
+	if notes["alone"] {
+		fmt.Fprintf(b, "a time in place of a ratio: %s does not have the scenario\n", base)
 	}
-	if partial {
-		b.WriteString("*: not with all cases: what a guest maps is not trapped, and a whole card is not shared\n")
+	if notes["partial"] {
+		b.WriteString("*: only the cases that both have: a guest does not trap what it maps, and a whole card is not shared\n")
 	}
 }
 
-// Transport is the scenario whose set-ups are transports: its baseline is a bare echo.
-const Transport = "transport"
+func only(groups []Group, keep func(Group) bool) []Group {
+	return slices.DeleteFunc(slices.Clone(groups), func(g Group) bool { return !keep(g) })
+}
 
-// transport writes the times of single accesses by transport, against the echo.
-func (r *Run) transport(b *strings.Builder, groups []Group, where string) {
-	if find(groups, where, Transport, "native") == nil {
-		return
-	}
-	cases := slices.DeleteFunc(r.Groups(true), func(g Group) bool { return g.Scenario != Transport || g.Where != where })
-	setups := setupsOf(cases, func(*Group) bool { return true })
-	b.WriteString("\ntime of one access, and ratio to a bare echo\n")
+// grid writes a line for each row: time and traps of the baseline, then the ratio and the traps of
+// each other set-up.
+func grid(b *strings.Builder, head string, groups []Group, row func(*Group) string, base string, notes map[string]bool) {
+	setups, rows := namesOf(groups, func(g *Group) string { return g.Setup }), namesOf(groups, row)
 	w := newTable(b)
-	fmt.Fprintf(w, "access\t%s\n", strings.Join(setups, "\t"))
-	var done []string
-	for _, g := range cases {
-		if slices.Contains(done, g.Case) {
-			continue
+	fmt.Fprintf(w, "\t%s\t\n%s", strings.Join(setups, "\t\t"), head)
+	for _, s := range setups {
+		what := "ratio"
+		if s == base || !slices.Contains(setups, base) {
+			what = "time"
 		}
-		done = append(done, g.Case)
-		fmt.Fprint(w, g.Case)
-		for _, s := range setups {
-			text := "-"
-			for i := range cases {
-				if x := &cases[i]; x.Case == g.Case && x.Setup == s {
-					text = seconds(x.Time.Median)
-					if x.Ratio != nil && s != "echo" {
-						text += "  " + ratioText(x.Ratio)
-					}
-				}
+		fmt.Fprintf(w, "\t%s\ttraps", what)
+	}
+	fmt.Fprintln(w)
+	for _, name := range rows {
+		fmt.Fprint(w, name)
+		for _, setup := range setups {
+			i := slices.IndexFunc(groups, func(g Group) bool { return g.Setup == setup && row(&g) == name })
+			if i < 0 {
+				fmt.Fprint(w, "\t-\t-")
+				continue
 			}
-			fmt.Fprintf(w, "\t%s", text)
+			g := &groups[i]
+			text := ratioText(g.Ratio)
+			if g.Ratio == nil || setup == base {
+				text = seconds(g.Time.Median)
+				notes["alone"] = notes["alone"] || setup != base
+			}
+			if g.Partial {
+				text += "*"
+				notes["partial"] = true
+			}
+			fmt.Fprintf(w, "\t%s\t%s", text, count(g.Traps.Median))
 		}
 		fmt.Fprintln(w)
 	}
@@ -285,49 +264,25 @@ func Compare(w io.Writer, old, now *Run, all bool) error {
 	return err
 }
 
-func (r *Run) places(groups []Group) (out []string) {
+// namesOf returns the distinct names of groups, in order.
+func namesOf(groups []Group, name func(*Group) string) (out []string) {
 	for i := range groups {
-		if !slices.Contains(out, groups[i].Where) {
-			out = append(out, groups[i].Where)
+		if n := name(&groups[i]); !slices.Contains(out, n) {
+			out = append(out, n)
 		}
 	}
 	return out
 }
 
-func setupsOf(groups []Group, in func(*Group) bool) (out []string) {
-	for i := range groups {
-		if g := &groups[i]; in(g) && !slices.Contains(out, g.Setup) {
-			out = append(out, g.Setup)
-		}
-	}
-	return out
+func places(groups []Group) []string {
+	return namesOf(groups, func(g *Group) string { return g.Where })
 }
 
-func scenariosOf(groups []Group, where string) (out []string) {
-	for i := range groups {
-		if g := &groups[i]; g.Where == where && !slices.Contains(out, g.Scenario) {
-			out = append(out, g.Scenario)
-		}
-	}
-	return out
-}
-
-func find(groups []Group, where, scenario, setup string) *Group {
-	for i := range groups {
-		if g := &groups[i]; g.Where == where && g.Scenario == scenario && g.Setup == setup {
-			return g
-		}
-	}
-	return nil
-}
-
-// repetitions says how often the scenarios of a place were measured.
-func repetitions(groups []Group, where string) string {
+// repetitions says how often groups were measured.
+func repetitions(groups []Group) string {
 	least, most := math.MaxInt, 0
 	for i := range groups {
-		if groups[i].Where == where {
-			least, most = min(least, groups[i].Time.N), max(most, groups[i].Time.N)
-		}
+		least, most = min(least, groups[i].Time.N), max(most, groups[i].Time.N)
 	}
 	if least == most {
 		return fmt.Sprintf("%d turns", most)
