@@ -71,13 +71,10 @@ func TestParseRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { _, _ = parseRecord(rapid.String().Draw(t, "text")) })
 }
 
-func TestClosure(t *testing.T) {
-	deps := "kernel/a.ko:\nkernel/drm/drm-kms-helper.ko: kernel/drm.ko kernel/a.ko\nkernel/nouveau.ko: kernel/drm/drm-kms-helper.ko kernel/drm.ko kernel/a.ko\n"
-	files, err := closure(deps, "nouveau")
-	require.NoError(t, err)
-	require.Equal(t, []string{"kernel/a.ko", "kernel/drm.ko", "kernel/drm/drm-kms-helper.ko", "kernel/nouveau.ko"}, files)
-	_, err = closure(deps, "nvidia")
-	require.ErrorContains(t, err, "nvidia")
+func TestModuleName(t *testing.T) {
+	for _, name := range []string{"/lib/modules/07-drm_kms_helper.ko", "drm-kms-helper", "drm_kms_helper"} {
+		require.Equal(t, "drm_kms_helper", moduleName(name))
+	}
 }
 
 func TestCommandLineOptions(t *testing.T) {

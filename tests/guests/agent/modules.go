@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,31 +14,27 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-// Modprobe loads a module after those it depends on, in the order of modules.dep, and
-// times each.
+// Modprobe loads a module and those it depends on, and times each. The modules stand in
+// one folder, in the order of loading.
 func (s *System) Modprobe(a proto.ModprobeArgs) (res proto.ModprobeResult, err error) {
 	res.Loaded = []proto.LoadedModule{}
-	dir := filepath.Join("lib/modules", s.Release)
-	deps, err := os.ReadFile(s.path(dir + "/modules.dep"))
-	if err != nil {
-		return res, err
-	}
-	files, err := closure(string(deps), a.Name)
-	if err != nil {
-		return res, err
+	files := s.glob("lib/modules/*.ko")
+	last := slices.IndexFunc(files, func(f string) bool { return moduleName(f) == moduleName(a.Name) })
+	if last < 0 {
+		return res, fmt.Errorf("no module %q in /lib/modules", a.Name)
 	}
 	cmdline, err := s.read("proc/cmdline")
 	if err != nil {
 		return res, err
 	}
 	start := time.Now()
-	for i, f := range files {
+	for i, f := range files[:last+1] {
 		options := commandLineOptions(cmdline, moduleName(f))
-		if i == len(files)-1 {
+		if i == last {
 			options = append(options, a.Options...)
 		}
 		at := time.Now()
-		err := insert(s.path(filepath.Join(dir, f)), strings.Join(options, " "))
+		err := insert(s.path(f), strings.Join(options, " "))
 		if errors.Is(err, unix.EEXIST) {
 			continue
 		}
@@ -50,9 +47,8 @@ func (s *System) Modprobe(a proto.ModprobeArgs) (res proto.ModprobeResult, err e
 	return res, nil
 }
 
-// commandLineOptions finds a module's parameters among the words the kernel was booted with:
-// "nouveau.config=NvMSI=0" is for nouveau. For a module that is no part of the kernel, it is
-// the loader who must pass them.
+// commandLineOptions finds a module's parameters on the kernel's command line:
+// "nouveau.config=NvMSI=0" is for nouveau. The loader of a module must pass them.
 func commandLineOptions(cmdline, name string) []string {
 	var options []string
 	for _, w := range strings.Fields(cmdline) {
@@ -64,43 +60,22 @@ func commandLineOptions(cmdline, name string) []string {
 	return options
 }
 
-// compressedFile tells finit_module that the kernel is to decompress.
-const compressedFile = 4
-
 func insert(file, options string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	flags := 0
-	if !strings.HasSuffix(file, ".ko") {
-		flags = compressedFile
-	}
-	return unix.FinitModule(int(f.Fd()), options, flags)
+	return unix.FinitModule(int(f.Fd()), options, 0)
 }
 
-// closure returns the files to load for a module, itself last. modules.dep lists what a module
-// needs with the most basic last.
-func closure(deps, name string) ([]string, error) {
-	for line := range strings.SplitSeq(deps, "\n") {
-		file, needs, ok := strings.Cut(line, ":")
-		if !ok || moduleName(file) != moduleName(name) {
-			continue
-		}
-		fields := strings.Fields(needs)
-		files := make([]string, 0, len(fields)+1)
-		for i := len(fields) - 1; i >= 0; i-- {
-			files = append(files, fields[i])
-		}
-		return append(files, file), nil
-	}
-	return nil, fmt.Errorf("no module %q in modules.dep", name)
-}
-
-// moduleName is what the kernel calls the module in a file.
+// moduleName is the kernel's name of a module, given that or a file such as
+// "12-nouveau.ko".
 func moduleName(file string) string {
 	name, _, _ := strings.Cut(filepath.Base(file), ".")
+	if number, rest, ok := strings.Cut(name, "-"); ok && strings.Trim(number, "0123456789") == "" {
+		name = rest
+	}
 	return strings.ReplaceAll(name, "-", "_")
 }
 

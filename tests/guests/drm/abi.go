@@ -2,8 +2,8 @@ package drm
 
 import "unsafe"
 
-// Structures of the kernel's user interface, field for field. Sizes and offsets are
-// held by tests; a wrong one would be a silent wrong number in the kernel.
+// Structures of the kernel's user interface, field for field. The number of each request
+// holds its structure's size, so the kernel refuses a wrong one.
 // Source: Linux include/uapi/drm/drm.h and include/uapi/drm/nouveau_drm.h.
 
 type drmVersion struct {

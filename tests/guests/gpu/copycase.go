@@ -17,7 +17,7 @@ import (
 // guard is how many random bytes stand before and after each side of a copy.
 const guard = 4096
 
-// rect is one side of a copy: where in its buffer byte i of line l lies.
+// rect is one side of a copy. It knows where byte i of line l lies in its buffer.
 type rect struct {
 	domain drm.Domain
 	size   uint64 // of the buffer
@@ -43,7 +43,7 @@ func (r *rect) surface(b Buffer) push.Surface {
 	return push.Surface{VA: b.VA() + r.base, Tiling: r.tiling}
 }
 
-// job is a case worked out: what goes in and what must come out.
+// job is a copy with its input and its expected output.
 type job struct {
 	c        proto.CopyCase
 	engine   engine
@@ -57,7 +57,7 @@ type job struct {
 	payload  uint32
 }
 
-// plan checks a case and works it out on the CPU.
+// plan computes a copy on the CPU.
 func plan(c proto.CopyCase, seed uint64) (*job, error) {
 	e, err := engineOf(c.Engine)
 	if err != nil {
@@ -66,14 +66,8 @@ func plan(c proto.CopyCase, seed uint64) (*job, error) {
 	j := &job{c: c, engine: e, srcLine: c.LineBytes, dstLine: c.LineBytes, payload: uint32(seed) | 1}
 	srcCPP, dstCPP := uint32(1), uint32(1)
 	if f := c.Format; f != nil {
-		if err := checkFormat(e, f); err != nil {
-			return nil, err
-		}
 		srcCPP, dstCPP = uint32(f.Src*f.Bytes), uint32(len(f.Swizzle)*f.Bytes)
 		j.srcLine, j.dstLine = c.LineBytes*srcCPP, c.LineBytes*dstCPP
-	}
-	if err := checkSize(e, c); err != nil {
-		return nil, err
 	}
 	if j.src, err = newRect(c.From, c.SrcOffset, c.SrcPitch, j.srcLine, c.Lines, srcCPP, c.SrcTiled); err != nil {
 		return nil, fmt.Errorf("source: %w", err)
@@ -81,45 +75,8 @@ func plan(c proto.CopyCase, seed uint64) (*job, error) {
 	if j.dst, err = newRect(c.To, c.DstOffset, c.DstPitch, j.dstLine, c.Lines, dstCPP, c.DstTiled); err != nil {
 		return nil, fmt.Errorf("destination: %w", err)
 	}
-	if c.DstTiled == nil && j.dst.pitch < j.dstLine && c.Lines > 1 {
-		return nil, fmt.Errorf("destination pitch %d below the line's %d bytes: lines would overlap", j.dst.pitch, j.dstLine)
-	}
 	j.compute(seed)
 	return j, nil
-}
-
-// checkFormat allows a fill from constants alone: the microcode then reads no source.
-func checkFormat(e engine, f *proto.CEFormat) error {
-	if !e.ce {
-		return fmt.Errorf("format: engine %s has none", e.name)
-	}
-	if f.Bytes < 1 || f.Bytes > 4 || f.Src < 1 || f.Src > 4 || len(f.Swizzle) < 1 || len(f.Swizzle) > 4 {
-		return fmt.Errorf("format: %d bytes, %d components in, %d out: each 1 to 4", f.Bytes, f.Src, len(f.Swizzle))
-	}
-	for _, s := range f.Swizzle {
-		if s > push.SwzZero || s < push.SwzConst0 && int(s) >= f.Src {
-			return fmt.Errorf("format: swizzle %d with %d source components", s, f.Src)
-		}
-	}
-	return nil
-}
-
-func checkSize(e engine, c proto.CopyCase) error {
-	switch {
-	case c.LineBytes == 0 || c.Lines == 0:
-		return errors.New("line_bytes and lines must not be 0")
-	case c.LineBytes > e.maxLine:
-		return fmt.Errorf("line_bytes %d: at most %d on %s", c.LineBytes, e.maxLine, e.name)
-	case c.Lines > e.maxLines:
-		return fmt.Errorf("lines %d: at most %d on %s", c.Lines, e.maxLines, e.name)
-	case c.Inline && e.ce:
-		return fmt.Errorf("inline: engine %s has no inline data", e.name)
-	case c.Inline && c.Lines > 1 && c.LineBytes%4 != 0:
-		return errors.New("inline: lines of whole words, or one line")
-	case c.Inline && c.SrcTiled != nil:
-		return errors.New("inline: the source cannot be tiled")
-	}
-	return nil
 }
 
 func newRect(domain string, offset, pitch, line, lines, cpp uint32, t *proto.Tiled) (rect, error) {
@@ -134,9 +91,6 @@ func newRect(domain string, offset, pitch, line, lines, cpp uint32, t *proto.Til
 		}
 		r.size = r.base + uint64(lines-1)*uint64(r.pitch) + uint64(line) + guard
 		return r, nil
-	}
-	if offset%4096 != 0 {
-		return rect{}, fmt.Errorf("offset %d of a tiled surface: want a multiple of 4096", offset)
 	}
 	l := surface.Layout{Width: t.Width * cpp, Height: t.Height, Depth: t.Depth, BlockH: t.BlockH, BlockD: t.BlockD}
 	if err := l.Validate(); err != nil {

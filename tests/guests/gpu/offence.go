@@ -166,10 +166,7 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 	if err != nil {
 		return res, err
 	}
-	kernel, err := drm.KernelOf(e.Release)
-	if err != nil {
-		return res, err
-	}
+	kernel := drm.KernelOf(e.Release)
 	res.What, res.Kernel, res.Expected = o.name, kernel.Line, expected(kernel, o.kind)
 	mark, err := e.Mark()
 	if err != nil {

@@ -11,7 +11,7 @@
 // amd64 with apt: Debian 12, Debian 13, Ubuntu.
 //
 // The package owns the cache folder's subfolders apt, apt-src, keyring, qemu,
-// linux, libvfio-user and tmp. One lock file, fetch.lock, is held while any of them is written;
+// guests, libvfio-user and tmp. One lock file, fetch.lock, is held while any of them is written;
 // what is complete is put in place by a rename, and is read without a lock. No
 // goroutine outlives a call.
 package fetch

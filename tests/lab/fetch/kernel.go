@@ -41,7 +41,7 @@ type Kernel struct {
 	Loadable []string  `json:"modules,omitempty"` // names of the modules, each after what it needs
 
 	Image   string `json:"-"` // an ELF kernel with a PVH entry point; the user's own is a bzImage
-	Modules string `json:"-"` // a lib/modules/<release> with modules.dep, modules decompressed; "" for none
+	Modules string `json:"-"` // a folder of modules in the order of loading; "" for none
 }
 
 // matches says whether release is of the wanted version: the same numbers as
@@ -70,7 +70,7 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 	if !kernelVersion.MatchString(version) {
 		return Kernel{}, fmt.Errorf("kernel version %q: want numbers such as %s", version, DefaultKernel)
 	}
-	dir := c.path("linux", version)
+	dir := c.path("guests", version)
 	var k Kernel
 	if !stamped(dir, &k) {
 		if err := c.make(ctx, dir, &k, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
@@ -116,14 +116,14 @@ func (c *Cache) userKernel(ctx context.Context, image, release string) (Kernel, 
 		return Kernel{}, err
 	}
 	defer unlock()
-	k.Modules = c.path("linux", "user", release)
+	k.Modules = c.path("guests", "user", release)
 	if err := os.RemoveAll(k.Modules); err != nil {
 		return Kernel{}, err
 	}
 	for _, m := range mods {
 		k.Loadable = append(k.Loadable, m.Name)
 	}
-	return k, tree.Install(k.Modules, mods)
+	return k, kmod.Install(k.Modules, mods)
 }
 
 func (c *Cache) fetchKernel(ctx context.Context, tmp, version string, k *Kernel) error {
@@ -276,7 +276,7 @@ func (k *Kernel) collect(root, out string) error {
 	if err := os.WriteFile(filepath.Join(out, "vmlinux"), elf, 0o644); err != nil {
 		return err
 	}
-	return tree.Install(filepath.Join(out, "modules", release), mods)
+	return kmod.Install(filepath.Join(out, "modules", release), mods)
 }
 
 // unpackImage returns the ELF kernel inside a bzImage (Linux x86 boot protocol 2.08).

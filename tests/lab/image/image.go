@@ -50,7 +50,7 @@ func Build(ctx context.Context, dir string, k fetch.Kernel) (string, error) {
 	a.add("dev/null", fs.ModeCharDevice|0o666, 1, 3, nil)
 	a.add("init", 0o755, 0, 0, init)
 	if k.Modules != "" {
-		if err := a.addTree("lib/modules/"+k.Release, k.Modules); err != nil {
+		if err := a.addTree("lib/modules", k.Modules); err != nil {
 			return "", err
 		}
 	}

@@ -1,10 +1,8 @@
-// Package kmod takes from a Linux distribution's module tree the few modules
-// that a guest needs: the wanted ones and everything they depend on, each
-// decompressed, with a modules.dep that modprobe and its relatives read.
+// Package kmod takes the modules that a guest needs from a Linux distribution's module
+// tree: the wanted ones and all that they depend on, decompressed.
 //
-// A freshly unpacked kernel package has no modules.dep (depmod writes it at
-// installation), so dependencies are read where depmod reads them: in the
-// .modinfo section of each module. The package owns no state.
+// A freshly unpacked kernel package has no modules.dep, so dependencies are read where
+// depmod reads them: in the .modinfo section of each module. The package owns no state.
 package kmod
 
 import (
@@ -16,7 +14,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sort"
 	"strings"
 
 	"github.com/therootcompany/xz"
@@ -121,7 +118,6 @@ func isModule(p string) bool {
 // Module is one module taken from a tree.
 type Module struct {
 	Name string
-	Path string // below the tree, without a compression suffix
 	Data []byte // decompressed
 	Info Info
 }
@@ -179,7 +175,7 @@ func (t *Tree) read(name, rel string) (Module, error) {
 	if err != nil {
 		return Module{}, fmt.Errorf("%s: %w", rel, err)
 	}
-	return Module{Name: name, Path: strings.TrimSuffix(rel, ".xz"), Data: data, Info: info}, nil
+	return Module{Name: name, Data: data, Info: info}, nil
 }
 
 func readModule(p string) ([]byte, error) {
@@ -198,68 +194,15 @@ func readModule(p string) ([]byte, error) {
 	return data, nil
 }
 
-// Install writes modules below dst, which becomes a lib/modules/<release> of
-// its own, with modules.dep. The lists of what is built into the kernel are
-// taken over from the tree, where it has them.
-func (t *Tree) Install(dst string, mods []Module) error {
-	for _, m := range mods {
-		p := filepath.Join(dst, m.Path)
-		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(p, m.Data, 0o644); err != nil {
-			return err
-		}
+// Install writes modules into a folder, in files that sort in the order of loading.
+func Install(dir string, mods []Module) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
 	}
-	for _, list := range []string{"modules.builtin", "modules.builtin.modinfo"} {
-		data, err := os.ReadFile(filepath.Join(t.dir, list))
-		if errors.Is(err, fs.ErrNotExist) {
-			// Readers of modules.dep open this one too and must find it.
-			data, err = nil, nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dst, list), data, 0o644); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(filepath.Join(dst, "modules.dep"), DepFile(mods), 0o644)
-}
-
-// DepFile formats modules.dep as depmod does: one line per module, naming all
-// that it needs, direct or not, nearest first.
-func DepFile(mods []Module) []byte {
-	byName := make(map[string]Module, len(mods))
-	order := make(map[string]int, len(mods))
 	for i, m := range mods {
-		byName[m.Name], order[m.Name] = m, i
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%02d-%s.ko", i, m.Name)), m.Data, 0o644); err != nil {
+			return err
+		}
 	}
-	var b bytes.Buffer
-	for _, m := range mods {
-		all := make(map[string]bool)
-		var collect func(Module)
-		collect = func(m Module) {
-			for _, d := range m.Info.Depends {
-				if !all[d] {
-					all[d] = true
-					collect(byName[d])
-				}
-			}
-		}
-		collect(m)
-		names := make([]string, 0, len(all))
-		for n := range all {
-			names = append(names, n)
-		}
-		// Modules are listed after their dependencies, so the reverse order
-		// loads from the right end of the line.
-		sort.Slice(names, func(i, j int) bool { return order[names[i]] > order[names[j]] })
-		fmt.Fprintf(&b, "%s:", m.Path)
-		for _, n := range names {
-			fmt.Fprintf(&b, " %s", byName[n].Path)
-		}
-		b.WriteByte('\n')
-	}
-	return b.Bytes()
+	return nil
 }
