@@ -172,7 +172,7 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 		return err
 	}
 	p.line("%s", p.paint(green, fmt.Sprintf("ok: all %d checks held, in %.0f s, on QEMU %s with %s",
-		d.held, time.Since(began).Seconds(), assets[0].QEMU.Version, strings.ToUpper(d.accel))))
+		d.held, time.Since(began).Seconds(), strings.Fields(assets[0].QEMU.Version)[0], strings.ToUpper(d.accel))))
 	return nil
 }
 

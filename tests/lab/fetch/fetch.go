@@ -1,6 +1,6 @@
-// Package fetch gets what a lab machine is made of: a QEMU that has a
-// vfio-user client, Debian's kernels with the modules a guest needs, and, for who
-// asks for it, the library libvfio-user.
+// Package fetch gets the parts of a lab machine: a QEMU with a vfio-user client,
+// Debian's kernels with the modules that a guest needs, and, on request, the library
+// libvfio-user.
 //
 // Everything comes from a Debian mirror by the machine's own apt, into a cache
 // folder. Nothing is installed, no root is needed, and the machine's apt is
@@ -40,8 +40,8 @@ type Cache struct {
 	Offline  bool      // fail with ErrNotFetched in place of fetching or building
 }
 
-// ErrNotFetched says that something is not in the cache, of a cache that is Offline.
-var ErrNotFetched = errors.New("it has not been fetched")
+// ErrNotFetched means that something is missing in a cache that is Offline.
+var ErrNotFetched = errors.New("not fetched yet")
 
 // DefaultDir is the cache folder that the environment asks for.
 func DefaultDir() (string, error) {
@@ -98,13 +98,13 @@ func (c *Cache) make(ctx context.Context, dir string, stamp any, fill func(tmp s
 	if stamped(dir, stamp) {
 		return nil
 	}
-	// The lock is ours: whatever is in tmp was left by a process that died.
+	// We hold the lock, so a process that died left whatever is in tmp.
 	tmp := c.path("tmp")
 	if err := os.RemoveAll(tmp); err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	// apt's digests of the lists take more room than the lists.
+	// apt's indexes of the lists are larger than the lists.
 	defer func() {
 		if digests, err := filepath.Glob(c.path("apt*", "cache", "*.bin")); err == nil {
 			for _, f := range digests {

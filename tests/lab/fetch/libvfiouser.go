@@ -41,15 +41,14 @@ func (l *LibVFIOUser) GoEnv() []string {
 	return []string{"CGO_ENABLED=1", "CGO_CFLAGS=" + cflags, "CGO_LDFLAGS=" + ldflags}
 }
 
-// OwnLibVFIOUser says that the compiler's or the linker's variables name a library of the user's,
-// and what the environment needs then.
+// OwnLibVFIOUser reports whether the compiler's or the linker's variables name the user's
+// own library, and what the environment of the go command needs then.
 func OwnLibVFIOUser() (env []string, ok bool) {
 	return []string{"CGO_ENABLED=1"}, os.Getenv("CGO_CFLAGS") != "" || os.Getenv("CGO_LDFLAGS") != ""
 }
 
-// ErrUnavailable says that something cannot be had on this machine: a tool is missing, or no
-// mirror gives it.
-var ErrUnavailable = errors.New("not to be had here")
+// ErrUnavailable means that this machine lacks a tool, or that no mirror has the package.
+var ErrUnavailable = errors.New("unavailable on this machine")
 
 // Sample is the path of one of the library's sample servers.
 func (l *LibVFIOUser) Sample(name string) string { return filepath.Join(l.Dir, "samples", name) }
@@ -67,7 +66,7 @@ func (c *Cache) LibVFIOUser(ctx context.Context) (LibVFIOUser, error) {
 	if ok {
 		return l, nil
 	}
-	// Of a user's CC, words may follow the name.
+	// CC may hold flags after the name.
 	cc := strings.Fields(os.Getenv("CC"))
 	if len(cc) == 0 {
 		cc = []string{"gcc"}
@@ -130,7 +129,7 @@ func (c *Cache) buildLibVFIOUser(ctx context.Context, tmp string, cc []string, l
 	return c.compileLibrary(ctx, cc, src, filepath.Join(tmp, "json-root"), filepath.Join(tmp, "out"))
 }
 
-// collectPackages notes what was downloaded.
+// collectPackages notes the versions of the downloaded packages.
 func (l *LibVFIOUser) collectPackages(source, debs string) error {
 	for _, pattern := range []string{filepath.Join(source, "*.dsc"), filepath.Join(debs, "*.deb")} {
 		files, err := filepath.Glob(pattern)
@@ -183,8 +182,7 @@ func (c *Cache) unpackLibrary(ctx context.Context, dir string) (string, error) {
 // samples are the library's programs that serve a socket.
 var samples = []string{"server", "gpio-pci-idio-16", "null"}
 
-// compileLibrary builds what the library's own build does in release mode, with
-// its asserts on: a message that breaks one is to be seen.
+// compileLibrary builds like the library's own release build, but keeps its asserts.
 func (c *Cache) compileLibrary(ctx context.Context, cc []string, src, json, out string) error {
 	lib := filepath.Join(out, "lib")
 	for _, d := range []string{lib, filepath.Join(out, "samples")} {
@@ -196,7 +194,7 @@ func (c *Cache) compileLibrary(ctx context.Context, cc []string, src, json, out 
 	if err != nil {
 		return err
 	}
-	// The pipe transport is a build option, for tests of the library's own.
+	// Only the library's own tests use the pipe transport.
 	sources = slices.DeleteFunc(sources, func(f string) bool { return filepath.Base(f) == "tran_pipe.c" })
 	run := func(args ...string) error {
 		_, err := c.tool(ctx, src, nil, cc[0], append(cc[1:len(cc):len(cc)], args...)...)
