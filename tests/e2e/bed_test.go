@@ -107,11 +107,11 @@ func virtual(t *testing.T, cfg stand.SharedConfig, share aggregator.GuestConfig,
 }
 
 // attach boots a machine on one virtual GPU. The machine ends with the test.
-func attach(t *testing.T, s *stand.Shared, gpu *stand.Seat, machine lab.Config) *bed {
+func attach(t *testing.T, s *stand.Shared, gpu *stand.Endpoint, machine lab.Config) *bed {
 	t.Helper()
 	b := &bed{
 		t: t, ctx: deadline(t),
-		regs: gpu.GPU.Registers, traps: gpu.Watched, windows: &gpu.Guest.Stats().Mapped,
+		regs: gpu.GPU.Registers, traps: gpu.Counted, windows: &gpu.Guest.Stats().Mapped,
 	}
 	machine.Sockets = []string{gpu.Socket}
 	vm, err := lab.Start(b.ctx, machine)

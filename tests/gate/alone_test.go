@@ -56,7 +56,7 @@ func alone(t *testing.T, maps homes.Map, schedule *sched.Config) (traps, rings [
 	p := h.join("a")
 	counted := func() (writes, rung uint64) {
 		p.GPGet() // behind writes that nobody waited for
-		for _, r := range s.GPUs[0].Watched.Traps() {
+		for _, r := range s.GPUs[0].Counted.Traps() {
 			writes += r.Writes
 		}
 		return writes, s.Card.Stats().Doorbells.Load()

@@ -68,7 +68,7 @@ func TestWhoHasGoneWritesOn(t *testing.T) {
 		}, wait, tick/10)
 		require.NoError(t, r.File.Close())
 		require.NoError(t, c.Close())
-		require.Eventually(t, func() bool { return !seat.Watched.HasClient() }, wait, time.Millisecond)
+		require.Eventually(t, func() bool { return !seat.Counted.HasClient() }, wait, time.Millisecond)
 		close(stop)
 		<-done
 		for _, mem := range windows {

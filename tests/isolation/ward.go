@@ -33,7 +33,7 @@ const secret = 0xc5a3_91d7_4be8_f260
 type Ward struct {
 	*stand.Shared
 	Attacker *hostile.Attacker
-	Seat     *stand.Seat // the attacker's
+	Seat     *stand.Endpoint // the attacker's
 
 	options   options.Combination
 	victim    *victim

@@ -89,7 +89,7 @@ func TestThrashIsBounded(t *testing.T) {
 }
 
 func (s *Street) traps() (n uint64) {
-	for _, r := range s.Seat.Watched.Traps() {
+	for _, r := range s.Seat.Counted.Traps() {
 		n += r.Reads + r.Writes
 	}
 	return n

@@ -28,7 +28,7 @@ type Street struct {
 	*stand.Shared
 	Residents []*Resident
 	Nuisance  *guest.Guest
-	Seat      *stand.Seat // the nuisance's
+	Seat      *stand.Endpoint // the nuisance's
 
 	options options.Combination
 	limits  aggregator.Options
@@ -110,7 +110,7 @@ func (s *Street) Live(f func() error) (took []time.Duration, err error) {
 // Resident copies a little now and then, and looks whether it was done.
 type Resident struct {
 	g         *guest.Guest
-	seat      *stand.Seat
+	seat      *stand.Endpoint
 	ch        *guest.Channel
 	src, back *guest.Buffer
 	done      uint64

@@ -40,7 +40,7 @@ func TestPairs(t *testing.T) {
 type bed struct {
 	*stand.Shared
 	g    *guest.Guest
-	seat *stand.Seat
+	seat *stand.Endpoint
 }
 
 const gpuVRAM = 64 << 20

@@ -28,17 +28,17 @@ type SharedConfig struct {
 type Shared struct {
 	Card *soft.Card
 	Agg  *aggregator.Aggregator
-	GPUs []*Seat
+	GPUs []*Endpoint
 
 	shared *serve.Shared
 	dir    string
 	failed bytes.Buffer // what the server logged as an error
 }
 
-// Seat is one virtual GPU.
-type Seat struct {
+// Endpoint is one virtual GPU.
+type Endpoint struct {
 	*serve.Virtual
-	Watched *serve.Counted // counts its traps
+	Counted *serve.Counted // counts its traps
 	Socket  string
 }
 
@@ -85,7 +85,7 @@ func (s *Shared) AddGPU(share aggregator.GuestConfig) error {
 }
 
 // Add makes one more virtual GPU. Its socket is found for it.
-func (s *Shared) Add(cfg serve.GPUConfig) (*Seat, error) {
+func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 	cfg.Socket = filepath.Join(s.dir, cfg.Share.Name+".sock")
 	l, err := vfiouser.Listen(cfg.Socket)
 	if err != nil {
@@ -95,9 +95,9 @@ func (s *Shared) Add(cfg serve.GPUConfig) (*Seat, error) {
 	if err != nil {
 		return nil, err
 	}
-	seat := &Seat{Virtual: v.Virtual, Watched: v.Device, Socket: cfg.Socket}
-	s.GPUs = append(s.GPUs, seat)
-	return seat, nil
+	e := &Endpoint{Virtual: v.Virtual, Counted: v.Device, Socket: cfg.Socket}
+	s.GPUs = append(s.GPUs, e)
+	return e, nil
 }
 
 // Close ends everything. The clients must have gone, or are cut off. What the
