@@ -12,7 +12,7 @@ var offences = []struct {
 	gate      bool
 	cmd, what string
 	seen      func(w work) uint64
-	reporter  string // the interrupt by which the kernel is told
+	reporter  string // the interrupt that reports it
 }{
 	{true, proto.CmdFault, "m2mf-read", mmuFaults, "mmu"},
 	{false, proto.CmdFault, "m2mf-write", mmuFaults, "mmu"},

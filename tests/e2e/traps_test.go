@@ -143,10 +143,10 @@ func (b *bed) askedAgain() (traps uint64) {
 // That may trap nothing but the doorbells: so many of them for each submission.
 func (b *bed) requireSilentWaits(doorbells uint64) {
 	b.t.Helper()
-	b.call(proto.CmdBellsOpen, nil, nil)
+	b.call(proto.CmdDoorbellOpen, nil, nil)
 	launch := func(n int) uint64 {
-		var r proto.BellsResult
-		b.call(proto.CmdBells, proto.BellsArgs{How: proto.BellLaunch, Count: n}, &r)
+		var r proto.DoorbellResult
+		b.call(proto.CmdDoorbell, proto.DoorbellArgs{How: proto.DoorbellLaunch, Count: n}, &r)
 		return uint64(r.Count)
 	}
 	launch(20) // the first ones set things up
@@ -170,7 +170,7 @@ func (b *bed) requireSilentWaits(doorbells uint64) {
 		want["BAR1"] = accesses{0, doorbells * done}
 	}
 	require.Equal(b.t, want, regions)
-	b.call(proto.CmdBellsClose, nil, nil)
+	b.call(proto.CmdDoorbellClose, nil, nil)
 }
 
 // poweroff shuts the guest down in good order. Kernels that suspend the card while

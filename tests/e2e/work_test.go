@@ -76,8 +76,8 @@ func (b *bed) requireInterrupts() {
 		var r proto.SemaphoresResult
 		b.call(proto.CmdSemaphores, nil, &r)
 	})
-	taken := guest() - before
-	require.NotZero(b.t, taken)
+	received := guest() - before
+	require.NotZero(b.t, received)
 	require.NotZero(b.t, w.interrupts)
 	require.NotZero(b.t, w.nonStall)
 }

@@ -52,8 +52,8 @@ func (a *Agent) run() {
 		}
 		a.handle(line)
 	}
-	a.fail(errGone, true)
-	a.events.close(errGone)
+	a.fail(errEnded, true)
+	a.events.close(errEnded)
 }
 
 // readLine returns one line, and drops those longer than the protocol allows.

@@ -110,10 +110,10 @@ func TestAgentEnds(t *testing.T) {
 	pending := call(t.Context(), a, "wait", nil, nil)
 	g.read()
 	g.conn.Close()
-	require.ErrorIs(t, <-pending, errGone)
+	require.ErrorIs(t, <-pending, errEnded)
 	_, err := a.Ready(t.Context(), 1)
-	require.ErrorIs(t, err, errGone)
-	require.ErrorIs(t, a.Call(t.Context(), "late", nil, nil), errGone)
+	require.ErrorIs(t, err, errEnded)
+	require.ErrorIs(t, a.Call(t.Context(), "late", nil, nil), errEnded)
 }
 
 // A guest that does not answer, or does not even read, delays a caller no longer than

@@ -1,6 +1,6 @@
 // Package lab runs virtual machines for tests, demonstrations and benchmarks:
 // QEMU with vfio-user devices attached, a stock Debian kernel, and a guest
-// program that does what it is told.
+// program that runs commands.
 //
 //	vm, err := lab.Start(ctx, lab.Config{Kernel: "6.12", Sockets: []string{sock}})
 //	...

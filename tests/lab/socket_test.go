@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command is sent when the guest answers a ping, and an old reply is not taken for
-// its own.
+// A command is sent when the guest answers a ping, and an old reply does not answer
+// it.
 func TestCallSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	_, err := CallSocket(t.Context(), socket, "ping", nil, time.Second)

@@ -44,8 +44,8 @@ type ConsoleLine struct {
 	Text string
 }
 
-// errGone ends what waits for a machine that has ended.
-var errGone = errors.New("the virtual machine has ended")
+// errEnded ends what waits for a machine that has ended.
+var errEnded = errors.New("the virtual machine has ended")
 
 // process is a child process that dies with this process.
 type process struct {
@@ -229,7 +229,7 @@ func (vm *VM) read(conns []net.Conn) error {
 
 // readConsole keeps the console's output in a file, and by lines.
 func (vm *VM) readConsole(conn net.Conn, log io.Writer) {
-	defer vm.console.close(errGone)
+	defer vm.console.close(errEnded)
 	r := bufio.NewReader(io.TeeReader(conn, log))
 	for {
 		text, err := r.ReadString('\n')
@@ -381,7 +381,7 @@ func (vm *VM) again(ctx context.Context, how func() error) error {
 
 // Poweroff shuts the guest down in good order and waits for the machine to end.
 func (vm *VM) Poweroff(ctx context.Context) error {
-	if err := vm.agent.Call(ctx, proto.CmdPoweroff, nil, nil); err != nil && !errors.Is(err, errGone) {
+	if err := vm.agent.Call(ctx, proto.CmdPoweroff, nil, nil); err != nil && !errors.Is(err, errEnded) {
 		return err
 	}
 	return vm.Wait(ctx)

@@ -26,7 +26,7 @@ type Server struct {
 	mu       sync.Mutex // guards the load, the throttle and the doorbell
 	load     *gpu.Load
 	throttle *gpu.Throttle
-	bells    *gpu.Bells
+	doorbell *gpu.Doorbell
 	loadDone chan struct{} // closed to end its progress events
 
 	requests sync.WaitGroup
@@ -113,7 +113,7 @@ func (s *Server) end() {
 		s.throttle = nil
 	}
 	s.mu.Unlock()
-	_ = s.closeBells() // whoever wanted to know has gone
+	_ = s.closeDoorbell() // nobody is left to read the error
 	s.requests.Wait()
 }
 
@@ -173,6 +173,6 @@ func (s *Server) send(v any) {
 	}
 	s.out.Lock()
 	defer s.out.Unlock()
-	// A lab that has gone cannot be told so.
+	// Nobody is left to read the error.
 	_, _ = s.w.Write(append(line, '\n'))
 }

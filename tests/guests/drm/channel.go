@@ -123,7 +123,7 @@ func (s Segment) entry() pushbufPush {
 }
 
 // Alive asks whether the kernel still takes work for the channel, by an
-// empty submission: nil, or ENODEV after it was killed, ENOENT if it is gone.
+// empty submission: nil, or ENODEV after it was killed, ENOENT if it does not exist.
 func (c *Channel) Alive() error { return c.Submit(nil, nil, false) }
 
 // Close frees the channel. The kernel first waits for its work to end.

@@ -112,7 +112,7 @@ func (e *Env) offend(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
 		return res, err
 	}
 	res, err = e.offendOnce(a)
-	// The others must have gone on: wait for one more of their rounds.
+	// The others must copy on: wait for one more of their rounds.
 	if load != nil {
 		var loadErr error
 		res.Background, loadErr = settle(load)
@@ -175,7 +175,7 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 	if err := e.commit(o, kernel, mark, a, &res); err != nil {
 		return res, err
 	}
-	if err := e.hear(mark, kernel, o, &res); err != nil {
+	if err := e.readLog(mark, kernel, o, &res); err != nil {
 		return res, err
 	}
 	res.LogMissing = e.missing(kernel, o, &res)
@@ -229,21 +229,21 @@ func (e *Env) commit(o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, 
 }
 
 // watch asks until the channel is dead or the time is up. A channel that is expected to
-// live is given a while after the kernel has heard of the offence: by whom it hears
-// decides whether it kills.
+// live gets some time after the kernel logged the offence, because the reporter decides
+// whether the kernel kills it.
 func (e *Env) watch(s *Stream, o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, start time.Time, res *proto.OffenceResult) error {
 	end := start.Add(time.Duration(orInt(a.TimeoutMS, 5000)) * time.Millisecond)
-	heard := false
+	logged := false
 	for time.Now().Before(end) {
 		if err := s.ch.Alive(); err != nil {
 			res.Killed, res.Errno, res.AfterNS = true, drm.Errno(err), time.Since(start).Nanoseconds()
 			return nil
 		}
-		if !heard {
-			if err := e.hear(mark, k, o, res); err != nil {
+		if !logged {
+			if err := e.readLog(mark, k, o, res); err != nil {
 				return err
 			}
-			if heard = res.ReportedBy != ""; heard && res.Expected == "alive" {
+			if logged = res.ReportedBy != ""; logged && res.Expected == "alive" {
 				end = time.Now().Add(spared)
 			}
 		}
@@ -255,9 +255,8 @@ func (e *Env) watch(s *Stream, o offence, k drm.Kernel, mark uint64, a proto.Off
 // spared is how long a channel must live after its offence to count as not killed.
 const spared = 500 * time.Millisecond
 
-// hear collects warnings and worse, and learns from them who reported the offence, by
-// which the kernel decides what becomes of the channel.
-func (e *Env) hear(mark uint64, k drm.Kernel, o offence, res *proto.OffenceResult) error {
+// readLog collects warnings and worse, and derives from them who reported the offence.
+func (e *Env) readLog(mark uint64, k drm.Kernel, o offence, res *proto.OffenceResult) error {
 	records, err := e.Log(mark)
 	if err != nil {
 		return err
@@ -305,7 +304,7 @@ func (e *Env) missing(k drm.Kernel, o offence, res *proto.OffenceResult) (texts 
 // do what it does for that.
 var engineOffence = map[drm.Offence]bool{drm.OffenceEngineMethod: true, drm.OffenceEngineClass: true}
 
-// reporter tells which interrupt the kernel heard of the offence by.
+// reporter is the interrupt that reported the offence to the kernel.
 func reporter(records []proto.KmsgRecord) string {
 	for _, r := range []struct{ fragment, name string }{{"PBDMA", "pbdma"}, {" gr: ", "pgraph"}, {"fault", "mmu"}} {
 		if logged(records, r.fragment) {

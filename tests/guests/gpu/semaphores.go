@@ -343,7 +343,7 @@ func (t *semTest) nonStall() error {
 	if err := t.a.Submit(&b, t.refs()...); err != nil {
 		return err
 	}
-	// The page is for the next check, or gone, only when this has been stored.
+	// The next check may use the page, or Close unmap it, only after this store.
 	stored := make(chan struct{})
 	time.AfterFunc(t.hold, func() { word(t.pageM, semOffset).Store(c.passes); close(stored) })
 	err = t.a.Flush()

@@ -83,7 +83,7 @@ func (t *Throttle) check() error {
 	longest := max(l.Busy, l.BusyMost)
 	switch {
 	case l.Alone > 0:
-		return errors.New("load.alone: a guest is not told who has the card")
+		return errors.New("load.alone: a guest does not know who uses the card")
 	case l.Burst > drm.MaxPush:
 		return fmt.Errorf("load.burst: %d: one submission has at most %d entries", l.Burst, drm.MaxPush)
 	case t.grain%lineBytes != 0 || t.grain == 0 || t.grain/lineBytes > push.MaxM2MFLines:

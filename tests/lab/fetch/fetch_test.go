@@ -61,7 +61,7 @@ func TestOffline(t *testing.T) {
 	require.Equal(t, "6.12.1", k.Release)
 }
 
-// What failed or died halfway is not taken for the thing.
+// The remains of a failed fetch do not count as fetched.
 func TestMakeFails(t *testing.T) {
 	c := &Cache{Dir: t.TempDir()}
 	dir := c.path("thing")

@@ -102,7 +102,7 @@ func (c *Cache) userKernel(ctx context.Context, image, release string) (Kernel, 
 			return k, nil
 		}
 	}
-	// Small, and the user may rebuild them at any time: taken anew each time.
+	// The user may rebuild them at any time, so they are copied each time.
 	tree, err := kmod.Open(src)
 	if err != nil {
 		return Kernel{}, fmt.Errorf("%s: %w", EnvKernelModules, err)

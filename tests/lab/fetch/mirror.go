@@ -25,7 +25,7 @@ type Mirror struct {
 	From     string // who said so, for people
 }
 
-// The Debian releases packages are taken from.
+// The Debian releases that packages come from.
 const (
 	bookworm = "bookworm" // Debian 12: kernel 6.1
 	trixie   = "trixie"   // Debian 13: kernel 6.12; newer kernels and QEMU in its backports

@@ -375,7 +375,7 @@ type OffenceResult struct {
 	AfterNS    int64        `json:"after_ns,omitempty"`    // from the offence to the kill
 	GoesOn     bool         `json:"goes_on"`               // a channel left alive still works
 	Untouched  bool         `json:"untouched"`             // nothing was written where nothing may be
-	ReportedBy string       `json:"reported_by,omitempty"` // the interrupt the kernel heard by: "mmu", "pbdma", "pgraph"
+	ReportedBy string       `json:"reported_by,omitempty"` // the interrupt of the report: "mmu", "pbdma", "pgraph"
 	Log        []KmsgRecord `json:"log"`                   // what the kernel said meanwhile, level warning or worse
 	LogMissing []string     `json:"log_missing,omitempty"` // fragments that this kernel should have logged
 	Background LoadTotals   `json:"background"`

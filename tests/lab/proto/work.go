@@ -6,9 +6,9 @@ const (
 	CmdTables    = "tables"    // TablesArgs -> TablesResult
 	CmdBandwidth = "bandwidth" // BandwidthArgs -> BandwidthResult
 
-	CmdBellsOpen  = "bells-open"  // NodeArgs -> nothing: makes the channel that the others ring
-	CmdBells      = "bells"       // BellsArgs -> BellsResult
-	CmdBellsClose = "bells-close" // no arguments -> nothing
+	CmdDoorbellOpen  = "doorbell-open"  // NodeArgs -> no result: opens the channel that CmdDoorbell uses
+	CmdDoorbell      = "doorbell"       // DoorbellArgs -> DoorbellResult
+	CmdDoorbellClose = "doorbell-close" // no arguments -> no result
 )
 
 // ContextsArgs say how many clients there are at the same time. Each is an address
@@ -56,7 +56,7 @@ type BandwidthResult struct {
 }
 
 // WindowBandwidth is that of one window, by loads and stores of 8 bytes, with that of
-// the guest's own memory taken by turns with it. All are medians of the rounds.
+// the guest's own memory measured in turns with it. All are medians of the rounds.
 type WindowBandwidth struct {
 	Window      string  `json:"window"` // "bar1" or "bar3"
 	Bytes       int     `json:"bytes"`  // of a block: less than asked for if the window shows less
@@ -71,19 +71,19 @@ type WindowBandwidth struct {
 
 // Ways to ring a doorbell.
 const (
-	BellStore  = "store"  // what GP_PUT holds is stored there again, through a mapping of BAR1: nothing is submitted
-	BellLaunch = "launch" // a submission through the driver, whose work is awaited in memory before the next
-	BellBehind = "behind" // as many as there are push buffers, one behind the other, then all are awaited
+	DoorbellStore  = "store"  // what GP_PUT holds is stored there again, through a mapping of BAR1: nothing is submitted
+	DoorbellLaunch = "launch" // a submission through the driver, whose work is awaited in memory before the next
+	DoorbellBatch  = "behind" // as many as there are push buffers, one behind the other, then all are awaited
 )
 
-// BellsArgs say how often the open channel is rung, and how.
-type BellsArgs struct {
+// DoorbellArgs say how often to ring the open channel's doorbell, and how.
+type DoorbellArgs struct {
 	How   string `json:"how"`
 	Count int    `json:"count"` // of doorbells, or of submissions; about, for some are made together
 }
 
-// BellsResult is in guest time.
-type BellsResult struct {
+// DoorbellResult is in guest time.
+type DoorbellResult struct {
 	Count int     `json:"count"`
 	NS    float64 `json:"ns"` // of one: the mean, and of stores the median of means of a few
 	// A store, or a launch until the driver has returned.

@@ -14,8 +14,8 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-// Bells is a channel whose doorbell is rung to see what that takes.
-type Bells struct {
+// Doorbell is a channel for measuring what it costs to ring its doorbell.
+type Doorbell struct {
 	env  *Env
 	node string
 	c    client
@@ -26,12 +26,12 @@ type Bells struct {
 	limit time.Duration // for one wait
 }
 
-// maxBells bounds one request.
-const maxBells = 100_000
+// maxDoorbells bounds one request.
+const maxDoorbells = 100_000
 
-// OpenBells makes it, and has it run something.
-func (e *Env) OpenBells(a proto.NodeArgs) (_ *Bells, err error) {
-	b := &Bells{env: e, node: a.Node, limit: patience}
+// OpenDoorbell makes it, and has it run something.
+func (e *Env) OpenDoorbell(a proto.NodeArgs) (_ *Doorbell, err error) {
+	b := &Doorbell{env: e, node: a.Node, limit: patience}
 	if b.c, err = e.client(a.Node); err != nil {
 		return nil, err
 	}
@@ -52,22 +52,22 @@ func (e *Env) OpenBells(a proto.NodeArgs) (_ *Bells, err error) {
 }
 
 // Close ends it.
-func (b *Bells) Close() error { return errors.Join(b.c.Flush(), b.page.Close(), b.c.Close()) }
+func (b *Doorbell) Close() error { return errors.Join(b.c.Flush(), b.page.Close(), b.c.Close()) }
 
 // Ring rings.
-func (b *Bells) Ring(a proto.BellsArgs) (res proto.BellsResult, err error) {
-	if a.Count < 1 || a.Count > maxBells {
-		return res, fmt.Errorf("%d doorbells: want 1 to %d", a.Count, maxBells)
+func (b *Doorbell) Ring(a proto.DoorbellArgs) (res proto.DoorbellResult, err error) {
+	if a.Count < 1 || a.Count > maxDoorbells {
+		return res, fmt.Errorf("%d doorbells: want 1 to %d", a.Count, maxDoorbells)
 	}
 	switch a.How {
-	case proto.BellStore:
+	case proto.DoorbellStore:
 		return b.stores(a.Count)
-	case proto.BellLaunch:
+	case proto.DoorbellLaunch:
 		return b.launches(a.Count)
-	case proto.BellBehind:
+	case proto.DoorbellBatch:
 		return b.behind(max(a.Count/slots, 1))
 	}
-	return res, fmt.Errorf("a doorbell rung by %q: want %s, %s or %s", a.How, proto.BellStore, proto.BellLaunch, proto.BellBehind)
+	return res, fmt.Errorf("a doorbell rung by %q: want %s, %s or %s", a.How, proto.DoorbellStore, proto.DoorbellLaunch, proto.DoorbellBatch)
 }
 
 // userdGPPut is where GP_PUT is in a page of USERD. Source: cl906f.h.
@@ -79,7 +79,7 @@ const together = 10
 
 // stores are half of them timed one by one, for the quantiles, and half some together, for
 // what one takes: the median, for the guest may lose its processor in between.
-func (b *Bells) stores(n int) (res proto.BellsResult, err error) {
+func (b *Doorbell) stores(n int) (res proto.DoorbellResult, err error) {
 	if err := b.c.Flush(); err != nil {
 		return res, err
 	}
@@ -105,7 +105,7 @@ func (b *Bells) stores(n int) (res proto.BellsResult, err error) {
 	return res, b.c.ch.Alive()
 }
 
-func (b *Bells) launches(n int) (res proto.BellsResult, err error) {
+func (b *Doorbell) launches(n int) (res proto.DoorbellResult, err error) {
 	launched, worked := make([]int64, n), make([]int64, n)
 	var p push.Buffer
 	began := time.Now()
@@ -125,7 +125,7 @@ func (b *Bells) launches(n int) (res proto.BellsResult, err error) {
 	return res, b.c.ch.Alive()
 }
 
-func (b *Bells) behind(rounds int) (res proto.BellsResult, err error) {
+func (b *Doorbell) behind(rounds int) (res proto.DoorbellResult, err error) {
 	var p push.Buffer
 	var ns int64
 	began := time.Now()
@@ -146,7 +146,7 @@ func (b *Bells) behind(rounds int) (res proto.BellsResult, err error) {
 
 // launch submits the release of a semaphore. What is timed is the driver's part, and the
 // doorbell in it.
-func (b *Bells) launch(p *push.Buffer, took *int64) error {
+func (b *Doorbell) launch(p *push.Buffer, took *int64) error {
 	p.Reset()
 	p.Semaphore(subchanM2MF, b.page.VA(), b.done+1, push.SemRelease|push.SemOneWord)
 	list, segments, err := b.c.stage(p, ref(b.page, drm.DomainGART, true))
@@ -165,7 +165,7 @@ func (b *Bells) launch(p *push.Buffer, took *int64) error {
 const eagerLooks = 1000
 
 // await waits until all that was launched is done, and looks at nothing but memory.
-func (b *Bells) await() error {
+func (b *Doorbell) await() error {
 	at := word(b.sem, 0)
 	var end time.Time
 	for looks := 1; at.Load() != b.done; looks++ {
