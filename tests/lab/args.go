@@ -153,9 +153,6 @@ func (m *machine) commandLine() string {
 		"tsc=reliable",      // on a busy host TCG's clocks drift apart, and the watchdog would warn
 		"panic=-1",          // a panic ends or resets the machine at once
 	}
-	if m.cfg.NoMSI {
-		words = append(words, "nouveau.config=NvMSI=0")
-	}
 	return strings.Join(append(words, m.cfg.Append...), " ")
 }
 

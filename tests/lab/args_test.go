@@ -42,14 +42,13 @@ func TestArgsDefault(t *testing.T) {
 	require.Contains(t, arg(args, "-chardev"), "socket,id=agent,path=/s/a,,gent", "QEMU's commas are doubled")
 	require.Contains(t, args, "-no-reboot")
 	require.Empty(t, arg(args, "-device"))
-	require.NotContains(t, arg(args, "-append")[0], "NvMSI")
 }
 
 func TestArgs(t *testing.T) {
 	args := testMachine(t, Config{
 		Sockets:     []string{"/s/0.sock", `/s/"1".sock`},
 		DeviceProps: map[string]any{"x-no-posted-writes": true},
-		Memory:      512, CPUs: 1, NoMSI: true, Reboot: true,
+		Memory:      512, CPUs: 1, Reboot: true,
 		Append: []string{"nouveau.debug=trace"}, QEMUArgs: []string{"-trace", "vfio_user*"},
 	}, AccelKVM)
 	require.Equal(t, []string{
@@ -59,7 +58,7 @@ func TestArgs(t *testing.T) {
 	require.Equal(t, []string{"kvm"}, arg(args, "-accel"))
 	require.Equal(t, []string{"host"}, arg(args, "-cpu"))
 	require.NotContains(t, args, "-no-reboot")
-	require.True(t, strings.HasSuffix(arg(args, "-append")[0], " nouveau.config=NvMSI=0 nouveau.debug=trace"))
+	require.True(t, strings.HasSuffix(arg(args, "-append")[0], " nouveau.debug=trace"))
 	require.Equal(t, []string{"-trace", "vfio_user*"}, args[len(args)-2:])
 }
 

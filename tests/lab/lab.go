@@ -67,7 +67,6 @@ type Config struct {
 	CPU         string         // processor model; "" for DefaultCPU, or "host" under KVM
 	Accel       string         // AccelKVM or AccelTCG; "" for the one that works
 	Append      []string       // more words for the kernel's command line
-	NoMSI       bool           // nouveau.config=NvMSI=0 on the kernel's command line, for the agent's modprobe
 	Reboot      bool           // a reset starts the guest anew; without it, a reset ends the machine
 	QEMUArgs    []string       // more arguments for QEMU
 

@@ -53,7 +53,7 @@ func (e *Env) Bench(a proto.BenchArgs) (res proto.BenchResult, err error) {
 	if err := k.benchBAR(orInt(a.Registers, 2000), &res); err != nil {
 		return res, err
 	}
-	return res, e.benchRegisters(a.Node, orInt(a.Registers, 2000), a.Offsets, &res)
+	return res, e.benchRegisters(a.Node, orInt(a.Registers, 2000), &res)
 }
 
 func rate(c proto.BenchCopy, took time.Duration) proto.BenchCopy {
@@ -175,9 +175,8 @@ const (
 	regScratch = 0x0014fc
 )
 
-// benchRegisters times registers of BAR0 and the words at more offsets of it, which keep
-// what is written last: the number of writes less one.
-func (e *Env) benchRegisters(node string, n int, offsets []uint32, res *proto.BenchResult) error {
+// benchRegisters times registers of BAR0.
+func (e *Env) benchRegisters(node string, n int, res *proto.BenchResult) error {
 	regs, done, err := e.Registers(node)
 	if err != nil {
 		res.Skipped = append(res.Skipped, "registers: "+err.Error())
@@ -194,16 +193,5 @@ func (e *Env) benchRegisters(node string, n int, offsets []uint32, res *proto.Be
 		access("bar0-read NV_PTIMER_TIME_0", n, func(int) { read(regPTimer) }),
 		access("bar0-write NV_PBUS_SW_SCRATCH(63)", n, func(i int) { regs[regScratch/4] = uint32(i) }),
 	)
-	for _, off := range offsets {
-		if off%4 != 0 || int(off) >= 4*len(regs) {
-			return fmt.Errorf("offset %#x: want a multiple of 4 below %#x", off, 4*len(regs))
-		}
-		res.Access = append(res.Access,
-			access(fmt.Sprintf("bar0-write %#x", off), n, func(i int) { regs[off/4] = uint32(i) }),
-			access(fmt.Sprintf("bar0-read %#x", off), n, func(int) { read(int(off)) }))
-		if last != uint32(n-1) {
-			return fmt.Errorf("offset %#x holds %#x after %#x was written", off, last, n-1)
-		}
-	}
 	return nil
 }

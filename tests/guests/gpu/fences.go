@@ -15,7 +15,7 @@ import (
 // each must have written by then; then chains copies across channels, where only the
 // kernel's own semaphores keep the order.
 func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
-	count, batch, channels := orInt(a.Count, 500), orInt(a.Batch, 1), orInt(a.Channels, 3)
+	count, batch := orInt(a.Count, 500), orInt(a.Batch, 1)
 	dev, err := e.Open(a.Node)
 	if err != nil {
 		return res, err
@@ -24,7 +24,7 @@ func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
 	if err := fenceWaits(dev, count, batch, &res); err != nil {
 		return res, err
 	}
-	if err := fenceChain(dev, channels, &res); err != nil {
+	if err := fenceChain(dev, &res); err != nil {
 		return res, err
 	}
 	if res.Wrong+res.CrossWrong > 0 {
@@ -83,13 +83,14 @@ func fenceWaits(dev Device, count, batch int, res *proto.FencesResult) (err erro
 	return s.ch.Alive()
 }
 
-// chainBytes is the size of the buffers in the chain, chainRounds how often it goes round.
+// A chain of copies goes round its channels several times.
 const (
-	chainBytes  = 64 << 10
+	chainBytes  = 64 << 10 // of each buffer
 	chainRounds = 4
+	channels    = 3
 )
 
-func fenceChain(dev Device, channels int, res *proto.FencesResult) (err error) {
+func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 	e, err := engineOf("m2mf")
 	if err != nil {
 		return err

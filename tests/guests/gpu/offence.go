@@ -210,7 +210,7 @@ func (e *Env) commit(o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, 
 	copy(m, poison)
 	r := random(a.Seed)
 	var b push.Buffer
-	o.emit(&b, orUint64(a.VA, unmappedVA), page.VA(), &r)
+	o.emit(&b, unmappedVA, page.VA(), &r)
 	start := time.Now()
 	// The kernel may kill the channel before it has put its fence behind the commands;
 	// the submission itself then says so.
@@ -232,7 +232,7 @@ func (e *Env) commit(o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, 
 // live gets some time after the kernel logged the offence, because the reporter decides
 // whether the kernel kills it.
 func (e *Env) watch(s *Stream, o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, start time.Time, res *proto.OffenceResult) error {
-	end := start.Add(time.Duration(orInt(a.TimeoutMS, 5000)) * time.Millisecond)
+	end := start.Add(time.Duration(orInt(a.TimeoutMS, 60_000)) * time.Millisecond)
 	logged := false
 	for time.Now().Before(end) {
 		if err := s.ch.Alive(); err != nil {

@@ -38,9 +38,6 @@ const (
 // Semaphores checks the host's and the engines' semaphores in all modes.
 func (e *Env) Semaphores(a proto.SemaphoresArgs) (res proto.SemaphoresResult, err error) {
 	t := &semTest{env: e, seed: random(a.Seed), hold: 20 * time.Millisecond}
-	if a.HoldMilliseconds > 0 {
-		t.hold = time.Duration(a.HoldMilliseconds) * time.Millisecond
-	}
 	if t.dev, err = e.Open(a.Node); err != nil {
 		return res, err
 	}

@@ -271,8 +271,6 @@ type CopyOutcome struct {
 type SemaphoresArgs struct {
 	Node string `json:"node,omitempty"`
 	Seed uint64 `json:"seed,omitempty"`
-	// HoldMilliseconds is how long each acquire is watched to wait; 0: 20.
-	HoldMilliseconds int `json:"hold_milliseconds,omitempty"`
 }
 
 // SemaphoresResult has one entry a check.
@@ -292,10 +290,9 @@ type Check struct {
 
 // FencesArgs is a number of small submissions.
 type FencesArgs struct {
-	Node     string `json:"node,omitempty"`
-	Count    int    `json:"count,omitempty"`    // waits; 0: 500
-	Batch    int    `json:"batch,omitempty"`    // submissions per wait; 0: 1
-	Channels int    `json:"channels,omitempty"` // for the cross-channel part; 0: 3
+	Node  string `json:"node,omitempty"`
+	Count int    `json:"count,omitempty"` // waits; 0: 500
+	Batch int    `json:"batch,omitempty"` // submissions per wait; 0: 1
 }
 
 // FencesResult has the latencies from submission to the end of the wait.
@@ -357,10 +354,9 @@ type OffenceArgs struct {
 	// for illegal "host-method" (empty), "engine-method", "engine-class",
 	// "empty-subchannel", "bad-header", "garbage".
 	What       string `json:"what,omitempty"`
-	VA         uint64 `json:"va,omitempty"` // of the fault; 0: 10_0000_0000h
 	Seed       uint64 `json:"seed,omitempty"`
 	Background int    `json:"background,omitempty"` // clients that copy meanwhile; 0: 1, -1: none
-	TimeoutMS  int    `json:"timeout_ms,omitempty"` // for the channel to die; 0: 5000
+	TimeoutMS  int    `json:"timeout_ms,omitempty"` // for the channel to die; 0: 60000
 }
 
 // OffenceResult tells what became of the channel. The command is OK when that is
@@ -416,7 +412,6 @@ type BenchArgs struct {
 	Sizes     []uint32 `json:"sizes,omitempty"`     // bytes; default 4 KiB to 4 MiB
 	Rounds    int      `json:"rounds,omitempty"`    // copies a size; 0: 20
 	Registers int      `json:"registers,omitempty"` // accesses; 0: 2000
-	Offsets   []uint32 `json:"offsets,omitempty"`   // of BAR0, to be written and read as well
 }
 
 // BenchResult is all in guest time.
