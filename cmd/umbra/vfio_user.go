@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,27 +16,36 @@ import (
 )
 
 type vfioUserCmd struct {
-	Probe probeCmd `cmd:"" help:"Say what a server's device is: version, regions, interrupts, configuration space."`
-	Check checkCmd `cmd:"" help:"Run the conformance suite against a server that nobody uses."`
+	Probe probeCmd `cmd:"" help:"Describe the device of a vfio-user server: version, regions, interrupts, configuration space."`
+	Check checkCmd `cmd:"" help:"Run the conformance suite against a vfio-user server that has no client."`
 }
 
-// noSocket says that nobody said which server.
-func noSocket(command string) error {
-	return &config.Error{Where: "SOCKET", Reason: "missing; say where the server listens, for example umbra vfio-user " + command + " card.sock, after umbra serve --socket card.sock"}
+// checkSocket checks the arguments that both commands have.
+func checkSocket(command, path string, timeout time.Duration) error {
+	if path == "" {
+		return &config.Error{Where: "SOCKET", Reason: "missing; give the server's socket, for example umbra vfio-user " + command + " card.sock, after umbra serve --socket card.sock"}
+	}
+	if timeout <= 0 {
+		return &config.Error{Where: "--timeout", Value: timeout.String(), Reason: "must be above 0"}
+	}
+	switch st, err := os.Stat(path); {
+	case err != nil:
+		return badFile(path, err)
+	case st.Mode()&fs.ModeSocket == 0:
+		return &config.Error{Where: path, Reason: "not a socket; give the path that the server listens on"}
+	}
+	return nil
 }
 
 type probeCmd struct {
 	Socket  string        `arg:"" optional:"" help:"The server's socket."`
-	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"How long it may take in all."`
-	JSON    bool          `name:"json" help:"Write one JSON document."`
+	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"Time for the whole conversation, and a fifth of it for the first answer (default: 5s)."`
+	JSON    bool          `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
 func (c *probeCmd) Run(ctx context.Context, out output) error {
-	if c.Socket == "" {
-		return noSocket("probe")
-	}
-	if c.Timeout <= 0 {
-		return &config.Error{Where: "--timeout", Value: c.Timeout.String(), Reason: "must be above 0"}
+	if err := checkSocket("probe", c.Socket, c.Timeout); err != nil {
+		return err
 	}
 	d, err := probe.Probe(ctx, c.Socket, c.Timeout)
 	if err != nil {
@@ -51,11 +62,11 @@ func (c *probeCmd) Run(ctx context.Context, out output) error {
 
 type checkCmd struct {
 	Socket  string        `arg:"" optional:"" help:"The server's socket."`
-	Family  []string      `placeholder:"NAME" help:"Run only these families of cases."`
+	Family  []string      `placeholder:"NAME" help:"Run or list only the cases of these families."`
 	List    bool          `help:"List the cases and run none."`
-	Verbose bool          `short:"v" help:"Write every case, not only those that failed and the choices."`
-	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"How long one answer may take."`
-	JSON    bool          `name:"json" help:"Write a line of JSON for each case."`
+	Verbose bool          `short:"v" help:"Write every case. Without it only failures and choices of the server are written."`
+	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"Time for one answer (default: 5s)."`
+	JSON    bool          `name:"json" help:"Write a line of JSON for each case, as docs/control-api.md describes it."`
 }
 
 func (c *checkCmd) Run(ctx context.Context, out output) error {
@@ -67,11 +78,8 @@ func (c *checkCmd) Run(ctx context.Context, out output) error {
 	if c.List {
 		return c.list(out)
 	}
-	if c.Socket == "" {
-		return noSocket("check")
-	}
-	if c.Timeout <= 0 {
-		return &config.Error{Where: "--timeout", Value: c.Timeout.String(), Reason: "must be above 0"}
+	if err := checkSocket("check", c.Socket, c.Timeout); err != nil {
+		return err
 	}
 	lines := json.NewEncoder(out.stdout)
 	counts := map[conformance.Outcome]int{}
@@ -84,7 +92,7 @@ func (c *checkCmd) Run(ctx context.Context, out output) error {
 		}
 		switch {
 		case c.JSON:
-			_ = lines.Encode(r) // whoever reads has gone: the exit code still tells
+			_ = lines.Encode(r) // without a reader the exit code is the result
 		case c.Verbose, choice, r.Outcome == conformance.Failed:
 			mark := string(r.Outcome)
 			if choice {

@@ -12,12 +12,13 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// conversation is a connection with a count of what came over it.
+// conversation is a connection to a server.
 type conversation struct {
-	nc  *net.UnixConn
-	got int64
-	id  uint16
-	fds int // with the last reply; closed
+	nc        *net.UnixConn
+	got       int64 // bytes received
+	id        uint16
+	fds       int         // received with the last reply, and closed
+	firstByte func() bool // called when the first byte has arrived
 }
 
 const capabilities = `{"capabilities":{"max_msg_fds":16,"max_data_xfer_size":1048576,"pgsizes":4096,"max_dma_maps":65535,"migration":{"pgsize":4096},"write_multiple":true}}` + "\x00"
@@ -86,7 +87,7 @@ func name(names []string, i uint32) string {
 	return fmt.Sprintf("%d", i)
 }
 
-// region describes a region, asking again for capabilities that did not fit.
+// region queries a region, again with more space if its capabilities did not fit.
 func (c *conversation) region(i uint32) (Region, error) {
 	argsz := uint32(wire.RegionInfoSize)
 	p, err := c.ask(wire.DeviceGetRegionInfo, wire.RegionInfo{Argsz: argsz, Index: i}.Append(nil), wire.RegionInfoSize)
@@ -180,14 +181,14 @@ func (c *conversation) broken(cmd wire.Command, reading string, err error) error
 	return &Broken{Offset: c.got, Doing: cmd.String(), Reading: reading, Err: err}
 }
 
-// ask sends a command and returns the payload of its reply, of least bytes or more.
+// ask sends a command and returns the payload of its reply, which has at least least bytes.
 func (c *conversation) ask(cmd wire.Command, payload []byte, least int) ([]byte, error) {
 	c.id++
 	c.fds = 0
 	m := make([]byte, wire.HeaderSize, wire.HeaderSize+len(payload))
 	wire.Header{ID: c.id, Command: cmd, Size: uint32(wire.HeaderSize + len(payload))}.Put(m)
 	if _, err := c.nc.Write(append(m, payload...)); err != nil && !errors.Is(err, unix.EPIPE) {
-		return nil, c.broken(cmd, "the header", err) // after EPIPE there may be a last word
+		return nil, c.broken(cmd, "the header", err) // after EPIPE a last message may be there
 	}
 	head := make([]byte, wire.HeaderSize)
 	start := c.got
@@ -226,11 +227,14 @@ func (c *conversation) read(p []byte) error {
 			c.closeFDs(oob[:oobn])
 		}
 		n = max(n, 0) // -1 with an error
+		if c.got == 0 && n > 0 {
+			c.firstByte()
+		}
 		c.got += int64(n)
 		p = p[n:]
 		switch {
-		case err == nil && n == 0, errors.Is(err, io.EOF):
-			return errors.New("the server closed the connection")
+		case err == nil && n == 0, errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
+			return errClosed
 		case err != nil:
 			return err
 		}

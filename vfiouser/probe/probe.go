@@ -1,10 +1,9 @@
-// Package probe looks at a vfio-user server as a client does, and says what is there: version
-// and capabilities, regions with what can be mapped of them, interrupts, and PCI configuration
-// space decoded.
+// Package probe describes the device of a vfio-user server: version and capabilities, regions
+// with their mappable areas, interrupts, and the decoded PCI configuration space.
 //
-// It changes nothing in the device: it negotiates, asks, and reads configuration space. A peer
-// that is no vfio-user server, or breaks off, costs no more than the time-out: the error is a
-// Broken, which says where in the peer's bytes the conversation ended.
+// It changes nothing in the device: it negotiates, queries, and reads configuration space. The
+// error of a peer that is no vfio-user server, or ends the conversation, is a [Broken], which
+// says where in the peer's bytes that was.
 //
 // Everything runs on the caller's goroutine. The package has no state and no locks.
 package probe
@@ -24,7 +23,7 @@ import (
 
 var le = binary.LittleEndian
 
-// Device is what a server says of its device.
+// Device is the device as its server describes it.
 type Device struct {
 	Version      string          `json:"version"`
 	Capabilities json.RawMessage `json:"capabilities,omitempty"` // as the server wrote them
@@ -35,7 +34,7 @@ type Device struct {
 	Config       *Config         `json:"config,omitempty"`
 }
 
-// Region is one region that is there.
+// Region is one region with a size.
 type Region struct {
 	Index  uint32      `json:"index"`
 	Name   string      `json:"name"`
@@ -56,54 +55,72 @@ type IRQ struct {
 	Flags []string `json:"flags"`
 }
 
-// Broken says where a conversation ended.
+// Broken is the error of a conversation that ended early.
 type Broken struct {
-	Offset  int64  // in what the peer sent
-	Doing   string // what was asked
-	Reading string // what was expected there
+	Offset  int64  // in the bytes that the peer sent
+	Doing   string // the request
+	Reading string // the part of the reply that was expected
 	Err     error
 }
 
 func (b *Broken) Error() string {
-	guess := ""
-	if b.Offset == 0 && !errors.Is(b.Err, ErrNonsense) && !errors.Is(b.Err, context.Canceled) {
-		guess = "; perhaps another client is attached: a server takes one at a time"
+	switch {
+	case errors.Is(b.Err, errSilent):
+		return fmt.Sprintf("%v; a vfio-user server is silent while another client is attached, other programs while they wait for a request of their own protocol", b.Err)
+	case b.Offset == 0 && errors.Is(b.Err, errClosed):
+		return fmt.Sprintf("%v before an answer; a vfio-user server does that while another client is attached, and any other program that does not understand the request", b.Err)
+	case b.Offset <= wire.HeaderSize && b.Doing == wire.Version.String() && errors.Is(b.Err, ErrNonsense):
+		return fmt.Sprintf("no vfio-user server listens there: %v", b.Err)
 	}
-	return fmt.Sprintf("the conversation broke at byte %d of what the server sent, in %s of the reply to %s: %v%s", b.Offset, b.Reading, b.Doing, b.Err, guess)
+	return fmt.Sprintf("the conversation broke at byte %d of what the server sent, in %s of the reply to %s: %v", b.Offset, b.Reading, b.Doing, b.Err)
 }
 
 func (b *Broken) Unwrap() error { return b.Err }
 
-// ErrNonsense says that the peer's bytes are no vfio-user reply.
+// ErrNonsense is the error of bytes that are no vfio-user reply.
 var ErrNonsense = errors.New("not a vfio-user reply")
+
+var (
+	errSilent = errors.New("nothing answered")
+	errClosed = errors.New("the server closed the connection")
+)
 
 // DefaultTimeout bounds a whole probe.
 const DefaultTimeout = 5 * time.Second
 
-// Probe looks at the server at path, for timeout at most.
+// silence is the part of the time in which the first byte must arrive. A server
+// answers VERSION without work, so the peer of a longer silence will not answer.
+const silence = 5
+
+// Probe asks the server at path about its device, for timeout at most. It gives up
+// after a fifth of that if the peer has sent nothing at all.
 func Probe(ctx context.Context, path string, timeout time.Duration) (*Device, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	whole, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("nothing more within %v", timeout))
 	defer cancel()
 	var d net.Dialer
-	nc, err := d.DialContext(ctx, "unix", path)
+	nc, err := d.DialContext(whole, "unix", path)
 	if err != nil {
 		return nil, err
 	}
 	defer nc.Close()
-	defer context.AfterFunc(ctx, func() { _ = nc.SetDeadline(time.Unix(1, 0)) })()
 	c := &conversation{nc: nc.(*net.UnixConn)}
+	expire := func() { _ = nc.SetDeadline(time.Unix(1, 0)) }
+	defer context.AfterFunc(whole, expire)()
+	wait := timeout / silence
+	c.firstByte = time.AfterFunc(wait, expire).Stop
+	defer c.firstByte()
 	dev := &Device{}
-	if err := c.look(dev); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil {
-			var b *Broken
-			if errors.As(err, &b) {
-				b.Err = ctx.Err() // the caller's
-				if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-					b.Err = fmt.Errorf("nothing more within %v", timeout)
-				}
-			}
+	err = c.look(dev)
+	var b *Broken
+	if errors.Is(err, os.ErrDeadlineExceeded) && errors.As(err, &b) {
+		switch {
+		case ctx.Err() != nil:
+			b.Err = ctx.Err()
+		case b.Offset == 0:
+			b.Err = fmt.Errorf("%w within %v", errSilent, wait)
+		default:
+			b.Err = context.Cause(whole)
 		}
-		return dev, err
 	}
-	return dev, nil
+	return dev, err
 }

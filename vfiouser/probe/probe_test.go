@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// peer listens at a path and does with its one client what serve says.
+// peer listens at a path and calls serve for its one client.
 func peer(t *testing.T, serve func(c net.Conn)) string {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -46,8 +46,8 @@ func peer(t *testing.T, serve func(c net.Conn)) string {
 // goodVersion is the reply to the probe's VERSION: 43 bytes.
 var goodVersion = append([]byte{1, 0, 1, 0, 43, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "{\"capabilities\":{}}  \n\x00"...)
 
-// TestWhatIsNoServer: whatever is at the other end, the probe comes back and says
-// at which of the peer's bytes it stopped.
+// TestWhatIsNoServer: whatever the peer is, the probe ends, and its error names the byte at
+// which it stopped.
 func TestWhatIsNoServer(t *testing.T) {
 	require.Len(t, goodVersion, 43)
 	hold := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
@@ -58,36 +58,36 @@ func TestWhatIsNoServer(t *testing.T) {
 			hold(c)
 		}
 	}
-	const silence = "nothing more within"
+	const late = "nothing more within"
 	tests := []struct {
 		name   string
 		serve  func(net.Conn)
 		offset int64
 		says   string
 	}{
-		{"closes at once", func(net.Conn) {}, 0, ""}, // closed, or reset by what was not read
-		{"says nothing", hold, 0, silence},
+		{"closes at once", func(net.Conn) {}, 0, "the server closed the connection before an answer; a vfio-user server does that while another client is attached"},
+		{"says nothing", hold, 0, "nothing answered within 100ms; a vfio-user server is silent while another client is attached"},
 		{"closes after half a header", func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 4096))
 			_, _ = c.Write(goodVersion[:7])
 		}, 7, "closed the connection"},
-		{"stops in the payload", send(goodVersion[:30]), 30, silence},
-		{"an HTTP server", send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), 0, "message id"},
-		{"zeros", send(make([]byte, 64)), 0, "message id"},
+		{"stops in the payload", send(goodVersion[:30]), 30, late},
+		{"an HTTP server", send([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")), 0, "no vfio-user server listens there: not a vfio-user reply: message id"},
+		{"zeros", send(make([]byte, 64)), 0, "no vfio-user server listens there: not a vfio-user reply: message id"},
 		{"another command", send(append([]byte{1, 0, 9, 0}, goodVersion[4:]...)), 2, "REGION_READ"},
 		{"a size too large", send([]byte{1, 0, 1, 0, 0xff, 0xff, 0xff, 0x7f, 1, 0, 0, 0, 0, 0, 0, 0}), 4, "bytes"},
 		{"a command in place of a reply", send([]byte{1, 0, 1, 0, 43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}), 8, "no reply"},
 		{"an error", send([]byte{1, 0, 1, 0, 16, 0, 0, 0, 0x21, 0, 0, 0, 22, 0, 0, 0}), 12, "invalid argument"},
-		{"nothing after VERSION", send(goodVersion), 43, silence},
+		{"nothing after VERSION", send(goodVersion), 43, late},
 		{"JSON that is none", send(bytes.Replace(goodVersion, []byte("{}}"), []byte("{{}"), 1)), 43, "not a vfio-user reply"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// Time enough for a peer that gets a processor late; who says nothing is waited
-			// for as long as this, and longer if it has not said all that it says.
+			// Where the peer stops, the probe waits for its whole time; on a busy machine the
+			// peer may need more of it to send everything.
 			timeout := time.Minute
-			if tt.says == silence {
+			if tt.says == late || tt.name == "says nothing" {
 				timeout = 500 * time.Millisecond
 			}
 			var err error
@@ -102,17 +102,12 @@ func TestWhatIsNoServer(t *testing.T) {
 			require.NotNil(t, b, "%v", err)
 			require.Equal(t, tt.offset, b.Offset, "%v", err)
 			require.ErrorContains(t, err, tt.says)
-			// Who hears nothing at all may have come second; who hears something has not.
-			unheard := tt.name == "closes at once" || tt.name == "says nothing"
-			require.Equal(t, unheard, strings.Contains(err.Error(), "another client is attached"), "%v", err)
-			if tt.says != silence {
-				require.NotContains(t, err.Error(), silence)
-			}
+			require.Equal(t, strings.HasSuffix(tt.name, "at once") || tt.name == "says nothing", strings.Contains(err.Error(), "another client is attached"), "%v", err)
 		})
 	}
 }
 
-// TestEndlessPeer: a peer that drips bytes does not prolong the probe.
+// TestEndlessPeer: a peer that sends byte by byte does not prolong the probe.
 func TestEndlessPeer(t *testing.T) {
 	drip := func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 4096))
@@ -133,7 +128,7 @@ func TestEndlessPeer(t *testing.T) {
 	}
 }
 
-// TestGivenUp: a caller who gives up is not told that time ran out.
+// TestGivenUp: the error of a cancelled probe is the cancellation.
 func TestGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	path := peer(t, func(c net.Conn) {
@@ -143,8 +138,6 @@ func TestGivenUp(t *testing.T) {
 	})
 	_, err := probe.Probe(ctx, path, time.Hour)
 	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorContains(t, err, "byte 0 of what the server sent")
-	require.NotContains(t, err.Error(), "another client")
 }
 
 // TestDecode: a configuration space put together by hand from the PCI

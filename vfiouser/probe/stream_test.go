@@ -136,7 +136,9 @@ func TestCutAnywhere(t *testing.T) {
 		var b *probe.Broken
 		require.True(t, errors.As(err, &b), "after %d bytes: %v", n, err)
 		require.EqualValues(t, n, b.Offset, "%v", err)
-		require.ErrorContains(t, err, fmt.Sprintf("byte %d of what the server sent", n))
+		if n > 0 {
+			require.ErrorContains(t, err, fmt.Sprintf("byte %d of what the server sent", n))
+		}
 		require.ErrorContains(t, err, "closed the connection")
 	}
 }
