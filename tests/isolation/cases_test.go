@@ -29,12 +29,12 @@ func (w *Ward) places() (list []hostile.Value) {
 	for _, at := range []uint64{
 		0, 0x10_0000, // the aggregator's own, if anything is
 		w.bystander.Extents()[0].Card, w.free[0].Card, w.GPUs[1].Guest.Extents()[0].Card,
-		w.Seat.Guest.Extents()[0].Card + w.Seat.Guest.Extents()[0].Size, cardVRAM - 4096, cardVRAM,
+		w.Endpoint.Guest.Extents()[0].Card + w.Endpoint.Guest.Extents()[0].Size, cardVRAM - 4096, cardVRAM,
 		1 << 35, 1<<39 | 1<<20, 1<<40 - 4096,
 	} {
 		list = append(list, hostile.Value{Base: hostile.Zero, Off: int64(at)})
 	}
-	seam := w.Seat.Guest.Extents()[0]
+	seam := w.Endpoint.Guest.Extents()[0]
 	return append(list,
 		hostile.Value{Off: int64(seam.Guest + seam.Size - shadowpt.BigPage/2)},
 		hostile.Value{Off: busWindow - shadowpt.BigPage/2},
@@ -217,9 +217,9 @@ func TestGateOffsets(t *testing.T) {
 		var p [24]byte
 		binary.LittleEndian.PutUint64(p[:], uint64(places[rng.IntN(len(places))].Off)>>(rng.IntN(4)*4)|rng.Uint64()&rng.Uint64()&rng.Uint64())
 		n := min(width, int(gf100.SpaceSize-at))
-		require.NoError(t, w.Seat.WriteRegion(0, at, p[:n]))
+		require.NoError(t, w.Endpoint.WriteRegion(0, at, p[:n]))
 		in := off / 4 * 16 % uint64(len(got)-16)
-		require.NoError(t, w.Seat.ReadRegion(0, at, got[in:][:n]))
+		require.NoError(t, w.Endpoint.ReadRegion(0, at, got[in:][:n]))
 		if off/4/step%4096 == 0 {
 			w.look(fmt.Sprintf("read before %06x", off), got)
 		}

@@ -43,7 +43,7 @@ func ward(t testing.TB, c options.Combination) *Ward {
 // to that of others, and no violation without an attack.
 func TestScattered(t *testing.T) {
 	w := ward(t, mapped(t))
-	require.Greater(t, len(w.Seat.Guest.Extents()), 1)
+	require.Greater(t, len(w.Endpoint.Guest.Extents()), 1)
 	require.Empty(t, w.Violations())
 }
 
@@ -82,7 +82,7 @@ func TestGate(t *testing.T) {
 				for i := range random() {
 					w.attack(t, hostile.Gen(40).Example(n*random()+i))
 				}
-				require.Equal(t, list[c].Windows(), w.Seat.Guest.Stats().Mapped.PagesMoved.Load() > 0)
+				require.Equal(t, list[c].Windows(), w.Endpoint.Guest.Stats().Mapped.PagesMoved.Load() > 0)
 			})
 		}
 	}

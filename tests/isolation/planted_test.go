@@ -95,7 +95,7 @@ var holes = append([]hole{
 	{"a translation without a bound, read", func(t *testing.T, c options.Combination) {
 		u := &unbounded{}
 		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
-		u.tables = w.Seat.Guest.Tables()
+		u.tables = w.Endpoint.Guest.Tables()
 		u.place.Store(w.bystander.Extents()[0].Card)
 		require.Empty(t, w.Violations())
 		mine := hostile.Value{Base: hostile.Mine}
@@ -105,7 +105,7 @@ var holes = append([]hole{
 	{"a translation without a bound, written", func(t *testing.T, c options.Combination) {
 		u := &unbounded{}
 		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
-		u.tables = w.Seat.Guest.Tables()
+		u.tables = w.Endpoint.Guest.Tables()
 		u.place.Store(w.free[0].Card)
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Mine}, Bits: strangeKind << 36, Engine: guest.M2MF, Write: true}))
 		require.Eventually(t, func() bool { return strings.Contains(strings.Join(w.Violations(), "; "), "unowned memory changed") }, wait, tick)
@@ -151,7 +151,7 @@ func windows() (list []hole) {
 			w := planted(t, c, func(c *soft.Card) card.Card { s.Card = c; return s })
 			require.Empty(t, w.Violations())
 			s.to.Store(into.place(w))
-			s.from.Store(w.Seat.Guest.Extents()[0].Card)
+			s.from.Store(w.Endpoint.Guest.Extents()[0].Card)
 			require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Window, W: hostile.Value{Or: 1}, Write: into.write}))
 			require.NoError(t, w.Attacker.Guest.Sync())
 			w.Attacker.Guest.Raw().Reg(0) // what was posted has landed

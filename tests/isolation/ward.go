@@ -33,7 +33,7 @@ const secret = 0xc5a3_91d7_4be8_f260
 type Ward struct {
 	*stand.Shared
 	Attacker *hostile.Attacker
-	Seat     *stand.Endpoint // the attacker's
+	Endpoint *stand.Endpoint // the attacker's
 
 	options   options.Combination
 	victim    *victim
@@ -103,7 +103,7 @@ func (w *Ward) build() (err error) {
 			return err
 		}
 	}
-	w.Seat = w.GPUs[0]
+	w.Endpoint = w.GPUs[0]
 	if err := remove(stay); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (w *Ward) hide() error {
 }
 
 func (w *Ward) arm() error {
-	g, err := guest.Attach(context.Background(), w.Seat.Socket, w.client(2<<20))
+	g, err := guest.Attach(context.Background(), w.Endpoint.Socket, w.client(2<<20))
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (w *Ward) Violations() []string {
 		w.unchanged(&w.kept[i])
 	}
 	w.books()
-	for _, e := range w.Seat.Guest.Extents() {
+	for _, e := range w.Endpoint.Guest.Extents() {
 		w.Card.LookVRAM(e.Card, e.Size, func(_ uint64, p []byte) { w.look("in its VRAM", p) })
 	}
 	if err := w.Attacker.Unmapped(); err != nil {
