@@ -11,12 +11,12 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-// unmappedVA is far above what nouveau gives out on a guest of this size, and inside the
-// 40 bits of an address.
+// unmappedVA is far above the addresses that nouveau hands out, and inside the 40 bits of
+// an address.
 const unmappedVA = 0x10_0000_0000
 
-// offence is one thing to do wrong. emit has a subchannel ready for each object it uses, a
-// VA that is not mapped, and a page that must stay as it is.
+// offence is one way to break a rule. emit may use the subchannels of its objects, an
+// unmapped VA, and a page that must keep its content.
 type offence struct {
 	name    string
 	kind    drm.Offence
@@ -64,8 +64,8 @@ var offences = []offence{
 			b.Raw(uint32(r.next())>>3 | 6<<29)
 		}
 	}},
-	// Minutes of copies of a line onto itself, in one entry of the ring. Where requests have
-	// a limit, its channel ends as by a fault of its engine.
+	// Minutes of copies of a line onto itself, in one entry of the ring. If requests have a
+	// limit, its channel ends as after an engine fault.
 	{runaway, drm.OffenceMMUFault, []object{objectM2MF}, 1 << 19, func(b *push.Buffer, _, page uint64, _ *random) {
 		line := push.Surface{VA: page}
 		for range runawayCopies {
@@ -76,7 +76,7 @@ var offences = []offence{
 
 const (
 	runaway       = "runaway"
-	runawayCopies = 1200 // of a GiB each; a push buffer has room for no more
+	runawayCopies = 1200 // of a GiB each; a push buffer holds no more
 )
 
 func offenceOf(name string) (offence, error) {
@@ -98,7 +98,7 @@ func (e *Env) Fault(a proto.OffenceArgs) (proto.OffenceResult, error) {
 	return e.offend(a)
 }
 
-// Illegal sends what no driver sends, while other clients copy.
+// Illegal sends invalid commands, while other clients copy.
 func (e *Env) Illegal(a proto.OffenceArgs) (proto.OffenceResult, error) {
 	if a.What == "" {
 		a.What = "host-method"
@@ -137,13 +137,10 @@ func (e *Env) background(a proto.OffenceArgs) (*Load, error) {
 	return l, nil
 }
 
-// goOn is within what time other processes must have copied on after an offence.
-const goOn = 10 * time.Second
-
 // settle waits for the clients to do another round each, or so, and stops them.
 func settle(l *Load) (proto.LoadTotals, error) {
 	before := l.Totals().Copies
-	deadline := time.Now().Add(goOn)
+	deadline := time.Now().Add(patience)
 	for l.Totals().Copies < before+3*uint64(l.clients) && l.Totals().Error == "" && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -155,12 +152,12 @@ func settle(l *Load) (proto.LoadTotals, error) {
 	case t.Wrong > 0:
 		return t, fmt.Errorf("background: %d copies came out wrong", t.Wrong)
 	case !moved:
-		return t, fmt.Errorf("background: no copy was finished in %v after the offence", goOn)
+		return t, fmt.Errorf("background: no copy was finished in %v after the offence", patience)
 	}
 	return t, nil
 }
 
-// offendOnce commits the offence on a channel of its own and watches what becomes of it.
+// offendOnce commits the offence on a new channel and watches the channel.
 func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
 	o, err := offenceOf(a.What)
 	if err != nil {
@@ -182,7 +179,7 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 	return res, judge(&res)
 }
 
-// commit does it. Errors are of what had to work before.
+// commit commits the offence. An error means that the set-up failed.
 func (e *Env) commit(o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, res *proto.OffenceResult) (err error) {
 	s, err := e.client(a.Node)
 	if err != nil {
@@ -228,7 +225,7 @@ func (e *Env) commit(o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, 
 	return nil
 }
 
-// watch asks until the channel is dead or the time is up. A channel that is expected to
+// watch polls until the channel is dead or the time is up. A channel that is expected to
 // live gets some time after the kernel logged the offence, because the reporter decides
 // whether the kernel kills it.
 func (e *Env) watch(s *Stream, o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, start time.Time, res *proto.OffenceResult) error {
@@ -273,7 +270,7 @@ func (e *Env) readLog(mark uint64, k drm.Kernel, o offence, res *proto.OffenceRe
 	return nil
 }
 
-// reported is the offence that the kernel takes it for.
+// reported is the offence as the kernel classifies it.
 func reported(o offence, res *proto.OffenceResult) drm.Offence {
 	if engineOffence[o.kind] && res.ReportedBy == "pbdma" {
 		return drm.OffenceHostMethod
@@ -281,7 +278,7 @@ func reported(o offence, res *proto.OffenceResult) drm.Offence {
 	return o.kind
 }
 
-// missing is what this kernel should have said and did not.
+// missing lists what this kernel should have logged and did not.
 func (e *Env) missing(k drm.Kernel, o offence, res *proto.OffenceResult) (texts []string) {
 	kind := reported(o, res)
 	fragments := []string{k.Says[kind]}
@@ -299,9 +296,9 @@ func (e *Env) missing(k drm.Kernel, o offence, res *proto.OffenceResult) (texts 
 	return texts
 }
 
-// engineOffence holds what a GF100 reports by PGRAPH, which never costs a channel its life. A
-// card that reports it by the PBDMA instead says "illegal method", and then the kernel must
-// do what it does for that.
+// engineOffence holds what a GF100 reports by PGRAPH, for which the kernel never kills a
+// channel. If a card reports it by the PBDMA as an illegal method, the kernel must act on
+// that.
 var engineOffence = map[drm.Offence]bool{drm.OffenceEngineMethod: true, drm.OffenceEngineClass: true}
 
 // reporter is the interrupt that reported the offence to the kernel.
@@ -330,7 +327,7 @@ func logged(records []proto.KmsgRecord, fragment string) bool {
 	return false
 }
 
-// enodev is what GEM_PUSHBUF says of a killed channel.
+// enodev is GEM_PUSHBUF's error for a killed channel.
 const enodev = 19
 
 func judge(r *proto.OffenceResult) error {
