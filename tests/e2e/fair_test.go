@@ -20,6 +20,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
@@ -296,6 +297,7 @@ func (o oddities) String() string {
 // the length of their requests; and a request that does not end costs its channel,
 // its guest nothing else, and the other guest the limit.
 func TestFairGuests(t *testing.T) {
+	scale.ReleaseOnly(t)
 	labtest.Need(t)
 	machines <- struct{}{}
 	machines <- struct{}{}

@@ -13,9 +13,11 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 func TestMachines(t *testing.T) {
+	scale.ReleaseOnly(t)
 	labtest.Need(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
