@@ -174,8 +174,8 @@ type GuestConfig struct {
 	MapLimits homes.Limits // the zero value is Options.Map
 	// Share is its part of the card's time, if that is shared.
 	Share sched.NodeConfig
-	// Processes is how its processes share that.
-	Processes Processes
+	// Group says which of its channels are one process for the scheduler.
+	Group Grouping
 }
 
 // Own is what the aggregator takes of the card's memory for itself, at most, beside
@@ -234,7 +234,7 @@ func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 		return nil, err
 	}
 	if a.gate != nil {
-		if err := a.gate.addGuest(g, cfg.Share, cfg.Processes); err != nil {
+		if err := a.gate.addGuest(g, cfg.Share, cfg.Group); err != nil {
 			a.forget(g)
 			return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 		}

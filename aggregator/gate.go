@@ -10,20 +10,19 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// gate keeps submissions from the card until it is their turn (package sched). A
-// guest's GP_PUT is forwarded as far as the scheduler says; what lies behind it
-// stays in the guest's ring, and the guest's own USERD says what the guest wrote.
+// gate keeps submissions from the card until it is their turn (package sched). It forwards a
+// guest's GP_PUT as far as the scheduler says. What lies behind it stays in the guest's ring, and
+// the guest's own USERD shows what the guest wrote.
 //
-// The gate's goroutine hears of the card when something has ended, asks it what it
-// did (card.Meter), and charges that. It also looks without having been told, now
-// and then, as long as something is on the card.
+// The card wakes the gate's goroutine when something has ended. The goroutine asks what the card
+// did (card.Meter) and charges that. While something is on the card it also looks every pollInterval.
 type gate struct {
 	agg   *Aggregator
 	card  card.Meter
 	now   func() time.Duration
 	alarm alarm
 
-	wake    chan struct{} // of capacity 1: look at the card
+	wake    chan struct{} // of capacity 1: poll the card
 	closing chan struct{}
 	working sync.WaitGroup
 
@@ -33,35 +32,34 @@ type gate struct {
 	nodes  map[sched.ID]*gated
 	guests map[*Guest]*share
 	owners map[sched.ID]*Guest
-	errand errands
-	recent bool          // something was forwarded since the goroutine looked
-	due    time.Duration // when the goroutine looks again; zero while it looks
+	later  deferredWork
+	recent bool          // something was forwarded since the goroutine polled
+	due    time.Duration // when the goroutine polls again; zero while it does
 }
 
-// errands are what the goroutine has to do with a guest's lock held.
-type errands struct {
+// deferredWork is what the goroutine has to do with a guest's lock held, which comes before
+// the gate's.
+type deferredWork struct {
 	alerts  []sched.Alert
 	resumed []*gated
 }
 
-func (e *errands) empty() bool { return len(e.alerts)+len(e.resumed) == 0 }
+func (w *deferredWork) empty() bool { return len(w.alerts)+len(w.resumed) == 0 }
 
 // share is a guest in the scheduler's tree.
 type share struct {
-	node      sched.ID
-	processes Processes
-	groups    map[groupKey]*group
-	kernel    groupKey // of the channel that was bound first since there was none
-	first     bool     // there was one
+	node   sched.ID
+	by     Grouping
+	groups map[groupKey]*group
+	kernel groupKey // of the channel that was bound first since there was none
+	first  bool     // there was one
 }
 
-// group is a guest process: the channels of one address space, if nothing else is said.
+// group is a guest process, as Grouping tells them apart.
 type group struct {
-	key      groupKey
-	name     string
-	node     sched.ID
-	borrowed bool // the node is another's, for the guest has too many
-	chans    int
+	key   groupKey
+	node  sched.ID
+	chans int
 }
 
 // gated is a channel with its gate.
@@ -70,19 +68,19 @@ type gated struct {
 	node  sched.ID
 	group *group
 
-	size uint32 // entries of the ring
-	want uint32 // GP_PUT as the guest wrote it last
-	put  uint32 // as far as the scheduler has taken it on
-	sent uint32 // as the card has it
+	size     uint32 // entries of the ring
+	lastPut  uint32 // GP_PUT as the guest wrote it last
+	accepted uint32 // as far as the scheduler has accepted it
+	sent     uint32 // as the card has it
 
 	inflight int
-	lane     int // that worked for it last
+	lane     int // index in lanes of the engine that worked for it last
 	last     card.Use
 	stalled  bool // the scheduler was told that it does not go on
-	over     bool // it has come to its end, or the card does not let go of it
+	over     bool // it has come to its end, or the card does not stop it
 	aborting bool // it is to leave the card
 	bad      bool // the card was given a GP_PUT that is not in the ring
-	held     bool // it was bound in the middle of an entry, which has not had its turn
+	held     bool // it was bound in the middle of an entry, which waits for its turn
 }
 
 // alarm wakes the gate's goroutine after a time. It is the goroutine's alone.
@@ -102,13 +100,13 @@ func (t timer) Stop()                 { t.Timer.Stop() }
 // lanes are the engines whose time is shared.
 var lanes = [...]int{gf100.EngineGR, gf100.EngineCE0, gf100.EngineCE1}
 
-// lookAgain is how long the card is left alone that has work and says nothing.
-const lookAgain = 2 * time.Millisecond
+// pollInterval is how often the card is polled that has work and says nothing.
+const pollInterval = 2 * time.Millisecond
 
 func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration, w alarm) (*gate, error) {
 	m, ok := a.ctl.card.(card.Meter)
 	if !ok {
-		return nil, fmt.Errorf("aggregator: the card does not say what it did for whom, so its time cannot be shared; use no scheduler")
+		return nil, fmt.Errorf("aggregator: this card does not report engine time by channel, so use no scheduler")
 	}
 	s, err := sched.New(cfg, len(lanes), now())
 	if err != nil {
@@ -118,10 +116,10 @@ func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration, w alarm)
 		agg: a, card: m, now: now, alarm: w, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
 		nodes: make(map[sched.ID]*gated), guests: make(map[*Guest]*share), owners: make(map[sched.ID]*Guest),
 	}
-	m.OnUse(t.look)
+	m.OnUse(t.requestPoll)
 	t.working.Add(1)
 	go t.run()
-	t.look()
+	t.requestPoll()
 	return t, nil
 }
 
@@ -131,8 +129,8 @@ func (t *gate) close() {
 	t.working.Wait()
 }
 
-// look has the goroutine look at the card. It never blocks.
-func (t *gate) look() {
+// requestPoll makes the goroutine poll the card. It never blocks.
+func (t *gate) requestPoll() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
@@ -149,20 +147,20 @@ func (t *gate) run() {
 		case <-t.wake:
 		case <-t.alarm.C():
 		}
-		e, next := t.turn()
-		t.do(e)
+		w, next := t.poll()
+		t.do(w)
 		t.alarm.Reset(next)
 	}
 }
 
-// turn charges what the card has done and forwards what is next. It returns what is
-// to be done without the gate's lock, and when to look again.
-func (t *gate) turn() (e errands, next time.Duration) {
+// poll charges what the card has done and forwards what is next. It returns what is to be done
+// without the gate's lock, and when to poll again.
+func (t *gate) poll() (w deferredWork, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next, t.due = time.Hour, 0
 	if t.recent {
-		next = lookAgain
+		next = pollInterval
 	}
 	t.recent = false
 	for _, c := range t.chans {
@@ -171,19 +169,19 @@ func (t *gate) turn() (e errands, next time.Duration) {
 		}
 		t.meter(c)
 		if c.inflight > 0 || c.aborting {
-			next = lookAgain
+			next = pollInterval
 		}
 	}
 	now := t.step()
 	if t.recent {
-		next = lookAgain
+		next = pollInterval
 	}
 	if at := t.s.Timer(); at-now < next {
 		next = max(at-now, 0)
 	}
-	e, t.errand = t.errand, errands{}
+	w, t.later = t.later, deferredWork{}
 	t.due = now + next
-	return e, next
+	return w, next
 }
 
 // step forwards all whose turn it is. t.mu is held.
@@ -199,15 +197,15 @@ func (t *gate) step() time.Duration {
 		}
 	}
 	for a, ok := t.s.Alert(); ok; a, ok = t.s.Alert() {
-		t.errand.alerts = append(t.errand.alerts, a)
+		t.later.alerts = append(t.later.alerts, a)
 	}
 	at := t.s.Timer() // it may have changed: somebody's turn is at a time, not at an event
 	if t.recent {
-		at = min(at, now+lookAgain)
+		at = min(at, now+pollInterval)
 	}
-	if !t.errand.empty() || at < t.due {
+	if !t.later.empty() || at < t.due {
 		t.due = at
-		t.look()
+		t.requestPoll()
 	}
 	return now
 }
@@ -218,7 +216,7 @@ func (t *gate) forward(c *gated, n int) {
 	t.recent = true
 	if c.held {
 		c.held = false
-		t.errand.resumed = append(t.errand.resumed, c)
+		t.later.resumed = append(t.later.resumed, c)
 		n--
 	}
 	if n == 0 {
@@ -235,8 +233,8 @@ func (t *gate) meter(c *gated) {
 	now := t.now()
 	t.charge(now, c, &u)
 	c.last = u
-	if c.put != c.want {
-		t.take(now, c)
+	if c.accepted != c.lastPut {
+		t.accept(now, c)
 	}
 	t.stall(now, c, c.over || u.Barred && !c.held)
 	if c.aborting && !u.Running {
@@ -248,7 +246,7 @@ func (t *gate) meter(c *gated) {
 func (t *gate) charge(now time.Duration, c *gated, u *card.Use) {
 	n := int(min(u.Ended-c.last.Ended, uint64(c.inflight)))
 	if u.Idle {
-		n = c.inflight // the card has nothing of them, be it that it passed some over
+		n = c.inflight // the card has none of them; it may have skipped some
 	}
 	most := time.Duration(0)
 	var busy [len(lanes)]time.Duration
@@ -262,7 +260,7 @@ func (t *gate) charge(now time.Duration, c *gated, u *card.Use) {
 		t.s.Running(now, c.lane, c.node)
 	}
 	if c.inflight == 0 {
-		return // what the card does without having been given any is not much: see held
+		return
 	}
 	for i, d := range busy {
 		if d > 0 && i != c.lane {
@@ -282,11 +280,11 @@ func (t *gate) stall(now time.Duration, c *gated, on bool) {
 	}
 }
 
-// drop forgets what a channel has on the card and behind it: the channel is off the
-// card, and does not come back before it is bound anew.
+// drop forgets what a channel has on the card and in its ring. The channel is off the card, and
+// does not come back before it is bound again.
 func (t *gate) drop(now time.Duration, c *gated) {
 	t.s.Aborted(now, c.node)
-	c.inflight, c.want, c.put = 0, c.sent, c.sent
+	c.inflight, c.lastPut, c.accepted = 0, c.sent, c.sent
 	c.stalled, c.held = false, false
 	t.stall(now, c, true)
 }
@@ -299,41 +297,41 @@ func (t *gate) submit(ch *channel, put uint32) {
 	if c == nil || c.ch != ch {
 		return
 	}
-	t.ring(c, put)
+	t.doorbell(c, put)
 	t.step()
 }
 
-func (t *gate) ring(c *gated, put uint32) {
+func (t *gate) doorbell(c *gated, put uint32) {
 	now := t.now()
 	mask := c.size - 1
-	waiting := int((c.want - c.sent) & mask)
-	if _, ok := sched.Added(c.want, put, c.size, waiting); !ok {
-		// The guest took back what it had submitted, or says what cannot be.
+	waiting := int((c.lastPut - c.sent) & mask)
+	if _, ok := sched.Added(c.lastPut, put, c.size, waiting); !ok {
+		// The guest took back what it had submitted, or the value cannot be.
 		c.ch.guest.stats.BadPut.Add(1)
 		t.s.Withdraw(now, c.node)
-		c.want, c.put = c.sent, c.sent
-		if put >= c.size { // for the card to refuse: its driver hears of it
+		c.lastPut, c.accepted = c.sent, c.sent
+		if put >= c.size { // the card refuses it, and so tells the driver
 			c.bad = true
 			t.agg.ctl.doorbell(c.ch.id, put)
 			return
 		}
 	}
-	c.want = put
+	c.lastPut = put
 	if c.bad {
 		c.bad = false
-		if c.want == c.sent { // nothing is new, but the card has forgotten what there was
+		if c.lastPut == c.sent { // nothing is new, but the card has forgotten what there was
 			t.agg.ctl.doorbell(c.ch.id, put)
 		}
 	}
-	t.take(now, c)
+	t.accept(now, c)
 }
 
-// take has the scheduler take on what it has not yet.
-func (t *gate) take(now time.Duration, c *gated) {
+// accept submits what the scheduler has not accepted yet.
+func (t *gate) accept(now time.Duration, c *gated) {
 	mask := c.size - 1
-	n := int((c.want - c.put) & mask)
+	n := int((c.lastPut - c.accepted) & mask)
 	if n > 0 {
-		c.put = (c.put + uint32(t.s.Submit(now, c.node, n))) & mask
+		c.accepted = (c.accepted + uint32(t.s.Submit(now, c.node, n))) & mask
 	}
 }
 
@@ -342,7 +340,7 @@ func (t *gate) waiting(ch *channel) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.chans[ch.id]
-	return c != nil && c.ch == ch && (c.want != c.sent || c.held)
+	return c != nil && c.ch == ch && (c.lastPut != c.sent || c.held)
 }
 
 // holds reports whether a channel may not run yet.

@@ -63,7 +63,7 @@ func TestGateTimer(t *testing.T) {
 		writePut(g, 1, 1)
 		require.Eventually(t, func() bool { return m.entries(id) == 1 }, patience, tick)
 		m.end(id, 1, d)
-		a.gate.turn()
+		a.gate.poll()
 	}
 	run(long, ids[1], 40*time.Millisecond)
 	run(short, ids[0], 100*time.Microsecond)
@@ -94,7 +94,7 @@ func TestGateAhead(t *testing.T) {
 	require.Eventually(t, func() bool { return m.entries(id) == 8 }, patience, tick)
 	m.end(id, 3, 20*time.Millisecond)
 	writePut(g, 1, 12)
-	a.gate.turn()
+	a.gate.poll()
 	require.Equal(t, 9, m.entries(id))
 	require.Equal(t, time.Duration(m.clock.Load()), a.Ledger()[0].Accounts[gf100.EngineGR].Busy)
 }
@@ -107,5 +107,4 @@ func TestShareOfAGuestThatIsGone(t *testing.T) {
 	require.NoError(t, g.SetShare(sched.NodeConfig{Weight: 200}))
 	require.NoError(t, g.Remove())
 	require.ErrorIs(t, g.SetShare(sched.NodeConfig{Weight: 300}), ErrGone)
-	require.ErrorIs(t, g.SetProcesses(Processes{}), ErrGone)
 }

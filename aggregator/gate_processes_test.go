@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -80,42 +79,4 @@ func TestGateStorm(t *testing.T) {
 	m.clock.Add(int64(time.Second))
 	bindChannelAt(t, g, 3, dirAt+0x30000)
 	require.Equal(t, []bool{true, true, false, true}, bound(g))
-}
-
-// Address spaces beyond those that are told apart share the last one's place, and what
-// is changed about weights is changed of the one that it is named after. When that one
-// goes, it is another's, and named after it.
-func TestGateTooManyGroups(t *testing.T) {
-	cfg := sched.Default()
-	cfg.Limits.Groups = 2
-	a, _ := newGated(t, t.Cleanup, &cfg)
-	g, _ := addGuest(t, a, "a")
-	for id := range uint8(4) {
-		bindChannelAt(t, g, id, dirAt+uint64(id)*0x10000)
-	}
-	tree := func() (out []string) {
-		for _, e := range a.Ledger() {
-			if e.Depth > 1 {
-				out = append(out, fmt.Sprint(e.Name, " ", e.Weight))
-			}
-		}
-		return out
-	}
-	want := []string{"kernel 100", "channel 0 100", "space-0x110000 100", "channel 1 100", "channel 2 100", "channel 3 100"}
-	require.Equal(t, want, tree())
-	require.NoError(t, g.SetProcesses(Processes{Weights: map[string]int{"space-0x110000": 7, "space-0x130000": 8}}))
-	want[2] = "space-0x110000 7"
-	require.Equal(t, want, tree())
-	for id := range uint8(3) {
-		g.Bind(id, 0)
-	}
-	settle(g)
-	require.Equal(t, []string{"space-0x130000 8", "channel 3 100"}, tree(), "it is somebody's still")
-	bindChannelAt(t, g, 1, dirAt+0x10000) // the one that it was named after comes again
-	require.NotNil(t, g.cardChannel(1))
-	require.Equal(t, []string{"space-0x130000 8", "channel 3 100", "space-0x110000 7", "channel 1 100"}, tree())
-	g.Bind(1, 0)
-	g.Bind(3, 0)
-	settle(g)
-	require.Empty(t, tree())
 }

@@ -181,41 +181,30 @@ func TestGateGroups(t *testing.T) {
 	require.Equal(t, []string{"kernel"}, names())
 }
 
-// Channels are grouped as the guest's configuration says, and its groups have the
-// weights that it names, from the beginning and when they are changed.
-func TestGateProcesses(t *testing.T) {
+// Channels are grouped as the guest's configuration says, and all groups weigh the same.
+func TestGateGrouping(t *testing.T) {
 	for grouping, want := range map[Grouping][]string{
-		BySpace:   {"kernel 7", "space-0x110000 9"},
-		ByChannel: {"channel-1 100", "channel-2 100", "channel-3 30"},
-		ByGuest:   {"all 5"},
+		BySpace:   {"kernel 100", "space-0x110000 100"},
+		ByChannel: {"channel-1 100", "channel-2 100", "channel-3 100"},
+		ByGuest:   {"all 100"},
 	} {
 		t.Run(grouping.String(), func(t *testing.T) {
 			cfg := sched.Default()
 			a, _ := newGated(t, t.Cleanup, &cfg)
-			weights := map[string]int{"kernel": 7, "space-0x110000": 9, "channel-3": 30, "all": 5}
-			g := addGuestWith(t, a, GuestConfig{Processes: Processes{grouping, weights}})
+			g := addGuestWith(t, a, GuestConfig{Group: grouping})
 			bindChannelAt(t, g, 1, dirAt)
 			bindChannelAt(t, g, 2, dirAt+0x10000)
 			bindChannelAt(t, g, 3, dirAt+0x10000)
-			got := func() (out []string) {
-				for _, e := range a.Ledger() {
-					if e.Depth == 2 {
-						out = append(out, fmt.Sprint(e.Name, " ", e.Weight))
-					}
-					if e.Depth == 3 {
-						require.Regexp(t, "^channel [123]$", e.Name)
-					}
+			var got []string
+			for _, e := range a.Ledger() {
+				if e.Depth == 2 {
+					got = append(got, fmt.Sprint(e.Name, " ", e.Weight))
 				}
-				return out
+				if e.Depth == 3 {
+					require.Regexp(t, "^channel [123]$", e.Name)
+				}
 			}
-			require.Equal(t, want, got())
-			require.ErrorContains(t, g.SetProcesses(Processes{grouping, map[string]int{"kernel": 10001}}), "weight of group kernel: 10001: must be 1 to 10000")
-			require.ErrorContains(t, g.SetProcesses(Processes{Group: 9}), "grouping 9: must be one of [space channel guest]")
-			require.Equal(t, want, got(), "what is refused changes nothing")
-			require.NoError(t, g.SetProcesses(Processes{Group: grouping}))
-			for _, name := range got() {
-				require.Regexp(t, " 100$", name)
-			}
+			require.Equal(t, want, got)
 		})
 	}
 }
@@ -255,7 +244,7 @@ func TestGateFollows(t *testing.T) {
 			}
 			require.Less(t, tries, 1000, "%d of %d", ended, sent)
 			m.clock.Add(int64(time.Millisecond))
-			a.gate.turn()
+			a.gate.poll()
 		}
 		require.Equal(t, sent, m.entries(id))
 		require.Empty(t, m.bad)
@@ -398,7 +387,7 @@ func TestGateRefusals(t *testing.T) {
 	require.ErrorContains(t, err, "credit.period")
 	cfg = sched.Default()
 	_, err = NewWith(newFake(fakeVRAM), Options{Scheduler: &cfg})
-	require.ErrorContains(t, err, "does not say what it did")
+	require.ErrorContains(t, err, "does not report engine time")
 	a, _ := newGated(t, t.Cleanup, &cfg)
 	_, err = a.AddGuest(GuestConfig{Name: "x", VRAM: 1 << 20, Share: sched.NodeConfig{Weight: -1}}, &recorder{})
 	require.ErrorContains(t, err, "weight")
@@ -426,7 +415,7 @@ func TestGateOver(t *testing.T) {
 	require.Eventually(t, ev.saw(func() bool { return len(ev.faults) == 1 }), patience, tick)
 	m.end(id, 1, time.Millisecond)
 	writePut(g, 1, 5)
-	a.gate.turn()
+	a.gate.poll()
 	require.Equal(t, 1, m.entries(id))
 }
 
@@ -450,9 +439,9 @@ func TestGateAborts(t *testing.T) {
 		if g.stats.Runaways.Load() == 0 { // time goes on until then, however late the gate's goroutine is
 			m.clock.Add(int64(60 * time.Millisecond))
 		}
-		a.gate.look()
+		a.gate.requestPoll()
 		return heard()
-	}, patience, 2*lookAgain)
+	}, patience, 2*pollInterval)
 	require.Equal(t, uint32(gf100.EngineClients[gf100.EngineGR].Fault(instAt+gf100.InstanceSize, 0, false, 0).Unit), uint32(ev.faults[1].Unit))
 	require.False(t, m.enabled(g.cardChannel(1)))
 	require.True(t, m.enabled(g.cardChannel(2)))

@@ -3,26 +3,24 @@ package aggregator
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// The scheduler's tree follows the guests: below the card they, below them the
-// address spaces of their channels, which is what guest processes are, below those
-// the channels.
+// The scheduler's tree has the guests below the card, below each guest its groups of channels
+// (see Grouping), and below those the channels.
 
-// ErrNoScheduler says that the aggregator was made without one.
-var ErrNoScheduler = errors.New("aggregator: no scheduler: work is given to the card as it comes")
+// ErrNoScheduler says that the aggregator was made without a scheduler.
+var ErrNoScheduler = errors.New("aggregator: there is no scheduler")
 
 // ErrGone says that a guest has been removed.
 var ErrGone = errors.New("aggregator: the guest is gone")
 
-func (t *gate) addGuest(g *Guest, c sched.NodeConfig, p Processes) error {
-	if err := p.check(); err != nil {
-		return err
+func (t *gate) addGuest(g *Guest, c sched.NodeConfig, by Grouping) error {
+	if by >= groupings {
+		return fmt.Errorf("aggregator: grouping %d: must be one of %v", by, Groupings())
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -31,7 +29,7 @@ func (t *gate) addGuest(g *Guest, c sched.NodeConfig, p Processes) error {
 	if err != nil {
 		return err
 	}
-	t.guests[g] = &share{node: id, processes: Processes{p.Group, maps.Clone(p.Weights)}, groups: make(map[groupKey]*group)}
+	t.guests[g] = &share{node: id, by: by, groups: make(map[groupKey]*group)}
 	t.owners[id] = g
 	return nil
 }
@@ -48,7 +46,7 @@ func (t *gate) removeGuest(g *Guest) {
 	delete(t.owners, sh.node)
 }
 
-// forgive begins anew with a guest that was reset.
+// forgive ends the quarantine of a guest that was reset.
 func (t *gate) forgive(g *Guest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,9 +56,8 @@ func (t *gate) forgive(g *Guest) {
 	}
 }
 
-// add gives a channel that was bound to an instance block its place. The card does
-// not run it yet, and has no entries of it but the one that it may be in the middle
-// of; get is where it stands in its ring.
+// add puts a channel that was bound to an instance block into the tree. The card does not run
+// it yet, and has at most the one entry that the channel was in the middle of.
 func (t *gate) add(ch *channel, block []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -79,7 +76,7 @@ func (t *gate) add(ch *channel, block []byte) error {
 		c.size = 1 << log2
 	}
 	c.sent = gf100.InstGPGet.Get(block) & (c.size - 1)
-	c.want, c.put = c.sent, c.sent
+	c.lastPut, c.accepted = c.sent, c.sent
 	t.chans[ch.id], t.nodes[node] = c, c
 	if c.last.Underway {
 		c.held = true
@@ -92,7 +89,7 @@ func (t *gate) add(ch *channel, block []byte) error {
 
 // join finds the group of a channel, or makes it.
 func (t *gate) join(now time.Duration, sh *share, ch *channel) (*group, error) {
-	key := sh.processes.keyOf(ch)
+	key := sh.by.keyOf(ch)
 	if gr := sh.groups[key]; gr != nil {
 		gr.chans++
 		return gr, nil
@@ -100,15 +97,11 @@ func (t *gate) join(now time.Duration, sh *share, ch *channel) (*group, error) {
 	if !sh.first {
 		sh.first, sh.kernel = true, key
 	}
-	name := sh.nameOf(key)
-	id, err := t.s.AddNode(now, sh.node, sh.config(name))
+	id, err := t.s.AddNode(now, sh.node, sched.NodeConfig{Name: sh.nameOf(key)})
 	if err != nil {
 		return nil, err
 	}
-	gr := &group{key: key, name: name, node: id, chans: 1}
-	for _, other := range sh.groups {
-		gr.borrowed = gr.borrowed || other.node == id
-	}
+	gr := &group{key: key, node: id, chans: 1}
 	sh.groups[key] = gr
 	return gr, nil
 }
@@ -122,23 +115,11 @@ func (t *gate) leave(now time.Duration, g *Guest, gr *group) {
 	if len(sh.groups) == 0 {
 		sh.first = false // its driver has gone, and another one begins anew
 	}
-	var heir *group
-	for _, other := range sh.groups { // it may be shared by those that were too many
-		if other.node == gr.node && (heir == nil || other.name < heir.name) {
-			heir = other
-		}
-	}
-	switch {
-	case heir == nil:
-		t.s.Remove(now, gr.node)
-	case !gr.borrowed: // the name goes with its group, which may come again
-		heir.borrowed = false
-		_ = t.s.Change(now, gr.node, sh.config(heir.name)) // as in reweigh
-	}
+	t.s.Remove(now, gr.node)
 }
 
-// remove takes a channel away that is off the card, after a last look at what the
-// card did for it.
+// remove takes a channel out of the tree that is off the card, after a last look at what the card
+// did for it.
 func (t *gate) remove(ch *channel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,8 +137,8 @@ func (t *gate) remove(ch *channel) {
 	t.step()
 }
 
-// giveUp says that a channel has come to its end, or that the card does not let go of
-// it: it gets no more turns, and nobody is to wait for it.
+// giveUp says that a channel has come to its end, or that the card does not stop it. It gets no
+// more turns, and nothing waits for it.
 func (t *gate) giveUp(ch *channel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +149,7 @@ func (t *gate) giveUp(ch *channel) {
 	}
 }
 
-// Schedule returns how the card is shared; false if work is given to it as it comes.
+// Schedule returns how the card is shared, false without a scheduler.
 func (a *Aggregator) Schedule() (sched.Config, bool) {
 	if a.gate == nil {
 		return sched.Config{}, false
@@ -178,7 +159,7 @@ func (a *Aggregator) Schedule() (sched.Config, bool) {
 	return a.gate.s.Config, true
 }
 
-// SetSchedule changes it, under load.
+// SetSchedule changes how the card is shared, under load.
 func (a *Aggregator) SetSchedule(c sched.Config) error {
 	if a.gate == nil {
 		return ErrNoScheduler
@@ -187,12 +168,12 @@ func (a *Aggregator) SetSchedule(c sched.Config) error {
 	defer a.gate.mu.Unlock()
 	err := a.gate.s.Configure(a.gate.now(), c)
 	a.gate.step()
-	a.gate.look()
+	a.gate.requestPoll()
 	return err
 }
 
-// Ledger writes down who had how much of the card: the card, its guests, their
-// address spaces, their channels. It is empty without a scheduler.
+// Ledger returns what the card, its guests, their groups and channels had of the card. It is
+// empty without a scheduler.
 func (a *Aggregator) Ledger() []sched.Entry {
 	if a.gate == nil {
 		return nil
@@ -216,10 +197,10 @@ func (a *Aggregator) Ledger() []sched.Entry {
 
 var laneNames = [len(lanes)]string{"graphics", "copy 0", "copy 1"}
 
-// LedgerEngines are what the engines of the ledger's accounts are called, in their order.
+// LedgerEngines returns the names of the engines of the ledger's accounts, in their order.
 func LedgerEngines() []string { return append([]string(nil), laneNames[:]...) }
 
-// ScheduleCounts returns how often what should not happen did.
+// ScheduleCounts returns the scheduler's counts of unusual events.
 func (a *Aggregator) ScheduleCounts() sched.Counts {
 	if a.gate == nil {
 		return sched.Counts{}
@@ -244,6 +225,6 @@ func (g *Guest) SetShare(c sched.NodeConfig) error {
 	c.Name = g.name
 	err := t.s.Change(t.now(), sh.node, c)
 	t.step()
-	t.look()
+	t.requestPoll()
 	return err
 }

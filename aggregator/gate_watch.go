@@ -6,15 +6,15 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// What the gate does about a request that does not end: its channel, and no other,
-// is taken off the card with a fault that its guest's driver knows what to do about.
+// A request that does not end costs its channel: the channel is taken off the card with a fault
+// that the guest's driver handles.
 
-// do runs the goroutine's errands.
-func (t *gate) do(e errands) {
-	for _, c := range e.resumed {
+// do carries out deferred work.
+func (t *gate) do(w deferredWork) {
+	for _, c := range w.resumed {
 		c.ch.resumeChannel()
 	}
-	for _, a := range e.alerts {
+	for _, a := range w.alerts {
 		switch a.Kind {
 		case sched.Abort:
 			if ch := t.accused(a.Channel); ch != nil {
@@ -22,12 +22,12 @@ func (t *gate) do(e errands) {
 			}
 		case sched.Quarantine:
 			if g := t.owner(a.Guest); g != nil {
-				g.quarantine("its requests do not end, again and again")
+				g.quarantine("several of its requests did not end")
 			}
 		case sched.Reset:
 			if ch := t.accused(a.Channel); ch != nil {
 				t.giveUp(ch)
-				ch.guest.quarantine("the card does not let go of a request that does not end")
+				ch.guest.quarantine("the card did not abort a request that does not end")
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func (t *gate) aborted(ch *channel) {
 	defer t.mu.Unlock()
 	if c := t.chans[ch.id]; c != nil && c.ch == ch {
 		c.aborting = true
-		t.look()
+		t.requestPoll()
 	}
 }
 

@@ -2,23 +2,21 @@ package sched
 
 import "time"
 
-// Requests that follow each other with a look at the card in between leave it idle for
-// as long as that takes. So an engine may get a short request while it has still one
-// to do, if that keeps to whose turn it is: what is forwarded early is what would be
-// forwarded when the engine has nothing left.
+// An engine would stand still between two short requests, because the scheduler looks at
+// the card in between. So it may get a short request while it still works on another, if
+// that is the request which it would get when the other one has ended.
 
-// mostAhead is how many requests may be on an engine because of Config.Ahead, besides
-// Depth. What is foretold may be wrong, above all if somebody wants it to be: then so
-// many long requests stand before everybody else's.
+// mostAhead is how many requests may be on an engine beyond Depth. A guest whose requests
+// were short can send so many long ones before the others' turn.
 const mostAhead = 3
 
-// mayAdd tells whether an engine that has Depth requests may have one more. Who has a
-// slice has it also between two requests, and dfq forwards at once but for samples.
+// mayAdd says whether an engine with Depth requests may have one more. Under timeslice
+// the holder keeps the card between requests, and dfq forwards at once anyway.
 func (s *Scheduler) mayAdd(e int) bool {
-	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.kinds[Timeslice] == 0 && s.busy(e) < s.atOnce()
+	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.Config.Policy != Timeslice && s.busy(e) < s.atOnce()
 }
 
-// atOnce is how many requests may be on an engine, of whoever has turns by credit.
+// atOnce is how many requests may be on an engine.
 func (s *Scheduler) atOnce() int {
 	if s.Config.Ahead > 0 {
 		return s.Config.Depth + mostAhead
@@ -26,17 +24,15 @@ func (s *Scheduler) atOnce() int {
 	return s.Config.Depth
 }
 
-// goesAhead tells whether a channel's next request may go to an engine that has Depth
-// of them: it is short, so is what is before it, which has not taken longer than was
-// foretold, and nobody has an older claim who will submit the next request when the one
-// on the card is done. If it may go later, and nothing else happens until then, the
-// engine says when.
+// goesAhead says whether a channel's next request may go to an engine that has Depth of
+// them: it is short, what is before it is short and not late, and no channel on the card
+// has an older claim. If only time is missing, Wake says when to ask again.
 func (s *Scheduler) goesAhead(c int32, e int) bool {
 	mean := s.Nodes[c].Lanes[e].Mean
 	if mean == 0 || mean > s.Config.Ahead {
 		return false
 	}
-	longest := time.Duration(0) // of what is on the card, by what is known
+	longest := time.Duration(0)
 	for _, r := range s.loaded[e] {
 		if s.claims(r, c, e) {
 			return false
@@ -47,7 +43,7 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 	}
 	since := s.Engines[e].Progress
 	if s.Now > since+longest+s.Config.Ahead {
-		return false // what was foretold is wrong: nobody knows when the request ends
+		return false // it is late, so nobody knows when it ends
 	}
 	at := since + s.foretold[e] - s.Config.Ahead
 	if s.Now < at {
@@ -57,39 +53,39 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 	return true
 }
 
-// claims tells whether a channel that has nothing but what is on the card would have
-// the turn in place of c if it had more. One that has more was not chosen.
+// claims says whether channel r, which has nothing but what is on the card, would have the
+// turn before c if it had more.
 func (s *Scheduler) claims(r, c int32, e int) bool {
 	if r == c || s.Nodes[r].Chan.Stalled {
 		return false
 	}
-	for s.over(r) != s.over(c) { // to two siblings
+	for s.Nodes[r].Parent != s.Nodes[c].Parent { // to two siblings
 		if s.depth(r) >= s.depth(c) {
-			r = s.over(r)
+			r = s.Nodes[r].Parent
 		} else {
-			c = s.over(c)
+			c = s.Nodes[c].Parent
 		}
 	}
-	if r == c || s.Nodes[r].Block != 0 || s.Nodes[r].Lanes[e].Rests || s.sides[r].slots[e].pos != none {
+	a, b := &s.Nodes[r], &s.Nodes[c]
+	if r == c || a.Block != 0 || a.Lanes[e].Rests || s.sides[r].slots[e].pos != none {
 		return false
 	}
-	if a, b := s.Nodes[r].Config.Priority, s.Nodes[c].Config.Priority; a != b {
-		return a > b
+	if a.Config.Priority != b.Config.Priority {
+		return a.Config.Priority > b.Config.Priority
 	}
-	d := s.discipline(s.over(r))
-	return (d == Credit || d == Band) && s.Nodes[r].Lanes[e].Tag < s.Nodes[c].Lanes[e].Tag
+	p := s.policy(a.Parent)
+	return (p == Credit || p == Band) && a.Lanes[e].Tag < b.Lanes[e].Tag
 }
 
-// depth is how far a node is from the card, as it takes turns.
 func (s *Scheduler) depth(n int32) (d int) {
-	for ; n != root; n = s.over(n) {
+	for ; n != root; n = s.Nodes[n].Parent {
 		d++
 	}
 	return d
 }
 
-// length is how long a channel's next request is thought to be. If it has done none, that
-// is not so short that another goes ahead behind it, nor so long that it weighs as a debt.
+// length is how long a channel's next request is thought to be. An unknown one counts as
+// long enough that nothing goes behind it for long, and too short to be a debt.
 func (s *Scheduler) length(c int32, e int) time.Duration {
 	if mean := s.Nodes[c].Lanes[e].Mean; mean != 0 {
 		return mean
@@ -97,17 +93,12 @@ func (s *Scheduler) length(c int32, e int) time.Duration {
 	return min(s.Config.Ahead, s.Config.Credit.Period)
 }
 
-// expect adds to what is foretold of a channel's work on the card. While it waits for
-// a semaphore it keeps no engine busy.
+// expect adds to the time that is foretold for a channel's requests on the card. A
+// channel that waits for a semaphore keeps no engine busy.
 func (s *Scheduler) expect(c int32, e int, d time.Duration) {
 	for m := c; m != none; m = s.Nodes[m].Parent {
 		s.Nodes[m].Lanes[e].Pending += d
 	}
-	s.forecast(c, e, d)
-}
-
-// forecast is of the engine alone.
-func (s *Scheduler) forecast(c int32, e int, d time.Duration) {
 	if !s.Nodes[c].Chan.Stalled {
 		s.foretold[e] += d
 	}
@@ -125,22 +116,4 @@ func (s *Scheduler) unload(c int32, e int) {
 	list[at] = last
 	s.sides[last].slots[e].card = at
 	s.loaded[e] = list[:len(list)-1]
-}
-
-// rebuildLoaded makes what is kept of the requests on the card.
-func (s *Scheduler) rebuildLoaded() {
-	s.foretold = make([]time.Duration, len(s.Engines))
-	s.loaded = make([][]int32, len(s.Engines))
-	for n := range s.Nodes {
-		if s.Nodes[n].Kind != Channel {
-			continue
-		}
-		for e := range s.Engines {
-			l := &s.Nodes[n].Lanes[e]
-			s.forecast(int32(n), e, l.Pending)
-			if l.Inflight > 0 {
-				s.load(int32(n), e)
-			}
-		}
-	}
 }

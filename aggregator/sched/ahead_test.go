@@ -37,14 +37,10 @@ func shareOf(r *model.Rig, i int) float64 {
 // TestAhead: what is forwarded early moves no share, however few requests a guest
 // keeps unfinished and whatever the others' length.
 func TestAhead(t *testing.T) {
-	row := 0
 	for _, p := range []sched.Policy{sched.Credit, sched.Band} {
 		for _, short := range []time.Duration{50 * us, 900 * us} {
 			for _, long := range []time.Duration{50 * us, ms, 3 * ms, 126 * ms} {
 				for _, unfinished := range []int{1, 2, 8} {
-					if row++; raceDetector && row%11 != 0 {
-						continue // there is one goroutine; each kind of row comes by
-					}
 					loads := []throttle.Load{{Busy: short, Ahead: unfinished}, {Busy: long, Ahead: 8}}
 					with, want := pairOf(t, p, ms, loads...), 50.0
 					if unfinished == 1 { // which is no half: what it has without
@@ -152,9 +148,6 @@ func TestUnknownLengths(t *testing.T) {
 func TestTrainedLengths(t *testing.T) {
 	for _, p := range []sched.Policy{sched.Credit, sched.Band} {
 		for _, ahead := range []time.Duration{200 * us, ms, 50 * ms} {
-			if raceDetector && ahead != ms {
-				continue
-			}
 			trainedLengths(t, p, ahead)
 		}
 	}

@@ -2,12 +2,14 @@ package sched
 
 import "time"
 
-// Band: credit, use of late, and a moment for those who come back at once.
+// Band is credit with two additions. Among those with credit, who used more than its share in
+// the window goes last. And before the card is given to such a node, it is kept for a moment for
+// the node that had the last turn and used less, which may come back at once.
 
 // windowNow numbers the windows in which use is measured.
 func (s *Scheduler) windowNow() int64 { return int64(s.Now / s.Config.Band.Window) }
 
-// used is what a node used in this window; of the card, its length so far.
+// used is what a node used in this window; of the card, how long the window is so far.
 func (s *Scheduler) used(n int32, e int) time.Duration {
 	if n == root {
 		return s.Now % s.Config.Band.Window
@@ -18,19 +20,16 @@ func (s *Scheduler) used(n int32, e int) time.Duration {
 	return 0
 }
 
-// overShare tells whether a node used more than its share in this window.
-func (s *Scheduler) overShare(n, p int32, e int) bool {
-	w, _ := s.weight(n, e)
-	all, _ := s.activeWeight(p, e)
-	return float64(s.used(n, e))*float64(all) > float64(s.used(p, e))*float64(w)
+// overShare says whether a node used more than its share in this window.
+func (s *Scheduler) overShare(n int32, e int) bool {
+	p := s.Nodes[n].Parent
+	up := &s.Nodes[p].Lanes[e]
+	return float64(s.used(n, e))*float64(up.Live+up.Left) > float64(s.used(p, e))*float64(s.weight(n))
 }
 
-// keepPart is what part of the time the card may be kept for somebody: one in so many.
+// keepPart bounds the time for which the card is kept: one part in so many.
 const keepPart = 20
 
-// chooseBand is credit, but of those with credit the ones that are over their
-// share in the window go last; and before the card is given to one that is over
-// it, it is kept for a moment for the one that had the last turn and used less.
 func (s *Scheduler) chooseBand(p int32, e int) int32 {
 	l := &s.Nodes[p].Lanes[e]
 	if now := s.periodNow(); l.Window != now {
@@ -41,83 +40,76 @@ func (s *Scheduler) chooseBand(p int32, e int) int32 {
 	if p != root { // below the card nobody need wait: others can go on
 		return c
 	}
+	k := &l.Keep
 	if c == none || !s.worthKeeping(c, e) {
-		if s.endKeeping(e); c != none {
-			l.Chances = 0
-		}
+		s.endKeeping(k)
+		k.Done = k.Done && c == none
 		return c
 	}
-	if l.Grace == 0 && l.Chances < s.Config.Band.Chances && s.mayKeep(e) {
-		l.Grace, l.KeptFrom = s.Now+s.Config.Band.Grace, s.Now
-		l.Chances++
+	if k.Until == 0 && !k.Done && s.mayKeep(k) {
+		k.Until, k.From, k.Done = s.Now+s.Config.Band.Grace, s.Now, true
 	}
-	if s.Now < l.Grace {
-		s.Engines[e].Wake = l.Grace
+	if s.Now < k.Until {
+		s.Engines[e].Wake = k.Until
 		return none
 	}
-	s.endKeeping(e)
-	l.Chances = 0
+	s.endKeeping(k)
+	k.Done = false
 	return c
 }
 
-// worthKeeping tells whether somebody had the last turn and used less than c, who is
-// over its share and has a request that is longer than the wait.
+// worthKeeping says whether a node had the last turn and used less than c, which is over its
+// share and has a request that is longer than the wait.
 func (s *Scheduler) worthKeeping(c int32, e int) bool {
 	last := s.Nodes[root].Lanes[e].Last
-	if last == none || last == c || s.busy(e) > 0 || !s.overShare(c, root, e) || s.overShare(last, root, e) || s.used(c, e) <= s.used(last, e) {
+	if last == none || last == c || s.busy(e) > 0 || !s.overShare(c, e) || s.overShare(last, e) || s.used(c, e) <= s.used(last, e) {
 		return false
 	}
 	l := &s.Nodes[last].Lanes[e]
 	return s.Nodes[last].Block == 0 && l.Waiting == 0 && !l.Rests && s.nextMean(c, e) > s.Config.Band.Grace
 }
 
-// nextMean is how long requests are of the channel that is next below a node.
+// nextMean is how long requests are of the channel that is next at or below a ready node.
 func (s *Scheduler) nextMean(n int32, e int) time.Duration {
 	for s.Nodes[n].Kind != Channel {
 		q := &s.sides[n].queues[e]
-		switch {
-		case len(q[turns]) > 0:
+		if len(q[turns]) > 0 {
 			n = q[turns][0].node
-		case len(q[debts]) > 0:
+		} else {
 			n = q[debts][0].node
-		default:
-			return 0
 		}
 	}
 	return s.Nodes[n].Lanes[e].Mean
 }
 
-// mayKeep tells whether the card may be kept once more: a part of the time is for
-// that, some of which may be saved.
-func (s *Scheduler) mayKeep(e int) bool {
-	l, grace := &s.Nodes[root].Lanes[e], s.Config.Band.Grace
-	l.Keep = min(l.Keep+(s.Now-l.KeepAt)/keepPart, 4*grace)
-	l.KeepAt = s.Now
-	return l.Keep >= grace
+// mayKeep says whether the card may be kept once more.
+func (s *Scheduler) mayKeep(k *KeepState) bool {
+	grace := s.Config.Band.Grace
+	k.Budget = min(k.Budget+(s.Now-k.At)/keepPart, 4*grace)
+	k.At = s.Now
+	return k.Budget >= grace
 }
 
-// endKeeping takes a wait off what the card may be kept.
-func (s *Scheduler) endKeeping(e int) {
-	l := &s.Nodes[root].Lanes[e]
-	if l.Grace != 0 {
-		l.Keep -= s.Now - l.KeptFrom
-		l.Grace = 0
+// endKeeping takes a wait off the budget.
+func (s *Scheduler) endKeeping(k *KeepState) {
+	if k.Until != 0 {
+		k.Budget -= s.Now - k.From
+		k.Until = 0
 	}
 }
 
-// reclass looks anew at who of those with credit is over its share.
+// reclass looks anew at which children with credit are over their share.
 func (s *Scheduler) reclass(p int32, e int) {
 	list := s.sides[p].queues[e][turns]
 	for i := range list {
 		s.looks++
 		list[i].class = 0
-		if s.overShare(list[i].node, p, e) {
+		if s.overShare(list[i].node, e) {
 			list[i].class = 1
 		}
 		s.Nodes[list[i].node].Lanes[e].Stand.Class = list[i].class
 	}
 	for i := len(list)/2 - 1; i >= 0; i-- {
-		s.sink(p, e, turns, int32(i))
+		s.fix(p, e, turns, int32(i))
 	}
-	s.tellOldest(p, e)
 }

@@ -2,8 +2,6 @@ package sched
 
 import "time"
 
-// How work ends: done by the card, aborted, or not wanted any more.
-
 // Done is what the card did for a channel since it was last asked.
 type Done struct {
 	Channel ID
@@ -12,25 +10,22 @@ type Done struct {
 	Busy    time.Duration // the engine worked for them
 }
 
-// Complete tells what the card has done. What cannot be is counted, and has no
-// effect.
+// Complete tells what the card has done. What cannot be is counted and has no effect.
 func (s *Scheduler) Complete(now time.Duration, d Done) {
 	s.advance(now)
 	c := s.channel(d.Channel)
-	if c == none || d.Engine < 0 || d.Engine >= len(s.Engines) || d.Entries < 0 {
-		s.Counts.UnknownChannel++
+	if c == none {
 		return
 	}
-	from := s.whence(c, d.Engine)
-	if from < 0 {
-		s.Counts.UnknownWork += uint64(max(1, d.Entries))
+	if d.Engine < 0 || d.Engine >= len(s.Engines) || d.Entries < 0 || s.forwardedFor(c, d.Engine) < 0 {
+		s.Counts.BadEvents++
 		return
 	}
 	node := &s.Nodes[c]
 	ch := &node.Chan
 	busy := d.Busy
 	if most := s.Now - ch.Issued - ch.Charged; busy < 0 || busy > most {
-		s.Counts.BadTime++
+		s.Counts.BadTimes++
 		busy = max(0, min(busy, most))
 	}
 	ch.Charged += busy
@@ -42,8 +37,9 @@ func (s *Scheduler) Complete(now time.Duration, d Done) {
 	}
 	run := ch.Run
 	for left := d.Entries; left > 0; {
-		if from = s.whence(c, d.Engine); from < 0 {
-			s.Counts.UnknownWork += uint64(left)
+		from := s.forwardedFor(c, d.Engine)
+		if from < 0 {
+			s.Counts.BadEvents++
 			break
 		}
 		n := min(left, node.Lanes[from].Inflight)
@@ -68,8 +64,7 @@ func (s *Scheduler) Complete(now time.Duration, d Done) {
 	}
 }
 
-// mean follows the length of requests, so that few of another kind change little
-// and many much.
+// mean follows the length of requests.
 func mean(old, v time.Duration) time.Duration {
 	if old == 0 {
 		return v
@@ -77,9 +72,9 @@ func mean(old, v time.Duration) time.Duration {
 	return old + (v-old)/8
 }
 
-// whence is the engine on whose account entries of a channel are on the card:
-// the one that did them, or the one for which they were forwarded.
-func (s *Scheduler) whence(c int32, e int) int {
+// forwardedFor is the engine for which entries of a channel are on the card: e if there are
+// some, else another, -1 if the card has none.
+func (s *Scheduler) forwardedFor(c int32, e int) int {
 	lanes := s.Nodes[c].Lanes
 	if lanes[e].Inflight > 0 {
 		return e
@@ -92,8 +87,8 @@ func (s *Scheduler) whence(c int32, e int) int {
 	return -1
 }
 
-// complete takes n entries off the card that were forwarded for an engine. They
-// are written down where they were counted, whichever engine did them.
+// complete takes n entries off the card that were forwarded for an engine. They are accounted
+// there, whichever engine did them.
 func (s *Scheduler) complete(c int32, e, n int) {
 	s.takeOff(c, e, n)
 	for m := c; m != none; m = s.Nodes[m].Parent {
@@ -103,8 +98,7 @@ func (s *Scheduler) complete(c int32, e, n int) {
 	}
 }
 
-// takeOff takes n entries of a channel off the card, with what was foretold for
-// them.
+// takeOff takes n entries of a channel off the card, with the time foretold for them.
 func (s *Scheduler) takeOff(c int32, e, n int) {
 	l := &s.Nodes[c].Lanes[e]
 	back := l.Pending
@@ -116,7 +110,7 @@ func (s *Scheduler) takeOff(c int32, e, n int) {
 	s.charge(c, e, 0, -back)
 }
 
-// move lets what a channel has waiting take turns on another engine.
+// move lets a channel's waiting entries take turns on another engine.
 func (s *Scheduler) move(c int32, e int) {
 	node := &s.Nodes[c]
 	old := int(node.Chan.Engine)
@@ -134,7 +128,7 @@ func (s *Scheduler) move(c int32, e int) {
 	s.settle(c, e)
 }
 
-// drop forgets what a channel has waiting and, if it was aborted, on the card.
+// drop forgets a channel's waiting entries and, if it was aborted, those on the card.
 func (s *Scheduler) drop(c int32, aborted bool) {
 	node := &s.Nodes[c]
 	for e := range node.Lanes {
@@ -158,13 +152,12 @@ func (s *Scheduler) drop(c int32, aborted bool) {
 	node.Chan.Batches = node.Chan.Batches[:0]
 }
 
-// Withdraw tells that what a channel has waiting is no longer wanted. It returns how
-// many entries those were. What is on the card stays there.
+// Withdraw drops what a channel has waiting, and returns how many entries that were. What is on
+// the card stays there.
 func (s *Scheduler) Withdraw(now time.Duration, ch ID) (n int) {
 	s.advance(now)
 	c := s.channel(ch)
 	if c == none {
-		s.Counts.UnknownChannel++
 		return 0
 	}
 	for e := range s.Engines {

@@ -2,26 +2,67 @@ package sched
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
-// MaxEngines is how many engines a card may have that work side by side:
-// graphics with compute, and copy engines.
+// MaxEngines is how many engines a card may have that work side by side: graphics with
+// compute, and copy engines.
 const MaxEngines = 4
 
-// Config is how a card is shared. Everything may be changed while it is.
-type Config struct {
-	Policy    Policy    `json:"policy"`
-	Hierarchy Hierarchy `json:"hierarchy"`
+// Policy is how siblings take turns.
+type Policy uint8
 
-	// Depth is how many requests may be on an engine at once. With one, the
-	// scheduler alone decides; more hide the way to the card.
+// The policies.
+const (
+	None      Policy = iota // forward at once; the card takes its own turns
+	FIFO                    // in the order of submission
+	Credit                  // in turn among those with credit, then the least debt
+	Band                    // credit; who used more than its share of late goes last
+	Timeslice               // one at a time for a slice
+	DFQ                     // disengaged fair queueing
+	policies
+)
+
+var policyNames = [policies]string{"none", "fifo", "credit", "band", "timeslice", "dfq"}
+
+// Policies returns the names of the policies.
+func Policies() []string { return append([]string(nil), policyNames[:]...) }
+
+func (p Policy) String() string { return nameOf(policyNames[:], uint8(p)) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (p *Policy) UnmarshalText(text []byte) error {
+	for i, n := range policyNames {
+		if n == string(text) {
+			*p = Policy(i)
+			return nil
+		}
+	}
+	return &Error{"policy", string(text), "must be one of " + strings.Join(policyNames[:], ", ")}
+}
+
+func nameOf(names []string, v uint8) string {
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return fmt.Sprint(v)
+}
+
+// Config is how a card is shared. All of it may change under load.
+type Config struct {
+	Policy Policy `json:"policy"`
+
+	// Depth is how many requests may be on an engine at once. Higher values hide the
+	// way to the card, but another guest's request may run first.
 	Depth int `json:"depth"`
 
-	// Ahead is how much work an engine may still have before it, as far as it can be
-	// foretold, when more is given to it although Depth is reached: so that it need not
-	// stand still between short requests. A few requests only; zero is none.
-	Ahead time.Duration `json:"ahead"`
+	// Ahead is the longest request that is forwarded although Depth is reached, and
+	// how much work the engine may still have then. Zero turns this off.
+	Ahead time.Duration `json:"ahead_ns"`
 
 	Credit    CreditConfig    `json:"credit"`
 	Band      BandConfig      `json:"band"`
@@ -31,66 +72,56 @@ type Config struct {
 	Limits    LimitsConfig    `json:"limits"`
 }
 
-// CreditConfig is of the policy credit.
+// CreditConfig is for the policies credit and band, and for caps under any policy.
 type CreditConfig struct {
-	Period time.Duration `json:"period"` // how often credit is given
+	Period time.Duration `json:"period_ns"` // how often credit is given
 }
 
-// BandConfig is of the policy band, which has credit's period.
+// BandConfig is for the policy band.
 type BandConfig struct {
-	Window  time.Duration `json:"window"`  // over which use is measured
-	Grace   time.Duration `json:"grace"`   // how long the card waits for who used less
-	Chances int           `json:"chances"` // how often for one decision
+	Window time.Duration `json:"window_ns"` // over which use is measured
+	Grace  time.Duration `json:"grace_ns"`  // how long the card waits for a node that used less
 }
 
-// TimesliceConfig is of the policy timeslice.
+// TimesliceConfig is for the policy timeslice.
 type TimesliceConfig struct {
-	Slice          time.Duration `json:"slice"`
-	WorkConserving bool          `json:"work_conserving"` // an idle holder loses the rest of its slice
-	Grace          time.Duration `json:"grace"`           // after so long
-	Disengaged     bool          `json:"disengaged"`      // the holder's work is forwarded at once, not up to Depth
+	Slice time.Duration `json:"slice_ns"`
 }
 
-// DFQConfig is of the policy dfq.
+// DFQConfig is for the policy dfq.
 type DFQConfig struct {
-	Slice    time.Duration `json:"slice"`    // of each group while it is sampled
-	Factor   int           `json:"factor"`   // the free run's length, in times of all sampling
-	FreeRun  time.Duration `json:"free_run"` // its length, if not zero
-	Requests int           `json:"requests"` // after so many a slice ends early
-	Least    int           `json:"least"`    // before so many it does not, up to 4 slices
-	Grace    time.Duration `json:"grace"`    // after which who submits nothing is idle
-	Window   int           `json:"window"`   // requests of a channel on the card; 0 is all
-	Model    bool          `json:"model"`    // charge what sampling foretells, not what was used
+	Slice   time.Duration `json:"slice_ns"`    // of each group while it is sampled
+	Factor  int           `json:"factor"`      // length of the free run, in times of all sampling
+	FreeRun time.Duration `json:"free_run_ns"` // its length, if not zero
+	Model   bool          `json:"model"`       // charge what samples foretell, not what was used
 }
 
 // WatchdogConfig is about requests that do not end.
 type WatchdogConfig struct {
-	Limit    time.Duration `json:"limit"`    // of one request, unless the guest has its own; 0 is none
-	Grace    time.Duration `json:"grace"`    // between two steps of the escalation
-	Offences int           `json:"offences"` // within Within that a guest may have; 0 is any number
-	Within   time.Duration `json:"within"`
+	Limit    time.Duration `json:"limit_ns"` // of one request, unless the guest has its own; 0 is none
+	Grace    time.Duration `json:"grace_ns"` // between two steps of the escalation
+	Offences int           `json:"offences"` // that a guest may have within a minute; 0 is any number
 }
 
 // LimitsConfig bounds what a guest can make the scheduler keep.
 type LimitsConfig struct {
-	Groups    int `json:"groups"`    // of a guest; more share the last
-	Channels  int `json:"channels"`  // of a guest
+	Channels  int `json:"channels"`  // of a guest, and groups
 	Queued    int `json:"queued"`    // entries of a guest that wait
 	Creations int `json:"creations"` // nodes of a guest made in a second
 }
 
-// Default is credit, on a card with nothing known about it.
+// Default is the policy credit.
 func Default() Config {
 	return Config{
 		Policy:    Credit,
 		Depth:     1,
 		Ahead:     200 * time.Microsecond,
 		Credit:    CreditConfig{Period: 30 * time.Millisecond},
-		Band:      BandConfig{Window: time.Second, Grace: 500 * time.Microsecond, Chances: 1},
-		Timeslice: TimesliceConfig{Slice: 16 * time.Millisecond, WorkConserving: true, Grace: 500 * time.Microsecond},
-		DFQ:       DFQConfig{Slice: 5 * time.Millisecond, Factor: 5, Requests: 96, Least: 5, Grace: 500 * time.Microsecond, Window: 2},
-		Watchdog:  WatchdogConfig{Limit: 60 * time.Second, Grace: time.Second, Offences: 3, Within: time.Minute},
-		Limits:    LimitsConfig{Groups: 1024, Channels: 128, Queued: 1 << 20, Creations: 10_000},
+		Band:      BandConfig{Window: time.Second, Grace: 500 * time.Microsecond},
+		Timeslice: TimesliceConfig{Slice: 16 * time.Millisecond},
+		DFQ:       DFQConfig{Slice: 5 * time.Millisecond, Factor: 5},
+		Watchdog:  WatchdogConfig{Limit: 60 * time.Second, Grace: time.Second, Offences: 3},
+		Limits:    LimitsConfig{Channels: 128, Queued: 1 << 20, Creations: 10_000},
 	}
 }
 
@@ -99,92 +130,83 @@ const (
 	MaxWeight   = 10_000
 	MaxPriority = 7
 	FullCap     = 1000 // thousandths of an engine
-	BaseWeight  = 100  // of a node that says nothing
+	BaseWeight  = 100  // of a node whose Weight is zero
 )
 
-// Forever is the limit of a guest whose requests have none, whatever the card's.
+// Forever is the Limit of a guest whose requests have none, whatever the card's.
 const Forever = time.Duration(-1)
 
-// NodeConfig is what a node may say of itself.
+// NodeConfig is what a node says of itself.
 type NodeConfig struct {
-	Name     string        `json:"name,omitempty"`   // unique below its parent, if there is one
-	Weight   int           `json:"weight"`           // 0 is BaseWeight
-	Cap      int           `json:"cap,omitempty"`    // thousandths of each engine; 0 is none
-	Priority int           `json:"priority"`         // higher goes first, always
-	Policy   Policy        `json:"policy"`           // of its children
-	Limit    time.Duration `json:"limit,omitempty"`  // of a guest: of one request; 0 is the card's, Forever none
-	Queued   int           `json:"queued,omitempty"` // of a guest: entries that wait; 0 is the card's
+	Name     string        `json:"name,omitempty"`     // for people
+	Weight   int           `json:"weight"`             // 0 is BaseWeight
+	Cap      int           `json:"cap,omitempty"`      // thousandths of each engine; 0 is none
+	Priority int           `json:"priority"`           // higher always goes first
+	Limit    time.Duration `json:"limit_ns,omitempty"` // of a guest: of one request; 0 is the card's
+	Queued   int           `json:"queued,omitempty"`   // of a guest: entries that wait; 0 is the card's
 }
 
-// bound is what a number must keep to.
-type bound struct {
-	field           string
-	value, min, max int64
-	unit            func(int64) string
+// Error is a parameter with a value that it cannot have.
+type Error struct {
+	Field  string // as in the configuration: credit.period
+	Value  string
+	Reason string // what is accepted
 }
 
-func number(v int64) string   { return fmt.Sprint(v) }
-func duration(v int64) string { return time.Duration(v).String() }
+func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %s", e.Field, e.Value, e.Reason) }
 
-func checkBounds(rows []bound) error {
-	for _, b := range rows {
-		if b.value < b.min || b.value > b.max {
-			return &Error{Field: b.field, Value: b.unit(b.value), Reason: fmt.Sprintf("must be %s to %s", b.unit(b.min), b.unit(b.max))}
+// within returns an error if v is outside of its bounds.
+func within[T int | time.Duration](field string, v, low, high T) error {
+	if v < low || v > high {
+		return &Error{field, fmt.Sprint(v), fmt.Sprintf("must be %v to %v", low, high)}
+	}
+	return nil
+}
+
+func first(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// Check says what of the configuration cannot be, as an [Error].
+// Check returns the first [Error] of the configuration.
 func (c *Config) Check() error {
-	if c.Policy == Inherit || c.Policy >= policies {
-		return &Error{"policy", c.Policy.String(), "a card's must be one of none, fifo, credit, band, timeslice, dfq"}
+	const us, ms, s = time.Microsecond, time.Millisecond, time.Second
+	if c.Policy >= policies {
+		return &Error{"policy", c.Policy.String(), "must be one of " + strings.Join(policyNames[:], ", ")}
 	}
-	if c.Hierarchy >= hierarchies {
-		return &Error{"hierarchy", c.Hierarchy.String(), "must be one of tree, flat-weights, flat"}
-	}
-	const us, ms, s = int64(time.Microsecond), int64(time.Millisecond), int64(time.Second)
-	return checkBounds([]bound{
-		{"depth", int64(c.Depth), 1, 64, number},
-		{"ahead", int64(c.Ahead), 0, s, duration},
-		{"credit.period", int64(c.Credit.Period), ms, s, duration},
-		{"band.window", int64(c.Band.Window), 10 * ms, 60 * s, duration},
-		{"band.grace", int64(c.Band.Grace), 0, 10 * ms, duration},
-		{"band.chances", int64(c.Band.Chances), 0, 16, number},
-		{"timeslice.slice", int64(c.Timeslice.Slice), 100 * us, s, duration},
-		{"timeslice.grace", int64(c.Timeslice.Grace), 0, s, duration},
-		{"dfq.slice", int64(c.DFQ.Slice), 100 * us, s, duration},
-		{"dfq.factor", int64(c.DFQ.Factor), 1, 1000, number},
-		{"dfq.free_run", int64(c.DFQ.FreeRun), 0, 10 * s, duration},
-		{"dfq.requests", int64(c.DFQ.Requests), 1, 1 << 20, number},
-		{"dfq.least", int64(c.DFQ.Least), 0, 1 << 20, number},
-		{"dfq.grace", int64(c.DFQ.Grace), 0, 100 * ms, duration},
-		{"dfq.window", int64(c.DFQ.Window), 0, 1 << 16, number},
-		{"watchdog.limit", int64(c.Watchdog.Limit), 0, 3600 * s, duration},
-		{"watchdog.grace", int64(c.Watchdog.Grace), us, 600 * s, duration},
-		{"watchdog.offences", int64(c.Watchdog.Offences), 0, 1 << 20, number},
-		{"watchdog.within", int64(c.Watchdog.Within), ms, 3600 * s, duration},
-		{"limits.groups", int64(c.Limits.Groups), 1, 1 << 16, number},
-		{"limits.channels", int64(c.Limits.Channels), 1, 1 << 16, number},
-		{"limits.queued", int64(c.Limits.Queued), 1, 1 << 30, number},
-		{"limits.creations", int64(c.Limits.Creations), 1, 1 << 30, number},
-	})
+	return first(
+		within("depth", c.Depth, 1, 64),
+		within("ahead", c.Ahead, 0, s),
+		within("credit.period", c.Credit.Period, ms, s),
+		within("band.window", c.Band.Window, 10*ms, 60*s),
+		within("band.grace", c.Band.Grace, 0, 10*ms),
+		within("timeslice.slice", c.Timeslice.Slice, 100*us, s),
+		within("dfq.slice", c.DFQ.Slice, 100*us, s),
+		within("dfq.factor", c.DFQ.Factor, 1, 1000),
+		within("dfq.free_run", c.DFQ.FreeRun, 0, 10*s),
+		within("watchdog.limit", c.Watchdog.Limit, 0, 3600*s),
+		within("watchdog.grace", c.Watchdog.Grace, us, 600*s),
+		within("watchdog.offences", c.Watchdog.Offences, 0, 1<<20),
+		within("limits.channels", c.Limits.Channels, 1, 1<<16),
+		within("limits.queued", c.Limits.Queued, 1, 1<<30),
+		within("limits.creations", c.Limits.Creations, 1, 1<<30),
+	)
 }
 
-// check says what of a node's configuration cannot be.
 func (c *NodeConfig) check() error {
-	if c.Policy >= policies || c.Policy == DFQ {
-		return &Error{"policy", c.Policy.String(), "a node's must be one of inherit, none, fifo, credit, band, timeslice; dfq is the whole card's"}
-	}
 	limit := c.Limit
 	if limit == Forever {
 		limit = 0
 	}
-	return checkBounds([]bound{
-		{"weight", int64(c.Weight), 0, MaxWeight, number},
-		{"cap", int64(c.Cap), 0, FullCap, number},
-		{"priority", int64(c.Priority), 0, MaxPriority, number},
-		{"limit", int64(limit), 0, int64(time.Hour), duration},
-		{"queued", int64(c.Queued), 0, 1 << 30, number},
-	})
+	return first(
+		within("weight", c.Weight, 0, MaxWeight),
+		within("cap", c.Cap, 0, FullCap),
+		within("priority", c.Priority, 0, MaxPriority),
+		within("limit", limit, 0, time.Hour),
+		within("queued", c.Queued, 0, 1<<30),
+	)
 }

@@ -1,16 +1,25 @@
 package sched
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// Disengaged fair queueing, for each engine on its own. Most of the time, in the
-// free run, everybody's requests go to the card, which takes them by turns, but
-// for those who are too far ahead. From time to time the card is drained, and
-// each group has it for itself for a slice: how long its requests are is seen,
-// and who is ahead is decided for the next free run.
+// Disengaged fair queueing, for each engine separately. Most of the time, in the free run, all
+// requests go to the card, which takes them in turn, except those of groups that are too far
+// ahead. From time to time the card is drained and each group has it for a slice: that shows how
+// long its requests are. Then it is decided who is held back in the next free run.
 //
-// The charge is what was measured, as every completion tells it. With
-// DFQConfig.Model it is what the samples foretell, as where completions of the
-// free run are not seen; who behaves otherwise while it is sampled cheats it.
+// The charge is what was measured, as every completion tells it. With DFQConfig.Model it is
+// what the samples foretell, as where completions of the free run are not seen. A group that
+// behaves otherwise while it is sampled gains by that.
+
+const (
+	dfqWindow   = 2                      // requests of a channel on the card
+	dfqRequests = 96                     // after so many a slice ends early
+	dfqLeast    = 5                      // before so many a slice does not end, up to four slices
+	dfqGrace    = 500 * time.Microsecond // after which a group that submits nothing is idle
+)
 
 // Phase of an engine.
 type Phase uint8
@@ -20,7 +29,7 @@ const (
 	FreeRun Phase = iota
 	Drain         // before the first sample
 	Sample
-	Settle // a slice is over, its requests are not
+	Settle // a slice is over, its requests have not ended
 	phases
 )
 
@@ -33,8 +42,8 @@ type DFQState struct {
 	Order  []int32       // groups that are sampled, the one under way at At
 	At     int
 	Group  int32 // the one under way
-	Wide   bool  // its whole guest may go on: it waits for a semaphore
-	Done   int   // requests of it in this slice
+	Wide   bool  // its whole guest may go on, because it waits for a semaphore
+	Done   int   // its requests in this slice
 	Busy   time.Duration
 	IdleAt time.Duration // since when it has nothing, or the card in the free run
 	Season time.Duration // all slices so far
@@ -46,10 +55,8 @@ func (d *DFQState) forget(n int32) {
 	if d.Group == n {
 		d.Group = none
 	}
-	for i := range d.Order {
-		if d.Order[i] == n {
-			d.Order[i] = none
-		}
+	if i := slices.Index(d.Order, n); i >= 0 {
+		d.Order[i] = none
 	}
 }
 
@@ -59,35 +66,40 @@ func (s *Scheduler) enterPhase(e int, p Phase) {
 	d.Phase, d.Since, d.IdleAt = p, s.Now, never
 }
 
-// scope is the node below which a turn may be given now, none if there is
-// nothing to give; open, if it is not limited to Depth.
+// scope is the node below which a turn may be given now, none if there is nothing to give.
+// Open means that Depth is no limit.
 func (s *Scheduler) scope(e int) (from int32, open bool) {
-	d := &s.Engines[e].DFQ
+	eng := &s.Engines[e]
+	d := &eng.DFQ
 	for {
 		switch d.Phase {
 		case FreeRun:
 			if s.Now < d.End {
-				if s.Engines[e].Rivals > 1 {
-					s.Engines[e].Wake = d.End
+				if eng.Groups > 1 {
+					eng.Wake = d.End
 				}
 				s.unstarve(e)
 				return root, true
 			}
 			s.enterPhase(e, Drain)
 		case Drain:
-			if s.busy(e) > 0 && s.Engines[e].Rivals > 1 {
+			if s.busy(e) > 0 && eng.Groups > 1 {
 				return none, false
 			}
 			s.plan(e)
-			if len(d.Order) == 0 { // nobody to compare with, but time goes on for those who come
-				f := s.freeRun(s.Config.DFQ.Slice)
-				s.hold(e, f, false)
-				s.release(e)
-				s.enterPhase(e, FreeRun)
-				d.End = s.Now + f
+			if len(d.Order) > 0 {
+				s.begin(e)
 				continue
 			}
-			s.begin(e)
+			// There is nobody to compare with, but time goes on for those who come.
+			f := s.freeRun(s.Config.DFQ.Slice)
+			s.hold(e, f, false)
+			for n := range s.Nodes {
+				s.Nodes[n].Lanes[e].Held = false
+			}
+			s.resettle(root)
+			s.enterPhase(e, FreeRun)
+			d.End = s.Now + f
 		case Sample:
 			if d.Group != none && !s.sliceOver(e) {
 				if d.Wide {
@@ -112,34 +124,14 @@ func (s *Scheduler) freeRun(season time.Duration) time.Duration {
 	return time.Duration(s.Config.DFQ.Factor) * season
 }
 
-// active tells whether a node is a group with work.
+// active says whether a node is a group with work.
 func (s *Scheduler) active(n int32, e int) bool {
 	return s.Nodes[n].Kind == Inner && n != root && s.isGroup(n) && !s.barred(n, e) && s.Nodes[n].Lanes[e].Able > 0
 }
 
-// barred tells whether a node gets no turns, or one above it.
-func (s *Scheduler) barred(n int32, e int) bool {
-	for ; n != root; n = s.Nodes[n].Parent {
-		if s.Nodes[n].Block != 0 || s.Nodes[n].Lanes[e].Rests {
-			return true
-		}
-	}
-	return false
-}
-
-// competitors counts the groups with work.
-func (s *Scheduler) competitors(e int) (k int) {
-	for n := range s.Nodes {
-		if s.active(int32(n), e) {
-			k++
-		}
-	}
-	return k
-}
-
-// heldAbove tells whether a node or one above it is held back.
+// heldAbove says whether a node or one above it is held back.
 func (s *Scheduler) heldAbove(n int32, e int) bool {
-	for ; n != root; n = s.over(n) {
+	for ; n != root; n = s.Nodes[n].Parent {
 		if s.Nodes[n].Lanes[e].Held {
 			return true
 		}
@@ -147,24 +139,25 @@ func (s *Scheduler) heldAbove(n int32, e int) bool {
 	return false
 }
 
-// plan lists the groups to sample: those with work that are not held back. Who
-// is held counts as if it had had its slice.
+// plan lists the groups to sample: those with work that are not held back, if there are two
+// with work. A held one counts as if it had had its slice.
 func (s *Scheduler) plan(e int) {
 	d := &s.Engines[e].DFQ
 	d.Order, d.At, d.Season = d.Order[:0], 0, 0
-	if s.competitors(e) < 2 {
-		return
-	}
+	some := 0
 	for n := range s.Nodes {
 		s.looks++
 		if !s.active(int32(n), e) {
 			continue
 		}
-		if s.heldAbove(int32(n), e) {
+		if some++; s.heldAbove(int32(n), e) {
 			d.Season += s.Config.DFQ.Slice
 		} else {
 			d.Order = append(d.Order, int32(n))
 		}
+	}
+	if some < 2 {
+		d.Order, d.Season = d.Order[:0], 0
 	}
 }
 
@@ -174,41 +167,41 @@ func (s *Scheduler) begin(e int) {
 	d.Group, d.Wide, d.Done, d.Busy, d.From = d.Order[d.At], false, 0, 0, s.Now
 }
 
-// sliceOver tells whether the group under way has had its slice.
+// sliceOver says whether the group under way has had its slice.
 func (s *Scheduler) sliceOver(e int) bool {
-	c, d := &s.Config.DFQ, &s.Engines[e].DFQ
-	l := &s.Nodes[d.Group].Lanes[e]
+	eng, slice := &s.Engines[e], s.Config.DFQ.Slice
+	d := &eng.DFQ
 	took := s.Now - d.Since
-	enough := d.Done >= c.Least || took >= 4*c.Slice
-	if s.barred(d.Group, e) || enough && (took >= c.Slice || d.Done >= c.Requests) {
+	enough := d.Done >= dfqLeast || took >= 4*slice
+	if s.barred(d.Group, e) || enough && (took >= slice || d.Done >= dfqRequests) {
 		return true
 	}
-	s.Engines[e].Wake = d.Since + c.Slice
-	if took >= c.Slice {
-		s.Engines[e].Wake = d.Since + 4*c.Slice
+	eng.Wake = d.Since + slice
+	if took >= slice {
+		eng.Wake = d.Since + 4*slice
 	}
-	// It has nothing that could be done now: it may be idle, or what it waits for
-	// may be in another group of its guest.
 	if s.busy(e) > 0 || len(s.sides[d.Group].queues[e][turns]) > 0 {
 		d.IdleAt = never
 		return false
 	}
+	// It has nothing that could be done now. It may be idle, or what it waits for may be in
+	// another group of its guest.
 	if d.IdleAt == never {
 		d.IdleAt = s.Now
 	}
-	if end := d.IdleAt + c.Grace; s.Now < end {
-		s.Engines[e].Wake = min(s.Engines[e].Wake, end)
+	if end := d.IdleAt + dfqGrace; s.Now < end {
+		eng.Wake = min(eng.Wake, end)
 		return false
 	}
-	if l.Waiting+l.Inflight > 0 && !d.Wide {
+	if l := &s.Nodes[d.Group].Lanes[e]; l.Waiting+l.Inflight > 0 && !d.Wide {
 		d.Wide, d.IdleAt = true, never
-		s.Counts.Invalid++
+		s.Counts.Spoilt++
 		return s.firstReady(s.guestOf(d.Group), e) == none
 	}
 	return true
 }
 
-// firstReady finds a group below n that could have a turn, whatever is held.
+// firstReady finds a group at or below n that could have a turn, even if it is held.
 func (s *Scheduler) firstReady(n int32, e int) int32 {
 	for m, stop := n, s.after(n); m != stop; m, _ = s.follow(m, 0) {
 		if s.isGroup(m) && !s.barred(m, e) && len(s.sides[m].queues[e][turns]) > 0 {
@@ -231,8 +224,7 @@ func (s *Scheduler) sampled(c int32, e, n int, busy time.Duration) {
 // endSlice closes the slice under way, and the season after the last.
 func (s *Scheduler) endSlice(e int) {
 	c, d := &s.Config.DFQ, &s.Engines[e].DFQ
-	took := s.Now - d.From
-	d.Season += took
+	d.Season += s.Now - d.From
 	if g := d.Group; g != none {
 		l := &s.Nodes[g].Lanes[e]
 		l.Mean = 0
@@ -254,9 +246,9 @@ func (s *Scheduler) endSlice(e int) {
 	d.End = s.Now + f
 }
 
-// foretell charges each sampled group what it will use of a free run if the card
-// goes round by requests and they are as long as in the sample. A weight is in
-// the charge alone: in the sum as well it would cancel.
+// foretell charges each sampled group what it will use of a free run if the card takes turns
+// of one request, as long as in the sample. The weight counts in the charge only: in the sum
+// as well it would cancel.
 func (s *Scheduler) foretell(e int, f time.Duration) {
 	sum := time.Duration(0)
 	for _, g := range s.Engines[e].DFQ.Order {
@@ -269,85 +261,64 @@ func (s *Scheduler) foretell(e int, f time.Duration) {
 			continue
 		}
 		use := time.Duration(float64(f) * float64(s.Nodes[g].Lanes[e].Mean) / float64(sum))
-		for m := g; m != root; m = s.over(m) {
+		for m := g; m != root; m = s.Nodes[m].Parent {
 			s.serve(m, e, use)
 		}
 	}
 }
 
-// hold decides who is held back in a free run of length f: who is ahead of the
-// least served of its siblings by more than its share of that. Of these one is
-// never held. If urgent, only those count that could do something now.
+// hold decides who is held back in a free run of length f: who is ahead of the least served
+// of its siblings by more than its share of that. The least served is never held. If urgent,
+// only those count that could do something now.
 func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 	counts := func(n int32) bool {
 		l := &s.Nodes[n].Lanes[e]
-		return s.competes(n) && s.Nodes[n].Kind == Inner && !s.barred(n, e) && l.Able > 0 && (!urgent || l.Waiting > 0)
-	}
-	least := func(p int32) (v int64, ok bool) { // of p's children; the tree is walked once for each parent's children
-		if s.Config.Hierarchy == Tree {
-			for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
-				if counts(c) && (!ok || s.Nodes[c].Lanes[e].Tag < v) {
-					v, ok = s.Nodes[c].Lanes[e].Tag, true
-				}
-			}
-			return v, ok
-		}
-		for n := range s.Nodes {
-			if s.Nodes[n].Kind != Gone && counts(int32(n)) && s.over(int32(n)) == p && (!ok || s.Nodes[n].Lanes[e].Tag < v) {
-				v, ok = s.Nodes[n].Lanes[e].Tag, true
-			}
-		}
-		return v, ok
+		return s.Nodes[n].Kind == Inner && !s.barred(n, e) && l.Able > 0 && (!urgent || l.Waiting > 0)
 	}
 	for n := range s.Nodes {
-		p := &s.Nodes[n]
-		if p.Kind != Inner || s.Config.Hierarchy != Tree && int32(n) != root {
+		if s.Nodes[n].Kind != Inner {
 			continue
 		}
-		if v, ok := least(int32(n)); ok {
-			p.Lanes[e].Level = max(p.Lanes[e].Level, v)
+		least := never
+		for c := s.Nodes[n].First; c != none; c = s.Nodes[c].Next {
+			if counts(c) {
+				least = min(least, time.Duration(s.Nodes[c].Lanes[e].Tag))
+			}
+		}
+		if l := &s.Nodes[n].Lanes[e]; least != never {
+			l.Level = max(l.Level, int64(least))
 		}
 	}
 	for n := range s.Nodes {
 		s.looks++
-		if s.Nodes[n].Kind != Inner || !s.competes(int32(n)) {
+		if s.Nodes[n].Kind != Inner || int32(n) == root {
 			continue
 		}
 		l := &s.Nodes[n].Lanes[e]
-		if !urgent && !counts(int32(n)) { // who cannot go on saves nothing
-			l.Tag = max(l.Tag, s.Nodes[s.over(int32(n))].Lanes[e].Level)
+		can := counts(int32(n))
+		if !urgent && !can { // who cannot go on saves nothing
+			l.Tag = max(l.Tag, s.Nodes[s.Nodes[n].Parent].Lanes[e].Level)
 		}
-		l.Held = counts(int32(n)) && s.tooFar(int32(n), e, f)
+		l.Held = can && s.tooFar(int32(n), e, f)
 		s.settle(int32(n), e)
 	}
 }
 
-// tooFar tells whether a node is to be held back in a free run of length f.
+// tooFar says whether a node is to be held back in a free run of length f.
 func (s *Scheduler) tooFar(n int32, e int, f time.Duration) bool {
-	p := s.over(n)
-	w, shift := s.activeWeight(p, e)
-	return s.Nodes[n].Lanes[e].Tag > s.Nodes[p].Lanes[e].Level+over(f, max(w, 1), shift)
+	up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]
+	return s.Nodes[n].Lanes[e].Tag > up.Level+over(f, max(up.Live+up.Left, 1))
 }
 
-// holdBack decides for a node that comes with work, in the middle of a free run.
+// holdBack decides for a node that comes with work in the middle of a free run.
 func (s *Scheduler) holdBack(n int32, e int) {
 	if d := &s.Engines[e].DFQ; d.Phase == FreeRun && s.Nodes[n].Kind == Inner {
 		s.Nodes[n].Lanes[e].Held = s.tooFar(n, e, max(d.End-d.Since, s.freeRun(s.Config.DFQ.Slice)))
 	}
 }
 
-// release holds nobody back.
-func (s *Scheduler) release(e int) {
-	for n := range s.Nodes {
-		if l := &s.Nodes[n].Lanes[e]; l.Held {
-			l.Held = false
-			s.settle(int32(n), e)
-		}
-	}
-}
-
-// unstarve sees to it that the card does not stand still while only those have
-// work who are held back: after a moment the least served of them goes on.
+// unstarve lets the least served go on after a moment in which only those have work who are
+// held back.
 func (s *Scheduler) unstarve(e int) {
 	d := &s.Engines[e].DFQ
 	q := &s.sides[root].queues[e]
@@ -358,7 +329,7 @@ func (s *Scheduler) unstarve(e int) {
 	if d.IdleAt == never {
 		d.IdleAt = s.Now
 	}
-	if end := d.IdleAt + s.Config.DFQ.Grace; s.Now < end {
+	if end := d.IdleAt + dfqGrace; s.Now < end {
 		s.Engines[e].Wake = min(s.Engines[e].Wake, end)
 		return
 	}

@@ -11,30 +11,11 @@ func (s *Scheduler) Looks() uint64 { return s.looks }
 // Level is that of the card's children on an engine.
 func (s *Scheduler) Level(engine int) int64 { return s.Nodes[root].Lanes[engine].Level }
 
-// Twin holds what is kept up to date, change by change, against what a look at
-// everything finds: who is ready, where each stands, who is first, what is owed.
+// Twin compares what is kept up to date, change by change, with what a look at everything finds:
+// which nodes are ready, where each stands, which is first, what is owed.
 func (s *Scheduler) Twin() error {
-	var kinds [policies]int
-	kinds[s.Config.Policy]++
-	named := 0
-	for i := range s.Nodes {
-		node := &s.Nodes[i]
-		if node.Kind == Gone {
-			continue
-		}
-		kinds[node.Config.Policy]++
-		if node.Config.Name == "" || node.Block&Dying != 0 {
-			continue
-		}
-		if named++; s.names[nameKey{node.Parent, node.Config.Name}] != int32(i) {
-			return fmt.Errorf("node %d is not found by its name", i)
-		}
-	}
-	if kinds != s.kinds || named != len(s.names) {
-		return fmt.Errorf("nodes have policies %v and %d names, kept %v and %d", kinds, named, s.kinds, len(s.names))
-	}
 	for e := range s.Engines {
-		flat, rivals := int64(0), 0
+		groups := 0
 		for i := range s.Nodes {
 			n := int32(i)
 			node := &s.Nodes[n]
@@ -49,8 +30,7 @@ func (s *Scheduler) Twin() error {
 					return err
 				}
 				if n != root && s.isGroup(n) && node.Lanes[e].Able > 0 {
-					flat += int64(node.Config.Weight)
-					rivals++
+					groups++
 				}
 			}
 			if err := s.queueTwin(n, e); err != nil {
@@ -60,8 +40,8 @@ func (s *Scheduler) Twin() error {
 		if err := s.loadTwin(e); err != nil {
 			return err
 		}
-		if g := &s.Engines[e]; flat != g.Flat || rivals != g.Rivals {
-			return fmt.Errorf("engine %d: groups with work weigh %d (%d of them), kept %d (%d)", e, flat, rivals, g.Flat, g.Rivals)
+		if kept := s.Engines[e].Groups; groups != kept {
+			return fmt.Errorf("engine %d: %d groups have work, kept %d", e, groups, kept)
 		}
 	}
 	return nil
@@ -121,11 +101,7 @@ func (s *Scheduler) sumTwin(n int32, e int) error {
 func (s *Scheduler) queueTwin(n int32, e int) error {
 	var want [2]int
 	var first [2]rank
-	for i := range s.Nodes {
-		c := int32(i)
-		if s.Nodes[c].Kind == Gone || !s.competes(c) || s.over(c) != n {
-			continue
-		}
+	for c := s.Nodes[n].First; c != none; c = s.Nodes[c].Next {
 		at := s.sides[c].slots[e]
 		if ready := s.ready(c, e); ready != (at.pos != none) {
 			return fmt.Errorf("node %d, engine %d: ready is %v, it stands at %d", c, e, ready, at.pos)
@@ -134,7 +110,7 @@ func (s *Scheduler) queueTwin(n int32, e int) error {
 			continue
 		}
 		kept := s.sides[n].queues[e][at.queue][at.pos]
-		st := s.rank(c, n, e)
+		st := s.rank(c, e)
 		if st.Queue == turns && at.queue == debts && kept.key < s.Nodes[n].Lanes[e].Level {
 			st.Queue, st.Key = debts, kept.key // it is moved when it is looked at next
 		}

@@ -2,8 +2,8 @@ package sched
 
 import "time"
 
-// Account is what is written down of a node and an engine. A node's is the sum
-// of its children's and of those it had, at any instant.
+// Account is what a node had of an engine. At any instant it is the sum of the accounts of
+// its children and of those that it had.
 type Account struct {
 	Busy     time.Duration `json:"busy_ns"`    // the engine worked for it
 	Wait     time.Duration `json:"wait_ns"`    // its entries waited, each for itself
@@ -29,15 +29,15 @@ func (a *Account) Add(b *Account) {
 	a.Last = max(a.Last, b.Last)
 }
 
-// account brings waiting up to date. It is called before a lane's number of
-// waiting entries changes, for all nodes on the way up at the same time.
+// account brings Wait up to date. It must be called before a lane's number of waiting
+// entries changes, for all nodes on the way up at the same time.
 func (l *Lane) account(now time.Duration) *Account {
 	l.Account.Wait += time.Duration(l.Waiting) * (now - l.Counted)
 	l.Counted = now
 	return &l.Account
 }
 
-// Account returns what is written down of a node and an engine until now.
+// Account returns what a node had of an engine until now.
 func (s *Scheduler) Account(now time.Duration, id ID, engine int) (Account, bool) {
 	n := s.find(id)
 	if n == none || engine < 0 || engine >= len(s.Engines) {
@@ -59,11 +59,11 @@ type Entry struct {
 	Inflight []int           `json:"inflight"`
 	Accounts []Account       `json:"accounts"`       // by engine
 	Past     []Account       `json:"past,omitempty"` // of children that are gone
-	Debt     []time.Duration `json:"debt_ns"`        // time that it is ahead of its share
+	Debt     []time.Duration `json:"debt_ns"`        // time by which it is ahead of its share
 }
 
-// Ledger writes down every node, parents before their children, siblings in the
-// order in which they were made.
+// Ledger returns every node, parents before their children, siblings in the order in which
+// they were made.
 func (s *Scheduler) Ledger(now time.Duration) []Entry {
 	s.advance(now)
 	var out []Entry
@@ -83,24 +83,5 @@ func (s *Scheduler) Ledger(now time.Duration) []Entry {
 	return out
 }
 
-// follow is the node after n when the tree is walked from the top.
-func (s *Scheduler) follow(n int32, depth int) (next int32, at int) {
-	if c := s.Nodes[n].First; c != none {
-		return c, depth + 1
-	}
-	return s.skip(n, depth)
-}
-
-// skip is the node after n and all below it.
-func (s *Scheduler) skip(n int32, depth int) (next int32, at int) {
-	for n != root {
-		if c := s.Nodes[n].Next; c != none {
-			return c, depth
-		}
-		n, depth = s.Nodes[n].Parent, depth-1
-	}
-	return none, 0
-}
-
-// Counted returns how often what should not happen did.
+// Counted returns the counts of unusual events.
 func (s *Scheduler) Counted() Counts { return s.Counts }

@@ -1,32 +1,66 @@
 package sched
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
-// Forward is a decision: so many entries more of a channel are the card's.
-type Forward struct {
-	Channel ID
-	Engine  int // where they are thought to run
-	Entries int
+// Scheduler shares a card.
+type Scheduler struct {
+	State
+
+	sides    []side          // by node
+	rests    []rest          // a heap by time: nodes that have used up a cap
+	least    time.Duration   // limit of a request of any guest
+	foretold []time.Duration // by engine: sum of Lane.Pending of the channels that are not stalled
+	loaded   [][]int32       // by engine: channels with requests there
+	looks    uint64          // nodes that were looked at: the cost of decisions on any machine
 }
 
-// advance is told every time that the scheduler hears. Time does not go back.
+// New makes a scheduler for a card with some engines, at the time now.
+func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if err := within("engines", engines, 1, MaxEngines); err != nil {
+		return nil, err
+	}
+	s := &Scheduler{State: State{Version: StateVersion, Config: c, Now: now, Engines: make([]Engine, engines)}}
+	for e := range s.Engines {
+		s.Engines[e] = Engine{Progress: now, Wake: never, DFQ: DFQState{Group: none, Since: now}}
+	}
+	s.place(none, Inner, NodeConfig{Weight: BaseWeight})
+	s.rebuild()
+	return s, nil
+}
+
+// advance takes note of the time, which does not go back.
 func (s *Scheduler) advance(now time.Duration) {
 	if now < s.Now {
-		s.Counts.Backwards++
+		s.Counts.BadTimes++
 		return
 	}
 	s.Now = now
 	s.wakeRested()
 }
 
-// Submit tells that n entries more of a channel are ready. It returns how many
-// were taken on: the others are over the guest's limit, and must be submitted
-// again when some are done.
+// Added returns how many entries a doorbell added to a ring of a power of two. It is false
+// if an index is not in the ring, or if the ring has no room for so many beside those that
+// wait: one entry stays free, or a full ring would look empty.
+func Added(old, put, size uint32, waiting int) (n int, ok bool) {
+	if size == 0 || size&(size-1) != 0 || old >= size || put >= size {
+		return 0, false
+	}
+	n = int((put - old) & (size - 1))
+	return n, waiting >= 0 && n+waiting < int(size)
+}
+
+// Submit tells that n entries more of a channel are ready. It returns how many were
+// accepted. The others are over the guest's limit; submit them again when some are done.
 func (s *Scheduler) Submit(now time.Duration, ch ID, n int) (accepted int) {
 	s.advance(now)
 	c := s.channel(ch)
 	if c == none || s.Nodes[c].Block&Dying != 0 {
-		s.Counts.UnknownChannel++
 		return 0
 	}
 	guest := &s.Nodes[s.guestOf(c)]
@@ -35,9 +69,7 @@ func (s *Scheduler) Submit(now time.Duration, ch ID, n int) (accepted int) {
 		limit = s.Config.Limits.Queued
 	}
 	accepted = max(0, min(n, limit-guest.Guest.Queued))
-	if accepted < n {
-		s.Counts.Refused += uint64(n - accepted)
-	}
+	s.Counts.Refused += uint64(max(0, n-accepted))
 	if accepted == 0 {
 		return 0
 	}
@@ -60,15 +92,6 @@ func (s *Scheduler) Submit(now time.Duration, ch ID, n int) (accepted int) {
 	return accepted
 }
 
-// channel returns the node of a channel, none if it is none.
-func (s *Scheduler) channel(id ID) int32 {
-	n := s.find(id)
-	if n != none && s.Nodes[n].Kind != Channel {
-		return none
-	}
-	return n
-}
-
 // addWaiting changes how many entries wait, for a channel and all above it.
 func (s *Scheduler) addWaiting(c int32, e, n int) {
 	for m := c; m != none; m = s.Nodes[m].Parent {
@@ -78,6 +101,7 @@ func (s *Scheduler) addWaiting(c int32, e, n int) {
 	}
 }
 
+// addInflight changes how many entries are on the card.
 func (s *Scheduler) addInflight(c int32, e, n int) {
 	node := &s.Nodes[c]
 	if node.Chan.OnCard == 0 && n > 0 {
@@ -102,6 +126,13 @@ func (s *Scheduler) addInflight(c int32, e, n int) {
 // busy is how many entries on the card keep an engine busy.
 func (s *Scheduler) busy(e int) int { return s.Nodes[root].Lanes[e].Inflight - s.Engines[e].Stalled }
 
+// Forward is a decision: the card gets so many entries more of a channel.
+type Forward struct {
+	Channel ID
+	Engine  int // that they are thought to use
+	Entries int
+}
+
 // Next returns what to forward now, until there is nothing.
 func (s *Scheduler) Next(now time.Duration) (Forward, bool) {
 	s.advance(now)
@@ -116,8 +147,7 @@ func (s *Scheduler) Next(now time.Duration) (Forward, bool) {
 	return Forward{}, false
 }
 
-// pick decides which channel has the next turn on an engine, and for how many
-// entries.
+// pick decides which channel has the next turn on an engine, and for how many entries.
 func (s *Scheduler) pick(e int) (c int32, n int) {
 	s.Engines[e].Wake = never
 	from, open := root, s.Config.Policy == None
@@ -125,9 +155,6 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 		if from, open = s.scope(e); from == none {
 			return none, 0
 		}
-	}
-	if s.Config.Policy == Timeslice && s.Config.Timeslice.Disengaged {
-		open = true
 	}
 	full := !open && s.busy(e) >= s.Config.Depth
 	if full && !s.mayAdd(e) {
@@ -146,18 +173,18 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 	if open {
 		n = min(s.Nodes[c].Lanes[e].Waiting, s.window()-s.Nodes[c].Lanes[e].Inflight)
 	}
-	for m := c; m != from; m = s.over(m) { // to the end of the round
+	for m := c; m != from; m = s.Nodes[m].Parent { // to the end of the round
 		s.rise(m, e)
 		s.Turn++
 		s.Nodes[m].Lanes[e].Turn = s.Turn
-		s.Nodes[s.over(m)].Lanes[e].Last = m
+		s.Nodes[s.Nodes[m].Parent].Lanes[e].Last = m
 	}
 	return c, n
 }
 
 // choose decides which child of p has the next turn.
 func (s *Scheduler) choose(p int32, e int) int32 {
-	switch s.discipline(p) {
+	switch s.policy(p) {
 	case Credit:
 		return s.chooseCredit(p, e)
 	case Band:
@@ -165,11 +192,10 @@ func (s *Scheduler) choose(p int32, e int) int32 {
 	case Timeslice:
 		return s.chooseSlice(p, e)
 	}
-	q := &s.sides[p].queues[e]
-	if len(q[turns]) == 0 {
-		return none
+	if q := &s.sides[p].queues[e]; len(q[turns]) > 0 {
+		return q[turns][0].node
 	}
-	return q[turns][0].node
+	return none
 }
 
 // forward moves entries of a channel to the card.
@@ -196,7 +222,7 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	s.addWaiting(c, e, -n)
 	s.addInflight(c, e, n)
 	s.Nodes[s.guestOf(c)].Guest.Queued -= n
-	foretold := s.length(c, e) // many of which nothing is known count as one
+	foretold := s.length(c, e) // many unknown ones count as one
 	if node.Lanes[e].Mean != 0 {
 		foretold *= time.Duration(n)
 	}
@@ -204,19 +230,17 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	s.charge(c, e, 0, foretold)
 }
 
-// Stall tells that a channel waits for a semaphore on the card, or no longer.
-// Its requests use no engine meanwhile, so they stand in nobody's way; and who it
-// waits for may be anybody of its guest's.
+// Stall tells that a channel waits for a semaphore on the card, or no longer. Meanwhile
+// its requests use no engine, so others go on.
 func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
 	s.advance(now)
 	c := s.channel(ch)
-	if c == none {
-		s.Counts.UnknownChannel++
+	if c == none || s.Nodes[c].Chan.Stalled == on {
 		return
 	}
 	node := &s.Nodes[c]
-	if node.Chan.Stalled == on {
-		return
+	if !on {
+		node.Chan.HeadFrom = s.Now
 	}
 	var was [MaxEngines]bool
 	for e := range s.Engines {
@@ -237,19 +261,16 @@ func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
 			s.foretold[e] += node.Lanes[e].Pending
 		}
 		if is := s.able(c, e); is != was[e] {
-			s.tellAble(c, e, is)
+			s.setAble(c, e, is)
 		}
-	}
-	if !on {
-		node.Chan.HeadFrom = s.Now
 	}
 	for e := range s.Engines {
 		s.settle(c, e)
 	}
 }
 
-// Running tells which channel an engine works for, if the card says so; 0 for
-// none. It lets the watchdog name the one of many that does not end.
+// Running tells which channel an engine works for, 0 for none, if the card says so. Then
+// the watchdog knows which of many requests does not end.
 func (s *Scheduler) Running(now time.Duration, engine int, ch ID) {
 	s.advance(now)
 	if engine >= 0 && engine < len(s.Engines) {
@@ -257,24 +278,24 @@ func (s *Scheduler) Running(now time.Duration, engine int, ch ID) {
 	}
 }
 
-// able tells whether a channel has work on an engine and can go on with it.
+// able says whether a channel has work on an engine and waits for no semaphore.
 func (s *Scheduler) able(c int32, e int) bool {
 	l := &s.Nodes[c].Lanes[e]
 	return l.Waiting+l.Inflight > 0 && !s.Nodes[c].Chan.Stalled
 }
 
-// wasAble makes a change to a channel and tells those above if it has work now,
-// or has none any more.
+// wasAble makes a change to a channel and updates those above if it became able, or is
+// able no longer.
 func (s *Scheduler) wasAble(c int32, e int, change func()) {
 	was := s.able(c, e)
 	change()
 	if is := s.able(c, e); is != was {
-		s.tellAble(c, e, is)
+		s.setAble(c, e, is)
 	}
 }
 
-// tellAble counts one channel more, or less, that has work.
-func (s *Scheduler) tellAble(c int32, e int, on bool) {
+// setAble counts one able channel more, or less.
+func (s *Scheduler) setAble(c int32, e int, on bool) {
 	n := -1
 	if on {
 		n = 1
@@ -290,35 +311,26 @@ func (s *Scheduler) tellAble(c int32, e int, on bool) {
 			continue
 		}
 		w := int64(s.Nodes[m].Config.Weight)
-		group := m != c && s.isGroup(m)
-		if is {
-			if l.Idle == up.Period {
-				up.Left -= w
-				l.Idle = -1
-			}
-			up.Live += w
-			up.Rivals++
-			if group {
-				s.Engines[e].Flat += w
-				s.Engines[e].Rivals++
-			}
-			s.enter(m, e)
-		} else {
-			up.Live -= w
-			up.Rivals--
+		up.Rivals += n
+		up.Live += int64(n) * w
+		if m != c && s.isGroup(m) {
+			s.Engines[e].Groups += n
+		}
+		if !is {
 			up.Left += w
 			l.Idle = up.Period
-			if group {
-				s.Engines[e].Flat -= w
-				s.Engines[e].Rivals--
-			}
+			continue
 		}
+		if l.Idle == up.Period {
+			up.Left -= w
+			l.Idle = -1
+		}
+		s.enter(m, e)
 	}
 	s.Nodes[root].Lanes[e].Able += n
 }
 
-// Timer is when to call Next although nothing happened; never if only a
-// submission or a completion can change anything.
+// Timer is when to call Next although nothing happened.
 func (s *Scheduler) Timer() time.Duration {
 	t := s.watchTimer()
 	if len(s.rests) > 0 {
@@ -328,4 +340,85 @@ func (s *Scheduler) Timer() time.Duration {
 		t = min(t, s.Engines[e].Wake)
 	}
 	return t
+}
+
+// Configure changes how the card is shared, under load. It does not touch what waits or is
+// on the card.
+func (s *Scheduler) Configure(now time.Duration, c Config) error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	s.advance(now)
+	old := s.Config
+	for n := range s.Nodes { // periods end by the old configuration
+		for e := range s.Nodes[n].Lanes {
+			if s.Nodes[n].Kind == Inner {
+				s.period(int32(n), e)
+			}
+		}
+	}
+	s.Config = c
+	for n := range s.Nodes {
+		for e := range s.Nodes[n].Lanes {
+			l := &s.Nodes[n].Lanes[e]
+			if c.Credit.Period != old.Credit.Period {
+				l.Period, l.Idle, l.Left = s.periodNow(), -1, 0
+			}
+			if c.Band.Window != old.Band.Window {
+				l.UsedIn, l.Used = -1, 0
+			}
+			l.Window, l.Round = -1, 0
+			if c.Policy != old.Policy {
+				l.Held, l.Holder, l.Keep, l.IdleAt = false, none, KeepState{}, never
+			}
+		}
+	}
+	if c.Policy != old.Policy {
+		for e := range s.Engines {
+			d := &s.Engines[e].DFQ
+			*d = DFQState{Group: none, Since: s.Now, IdleAt: never, Order: d.Order[:0], Spent: d.Spent}
+		}
+	}
+	if c.Policy == DFQ && old.Policy != DFQ {
+		s.lower()
+	}
+	s.rebuild()
+	return nil
+}
+
+// Change changes what a node says of itself, under load.
+func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
+	s.advance(now)
+	n := s.find(id)
+	if n == none || n == root || s.Nodes[n].Block&Dying != 0 {
+		return &Error{"node", fmt.Sprint(uint64(id)), "there is no such node"}
+	}
+	node := &s.Nodes[n]
+	if err := s.fit(node.Parent, &c); err != nil {
+		return err
+	}
+	old := node.Config
+	more := int64(c.Weight - old.Weight)
+	for e := range node.Lanes {
+		s.period(node.Parent, e)
+		s.fall(node.Parent, e)
+		l, up := &node.Lanes[e], &s.Nodes[node.Parent].Lanes[e]
+		switch {
+		case l.Able > 0:
+			up.Live += more
+		case l.Idle == up.Period:
+			up.Left += more
+		}
+		l.Tag = up.Level + over(s.debt(n, e), int64(c.Weight)) // the debt is a time, whatever the weight
+	}
+	node.Config = c
+	if c.Cap != old.Cap {
+		for e := range node.Lanes {
+			s.unrest(n, e)
+			node.Lanes[e].Rests, node.Lanes[e].Tokens, node.Lanes[e].Filled = false, s.fullCap(n), s.Now
+			s.enter(n, e) // what it could not use while it rested is not saved for it
+		}
+	}
+	s.rebuild()
+	return nil
 }

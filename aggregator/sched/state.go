@@ -1,37 +1,35 @@
 package sched
 
 import (
-	"fmt"
 	"math"
 	"time"
 )
 
-// StateVersion is that of [State]. A state of another version is not taken up.
-const StateVersion = 4
+// StateVersion is that of [State]. Restore refuses other versions.
+const StateVersion = 5
 
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)
 
-// none is no node.
-const none = int32(-1)
+const (
+	none = int32(-1) // no node
+	root = int32(0)  // the card's node
+)
 
-// root is the card's node.
-const root = int32(0)
-
-// ID names a node for as long as it is there. Zero names nothing.
+// ID names a node for as long as the node exists. Zero names nothing.
 type ID uint64
 
 // Card is the node of the card.
 const Card ID = 1 << 32
 
-// State is all that a scheduler knows. It is data: no pointers between its
-// parts, and nothing that is not written down by encoding/json.
+// State is all that a scheduler knows. Its parts refer to each other by index, and
+// encoding/json writes all of it.
 type State struct {
 	Version int
 	Config  Config
 	Now     time.Duration
 	Turn    int64 // counts turns given and submissions, for order
-	Passes  int64 // counts times that all was forwarded that may be
+	Passes  int64 // counts the times that Next had nothing more
 	Nodes   []Node
 	Unused  []int32
 	Engines []Engine
@@ -39,18 +37,15 @@ type State struct {
 	Counts  Counts
 }
 
-// Counts are of what should not happen.
+// Counts count unusual events.
 type Counts struct {
-	Backwards      uint64 // times before one that was told already
-	UnknownChannel uint64 // events of channels that are not there
-	UnknownWork    uint64 // entries completed that were not on the card
-	BadTime        uint64 // busy times that are negative or longer than the work was on the card
-	Refused        uint64 // entries over their guest's limit
-	Storms         uint64 // nodes refused because their guest makes too many
-	Overflow       uint64 // groups that share their guest's last
-	Runaways       uint64 // requests that were aborted
-	Stuck          uint64 // aborts that the card did not carry out in time
-	Invalid        uint64 // dfq: samples that a semaphore spoilt
+	BadEvents uint64 `json:"bad_events"` // events of unknown channels or work
+	BadTimes  uint64 `json:"bad_times"`  // times that go back, or are longer than the work was on the card
+	Refused   uint64 `json:"refused"`    // entries over their guest's limit
+	Storms    uint64 `json:"storms"`     // nodes refused because their guest makes too many
+	Runaways  uint64 `json:"runaways"`   // requests that were aborted
+	Stuck     uint64 `json:"stuck"`      // aborts that the card did not carry out in time
+	Spoilt    uint64 `json:"spoilt"`     // dfq: samples that a semaphore spoilt
 }
 
 // Kind is what a node is.
@@ -63,13 +58,12 @@ const (
 	Channel             // takes submissions
 )
 
-// Block is why a node gets no turn.
+// Block is a set of reasons why a node gets no turn.
 type Block uint8
 
 // The reasons.
 const (
-	Paused      Block = 1 << iota // by whoever runs the card
-	Stopped                       // by the watchdog, until its request has ended
+	Stopped     Block = 1 << iota // by the watchdog, until its request has ended
 	Quarantined                   // by the watchdog, until it is released
 	Dying                         // removed, with work on the card
 )
@@ -84,7 +78,6 @@ type Node struct {
 	Next   int32 // sibling
 	Prev   int32
 	Block  Block
-	Heir   ID     // of a group that is going: who takes over what it still uses
 	Lanes  []Lane // by engine
 
 	Chan  ChannelState // of a channel
@@ -93,7 +86,7 @@ type Node struct {
 
 // ChannelState is of a channel.
 type ChannelState struct {
-	Engine   uint8 // where what waits is thought to run: where the last entry ran
+	Engine   uint8 // that the last entry used; what waits is thought to use it, too
 	Stalled  bool  // waits for a semaphore
 	Batches  []Batch
 	OnCard   int           // entries, of all engines
@@ -105,14 +98,13 @@ type ChannelState struct {
 
 // Batch is what one doorbell added.
 type Batch struct {
-	Seq int64
-	// Pass is how often all that might be had been forwarded before.
-	Pass int64
+	Seq  int64
+	Pass int64 // State.Passes at that time
 	N    int
 }
 
-// maxBatches is how many doorbells of a channel are remembered one by one.
-// Later ones count as part of the last.
+// maxBatches is how many doorbells of a channel are remembered. Later ones count as part of
+// the last.
 const maxBatches = 32
 
 // GuestState bounds a guest.
@@ -120,34 +112,33 @@ type GuestState struct {
 	Groups   int
 	Channels int
 	Queued   int
-	Last     int32 // group made last, which further ones share
-	Made     int   // nodes in the second that began at MadeAt
+	Made     int // nodes in the second that began at MadeAt
 	MadeAt   time.Duration
-	Offences int // since OffendedAt
+	Offences int // since Since
 	Since    time.Duration
 }
 
-// Lane is what a node has to do with one engine.
+// Lane is a node's state for one engine.
 type Lane struct {
-	// Work below the node.
+	// Work at or below the node.
 	Waiting  int
 	Inflight int
 	Able     int // channels with work that wait for no semaphore
 
 	// As one of its parent's children.
-	Tag     int64         // time served over weight, see tagOf
+	Tag     int64         // time served over weight
 	Stand   Stand         // if it is ready
 	Turn    int64         // its place in a round
-	Mean    time.Duration // of a channel: length of a request, of late; of a group: in dfq's last sample
-	Pending time.Duration // foretold of the requests on the card, of all below: it is in the tag
+	Mean    time.Duration // of a channel: length of its requests; of a group: in dfq's last sample
+	Pending time.Duration // foretold for the requests on the card; it is in the tag
 	Idle    int64         // period in which it ran out of work
-	Used    time.Duration // in its parent's window
-	UsedIn  int64         // that window
+	Used    time.Duration // in band's window UsedIn
+	UsedIn  int64
 	Overuse time.Duration // beyond its slices, not yet paid back
 	Held    bool          // by dfq
-	Tokens  time.Duration // of its cap
-	Filled  time.Duration // when they were counted
-	Rests   bool          // has none
+	Tokens  time.Duration // of its cap, at Filled
+	Filled  time.Duration
+	Rests   bool // its cap is used up until RestEnd
 	RestEnd time.Duration
 
 	// As a parent of children that take turns.
@@ -157,33 +148,36 @@ type Lane struct {
 	Live     int64         // weight of the children that are able
 	Left     int64         // weight of those that ran out of work in this period
 	Rivals   int           // children that are able
-	Window   int64
-	Holder   int32 // of a slice
-	Begun    time.Duration
-	Round    int64 // of slices: who had a turn before it has one in it
-	RoundOf  int   // children that were able when it began
-	RoundAll int64 // and their weight
+	Orphan   int64         // tag for the next child, with the debts of removed ones
+	Overdue  time.Duration // Overuse of removed children
+
+	// Of the card and of nodes whose children take slices or turns by band.
+	Window   int64     // period in which band ranked the children
+	Last     int32     // child that had the last turn
+	Keep     KeepState // band
+	Holder   int32     // of a slice
 	SliceEnd time.Duration
-	OverFrom time.Duration
-	IdleAt   time.Duration // since when the holder is, or never
-	Last     int32         // child that had the last turn
-	Grace    time.Duration // until when it is waited for
-	KeptFrom time.Duration // since when
-	Keep     time.Duration // for which it may be waited
-	KeepAt   time.Duration // when that was counted
-	Chances  int
-	Orphans  [4]int64 // tags of removed children that were in debt
-	// OrphanOveruse is the most that one of them had overstayed.
-	OrphanOveruse time.Duration
+	OverFrom time.Duration // until when the holder's overrun is counted
+	IdleAt   time.Duration // since when the holder is idle, or never
+	Round    int64         // who had a turn at or after it has had one in this round
+	RoundOf  int           // children that were able when the round began
+	RoundAll int64         // and their weight
 
 	Account Account
 	Past    Account       // of children that are gone
 	Counted time.Duration // until when Account.Wait is
 }
 
-// Stand is where a node stands among its siblings: how it was ranked when it was last
-// looked at. That follows from the rest of the state, but not from the rest of it as it
-// is now: nobody looks at all siblings when what ranks them changes.
+// KeepState is how band keeps the card for a child.
+type KeepState struct {
+	Until, From time.Duration // zero if it does not
+	Done        bool          // it has, for the decision at hand
+	Budget      time.Duration // for which it may, at At
+	At          time.Duration
+}
+
+// Stand is where a node stands among its siblings since it was last looked at. It does not
+// follow from the rest of the state, because a change does not rank all siblings anew.
 type Stand struct {
 	Queue uint8
 	Class uint8
@@ -194,10 +188,9 @@ type Stand struct {
 type Engine struct {
 	Stalled  int           // entries on the card of channels that wait for a semaphore
 	Longest  time.Duration // request
-	Flat     int64         // weight of all groups that are able
-	Rivals   int           // groups that are able
+	Groups   int           // that are able
 	Progress time.Duration // when it last completed something, or got something to do
-	Running  ID            // channel, if the card tells
+	Running  ID            // channel, if the card says so
 	Wake     time.Duration // when the policy wants to be asked again
 	Watch    Watch
 	DFQ      DFQState
@@ -214,147 +207,11 @@ func (s *Scheduler) find(id ID) int32 {
 	return int32(n)
 }
 
-// Freeze copies the state. The scheduler goes on.
-func (s *Scheduler) Freeze() *State {
-	c := s.State
-	c.Nodes = append([]Node(nil), s.Nodes...)
-	for i := range c.Nodes {
-		c.Nodes[i].Lanes = append([]Lane(nil), c.Nodes[i].Lanes...)
-		c.Nodes[i].Chan.Batches = append([]Batch(nil), c.Nodes[i].Chan.Batches...)
+// channel returns the node of a channel, none if it is none. Others are counted.
+func (s *Scheduler) channel(id ID) int32 {
+	if n := s.find(id); n != none && s.Nodes[n].Kind == Channel {
+		return n
 	}
-	c.Unused = append([]int32(nil), s.Unused...)
-	c.Alerts = append([]Alert(nil), s.Alerts...)
-	c.Engines = append([]Engine(nil), s.Engines...)
-	for i := range c.Engines {
-		c.Engines[i].DFQ.Order = append([]int32(nil), c.Engines[i].DFQ.Order...)
-	}
-	return &c
-}
-
-// Restore makes a scheduler that goes on where a frozen one was. It takes over
-// the state.
-func Restore(st *State) (*Scheduler, error) {
-	if st.Version != StateVersion {
-		return nil, &Error{"version", fmt.Sprint(st.Version), fmt.Sprintf("must be %d", StateVersion)}
-	}
-	if err := st.Config.Check(); err != nil {
-		return nil, err
-	}
-	if err := st.checkLinks(); err != nil {
-		return nil, err
-	}
-	s := &Scheduler{State: *st}
-	s.resume()
-	return s, nil
-}
-
-// checkLinks says whether the parts of a state fit together, as far as the
-// scheduler's own safety depends on it.
-func (st *State) checkLinks() error {
-	bad := func(what string, v any) error {
-		return &Error{what, fmt.Sprint(v), "does not fit the rest of the state"}
-	}
-	if len(st.Engines) < 1 || len(st.Engines) > MaxEngines {
-		return bad("engines", len(st.Engines))
-	}
-	if len(st.Nodes) == 0 || st.Nodes[root].Kind != Inner || st.Nodes[root].Parent != none {
-		return bad("nodes", len(st.Nodes))
-	}
-	link := func(n int32) bool { return n >= none && int(n) < len(st.Nodes) }
-	for i := range st.Nodes {
-		n := &st.Nodes[i]
-		if n.Kind == Gone {
-			continue
-		}
-		if len(n.Lanes) != len(st.Engines) || int(n.Chan.Engine) >= len(st.Engines) || n.Kind > Channel {
-			return bad("node", i)
-		}
-		// A child is younger in no particular order, but it has a living parent.
-		if i != int(root) && (n.Parent < 0 || int(n.Parent) >= len(st.Nodes) || st.Nodes[n.Parent].Kind != Inner) {
-			return bad("parent", n.Parent)
-		}
-		if n.Config.Weight < 1 || n.Config.check() != nil {
-			return bad("weight", n.Config.Weight)
-		}
-		batched, waiting := 0, 0
-		for _, b := range n.Chan.Batches {
-			if batched += b.N; b.N < 1 {
-				return bad("batch", b.N)
-			}
-		}
-		for e := range n.Lanes {
-			if waiting += n.Lanes[e].Waiting; n.Lanes[e].Waiting < 0 || n.Lanes[e].Inflight < 0 {
-				return bad("waiting", n.Lanes[e].Waiting)
-			}
-		}
-		if n.Kind == Channel && batched != waiting || len(n.Chan.Batches) > maxBatches {
-			return bad("batches", batched)
-		}
-		for _, l := range []int32{n.First, n.Next, n.Prev, n.Guest.Last} {
-			if !link(l) {
-				return bad("link", l)
-			}
-		}
-		for e := range n.Lanes {
-			if !link(n.Lanes[e].Holder) || !link(n.Lanes[e].Last) {
-				return bad("link", i)
-			}
-			if q := n.Lanes[e].Stand.Queue; q > debts {
-				return bad("queue", q)
-			}
-		}
-		// Every way up ends at the card.
-		steps := 0
-		for m := int32(i); m != root; m = st.Nodes[m].Parent {
-			if steps++; m < 0 || steps > len(st.Nodes) {
-				return bad("parent", n.Parent)
-			}
-		}
-	}
-	if err := st.checkSiblings(bad); err != nil {
-		return err
-	}
-	for _, n := range st.Unused {
-		if !link(n) || n <= root || st.Nodes[n].Kind != Gone {
-			return bad("unused", n)
-		}
-	}
-	for e := range st.Engines {
-		d := &st.Engines[e].DFQ
-		if d.Phase >= phases || !link(d.Group) || d.At < 0 || d.At > len(d.Order) {
-			return bad("dfq", e)
-		}
-		for _, n := range d.Order {
-			if !link(n) {
-				return bad("dfq.order", n)
-			}
-		}
-	}
-	return nil
-}
-
-// checkSiblings says whether every node is once in its parent's list.
-func (st *State) checkSiblings(bad func(string, any) error) error {
-	seen := 0
-	for i := range st.Nodes {
-		if st.Nodes[i].Kind == Gone {
-			continue
-		}
-		last := none
-		for c := st.Nodes[i].First; c != none; c = st.Nodes[c].Next {
-			if seen++; seen > len(st.Nodes) || st.Nodes[c].Kind == Gone || st.Nodes[c].Parent != int32(i) || st.Nodes[c].Prev != last {
-				return bad("sibling", c)
-			}
-			last = c
-		}
-	}
-	for i := range st.Nodes {
-		if st.Nodes[i].Kind == Gone {
-			seen++
-		}
-	}
-	if seen != len(st.Nodes)-1 { // the card is nobody's child
-		return bad("nodes", seen)
-	}
-	return nil
+	s.Counts.BadEvents++
+	return none
 }

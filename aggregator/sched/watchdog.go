@@ -2,10 +2,9 @@ package sched
 
 import "time"
 
-// The watchdog. A request cannot be interrupted, only aborted, so one that does
-// not end is first given a moment without company, then its channel is aborted,
-// and a guest that makes it a habit is put aside. Everybody else's time counts
-// anew from the abort: they only stood behind it.
+// A request cannot be interrupted, only aborted. So when a request runs for too long, its group
+// gets no turns for a while, then its channel is aborted. A guest with several such requests is
+// quarantined. The requests of others stood behind it, so their time counts anew.
 
 // WatchState is how far the escalation went on an engine.
 type WatchState uint8
@@ -24,13 +23,6 @@ type Watch struct {
 	Channel ID
 	Group   ID            // that is stopped
 	Since   time.Duration // of this state; while it is quiet, when to look again at the soonest
-}
-
-// forget takes note that a node is gone.
-func (w *Watch) forget(id ID) {
-	if w.Channel == id {
-		*w = Watch{}
-	}
 }
 
 // AlertKind is what is to be done.
@@ -103,9 +95,9 @@ func (s *Scheduler) watchTimer() time.Duration {
 	return t
 }
 
-// looks is how many there are in the time of the shortest limit, when that has
-// passed and nobody is to blame yet.
-const looks = 16
+// looksPerLimit is how often the watchdog looks within the shortest limit, when that has passed
+// and no request has run for too long.
+const looksPerLimit = 16
 
 // watch looks for requests that run for too long.
 func (s *Scheduler) watch() {
@@ -119,7 +111,7 @@ func (s *Scheduler) watch() {
 				if c := s.suspect(e); c != none {
 					s.warn(c, e)
 				} else { // it is of a guest with a longer limit, or waits: not now, but soon
-					w.Since = s.Now + s.least/looks + time.Millisecond
+					w.Since = s.Now + s.least/looksPerLimit + time.Millisecond
 				}
 			}
 		case Warned:
@@ -213,7 +205,6 @@ func (s *Scheduler) Aborted(now time.Duration, ch ID) {
 	s.advance(now)
 	c := s.channel(ch)
 	if c == none {
-		s.Counts.UnknownChannel++
 		return
 	}
 	g := s.guestOf(c)
@@ -240,11 +231,14 @@ func (s *Scheduler) Aborted(now time.Duration, ch ID) {
 	}
 }
 
+// offencesWithin is how long an offence counts.
+const offencesWithin = time.Minute
+
 // offend counts a runaway request against its guest.
 func (s *Scheduler) offend(g int32) {
 	s.Counts.Runaways++
 	guest, c := &s.Nodes[g].Guest, &s.Config.Watchdog
-	if guest.Offences == 0 || s.Now-guest.Since > c.Within {
+	if guest.Offences == 0 || s.Now-guest.Since > offencesWithin {
 		guest.Offences, guest.Since = 0, s.Now
 	}
 	guest.Offences++
@@ -255,29 +249,15 @@ func (s *Scheduler) offend(g int32) {
 	}
 }
 
-// Pause lets a node have no turns, or have them again.
-func (s *Scheduler) Pause(now time.Duration, id ID, on bool) bool {
-	return s.bar(now, id, Paused, on)
-}
-
 // Release ends a guest's quarantine.
 func (s *Scheduler) Release(now time.Duration, guest ID) bool {
-	if n := s.find(guest); n != none {
-		s.Nodes[n].Guest.Offences = 0
-	}
-	return s.bar(now, guest, Quarantined, false)
-}
-
-func (s *Scheduler) bar(now time.Duration, id ID, b Block, on bool) bool {
 	s.advance(now)
-	n := s.find(id)
+	n := s.find(guest)
 	if n == none || n == root {
 		return false
 	}
-	s.Nodes[n].Block &^= b
-	if on {
-		s.Nodes[n].Block |= b
-	}
+	s.Nodes[n].Guest.Offences = 0
+	s.Nodes[n].Block &^= Quarantined
 	for e := range s.Engines {
 		s.enter(n, e) // it comes back as from having no work
 	}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
@@ -27,25 +25,10 @@ type GuestLimits struct {
 	Queued  int          `yaml:"queued" placeholder:"N" live:"" min:"0" max:"1073741824"` // 0: the server's
 }
 
-// Processes is how a guest's processes share what it gets.
+// Processes says which channels of a guest are a process for the scheduler.
 type Processes struct {
-	Group   string  `yaml:"group" placeholder:"HOW" oneof:"space,channel,guest"`
-	Policy  string  `yaml:"policy" placeholder:"NAME" live:"" oneof:"off,equal,weighted"`
-	Weights Weights `yaml:"weights" placeholder:"NAME:N,..." live:""`
+	Group string `yaml:"group" placeholder:"HOW" oneof:"space,channel,guest"`
 }
-
-// The policies of a guest's processes.
-const (
-	processesOff      = "off"
-	processesEqual    = "equal"
-	processesWeighted = "weighted"
-)
-
-// weightsKey and policyKey are keys of Processes.
-const (
-	weightsKey = "processes.weights"
-	policyKey  = "processes.policy"
-)
 
 // complete fills in what is not said.
 func (t *CardTime) complete() {
@@ -55,57 +38,27 @@ func (t *CardTime) complete() {
 	if t.Processes.Group == "" {
 		t.Processes.Group = aggregator.BySpace.String()
 	}
-	if t.Processes.Policy == "" {
-		t.Processes.Policy = processesEqual
-	}
 }
 
 // perCent is what of a cap the scheduler calls one.
 const perCent = sched.FullCap / 100
 
-// Node is what package sched calls it.
+// Node returns the share as package sched has it.
 func (t CardTime) Node() sched.NodeConfig {
-	n := sched.NodeConfig{Weight: t.Weight, Cap: int(t.Cap) * perCent, Priority: t.Priority, Limit: time.Duration(t.Limits.Request), Queued: t.Limits.Queued}
-	if t.Processes.Policy == processesOff {
-		n.Policy = sched.None
-	}
-	return n
+	return sched.NodeConfig{Weight: t.Weight, Cap: int(t.Cap) * perCent, Priority: t.Priority, Limit: time.Duration(t.Limits.Request), Queued: t.Limits.Queued}
 }
 
-// Shares is what of it package aggregator has to know.
-func (t CardTime) Shares() aggregator.Processes {
-	p := aggregator.Processes{Group: aggregator.Grouping(slices.Index(aggregator.Groupings(), t.Processes.Group))}
-	if t.Processes.Policy == processesWeighted {
-		p.Weights = make(map[string]int)
-		maps.Copy(p.Weights, t.Processes.Weights)
-	}
-	return p
+// Grouping returns which channels are a process.
+func (t CardTime) Grouping() aggregator.Grouping {
+	return aggregator.Grouping(slices.Index(aggregator.Groupings(), t.Processes.Group))
 }
 
-// Kept are weights of processes that the policy makes no use of: it may be changed.
-func (t CardTime) Kept() map[string]int {
-	if t.Processes.Policy == processesWeighted {
-		return nil
-	}
-	return t.Processes.Weights
-}
-
-// CardTimeOf is the reverse of Node, Shares and Kept.
-func CardTimeOf(n sched.NodeConfig, p aggregator.Processes, kept map[string]int) CardTime {
-	t := CardTime{
+// CardTimeOf is the reverse of Node and Grouping.
+func CardTimeOf(n sched.NodeConfig, by aggregator.Grouping) CardTime {
+	return CardTime{
 		Weight: n.Weight, Cap: Percent(n.Cap / perCent), Priority: n.Priority, Limits: GuestLimits{RequestLimit(n.Limit), n.Queued},
-		Processes: Processes{Group: p.Group.String(), Policy: processesEqual, Weights: p.Weights},
+		Processes: Processes{Group: by.String()},
 	}
-	switch {
-	case n.Policy == sched.None:
-		t.Processes.Policy = processesOff
-	case p.Weights != nil:
-		t.Processes.Policy = processesWeighted
-	}
-	if t.Processes.Policy != processesWeighted {
-		t.Processes.Weights = kept
-	}
-	return t
 }
 
 // RequestLimit is how long one request of a virtual GPU's guest may run: the server's
@@ -152,57 +105,6 @@ func (r *RequestLimit) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Weights are those of processes by name, written kernel:200,space-0x1a000:50, or none.
-type Weights map[string]int
-
-// noWeights is an empty list.
-const noWeights = "none"
-
-// String writes the weights by name.
-func (w Weights) String() string {
-	if len(w) == 0 {
-		return noWeights
-	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(w)) {
-		parts = append(parts, name+":"+strconv.Itoa(w[name]))
-	}
-	return strings.Join(parts, ",")
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (w Weights) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
-
-// maxWeights bounds the list.
-const maxWeights = 1024
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (w *Weights) UnmarshalText(text []byte) error {
-	if string(text) == noWeights {
-		*w = nil
-		return nil
-	}
-	out := make(Weights)
-	for part := range strings.SplitSeq(string(text), ",") {
-		name, value, ok := strings.Cut(part, ":")
-		n, err := strconv.Atoi(value)
-		_, twice := out[name]
-		switch {
-		case !ok || name == "" || err != nil:
-			return fmt.Errorf("%q is not a process and its weight; write kernel:200,space-0x1a000:50, with names that umbra sched show has", part)
-		case twice:
-			return fmt.Errorf("%s is there twice", name)
-		case n < 1 || n > sched.MaxWeight:
-			return fmt.Errorf("%s: %d: must be 1 to %d", name, n, sched.MaxWeight)
-		case len(out) >= maxWeights:
-			return fmt.Errorf("more than %d processes", maxWeights)
-		}
-		out[name] = n
-	}
-	*w = out
-	return nil
-}
-
 // isCardTime tells whether a key of a GPU is one of CardTime's.
 func isCardTime(key string) bool {
 	return slices.ContainsFunc(options(new(CardTime)), func(o option) bool { return o.path == key })
@@ -224,14 +126,6 @@ func CheckScheduled(g *GPU, text string) error {
 		if isCardTime(key) {
 			return &Error{Where: g.Where(key), Value: values[key], Reason: "has no effect without a scheduler; " + WithScheduler}
 		}
-	}
-	return nil
-}
-
-// checkCardTime refuses what contradicts itself.
-func (g *GPU) checkCardTime() error {
-	if p := &g.Processes; len(p.Weights) > 0 && p.Policy != processesWeighted && g.has(policyKey) {
-		return &Error{Where: g.Where(weightsKey), Value: p.Weights.String(), Reason: fmt.Sprintf("has no effect while processes.policy is %s; set it to %s", p.Policy, processesWeighted)}
 	}
 	return nil
 }

@@ -10,17 +10,11 @@ func (l *Layer) Change(g GPU, text string) (GPU, error) {
 	changed := g
 	changed.entry = entry{at: "gpu " + g.Name, given: make(map[string]string)}
 	err := changed.assign(changed.at, text, "shadow.sync=lazy", option.live)
-	if changed.has(policyKey) && changed.Processes.Policy != processesWeighted && !changed.has(weightsKey) {
-		changed.Processes.Weights = nil // they went with the policy before
-	}
 	if err == nil {
 		err = checkOptions(&changed)
 	}
 	if err == nil {
 		err = changed.checkShadow()
-	}
-	if err == nil {
-		err = changed.checkCardTime()
 	}
 	if err != nil {
 		return g, err

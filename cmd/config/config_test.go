@@ -46,15 +46,13 @@ server: {transport: libvfio-user, write-multi: false, max-dma-regions: 64, max-d
 shadow: {sync: eager, scan: incremental}
 scheduler:
   policy: timeslice
-  hierarchy: flat
   depth: 3
-  ahead: 4ms
   credit: {period: 20ms}
-  band: {window: 2s, grace: 1ms, chances: 4}
-  timeslice: {slice: 2ms, work-conserving: false, grace: 3ms, disengaged: true}
-  dfq: {slice: 4ms, factor: 6, free-run: 50ms, requests: 97, least: 7, grace: 5ms, window: 8, model: true}
-  watchdog: {grace: 9s, offences: 10, within: 11s}
-limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, table-rate: 2MiB, map-aliases: 100, map-runs: 200, map-moves: 300, request: 2s, queued: 12, groups: 13, creations: 14,
+  band: {window: 2s, grace: 1ms}
+  timeslice: {slice: 2ms}
+  dfq: {slice: 4ms, factor: 6, free-run: 50ms, model: true}
+  watchdog: {grace: 9s, offences: 10}
+limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, table-rate: 2MiB, map-aliases: 100, map-runs: 200, map-moves: 300, request: 2s, queued: 12, creations: 14,
   guests: 4, rule-interval: 5s, interrupt-burst: 6, interrupt-pause: 7ms, invalidate-dirs: 8}
 `
 	want := Config{
@@ -66,13 +64,13 @@ limits: {card-timeout: 20ms, unmap-timeout: 2s, error-burst: 8, error-rate: 9, t
 		Shadow: Shadow{Sync: "eager", Scan: "incremental"},
 		Limits: Limits{
 			Guests: 4, RuleInterval: 5 * time.Second, InterruptBurst: 6, InterruptPause: 7 * time.Millisecond, InvalidateDirs: 8,
-			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapAliases: 100, MapRuns: 200, MapMoves: 300, QueueLimits: QueueLimits{Request: 2 * time.Second, Queued: 12, Groups: 13, Creations: 14},
+			CardTimeout: 20 * time.Millisecond, UnmapTimeout: 2 * time.Second, ErrorBurst: 8, ErrorRate: 9, TableRate: 2 << 20, MapAliases: 100, MapRuns: 200, MapMoves: 300, QueueLimits: QueueLimits{Request: 2 * time.Second, Queued: 12, Creations: 14},
 		},
 		Scheduler: Scheduler{
-			Policy: "timeslice", Hierarchy: "flat", Depth: 3, Ahead: 4 * time.Millisecond, Credit: Credit{20 * time.Millisecond}, Band: Band{2 * time.Second, time.Millisecond, 4},
-			Timeslice: Timeslice{2 * time.Millisecond, false, 3 * time.Millisecond, true},
-			DFQ:       DFQ{4 * time.Millisecond, 6, 50 * time.Millisecond, 97, 7, 5 * time.Millisecond, 8, true},
-			Watchdog:  Watchdog{9 * time.Second, 10, 11 * time.Second},
+			Policy: "timeslice", Depth: 3, Credit: Credit{20 * time.Millisecond}, Band: Band{2 * time.Second, time.Millisecond},
+			Timeslice: Timeslice{2 * time.Millisecond},
+			DFQ:       DFQ{4 * time.Millisecond, 6, 50 * time.Millisecond, true},
+			Watchdog:  Watchdog{9 * time.Second, 10},
 		},
 	}
 	layer, err := Parse("f.yaml", []byte(file))
@@ -134,7 +132,6 @@ func TestFileErrors(t *testing.T) {
 		{"card: {tpcs: [4, x]}\n", `f.yaml:1: card.tpcs: "4,x" is not a list of numbers; write them with commas: 4,4,3,3`},
 		{"card: {msi: yes}\n", `f.yaml:1: card.msi: "yes" is neither true nor false`},
 		{"card: {kind: hard}\n", `f.yaml:1: card.kind: hard: must be soft`},
-		{"scheduler: {ahead: 2}\n", `f.yaml:1: scheduler.ahead: "2" is not a time, it has no unit; write 2ms or 2us; it must be 0s to 1s`},
 		{"scheduler: {watchdog: {grace: 9}}\n", `f.yaml:1: scheduler.watchdog.grace: "9" is not a time, it has no unit; write 9ms, 9us or 9s; it must be 1us to 10m`},
 		{"card: {pci-device: 6d8}\n", `f.yaml:1: card.pci-device: "6d8" is not a PCI id; write four hexadecimal digits: 06d8`},
 		{"card: {pci-subsystem: 076f}\n", `f.yaml:1: card.pci-subsystem: "076f" is not a PCI subsystem; write the ids of vendor and board: 10de:076f`},
@@ -151,7 +148,7 @@ func TestFileErrors(t *testing.T) {
 		{"limits.table-rate: 1GiB\n", `f.yaml:1: limits.table-rate: unknown key; did you mean "limits.table-rate"? Write limits: {table-rate: 1GiB}`},
 		{"credit: {period: 5ms}\n", `f.yaml:1: credit: unknown key; did you mean "scheduler.credit"? Write scheduler: {credit: {period: 5ms}}`},
 		{"period: 5ms\n", `f.yaml:1: period: unknown key; did you mean "scheduler.credit.period"? Write scheduler: {credit: {period: 5ms}}`},
-		{"grace: 5ms\n", `f.yaml:1: grace: unknown key; did you mean scheduler.band.grace, scheduler.timeslice.grace, scheduler.dfq.grace or scheduler.watchdog.grace?`},
+		{"grace: 5ms\n", `f.yaml:1: grace: unknown key; did you mean scheduler.band.grace or scheduler.watchdog.grace?`},
 		{"bar-map: bar1,bar3\n", `f.yaml:1: bar-map: unknown key; did you mean "card.bar-map"? Write card: {bar-map: [bar1,bar3]}`},
 		{"tablerate: 1GiB\n", `f.yaml:1: tablerate: unknown key; did you mean "limits.table-rate"? Write limits: {table-rate: 1GiB}`},
 		{"map-pages:\n", `f.yaml:1: map-pages: unknown key; did you mean "limits.map-pages"? Write limits: {map-pages: ...}`},

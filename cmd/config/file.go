@@ -231,7 +231,7 @@ func words(n ast.Node) (string, bool) {
 
 // isWords tells whether an option's value is a list, written with commas.
 func isWords(t reflect.Type) bool {
-	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[homes.Map]() || t == reflect.TypeFor[Weights]()
+	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[homes.Map]()
 }
 
 func example(o *option) string {

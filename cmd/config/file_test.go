@@ -20,24 +20,3 @@ func TestLongValues(t *testing.T) {
 	_, err = join(t, "gpus: "+long+"\n")
 	require.ErrorContains(t, err, long[:60]+"...: not a list")
 }
-
-// TestLists: YAML reads names with values as mappings in some places and as words in
-// others. What is meant is the same.
-func TestLists(t *testing.T) {
-	for _, weights := range []string{
-		"[kernel:50, space-0x1a000:200]", `"kernel:50,space-0x1a000:200"`, `["kernel:50", "space-0x1a000:200"]`, "{kernel: 50, space-0x1a000: 200}", "[kernel: 50, space-0x1a000: 200]",
-	} {
-		for _, gpu := range []string{
-			"gpus: [{name: a, socket: a.sock, vram: 64MiB, processes: {group: space, policy: weighted, weights: %s}}]\n",
-			"gpus:\n  - name: a\n    socket: a.sock\n    vram: 64MiB\n    processes:\n      policy: weighted\n      weights: %s\n",
-		} {
-			l, err := join(t, "scheduler: {policy: credit}\n"+fmt.Sprintf(gpu, weights))
-			require.NoError(t, err, weights)
-			require.Equal(t, Weights{"kernel": 50, "space-0x1a000": 200}, l.Config.GPUs[0].Processes.Weights, weights)
-		}
-	}
-	for _, weights := range []string{"{kernel: [50]}", "{kernel: {a: 50}}"} {
-		_, err := join(t, "scheduler: {policy: credit}\ngpus: [{name: a, socket: a.sock, vram: 64MiB, processes: {policy: weighted, weights: "+weights+"}}]\n")
-		require.ErrorContains(t, err, "gpus[0].processes.weights: ", weights)
-	}
-}

@@ -50,7 +50,7 @@ gpus:
     socket: b.sock
     profile: small
     temperature: 30
-  - {name: c, socket: c.sock, vram: 65MiB, channels: 9, guaranteed: 2, tables: 1MiB, weight: 10000, cap: 100, priority: 7, limits: {request: 3s, queued: 4}, processes: {group: channel, policy: weighted, weights: ["kernel:9", "channel-3:4"]}, rom: x.rom, msi: true, temperature: 1,
+  - {name: c, socket: c.sock, vram: 65MiB, channels: 9, guaranteed: 2, tables: 1MiB, weight: 10000, cap: 100, priority: 7, limits: {request: 3s, queued: 4}, processes: {group: channel}, rom: x.rom, msi: true, temperature: 1,
      tpcs: [1, 1], bar1: 16MiB, bar3: 16MiB, bar-map: bar1, pci-device: 06dd, pci-subsystem: "1028:0001", profile: small,
      shadow: {sync: eager, scan: incremental}}
 `, "name=d,socket=d.sock,vram=64MiB,tpcs=4,4,bar-map=rom,pramin,msi=false")
@@ -67,11 +67,11 @@ gpus:
 	small, warm := card, card
 	small.MSI, small.Temperature = false, 30
 	warm.MSI, warm.TPCs, warm.BARMap = false, Counts{4, 4}, homes.MapROM|homes.MapPRAMIN
-	usual := Processes{Group: "space", Policy: "equal"}
+	usual := Processes{Group: "space"}
 	require.Equal(t, []GPU{
 		{Name: "a", Socket: "a.sock", Share: Share{512 << 20, 32, 32, 64 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Face: card},
 		{Name: "b", Socket: "b.sock", Profile: "small", Share: Share{128 << 20, 8, 8, 16 << 20}, CardTime: CardTime{50, 80, 0, GuestLimits{Request: RequestLimit(sched.Forever)}, usual}, Face: small},
-		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 2, 1 << 20}, CardTime: CardTime{10000, 100, 7, GuestLimits{RequestLimit(3 * time.Second), 4}, Processes{"channel", "weighted", Weights{"kernel": 9, "channel-3": 4}}}, Face: Face{
+		{Name: "c", Socket: "c.sock", Profile: "small", Share: Share{65 << 20, 9, 2, 1 << 20}, CardTime: CardTime{10000, 100, 7, GuestLimits{RequestLimit(3 * time.Second), 4}, Processes{"channel"}}, Face: Face{
 			ROM: "x.rom", MSI: true, Temperature: 1, TPCs: Counts{1, 1}, BAR1: 16 << 20, BAR3: 16 << 20, BARMap: homes.MapBAR1, Device: 0x6dd, Subsystem: Subsystem{0x1028, 1},
 		}},
 		{Name: "d", Socket: "d.sock", Share: Share{64 << 20, 32, 32, 8 << 20}, CardTime: CardTime{Weight: 100, Processes: usual}, Face: warm},
@@ -153,7 +153,7 @@ func TestGPUErrors(t *testing.T) {
 		{"name=a,map-pages=5000", `--gpu name=a: map-pages: is the server's, not a GPU's; give --map-pages to umbra serve`},
 		{"name=a,max_dma_size=1TiB", `--gpu name=a: max_dma_size: is the server's, not a GPU's; give --max-dma-size to umbra serve`},
 		{"name=a,period=5ms", `--gpu name=a: period: is the server's, not a GPU's; give --sched-credit-period to umbra serve, or umbra sched set credit.period=5ms`},
-		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, cap, channels, doorbell, guaranteed, limits.queued, limits.request, msi, name, pci-device, pci-subsystem, priority, processes.group, processes.policy, processes.weights, profile, rom, shadow.scan, shadow.sync, socket, tables, temperature, tpcs, vram, weight`},
+		{"name=a,sokcet=x", `--gpu name=a: sokcet: unknown key; did you mean "socket"? There are bar-map, bar1, bar3, cap, channels, doorbell, guaranteed, limits.queued, limits.request, msi, name, pci-device, pci-subsystem, priority, processes.group, profile, rom, shadow.scan, shadow.sync, socket, tables, temperature, tpcs, vram, weight`},
 	} {
 		_, err := join(t, "", c.flag)
 		if beginning, cut := strings.CutSuffix(c.want, "There are bar-map, "); cut {
@@ -291,11 +291,11 @@ func TestChange(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Shadow{Sync: "eager", Scan: "incremental"}, changed.Shadow)
 	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "weight": 100, "cap": Percent(0), "priority": 0,
-		"limits.request": RequestLimit(0), "limits.queued": 0, "processes.policy": "equal", "processes.weights": Weights(nil)}, changed.Live())
+		"limits.request": RequestLimit(0), "limits.queued": 0}, changed.Live())
 	require.Equal(t, "lazy", g.Shadow.Sync)
 	for _, c := range []struct{ text, want string }{
 		{"shadow.sync=never", `gpu a: shadow.sync: never: must be eager or flush or lazy`},
-		{"vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; remove the GPU and add it with vram=128MiB. These can: cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.scan, shadow.sync`},
+		{"vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; remove the GPU and add it with vram=128MiB. These can: cap, limits.queued, limits.request, priority, shadow.scan, shadow.sync`},
 		{"bar-map=bar1,bar3", `gpu a: bar-map: cannot be changed while the GPU is there; remove the GPU and add it with bar-map=bar1,bar3. These can: `},
 		{"bar.map=all", `gpu a: bar.map: unknown key; did you mean "bar-map"? That cannot be changed while the GPU is there. There are cap, `},
 		{"sync=flush", `gpu a: sync: unknown key; did you mean "shadow.sync"? There are cap, `},
@@ -303,7 +303,7 @@ func TestChange(t *testing.T) {
 		{"shadow=often", `gpu a: shadow: unknown key; there are cap, `},
 		{"limits.table-rate=1MiB", `gpu a: limits.table-rate: is the server's, not a GPU's; give --table-rate to umbra serve`},
 		{"scheduler.depth=2", `gpu a: scheduler.depth: is the server's, not a GPU's; give --sched-depth to umbra serve, or umbra sched set depth=2`},
-		{"shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are cap, limits.queued, limits.request, priority, processes.policy, processes.weights, shadow.scan, shadow.sync, weight`},
+		{"shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are cap, limits.queued, limits.request, priority, shadow.scan, shadow.sync, weight`},
 		{"lazy", `gpu a: lazy: not keys and values; write shadow.sync=lazy`},
 	} {
 		after, err := l.Change(changed, c.text)
@@ -380,11 +380,10 @@ func TestFifthGPUIsToldOfTheFour(t *testing.T) {
 
 // TestListsMayHaveBrackets: a list that is written as in a file is taken elsewhere, too.
 func TestListsMayHaveBrackets(t *testing.T) {
-	g, err := ParseGPU("--gpu", "name=a,bar-map=[bar1, bar3],tpcs=[4,4,3,3],processes.weights=[kernel:50,space-0x1000:20]")
+	g, err := ParseGPU("--gpu", "name=a,bar-map=[bar1, bar3],tpcs=[4,4,3,3]")
 	require.NoError(t, err)
 	require.Equal(t, homes.Map(homes.MapBAR1|homes.MapBAR3), g.BARMap)
 	require.Equal(t, Counts{4, 4, 3, 3}, g.TPCs)
-	require.Equal(t, Weights{"kernel": 50, "space-0x1000": 20}, g.Processes.Weights)
 	g, err = ParseGPU("--gpu", "name=[a]")
 	require.NoError(t, err)
 	require.Equal(t, "[a]", g.Name, "which is no list")

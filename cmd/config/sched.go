@@ -12,15 +12,13 @@ import (
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string        `yaml:"policy" placeholder:"NAME" def:"auto" live:"" oneof:"auto,off,none,fifo,credit,band,timeslice,dfq" help:"Whose turn it is on the card. Off: there is no scheduler, and work is given to the card as it comes. None: the same, with accounts. Fifo: the oldest submission. Credit: by turns among those with credit, by weight. Band: the same, and the card is kept for a moment for one that used less. Timeslice: one at a time, for a turn. DFQ: all that are not too far ahead; from time to time each alone, to be measured. Auto: credit if there are several GPUs, or a control socket to add some by, else off."`
-	Hierarchy string        `yaml:"hierarchy" placeholder:"NAME" def:"tree" live:"" oneof:"tree,flat-weights,flat" help:"Who competes with whom. Tree: GPUs with each other, and the processes of a guest for what it gets; flat-weights: all processes of all guests, each with the share that the tree would give it; flat: the same, by weights of their own."`
-	Depth     int           `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. With one, the scheduler alone decides; more hide the way to the card."`
-	Ahead     time.Duration `yaml:"ahead" placeholder:"TIME" def:"200us" live:"" min:"0s" max:"1s" help:"How much short work an engine may still have before it when more is given to it all the same, so that it need not stand still in between. 0s: none."`
-	Credit    Credit        `yaml:"credit" embed:"" prefix:"credit-"`
-	Band      Band          `yaml:"band" embed:"" prefix:"band-"`
-	Timeslice Timeslice     `yaml:"timeslice" embed:"" prefix:"timeslice-"`
-	DFQ       DFQ           `yaml:"dfq" embed:"" prefix:"dfq-"`
-	Watchdog  Watchdog      `yaml:"watchdog" embed:"" prefix:"watchdog-"`
+	Policy    string    `yaml:"policy" placeholder:"NAME" def:"auto" live:"" oneof:"auto,off,none,fifo,credit,band,timeslice,dfq" help:"How guests take turns on the card. off: there is no scheduler. none: no turns, but accounts. fifo: in the order of submission. credit: fair shares by weight. band: credit, and the card waits a moment for a guest that used less. timeslice: one guest at a time, for a slice. dfq: fair shares from measurements in between. auto: credit with several GPUs or a control socket, else off."`
+	Depth     int       `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. Higher values hide submission latency, but another guest's request may run first."`
+	Credit    Credit    `yaml:"credit" embed:"" prefix:"credit-"`
+	Band      Band      `yaml:"band" embed:"" prefix:"band-"`
+	Timeslice Timeslice `yaml:"timeslice" embed:"" prefix:"timeslice-"`
+	DFQ       DFQ       `yaml:"dfq" embed:"" prefix:"dfq-"`
+	Watchdog  Watchdog  `yaml:"watchdog" embed:"" prefix:"watchdog-"`
 }
 
 // Credit is of the policy credit, and of band.
@@ -30,44 +28,34 @@ type Credit struct {
 
 // Band is of the policy band.
 type Band struct {
-	Window  time.Duration `yaml:"window" placeholder:"TIME" def:"1s" live:"" min:"10ms" max:"1m" help:"Band: over which time it is measured who used how much."`
-	Grace   time.Duration `yaml:"grace" placeholder:"TIME" def:"500us" live:"" min:"0s" max:"10ms" help:"Band: how long the card is kept for one that used less and had the last turn."`
-	Chances int           `yaml:"chances" placeholder:"N" def:"1" live:"" min:"0" max:"16" help:"Band: how often for one decision."`
+	Window time.Duration `yaml:"window" placeholder:"TIME" def:"1s" live:"" min:"10ms" max:"1m" help:"Band: over which time use is measured."`
+	Grace  time.Duration `yaml:"grace" placeholder:"TIME" def:"500us" live:"" min:"0s" max:"10ms" help:"Band: how long the card waits for the guest that had the last turn and used less. 0s: it does not."`
 }
 
 // Timeslice is of the policy timeslice.
 type Timeslice struct {
-	Slice          time.Duration `yaml:"slice" placeholder:"TIME" def:"16ms" live:"" min:"100us" max:"1s" help:"Timeslice: how long a turn is."`
-	WorkConserving bool          `yaml:"work-conserving" name:"work-conserving" def:"true" live:"" negatable:"" help:"Timeslice: who has nothing to do loses the rest of its turn."`
-	Grace          time.Duration `yaml:"grace" placeholder:"TIME" def:"500us" live:"" min:"0s" max:"1s" help:"Timeslice: after so long."`
-	Disengaged     bool          `yaml:"disengaged" def:"false" live:"" negatable:"" help:"Timeslice: all work of whose turn it is goes to the card at once, not up to the depth."`
+	Slice time.Duration `yaml:"slice" placeholder:"TIME" def:"16ms" live:"" min:"100us" max:"1s" help:"Timeslice: how long a slice is."`
 }
 
 // DFQ is of the policy dfq.
 type DFQ struct {
-	Slice    time.Duration `yaml:"slice" placeholder:"TIME" def:"5ms" live:"" min:"100us" max:"1s" help:"DFQ: how long each process has the card for itself while it is sampled."`
-	Factor   int           `yaml:"factor" placeholder:"N" def:"5" live:"" min:"1" max:"1000" help:"DFQ: how long a free run is, in times of all sampling before."`
-	FreeRun  time.Duration `yaml:"free-run" name:"free-run" placeholder:"TIME" def:"0s" live:"" min:"0s" max:"10s" help:"DFQ: how long it is, whatever the sampling took. 0s: by the factor."`
-	Requests int           `yaml:"requests" placeholder:"N" def:"96" live:"" min:"1" max:"1048576" help:"DFQ: after so many requests a sample ends early."`
-	Least    int           `yaml:"least" placeholder:"N" def:"5" live:"" min:"0" max:"1048576" help:"DFQ: before so many it does not end, up to four slices."`
-	Grace    time.Duration `yaml:"grace" placeholder:"TIME" def:"500us" live:"" min:"0s" max:"100ms" help:"DFQ: who submits nothing for so long is idle."`
-	Window   int           `yaml:"window" placeholder:"N" def:"2" live:"" min:"0" max:"65536" help:"DFQ: how many requests of a channel may be on the card. 0: all."`
-	Model    bool          `yaml:"model" def:"false" live:"" negatable:"" help:"DFQ: charge what the samples foretell, not what was used. For comparison; it can be cheated."`
+	Slice   time.Duration `yaml:"slice" placeholder:"TIME" def:"5ms" live:"" min:"100us" max:"1s" help:"DFQ: how long each process has the card to itself while it is measured."`
+	Factor  int           `yaml:"factor" placeholder:"N" def:"5" live:"" min:"1" max:"1000" help:"DFQ: how long all processes run freely, in times of all the slices before."`
+	FreeRun time.Duration `yaml:"free-run" name:"free-run" placeholder:"TIME" def:"0s" live:"" min:"0s" max:"10s" help:"DFQ: how long all processes run freely. 0s: by the factor."`
+	Model   bool          `yaml:"model" def:"false" live:"" negatable:"" help:"DFQ: charge what the slices foretell instead of what was used, as published. A guest can cheat it."`
 }
 
 // Watchdog is about requests that do not end, beside limits.request.
 type Watchdog struct {
-	Grace    time.Duration `yaml:"grace" placeholder:"TIME" def:"1s" live:"" min:"1us" max:"10m" help:"How long a request over its limit has the engine for itself before its channel is ended, and how long that may take."`
-	Offences int           `yaml:"offences" placeholder:"N" def:"3" live:"" min:"0" max:"1048576" help:"With so many of them a guest is quarantined. 0: never."`
-	Within   time.Duration `yaml:"within" placeholder:"TIME" def:"1m" live:"" min:"1ms" max:"1h" help:"If they come in so short a time."`
+	Grace    time.Duration `yaml:"grace" placeholder:"TIME" def:"1s" live:"" min:"1us" max:"10m" help:"How long a request over its limit keeps the engine before its channel is ended, and how long ending it may take."`
+	Offences int           `yaml:"offences" placeholder:"N" def:"3" live:"" min:"0" max:"1048576" help:"A guest with so many requests over the limit within a minute is quarantined. 0: never."`
 }
 
 // QueueLimits bound what one guest can have the scheduler do.
 type QueueLimits struct {
-	Request   time.Duration `yaml:"request" placeholder:"TIME" def:"60s" live:"" min:"0s" max:"1h" help:"With a scheduler, how long one request of a guest may run; then its channel ends with a fault. 0s: for ever."`
-	Queued    int           `yaml:"queued" placeholder:"N" def:"1048576" live:"" min:"1" max:"1073741824" help:"With a scheduler, how many entries of a guest may wait in its books; more wait in the guest's rings alone."`
-	Groups    int           `yaml:"groups" placeholder:"N" def:"1024" live:"" min:"1" max:"65536" help:"With a scheduler, how many processes of a guest are told apart; more share the last one's place."`
-	Creations int           `yaml:"creations" placeholder:"N" def:"10000" live:"" min:"1" max:"1073741824" help:"With a scheduler, how many channels and processes of a guest may begin in a second; what is more is not bound."`
+	Request   time.Duration `yaml:"request" placeholder:"TIME" def:"60s" live:"" min:"0s" max:"1h" help:"With a scheduler: how long one request of a guest may run before its channel ends with a fault. 0s: no limit."`
+	Queued    int           `yaml:"queued" placeholder:"N" def:"1048576" live:"" min:"1" max:"1073741824" help:"With a scheduler: how many ring entries of a guest it accepts; more wait in the guest's rings."`
+	Creations int           `yaml:"creations" placeholder:"N" def:"10000" live:"" min:"1" max:"1073741824" help:"With a scheduler: how many channels and processes of a guest may begin in a second. More are refused."`
 }
 
 // SchedulerOff is the policy of a card without a scheduler; SchedulerAuto is one that
@@ -97,16 +85,13 @@ func (s *Schedule) Config() (*sched.Config, error) {
 	if err := out.Policy.UnmarshalText([]byte(s.Policy)); err != nil {
 		return nil, err
 	}
-	if err := out.Hierarchy.UnmarshalText([]byte(s.Hierarchy)); err != nil {
-		return nil, err
-	}
-	out.Depth, out.Ahead = s.Depth, s.Ahead
+	out.Depth = s.Depth
 	out.Credit = sched.CreditConfig{Period: s.Credit.Period}
 	out.Band = sched.BandConfig(s.Band)
 	out.Timeslice = sched.TimesliceConfig(s.Timeslice)
 	out.DFQ = sched.DFQConfig(s.DFQ)
-	out.Watchdog = sched.WatchdogConfig{Limit: s.Limits.Request, Grace: s.Watchdog.Grace, Offences: s.Watchdog.Offences, Within: s.Watchdog.Within}
-	out.Limits.Queued, out.Limits.Groups, out.Limits.Creations = s.Limits.Queued, s.Limits.Groups, s.Limits.Creations
+	out.Watchdog = sched.WatchdogConfig{Limit: s.Limits.Request, Grace: s.Watchdog.Grace, Offences: s.Watchdog.Offences}
+	out.Limits.Queued, out.Limits.Creations = s.Limits.Queued, s.Limits.Creations
 	return &out, out.Check()
 }
 
@@ -114,11 +99,11 @@ func (s *Schedule) Config() (*sched.Config, error) {
 func ScheduleOf(c *sched.Config) Schedule {
 	return Schedule{
 		Scheduler: Scheduler{
-			Policy: c.Policy.String(), Hierarchy: c.Hierarchy.String(), Depth: c.Depth, Ahead: c.Ahead,
+			Policy: c.Policy.String(), Depth: c.Depth,
 			Credit: Credit(c.Credit), Band: Band(c.Band), Timeslice: Timeslice(c.Timeslice), DFQ: DFQ(c.DFQ),
-			Watchdog: Watchdog{Grace: c.Watchdog.Grace, Offences: c.Watchdog.Offences, Within: c.Watchdog.Within},
+			Watchdog: Watchdog{Grace: c.Watchdog.Grace, Offences: c.Watchdog.Offences},
 		},
-		Limits: QueueLimits{Request: c.Watchdog.Limit, Queued: c.Limits.Queued, Groups: c.Limits.Groups, Creations: c.Limits.Creations},
+		Limits: QueueLimits{Request: c.Watchdog.Limit, Queued: c.Limits.Queued, Creations: c.Limits.Creations},
 	}
 }
 

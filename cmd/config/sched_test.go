@@ -32,17 +32,14 @@ func TestSchedule(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, &want, c)
 	}
-	for _, hierarchy := range sched.Hierarchies() {
-		l, err := join(t, "scheduler: {policy: credit, depth: 64, credit: {period: 1s}, timeslice: {slice: 100us}, hierarchy: "+hierarchy+"}\nlimits: {request: 0s}\n")
-		require.NoError(t, err)
-		want := sched.Default()
-		require.NoError(t, want.Hierarchy.UnmarshalText([]byte(hierarchy)))
-		want.Depth, want.Credit.Period, want.Timeslice.Slice, want.Watchdog.Limit = 64, time.Second, 100*time.Microsecond, 0
-		s := l.Config.Schedule()
-		c, err := s.Config()
-		require.NoError(t, err)
-		require.Equal(t, &want, c)
-	}
+	l, err = join(t, "scheduler: {policy: credit, depth: 64, credit: {period: 1s}, timeslice: {slice: 100us}}\nlimits: {request: 0s}\n")
+	require.NoError(t, err)
+	want := sched.Default()
+	want.Depth, want.Credit.Period, want.Timeslice.Slice, want.Watchdog.Limit = 64, time.Second, 100*time.Microsecond, 0
+	s = l.Config.Schedule()
+	c, err = s.Config()
+	require.NoError(t, err)
+	require.Equal(t, &want, c)
 }
 
 // TestSchedulerAuto: who shares the card, or may come to share it because GPUs can be
@@ -93,13 +90,11 @@ func TestScheduleReachesEverything(t *testing.T) {
 			*p += time.Millisecond
 		case *sched.Policy:
 			*p = sched.Band
-		case *sched.Hierarchy:
-			*p = sched.Flat
 		default:
 			t.Fatalf("%s has type %T", path, p)
 		}
 		after := ScheduleOf(&c)
-		if path == ".Limits.Channels" {
+		if path == ".Limits.Channels" || path == ".Ahead" {
 			require.Equal(t, before, after)
 			v.Set(reflect.ValueOf(was))
 			return
@@ -143,11 +138,7 @@ func TestScheduleChange(t *testing.T) {
 				case bool:
 					want = !v
 				case string:
-					words := sched.Policies()
-					if key == "hierarchy" {
-						words = sched.Hierarchies()
-					}
-					want = rapid.SampledFrom(words).Draw(t, "word")
+					want = rapid.SampledFrom(sched.Policies()).Draw(t, "word")
 				}
 				text = fmt.Sprintf("%s=%v", key, want)
 				if _, isBool := want.(bool); !isBool && o.value.Kind() != reflect.String {
@@ -176,7 +167,7 @@ func TestScheduleChange(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"policy=fair", `scheduler: policy: fair: there are none, fifo, credit, band, timeslice, dfq`},
 		{"policy=bandit", `scheduler: policy: bandit: did you mean "band"? There are none, fifo, credit, band, timeslice, dfq`},
-		{"limits.table-rate=1MiB", `scheduler: limits.table-rate: is for the start, no option of the scheduler's; these can be changed: ahead, `},
+		{"limits.table-rate=1MiB", `scheduler: limits.table-rate: is for the start, no option of the scheduler's; these can be changed: band.grace, `},
 		{"weight=3", `scheduler: weight: is a GPU's; umbra gpu set changes it for one`},
 		{"credit.period=30", `scheduler: credit.period: "30" is not a time, it has no unit; write 30ms; it must be 1ms to 1s`},
 		{"scheduler.depth=1,depth=2", `: depth is there twice`},
@@ -202,38 +193,30 @@ func TestScheduleChange(t *testing.T) {
 // TestCardTime: what is said of a GPU's part of the card's time is what the
 // scheduler is told, and back.
 func TestCardTime(t *testing.T) {
-	equal := Processes{Group: "space", Policy: "equal"}
-	weights := map[string]int{"kernel": 7}
+	space := Processes{Group: "space"}
 	for _, c := range []struct {
 		of   CardTime
 		node sched.NodeConfig
-		in   aggregator.Processes
+		by   aggregator.Grouping
 	}{
-		{CardTime{Weight: 1, Processes: equal}, sched.NodeConfig{Weight: 1}, aggregator.Processes{}},
-		{CardTime{Weight: 100, Cap: 1, Processes: equal}, sched.NodeConfig{Weight: 100, Cap: 10}, aggregator.Processes{}},
-		{CardTime{10000, 100, 7, GuestLimits{RequestLimit(time.Second), 5}, equal}, sched.NodeConfig{Weight: 10000, Cap: 1000, Priority: 7, Limit: time.Second, Queued: 5}, aggregator.Processes{}},
-		{CardTime{Weight: 1, Limits: GuestLimits{Request: RequestLimit(sched.Forever)}, Processes: Processes{"channel", "off", nil}}, sched.NodeConfig{Weight: 1, Limit: sched.Forever, Policy: sched.None}, aggregator.Processes{Group: aggregator.ByChannel}},
-		{CardTime{Weight: 1, Processes: Processes{"guest", "weighted", Weights{}}}, sched.NodeConfig{Weight: 1}, aggregator.Processes{Group: aggregator.ByGuest, Weights: map[string]int{}}},
-		{CardTime{Weight: 1, Processes: Processes{"space", "weighted", Weights(weights)}}, sched.NodeConfig{Weight: 1}, aggregator.Processes{Weights: weights}},
+		{CardTime{Weight: 1, Processes: space}, sched.NodeConfig{Weight: 1}, aggregator.BySpace},
+		{CardTime{Weight: 100, Cap: 1, Processes: space}, sched.NodeConfig{Weight: 100, Cap: 10}, aggregator.BySpace},
+		{CardTime{10000, 100, 7, GuestLimits{RequestLimit(time.Second), 5}, space}, sched.NodeConfig{Weight: 10000, Cap: 1000, Priority: 7, Limit: time.Second, Queued: 5}, aggregator.BySpace},
+		{CardTime{Weight: 1, Limits: GuestLimits{Request: RequestLimit(sched.Forever)}, Processes: Processes{"channel"}}, sched.NodeConfig{Weight: 1, Limit: sched.Forever}, aggregator.ByChannel},
+		{CardTime{Weight: 1, Processes: Processes{"guest"}}, sched.NodeConfig{Weight: 1}, aggregator.ByGuest},
 	} {
 		require.Equal(t, c.node, c.of.Node())
-		require.Equal(t, c.in, c.of.Shares())
-		require.Equal(t, c.of, CardTimeOf(c.of.Node(), c.of.Shares(), c.of.Kept()))
+		require.Equal(t, c.by, c.of.Grouping())
+		require.Equal(t, c.of, CardTimeOf(c.of.Node(), c.of.Grouping()))
 	}
-	l, err := join(t, "scheduler: {policy: fifo}\n", "name=a,socket=a.sock,vram=64MiB,weight=7,cap=25,priority=2,limits.request=0s,processes.policy=weighted,processes.weights=kernel:50,space-0x1000:2")
+	l, err := join(t, "scheduler: {policy: fifo}\n", "name=a,socket=a.sock,vram=64MiB,weight=7,cap=25,priority=2,limits.request=0s,processes.group=guest")
 	require.NoError(t, err)
 	g, err := l.Change(l.Config.GPUs[0], "weight=9,limits.queued=4")
 	require.NoError(t, err)
-	require.Equal(t, CardTime{9, 25, 2, GuestLimits{RequestLimit(sched.Forever), 4}, Processes{"space", "weighted", Weights{"kernel": 50, "space-0x1000": 2}}}, g.CardTime)
-	h, err := l.Change(g, "processes.weights=none")
+	require.Equal(t, CardTime{9, 25, 2, GuestLimits{RequestLimit(sched.Forever), 4}, Processes{"guest"}}, g.CardTime)
+	g, err = l.Change(g, "limits.request=inherit")
 	require.NoError(t, err)
-	require.Equal(t, "none", h.Processes.Weights.String())
-	require.Empty(t, h.Shares().Weights)
-	g, err = l.Change(g, "processes.policy=off,limits.request=inherit")
-	require.NoError(t, err)
-	require.NoError(t, g.checkCardTime(), "weights go with the policy that they are for")
 	require.Equal(t, GuestLimits{0, 4}, g.Limits)
-	require.Equal(t, Processes{"space", "off", nil}, g.Processes)
 	require.Equal(t, "0s inherit 2s", fmt.Sprint(RequestLimit(sched.Forever), RequestLimit(0), RequestLimit(2*time.Second)))
 }
 
@@ -241,13 +224,12 @@ func TestSchedulerErrors(t *testing.T) {
 	const on, gpu = "scheduler: {policy: credit}\n", "gpus:\n- {name: a, socket: a.sock, vram: 64MiB, "
 	for _, c := range []struct{ file, want string }{
 		{"scheduler: {policy: fair}\n", `f.yaml:1: scheduler.policy: fair: must be auto or off or none or fifo or credit or band or timeslice or dfq`},
-		{"scheduler: {hierarchy: bush}\n", `f.yaml:1: scheduler.hierarchy: bush: must be tree or flat-weights or flat`},
 		{"scheduler: {depth: 0}\n", `f.yaml:1: scheduler.depth: 0: must be 1 to 64`},
 		{"scheduler: {depth: 65}\n", `f.yaml:1: scheduler.depth: 65: must be 1 to 64`},
 		{"scheduler: {credit: {period: 999us}}\n", `f.yaml:1: scheduler.credit.period: 999us: must be 1ms to 1s`},
 		{"scheduler: {timeslice: {slice: 2s}}\n", `f.yaml:1: scheduler.timeslice.slice: 2s: must be 100us to 1s`},
-		{"scheduler: {polic: dfq}\n", `f.yaml:1: scheduler.polic: unknown key; did you mean "policy"? There are policy, hierarchy, depth, ahead, credit, band, timeslice, dfq, watchdog`},
-		{"scheduler: {dfq: {freerun: 1s}}\n", `f.yaml:1: scheduler.dfq.freerun: unknown key; did you mean "free-run"? There are slice, factor, free-run, requests, least, grace, window, model`},
+		{"scheduler: {polic: dfq}\n", `f.yaml:1: scheduler.polic: unknown key; did you mean "policy"? There are policy, depth, credit, band, timeslice, dfq, watchdog`},
+		{"scheduler: {dfq: {freerun: 1s}}\n", `f.yaml:1: scheduler.dfq.freerun: unknown key; did you mean "free-run"? There are slice, factor, free-run, model`},
 		{"scheduler: {policy: dfq, policy: band}\n", `f.yaml:1: mapping key "policy" already defined at [1:13]`},
 		{on + "limits: {request: 61m}\n", `f.yaml:2: limits.request: 61m: must be 0s to 1h`},
 		{on + "limits: {request: -1s}\n", `f.yaml:2: limits.request: -1s: must be 0s to 1h`},
@@ -261,11 +243,6 @@ func TestSchedulerErrors(t *testing.T) {
 		{on + gpu + "limits: {request: soon}}\n", `f.yaml:3: gpus[0].limits.request: "soon" is not a time; write a number and a unit: 500us, 30ms, 10s; 0s is for ever, and inherit is what the server's limits.request says`},
 		{on + gpu + "limits: {queued: -1}}\n", `f.yaml:3: gpus[0].limits.queued: -1: must be 0 to 1073741824`},
 		{on + gpu + "processes: {group: user}}\n", `f.yaml:3: gpus[0].processes.group: user: must be space or channel or guest`},
-		{on + gpu + "processes: {policy: fair}}\n", `f.yaml:3: gpus[0].processes.policy: fair: must be off or equal or weighted`},
-		{on + gpu + "processes: {policy: weighted, weights: [\"kernel:1\", \"kernel:2\"]}}\n", `f.yaml:3: gpus[0].processes.weights: kernel is there twice`},
-		{on + gpu + "processes: {policy: weighted, weights: \"kernel:0\"}}\n", `f.yaml:3: gpus[0].processes.weights: kernel: 0: must be 1 to 10000`},
-		{on + gpu + "processes: {policy: weighted, weights: kernel}}\n", `f.yaml:3: gpus[0].processes.weights: "kernel" is not a process and its weight; write kernel:200,space-0x1a000:50, with names that umbra sched show has`},
-		{on + gpu + "processes: {policy: equal, weights: \"kernel:9\"}}\n", `f.yaml:3: gpus[0].processes.weights: kernel:9: has no effect while processes.policy is equal; set it to weighted`},
 		{on + "profiles: [{name: p, weight: 10001}]\n", `f.yaml:2: profiles[0].weight: 10001: must be 1 to 10000`},
 	} {
 		_, err := join(t, c.file)

@@ -108,9 +108,8 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	return serve.GPUConfig{
 		Share: aggregator.GuestConfig{
 			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables), Shadow: shadow,
-			Map: g.BARMap, Share: g.CardTime.Node(), Processes: g.CardTime.Shares(),
+			Map: g.BARMap, Share: g.CardTime.Node(), Group: g.CardTime.Grouping(),
 		},
-		Kept:   g.CardTime.Kept(),
 		Device: devmodel.Config{ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature},
 	}, err
 }

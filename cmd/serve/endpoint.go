@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -31,7 +30,7 @@ type Endpoint struct {
 	logged map[string]uint64 // counts that the log has
 
 	timeMu sync.Mutex // guards time; the aggregator's locks are taken under it
-	time   TimeShare
+	time   sched.NodeConfig
 }
 
 // NewEndpoint makes the endpoint of a device whose registers are those of r,
@@ -56,32 +55,20 @@ func NewEndpoint(name string, d Observed, r interface{ Registers() *mmio.Space }
 // Registers is the device's register space, for its counters.
 func (e *Endpoint) Registers() *mmio.Space { return e.registers() }
 
-// TimeShare is a GPU's part of the card's time, and how its guest's processes share it.
-type TimeShare struct {
-	Node      sched.NodeConfig
-	Processes aggregator.Processes
-	// Kept are weights of processes that the current policy does not use.
-	Kept map[string]int
-}
-
 // SetCardTime changes a virtual GPU's part of the card's time. Without a scheduler
 // it fails with aggregator.ErrNoScheduler.
-func (e *Endpoint) SetCardTime(t TimeShare) error {
+func (e *Endpoint) SetCardTime(n sched.NodeConfig) error {
 	e.timeMu.Lock()
 	defer e.timeMu.Unlock()
-	if err := e.Virtual.Guest.SetShare(t.Node); err != nil {
+	if err := e.Virtual.Guest.SetShare(n); err != nil {
 		return err
 	}
-	e.time.Node = t.Node
-	if err := e.Virtual.Guest.SetProcesses(t.Processes); err != nil {
-		return err
-	}
-	e.time.Processes, e.time.Kept = t.Processes, t.Kept
+	e.time = n
 	return nil
 }
 
 // CardTime is a virtual GPU's part of the card's time.
-func (e *Endpoint) CardTime() TimeShare {
+func (e *Endpoint) CardTime() sched.NodeConfig {
 	e.timeMu.Lock()
 	defer e.timeMu.Unlock()
 	return e.time

@@ -17,8 +17,8 @@ func (s *Shared) Schedule() (*sched.Config, map[string]uint64) {
 	}
 	n := s.agg.ScheduleCounts()
 	return &c, map[string]uint64{
-		"backwards": n.Backwards, "unknown_channel": n.UnknownChannel, "unknown_work": n.UnknownWork, "bad_time": n.BadTime,
-		"refused": n.Refused, "storms": n.Storms, "overflow": n.Overflow, "runaways": n.Runaways, "stuck": n.Stuck, "invalid": n.Invalid,
+		"bad_events": n.BadEvents, "bad_times": n.BadTimes, "refused": n.Refused, "storms": n.Storms,
+		"runaways": n.Runaways, "stuck": n.Stuck, "spoilt": n.Spoilt,
 	}
 }
 
@@ -95,7 +95,7 @@ var blocks = [...]struct {
 	sched.Block
 	text string
 }{
-	{sched.Paused, "paused"}, {sched.Stopped, "stopped: its request runs for too long"},
+	{sched.Stopped, "stopped: its request runs for too long"},
 	{sched.Quarantined, "quarantined: its requests do not end"}, {sched.Dying, "ends with its request"},
 }
 

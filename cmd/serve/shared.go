@@ -45,8 +45,7 @@ type Shared struct {
 type GPUConfig struct {
 	Share  aggregator.GuestConfig // with its name
 	Device devmodel.Config
-	Socket string         // for reports; Add takes a listener
-	Kept   map[string]int // TimeShare.Kept, to begin with
+	Socket string // for reports; Add takes a listener
 }
 
 // NewShared brings card c into service for virtual GPUs, each served by a
@@ -84,7 +83,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.Virtual, e.Config, e.cancel, e.served = v, cfg, cancel, make(chan struct{})
-	e.time = TimeShare{cfg.Share.Share, cfg.Share.Processes, cfg.Kept}
+	e.time = cfg.Share.Share
 	if c, ok := s.card.(interface{ Stats() *soft.Stats }); ok {
 		e.account = openAccount(c, v.Guest.Owner())
 	}

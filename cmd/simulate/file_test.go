@@ -36,7 +36,7 @@ seed: 7
 set: {dfq.free-run: 50ms, depth: 2}
 policies: [credit, band]
 guests:
-  - {name: a, weight: 10000, cap: 50%, priority: 7, policy: timeslice, limit: 2s, queued: 9, count: 2, merged: true,
+  - {name: a, weight: 10000, cap: 50%, priority: 7, limit: 2s, queued: 9, count: 2, merged: true,
      load: {busy: 1ms, busy-most: 2ms, think: 3ms, burst: 4, ahead: 5, copies: 6, copy-busy: 7us, requests: 8, start: 9ms, stop: 10ms, life: 11ms, alone: 12ms}}
   - name: b
     cap: 1
@@ -52,7 +52,7 @@ guests:
 	require.Equal(t, 50*time.Millisecond, p.Variants[1].Config.DFQ.FreeRun)
 	require.Equal(t, 2, p.Variants[1].Config.Depth)
 	require.Equal(t, []model.Node{
-		{Name: "a", Weight: 10000, Cap: 500, Priority: 7, Policy: sched.Timeslice, Limit: 2 * time.Second, Queued: 9, Count: 2, Merged: true, Load: &throttle.Load{
+		{Name: "a", Weight: 10000, Cap: 500, Priority: 7, Limit: 2 * time.Second, Queued: 9, Count: 2, Merged: true, Load: &throttle.Load{
 			Busy: ms, BusyMost: 2 * ms, Think: 3 * ms, Burst: 4, Ahead: 5, Copies: 6, CopyBusy: 7 * us, Requests: 8, Start: 9 * ms, Stop: 10 * ms, Life: 11 * ms, Alone: 12 * ms}},
 		{Name: "b", Cap: 10, Nodes: []model.Node{{Name: "c", Load: &throttle.Load{Busy: ms}}}},
 	}, p.Mix.Guests)
@@ -81,7 +81,7 @@ func TestMixErrors(t *testing.T) {
 	const a = "guests:\n- name: a\n  "
 	const load = "\n  load: {busy: 1ms}\n"
 	for _, c := range []struct{ text, want string }{
-		{a + "wieght: 3" + load, `mix.yaml:3: guests[0].wieght: unknown key; did you mean "weight"? There are name, weight, cap, priority, policy, limit, queued, count, merged, load, processes`},
+		{a + "wieght: 3" + load, `mix.yaml:3: guests[0].wieght: unknown key; did you mean "weight"? There are name, weight, cap, priority, limit, queued, count, merged, load, processes`},
 		{a + "weight: 0" + load, `mix.yaml:3: guests[0].weight: 0: must be 1 to 10000`},
 		{a + "weight: 20000" + load, `mix.yaml:3: guests[0].weight: 20000: must be 1 to 10000`},
 		{a + "weight: much" + load, `mix.yaml:3: guests[0].weight: "much" is not a whole number`},
@@ -89,7 +89,6 @@ func TestMixErrors(t *testing.T) {
 		{a + "cap: 500" + load, `mix.yaml:3: guests[0].cap: 500: must be 0 to 100`},
 		{a + "cap: half" + load, `mix.yaml:3: guests[0].cap: "half" is not a whole number of percent; write 50, or 50%`},
 		{a + "priority: 8" + load, `mix.yaml:3: guests[0].priority: 8: must be 0 to 7`},
-		{a + "policy: dfq" + load, `mix.yaml:3: guests[0].policy: "dfq": there are inherit, none, fifo, credit, band, timeslice`},
 		{a + "merged: perhaps" + load, `mix.yaml:3: guests[0].merged: "perhaps" is neither true nor false`},
 		{a + "count: 0" + load, `mix.yaml:3: guests[0].count: 0: must be 1 to 4096`},
 		{a + "load: {busy: 30}\n", `mix.yaml:3: guests[0].load.busy: "30" is not a time, it has no unit; write 30ms, 30us or 30s`},
@@ -120,7 +119,6 @@ func TestMixErrors(t *testing.T) {
 		"name=a,busy=1ms,cap=101%":         "--guest: cap: 101%: must be 0 to 100",
 		"name=a,busy=30":                   `--guest: busy: "30" is not a time, it has no unit; write 30ms, 30us or 30s`,
 		"name=a,busy=1ms,busy=2ms":         "--guest: name=a,busy=1ms,busy=2ms: busy is there twice",
-		"name=a,busy=1ms,policy=creidt":    `--guest: policy: "creidt": did you mean "credit"? There are inherit, none, fifo, credit, band, timeslice`,
 		"name=a,busy=1ms,processes=0":      "--guest: processes: 0: must be 1 to 4096",
 		"name=a,busy=1ms,limit=1s":         "--guest: limit: unknown key; ",
 		"name=a,busy=1ms,copies=1001":      "--guest: guests[0].load.copies: 1001: must be ",

@@ -21,7 +21,6 @@ type node struct {
 	Weight   int            `yaml:"weight" min:"1" max:"10000"`
 	Cap      config.Percent `yaml:"cap" min:"0" max:"100"`
 	Priority int            `yaml:"priority" min:"0" max:"7"`
-	Policy   sched.Policy   `yaml:"policy"`
 	Limit    time.Duration  `yaml:"limit" min:"0s" max:"1h"`
 	Queued   int            `yaml:"queued" min:"0" max:"1073741824"`
 	Count    int            `yaml:"count" min:"1" max:"4096"`
@@ -36,7 +35,7 @@ const perCent = sched.FullCap / 100
 // model is what package model calls it.
 func (n *node) model() model.Node {
 	out := model.Node{
-		Name: n.Name, Weight: n.Weight, Cap: int(n.Cap) * perCent, Priority: n.Priority, Policy: n.Policy,
+		Name: n.Name, Weight: n.Weight, Cap: int(n.Cap) * perCent, Priority: n.Priority,
 		Limit: n.Limit, Queued: n.Queued, Count: n.Count, Merged: n.Merged, Load: n.Load,
 	}
 	for i := range n.Nodes {
@@ -68,10 +67,6 @@ func put(v reflect.Value, tag reflect.StructTag, text string) (err error) {
 		*p, err = config.ParseTime(text)
 	case *string:
 		*p = text
-	case *sched.Policy:
-		if p.UnmarshalText([]byte(text)) != nil || *p == sched.DFQ { // which is the whole card's
-			return fmt.Errorf("%q: %s", text, config.Known(text, nodePolicies()))
-		}
 	default:
 		panic(fmt.Sprintf("simulate: a mix has a %T, which nothing parses", p))
 	}
@@ -79,11 +74,6 @@ func put(v reflect.Value, tag reflect.StructTag, text string) (err error) {
 		return err
 	}
 	return within(v, tag, text)
-}
-
-// nodePolicies are those that a node's children may take turns by.
-func nodePolicies() []string {
-	return append([]string{sched.Inherit.String()}, slices.DeleteFunc(sched.Policies(), func(p string) bool { return p == sched.DFQ.String() })...)
 }
 
 // within holds a value against the field's bounds.
@@ -124,7 +114,7 @@ func field(v reflect.Value, key string) (reflect.Value, reflect.StructTag, bool)
 }
 
 // inFlag are the keys of a node that --guest takes, beside those of a load and processes.
-var inFlag = []string{"name", "weight", "cap", "priority", "policy"}
+var inFlag = []string{"name", "weight", "cap", "priority"}
 
 // parseGuest reads a guest written as keys and values. With processes=N it has so
 // many processes with the load.

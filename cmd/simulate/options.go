@@ -15,21 +15,20 @@ import (
 
 // Options are how a user describes a plan.
 type Options struct {
-	Preset      string
-	File        string
-	Guests      []string
-	Policies    []string
-	Hierarchies []string
-	Set         []string
-	Duration    time.Duration
-	Seed        uint64
+	Preset   string
+	File     string
+	Guests   []string
+	Policies []string
+	Set      []string
+	Duration time.Duration
+	Seed     uint64
 }
 
 // Settings lists the keys of --set: those of the scheduler in umbra serve's file, and of
-// umbra sched set, but for the policy and the hierarchy, of which there are several.
+// umbra sched set, but for the policy.
 func Settings() []string {
 	keys := new(config.Schedule).Keys()
-	return slices.DeleteFunc(keys, func(key string) bool { return key == "policy" || key == "hierarchy" })
+	return slices.DeleteFunc(keys, func(key string) bool { return key == "policy" })
 }
 
 // Defaults of a plan.
@@ -154,7 +153,7 @@ func twice(where string, list []string) error {
 	return nil
 }
 
-// variants are all policies in all hierarchies.
+// variants are all policies.
 func (o *Options) variants(f *file) (out []Variant, err error) {
 	defaults := config.Defaults()
 	schedule := defaults.Config.Schedule()
@@ -201,10 +200,6 @@ func (o *Options) variants(f *file) (out []Variant, err error) {
 	if len(policies) == 0 {
 		policies = sched.Policies()
 	}
-	hierarchies := o.Hierarchies
-	if len(hierarchies) == 0 {
-		hierarchies = []string{sched.Tree.String()}
-	}
 	listed := "--policy"
 	if len(o.Policies) == 0 {
 		listed = f.where.of("policies")
@@ -212,29 +207,15 @@ func (o *Options) variants(f *file) (out []Variant, err error) {
 	if err := twice(listed, policies); err != nil {
 		return nil, err
 	}
-	if err := twice("--hierarchy", hierarchies); err != nil {
-		return nil, err
-	}
 	for _, p := range policies {
-		for _, h := range hierarchies {
-			v := Variant{Name: p, Config: *base}
-			if !slices.Contains(sched.Policies(), p) {
-				return nil, &config.Error{Where: listed, Value: p, Reason: config.Known(p, sched.Policies())}
-			}
-			if !slices.Contains(sched.Hierarchies(), h) {
-				return nil, &config.Error{Where: "--hierarchy", Value: h, Reason: config.Known(h, sched.Hierarchies())}
-			}
-			if err := errors.Join(v.Config.Policy.UnmarshalText([]byte(p)), v.Config.Hierarchy.UnmarshalText([]byte(h))); err != nil {
-				return nil, err
-			}
-			if len(hierarchies) > 1 {
-				v.Name += ", " + h
-			}
-			if err := v.Config.Check(); err != nil {
-				return nil, named(inSet, err)
-			}
-			out = append(out, v)
+		v := Variant{Name: p, Config: *base}
+		if err := v.Config.Policy.UnmarshalText([]byte(p)); err != nil {
+			return nil, &config.Error{Where: listed, Value: p, Reason: config.Known(p, sched.Policies())}
 		}
+		if err := v.Config.Check(); err != nil {
+			return nil, named(inSet, err)
+		}
+		out = append(out, v)
 	}
 	return out, nil
 }

@@ -169,7 +169,7 @@ func (p *Plan) mix(ctx context.Context, wait *wait, run *Run) error {
 			}
 			before[i] = k.Stats.Got
 			run.Clients[i].Shares = append(run.Clients[i].Shares, share)
-			if rig.NoIdeal() == "" {
+			{
 				run.Clients[i].Behind = append(run.Clients[i].Behind, k.Stats.Behind)
 			}
 		}
@@ -181,7 +181,7 @@ func (p *Plan) mix(ctx context.Context, wait *wait, run *Run) error {
 	for i, k := range rig.Clients {
 		c, st := &run.Clients[i], &k.Stats
 		c.Name, c.Share, c.Busy = k.Name, rig.Share(k), st.Busy[:]
-		if rig.NoIdeal() == "" {
+		{
 			ideal := 0.0
 			if total > 0 {
 				ideal = float64(st.Owed) / float64(total)
@@ -237,9 +237,6 @@ const stride = 100 * time.Millisecond
 // lag of some clients.
 func (x *Run) compare(rig *model.Rig, clients ...*model.Client) {
 	x.Efficiency = rig.Efficiency()
-	if x.NoIdeal = rig.NoIdeal(); x.NoIdeal != "" {
-		return
-	}
 	wrong, jain, lag := rig.ShareError(), rig.Jain(), time.Duration(0)
 	if x.ShareError != nil {
 		wrong, lag = max(wrong, *x.ShareError), *x.Lag

@@ -67,7 +67,7 @@ func (p *Plan) fitSweep() error {
 		return nil
 	}
 	return &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf(
-		"%d points of the sweep, each shared in %d ways (policy and hierarchy), are %d runs of so much card time at most, which may come to %.0f million requests; at most %d million: give each %v or less, or name fewer policies (--policy, --hierarchy)",
+		"%d points of the sweep, each with %d policies, are %d runs of so much card time at most, which may come to %.0f million requests; at most %d million: give each %v or less, or name fewer policies (--policy)",
 		len(p.Sweep.At), len(p.Variants), len(p.Sweep.At)*len(p.Variants), n/1e6, maxSwept/1_000_000, time.Duration(float64(p.Duration)*maxSwept/n).Truncate(time.Second))}
 }
 

@@ -91,8 +91,7 @@ func (s *served) live(e *serve.Endpoint) map[string]any {
 }
 
 func timeOf(e *serve.Endpoint) config.CardTime {
-	t := e.CardTime()
-	return config.CardTimeOf(t.Node, t.Processes, t.Kept)
+	return config.CardTimeOf(e.CardTime(), e.Config.Share.Group)
 }
 
 func shareOf(e *serve.Endpoint) api.Share {
@@ -250,7 +249,7 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 		err = e.Virtual.Guest.SetShadow(policy)
 	}
 	if err == nil && s.limits.Scheduler != nil {
-		err = e.SetCardTime(serve.TimeShare{Node: g.CardTime.Node(), Processes: g.CardTime.Shares(), Kept: g.CardTime.Kept()})
+		err = e.SetCardTime(g.CardTime.Node())
 	}
 	if err != nil {
 		return api.GPU{}, refused(err)

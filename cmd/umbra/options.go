@@ -32,8 +32,6 @@ func optionsOf(values map[string]any) api.Options {
 			at[key] = uint64(v)
 		case config.Counts:
 			at[key] = []int(v)
-		case config.Weights:
-			at[key] = map[string]int(v)
 		default:
 			text := fmt.Sprint(v)
 			if d, err := time.ParseDuration(text); err == nil {

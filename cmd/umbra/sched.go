@@ -20,17 +20,16 @@ type schedCmd struct {
 }
 
 type schedSimulateCmd struct {
-	Preset    string         `placeholder:"NAME" help:"An experiment by name; --list says which there are (default: nn)."`
-	Mix       string         `placeholder:"FILE" help:"Who uses the card, as YAML."`
-	Guest     []string       `sep:"none" placeholder:"KEY=VALUE,..." help:"A guest, such as name=a,busy=2ms,weight=200,processes=3. Repeat it for more."`
-	Policy    []string       `placeholder:"NAME" help:"Policies to compare: none, fifo, credit, band, timeslice, dfq (default: all)."`
-	Hierarchy []string       `placeholder:"NAME" help:"Who competes with whom: tree, flat-weights, flat (default: tree)."`
-	Set       []string       `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; --list says which there are."`
-	Duration  *time.Duration `placeholder:"TIME" help:"Card time to simulate; of a sweep, how much each run may take until its program is done (default: 20s, and 1000s)."`
-	Seed      uint64         `placeholder:"N" help:"Of what is drawn at random; the same seed gives the same run (default: 1)."`
-	Out       string         `placeholder:"FILE" help:"Write a page with plots there, FILE.html, or the JSON, FILE.json; none writes nothing (default: none)."`
-	JSON      bool           `name:"json" help:"Write JSON to standard output, in place of the tables."`
-	List      bool           `help:"List presets and parameters, and simulate nothing."`
+	Preset   string         `placeholder:"NAME" help:"An experiment by name; --list says which there are (default: nn)."`
+	Mix      string         `placeholder:"FILE" help:"Who uses the card, as YAML."`
+	Guest    []string       `sep:"none" placeholder:"KEY=VALUE,..." help:"A guest, such as name=a,busy=2ms,weight=200,processes=3. Repeat it for more."`
+	Policy   []string       `placeholder:"NAME" help:"Policies to compare: none, fifo, credit, band, timeslice, dfq (default: all)."`
+	Set      []string       `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; --list says which there are."`
+	Duration *time.Duration `placeholder:"TIME" help:"Card time to simulate; of a sweep, how much each run may take until its program is done (default: 20s, and 1000s)."`
+	Seed     uint64         `placeholder:"N" help:"Of what is drawn at random; the same seed gives the same run (default: 1)."`
+	Out      string         `placeholder:"FILE" help:"Write a page with plots there, FILE.html, or the JSON, FILE.json; none writes nothing (default: none)."`
+	JSON     bool           `name:"json" help:"Write JSON to standard output, in place of the tables."`
+	List     bool           `help:"List presets and parameters, and simulate nothing."`
 }
 
 func (c *schedSimulateCmd) Run(ctx context.Context, out output) (err error) {
@@ -38,7 +37,7 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) (err error) {
 		_, err := io.WriteString(out.stdout, schedList())
 		return err
 	}
-	o := simulate.Options{Preset: c.Preset, File: c.Mix, Guests: c.Guest, Policies: c.Policy, Hierarchies: c.Hierarchy, Set: c.Set, Seed: c.Seed}
+	o := simulate.Options{Preset: c.Preset, File: c.Mix, Guests: c.Guest, Policies: c.Policy, Set: c.Set, Seed: c.Seed}
 	if c.Duration != nil {
 		if *c.Duration <= 0 { // which is the default's to the package
 			return &config.Error{Where: "--duration", Value: c.Duration.String(), Reason: "must be more than 0"}

@@ -140,7 +140,7 @@ card: {vram: 512MiB}
 scheduler: {policy: credit}
 gpus:
   - {name: a, socket: %s, vram: 64MiB}
-  - {name: b, socket: %s, vram: 64MiB, weight: 300, processes: {policy: weighted, weights: ["kernel:50"]}}
+  - {name: b, socket: %s, vram: 64MiB, weight: 300}
 `, path("control"), path("a"), path("b")), 0o600))
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
@@ -183,7 +183,7 @@ gpus:
 	schedule := defaults.Config.Schedule()
 	words := append(sched.Policies(), "credit")
 	for round, policy := range append(words, words...) {
-		text := []string{"policy=" + policy, "hierarchy=" + sched.Hierarchies()[round%3], fmt.Sprint("depth=", 1+round%4), "credit.period=" + []string{"1ms", "30ms"}[round%2]}
+		text := []string{"policy=" + policy, fmt.Sprint("depth=", 1+round%4), "credit.period=" + []string{"1ms", "30ms"}[round%2]}
 		if round%5 == 4 { // all others, to what they are by default
 			text = nil
 			for _, key := range schedule.Keys() {
@@ -197,7 +197,7 @@ gpus:
 		var s api.Scheduler
 		require.NoError(t, json.Unmarshal(printed.Bytes(), &s))
 		checkSums(t, s.Ledger)
-		_, err := k.Set(ctx, "a", api.SetRequest{Options: fmt.Sprintf("weight=%d,processes.policy=%s", 1+100*round, []string{"off", "equal", "weighted"}[round%3])})
+		_, err := k.Set(ctx, "a", api.SetRequest{Options: fmt.Sprintf("weight=%d", 1+100*round)})
 		require.NoError(t, err)
 		time.Sleep(20 * time.Millisecond)
 	}
@@ -234,7 +234,7 @@ gpus:
 	}
 	t.Logf("submissions done: %v, while the scheduler was changed %d times", sent, 2*len(words))
 	b := child(t, s.Ledger, "b")
-	require.Equal(t, []int{300, 50, 100}, []int{b.Weight, b.Children[0].Weight, b.Children[1].Weight})
+	require.Equal(t, []int{300, 100, 100}, []int{b.Weight, b.Children[0].Weight, b.Children[1].Weight})
 	for name, n := range s.Counts {
 		require.Zero(t, n, name)
 	}

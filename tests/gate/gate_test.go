@@ -55,7 +55,7 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 				require.Zero(t, st.BadPut.Load(), "guest %d", i)
 			}
 			c := s.Agg.ScheduleCounts()
-			require.Zero(t, c.UnknownWork+c.UnknownChannel, "%+v", c)
+			require.Zero(t, c.BadEvents, "%+v", c)
 		})
 	}
 }

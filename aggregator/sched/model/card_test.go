@@ -6,7 +6,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 )
 
@@ -20,7 +19,7 @@ func TestFetchPointerIsNoMeter(t *testing.T) {
 		c.Push(0, b, model.Request{Busy: 3 * ms})
 	}
 	require.Equal(t, 4, c.Fetched(a), "fetched, and nothing done")
-	var byEnd, byFetch sched.Meter
+	var byEnd, byFetch model.Meter
 	var worked, right [2]time.Duration
 	var wrong [2]time.Duration
 	for now := c.Next(); c.Queued(a) > 4; now = c.Next() {

@@ -17,8 +17,7 @@ type fluid struct {
 	capped  []int // nodes
 	stale   bool  // who has work or rests is not what rates are of
 	total   float64
-	lists   []int  // of children, in use by levels of fill
-	missing string // why there is no ideal, "" if there is one
+	lists   []int // of children, in use by levels of fill
 }
 
 // fluidNode is a node of the mix, as far as it competes.
@@ -226,6 +225,3 @@ func (f *fluid) flow(left float64, busy bool) {
 		left -= step
 	}
 }
-
-// NoIdeal says why there is no ideal to compare with, "" if there is one.
-func (r *Rig) NoIdeal() string { return r.fluid.missing }

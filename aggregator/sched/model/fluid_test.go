@@ -183,25 +183,21 @@ func TestIdealOfBounds(t *testing.T) {
 		name string
 		mix  []Node
 		want []float64 // of the busy time
-		h    sched.Hierarchy
 	}{
-		{"a cap", []Node{leaf("c", Node{Cap: 200}), leaf("a", Node{}), leaf("b", Node{Load: &throttle.Load{Busy: 2 * ms}})}, []float64{20, 40, 40}, sched.Tree},
-		{"a cap, flat", []Node{leaf("c", Node{Cap: 200}), leaf("a", Node{}), leaf("b", Node{})}, []float64{20, 40, 40}, sched.Flat},
-		{"a cap above the share", []Node{leaf("c", Node{Cap: 600}), leaf("a", Node{})}, []float64{50, 50}, sched.Tree},
-		{"a cap alone", []Node{leaf("c", Node{Cap: 200})}, []float64{100}, sched.Tree},
-		{"caps of all", []Node{leaf("c", Node{Cap: 100}), leaf("d", Node{Cap: 300})}, []float64{25, 75}, sched.Tree},
-		{"caps in one another", []Node{{Name: "vm", Cap: 500, Nodes: []Node{leaf("c", Node{Cap: 100}), leaf("d", Node{})}}, leaf("a", Node{Weight: 100}), leaf("b", Node{Weight: 300})}, []float64{4 * 2.5, 10, 20, 60}, sched.Tree},
-		{"a priority", []Node{leaf("high", Node{Priority: 3}), leaf("low", Node{})}, []float64{100, 0}, sched.Tree},
-		{drifts, []Node{leaf("high", Node{Priority: 3, Cap: 300}), leaf("a", Node{}), leaf("b", Node{Weight: 300})}, []float64{30, 17.5, 52.5}, sched.Tree},
-		{"a priority with pauses", []Node{leaf("high", Node{Priority: 3, Load: &throttle.Load{Busy: 4 * ms, Think: 4 * ms}}), leaf("low", Node{Load: &throttle.Load{Busy: ms / 5}})}, nil, sched.Tree},
-		{"flat", []Node{leaf("one", Node{}), {Name: "vm", Nodes: []Node{leaf("a", Node{}), leaf("b", Node{})}}}, []float64{100.0 / 3, 100.0 / 3, 100.0 / 3}, sched.Flat},
+		{"a cap", []Node{leaf("c", Node{Cap: 200}), leaf("a", Node{}), leaf("b", Node{Load: &throttle.Load{Busy: 2 * ms}})}, []float64{20, 40, 40}},
+		{"a cap above the share", []Node{leaf("c", Node{Cap: 600}), leaf("a", Node{})}, []float64{50, 50}},
+		{"a cap alone", []Node{leaf("c", Node{Cap: 200})}, []float64{100}},
+		{"caps of all", []Node{leaf("c", Node{Cap: 100}), leaf("d", Node{Cap: 300})}, []float64{25, 75}},
+		{"caps in one another", []Node{{Name: "vm", Cap: 500, Nodes: []Node{leaf("c", Node{Cap: 100}), leaf("d", Node{})}}, leaf("a", Node{Weight: 100}), leaf("b", Node{Weight: 300})}, []float64{4 * 2.5, 10, 20, 60}},
+		{"a priority", []Node{leaf("high", Node{Priority: 3}), leaf("low", Node{})}, []float64{100, 0}},
+		{drifts, []Node{leaf("high", Node{Priority: 3, Cap: 300}), leaf("a", Node{}), leaf("b", Node{Weight: 300})}, []float64{30, 17.5, 52.5}},
+		{"a priority with pauses", []Node{leaf("high", Node{Priority: 3, Load: &throttle.Load{Busy: 4 * ms, Think: 4 * ms}}), leaf("low", Node{Load: &throttle.Load{Busy: ms / 5}})}, nil},
 	} {
 		config := sched.Default()
-		config.Policy, config.Hierarchy = sched.Credit, c.h
+		config.Policy = sched.Credit
 		r, err := NewRig(config, Mix{Guests: c.mix}, 1)
 		require.NoError(t, err, c.name)
 		require.NoError(t, r.Run(10*time.Second), c.name)
-		require.Empty(t, r.NoIdeal(), c.name)
 		total, lag := 0.0, time.Duration(0)
 		said := ""
 		for _, k := range r.Clients {
@@ -231,22 +227,4 @@ func TestIdealOfBounds(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Run(time.Second))
 	require.Greater(t, r.ShareError(), 0.4, "the card by itself knows no priorities: the ideal does not either")
-}
-
-// TestNoIdeal: where there is none, that is said.
-func TestNoIdeal(t *testing.T) {
-	load := &throttle.Load{Busy: time.Millisecond}
-	capped := Mix{Guests: []Node{{Name: "vm", Cap: 200, Nodes: []Node{{Name: "p", Load: load}}}, {Name: "a", Load: load}}}
-	plain := Mix{Guests: []Node{{Name: "vm", Nodes: []Node{{Name: "p", Load: load}}}, {Name: "a", Load: load}}}
-	for _, c := range []struct {
-		h    sched.Hierarchy
-		mix  Mix
-		none bool
-	}{{sched.Tree, capped, false}, {sched.Flat, capped, true}, {sched.FlatWeights, capped, true}, {sched.Flat, plain, false}, {sched.FlatWeights, plain, false}} {
-		config := sched.Default()
-		config.Hierarchy = c.h
-		r, err := NewRig(config, c.mix, 1)
-		require.NoError(t, err)
-		require.Equal(t, c.none, r.NoIdeal() != "", "%v: %s", c.h, r.NoIdeal())
-	}
 }

@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -38,7 +37,7 @@ func TestSamplingCheat(t *testing.T) {
 // TestChurn: a process that ends and begins anew every 20 ms does not leave its
 // debt behind.
 func TestChurn(t *testing.T) {
-	for _, inside := range few([]bool{false, true}) {
+	for _, inside := range []bool{false, true} {
 		mix := func(life time.Duration) model.Mix {
 			a := process("a", &throttle.Load{Busy: 4171 * us, Life: life})
 			b := process("b", busy(100*us))
@@ -48,7 +47,7 @@ func TestChurn(t *testing.T) {
 			// The guest stays; its process is made anew.
 			return guests(model.Node{Name: "guest", Nodes: []model.Node{a}}, b)
 		}
-		for _, p := range few(fair) {
+		for _, p := range fair {
 			g := gain(t, config(p), mix(0), mix(20*ms))
 			t.Logf("inside %v, %v: %+.2f points", inside, p, g)
 			require.LessOrEqual(t, g, 1.0, "inside %v, %v", inside, p)
@@ -58,7 +57,7 @@ func TestChurn(t *testing.T) {
 
 // TestMergedRequests: one that fuses fifty requests into one gains nothing.
 func TestMergedRequests(t *testing.T) {
-	for _, p := range few(fair) {
+	for _, p := range fair {
 		g := gain(t, config(p), guests(process("a", busy(200*us)), process("b", busy(200*us))),
 			guests(process("a", busy(10*ms)), process("b", busy(200*us))))
 		t.Logf("%v: %+.2f points", p, g)
@@ -68,18 +67,22 @@ func TestMergedRequests(t *testing.T) {
 		guests(process("a", busy(10*ms)), process("b", busy(200*us)))), 40.0)
 }
 
-// TestBogusGroups: whatever groups a guest makes up, others keep their share and
-// the scheduler its memory.
+// TestBogusGroups: whatever groups a guest makes, others keep their share and the scheduler its
+// memory.
 func TestBogusGroups(t *testing.T) {
 	for _, groups := range []int{1, 100, 10_000} {
 		c := config(sched.Credit)
-		c.Limits.Creations, c.Limits.Groups = 1<<20, 256
+		c.Limits.Creations = 1 << 20
 		r, err := model.NewRig(c, guests(process("honest", busy(ms)), model.Node{Name: "liar", Nodes: []model.Node{process("p", busy(ms))}}), 1)
 		require.NoError(t, err)
-		liar := r.Clients[1].Guest
+		liar, refused := r.Clients[1].Guest, 0
 		for i := range groups {
-			id, err := r.Sched.AddNode(0, liar, sched.NodeConfig{Name: fmt.Sprint("bogus", i)})
-			require.NoError(t, err)
+			id, err := r.Sched.AddNode(0, liar, sched.NodeConfig{})
+			if err != nil {
+				require.ErrorIs(t, err, sched.ErrFull)
+				refused++
+				continue
+			}
 			if i < 100 {
 				ch, err := r.Sched.AddChannel(0, id, 0)
 				require.NoError(t, err)
@@ -88,10 +91,8 @@ func TestBogusGroups(t *testing.T) {
 		}
 		require.NoError(t, r.Run(10*s))
 		require.InDelta(t, 50, 100*float64(r.Clients[0].Stats.Got)/float64(10*s), 1, "%d groups", groups)
-		require.LessOrEqual(t, len(r.Sched.Ledger(r.Now)), 256+128+8)
-		if groups > 256 {
-			require.NotZero(t, r.Sched.Counted().Overflow)
-		}
+		require.Equal(t, max(0, groups-c.Limits.Channels+1), refused)
+		require.LessOrEqual(t, len(r.Sched.Ledger(r.Now)), 2*c.Limits.Channels+8)
 		checkLedger(t, r)
 	}
 }
@@ -114,8 +115,7 @@ func TestStorm(t *testing.T) {
 		made++
 		require.True(t, sc.Remove(time.Duration(i)*ms, id))
 	}
-	require.GreaterOrEqual(t, made, 10)
-	require.LessOrEqual(t, made, 20)
+	require.Equal(t, c.Limits.Creations, made)
 	require.EqualValues(t, 1000-made, sc.Counted().Storms)
 	_, err = sc.AddNode(3*s, g, sched.NodeConfig{})
 	require.NoError(t, err, "later it may again")
@@ -126,7 +126,7 @@ func TestStorm(t *testing.T) {
 func TestHeartwall(t *testing.T) {
 	short := &throttle.Load{Busy: 250 * us, Think: 25 * ms, Requests: 100}
 	for _, p := range append([]sched.Policy{sched.None}, fair...) {
-		for _, long := range few([]time.Duration{ms, 100 * us, 10 * ms}) {
+		for _, long := range []time.Duration{ms, 100 * us, 10 * ms} {
 			c := config(p)
 			alone := runtime(t, c, guests(process("heartwall", short)))
 			r := run(t, c, guests(process("heartwall", short), process("busy", busy(long))), 20*s)
@@ -139,7 +139,7 @@ func TestHeartwall(t *testing.T) {
 			case sched.Timeslice: // the rest of the other's slice, and its drain
 				bound += c.Timeslice.Slice
 			case sched.DFQ: // the other's slice when there is one, with its drain
-				bound += max(c.DFQ.Slice, min(4*c.DFQ.Slice, time.Duration(c.DFQ.Least)*long)) + long
+				bound += max(c.DFQ.Slice, min(4*c.DFQ.Slice, 5*long)) + long
 			}
 			require.LessOrEqual(t, worst, bound+ms, "%v against %v", p, long)
 			require.GreaterOrEqual(t, r.Efficiency(), 0.95, "%v against %v", p, long)
@@ -251,9 +251,8 @@ func TestDeafCard(t *testing.T) {
 // while that one is gated, does not stop anybody.
 func TestSemaphoreBetweenGroups(t *testing.T) {
 	for _, p := range append([]sched.Policy{sched.None, sched.FIFO}, fair...) {
-		for _, h := range few([]sched.Hierarchy{sched.Tree, sched.FlatWeights}) {
+		{
 			c := config(p)
-			c.Hierarchy = h
 			c.Watchdog.Limit = 0 // it must not need the watchdog
 			r, err := model.NewRig(c, guests(
 				model.Node{Name: "g", Nodes: []model.Node{process("waits", busy(ms)), process("signals", busy(ms))}},
@@ -261,11 +260,11 @@ func TestSemaphoreBetweenGroups(t *testing.T) {
 			require.NoError(t, err)
 			r.Chain(r.Clients[0], r.Clients[1]) // each request of the first waits for one of the second
 			require.NoError(t, r.Run(20*s))
-			t.Logf("%v, %v: %d, %d, %d; %d samples spoilt", p, h, r.Clients[0].Stats.Done, r.Clients[1].Stats.Done, r.Clients[2].Stats.Done, r.Sched.Counted().Invalid)
-			require.Greater(t, r.Clients[0].Stats.Done, 1000, "%v, %v: deadlock", p, h)
-			require.Greater(t, r.Clients[2].Stats.Done, 5000, "%v, %v", p, h)
+			t.Logf("%v: %d, %d, %d; %d samples spoilt", p, r.Clients[0].Stats.Done, r.Clients[1].Stats.Done, r.Clients[2].Stats.Done, r.Sched.Counted().Spoilt)
+			require.Greater(t, r.Clients[0].Stats.Done, 1000, "%v: deadlock", p)
+			require.Greater(t, r.Clients[2].Stats.Done, 5000, "%v", p)
 			if p == sched.DFQ {
-				require.NotZero(t, r.Sched.Counted().Invalid, "no sample met the wait, so this proves nothing")
+				require.NotZero(t, r.Sched.Counted().Spoilt, "no sample met the wait, so this proves nothing")
 			}
 			checkLedger(t, r)
 		}

@@ -16,7 +16,7 @@ type Stats struct {
 
 	// Of the graphics engine, while it had work for it: what it was owed when those
 	// with work share by priority, weight and cap, what it got, and how far the two
-	// were apart. See [Rig.NoIdeal].
+	// were apart.
 	Owed, Got time.Duration
 	Lag       time.Duration
 	Behind    time.Duration // now; below zero it is ahead
@@ -88,4 +88,16 @@ func (r *Rig) Efficiency() float64 {
 		return 0
 	}
 	return float64(r.Card.Busy(Graphics)) / float64(r.Now)
+}
+
+// Meter turns the times at which requests came to an engine and ended into the time that the
+// engine worked for them: it does one thing at a time, so a request began when it came, or when
+// the one before it ended.
+type Meter struct{ ends [Engines]time.Duration }
+
+// Busy returns how long an engine worked for a request.
+func (m *Meter) Busy(engine int, came, ended time.Duration) time.Duration {
+	began := max(came, m.ends[engine])
+	m.ends[engine] = max(began, ended)
+	return max(0, ended-began)
 }

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
@@ -20,20 +19,12 @@ type Node struct {
 	Weight   int            `json:"weight,omitempty" yaml:"weight"`
 	Cap      int            `json:"cap,omitempty" yaml:"cap"`
 	Priority int            `json:"priority,omitempty" yaml:"priority"`
-	Policy   sched.Policy   `json:"policy,omitempty" yaml:"policy"`
 	Limit    time.Duration  `json:"limit,omitempty" yaml:"limit"`
 	Queued   int            `json:"queued,omitempty" yaml:"queued"`
 	Count    int            `json:"count,omitempty" yaml:"count"`   // so many alike
 	Merged   bool           `json:"merged,omitempty" yaml:"merged"` // its processes are not told apart: channels of one group
 	Load     *throttle.Load `json:"load,omitempty" yaml:"load"`
 	Nodes    []Node         `json:"nodes,omitempty" yaml:"processes"`
-}
-
-// bounded tells whether anything in the mix is shared by more than weights.
-func (m *Mix) bounded() bool { return bounded(m.Guests) }
-
-func bounded(list []Node) bool {
-	return slices.ContainsFunc(list, func(n Node) bool { return n.Cap > 0 || n.Priority != 0 || bounded(n.Nodes) })
 }
 
 // maxClients bounds a mix.

@@ -42,30 +42,13 @@ func run(t testing.TB, c sched.Config, m model.Mix, d time.Duration) *model.Rig 
 	t.Helper()
 	r, err := model.NewRig(c, m, 1)
 	require.NoError(t, err)
-	require.NoError(t, r.Run(brief(d)))
+	require.NoError(t, r.Run(d))
 	checkLedger(t, r)
 	return r
 }
 
-// brief is how long of it under the race detector: long enough for shares to come
-// out.
-func brief(d time.Duration) time.Duration {
-	if pace > 1 {
-		return min(d, max(d/pace, 10*s))
-	}
-	return d
-}
-
 // percent is a client's part of what all had.
 func percent(r *model.Rig, client int) float64 { return 100 * r.Share(r.Clients[client]) }
-
-// few is what of a list is tried under the race detector: one of pace.
-func few[T any](list []T) (out []T) {
-	for i := 0; i < len(list); i += pace {
-		out = append(out, list[i])
-	}
-	return out
-}
 
 // runtime is how long a program of n requests takes.
 func runtime(t testing.TB, c sched.Config, m model.Mix) time.Duration {
@@ -101,27 +84,10 @@ func program(length time.Duration) *throttle.Load {
 
 // sweep measures a victim against rising lengths of its competitor's requests.
 func sweep(t *testing.T, c sched.Config, victim time.Duration, mix func(victim, other *throttle.Load) model.Mix) (out []time.Duration) {
-	for _, l := range swept() {
+	for _, l := range lengths {
 		out = append(out, runtime(t, c, mix(program(victim), busy(l))))
 	}
 	return out
-}
-
-// swept are lengths from the shortest to the longest; under the race detector
-// these two.
-func swept() []time.Duration {
-	if pace > 1 {
-		return []time.Duration{lengths[0], lengths[len(lengths)-1]}
-	}
-	return lengths
-}
-
-// served are the victims; under the race detector the one with the fewest requests.
-func served() []time.Duration {
-	if pace > 1 {
-		return victims[len(victims)-1:]
-	}
-	return victims
 }
 
 // published is a policy with the settings of its published fairness runs.
@@ -145,7 +111,7 @@ func oneGuest(merged bool) func(victim, other *throttle.Load) model.Mix {
 // guest's requests are. Without a scheduler it grows with them, as round robin
 // foretells.
 func TestBase(t *testing.T) {
-	for _, victim := range served() {
+	for _, victim := range victims {
 		for _, p := range fair {
 			f := flatness(sweep(t, published(p), victim, twoGuests))
 			t.Logf("victim %v, %v: flatness %.2f %%", victim, p, 100*f)
@@ -154,7 +120,7 @@ func TestBase(t *testing.T) {
 		for _, p := range []sched.Policy{sched.None, sched.FIFO} {
 			got := sweep(t, config(p), victim, twoGuests)
 			require.Greater(t, flatness(got), 0.5, "%v must not look fair", p)
-			for i, l := range swept() {
+			for i, l := range lengths {
 				foretold := time.Duration(program(victim).Requests) * (victim + l)
 				require.InEpsilon(t, foretold, got[i], 0.05, "%v: victim %v against %v", p, victim, l)
 			}
@@ -165,7 +131,7 @@ func TestBase(t *testing.T) {
 // TestIn is F-in: the same between two processes of one guest; when they are not
 // told apart, it fails.
 func TestIn(t *testing.T) {
-	for _, victim := range served() {
+	for _, victim := range victims {
 		for _, p := range fair {
 			f := flatness(sweep(t, published(p), victim, oneGuest(false)))
 			t.Logf("victim %v, %v: flatness %.2f %%", victim, p, 100*f)
@@ -181,27 +147,21 @@ func between(n int, victim, other *throttle.Load) model.Mix {
 		model.Node{Name: "many", Nodes: []model.Node{{Name: "throttle", Count: n, Load: other}}})
 }
 
-// TestBetween is F-between: a guest keeps its half, however many processes the
-// other has. Told apart without their guests, they would take it.
+// TestBetween is F-between: a guest keeps its half, however many processes the other has. As
+// guests of their own those would take it.
 func TestBetween(t *testing.T) {
-	for _, n := range few([]int{8, 1, 2, 3, 4, 5, 6, 7, 32}[:10-min(pace, 2)]) {
+	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 32} {
 		for _, p := range fair {
-			for _, h := range []sched.Hierarchy{sched.Tree, sched.FlatWeights} {
-				c := config(p)
-				c.Hierarchy = h
-				d := 10 * s
-				if p == sched.DFQ { // the free run, and with it the lag, grows with the groups
-					d = max(20*s, time.Duration(n)*15*s/2)
-				}
-				r := run(t, c, between(n, busy(ms), busy(ms)), d)
-				t.Logf("N %d, %v, %v: %.2f %%", n, p, h, percent(r, 0))
-				require.InDelta(t, 50, percent(r, 0), 1, "N %d, %v, %v", n, p, h)
+			d := 10 * s
+			if p == sched.DFQ { // the free run, and with it the lag, grows with the groups
+				d = max(20*s, time.Duration(n)*15*s/2)
 			}
-			c := config(p)
-			c.Hierarchy = sched.Flat
-			r := run(t, c, between(n, busy(ms), busy(ms)), 10*s)
-			require.InDelta(t, 100/float64(n+1), percent(r, 0), 1, "flat, N %d, %v", n, p)
+			r := run(t, config(p), between(n, busy(ms), busy(ms)), d)
+			t.Logf("N %d, %v: %.2f %%", n, p, percent(r, 0))
+			require.InDelta(t, 50, percent(r, 0), 1, "N %d, %v", n, p)
 		}
+		r := run(t, config(sched.Credit), guests(process("victim", busy(ms)), model.Node{Name: "throttle", Count: n, Load: busy(ms)}), 10*s)
+		require.InDelta(t, 100/float64(n+1), percent(r, 0), 1, "flat, N %d", n)
 	}
 }
 
@@ -211,7 +171,7 @@ func TestModelChargeBetween(t *testing.T) {
 	for _, free := range []time.Duration{0, 50 * ms} {
 		for _, byModel := range []bool{false, true} {
 			c := config(sched.DFQ)
-			c.Hierarchy, c.DFQ.Model, c.DFQ.FreeRun = sched.FlatWeights, byModel, free
+			c.DFQ.Model, c.DFQ.FreeRun = byModel, free
 			r := run(t, c, between(8, busy(ms), busy(ms)), 30*s)
 			t.Logf("free run %v, model %v: %.1f %%", free, byModel, percent(r, 0))
 			switch {
@@ -235,17 +195,8 @@ func TestIdleSiblings(t *testing.T) {
 		process("active", busy(ms)), {Name: "idle", Count: 7, Load: late},
 	}})
 	for _, p := range fair {
-		for _, h := range []sched.Hierarchy{sched.Tree, sched.FlatWeights} {
-			c := config(p)
-			c.Hierarchy = h
-			require.InDelta(t, 50, percent(run(t, c, mix, 10*s), 1), 1, "%v, %v", p, h)
-		}
+		require.InDelta(t, 50, percent(run(t, config(p), mix, 10*s), 1), 1, "%v", p)
 	}
-	// A share by all siblings that there are is what that would be without.
-	mix.Guests[0].Weight = 800
-	c := config(sched.Credit)
-	c.Hierarchy = sched.Flat
-	require.InDelta(t, 11, percent(run(t, c, mix, 10*s), 1), 1)
 }
 
 // TestCredit has the figures of the rule that credit is.
@@ -288,7 +239,7 @@ func TestMetrics(t *testing.T) {
 		{"drawn lengths", guests(process("a", &throttle.Load{Busy: 50 * us, BusyMost: 9 * ms}), process("b", &throttle.Load{Busy: 200 * us, BusyMost: ms}))},
 		{"bursts", guests(process("a", &throttle.Load{Busy: 200 * us, Burst: 50}), process("b", &throttle.Load{Busy: 3 * ms}))},
 	}
-	for _, m := range few(mixes) {
+	for _, m := range mixes {
 		base := run(t, config(sched.None), m.mix, 30*s)
 		require.Greater(t, base.ShareError(), 0.05, m.name)
 		require.Less(t, base.Jain(), 0.99, m.name)
@@ -318,7 +269,7 @@ func lag(r *model.Rig) (most time.Duration) {
 // TestLag: how far anybody is behind is bounded by what the policy lets pass
 // before it acts, and two of the longest requests.
 func TestLag(t *testing.T) {
-	for _, long := range few([]time.Duration{ms, 4171 * us, 20 * ms, 60 * ms}) {
+	for _, long := range []time.Duration{ms, 4171 * us, 20 * ms, 60 * ms} {
 		mix := guests(process("a", busy(long)), process("b", busy(100*us)), process("c", busy(700*us)))
 		for _, p := range fair {
 			c := config(p)
@@ -327,7 +278,7 @@ func TestLag(t *testing.T) {
 			case sched.Timeslice: // the others' slices
 				threshold = 2 * c.Timeslice.Slice
 			case sched.DFQ: // a free run with all slices before it, which a long request draws out
-				season := 3 * max(c.DFQ.Slice, min(4*c.DFQ.Slice, time.Duration(c.DFQ.Least)*long)+long)
+				season := 3 * max(c.DFQ.Slice, min(4*c.DFQ.Slice, 5*long)+long)
 				threshold = time.Duration(c.DFQ.Factor+1) * season
 			}
 			r := run(t, c, mix, 30*s)
@@ -341,7 +292,7 @@ func TestLag(t *testing.T) {
 // TestLagAhead: what is forwarded early, as much as may be, stands in nobody's way for
 // longer than that bound.
 func TestLagAhead(t *testing.T) {
-	for _, ahead := range few([]time.Duration{200 * us, 10 * ms}) {
+	for _, ahead := range []time.Duration{200 * us, 10 * ms} {
 		for _, long := range []time.Duration{900 * us, 60 * ms} {
 			mix := guests(process("a", &throttle.Load{Busy: long, Ahead: 8}), process("b", &throttle.Load{Busy: 100 * us, Ahead: 8}),
 				process("c", &throttle.Load{Busy: 50 * us, BusyMost: 700 * us, Ahead: 8}))

@@ -30,7 +30,7 @@ type Rig struct {
 	OnForward func(now time.Duration, f sched.Forward)
 	OnAlert   func(a sched.Alert) (handled bool)
 
-	meter  sched.Meter
+	meter  Meter
 	onCard int
 	nests  []*nest
 	lines  []*line // by the card's channel
@@ -61,9 +61,6 @@ func NewRig(c sched.Config, m Mix, seed uint64) (*Rig, error) {
 		}
 	}
 	r.fluid.clients = r.Clients
-	if c.Hierarchy == sched.FlatWeights && m.bounded() {
-		r.fluid.missing = "weights of a tree that all compete with are not defined beside caps and priorities"
-	}
 	return r, nil
 }
 
@@ -74,13 +71,8 @@ func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, above int, mer
 		if n.Count > 1 {
 			name = fmt.Sprintf("%s-%d", n.Name, i+1)
 		}
-		c := sched.NodeConfig{Name: name, Weight: n.Weight, Cap: n.Cap, Priority: n.Priority, Policy: n.Policy, Limit: n.Limit, Queued: n.Queued}
-		at := above
-		if competes := merged || n.Merged || n.Load != nil; competes || r.Sched.Config.Hierarchy != sched.Flat {
-			at = r.fluid.grow(above, &c, r.Sched.Config.Credit.Period)
-		} else if n.Cap > 0 {
-			r.fluid.missing = "processes that compete whoever's they are, below a cap that they share, have no ideal"
-		}
+		c := sched.NodeConfig{Name: name, Weight: n.Weight, Cap: n.Cap, Priority: n.Priority, Limit: n.Limit, Queued: n.Queued}
+		at := r.fluid.grow(above, &c, r.Sched.Config.Credit.Period)
 		id := parent
 		if !merged {
 			var err error

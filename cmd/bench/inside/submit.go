@@ -40,7 +40,6 @@ var doorbell = scene.Scenario{
 		}{
 			{"off", map[string]string{"policy": "off"}},
 			{"credit", map[string]string{"policy": "credit"}},
-			{"credit-ahead-0", map[string]string{"policy": "credit", "ahead": "0s"}}, // one submission on the card at a time
 		} {
 			c := alone("sched="+s.name, 0, func(t *scene.Take, g *guest.Guest) error { return ringAll(t, g, n) })
 			c.Shape, c.Virtual = setup.Common, s.name != "off"

@@ -1,0 +1,196 @@
+package sched
+
+import "time"
+
+// A parent's Level is the tag of a child that is neither ahead of its share nor behind. Each
+// period it rises by what its children had to share, over their weight. So a child's credit is
+// its distance below the level, times its weight, and giving credit to all is one addition.
+
+// periodNow numbers the credit periods.
+func (s *Scheduler) periodNow() int64 { return int64(s.Now / s.Config.Credit.Period) }
+
+// period gives credit to the children of p for the periods that have ended. They share what
+// the node received, which is less than the time on a card that rests between requests.
+func (s *Scheduler) period(p int32, e int) {
+	l := &s.Nodes[p].Lanes[e]
+	now := s.periodNow()
+	if now == l.Period {
+		return
+	}
+	if w := l.Live + l.Left; w > 0 && s.Config.Policy != DFQ {
+		l.Level += over(l.Received, w)
+	}
+	l.Period, l.Received, l.Left = now, 0, 0
+	if l.Level > 1<<60 {
+		s.rebase(p, e)
+	}
+}
+
+// rebase counts tags from the level on, before they would overflow.
+func (s *Scheduler) rebase(p int32, e int) {
+	l := &s.Nodes[p].Lanes[e]
+	by := l.Level
+	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
+		tag := &s.Nodes[c].Lanes[e].Tag
+		*tag = max(*tag-by, -by)
+	}
+	l.Level, l.Orphan = 0, max(l.Orphan-by, 0)
+	list := s.sides[p].queues[e][debts]
+	for i := range list { // in the same order as before
+		list[i].key = max(list[i].key-by, -by)
+		s.Nodes[list[i].node].Lanes[e].Stand.Key = list[i].key
+	}
+}
+
+// tagShift makes tags, which are nanoseconds over weight, finer.
+const tagShift = 10
+
+// over divides a time by a weight.
+func over(d time.Duration, weight int64) int64 {
+	if d > time.Hour || d < -time.Hour { // does not fit
+		return int64(d) / weight << tagShift
+	}
+	return int64(d) << tagShift / weight
+}
+
+func (s *Scheduler) weight(n int32) int64 { return int64(s.Nodes[n].Config.Weight) }
+
+// savings is how far below the level a child of p may be. While it has work that is its part
+// of two periods, and of two rounds of all with the longest request, for which it may have to
+// wait. A child that comes back from idling has its part of two periods.
+func (s *Scheduler) savings(p int32, e int, back bool) int64 {
+	l := &s.Nodes[p].Lanes[e]
+	d := s.Config.Credit.Period
+	if !back {
+		d += time.Duration(l.Rivals) * min(s.Engines[e].Longest, time.Hour/time.Duration(max(l.Rivals, 1)))
+	}
+	return over(2*d, max(l.Live+l.Left, 1))
+}
+
+// enter bounds what a node has saved that comes back to its siblings.
+func (s *Scheduler) enter(n int32, e int) {
+	p := s.Nodes[n].Parent
+	s.period(p, e)
+	l, up := &s.Nodes[n].Lanes[e], &s.Nodes[p].Lanes[e]
+	if s.Config.Policy == DFQ {
+		l.Tag = max(l.Tag, up.Level)
+		s.holdBack(n, e)
+	} else {
+		l.Tag = max(l.Tag, up.Level-s.savings(p, e, true))
+	}
+}
+
+// charge takes note that an engine worked for a channel (busy), and puts time into the tags
+// (served).
+func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
+	for m := c; m != none; m = s.Nodes[m].Parent {
+		s.period(m, e)
+		l := &s.Nodes[m].Lanes[e]
+		l.Account.Busy += busy
+		l.Received += busy
+		if now := s.windowNow(); l.UsedIn != now {
+			l.UsedIn, l.Used = now, 0
+		}
+		l.Used += busy
+		if busy > 0 && m != root {
+			s.spend(m, e, busy)
+		}
+	}
+	if s.Config.Policy != DFQ || !s.Config.DFQ.Model {
+		for m := c; m != root; m = s.Nodes[m].Parent {
+			s.serve(m, e, served)
+		}
+	}
+	for m := c; m != root; m = s.Nodes[m].Parent {
+		s.settle(m, e)
+	}
+}
+
+// serve puts time into one node's tag. Credit and debt are bounded. Debt up to the longest
+// requests that may be on the engine at once, and one more, is never forgiven: else requests
+// longer than a period would be free. What is foretold comes on top, as all of it is taken back.
+func (s *Scheduler) serve(n int32, e int, d time.Duration) {
+	p := s.Nodes[n].Parent
+	l, level, w := &s.Nodes[n].Lanes[e], s.Nodes[p].Lanes[e].Level, s.weight(n)
+	if s.Config.Policy == DFQ {
+		l.Tag += over(d, w)
+		return
+	}
+	most := time.Duration(1+s.atOnce()) * min(s.Engines[e].Longest, time.Hour)
+	bound := level + over(max(s.Config.Credit.Period, most)+l.Pending, w)
+	l.Tag = min(max(l.Tag, level-s.savings(p, e, false))+over(d, w), bound)
+}
+
+// debt is the time by which a node is ahead of its share.
+func (s *Scheduler) debt(n int32, e int) time.Duration {
+	if n == root {
+		return 0
+	}
+	ahead := s.Nodes[n].Lanes[e].Tag - s.Nodes[s.Nodes[n].Parent].Lanes[e].Level
+	if ahead > 1<<40 || ahead < -1<<40 {
+		return time.Duration(ahead >> tagShift * s.weight(n))
+	}
+	return time.Duration(ahead * s.weight(n) >> tagShift)
+}
+
+// chooseCredit takes children with credit in turn, then the one with the least debt for its
+// weight.
+func (s *Scheduler) chooseCredit(p int32, e int) int32 {
+	s.period(p, e)
+	l := &s.Nodes[p].Lanes[e]
+	q := &s.sides[p].queues[e]
+	for len(q[debts]) > 0 && q[debts][0].key < l.Level {
+		s.rerank(q[debts][0].node, e)
+	}
+	switch {
+	case len(q[debts]) == 0 && len(q[turns]) == 0:
+		return none
+	case len(q[turns]) == 0:
+		return q[debts][0].node
+	case len(q[debts]) > 0 && q[debts][0].prio > q[turns][0].prio:
+		return q[debts][0].node
+	}
+	return q[turns][0].node
+}
+
+// rise lifts the level to a node that has the next turn although it is in debt, if all who
+// wait are. Otherwise all would drift to the bound of debts, where differences are lost.
+func (s *Scheduler) rise(n int32, e int) {
+	p := s.Nodes[n].Parent
+	if d := s.policy(p); d != Credit && d != Band {
+		return
+	}
+	if len(s.sides[p].queues[e][turns]) == 0 {
+		l := &s.Nodes[p].Lanes[e]
+		l.Level = max(l.Level, s.Nodes[n].Lanes[e].Tag)
+	}
+}
+
+// fall is the reverse of rise, for a change of weights: if all able children of p have
+// credit, it lowers the level to the one with the least. While all have credit they take
+// turns whatever their weights.
+func (s *Scheduler) fall(p int32, e int) {
+	most, some := int64(0), false
+	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {
+		if l := &s.Nodes[c].Lanes[e]; l.Able > 0 && (!some || l.Tag > most) {
+			most, some = l.Tag, true
+		}
+	}
+	if l := &s.Nodes[p].Lanes[e]; some {
+		l.Level = min(l.Level, most)
+	}
+}
+
+// lower puts each level to the least tag, for a change to dfq, where no tag is below it.
+func (s *Scheduler) lower() {
+	for n := range s.Nodes {
+		if s.Nodes[n].Kind != Inner || int32(n) == root {
+			continue
+		}
+		for e := range s.Engines {
+			if up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]; s.Nodes[n].Lanes[e].Able > 0 {
+				up.Level = min(up.Level, s.Nodes[n].Lanes[e].Tag)
+			}
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package sched
+
+// Beside the state the scheduler keeps which children could have the next turn, in heaps, so
+// that a decision looks at few of many. rebuild makes all of it from the state.
+
+// side is what is kept beside a node.
+type side struct {
+	slots  []slot      // by engine
+	queues [][2][]rank // by engine: children that are ready
+}
+
+// slot is where a node stands in lists of others.
+type slot struct {
+	pos   int32 // in its queue, none if it is not ready
+	queue uint8
+	rest  int32 // in rests, none if it does not rest
+	card  int32 // in loaded, while it has requests there
+}
+
+// rank is a node in a queue, with what orders it.
+type rank struct {
+	node  int32
+	prio  int8 // higher goes first
+	class uint8
+	key   int64
+}
+
+// The queues of a parent.
+const (
+	turns = 0 // by turn
+	debts = 1 // by tag
+)
+
+func newSide(engines int) side {
+	sd := side{slots: make([]slot, engines), queues: make([][2][]rank, engines)}
+	for e := range sd.slots {
+		sd.slots[e] = slot{pos: none, rest: none}
+	}
+	return sd
+}
+
+func (a rank) before(b rank) bool {
+	switch {
+	case a.prio != b.prio:
+		return a.prio > b.prio
+	case a.class != b.class:
+		return a.class < b.class
+	case a.key != b.key:
+		return a.key < b.key
+	}
+	return a.node < b.node
+}
+
+// rebuild makes what follows from the state, and ranks all nodes anew.
+func (s *Scheduler) rebuild() {
+	s.sides, s.rests = s.sides[:0], s.rests[:0]
+	s.foretold, s.loaded = s.foretold[:0], s.loaded[:0]
+	s.least = s.leastLimit()
+	for range s.Nodes {
+		s.sides = append(s.sides, newSide(len(s.Engines)))
+	}
+	for e := range s.Engines {
+		s.foretold, s.loaded = append(s.foretold, 0), append(s.loaded, nil)
+		for i := range s.Nodes {
+			node, n := &s.Nodes[i], int32(i)
+			if node.Kind == Gone {
+				continue
+			}
+			l := &node.Lanes[e]
+			if l.Rests {
+				s.addRest(n, e, l.RestEnd)
+			}
+			if node.Kind != Channel {
+				continue
+			}
+			if !node.Chan.Stalled {
+				s.foretold[e] += l.Pending
+			}
+			if l.Inflight > 0 {
+				s.load(n, e)
+			}
+		}
+	}
+	for i := range s.Nodes {
+		for e := range s.Engines {
+			if s.Nodes[i].Kind == Channel {
+				s.settle(int32(i), e)
+			}
+		}
+	}
+}
+
+// resume makes what follows from a frozen state, with all nodes where they stood.
+func (s *Scheduler) resume() {
+	var stood []Stand
+	for n := range s.Nodes {
+		for e := range s.Nodes[n].Lanes {
+			stood = append(stood, s.Nodes[n].Lanes[e].Stand)
+		}
+	}
+	s.rebuild()
+	for n := range s.Nodes {
+		for e := range s.Nodes[n].Lanes {
+			if s.sides[n].slots[e].pos == none {
+				s.Nodes[n].Lanes[e].Stand = stood[0]
+			} else {
+				s.stand(int32(n), e, stood[0])
+			}
+			stood = stood[1:]
+		}
+	}
+}
+
+// settle ranks a node anew if it could have a turn, and with it those above. Under FIFO the
+// oldest submission below a node counts all the way up.
+func (s *Scheduler) settle(n int32, e int) {
+	for n != root && (s.rerank(n, e) || s.Config.Policy == FIFO) {
+		n = s.Nodes[n].Parent
+	}
+}
+
+// rerank puts a node where it belongs among its siblings. It reports whether the node became
+// ready, or is ready no longer.
+func (s *Scheduler) rerank(n int32, e int) bool {
+	s.looks++
+	was := s.sides[n].slots[e].pos != none
+	if !s.ready(n, e) {
+		s.unready(n, e)
+		return was
+	}
+	s.stand(n, e, s.rank(n, e))
+	return !was
+}
+
+// stand puts a node that is ready into its place.
+func (s *Scheduler) stand(n int32, e int, st Stand) {
+	node, sl, q := &s.Nodes[n], &s.sides[n].slots[e], st.Queue
+	p := node.Parent
+	node.Lanes[e].Stand = st
+	r := rank{n, int8(node.Config.Priority), st.Class, st.Key}
+	if sl.pos != none && sl.queue == q {
+		if list := s.sides[p].queues[e][q]; list[sl.pos] != r {
+			list[sl.pos] = r
+			s.fix(p, e, q, sl.pos)
+		}
+		return
+	}
+	s.unready(n, e)
+	list := append(s.sides[p].queues[e][q], r)
+	s.sides[p].queues[e][q] = list
+	sl.pos, sl.queue = int32(len(list)-1), q
+	s.fix(p, e, q, sl.pos)
+}
+
+// unready takes a node out of its queue.
+func (s *Scheduler) unready(n int32, e int) {
+	sl := &s.sides[n].slots[e]
+	if sl.pos == none {
+		return
+	}
+	p, at := s.Nodes[n].Parent, sl.pos
+	list := s.sides[p].queues[e][sl.queue]
+	last := int32(len(list) - 1)
+	list[at] = list[last]
+	s.sides[list[at].node].slots[e].pos = at
+	s.sides[p].queues[e][sl.queue] = list[:last]
+	sl.pos = none
+	if at < last {
+		s.fix(p, e, sl.queue, at)
+	}
+}
+
+// fix restores the heap around a place.
+func (s *Scheduler) fix(p int32, e int, q uint8, at int32) {
+	list := s.sides[p].queues[e][q]
+	r := list[at]
+	put := func(at int32, r rank) {
+		s.looks++
+		list[at] = r
+		s.sides[r.node].slots[e].pos = at
+	}
+	for at > 0 && r.before(list[(at-1)/2]) {
+		put(at, list[(at-1)/2])
+		at = (at - 1) / 2
+	}
+	for {
+		down := 2*at + 1
+		if int(down) >= len(list) {
+			break
+		}
+		if int(down+1) < len(list) && list[down+1].before(list[down]) {
+			down++
+		}
+		if !list[down].before(r) {
+			break
+		}
+		put(at, list[down])
+		at = down
+	}
+	put(at, r)
+}
+
+// ready says whether a node could have a turn.
+func (s *Scheduler) ready(n int32, e int) bool {
+	node := &s.Nodes[n]
+	l := &node.Lanes[e]
+	if node.Block != 0 || l.Rests || l.Held {
+		return false
+	}
+	if node.Kind == Channel {
+		return l.Waiting > 0 && !node.Chan.Stalled && l.Inflight < s.window()
+	}
+	q := &s.sides[n].queues[e]
+	return len(q[turns])+len(q[debts]) > 0
+}
+
+// window is how many requests of one channel may be on the card.
+func (s *Scheduler) window() int {
+	if s.Config.Policy == DFQ {
+		return dfqWindow
+	}
+	return int(^uint(0) >> 1)
+}
+
+// rank is where a ready node belongs among its siblings.
+func (s *Scheduler) rank(n int32, e int) Stand {
+	p, l := s.Nodes[n].Parent, &s.Nodes[n].Lanes[e]
+	st := Stand{Queue: turns, Key: l.Turn}
+	switch policy := s.policy(p); policy {
+	case FIFO:
+		st.Key = s.oldest(n, e)
+	case Credit, Band:
+		if l.Tag >= s.Nodes[p].Lanes[e].Level {
+			st.Queue, st.Key = debts, l.Tag
+		} else if policy == Band && s.overShare(n, e) {
+			st.Class = 1
+		}
+	}
+	return st
+}
+
+// oldest is the number of the oldest submission that waits at or below n. For a group it is
+// that of the channel which is next.
+func (s *Scheduler) oldest(n int32, e int) int64 {
+	for s.Nodes[n].Kind != Channel {
+		next := s.sides[n].queues[e][turns][0]
+		if !s.isGroup(n) {
+			return next.key
+		}
+		n = next.node
+	}
+	return s.Nodes[n].Chan.Batches[0].Seq
+}
+
+// resettle settles a node and everything below it.
+func (s *Scheduler) resettle(n int32) {
+	for m, stop := n, s.after(n); m != stop; m, _ = s.follow(m, 0) {
+		for e := range s.Engines {
+			if m != root {
+				s.settle(m, e)
+			}
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package sched
+
+import "time"
+
+// Under timeslice one child at a time has the node. The card's slices go by the clock. Below
+// the card, where a holder does not have the card for itself, a slice is a time served.
+
+// sliceGrace is how long an idle holder keeps the card.
+const sliceGrace = 500 * time.Microsecond
+
+// clock measures slices of p's children.
+func (s *Scheduler) clock(p int32, e int) time.Duration {
+	if p == root {
+		return s.Now
+	}
+	return s.Nodes[p].Lanes[e].Account.Busy
+}
+
+// slice is the configured one, times the child's weight over the mean weight of the round.
+func (s *Scheduler) slice(n int32, e int) time.Duration {
+	l := &s.Nodes[s.Nodes[n].Parent].Lanes[e]
+	base := s.Config.Timeslice.Slice
+	d := float64(base) * float64(s.weight(n)) * float64(l.RoundOf) / float64(max(l.RoundAll, 1))
+	return max(base/64, min(base*64, time.Duration(d)))
+}
+
+// round begins another round when the child that is next had a turn in this one. The weights
+// of the round are fixed then: by who can go on at the moment, a child that is always chosen
+// while another rests would have slices unlike its equals'.
+func (s *Scheduler) round(next, p int32, e int) {
+	l := &s.Nodes[p].Lanes[e]
+	if s.Nodes[next].Lanes[e].Turn >= l.Round {
+		s.Turn++
+		l.Round, l.RoundOf, l.RoundAll = s.Turn, l.Rivals, l.Live
+	}
+}
+
+// chooseSlice keeps to the holder until its slice is over and its requests have ended, then
+// finds the next child that has not overstayed.
+func (s *Scheduler) chooseSlice(p int32, e int) int32 {
+	s.period(p, e)
+	l := &s.Nodes[p].Lanes[e]
+	now := s.clock(p, e)
+	if h := l.Holder; h != none {
+		switch keep, wait := s.holds(h, p, e, now); {
+		case wait:
+			return none
+		case keep:
+			return h
+		}
+		l.Holder = none
+	}
+	q := &s.sides[p].queues[e]
+	for skipped := 0; len(q[turns]) > 0; {
+		c := q[turns][0].node
+		s.round(c, p, e)
+		cl := &s.Nodes[c].Lanes[e]
+		slice := s.slice(c, e)
+		if l.Live <= s.weight(c) {
+			cl.Overuse = 0 // alone, it took nothing from anybody
+		}
+		if cl.Overuse <= slice {
+			l.Holder, l.SliceEnd, l.OverFrom, l.IdleAt = c, now+slice, 0, never
+			return c
+		}
+		if skipped++; skipped > len(q[turns]) { // all overstayed: many rounds at once
+			s.payBack(p, e)
+			skipped = 0
+		}
+		cl.Overuse -= slice
+		s.Turn++
+		cl.Turn = s.Turn
+		s.rerank(c, e)
+	}
+	return none
+}
+
+// payBack takes as many slices as possible off everybody's overuse.
+func (s *Scheduler) payBack(p int32, e int) {
+	list := s.sides[p].queues[e][turns]
+	rounds := time.Duration(1) << 62
+	for _, r := range list {
+		rounds = min(rounds, (s.Nodes[r.node].Lanes[e].Overuse-1)/s.slice(r.node, e))
+	}
+	for _, r := range list {
+		s.Nodes[r.node].Lanes[e].Overuse -= max(0, rounds-1) * s.slice(r.node, e)
+	}
+}
+
+// holds says whether the holder keeps the card, or the card waits.
+func (s *Scheduler) holds(h, p int32, e int, now time.Duration) (keep, wait bool) {
+	l := &s.Nodes[p].Lanes[e]
+	ready := s.sides[h].slots[e].pos != none
+	busy := p == root && s.busy(e) > 0 // with the holder's requests
+	switch {
+	case now >= l.SliceEnd || s.Nodes[h].Block != 0 || !ready && s.Nodes[h].Lanes[e].Waiting > 0:
+		return false, busy
+	case ready:
+		l.IdleAt = never
+		return true, false
+	case p != root:
+		return false, false // others can go on
+	case busy:
+		l.IdleAt = never
+		return false, true
+	}
+	if l.IdleAt == never {
+		l.IdleAt = now
+	}
+	end := min(l.SliceEnd, l.IdleAt+sliceGrace)
+	if now >= end {
+		return false, false
+	}
+	s.Engines[e].Wake = end
+	return false, true
+}
+
+// overrun takes note of what a request took beyond its owner's slice.
+func (s *Scheduler) overrun(c int32, e int) {
+	for m := c; m != root; m = s.Nodes[m].Parent {
+		p := s.Nodes[m].Parent
+		l := &s.Nodes[p].Lanes[e]
+		now := s.clock(p, e)
+		if s.policy(p) != Timeslice || l.Holder != m || now <= l.SliceEnd {
+			continue
+		}
+		more := now - max(l.SliceEnd, l.OverFrom)
+		l.OverFrom = now
+		s.Nodes[m].Lanes[e].Overuse += more
+		for a := c; p == root && a != none; a = s.Nodes[a].Parent {
+			s.Nodes[a].Lanes[e].Account.Overrun += more
+		}
+	}
+}
