@@ -23,8 +23,8 @@ type Report struct {
 	Reads  uint64        `json:"reads"` // of declared rows
 	Writes uint64        `json:"writes"`
 	Time   time.Duration `json:"time_ns"`
-	Blocks []BlockCount  `json:"blocks"`
-	Rows   []RowCount    `json:"rows"`
+	Blocks []BlockCount  `json:"blocks,omitempty"`
+	Rows   []RowCount    `json:"rows,omitempty"`
 	Stubs  []RowCount    `json:"stubs,omitempty"` // the rows that are stubs, once more
 	Missed Missed        `json:"missed"`
 }

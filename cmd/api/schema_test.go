@@ -101,15 +101,16 @@ func (g *generator) of(t reflect.Type) object {
 	case reflect.Map:
 		return object{"type": "object", "additionalProperties": g.of(t.Elem())}
 	case reflect.Struct:
-		if _, ok := g.defs[t.Name()]; !ok {
+		name := strings.TrimPrefix(t.String(), "api.")
+		if _, ok := g.defs[name]; !ok {
 			o := object{}
-			g.defs[t.Name()] = o // before its fields: types may contain themselves
+			g.defs[name] = o // before its fields: types may contain themselves
 			properties, required := object{}, []string{}
 			g.fields(t, properties, &required)
 			o["type"], o["properties"], o["required"], o["additionalProperties"] = "object", properties, required, false
 			g.describe(o, t.String())
 		}
-		return object{"$ref": "#/$defs/" + t.Name()}
+		return object{"$ref": "#/$defs/" + name}
 	default:
 		require.True(g.t, k >= reflect.Int && k <= reflect.Uint64, "%v: no such values are printed", t)
 		o := object{"type": "integer"}

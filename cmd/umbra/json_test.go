@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+// validator holds JSON against the definitions in docs/reference/api.schema.json.
+func validator(t *testing.T) func(definition string, text []byte) {
+	data, err := os.ReadFile("../../docs/reference/api.schema.json")
+	require.NoError(t, err)
+	return func(definition string, text []byte) {
+		t.Helper()
+		var schema jsonschema.Schema
+		require.NoError(t, json.Unmarshal(data, &schema))
+		schema.Ref = "#/$defs/" + definition
+		resolved, err := schema.Resolve(nil)
+		require.NoError(t, err)
+		var value any
+		require.NoError(t, json.Unmarshal(text, &value), "%s", text)
+		require.NoError(t, resolved.Validate(value), "%s: %s", definition, text)
+		requireKeys(t, value)
+	}
+}
+
+var (
+	optionKey = regexp.MustCompile(`^[a-z0-9_]+$`)
+	duration  = regexp.MustCompile(`^[0-9.]+(ns|µs|us|ms|s|m|h)$`)
+)
+
+// requireKeys wants options, which the schema leaves open, to keep to its rules.
+func requireKeys(t *testing.T, value any) {
+	object, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	if options, ok := object["options"].(map[string]any); ok {
+		requireOptions(t, options)
+	}
+	gpus, _ := object["gpus"].([]any)
+	for _, g := range gpus {
+		requireKeys(t, g)
+	}
+}
+
+func requireOptions(t *testing.T, options map[string]any) {
+	for key, v := range options {
+		require.Regexp(t, optionKey, key)
+		switch v := v.(type) {
+		case map[string]any:
+			if key != "weights" { // whose keys are processes
+				requireOptions(t, v)
+			}
+		case string:
+			require.NotRegexp(t, duration, v, key)
+		}
+		if strings.HasSuffix(key, "_ns") || key == "vram" {
+			require.IsType(t, float64(0), v, key)
+		}
+		if key == "tpcs" {
+			require.IsType(t, []any{}, v)
+		}
+	}
+}
+
+// TestJSONKeepsToItsSchema: what servers and commands print, with a guest that has done something.
+func TestJSONKeepsToItsSchema(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	for setup, args := range map[string][]string{
+		api.SetupVirtual:     {"--gpu", "name=a,vram=64MiB,socket=a.sock", "--gpu", "name=b,vram=64MiB,socket=b.sock"},
+		api.SetupPassThrough: {"--socket", "a.sock"},
+	} {
+		t.Run(setup, func(t *testing.T) {
+			validate := validator(t)
+			t.Chdir(t.TempDir())
+			at, err := filepath.Abs("c.sock")
+			require.NoError(t, err)
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			code, out, log := make(chan int, 1), new(bytes.Buffer), new(bytes.Buffer)
+			go func() { code <- doMain(ctx, append([]string{"serve", "--json", "--control", at}, args...), out, log) }()
+			k := api.NewClient(at)
+			require.Eventually(t, func() bool {
+				_, err := k.Status(ctx)
+				return err == nil
+			}, patience, time.Millisecond)
+			printed := func(definition string, args ...string) {
+				t.Helper()
+				var stdout, stderr bytes.Buffer
+				require.Equal(t, exitOK, doMain(ctx, append(args, "--json"), &stdout, &stderr), stderr.String())
+				validate(definition, stdout.Bytes())
+			}
+			printed("probe.Device", "vfio-user", "probe", "a.sock")
+			h, err := client.Dial("a.sock", nil)
+			require.NoError(t, err)
+			defer h.Close()
+			require.NoError(t, h.Write32(vfiouser.RegionBAR0, 0x001700, 0xffff0000)) // a rule that it breaks
+			_, err = h.Read32(vfiouser.RegionBAR0, 0xffc)                            // and a register that there is not
+			require.NoError(t, err)
+			control := []string{"--control", at}
+			name := theCard
+			if setup == api.SetupVirtual {
+				name = "a"
+				printed("GPU", append([]string{"gpu", "set", "a", "weight=7", "limits.request=2s"}, control...)...)
+				printed("GPU", append([]string{"gpu", "add", "name=d", "socket=d.sock", "vram=64MiB"}, control...)...)
+				printed("Scheduler", append([]string{"sched", "set", "credit.period=20ms"}, control...)...)
+				printed("Scheduler", append([]string{"sched", "show"}, control...)...)
+				printed("GPUReport", append([]string{"gpu", "remove", "d"}, control...)...)
+			}
+			printed("Status", append([]string{"status"}, control...)...)
+			printed("GPUReport", append([]string{"gpu", "show", name}, control...)...)
+			printed("RegisterTable", append([]string{"regs"}, control...)...)
+			var list bytes.Buffer
+			require.Equal(t, exitOK, doMain(ctx, append([]string{"gpu", "list", "--json"}, control...), &list, log))
+			var gpus []json.RawMessage
+			require.NoError(t, json.Unmarshal(list.Bytes(), &gpus))
+			for _, g := range gpus {
+				validate("GPU", g)
+			}
+			end()
+			require.Equal(t, exitOK, <-code, log.String())
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+			require.Len(t, lines, 2)
+			validate("Serving", []byte(lines[0]))
+			validate("Report", []byte(lines[1]))
+		})
+	}
+}
