@@ -8,7 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// channel is a channel of the card that stands behind a guest's.
+// channel is a channel of the card that executes a guest's channel.
 type channel struct {
 	guest *Guest
 	id    uint8 // the card's number
@@ -23,35 +23,35 @@ type channel struct {
 	listed bool
 
 	// Guarded by Guest.mu.
-	stopped    bool             // by us: faulted or held
-	held       bool             // until the guest's driver has dealt with its error
-	retry      bool             // the method that it was held at is to be tried again
-	failed     gf100.PBDMAError // that it was held at
-	mayHaveRun bool             // it may have run since engine events were last routed
-	active     bool             // it may run, and has not been seen quiet since
-	lastPut    uint32           // the guest's GP_PUT as of its last bell; what it names may not be gathered yet
-	putSeq     uint64           // how often it was heard: GP_PUT comes round
-	roundPut   uint32           // the same of the bell in doing: what a round gathers for, and submits at its end
+	stopped    bool             // by the aggregator: faulted or held
+	held       bool             // until the guest's driver has handled its error
+	retry      bool             // retry the method at which it was held
+	failed     gf100.PBDMAError // the error at which it was held
+	mayHaveRun bool             // since engine events were last routed
+	active     bool             // it may run, and was not seen quiet since
+	lastPut    uint32           // the guest's GP_PUT as of its last doorbell; aliases may not be flushed yet
+	putSeq     uint64           // counts changes of lastPut: GP_PUT wraps around
+	roundPut   uint32           // lastPut when the round began; its end submits up to here
 
-	sent atomic.Bool // by the gate, since engine events were last routed
+	sent atomic.Bool // forwarded by the gate since engine events were last routed
 
-	// saved says that the guest's structures have what the card left of the
-	// channel, and that it has not run since.
+	// saved says that the channel's state was written to the guest's structures and that it
+	// has not run since.
 	saved bool
 }
 
-// A rule says where a field of the card's instance block comes from.
+// A rule says how a field of the card's instance block is made.
 type rule uint8
 
 const (
 	copied     rule = iota // the guest's value
-	translated             // from the guest's value, by code below
-	forced                 // ours
-	refused                // zero, whatever the guest says
+	translated             // computed from the guest's value below
+	forced                 // the value given here
+	refused                // zero
 )
 
-// instanceFields is how the card's instance block is made from the guest's. It
-// lists every field that package gf100 knows; all other bits are zero.
+// instanceFields says how the card's instance block is made from the guest's. It lists every
+// field that package gf100 knows; all other bits are zero.
 var instanceFields = []struct {
 	gf100.Word
 	rule
@@ -66,7 +66,7 @@ var instanceFields = []struct {
 	{gf100.InstPBGetLo, refused, 0}, // a channel begins at a GPFIFO entry
 	{gf100.InstPBGetHi, refused, 0},
 	{gf100.InstRef, copied, 0},
-	{gf100.InstGPBaseLo, copied, 0}, // a virtual address: the shadow bounds it
+	{gf100.InstGPBaseLo, copied, 0}, // a virtual address; the shadow bounds it
 	{gf100.InstGPBaseHi, copied, 0},
 	{gf100.InstGPLimit2, copied, 0},
 	{gf100.InstPDBTarget, forced, 0}, // the shadow lies in VRAM
@@ -74,15 +74,15 @@ var instanceFields = []struct {
 	{gf100.InstPDBHi, translated, 0},
 	{gf100.InstLimitLo, copied, 0},
 	{gf100.InstLimitHi, copied, 0},
-	// Engine contexts of the guest's are the guest's: the card keeps its own.
+	// The card keeps engine contexts of its own.
 	{gf100.InstGRContextLo, refused, 0},
 	{gf100.InstGRContextHi, refused, 0},
-	// The card's name for what it kept of the channel: ours to remember, see
-	// Guest.kept. One that a guest made up names nothing.
+	// The token of the state that the card keeps of the channel; see Guest.kept. A token
+	// made up by a guest names nothing.
 	{gf100.InstTokenLo, translated, 0},
 	{gf100.InstTokenHi, translated, 0},
-	{gf100.InstOwner, translated, 0}, // the guest, for the card's accounts
-	{gf100.InstKeep, translated, 0},  // a state for each channel that the guest may have
+	{gf100.InstOwner, translated, 0}, // the guest's number in the card's accounts
+	{gf100.InstKeep, translated, 0},  // how many states the card may keep for the guest
 }
 
 // instanceValues are the translated fields.
@@ -118,8 +118,8 @@ func (ch *channel) cardUSERD() uint64 {
 	return ch.guest.agg.pollArea + uint64(ch.id)*gf100.USERDSize
 }
 
-// open makes a channel of the card for the guest's instance block at inst. It
-// returns nil, counted, if the guest may not have it.
+// open creates a channel of the card for the guest's instance block at inst. It returns nil
+// and counts the rule if the guest may not have it.
 func (g *Guest) open(gid uint8, inst uint64) *channel {
 	block := make([]byte, gf100.InstanceSize)
 	if !g.read(shadowpt.VRAM, inst, block) {
@@ -172,30 +172,28 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 	return ch
 }
 
-// enterGate gives a channel its place in the scheduler, if there is one, and has it
-// wait for its turn with all that its guest has submitted. It reports whether the
-// guest may have the channel.
+// enterGate adds a channel to the scheduler, if there is one, with all that its guest has
+// submitted. It reports whether the guest may have the channel.
 func (g *Guest) enterGate(ch *channel, block []byte) bool {
 	t := g.agg.gate
 	if t == nil {
 		return true
 	}
-	// The card has not looked at it yet: the channel is not enabled.
+	// The channel is not enabled yet, so the card has not read this.
 	g.agg.ctl.writeVRAM(ch.cardUSERD()+gf100.USERDGPPut, gf100.InstGPGet.Get(block))
 	return t.add(ch, block) == nil
 }
 
-// kept names what the card keeps of a guest's channel that is not bound, so that
-// a driver that binds the same instance block again finds the channel as it was. The
-// guest's block has the name too, so that one that was written anew, for another
-// channel, is a new channel.
+// kept names the state that the card keeps of an unbound channel. A driver that binds the
+// same instance block again continues with that state. The guest's block holds the token,
+// too: a block that was rewritten is a new channel.
 type kept struct {
 	inst  uint64 // the guest's instance block
 	id    uint8  // the card's channel, which is to be the same
 	token uint64
 }
 
-// keep remembers the name of what the card keeps.
+// keep records the token of the state that the card keeps.
 func (g *Guest) keep(ch *channel) {
 	block := make([]byte, gf100.InstanceSize)
 	g.agg.ctl.card.ReadVRAM(ch.inst, block)
@@ -205,12 +203,12 @@ func (g *Guest) keep(ch *channel) {
 	g.mu.Unlock()
 }
 
-// instanceToken reads the card's name for a channel out of an instance block.
+// instanceToken reads the token of the card's saved state from an instance block.
 func instanceToken(inst []byte) uint64 {
 	return uint64(gf100.InstTokenHi.Get(inst))<<32 | uint64(gf100.InstTokenLo.Get(inst))
 }
 
-// instanceSpace reads the address space out of an instance block.
+// instanceSpace reads the address space from an instance block.
 func instanceSpace(inst []byte) shadowpt.Space {
 	dir, target, limit := gf100.InstanceSpace(inst)
 	return shadowpt.Space{Dir: dir, Target: shadowpt.Target(target), Limit: limit}
@@ -228,8 +226,8 @@ func (g *Guest) withinQuota() bool {
 	return n < g.limits.Channels
 }
 
-// close ends a channel of the card. What it had is given back when the card has
-// let go of it; until then it is in limbo, and the guest in safe mode.
+// close ends a channel of the card and frees its resources when it has left the card. If it
+// does not leave, the channel is stuck and the guest quarantined.
 func (g *Guest) close(ch *channel) {
 	a := g.agg
 	a.ctl.disable(ch.id)
@@ -242,21 +240,21 @@ func (g *Guest) close(ch *channel) {
 		if a.gate != nil {
 			a.gate.giveUp(ch)
 		}
-		g.quarantine("the card does not give a channel back")
+		g.quarantine("a channel does not leave the card")
 		return
 	}
 	g.finishClose(ch)
 }
 
-// leaveCard waits, with a bound, until a disabled channel is on no PBDMA. A
-// neighbour that does not leave is not this guest's to wait for.
+// leaveCard waits, with a bound, until a disabled channel is on no PBDMA. It does not wait
+// for stuck channels of other guests.
 func (g *Guest) leaveCard(ch *channel, listed bool) bool {
 	c := &g.agg.ctl
-	if (g.quarantined.Load() || g.cardTimedOut) && c.running(ch.id) { // it has been waited for
+	if (g.quarantined.Load() || g.cardTimedOut) && c.running(ch.id) { // waited for already
 		return false
 	}
 	if g.cardTimedOut {
-		return true // it is disabled and off the card; the next runlist is without it
+		return true // disabled and off the card; the next runlist omits it
 	}
 	g.inlineCredits = maxInlineCredits
 	ok := !listed || c.commitRunlist(g.agg.listed)
@@ -267,9 +265,9 @@ func (g *Guest) leaveCard(ch *channel, listed bool) bool {
 	return ok || !c.running(ch.id)
 }
 
-// finishClose gives back what a channel had that is on no PBDMA. What the card
-// has reported of it goes to its guest first: a later owner of the same instance
-// block and number must not get it.
+// finishClose frees the resources of a channel that is on no PBDMA. What the card reported of
+// it is routed to its guest first: a later owner of the same instance block and number must
+// not get it.
 func (g *Guest) finishClose(ch *channel) {
 	a := g.agg
 	a.routeAll()
@@ -281,18 +279,18 @@ func (g *Guest) finishClose(ch *channel) {
 	}
 	a.ctl.unbind(ch.id)
 	g.mu.Lock()
-	g.leaving = nil // its number may soon be another's
+	g.leaving = nil // its number may be reused soon
 	g.mu.Unlock()
 	a.routeAll()
 	g.keep(ch)
 	if !g.leave(ch.space) {
-		g.waiting = append(g.waiting, ch) // for an invalidate that works
+		g.waiting = append(g.waiting, ch) // until an invalidate completes
 		return
 	}
 	g.release(ch)
 }
 
-// release gives back the names of a channel that the card knows no more.
+// release frees the instance block and number of a channel that the card does not use.
 func (g *Guest) release(ch *channel) {
 	g.agg.ctl.card.WriteVRAM(ch.cardUSERD(), make([]byte, gf100.USERDSize))
 	g.freeInstance(ch.inst)
@@ -300,7 +298,7 @@ func (g *Guest) release(ch *channel) {
 	g.stats.Unbinds.Add(1)
 }
 
-// reap looks again at channels that the card had not given back.
+// reap checks the stuck channels again.
 func (g *Guest) reap() {
 	left := g.stuckChannels[:0]
 	for _, ch := range g.stuckChannels {
@@ -316,9 +314,9 @@ func (g *Guest) reap() {
 	}
 }
 
-// saveBack writes what the card keeps of a channel that is off it into the
-// guest's own structures. It is done before the guest can see that the channel
-// is off: after that the memory may be something else already.
+// saveBack writes the state of a channel that has left the card to the guest's structures.
+// It must precede the moment when the guest can see that the channel is off: after that the
+// guest may reuse the memory.
 func (g *Guest) saveBack(ch *channel) {
 	ours := make([]byte, gf100.InstanceSize)
 	if !g.agg.ctl.card.ReadVRAM(ch.inst, ours) {
@@ -335,17 +333,15 @@ var userdShown = [...]uint64{
 	gf100.USERDGet, gf100.USERDRef, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi, gf100.USERDGetHi, gf100.USERDGPGet,
 }
 
-// showUSERD copies what the card has written to a channel's USERD to the
-// guest's.
+// showUSERD copies what the card wrote to a channel's USERD to the guest's.
 func (g *Guest) showUSERD(ch *channel) {
 	g.moving.RLock()
 	defer g.moving.RUnlock()
 	g.copyUSERD(ch)
 }
 
-// copyUSERD is showUSERD with Guest.moving held: a page that changes its home under a
-// write would lose it. Only changes are written: each write makes the card look at every
-// semaphore that is waited for.
+// copyUSERD is showUSERD with Guest.moving held: a write to a page that moves would be lost.
+// It writes only changes, because each write makes the card check every waiting semaphore.
 func (g *Guest) copyUSERD(ch *channel) {
 	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
 	if !ok {
@@ -364,9 +360,9 @@ func (g *Guest) copyUSERD(ch *channel) {
 	}
 }
 
-// loadUSERD fills the card's USERD from the guest's, before the channel is bound:
-// the fields that are forwarded, or shown, and nothing else. While pages move it waits:
-// who moves them knows only the channels that there were, see [Aggregator.numbers].
+// loadUSERD fills the card's USERD from the guest's before the channel is bound: only the
+// fields that are forwarded or shown. It waits while pages move, because the mover knows
+// only the channels that existed before, see [Aggregator.numbers].
 func (g *Guest) loadUSERD(ch *channel) {
 	c := g.agg.ctl.card
 	page := make([]byte, gf100.USERDSize)

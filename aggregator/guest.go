@@ -33,65 +33,64 @@ type Guest struct {
 	moving sync.RWMutex
 
 	mu               sync.Mutex // guards what follows
-	wake             *sync.Cond // there is something to do, or something was done
-	eventsReady      *sync.Cond // there are news
-	eventsDelivered  *sync.Cond // the guest has been told
+	wake             *sync.Cond // pending or current changed
+	eventsReady      *sync.Cond // events are to be delivered
+	eventsDelivered  *sync.Cond // events have been delivered
 	channels         [gf100.Channels]guestChannel
 	pending          requests
 	current          requests
-	binding          channelSet // of doing.bind, those whose turn is still to come
-	ending           bool       // doing starts nothing
-	leaving          *channel   // that is being closed, until the card has let go of it
-	begun            uint64     // rounds of work
+	binding          channelSet // of current.bind, those not processed yet
+	ending           bool       // current only ends channels
+	leaving          *channel   // being closed, until it has left the card
+	begun            uint64     // rounds of the worker
 	done             uint64
-	kept             [gf100.Channels]kept // written by the guest's goroutine alone
+	kept             [gf100.Channels]kept // written by the worker only
 	events           events
 	delivering       bool
-	deferred         invalidations // put off until the next work that could see them
-	remapped         [2]uint64     // bus addresses whose mapping changed since the last scan: from, to
+	deferred         invalidations // must be flushed before a channel of their spaces runs
+	remapped         [2]uint64     // bus addresses whose mapping changed since the last update: from, to
 	policy           shadowpt.Policy
-	detached         card.Bus             // memory that the guest has, but the card no longer reaches
+	detached         card.Bus             // the guest's memory after the card lost access to it
 	blocked          bool                 // PFIFO lets no channel of the guest run
-	served           [gf100.Engines]uint8 // number plus one of the channel that each engine was last seen with
-	quarantineReason string               // why the guest is in safe mode
+	served           [gf100.Engines]uint8 // by engine: number plus one of the channel last seen on it
+	quarantineReason string               // "" if the guest is not quarantined
 	errorBudget      leakyBucket
 	tableBudget      leakyBucket // of table work
 	closing          bool        // Remove was called
-	ended            bool        // and everything has ended
+	ended            bool        // and the worker has ended
 
-	quarantined atomic.Bool // unsafe is set
+	quarantined atomic.Bool // quarantineReason is set
 
-	// tracker's Watch is anybody's, the rest the guest's goroutine's.
+	// Any goroutine may use the tracker's Watch; the rest belongs to the worker.
 	tracker *shadowpt.Tracker
 	// eager is a copy of policy.Sync == SyncEager that needs no lock.
 	eager atomic.Bool
 
-	// Owned by who has filled doing: the guest's goroutine for a round, and at its end, or a
-	// trap that does a little in its place (see atonce.go), which uses the next two only.
+	// The rest belongs to whoever has filled current: the worker for a round, or a trap on
+	// the fast path, which uses listed and inlineCredits only.
 	listed        channelSet // the guest's channels on its last runlist
-	inlineCredits int        // traps that may ask the card before a round has done so
+	inlineCredits int        // inline requests left until a round grants more
 
-	own          partition // what is free of ownRuns, all of it zero
+	own          partition // free memory of ownRuns, all zero
 	spaces       map[spaceKey]*space
 	tableWork    *shadowpt.Work
 	tableMeter   tableWorkMeter
 	following    bool // the tracker follows the shadows
 	stale        bool // shadows changed since the card's last invalidate
-	uncertain    bool // the last invalidate did not come to its end
-	cardTimedOut bool // the card was waited for in vain in this round
+	uncertain    bool // the last invalidate timed out
+	cardTimedOut bool // a wait for the card timed out in this round
 
-	// What the card has not let go of: channels, and, after those, tables and
-	// channels' names that wait for an invalidate.
+	// Channels that do not leave the card; channels and tables that wait for an invalidate.
 	stuckChannels []*channel
 	waiting       []*channel
 	retiredSpaces []*space
 
-	removed bool // guarded by Aggregator.mu: only its memory is still there
+	removed bool // only its memory is left; guarded by Aggregator.mu
 	working sync.WaitGroup
 }
 
-// guestChannel is an entry of the guest's channel table: what the guest asked
-// for, and the card's channel that stands behind it, if any.
+// guestChannel is an entry of the guest's channel table: the requested state, and the
+// card's channel behind it, if any.
 type guestChannel struct {
 	inst    uint64 // of the instance block, in the guest's VRAM
 	bound   bool
@@ -120,9 +119,9 @@ func (g *Guest) start() {
 	go g.deliverEvents()
 }
 
-// Remove ends the guest's channels, scrubs its memory and gives everything back.
-// Calls that are under way return; no other may follow. If the card does not let
-// go of a channel, what belongs to it stays out of use, and Remove says so.
+// Remove ends the guest's channels, scrubs its memory and frees everything. Calls under way
+// return; no other may follow. If a channel does not leave the card, its memory stays out of
+// use and Remove returns an error.
 func (g *Guest) Remove() error {
 	g.DetachMemory()
 	g.mu.Lock()
@@ -135,7 +134,7 @@ func (g *Guest) Remove() error {
 	}
 	if n := len(g.stuckChannels) + len(g.waiting) + len(g.retiredSpaces); n > 0 {
 		g.outOfUse()
-		return fmt.Errorf("aggregator: guest %s: the card has not let go of %d channels and page tables; their memory stays out of use until it is reset", g.name, n)
+		return fmt.Errorf("aggregator: guest %s: %d channels and page tables are still in use by the card; their memory stays out of use until the card is reset", g.name, n)
 	}
 	if err := g.CloseWindows(); err != nil {
 		g.outOfUse()
@@ -146,7 +145,7 @@ func (g *Guest) Remove() error {
 	return err
 }
 
-// outOfUse keeps the memory of a guest that has ended from everybody.
+// outOfUse keeps the memory of a removed guest allocated.
 func (g *Guest) outOfUse() {
 	g.agg.mu.Lock()
 	defer g.agg.mu.Unlock()
@@ -165,7 +164,7 @@ func (g *Guest) scrub() error {
 	return nil
 }
 
-// scrubOwn clears what the aggregator keeps for the guest, before it is used.
+// scrubOwn clears the memory that the aggregator keeps for the guest, before its first use.
 func (g *Guest) scrubOwn() error {
 	for _, r := range g.ownRuns {
 		if err := g.agg.ctl.card.ScrubVRAM(r.addr, r.size); err != nil {
@@ -175,9 +174,9 @@ func (g *Guest) scrubOwn() error {
 	return nil
 }
 
-// Reset ends all channels and scrubs the memory, as a function-level reset does.
-// It waits, with a bound, until the card has let go. What the guest has not been
-// told by then, it is not told any more. The windows are the caller's to close.
+// Reset ends all channels and scrubs the memory, as a function-level reset does. It waits,
+// with a bound, until the channels have left the card, and drops undelivered events. The
+// caller closes the windows.
 func (g *Guest) Reset() error {
 	g.mu.Lock()
 	for id := range uint8(gf100.Channels) {
@@ -202,17 +201,16 @@ func (g *Guest) Reset() error {
 	return g.scrub()
 }
 
-// await waits until the guest's goroutine has done all that is in todo, or has
-// ended. Each of its waits for the card is bounded, and a round does not wait
-// for the card again after one that failed. Guest.mu is held.
+// await waits until the worker has completed all pending requests, or has ended. Each of its
+// waits for the card is bounded, and a round does not wait again after one that timed out.
+// Guest.mu is held.
 func (g *Guest) await() { g.awaitUntil(time.Time{}) }
 
-// awaitGrace is how many looks behind its bound a wait has before it is in vain, each a
-// while after the one before: who stood still for long stood still with the card and the
-// goroutine, and they go on when it does. More than the round's own wait has (pollGrace).
+// awaitGrace is how many extra looks follow the deadline: if this process was descheduled,
+// so were the card and the worker. It exceeds pollGrace, the worker's own.
 const awaitGrace = 2 * pollGrace
 
-// awaitUntil is await with a bound, and says whether it did without it.
+// awaitUntil is await with a deadline. It returns false if the deadline passed.
 func (g *Guest) awaitUntil(deadline time.Time) bool {
 	var again *time.Timer
 	if !deadline.IsZero() {
@@ -234,30 +232,30 @@ func (g *Guest) awaitUntil(deadline time.Time) bool {
 	return true
 }
 
-// lookUp makes everybody who waits look at the clock.
+// lookUp makes all waiters check the clock.
 func (g *Guest) lookUp() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.wake.Broadcast()
 }
 
-// AttachMemory gives the guest's channels the memory behind its bus addresses.
-// From then on, before pages of it go, Unmapped is called, or DetachMemory.
+// AttachMemory sets the memory behind the guest's bus addresses. From then on the caller
+// must call Unmapped or DetachMemory before pages of it disappear.
 func (g *Guest) AttachMemory(m card.Bus) {
 	g.setDetached(nil)
 	g.agg.bus.attach(g.index, m)
 	g.Mapped(0, g.agg.bus.window())
 }
 
-// Mapped is called when n bytes of bus addresses from addr on have come. Entries
-// that name them become valid when the shadows are next brought up to date.
+// Mapped reports that n bytes of bus addresses from addr on were mapped. Entries that name
+// them become valid at the next update of the shadows.
 func (g *Guest) Mapped(addr, n uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.noteRemapped(addr, n)
 }
 
-// noteMoved widens moved. Guest.mu is held.
+// noteRemapped widens remapped. Guest.mu is held.
 func (g *Guest) noteRemapped(addr, n uint64) {
 	window := g.agg.bus.window()
 	from, to := min(addr, window), min(addr+min(n, window), window)
@@ -273,13 +271,13 @@ func (g *Guest) setDetached(m card.Bus) {
 	g.detached = m
 }
 
-// DetachMemory takes it away. When it returns, nothing of the card uses it.
+// DetachMemory removes the memory. When it returns, the card no longer uses it.
 func (g *Guest) DetachMemory() {
 	g.setDetached(nil)
 	g.agg.bus.attach(g.index, nil)
 	g.mu.Lock()
 	g.noteRemapped(0, g.agg.bus.window())
-	g.pending.invalidate.unmapped = true // whatever the next round is for
+	g.pending.invalidate.unmapped = true // in whatever round comes next
 	g.mu.Unlock()
 	if !g.agg.ctl.invalidate() {
 		g.stats.CardTimeout.Add(1)
@@ -287,11 +285,10 @@ func (g *Guest) DetachMemory() {
 	}
 }
 
-// Unmapped is called when n bytes of bus addresses from addr on have gone, before
-// anybody is told that they have. It returns when no shadow names them and no
-// access of the card still uses them. If the card does not say so in time, the
-// guest loses all of its memory, without asking the card, and its channels: a
-// reset that ends safe mode gives the memory back.
+// Unmapped reports that n bytes of bus addresses from addr on were unmapped. It returns when
+// no shadow names them and no access of the card still uses them. If the card does not
+// confirm that in time, the guest is quarantined and the card loses access to all of its
+// memory. A reset that ends the quarantine gives the memory back.
 func (g *Guest) Unmapped(addr, n uint64) {
 	begin := time.Now()
 	g.mu.Lock()
@@ -306,7 +303,7 @@ func (g *Guest) Unmapped(addr, n uint64) {
 	lost := !inTime || g.uncertain
 	g.mu.Unlock()
 	if lost {
-		g.quarantine("the card does not say that it has let go of memory")
+		g.quarantine("the card does not confirm that it stopped using unmapped memory")
 		g.agg.bus.attach(g.index, nil)
 		g.agg.bus.barrier()
 		g.setDetached(m)
@@ -318,8 +315,7 @@ func (g *Guest) Unmapped(addr, n uint64) {
 // Name returns the guest's name.
 func (g *Guest) Name() string { return g.name }
 
-// Owner is what the card's accounts know the guest by. It is another guest's when
-// this one has been removed.
+// Owner returns the guest's number in the card's accounts. It is reused after Remove.
 func (g *Guest) Owner() int { return g.index }
 
 // VRAM returns the size of the guest's memory in bytes.

@@ -8,35 +8,33 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// todo is what the guest's goroutine has to do. It is a state, not a queue: a
-// guest that asks a thousand times costs no more than one that asks once. What is under way
-// is in another, Guest.doing: the goroutine's, or that of a trap that does without it what
-// takes channels off the card (see atonce.go). What traps do so does not become one: it is
-// counted.
+// requests are flags, not a queue: repeated requests collapse into at most one further round
+// of the worker. Guest.pending collects them; the worker moves them to Guest.current for a
+// round. A trap on the fast path fills current itself (see fastpath.go).
 type requests struct {
 	bind       channelSet // inst or bound changed
 	preempt    channelSet
 	doorbells  channelSet
-	gather     channelSet // of bell: those that were not heard, or whose work may not be where the card finds it
+	gather     channelSet // of doorbells: GP_PUT must be read again after aliases were flushed
 	reset      bool
 	schedule   bool // whether channels may run changed
 	runlist    bool
 	base       uint32 // NV_PFIFO_RUNLIST_BASE
 	count      uint32
 	invalidate invalidations
-	asked      bool             // by the guest, which waits for it: of invalidate, what was not put off
-	entries    bool             // table entries were written that are to be applied at once
-	policy     *shadowpt.Policy // the shadows are to be kept like that from now on
+	asked      bool             // the guest polls for an invalidate that was not deferred
+	entries    bool             // apply eagerly written table entries
+	policy     *shadowpt.Policy // change how shadows are maintained
 }
 
-// invalidations names the directories whose shadows have to be built anew.
+// invalidations names the directories whose shadows must be updated.
 type invalidations struct {
 	all bool
-	// unmapped says that memory was taken from the guest: entries that still name
-	// it are no fault of its.
+	// unmapped says that memory was unmapped: entries that still name it are not counted
+	// as foreign.
 	unmapped bool
 
-	dirs [4]spaceKey // more than four make it all
+	dirs [4]spaceKey // more than four set all
 	n    int
 }
 
@@ -71,19 +69,18 @@ func (t *requests) empty() bool {
 	return t.bind.empty() && t.preempt.empty() && t.doorbells.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && t.policy == nil
 }
 
-// urgent reports whether something is there that does not wait for the rate of
-// shadows: memory that goes, and a reset.
+// urgent reports whether a request must not wait for the rate of table work: unmapped memory
+// or a reset.
 func (t *requests) urgent() bool { return t.reset || t.invalidate.unmapped }
 
-// bindsOnly reports whether there is nothing but channels to bind, unbind and preempt, and
-// invalidates.
+// bindsOnly reports whether there are only binds, unbinds, preempts and invalidates.
 func (t *requests) bindsOnly() bool {
 	rest := *t
 	rest.bind, rest.preempt, rest.invalidate = channelSet{}, channelSet{}, invalidations{}
 	return rest.empty()
 }
 
-// bellsOnly reports whether there is nothing but bells, which no register asks about.
+// doorbellsOnly reports whether there are only doorbells: no register polls for those.
 func (t *requests) doorbellsOnly() bool {
 	rest := *t
 	rest.doorbells = channelSet{}
@@ -98,7 +95,7 @@ func (s *channelSet) remove(id uint8)   { s[id/64] &^= 1 << (id % 64) }
 func (s *channelSet) has(id uint8) bool { return s[id/64]>>(id%64)&1 != 0 }
 func (s *channelSet) empty() bool       { return *s == channelSet{} }
 
-// without returns how many members are not in o.
+// without returns the number of members that are not in o.
 func (s *channelSet) without(o channelSet) (n int) {
 	for i, word := range s {
 		n += bits.OnesCount64(word &^ o[i])

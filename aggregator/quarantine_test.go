@@ -84,7 +84,7 @@ func TestCardNeverAnswers(t *testing.T) {
 	require.LessOrEqual(t, rounds, uint64(4), "one that was under way and one's own, for each of the two")
 	require.NotZero(t, g.stats.CardTimeout.Load())
 	err := g.Remove()
-	require.ErrorContains(t, err, "has not let go")
+	require.ErrorContains(t, err, "still in use by the card")
 	free := a.Free()
 	_, err = a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, &recorder{})
 	require.NoError(t, err)

@@ -7,11 +7,11 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// What a virtual GPU asks of its share of the card. These calls come from traps:
-// they note what is wanted and return.
+// The requests of a virtual GPU. These calls come from traps: they record the request and
+// return.
 
-// Time returns the card's PTIMER in nanoseconds, without asking the card: it is
-// too often wanted.
+// Time returns the card's PTIMER in nanoseconds. It is computed, because reading the card
+// costs too much for its frequency.
 func (g *Guest) Time() uint64 { return g.agg.time() }
 
 // Bind acts on a write of NV_PCCSR_CHANNEL_INST: bit 31 binds the channel to the
@@ -36,14 +36,14 @@ func (g *Guest) setBound(id uint8, inst uint64, on bool) {
 	}
 	if c.ch != nil && !g.rebinding(id) {
 		g.agg.ctl.disable(c.ch.id)
-		g.showUSERD(c.ch) // from now on the memory may become something else
+		g.showUSERD(c.ch) // from now on the guest may reuse the memory
 	}
 	g.pending.bind.add(id)
 	g.wake.Broadcast()
 }
 
-// rebinding reports whether the card's channel is not what the guest's table
-// says. Guest.mu is held.
+// rebinding reports whether a bind or unbind of the channel is not complete. Guest.mu is
+// held.
 func (g *Guest) rebinding(id uint8) bool { return g.pending.bind.has(id) || g.binding.has(id) }
 
 // Enable acts on bit 0 of NV_PCCSR_CHANNEL.
@@ -53,7 +53,7 @@ func (g *Guest) Enable(id uint8, on bool) {
 	c := &g.channels[id]
 	c.enabled = on
 	if c.ch == nil || g.rebinding(id) {
-		return // the goroutine looks at enabled when it has bound the channel
+		return // the worker checks enabled after the bind
 	}
 	if !on {
 		g.agg.ctl.disable(c.ch.id)
@@ -62,7 +62,7 @@ func (g *Guest) Enable(id uint8, on bool) {
 	g.resumeChannel(c.ch)
 }
 
-// goOn lets a channel run, after what is owed to its space.
+// resumeChannel lets a channel run, after deferred invalidates of its space.
 func (g *Guest) resumeChannel(ch *channel) {
 	if g.needsFlush(ch) {
 		g.pending.schedule = true
@@ -79,15 +79,15 @@ func (g *Guest) run(ch *channel) {
 	case ch.retry:
 		g.stats.PBDMAErrors.Add(1)
 		ch.stop(channelError{kind: pbdmaError, pbdma: ch.failed})
-	case g.agg.gate != nil && g.agg.gate.holds(ch): // it goes on when it is its turn
+	case g.agg.gate != nil && g.agg.gate.holds(ch): // the scheduler resumes it
 	default:
 		ch.saved, ch.active, ch.mayHaveRun = false, true, true
 		g.agg.ctl.enable(ch.id)
 	}
 }
 
-// Schedule acts on NV_PFIFO_ENABLE and NV_PFIFO_SCHED_DISABLE: whether the guest's
-// channels may run. Other guests' are no business of those registers.
+// Schedule acts on NV_PFIFO_ENABLE and NV_PFIFO_SCHED_DISABLE: whether this guest's channels
+// may run.
 func (g *Guest) Schedule(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,8 +99,8 @@ func (g *Guest) Schedule(on bool) {
 	g.wake.Broadcast()
 }
 
-// reschedule makes the card follow Schedule. It is the goroutine's, so that a
-// guest that changes its mind a thousand times in a row costs two rounds.
+// reschedule makes the card follow Schedule. It runs in the worker, so that repeated changes
+// collapse into two rounds.
 func (g *Guest) reschedule() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -180,8 +180,7 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	g.wake.Broadcast()
 }
 
-// Invalidated reports whether every invalidate has taken effect, in what the client has
-// mapped, too.
+// Invalidated reports whether every invalidate has taken effect, also in mapped windows.
 func (g *Guest) Invalidated() bool {
 	if !g.Shown() {
 		return false
@@ -191,15 +190,14 @@ func (g *Guest) Invalidated() bool {
 	return !g.pending.asked && !g.current.asked
 }
 
-// Shown reports whether what the client has mapped shows all that it should: a store
-// into it would be to the right page.
+// Shown reports whether mapped windows are up to date: a store goes to the right page.
 func (g *Guest) Shown() bool {
 	set := g.mapped.Load()
 	return set == nil || !set.Pending()
 }
 
-// Refresh brings what the card reports in a channel's USERD into the guest's,
-// before the guest reads it.
+// Refresh copies what the card reports in a channel's USERD to the guest's, before the guest
+// reads it.
 func (g *Guest) Refresh(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -228,11 +226,10 @@ func (g *Guest) EngineStatus(engine int) uint32 {
 	return busy | uint32(ch.gid)
 }
 
-// TriggerFault acts on bit 8 of NV_PFIFO_MMU_FAULT_TRIGGER, with which a driver
-// ends what an engine does not come to an end with: the channel that
-// NV_PFIFO_ENGINE_STATUS shows, or showed last, gets a fault of that engine and is
-// taken off the card. The card's own register would end whoever's channel is
-// there.
+// TriggerFault acts on bit 8 of NV_PFIFO_MMU_FAULT_TRIGGER, with which a driver ends a hung
+// channel: the channel that NV_PFIFO_ENGINE_STATUS shows, or showed last, gets a fault of
+// that engine and is taken off the card. The card's own register would end the channel of
+// any guest.
 func (g *Guest) TriggerFault(engine int) {
 	g.EngineStatus(engine)
 	g.mu.Lock()
@@ -259,14 +256,13 @@ func (g *Guest) ChannelBusy(id uint8) bool {
 	return ch != nil && g.agg.ctl.running(ch.id)
 }
 
-// Resume tells that the guest's driver has dealt with the error that held a
-// channel. The channel goes on after the method.
+// Resume reports that the guest's driver has handled the error that held a channel. The
+// channel continues after the method.
 func (g *Guest) Resume(id uint8) { g.resume(id, false) }
 
-// Retry is Resume for a method that a PBDMA refused and that its driver has not
-// passed over: the channel goes on with it. Nothing that the method depends on
-// can have changed, so it comes to the same end, as soon as the channel may run;
-// the card is not asked again.
+// Retry is Resume for a method that a PBDMA refused and that the driver did not skip. The
+// method would be refused again, so the same error is reported as soon as the channel may
+// run, without asking the card.
 func (g *Guest) Retry(id uint8) { g.resume(id, true) }
 
 func (g *Guest) resume(id uint8, retry bool) {
@@ -282,15 +278,15 @@ func (g *Guest) resume(id uint8, retry bool) {
 	}
 }
 
-// readRunlist returns which of the guest's channels a runlist names. One that no memory
-// answers for is empty, and an error.
+// readRunlist returns which of the guest's channels a runlist names. A runlist outside the
+// guest's memory is empty and reported as an error.
 func (g *Guest) readRunlist(base, count uint32) channelSet {
 	listed, ok := g.lookAtRunlist(base, count)
 	if !ok {
 		g.stats.BadRunlist.Add(1)
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.events.unlisted = true // told with the end of the round
+		g.events.unlisted = true // delivered at the end of the round
 	}
 	return listed
 }

@@ -1,11 +1,11 @@
 package aggregator
 
-// work is the guest's goroutine: it does what is noted in todo, a round at a
-// time, in the order in which one thing depends on another.
+// work is the guest's worker goroutine. Each round executes the pending requests in the order
+// of their dependencies.
 func (g *Guest) work() {
 	defer g.working.Done()
 	for g.next() {
-		g.round(&g.current) // stable until finish: who has filled doing owns it, here or in a trap (atonce.go)
+		g.round(&g.current) // stable until finish
 		g.finish()
 	}
 	g.cardTimedOut = false
@@ -65,12 +65,11 @@ func (g *Guest) takeAll() (left []*channel) {
 	return left
 }
 
-// next waits for something to do and moves it to doing. It returns false when
-// the guest is removed.
+// next waits for requests and makes them current. It returns false when the guest is removed.
 func (g *Guest) next() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.pending.empty() && !g.closing || !g.current.empty() { // a trap's; see atonce.go
+	for g.pending.empty() && !g.closing || !g.current.empty() { // a trap is on the fast path
 		g.wake.Wait()
 	}
 	g.throttle()
@@ -92,7 +91,7 @@ func (g *Guest) next() bool {
 	return true
 }
 
-// starts reports whether channels may run because of it that did not before. Guest.mu is held.
+// starts reports whether the requests may let a channel run. Guest.mu is held.
 func (g *Guest) starts(t *requests) bool {
 	if !t.doorbells.empty() || t.runlist || t.schedule {
 		return true
@@ -102,9 +101,9 @@ func (g *Guest) starts(t *requests) bool {
 	return binds
 }
 
-// hasToPay reports whether something lets channels run for which something is owed. A bell
-// that has only to be gathered for lets its own channel run, and no other. Guest.mu is held.
-func (g *Guest) mustFlush(t *requests) (pays bool) {
+// mustFlush reports whether the requests may let a channel run that needs deferred
+// invalidates flushed. A doorbell lets only its own channel run. Guest.mu is held.
+func (g *Guest) mustFlush(t *requests) (must bool) {
 	rest := *t
 	rest.doorbells = channelSet{}
 	if g.starts(&rest) {
@@ -112,13 +111,13 @@ func (g *Guest) mustFlush(t *requests) (pays bool) {
 	}
 	t.doorbells.each(func(id uint8) {
 		ch := g.channels[id].ch
-		pays = pays || ch == nil || g.needsFlush(ch)
+		must = must || ch == nil || g.needsFlush(ch)
 	})
-	return pays
+	return must
 }
 
-// finish ends a round: bells that waited for it are rung, and the guest may see
-// that it is done.
+// finish ends a round: it submits the doorbells that waited for it, and registers that poll
+// for the round read complete.
 func (g *Guest) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,13 +125,13 @@ func (g *Guest) finish() {
 		g.kept = [len(g.kept)]kept{}
 		g.leaveQuarantine()
 	}
-	bells := g.current.doorbells
+	doorbells := g.current.doorbells
 	g.events.done = g.events.done || !g.current.doorbellsOnly()
 	g.events.runlist = g.events.runlist || g.current.runlist
 	g.current = requests{}
 	g.ending = false
 	g.done = g.begun
-	bells.each(func(id uint8) {
+	doorbells.each(func(id uint8) {
 		if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
 			g.submit(ch, ch.roundPut)
 		}
@@ -143,11 +142,9 @@ func (g *Guest) finish() {
 	}
 }
 
-// rebind makes the card's channel what the guest's table says. It reports
-// whether the new channel is one that the card has to list. From its end on the
-// guest's requests go to that channel, also while the round goes on: nobody looks
-// again whether they came. One that was bound since the round began is the next one's: what
-// it depends on is not done.
+// rebind makes the card's channel match the guest's table. It reports whether the card must
+// list the new channel. When it returns, the guest's requests go to that channel, even
+// within this round. A bind that arrived after the round began is left to the next round.
 func (g *Guest) rebind(id uint8) (relist bool) {
 	g.mu.Lock()
 	c := &g.channels[id]
@@ -172,7 +169,7 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	g.binding.remove(id)
 	g.leaving = nil
 	if ch == nil {
-		g.events.unbound = g.events.unbound || want // told with the end of the round
+		g.events.unbound = g.events.unbound || want // delivered at the end of the round
 		return false
 	}
 	c.ch = ch
@@ -183,15 +180,14 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	if c.enabled {
 		g.run(ch)
 	}
-	if g.agg.gate != nil { // what was submitted before it was bound
+	if g.agg.gate != nil { // work submitted before the bind
 		g.submit(ch, ch.lastPut)
 	}
 	return relist
 }
 
-// refreshShadows brings shadows up to date as far as the round asks for it, and
-// makes the card forget what they were. It comes before everything that lets
-// channels run.
+// refreshShadows updates the shadows that the round requires and makes the card invalidate.
+// It precedes everything that lets channels run.
 func (g *Guest) refreshShadows(t *requests) {
 	if t.policy != nil {
 		g.follow(*t.policy)
@@ -200,27 +196,26 @@ func (g *Guest) refreshShadows(t *requests) {
 	due := v.any() && !g.deferAll(t)
 	switch {
 	case t.entries:
-		g.update(&invalidations{}) // whatever is invalidated besides
+		g.update(&invalidations{}) // covers all spaces
 	case due:
 		g.update(v)
 	}
 	if !due {
-		return // entries that were applied early wait for their invalidate
+		return // eagerly applied entries wait for their invalidate
 	}
 	if v.unmapped || g.stale || len(g.waiting)+len(g.retiredSpaces) > 0 {
 		g.makeCertain()
 	}
 }
 
-// putOffAll puts off the invalidates of a round that lets nothing run: those that
-// came while another round was under way.
+// deferAll defers the invalidates of a round that lets no channel run.
 func (g *Guest) deferAll(t *requests) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.starts(t) && g.deferInvalidate(&t.invalidate)
 }
 
-// makeCertain has the card forget what shadows were.
+// makeCertain makes the card invalidate, and records whether it did.
 func (g *Guest) makeCertain() {
 	ok := g.invalidateCard()
 	g.mu.Lock()
@@ -234,8 +229,8 @@ func (g *Guest) commit(base, count uint32) {
 	g.commitListed()
 }
 
-// commitListed gives the card its runlist with this guest's as it is now.
-// Channels that left it are shown to the guest as the card left them.
+// commitListed gives the card its runlist with this guest's channels as they are now, and
+// saves the state of those that left.
 func (g *Guest) commitListed() {
 	g.inlineCredits = maxInlineCredits
 	left, ok := g.list(g.agg.ctl.commitRunlist)
@@ -245,13 +240,13 @@ func (g *Guest) commitListed() {
 	g.removedFromCard(left)
 }
 
-// list has the card's runlist committed with this guest's as it is now, and returns the
-// channels that leave it.
+// list commits the card's runlist with this guest's channels as they are now, and returns
+// those that leave it.
 func (g *Guest) list(commit func(func() []uint8) bool) (left []*channel, ok bool) {
 	ours := g.bound()
 	g.mu.Lock()
 	for _, ch := range ours {
-		ch.active, ch.mayHaveRun = true, true // it may have been told to fetch while it was not listed
+		ch.active, ch.mayHaveRun = true, true // its doorbell may have rung while it was not listed
 		ch.saved = ch.saved && !g.mayRun(ch)
 	}
 	g.mu.Unlock()
@@ -298,22 +293,22 @@ func (g *Guest) preempt(ids channelSet) {
 	g.removedFromCard(asked)
 }
 
-// tire counts a wait for the card that was in vain. A round does not wait again
-// for what it can do without: who waits for the round must not wait for ever.
+// noteCardTimeout counts a wait for the card that timed out. The round does not wait again
+// where it can do without: others wait for its end.
 func (g *Guest) noteCardTimeout() {
 	g.stats.CardTimeout.Add(1)
 	g.cardTimedOut = true
 }
 
-// takenOff shows the guest channels that have left the card. One that has not,
-// although it must, puts the guest into safe mode.
+// removedFromCard saves the state of channels that have left the card into guest memory. A
+// channel that did not leave although it must quarantines the guest.
 func (g *Guest) removedFromCard(list []*channel) {
 	for _, ch := range list {
 		g.mu.Lock()
 		may := g.mayRun(ch)
 		g.mu.Unlock()
 		if !may && g.agg.ctl.running(ch.id) {
-			g.quarantine("the card does not give a channel back")
+			g.quarantine("a channel does not leave the card")
 			continue
 		}
 		g.saveBack(ch)
@@ -323,7 +318,7 @@ func (g *Guest) removedFromCard(list []*channel) {
 	}
 }
 
-// may reports whether a channel may run as it is listed now. Guest.mu is held.
+// mayRun reports whether a channel is listed, enabled and not stopped. Guest.mu is held.
 func (g *Guest) mayRun(ch *channel) bool {
 	return g.listed.has(ch.gid) && g.channels[ch.gid].enabled && !ch.stopped
 }

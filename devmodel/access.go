@@ -68,9 +68,9 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 		v.sp.Write(uint32(off), p)
 		v.settle()
 	case BAR1:
-		id, bell, _ := v.fifo.poll(off, len(p))
+		id, doorbell, _ := v.fifo.poll(off, len(p))
 		v.window(v.card.WriteBAR(bar, off, p))
-		if bell {
+		if doorbell {
 			v.card.Doorbell(id)
 		}
 	case BAR3:

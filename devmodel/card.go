@@ -2,9 +2,9 @@ package devmodel
 
 import "github.com/umbra-gpu/umbra/mmio/gf100"
 
-// Card is a virtual GPU's share of a card. No call waits: what takes time is
-// noted, and the methods that ask about it answer no until it is done. Values
-// are the guest's own; the card checks every one.
+// Card is a virtual GPU's share of a card. No call waits: operations that take time are
+// queued, and the methods that ask about them answer no until they are complete. Values are
+// the guest's own; the card checks every one.
 type Card interface {
 	// VRAM is the size of the memory that the guest sees, in bytes.
 	VRAM() uint64
@@ -44,9 +44,9 @@ type Card interface {
 	PreemptPending() bool
 	Schedule(on bool)  // whether channels may run at all
 	Doorbell(id uint8) // GP_PUT was written
-	Refresh(id uint8)  // bring USERD up to date before the guest reads it
-	Resume(id uint8)   // the error that held the channel has been dealt with
-	Retry(id uint8)    // the same, but the method that a PBDMA refused is tried again
+	Refresh(id uint8)  // update USERD before the guest reads it
+	Resume(id uint8)   // the driver has handled the error that held the channel
+	Retry(id uint8)    // as Resume, but the method that a PBDMA refused is retried
 	EngineStatus(engine int) uint32
 	TriggerFault(engine int) // ends the engine's channel with an MMU fault
 
@@ -57,13 +57,12 @@ type Card interface {
 // Line is the state of a virtual GPU's interrupt.
 type Line = gf100.Line
 
-// Host is where a virtual GPU's interrupt goes. Interrupt must not block and
-// must not call back.
+// Host receives a virtual GPU's interrupt. Interrupt must not block and must not call back.
 type Host interface {
 	Interrupt(Line)
 }
 
-// noCard stands for the card until Connect: it only tells the time.
+// noCard stands for the card until Connect: only its Time may be called.
 type noCard struct{ Card }
 
 func (noCard) Time() uint64 { return 0 }

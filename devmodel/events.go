@@ -29,8 +29,8 @@ func (v *VGPU) PBDMAError(e gf100.PBDMAError) {
 	v.settle()
 }
 
-// GraphTrap reports a method of channel id that PGRAPH refused. The channel waits
-// until the guest has let its PGRAPH go on.
+// GraphTrap reports a method of channel id that PGRAPH refused. The channel waits until the
+// guest has resumed its PGRAPH.
 func (v *VGPU) GraphTrap(id uint8, t gf100.GraphTrap) {
 	v.refused(refusal{engine: gf100.EngineGR, channel: id, graph: t})
 }
@@ -49,7 +49,7 @@ func (v *VGPU) BindError() {
 	v.settle()
 }
 
-// RunlistError reports a runlist that no memory answers for.
+// RunlistError reports a runlist outside the guest's memory.
 func (v *VGPU) RunlistError() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

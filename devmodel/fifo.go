@@ -7,8 +7,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// fifo is what a guest sees of PFIFO beside its channels: interrupts, faults and
-// the errors of PBDMAs. Guarded by VGPU.mu.
+// fifo is the guest's view of PFIFO besides its channels: interrupts, faults and PBDMA
+// errors. Guarded by VGPU.mu.
 type fifo struct {
 	gf100.FIFOReport
 
@@ -17,8 +17,8 @@ type fifo struct {
 	enable, schedDisable           mmio.Cell
 
 	shown     [gf100.PBDMAs]pbdmaShown
-	errorList []gf100.PBDMAError // that no PBDMA shows yet; at most one a channel
-	faultList []channelFault     // whose slot is taken; at most one a channel
+	errorList []gf100.PBDMAError // not shown by a PBDMA yet; at most one per channel
+	faultList []channelFault     // waiting for their slot; at most one per channel
 }
 
 type channelFault struct {
@@ -29,7 +29,7 @@ type channelFault struct {
 // pbdmaShown is the error that a PBDMA shows.
 type pbdmaShown struct {
 	valid bool
-	skip  bool // the driver said that the method is to be passed over
+	skip  bool // the driver skips the method
 	gf100.PBDMAError
 }
 
@@ -43,14 +43,14 @@ func (f *fifo) resolve(s *mmio.Space) {
 	f.schedDisable = s.Cell("NV_PFIFO_SCHED_DISABLE", 0)
 }
 
-// clear drops the errors that are shown or wait to be.
+// clear drops all errors, shown or waiting.
 func (f *fifo) clear() {
 	f.shown = [gf100.PBDMAs]pbdmaShown{}
 	f.errorList, f.faultList = nil, nil
 }
 
-// channelFault shows a channel's fault, when its slot is free: a channel that
-// stands still must not be one that its driver never hears of.
+// channelFault shows a channel's fault as soon as its slot is free: the driver must learn
+// of every channel that stopped.
 func (f *fifo) channelFault(id uint8, x gf100.MMUFault) {
 	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return c.channel == id })
 	f.faultList = append(f.faultList, channelFault{id, x})
@@ -61,8 +61,8 @@ func (f *fifo) showFaults() {
 	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return f.Fault(c.MMUFault) })
 }
 
-// show lets PBDMAs that show nothing show the next errors: the one the error
-// happened on if it is free, else any.
+// show assigns waiting errors to free PBDMAs: the one on which the error happened if it is
+// free, else any.
 func (f *fifo) show() {
 	for len(f.errorList) > 0 {
 		e := f.errorList[0]
@@ -86,9 +86,9 @@ func (f *fifo) freePBDMA(first int) int {
 	return -1
 }
 
-// poll looks whether an access of n bytes at off of BAR1 touches the poll area:
-// which channel's page, and whether its GP_PUT.
-func (f *fifo) poll(off uint64, n int) (id uint8, bell, hit bool) {
+// poll reports whether an access of n bytes at off of BAR1 hits the poll area, which
+// channel's page it hits, and whether it touches GP_PUT.
+func (f *fifo) poll(off uint64, n int) (id uint8, doorbell, hit bool) {
 	base := uint64(f.userdBase.Get()&(1<<28-1)) << 12
 	if off < base || off >= base+gf100.Channels*gf100.USERDSize {
 		return 0, false, false
@@ -128,25 +128,25 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { v.acknowledged(i) })
 }
 
-// schedule tells the card whether PFIFO lets the guest's channels run.
+// schedule passes on whether PFIFO lets the guest's channels run.
 func (v *VGPU) schedule() {
 	f := &v.fifo
 	v.card.Schedule(f.enable.Get()&gf100.FIFOEnabled != 0 && f.schedDisable.Get()&gf100.SchedRunlist == 0)
 }
 
-// bind acts on a write of NV_PCCSR_CHANNEL_INST: with the channel go its errors.
+// bind acts on a write of NV_PCCSR_CHANNEL_INST. The channel's errors are dropped.
 func (v *VGPU) bind(id uint8, inst uint32) {
 	v.fifo.forget(id)
 	v.refusals.forget(id)
 	v.card.Bind(id, inst)
 }
 
-// unitsReset acts on units that NV_PMC_ENABLE switched off. Engines lose what
-// they were stopped at; PFIFO loses all its channels.
+// unitsReset acts on units that NV_PMC_ENABLE switched off. Engines drop the refused method
+// that they show; PFIFO drops all its channels.
 func (v *VGPU) unitsReset(bits uint32) {
 	for e, bit := range gf100.EngineEnable {
 		if bits&bit != 0 {
-			v.goOn(e)
+			v.resumeEngine(e)
 		}
 	}
 	if bits&gf100.EnablePFIFO == 0 {
@@ -169,9 +169,9 @@ func flag(v, mask uint32, on bool) uint32 {
 	return v &^ mask
 }
 
-// acknowledged lets the channel go on whose error the guest has acknowledged:
-// after the method if the guest passed it over, else with it. If the channel was
-// bound anew meanwhile, the PBDMA is free all the same.
+// acknowledged resumes the channel whose error the guest has acknowledged: after the method
+// if the guest skipped it, else with it. If the channel was bound again meanwhile, the
+// PBDMA just becomes free.
 func (v *VGPU) acknowledged(i int) {
 	f := &v.fifo
 	if f.PBDMA[i].Intr.Get() != 0 {
@@ -189,7 +189,7 @@ func (v *VGPU) acknowledged(i int) {
 	f.show()
 }
 
-// forget drops errors of a channel that is bound anew.
+// forget drops the errors of a channel that is bound again.
 func (f *fifo) forget(id uint8) {
 	for i := range f.shown {
 		if f.shown[i].Channel == id {
@@ -206,8 +206,8 @@ func (v *VGPU) bindMMU(b *mmio.Bindings) {
 	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(_ int, w mmio.Write) { v.card.SetPRAMIN(w.New) })
 	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR1, w.New) })
 	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { v.card.SetBlock(BAR3, w.New) })
-	// Host writes have landed when the next access is served, unless what is mapped
-	// does not yet show all that it should.
+	// Host writes are complete when the next access is served, unless mapped windows are
+	// not up to date yet.
 	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, r uint32) uint32 { return flag(r&^3, gf100.FlushBusy, !v.card.Shown()) })
 	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, r uint32) uint32 { return flag(r, 1<<15, v.card.Invalidated()) })
 	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) { v.card.Invalidate(f.invalidatePDB.Get(), w.New) })

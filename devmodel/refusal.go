@@ -6,11 +6,11 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// refusals are the methods that engines refused. An engine shows one at a time,
-// until the guest lets it go on; the others wait. Guarded by VGPU.mu.
+// refusals are the methods that engines refused. An engine shows one until the guest
+// resumes it; the others wait. Guarded by VGPU.mu.
 type refusals struct {
 	shown   [gf100.Engines]engineShown
-	waiting []refusal // at most one a channel
+	waiting []refusal // at most one per channel
 }
 
 // refusal is a method that an engine refused.
@@ -27,7 +27,7 @@ type engineShown struct {
 	channel uint8
 }
 
-// raise shows it in the engine's registers.
+// raise shows the refusal in the engine's registers.
 func (r *refusal) raise(f *gf100.Face) {
 	if r.engine == gf100.EngineGR {
 		f.RaiseGraph(r.graph)
@@ -36,7 +36,7 @@ func (r *refusal) raise(f *gf100.Face) {
 	f.RaiseCopy(r.copy)
 }
 
-// show lets an engine that shows nothing show its next refusal.
+// show makes an idle engine show its next refusal.
 func (r *refusals) show(f *gf100.Face, engine int) {
 	if r.shown[engine].valid {
 		return
@@ -51,7 +51,7 @@ func (r *refusals) show(f *gf100.Face, engine int) {
 	x.raise(f)
 }
 
-// forget drops the refusals of a channel that is bound anew.
+// forget drops the refusals of a channel that is bound again.
 func (r *refusals) forget(id uint8) {
 	for e := range r.shown {
 		if r.shown[e].channel == id {
@@ -61,8 +61,8 @@ func (r *refusals) forget(id uint8) {
 	r.waiting = slices.DeleteFunc(r.waiting, func(x refusal) bool { return x.channel == id })
 }
 
-// goOn lets the channel go on whose refusal an engine showed.
-func (v *VGPU) goOn(engine int) {
+// resumeEngine resumes the channel whose refusal an engine showed.
+func (v *VGPU) resumeEngine(engine int) {
 	s := v.refusals.shown[engine]
 	v.refusals.shown[engine] = engineShown{}
 	if s.valid {

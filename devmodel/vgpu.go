@@ -10,11 +10,11 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Config describes a virtual GPU. Its memory's size is the Card's.
+// Config describes a virtual GPU.
 type Config struct {
 	ROM         []byte // VBIOS image; nil builds the default one
 	PCI         gf100.ConfigOptions
-	TPCs        []int      // of each GPC; nil is a Quadro 6000's
+	TPCs        []int      // per GPC; nil means those of a Quadro 6000
 	Temperature func() int // degrees Celsius; nil reads 45
 }
 
@@ -24,7 +24,7 @@ type VGPU struct {
 	rom  []byte
 
 	mu   sync.Mutex
-	host Host // nil while nobody is attached
+	host Host // nil if none is attached
 	sp   *mmio.Space
 	face *gf100.Face
 	pci  *gf100.ConfigSpace
@@ -35,8 +35,8 @@ type VGPU struct {
 	alarm    gf100.Alarm
 }
 
-// New makes a virtual GPU in front of a card, which [VGPU.Connect] names before
-// the first access: the card in turn wants to know where its events go.
+// New returns a virtual GPU with vram bytes of memory. [VGPU.Connect] sets its card before
+// the first access, because the card needs the VGPU as the receiver of its events.
 func New(cfg Config, vram uint64) (*VGPU, error) {
 	pci, err := gf100.NewConfigSpace(cfg.PCI)
 	if err != nil {
@@ -64,34 +64,33 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	}
 	v.sp.Restrict()
 	v.face.Attach(v.sp)
-	v.face.OnGraphResume(func() { v.goOn(gf100.EngineGR) })
-	v.face.OnCopyResume(func(e int) { v.goOn(gf100.EngineCE0 + e) })
+	v.face.OnGraphResume(func() { v.resumeEngine(gf100.EngineGR) })
+	v.face.OnCopyResume(func(e int) { v.resumeEngine(gf100.EngineCE0 + e) })
 	v.face.OnUnitReset(v.unitsReset)
 	v.fifo.resolve(v.sp)
 	v.alarm.Init(time.AfterFunc(time.Hour, v.alarmFired))
 	return v, nil
 }
 
-// Connect names the card behind the virtual GPU. It is called once, before the
-// first access.
+// Connect sets the card behind the virtual GPU. It is called once, before the first access.
 func (v *VGPU) Connect(c Card) {
 	v.card = c
 	v.schedule()
 }
 
-// Close stops the virtual GPU's timer. The card stays the caller's.
+// Close stops the timer. The card belongs to the caller.
 func (v *VGPU) Close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.alarm.Close()
 }
 
-// clock is PTIMER's source in nanoseconds: the card's own, because the card
-// stamps semaphores with it.
+// clock is PTIMER's source in nanoseconds. It is the card's, because the card stamps
+// semaphores with it.
 func (v *VGPU) clock() uint64 { return v.card.Time() }
 
-// AttachHost says where interrupts go, nil for nowhere, and reports the state of
-// the line.
+// AttachHost sets the receiver of interrupts, nil for none, and reports the state of the
+// line to it.
 func (v *VGPU) AttachHost(h Host) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -106,8 +105,8 @@ func (v *VGPU) Reset() error {
 	v.card.SetBlock(BAR1, 0)
 	v.card.SetBlock(BAR3, 0)
 	v.mu.Unlock()
-	// The card may have events for us while its channels end: not under the lock.
-	// What they leave in the registers goes with the rest.
+	// The card may deliver events while its channels end, so the lock is released. The
+	// register reset below removes their traces.
 	err := v.card.Reset()
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -123,8 +122,8 @@ func (v *VGPU) Reset() error {
 	return err
 }
 
-// settle recomputes the interrupt tree and the alarm, once per access or event. Who
-// hears of an interrupt finds in memory what it is about.
+// settle recomputes the interrupt tree and the alarm, once per access or event. Memory that
+// an interrupt announces is visible before the interrupt.
 func (v *VGPU) settle() {
 	if line, news := v.pin.Settle(v.face, v.pci, v.fifo.Level()); news && v.host != nil {
 		if line.Level {
@@ -143,7 +142,7 @@ func (v *VGPU) alarmFired() {
 	}
 }
 
-// ROM is the VBIOS image that the guest finds.
+// ROM returns the VBIOS image.
 func (v *VGPU) ROM() []byte { return v.rom }
 
 // Registers returns the register space, for its counters and its trace.
