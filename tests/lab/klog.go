@@ -2,8 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,8 +13,7 @@ type Level int
 
 // The kernel's levels.
 const (
-	LevelUnknown Level = iota - 1 // the console does not show levels
-	LevelEmerg
+	LevelEmerg Level = iota
 	LevelAlert
 	LevelCrit
 	LevelErr
@@ -26,13 +23,13 @@ const (
 	LevelDebug
 )
 
-var levelNames = []string{"unknown", "emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
+var levelNames = []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
 
 func (l Level) String() string {
-	if l < LevelUnknown || l > LevelDebug {
+	if l < LevelEmerg || l > LevelDebug {
 		return fmt.Sprintf("level(%d)", int(l))
 	}
-	return levelNames[l+1]
+	return levelNames[l]
 }
 
 // FacilityKernel is the facility of what the kernel itself logs; programs that
@@ -60,26 +57,6 @@ func fromRecord(r proto.KmsgRecord) LogLine {
 	}
 }
 
-// Lines on the console: "[    2.215079] text", with CONFIG_PRINTK_CALLER also
-// "[    2.215079][    T1] text".
-var consoleLine = regexp.MustCompile(`^\[ *(\d+)\.(\d{6})\](?:\[ *[TC]\d+\])? (.*)$`)
-
-// ParseConsoleLine reads a kernel line as the console shows it. Other lines
-// (firmware, init, programs) are not ok.
-func ParseConsoleLine(s string) (l LogLine, ok bool) {
-	m := consoleLine.FindStringSubmatch(strings.TrimRight(s, "\r\n"))
-	if m == nil {
-		return LogLine{}, false
-	}
-	sec, err1 := strconv.ParseInt(m[1], 10, 40)
-	usec, err2 := strconv.ParseInt(m[2], 10, 64)
-	if err1 != nil || err2 != nil {
-		return LogLine{}, false
-	}
-	t := time.Duration(sec)*time.Second + time.Duration(usec)*time.Microsecond
-	return LogLine{Level: LevelUnknown, Time: t, Text: m[3]}, true
-}
-
 // Warnings picks the kernel's lines of level warning or worse that name a
 // driver, as in "nouveau 0000:00:02.0: fifo: ..." or in a warning's source
 // path. With "" it picks those of all drivers.
@@ -87,7 +64,7 @@ func Warnings(log []LogLine, driver string) []LogLine {
 	driver = strings.ToLower(driver)
 	var out []LogLine
 	for _, l := range log {
-		if l.Facility == FacilityKernel && l.Level > LevelUnknown && l.Level <= LevelWarning &&
+		if l.Facility == FacilityKernel && l.Level <= LevelWarning &&
 			strings.Contains(strings.ToLower(l.Text), driver) {
 			out = append(out, l)
 		}

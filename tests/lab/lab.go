@@ -147,24 +147,6 @@ func Missing(ctx context.Context, kernels ...string) (mb int, err error) {
 	return mb, nil
 }
 
-// Present fails if a machine with this kernel could not be started without fetching something,
-// or not at all from where this program runs. It fetches and builds nothing.
-func Present(ctx context.Context, kernel string) error {
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return err
-	}
-	cache := &fetch.Cache{Dir: dir, Offline: true}
-	if _, err := cache.QEMU(ctx); err != nil {
-		return err
-	}
-	if _, err := cache.Kernel(ctx, kernel); err != nil {
-		return err
-	}
-	_, err = image.Source()
-	return err
-}
-
 func assets(ctx context.Context, cfg Config) (Assets, error) {
 	dir, err := fetch.DefaultDir()
 	if err != nil {

@@ -275,18 +275,6 @@ func (vm *VM) WaitConsole(ctx context.Context, text string, from int) (ConsoleLi
 	return vm.console.wait(ctx, from, func(l ConsoleLine) bool { return strings.Contains(l.Text, text) })
 }
 
-// ConsoleLog returns the kernel's lines on the console, of all boots, without levels.
-// It is for guests that no longer answer.
-func (vm *VM) ConsoleLog() []LogLine {
-	var out []LogLine
-	for _, l := range vm.console.all() {
-		if k, ok := ParseConsoleLine(l.Text); ok {
-			out = append(out, k)
-		}
-	}
-	return out
-}
-
 // KernelLog returns the guest's kernel log since boot, with levels.
 func (vm *VM) KernelLog(ctx context.Context) ([]LogLine, error) {
 	return kernelLog(ctx, vm.agent, proto.KmsgArgs{})
