@@ -94,9 +94,9 @@ func (p *printer) check(c *check) {
 	if len(c.problems) > 0 {
 		verdict, detail = p.paint(red, "FAILED"), ""
 	}
-	p.line("  %s  %-14s %6.1f s  %s", verdict, c.name, c.took.Seconds(), clip(detail, width-36))
+	p.line("%s", strings.TrimRight(fmt.Sprintf("  %s  %-14s %6.1f s  %s", verdict, c.name, c.took.Seconds(), clip(detail, width-36)), " "))
 	for _, problem := range c.problems[:min(3, len(c.problems))] {
-		p.line("          - %s", problem)
+		p.line("          - %s", strings.ReplaceAll(problem, "\n", "\n            "))
 	}
 }
 

@@ -102,7 +102,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// end stops the load first: its progress events are among what is waited for.
+// end stops the load before it waits for requests, because progress events count as one.
 func (s *Server) end() {
 	s.mu.Lock()
 	if s.load != nil {

@@ -52,7 +52,7 @@ func (s *System) glob(pattern string) []string {
 	return found
 }
 
-// DRI lists the DRM nodes and asks each who drives it.
+// DRI lists the DRM nodes and their drivers.
 func (s *System) DRI() (proto.DRIResult, error) {
 	res := proto.DRIResult{Nodes: []proto.DRINode{}}
 	for _, p := range s.glob("dev/dri/*[0-9]") {

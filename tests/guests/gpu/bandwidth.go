@@ -11,9 +11,9 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-// Bandwidth measures the processor's way to VRAM through the BARs against its way to
-// its own memory. Through BAR1 it is a buffer that nobody else uses; through BAR3 it
-// is the driver's own memory, which gets what it held: the driver must be idle.
+// Bandwidth compares the processor's bandwidth to VRAM through the BARs with that to its
+// own memory. BAR1 shows an unused buffer. BAR3 shows the driver's own memory, which is
+// written with its own content, so the driver must be idle.
 func (e *Env) Bandwidth(a proto.BandwidthArgs) (res proto.BandwidthResult, err error) {
 	n := orInt(a.Bytes, 16<<10)
 	if n < 4096 || n > 1<<20 || n%4096 != 0 {
@@ -52,18 +52,18 @@ func (e *Env) Bandwidth(a proto.BandwidthArgs) (res proto.BandwidthResult, err e
 	return res, nil
 }
 
-// bar3Looked is how much of BAR3 is searched for something that is shown. Drivers hand
-// it out from below.
-const bar3Looked = 16 << 20
+// bar3Searched is the part of BAR3 that is searched for content. Drivers allocate it from
+// below.
+const bar3Searched = 16 << 20
 
 func (e *Env) bar3(node string, w window) (res proto.WindowBandwidth, err error) {
-	regs, done, err := e.BAR(node, 3, bar3Looked)
+	regs, done, err := e.BAR(node, 3, bar3Searched)
 	if err != nil {
 		return res, err
 	}
 	defer done()
-	// The most neighbouring pages with something in each, up to what is asked for: what
-	// is not shown reads as zeros.
+	// Find the longest run of pages with content, up to the wanted size. Unmapped pages read
+	// as zeros.
 	most := len(w.ram) * 2
 	first, n, run := 0, 0, 0
 	for at := 0; at < len(regs) && n < most; at += pageWords {
@@ -75,14 +75,14 @@ func (e *Env) bar3(node string, w window) (res proto.WindowBandwidth, err error)
 		}
 	}
 	if n == 0 {
-		return res, fmt.Errorf("nothing of its first %d MiB is shown", bar3Looked>>20)
+		return res, fmt.Errorf("its first %d MiB are empty", bar3Searched>>20)
 	}
 	return w.measure("bar3", unsafe.Slice((*uint64)(unsafe.Pointer(&regs[first])), n/2))
 }
 
 const pageWords = 1024
 
-// shown tells whether some words of a page, spread over it, hold anything.
+// shown reports whether a page has content, from a sample of its words.
 func shown(page []uint32) bool {
 	for i := 0; i < len(page); i += 128 {
 		if atomic.LoadUint32(&page[i]) != 0 {
@@ -92,25 +92,24 @@ func shown(page []uint32) bool {
 	return false
 }
 
-// window is how one is measured.
+// window holds the options of a measurement.
 type window struct {
 	rounds int
 	limit  time.Duration
 	ram    []uint64
-	sink   *uint64 // so that loads are made
+	sink   *uint64 // keeps the compiler from dropping loads
 }
 
-// leastSample is how long one look at the bandwidth takes at least: what is fast is
-// done several times over.
+// leastSample is the minimum time of one sample: fast accesses are repeated.
 const leastSample = time.Millisecond
 
-// measure takes turns of both memories. What it stores is what was there, and it sees
-// in the end that it still is.
+// measure alternates between both memories. It stores the content that was there, and
+// checks at the end that it still is.
 func (w *window) measure(name string, words []uint64) (res proto.WindowBandwidth, err error) {
 	want, ram := make([]uint64, len(words)), w.ram[:len(words)]
 	load(want, words)
 	load(ram, want)
-	// The ways in the order in which they take turns.
+	// The accesses, in their order in a round.
 	ways := []struct {
 		do    func()
 		times int
@@ -146,7 +145,7 @@ func (w *window) measure(name string, words []uint64) (res proto.WindowBandwidth
 	return res, nil
 }
 
-// load copies words one at a time: a copy of the library's would choose its own widths.
+// load copies words one at a time. copy would choose other widths.
 //
 //go:noinline
 func load(dst, src []uint64) {

@@ -125,7 +125,7 @@ func (j *job) compute(seed uint64) {
 	}
 }
 
-// value is byte i of line l of what must arrive.
+// value is byte i of line l of the expected output.
 func (j *job) value(l, i uint32) byte {
 	f := j.c.Format
 	if f == nil {

@@ -2,8 +2,8 @@
 // did it: copies of every kind, semaphores, fences, evictions, moves, offences,
 // load, and bandwidth.
 //
-// Nothing here trusts the engines. A destination holds the complement of what is to
-// come before each copy, its guard bands hold random bytes, and all of it is compared
+// Nothing here trusts the engines. A destination holds the complement of the expected
+// data before each copy, its guard bands hold random bytes, and all of it is compared
 // afterwards by the CPU; so an engine that does nothing fails every check.
 //
 // Its tests are the end-to-end tests: on a card whose engines do nothing, every check

@@ -29,7 +29,7 @@ type Doorbell struct {
 // maxDoorbells bounds one request.
 const maxDoorbells = 100_000
 
-// OpenDoorbell makes it, and has it run something.
+// OpenDoorbell makes the channel and runs one submission.
 func (e *Env) OpenDoorbell(a proto.NodeArgs) (_ *Doorbell, err error) {
 	b := &Doorbell{env: e, node: a.Node, limit: patience}
 	if b.c, err = e.client(a.Node); err != nil {
@@ -51,10 +51,10 @@ func (e *Env) OpenDoorbell(a proto.NodeArgs) (_ *Doorbell, err error) {
 	return b, nil
 }
 
-// Close ends it.
+// Close frees the channel.
 func (b *Doorbell) Close() error { return errors.Join(b.c.Flush(), b.page.Close(), b.c.Close()) }
 
-// Ring rings.
+// Ring rings the doorbell as a says.
 func (b *Doorbell) Ring(a proto.DoorbellArgs) (res proto.DoorbellResult, err error) {
 	if a.Count < 1 || a.Count > maxDoorbells {
 		return res, fmt.Errorf("%d doorbells: want 1 to %d", a.Count, maxDoorbells)
@@ -67,18 +67,18 @@ func (b *Doorbell) Ring(a proto.DoorbellArgs) (res proto.DoorbellResult, err err
 	case proto.DoorbellBatch:
 		return b.behind(max(a.Count/slots, 1))
 	}
-	return res, fmt.Errorf("a doorbell rung by %q: want %s, %s or %s", a.How, proto.DoorbellStore, proto.DoorbellLaunch, proto.DoorbellBatch)
+	return res, fmt.Errorf("how %q: want %s, %s or %s", a.How, proto.DoorbellStore, proto.DoorbellLaunch, proto.DoorbellBatch)
 }
 
-// userdGPPut is where GP_PUT is in a page of USERD. Source: cl906f.h.
+// userdGPPut is the offset of GP_PUT in a page of USERD. Source: cl906f.h.
 const userdGPPut = 0x8c
 
-// together is how many stores are timed in one: to look at the clock takes longer than a
-// store that nobody traps.
+// together is how many stores are timed as one: reading the clock takes longer than a
+// store without a trap.
 const together = 10
 
-// stores are half of them timed one by one, for the quantiles, and half some together, for
-// what one takes: the median, for the guest may lose its processor in between.
+// stores times half of the stores one by one, for the quantiles, and half in groups, for
+// the cost of one. It takes the median of groups, because the host may deschedule the guest.
 func (b *Doorbell) stores(n int) (res proto.DoorbellResult, err error) {
 	if err := b.c.Flush(); err != nil {
 		return res, err
@@ -144,8 +144,8 @@ func (b *Doorbell) behind(rounds int) (res proto.DoorbellResult, err error) {
 	return res, b.c.ch.Alive()
 }
 
-// launch submits the release of a semaphore. What is timed is the driver's part, and the
-// doorbell in it.
+// launch submits the release of a semaphore. It times the driver's part, which includes
+// the doorbell.
 func (b *Doorbell) launch(p *push.Buffer, took *int64) error {
 	p.Reset()
 	p.Semaphore(subchanM2MF, b.page.VA(), b.done+1, push.SemRelease|push.SemOneWord)
@@ -160,20 +160,19 @@ func (b *Doorbell) launch(p *push.Buffer, took *int64) error {
 	return err
 }
 
-// Looks at a semaphore that come one right after the other; then the processor is left to
-// others in between.
-const eagerLooks = 1000
+// eagerReads is how many reads of a semaphore follow each other without a pause.
+const eagerReads = 1000
 
-// await waits until all that was launched is done, and looks at nothing but memory.
+// await waits until everything launched is done. It only reads memory.
 func (b *Doorbell) await() error {
 	at := word(b.sem, 0)
 	var end time.Time
-	for looks := 1; at.Load() != b.done; looks++ {
+	for reads := 1; at.Load() != b.done; reads++ {
 		switch {
-		case looks < eagerLooks:
+		case reads < eagerReads:
 			runtime.Gosched()
 			continue
-		case looks == eagerLooks:
+		case reads == eagerReads:
 			end = time.Now().Add(b.limit)
 		case time.Now().After(end):
 			return fmt.Errorf("the semaphore stays at %d of %d", at.Load(), b.done)

@@ -16,16 +16,16 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-// A throttle keeps the card busy as a throttle.Load says. Busy work is launches of one
-// copy inside VRAM, which lie ready in the guest's memory: a request is one entry of the
-// channel's ring that names so many of them.
+// A throttle keeps the card busy as a throttle.Load describes. Its work is launches of one
+// copy inside VRAM, prepared in the guest's memory. A request is one entry of the
+// channel's ring that covers several launches.
 
 const (
 	defaultGrain = 256 << 10 // bytes that one launch copies
 	maxGrains    = 4096      // launches of one request
 )
 
-// Throttle is processes that do a load. Each is a client of its own to the kernel.
+// Throttle runs processes that produce a load. Each is a separate client of the kernel.
 type Throttle struct {
 	load    throttle.Load
 	args    proto.ThrottleArgs
@@ -94,8 +94,8 @@ func (t *Throttle) check() error {
 	return nil
 }
 
-// grains is how many launches keep an engine busy for so long; one, if nobody has said
-// how long one takes.
+// grains is how many launches keep an engine busy for d: one, if the duration of a launch
+// is unknown.
 func (t *Throttle) grains(d time.Duration) int {
 	if t.args.GrainNS <= 0 {
 		return 1
@@ -117,7 +117,7 @@ func (t *Throttle) Totals() proto.ThrottleTotals {
 	return r
 }
 
-// Stop lets the processes end what they have submitted, and returns the sums.
+// Stop waits until all submitted work is done, and returns the sums.
 func (t *Throttle) Stop() proto.ThrottleTotals {
 	close(t.stop)
 	t.wg.Wait()

@@ -40,7 +40,7 @@ type LoadedModule struct {
 	InitNS int64  `json:"init_ns"`
 }
 
-// MarkArgs may leave a line in the kernel log, for the people who read it.
+// MarkArgs may write a line to the kernel log.
 type MarkArgs struct {
 	Text string `json:"text,omitempty"`
 }
@@ -319,7 +319,7 @@ type EvictArgs struct {
 	Passes      int     `json:"passes,omitempty"`       // 0: 2
 }
 
-// EvictResult tells what was kept through it.
+// EvictResult counts the data that survived.
 type EvictResult struct {
 	VRAMBytes uint64  `json:"vram_bytes"`
 	Buffers   int     `json:"buffers"`
@@ -330,7 +330,7 @@ type EvictResult struct {
 	PassNS    []int64 `json:"pass_ns"`
 }
 
-// BOMovesArgs moves one buffer to and fro.
+// BOMovesArgs moves one buffer between VRAM and GART.
 type BOMovesArgs struct {
 	Node  string `json:"node,omitempty"`
 	Seed  uint64 `json:"seed,omitempty"`

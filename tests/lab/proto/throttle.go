@@ -17,8 +17,8 @@ type ThrottleArgs struct {
 	// simulation takes; its times are nanoseconds.
 	Load    json.RawMessage `json:"load"`
 	Clients int             `json:"clients,omitempty"` // processes that each do it; 0: 1
-	// GrainNS is how long one launch keeps its engine busy while nobody else uses the
-	// card; 0: nobody knows yet, and each request is one launch, however long it is to be.
+	// GrainNS is how long one launch keeps its engine busy on an idle card. 0 is unknown:
+	// each request is then one launch.
 	GrainNS    int64 `json:"grain_ns,omitempty"`
 	GrainBytes int   `json:"grain_bytes,omitempty"` // that a launch copies; 0: 256 KiB
 }
