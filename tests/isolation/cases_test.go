@@ -67,6 +67,11 @@ var cases = []struct {
 		for _, or := range []uint64{0, 1 << 24, 2 << 24, 3 << 24, 0xfc000000} {
 			try(hostile.Action{Kind: hostile.Window, V: with(at, 16, or), W: at, Write: write})
 		}
+		// Across the end of what the window shows, which may be the end of VRAM.
+		try(hostile.Action{Kind: hostile.Window, V: with(at, 16, 0), W: at})
+		for _, width := range []int{8, 16, 4096} {
+			try(hostile.Action{Kind: hostile.Access, Off: 0x700000 + 0xfffc, Width: width, V: at, Write: write})
+		}
 	}},
 	{"VRAM through BAR1 and BAR3 without tables", func(at hostile.Value, write bool, try func(hostile.Action)) {
 		for i, block := range []uint32{0x1704, 0x1714} {
