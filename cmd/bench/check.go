@@ -60,7 +60,7 @@ func (l *Listing) Text() string {
 		if s.Default {
 			mark = " "
 		}
-		fmt.Fprintf(&b, "  %-16s %s  %s\n", s.Name, mark, s.About)
+		fmt.Fprintf(&b, "  %-17s %s  %s\n", s.Name, mark, s.About)
 	}
 	return b.String()
 }

@@ -1,62 +1,202 @@
-// Package plot draws figures as parts of an HTML page that stands alone: styles
-// and pictures are in it, it loads nothing and runs no script. Pictures are SVG,
-// in colours that follow the reader's light or dark preference.
+// Package plot draws the plots of umbra's HTML pages with gonum.org/v1/plot.
 //
-// The package is pure: no state, locks or goroutines.
+// The package has no state, locks or goroutines. A Panel belongs to one goroutine.
 package plot
 
 import (
-	_ "embed"
-	"html/template"
+	"bytes"
+	"fmt"
+	"html"
+	"image/color"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-//go:embed parts.html
-var parts string
+// Colours of what is measured, of the ideal, and of what only helps to read.
+var (
+	Ink   = color.RGBA{0x1f, 0x4e, 0x79, 0xff}
+	Ideal = color.RGBA{0xb0, 0x3a, 0x2e, 0xff}
+	Grey  = color.RGBA{0xbb, 0xbb, 0xbb, 0xff}
+)
 
-// New makes a page's template, with the templates "style", "sections" (of a
-// []Section) and "table" (of a Table) to use in it.
-func New(source string) *template.Template {
-	return template.Must(template.Must(template.New("page").Parse(parts)).Parse(source))
+// Panel is one plot of a row of plots. It keeps its first error for SVG.
+type Panel struct {
+	*plot.Plot
+	err error
 }
 
-// Colours is how many classes there are for kinds (s0, s1, ...) and for parts
-// (p0, p1, ...). The bench has thirteen set-ups.
-const Colours = 16
-
-// Table is one for the page: words on the left, numbers on the right.
-type Table struct {
-	Title  string // "" for none
-	Head   []string
-	Rows   [][]Cell
-	Words  int    // columns of words
-	Legend []Term // what columns are, below it
+// New returns an empty panel.
+func New(title string) *Panel {
+	p := plot.New()
+	p.Title.Text = title
+	for _, f := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.Y.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font} {
+		f.Variant, f.Size = "Sans", vg.Points(9)
+	}
+	p.Title.TextStyle.Font.Size = vg.Points(11)
+	return &Panel{Plot: p}
 }
 
-// Term is a column's name and what it is.
-type Term struct{ Name, About string }
+// Line draws a line through points.
+func (p *Panel) Line(c color.Color, at ...plotter.XY) { p.line(c, nil, at) }
 
-// Cell of a table.
-type Cell struct {
-	Text  string
-	Class string // colour
-	Word  bool
+// Dashed draws a dashed line through points.
+func (p *Panel) Dashed(c color.Color, at ...plotter.XY) {
+	p.line(c, []vg.Length{vg.Points(4), vg.Points(3)}, at)
 }
 
-// Picture is a plot with its title and what its colours mean.
-type Picture struct {
-	Title  string
-	Legend []Key
-	SVG    template.HTML
-	Half   bool // two of them stand side by side
+func (p *Panel) line(c color.Color, dashes []vg.Length, at plotter.XYs) {
+	l, err := plotter.NewLine(at)
+	if p.keep(err) {
+		return
+	}
+	l.Color, l.Width, l.Dashes = c, vg.Points(1.5), dashes
+	p.Add(l)
 }
 
-// Key says what a colour means.
-type Key struct{ Class, Name string }
+// Dot draws a point.
+func (p *Panel) Dot(c color.Color, x, y float64) {
+	s, err := plotter.NewScatter(plotter.XYs{{X: x, Y: y}})
+	if p.keep(err) {
+		return
+	}
+	s.GlyphStyle = draw.GlyphStyle{Color: c, Radius: vg.Points(3), Shape: draw.CircleGlyph{}}
+	p.Add(s)
+}
 
-// Section is one part of the page.
-type Section struct {
-	ID, Title, About string
-	Open             bool // its tables are shown; others unfold
-	Pictures         []Picture
-	Tables           []Table
+// Text writes right of a point.
+func (p *Panel) Text(c color.Color, x, y float64, text string) {
+	l, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{text}})
+	if p.keep(err) {
+		return
+	}
+	l.Offset = vg.Point{X: vg.Points(5), Y: vg.Points(-3)}
+	l.TextStyle[0].Color, l.TextStyle[0].Font.Variant, l.TextStyle[0].Font.Size = c, "Sans", vg.Points(8)
+	p.Add(l)
+}
+
+func (p *Panel) keep(err error) bool {
+	if p.err == nil {
+		p.err = err
+	}
+	return err != nil
+}
+
+// Rows makes the vertical axis a list of names, the first one on top, and returns the height of
+// each. Panels other than the first do not repeat the names.
+func (p *Panel) Rows(names []string, first bool) func(i int) float64 {
+	at := func(i int) float64 { return float64(len(names) - 1 - i) }
+	var ticks []plot.Tick
+	for i, n := range names {
+		if !first {
+			n = ""
+		}
+		ticks = append(ticks, plot.Tick{Value: at(i), Label: n})
+	}
+	p.Y.Tick.Marker, p.Y.Tick.Length = plot.ConstantTicks(ticks), 0
+	p.Y.Min, p.Y.Max = -0.7, float64(len(names))-0.3
+	return at
+}
+
+// LogX makes the horizontal axis logarithmic.
+func (p *Panel) LogX(least, most float64) {
+	p.X.Scale, p.X.Tick.Marker, p.X.Min, p.X.Max = plot.LogScale{}, logTicks{}, least, most
+}
+
+// logTicks are powers of ten; where they are few, also 2 and 5 times those.
+type logTicks struct{}
+
+func (logTicks) Ticks(least, most float64) (out []plot.Tick) {
+	factors := []float64{1, 2, 5}
+	if most/least > 300 {
+		factors = factors[:1]
+	}
+	step := max(int(math.Log10(most/least))/4, 1)
+	for e := int(math.Floor(math.Log10(least))); e <= int(math.Ceil(math.Log10(most))); e++ {
+		for _, f := range factors {
+			if v := f * math.Pow10(e); v >= least && v <= most && (len(factors) > 1 || e%step == 0) {
+				format := byte('g')
+				if v >= 1000 {
+					format = 'e'
+				}
+				out = append(out, plot.Tick{Value: v, Label: strconv.FormatFloat(v, format, -1, 64)})
+			}
+		}
+	}
+	return out
+}
+
+// TicksX sets the marks of the horizontal axis.
+func (p *Panel) TicksX(at []float64) {
+	var ticks []plot.Tick
+	for _, v := range at {
+		ticks = append(ticks, plot.Tick{Value: v, Label: strconv.FormatFloat(v, 'g', -1, 64)})
+	}
+	p.X.Tick.Marker = plot.ConstantTicks(ticks)
+}
+
+// SVG renders panels side by side; width and height are in inches.
+func SVG(width, height float64, panels ...*Panel) ([]byte, error) {
+	var plots []*plot.Plot
+	for _, p := range panels {
+		if p.err != nil {
+			return nil, p.err
+		}
+		plots = append(plots, p.Plot)
+	}
+	c := vgsvg.New(vg.Length(width)*vg.Inch, vg.Length(height)*vg.Inch)
+	pad := vg.Points(12)
+	tiles := draw.Tiles{Rows: 1, Cols: len(plots), PadX: pad / 2, PadLeft: pad, PadRight: pad, PadTop: pad / 3}
+	for i, at := range plot.Align([][]*plot.Plot{plots}, tiles, draw.New(c))[0] {
+		plots[i].Draw(at)
+	}
+	var b bytes.Buffer
+	if _, err := c.WriteTo(&b); err != nil {
+		return nil, err
+	}
+	// Inside HTML, SVG needs neither the XML header nor names of its own.
+	_, svg, _ := strings.Cut(b.String(), "<svg")
+	return []byte("<svg" + namespaces.ReplaceAllString(svg, "")), nil
+}
+
+var namespaces = regexp.MustCompile(`\s+xmlns(:xlink)?="[^"]*"`)
+
+// Page is an HTML page that loads nothing.
+type Page struct{ b bytes.Buffer }
+
+// NewPage begins a page.
+func NewPage(title string) *Page {
+	p := new(Page)
+	fmt.Fprintf(&p.b, "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>%[1]s</title>\n"+
+		"<style>body{font:15px sans-serif;max-width:1100px;margin:2em auto} svg{max-width:100%%;height:auto} pre{overflow-x:auto}</style>\n<h1>%[1]s</h1>\n", html.EscapeString(title))
+	return p
+}
+
+// Text adds a paragraph.
+func (p *Page) Text(text string) { fmt.Fprintf(&p.b, "<p>%s</p>\n", html.EscapeString(text)) }
+
+// Table adds text in columns.
+func (p *Page) Table(text string) { fmt.Fprintf(&p.b, "<pre>%s</pre>\n", html.EscapeString(text)) }
+
+// Figure adds a plot with a heading and a text.
+func (p *Page) Figure(title, about string, svg []byte) {
+	fmt.Fprintf(&p.b, "<h2>%s</h2>\n", html.EscapeString(title))
+	p.Text(about)
+	p.b.Write(svg)
+	p.b.WriteByte('\n')
+}
+
+// WriteTo implements io.WriterTo.
+func (p *Page) WriteTo(w io.Writer) (int64, error) {
+	p.b.WriteString("</html>\n")
+	return p.b.WriteTo(w)
 }

@@ -1,148 +1,130 @@
 package simulate
 
 import (
-	_ "embed"
 	"fmt"
 	"io"
-	"strconv"
-	"time"
+	"slices"
+
+	"gonum.org/v1/plot/plotter"
 
 	"github.com/umbra-gpu/umbra/cmd/plot"
 )
 
-//go:embed page.html
-var source string
-
-var layout = plot.New(source)
-
-type content struct {
-	Name     string
-	Facts    [][2]string
-	Sections []plot.Section
-}
-
-// WritePage writes the report as one HTML page that stands alone.
+// WritePage writes the report as one HTML page that loads nothing.
 func (r *Report) WritePage(w io.Writer) error {
-	p := content{Name: r.Name, Facts: [][2]string{{"What", r.About}, {"Seed", fmt.Sprint(r.Seed)}}}
+	page := plot.NewPage("umbra sched simulate: " + r.Name)
+	if r.About != "" {
+		page.Text(r.About)
+	}
+	page.Text(fmt.Sprintf("Seed %d, %s of card time with each policy.", r.Seed, r.Card))
+	page.Table(r.Text())
+	draw := r.shares
 	if r.Axis != "" {
-		p.Sections = []plot.Section{r.sweepSection()}
-		return layout.Execute(w, &p)
+		draw = r.sweep
 	}
-	p.Facts = append(p.Facts, [2]string{"Simulated", r.Card.String() + " of card time with each policy"})
-	p.Sections = append(p.Sections, r.summary())
-	for i := range r.Runs {
-		p.Sections = append(p.Sections, r.Runs[i].section(i, r.Card))
+	if err := draw(page); err != nil {
+		return err
 	}
-	return layout.Execute(w, &p)
+	_, err := page.WriteTo(w)
+	return err
 }
 
-func class(i int) string { return fmt.Sprintf("s%d", (i+1)%plot.Colours) }
+// inRow is how many policies stand side by side.
+const inRow = 4
 
-func word(s string) plot.Cell   { return plot.Cell{Text: s, Word: true} }
-func number(s string) plot.Cell { return plot.Cell{Text: s} }
-
-func asPercent(v float64) string      { return fmt.Sprintf("%.1f %%", 100*v) }
-func asTime(ns float64) string        { return brief(time.Duration(ns)) }
-func asSeconds(v float64) string      { return strconv.FormatFloat(v, 'g', 4, 64) + " s" }
-func plainly(v float64) string        { return strconv.FormatFloat(v, 'g', 4, 64) }
-func seconds(d time.Duration) float64 { return d.Seconds() }
-
-func points(v float64) string { return fmt.Sprintf("%.2f points", 100*v) }
-
-// summary compares the policies.
-func (r *Report) summary() plot.Section {
-	s := plot.Section{ID: "policies", Title: "Policies", Open: true,
-		About: Legend}
-	t := plot.Table{Words: 1, Head: []string{"policy", "share error", "Jain", "efficiency", "lag"}}
-	shares := plot.Bars{Label: "Shares by process and policy", Axis: "part of the card's time", Show: asPercent}
-	lags := plot.Bars{Label: "Lag by policy", Axis: "largest lag", Show: asTime}
-	var legend []plot.Key
-	for i := range r.Runs {
-		x := &r.Runs[i]
-		legend = append(legend, plot.Key{Class: class(i), Name: x.Name})
-		t.Rows = append(t.Rows, []plot.Cell{{Text: x.Name, Class: class(i), Word: true}, number(said(x.ShareError, points)), number(said(x.Jain, index)), number(asPercent(x.Efficiency)), number(said(x.Lag, brief))})
-		if x.Lag != nil {
-			lags.Bars = append(lags.Bars, plot.Bar{Name: x.Name, Group: x.Name, Class: class(i), Value: float64(*x.Lag), Tip: x.Name + ": " + brief(*x.Lag)})
+// shares draws each process's share with each policy, and its course.
+func (r *Report) shares(page *plot.Page) error {
+	for runs := range slices.Chunk(r.Runs, inRow) {
+		var shares, courses []*plot.Panel
+		rows := 0
+		for i := range runs {
+			x := &runs[i]
+			clients := x.Clients[:min(len(x.Clients), most)]
+			rows = max(rows, len(clients))
+			shares = append(shares, x.shares(clients))
+			courses = append(courses, x.course(clients, r.Card.Seconds()))
 		}
-	}
-	for k := range r.Runs[0].Clients[:min(len(r.Runs[0].Clients), most)] {
-		for i := range r.Runs {
-			c := &r.Runs[i].Clients[k]
-			shares.Bars = append(shares.Bars, plot.Bar{Name: c.Name, Group: c.Name, Class: class(i), Value: c.Share,
-				Tip: fmt.Sprintf("%s, %s: %s, owed %s", c.Name, r.Runs[i].Name, percent(c.Share), said(c.Ideal, percent))})
+		svg, err := plot.SVG(float64(len(runs))*2.8, float64(rows)*0.28+1, shares...)
+		if err != nil {
+			return err
 		}
+		page.Figure("Shares of the card's busy time", "Dots are shares, red dots the ideal.", svg)
+		if svg, err = plot.SVG(float64(len(runs))*2.8, 2.6, courses...); err != nil {
+			return err
+		}
+		page.Figure("Shares over time", "Each line is a process; dashed lines are ideals.", svg)
 	}
-	s.Tables = []plot.Table{t}
-	s.Pictures = []plot.Picture{{Title: "Share of the card's busy time", Legend: legend, SVG: shares.Draw()}}
-	if len(lags.Bars) > 0 {
-		s.Pictures = append(s.Pictures, plot.Picture{Title: "Largest lag", Legend: legend, SVG: lags.Draw()})
-	}
-	return s
+	return nil
 }
 
-// section is one policy's.
-func (x *Run) section(i int, card time.Duration) plot.Section {
-	s := plot.Section{ID: fmt.Sprintf("run%d", i), Title: x.Name,
-		About: fmt.Sprintf("Share error %s, Jain %s, efficiency %s, lag %s.", said(x.ShareError, points), said(x.Jain, index), asPercent(x.Efficiency), said(x.Lag, brief))}
-	if x.NoIdeal != "" {
-		s.About += " There is no ideal: " + x.NoIdeal + "."
+func (x *Run) shares(clients []Client) *plot.Panel {
+	p := plot.New(x.Name)
+	var names []string
+	for i := range clients {
+		names = append(names, clients[i].Name)
 	}
-	shares := plot.Lines{Label: "Shares over time, " + x.Name, XAxis: "card time", YAxis: "share in each window", ShowX: asSeconds, ShowY: asPercent, Width: plot.HalfWidth, Plain: true}
-	behind := plot.Lines{Label: "Lag over time, " + x.Name, XAxis: "card time", YAxis: "behind; below 0, ahead", ShowX: asSeconds, ShowY: asTime, Width: plot.HalfWidth, Plain: true}
-	latency := plot.Bars{Label: "Latency, " + x.Name, Axis: "from doorbell to end, median; the line is up to the 99th percentile", Show: asTime}
-	t := plot.Table{Words: 1, Head: []string{"process", "share", "ideal", "lag", "requests", "latency p50", "p99", "worst"}}
-	var legend []plot.Key
-	for k := range x.Clients {
-		c := &x.Clients[k]
-		t.Rows = append(t.Rows, []plot.Cell{{Text: c.Name, Class: class(k), Word: true}, number(percent(c.Share)), number(said(c.Ideal, percent)), number(said(c.Lag, brief)), number(fmt.Sprint(c.Done)), number(brief(c.Median)), number(brief(c.P99)), number(brief(c.Worst))})
-		if k >= plot.Colours {
-			t.Rows[k][0] = word(c.Name) // no colour is left
+	row := p.Rows(names, true)
+	p.X.Min, p.X.Max, p.X.Label.Text = 0, 1.2, "share"
+	p.TicksX([]float64{0, 0.5, 1})
+	for i := range clients {
+		c := &clients[i]
+		if c.Ideal != nil {
+			p.Dot(plot.Ideal, *c.Ideal, row(i))
+		}
+		p.Dot(plot.Ink, c.Share, row(i))
+		p.Text(plot.Ink, c.Share, row(i), percent(c.Share))
+	}
+	return p
+}
+
+func (x *Run) course(clients []Client, seconds float64) *plot.Panel {
+	p := plot.New(x.Name)
+	p.X.Label.Text, p.Y.Label.Text = "card time in seconds", "share in each window"
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, seconds*1.3, 0, 1.05 // room for the names
+	for i := range clients {
+		c := &clients[i]
+		var at plotter.XYs
+		for w, share := range c.Shares {
+			at = append(at, plotter.XY{X: seconds * float64(w+1) / float64(len(c.Shares)), Y: share})
+		}
+		if len(at) == 0 {
 			continue
 		}
-		legend = append(legend, plot.Key{Class: class(k), Name: c.Name})
-		a, b := plot.Series{Name: c.Name, Class: class(k)}, plot.Series{Name: c.Name, Class: class(k)}
-		for w := range c.Shares {
-			at := seconds(card) * float64(w+1) / float64(len(c.Shares))
-			a.Points = append(a.Points, plot.Point{X: at, Y: c.Shares[w]})
-			if x.NoIdeal == "" {
-				b.Points = append(b.Points, plot.Point{X: at, Y: float64(c.Behind[w])})
-			}
+		p.Line(plot.Ink, at...)
+		p.Text(plot.Ink, seconds, at[len(at)-1].Y, c.Name)
+		if c.Ideal != nil {
+			p.Dashed(plot.Ideal, plotter.XY{X: 0, Y: *c.Ideal}, plotter.XY{X: seconds, Y: *c.Ideal})
 		}
-		shares.Series, behind.Series = append(shares.Series, a), append(behind.Series, b)
-		latency.Bars = append(latency.Bars, plot.Bar{Name: c.Name, Group: c.Name, Class: class(k), Value: float64(c.Median), Q1: float64(c.Median), Q3: float64(c.P99),
-			Tip: fmt.Sprintf("%s: median %s, 99th percentile %s, worst %s", c.Name, brief(c.Median), brief(c.P99), brief(c.Worst))})
 	}
-	s.Tables = []plot.Table{t}
-	s.Pictures = []plot.Picture{{Title: "Shares over time", Legend: legend, SVG: shares.Draw(), Half: true}}
-	if x.NoIdeal == "" {
-		s.Pictures = append(s.Pictures, plot.Picture{Title: "Lag over time", Legend: legend, SVG: behind.Draw(), Half: true})
-	}
-	s.Pictures = append(s.Pictures, plot.Picture{Title: "Latency", Legend: legend, SVG: latency.Draw()})
-	return s
+	return p
 }
 
-// sweepSection is a program's runtime along the axis.
-func (r *Report) sweepSection() plot.Section {
-	s := plot.Section{ID: "sweep", Title: "Runtime of the program", Open: true, About: r.About}
-	p := plot.Lines{Label: "Runtime of the program", XAxis: r.Axis, YAxis: "runtime", ShowX: plainly, ShowY: asTime, Width: plot.FullWidth}
-	t := plot.Table{Words: 1, Head: []string{"policy", "flatness", "slope"}}
-	for _, at := range r.At {
-		t.Head = append(t.Head, plainly(at))
-	}
-	var legend []plot.Key
+// sweep draws the program's runtime along the axis, a panel for each policy.
+func (r *Report) sweep(page *plot.Page) error {
+	longest := 0.0
 	for i := range r.Runs {
-		x := &r.Runs[i]
-		legend = append(legend, plot.Key{Class: class(i), Name: x.Name})
-		line := plot.Series{Name: x.Name, Class: class(i)}
-		row := []plot.Cell{{Text: x.Name, Class: class(i), Word: true}, number(percent(x.Flatness)), number(fmt.Sprintf("%+.3f", x.Slope))}
-		for k, d := range x.Runtimes {
-			line.Points = append(line.Points, plot.Point{X: r.At[k], Y: float64(d)})
-			row = append(row, number(brief(d)))
+		for _, d := range r.Runs[i].Runtimes {
+			longest = max(longest, d.Seconds())
 		}
-		p.Series = append(p.Series, line)
-		t.Rows = append(t.Rows, row)
 	}
-	s.Tables = []plot.Table{t}
-	s.Pictures = []plot.Picture{{Title: "Runtime against " + r.Axis, Legend: legend, SVG: p.Draw()}}
-	return s
+	for runs := range slices.Chunk(r.Runs, inRow) {
+		var all []*plot.Panel
+		for i := range runs {
+			p := plot.New(runs[i].Name)
+			p.X.Label.Text, p.Y.Label.Text = r.Axis, "runtime in seconds"
+			p.Y.Min, p.Y.Max = 0, longest*1.05
+			var at plotter.XYs
+			for k, d := range runs[i].Runtimes {
+				at = append(at, plotter.XY{X: r.At[k], Y: d.Seconds()})
+			}
+			p.Line(plot.Ink, at...)
+			all = append(all, p)
+		}
+		svg, err := plot.SVG(float64(len(all))*2.8, 2.6, all...)
+		if err != nil {
+			return err
+		}
+		page.Figure("Runtime of the program", "With an ideal policy the line is flat.", svg)
+	}
+	return nil
 }

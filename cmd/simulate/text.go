@@ -31,6 +31,8 @@ func brief(d time.Duration) string {
 
 func percent(v float64) string { return fmt.Sprintf("%.2f %%", 100*v) }
 
+func points(v float64) string { return fmt.Sprintf("%.2f points", 100*v) }
+
 func index(v float64) string { return fmt.Sprintf("%.4f", v) }
 
 // said writes a figure that there may not be.
