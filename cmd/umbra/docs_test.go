@@ -21,10 +21,10 @@ var (
 	codeInline = regexp.MustCompile("`((?:bin/)?umbra [a-z][^`]*)`")
 )
 
-// unfinished are errors of a line that stops before all is said.
+// unfinished matches errors of a command line without all its arguments.
 var unfinished = regexp.MustCompile(`^expected |: missing value|got "EOL"`)
 
-// pages are those that people read, by name.
+// pages are the documents by name.
 func pages(t *testing.T) map[string]string {
 	names, err := filepath.Glob("../../docs/*.md")
 	require.NoError(t, err)
@@ -37,9 +37,8 @@ func pages(t *testing.T) map[string]string {
 	return out
 }
 
-// TestExamplesAreTaken: every file that a page shows is taken by the command it is for,
-// without a warning.
-func TestExamplesAreTaken(t *testing.T) {
+// TestExamplesAreAccepted: the commands accept every file that a document shows.
+func TestExamplesAreAccepted(t *testing.T) {
 	files, mixes := 0, 0
 	for page, text := range pages(t) {
 		for _, block := range codeBlock.FindAllStringSubmatch(text, -1) {
@@ -65,9 +64,9 @@ func TestExamplesAreTaken(t *testing.T) {
 	require.NotZero(t, mixes)
 }
 
-// TestCommandsOfThePagesParse: every command line of the pages is one that there is, with
-// flags that there are; and what serve is told in one would be served.
-func TestCommandsOfThePagesParse(t *testing.T) {
+// TestCommandsInDocuments: every command line in a document exists with its flags, and serve
+// accepts its options.
+func TestCommandsInDocuments(t *testing.T) {
 	lines := 0
 	for page, text := range pages(t) {
 		for _, block := range codeBlock.FindAllStringSubmatch(text, -1) {
@@ -81,7 +80,7 @@ func TestCommandsOfThePagesParse(t *testing.T) {
 		}
 		for _, code := range codeInline.FindAllStringSubmatch(text, -1) {
 			command := strings.TrimPrefix(strings.TrimPrefix(code[1], "bin/"), "umbra ")
-			// Text may name a command without all that it needs, but nothing that there is not.
+			// Text may name a command without its arguments.
 			if err := parseLine(command); err != nil && !unfinished.MatchString(err.Error()) {
 				require.NoError(t, err, "%s: %s", page, code[1])
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
 )
 
-// TestInterrupted: what was cut short says so in a user's words, and that it failed.
+// TestInterrupted: an interrupted command says so, and its exit code is that of a failure.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -26,7 +26,7 @@ func TestInterrupted(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, exitFailed, doMain(ctx, args, io.Discard, &stderr), args)
-		require.Contains(t, stderr.String(), "umbra: interrupted, before it was done\n", args)
+		require.Contains(t, stderr.String(), "umbra: interrupted before it was done\n", args)
 		require.NotContains(t, stderr.String(), "context canceled", args)
 	}
 }
@@ -56,7 +56,7 @@ func TestInterruptedBench(t *testing.T) {
 	stderr := &cutter{at: "traps register-read", cut: cancel} // contexts are measured
 	args := []string{"bench", "--in-process", "--quick", "--only", "contexts,traps", "--setups", "naive+lazy", "--repeat", "1"}
 	require.Equal(t, exitFailed, doMain(ctx, args, io.Discard, stderr), stderr.String())
-	require.Contains(t, stderr.String(), "umbra: interrupted, before it was done\n")
+	require.Contains(t, stderr.String(), "umbra: interrupted before it was done\n")
 	require.Contains(t, stderr.String(), "wrote umbra-bench.partial.txt\n")
 	text, err := os.ReadFile("umbra-bench.txt")
 	require.NoError(t, err)

@@ -1,13 +1,12 @@
 // Command umbra serves GPUs to virtual machines: QEMU attaches to its socket
 // over vfio-user, and the guest's own driver finds the card.
 //
-// Each subcommand is in a file of its own. The command owns no state; what runs
-// belongs to the subcommand and has ended when it returns.
+// Each subcommand is in a file of its own. The command owns no state, and its
+// goroutines have ended when it returns.
 //
-// umbra serve has two goroutines of its own beside those of package serve, which end
-// with it: one serves the control socket, if there is one, and one waits for SIGUSR1
-// and writes the report. served.mu keeps changes of the list of GPUs and of the
-// scheduler apart; it is taken before all locks of package serve.
+// umbra serve has two goroutines beside those of package serve: one serves the
+// control socket, and one handles SIGUSR1 and SIGHUP. served.mu serializes changes
+// of GPUs and of the scheduler; it is taken before all locks of package serve.
 package main
 
 import (
@@ -37,23 +36,23 @@ import (
 // Exit codes.
 const (
 	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed = 1 // the operation failed, or the server's current state does not allow it
+	exitUsage  = 2 // an argument, or a file or socket that it names, is wrong
 )
 
 type commands struct {
 	Serve   serveCmd    `cmd:"" help:"Serve virtual GPUs, or a whole card, on sockets that QEMU attaches to."`
-	Status  statusCmd   `cmd:"" help:"Say what a running server serves, and to whom."`
+	Status  statusCmd   `cmd:"" help:"Show what a running server serves, and to which clients."`
 	GPU     gpuCmd      `cmd:"" name:"gpu" help:"List, add, change and remove virtual GPUs of a running server."`
-	Regs    regsCmd     `cmd:"" help:"Print the register table with its policies, with counts of a running server."`
+	Regs    regsCmd     `cmd:"" help:"Print the register table with its policies, and the counts of a running server."`
 	ROM     romCmd      `cmd:"" name:"rom" help:"Build and show VBIOS images."`
-	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Look at a vfio-user server, ours or any other, and hold it to the protocol."`
-	Bench   benchCmd    `cmd:"" help:"Measure on this machine."`
-	Sched   schedCmd    `cmd:"" help:"See and change how card time is shared."`
-	Version versionCmd  `cmd:"" help:"Say what version this is."`
+	VFIO    vfioUserCmd `cmd:"" name:"vfio-user" help:"Describe any vfio-user server, and test that it conforms to the protocol."`
+	Bench   benchCmd    `cmd:"" help:"Measure Umbra on this machine."`
+	Sched   schedCmd    `cmd:"" help:"Show, change and simulate how card time is shared."`
+	Version versionCmd  `cmd:"" help:"Print the version."`
 }
 
-// output is where a subcommand writes.
+// output is where a subcommand writes its results and its messages.
 type output struct{ stdout, stderr io.Writer }
 
 func main() {
@@ -73,7 +72,7 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.Name("umbra"),
 		kong.Description("GPUs for virtual machines with unmodified drivers, over vfio-user."),
 		kong.Writers(stdout, stderr),
-		kong.Exit(func(int) { exited = true }), // --help was asked for
+		kong.Exit(func(int) { exited = true }), // after --help
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(output{stdout, stderr}),
 		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
@@ -102,15 +101,15 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			at = parse.Context.Selected()
 			path = at.FullPath()
 		}
-		if strings.HasPrefix(err.Error(), "expected one of ") { // of which the flag library names five
+		if strings.HasPrefix(err.Error(), "expected one of ") { // the flag library names only five
 			err = fmt.Errorf("which command? There are %s %s", path, strings.Join(names(at), ", "))
 		}
 		if flag, ok := strings.CutPrefix(err.Error(), "unknown flag --"); ok && at.Name == "serve" {
-			if meant, ok := config.FlagMeant(flag); ok { // by its name in the file; the flag library knows of none
+			if meant, ok := config.FlagMeant(flag); ok { // its name in the configuration file
 				err = fmt.Errorf("%w, did you mean \"--%s\"?", err, meant)
 			}
 		}
-		if at.DefaultCmd != nil { // whose flags it takes
+		if at.DefaultCmd != nil { // it takes these flags
 			path = at.DefaultCmd.FullPath()
 		}
 		fmt.Fprintf(stderr, "umbra: %v\n%s --help says what is possible\n", err, path)
@@ -121,7 +120,7 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		fmt.Fprintln(stderr, "umbra: interrupted, before it was done")
+		fmt.Fprintln(stderr, "umbra: interrupted before it was done")
 		return exitFailed
 	}
 	fmt.Fprintf(stderr, "umbra: %v\n", err)
@@ -134,7 +133,7 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-// names are those of the commands below one.
+// names lists the subcommands of a command.
 func names(n *kong.Node) (out []string) {
 	for _, c := range n.Children {
 		if !c.Hidden {
@@ -144,16 +143,15 @@ func names(n *kong.Node) (out []string) {
 	return out
 }
 
-// badFile says what is wrong with a file that the command line names: it is the command
-// line that is wrong, as with any other value.
+// badFile is the error of a file that the command line names: a wrong argument.
 func badFile(name string, err error) error {
 	if path := new(fs.PathError); errors.As(err, &path) {
-		err = path.Err // the error names the file itself
+		err = path.Err // config.Error names the file
 	}
 	return &config.Error{Where: name, Reason: err.Error()}
 }
 
-// valueFlag reads a flag that is a number, a size, a time or a list, as a file's are read.
+// valueFlag reads a number, size, time or list as in the configuration file.
 func valueFlag(c *kong.DecodeContext, target reflect.Value) error {
 	text, err := popValue(c)
 	if err != nil {
@@ -162,10 +160,10 @@ func valueFlag(c *kong.DecodeContext, target reflect.Value) error {
 	return config.ParseFlag(target, text, c.Value.Tag)
 }
 
-// belowZero are values that the flag library would take for flags of one letter.
+// belowZero matches values that the flag library takes for flags of one letter.
 var belowZero = regexp.MustCompile(`^-[0-9]`)
 
-// popValue takes the flag's value: what follows it. No flag of ours is a digit.
+// popValue takes the flag's value, the next argument. No flag is a digit.
 func popValue(c *kong.DecodeContext) (text string, err error) {
 	if t := c.Scan.Peek(); t.Type == kong.UntypedToken && belowZero.MatchString(t.String()) {
 		return c.Scan.Pop().String(), nil
@@ -174,7 +172,7 @@ func popValue(c *kong.DecodeContext) (text string, err error) {
 	return text, err
 }
 
-// numberFlag reads a flag that is a number from 0 on.
+// numberFlag reads a number that is not negative.
 func numberFlag(c *kong.DecodeContext, target reflect.Value) error {
 	text, err := popValue(c)
 	if err != nil {
@@ -191,14 +189,14 @@ func numberFlag(c *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// warn tells of what was done all the same.
+// warn writes warnings.
 func (o output) warn(warnings []string) {
 	for _, w := range warnings {
 		fmt.Fprintf(o.stderr, "umbra: warning: %s\n", w)
 	}
 }
 
-// withDefault adds to an option's help what it may be, and what it is when nobody says anything.
+// withDefault adds an option's default and bounds to its help.
 func withDefault(v *kong.Value) string {
 	d := v.Tag.Get("def")
 	if d == "" {

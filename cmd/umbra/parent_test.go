@@ -14,8 +14,7 @@ import (
 )
 
 // parent is a program that starts umbra with a socket as descriptor 3, as a
-// management layer does. Its argument says whether the socket listens or is
-// connected.
+// management layer does. Its argument is "listening" or "connected".
 func parent() {
 	if err := startWithFD(os.Args[1] == "listening"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

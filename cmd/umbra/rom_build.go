@@ -16,12 +16,12 @@ import (
 )
 
 type romBuildCmd struct {
-	Output      string   `short:"o" placeholder:"FILE" help:"Where to write the image; - for standard output, none to check it and write nothing."`
+	Output      string   `short:"o" placeholder:"FILE" help:"File to write the image to; - is standard output, none checks the image and writes nothing."`
 	Device      string   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
 	Size        string   `placeholder:"SIZE" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
 	Memory      string   `placeholder:"KIND" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
-	Without     []string `placeholder:"T" help:"BIT tokens to leave out, by letter, to see what a driver does without them."`
-	Description string   `placeholder:"FILE" help:"Build from the description in a JSON file: the member 'description' of what rom show --json writes, or all of it."`
+	Without     []string `placeholder:"T" help:"BIT tokens to leave out, by letter."`
+	Description string   `placeholder:"FILE" help:"Build from the description in a JSON file: the output of umbra rom show --json, or its member 'description'."`
 }
 
 var memoryKinds = map[string]uint8{
@@ -30,7 +30,7 @@ var memoryKinds = map[string]uint8{
 
 func (c *romBuildCmd) Run(out output) error {
 	if c.Output == "" {
-		return &config.Error{Where: "-o", Reason: "missing; say where to write the image, for example -o gf100.rom, -o - for standard output, or -o none for nowhere"}
+		return &config.Error{Where: "-o", Reason: "missing; give the file to write, for example -o gf100.rom, -o - for standard output, or -o none for none"}
 	}
 	d, err := c.describe()
 	if err != nil {
@@ -50,7 +50,7 @@ func (c *romBuildCmd) Run(out output) error {
 		return fmt.Errorf("the image built does not parse: %w", err)
 	}
 	if err := firmware.Check(img, gf100.VendorID, d.Device); err != nil {
-		fmt.Fprintf(out.stderr, "umbra: note: a driver cannot use this image:\n%v\n", err)
+		fmt.Fprintf(out.stderr, "umbra: warning: a driver cannot use this image:\n%v\n", err)
 	}
 	if c.Output == parts.Standard {
 		_, err := out.stdout.Write(data)
@@ -69,12 +69,12 @@ func (c *romBuildCmd) Run(out output) error {
 	return err
 }
 
-// describe puts together what is to be built.
+// describe returns the description of the image to build.
 func (c *romBuildCmd) describe() (firmware.Description, error) {
 	if c.Description != "" {
 		for _, o := range []struct{ flag, value string }{{"--device", c.Device}, {"--size", c.Size}, {"--memory", c.Memory}} {
 			if o.value != "" {
-				return firmware.Description{}, &config.Error{Where: o.flag, Value: o.value, Reason: "--description says that already; change it there"}
+				return firmware.Description{}, &config.Error{Where: o.flag, Value: o.value, Reason: "the file of --description has that already; change it there"}
 			}
 		}
 		return readDescription(c.Description)
@@ -107,8 +107,8 @@ func (c *romBuildCmd) describe() (firmware.Description, error) {
 	return firmware.GF100(o), nil
 }
 
-// maxBuilt is the largest image that can be built: its size is one byte's worth
-// of 512-byte units.
+// maxBuilt is the largest image: its header has the size as a byte, in units of 512
+// bytes.
 const maxBuilt = 255 * 512
 
 func readDescription(name string) (firmware.Description, error) {

@@ -14,8 +14,8 @@ import (
 )
 
 type schedCmd struct {
-	Show     schedShowCmd     `cmd:"" help:"Say how a running server shares its card's time, and who had how much of it."`
-	Set      schedSetCmd      `cmd:"" help:"Change how a running server shares its card's time, while guests run."`
+	Show     schedShowCmd     `cmd:"" help:"Show how a running server shares its card's time, and how much each guest had."`
+	Set      schedSetCmd      `cmd:"" help:"Change how a running server shares its card's time while guests run."`
 	Simulate schedSimulateCmd `cmd:"" help:"Show how a mix of guests shares a card under each policy, in virtual time."`
 }
 

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// guestMemory is the guest's memory in the arguments shown. Any size will do; it
-// must be the same in both places.
+// guestMemory is the guest's memory in the arguments. Any size works if it is the
+// same in both.
 const guestMemory = "2G"
 
-// qemuArgs are the arguments that attach the card at a socket. The server maps
-// the guest's memory, so that has to be shared.
+// qemuArgs are QEMU's arguments that attach the GPU at a socket. The server maps the
+// guest's memory, so the memory must be shared.
 func qemuArgs(socket string) []string {
 	device, err := json.Marshal(map[string]any{
 		"driver": "vfio-user-pci",

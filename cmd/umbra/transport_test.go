@@ -18,9 +18,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
-// TestLibraryTransport: umbra serve with the library's transport says at its start what that
-// lacks, all of it, to people and to machines, and serves. In a program without the library it
-// says how to get one.
+// TestLibraryTransport: umbra serve with the library's transport serves, and lists what that
+// lacks as text and as JSON. In a program without the library it says how to build one.
 func TestLibraryTransport(t *testing.T) {
 	for _, mode := range []string{"text", "json"} {
 		t.Run(mode, func(t *testing.T) {

@@ -16,7 +16,7 @@ func (versionCmd) Run(out output) error {
 	return err
 }
 
-// versionString is what the build was told, or what the go command recorded.
+// versionString is the version that the Makefile set, or the go command recorded.
 func versionString() string {
 	if version != "" {
 		return version
