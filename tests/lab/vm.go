@@ -302,13 +302,6 @@ func kernelLog(ctx context.Context, agent *Agent, args proto.KmsgArgs) ([]LogLin
 	}
 }
 
-// Warnings asks the guest for its kernel log and returns the lines of level
-// warning or worse that name the driver.
-func (vm *VM) Warnings(ctx context.Context, driver string) ([]LogLine, error) {
-	log, err := vm.KernelLog(ctx)
-	return Warnings(log, driver), err
-}
-
 var errSilent = errors.New("silent")
 
 // ready waits until the guest has come up n times. A busy host takes ten times as long

@@ -41,16 +41,6 @@ type Version struct {
 	Major, Minor, Patch int
 }
 
-// Nodes lists the DRM device nodes of the machine, in order of name.
-func Nodes() ([]string, error) {
-	nodes, err := filepath.Glob("/dev/dri/*[0-9]")
-	if err != nil {
-		return nil, err
-	}
-	sort.Strings(nodes)
-	return nodes, nil
-}
-
 // DefaultNode returns the first render node, or else the first card node.
 func DefaultNode() (string, error) {
 	for _, pattern := range []string{"/dev/dri/renderD*", "/dev/dri/card*"} {
