@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -212,6 +213,24 @@ func (w *Ward) hide() error {
 		return err
 	}
 	w.keep("unowned memory", w.free)
+	return w.hideBehind()
+}
+
+// hideBehind fills what lies behind the attacker's memory on the card.
+func (w *Ward) hideBehind() error {
+	taken := slices.Concat(w.bystander.Extents(), w.bystander.Tables(), w.free)
+	for _, g := range w.GPUs {
+		taken = append(taken, slices.Concat(g.Guest.Extents(), g.Guest.Tables())...)
+	}
+	for _, e := range w.Endpoint.Guest.Extents() {
+		behind := aggregator.Extent{Card: e.Card + e.Size, Size: shadowpt.BigPage}
+		if slices.ContainsFunc(taken, func(e aggregator.Extent) bool {
+			return behind.Card < e.Card+e.Size && e.Card < behind.Card+behind.Size
+		}) {
+			return fmt.Errorf("isolation: card memory at %#x behind the attacker's is taken", behind.Card)
+		}
+		w.keep("unowned memory", []aggregator.Extent{behind})
+	}
 	return nil
 }
 
