@@ -271,7 +271,7 @@ func (r *Run) table() *table {
 	return t
 }
 
-// select returns the distinct values of a part of the keys that match.
+// distinct returns the distinct values of a part of the keys that match.
 func distinct(keys []Key, match func(Key) bool, part func(Key) string) (out []string) {
 	for _, k := range keys {
 		if match(k) && !slices.Contains(out, part(k)) {

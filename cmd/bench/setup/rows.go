@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
 // Row is one set-up.
@@ -55,6 +57,23 @@ var Rows = []Row{
 	{Name: "trapped", Sync: "lazy", Scan: "incremental", Map: "none", About: "lazy and incremental, every access is trapped"},
 	{Name: All, Sync: "lazy", Scan: "incremental", Map: "all", About: "lazy and incremental, and the guest maps what it can; the default of umbra serve"},
 }
+
+// Echo is the set-up of the scenario transport that has no server: a loop of two blocking system
+// calls, which is the floor for any server.
+const Echo = "echo"
+
+// Transports returns the set-ups of the scenario transport: a whole card behind each transport of
+// this build.
+func Transports() []Row {
+	rows := []Row{{Name: serve.TransportNative, Whole: true, Map: "none", Transport: serve.TransportNative}}
+	if libvfiouser.Built {
+		rows = append(rows, Row{Name: serve.TransportLibrary, Whole: true, Map: "none", Transport: serve.TransportLibrary})
+	}
+	return rows
+}
+
+// EchoRow is the set-up Echo. Its bed is not used.
+func EchoRow() Row { return Row{Name: Echo, Whole: true, Map: "none"} }
 
 // Names returns the names of rows.
 func Names(rows []Row) (names []string) {
