@@ -1,9 +1,8 @@
-// Package simulate shows how a card's time is shared: a mix of guests runs on the
-// model card, in virtual time, under one policy or several in turn. The scheduler
-// is the one that serves.
+// Package simulate runs a mix of guests on the model card, in virtual time, under one policy
+// after the other. The scheduler is the one that umbra serve uses.
 //
-// A run is described by a preset, a file or flags, and reported as a table, as
-// JSON and as a page with plots. The package has no locks and no goroutines.
+// A preset, a file or flags describe a plan. The report is text or JSON. The package has no
+// goroutines.
 package simulate
 
 import (
@@ -21,54 +20,35 @@ import (
 // Schema and Version name the JSON.
 const (
 	Schema  = "umbra-sched-simulate"
-	Version = 1
+	Version = 2
 )
 
-// Plan is what is simulated.
+// Plan is what to simulate.
 type Plan struct {
-	Name     string
-	About    string
-	Mix      model.Mix
-	Sweep    *Sweep // in place of one mix: what a program's runtime depends on
-	Variants []Variant
-	Duration time.Duration // of card time; of a run of a sweep at most
-	Seed     uint64
-	Progress func(string) // lines for a person who waits; nil for nobody
+	Name, About string
+	Mix         model.Mix
+	Sweep       *Sweep // in place of Mix
+	Configs     []sched.Config
+	Duration    time.Duration // of card time; of a sweep: at most, for each run
+	Seed        uint64
+	Progress    func(string) // gets a line every few seconds; nil for none
 }
 
-// Variant is one way to share the card.
-type Variant struct {
-	Name   string
-	Config sched.Config
-}
-
-// Sweep is a mix that changes along an axis. Its first process is a program that
-// ends: how long it takes is what is looked at.
+// Sweep is a mix with one parameter that changes. Its first process is a program that ends; the
+// sweep measures how long the program takes.
 type Sweep struct {
 	Axis string
 	At   []float64
 	Mix  func(at float64) model.Mix
 }
 
-// mixes lists what is simulated with each variant.
-func (p *Plan) mixes() []model.Mix {
-	if p.Sweep == nil {
-		return []model.Mix{p.Mix}
-	}
-	var out []model.Mix
-	for _, at := range p.Sweep.At {
-		out = append(out, p.Sweep.Mix(at))
-	}
-	return out
-}
-
-// Report is what came out.
+// Report is the result of a plan.
 type Report struct {
 	Schema  string        `json:"schema"`
 	Version int           `json:"version"`
 	Name    string        `json:"name"`
 	About   string        `json:"about,omitempty"`
-	Card    time.Duration `json:"card_ns"` // time that was simulated, of each run; of a sweep's at most
+	Card    time.Duration `json:"card_ns"` // simulated time of each run; of a sweep: at most
 	Seed    uint64        `json:"seed"`
 	Mix     *model.Mix    `json:"mix,omitempty"`
 	Axis    string        `json:"axis,omitempty"` // of a sweep
@@ -76,62 +56,69 @@ type Report struct {
 	Runs    []Run         `json:"runs"`
 }
 
-// Run is one variant's.
+// Run is the result of one policy.
 type Run struct {
-	Name       string         `json:"name"`
-	Config     sched.Config   `json:"config"`
-	Clients    []Client       `json:"clients,omitempty"`
-	NoIdeal    string         `json:"no_ideal,omitempty"` // why there is nothing to compare with
-	ShareError *float64       `json:"share_error"`        // largest difference to the ideal, of one; null without an ideal
-	Jain       *float64       `json:"jain"`
-	Efficiency float64        `json:"efficiency"` // part of the time that the graphics engine worked
-	Lag        *time.Duration `json:"lag_ns"`
-	Counts     sched.Counts   `json:"counts"`
-	Ledger     []sched.Entry  `json:"ledger,omitempty"`
-
-	// Of a sweep.
-	Runtimes []time.Duration `json:"runtimes_ns,omitempty"`
-	Flatness float64         `json:"flatness,omitempty"` // longest less shortest, by the median
-	Slope    float64         `json:"slope,omitempty"`    // of the runtime by its median, along the whole axis
+	Policy     string          `json:"policy"`
+	Config     sched.Config    `json:"config"`
+	Clients    []Client        `json:"clients,omitempty"`
+	ShareError float64         `json:"share_error"` // largest difference of a client's share from its fair share
+	Jain       float64         `json:"jain"`        // Jain's index of shares over fair shares
+	Efficiency float64         `json:"efficiency"`  // part of the time that the graphics engine worked
+	Lag        time.Duration   `json:"lag_ns"`
+	Counts     sched.Counts    `json:"counts"`
+	Ledger     []sched.Entry   `json:"ledger,omitempty"`
+	Runtimes   []time.Duration `json:"runtimes_ns,omitempty"` // of a sweep
+	Flatness   float64         `json:"flatness,omitempty"`    // longest runtime less the shortest, by the median
+	Slope      float64         `json:"slope,omitempty"`       // of runtimes by their median, over the whole axis
 }
 
-// Client is one process.
+// Client is the result of one process.
 type Client struct {
 	Name     string          `json:"name"`
-	Share    float64         `json:"share"`   // of the graphics engine's time that anybody had
-	Ideal    *float64        `json:"ideal"`   // null without one
+	Share    float64         `json:"share"`   // of the graphics engine's time
+	Fair     float64         `json:"fair"`    // what the same load has on a card that can be divided at will
 	Busy     []time.Duration `json:"busy_ns"` // by engine
-	Lag      *time.Duration  `json:"lag_ns"`
+	Lag      time.Duration   `json:"lag_ns"`  // most that it was behind or ahead of such a card while it had work
 	Done     int             `json:"done"`
 	Aborted  int             `json:"aborted,omitempty"`
-	Median   time.Duration   `json:"latency_p50_ns"`
+	Median   time.Duration   `json:"latency_p50_ns"` // from doorbell to end
 	P99      time.Duration   `json:"latency_p99_ns"`
 	Worst    time.Duration   `json:"latency_max_ns"`
-	Finished time.Duration   `json:"finished_ns,omitempty"` // when a load that ends was done
-	Shares   []float64       `json:"shares"`                // in each window
-	Behind   []time.Duration `json:"behind_ns"`             // at the end of each
+	Finished time.Duration   `json:"finished_ns,omitempty"` // when a load that ends had ended
+	Shares   []float64       `json:"shares"`                // in each of the windows of the run
 }
 
-// windows is how many parts a run is looked at in.
-const windows = 80
+const (
+	windows = 80 // of a run
+	// maxRequests bounds a run: the latency of each request is kept.
+	maxRequests = 20_000_000
+	quiet       = 3 * time.Second // between two lines of progress
+	step        = 100 * time.Millisecond
+)
+
+// simulation is a plan under way.
+type simulation struct {
+	*Plan
+	ctx  context.Context
+	told time.Time
+}
 
 // Simulate runs a plan until it is done or ctx ends.
 func Simulate(ctx context.Context, p *Plan) (*Report, error) {
 	r := &Report{Schema: Schema, Version: Version, Name: p.Name, About: p.About, Card: p.Duration, Seed: p.Seed}
+	s := &simulation{p, ctx, time.Now()}
 	if p.Sweep != nil {
 		r.Axis, r.At = p.Sweep.Axis, p.Sweep.At
 	} else {
 		r.Mix = &p.Mix
 	}
-	w := newWait(p)
-	for _, v := range p.Variants {
-		w.begin(v.Name)
-		run := Run{Name: v.Name, Config: v.Config}
-		simulate := p.mix
+	for _, c := range p.Configs {
+		run := Run{Policy: c.Policy.String(), Config: c}
+		do := s.mix
 		if p.Sweep != nil {
-			simulate = p.sweep
+			do = s.sweep
 		}
-		if err := simulate(ctx, w, &run); err != nil {
+		if err := do(&run); err != nil {
 			return nil, err
 		}
 		r.Runs = append(r.Runs, run)
@@ -139,124 +126,110 @@ func Simulate(ctx context.Context, p *Plan) (*Report, error) {
 	return r, nil
 }
 
-func (p *Plan) mix(ctx context.Context, wait *wait, run *Run) error {
-	rig, err := model.NewRig(run.Config, p.Mix, p.Seed)
+// advance lets a rig's time come to until.
+func (s *simulation) advance(rig *model.Rig, until time.Duration) error {
+	for rig.Now < until {
+		if err := s.ctx.Err(); err != nil {
+			return err
+		}
+		if err := rig.Run(min(rig.Now+step, until)); err != nil {
+			return err
+		}
+		done := 0
+		for _, k := range rig.Clients {
+			done += k.Stats.Done
+		}
+		if done > maxRequests {
+			return &config.Error{Where: "--duration", Value: s.Duration.String(), Reason: fmt.Sprintf(
+				"%d million requests were done after %v with %v; simulate less time, or longer requests", maxRequests/1_000_000, brief(rig.Now), rig.Sched.Config.Policy)}
+		}
+		if now := time.Now(); s.Progress != nil && now.Sub(s.told) >= quiet {
+			s.told = now
+			s.Progress(fmt.Sprintf("%v: %s of %s of card time", rig.Sched.Config.Policy, brief(rig.Now), brief(s.Duration)))
+		}
+	}
+	return nil
+}
+
+func (s *simulation) mix(run *Run) error {
+	rig, err := model.NewRig(run.Config, s.Mix, s.Seed)
 	if err != nil {
 		return err
 	}
+	fair := rig.Fair(s.Duration)
 	run.Clients = make([]Client, len(rig.Clients))
 	before := make([]time.Duration, len(rig.Clients))
 	for w := range windows {
-		end := p.Duration * time.Duration(w+1) / windows
-		for at := rig.Now; at < end; { // in steps, so that it can be ended
-			at = min(at+stride, end)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if err := rig.Run(at); err != nil {
-				return err
-			}
-			wait.tell(at)
-		}
-		total := time.Duration(0)
-		for i, k := range rig.Clients {
-			total += k.Stats.Got - before[i]
+		from := rig.Now
+		if err := s.advance(rig, s.Duration*time.Duration(w+1)/windows); err != nil {
+			return err
 		}
 		for i, k := range rig.Clients {
-			share := 0.0
-			if total > 0 {
-				share = float64(k.Stats.Got-before[i]) / float64(total)
-			}
+			run.Clients[i].Shares = append(run.Clients[i].Shares, float64(k.Stats.Got-before[i])/float64(rig.Now-from))
 			before[i] = k.Stats.Got
-			run.Clients[i].Shares = append(run.Clients[i].Shares, share)
-			{
-				run.Clients[i].Behind = append(run.Clients[i].Behind, k.Stats.Behind)
-			}
 		}
 	}
-	total := time.Duration(0)
-	for _, k := range rig.Clients {
-		total += k.Stats.Got
-	}
+	sum, squares, n := 0.0, 0.0, 0.0
 	for i, k := range rig.Clients {
 		c, st := &run.Clients[i], &k.Stats
-		c.Name, c.Share, c.Busy = k.Name, rig.Share(k), st.Busy[:]
-		{
-			ideal := 0.0
-			if total > 0 {
-				ideal = float64(st.Owed) / float64(total)
-			}
-			c.Ideal, c.Lag = &ideal, &st.Lag
-		}
-		c.Done, c.Aborted = st.Done, st.Aborted
+		c.Name, c.Busy, c.Lag, c.Done, c.Aborted = k.Name, st.Busy[:], st.Lag, st.Done, st.Aborted
+		c.Share, c.Fair = float64(st.Got)/float64(s.Duration), float64(fair[i])/float64(s.Duration)
 		c.Median, c.P99, c.Worst = st.Latency(0.5), st.Latency(0.99), st.Latency(1)
 		if k.Finished() {
 			c.Finished = st.Last
 		}
+		run.Lag = max(run.Lag, c.Lag)
+		run.ShareError = max(run.ShareError, math.Abs(c.Share-c.Fair))
+		if fair[i] > 0 {
+			x := c.Share / c.Fair
+			sum, squares, n = sum+x, squares+x*x, n+1
+		}
 	}
-	run.compare(rig, rig.Clients...)
+	if run.Jain = 1; squares > 0 {
+		run.Jain = sum * sum / (n * squares)
+	}
+	run.Efficiency = rig.Efficiency()
 	run.Counts, run.Ledger = rig.Sched.Counted(), rig.Sched.Ledger(rig.Now)
 	return nil
 }
 
-func (p *Plan) sweep(ctx context.Context, wait *wait, run *Run) error {
-	for _, at := range p.Sweep.At {
-		rig, err := model.NewRig(run.Config, p.Sweep.Mix(at), p.Seed)
+func (s *simulation) sweep(run *Run) error {
+	for _, at := range s.Sweep.At {
+		rig, err := model.NewRig(run.Config, s.Sweep.Mix(at), s.Seed)
 		if err != nil {
 			return err
 		}
 		program := rig.Clients[0]
-		for until := time.Duration(0); !program.Finished() && until < p.Duration; {
-			if ctx.Err() != nil {
-				return ctx.Err()
+		for !program.Finished() {
+			if rig.Now >= s.Duration {
+				return &config.Error{Where: "--duration", Value: s.Duration.String(), Reason: fmt.Sprintf(
+					"the program had not ended with %s where the %s is %g; give it more, or leave that policy out (--policy)", run.Policy, s.Sweep.Axis, at)}
 			}
-			until = min(until+max(stride, until/4), p.Duration)
-			if err := rig.Run(until); err != nil {
+			if err := s.advance(rig, rig.Now+step); err != nil {
 				return err
 			}
 		}
-		if !program.Finished() { // it has no runtime
-			return &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf(
-				"the program is not done in so much card time with %s where %s is %g; give it more, or leave that policy out (--policy)", run.Name, p.Sweep.Axis, at)}
-		}
 		run.Runtimes = append(run.Runtimes, program.Stats.Last)
-		wait.tell(rig.Now)
-		run.compare(rig, program)
+		run.Efficiency = rig.Efficiency()
+		run.Lag = max(run.Lag, program.Stats.Lag)
 	}
 	sorted := slices.Sorted(slices.Values(run.Runtimes))
 	median := float64(sorted[len(sorted)/2])
 	run.Flatness = float64(sorted[len(sorted)-1]-sorted[0]) / median
-	run.Slope = slope(p.Sweep.At, run.Runtimes, median)
+	run.Slope = slope(s.Sweep.At, run.Runtimes, median)
 	return nil
 }
 
-// stride is how much card time goes by between looks whether to go on.
-const stride = 100 * time.Millisecond
-
-// compare holds a rig against the ideal, if there is one: the worst of all rigs, and the
-// lag of some clients.
-func (x *Run) compare(rig *model.Rig, clients ...*model.Client) {
-	x.Efficiency = rig.Efficiency()
-	wrong, jain, lag := rig.ShareError(), rig.Jain(), time.Duration(0)
-	if x.ShareError != nil {
-		wrong, lag = max(wrong, *x.ShareError), *x.Lag
-	}
-	for _, k := range clients {
-		lag = max(lag, k.Stats.Lag)
-	}
-	x.ShareError, x.Jain, x.Lag = &wrong, &jain, &lag
-}
-
 // slope is that of the line of least squares, over the whole axis.
-func slope(at []float64, d []time.Duration, median float64) float64 {
-	n := float64(len(at))
-	var x, y, xx, xy float64
-	for i := range at {
-		v := float64(d[i]) / median
-		x, y, xx, xy = x+at[i], y+v, xx+at[i]*at[i], xy+at[i]*v
+func slope(at []float64, runtimes []time.Duration, median float64) float64 {
+	n, sx, sy, sxx, sxy := float64(len(at)), 0.0, 0.0, 0.0, 0.0
+	for i, x := range at {
+		y := float64(runtimes[i]) / median
+		sx, sy, sxx, sxy = sx+x, sy+y, sxx+x*x, sxy+x*y
 	}
-	if q := n*xx - x*x; math.Abs(q) > 0 {
-		return (n*xy - x*y) / q * (slices.Max(at) - slices.Min(at))
+	d := n*sxx - sx*sx
+	if d == 0 {
+		return 0
 	}
-	return 0
+	return (n*sxy - sx*sy) / d * (slices.Max(at) - slices.Min(at))
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// WriteJSON writes the report for machines.
+// WriteJSON writes the report.
 func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
 }
 
-// brief writes a time with three digits.
+// brief writes a time with three digits or so.
 func brief(d time.Duration) string {
 	switch a := d.Abs(); {
 	case a >= 100*time.Second:
@@ -31,91 +31,64 @@ func brief(d time.Duration) string {
 
 func percent(v float64) string { return fmt.Sprintf("%.2f %%", 100*v) }
 
-func points(v float64) string { return fmt.Sprintf("%.2f points", 100*v) }
+// maxRows is how many processes of a run the text has.
+const maxRows = 16
 
-func index(v float64) string { return fmt.Sprintf("%.4f", v) }
-
-// said writes a figure that there may not be.
-func said[T any](v *T, write func(T) string) string {
-	if v == nil {
-		return "-"
-	}
-	return write(*v)
-}
-
-// Legend says what the figures are.
-const Legend = "Share is of the time that the graphics engine was busy. Ideal is what a card that could be divided at will would have given, " +
-	"while the process had work: by priority first, then by weight, up to caps. Share error is the largest difference of the two; " +
-	"lag the most time that anybody was behind or ahead of the ideal, at any moment; Jain's index is 1 where all have the same part of their ideals; " +
-	"efficiency is the part of the whole time that the graphics engine was busy. A - stands where there is no ideal."
-
-// legend is that for a terminal, with why there is no ideal.
-func (r *Report) legend() string {
-	text := "\n" + strings.ReplaceAll(strings.ReplaceAll(Legend, ". ", ".\n"), "; ", ";\n") + "\n"
-	for i := range r.Runs {
-		if x := &r.Runs[i]; x.NoIdeal != "" {
-			text += fmt.Sprintf("%s has no ideal: %s.\n", x.Name, x.NoIdeal)
-		}
-	}
-	return text
-}
-
-// most is how many processes of a run a person is shown.
-const most = 16
+const legend = `
+share: part of the time that the graphics engine worked for the process
+fair: the same on a card that can be divided at will, for the same load: by priority, weight and cap
+error: largest difference of the two, in points
+Jain: Jain's index of shares over fair shares; 1 is fair
+efficiency: part of the time that the graphics engine worked
+lag: most time that a process with work was behind or ahead of such a card
+latency: from doorbell to end of a request
+`
 
 // Text is the report for a terminal.
 func (r *Report) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s", r.Name)
+	b.WriteString(r.Name)
 	if r.About != "" {
-		fmt.Fprintf(&b, ": %s", r.About)
+		fmt.Fprintf(&b, ": %s", strings.TrimSpace(r.About))
 	}
 	b.WriteString("\n")
-	if r.Axis != "" {
-		r.sweepText(&b)
-		return b.String()
-	}
-	fmt.Fprintf(&b, "%v of card time, each policy\n", r.Card)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "\n  policy\tshare error\tJain\tefficiency\tlag\n")
-	for i := range r.Runs {
-		x := &r.Runs[i]
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%.1f %%\t%s\n", x.Name, said(x.ShareError, points), said(x.Jain, index), 100*x.Efficiency, said(x.Lag, brief))
-	}
-	w.Flush() // a strings.Builder takes everything
-	for i := range r.Runs {
-		x := &r.Runs[i]
-		fmt.Fprintf(&b, "\n%s\n", x.Name)
-		fmt.Fprint(w, "  process\tshare\tideal\tlag\trequests\tlatency p50\tp99\tworst\tcopies\n")
-		for k := range x.Clients[:min(len(x.Clients), most)] {
-			c := &x.Clients[k]
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", c.Name, percent(c.Share), said(c.Ideal, percent), said(c.Lag, brief), c.Done, brief(c.Median), brief(c.P99), brief(c.Worst), brief(c.Busy[1]))
-		}
-		w.Flush()
-		if more := len(x.Clients) - most; more > 0 {
-			fmt.Fprintf(&b, "  and %d more, which the JSON has\n", more)
-		}
-	}
-	b.WriteString(r.legend())
-	return b.String()
-}
-
-func (r *Report) sweepText(b *strings.Builder) {
-	fmt.Fprintf(b, "Runtime of the program against %s\n\n", r.Axis)
-	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	fmt.Fprint(w, "  policy\tflatness\tslope")
-	for _, at := range r.At {
-		fmt.Fprintf(w, "\t%g", at)
-	}
-	fmt.Fprintln(w)
-	for i := range r.Runs {
-		x := &r.Runs[i]
-		fmt.Fprintf(w, "  %s\t%.2f %%\t%+.3f", x.Name, 100*x.Flatness, x.Slope)
-		for _, d := range x.Runtimes {
-			fmt.Fprintf(w, "\t%s", brief(d))
+	if r.Axis != "" {
+		fmt.Fprintf(w, "runtime of the program by the %s\n\n  policy\tflatness\tslope", r.Axis)
+		for _, at := range r.At {
+			fmt.Fprintf(w, "\t%g", at)
 		}
 		fmt.Fprintln(w)
+		for i := range r.Runs {
+			x := &r.Runs[i]
+			fmt.Fprintf(w, "  %s\t%s\t%+.3f", x.Policy, percent(x.Flatness), x.Slope)
+			for _, d := range x.Runtimes {
+				fmt.Fprintf(w, "\t%s", brief(d))
+			}
+			fmt.Fprintln(w)
+		}
+		w.Flush()
+		b.WriteString("\nflatness: longest runtime less the shortest, by the median; 0 is fair\n")
+		return b.String()
 	}
-	w.Flush() // a strings.Builder takes everything
-	b.WriteString("\nFlatness is the longest runtime less the shortest, by the median: 0 is fair, whatever the other does.\n")
+	fmt.Fprintf(w, "%v of card time for each policy\n\n  policy\terror\tJain\tefficiency\tlag\n", r.Card)
+	for i := range r.Runs {
+		x := &r.Runs[i]
+		fmt.Fprintf(w, "  %s\t%.2f points\t%.4f\t%s\t%s\n", x.Policy, 100*x.ShareError, x.Jain, percent(x.Efficiency), brief(x.Lag))
+	}
+	w.Flush()
+	for i := range r.Runs {
+		x := &r.Runs[i]
+		fmt.Fprintf(w, "\n%s\n  process\tshare\tfair\tlag\trequests\tlatency p50\tp99\tmax\tcopies\n", x.Policy)
+		for k := range x.Clients[:min(len(x.Clients), maxRows)] {
+			c := &x.Clients[k]
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", c.Name, percent(c.Share), percent(c.Fair), brief(c.Lag), c.Done, brief(c.Median), brief(c.P99), brief(c.Worst), brief(c.Busy[1]))
+		}
+		w.Flush()
+		if more := len(x.Clients) - maxRows; more > 0 {
+			fmt.Fprintf(&b, "  and %d more, which --json has\n", more)
+		}
+	}
+	b.WriteString(legend)
+	return b.String()
 }

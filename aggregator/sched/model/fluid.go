@@ -78,10 +78,7 @@ func (f *fluid) want(k *Client, n int) {
 		// What was owed before is settled: it did not want it.
 		k.Stats.owedAt, k.Stats.gotAt, k.Stats.Behind = k.Stats.Owed, k.Stats.Got, 0
 	}
-	for at := k.leaf; at >= 0; at = f.nodes[at].parent {
-		f.nodes[at].active += by
-	}
-	f.stale = true
+	f.activate(k.leaf, by)
 }
 
 // solve finds everybody's part of the card.

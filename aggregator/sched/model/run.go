@@ -94,7 +94,7 @@ func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, above int, mer
 		}
 		k := &Client{
 			Name: prefix + name, Node: id, Guest: g, load: *n.Load, parent: parent, config: c, own: !merged, leaf: at, dies: never,
-			source: throttle.NewSource(*n.Load, r.seed*0x9e3779b97f4a7c15+uint64(len(r.Clients))),
+			source: throttle.NewSource(*n.Load, r.clientSeed(len(r.Clients))),
 			wake:   n.Load.Start,
 		}
 		if n.Load.Life > 0 {

@@ -1,0 +1,356 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/sched/model"
+	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
+	"github.com/umbra-gpu/umbra/cmd/config"
+)
+
+// Options are how a user describes a plan.
+type Options struct {
+	Preset   string
+	File     string
+	Guests   []string
+	Policies []string
+	Set      []string
+	Duration time.Duration
+	Seed     uint64
+}
+
+// Defaults of a plan.
+const (
+	DefaultPreset   = "nn"
+	DefaultDuration = 20 * time.Second
+	DefaultSweep    = 1000 * time.Second // a run of a sweep is over when its program has ended
+	MaxDuration     = time.Hour
+)
+
+// file is a plan as YAML.
+type file struct {
+	Name     string            `yaml:"name"`
+	About    string            `yaml:"about"`
+	Duration time.Duration     `yaml:"duration"`
+	Seed     uint64            `yaml:"seed"`
+	Set      map[string]string `yaml:"set"`
+	Policies []string          `yaml:"policies"`
+	Guests   []model.Node      `yaml:"guests"`
+}
+
+// maxFile bounds a file, so that a wrong path is not read whole.
+const maxFile = 1 << 20
+
+// Plan makes the plan, or says what is wrong with the options.
+func (o *Options) Plan() (*Plan, error) {
+	f, p, where, err := o.source()
+	if err != nil {
+		return nil, err
+	}
+	p.Duration, p.Seed = o.Duration, max(o.Seed, f.Seed, 1)
+	if o.Seed != 0 {
+		p.Seed = o.Seed
+	}
+	if p.Duration == 0 {
+		p.Duration = f.Duration
+	}
+	if p.Duration == 0 {
+		p.Duration = DefaultDuration
+		if p.Sweep != nil {
+			p.Duration = DefaultSweep
+		}
+	}
+	if p.Duration < windows*time.Millisecond || p.Duration > MaxDuration {
+		return nil, &config.Error{Where: "--duration", Value: p.Duration.String(), Reason: fmt.Sprintf("must be %v to %v", windows*time.Millisecond, MaxDuration)}
+	}
+	if p.Configs, err = o.configs(f); err != nil {
+		return nil, err
+	}
+	if p.Sweep == nil { // a mistake is reported before anything runs
+		if _, err := model.NewRig(p.Configs[0], p.Mix, p.Seed); err != nil {
+			return nil, where(err)
+		}
+	}
+	return p, nil
+}
+
+// source finds out who uses the card: from a preset, a file or flags. Where names the place of
+// an error.
+func (o *Options) source() (f *file, p *Plan, where func(error) error, err error) {
+	f = new(file)
+	switch {
+	case o.Preset != "" && o.File != "" || o.Preset != "" && len(o.Guests) > 0 || o.File != "" && len(o.Guests) > 0:
+		return nil, nil, nil, &config.Error{Where: "--preset, --mix and --guest", Value: "more than one of them", Reason: "give one"}
+	case o.File != "":
+		data, err := readBounded(o.File)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if f, err = parse(o.File, data); err != nil {
+			return nil, nil, nil, err
+		}
+		where = func(err error) error { return located(o.File, data, err) }
+		p = &Plan{Name: f.Name, About: f.About, Mix: model.Mix{Guests: f.Guests}}
+		if p.Name == "" {
+			p.Name = o.File
+		}
+	case len(o.Guests) > 0:
+		p = &Plan{Name: "guests"}
+		for _, text := range o.Guests {
+			n, err := parseGuest(text)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			p.Mix.Guests = append(p.Mix.Guests, *n)
+		}
+		where = func(err error) error { return named("--guest: ", err) }
+	default:
+		name := o.Preset
+		if name == "" {
+			name = DefaultPreset
+		}
+		presets := Presets()
+		i := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name })
+		if i < 0 {
+			var names []string
+			for _, p := range presets {
+				names = append(names, p.Name)
+			}
+			return nil, nil, nil, &config.Error{Where: "--preset", Value: name, Reason: config.Known(name, names)}
+		}
+		return f, &Plan{Name: name, About: presets[i].About, Mix: presets[i].Mix, Sweep: presets[i].Sweep}, nil, nil
+	}
+	return f, p, where, scaleCaps(p.Mix.Guests)
+}
+
+func readBounded(name string) ([]byte, error) {
+	in, err := os.Open(name)
+	if err != nil {
+		return nil, &config.Error{Where: "--mix", Value: name, Reason: errors.Unwrap(err).Error()}
+	}
+	defer in.Close()
+	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, &config.Error{Where: "--mix", Value: name, Reason: fmt.Sprintf("the description of a mix has at most %d bytes", maxFile)}
+	}
+	return data, nil
+}
+
+// parse reads YAML. The name is for errors.
+func parse(name string, data []byte) (*file, error) {
+	f := new(file)
+	err := yaml.UnmarshalWithOptions(data, f, yaml.Strict())
+	if y := yaml.Error(nil); errors.As(err, &y) {
+		where := name
+		if t := y.GetToken(); t != nil {
+			where = fmt.Sprintf("%s:%d", name, t.Position.Line)
+		}
+		return nil, &config.Error{Where: where, Reason: y.GetMessage()}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, &config.Error{Where: name, Reason: err.Error()}
+	}
+	return f, nil
+}
+
+// located names the file and, if the error has a path, the line.
+func located(name string, data []byte, err error) error {
+	e := new(sched.Error)
+	if !errors.As(err, &e) {
+		return err
+	}
+	where := name
+	if tree, parseErr := parser.ParseBytes(data, 0); parseErr == nil {
+		for path := e.Field; path != ""; path = path[:max(0, strings.LastIndexAny(path, ".["))] { // or the line of what it is in
+			if p, pathErr := yaml.PathString("$." + path); pathErr == nil {
+				if node, pathErr := p.FilterFile(tree); pathErr == nil && node != nil {
+					where = fmt.Sprintf("%s:%d", name, node.GetToken().Position.Line)
+					break
+				}
+			}
+		}
+	}
+	return named(where+": ", err)
+}
+
+// named puts a place before the field of a scheduler's error.
+func named(where string, err error) error {
+	if e := new(sched.Error); errors.As(err, &e) {
+		return &config.Error{Where: where + e.Field, Value: e.Value, Reason: e.Reason}
+	}
+	return err
+}
+
+// scaleCaps turns percent, as users write caps, into the scheduler's thousandths.
+func scaleCaps(nodes []model.Node) error {
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Cap < 0 || n.Cap > 100 {
+			return &config.Error{Where: n.Name + ": cap", Value: fmt.Sprint(n.Cap), Reason: "must be 0 to 100 percent"}
+		}
+		n.Cap *= sched.FullCap / 100
+		if err := scaleCaps(n.Nodes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keysOf lists the YAML keys of a struct.
+func keysOf(t reflect.Type) (out []string) {
+	for i := range t.NumField() {
+		out = append(out, t.Field(i).Tag.Get("yaml"))
+	}
+	return out
+}
+
+// parseGuest reads a guest written as keys and values. The keys of a load are the load's, and
+// processes=N makes so many processes with it.
+func parseGuest(text string) (*model.Node, error) {
+	own := []string{"name", "weight", "cap", "priority", "processes"}
+	load := keysOf(reflect.TypeFor[throttle.Load]())
+	values := make(map[string]string)
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		_, twice := values[key]
+		switch known := slices.Concat(own, load); {
+		case !ok || value == "":
+			return nil, &config.Error{Where: "--guest", Value: text, Reason: "not keys and values; write name=a,busy=2ms,weight=200"}
+		case !slices.Contains(known, key):
+			return nil, &config.Error{Where: "--guest: " + key, Reason: "unknown key; " + config.Known(key, known)}
+		case twice:
+			return nil, &config.Error{Where: "--guest: " + key, Value: text, Reason: "is there twice"}
+		}
+		values[key] = value
+	}
+	var b strings.Builder
+	write := func(key, indent string) {
+		if v, ok := values[key]; ok {
+			fmt.Fprintf(&b, "%s%s: %s\n", indent, key, v)
+		}
+	}
+	for _, key := range own[:4] {
+		write(key, "")
+	}
+	loadAt := ""
+	if n, ok := values["processes"]; ok {
+		fmt.Fprintf(&b, "processes:\n- name: p\n  count: %s\n", n)
+		loadAt = "  "
+	}
+	fmt.Fprintf(&b, "%sload:\n", loadAt)
+	for _, key := range load {
+		write(key, loadAt+"  ")
+	}
+	n := new(model.Node)
+	if err := yaml.UnmarshalWithOptions([]byte(b.String()), n, yaml.Strict()); err != nil {
+		reason := err.Error()
+		if y := yaml.Error(nil); errors.As(err, &y) {
+			reason = y.GetMessage()
+		}
+		return nil, &config.Error{Where: "--guest", Value: text, Reason: reason}
+	}
+	return n, nil
+}
+
+// configs are those of the policies.
+func (o *Options) configs(f *file) (out []sched.Config, err error) {
+	base := sched.Default()
+	schedule := config.ScheduleOf(&base)
+	set := func(where, key, value string) error {
+		if keys := settingKeys(); !slices.Contains(keys, key) {
+			return &config.Error{Where: where + key, Reason: "unknown setting; " + config.Known(key, keys)}
+		}
+		err := schedule.Put(key, value)
+		if wrong := new(config.Error); errors.As(err, &wrong) {
+			wrong.Where = where + wrong.Where
+		}
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.Set)) {
+		if err := set(o.File+": set: ", key, f.Set[key]); err != nil {
+			return nil, err
+		}
+	}
+	for _, text := range o.Set {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, &config.Error{Where: "--set", Value: text, Reason: "not a key and a value; write credit.period=10ms"}
+		}
+		if err := set("--set ", key, value); err != nil {
+			return nil, err
+		}
+	}
+	policies, where := o.Policies, "--policy"
+	if len(policies) == 0 {
+		policies, where = f.Policies, o.File+": policies"
+	}
+	if len(policies) == 0 {
+		policies = sched.Policies()
+	}
+	for i, name := range policies {
+		if slices.Contains(policies[:i], name) {
+			return nil, &config.Error{Where: where, Value: name, Reason: "is there twice"}
+		}
+		if !slices.Contains(sched.Policies(), name) {
+			return nil, &config.Error{Where: where, Value: name, Reason: config.Known(name, sched.Policies())}
+		}
+		schedule.Policy = name
+		c, err := schedule.Config()
+		if err != nil {
+			return nil, named("--set ", err)
+		}
+		out = append(out, *c)
+	}
+	return out, nil
+}
+
+// settingKeys are the keys of --set: those of the scheduler, without the policy.
+func settingKeys() []string {
+	return slices.DeleteFunc(new(config.Schedule).Keys(), func(key string) bool { return key == "policy" })
+}
+
+// Setting is a parameter that --set changes.
+type Setting struct{ Key, Default, Help string }
+
+// Settings lists the parameters.
+func Settings() (out []Setting) {
+	base := sched.Default()
+	schedule := config.ScheduleOf(&base)
+	values, help := schedule.Values(), make(map[string]string)
+	helpOf(reflect.TypeOf(schedule), "", help)
+	for _, key := range settingKeys() {
+		out = append(out, Setting{key, fmt.Sprint(values[key]), help[key]})
+	}
+	return out
+}
+
+// helpOf collects the help texts of a configuration by key.
+func helpOf(t reflect.Type, prefix string, out map[string]string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		key := prefix + f.Tag.Get("yaml")
+		switch {
+		case f.Anonymous:
+			helpOf(f.Type, prefix, out)
+		case f.Type.Kind() == reflect.Struct:
+			helpOf(f.Type, key+".", out)
+		default:
+			out[key] = f.Tag.Get("help")
+		}
+	}
+}
