@@ -120,9 +120,9 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 	began := time.Now()
 	switch {
 	case o.passThrough:
-		p.line("%s", p.paint(bold, "One Debian guest with a whole software GPU. Takes about 2 minutes."))
+		p.line("%s", p.paint(bold, "One Debian guest with a whole software GPU. Takes one to two minutes."))
 	default:
-		p.line("%s", p.paint(bold, fmt.Sprintf("%d Debian guests share one software GPU. Takes about 3 minutes.", len(o.kernels))))
+		p.line("%s", p.paint(bold, fmt.Sprintf("%d Debian guests share one software GPU. Takes one to three minutes.", len(o.kernels))))
 	}
 	missing, err := lab.Missing(ctx, o.kernels...)
 	if err != nil {
@@ -131,6 +131,7 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 	if missing > 0 {
 		p.line("Fetching QEMU and Linux from Debian, about %d MB, into the cache folder ...", missing)
 	}
+	p.line("Preparing the guests ...")
 	assets, err := lab.Ensure(ctx, p, o.kernels...)
 	if err != nil {
 		return err
