@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -72,83 +73,39 @@ func TestSetIntervalNeverBlocks(t *testing.T) {
 	})
 }
 
-// TestInexactWindowsAreLogged: the log names each reason for which a mapped window is not exact,
-// in one line for each look, and only if it is new. A client that attaches to BARs without
-// tables is no reason.
+// TestInexactWindowsAreLogged: a line for each reason for which a mapped window is not exact, with
+// the windows that are new for it. A client that attaches to BARs without tables is no reason.
 func TestInexactWindowsAreLogged(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	c, err := soft.New(soft.Config{VRAM: 256 << 20})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
-	var log lockedBuffer
-	s, err := NewShared(c, Native, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	s.SetRuleInterval(time.Hour) // the test calls logEvents itself
-	path := filepath.Join(t.TempDir(), "a")
-	l, err := vfiouser.Listen(path)
-	require.NoError(t, err)
-	v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: testedVRAM, Map: homes.MapAll}}, l)
-	require.NoError(t, err)
-	mapped := &v.Virtual.Guest.Stats().Mapped
-	lines := func() int { return strings.Count(log.String(), "a mapped window is not exact") }
+	var text bytes.Buffer
+	log, mapped := slog.New(slog.NewTextHandler(&text, nil)), new(homes.Stats)
+	e := &Endpoint{Name: "a", shown: mapped, logged: make(map[string]uint64)}
+	mapped.Physical.Add(homes.BAR1, 1)
+	e.logEvents(log)
+	require.Empty(t, text.String())
 
-	var h *client.Client
-	for i := range uint64(3) {
-		h, err = client.Dial(path, nil)
-		require.NoError(t, err)
-		openWindows(t, h)
-		require.Equal(t, 2*(i+1), mapped.Physical.Load(), "BAR1 and BAR3 of each client")
-		v.logEvents(s.log)
-		require.Zero(t, lines(), log.String())
-		if i < 2 {
-			require.NoError(t, h.Close())
-			require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
+	for _, step := range []struct {
+		add  map[homes.Kind]uint64
+		line string
+	}{
+		{map[homes.Kind]uint64{homes.BAR1: 2}, ` gpu=a window=bar1 count=map_inexact_aliases reason=.* consequence=.* times=2 swallowed=1 in_all=2\n$`},
+		{map[homes.Kind]uint64{homes.PRAMIN: 3}, ` window=pramin count=map_inexact_aliases .* times=3 swallowed=2 in_all=5\n$`},
+		{map[homes.Kind]uint64{homes.PRAMIN: 1, homes.BAR3: 1}, ` window=bar3,pramin count=map_inexact_aliases .* times=2 swallowed=1 in_all=7\n$`},
+		{nil, `^$`},
+	} {
+		text.Reset()
+		for window, n := range step.add {
+			mapped.Aliases.Add(window, n)
 		}
+		e.logEvents(log)
+		require.Regexp(t, step.line, text.String())
 	}
-	defer h.Close()
-
-	const systemMemory = 2 << 24 // of NV_PBUS_BAR0_WINDOW
-	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
-	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
-	require.NoError(t, err)
-	v.logEvents(s.log)
-	require.Contains(t, log.String(), `msg="a mapped window is not exact" gpu=a window=pramin count=map_inexact_system_memory reason="places of it show system memory, which cannot be mapped" consequence="the guest reads zeros there, and what it stores there is lost; `)
-	require.Contains(t, log.String(), ` times=256 swallowed=255 in_all=256`)
-	require.Equal(t, 1, lines())
-	v.logEvents(s.log)
-	require.Equal(t, 1, lines(), "nothing is new")
-
-	mapped.Aliases.Add(homes.BAR1, 2)
-	mapped.RunsRefused.Add(homes.BAR1, 1)
-	v.logEvents(s.log)
-	require.Equal(t, 3, lines())
-	require.Contains(t, log.String(), `limits.map-runs)" consequence="such a place may read as zeros, and lose what the guest stores there; `)
-
-	// A line names only windows that are new for its reason.
-	mapped.Aliases.Add(homes.PRAMIN, 3)
-	v.logEvents(s.log)
-	require.Regexp(t, `window=pramin count=map_inexact_aliases .* times=3 swallowed=2 in_all=5`, log.String())
-	mapped.Aliases.Add(homes.PRAMIN, 1)
-	mapped.Aliases.Add(homes.BAR3, 1)
-	v.logEvents(s.log)
-	require.Regexp(t, `window=bar3,pramin count=map_inexact_aliases .* times=2 swallowed=1 in_all=7`, log.String())
-	require.Equal(t, 5, lines())
-
-	// The report has them too.
-	r, err := v.Report()
-	require.NoError(t, err)
-	require.Equal(t, v.inexact(), r.Inexact)
 	var told []string
-	for _, x := range r.Inexact {
+	for _, x := range e.inexact() {
 		require.NotEmpty(t, x.Reason)
 		require.NotEmpty(t, x.Consequence)
 		told = append(told, fmt.Sprint(x.Name, " ", x.Window, " ", x.Count))
 	}
-	require.Equal(t, []string{
-		"map_inexact_system_memory pramin 256",
-		"map_inexact_aliases bar3 1", "map_inexact_aliases bar1 2", "map_inexact_aliases pramin 4", "map_inexact_runs bar1 1",
-	}, told)
+	require.Equal(t, []string{"map_inexact_aliases bar3 1", "map_inexact_aliases bar1 2", "map_inexact_aliases pramin 4"}, told)
 }
 
 // openWindows requests a window for mapping, which opens all of them.
@@ -220,40 +177,28 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-served, context.Canceled)
 	}()
-	events := NewEventLogger(logger, func() []*Endpoint { return []*Endpoint{e} })
-	events.SetInterval(time.Millisecond)
-
 	h, err := client.Dial(path, nil)
 	require.NoError(t, err)
 	defer h.Close()
 	openWindows(t, h)
-	mapped := &c.Stats().Windows
-	require.EqualValues(t, 2, mapped.Physical.Load(), "BAR1 and BAR3")
+	require.EqualValues(t, 2, c.Stats().Windows.Physical.Load(), "BAR1 and BAR3")
 	require.Empty(t, e.inexact())
-	// The next event in the log shows that these would have been logged before it.
-	mapped.Lost.Add(homes.BAR1, 1)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "window=bar1 count=map_inexact_too_fast") }, patience, time.Millisecond)
-	require.Equal(t, 1, strings.Count(log.String(), "is not exact"), "BARs without tables are not logged: %s", log.String())
 	const systemMemory = 2 << 24 // of NV_PBUS_BAR0_WINDOW
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
 	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
 	require.NoError(t, err)
 	line := `msg="a mapped window is not exact" gpu=card window=pramin count=map_inexact_system_memory reason="places of it show system memory`
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), line) }, patience, time.Millisecond, "while it runs")
+	e.logEvents(logger)
+	require.Contains(t, log.String(), line)
+	require.Equal(t, 1, strings.Count(log.String(), "is not exact"))
 	m, err := client.Alloc(0x2000)
 	require.NoError(t, err)
 	defer m.Close()
 	require.Error(t, h.Map(0, m, 0, 0x2000, client.ReadWrite))
 
-	// Close logs the last events.
-	events.SetInterval(time.Hour)
-	mapped.Aliases.Add(homes.BAR3, 1)
-	events.Close()
-	require.Contains(t, log.String(), `gpu=card window=bar3 count=map_inexact_aliases`)
-
 	r, err := e.Report()
 	require.NoError(t, err)
-	require.Len(t, r.Inexact, 3)
+	require.Len(t, r.Inexact, 1)
 	require.Equal(t, "pramin", r.Inexact[0].Window)
 	require.EqualValues(t, 256, r.Counts["map_inexact_system_memory"])
 	require.EqualValues(t, 1, r.RulesBroken[vfiouser.RuleDMASizes])

@@ -24,6 +24,15 @@ func (s *server) client() (*api.Client, error) {
 	return api.NewClient(s.Control), nil
 }
 
+// ask sends a request to the server.
+func ask[T any](s *server, request func(*api.Client) (T, error)) (answer T, err error) {
+	k, err := s.client()
+	if err != nil {
+		return answer, err
+	}
+	return request(k)
+}
+
 // write writes v as JSON, or the text.
 func (s *server) write(out output, v any, text string) error {
 	if s.JSON {
@@ -38,11 +47,7 @@ type statusCmd struct {
 }
 
 func (c *statusCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	s, err := client.Status(ctx)
+	s, err := ask(&c.server, func(k *api.Client) (api.Status, error) { return k.Status(ctx) })
 	if err != nil {
 		return err
 	}
@@ -62,11 +67,7 @@ type gpuListCmd struct {
 }
 
 func (c *gpuListCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	s, err := client.Status(ctx)
+	s, err := ask(&c.server, func(k *api.Client) (api.Status, error) { return k.Status(ctx) })
 	if err != nil {
 		return err
 	}
@@ -81,11 +82,7 @@ type gpuShowCmd struct {
 }
 
 func (c *gpuShowCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	g, err := client.Show(ctx, c.Name)
+	g, err := ask(&c.server, func(k *api.Client) (api.GPUReport, error) { return k.Show(ctx, c.Name) })
 	if err != nil {
 		return err
 	}
@@ -101,10 +98,6 @@ type gpuAddCmd struct {
 }
 
 func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
 	// Relative paths are the command's: the server may run in another folder.
 	parts := strings.Split(strings.Join(c.What, ","), ",")
 	for i, part := range parts {
@@ -118,7 +111,9 @@ func (c *gpuAddCmd) Run(ctx context.Context, out output) error {
 		}
 		parts[i] = key + "=" + abs
 	}
-	g, err := client.Add(ctx, api.AddRequest{GPU: strings.Join(parts, ",")})
+	g, err := ask(&c.server, func(k *api.Client) (api.GPU, error) {
+		return k.Add(ctx, api.AddRequest{GPU: strings.Join(parts, ",")})
+	})
 	if err != nil {
 		return err
 	}
@@ -132,11 +127,9 @@ type gpuSetCmd struct {
 }
 
 func (c *gpuSetCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	g, err := client.Set(ctx, c.Name, api.SetRequest{Options: strings.Join(c.What, ",")})
+	g, err := ask(&c.server, func(k *api.Client) (api.GPU, error) {
+		return k.Set(ctx, c.Name, api.SetRequest{Options: strings.Join(c.What, ",")})
+	})
 	if err != nil {
 		return err
 	}
@@ -163,11 +156,7 @@ type gpuRemoveCmd struct {
 }
 
 func (c *gpuRemoveCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	r, err := client.Remove(ctx, c.Name, c.Force)
+	r, err := ask(&c.server, func(k *api.Client) (api.GPUReport, error) { return k.Remove(ctx, c.Name, c.Force) })
 	if err != nil {
 		return err
 	}

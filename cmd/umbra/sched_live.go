@@ -12,11 +12,7 @@ type schedShowCmd struct {
 }
 
 func (c *schedShowCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	s, err := client.Scheduler(ctx)
+	s, err := ask(&c.server, func(k *api.Client) (api.Scheduler, error) { return k.Scheduler(ctx) })
 	if err != nil {
 		return err
 	}
@@ -32,11 +28,9 @@ type schedSetCmd struct {
 }
 
 func (c *schedSetCmd) Run(ctx context.Context, out output) error {
-	client, err := c.client()
-	if err != nil {
-		return err
-	}
-	s, err := client.SetScheduler(ctx, api.SetRequest{Options: strings.Join(c.What, ",")})
+	s, err := ask(&c.server, func(k *api.Client) (api.Scheduler, error) {
+		return k.SetScheduler(ctx, api.SetRequest{Options: strings.Join(c.What, ",")})
+	})
 	if err != nil {
 		return err
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Config is a PCI configuration space of header type 0, decoded. Names and bits are those of the
-// PCI and PCI Express base specifications, as pciutils abbreviates them.
+// Config is a decoded PCI configuration space of header type 0. Names and bits are those of the
+// PCI specifications, abbreviated as lspci does.
 type Config struct {
 	Vendor       uint16       `json:"vendor"`
 	Device       uint16       `json:"device"`
@@ -25,14 +25,14 @@ type Config struct {
 	BARs         []BAR        `json:"bars"`
 	ROM          uint32       `json:"rom,omitempty"`
 	Capabilities []Capability `json:"capabilities"`
-	Faults       []string     `json:"faults,omitempty"` // what a capability list has wrong
+	Faults       []string     `json:"faults,omitempty"` // errors in the capability lists
 }
 
 // BAR is a base address register that is in use.
 type BAR struct {
 	Index        int    `json:"index"`
-	Address      uint64 `json:"address"`        // 0 before anybody has assigned one
-	Size         uint64 `json:"size,omitempty"` // of the region; 0 if it is not known
+	Address      uint64 `json:"address"`        // 0 if none is assigned
+	Size         uint64 `json:"size,omitempty"` // of the region; 0 if unknown
 	IO           bool   `json:"io"`
 	Is64         bool   `json:"is_64bit"`
 	Prefetchable bool   `json:"prefetchable"`
@@ -45,10 +45,10 @@ type Capability struct {
 	Extended bool     `json:"extended,omitempty"`
 	Version  uint8    `json:"version,omitempty"` // of an extended one
 	Name     string   `json:"name"`
-	Lines    []string `json:"lines,omitempty"` // what is in it
+	Lines    []string `json:"lines,omitempty"` // details
 }
 
-// flagBit names a bit; lspci writes it with + or -.
+// flagBit is a bit with its name, which is written with + or -.
 type flagBit struct {
 	mask uint32
 	name string
@@ -102,8 +102,8 @@ const (
 	maxExtended           = (4096 - 256) / 8
 )
 
-// Decode decodes p, a configuration space of 64 bytes or more. The regions, which may be none,
-// tell of BARs that have no address yet, and how large each is.
+// Decode decodes p, a configuration space of at least 64 bytes. The regions, if any, give the
+// sizes of BARs.
 func Decode(p []byte, regions []Region) *Config {
 	c := &Config{
 		Vendor: le.Uint16(p), Device: le.Uint16(p[2:]), Command: le.Uint16(p[offCommand:]), Status: le.Uint16(p[offStatus:]),
@@ -166,7 +166,7 @@ func (c *Config) list(p []byte) {
 			c.fault("capability at %#x: outside of %#x-%#x", at, 0x40, len(p)-1)
 			return
 		case seen[at] || len(seen) > maxCapabilities:
-			c.fault("capability at %#x: the list runs in a circle", at)
+			c.fault("capability at %#x: the list is a cycle", at)
 			return
 		}
 		seen[at] = true
@@ -198,7 +198,7 @@ func (c *Config) extended(p []byte) {
 			return
 		}
 		if seen[at] || len(seen) > maxExtended {
-			c.fault("extended capability at %#x: the list runs in a circle", at)
+			c.fault("extended capability at %#x: the list is a cycle", at)
 			return
 		}
 		seen[at] = true
@@ -228,7 +228,7 @@ var extendedNames = map[uint16]string{
 	0x19: "Secondary PCI Express", 0x1b: "Process Address Space ID", 0x1e: "L1 PM Substates", 0x23: "Designated Vendor-Specific",
 }
 
-// standard says how to decode a capability that has least bytes.
+// standard are the capabilities by id; decode needs least bytes.
 var standard = map[uint16]struct {
 	name   string
 	least  int
@@ -246,12 +246,8 @@ var standard = map[uint16]struct {
 }
 
 func powerManagement(p []byte) []string {
-	c, s := uint32(le.Uint16(p[2:])), uint32(le.Uint16(p[4:]))
-	return []string{
-		fmt.Sprintf("version %d; %s PME(%s)", c&7, flagText(c, []flagBit{{8, "PMEClk"}, {0x20, "DSI"}, {0x200, "D1"}, {0x400, "D2"}}),
-			flagText(c>>11, []flagBit{{1, "D0"}, {2, "D1"}, {4, "D2"}, {8, "D3hot"}, {16, "D3cold"}})),
-		fmt.Sprintf("Status: D%d %s", s&3, flagText(s, []flagBit{{8, "NoSoftRst"}, {0x100, "PME-Enable"}, {0x8000, "PME"}})),
-	}
+	c, v := le.Uint16(p[2:]), le.Uint16(p[4:])
+	return []string{fmt.Sprintf("version %d, state D%d", c&7, v&3)}
 }
 
 func msi(p []byte) []string {
@@ -277,36 +273,16 @@ var expressTypes = [...]string{
 	7: "PCI-Express to PCI Bridge", 8: "PCI to PCI-Express Bridge", 9: "Root Complex Integrated Endpoint", 10: "Root Complex Event Collector",
 }
 
-var expressSpeeds = [...]string{1: "2.5GT/s", 2: "5GT/s", 3: "8GT/s", 4: "16GT/s", 5: "32GT/s", 6: "64GT/s"}
-
-func speed(v uint32) string {
-	if int(v) < len(expressSpeeds) && expressSpeeds[v] != "" {
-		return expressSpeeds[v]
-	}
-	return "unknown"
-}
-
 func express(p []byte) []string {
-	c, devCap, dev := uint32(le.Uint16(p[2:])), le.Uint32(p[4:]), uint32(le.Uint16(p[8:]))
-	sta, lnkCap := uint32(le.Uint16(p[10:])), le.Uint32(p[12:])
-	lnkCtl, lnkSta := uint32(le.Uint16(p[16:])), uint32(le.Uint16(p[18:]))
-	kind := "unknown type"
+	c, kind := le.Uint16(p[2:]), "unknown type"
 	if t := int(c >> 4 & 0xf); t < len(expressTypes) && expressTypes[t] != "" {
 		kind = expressTypes[t]
 	}
-	return []string{
-		fmt.Sprintf("(v%d) %s, MSI %02x", c&0xf, kind, c>>9&0x1f),
-		fmt.Sprintf("DevCap: MaxPayload %d bytes, PhantFunc %d; %s", 128<<(devCap&7), devCap>>3&3, flagText(devCap, []flagBit{{0x20, "ExtTag"}, {0x8000, "RBE"}, {0x10000000, "FLReset"}})),
-		fmt.Sprintf("DevCtl: MaxPayload %d bytes, MaxReadReq %d bytes; %s", 128<<(dev>>5&7), 128<<(dev>>12&7),
-			flagText(dev, []flagBit{{1, "CorrErr"}, {2, "NonFatalErr"}, {4, "FatalErr"}, {8, "UnsupReq"}, {0x10, "RlxdOrd"}, {0x100, "ExtTag"}, {0x800, "NoSnoop"}})),
-		"DevSta: " + flagText(sta, []flagBit{{1, "CorrErr"}, {2, "NonFatalErr"}, {4, "FatalErr"}, {8, "UnsupReq"}, {0x10, "AuxPwr"}, {0x20, "TransPend"}}),
-		fmt.Sprintf("LnkCap: Port #%d, Speed %s, Width x%d", lnkCap>>24, speed(lnkCap&0xf), lnkCap>>4&0x3f),
-		"LnkCtl: " + flagText(lnkCtl, []flagBit{{1, "ASPM-L0s"}, {2, "ASPM-L1"}, {0x40, "CommClk"}, {0x100, "ClockPM"}}),
-		fmt.Sprintf("LnkSta: Speed %s, Width x%d", speed(lnkSta&0xf), lnkSta>>4&0x3f),
-	}
+	reset := flagText(le.Uint32(p[4:]), []flagBit{{0x10000000, "FLReset"}})
+	return []string{fmt.Sprintf("version %d, %s, link width x%d, %s", c&0xf, kind, le.Uint16(p[18:])>>4&0x3f, reset)}
 }
 
-// Bits of the command register without which a BAR answers to nothing.
+// Bits of the command register that enable BARs.
 const commandIO, commandMemory = 1, 2
 
 func (c *Config) barText(r *BAR) string {
@@ -336,7 +312,7 @@ func (c *Config) barText(r *BAR) string {
 	return fmt.Sprintf("    Region %d: %s at %s%s%s\n", r.Index, kind, address, rights, state)
 }
 
-// Text writes c as lspci -vv does, with numbers for the names that take a database.
+// Text writes c in the style of lspci -v, with numbers for vendors and devices.
 func (c *Config) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "  %s [%04x]: %04x:%04x (rev %02x)", c.ClassName, c.Class>>8, c.Vendor, c.Device, c.Revision)

@@ -181,8 +181,7 @@ func TestDecode(t *testing.T) {
 		"Region 1: Memory at 1e0000000 (64-bit, prefetchable)",
 		"Region 5: I/O ports at e000",
 		"Expansion ROM at fb000000 [enabled]",
-		"Capabilities: [60] Power Management: version 3;",
-		"Status: D0 NoSoftRst+",
+		"Capabilities: [60] Power Management: version 3, state D0\n",
 		"Capabilities: [68] MSI: Enable+ Maskable- 64bit+ Count=1/1",
 		"Address: 00000000fee00000  Data: 4041",
 		"Capabilities: [78] MSI-X: Enable+ Masked- Count=4",
@@ -215,7 +214,7 @@ func TestDecode(t *testing.T) {
 
 	put32(0x78, 0x80036011) // back to the first
 	p[0x79] = 0x60
-	require.Contains(t, probe.Decode(p, nil).Text(), "wrong: capability at 0x60: the list runs in a circle")
+	require.Contains(t, probe.Decode(p, nil).Text(), "wrong: capability at 0x60: the list is a cycle")
 }
 
 // TestDecodeAnything: no bytes make the decoder panic or run on.
