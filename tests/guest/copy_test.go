@@ -2,14 +2,12 @@ package guest_test
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
@@ -26,51 +24,6 @@ func buffer(t testing.TB, g *guest.Guest, s *guest.Space, va, n uint64, ram bool
 	require.NoError(t, b.Write(0, noise(va>>12, n)))
 	require.NoError(t, s.Map(va, b, f))
 	return b
-}
-
-func TestCopiesBetweenAllMemories(t *testing.T) {
-	for _, ram := range [][2]bool{{false, false}, {false, true}, {true, false}, {true, true}} {
-		for _, e := range guest.CopyEngines {
-			t.Run(fmt.Sprintf("%v, RAM source %t, RAM destination %t", e, ram[0], ram[1]), func(t *testing.T) {
-				g := newBoard(t).attach(t, guest.Config{})
-				s, ch := channel(t, g, 1)
-				const n = 3*4096 + 77
-				src := buffer(t, g, s, srcVA, 4*4096, ram[0], guest.Small)
-				dst := buffer(t, g, s, dstVA, 4*4096, ram[1], guest.Small)
-				want := append(contents(t, src)[5:5+n], contents(t, dst)[n:]...)
-				require.NoError(t, ch.Copy(e, dstVA, srcVA+5, n))
-				require.NoError(t, ch.Finish())
-				require.Equal(t, want, contents(t, dst))
-			})
-		}
-	}
-}
-
-func TestLargePages(t *testing.T) {
-	g := newBoard(t).attach(t, guest.Config{})
-	s, ch := channel(t, g, 1)
-	src := buffer(t, g, s, srcVA, shadowpt.BigPage, false, guest.Big)
-	dst := buffer(t, g, s, dstVA, 2*shadowpt.BigPage, false, guest.Big)
-	want := append(contents(t, dst)[:shadowpt.BigPage-100], contents(t, src)...)
-	require.NoError(t, ch.Copy(guest.CE1, dstVA+shadowpt.BigPage-100, srcVA, shadowpt.BigPage))
-	require.NoError(t, ch.Finish())
-	require.Equal(t, want, contents(t, dst)[:len(want)])
-}
-
-// The control: a card whose engines do nothing fails every data check, and still
-// answers every fence.
-func TestNothingIsCopiedWithoutEngines(t *testing.T) {
-	g := newBoard(t, func(c *soft.Config) { c.DisableEngines = true }).attach(t, guest.Config{})
-	s, ch := channel(t, g, 1)
-	src := buffer(t, g, s, srcVA, 8192, true, guest.Small)
-	dst := buffer(t, g, s, dstVA, 8192, false, guest.Small)
-	for _, e := range guest.CopyEngines {
-		before := contents(t, dst)
-		require.NoError(t, ch.Copy(e, dstVA, srcVA, src.Size))
-		require.NoError(t, ch.Finish())
-		require.Equal(t, before, contents(t, dst))
-		require.NotEqual(t, contents(t, src), contents(t, dst))
-	}
 }
 
 func TestWaysToWait(t *testing.T) {
@@ -105,48 +58,6 @@ func TestWaysToWait(t *testing.T) {
 				require.NotZero(t, b.card.Stats().Interrupts.Load())
 			}
 		})
-	}
-}
-
-func TestChannelsAndSpaces(t *testing.T) {
-	g := newBoard(t).attach(t, guest.Config{})
-	var spaces [3]*guest.Space
-	for i := range spaces {
-		s, err := g.NewSpace()
-		require.NoError(t, err)
-		spaces[i] = s
-		// The same address is other memory in each space.
-		buffer(t, g, s, srcVA, 4096, i == 1, guest.Small)
-		buffer(t, g, s, dstVA, 4096, i != 1, guest.Small)
-	}
-	var chans []*guest.Channel
-	for i := range 24 {
-		s := spaces[i%3]
-		if i%2 == 1 {
-			s = s.View(shadowpt.VASize - 1)
-		}
-		ch, err := g.NewChannelWith(i*5, s, guest.ChannelConfig{RingRAM: i%4 == 0, PushRAM: i%5 == 0})
-		require.NoError(t, err)
-		chans = append(chans, ch)
-	}
-	for i, ch := range chans {
-		require.NoError(t, ch.Copy(guest.CopyEngines[i%3], dstVA+uint64(i)*128, srcVA+uint64(i)*128, 128))
-	}
-	for _, ch := range chans {
-		require.NoError(t, ch.Finish())
-	}
-	for i, ch := range chans {
-		dst, err := g.AllocRAM(4096)
-		require.NoError(t, err)
-		require.NoError(t, spaces[i%3].Map(0x3000_0000, dst, guest.Small))
-		require.NoError(t, ch.Copy(guest.CE0, 0x3000_0000, dstVA, 4096))
-		require.NoError(t, ch.Finish())
-		at := i * 128
-		require.Equal(t, noise(srcVA>>12, 4096)[at:at+128], dst.Data[at:at+128], "channel %d", ch.ID)
-		require.NoError(t, dst.Free())
-	}
-	for _, ch := range chans {
-		require.NoError(t, ch.Close())
 	}
 }
 
@@ -209,28 +120,6 @@ func TestRingWraps(t *testing.T) {
 	}
 }
 
-// Pages move under a channel: what was unmapped is not written, what was mapped
-// anew is.
-func TestRemap(t *testing.T) {
-	g := newBoard(t).attach(t, guest.Config{})
-	s, ch := channel(t, g, 1)
-	src := buffer(t, g, s, srcVA, 4096, true, guest.Small)
-	first := buffer(t, g, s, dstVA, 4096, false, guest.Small)
-	second := buffer(t, g, s, dstVA, 4096, false, guest.Small)
-	before := contents(t, first)
-	require.NoError(t, ch.Copy(guest.CE0, dstVA, srcVA, 4096))
-	require.NoError(t, ch.Finish())
-	require.Equal(t, before, contents(t, first))
-	require.Equal(t, src.Data, contents(t, second))
-	require.NoError(t, s.Unmap(dstVA, 4096, guest.Small))
-	require.NoError(t, ch.Copy(guest.CE0, dstVA, srcVA, 4096))
-	var stopped *guest.ChannelError
-	require.ErrorAs(t, ch.Finish(), &stopped)
-	require.Equal(t, uint64(dstVA), stopped.Fault.VA)
-	require.Equal(t, shadowpt.PageNotPresent, stopped.Fault.Reason)
-	require.True(t, stopped.Fault.Write)
-}
-
 // Dozens of guests, each with its card, in one process; nothing is left behind.
 func TestManyGuestsLeaveNothing(t *testing.T) {
 	fds := func() int {
@@ -286,11 +175,4 @@ func oneCopy(socket string) (err error) {
 		err = errors.New("the copy is not what was copied")
 	}
 	return err
-}
-
-func BenchmarkGuestLife(b *testing.B) {
-	board := newBoard(b)
-	for b.Loop() {
-		require.NoError(b, oneCopy(board.socket))
-	}
 }
