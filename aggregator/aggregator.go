@@ -22,7 +22,7 @@ type Aggregator struct {
 	gate     *gate  // nil without a scheduler
 	pollArea uint64 // the card's USERD pages, in VRAM
 
-	// The card's time at a moment of ours. Both count nanoseconds.
+	// The card's time at epoch, in nanoseconds.
 	cardEpoch uint64
 	epoch     time.Time
 
@@ -37,51 +37,46 @@ type Aggregator struct {
 
 }
 
-// Options are an aggregator's limits, and how it shares. The zero value of each is
-// its default.
+// Options are an aggregator's limits and its scheduler. Zero values are the defaults.
 type Options struct {
-	// Guests is how many there may be at a time, 1 to 32; default 32. They share the
-	// card's bus addresses: of each guest's memory the card reaches the first 1 TiB
-	// divided by that number, taken up to a power of two.
+	// Guests is how many guests there may be at a time, 1 to 32; default 32. They share
+	// the card's bus addresses: the card reaches the first 1 TiB / Guests of each guest's
+	// memory, with Guests rounded up to a power of two.
 	Guests int
-	// CardTimeout bounds each wait for the card; default 500 ms. A wait takes some 20 ms
-	// longer, in looks behind the bound: the process itself may have stood still. A guest
-	// whose channels the card does not give back in that time is put into safe mode.
+	// CardTimeout is the timeout for one card operation, plus 20 ms for scheduling delay;
+	// default 500 ms. A guest whose channels do not leave the card in time is quarantined.
 	CardTimeout time.Duration
-	// UnmapTimeout bounds the whole wait for the card when memory is taken from a
-	// guest, default 1.5 s, and some 40 ms longer, for the same reason: QEMU waits 5 s for
-	// the answer. A guest for which it runs out loses all of its memory, and its channels.
+	// UnmapTimeout is the timeout for the whole wait when memory is unmapped, plus 40 ms
+	// for scheduling delay; default 1.5 s, because QEMU waits 5 s for the answer. A guest
+	// for which it expires is quarantined, and the card loses access to its memory.
 	UnmapTimeout time.Duration
-	// ErrorBurst and ErrorRate bound how often a guest may stop the card's
-	// engines with faults and errors: so many at once, and so many a second for
-	// ever. Defaults 4096 and 512. A guest beyond that is put into safe mode.
+	// ErrorBurst and ErrorRate bound how often a guest may stop the card's engines with
+	// faults and errors: a burst, and a rate per second. Defaults 4096 and 512. A guest
+	// beyond that is quarantined.
 	ErrorBurst, ErrorRate float64
-	// InterruptBurst is how often the card is asked what happened, at most, before
-	// one that always has something to say is left alone for InterruptPause. Defaults
-	// 64 and 1 ms.
+	// InterruptBurst is how many times in a row the interrupt handler reads the card's
+	// events before it pauses for InterruptPause. Defaults 64 and 1 ms.
 	InterruptBurst int
 	InterruptPause time.Duration
-	// InvalidateDirs is how many page directories one invalidate of the card names,
-	// default 32. One of more is of everybody's.
+	// InvalidateDirs is how many page directories one invalidate of the card may name,
+	// default 32. With more it invalidates all guests' translations.
 	InvalidateDirs int
-	// TableRate bounds the work on page tables for one guest, in the long run, in bytes
-	// a second of which each is about a nanosecond (see toll); default 512 MiB, half a
-	// processor. A guest beyond that has its invalidates and submissions wait; memory
-	// that goes does not.
+	// TableRate bounds the work on one guest's page tables, in bytes a second; one is about
+	// a nanosecond of work (see tableWorkMeter). Default 512 MiB, half a processor. Beyond
+	// it the guest's invalidates and submissions wait; unmapping memory does not.
 	TableRate float64
 	// Map bounds what a guest's mapped windows cost, if GuestConfig does not say so.
 	Map homes.Limits
-	// Scheduler says how the card's time is shared. Without it, work is given to
-	// the card as it comes.
+	// Scheduler shares the card's time. If nil, work is forwarded as it comes.
 	Scheduler *sched.Config
-	// Clock is the scheduler's time; nil is the machine's, from New on.
+	// Clock is the scheduler's time; nil is the time since New.
 	Clock func() time.Duration
 
-	alarm alarm // of the scheduler's clock; nil is the machine's
+	alarm alarm // for the scheduler; nil is a timer
 }
 
-// New brings the card into service. The card must be fresh from a reset, and is
-// the aggregator's alone until Close.
+// New brings the card into service. The card must be fresh from a reset and belongs to the
+// aggregator until Close.
 func New(c card.Card) (*Aggregator, error) { return NewWith(c, Options{}) }
 
 // NewWith is New with limits.
@@ -123,7 +118,7 @@ func (a *Aggregator) time() uint64 { return a.cardEpoch + uint64(time.Since(a.ep
 // Close takes the card out of service. All guests must have been removed.
 func (a *Aggregator) Close() error {
 	if g := a.everybody(); len(g) > 0 {
-		return fmt.Errorf("aggregator: closed while guest %s is there", g[0].name)
+		return fmt.Errorf("aggregator: close: guest %s is still there", g[0].name)
 	}
 	a.ctl.card.DetachHost()
 	close(a.closing)
@@ -134,57 +129,56 @@ func (a *Aggregator) Close() error {
 	return nil
 }
 
-// allocOwn returns n bytes of card memory that no guest can reach, scrubbed.
+// allocOwn returns n scrubbed bytes of card memory that no guest can reach.
 func (a *Aggregator) allocOwn(n uint64) (uint64, error) {
 	a.mu.Lock()
 	r, ok := a.memory.take(wholePages(n), pageSize)
 	a.mu.Unlock()
 	if !ok {
-		return 0, fmt.Errorf("aggregator: the card has no %d KiB in one piece left", n>>10)
+		return 0, fmt.Errorf("aggregator: the card has no %d contiguous KiB left", n>>10)
 	}
 	return r.addr, a.ctl.card.ScrubVRAM(r.addr, r.size)
 }
 
 func wholePages(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 
-// Free returns how many bytes of the card's memory nobody has.
+// Free returns the number of free bytes of the card's memory.
 func (a *Aggregator) Free() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.memory.left()
 }
 
-// GuestConfig says what a guest gets.
+// GuestConfig is what a guest gets.
 type GuestConfig struct {
 	Name     string
 	VRAM     uint64 // bytes, a multiple of 1 MiB
-	Channels int    // how many it may have bound at a time; 0 = all
-	// Guaranteed is how many of them it can count on, whatever the others have; 0 is
-	// an even share among as many guests as there may be.
+	Channels int    // how many it may have bound at a time; 0 means all
+	// Guaranteed is how many of them are reserved for it; 0 is an even share for
+	// Options.Guests guests.
 	Guaranteed int
-	// Tables is the memory for its page-table shadows, in bytes: its own, taken
-	// from the card when the guest is added. Channels beyond the guaranteed have their
-	// instance blocks there, too. 0 is an eighth of VRAM, 8 MiB at least and 64 MiB at
-	// most.
+	// Tables is the memory for its shadow page tables in bytes, allocated when the guest
+	// is added. Channels beyond the guaranteed have their instance blocks there, too. 0 is
+	// DefaultTables.
 	Tables uint64
 	// Shadow is how its page tables are shadowed.
 	Shadow shadowpt.Policy
-	// Map says which windows its clients may map, from the next client on.
+	// Map says which windows its clients may map.
 	Map       homes.Map
 	MapLimits homes.Limits // the zero value is Options.Map
-	// Share is its part of the card's time, if that is shared.
+	// Share is its share of the card's time, with a scheduler.
 	Share sched.NodeConfig
 	// Group says which of its channels are one process for the scheduler.
 	Group Grouping
 }
 
-// Own is what the aggregator takes of the card's memory for itself, at most, beside
-// the tables of each guest: the instance blocks of channels that are guaranteed,
-// runlists, USERD, and what lies fallow because guests begin at large pages.
+// Own bounds the card memory that the aggregator uses besides each guest's tables: instance
+// blocks of guaranteed channels, runlists, USERD, and gaps because guests begin at large
+// pages.
 const Own = 8 << 20
 
-// DefaultTables is the memory for page tables of a guest that does not say it: an
-// eighth of its own in whole MiB, 8 MiB at least and 64 MiB at most.
+// DefaultTables is the default memory for page tables: an eighth of VRAM in whole MiB, at
+// least 8 MiB and at most 64 MiB.
 func DefaultTables(vram uint64) uint64 {
 	const least, most, mib = 8 << 20, 64 << 20, 1 << 20
 	return min(max(vram/8&^(mib-1), least), most)
@@ -203,13 +197,13 @@ func (c *GuestConfig) complete(guests int) error {
 	c.Tables = wholePages(c.Tables)
 	switch {
 	case c.VRAM == 0 || c.VRAM%(1<<20) != 0:
-		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM are not whole MiB", c.Name, c.VRAM)
+		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM: must be whole MiB", c.Name, c.VRAM)
 	case c.Channels < 1 || c.Channels > gf100.Channels:
-		return fmt.Errorf("aggregator: guest %s: %d channels: 1 to %d are possible", c.Name, c.Channels, gf100.Channels)
+		return fmt.Errorf("aggregator: guest %s: %d channels: must be 1 to %d", c.Name, c.Channels, gf100.Channels)
 	case c.Guaranteed < 1 || c.Guaranteed > c.Channels:
-		return fmt.Errorf("aggregator: guest %s: %d guaranteed channels of %d: 1 to %d are possible", c.Name, c.Guaranteed, c.Channels, c.Channels)
+		return fmt.Errorf("aggregator: guest %s: %d guaranteed channels of %d: must be 1 to %d", c.Name, c.Guaranteed, c.Channels, c.Channels)
 	case c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize:
-		return fmt.Errorf("aggregator: guest %s: %d KiB for page tables hold no address space", c.Name, c.Tables>>10)
+		return fmt.Errorf("aggregator: guest %s: %d KiB for page tables: too little for one address space", c.Name, c.Tables>>10)
 	}
 	if err := c.Shadow.Check(); err != nil {
 		return fmt.Errorf("aggregator: guest %s: shadow: %w", c.Name, err)
@@ -217,10 +211,10 @@ func (c *GuestConfig) complete(guests int) error {
 	return nil
 }
 
-// own is how much of the card's memory the aggregator keeps for the guest.
+// own is the card memory that the aggregator keeps for the guest.
 func (c *GuestConfig) own() uint64 { return c.Tables + uint64(c.Guaranteed)*gf100.InstanceSize }
 
-// AddGuest gives a guest its share. Events go to ev from now on.
+// AddGuest adds a guest. Its events go to ev from now on.
 func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	if err := cfg.complete(a.opts.Guests); err != nil {
 		return nil, err
@@ -243,13 +237,13 @@ func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	return g, nil
 }
 
-// place finds room for a guest.
+// place allocates a guest's memory and number.
 func (a *Aggregator) place(cfg GuestConfig, ev Events) (*Guest, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	index := slices.Index(a.guests[:a.opts.Guests], nil)
 	if index < 0 {
-		return nil, fmt.Errorf("it would be one more than the %d that may be", a.opts.Guests)
+		return nil, fmt.Errorf("limit of %d guests reached", a.opts.Guests)
 	}
 	promised := 0
 	for _, g := range a.guests {
@@ -258,7 +252,7 @@ func (a *Aggregator) place(cfg GuestConfig, ev Events) (*Guest, error) {
 		}
 	}
 	if left := gf100.Channels - promised; cfg.Guaranteed > left {
-		return nil, fmt.Errorf("%d guaranteed channels: of the card's %d the others have all but %d; guarantee fewer", cfg.Guaranteed, gf100.Channels, left)
+		return nil, fmt.Errorf("%d guaranteed channels: only %[3]d of the card's %[2]d are not guaranteed to others; guarantee fewer", cfg.Guaranteed, gf100.Channels, left)
 	}
 	own, err := a.memory.alloc(cfg.own(), pageSize)
 	if err != nil {
@@ -274,7 +268,7 @@ func (a *Aggregator) place(cfg GuestConfig, ev Events) (*Guest, error) {
 	return g, nil
 }
 
-// forget takes a guest's memory and place back.
+// forget frees a guest's memory and number.
 func (a *Aggregator) forget(g *Guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -285,13 +279,12 @@ func (a *Aggregator) forget(g *Guest) {
 	a.guests[g.index] = nil
 }
 
-// takeChannel gives ch a channel number of the card, unless none is left that
-// others do not have to be able to count on. It takes number prefer if it is
-// free.
+// takeChannel assigns a channel number of the card to ch, unless all free ones are
+// guaranteed to other guests. It takes number prefer if it is free.
 func (a *Aggregator) takeChannel(ch *channel, prefer uint8) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	free, owed, used := 0, 0, make(map[*Guest]int)
+	free, reserved, used := 0, 0, make(map[*Guest]int)
 	for _, c := range a.channels {
 		if c == nil {
 			free++
@@ -301,10 +294,10 @@ func (a *Aggregator) takeChannel(ch *channel, prefer uint8) bool {
 	}
 	for _, g := range a.guests {
 		if g != nil && g != ch.guest && !g.removed {
-			owed += max(g.limits.Guaranteed-used[g], 0)
+			reserved += max(g.limits.Guaranteed-used[g], 0)
 		}
 	}
-	if free == 0 || free <= owed && used[ch.guest] >= ch.guest.limits.Guaranteed {
+	if free == 0 || free <= reserved && used[ch.guest] >= ch.guest.limits.Guaranteed {
 		return false
 	}
 	if a.channels[prefer] != nil {
@@ -320,7 +313,7 @@ func (a *Aggregator) returnChannel(ch *channel) {
 	a.mu.Unlock()
 }
 
-// owner returns the channel that has the card's channel number id.
+// owner returns the channel with the card's number id.
 func (a *Aggregator) owner(id uint8) *channel {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -339,7 +332,7 @@ func (a *Aggregator) ownerOf(inst uint64) *channel {
 	return nil
 }
 
-// listed returns the numbers of all channels that belong on the card's runlist.
+// listed returns the numbers of all channels on the card's runlist.
 func (a *Aggregator) listed() []uint8 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -47,10 +47,10 @@ func TestChannelsAreGuaranteed(t *testing.T) {
 
 		share.Name, share.Guaranteed = "more", gf100.Channels-want-gf100.Channels/MaxGuests+1
 		_, err = a.AddGuest(share, &recorder{})
-		require.ErrorContains(t, err, fmt.Sprintf("guest more: %d guaranteed channels: of the card's 128 the others have all but %d", share.Guaranteed, share.Guaranteed-1))
+		require.ErrorContains(t, err, fmt.Sprintf("guest more: %d guaranteed channels: only %d of the card's 128", share.Guaranteed, share.Guaranteed-1))
 		share.Channels = 3
 		_, err = a.AddGuest(share, &recorder{})
-		require.ErrorContains(t, err, "1 to 3 are possible")
+		require.ErrorContains(t, err, "must be 1 to 3")
 	}
 }
 

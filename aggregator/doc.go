@@ -1,87 +1,77 @@
 // Package aggregator shares one card among many guests.
 //
-// The aggregator is the card's driver: it brings the card up, keeps a part of
-// its memory for itself (instance blocks, runlists, page tables, USERD), and
-// gives each [Guest] extents of the rest. What a guest says about channels,
-// addresses and memory is read once, checked, translated field by field, and
-// only then told to the card. The card walks only tables that package shadowpt
-// built.
+// The aggregator is the card's driver: it brings the card up, keeps a part of its memory
+// for itself (instance blocks, runlists, page tables, USERD), and gives each [Guest]
+// extents of the rest. It reads what a guest says about channels, addresses and memory
+// once, checks and translates it field by field, and only then passes it to the card. The
+// card walks only tables that package shadowpt built.
 //
-// A Guest is one virtual GPU's share: its memory and windows into it, its
-// channels, its page-table shadows, its window of the card's bus addresses. It
-// satisfies what package devmodel needs from the card behind a virtual GPU.
+// A Guest is one virtual GPU's share: its memory and windows into it, its channels, its
+// shadow page tables, its window of the card's bus addresses. It implements the card
+// behind a virtual GPU of package devmodel.
 //
 // # What waits where
 //
-// Calls that come from a trap never wait: windows are copied at once, and
-// control operations (bind, runlist, preempt, invalidate) are queued for the
-// guest's own goroutine, which talks to the card and waits for it with a bound.
-// Until it has, the registers that ask "are you done" answer no. Doorbells and
-// channel stops go to the card at once when nothing is queued before them,
-// nothing is owed, and, for doorbells, little was mapped that had to be looked at; so do a preempt of a channel that may have run, and a runlist that only
-// takes channels off, if the card does them without a wait, a few for each round that asks the card
-// (see atonce.go). An invalidate of a space in which nothing runs may
-// be put off until something would (see shadowing.go).
+// Calls from a trap never wait. Window accesses are copied immediately. Control operations
+// (bind, runlist, preempt, invalidate) are recorded in Guest.pending; the guest's worker
+// executes them in rounds and waits for the card with a bound. Until then the registers
+// that poll for completion read pending. Doorbells and channel stops reach the card in the
+// trap if nothing is pending before them and no deferred invalidate must be flushed; so do
+// preempts and runlists that only remove channels, if the card completes them immediately
+// (see fastpath.go). An invalidate of a space in which nothing runs may be deferred (see
+// shadowing.go).
 //
 // # What one guest can make another wait for
 //
-// Waits for the card are shared: an invalidate, a runlist or a preempt serves
-// everybody who asked before it began, so a guest waits for the one under way
-// and for the next, whatever the others ask for. Each is bounded. A guest whose
-// channel does not leave the card in time is put into safe mode; its neighbours
-// do not wait for it again. DMA maps are touched one guest's at a time, for one
-// look-up (see bus). An invalidate names its guest's own directories, so that the
-// card goes on knowing the others' translations. Every guest has its own memory for page tables, and channels
-// that it can count on, and the card keeps the states of its unbound channels apart
-// from everybody else's.
+// Waits for the card are shared: an invalidate, a runlist or a preempt serves everybody who
+// asked before it began (see coalescer), so a guest waits for the one under way and for the
+// next. Each is bounded. A guest whose channel does not leave the card in time is
+// quarantined, and its neighbours do not wait for it again. The memory map of one guest is
+// locked during one look-up only (see bus). An invalidate names its guest's own
+// directories, so that translations of others stay cached. Every guest has its own memory
+// for page tables and its guaranteed channels.
 //
-// A guest that no longer wants a channel gets what the card reported of it up to
-// then; only after that do its instance block and number go to somebody else.
+// When a guest unbinds a channel, it gets what the card reported of it up to then; only
+// after that are the instance block and the number reused.
 //
 // # Goroutines
 //
-// Two per guest, from AddGuest to Remove: [Guest.work] talks to the card and
-// [Guest.tell] tells the guest what happened, so that a guest that is slow to
-// listen delays nobody. One per aggregator ([Aggregator.route]) that turns the
-// card's interrupts into the guests' own, from New to Close. That of what a client
-// has mapped (package homes) lives as long as the client.
-// With [Options.Scheduler] one more ([gate.run]), from New to Close: it asks the card
-// what it did and forwards what is next.
+// Two per guest, from AddGuest to Remove: the worker [Guest.work] talks to the card, and
+// [Guest.deliverEvents] reports events, so that a guest that is slow to take events delays
+// nobody. One per aggregator, [Aggregator.route], turns the card's interrupts into events,
+// from New to Close. With [Options.Scheduler] one more, [gate.run], from New to Close:
+// it asks the card what it did and forwards what is next.
 //
 // # Locks, in the order they are taken
 //
-//  1. The virtual GPU's own lock (package devmodel). Calls into a Guest come
-//     with it held; events are delivered to it with no lock of ours held. Inside it,
-//     the lock of what its client has mapped (package homes), which Guest.work takes
-//     with none, for doorbells that were not gathered for.
+//  1. The virtual GPU's lock (package devmodel). Calls into a Guest come with it held;
+//     events are delivered with no lock of ours held. Inside it, the lock of the mapped
+//     windows (package aperture), which the worker takes with none.
 //  2. Aggregator.routeMu: one look at the card's interrupts. Never in a trap.
-//  3. Guest.mu: what is to be done, the channel table, what is to be told. Who fills
-//     Guest.doing under it, while it is empty, has what a round has until it is empty again:
-//     Guest.work, or a trap that does a little in its place (see atonce.go). No lock is held
-//     for that; Guest.work alone waits for it.
-//  4. Guest.moving: pages of the guest's VRAM change their homes (write side), or are
-//     read or written by us (read side). Who moves pages waits, with it held, for
-//     the steps of the guest's own channels that are under way on the card.
-//  5. gate.mu: the scheduler, and where each channel's GP_PUT is. The card's lock is
-//     taken in it, for a doorbell or one look; never any of the next ones.
-//  6. Aggregator.mu: the table of guests and of physical channels, memory.
-//  7. turn.mu and control.mu: for a moment, never while the card is waited for.
-//  8. The guest's own pin of its memory (card.Bus.Acquire), for one look-up or
-//     one copy, and bus.steps (read side), during one step of the card.
+//  3. Guest.mu: requests, the channel table, undelivered events. Whoever fills
+//     Guest.current under it, while it is empty, owns what a round uses until it is empty
+//     again: the worker, or a trap on the fast path. The worker alone waits for that.
+//  4. Guest.moving: pages of the guest's VRAM move (write side), or are read or written by
+//     the aggregator (read side). The mover waits, with it held, for the steps of the
+//     guest's own channels.
+//  5. gate.mu: the scheduler, and each channel's GP_PUT. The card's lock is taken in it for
+//     a doorbell or one look; none of the following ever is.
+//  6. Aggregator.mu: the table of guests and of the card's channels, memory.
+//  7. coalescer.mu and control.mu: for a moment, never while waiting for the card.
+//  8. The guest's pin of its memory (card.Bus.Acquire), for one look-up or one copy, and
+//     bus.steps (read side), during one step of the card.
 //
-// The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's
-// lock alone. Shadows, their tracker but for its Watch, and what waits to be given
-// back, belong to Guest.work; the guest's runlist to whoever has filled Guest.doing.
+// The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's lock alone.
+// Shadows, their tracker except its Watch, and resources waiting to be freed belong to the
+// worker; the guest's runlist belongs to whoever has filled Guest.current.
 //
-// # What a guest's own driver does differently here
+// # Differences from a card of one's own
 //
-// The class state that a driver writes through PGRAPH's method port (404488,
-// 40448c) while it makes its first graphics context stays in the guest's own
-// registers: the card has one such port, and what it starts new contexts from
-// would be everybody's. A virtual GPU's channels start from the engine's own
-// state after power-on.
+// Class state that a driver writes through PGRAPH's method port (404488, 40448c) while it
+// creates its first graphics context stays in the guest's own registers: the card has one
+// such port, and its values would apply to everybody. A virtual GPU's channels start from
+// the engine's state after power-on.
 //
-// NV_PFIFO_MMU_FAULT_TRIGGER ends the channel that NV_PFIFO_ENGINE_STATUS shows or
-// showed last; a card of one's own ends the engine's last channel also if nobody
-// ever looked.
+// NV_PFIFO_MMU_FAULT_TRIGGER ends the channel that NV_PFIFO_ENGINE_STATUS shows or showed
+// last. A real card ends the engine's last channel even if nobody read that register.
 package aggregator

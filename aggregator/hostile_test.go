@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -230,4 +231,40 @@ func TestTranslate(t *testing.T) {
 			require.Equal(t, want, at)
 		}
 	})
+}
+
+// TestMemoryOverExtents compares reads and writes of guest VRAM with a plain slice. They
+// cross extents, and those that cross the end of the memory fail; no write leaves it.
+func TestMemoryOverExtents(t *testing.T) {
+	f := newFake(16 << 20)
+	a := newAggOn(t, f, Options{})
+	fragment(a, 1<<20+128<<10, 512<<10, 128<<10, 256<<10, 128<<10)
+	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
+	require.Greater(t, len(g.extents.list), 2)
+	model := make([]byte, 1<<20)
+	before := bytes.Clone(f.vram)
+	rapid.Check(t, func(t *rapid.T) {
+		addr := rapid.Uint64Range(0, 1<<20+8).Draw(t, "addr")
+		p := make([]byte, rapid.IntRange(1, 300<<10).Draw(t, "size"))
+		fits := addr+uint64(len(p)) <= 1<<20
+		if rapid.Bool().Draw(t, "write") {
+			for i := range p {
+				p[i] = byte(addr+uint64(i)*7) | 1
+			}
+			require.Equal(t, fits, g.move(shadowpt.VRAM, addr, p, true))
+			if fits {
+				copy(model[addr:], p)
+			}
+			return
+		}
+		require.Equal(t, fits, g.move(shadowpt.VRAM, addr, p, false))
+		if fits {
+			require.True(t, bytes.Equal(model[addr:addr+uint64(len(p))], p))
+			require.True(t, g.SameTable(shadowpt.VRAM, addr, p))
+		}
+	})
+	for _, e := range g.extents.list {
+		copy(before[e.card:e.card+e.size], f.vram[e.card:])
+	}
+	require.True(t, bytes.Equal(before, f.vram), "memory of others was written")
 }

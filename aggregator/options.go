@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// complete gives the limits that nobody said their defaults.
+// complete fills in defaults.
 func (o *Options) complete() {
 	o.Guests = cmp.Or(o.Guests, MaxGuests)
 	o.CardTimeout = cmp.Or(o.CardTimeout, time.Second/2)
@@ -19,8 +19,8 @@ func (o *Options) complete() {
 	o.TableRate = cmp.Or(o.TableRate, 512<<20)
 }
 
-// check says what of completed options cannot be, by the names that the configuration
-// has for them. Map and Scheduler are checked by those whose they are.
+// check returns an error for an invalid limit, named as in the configuration
+// names it. Map and Scheduler are checked by their packages.
 func (o *Options) check() error {
 	if o.Guests < 1 || o.Guests > MaxGuests {
 		return fmt.Errorf("limits.guests: %d: must be 1 to %d", o.Guests, MaxGuests)

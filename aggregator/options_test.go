@@ -62,7 +62,7 @@ func TestGuestsShareTheBus(t *testing.T) {
 			list = append(list, g)
 		}
 		_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 1 << 20, Tables: 1 << 20}, &recorder{})
-		require.EqualError(t, err, fmt.Sprintf("aggregator: guest more: it would be one more than the %d that may be", guests))
+		require.EqualError(t, err, fmt.Sprintf("aggregator: guest more: limit of %d guests reached", guests))
 		for i, g := range list {
 			for _, addr := range []uint64{0, window / 2, window - 8} {
 				at, ok := g.Translate(shadowpt.SystemCoherent, addr, 8, true)

@@ -6,50 +6,49 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 )
 
-// GuestStats counts what a guest asked for and what came of it. Every counter
-// may be read at any time.
+// GuestStats counts a guest's requests and their results. Any goroutine may read them.
 type GuestStats struct {
 	Doorbells    atomic.Uint64 // doorbells
 	Binds        atomic.Uint64
 	Unbinds      atomic.Uint64
 	Runlists     atomic.Uint64
 	Preempts     atomic.Uint64
-	Invalidates  atomic.Uint64 // asked for
-	Rebuilds     atomic.Uint64 // shadows built from all of the tables
+	Invalidates  atomic.Uint64 // requested by the guest
+	Rebuilds     atomic.Uint64 // shadows built from all tables
 	EngineEvents atomic.Uint64 // delivered
 	MMUFaults    atomic.Uint64
-	Runaways     atomic.Uint64 // requests that were ended because they ran for too long
+	Runaways     atomic.Uint64 // requests ended because they ran too long
 	PBDMAErrors  atomic.Uint64
-	EngineErrors atomic.Uint64 // methods that an engine refused
-	WindowFaults atomic.Uint64 // BAR accesses that the guest's tables do not answer
+	EngineErrors atomic.Uint64 // methods refused by an engine
+	WindowFaults atomic.Uint64 // BAR accesses that fault in the guest's tables
 
-	Scans            atomic.Uint64 // times that shadows were brought up to date
-	LazyInvalidates  atomic.Uint64 // invalidates that were put off until the next work
-	CardInvalidates  atomic.Uint64 // that the guest made the card do
-	EntriesExamined  atomic.Uint64 // page-table entries looked at for shadows
-	EntriesChanged   atomic.Uint64 // of these, what was found to have changed
+	Scans            atomic.Uint64 // updates of shadows
+	LazyInvalidates  atomic.Uint64 // deferred invalidates
+	CardInvalidates  atomic.Uint64 // executed by the card for this guest
+	EntriesExamined  atomic.Uint64 // page-table entries examined
+	EntriesChanged   atomic.Uint64 // of these, found changed
 	EntriesRewritten atomic.Uint64 // shadow entries written
-	BytesCompared    atomic.Uint64 // bytes of tables compared with what they had been
-	TableWork        atomic.Uint64 // all that shadows took, in bytes of tables read and looked at (see toll)
-	ShadowTime       atomic.Int64  // ns spent on shadows; no count
-	ThrottleTime     atomic.Int64  // ns for which shadows had to wait for their rate; no count
-	LostEntries      atomic.Uint64 // page entries whose memory was taken away
-	Unmaps           atomic.Uint64 // DMA mappings taken away
-	UnmapTime        atomic.Int64  // ns until the card had let go of them; no count
+	BytesCompared    atomic.Uint64 // bytes of tables compared with their last content
+	TableWork        atomic.Uint64 // work on tables, in units of Options.TableRate
+	ShadowTime       atomic.Int64  // ns spent on shadows; not in Counts
+	ThrottleTime     atomic.Int64  // ns waited for the rate; not in Counts
+	LostEntries      atomic.Uint64 // page entries whose memory was unmapped
+	Unmaps           atomic.Uint64 // DMA mappings removed
+	UnmapTime        atomic.Int64  // ns until the card no longer used them; not in Counts
 
-	// What the guest named that is not its own, by rule.
+	// Violations, by rule.
 	BadInstance     atomic.Uint64 // instance block outside its memory
 	BadUSERD        atomic.Uint64 // USERD outside its memory
-	BadWindow       atomic.Uint64 // PRAMIN outside its memory: accesses, and of a mapped one what points it there
+	BadWindow       atomic.Uint64 // PRAMIN outside its memory: accesses, or window settings when mapped
 	BadRunlist      atomic.Uint64 // runlist outside its memory
-	BadPut          atomic.Uint64 // GP_PUT outside its ring, or back from where it was; seen with a scheduler
-	OverQuota       atomic.Uint64 // channels beyond its share
-	ForeignEntries  atomic.Uint64 // page entries that name nothing of the guest's
+	BadPut          atomic.Uint64 // GP_PUT outside its ring or moved back; checked with a scheduler
+	OverQuota       atomic.Uint64 // channels over its quota
+	ForeignEntries  atomic.Uint64 // page entries that name memory of others or none
 	ForeignTables   atomic.Uint64 // page tables outside its memory
-	TablesOverQuota atomic.Uint64 // page tables beyond its share of memory and work
-	Quarantines     atomic.Uint64 // times that the guest was put into safe mode
-	CardTimeout     atomic.Uint64 // the card did not do it in time
-	ScrubFailures   atomic.Uint64 // times that its memory could not be cleared
+	TablesOverQuota atomic.Uint64 // page tables over its quota of memory or work
+	Quarantines     atomic.Uint64 // times that the guest was quarantined
+	CardTimeout     atomic.Uint64 // card operations that timed out
+	ScrubFailures   atomic.Uint64 // failed scrubs of its memory
 
 	Mapped homes.Stats // of what its clients may map
 }
@@ -58,11 +57,11 @@ type GuestStats struct {
 type Count struct {
 	Name string `json:"name"`
 	N    uint64 `json:"n"`
-	// Rule says that each count is a rule that the guest broke.
+	// Rule says that the counter counts violations of a rule.
 	Rule bool `json:"rule,omitempty"`
 }
 
-// Counts returns every counter, in the order of GuestStats. Times are none.
+// Counts returns every counter in the order of GuestStats, without times.
 func (s *GuestStats) Counts() []Count {
 	list := []Count{
 		{"doorbells", s.Doorbells.Load(), false},

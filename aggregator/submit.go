@@ -4,20 +4,19 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// The way of a submission: Bell, or the end of the round that it had to wait for,
-// then submit. When a channel's work reaches the card is decided in submit and nowhere
-// else.
+// A submission goes through Doorbell, or the end of the round for which it waited, and then
+// submit. Only submit decides when work reaches the card.
 //
-// What goes along is a GP_PUT that was read before what the guest had stored was gathered, by
-// the trap or by the round. One that the guest writes later has a bell of its own, and what it
-// stored before that may not be where the card finds it yet.
+// The trap or the round reads GP_PUT first and flushes aliases second, and submits up to
+// that GP_PUT. A GP_PUT written later has a doorbell of its own: data stored before it may
+// not be flushed yet.
 
 // Doorbell tells that the guest wrote GP_PUT of a channel. What the guest wrote to aliases before
 // is flushed first. If nothing else is under way that the submission could depend on, the card
 // hears of it at once.
 func (g *Guest) Doorbell(id uint8) {
-	b, news := g.readPut(id)
-	if news {
+	b, changed := g.readPut(id)
+	if changed {
 		g.gather()
 	}
 	g.mu.Lock()
@@ -32,15 +31,15 @@ func (g *Guest) gather() {
 	}
 }
 
-// found is what there was to hear of a channel.
+// putRead is a GP_PUT that was read from a channel's USERD.
 type putRead struct {
-	ch     *channel // nil: it has none
-	putSeq uint64   // as it had been heard so often
+	ch     *channel // nil: none is bound
+	putSeq uint64   // of the channel at the time
 	put    uint32   // GP_PUT
 }
 
-// listenTo looks at a channel's GP_PUT, and tells whether it is another than was heard last.
-func (g *Guest) readPut(id uint8) (b putRead, news bool) {
+// readPut reads a channel's GP_PUT and reports whether it changed since its last doorbell.
+func (g *Guest) readPut(id uint8) (b putRead, changed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ch := g.channels[id].ch; ch != nil {
@@ -49,8 +48,8 @@ func (g *Guest) readPut(id uint8) (b putRead, news bool) {
 	return b, false
 }
 
-// listen is listenTo. Guest.mu is held.
-func (ch *channel) readPut() (b putRead, news bool) {
+// readPut is Guest.readPut with Guest.mu held.
+func (ch *channel) readPut() (b putRead, changed bool) {
 	b = putRead{ch, ch.putSeq, ch.lastPut}
 	if put, ok := ch.put(); ok {
 		b.put = put
@@ -58,7 +57,7 @@ func (ch *channel) readPut() (b putRead, news bool) {
 	return b, b.put != ch.lastPut
 }
 
-// heed notes what was found, if nobody has heard news of the channel in between. Guest.mu is held.
+// notePut records a GP_PUT, unless a newer one was recorded meanwhile. Guest.mu is held.
 func (g *Guest) notePut(b putRead) bool {
 	if b.ch == nil || g.channels[b.ch.gid].ch != b.ch || b.ch.putSeq != b.putSeq {
 		return false
@@ -70,37 +69,37 @@ func (g *Guest) notePut(b putRead) bool {
 	return true
 }
 
-// ring has a channel's bell take its way: at once if nothing is under way, and what was heard
-// of it has been gathered; else with a round, that looks, and gathers. Guest.mu is held.
-func (g *Guest) ring(id uint8, gathered bool) {
+// ring submits a channel's work, if no request is pending or current and aliases were flushed
+// for its GP_PUT. Else a round flushes and submits. Guest.mu is held.
+func (g *Guest) ring(id uint8, flushed bool) {
 	g.stats.Doorbells.Add(1)
 	if !g.channels[id].bound {
 		return
 	}
-	if ch := g.channels[id].ch; ch != nil && gathered && g.idle() && !g.needsFlush(ch) {
+	if ch := g.channels[id].ch; ch != nil && flushed && g.idle() && !g.needsFlush(ch) {
 		g.submit(ch, ch.lastPut)
 		return
 	}
 	g.pending.doorbells.add(id)
-	if !gathered {
+	if !flushed {
 		g.pending.gather.add(id)
 	}
 	g.wake.Broadcast()
 }
 
-// relisten looks again at a channel that was rung without having been heard, or gathered for: one
-// that was being bound when its bell rang has been heard by nobody. The round gathers afterwards.
-// It is the guest's goroutine's, which alone changes who stands behind a number.
+// rereadPut reads GP_PUT of a channel whose doorbell rang before it was bound, or for which
+// aliases were not flushed. The round flushes afterwards. It belongs to the worker, which
+// alone changes guestChannel.ch.
 func (g *Guest) rereadPut(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ch := g.channels[id].ch
 	if ch == nil {
-		return // the round binds it, and finds GP_PUT then
+		return // the round binds it and reads GP_PUT then
 	}
 	b := putRead{ch: ch, putSeq: ch.putSeq}
 	g.mu.Unlock()
-	g.moving.RLock() // not inside Guest.mu: who moves pages waits for engines
+	g.moving.RLock() // not inside Guest.mu: the mover waits for engines
 	put, ok := ch.put()
 	g.moving.RUnlock()
 	g.mu.Lock()
@@ -110,11 +109,11 @@ func (g *Guest) rereadPut(id uint8) {
 	ch.roundPut = ch.lastPut
 }
 
-// submit has a channel's work up to put reach the card: all that it depends on is done.
-// With a scheduler that is when it is the channel's turn (see gate), else now. A channel
-// that has come to its end hears nothing more: a step that is still under way reads GP_PUT
-// again, and would do work that was submitted after the guest was told of the end. If the
-// channel is bound anew, it finds GP_PUT where the guest left it. Guest.mu is held.
+// submit forwards a channel's work up to put: to the scheduler if there is one (see gate),
+// else to the card. All that the work depends on is complete. A faulted channel gets no
+// doorbell: a step still under way would read GP_PUT again and execute work submitted after
+// the guest got the fault. When the channel is bound again, its GP_PUT is read from USERD.
+// Guest.mu is held.
 func (g *Guest) submit(ch *channel, put uint32) {
 	if ch.ended() {
 		return
@@ -136,24 +135,23 @@ func (ch *channel) put() (put uint32, ok bool) {
 	return ch.guest.agg.ctl.readVRAM(at + gf100.USERDGPPut), true
 }
 
-// ended reports whether the channel has come to its end. Guest.mu is held.
+// ended reports whether the channel stopped for good. Guest.mu is held.
 func (ch *channel) ended() bool { return ch.stopped && !ch.held }
 
-// waits reports whether the channel has work that the card has not been told of.
+// waits reports whether the scheduler holds work of the channel back.
 func (ch *channel) waits() bool {
 	t := ch.guest.agg.gate
 	return t != nil && t.waiting(ch)
 }
 
-// moved reports whether the channel may have done anything since the last call. One
-// that was seen at its end, and that nothing has let run since, has not, and is not
-// looked at. GP_GET alone does not tell: what was fetched last may still be under way,
-// and ask for an event at its end. Guest.mu is held.
+// takeMayHaveRun reports whether the channel may have run since the last call. An idle channel
+// that nothing let run since then has not, and is not examined. GP_GET alone does not tell:
+// the work fetched last may still run and raise an event at its end. Guest.mu is held.
 func (ch *channel) takeMayHaveRun() bool {
 	if !ch.sent.Swap(false) && !ch.mayHaveRun {
 		return false
 	}
-	waits := ch.waits() // what has no turn yet may have one before we look further
+	waits := ch.waits() // before the look below, for work may be forwarded meanwhile
 	c := &ch.guest.agg.ctl
 	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
 	ch.mayHaveRun = waits || get != put || !c.quiet(ch.id)

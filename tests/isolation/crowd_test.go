@@ -37,7 +37,7 @@ func crowded(t *testing.T) *Ward {
 		require.NoError(t, w.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: homes.MapAll}))
 	}
 	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, deaf{})
-	require.ErrorContains(t, err, "one more than the 32")
+	require.ErrorContains(t, err, "limit of 32 guests")
 	return w
 }
 
