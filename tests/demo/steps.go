@@ -219,7 +219,7 @@ func (d *demo) fault(_ *guest, c *check) {
 	if !d.passThrough {
 		d.onlyOf(c, g, "mmu_faults", before)
 	}
-	c.detail = fmt.Sprintf("%s's channel %d killed, its others copied on%s", g.name, r.Channel, others)
+	c.detail = fmt.Sprintf("%s's channel %d killed, no other%s", g.name, r.Channel, others)
 }
 
 // The register that moves the processor's window to VRAM, in units of 64 KiB, and the
