@@ -124,9 +124,29 @@ var clockLayout = layout[clockPointers]{"BIT 'C'", 4, []row{
 // thermal and power tables, 0 where there is none. The tables themselves are
 // not decoded.
 type Perf struct {
-	Perf, RAMMap, Timing, Volt, Therm, Unk14, Unk18, Unk1c           uint32
-	VoltMap, Unk24, PowerSense, PowerBudget, Boost, CStep, BaseClock uint32
-	Unk3c, Unk40, Unk44, Unk48, Unk4c, Unk50, Unk54, Fan             uint32
+	Perf        uint32 `json:"perf"`
+	RAMMap      uint32 `json:"ram_map"`
+	Timing      uint32 `json:"timing"`
+	Volt        uint32 `json:"volt"`
+	Therm       uint32 `json:"therm"`
+	Unk14       uint32 `json:"unk14"`
+	Unk18       uint32 `json:"unk18"`
+	Unk1c       uint32 `json:"unk1c"`
+	VoltMap     uint32 `json:"volt_map"`
+	Unk24       uint32 `json:"unk24"`
+	PowerSense  uint32 `json:"power_sense"`
+	PowerBudget uint32 `json:"power_budget"`
+	Boost       uint32 `json:"boost"`
+	CStep       uint32 `json:"clock_steps"`
+	BaseClock   uint32 `json:"base_clock"`
+	Unk3c       uint32 `json:"unk3c"`
+	Unk40       uint32 `json:"unk40"`
+	Unk44       uint32 `json:"unk44"`
+	Unk48       uint32 `json:"unk48"`
+	Unk4c       uint32 `json:"unk4c"`
+	Unk50       uint32 `json:"unk50"`
+	Unk54       uint32 `json:"unk54"`
+	Fan         uint32 `json:"fan"`
 }
 
 var perfLayout = layout[Perf]{"BIT 'P'", 0x5c, []row{
