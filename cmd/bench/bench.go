@@ -142,11 +142,13 @@ func (r *run) inMachines(ctx context.Context) error {
 			continue
 		}
 		// The first machine reads everything from disk, so it is not measured.
-		r.say("Linux %s on %s, to warm up", k, r.rows[0].Name)
-		began := time.Now()
-		if _, _, err := machine.Life(ctx, r.Quick, r.rows[0], k, func(string) bool { return false }, r.Progress); err == nil {
-			n := r.Boots * len(r.rows)
-			r.say("%d more boots, which take %v and more", n, (time.Since(began) * time.Duration(n)).Round(time.Second))
+		if !r.Quick {
+			r.say("Linux %s on %s, to warm up", k, r.rows[0].Name)
+			began := time.Now()
+			if _, _, err := machine.Life(ctx, r.Quick, r.rows[0], k, func(string) bool { return false }, r.Progress); err == nil {
+				n := r.Boots * len(r.rows)
+				r.say("%d more boots, which take %v and more", n, (time.Since(began) * time.Duration(n)).Round(time.Second))
+			}
 		}
 		r.boots(ctx, k)
 		if ctx.Err() != nil {
