@@ -10,7 +10,7 @@ import (
 
 	"gonum.org/v1/plot/plotter"
 
-	"github.com/umbra-gpu/umbra/cmd/plot"
+	"github.com/umbra-gpu/umbra/cmd/bench/plot"
 )
 
 // Page writes the plots as one HTML page that loads nothing.

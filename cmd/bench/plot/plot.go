@@ -1,4 +1,4 @@
-// Package plot draws the plots of umbra's HTML pages with gonum.org/v1/plot.
+// Package plot draws the page of umbra bench with gonum.org/v1/plot.
 //
 // The package has no state, locks or goroutines. A Panel belongs to one goroutine.
 package plot
@@ -177,15 +177,12 @@ type Page struct{ b bytes.Buffer }
 func NewPage(title string) *Page {
 	p := new(Page)
 	fmt.Fprintf(&p.b, "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>%[1]s</title>\n"+
-		"<style>body{font:15px sans-serif;max-width:1100px;margin:2em auto} svg{max-width:100%%;height:auto} pre{overflow-x:auto}</style>\n<h1>%[1]s</h1>\n", html.EscapeString(title))
+		"<style>body{font:15px sans-serif;max-width:1100px;margin:2em auto} svg{max-width:100%%;height:auto}</style>\n<h1>%[1]s</h1>\n", html.EscapeString(title))
 	return p
 }
 
 // Text adds a paragraph.
 func (p *Page) Text(text string) { fmt.Fprintf(&p.b, "<p>%s</p>\n", html.EscapeString(text)) }
-
-// Table adds text in columns.
-func (p *Page) Table(text string) { fmt.Fprintf(&p.b, "<pre>%s</pre>\n", html.EscapeString(text)) }
 
 // Figure adds a plot with a heading and a text.
 func (p *Page) Figure(title, about string, svg []byte) {
