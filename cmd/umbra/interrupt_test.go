@@ -73,31 +73,6 @@ func TestInterruptedBench(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// TestInterruptedSimulateLeavesTheLast: so does a simulation.
-func TestInterruptedSimulateLeavesTheLast(t *testing.T) {
-	t.Chdir(t.TempDir())
-	require.NoError(t, os.WriteFile("last.json", []byte("of a whole run"), 0o644))
-	require.NoError(t, os.Symlink("last.json", "link.json"))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	args := []string{"sched", "simulate", "--policy", "credit", "--out", "link.json"}
-	require.Equal(t, exitFailed, doMain(ctx, args, io.Discard, io.Discard))
-	text, err := os.ReadFile("last.json")
-	require.NoError(t, err)
-	require.Equal(t, "of a whole run", string(text))
-	entries, err := os.ReadDir(".")
-	require.NoError(t, err)
-	require.Len(t, entries, 2, "nothing is left behind")
-
-	require.Equal(t, exitOK, doMain(t.Context(), args, io.Discard, io.Discard))
-	text, err = os.ReadFile("last.json") // where the link leads
-	require.NoError(t, err)
-	require.Contains(t, string(text), "umbra-sched-simulate")
-	entries, err = os.ReadDir(".")
-	require.NoError(t, err)
-	require.Len(t, entries, 2)
-}
-
 // broken is a standard output that nobody reads any more.
 type broken struct{}
 
