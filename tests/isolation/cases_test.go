@@ -23,8 +23,8 @@ const placeCount = 19
 // busWindow is how much of a guest's bus the card reaches, of 32 guests on 40 bits.
 const busWindow = 1 << 35
 
-// places are the addresses that an attacker would want: where others' memory lies
-// on the card, what is behind its own, and what it can only guess.
+// places are the addresses that an attacker would want: others' memory on the card,
+// the ends of its own, and guesses.
 func (w *Ward) places() (list []hostile.Value) {
 	for _, at := range []uint64{
 		0, 0x10_0000, // the aggregator's own, if anything is
@@ -57,8 +57,8 @@ const (
 	smallVRAM, smallSystem      = 1 << 32, 2 << 32
 )
 
-// cases are the ways at others' memory, each by its name. do does one of them
-// with the place at, writing or reading.
+// cases are the ways to others' memory. do tries one of them with the place at,
+// writing or reading.
 var cases = []struct {
 	name string
 	do   func(at hostile.Value, write bool, try func(hostile.Action))
@@ -174,12 +174,12 @@ func (w *Ward) try(t *testing.T, i, place int) {
 			c.do(at, write, func(act hostile.Action) { require.NoError(t, w.Attacker.Do(act)) })
 		}
 		require.Empty(t, w.Violations())
-		// The victim's processors are the attacker's: it may be slow, not stopped.
+		// They share the processors: the victim may be slow, not stopped.
 		require.Eventually(t, func() bool { return w.Copies() > before }, patience, time.Millisecond)
 	})
 }
 
-// widths of accesses; the device is told of odd ones, too.
+// widths of accesses, odd ones too.
 var widths = []int{4, 1, 2, 8, 3, 16}
 
 // TestGateRegisters writes and reads every declared register, and some between
@@ -205,8 +205,8 @@ func TestGateRegisters(t *testing.T) {
 	require.NoError(t, w.Attacker.Restart())
 }
 
-// TestGateOffsets writes and reads at every offset of the registers, beside the
-// attacker's client: a message for each would take minutes.
+// TestGateOffsets writes and reads at every offset of the registers, in the release
+// suite. It calls the device: a message for each would take minutes.
 func TestGateOffsets(t *testing.T) {
 	w := ward(t, mapped(t))
 	rng := rand.New(rand.NewPCG(5, 6))

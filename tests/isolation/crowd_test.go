@@ -20,13 +20,12 @@ import (
 	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
-// crowd is as many guests as a card takes, each with copies to make.
 const (
 	crowdSize   = aggregator.MaxGuests
 	crowdCopies = 12
 )
 
-// crowded makes a ward of guests that are all alike, and nobody else.
+// crowded makes a ward of as many equal guests as a card takes.
 func crowded(t *testing.T) *Ward {
 	w := &Ward{options: mapped(t)}
 	var err error
@@ -42,8 +41,7 @@ func crowded(t *testing.T) *Ward {
 }
 
 // TestCrowd has 32 guests copy verified data at once, by fences and interrupts,
-// while some reset their device, some die in the middle, and some of them come
-// back.
+// while some reset their device, and some disconnect in the middle and come back.
 func TestCrowd(t *testing.T) {
 	before := openFiles(t)
 	w := crowded(t)
@@ -68,7 +66,7 @@ func TestCrowd(t *testing.T) {
 		require.Empty(t, s.Guest.QuarantineReason())
 		for _, c := range s.Guest.Stats().Counts() {
 			if i%3 == 2 && c.Name == "foreign_entries" {
-				continue // its memory went while its tables named it
+				continue // its memory was unmapped while its tables named it
 			}
 			if c.Rule || c.Name == "card_timeouts" || c.Name == "pbdma_errors" {
 				require.Zero(t, c.N, "%s: %s", s.Guest.Name(), c.Name)
@@ -80,8 +78,8 @@ func TestCrowd(t *testing.T) {
 	require.Equal(t, before, openFiles(t))
 }
 
-// live is what one guest does. A third of them resets in the middle, a third dies
-// with copies under way and comes back.
+// live runs one guest. One third resets in the middle, another disconnects with
+// copies under way and comes back.
 func (w *Ward) live(i int, copies *atomic.Uint64) error {
 	v, err := newCopier(w.GPUs[i].Socket)
 	if err != nil {
@@ -120,8 +118,8 @@ func (w *Ward) interrupted(i int, v *victim) (*victim, error) {
 	return newCopier(w.GPUs[i].Socket)
 }
 
-// newCopier is newVictim without its goroutine: it waits until the socket takes a
-// client, for the one before may still be going.
+// newCopier is newVictim without its goroutine. It waits until the server has let go
+// of the client before.
 func newCopier(socket string) (*victim, error) {
 	cfg := guest.Config{RAM: 1 << 20, Map: true, Timeout: patience}
 	g, err := guest.Attach(context.Background(), socket, cfg)

@@ -50,15 +50,15 @@ func copies(t *testing.T, ch *guest.Channel) {
 }
 
 // TestKeptStates: a guest unbinds a channel, its neighbour binds and unbinds more
-// channels than the card has, and then the first binds its own again: it goes on as
-// it was, with the classes that it bound to its subchannels.
+// channels than the card has, and then the first binds its own again. The channel
+// still has the classes that it bound to its subchannels.
 func TestKeptStates(t *testing.T) {
 	s, gs, chs := couple(t, soft.Config{})
 	g, other := gs[0], gs[1]
 	stats := s.GPUs[1].Guest.Stats()
 	block := make([]byte, gf100.InstanceSize)
 	require.NoError(t, other.Raw().VRAM(chs[1].Instance(), block))
-	var blocks [2]uint64 // by turns, so that none is the same channel again
+	var blocks [2]uint64 // alternating, so that none is the same channel again
 	for i := range blocks {
 		b, err := other.AllocVRAM(gf100.InstanceSize)
 		require.NoError(t, err)
@@ -81,8 +81,8 @@ func TestKeptStates(t *testing.T) {
 	copies(t, chs[1])
 }
 
-// TestScheduling: a guest's PFIFO keeps its own channels, and nobody else's, from
-// running; what they were given meanwhile is not lost.
+// TestScheduling: a guest's PFIFO stops its own channels and nobody else's, and what
+// they were given meanwhile is not lost.
 func TestScheduling(t *testing.T) {
 	_, gs, chs := couple(t, soft.Config{})
 	for _, r := range []struct{ reg, off, on uint32 }{{0x2630, 1, 0}, {0x2200, 0, 1}} {
@@ -102,14 +102,14 @@ func TestScheduling(t *testing.T) {
 	}
 }
 
-// TestFaultTrigger: a guest triggers the fault of an engine that a channel of its
-// own does not come to an end on, and that others use too.
+// TestFaultTrigger: a guest triggers the fault of an engine that its own channel and
+// its neighbour's both use. Only its own channel faults.
 func TestFaultTrigger(t *testing.T) {
 	s, gs, chs := couple(t, soft.Config{})
 	raw := gs[0].Raw()
 	const status = 0x2640 + 4*gf100.EngineCE0
 	trigger := uint32(0x2a30 + 4*gf100.EngineCE0)
-	require.NoError(t, raw.SetReg(trigger, 0x100)) // nobody has seen the engine with a channel of its own
+	require.NoError(t, raw.SetReg(trigger, 0x100)) // no channel of its own is on the engine yet
 	var stopped *guest.ChannelError
 	require.Eventually(t, func() bool {
 		for range 50 {
@@ -130,9 +130,8 @@ func TestFaultTrigger(t *testing.T) {
 	require.Equal(t, uint64(1), s.GPUs[0].Guest.Stats().MMUFaults.Load())
 }
 
-// TestInvalidatesAreTheirOwners: a guest that invalidates makes the card forget its
-// own translations, and its neighbour's copies find theirs where they were. With
-// every invalidate for everybody they do not.
+// TestInvalidatesAreTheirOwners: a guest that invalidates makes the card forget only
+// its own translations. With FlushAll the card forgets its neighbour's too.
 func TestInvalidatesAreTheirOwners(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		s, gs, chs := couple(t, soft.Config{FlushAll: all})
@@ -140,7 +139,7 @@ func TestInvalidatesAreTheirOwners(t *testing.T) {
 		every := shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanFull}
 		require.NoError(t, s.GPUs[0].Guest.SetShadow(every))
 		copies(t, chs[1])
-		if !all { // one that has nothing to forget makes nobody forget
+		if !all { // an invalidate without translations flushes nothing
 			require.NoError(t, chs[0].Close())
 		}
 		flushes := s.Card.Stats().TLBFlushes.Load()
@@ -159,9 +158,9 @@ func TestInvalidatesAreTheirOwners(t *testing.T) {
 	}
 }
 
-// TestNewChannelInOldBlock: a channel comes to its end in the middle of its work, at the
-// beginning of its ring. Another that is made in its place, with the same instance
-// block, ring and number, does not go on with that work.
+// TestNewChannelInOldBlock: a channel ends in the middle of its work, at the beginning
+// of its ring. A new channel with the same instance block, ring and number does not
+// continue that work.
 func TestNewChannelInOldBlock(t *testing.T) {
 	_, gs, chs := couple(t, soft.Config{})
 	g, space := gs[0], chs[0].Space

@@ -17,9 +17,9 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// TestWhoHasGoneWritesOn: a client hangs up and goes on writing to the windows that
-// it mapped, while the server clears away what it left. The next one finds zeros.
-func TestWhoHasGoneWritesOn(t *testing.T) {
+// TestWritesAfterDisconnect: a client disconnects and goes on writing to the windows
+// that it mapped, while the server scrubs its memory. The next client reads zeros.
+func TestWritesAfterDisconnect(t *testing.T) {
 	const pramin, praminSize = 0x700000, 1 << 20
 	s, err := stand.NewShared(soft.Config{VRAM: 256 << 20}, 0, 0)
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func TestWhoHasGoneWritesOn(t *testing.T) {
 	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: guestVRAM, Map: homes.MapPRAMIN}))
 	seat := s.GPUs[0]
 	dial := func() (c *client.Client) {
-		require.Eventually(t, func() bool { // the one before may still be going
+		require.Eventually(t, func() bool { // the server may not have let go of the one before
 			c, err = client.Dial(seat.Socket, nil)
 			return err == nil
 		}, wait, tick/10)

@@ -8,9 +8,9 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// TestRefusedMethods has engines refuse the attacker's methods, which makes them
-// stand still: they go on for the victim, the attacker's own registers say what
-// happened, and its channel goes on when its driver has dealt with it.
+// TestRefusedMethods has engines refuse the attacker's methods. The engines go on for
+// the victim; the attacker's own registers say what happened, and its channel goes on
+// when its driver has handled the error.
 func TestRefusedMethods(t *testing.T) {
 	w := ward(t, mapped(t))
 	g := w.Attacker.Guest

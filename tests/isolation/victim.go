@@ -13,17 +13,16 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// victim is a guest that minds its own business: it copies from RAM through VRAM
-// and back, with every engine, and looks at each byte.
+// victim is a well-behaved guest. It copies from RAM through VRAM and back, with
+// every engine, and compares each byte.
 type victim struct {
 	g      *guest.Guest
 	ch     *guest.Channel
 	src    *guest.Buffer
 	back   *guest.Buffer
-	still  *guest.Buffer // VRAM that it does nothing with
-	rest   *guest.Buffer // RAM that it does nothing with
+	still  *guest.Buffer // VRAM that it never touches
+	rest   *guest.Buffer // RAM that it never touches
 	copies atomic.Uint64
-	worst  atomic.Int64 // ns that one copy took
 
 	stop chan struct{}
 	done chan struct{}
@@ -71,8 +70,8 @@ func (v *victim) prepare() error {
 	return errors.Join(s.Map(srcVA, v.src, guest.Small), s.Map(viaVA, via, guest.Big), s.Map(backVA, v.back, guest.Small))
 }
 
-// settle takes memory that it only keeps. It waits until the card has seen its
-// tables.
+// settle allocates memory that it never touches, and waits until the card has seen
+// its tables.
 func (v *victim) settle() (err error) {
 	if v.still, err = v.g.AllocVRAM(4 << 20); err != nil {
 		return err
@@ -84,8 +83,7 @@ func (v *victim) settle() (err error) {
 	return v.copy(rand.New(rand.NewPCG(3, 4)))
 }
 
-// pause is how long the victim does nothing after a copy: the processors are the
-// attacker's.
+// pause is the victim's rest after a copy, so that the attacker has the processors.
 const pause = 2 * time.Millisecond
 
 func (v *victim) run() {
@@ -97,11 +95,9 @@ func (v *victim) run() {
 			return
 		case <-time.After(pause):
 		}
-		begin := time.Now()
 		if v.err = v.copy(rng); v.err != nil {
 			return
 		}
-		v.worst.Store(max(v.worst.Load(), int64(time.Since(begin))))
 		v.copies.Add(1)
 	}
 }
@@ -129,11 +125,11 @@ func (v *victim) copy(rng *rand.Rand) error {
 		return fmt.Errorf("a copy by %v came back changed", e)
 	}
 	if v.rest != nil && !bytes.Equal(v.rest.Data, secrets[:v.rest.Size]) {
-		return errors.New("RAM that it does not use has changed")
+		return errors.New("its unused RAM changed")
 	}
 	for _, ev := range v.g.Events() {
 		if ev.Fault != nil || ev.PBDMA != nil {
-			return fmt.Errorf("was told of an error that is not its own: %+v", ev)
+			return fmt.Errorf("got an error event that is not its own: %+v", ev)
 		}
 	}
 	return nil

@@ -27,7 +27,7 @@ const (
 	guestVRAM = 64 << 20 // the least that a chip has
 )
 
-// secret fills what is not the attacker's. No guest's data has it by chance.
+// secret fills memory that is not the attacker's. No guest's data has it by chance.
 const secret = 0xc5a3_91d7_4be8_f260
 
 // Ward is a card with an attacker, a victim and a bystander.
@@ -39,10 +39,10 @@ type Ward struct {
 	options   options.Combination
 	victim    *victim
 	bystander *aggregator.Guest
-	free      []aggregator.Extent // what nobody has
+	free      []aggregator.Extent // unowned card memory
 	kept      []kept
 
-	agg   atomic.Pointer[aggregator.Aggregator] // for the card, which is there before it
+	agg   atomic.Pointer[aggregator.Aggregator] // for the card, which exists before it
 	mu    sync.Mutex
 	found []string
 }
@@ -54,7 +54,7 @@ type kept struct {
 	want []byte // nil is the secret from end to end
 }
 
-// deaf is a guest that is not told anything.
+// deaf is a guest that ignores every event.
 type deaf struct{}
 
 func (deaf) EngineEvent(uint32)               {}
@@ -66,8 +66,8 @@ func (deaf) BindError()                       {}
 func (deaf) RunlistError()                    {}
 func (deaf) Done(bool)                        {}
 
-// NewWard makes one of such options. plant, if not nil, puts a card with a hole
-// before the real one.
+// NewWard makes a ward whose GPUs have such options. plant, if not nil, wraps the
+// card in one with a hole.
 func NewWard(c options.Combination, plant func(*soft.Card) card.Card) (*Ward, error) {
 	w := &Ward{options: c}
 	limits, err := c.Limits()
@@ -120,13 +120,12 @@ func (w *Ward) build() (err error) {
 	return w.arm()
 }
 
-// client is how a guest's machine would come: with replies to its writes as soon as
-// there is anything to map.
+// client attaches as a guest's QEMU would.
 func (w *Ward) client(ram uint64) guest.Config {
 	return guest.Config{RAM: ram, Map: w.options.Maps(), Timeout: patience}
 }
 
-// patience is how long the guests wait for anything.
+// patience is how long guests wait for anything.
 const patience = time.Minute
 
 // part returns where n bytes at addr of a guest's memory lie on the card.
@@ -157,9 +156,8 @@ func (w *Ward) keepAsIs(what string, list []aggregator.Extent) {
 	}
 }
 
-// formerOwners spreads the secret over the whole card and gives three of four pieces
-// of it back: what those who come next get lies scattered. The others stay until
-// then.
+// formerOwners spreads the secret over the whole card and gives back three of four
+// pieces, so that the next owners' memory is scattered. The rest stays until then.
 func (w *Ward) formerOwners() (stay []*aggregator.Guest, err error) {
 	var leave []*aggregator.Guest
 	for i := 0; ; i++ {
@@ -167,7 +165,7 @@ func (w *Ward) formerOwners() (stay []*aggregator.Guest, err error) {
 		if err != nil {
 			break
 		}
-		for _, e := range g.Extents() { // a page here and there: nobody gets only what is between
+		for _, e := range g.Extents() { // one page of eight: every owner gets some
 			for off := uint64(0); off < e.Size; off += 8 * shadowpt.SmallPage {
 				w.fill(e.Card+off, shadowpt.SmallPage)
 			}
@@ -190,7 +188,7 @@ func remove(list []*aggregator.Guest) error {
 	return nil
 }
 
-// secrets is a piece of the secret, and as much as is looked at in one go.
+// secrets is the secret, repeated; checks compare pieces of its size.
 var secrets = bytes.Repeat(binary.LittleEndian.AppendUint64(nil, secret), 1<<17)
 
 func (w *Ward) fill(at, n uint64) {
@@ -199,8 +197,7 @@ func (w *Ward) fill(at, n uint64) {
 	}
 }
 
-// hide fills the bystander's memory, what is kept for its page tables, and what
-// nobody has.
+// hide fills the bystander's memory and page tables, and unowned memory.
 func (w *Ward) hide() error {
 	w.keep("the bystander's memory", w.bystander.Extents())
 	w.keep("the bystander's page tables", w.bystander.Tables())
@@ -216,7 +213,7 @@ func (w *Ward) hide() error {
 	return w.hideBehind()
 }
 
-// hideBehind fills what lies behind the attacker's memory on the card.
+// hideBehind fills the card memory behind each of the attacker's extents.
 func (w *Ward) hideBehind() error {
 	taken := slices.Concat(w.bystander.Extents(), w.bystander.Tables(), w.free)
 	for _, g := range w.GPUs {
@@ -255,14 +252,14 @@ func (w *Ward) report(format string, args ...any) {
 	}
 }
 
-// watch is told of every access of the card's channels.
+// watch gets every access of the card's channels.
 func (w *Ward) watch(id uint8, t shadowpt.Target, addr uint64, n int, write bool) {
 	if err := w.agg.Load().Audit(id, t, addr, n, write); err != nil {
 		w.report("%v", err)
 	}
 }
 
-// look searches what the attacker got for anything that is not its own.
+// look searches what the attacker got for the secret.
 func (w *Ward) look(where string, p []byte) {
 	half := secrets[:8]
 	for _, part := range [][]byte{half[:4], half[4:]} {
@@ -273,14 +270,14 @@ func (w *Ward) look(where string, p []byte) {
 	}
 }
 
-// mappedParts are what drivers use of their windows.
+// mappedParts are the parts of windows that drivers use.
 var mappedParts = []struct {
 	bar  int
 	off  uint64
 	size int
 }{{0, 0x300000, 1 << 20}, {0, 0x700000, 1 << 20}, {1, 512 << 10, 4 << 20}, {3, 0, 4 << 20}}
 
-// Violations returns what was found, after one more look at all memory. The
+// Violations checks all memory and returns the violations since the last call. The
 // attacker's channels may still run.
 func (w *Ward) Violations() []string {
 	w.look("copied to RAM", w.Attacker.Guest.Memory().Data)
@@ -292,7 +289,7 @@ func (w *Ward) Violations() []string {
 	for i := range w.kept {
 		w.unchanged(&w.kept[i])
 	}
-	w.books()
+	w.checkFIFO()
 	for _, e := range w.Endpoint.Guest.Extents() {
 		w.Card.LookVRAM(e.Card, e.Size, func(_ uint64, p []byte) { w.look("in its VRAM", p) })
 	}

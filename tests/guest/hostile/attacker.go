@@ -41,7 +41,7 @@ type Attacker struct {
 	made  int // actions done since the start
 }
 
-// target is a channel that is attacked with, and how far it was rung.
+// target is a channel to attack with, and how far it has been submitted.
 type target struct {
 	*guest.Channel
 	put, seq uint32
@@ -135,8 +135,7 @@ func (a *Attacker) value(v Value) uint64 {
 	return (base+uint64(v.Off))>>v.Shift | v.Or
 }
 
-// tolerate lets through what a server may answer; the end of the connection is
-// not among it.
+// tolerate ignores an error that a server may answer. A lost connection is none.
 func tolerate(err error) error {
 	var errno client.Errno
 	if errors.As(err, &errno) && !gone(errno) {
@@ -145,7 +144,7 @@ func tolerate(err error) error {
 	return err
 }
 
-// Do does one action. An error means that the server let go of this guest.
+// Do does one action. An error means that the server dropped this guest.
 func (a *Attacker) Do(act Action) error {
 	a.made++
 	if err := tolerate(deeds[act.Kind](a, act)); err != nil {
@@ -234,8 +233,8 @@ const (
 	markWords = 5
 )
 
-// submit has a channel execute words, and then a semaphore that says so. A channel
-// that did not execute what it had before is started anew.
+// submit has a channel execute words, and then a semaphore that says so. It binds a
+// channel anew that did not execute what it had before.
 func (a *Attacker) submit(ch *target, p *guest.Push) error {
 	if a.settle(ch); a.mark(ch) != ch.seq {
 		if err := a.revive(ch); err != nil {
@@ -269,8 +268,8 @@ func (a *Attacker) settle(ch *target) {
 
 func (a *Attacker) mark(ch *target) uint32 { return le.Uint32(a.marks.Data[ch.ID*16:]) }
 
-// silence is what a driver writes to end every error it may find, without asking
-// which there is: PBDMAs, faults, engines that stand still.
+// silence is what a driver writes to acknowledge every error, whatever there is: of
+// PBDMAs, faults, and engines that wait.
 var silence = []struct{ reg, v uint32 }{
 	{0x400c0, 0x80600008}, {0x420c0, 0x80600008}, {0x440c0, 0x80600008},
 	{0x40108, 0xffffffff}, {0x42108, 0xffffffff}, {0x44108, 0xffffffff},
@@ -293,7 +292,7 @@ func (a *Attacker) revive(ch *target) error {
 	}
 	ch.put = 0
 	ch.seq = a.mark(ch)
-	if err := a.bell(ch.ID, 0); err != nil {
+	if err := a.doorbell(ch.ID, 0); err != nil {
 		return err
 	}
 	return a.raw.Bind(ch.ID, 0xc0000000|uint32(ch.Instance()>>12), 0x001f0001)
@@ -312,10 +311,10 @@ func (a *Attacker) kick(ch *target, entry uint64) error {
 		return err
 	}
 	ch.put = (ch.put + 1) & ringMask
-	return a.bell(ch.ID, ch.put)
+	return a.doorbell(ch.ID, ch.put)
 }
 
-func (a *Attacker) bell(id int, put uint32) error {
+func (a *Attacker) doorbell(id int, put uint32) error {
 	return a.raw.Post(1, uint64(id)*gf100.USERDSize+gf100.USERDGPPut, le.AppendUint32(nil, put))
 }
 
@@ -383,7 +382,7 @@ func (a *Attacker) block(act Action) error {
 	if err := a.raw.Bind(act.Chan, 0xc0000000|uint32(inst>>12), 0x001f0001); err != nil {
 		return err
 	}
-	return a.bell(act.Chan, uint32(act.Bits))
+	return a.doorbell(act.Chan, uint32(act.Bits))
 }
 
 func (a *Attacker) ring(act Action) error {
@@ -394,7 +393,7 @@ func (a *Attacker) ring(act Action) error {
 	if err := a.kick(ch, a.value(act.V)|act.Bits); err != nil {
 		return err
 	}
-	return a.bell(act.Chan, uint32(a.value(act.W)))
+	return a.doorbell(act.Chan, uint32(a.value(act.W)))
 }
 
 func (a *Attacker) push(act Action) error {

@@ -7,17 +7,15 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// What the aggregator and the card write all the time cannot be held against what it
-// was. It can be held against what it may be: only some words of it are ever written.
-
-// userdWords are the words of a channel's page of the poll area that are used.
+// userdWords are the words of a channel's page in the poll area that anybody writes.
 var userdWords = []uint64{
 	gf100.USERDPut, gf100.USERDGet, gf100.USERDRef, gf100.USERDPutHi, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi,
 	gf100.USERDGetHi, gf100.USERDGPGet, gf100.USERDGPPut,
 }
 
-// books looks at the card's own poll area and runlists.
-func (w *Ward) books() {
+// checkFIFO checks the card's poll area and runlists, which change all the time: only
+// some words of them are ever written.
+func (w *Ward) checkFIFO() {
 	area := w.Agg.PollArea()
 	page := make([]byte, gf100.USERDSize)
 	zero := make([]byte, gf100.USERDSize)
@@ -41,8 +39,8 @@ func (w *Ward) books() {
 	}
 }
 
-// runlist reports whether a page is one as the aggregator makes it: channels of the
-// card, what an older list left behind them, and nothing behind the longest.
+// runlist reports whether a page is a runlist as the aggregator writes it: channels of
+// the card, then entries of older lists, and zeros behind the longest list.
 func runlist(page []byte) bool {
 	const flags = 4 // of every entry
 	end := gf100.Channels * gf100.RunlistEntrySize
