@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Observed is a device that is told of interrupt masking, as [Device] is.
+// Observed is a device that observes interrupt masking, as [Device] does.
 type Observed interface {
 	vfiouser.Device
 	vfiouser.IRQObserver

@@ -60,7 +60,7 @@ type Device struct {
 	asked  bool            // the client's windows were opened, or could not be
 }
 
-// LogTo sets the log for errors that the client cannot be told.
+// LogTo sets the log for errors that have no place in a reply.
 func (d *Device) LogTo(log *slog.Logger) { d.log = log }
 
 // Shown counts the work for mapped windows.

@@ -99,13 +99,13 @@ func TestInexactWindowsAreLogged(t *testing.T) {
 		e.logEvents(log)
 		require.Regexp(t, step.line, text.String())
 	}
-	var told []string
+	var listed []string
 	for _, x := range e.inexact() {
 		require.NotEmpty(t, x.Reason)
 		require.NotEmpty(t, x.Consequence)
-		told = append(told, fmt.Sprint(x.Name, " ", x.Window, " ", x.Count))
+		listed = append(listed, fmt.Sprint(x.Name, " ", x.Window, " ", x.Count))
 	}
-	require.Equal(t, []string{"map_inexact_aliases bar3 1", "map_inexact_aliases bar1 2", "map_inexact_aliases pramin 4"}, told)
+	require.Equal(t, []string{"map_inexact_aliases bar3 1", "map_inexact_aliases bar1 2", "map_inexact_aliases pramin 4"}, listed)
 }
 
 // openWindows requests a window for mapping, which opens all of them.

@@ -26,9 +26,9 @@ Every register that Umbra declares, with the policy for guests that share a card
 counts of a running server.
 
 - virtual: the guest reads and writes its own state.
-- translate: the value is checked and translated before the card is told.
+- translate: the value is checked and translated before it reaches the card.
 - refuse: the guest may read it; its writes are counted and have no effect.
-- Offsets that are not listed are storage of the guest's own. The card is never told.
+- Offsets that are not listed are storage of the guest's own, which never reaches the card.
 
 | offset | register | count | access | policy | effect |
 |---|---|---|---|---|---|

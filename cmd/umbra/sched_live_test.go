@@ -25,7 +25,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// worker is a guest's process: an address space with a channel that copies.
+// worker is a process of a guest: an address space with a channel that copies.
 type worker struct {
 	g    *guest.Guest
 	ch   *guest.Channel
@@ -59,7 +59,7 @@ func (w *worker) submit(p *guest.Push) error {
 	return w.ch.Submit(p.Words...)
 }
 
-// finish waits until the engine has done all, by a fence.
+// finish waits for the engine with a fence.
 func (w *worker) finish() error {
 	w.sent++
 	return w.ch.Finish()
@@ -74,16 +74,16 @@ func (w *worker) copy(n int) error {
 	return w.submit(p)
 }
 
-// settle counts what the guest's driver submitted by itself, when its pushbuffer began
-// anew: GP_PUT says how many there were in all.
+// settle adds the submissions that the guest's driver made when its pushbuffer wrapped.
+// GP_PUT has the total.
 func (w *worker) settle(t *testing.T) {
 	entries := int64(w.ch.Ring().Size / gf100.GPEntrySize)
 	more := (int64(w.ch.USERD(gf100.USERDGPPut)) - w.sent) & (entries - 1)
-	require.LessOrEqual(t, more, 1+w.sent/64, "submissions that nobody made")
+	require.LessOrEqual(t, more, 1+w.sent/64, "unexpected submissions")
 	w.sent += more
 }
 
-// checkSums holds each node of a ledger against its children, engine by engine.
+// checkSums compares each node of a ledger with the sum of its children, by engine.
 func checkSums(t *testing.T, n *api.LedgerNode) {
 	t.Helper()
 	require.Len(t, n.Engines, 3)
@@ -125,10 +125,9 @@ func child(t *testing.T, n *api.LedgerNode, name string) *api.LedgerNode {
 	return nil
 }
 
-// TestSchedulerUnderLoad: while two guests with two processes each work, the scheduler
-// is changed all the time, as its users do it. Every submission comes to its end, is
-// in the books once, and the books agree at each moment, and in the report at the end,
-// where the processes are gone.
+// TestSchedulerUnderLoad: the scheduler is changed all the time while two guests with two
+// processes each work. Every submission ends and is accounted for once. The accounts add up
+// at any time, and in the report at the end.
 func TestSchedulerUnderLoad(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
@@ -205,7 +204,7 @@ gpus:
 	work.Wait()
 	require.NoError(t, errors.Join(errs[:]...))
 
-	// All that was submitted has ended, once, and the books have it where it belongs.
+	// Every submission has ended, and is in the account of its channel.
 	var s api.Scheduler
 	require.Eventually(t, func() (quiet bool) {
 		now, err := k.Scheduler(ctx)
@@ -239,11 +238,11 @@ gpus:
 		require.Zero(t, n, name)
 	}
 
-	// Processes end; what they had stays.
+	// Processes end; their accounts stay.
 	for _, w := range workers {
 		require.NoError(t, w.ch.Close())
 	}
-	require.Eventually(t, func() bool { // the guests' goroutines take them out
+	require.Eventually(t, func() bool { // until the guests' goroutines have removed them
 		now, err := k.Scheduler(ctx)
 		if err != nil {
 			return false

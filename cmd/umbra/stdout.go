@@ -30,7 +30,7 @@ func (o *stdout) write(v any, text string) error {
 	// A pipe without a reader, and a terminal that was closed.
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.EIO) {
 		o.gone = true
-		o.log.Warn("nobody reads the standard output any more; the server goes on without it", "error", err)
+		o.log.Warn("the standard output has no reader; the server goes on without it", "error", err)
 		return nil
 	}
 	return err
