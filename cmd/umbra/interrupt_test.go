@@ -78,12 +78,20 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestBenchWritesWhatItCan checks that the results are in their file if the table cannot be written.
+// TestBenchWritesWhatItCan checks that the results are in their file, also behind a link, if the
+// table cannot be written.
 func TestBenchWritesWhatItCan(t *testing.T) {
 	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("last.txt", []byte("of a run before"), 0o644))
+	require.NoError(t, os.Symlink("last.txt", "umbra-bench.txt"))
 	var stderr bytes.Buffer
 	args := []string{"bench", "--in-process", "--quick", "--only", "contexts", "--setups", "naive+lazy", "--repeat", "1"}
 	require.Equal(t, exitFailed, doMain(t.Context(), args, broken{}, &stderr))
 	require.Contains(t, stderr.String(), io.ErrClosedPipe.Error())
-	require.FileExists(t, "umbra-bench.txt")
+	text, err := os.ReadFile("last.txt")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "BenchmarkContexts/")
+	entries, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "nothing is left behind")
 }
