@@ -81,11 +81,6 @@ func (s *Space) MapPart(va uint64, b *Buffer, off, n uint64, f Flags) error {
 	return s.MapAddr(va, target, b.Addr+off, n, f)
 }
 
-// MapRAM maps n bytes of RAM from off at va, whoever has them.
-func (s *Space) MapRAM(va, off, n uint64, f Flags) error {
-	return s.MapAddr(va, ramTarget(f), s.g.cfg.RAMBase+off, n, f)
-}
-
 func ramTarget(f Flags) shadowpt.Target {
 	if f&NonCoherent != 0 {
 		return shadowpt.SystemNonCoherent
