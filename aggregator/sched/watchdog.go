@@ -12,9 +12,9 @@ type WatchState uint8
 // The states.
 const (
 	Quiet    WatchState = iota
-	Warned              // its group gets no turns
-	Aborting            // the caller was told to abort it
-	Stuck               // and has not
+	Warned              // the group of the request gets no turns
+	Aborting            // the caller was told to abort the channel
+	Stuck               // the caller has not aborted it in time
 )
 
 // Watch is the watchdog of an engine.
@@ -40,7 +40,7 @@ var alertNames = [...]string{"warn", "abort", "quarantine", "reset"}
 
 func (k AlertKind) String() string { return nameOf(alertNames[:], uint8(k)) }
 
-// Alert is something for the caller to do.
+// Alert asks the caller to do something.
 type Alert struct {
 	Kind    AlertKind
 	Engine  int
@@ -49,7 +49,7 @@ type Alert struct {
 	Ran     time.Duration
 }
 
-// Alert returns what there is to do, oldest first.
+// Alert returns the oldest alert, false if there is none.
 func (s *Scheduler) Alert() (Alert, bool) {
 	if len(s.Alerts) == 0 {
 		return Alert{}, false
@@ -79,7 +79,7 @@ func (s *Scheduler) leastLimit() time.Duration {
 	return least
 }
 
-// watchTimer is when the watchdog wants to look.
+// watchTimer is when the watchdog wants to look again.
 func (s *Scheduler) watchTimer() time.Duration {
 	t := never
 	for e := range s.Engines {
@@ -110,7 +110,7 @@ func (s *Scheduler) watch() {
 			if s.busy(e) > 0 && s.least > 0 && s.Now >= max(eng.Progress+s.least, w.Since) {
 				if c := s.suspect(e); c != none {
 					s.warn(c, e)
-				} else { // it is of a guest with a longer limit, or waits: not now, but soon
+				} else { // it belongs to a guest with a longer limit, or waits: look again soon
 					w.Since = s.Now + s.least/looksPerLimit + time.Millisecond
 				}
 			}
@@ -129,17 +129,15 @@ func (s *Scheduler) watch() {
 	}
 }
 
-// ran is how long the oldest request of a channel has had the engine: what the
-// card said, or since the engine last completed anything.
+// ran is how long the oldest request of a channel has had the engine: as the card said, or
+// since the engine last completed anything.
 func (s *Scheduler) ran(c int32, e int) time.Duration {
 	ch := &s.Nodes[c].Chan
 	return max(ch.Run, s.Now-max(ch.HeadFrom, s.Engines[e].Progress))
 }
 
-// suspect finds the channel whose request runs for too long, if there is one.
-// Without word from the card, of many the one is taken that has been there
-// longest, and it may be the wrong one: who has more than one request on an engine
-// at a time is to call Running.
+// suspect finds the channel whose request runs for too long, if there is one. If the caller
+// does not call Running, it is the one of many that has been there longest, which may be wrong.
 func (s *Scheduler) suspect(e int) int32 {
 	over := func(c int32) bool {
 		limit := s.limit(c)
@@ -178,7 +176,7 @@ func (s *Scheduler) alert(k AlertKind, e int) {
 	s.Alerts = append(s.Alerts, Alert{k, e, w.Channel, s.id(s.guestOf(c)), s.ran(c, e)})
 }
 
-// cleared ends an escalation whose request has ended after all.
+// cleared ends an escalation whose request has ended.
 func (s *Scheduler) cleared(c int32) {
 	for i := range s.Engines {
 		if w := &s.Engines[i].Watch; w.State != Quiet && w.Channel == s.id(c) {
@@ -198,9 +196,8 @@ func (s *Scheduler) calm(e int) {
 	s.Engines[e].Progress = s.Now
 }
 
-// Aborted tells that a channel was taken off the card. Its entries are dropped,
-// those that wait too: its guest's driver begins anew. The time that its last
-// request had is to be told before, with Complete and no entries.
+// Aborted tells that a channel was taken off the card. Its entries are dropped, also those that
+// wait. Call Complete before, without entries, for the time that its last request had.
 func (s *Scheduler) Aborted(now time.Duration, ch ID) {
 	s.advance(now)
 	c := s.channel(ch)
@@ -222,7 +219,7 @@ func (s *Scheduler) Aborted(now time.Duration, ch ID) {
 		}
 	}
 	s.drop(c, true)
-	s.Nodes[c].Chan.Stalled = false // with nothing left, nobody counts it
+	s.Nodes[c].Chan.Stalled = false // nothing is left that would be counted
 	if guilty {
 		s.offend(g)
 	}

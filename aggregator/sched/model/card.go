@@ -1,13 +1,11 @@
-// Package model is a card in virtual time, and guests that use it: what the
-// scheduler is tested with, and what umbra sched simulate shows. The scheduler in
-// it is the one that serves.
+// Package model is a card in virtual time, and guests that use it. The scheduler is tested with
+// it, and umbra sched simulate shows what it does. The scheduler is the real one.
 //
-// The card does what shares depend on: it takes requests from its channels by
-// turns, one of each, never interrupts one, has engines that work side by side,
-// semaphores that channels wait for, and a fetch pointer that runs ahead of what
-// is done. It has no clock but the time that it is told.
+// The card has what shares depend on: it takes requests from its channels in turn, one of each,
+// and never interrupts one. Its engines work side by side, channels wait for semaphores, and the
+// fetch pointer runs ahead of what is done. Time is an argument.
 //
-// Nothing here has goroutines, locks or state outside its structures.
+// The package has no goroutines, locks or global state.
 package model
 
 import (

@@ -9,8 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// What clients do: doorbells, and processes that end and begin.
-
 // Client is a process of the mix.
 type Client struct {
 	Name  string // path from its guest
@@ -64,7 +62,7 @@ type burst struct {
 	left   int
 }
 
-// act does what a client does now: end a process, or ring a doorbell.
+// act lets a client do what is due: end a process, or ring a doorbell.
 func (r *Rig) act(k *Client) error {
 	if k.dies <= r.Now {
 		if err := r.reborn(k); err != nil {
@@ -169,8 +167,7 @@ func (r *Rig) line(k *Client, e int) (*line, error) {
 	return l, nil
 }
 
-// seat gives a line a channel of the card: one that nobody uses any more, or a
-// new one.
+// seat gives a line a channel of the card: a free one, or a new one.
 func (r *Rig) seat(l *line) {
 	if last := len(r.spare) - 1; last >= 0 {
 		l.card, r.spare = r.spare[last], r.spare[:last]
@@ -181,7 +178,7 @@ func (r *Rig) seat(l *line) {
 	r.lines = append(r.lines, l)
 }
 
-// vacate gives the channel of a line back that is closed.
+// vacate frees the channel of a closed line.
 func (r *Rig) vacate(l *line) {
 	if l.closed && r.Card.Queued(l.card) == 0 {
 		delete(r.byID, l.id)
@@ -189,8 +186,7 @@ func (r *Rig) vacate(l *line) {
 	}
 }
 
-// reborn ends a process and begins another in its place: its group and channels
-// are made anew.
+// reborn ends a process and begins another in its place, with a new group and new channels.
 func (r *Rig) reborn(k *Client) error {
 	k.lives++
 	for e, l := range k.channels {

@@ -8,9 +8,9 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
-// fluid is the ideal: a card that works for any number at once. Whoever has work is
-// served at once: level by level the highest priority first, among equals by weight,
-// nobody above its cap, and what a cap leaves goes to the others.
+// fluid is a fair card, which works for any number of clients at once. Level by level, the highest
+// priority goes first, equals share by weight, no node gets more than its cap, and the others get
+// what a cap leaves.
 type fluid struct {
 	nodes   []fluidNode // the first is the card; children come after their parents
 	clients []*Client
@@ -131,8 +131,8 @@ func (f *fluid) fill(at int) {
 	}
 }
 
-// pour shares by weight among some: who cannot take its part is full, and the others
-// share what it leaves. It returns what nobody could take, and spoils the list.
+// pour shares by weight among some nodes. A node that cannot take its part is full, and the others
+// share what it leaves. pour returns what no node could take, and overwrites the list.
 func (f *fluid) pour(list []int, left float64) float64 {
 	for {
 		weight := 0.0
@@ -185,9 +185,8 @@ func (f *fluid) advance(r *Rig, now time.Duration) {
 	}
 }
 
-// flow lets so many nanoseconds go by. While the card rests although there is work for
-// the whole of it, as a policy may want, nobody is owed anything: that is a matter of
-// efficiency, not of shares.
+// flow lets so many nanoseconds go by. While the card rests although there is work for all of it,
+// no client is owed anything: that costs efficiency, not shares.
 func (f *fluid) flow(left float64, busy bool) {
 	for left > 0 {
 		if f.stale {

@@ -15,7 +15,7 @@ import (
 
 // gain is by how many points a cheat's share is above what it has when honest.
 func gain(t *testing.T, c sched.Config, honest, cheat model.Mix) float64 {
-	return percent(run(t, c, cheat, 15*s), 0) - percent(run(t, c, honest, 15*s), 0)
+	return percent(run(t, c, cheat, 10*s), 0) - percent(run(t, c, honest, 10*s), 0)
 }
 
 // TestSamplingCheat: short requests while it has the card alone, long ones when

@@ -128,16 +128,15 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// TestIn is F-in: the same between two processes of one guest; when they are not
-// told apart, it fails.
+// TestIn is F-in: the same between two processes of one guest. It fails if they are not told apart.
 func TestIn(t *testing.T) {
-	for _, victim := range victims {
+	for _, victim := range []time.Duration{victims[0], victims[len(victims)-1]} {
 		for _, p := range fair {
 			f := flatness(sweep(t, published(p), victim, oneGuest(false)))
 			t.Logf("victim %v, %v: flatness %.2f %%", victim, p, 100*f)
 			require.LessOrEqual(t, f, 0.05, "victim %v, %v", victim, p)
-			require.Greater(t, flatness(sweep(t, published(p), victim, oneGuest(true))), 0.5, "one group, victim %v, %v", victim, p)
 		}
+		require.Greater(t, flatness(sweep(t, config(sched.Credit), victim, oneGuest(true))), 0.5, "one group, victim %v", victim)
 	}
 }
 
@@ -152,7 +151,7 @@ func between(n int, victim, other *throttle.Load) model.Mix {
 func TestBetween(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 32} {
 		for _, p := range fair {
-			d := 10 * s
+			d := 5 * s
 			if p == sched.DFQ { // the free run, and with it the lag, grows with the groups
 				d = max(20*s, time.Duration(n)*15*s/2)
 			}
@@ -216,7 +215,7 @@ func TestCredit(t *testing.T) {
 		{"60 ms against 100 us", guests(process("a", busy(60*ms)), process("b", busy(100*us))), 50, 1, 130 * ms},
 		{"one idle", guests(process("a", busy(ms)), process("b", &throttle.Load{Busy: ms, Start: time.Hour})), 100, 0, ms},
 	} {
-		r := run(t, config(sched.Credit), c.mix, 30*s)
+		r := run(t, config(sched.Credit), c.mix, 15*s)
 		t.Logf("%s: %.2f %%, lag %v, Jain %.4f, efficiency %.3f", c.name, percent(r, 0), r.Clients[0].Stats.Lag, r.Jain(), r.Efficiency())
 		require.InDelta(t, c.want, percent(r, 0), c.off, c.name)
 		for _, k := range r.Clients {
@@ -240,7 +239,7 @@ func TestMetrics(t *testing.T) {
 		{"bursts", guests(process("a", &throttle.Load{Busy: 200 * us, Burst: 50}), process("b", &throttle.Load{Busy: 3 * ms}))},
 	}
 	for _, m := range mixes {
-		base := run(t, config(sched.None), m.mix, 30*s)
+		base := run(t, config(sched.None), m.mix, 15*s)
 		require.Greater(t, base.ShareError(), 0.05, m.name)
 		require.Less(t, base.Jain(), 0.99, m.name)
 		for _, p := range fair {
@@ -250,7 +249,7 @@ func TestMetrics(t *testing.T) {
 				require.NoError(t, r.Run(2*s))
 				require.LessOrEqual(t, r.ShareError(), 0.01, "%s, %v, 2 s", m.name, p)
 			}
-			r := run(t, config(p), m.mix, 30*s)
+			r := run(t, config(p), m.mix, 15*s)
 			t.Logf("%s, %v: error %.2f points, Jain %.4f, efficiency %.3f, lag %v", m.name, p, 100*r.ShareError(), r.Jain(), r.Efficiency()/base.Efficiency(), lag(r))
 			require.LessOrEqual(t, r.ShareError(), 0.01, "%s, %v", m.name, p)
 			require.GreaterOrEqual(t, r.Jain(), 0.99, "%s, %v", m.name, p)
@@ -281,11 +280,11 @@ func TestLag(t *testing.T) {
 				season := 3 * max(c.DFQ.Slice, min(4*c.DFQ.Slice, 5*long)+long)
 				threshold = time.Duration(c.DFQ.Factor+1) * season
 			}
-			r := run(t, c, mix, 30*s)
+			r := run(t, c, mix, 15*s)
 			t.Logf("%v, %v: lag %v of %v", long, p, lag(r), threshold+2*long)
 			require.LessOrEqual(t, lag(r), threshold+2*long, "%v, %v", long, p)
 		}
-		require.Greater(t, lag(run(t, config(sched.None), mix, 30*s)), s)
+		require.Greater(t, lag(run(t, config(sched.None), mix, 15*s)), s)
 	}
 }
 

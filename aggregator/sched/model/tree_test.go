@@ -44,7 +44,7 @@ func drawTree(t *rapid.T) model.Mix {
 func TestShareLaw(t *testing.T) {
 	trees := rapid.Custom(drawTree)
 	for _, p := range fair {
-		for seed := range 25 {
+		for seed := range 10 {
 			mix := trees.Example(seed)
 			c := config(p)
 			c.DFQ.FreeRun = 50 * ms
@@ -57,7 +57,7 @@ func TestShareLaw(t *testing.T) {
 		}
 	}
 	worst := 0.0
-	for seed := range 25 {
+	for seed := range 10 {
 		worst = max(worst, run(t, config(sched.None), trees.Example(seed), 5*s).ShareError())
 	}
 	require.Greater(t, worst, 0.05, "the card by itself does it too: this proves nothing")

@@ -1,9 +1,6 @@
-// Package throttle describes load: requests that keep a card busy for a while,
-// pauses, bursts, copies between. A description is data; a [Source] draws the
-// requests from it, the same for the same seed, be it for the model card in
-// virtual time or for a guest that has a card.
-//
-// The package owns nothing and has no clock.
+// Package throttle describes load: requests that keep a card busy for some time, pauses, bursts
+// and copies. A [Source] draws the requests, the same for the same seed, for the model card in
+// virtual time and for guests of the tests. The package has no clock.
 package throttle
 
 import (
@@ -30,14 +27,13 @@ type Load struct {
 	Alone    time.Duration `json:"alone,omitempty" yaml:"alone" help:"length of requests while it has the card for itself, as a cheat does"`
 }
 
-// Defaults of what is not said.
+// Defaults.
 const (
 	DefaultBurst = 1
 	DefaultAhead = 2 // so that the next is there when one ends
 )
 
-// Check fills in what is not said, and says what cannot be. The field is named
-// after at.
+// Check fills in defaults and checks bounds. Errors name the field, with at before it.
 func (l *Load) Check(at string) error {
 	if l.Burst == 0 {
 		l.Burst = DefaultBurst
