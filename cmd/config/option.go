@@ -4,101 +4,82 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-playground/validator/v10"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 )
 
-// An option is one field of a Config.
+// An option is one field of a structure of options.
 type option struct {
-	path  string // in the file: "card.vram"
+	path  string // the key in the file: "card.vram"
 	flag  string // "vram"
 	value reflect.Value
 	tag   reflect.StructTag
 }
 
-// options lists the fields of a Config, Profile or GPU, in their order, without
-// its lists.
+// options lists the options of a Config, GPU or Schedule, in their order. Only fields with a
+// key in the file are options.
 func options(p any) []option { return walk(reflect.ValueOf(p).Elem(), "", "") }
 
-func walk(v reflect.Value, prefix, flags string) []option {
-	var out []option
+var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
+
+func walk(v reflect.Value, prefix, flags string) (out []option) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
 		name := f.Tag.Get("yaml")
+		section := f.Type.Kind() == reflect.Struct && !reflect.PointerTo(f.Type).Implements(unmarshaler)
 		switch {
-		case !f.IsExported() || isList(f.Type):
-			continue
 		case f.Anonymous:
 			out = append(out, walk(v.Field(i), prefix, flags)...)
-			continue
-		case isSection(f.Type):
+		case name == "":
+		case section:
 			out = append(out, walk(v.Field(i), prefix+name+".", flags+f.Tag.Get("prefix"))...)
-			continue
+		default:
+			out = append(out, option{prefix + name, flags + name, v.Field(i), f.Tag})
 		}
-		out = append(out, option{path: prefix + name, flag: flags + name, value: v.Field(i), tag: f.Tag})
 	}
 	return out
 }
 
-var unmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
-
-// isSection tells whether values of type t are mappings of options.
-func isSection(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(unmarshaler)
+// paths lists the keys of options.
+func paths(of []option) []string {
+	out := make([]string, len(of))
+	for i := range of {
+		out[i] = of[i].path
+	}
+	return out
 }
 
-// isList tells whether values of type t are sequences of mappings.
-func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && isSection(t.Elem()) }
+func (o *option) live() bool { _, ok := o.tag.Lookup("live"); return ok }
 
-// take sets the option to what the user wrote, if that is possible. If it is not, value is what
-// the error, which says why, does not name itself.
-func (o *option) take(text string) (value string, err error) {
-	if err := o.set(text); err != nil {
-		return "", err
-	}
-	if err := o.check(); err != nil {
-		return text, err
-	}
-	return "", nil
-}
-
-// Tags are a flag's, as the flag library has them.
-type Tags interface {
-	Has(name string) bool
-	Get(name string) string
-}
-
-// ParseFlag reads a flag as a file's options are read, and holds it against the bounds in its
-// tags, if it has any. Its error names the text.
-func ParseFlag(target reflect.Value, text string, of Tags) error {
-	var tags []string
-	for _, name := range []string{"min", "max", "step", "pow2"} {
-		if of.Has(name) {
-			tags = append(tags, fmt.Sprintf("%s:%q", name, of.Get(name)))
-		}
-	}
-	o := option{value: target, tag: reflect.StructTag(strings.Join(tags, " "))}
-	if len(tags) == 0 { // whose bounds are its command's business
-		return o.set(text)
-	}
-	value, err := o.take(text)
-	if value != "" {
-		err = fmt.Errorf("%s: %w", value, err)
-	}
-	return err
-}
-
-// set parses text into the option. Its error names the text.
+// set parses the text into the option and holds it against the bounds in its tag. Its error
+// names the text and says what would be accepted.
 func (o *option) set(text string) error {
-	if isWords(o.value.Type()) {
+	if isList(o.value.Type()) {
 		text = unbracket(text)
 	}
+	before := reflect.New(o.value.Type()).Elem()
+	before.Set(o.value)
+	if err := o.parse(text); err != nil {
+		if must := o.accepts(); must != "" {
+			err = fmt.Errorf("%w; must be %s", err, must)
+		}
+		return err
+	}
+	if rules := o.tag.Get("validate"); rules != "" && checker.Var(o.value.Interface(), rules) != nil {
+		o.value.Set(before)
+		return fmt.Errorf("%s: must be %s", text, o.accepts())
+	}
+	return nil
+}
+
+func (o *option) parse(text string) error {
 	switch p := o.value.Addr().Interface().(type) {
-	case *Size:
-		return o.within(p.UnmarshalText([]byte(text)))
-	case *Percent:
-		return o.within(p.UnmarshalText([]byte(text)))
 	case encoding.TextUnmarshaler:
 		return p.UnmarshalText([]byte(text))
 	case *string:
@@ -112,11 +93,11 @@ func (o *option) set(text string) error {
 	case *int:
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return o.within(fmt.Errorf("%q is not a whole number", text))
+			return fmt.Errorf("%q is not a whole number", text)
 		}
 		*p = n
 	case *time.Duration:
-		d, err := ParseTimeWithin(text, o.tag.Get("min"), o.tag.Get("max"))
+		d, err := ParseTime(text)
 		if err != nil {
 			return err
 		}
@@ -127,8 +108,86 @@ func (o *option) set(text string) error {
 	return nil
 }
 
-// unbracket is a list without the brackets that YAML has around one: who knows it from a file
-// writes it so elsewhere, too.
+// checker holds values against the validate tags. Its own rules are for sizes, whose bounds
+// have units.
+var checker = func() *validator.Validate {
+	v := validator.New()
+	bound := func(holds func(value, bound Size) bool) validator.Func {
+		return func(f validator.FieldLevel) bool {
+			var b Size
+			if p := f.Param(); p != "" {
+				if err := b.UnmarshalText([]byte(p)); err != nil {
+					panic(fmt.Sprintf("config: bound %s: %v", p, err))
+				}
+			}
+			return holds(Size(f.Field().Uint()), b)
+		}
+	}
+	for tag, holds := range map[string]func(value, bound Size) bool{
+		"atleast":  func(v, b Size) bool { return v >= b },
+		"atmost":   func(v, b Size) bool { return v <= b },
+		"multiple": func(v, b Size) bool { return v%b == 0 },
+		"pow2":     func(v, _ Size) bool { return v&(v-1) == 0 },
+	} {
+		if err := v.RegisterValidation(tag, bound(holds)); err != nil {
+			panic(err)
+		}
+	}
+	return v
+}()
+
+// Accepts says what a validate tag accepts: "64MiB to 6GiB, a multiple of 64MiB".
+func Accepts(validate string) string {
+	rules := make(map[string]string)
+	for rule := range strings.SplitSeq(validate, ",") {
+		name, param, _ := strings.Cut(rule, "=")
+		rules[name] = param
+	}
+	if words := rules["oneof"]; words != "" {
+		return either(strings.Fields(words))
+	}
+	low, high := rules["min"]+rules["atleast"], rules["max"]+rules["atmost"]
+	if low == "" {
+		return ""
+	}
+	out := low + " to " + high
+	if step := rules["multiple"]; step != "" {
+		out += ", a multiple of " + step
+	}
+	if _, ok := rules["pow2"]; ok {
+		out += ", a power of two"
+	}
+	return out
+}
+
+func (o *option) accepts() string { return Accepts(o.tag.Get("validate")) }
+
+// ParseFlag reads a flag as the options of a file are read. The tag is that of its field.
+func ParseFlag(target reflect.Value, text, validate string) error {
+	o := option{value: target, tag: reflect.StructTag(fmt.Sprintf("validate:%q", validate))}
+	return o.set(text)
+}
+
+// FlagMeant is the flag that may be meant by one that there is not: flags are known by their
+// keys in the file, too.
+func FlagMeant(name string) (flag string, ok bool) {
+	all := options(new(Config))
+	match := func(o option) bool {
+		return plain(o.path) == plain(name) || strings.HasSuffix(plain(o.path), "-"+plain(name))
+	}
+	i := slices.IndexFunc(all, match)
+	if i < 0 || slices.ContainsFunc(all[i+1:], match) {
+		return "", false
+	}
+	return all[i].flag, true
+}
+
+// isList reports whether values of the type are lists, written with commas.
+func isList(t reflect.Type) bool {
+	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[homes.Map]()
+}
+
+// unbracket removes the brackets that YAML has around a list.
 func unbracket(text string) string {
 	if in, ok := strings.CutPrefix(text, "["); ok {
 		if in, ok := strings.CutSuffix(in, "]"); ok {
@@ -138,77 +197,56 @@ func unbracket(text string) string {
 	return text
 }
 
-// within adds to what is wrong with a number between which two it must be.
-func (o *option) within(err error) error {
-	least, most := o.tag.Get("min"), o.tag.Get("max")
-	if err == nil || least == "" || most == "" {
-		return err
-	}
-	return fmt.Errorf("%w; it %s", err, mustBe(least, most))
+// A Setting is an option in force.
+type Setting struct {
+	Key   string
+	Value string // as its key takes it
+	Live  bool   // it can be changed while guests run
 }
 
-// number is the option's value as one, if it is one.
-func (o *option) number() (n uint64, ok bool) {
-	switch v := o.value.Interface().(type) {
-	case Size:
-		return uint64(v), true
-	case int:
-		return uint64(max(v, 0)), true
-	case Percent:
-		return uint64(max(v, 0)), true
-	case time.Duration:
-		return uint64(max(v, 0)), true
-	}
-	return 0, false
+func (o *option) setting() Setting {
+	return Setting{Key: o.path, Value: fmt.Sprint(o.typed()), Live: o.live()}
 }
 
-// negative tells whether the value is below zero, which no number may be.
-func (o *option) negative() bool {
-	return o.value.CanInt() && o.value.Int() < 0
+// typed is the option's value, a time as text.
+func (o *option) typed() any {
+	if d, ok := o.value.Interface().(time.Duration); ok {
+		return d.String()
+	}
+	return o.value.Interface()
 }
 
-// limit is the number in one of the option's own tags.
-func (o *option) limit(name string) (n uint64, ok bool) {
-	text, ok := o.tag.Lookup(name)
-	if !ok {
-		return 0, false
+func values(p any) map[string]any {
+	out := make(map[string]any)
+	for _, o := range options(p) {
+		out[o.path] = o.typed()
 	}
-	l := option{path: o.path, value: reflect.New(o.value.Type()).Elem()}
-	if err := l.set(text); err != nil {
-		panic(fmt.Sprintf("config: tag %s of option %s: %v", name, o.path, err))
-	}
-	n, _ = l.number()
-	return n, true
+	return out
 }
 
-// check holds the value against the option's tags and says what would be right.
-func (o *option) check() error {
-	if words, ok := o.tag.Lookup("oneof"); ok {
-		for w := range strings.SplitSeq(words, ",") {
-			if o.value.String() == w {
-				return nil
-			}
+// CardSettings lists the options of a card that one guest has.
+func (c *Config) CardSettings() (out []Setting) {
+	for _, o := range options(c) {
+		if strings.HasPrefix(o.path, "card.") || strings.HasPrefix(o.path, "server.") {
+			out = append(out, o.setting())
 		}
-		return fmt.Errorf("must be %s", strings.ReplaceAll(words, ",", " or "))
 	}
-	n, ok := o.number()
-	if !ok {
-		return nil
+	return out
+}
+
+// An Option describes one option for the reference pages.
+type Option struct {
+	Key, Flag, Type, Default, Accepts, Help string
+	Live                                    bool
+}
+
+// Reference describes the options of a [Config], [GPU] or [Schedule].
+func Reference(of any) (out []Option) {
+	for _, o := range options(of) {
+		out = append(out, Option{
+			Key: o.path, Flag: o.flag, Type: o.tag.Get("placeholder"), Default: o.tag.Get("default"),
+			Accepts: o.accepts(), Help: o.tag.Get("help"), Live: o.live(),
+		})
 	}
-	least, hasLeast := o.limit("min")
-	most, hasMost := o.limit("max")
-	step, hasStep := o.limit("step")
-	_, pow2 := o.tag.Lookup("pow2")
-	good := !(o.negative() || hasLeast && n < least || hasMost && n > most || hasStep && n%step != 0 || pow2 && n&(n-1) != 0)
-	if good {
-		return nil
-	}
-	must := mustBe(o.tag.Get("min"), o.tag.Get("max"))
-	if hasStep {
-		must += ", a multiple of " + o.tag.Get("step")
-	}
-	if pow2 {
-		must += ", a power of two"
-	}
-	return fmt.Errorf("%s", must)
+	return out
 }

@@ -1,19 +1,19 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string    `yaml:"policy" placeholder:"NAME" def:"auto" live:"" oneof:"auto,off,none,fifo,credit,band,timeslice,dfq" help:"How guests take turns on the card. off: there is no scheduler. none: no turns, but accounts. fifo: in the order of submission. credit: fair shares by weight. band: credit, and the card waits a moment for a guest that used less. timeslice: one guest at a time, for a slice. dfq: fair shares from measurements in between. auto: credit with several GPUs or a control socket, else off."`
-	Depth     int       `yaml:"depth" placeholder:"N" def:"1" live:"" min:"1" max:"64" help:"How many requests may be on an engine at once. Higher values hide submission latency, but another guest's request may run first."`
+	Policy    string    `yaml:"policy" placeholder:"NAME" default:"auto" live:"" validate:"oneof=auto off none fifo credit band timeslice dfq" help:"How guests take turns on the card. off: there is no scheduler. none: no turns, but accounts. fifo: in the order of submission. credit: fair shares by weight. band: as credit, and the card waits a moment for a guest that used less. timeslice: one guest at a time, for a slice. dfq: fair shares from measurements in between. auto: credit with several GPUs or a control socket, else off."`
+	Depth     int       `yaml:"depth" placeholder:"N" default:"1" live:"" validate:"min=1,max=64" help:"Requests on one engine at once. Higher values hide submission latency, but another guest's request may run first."`
 	Credit    Credit    `yaml:"credit" embed:"" prefix:"credit-"`
 	Band      Band      `yaml:"band" embed:"" prefix:"band-"`
 	Timeslice Timeslice `yaml:"timeslice" embed:"" prefix:"timeslice-"`
@@ -21,53 +21,67 @@ type Scheduler struct {
 	Watchdog  Watchdog  `yaml:"watchdog" embed:"" prefix:"watchdog-"`
 }
 
-// Credit is of the policy credit, and of band.
+// Credit is of the policies credit and band.
 type Credit struct {
-	Period time.Duration `yaml:"period" placeholder:"TIME" def:"30ms" live:"" min:"1ms" max:"1s" help:"Credit and band: how often credit is given."`
+	Period time.Duration `yaml:"period" placeholder:"TIME" default:"30ms" live:"" validate:"min=1ms,max=1s" help:"Credit and band: interval at which guests get credit."`
 }
 
 // Band is of the policy band.
 type Band struct {
-	Window time.Duration `yaml:"window" placeholder:"TIME" def:"1s" live:"" min:"10ms" max:"1m" help:"Band: over which time use is measured."`
-	Grace  time.Duration `yaml:"grace" placeholder:"TIME" def:"500us" live:"" min:"0s" max:"10ms" help:"Band: how long the card waits for the guest that had the last turn and used less. 0s: it does not."`
+	Window time.Duration `yaml:"window" placeholder:"TIME" default:"1s" live:"" validate:"min=10ms,max=1m" help:"Band: time over which use is measured."`
+	Grace  time.Duration `yaml:"grace" placeholder:"TIME" default:"500us" live:"" validate:"min=0s,max=10ms" help:"Band: time for which the card waits for the guest that had the last turn and used less. 0s: it does not wait."`
 }
 
 // Timeslice is of the policy timeslice.
 type Timeslice struct {
-	Slice time.Duration `yaml:"slice" placeholder:"TIME" def:"16ms" live:"" min:"100us" max:"1s" help:"Timeslice: how long a slice is."`
+	Slice time.Duration `yaml:"slice" placeholder:"TIME" default:"16ms" live:"" validate:"min=100us,max=1s" help:"Timeslice: length of a slice."`
 }
 
 // DFQ is of the policy dfq.
 type DFQ struct {
-	Slice   time.Duration `yaml:"slice" placeholder:"TIME" def:"5ms" live:"" min:"100us" max:"1s" help:"DFQ: how long each process has the card to itself while it is measured."`
-	Factor  int           `yaml:"factor" placeholder:"N" def:"5" live:"" min:"1" max:"1000" help:"DFQ: how long all processes run freely, in times of all the slices before."`
-	FreeRun time.Duration `yaml:"free-run" name:"free-run" placeholder:"TIME" def:"0s" live:"" min:"0s" max:"10s" help:"DFQ: how long all processes run freely. 0s: by the factor."`
-	Model   bool          `yaml:"model" def:"false" live:"" negatable:"" help:"DFQ: charge what the slices foretell instead of what was used, as published. A guest can cheat it."`
+	Slice   time.Duration `yaml:"slice" placeholder:"TIME" default:"5ms" live:"" validate:"min=100us,max=1s" help:"DFQ: time for which each process has the card to itself while it is measured."`
+	Factor  int           `yaml:"factor" placeholder:"N" default:"5" live:"" validate:"min=1,max=1000" help:"DFQ: length of the free run of all processes, as a multiple of all the slices before it."`
+	FreeRun time.Duration `yaml:"free-run" name:"free-run" placeholder:"TIME" default:"0s" live:"" validate:"min=0s,max=10s" help:"DFQ: length of the free run of all processes. 0s: by the factor."`
+	Model   bool          `yaml:"model" default:"false" live:"" negatable:"" help:"DFQ: charge what the slices foretell instead of what was used, as published. A guest can cheat it."`
 }
 
-// Watchdog is about requests that do not end, beside limits.request.
+// Watchdog is about requests that do not end.
 type Watchdog struct {
-	Grace    time.Duration `yaml:"grace" placeholder:"TIME" def:"1s" live:"" min:"1us" max:"10m" help:"How long a request over its limit keeps the engine before its channel is ended, and how long ending it may take."`
-	Offences int           `yaml:"offences" placeholder:"N" def:"3" live:"" min:"0" max:"1048576" help:"A guest with so many requests over the limit within a minute is quarantined. 0: never."`
+	Grace    time.Duration `yaml:"grace" placeholder:"TIME" default:"1s" live:"" validate:"min=1us,max=10m" help:"Time for which a request over limits.request keeps the engine before its channel is ended, and the longest time that ending it may take."`
+	Offences int           `yaml:"offences" placeholder:"N" default:"3" live:"" validate:"min=0,max=1048576" help:"Requests over limits.request within a minute after which a guest is quarantined. 0: never."`
 }
 
-// QueueLimits bound what one guest can have the scheduler do.
+// QueueLimits bound what one guest can make the scheduler do.
 type QueueLimits struct {
-	Request   time.Duration `yaml:"request" placeholder:"TIME" def:"60s" live:"" min:"0s" max:"1h" help:"With a scheduler: how long one request of a guest may run before its channel ends with a fault. 0s: no limit."`
-	Queued    int           `yaml:"queued" placeholder:"N" def:"1048576" live:"" min:"1" max:"1073741824" help:"With a scheduler: how many ring entries of a guest it accepts; more wait in the guest's rings."`
-	Creations int           `yaml:"creations" placeholder:"N" def:"10000" live:"" min:"1" max:"1073741824" help:"With a scheduler: how many channels and processes of a guest may begin in a second. More are refused."`
+	Request   time.Duration `yaml:"request" placeholder:"TIME" default:"60s" live:"" validate:"min=0s,max=1h" help:"With a scheduler: longest run of one request before its channel ends with a fault. 0s: no limit."`
+	Queued    int           `yaml:"queued" placeholder:"N" default:"1048576" live:"" validate:"min=1,max=1073741824" help:"With a scheduler: ring entries of a guest that it accepts. More wait in the guest's rings."`
+	Creations int           `yaml:"creations" placeholder:"N" default:"10000" live:"" validate:"min=1,max=1073741824" help:"With a scheduler: channels and processes that a guest may create in a second. More are refused."`
 }
 
-// SchedulerOff is the policy of a card without a scheduler; SchedulerAuto is one that
-// depends on what there is to share (see Layer.settleScheduler).
+// SchedulerOff is the policy of a card without a scheduler. SchedulerAuto depends on what
+// there is to share.
 const (
 	SchedulerOff  = "off"
 	SchedulerAuto = "auto"
 )
 
-// Schedule is everything that says how the card's time is shared, and that may be
-// changed while it is. Its keys are those of the file without "scheduler.":
-// credit.period, limits.request.
+// WithScheduler says how to get a scheduler.
+const WithScheduler = "start the server with scheduler.policy (--sched-policy), for example credit"
+
+// settleScheduler decides what auto is: credit if there are several GPUs, or a control socket by
+// which there may come to be several. With a single guest a scheduler costs nothing.
+func (c *Config) settleScheduler() {
+	if c.Scheduler.Policy != SchedulerAuto {
+		return
+	}
+	c.Scheduler.Policy = SchedulerOff
+	if c.Socket == "" && (len(c.gpus) > 1 || c.Control != "") {
+		c.Scheduler.Policy = sched.Credit.String()
+	}
+}
+
+// Schedule is everything about sharing the card's time that may be changed while guests run.
+// Its keys are those of the file without "scheduler.": credit.period, limits.request.
 type Schedule struct {
 	Scheduler
 	Limits QueueLimits `yaml:"limits"`
@@ -76,7 +90,7 @@ type Schedule struct {
 // Schedule is what the configuration says of it.
 func (c *Config) Schedule() Schedule { return Schedule{c.Scheduler, c.Limits.QueueLimits} }
 
-// Config is what package sched calls it, nil if work is given to the card as it comes.
+// Config is what package sched calls it, nil without a scheduler.
 func (s *Schedule) Config() (*sched.Config, error) {
 	if s.Policy == SchedulerOff {
 		return nil, nil
@@ -86,7 +100,7 @@ func (s *Schedule) Config() (*sched.Config, error) {
 		return nil, err
 	}
 	out.Depth = s.Depth
-	out.Credit = sched.CreditConfig{Period: s.Credit.Period}
+	out.Credit = sched.CreditConfig(s.Credit)
 	out.Band = sched.BandConfig(s.Band)
 	out.Timeslice = sched.TimesliceConfig(s.Timeslice)
 	out.DFQ = sched.DFQConfig(s.DFQ)
@@ -95,127 +109,134 @@ func (s *Schedule) Config() (*sched.Config, error) {
 	return &out, out.Check()
 }
 
-// ScheduleOf is the reverse of Config.
-func ScheduleOf(c *sched.Config) Schedule {
-	return Schedule{
-		Scheduler: Scheduler{
-			Policy: c.Policy.String(), Depth: c.Depth,
-			Credit: Credit(c.Credit), Band: Band(c.Band), Timeslice: Timeslice(c.Timeslice), DFQ: DFQ(c.DFQ),
-			Watchdog: Watchdog{Grace: c.Watchdog.Grace, Offences: c.Watchdog.Offences},
-		},
-		Limits: QueueLimits{Request: c.Watchdog.Limit, Queued: c.Limits.Queued, Creations: c.Limits.Creations},
-	}
-}
-
 // Values lists its options by key.
 func (s *Schedule) Values() map[string]any { return values(s) }
 
 // Keys lists its options in the order in which they are written.
-func (s *Schedule) Keys() (out []string) {
-	for _, o := range options(s) {
-		out = append(out, o.path)
-	}
-	return out
-}
+func (s *Schedule) Keys() []string { return paths(options(s)) }
 
 // Put changes one option, or says what is wrong with it as an [Error].
 func (s *Schedule) Put(key, value string) error {
-	for _, o := range options(s) {
-		if o.path != key {
-			continue
-		}
-		if value == "" {
-			return &Error{Where: key, Reason: "has no value; give one or leave it out"}
-		}
-		if value, err := o.take(value); err != nil {
-			return &Error{Where: key, Value: value, Reason: err.Error()}
-		}
-		return nil
+	of := options(s)
+	i := slices.IndexFunc(of, func(o option) bool { return o.path == key })
+	switch {
+	case i < 0:
+		return &Error{Where: key, Reason: "unknown key; " + Known(key, s.Keys())}
+	case value == "":
+		return &Error{Where: key, Reason: "has no value; give one or leave it out"}
 	}
-	return &Error{Where: key, Reason: s.unknown(key)}
-}
-
-// unknown says why there is no such key here.
-func (s *Schedule) unknown(key string) string {
-	known := slices.Sorted(slices.Values(s.Keys()))
-	for _, o := range options(new(Config)) {
-		if o.path == key {
-			return "is for the start, no option of the scheduler's; these can be changed: " + strings.Join(known, ", ")
-		}
+	if err := of[i].set(value); err != nil {
+		return &Error{Where: key, Reason: err.Error()}
 	}
-	for _, o := range options(new(GPU)) {
-		if o.path == key {
-			return "is a GPU's; umbra gpu set changes it for one. The scheduler's are " + strings.Join(known, ", ")
-		}
-	}
-	for _, k := range known {
-		if strings.HasSuffix(k, "."+key) && !slices.ContainsFunc(known, func(o string) bool { return o != k && strings.HasSuffix(o, "."+key) }) {
-			return fmt.Sprintf("unknown key; did you mean %q? There are %s", k, strings.Join(known, ", "))
-		}
-	}
-	return "unknown key; " + Known(key, known)
-}
-
-// schedulerKeys begin the keys of its options in the file; [Schedule] knows them without.
-const schedulerKeys = "scheduler."
-
-// source is what changes of a schedule are called in errors.
-const source = "scheduler"
-
-// pairs reads what is to be changed; keys may be written as in the file, too.
-func (s *Schedule) pairs(text string) (order []string, values map[string]string, err error) {
-	return pairs(source, text, "credit.period=10ms", func(key string) string { return strings.TrimPrefix(key, schedulerKeys) })
+	return nil
 }
 
 // Change returns a schedule with options changed as keys and values say:
-// policy=band,band.grace=1ms. All of them or, with an error, none.
+// policy=band,band.grace=1ms. Keys may begin with "scheduler.", too.
 func (s Schedule) Change(text string) (Schedule, error) {
-	order, given, err := s.pairs(text)
+	const at = "scheduler"
+	settings, err := pairs(at, text, "credit.period=10ms")
 	if err != nil {
 		return s, err
 	}
+	for i := range settings {
+		settings[i].key = strings.TrimPrefix(settings[i].key, at+".")
+	}
 	changed := s
-	if policy, ok := given["policy"]; ok && policy != SchedulerAuto && policy != SchedulerOff && !slices.Contains(sched.Policies(), policy) {
-		return s, &Error{Where: source + ": policy", Value: policy, Reason: Known(policy, sched.Policies())}
+	if err := assign(options(&changed), at, settings); err != nil {
+		return s, err
 	}
-	for _, key := range order {
-		if err := changed.Put(key, given[key]); err != nil {
-			wrong := new(Error)
-			if errors.As(err, &wrong) {
-				wrong.Where = source + ": " + wrong.Where
-			}
-			return s, err
-		}
-	}
-	if changed.Policy == SchedulerAuto {
-		return s, &Error{Where: source + ": policy", Value: SchedulerAuto, Reason: "is for the start; name a policy: " + strings.Join(sched.Policies(), ", ")}
-	}
-	if changed.Policy == SchedulerOff {
-		return s, &Error{Where: source + ": policy", Value: SchedulerOff, Reason: "cannot be turned off while the server runs; none gives work to the card as it comes and keeps the accounts"}
+	if changed.Policy == SchedulerAuto || changed.Policy == SchedulerOff {
+		return s, &Error{at + ": policy", changed.Policy, "is for the start of the server; name one of " + strings.Join(sched.Policies(), ", ")}
 	}
 	return changed, nil
 }
 
-// settleScheduler says what auto is: several GPUs, or a control socket by which there may
-// come to be several, make it credit. Whether there is a scheduler is decided once, and
-// one that has a single guest costs it nothing (docs/scheduling.md). Without a control
-// socket a single GPU stays alone, and there is nothing to share.
-func (l *Layer) settleScheduler() {
-	c := &l.Config
-	if c.Scheduler.Policy != SchedulerAuto {
-		return
-	}
-	c.Scheduler.Policy = SchedulerOff
-	if c.Socket == "" && (len(c.GPUs) > 1 || c.Control != "") {
-		c.Scheduler.Policy = sched.Credit.String()
-	}
+// CardTime is what a virtual GPU gets of the card's time, if there is a scheduler.
+type CardTime struct {
+	Weight    int         `yaml:"weight" placeholder:"N" default:"100" live:"" validate:"min=1,max=10000" help:"Share of the card's time in proportion to the weights of the others."`
+	Cap       Percent     `yaml:"cap" placeholder:"PERCENT" default:"0" live:"" validate:"min=0,max=100" help:"Most of an engine's time, in percent, even if it idles otherwise. 0: no cap."`
+	Priority  int         `yaml:"priority" placeholder:"N" default:"0" live:"" validate:"min=0,max=7" help:"A GPU of higher priority always goes first."`
+	Limits    GuestLimits `yaml:"limits"`
+	Processes Processes   `yaml:"processes"`
 }
 
-// checkScheduler refuses what is possible alone but not together.
-func (l *Layer) checkScheduler() error {
-	s := l.Config.Schedule()
-	if _, err := s.Config(); err != nil {
-		return &Error{Where: l.Where("scheduler.policy"), Reason: err.Error()}
+// GuestLimits are a virtual GPU's own.
+type GuestLimits struct {
+	Request RequestLimit `yaml:"request" placeholder:"TIME" default:"inherit" live:"" help:"Longest run of one request, 0s to 1h; inherit: the server's limits.request. 0s: no limit."`
+	Queued  int          `yaml:"queued" placeholder:"N" default:"0" live:"" validate:"min=0,max=1073741824" help:"Entries that may wait in the scheduler's books. 0: the server's limits.queued."`
+}
+
+// Processes says which channels of a guest are one process for the scheduler.
+type Processes struct {
+	Group string `yaml:"group" placeholder:"HOW" default:"space" validate:"oneof=space channel guest" help:"What is one process for the scheduler: all channels of an address space, each channel, or the whole guest."`
+}
+
+// perCent is what of a cap the scheduler calls one.
+const perCent = sched.FullCap / 100
+
+// Node is what package sched calls it.
+func (t *CardTime) Node() sched.NodeConfig {
+	return sched.NodeConfig{Weight: t.Weight, Cap: int(t.Cap) * perCent, Priority: t.Priority, Limit: time.Duration(t.Limits.Request), Queued: t.Limits.Queued}
+}
+
+// Grouping is which channels are one process.
+func (t *CardTime) Grouping() aggregator.Grouping {
+	return aggregator.Grouping(slices.Index(aggregator.Groupings(), t.Processes.Group))
+}
+
+// isCardTime reports whether a key of a GPU is one of CardTime's.
+func isCardTime(key string) bool { return slices.Contains(paths(options(new(CardTime))), key) }
+
+// CheckScheduled refuses to change a share of the card's time where there is no scheduler.
+func CheckScheduled(g *GPU, text string) error {
+	settings, _ := pairs("", text, "")
+	for _, s := range settings {
+		if isCardTime(s.key) {
+			return &Error{g.Where(s.key), s.value, "has no effect without a scheduler; " + WithScheduler}
+		}
 	}
+	return nil
+}
+
+// RequestLimit is how long one request of a virtual GPU's guest may run: zero is the server's
+// limit, sched.Forever is no limit.
+type RequestLimit time.Duration
+
+const (
+	inherited  = "inherit"
+	maxRequest = time.Hour
+)
+
+// String writes the limit.
+func (r RequestLimit) String() string {
+	switch time.Duration(r) {
+	case 0:
+		return inherited
+	case sched.Forever:
+		return "0s"
+	}
+	return time.Duration(r).String()
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (r RequestLimit) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (r *RequestLimit) UnmarshalText(text []byte) error {
+	if string(text) == inherited {
+		*r = 0
+		return nil
+	}
+	d, err := ParseTime(string(text))
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w; 0s is no limit, and inherit is the server's limits.request", err)
+	case d < 0 || d > maxRequest:
+		return fmt.Errorf("%s: must be 0s to 1h, or inherit", text)
+	case d == 0:
+		d = sched.Forever
+	}
+	*r = RequestLimit(d)
 	return nil
 }

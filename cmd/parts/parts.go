@@ -89,12 +89,12 @@ func ReadROM(name string) ([]byte, error) {
 }
 
 // Card is the card that the options describe.
-func Card(l *config.Layer) (soft.Config, error) {
-	o := &l.Config.Card
-	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return l.Where("card." + key) })
+func Card(c *config.Config) (soft.Config, error) {
+	o := &c.Card
+	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return c.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
-		Map: o.BARMap, MapLimits: mapLimits(l),
+		Map: o.BARMap, MapLimits: mapLimits(c),
 	}, err
 }
 
@@ -114,41 +114,41 @@ func GPU(g *config.GPU) (serve.GPUConfig, error) {
 	}, err
 }
 
+// errorBurst is how many seconds' worth of errors a guest may cause at once.
+const errorBurst = 8
+
 // Limits are the limits of the aggregator that the options describe, and how it
 // shares the card's time.
-func Limits(l *config.Layer) (aggregator.Options, error) {
-	o := &l.Config.Limits
-	time := l.Config.Schedule()
+func Limits(c *config.Config) (aggregator.Options, error) {
+	o := &c.Limits
+	time := c.Schedule()
 	schedule, err := time.Config()
 	return aggregator.Options{
 		Guests:      o.Guests,
 		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,
-		ErrorBurst: float64(o.ErrorBurst), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
-		InterruptBurst: o.InterruptBurst, InterruptPause: o.InterruptPause, InvalidateDirs: o.InvalidateDirs,
-		Map: mapLimits(l), Scheduler: schedule,
+		ErrorBurst: errorBurst * float64(o.ErrorRate), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
+		Map: mapLimits(c), Scheduler: schedule,
 	}, err
 }
 
-func mapLimits(l *config.Layer) homes.Limits {
-	o := &l.Config.Limits
-	return homes.Limits{Aliases: o.MapAliases, Runs: o.MapRuns, Moves: o.MapMoves}
+func mapLimits(c *config.Config) homes.Limits {
+	o := &c.Limits
+	return homes.Limits{Aliases: o.MapAliases, Runs: o.MapRuns}
 }
 
 // Server is the server that the options describe, and how it is made. It also
 // says what a client does not get from it. Alone is a client that has the whole card.
-func Server(l *config.Layer, alone bool, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
-	o := &l.Config.Server
+func Server(c *config.Config, alone bool, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
+	o := &c.Server
 	mappings := 0 // the library maps by itself
 	if o.Transport == serve.TransportNative {
-		if mappings, err = l.ClientMappings(soft.MaxMappings(), alone); err != nil {
+		if mappings, err = c.ClientMappings(soft.MaxMappings(), alone); err != nil {
 			return nil, opts, nil, err
 		}
 	}
-	opts = vfiouser.Options{
-		NoWriteMulti: !o.WriteMulti, MaxDMARegions: o.MaxDMARegions, MaxDMAMappings: mappings, MaxDMASize: uint64(o.MaxDMASize), MaxDataXfer: uint32(o.MaxDataSize), Log: log,
-	}
+	opts = vfiouser.Options{NoWriteMulti: !o.WriteMulti, MaxDMAMappings: mappings, MaxDMASize: uint64(o.MaxDMASize), Log: log}
 	if by, lacks, err = serve.TransportNamed(o.Transport); err != nil {
-		err = &config.Error{Where: l.Where("server.transport"), Value: o.Transport, Reason: err.Error()}
+		err = &config.Error{Where: c.Where("server.transport"), Value: o.Transport, Reason: err.Error()}
 	}
 	return by, opts, lacks, err
 }

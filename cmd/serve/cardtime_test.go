@@ -50,14 +50,11 @@ func TestCardTime(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"a": 100, "b": 300}, weights())
 
-	a, b := s.Find("a"), s.Find("b")
-	require.Equal(t, sched.NodeConfig{Weight: 300, Cap: 500, Priority: 1}, b.CardTime())
+	a := s.Find("a")
 	require.NoError(t, a.SetCardTime(sched.NodeConfig{Weight: 700}))
 	require.Equal(t, map[string]int{"a": 700, "b": 300}, weights())
-	require.Equal(t, 700, a.CardTime().Weight)
 	wrong := new(sched.Error)
 	require.ErrorAs(t, a.SetCardTime(sched.NodeConfig{Weight: sched.MaxWeight + 1}), &wrong)
-	require.Equal(t, 700, a.CardTime().Weight, "a refused change has no effect")
 	require.Equal(t, map[string]int{"a": 700, "b": 300}, weights())
 
 	c, n := s.Schedule()
@@ -80,7 +77,6 @@ func TestNoScheduler(t *testing.T) {
 	require.Nil(t, c)
 	require.Nil(t, n)
 	require.ErrorIs(t, s.Find("a").SetCardTime(sched.NodeConfig{Weight: 3}), aggregator.ErrNoScheduler)
-	require.Zero(t, s.Find("a").CardTime())
 	r, err := s.Remove("a", false)
 	require.NoError(t, err)
 	require.Nil(t, r.CardTime)

@@ -19,11 +19,9 @@
 //  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
 //  2. Shared.mu: the list of GPUs. Never held while waiting.
 //  3. Endpoint.logMu: counts that the log has; held while the log is written.
-//  4. Endpoint.timeMu: the GPU's part of the card's time. The aggregator's locks are
-//     taken under it.
-//  5. Counted.mu: whether a client is attached, or may be. Held briefly.
-//  6. Virtual.mu: why clients are refused. Held briefly.
-//  7. The state of a device's interrupt: taken last, never held while waiting.
+//  4. Counted.mu: whether a client is attached, or may be. Held briefly.
+//  5. Virtual.mu: why clients are refused. Held briefly.
+//  6. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
 import (

@@ -29,8 +29,6 @@ type Endpoint struct {
 	logMu  sync.Mutex
 	logged map[string]uint64 // counts that the log has
 
-	timeMu sync.Mutex // guards time; the aggregator's locks are taken under it
-	time   sched.NodeConfig
 }
 
 // NewEndpoint makes the endpoint of a device whose registers are those of r,
@@ -57,19 +55,4 @@ func (e *Endpoint) Registers() *mmio.Space { return e.registers() }
 
 // SetCardTime changes a virtual GPU's part of the card's time. Without a scheduler
 // it fails with aggregator.ErrNoScheduler.
-func (e *Endpoint) SetCardTime(n sched.NodeConfig) error {
-	e.timeMu.Lock()
-	defer e.timeMu.Unlock()
-	if err := e.Virtual.Guest.SetShare(n); err != nil {
-		return err
-	}
-	e.time = n
-	return nil
-}
-
-// CardTime is a virtual GPU's part of the card's time.
-func (e *Endpoint) CardTime() sched.NodeConfig {
-	e.timeMu.Lock()
-	defer e.timeMu.Unlock()
-	return e.time
-}
+func (e *Endpoint) SetCardTime(n sched.NodeConfig) error { return e.Virtual.Guest.SetShare(n) }

@@ -83,7 +83,6 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	e.Virtual, e.Config, e.cancel, e.served = v, cfg, cancel, make(chan struct{})
-	e.time = cfg.Share.Share
 	if c, ok := s.card.(interface{ Stats() *soft.Stats }); ok {
 		e.account = openAccount(c, v.Guest.Owner())
 	}

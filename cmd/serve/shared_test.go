@@ -31,12 +31,11 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 		left -= vram + 8
 		text += fmt.Sprintf("- {name: g%d, socket: %s, vram: %dMiB, channels: 128, guaranteed: 4, tables: 8MiB}\n", i, filepath.Join(dir, fmt.Sprint(i)), vram)
 	}
-	file, err := config.Parse("f.yaml", []byte(text))
-	require.NoError(t, err)
-	l, err := config.Join(config.Defaults(), file)
-	require.NoError(t, err)
+	l := config.Default()
+	require.NoError(t, l.Parse("f.yaml", []byte(text)))
+	require.NoError(t, l.Check())
 
-	c, err := soft.New(soft.Config{VRAM: uint64(l.Config.Card.VRAM)})
+	c, err := soft.New(soft.Config{VRAM: uint64(l.Card.VRAM)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
@@ -51,15 +50,15 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 		}}, listener)
 		require.NoError(t, err, g.Name)
 	}
-	for i := range l.Config.GPUs {
-		add(&l.Config.GPUs[i])
+	for i := range l.GPUs {
+		add(&l.GPUs[i])
 	}
-	for i := 0; i < len(l.Config.GPUs); i += 2 { // make holes, and fill them in another order
-		_, err := s.Remove(l.Config.GPUs[i].Name, false)
+	for i := 0; i < len(l.GPUs); i += 2 { // make holes, and fill them in another order
+		_, err := s.Remove(l.GPUs[i].Name, false)
 		require.NoError(t, err)
 	}
-	for i := len(l.Config.GPUs) - 2; i >= 0; i -= 2 {
-		add(&l.Config.GPUs[i])
+	for i := len(l.GPUs) - 2; i >= 0; i -= 2 {
+		add(&l.GPUs[i])
 	}
 	listener, err := vfiouser.Listen(filepath.Join(dir, "more"))
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ func (s *served) Status() (api.Status, error) {
 	card := serve.ReportCard(s.card)
 	out := api.Status{
 		Version: versionString(), PID: os.Getpid(), Uptime: time.Since(s.began), Setup: s.setup(),
-		Card: api.Card{Kind: s.layer.Config.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: card.Interrupts, Faults: card.Faults},
+		Card: api.Card{Kind: s.cfg.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: card.Interrupts, Faults: card.Faults},
 		GPUs: []api.GPU{},
 	}
 	for _, k := range card.Classes {
@@ -47,7 +47,7 @@ func (s *served) Status() (api.Status, error) {
 		taken += config.Size(e.Config.Share.VRAM + e.Config.Share.Tables)
 		channels += e.Config.Share.Guaranteed
 	}
-	left, room := s.layer.Room(taken)
+	left, room := s.cfg.Room(taken)
 	out.Card.VRAMFree, out.Card.VRAMRoom, out.Card.ChannelsFree = uint64(left), uint64(room), gf100.Channels-channels
 	return out, nil
 }
@@ -73,30 +73,38 @@ func (s *served) complete(g *api.GPU, e *serve.Endpoint, times map[string]*api.L
 		g.Socket, g.VRAM = s.at.path, s.cardConfig.VRAM
 		return
 	}
-	g.Options, g.CardTime = optionsOf(s.live(e)), times[g.Name]
-	if s.limits.Scheduler != nil {
-		share := shareOf(e)
+	now, ok := s.gpu(e.Name)
+	if !ok {
+		return
+	}
+	scheduled := s.limits.Scheduler != nil
+	g.Options, g.CardTime = optionsOf(now.Live(scheduled)), times[g.Name]
+	if scheduled {
+		share := shareOf(&now)
 		g.Share = &share
 	}
 }
 
-// live are the options of a virtual GPU that can be changed.
-func (s *served) live(e *serve.Endpoint) map[string]any {
-	g := config.GPU{Shadow: config.ShadowOf(e.Virtual.Guest.Shadow()), CardTime: timeOf(e)}
-	options := g.Live()
-	if s.limits.Scheduler == nil {
-		config.OmitCardTime(options)
+// gpu returns the options in force of a virtual GPU.
+func (s *served) gpu(name string) (config.GPU, bool) {
+	s.nowMu.Lock()
+	defer s.nowMu.Unlock()
+	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
+	if i < 0 {
+		return config.GPU{}, false
 	}
-	return options
+	return s.gpus[i], true
 }
 
-func timeOf(e *serve.Endpoint) config.CardTime {
-	return config.CardTimeOf(e.CardTime(), e.Config.Share.Group)
+// setGPUs replaces the list of virtual GPUs. It does not change a list that others read.
+func (s *served) setGPUs(gpus []config.GPU) {
+	s.nowMu.Lock()
+	defer s.nowMu.Unlock()
+	s.gpus = gpus
 }
 
-func shareOf(e *serve.Endpoint) api.Share {
-	t := timeOf(e)
-	return api.Share{Name: e.Name, Weight: t.Weight, Cap: int(t.Cap), Priority: t.Priority}
+func shareOf(g *config.GPU) api.Share {
+	return api.Share{Name: g.Name, Weight: g.Weight, Cap: int(g.Cap), Priority: g.Priority}
 }
 
 // Report implements api.Backend.
@@ -170,10 +178,7 @@ func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 	if s.shared == nil {
 		return api.GPU{}, errPassThrough()
 	}
-	g, err := config.ParseAdded(a.GPU)
-	if err == nil {
-		err = s.layer.Complete(&g)
-	}
+	g, err := s.cfg.NewGPU(a.GPU)
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
@@ -191,7 +196,7 @@ func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 		}
 	}
 	all := append(s.gpus[:len(s.gpus):len(s.gpus)], g)
-	if err := s.layer.Fit(all); err != nil {
+	if err := s.cfg.Fit(all); err != nil {
 		return api.GPU{}, api.Conflict("%v", err)
 	}
 	g = all[len(all)-1]
@@ -208,7 +213,7 @@ func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 	if err != nil {
 		return api.GPU{}, err
 	}
-	s.gpus = all
+	s.setGPUs(all)
 	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
 	out := e.Status()
 	s.complete(&out, e, s.cardTimes())
@@ -236,14 +241,14 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	if err != nil {
 		return api.GPU{}, err
 	}
-	g, err := s.layer.Change(s.gpus[i], r.Options)
+	g, err := s.gpus[i].Change(r.Options)
 	if err == nil && s.limits.Scheduler == nil {
 		err = config.CheckScheduled(&g, r.Options)
 	}
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
-	was := s.live(e)
+	was := s.gpus[i].Live(s.limits.Scheduler != nil)
 	policy, err := g.Shadow.Policy()
 	if err == nil {
 		err = e.Virtual.Guest.SetShadow(policy)
@@ -254,10 +259,12 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
-	s.gpus[i] = g
+	all := slices.Clone(s.gpus)
+	all[i] = g
+	s.setGPUs(all)
 	out := e.Status()
 	s.complete(&out, e, s.cardTimes())
-	out.Changes = changes(slices.Sorted(maps.Keys(was)), was, s.live(e))
+	out.Changes = changes(slices.Sorted(maps.Keys(was)), was, g.Live(s.limits.Scheduler != nil))
 	s.logChange("GPU", out.Changes, "gpu", name, "options", r.Options)
 	return out, nil
 }
@@ -286,7 +293,7 @@ func (s *served) Show(name string) (api.GPUReport, error) {
 	case name != e.Name:
 		return api.GPUReport{}, s.unknown(name)
 	default:
-		settings = s.layer.Config.CardSettings()
+		settings = s.cfg.CardSettings()
 	}
 	out, err := e.Report()
 	if err != nil {
@@ -313,7 +320,7 @@ func (s *served) Remove(name string, force bool) (api.GPUReport, error) {
 	case serve.ErrAttached:
 		return r, api.Conflict("GPU %s: a client is attached; end it, or disconnect it with --force", name)
 	}
-	s.gpus = slices.DeleteFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
+	s.setGPUs(slices.DeleteFunc(slices.Clone(s.gpus), func(g config.GPU) bool { return g.Name == name }))
 	if err != nil {
 		return r, fmt.Errorf("GPU %s: %w", name, err)
 	}
@@ -337,18 +344,19 @@ func (s *served) Scheduler() (api.Scheduler, error) {
 	if err := s.errNoScheduler(); err != nil {
 		return api.Scheduler{}, err
 	}
-	c, counts := s.shared.Schedule()
-	options := config.ScheduleOf(c)
-	values, defaults := options.Values(), config.Defaults()
-	standard := defaults.Config.Schedule()
+	_, counts := s.shared.Schedule()
+	s.nowMu.Lock()
+	options, gpus := s.schedule, s.gpus
+	s.nowMu.Unlock()
+	values, standard := options.Values(), config.Default().Schedule()
 	out := api.Scheduler{
-		Policy: c.Policy.String(), Options: optionsOf(values), Counts: counts, Ledger: s.shared.Ledger(), Shares: []api.Share{},
+		Policy: options.Policy, Options: optionsOf(values), Counts: counts, Ledger: s.shared.Ledger(), Shares: []api.Share{},
 	}
 	for _, key := range options.Keys() {
 		out.Settings = append(out.Settings, api.Setting{Key: key, Value: fmt.Sprint(values[key]), Default: fmt.Sprint(standard.Values()[key]), Live: true})
 	}
-	for _, e := range s.shared.GPUs() {
-		out.Shares = append(out.Shares, shareOf(e))
+	for i := range gpus {
+		out.Shares = append(out.Shares, shareOf(&gpus[i]))
 	}
 	return out, nil
 }
@@ -360,8 +368,7 @@ func (s *served) SetScheduler(r api.SetRequest) (api.Scheduler, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before, _ := s.shared.Schedule()
-	was := config.ScheduleOf(before)
+	was := s.schedule
 	changed, err := was.Change(r.Options)
 	if err != nil {
 		return api.Scheduler{}, refused(err)
@@ -373,6 +380,9 @@ func (s *served) SetScheduler(r api.SetRequest) (api.Scheduler, error) {
 	if err != nil {
 		return api.Scheduler{}, refused(err)
 	}
+	s.nowMu.Lock()
+	s.schedule = changed
+	s.nowMu.Unlock()
 	out, err := s.Scheduler()
 	out.Changes = changes(was.Keys(), was.Values(), changed.Values())
 	s.logChange("scheduler", out.Changes, "options", r.Options)

@@ -53,10 +53,9 @@ func TestExamplesAreAccepted(t *testing.T) {
 				mixes++
 				continue
 			}
-			file, err := config.Parse(page, []byte(block[2]))
-			require.NoError(t, err, "%s", block[2])
-			_, err = config.Join(config.Defaults(), file)
-			require.NoError(t, err, "%s", block[2])
+			c := config.Default()
+			require.NoError(t, c.Parse(page, []byte(block[2])), "%s", block[2])
+			require.NoError(t, c.Check(), "%s", block[2])
 			files++
 		}
 	}

@@ -123,7 +123,7 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "umbra: interrupted before it was done")
 		return exitFailed
 	}
-	fmt.Fprintf(stderr, "umbra: %v\n", err)
+	fmt.Fprintf(stderr, "umbra: %s\n", strings.ReplaceAll(err.Error(), "\n", "\numbra: "))
 	if usage := new(config.Error); errors.As(err, &usage) {
 		return exitUsage
 	}
@@ -157,7 +157,7 @@ func valueFlag(c *kong.DecodeContext, target reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	return config.ParseFlag(target, text, c.Value.Tag)
+	return config.ParseFlag(target, text, c.Value.Tag.Get("validate"))
 }
 
 // belowZero matches values that the flag library takes for flags of one letter.
@@ -196,15 +196,14 @@ func (o output) warn(warnings []string) {
 	}
 }
 
-// withDefault adds an option's default and bounds to its help.
+// withDefault adds to a flag's help its default, and what it accepts.
 func withDefault(v *kong.Value) string {
-	d := v.Tag.Get("def")
-	if d == "" {
-		return kong.DefaultHelpValueFormatter(v)
+	text, accepts := "", config.Accepts(v.Tag.Get("validate"))
+	switch {
+	case v.Default != "" && accepts != "":
+		text = fmt.Sprintf(" (default: %s; %s)", v.Default, accepts)
+	case v.Default != "":
+		text = fmt.Sprintf(" (default: %s)", v.Default)
 	}
-	text := fmt.Sprintf("%s (default: %s", v.Help, d)
-	if least, most := v.Tag.Get("min"), v.Tag.Get("max"); least != "" && most != "" {
-		text += fmt.Sprintf("; %s to %s", least, most)
-	}
-	return text + ")"
+	return kong.DefaultHelpValueFormatter(v) + text
 }

@@ -321,12 +321,12 @@ func TestHelpTellsBounds(t *testing.T) {
 	out := new(bytes.Buffer)
 	require.Equal(t, exitOK, doMain(t.Context(), []string{"serve", "--help"}, out, out))
 	help := strings.Join(strings.Fields(out.String()), " ") // lines are broken anywhere
-	for flag, bounds := range map[string]string{"table-rate": "512MiB; 1MiB to 1TiB", "vram": "512MiB; 64MiB to 6GiB"} {
+	for flag, bounds := range map[string]string{"table-rate": "512MiB; 1MiB to 1TiB", "vram": "512MiB; 64MiB to 6GiB, a multiple of 64MiB"} {
 		require.Regexp(t, "--"+flag+"=[A-Z]+ [^=]*\\(default: "+bounds+"\\)", help)
 		_, within, _ := strings.Cut(bounds, "; ")
 		log := new(bytes.Buffer)
 		require.Equal(t, exitUsage, doMain(t.Context(), []string{"serve", "--socket", "x", "--" + flag, "nonsense"}, log, log))
 		require.Contains(t, log.String(), "umbra: --"+flag+`: "nonsense" is not a `)
-		require.Contains(t, log.String(), "; it must be "+within+"\n")
+		require.Contains(t, log.String(), "; must be "+within+"\n")
 	}
 }

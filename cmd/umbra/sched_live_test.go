@@ -178,8 +178,7 @@ gpus:
 			}
 		})
 	}
-	defaults := config.Defaults()
-	schedule := defaults.Config.Schedule()
+	schedule := config.Default().Schedule()
 	words := append(sched.Policies(), "credit")
 	for round, policy := range append(words, words...) {
 		text := []string{"policy=" + policy, fmt.Sprint("depth=", 1+round%4), "credit.period=" + []string{"1ms", "30ms"}[round%2]}

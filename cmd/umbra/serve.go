@@ -41,7 +41,7 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 		return err
 	}
 	s := &served{
-		layer: opts, alone: c.FD != noFD || opts.Config.Socket != "", began: time.Now(),
+		cfg: opts, alone: c.FD != noFD || opts.Socket != "", began: time.Now(),
 		out: stdout{w: out.stdout, json: c.JSON}, log: slog.New(slog.NewTextHandler(out.stderr, nil)),
 	}
 	s.out.log = s.log
@@ -116,58 +116,61 @@ func moreProcessors() {
 }
 
 // options combines defaults, file and flags.
-func (c *serveCmd) options(parsed *kong.Context) (config.Layer, error) {
-	layers := []config.Layer{config.Defaults()}
+func (c *serveCmd) options(parsed *kong.Context) (*config.Config, error) {
+	o := config.Default()
 	if c.FD != noFD { // one guest has the whole card
-		layers[0].Config.Scheduler.Policy = config.SchedulerOff
+		o.Scheduler.Policy = config.SchedulerOff
 	}
+	var errs []error
 	if c.File != "" {
-		file, err := config.File(c.File)
-		if err != nil {
-			return config.Layer{}, err
-		}
-		layers = append(layers, file)
+		errs = append(errs, o.ReadFile(c.File))
 	}
-	var set []string
-	for _, f := range parsed.Flags() {
-		if f.Set {
-			set = append(set, f.Name)
+	var given []string
+	for _, p := range parsed.Path {
+		if p.Flag != nil {
+			given = append(given, p.Flag.Name)
 		}
 	}
-	flags := c.Config
+	o.Override(&c.Config, given)
 	for _, text := range c.GPU {
-		g, err := config.ParseGPU("--gpu", text)
-		if err != nil {
-			return config.Layer{}, err
-		}
-		flags.GPUs = append(flags.GPUs, g)
+		errs = append(errs, o.AddGPU("--gpu", text))
 	}
-	l, err := config.Join(append(layers, config.Flags(flags, set))...)
-	if err != nil {
-		return l, err
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	return o, c.oneWay(o)
+}
+
+// oneWay checks that there is exactly one way to attach: the inherited descriptor, the socket
+// of the whole card, or virtual GPUs.
+func (c *serveCmd) oneWay(o *config.Config) error {
+	fd := func(reason string) error {
+		return &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: reason}
+	}
+	scheduled := o.Scheduler.Policy != config.SchedulerOff
 	switch {
-	case c.FD != noFD && l.Config.Server.Transport == serve.TransportLibrary:
-		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: serve.ErrNoInherited.Error() + "; give --socket, or use the native transport"}
-	case c.FD != noFD && len(l.Config.GPUs) > 0:
-		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: "gives the whole card to one guest; virtual GPUs have sockets of their own"}
-	case len(l.Config.GPUs) > 0:
-		return l, nil
-	case c.FD != noFD && l.Config.Scheduler.Policy != config.SchedulerOff:
-		return l, alone(&l, "--fd")
-	case l.Config.Socket != "" && l.Config.Scheduler.Policy != config.SchedulerOff:
-		return l, alone(&l, l.Where("socket"))
-	case c.FD == noFD && l.Config.Socket == "" && l.Config.Control != "":
-		return l, nil // umbra gpu add makes them
-	case c.FD == noFD && l.Config.Socket == "":
-		return l, &config.Error{Where: l.Where("socket"), Reason: "missing; give the whole card to one guest with --socket umbra.sock, share it with --gpu name=a,socket=a.sock,vram=256MiB, or start without GPUs with --control control.sock and add them with umbra gpu add"}
-	case c.FD != noFD && l.Config.Socket != "":
-		return l, &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: l.Where("socket") + " is given too; give one of them"}
+	case c.FD != noFD && o.Server.Transport == serve.TransportLibrary:
+		return fd(serve.ErrNoInherited.Error() + "; give --socket, or use the native transport")
+	case c.FD != noFD && len(o.GPUs) > 0:
+		return fd("gives the whole card to one guest; virtual GPUs have sockets of their own")
+	case c.FD != noFD && o.Socket != "":
+		return fd(o.Where("socket") + " is given too; give one of them")
+	case len(o.GPUs) > 0:
+		return nil
+	case c.FD != noFD && scheduled:
+		return alone(o, "--fd")
+	case o.Socket != "" && scheduled:
+		return alone(o, o.Where("socket"))
+	case c.FD == noFD && o.Socket == "" && o.Control == "": // umbra gpu add would make GPUs
+		return &config.Error{Where: o.Where("socket"), Reason: "missing; give the whole card to one guest with --socket umbra.sock, share it with --gpu name=a,socket=a.sock,vram=256MiB, or start without GPUs with --control control.sock and add them with umbra gpu add"}
 	}
-	return l, nil
+	return nil
 }
 
 // alone is the error of a scheduler for a card that option by gives to one guest.
-func alone(l *config.Layer, by string) error {
-	return &config.Error{Where: l.Where("scheduler.policy"), Value: l.Config.Scheduler.Policy, Reason: "shares the card among virtual GPUs, and " + by + " gives it to one guest; remove one of them"}
+func alone(o *config.Config, by string) error {
+	return &config.Error{Where: o.Where("scheduler.policy"), Value: o.Scheduler.Policy, Reason: "shares the card among virtual GPUs, and " + by + " gives it to one guest; remove one of them"}
 }

@@ -12,7 +12,7 @@ import (
 
 // announce writes what is served, and how QEMU attaches.
 func (s *served) announce() error {
-	c := &s.layer.Config
+	c := s.cfg
 	a := api.Serving{Event: "serving", Control: c.Control, Options: optionsOf(c.Values()), Lacks: s.lacks, PID: os.Getpid()}
 	if s.at != nil && s.at.path != "" {
 		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
@@ -25,7 +25,7 @@ func (s *served) announce() error {
 }
 
 func (s *served) servingText(a *api.Serving) string {
-	c := &s.layer.Config
+	c := s.cfg
 	var b strings.Builder
 	fmt.Fprintf(&b, "GF100 in software (%04x:%v), %v of VRAM, %s\n", gf100.VendorID, c.Card.Device, c.Card.VRAM, interruptsOf(&c.Card.Face))
 	if !c.Card.Engines {

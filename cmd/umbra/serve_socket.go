@@ -23,11 +23,11 @@ type socket struct {
 	conn     *net.UnixConn
 }
 
-func (c *serveCmd) listen(l *config.Layer) (*socket, error) {
+func (c *serveCmd) listen(o *config.Config) (*socket, error) {
 	if c.FD != noFD {
 		return inherited(c.FD)
 	}
-	path, err := socketPath(l.Config.Socket, l.Where("socket"))
+	path, err := socketPath(o.Socket, o.Where("socket"))
 	if err != nil {
 		return nil, err
 	}

@@ -20,8 +20,8 @@ import (
 // served is a running server: a card, and either its one endpoint in pass-through or
 // virtual GPUs.
 type served struct {
-	layer config.Layer
-	alone bool // one guest has the whole card
+	cfg   *config.Config // at the start
+	alone bool           // one guest has the whole card
 	began time.Time
 	out   stdout
 	log   *slog.Logger
@@ -42,23 +42,26 @@ type served struct {
 	events *serve.EventLogger // of it
 	shared *serve.Shared      // otherwise
 
-	mu   sync.Mutex // one change of gpus at a time
-	gpus []config.GPU
+	mu sync.Mutex // one change of GPUs or of the scheduler at a time
+
+	nowMu    sync.Mutex // guards what is in force now
+	gpus     []config.GPU
+	schedule config.Schedule
 }
 
 // check finds everything that is wrong with the options before anything starts.
 func (s *served) check() (err error) {
-	if s.cardConfig, err = parts.Card(&s.layer); err != nil {
+	if s.cardConfig, err = parts.Card(s.cfg); err != nil {
 		return err
 	}
-	if s.by, s.options, s.lacks, err = parts.Server(&s.layer, s.alone, s.log); err != nil {
+	if s.by, s.options, s.lacks, err = parts.Server(s.cfg, s.alone, s.log); err != nil {
 		return err
 	}
-	if s.limits, err = parts.Limits(&s.layer); err != nil {
+	if s.limits, err = parts.Limits(s.cfg); err != nil {
 		return err
 	}
-	for i := range s.layer.Config.GPUs {
-		g, err := parts.GPU(&s.layer.Config.GPUs[i])
+	for i := range s.cfg.GPUs {
+		g, err := parts.GPU(&s.cfg.GPUs[i])
 		if err != nil {
 			return err
 		}
@@ -69,18 +72,18 @@ func (s *served) check() (err error) {
 
 // listen opens every socket.
 func (s *served) listen(c *serveCmd) (err error) {
-	if path := s.layer.Config.Control; path != "" {
-		if path, err = socketPath(path, s.layer.Where("control")); err != nil {
+	if path := s.cfg.Control; path != "" {
+		if path, err = socketPath(path, s.cfg.Where("control")); err != nil {
 			return err
 		}
-		s.layer.Config.Control = path
+		s.cfg.Control = path
 		if s.control, err = api.Listen(path); err != nil {
 			return err
 		}
 	}
-	gpus := s.layer.Config.GPUs
+	gpus := s.cfg.GPUs
 	if s.alone {
-		s.at, err = c.listen(&s.layer)
+		s.at, err = c.listen(s.cfg)
 		return err
 	}
 	for i := range gpus {
@@ -107,20 +110,19 @@ func (s *served) start() (err error) {
 			return err
 		}
 		s.events = serve.NewEventLogger(s.log, s.endpoints)
-		s.events.SetInterval(s.layer.Config.Limits.RuleInterval)
 		return nil
 	}
+	s.schedule = s.cfg.Schedule()
 	if s.shared, err = serve.NewShared(s.card, s.by, s.options, s.limits); err != nil {
 		return err
 	}
-	s.shared.SetRuleInterval(s.layer.Config.Limits.RuleInterval)
 	for i, cfg := range s.gpuConfigs {
 		l := s.listeners[0]
 		s.listeners = s.listeners[1:]
 		if _, err := s.shared.Add(cfg, l); err != nil {
 			return err
 		}
-		s.gpus = append(s.gpus, s.layer.Config.GPUs[i])
+		s.gpus = append(s.gpus, s.cfg.GPUs[i])
 	}
 	return nil
 }

@@ -84,9 +84,9 @@ func (c Combination) String() string {
 	return strings.Join(words, " ")
 }
 
-// Layer returns the configuration of a card with one GPU of that name.
-func (c Combination) Layer(name string) (config.Layer, error) {
-	var cfg config.Config
+// Config returns the configuration of a card with one GPU of that name.
+func (c Combination) Config(name string) (*config.Config, error) {
+	cfg := config.Default()
 	text := fmt.Sprintf("name=%s,socket=%s.sock,vram=%v", name, name, config.Size(64<<20))
 	keys, of := c.texts()
 	for _, k := range keys {
@@ -96,12 +96,10 @@ func (c Combination) Layer(name string) (config.Layer, error) {
 			text += fmt.Sprintf(",%s=%s", k, of[k])
 		}
 	}
-	g, err := config.ParseGPU("--gpu", text)
-	if err != nil {
-		return config.Layer{}, err
+	if err := cfg.AddGPU("--gpu", text); err != nil {
+		return nil, err
 	}
-	cfg.GPUs = append(cfg.GPUs, g)
-	return config.Join(config.Defaults(), config.Flags(cfg, []string{"sched-policy"}))
+	return cfg, cfg.Check()
 }
 
 // All lists every combination that package config accepts, the last option
@@ -110,7 +108,7 @@ var All = sync.OnceValue(func() (list []Combination) {
 	var c Combination
 	for i := len(c); i >= 0; {
 		if i == len(c) {
-			if _, err := c.Layer("a"); err == nil {
+			if _, err := c.Config("a"); err == nil {
 				list = append(list, c)
 			}
 		}
@@ -138,20 +136,20 @@ func Find(name string) (Combination, error) {
 
 // Limits returns the limits and the scheduler of a card for such GPUs.
 func (c Combination) Limits() (aggregator.Options, error) {
-	l, err := c.Layer("a")
+	l, err := c.Config("a")
 	if err != nil {
 		return aggregator.Options{}, err
 	}
-	return parts.Limits(&l)
+	return parts.Limits(l)
 }
 
 // GPU returns such a GPU with vram bytes, and the rest in proportion.
 func (c Combination) GPU(name string, vram uint64) (serve.GPUConfig, error) {
-	l, err := c.Layer(name)
+	l, err := c.Config(name)
 	if err != nil {
 		return serve.GPUConfig{}, err
 	}
-	g, err := parts.GPU(&l.Config.GPUs[0])
+	g, err := parts.GPU(&l.GPUs[0])
 	s := &g.Share
 	s.VRAM, s.Tables, s.Channels, s.Guaranteed = vram, 0, 0, 0
 	return g, err

@@ -61,11 +61,11 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	card, err := parts.Card(&layer)
+	card, err := parts.Card(layer)
 	if err != nil {
 		return nil, err
 	}
-	by, opts, _, err := parts.Server(&layer, row.Whole, slog.New(slog.DiscardHandler))
+	by, opts, _, err := parts.Server(layer, row.Whole, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -83,15 +83,15 @@ func Open(row Row, shape Shape) (_ *Bed, err error) {
 	if row.Whole {
 		return b, b.serveWhole(gauged, opts)
 	}
-	limits, err := parts.Limits(&layer)
+	limits, err := parts.Limits(layer)
 	if err != nil {
 		return nil, err
 	}
 	if b.shared, err = serve.NewShared(b.card, gauged, opts, limits); err != nil {
 		return nil, err
 	}
-	for i := range layer.Config.GPUs {
-		cfg, err := parts.GPU(&layer.Config.GPUs[i])
+	for i := range layer.GPUs {
+		cfg, err := parts.GPU(&layer.GPUs[i])
 		if err != nil {
 			return nil, err
 		}

@@ -127,7 +127,7 @@ type section = map[string]any
 func mib(n uint64) string { return fmt.Sprintf("%dMiB", n>>20) }
 
 // layer is the configuration of a row, read from the file that a user would write. JSON is YAML.
-func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
+func (r *Row) layer(s Shape, socket func(i int) string) (*config.Config, error) {
 	file := section{}
 	if r.Whole {
 		file["card"] = section{"vram": mib(s.VRAM), "bar-map": r.Map}
@@ -160,11 +160,11 @@ func (r *Row) layer(s Shape, socket func(i int) string) (config.Layer, error) {
 	e := json.NewEncoder(&text)
 	e.SetIndent("", " ")
 	if err := e.Encode(file); err != nil {
-		return config.Layer{}, err
+		return nil, err
 	}
-	from, err := config.Parse("set-up "+r.Name, []byte(text.String()))
-	if err != nil {
-		return config.Layer{}, err
+	c := config.Default()
+	if err := c.Parse("set-up "+r.Name, []byte(text.String())); err != nil {
+		return nil, err
 	}
-	return config.Join(config.Defaults(), from)
+	return c, c.Check()
 }

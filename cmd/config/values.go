@@ -54,7 +54,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 	str = strings.TrimSpace(str)
 	if below, ok := strings.CutPrefix(str, "-"); ok {
 		if _, err := strconv.ParseUint(below, 10, 64); err == nil {
-			return fmt.Errorf("%q is below zero, which no size is", text)
+			return fmt.Errorf("%q is below zero", text)
 		}
 	}
 	n, err := strconv.ParseUint(str, 10, 64)
@@ -81,65 +81,17 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ParseTime reads a time as everything here writes it. Its error names the text; of a
-// number alone it says what it would be with a unit, for nobody can know which is meant.
+// ParseTime reads a time. A number alone is refused with what it would be with a unit, because
+// nobody can know which is meant.
 func ParseTime(text string) (time.Duration, error) {
-	return parseTime(text, func(time.Duration) bool { return true })
-}
-
-// ParseTimeWithin is ParseTime for one that must be within two others, as they are written
-// in tags; "" where it has no bounds. What it makes of the text is not held to them.
-func ParseTimeWithin(text, least, most string) (time.Duration, error) {
-	if least == "" || most == "" {
-		return ParseTime(text)
-	}
-	low, err := ParseTime(least)
-	if err != nil {
-		return 0, err
-	}
-	high, err := ParseTime(most)
-	if err != nil {
-		return 0, err
-	}
-	d, err := parseTime(text, func(d time.Duration) bool { return d >= low && d <= high })
-	if err != nil {
-		return 0, fmt.Errorf("%w; it %s", err, mustBe(least, most))
-	}
-	return d, nil
-}
-
-// mustBe says between which two values something is.
-func mustBe(least, most string) string { return fmt.Sprintf("must be %s to %s", least, most) }
-
-// parseTime is ParseTime for one that must be possible: what it would be with a unit is
-// said only if that is.
-func parseTime(text string, possible func(time.Duration) bool) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err == nil {
 		return d, nil
 	}
 	if _, err := time.ParseDuration(text + "ms"); err == nil {
-		var would []string
-		for _, unit := range []string{"ms", "us", "s"} {
-			if d, err := time.ParseDuration(text + unit); err == nil && possible(d) {
-				would = append(would, text+unit)
-			}
-		}
-		if len(would) == 0 {
-			return 0, fmt.Errorf("%q is not a time, it has no unit", text)
-		}
-		return 0, fmt.Errorf("%q is not a time, it has no unit; write %s", text, either(would))
+		return 0, fmt.Errorf("%q is not a time, it has no unit; write %sms or %sus", text, text, text)
 	}
 	return 0, fmt.Errorf("%q is not a time; write a number and a unit: 500us, 30ms, 10s", text)
-}
-
-// either writes words of which one is to be taken.
-func either(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // Counts is a list of numbers, written with commas: 4,4,3,3.

@@ -1,0 +1,192 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+const (
+	mib Size = 1 << 20
+	// own is the card's memory that no GPU can have.
+	own Size = aggregator.Own
+	// leastGPU is the least memory of a GPU, as the tag of Share has it.
+	leastGPU = 64 * mib
+	// mostChannels is the largest share of the channels that a GPU gets unasked.
+	mostChannels = 32
+)
+
+// Fit checks that completed GPUs fit on the card together. It gives channels to GPUs that do
+// not say how many: an even share of what is left, at most 32.
+func (c *Config) Fit(gpus []GPU) error {
+	if most := c.Limits.Guests; len(gpus) > most {
+		return &Error{Where: gpus[most].at, Reason: fmt.Sprintf("is GPU %d, and at most %d share the card (%s)", most+1, most, c.Where("limits.guests"))}
+	}
+	if err := c.fitNames(gpus); err != nil {
+		return err
+	}
+	left := c.Card.VRAM - own
+	for i := range gpus {
+		g := &gpus[i]
+		if g.VRAM+g.Tables > left {
+			return c.tooLarge(g, left)
+		}
+		left -= g.VRAM + g.Tables
+	}
+	return fitChannels(gpus)
+}
+
+// A path claims a socket's path for an option.
+type claims map[string]string
+
+func (t claims) claim(path, where string) error {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	if first, taken := t[abs]; taken {
+		return &Error{where, path, "is there twice, first at " + first + "; give each a path of its own"}
+	}
+	t[abs] = where
+	return nil
+}
+
+// checkSocket refuses one path for the card and for control.
+func (c *Config) checkSocket() error {
+	if c.Socket == "" || c.Control == "" {
+		return nil
+	}
+	taken := make(claims)
+	return cmp.Or(taken.claim(c.Socket, c.Where("socket")), taken.claim(c.Control, c.Where("control")))
+}
+
+// fitNames refuses names and sockets that are there twice.
+func (c *Config) fitNames(gpus []GPU) error {
+	names, sockets := make(map[string]*GPU), make(claims)
+	if c.Control != "" {
+		if err := sockets.claim(c.Control, c.Where("control")); err != nil {
+			return err
+		}
+	}
+	for i := range gpus {
+		g := &gpus[i]
+		if first := names[g.Name]; first != nil {
+			return &Error{g.Where("name"), g.Name, "is there twice, first at " + first.Where("name") + "; give each GPU a name of its own"}
+		}
+		names[g.Name] = g
+		if err := sockets.claim(g.Socket, g.Where("socket")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tooLarge says that a GPU does not fit into what is left of the card's memory, and what would.
+func (c *Config) tooLarge(g *GPU, left Size) error {
+	room := largest(left, func(vram Size) Size {
+		if g.where["tables"] != "" {
+			return g.Tables
+		}
+		return tablesFor(vram)
+	})
+	fits := "no GPU fits"
+	if room >= leastGPU {
+		fits = fmt.Sprintf("vram=%v fits", room)
+	} else if g.where["tables"] != "" && largest(left, tablesFor) >= leastGPU {
+		fits = fmt.Sprintf("without tables vram=%v fits", largest(left, tablesFor))
+	}
+	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("does not fit: with %v for page tables it takes %v, and the card's %v have %v left; %s, or give the card more (card.vram, --vram)",
+		g.Tables, g.VRAM+g.Tables, c.Card.VRAM, left, fits)}
+}
+
+// largest is the most memory that fits into left together with its page tables.
+func largest(left Size, tables func(vram Size) Size) Size {
+	vram := left &^ (mib - 1)
+	for vram > 0 && vram+tables(vram) > left {
+		vram -= mib
+	}
+	return vram
+}
+
+// Room says how much of the card's memory is left when GPUs and their tables have taken so much
+// of it, and the most memory that one more GPU can have; 0 if that is less than a GPU needs.
+func (c *Config) Room(taken Size) (left, most Size) {
+	left = c.Card.VRAM - own
+	left -= min(left, taken)
+	if most = largest(left, tablesFor); most < leastGPU {
+		most = 0
+	}
+	return left, most
+}
+
+// tablesFor is the memory for page tables of a GPU that does not say it.
+func tablesFor(vram Size) Size { return Size(aggregator.DefaultTables(uint64(vram))) }
+
+// fitChannels holds the guaranteed channels against the card's, and shares the rest out. A GPU
+// that does not say how many are guaranteed can count on all of its own.
+func fitChannels(gpus []GPU) error {
+	left := gf100.Channels
+	advice := fmt.Sprintf("give other GPUs fewer; %d GPUs can have channels=%d each", len(gpus), gf100.Channels/max(1, len(gpus)))
+	var unsaid []*GPU
+	for i := range gpus {
+		g := &gpus[i]
+		key := "guaranteed"
+		switch {
+		case g.Channels == 0 && g.Guaranteed == 0:
+			unsaid = append(unsaid, g)
+			continue
+		case g.Channels == 0:
+			g.Channels = max(g.Guaranteed, mostChannels)
+		case g.Guaranteed == 0:
+			key, g.Guaranteed = "channels", g.Channels
+		}
+		if g.Guaranteed > left {
+			return &Error{g.Where(key), fmt.Sprint(g.Guaranteed), fmt.Sprintf("does not fit: of the card's %d channels %d are left; ask for fewer, or %s", gf100.Channels, left, advice)}
+		}
+		left -= g.Guaranteed
+	}
+	for i, g := range unsaid {
+		g.Channels = min(left/(len(unsaid)-i), mostChannels)
+		if g.Channels == 0 {
+			return &Error{Where: g.Where("channels"), Reason: fmt.Sprintf("the other GPUs have all of the card's %d channels; %s", gf100.Channels, advice)}
+		}
+		g.Guaranteed = g.Channels
+		left -= g.Channels
+	}
+	return nil
+}
+
+const (
+	// clientsPart of a process's mappings are for the memory of all clients: half of what the
+	// card's memory leaves. A server without any left cannot even grow its heap.
+	clientsPart = 8
+	// leastMappings are the fewest with which a machine works, as the tag has it.
+	leastMappings = 8
+
+	mappingsKey = "server.max-dma-mappings"
+)
+
+// ClientMappings is how many of the process's mappings the memory of one client may take, where
+// the system allows so many (vm.max_map_count). Each possible guest has an even part, so none
+// can take what the others, or the server, need. With alone one client has the whole card.
+func (c *Config) ClientMappings(system int, alone bool) (int, error) {
+	guests, lower := c.Limits.Guests, "lower limits.guests, "
+	if alone {
+		guests, lower = 1, ""
+	}
+	n, each := c.Server.MaxDMAMappings, system/clientsPart/guests
+	if n <= each {
+		return n, nil
+	}
+	if !c.Given(mappingsKey) {
+		if each >= leastMappings {
+			return each, nil
+		}
+		n = leastMappings
+	}
+	return 0, &Error{c.Where(mappingsKey), fmt.Sprint(n), fmt.Sprintf("more than the %d mappings of each of %d guests, which together may have an eighth of the system's %d; give %d or less, %sor raise the sysctl vm.max_map_count to %d",
+		each, guests, system, max(each, leastMappings), lower, n*guests*clientsPart)}
+}

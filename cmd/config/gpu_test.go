@@ -1,0 +1,310 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// TestGPUs: a GPU has a key from itself, else from its profile, else from the card.
+func TestGPUs(t *testing.T) {
+	c, err := read(`
+card: {vram: 2GiB, tpcs: [2, 2], temperature: 70}
+shadow: {scan: full}
+profiles:
+  - {name: small, vram: 128MiB, channels: 8, weight: 50, cap: 80%, msi: false, shadow: {sync: flush}, limits: {request: 0s}}
+gpus:
+  - {name: a, socket: a.sock, vram: 512MiB}
+  - {name: b, profile: small, socket: b.sock, temperature: 30}
+  - {name: c, shadow: {sync: eager, scan: incremental}, weight: 7, msi: true, profile: small, socket: c.sock}
+`, "name=d,socket=d.sock,vram=64MiB,tpcs=4,4,msi=false")
+	require.NoError(t, err)
+	a, b, g, d := c.GPUs[0], c.GPUs[1], c.GPUs[2], c.GPUs[3]
+	usual := CardTime{Weight: 100, Processes: Processes{Group: "space"}}
+	require.Equal(t, Share{512 << 20, 32, 32, 64 << 20}, a.Share)
+	require.Equal(t, usual, a.CardTime)
+	require.Equal(t, c.Card.Face, a.Face)
+	require.Equal(t, Shadow{"lazy", "full"}, a.Shadow)
+	require.Equal(t, Share{128 << 20, 8, 8, 16 << 20}, b.Share)
+	require.Equal(t, CardTime{50, 80, 0, GuestLimits{Request: RequestLimit(sched.Forever)}, usual.Processes}, b.CardTime)
+	require.Equal(t, Shadow{"flush", "full"}, b.Shadow)
+	require.Equal(t, []any{30, false, Counts{2, 2}}, []any{b.Temperature, b.MSI, b.TPCs})
+	require.Equal(t, []any{70, true, 7, Shadow{"eager", "incremental"}}, []any{g.Temperature, g.MSI, g.Weight, g.Shadow})
+	require.Equal(t, []any{70, false, Counts{4, 4}}, []any{d.Temperature, d.MSI, d.TPCs})
+	require.Equal(t, "f.yaml:5:25: profiles[0].vram", b.Where("vram"))
+	require.Equal(t, "f.yaml:9:5: gpus[2].temperature", g.Where("temperature"))
+	require.Equal(t, "--gpu name=d: bar1", d.Where("bar1"))
+}
+
+// TestEveryKeyOfAGPU: each key can be given to a GPU, and all but its own to a profile.
+func TestEveryKeyOfAGPU(t *testing.T) {
+	for _, o := range options(new(GPU)) {
+		text, more := other(o), ""
+		switch o.path {
+		case "name", "profile":
+			continue
+		case "vram", "tables", "guaranteed":
+			more = ",channels=128"
+			text = map[string]string{"vram": "80MiB", "tables": "9MiB", "guaranteed": "3"}[o.path]
+		}
+		list := "name=a"
+		for key, value := range map[string]string{"socket": "a.sock", "vram": "64MiB", o.path: text} {
+			list += "," + key + "=" + value
+		}
+		c, err := read("card: {vram: 1GiB}\n", list+more)
+		require.NoError(t, err, o.path)
+		plain, err := read("card: {vram: 1GiB}\n", "name=a,socket=x.sock,vram=64MiB")
+		require.NoError(t, err)
+		require.NotEqual(t, plain.GPUs[0].Values()[o.path], c.GPUs[0].Values()[o.path], o.path)
+		if o.path == "socket" {
+			continue
+		}
+		file := fmt.Sprintf("card: {vram: 1GiB}\nprofiles:\n- {name: p}\n- %s\n", strings.Replace(nested(o.path, fmt.Sprintf("%q", text)), "{", "{name: q, ", 1))
+		p := Default()
+		require.NoError(t, p.Parse("f.yaml", []byte(file)), file)
+		require.NoError(t, p.AddGPU("--gpu", "name=a,socket=a.sock,profile=q"+more))
+		err = p.Check()
+		if o.path == "vram" {
+			require.NoError(t, err)
+			require.Equal(t, c.GPUs[0].VRAM, p.GPUs[0].VRAM)
+		} else {
+			require.ErrorContains(t, err, "vram: missing")
+			require.Equal(t, c.GPUs[0].Values()[o.path], p.GPUs[0].Values()[o.path], o.path)
+		}
+	}
+}
+
+func TestGPUErrors(t *testing.T) {
+	const a = "gpus:\n- {name: a, socket: a.sock, vram: 128MiB}\n"
+	gpu := func(more string) string { return "- {name: b, socket: b.sock, vram: 64MiB, " + more + "}\n" }
+	many := "card: {vram: 6GiB}\ngpus:\n"
+	for i := range aggregator.MaxGuests + 1 {
+		many += fmt.Sprintf("- {name: g%d, socket: %d.sock, vram: 64MiB}\n", i, i)
+	}
+	for _, c := range []struct{ file, want string }{
+		{a + "- {name: b, socket: b.sock, vram: 512MiB}\n", `f.yaml:3:35: gpus[1].vram: 512MiB: does not fit: with 64MiB for page tables it takes 576MiB, and the card's 512MiB have 360MiB left; vram=320MiB fits, or give the card more (card.vram, --vram)`},
+		{"card: {vram: 64MiB}\n" + a, `f.yaml:3:35: gpus[0].vram: 128MiB: does not fit: with 16MiB for page tables it takes 144MiB, and the card's 64MiB have 56MiB left; no GPU fits, or give the card more (card.vram, --vram)`},
+		{a + gpu("tables: 500MiB"), `without tables vram=320MiB fits`},
+		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3:10: gpus[1].name: a: is there twice, first at f.yaml:2:10: gpus[0].name; give each GPU a name of its own`},
+		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3:21: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2:21: gpus[0].socket; give each a path of its own`},
+		{"socket: ./a.sock\ncontrol: a.sock\n", `f.yaml:2:10: control: a.sock: is there twice, first at f.yaml:1:9: socket; give each a path of its own`},
+		{"control: a.sock\n" + a, `f.yaml:3:21: gpus[0].socket: a.sock: is there twice, first at f.yaml:1:10: control; give each a path of its own`},
+		{"socket: c.sock\n" + a, `f.yaml:1:9: socket: c.sock: gives the whole card to one guest, but f.yaml:3:3: gpus[0] shares it; remove one of them`},
+		{many, `f.yaml:35:3: gpus[32]: is GPU 33, and at most 32 share the card (--guests (or limits.guests in the file))`},
+		{"gpus:\n- {name: a/b, socket: a.sock, vram: 128MiB}\n", `f.yaml:2:10: gpus[0].name: a/b: may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them`},
+		{"shadow: {sync: eager, scan: full}\ncontrol: c\n", `f.yaml:1:16: shadow.sync: eager does not go with full; possible are flush with full, lazy with full, flush with incremental, lazy with incremental, eager with incremental`},
+		{"shadow: {scan: full}\ngpus:\n" + gpu("shadow: {sync: eager}"), `f.yaml:3:57: gpus[0].shadow.sync: eager does not go with full; `},
+		{"gpus:\n" + gpu("channels: 8, guaranteed: 9"), `f.yaml:2:67: gpus[0].guaranteed: 9: more than its 8 channels (f.yaml:2:52: gpus[0].channels)`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 100}\n" + gpu("channels: 29"), `f.yaml:3:52: gpus[1].channels: 29: does not fit: of the card's 128 channels 28 are left; ask for fewer, or give other GPUs fewer; 2 GPUs can have channels=64 each`},
+		{"gpus:\n- {name: a, socket: a.sock, vram: 64MiB, channels: 128}\n- {name: b, socket: b.sock, vram: 64MiB}\n", `f.yaml:3:3: gpus[1].channels: the other GPUs have all of the card's 128 channels; give other GPUs fewer; 2 GPUs can have channels=64 each`},
+		{"gpus:\n- {name: a, socket: a.sock, profile: big}\n", `f.yaml:2:38: gpus[0].profile: big: no such profile; there are none`},
+		{"profiles: [{name: small, vram: 64MiB}]\ngpus:\n- {name: a, socket: a.sock, profile: smal}\n", `gpus[0].profile: smal: no such profile; did you mean "small"? There are small`},
+		{"profiles:\n- {name: p}\n- {name: p}\n", `f.yaml:3:10: profiles[1].name: p: is there twice, first at f.yaml:2:10: profiles[0].name`},
+		{"profiles:\n- {name: p, vram: 1MiB}\n", `f.yaml:2:19: profiles[0].vram: 1MiB: must be 64MiB to 6GiB, a multiple of 1MiB`},
+		{"gpus:\n" + gpu("limits: {request: 2h}"), `gpus[0].limits.request: 2h: must be 0s to 1h, or inherit`},
+	} {
+		_, err := read(c.file)
+		require.ErrorContains(t, err, c.want, "%s", c.file)
+		require.ErrorAs(t, err, new(*Error))
+	}
+	for _, c := range []struct{ flag, want string }{
+		{"a", `--gpu: a: not keys and values; write name=a,socket=a.sock,vram=256MiB`},
+		{"name=a,vram=", `--gpu name=a: vram: has no value; give one or leave it out`},
+		{"name=a,name=b", `--gpu: name=a,name=b: name is there twice`},
+		{"name=a,bar.map=all", `--gpu name=a: bar.map: unknown key; did you mean "bar-map"? There are bar-map, `},
+		{"name=a,sync=flush", `--gpu name=a: sync: unknown key; did you mean "shadow.sync"? There are bar-map, `},
+		{"name=a,card.bar1=16MiB", `--gpu name=a: card.bar1: unknown key; did you mean "bar1"? There are bar-map, `},
+	} {
+		_, err := read("", c.flag)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+// TestFit: whatever set of GPUs is accepted, nothing is given out twice, and what is said to be
+// left for one more GPU fits, and a MiB more does not.
+func TestFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := Default()
+		c.Card.VRAM = Size(rapid.IntRange(4, 40).Draw(t, "card")) * 64 * mib
+		for i := range rapid.IntRange(1, aggregator.MaxGuests-1).Draw(t, "gpus") {
+			text := fmt.Sprintf("name=g%d,socket=%d.sock,vram=%dMiB,tables=%dMiB", i, i, rapid.IntRange(64, 300).Draw(t, "vram"), rapid.IntRange(1, 40).Draw(t, "tables"))
+			if n := rapid.IntRange(0, 40).Draw(t, "channels"); n > 0 {
+				text += fmt.Sprintf(",channels=%d", n)
+			}
+			if n := rapid.IntRange(0, 9).Draw(t, "guaranteed"); n > 0 {
+				text += fmt.Sprintf(",guaranteed=%d", n)
+			}
+			require.NoError(t, c.AddGPU("--gpu", text))
+		}
+		if err := c.Check(); err != nil {
+			require.ErrorContains(t, err, "--gpu name=g")
+			return
+		}
+		taken, channels := Size(0), 0
+		for _, g := range c.GPUs {
+			taken += g.VRAM + g.Tables
+			channels += g.Guaranteed
+			require.Positive(t, g.Guaranteed)
+			require.LessOrEqual(t, g.Guaranteed, g.Channels)
+		}
+		require.LessOrEqual(t, taken+own, c.Card.VRAM)
+		require.LessOrEqual(t, channels, gf100.Channels)
+		left, most := c.Room(taken)
+		require.Equal(t, c.Card.VRAM-own-taken, left)
+		fits := func(vram Size) error {
+			g, err := c.NewGPU(fmt.Sprintf("name=more,socket=more.sock,vram=%v", vram))
+			require.NoError(t, err)
+			return c.Fit(append(c.GPUs[:len(c.GPUs):len(c.GPUs)], g))
+		}
+		if most == 0 {
+			require.Error(t, fits(leastGPU))
+			return
+		}
+		if channels < gf100.Channels {
+			require.NoError(t, fits(most))
+		}
+		if most < 6<<30 {
+			require.Error(t, fits(most+mib))
+		}
+	})
+}
+
+// TestChange: what is live can be changed, all of it or nothing, and nothing else.
+func TestChange(t *testing.T) {
+	c, err := read("", "name=a,socket=a.sock,vram=64MiB,weight=7")
+	require.NoError(t, err)
+	g, err := c.GPUs[0].Change("shadow.sync=eager,limits.queued=4")
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "weight": 7, "cap": Percent(0), "priority": 0, "limits.request": RequestLimit(0), "limits.queued": 4}, g.Live(true))
+	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental"}, g.Live(false))
+	require.Equal(t, "lazy", c.GPUs[0].Shadow.Sync)
+	for _, c := range []struct{ text, want string }{
+		{"shadow.scan=full", `gpu a: shadow.sync: eager does not go with full; `},
+		{"shadow.sync=never", `gpu a: shadow.sync: never: must be eager, flush or lazy`},
+		{"weight=9,vram=128MiB", `gpu a: vram: cannot be changed while the GPU is there; remove the GPU and add it with vram=128MiB. These can: cap, `},
+		{"weight=9,shadow.snyc=lazy", `gpu a: shadow.snyc: unknown key; did you mean "shadow.sync"? There are cap, `},
+		{"weight=10001", `gpu a: weight: 10001: must be 1 to 10000`},
+		{"lazy", `gpu a: lazy: not keys and values; write shadow.sync=lazy`},
+	} {
+		after, err := g.Change(c.text)
+		require.ErrorContains(t, err, c.want, c.text)
+		require.Equal(t, g, after)
+	}
+	require.EqualError(t, CheckScheduled(&g, "weight=3"), "--gpu name=a: weight: 3: has no effect without a scheduler; "+WithScheduler)
+	require.NoError(t, CheckScheduled(&g, "shadow.sync=lazy"))
+}
+
+// TestSchedule: every policy has its word, off is none at all, and the defaults are the
+// scheduler's own.
+func TestSchedule(t *testing.T) {
+	for _, policy := range sched.Policies() {
+		c, err := read("scheduler: {policy: " + policy + "}\n")
+		require.NoError(t, err)
+		want := sched.Default()
+		require.NoError(t, want.Policy.UnmarshalText([]byte(policy)))
+		s := c.Schedule()
+		got, err := s.Config()
+		require.NoError(t, err)
+		require.Equal(t, &want, got)
+	}
+	for _, o := range options(new(Schedule)) { // bounds are no wider than the scheduler's
+		s := Default().Schedule()
+		require.NoError(t, s.Put("policy", "credit"))
+		if o.path == "policy" {
+			continue
+		}
+		require.NoError(t, s.Put(o.path, other(o)))
+		before := s
+		before.Policy = "off"
+		none, err := before.Config()
+		require.NoError(t, err)
+		require.Nil(t, none)
+		c, err := s.Config()
+		require.NoError(t, err, o.path)
+		usual := sched.Default()
+		require.NotEqual(t, &usual, c, "%s is lost", o.path)
+	}
+	s := Default().Schedule()
+	s.Policy = "band"
+	changed, err := s.Change("scheduler.policy=dfq,dfq.slice=2ms,limits.request=3s")
+	require.NoError(t, err)
+	require.Equal(t, []any{"dfq", 2 * time.Millisecond, 3 * time.Second}, []any{changed.Policy, changed.DFQ.Slice, changed.Limits.Request})
+	for _, c := range []struct{ text, want string }{
+		{"depth=3,policy=bandit", `scheduler: policy: bandit: must be auto, off, none, fifo, credit, band, timeslice or dfq`},
+		{"limits.table-rate=1MiB", `scheduler: limits.table-rate: unknown key; `},
+		{"policy=off", `scheduler: policy: off: is for the start of the server; name one of none, fifo, credit, band, timeslice, dfq`},
+		{"credit.perod=2ms", `scheduler: credit.perod: unknown key; did you mean "credit.period"? There are `},
+		{"credit.period=2s", `scheduler: credit.period: 2s: must be 1ms to 1s`},
+		{"depth=1,depth=2", `scheduler: depth=1,depth=2: depth is there twice`},
+	} {
+		after, err := s.Change(c.text)
+		require.ErrorContains(t, err, c.want)
+		require.Equal(t, s, after)
+	}
+}
+
+// TestSchedulerAuto: GPUs that share the card, or may come to share it, have a scheduler.
+func TestSchedulerAuto(t *testing.T) {
+	const a, b = "name=a,socket=a.sock,vram=64MiB", "name=b,socket=b.sock,vram=64MiB"
+	for _, c := range []struct {
+		file string
+		gpus []string
+		want string
+	}{
+		{"", nil, "off"}, {"socket: s.sock\n", nil, "off"}, {"control: c.sock\n", nil, "credit"}, {"socket: s.sock\ncontrol: c.sock\n", nil, "off"},
+		{"", []string{a}, "off"}, {"control: c.sock\n", []string{a}, "credit"}, {"", []string{a, b}, "credit"},
+		{"scheduler: {policy: off}\n", []string{a, b}, "off"}, {"scheduler: {policy: fifo}\n", []string{a}, "fifo"},
+	} {
+		got, err := read(c.file, c.gpus...)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got.Scheduler.Policy, c)
+	}
+}
+
+// TestCardTime: what a GPU is to have of the card's time is what the scheduler is told.
+func TestCardTime(t *testing.T) {
+	share := CardTime{10000, 100, 7, GuestLimits{RequestLimit(time.Second), 5}, Processes{"guest"}}
+	require.Equal(t, sched.NodeConfig{Weight: 10000, Cap: 1000, Priority: 7, Limit: time.Second, Queued: 5}, share.Node())
+	require.Equal(t, aggregator.ByGuest, share.Grouping())
+}
+
+// TestClientMappings: all clients together never take more mappings than are theirs, whatever
+// the system has. An error says what would do.
+func TestClientMappings(t *testing.T) {
+	for _, c := range []struct {
+		file   string
+		system int
+		alone  bool
+		want   int
+		err    string
+	}{
+		{"", 65530, false, 128, ""},
+		{"", 65530, true, 128, ""},
+		{"", 32 * 8 * 100, false, 100, ""},
+		{"", 32*8*8 - 1, false, 0, "server.max-dma-mappings in the file): 8: more than the 7 mappings of each of 32 guests, which together may have an eighth of the system's 2047; give 8 or less, lower limits.guests, or raise the sysctl vm.max_map_count to 2048"},
+		{"limits: {guests: 2}\n", 2047, false, 127, ""},
+		{"server: {max-dma-mappings: 255}\n", 65530, false, 255, ""},
+		{"server: {max-dma-mappings: 256}\n", 65530, false, 0, "f.yaml:1:28: server.max-dma-mappings: 256: more than the 255 mappings of each of 32 guests"},
+		{"server: {max-dma-mappings: 256}\nlimits: {guests: 31}\n", 65530, false, 256, ""},
+		{"server: {max-dma-mappings: 8192}\n", 65530, true, 0, "give 8191 or less, or raise the sysctl vm.max_map_count to 65536"},
+		{"server: {max-dma-mappings: 128}\n", 32 * 8 * 100, false, 0, "give 100 or less"}, // the default, given
+	} {
+		l, err := read(c.file)
+		require.NoError(t, err)
+		got, err := l.ClientMappings(c.system, c.alone)
+		require.Equal(t, c.want, got, c)
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err)
+			continue
+		}
+		require.NoError(t, err)
+	}
+}
