@@ -46,7 +46,7 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 		c.noteShared(&q)
 	case errors.Is(err, errRegions):
 		c.srv.stats.regionsRefused.Add(1)
-		c.srv.warn(&c.srv.logRegions, "a range of the client's memory was refused: its DMA map has as many as it may; raise max-dma-regions if it needs them",
+		c.srv.warn(&c.srv.logRegions, "a range of the client's memory was refused: its DMA map has as many ranges as it may",
 			slog.String("rule", RuleDMARegions), slog.Int("max", c.srv.opts.MaxDMARegions))
 	case errors.Is(err, errMappings):
 		c.srv.stats.mappingsRefused.Add(1)

@@ -62,7 +62,7 @@ func gpuText(b *strings.Builder, g *api.GPUReport) {
 	}{
 		{g.Connections.Refused, "connections refused: a client was attached, or the GPU was out of service"},
 		{g.Connections.BadStreams, "connections ended after an invalid message"},
-		{g.Connections.MemoryRefused, "ranges of a client's memory refused: over max-dma-regions, max-dma-mappings or max-dma-size; the log says which"},
+		{g.Connections.MemoryRefused, "ranges of a client's memory refused: too many, over max-dma-mappings or over max-dma-size; the log says which"},
 		{g.Connections.Panics, "panics of the device, contained: please report them"},
 	} {
 		if c.n > 0 {

@@ -24,7 +24,7 @@ const mapped = "lazy incremental bar1+bar3+pramin+rom off"
 const shown = 4 << 20
 
 // TestMovesAreBounded: no trap of a guest that makes all its pages move brings more of
-// them into its windows, or out of them, than limits.map-moves. Later traps do the rest.
+// them into its windows, or out of them, than one trap moves. Later traps do the rest.
 func TestMovesAreBounded(t *testing.T) {
 	const limit, rounds = 128, 6
 	for _, c := range []struct {
