@@ -269,8 +269,7 @@ func parseGuest(text string) (*model.Node, error) {
 
 // configs are those of the policies.
 func (o *Options) configs(f *file) (out []sched.Config, err error) {
-	base := sched.Default()
-	schedule := config.ScheduleOf(&base)
+	schedule := config.Default().Schedule()
 	set := func(where, key, value string) error {
 		if keys := settingKeys(); !slices.Contains(keys, key) {
 			return &config.Error{Where: where + key, Reason: "unknown setting; " + config.Known(key, keys)}
@@ -329,28 +328,10 @@ type Setting struct{ Key, Default, Help string }
 
 // Settings lists the parameters.
 func Settings() (out []Setting) {
-	base := sched.Default()
-	schedule := config.ScheduleOf(&base)
-	values, help := schedule.Values(), make(map[string]string)
-	helpOf(reflect.TypeOf(schedule), "", help)
-	for _, key := range settingKeys() {
-		out = append(out, Setting{key, fmt.Sprint(values[key]), help[key]})
-	}
-	return out
-}
-
-// helpOf collects the help texts of a configuration by key.
-func helpOf(t reflect.Type, prefix string, out map[string]string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		key := prefix + f.Tag.Get("yaml")
-		switch {
-		case f.Anonymous:
-			helpOf(f.Type, prefix, out)
-		case f.Type.Kind() == reflect.Struct:
-			helpOf(f.Type, key+".", out)
-		default:
-			out[key] = f.Tag.Get("help")
+	for _, o := range config.Reference(new(config.Schedule)) {
+		if slices.Contains(settingKeys(), o.Key) {
+			out = append(out, Setting{o.Key, o.Default, o.Help})
 		}
 	}
+	return out
 }
