@@ -136,7 +136,7 @@ func TestFileErrors(t *testing.T) {
 		{"card: {msi: yes}\n", `f.yaml:1:13: card.msi: "yes" is neither true nor false`},
 		{"card: {kind: hard}\n", `f.yaml:1:14: card.kind: hard: must be soft`},
 		{"scheduler: {policy: fair}\n", `f.yaml:1:21: scheduler.policy: fair: must be auto, off, none, fifo, credit, band, timeslice or dfq`},
-		{"scheduler: {credit: {period: 2}}\n", `f.yaml:1:30: scheduler.credit.period: "2" is not a time, it has no unit; write 2ms or 2us; must be 1ms to 1s`},
+		{"scheduler: {credit: {period: 2}}\n", `f.yaml:1:30: scheduler.credit.period: "2" is not a time, it has no unit; write 2ms, 2us or 2s; must be 1ms to 1s`},
 		{"card: {pci-device: 6d8}\n", `f.yaml:1:20: card.pci-device: "6d8" is not a PCI id; write four hexadecimal digits: 06d8`},
 		{"card: {pci-subsystem: 076f}\n", `f.yaml:1:23: card.pci-subsystem: "076f" is not a PCI subsystem; write the ids of vendor and board: 10de:076f`},
 		{"socket: [a, b]\n", `f.yaml:1:9: socket: [a, b]: one value is wanted here`},

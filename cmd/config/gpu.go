@@ -302,7 +302,7 @@ func (g *GPU) Live(scheduled bool) map[string]any {
 	out := make(map[string]any)
 	for _, o := range options(g) {
 		if o.live() && (scheduled || !isCardTime(o.path)) {
-			out[o.path] = o.typed()
+			out[o.path] = o.value.Interface()
 		}
 	}
 	return out

@@ -205,21 +205,13 @@ type Setting struct {
 }
 
 func (o *option) setting() Setting {
-	return Setting{Key: o.path, Value: fmt.Sprint(o.typed()), Live: o.live()}
-}
-
-// typed is the option's value, a time as text.
-func (o *option) typed() any {
-	if d, ok := o.value.Interface().(time.Duration); ok {
-		return d.String()
-	}
-	return o.value.Interface()
+	return Setting{Key: o.path, Value: fmt.Sprint(o.value.Interface()), Live: o.live()}
 }
 
 func values(p any) map[string]any {
 	out := make(map[string]any)
 	for _, o := range options(p) {
-		out[o.path] = o.typed()
+		out[o.path] = o.value.Interface()
 	}
 	return out
 }

@@ -89,7 +89,7 @@ func ParseTime(text string) (time.Duration, error) {
 		return d, nil
 	}
 	if _, err := time.ParseDuration(text + "ms"); err == nil {
-		return 0, fmt.Errorf("%q is not a time, it has no unit; write %sms or %sus", text, text, text)
+		return 0, fmt.Errorf("%q is not a time, it has no unit; write %sms, %sus or %ss", text, text, text, text)
 	}
 	return 0, fmt.Errorf("%q is not a time; write a number and a unit: 500us, 30ms, 10s", text)
 }

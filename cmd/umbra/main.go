@@ -202,7 +202,7 @@ func withDefault(v *kong.Value) string {
 	switch {
 	case v.Default != "" && accepts != "":
 		text = fmt.Sprintf(" (default: %s; %s)", v.Default, accepts)
-	case v.Default != "":
+	case v.Default != "" && !strings.HasPrefix(v.Default, "-"): // which stands for no value
 		text = fmt.Sprintf(" (default: %s)", v.Default)
 	}
 	return kong.DefaultHelpValueFormatter(v) + text
