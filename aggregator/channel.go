@@ -157,7 +157,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		v.token = kept.token
 	}
 	g.loadUSERD(ch)
-	g.gather() // what was written before that GP_PUT was
+	g.flushAliases() // what was written before that GP_PUT was
 	g.agg.ctl.card.WriteVRAM(ch.inst, buildInstance(block, v))
 	g.agg.ctl.bind(ch.id, ch.inst)
 	if !g.enterGate(ch, block) {

@@ -63,7 +63,11 @@ func TestInstanceBlockBits(t *testing.T) {
 		require.Equal(t, uint32(0x6789a), gf100.InstPDBLo.Get(a))
 		require.Equal(t, uint32(21), gf100.InstOwner.Get(a))
 		require.Equal(t, uint32(128), gf100.InstKeep.Get(a))
-		require.Zero(t, gf100.InstUSERDTarget.Get(a)|gf100.InstPDBTarget.Get(a)|gf100.InstGRContextLo.Get(a))
+		for _, w := range []gf100.Word{
+			gf100.InstGPPut, gf100.InstUSERDTarget, gf100.InstPBGetLo, gf100.InstPBGetHi, gf100.InstPDBTarget, gf100.InstGRContextLo, gf100.InstGRContextHi,
+		} {
+			require.Zero(t, w.Get(a)|w.Get(b), w.Name)
+		}
 	})
 }
 

@@ -121,7 +121,7 @@ func (d *driver) step() {
 		if d.pick("after an invalidate", 2) == 0 {
 			d.invalidate(id)
 		}
-		d.bell(id)
+		d.submit(id)
 	case 9: // the client maps more, or less
 		from, to := uint64(d.pick("from", 128))<<12, uint64(128+d.pick("to", 128))<<12
 		old := *d.bus
@@ -183,8 +183,8 @@ func (d *driver) invalidate(id int) {
 	}
 }
 
-// bell submits, and compares the shadow when the doorbell has reached the card.
-func (d *driver) bell(id int) {
+// submit submits, and compares the shadow when the doorbell has reached the card.
+func (d *driver) submit(id int) {
 	if !d.bound[id] {
 		d.bind(id)
 	}

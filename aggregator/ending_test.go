@@ -13,7 +13,7 @@ import (
 
 // TestChannelsThatEndAreNotWaitedFor: an invalidate that comes while a channel of its space is
 // taken off the card is done at once, if that has nothing more to do, nor anything to tell its
-// guest: then its memory may be something else. Others of the space are owed it.
+// guest: then its memory may be something else. For others of the space it is deferred.
 func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -69,7 +69,7 @@ func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
 			}
 			g.Doorbell(2)
 			require.Eventually(t, func() bool { return len(f.rings()) > 0 }, patience, tick/10)
-			require.Equal(t, scans+1, g.stats.Scans.Load(), "what is owed is done first")
+			require.Equal(t, scans+1, g.stats.Scans.Load(), "deferred invalidates are flushed first")
 		})
 	}
 }

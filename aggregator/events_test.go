@@ -27,7 +27,7 @@ func (f *fakeCard) event(a *Aggregator) int {
 // is the same with hundreds of channels that rest.
 func TestEventsCostWhatRuns(t *testing.T) {
 	a, f := newAgg(t, Options{})
-	heard := func(g *Guest) uint64 { return g.stats.EngineEvents.Load() }
+	events := func(g *Guest) uint64 { return g.stats.EngineEvents.Load() }
 	var guests []*Guest
 	for _, name := range []string{"a", "b", "c"} {
 		g, _ := addGuest(t, a, name)
@@ -39,14 +39,14 @@ func TestEventsCostWhatRuns(t *testing.T) {
 	f.event(a) // they were bound, and may have run
 	require.Zero(t, f.event(a), "nothing runs")
 	g := guests[1]
-	before := heard(g)
+	before := events(g)
 	g.Doorbell(3)
 	require.Equal(t, 2, f.event(a), "one channel runs")
-	require.Equal(t, before+1, heard(g))
+	require.Equal(t, before+1, events(g))
 	require.Zero(t, f.event(a), "and was seen at its end")
-	require.Equal(t, before+1, heard(g))
+	require.Equal(t, before+1, events(g))
 	for _, g := range []*Guest{guests[0], guests[2]} {
-		require.EqualValues(t, 1, heard(g))
+		require.EqualValues(t, 1, events(g))
 	}
 }
 
@@ -59,29 +59,29 @@ func TestLastEvent(t *testing.T) {
 	bindChannel(t, g, 3)
 	status := regChannel + uint32(g.cardChannel(3).id)*strideChannel
 	rest := f.get(status)
-	heard := g.stats.EngineEvents.Load
+	count := g.stats.EngineEvents.Load
 	f.event(a)
 	g.Doorbell(3)
 	f.set(status, rest|gf100.ChannelBusy)
-	n := heard()
+	n := count()
 	f.event(a)
-	require.Equal(t, n+1, heard())
+	require.Equal(t, n+1, count())
 	f.event(a)
-	require.Equal(t, n+2, heard(), "its work was under way")
+	require.Equal(t, n+2, count(), "its work was under way")
 	f.set(status, rest)
 	f.event(a)
 	f.event(a)
-	require.Equal(t, n+3, heard(), "it rests")
+	require.Equal(t, n+3, count(), "it rests")
 
 	for what, again := range map[string]func(){
 		"enabled": func() { g.Enable(3, false); g.Enable(3, true) },
 		"listed":  func() { list(t, g); list(t, g, 3) },
 	} {
-		n = heard()
+		n = count()
 		again()
 		f.event(a)
-		require.Equal(t, n+1, heard(), what)
+		require.Equal(t, n+1, count(), what)
 		f.event(a)
-		require.Equal(t, n+1, heard(), what)
+		require.Equal(t, n+1, count(), what)
 	}
 }

@@ -81,8 +81,8 @@ func TestEnableWhileTheRoundGoesOn(t *testing.T) {
 	require.False(t, f.enabled(g.cardChannel(2)))
 }
 
-// A bell that rings while nothing may run is not lost.
-func TestBellWhileNothingIsScheduled(t *testing.T) {
+// A doorbell while nothing may run is not lost.
+func TestDoorbellWhileNothingIsScheduled(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 1)
@@ -153,26 +153,26 @@ func TestRefusedMethodIsTriedAgain(t *testing.T) {
 	g, ev := addGuest(t, a, "a")
 	bindChannel(t, g, 7)
 	ch := g.cardChannel(7)
-	heard := func(n int) {
+	errors := func(n int) {
 		t.Helper()
 		require.Eventually(t, ev.saw(func() bool { return len(ev.pbdma) == n }), patience, tick)
 	}
 	f.raise(map[uint32]uint32{regPBDMAIntr: gf100.PBDMAIntrMethod, regPBDMAMethod: 0x2_1234, regPBDMAData: 5, regPBDMAChannel: uint32(ch.id)})
-	heard(1)
+	errors(1)
 	g.Retry(7)
-	heard(2)
+	errors(2)
 	require.Equal(t, ev.pbdma[0], ev.pbdma[1])
 	require.False(t, f.enabled(ch))
 	g.Enable(7, false)
 	g.Retry(7)
 	settle(g)
-	heard(2) // it may not run
+	errors(2) // it may not run
 	g.Enable(7, true)
-	heard(3)
+	errors(3)
 	require.Equal(t, uint64(3), g.stats.PBDMAErrors.Load())
 	g.Resume(7)
 	require.True(t, f.enabled(ch))
-	heard(3)
+	errors(3)
 }
 
 // An invalidate names the guest's own directories on the card, and all only for

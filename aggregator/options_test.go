@@ -86,7 +86,7 @@ func TestBusEqualsDivision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b bus
 		b.init(rapid.IntRange(1, MaxGuests).Draw(t, "guests"))
-		addr := rapid.Uint64Range(0, 1<<42).Draw(t, "addr")
+		addr := b.window()*rapid.Uint64Range(0, 2*MaxGuests).Draw(t, "window") + rapid.Uint64Range(0, b.window()-1).Draw(t, "own")
 		n := rapid.Uint64().Draw(t, "n") >> rapid.IntRange(0, 63).Draw(t, "shift")
 		index, own, ok := b.of(addr, n)
 		require.Equal(t, addr/b.window(), index)

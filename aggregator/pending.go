@@ -15,7 +15,7 @@ type requests struct {
 	bind       channelSet // inst or bound changed
 	preempt    channelSet
 	doorbells  channelSet
-	gather     channelSet // of doorbells: GP_PUT must be read again after aliases were flushed
+	flush      channelSet // of doorbells: GP_PUT must be read again after aliases were flushed
 	reset      bool
 	schedule   bool // whether channels may run changed
 	runlist    bool

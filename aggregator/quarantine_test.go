@@ -11,7 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// A card that does not give a channel back in time: its guest is in safe mode, its
+// A card that does not give a channel back in time: its guest is quarantined, its
 // neighbour goes on, nothing that the card may still use is used again, and when
 // the card has come to itself a reset makes all well.
 func TestCardKeepsAChannel(t *testing.T) {
@@ -47,7 +47,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 	require.Same(t, ch, a.owner(ch.id))
 
 	bindChannel(t, g, 2)
-	require.Nil(t, g.cardChannel(2), "in safe mode nothing reaches the card")
+	require.Nil(t, g.cardChannel(2), "in quarantine nothing reaches the card")
 	bindChannel(t, other, 2)
 	require.NotNil(t, other.cardChannel(2))
 	require.Empty(t, other.QuarantineReason())

@@ -63,7 +63,7 @@ func TestSlowListener(t *testing.T) {
 	require.Eventually(t, ev2.saw(func() bool { return len(ev2.faults) == 1 }), patience, tick)
 }
 
-// A guest that stops the engines again and again is put into safe mode, and comes
+// A guest that stops the engines again and again is quarantined, and comes
 // out of it by a reset.
 func TestTooManyErrors(t *testing.T) {
 	a, f := newAgg(t, Options{ErrorBurst: 5, ErrorRate: 1e-9})

@@ -38,7 +38,7 @@ func TestPoliciesEqualFullRebuilds(t *testing.T) {
 					d.step()
 				}
 				d.invalidate(0) // whatever was drawn, something is looked at
-				d.bell(0)
+				d.submit(0)
 				draws++
 				bells, compared = bells+d.bells, compared+d.compared
 			})
@@ -139,7 +139,7 @@ func TestBusyChannelsAreNotPutOff(t *testing.T) {
 		settleRound(g)
 		require.Equal(t, busy != 0, g.stats.Scans.Load() > scans, "%#x", busy)
 	}
-	// What is owed is done before anything else lets a channel run, too.
+	// Deferred invalidates are flushed before anything else lets a channel run, too.
 	for name, start := range map[string]func(){
 		"enable": func() { g.Enable(1, true) },
 		"runlist": func() {

@@ -70,8 +70,8 @@ func TestUnmappedMemoryIsNoBrokenRule(t *testing.T) {
 // tables by then.
 func TestLeavingIsNoBrokenRule(t *testing.T) {
 	for _, c := range []struct {
-		scan shadowpt.Scan
-		bell bool // somebody looks at them once more
+		scan   shadowpt.Scan
+		submit bool // a submission flushes
 	}{{shadowpt.ScanIncremental, true}, {shadowpt.ScanFull, true}, {shadowpt.ScanIncremental, false}, {shadowpt.ScanFull, false}} {
 		scan := c.scan
 		a, _ := newAgg(t, Options{})
@@ -90,16 +90,16 @@ func TestLeavingIsNoBrokenRule(t *testing.T) {
 		g.mu.Unlock()
 		require.Zero(t, g.stats.ForeignEntries.Load(), scan)
 		g.DetachMemory()
-		if c.bell {
+		if c.submit {
 			g.Doorbell(1)
 		}
 		require.NoError(t, g.Reset())
 		require.Zero(t, g.stats.ForeignEntries.Load(), scan)
-		if c.bell {
+		if c.submit {
 			require.NotZero(t, g.stats.LostEntries.Load(), scan)
 			continue
 		}
-		// What is owed from before is done for the next client at the latest, with its memory.
+		// Deferred invalidates are flushed for the next client at the latest, with its memory.
 		g.AttachMemory(cutFile{make([]byte, 1<<16)})
 		bindChannel(t, g, 1)
 		g.Doorbell(1)

@@ -17,15 +17,15 @@ import (
 func (g *Guest) Doorbell(id uint8) {
 	b, changed := g.readPut(id)
 	if changed {
-		g.gather()
+		g.flushAliases()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.ring(id, g.notePut(b))
 }
 
-// gather brings what the guest wrote to aliases to where the card finds it.
-func (g *Guest) gather() {
+// flushAliases writes what the guest stored in aliases to where the card reads it.
+func (g *Guest) flushAliases() {
 	if set := g.mapped.Load(); set != nil {
 		set.GatherAll()
 	}
@@ -82,7 +82,7 @@ func (g *Guest) ring(id uint8, flushed bool) {
 	}
 	g.pending.doorbells.add(id)
 	if !flushed {
-		g.pending.gather.add(id)
+		g.pending.flush.add(id)
 	}
 	g.wake.Broadcast()
 }

@@ -37,7 +37,7 @@ func TestRunlistsAreMerged(t *testing.T) {
 
 // A doorbell that comes after an invalidate of tables that changed reaches the
 // card after it, whether the guest sees the invalidate wait or not.
-func TestBellWaitsForTheInvalidate(t *testing.T) {
+func TestDoorbellWaitsForTheInvalidate(t *testing.T) {
 	for _, policy := range shadowpt.Policies() {
 		t.Run(fmt.Sprint(policy.Sync, policy.Scan), func(t *testing.T) {
 			a, f := newAgg(t, Options{CardTimeout: patience})
@@ -62,10 +62,10 @@ func TestBellWaitsForTheInvalidate(t *testing.T) {
 	}
 }
 
-// TestRoundSubmitsWhatItHeard: a bell that rings while a round is under way for the one before
+// TestRoundSubmitsItsDoorbells: a doorbell that rings while a round is under way for the one before
 // has a round of its own: what it names is not to be submitted by the first, which may have
 // looked at the guest's memory before it was written.
-func TestRoundSubmitsWhatItHeard(t *testing.T) {
+func TestRoundSubmitsItsDoorbells(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: patience})
 	g, _ := addGuest(t, a, "a") // whose invalidates are put off
 	bindChannel(t, g, 3)
@@ -73,7 +73,7 @@ func TestRoundSubmitsWhatItHeard(t *testing.T) {
 	f.hold(regMMUCtrl, true)
 	require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, 3<<2), true))
 	g.Invalidate(dirAt>>12<<4, 1<<31|1)
-	writePut(g, 3, 5) // what is owed is done first
+	writePut(g, 3, 5) // deferred invalidates are flushed first
 	require.Eventually(t, func() bool {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -138,7 +138,7 @@ func TestNoAllocations(t *testing.T) {
 		"WritePRAMIN":  func() { g.WritePRAMIN(1, 0x10, p[:4]) },
 		"ReadPRAMIN":   func() { g.ReadPRAMIN(1, 0x10, p[:4]) },
 		"Refresh":      func() { g.Refresh(1) },
-		"Bell":         func() { g.Doorbell(1) },
+		"Doorbell":     func() { g.Doorbell(1) },
 		"EngineStatus": func() { g.EngineStatus(0) },
 		"Invalidated":  func() { g.Invalidated() },
 	} {

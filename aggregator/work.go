@@ -26,9 +26,9 @@ func (g *Guest) round(t *requests) {
 	for _, sp := range g.spaces {
 		sp.fresh = false
 	}
-	if !t.gather.empty() {
-		t.gather.each(g.rereadPut)
-		g.gather()
+	if !t.flush.empty() {
+		t.flush.each(g.rereadPut)
+		g.flushAliases()
 	}
 	g.refreshShadows(t)
 	if t.schedule {

@@ -125,7 +125,7 @@ func (v *VGPU) Reset() error {
 // settle recomputes the interrupt tree and the alarm, once per access or event. Memory that
 // an interrupt announces is visible before the interrupt.
 func (v *VGPU) settle() {
-	if line, news := v.pin.Settle(v.face, v.pci, v.fifo.Level()); news && v.host != nil {
+	if line, changed := v.pin.Settle(v.face, v.pci, v.fifo.Level()); changed && v.host != nil {
 		if line.Level {
 			v.card.Order()
 		}
