@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -66,7 +66,7 @@ type Options struct {
 	// it the guest's invalidates and submissions wait; unmapping memory does not.
 	TableRate float64
 	// Map bounds what a guest's mapped windows cost, if GuestConfig does not say so.
-	Map homes.Limits
+	Map aperture.Limits
 	// Scheduler shares the card's time. If nil, work is forwarded as it comes.
 	Scheduler *sched.Config
 	// Clock is the scheduler's time; nil is the time since New.
@@ -164,8 +164,8 @@ type GuestConfig struct {
 	// Shadow is how its page tables are shadowed.
 	Shadow shadowpt.Policy
 	// Map says which windows its clients may map.
-	Map       homes.Map
-	MapLimits homes.Limits // the zero value is Options.Map
+	Map       aperture.Map
+	MapLimits aperture.Limits // the zero value is Options.Map
 	// Share is its share of the card's time, with a scheduler.
 	Share sched.NodeConfig
 	// Group says which of its channels are one process for the scheduler.

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/aperture/aperturetest"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes/homestest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -84,7 +84,7 @@ const aliasPages = 16
 func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	t.Helper()
 	const barInst, barDir, barTable = 0x50000, 0x280000, 0x300000
-	g := addGuestWith(t, a, GuestConfig{Map: homes.MapBAR1})
+	g := addGuestWith(t, a, GuestConfig{Map: aperture.MapBAR1})
 	openWindows(t, g)
 	block := make([]byte, gf100.InstanceSize)
 	gf100.InstPDBLo.Put(block, barDir>>12)
@@ -99,13 +99,13 @@ func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	}
 	require.True(t, g.eachRun(barTable+gf100.PollSize/pageSize*8, entries, true))
 	g.SetBlock(card.BAR1, gf100.BlockVirtual|barInst>>12)
-	require.EqualValues(t, n, g.stats.Mapped.Replicas.Load())
+	require.EqualValues(t, n, g.stats.Mapped.Aliases.Load())
 	return g
 }
 
 func openWindows(t testing.TB, g *Guest) {
 	t.Helper()
-	require.NoError(t, g.OpenWindows(homes.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20}))
+	require.NoError(t, g.OpenWindows(aperture.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20}))
 	t.Cleanup(func() { require.NoError(t, g.CloseWindows()) })
 }
 
@@ -143,7 +143,7 @@ func ringAndFlip(t *testing.T, replicas, flips int) {
 		numbers, kinds = 4, 2  // of channels: number id has instance block id, or id+numbers
 		storedAt       = 0x800 // in the page of a channel's USERD
 	)
-	b := &bellCard{homingCard: &homingCard{newFake(fakeVRAM), homestest.New(fakeVRAM)}}
+	b := &bellCard{homingCard: &homingCard{newFake(fakeVRAM), aperturetest.New(fakeVRAM)}}
 	a := newAggOn(t, b, Options{TableRate: 1 << 40})
 	g := aliasing(t, a, replicas)
 	file := g.Windows()[0].File
@@ -175,9 +175,9 @@ func ringAndFlip(t *testing.T, replicas, flips int) {
 	}
 	bind := func(id, kind uint32) {
 		inst := instAt + uint64(id+kind*numbers)*gf100.InstanceSize
-		trap(func() { g.Order(); g.Bind(uint8(id), gf100.InstanceBound|uint32(inst>>12)) })
+		trap(func() { g.MemoryBarrier(); g.Bind(uint8(id), gf100.InstanceBound|uint32(inst>>12)) })
 	}
-	unbind := func(id uint32) { trap(func() { g.Order(); g.Bind(uint8(id), 0) }) }
+	unbind := func(id uint32) { trap(func() { g.MemoryBarrier(); g.Bind(uint8(id), 0) }) }
 	var last [numbers * kinds]uint32
 	submit := func(i int) {
 		last[i] = uint32(i+1)<<24 | (last[i]+1)&0xffffff
@@ -215,13 +215,13 @@ func ringAndFlip(t *testing.T, replicas, flips int) {
 		case 1:
 			unbind(id)
 		case 2:
-			trap(func() { g.Order(); g.Runlist(listAt>>12, 0x01f00000|rand.Uint32N(numbers+1)) })
+			trap(func() { g.MemoryBarrier(); g.Runlist(listAt>>12, 0x01f00000|rand.Uint32N(numbers+1)) })
 		case 3:
-			trap(func() { g.Order(); g.Preempt(uint8(id)) })
+			trap(func() { g.MemoryBarrier(); g.Preempt(uint8(id)) })
 		case 4:
-			trap(func() { g.Order(); g.Schedule(rand.IntN(2) == 0) })
+			trap(func() { g.MemoryBarrier(); g.Schedule(rand.IntN(2) == 0) })
 		case 5:
-			trap(func() { g.Order(); g.Invalidate(dirAt>>12<<4, 1<<31|1) })
+			trap(func() { g.MemoryBarrier(); g.Invalidate(dirAt>>12<<4, 1<<31|1) })
 		default:
 			trap(func() { g.Enable(uint8(id), rand.IntN(8) > 0) })
 		}

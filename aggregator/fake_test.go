@@ -113,8 +113,8 @@ func (f *fakeCard) raise(regs map[uint32]uint32) {
 	h.Interrupt(card.Line{Level: true, Edge: true})
 }
 
-func (f *fakeCard) Still(_ []uint8, do func())       { do() }
-func (f *fakeCard) Home(m card.Move) (uint64, error) { return 0, errors.ErrUnsupported }
+func (f *fakeCard) Quiesce(_ []uint8, do func())             { do() }
+func (f *fakeCard) Relocate(card.Relocation) (uint64, error) { return 0, errors.ErrUnsupported }
 
 func (f *fakeCard) set(reg, v uint32) {
 	f.mu.Lock()

@@ -6,30 +6,30 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // Guest is one virtual GPU's share of the card.
 type Guest struct {
-	agg     *Aggregator
-	name    string
-	index   int
-	limits  GuestConfig
-	extents extents
-	ownRuns []run // of the card's memory, the aggregator's for this guest
-	pieces  int   // that the guest's memory may lie in while its windows are open; Aggregator.mu
-	ev      Events
-	stats   GuestStats
+	agg      *Aggregator
+	name     string
+	index    int
+	limits   GuestConfig
+	extents  extents
+	ownRuns  []run // of the card's memory, the aggregator's for this guest
+	mappings int   // of the process, while its windows are open; Aggregator.mu
+	ev       Events
+	stats    GuestStats
 
 	windows windows // guarded by the virtual GPU's lock
 
 	// mapped is what the client may map of the windows, or nil. moving is locked while
-	// pages move (see homes.Owner), and by each access to the guest's VRAM (read side).
-	mapped atomic.Pointer[homes.Set]
-	left   atomic.Pointer[homes.Set] // the last client's, which could not be closed, or nil
+	// pages move (see aperture.Owner), and by each access to the guest's VRAM (read side).
+	mapped atomic.Pointer[aperture.Set]
+	left   atomic.Pointer[aperture.Set] // the last client's, which could not be closed, or nil
 	moving sync.RWMutex
 
 	mu               sync.Mutex // guards what follows

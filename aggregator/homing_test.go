@@ -5,26 +5,26 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture/aperturetest"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes/homestest"
 )
 
 // homingCard is a fake whose pages can be moved to windows. fakeCard.mu guards the memory, too.
 type homingCard struct {
 	*fakeCard
-	memory *homestest.Memory
+	memory *aperturetest.Memory
 }
 
 func newHoming(t *testing.T, o Options) (*Aggregator, *homingCard) {
 	t.Helper()
-	c := &homingCard{newFake(fakeVRAM), homestest.New(fakeVRAM)}
+	c := &homingCard{newFake(fakeVRAM), aperturetest.New(fakeVRAM)}
 	return newAggOn(t, c, o), c
 }
 
-func (c *homingCard) Home(m card.Move) (uint64, error) {
+func (c *homingCard) Relocate(r card.Relocation) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.memory.Home(m)
+	return c.memory.Relocate(r)
 }
 
 func (c *homingCard) access(addr uint64, p []byte, do func(uint64, []byte)) bool {

@@ -3,8 +3,8 @@ package aggregator
 import (
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -14,7 +14,7 @@ import (
 
 // OpenWindows makes windows for a client to map, as GuestConfig.Map says; cfg
 // gives the sizes of BARs, and the ROM. The guest is fresh from a reset.
-func (g *Guest) OpenWindows(cfg homes.Config) error {
+func (g *Guest) OpenWindows(cfg aperture.Config) error {
 	if !g.maps() {
 		return nil
 	}
@@ -22,12 +22,12 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 		return fmt.Errorf("aggregator: guest %s: the last client's windows are not closed", g.name)
 	}
 	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, gf100.PollSize, g.mapLimits()
-	if err := g.takePieces(&cfg.Limits); err != nil {
+	if err := g.takeMappings(&cfg.Limits); err != nil {
 		return err
 	}
-	set, err := homes.New(cfg, owner{g}, &g.stats.Mapped)
+	set, err := aperture.New(cfg, owner{g}, &g.stats.Mapped)
 	if err != nil {
-		g.givePieces()
+		g.giveMappings()
 		return err
 	}
 	g.mapped.Store(set)
@@ -37,9 +37,9 @@ func (g *Guest) OpenWindows(cfg homes.Config) error {
 	return nil
 }
 
-// CloseWindows ends them. Every page goes home. If the card does not take some back,
-// the client that had them mapped still reaches them: CloseWindows says so, and tries
-// again when it is called again. Until then nobody else may have the GPU.
+// CloseWindows ends them, and gives every page back to the card. If the card does not take some back,
+// the client can still reach them: CloseWindows returns an error, and tries again when it is called
+// again. Until then nobody else may have the GPU.
 func (g *Guest) CloseWindows() error {
 	if set := g.mapped.Swap(nil); set != nil {
 		g.left.Store(set)
@@ -52,20 +52,20 @@ func (g *Guest) CloseWindows() error {
 		return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 	}
 	if g.left.CompareAndSwap(set, nil) {
-		g.givePieces()
+		g.giveMappings()
 	}
 	return nil
 }
 
 // Windows lists what the client may map.
-func (g *Guest) Windows() []homes.Region {
+func (g *Guest) Windows() []aperture.Region {
 	if set := g.mapped.Load(); set != nil {
 		return set.Regions()
 	}
 	return nil
 }
 
-// show tells the client's windows what this one shows.
+// show tells the aperture what this window shows.
 func (w *barWindow) show() {
 	if set := w.guest.mapped.Load(); set != nil {
 		set.Block(w.kind, w.on, w.tlb.Space())
@@ -80,7 +80,7 @@ func (g *Guest) SetPRAMIN(win uint32) {
 		return
 	}
 	t, addr := pramin(win, 0)
-	if g.limits.Map&homes.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= g.extents.size {
+	if g.limits.Map&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= g.extents.size {
 		g.stats.BadWindow.Add(1)
 	}
 	set.Window(t, addr)
@@ -93,50 +93,49 @@ func (g *Guest) SetPollArea(v uint32) {
 	}
 }
 
-// Order is called before what orders memory: what the guest wrote to mapped windows
-// before is then where it belongs.
-func (g *Guest) Order() {
+// MemoryBarrier is called before what orders memory: what the guest wrote to mapped windows before
+// is then where it belongs.
+func (g *Guest) MemoryBarrier() {
 	if set := g.mapped.Load(); set != nil {
-		set.Order()
+		set.MemoryBarrier()
 	}
 }
 
-// Glance is called before any access of a register.
-func (g *Guest) Glance() {
+// Access is called before any access of a register.
+func (g *Guest) Access() {
 	if set := g.mapped.Load(); set != nil {
-		set.Glance()
+		set.Access()
 	}
 }
 
 // owner is the guest as its windows see it.
 type owner struct{ guest *Guest }
 
-// ReadTable implements homes.Tables.
+// ReadTable implements aperture.Tables.
 func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	return o.guest.read(t, addr, p)
 }
 
-// SameTable implements homes.Tables.
+// SameTable implements aperture.Tables.
 func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	return o.guest.SameTable(t, addr, p)
 }
 
-// Still implements homes.Owner: no channel of the guest's runs on the card, and the
-// aggregator does not write the guest's memory. It may read a word, as GP_PUT, and finds
-// it where the page was or where it is.
-func (o owner) Still(do func()) {
+// Quiesce implements aperture.Owner: no channel of the guest's runs on the card, and the aggregator
+// does not write the guest's memory. It may read a word, such as GP_PUT, and finds it where the page
+// was or where it is.
+func (o owner) Quiesce(do func()) {
 	o.guest.moving.Lock()
 	defer o.guest.moving.Unlock()
-	o.guest.agg.ctl.card.Still(o.guest.agg.numbers(o.guest), do)
+	o.guest.agg.ctl.card.Quiesce(o.guest.agg.numbers(o.guest), do)
 }
 
-// Direct implements homes.Owner: shadows have to look for themselves at what is
-// written there.
+// Direct implements aperture.Owner: the shadows must compare what is written there.
 func (o owner) Direct(addr uint64, on bool) { o.guest.tracker.Untrapped(addr, pageSize, on) }
 
-// numbers returns the card's channels that a guest has, also those that the card has
-// not let go of. A number that it gets afterwards is nothing that runs while pages move:
-// between getting it and binding it, its goroutine waits for them (loadUSERD).
+// numbers returns the card's channels that a guest has, and those that the card has not given back.
+// A channel that is opened later does not run while pages move: before it is bound, the guest's
+// goroutine waits for them (loadUSERD).
 func (a *Aggregator) numbers(g *Guest) (ids []uint8) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -148,30 +147,27 @@ func (a *Aggregator) numbers(g *Guest) (ids []uint8) {
 	return ids
 }
 
-// Home implements homes.Owner, through the guest's extents.
-func (o owner) Home(m card.Move) (done uint64, err error) {
-	for done < m.Size && err == nil {
-		at, together, ok := o.guest.extents.at(m.Addr + done)
+// Relocate implements aperture.Owner, through the guest's extents.
+func (o owner) Relocate(r card.Relocation) (done uint64, err error) {
+	for done < r.Size && err == nil {
+		at, together, ok := o.guest.extents.at(r.Addr + done)
 		if !ok {
 			return done, nil
 		}
-		part := m
-		part.Addr, part.Size, part.Off = at, min(m.Size-done, together), m.Off+done
-		if m.Kept != nil {
-			part.Kept = m.Kept[done:][:part.Size]
-		}
+		part := r
+		part.Addr, part.Size, part.Off = at, min(r.Size-done, together), r.Off+done
 		var n uint64
-		n, err = o.guest.agg.ctl.card.Home(part)
+		n, err = o.guest.agg.ctl.card.Relocate(part)
 		done += n
 	}
 	return done, err
 }
 
 // maps tells whether the guest's client may map anything.
-func (g *Guest) maps() bool { return g.limits.Map != homes.MapNone }
+func (g *Guest) maps() bool { return g.limits.Map != aperture.MapNone }
 
-func (g *Guest) mapLimits() homes.Limits {
-	if g.limits.MapLimits != (homes.Limits{}) {
+func (g *Guest) mapLimits() aperture.Limits {
+	if g.limits.MapLimits != (aperture.Limits{}) {
 		return g.limits.MapLimits
 	}
 	return g.agg.opts.Map

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -21,12 +21,12 @@ import (
 func TestMappedWindowOutside(t *testing.T) {
 	for _, c := range []struct {
 		name           string
-		mapped         homes.Map
+		mapped         aperture.Map
 		points, access uint64 // what is counted for each
 	}{
-		{"trapped", homes.MapNone, 0, 1},
-		{"mapped", homes.MapAll, 1, 1}, // a client need not map what it is offered
-		{"others mapped", homes.MapBAR1 | homes.MapBAR3, 0, 1},
+		{"trapped", aperture.MapNone, 0, 1},
+		{"mapped", aperture.MapAll, 1, 1}, // a client need not map what it is offered
+		{"others mapped", aperture.MapBAR1 | aperture.MapBAR3, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, _ := newAgg(t, Options{})
@@ -75,7 +75,7 @@ func (m *movingCard) access() {
 	m.moved = make(chan struct{})
 	go func() {
 		defer close(m.moved)
-		owner{m.guest}.Still(func() {
+		owner{m.guest}.Quiesce(func() {
 			close(begun)
 			time.Sleep(stillFor)
 			m.still.Store(false)
@@ -84,7 +84,7 @@ func (m *movingCard) access() {
 	<-begun
 }
 
-func (m *movingCard) Still(ids []uint8, do func()) {
+func (m *movingCard) Quiesce(ids []uint8, do func()) {
 	m.ids = ids
 	m.still.Store(true)
 	do()

@@ -3,7 +3,7 @@ package aggregator
 import (
 	"sync/atomic"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
 // GuestStats counts a guest's requests and their results. Any goroutine may read them.
@@ -50,7 +50,7 @@ type GuestStats struct {
 	CardTimeout     atomic.Uint64 // card operations that timed out
 	ScrubFailures   atomic.Uint64 // failed scrubs of its memory
 
-	Mapped homes.Stats // of what its clients may map
+	Mapped aperture.Stats // of what its clients may map
 }
 
 // A Count is one counter of a guest by its name.

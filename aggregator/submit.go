@@ -27,7 +27,7 @@ func (g *Guest) Doorbell(id uint8) {
 // flushAliases writes what the guest stored in aliases to where the card reads it.
 func (g *Guest) flushAliases() {
 	if set := g.mapped.Load(); set != nil {
-		set.GatherAll()
+		set.MemoryBarrier()
 	}
 }
 

@@ -3,8 +3,8 @@ package aggregator
 import (
 	"encoding/binary"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -26,7 +26,7 @@ type barWindow struct {
 	readBy, writtenBy uint8 // MMU client numbers
 	virtual           bool
 	on                bool // there are tables
-	kind              homes.Kind
+	kind              aperture.Kind
 	inst              uint64
 	tlb               shadowpt.TLB
 }
@@ -38,8 +38,8 @@ const (
 
 func (w *windows) init(g *Guest) {
 	w.guest = g
-	w.bar1 = barWindow{guest: g, kind: homes.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
-	w.bar3 = barWindow{guest: g, kind: homes.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
+	w.bar1 = barWindow{guest: g, kind: aperture.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
+	w.bar3 = barWindow{guest: g, kind: aperture.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
 }
 
 func (w *windows) bar(i int) *barWindow {

@@ -38,7 +38,7 @@ func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
 	switch bar {
 	case BAR0:
 		if !gf100.InPRAMIN(off, len(p)) {
-			v.card.Glance()
+			v.card.Access()
 		}
 		v.sp.Read(uint32(off), p)
 		v.settle()
@@ -63,7 +63,7 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	switch bar {
 	case BAR0:
 		if !gf100.InPRAMIN(off, len(p)) {
-			v.card.Glance()
+			v.card.Access()
 		}
 		v.sp.Write(uint32(off), p)
 		v.settle()

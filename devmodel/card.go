@@ -19,14 +19,14 @@ type Card interface {
 	ReadPRAMIN(window, off uint32, p []byte)
 	WritePRAMIN(window, off uint32, p []byte)
 
-	// What the guest's machine may have mapped of these windows. Order comes before
+	// What the guest's machine may have mapped of these windows. MemoryBarrier comes before
 	// what orders memory: accesses of rows that say so, and interrupts. What was
-	// written without a trap is then where it belongs. Glance comes before any access
+	// written without a trap is then where it belongs. Access comes before any access
 	// of a register.
 	SetPRAMIN(window uint32)
 	SetPollArea(v uint32)
-	Order()
-	Glance()
+	MemoryBarrier()
+	Access()
 
 	// Address translation.
 	Invalidate(pdb, command uint32)

@@ -34,8 +34,8 @@ func (c *fakeCard) Time() uint64 { return 12345678 } // not a call: it tells not
 func (c *fakeCard) SetBlock(int, uint32) { c.call("SetBlock") }
 func (c *fakeCard) SetPRAMIN(uint32)     { c.call("SetPRAMIN") }
 func (c *fakeCard) SetPollArea(uint32)   { c.call("SetPollArea") }
-func (c *fakeCard) Order()               {} // before every access to a register: not a call for one
-func (c *fakeCard) Glance()              {}
+func (c *fakeCard) MemoryBarrier()       {} // before every access to a register: not a call for one
+func (c *fakeCard) Access()              {}
 
 func (c *fakeCard) window() (gf100.MMUFault, bool) {
 	if c.fault != nil {

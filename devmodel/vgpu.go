@@ -58,7 +58,7 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	v.face.Bind(&b)
 	v.bindMMU(&b)
 	v.bindFIFO(&b)
-	b.OnOrder(func() { v.card.Order() })
+	b.OnOrder(func() { v.card.MemoryBarrier() })
 	if v.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
 		return nil, fmt.Errorf("devmodel: %w", err)
 	}
@@ -127,7 +127,7 @@ func (v *VGPU) Reset() error {
 func (v *VGPU) settle() {
 	if line, changed := v.pin.Settle(v.face, v.pci, v.fifo.Level()); changed && v.host != nil {
 		if line.Level {
-			v.card.Order()
+			v.card.MemoryBarrier()
 		}
 		v.host.Interrupt(line)
 	}

@@ -65,39 +65,34 @@ type Card interface {
 	// ScrubVRAM makes n bytes at addr zero; both are multiples of 4 KiB.
 	ScrubVRAM(addr, n uint64) error
 
-	// Still runs do while the channels, by the card's numbers, stand between two
-	// steps: nothing of theirs reads or writes memory meanwhile. It waits for the
-	// steps under way, which are bounded, and keeps nobody else from running.
-	Still(channels []uint8, do func())
-	// Home gives pages of VRAM another home, from the first on, and returns how many
-	// bytes of them have moved. Channels that use the pages have been made to stand
-	// still, and nobody else uses them. From then on the card, its engines and
-	// ReadVRAM, WriteVRAM and ScrubVRAM find the pages there.
+	// Quiesce runs do while the channels, by the card's numbers, are between two steps: they
+	// read and write no memory meanwhile. It waits for the steps under way, which are
+	// bounded. Other channels run on.
+	Quiesce(channels []uint8, do func())
+	// Relocate gives pages of VRAM another place for their bytes, from the first page on,
+	// and returns how many bytes were moved. Channels that use the pages must be quiesced,
+	// and nobody else may use them. From then on the card, its engines and ReadVRAM,
+	// WriteVRAM and ScrubVRAM find the pages there.
 	//
 	// A card with memory of its own behind BARs that a guest's machine can map does not
-	// move bytes: it makes the entries of its own BAR tables that stand behind To point
-	// to the pages.
-	Home(Move) (done uint64, err error)
+	// move bytes: it points the entries of its own BAR tables at the pages.
+	Relocate(Relocation) (done uint64, err error)
 
 	AttachHost(Host)
 	DetachHost()
 	Reset() error
 }
 
-// Move says where pages of VRAM shall have their bytes.
-type Move struct {
+// Relocation says where pages of VRAM shall have their bytes.
+type Relocation struct {
 	Addr, Size uint64   // whole pages of 4 KiB
 	To         *os.File // shared memory, nil for the card's own
 	Off        uint64   // of the first page in To
-	// Adopt says that To has the bytes already.
-	Adopt bool
-	// Stay leaves where the pages were as it is. It is cleared otherwise.
-	Stay bool
-	// Kept, if not nil, is as long as the pages, and gets their bytes as they were
-	// taken.
-	Kept []byte
+	// NoCopy says that To has the bytes already, and that the bytes where the pages were are
+	// the caller's. Otherwise the bytes are copied, and cleared where they were.
+	NoCopy bool
 }
 
-// Pieces is what a card may have whose memory cannot lie in any number of pieces: how many
-// there may be, of pages that are together in one place (see Home).
-type Pieces interface{ Pieces() int }
+// Mapper is implemented by a card whose memory can be in a limited number of pieces: each piece of
+// pages that are together in one place (see Relocate) takes a mapping of the process.
+type Mapper interface{ MaxMappings() int }

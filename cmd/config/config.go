@@ -23,7 +23,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
 // Config is everything that umbra serve can be told.
@@ -53,15 +53,15 @@ type Card struct {
 
 // Face is what a guest sees of its GPU, be it a card or a virtual GPU.
 type Face struct {
-	ROM         string    `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
-	MSI         bool      `yaml:"msi" negatable:"" default:"true" help:"Offer MSI. Without it interrupts are INTx."`
-	Temperature int       `yaml:"temperature" placeholder:"C" default:"45" validate:"min=0,max=127" help:"Reading of the temperature sensor, in degrees Celsius."`
-	TPCs        Counts    `yaml:"tpcs" name:"tpcs" placeholder:"N,..." default:"4,4,3,3" help:"Number of TPCs in each GPC."`
-	BAR1        Size      `yaml:"bar1" name:"bar1" placeholder:"SIZE" default:"128MiB" validate:"atleast=16MiB,atmost=8GiB,pow2" help:"Size of BAR1, the window into VRAM."`
-	BAR3        Size      `yaml:"bar3" name:"bar3" placeholder:"SIZE" default:"64MiB" validate:"atleast=16MiB,atmost=1GiB,pow2" help:"Size of BAR3, the window into instance memory."`
-	BARMap      homes.Map `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" default:"all" help:"Windows that QEMU maps, so that the guest reaches them without a trap: none, all, or any of bar1, bar3, pramin, rom. Only the native transport maps windows."`
-	Device      ID        `yaml:"pci-device" name:"pci-device" placeholder:"ID" default:"06d8" help:"PCI device id, of vendor 10de."`
-	Subsystem   Subsystem `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" default:"10de:076f" help:"PCI subsystem vendor and id."`
+	ROM         string       `yaml:"rom" placeholder:"FILE" help:"VBIOS image to use instead of the built one."`
+	MSI         bool         `yaml:"msi" negatable:"" default:"true" help:"Offer MSI. Without it interrupts are INTx."`
+	Temperature int          `yaml:"temperature" placeholder:"C" default:"45" validate:"min=0,max=127" help:"Reading of the temperature sensor, in degrees Celsius."`
+	TPCs        Counts       `yaml:"tpcs" name:"tpcs" placeholder:"N,..." default:"4,4,3,3" help:"Number of TPCs in each GPC."`
+	BAR1        Size         `yaml:"bar1" name:"bar1" placeholder:"SIZE" default:"128MiB" validate:"atleast=16MiB,atmost=8GiB,pow2" help:"Size of BAR1, the window into VRAM."`
+	BAR3        Size         `yaml:"bar3" name:"bar3" placeholder:"SIZE" default:"64MiB" validate:"atleast=16MiB,atmost=1GiB,pow2" help:"Size of BAR3, the window into instance memory."`
+	BARMap      aperture.Map `yaml:"bar-map" name:"bar-map" placeholder:"PARTS" default:"all" help:"Windows that QEMU maps, so that the guest reaches them without a trap: none, all, or any of bar1, bar3, pramin, rom. Only the native transport maps windows."`
+	Device      ID           `yaml:"pci-device" name:"pci-device" placeholder:"ID" default:"06d8" help:"PCI device id, of vendor 10de."`
+	Subsystem   Subsystem    `yaml:"pci-subsystem" name:"pci-subsystem" placeholder:"ID:ID" default:"10de:076f" help:"PCI subsystem vendor and id."`
 }
 
 // Server describes the vfio-user server.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-playground/validator/v10"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
 // An option is one field of a structure of options.
@@ -184,7 +184,7 @@ func FlagMeant(name string) (flag string, ok bool) {
 
 // isList reports whether values of the type are lists, written with commas.
 func isList(t reflect.Type) bool {
-	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[homes.Map]()
+	return t == reflect.TypeFor[Counts]() || t == reflect.TypeFor[aperture.Map]()
 }
 
 // unbracket removes the brackets that YAML has around a list.

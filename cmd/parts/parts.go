@@ -14,7 +14,7 @@ import (
 	"os"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -131,9 +131,9 @@ func Limits(c *config.Config) (aggregator.Options, error) {
 	}, err
 }
 
-func mapLimits(c *config.Config) homes.Limits {
+func mapLimits(c *config.Config) aperture.Limits {
 	o := &c.Limits
-	return homes.Limits{Aliases: o.MapAliases, Runs: o.MapRuns}
+	return aperture.Limits{Aliases: o.MapAliases, Runs: o.MapRuns}
 }
 
 // Server is the server that the options describe, and how it is made. It also

@@ -29,8 +29,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -53,7 +53,7 @@ type Device struct {
 	admit  func() error    // returns why no client can be admitted; nil admits all
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
-	shown  *homes.Stats    // of mapped windows, all clients together
+	shown  *aperture.Stats // of mapped windows, all clients together
 	log    *slog.Logger    // of LogTo
 	asked  bool            // the client's windows were opened, or could not be
 }
@@ -62,14 +62,14 @@ type Device struct {
 func (d *Device) LogTo(log *slog.Logger) { d.log = log }
 
 // Shown counts the work for mapped windows.
-func (d *Device) Shown() *homes.Stats { return d.shown }
+func (d *Device) Shown() *aperture.Stats { return d.shown }
 
 // mappable is a function that lets a client map parts of its BARs. Each client gets
 // new windows, since the last client may still have the old ones mapped.
 type mappable interface {
 	OpenWindows() error
 	CloseWindows() error
-	Windows() []homes.Region
+	Windows() []aperture.Region
 }
 
 // Regions implements vfiouser.Device: the BARs that have a size, and the

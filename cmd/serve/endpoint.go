@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -21,10 +21,10 @@ type Endpoint struct {
 	Config  GPUConfig
 
 	registers func() *mmio.Space
-	account   *account      // nil in pass-through, or if the card keeps none
-	shown     *homes.Stats  // of mapped windows; nil if the device has none
-	cancel    func()        // stops serving a virtual GPU
-	served    chan struct{} // closed when it is no longer served
+	account   *account        // nil in pass-through, or if the card keeps none
+	shown     *aperture.Stats // of mapped windows; nil if the device has none
+	cancel    func()          // stops serving a virtual GPU
+	served    chan struct{}   // closed when it is no longer served
 
 	logMu  sync.Mutex
 	logged map[string]uint64 // counts that the log has
@@ -44,7 +44,7 @@ func NewEndpoint(name string, d Observed, r interface{ Registers() *mmio.Space }
 	w := Count(d, opts.Log)
 	server, err := by(w, opts)
 	e := &Endpoint{Name: name, Device: w, Server: server, registers: r.Registers, logged: make(map[string]uint64)}
-	if s, ok := d.(interface{ Shown() *homes.Stats }); ok {
+	if s, ok := d.(interface{ Shown() *aperture.Stats }); ok {
 		e.shown = s.Shown()
 	}
 	return e, err

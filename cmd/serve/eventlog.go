@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
 // EventLogger logs which rules guests broke, and which mapped windows show them
@@ -103,7 +103,7 @@ func (e *Endpoint) logInexactLocked(log *slog.Logger) {
 		var windows []string
 		times := uint64(0)
 		for k, in := range c.In {
-			window := homes.Kind(k).String()
+			window := aperture.Kind(k).String()
 			if n := e.newLocked(c.Name+" "+window, in); n > 0 {
 				windows = append(windows, window)
 				times += n

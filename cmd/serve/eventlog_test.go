@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -77,24 +77,24 @@ func TestSetIntervalNeverBlocks(t *testing.T) {
 // the windows that are new for it. A client that attaches to BARs without tables is no reason.
 func TestInexactWindowsAreLogged(t *testing.T) {
 	var text bytes.Buffer
-	log, mapped := slog.New(slog.NewTextHandler(&text, nil)), new(homes.Stats)
+	log, mapped := slog.New(slog.NewTextHandler(&text, nil)), new(aperture.Stats)
 	e := &Endpoint{Name: "a", shown: mapped, logged: make(map[string]uint64)}
-	mapped.Physical.Add(homes.BAR1, 1)
+	mapped.Physical.Add(aperture.BAR1, 1)
 	e.logEvents(log)
 	require.Empty(t, text.String())
 
 	for _, step := range []struct {
-		add  map[homes.Kind]uint64
+		add  map[aperture.Kind]uint64
 		line string
 	}{
-		{map[homes.Kind]uint64{homes.BAR1: 2}, ` gpu=a window=bar1 count=map_inexact_aliases reason=.* consequence=.* times=2 swallowed=1 in_all=2\n$`},
-		{map[homes.Kind]uint64{homes.PRAMIN: 3}, ` window=pramin count=map_inexact_aliases .* times=3 swallowed=2 in_all=5\n$`},
-		{map[homes.Kind]uint64{homes.PRAMIN: 1, homes.BAR3: 1}, ` window=bar3,pramin count=map_inexact_aliases .* times=2 swallowed=1 in_all=7\n$`},
+		{map[aperture.Kind]uint64{aperture.BAR1: 2}, ` gpu=a window=bar1 count=map_inexact_aliases reason=.* consequence=.* times=2 swallowed=1 in_all=2\n$`},
+		{map[aperture.Kind]uint64{aperture.PRAMIN: 3}, ` window=pramin count=map_inexact_aliases .* times=3 swallowed=2 in_all=5\n$`},
+		{map[aperture.Kind]uint64{aperture.PRAMIN: 1, aperture.BAR3: 1}, ` window=bar3,pramin count=map_inexact_aliases .* times=2 swallowed=1 in_all=7\n$`},
 		{nil, `^$`},
 	} {
 		text.Reset()
 		for window, n := range step.add {
-			mapped.Aliases.Add(window, n)
+			mapped.AliasesRefused.Add(window, n)
 		}
 		e.logEvents(log)
 		require.Regexp(t, step.line, text.String())
@@ -129,7 +129,7 @@ func TestBARsWithoutTables(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a")
 	l, err := vfiouser.Listen(path)
 	require.NoError(t, err)
-	v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: testedVRAM, Map: homes.MapAll}}, l)
+	v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: testedVRAM, Map: aperture.MapAll}}, l)
 	require.NoError(t, err)
 	h, err := client.Dial(path, nil)
 	require.NoError(t, err)
@@ -160,7 +160,7 @@ func TestBARsWithoutTables(t *testing.T) {
 // guest that has the whole card.
 func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	c, err := soft.New(soft.Config{VRAM: 256 << 20, Map: homes.MapAll})
+	c, err := soft.New(soft.Config{VRAM: 256 << 20, Map: aperture.MapAll})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
@@ -187,7 +187,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
 	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
 	require.NoError(t, err)
-	line := `msg="a mapped window is not exact" gpu=card window=pramin count=map_inexact_system_memory reason="places of it show system memory`
+	line := `msg="a mapped window is not exact" gpu=card window=pramin count=map_inexact_system_memory reason="pages of it show system memory`
 	e.logEvents(logger)
 	require.Contains(t, log.String(), line)
 	require.Equal(t, 1, strings.Count(log.String(), "is not exact"))

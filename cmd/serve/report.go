@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/cmd/api"
@@ -132,7 +132,7 @@ func (e *Endpoint) inexact() (list []api.InexactWindow) {
 	for _, c := range e.shown.Counts() {
 		for k, n := range c.In {
 			if n > 0 && c.Why != "" && !c.Usual {
-				list = append(list, api.InexactWindow{Name: c.Name, Window: homes.Kind(k).String(), Count: n, Reason: c.Why, Consequence: c.Then})
+				list = append(list, api.InexactWindow{Name: c.Name, Window: aperture.Kind(k).String(), Count: n, Reason: c.Why, Consequence: c.Then})
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -113,7 +113,7 @@ func (v *Virtual) admit() error {
 
 // OpenWindows makes the windows that a client may map.
 func (v *Virtual) OpenWindows() error {
-	return v.Guest.OpenWindows(homes.Config{
+	return v.Guest.OpenWindows(aperture.Config{
 		BAR0: v.GPU.BARSize(devmodel.BAR0), BAR1: v.GPU.BARSize(devmodel.BAR1), BAR3: v.GPU.BARSize(devmodel.BAR3),
 		ROM: v.GPU.ROM(),
 	})
@@ -123,7 +123,7 @@ func (v *Virtual) OpenWindows() error {
 func (v *Virtual) CloseWindows() error { return v.Guest.CloseWindows() }
 
 // Windows lists them.
-func (v *Virtual) Windows() []homes.Region { return v.Guest.Windows() }
+func (v *Virtual) Windows() []aperture.Region { return v.Guest.Windows() }
 
 // gpuHost adapts a client to devmodel.Host.
 type gpuHost struct{ *hostSide }

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -32,13 +32,13 @@ type stained struct {
 	stuck error
 }
 
-func (c *stained) Home(m card.Move) (uint64, error) {
+func (c *stained) Relocate(m card.Relocation) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stuck != nil && m.To == nil {
 		return 0, c.stuck
 	}
-	return c.Card.Home(m)
+	return c.Card.Relocate(m)
 }
 
 func (c *stained) stick(err error) {
@@ -215,7 +215,7 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 		path := filepath.Join(dir, name)
 		l, err := vfiouser.Listen(path)
 		require.NoError(t, err)
-		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: vram, Map: homes.MapPRAMIN}}, l)
+		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: vram, Map: aperture.MapPRAMIN}}, l)
 		return v, path, err
 	}
 	add := func(name string) (*Endpoint, string) {

@@ -28,7 +28,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
@@ -81,7 +81,7 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		kong.TypeMapper(reflect.TypeFor[config.Size](), kong.MapperFunc(valueFlag)),
 		kong.TypeMapper(reflect.TypeFor[config.Percent](), kong.MapperFunc(valueFlag)),
 		kong.TypeMapper(reflect.TypeFor[config.Counts](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[homes.Map](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[aperture.Map](), kong.MapperFunc(valueFlag)),
 		kong.KindMapper(reflect.Int, kong.MapperFunc(valueFlag)),
 		kong.KindMapper(reflect.Uint64, kong.MapperFunc(numberFlag)),
 	)

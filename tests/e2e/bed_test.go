@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -45,7 +45,7 @@ type bed struct {
 	// What counts the guest's accesses. Only started and virtual set all of it.
 	regs    func() *mmio.Space
 	traps   *serve.Counted
-	windows *homes.Stats
+	windows *aperture.Stats
 }
 
 // claim waits for a free place for n machines.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/tests/lab"
@@ -34,7 +34,7 @@ func TestLedger(t *testing.T) {
 func kernelLedger(t *testing.T, k kernel) {
 	cfg := sched.Default()
 	b, s := virtual(t, stand.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: aggregator.Options{Scheduler: &cfg}},
-		aggregator.GuestConfig{VRAM: 512 << 20, Map: homes.MapAll}, lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true})
+		aggregator.GuestConfig{VRAM: 512 << 20, Map: aperture.MapAll}, lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true})
 
 	// groups lists the guest's groups with their channels. done is the work of each
 	// group by name, and that of ended groups.

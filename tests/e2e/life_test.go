@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
@@ -60,10 +60,10 @@ func life(t *testing.T, k kernel, isVirtual bool) {
 	machine := lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true}
 	if isVirtual {
 		b, _ = virtual(t, stand.SharedConfig{Card: soft.Config{VRAM: 2 * lifeVRAM}},
-			aggregator.GuestConfig{VRAM: lifeVRAM, Map: homes.MapAll}, machine)
+			aggregator.GuestConfig{VRAM: lifeVRAM, Map: aperture.MapAll}, machine)
 	} else {
 		b = start(t, stand.Config{
-			Card:    soft.Config{VRAM: lifeVRAM, Map: homes.MapAll, Temperature: func() int { return int(celsius.Load()) }},
+			Card:    soft.Config{VRAM: lifeVRAM, Map: aperture.MapAll, Temperature: func() int { return int(celsius.Load()) }},
 			Machine: machine,
 		})
 	}

@@ -118,8 +118,8 @@ func (b *bed) requireMapped() {
 	require.Zero(b.t, r["BAR1"].reads)
 	require.Less(b.t, r["BAR1"].writes, uint64(2000), "doorbells only")
 	require.Zero(b.t, r["BAR3"])
-	require.Zero(b.t, b.windows.Aliases.Load()+b.windows.RunsRefused.Load()+b.windows.MovesRefused.Load()+
-		b.windows.PollArea.Load()+b.windows.Lost.Load())
+	require.Zero(b.t, b.windows.AliasesRefused.Load()+b.windows.RunsRefused.Load()+b.windows.MovesRefused.Load()+
+		b.windows.PollArea.Load()+b.windows.TooFast.Load())
 }
 
 // askedAgain counts the traps by which a driver on a virtual GPU asks again whether

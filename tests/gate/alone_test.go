@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/tests/stand"
@@ -20,8 +20,8 @@ import (
 func TestAlone(t *testing.T) {
 	for _, m := range []struct {
 		name string
-		maps homes.Map
-	}{{"nothing mapped", 0}, {"all mapped", homes.MapAll}} {
+		maps aperture.Map
+	}{{"nothing mapped", 0}, {"all mapped", aperture.MapAll}} {
 		t.Run(m.name, func(t *testing.T) {
 			var traps, rings [2][3]uint64
 			cfg := sched.Default()
@@ -48,7 +48,7 @@ const (
 // alone counts the writes that a guest traps with, and how often the card is rung, for
 // submissions of one entry that are waited for, of several by one doorbell, and of one
 // each behind each other.
-func alone(t *testing.T, maps homes.Map, schedule *sched.Config) (traps, rings [3]uint64) {
+func alone(t *testing.T, maps aperture.Map, schedule *sched.Config) (traps, rings [3]uint64) {
 	s, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: schedule}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

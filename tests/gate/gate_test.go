@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -34,10 +34,10 @@ const (
 // modes are what the guests map. All tests run in both.
 var modes = []struct {
 	name string
-	maps homes.Map
+	maps aperture.Map
 }{
 	{"trapped", 0},
-	{"mapped", homes.MapAll},
+	{"mapped", aperture.MapAll},
 }
 
 func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
@@ -64,7 +64,7 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 type hall struct {
 	t *testing.T
 	*stand.Shared
-	maps homes.Map
+	maps aperture.Map
 
 	ungated bool // there is no scheduler
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/stand"
@@ -33,7 +33,7 @@ func crowded(t *testing.T) *Ward {
 	require.NoError(t, err)
 	w.agg.Store(w.Agg)
 	for i := range crowdSize {
-		require.NoError(t, w.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: homes.MapAll}))
+		require.NoError(t, w.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: aperture.MapAll}))
 	}
 	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, deaf{})
 	require.ErrorContains(t, err, "limit of 32 guests")

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/stand"
@@ -24,7 +24,7 @@ func TestWritesAfterDisconnect(t *testing.T) {
 	s, err := stand.NewShared(soft.Config{VRAM: 256 << 20}, 0, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: guestVRAM, Map: homes.MapPRAMIN}))
+	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: guestVRAM, Map: aperture.MapPRAMIN}))
 	seat := s.GPUs[0]
 	dial := func() (c *client.Client) {
 		require.Eventually(t, func() bool { // the server may not have let go of the one before

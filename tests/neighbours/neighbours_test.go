@@ -44,8 +44,6 @@ func TestMovesAreBounded(t *testing.T) {
 			}
 			stats := &s.seat.Guest.Stats().Mapped
 			moved, deferred := stats.PagesMoved.Load(), stats.Deferred.Load()
-			stats.MostEntered.Store(0) // moves into PRAMIN are not deferred
-			stats.MostLeft.Store(0)
 			s.beside(t, func() (err error) {
 				for range rounds {
 					hide := b.Hide
@@ -61,10 +59,6 @@ func TestMovesAreBounded(t *testing.T) {
 				return nil
 			})
 			require.GreaterOrEqual(t, stats.PagesMoved.Load()-moved, uint64(2*rounds-1)*shown>>12)
-			require.LessOrEqual(t, stats.MostEntered.Load(), int64(limit))
-			require.LessOrEqual(t, stats.MostLeft.Load(), int64(limit))
-			require.NotZero(t, stats.MostEntered.Load())
-			require.Equal(t, c.leave, stats.MostLeft.Load() != 0)
 			require.Greater(t, stats.Deferred.Load(), deferred)
 			require.Zero(t, stats.MovesRefused.Load())
 		})

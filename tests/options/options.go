@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/parts"
@@ -36,14 +36,14 @@ const (
 var Axes = [...]Axis{
 	{"shadow.sync", []string{"flush", "lazy", "eager"}},
 	{"shadow.scan", []string{"full", "incremental"}},
-	{mapKey, part(homes.MapBAR1)},
-	{mapKey, part(homes.MapBAR3)},
-	{mapKey, part(homes.MapPRAMIN)},
-	{mapKey, part(homes.MapROM)},
+	{mapKey, part(aperture.MapBAR1)},
+	{mapKey, part(aperture.MapBAR3)},
+	{mapKey, part(aperture.MapPRAMIN)},
+	{mapKey, part(aperture.MapROM)},
 	{schedulerKey, schedulers()},
 }
 
-func part(m homes.Map) []string { return []string{"", m.String()} }
+func part(m aperture.Map) []string { return []string{"", m.String()} }
 
 func schedulers() []string {
 	words := []string{config.SchedulerOff}
@@ -70,7 +70,7 @@ func (c Combination) texts() (keys []string, of map[string]string) {
 		of[a.Key] = strings.Trim(was+","+a.Words[c[i]], ",")
 	}
 	if of[mapKey] == "" {
-		of[mapKey] = homes.MapNone.String()
+		of[mapKey] = aperture.MapNone.String()
 	}
 	return keys, of
 }
@@ -155,14 +155,14 @@ func (c Combination) GPU(name string, vram uint64) (serve.GPUConfig, error) {
 	return g, err
 }
 
-func (c Combination) maps() homes.Map {
+func (c Combination) maps() aperture.Map {
 	_, of := c.texts()
-	m, _ := homes.ParseMap(of[mapKey])
+	m, _ := aperture.ParseMap(of[mapKey])
 	return m
 }
 
 // Maps reports whether clients map anything, and so wait for each write.
-func (c Combination) Maps() bool { return c.maps() != homes.MapNone }
+func (c Combination) Maps() bool { return c.maps() != aperture.MapNone }
 
 // Windows reports whether clients map windows into VRAM, so that pages move.
-func (c Combination) Windows() bool { return c.maps()&^homes.MapROM != 0 }
+func (c Combination) Windows() bool { return c.maps()&^aperture.MapROM != 0 }

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -109,9 +109,9 @@ func TestPrograms(t *testing.T) {
 // careless is a card that loses a byte of each page that moves.
 type careless struct{ *soft.Card }
 
-func (c careless) Home(m card.Move) (uint64, error) {
-	n, err := c.Card.Home(m)
-	for at := m.Addr + 5; at < m.Addr+n && !m.Adopt; at += shadowpt.SmallPage {
+func (c careless) Relocate(m card.Relocation) (uint64, error) {
+	n, err := c.Card.Relocate(m)
+	for at := m.Addr + 5; at < m.Addr+n && !m.NoCopy; at += shadowpt.SmallPage {
 		var b [1]byte
 		c.ReadVRAM(at, b[:])
 		c.WriteVRAM(at, []byte{b[0] + 1})
@@ -146,7 +146,7 @@ func TestProgramsFindFaults(t *testing.T) {
 		{"engines that do nothing", soft.Config{DisableEngines: true}, nil, func(Combination) bool { return true }},
 		{"entries that stay", soft.Config{}, func(c *soft.Card) card.Card { return stale{c} }, func(Combination) bool { return true }},
 		{"moves that lose a byte", soft.Config{}, func(c *soft.Card) card.Card { return careless{c} }, func(c Combination) bool {
-			const both = homes.MapBAR1 | homes.MapBAR3 // between them pages move with data
+			const both = aperture.MapBAR1 | aperture.MapBAR3 // between them pages move with data
 			return c.maps()&both == both
 		}},
 	} {

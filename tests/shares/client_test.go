@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -76,7 +76,7 @@ type client struct {
 
 func (s *server) add(name string, share sched.NodeConfig) *client {
 	s.t.Helper()
-	seat, err := s.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: homes.MapAll, Share: share}})
+	seat, err := s.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: aperture.MapAll, Share: share}})
 	require.NoError(s.t, err)
 	g, err := guest.Attach(context.Background(), seat.Socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: timeout})
 	require.NoError(s.t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -227,14 +227,8 @@ func (p *program) store() {
 	bar, off, addr, shown, readOnly := p.place()
 	in, size := p.n("offset", 0, 15)*8, int(p.n("size", 1, 8))
 	data := rapid.SliceOfN(rapid.Byte(), size, size).Draw(p.t, "data")
-	if shown && readOnly {
-		// A place takes it for a moment; the trap refuses it.
-		p.way(addr, "read-only "+key(bar, off/page))
-		p.sides[0].write(bar, off+in, data)
-		return
-	}
-	if shown && (addr < dataAt || addr >= dataEnd) {
-		return // not into tables
+	if shown && (readOnly || addr < dataAt || addr >= dataEnd) {
+		return // not into tables; a store to a read-only page is refused only if it traps
 	}
 	if shown {
 		p.way(addr, key(bar, off/page))
@@ -326,10 +320,10 @@ func TestMappedEqualsTrapped(t *testing.T) {
 	const beyond = pollSize / page
 	for name, make := range setups {
 		t.Run(name, func(t *testing.T) {
-			equal(t, make(t, offer{Map: homes.MapAll}), make(t, offer{}), beyond)
+			equal(t, make(t, offer{Map: aperture.MapAll}), make(t, offer{}), beyond)
 		})
 		t.Run(name+", few pages a trap", func(t *testing.T) {
-			mapped, trapped := make(t, offer{Map: homes.MapAll, Limits: homes.Limits{Moves: 3}}), make(t, offer{})
+			mapped, trapped := make(t, offer{Map: aperture.MapAll, Limits: aperture.Limits{Moves: 3}}), make(t, offer{})
 			mapped.patient = true
 			if equal(t, mapped, trapped, beyond) >= enough {
 				require.NotZero(t, mapped.stats.Deferred.Load())

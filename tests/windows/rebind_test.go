@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -51,7 +51,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: homes.MapBAR1 | homes.MapBAR3}))
+	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: aperture.MapBAR1 | aperture.MapBAR3}))
 	g := attachTo(t, s.GPUs[0].Socket)
 	space, err := g.NewSpace()
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, stats.Mapped.PagesMoved.Load()-moved, uint64(rounds*pages))
 	require.GreaterOrEqual(t, stats.Binds.Load()-binds, uint64(2*rounds))
-	require.Zero(t, stats.Mapped.Lost.Load())
+	require.Zero(t, stats.Mapped.TooFast.Load())
 	require.Empty(t, s.GPUs[0].Guest.QuarantineReason())
 }
 

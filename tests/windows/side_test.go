@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -30,14 +30,14 @@ type function interface {
 type mappable interface {
 	OpenWindows() error
 	CloseWindows() error
-	Windows() []homes.Region
+	Windows() []aperture.Region
 }
 
 // side is one of the two GPUs.
 type side struct {
 	function
 	maps   mappable
-	stats  *homes.Stats
+	stats  *aperture.Stats
 	mapped []mapping
 	// patient asks after each write of a register whether what it began is done.
 	patient bool
@@ -66,12 +66,12 @@ var pci = gf100.ConfigOptions{BAR1: bar1Size, BAR3: bar3Size}
 
 // offer is what a client may map.
 type offer struct {
-	homes.Map
-	homes.Limits
+	aperture.Map
+	aperture.Limits
 }
 
 // everything is all but the doorbells.
-var everything = offer{Map: homes.MapAll}
+var everything = offer{Map: aperture.MapAll}
 
 // setups are the ways to a guest.
 var setups = map[string]func(t testing.TB, o offer) *side{

@@ -26,7 +26,7 @@ func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
 	switch bar {
 	case BAR0:
 		if !gf100.InPRAMIN(off, len(p)) {
-			c.glance()
+			c.beforeAccess()
 		}
 		// No read changes what the interrupt tree is made of, except for the
 		// alarm, which has a timer of its own.
@@ -54,10 +54,13 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 			c.sp.Write(uint32(off), p)
 			break
 		}
-		c.glance()
+		c.beforeAccess()
 		c.sp.Write(uint32(off), p)
 		c.settle()
 	case BAR1:
+		if c.fifo.inPollArea(off, len(p)) {
+			c.order() // what the client stored before GP_PUT is found by what GP_PUT names
+		}
 		c.bars[0].write(off, p)
 		c.fifo.bell(off, len(p))
 	case BAR3:

@@ -3,7 +3,7 @@ package soft
 import (
 	"encoding/binary"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -14,7 +14,7 @@ import (
 type barWindow struct {
 	card    *Card
 	unit    faultUnit
-	kind    homes.Kind
+	kind    aperture.Kind
 	virtual bool
 	broken  bool // the instance block is not in VRAM
 	inst    uint64
@@ -37,7 +37,7 @@ const hotPages = 16
 func (w *barWindow) init(c *Card, i int) {
 	w.card = c
 	w.unit = [2]faultUnit{gf100.ClientBAR1, gf100.ClientBAR3}[i]
-	w.kind = [2]homes.Kind{homes.BAR1, homes.BAR3}[i]
+	w.kind = [2]aperture.Kind{aperture.BAR1, aperture.BAR3}[i]
 	w.vm.card, w.vm.user = c, -1
 }
 

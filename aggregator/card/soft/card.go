@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -46,8 +46,8 @@ type Config struct {
 	// and must not call back into the card.
 	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
 	// Map says which windows [Card.OpenWindows] makes for a client to map.
-	Map       homes.Map
-	MapLimits homes.Limits
+	Map       aperture.Map
+	MapLimits aperture.Limits
 	// Ablate changes the register space before the card starts, to show what a
 	// behaviour is needed for.
 	Ablate func(*mmio.Space) error
@@ -69,8 +69,8 @@ type Card struct {
 	regs registers
 	pin  gf100.Pin
 
-	windows *homes.Set // what the client may map, or nil
-	left    *homes.Set // the last client's, which could not be closed, or nil
+	windows *aperture.Set // what the client may map, or nil
+	left    *aperture.Set // the last client's, which could not be closed, or nil
 
 	// still is locked for a channel's steps (read side), and while pages move that it
 	// may use.

@@ -56,10 +56,6 @@ type channel struct {
 
 	yield atomic.Bool // leave the PBDMA at the next step
 
-	// known is up to which GP_PUT what the driver wrote to mapped places before is where the
-	// channel finds it.
-	known uint32
-
 	vm  vm
 	use use
 	exec
@@ -138,7 +134,6 @@ func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch.vm.card, ch.vm.user = c, int(id)
 	ch.vm.tlb.Bind(instanceSpace(block))
 	ch.ramfc(block)
-	ch.known = ch.gpGet
 	ch.owner, ch.keep = uint8(gf100.InstOwner.Get(block)), int(gf100.InstKeep.Get(block))
 	if ch.keep == 0 || ch.keep > maxSaved {
 		ch.keep = maxSaved

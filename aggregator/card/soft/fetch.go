@@ -16,11 +16,7 @@ func (x *run) fetchEntry() {
 		return
 	}
 	size := uint32(1) << x.ringLog2
-	if (put-x.gpGet)&(size-1) < (x.known-x.gpGet)&(size-1) {
-		x.known = put // it was taken back
-	}
 	if put >= size || x.gpGet >= size {
-		x.known = x.gpGet
 		// Hardware ignores the pointer and reports it to the driver.
 		x.writeUSERD(gf100.USERDGPPut, x.gpGet)
 		x.hold(heldMethod{intr: gf100.PBDMAIntrGPPtr, data: put})
@@ -34,12 +30,6 @@ func (x *run) fetchEntry() {
 		}
 		x.verdict = empty
 		return
-	}
-	if x.gpGet == x.known {
-		x.known = put // and what was written before it was, is to be found
-		if x.behind = x.windows != nil && x.windows.Aliased(); x.behind {
-			return
-		}
 	}
 	b, fault := x.fetch(x.ring+uint64(x.gpGet)*gf100.GPEntrySize, gf100.GPEntrySize)
 	if fault != nil {
@@ -127,7 +117,7 @@ func (x *run) consume(budget int) int {
 
 // goesOn reports whether the next word may be decoded in this step.
 func (x *run) goesOn() bool {
-	return x.verdict == more && !x.behind && x.pending < 0 && x.env.Launches < launchesPerStep && x.env.Moved < bytesPerStep
+	return x.verdict == more && x.pending < 0 && x.env.Launches < launchesPerStep && x.env.Moved < bytesPerStep
 }
 
 // decode takes one header, or data words of the packet under way, and returns

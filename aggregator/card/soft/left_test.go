@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
 // TestWindowsThatDoNotClose: pages that do not come home from what a client had mapped
 // keep the next client from windows of its own, until they do.
 func TestWindowsThatDoNotClose(t *testing.T) {
-	c, err := New(Config{VRAM: 64 << 20, Map: homes.MapPRAMIN})
+	c, err := New(Config{VRAM: 64 << 20, Map: aperture.MapPRAMIN})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	require.NoError(t, c.OpenWindows())

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"errors"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -17,15 +17,15 @@ var errLeft = errors.New("pages of VRAM are still where the last client had them
 func (c *Card) OpenWindows() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cfg.Map == homes.MapNone {
+	if c.cfg.Map == aperture.MapNone {
 		return nil
 	}
 	if c.left != nil {
 		return errLeft
 	}
 	limits := c.cfg.MapLimits
-	limits.FitPieces(c.Pieces())
-	set, err := homes.New(homes.Config{
+	limits.FitMappings(c.MaxMappings())
+	set, err := aperture.New(aperture.Config{
 		Map: c.cfg.Map, VRAM: c.cfg.VRAM, ROM: c.cfg.ROM, Poll: gf100.PollSize,
 		Limits: limits,
 		BAR0:   c.pci.BARSize(BAR0), BAR1: c.pci.BARSize(BAR1), BAR3: c.pci.BARSize(BAR3),
@@ -49,8 +49,8 @@ func (c *Card) pollAreaAt(v uint32) {
 	}
 }
 
-// CloseWindows ends them. Every page goes home, or CloseWindows says that the client
-// still reaches some, and tries again when it is called again.
+// CloseWindows ends them, and gives every page back. If the client can still reach some, CloseWindows
+// returns an error, and tries again when it is called again.
 func (c *Card) CloseWindows() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *Card) closeWindows() error {
 }
 
 // Windows lists what the client may map.
-func (c *Card) Windows() []homes.Region {
+func (c *Card) Windows() []aperture.Region {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.windows == nil {
@@ -81,17 +81,17 @@ func (c *Card) Windows() []homes.Region {
 	return c.windows.Regions()
 }
 
-// order makes what the guest wrote to mapped places visible everywhere.
+// order is called before what orders memory.
 func (c *Card) order() {
 	if c.windows != nil {
-		c.windows.Order()
+		c.windows.MemoryBarrier()
 	}
 }
 
-// glance tells the client's windows of an access that orders nothing.
-func (c *Card) glance() {
+// beforeAccess is called before any access of a register.
+func (c *Card) beforeAccess() {
 	if c.windows != nil {
-		c.windows.Glance()
+		c.windows.Access()
 	}
 }
 
@@ -101,8 +101,7 @@ func (c *Card) showPRAMIN() {
 	}
 }
 
-// showAgain has the windows read the tables of which the driver changed some. The
-// registers name a directory, or all.
+// showAgain has the windows read the tables that an invalidate names.
 func (c *Card) showAgain(command uint32) {
 	if c.windows != nil {
 		d := c.regs.named(command)
@@ -110,11 +109,11 @@ func (c *Card) showAgain(command uint32) {
 	}
 }
 
-// owner is the card as its client's windows see it. Its calls come with the windows' lock
-// held, and with Card.mu where pages move.
+// owner is the card as its client's windows use it. Its calls come with the windows' lock held, and
+// with Card.mu where pages move.
 type owner struct{ card *Card }
 
-// ReadTable implements homes.Tables.
+// ReadTable implements aperture.Tables.
 func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 	o.card.access(t, func(t shadowpt.Target) {
 		mem := o.card.memory(t, addr, len(p), false)
@@ -124,7 +123,7 @@ func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 	return ok
 }
 
-// SameTable implements homes.Tables.
+// SameTable implements aperture.Tables.
 func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 	o.card.access(t, func(t shadowpt.Target) {
 		mem := o.card.memory(t, addr, len(p), false)
@@ -133,18 +132,18 @@ func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 	return ok
 }
 
-// Still implements homes.Owner.
-func (o owner) Still(do func()) {
+// Quiesce implements aperture.Owner.
+func (o owner) Quiesce(do func()) {
 	var all [gf100.Channels]uint8
 	for i := range all {
 		all[i] = uint8(i)
 	}
-	o.card.Still(all[:], do)
+	o.card.Quiesce(all[:], do)
 }
 
-// Direct implements homes.Owner. The card reads its tables when it needs them, so it
+// Direct implements aperture.Owner. The card reads its tables when it needs them, so it
 // does not matter who writes them.
 func (o owner) Direct(uint64, bool) {}
 
-// Home implements homes.Owner.
-func (o owner) Home(m card.Move) (uint64, error) { return o.card.Home(m) }
+// Relocate implements aperture.Owner.
+func (o owner) Relocate(r card.Relocation) (uint64, error) { return o.card.Relocate(r) }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -74,7 +73,6 @@ type step struct {
 	nonStall uint32 // engines with a non-stall event
 	released bool   // a semaphore was written: waiters may look again
 	progress bool   // a word was consumed
-	behind   bool   // entries are to be fetched for which mapped places have to be gathered first
 }
 
 // runPBDMA takes ready channels, one after the other, until the card closes.
@@ -101,12 +99,8 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 	s := &p.run.step
 	for range stepsPerTurn {
 		ch.sawMem = c.fifo.memGen
-		p.run.windows = c.windows
 		c.mu.Unlock()
 		c.step(p, ch)
-		if s.behind {
-			p.run.gather()
-		}
 		c.mu.Lock()
 		c.deliver(ch, s)
 		if s.verdict != more || ch.yield.Load() {
@@ -213,7 +207,6 @@ type run struct {
 	since time.Time   // of the work that is not written down yet
 	ended bool        // the segment ends with the word just decoded
 
-	windows *homes.Set // the client's; nil if there are none
 }
 
 // loop does up to wordsPerStep words of work, or what launchesPerStep of them
@@ -249,13 +242,6 @@ func (x *run) loop() {
 			budget -= max(x.consume(budget), 1)
 		}
 	}
-}
-
-// gather brings what the guest wrote to mapped places to where the channel finds it. It
-// comes between two steps: who moves pages waits for a step to end.
-func (x *run) gather() {
-	w := x.windows.GatherAll()
-	x.released = x.released || w.Merged > 0 // another channel may wait for that
 }
 
 // fail ends the step with an MMU fault.

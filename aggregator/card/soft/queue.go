@@ -204,13 +204,23 @@ func (f *fifo) retryFired() {
 	f.wakeWaiting()
 }
 
+// pollArea is where the doorbells are in BAR1.
+func (f *fifo) pollArea() uint64 {
+	return uint64(f.card.regs.userdBase.Get()&gf100.InstanceAddr) << 12
+}
+
+// inPollArea reports whether some of n bytes at off of BAR1 are in the poll area.
+func (f *fifo) inPollArea(off uint64, n int) bool {
+	base := f.pollArea()
+	return off+uint64(n) > base && off < base+gf100.PollSize
+}
+
 // bell looks for doorbells in a write of n bytes at off of BAR1.
 func (f *fifo) bell(off uint64, n int) {
-	base := uint64(f.card.regs.userdBase.Get()&gf100.InstanceAddr) << 12
-	end := off + uint64(n)
-	if end <= base || off >= base+gf100.Channels*gf100.USERDSize {
+	if !f.inPollArea(off, n) {
 		return
 	}
+	base, end := f.pollArea(), off+uint64(n)
 	first := max(off, base) - base
 	for i := first / gf100.USERDSize; i < gf100.Channels; i++ {
 		put := base + i*gf100.USERDSize + gf100.USERDGPPut

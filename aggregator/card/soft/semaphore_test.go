@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 )
 
@@ -118,7 +118,7 @@ func TestAcquireIsWokenBy(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r, cs := newChannelsOf(t, 2, soft.Config{Map: homes.MapBAR1})
+			r, cs := newChannelsOf(t, 2, soft.Config{Map: aperture.MapBAR1})
 			cs[0].submit(cat(semaphoreOp(tc.va, 1, opAcquire), release(1, 1))...)
 			r.eventually("it waits", func() bool { return r.card.Stats().AcquireWaits.Load() == 1 })
 			r.steady("it waits", func() bool { return cs[0].semaphore(1) == 0 })

@@ -3,7 +3,7 @@ package soft
 import (
 	"sync/atomic"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -31,7 +31,7 @@ type Stats struct {
 	BARFaults    atomic.Uint64 // accesses through BAR1 or BAR3 that no page answers
 	PagesMoved   atomic.Uint64 // to another home
 
-	Windows homes.Stats // of clients' own windows
+	Windows aperture.Stats // of clients' own windows
 
 	Engine engine.Stats
 	Owners [gf100.Owners]engine.Work // by gf100.InstOwner

@@ -14,7 +14,7 @@ import (
 
 var (
 	_ card.Meter              = (*Card)(nil)
-	_ card.Pieces             = (*Card)(nil)
+	_ card.Mapper             = (*Card)(nil)
 	_ [gf100.Engines]struct{} = [card.Engines]struct{}{}
 )
 

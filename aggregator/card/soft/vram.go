@@ -9,13 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // vram is the card's memory: a memory file, mapped once. Pages that were never
-// written take no memory. Pages that live elsewhere (see home.go) are mapped in
-// their places, so that whoever uses mem finds them without looking.
+// written take no memory. Pages that are elsewhere (see Relocate) are mapped
+// in their places, so that an access to mem finds them.
 type vram struct {
 	file *os.File
 	mem  []byte
@@ -66,7 +65,7 @@ func (v *vram) punch(addr, n uint64) error {
 	v.renew(addr, n)
 	err := punch(v.file, addr, n)
 	if len(v.away) > 0 {
-		v.runs(card.Move{Addr: addr, Size: n}, func(_, size uint64, at place) bool {
+		v.runs(addr, n, func(_, size uint64, at place) bool {
 			if at.file != nil && err == nil {
 				err = punch(at.file, at.off, size)
 			}
@@ -83,7 +82,7 @@ func (v *vram) punch(addr, n uint64) error {
 func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.runs(card.Move{Addr: addr, Size: n}, func(addr, n uint64, at place) bool {
+	v.runs(addr, n, func(addr, n uint64, at place) bool {
 		file, off := at.file, at.off
 		if file == nil {
 			file, off = v.file, addr

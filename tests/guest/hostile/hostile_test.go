@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
@@ -26,7 +26,7 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func attach(t testing.TB, m homes.Map) (*guest.Guest, *soft.Card) {
+func attach(t testing.TB, m aperture.Map) (*guest.Guest, *soft.Card) {
 	t.Helper()
 	s, err := stand.New(stand.Config{Card: soft.Config{VRAM: 64 << 20, Map: m}})
 	require.NoError(t, err)
@@ -66,17 +66,17 @@ func works(t require.TestingT, g *guest.Guest) {
 
 // Whatever a guest does, its server goes on, and a reset makes everything right.
 func TestNothingEndsTheServer(t *testing.T) {
-	for _, m := range []homes.Map{homes.MapNone, homes.MapAll} {
+	for _, m := range []aperture.Map{aperture.MapNone, aperture.MapAll} {
 		t.Run("mapped "+m.String(), func(t *testing.T) {
 			g, card := attach(t, m)
 			rapid.Check(t, attack(g))
-			require.Equal(t, m != homes.MapNone, card.Stats().Windows.PagesMoved.Load() > 0)
+			require.Equal(t, m != aperture.MapNone, card.Stats().Windows.PagesMoved.Load() > 0)
 		})
 	}
 }
 
 func FuzzNothingEndsTheServer(f *testing.F) {
-	g, _ := attach(f, homes.MapAll)
+	g, _ := attach(f, aperture.MapAll)
 	for seed := range byte(8) {
 		// As much as the longest draw takes: rapid passes over an input that ends early.
 		raw := make([]byte, 64<<10)
@@ -102,7 +102,7 @@ func attack(g *guest.Guest) func(*rapid.T) {
 // The attacks reach what they aim at: without checks in between, as on a card of
 // one's own, entries and engines do get at foreign memory, and faults happen.
 func TestAttacksHaveTeeth(t *testing.T) {
-	g, card := attach(t, homes.MapAll)
+	g, card := attach(t, aperture.MapAll)
 	a, err := hostile.New(g)
 	require.NoError(t, err)
 	secret := bytes.Repeat([]byte{0xc5, 0x3a, 0x77, 0x91}, 16)
@@ -132,7 +132,7 @@ func TestAttacksHaveTeeth(t *testing.T) {
 
 // Random actions do all of it: faults, errors, copies, invalidates.
 func TestGeneratorReachesEverything(t *testing.T) {
-	g, card := attach(t, homes.MapAll)
+	g, card := attach(t, aperture.MapAll)
 	gen := hostile.Gen(60)
 	kinds := map[hostile.Kind]int{}
 	for i := range 40 {
@@ -161,7 +161,7 @@ func TestGeneratorReachesEverything(t *testing.T) {
 // is seen.
 func TestUnmappedIsWatched(t *testing.T) {
 	for _, write := range []bool{false, true} {
-		g, card := attach(t, homes.MapAll)
+		g, card := attach(t, aperture.MapAll)
 		a, err := hostile.New(g)
 		require.NoError(t, err)
 		ram := uint64(len(g.Memory().Data))

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/program"
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func attach(t *testing.T, engines bool, cfg guest.Config) *guest.Guest {
 	t.Helper()
-	s, err := stand.New(stand.Config{Card: soft.Config{VRAM: 64 << 20, DisableEngines: !engines, Map: homes.MapAll}})
+	s, err := stand.New(stand.Config{Card: soft.Config{VRAM: 64 << 20, DisableEngines: !engines, Map: aperture.MapAll}})
 	require.NoError(t, err)
 	g, err := guest.Attach(context.Background(), s.Socket(), cfg)
 	require.NoError(t, err)

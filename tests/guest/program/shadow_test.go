@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -61,7 +61,7 @@ type shadowed struct {
 	seen  int // entries that were compared
 }
 
-func newShadowed(t *testing.T, p shadowpt.Policy, m homes.Map) *shadowed {
+func newShadowed(t *testing.T, p shadowpt.Policy, m aperture.Map) *shadowed {
 	s := new(shadowed)
 	sh, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Plant: func(c *soft.Card) card.Card {
 		s.card = &keeper{Card: c}
@@ -247,11 +247,11 @@ func (s *shadowed) run(p *program.Program) (wrong, err error) {
 // keeps what was unmapped they do not, and that is found.
 func TestShadowsOfPrograms(t *testing.T) {
 	for _, policy := range shadowpt.Policies() {
-		for _, m := range []homes.Map{homes.MapAll, homes.MapNone} {
+		for _, m := range []aperture.Map{aperture.MapAll, aperture.MapNone} {
 			t.Run(fmt.Sprintf("%v %v %v", policy.Sync, policy.Scan, m), func(t *testing.T) {
 				s := newShadowed(t, policy, m)
 				n, gen := 6, program.Gen(program.Limits{})
-				if m == homes.MapNone { // every access is a round trip
+				if m == aperture.MapNone { // every access is a round trip
 					n, gen = 2, program.Gen(program.Limits{NoLarge: true, Buffers: 3})
 				}
 				for i := range n {

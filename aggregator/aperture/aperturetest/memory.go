@@ -1,7 +1,6 @@
-// Package homestest has memory whose pages have homes, for tests of who moves them. It is
-// plain: what it does with a page it does by reading and writing files. Its owner keeps its
-// calls apart.
-package homestest
+// Package aperturetest has memory whose pages can be relocated, for tests. It reads and writes
+// files, with no mapping. Its owner makes its calls one at a time.
+package aperturetest
 
 import "github.com/umbra-gpu/umbra/aggregator/card"
 
@@ -10,12 +9,12 @@ const pageSize = 4096
 // Memory is a card's memory: each page is in Bytes, or in a file.
 type Memory struct {
 	Bytes []byte
-	away  map[uint64]card.Move // by address of the page
+	away  map[uint64]card.Relocation // by address of the page
 }
 
 // New makes memory of so many bytes, a multiple of the page size, in which every page is at home.
 func New(size uint64) *Memory {
-	return &Memory{Bytes: make([]byte, size), away: make(map[uint64]card.Move)}
+	return &Memory{Bytes: make([]byte, size), away: make(map[uint64]card.Relocation)}
 }
 
 // Read reads what is at addr, wherever it is. It panics beyond the end.
@@ -50,24 +49,22 @@ func each(addr uint64, p []byte, do func(page, off uint64, p []byte)) {
 	}
 }
 
-// Home is card.Card's. It refuses nothing.
-func (m *Memory) Home(v card.Move) (done uint64, err error) {
+// Relocate is card.Card's. It refuses nothing.
+func (m *Memory) Relocate(r card.Relocation) (done uint64, err error) {
 	p, zero := make([]byte, pageSize), make([]byte, pageSize)
-	for ; done < v.Size; done += pageSize {
-		page := v.Addr + done
+	for ; done < r.Size; done += pageSize {
+		page := r.Addr + done
 		from, was := m.away[page]
 		m.Read(page, p)
-		if v.Kept != nil {
-			copy(v.Kept[done:], p)
-		}
 		delete(m.away, page)
-		if v.To != nil {
-			m.away[page] = card.Move{To: v.To, Off: v.Off + done}
+		if r.To != nil {
+			m.away[page] = card.Relocation{To: r.To, Off: r.Off + done}
 		}
-		if !v.Adopt {
-			m.Write(page, p)
+		if r.NoCopy {
+			continue
 		}
-		if was && !v.Stay {
+		m.Write(page, p)
+		if was {
 			must(from.To.WriteAt(zero, int64(from.Off)))
 		}
 	}

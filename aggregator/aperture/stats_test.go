@@ -1,4 +1,4 @@
-package homes
+package aperture
 
 import (
 	"reflect"
@@ -54,7 +54,7 @@ func TestCountsNameEveryCounter(t *testing.T) {
 		names[c.Name] = true
 		require.Equal(t, strings.HasPrefix(c.Name, "map_inexact_"), c.In != nil, c.Name)
 		for k, in := range c.In {
-			require.Equal(t, uint64(1000+k), in*(4*1000+1+2+3)/c.N, "%s in %v", c.Name, Kind(k))
+			require.Equal(t, uint64(1000+k), in*(3*1000+1+2)/c.N, "%s in %v", c.Name, Kind(k))
 		}
 	}
 	require.Empty(t, want)

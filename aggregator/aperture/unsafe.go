@@ -1,4 +1,4 @@
-package homes
+package aperture
 
 import (
 	"sync/atomic"

@@ -13,15 +13,11 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
-// place is where a page lives that is not in the card's own memory.
+// place is where the bytes of a page are that are not in the card's own memory.
 type place struct {
 	file *os.File // nil: the card's own
 	off  uint64
 }
-
-// mappings is how many pieces the card's memory may be mapped in: most of what
-// the system lets a process have.
-func mappings() int { return MaxMappings() / 4 * 3 }
 
 // MaxMappings is how many mappings the system lets a process have (vm.max_map_count).
 func MaxMappings() int {
@@ -34,13 +30,16 @@ func MaxMappings() int {
 	return n
 }
 
-// Pieces implements card.Pieces.
-func (c *Card) Pieces() int { return c.vram.limit - 2 }
+// mappings is how many mappings the card's memory may take: three quarters of the process's.
+func mappings() int { return MaxMappings() / 4 * 3 }
 
-var errPieces = errors.New("the system lets a process have no more mappings (vm.max_map_count)")
+// MaxMappings implements card.Mapper.
+func (c *Card) MaxMappings() int { return c.vram.limit - 2 }
 
-// Still implements card.Card.
-func (c *Card) Still(channels []uint8, do func()) {
+var errMappings = errors.New("the system lets a process have no more mappings (vm.max_map_count)")
+
+// Quiesce implements card.Card.
+func (c *Card) Quiesce(channels []uint8, do func()) {
 	for _, id := range channels {
 		c.still[id].Lock()
 		defer c.still[id].Unlock()
@@ -48,36 +47,32 @@ func (c *Card) Still(channels []uint8, do func()) {
 	do()
 }
 
-// Home implements card.Card.
-func (c *Card) Home(m card.Move) (uint64, error) {
-	if c.vram.slice(m.Addr, int(m.Size)) == nil || (m.Addr|m.Size|m.Off)%pageSize != 0 {
-		return 0, fmt.Errorf("move VRAM %#x+%#x: not whole pages of the card's %#x bytes", m.Addr, m.Size, c.cfg.VRAM)
+// Relocate implements card.Card.
+func (c *Card) Relocate(r card.Relocation) (uint64, error) {
+	if c.vram.slice(r.Addr, int(r.Size)) == nil || (r.Addr|r.Size|r.Off)%pageSize != 0 {
+		return 0, fmt.Errorf("move VRAM %#x+%#x: not whole pages of the card's %#x bytes", r.Addr, r.Size, c.cfg.VRAM)
 	}
-	done, err := c.vram.home(m)
+	done, err := c.vram.relocate(r)
 	c.stats.PagesMoved.Add(done / pageSize)
 	if err != nil {
-		return done, fmt.Errorf("move VRAM %#x+%#x: %w", m.Addr, m.Size, err)
+		return done, fmt.Errorf("move VRAM %#x+%#x: %w", r.Addr, r.Size, err)
 	}
 	return done, nil
 }
 
-// home moves pages, one piece that lies together after the other.
-func (v *vram) home(m card.Move) (done uint64, err error) {
+// relocate moves pages, one piece that lies together after the other.
+func (v *vram) relocate(r card.Relocation) (done uint64, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.runs(m, func(addr, n uint64, from place) bool {
-		to := place{m.To, m.Off + done}
-		if m.To == nil {
+	v.runs(r.Addr, r.Size, func(addr, n uint64, from place) bool {
+		to := place{r.To, r.Off + done}
+		if r.To == nil {
 			to.off = addr
 		}
 		if from.file == nil {
 			from = place{v.file, addr}
 		}
-		kept := m.Kept
-		if kept != nil {
-			kept = kept[done:][:n]
-		}
-		if err = v.piece(addr, n, from, to, kept, &m); err == nil {
+		if err = v.piece(addr, n, from, to, r.NoCopy); err == nil {
 			done += n
 		}
 		return err == nil
@@ -85,10 +80,9 @@ func (v *vram) home(m card.Move) (done uint64, err error) {
 	return done, err
 }
 
-// runs calls f for each piece of m that lies together now, until it returns false.
-func (v *vram) runs(m card.Move, f func(addr, n uint64, at place) bool) {
-	end := m.Addr + m.Size
-	for addr := m.Addr; addr < end; {
+// runs calls f for each piece of VRAM that lies together now, until it returns false.
+func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at place) bool) {
+	for end := addr + size; addr < end; {
 		at := v.away[addr/pageSize]
 		n := uint64(pageSize)
 		for addr+n < end && v.follows(at, n, v.away[(addr+n)/pageSize]) {
@@ -106,46 +100,45 @@ func (v *vram) follows(first place, n uint64, next place) bool {
 	return first.file == next.file && (first.file == nil || first.off+n == next.off)
 }
 
-// piece moves pages that lie together. Where they go to is cleared first: whoever
-// has it mapped may have written there.
-func (v *vram) piece(addr, n uint64, from, to place, kept []byte, m *card.Move) error {
+// piece moves pages that lie together. Where they go to is cleared before the copy, which skips
+// what is zero: whoever has it mapped may have written there.
+func (v *vram) piece(addr, n uint64, from, to place, noCopy bool) error {
 	dest := to.file
 	if dest == nil {
 		dest = v.file
 	} else if v.pieces+2 > v.limit {
-		return errPieces
+		return errMappings
 	}
 	if from.file == dest && from.off == to.off {
 		return nil
 	}
-	if !m.Adopt {
-		if err := punch(dest, to.off, n); err != nil {
+	if noCopy {
+		if err := v.remap(addr, n, dest, to.off); err != nil {
 			return err
 		}
-		if err := v.copy(dest, to.off, from, n, kept); err != nil {
-			return err
-		}
-	}
-	if err := v.remap(addr, n, dest, to.off); err != nil {
-		if !m.Adopt {
-			err = errors.Join(err, punch(dest, to.off, n))
-		}
-		return err
-	}
-	v.note(addr, n, to)
-	if m.Stay {
+		v.note(addr, n, to)
 		return nil
 	}
+	if err := punch(dest, to.off, n); err != nil {
+		return err
+	}
+	if err := v.copy(dest, to.off, from, n); err != nil {
+		return err
+	}
+	if err := v.remap(addr, n, dest, to.off); err != nil {
+		return errors.Join(err, punch(dest, to.off, n))
+	}
+	v.note(addr, n, to)
 	return punch(from.file, from.off, n)
 }
 
 // copy copies what is not zero.
-func (v *vram) copy(dest *os.File, off uint64, from place, n uint64, kept []byte) error {
+func (v *vram) copy(dest *os.File, off uint64, from place, n uint64) error {
 	if v.buf == nil {
 		v.buf = make([]byte, 256<<10)
 	}
 	for done := uint64(0); done < n; {
-		// What was never written is a hole, which must not be filled by looking.
+		// A read would allocate the pages of a hole.
 		data, err := unix.Seek(int(from.file.Fd()), int64(from.off+done), unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) || err == nil && uint64(data) >= from.off+n {
 			return nil
@@ -158,9 +151,6 @@ func (v *vram) copy(dest *os.File, off uint64, from place, n uint64, kept []byte
 		if _, err := from.file.ReadAt(b, int64(from.off+done)); err != nil && err != io.EOF {
 			return err
 		}
-		if kept != nil {
-			copy(kept[done:], b)
-		}
 		if _, err := dest.WriteAt(b, int64(off+done)); err != nil {
 			return err
 		}
@@ -169,7 +159,7 @@ func (v *vram) copy(dest *os.File, off uint64, from place, n uint64, kept []byte
 	return nil
 }
 
-// note writes down where pages live now, and in how many pieces.
+// note records where pages are now, and in how many pieces.
 func (v *vram) note(addr, n uint64, at place) {
 	v.renew(addr, n)
 	first, end := addr/pageSize, (addr+n)/pageSize

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/homes"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -45,9 +45,9 @@ func newCard(t testing.TB) *soft.Card {
 	return c
 }
 
-// TestHomeMovesBytes moves pages back and forth: the bytes go along, the card finds
+// TestRelocate moves pages back and forth: the bytes go along, the card finds
 // them, and nothing is left behind.
-func TestHomeMovesBytes(t *testing.T) {
+func TestRelocate(t *testing.T) {
 	const n, at = 8 << 12, 0x200000
 	c := newCard(t)
 	f, mem := memoryFile(t, 4*n)
@@ -55,40 +55,36 @@ func TestHomeMovesBytes(t *testing.T) {
 	rand.NewChaCha8([32]byte{1}).Read(want)
 	require.True(t, c.WriteVRAM(at, want))
 	got := make([]byte, n)
-	move := func(m card.Move) {
+	move := func(m card.Relocation) {
 		t.Helper()
 		m.Addr, m.Size = at, n
-		done, err := c.Home(m)
+		done, err := c.Relocate(m)
 		require.NoError(t, err)
 		require.EqualValues(t, n, done)
 		require.True(t, c.ReadVRAM(at, got))
 		require.Equal(t, want, got)
 	}
 	copy(mem[n:], "what the guest left there before")
-	move(card.Move{To: f, Off: n})
+	move(card.Relocation{To: f, Off: n})
 	require.Equal(t, want, mem[n:2*n])
 	mem[n+5]++ // a processor's store
 	want[5]++
-	kept := make([]byte, n)
-	move(card.Move{To: f, Off: 3 * n, Stay: true, Kept: kept})
-	require.Equal(t, want, kept)
-	require.Equal(t, want, mem[n:2*n], "stays as it is")
 	copy(mem, want)
-	move(card.Move{To: f, Adopt: true})
-	require.Equal(t, make([]byte, n), mem[3*n:], "nothing is left behind")
+	move(card.Relocation{To: f, NoCopy: true})
+	require.Equal(t, want, mem[n:2*n], "stays as it is")
 	require.NoError(t, c.ScrubVRAM(at+4096, 4096))
 	clear(want[4096:8192])
 	require.Equal(t, want, mem[:n], "a scrub clears a page where it lives")
-	move(card.Move{})
+	move(card.Relocation{})
 	require.Equal(t, make([]byte, n), mem[:n])
 	require.NoError(t, c.Reset())
 	require.True(t, c.ReadVRAM(at, got))
 	require.Equal(t, make([]byte, n), got)
 }
 
-// TestHomeOfManyPieces moves single pages to scattered places, and all of them back in
+// TestRelocateManyPieces moves single pages to scattered places, and all of them back in
 // one go.
-func TestHomeOfManyPieces(t *testing.T) {
+func TestRelocateManyPieces(t *testing.T) {
 	const pages, at = 300, 0x400000
 	c := newCard(t)
 	f, _ := memoryFile(t, pages<<12)
@@ -97,13 +93,13 @@ func TestHomeOfManyPieces(t *testing.T) {
 	clear(want[100<<12 : 120<<12])
 	require.True(t, c.WriteVRAM(at, want))
 	for i, to := range rand.New(rand.NewPCG(1, 2)).Perm(pages) {
-		_, err := c.Home(card.Move{Addr: at + uint64(i)<<12, Size: 1 << 12, To: f, Off: uint64(to) << 12})
+		_, err := c.Relocate(card.Relocation{Addr: at + uint64(i)<<12, Size: 1 << 12, To: f, Off: uint64(to) << 12})
 		require.NoError(t, err)
 	}
 	got := make([]byte, len(want))
 	require.True(t, c.ReadVRAM(at, got))
 	require.Equal(t, want, got)
-	done, err := c.Home(card.Move{Addr: at, Size: pages << 12})
+	done, err := c.Relocate(card.Relocation{Addr: at, Size: pages << 12})
 	require.NoError(t, err)
 	require.EqualValues(t, pages<<12, done)
 	require.True(t, c.ReadVRAM(at, got))
@@ -122,7 +118,7 @@ func TestLookVRAM(t *testing.T) {
 		rand.NewChaCha8([32]byte{byte(len(p))}).Read(p)
 		require.True(t, c.WriteVRAM(at+uint64(rng.IntN(pages-3)<<12+rng.IntN(100)), p))
 		page := uint64(rng.IntN(pages)) << 12
-		_, err := c.Home(card.Move{Addr: at + page, Size: 1 << 12, To: f, Off: page})
+		_, err := c.Relocate(card.Relocation{Addr: at + page, Size: 1 << 12, To: f, Off: page})
 		require.NoError(t, err)
 		require.NoError(t, c.ScrubVRAM(at+uint64(rng.IntN(pages))<<12, 1<<12))
 		got, shown, end := make([]byte, pages<<12), 0, uint64(at)
@@ -167,11 +163,11 @@ func TestSameVRAM(t *testing.T) {
 				mem[byteAt] = want[byteAt]
 			}
 		case 2:
-			m := card.Move{Addr: at + page<<12, Size: 1 << 12, Off: page << 12}
+			m := card.Relocation{Addr: at + page<<12, Size: 1 << 12, Off: page << 12}
 			if away[page] = !away[page]; away[page] {
 				m.To = f
 			}
-			_, err := c.Home(m)
+			_, err := c.Relocate(m)
 			require.NoError(t, err)
 			looked[page] = false
 		case 3:
@@ -217,9 +213,9 @@ func TestSameVRAMWhilePagesMove(t *testing.T) {
 	movers.Go(func() {
 		defer done.Store(true)
 		for range 3000 {
-			_, err := c.Home(card.Move{Addr: at, Size: 2 << 12, To: f})
+			_, err := c.Relocate(card.Relocation{Addr: at, Size: 2 << 12, To: f})
 			assert.NoError(t, err)
-			_, err = c.Home(card.Move{Addr: at, Size: 2 << 12})
+			_, err = c.Relocate(card.Relocation{Addr: at, Size: 2 << 12})
 			assert.NoError(t, err)
 		}
 	})
@@ -230,17 +226,17 @@ func TestSameVRAMWhilePagesMove(t *testing.T) {
 	movers.Wait()
 }
 
-func TestHomeRefusesWhatIsNoPage(t *testing.T) {
+func TestRelocateRefusesPartsOfPages(t *testing.T) {
 	c := newCard(t)
 	f, _ := memoryFile(t, 1<<12)
-	for _, m := range []card.Move{
+	for _, m := range []card.Relocation{
 		{Addr: 64 << 20, Size: 1 << 12, To: f},
 		{Addr: 64<<20 - 1<<12, Size: 2 << 12, To: f},
 		{Addr: 12, Size: 1 << 12, To: f},
 		{Size: 12, To: f},
 		{Size: 1 << 12, To: f, Off: 12},
 	} {
-		done, err := c.Home(m)
+		done, err := c.Relocate(m)
 		require.Error(t, err, "%+v", m)
 		require.Zero(t, done)
 	}
@@ -258,7 +254,7 @@ func TestMovesLoseNoByte(t *testing.T) {
 		at1   = 0x100000 // where BAR1 shows the pages
 		chunk = 64
 	)
-	r, c := newChannelRig(t, soft.Config{Map: homes.MapBAR1 | homes.MapBAR3})
+	r, c := newChannelRig(t, soft.Config{Map: aperture.MapBAR1 | aperture.MapBAR3})
 	data, src := r.alloc(pages<<12), r.alloc(pages*half)
 	c.space.mapVRAM(va, data, pages<<12)
 	c.space.mapVRAM(va+1<<24, src, pages*half)
@@ -354,12 +350,11 @@ func TestMovesLoseNoByte(t *testing.T) {
 		require.Equal(t, want[:both<<12], append([]byte(nil), mem...), "round %d, in the window", round)
 		require.Greater(t, stats.PagesMoved.Load(), before, "pages moved meanwhile")
 	}
-	require.Zero(t, stats.Lost.Load())
+	require.Zero(t, stats.TooFast.Load())
 }
 
-// TestStillChannelsStand: while a channel has to stand still it touches no memory, and
-// others do.
-func TestStillChannelsStand(t *testing.T) {
+// TestQuiesce: a quiesced channel touches no memory, and others do.
+func TestQuiesce(t *testing.T) {
 	var still, broken atomic.Bool
 	var others atomic.Int64
 	const id, other = 1, 2
@@ -383,7 +378,7 @@ func TestStillChannelsStand(t *testing.T) {
 			}
 			c.bell()
 		}
-		r.card.Still([]uint8{id}, func() {
+		r.card.Quiesce([]uint8{id}, func() {
 			still.Store(true)
 			begin := others.Load()
 			for end := time.Now().Add(2 * time.Millisecond); time.Now().Before(end) && others.Load() == begin; {

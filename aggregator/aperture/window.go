@@ -1,4 +1,4 @@
-package homes
+package aperture
 
 import (
 	"fmt"
@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// Kind is a window, the stronger one first.
+// Kind is a window, the one with the highest priority first.
 type Kind uint8
 
 // The windows.
 const (
-	PollArea Kind = iota // of BAR1, with the doorbells
-	BAR3
-	BAR1 // beyond the poll area
+	BAR3 Kind = iota
+	BAR1      // beyond the poll area
 	PRAMIN
 
-	Kinds = 4
+	Kinds = 3
 )
 
-var kindNames = [Kinds]string{"poll area", "bar3", "bar1", "pramin"}
+var kindNames = [Kinds]string{"bar3", "bar1", "pramin"}
 
 func (k Kind) String() string { return kindNames[k] }
 

@@ -1,4 +1,4 @@
-package homes
+package aperture
 
 import (
 	"bytes"
@@ -57,7 +57,7 @@ func walked(m shadowpt.Memory, on bool, s shadowpt.Space, page, vram uint32) ent
 	if !ok || p.Supervisor || p.Target != shadowpt.VRAM || at >= uint64(vram) {
 		return nothing
 	}
-	return shows(uint32(at), p.ReadOnly)
+	return shows(uint32(at))
 }
 
 // TestScannerEqualsWalk: a scanner that looks at what changed knows of every page

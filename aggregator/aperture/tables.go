@@ -1,4 +1,4 @@
-package homes
+package aperture
 
 import (
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -185,5 +185,8 @@ func (s *scanner) of(pte shadowpt.PTE, in uint32, stats *Stats) entry {
 		stats.Outside.Add(s.kind, 1)
 		return nothing
 	}
-	return shows(uint32(page), pte.ReadOnly)
+	if pte.ReadOnly {
+		stats.ReadOnly.Add(s.kind, 1)
+	}
+	return shows(uint32(page))
 }

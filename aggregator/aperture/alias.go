@@ -1,0 +1,167 @@
+package aperture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"time"
+)
+
+var le = binary.LittleEndian
+
+// alias is a slot that shows a page whose bytes are in another slot, its home.
+type alias struct {
+	at        slot
+	page      *page
+	mem       []byte // what the guest sees there
+	mergeBase []byte // what alias and home had when they were last equal
+}
+
+// addAlias makes a slot that shows p an alias, with the bytes of p's home. It reports false
+// if there are as many aliases as there may be.
+func (s *Set) addAlias(p *page, at slot) bool {
+	if s.stats.Aliases.Load() >= int64(s.cfg.Aliases) {
+		return false
+	}
+	base := make([]byte, pageSize)
+	copy(base, s.bytes(p.home))
+	a := &alias{at: at, page: p, mem: s.bytes(at), mergeBase: base}
+	copy(a.mem, base)
+	s.link(a)
+	return true
+}
+
+func (s *Set) link(a *alias) {
+	s.slots[a.at].alias = a
+	a.page.aliases = append(a.page.aliases, a)
+	s.aliased[a.page] = struct{}{}
+	s.stats.Aliases.Add(1)
+}
+
+func (s *Set) unlink(a *alias) {
+	s.slots[a.at].alias = nil
+	list := a.page.aliases[:0]
+	for _, o := range a.page.aliases {
+		if o != a {
+			list = append(list, o)
+		}
+	}
+	if a.page.aliases = list; len(list) == 0 {
+		delete(s.aliased, a.page)
+	}
+	s.stats.Aliases.Add(-1)
+}
+
+// drop ends an alias. Its slot is cleared before anything else comes there.
+func (s *Set) drop(a *alias) {
+	s.unlink(a)
+	s.vacated = append(s.vacated, a.at)
+}
+
+func (s *Set) dropAliases(p *page) {
+	for len(p.aliases) > 0 {
+		s.drop(p.aliases[0])
+	}
+}
+
+// flushAliases makes every alias equal to its home. Set.mu is held.
+func (s *Set) flushAliases() {
+	s.flushed.Store(int64(time.Since(s.began)))
+	for p := range s.aliased {
+		s.flushPage(p)
+	}
+}
+
+// flushPage makes the aliases of a page equal to its home. The second pass takes what a later
+// alias brought home to the earlier ones.
+func (s *Set) flushPage(p *page) {
+	moved := false
+	for _, a := range p.aliases {
+		moved = s.flush(a) || moved
+	}
+	if moved && len(p.aliases) > 1 {
+		for _, a := range p.aliases {
+			s.flush(a)
+		}
+	}
+}
+
+// flush makes an alias equal to its home, and reports whether bytes were moved.
+func (s *Set) flush(a *alias) bool {
+	moved, fast := merge(s.bytes(a.page.home), a.mem, a.mergeBase)
+	s.stats.BytesMerged.Add(uint64(moved))
+	if fast {
+		s.stats.TooFast.Add(s.window(a.at), 1)
+	}
+	return moved > 0
+}
+
+// line is how many bytes merge compares at a time.
+const line = 64
+
+// mergeTries is how often merge looks again at a word that changes meanwhile.
+const mergeTries = 16
+
+// merge makes home and alias equal: what one of them changed since base goes to the other, and
+// base becomes what they are. If both changed a byte, home's counts. It returns how many bytes
+// were moved, and whether some word changed too fast to follow.
+func merge(home, alias, base []byte) (moved int, fast bool) {
+	if bytes.Equal(home, base) && bytes.Equal(alias, base) {
+		return 0, false
+	}
+	for off := 0; off < len(base); off += line {
+		end := min(off+line, len(base))
+		h, a, b := home[off:end], alias[off:end], base[off:end]
+		if bytes.Equal(h, b) && bytes.Equal(a, b) {
+			continue
+		}
+		for i := 0; i < len(b); i += 4 {
+			n, late := mergeWord(h, a, b, i)
+			moved += n
+			fast = fast || late
+		}
+	}
+	return moved, fast
+}
+
+// mergeWord is merge for the word at off. It compares each side with that side's own last value,
+// so that a store that comes in between is found by the next try. If a word never stands still,
+// home's value is stored over alias.
+func mergeWord(home, alias, base []byte, off int) (moved int, fast bool) {
+	was := le.Uint32(base[off:])
+	homeWas, aliasWas := was, was
+	for range mergeTries {
+		h, a := load(home, off), load(alias, off)
+		byHome := changed(h, homeWas)
+		byAlias := changed(a, aliasWas) &^ byHome
+		v := h&^byAlias | a&byAlias
+		if v != h {
+			if !swap(home, off, h, v) {
+				continue
+			}
+			moved += bits.OnesCount32(byAlias) / 8
+		}
+		homeWas, aliasWas = v, a
+		if a == v || swap(alias, off, a, v) {
+			moved += bits.OnesCount32(changed(a, v)) / 8
+			le.PutUint32(base[off:], v)
+			return moved, false
+		}
+	}
+	if homeWas == was && aliasWas == was {
+		return moved, true // nothing was moved: the next merge tries again
+	}
+	h := load(home, off)
+	set(alias, off, h)
+	le.PutUint32(base[off:], h)
+	return moved, true
+}
+
+// changed returns a mask of the bytes in which two words differ.
+func changed(a, b uint32) (mask uint32) {
+	x := a ^ b
+	x |= x >> 4 & 0x0f0f0f0f
+	x |= x >> 2 & 0x03030303
+	x |= x >> 1
+	return x & 0x01010101 * 0xff
+}

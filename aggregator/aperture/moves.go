@@ -1,0 +1,345 @@
+package aperture
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+)
+
+// piece is pages that lie together and go to slots that do.
+type piece struct {
+	first, n uint32
+	to       slot // of the first page; inCard is for all
+}
+
+// place brings the first n queued pages to where they belong. The others stay queued: Pending
+// tells. Set.mu is held.
+func (s *Set) place(n int) {
+	if len(s.queue) == 0 {
+		return
+	}
+	began := time.Now()
+	n = min(n, len(s.queue))
+	batch := slices.Clone(s.queue[:n])
+	s.queue = slices.Delete(s.queue, 0, n)
+	for _, p := range batch {
+		p.queued = false
+		s.tell(p, true)
+	}
+	s.clear()
+	s.owner.Quiesce(func() {
+		s.leave(batch)
+		s.clear() // before anything comes there
+		s.enter(batch)
+	})
+	for _, p := range batch {
+		s.showAgain(p)
+		s.tell(p, false)
+		if p.first == inCard && p.home == inCard && !p.queued {
+			delete(s.pages, p.n)
+		}
+	}
+	s.clear()
+	s.stats.MoveTime.Add(uint64(time.Since(began)))
+	s.pending.Store(len(s.queue) > 0)
+}
+
+// tell tells the owner that the guest begins, or ceases, to reach a page without a trap.
+func (s *Set) tell(p *page, on bool) {
+	if p.direct != on && (p.first != inCard) == on {
+		p.direct = on
+		s.owner.Direct(uint64(p.n)<<pageShift, on)
+	}
+}
+
+// leave takes pages out of slots that show them no more: to an alias, or to the card.
+func (s *Set) leave(batch []*page) {
+	var list []piece
+	for _, p := range batch {
+		if p.home == inCard || s.showing(p, p.home) {
+			continue
+		}
+		if len(p.aliases) > 0 {
+			best := slices.MinFunc(p.aliases, func(a, b *alias) int { return cmp.Compare(a.at, b.at) })
+			if s.adopt(best) {
+				continue
+			}
+			s.flushPage(p)
+			s.dropAliases(p)
+		}
+		list = append(list, piece{p.n, 1, inCard})
+	}
+	for _, m := range join(s, list) {
+		if !s.fits(s.leaving(m)) {
+			m = s.wholeRun(m)
+		}
+		s.relocate(m)
+	}
+}
+
+// enter brings pages to the slots where they belong, if these are free.
+func (s *Set) enter(batch []*page) {
+	var list []piece
+	for _, p := range batch {
+		to := s.wanted(p)
+		if to == inCard || to == p.home {
+			continue
+		}
+		switch other := s.slots[to].resident; {
+		case other != nil && other.queued: // it leaves later
+			s.enqueue(p)
+		case other != nil, p.home != inCard && !s.showing(p, p.home): // the card did not move it
+			s.stats.MovesRefused.Add(s.window(to), 1)
+		case p.home == inCard:
+			list = append(list, piece{p.n, 1, to})
+		case s.slots[to].alias != nil || s.addAlias(p, to):
+			s.adopt(s.slots[to].alias)
+		}
+	}
+	for _, m := range join(s, list) {
+		if !s.fits(1) {
+			s.stats.RunsRefused.Add(s.window(m.to), uint64(m.n))
+			continue
+		}
+		s.relocate(m)
+	}
+}
+
+// adopt makes an alias the home of its page without a copy: the guest may be storing there. The
+// merges come right before the move, and that with the new home last: so it has everything that
+// any merge base names, and no later merge takes a byte back. The old home becomes an alias with
+// the same merge base, so what the guest stores there from now on is merged later.
+func (s *Set) adopt(a *alias) bool {
+	p, from := a.page, a.page.home
+	if !s.fits(s.leaving(piece{p.n, 1, inCard}) + 1) {
+		s.stats.RunsRefused.Add(s.window(a.at), 1)
+		return false
+	}
+	for _, o := range p.aliases {
+		if o != a {
+			s.flush(o)
+			s.step()
+		}
+	}
+	s.flush(a)
+	s.step()
+	s.unlink(a)
+	if !s.relocate(piece{p.n, 1, a.at}) {
+		s.link(a)
+		return false
+	}
+	if s.showing(p, from) {
+		s.link(&alias{at: from, page: p, mem: s.bytes(from), mergeBase: a.mergeBase})
+	} else {
+		s.vacated = append(s.vacated, from)
+	}
+	return true
+}
+
+// showAgain makes aliases of the slots that show a page and are not its home.
+func (s *Set) showAgain(p *page) {
+	if p.home == inCard {
+		s.dropAliases(p)
+		return
+	}
+	if p.queued && !s.showing(p, p.home) {
+		return // it leaves later
+	}
+	for at := p.first; at != inCard; at = s.slots[at].next {
+		st := &s.slots[at]
+		switch {
+		case at == p.home || st.alias != nil:
+		case st.resident != nil && st.resident.queued:
+			s.enqueue(p)
+		case st.resident == nil && !s.addAlias(p, at):
+			s.stats.AliasesRefused.Add(s.window(at), 1)
+			s.vacated = append(s.vacated, at)
+		}
+	}
+}
+
+// relocate has the card move pages, and reports whether all of them were moved.
+func (s *Set) relocate(m piece) bool {
+	r := card.Relocation{Addr: uint64(m.first) << pageShift, Size: uint64(m.n) << pageShift}
+	if m.to != inCard {
+		f, off := s.at(m.to)
+		r.To, r.Off = f.file, off
+		r.NoCopy = s.home(m.first) != inCard
+	}
+	done, err := s.owner.Relocate(r)
+	n := uint32(done >> pageShift)
+	for i := range n {
+		to := m.to
+		if to != inCard {
+			to += slot(i)
+		}
+		s.settle(s.pages[m.first+i], to)
+	}
+	s.stats.Moves.Add(1)
+	s.stats.PagesMoved.Add(uint64(n))
+	if err == nil {
+		return true
+	}
+	s.refused = err
+	for i := n; i < m.n; i++ {
+		at := m.to
+		if at == inCard {
+			at = s.home(m.first + i)
+		}
+		s.stats.MovesRefused.Add(s.window(at), 1)
+	}
+	return false
+}
+
+// settle notes where a page is now.
+func (s *Set) settle(p *page, to slot) {
+	before := s.starts(p.n) + s.starts(p.n+1)
+	if p.home != inCard {
+		s.slots[p.home].resident = nil
+		s.stats.Resident[s.window(p.home)].Add(-1)
+	}
+	if p.home = to; to != inCard {
+		s.slots[to].resident = p
+		s.stats.Resident[s.window(to)].Add(1)
+	}
+	s.stats.Runs.Add(s.starts(p.n) + s.starts(p.n+1) - before)
+}
+
+// Pages that lie together in a window are a run. Each run costs the process two mappings at
+// most: its own, and one of what lies behind it.
+
+// fits reports whether there may be so many more runs.
+func (s *Set) fits(more int64) bool {
+	return more <= 0 || s.stats.Runs.Load()+more <= int64(s.cfg.Runs)
+}
+
+// starts is 1 if a run begins with page n.
+func (s *Set) starts(n uint32) int64 {
+	at := s.home(n)
+	if at == inCard {
+		return 0
+	}
+	if n > 0 {
+		if before := s.home(n - 1); before != inCard && before+1 == at && s.sameWindow(before, at) {
+			return 0
+		}
+	}
+	return 1
+}
+
+// leaving is how many runs there are more when pages leave: 1 if they are inside one.
+func (s *Set) leaving(m piece) (runs int64) {
+	for n := m.first; n <= m.first+m.n; n++ {
+		runs -= s.starts(n)
+	}
+	if s.home(m.first+m.n) != inCard {
+		runs++
+	}
+	return runs
+}
+
+// wholeRun returns the run around pages that would leave its middle when there may be no more
+// runs. All of it leaves. What its slots show beside the pages is refused.
+func (s *Set) wholeRun(m piece) piece {
+	first, end := m.first, m.first+m.n
+	for s.starts(first) == 0 {
+		first--
+	}
+	for s.home(end) != inCard && s.starts(end) == 0 {
+		end++
+	}
+	for n := first; n < end; n++ {
+		p := s.pages[n]
+		if s.showing(p, p.home) {
+			s.stats.RunsRefused.Add(s.window(p.home), 1)
+		}
+		s.flushPage(p)
+		s.dropAliases(p)
+	}
+	return piece{first, end - first, inCard}
+}
+
+// join sorts single pages and joins those that lie together on both sides. The card splits a move
+// to itself.
+func join(s *Set, list []piece) []piece {
+	slices.SortFunc(list, func(a, b piece) int { return cmp.Compare(a.first, b.first) })
+	out := list[:0]
+	for _, m := range list {
+		if k := len(out) - 1; k >= 0 && out[k].first+out[k].n == m.first &&
+			(m.to == inCard || m.to == out[k].to+slot(out[k].n) && s.sameWindow(out[k].to, m.to)) {
+			out[k].n++
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// empty sends all pages back to the card and clears the files. It returns how many pages the card
+// did not take: the files then stay as they are.
+func (s *Set) empty() (left int64) {
+	for i, b := range s.bars {
+		if b != nil {
+			s.bars[i] = newScanner(b.kind, b.pages, b.vram)
+		}
+	}
+	for at := range s.slots {
+		s.show(slot(at), nothing)
+		if p := s.slots[at].resident; p != nil {
+			s.enqueue(p) // the card may have refused it before
+		}
+	}
+	s.place(math.MaxInt)
+	for k := range s.stats.Resident {
+		left += s.stats.Resident[k].Load()
+	}
+	if left > 0 {
+		return left
+	}
+	for _, m := range s.files {
+		if m != nil {
+			m.punch(0, uint64(len(m.mem)))
+		}
+	}
+	s.putROM()
+	return 0
+}
+
+// clear makes slots zero that lost what they showed, unless something has come there since.
+func (s *Set) clear() {
+	list := s.vacated
+	s.vacated = s.vacated[:0]
+	slices.Sort(list)
+	list = slices.DeleteFunc(slices.Compact(list), func(at slot) bool { return s.slots[at].resident != nil || s.slots[at].alias != nil })
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && list[n] == list[0]+slot(n) && s.sameWindow(list[0], list[n]) {
+			n++
+		}
+		m, off := s.at(list[0])
+		m.punch(off, uint64(n)<<pageShift)
+		list = list[n:]
+	}
+}
+
+// at returns the file behind a slot, and where the slot is in it.
+func (s *Set) at(at slot) (*memory, uint64) {
+	k, n := s.kind(at)
+	off := uint64(n) << pageShift
+	switch k {
+	case BAR3:
+		return s.files[card.BAR3], off
+	case BAR1:
+		return s.files[card.BAR1], off
+	}
+	return s.files[card.BAR0], praminBase + off
+}
+
+// bytes is a slot's page as the guest sees it.
+func (s *Set) bytes(at slot) []byte {
+	m, off := s.at(at)
+	return m.mem[off : off+pageSize]
+}

@@ -1,0 +1,334 @@
+package aperture
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Config says what is mapped, and how much it may cost.
+type Config struct {
+	Map  Map
+	BAR0 uint64 // sizes in bytes
+	BAR1 uint64
+	BAR3 uint64
+	VRAM uint64
+	Poll uint64 // bytes at the beginning of BAR1 that have the doorbells, which stay trapped
+	ROM  []byte // what the window on the board's ROM shows
+	Limits
+}
+
+// Limits bound what a client's windows may cost. Zero values take the defaults.
+type Limits struct {
+	Aliases int // slots that show a page whose bytes are in another slot: 1024
+	Runs    int // pieces in which pages lie in windows: 2048
+	Moves   int // pages that one register access may move: 1024
+}
+
+func (l *Limits) complete() {
+	for _, f := range []struct {
+		limit *int
+		usual int
+	}{{&l.Aliases, 1024}, {&l.Runs, 2048}, {&l.Moves, 1024}} {
+		if *f.limit == 0 {
+			*f.limit = f.usual
+		}
+	}
+}
+
+// FitMappings lowers the limit on runs to what n mappings of the process are enough for: each run
+// takes two.
+func (l *Limits) FitMappings(n int) {
+	l.complete()
+	l.Runs = min(l.Runs, n/2)
+}
+
+// Where the windows lie in BAR0, and how large the one on VRAM is.
+const (
+	romBase    = 0x300000
+	praminBase = 0x700000
+	praminSize = 0x100000
+)
+
+// staleAfter is how long after the last flush a register access that orders nothing flushes
+// aliases all the same: a driver may poll memory in a loop whose time-out reads a timer.
+const staleAfter = time.Millisecond
+
+// Owner is whose memory the windows show.
+type Owner interface {
+	Tables
+	// Quiesce runs do while nobody but the guest's own processors writes the memory: no step of
+	// an engine is under way, and no trapped access.
+	Quiesce(do func())
+	// Relocate moves pages as card.Card does. It is called inside Quiesce.
+	Relocate(r card.Relocation) (done uint64, err error)
+	// Direct tells whether the guest may write the page of VRAM at addr without a trap.
+	Direct(addr uint64, on bool)
+}
+
+// Region is a part of a BAR that a machine may map.
+type Region struct {
+	BAR   int
+	File  *os.File // as long as the BAR; the Set's own
+	Areas []Area
+}
+
+// Area is a piece of a region, in bytes.
+type Area struct{ Offset, Size uint64 }
+
+// Set is the windows of one client of one GPU.
+type Set struct {
+	cfg   Config
+	owner Owner
+	stats *Stats
+	began time.Time
+
+	mu      sync.Mutex
+	files   [4]*memory      // by BAR
+	base    [Kinds + 1]slot // the first of each window
+	bars    [Kinds]*scanner // BAR3 and BAR1; nil if not mapped
+	slots   []slotState
+	pages   map[uint32]*page
+	queue   []*page // whose slots have changed since they were last placed
+	aliased map[*page]struct{}
+	vacated []slot // that lost what they showed and are not yet cleared
+	refused error  // why the card did not move pages, the last time
+
+	pending atomic.Bool  // queue is not empty
+	flushed atomic.Int64 // when aliases were last flushed, since began
+
+	step func() // called between the steps of adopt; tests store there
+}
+
+// New makes the windows of a client. They are empty until Block, Window and the like say what they
+// show. Close ends them. The counters outlive them.
+func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
+	cfg.Limits.complete()
+	s := &Set{
+		cfg: cfg, owner: owner, stats: stats, began: time.Now(),
+		pages: make(map[uint32]*page), aliased: make(map[*page]struct{}), step: func() {},
+	}
+	stats.MostRuns.Store(int64(cfg.Runs))
+	vram := uint32(cfg.VRAM >> pageShift)
+	for k, bytes := range [Kinds]uint64{BAR3: cfg.BAR3, BAR1: cfg.BAR1, PRAMIN: praminSize} {
+		n := uint32(bytes >> pageShift)
+		if cfg.Map&kindMaps[k] == 0 {
+			n = 0
+		} else if Kind(k) != PRAMIN {
+			s.bars[k] = newScanner(Kind(k), n, vram)
+		}
+		s.base[k+1] = s.base[k] + slot(n)
+	}
+	s.slots = make([]slotState, s.base[Kinds])
+	for i := range s.slots {
+		s.slots[i].next, s.slots[i].prev = inCard, inCard
+	}
+	if err := s.makeFiles(); err != nil {
+		return nil, errors.Join(err, s.closeFiles())
+	}
+	return s, nil
+}
+
+func (c *Config) pollPages() uint32 { return uint32(c.Poll >> pageShift) }
+
+func (s *Set) makeFiles() (err error) {
+	for bar, f := range [4]struct {
+		name string
+		size uint64
+		used Map
+	}{
+		0: {"bar0", s.cfg.BAR0, MapPRAMIN | MapROM},
+		1: {"bar1", s.cfg.BAR1, MapBAR1},
+		3: {"bar3", s.cfg.BAR3, MapBAR3},
+	} {
+		if s.cfg.Map&f.used == 0 {
+			continue
+		}
+		if s.files[bar], err = newMemory(f.name, f.size); err != nil {
+			return err
+		}
+	}
+	s.putROM()
+	return nil
+}
+
+func (s *Set) putROM() {
+	if s.cfg.Map&MapROM == 0 {
+		return
+	}
+	mem := s.files[card.BAR0].mem[romBase:][:s.romSize()]
+	for i := copy(mem, s.cfg.ROM); i < len(mem); i++ {
+		mem[i] = 0xff // as on a bus that nobody answers
+	}
+}
+
+func (s *Set) romSize() uint64 { return (uint64(len(s.cfg.ROM)) + pageSize - 1) &^ (pageSize - 1) }
+
+func (s *Set) closeFiles() error {
+	var errs []error
+	for i, m := range s.files {
+		if m != nil {
+			errs = append(errs, m.close())
+			s.files[i] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Regions lists what the client may map.
+func (s *Set) Regions() (list []Region) {
+	add := func(bar int, areas ...Area) {
+		list = append(list, Region{BAR: bar, File: s.files[bar].file, Areas: areas})
+	}
+	var zero []Area
+	if s.cfg.Map&MapROM != 0 && s.romSize() > 0 {
+		zero = append(zero, Area{romBase, s.romSize()})
+	}
+	if s.cfg.Map&MapPRAMIN != 0 {
+		zero = append(zero, Area{praminBase, praminSize})
+	}
+	if len(zero) > 0 {
+		add(card.BAR0, zero...)
+	}
+	if s.cfg.Map&MapBAR1 != 0 && s.cfg.Poll < s.cfg.BAR1 {
+		add(card.BAR1, Area{s.cfg.Poll, s.cfg.BAR1 - s.cfg.Poll})
+	}
+	if s.cfg.Map&MapBAR3 != 0 {
+		add(card.BAR3, Area{0, s.cfg.BAR3})
+	}
+	return list
+}
+
+// Close gives all pages back to the card and ends the windows. A client that still has their files
+// sees zeros. If the card does not take some pages back, that client can still reach them: Close
+// returns an error and must be called again.
+func (s *Set) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.empty(); n > 0 {
+		return fmt.Errorf("%d pages of VRAM are still where the last client had them mapped: %w", n, s.refused)
+	}
+	return s.closeFiles()
+}
+
+// Reset makes all windows show nothing.
+func (s *Set) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.empty()
+}
+
+// Block acts on a change of a BAR's block register: the BAR shows an address space or, if not on,
+// nothing.
+func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.bars[k]
+	if b == nil {
+		return
+	}
+	if !on {
+		s.stats.Physical.Add(k, 1)
+	}
+	s.flushAliases()
+	b.bind(on, space)
+	s.scan(b)
+	s.update(s.cfg.Moves)
+}
+
+// Invalidate acts on an invalidate of the directory at dir, or of all.
+func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flushAliases()
+	for _, b := range s.bars {
+		if b != nil && b.on && (all || b.space.Target == t && b.space.Dir == dir) {
+			s.scan(b)
+		}
+	}
+	s.update(s.cfg.Moves)
+}
+
+func (s *Set) scan(b *scanner) {
+	b.scan(s.owner, s.stats, func(page uint32, e entry) {
+		if at, mapped := s.slotOf(b.kind, page); mapped {
+			s.show(at, e)
+		}
+	})
+}
+
+// Window acts on a write of NV_PBUS_BAR0_WINDOW: PRAMIN shows the memory at addr. A guest does not
+// wait for that, so all of it is done at once: it is no more than PRAMIN has, twice.
+func (s *Set) Window(t shadowpt.Target, addr uint64) {
+	if s.cfg.Map&MapPRAMIN == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	const n = praminSize / pageSize
+	if t != shadowpt.VRAM {
+		s.stats.System.Add(PRAMIN, n)
+	}
+	for i := range uint64(n) {
+		e := nothing
+		if page := addr>>pageShift + i; t == shadowpt.VRAM && page < s.cfg.VRAM>>pageShift {
+			e = shows(uint32(page))
+		}
+		s.show(s.base[PRAMIN]+slot(i), e)
+	}
+	if len(s.queue) > s.cfg.Moves {
+		slices.SortStableFunc(s.queue, s.praminFirst)
+	}
+	s.update(max(s.cfg.Moves, 2*n))
+}
+
+func (s *Set) update(n int) {
+	s.place(n)
+	s.stats.Deferred.Add(uint64(len(s.queue)))
+}
+
+// MemoryBarrier is called before what orders memory: accesses of registers whose rows say so,
+// interrupts, and before the card hears of a doorbell. It makes all slots that show a page equal.
+func (s *Set) MemoryBarrier() {
+	if s.stats.Aliases.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Barriers.Add(1)
+	s.flushAliases()
+}
+
+// Pending tells whether pages are still to be moved: the last invalidates, or changes of block
+// registers, were of more than one register access may move.
+func (s *Set) Pending() bool { return s.pending.Load() }
+
+// Access is called before any access of a register. It moves pages that are pending, and flushes
+// aliases that were not flushed for a while.
+func (s *Set) Access() {
+	stale := s.stats.Aliases.Load() != 0 && time.Since(s.began)-time.Duration(s.flushed.Load()) > staleAfter
+	if !stale && !s.pending.Load() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.place(s.cfg.Moves)
+	if stale {
+		s.flushAliases()
+	}
+}
+
+// PollArea acts on a change of where the doorbells are in BAR1: n bytes from off on. Those in a
+// mapped window are not heard. That is counted.
+func (s *Set) PollArea(off, n uint64) {
+	if off != 0 && s.cfg.Map&MapBAR1 != 0 && off < s.cfg.BAR1 && off+n > s.cfg.Poll {
+		s.stats.PollArea.Add(BAR1, 1)
+	}
+}

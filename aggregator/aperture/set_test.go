@@ -1,0 +1,211 @@
+package aperture
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/aperture/aperturetest"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// fakeCard is an owner whose memory has no tables.
+type fakeCard struct {
+	*aperturetest.Memory
+	refuse bool // to move pages
+}
+
+func (c *fakeCard) ReadTable(shadowpt.Target, uint64, []byte) bool { return false }
+func (c *fakeCard) SameTable(shadowpt.Target, uint64, []byte) bool { return false }
+func (c *fakeCard) Quiesce(do func())                              { do() }
+func (c *fakeCard) Direct(uint64, bool)                            {}
+
+func (c *fakeCard) Relocate(r card.Relocation) (uint64, error) {
+	if c.refuse {
+		return 0, fmt.Errorf("refused")
+	}
+	return c.Memory.Relocate(r)
+}
+
+const (
+	testPages  = 64 // of VRAM
+	testWindow = 32 // pages of BAR1, and of BAR3
+	testPoll   = 4  // pages of BAR1 that have the doorbells
+)
+
+// newTestSet makes windows into memory whose pages each begin with their number plus one.
+func newTestSet(t require.TestingT, l Limits) (*Set, *fakeCard) {
+	c := &fakeCard{Memory: aperturetest.New(testPages << pageShift)}
+	for n := range uint64(testPages) {
+		c.Write(n<<pageShift, le.AppendUint32(nil, uint32(n)+1))
+	}
+	s, err := New(Config{
+		Map: MapBAR1 | MapBAR3 | MapPRAMIN, BAR0: 16 << 20, BAR1: testWindow << pageShift, BAR3: testWindow << pageShift,
+		VRAM: testPages << pageShift, Poll: testPoll << pageShift, Limits: l,
+	}, c, new(Stats))
+	require.NoError(t, err)
+	return s, c
+}
+
+// TestMoveKeepsStores: a page moves from one slot to another while a processor stores through each
+// slot that shows it on, at each step of the move. No store is lost.
+func TestMoveKeepsStores(t *testing.T) {
+	for upgrade := range 2 {
+		for at := range 8 {
+			t.Run(fmt.Sprint(upgrade, " ", at), func(t *testing.T) {
+				s, c := newTestSet(t, Limits{})
+				defer func() { require.NoError(t, s.Close()) }()
+				bar3, bar1 := s.base[BAR3], s.base[BAR1]+testPoll
+				on := []slot{bar1, bar1 + 7, s.base[PRAMIN] + 3}
+				for _, at := range on {
+					s.show(at, shows(5))
+				}
+				if upgrade == 0 { // the home goes
+					s.show(bar3, shows(5))
+					on = append(on, bar3+9)
+					s.show(bar3+9, shows(5))
+				}
+				s.update(100)
+				steps := 0
+				s.step = func() {
+					if steps++; steps != at {
+						return
+					}
+					for i, to := range on {
+						binary.LittleEndian.PutUint32(s.bytes(to)[64+4*i:], uint32(100+i))
+					}
+				}
+				if upgrade == 0 {
+					s.show(s.pages[5].home, nothing)
+				} else {
+					s.show(bar3, shows(5))
+				}
+				s.update(100)
+				if at == 0 {
+					require.Greater(t, steps, 2)
+				}
+				s.MemoryBarrier()
+				got := make([]byte, pageSize)
+				c.Read(5<<pageShift, got)
+				for i, slot := range on {
+					if at > 0 && at <= steps {
+						require.EqualValues(t, 100+i, binary.LittleEndian.Uint32(got[64+4*i:]), "stored to slot %d", i)
+					}
+					require.Equal(t, got, s.bytes(slot), "slot %d", i)
+				}
+			})
+		}
+	}
+}
+
+// TestLimitsHold: whatever slots show, whatever the limits, and also while the card refuses to move
+// pages: runs and aliases stay within their limits, each slot is a home, an alias, or cleared, no
+// slot has a page that it does not show once all is placed, and no page loses a byte.
+func TestLimitsHold(t *testing.T) {
+	refused := 0
+	rapid.Check(t, func(t *rapid.T) {
+		l := Limits{
+			Runs: rapid.IntRange(1, 9).Draw(t, "runs"), Moves: rapid.IntRange(1, 40).Draw(t, "moves"),
+			Aliases: rapid.SampledFrom([]int{1, 3, 8, 64}).Draw(t, "aliases"),
+		}
+		s, c := newTestSet(t, l)
+		want := make([]uint32, testPages)
+		for n := range want {
+			want[n] = uint32(n) + 1
+		}
+		for range rapid.IntRange(1, 30).Draw(t, "changes") {
+			c.refuse = rapid.IntRange(0, 9).Draw(t, "refuse") == 0
+			at := rapid.IntRange(testPoll, len(s.slots)-1).Draw(t, "slot")
+			step := rapid.IntRange(1, 3).Draw(t, "step")
+			first := rapid.IntRange(-20, testPages-1).Draw(t, "page")
+			n := rapid.SampledFrom([]int{1, 1, 8, 32}).Draw(t, "slots")
+			for i := 0; i < n && at+i < len(s.slots); i += step {
+				if k, n := s.kind(slot(at + i)); k == BAR1 && n < testPoll {
+					continue
+				}
+				e := nothing
+				if first >= 0 {
+					e = shows(uint32(first+i) % testPages)
+				}
+				s.show(slot(at+i), e)
+			}
+			moved := s.stats.PagesMoved.Load()
+			s.update(l.Moves)
+			if s.stats.RunsRefused.Load() == 0 {
+				require.LessOrEqual(t, s.stats.PagesMoved.Load()-moved, uint64(2*l.Moves))
+			}
+			checkLimits(t, s)
+			if rapid.Bool().Draw(t, "drain") {
+				c.refuse = false
+				for tries := 0; s.Pending(); tries++ {
+					require.Less(t, tries, 1000)
+					s.Access()
+					checkLimits(t, s)
+				}
+			}
+			refused += int(s.stats.RunsRefused.Load())
+			for range rapid.IntRange(0, 4).Draw(t, "stores") {
+				i := rand.IntN(len(s.slots))
+				if e := s.slots[i].shows; e != nothing && (s.slots[i].resident != nil || s.slots[i].alias != nil) && s.home(uint32(e-1)) != inCard {
+					if r := s.slots[i].resident; r != nil && shows(r.n) != e {
+						continue // not there yet
+					}
+					want[e-1] = rand.Uint32()
+					set(s.bytes(slot(i)), 0, want[e-1])
+					s.MemoryBarrier()
+				}
+			}
+			for n, v := range want {
+				var b [4]byte
+				c.Read(uint64(n)<<pageShift, b[:])
+				require.Equal(t, v, le.Uint32(b[:]), "page %d", n)
+			}
+		}
+		c.refuse = true
+		if s.stats.Resident[BAR3].Load()+s.stats.Resident[BAR1].Load()+s.stats.Resident[PRAMIN].Load() > 0 {
+			require.ErrorContains(t, s.Close(), "still where the last client had them mapped")
+		}
+		c.refuse = false
+		require.NoError(t, s.Close())
+		for n, v := range want {
+			require.Equal(t, v, le.Uint32(c.Bytes[n<<pageShift:]), "page %d", n)
+		}
+	})
+	require.NotZero(t, refused)
+}
+
+// checkLimits checks what is true after each register access.
+func checkLimits(t require.TestingT, s *Set) {
+	runs, aliases := int64(0), 0
+	for n := range uint32(testPages) {
+		runs += s.starts(n)
+	}
+	require.Equal(t, runs, s.stats.Runs.Load())
+	require.LessOrEqual(t, runs, int64(s.cfg.Runs))
+	zero := make([]byte, pageSize)
+	for i := range s.slots {
+		st, at := &s.slots[i], slot(i)
+		switch {
+		case st.alias != nil:
+			aliases++
+			require.Nil(t, st.resident)
+			require.Equal(t, st.shows, shows(st.alias.page.n))
+			require.NotEqual(t, inCard, st.alias.page.home)
+			require.Equal(t, st.alias.mem, s.bytes(st.alias.page.home))
+		case st.resident != nil:
+			require.Equal(t, at, st.resident.home)
+			if !s.Pending() && s.stats.MovesRefused.Load() == 0 {
+				require.Equal(t, st.shows, shows(st.resident.n))
+			}
+		default:
+			require.Equal(t, zero, s.bytes(at), "slot %d", i)
+		}
+	}
+	require.EqualValues(t, aliases, s.stats.Aliases.Load())
+	require.LessOrEqual(t, aliases, s.cfg.Aliases)
+}

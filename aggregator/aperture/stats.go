@@ -1,0 +1,119 @@
+package aperture
+
+import "sync/atomic"
+
+// Stats counts what a Set did. Every counter may be read at any time.
+type Stats struct {
+	Scans          atomic.Uint64 // of a window's tables
+	EntriesScanned atomic.Uint64 // entries compared
+	EntriesChanged atomic.Uint64 // and found to be different
+	Moves          atomic.Uint64 // of pieces that lie together
+	PagesMoved     atomic.Uint64
+	Deferred       atomic.Uint64 // pages that were left to later register accesses
+	MoveTime       atomic.Uint64 // ns, including the wait for the engines
+	Barriers       atomic.Uint64 // flushes of all aliases because memory is ordered
+	BytesMerged    atomic.Uint64
+
+	// As of now.
+	Resident [Kinds]atomic.Int64 // pages whose bytes are in each window
+	Runs     atomic.Int64        // pieces in which they lie
+	MostRuns atomic.Int64        // that there may be
+	Aliases  atomic.Int64
+
+	// What is not exact, by its reason, and by the window in which it is not.
+	System         ByWindow // slots that were to show system memory
+	Supervisor     ByWindow // or a page for the supervisor alone
+	ReadOnly       ByWindow // slots that show a read-only page, and can be written
+	Outside        ByWindow // slots that were to show memory that is not there
+	Physical       ByWindow // times that a BAR was to show VRAM without tables
+	AliasesRefused ByWindow // slots beyond the limit
+	RunsRefused    ByWindow // pages that were to lie in more runs than the limit
+	MovesRefused   ByWindow // pages that the card did not move: to this window, or out of it
+	PollArea       ByWindow // times that the poll area was put into a mapped window
+	TooFast        ByWindow // words of aliases that changed too fast to be merged
+}
+
+// ByWindow is a counter with a part for each window.
+type ByWindow [Kinds]atomic.Uint64
+
+// Add counts in a window.
+func (b *ByWindow) Add(k Kind, n uint64) { b[k].Add(n) }
+
+// Load is the sum of all windows.
+func (b *ByWindow) Load() (n uint64) {
+	for k := range b {
+		n += b[k].Load()
+	}
+	return n
+}
+
+// A Count is one counter by its name.
+type Count struct {
+	Name string
+	N    uint64
+	// In is how many of them are in each window; empty if the counter has no such parts.
+	In []uint64
+	// Why says what is not exact and for what reason, and Then what that means for the guest;
+	// empty if everything that the counter counts is exact.
+	Why, Then string
+	// Usual says that each client makes it rise when it comes: neither the log nor a report
+	// names it.
+	Usual bool
+}
+
+// What it means for the guest that something is not exact.
+const (
+	thenBegin    = "the guest reads zeros there, and its stores are lost, until its driver has made tables; each client begins so, and stock drivers store nothing there: for one that does, leave the window out of bar-map"
+	thenZeros    = "the guest reads zeros there, and its stores are lost; a trapped access is exact, and slower: leave the window out of bar-map if the guest needs such pages"
+	thenFull     = "such a page may read as zeros, and lose what the guest stores there; a trapped access is exact, and slower: leave the window out of bar-map"
+	thenWritable = "what the guest stores there changes the page; a trapped store faults: leave the window out of bar-map if the guest needs that"
+	thenUnheard  = "a doorbell there is not heard: leave bar1 out of bar-map"
+	thenFast     = "the guest may see old bytes there, and what it stores there meanwhile may be lost"
+)
+
+// Counts returns every counter.
+func (s *Stats) Counts() []Count {
+	return []Count{
+		{Name: "map_scans", N: s.Scans.Load()},
+		{Name: "map_entries_scanned", N: s.EntriesScanned.Load()},
+		{Name: "map_entries_changed", N: s.EntriesChanged.Load()},
+		{Name: "map_moves", N: s.Moves.Load()},
+		{Name: "map_pages_moved", N: s.PagesMoved.Load()},
+		{Name: "map_pages_deferred", N: s.Deferred.Load()},
+		{Name: "map_move_ns", N: s.MoveTime.Load()},
+		{Name: "map_barriers", N: s.Barriers.Load()},
+		{Name: "map_bytes_merged", N: s.BytesMerged.Load()},
+		{Name: "map_pages_bar3", N: uint64(s.Resident[BAR3].Load())},
+		{Name: "map_pages_bar1", N: uint64(s.Resident[BAR1].Load())},
+		{Name: "map_pages_pramin", N: uint64(s.Resident[PRAMIN].Load())},
+		{Name: "map_runs", N: uint64(s.Runs.Load())},
+		{Name: "map_runs_limit", N: uint64(s.MostRuns.Load())},
+		{Name: "map_aliases", N: uint64(s.Aliases.Load())},
+		inexact("map_inexact_system_memory", &s.System, "pages of it show system memory, which cannot be mapped", thenZeros),
+		inexact("map_inexact_supervisor", &s.Supervisor, "pages of it show memory for the supervisor alone, which cannot be mapped", thenZeros),
+		inexact("map_inexact_read_only", &s.ReadOnly, "pages of it show read-only memory, which is mapped writable", thenWritable),
+		inexact("map_inexact_outside", &s.Outside, "pages of it show memory that the guest does not have", thenZeros),
+		usual(inexact("map_inexact_physical", &s.Physical, "a BAR shows VRAM without tables, which is not mapped", thenBegin)),
+		inexact("map_inexact_aliases", &s.AliasesRefused, "more pages show memory that another page shows than are kept equal (limits.map-aliases)", thenFull),
+		inexact("map_inexact_runs", &s.RunsRefused, "its pages would lie in more pieces than the guest may have (limits.map-runs)", thenFull),
+		inexact("map_inexact_not_moved", &s.MovesRefused, "the card did not move pages", thenFull),
+		inexact("map_inexact_poll_area", &s.PollArea, "the poll area is in a mapped window, where doorbells do not trap", thenUnheard),
+		inexact("map_inexact_too_fast", &s.TooFast, "memory that several pages show changes too fast to be kept equal", thenFast),
+	}
+}
+
+// inexact is a counter of what is not exact, by window.
+func inexact(name string, b *ByWindow, why, then string) Count {
+	c := Count{Name: name, In: make([]uint64, Kinds), Why: why, Then: then}
+	for k := range b {
+		c.In[k] = b[k].Load()
+		c.N += c.In[k]
+	}
+	return c
+}
+
+// usual marks a counter that each client makes rise.
+func usual(c Count) Count {
+	c.Usual = true
+	return c
+}
