@@ -279,14 +279,14 @@ func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 		if s.Nodes[n].Kind != Inner {
 			continue
 		}
-		least := never
+		least, some := int64(0), false
 		for c := s.Nodes[n].First; c != none; c = s.Nodes[c].Next {
-			if counts(c) {
-				least = min(least, time.Duration(s.Nodes[c].Lanes[e].Tag))
+			if tag := s.Nodes[c].Lanes[e].Tag; counts(c) && (!some || tag < least) {
+				least, some = tag, true
 			}
 		}
-		if l := &s.Nodes[n].Lanes[e]; least != never {
-			l.Level = max(l.Level, int64(least))
+		if l := &s.Nodes[n].Lanes[e]; some {
+			l.Level = max(l.Level, least)
 		}
 	}
 	for n := range s.Nodes {

@@ -251,22 +251,20 @@ func TestDeafCard(t *testing.T) {
 // while that one is gated, does not stop anybody.
 func TestSemaphoreBetweenGroups(t *testing.T) {
 	for _, p := range append([]sched.Policy{sched.None, sched.FIFO}, fair...) {
-		{
-			c := config(p)
-			c.Watchdog.Limit = 0 // it must not need the watchdog
-			r, err := model.NewRig(c, guests(
-				model.Node{Name: "g", Nodes: []model.Node{process("waits", busy(ms)), process("signals", busy(ms))}},
-				process("other", busy(ms))), 1)
-			require.NoError(t, err)
-			r.Chain(r.Clients[0], r.Clients[1]) // each request of the first waits for one of the second
-			require.NoError(t, r.Run(20*s))
-			t.Logf("%v: %d, %d, %d; %d samples spoilt", p, r.Clients[0].Stats.Done, r.Clients[1].Stats.Done, r.Clients[2].Stats.Done, r.Sched.Counted().Spoilt)
-			require.Greater(t, r.Clients[0].Stats.Done, 1000, "%v: deadlock", p)
-			require.Greater(t, r.Clients[2].Stats.Done, 5000, "%v", p)
-			if p == sched.DFQ {
-				require.NotZero(t, r.Sched.Counted().Spoilt, "no sample met the wait, so this proves nothing")
-			}
-			checkLedger(t, r)
+		c := config(p)
+		c.Watchdog.Limit = 0 // it must not need the watchdog
+		r, err := model.NewRig(c, guests(
+			model.Node{Name: "g", Nodes: []model.Node{process("waits", busy(ms)), process("signals", busy(ms))}},
+			process("other", busy(ms))), 1)
+		require.NoError(t, err)
+		r.Chain(r.Clients[0], r.Clients[1]) // each request of the first waits for one of the second
+		require.NoError(t, r.Run(20*s))
+		t.Logf("%v: %d, %d, %d; %d samples spoilt", p, r.Clients[0].Stats.Done, r.Clients[1].Stats.Done, r.Clients[2].Stats.Done, r.Sched.Counted().Spoilt)
+		require.Greater(t, r.Clients[0].Stats.Done, 1000, "%v: deadlock", p)
+		require.Greater(t, r.Clients[2].Stats.Done, 5000, "%v", p)
+		if p == sched.DFQ {
+			require.NotZero(t, r.Sched.Counted().Spoilt, "no sample met the wait, so this proves nothing")
 		}
+		checkLedger(t, r)
 	}
 }

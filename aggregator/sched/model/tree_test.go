@@ -66,17 +66,15 @@ func TestShareLaw(t *testing.T) {
 // TestCaps: a node gets no more than its cap, even alone; the rest is others'.
 func TestCaps(t *testing.T) {
 	for _, p := range append(fair[:len(fair):len(fair)], sched.None, sched.FIFO) {
-		{
-			c := config(p)
-			capped := model.Node{Name: "capped", Cap: 200, Nodes: []model.Node{{Name: "p", Count: 2, Load: busy(ms)}}}
-			r := run(t, c, guests(capped), 10*s)
-			require.InDelta(t, 0.2, r.Efficiency(), 0.01, "%v alone", p)
-			r = run(t, c, guests(capped, process("a", busy(ms)), process("b", busy(2*ms))), 20*s)
-			require.LessOrEqual(t, percent(r, 0)+percent(r, 1), 21.0, "%v", p)
-			require.GreaterOrEqual(t, r.Efficiency(), 0.99, "%v", p)
-			if p != sched.None && p != sched.FIFO {
-				require.InDelta(t, percent(r, 2), percent(r, 3), 2, "%v: what the cap leaves is shared", p)
-			}
+		c := config(p)
+		capped := model.Node{Name: "capped", Cap: 200, Nodes: []model.Node{{Name: "p", Count: 2, Load: busy(ms)}}}
+		r := run(t, c, guests(capped), 10*s)
+		require.InDelta(t, 0.2, r.Efficiency(), 0.01, "%v alone", p)
+		r = run(t, c, guests(capped, process("a", busy(ms)), process("b", busy(2*ms))), 20*s)
+		require.LessOrEqual(t, percent(r, 0)+percent(r, 1), 21.0, "%v", p)
+		require.GreaterOrEqual(t, r.Efficiency(), 0.99, "%v", p)
+		if p != sched.None && p != sched.FIFO {
+			require.InDelta(t, percent(r, 2), percent(r, 3), 2, "%v: what the cap leaves is shared", p)
 		}
 	}
 }
