@@ -49,8 +49,11 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 bench: ## measure what serving a GPU costs, with every set-up by turns
 	$(GO) run ./cmd/umbra bench
 
+reference: ## write the generated pages of docs/reference and docs/man
+	$(GO) test ./cmd/umbra -run 'Reference|ManPages' -update
+
 clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin
 	$(GO) clean -testcache
 
-.PHONY: help build demo demo-pass-through test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench clean
+.PHONY: help build demo demo-pass-through test test-release test-unit test-vm libvfio-user build-libvfio-user test-libvfio-user lint fuzz bench reference clean

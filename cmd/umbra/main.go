@@ -66,28 +66,8 @@ func main() {
 // doMain runs one command line until it is done or ctx ends, and returns the
 // exit code.
 func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	var cli commands
 	exited := false
-	parser, err := kong.New(&cli,
-		kong.Name("umbra"),
-		kong.Description("GPUs for virtual machines with unmodified drivers, over vfio-user."),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(int) { exited = true }), // after --help
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(output{stdout, stderr}),
-		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
-		kong.ValueFormatter(withDefault),
-		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[config.Size](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[config.Percent](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[config.Counts](), kong.MapperFunc(valueFlag)),
-		kong.TypeMapper(reflect.TypeFor[aperture.Map](), kong.MapperFunc(valueFlag)),
-		kong.KindMapper(reflect.Int, kong.MapperFunc(valueFlag)),
-		kong.KindMapper(reflect.Uint64, kong.MapperFunc(numberFlag)),
-	)
-	if err != nil {
-		panic(err) // the command tree itself is wrong
-	}
+	parser := newParser(ctx, stdout, stderr, func(int) { exited = true }) // after --help
 	if len(args) > 0 && args[0] == "help" {
 		args = append(slices.Clone(args[1:]), "--help")
 	}
@@ -131,6 +111,27 @@ func doMain(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// newParser makes the parser of command lines.
+func newParser(ctx context.Context, stdout, stderr io.Writer, exit func(int)) *kong.Kong {
+	return kong.Must(new(commands),
+		kong.Name("umbra"),
+		kong.Description("GPUs for virtual machines with unmodified drivers, over vfio-user."),
+		kong.Writers(stdout, stderr),
+		kong.Exit(exit),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(output{stdout, stderr}),
+		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
+		kong.ValueFormatter(withDefault),
+		kong.TypeMapper(reflect.TypeFor[time.Duration](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[config.Size](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[config.Percent](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[config.Counts](), kong.MapperFunc(valueFlag)),
+		kong.TypeMapper(reflect.TypeFor[aperture.Map](), kong.MapperFunc(valueFlag)),
+		kong.KindMapper(reflect.Int, kong.MapperFunc(valueFlag)),
+		kong.KindMapper(reflect.Uint64, kong.MapperFunc(numberFlag)),
+	)
 }
 
 // names lists the subcommands of a command.

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
@@ -40,13 +45,158 @@ counts of a running server.
 		}
 		fmt.Fprintf(&b, "| %06x | %s | %d | %s | %s | %s |\n", r.Offset, r.Register, r.Instances, r.Access, r.Policy, strings.ReplaceAll(effect, "|", `\|`))
 	}
-	const page = "../../docs/reference/registers.md"
+	generated(t, "reference/registers.md", b.String())
+}
+
+// generated holds a page of docs against what it is generated from, or writes it.
+func generated(t *testing.T, name, text string) {
+	t.Helper()
+	page := filepath.Join("../../docs", name)
 	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(b.String()), 0o644))
+		require.NoError(t, os.MkdirAll(filepath.Dir(page), 0o755))
+		require.NoError(t, os.WriteFile(page, []byte(text), 0o644))
 	}
 	have, err := os.ReadFile(page)
 	require.NoError(t, err)
-	require.Equal(t, b.String(), string(have), "go test ./cmd/umbra -run TestRegisterReference -update writes it")
+	require.Equal(t, text, string(have), "make reference writes it")
+}
+
+// commandsOf lists the commands below one, in order, with itself.
+func commandsOf(n *kong.Node) (out []*kong.Node) {
+	if !n.Hidden {
+		out = append(out, n)
+	}
+	for _, c := range n.Children {
+		out = append(out, commandsOf(c)...)
+	}
+	return out
+}
+
+// modelOf is the tree of commands.
+func modelOf(t *testing.T) *kong.Node {
+	return newParser(t.Context(), io.Discard, io.Discard, func(int) {}).Model.Node
+}
+
+// summary is a command line of the command.
+func summary(n *kong.Node) string { return "umbra " + strings.TrimSpace(n.Summary()) }
+
+// flagText is a flag as it is written, and its help.
+func flagText(f *kong.Flag) (text, help string) {
+	text = "--" + f.Name
+	switch {
+	case f.Tag.Negatable != "":
+		text = "--[no-]" + f.Name
+	case !f.IsBool():
+		text += " " + strings.TrimSuffix(f.FormatPlaceHolder(), ",...")
+	}
+	if f.Short != 0 {
+		text = "-" + string(f.Short) + ", " + text
+	}
+	return text, withDefault(f.Value)
+}
+
+// ownFlags are the visible flags of a command, without --help.
+func ownFlags(n *kong.Node) (out []*kong.Flag) {
+	for _, f := range n.Flags {
+		if !f.Hidden && f.Name != "help" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+var cell = strings.NewReplacer("|", `\|`, "\n", " ")
+
+// TestFlagReference: docs/reference/flags.md is generated from the commands.
+func TestFlagReference(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("# Commands and flags\n\nEvery command of umbra with its flags. Generated; `umbra COMMAND --help` prints the same.\n")
+	for _, n := range commandsOf(modelOf(t)) {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n", summary(n), n.Help)
+		if len(ownFlags(n))+len(n.Positional) == 0 {
+			continue
+		}
+		b.WriteString("\n| flag | meaning |\n|---|---|\n")
+		for _, p := range n.Positional {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", p.Summary(), cell.Replace(p.Help))
+		}
+		for _, f := range ownFlags(n) {
+			text, help := flagText(f)
+			fmt.Fprintf(&b, "| `%s` | %s |\n", cell.Replace(text), cell.Replace(help))
+		}
+	}
+	generated(t, "reference/flags.md", b.String())
+}
+
+// TestConfigurationReference: docs/reference/configuration.md is generated from the tags of
+// package config.
+func TestConfigurationReference(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`# Configuration file
+
+The keys of the YAML file that umbra serve reads with --config. Generated. A flag overrides the file. Sizes and
+times have units: 512MiB, 30ms. A list is written with commas, in braces also with brackets: [bar1, rom].
+`)
+	table := func(title, intro string, of any, flags bool) {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| key | flag | default | accepted | live | meaning |\n|---|---|---|---|---|---|\n", title, intro)
+		for _, o := range config.Reference(of) {
+			flag, live := "", ""
+			if flags {
+				flag = "`--" + o.Flag + "`"
+			}
+			if o.Live {
+				live = "yes"
+			}
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", o.Key, flag, o.Default, cmp.Or(o.Accepts, o.Type), live, cell.Replace(o.Help))
+		}
+	}
+	table("The server and the card", "Live keys can be changed by umbra sched set, there without \"scheduler.\".", new(config.Config), true)
+	table("A virtual GPU", "Each element of gpus has these keys, and so have --gpu KEY=VALUE,... and umbra gpu add. An element of profiles has them without\nsocket and profile. A key that a GPU does not have comes from its profile, else from card and shadow, else from its default. Live\nkeys can be changed by umbra gpu set.", new(config.GPU), false)
+	generated(t, "reference/configuration.md", b.String())
+}
+
+// TestManPages: docs/man has a page for each command of the top level, generated.
+func TestManPages(t *testing.T) {
+	roff := strings.NewReplacer("\\", `\e`, "-", `\-`, "\n.", "\n\\&.")
+	root := modelOf(t)
+	for _, top := range append([]*kong.Node{root}, root.Children...) {
+		if top.Hidden {
+			continue
+		}
+		name := strings.ReplaceAll(top.FullPath(), " ", "-")
+		var b strings.Builder
+		fmt.Fprintf(&b, ".TH %s 1\n.SH NAME\n%s \\- %s\n", strings.ToUpper(name), roff.Replace(name), roff.Replace(strings.TrimSuffix(top.Help, ".")))
+		list := commandsOf(top)
+		if top == root {
+			list = list[:1]
+		}
+		b.WriteString(".SH SYNOPSIS\n")
+		for _, n := range list {
+			fmt.Fprintf(&b, ".B %s\n.br\n", roff.Replace(summary(n)))
+		}
+		for _, n := range list {
+			fmt.Fprintf(&b, ".SH %s\n%s\n", roff.Replace(strings.ToUpper(n.FullPath())), roff.Replace(n.Help))
+			if n.Detail != "" {
+				fmt.Fprintf(&b, ".PP\n%s\n", roff.Replace(n.Detail))
+			}
+			for _, p := range n.Positional {
+				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(p.Summary()), roff.Replace(p.Help))
+			}
+			for _, f := range ownFlags(n) {
+				text, help := flagText(f)
+				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(text), roff.Replace(help))
+			}
+		}
+		if top == root {
+			b.WriteString(".SH COMMANDS\n")
+			for _, c := range root.Children {
+				if !c.Hidden {
+					fmt.Fprintf(&b, ".TP\n.BR umbra\\-%s (1)\n%s\n", roff.Replace(c.Name), roff.Replace(c.Help))
+				}
+			}
+		}
+		generated(t, "man/"+name+".1", b.String())
+	}
 }
 
 // TestCountersAreDocumented: docs/counters.md has a row for every counter of a guest.
