@@ -17,6 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 // bellCard holds each GP_PUT that the card gets, with a bell or when it is bound, against whose
@@ -130,7 +131,7 @@ const flips = 100_000
 func TestNoBellIsLostNorEarly(t *testing.T) {
 	const few = 24
 	flips := flips / 10 // of each
-	if raceDetector {
+	if scale.Race {
 		flips /= 5 // each takes as much longer
 	}
 	for _, aliases := range []int{0, aliasPages, few, 4 * few} {

@@ -2,7 +2,6 @@ package aggregator
 
 import (
 	"encoding/binary"
-	"flag"
 	"fmt"
 	"math"
 	"math/big"
@@ -23,11 +22,6 @@ import (
 // the work that the card gets sees the guest's tables as a full rebuild would make
 // them.
 func TestPoliciesEqualFullRebuilds(t *testing.T) {
-	if f := flag.Lookup("rapid.checks"); raceDetector && f.Value.String() == f.DefValue {
-		// What runs side by side is seen in a few; that tables are right, in the others.
-		require.NoError(t, f.Value.Set("15"))
-		t.Cleanup(func() { require.NoError(t, f.Value.Set(f.DefValue)) })
-	}
 	for _, policy := range shadowpt.Policies() {
 		t.Run(fmt.Sprint(policy.Sync, policy.Scan), func(t *testing.T) {
 			draws, bells, compared := 0, 0, 0

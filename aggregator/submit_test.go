@@ -11,6 +11,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 func TestRunlistsAreMerged(t *testing.T) {
@@ -124,7 +125,7 @@ func TestBellWhileItsChannelIsBound(t *testing.T) {
 
 // What a driver does most costs no allocation.
 func TestNoAllocations(t *testing.T) {
-	if raceDetector {
+	if scale.Race {
 		t.Skip("pools forget on purpose under the race detector")
 	}
 	a, f := newAgg(t, Options{})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/firmware"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 // fix makes the bytes of an image add up to 0 again.
@@ -322,7 +323,7 @@ func TestEveryTruncation(t *testing.T) {
 func TestEveryByteMutated(t *testing.T) {
 	b := gf100(t)
 	end := 0x31b // the last structure ends here
-	for at := 0; at < end; at += every {
+	for at := 0; at < end; at += scale.Of(11, 1) {
 		for _, x := range []byte{0x00, 0xff, b[at] + 1, b[at] ^ 0x80} {
 			old := b[at]
 			b[at] = x

@@ -1,7 +1,6 @@
 package shadowpt_test
 
 import (
-	"flag"
 	"math"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 // reporter is a test of any kind.
@@ -41,7 +41,7 @@ func TestOmissionsAreMissed(t *testing.T) {
 			if p.run(100) != "" {
 				missed++
 			}
-			if oneIsEnough && missed > 0 {
+			if !scale.Release() && missed > 0 {
 				break
 			}
 		}
@@ -50,17 +50,13 @@ func TestOmissionsAreMissed(t *testing.T) {
 	}
 }
 
-// manyTables is how many random tables TestManyTables compares. Releases are tried
-// with a million, which takes ten minutes.
-var manyTables = flag.Int("tables", someTables, "how many random tables TestManyTables compares")
-
 // TestManyTables runs programs until so many of the card's tables have been held
 // against those that a full rebuild makes, and against the rule that no entry is
 // outside the guest's memory.
 func TestManyTables(t *testing.T) {
 	compared, inside, flushes := 0, 0, 0
 	seed := uint64(0)
-	for ; compared < *manyTables; seed++ {
+	for ; compared < scale.Of(1000, 1_000_000); seed++ {
 		p := newProgram(t, 1000+seed)
 		p.audit = true
 		require.Empty(t, p.run(150), "program %d", 1000+seed)

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
@@ -13,7 +14,7 @@ import (
 
 // TestNoAllocations counts the whole process: client's system calls, server's thread, device.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if scale.Race {
 		t.Skip("the race detector allocates")
 	}
 	fd, _ := negotiated(t, vfiouser.Options{})
@@ -58,7 +59,7 @@ func TestNoAllocations(t *testing.T) {
 }
 
 func TestNoAllocationsInHost(t *testing.T) {
-	if raceEnabled {
+	if scale.Race {
 		t.Skip("the race detector allocates")
 	}
 	r := newRig(t, newDevice(t), vfiouser.Options{})

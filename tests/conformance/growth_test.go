@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
@@ -43,15 +44,12 @@ func measure(t *testing.T) footprint {
 }
 
 // rounds is how many clients come and go.
-const rounds = 10_000
+var rounds = scale.Of(500, 10_000)
 
-// TestGrowth: 10,000 clients that negotiate, map memory with a descriptor, attach
+// TestGrowth: many clients that negotiate, map memory with a descriptor, attach
 // an eventfd, leave in the middle of a message or at once, and leave nothing
 // behind in the server.
 func TestGrowth(t *testing.T) {
-	if testing.Short() {
-		t.Skip("10,000 clients, for -short is given")
-	}
 	eachTransport(t, func(t *testing.T, by maker) {
 		dev, err := newEverything()
 		require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
@@ -281,7 +282,7 @@ func TestPartialRelease(t *testing.T) {
 func TestWhileGatesFlip(t *testing.T) {
 	eachMode(t, func(t *testing.T, h *hall) {
 		players := []*player{h.join("a"), h.join("b")}
-		many := int64(flips / len(players))
+		many := int64(scale.Of(4_000, 20_000) / len(players))
 		var stop atomic.Bool
 		var others sync.WaitGroup
 		others.Go(func() {

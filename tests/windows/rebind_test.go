@@ -15,6 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/stand"
 )
 
@@ -42,10 +43,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		toVA, fromVA = 0x1000_0000, 0x2000_0000
 		inst         = 0x3000 + 8*id // NV_PCCSR_CHANNEL_INST
 	)
-	rounds := 8
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := scale.Of(4, 20)
 	s, err := stand.NewSharedWith(stand.SharedConfig{
 		Card: soft.Config{VRAM: 2 * vramSize}, Plant: func(c *soft.Card) card.Card { return slowCard{c} },
 	})

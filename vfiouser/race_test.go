@@ -1,5 +1,0 @@
-//go:build race
-
-package vfiouser_test
-
-const raceEnabled = true
