@@ -139,14 +139,14 @@ func TestNoBellIsLostNorEarly(t *testing.T) {
 	}
 }
 
-func ringAndFlip(t *testing.T, replicas, flips int) {
+func ringAndFlip(t *testing.T, aliases, flips int) {
 	const (
 		numbers, kinds = 4, 2  // of channels: number id has instance block id, or id+numbers
 		storedAt       = 0x800 // in the page of a channel's USERD
 	)
 	b := &bellCard{homingCard: &homingCard{newFake(fakeVRAM), aperturetest.New(fakeVRAM)}}
 	a := newAggOn(t, b, Options{TableRate: 1 << 40})
-	g := aliasing(t, a, replicas)
+	g := aliasing(t, a, aliases)
 	file := g.Windows()[0].File
 	b.stored = func(mark int) uint32 {
 		at, _ := g.extents.translate(userdAt+uint64(mark-1)*gf100.USERDSize, gf100.USERDSize)
@@ -184,7 +184,7 @@ func ringAndFlip(t *testing.T, replicas, flips int) {
 		last[i] = uint32(i+1)<<24 | (last[i]+1)&0xffffff
 		var p [4]byte
 		binary.LittleEndian.PutUint32(p[:], last[i])
-		at := (replicas+aliasPages-1-i)/aliasPages*aliasPages + i // the last place that shows the page
+		at := (aliases+aliasPages-1-i)/aliasPages*aliasPages + i // the last place that shows the page
 		_, err := file.WriteAt(p[:], int64(gf100.PollSize+at*pageSize+storedAt))
 		assert.NoError(t, err)
 		trap(func() {

@@ -27,7 +27,7 @@ func TestCountsNameEveryCounter(t *testing.T) {
 	names := make(map[string]bool)
 	counts := s.Counts()
 	require.Len(t, counts, n+len(s.Mapped.Counts()))
-	counts = counts[:n] // those of package homes come last
+	counts = counts[:n] // those of package aperture come last
 	for i, c := range counts {
 		require.Equal(t, uint64(i+1), c.N, c.Name)
 		require.False(t, names[c.Name], c.Name)

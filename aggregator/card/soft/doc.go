@@ -36,8 +36,7 @@
 //
 // # Goroutines
 //
-// Three PBDMA goroutines, started by New and ended by Close, and that of the
-// client's windows, from OpenWindows to CloseWindows. Timer callbacks
+// Three PBDMA goroutines, started by New and ended by Close. Timer callbacks
 // (PTIMER alarm, retries of failed semaphore acquires) are stopped by Close.
 //
 // # Locks, in the order they are taken
@@ -47,8 +46,7 @@
 //     BAR windows, the channel slots, the run queue and the saved contexts. Every
 //     guest access runs under it. Nobody waits for anything while holding it; the
 //     condition variables of the run queue and of Reset give it up.
-//  3. The lock of the client's windows (package homes), which a PBDMA takes alone, between
-//     two steps, before it fetches what a doorbell named. It is held while pages
+//  3. The lock of the client's windows (package aperture). It is held while pages
 //     move, and in it Card.still, one for each channel: a step holds the read side,
 //     who moves pages that the channel may use the other. That is a wait for the
 //     steps under way, which are bounded and never take Card.mu.
