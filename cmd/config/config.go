@@ -98,14 +98,21 @@ func Default() *Config {
 }
 
 // Override takes the options whose flags are in set from the values of the flags.
-func (c *Config) Override(flags *Config, set []string) {
+func (c *Config) Override(flags *Config, set []string) error {
 	from := options(flags)
+	var errs []error
 	for i, o := range options(c) {
-		if slices.Contains(set, o.flag) {
-			o.value.Set(from[i].value)
-			c.gave(o.path, "--"+o.flag)
+		if !slices.Contains(set, o.flag) {
+			continue
 		}
+		if !from[i].valid() {
+			errs = append(errs, &Error{"--" + o.flag, fmt.Sprint(from[i].value), "must be " + o.accepts()})
+			continue
+		}
+		o.value.Set(from[i].value)
+		c.gave(o.path, "--"+o.flag)
 	}
+	return errors.Join(errs...)
 }
 
 func (c *Config) gave(path, where string) {

@@ -88,7 +88,7 @@ func TestEveryOption(t *testing.T) {
 		require.Regexp(t, `^f\.yaml:1:\d+: `+o.path+"$", fromFile.Where(o.path))
 
 		fromFlag := Default()
-		fromFlag.Override(want, []string{o.flag})
+		require.NoError(t, fromFlag.Override(want, []string{o.flag}))
 		require.Equal(t, want.Values(), fromFlag.Values(), o.path)
 		require.Equal(t, "--"+o.flag, fromFlag.Where(o.path))
 	}
@@ -109,7 +109,8 @@ func TestReferenceIsWhole(t *testing.T) {
 func TestFlagsOverrideFile(t *testing.T) {
 	c, err := read("card: {vram: 1GiB, msi: false}\n")
 	require.NoError(t, err)
-	c.Override(&Config{Card: Card{VRAM: 2 << 30}}, []string{"vram"})
+	require.NoError(t, c.Override(&Config{Card: Card{VRAM: 2 << 30}}, []string{"vram"}))
+	require.EqualError(t, c.Override(&Config{Card: Card{Kind: "hard"}}, []string{"kind"}), "--kind: hard: must be soft")
 	require.Equal(t, Size(2<<30), c.Card.VRAM)
 	require.False(t, c.Card.MSI)
 	require.Equal(t, "--vram", c.Where("card.vram"))

@@ -71,11 +71,17 @@ func (o *option) set(text string) error {
 		}
 		return err
 	}
-	if rules := o.tag.Get("validate"); rules != "" && checker.Var(o.value.Interface(), rules) != nil {
+	if !o.valid() {
 		o.value.Set(before)
 		return fmt.Errorf("%s: must be %s", text, o.accepts())
 	}
 	return nil
+}
+
+// valid reports whether the value keeps to the bounds in the option's tag.
+func (o *option) valid() bool {
+	rules := o.tag.Get("validate")
+	return rules == "" || checker.Var(o.value.Interface(), rules) == nil
 }
 
 func (o *option) parse(text string) error {

@@ -131,7 +131,7 @@ func (c *serveCmd) options(parsed *kong.Context) (*config.Config, error) {
 			given = append(given, p.Flag.Name)
 		}
 	}
-	o.Override(&c.Config, given)
+	errs = append(errs, o.Override(&c.Config, given))
 	for _, text := range c.GPU {
 		errs = append(errs, o.AddGPU("--gpu", text))
 	}
