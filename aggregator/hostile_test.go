@@ -243,11 +243,9 @@ func TestMemoryOverExtents(t *testing.T) {
 	require.Greater(t, len(g.extents.list), 2)
 	model := make([]byte, 1<<20)
 	before := bytes.Clone(f.vram)
-	rapid.Check(t, func(t *rapid.T) {
-		addr := rapid.Uint64Range(0, 1<<20+8).Draw(t, "addr")
-		p := make([]byte, rapid.IntRange(1, 300<<10).Draw(t, "size"))
+	check := func(t require.TestingT, addr uint64, p []byte, write bool) {
 		fits := addr+uint64(len(p)) <= 1<<20
-		if rapid.Bool().Draw(t, "write") {
+		if write {
 			for i := range p {
 				p[i] = byte(addr+uint64(i)*7) | 1
 			}
@@ -262,6 +260,16 @@ func TestMemoryOverExtents(t *testing.T) {
 			require.True(t, bytes.Equal(model[addr:addr+uint64(len(p))], p))
 			require.True(t, g.SameTable(shadowpt.VRAM, addr, p))
 		}
+	}
+	for _, e := range g.extents.list { // across the end of each
+		for _, n := range []uint64{4, pageSize, 64 << 10} {
+			check(t, e.guest+e.size-n/2, make([]byte, n), true)
+			check(t, e.guest+e.size-n/2, make([]byte, n), false)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		addr := rapid.Uint64Range(0, 1<<20+8).Draw(t, "addr")
+		check(t, addr, make([]byte, rapid.IntRange(1, 300<<10).Draw(t, "size")), rapid.Bool().Draw(t, "write"))
 	})
 	for _, e := range g.extents.list {
 		copy(before[e.card:e.card+e.size], f.vram[e.card:])
