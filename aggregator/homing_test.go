@@ -3,7 +3,6 @@ package aggregator
 import (
 	"bytes"
 	"fmt"
-	"testing"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture/aperturetest"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -13,12 +12,6 @@ import (
 type homingCard struct {
 	*fakeCard
 	memory *aperturetest.Memory
-}
-
-func newHoming(t *testing.T, o Options) (*Aggregator, *homingCard) {
-	t.Helper()
-	c := &homingCard{newFake(fakeVRAM), aperturetest.New(fakeVRAM)}
-	return newAggOn(t, c, o), c
 }
 
 func (c *homingCard) Relocate(r card.Relocation) (uint64, error) {

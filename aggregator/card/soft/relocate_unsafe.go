@@ -2,7 +2,6 @@ package soft
 
 import (
 	"os"
-	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,9 +14,4 @@ func (v *vram) remap(addr, n uint64, f *os.File, off uint64) error {
 	_, err := unix.MmapPtr(int(f.Fd()), int64(off), at, uintptr(n),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_FIXED|unix.MAP_NORESERVE)
 	return err
-}
-
-// word reads an aligned dword that a guest's processors may be writing.
-func word(mem []byte) uint32 {
-	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&mem[:4][0])))
 }
