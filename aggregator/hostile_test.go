@@ -276,3 +276,25 @@ func TestMemoryOverExtents(t *testing.T) {
 	}
 	require.True(t, bytes.Equal(before, f.vram), "memory of others was written")
 }
+
+// TestHostileRunlist: entries that name no channel of the guest, and more entries than there
+// are channels, list nothing else.
+func TestHostileRunlist(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	list(t, g, 128, 129, 255, 256, 1<<20, ^uint32(0), 1)
+	require.Equal(t, []uint32{uint32(g.cardChannel(1).id)}, f.runlist())
+	list(t, g, append(make([]uint32, gf100.Channels), 1)...)
+	require.Empty(t, f.runlist(), "an entry beyond the number of channels")
+}
+
+// TestMemoryIsScrubbed: a guest finds nothing of the one that had its memory before.
+func TestMemoryIsScrubbed(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	e := g.extents.list[0]
+	require.True(t, g.eachRun(0, bytes.Repeat([]byte{0x5a}, 4<<20), true))
+	require.NoError(t, g.Remove())
+	require.Equal(t, make([]byte, e.size), f.vram[e.card:e.card+e.size])
+}
