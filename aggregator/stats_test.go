@@ -2,38 +2,12 @@ package aggregator
 
 import (
 	"encoding/binary"
-	"reflect"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
-
-// TestCountsNameEveryCounter sets each counter to a number of its own: a counter
-// that Counts leaves out, or reads twice, is one that no report shows. What is no
-// Uint64 is a time.
-func TestCountsNameEveryCounter(t *testing.T) {
-	var s GuestStats
-	v := reflect.ValueOf(&s).Elem()
-	n := 0
-	for i := range v.NumField() {
-		if c, ok := v.Field(i).Addr().Interface().(*atomic.Uint64); ok {
-			n++
-			c.Store(uint64(n))
-		}
-	}
-	names := make(map[string]bool)
-	counts := s.Counts()
-	require.Len(t, counts, n+len(s.Mapped.Counts()))
-	counts = counts[:n] // those of package aperture come last
-	for i, c := range counts {
-		require.Equal(t, uint64(i+1), c.N, c.Name)
-		require.False(t, names[c.Name], c.Name)
-		names[c.Name] = true
-	}
-}
 
 // TestUnmappedMemoryIsNoBrokenRule: a guest whose memory QEMU takes away, as it
 // does when it ends, has entries that name nothing of its. They are lost, not

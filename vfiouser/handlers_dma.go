@@ -56,12 +56,19 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 	return errnoOf(err)
 }
 
-// What a client did that broke a limit of its DMA map, as logs and reports name it.
+// The rules of a client's DMA map, as logs and reports name them.
 const (
 	RuleDMARegions  = "dma_regions_refused"
 	RuleDMAMappings = "dma_mappings_refused"
 	RuleDMASizes    = "dma_sizes_refused"
 )
+
+// RuleHelp describes the rules' counters to users.
+var RuleHelp = map[string]string{
+	RuleDMARegions:  "Ranges of the client's memory beyond the 65535 that it may map.",
+	RuleDMAMappings: "Ranges of the client's memory beyond server.max-dma-mappings; raise it, or let QEMU use one memory backend.",
+	RuleDMASizes:    "Ranges of the client's memory larger than server.max-dma-size; raise it.",
+}
 
 // mainMemory is a range that is too large for firmware and tables: memory of the guest.
 const mainMemory = 1 << 20

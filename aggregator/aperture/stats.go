@@ -51,6 +51,7 @@ func (b *ByWindow) Load() (n uint64) {
 type Count struct {
 	Name string
 	N    uint64
+	Help string // for users
 	// In is how many of them are in each window; empty if the counter has no such parts.
 	In []uint64
 	// Why says what is not exact and for what reason, and Then what that means for the guest;
@@ -74,37 +75,37 @@ const (
 // Counts returns every counter.
 func (s *Stats) Counts() []Count {
 	return []Count{
-		{Name: "map_scans", N: s.Scans.Load()},
-		{Name: "map_entries_scanned", N: s.EntriesScanned.Load()},
-		{Name: "map_entries_changed", N: s.EntriesChanged.Load()},
-		{Name: "map_moves", N: s.Moves.Load()},
-		{Name: "map_pages_moved", N: s.PagesMoved.Load()},
-		{Name: "map_pages_deferred", N: s.Deferred.Load()},
-		{Name: "map_move_ns", N: s.MoveTime.Load()},
-		{Name: "map_barriers", N: s.Barriers.Load()},
-		{Name: "map_bytes_merged", N: s.BytesMerged.Load()},
-		{Name: "map_pages_bar3", N: uint64(s.Resident[BAR3].Load())},
-		{Name: "map_pages_bar1", N: uint64(s.Resident[BAR1].Load())},
-		{Name: "map_pages_pramin", N: uint64(s.Resident[PRAMIN].Load())},
-		{Name: "map_runs", N: uint64(s.Runs.Load())},
-		{Name: "map_runs_limit", N: uint64(s.MostRuns.Load())},
-		{Name: "map_aliases", N: uint64(s.Aliases.Load())},
-		inexact("map_inexact_system_memory", &s.System, "pages of it show system memory, which cannot be mapped", thenZeros),
-		inexact("map_inexact_supervisor", &s.Supervisor, "pages of it show memory for the supervisor alone, which cannot be mapped", thenZeros),
-		inexact("map_inexact_read_only", &s.ReadOnly, "pages of it show read-only memory, which is mapped writable", thenWritable),
-		inexact("map_inexact_outside", &s.Outside, "pages of it show memory that the guest does not have", thenZeros),
-		usual(inexact("map_inexact_physical", &s.Physical, "a BAR shows VRAM without tables, which is not mapped", thenBegin)),
-		inexact("map_inexact_aliases", &s.AliasesRefused, "more pages show memory that another page shows than are kept equal (limits.map-aliases)", thenFull),
-		inexact("map_inexact_runs", &s.RunsRefused, "its pages would lie in more pieces than the guest may have (limits.map-runs)", thenFull),
-		inexact("map_inexact_not_moved", &s.MovesRefused, "the card did not move pages", thenFull),
-		inexact("map_inexact_poll_area", &s.PollArea, "the poll area is in a mapped window, where doorbells do not trap", thenUnheard),
-		inexact("map_inexact_too_fast", &s.TooFast, "memory that several pages show changes too fast to be kept equal", thenFast),
+		{Name: "map_scans", N: s.Scans.Load(), Help: "Scans of a window's page tables after a change by the guest."},
+		{Name: "map_entries_scanned", N: s.EntriesScanned.Load(), Help: "Page-table entries that these scans read."},
+		{Name: "map_entries_changed", N: s.EntriesChanged.Load(), Help: "Scanned entries that had changed."},
+		{Name: "map_moves", N: s.Moves.Load(), Help: "Runs of adjacent pages that moved into a window, out of one, or between two."},
+		{Name: "map_pages_moved", N: s.PagesMoved.Load(), Help: "Pages in these runs."},
+		{Name: "map_pages_deferred", N: s.Deferred.Load(), Help: "Pages beyond what one trap may move, which a later trap moved."},
+		{Name: "map_move_ns", N: s.MoveTime.Load(), Help: "Nanoseconds spent on moving pages, while the engines stood still."},
+		{Name: "map_barriers", N: s.Barriers.Load(), Help: "Times that all aliases were made equal, for a doorbell, an interrupt or a register access that orders memory."},
+		{Name: "map_bytes_merged", N: s.BytesMerged.Load(), Help: "Changed bytes that were copied from one alias to the others."},
+		{Name: "map_pages_bar3", N: uint64(s.Resident[BAR3].Load()), Help: "Pages that are in BAR3's window now."},
+		{Name: "map_pages_bar1", N: uint64(s.Resident[BAR1].Load()), Help: "Pages that are in BAR1's window now."},
+		{Name: "map_pages_pramin", N: uint64(s.Resident[PRAMIN].Load()), Help: "Pages that are in PRAMIN's window now."},
+		{Name: "map_runs", N: uint64(s.Runs.Load()), Help: "Pieces in which these pages lie now; each takes two mappings of the process."},
+		{Name: "map_runs_limit", N: uint64(s.MostRuns.Load()), Help: "Pieces that there may be now: limits.map-runs, or fewer if many guests share vm.max_map_count."},
+		{Name: "map_aliases", N: uint64(s.Aliases.Load()), Help: "Pages of windows that show memory which another page shows, now; each costs every doorbell a comparison, so a smaller bar-map makes doorbells faster."},
+		inexact("map_inexact_system_memory", "pages", &s.System, "pages of it show system memory, which cannot be mapped", thenZeros),
+		inexact("map_inexact_supervisor", "pages", &s.Supervisor, "pages of it show memory for the supervisor alone, which cannot be mapped", thenZeros),
+		inexact("map_inexact_read_only", "pages", &s.ReadOnly, "pages of it show read-only memory, which is mapped writable", thenWritable),
+		inexact("map_inexact_outside", "pages", &s.Outside, "pages of it show memory that the guest does not have", thenZeros),
+		usual(inexact("map_inexact_physical", "times", &s.Physical, "a BAR shows VRAM without tables, which is not mapped", thenBegin)),
+		inexact("map_inexact_aliases", "pages", &s.AliasesRefused, "more pages show memory that another page shows than are kept equal (limits.map-aliases)", thenFull),
+		inexact("map_inexact_runs", "pages", &s.RunsRefused, "its pages would lie in more pieces than the guest may have (limits.map-runs)", thenFull),
+		inexact("map_inexact_not_moved", "pages", &s.MovesRefused, "the card did not move pages", thenFull),
+		inexact("map_inexact_poll_area", "times", &s.PollArea, "the poll area is in a mapped window, where doorbells do not trap", thenUnheard),
+		inexact("map_inexact_too_fast", "times", &s.TooFast, "memory that several pages show changes too fast to be kept equal", thenFast),
 	}
 }
 
 // inexact is a counter of what is not exact, by window.
-func inexact(name string, b *ByWindow, why, then string) Count {
-	c := Count{Name: name, In: make([]uint64, Kinds), Why: why, Then: then}
+func inexact(name, unit string, b *ByWindow, why, then string) Count {
+	c := Count{Name: name, In: make([]uint64, Kinds), Why: why, Then: then, Help: "Counts " + unit + ". Reason: " + why + ". Effect: " + then + "."}
 	for k := range b {
 		c.In[k] = b[k].Load()
 		c.N += c.In[k]
