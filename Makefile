@@ -50,7 +50,7 @@ bench: ## measure what serving a GPU costs, with every set-up by turns
 	$(GO) run ./cmd/umbra bench
 
 reference: ## write the generated pages of docs/reference and docs/man
-	$(GO) test ./cmd/umbra -run 'Reference|ManPages' -update
+	$(GO) test ./cmd/api ./cmd/umbra -run 'Schema|Reference|ManPages' -update
 
 clean: ## remove what was built (fetched things stay in the cache folder)
 	rm -rf bin

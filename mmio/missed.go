@@ -9,21 +9,21 @@ import (
 // Hole is an undeclared offset that a guest touched: a dword, or the first
 // undeclared byte of a dword that narrower registers fill in part.
 type Hole struct {
-	Offset uint32 `json:"offset"`
-	Near   string `json:"near"` // nearest declared name and the distance
-	Reads  uint64 `json:"reads"`
-	Writes uint64 `json:"writes"`
+	Offset uint32 `json:"offset"` // Address in BAR0.
+	Near   string `json:"near"`   // nearest declared name and the distance
+	Reads  uint64 `json:"reads"`  // Reads of this offset.
+	Writes uint64 `json:"writes"` // Writes of this offset.
 }
 
 // Missed counts what the declared rows did not cover.
 type Missed struct {
-	HoleReads  uint64 `json:"hole_reads"`
-	HoleWrites uint64 `json:"hole_writes"`
-	ReadOnly   uint64 `json:"read_only"`       // writes that touched no writable bit
-	Stubs      uint64 `json:"stubs"`           // accesses to rows marked Stub
-	OddSize    uint64 `json:"odd_size"`        // accesses of other sizes than 1, 2, 4, 8
-	Outside    uint64 `json:"outside"`         // accesses that left the space
-	Unlisted   uint64 `json:"unlisted"`        // hole accesses beyond the list's capacity
+	HoleReads  uint64 `json:"hole_reads"`      // Reads of undeclared offsets; a driver that does not work may need a register there.
+	HoleWrites uint64 `json:"hole_writes"`     // Writes of undeclared offsets.
+	ReadOnly   uint64 `json:"read_only"`       // Writes that touched no writable bit.
+	Stubs      uint64 `json:"stubs"`           // Accesses to registers that only store, where hardware would act.
+	OddSize    uint64 `json:"odd_size"`        // Accesses of other sizes than 1, 2, 4 or 8 bytes.
+	Outside    uint64 `json:"outside"`         // Accesses that left the region.
+	Unlisted   uint64 `json:"unlisted"`        // Accesses to undeclared offsets beyond the list's capacity.
 	Holes      []Hole `json:"holes,omitempty"` // most touched first
 }
 

@@ -20,9 +20,9 @@ const (
 // Report is what a guest did to a Space so far.
 type Report struct {
 	Order  Order         `json:"order"`
-	Reads  uint64        `json:"reads"` // of declared rows
-	Writes uint64        `json:"writes"`
-	Time   time.Duration `json:"time_ns"`
+	Reads  uint64        `json:"reads"`   // Reads of declared registers.
+	Writes uint64        `json:"writes"`  // Writes of declared registers.
+	Time   time.Duration `json:"time_ns"` // Time spent on these accesses, estimated from a sample.
 	Blocks []BlockCount  `json:"blocks,omitempty"`
 	Rows   []RowCount    `json:"rows,omitempty"`
 	Stubs  []RowCount    `json:"stubs,omitempty"` // the rows that are stubs, once more
@@ -32,10 +32,10 @@ type Report struct {
 // BlockCount sums the rows of a block.
 type BlockCount struct {
 	Name   string        `json:"name"`
-	Rows   int           `json:"rows"` // that were touched
-	Reads  uint64        `json:"reads"`
-	Writes uint64        `json:"writes"`
-	Time   time.Duration `json:"time_ns"`
+	Rows   int           `json:"rows"`    // Registers of the block that were accessed.
+	Reads  uint64        `json:"reads"`   // Reads.
+	Writes uint64        `json:"writes"`  // Writes.
+	Time   time.Duration `json:"time_ns"` // Time spent on these accesses, estimated from a sample.
 }
 
 // Report sums up the counters. It may be called while a guest runs.

@@ -68,16 +68,14 @@ func clockCost(clock func() int64) int64 {
 
 // RowCount is what one row has seen since the space was made.
 type RowCount struct {
-	Block  string `json:"block"`
-	Name   string `json:"name"`
-	Offset uint32 `json:"offset"`
-	Reads  uint64 `json:"reads"`
-	Writes uint64 `json:"writes"`
-	// ReadOnly is how many of the writes touched no writable bit.
-	ReadOnly uint64 `json:"read_only,omitempty"`
-	// Time is an estimate, see SampleEvery; the clock's own cost is taken off.
-	Time time.Duration `json:"time_ns"`
-	Stub bool          `json:"stub,omitempty"`
+	Block    string        `json:"block"`
+	Name     string        `json:"name"`
+	Offset   uint32        `json:"offset"`              // Address in BAR0.
+	Reads    uint64        `json:"reads"`               // Reads.
+	Writes   uint64        `json:"writes"`              // Writes.
+	ReadOnly uint64        `json:"read_only,omitempty"` // Writes that touched no writable bit.
+	Time     time.Duration `json:"time_ns"`             // Time spent on these accesses without the cost of the clock, estimated from a sample.
+	Stub     bool          `json:"stub,omitempty"`
 }
 
 // Counts returns the rows that were touched, in the order of their declaration.

@@ -39,13 +39,13 @@ type State struct {
 
 // Counts count unusual events.
 type Counts struct {
-	BadEvents uint64 `json:"bad_events"` // events of unknown channels or work
-	BadTimes  uint64 `json:"bad_times"`  // times that go back, or are longer than the work was on the card
-	Refused   uint64 `json:"refused"`    // entries over their guest's limit
-	Storms    uint64 `json:"storms"`     // nodes refused because their guest makes too many
-	Runaways  uint64 `json:"runaways"`   // requests that were aborted
-	Stuck     uint64 `json:"stuck"`      // aborts that the card did not carry out in time
-	Spoilt    uint64 `json:"spoilt"`     // dfq: samples that a semaphore spoilt
+	BadEvents uint64 `json:"bad_events"` // Events of unknown channels or work; report a bug.
+	BadTimes  uint64 `json:"bad_times"`  // Times that go back or are longer than the work was on the card; report a bug.
+	Refused   uint64 `json:"refused"`    // Entries beyond limits.queued, which wait in the guest's rings; raise the limit if the order among them matters.
+	Storms    uint64 `json:"storms"`     // Channels and processes refused because of limits.creations; raise the limit if the guest needs so many.
+	Runaways  uint64 `json:"runaways"`   // Requests aborted because they ran longer than limits.request.
+	Stuck     uint64 `json:"stuck"`      // Aborts that the card did not execute in time; report a bug.
+	Spoilt    uint64 `json:"spoilt"`     // Samples of policy dfq that are useless because a channel waited for a semaphore.
 }
 
 // Kind is what a node is.

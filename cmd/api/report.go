@@ -9,9 +9,9 @@ import (
 
 // Report is everything that the server counted since it started.
 type Report struct {
-	Event  string        `json:"event"` // report
-	Uptime time.Duration `json:"uptime_ns"`
-	Setup  string        `json:"setup"` // pass-through or virtual
+	Event  string        `json:"event"`     // report
+	Uptime time.Duration `json:"uptime_ns"` // Time since the server started.
+	Setup  string        `json:"setup"`     // pass-through or virtual
 	Card   CardReport    `json:"card"`
 	GPUs   []GPUReport   `json:"gpus"`
 	Ledger *LedgerNode   `json:"ledger,omitempty"` // absent without a scheduler
@@ -22,7 +22,7 @@ type CardReport struct {
 	Channels    ChannelCount    `json:"channels"`
 	Classes     []ClassCount    `json:"classes,omitempty"`
 	NotExecuted []IgnoredMethod `json:"not_executed,omitempty"`
-	Interrupts  uint64          `json:"interrupts"` // raised
+	Interrupts  uint64          `json:"interrupts"` // Interrupts that the card raised.
 	TLB         TLBCount        `json:"tlb"`
 	Faults      CardFaults      `json:"faults"`
 }
@@ -37,92 +37,92 @@ type GPUReport struct {
 	Registers   mmio.Report     `json:"registers"`
 	Delivery    DeliveryCount   `json:"interrupt_delivery"`
 	Work        []WorkCount     `json:"work,omitempty"`          // of a virtual GPU; in pass-through it is the card's
-	UnmapTime   time.Duration   `json:"unmap_time_ns,omitempty"` // waited until the card released memory that the client unmapped
+	UnmapTime   time.Duration   `json:"unmap_time_ns,omitempty"` // Time until the card released memory that the client unmapped.
 }
 
 // ConnectionCount counts what went wrong with clients' connections.
 type ConnectionCount struct {
-	Refused       uint64 `json:"refused"`        // another client was attached, or the GPU was out of service
-	BadStreams    uint64 `json:"bad_streams"`    // ended because of an invalid message
-	Panics        uint64 `json:"panics"`         // of the device, contained
-	MemoryRefused uint64 `json:"memory_refused"` // ranges of memory beyond a limit of the DMA map
+	Refused       uint64 `json:"refused"`        // Connections refused, because a client was attached or the GPU was out of service; give each guest a GPU and a socket of its own.
+	BadStreams    uint64 `json:"bad_streams"`    // Connections ended because of an invalid message; the client does not speak vfio-user.
+	Panics        uint64 `json:"panics"`         // Failures of the device, which were contained; report a bug.
+	MemoryRefused uint64 `json:"memory_refused"` // Ranges of memory beyond a limit of the DMA map; the log names the limit.
 }
 
 // MessageCount counts one command of the vfio-user protocol.
 type MessageCount struct {
 	Command  string `json:"command"`
-	Messages uint64 `json:"messages"`
-	Bytes    uint64 `json:"bytes"`
-	Posted   uint64 `json:"posted"` // without a reply
-	Errors   uint64 `json:"errors"`
+	Messages uint64 `json:"messages"` // Messages with this command.
+	Bytes    uint64 `json:"bytes"`    // Bytes of these messages, headers included.
+	Posted   uint64 `json:"posted"`   // Messages that need no reply.
+	Errors   uint64 `json:"errors"`   // Messages that failed.
 }
 
 // RegionCount counts the traps of one region.
 type RegionCount struct {
 	Region string `json:"region"`
-	Reads  uint64 `json:"reads"`
-	Writes uint64 `json:"writes"`
-	Bytes  uint64 `json:"bytes"`
+	Reads  uint64 `json:"reads"`  // Reads that trapped.
+	Writes uint64 `json:"writes"` // Writes that trapped.
+	Bytes  uint64 `json:"bytes"`  // Bytes read or written by them.
 }
 
 // DeliveryCount counts interrupts to the last client that it did not get at once.
 type DeliveryCount struct {
-	Coalesced uint64 `json:"coalesced"` // with one that was pending
-	Masked    uint64 `json:"masked"`    // kept until the client unmasks them
-	Unrouted  uint64 `json:"unrouted"`  // the client had given no eventfd
+	Coalesced uint64 `json:"coalesced"` // Interrupts merged with one that was pending.
+	Masked    uint64 `json:"masked"`    // Interrupts kept until the client unmasks them.
+	Unrouted  uint64 `json:"unrouted"`  // Interrupts without a receiver, because the client had given no eventfd or was gone.
 }
 
 // ChannelCount counts what the card fetched.
 type ChannelCount struct {
-	Doorbells uint64 `json:"doorbells"`
-	Entries   uint64 `json:"gpfifo_entries"`
-	Words     uint64 `json:"pushbuffer_words"`
-	Methods   uint64 `json:"methods"`
-	Releases  uint64 `json:"semaphore_releases"`
-	Acquires  uint64 `json:"semaphore_acquires"`
-	Runlists  uint64 `json:"runlists"`
+	Doorbells uint64 `json:"doorbells"`          // Doorbells that announced work to the card.
+	Entries   uint64 `json:"gpfifo_entries"`     // Ring entries fetched.
+	Words     uint64 `json:"pushbuffer_words"`   // Pushbuffer words fetched.
+	Methods   uint64 `json:"methods"`            // Methods given to the host or an engine.
+	Releases  uint64 `json:"semaphore_releases"` // Semaphores that the host released.
+	Acquires  uint64 `json:"semaphore_acquires"` // Semaphores that the host acquired.
+	Runlists  uint64 `json:"runlists"`           // Runlists committed.
 }
 
 // ClassCount counts the work of one engine class.
 type ClassCount struct {
 	Class      string `json:"class"` // in hexadecimal: 9039
 	Name       string `json:"name"`
-	Methods    uint64 `json:"methods"`
-	Copies     uint64 `json:"copies"` // and uploads
-	Bytes      uint64 `json:"bytes"`
-	Semaphores uint64 `json:"semaphores"` // released
-	Refused    uint64 `json:"refused"`    // methods
+	Methods    uint64 `json:"methods"`    // Methods executed.
+	Copies     uint64 `json:"copies"`     // Copies and uploads started.
+	Bytes      uint64 `json:"bytes"`      // Bytes that these moved.
+	Semaphores uint64 `json:"semaphores"` // Semaphores that the engine released.
+	Refused    uint64 `json:"refused"`    // Methods refused, because the program uses a feature that this card does not have.
 }
 
 // WorkCount counts what the engines of a class moved for one guest.
 type WorkCount struct {
 	Class  string `json:"class"` // in hexadecimal: 9039
 	Name   string `json:"name"`
-	Copies uint64 `json:"copies"` // and uploads
-	Bytes  uint64 `json:"bytes"`
+	Copies uint64 `json:"copies"` // Copies and uploads started for the guest.
+	Bytes  uint64 `json:"bytes"`  // Bytes that these moved.
 }
 
 // IgnoredMethod counts a method whose value was stored and which did nothing.
 type IgnoredMethod struct {
 	Class string `json:"class"`
 	Name  string `json:"name"`
-	Count uint64 `json:"count"`
+	Count uint64 `json:"count"` // Methods stored without effect, because this card runs no programs.
 }
 
 // TLBCount counts the card's handling of translations.
 type TLBCount struct {
-	Invalidates uint64 `json:"invalidates"` // requested by the driver or by channels
-	Flushes     uint64 `json:"flushes"`     // address spaces flushed for them
-	Misses      uint64 `json:"misses"`      // look-ups that walked the page tables
+	Invalidates uint64 `json:"invalidates"` // Invalidates requested by the driver or by channels.
+	Flushes     uint64 `json:"flushes"`     // Address spaces flushed for these.
+	Misses      uint64 `json:"misses"`      // Look-ups that walked the page tables.
 }
 
 // CardFaults counts the card's faults.
 type CardFaults struct {
-	MMU      uint64 `json:"mmu"`
-	PBDMA    uint64 `json:"pbdma"`
-	Engine   uint64 `json:"engine"`
-	BAR      uint64 `json:"bar"`      // accesses through a BAR to an unmapped page
-	Doorbell uint64 `json:"doorbell"` // doorbells of channels that do not exist
+	MMU      uint64 `json:"mmu"`      // Accesses of channels to addresses without a page.
+	PBDMA    uint64 `json:"pbdma"`    // PBDMA errors, software methods included.
+	Engine   uint64 `json:"engine"`   // Methods that an engine refused.
+	BAR      uint64 `json:"bar"`      // Accesses through a BAR to an unmapped page.
+	Doorbell uint64 `json:"doorbell"` // Doorbells of channels that are not bound.
 }
 
 // Total is the number of faults, without doorbells.
@@ -134,10 +134,10 @@ func (f *CardFaults) Total() uint64 { return f.MMU + f.PBDMA + f.Engine + f.BAR 
 type LedgerNode struct {
 	Kind     string          `json:"kind"` // card, guest, group or channel
 	Name     string          `json:"name"`
-	Weight   int             `json:"weight"`
+	Weight   int             `json:"weight"`            // Its share in proportion to the weights of its siblings, now.
 	Blocked  string          `json:"blocked,omitempty"` // why it is not scheduled
-	Waiting  int             `json:"waiting"`           // entries, now
-	OnCard   int             `json:"on_card"`           // entries, now
+	Waiting  int             `json:"waiting"`           // Entries that wait now.
+	OnCard   int             `json:"on_card"`           // Entries that are on the card now.
 	Engines  []EngineAccount `json:"engines"`
 	Ended    []EngineAccount `json:"ended,omitempty"` // of children that have ended
 	Children []LedgerNode    `json:"children,omitempty"`
@@ -147,7 +147,7 @@ type LedgerNode struct {
 type EngineAccount struct {
 	Engine string `json:"engine"`
 	sched.Account
-	Debt time.Duration `json:"debt_ns"` // time that it is ahead of its share; negative if it is behind
+	Debt time.Duration `json:"debt_ns"` // Time that it is ahead of its share now; negative if it is behind.
 }
 
 // Total is the sum of the accounts of all engines.
@@ -171,14 +171,14 @@ type RegisterTable struct {
 type Register struct {
 	Block     string        `json:"block"`
 	Register  string        `json:"register"`
-	Offset    uint32        `json:"offset"`
-	Instances int           `json:"instances"`
-	Size      uint32        `json:"size,omitempty"` // bytes, of a window
+	Offset    uint32        `json:"offset"`         // Address in BAR0 of the first instance.
+	Instances int           `json:"instances"`      // Registers in this row.
+	Size      uint32        `json:"size,omitempty"` // Bytes of a window.
 	Access    string        `json:"access"`
 	Policy    string        `json:"policy"` // virtual, translate or refuse
 	Stub      bool          `json:"stub,omitempty"`
 	Effect    string        `json:"effect,omitempty"`
-	Reads     uint64        `json:"reads"`
-	Writes    uint64        `json:"writes"`
-	Time      time.Duration `json:"time_ns"` // estimated from a sample
+	Reads     uint64        `json:"reads"`   // Reads by guests.
+	Writes    uint64        `json:"writes"`  // Writes by guests.
+	Time      time.Duration `json:"time_ns"` // Time spent on these accesses, estimated from a sample.
 }

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,14 +19,15 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
 	"github.com/umbra-gpu/umbra/vfiouser/probe"
 )
 
-var update = flag.Bool("update", false, "write the schema")
-
-const schemaFile = "../../docs/reference/api.schema.json"
+var update = flag.Bool("update", false, "write the generated reference pages")
 
 // printed are the types that the control API answers and the commands print.
 var printed = []any{
@@ -40,7 +42,42 @@ type object = map[string]any
 type generator struct {
 	t        *testing.T
 	defs     object
-	comments map[string]string // by package.Type and package.Type.Field
+	comments map[string]string   // by package.Type and package.Type.Field
+	keys     map[string][]string // properties of a definition, in the order of their declaration
+	parents  map[string][]string // properties that refer to a definition
+}
+
+// newGenerator makes definitions of all types in printed.
+func newGenerator(t *testing.T) *generator {
+	g := &generator{t, object{}, map[string]string{}, map[string][]string{}, map[string][]string{}}
+	for _, dir := range []string{"cmd/api", "aggregator/sched", "mmio", "vfiouser/probe", "vfiouser/conformance", "vfiouser/wire"} {
+		g.read(dir)
+	}
+	for _, c := range new(aggregator.GuestStats).Counts() {
+		if c.Rule {
+			g.count("Rules", c.Name, c.Help)
+		} else {
+			g.count("Counts", c.Name, c.Help)
+		}
+	}
+	for _, name := range []string{vfiouser.RuleDMARegions, vfiouser.RuleDMAMappings, vfiouser.RuleDMASizes} {
+		g.count("Rules", name, vfiouser.RuleHelp[name])
+	}
+	for _, v := range printed {
+		g.of(reflect.TypeOf(v))
+	}
+	return g
+}
+
+// count adds a counter to the definition of a map of counters.
+func (g *generator) count(def, name, help string) {
+	if g.defs[def] == nil {
+		g.defs[def] = object{"type": "object", "properties": object{}, "additionalProperties": false}
+	}
+	require.Regexp(g.t, snakeCase, name)
+	require.NotContains(g.t, g.keys[def], name)
+	g.defs[def].(object)["properties"].(object)[name] = object{"type": "integer", "minimum": 0, "description": help}
+	g.keys[def] = append(g.keys[def], name)
 }
 
 // read collects the comments of a package of this module.
@@ -106,7 +143,7 @@ func (g *generator) of(t reflect.Type) object {
 			o := object{}
 			g.defs[name] = o // before its fields: types may contain themselves
 			properties, required := object{}, []string{}
-			g.fields(t, properties, &required)
+			g.fields(name, t, properties, &required)
 			o["type"], o["properties"], o["required"], o["additionalProperties"] = "object", properties, required, false
 			g.describe(o, t.String())
 		}
@@ -123,7 +160,7 @@ func (g *generator) of(t reflect.Type) object {
 
 var snakeCase = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-func (g *generator) fields(t reflect.Type, properties object, required *[]string) {
+func (g *generator) fields(def string, t reflect.Type, properties object, required *[]string) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, omit, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -131,44 +168,65 @@ func (g *generator) fields(t reflect.Type, properties object, required *[]string
 		case name == "-", !f.IsExported():
 			continue
 		case f.Anonymous && name == "":
-			g.fields(f.Type, properties, required)
+			g.fields(def, f.Type, properties, required)
 			continue
 		}
 		require.Regexp(g.t, snakeCase, name, "%v.%s", t, f.Name)
 		require.Equal(g.t, f.Type == reflect.TypeFor[time.Duration](), strings.HasSuffix(name, "_ns"), "%v.%s: %s", t, f.Name, name)
-		properties[name] = g.describe(g.of(f.Type), t.String()+"."+f.Name)
+		value := object{}
+		switch key := t.String() + "." + f.Name; key {
+		case "api.GPU.Counts":
+			value["$ref"] = "#/$defs/Counts"
+		case "api.GPU.RulesBroken":
+			value["$ref"] = "#/$defs/Rules"
+		case "api.Scheduler.Counts":
+			value = g.of(reflect.TypeFor[sched.Counts]())
+		default:
+			value = g.of(f.Type)
+		}
+		items, _ := value["items"].(object)
+		for _, o := range []object{value, items} {
+			if ref, ok := o["$ref"].(string); ok {
+				ref = path.Base(ref)
+				if !slices.Contains(g.parents[ref], name) {
+					g.parents[ref] = append(g.parents[ref], name)
+				}
+			}
+		}
+		properties[name] = g.describe(value, t.String()+"."+f.Name)
+		g.keys[def] = append(g.keys[def], name)
 		if omit == "" {
 			*required = append(*required, name)
 		}
 	}
 }
 
+// generated holds a page of docs/reference against what it is generated from, or writes it.
+func generated(t *testing.T, name, text string) {
+	t.Helper()
+	page := filepath.Join("../../docs/reference", name)
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(text), 0o644))
+	}
+	have, err := os.ReadFile(page)
+	require.NoError(t, err)
+	require.Equal(t, text, string(have), "make reference writes it")
+}
+
 // TestSchema: the schema in docs/reference is the one of the types, keys are in
 // snake_case, and durations are in keys that end in _ns.
 func TestSchema(t *testing.T) {
-	g := &generator{t, object{}, map[string]string{}}
-	for _, dir := range []string{"cmd/api", "aggregator/sched", "mmio", "vfiouser/probe", "vfiouser/conformance", "vfiouser/wire"} {
-		g.read(dir)
-	}
-	for _, v := range printed {
-		g.of(reflect.TypeOf(v))
-	}
+	g := newGenerator(t)
 	want, err := json.MarshalIndent(object{
 		"$schema": "https://json-schema.org/draft/2020-12/schema",
 		"title":   "Umbra's control API and the JSON of its commands",
 		"$defs":   g.defs,
 	}, "", "  ")
 	require.NoError(t, err)
-	want = append(want, '\n')
-	if *update {
-		require.NoError(t, os.WriteFile(schemaFile, want, 0o644))
-	}
-	have, err := os.ReadFile(schemaFile)
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(have), "go test ./cmd/api -run TestSchema -update writes it")
+	generated(t, "api.schema.json", string(want)+"\n")
 
 	var schema jsonschema.Schema
-	require.NoError(t, json.Unmarshal(have, &schema))
+	require.NoError(t, json.Unmarshal(want, &schema))
 	_, err = schema.Resolve(nil)
 	require.NoError(t, err)
 	require.NotEmpty(t, schema.Defs)

@@ -19,9 +19,9 @@ type SetRequest struct {
 // Status describes a server, its card and its GPUs.
 type Status struct {
 	Version string        `json:"version"`
-	PID     int           `json:"pid"`
-	Uptime  time.Duration `json:"uptime_ns"`
-	Setup   string        `json:"setup"` // pass-through or virtual
+	PID     int           `json:"pid"`       // The server's process.
+	Uptime  time.Duration `json:"uptime_ns"` // Time since the server started.
+	Setup   string        `json:"setup"`     // pass-through or virtual
 	Card    Card          `json:"card"`
 	GPUs    []GPU         `json:"gpus"`
 }
@@ -35,12 +35,12 @@ const (
 // Card describes the card that a server shares.
 type Card struct {
 	Kind         string      `json:"kind"`
-	VRAM         uint64      `json:"vram"`          // bytes
-	VRAMFree     uint64      `json:"vram_free"`     // bytes that no GPU and no page tables take
-	VRAMRoom     uint64      `json:"vram_room"`     // the most bytes that one more GPU can have, beside its page tables
-	ChannelsFree int         `json:"channels_free"` // channels that are guaranteed to no GPU
-	Bytes        uint64      `json:"bytes"`         // moved by engines
-	Interrupts   uint64      `json:"interrupts"`    // raised
+	VRAM         uint64      `json:"vram"`          // Bytes of memory.
+	VRAMFree     uint64      `json:"vram_free"`     // Bytes that no GPU and no page tables take.
+	VRAMRoom     uint64      `json:"vram_room"`     // The most bytes that one more GPU can have, beside its page tables.
+	ChannelsFree int         `json:"channels_free"` // Channels that are guaranteed to no GPU.
+	Bytes        uint64      `json:"bytes"`         // Bytes that engines moved.
+	Interrupts   uint64      `json:"interrupts"`    // Interrupts that the card raised.
 	Faults       CardFaults  `json:"faults"`
 	Policy       string      `json:"policy,omitempty"` // of the scheduler; absent without one
 	Ledger       *LedgerNode `json:"ledger,omitempty"` // card time by guest, group and channel; absent without a scheduler
@@ -51,20 +51,20 @@ type Card struct {
 type GPU struct {
 	Name         string            `json:"name"`
 	Socket       string            `json:"socket"`
-	VRAM         uint64            `json:"vram"`     // bytes
-	Tables       uint64            `json:"tables"`   // bytes reserved for its page tables
-	Channels     int               `json:"channels"` // at most; 0 in pass-through, where all are the guest's
-	Attached     bool              `json:"attached"` // a client is attached now
-	Clients      uint64            `json:"clients"`  // clients since the GPU was added
-	Traps        uint64            `json:"traps"`    // reads and writes that reached the server
-	Interrupts   uint64            `json:"interrupts"`
-	Bytes        uint64            `json:"bytes"`                    // moved by engines for its guest
+	VRAM         uint64            `json:"vram"`                     // Bytes of memory that the guest sees.
+	Tables       uint64            `json:"tables"`                   // Bytes of the card's memory that are reserved for its page tables.
+	Channels     int               `json:"channels"`                 // The most channels that the guest may have; 0 in pass-through, where it has all.
+	Attached     bool              `json:"attached"`                 // a client is attached now
+	Clients      uint64            `json:"clients"`                  // Clients since the GPU was added.
+	Traps        uint64            `json:"traps"`                    // Reads and writes of the guest that reached the server; with more than some thousands a second, try bar-map all.
+	Interrupts   uint64            `json:"interrupts"`               // Interrupts to the present or last client.
+	Bytes        uint64            `json:"bytes"`                    // Bytes that engines moved for the guest.
 	Quarantine   string            `json:"quarantine,omitempty"`     // why nothing of its guest reaches the card; a reset of the GPU ends it
 	OutOfService string            `json:"out_of_service,omitempty"` // why clients are refused; each new client causes another attempt
 	Counts       map[string]uint64 `json:"counts"`                   // what the guest asked for, and what happened
 	RulesBroken  map[string]uint64 `json:"rules_broken"`             // requests of the guest that were refused, by rule
 	Inexact      []InexactWindow   `json:"inexact,omitempty"`
-	ShadowTime   time.Duration     `json:"shadow_ns,omitempty"` // spent on shadowing its page tables
+	ShadowTime   time.Duration     `json:"shadow_ns,omitempty"` // Time spent on shadowing its page tables.
 	Share        *Share            `json:"share,omitempty"`     // absent without a scheduler
 	CardTime     *LedgerNode       `json:"card_time,omitempty"` // absent without a scheduler
 	Options      Options           `json:"options,omitempty"`   // those that PATCH can change
@@ -106,7 +106,7 @@ type Change struct {
 type InexactWindow struct {
 	Name        string `json:"name"`   // of the count
 	Window      string `json:"window"` // bar1, bar3 or pramin
-	Count       uint64 `json:"count"`  // pages
+	Count       uint64 `json:"count"`  // Pages, or times, as the count of that name.
 	Reason      string `json:"reason"`
 	Consequence string `json:"consequence"` // for the guest, and what to do
 }

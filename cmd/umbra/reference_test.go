@@ -13,7 +13,6 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
@@ -196,14 +195,5 @@ func TestManPages(t *testing.T) {
 			}
 		}
 		generated(t, "man/"+name+".1", b.String())
-	}
-}
-
-// TestCountersAreDocumented: docs/counters.md has a row for every counter of a guest.
-func TestCountersAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/counters.md")
-	require.NoError(t, err)
-	for _, c := range new(aggregator.GuestStats).Counts() {
-		require.Contains(t, string(page), "\n| `"+c.Name+"` |", c.Name)
 	}
 }

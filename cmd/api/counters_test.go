@@ -1,0 +1,82 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sections are the tables of docs/reference/counters.md, by definition of the schema.
+var sections = []struct{ title, def string }{
+	{"Requests of a guest and their results", "Counts"},
+	{"Rules that a guest broke", "Rules"},
+	{"A GPU", "GPUReport"},
+	{"Connections", "ConnectionCount"},
+	{"Messages by command", "MessageCount"},
+	{"Traps by region", "RegionCount"},
+	{"Interrupts", "DeliveryCount"},
+	{"Work of engines for a guest", "WorkCount"},
+	{"The server", "Status"},
+	{"The card", "Card"},
+	{"The card in the report", "CardReport"},
+	{"Channels of the card", "ChannelCount"},
+	{"Engines of the card by class", "ClassCount"},
+	{"Methods without effect", "IgnoredMethod"},
+	{"Translations of the card", "TLBCount"},
+	{"Faults of the card", "CardFaults"},
+	{"Card time", "LedgerNode"},
+	{"Card time by engine", "EngineAccount"},
+	{"Events that should not happen", "sched.Counts"},
+	{"Registers", "mmio.Report"},
+	{"Registers by block", "mmio.BlockCount"},
+	{"Each register", "mmio.RowCount"},
+	{"Accesses that no register covers", "mmio.Missed"},
+	{"Undeclared offsets", "mmio.Hole"},
+	{"Rows of umbra regs", "Register"},
+}
+
+const countersIntro = `# Counters
+
+Every number that Umbra counts. Generated. Counting is always on, and reading the counters disturbs no guest.
+
+- umbra status --json has the server, the card and each GPU; umbra gpu show NAME --json has everything about one GPU.
+- The report of umbra serve, at its end and at SIGUSR1, has all of it. umbra sched show has card time, umbra regs has registers.
+- Text output has the same names where it lists counters, and leaves out those that are zero. In the table of
+  GPUs, faults is the sum of mmu_faults, pbdma_errors, engine_errors and window_faults.
+
+Counters only grow, from the start of the server or from when a GPU was added; texts with "now" describe the present state. Keys
+that end in _ns are nanoseconds. For monitoring, read umbra status --json at intervals.
+[control-api.md](../control-api.md) describes the JSON around these tables.
+`
+
+// TestCounterReference: docs/reference/counters.md is generated from the schema; every number in
+// an answer of the control API has a help text, and a table unless it is an option.
+func TestCounterReference(t *testing.T) {
+	g := newGenerator(t)
+	var b strings.Builder
+	b.WriteString(countersIntro)
+	tables := map[string]bool{"GPU": true, "InexactWindow": true, "Report": true, "Serving": true, "Share": true} // repeat others, or are options
+	for _, s := range sections {
+		tables[s.def] = true
+		fmt.Fprintf(&b, "\n## %s\n\n", s.title)
+		if parents := g.parents[s.def]; parents != nil {
+			fmt.Fprintf(&b, "In `%s`.\n\n", strings.Join(parents, "`, `"))
+		}
+		b.WriteString("| name | meaning |\n|---|---|\n")
+		for _, name := range g.keys[s.def] {
+			if p := g.defs[s.def].(object)["properties"].(object)[name].(object); p["type"] == "integer" {
+				require.Regexp(t, `^[A-Z].*\.$`, p["description"], "the help of %s in %s is no sentence", name, s.def)
+				fmt.Fprintf(&b, "| `%s` | %s |\n", name, strings.ReplaceAll(p["description"].(string), "|", `\|`))
+			}
+		}
+	}
+	for def, o := range g.defs {
+		for name, p := range o.(object)["properties"].(object) {
+			isCount := p.(object)["type"] == "integer" && !strings.HasPrefix(def, "probe.") && !strings.HasPrefix(def, "wire.")
+			require.False(t, isCount && !tables[def], "%s in %s is in no table", name, def)
+		}
+	}
+	generated(t, "counters.md", b.String())
+}
