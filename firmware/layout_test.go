@@ -12,57 +12,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkLayout holds a table of rows against the Go type it fills.
-func checkLayout[T any](t *testing.T, l layout[T]) {
-	t.Run(l.name, func(t *testing.T) {
-		var v T
-		val := reflect.ValueOf(v)
-		used := make([]uint8, l.size*8)
-		seen := map[string]bool{}
-		for _, r := range l.rows {
-			fv := val.FieldByName(r.name)
-			require.True(t, fv.IsValid(), "%s has no Go field", r.name)
-			require.False(t, seen[r.name], "%s has two rows", r.name)
-			seen[r.name] = true
-			require.LessOrEqual(t, r.offset+r.width, l.size, "%s ends past the structure", r.name)
-			if fv.Kind() != reflect.String {
-				require.LessOrEqual(t, r.width, 4, r.name)
-				require.LessOrEqual(t, r.max(), uint64(math.MaxUint64)>>(64-fv.Type().Bits()), "%s is wider than its Go field", r.name)
-			}
-			for bit := r.offset*8 + r.lo; bit <= r.offset*8+r.hi; bit++ {
-				require.Zero(t, used[bit], "%s overlaps at bit %d", r.name, bit)
-				used[bit] = 1
-			}
-		}
-	})
-}
-
-func TestLayouts(t *testing.T) {
-	checkLayout(t, romHeaderLayout)
-	checkLayout(t, pcirLayout)
-	checkLayout(t, npdeLayout)
-	checkLayout(t, bitHeaderLayout)
-	checkLayout(t, bitTokenLayout)
-	checkLayout(t, infoLayout)
-	checkLayout(t, initLayout)
-	checkLayout(t, clockLayout)
-	checkLayout(t, perfLayout)
-	checkLayout(t, panelsLayout)
-	checkLayout(t, lvdsLayout)
-	checkLayout(t, tmdsLayout)
-	checkLayout(t, analogLayout)
-	checkLayout(t, analogTableLayout)
-	checkLayout(t, analogLoadLayout)
-	checkLayout(t, pllTableLayout)
-	checkLayout(t, pllEntryLayout)
-	checkLayout(t, pllLimitsLayout)
-	checkLayout(t, memoryLayout)
-	checkLayout(t, m0203Layout)
-	checkLayout(t, memoryConfigLayout)
-	checkLayout(t, dcbLayout)
-	checkLayout(t, dcbOutputLayout)
-}
-
 func TestEncodeRefusesWhatDoesNotFit(t *testing.T) {
 	d := GF100(Options{})
 	d.Class = 1 << 24

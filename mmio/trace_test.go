@@ -137,22 +137,6 @@ func TestTraceRangesEqualLinearSearch(t *testing.T) {
 	})
 }
 
-func drawRecord(t *rapid.T) Record {
-	return Record{
-		Seq: rapid.Uint64().Draw(t, "seq"), Time: rapid.Int64().Draw(t, "time"), Value: rapid.Uint64().Draw(t, "value"),
-		Offset: rapid.Uint32().Draw(t, "offset"), Size: rapid.Uint16().Draw(t, "size"), Write: rapid.Bool().Draw(t, "write"),
-	}
-}
-
-func TestRecordRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		r := drawRecord(t)
-		b := bytes.Repeat([]byte{0xee}, RecordSize)
-		r.put(b)
-		require.Equal(t, r, getRecord(b))
-	})
-}
-
 // The file's bytes, held against the documented layout field by field.
 func TestRecordLayout(t *testing.T) {
 	r := Record{Seq: 0x0102030405060708, Time: 0x1112131415161718, Value: 0x2122232425262728, Offset: 0x31323334, Size: 0x4142, Write: true}

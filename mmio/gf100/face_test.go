@@ -77,22 +77,3 @@ func TestConstants(t *testing.T) {
 		require.Equalf(t, want, b.Read32(off), "%06x %s", off, b.NameOf(off))
 	}
 }
-
-// BenchmarkSettle is the price every trapped access pays for the interrupt tree.
-func BenchmarkSettle(b *testing.B) {
-	n := newBench(b, FaceConfig{})
-	n.Write32(0x140, 1)
-	b.ReportAllocs()
-	for b.Loop() {
-		n.face.SetSource(SourcePFIFO, false)
-		n.face.Settle()
-	}
-}
-
-func BenchmarkReadTime(b *testing.B) {
-	n := newBench(b, FaceConfig{})
-	b.ReportAllocs()
-	for b.Loop() {
-		n.Read32(0x9400)
-	}
-}

@@ -79,42 +79,6 @@ func TestInterruptTreeProperty(t *testing.T) {
 	})
 }
 
-// The driver's interrupt handler: lines off, look, serve, lines on. What is still
-// pending then is sent again, and a line nobody masked needs no mask to be
-// written first.
-func TestInterruptHandler(t *testing.T) {
-	b := newBench(t, FaceConfig{})
-	settle := func() bool { _, edge := b.face.Settle(); return edge }
-	b.Write32(0x140, 1)
-	b.face.SetSource(SourcePFIFO, true)
-	require.True(t, settle(), "the masks let everything through until they are written")
-	require.False(t, settle())
-
-	b.Write32(0x140, 0)
-	b.Write32(0x144, 0)
-	require.Zero(t, b.Read32(0x140))
-	b.Write(0x88704, []byte{0xff})
-	require.Equal(t, uint32(1<<8), b.Read32(0x100))
-	require.Zero(t, b.Read32(0x104))
-	b.Write32(0x140, 1)
-	require.True(t, settle(), "still pending")
-
-	// Off and on again between two calls, with the line up at both.
-	b.Write32(0x140, 0)
-	b.Write32(0x140, 1)
-	require.True(t, settle())
-
-	b.Write32(0x640, ^uint32(1<<8))
-	require.False(t, settle())
-	level, _ := b.face.Settle()
-	require.False(t, level, "masked")
-	b.Write32(0x640, 1<<8)
-	require.True(t, settle())
-	b.face.SetSource(SourcePFIFO, false)
-	level, edge := b.face.Settle()
-	require.False(t, level || edge)
-}
-
 func TestSoftwareInterrupt(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	b.Write32(0x100, 1<<31)

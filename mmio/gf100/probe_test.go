@@ -332,27 +332,6 @@ func TestProbeWithDisplay(t *testing.T) {
 	require.Empty(t, p.Missed().Holes)
 }
 
-// An alarm a second, as the temperature poll asks for, however long it runs.
-func TestAlarmEachSecond(t *testing.T) {
-	p := newProbe(t, FaceConfig{})
-	require.Empty(t, p.run())
-	for range 20 {
-		p.Write32(regAlarm, uint32(p.time())+1e9)
-		p.Write32(regAlarmIntrEn, 1)
-		at, armed := p.face.NextAlarm()
-		require.True(t, armed)
-		require.InDelta(t, 1e9, float64(at-p.now), 32)
-		p.now = at
-		_, edge := p.face.Settle()
-		require.True(t, edge)
-		p.Write32(0x140, 0)
-		p.Write32(regAlarmIntr, 1)
-		p.Write32(0x140, 1)
-		level, _ := p.face.Settle()
-		require.False(t, level)
-	}
-}
-
 // What each ablation takes from the probe above. The two lists must name the same
 // ablations: one that breaks nothing here proves nothing there.
 func TestAblations(t *testing.T) {

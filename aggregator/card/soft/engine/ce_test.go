@@ -29,23 +29,6 @@ func TestKernelMove(t *testing.T) {
 	require.Zero(t, env.Stats.Class(0x90b5).Methods.Load())
 }
 
-// TestSwizzle: components from the source in another order, constants, zero.
-func TestSwizzle(t *testing.T) {
-	var c CE
-	m := newTestMemory()
-	m.mapPage(0x1000)
-	m.mapPage(0x2000)
-	copy(m.pages[1], []byte{1, 2, 3, 4, 5, 6})
-	env := newEnv(m)
-	// Two bytes per component, three of them in, four out: {2, const1, zero, 0}.
-	c.send(t, env, writes{{0x310, 0x1000}, {0x318, 0x2000}, {0x324, 1}, {0x328, 1}, {0x330, 0xdddd}, {0x334, 0x9988}, {0x32c, 0x03210652}, {0x300, 0x111}})
-	require.Equal(t, []byte{5, 6, 0x88, 0x99, 0, 0, 1, 2, 0}, m.pages[2][:9])
-
-	// Without a component of the source, the source is not read.
-	c.send(t, env, writes{{0x310, 0xdead0000}, {0x32c, 0x01034444}, {0x300, 0x111}})
-	require.Equal(t, []byte{0xdd, 0xdd, 0, 0, 0xdd, 0xdd, 0, 0, 0}, m.pages[2][:9])
-}
-
 // TestQueryCarry: the long query's tail is addressed without a carry, as the
 // microcode does it.
 func TestQueryCarry(t *testing.T) {
@@ -83,18 +66,4 @@ func TestMicrocodeLimits(t *testing.T) {
 	// of slice and width, 0x3fec01, is more than the next factor's 16 bits.
 	want := uint64(0x1_0000_1000) + uint64(0xec01*32<<14&0xffffffff)
 	require.EqualValues(t, want, s.surface(&v, 1, false).VA)
-}
-
-// TestGOBOrder holds gobOffset against positions worked out by hand.
-func TestGOBOrder(t *testing.T) {
-	for _, c := range [][3]uint64{{0, 0, 0}, {15, 0, 15}, {16, 0, 32}, {32, 0, 256}, {48, 0, 288}, {63, 0, 303}, {0, 1, 16}, {0, 2, 64}, {0, 3, 80}, {0, 4, 128}, {0, 6, 192}, {63, 7, 511}} {
-		require.Equal(t, c[2], gobOffset(c[0], c[1]), "%v", c)
-	}
-	seen := map[uint64]bool{}
-	for y := range uint64(8) {
-		for x := range uint64(64) {
-			seen[gobOffset(x, y)] = true
-		}
-	}
-	require.Len(t, seen, gobBytes)
 }

@@ -9,12 +9,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPlainData: contexts have a fixed size and can be written out.
-func TestPlainData(t *testing.T) {
-	require.Positive(t, binary.Size(GR{}))
-	require.Positive(t, binary.Size(CE{}))
-}
-
 // TestFreeze writes a context out after every step of a copy and goes on with
 // what is read back.
 func TestFreeze(t *testing.T) {

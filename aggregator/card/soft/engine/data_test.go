@@ -180,40 +180,6 @@ func injective(c copyCase) copyCase {
 	return c
 }
 
-// dataTest is a test that only an engine which moves the data can pass.
-type dataTest struct {
-	name string
-	run  func(t require.TestingT, g grEngine, e ceEngine, seed int)
-}
-
-var dataTests = []dataTest{
-	{"M2MF copy", func(t require.TestingT, g grEngine, _ ceEngine, seed int) {
-		checkM2MF(t, g, substantial(injective(copyCases.Example(seed))))
-	}},
-	{"M2MF upload", func(t require.TestingT, g grEngine, _ ceEngine, seed int) {
-		c := substantial(injective(uploadCases.Example(seed)))
-		c.Inline = make([]byte, c.Length*c.Lines)
-		checkM2MF(t, g, c)
-	}},
-	{"CE copy", func(t require.TestingT, _ grEngine, e ceEngine, seed int) {
-		checkCE(t, e, substantial(injective(ceCases.Example(seed))))
-	}},
-	{"report", func(t require.TestingT, g grEngine, _ ceEngine, seed int) {
-		checkReport(t, g, 0x9097, uint32(seed%2)<<28|0xf010, seed)
-	}},
-	{"constants", func(t require.TestingT, g grEngine, _ ceEngine, seed int) {
-		checkConstants(t, g, [2]uint16{0x9097, 0x90c0}[seed%2], constCases.Example(seed))
-	}},
-	{"acquire", func(t require.TestingT, g grEngine, _ ceEngine, _ int) { checkAcquire(t, g) }},
-}
-
-// substantial makes a case move data.
-func substantial(c copyCase) copyCase {
-	c.Length, c.Lines = max(c.Length, 20), max(c.Lines, 2)
-	c = injective(c)
-	return c
-}
-
 func TestM2MFCopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { checkM2MF(t, &GR{}, injective(copyCases.Draw(t, "case"))) })
 }
@@ -224,52 +190,4 @@ func TestM2MFUpload(t *testing.T) {
 
 func TestCECopy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { checkCE(t, &CE{}, injective(ceCases.Draw(t, "case"))) })
-}
-
-func TestDataTestsPass(t *testing.T) {
-	for _, d := range dataTests {
-		for seed := range 20 {
-			d.run(t, &GR{}, &CE{}, seed)
-		}
-	}
-}
-
-// nopGR and nopCE take everything and do nothing.
-type nopGR struct{}
-
-func (nopGR) Method(*Env, uint16, uint32, uint32) Outcome { return Done }
-func (nopGR) Inline(_ *Env, _ uint16, _ uint32, data []byte) (int, Outcome) {
-	return len(data), Done
-}
-func (nopGR) Step(*Env) Outcome { return Done }
-
-type nopCE struct{}
-
-func (nopCE) Method(*Env, uint32, uint32) Outcome { return Done }
-func (nopCE) Step(*Env) Outcome                   { return Done }
-
-// recorder is a TestingT that remembers failure.
-type recorder struct{ failed bool }
-
-type stopTest struct{}
-
-func (r *recorder) Errorf(string, ...any) { r.failed = true }
-func (r *recorder) FailNow()              { panic(stopTest{}) }
-
-// TestNothingMovesNothing: with engines that do nothing every data test fails.
-func TestNothingMovesNothing(t *testing.T) {
-	for _, d := range dataTests {
-		for seed := range 20 {
-			var r recorder
-			func() {
-				defer func() {
-					if p := recover(); p != nil && p != (stopTest{}) {
-						panic(p)
-					}
-				}()
-				d.run(&r, nopGR{}, nopCE{}, seed)
-			}()
-			require.True(t, r.failed, "%s (seed %d) passes although nothing is done", d.name, seed)
-		}
-	}
 }

@@ -10,8 +10,8 @@ import (
 // This file is the slow twin: every byte's address straight from the formulas,
 // one byte at a time, in a map. It shares no code with the engines.
 
-// grEngine and ceEngine are what a data test drives, so that the same test can
-// be run against engines that do nothing.
+// grEngine and ceEngine are what a data test drives: an engine, or one that is
+// written out and read back at every call.
 type grEngine interface {
 	Method(env *Env, class uint16, method, data uint32) Outcome
 	Inline(env *Env, class uint16, method uint32, data []byte) (int, Outcome)

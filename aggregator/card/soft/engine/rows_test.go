@@ -111,18 +111,6 @@ func TestNotExecuted(t *testing.T) {
 	require.Zero(t, m.calls)
 }
 
-func TestTablesRefuse(t *testing.T) {
-	row := func(off uint32, name string) Method { return Method{Offset: off, Count: 1, Name: name, Mask: 1} }
-	before := len(triggers)
-	require.PanicsWithValue(t, "engine: class 1234: A and B both claim method 0100", func() {
-		newClass(0x1234, 0, 0, []Method{row(0x100, "A"), row(0x100, "B")}, nil)
-	})
-	require.PanicsWithValue(t, "engine: class 1234 has no method C", func() {
-		newClass(0x1234, 0, 0, []Method{row(0x100, "A")}, []effectRow{{name: "C"}})
-	})
-	require.Len(t, triggers, before)
-}
-
 // TestArrays holds the ends of some arrays against envytools' lengths.
 func TestArrays(t *testing.T) {
 	for _, c := range []struct {

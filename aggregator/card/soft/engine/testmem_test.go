@@ -2,7 +2,6 @@ package engine
 
 import (
 	"encoding/binary"
-	"testing"
 
 	"github.com/stretchr/testify/require"
 )
@@ -99,34 +98,4 @@ func finish(o Outcome, step func() Outcome) Outcome {
 		o = step()
 	}
 	return o
-}
-
-func TestSmoke(t *testing.T) {
-	m := newTestMemory()
-	m.mapRange(0x10000, 0x8000)
-	m.mapRange(0x40000, 0x8000)
-	m.mapRange(0x60000, 0x1000)
-	for i := range uint64(0x8000) {
-		m.store(0x10000+i, byte(i*7+i>>8))
-	}
-	env := newEnv(m)
-	var g GR
-	g.send(t, env, 0x9039, writes{{0x30c, 0}, {0x310, 0x10003}, {0x238, 0}, {0x23c, 0x40001}, {0x314, 4096}, {0x318, 4096}, {0x31c, 4096}, {0x320, 7},
-		{0x32c, 0}, {0x330, 0x60000}, {0x334, 0xcafe}, {0x300, 0x2110}})
-	for i := range uint64(7 * 4096) {
-		require.Equal(t, m.load(0x10003+i), m.load(0x40001+i))
-	}
-	require.Equal(t, uint32(0xcafe), m.word(0x60000))
-	require.Equal(t, uint32(testNow>>32), m.word(0x6000c))
-	require.EqualValues(t, 7*4096, env.Stats.Class(0x9039).Bytes.Load())
-
-	var c CE
-	c.send(t, env, writes{{0x310, 0x10000}, {0x318, 0x41000}, {0x31c, 4096}, {0x320, 4096}, {0x324, 4096}, {0x328, 3}, {0x300, 0x110}})
-	for i := range uint64(3 * 4096) {
-		require.Equal(t, m.load(0x10000+i), m.load(0x41000+i))
-	}
-	g.send(t, env, 0x9039, writes{{0x23c, 0x40000}, {0x31c, 7}, {0x320, 1}, {0x300, 0x100111}, {0x304, 0x04030201}, {0x304, 0x99070605}})
-	require.Equal(t, uint32(0x04030201), m.word(0x40000))
-	require.Equal(t, byte(7), m.load(0x40006))
-	require.NotEqual(t, byte(0x99), m.load(0x40007))
 }
