@@ -1,9 +1,6 @@
 package soft_test
 
 import (
-	"encoding/binary"
-	"runtime"
-	"testing"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 )
@@ -34,82 +31,4 @@ var accesses = []struct {
 	{"BAR3-byte-write", soft.BAR3, 0x1234, 1, true},
 	{"BAR1-write", soft.BAR1, 0x40, 4, true},
 	{"doorbell-stray", soft.BAR1, 0x508c, 4, true},
-}
-
-func BenchmarkAccess(b *testing.B) {
-	for _, a := range accesses {
-		b.Run(a.name, func(b *testing.B) {
-			r := newRig(b, soft.Config{})
-			r.bar1()
-			r.bar3()
-			r.wr(0x1700, 0x20)
-			buf := make([]byte, a.n)
-			b.ReportAllocs()
-			for b.Loop() {
-				if a.write {
-					r.card.WriteBAR(a.bar, a.off, buf)
-				} else {
-					r.card.ReadBAR(a.bar, a.off, buf)
-				}
-			}
-		})
-	}
-}
-
-// BenchmarkBAR3Sweep writes a page byte by byte, as a driver clears tables.
-func BenchmarkBAR3Sweep(b *testing.B) {
-	r := newRig(b, soft.Config{})
-	r.bar3()
-	buf := []byte{0}
-	off := uint64(0)
-	for b.Loop() {
-		r.card.WriteBAR(soft.BAR3, off&0xfffff, buf)
-		off++
-	}
-}
-
-// BenchmarkFence is the time from a doorbell to its semaphore, polled in memory
-// that needs no trap.
-func BenchmarkFence(b *testing.B) {
-	r := newRig(b, soft.Config{})
-	c := r.newChannel(1, r.bar1())
-	r.runlist(1)
-	c.words(release32(vaRAM, 0)...)
-	payload := c.push + 12
-	var word [4]byte
-	n := uint32(0)
-	b.ReportAllocs()
-	for b.Loop() {
-		n++
-		binary.LittleEndian.PutUint32(word[:], n)
-		r.card.WriteVRAM(payload, word[:])
-		c.again()
-		for r.host.load(0) != n {
-			runtime.Gosched()
-		}
-	}
-}
-
-// BenchmarkMethods is the rate at which a channel takes methods that do nothing.
-func BenchmarkMethods(b *testing.B) {
-	const count = 1 << 13
-	r := newRig(b, soft.Config{})
-	c := r.newChannel(1, r.bar1())
-	r.runlist(1)
-	nops := nonIncr(0, 8, make([]uint32, count-1)...)
-	c.words(cat(nops, release32(vaRAM, 0))...)
-	payload := c.push + uint64(len(nops)+3)*4
-	var word [4]byte
-	n := uint32(0)
-	b.ReportAllocs()
-	for b.Loop() {
-		n++
-		binary.LittleEndian.PutUint32(word[:], n)
-		r.card.WriteVRAM(payload, word[:])
-		c.again()
-		for r.host.load(0) != n {
-			runtime.Gosched()
-		}
-	}
-	b.ReportMetric(float64(count)*float64(b.N)/b.Elapsed().Seconds(), "methods/s")
 }

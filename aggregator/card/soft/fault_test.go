@@ -118,15 +118,6 @@ func TestMMUFaultReasons(t *testing.T) {
 	}
 }
 
-func TestReadOnlyPagesCanBeRead(t *testing.T) {
-	const va = 0x20000000
-	r, c := newChannelRig(t, soft.Config{})
-	c.space.mapPage(va, shadowpt.PTE{Addr: c.data, ReadOnly: true})
-	r.vramWrite32(c.data, 42)
-	c.submit(cat(semaphoreOp(va, 42, opAcquire), release(0, 1))...)
-	c.waitSemaphore(0, 1)
-}
-
 // A ring, a pushbuffer and a table where nothing is, or where they are their own
 // target.
 func TestUnreachableRings(t *testing.T) {

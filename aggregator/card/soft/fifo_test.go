@@ -271,19 +271,6 @@ func TestContextsAreBounded(t *testing.T) {
 	c.alive()
 }
 
-func TestRebindWhileRunning(t *testing.T) {
-	r, c := newChannelRig(t, soft.Config{})
-	for range 30 {
-		c.endless()
-		r.running()
-		c.unbind()
-		r.eventually("left", func() bool { return r.rd(0x2634)&(1<<20) == 0 })
-		c.ramfc(func(b []byte) { gf100.InstGPGet.Put(b, c.put); gf100.InstTokenLo.Put(b, 0) })
-		c.bind()
-		c.alive()
-	}
-}
-
 // Instance blocks that a driver cannot mean.
 func TestBindNonsense(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})

@@ -8,60 +8,6 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Each header kind does what its words say.
-func TestHeaders(t *testing.T) {
-	old := func(op, count, tert, subch, method uint32) uint32 {
-		return op<<29 | count<<18 | tert<<16 | subch<<13 | method
-	}
-	mask := func(op, v uint32) uint32 { return op<<16 | v<<4 }
-	for _, tc := range []struct {
-		name  string
-		words []uint32
-	}{
-		{"increasing", incr(0, 0x10, 0, vaSem, 1, opRelease)},
-		{"increasing, old format", []uint32{old(0, 4, 0, 0, 0x10), 0, vaSem, 1, opRelease}},
-		{"non-increasing", cat(incr(0, 0x10, 0, vaSem, 1), nonIncr(0, 0x1c, opRelease, opRelease))},
-		{"non-increasing, old format", append(incr(0, 0x10, 0, vaSem, 1), old(2, 2, 0, 0, 0x1c), opRelease, opRelease)},
-		{"increase once", cat(incr(0, 0x10, 0, vaSem), incrOnce(0, 0x18, 1, opRelease, opRelease))},
-		{"immediate", cat(incr(0, 0x10, 0, vaSem), immd(0, 0x18, 1), immd(0, 0x1c, opRelease))},
-		{"no operation", cat([]uint32{0, 0}, release(0, 1))},
-		{"count 0", cat([]uint32{header(1, 0, 0, 0x10)}, release(0, 1))},
-		{"end of segment", append(release(0, 1), 7<<29, 0xffffffff, 0xffffffff)},
-		{"this sub-device", cat([]uint32{mask(1, 1)}, release(0, 1))},
-		{"another sub-device", cat([]uint32{mask(1, 2)}, release(0, 9), []uint32{mask(1, 0xfff)}, release(0, 1))},
-		{"stored mask", cat([]uint32{mask(2, 2), mask(3, 0)}, release(0, 9), []uint32{mask(2, 1), mask(3, 0)}, release(0, 1))},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newChannelRig(t, soft.Config{})
-			c.submit(tc.words...)
-			c.drained()
-			c.waitSemaphore(0, 1)
-			require.Zero(t, r.rd(0x25a0), "nothing was wrong")
-		})
-	}
-}
-
-// A packet may be cut anywhere: its words come with the next entry.
-func TestPacketsAcrossSegments(t *testing.T) {
-	words := release(0, 1)
-	for cut := 1; cut < len(words); cut++ {
-		_, c := newChannelRig(t, soft.Config{})
-		c.words(words[:cut]...)
-		c.words(words[cut:]...)
-		c.bell()
-		c.waitSemaphore(0, 1)
-	}
-	// and with the bell between
-	r, c := newChannelRig(t, soft.Config{})
-	for _, w := range words {
-		require.Zero(t, c.semaphore(0))
-		c.submit(w)
-		c.drained()
-	}
-	c.waitSemaphore(0, 1)
-	require.EqualValues(t, len(words), r.card.Stats().GPEntries.Load())
-}
-
 func TestGPFIFOEntries(t *testing.T) {
 	t.Run("control entry: no operation", func(t *testing.T) {
 		_, c := newChannelRig(t, soft.Config{})

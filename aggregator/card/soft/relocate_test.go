@@ -82,30 +82,6 @@ func TestRelocate(t *testing.T) {
 	require.Equal(t, make([]byte, n), got)
 }
 
-// TestRelocateManyPieces moves single pages to scattered places, and all of them back in
-// one go.
-func TestRelocateManyPieces(t *testing.T) {
-	const pages, at = 300, 0x400000
-	c := newCard(t)
-	f, _ := memoryFile(t, pages<<12)
-	want := make([]byte, pages<<12)
-	rand.NewChaCha8([32]byte{2}).Read(want)
-	clear(want[100<<12 : 120<<12])
-	require.True(t, c.WriteVRAM(at, want))
-	for i, to := range rand.New(rand.NewPCG(1, 2)).Perm(pages) {
-		_, err := c.Relocate(card.Relocation{Addr: at + uint64(i)<<12, Size: 1 << 12, To: f, Off: uint64(to) << 12})
-		require.NoError(t, err)
-	}
-	got := make([]byte, len(want))
-	require.True(t, c.ReadVRAM(at, got))
-	require.Equal(t, want, got)
-	done, err := c.Relocate(card.Relocation{Addr: at, Size: pages << 12})
-	require.NoError(t, err)
-	require.EqualValues(t, pages<<12, done)
-	require.True(t, c.ReadVRAM(at, got))
-	require.Equal(t, want, got)
-}
-
 // TestLookVRAM: what a look at all memory shows, and zeros between, is what is there,
 // wherever pages live; and it does not make memory of what is not.
 func TestLookVRAM(t *testing.T) {

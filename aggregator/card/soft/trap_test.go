@@ -64,23 +64,6 @@ func TestGraphTraps(t *testing.T) {
 	}
 }
 
-func TestManyTraps(t *testing.T) {
-	r, cs := newChannels(t, 4)
-	for _, c := range cs {
-		for range 5 {
-			c.submit(cat(incr(2, 0, classM2MF), incr(2, 0xffc, 7))...)
-		}
-		c.submit(release(0, 1)...)
-	}
-	for range 4 * 5 {
-		r.eventually("trap", func() bool { return r.rd(0x400100) != 0 })
-		r.graphAck()
-	}
-	for _, c := range cs {
-		c.waitSemaphore(0, 1)
-	}
-}
-
 // A trapped channel that the driver kills, or that PGRAPH is reset under, must
 // not keep PGRAPH from the others.
 func TestTrapEnds(t *testing.T) {
