@@ -173,6 +173,10 @@ func TestSameVRAM(t *testing.T) {
 			require.Equal(t, before, taken(), "to look at nothing makes no memory of it")
 		}
 	}
+	done, err := c.Relocate(card.Relocation{Addr: at, Size: pages << 12}) // all pieces at once
+	require.NoError(t, err)
+	require.EqualValues(t, pages<<12, done)
+	require.True(t, c.SameVRAM(at, want))
 	require.Greater(t, same, 500)
 	require.Greater(t, nothing, 100)
 }

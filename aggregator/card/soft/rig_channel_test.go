@@ -25,9 +25,6 @@ const (
 // Classes with their engines, as SET_OBJECT takes them.
 const (
 	classM2MF     = 0x9039
-	class2D       = 0x902d
-	class3D       = 0x9097
-	classCompute  = 0x90c0
 	classCE0      = 0x0490b5
 	classCE1      = 0x0590b5
 	classSoftware = 0x1f906e
@@ -47,13 +44,6 @@ type testChannel struct {
 
 // newChannel builds a channel, binds and enables it; area is the poll area.
 func (r *rig) newChannel(id uint32, area uint64) *testChannel {
-	c := r.buildChannel(id, area)
-	c.bind()
-	c.enable()
-	return c
-}
-
-func (r *rig) buildChannel(id uint32, area uint64) *testChannel {
 	c := &testChannel{r: r, id: id, space: r.newSpace(), userd: area + uint64(id)*gf100.USERDSize}
 	c.ring, c.push = r.alloc(0x1000), r.alloc(pushSize)
 	c.sem, c.data = r.alloc(0x1000), r.alloc(1<<20)
@@ -69,6 +59,8 @@ func (r *rig) buildChannel(id uint32, area uint64) *testChannel {
 		gf100.InstGPBaseLo.Put(b, vaRing>>3)
 		gf100.InstGPLimit2.Put(b, ringLog2)
 	})
+	c.bind()
+	c.enable()
 	return c
 }
 
@@ -159,15 +151,6 @@ func (c *testChannel) entry(q uint64) {
 	c.put = (c.put + 1) & (1<<ringLog2 - 1)
 }
 
-// again submits the last entry once more, without a trap but the bell.
-func (c *testChannel) again() {
-	var b [8]byte
-	binary.LittleEndian.PutUint64(b[:], c.last)
-	c.r.card.WriteVRAM(c.ring+uint64(c.put)*8, b[:])
-	c.put = (c.put + 1) & (1<<ringLog2 - 1)
-	c.bell()
-}
-
 func (c *testChannel) bell() { c.bellWith(c.put) }
 
 func (c *testChannel) bellWith(put uint32) {
@@ -215,12 +198,6 @@ func incr(subch, method uint32, data ...uint32) []uint32 {
 func nonIncr(subch, method uint32, data ...uint32) []uint32 {
 	return append([]uint32{header(3, uint32(len(data)), subch, method)}, data...)
 }
-
-func incrOnce(subch, method uint32, data ...uint32) []uint32 {
-	return append([]uint32{header(5, uint32(len(data)), subch, method)}, data...)
-}
-
-func immd(subch, method, data uint32) []uint32 { return []uint32{header(4, data, subch, method)} }
 
 func cat(parts ...[]uint32) (out []uint32) {
 	for _, p := range parts {

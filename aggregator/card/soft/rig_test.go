@@ -165,7 +165,6 @@ type fakeHost struct {
 	mu    sync.Mutex
 	line  card.Line
 	edges int
-	calls int
 }
 
 func newFakeHost(t testing.TB) *fakeHost {
@@ -194,7 +193,6 @@ func (h *fakeHost) Interrupt(l card.Line) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.line = l
-	h.calls++
 	if l.Edge {
 		h.edges++
 	}
