@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"syscall"
@@ -193,6 +194,9 @@ func (c *conn) sendBy(msg []byte, deadline time.Time) error {
 	sent, err := to.sendUntil(msg, deadline)
 	if err != nil && sent > 0 {
 		c.shutdown()
+	}
+	if errors.Is(err, syscall.EPIPE) {
+		return ErrDetached // the reader has not seen the client's end yet
 	}
 	return err
 }

@@ -1,5 +1,0 @@
-package vfiouser_test
-
-import "encoding/binary"
-
-var le = binary.LittleEndian
