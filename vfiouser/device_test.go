@@ -22,13 +22,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(pingEnv) != "" {
-		ping()
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memDevice is a device of plain memory, with offsets of BAR0 that do more:
 //
@@ -278,7 +272,7 @@ func requireFDs(t testing.TB, before []string) {
 	require.Equal(t, before, now, "descriptors leaked")
 }
 
-// patience is how long is waited for what comes at all.
+// patience bounds each wait for an event that must come.
 const patience = time.Minute
 
 func eventually(t testing.TB, what string, ok func() bool) {

@@ -31,9 +31,6 @@ func TestDMAMapErrors(t *testing.T) {
 	ro, err := os.Open("/proc/self/fd/" + strconv.Itoa(ram.FD))
 	require.NoError(t, err)
 	defer ro.Close()
-	e, err := client.NewEventFD()
-	require.NoError(t, err)
-	defer e.Close()
 	require.NoError(t, c.Map(0x100000, ram, 0, 0x10000, client.ReadWrite))
 
 	const none = -1
@@ -44,9 +41,6 @@ func TestDMAMapErrors(t *testing.T) {
 		fd     int
 		err    error
 	}{
-		{"argsz 31", func(q *wire.DMAMapRequest) { q.Argsz = 31 }, ram.FD, syscall.EINVAL},
-		{"unknown flag 8", func(q *wire.DMAMapRequest) { q.Flags |= 8 }, ram.FD, syscall.EINVAL},
-		{"unknown flag 2^31", func(q *wire.DMAMapRequest) { q.Flags |= 1 << 31 }, ram.FD, syscall.EINVAL},
 		{"mmap flag without descriptor", func(q *wire.DMAMapRequest) { q.Flags |= 4 }, none, syscall.EINVAL},
 		{"size 0", func(q *wire.DMAMapRequest) { q.Size = 0 }, ram.FD, syscall.EINVAL},
 		{"address unaligned", func(q *wire.DMAMapRequest) { q.Addr++ }, ram.FD, syscall.EINVAL},
@@ -57,15 +51,6 @@ func TestDMAMapErrors(t *testing.T) {
 		{"past the end of the file", func(q *wire.DMAMapRequest) { q.Offset, q.Size = 0xff000, 0x2000 }, ram.FD, syscall.EINVAL},
 		{"offset past the end", func(q *wire.DMAMapRequest) { q.Offset = 1 << 40 }, ram.FD, syscall.EINVAL},
 		{"offset wraps", func(q *wire.DMAMapRequest) { q.Offset = ^uint64(0xfff) }, ram.FD, syscall.EINVAL},
-		{"write to a read-only file", func(q *wire.DMAMapRequest) {}, int(ro.Fd()), syscall.EACCES},
-		{"not a file to map", func(q *wire.DMAMapRequest) {}, e.FD, syscall.ENODEV},
-		{"overlap: inside", func(q *wire.DMAMapRequest) { q.Addr = 0x104000 }, ram.FD, syscall.EEXIST},
-		{"overlap: head", func(q *wire.DMAMapRequest) { q.Addr, q.Size = 0xff000, 0x2000 }, none, syscall.EEXIST},
-		{"overlap: tail", func(q *wire.DMAMapRequest) { q.Addr, q.Size = 0x10f000, 0x2000 }, none, syscall.EEXIST},
-		{"overlap: around", func(q *wire.DMAMapRequest) { q.Addr, q.Size = 0, 0x1000000 }, none, syscall.EEXIST},
-		{"same but shorter", func(q *wire.DMAMapRequest) { q.Addr, q.Size = 0x100000, 0x8000 }, ram.FD, syscall.EEXIST},
-		{"same but another offset", func(q *wire.DMAMapRequest) { q.Addr, q.Size, q.Offset = 0x100000, 0x10000, 0x1000 }, ram.FD, syscall.EEXIST},
-		{"same but other rights", func(q *wire.DMAMapRequest) { q.Addr, q.Size, q.Flags = 0x100000, 0x10000, 1 }, ram.FD, syscall.EEXIST},
 		{"same but no descriptor", func(q *wire.DMAMapRequest) { q.Addr, q.Size = 0x100000, 0x10000 }, none, syscall.EEXIST},
 		{"the same again", func(q *wire.DMAMapRequest) { q.Addr, q.Size = 0x100000, 0x10000 }, ram.FD, nil},
 		{"read of a read-only file", func(q *wire.DMAMapRequest) { q.Addr, q.Flags = 0x500000, 1 }, int(ro.Fd()), nil},
@@ -89,47 +74,30 @@ func TestDMAMapErrors(t *testing.T) {
 	require.Len(t, r.dev.Host().Memory().Ranges(), 4)
 }
 
+// The conformance suite has what every server refuses; these are this server's choices.
 func TestDMAUnmapErrors(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
 	ram := alloc(t, 1<<20)
 	require.NoError(t, c.Map(0x10000, ram, 0, 0x10000, client.ReadWrite))
 	require.NoError(t, c.MapNoFD(0x20000, ram, 0, 0x10000, client.ReadWrite))
-	tests := []struct {
-		name string
-		u    wire.DMAUnmapRequest
-		err  error
-	}{
-		{"argsz 23", wire.DMAUnmapRequest{Argsz: 23, Addr: 0x10000, Size: 0x10000}, syscall.EINVAL},
-		{"argsz over 1 MiB", wire.DMAUnmapRequest{Argsz: 1<<20 + 1, Addr: 0x10000, Size: 0x10000}, syscall.EINVAL},
-		{"not there", wire.DMAUnmapRequest{Argsz: 24, Addr: 0x40000, Size: 0x1000}, syscall.ENOENT},
-		{"half of one", wire.DMAUnmapRequest{Argsz: 24, Addr: 0x10000, Size: 0x8000}, syscall.ENOENT},
-		{"inside one", wire.DMAUnmapRequest{Argsz: 24, Addr: 0x11000, Size: 0xf000}, syscall.ENOENT},
-		{"two at once", wire.DMAUnmapRequest{Argsz: 24, Addr: 0x10000, Size: 0x20000}, syscall.ENOENT},
-		{"nothing", wire.DMAUnmapRequest{Argsz: 24}, syscall.ENOENT},
-		{"all, with an address", wire.DMAUnmapRequest{Argsz: 24, Flags: 2, Addr: 0x10000}, syscall.EINVAL},
-		{"all, with a size", wire.DMAUnmapRequest{Argsz: 24, Flags: 2, Size: 0x10000}, syscall.EINVAL},
-		{"flags 3", wire.DMAUnmapRequest{Argsz: 24, Flags: 3}, syscall.EINVAL},
-		{"flags 4", wire.DMAUnmapRequest{Argsz: 24, Flags: 4, Addr: 0x10000, Size: 0x10000}, syscall.EINVAL},
-		{"dirty bitmap of a device that does not migrate", wire.DMAUnmapRequest{Argsz: 48, Flags: 1, Addr: 0x10000, Size: 0x10000}, syscall.EINVAL},
-		{"one", wire.DMAUnmapRequest{Argsz: 24, Addr: 0x10000, Size: 0x10000}, nil},
-		{"one again", wire.DMAUnmapRequest{Argsz: 24, Addr: 0x10000, Size: 0x10000}, syscall.ENOENT},
-		{"all", wire.DMAUnmapRequest{Argsz: 24, Flags: 2}, nil},
-		{"all of nothing", wire.DMAUnmapRequest{Argsz: 24, Flags: 2}, nil},
+	for name, u := range map[string]wire.DMAUnmapRequest{
+		"argsz over 1 MiB": {Argsz: 1<<20 + 1, Addr: 0x10000, Size: 0x10000},
+		"two at once":      {Argsz: 24, Addr: 0x10000, Size: 0x20000},
+		"flags 3":          {Argsz: 24, Flags: 3},
+		"dirty bitmap of a device that does not migrate": {Argsz: 48, Flags: 1, Addr: 0x10000, Size: 0x10000},
+	} {
+		_, err := c.Call(wire.DMAUnmap, u.Append(nil))
+		want := syscall.EINVAL
+		if name == "two at once" {
+			want = syscall.ENOENT
+		}
+		require.Equal(t, want, err, name)
 	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			m, err := c.Call(wire.DMAUnmap, tt.u.Append(nil))
-			require.Equal(t, tt.err, err)
-			if err == nil {
-				require.Equal(t, tt.u.Append(nil), m.Payload, "the same bytes back")
-			}
-		})
-	}
-	require.Empty(t, r.dev.Host().Memory().Ranges())
+	require.Len(t, r.dev.Host().Memory().Ranges(), 2)
 }
 
-// lines is a log that is read while it is written to.
+// lines is a log that a test reads while the server writes it.
 type lines struct {
 	mu   sync.Mutex
 	text []byte

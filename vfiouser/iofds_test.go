@@ -50,18 +50,11 @@ func TestRegionIOFDs(t *testing.T) {
 	r := newRig(t, d, vfiouser.Options{})
 	c := r.dial(nil)
 	ask := func(q wire.RegionIO) (client.Message, error) { return c.Call(wire.DeviceGetRegionIO, q.Append(nil)) }
-	for name, q := range map[string]wire.RegionIO{
-		"argsz 15":         {Argsz: 15},
-		"argsz over 1 MiB": {Argsz: 1<<20 + 1},
-		"flags":            {Argsz: 1000, Flags: 1},
-		"count":            {Argsz: 1000, Count: 1},
-		"index 9":          {Argsz: 1000, Index: 9},
-		"absent region":    {Argsz: 1000, Index: 3},
-	} {
-		_, err := ask(q)
-		require.Equal(t, syscall.EINVAL, err, name)
-	}
-	_, err := ask(wire.RegionIO{Argsz: 4000, Index: 2})
+	_, err := ask(wire.RegionIO{Argsz: 1<<20 + 1})
+	require.Equal(t, syscall.EINVAL, err)
+	_, err = ask(wire.RegionIO{Argsz: 1000, Index: 3})
+	require.Equal(t, syscall.EINVAL, err, "absent region")
+	_, err = ask(wire.RegionIO{Argsz: 4000, Index: 2})
 	require.Equal(t, syscall.E2BIG, err, "more descriptors than the client takes")
 	_, err = ask(wire.RegionIO{Argsz: 4000, Index: 6})
 	require.Equal(t, syscall.EBADF, err, "a part without a descriptor")

@@ -39,6 +39,7 @@ func attach(t testing.TB, c *client.Client, index, start, n int) []*client.Event
 	return es
 }
 
+// The conformance suite has the other errors.
 func TestSetIRQsErrors(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
@@ -55,31 +56,12 @@ func TestSetIRQsErrors(t *testing.T) {
 		data                []byte
 		fds                 []int
 	}{
-		{"no data kind", actTrigger, irqMSI, 0, 1, nil, nil},
-		{"two data kinds", dataNone | dataBool | actTrigger, irqMSI, 0, 1, []byte{1}, nil},
-		{"no action", dataNone, irqMSI, 0, 1, nil, nil},
-		{"two actions", dataNone | actMask | actUnmask, irqMSI, 0, 1, nil, nil},
 		{"unknown flag", dataNone | actTrigger | 0x40, irqMSI, 0, 1, nil, nil},
-		{"index 5", dataNone | actTrigger, 5, 0, 1, nil, nil},
-		{"index 2^32-1", dataNone | actTrigger, -1, 0, 1, nil, nil},
-		{"index without vectors", dataNone | actTrigger, vfiouser.IRQReq, 0, 1, nil, nil},
 		{"disable an index without vectors", dataNone | actTrigger, vfiouser.IRQReq, 0, 0, nil, nil},
-		{"start over", dataNone | actTrigger, irqMSI, 4, 1, nil, nil},
-		{"end over", dataNone | actTrigger, irqMSI, 2, 3, nil, nil},
 		{"end wraps", dataNone | actTrigger, irqMSI, 1, -1, nil, nil},
-		{"mask ERR", dataNone | actMask, irqErr, 0, 1, nil, nil},
-		{"unmask ERR", dataNone | actUnmask, irqErr, 0, 1, nil, nil},
 		{"two of ERR", dataNone | actTrigger, irqErr, 0, 2, nil, nil},
-		{"count 0 from 1", dataNone | actTrigger, irqMSI, 1, 0, nil, nil},
-		{"count 0 to mask", dataNone | actMask, irqMSI, 0, 0, nil, nil},
 		{"count 0 of bools", dataBool | actTrigger, irqMSI, 0, 0, nil, nil},
-		{"count 0 of eventfds", dataFD | actTrigger, irqMSI, 0, 0, nil, nil},
-		{"descriptor with NONE", dataNone | actTrigger, irqMSI, 0, 1, nil, []int{fd}},
 		{"descriptor with BOOL", dataBool | actTrigger, irqMSI, 0, 1, []byte{1}, []int{fd}},
-		{"descriptors missing", dataFD | actTrigger, irqMSI, 0, 2, nil, []int{fd}},
-		{"a descriptor too many", dataFD | actTrigger, irqMSI, 0, 1, nil, []int{fd, fd}},
-		{"bools missing", dataBool | actTrigger, irqMSI, 0, 2, []byte{1}, nil},
-		{"a bool too many", dataBool | actTrigger, irqMSI, 0, 1, []byte{1, 1}, nil},
 		{"not an eventfd", dataFD | actTrigger, irqMSI, 0, 1, nil, []int{pipe}},
 		{"one of two not an eventfd", dataFD | actTrigger, irqMSI, 0, 2, nil, []int{fd, pipe}},
 	}
@@ -88,8 +70,6 @@ func TestSetIRQsErrors(t *testing.T) {
 			require.Equal(t, syscall.EINVAL, c.SetIRQs(tt.flags, tt.index, tt.start, tt.count, tt.data, tt.fds...))
 		})
 	}
-	_, err = c.Call(wire.DeviceSetIRQs, wire.IRQSet{Argsz: 19, Flags: dataNone | actTrigger, Index: irqMSI, Count: 1}.Append(nil))
-	require.Equal(t, syscall.EINVAL, err, "argsz")
 	r.dev.Host().Trigger(irqMSI, 0)
 	require.EqualValues(t, 1, r.srv.Stats().IRQ.Unrouted, "something was attached")
 }
@@ -122,26 +102,13 @@ func TestTrigger(t *testing.T) {
 	}
 	require.Equal(t, vfiouser.IRQStats{Signalled: 3, Unrouted: 6}, r.srv.Stats().IRQ)
 
-	// From the wire: NONE and BOOL fire now.
-	require.NoError(t, c.FireIRQ(irqMSI, 1, 2))
-	require.NoError(t, c.SetIRQs(dataBool|actTrigger, irqMSI, 0, 4, []byte{1, 0, 1, 0}))
-	for i, want := range []uint64{1, 1, 2, 0} {
-		require.Equal(t, want, msi[i].Count())
-	}
-
-	// Another eventfd in the place of one.
-	e := attach(t, c, irqMSI, 2, 1)[0]
-	h.Trigger(irqMSI, 2)
-	require.EqualValues(t, 1, e.Count())
-	require.Zero(t, msi[2].Count())
-
-	// A hole: the range loses its eventfds, the rest keeps them.
+	// The middle of a range loses its eventfds, the rest keeps them.
 	require.NoError(t, c.DetachIRQs(irqMSI, 1, 2))
 	for i := range 4 {
 		h.Trigger(irqMSI, i)
 	}
 	require.EqualValues(t, 1, msi[0].Count())
-	require.Zero(t, e.Count())
+	require.Zero(t, msi[2].Count())
 	require.EqualValues(t, 1, msi[3].Count())
 
 	require.NoError(t, c.DisableIRQ(irqMSI))

@@ -60,6 +60,7 @@ func TestAttachAsQEMU(t *testing.T) {
 	require.Equal(t, "GPU!", string(ram.Data[0x1000:0x1004]))
 
 	require.NoError(t, c.Reset())
+	r.dev.locked(func() { require.Equal(t, 1, r.dev.resets) })
 	require.NoError(t, c.Unmap(0, 1<<20))
 	require.NoError(t, c.Close())
 	eventually(t, "device detached", func() bool {

@@ -32,45 +32,30 @@ func requireError(t *testing.T, c *client.Client, errno syscall.Errno) {
 	require.EqualValues(t, 0x1234, m.ID)
 }
 
-// TestBadHeader has headers refused; the next message is served.
+// TestBadHeader has headers refused; the next message is served. The conformance suite has
+// the other types and commands.
 func TestBadHeader(t *testing.T) {
-	tests := []struct {
-		name string
-		raw  []byte
-	}{
-		{"type reply", header(wire.DeviceReset, 16, wire.TypeReply)},
-		{"type 2", header(wire.DeviceReset, 16, 2)},
-		{"type 15", header(wire.DeviceReset, 16, 15)},
-		{"a stray DMA answer", append(header(wire.DMARead, 32, wire.TypeReply), make([]byte, 16)...)},
-		{"command 0", header(0, 16, 0)},
-		{"DMA_READ is the server's", append(header(wire.DMARead, 32, 0), make([]byte, 16)...)},
-		{"DMA_WRITE is the server's", append(header(wire.DMAWrite, 32, 0), make([]byte, 16)...)},
-		{"DIRTY_PAGES is gone", append(header(wire.DirtyPages, 32, 0), make([]byte, 16)...)},
-		{"command 19", header(19, 16, 0)},
-		{"command 65535", header(0xffff, 16, 0)},
+	tests := map[string][]byte{
+		"type reply":         header(wire.DeviceReset, 16, wire.TypeReply),
+		"a stray DMA answer": append(header(wire.DMARead, 32, wire.TypeReply), make([]byte, 16)...),
+		"DIRTY_PAGES":        append(header(wire.DirtyPages, 32, 0), make([]byte, 16)...),
+		"command 0":          header(0, 16, 0),
+		"command 19":         header(19, 16, 0),
 	}
 	// Every command but RESET needs a payload, and refuses one a byte short.
-	least := map[wire.Command]int{
+	for cmd, n := range map[wire.Command]int{
 		wire.Version: 4, wire.DMAMap: 32, wire.DMAUnmap: 24, wire.DeviceGetInfo: 16, wire.DeviceGetRegionInfo: 32,
 		wire.DeviceGetRegionIO: 16, wire.DeviceGetIRQInfo: 16, wire.DeviceSetIRQs: 20, wire.RegionRead: 16, wire.RegionWrite: 16,
 		wire.RegionWriteMulti: 8, wire.DeviceFeature: 8, wire.MigDataRead: 8, wire.MigDataWrite: 8,
-	}
-	for cmd, n := range least {
-		tests = append(tests,
-			struct {
-				name string
-				raw  []byte
-			}{cmd.String() + " without payload", header(cmd, 16, 0)},
-			struct {
-				name string
-				raw  []byte
-			}{cmd.String() + " a byte short", append(header(cmd, uint32(16+n-1), 0), make([]byte, n-1)...)})
+	} {
+		tests[cmd.String()+" without payload"] = header(cmd, 16, 0)
+		tests[cmd.String()+" a byte short"] = append(header(cmd, uint32(16+n-1), 0), make([]byte, n-1)...)
 	}
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			require.NoError(t, c.Send(tt.raw))
+	for name, raw := range tests {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, c.Send(raw))
 			requireError(t, c, syscall.EINVAL)
 			_, err := c.Info()
 			require.NoError(t, err)
@@ -78,8 +63,7 @@ func TestBadHeader(t *testing.T) {
 	}
 	t.Run("posted", func(t *testing.T) {
 		before := r.srv.Stats()
-		for _, tt := range tests {
-			raw := append([]byte(nil), tt.raw...)
+		for _, raw := range tests {
 			raw[8] |= byte(wire.NoReply)
 			require.NoError(t, c.Send(raw))
 		}
@@ -88,7 +72,7 @@ func TestBadHeader(t *testing.T) {
 		after := r.srv.Stats()
 		require.EqualValues(t, 2, after.Commands[wire.DMAUnmap].Posted-before.Commands[wire.DMAUnmap].Posted)
 		require.EqualValues(t, 2, after.Commands[wire.DMAUnmap].Errors-before.Commands[wire.DMAUnmap].Errors)
-		require.EqualValues(t, 2, after.Unknown.Errors-before.Unknown.Errors)
+		require.EqualValues(t, 1, after.Unknown.Errors-before.Unknown.Errors)
 	})
 }
 
@@ -246,58 +230,13 @@ func TestSplitAnywhere(t *testing.T) {
 	})
 }
 
-// TestDisconnectAnywhere ends the connection at every byte of the stream. Whatever was set up
-// is undone: descriptors and goroutines are counted when the rig ends.
-func TestDisconnectAnywhere(t *testing.T) {
-	raws, fds := script(t)
-	dev := newDevice(t)
-	r := newRig(t, dev, vfiouser.Options{})
-	n := 0
-	for i, raw := range raws {
-		for cut := 0; cut < len(raw); cut++ {
-			if i == 0 && cut%8 != 0 {
-				continue
-			}
-			c := r.rawDial()
-			for j := range i {
-				require.NoError(t, c.Send(raws[j], fds[j]...))
-			}
-			if cut > 0 {
-				require.NoError(t, c.Send(raw[:cut], fds[i]...))
-			}
-			c.Close()
-			n++
-		}
-	}
-	require.Greater(t, n, 300)
-	c := r.dial(nil)
-	require.Empty(t, dev.Host().Memory().Ranges())
-	require.NoError(t, c.Reset())
-	dev.mu.Lock()
-	defer dev.mu.Unlock()
-	require.Equal(t, dev.attached-1, dev.detached, "each client that was attached was detached")
-}
-
-// TestTooManyFDs sends more descriptors than a command or any message may have.
+// TestTooManyFDs sends each byte of a message with more descriptors than any message may have.
 func TestTooManyFDs(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
-	many := func(n int) []int {
-		fds := make([]int, n)
-		return fds // standard input, n times
-	}
-	for _, n := range []int{1, 16, 17, 100, 253} {
-		_, err := c.Call(wire.DeviceGetInfo, wire.DeviceInfo{Argsz: 16}.Append(nil), many(n)...)
-		require.Equal(t, syscall.EINVAL, err, "%d descriptors", n)
-	}
-	for _, n := range []int{2, 17, 253} {
-		_, err := c.Call(wire.DMAMap, wire.DMAMapRequest{Argsz: 32, Flags: 3, Size: 4096}.Append(nil), many(n)...)
-		require.Equal(t, syscall.EINVAL, err, "%d descriptors", n)
-	}
-	// In pieces, with descriptors on each.
 	raw := message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Size: 4096}.Append(nil))
 	for i := range raw {
-		require.NoError(t, c.Send(raw[i:i+1], many(200)...))
+		require.NoError(t, c.Send(raw[i:i+1], make([]int, 200)...)) // standard input
 	}
 	m, err := c.Recv()
 	require.NoError(t, err)
@@ -366,7 +305,7 @@ func TestWritesPerBatch(t *testing.T) {
 	}
 }
 
-// TestClientDoesNotRead fills the way back and then leaves: the server does not stay behind.
+// TestClientDoesNotRead: a server that is closed does not wait for a client that reads nothing.
 func TestClientDoesNotRead(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
@@ -374,16 +313,8 @@ func TestClientDoesNotRead(t *testing.T) {
 	for range 64 {
 		require.NoError(t, c.Send(msg))
 	}
-	c.Close()
-	c = r.dial(nil)
-	_, err := c.Info()
-	require.NoError(t, err)
-
-	// And a server that is closed does not stay with a client that does not read.
-	for range 64 {
-		require.NoError(t, c.Send(msg))
-	}
 	require.NoError(t, r.srv.Close())
+	var err error
 	for err == nil {
 		_, err = c.Recv()
 	}

@@ -31,66 +31,6 @@ func neededFunctions(t *testing.T) (names []string) {
 	return names
 }
 
-// TestLibraryAtBuild: headers that are missing, of another version or of another
-// ABI stop the compiler at the binding, which says what was found and what is
-// needed. The compiler is run as the go command does, on that one file: with
-// other flags, the go command would compile its own C code again for each case.
-func TestLibraryAtBuild(t *testing.T) {
-	l := builtLibrary(t)
-	include := filepath.Join(l.Dir, "include")
-	header, err := os.ReadFile(filepath.Join(include, "libvfio-user.h"))
-	require.NoError(t, err)
-	changed := func(pattern, with string) string {
-		re := regexp.MustCompile(pattern)
-		require.Len(t, re.FindAllIndex(header, -1), 1, pattern)
-		return re.ReplaceAllString(string(header), with)
-	}
-	exports := t.TempDir() // what the go command generates
-	run(t, bindingDir, "go", "tool", "cgo", "-objdir", exports, "--", "-I"+include, "-I.", "callbacks_unsafe.go")
-	const none = "none"
-	for _, c := range []struct {
-		name   string
-		header string
-		says   []string // nothing: it compiles
-	}{
-		{"the right one", string(header), nil},
-		{"no header", none, []string{"libvfio-user.h not found", "CGO_CFLAGS must name the folder", "make libvfio-user"}},
-		{"another header of the name", "\n", []string{"names no LIB_VFIO_USER_MAJOR", "major version 0"}},
-		{"another version", changed(`(LIB_VFIO_USER_MAJOR\s+)0`, "${1}3"), []string{"found of major version 3", "major version 0 is needed"}},
-		{
-			"another argument", changed(`(vfu_irq_trigger\(vfu_ctx_t \*vfu_ctx, uint32_t subindex)\)`, "$1, int flags)"),
-			[]string{"declares vfu_irq_trigger otherwise", "needed is: int vfu_irq_trigger(vfu_ctx_t *, uint32_t)", "conflicting types", "int flags"},
-		},
-		{
-			"another result", changed(`void\s+(vfu_destroy_ctx\()`, "int $1"),
-			[]string{"declares vfu_destroy_ctx otherwise", "needed is: void vfu_destroy_ctx(vfu_ctx_t *)"},
-		},
-		{"a function less", changed(`(?s)int\s+vfu_create_ioeventfd\([^;]*;`, ""), []string{"vfu_create_ioeventfd", "undeclared"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			dir := t.TempDir()
-			args := []string{"-c", "-o", filepath.Join(dir, "binding.o"), "-I" + dir, "-I" + exports, "-I."}
-			if c.header != none {
-				require.NoError(t, os.WriteFile(filepath.Join(dir, "libvfio-user.h"), []byte(c.header), 0o600))
-				args = append(args, "-I"+include) // for the headers that it includes
-			}
-			cc := compiler(t)
-			cmd := exec.CommandContext(t.Context(), cc[0], append(append(cc[1:], args...), "binding.c")...)
-			cmd.Dir = bindingDir
-			cmd.Env = append(os.Environ(), "LC_ALL=C")
-			out, err := cmd.CombinedOutput()
-			if len(c.says) == 0 {
-				require.NoError(t, err, "%s", out)
-				return
-			}
-			require.Error(t, err, "it compiles")
-			for _, s := range c.says {
-				require.Contains(t, string(out), s)
-			}
-		})
-	}
-}
-
 // compiler is the C compiler of the go command, with what is always said to it.
 func compiler(t *testing.T) []string {
 	t.Helper()
