@@ -153,6 +153,9 @@ func (m *machine) commandLine() string {
 		"tsc=reliable",      // on a busy host TCG's clocks drift apart, and the watchdog would warn
 		"panic=-1",          // a panic ends or resets the machine at once
 	}
+	if khz := tscKHz(); m.accel == AccelTCG && khz > 0 {
+		words = append(words, fmt.Sprintf("tsc_early_khz=%d", khz))
+	}
 	return strings.Join(append(words, m.cfg.Append...), " ")
 }
 

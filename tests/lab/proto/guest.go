@@ -163,18 +163,17 @@ type NodeArgs struct {
 
 // InfoResult is what GETPARAM says.
 type InfoResult struct {
-	Driver     string            `json:"driver"`
-	Version    string            `json:"version"`
-	Chipset    uint64            `json:"chipset"`
-	VRAMBytes  uint64            `json:"vram_bytes"` // that clients may use
-	GARTBytes  uint64            `json:"gart_bytes"`
-	GPCs       uint64            `json:"gpcs"`
-	TPCs       uint64            `json:"tpcs"`
-	ROPs       uint64            `json:"rops"`
-	PTimerNS   uint64            `json:"ptimer_ns"`
-	PTimerRate float64           `json:"ptimer_rate"` // PTIMER ns per guest ns over 100 ms: 1 when right
-	Params     map[string]uint64 `json:"params"`      // all that this kernel knows
-	Unknown    []string          `json:"unknown,omitempty"`
+	Driver    string            `json:"driver"`
+	Version   string            `json:"version"`
+	Chipset   uint64            `json:"chipset"`
+	VRAMBytes uint64            `json:"vram_bytes"` // that clients may use
+	GARTBytes uint64            `json:"gart_bytes"`
+	GPCs      uint64            `json:"gpcs"`
+	TPCs      uint64            `json:"tpcs"`
+	ROPs      uint64            `json:"rops"`
+	PTimerNS  uint64            `json:"ptimer_ns"`
+	Params    map[string]uint64 `json:"params"` // all that this kernel knows
+	Unknown   []string          `json:"unknown,omitempty"`
 }
 
 // ObjectsResult tells which classes a channel accepts.
