@@ -12,6 +12,7 @@
 package client
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -287,6 +288,14 @@ func (c *Client) reply(id uint16, cmd wire.Command) (Message, error) {
 			}
 			continue
 		}
+		if c.opts.AnswerDMA {
+			// The answering goroutine may refill the buffer as soon as the lock is free, and waits
+			// for the socket: it does not see requests that were read with this reply.
+			m.Payload = bytes.Clone(m.Payload)
+			if err := c.serveBuffered(); err != nil {
+				return m, err
+			}
+		}
 		if m.ID != id || m.Command != cmd {
 			closeFDs(m.FDs)
 			return m, fmt.Errorf("%w: reply %d to %v, want %d to %v", ErrProtocol, m.ID, m.Command, id, cmd)
@@ -299,6 +308,20 @@ func (c *Client) reply(id uint16, cmd wire.Command) (Message, error) {
 		}
 		return m, nil
 	}
+}
+
+// serveBuffered answers the DMA requests that are in the buffer, up to the next reply.
+func (c *Client) serveBuffered() error {
+	for c.w-c.r >= wire.HeaderSize && wire.ParseHeader(c.buf[c.r:]).Flags&wire.TypeMask == wire.TypeCommand {
+		m, ok, err := c.parse()
+		if err != nil || !ok {
+			return err
+		}
+		if err := c.serve(m); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Send writes bytes as they are, with descriptors on the first.
