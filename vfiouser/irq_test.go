@@ -149,6 +149,7 @@ func TestMask(t *testing.T) {
 	require.NoError(t, c.SetIRQs(dataBool|actMask, irqMSI, 0, 4, []byte{1, 0, 0, 0}))
 	h.Trigger(irqMSI, 0)
 	require.NoError(t, c.Reset())
+	d.locked(func() { require.Equal(t, 1, d.resets) })
 	require.NoError(t, c.UnmaskIRQ(irqMSI, 0, 1))
 	require.Zero(t, es[0].Count(), "a device that was reset has nothing pending")
 

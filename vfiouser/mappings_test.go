@@ -91,24 +91,9 @@ func TestClientCannotTakeAllMappings(t *testing.T) {
 	require.Equal(t, 2*most, serverMappings(t, files))
 }
 
-// TestRegionsRefused: a client that maps more ranges than it may is told so, and counted.
-func TestRegionsRefused(t *testing.T) {
-	log := new(lines)
-	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMARegions: 3, Log: slog.New(slog.NewTextHandler(log, nil))})
-	ram := alloc(t, 0x10000)
-	c := r.dial(nil)
-	for i := range uint64(6) {
-		err := c.Map(i<<12, ram, i<<12, 0x1000, client.ReadWrite)
-		require.Equal(t, i >= 3, err == syscall.ENOSPC, err)
-	}
-	require.EqualValues(t, 3, r.srv.Stats().RegionsRefused)
-	require.Zero(t, r.srv.Stats().MappingsRefused)
-	require.Equal(t, 1, log.count("rule="+vfiouser.RuleDMARegions+" max=3"))
-}
-
-// TestSizesRefused: so is one that maps a range larger than one may be, before anything is
-// looked at that the range would take.
-func TestSizesRefused(t *testing.T) {
+// TestLimitsRefused: the server refuses, counts and logs a range that is too large, and one
+// range too many. The size is checked first.
+func TestLimitsRefused(t *testing.T) {
 	log := new(lines)
 	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMARegions: 1, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(log, nil))})
 	ram := alloc(t, 0x10000)
@@ -118,10 +103,14 @@ func TestSizesRefused(t *testing.T) {
 		require.Equal(t, i+1, r.srv.Stats().SizesRefused)
 	}
 	require.NoError(t, c.Map(0x10000, ram, 0, 0x2000, client.ReadWrite), "as large as it may be")
-	require.ErrorIs(t, c.Map(0x20000, ram, 0, 0x1000, client.ReadWrite), syscall.ENOSPC)
+	for i := range uint64(3) {
+		require.ErrorIs(t, c.Map(0x20000+i<<12, ram, 0, 0x1000, client.ReadWrite), syscall.ENOSPC)
+	}
 	stats := r.srv.Stats()
 	require.EqualValues(t, 3, stats.SizesRefused)
-	require.EqualValues(t, 1, stats.RegionsRefused)
+	require.EqualValues(t, 3, stats.RegionsRefused)
+	require.Zero(t, stats.MappingsRefused)
+	require.Equal(t, 1, log.count("rule="+vfiouser.RuleDMARegions+" max=1"))
 	require.Equal(t, 1, log.count("rule="+vfiouser.RuleDMASizes+" size=0x3000 max=0x2000"))
 }
 

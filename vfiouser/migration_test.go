@@ -153,47 +153,27 @@ func TestMigrationArcs(t *testing.T) {
 	}
 }
 
-func TestMigrateStateAcross(t *testing.T) {
-	src, dst := newMigDevice(t), newMigDevice(t)
-	a := newRig(t, src, vfiouser.Options{}).dial(nil)
-	b := newRig(t, dst, vfiouser.Options{}).dial(nil)
-	for i := range uint64(100) {
-		require.NoError(t, a.Write32(0, i*4, uint32(i*i)))
-	}
-	_, err := a.ReadMigration(100)
-	require.Equal(t, syscall.EINVAL, err, "running")
-	require.NoError(t, a.SetMigrationState(wire.MigStopCopy))
-
-	// What stands still is only looked at.
-	_, err = a.Info()
+// TestStandstill: a device that stands still is only read. The conformance suite takes its
+// state out and puts it in again.
+func TestStandstill(t *testing.T) {
+	c := newRig(t, newMigDevice(t), vfiouser.Options{}).dial(nil)
+	require.NoError(t, c.SetMigrationState(wire.MigStopCopy))
+	_, err := c.Info()
 	require.Equal(t, syscall.EINVAL, err)
-	_, err = a.Read32(0, 0)
+	_, err = c.Read32(0, 0)
 	require.Equal(t, syscall.EINVAL, err)
-	require.Equal(t, syscall.EINVAL, a.Reset())
-	require.Equal(t, syscall.EINVAL, a.WriteMigration([]byte{1}))
-
-	require.NoError(t, b.SetMigrationState(wire.MigResuming))
-	for {
-		p, err := a.ReadMigration(1000)
-		require.NoError(t, err)
-		require.NoError(t, b.WriteMigration(p))
-		if len(p) < 1000 {
-			break
-		}
-	}
-	_, err = a.Call(wire.MigDataRead, wire.MigData{Argsz: 8, Size: 8}.Append(nil))
+	require.Equal(t, syscall.EINVAL, c.Reset())
+	require.Equal(t, syscall.EINVAL, c.WriteMigration([]byte{1}))
+	_, err = c.Call(wire.MigDataRead, wire.MigData{Argsz: 8, Size: 8}.Append(nil))
 	require.Equal(t, syscall.EINVAL, err, "argsz has no room")
-	_, err = a.ReadMigration(1<<20 + 1)
+	_, err = c.ReadMigration(1<<20 + 1)
 	require.Equal(t, syscall.EINVAL, err)
-	_, err = b.Call(wire.MigDataWrite, append(wire.MigData{Argsz: 16, Size: 8}.Append(nil), 1, 2, 3))
-	require.Equal(t, syscall.EINVAL, err)
-	require.NoError(t, b.SetMigrationState(wire.MigRunning))
-	v, err := b.Read32(0, 99*4)
-	require.NoError(t, err)
-	require.EqualValues(t, 99*99, v)
 
-	require.NoError(t, a.SetMigrationState(wire.MigStop))
-	_, err = a.Read32(0, 0)
+	require.NoError(t, c.SetMigrationState(wire.MigResuming))
+	_, err = c.Call(wire.MigDataWrite, append(wire.MigData{Argsz: 16, Size: 8}.Append(nil), 1, 2, 3))
+	require.Equal(t, syscall.EINVAL, err)
+	require.NoError(t, c.SetMigrationState(wire.MigStop))
+	_, err = c.Read32(0, 0)
 	require.NoError(t, err, "STOP lets regions be read")
 }
 

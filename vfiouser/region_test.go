@@ -99,9 +99,7 @@ func TestWriteMulti(t *testing.T) {
 	entry := wire.RegionAccess{Count: 4}.Append(nil)
 	entry = append(entry, 0, 0, 0, 0, 0, 0, 0, 0)
 	for name, p := range map[string][]byte{
-		"count over":    append(le.AppendUint64(nil, 2), entry...),
 		"count under":   append(le.AppendUint64(nil, 0), entry...),
-		"count wild":    append(le.AppendUint64(nil, 1<<63), entry...),
 		"count wraps":   append(le.AppendUint64(nil, 0xaaaaaaaaaaaaaaab), entry...),
 		"ragged":        append(le.AppendUint64(nil, 1), entry[:20]...),
 		"entry of 9":    append(append(le.AppendUint64(nil, 1), wire.RegionAccess{Count: 9}.Append(nil)...), entry[:8]...),
@@ -110,11 +108,6 @@ func TestWriteMulti(t *testing.T) {
 		_, err := c.Call(wire.RegionWriteMulti, p)
 		require.Equal(t, syscall.EINVAL, err, name)
 	}
-
-	require.NoError(t, c.PostMulti([]client.MultiWrite{{Offset: 0x40, Data: []byte{0x5a}}}))
-	v, err := c.Read32(0, 0x40)
-	require.NoError(t, err)
-	require.EqualValues(t, 0x5a, v)
 
 	r = newRig(t, newDevice(t), vfiouser.Options{NoWriteMulti: true})
 	c = r.dial(nil)

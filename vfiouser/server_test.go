@@ -64,26 +64,6 @@ func TestListen(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestServeEndsWithContext(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "c.sock")
-	srv, err := vfiouser.NewServer(newDevice(t), vfiouser.Options{})
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	l, err := vfiouser.Listen(path)
-	require.NoError(t, err)
-	go func() { done <- srv.Serve(ctx, l) }()
-	c, err := client.Dial(path, nil)
-	require.NoError(t, err)
-	defer c.Close()
-	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
-	_, err = c.Info()
-	require.Error(t, err)
-	require.NoError(t, srv.Close())
-	require.ErrorIs(t, srv.ListenAndServe(context.Background(), path), vfiouser.ErrServerClosed)
-}
-
 func TestServeConn(t *testing.T) {
 	fd, srv := served(t, newDevice(t), vfiouser.Options{})
 	c, err := client.NewFD(fd, nil)
