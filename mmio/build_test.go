@@ -1,6 +1,7 @@
 package mmio
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -132,7 +133,7 @@ func TestNewRefuses(t *testing.T) {
 func TestNewRefusesTooManyRows(t *testing.T) {
 	regs := make([]Reg, 1<<16)
 	for i := range regs {
-		regs[i] = Reg{Name: string(rune('A'+i%26)) + digits(uint64(i)), Offset: uint32(i) * 4}
+		regs[i] = Reg{Name: fmt.Sprintf("NV_R%d", i), Offset: uint32(i) * 4}
 	}
 	_, err := New(1<<20, []Block{{Name: "B", Regs: regs[:1<<16-1]}}, nil, nil)
 	require.NoError(t, err)

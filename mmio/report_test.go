@@ -2,7 +2,6 @@ package mmio
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -66,39 +65,4 @@ func TestReport(t *testing.T) {
 	_, err = s.Report("name")
 	require.ErrorContains(t, err, `"name"`)
 	require.ErrorContains(t, err, `"count" or "time"`)
-	require.ErrorIs(t, r.WriteText(&failAfter{}, 0), errFull)
-	var b strings.Builder
-	require.NoError(t, r.WriteText(&b, 2))
-	require.Contains(t, b.String(), "NV_PTIMER_TIME_0")
-	require.NotContains(t, b.String(), "PRAMIN+", "only the first two rows")
-}
-
-func TestReportOfNothing(t *testing.T) {
-	r, err := smallSpace(t).Report(ByCount)
-	require.NoError(t, err)
-	var b strings.Builder
-	require.NoError(t, r.WriteText(&b, 10))
-	require.Equal(t, "registers: 0 reads, 0 writes, about 0 ns in the model\n\nmissed: nothing\n", b.String())
-}
-
-func TestReportSaysWhatIsUnlisted(t *testing.T) {
-	s, err := New(1<<20, nil, nil, nil)
-	require.NoError(t, err)
-	for i := range uint32(maxHoles + 1234) {
-		s.Read32(i * 4)
-	}
-	r, err := s.Report(ByCount)
-	require.NoError(t, err)
-	var b strings.Builder
-	require.NoError(t, r.WriteText(&b, 1))
-	require.Contains(t, b.String(), "... and 4,095 more\n  and 1,234 accesses to offsets beyond the first 4096\n")
-}
-
-func TestNumbersAndTimes(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 123456: "123,456", 1859820: "1,859,820"} {
-		require.Equal(t, want, digits(n))
-	}
-	for d, want := range map[time.Duration]string{0: "0 ns", 999: "999 ns", 1000: "1.0 us", 47_120: "47.1 us", 1_250_000: "1.2 ms", 3 * time.Minute: "180.0 s"} {
-		require.Equal(t, want, shortTime(d))
-	}
 }

@@ -48,7 +48,6 @@ type Memory struct {
 	mu   sync.RWMutex
 	maps []*mapping // by address, disjoint
 	last atomic.Pointer[mapping]
-	gen  atomic.Uint64
 
 	log dirtyLog // guarded by mu; bits set under its read side
 
@@ -92,9 +91,6 @@ func (m *Memory) Acquire() { m.mu.RLock() }
 
 // Release ends Acquire.
 func (m *Memory) Release() { m.mu.RUnlock() }
-
-// Generation grows with each change of the map.
-func (m *Memory) Generation() uint64 { return m.gen.Load() }
 
 // Slice returns the n bytes at addr, or nil unless they lie inside one mapping that has a
 // descriptor and allows the access. With dirty logging on, a slice to write counts as written.
@@ -292,7 +288,6 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 		return err
 	}
 	m.maps = slices.Insert(m.maps, i, r)
-	m.gen.Add(1)
 	m.mu.Unlock()
 	m.tell(r, false)
 	return nil
@@ -429,7 +424,6 @@ func (m *Memory) empty() bool {
 
 func (m *Memory) forgetLocked() {
 	m.last.Store(nil)
-	m.gen.Add(1)
 }
 
 // drop ends a range that is in the map no more: watchers first, then the pages. The pages go

@@ -139,9 +139,7 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 			assert.Nil(t, m.Slice(ch.Addr, 1, false), "a removed range is still to be had")
 		}
 	})
-	gen := m.Generation()
 	require.NoError(t, c.Map(0x10000, ram, 0, 1<<16, client.ReadWrite))
-	require.Equal(t, gen+1, m.Generation())
 
 	m.Acquire()
 	s := m.Slice(0x10000, 1<<16, true)
@@ -165,7 +163,6 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 	want := vfiouser.MemoryRange{Addr: 0x10000, Size: 1 << 16, Read: true, Write: true, Mapped: true}
 	require.Equal(t, []vfiouser.MemoryChange{{MemoryRange: want}, {MemoryRange: want, Removed: true}}, seen)
 	mu.Unlock()
-	require.Equal(t, gen+2, m.Generation())
 
 	// At the client's end all ranges go, before Detached.
 	require.NoError(t, c.Map(0x10000, ram, 0, 1<<16, client.ReadWrite))

@@ -65,7 +65,6 @@ func (m *Memory) Provide(r MemoryRange, data []byte) error {
 		return unix.EEXIST
 	}
 	m.maps = slices.Insert(m.maps, i, n)
-	m.gen.Add(1)
 	m.mu.Unlock()
 	m.tell(n, false)
 	return nil

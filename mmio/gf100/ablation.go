@@ -113,17 +113,3 @@ func (a Ablation) Apply(s *mmio.Space) error {
 	}
 	return nil
 }
-
-// AblationByName returns a row of the table.
-func AblationByName(name string) (Ablation, error) {
-	for _, a := range Ablations {
-		if a.Name == name {
-			return a, nil
-		}
-	}
-	names := make([]string, 0, len(Ablations))
-	for _, a := range Ablations {
-		names = append(names, a.Name)
-	}
-	return Ablation{}, fmt.Errorf("gf100: no ablation named %q; there are %q", name, names)
-}

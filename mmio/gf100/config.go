@@ -255,9 +255,6 @@ func (c *ConfigSpace) Reset() { c.space.Reset() }
 // MSIEnabled reports whether interrupts are messages.
 func (c *ConfigSpace) MSIEnabled() bool { return !c.opts.NoMSI && c.msi.Get()&msiEnable != 0 }
 
-// HasMSI reports whether the function has the capability at all.
-func (c *ConfigSpace) HasMSI() bool { return !c.opts.NoMSI }
-
 // INTxDisabled reports whether the command register keeps INTA# from being
 // asserted.
 func (c *ConfigSpace) INTxDisabled() bool { return c.command.Get()&commandIntxDisable != 0 }

@@ -117,11 +117,6 @@ func (c *Client) UnmaskIRQ(index, start, n int) error {
 	return c.SetIRQs(wire.IRQDataNone|wire.IRQActionUnmask, index, start, n, nil)
 }
 
-// FireIRQ has the server signal vectors now.
-func (c *Client) FireIRQ(index, start, n int) error {
-	return c.SetIRQs(wire.IRQDataNone|wire.IRQActionTrigger, index, start, n, nil)
-}
-
 // ResampleIRQ gives a vector an eventfd that unmasks it when signalled, as KVM's resampling
 // interrupt does.
 func (c *Client) ResampleIRQ(index, vector int, e *EventFD) error {
