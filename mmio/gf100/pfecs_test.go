@@ -6,33 +6,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The start of graphics as nouveau does it: upload, the lists appended to the
-// data, start, the first channel, the golden context.
+// The controller tells the owner of each switch and save, and starts anew after a
+// reset. TestProbe has the rest of what nouveau does.
 func TestFECSHandshake(t *testing.T) {
 	b := newBench(t, FaceConfig{ContextSize: 0x3000})
 	var current, saved []uint64
 	b.face.OnMakeCurrent(func(inst uint64) { current = append(current, inst) })
 	b.face.OnContextSave(func(inst uint64) { saved = append(saved, inst) })
 
-	b.upload(0x409000, ramp(768, 1), ramp(193, 0x300))
-	b.upload(0x41a000, ramp(448, 1), ramp(25, 0x400))
-	// Where a list ends is read from the data that was just uploaded.
-	b.Write32(0x4091c0, 0x02000000)
-	require.Equal(t, uint32(0x300), b.Read32(0x4091c4))
-	require.Equal(t, uint32(0x301), b.Read32(0x4091c4))
-	b.Write32(0x4091c0, 0x01000000|0x304)
-	b.Write32(0x4091c4, 0xabc)
-	require.Equal(t, uint32(0xabc), b.data(0x409000, 0x304, 1)[0])
-
-	require.Zero(t, b.Read32(0x409800))
-	b.Write32(0x40910c, 0)
-	b.Write32(0x409100, 2)
-	require.NotZero(t, b.Read32(0x409800)&(1<<31))
+	b.boot(0x409000)
 	require.Equal(t, uint32(0x3000), b.Read32(0x409804))
-
-	b.Write32(0x404170, 0x12)
-	require.Equal(t, uint32(0x02), b.Read32(0x404170))
-
 	b.Write32(0x409840, 1<<31)
 	require.Zero(t, b.Read32(0x409800)&(1<<31))
 	b.Write32(0x409500, 0x80000000|0x1fe48)
