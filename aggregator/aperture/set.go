@@ -295,7 +295,7 @@ func (s *Set) update(n int) {
 }
 
 // MemoryBarrier is called before what orders memory: accesses of registers whose rows say so,
-// interrupts, and before the card hears of a doorbell. It makes all slots that show a page equal.
+// interrupts, and before a doorbell reaches the card. It makes all slots that show a page equal.
 func (s *Set) MemoryBarrier() {
 	if s.stats.Aliases.Load() == 0 {
 		return
@@ -326,7 +326,7 @@ func (s *Set) Access() {
 }
 
 // PollArea acts on a change of where the doorbells are in BAR1: n bytes from off on. Those in a
-// mapped window are not heard. That is counted.
+// mapped window do not reach the card, and are counted.
 func (s *Set) PollArea(off, n uint64) {
 	if off != 0 && s.cfg.Map&MapBAR1 != 0 && off < s.cfg.BAR1 && off+n > s.cfg.Poll {
 		s.stats.PollArea.Add(BAR1, 1)

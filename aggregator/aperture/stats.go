@@ -68,7 +68,7 @@ const (
 	thenZeros    = "the guest reads zeros there, and its stores are lost; a trapped access is exact, and slower: leave the window out of bar-map if the guest needs such pages"
 	thenFull     = "such a page may read as zeros, and lose what the guest stores there; a trapped access is exact, and slower: leave the window out of bar-map"
 	thenWritable = "what the guest stores there changes the page; a trapped store faults: leave the window out of bar-map if the guest needs that"
-	thenUnheard  = "a doorbell there is not heard: leave bar1 out of bar-map"
+	thenIgnored  = "a doorbell there has no effect: leave bar1 out of bar-map"
 	thenFast     = "the guest may see old bytes there, and what it stores there meanwhile may be lost"
 )
 
@@ -98,7 +98,7 @@ func (s *Stats) Counts() []Count {
 		inexact("map_inexact_aliases", "pages", &s.AliasesRefused, "more pages show memory that another page shows than are kept equal (limits.map-aliases)", thenFull),
 		inexact("map_inexact_runs", "pages", &s.RunsRefused, "its pages would lie in more pieces than the guest may have (limits.map-runs)", thenFull),
 		inexact("map_inexact_not_moved", "pages", &s.MovesRefused, "the card did not move pages", thenFull),
-		inexact("map_inexact_poll_area", "times", &s.PollArea, "the poll area is in a mapped window, where doorbells do not trap", thenUnheard),
+		inexact("map_inexact_poll_area", "times", &s.PollArea, "the poll area is in a mapped window, where doorbells do not trap", thenIgnored),
 		inexact("map_inexact_too_fast", "times", &s.TooFast, "memory that several pages show changes too fast to be kept equal", thenFast),
 	}
 }

@@ -102,7 +102,7 @@ func script(t *rapid.T, b *bed, each func()) {
 func TestLiveChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBed(t, drawConfig(t))
-		b.astray = rapid.Bool().Draw(t, "astray")
+		b.mixedEngines = rapid.Bool().Draw(t, "mixedEngines")
 		script(t, b, func() {
 			require.NoError(t, b.s.Twin())
 			b.drain()
@@ -150,7 +150,7 @@ func TestLevelNeverFalls(t *testing.T) {
 func TestFreeze(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBed(t, drawConfig(t))
-		b.astray = rapid.Bool().Draw(t, "astray")
+		b.mixedEngines = rapid.Bool().Draw(t, "mixedEngines")
 		script(t, b, func() {
 			if rapid.IntRange(0, 3).Draw(t, "freeze") == 0 {
 				b.freeze(t, 10*ms)

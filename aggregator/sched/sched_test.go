@@ -19,16 +19,16 @@ var all = []sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched
 // bed is a scheduler with a card that does what it is told in the order in which
 // it is told, one request at a time and engine, and that keeps count.
 type bed struct {
-	s         *sched.Scheduler
-	now       time.Duration
-	card      [2][]request
-	began     [2]time.Duration
-	channels  []sched.ID
-	submitted map[sched.ID]int
-	forwarded map[sched.ID]int
-	done      map[sched.ID]int
-	lengths   func(ch sched.ID, i int) time.Duration
-	astray    bool // some entries run on another engine than those before them
+	s            *sched.Scheduler
+	now          time.Duration
+	card         [2][]request
+	began        [2]time.Duration
+	channels     []sched.ID
+	submitted    map[sched.ID]int
+	forwarded    map[sched.ID]int
+	done         map[sched.ID]int
+	lengths      func(ch sched.ID, i int) time.Duration
+	mixedEngines bool // some entries run on another engine than those before them
 }
 
 type request struct {
@@ -68,7 +68,7 @@ func (b *bed) drain() (trace []sched.Forward) {
 		trace = append(trace, f)
 		for range f.Entries {
 			e := f.Engine
-			if b.astray && b.forwarded[f.Channel]%7 == 3 {
+			if b.mixedEngines && b.forwarded[f.Channel]%7 == 3 {
 				e = 1 - e // what an entry wants is known when it is done
 			}
 			if len(b.card[e]) == 0 {

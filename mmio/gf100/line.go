@@ -14,7 +14,7 @@ type Pin struct{ told Line }
 
 // Settle recomputes the interrupt tree, with PFIFO's own level, and says what the
 // line is, and whether the host does not know.
-func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, news bool) {
+func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, changed bool) {
 	f.SetSource(SourcePFIFO, fifo)
 	l.Level, l.Edge = f.Settle()
 	l.MSI, l.Disabled = c.MSIEnabled(), c.INTxDisabled()

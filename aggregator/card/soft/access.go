@@ -62,7 +62,7 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 			c.order() // what the client stored before GP_PUT is found by what GP_PUT names
 		}
 		c.bars[0].write(off, p)
-		c.fifo.bell(off, len(p))
+		c.fifo.doorbell(off, len(p))
 	case BAR3:
 		c.bars[1].write(off, p)
 	}

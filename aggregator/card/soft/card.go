@@ -300,11 +300,11 @@ func (c *Card) unitsReset(bits uint32) {
 // settle recomputes the interrupt tree and the alarm, once per access or step.
 // The caller holds c.mu and not the host.
 func (c *Card) settle() {
-	line, news := c.pin.Settle(c.face, c.pci, c.regs.Level())
+	line, changed := c.pin.Settle(c.face, c.pci, c.regs.Level())
 	if line.Edge {
 		c.stats.Interrupts.Add(1)
 	}
-	if news {
+	if changed {
 		if line.Level {
 			c.order() // the handler must find the results in memory
 		}

@@ -43,16 +43,16 @@ type channel struct {
 	owner uint8  // whose it is, of gf100.Owners
 	keep  int    // how many unbound channels' states are kept for the owner
 
-	state     chanState
-	dead      bool   // unbound; to be thrown away
-	rung      bool   // its bell rang while it ran
-	preempted bool   // asked to leave by NV_PFIFO_PREEMPT, and still running
-	holder    int    // the PBDMA that holds it in stateHeld
-	engine    uint8  // the engine that stands still, in stateStalled
-	looks     int    // failed looks at the semaphore it waits for
-	sawMem    uint64 // fifo.memGen when its step began
-	report    report // in stateFaulted
-	kick      atomic.Int32
+	state           chanState
+	dead            bool   // unbound; to be thrown away
+	doorbellPending bool   // its doorbell was written while it ran
+	preempted       bool   // asked to leave by NV_PFIFO_PREEMPT, and still running
+	holder          int    // the PBDMA that holds it in stateHeld
+	engine          uint8  // the engine that stands still, in stateStalled
+	looks           int    // failed looks at the semaphore it waits for
+	sawMem          uint64 // fifo.memGen when its step began
+	report          report // in stateFaulted
+	kick            atomic.Int32
 
 	yield atomic.Bool // leave the PBDMA at the next step
 

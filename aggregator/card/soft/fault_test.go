@@ -126,7 +126,7 @@ func TestUnreachableRings(t *testing.T) {
 		c.unbind()
 		c.ramfc(func(b []byte) { gf100.InstGPBaseLo.Put(b, vaHole>>3) })
 		c.bind()
-		c.bellWith(1)
+		c.doorbellWith(1)
 		r.mmuFault(slotHost, c.inst, vaHole, clientHost, false, shadowpt.PageNotPresent)
 	})
 	t.Run("ring at the end of the address space", func(t *testing.T) {
@@ -139,19 +139,19 @@ func TestUnreachableRings(t *testing.T) {
 			gf100.InstGPGet.Put(b, 1<<31-1)
 		})
 		c.bind()
-		c.bellWith(1)
+		c.doorbellWith(1)
 		r.mmuFault(slotHost, c.inst, 1<<40-8+(1<<31-1)*8, clientHost, false, shadowpt.VMLimitExceeded)
 	})
 	t.Run("pushbuffer", func(t *testing.T) {
 		r, c := newChannelRig(t, soft.Config{})
 		c.entry(vaHole | 4<<42)
-		c.bell()
+		c.doorbell()
 		r.mmuFault(slotHost, c.inst, vaHole, clientHost, false, shadowpt.PageNotPresent)
 	})
 	t.Run("pushbuffer that runs into a hole", func(t *testing.T) {
 		r, c := newChannelRig(t, soft.Config{})
 		c.entry(vaPush + pushSize - 8 | 4<<42)
-		c.bell()
+		c.doorbell()
 		r.mmuFault(slotHost, c.inst, vaPush+pushSize, clientHost, false, shadowpt.PageNotPresent)
 	})
 	t.Run("the directory is its own table", func(t *testing.T) {

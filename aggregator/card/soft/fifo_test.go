@@ -330,7 +330,7 @@ func TestDoorbells(t *testing.T) {
 	t.Run("a storm", func(t *testing.T) {
 		r.wr(0x259c, ^uint32(0))
 		for range 10000 {
-			c.bell()
+			c.doorbell()
 		}
 		c.alive()
 	})

@@ -43,7 +43,7 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 		// Late accesses find nothing and break nothing.
 		require.Equal(t, ^uint32(0), r.read32(soft.BAR0, 0x700000))
 		r.wr(0x2200, 1)
-		c.bell()
+		c.doorbell()
 		require.False(t, r.card.ReadVRAM(0, make([]byte, 4)))
 	}
 	require.Equal(t, before, openFDs(t))

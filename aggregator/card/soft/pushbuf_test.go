@@ -17,7 +17,7 @@ func TestGPFIFOEntries(t *testing.T) {
 	t.Run("control entry: illegal", func(t *testing.T) {
 		r, c := newChannelRig(t, soft.Config{})
 		c.entry(uint64(gf100.GPOpIllegal) << 32)
-		c.bell()
+		c.doorbell()
 		r.eventually("error", func() bool { return r.rd(0x25a0) != 0 })
 		p := r.pbdma()
 		require.Equal(t, uint32(gf100.PBDMAIntrGPEntry), r.rd(p+0x40108))
@@ -27,7 +27,7 @@ func TestGPFIFOEntries(t *testing.T) {
 	t.Run("no prefetch, privileged", func(t *testing.T) {
 		_, c := newChannelRig(t, soft.Config{})
 		c.entry(c.place(release(0, 1)...) | 1<<63 | 1<<40)
-		c.bell()
+		c.doorbell()
 		c.waitSemaphore(0, 1)
 	})
 	t.Run("levels", func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestGPFIFOEntries(t *testing.T) {
 		sub := c.place(release(1, 1)...) | 1<<41
 		c.entry(top)
 		c.entry(sub)
-		c.bell()
+		c.doorbell()
 		c.waitSemaphore(1, 1)
 		c.drained()
 		end := uint32(top) + 5*4
@@ -54,7 +54,7 @@ func TestGPFIFOEntries(t *testing.T) {
 		for i := range uint32(1<<ringLog2 - 1) {
 			c.words(release(i, i+1)...)
 		}
-		c.bell()
+		c.doorbell()
 		for i := range uint32(1<<ringLog2 - 1) {
 			c.waitSemaphore(i, i+1)
 		}
@@ -62,7 +62,7 @@ func TestGPFIFOEntries(t *testing.T) {
 	})
 	t.Run("GP_PUT outside the ring", func(t *testing.T) {
 		r, c := newChannelRig(t, soft.Config{})
-		c.bellWith(1 << ringLog2)
+		c.doorbellWith(1 << ringLog2)
 		r.eventually("error", func() bool { return r.rd(0x25a0) != 0 })
 		p := r.pbdma()
 		require.Equal(t, uint32(gf100.PBDMAIntrGPPtr), r.rd(p+0x40108))

@@ -34,7 +34,7 @@ func (f *fifo) schedule(i int) {
 	case stateIdle:
 		f.queue(ch)
 	case stateRunning:
-		ch.rung = true
+		ch.doorbellPending = true
 	}
 }
 
@@ -105,7 +105,7 @@ func (f *fifo) take(p *pbdma) *channel {
 	ch := f.slots[f.ready[0]].ch
 	f.ready = f.ready[:copy(f.ready, f.ready[1:])]
 	ch.state = stateRunning
-	ch.rung = false
+	ch.doorbellPending = false
 	ch.yield.Store(false)
 	ch.load()
 	p.ch = ch
@@ -144,7 +144,7 @@ func (f *fifo) park(p *pbdma, ch *channel, s *step) {
 	case faulted:
 		ch.state = stateFaulted
 	case empty:
-		if ch.rung {
+		if ch.doorbellPending {
 			f.schedule(int(ch.id))
 		}
 	default:
@@ -155,7 +155,7 @@ func (f *fifo) park(p *pbdma, ch *channel, s *step) {
 // wait parks a channel whose acquire failed.
 func (f *fifo) wait(ch *channel, fresh bool) {
 	i := int(ch.id)
-	if ch.rung || ch.sawMem != f.memGen {
+	if ch.doorbellPending || ch.sawMem != f.memGen {
 		f.schedule(i) // something changed while it looked
 		return
 	}
@@ -215,8 +215,8 @@ func (f *fifo) inPollArea(off uint64, n int) bool {
 	return off+uint64(n) > base && off < base+gf100.PollSize
 }
 
-// bell looks for doorbells in a write of n bytes at off of BAR1.
-func (f *fifo) bell(off uint64, n int) {
+// doorbell looks for doorbells in a write of n bytes at off of BAR1.
+func (f *fifo) doorbell(off uint64, n int) {
 	if !f.inPollArea(off, n) {
 		return
 	}

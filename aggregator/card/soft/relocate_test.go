@@ -356,7 +356,7 @@ func TestQuiesce(t *testing.T) {
 			for range 8 {
 				c.words(copyM2MF(vaRAM, vaData, 4096)...)
 			}
-			c.bell()
+			c.doorbell()
 		}
 		r.card.Quiesce([]uint8{id}, func() {
 			still.Store(true)

@@ -142,7 +142,7 @@ func (c *testChannel) place(w ...uint32) uint64 {
 	return e
 }
 
-// words places words and enters them in the ring, without the bell.
+// words places words and enters them in the ring, without the doorbell.
 func (c *testChannel) words(w ...uint32) { c.entry(c.place(w...)) }
 
 func (c *testChannel) entry(q uint64) {
@@ -151,15 +151,15 @@ func (c *testChannel) entry(q uint64) {
 	c.put = (c.put + 1) & (1<<ringLog2 - 1)
 }
 
-func (c *testChannel) bell() { c.bellWith(c.put) }
+func (c *testChannel) doorbell() { c.doorbellWith(c.put) }
 
-func (c *testChannel) bellWith(put uint32) {
+func (c *testChannel) doorbellWith(put uint32) {
 	c.r.write32(soft.BAR1, userdBAR1+uint64(c.id)*gf100.USERDSize+gf100.USERDGPPut, put)
 }
 
 func (c *testChannel) submit(w ...uint32) {
 	c.words(w...)
-	c.bell()
+	c.doorbell()
 }
 
 func (c *testChannel) userd32(off uint64) uint32 { return c.r.vram32(c.userd + off) }

@@ -55,7 +55,7 @@ func TestSchedulerRules(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "operations") {
 			c := cs[rapid.IntRange(0, n-1).Draw(t, "channel")]
 			switch rapid.SampledFrom([]string{
-				"submit", "submit", "submit", "bell", "enable", "disable", "bind", "unbind", "runlist", "preempt",
+				"submit", "submit", "submit", "doorbell", "enable", "disable", "bind", "unbind", "runlist", "preempt",
 				"block", "allow", "off", "on", "answer", "wake", "flush", "trigger",
 			}).Draw(t, "operation") {
 			case "submit":
@@ -65,8 +65,8 @@ func TestSchedulerRules(t *testing.T) {
 				if w := works[rapid.IntRange(0, len(works)-1).Draw(t, "work")]; (c.put+1)&(1<<ringLog2-1) != c.userd32(gf100.USERDGPGet) {
 					c.submit(append([]uint32{0}, w.words...)...)
 				}
-			case "bell":
-				c.bell()
+			case "doorbell":
+				c.doorbell()
 			case "enable":
 				c.enable()
 			case "disable":

@@ -43,11 +43,11 @@ func (r *Rig) Channel(k *Client) sched.ID {
 
 // nest is a scheduler inside a guest: it submits to us what it forwards.
 type nest struct {
-	sched   *sched.Scheduler
-	clients []*Client
-	ids     []sched.ID
-	rung    [][]time.Duration // when it rang for each request of a client that is under way
-	began   time.Duration     // when it thinks that its card began the request under way
+	sched     *sched.Scheduler
+	clients   []*Client
+	ids       []sched.ID
+	ringTimes [][]time.Duration // when it rang for each request of a client that is under way
+	began     time.Duration     // when it thinks that its card began the request under way
 }
 
 // Nest lets a guest share its part by itself among its processes: their doorbells
@@ -57,7 +57,7 @@ func (r *Rig) Nest(c sched.Config, clients []*Client) {
 	if err != nil {
 		panic(err) // a test's mistake
 	}
-	n := &nest{sched: s, clients: clients, rung: make([][]time.Duration, len(clients))}
+	n := &nest{sched: s, clients: clients, ringTimes: make([][]time.Duration, len(clients))}
 	for _, k := range clients {
 		g, err := s.AddNode(r.Now, sched.Card, sched.NodeConfig{Name: k.Name})
 		if err != nil {
@@ -90,9 +90,9 @@ func (n *nest) submit(r *Rig, k *Client, entries int) { n.sched.Submit(r.Now, n.
 // complete is what the guest sees: an end, and the time since the one before, or since
 // it rang. It does not know that it did not have the card.
 func (n *nest) complete(r *Rig, k *Client, d Completion) {
-	rung := &n.rung[slices.Index(n.clients, k)]
-	busy := d.Done - max((*rung)[0], n.began)
-	*rung = (*rung)[1:]
+	ringTimes := &n.ringTimes[slices.Index(n.clients, k)]
+	busy := d.Done - max((*ringTimes)[0], n.began)
+	*ringTimes = (*ringTimes)[1:]
 	n.began = d.Done
 	n.sched.Complete(r.Now, sched.Done{Channel: n.of(k), Entries: 1, Busy: busy})
 }
@@ -105,7 +105,7 @@ func (n *nest) dispatch(r *Rig) (timer time.Duration) {
 		}
 		i := slices.Index(n.ids, f.Channel)
 		for range f.Entries {
-			n.rung[i] = append(n.rung[i], r.Now)
+			n.ringTimes[i] = append(n.ringTimes[i], r.Now)
 		}
 		n.clients[i].channels[Graphics].offer(r, f.Entries)
 	}

@@ -132,7 +132,7 @@ func (r *Rig) Run(until time.Duration) error {
 		for _, d := range r.Card.Step(next) {
 			r.complete(d)
 		}
-		r.tellStalls()
+		r.reportStalls()
 		if r.Now >= until {
 			r.Dispatch()
 			return nil
@@ -154,7 +154,7 @@ func (r *Rig) Dispatch() {
 	for {
 		f, ok := r.Sched.Next(r.Now)
 		if !ok {
-			if r.tellStalls() {
+			if r.reportStalls() {
 				continue
 			}
 			break
@@ -253,8 +253,8 @@ func (r *Rig) complete(d Completion) {
 	}
 }
 
-// tellStalls tells the scheduler which channels wait for a semaphore.
-func (r *Rig) tellStalls() (news bool) {
+// reportStalls tells the scheduler which channels wait for a semaphore.
+func (r *Rig) reportStalls() (changed bool) {
 	if len(r.Card.semaphores) == 0 {
 		return false
 	}
@@ -262,8 +262,8 @@ func (r *Rig) tellStalls() (news bool) {
 		if on := r.Card.Stalled(l.card); on != l.stalled {
 			l.stalled = on
 			r.Sched.Stall(r.Now, l.id, on)
-			news = true
+			changed = true
 		}
 	}
-	return news
+	return changed
 }

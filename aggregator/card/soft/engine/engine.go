@@ -50,7 +50,7 @@ type Env struct {
 	Mem Memory
 	// Now is PTIMER in nanoseconds, for four-word semaphores and reports.
 	Now func() uint64
-	// Notify receives what a method asked the host to hear. May be nil.
+	// Notify receives the event that a method asked for. May be nil.
 	Notify func(Event)
 	// Stats counts. Not nil.
 	Stats *Stats
