@@ -70,14 +70,14 @@ func (c *conn) readTwin() {
 	}
 }
 
-// closeTwin ends the reader and closes the socket.
+// closeTwin waits for the reader and closes the socket.
 //
-// Preconditions: no call can be under way (conn.gone, and sendMu was taken since).
+// Preconditions: the socket is shut down, and no call can be under way (conn.gone, and sendMu
+// was taken since).
 func (c *conn) closeTwin() {
 	if !c.twin.open {
 		return
 	}
-	_ = unix.Shutdown(c.twin.sock.fd, unix.SHUT_RDWR)
 	c.twin.done.Wait()
 	unix.Close(c.twin.sock.fd)
 }

@@ -6,9 +6,7 @@
 package scale
 
 import (
-	"flag"
 	"os"
-	"strconv"
 	"testing"
 )
 
@@ -32,22 +30,4 @@ func ReleaseOnly(t testing.TB) {
 	if !Release() {
 		t.Skip("make test-release runs this test")
 	}
-}
-
-// Checks makes rapid try at least n cases until t ends. It is for tests that
-// assert that their generator reaches every case. Such a test must not be parallel.
-func Checks(t testing.TB, n int) {
-	t.Helper()
-	f := flag.Lookup("rapid.checks")
-	if f == nil {
-		t.Fatal("this test does not use rapid")
-	}
-	before := f.Value.String()
-	if have, err := strconv.Atoi(before); err != nil || have >= n {
-		return
-	}
-	if err := f.Value.Set(strconv.Itoa(n)); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = f.Value.Set(before) })
 }

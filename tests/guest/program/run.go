@@ -255,16 +255,6 @@ func (m *Mismatch) Error() string {
 	return fmt.Sprintf("buffer %d at %#x is %02x, the model says %02x", m.Buf, m.Off, m.Got, m.Want)
 }
 
-// Close closes the channels.
-func (r *Runner) Close() error {
-	for _, ch := range r.chans {
-		if err := ch.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Channel returns channel i of the program, and the space that it is in.
 func (r *Runner) Channel(i int) (*guest.Channel, *guest.Space) {
 	return r.chans[i], r.spaces[r.p.Channels[i].Space]
