@@ -90,7 +90,7 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 	a.bus.init(o.Guests)
 	a.closing = make(chan struct{})
 	var err error
-	a.pollArea, err = a.ctl.bringUp(a.allocOwn)
+	a.pollArea, err = a.ctl.bringUp(a.allocCardMemory)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func (a *Aggregator) Close() error {
 	return nil
 }
 
-// allocOwn returns n scrubbed bytes of card memory that no guest can reach.
-func (a *Aggregator) allocOwn(n uint64) (uint64, error) {
+// allocCardMemory returns n scrubbed bytes of card memory that no guest can reach.
+func (a *Aggregator) allocCardMemory(n uint64) (uint64, error) {
 	a.mu.Lock()
 	r, ok := a.memory.take(wholePages(n), pageSize)
 	a.mu.Unlock()
@@ -172,10 +172,10 @@ type GuestConfig struct {
 	Group Grouping
 }
 
-// Own bounds the card memory that the aggregator uses besides each guest's tables: instance
+// Overhead bounds the card memory that the aggregator uses besides each guest's tables: instance
 // blocks of guaranteed channels, runlists, USERD, and gaps because guests begin at large
 // pages.
-const Own = 8 << 20
+const Overhead = 8 << 20
 
 // DefaultTables is the default memory for page tables: an eighth of VRAM in whole MiB, at
 // least 8 MiB and at most 64 MiB.
@@ -211,19 +211,21 @@ func (c *GuestConfig) complete(guests int) error {
 	return nil
 }
 
-// own is the card memory that the aggregator keeps for the guest.
-func (c *GuestConfig) own() uint64 { return c.Tables + uint64(c.Guaranteed)*gf100.InstanceSize }
+// privateBytes is the card memory that the aggregator keeps for the guest.
+func (c *GuestConfig) privateBytes() uint64 {
+	return c.Tables + uint64(c.Guaranteed)*gf100.InstanceSize
+}
 
 // AddGuest adds a guest. Its events go to ev from now on.
 func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	if err := cfg.complete(a.opts.Guests); err != nil {
 		return nil, err
 	}
-	g, err := a.place(cfg, ev)
+	g, err := a.allocGuest(cfg, ev)
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 	}
-	if err := errors.Join(g.scrub(), g.scrubOwn()); err != nil {
+	if err := errors.Join(g.scrub(), g.scrubPrivate()); err != nil {
 		a.forget(g)
 		return nil, err
 	}
@@ -237,8 +239,8 @@ func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	return g, nil
 }
 
-// place allocates a guest's memory and number.
-func (a *Aggregator) place(cfg GuestConfig, ev Events) (*Guest, error) {
+// allocGuest allocates a guest's memory and number.
+func (a *Aggregator) allocGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	index := slices.Index(a.guests[:a.opts.Guests], nil)
@@ -254,16 +256,16 @@ func (a *Aggregator) place(cfg GuestConfig, ev Events) (*Guest, error) {
 	if left := gf100.Channels - promised; cfg.Guaranteed > left {
 		return nil, fmt.Errorf("%d guaranteed channels: only %[3]d of the card's %[2]d are not guaranteed to others; guarantee fewer", cfg.Guaranteed, gf100.Channels, left)
 	}
-	own, err := a.memory.alloc(cfg.own(), pageSize)
+	private, err := a.memory.alloc(cfg.privateBytes(), pageSize)
 	if err != nil {
 		return nil, fmt.Errorf("page tables and channels: %w", err)
 	}
 	runs, err := a.memory.alloc(cfg.VRAM, shadowpt.BigPage)
 	if err != nil {
-		a.memory.release(own...)
+		a.memory.release(private...)
 		return nil, err
 	}
-	g := newGuest(a, index, cfg, newExtents(runs), own, ev)
+	g := newGuest(a, index, cfg, newExtents(runs), private, ev)
 	a.guests[index] = g
 	return g, nil
 }
@@ -275,7 +277,7 @@ func (a *Aggregator) forget(g *Guest) {
 	for _, e := range g.extents.list {
 		a.memory.release(run{e.card, e.size})
 	}
-	a.memory.release(g.ownRuns...)
+	a.memory.release(g.privateRuns...)
 	a.guests[g.index] = nil
 }
 

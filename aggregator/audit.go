@@ -34,7 +34,7 @@ func (g *Guest) Tables() []Extent {
 	}
 	slices.Sort(blocks)
 	var out []run
-	for _, r := range g.ownRuns {
+	for _, r := range g.privateRuns {
 		from := r.addr
 		for _, at := range blocks {
 			if at >= from && at < r.addr+r.size {
@@ -104,7 +104,7 @@ func (g *Guest) has(ch *channel, addr, n uint64, write bool) bool {
 		own = append(own, run{e.card, e.size})
 	}
 	if !write {
-		own = append(own, g.ownRuns...)
+		own = append(own, g.privateRuns...)
 	}
 	for n > 0 {
 		i := slices.IndexFunc(own, func(r run) bool { return addr >= r.addr && addr-r.addr < r.size })

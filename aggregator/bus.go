@@ -48,9 +48,9 @@ func (b *bus) at(index int, addr uint64) uint64 { return uint64(index)<<b.shift 
 
 // of returns the guest whose window holds n bytes at the card's address addr, and the
 // guest's own address of them.
-func (b *bus) of(addr, n uint64) (index uint64, own uint64, ok bool) {
-	index, own = addr>>b.shift, addr&(b.window()-1)
-	return index, own, index < MaxGuests && n <= b.window()-own
+func (b *bus) of(addr, n uint64) (index uint64, guestAddr uint64, ok bool) {
+	index, guestAddr = addr>>b.shift, addr&(b.window()-1)
+	return index, guestAddr, index < MaxGuests && n <= b.window()-guestAddr
 }
 
 // attach puts a guest's memory into its window, or removes it (nil). Steps under way may
@@ -78,7 +78,7 @@ func (b *bus) Release() { b.steps.RUnlock() }
 
 // Slice implements card.Bus.
 func (b *bus) Slice(addr uint64, n int, write bool) []byte {
-	i, own, ok := b.of(addr, uint64(n))
+	i, guestAddr, ok := b.of(addr, uint64(n))
 	if !ok {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (b *bus) Slice(addr uint64, n int, write bool) []byte {
 	}
 	m.Acquire()
 	defer m.Release()
-	return m.Slice(own, n, write)
+	return m.Slice(guestAddr, n, write)
 }
 
 // Interrupt implements card.Host. It is called under the card's lock, so it only

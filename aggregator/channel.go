@@ -88,7 +88,7 @@ var instanceFields = []struct {
 // instanceValues are the translated fields.
 type instanceValues struct {
 	userd, dir, token uint64
-	owner, keep       uint32
+	owner, saveState  uint32
 }
 
 // buildInstance makes the card's instance block.
@@ -109,7 +109,7 @@ func buildInstance(guest []byte, v instanceValues) []byte {
 	gf100.InstTokenLo.Put(block, uint32(v.token))
 	gf100.InstTokenHi.Put(block, uint32(v.token>>32))
 	gf100.InstOwner.Put(block, v.owner)
-	gf100.InstKeep.Put(block, v.keep)
+	gf100.InstKeep.Put(block, v.saveState)
 	return block
 }
 
@@ -137,12 +137,12 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		return nil
 	}
 	var ok bool
-	if ch.inst, ok = g.allocOwn(gf100.InstanceSize); !ok {
+	if ch.inst, ok = g.allocPrivate(gf100.InstanceSize); !ok {
 		g.stats.OverQuota.Add(1)
 		return nil
 	}
-	kept := g.kept[gid]
-	if ch.space = g.enter(instanceSpace(block)); ch.space == nil || !g.agg.takeChannel(ch, kept.id) {
+	saved := g.saved[gid]
+	if ch.space = g.enter(instanceSpace(block)); ch.space == nil || !g.agg.takeChannel(ch, saved.id) {
 		g.stats.OverQuota.Add(1)
 		if ch.space != nil {
 			g.leave(ch.space)
@@ -151,10 +151,10 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		return nil
 	}
 	v := instanceValues{
-		userd: ch.cardUSERD(), dir: ch.space.shadow.Dir(), owner: uint32(g.index), keep: uint32(g.limits.Channels),
+		userd: ch.cardUSERD(), dir: ch.space.shadow.Dir(), owner: uint32(g.index), saveState: uint32(g.limits.Channels),
 	}
-	if kept.inst == inst && kept.token == instanceToken(block) {
-		v.token = kept.token
+	if saved.inst == inst && saved.token == instanceToken(block) {
+		v.token = saved.token
 	}
 	g.loadUSERD(ch)
 	g.flushAliases() // what was written before that GP_PUT was
@@ -184,22 +184,22 @@ func (g *Guest) enterGate(ch *channel, block []byte) bool {
 	return t.add(ch, block) == nil
 }
 
-// kept names the state that the card keeps of an unbound channel. A driver that binds the
+// savedState names the state that the card keeps of an unbound channel. A driver that binds the
 // same instance block again continues with that state. The guest's block holds the token,
 // too: a block that was rewritten is a new channel.
-type kept struct {
+type savedState struct {
 	inst  uint64 // the guest's instance block
 	id    uint8  // the card's channel, which is to be the same
 	token uint64
 }
 
-// keep records the token of the state that the card keeps.
-func (g *Guest) keep(ch *channel) {
+// saveState records the token of the state that the card keeps.
+func (g *Guest) saveState(ch *channel) {
 	block := make([]byte, gf100.InstanceSize)
 	g.agg.ctl.card.ReadVRAM(ch.inst, block)
-	k := kept{inst: ch.guestInst, id: ch.id, token: instanceToken(block)}
+	k := savedState{inst: ch.guestInst, id: ch.id, token: instanceToken(block)}
 	g.mu.Lock()
-	g.kept[ch.gid] = k
+	g.saved[ch.gid] = k
 	g.mu.Unlock()
 }
 
@@ -282,7 +282,7 @@ func (g *Guest) finishClose(ch *channel) {
 	g.leaving = nil // its number may be reused soon
 	g.mu.Unlock()
 	a.routeAll()
-	g.keep(ch)
+	g.saveState(ch)
 	if !g.leave(ch.space) {
 		g.waiting = append(g.waiting, ch) // until an invalidate completes
 		return

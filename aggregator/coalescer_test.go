@@ -10,7 +10,7 @@ import (
 )
 
 // Whoever asks while an operation is under way has part in the next one.
-func TestTurnServesEverybodyAtOnce(t *testing.T) {
+func TestCoalescerServesAllWaiters(t *testing.T) {
 	var tn coalescer
 	tn.init()
 	begun, resumeChannel := make(chan struct{}, 1), make(chan struct{})

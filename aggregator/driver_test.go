@@ -28,7 +28,7 @@ type driver struct {
 	clean []bool
 	bound []bool
 
-	bells, compared int
+	doorbells, compared int
 }
 
 // rangeBus is guest memory of which a range is mapped.
@@ -75,7 +75,7 @@ func newDriver(t *rapid.T, p shadowpt.Policy) *driver {
 // next table or instance block is not cleared.
 func (d *driver) end() {
 	require.NoError(d.t, d.g.Remove())
-	for _, r := range d.g.ownRuns {
+	for _, r := range d.g.privateRuns {
 		require.True(d.t, bytes.Equal(d.f.vram[r.addr:r.addr+r.size], make([]byte, r.size)), "%#x+%#x was not cleared", r.addr, r.size)
 	}
 	require.NoError(d.t, d.g.agg.Close())
@@ -188,7 +188,7 @@ func (d *driver) submit(id int) {
 	if !d.bound[id] {
 		d.bind(id)
 	}
-	d.bells++
+	d.doorbells++
 	n := len(d.f.rings())
 	d.g.Doorbell(uint8(id))
 	require.Eventually(d.t, func() bool { return len(d.f.rings()) > n }, patience, tick/10)

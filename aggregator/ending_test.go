@@ -113,9 +113,9 @@ func TestBoundWhileOthersEnd(t *testing.T) {
 	}
 }
 
-// TestNothingIsOwedBehindAStart: while a round is under way that lets a channel run, an
+// TestNoDeferralWhileChannelStarts: while a round is under way that lets a channel run, an
 // invalidate of its space is the next round's, and the guest waits for it.
-func TestNothingIsOwedBehindAStart(t *testing.T) {
+func TestNoDeferralWhileChannelStarts(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: patience})
 	t.Cleanup(func() { f.hold(regMMUCtrl, false) })
 	g := addGuestWith(t, a, GuestConfig{})

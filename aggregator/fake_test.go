@@ -24,13 +24,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // written, VRAM as bytes. What a driver waits for has happened at once, unless
 // the test holds it up.
 type fakeCard struct {
-	mu     sync.Mutex
-	regs   map[uint32]uint32
-	writes []regWrite
-	bells  []regWrite // GP_PUT by channel
-	vram   []byte
-	looks  int // reads of VRAM
-	host   card.Host
+	mu        sync.Mutex
+	regs      map[uint32]uint32
+	writes    []regWrite
+	doorbells []regWrite // GP_PUT by channel
+	vram      []byte
+	looks     int // reads of VRAM
+	host      card.Host
 
 	stuck map[uint32]bool // registers whose wait does not end
 }
@@ -70,7 +70,7 @@ func (f *fakeCard) WriteBAR(bar int, off uint64, p []byte) {
 	defer f.mu.Unlock()
 	v := binary.LittleEndian.Uint32(p)
 	if bar == card.BAR1 {
-		f.bells = append(f.bells, regWrite{uint32(off / gf100.USERDSize), v})
+		f.doorbells = append(f.doorbells, regWrite{uint32(off / gf100.USERDSize), v})
 		return
 	}
 	reg := uint32(off)
@@ -137,13 +137,13 @@ func (f *fakeCard) hold(reg uint32, on bool) {
 func (f *fakeCard) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.writes, f.bells = nil, nil
+	f.writes, f.doorbells = nil, nil
 }
 
 func (f *fakeCard) rings() []regWrite {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return append([]regWrite(nil), f.bells...)
+	return append([]regWrite(nil), f.doorbells...)
 }
 
 // writesTo returns the writes to n bytes of registers from base on.

@@ -100,11 +100,11 @@ func TestGateAhead(t *testing.T) {
 }
 
 // Who changes the share of a guest that has gone hears of it.
-func TestShareOfAGuestThatIsGone(t *testing.T) {
+func TestShareOfRemovedGuest(t *testing.T) {
 	cfg := sched.Default()
 	a, _, _ := newTimed(t, &cfg)
 	g, _ := addGuest(t, a, "a")
 	require.NoError(t, g.SetShare(sched.NodeConfig{Weight: 200}))
 	require.NoError(t, g.Remove())
-	require.ErrorIs(t, g.SetShare(sched.NodeConfig{Weight: 300}), ErrGone)
+	require.ErrorIs(t, g.SetShare(sched.NodeConfig{Weight: 300}), ErrRemoved)
 }

@@ -434,13 +434,13 @@ func TestGateAborts(t *testing.T) {
 	writePut(g, 1, 3)
 	writePut(other, 1, 3)
 	require.Zero(t, m.entries(otherID))
-	heard := ev.saw(func() bool { return len(ev.faults) == 1 })
+	delivered := ev.saw(func() bool { return len(ev.faults) == 1 })
 	require.Eventually(t, func() bool {
 		if g.stats.Runaways.Load() == 0 { // time goes on until then, however late the gate's goroutine is
 			m.clock.Add(int64(60 * time.Millisecond))
 		}
 		a.gate.requestPoll()
-		return heard()
+		return delivered()
 	}, patience, 2*pollInterval)
 	require.Equal(t, uint32(gf100.EngineClients[gf100.EngineGR].Fault(instAt+gf100.InstanceSize, 0, false, 0).Unit), uint32(ev.faults[1].Unit))
 	require.False(t, m.enabled(g.cardChannel(1)))

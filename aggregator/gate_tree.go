@@ -15,8 +15,8 @@ import (
 // ErrNoScheduler says that the aggregator was made without a scheduler.
 var ErrNoScheduler = errors.New("aggregator: there is no scheduler")
 
-// ErrGone says that a guest has been removed.
-var ErrGone = errors.New("aggregator: the guest is gone")
+// ErrRemoved says that a guest has been removed.
+var ErrRemoved = errors.New("aggregator: the guest is gone")
 
 func (t *gate) addGuest(g *Guest, c sched.NodeConfig, by Grouping) error {
 	if by >= groupings {
@@ -220,7 +220,7 @@ func (g *Guest) SetShare(c sched.NodeConfig) error {
 	defer t.mu.Unlock()
 	sh := t.guests[g]
 	if sh == nil {
-		return fmt.Errorf("%w: %s", ErrGone, g.name)
+		return fmt.Errorf("%w: %s", ErrRemoved, g.name)
 	}
 	c.Name = g.name
 	err := t.s.Change(t.now(), sh.node, c)

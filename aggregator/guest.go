@@ -14,15 +14,15 @@ import (
 
 // Guest is one virtual GPU's share of the card.
 type Guest struct {
-	agg      *Aggregator
-	name     string
-	index    int
-	limits   GuestConfig
-	extents  extents
-	ownRuns  []run // of the card's memory, the aggregator's for this guest
-	mappings int   // of the process, while its windows are open; Aggregator.mu
-	ev       Events
-	stats    GuestStats
+	agg         *Aggregator
+	name        string
+	index       int
+	limits      GuestConfig
+	extents     extents
+	privateRuns []run // of the card's memory, the aggregator's for this guest
+	mappings    int   // of the process, while its windows are open; Aggregator.mu
+	ev          Events
+	stats       GuestStats
 
 	windows windows // guarded by the virtual GPU's lock
 
@@ -44,7 +44,7 @@ type Guest struct {
 	leaving          *channel   // being closed, until it has left the card
 	begun            uint64     // rounds of the worker
 	done             uint64
-	kept             [gf100.Channels]kept // written by the worker only
+	saved            [gf100.Channels]savedState // written by the worker only
 	events           events
 	delivering       bool
 	deferred         invalidations // must be flushed before a channel of their spaces runs
@@ -71,7 +71,7 @@ type Guest struct {
 	listed        channelSet // the guest's channels on its last runlist
 	inlineCredits int        // inline requests left until a round grants more
 
-	own          partition // free memory of ownRuns, all zero
+	private      partition // free memory of privateRuns, all zero
 	spaces       map[spaceKey]*space
 	tableWork    *shadowpt.Work
 	tableMeter   tableWorkMeter
@@ -98,12 +98,12 @@ type guestChannel struct {
 	ch      *channel
 }
 
-func newGuest(a *Aggregator, index int, cfg GuestConfig, e extents, own []run, ev Events) *Guest {
+func newGuest(a *Aggregator, index int, cfg GuestConfig, e extents, private []run, ev Events) *Guest {
 	g := &Guest{
-		agg: a, name: cfg.Name, index: index, limits: cfg, extents: e, ownRuns: own, ev: ev,
+		agg: a, name: cfg.Name, index: index, limits: cfg, extents: e, privateRuns: private, ev: ev,
 		spaces: make(map[spaceKey]*space), tableWork: shadowpt.NewWork(0),
 	}
-	g.own.release(own...)
+	g.private.release(private...)
 	g.tableMeter.guest = g
 	g.tracker = shadowpt.NewTracker(&g.tableMeter, &g.tableMeter, g.tableWork, cfg.VRAM, 2*cfg.Tables)
 	g.setPolicy(cfg.Shadow)
@@ -164,9 +164,9 @@ func (g *Guest) scrub() error {
 	return nil
 }
 
-// scrubOwn clears the memory that the aggregator keeps for the guest, before its first use.
-func (g *Guest) scrubOwn() error {
-	for _, r := range g.ownRuns {
+// scrubPrivate clears the memory that the aggregator keeps for the guest, before its first use.
+func (g *Guest) scrubPrivate() error {
+	for _, r := range g.privateRuns {
 		if err := g.agg.ctl.card.ScrubVRAM(r.addr, r.size); err != nil {
 			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 		}

@@ -15,11 +15,11 @@ import (
 
 // fragment leaves free, of the card's memory, one run of own bytes for the aggregator and
 // runs of the given sizes that do not touch.
-func fragment(a *Aggregator, own uint64, sizes ...uint64) {
+func fragment(a *Aggregator, private uint64, sizes ...uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var keep []run
-	r, _ := a.memory.take(own, shadowpt.BigPage)
+	r, _ := a.memory.take(private, shadowpt.BigPage)
 	keep = append(keep, r)
 	for _, n := range sizes {
 		a.memory.take(shadowpt.BigPage, shadowpt.BigPage)
@@ -47,7 +47,7 @@ func checkShadow(t require.TestingT, g *Guest, vram []byte, dir uint64) {
 		extents = append(extents, run{e.card, e.size})
 	}
 	window := g.agg.bus.window()
-	require.True(t, inside(g.ownRuns, dir, shadowpt.DirSize))
+	require.True(t, inside(g.privateRuns, dir, shadowpt.DirSize))
 	for i := range uint64(shadowpt.DirEntries) {
 		pde := shadowpt.DecodePDE(binary.LittleEndian.Uint64(vram[dir+i*8:]))
 		for _, table := range []struct {
@@ -58,7 +58,7 @@ func checkShadow(t require.TestingT, g *Guest, vram []byte, dir uint64) {
 				continue
 			}
 			require.Equal(t, shadowpt.VRAM, table.Target)
-			require.True(t, inside(g.ownRuns, table.Addr, table.entries*8), "a table at %#x", table.Addr)
+			require.True(t, inside(g.privateRuns, table.Addr, table.entries*8), "a table at %#x", table.Addr)
 			for k := range table.entries {
 				q := binary.LittleEndian.Uint64(vram[table.Addr+k*8:])
 				if q == 0 {
@@ -70,8 +70,8 @@ func checkShadow(t require.TestingT, g *Guest, vram []byte, dir uint64) {
 				case pte.Target == shadowpt.VRAM:
 					mine = inside(extents, pte.Addr, table.page)
 				case pte.Target.System():
-					own := pte.Addr - uint64(g.index)*window
-					mine = own+table.page <= window && g.memory() != nil && g.memory().Slice(own, int(table.page), !pte.ReadOnly) != nil
+					guestAddr := pte.Addr - uint64(g.index)*window
+					mine = guestAddr+table.page <= window && g.memory() != nil && g.memory().Slice(guestAddr, int(table.page), !pte.ReadOnly) != nil
 				}
 				if !mine {
 					require.Failf(t, "an entry that is not the guest's", "slot %d, a page of %#x: %+v", i, table.page, pte)

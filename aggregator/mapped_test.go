@@ -53,15 +53,15 @@ func TestMappedWindowOutside(t *testing.T) {
 // goroutine makes of the card, and looks at what is done on the card meanwhile.
 type movingCard struct {
 	*fakeCard
-	guest *Guest
-	left  atomic.Int64 // accesses until then; negative: not counted
-	still atomic.Bool
-	ids   []uint8 // that stand still
-	moved chan struct{}
-	wrong []string
+	guest    *Guest
+	left     atomic.Int64 // accesses until then; negative: not counted
+	quiesced atomic.Bool
+	ids      []uint8 // that stand still
+	moved    chan struct{}
+	wrong    []string
 }
 
-const stillFor = 5 * time.Millisecond // what comes after a step that does not wait, comes in microseconds
+const quietFor = 5 * time.Millisecond // what comes after a step that does not wait, comes in microseconds
 
 func (m *movingCard) access() {
 	if m.guest == nil || m.left.Add(-1) != -1 {
@@ -77,8 +77,8 @@ func (m *movingCard) access() {
 		defer close(m.moved)
 		owner{m.guest}.Quiesce(func() {
 			close(begun)
-			time.Sleep(stillFor)
-			m.still.Store(false)
+			time.Sleep(quietFor)
+			m.quiesced.Store(false)
 		})
 	}()
 	<-begun
@@ -86,7 +86,7 @@ func (m *movingCard) access() {
 
 func (m *movingCard) Quiesce(ids []uint8, do func()) {
 	m.ids = ids
-	m.still.Store(true)
+	m.quiesced.Store(true)
 	do()
 }
 
@@ -97,7 +97,7 @@ func (m *movingCard) ReadBAR(bar int, off uint64, p []byte) {
 
 func (m *movingCard) WriteBAR(bar int, off uint64, p []byte) {
 	m.access()
-	if reg := uint32(off) - regChannelInst; m.still.Load() && bar == card.BAR0 && reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
+	if reg := uint32(off) - regChannelInst; m.quiesced.Load() && bar == card.BAR0 && reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
 		if id := uint8(reg / strideChannel); binary.LittleEndian.Uint32(p)&gf100.InstanceBound != 0 && !slices.Contains(m.ids, id) {
 			m.wrong = append(m.wrong, fmt.Sprintf("channel %d is bound, and only %d stand still", id, m.ids))
 		}
@@ -112,7 +112,7 @@ func (m *movingCard) ReadVRAM(addr uint64, p []byte) bool {
 
 func (m *movingCard) WriteVRAM(addr uint64, p []byte) bool {
 	m.access()
-	if m.still.Load() && slices.ContainsFunc(m.guest.extents.list, func(e extent) bool { return addr >= e.card && addr-e.card < e.size }) {
+	if m.quiesced.Load() && slices.ContainsFunc(m.guest.extents.list, func(e extent) bool { return addr >= e.card && addr-e.card < e.size }) {
 		m.wrong = append(m.wrong, fmt.Sprintf("%#x of the guest's is written", addr))
 	}
 	return m.fakeCard.WriteVRAM(addr, p)

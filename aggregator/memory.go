@@ -140,15 +140,15 @@ func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64
 	return g.agg.bus.at(g.index, addr), m.Slice(addr, int(n), write) != nil
 }
 
-// allocOwn returns n zeroed bytes of the card's memory that the aggregator keeps for this
+// allocPrivate returns n zeroed bytes of the card's memory that the aggregator keeps for this
 // guest. Whoever gives some back clears it first.
-func (g *Guest) allocOwn(n uint64) (uint64, bool) {
-	r, ok := g.own.take(wholePages(n), pageSize)
+func (g *Guest) allocPrivate(n uint64) (uint64, bool) {
+	r, ok := g.private.take(wholePages(n), pageSize)
 	return r.addr, ok
 }
 
 // freeInstance gives an instance block back.
 func (g *Guest) freeInstance(addr uint64) {
 	g.agg.ctl.card.WriteVRAM(addr, make([]byte, gf100.InstanceSize))
-	g.own.release(run{addr, wholePages(gf100.InstanceSize)})
+	g.private.release(run{addr, wholePages(gf100.InstanceSize)})
 }

@@ -88,12 +88,12 @@ func TestBusEqualsDivision(t *testing.T) {
 		b.init(rapid.IntRange(1, MaxGuests).Draw(t, "guests"))
 		addr := b.window()*rapid.Uint64Range(0, 2*MaxGuests).Draw(t, "window") + rapid.Uint64Range(0, b.window()-1).Draw(t, "own")
 		n := rapid.Uint64().Draw(t, "n") >> rapid.IntRange(0, 63).Draw(t, "shift")
-		index, own, ok := b.of(addr, n)
+		index, guestAddr, ok := b.of(addr, n)
 		require.Equal(t, addr/b.window(), index)
-		require.Equal(t, addr%b.window(), own)
+		require.Equal(t, addr%b.window(), guestAddr)
 		if ok {
 			require.Less(t, index, uint64(MaxGuests))
-			require.Equal(t, addr, b.at(int(index), own))
+			require.Equal(t, addr, b.at(int(index), guestAddr))
 		}
 		fits := index < MaxGuests && (n == 0 || addr+n-1 >= addr && (addr+n-1)/b.window() == index)
 		require.Equal(t, fits, ok)

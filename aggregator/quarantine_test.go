@@ -125,7 +125,7 @@ func (f *frozen) ReadBAR(bar int, off uint64, p []byte) {
 // A server that did not run for longer than it waits for the card finds that the card
 // was no later than itself, whenever in the wait that was. A card that does not do it is
 // waited for to the bound and a little longer.
-func TestServerThatStoodStill(t *testing.T) {
+func TestDescheduledServer(t *testing.T) {
 	for _, at := range []int{1, 10, 40, 200} {
 		for _, need := range []int{3, pollGrace - 1} {
 			t.Run(fmt.Sprintf("at look %d, for %d looks", at, need), func(t *testing.T) {

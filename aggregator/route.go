@@ -104,13 +104,13 @@ func (a *Aggregator) everybody() []*Guest {
 func (g *Guest) engineEvent(engines uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	moved := false
+	mayHaveRun := false
 	for i := range g.channels {
 		if ch := g.channels[i].ch; ch != nil && ch.takeMayHaveRun() {
-			moved = true
+			mayHaveRun = true
 		}
 	}
-	if moved {
+	if mayHaveRun {
 		g.stats.EngineEvents.Add(1)
 		g.events.engines |= engines
 		g.eventsReady.Signal()

@@ -24,7 +24,7 @@ import (
 func TestPoliciesEqualFullRebuilds(t *testing.T) {
 	for _, policy := range shadowpt.Policies() {
 		t.Run(fmt.Sprint(policy.Sync, policy.Scan), func(t *testing.T) {
-			draws, bells, compared := 0, 0, 0
+			draws, doorbells, compared := 0, 0, 0
 			rapid.Check(t, func(t *rapid.T) {
 				d := newDriver(t, policy)
 				defer d.end()
@@ -34,9 +34,9 @@ func TestPoliciesEqualFullRebuilds(t *testing.T) {
 				d.invalidate(0) // whatever was drawn, something is looked at
 				d.submit(0)
 				draws++
-				bells, compared = bells+d.bells, compared+d.compared
+				doorbells, compared = doorbells+d.doorbells, compared+d.compared
 			})
-			t.Log(bells, "submissions,", compared, "of them after an invalidate")
+			t.Log(doorbells, "submissions,", compared, "of them after an invalidate")
 			require.GreaterOrEqual(t, compared, draws, "a submission right after an invalidate was not compared")
 		})
 	}
@@ -78,9 +78,9 @@ func settleRound(g *Guest) {
 	}
 }
 
-// TestPaceHoldsAnyAmount: what was spent is waited for, held against numbers that have no
+// TestLeakyBucketHoldsAnyAmount: what was spent is waited for, held against numbers that have no
 // bound; of what no Duration holds, until it is to be asked again.
-func TestPaceHoldsAnyAmount(t *testing.T) {
+func TestLeakyBucketHoldsAnyAmount(t *testing.T) {
 	now := time.Now()
 	for _, rate := range []float64{1, 512 << 20, 1 << 40} {
 		for n := 1.; n <= math.MaxFloat64/8; n *= 8 {
@@ -191,9 +191,9 @@ func TestTableStormIsBounded(t *testing.T) {
 	require.Empty(t, g.QuarantineReason(), "done in time")
 }
 
-// TestOthersHaveTurns: on one processor, who has long tables looked at lets others run
+// TestTableWorkYields: on one processor, who has long tables looked at lets others run
 // after each slice; not when somebody waits for memory to go.
-func TestOthersHaveTurns(t *testing.T) {
+func TestTableWorkYields(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g := addGuestWith(t, a, GuestConfig{})
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

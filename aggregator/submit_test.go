@@ -103,9 +103,9 @@ func (b *bindingCard) WriteVRAM(addr uint64, p []byte) bool {
 	return b.fakeCard.WriteVRAM(addr, p)
 }
 
-// TestBellWhileItsChannelIsBound: the round that binds a channel has looked at GP_PUT, and then
+// TestDoorbellDuringBind: the round that binds a channel has looked at GP_PUT, and then
 // the guest writes it, and rings. Nobody else tells the card.
-func TestBellWhileItsChannelIsBound(t *testing.T) {
+func TestDoorbellDuringBind(t *testing.T) {
 	b := &bindingCard{fakeCard: newFake(fakeVRAM)}
 	a := newAggOn(t, b, Options{})
 	b.userd = func(addr uint64) bool { return addr-a.pollArea < gf100.PollSize }
@@ -117,10 +117,10 @@ func TestBellWhileItsChannelIsBound(t *testing.T) {
 	}
 	bindChannel(t, g, 1)
 	require.True(t, rang)
-	told := func() bool {
+	forwarded := func() bool {
 		return slices.Contains(b.rings(), regWrite{uint32(g.cardChannel(1).id), 7})
 	}
-	require.Eventually(t, told, patience, tick)
+	require.Eventually(t, forwarded, patience, tick)
 }
 
 // What a driver does most costs no allocation.

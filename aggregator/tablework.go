@@ -70,10 +70,10 @@ func (m *tableWorkMeter) Translate(target shadowpt.Target, addr, n uint64, write
 }
 
 // AllocTable implements shadowpt.Card.
-func (m *tableWorkMeter) AllocTable(n uint64) (uint64, bool) { return m.guest.allocOwn(n) }
+func (m *tableWorkMeter) AllocTable(n uint64) (uint64, bool) { return m.guest.allocPrivate(n) }
 
 // FreeTable implements shadowpt.Card.
-func (m *tableWorkMeter) FreeTable(addr, n uint64) { m.guest.own.release(run{addr, wholePages(n)}) }
+func (m *tableWorkMeter) FreeTable(addr, n uint64) { m.guest.private.release(run{addr, wholePages(n)}) }
 
 // WriteTable implements shadowpt.Card.
 func (m *tableWorkMeter) WriteTable(addr uint64, p []byte) {

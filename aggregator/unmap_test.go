@@ -26,15 +26,15 @@ func TestUnmappedIsBounded(t *testing.T) {
 		f.hold(reg, true)
 	}
 	a.bus.Acquire() // a step of the card is under way
-	gone := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(done)
 		g.Unmapped(0, 4096)
 	}()
 	require.Eventually(t, func() bool { return a.bus.Slice(at, 4, false) == nil }, patience, tick)
 	require.Never(t, func() bool {
 		select {
-		case <-gone:
+		case <-done:
 			return true
 		default:
 			return false
@@ -42,7 +42,7 @@ func TestUnmappedIsBounded(t *testing.T) {
 	}, 50*time.Millisecond, tick, "the step may still use what it found")
 	a.bus.Release()
 	select {
-	case <-gone:
+	case <-done:
 	case <-time.After(patience):
 		t.Fatal("it waits for the card")
 	}
@@ -62,7 +62,7 @@ func TestUnmappedIsBounded(t *testing.T) {
 // A server that did not run for as long as a client waits that takes memory away, and with
 // it the card, has not been late: the guest keeps what it has. What the card does not let
 // go of is waited for to the bound and a little longer.
-func TestUnmapByAServerThatStoodStill(t *testing.T) {
+func TestUnmapByDescheduledServer(t *testing.T) {
 	const wait = time.Second
 	for _, row := range []struct {
 		name string

@@ -122,7 +122,7 @@ func (g *Guest) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.current.reset {
-		g.kept = [len(g.kept)]kept{}
+		g.saved = [len(g.saved)]savedState{}
 		g.leaveQuarantine()
 	}
 	doorbells := g.current.doorbells

@@ -45,7 +45,7 @@ func TestEngineEventRaisesTheInterrupt(t *testing.T) {
 	require.Equal(t, 1, h.edges)
 }
 
-func TestMMUFaultIsShownAndKept(t *testing.T) {
+func TestMMUFaultIsShownUntilCleared(t *testing.T) {
 	v, _, h := newGPU(t)
 	enableInterrupts(v)
 	first := gf100.MMUFault{Unit: 0x15, Inst: 0x123000, VA: 0x10_2345_6000, Info: 0xc3}
@@ -286,13 +286,13 @@ func TestDoorbellAndUSERD(t *testing.T) {
 	v.WriteBAR(devmodel.BAR1, base+7*gf100.USERDSize+gf100.USERDGPPut, put)
 	v.WriteBAR(devmodel.BAR1, base+8*gf100.USERDSize+gf100.USERDGPGet, put)
 	v.WriteBAR(devmodel.BAR1, base-4, put)
-	require.Equal(t, []uint8{7}, c.bells)
+	require.Equal(t, []uint8{7}, c.doorbells)
 	v.ReadBAR(devmodel.BAR1, base+9*gf100.USERDSize+gf100.USERDGPGet, put)
 	v.ReadBAR(devmodel.BAR1, base+gf100.Channels*gf100.USERDSize, put)
 	require.Equal(t, []uint8{9}, c.refreshed)
 }
 
-func TestWindowFaultIsTheGuestsOwn(t *testing.T) {
+func TestBARFaultReachesGuest(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)
 	c.fault = &gf100.MMUFault{Unit: 4, VA: 0x5000, Info: 0x42}

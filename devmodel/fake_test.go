@@ -15,7 +15,7 @@ type fakeCard struct {
 	runlistPending, preemptPending, stale, moving, busy bool
 	status                                              uint32
 	fault                                               *gf100.MMUFault
-	bells                                               []uint8
+	doorbells                                           []uint8
 	resumed, retried                                    []uint8
 	triggered                                           []int
 	scheduled                                           bool
@@ -78,7 +78,7 @@ func (c *fakeCard) Runlist(base, count uint32) { c.call("Runlist"); c.runlist = 
 func (c *fakeCard) RunlistPending() bool       { c.call("RunlistPending"); return c.runlistPending }
 func (c *fakeCard) Preempt(uint8)              { c.call("Preempt") }
 func (c *fakeCard) PreemptPending() bool       { c.call("PreemptPending"); return c.preemptPending }
-func (c *fakeCard) Doorbell(id uint8)          { c.bells = append(c.bells, id) }
+func (c *fakeCard) Doorbell(id uint8)          { c.doorbells = append(c.doorbells, id) }
 func (c *fakeCard) Refresh(id uint8)           { c.refreshed = append(c.refreshed, id) }
 func (c *fakeCard) Resume(id uint8)            { c.call("Resume"); c.resumed = append(c.resumed, id) }
 func (c *fakeCard) Retry(id uint8)             { c.call("Retry"); c.retried = append(c.retried, id) }

@@ -64,8 +64,8 @@ func (b *builder) pin(at, n int, name string) ([]byte, error) {
 	return b.image[at : at+n : at+n], nil
 }
 
-// place takes n free bytes where a 16-bit pointer reaches, 4-byte aligned.
-func (b *builder) place(n int, name string) (at int, buf []byte, err error) {
+// alloc takes n free bytes where a 16-bit pointer reaches, 4-byte aligned.
+func (b *builder) alloc(n int, name string) (at int, buf []byte, err error) {
 	for _, from := range []int{b.next, 0} {
 		at := align4(from)
 		for _, u := range b.used {
@@ -86,7 +86,7 @@ func align4(x int) int { return (x + 3) &^ 3 }
 
 // put places one structure.
 func put[T any](b *builder, l layout[T], v *T) (at, size int, err error) {
-	at, buf, err := b.place(l.size, l.name)
+	at, buf, err := b.alloc(l.size, l.name)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -217,7 +217,7 @@ func (b *builder) rawToken(t RawToken) (bitToken, error) {
 	if len(t.Data) == 0 {
 		return bitToken{ID: t.ID, Version: t.Version}, nil
 	}
-	at, buf, err := b.place(len(t.Data), name)
+	at, buf, err := b.alloc(len(t.Data), name)
 	if err != nil {
 		return bitToken{}, err
 	}
@@ -236,7 +236,7 @@ func (b *builder) script(code []byte, ramConfigs int) (at int, err error) {
 	if n := last.Offset + last.Size; n != len(code) {
 		return 0, errorf(NoOffset, "init script", "ends with %s after 0x%x bytes, but has 0x%x", last.Name, n, len(code))
 	}
-	at, buf, err := b.place(len(code), "init script")
+	at, buf, err := b.alloc(len(code), "init script")
 	copy(buf, code)
 	return at, err
 }

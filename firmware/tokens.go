@@ -84,7 +84,7 @@ func buildInit(b *builder, d *Description) (int, int, error) {
 		MacroIndex: d.Init.MacroIndex, Macro: d.Init.Macro, Condition: d.Init.Condition, IOCondition: d.Init.IOCondition,
 		IOFlagCondition: d.Init.IOFlagCondition, Function: d.Init.Function, Xlat: d.Init.Xlat,
 	}
-	table, buf, err := b.place(2*len(d.Init.Scripts)+2, "init script table")
+	table, buf, err := b.alloc(2*len(d.Init.Scripts)+2, "init script table")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -127,7 +127,7 @@ func buildClocks(b *builder, d *Description) (int, int, error) {
 		return 0, 0, errorf(NoOffset, "PLL table", "%d entries, at most 255 fit", n)
 	}
 	hdr := tableHeader{pllVersion, uint8(pllTableLayout.size), uint8(pllEntryLayout.size), uint8(n)}
-	table, buf, err := b.place(pllTableLayout.size+n*pllEntryLayout.size, "PLL table")
+	table, buf, err := b.alloc(pllTableLayout.size+n*pllEntryLayout.size, "PLL table")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -194,7 +194,7 @@ func buildMemory(b *builder, d *Description) (int, int, error) {
 	}
 	if n > 0 {
 		hdr := m0203Header{m0203Version, uint8(m0203Layout.size), uint8(memoryConfigLayout.size), uint8(n), m.Match, m.TypesPointer}
-		table, buf, err := b.place(m0203Layout.size+n*memoryConfigLayout.size, "M0203")
+		table, buf, err := b.alloc(m0203Layout.size+n*memoryConfigLayout.size, "M0203")
 		if err != nil {
 			return 0, 0, err
 		}
@@ -256,7 +256,7 @@ func buildAnalog(b *builder, d *Description) (int, int, error) {
 		return 0, 0, errorf(NoOffset, "analog load table", "%d entries, at most 255 fit", n)
 	}
 	hdr := tableHeader{analogVersion, uint8(analogTableLayout.size), uint8(analogLoadLayout.size), uint8(n)}
-	table, buf, err := b.place(analogTableLayout.size+n*analogLoadLayout.size, "analog load table")
+	table, buf, err := b.alloc(analogTableLayout.size+n*analogLoadLayout.size, "analog load table")
 	if err != nil {
 		return 0, 0, err
 	}

@@ -49,12 +49,12 @@ func New(size uint32, blocks []Block, apertures []Aperture, bind *Bindings) (*Sp
 		return nil, bind.err
 	}
 	s := &Space{
-		size:   size,
-		pages:  make([]*page, size>>pageShift),
-		rows:   make([]*row, 1, 1024), // row 0 is the hole
-		byName: make(map[string]uint16),
-		order:  bind.order,
-		clock:  now,
+		size:    size,
+		pages:   make([]*page, size>>pageShift),
+		rows:    make([]*row, 1, 1024), // row 0 is the hole
+		byName:  make(map[string]uint16),
+		barrier: bind.barrier,
+		clock:   now,
 	}
 	s.rows[0] = &row{decl: Reg{Name: "(hole)"}}
 	for bi, b := range blocks {
@@ -125,7 +125,7 @@ func (s *Space) addReg(block int, decl *Reg, bind *Bindings) error {
 		return err
 	}
 	for i := range decl.instances() {
-		if err := s.place(id, decl.offset(i)); err != nil {
+		if err := s.index(id, decl.offset(i)); err != nil {
 			return err
 		}
 	}
@@ -196,9 +196,9 @@ func (s *Space) addRow(r *row) (uint16, error) {
 	return uint16(id), nil
 }
 
-// place enters row id at the byte offset off, refusing bytes already taken. The
+// index enters row id at the byte offset off, refusing bytes already taken. The
 // rows of one dword are chained by rising offset.
-func (s *Space) place(id uint16, off uint32) error {
+func (s *Space) index(id uint16, off uint32) error {
 	r := s.rows[id]
 	p := s.pages[off>>pageShift]
 	if p == nil {

@@ -78,14 +78,14 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
-// Ordering says at which accesses of a register memory is in order: what was written
+// Barrier says at which accesses of a register memory is in order: what was written
 // before, by whichever way, is then where every other way finds it.
-type Ordering uint8
+type Barrier uint8
 
 // A register may order memory at both.
 const (
-	OrderRead  Ordering = 1 << iota // its value tells what has been done in memory
-	OrderWrite                      // its effect uses memory, or waits for it
+	BarrierRead  Barrier = 1 << iota // its value tells what has been done in memory
+	BarrierWrite                     // its effect uses memory, or waits for it
 )
 
 // Reg is one row of a chip's register table.
@@ -112,8 +112,8 @@ type Reg struct {
 	Stub bool
 	// Policy applies to virtual GPUs only. A card in pass-through ignores it.
 	Policy Policy
-	// Order says where the register orders memory.
-	Order Ordering
+	// Barrier says where the register orders memory.
+	Barrier Barrier
 	// Effect says in a few words what a read or a write does beyond storage. A
 	// row with an Effect must be bound, a row without must not.
 	Effect string
@@ -167,7 +167,7 @@ type Window struct {
 type Bindings struct {
 	regs    map[string]Hooks
 	windows map[string]Window
-	order   func()
+	barrier func()
 	err     error
 }
 
@@ -188,9 +188,9 @@ func (b *Bindings) OnRead(name string, f func(i int, v uint32) uint32) { b.On(na
 // OnWrite binds a row that only writes have an effect on.
 func (b *Bindings) OnWrite(name string, f func(i int, w Write)) { b.On(name, Hooks{Write: f}) }
 
-// OnOrder binds what brings memory in order. It is called before an access whose
+// OnBarrier binds what brings memory in order. It is called before an access whose
 // row's Order says so has its effect.
-func (b *Bindings) OnOrder(f func()) { b.order = f }
+func (b *Bindings) OnBarrier(f func()) { b.barrier = f }
 
 // OnWindow binds an aperture.
 func (b *Bindings) OnWindow(name string, w Window) {

@@ -16,14 +16,14 @@ type Space struct {
 	blocks []string
 	byName map[string]uint16
 
-	order func() // may be nil
+	barrier func() // may be nil
 
 	// mem holds every register at its own offset. Untouched pages cost
 	// nothing: the allocator hands out zero pages lazily.
 	mem []uint32
 
-	// spare is the buffer of Read32 and Write32; nil while one of them uses it.
-	spare *[4]byte
+	// scratch is the buffer of Read32 and Write32; nil while one of them uses it.
+	scratch *[4]byte
 
 	missed missedStats
 	trace  atomic.Pointer[Trace]
@@ -78,29 +78,29 @@ func (s *Space) Write(off uint32, p []byte) {
 
 // Read32 reads four bytes as the guest would.
 func (s *Space) Read32(off uint32) uint32 {
-	b := s.takeSpare()
+	b := s.takeScratch()
 	s.Read(off, b[:])
 	v := binary.LittleEndian.Uint32(b[:])
-	s.spare = b
+	s.scratch = b
 	return v
 }
 
 // Write32 writes four bytes as the guest would.
 func (s *Space) Write32(off, v uint32) {
-	b := s.takeSpare()
+	b := s.takeScratch()
 	binary.LittleEndian.PutUint32(b[:], v)
 	s.Write(off, b[:])
-	s.spare = b
+	s.scratch = b
 }
 
-// takeSpare returns a buffer that the caller puts back. A buffer on the stack
+// takeScratch returns a buffer that the caller puts back. A buffer on the stack
 // would escape into the windows; an effect that calls Read32 itself gets another.
-func (s *Space) takeSpare() *[4]byte {
-	b := s.spare
+func (s *Space) takeScratch() *[4]byte {
+	b := s.scratch
 	if b == nil {
 		return new([4]byte)
 	}
-	s.spare = nil
+	s.scratch = nil
 	return b
 }
 
@@ -196,8 +196,8 @@ func (s *Space) readRow(r *row, off, mask uint32) uint32 {
 	if r.decl.Stub {
 		s.missed.stubs.Add(1)
 	}
-	if r.decl.Order&OrderRead != 0 && s.order != nil {
-		s.order()
+	if r.decl.Barrier&BarrierRead != 0 && s.barrier != nil {
+		s.barrier()
 	}
 	v := s.mem[off/4] & r.lanes &^ r.wo
 	if r.rc != 0 {
@@ -245,8 +245,8 @@ func (s *Space) writeRow(r *row, off, v, m uint32) {
 		s.missed.readOnly.Add(1)
 		r.stats.readOnly.Add(1)
 	}
-	if r.decl.Order&OrderWrite != 0 && s.order != nil {
-		s.order()
+	if r.decl.Barrier&BarrierWrite != 0 && s.barrier != nil {
+		s.barrier()
 	}
 	old := s.mem[off/4]
 	val := old&^(r.rw&m) | v&r.rw&m

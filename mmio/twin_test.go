@@ -227,7 +227,7 @@ func (t *twin) register(r Reg, inst int, start, at uint32, p []byte, write bool)
 		b := start + bit/8
 		return at <= b && b < at+uint32(len(p))
 	}
-	if write && r.Order&OrderWrite != 0 || !write && r.Order&OrderRead != 0 {
+	if write && r.Barrier&BarrierWrite != 0 || !write && r.Barrier&BarrierRead != 0 {
 		t.effect(effect{Name: "ORDER"})
 	}
 	old := t.load(r, start)
@@ -312,7 +312,7 @@ func drawTable(t *rapid.T) (regs []Reg, apertures []Aperture) {
 		r.Offset = uint32(offset.Draw(t, "offset")) / width(r) * width(r)
 		r.Access = modes.Draw(t, "mode")
 		r.Stub = rapid.Bool().Draw(t, "stub")
-		r.Order = Ordering(rapid.IntRange(0, 3).Draw(t, "order"))
+		r.Barrier = Barrier(rapid.IntRange(0, 3).Draw(t, "order"))
 		if rapid.Bool().Draw(t, "effect") {
 			r.Effect = "an effect"
 		}
@@ -353,12 +353,12 @@ func claim(taken map[uint32]int, r Reg, n int, regs []Reg) bool {
 			return false
 		}
 		for b := range uint32(4) {
-			who, hit := taken[off&^3+b]
+			row, hit := taken[off&^3+b]
 			if !hit {
 				continue
 			}
-			own := off&^3+b >= off && off&^3+b < off+width(r)
-			if own || who == -1 || len(r.Rep) > 0 || isRepeated(regs, who) {
+			inRow := off&^3+b >= off && off&^3+b < off+width(r)
+			if inRow || row == -1 || len(r.Rep) > 0 || isRepeated(regs, row) {
 				return false
 			}
 		}
@@ -425,7 +425,7 @@ func newPair(t require.TestingT, regs []Reg, apertures []Aperture) *pair {
 			},
 		})
 	}
-	b.OnOrder(func() { p.fast = append(p.fast, effect{Name: "ORDER"}) })
+	b.OnBarrier(func() { p.fast = append(p.fast, effect{Name: "ORDER"}) })
 	p.twin.effect = func(e effect) uint32 {
 		p.slow = append(p.slow, e)
 		switch {

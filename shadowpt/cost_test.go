@@ -202,7 +202,7 @@ func BenchmarkUntrapped(b *testing.B) {
 	seen := bytes.Clone(tables)
 	tr.Untrapped(plainTables, n*shadowpt.SmallTableSize, true)
 	look, memory := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
-	one, told := look, look
+	one, hooked := look, look
 	i := 0
 	timed := func(d *time.Duration, f func()) {
 		begin := time.Now()
@@ -221,11 +221,11 @@ func BenchmarkUntrapped(b *testing.B) {
 		timed(&one, func() { tr.Update(); tr.Release() })
 		copy(seen, tables)
 		trapped.change(trTrapped, i)
-		timed(&told, func() { trTrapped.Update(); trTrapped.Release() })
+		timed(&hooked, func() { trTrapped.Update(); trTrapped.Release() })
 	}
 	b.ReportMetric(float64(n*shadowpt.SmallTableSize)/look.Seconds()/1e9, "GB/s")
 	b.ReportMetric(float64(look)/float64(memory), "look/memory")
-	b.ReportMetric(float64(one)/float64(told), "untrapped/trapped")
+	b.ReportMetric(float64(one)/float64(hooked), "untrapped/trapped")
 }
 
 // BenchmarkWrote is what a trapped write pays to find that it is to no table.

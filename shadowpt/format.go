@@ -64,7 +64,7 @@ var (
 	readOnly  = pteReadOnly.mask()
 	inSystem  = pteTarget.put(uint64(SystemCoherent)) & pteTarget.put(uint64(SystemNonCoherent)) // clear in the other targets
 	ofAddress = pteAddr.mask()
-	kept      = valid | readOnly | pteSupervisor.mask() | pteVolatile.mask() | pteTarget.mask() | pteKind.mask()
+	copied    = valid | readOnly | pteSupervisor.mask() | pteVolatile.mask() | pteTarget.mask() | pteKind.mask()
 	// An entry lets engines write VRAM if only valid is set of writable.
 	writable = valid | readOnly | pteTarget.mask()
 )

@@ -15,7 +15,7 @@ func (t *Tracker) Update() {
 	dirty := len(t.batch)
 	t.batch = t.loose.take(t.batch)
 	for _, p := range t.batch[dirty:] {
-		t.stayLoose(p)
+		t.keepLoose(p)
 		t.lookAt(p, true)
 	}
 	for _, p := range t.batch[:dirty] {
@@ -81,16 +81,16 @@ func (t *Tracker) due(l *leaf) bool {
 	}
 	if loose {
 		t.loose.remove(p)
-		t.stayLoose(p)
+		t.keepLoose(p)
 	}
 	l.whole = loose
 	return dirty || loose
 }
 
-// stayLoose puts a page back into loose if it may still change unseen. The page was removed
+// keepLoose puts a page back into loose if it may still change unseen. The page was removed
 // first and the reason is checked second; Untrapped does the reverse, so one of the two
 // sees the other.
-func (t *Tracker) stayLoose(page uint64) {
+func (t *Tracker) keepLoose(page uint64) {
 	if t.tables.has(page) && t.isLoose(page) {
 		t.loose.add(page)
 	}

@@ -29,8 +29,8 @@ type program struct {
 	audit   bool            // look at each entry of the card's tables, too
 	inside  int             // entries looked at
 	mine    map[uint64]bool // pages of the card's that the guest has
-	// spare says what is left out, to see that it is missed: one of omissions.
-	spare string
+	// omit says what is left out, to see that it is missed: one of omissions.
+	omit string
 }
 
 type programSpace struct {
@@ -143,7 +143,7 @@ func (p *program) step() {
 		page := p.tablePage()
 		on := !p.direct[page]
 		p.direct[page] = on
-		if on && p.spare == "an untrapped page" {
+		if on && p.omit == "an untrapped page" {
 			return
 		}
 		p.t.Untrapped(page<<12, shadowpt.SmallPage, on)
@@ -220,10 +220,10 @@ func (p *program) write(m shadowpt.Target, at uint64, b []byte) {
 	if m.System() || p.direct[at>>12] && p.direct[(at+uint64(len(b))-1)>>12] {
 		return
 	}
-	if p.spare == "a trap" && p.rnd.one(8) {
+	if p.omit == "a trap" && p.rnd.one(8) {
 		return
 	}
-	if p.spare == "the end of a write" {
+	if p.omit == "the end of a write" {
 		b = b[:1]
 	}
 	p.t.Wrote(at, uint64(len(b)))
@@ -297,7 +297,7 @@ func (p *program) remap() {
 	old := *part
 	from := r.n(256) << 12
 	*part = [2]uint64{from, from + (1+r.n(32))<<12}
-	if p.spare == "a change of the map" {
+	if p.omit == "a change of the map" {
 		return
 	}
 	if r.one(8) {
@@ -325,7 +325,7 @@ func (p *program) flush() string {
 	} else {
 		p.t.Update()
 	}
-	if p.spare == "what engines write" {
+	if p.omit == "what engines write" {
 		p.t.ForgetLoose()
 	}
 	for _, sp := range spaces {

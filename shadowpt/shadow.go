@@ -335,5 +335,5 @@ func (s *Shadow) entry(q, page uint64) uint64 {
 		}
 		return 0
 	}
-	return q&kept | addressed(card)
+	return q&copied | addressed(card)
 }

@@ -228,13 +228,13 @@ func scatter(t *rapid.T, w *twin, dir uint64, target shadowpt.Target, n int) (va
 		seed ^= seed << 17
 		return seed * 0x2545f4914f6cdd1d
 	}
-	places := []uint64{0x100000, 0x140000, 0x60000, 0x60000, 0x1a0000, 0x1e0000, 0x1ff000, 0x40000, twinVRAM}
+	addrs := []uint64{0x100000, 0x140000, 0x60000, 0x60000, 0x1a0000, 0x1e0000, 0x1ff000, 0x40000, twinVRAM}
 	for range 4 {
 		pde := uint64(0)
 		for _, shift := range []uint{0, 32} {
 			r := next()
-			place := places[r%uint64(len(places))]
-			pde |= (place>>12<<4 | []uint64{0, 1, 1, 1, 2, 3, 2}[r>>16%7]) << shift
+			addr := addrs[r%uint64(len(addrs))]
+			pde |= (addr>>12<<4 | []uint64{0, 1, 1, 1, 2, 3, 2}[r>>16%7]) << shift
 		}
 		if next()%4 == 0 {
 			pde |= next() & 3 << 2
@@ -251,7 +251,7 @@ func scatter(t *rapid.T, w *twin, dir uint64, target shadowpt.Target, n int) (va
 		if r&1 != 0 {
 			m = w.ram
 		}
-		at := places[r>>8%uint64(len(places))]
+		at := addrs[r>>8%uint64(len(addrs))]
 		index := r >> 24 % 64
 		if at+index*8+8 > uint64(len(m)) {
 			continue

@@ -33,11 +33,11 @@ func FuzzTrackerEqualsRebuild(f *testing.F) { f.Fuzz(rapid.MakeFuzz(trackerEqual
 
 // TestOmissionsAreMissed: the test above sees it if one thing is left out.
 func TestOmissionsAreMissed(t *testing.T) {
-	for _, spare := range omissions {
+	for _, omit := range omissions {
 		missed := 0
 		for seed := range uint64(30) {
 			p := newProgram(t, seed)
-			p.spare = spare
+			p.omit = omit
 			if p.run(100) != "" {
 				missed++
 			}
@@ -45,8 +45,8 @@ func TestOmissionsAreMissed(t *testing.T) {
 				break
 			}
 		}
-		t.Logf("without %s, %d of 30 programs differ", spare, missed)
-		require.NotZero(t, missed, spare)
+		t.Logf("without %s, %d of 30 programs differ", omit, missed)
+		require.NotZero(t, missed, omit)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestLinesOfAWrite(t *testing.T) {
 		at := rapid.Uint64Range(0, (pages+1)*shadowpt.SmallPage).Draw(t, "at")
 		n := rapid.OneOf(rapid.Uint64Range(0, 200), rapid.Uint64Range(0, pages*shadowpt.SmallPage),
 			rapid.Just(uint64(math.MaxUint64))).Draw(t, "n")
-		told := tr.Wrote(at, n)
+		changed := tr.Wrote(at, n)
 		hit := false
 		for p := range uint64(pages) {
 			want := uint64(0)
@@ -96,7 +96,7 @@ func TestLinesOfAWrite(t *testing.T) {
 			require.Equal(t, want, tr.Written(p), "page %d", p)
 			hit = hit || want != 0
 		}
-		require.Equal(t, hit, told)
+		require.Equal(t, hit, changed)
 	})
 }
 

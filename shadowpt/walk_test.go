@@ -18,7 +18,7 @@ type memory struct {
 
 const systemBit = 1 << 63
 
-func place(t shadowpt.Target, addr uint64) uint64 {
+func location(t shadowpt.Target, addr uint64) uint64 {
 	if t.System() {
 		return addr | systemBit
 	}
@@ -27,19 +27,19 @@ func place(t shadowpt.Target, addr uint64) uint64 {
 
 func (m *memory) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
 	m.reads++
-	if t == shadowpt.Peer || m.holes[place(t, addr)>>12] {
+	if t == shadowpt.Peer || m.holes[location(t, addr)>>12] {
 		return 0, false
 	}
 	var q uint64
 	for i := range uint64(8) {
-		q |= uint64(m.bytes[place(t, addr+i)]) << (8 * i)
+		q |= uint64(m.bytes[location(t, addr+i)]) << (8 * i)
 	}
 	return q, true
 }
 
 func (m *memory) put(t shadowpt.Target, addr, q uint64) {
 	for i := range uint64(8) {
-		m.bytes[place(t, addr+i)] = byte(q >> (8 * i))
+		m.bytes[location(t, addr+i)] = byte(q >> (8 * i))
 	}
 }
 
@@ -127,7 +127,7 @@ func TestWalkAgainstSlowWalk(t *testing.T) {
 				m.put(decoded.Small.Target, decoded.Small.Addr+va%shadowpt.DirSpan/shadowpt.SmallPage*8, pte)
 			}
 			if rapid.Bool().Draw(t, "hole") {
-				m.holes[place(target.Draw(t, "hole target"), spot.Draw(t, "hole at"))>>12] = true
+				m.holes[location(target.Draw(t, "hole target"), spot.Draw(t, "hole at"))>>12] = true
 			}
 			check(t, m, s, va)
 			check(t, m, s, base.Draw(t, "base")+offsets.Draw(t, "offset"))

@@ -79,8 +79,8 @@ func (a *arrived) of(start int) (fds []int, cut bool) {
 	return fds, cut
 }
 
-// moved follows the receive buffer's content by n bytes to its start.
-func (a *arrived) moved(n int) {
+// shift follows the receive buffer's content by n bytes to its start.
+func (a *arrived) shift(n int) {
 	for i := range a.groups {
 		a.groups[i].start -= n
 	}

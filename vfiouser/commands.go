@@ -24,8 +24,8 @@ const (
 
 	// stateLive are the states in which the client sets the device up and uses it.
 	stateLive = stateRunning | statePreCopy | stateResuming | stateError
-	// stateStill are those in which the device stands still and is only looked at.
-	stateStill = stateStop | stateStopCopy
+	// stateStopped are those in which the device stands still and is only looked at.
+	stateStopped = stateStop | stateStopCopy
 )
 
 // command is one row of the command table. A message is held against its row before its
@@ -57,8 +57,8 @@ var commands = [...]command{
 	{wire.RegionWrite, wire.RegionAccessSize, 0, stateLive | stateStop, (*conn).regionWrite},
 	{wire.DeviceReset, 0, 0, stateLive, (*conn).reset},
 	{wire.RegionWriteMulti, wire.WriteMultiSize, 0, stateLive, (*conn).regionWriteMulti},
-	{wire.DeviceFeature, wire.FeatureSize, 0, stateLive | stateStill, (*conn).deviceFeature},
-	{wire.MigDataRead, wire.MigDataSize, 0, stateLive | stateStill, (*conn).migDataRead},
+	{wire.DeviceFeature, wire.FeatureSize, 0, stateLive | stateStopped, (*conn).deviceFeature},
+	{wire.MigDataRead, wire.MigDataSize, 0, stateLive | stateStopped, (*conn).migDataRead},
 	{wire.MigDataWrite, wire.MigDataSize, 0, stateLive, (*conn).migDataWrite},
 }
 

@@ -44,11 +44,11 @@ type conn struct {
 	tid   int
 	sock  sock
 
-	mem   Memory
-	irqs  irqTable
-	calls dmaCalls
-	twin  twinSocket
-	gone  atomic.Bool
+	mem     Memory
+	irqs    irqTable
+	calls   dmaCalls
+	twin    twinSocket
+	closing atomic.Bool
 
 	fdMu   sync.Mutex // guards the socket's descriptor against shutdown after close
 	closed bool
@@ -129,7 +129,7 @@ func (c *conn) loop() error {
 
 // finish undoes what the client set up, and keeps the device's state.
 func (c *conn) finish() {
-	c.gone.Store(true)
+	c.closing.Store(true)
 	c.calls.close()
 	for !c.mem.empty() {
 		c.contain("memory watcher", c.mem.removeAll)
@@ -192,7 +192,7 @@ func (c *conn) receive() error {
 }
 
 func (c *conn) recv() (n int, fds []int, cut bool, err error) {
-	if c.irqs.watched.Load() > 0 {
+	if c.irqs.maskNotified.Load() > 0 {
 		return c.recvWatching()
 	}
 	c.srv.stats.blocked.Add(1)
@@ -272,7 +272,7 @@ func (c *conn) makeRoom() {
 	}
 	if c.r > 0 {
 		copy(c.buf, c.buf[c.r:c.w])
-		c.in.moved(c.r)
+		c.in.shift(c.r)
 		c.r, c.w = 0, left
 	}
 	if need > len(c.buf) {

@@ -184,7 +184,7 @@ func (c *conn) dmaMessage(ctx context.Context, addr uint64, p []byte, write bool
 func (c *conn) sendBy(msg []byte, deadline time.Time) error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if c.gone.Load() {
+	if c.closing.Load() {
 		return ErrDetached
 	}
 	to := &c.sock

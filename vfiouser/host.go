@@ -80,7 +80,7 @@ func (c *conn) dma(ctx context.Context, addr uint64, p []byte, write bool) error
 	switch {
 	case err != ErrByMessage && err != ErrNotMapped:
 		return err
-	case c.gone.Load():
+	case c.closing.Load():
 		return ErrDetached
 	case err == ErrNotMapped:
 		return err

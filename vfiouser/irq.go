@@ -17,7 +17,7 @@ type irqTable struct {
 	indexes [NumIRQs]irqIndex
 	closed  bool
 
-	watched atomic.Int32 // vectors with a mask or unmask eventfd
+	maskNotified atomic.Int32 // vectors with a mask or unmask eventfd
 
 	stats IRQStats // guarded by mu
 }
@@ -145,7 +145,7 @@ func (t *irqTable) attachLocked(v *vector, which irqFD, fd int) {
 		unix.Close(*p)
 	}
 	*p = fd
-	t.watched.Add(int32(v.watches() - before))
+	t.maskNotified.Add(int32(v.watches() - before))
 }
 
 func (v *vector) watches() int {

@@ -230,7 +230,7 @@ func (m *Memory) Watch(fn func(MemoryChange)) (stop func()) {
 	}
 }
 
-func (m *Memory) tell(r *mapping, removed bool) {
+func (m *Memory) notify(r *mapping, removed bool) {
 	m.watchMu.Lock()
 	ws := slices.Clip(m.watchers)
 	m.watchMu.Unlock()
@@ -289,7 +289,7 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 	}
 	m.maps = slices.Insert(m.maps, i, r)
 	m.mu.Unlock()
-	m.tell(r, false)
+	m.notify(r, false)
 	return nil
 }
 
@@ -430,7 +430,7 @@ func (m *Memory) forgetLocked() {
 // even when a watcher panics.
 func (m *Memory) drop(r *mapping) {
 	defer m.closeFile(r)
-	m.tell(r, true)
+	m.notify(r, true)
 }
 
 func (m *Memory) closeFile(r *mapping) {

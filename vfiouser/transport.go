@@ -66,7 +66,7 @@ func (m *Memory) Provide(r MemoryRange, data []byte) error {
 	}
 	m.maps = slices.Insert(m.maps, i, n)
 	m.mu.Unlock()
-	m.tell(n, false)
+	m.notify(n, false)
 	return nil
 }
 

@@ -24,7 +24,7 @@ func (s *Set) addAlias(p *page, at slot) bool {
 		return false
 	}
 	base := make([]byte, pageSize)
-	copy(base, s.bytes(p.home))
+	copy(base, s.bytes(p.backing))
 	a := &alias{at: at, page: p, mem: s.bytes(at), mergeBase: base}
 	copy(a.mem, base)
 	s.link(a)
@@ -75,11 +75,11 @@ func (s *Set) flushAliases() {
 // flushPage makes the aliases of a page equal to its home. The second pass takes what a later
 // alias brought home to the earlier ones.
 func (s *Set) flushPage(p *page) {
-	moved := false
+	merged := false
 	for _, a := range p.aliases {
-		moved = s.flush(a) || moved
+		merged = s.flush(a) || merged
 	}
-	if moved && len(p.aliases) > 1 {
+	if merged && len(p.aliases) > 1 {
 		for _, a := range p.aliases {
 			s.flush(a)
 		}
@@ -88,12 +88,12 @@ func (s *Set) flushPage(p *page) {
 
 // flush makes an alias equal to its home, and reports whether bytes were moved.
 func (s *Set) flush(a *alias) bool {
-	moved, fast := merge(s.bytes(a.page.home), a.mem, a.mergeBase)
-	s.stats.BytesMerged.Add(uint64(moved))
+	merged, fast := merge(s.bytes(a.page.backing), a.mem, a.mergeBase)
+	s.stats.BytesMerged.Add(uint64(merged))
 	if fast {
 		s.stats.TooFast.Add(s.window(a.at), 1)
 	}
-	return moved > 0
+	return merged > 0
 }
 
 // line is how many bytes merge compares at a time.
@@ -105,56 +105,56 @@ const mergeTries = 16
 // merge makes home and alias equal: what one of them changed since base goes to the other, and
 // base becomes what they are. If both changed a byte, home's counts. It returns how many bytes
 // were moved, and whether some word changed too fast to follow.
-func merge(home, alias, base []byte) (moved int, fast bool) {
-	if bytes.Equal(home, base) && bytes.Equal(alias, base) {
+func merge(backing, alias, base []byte) (merged int, fast bool) {
+	if bytes.Equal(backing, base) && bytes.Equal(alias, base) {
 		return 0, false
 	}
 	for off := 0; off < len(base); off += line {
 		end := min(off+line, len(base))
-		h, a, b := home[off:end], alias[off:end], base[off:end]
+		h, a, b := backing[off:end], alias[off:end], base[off:end]
 		if bytes.Equal(h, b) && bytes.Equal(a, b) {
 			continue
 		}
 		for i := 0; i < len(b); i += 4 {
 			n, late := mergeWord(h, a, b, i)
-			moved += n
+			merged += n
 			fast = fast || late
 		}
 	}
-	return moved, fast
+	return merged, fast
 }
 
 // mergeWord is merge for the word at off. It compares each side with that side's own last value,
 // so that a store that comes in between is found by the next try. If a word never stands still,
 // home's value is stored over alias.
-func mergeWord(home, alias, base []byte, off int) (moved int, fast bool) {
+func mergeWord(backing, alias, base []byte, off int) (merged int, fast bool) {
 	was := le.Uint32(base[off:])
-	homeWas, aliasWas := was, was
+	backingWas, aliasWas := was, was
 	for range mergeTries {
-		h, a := load(home, off), load(alias, off)
-		byHome := changed(h, homeWas)
-		byAlias := changed(a, aliasWas) &^ byHome
-		v := h&^byAlias | a&byAlias
+		h, a := load(backing, off), load(alias, off)
+		inBacking := changed(h, backingWas)
+		inAlias := changed(a, aliasWas) &^ inBacking
+		v := h&^inAlias | a&inAlias
 		if v != h {
-			if !swap(home, off, h, v) {
+			if !swap(backing, off, h, v) {
 				continue
 			}
-			moved += bits.OnesCount32(byAlias) / 8
+			merged += bits.OnesCount32(inAlias) / 8
 		}
-		homeWas, aliasWas = v, a
+		backingWas, aliasWas = v, a
 		if a == v || swap(alias, off, a, v) {
-			moved += bits.OnesCount32(changed(a, v)) / 8
+			merged += bits.OnesCount32(changed(a, v)) / 8
 			le.PutUint32(base[off:], v)
-			return moved, false
+			return merged, false
 		}
 	}
-	if homeWas == was && aliasWas == was {
-		return moved, true // nothing was moved: the next merge tries again
+	if backingWas == was && aliasWas == was {
+		return merged, true // nothing was moved: the next merge tries again
 	}
-	h := load(home, off)
+	h := load(backing, off)
 	set(alias, off, h)
 	le.PutUint32(base[off:], h)
-	return moved, true
+	return merged, true
 }
 
 // changed returns a mask of the bytes in which two words differ.

@@ -10,15 +10,15 @@ import (
 )
 
 // naiveMerge is merge byte by byte.
-func naiveMerge(home, alias, base []byte) {
+func naiveMerge(backing, alias, base []byte) {
 	for i := range base {
 		switch {
-		case home[i] != base[i]:
-			alias[i] = home[i]
+		case backing[i] != base[i]:
+			alias[i] = backing[i]
 		case alias[i] != base[i]:
-			home[i] = alias[i]
+			backing[i] = alias[i]
 		}
-		base[i] = home[i]
+		base[i] = backing[i]
 	}
 }
 
@@ -37,16 +37,16 @@ func TestMergeEqualsNaive(t *testing.T) {
 			}
 			return b
 		}
-		home, alias := side("home"), side("alias")
-		h, p, a := clone(home), clone(alias), clone(base)
-		_, fast := merge(home, alias, base)
+		backing, alias := side("home"), side("alias")
+		h, p, a := clone(backing), clone(alias), clone(base)
+		_, fast := merge(backing, alias, base)
 		naiveMerge(h, p, a)
 		require.False(t, fast)
-		require.Equal(t, h, home)
+		require.Equal(t, h, backing)
 		require.Equal(t, p, alias)
 		require.Equal(t, a, base)
-		moved, _ := merge(home, alias, base)
-		require.Zero(t, moved)
+		merged, _ := merge(backing, alias, base)
+		require.Zero(t, merged)
 	})
 }
 
@@ -82,14 +82,14 @@ func clone(b []byte) []byte { return append([]byte(nil), b...) }
 // held equal: each must find in the end what it stored last, on both sides.
 func TestMergeLosesNoStore(t *testing.T) {
 	const n, stores = 256, 20000
-	home, alias, base := shared(t)[:n], shared(t)[:n], make([]byte, n)
+	backing, alias, base := shared(t)[:n], shared(t)[:n], make([]byte, n)
 	var writers sync.WaitGroup
 	store := func(mem []byte, first int) {
 		for i := uint32(1); i <= stores; i++ {
 			set(mem, first+int(i)%(n/8)*8, i)
 		}
 	}
-	writers.Go(func() { store(home, 0) })
+	writers.Go(func() { store(backing, 0) })
 	writers.Go(func() { store(alias, 4) })
 	done := make(chan struct{})
 	go func() { writers.Wait(); close(done) }()
@@ -100,16 +100,16 @@ func TestMergeLosesNoStore(t *testing.T) {
 			running = false
 		default:
 		}
-		if _, fast := merge(home, alias, base); fast {
+		if _, fast := merge(backing, alias, base); fast {
 			lost++
 		}
 	}
-	merge(home, alias, base)
-	require.Equal(t, home, alias)
+	merge(backing, alias, base)
+	require.Equal(t, backing, alias)
 	for i := uint32(stores - n/8 + 1); i <= stores; i++ {
 		at := int(i) % (n / 8) * 8
-		require.Equal(t, i, binary.LittleEndian.Uint32(home[at:]), "home's own")
-		require.Equal(t, i, binary.LittleEndian.Uint32(home[at+4:]), "alias's own")
+		require.Equal(t, i, binary.LittleEndian.Uint32(backing[at:]), "home's own")
+		require.Equal(t, i, binary.LittleEndian.Uint32(backing[at+4:]), "alias's own")
 	}
 	require.Zero(t, lost)
 }

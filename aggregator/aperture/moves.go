@@ -15,9 +15,9 @@ type piece struct {
 	to       slot // of the first page; inCard is for all
 }
 
-// place brings the first n queued pages to where they belong. The others stay queued: Pending
+// moveQueued brings the first n queued pages to where they belong. The others stay queued: Pending
 // tells. Set.mu is held.
-func (s *Set) place(n int) {
+func (s *Set) moveQueued(n int) {
 	if len(s.queue) == 0 {
 		return
 	}
@@ -27,7 +27,7 @@ func (s *Set) place(n int) {
 	s.queue = slices.Delete(s.queue, 0, n)
 	for _, p := range batch {
 		p.queued = false
-		s.tell(p, true)
+		s.setDirect(p, true)
 	}
 	s.clear()
 	s.owner.Quiesce(func() {
@@ -37,8 +37,8 @@ func (s *Set) place(n int) {
 	})
 	for _, p := range batch {
 		s.showAgain(p)
-		s.tell(p, false)
-		if p.first == inCard && p.home == inCard && !p.queued {
+		s.setDirect(p, false)
+		if p.first == inCard && p.backing == inCard && !p.queued {
 			delete(s.pages, p.n)
 		}
 	}
@@ -47,8 +47,8 @@ func (s *Set) place(n int) {
 	s.pending.Store(len(s.queue) > 0)
 }
 
-// tell tells the owner that the guest begins, or ceases, to reach a page without a trap.
-func (s *Set) tell(p *page, on bool) {
+// setDirect tells the owner that the guest begins, or ceases, to reach a page without a trap.
+func (s *Set) setDirect(p *page, on bool) {
 	if p.direct != on && (p.first != inCard) == on {
 		p.direct = on
 		s.owner.Direct(uint64(p.n)<<pageShift, on)
@@ -59,12 +59,12 @@ func (s *Set) tell(p *page, on bool) {
 func (s *Set) leave(batch []*page) {
 	var list []piece
 	for _, p := range batch {
-		if p.home == inCard || s.showing(p, p.home) {
+		if p.backing == inCard || s.showing(p, p.backing) {
 			continue
 		}
 		if len(p.aliases) > 0 {
 			best := slices.MinFunc(p.aliases, func(a, b *alias) int { return cmp.Compare(a.at, b.at) })
-			if s.adopt(best) {
+			if s.promote(best) {
 				continue
 			}
 			s.flushPage(p)
@@ -85,18 +85,18 @@ func (s *Set) enter(batch []*page) {
 	var list []piece
 	for _, p := range batch {
 		to := s.wanted(p)
-		if to == inCard || to == p.home {
+		if to == inCard || to == p.backing {
 			continue
 		}
 		switch other := s.slots[to].resident; {
 		case other != nil && other.queued: // it leaves later
 			s.enqueue(p)
-		case other != nil, p.home != inCard && !s.showing(p, p.home): // the card did not move it
+		case other != nil, p.backing != inCard && !s.showing(p, p.backing): // the card did not move it
 			s.stats.MovesRefused.Add(s.window(to), 1)
-		case p.home == inCard:
+		case p.backing == inCard:
 			list = append(list, piece{p.n, 1, to})
 		case s.slots[to].alias != nil || s.addAlias(p, to):
-			s.adopt(s.slots[to].alias)
+			s.promote(s.slots[to].alias)
 		}
 	}
 	for _, m := range join(s, list) {
@@ -108,12 +108,12 @@ func (s *Set) enter(batch []*page) {
 	}
 }
 
-// adopt makes an alias the home of its page without a copy: the guest may be storing there. The
+// promote makes an alias the home of its page without a copy: the guest may be storing there. The
 // merges come right before the move, and that with the new home last: so it has everything that
 // any merge base names, and no later merge takes a byte back. The old home becomes an alias with
 // the same merge base, so what the guest stores there from now on is merged later.
-func (s *Set) adopt(a *alias) bool {
-	p, from := a.page, a.page.home
+func (s *Set) promote(a *alias) bool {
+	p, from := a.page, a.page.backing
 	if !s.fits(s.leaving(piece{p.n, 1, inCard}) + 1) {
 		s.stats.RunsRefused.Add(s.window(a.at), 1)
 		return false
@@ -141,17 +141,17 @@ func (s *Set) adopt(a *alias) bool {
 
 // showAgain makes aliases of the slots that show a page and are not its home.
 func (s *Set) showAgain(p *page) {
-	if p.home == inCard {
+	if p.backing == inCard {
 		s.dropAliases(p)
 		return
 	}
-	if p.queued && !s.showing(p, p.home) {
+	if p.queued && !s.showing(p, p.backing) {
 		return // it leaves later
 	}
 	for at := p.first; at != inCard; at = s.slots[at].next {
 		st := &s.slots[at]
 		switch {
-		case at == p.home || st.alias != nil:
+		case at == p.backing || st.alias != nil:
 		case st.resident != nil && st.resident.queued:
 			s.enqueue(p)
 		case st.resident == nil && !s.addAlias(p, at):
@@ -167,7 +167,7 @@ func (s *Set) relocate(m piece) bool {
 	if m.to != inCard {
 		f, off := s.at(m.to)
 		r.To, r.Off = f.file, off
-		r.NoCopy = s.home(m.first) != inCard
+		r.NoCopy = s.backing(m.first) != inCard
 	}
 	done, err := s.owner.Relocate(r)
 	n := uint32(done >> pageShift)
@@ -187,7 +187,7 @@ func (s *Set) relocate(m piece) bool {
 	for i := n; i < m.n; i++ {
 		at := m.to
 		if at == inCard {
-			at = s.home(m.first + i)
+			at = s.backing(m.first + i)
 		}
 		s.stats.MovesRefused.Add(s.window(at), 1)
 	}
@@ -197,11 +197,11 @@ func (s *Set) relocate(m piece) bool {
 // settle notes where a page is now.
 func (s *Set) settle(p *page, to slot) {
 	before := s.starts(p.n) + s.starts(p.n+1)
-	if p.home != inCard {
-		s.slots[p.home].resident = nil
-		s.stats.Resident[s.window(p.home)].Add(-1)
+	if p.backing != inCard {
+		s.slots[p.backing].resident = nil
+		s.stats.Resident[s.window(p.backing)].Add(-1)
 	}
-	if p.home = to; to != inCard {
+	if p.backing = to; to != inCard {
 		s.slots[to].resident = p
 		s.stats.Resident[s.window(to)].Add(1)
 	}
@@ -218,12 +218,12 @@ func (s *Set) fits(more int64) bool {
 
 // starts is 1 if a run begins with page n.
 func (s *Set) starts(n uint32) int64 {
-	at := s.home(n)
+	at := s.backing(n)
 	if at == inCard {
 		return 0
 	}
 	if n > 0 {
-		if before := s.home(n - 1); before != inCard && before+1 == at && s.sameWindow(before, at) {
+		if before := s.backing(n - 1); before != inCard && before+1 == at && s.sameWindow(before, at) {
 			return 0
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Set) leaving(m piece) (runs int64) {
 	for n := m.first; n <= m.first+m.n; n++ {
 		runs -= s.starts(n)
 	}
-	if s.home(m.first+m.n) != inCard {
+	if s.backing(m.first+m.n) != inCard {
 		runs++
 	}
 	return runs
@@ -248,13 +248,13 @@ func (s *Set) wholeRun(m piece) piece {
 	for s.starts(first) == 0 {
 		first--
 	}
-	for s.home(end) != inCard && s.starts(end) == 0 {
+	for s.backing(end) != inCard && s.starts(end) == 0 {
 		end++
 	}
 	for n := first; n < end; n++ {
 		p := s.pages[n]
-		if s.showing(p, p.home) {
-			s.stats.RunsRefused.Add(s.window(p.home), 1)
+		if s.showing(p, p.backing) {
+			s.stats.RunsRefused.Add(s.window(p.backing), 1)
 		}
 		s.flushPage(p)
 		s.dropAliases(p)
@@ -292,7 +292,7 @@ func (s *Set) empty() (left int64) {
 			s.enqueue(p) // the card may have refused it before
 		}
 	}
-	s.place(math.MaxInt)
+	s.moveQueued(math.MaxInt)
 	for k := range s.stats.Resident {
 		left += s.stats.Resident[k].Load()
 	}

@@ -290,7 +290,7 @@ func (s *Set) Window(t shadowpt.Target, addr uint64) {
 }
 
 func (s *Set) update(n int) {
-	s.place(n)
+	s.moveQueued(n)
 	s.stats.Deferred.Add(uint64(len(s.queue)))
 }
 
@@ -319,7 +319,7 @@ func (s *Set) Access() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.place(s.cfg.Moves)
+	s.moveQueued(s.cfg.Moves)
 	if stale {
 		s.flushAliases()
 	}

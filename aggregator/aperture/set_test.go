@@ -81,7 +81,7 @@ func TestMoveKeepsStores(t *testing.T) {
 					}
 				}
 				if upgrade == 0 {
-					s.show(s.pages[5].home, nothing)
+					s.show(s.pages[5].backing, nothing)
 				} else {
 					s.show(bar3, shows(5))
 				}
@@ -151,7 +151,7 @@ func TestLimitsHold(t *testing.T) {
 			refused += int(s.stats.RunsRefused.Load())
 			for range rapid.IntRange(0, 4).Draw(t, "stores") {
 				i := rand.IntN(len(s.slots))
-				if e := s.slots[i].shows; e != nothing && (s.slots[i].resident != nil || s.slots[i].alias != nil) && s.home(uint32(e-1)) != inCard {
+				if e := s.slots[i].shows; e != nothing && (s.slots[i].resident != nil || s.slots[i].alias != nil) && s.backing(uint32(e-1)) != inCard {
 					if r := s.slots[i].resident; r != nil && shows(r.n) != e {
 						continue // not there yet
 					}
@@ -195,10 +195,10 @@ func checkLimits(t require.TestingT, s *Set) {
 			aliases++
 			require.Nil(t, st.resident)
 			require.Equal(t, st.shows, shows(st.alias.page.n))
-			require.NotEqual(t, inCard, st.alias.page.home)
-			require.Equal(t, st.alias.mem, s.bytes(st.alias.page.home))
+			require.NotEqual(t, inCard, st.alias.page.backing)
+			require.Equal(t, st.alias.mem, s.bytes(st.alias.page.backing))
 		case st.resident != nil:
-			require.Equal(t, at, st.resident.home)
+			require.Equal(t, at, st.resident.backing)
 			if !s.Pending() && s.stats.MovesRefused.Load() == 0 {
 				require.Equal(t, st.shows, shows(st.resident.n))
 			}

@@ -28,7 +28,7 @@ type slotState struct {
 type page struct {
 	n       uint32
 	first   slot // of the slots that show it, or inCard
-	home    slot
+	backing slot
 	aliases []*alias
 	queued  bool // its slots have changed since it was last placed
 	direct  bool // the owner was told that the guest reaches it without a trap
@@ -58,10 +58,10 @@ func (s *Set) slotOf(k Kind, n uint32) (at slot, mapped bool) {
 	return s.base[k] + slot(n), true
 }
 
-// home returns where page number n is.
-func (s *Set) home(n uint32) slot {
+// backing returns where page number n is.
+func (s *Set) backing(n uint32) slot {
 	if p := s.pages[n]; p != nil {
-		return p.home
+		return p.backing
 	}
 	return inCard
 }
@@ -102,7 +102,7 @@ func (s *Set) show(at slot, e entry) {
 	n := uint32(e - 1)
 	p := s.pages[n]
 	if p == nil {
-		p = &page{n: n, first: inCard, home: inCard}
+		p = &page{n: n, first: inCard, backing: inCard}
 		s.pages[n] = p
 	}
 	st.next, st.prev = p.first, inCard
@@ -123,15 +123,15 @@ func (s *Set) wanted(p *page) slot {
 	for at := p.first; at != inCard; at = s.slots[at].next {
 		best = min(best, at)
 	}
-	if s.showing(p, p.home) && s.sameWindow(p.home, best) {
-		return p.home
+	if s.showing(p, p.backing) && s.sameWindow(p.backing, best) {
+		return p.backing
 	}
 	return best
 }
 
 // inPRAMIN ranks a page that PRAMIN shows, or that is there, before all others.
 func (s *Set) inPRAMIN(p *page) int {
-	if p.home != inCard && s.window(p.home) == PRAMIN {
+	if p.backing != inCard && s.window(p.backing) == PRAMIN {
 		return 0
 	}
 	for at := p.first; at != inCard; at = s.slots[at].next {

@@ -69,7 +69,7 @@ func TestNothingGoesBehindAnOverrun(t *testing.T) {
 		when time.Duration
 		goes bool
 	}{{100 * us, true}, {20 * ms, false}} {
-		b := newBed(t, sched.Default())
+		b := newFixture(t, sched.Default())
 		var ids []sched.ID
 		for range 2 {
 			ids = append(ids, b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0))
@@ -103,11 +103,11 @@ func TestUnknownLengths(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 200 * us, 50 * ms, time.Second} {
 		c := sched.Default()
 		c.Ahead, c.Limits.Creations = ahead, 1<<20
-		b := newBed(t, c)
+		b := newFixture(t, c)
 		cheat, honest := b.node(t, sched.Card, sched.NodeConfig{}), b.node(t, sched.Card, sched.NodeConfig{})
-		still := b.channel(t, honest, 0)
+		steady := b.channel(t, honest, 0)
 		b.lengths = func(ch sched.ID, _ int) time.Duration {
-			if ch == still {
+			if ch == steady {
 				return ms
 			}
 			return 4 * ms
@@ -122,8 +122,8 @@ func TestUnknownLengths(t *testing.T) {
 				fresh = b.channel(t, cheat, 0)
 				b.submit(fresh, 1)
 			}
-			if waiting := b.submitted[still] - b.done[still]; waiting < 4 {
-				b.submit(still, 4-waiting)
+			if waiting := b.submitted[steady] - b.done[steady]; waiting < 4 {
+				b.submit(steady, 4-waiting)
 			}
 			b.drain()
 			b.step(b.now + 10*time.Second)
@@ -179,9 +179,9 @@ func trainedLengths(t *testing.T, p sched.Policy, ahead time.Duration) {
 			continue
 		}
 		long := 0
-		who, busy := 1, ms
+		next, busy := 1, ms
 		if card[0] == ids[0] {
-			who, busy = 0, 20*us
+			next, busy = 0, 20*us
 			if sent++; sent%68 >= 64 {
 				busy = 60 * ms
 				for _, id := range card {
@@ -193,7 +193,7 @@ func trainedLengths(t *testing.T, p sched.Policy, ahead time.Duration) {
 		}
 		together = max(together, long)
 		now += busy
-		used[who] += busy
+		used[next] += busy
 		s.Complete(now, sched.Done{Channel: card[0], Entries: 1, Busy: busy})
 		s.Submit(now, card[0], 1)
 		card = card[1:]

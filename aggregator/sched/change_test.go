@@ -49,7 +49,7 @@ func TestSharesFollow(t *testing.T) {
 // being told at that moment: a stall, a doorbell, a completion. Nobody's turn changes.
 func TestLevelBegunAnew(t *testing.T) {
 	for _, p := range all {
-		b := newBed(t, sched.Default())
+		b := newFixture(t, sched.Default())
 		require.NoError(t, b.s.Configure(0, func() sched.Config { c := sched.Default(); c.Policy = p; return c }()))
 		b.lengths = func(sched.ID, int) time.Duration { return 150 * us } // so that some go ahead
 		for i := range 4 {
@@ -57,7 +57,7 @@ func TestLevelBegunAnew(t *testing.T) {
 			b.channel(t, b.node(t, g, sched.NodeConfig{}), 0)
 			b.channel(t, b.node(t, g, sched.NodeConfig{}), i%2)
 		}
-		load := func(b *bed) {
+		load := func(b *fixture) {
 			for _, ch := range b.channels {
 				b.submit(ch, 100)
 			}
@@ -71,8 +71,8 @@ func TestLevelBegunAnew(t *testing.T) {
 				l := &st.Nodes[n].Lanes[e]
 				l.Level += up
 				l.Tag += up
-				if l.Stand.Queue == 1 {
-					l.Stand.Key += up
+				if l.Key.Queue == 1 {
+					l.Key.Key += up
 				}
 			}
 		}
@@ -81,7 +81,7 @@ func TestLevelBegunAnew(t *testing.T) {
 		late.s, err = sched.Restore(st)
 		require.NoError(t, err)
 		for i := range 40 {
-			for _, k := range []*bed{b, late} {
+			for _, k := range []*fixture{b, late} {
 				k.s.Stall(k.now, k.channels[i%8], i%3 != 0)
 				require.NoError(t, k.s.Twin(), "%v", p)
 				k.run(k.now + 7*ms)

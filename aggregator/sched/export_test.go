@@ -19,7 +19,7 @@ func (s *Scheduler) Twin() error {
 		for i := range s.Nodes {
 			n := int32(i)
 			node := &s.Nodes[n]
-			if node.Kind == Gone {
+			if node.Kind == Free {
 				if s.sides[n].slots[e].pos != none {
 					return fmt.Errorf("node %d is gone and in a queue", n)
 				}
@@ -40,8 +40,8 @@ func (s *Scheduler) Twin() error {
 		if err := s.loadTwin(e); err != nil {
 			return err
 		}
-		if kept := s.Engines[e].Groups; groups != kept {
-			return fmt.Errorf("engine %d: %d groups have work, kept %d", e, groups, kept)
+		if counted := s.Engines[e].Groups; groups != counted {
+			return fmt.Errorf("engine %d: %d groups have work, kept %d", e, groups, counted)
 		}
 	}
 	return nil
@@ -109,20 +109,20 @@ func (s *Scheduler) queueTwin(n int32, e int) error {
 		if at.pos == none {
 			continue
 		}
-		kept := s.sides[n].queues[e][at.queue][at.pos]
+		queued := s.sides[n].queues[e][at.queue][at.pos]
 		st := s.rank(c, e)
-		if st.Queue == turns && at.queue == debts && kept.key < s.Nodes[n].Lanes[e].Level {
-			st.Queue, st.Key = debts, kept.key // it is moved when it is looked at next
+		if st.Queue == turns && at.queue == debts && queued.key < s.Nodes[n].Lanes[e].Level {
+			st.Queue, st.Key = debts, queued.key // it is moved when it is looked at next
 		}
-		st.Class = kept.class // looked at anew each period
+		st.Class = queued.class // looked at anew each period
 		r := rank{c, int8(s.Nodes[c].Config.Priority), st.Class, st.Key}
-		if q := st.Queue; q != at.queue || kept != r || s.Nodes[c].Lanes[e].Stand != st {
+		if q := st.Queue; q != at.queue || queued != r || s.Nodes[c].Lanes[e].Key != st {
 			return fmt.Errorf("node %d, engine %d: should stand in %d as %+v, stands in %d as %+v, and in the state as %+v",
-				c, e, q, r, at.queue, kept, s.Nodes[c].Lanes[e].Stand)
+				c, e, q, r, at.queue, queued, s.Nodes[c].Lanes[e].Key)
 		}
 		q := st.Queue
-		if want[q]++; want[q] == 1 || kept.before(first[q]) {
-			first[q] = kept
+		if want[q]++; want[q] == 1 || queued.before(first[q]) {
+			first[q] = queued
 		}
 	}
 	for q, list := range s.sides[n].queues[e] {

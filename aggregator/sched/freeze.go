@@ -51,7 +51,7 @@ func (st *State) check() error {
 	}
 	for i := range st.Nodes {
 		n := &st.Nodes[i]
-		if n.Kind == Gone {
+		if n.Kind == Free {
 			continue
 		}
 		if len(n.Lanes) != len(st.Engines) || int(n.Chan.Engine) >= len(st.Engines) || n.Kind > Channel {
@@ -79,7 +79,7 @@ func (st *State) check() error {
 			if waiting += l.Waiting; l.Waiting < 0 || l.Inflight < 0 {
 				return bad("waiting", l.Waiting)
 			}
-			if !link(l.Holder) || !link(l.Last) || l.Stand.Queue > debts {
+			if !link(l.Holder) || !link(l.Last) || l.Key.Queue > debts {
 				return bad("lane", i)
 			}
 		}
@@ -97,7 +97,7 @@ func (st *State) check() error {
 		return err
 	}
 	for _, n := range st.Unused {
-		if !link(n) || n <= root || st.Nodes[n].Kind != Gone {
+		if !link(n) || n <= root || st.Nodes[n].Kind != Free {
 			return bad("unused", n)
 		}
 	}
@@ -114,13 +114,13 @@ func (st *State) check() error {
 func (st *State) checkSiblings(bad func(string, any) error) error {
 	seen := 1 // the card is nobody's child
 	for i := range st.Nodes {
-		if st.Nodes[i].Kind == Gone {
+		if st.Nodes[i].Kind == Free {
 			seen++
 			continue
 		}
 		last := none
 		for c := st.Nodes[i].First; c != none; c = st.Nodes[c].Next {
-			if seen++; seen > len(st.Nodes) || st.Nodes[c].Kind == Gone || st.Nodes[c].Parent != int32(i) || st.Nodes[c].Prev != last {
+			if seen++; seen > len(st.Nodes) || st.Nodes[c].Kind == Free || st.Nodes[c].Parent != int32(i) || st.Nodes[c].Prev != last {
 				return bad("sibling", c)
 			}
 			last = c

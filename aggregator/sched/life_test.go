@@ -28,13 +28,13 @@ func drawConfig(t *rapid.T) sched.Config {
 
 // script is a random life: everything that can be told to a scheduler, in any
 // order.
-func script(t *rapid.T, b *bed, each func()) {
+func script(t *rapid.T, b *fixture, each func()) {
 	var inner []sched.ID
 	groups := map[sched.ID]bool{}
-	gone := map[sched.ID]bool{}
+	removed := map[sched.ID]bool{}
 	alive := func(list []sched.ID) (out []sched.ID) {
 		for _, id := range list {
-			if _, ok := b.s.Account(b.now, id, 0); ok && !gone[id] {
+			if _, ok := b.s.Account(b.now, id, 0); ok && !removed[id] {
 				out = append(out, id)
 			}
 		}
@@ -78,7 +78,7 @@ func script(t *rapid.T, b *bed, each func()) {
 		case 9:
 			if len(channels) > 1 {
 				id := rapid.SampledFrom(channels).Draw(t, "gone")
-				gone[id] = true
+				removed[id] = true
 				require.True(t, b.s.Remove(b.now, id))
 			}
 		case 10:
@@ -101,7 +101,7 @@ func script(t *rapid.T, b *bed, each func()) {
 // the books are right at any instant, and all work ends.
 func TestLiveChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBed(t, drawConfig(t))
+		b := newFixture(t, drawConfig(t))
 		b.mixedEngines = rapid.Bool().Draw(t, "mixedEngines")
 		script(t, b, func() {
 			require.NoError(t, b.s.Twin())
@@ -124,7 +124,7 @@ func TestLevelNeverFalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := sched.Default()
 		c.Policy = rapid.SampledFrom([]sched.Policy{sched.Credit, sched.Band, sched.DFQ}).Draw(t, "policy")
-		b := newBed(t, c)
+		b := newFixture(t, c)
 		var channels []sched.ID
 		for range rapid.IntRange(1, 6).Draw(t, "guests") {
 			channels = append(channels, b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0))
@@ -149,7 +149,7 @@ func TestLevelNeverFalls(t *testing.T) {
 // as the one that was not, decision by decision, and comes to the same state.
 func TestFreeze(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := newBed(t, drawConfig(t))
+		b := newFixture(t, drawConfig(t))
 		b.mixedEngines = rapid.Bool().Draw(t, "mixedEngines")
 		script(t, b, func() {
 			if rapid.IntRange(0, 3).Draw(t, "freeze") == 0 {
@@ -161,7 +161,7 @@ func TestFreeze(t *testing.T) {
 
 // freeze lets a restored scheduler and the one that was frozen go on side by side for a
 // while, each with a card of its own.
-func (b *bed) freeze(t require.TestingT, d time.Duration) {
+func (b *fixture) freeze(t require.TestingT, d time.Duration) {
 	b.drain()
 	text, err := json.Marshal(b.s.Freeze())
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func (b *bed) freeze(t require.TestingT, d time.Duration) {
 }
 
 // twin copies a bed, but for its scheduler.
-func (b *bed) twin() *bed {
+func (b *fixture) twin() *fixture {
 	c := *b
 	for e := range c.card {
 		c.card[e] = slices.Clone(b.card[e])
@@ -204,7 +204,7 @@ func (b *bed) twin() *bed {
 func TestFreezeBetweenClasses(t *testing.T) {
 	c := sched.Default()
 	c.Policy, c.Ahead, c.Credit.Period = sched.FIFO, ms, ms
-	b := newBed(t, c)
+	b := newFixture(t, c)
 	for i := range 3 {
 		g := b.node(t, sched.Card, sched.NodeConfig{Weight: 1})
 		b.channel(t, b.node(t, g, sched.NodeConfig{}), (i+1)%2)

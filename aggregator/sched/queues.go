@@ -63,7 +63,7 @@ func (s *Scheduler) rebuild() {
 		s.foretold, s.loaded = append(s.foretold, 0), append(s.loaded, nil)
 		for i := range s.Nodes {
 			node, n := &s.Nodes[i], int32(i)
-			if node.Kind == Gone {
+			if node.Kind == Free {
 				continue
 			}
 			l := &node.Lanes[e]
@@ -92,19 +92,19 @@ func (s *Scheduler) rebuild() {
 
 // resume makes what follows from a frozen state, with all nodes where they stood.
 func (s *Scheduler) resume() {
-	var stood []Stand
+	var stood []SortKey
 	for n := range s.Nodes {
 		for e := range s.Nodes[n].Lanes {
-			stood = append(stood, s.Nodes[n].Lanes[e].Stand)
+			stood = append(stood, s.Nodes[n].Lanes[e].Key)
 		}
 	}
 	s.rebuild()
 	for n := range s.Nodes {
 		for e := range s.Nodes[n].Lanes {
 			if s.sides[n].slots[e].pos == none {
-				s.Nodes[n].Lanes[e].Stand = stood[0]
+				s.Nodes[n].Lanes[e].Key = stood[0]
 			} else {
-				s.stand(int32(n), e, stood[0])
+				s.insert(int32(n), e, stood[0])
 			}
 			stood = stood[1:]
 		}
@@ -128,15 +128,15 @@ func (s *Scheduler) rerank(n int32, e int) bool {
 		s.unready(n, e)
 		return was
 	}
-	s.stand(n, e, s.rank(n, e))
+	s.insert(n, e, s.rank(n, e))
 	return !was
 }
 
-// stand puts a node that is ready into its place.
-func (s *Scheduler) stand(n int32, e int, st Stand) {
+// insert puts a node that is ready into its place.
+func (s *Scheduler) insert(n int32, e int, st SortKey) {
 	node, sl, q := &s.Nodes[n], &s.sides[n].slots[e], st.Queue
 	p := node.Parent
-	node.Lanes[e].Stand = st
+	node.Lanes[e].Key = st
 	r := rank{n, int8(node.Config.Priority), st.Class, st.Key}
 	if sl.pos != none && sl.queue == q {
 		if list := s.sides[p].queues[e][q]; list[sl.pos] != r {
@@ -223,9 +223,9 @@ func (s *Scheduler) window() int {
 }
 
 // rank is where a ready node belongs among its siblings.
-func (s *Scheduler) rank(n int32, e int) Stand {
+func (s *Scheduler) rank(n int32, e int) SortKey {
 	p, l := s.Nodes[n].Parent, &s.Nodes[n].Lanes[e]
-	st := Stand{Queue: turns, Key: l.Turn}
+	st := SortKey{Queue: turns, Key: l.Turn}
 	switch policy := s.policy(p); policy {
 	case FIFO:
 		st.Key = s.oldest(n, e)

@@ -48,8 +48,8 @@ func TestNoClock(t *testing.T) {
 }
 
 // twoGroups are guests with a channel each, that always have n requests.
-func twoGroups(t *testing.T, c sched.Config, a, b time.Duration) (k *bed, groups [2]sched.ID, top func(n int)) {
-	k = newBed(t, c)
+func twoGroups(t *testing.T, c sched.Config, a, b time.Duration) (k *fixture, groups [2]sched.ID, top func(n int)) {
+	k = newFixture(t, c)
 	for i := range groups {
 		groups[i] = k.node(t, sched.Card, sched.NodeConfig{})
 		k.channel(t, groups[i], 0)
@@ -69,7 +69,7 @@ func twoGroups(t *testing.T, c sched.Config, a, b time.Duration) (k *bed, groups
 
 // sample runs until the group has been sampled once, and returns how many of its requests
 // the sample saw, how long it was, and its mean length.
-func sample(t *testing.T, b *bed, group sched.ID, during func()) (saw int, took, each time.Duration) {
+func sample(t *testing.T, b *fixture, group sched.ID, during func()) (saw int, took, each time.Duration) {
 	t.Helper()
 	began := time.Duration(0)
 	for b.now < 10*time.Second {

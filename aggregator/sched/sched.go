@@ -29,7 +29,7 @@ func New(c Config, engines int, now time.Duration) (*Scheduler, error) {
 	for e := range s.Engines {
 		s.Engines[e] = Engine{Progress: now, Wake: never, DFQ: DFQState{Group: none, Since: now}}
 	}
-	s.place(none, Inner, NodeConfig{Weight: BaseWeight})
+	s.newNode(none, Inner, NodeConfig{Weight: BaseWeight})
 	s.rebuild()
 	return s, nil
 }

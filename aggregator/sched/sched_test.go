@@ -16,9 +16,9 @@ const (
 
 var all = []sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}
 
-// bed is a scheduler with a card that does what it is told in the order in which
+// fixture is a scheduler with a card that does what it is told in the order in which
 // it is told, one request at a time and engine, and that keeps count.
-type bed struct {
+type fixture struct {
 	s            *sched.Scheduler
 	now          time.Duration
 	card         [2][]request
@@ -36,30 +36,30 @@ type request struct {
 	length time.Duration
 }
 
-func newBed(t require.TestingT, c sched.Config) *bed {
+func newFixture(t require.TestingT, c sched.Config) *fixture {
 	s, err := sched.New(c, 2, 0)
 	require.NoError(t, err)
-	return &bed{s: s, submitted: map[sched.ID]int{}, forwarded: map[sched.ID]int{}, done: map[sched.ID]int{},
+	return &fixture{s: s, submitted: map[sched.ID]int{}, forwarded: map[sched.ID]int{}, done: map[sched.ID]int{},
 		lengths: func(sched.ID, int) time.Duration { return ms }}
 }
 
-func (b *bed) node(t require.TestingT, parent sched.ID, c sched.NodeConfig) sched.ID {
+func (b *fixture) node(t require.TestingT, parent sched.ID, c sched.NodeConfig) sched.ID {
 	id, err := b.s.AddNode(b.now, parent, c)
 	require.NoError(t, err)
 	return id
 }
 
-func (b *bed) channel(t require.TestingT, group sched.ID, engine int) sched.ID {
+func (b *fixture) channel(t require.TestingT, group sched.ID, engine int) sched.ID {
 	id, err := b.s.AddChannel(b.now, group, engine)
 	require.NoError(t, err)
 	b.channels = append(b.channels, id)
 	return id
 }
 
-func (b *bed) submit(ch sched.ID, n int) { b.submitted[ch] += b.s.Submit(b.now, ch, n) }
+func (b *fixture) submit(ch sched.ID, n int) { b.submitted[ch] += b.s.Submit(b.now, ch, n) }
 
 // drain forwards what is to be forwarded. It returns the trace.
-func (b *bed) drain() (trace []sched.Forward) {
+func (b *fixture) drain() (trace []sched.Forward) {
 	for {
 		f, ok := b.s.Next(b.now)
 		if !ok {
@@ -81,7 +81,7 @@ func (b *bed) drain() (trace []sched.Forward) {
 }
 
 // step lets the next thing happen. It reports whether there was one.
-func (b *bed) step(until time.Duration) bool {
+func (b *fixture) step(until time.Duration) bool {
 	next, on := min(until, b.s.Timer()), -1
 	for e := range b.card {
 		if len(b.card[e]) > 0 && b.began[e]+b.card[e][0].length <= next {
@@ -99,14 +99,14 @@ func (b *bed) step(until time.Duration) bool {
 	return on >= 0 || b.now < until
 }
 
-func (b *bed) run(until time.Duration) {
+func (b *fixture) run(until time.Duration) {
 	for b.drain(); b.now < until && b.step(until); {
 		b.drain()
 	}
 }
 
 // check holds the books against what happened.
-func (b *bed) check(t require.TestingT) {
+func (b *fixture) check(t require.TestingT) {
 	l := b.s.Ledger(b.now)
 	sums := map[sched.ID][2]sched.Account{}
 	var path []sched.ID
@@ -147,7 +147,7 @@ func add(a, b sched.Account) sched.Account {
 
 // TestRestoreRefuses: a state that does not fit is refused, not believed.
 func TestRestoreRefuses(t *testing.T) {
-	b := newBed(t, sched.Default())
+	b := newFixture(t, sched.Default())
 	b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Name: "g"}), 0)
 	for name, spoil := range map[string]func(*sched.State){
 		"version":       func(st *sched.State) { st.Version++ },
@@ -170,7 +170,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"waiting":       func(st *sched.State) { st.Nodes[2].Lanes[0].Waiting = 3 },
 		"dfq's place":   func(st *sched.State) { st.Engines[0].DFQ.At = 3 },
 		"of no kind":    func(st *sched.State) { st.Nodes[2].Kind = 7 },
-		"a lost parent": func(st *sched.State) { st.Nodes[1].Kind = sched.Gone },
+		"a lost parent": func(st *sched.State) { st.Nodes[1].Kind = sched.Free },
 	} {
 		st := b.s.Freeze()
 		spoil(st)
@@ -187,7 +187,7 @@ func TestBadEvents(t *testing.T) {
 	for _, p := range all {
 		c := sched.Default()
 		c.Policy = p
-		b := newBed(t, c)
+		b := newFixture(t, c)
 		g := b.node(t, sched.Card, sched.NodeConfig{Name: "g"})
 		ch := b.channel(t, g, 0)
 		b.now = 100 * ms
@@ -226,7 +226,7 @@ func TestSameTrace(t *testing.T) {
 		for range 3 {
 			c := sched.Default()
 			c.Policy = p
-			b := newBed(t, c)
+			b := newFixture(t, c)
 			for i := range 8 {
 				g := b.node(t, sched.Card, sched.NodeConfig{Weight: 100 * (i%3 + 1)})
 				for j := range i%3 + 1 {
@@ -253,7 +253,7 @@ func TestPartialRelease(t *testing.T) {
 	for depth := 1; depth <= 8; depth++ {
 		c := sched.Default()
 		c.Depth, c.Ahead = depth, 0
-		b := newBed(t, c)
+		b := newFixture(t, c)
 		ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
 		b.submit(ch, 20)
 		b.drain()
@@ -272,7 +272,7 @@ func TestPartialRelease(t *testing.T) {
 func TestForetoldTimeIsGivenBack(t *testing.T) {
 	c := sched.Default()
 	c.Policy = sched.DFQ // whose tags have no bounds
-	b := newBed(t, c)
+	b := newFixture(t, c)
 	ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Weight: 50}), 0)
 	b.lengths = func(_ sched.ID, i int) time.Duration { return time.Duration(i%9+1) * 500 * us }
 	b.submit(ch, 90)
@@ -333,7 +333,7 @@ func TestErrors(t *testing.T) {
 		spoil(&c)
 		require.ErrorContains(t, c.Check(), want)
 	}
-	b := newBed(t, sched.Default())
+	b := newFixture(t, sched.Default())
 	g := b.node(t, sched.Card, sched.NodeConfig{Name: "a"})
 	b.node(t, g, sched.NodeConfig{Name: "p"})
 	other := b.node(t, sched.Card, sched.NodeConfig{Name: "b"})
@@ -371,11 +371,11 @@ func TestErrors(t *testing.T) {
 func TestOwnLimits(t *testing.T) {
 	c := sched.Default()
 	c.Watchdog.Limit = 10 * time.Second
-	for own, ends := range map[time.Duration]time.Duration{0: 10 * time.Second, 3 * time.Second: 3 * time.Second, time.Minute: time.Minute, sched.Forever: 0} {
-		b := newBed(t, c)
+	for limit, ends := range map[time.Duration]time.Duration{0: 10 * time.Second, 3 * time.Second: 3 * time.Second, time.Minute: time.Minute, sched.Forever: 0} {
+		b := newFixture(t, c)
 		b.lengths = func(sched.ID, int) time.Duration { return time.Hour }
 		b.node(t, sched.Card, sched.NodeConfig{Name: "other", Limit: time.Second})
-		g := b.node(t, sched.Card, sched.NodeConfig{Name: "a", Limit: own})
+		g := b.node(t, sched.Card, sched.NodeConfig{Name: "a", Limit: limit})
 		ch := b.channel(t, g, 0)
 		b.submit(ch, 1)
 		b.drain()
@@ -402,7 +402,7 @@ func TestOwnLimits(t *testing.T) {
 func TestHeld(t *testing.T) {
 	c := sched.Default()
 	c.Ahead = 0
-	b := newBed(t, c)
+	b := newFixture(t, c)
 	ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Name: "a"}), 0)
 	for i, step := range []struct {
 		entries int
@@ -420,7 +420,7 @@ func TestHeld(t *testing.T) {
 // TestQueueLimit: entries over a guest's limit are not taken on, until some are
 // done; none is lost.
 func TestQueueLimit(t *testing.T) {
-	b := newBed(t, sched.Default())
+	b := newFixture(t, sched.Default())
 	g := b.node(t, sched.Card, sched.NodeConfig{Queued: 10})
 	ch := b.channel(t, g, 0)
 	require.Equal(t, 10, b.s.Submit(0, ch, 25))
@@ -437,7 +437,7 @@ func TestQueueLimit(t *testing.T) {
 func TestChannelLimit(t *testing.T) {
 	c := sched.Default()
 	c.Limits.Channels = 3
-	b := newBed(t, c)
+	b := newFixture(t, c)
 	g := b.node(t, sched.Card, sched.NodeConfig{})
 	first := b.channel(t, g, 0)
 	b.channel(t, g, 0)

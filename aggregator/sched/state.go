@@ -6,7 +6,7 @@ import (
 )
 
 // StateVersion is that of [State]. Restore refuses other versions.
-const StateVersion = 5
+const StateVersion = 6
 
 // never is a time that does not come.
 const never = time.Duration(math.MaxInt64)
@@ -53,7 +53,7 @@ type Kind uint8
 
 // The kinds.
 const (
-	Gone    Kind = iota // its place is free
+	Free    Kind = iota // its place is free
 	Inner               // the card, a guest or a group
 	Channel             // takes submissions
 )
@@ -127,7 +127,7 @@ type Lane struct {
 
 	// As one of its parent's children.
 	Tag     int64         // time served over weight
-	Stand   Stand         // if it is ready
+	Key     SortKey       // if it is ready
 	Turn    int64         // its place in a round
 	Mean    time.Duration // of a channel: length of its requests; of a group: in dfq's last sample
 	Pending time.Duration // foretold for the requests on the card; it is in the tag
@@ -176,9 +176,9 @@ type KeepState struct {
 	At          time.Duration
 }
 
-// Stand is where a node stands among its siblings since it was last looked at. It does not
+// SortKey is where a node stands among its siblings since it was last looked at. It does not
 // follow from the rest of the state, because a change does not rank all siblings anew.
-type Stand struct {
+type SortKey struct {
 	Queue uint8
 	Class uint8
 	Key   int64
@@ -201,7 +201,7 @@ func (s *Scheduler) id(n int32) ID { return ID(s.Nodes[n].Gen)<<32 | ID(uint32(n
 // find returns the node of an id, none if it is gone.
 func (s *Scheduler) find(id ID) int32 {
 	n := uint32(id)
-	if int64(n) >= int64(len(s.Nodes)) || s.Nodes[n].Kind == Gone || s.Nodes[n].Gen != uint32(id>>32) {
+	if int64(n) >= int64(len(s.Nodes)) || s.Nodes[n].Kind == Free || s.Nodes[n].Gen != uint32(id>>32) {
 		return none
 	}
 	return int32(n)

@@ -64,7 +64,7 @@ func (s *Scheduler) chooseSlice(p int32, e int) int32 {
 			return c
 		}
 		if skipped++; skipped > len(q[turns]) { // all overstayed: many rounds at once
-			s.payBack(p, e)
+			s.reduceOveruse(p, e)
 			skipped = 0
 		}
 		cl.Overuse -= slice
@@ -75,8 +75,8 @@ func (s *Scheduler) chooseSlice(p int32, e int) int32 {
 	return none
 }
 
-// payBack takes as many slices as possible off everybody's overuse.
-func (s *Scheduler) payBack(p int32, e int) {
+// reduceOveruse takes as many slices as possible off everybody's overuse.
+func (s *Scheduler) reduceOveruse(p int32, e int) {
 	list := s.sides[p].queues[e][turns]
 	rounds := time.Duration(1) << 62
 	for _, r := range list {

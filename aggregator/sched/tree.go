@@ -12,8 +12,8 @@ var (
 	ErrFull  = errors.New("the guest has as many groups or channels as limits.channels allows")
 )
 
-// place puts a node below a parent, as its last child.
-func (s *Scheduler) place(parent int32, k Kind, c NodeConfig) int32 {
+// newNode puts a node below a parent, as its last child.
+func (s *Scheduler) newNode(parent int32, k Kind, c NodeConfig) int32 {
 	var n int32
 	if last := len(s.Unused) - 1; last >= 0 {
 		n, s.Unused = s.Unused[last], s.Unused[:last]
@@ -102,7 +102,7 @@ func (s *Scheduler) AddNode(now time.Duration, parent ID, c NodeConfig) (ID, err
 		}
 		s.Nodes[g].Guest.Groups++
 	}
-	n := s.place(p, Inner, c)
+	n := s.newNode(p, Inner, c)
 	s.least = s.leastLimit()
 	return s.id(n), nil
 }
@@ -125,7 +125,7 @@ func (s *Scheduler) AddChannel(now time.Duration, group ID, engine int) (ID, err
 		return 0, ErrStorm
 	}
 	s.Nodes[g].Guest.Channels++
-	n := s.place(p, Channel, NodeConfig{Weight: BaseWeight})
+	n := s.newNode(p, Channel, NodeConfig{Weight: BaseWeight})
 	s.Nodes[n].Chan.Engine = uint8(engine)
 	return s.id(n), nil
 }
@@ -263,7 +263,7 @@ func (s *Scheduler) free(n int32) {
 	if node.Next != none {
 		s.Nodes[node.Next].Prev = node.Prev
 	}
-	node.Kind = Gone
+	node.Kind = Free
 	s.Unused = append(s.Unused, n)
 	if node.Parent == root {
 		s.least = s.leastLimit()

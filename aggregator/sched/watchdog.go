@@ -62,8 +62,8 @@ func (s *Scheduler) Alert() (Alert, bool) {
 
 // limit is how long one request of a channel may run; 0 is for ever.
 func (s *Scheduler) limit(c int32) time.Duration {
-	if own := s.Nodes[s.guestOf(c)].Config.Limit; own != 0 {
-		return max(own, 0) // Forever is below
+	if limit := s.Nodes[s.guestOf(c)].Config.Limit; limit != 0 {
+		return max(limit, 0) // Forever is below
 	}
 	return s.Config.Watchdog.Limit
 }
@@ -72,8 +72,8 @@ func (s *Scheduler) limit(c int32) time.Duration {
 func (s *Scheduler) leastLimit() time.Duration {
 	least := s.Config.Watchdog.Limit
 	for g := s.Nodes[root].First; g != none; g = s.Nodes[g].Next {
-		if own := s.Nodes[g].Config.Limit; own > 0 && (least == 0 || own < least) {
-			least = own
+		if limit := s.Nodes[g].Config.Limit; limit > 0 && (least == 0 || limit < least) {
+			least = limit
 		}
 	}
 	return least

@@ -12,7 +12,7 @@ import (
 const (
 	mib Size = 1 << 20
 	// own is the card's memory that no GPU can have.
-	own Size = aggregator.Own
+	own Size = aggregator.Overhead
 	// leastGPU is the least memory of a GPU, as the tag of Share has it.
 	leastGPU = 64 * mib
 	// mostChannels is the largest share of the channels that a GPU gets unasked.

@@ -25,7 +25,7 @@ func ReportCard(card *soft.Card) api.CardReport {
 		TLB:        api.TLBCount{Invalidates: c.Invalidates.Load(), Flushes: c.TLBFlushes.Load(), Misses: c.TLBMisses.Load()},
 		Faults: api.CardFaults{
 			MMU: c.MMUFaults.Load(), PBDMA: c.PBDMAErrors.Load(), Engine: c.EngineErrors.Load(),
-			BAR: c.BARFaults.Load(), Doorbell: c.StrayBells.Load(),
+			BAR: c.BARFaults.Load(), Doorbell: c.UnboundDoorbells.Load(),
 		},
 	}
 	for _, class := range engine.Classes() {

@@ -22,7 +22,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
 	text := "card: {vram: 3GiB}\ngpus:\n"
-	left := 3<<10 - int(aggregator.Own>>20)
+	left := 3<<10 - int(aggregator.Overhead>>20)
 	for i := range aggregator.MaxGuests {
 		vram := 64 + i // odd sizes, so that holes do not match
 		if i == aggregator.MaxGuests-1 {

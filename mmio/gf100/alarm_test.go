@@ -71,8 +71,8 @@ func TestAlarmFollowsTheTimer(t *testing.T) {
 	require.False(t, a.Fired())
 }
 
-// TestPinTellsNews: what the host knows already it is not told again.
-func TestPinTellsNews(t *testing.T) {
+// TestPinReportsChanges: what the host knows already it is not told again.
+func TestPinReportsChanges(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	c, err := NewConfigSpace(ConfigOptions{})
 	require.NoError(t, err)

@@ -177,7 +177,7 @@ var dmemPorts = []mmio.Dim{{Count: falconPorts, Stride: 8}}
 var falconRows = []falconRow{
 	{reg: mmio.Reg{Name: "IRQSSET", Offset: 0x000, Access: mmio.WO, Effect: "raises interrupts"},
 		write: func(f *falcon, _ int, w mmio.Write) { f.raise(w.Data) }},
-	{reg: mmio.Reg{Name: "IRQSCLR", Order: mmio.OrderWrite, Offset: 0x004, Access: mmio.WO, Effect: "acknowledges interrupts"},
+	{reg: mmio.Reg{Name: "IRQSCLR", Barrier: mmio.BarrierWrite, Offset: 0x004, Access: mmio.WO, Effect: "acknowledges interrupts"},
 		write: func(f *falcon, _ int, w mmio.Write) { f.acknowledge(w.Data) }},
 	{reg: mmio.Reg{Name: "IRQSTAT", Offset: 0x008, Access: mmio.RO, Effect: "reads pending interrupts"},
 		read: func(f *falcon, _ int, _ uint32) uint32 { return f.stat }},

@@ -10,7 +10,7 @@ type Line struct {
 
 // Pin is a function's interrupt as its host knows it. Like a Face it is guarded by
 // its owner's lock.
-type Pin struct{ told Line }
+type Pin struct{ reported Line }
 
 // Settle recomputes the interrupt tree, with PFIFO's own level, and says what the
 // line is, and whether the host does not know.
@@ -18,14 +18,14 @@ func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, changed bool) 
 	f.SetSource(SourcePFIFO, fifo)
 	l.Level, l.Edge = f.Settle()
 	l.MSI, l.Disabled = c.MSIEnabled(), c.INTxDisabled()
-	if !l.Edge && l == p.told {
+	if !l.Edge && l == p.reported {
 		return l, false
 	}
 	c.SetINTx(l.Level)
-	p.told = l
-	p.told.Edge = false
+	p.reported = l
+	p.reported.Edge = false
 	return l, true
 }
 
 // Forget makes the next Settle tell everything: the host is another one.
-func (p *Pin) Forget() { p.told = Line{} }
+func (p *Pin) Forget() { p.reported = Line{} }

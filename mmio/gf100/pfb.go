@@ -24,18 +24,18 @@ var pmmu = mmio.Block{
 	Name:   "PMMU",
 	Source: "envytools rnndb/memory/gf100_pffb.xml, rnndb/bus/pbus.xml; NVIDIA dev_fb.ref, dev_bus.ref",
 	Regs: []mmio.Reg{
-		{Name: "NV_PBUS_BAR0_WINDOW", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x1700, Fields: []mmio.Field{
+		{Name: "NV_PBUS_BAR0_WINDOW", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x1700, Fields: []mmio.Field{
 			{Name: "BASE", Hi: 23, Lo: 0}, {Name: "TARGET", Hi: 25, Lo: 24},
 		}, Access: mmio.RO, Effect: "moves PRAMIN: address >> 16, and the memory it lies in"},
-		{Name: "NV_PBUS_BAR1_BLOCK", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x1704, Effect: "bit 31 on; instance block >> 12 of BAR1"},
-		{Name: "NV_PBUS_BAR2_BLOCK", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x1714, Effect: "bit 31 on; instance block >> 12 of BAR3"},
-		{Name: "NV_UFLUSH_FB_FLUSH", Order: mmio.OrderRead | mmio.OrderWrite, Offset: 0x70000, Effect: "host writes have landed when bit 1 reads zero"},
-		{Name: "NV_PFB_PRI_MMU_CTRL", Order: mmio.OrderRead, Policy: mmio.Translate, Offset: 0x100c80, Fields: []mmio.Field{
+		{Name: "NV_PBUS_BAR1_BLOCK", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x1704, Effect: "bit 31 on; instance block >> 12 of BAR1"},
+		{Name: "NV_PBUS_BAR2_BLOCK", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x1714, Effect: "bit 31 on; instance block >> 12 of BAR3"},
+		{Name: "NV_UFLUSH_FB_FLUSH", Barrier: mmio.BarrierRead | mmio.BarrierWrite, Offset: 0x70000, Effect: "host writes have landed when bit 1 reads zero"},
+		{Name: "NV_PFB_PRI_MMU_CTRL", Barrier: mmio.BarrierRead, Policy: mmio.Translate, Offset: 0x100c80, Fields: []mmio.Field{
 			{Name: "SETTINGS", Hi: 14, Lo: 0},
 			{Name: "INVALIDATE_DONE", Hi: 15, Lo: 15, Access: mmio.RO},
 			{Name: "FIFO_SPACE", Hi: 23, Lo: 16, Access: mmio.RO},
 		}, Access: mmio.RO, Reset: 0x00ff8000, Effect: "bit 15 reads zero while an engine may still use an old translation"},
 		{Name: "NV_PFB_PRI_MMU_INVALIDATE_PDB", Policy: mmio.Translate, Offset: 0x100cb8},
-		{Name: "NV_PFB_PRI_MMU_INVALIDATE", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x100cbc, Effect: "drops cached translations of the directory at 100cb8, or of all"},
+		{Name: "NV_PFB_PRI_MMU_INVALIDATE", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x100cbc, Effect: "drops cached translations of the directory at 100cb8, or of all"},
 	},
 }

@@ -47,7 +47,7 @@ var pfecs = mmio.Block{
 	Regs: append(fecsView.regs(), []mmio.Reg{
 		stub("NV_PGRAPH_PRI_FECS_SIGNAL", 0x409400),
 		{Name: "NV_PGRAPH_PRI_FECS_METHOD_DATA", Offset: 0x409500},
-		{Name: "NV_PGRAPH_PRI_FECS_METHOD_PUSH", Order: mmio.OrderWrite, Offset: 0x409504, Effect: "gives FECS a command; its argument is in 409500"},
+		{Name: "NV_PGRAPH_PRI_FECS_METHOD_PUSH", Barrier: mmio.BarrierWrite, Offset: 0x409504, Effect: "gives FECS a command; its argument is in 409500"},
 		{Name: "NV_PGRAPH_PRI_FECS_CFG", Offset: 0x409604, Access: mmio.RO, Effect: "reads the number of GPCs and, in bits 20:16, of ROP units"},
 		{Name: "NV_PGRAPH_PRI_FECS_CTXSW_RESET_CTL", Offset: 0x409614, Stub: true},
 		{Name: "NV_PGRAPH_PRI_FECS_CTXSW_MAILBOX", Offset: 0x409800, Rep: []mmio.Dim{{Count: mailboxes, Stride: 4}}},

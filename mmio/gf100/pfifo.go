@@ -64,16 +64,16 @@ var pfifo = mmio.Block{
 			{Name: "LEVELS", Hi: 31, Lo: 28, Access: mmio.RO},
 		}, Effect: "read adds the levels of the runlist, PBDMA, MMU fault and engine registers; write acknowledges"},
 		{Name: "NV_PFIFO_INTR_EN_0", Offset: 0x2140, Effect: "gates 002100 into the interrupt tree"},
-		{Name: "NV_PFIFO_ENABLE", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x2200, Effect: "bit 0 lets channels run"},
+		{Name: "NV_PFIFO_ENABLE", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x2200, Effect: "bit 0 lets channels run"},
 		{Name: "NV_PFIFO_PBDMA_ENABLE", Offset: 0x2204, Reset: 1<<PBDMAs - 1, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "PBDMA", Hi: PBDMAs - 1, Lo: 0},
 		}},
 		{Name: "NV_PFIFO_ENG_PBDMA_MAP", Offset: 0x2208, Rep: []mmio.Dim{{Count: Engines, Stride: 4}}},
 		{Name: "NV_PFIFO_USERD_BASE", Policy: mmio.Translate, Offset: 0x2254, Effect: "places the poll area: 1<<28 | BAR1 offset >> 12"},
 		{Name: "NV_PFIFO_RUNLIST_BASE", Policy: mmio.Translate, Offset: 0x2270},
-		{Name: "NV_PFIFO_RUNLIST", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x2274, Effect: "commits the runlist at 002270"},
+		{Name: "NV_PFIFO_RUNLIST", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x2274, Effect: "commits the runlist at 002270"},
 		{Name: "NV_PFIFO_ENG_RUNLIST_BASE", Offset: 0x2278, Access: mmio.RO},
-		{Name: "NV_PFIFO_ENG_RUNLIST", Order: mmio.OrderRead, Policy: mmio.Translate, Offset: 0x227c, Access: mmio.RO, Fields: []mmio.Field{
+		{Name: "NV_PFIFO_ENG_RUNLIST", Barrier: mmio.BarrierRead, Policy: mmio.Translate, Offset: 0x227c, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "PENDING", Hi: 20, Lo: 20, Access: mmio.RO},
 		}, Effect: "reads the update as pending while a channel that left the list still runs"},
 		{Name: "NV_PFIFO_INTR_BIND_ERROR", Offset: 0x252c},
@@ -89,8 +89,8 @@ var pfifo = mmio.Block{
 		// Bit n ends the fault state of runlist n's engines. Here that ends with the
 		// channel that caused it, so there is nothing left to clear.
 		{Name: "NV_PFIFO_ERROR_CLEAR", Offset: 0x262c, Access: mmio.WO, Stub: true},
-		{Name: "NV_PFIFO_SCHED_DISABLE", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x2630, Effect: "bit 0 keeps the runlist from being scheduled"},
-		{Name: "NV_PFIFO_PREEMPT", Order: mmio.OrderRead | mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x2634, Effect: "asks a channel to leave its PBDMA; bit 20 reads one until it has"},
+		{Name: "NV_PFIFO_SCHED_DISABLE", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x2630, Effect: "bit 0 keeps the runlist from being scheduled"},
+		{Name: "NV_PFIFO_PREEMPT", Barrier: mmio.BarrierRead | mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x2634, Effect: "asks a channel to leave its PBDMA; bit 20 reads one until it has"},
 		{Name: "NV_PFIFO_ENGINE_STATUS", Policy: mmio.Translate, Offset: 0x2640, Rep: []mmio.Dim{{Count: Engines, Stride: 4}}, Access: mmio.RO,
 			Effect: "reads busy and the channel of each engine"},
 		{Name: "NV_PFIFO_MMU_FAULT_INST", Offset: 0x2800, Rep: []mmio.Dim{{Count: FaultUnits, Stride: 0x10}}, Access: mmio.RO},
@@ -109,9 +109,9 @@ var pccsr = mmio.Block{
 	Name:   "PCCSR",
 	Source: "envytools rnndb/fifo/gf100_pfifo.xml (CHAN); NVIDIA dev_fifo.ref (NV_PCCSR)",
 	Regs: []mmio.Reg{
-		{Name: "NV_PCCSR_CHANNEL_INST", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x3000, Rep: []mmio.Dim{{Count: Channels, Stride: 8}},
+		{Name: "NV_PCCSR_CHANNEL_INST", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x3000, Rep: []mmio.Dim{{Count: Channels, Stride: 8}},
 			Effect: "binds a channel: 3<<30 | instance block >> 12; 0 unbinds"},
-		{Name: "NV_PCCSR_CHANNEL", Order: mmio.OrderRead | mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x3004, Rep: []mmio.Dim{{Count: Channels, Stride: 8}},
+		{Name: "NV_PCCSR_CHANNEL", Barrier: mmio.BarrierRead | mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x3004, Rep: []mmio.Dim{{Count: Channels, Stride: 8}},
 			Effect: "bit 0 enables the channel; bit 28 reads busy, bits 27:24 zero when nothing is left to do"},
 	},
 }
@@ -125,7 +125,7 @@ var ppbdma = mmio.Block{
 		{Name: "NV_PPBDMA_METHOD0", Offset: 0x400c0, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}},
 			Effect: "bit 31 set: the held method is passed over when it is acknowledged; else it is tried again"},
 		{Name: "NV_PPBDMA_DATA0", Offset: 0x400c4, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}}},
-		{Name: "NV_PPBDMA_INTR_0", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x40108, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}}, Access: mmio.W1C,
+		{Name: "NV_PPBDMA_INTR_0", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x40108, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}}, Access: mmio.W1C,
 			Effect: "write acknowledges; the PBDMA goes on when no bit is left"},
 		{Name: "NV_PPBDMA_INTR_EN_0", Offset: 0x4010c, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}},
 			Effect: "gates 040108 into 0025a0"},

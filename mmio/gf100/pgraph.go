@@ -40,7 +40,7 @@ var pgraph = mmio.Block{
 		stub("NV_PGRAPH_ICMD_DATA", 0x400204),
 		stub("NV_PGRAPH_ICMD_UNK0208", 0x400208),
 		stub("NV_PGRAPH_UNK20C", 0x40020c),
-		{Name: "NV_PGRAPH_FIFO_CONTROL", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x400500, Effect: "bit 0 lets PGRAPH go on with its channel's commands"},
+		{Name: "NV_PGRAPH_FIFO_CONTROL", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x400500, Effect: "bit 0 lets PGRAPH go on with its channel's commands"},
 		{Name: "NV_PGRAPH_FIFO_STATUS", Offset: 0x400504, Access: mmio.RO, Reset: 1},
 		// PGRAPH never shows as busy: work for the host completes at once, and for
 		// a channel's work the host asks PFIFO.

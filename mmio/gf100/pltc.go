@@ -40,5 +40,5 @@ var pltc = mmio.Block{
 
 // flush is a request that is done when bits 1:0 read zero.
 func flush(name string, off uint32) mmio.Reg {
-	return mmio.Reg{Name: name, Order: mmio.OrderRead | mmio.OrderWrite, Offset: off, Access: mmio.RO, Fields: []mmio.Field{{Name: "BUSY", Hi: 1, Lo: 0, Access: mmio.WO}}}
+	return mmio.Reg{Name: name, Barrier: mmio.BarrierRead | mmio.BarrierWrite, Offset: off, Access: mmio.RO, Fields: []mmio.Field{{Name: "BUSY", Hi: 1, Lo: 0, Access: mmio.WO}}}
 }

@@ -18,7 +18,7 @@ var pmc = mmio.Block{
 			{Name: "ENDIAN00", Hi: 0, Lo: 0, Access: mmio.RO}, {Name: "ENDIAN24", Hi: 24, Lo: 24, Access: mmio.RO},
 		}, Access: mmio.RO},
 		{Name: "NV_PMC_BOOT_2", Offset: 0x008, Access: mmio.RO},
-		{Name: "NV_PMC_INTR", Order: mmio.OrderRead, Offset: 0x100, Rep: []mmio.Dim{{Count: leaves, Stride: 4}}, Access: mmio.RO, Fields: []mmio.Field{
+		{Name: "NV_PMC_INTR", Barrier: mmio.BarrierRead, Offset: 0x100, Rep: []mmio.Dim{{Count: leaves, Stride: 4}}, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "SOFTWARE", Hi: 31, Lo: 31},
 		}, Effect: "reads which units ask for an interrupt"},
 		{Name: "NV_PMC_INTR_DAEMON", Offset: 0x108, Access: mmio.RO, Stub: true},
@@ -30,7 +30,7 @@ var pmc = mmio.Block{
 			Effect: "bit 0 reads the leaf's line"},
 		{Name: "NV_PMC_INTR_PMFB", Offset: 0x17c, Access: mmio.RO, Stub: true},
 		{Name: "NV_PMC_INTR_PBFB", Offset: 0x180, Access: mmio.RO, Stub: true},
-		{Name: "NV_PMC_ENABLE", Order: mmio.OrderWrite, Policy: mmio.Translate, Offset: 0x200, Effect: "a bit that becomes zero resets its unit; PFIFO loses its channels"},
+		{Name: "NV_PMC_ENABLE", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x200, Effect: "a bit that becomes zero resets its unit; PFIFO loses its channels"},
 		{Name: "NV_PMC_ENABLE_PBDMA", Offset: 0x204, Reset: 1<<PBDMAs - 1, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "PBDMA", Hi: PBDMAs - 1, Lo: 0},
 		}},

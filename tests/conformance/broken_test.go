@@ -26,8 +26,8 @@ type plant struct {
 	fault  func(m client.Message, reply []byte) []byte
 	// keep has the relay keep the descriptors that a client sends.
 	keep bool
-	// stay has the relay keep its connection to the server when its client leaves.
-	stay bool
+	// halfOpen has the relay keep its connection to the server when its client leaves.
+	halfOpen bool
 	// swap has the relay send replies to pipelined messages in the wrong order.
 	swap bool
 }
@@ -107,7 +107,7 @@ var plants = []plant{
 	}},
 	{family: "dirty pages", what: "unknown features are there", fault: accepting(wire.DeviceFeature)},
 	{family: "migration", what: "data is taken in any state", fault: accepting(wire.MigDataWrite)},
-	{family: "disconnect", what: "the client's end is not noticed", stay: true},
+	{family: "disconnect", what: "the client's end is not noticed", halfOpen: true},
 	{family: "pipelining", what: "replies overtake each other", swap: true},
 	{family: "descriptors", what: "received descriptors are kept", keep: true},
 }
@@ -171,7 +171,7 @@ func (r *relay) accept() {
 		r.mu.Lock()
 		r.conns = append(r.conns, near, far)
 		r.mu.Unlock()
-		if r.p.stay {
+		if r.p.halfOpen {
 			r.wg.Go(func() { r.pass(near, far) })
 			continue
 		}

@@ -118,12 +118,12 @@ func TestHost(t *testing.T) {
 		}
 
 		// A range that is taken back is gone when the reply is there.
-		gone := newChanges()
-		stop := h.Memory().Watch(func(c vfiouser.MemoryChange) { gone <- c })
+		removed := newChanges()
+		stop := h.Memory().Watch(func(c vfiouser.MemoryChange) { removed <- c })
 		require.NoError(t, c.Unmap(0x10000, 1<<20))
 		stop()
-		require.Len(t, gone, 1)
-		require.True(t, (<-gone).Removed)
+		require.Len(t, removed, 1)
+		require.True(t, (<-removed).Removed)
 		require.ErrorIs(t, h.DMARead(t.Context(), 0x12000, p[:]), vfiouser.ErrNotMapped)
 
 		// A panic is an error of that access.

@@ -63,23 +63,23 @@ func TestSuiteOfNonsense(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(dev.close)
 			_, server := serveAt(t, serve.Native, dev)
-			told, failed := 0, 0
+			reports, failed := 0, 0
 			o := conformance.Options{Dial: conformance.DialPath(newRelay(t, p, server)), Timeout: 500 * time.Millisecond}
-			tell := func(r conformance.Result) {
+			report := func(r conformance.Result) {
 				described.Store(true)
-				told++
+				reports++
 				if r.Outcome == conformance.Failed {
 					failed++
 				}
 			}
-			err = conformance.Run(t.Context(), o, tell)
+			err = conformance.Run(t.Context(), o, report)
 			// The description took longer than the timeout: the machine is busy.
-			for err != nil && told == 0 && o.Timeout < 30*time.Second {
+			for err != nil && reports == 0 && o.Timeout < 30*time.Second {
 				o.Timeout *= 4
-				err = conformance.Run(t.Context(), o, tell)
+				err = conformance.Run(t.Context(), o, report)
 			}
 			require.NoError(t, err)
-			require.Equal(t, len(conformance.Cases()), told)
+			require.Equal(t, len(conformance.Cases()), reports)
 			require.Positive(t, failed)
 		})
 	}

@@ -298,12 +298,12 @@ func (d *demo) powerCut(_ *guest, c *check) {
 	d.load(g, c) // the power cut ends it
 	others := d.beside(g, c, func() {
 		g.vm.Kill()
-		d.awaitGone(c, g)
+		d.awaitDetached(c, g)
 	})
 	c.detail = fmt.Sprintf("%s's QEMU killed while it copied%s", g.name, others)
 }
 
-func (d *demo) awaitGone(c *check, g *guest) {
+func (d *demo) awaitDetached(c *check, g *guest) {
 	d.await(c, "the server still counts "+g.name+" as attached", func() bool {
 		s, err := d.server.Status(d.ctx)
 		return err == nil && !s.GPUs[g.name[0]-'a'].Attached
@@ -330,7 +330,7 @@ func (d *demo) powerOff(_ *guest, c *check) {
 		if err := g.vm.Poweroff(d.ctx); err != nil {
 			c.fail("%s: %v", g.name, err)
 		}
-		d.awaitGone(c, g)
+		d.awaitDetached(c, g)
 	}
 	c.detail = "nouveau released the GPU, and QEMU ended by itself"
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // ablation is a card that lacks one behaviour, and how an unmodified nouveau reacts.
@@ -31,7 +31,7 @@ type ablation struct {
 	// fatal rows need a fresh guest: it cannot use a card afterwards.
 	fatal bool
 	// when provokes the symptom, if the probe alone does not.
-	when func(b *bed)
+	when func(b *fixture)
 }
 
 // ablations are the register rows of package gf100 and those of the VBIOS.
@@ -51,8 +51,8 @@ func ablations(t *testing.T, k kernel) []ablation {
 }
 
 // whens implements the conditions that rows of gf100.Ablations name.
-var whens = map[string]func(b *bed){
-	"a client allocates an object of class 90b5": func(b *bed) {
+var whens = map[string]func(b *fixture){
+	"a client allocates an object of class 90b5": func(b *fixture) {
 		require.Error(b.t, b.try(proto.CmdObjects, nil, nil))
 	},
 }
@@ -103,21 +103,21 @@ func TestAblations(t *testing.T) {
 			t.Parallel()
 			rows := ablations(t, k)
 			rows = slices.DeleteFunc(rows, func(a ablation) bool { return a.fatal })
-			b := start(t, stand.Config{
+			b := start(t, testserver.Config{
 				Card:    soft.Config{VRAM: 64 << 20},
 				Machine: lab.Config{Kernel: k.Version, CPUs: k.CPUs},
 			})
 			whole := soft.Config{}
 			b.rebuild(func(c *soft.Config) { whole = *c })
-			b.step("control", func(b *bed) {
+			b.step("control", func(b *fixture) {
 				b.probe(k)
 				b.call(proto.CmdObjects, nil, nil)
 				b.requireNoSymptoms(rows)
 			})
 			for _, a := range rows {
-				b.attempt(a.name, func(b *bed) { b.ablate(k, whole, a) })
+				b.attempt(a.name, func(b *fixture) { b.ablate(k, whole, a) })
 			}
-			b.step("control again", func(b *bed) {
+			b.step("control again", func(b *fixture) {
 				b.rebuild(func(c *soft.Config) { *c = whole })
 				mark := b.mark()
 				b.bind()
@@ -129,7 +129,7 @@ func TestAblations(t *testing.T) {
 }
 
 // ablate gives the driver the changed card and checks the outcome.
-func (b *bed) ablate(k kernel, whole soft.Config, a ablation) {
+func (b *fixture) ablate(k kernel, whole soft.Config, a ablation) {
 	change := func(c *soft.Config) { *c = whole; a.change(c) }
 	var mark uint64
 	if a.outcome == gf100.Fails {
@@ -172,7 +172,7 @@ func shows(symptom string, log []lab.LogLine) bool {
 }
 
 // requireNoSymptoms fails if the guest's log shows a symptom of any row.
-func (b *bed) requireNoSymptoms(rows []ablation) {
+func (b *fixture) requireNoSymptoms(rows []ablation) {
 	b.t.Helper()
 	log := b.logAfter(0)
 	require.NotEmpty(b.t, log)
@@ -182,7 +182,7 @@ func (b *bed) requireNoSymptoms(rows []ablation) {
 }
 
 // fewCopies checks that a GPU works.
-func (b *bed) fewCopies() {
+func (b *fixture) fewCopies() {
 	b.t.Helper()
 	var cases []proto.CopyCase
 	for _, r := range [][2]string{{"gart", "vram"}, {"vram", "vram"}, {"vram", "gart"}} {
@@ -202,20 +202,20 @@ func TestFatalAblations(t *testing.T) {
 	t.Parallel()
 	rows := slices.DeleteFunc(ablations(t, k), func(a ablation) bool { return !a.fatal })
 	require.NotEmpty(t, rows)
-	b := start(t, stand.Config{
+	b := start(t, testserver.Config{
 		Card:    soft.Config{VRAM: 64 << 20},
 		Machine: lab.Config{Kernel: k.Version, Reboot: true},
 	})
 	whole := soft.Config{}
 	b.rebuild(func(c *soft.Config) { whole = *c })
 	for _, a := range rows {
-		b.attempt(a.name, func(b *bed) {
+		b.attempt(a.name, func(b *fixture) {
 			require.NoError(b.t, b.Card.Rebuild(func(c *soft.Config) { *c = whole; a.change(c) }))
 			b.requireFatal(a)
 		})
 		require.NoError(t, b.VM.Reset(b.ctx))
 	}
-	b.step("control", func(b *bed) {
+	b.step("control", func(b *fixture) {
 		require.NoError(b.t, b.Card.Rebuild(func(c *soft.Config) { *c = whole }))
 		b.probe(k)
 		b.requireNoSymptoms(rows)
@@ -224,7 +224,7 @@ func TestFatalAblations(t *testing.T) {
 
 // requireFatal loads the driver and waits on the console for the symptom. A driver
 // that dies does not return; one that fails creates no node.
-func (b *bed) requireFatal(a ablation) {
+func (b *fixture) requireFatal(a ablation) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, callPatience)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // TestPlainPCI serves a function with neither the MSI nor the PCI Express capability.
@@ -19,7 +19,7 @@ func TestPlainPCI(t *testing.T) {
 	scale.ReleaseOnly(t)
 	t.Parallel()
 	k := kernelOf("6.12")
-	b := start(t, stand.Config{
+	b := start(t, testserver.Config{
 		Card:    soft.Config{VRAM: 64 << 20, PCI: gf100.ConfigOptions{NoMSI: true, NoPCIe: true}},
 		Machine: lab.Config{Kernel: k.Version},
 	})
@@ -42,7 +42,7 @@ func TestLargest(t *testing.T) {
 	scale.ReleaseOnly(t)
 	t.Parallel()
 	k := kernelOf("6.12")
-	b := start(t, stand.Config{
+	b := start(t, testserver.Config{
 		Card:    soft.Config{VRAM: soft.MaxVRAM},
 		Machine: lab.Config{Kernel: k.Version},
 	})

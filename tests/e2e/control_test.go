@@ -9,7 +9,7 @@ import (
 )
 
 // rebuild changes the card while no driver uses it.
-func (b *bed) rebuild(change func(*soft.Config)) {
+func (b *fixture) rebuild(change func(*soft.Config)) {
 	b.t.Helper()
 	if b.function().Driver != "" {
 		b.call(proto.CmdBind, proto.BindArgs{Action: "unbind"}, nil)
@@ -17,7 +17,7 @@ func (b *bed) rebuild(change func(*soft.Config)) {
 	require.NoError(b.t, b.Card.Rebuild(change))
 }
 
-func (b *bed) bind() {
+func (b *fixture) bind() {
 	b.t.Helper()
 	b.call(proto.CmdBind, proto.BindArgs{Action: "bind"}, nil)
 }
@@ -25,39 +25,39 @@ func (b *bed) bind() {
 // control runs the data tests on a card whose engines accept every method and do
 // nothing. Each must fail in the guest, case by case. Channels, fences and host
 // semaphores still work, so a test that waits only for those would pass here.
-func (b *bed) control(k kernel) {
+func (b *fixture) control(k kernel) {
 	b.rebuild(func(c *soft.Config) { c.DisableEngines = true })
 	b.bind()
 	w := b.during(func() {
 		for _, cmd := range []string{proto.CmdM2MF, proto.CmdCE} {
-			b.attempt(cmd, func(b *bed) { b.requireEveryCaseFails(cmd) })
+			b.attempt(cmd, func(b *fixture) { b.requireEveryCaseFails(cmd) })
 		}
-		b.attempt(proto.CmdSemaphores, func(b *bed) {
+		b.attempt(proto.CmdSemaphores, func(b *fixture) {
 			var r proto.SemaphoresResult
 			b.requireRefused(proto.CmdSemaphores, nil, &r)
 			require.NotZero(b.t, r.Failed, "reports of the engines")
 		})
-		b.attempt(proto.CmdFences, func(b *bed) {
+		b.attempt(proto.CmdFences, func(b *fixture) {
 			var r proto.FencesResult
 			b.requireRefused(proto.CmdFences, proto.FencesArgs{Count: 4}, &r)
 			require.NotZero(b.t, r.CrossCopies)
 			require.Equal(b.t, r.CrossCopies, r.CrossWrong)
 		})
-		b.attempt(proto.CmdBOMoves, func(b *bed) {
+		b.attempt(proto.CmdBOMoves, func(b *fixture) {
 			var r proto.BOMovesResult
 			b.requireRefused(proto.CmdBOMoves, proto.BOMovesArgs{Moves: 2}, &r)
 			require.Zero(b.t, r.Bytes)
 		})
-		b.attempt(proto.CmdEvict, func(b *bed) {
+		b.attempt(proto.CmdEvict, func(b *fixture) {
 			var r proto.EvictResult
 			b.requireRefused(proto.CmdEvict, proto.EvictArgs{TotalBytes: 16 << 20, Passes: 1}, &r)
 			require.NotZero(b.t, r.Buffers)
 			require.Equal(b.t, r.Buffers, r.Wrong)
 			require.Zero(b.t, r.Verified)
 		})
-		b.attempt(proto.CmdLoad, func(b *bed) { b.requireRefused(proto.CmdLoad, nil, nil) })
+		b.attempt(proto.CmdLoad, func(b *fixture) { b.requireRefused(proto.CmdLoad, nil, nil) })
 		for cmd, what := range map[string]string{proto.CmdFault: "m2mf-read", proto.CmdIllegal: "engine-method"} {
-			b.attempt(cmd, func(b *bed) {
+			b.attempt(cmd, func(b *fixture) {
 				b.requireRefused(cmd, proto.OffenceArgs{What: what, Background: -1, TimeoutMS: 200}, nil)
 			})
 		}
@@ -73,14 +73,14 @@ func (b *bed) control(k kernel) {
 }
 
 // requireRefused fails unless the guest program reports an error.
-func (b *bed) requireRefused(cmd string, args, result any) {
+func (b *fixture) requireRefused(cmd string, args, result any) {
 	b.t.Helper()
 	var refused *lab.CallError
 	require.ErrorAs(b.t, b.try(cmd, args, result), &refused)
 }
 
 // requireEveryCaseFails fails unless a suite ran all its cases and each was wrong.
-func (b *bed) requireEveryCaseFails(cmd string) {
+func (b *fixture) requireEveryCaseFails(cmd string) {
 	b.t.Helper()
 	var r proto.CopyResult
 	b.requireRefused(cmd, proto.CopyArgs{Quick: true}, &r)

@@ -12,7 +12,7 @@ import (
 var classOf = map[string]uint16{"m2mf": classM2MF, "ce0": classCE0, "ce1": classCE1}
 
 // objects creates an object of every class, by both interfaces.
-func (b *bed) objects() {
+func (b *fixture) objects() {
 	b.t.Helper()
 	var r proto.ObjectsResult
 	b.call(proto.CmdObjects, nil, &r)
@@ -29,7 +29,7 @@ func (b *bed) objects() {
 
 // copies runs a suite of copies. The card must have moved all verified bytes by the
 // engines that the cases name.
-func (b *bed) copies(cmd string, quick bool) {
+func (b *fixture) copies(cmd string, quick bool) {
 	b.t.Helper()
 	var r proto.CopyResult
 	w := b.during(func() { b.call(cmd, proto.CopyArgs{Quick: quick, Seed: 1}, &r) })
@@ -53,7 +53,7 @@ func (b *bed) copies(cmd string, quick bool) {
 	}
 }
 
-func (b *bed) semaphores() {
+func (b *fixture) semaphores() {
 	b.t.Helper()
 	var r proto.SemaphoresResult
 	w := b.during(func() { b.call(proto.CmdSemaphores, proto.SemaphoresArgs{Seed: 2}, &r) })
@@ -72,7 +72,7 @@ func (b *bed) semaphores() {
 	require.NotZero(b.t, w.acquireWaits, "an acquire that had to wait was tried again")
 }
 
-func (b *bed) fences(count int) {
+func (b *fixture) fences(count int) {
 	b.t.Helper()
 	var r proto.FencesResult
 	w := b.during(func() { b.call(proto.CmdFences, proto.FencesArgs{Count: count}, &r) })
@@ -86,7 +86,7 @@ func (b *bed) fences(count int) {
 // moves makes the kernel move a buffer between VRAM and GART. The guest fills the
 // buffer by M2MF and reads it by M2MF whenever it is in VRAM. The kernel's own moves
 // come on top.
-func (b *bed) moves(k kernel) {
+func (b *fixture) moves(k kernel) {
 	b.t.Helper()
 	const size, moves = 1 << 20, 8
 	const guests = (1 + moves/2) * size
@@ -101,7 +101,7 @@ func (b *bed) moves(k kernel) {
 
 // requireKernelMoved fails unless the guest program moved so many bytes by M2MF, and
 // the kernel so many by its own engine.
-func (b *bed) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
+func (b *fixture) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
 	b.t.Helper()
 	if k.Mover == classM2MF {
 		w.requireMoved(b.t, classM2MF, guests+kernels)
@@ -114,7 +114,7 @@ func (b *bed) requireKernelMoved(k kernel, w work, guests, kernels uint64) {
 
 // evict uses more buffers than VRAM holds. The excess must leave VRAM while the
 // buffers are filled, and come back in each pass.
-func (b *bed) evict(k kernel) {
+func (b *fixture) evict(k kernel) {
 	b.t.Helper()
 	const passes = 1
 	var r proto.EvictResult

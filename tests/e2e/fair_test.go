@@ -21,7 +21,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // What the scheduler does for real guests is looked at where a user would: a server of
@@ -85,7 +85,7 @@ type fair struct {
 	*api.Client
 	t     *testing.T
 	ctx   context.Context
-	beds  []*bed
+	beds  []*fixture
 	grain time.Duration // that a launch of a throttle's keeps the card busy
 
 	server int // its process
@@ -316,7 +316,7 @@ func TestFairGuests(t *testing.T) {
 			}
 			require.NoError(t, vm.Close())
 		})
-		b := &bed{Stand: &stand.Stand{VM: vm}, t: t, ctx: ctx}
+		b := &fixture{PassThrough: &testserver.PassThrough{VM: vm}, t: t, ctx: ctx}
 		b.modprobe()
 		f.beds = append(f.beds, b)
 	}
@@ -326,7 +326,7 @@ func TestFairGuests(t *testing.T) {
 			g := *f
 			g.t, g.beds = t, nil
 			for _, b := range f.beds {
-				g.beds = append(g.beds, &bed{Stand: b.Stand, t: t, ctx: ctx})
+				g.beds = append(g.beds, &fixture{PassThrough: b.PassThrough, t: t, ctx: ctx})
 			}
 			run(&g)
 			f.grain = g.grain

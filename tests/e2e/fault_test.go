@@ -34,12 +34,12 @@ func engineErrors(w work) uint64 { return w.engineErrors }
 // offend commits each offence while another process copies. The guest program checks
 // by its kernel's own rules whether the channel must die, with which errno and log;
 // that the copies went on; and that a new client works.
-func (b *bed) offend() {
+func (b *fixture) offend() {
 	for _, o := range offences {
 		if !o.gate && !scale.Release() {
 			continue
 		}
-		b.attempt(o.cmd+" "+o.what, func(b *bed) {
+		b.attempt(o.cmd+" "+o.what, func(b *fixture) {
 			var r proto.OffenceResult
 			w := b.during(func() {
 				b.call(o.cmd, proto.OffenceArgs{What: o.what, Seed: 5}, &r)

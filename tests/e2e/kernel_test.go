@@ -22,16 +22,16 @@ const (
 // kernel is a stock kernel with what these tests know of its driver.
 type kernel struct {
 	nouveau.Kernel
-	own       int    // channels that the driver makes for itself, in one address space
-	doorbells uint64 // of one submission; 0 if the tests do not count them
+	driverChannels int    // channels that the driver makes for itself, in one address space
+	doorbells      uint64 // of one submission; 0 if the tests do not count them
 }
 
 // 6.12 rings once for the work and once for the fence behind it. 7.2 submits both
 // in one piece.
 var kernels = []kernel{
-	{Kernel: row("6.1"), own: 2},
-	{Kernel: row("6.12"), own: 1, doorbells: 2},
-	{Kernel: row("7.2"), own: 1, doorbells: 1},
+	{Kernel: row("6.1"), driverChannels: 2},
+	{Kernel: row("6.12"), driverChannels: 1, doorbells: 2},
+	{Kernel: row("7.2"), driverChannels: 1, doorbells: 1},
 }
 
 func row(version string) nouveau.Kernel {
@@ -49,7 +49,7 @@ func kernelOf(version string) kernel {
 
 // requireClean fails if the kernel's log since mark is not that of so many probes
 // of a whole card. It returns the log.
-func (b *bed) requireClean(k kernel, mark uint64, probes int) []lab.LogLine {
+func (b *fixture) requireClean(k kernel, mark uint64, probes int) []lab.LogLine {
 	b.t.Helper()
 	lines := b.logAfter(mark)
 	require.Empty(b.t, k.Problems(lines, probes))
@@ -57,12 +57,12 @@ func (b *bed) requireClean(k kernel, mark uint64, probes int) []lab.LogLine {
 }
 
 // requireMover fails if the kernel did not choose its engine in every probe.
-func (b *bed) requireMover(k kernel, lines []lab.LogLine, probes int) {
+func (b *fixture) requireMover(k kernel, lines []lab.LogLine, probes int) {
 	b.t.Helper()
 	require.Equal(b.t, slices.Repeat([]string{k.MoverName}, probes), nouveau.Movers(lines))
 }
 
-func (b *bed) nodes() []string {
+func (b *fixture) nodes() []string {
 	b.t.Helper()
 	var dri proto.DRIResult
 	b.call(proto.CmdDRI, nil, &dri)
@@ -75,7 +75,7 @@ func (b *bed) nodes() []string {
 }
 
 // probe loads the driver and checks everything that a whole card shows.
-func (b *bed) probe(k kernel, options ...string) {
+func (b *fixture) probe(k kernel, options ...string) {
 	b.t.Helper()
 	mark := b.mark()
 	b.modprobe(options...)
@@ -85,7 +85,7 @@ func (b *bed) probe(k kernel, options ...string) {
 }
 
 // sharedProbe loads the driver beside other busy guests. The nodes may come late.
-func (b *bed) sharedProbe(k kernel) {
+func (b *fixture) sharedProbe(k kernel) {
 	b.t.Helper()
 	mark := b.mark()
 	b.modprobe()
@@ -97,7 +97,7 @@ func (b *bed) sharedProbe(k kernel) {
 }
 
 // function is the card on the guest's PCI bus.
-func (b *bed) function() proto.PCIFunction {
+func (b *fixture) function() proto.PCIFunction {
 	b.t.Helper()
 	var pci proto.PCIResult
 	b.call(proto.CmdPCI, proto.PCIArgs{Vendor: 0x10de}, &pci)

@@ -16,7 +16,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // TestLedger checks that the scheduler's ledger tells a stock kernel's own work from
@@ -33,7 +33,7 @@ func TestLedger(t *testing.T) {
 
 func kernelLedger(t *testing.T, k kernel) {
 	cfg := sched.Default()
-	b, s := virtual(t, stand.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: aggregator.Options{Scheduler: &cfg}},
+	b, s := virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: aggregator.Options{Scheduler: &cfg}},
 		aggregator.GuestConfig{VRAM: 512 << 20, Map: aperture.MapAll}, lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true})
 
 	// groups lists the guest's groups with their channels. done is the work of each
@@ -60,11 +60,11 @@ func kernelLedger(t *testing.T, k kernel) {
 		}
 		return names, done
 	}
-	own := fmt.Sprintf(`^kernel( channel \d+){%d}$`, k.own)
+	driverGroup := fmt.Sprintf(`^kernel( channel \d+){%d}$`, k.driverChannels)
 	b.sharedProbe(k)
 	names, _ := groups()
 	require.Len(t, names, 1)
-	require.Regexp(t, own, names[0])
+	require.Regexp(t, driverGroup, names[0])
 	kernel := names[0]
 
 	b.call(proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil)
@@ -95,5 +95,5 @@ func kernelLedger(t *testing.T, k kernel) {
 	b.sharedProbe(k)
 	names, _ = groups()
 	require.Len(t, names, 1)
-	require.Regexp(t, own, names[0])
+	require.Regexp(t, driverGroup, names[0])
 }

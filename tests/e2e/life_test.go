@@ -14,7 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // lifeVRAM is little, so that the eviction test exceeds it soon.
@@ -54,50 +54,50 @@ func TestKernels(t *testing.T) {
 }
 
 func life(t *testing.T, k kernel, isVirtual bool) {
-	var b *bed
+	var b *fixture
 	var celsius atomic.Int64
 	celsius.Store(45)
 	machine := lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true}
 	if isVirtual {
-		b, _ = virtual(t, stand.SharedConfig{Card: soft.Config{VRAM: 2 * lifeVRAM}},
+		b, _ = virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 2 * lifeVRAM}},
 			aggregator.GuestConfig{VRAM: lifeVRAM, Map: aperture.MapAll}, machine)
 	} else {
-		b = start(t, stand.Config{
+		b = start(t, testserver.Config{
 			Card:    soft.Config{VRAM: lifeVRAM, Map: aperture.MapAll, Temperature: func() int { return int(celsius.Load()) }},
 			Machine: machine,
 		})
 	}
 	quick := !scale.Release()
-	b.step("probe", func(b *bed) { b.probe(k); b.identity("msi", lifeVRAM) })
+	b.step("probe", func(b *fixture) { b.probe(k); b.identity("msi", lifeVRAM) })
 	mark := b.mark()
 	if k.doorbells > 0 {
-		b.step("traps", func(b *bed) { b.requireFewTraps(k, isVirtual) })
+		b.step("traps", func(b *fixture) { b.requireFewTraps(k, isVirtual) })
 	}
-	b.step("objects", (*bed).objects)
-	b.step("m2mf", func(b *bed) { b.copies(proto.CmdM2MF, quick) })
-	b.step("ce", func(b *bed) { b.copies(proto.CmdCE, quick) })
-	b.step("semaphores", (*bed).semaphores)
-	b.step("fences", func(b *bed) { b.fences(scale.Of(50, 200)) })
-	b.step("interrupts", (*bed).requireInterrupts)
-	b.step("moves", func(b *bed) { b.moves(k) })
-	b.step("ptimer", (*bed).ptimer)
+	b.step("objects", (*fixture).objects)
+	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF, quick) })
+	b.step("ce", func(b *fixture) { b.copies(proto.CmdCE, quick) })
+	b.step("semaphores", (*fixture).semaphores)
+	b.step("fences", func(b *fixture) { b.fences(scale.Of(50, 200)) })
+	b.step("interrupts", (*fixture).requireInterrupts)
+	b.step("moves", func(b *fixture) { b.moves(k) })
+	b.step("ptimer", (*fixture).ptimer)
 	if !isVirtual {
-		b.step("temperature", func(b *bed) {
+		b.step("temperature", func(b *fixture) {
 			b.requireTemperature(45)
 			celsius.Store(61)
 			b.requireTemperature(61)
 		})
 	}
 	if !quick {
-		b.step("evict", func(b *bed) { b.evict(k) })
+		b.step("evict", func(b *fixture) { b.evict(k) })
 	}
-	b.step("clean after work", func(b *bed) {
+	b.step("clean after work", func(b *fixture) {
 		b.requireClean(k, mark, 0)
 		b.requireNoHoles()
 	})
-	b.attempt("offences", (*bed).offend)
+	b.attempt("offences", (*fixture).offend)
 	if !quick {
-		b.step("intx", func(b *bed) {
+		b.step("intx", func(b *fixture) {
 			b.rmmod()
 			b.probe(k, "config=NvMSI=0")
 			b.identity("intx", lifeVRAM)
@@ -108,29 +108,29 @@ func life(t *testing.T, k kernel, isVirtual bool) {
 			require.Equal(b.t, "msi", b.function().IRQMode)
 		})
 	}
-	b.step("unbind and bind", func(b *bed) { b.rebind(k, scale.Of(1, 20)) })
+	b.step("unbind and bind", func(b *fixture) { b.rebind(k, scale.Of(1, 20)) })
 	if !quick && !isVirtual {
-		b.step("control: engines disabled", func(b *bed) { b.control(k) })
+		b.step("control: engines disabled", func(b *fixture) { b.control(k) })
 	}
-	b.step("reboot", func(b *bed) {
+	b.step("reboot", func(b *fixture) {
 		require.NoError(b.t, b.VM.Reboot(b.ctx))
 		b.probe(k)
 		b.copies(proto.CmdM2MF, true)
 	})
 	if !quick && !isVirtual {
-		b.step("QEMU dies in the middle of copies", (*bed).killInLoad)
-		b.step("new machine on the same card", func(b *bed) {
+		b.step("QEMU dies in the middle of copies", (*fixture).killInLoad)
+		b.step("new machine on the same card", func(b *fixture) {
 			require.NoError(b.t, b.Boot(b.ctx))
 			b.probe(k)
 			b.copies(proto.CmdM2MF, true)
 			b.copies(proto.CmdCE, true)
 		})
 	}
-	b.step("poweroff", (*bed).poweroff)
+	b.step("poweroff", (*fixture).poweroff)
 }
 
 // identity checks the PCI function and the chip.
-func (b *bed) identity(irqMode string, vram uint64) {
+func (b *fixture) identity(irqMode string, vram uint64) {
 	b.t.Helper()
 	f := b.function()
 	require.EqualValues(b.t, 0x06d8, f.Device)
@@ -153,7 +153,7 @@ func (b *bed) identity(irqMode string, vram uint64) {
 
 // ptimer checks that the card's clock counts the host's nanoseconds. The guest's own
 // clock is no measure: a guest that boots on a busy host calibrates it wrongly.
-func (b *bed) ptimer() {
+func (b *fixture) ptimer() {
 	read := func() (ns uint64, before, after time.Time) {
 		var i proto.InfoResult
 		before = time.Now()
@@ -168,7 +168,7 @@ func (b *bed) ptimer() {
 	require.LessOrEqual(b.t, time.Duration(second-first)-rounding, after2.Sub(before))
 }
 
-func (b *bed) requireTemperature(celsius int64) {
+func (b *fixture) requireTemperature(celsius int64) {
 	b.t.Helper()
 	var h proto.HwmonResult
 	b.call(proto.CmdHwmon, nil, &h)
@@ -183,7 +183,7 @@ func (b *bed) requireTemperature(celsius int64) {
 }
 
 // rebind takes the card from the driver and gives it back, several times.
-func (b *bed) rebind(k kernel, cycles int) {
+func (b *fixture) rebind(k kernel, cycles int) {
 	mark := b.mark()
 	var r proto.BindResult
 	b.call(proto.CmdBind, proto.BindArgs{Count: cycles}, &r)
@@ -197,7 +197,7 @@ func (b *bed) rebind(k kernel, cycles int) {
 }
 
 // killInLoad ends QEMU as a crash would, while the card accesses the guest's memory.
-func (b *bed) killInLoad() {
+func (b *fixture) killInLoad() {
 	b.call(proto.CmdLoad, proto.LoadArgs{Clients: 2, Bytes: 1 << 20, ProgressMS: 50}, nil)
 	var l proto.LoadTotals
 	for from := 0; l.Copies == 0; {

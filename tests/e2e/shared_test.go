@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // TestSharedCard runs four machines with three kernels on one card, each on a virtual
@@ -21,15 +21,15 @@ func TestSharedCard(t *testing.T) {
 	const vram = 128 << 20
 	versions := []string{"6.1", "6.12", "7.2", "6.12"}
 	claim(t, 2) // all places
-	s, err := stand.NewShared(soft.Config{VRAM: 1 << 30}, len(versions), vram)
+	s, err := testserver.NewShared(soft.Config{VRAM: 1 << 30}, len(versions), vram)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 
-	var beds []*bed
+	var beds []*fixture
 	for i, version := range versions { // one after the other: a boot takes a whole processor
 		beds = append(beds, attach(t, s, s.GPUs[i], lab.Config{Kernel: version, CPUs: 1, Memory: 512, Reboot: true}))
 	}
-	each := func(name string, f func(b *bed, k kernel)) {
+	each := func(name string, f func(b *fixture, k kernel)) {
 		t.Helper()
 		ok := t.Run(name, func(t *testing.T) {
 			var all sync.WaitGroup
@@ -42,17 +42,17 @@ func TestSharedCard(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	each("probe", func(b *bed, k kernel) {
+	each("probe", func(b *fixture, k kernel) {
 		b.sharedProbe(k)
 		b.identity("msi", vram)
 		b.requireNoHoles()
 	})
-	each("copies", func(b *bed, _ kernel) {
+	each("copies", func(b *fixture, _ kernel) {
 		b.call(proto.CmdM2MF, proto.CopyArgs{Quick: true}, nil)
 		b.call(proto.CmdCE, proto.CopyArgs{Quick: true}, nil)
 	})
-	each("semaphores", func(b *bed, _ kernel) { b.call(proto.CmdSemaphores, nil, nil) })
-	each("load", func(b *bed, _ kernel) { b.call(proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil) })
+	each("semaphores", func(b *fixture, _ kernel) { b.call(proto.CmdSemaphores, nil, nil) })
+	each("load", func(b *fixture, _ kernel) { b.call(proto.CmdLoad, proto.LoadArgs{Bytes: 64 << 10}, nil) })
 	for i, b := range beds[:3] { // one of each kernel
 		t.Run("reboot "+versions[i]+" while the others copy", func(t *testing.T) {
 			b := b.in(t)
@@ -63,7 +63,7 @@ func TestSharedCard(t *testing.T) {
 		})
 	}
 	t.Run("one guest's fault", func(t *testing.T) { beds[0].in(t).call(proto.CmdFault, proto.OffenceArgs{}, nil) })
-	each("end of load", func(b *bed, _ kernel) {
+	each("end of load", func(b *fixture, _ kernel) {
 		var sum proto.LoadTotals
 		b.call(proto.CmdLoadStop, nil, &sum)
 		require.NotZero(b.t, sum.Copies)

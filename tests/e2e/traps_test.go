@@ -57,7 +57,7 @@ func registers(regs *mmio.Space) map[string]accesses {
 }
 
 // alarms counts the temperature alarms so far.
-func (b *bed) alarms() uint64 { return registers(b.regs())["NV_PTIMER_ALARM_0"].writes }
+func (b *fixture) alarms() uint64 { return registers(b.regs())["NV_PTIMER_ALARM_0"].writes }
 
 // extraAlarms is what n alarms make beyond the usual number of them.
 func extraAlarms(n, usual uint64) (traps uint64) {
@@ -68,7 +68,7 @@ func extraAlarms(n, usual uint64) (traps uint64) {
 }
 
 // totalTraps counts all of the guest's accesses that reached the server.
-func (b *bed) totalTraps() (n uint64) {
+func (b *fixture) totalTraps() (n uint64) {
 	for _, a := range b.regions() {
 		n += a.reads + a.writes
 	}
@@ -76,7 +76,7 @@ func (b *bed) totalTraps() (n uint64) {
 }
 
 // regions counts the traps of each region.
-func (b *bed) regions() map[string]accesses {
+func (b *fixture) regions() map[string]accesses {
 	out := map[string]accesses{}
 	for _, r := range b.traps.Traps() {
 		out[r.Region] = accesses{r.Reads, r.Writes}
@@ -96,7 +96,7 @@ func minus(now, before map[string]accesses) map[string]accesses {
 
 // requireFewTraps bounds the traps from boot to the end of verified copies. No mapped
 // window may be trapped in it.
-func (b *bed) requireFewTraps(k kernel, isVirtual bool) {
+func (b *fixture) requireFewTraps(k kernel, isVirtual bool) {
 	begin := b.totalTraps()
 	b.requireSilentWaits(k.doorbells)
 	aside := b.totalTraps() - begin
@@ -112,7 +112,7 @@ func (b *bed) requireFewTraps(k kernel, isVirtual bool) {
 
 // requireMapped fails if the guest was trapped in a mapped window, or if a window was
 // not what the guest sees on real hardware.
-func (b *bed) requireMapped() {
+func (b *fixture) requireMapped() {
 	b.t.Helper()
 	r := b.regions()
 	require.Zero(b.t, r["BAR1"].reads)
@@ -127,7 +127,7 @@ func (b *bed) requireMapped() {
 // always asks twice: whether there is room for the request, and whether it is done.
 // Each further time takes the register, and the clock: its lower half, and its upper
 // half before and after.
-func (b *bed) askedAgain() (traps uint64) {
+func (b *fixture) askedAgain() (traps uint64) {
 	counts := registers(b.regs())
 	for request, status := range map[string]string{
 		"NV_PFB_PRI_MMU_INVALIDATE": "NV_PFB_PRI_MMU_CTRL", "NV_PFIFO_RUNLIST": "NV_PFIFO_ENG_RUNLIST",
@@ -141,7 +141,7 @@ func (b *bed) askedAgain() (traps uint64) {
 
 // requireSilentWaits submits work and waits for it by reading memory, again and again.
 // That may trap nothing but the doorbells: so many of them for each submission.
-func (b *bed) requireSilentWaits(doorbells uint64) {
+func (b *fixture) requireSilentWaits(doorbells uint64) {
 	b.t.Helper()
 	b.call(proto.CmdDoorbellOpen, nil, nil)
 	launch := func(n int) uint64 {
@@ -175,7 +175,7 @@ func (b *bed) requireSilentWaits(doorbells uint64) {
 
 // poweroff shuts the guest down in good order. Kernels that suspend the card while
 // they power off must do that with few traps.
-func (b *bed) poweroff() {
+func (b *fixture) poweroff() {
 	traps, alarms := b.totalTraps(), b.alarms()
 	require.NoError(b.t, b.VM.Poweroff(b.ctx))
 	b.requireNoHoles()

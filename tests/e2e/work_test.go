@@ -19,7 +19,7 @@ type work struct {
 	engineErrors                      uint64
 }
 
-func (b *bed) counters() work {
+func (b *fixture) counters() work {
 	s := b.Card.Stats()
 	w := work{
 		bytes: map[uint16]uint64{}, launches: map[uint16]uint64{},
@@ -35,7 +35,7 @@ func (b *bed) counters() work {
 }
 
 // during returns what the card counted while f ran.
-func (b *bed) during(f func()) work {
+func (b *fixture) during(f func()) work {
 	before := b.counters()
 	f()
 	w := b.counters()
@@ -63,7 +63,7 @@ func (w work) requireMoved(t *testing.T, class uint16, bytes uint64) {
 }
 
 // requireInterrupts fails unless the guest takes interrupts that the card sent.
-func (b *bed) requireInterrupts() {
+func (b *fixture) requireInterrupts() {
 	b.t.Helper()
 	guest := func() uint64 {
 		var r proto.InterruptsResult

@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // TestAlone: a guest that shares the card with nobody does the same work without a
@@ -49,12 +49,12 @@ const (
 // submissions of one entry that are waited for, of several by one doorbell, and of one
 // each behind each other.
 func alone(t *testing.T, maps aperture.Map, schedule *sched.Config) (traps, rings [3]uint64) {
-	s, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: schedule}})
+	s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: schedule}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	h := &hall{t: t, Shared: s, maps: maps, ungated: schedule == nil}
 	p := h.join("a")
-	counted := func() (writes, rung uint64) {
+	counted := func() (writes, doorbells uint64) {
 		p.GPGet() // behind writes that nobody waited for
 		for _, r := range s.GPUs[0].Counted.Traps() {
 			writes += r.Writes
@@ -70,13 +70,13 @@ func alone(t *testing.T, maps aperture.Map, schedule *sched.Config) (traps, ring
 			}
 		},
 	} {
-		writes, rung := counted()
+		writes, doorbells := counted()
 		for range rounds {
 			submit()
 			require.Eventually(t, func() bool { return p.GPGet() == p.put }, patience, 10*time.Microsecond)
 		}
-		after, rungAfter := counted()
-		traps[i], rings[i] = after-writes, rungAfter-rung
+		after, doorbellsAfter := counted()
+		traps[i], rings[i] = after-writes, doorbellsAfter-doorbells
 	}
 	return traps, rings
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -46,7 +46,7 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 		t.Run(m.name, func(t *testing.T) {
 			cfg := sched.Default()
 			cfg.Policy, cfg.Ahead = sched.Credit, 0 // one entry at a time, and no more
-			s, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: &cfg}})
+			s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: &cfg}})
 			require.NoError(t, err)
 			h := &hall{t: t, Shared: s, maps: m.maps}
 			t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -64,7 +64,7 @@ func eachMode(t *testing.T, run func(t *testing.T, h *hall)) {
 // hall is a card with its guests.
 type hall struct {
 	t *testing.T
-	*stand.Shared
+	*testserver.Shared
 	maps aperture.Map
 
 	ungated bool // there is no scheduler
@@ -88,8 +88,8 @@ type player struct {
 func (h *hall) join(name string) *player {
 	h.t.Helper()
 	require.NoError(h.t, h.AddGPU(aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: h.maps}))
-	seat := h.GPUs[len(h.GPUs)-1]
-	g, err := guest.Attach(h.t.Context(), seat.Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0, Timeout: patience})
+	endpoint := h.GPUs[len(h.GPUs)-1]
+	g, err := guest.Attach(h.t.Context(), endpoint.Socket, guest.Config{RAM: 1 << 20, Map: h.maps != 0, Timeout: patience})
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() { require.NoError(h.t, g.Close()) })
 	space, err := g.NewSpace()
@@ -310,15 +310,15 @@ func TestWhileGatesFlip(t *testing.T) {
 		})
 		var all sync.WaitGroup
 		totals := make([]int64, len(players))
-		for who, p := range players {
+		for i, p := range players {
 			all.Go(func() {
-				r := rand.New(rand.NewPCG(uint64(who), 1))
+				r := rand.New(rand.NewPCG(uint64(i), 1))
 				for held, grew := int64(0), time.Now(); held < many; {
 					get := p.GPGet()
 					used := (p.put - get) % ring
 					if n := r.Uint32N(ring - used); n > 0 {
 						p.put = (p.put + n) % ring
-						totals[who] += int64(n)
+						totals[i] += int64(n)
 						if err := p.Doorbell(p.put); err != nil {
 							t.Error(err)
 							return

@@ -43,7 +43,7 @@ func (s *sleeper) work() {
 
 // books are the guest's groups with their weights, what those that are there have had
 // done, and what those had that are gone.
-func (s *sleeper) books() (groups map[string]int, there, gone int64) {
+func (s *sleeper) books() (groups map[string]int, present, removed int64) {
 	groups = map[string]int{}
 	mine := false
 	for _, e := range s.h.Agg.Ledger() {
@@ -51,19 +51,19 @@ func (s *sleeper) books() (groups map[string]int, there, gone int64) {
 		case 1:
 			if mine = e.Name == "sleeper"; mine {
 				for _, a := range e.Past {
-					gone += a.Done
+					removed += a.Done
 				}
 			}
 		case 2:
 			if mine {
 				groups[e.Name] = e.Weight
 				for _, a := range e.Accounts {
-					there += a.Done
+					present += a.Done
 				}
 			}
 		}
 	}
-	return groups, there, gone
+	return groups, present, removed
 }
 
 // TestSuspend: a driver that takes all channels off the card, its own last, and brings
@@ -92,8 +92,8 @@ func TestSuspend(t *testing.T) {
 			}
 			var groups map[string]int
 			require.Eventually(t, func() bool { groups, _, _ = s.books(); return len(groups) == 0 }, patience, time.Millisecond)
-			_, _, gone := s.books()
-			require.GreaterOrEqual(t, gone, done, "what they had had")
+			_, _, removed := s.books()
+			require.GreaterOrEqual(t, removed, done, "what they had had")
 			for range ring {
 				other.submit(1)
 				total++
@@ -103,15 +103,15 @@ func TestSuspend(t *testing.T) {
 				require.NoError(t, g.Reset())
 			}
 			s.load()
-			groups, there, still := s.books()
-			require.Positive(t, there)
-			require.Equal(t, gone, still)
+			groups, present, after := s.books()
+			require.Positive(t, present)
+			require.Equal(t, removed, after)
 			require.Contains(t, groups, "kernel")
 			require.Len(t, groups, 2)
 			if reset { // the driver's memory begins anew, so its spaces are where they were
 				require.Equal(t, want, groups)
 			}
-			done = gone + there
+			done = removed + present
 		}
 		var sums [2]sched.Account
 		for _, e := range h.Agg.Ledger() {

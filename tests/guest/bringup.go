@@ -142,7 +142,7 @@ func (g *Guest) startFIFO() error {
 		g.wr32(pbdmaIntrEn+i*pbdmaStride, 0xfffffeff)
 	}
 	g.mask(pfifoEnable, 0, 1)
-	if err := g.placeUSERD(); err != nil {
+	if err := g.allocUSERD(); err != nil {
 		return err
 	}
 	g.wr32(pfifoIntr, 0xffffffff)
@@ -157,8 +157,8 @@ func (g *Guest) startFIFO() error {
 	return g.bus.failed()
 }
 
-// placeUSERD makes the poll area, at the beginning of BAR1, and the page of fences.
-func (g *Guest) placeUSERD() (err error) {
+// allocUSERD makes the poll area, at the beginning of BAR1, and the page of fences.
+func (g *Guest) allocUSERD() (err error) {
 	if g.userd, err = g.allocVRAM(gf100.Channels*gf100.USERDSize, pageSize, true); err != nil {
 		return err
 	}

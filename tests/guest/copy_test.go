@@ -47,14 +47,14 @@ func TestWaysToWait(t *testing.T) {
 				}
 				require.NoError(t, wait(f))
 			}
-			heard := 0
+			nonStall := 0
 			for _, e := range g.Events() {
 				if e.NonStall {
-					heard++
+					nonStall++
 				}
 			}
 			if cfg.Interrupts != guest.None {
-				require.NotZero(t, heard, "every wait was lucky: nothing came by interrupt")
+				require.NotZero(t, nonStall, "every wait was lucky: nothing came by interrupt")
 				require.NotZero(t, b.card.Stats().Interrupts.Load())
 			}
 		})
@@ -62,7 +62,7 @@ func TestWaysToWait(t *testing.T) {
 }
 
 // A view with a limit sees the directory only so far.
-func TestViewHasItsOwnLimit(t *testing.T) {
+func TestViewLimit(t *testing.T) {
 	g := newBoard(t).attach(t, guest.Config{})
 	s, ch := channel(t, g, 1)
 	buffer(t, g, s, srcVA, 4096, false, guest.Small)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -26,11 +26,11 @@ var ctx = context.Background()
 
 func newBoard(t testing.TB, change ...func(*soft.Config)) *board {
 	t.Helper()
-	cfg := stand.Config{Card: soft.Config{VRAM: 64 << 20}}
+	cfg := testserver.Config{Card: soft.Config{VRAM: 64 << 20}}
 	for _, f := range change {
 		f(&cfg.Card)
 	}
-	s, err := stand.New(cfg)
+	s, err := testserver.New(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return &board{s.Card, s.Socket()}

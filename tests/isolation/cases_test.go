@@ -17,15 +17,15 @@ import (
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
-// placeCount is how many places there are.
-const placeCount = 19
+// targetCount is how many places there are.
+const targetCount = 19
 
 // busWindow is how much of a guest's bus the card reaches, of 32 guests on 40 bits.
 const busWindow = 1 << 35
 
-// places are the addresses that an attacker would want: others' memory on the card,
+// targets are the addresses that an attacker would want: others' memory on the card,
 // the ends of its own, and guesses.
-func (w *Ward) places() (list []hostile.Value) {
+func (w *Ward) targets() (list []hostile.Value) {
 	for _, at := range []uint64{
 		0, 0x10_0000, // the aggregator's own, if anything is
 		w.bystander.Extents()[0].Card, w.free[0].Card, w.GPUs[1].Guest.Extents()[0].Card,
@@ -163,10 +163,10 @@ var cases = []struct {
 }
 
 // try tries a case at a place.
-func (w *Ward) try(t *testing.T, i, place int) {
-	places := w.places()
-	require.Len(t, places, placeCount)
-	c, at := &cases[i], places[place]
+func (w *Ward) try(t *testing.T, i, target int) {
+	targets := w.targets()
+	require.Len(t, targets, targetCount)
+	c, at := &cases[i], targets[target]
 	t.Run(c.name, func(t *testing.T) {
 		before := w.Copies()
 		require.NoError(t, w.Attacker.Restart())
@@ -187,10 +187,10 @@ var widths = []int{4, 1, 2, 8, 3, 16}
 func TestGateRegisters(t *testing.T) {
 	w := ward(t, mapped(t))
 	rng := rand.New(rand.NewPCG(3, 4))
-	places := w.places()
+	targets := w.targets()
 	for i, off := range registers() {
 		for _, width := range widths {
-			v := with(places[rng.IntN(len(places))], uint8(rng.IntN(4)*4), rng.Uint64()&rng.Uint64()&rng.Uint64())
+			v := with(targets[rng.IntN(len(targets))], uint8(rng.IntN(4)*4), rng.Uint64()&rng.Uint64()&rng.Uint64())
 			for _, write := range []bool{true, false} {
 				require.NoError(t, w.Attacker.Do(hostile.Action{
 					Kind: hostile.Access, Off: uint64(off) &^ uint64(width&-width-1), Width: width, V: v, Write: write,
@@ -210,7 +210,7 @@ func TestGateRegisters(t *testing.T) {
 func TestGateOffsets(t *testing.T) {
 	w := ward(t, mapped(t))
 	rng := rand.New(rand.NewPCG(5, 6))
-	places := w.places()
+	targets := w.targets()
 	got := make([]byte, 64<<10)
 	step := scale.Of[uint64](13, 1) // those that mean something are registers, see TestGateRegisters
 	for off := uint64(0); off < gf100.SpaceSize; off += 4 * step {
@@ -220,7 +220,7 @@ func TestGateOffsets(t *testing.T) {
 		}
 		at := off + rng.Uint64()&3&uint64(-width)
 		var p [24]byte
-		binary.LittleEndian.PutUint64(p[:], uint64(places[rng.IntN(len(places))].Off)>>(rng.IntN(4)*4)|rng.Uint64()&rng.Uint64()&rng.Uint64())
+		binary.LittleEndian.PutUint64(p[:], uint64(targets[rng.IntN(len(targets))].Off)>>(rng.IntN(4)*4)|rng.Uint64()&rng.Uint64()&rng.Uint64())
 		n := min(width, int(gf100.SpaceSize-at))
 		require.NoError(t, w.Endpoint.WriteRegion(0, at, p[:n]))
 		in := off / 4 * 16 % uint64(len(got)-16)

@@ -17,7 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 func crowded(t *testing.T) *Ward {
 	w := &Ward{options: mapped(t)}
 	var err error
-	w.Shared, err = stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 3 << 30, Watch: w.watch}})
+	w.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 3 << 30, Watch: w.watch}})
 	require.NoError(t, err)
 	w.agg.Store(w.Agg)
 	for i := range crowdSize {

@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
@@ -19,10 +19,10 @@ const (
 )
 
 // couple is two guests on one card, each with a channel that can copy.
-func couple(t *testing.T, cfg soft.Config) (s *stand.Shared, gs [2]*guest.Guest, chs [2]*guest.Channel) {
+func couple(t *testing.T, cfg soft.Config) (s *testserver.Shared, gs [2]*guest.Guest, chs [2]*guest.Channel) {
 	t.Helper()
 	cfg.VRAM = 256 << 20
-	s, err := stand.NewShared(cfg, 2, 64<<20)
+	s, err := testserver.NewShared(cfg, 2, 64<<20)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	for i := range gs {
@@ -49,10 +49,10 @@ func copies(t *testing.T, ch *guest.Channel) {
 	require.NoError(t, ch.Finish())
 }
 
-// TestKeptStates: a guest unbinds a channel, its neighbour binds and unbinds more
+// TestSavedStates: a guest unbinds a channel, its neighbour binds and unbinds more
 // channels than the card has, and then the first binds its own again. The channel
 // still has the classes that it bound to its subchannels.
-func TestKeptStates(t *testing.T) {
+func TestSavedStates(t *testing.T) {
 	s, gs, chs := couple(t, soft.Config{})
 	g, other := gs[0], gs[1]
 	stats := s.GPUs[1].Guest.Stats()

@@ -48,14 +48,14 @@ func TestScattered(t *testing.T) {
 }
 
 // unit is a case at a place.
-type unit struct{ test, place int }
+type unit struct{ test, target int }
 
 // plan spreads the cases over n combinations. The gate tries each case at every
 // second place; of any two places next to each other it tries one.
 func plan(n int) [][]unit {
 	out := make([][]unit, n)
 	for i := range cases {
-		for p := range placeCount {
+		for p := range targetCount {
 			if k := (5*i + p) % n; scale.Release() || (i+p)%2 == 0 {
 				out[k] = append(out[k], unit{i, p})
 			}
@@ -77,7 +77,7 @@ func TestGate(t *testing.T) {
 				require.NoError(t, err)
 				defer func() { require.NoError(t, w.Close()) }()
 				for _, u := range units {
-					w.try(t, u.test, u.place)
+					w.try(t, u.test, u.target)
 				}
 				for i := range random() {
 					w.attack(t, hostile.Gen(40).Example(n*random()+i))

@@ -29,15 +29,15 @@ const strangeKind = 0x77
 type unbounded struct {
 	*soft.Card
 	tables []aggregator.Extent // of the attacker's shadows; set before place
-	place  atomic.Uint64
+	target atomic.Uint64
 }
 
 func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
-	if place := u.place.Load(); place != 0 && len(p)%8 == 0 && slices.ContainsFunc(u.tables, func(e aggregator.Extent) bool { return addr >= e.Card && addr < e.Card+e.Size }) {
+	if target := u.target.Load(); target != 0 && len(p)%8 == 0 && slices.ContainsFunc(u.tables, func(e aggregator.Extent) bool { return addr >= e.Card && addr < e.Card+e.Size }) {
 		p = slices.Clone(p)
 		for i := 0; i < len(p); i += 8 {
 			if e := shadowpt.DecodePTE(binary.LittleEndian.Uint64(p[i:])); e.Valid && e.Kind == strangeKind {
-				e.Addr = place
+				e.Addr = target
 				binary.LittleEndian.PutUint64(p[i:], e.Encode())
 			}
 		}
@@ -96,7 +96,7 @@ var holes = append([]hole{
 		u := &unbounded{}
 		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
 		u.tables = w.Endpoint.Guest.Tables()
-		u.place.Store(w.bystander.Extents()[0].Card)
+		u.target.Store(w.bystander.Extents()[0].Card)
 		require.Empty(t, w.Violations())
 		mine := hostile.Value{Base: hostile.Mine}
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: mine, Bits: strangeKind << 36, Engine: guest.CE0}))
@@ -106,7 +106,7 @@ var holes = append([]hole{
 		u := &unbounded{}
 		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
 		u.tables = w.Endpoint.Guest.Tables()
-		u.place.Store(w.free[0].Card)
+		u.target.Store(w.free[0].Card)
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Mine}, Bits: strangeKind << 36, Engine: guest.M2MF, Write: true}))
 		require.Eventually(t, func() bool { return strings.Contains(strings.Join(w.Violations(), "; "), "unowned memory changed") }, wait, tick)
 	}},
@@ -125,18 +125,18 @@ type hole struct {
 // windows are holes of which the attacker's windows are the way in.
 func windows() (list []hole) {
 	for _, into := range []struct {
-		what  string
-		write bool
-		place func(*Ward) uint64
+		what   string
+		write  bool
+		target func(*Ward) uint64
 	}{
 		{"the bystander's memory", false, func(w *Ward) uint64 { return w.bystander.Extents()[0].Card }},
 		{"the victim's memory", false, func(w *Ward) uint64 {
-			return part(w.GPUs[1].Guest.Extents(), w.victim.still.Addr, 1)[0].Card
+			return part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, 1)[0].Card
 		}},
 		{"the bystander's page tables", false, func(w *Ward) uint64 { return w.bystander.Tables()[0].Card }},
 		{"unowned memory", true, func(w *Ward) uint64 { return w.free[0].Card }},
 		{"the victim's memory", true, func(w *Ward) uint64 {
-			return part(w.GPUs[1].Guest.Extents(), w.victim.still.Addr, 1)[0].Card
+			return part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, 1)[0].Card
 		}},
 		{"the victim's page tables", true, func(w *Ward) uint64 {
 			last := w.GPUs[1].Guest.Tables()
@@ -150,7 +150,7 @@ func windows() (list []hole) {
 			s := &shifted{}
 			w := planted(t, c, func(c *soft.Card) card.Card { s.Card = c; return s })
 			require.Empty(t, w.Violations())
-			s.to.Store(into.place(w))
+			s.to.Store(into.target(w))
 			s.from.Store(w.Endpoint.Guest.Extents()[0].Card)
 			require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Window, W: hostile.Value{Or: 1}, Write: into.write}))
 			require.NoError(t, w.Attacker.Guest.Sync())

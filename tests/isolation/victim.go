@@ -16,13 +16,13 @@ import (
 // victim is a well-behaved guest. It copies from RAM through VRAM and back, with
 // every engine, and compares each byte.
 type victim struct {
-	g      *guest.Guest
-	ch     *guest.Channel
-	src    *guest.Buffer
-	back   *guest.Buffer
-	still  *guest.Buffer // VRAM that it never touches
-	rest   *guest.Buffer // RAM that it never touches
-	copies atomic.Uint64
+	g            *guest.Guest
+	ch           *guest.Channel
+	src          *guest.Buffer
+	back         *guest.Buffer
+	untouched    *guest.Buffer // VRAM that it never touches
+	untouchedRAM *guest.Buffer // RAM that it never touches
+	copies       atomic.Uint64
 
 	stop chan struct{}
 	done chan struct{}
@@ -73,13 +73,13 @@ func (v *victim) prepare() error {
 // settle allocates memory that it never touches, and waits until the card has seen
 // its tables.
 func (v *victim) settle() (err error) {
-	if v.still, err = v.g.AllocVRAM(4 << 20); err != nil {
+	if v.untouched, err = v.g.AllocVRAM(4 << 20); err != nil {
 		return err
 	}
-	if v.rest, err = v.g.AllocRAM(512 << 10); err != nil {
+	if v.untouchedRAM, err = v.g.AllocRAM(512 << 10); err != nil {
 		return err
 	}
-	copy(v.rest.Data, secrets)
+	copy(v.untouchedRAM.Data, secrets)
 	return v.copy(rand.New(rand.NewPCG(3, 4)))
 }
 
@@ -124,7 +124,7 @@ func (v *victim) copy(rng *rand.Rand) error {
 	if !bytes.Equal(v.src.Data, v.back.Data) {
 		return fmt.Errorf("a copy by %v came back changed", e)
 	}
-	if v.rest != nil && !bytes.Equal(v.rest.Data, secrets[:v.rest.Size]) {
+	if v.untouchedRAM != nil && !bytes.Equal(v.untouchedRAM.Data, secrets[:v.untouchedRAM.Size]) {
 		return errors.New("its unused RAM changed")
 	}
 	for _, ev := range v.g.Events() {

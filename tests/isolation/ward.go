@@ -19,7 +19,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 	"github.com/umbra-gpu/umbra/tests/options"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
@@ -32,23 +32,23 @@ const secret = 0xc5a3_91d7_4be8_f260
 
 // Ward is a card with an attacker, a victim and a bystander.
 type Ward struct {
-	*stand.Shared
+	*testserver.Shared
 	Attacker *hostile.Attacker
-	Endpoint *stand.Endpoint // the attacker's
+	Endpoint *testserver.Endpoint // the attacker's
 
 	options   options.Combination
 	victim    *victim
 	bystander *aggregator.Guest
 	free      []aggregator.Extent // unowned card memory
-	kept      []kept
+	protected []protected
 
 	agg   atomic.Pointer[aggregator.Aggregator] // for the card, which exists before it
 	mu    sync.Mutex
 	found []string
 }
 
-// kept is memory of the card that must stay as it was.
-type kept struct {
+// protected is memory of the card that must stay as it was.
+type protected struct {
 	what string
 	at   aggregator.Extent
 	want []byte // nil is the secret from end to end
@@ -74,7 +74,7 @@ func NewWard(c options.Combination, plant func(*soft.Card) card.Card) (*Ward, er
 	if err != nil {
 		return nil, err
 	}
-	w.Shared, err = stand.NewSharedWith(stand.SharedConfig{
+	w.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{
 		Card: soft.Config{VRAM: cardVRAM, Watch: w.watch}, Plant: plant, Limits: limits,
 	})
 	if err != nil {
@@ -88,7 +88,7 @@ func NewWard(c options.Combination, plant func(*soft.Card) card.Card) (*Ward, er
 }
 
 func (w *Ward) build() (err error) {
-	stay, err := w.formerOwners()
+	remaining, err := w.formerOwners()
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (w *Ward) build() (err error) {
 		}
 	}
 	w.Endpoint = w.GPUs[0]
-	if err := remove(stay); err != nil {
+	if err := remove(remaining); err != nil {
 		return err
 	}
 	if err := w.hide(); err != nil {
@@ -114,7 +114,7 @@ func (w *Ward) build() (err error) {
 	if w.victim, err = newVictim(w.GPUs[1].Socket, w.client(2<<20)); err != nil {
 		return err
 	}
-	w.keep("the victim's memory", part(w.GPUs[1].Guest.Extents(), w.victim.still.Addr, w.victim.still.Size))
+	w.keep("the victim's memory", part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, w.victim.untouched.Size))
 	w.keepAsIs("the victim's page tables", w.GPUs[1].Guest.Tables())
 	w.keepAsIs("the aggregator's own tables", w.Agg.Fixed())
 	return w.arm()
@@ -143,7 +143,7 @@ func part(list []aggregator.Extent, addr, n uint64) (out []aggregator.Extent) {
 func (w *Ward) keep(what string, list []aggregator.Extent) {
 	for _, e := range list {
 		w.fill(e.Card, e.Size)
-		w.kept = append(w.kept, kept{what: what, at: e})
+		w.protected = append(w.protected, protected{what: what, at: e})
 	}
 }
 
@@ -152,13 +152,13 @@ func (w *Ward) keepAsIs(what string, list []aggregator.Extent) {
 	for _, e := range list {
 		p := make([]byte, e.Size)
 		w.Card.ReadVRAM(e.Card, p)
-		w.kept = append(w.kept, kept{what, e, p})
+		w.protected = append(w.protected, protected{what, e, p})
 	}
 }
 
 // formerOwners spreads the secret over the whole card and gives back three of four
 // pieces, so that the next owners' memory is scattered. The rest stays until then.
-func (w *Ward) formerOwners() (stay []*aggregator.Guest, err error) {
+func (w *Ward) formerOwners() (remaining []*aggregator.Guest, err error) {
 	var leave []*aggregator.Guest
 	for i := 0; ; i++ {
 		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Tables: 2 << 20, Channels: 1}, deaf{})
@@ -173,10 +173,10 @@ func (w *Ward) formerOwners() (stay []*aggregator.Guest, err error) {
 		if i%4 != 3 {
 			leave = append(leave, g)
 		} else {
-			stay = append(stay, g)
+			remaining = append(remaining, g)
 		}
 	}
-	return stay, remove(leave)
+	return remaining, remove(leave)
 }
 
 func remove(list []*aggregator.Guest) error {
@@ -286,8 +286,8 @@ func (w *Ward) Violations() []string {
 			w.look(fmt.Sprintf("mapped of BAR%d", at.bar), mem[:min(len(mem), at.size)])
 		}
 	}
-	for i := range w.kept {
-		w.unchanged(&w.kept[i])
+	for i := range w.protected {
+		w.unchanged(&w.protected[i])
 	}
 	w.checkFIFO()
 	for _, e := range w.Endpoint.Guest.Extents() {
@@ -306,7 +306,7 @@ func (w *Ward) Violations() []string {
 	return found
 }
 
-func (w *Ward) unchanged(k *kept) {
+func (w *Ward) unchanged(k *protected) {
 	for off := uint64(0); off < k.at.Size; off += uint64(len(secrets)) {
 		want := secrets[:min(uint64(len(secrets)), k.at.Size-off)]
 		if k.want != nil {

@@ -42,7 +42,7 @@ func TestMovesAreBounded(t *testing.T) {
 				binary.LittleEndian.PutUint64(page[:], off)
 				require.NoError(t, b.Write(off, page[:]))
 			}
-			stats := &s.seat.Guest.Stats().Mapped
+			stats := &s.endpoint.Guest.Stats().Mapped
 			moved, deferred := stats.PagesMoved.Load(), stats.Deferred.Load()
 			s.beside(t, func() (err error) {
 				for range rounds {
@@ -71,7 +71,7 @@ type storm struct {
 	space *guest.Space
 	ch    *guest.Channel
 	b     *guest.Buffer
-	turn  uint64
+	round uint64
 }
 
 const stormVA = 0x1000_0000
@@ -90,10 +90,10 @@ func newStorm(g *guest.Guest) (*storm, error) {
 
 // write writes n entries, one in so many.
 func (s *storm) write(n, apart uint64) error {
-	s.turn++
+	s.round++
 	put := func(first, n uint64) error {
 		return s.space.Put(stormVA+first*shadowpt.SmallPage, n*shadowpt.SmallPage, false, func(i uint64) uint64 {
-			return shadowpt.PTE{Valid: true, Addr: s.b.Addr + (first+i+s.turn)%32*shadowpt.SmallPage}.Encode()
+			return shadowpt.PTE{Valid: true, Addr: s.b.Addr + (first+i+s.round)%32*shadowpt.SmallPage}.Encode()
 		})
 	}
 	if apart == 1 {
@@ -128,7 +128,7 @@ func TestTableWorkIsBounded(t *testing.T) {
 	s := newStreet(t, mapped, func(o *aggregator.Options) { o.TableRate = rate })
 	storm, err := newStorm(s.nuisance)
 	require.NoError(t, err)
-	stats := s.seat.Guest.Stats()
+	stats := s.endpoint.Guest.Stats()
 	begin := time.Now() // before and after the counts: a busy machine has more time, not more work
 	work, rewritten, scans := stats.TableWork.Load(), stats.EntriesRewritten.Load(), stats.Scans.Load()
 	invalidates := stats.Invalidates.Load()
@@ -175,7 +175,7 @@ func TestDoorbellsAreCounted(t *testing.T) {
 			require.NoError(t, ch.Finish())
 			clear(ch.Ring().Data) // entries without words
 			put, entries := ch.GPGet(), uint32(len(ch.Ring().Data)/gf100.GPEntrySize)
-			stats := s.seat.Guest.Stats()
+			stats := s.endpoint.Guest.Stats()
 			before := stats.Doorbells.Load()
 			s.beside(t, func() error {
 				for range rounds {
@@ -209,7 +209,7 @@ func BenchmarkTableWork(b *testing.B) {
 			s := newStreet(b, w.options, func(o *aggregator.Options) { o.TableRate = 1 << 40 })
 			storm, err := newStorm(s.nuisance)
 			require.NoError(b, err)
-			stats := s.seat.Guest.Stats()
+			stats := s.endpoint.Guest.Stats()
 			work, took := stats.TableWork.Load(), stats.ShadowTime.Load()
 			for b.Loop() {
 				require.NoError(b, errors.Join(storm.do(w.n, w.apart), storm.ch.Finish()))

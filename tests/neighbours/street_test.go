@@ -19,7 +19,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/options"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
@@ -30,10 +30,10 @@ const (
 
 // street is a card with neighbours and a nuisance.
 type street struct {
-	*stand.Shared
+	*testserver.Shared
 	neighbours []*neighbour
 	nuisance   *guest.Guest
-	seat       *stand.Endpoint // the nuisance's
+	endpoint   *testserver.Endpoint // the nuisance's
 }
 
 // newStreet makes a street whose guests all have such options. set, if not nil,
@@ -48,23 +48,23 @@ func newStreet(t testing.TB, name string, set func(*aggregator.Options)) *street
 		set(&limits)
 	}
 	s := new(street)
-	s.Shared, err = stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: limits})
+	s.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: limits})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	for i := range neighbours + 1 {
 		gpu, err := c.GPU(fmt.Sprintf("guest%d", i), 64<<20)
 		require.NoError(t, err)
 		gpu.Share.Tables = tableMemory
-		seat, err := s.Add(gpu)
+		endpoint, err := s.Add(gpu)
 		require.NoError(t, err)
-		g, err := guest.Attach(context.Background(), seat.Socket, guest.Config{RAM: 2 << 20, Map: c.Maps(), Timeout: patience})
+		g, err := guest.Attach(context.Background(), endpoint.Socket, guest.Config{RAM: 2 << 20, Map: c.Maps(), Timeout: patience})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.Close()) })
 		if i == 0 {
-			s.nuisance, s.seat = g, seat
+			s.nuisance, s.endpoint = g, endpoint
 			continue
 		}
-		n := &neighbour{g: g, seat: seat}
+		n := &neighbour{g: g, endpoint: endpoint}
 		require.NoError(t, n.prepare(byte(i)))
 		s.neighbours = append(s.neighbours, n)
 	}
@@ -85,10 +85,10 @@ func (s *street) beside(t *testing.T, f func() error) {
 	wg.Wait()
 	require.NoError(t, errors.Join(errs...))
 	for _, n := range s.neighbours {
-		require.Empty(t, n.seat.Guest.QuarantineReason())
-		for _, c := range n.seat.Guest.Stats().Counts() {
+		require.Empty(t, n.endpoint.Guest.QuarantineReason())
+		for _, c := range n.endpoint.Guest.Stats().Counts() {
 			if c.Rule || c.Name == "card_timeouts" {
-				require.Zero(t, c.N, "%s: %s", n.seat.Guest.Name(), c.Name)
+				require.Zero(t, c.N, "%s: %s", n.endpoint.Guest.Name(), c.Name)
 			}
 		}
 	}
@@ -97,7 +97,7 @@ func (s *street) beside(t *testing.T, f func() error) {
 // neighbour copies a little now and then, and checks its data.
 type neighbour struct {
 	g         *guest.Guest
-	seat      *stand.Endpoint
+	endpoint  *testserver.Endpoint
 	ch        *guest.Channel
 	src, back *guest.Buffer
 }
@@ -142,7 +142,7 @@ func (n *neighbour) live(stop func() bool) error {
 			return err
 		}
 		if !bytes.Equal(n.src.Data, n.back.Data) {
-			return fmt.Errorf("%s: copy %d came back changed", n.seat.Guest.Name(), i)
+			return fmt.Errorf("%s: copy %d came back changed", n.endpoint.Guest.Name(), i)
 		}
 		if stop() {
 			return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/program"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,34 +35,34 @@ func TestPairs(t *testing.T) {
 	require.Equal(t, all[77], c)
 }
 
-// bed is a card with one GPU and its guest.
-type bed struct {
-	*stand.Shared
-	g    *guest.Guest
-	seat *stand.Endpoint
+// fixture is a card with one GPU and its guest.
+type fixture struct {
+	*testserver.Shared
+	g        *guest.Guest
+	endpoint *testserver.Endpoint
 }
 
 const gpuVRAM = 64 << 20
 
-func newBed(c Combination, cfg soft.Config, plant func(*soft.Card) card.Card) (b bed, err error) {
+func newFixture(c Combination, cfg soft.Config, plant func(*soft.Card) card.Card) (b fixture, err error) {
 	limits, err := c.Limits()
 	if err != nil {
 		return b, err
 	}
 	cfg.VRAM = 2 * gpuVRAM
-	if b.Shared, err = stand.NewSharedWith(stand.SharedConfig{Card: cfg, Plant: plant, Limits: limits}); err != nil {
+	if b.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{Card: cfg, Plant: plant, Limits: limits}); err != nil {
 		return b, err
 	}
 	gpu, err := c.GPU("a", gpuVRAM)
 	if err == nil {
-		b.seat, err = b.Add(gpu)
+		b.endpoint, err = b.Add(gpu)
 	}
 	if err == nil {
 		timeout := time.Minute
 		if plant != nil || cfg.DisableEngines {
 			timeout = time.Second // work that a fault stopped does not go on
 		}
-		b.g, err = guest.Attach(context.Background(), b.seat.Socket, guest.Config{RAM: 1 << 20, Map: c.Maps(), Timeout: timeout})
+		b.g, err = guest.Attach(context.Background(), b.endpoint.Socket, guest.Config{RAM: 1 << 20, Map: c.Maps(), Timeout: timeout})
 	}
 	if err != nil {
 		return b, errors.Join(err, b.Close())
@@ -70,11 +70,11 @@ func newBed(c Combination, cfg soft.Config, plant func(*soft.Card) card.Card) (b
 	return b, nil
 }
 
-func (b *bed) end() error { return errors.Join(b.g.Close(), b.Close()) }
+func (b *fixture) end() error { return errors.Join(b.g.Close(), b.Close()) }
 
 // run runs n random programs from a seed on. They have no large buffers, and rings
 // in RAM: writing and clearing by trapped accesses takes long.
-func (b *bed) run(seed, n int) error {
+func (b *fixture) run(seed, n int) error {
 	gen := program.Gen(program.Limits{NoLarge: true, Buffers: 3, Ops: 25})
 	for i := range n {
 		p := gen.Example(seed + i)
@@ -95,11 +95,11 @@ func TestPrograms(t *testing.T) {
 	for i, c := range slices.Concat([]Combination{Oracle}, scale.Of(Pairs(), All())) {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			b, err := newBed(c, soft.Config{}, nil)
+			b, err := newFixture(c, soft.Config{}, nil)
 			require.NoError(t, err)
 			defer func() { require.NoError(t, b.end()) }()
 			require.NoError(t, b.run(scale.Of(0, 8*i), scale.Of(3, 8)))
-			stats := b.seat.Guest.Stats()
+			stats := b.endpoint.Guest.Stats()
 			require.Equal(t, c.Windows(), stats.Mapped.PagesMoved.Load() > 0)
 		})
 	}
@@ -134,7 +134,7 @@ func TestProgramsFindFaults(t *testing.T) {
 		for _, c := range Pairs()[:scale.Of(3, len(Pairs()))] {
 			t.Run(f.what+", "+c.String(), func(t *testing.T) {
 				t.Parallel()
-				b, err := newBed(c, f.cfg, f.plant)
+				b, err := newFixture(c, f.cfg, f.plant)
 				if err != nil {
 					return // the driver found it
 				}

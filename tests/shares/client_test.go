@@ -15,7 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/guest"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
@@ -36,14 +36,14 @@ const timeout = time.Minute
 
 // server is a card with a scheduler and its guests.
 type server struct {
-	*stand.Shared
+	*testserver.Shared
 	t       *testing.T
 	clients []*client
 }
 
 func newServer(t *testing.T, cfg sched.Config) *server {
 	t.Helper()
-	shared, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: aggregator.Options{Scheduler: &cfg}})
+	shared, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 1 << 30}, Limits: aggregator.Options{Scheduler: &cfg}})
 	require.NoError(t, err)
 	s := &server{Shared: shared, t: t}
 	t.Cleanup(func() {
@@ -76,11 +76,11 @@ type client struct {
 
 func (s *server) add(name string, share sched.NodeConfig) *client {
 	s.t.Helper()
-	seat, err := s.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: aperture.MapAll, Share: share}})
+	endpoint, err := s.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Map: aperture.MapAll, Share: share}})
 	require.NoError(s.t, err)
-	g, err := guest.Attach(context.Background(), seat.Socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: timeout})
+	g, err := guest.Attach(context.Background(), endpoint.Socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: timeout})
 	require.NoError(s.t, err)
-	c := &client{t: s.t, g: g, guest: seat.Guest}
+	c := &client{t: s.t, g: g, guest: endpoint.Guest}
 	s.clients = append(s.clients, c)
 	c.space, err = g.NewSpace()
 	require.NoError(s.t, err)

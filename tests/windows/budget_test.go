@@ -24,13 +24,13 @@ func TestMovesAreBounded(t *testing.T) {
 			d.poke(dataAt+uint64(i)*page, text(i))
 		}
 		d.away()
-		for turn := range 4 {
-			show := func(at int) int { return (at*7 + turn*31) % n }
+		for round := range 4 {
+			show := func(at int) int { return (at*7 + round*31) % n }
 			for at := range n {
 				d.enter(d.bar3, uint64(at), shadowpt.PTE{Valid: true, Addr: dataAt + uint64(show(at))*page})
 			}
 			d.away()
-			d.order()
+			d.barrier()
 			d.wr(regPDB, uint32(d.bar3.dir>>12<<4))
 			s.patient = false
 			deferred := s.stats.Deferred.Load()
@@ -42,7 +42,7 @@ func TestMovesAreBounded(t *testing.T) {
 			}
 			d.wr(regInvalidate, 1<<31|1)
 			step()
-			for range turn { // while pages of the last one wait
+			for range round { // while pages of the last one wait
 				before := s.stats.PagesMoved.Load()
 				d.wr(regInvalidate, 1<<31|1)
 				step()
@@ -75,7 +75,7 @@ func TestWindowMovesAtOnce(t *testing.T) {
 			d.enter(d.bar3, at, shadowpt.PTE{Valid: true, Addr: dataAt + at*page})
 		}
 		d.away()
-		d.order()
+		d.barrier()
 		d.wr(regPDB, uint32(d.bar3.dir>>12<<4))
 		s.patient = false
 		d.wr(regInvalidate, 1<<31|1) // leaves most of them
@@ -108,7 +108,7 @@ func TestFlushWaitsForABAR(t *testing.T) {
 		d.wr(regBAR3, 0)
 		s.patient = false
 		d.wr(regBAR3, 1<<31|uint32(d.bar3.inst>>12))
-		d.order()
+		d.barrier()
 		looks := 0
 		for begin := time.Now(); s.rd(regFlush)&busy != 0; looks++ {
 			require.Less(t, time.Since(begin), patience, "the flush does not end")
@@ -118,7 +118,7 @@ func TestFlushWaitsForABAR(t *testing.T) {
 			d.write(3, at*page, fmt.Appendf(nil, "store %4d", at))
 		}
 		s.patient = true
-		d.order()
+		d.barrier()
 		for at := range uint64(n) {
 			require.Equal(t, fmt.Sprintf("store %4d", at), string(d.peek(dataAt+at*page, 10)))
 		}

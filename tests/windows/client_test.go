@@ -67,7 +67,7 @@ func TestNothingStaysBehind(t *testing.T) {
 		d.show(d.bar3, at3, dataAt, 1, true)
 		d.show(d.bar1, at1, dataAt, 1, true)
 		d.write(3, at3*page, secret)
-		d.order()
+		d.barrier()
 		require.Equal(t, secret, d.read(1, at1*page, page))
 		require.Equal(t, secret, d.peek(dataAt, page))
 		return d
@@ -117,16 +117,16 @@ func TestClientsThatGo(t *testing.T) {
 		old := s.mapped
 		s.mapped = nil
 		require.NoError(t, s.maps.CloseWindows())
-		kept := &side{mapped: old}
+		stale := &side{mapped: old}
 		zero := make([]byte, page)
-		require.Equal(t, zero, kept.direct(3, 0, page), "the page has gone home")
+		require.Equal(t, zero, stale.direct(3, 0, page), "the page has gone home")
 
 		s.attach(t)
-		d.order()
+		d.barrier()
 		require.Equal(t, secret, d.read(3, 0, page), "the card's state is the next client's")
 		d.write(3, 8, []byte("new"))
-		copy(kept.direct(3, 0, page), "what the old client writes")
-		d.order()
+		copy(stale.direct(3, 0, page), "what the old client writes")
+		d.barrier()
 		require.Equal(t, append(append(append([]byte(nil), secret[:8]...), "new"...), secret[11:]...), d.read(3, 0, page))
 		for _, m := range old {
 			require.NoError(t, unix.Munmap(m.mem))
@@ -173,7 +173,7 @@ func TestSealed(t *testing.T) {
 			require.NoError(t, unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, 1<<20))
 		}
 		d.write(3, 0, secret)
-		d.order()
+		d.barrier()
 		require.Equal(t, secret, d.peek(dataAt, page))
 	})
 }
@@ -370,7 +370,7 @@ func TestParts(t *testing.T) {
 				d.show(d.bar3, 0, dataAt, 1, true)
 				d.show(d.bar1, pollSize/page, dataAt, 1, true)
 				d.write(3, 0, secret)
-				d.order()
+				d.barrier()
 				require.Equal(t, secret, d.read(1, pollSize, page))
 				require.Equal(t, secret, d.peek(dataAt, page))
 			})

@@ -23,9 +23,9 @@ func aliased(t *testing.T, s *side) (d *driver, at3, at1 uint64) {
 	return d, 0, at1
 }
 
-// TestRowsOrder: at an access of each row that orders memory, what was written to an alias is
+// TestRowBarriers: at an access of each row that orders memory, what was written to an alias is
 // in the page. No other access flushes because of what it is.
-func TestRowsOrder(t *testing.T) {
+func TestRowBarriers(t *testing.T) {
 	each(t, everything, func(t *testing.T, s *side) {
 		d, at3, at1 := aliased(t, s)
 		n := uint32(0)
@@ -46,12 +46,12 @@ func TestRowsOrder(t *testing.T) {
 		none := 0
 		for _, b := range gf100.Blocks() {
 			for _, r := range b.Regs {
-				orders("read of "+r.Name, r.Order&mmio.OrderRead != 0, func() { d.rd(uint64(r.Offset &^ 3)) })
-				if r.Order&mmio.OrderWrite != 0 {
+				orders("read of "+r.Name, r.Barrier&mmio.BarrierRead != 0, func() { d.rd(uint64(r.Offset &^ 3)) })
+				if r.Barrier&mmio.BarrierWrite != 0 {
 					v := d.rd(uint64(r.Offset))
 					orders("write of "+r.Name, true, func() { d.wr(uint64(r.Offset), v) })
 				}
-				if r.Order == 0 {
+				if r.Barrier == 0 {
 					none++
 				}
 			}
@@ -60,34 +60,34 @@ func TestRowsOrder(t *testing.T) {
 		for range 1000 {
 			orders("a scratch register", false, func() { d.wr(0x14fc, n) })
 		}
-		orders("a flush", true, d.order)
+		orders("a flush", true, d.barrier)
 	})
 }
 
 // listener is a host that knows what was in the page when an interrupt came.
 type listener struct {
 	devmodel.Host
-	heard func(level bool)
+	onInterrupt func(level bool)
 }
 
-func (l listener) Interrupt(line gf100.Line) { l.heard(line.Level) }
+func (l listener) Interrupt(line gf100.Line) { l.onInterrupt(line.Level) }
 
-// TestInterruptsOrder: who hears of an interrupt finds in every place what was written
+// TestInterruptIsBarrier: who hears of an interrupt finds in every place what was written
 // before.
-func TestInterruptsOrder(t *testing.T) {
+func TestInterruptIsBarrier(t *testing.T) {
 	s := setups["virtual"](t, everything)
 	d, at3, at1 := aliased(t, s)
 	const software, enable, status = 1 << 31, 0x140, 0x100
-	heard := 0
-	s.function.(*devmodel.VGPU).AttachHost(listener{heard: func(level bool) {
+	interrupts := 0
+	s.function.(*devmodel.VGPU).AttachHost(listener{onInterrupt: func(level bool) {
 		if level {
-			heard++
+			interrupts++
 			require.True(t, bytes.HasPrefix(d.direct(3, at3, page), []byte("written")))
 		}
 	}})
 	d.wr(enable, 3)
 	copy(d.direct(1, at1, page), "written")
 	d.wr(status, software)
-	require.Equal(t, 1, heard)
+	require.Equal(t, 1, interrupts)
 	s.function.(*devmodel.VGPU).AttachHost(nil)
 }

@@ -69,8 +69,8 @@ func (p *program) both(f func(s *side)) {
 	}
 }
 
-func (p *program) order() {
-	p.both((*side).order)
+func (p *program) barrier() {
+	p.both((*side).barrier)
 	clear(p.ways)
 }
 
@@ -93,7 +93,7 @@ func (s *side) build(b *bar) {
 	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: b.table}}.Encode()
 	s.poke(b.inst+0x200, inst[0x200:0x210])
 	s.poke(b.dir, binary.LittleEndian.AppendUint64(nil, pde))
-	s.order()
+	s.barrier()
 }
 
 // enter writes a page entry.
@@ -103,7 +103,7 @@ func (s *side) enter(b *bar, at uint64, e shadowpt.PTE) {
 
 // invalidate makes the BAR's entries count.
 func (s *side) invalidate(t require.TestingT, b *bar) {
-	s.order()
+	s.barrier()
 	s.wr(regPDB, uint32(b.dir>>12<<4))
 	s.wr(regInvalidate, 1<<31|1)
 	for begin := time.Now(); s.rd(regMMU)&(1<<15) == 0; {
@@ -169,7 +169,7 @@ func (p *program) bar() *bar { return rapid.SampledFrom(p.bars[:]).Draw(p.t, "ba
 // remap changes some entries and invalidates.
 func (p *program) remap() {
 	b := p.bar()
-	p.order()
+	p.barrier()
 	for range p.n("entries", 1, 5) {
 		at := b.first + p.n("place", 0, 11)
 		e := shadowpt.PTE{Valid: !p.one("empty", 4), ReadOnly: p.one("read-only", 8)}
@@ -199,9 +199,9 @@ func (p *program) remap() {
 	})
 }
 
-// place draws a place and returns where it lies in a BAR, and which page of VRAM it
+// drawPage draws a place and returns where it lies in a BAR, and which page of VRAM it
 // shows.
-func (p *program) place() (bar int, off, addr uint64, shown, readOnly bool) {
+func (p *program) drawPage() (bar int, off, addr uint64, shown, readOnly bool) {
 	if p.one("PRAMIN", 4) {
 		at := p.n("page", 0, 15) * page
 		if p.win != dataAt/praminSize*praminSize {
@@ -218,13 +218,13 @@ func (p *program) place() (bar int, off, addr uint64, shown, readOnly bool) {
 // way notes how a page is reached.
 func (p *program) way(addr uint64, how string) {
 	if was, ok := p.ways[addr]; ok && was != how {
-		p.order()
+		p.barrier()
 	}
 	p.ways[addr] = how
 }
 
 func (p *program) store() {
-	bar, off, addr, shown, readOnly := p.place()
+	bar, off, addr, shown, readOnly := p.drawPage()
 	in, size := p.n("offset", 0, 15)*8, int(p.n("size", 1, 8))
 	data := rapid.SliceOfN(rapid.Byte(), size, size).Draw(p.t, "data")
 	if shown && (readOnly || addr < dataAt || addr >= dataEnd) {
@@ -249,7 +249,7 @@ func (p *program) store() {
 // engine stores past the windows, as an engine does: trapped accesses go straight
 // to where the page lives.
 func (p *program) engine() {
-	bar, off, addr, shown, readOnly := p.place()
+	bar, off, addr, shown, readOnly := p.drawPage()
 	if !shown || readOnly || addr < dataAt || addr >= dataEnd {
 		return
 	}
@@ -267,7 +267,7 @@ func (p *program) movePRAMIN() {
 
 // compare holds every place that the program uses against the other side's.
 func (p *program) compare() {
-	p.order()
+	p.barrier()
 	for _, b := range p.bars {
 		for at := b.first; at < b.first+12; at++ {
 			got := p.sides[0].read(b.index, at*page, page)

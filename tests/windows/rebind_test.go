@@ -16,7 +16,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // slowCard is a card that now and then is slow to take what is written to its memory: who
@@ -44,7 +44,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		inst         = 0x3000 + 8*id // NV_PCCSR_CHANNEL_INST
 	)
 	rounds := scale.Of(4, 20)
-	s, err := stand.NewSharedWith(stand.SharedConfig{
+	s, err := testserver.NewSharedWith(testserver.SharedConfig{
 		Card: soft.Config{VRAM: 2 * vramSize}, Plant: func(c *soft.Card) card.Card { return slowCard{c} },
 	})
 	require.NoError(t, err)

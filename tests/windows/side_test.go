@@ -193,9 +193,9 @@ const (
 	praminSize    = 0x100000
 )
 
-// order is the register write that a driver puts between accesses that depend on
+// barrier is the register write that a driver puts between accesses that depend on
 // each other.
-func (s *side) order() { s.wr(regFlush, 1) }
+func (s *side) barrier() { s.wr(regFlush, 1) }
 
 // peek and poke move PRAMIN over addr, and leave it there.
 func (s *side) poke(addr uint64, p []byte) {

@@ -177,7 +177,7 @@ var families = []struct {
 
 // Run runs the cases and tells of each. It fails if the server cannot be described at all, or
 // when ctx ends.
-func Run(ctx context.Context, o Options, tell func(Result)) error {
+func Run(ctx context.Context, o Options, report func(Result)) error {
 	if o.Timeout == 0 {
 		o.Timeout = 5 * time.Second
 	}
@@ -193,7 +193,7 @@ func Run(ctx context.Context, o Options, tell func(Result)) error {
 			continue
 		}
 		f := one(&c, &o, dev)
-		tell(Result{Case: c, Outcome: f.outcome, Found: f.text})
+		report(Result{Case: c, Outcome: f.outcome, Found: f.text})
 	}
 	return nil
 }
@@ -217,9 +217,9 @@ func one(c *Case, o *Options, dev *device) (f finding) {
 // stop ends a case whose server did not get as far as the case wanted to.
 type stop struct{ err error }
 
-func must(err error, doing string) {
+func must(err error, step string) {
 	if err != nil {
-		panic(stop{fmt.Errorf("%s: %w", doing, err)})
+		panic(stop{fmt.Errorf("%s: %w", step, err)})
 	}
 }
 
@@ -260,7 +260,7 @@ func (s *session) attach() *client.Client {
 	return c
 }
 
-// gone says that an error of the socket is its end.
-func gone(err error) bool {
+// disconnected says that an error of the socket is its end.
+func disconnected(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }

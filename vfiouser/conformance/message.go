@@ -154,7 +154,7 @@ func ask(c *client.Client, m message) answer {
 
 func socketAnswer(err error) answer {
 	switch {
-	case gone(err):
+	case disconnected(err):
 		return answer{kind: closed}
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return answer{kind: silent}

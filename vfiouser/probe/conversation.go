@@ -178,7 +178,7 @@ func (c *conversation) config(d *Device) error {
 }
 
 func (c *conversation) broken(cmd wire.Command, reading string, err error) error {
-	return &Broken{Offset: c.got, Doing: cmd.String(), Reading: reading, Err: err}
+	return &Broken{Offset: c.got, Request: cmd.String(), Reading: reading, Err: err}
 }
 
 // ask sends a command and returns the payload of its reply, which has at least least bytes.

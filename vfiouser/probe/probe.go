@@ -58,7 +58,7 @@ type IRQ struct {
 // Broken is the error of a conversation that ended early.
 type Broken struct {
 	Offset  int64  // in the bytes that the peer sent
-	Doing   string // the request
+	Request string // the request
 	Reading string // the part of the reply that was expected
 	Err     error
 }
@@ -69,10 +69,10 @@ func (b *Broken) Error() string {
 		return fmt.Sprintf("%v; a vfio-user server is silent while another client is attached, other programs while they wait for a request of their own protocol", b.Err)
 	case b.Offset == 0 && errors.Is(b.Err, errClosed):
 		return fmt.Sprintf("%v before an answer; a vfio-user server does that while another client is attached, and any other program that does not understand the request", b.Err)
-	case b.Offset <= wire.HeaderSize && b.Doing == wire.Version.String() && errors.Is(b.Err, ErrNonsense):
+	case b.Offset <= wire.HeaderSize && b.Request == wire.Version.String() && errors.Is(b.Err, ErrNonsense):
 		return fmt.Sprintf("no vfio-user server listens there: %v", b.Err)
 	}
-	return fmt.Sprintf("the conversation broke at byte %d of what the server sent, in %s of the reply to %s: %v", b.Offset, b.Reading, b.Doing, b.Err)
+	return fmt.Sprintf("the conversation broke at byte %d of what the server sent, in %s of the reply to %s: %v", b.Offset, b.Reading, b.Request, b.Err)
 }
 
 func (b *Broken) Unwrap() error { return b.Err }

@@ -70,10 +70,10 @@ func conversation(t *testing.T) []byte {
 		cancel()
 		<-served
 	})
-	heard := make(chan []byte, 1)
+	received := make(chan []byte, 1)
 	relay := peer(t, func(c net.Conn) {
 		var said bytes.Buffer
-		defer func() { heard <- said.Bytes() }()
+		defer func() { received <- said.Bytes() }()
 		server, err := net.Dial("unix", path)
 		if err != nil {
 			return
@@ -90,7 +90,7 @@ func conversation(t *testing.T) []byte {
 	require.Len(t, got.Regions, 2)
 	require.Len(t, got.Regions[0].Areas, 2)
 	require.EqualValues(t, 0x06d8, got.Config.Device)
-	said := <-heard
+	said := <-received
 	require.Greater(t, len(said), 500)
 	return said
 }

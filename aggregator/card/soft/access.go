@@ -59,7 +59,7 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 		c.settle()
 	case BAR1:
 		if c.fifo.inPollArea(off, len(p)) {
-			c.order() // what the client stored before GP_PUT is found by what GP_PUT names
+			c.memoryBarrier() // what the client stored before GP_PUT is found by what GP_PUT names
 		}
 		c.bars[0].write(off, p)
 		c.fifo.doorbell(off, len(p))

@@ -72,9 +72,9 @@ type Card struct {
 	windows *aperture.Set // what the client may map, or nil
 	left    *aperture.Set // the last client's, which could not be closed, or nil
 
-	// still is locked for a channel's steps (read side), and while pages move that it
+	// stepping is locked for a channel's steps (read side), and while pages move that it
 	// may use.
-	still [gf100.Channels]sync.RWMutex
+	stepping [gf100.Channels]sync.RWMutex
 
 	contexts contexts
 
@@ -149,7 +149,7 @@ func (c *Card) buildSpace() error {
 	face.Bind(&b)
 	c.bindMMU(&b)
 	c.bindFIFO(&b)
-	b.OnOrder(c.order)
+	b.OnBarrier(c.memoryBarrier)
 	if c.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (c *Card) settle() {
 	}
 	if changed {
 		if line.Level {
-			c.order() // the handler must find the results in memory
+			c.memoryBarrier() // the handler must find the results in memory
 		}
 		c.hostMu.RLock()
 		if c.host != nil {

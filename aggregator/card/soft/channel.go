@@ -77,11 +77,11 @@ type exec struct {
 	ringLog2    uint32
 	gpGet       uint32
 
-	seg     segment
-	mainGet uint64 // where the main level stands while a subroutine runs
-	packet  packet
-	subMask uint16 // sub-device mask; bit 0 is this card
-	subKept uint16
+	seg      segment
+	mainGet  uint64 // where the main level stands while a subroutine runs
+	packet   packet
+	subMask  uint16 // sub-device mask; bit 0 is this card
+	subSaved uint16
 
 	objects [8]object // by subchannel
 	host    hostState

@@ -170,9 +170,9 @@ func (x *run) subDeviceMask(h gf100.Header) {
 	case gf100.MaskSet:
 		x.subMask = h.Data
 	case gf100.MaskStore:
-		x.subKept = h.Data
+		x.subSaved = h.Data
 	case gf100.MaskUse:
-		x.subMask = x.subKept
+		x.subMask = x.subSaved
 	}
 }
 

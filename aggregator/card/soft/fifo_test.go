@@ -301,21 +301,21 @@ func TestDoorbells(t *testing.T) {
 	stats := r.card.Stats()
 	t.Run("of a channel that was never made", func(t *testing.T) {
 		r.write32(soft.BAR1, 77*gf100.USERDSize+gf100.USERDGPPut, 3)
-		require.EqualValues(t, 1, stats.StrayBells.Load())
+		require.EqualValues(t, 1, stats.UnboundDoorbells.Load())
 		require.Zero(t, r.rd(0x2100))
 	})
 	t.Run("of any width and place", func(t *testing.T) {
 		for _, tc := range []struct {
-			off   uint64
-			n     int
-			bells uint64
+			off       uint64
+			n         int
+			doorbells uint64
 		}{
 			{0x5088, 4, 0}, {0x5088, 8, 1}, {0x508c, 4, 1}, {0x508b, 1, 0}, {0x508c, 1, 1}, {0x508f, 1, 1}, {0x5090, 1, 0},
 			{0x4f80, 4096, 1}, {0x5000, 2 * 4096, 2}, {0x7ff00, 4096, 0}, {0x80000, 4096, 0}, {0x7f08c, 4096, 1},
 		} {
 			before := stats.Doorbells.Load()
 			r.card.WriteBAR(soft.BAR1, tc.off, make([]byte, tc.n))
-			require.Equal(t, tc.bells, stats.Doorbells.Load()-before, "%#x+%d", tc.off, tc.n)
+			require.Equal(t, tc.doorbells, stats.Doorbells.Load()-before, "%#x+%d", tc.off, tc.n)
 		}
 	})
 	t.Run("the poll area lies where 002254 says", func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestDetachInMidCopy(t *testing.T) {
 
 // Somebody who uses the BARs of a card without a host does not wake it: its
 // channels could do nothing but come back to the queue, again and again.
-func TestNoHostNoTurns(t *testing.T) {
+func TestNoStepsWithoutHost(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.endless()
 	r.running()
@@ -111,7 +111,7 @@ func TestLaunchesOfOneStep(t *testing.T) {
 	}
 }
 
-func TestAttachTellsTheLine(t *testing.T) {
+func TestAttachReportsLine(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.submit(incr(0, 0x20, 0)...)
 	r.eventually("line", r.host.level)

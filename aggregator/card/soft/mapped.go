@@ -81,8 +81,8 @@ func (c *Card) Windows() []aperture.Region {
 	return c.windows.Regions()
 }
 
-// order is called before what orders memory.
-func (c *Card) order() {
+// memoryBarrier is called before what orders memory.
+func (c *Card) memoryBarrier() {
 	if c.windows != nil {
 		c.windows.MemoryBarrier()
 	}

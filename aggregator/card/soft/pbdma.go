@@ -114,8 +114,8 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 func (c *Card) step(p *pbdma, ch *channel) {
 	x := &p.run
 	x.channel, x.step = ch, step{}
-	c.still[ch.id].RLock()
-	defer c.still[ch.id].RUnlock()
+	c.stepping[ch.id].RLock()
+	defer c.stepping[ch.id].RUnlock()
 	c.pinHost()
 	defer c.unpinHost()
 	if c.host == nil { // detached since the turn began

@@ -26,14 +26,14 @@ func TestGPFIFOEntries(t *testing.T) {
 	})
 	t.Run("no prefetch, privileged", func(t *testing.T) {
 		_, c := newChannelRig(t, soft.Config{})
-		c.entry(c.place(release(0, 1)...) | 1<<63 | 1<<40)
+		c.entry(c.pushWords(release(0, 1)...) | 1<<63 | 1<<40)
 		c.doorbell()
 		c.waitSemaphore(0, 1)
 	})
 	t.Run("levels", func(t *testing.T) {
 		r, c := newChannelRig(t, soft.Config{})
-		top := c.place(release(0, 1)...)
-		sub := c.place(release(1, 1)...) | 1<<41
+		top := c.pushWords(release(0, 1)...)
+		sub := c.pushWords(release(1, 1)...) | 1<<41
 		c.entry(top)
 		c.entry(sub)
 		c.doorbell()

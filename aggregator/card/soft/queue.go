@@ -236,7 +236,7 @@ func (f *fifo) doorbell(off uint64, n int) {
 func (f *fifo) ring(i int) {
 	f.card.stats.Doorbells.Add(1)
 	if f.slots[i].ch == nil {
-		f.card.stats.StrayBells.Add(1)
+		f.card.stats.UnboundDoorbells.Add(1)
 		return
 	}
 	f.schedule(i)

@@ -13,8 +13,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
-// place is where the bytes of a page are that are not in the card's own memory.
-type place struct {
+// backing is where the bytes of a page are that are not in the card's own memory.
+type backing struct {
 	file *os.File // nil: the card's own
 	off  uint64
 }
@@ -41,8 +41,8 @@ var errMappings = errors.New("the system lets a process have no more mappings (v
 // Quiesce implements card.Card.
 func (c *Card) Quiesce(channels []uint8, do func()) {
 	for _, id := range channels {
-		c.still[id].Lock()
-		defer c.still[id].Unlock()
+		c.stepping[id].Lock()
+		defer c.stepping[id].Unlock()
 	}
 	do()
 }
@@ -64,13 +64,13 @@ func (c *Card) Relocate(r card.Relocation) (uint64, error) {
 func (v *vram) relocate(r card.Relocation) (done uint64, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.runs(r.Addr, r.Size, func(addr, n uint64, from place) bool {
-		to := place{r.To, r.Off + done}
+	v.runs(r.Addr, r.Size, func(addr, n uint64, from backing) bool {
+		to := backing{r.To, r.Off + done}
 		if r.To == nil {
 			to.off = addr
 		}
 		if from.file == nil {
-			from = place{v.file, addr}
+			from = backing{v.file, addr}
 		}
 		if err = v.piece(addr, n, from, to, r.NoCopy); err == nil {
 			done += n
@@ -81,7 +81,7 @@ func (v *vram) relocate(r card.Relocation) (done uint64, err error) {
 }
 
 // runs calls f for each piece of VRAM that lies together now, until it returns false.
-func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at place) bool) {
+func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at backing) bool) {
 	for end := addr + size; addr < end; {
 		at := v.away[addr/pageSize]
 		n := uint64(pageSize)
@@ -96,13 +96,13 @@ func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at place) bool) {
 }
 
 // follows reports whether a page at next lies n bytes behind one at first.
-func (v *vram) follows(first place, n uint64, next place) bool {
+func (v *vram) follows(first backing, n uint64, next backing) bool {
 	return first.file == next.file && (first.file == nil || first.off+n == next.off)
 }
 
 // piece moves pages that lie together. Where they go to is cleared before the copy, which skips
 // what is zero: whoever has it mapped may have written there.
-func (v *vram) piece(addr, n uint64, from, to place, noCopy bool) error {
+func (v *vram) piece(addr, n uint64, from, to backing, noCopy bool) error {
 	dest := to.file
 	if dest == nil {
 		dest = v.file
@@ -133,7 +133,7 @@ func (v *vram) piece(addr, n uint64, from, to place, noCopy bool) error {
 }
 
 // copy copies what is not zero.
-func (v *vram) copy(dest *os.File, off uint64, from place, n uint64) error {
+func (v *vram) copy(dest *os.File, off uint64, from backing, n uint64) error {
 	if v.buf == nil {
 		v.buf = make([]byte, 256<<10)
 	}
@@ -160,7 +160,7 @@ func (v *vram) copy(dest *os.File, off uint64, from place, n uint64) error {
 }
 
 // note records where pages are now, and in how many pieces.
-func (v *vram) note(addr, n uint64, at place) {
+func (v *vram) note(addr, n uint64, at backing) {
 	v.renew(addr, n)
 	first, end := addr/pageSize, (addr+n)/pageSize
 	for p := first; p <= end; p++ {
@@ -170,7 +170,7 @@ func (v *vram) note(addr, n uint64, at place) {
 		if at.file == nil {
 			delete(v.away, p)
 		} else {
-			v.away[p] = place{at.file, at.off + (p-first)*pageSize}
+			v.away[p] = backing{at.file, at.off + (p-first)*pageSize}
 		}
 	}
 	for p := first; p <= end; p++ {

@@ -120,7 +120,7 @@ func TestSameVRAM(t *testing.T) {
 	f, mem := memoryFile(t, pages<<12)
 	rng := rand.New(rand.NewPCG(5, 6))
 	want, away := make([]byte, pages<<12), [pages]bool{}
-	taken := func() (n int) {
+	readBytes := func() (n int) {
 		c.LookVRAM(at, pages<<12, func(_ uint64, p []byte) { n += len(p) })
 		return n
 	}
@@ -160,7 +160,7 @@ func TestSameVRAM(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			copy(p, want[from:])
 		}
-		touched, before := false, taken()
+		touched, before := false, readBytes()
 		c.LookVRAM(at+from&^(1<<12-1), 1<<12, func(uint64, []byte) { touched = true })
 		got := c.SameVRAM(at+from, p)
 		require.Equal(t, bytes.Equal(p, want[from:][:n]), got, "%d bytes at %#x", n, from)
@@ -170,7 +170,7 @@ func TestSameVRAM(t *testing.T) {
 		if got && !touched && n == 1<<12 && !looked[from>>12] {
 			nothing++
 			looked[from>>12] = true
-			require.Equal(t, before, taken(), "to look at nothing makes no memory of it")
+			require.Equal(t, before, readBytes(), "to look at nothing makes no memory of it")
 		}
 	}
 	done, err := c.Relocate(card.Relocation{Addr: at, Size: pages << 12}) // all pieces at once
@@ -335,12 +335,12 @@ func TestMovesLoseNoByte(t *testing.T) {
 
 // TestQuiesce: a quiesced channel touches no memory, and others do.
 func TestQuiesce(t *testing.T) {
-	var still, broken atomic.Bool
+	var quiesced, broken atomic.Bool
 	var others atomic.Int64
 	const id, other = 1, 2
 	r, cs := newChannelsOf(t, 2, soft.Config{Watch: func(ch uint8, _ shadowpt.Target, _ uint64, _ int, _ bool) {
 		switch {
-		case !still.Load():
+		case !quiesced.Load():
 		case ch == id:
 			broken.Store(true)
 		default:
@@ -359,12 +359,12 @@ func TestQuiesce(t *testing.T) {
 			c.doorbell()
 		}
 		r.card.Quiesce([]uint8{id}, func() {
-			still.Store(true)
+			quiesced.Store(true)
 			begin := others.Load()
 			for end := time.Now().Add(2 * time.Millisecond); time.Now().Before(end) && others.Load() == begin; {
 				time.Sleep(tick)
 			}
-			still.Store(false)
+			quiesced.Store(false)
 		})
 		for _, c := range cs {
 			c.drained()

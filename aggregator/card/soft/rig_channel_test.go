@@ -127,8 +127,8 @@ func (r *rig) commit(ids ...uint32) {
 	r.wr(0x2274, 0x01f00000|uint32(len(ids)))
 }
 
-// place writes words into the pushbuffer and returns their GPFIFO entry.
-func (c *testChannel) place(w ...uint32) uint64 {
+// pushWords writes words into the pushbuffer and returns their GPFIFO entry.
+func (c *testChannel) pushWords(w ...uint32) uint64 {
 	if c.at+uint64(len(w))*4 > pushSize {
 		c.at = 0
 	}
@@ -143,7 +143,7 @@ func (c *testChannel) place(w ...uint32) uint64 {
 }
 
 // words places words and enters them in the ring, without the doorbell.
-func (c *testChannel) words(w ...uint32) { c.entry(c.place(w...)) }
+func (c *testChannel) words(w ...uint32) { c.entry(c.pushWords(w...)) }
 
 func (c *testChannel) entry(q uint64) {
 	c.last = q

@@ -15,8 +15,8 @@ import (
 // that worked for them and of no other, and whether the channel goes on by itself.
 func TestUse(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
-	var told atomic.Int64
-	r.card.OnUse(func() { told.Add(1) })
+	var calls atomic.Int64
+	r.card.OnUse(func() { calls.Add(1) })
 	defer r.card.OnUse(nil)
 	idle := func() bool { return r.card.Use(1).Idle }
 	require.True(t, r.card.Use(7).Barred, "there is no such channel")
@@ -32,7 +32,7 @@ func TestUse(t *testing.T) {
 	require.Positive(t, u.Busy[gf100.EngineGR])
 	require.Less(t, u.Busy[gf100.EngineGR], time.Since(begin))
 	require.Zero(t, u.Busy[gf100.EngineCE0])
-	require.Positive(t, told.Load())
+	require.Positive(t, calls.Load())
 
 	// An entry that waits has been fetched and has not ended.
 	c.submit(acquire(0, 1, opAcquire)...)

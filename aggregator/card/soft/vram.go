@@ -20,7 +20,7 @@ type vram struct {
 	mem  []byte
 
 	mu     sync.Mutex // guards what follows, and one mapping at a time
-	away   map[uint64]place
+	away   map[uint64]backing
 	pieces int // mappings that mem consists of
 	limit  int // of them
 	buf    []byte
@@ -44,7 +44,7 @@ func newVRAM(size uint64) (*vram, error) {
 		f.Close()
 		return nil, fmt.Errorf("map %d MiB of VRAM: %w", size>>20, err)
 	}
-	return &vram{file: f, mem: mem, away: make(map[uint64]place), pieces: 1, limit: mappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
+	return &vram{file: f, mem: mem, away: make(map[uint64]backing), pieces: 1, limit: mappings(), looked: make([]atomic.Uint64, (size/pageSize+63)/64)}, nil
 }
 
 // slice returns the n bytes at addr, or nil if they are not all inside.
@@ -65,7 +65,7 @@ func (v *vram) punch(addr, n uint64) error {
 	v.renew(addr, n)
 	err := punch(v.file, addr, n)
 	if len(v.away) > 0 {
-		v.runs(addr, n, func(_, size uint64, at place) bool {
+		v.runs(addr, n, func(_, size uint64, at backing) bool {
 			if at.file != nil && err == nil {
 				err = punch(at.file, at.off, size)
 			}
@@ -82,7 +82,7 @@ func (v *vram) punch(addr, n uint64) error {
 func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.runs(addr, n, func(addr, n uint64, at place) bool {
+	v.runs(addr, n, func(addr, n uint64, at backing) bool {
 		file, off := at.file, at.off
 		if file == nil {
 			file, off = v.file, addr
@@ -116,7 +116,7 @@ func (v *vram) empty(page uint64) bool {
 	defer v.mu.Unlock()
 	at, away := v.away[page]
 	if !away {
-		at = place{v.file, page * pageSize}
+		at = backing{v.file, page * pageSize}
 	}
 	data, err := unix.Seek(int(at.file.Fd()), int64(at.off), unix.SEEK_DATA)
 	return errors.Is(err, unix.ENXIO) || err == nil && uint64(data) >= at.off+pageSize

@@ -19,13 +19,13 @@ type Client struct {
 	source   *throttle.Source
 	parent   sched.ID // the group is made anew below it
 	config   sched.NodeConfig
-	own      bool     // the group is its own, not shared with its siblings
+	ownGroup bool     // the group is its own, not shared with its siblings
 	lives    int      // processes so far
 	channels [2]*line // by engine; made when first used
 	flying   int      // bursts unfinished
 	wake     time.Duration
 	dies     time.Duration
-	order    int  // in the heap of wakes
+	heapPos  int  // in the heap of wakes
 	ended    bool // its load is
 	poison   bool // its next request is endless
 	waits    int  // semaphores of a chain
@@ -35,7 +35,7 @@ type Client struct {
 
 	leaf  int     // in the fluid, 0 for none
 	wants int     // requests of the graphics engine, unfinished
-	owed  float64 // nanoseconds
+	ideal float64 // nanoseconds
 	Stats Stats
 }
 
@@ -82,7 +82,7 @@ func (r *Rig) act(k *Client) error {
 			}
 		}
 	}
-	heap.Fix(&r.wakes, k.order)
+	heap.Fix(&r.wakes, k.heapPos)
 	return nil
 }
 
@@ -161,16 +161,16 @@ func (r *Rig) line(k *Client, e int) (*line, error) {
 		return nil, fmt.Errorf("%s: %w", k.Name, err)
 	}
 	l := &line{client: k, id: id}
-	r.seat(l)
+	r.assignChannel(l)
 	r.byID[id] = l
 	k.channels[e] = l
 	return l, nil
 }
 
-// seat gives a line a channel of the card: a free one, or a new one.
-func (r *Rig) seat(l *line) {
-	if last := len(r.spare) - 1; last >= 0 {
-		l.card, r.spare = r.spare[last], r.spare[:last]
+// assignChannel gives a line a channel of the card: a free one, or a new one.
+func (r *Rig) assignChannel(l *line) {
+	if last := len(r.free) - 1; last >= 0 {
+		l.card, r.free = r.free[last], r.free[:last]
 		r.lines[l.card] = l
 		return
 	}
@@ -182,7 +182,7 @@ func (r *Rig) seat(l *line) {
 func (r *Rig) vacate(l *line) {
 	if l.closed && r.Card.Queued(l.card) == 0 {
 		delete(r.byID, l.id)
-		r.spare = append(r.spare, l.card)
+		r.free = append(r.free, l.card)
 	}
 }
 
@@ -205,7 +205,7 @@ func (r *Rig) reborn(k *Client) error {
 			r.vacate(l)
 		}
 	}
-	if k.own {
+	if k.ownGroup {
 		r.Sched.Remove(r.Now, k.Node)
 		id, err := r.Sched.AddNode(r.Now, k.parent, k.config)
 		if err != nil {
@@ -246,11 +246,11 @@ func (h wakeHeap) Less(i, j int) bool {
 }
 func (h wakeHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].order, h[j].order = i, j
+	h[i].heapPos, h[j].heapPos = i, j
 }
 func (h *wakeHeap) Push(v any) {
 	k := v.(*Client)
-	k.order = len(*h)
+	k.heapPos = len(*h)
 	*h = append(*h, k)
 }
 func (h *wakeHeap) Pop() any {

@@ -76,7 +76,7 @@ func (f *fluid) want(k *Client, n int) {
 	if is {
 		by = 1
 		// What was owed before is settled: it did not want it.
-		k.Stats.owedAt, k.Stats.gotAt, k.Stats.Behind = k.Stats.Owed, k.Stats.Got, 0
+		k.Stats.idealAt, k.Stats.gotAt, k.Stats.Behind = k.Stats.Ideal, k.Stats.Got, 0
 	}
 	f.activate(k.leaf, by)
 }
@@ -176,11 +176,11 @@ func (f *fluid) advance(r *Rig, now time.Duration) {
 			continue
 		}
 		st := &k.Stats
-		st.Owed = time.Duration(math.Round(k.owed))
+		st.Ideal = time.Duration(math.Round(k.ideal))
 		if k == served {
 			st.Got += d
 		}
-		lag := (st.Owed - st.owedAt) - (st.Got - st.gotAt)
+		lag := (st.Ideal - st.idealAt) - (st.Got - st.gotAt)
 		st.Lag, st.Behind = max(st.Lag, lag.Abs()), lag
 	}
 }
@@ -192,23 +192,23 @@ func (f *fluid) flow(left float64, busy bool) {
 		if f.stale {
 			f.solve()
 		}
-		owes := busy || f.total < whole
+		accrues := busy || f.total < whole
 		step := left
 		for _, at := range f.capped {
 			n := &f.nodes[at]
-			if over := n.rate - n.cap; owes && !n.limited && over > nothing {
+			if over := n.rate - n.cap; accrues && !n.limited && over > nothing {
 				step = min(step, n.saved/over) // until nothing is saved
 			}
 		}
 		for _, k := range f.clients {
-			if owes && k.wants > 0 {
-				k.owed += step * f.nodes[k.leaf].rate
+			if accrues && k.wants > 0 {
+				k.ideal += step * f.nodes[k.leaf].rate
 			}
 		}
 		for _, at := range f.capped {
 			n := &f.nodes[at]
 			over := -n.cap
-			if owes {
+			if accrues {
 				over += n.rate
 			}
 			if math.Abs(over) > nothing {

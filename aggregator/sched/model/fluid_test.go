@@ -21,7 +21,7 @@ type slow struct {
 	step   time.Duration
 	had    []int
 	saved  []float64
-	owed   map[*Client]float64
+	ideal  map[*Client]float64
 }
 
 // able tells whether something at or below a node can take one crumb more.
@@ -75,7 +75,7 @@ func (s *slow) run(d time.Duration) {
 		s.split()
 		part := func(at int) float64 { return float64(s.had[at]) / float64(s.crumbs) }
 		for _, k := range s.f.clients {
-			s.owed[k] += float64(step) * part(k.leaf)
+			s.ideal[k] += float64(step) * part(k.leaf)
 		}
 		for _, at := range s.f.capped {
 			n := &s.f.nodes[at]
@@ -140,7 +140,7 @@ func TestFluidFlows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const period, tick = 10 * time.Millisecond, time.Millisecond / 2
 		f := drawFluid(t, period)
-		twin := &slow{f: f, crumbs: 250, step: tick, owed: make(map[*Client]float64)}
+		twin := &slow{f: f, crumbs: 250, step: tick, ideal: make(map[*Client]float64)}
 		for at := range f.nodes {
 			twin.saved = append(twin.saved, f.nodes[at].saved)
 		}
@@ -160,7 +160,7 @@ func TestFluidFlows(t *testing.T) {
 		for i, k := range f.clients {
 			// A crumb for each that competes, and a step at each end of what was saved.
 			slack := 0.03*float64(all) + float64(3*len(f.capped)+1)*float64(tick)
-			require.InDelta(t, twin.owed[k], k.owed, slack, "client %d of %+v", i, f.nodes)
+			require.InDelta(t, twin.ideal[k], k.ideal, slack, "client %d of %+v", i, f.nodes)
 		}
 	})
 }
@@ -205,7 +205,7 @@ func TestIdealOfBounds(t *testing.T) {
 			lag = max(lag, k.Stats.Lag)
 		}
 		for i, k := range r.Clients {
-			ideal := 100 * float64(k.Stats.Owed) / total
+			ideal := 100 * float64(k.Stats.Ideal) / total
 			said += fmt.Sprintf(" %.2f of %.2f", 100*r.Share(k), ideal)
 			if c.want != nil {
 				require.InDelta(t, c.want[i], ideal, 0.6, "%s: %s", c.name, k.Name)

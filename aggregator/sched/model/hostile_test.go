@@ -164,11 +164,11 @@ func TestRunaway(t *testing.T) {
 		driven := r.Drive(second, ms, 2, time.Hour)
 		require.NoError(t, r.Run(s))
 		var alerts []sched.Alert
-		var told time.Duration
+		var abortedAt time.Duration
 		r.OnAlert = func(a sched.Alert) bool {
 			alerts = append(alerts, a)
 			if a.Kind == sched.Abort {
-				told = r.Now
+				abortedAt = r.Now
 			}
 			return false
 		}
@@ -178,7 +178,7 @@ func TestRunaway(t *testing.T) {
 		require.Equal(t, sched.Warn, alerts[0].Kind)
 		require.Equal(t, sched.Abort, alerts[1].Kind)
 		require.Equal(t, r.Channel(r.Clients[0]), alerts[1].Channel, "%v: the guilty one, and no other", p)
-		require.LessOrEqual(t, told, s+c.Watchdog.Limit+c.Watchdog.Grace+100*ms)
+		require.LessOrEqual(t, abortedAt, s+c.Watchdog.Limit+c.Watchdog.Grace+100*ms)
 		require.Equal(t, 1, r.Clients[0].Stats.Aborted)
 		before := [3]int{r.Clients[1].Stats.Done, r.Clients[2].Stats.Done, driven.Stats.Done}
 		require.NoError(t, r.Run(7*s))

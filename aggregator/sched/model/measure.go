@@ -17,14 +17,14 @@ type Stats struct {
 	// Of the graphics engine, while it had work for it: what it was owed when those
 	// with work share by priority, weight and cap, what it got, and how far the two
 	// were apart.
-	Owed, Got time.Duration
-	Lag       time.Duration
-	Behind    time.Duration // now; below zero it is ahead
+	Ideal, Got time.Duration
+	Lag        time.Duration
+	Behind     time.Duration // now; below zero it is ahead
 
 	forwarded int
 	refused   int
 	latencies []time.Duration
-	owedAt    time.Duration // when it last got work
+	idealAt   time.Duration // when it last got work
 	gotAt     time.Duration
 }
 
@@ -60,7 +60,7 @@ func (r *Rig) ShareError() (worst float64) {
 	}
 	for _, c := range r.Clients {
 		if total > 0 {
-			worst = max(worst, math.Abs(float64(c.Stats.Got-c.Stats.Owed))/float64(total))
+			worst = max(worst, math.Abs(float64(c.Stats.Got-c.Stats.Ideal))/float64(total))
 		}
 	}
 	return worst
@@ -70,10 +70,10 @@ func (r *Rig) ShareError() (worst float64) {
 func (r *Rig) Jain() float64 {
 	sum, squares, n := 0.0, 0.0, 0
 	for _, c := range r.Clients {
-		if c.Stats.Owed == 0 {
+		if c.Stats.Ideal == 0 {
 			continue
 		}
-		x := float64(c.Stats.Got) / float64(c.Stats.Owed)
+		x := float64(c.Stats.Got) / float64(c.Stats.Ideal)
 		sum, squares, n = sum+x, squares+x*x, n+1
 	}
 	if squares == 0 {

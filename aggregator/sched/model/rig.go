@@ -17,7 +17,7 @@ func (r *Rig) Drive(ch sched.ID, length time.Duration, ahead int, until time.Dur
 	k := &Client{Name: "driven", load: l, source: throttle.NewSource(l, 0), wake: r.Now, dies: never}
 	line := &line{client: k, id: ch}
 	k.channels[Graphics] = line
-	r.seat(line)
+	r.assignChannel(line)
 	r.byID[ch] = line
 	r.push(k)
 	return k

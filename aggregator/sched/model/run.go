@@ -34,7 +34,7 @@ type Rig struct {
 	onCard int
 	nests  []*nest
 	lines  []*line // by the card's channel
-	spare  []int   // channels of the card
+	free   []int   // channels of the card
 	byID   map[sched.ID]*line
 	wakes  wakeHeap
 	fluid  fluid
@@ -93,7 +93,7 @@ func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, above int, mer
 			continue
 		}
 		k := &Client{
-			Name: prefix + name, Node: id, Guest: g, load: *n.Load, parent: parent, config: c, own: !merged, leaf: at, dies: never,
+			Name: prefix + name, Node: id, Guest: g, load: *n.Load, parent: parent, config: c, ownGroup: !merged, leaf: at, dies: never,
 			source: throttle.NewSource(*n.Load, r.clientSeed(len(r.Clients))),
 			wake:   n.Load.Start,
 		}
@@ -221,7 +221,7 @@ func (r *Rig) abort(l *line) {
 		r.fluid.want(l.client, -l.client.wants)
 	}
 	l.client.wake, l.client.dies = never, never
-	heap.Fix(&r.wakes, l.client.order)
+	heap.Fix(&r.wakes, l.client.heapPos)
 	r.Dispatch()
 }
 
@@ -246,7 +246,7 @@ func (r *Rig) complete(d Completion) {
 	k.Stats.note(d.Done - b.at)
 	r.finish(b)
 	r.vacate(l)
-	heap.Fix(&r.wakes, k.order)
+	heap.Fix(&r.wakes, k.heapPos)
 	if k.Stats.refused > 0 && !l.closed {
 		k.Stats.refused--
 		l.offer(r, 1)

@@ -14,7 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
@@ -114,7 +114,7 @@ func TestAreas(t *testing.T) {
 			var d *partly
 			var failed error
 			t.Cleanup(func() { d.file.Close() }) // after the machine's end
-			_, call := boot(t, stand.Config{Transport: tr.make, Device: func(c *soft.Card) vfiouser.Device {
+			_, call := boot(t, testserver.Config{Transport: tr.make, Device: func(c *soft.Card) vfiouser.Device {
 				d, failed = newPartly(c)
 				return d
 			}})

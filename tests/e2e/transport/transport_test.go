@@ -17,17 +17,17 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/nouveau"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // boot boots a machine on a card. Both end with the test.
-func boot(t *testing.T, cfg stand.Config) (s *stand.Stand, call func(cmd string, args, result any)) {
+func boot(t *testing.T, cfg testserver.Config) (s *testserver.PassThrough, call func(cmd string, args, result any)) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Minute)
 	t.Cleanup(cancel)
-	s, err := stand.Start(ctx, cfg)
+	s, err := testserver.Start(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -52,7 +52,7 @@ func TestLibrary(t *testing.T) {
 	for _, version := range scale.Of([]string{"6.12"}, lab.Kernels) {
 		t.Run(version, func(t *testing.T) {
 			k, _ := nouveau.Of(version)
-			s, call := boot(t, stand.Config{Transport: libvfiouser.New, Machine: lab.Config{Kernel: version, CPUs: k.CPUs}})
+			s, call := boot(t, testserver.Config{Transport: libvfiouser.New, Machine: lab.Config{Kernel: version, CPUs: k.CPUs}})
 			call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau"}, nil)
 			// The guest program fails a command unless all of its data is right.
 			call(proto.CmdM2MF, proto.CopyArgs{Quick: true, Seed: 1}, nil)

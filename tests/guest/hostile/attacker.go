@@ -138,7 +138,7 @@ func (a *Attacker) value(v Value) uint64 {
 // tolerate ignores an error that a server may answer. A lost connection is none.
 func tolerate(err error) error {
 	var errno client.Errno
-	if errors.As(err, &errno) && !gone(errno) {
+	if errors.As(err, &errno) && !disconnected(errno) {
 		return nil
 	}
 	return err

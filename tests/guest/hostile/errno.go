@@ -6,8 +6,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// gone reports whether an errno is the connection's end and no answer.
-func gone(e client.Errno) bool {
+// disconnected reports whether an errno is the connection's end and no answer.
+func disconnected(e client.Errno) bool {
 	switch e {
 	case unix.EPIPE, unix.ECONNRESET, unix.EBADF, unix.ENOTCONN, unix.EAGAIN:
 		return true

@@ -15,7 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func attach(t testing.TB, m aperture.Map) (*guest.Guest, *soft.Card) {
 	t.Helper()
-	s, err := stand.New(stand.Config{Card: soft.Config{VRAM: 64 << 20, Map: m}})
+	s, err := testserver.New(testserver.Config{Card: soft.Config{VRAM: 64 << 20, Map: m}})
 	require.NoError(t, err)
 	g, err := guest.Attach(context.Background(), s.Socket(), guest.Config{Map: true})
 	require.NoError(t, err)
@@ -124,9 +124,9 @@ func TestAttacksHaveTeeth(t *testing.T) {
 	require.Eventually(t, func() bool { return card.Stats().MMUFaults.Load() > before }, wait, tick)
 
 	require.NoError(t, a.Restart())
-	before = card.Stats().StrayBells.Load()
+	before = card.Stats().UnboundDoorbells.Load()
 	require.NoError(t, a.Do(hostile.Action{Kind: hostile.Ring, Chan: 77}))
-	require.Eventually(t, func() bool { return card.Stats().StrayBells.Load() > before }, wait, tick)
+	require.Eventually(t, func() bool { return card.Stats().UnboundDoorbells.Load() > before }, wait, tick)
 	works(t, g)
 }
 
@@ -150,7 +150,7 @@ func TestGeneratorReachesEverything(t *testing.T) {
 	s := card.Stats()
 	for what, n := range map[string]uint64{
 		"MMU faults": s.MMUFaults.Load(), "PBDMA errors": s.PBDMAErrors.Load(), "BAR faults": s.BARFaults.Load(),
-		"stray bells": s.StrayBells.Load(), "invalidates": s.Invalidates.Load(), "releases": s.Releases.Load(),
+		"stray bells": s.UnboundDoorbells.Load(), "invalidates": s.Invalidates.Load(), "releases": s.Releases.Load(),
 	} {
 		require.NotZero(t, n, what)
 	}
@@ -159,7 +159,7 @@ func TestGeneratorReachesEverything(t *testing.T) {
 
 // RAM that is not mapped is watched: with a mapping over it, what engines do to it
 // is seen.
-func TestUnmappedIsWatched(t *testing.T) {
+func TestUnmappedRAMIsChecked(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		g, card := attach(t, aperture.MapAll)
 		a, err := hostile.New(g)
@@ -167,10 +167,10 @@ func TestUnmappedIsWatched(t *testing.T) {
 		ram := uint64(len(g.Memory().Data))
 		entry := hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Hole}, Bits: 2 << 33, Engine: guest.CE0, Write: write}
 		require.NoError(t, a.Do(entry))
-		still := func() bool { // both channels have faulted: neither comes late, with the mapping
+		barred := func() bool { // both channels have faulted: neither comes late, with the mapping
 			return card.Use(1).Barred && card.Use(2).Barred
 		}
-		require.Eventually(t, still, wait, tick)
+		require.Eventually(t, barred, wait, tick)
 		require.NoError(t, g.Raw().UnmapAll())
 		require.NoError(t, g.Raw().Map(g.RAMBase(), 0, ram, client.ReadWrite))
 		require.NoError(t, a.Unmapped())

@@ -34,15 +34,15 @@ func (l Limits) withDefaults() Limits {
 // Programs use a few places of the address space, small enough that mappings
 // meet: each around a border between two directory entries.
 const (
-	placeSize = 512 << 10
-	maxCopy   = 3 * shadowpt.SmallPage
-	maxWords  = 64
+	regionSize = 512 << 10
+	maxCopy    = 3 * shadowpt.SmallPage
+	maxWords   = 64
 )
 
-var places = []uint64{
-	2*shadowpt.DirSpan - placeSize/2,
-	0x3f*shadowpt.DirSpan - placeSize/2,
-	0xa00*shadowpt.DirSpan - placeSize/2,
+var regions = []uint64{
+	2*shadowpt.DirSpan - regionSize/2,
+	0x3f*shadowpt.DirSpan - regionSize/2,
+	0xa00*shadowpt.DirSpan - regionSize/2,
 }
 
 // Gen draws programs.
@@ -195,14 +195,14 @@ func (d *drawer) bytes(o *Op) {
 
 // vaRange draws pages of one size in one place.
 func (d *drawer) vaRange(o *Op) {
-	place := rapid.SampledFrom(places).Draw(d.T, "place")
+	region := rapid.SampledFrom(regions).Draw(d.T, "place")
 	size, most := uint64(shadowpt.SmallPage), 8
 	if rapid.IntRange(0, 3).Draw(d.T, "big") == 0 {
 		o.Flags |= guest.Big
 		size, most = shadowpt.BigPage, 1
 	}
 	o.N = d.n("pages", 1, most) * size
-	o.VA = place + d.n("page", 0, int((placeSize-o.N)/size))*size
+	o.VA = region + d.n("page", 0, int((regionSize-o.N)/size))*size
 }
 
 func (d *drawer) mapping(o *Op) bool {
@@ -232,8 +232,8 @@ func (d *drawer) mapping(o *Op) bool {
 // is none.
 func (d *drawer) mapped(s *SpaceModel, what string) (uint64, bool) {
 	var vas []uint64
-	for _, place := range places {
-		for va := place; va < place+placeSize; va += shadowpt.SmallPage {
+	for _, region := range regions {
+		for va := region; va < region+regionSize; va += shadowpt.SmallPage {
 			if _, _, ok := s.At(va); ok {
 				vas = append(vas, va)
 			}
@@ -293,7 +293,7 @@ func (d *drawer) fault(o *Op) bool {
 	}
 	o.OnDst = rapid.Bool().Draw(d.T, "on destination")
 	o.N = d.n("bytes", 1, shadowpt.SmallPage)
-	bad := rapid.SampledFrom(places).Draw(d.T, "place") + d.n("byte", 0, placeSize-shadowpt.SmallPage)
+	bad := rapid.SampledFrom(regions).Draw(d.T, "place") + d.n("byte", 0, regionSize-shadowpt.SmallPage)
 	o.Reason, ok = s.Check(bad, o.OnDst)
 	if ok {
 		return false

@@ -19,7 +19,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/program"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // keeper is a card on which, while keep is set, an entry of a shadow that was valid
@@ -63,31 +63,31 @@ type shadowed struct {
 
 func newShadowed(t *testing.T, p shadowpt.Policy, m aperture.Map) *shadowed {
 	s := new(shadowed)
-	sh, err := stand.NewSharedWith(stand.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Plant: func(c *soft.Card) card.Card {
+	sh, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Plant: func(c *soft.Card) card.Card {
 		s.card = &keeper{Card: c}
 		return s.card
 	}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, sh.Close()) })
-	seat, err := sh.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: 64 << 20, Map: m, Shadow: p}})
+	endpoint, err := sh.Add(serve.GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: 64 << 20, Map: m, Shadow: p}})
 	require.NoError(t, err)
-	s.share = seat.Guest
-	s.Guest = attachTo(t, seat.Socket)
+	s.share = endpoint.Guest
+	s.Guest = attachTo(t, endpoint.Socket)
 	return s
 }
 
-// own is the guest's memory, as its tables name it.
-type own struct{ *shadowed }
+// guestMemory is the guest's memory, as its tables name it.
+type guestMemory struct{ *shadowed }
 
-func (o own) read(t shadowpt.Target, addr uint64, p []byte) bool {
-	at, ok := o.place(addr)
+func (o guestMemory) read(t shadowpt.Target, addr uint64, p []byte) bool {
+	at, ok := o.cardAddr(addr)
 	return t == shadowpt.VRAM && ok && o.card.ReadVRAM(at, p) // tables are not larger than pieces
 }
 
-func (o own) Read64(t shadowpt.Target, addr uint64) (uint64, bool) { return read64(o, t, addr) }
+func (o guestMemory) Read64(t shadowpt.Target, addr uint64) (uint64, bool) { return read64(o, t, addr) }
 
-// place is where a page of the guest's VRAM lies on the card.
-func (s *shadowed) place(addr uint64) (uint64, bool) {
+// cardAddr is where a page of the guest's VRAM lies on the card.
+func (s *shadowed) cardAddr(addr uint64) (uint64, bool) {
 	for _, e := range s.share.Extents() {
 		if addr >= e.Guest && addr < e.Guest+e.Size {
 			return e.Card + addr - e.Guest, true
@@ -96,14 +96,14 @@ func (s *shadowed) place(addr uint64) (uint64, bool) {
 	return 0, false
 }
 
-// cards is the card's memory, as its MMU reads it.
-type cards struct{ *shadowed }
+// cardMemory is the card's memory, as its MMU reads it.
+type cardMemory struct{ *shadowed }
 
-func (c cards) read(t shadowpt.Target, addr uint64, p []byte) bool {
+func (c cardMemory) read(t shadowpt.Target, addr uint64, p []byte) bool {
 	return t == shadowpt.VRAM && c.card.ReadVRAM(addr, p)
 }
 
-func (c cards) Read64(t shadowpt.Target, addr uint64) (uint64, bool) { return read64(c, t, addr) }
+func (c cardMemory) Read64(t shadowpt.Target, addr uint64) (uint64, bool) { return read64(c, t, addr) }
 
 type reader interface {
 	read(t shadowpt.Target, addr uint64, p []byte) bool
@@ -172,20 +172,20 @@ func (s *shadowed) same(ch *guest.Channel, space *guest.Space) error {
 		return err
 	}
 	vas := map[uint64]bool{}
-	if err := valid(own{s}, space.Directory(), vas); err != nil {
+	if err := valid(guestMemory{s}, space.Directory(), vas); err != nil {
 		return err
 	}
-	if err := valid(cards{s}, sp.Dir, vas); err != nil {
+	if err := valid(cardMemory{s}, sp.Dir, vas); err != nil {
 		return err
 	}
 	guests := shadowpt.Space{Dir: space.Directory(), Limit: sp.Limit}
 	for va := range vas {
-		want, _, is := shadowpt.Walk(own{s}, guests, va)
-		got, _, has := shadowpt.Walk(cards{s}, sp, va)
+		want, _, is := shadowpt.Walk(guestMemory{s}, guests, va)
+		got, _, has := shadowpt.Walk(cardMemory{s}, sp, va)
 		s.seen++
 		if is {
 			if want.Addr += va - want.VA; want.Target == shadowpt.VRAM {
-				want.Addr, is = s.place(want.Addr)
+				want.Addr, is = s.cardAddr(want.Addr)
 			} else {
 				want.Addr = s.share.BusAddress(want.Addr)
 			}

@@ -20,23 +20,23 @@ import (
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
-// bellCard holds each GP_PUT that the card gets, with a bell or when it is bound, against whose
+// doorbellCard holds each GP_PUT that the card gets, with a bell or when it is bound, against whose
 // channel it is, and against what that channel's guest stored before it. A channel's instance
 // block, each GP_PUT and each store carry the channel's mark in their highest byte.
-type bellCard struct {
-	*homingCard
+type doorbellCard struct {
+	*relocatingCard
 	stored func(mark int) uint32 // what the card finds of the stores
 
-	bells sync.Mutex          // guards what follows; Guest.mu and nothing of the card's is outside it
-	owner [gf100.Channels]int // marks, by the card's number; 0: nobody's
-	last  [gf100.Channels]uint32
-	wrong []string
+	checking sync.Mutex          // guards what follows; Guest.mu and nothing of the card's is outside it
+	owner    [gf100.Channels]int // marks, by the card's number; 0: nobody's
+	last     [gf100.Channels]uint32
+	wrong    []string
 }
 
-func (b *bellCard) WriteBAR(bar int, off uint64, p []byte) {
+func (b *doorbellCard) WriteBAR(bar int, off uint64, p []byte) {
 	v := binary.LittleEndian.Uint32(p)
-	b.bells.Lock()
-	defer b.bells.Unlock()
+	b.checking.Lock()
+	defer b.checking.Unlock()
 	if bar == card.BAR1 {
 		b.put("a bell", int(off/gf100.USERDSize), v)
 		return
@@ -44,11 +44,11 @@ func (b *bellCard) WriteBAR(bar int, off uint64, p []byte) {
 	if reg := uint32(off) - regChannelInst; reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
 		b.bound(int(reg/strideChannel), v)
 	}
-	b.homingCard.WriteBAR(bar, off, p)
+	b.relocatingCard.WriteBAR(bar, off, p)
 	b.forget()
 }
 
-func (b *bellCard) bound(ch int, v uint32) {
+func (b *doorbellCard) bound(ch int, v uint32) {
 	b.owner[ch] = 0
 	if v&gf100.InstanceBound == 0 {
 		return
@@ -62,7 +62,7 @@ func (b *bellCard) bound(ch int, v uint32) {
 	b.put("a bind", ch, binary.LittleEndian.Uint32(put[:]))
 }
 
-func (b *bellCard) put(how string, ch int, v uint32) {
+func (b *doorbellCard) put(how string, ch int, v uint32) {
 	mark := b.owner[ch]
 	if v == 0 && b.last[mark] == 0 {
 		return // bound or rung before anything was submitted to it
@@ -119,16 +119,16 @@ func store(g *Guest, id uint8, put uint32) {
 	g.agg.ctl.card.WriteVRAM(at+gf100.USERDGPPut, binary.LittleEndian.AppendUint32(nil, put))
 }
 
-// flips is how often the guests of TestNoBellIsLostNorEarly change their minds, all together.
+// flips is how often the guests of TestDoorbellsNeitherLostNorEarly change their minds, all together.
 const flips = 100_000
 
-// TestNoBellIsLostNorEarly: a guest's processor stores to a page, which is shown in many places,
+// TestDoorbellsNeitherLostNorEarly: a guest's processor stores to a page, which is shown in many places,
 // at the last of them, then writes GP_PUT and rings; another switches
 // channels on and off, binds others at their numbers, commits runlists, preempts and
 // invalidates. Whatever the card hears, and finds when a channel is bound, is of that channel,
 // and what was stored before it is where the card finds it. In the end the card has every last
 // GP_PUT.
-func TestNoBellIsLostNorEarly(t *testing.T) {
+func TestDoorbellsNeitherLostNorEarly(t *testing.T) {
 	const few = 24
 	flips := flips / 10 // of each
 	if scale.Race {
@@ -144,7 +144,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		numbers, kinds = 4, 2  // of channels: number id has instance block id, or id+numbers
 		storedAt       = 0x800 // in the page of a channel's USERD
 	)
-	b := &bellCard{homingCard: &homingCard{newFake(fakeVRAM), aperturetest.New(fakeVRAM)}}
+	b := &doorbellCard{relocatingCard: &relocatingCard{newFake(fakeVRAM), aperturetest.New(fakeVRAM)}}
 	a := newAggOn(t, b, Options{TableRate: 1 << 40})
 	g := aliasing(t, a, aliases)
 	file := g.Windows()[0].File
@@ -246,8 +246,8 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 			submit(int(id + kind*numbers))
 		}
 		lost := func() (list []string) {
-			b.bells.Lock()
-			defer b.bells.Unlock()
+			b.checking.Lock()
+			defer b.checking.Unlock()
 			for id := range uint32(numbers) {
 				if i := id + kind*numbers; b.last[i+1] != last[i] {
 					list = append(list, fmt.Sprintf("%#x is wanted, %#x came last", last[i], b.last[i+1]))
@@ -259,8 +259,8 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 			require.Empty(t, lost())
 		}
 	}
-	b.bells.Lock()
+	b.checking.Lock()
 	wrong := b.wrong
-	b.bells.Unlock()
+	b.checking.Unlock()
 	require.Empty(t, wrong[:min(len(wrong), 5)], "%d in all", len(wrong))
 }

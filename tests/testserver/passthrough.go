@@ -1,11 +1,11 @@
-// Package stand puts a software card, its vfio-user server and a virtual machine
+// Package testserver puts a software card, its vfio-user server and a virtual machine
 // together in one process: what end-to-end tests, the demonstration and
 // benchmarks start from. The process can then look at the card's own counters
 // while an unmodified driver uses it.
 //
 // A Stand owns the card, the server's goroutine and the machine; Close ends them
 // in the reverse order. It has no locks.
-package stand
+package testserver
 
 import (
 	"context"
@@ -32,8 +32,8 @@ type Config struct {
 	Transport func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)
 }
 
-// Stand is a card that a machine has attached to.
-type Stand struct {
+// PassThrough is a card that a machine has attached to.
+type PassThrough struct {
 	Card   *soft.Card
 	Server *vfiouser.Server // nil with another transport
 	VM     *lab.VM          // of the latest Boot, nil before the first
@@ -45,7 +45,7 @@ type Stand struct {
 }
 
 // New makes a card and serves it, without a machine.
-func New(cfg Config) (*Stand, error) {
+func New(cfg Config) (*PassThrough, error) {
 	if cfg.Card.VRAM == 0 {
 		cfg.Card.VRAM = 512 << 20
 	}
@@ -53,14 +53,14 @@ func New(cfg Config) (*Stand, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stand{Card: c, cfg: cfg}
+	s := &PassThrough{Card: c, cfg: cfg}
 	if err := s.serve(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return s, nil
 }
 
-func (s *Stand) serve() error {
+func (s *PassThrough) serve() error {
 	device := s.cfg.Device
 	if device == nil {
 		device = func(c *soft.Card) vfiouser.Device { return serve.NewPassThrough(c) }
@@ -87,7 +87,7 @@ func (s *Stand) serve() error {
 }
 
 // serveBy serves with another transport, and waits until it listens.
-func (s *Stand) serveBy(device vfiouser.Device) error {
+func (s *PassThrough) serveBy(device vfiouser.Device) error {
 	listening := make(chan struct{})
 	opts := s.cfg.Server
 	opts.Listening = func() { close(listening) }
@@ -109,11 +109,11 @@ func (s *Stand) serveBy(device vfiouser.Device) error {
 }
 
 // Socket is the path that QEMU attaches to.
-func (s *Stand) Socket() string { return filepath.Join(s.dir, "gpu.sock") }
+func (s *PassThrough) Socket() string { return filepath.Join(s.dir, "gpu.sock") }
 
 // Boot starts a machine on the card and waits until its guest is up. The machine
 // before, if any, ends.
-func (s *Stand) Boot(ctx context.Context) error {
+func (s *PassThrough) Boot(ctx context.Context) error {
 	if s.VM != nil {
 		if err := s.VM.Close(); err != nil {
 			return err
@@ -130,7 +130,7 @@ func (s *Stand) Boot(ctx context.Context) error {
 }
 
 // Start is New and Boot.
-func Start(ctx context.Context, cfg Config) (*Stand, error) {
+func Start(ctx context.Context, cfg Config) (*PassThrough, error) {
 	s, err := New(cfg)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func Start(ctx context.Context, cfg Config) (*Stand, error) {
 }
 
 // Close ends the machine, the server and the card.
-func (s *Stand) Close() error {
+func (s *PassThrough) Close() error {
 	var errs []error
 	if s.VM != nil {
 		errs = append(errs, s.VM.Close())

@@ -12,7 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -21,14 +21,14 @@ import (
 // that it mapped, while the server scrubs its memory. The next client reads zeros.
 func TestWritesAfterDisconnect(t *testing.T) {
 	const pramin, praminSize = 0x700000, 1 << 20
-	s, err := stand.NewShared(soft.Config{VRAM: 256 << 20}, 0, 0)
+	s, err := testserver.NewShared(soft.Config{VRAM: 256 << 20}, 0, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: guestVRAM, Map: aperture.MapPRAMIN}))
-	seat := s.GPUs[0]
+	endpoint := s.GPUs[0]
 	dial := func() (c *client.Client) {
 		require.Eventually(t, func() bool { // the server may not have let go of the one before
-			c, err = client.Dial(seat.Socket, nil)
+			c, err = client.Dial(endpoint.Socket, nil)
 			return err == nil
 		}, wait, tick/10)
 		return c
@@ -68,7 +68,7 @@ func TestWritesAfterDisconnect(t *testing.T) {
 		}, wait, tick/10)
 		require.NoError(t, r.File.Close())
 		require.NoError(t, c.Close())
-		require.Eventually(t, func() bool { return !seat.Counted.HasClient() }, wait, time.Millisecond)
+		require.Eventually(t, func() bool { return !endpoint.Counted.HasClient() }, wait, time.Millisecond)
 		close(stop)
 		<-done
 		for _, mem := range windows {

@@ -19,7 +19,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
-	"github.com/umbra-gpu/umbra/tests/stand"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -36,9 +36,9 @@ const (
 	callPatience = 4 * time.Minute
 )
 
-// bed is a machine on a GPU, in a test or in one step of it.
-type bed struct {
-	*stand.Stand
+// fixture is a machine on a GPU, in a test or in one step of it.
+type fixture struct {
+	*testserver.PassThrough
 	t   *testing.T
 	ctx context.Context
 
@@ -69,10 +69,10 @@ func deadline(t *testing.T) context.Context {
 }
 
 // start boots a machine on a whole card. Both end with the test.
-func start(t *testing.T, cfg stand.Config) *bed {
+func start(t *testing.T, cfg testserver.Config) *fixture {
 	t.Helper()
 	claim(t, 1)
-	b := &bed{t: t, ctx: deadline(t)}
+	b := &fixture{t: t, ctx: deadline(t)}
 	if cfg.Device == nil {
 		cfg.Device = func(c *soft.Card) vfiouser.Device {
 			b.traps = serve.Count(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
@@ -80,7 +80,7 @@ func start(t *testing.T, cfg stand.Config) *bed {
 		}
 	}
 	var err error
-	b.Stand, err = stand.New(cfg)
+	b.PassThrough, err = testserver.New(cfg)
 	require.NoError(t, err)
 	b.regs, b.windows = b.Card.Registers, &b.Card.Stats().Windows
 	t.Cleanup(func() {
@@ -95,10 +95,10 @@ func start(t *testing.T, cfg stand.Config) *bed {
 }
 
 // virtual boots a machine on a virtual GPU, the only one of its card.
-func virtual(t *testing.T, cfg stand.SharedConfig, share aggregator.GuestConfig, machine lab.Config) (*bed, *stand.Shared) {
+func virtual(t *testing.T, cfg testserver.SharedConfig, share aggregator.GuestConfig, machine lab.Config) (*fixture, *testserver.Shared) {
 	t.Helper()
 	claim(t, 1)
-	s, err := stand.NewSharedWith(cfg)
+	s, err := testserver.NewSharedWith(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	share.Name = "gpu"
@@ -107,16 +107,16 @@ func virtual(t *testing.T, cfg stand.SharedConfig, share aggregator.GuestConfig,
 }
 
 // attach boots a machine on one virtual GPU. The machine ends with the test.
-func attach(t *testing.T, s *stand.Shared, gpu *stand.Endpoint, machine lab.Config) *bed {
+func attach(t *testing.T, s *testserver.Shared, gpu *testserver.Endpoint, machine lab.Config) *fixture {
 	t.Helper()
-	b := &bed{
+	b := &fixture{
 		t: t, ctx: deadline(t),
 		regs: gpu.GPU.Registers, traps: gpu.Counted, windows: &gpu.Guest.Stats().Mapped,
 	}
 	machine.Sockets = []string{gpu.Socket}
 	vm, err := lab.Start(b.ctx, machine)
 	require.NoError(t, err)
-	b.Stand = &stand.Stand{Card: s.Card, VM: vm}
+	b.PassThrough = &testserver.PassThrough{Card: s.Card, VM: vm}
 	t.Attr("kernel", vm.Kernel()+" under "+vm.Accel().Name)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -128,7 +128,7 @@ func attach(t *testing.T, s *stand.Shared, gpu *stand.Endpoint, machine lab.Conf
 }
 
 // in is the same machine in a subtest.
-func (b *bed) in(t *testing.T) *bed {
+func (b *fixture) in(t *testing.T) *fixture {
 	c := *b
 	c.t = t
 	return &c
@@ -136,7 +136,7 @@ func (b *bed) in(t *testing.T) *bed {
 
 // step is a subtest on the same machine. If it fails, the test ends: later steps
 // would find another driver state than they expect.
-func (b *bed) step(name string, f func(b *bed)) {
+func (b *fixture) step(name string, f func(b *fixture)) {
 	b.t.Helper()
 	if !b.attempt(name, f) {
 		b.t.FailNow()
@@ -144,36 +144,36 @@ func (b *bed) step(name string, f func(b *bed)) {
 }
 
 // attempt is a step whose failure does not disturb later steps.
-func (b *bed) attempt(name string, f func(b *bed)) bool {
+func (b *fixture) attempt(name string, f func(b *fixture)) bool {
 	return b.t.Run(name, func(t *testing.T) { f(b.in(t)) })
 }
 
 // try runs a command in the guest.
-func (b *bed) try(cmd string, args, result any) error {
+func (b *fixture) try(cmd string, args, result any) error {
 	ctx, cancel := context.WithTimeoutCause(b.ctx, callPatience, errors.New("the guest did not answer"))
 	defer cancel()
 	return b.VM.Agent().Call(ctx, cmd, args, result)
 }
 
 // call runs a command in the guest, and fails the test if the command fails.
-func (b *bed) call(cmd string, args, result any) {
+func (b *fixture) call(cmd string, args, result any) {
 	b.t.Helper()
 	require.NoError(b.t, b.try(cmd, args, result), cmd)
 }
 
 // modprobe loads nouveau, with options beside those of the kernel's command line.
-func (b *bed) modprobe(options ...string) {
+func (b *fixture) modprobe(options ...string) {
 	b.t.Helper()
 	b.call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau", Options: options}, nil)
 }
 
-func (b *bed) rmmod() {
+func (b *fixture) rmmod() {
 	b.t.Helper()
 	b.call(proto.CmdRmmod, proto.ModprobeArgs{Name: "nouveau"}, nil)
 }
 
 // mark is the present end of the guest's kernel log.
-func (b *bed) mark() uint64 {
+func (b *fixture) mark() uint64 {
 	b.t.Helper()
 	var m proto.MarkResult
 	b.call(proto.CmdMark, nil, &m)
@@ -181,7 +181,7 @@ func (b *bed) mark() uint64 {
 }
 
 // logAfter returns the guest's kernel log after a mark.
-func (b *bed) logAfter(mark uint64) []lab.LogLine {
+func (b *fixture) logAfter(mark uint64) []lab.LogLine {
 	b.t.Helper()
 	lines, err := b.VM.KernelLogAfter(b.ctx, mark)
 	require.NoError(b.t, err)
@@ -190,7 +190,7 @@ func (b *bed) logAfter(mark uint64) []lab.LogLine {
 
 // requireNoHoles fails if the guest accessed a register that the GPU does not
 // declare.
-func (b *bed) requireNoHoles() {
+func (b *fixture) requireNoHoles() {
 	b.t.Helper()
 	r, err := b.regs().Report(mmio.ByCount)
 	require.NoError(b.t, err)
