@@ -31,7 +31,7 @@ type Aggregator struct {
 	guests   [MaxGuests]*Guest
 	channels [gf100.Channels]*channel // by the card's channel number
 
-	routeMu sync.Mutex // one look at the card's interrupts at a time
+	routeMu sync.Mutex // held while the card's interrupts are read and routed
 	routing sync.WaitGroup
 	closing chan struct{} // closed by Close
 
@@ -67,7 +67,7 @@ type Options struct {
 	TableRate float64
 	// Map bounds what a guest's mapped windows cost, if GuestConfig does not say so.
 	Map aperture.Limits
-	// Scheduler shares the card's time. If nil, work is forwarded as it comes.
+	// Scheduler shares the card's time. If nil, work is forwarded immediately.
 	Scheduler *sched.Config
 	// Clock is the scheduler's time; nil is the time since New.
 	Clock func() time.Duration

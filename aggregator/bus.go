@@ -19,11 +19,11 @@ const cardBusBits = 40
 // bus is the memory of all guests as the card sees it. Each guest has a window of the
 // card's bus addresses, so that equal addresses of two guests are different for the card.
 //
-// A step of the card pins no guest's memory: it holds the map of the one guest whose
-// window it touches during the look-up only. The result stays valid until the step ends,
-// because whoever takes memory away (Guest.Unmapped, Guest.DetachMemory) first removes
-// it from the map and then waits for the steps that began before. So a guest whose map
-// changes never waits for the steps of others and never delays them.
+// A step of the card pins no guest's memory. It locks a guest's map only during the look-up
+// in its window. The result stays valid until the step ends: Guest.Unmapped and
+// Guest.DetachMemory first remove the memory from the map and then wait for the steps that
+// began before. So a guest that changes its map never waits for the steps of others and
+// never delays them.
 type bus struct {
 	shift uint // a bus address >> shift is the guest's number
 	host  [MaxGuests]atomic.Pointer[memory]
@@ -63,7 +63,7 @@ func (b *bus) attach(index int, m card.Bus) {
 	b.host[index].Store(&memory{m})
 }
 
-// barrier waits for every step of the card under way, and holds up new ones meanwhile.
+// barrier waits for every step of the card that has begun, and delays new ones until then.
 func (b *bus) barrier() {
 	b.steps.Lock()
 	//lint:ignore SA2001 taking the lock is the wait

@@ -265,9 +265,9 @@ func (g *Guest) leaveCard(ch *channel, listed bool) bool {
 	return ok || !c.running(ch.id)
 }
 
-// finishClose frees the resources of a channel that is on no PBDMA. What the card reported of
-// it is routed to its guest first: a later owner of the same instance block and number must
-// not get it.
+// finishClose frees the resources of a channel that is on no PBDMA. Its pending reports are
+// routed to its guest first: a later owner of the same instance block and number must not get
+// it.
 func (g *Guest) finishClose(ch *channel) {
 	a := g.agg
 	a.routeAll()

@@ -2,9 +2,9 @@ package aggregator
 
 import "sync"
 
-// coalescer runs one kind of card operation for all guests at once: everybody who asks
-// before an operation begins takes part in it. With any number of guests asking, each
-// waits for the operation under way and the next one, never for a queue of neighbours.
+// coalescer runs one kind of card operation for all guests at once: each caller that asks
+// before an operation begins takes part in it. With any number of guests asking, each waits
+// for the operation under way and the next one, never for a queue of neighbours.
 //
 // Its lock is held for a moment only, never while the card is asked.
 type coalescer struct {
@@ -24,8 +24,8 @@ type batch struct {
 
 func (c *coalescer) init() { c.over.L = &c.mu }
 
-// do takes part in the next operation and returns its result. join adds to the batch;
-// run executes it for everybody, on one caller's goroutine.
+// do takes part in the next operation and returns its result. join adds to the batch; run
+// executes it for all callers, on the goroutine of one of them.
 func (c *coalescer) do(join func(*batch), run func(*batch) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,7 +25,7 @@ type control struct {
 	card    card.Card
 	timeout time.Duration // for one card operation
 	maxDirs int           // Options.InvalidateDirs
-	fixed   []run         // in VRAM: what bringUp wrote and nobody changes
+	fixed   []run         // in VRAM: written by bringUp and never changed
 
 	// Operations that take time on the card.
 	invalidating, committing, preempting coalescer

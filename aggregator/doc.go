@@ -23,34 +23,34 @@
 //
 // # What one guest can make another wait for
 //
-// Waits for the card are shared: an invalidate, a runlist or a preempt serves everybody who
-// asked before it began (see coalescer), so a guest waits for the one under way and for the
-// next. Each is bounded. A guest whose channel does not leave the card in time is
+// Waits for the card are shared: an invalidate, a runlist or a preempt serves all guests
+// that asked before it began (see coalescer), so a guest waits for the one under way and
+// for the next. Each is bounded. A guest whose channel does not leave the card in time is
 // quarantined, and its neighbours do not wait for it again. The memory map of one guest is
 // locked during one look-up only (see bus). An invalidate names its guest's own
 // directories, so that translations of others stay cached. Every guest has its own memory
 // for page tables and its guaranteed channels.
 //
-// When a guest unbinds a channel, it gets what the card reported of it up to then; only
-// after that are the instance block and the number reused.
+// When a guest unbinds a channel, it first gets all reports of the card about it. Then the
+// instance block and the number may be reused.
 //
 // # Goroutines
 //
 // Two per guest, from AddGuest to Remove: the worker [Guest.work] talks to the card, and
-// [Guest.deliverEvents] reports events, so that a guest that is slow to take events delays
-// nobody. One per aggregator, [Aggregator.route], turns the card's interrupts into events,
-// from New to Close. With [Options.Scheduler] one more, [gate.run], from New to Close:
-// it asks the card what it did and forwards what is next.
+// [Guest.deliverEvents] reports events, so that a guest that takes events slowly does not
+// delay others. One per aggregator, [Aggregator.route], turns the card's interrupts into
+// events, from New to Close. With [Options.Scheduler] one more, [gate.run], from New to
+// Close: it charges completed work and forwards the next.
 //
 // # Locks, in the order they are taken
 //
-//  1. The virtual GPU's lock (package devmodel). Calls into a Guest come with it held;
-//     events are delivered with no lock of ours held. Inside it, the lock of the mapped
-//     windows (package aperture), which the worker takes with none.
+//  1. The virtual GPU's lock (package devmodel). Callers of a Guest hold it; events are
+//     delivered with no lock of ours held. Inside it, the lock of the mapped windows
+//     (package aperture), which the worker takes with none.
 //  2. Aggregator.routeMu: one look at the card's interrupts. Never in a trap.
-//  3. Guest.mu: requests, the channel table, undelivered events. Whoever fills
-//     Guest.current under it, while it is empty, owns what a round uses until it is empty
-//     again: the worker, or a trap on the fast path. The worker alone waits for that.
+//  3. Guest.mu: requests, the channel table, undelivered events. The goroutine that fills
+//     an empty Guest.current under it (the worker, or a trap on the fast path) owns the
+//     state of a round until it empties it again. Only the worker waits for that.
 //  4. Guest.moving: pages of the guest's VRAM move (write side), or are read or written by
 //     the aggregator (read side). The mover waits, with it held, for the steps of the
 //     guest's own channels.
@@ -63,7 +63,7 @@
 //
 // The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's lock alone.
 // Shadows, their tracker except its Watch, and resources waiting to be freed belong to the
-// worker; the guest's runlist belongs to whoever has filled Guest.current.
+// worker; the guest's runlist belongs to the goroutine that filled Guest.current.
 //
 // # Differences from a card of one's own
 //

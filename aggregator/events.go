@@ -6,9 +6,9 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Events receives what the card reports about a guest. Its methods run on a goroutine of
-// the guest's own with no lock of this package held, and may call back into the Guest: a
-// slow receiver delays nobody else.
+// Events receives the card's reports about a guest. Its methods run on a goroutine of the
+// guest's own with no lock of this package held, and may call back into the Guest. A slow
+// receiver does not delay other guests.
 type Events interface {
 	// EngineEvent reports non-stall events; bit n is engine n.
 	EngineEvent(engines uint32)

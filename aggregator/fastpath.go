@@ -1,13 +1,13 @@
 package aggregator
 
-// The fast path runs in the trap what takes an idle channel off the card: a preempt, or
-// a runlist that only removes channels. A driver that ends a channel does both and polls
-// for each. The card completes them immediately, while waking the worker takes longer
-// than a driver polls before it sleeps.
+// The fast path runs in the trap and takes an idle channel off the card: it executes a
+// preempt, or a runlist that only removes channels. A driver that ends a channel does both
+// and polls for each. The card completes them immediately, but waking the worker takes
+// longer than a driver polls before it sleeps.
 //
-// The trap acts in the worker's place: it fills Guest.current, and the worker waits
-// until it is empty. Meanwhile what belongs to the worker belongs to the trap. Nothing
-// here waits for the card. What would have to wait is left to the worker.
+// The trap fills Guest.current, and the worker waits until it is empty. Until then the trap
+// owns the worker's state. The fast path never waits for the card: the worker does a
+// request that would wait.
 //
 // Requests in Guest.pending coalesce; requests run inline do not. So each round in which
 // the worker itself asks the card grants only a few inline requests.

@@ -10,12 +10,12 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// gate keeps submissions from the card until it is their turn (package sched). It forwards a
-// guest's GP_PUT as far as the scheduler says. What lies behind it stays in the guest's ring, and
-// the guest's own USERD shows what the guest wrote.
+// gate holds submissions back until the scheduler selects them (package sched). It forwards a
+// guest's GP_PUT as far as the scheduler allows. The entries after that stay in the guest's ring,
+// and the guest's own USERD shows the GP_PUT that the guest wrote.
 //
-// The card wakes the gate's goroutine when something has ended. The goroutine asks what the card
-// did (card.Meter) and charges that. While something is on the card it also looks every pollInterval.
+// The card wakes the gate's goroutine when work has ended. The goroutine charges the engine time
+// that the card reports (card.Meter). While work is on the card it also polls every pollInterval.
 type gate struct {
 	agg   *Aggregator
 	card  card.Meter
@@ -37,7 +37,7 @@ type gate struct {
 	due    time.Duration // when the goroutine polls again; zero while it does
 }
 
-// deferredWork is what the goroutine has to do with a guest's lock held, which comes before
+// deferredWork is work of the goroutine that needs a guest's lock, which is taken before
 // the gate's.
 type deferredWork struct {
 	alerts  []sched.Alert
@@ -55,7 +55,7 @@ type share struct {
 	first  bool     // there was one
 }
 
-// group is a guest process, as Grouping tells them apart.
+// group is one process of a guest, as Grouping defines processes.
 type group struct {
 	key   groupKey
 	node  sched.ID
@@ -76,11 +76,11 @@ type gated struct {
 	inflight int
 	lane     int // index in lanes of the engine that worked for it last
 	last     card.Use
-	stalled  bool // the scheduler was told that it does not go on
+	stalled  bool // reported to the scheduler as waiting for a semaphore
 	over     bool // it has come to its end, or the card does not stop it
 	aborting bool // it is to leave the card
 	bad      bool // the card was given a GP_PUT that is not in the ring
-	held     bool // it was bound in the middle of an entry, which waits for its turn
+	held     bool // bound in the middle of an entry; resumes at its turn
 }
 
 // alarm wakes the gate's goroutine after a time. It is the goroutine's alone.
@@ -153,8 +153,8 @@ func (t *gate) run() {
 	}
 }
 
-// poll charges what the card has done and forwards what is next. It returns what is to be done
-// without the gate's lock, and when to poll again.
+// poll charges completed work and forwards the next. It returns the work that must run without
+// the gate's lock, and the time of the next poll.
 func (t *gate) poll() (w deferredWork, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,7 +184,7 @@ func (t *gate) poll() (w deferredWork, next time.Duration) {
 	return w, next
 }
 
-// step forwards all whose turn it is. t.mu is held.
+// step forwards the submissions that the scheduler selects. t.mu is held.
 func (t *gate) step() time.Duration {
 	now := t.now()
 	for {
@@ -199,7 +199,7 @@ func (t *gate) step() time.Duration {
 	for a, ok := t.s.Alert(); ok; a, ok = t.s.Alert() {
 		t.later.alerts = append(t.later.alerts, a)
 	}
-	at := t.s.Timer() // it may have changed: somebody's turn is at a time, not at an event
+	at := t.s.Timer() // always set: a selection may be due at a time without an event
 	if t.recent {
 		at = min(at, now+pollInterval)
 	}
@@ -227,7 +227,7 @@ func (t *gate) forward(c *gated, n int) {
 	t.agg.ctl.doorbell(c.ch.id, c.sent)
 }
 
-// meter charges what the card has done for a channel since it was last asked.
+// meter charges the engine time of a channel since the last call.
 func (t *gate) meter(c *gated) {
 	u := t.card.Use(c.ch.id)
 	now := t.now()
@@ -280,8 +280,8 @@ func (t *gate) stall(now time.Duration, c *gated, on bool) {
 	}
 }
 
-// drop forgets what a channel has on the card and in its ring. The channel is off the card, and
-// does not come back before it is bound again.
+// drop discards a channel's entries on the card and in its ring. The channel is off the card
+// until it is bound again.
 func (t *gate) drop(now time.Duration, c *gated) {
 	t.s.Aborted(now, c.node)
 	c.inflight, c.lastPut, c.accepted = 0, c.sent, c.sent
@@ -306,11 +306,11 @@ func (t *gate) doorbell(c *gated, put uint32) {
 	mask := c.size - 1
 	waiting := int((c.lastPut - c.sent) & mask)
 	if _, ok := sched.Added(c.lastPut, put, c.size, waiting); !ok {
-		// The guest took back what it had submitted, or the value cannot be.
+		// The guest moved GP_PUT backwards, or the value is out of range.
 		c.ch.guest.stats.BadPut.Add(1)
 		t.s.Withdraw(now, c.node)
 		c.lastPut, c.accepted = c.sent, c.sent
-		if put >= c.size { // the card refuses it, and so tells the driver
+		if put >= c.size { // the card refuses it and reports that to the driver
 			c.bad = true
 			t.agg.ctl.doorbell(c.ch.id, put)
 			return
@@ -319,7 +319,7 @@ func (t *gate) doorbell(c *gated, put uint32) {
 	c.lastPut = put
 	if c.bad {
 		c.bad = false
-		if c.lastPut == c.sent { // nothing is new, but the card has forgotten what there was
+		if c.lastPut == c.sent { // GP_PUT is unchanged, but the card has dropped the entries
 			t.agg.ctl.doorbell(c.ch.id, put)
 		}
 	}

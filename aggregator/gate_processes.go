@@ -12,7 +12,7 @@ type Grouping uint8
 
 // The groupings.
 const (
-	BySpace   Grouping = iota // channels of one address space, which is what a process has
+	BySpace   Grouping = iota // channels of one address space: one process
 	ByChannel                 // each channel
 	ByGuest                   // all channels, which take turns of one request
 	groupings

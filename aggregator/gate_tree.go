@@ -113,13 +113,12 @@ func (t *gate) leave(now time.Duration, g *Guest, gr *group) {
 	sh := t.guests[g]
 	delete(sh.groups, gr.key)
 	if len(sh.groups) == 0 {
-		sh.first = false // its driver has gone, and another one begins anew
+		sh.first = false // the driver detached, and another one begins
 	}
 	t.s.Remove(now, gr.node)
 }
 
-// remove takes a channel out of the tree that is off the card, after a last look at what the card
-// did for it.
+// remove takes a channel that is off the card from the tree, after charging its last work.
 func (t *gate) remove(ch *channel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -137,8 +136,8 @@ func (t *gate) remove(ch *channel) {
 	t.step()
 }
 
-// giveUp says that a channel has come to its end, or that the card does not stop it. It gets no
-// more turns, and nothing waits for it.
+// giveUp marks a channel as ended, or as one that the card does not stop. It gets no more
+// turns, and nothing waits for it.
 func (t *gate) giveUp(ch *channel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

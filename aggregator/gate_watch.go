@@ -60,8 +60,7 @@ func (t *gate) aborted(ch *channel) {
 	}
 }
 
-// goOn lets a channel run whose turn it is to go on with what it was in the middle
-// of when it was unbound.
+// resumeChannel lets a channel continue the entry in which it was unbound, at its turn.
 func (ch *channel) resumeChannel() {
 	g := ch.guest
 	g.mu.Lock()

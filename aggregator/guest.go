@@ -66,8 +66,8 @@ type Guest struct {
 	// eager is a copy of policy.Sync == SyncEager that needs no lock.
 	eager atomic.Bool
 
-	// The rest belongs to whoever has filled current: the worker for a round, or a trap on
-	// the fast path, which uses listed and inlineCredits only.
+	// The rest belongs to the goroutine that filled current: the worker for a round, or a
+	// trap on the fast path, which uses listed and inlineCredits only.
 	listed        channelSet // the guest's channels on its last runlist
 	inlineCredits int        // inline requests left until a round grants more
 
@@ -277,7 +277,7 @@ func (g *Guest) DetachMemory() {
 	g.agg.bus.attach(g.index, nil)
 	g.mu.Lock()
 	g.noteRemapped(0, g.agg.bus.window())
-	g.pending.invalidate.unmapped = true // in whatever round comes next
+	g.pending.invalidate.unmapped = true // in the next round
 	g.mu.Unlock()
 	if !g.agg.ctl.invalidate() {
 		g.stats.CardTimeout.Add(1)

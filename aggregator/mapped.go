@@ -9,8 +9,8 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// What a guest's client maps of its windows. The calls come with the virtual GPU's
-// lock held, or from where a client comes and goes.
+// The mapped windows of a guest's client. The calls come with the virtual GPU's lock held,
+// or while a client attaches or detaches.
 
 // OpenWindows makes windows for a client to map, as GuestConfig.Map says; cfg
 // gives the sizes of BARs, and the ROM. The guest is fresh from a reset.
@@ -37,9 +37,9 @@ func (g *Guest) OpenWindows(cfg aperture.Config) error {
 	return nil
 }
 
-// CloseWindows ends them, and gives every page back to the card. If the card does not take some back,
-// the client can still reach them: CloseWindows returns an error, and tries again when it is called
-// again. Until then nobody else may have the GPU.
+// CloseWindows closes the windows and moves every page back to the card. If the card refuses some
+// pages, the client can still reach them. CloseWindows then returns an error, and the next call
+// tries again. Until it succeeds no other client may have the GPU.
 func (g *Guest) CloseWindows() error {
 	if set := g.mapped.Swap(nil); set != nil {
 		g.left.Store(set)
@@ -65,7 +65,7 @@ func (g *Guest) Windows() []aperture.Region {
 	return nil
 }
 
-// show tells the aperture what this window shows.
+// show passes this window's current address space to the aperture.
 func (w *barWindow) show() {
 	if set := w.guest.mapped.Load(); set != nil {
 		set.Block(w.kind, w.on, w.tlb.Space())
@@ -93,8 +93,8 @@ func (g *Guest) SetPollArea(v uint32) {
 	}
 }
 
-// MemoryBarrier is called before what orders memory: what the guest wrote to mapped windows before
-// is then where it belongs.
+// MemoryBarrier flushes aliases: afterwards the card finds all that the guest wrote to mapped
+// windows before.
 func (g *Guest) MemoryBarrier() {
 	if set := g.mapped.Load(); set != nil {
 		set.MemoryBarrier()
@@ -163,7 +163,7 @@ func (o owner) Relocate(r card.Relocation) (done uint64, err error) {
 	return done, err
 }
 
-// maps tells whether the guest's client may map anything.
+// maps reports whether the guest's client may map anything.
 func (g *Guest) maps() bool { return g.limits.Map != aperture.MapNone }
 
 func (g *Guest) mapLimits() aperture.Limits {

@@ -17,7 +17,7 @@ func (g *Guest) memory() card.Bus {
 	return nil
 }
 
-// access says what to do with a buffer and memory of the guest.
+// access is the operation on a buffer and memory of the guest.
 type access uint8
 
 const (
@@ -141,7 +141,7 @@ func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64
 }
 
 // allocPrivate returns n zeroed bytes of the card's memory that the aggregator keeps for this
-// guest. Whoever gives some back clears it first.
+// guest. The caller clears it before it frees it.
 func (g *Guest) allocPrivate(n uint64) (uint64, bool) {
 	r, ok := g.private.take(wholePages(n), pageSize)
 	return r.addr, ok

@@ -78,9 +78,9 @@ func each32(mask uint32, f func(i uint32)) {
 	}
 }
 
-// routeEngines passes non-stall events on. The card does not say which channel caused
-// one, so every guest with a channel that may have run since the last event gets it; its
-// driver then looks at its fences.
+// routeEngines forwards non-stall events. The card does not report the channel, so every
+// guest gets the event if one of its channels may have run since the last one. Its driver
+// then checks its fences.
 func (a *Aggregator) routeEngines() {
 	engines := a.ctl.rd(regEngEvent)
 	each32(engines, func(e uint32) { a.ctl.wr(regEngEventStatus+e*4, ^uint32(0)) })

@@ -6,15 +6,15 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// How a shadowpt.Policy is carried out.
+// Deferral of shadow updates, by shadowpt.Policy.
 //
 // A guest's tables are data until a flush point: the guest submits work that could see
 // them, or invalidates while a channel of the space is busy. The lazy policy defers an
 // invalidate while every channel of its space is quiet: the guest sees it complete, and
-// Guest.deferred records it. No engine walks the shadow meanwhile. submit, run and a
-// runlist flush deferred invalidates before a channel of the space runs. A channel that
-// is being unbound or taken off the card counts as quiet when it has nothing left to do.
-// Memory that is unmapped is removed immediately under every policy.
+// Guest.deferred records it. No engine walks the shadow before the flush. submit, run and a
+// runlist flush deferred invalidates before a channel of the space runs. A channel that is
+// being unbound or taken off the card counts as quiet when it has no work left. Memory that
+// is unmapped is removed immediately under every policy.
 
 // setPolicy records a policy. Guest.mu is held, or the guest is not shared yet.
 func (g *Guest) setPolicy(p shadowpt.Policy) {
@@ -245,8 +245,8 @@ func (g *Guest) follow(p shadowpt.Policy) {
 		for _, sp := range g.spaces {
 			g.build(sp)
 		}
-		// The tracker does not know the entries of a full scan. After this invalidate it
-		// looks at all tables again.
+		// A full scan leaves the tracker without entries. After this invalidate it reads
+		// all tables again.
 		g.invalidateCard()
 	}
 	g.mu.Lock()

@@ -54,8 +54,8 @@ func (g *Guest) leave(sp *space) bool {
 	return g.invalidateCard()
 }
 
-// directories lists the guest's directories that the card may know. If there is none, it
-// names an unused place: an invalidate still waits for the steps under way.
+// directories lists the guest's directories that the card may have cached. If there is
+// none, it returns an unused address: an invalidate still waits for the steps under way.
 func (g *Guest) directories() (dirs []uint64) {
 	for _, sp := range g.spaces {
 		dirs = append(dirs, sp.shadow.Dir())

@@ -5,15 +5,14 @@ import (
 )
 
 // A submission goes through Doorbell, or the end of the round for which it waited, and then
-// submit. Only submit decides when work reaches the card.
+// submit. Only submit passes work to the card.
 //
 // The trap or the round reads GP_PUT first and flushes aliases second, and submits up to
 // that GP_PUT. A GP_PUT written later has a doorbell of its own: data stored before it may
 // not be flushed yet.
 
-// Doorbell tells that the guest wrote GP_PUT of a channel. What the guest wrote to aliases before
-// is flushed first. If nothing else is under way that the submission could depend on, the card
-// hears of it at once.
+// Doorbell handles a guest's write of GP_PUT of a channel, after a flush of aliases. If no
+// pending request affects the submission, the card gets it immediately.
 func (g *Guest) Doorbell(id uint8) {
 	b, changed := g.readPut(id)
 	if changed {
@@ -57,7 +56,7 @@ func (ch *channel) readPut() (b putRead, changed bool) {
 	return b, b.put != ch.lastPut
 }
 
-// notePut records a GP_PUT, unless a newer one was recorded meanwhile. Guest.mu is held.
+// notePut records a GP_PUT, unless a newer one was recorded since. Guest.mu is held.
 func (g *Guest) notePut(b putRead) bool {
 	if b.ch == nil || g.channels[b.ch.gid].ch != b.ch || b.ch.putSeq != b.putSeq {
 		return false
@@ -87,7 +86,7 @@ func (g *Guest) ring(id uint8, flushed bool) {
 	g.wake.Broadcast()
 }
 
-// rereadPut reads GP_PUT of a channel whose doorbell rang before it was bound, or for which
+// rereadPut reads GP_PUT of a channel that had a doorbell before it was bound, or for which
 // aliases were not flushed. The round flushes afterwards. It belongs to the worker, which
 // alone changes guestChannel.ch.
 func (g *Guest) rereadPut(id uint8) {
@@ -145,13 +144,13 @@ func (ch *channel) waits() bool {
 }
 
 // takeMayHaveRun reports whether the channel may have run since the last call. An idle channel
-// that nothing let run since then has not, and is not examined. GP_GET alone does not tell:
-// the work fetched last may still run and raise an event at its end. Guest.mu is held.
+// without new work is not examined. GP_GET alone is not enough: the work fetched last may
+// still run and raise an event at its end. Guest.mu is held.
 func (ch *channel) takeMayHaveRun() bool {
 	if !ch.sent.Swap(false) && !ch.mayHaveRun {
 		return false
 	}
-	waits := ch.waits() // before the look below, for work may be forwarded meanwhile
+	waits := ch.waits() // before quiet below: work may be forwarded in between
 	c := &ch.guest.agg.ctl
 	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
 	ch.mayHaveRun = waits || get != put || !c.quiet(ch.id)

@@ -37,7 +37,7 @@ func (m *tableWorkMeter) spend(n uint64) {
 	}
 }
 
-// yield lets others run, unless somebody waits for the end of the round.
+// yield lets other guests run, unless a trap waits for the end of the round.
 func (m *tableWorkMeter) yield() {
 	g := m.guest
 	g.mu.Lock()

@@ -74,7 +74,7 @@ func (w *barWindow) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
 // SetBlock acts on a write of NV_PBUS_BAR1_BLOCK (bar 1) or BAR2_BLOCK (bar 3).
 func (g *Guest) SetBlock(bar int, v uint32) { g.windows.bar(bar).block(v) }
 
-// ReadBAR reads through BAR1 or BAR3. Bytes behind a fault read as ones.
+// ReadBAR reads through BAR1 or BAR3. Bytes after a fault read as ones.
 func (g *Guest) ReadBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
 	return g.windows.bar(bar).access(off, p, false)
 }

@@ -246,7 +246,7 @@ func (g *Guest) list(commit func(func() []uint8) bool) (left []*channel, ok bool
 	ours := g.bound()
 	g.mu.Lock()
 	for _, ch := range ours {
-		ch.active, ch.mayHaveRun = true, true // its doorbell may have rung while it was not listed
+		ch.active, ch.mayHaveRun = true, true // it may have had a doorbell while it was not listed
 		ch.saved = ch.saved && !g.mayRun(ch)
 	}
 	g.mu.Unlock()

@@ -19,10 +19,9 @@ type Card interface {
 	ReadPRAMIN(window, off uint32, p []byte)
 	WritePRAMIN(window, off uint32, p []byte)
 
-	// What the guest's machine may have mapped of these windows. MemoryBarrier comes before
-	// what orders memory: accesses of rows that say so, and interrupts. What was
-	// written without a trap is then where it belongs. Access comes before any access
-	// of a register.
+	// The guest's machine may map these windows. MemoryBarrier is called before accesses of
+	// rows that are barriers, and before interrupts: afterwards the card finds all bytes
+	// that were written without a trap. Access is called before any access of a register.
 	SetPRAMIN(window uint32)
 	SetPollArea(v uint32)
 	MemoryBarrier()
@@ -62,7 +61,7 @@ type Host interface {
 	Interrupt(Line)
 }
 
-// noCard stands for the card until Connect: only its Time may be called.
+// noCard replaces the card until Connect: only its Time may be called.
 type noCard struct{ Card }
 
 func (noCard) Time() uint64 { return 0 }

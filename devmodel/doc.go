@@ -1,11 +1,11 @@
-// Package devmodel is one virtual GPU as one guest sees it: a PCI function with
-// its BARs, the register face of a GF100, and interrupts.
+// Package devmodel implements a virtual GPU as its guest sees it: a PCI function with its
+// BARs, the register face of a GF100, and interrupts.
 //
 // Every register row of package gf100 has a policy. Units with private state (PMC, PTIMER,
 // the microcontrollers, ...) are virtual: each [VGPU] has its own. Accesses that concern
 // channels, address translation and memory are translated: they go as typed values to the
-// [Card] behind the virtual GPU, which checks them. Nothing else passes: a register that
-// no row declares is storage that nobody reads.
+// [Card] behind the virtual GPU, which checks them. Nothing else reaches the card: a
+// register that no row declares is plain storage without effect.
 //
 // The package declares the two interfaces that it needs: [Card], the share of a card, and
 // [Host], the receiver of interrupts.

@@ -170,8 +170,8 @@ func flag(v, mask uint32, on bool) uint32 {
 }
 
 // acknowledged resumes the channel whose error the guest has acknowledged: after the method
-// if the guest skipped it, else with it. If the channel was bound again meanwhile, the
-// PBDMA just becomes free.
+// if the guest skipped it, else with it. If the channel was bound again since, only the
+// PBDMA is freed.
 func (v *VGPU) acknowledged(i int) {
 	f := &v.fifo
 	if f.PBDMA[i].Intr.Get() != 0 {

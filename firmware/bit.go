@@ -48,7 +48,7 @@ var bitTokenLayout = layout[bitToken]{"BIT token", 6, []row{
 	f(0x04, 2, "Pointer", "the data").ptr(),
 }}
 
-// tokenNames says what a token's data is. A letter that is not here is kept raw.
+// tokenNames are the names of tokens whose data is understood. Other tokens are kept raw.
 var tokenNames = map[uint8]string{
 	'2': "I2C scripts", 'A': "analog outputs", 'B': "BIOS data", 'C': "clocks and PLLs", 'D': "digital flat panels",
 	'I': "init scripts", 'L': "LVDS", 'M': "memory", 'N': "nothing", 'P': "performance and power", 'S': "strings",

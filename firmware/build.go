@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// maxSize is the largest image Build makes: its size stands in one byte.
+// maxSize is the largest image Build makes: one byte holds its size.
 const maxSize = 255 * 512
 
 // Build makes the image that d describes. The errors are [*Error].

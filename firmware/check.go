@@ -3,7 +3,7 @@ package firmware
 import "errors"
 
 const (
-	// leastFile is what a driver fetches before it looks at an image.
+	// leastFile is the size that a driver fetches before it reads an image.
 	leastFile = 4 << 10
 	// romWindow is the card's ROM window in BAR0 (300000-3fffff), all that a driver can read.
 	romWindow = 1 << 20

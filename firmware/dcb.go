@@ -25,7 +25,7 @@ type DCB struct {
 	Outputs        []DCBOutput `json:"outputs"` // at most 255
 }
 
-// dcbHeader is the DCB without its outputs, as it stands in the image.
+// dcbHeader is the DCB in the image, without its outputs.
 type dcbHeader struct {
 	Version        uint8
 	HeaderSize     uint8

@@ -69,7 +69,7 @@ type InitTables struct {
 	Xlat            uint16     `json:"xlat"`
 }
 
-// RawToken is a BIT token as it stands, its data not understood.
+// RawToken is a BIT token of the image whose data is not understood.
 type RawToken struct {
 	ID      uint8    `json:"id"`
 	Version uint8    `json:"version"`

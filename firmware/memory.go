@@ -25,8 +25,8 @@ type Memory struct {
 	Types        []MemoryConfig `json:"types"`         // M0203, at most 255 entries; empty means no table
 }
 
-// MemoryConfig is an entry of M0203: what a value of the RAM strap
-// (NV_PEXTDEV_BOOT_0 bits 5:2) stands for.
+// MemoryConfig is an entry of M0203: the meaning of a value of the RAM strap
+// (NV_PEXTDEV_BOOT_0 bits 5:2).
 type MemoryConfig struct {
 	Type  uint8 `json:"type"` // MemoryDDR3 ...
 	Strap uint8 `json:"strap"`

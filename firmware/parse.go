@@ -13,14 +13,12 @@ const (
 	maxScripts = 256
 )
 
-// Parse reads any VBIOS file: one image, or several in a row, the first of
-// them with a BIT. What a driver cannot live with is an error (an [*Error]
-// with the offset); what it can live with is in Image.Warnings. Parse keeps a
-// copy of data.
+// Parse reads any VBIOS file: one image, or several in a row, the first of them with a BIT.
+// A mistake that makes drivers fail is an error (an [*Error] with the offset); others are
+// in Image.Warnings. Parse keeps a copy of data.
 //
-// The Description it gives holds what was understood. Build makes an
-// equivalent image of it, with the same tables at other places, not a copy of
-// data.
+// The Description of the result holds the parts that were understood. Build makes an
+// equivalent image of it, with the same tables at other places, not a copy of data.
 func Parse(data []byte) (*Image, error) {
 	if len(data) > maxFile {
 		return nil, errorf(0, "file", "%d bytes is no VBIOS, the largest taken is %d", len(data), maxFile)
@@ -67,7 +65,7 @@ func (p *parser) resolve(ptr int) int {
 	return ptr
 }
 
-// pointed returns n bytes behind a pointer that stands at from.
+// pointed returns the n bytes to which the pointer ptr, stored at from, points.
 func (p *parser) pointed(ptr, n, from int, what string) (at int, b []byte, err error) {
 	at = p.resolve(ptr)
 	if b, err = p.bytes(at, n, what); err != nil {
@@ -89,7 +87,7 @@ func record[T any](p *parser, l layout[T], at int, b []byte, v *T) {
 	p.img.Structures = append(p.img.Structures, s)
 }
 
-// follow decodes the structure behind a pointer that stands at from. At least
+// follow decodes the structure to which the pointer ptr, stored at from, points. At least
 // least bytes of it must be in the file.
 func follow[T any](p *parser, l layout[T], least, ptr, from int, v *T) (at int, err error) {
 	at, _, err = p.pointed(ptr, least, from, l.name)
@@ -100,8 +98,8 @@ func follow[T any](p *parser, l layout[T], least, ptr, from int, v *T) (at int, 
 	return at, nil
 }
 
-// table returns the entries of the table at at, whose header has been read.
-// sizeAt is where in the header the entry size stands.
+// table returns the entries of the table at at, whose header has been read. sizeAt is the
+// offset of the entry size in the header.
 func (p *parser) table(at, sizeAt int, h tableHeader, headerLeast, entryLeast int, what string) ([][]byte, error) {
 	if int(h.HeaderSize) < headerLeast {
 		return nil, errorf(at+1, what, "header of 0x%02x bytes, at least 0x%02x are needed", h.HeaderSize, headerLeast)
@@ -307,7 +305,7 @@ func (p *parser) bit() error {
 	return nil
 }
 
-// token reads the data of one BIT token, which stands at from.
+// token reads the data of one BIT token at offset from.
 func (p *parser) token(t bitToken, from int, first bool) error {
 	name := fmt.Sprintf("BIT %q", t.ID)
 	kind := kindOf(t.ID, t.Version)

@@ -23,7 +23,7 @@ type PLL struct {
 	Limits    PLLLimits `json:"limits"`
 }
 
-// pllEntry is a PLL as it stands in the table.
+// pllEntry is a PLL in the table.
 type pllEntry struct {
 	Type      uint8
 	Limits    uint16

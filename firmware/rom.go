@@ -18,7 +18,7 @@ const (
 const (
 	CodeX86  = 0x00
 	CodeEFI  = 0x03
-	codeEND  = 0x70 // NVIDIA: the last of its extra images, whatever the indicator says
+	codeEND  = 0x70 // NVIDIA: the last of its extra images, even if the indicator differs
 	codeNBSI = 0xe0 // NVIDIA: more of the first image's data
 )
 

@@ -60,7 +60,7 @@ var (
 	opROM    = operand{"rom", 2} // offset in the image
 )
 
-// opcodes of the init script interpreter, as envytools and nouveau know them.
+// opcodes of the init script interpreter, with the names of envytools and nouveau.
 // CONFIGURE_* end the script on every board that has a BIT.
 var opcodes = map[uint8]opcode{
 	0x32: {name: "IO_RESTRICT_PROG", operands: []operand{opPort, opIndex, opMask8, opShift, opCount, opReg}, group: []operand{opData32}},

@@ -15,7 +15,7 @@ type Hole struct {
 	Writes uint64 `json:"writes"` // Writes of this offset.
 }
 
-// Missed counts what the declared rows did not cover.
+// Missed counts accesses outside of the declared rows.
 type Missed struct {
 	HoleReads  uint64 `json:"hole_reads"`      // Reads of undeclared offsets; a driver that does not work may need a register there.
 	HoleWrites uint64 `json:"hole_writes"`     // Writes of undeclared offsets.
@@ -37,8 +37,8 @@ const (
 	holeSpread = 0x9e3779b1    // 2^32 / golden ratio: neighbours go far apart
 )
 
-// missedStats are written by the owner of the Space and read by anybody, hence
-// atomic. The holes are an open-addressed table: no lock that a report could
+// missedStats are written by the owner of the Space and read by any goroutine, hence
+// atomic. The holes are an open-addressed table. It needs no lock, which a report could
 // hold while a guest waits, and no allocation.
 type missedStats struct {
 	holeReads, holeWrites, readOnly, stubs, oddSize, outside, unlisted atomic.Uint64
@@ -79,7 +79,7 @@ func (m *missedStats) hole(off uint32, write bool) {
 	}
 }
 
-// slot returns the slot of off, or the free one where it belongs.
+// slot returns the slot of off, or the free one for it.
 func (m *missedStats) slot(off uint32) *holeSlot {
 	for i := off / 4 * holeSpread >> (32 - holeBits); ; i = (i + 1) % holeSlots {
 		if k := m.holes[i].key.Load(); k == 0 || k == off+1 {

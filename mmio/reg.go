@@ -2,8 +2,8 @@ package mmio
 
 import "fmt"
 
-// Access says what guest reads and writes do to the bits of a field. The set is
-// closed; a field has exactly one mode.
+// Access defines how guest reads and writes act on the bits of a field. The set is closed;
+// a field has exactly one mode.
 type Access uint8
 
 const (
@@ -52,7 +52,7 @@ type Dim struct {
 	Stride uint32
 }
 
-// Policy says what a guest of a shared card may do with a register.
+// Policy defines what a guest of a shared card may do with a register.
 type Policy uint8
 
 const (
@@ -78,13 +78,14 @@ func (p Policy) String() string {
 	return fmt.Sprintf("Policy(%d)", uint8(p))
 }
 
-// Barrier says at which accesses of a register memory is in order: what was written
-// before, by whichever way, is then where every other way finds it.
+// Barrier selects the accesses of a register that are memory barriers: all earlier writes,
+// trapped or mapped, are visible in every window and to the card before the access has its
+// effect.
 type Barrier uint8
 
 // A register may order memory at both.
 const (
-	BarrierRead  Barrier = 1 << iota // its value tells what has been done in memory
+	BarrierRead  Barrier = 1 << iota // the value depends on memory
 	BarrierWrite                     // its effect uses memory, or waits for it
 )
 
@@ -114,8 +115,8 @@ type Reg struct {
 	Policy Policy
 	// Barrier says where the register orders memory.
 	Barrier Barrier
-	// Effect says in a few words what a read or a write does beyond storage. A
-	// row with an Effect must be bound, a row without must not.
+	// Effect describes in a few words the effect of a read or a write beyond storage. A row
+	// with an Effect must be bound, a row without must not.
 	Effect string
 }
 
@@ -188,8 +189,8 @@ func (b *Bindings) OnRead(name string, f func(i int, v uint32) uint32) { b.On(na
 // OnWrite binds a row that only writes have an effect on.
 func (b *Bindings) OnWrite(name string, f func(i int, w Write)) { b.On(name, Hooks{Write: f}) }
 
-// OnBarrier binds what brings memory in order. It is called before an access whose
-// row's Order says so has its effect.
+// OnBarrier binds the memory barrier. It is called before an access has its effect, if the
+// row's Barrier selects that access.
 func (b *Bindings) OnBarrier(f func()) { b.barrier = f }
 
 // OnWindow binds an aperture.

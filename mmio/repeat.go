@@ -35,8 +35,8 @@ func (r *Reg) InstanceName(i int) string {
 	return fmt.Sprintf("%s[%d][%d]", r.Name, i/r.Rep[1].Count, i%r.Rep[1].Count)
 }
 
-// nesting turns an offset back into an instance: the larger stride divides
-// first, and each quotient is worth as many instances as its dimension steps.
+// nesting converts an offset to an instance: the larger stride divides first, and each
+// quotient counts as many instances as its dimension steps.
 type nesting struct {
 	base         uint32 // dword of the first instance
 	large, small uint32 // strides, never 0
@@ -55,7 +55,7 @@ func newNesting(decl *Reg) (nesting, error) {
 	}
 	type dim struct {
 		Dim
-		per int // instances one step stands for
+		per int // instances per step
 	}
 	var dims []dim
 	for i, d := range decl.Rep {

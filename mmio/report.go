@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Order is what a report's rows are sorted by, largest first.
+// Order is the sort key of a report's rows, largest first.
 type Order string
 
 const (
@@ -15,7 +15,7 @@ const (
 	ByTime  Order = "time"
 )
 
-// Report is what a guest did to a Space so far.
+// Report sums up a guest's accesses to a Space so far.
 type Report struct {
 	Order  Order         `json:"order"`
 	Reads  uint64        `json:"reads"`   // Reads of declared registers.

@@ -323,9 +323,9 @@ func lowBytes(p []byte) uint64 {
 	return v
 }
 
-// Restrict takes the writes away from every row whose policy is Refuse: they are
-// counted as writes to read-only registers and have no effect. A virtual GPU is
-// restricted, a card of one's own is not.
+// Restrict makes every row whose policy is Refuse read-only: writes are counted as writes
+// to read-only registers and have no effect. It is for virtual GPUs, not for a card in
+// pass-through.
 func (s *Space) Restrict() {
 	for _, r := range s.rows[1:] {
 		if r.decl.Policy == Refuse {
@@ -335,9 +335,8 @@ func (s *Space) Restrict() {
 	}
 }
 
-// MakePlain turns a row into plain read-write storage that holds v: its effect
-// is gone, its access mode RW. Ablation tests use it
-// to show what a behaviour is needed for. An unknown name is an error that names it.
+// MakePlain turns a row into plain read-write storage that holds v, without its effect.
+// Ablation tests use it to show why a behaviour is needed. An unknown name is an error.
 func (s *Space) MakePlain(name string, v uint32) error {
 	id, ok := s.byName[name]
 	if !ok {

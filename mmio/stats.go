@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// SampleEvery is how many accesses of a row one timing stands for: two clock
-// readings cost more than a plain register access does. The first SampleEvery
-// reads and writes of a row are all timed, so that the time of a rarely used
-// register, or of a slow first access, is exact and not multiplied.
+// SampleEvery is how many accesses of a row one timing represents: two clock readings cost
+// more than a plain register access does. The first SampleEvery reads and writes of a row
+// are all timed, so that the time of a rarely used register, or of a slow first access, is
+// exact and not multiplied.
 const SampleEvery = 16
 
 // rowStats are atomic so that a report may be taken while a guest runs; only
@@ -18,15 +18,15 @@ type rowStats struct {
 	readOnly      atomic.Uint64
 }
 
-// dirStats count one direction. Reads and writes of a register cost differently,
-// so neither stands for the other.
+// dirStats count one direction. Reads and writes of a register cost differently, so they
+// are sampled separately.
 type dirStats struct {
 	n     atomic.Uint64
 	first atomic.Int64 // nanoseconds of the first SampleEvery accesses
 	later atomic.Int64 // nanoseconds of the sampled ones after those
 }
 
-// sampled tells whether the n-th access, counted from 1, is timed.
+// sampled reports whether the n-th access, counted from 1, is timed.
 func sampled(n uint64) bool { return n <= SampleEvery || n%SampleEvery == 1 }
 
 func (d *dirStats) add(n uint64, nanos int64) {
@@ -66,7 +66,7 @@ func clockCost(clock func() int64) int64 {
 	return least
 }
 
-// RowCount is what one row has seen since the space was made.
+// RowCount counts the accesses of one row since the space was made.
 type RowCount struct {
 	Block    string        `json:"block"`
 	Name     string        `json:"name"`

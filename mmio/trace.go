@@ -136,7 +136,7 @@ func (t *Trace) slot(seq uint64) []byte {
 	return t.ring[i : i+RecordSize]
 }
 
-// wants tells whether n bytes at off touch a selected range.
+// wants reports whether n bytes at off touch a selected range.
 func (t *Trace) wants(off uint32, n int) bool {
 	ranges := *t.ranges.Load()
 	if len(ranges) == 0 {
@@ -157,8 +157,8 @@ func (t *Trace) wants(off uint32, n int) bool {
 // wait for it: a few hundred nanoseconds.
 const copyAtOnce = 128
 
-// each calls f with encoded records, oldest first, up to the newest at the time
-// of the call. Records that are overwritten meanwhile are left out.
+// each calls f with encoded records, oldest first, up to the newest at the time of the
+// call. Records that are overwritten in the meantime are left out.
 func (t *Trace) each(f func(records []byte) error) error {
 	buf := make([]byte, 0, copyAtOnce*RecordSize)
 	size := uint64(len(t.ring) / RecordSize)

@@ -9,16 +9,16 @@ import (
 
 var le = binary.LittleEndian
 
-// alias is a slot that shows a page whose bytes are in another slot, its home.
+// alias is a slot that shows a page whose bytes are in another slot, its backing slot.
 type alias struct {
 	at        slot
 	page      *page
 	mem       []byte // what the guest sees there
-	mergeBase []byte // what alias and home had when they were last equal
+	mergeBase []byte // what the alias and its backing slot had when they were last equal
 }
 
-// addAlias makes a slot that shows p an alias, with the bytes of p's home. It reports false
-// if there are as many aliases as there may be.
+// addAlias makes a slot that shows p an alias, with the bytes of p's backing slot. It
+// returns false if the limit on aliases is reached.
 func (s *Set) addAlias(p *page, at slot) bool {
 	if s.stats.Aliases.Load() >= int64(s.cfg.Aliases) {
 		return false
@@ -52,7 +52,7 @@ func (s *Set) unlink(a *alias) {
 	s.stats.Aliases.Add(-1)
 }
 
-// drop ends an alias. Its slot is cleared before anything else comes there.
+// drop ends an alias. Its slot is cleared before it is used again.
 func (s *Set) drop(a *alias) {
 	s.unlink(a)
 	s.vacated = append(s.vacated, a.at)
@@ -64,7 +64,7 @@ func (s *Set) dropAliases(p *page) {
 	}
 }
 
-// flushAliases makes every alias equal to its home. Set.mu is held.
+// flushAliases makes every alias equal to its backing slot. Set.mu is held.
 func (s *Set) flushAliases() {
 	s.flushed.Store(int64(time.Since(s.began)))
 	for p := range s.aliased {
@@ -72,8 +72,8 @@ func (s *Set) flushAliases() {
 	}
 }
 
-// flushPage makes the aliases of a page equal to its home. The second pass takes what a later
-// alias brought home to the earlier ones.
+// flushPage makes the aliases of a page equal to its backing slot. The second pass copies
+// changes found in later aliases to the earlier ones.
 func (s *Set) flushPage(p *page) {
 	merged := false
 	for _, a := range p.aliases {
@@ -86,7 +86,7 @@ func (s *Set) flushPage(p *page) {
 	}
 }
 
-// flush makes an alias equal to its home, and reports whether bytes were moved.
+// flush makes an alias equal to its backing slot, and reports whether it copied bytes.
 func (s *Set) flush(a *alias) bool {
 	merged, fast := merge(s.bytes(a.page.backing), a.mem, a.mergeBase)
 	s.stats.BytesMerged.Add(uint64(merged))
@@ -99,12 +99,12 @@ func (s *Set) flush(a *alias) bool {
 // line is how many bytes merge compares at a time.
 const line = 64
 
-// mergeTries is how often merge looks again at a word that changes meanwhile.
+// mergeTries is how often merge retries a word that changes concurrently.
 const mergeTries = 16
 
-// merge makes home and alias equal: what one of them changed since base goes to the other, and
-// base becomes what they are. If both changed a byte, home's counts. It returns how many bytes
-// were moved, and whether some word changed too fast to follow.
+// merge makes backing and alias equal: it copies the changes of each since base to the other,
+// and updates base. If both changed a byte, backing wins. It returns how many bytes it copied,
+// and whether some word changed too fast to follow.
 func merge(backing, alias, base []byte) (merged int, fast bool) {
 	if bytes.Equal(backing, base) && bytes.Equal(alias, base) {
 		return 0, false
@@ -125,8 +125,8 @@ func merge(backing, alias, base []byte) (merged int, fast bool) {
 }
 
 // mergeWord is merge for the word at off. It compares each side with that side's own last value,
-// so that a store that comes in between is found by the next try. If a word never stands still,
-// home's value is stored over alias.
+// so that the next try finds a concurrent store. If a word keeps changing, it stores backing's
+// value over alias.
 func mergeWord(backing, alias, base []byte, off int) (merged int, fast bool) {
 	was := le.Uint32(base[off:])
 	backingWas, aliasWas := was, was

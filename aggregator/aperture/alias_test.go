@@ -50,7 +50,7 @@ func TestMergeEqualsNaive(t *testing.T) {
 	})
 }
 
-// TestChanged: a mask of bytes is what a look at each byte makes it.
+// TestChanged: changed equals a comparison byte by byte.
 func TestChanged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a := rapid.Uint32().Draw(t, "a")

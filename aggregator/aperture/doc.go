@@ -1,48 +1,51 @@
-// Package aperture keeps what a guest has mapped of its GPU in step with the GPU's memory, so that
-// the guest reaches it without a trap.
+// Package aperture shows a guest's VRAM in memory that the guest's machine maps, so that the guest
+// accesses it without a trap.
 //
-// A guest's machine maps windows (BAR3, BAR1 beyond the poll area, PRAMIN) once, when it attaches, and
-// never gives them back. A window is a memory file; its page i is what the guest sees at the window's
-// page i, and is called a slot. So a page of VRAM is moved to where the guest sees it: its home is a
-// slot, or the card's own memory (inCard), and the card finds it there (card.Card's Relocate).
+// A guest's machine maps windows (BAR3, BAR1 beyond the poll area, PRAMIN) once, when it attaches,
+// and never gives them back. A window is a memory file. Its page i is called a slot: the guest sees
+// it at the window's page i. The bytes of a page of VRAM move to where the guest sees them: the
+// backing of a page is a slot, or the card's own memory (inCard). The card uses that backing
+// (card.Card's Relocate).
 //
-// # What is shown where
+// # Which slot shows which page
 //
-// A [Set] is told of what can change what a window shows: the BARs' block registers, the invalidates
-// of their tables, PRAMIN's register. It reads the tables again (tables.go), notes which slot shows
-// which page (slots.go), and moves the pages whose home has to be another one (moves.go).
+// The owner reports to a [Set] all writes that can change a window: the BARs' block registers,
+// invalidates of their tables, PRAMIN's register. The Set reads the tables again (tables.go),
+// records which slot shows which page (slots.go), and moves pages whose backing must change
+// (moves.go).
 //
-// A page that several slots show is in the window with the highest priority: BAR3 before BAR1 before
-// PRAMIN. The other slots are aliases (alias.go). An alias has a merge base: the bytes that it had when
-// it was last equal to its home. Where memory is ordered, what either side changed since then goes to
-// the other. Memory is ordered by doorbells, by accesses of registers whose rows say so
-// (mmio.Ordering) and by interrupts. If the guest stores to the same byte in two slots with nothing of
-// that between, the home's byte counts.
+// If several slots show a page, the one in the window with the highest priority backs it: BAR3
+// before BAR1 before PRAMIN. The other slots are aliases (alias.go). An alias has a merge base: the
+// bytes that it had when it was last equal to its backing slot. A memory barrier merges the changes
+// of both sides since then. Doorbells, interrupts and accesses of registers whose rows say so
+// (mmio.Barrier) are memory barriers. If the guest stores to the same byte in two slots between two
+// barriers, the backing slot's byte wins.
 //
-// The guest may be storing while a page moves from one slot to another. No such store is lost: the
-// move copies nothing, and only swaps which slot is the home and which the alias. See Set.adopt.
+// The guest may store while the backing of a page changes from one slot to another. No such store
+// is lost: the move copies nothing, and only exchanges the roles of backing slot and alias. See
+// Set.promote.
 //
-// A slot that shows nothing of VRAM reads as zeros at first, and keeps what the guest writes until a
-// page comes there. A slot that loses its page is cleared.
+// A slot that shows no page of VRAM first reads as zeros, and keeps what the guest writes until it
+// shows a page. A slot that loses its page is cleared.
 //
 // # What is not exact
 //
-// Slots that show system memory, a page for the supervisor alone, or VRAM while the BAR has no tables
-// have no page: they read as zeros, and what the guest stores there is lost. So do slots beyond the
-// limits of [Config]. Read-only pages can be written. An alias that a guest polls, and that an engine
-// writes, follows with the next register access. Each is counted by its reason ([Stats]). A guest that
-// needs such slots must have its machine map less ([MapNone], or a [Map] without the window).
+// Slots that show system memory, a supervisor page, or VRAM while the BAR has no tables have no
+// page: they read as zeros and lose stores. So do slots beyond the limits of [Config]. Read-only
+// pages can be written. If a guest polls an alias that an engine writes, it sees the change after
+// the next register access. Each case is counted by its reason ([Stats]). A guest that needs such
+// slots must have its machine map less ([MapNone], or a [Map] without the window).
 //
 // # Bounds
 //
-// One register access moves Limits.Moves pages at most; a write of PRAMIN's register moves what PRAMIN
-// shows and showed. Where the limit on runs makes a page take the rest of its run along, that is added.
-// The guest sees an invalidate of more as not yet done (Pending). Flushing compares at most
-// Limits.Aliases pages. Runs bound the mappings of the process: a run takes two.
+// One register access moves Limits.Moves pages at most. A write of PRAMIN's register moves the
+// pages that PRAMIN showed and shows. If the limit on runs forces a whole run to move, its pages
+// are added. For a larger change, the guest sees its invalidate as incomplete (Pending). A flush
+// compares at most Limits.Aliases pages. Runs bound the mappings of the process: a run takes two.
 //
 // # Locks and goroutines
 //
-// Set.mu guards a Set. It is taken inside the lock under which the owner's guest is served, and held
-// while pages move; what the owner does in Owner.Quiesce and Owner.Relocate is inside it. MemoryBarrier
-// takes it without that lock too. There are no goroutines.
+// Set.mu guards a Set. It is taken inside the lock of the owner's guest, and held while pages move,
+// so Owner.Quiesce and Owner.Relocate run inside it. MemoryBarrier also takes it without the
+// guest's lock. There are no goroutines.
 package aperture

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memory is the file behind a window, mapped here too.
+// memory is the file that backs a window, mapped by this process too.
 type memory struct {
 	file *os.File
 	mem  []byte

@@ -15,8 +15,8 @@ type piece struct {
 	to       slot // of the first page; inCard is for all
 }
 
-// moveQueued brings the first n queued pages to where they belong. The others stay queued: Pending
-// tells. Set.mu is held.
+// moveQueued moves the first n queued pages to their new backing. The others stay queued (see
+// Pending). Set.mu is held.
 func (s *Set) moveQueued(n int) {
 	if len(s.queue) == 0 {
 		return
@@ -32,7 +32,7 @@ func (s *Set) moveQueued(n int) {
 	s.clear()
 	s.owner.Quiesce(func() {
 		s.leave(batch)
-		s.clear() // before anything comes there
+		s.clear() // before a page moves there
 		s.enter(batch)
 	})
 	for _, p := range batch {
@@ -47,7 +47,8 @@ func (s *Set) moveQueued(n int) {
 	s.pending.Store(len(s.queue) > 0)
 }
 
-// setDirect tells the owner that the guest begins, or ceases, to reach a page without a trap.
+// setDirect reports to the owner that the guest begins, or ceases, to reach a page without a
+// trap.
 func (s *Set) setDirect(p *page, on bool) {
 	if p.direct != on && (p.first != inCard) == on {
 		p.direct = on
@@ -80,7 +81,7 @@ func (s *Set) leave(batch []*page) {
 	}
 }
 
-// enter brings pages to the slots where they belong, if these are free.
+// enter moves pages to the slots that should back them, if these are free.
 func (s *Set) enter(batch []*page) {
 	var list []piece
 	for _, p := range batch {
@@ -108,10 +109,10 @@ func (s *Set) enter(batch []*page) {
 	}
 }
 
-// promote makes an alias the home of its page without a copy: the guest may be storing there. The
-// merges come right before the move, and that with the new home last: so it has everything that
-// any merge base names, and no later merge takes a byte back. The old home becomes an alias with
-// the same merge base, so what the guest stores there from now on is merged later.
+// promote makes an alias the backing slot of its page without a copy, because the guest may be
+// storing there. The merges come right before the move, the merge of the new backing slot last.
+// So that slot has all bytes of every merge base, and no later merge reverts one. The old backing
+// slot becomes an alias with the same merge base, so later stores there are merged.
 func (s *Set) promote(a *alias) bool {
 	p, from := a.page, a.page.backing
 	if !s.fits(s.leaving(piece{p.n, 1, inCard}) + 1) {
@@ -139,7 +140,7 @@ func (s *Set) promote(a *alias) bool {
 	return true
 }
 
-// showAgain makes aliases of the slots that show a page and are not its home.
+// showAgain makes aliases of the slots that show a page and do not back it.
 func (s *Set) showAgain(p *page) {
 	if p.backing == inCard {
 		s.dropAliases(p)
@@ -208,8 +209,8 @@ func (s *Set) settle(p *page, to slot) {
 	s.stats.Runs.Add(s.starts(p.n) + s.starts(p.n+1) - before)
 }
 
-// Pages that lie together in a window are a run. Each run costs the process two mappings at
-// most: its own, and one of what lies behind it.
+// Adjacent pages in a window are a run. Each run costs the process at most two mappings:
+// its own, and one of the memory after it.
 
 // fits reports whether there may be so many more runs.
 func (s *Set) fits(more int64) bool {
@@ -241,8 +242,8 @@ func (s *Set) leaving(m piece) (runs int64) {
 	return runs
 }
 
-// wholeRun returns the run around pages that would leave its middle when there may be no more
-// runs. All of it leaves. What its slots show beside the pages is refused.
+// wholeRun returns the run around pages whose leaving would split it and exceed the limit on
+// runs. The whole run leaves. Its other slots that still show pages are counted as refused.
 func (s *Set) wholeRun(m piece) piece {
 	first, end := m.first, m.first+m.n
 	for s.starts(first) == 0 {
@@ -325,7 +326,7 @@ func (s *Set) clear() {
 	}
 }
 
-// at returns the file behind a slot, and where the slot is in it.
+// at returns the file of a slot, and the slot's offset in it.
 func (s *Set) at(at slot) (*memory, uint64) {
 	k, n := s.kind(at)
 	off := uint64(n) << pageShift

@@ -43,8 +43,8 @@ func (l *Limits) complete() {
 	}
 }
 
-// FitMappings lowers the limit on runs to what n mappings of the process are enough for: each run
-// takes two.
+// FitMappings lowers the limit on runs so that n mappings of the process suffice: each run takes
+// two.
 func (l *Limits) FitMappings(n int) {
 	l.complete()
 	l.Runs = min(l.Runs, n/2)
@@ -57,19 +57,19 @@ const (
 	praminSize = 0x100000
 )
 
-// staleAfter is how long after the last flush a register access that orders nothing flushes
-// aliases all the same: a driver may poll memory in a loop whose time-out reads a timer.
+// staleAfter is the age of the last flush after which any register access flushes aliases:
+// a driver may poll memory in a loop whose time-out reads a timer.
 const staleAfter = time.Millisecond
 
-// Owner is whose memory the windows show.
+// Owner has the memory that the windows show.
 type Owner interface {
 	Tables
-	// Quiesce runs do while nobody but the guest's own processors writes the memory: no step of
-	// an engine is under way, and no trapped access.
+	// Quiesce runs do while only the guest's own processors write the memory: no step of an
+	// engine and no trapped access is under way.
 	Quiesce(do func())
 	// Relocate moves pages as card.Card does. It is called inside Quiesce.
 	Relocate(r card.Relocation) (done uint64, err error)
-	// Direct tells whether the guest may write the page of VRAM at addr without a trap.
+	// Direct reports whether the guest may write the page of VRAM at addr without a trap.
 	Direct(addr uint64, on bool)
 }
 
@@ -96,9 +96,9 @@ type Set struct {
 	bars    [Kinds]*scanner // BAR3 and BAR1; nil if not mapped
 	slots   []slotState
 	pages   map[uint32]*page
-	queue   []*page // whose slots have changed since they were last placed
+	queue   []*page // whose slots changed since they last moved
 	aliased map[*page]struct{}
-	vacated []slot // that lost what they showed and are not yet cleared
+	vacated []slot // that no longer show a page and are not cleared yet
 	refused error  // why the card did not move pages, the last time
 
 	pending atomic.Bool  // queue is not empty
@@ -165,7 +165,7 @@ func (s *Set) putROM() {
 	}
 	mem := s.files[card.BAR0].mem[romBase:][:s.romSize()]
 	for i := copy(mem, s.cfg.ROM); i < len(mem); i++ {
-		mem[i] = 0xff // as on a bus that nobody answers
+		mem[i] = 0xff // no device answers
 	}
 }
 
@@ -265,7 +265,7 @@ func (s *Set) scan(b *scanner) {
 }
 
 // Window acts on a write of NV_PBUS_BAR0_WINDOW: PRAMIN shows the memory at addr. A guest does not
-// wait for that, so all of it is done at once: it is no more than PRAMIN has, twice.
+// wait for that, so all of it is done immediately: at most twice as many pages as PRAMIN has.
 func (s *Set) Window(t shadowpt.Target, addr uint64) {
 	if s.cfg.Map&MapPRAMIN == 0 {
 		return
@@ -294,7 +294,7 @@ func (s *Set) update(n int) {
 	s.stats.Deferred.Add(uint64(len(s.queue)))
 }
 
-// MemoryBarrier is called before what orders memory: accesses of registers whose rows say so,
+// MemoryBarrier is called before accesses of registers whose rows are barriers, before
 // interrupts, and before a doorbell reaches the card. It makes all slots that show a page equal.
 func (s *Set) MemoryBarrier() {
 	if s.stats.Aliases.Load() == 0 {
@@ -306,8 +306,8 @@ func (s *Set) MemoryBarrier() {
 	s.flushAliases()
 }
 
-// Pending tells whether pages are still to be moved: the last invalidates, or changes of block
-// registers, were of more than one register access may move.
+// Pending reports whether pages are still to be moved: the last changes needed more moves than
+// one register access may do.
 func (s *Set) Pending() bool { return s.pending.Load() }
 
 // Access is called before any access of a register. It moves pages that are pending, and flushes

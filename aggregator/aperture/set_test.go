@@ -38,7 +38,7 @@ const (
 	testPoll   = 4  // pages of BAR1 that have the doorbells
 )
 
-// newTestSet makes windows into memory whose pages each begin with their number plus one.
+// newTestSet makes windows into memory in which each page begins with its number plus one.
 func newTestSet(t require.TestingT, l Limits) (*Set, *fakeCard) {
 	c := &fakeCard{Memory: aperturetest.New(testPages << pageShift)}
 	for n := range uint64(testPages) {
@@ -65,7 +65,7 @@ func TestMoveKeepsStores(t *testing.T) {
 				for _, at := range on {
 					s.show(at, shows(5))
 				}
-				if upgrade == 0 { // the home goes
+				if upgrade == 0 { // the backing slot loses the page
 					s.show(bar3, shows(5))
 					on = append(on, bar3+9)
 					s.show(bar3+9, shows(5))
@@ -103,9 +103,9 @@ func TestMoveKeepsStores(t *testing.T) {
 	}
 }
 
-// TestLimitsHold: whatever slots show, whatever the limits, and also while the card refuses to move
-// pages: runs and aliases stay within their limits, each slot is a home, an alias, or cleared, no
-// slot has a page that it does not show once all is placed, and no page loses a byte.
+// TestLimitsHold: for any slots and limits, and also while the card refuses to move pages, runs and
+// aliases stay within their limits. Each slot is a backing slot, an alias, or cleared. No slot has
+// a page that it does not show once the queue is empty, and no page loses a byte.
 func TestLimitsHold(t *testing.T) {
 	refused := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,14 +13,14 @@ func shows(page uint32) entry { return entry(page + 1) }
 // windows with a higher priority first.
 type slot uint32
 
-// inCard is the home of a page whose bytes are in the card's own memory.
+// inCard is the backing of a page whose bytes are in the card's own memory.
 const inCard slot = 1<<32 - 1
 
-// slotState is what the Set knows of a slot.
+// slotState is the Set's state of a slot.
 type slotState struct {
 	shows      entry
-	resident   *page  // the page whose bytes are here, or nil
-	alias      *alias // what keeps the slot equal to its page's home, or nil
+	resident   *page  // the page that it backs, or nil
+	alias      *alias // its role as an alias, or nil
 	next, prev slot   // the other slots that show the same page
 }
 
@@ -31,7 +31,7 @@ type page struct {
 	backing slot
 	aliases []*alias
 	queued  bool // its slots have changed since it was last placed
-	direct  bool // the owner was told that the guest reaches it without a trap
+	direct  bool // reported to the owner as reached without a trap
 }
 
 // kind returns which window a slot is in, and its page there.
@@ -116,8 +116,8 @@ func (s *Set) show(at slot, e entry) {
 // showing reports whether a slot shows a page.
 func (s *Set) showing(p *page, at slot) bool { return at != inCard && s.slots[at].shows == shows(p.n) }
 
-// wanted returns where a page belongs: in the window of the highest priority that shows it, and
-// there where it is already.
+// wanted returns the slot that should back a page: in the window of the highest priority that
+// shows it, and if possible the present one.
 func (s *Set) wanted(p *page) slot {
 	best := inCard
 	for at := p.first; at != inCard; at = s.slots[at].next {

@@ -2,7 +2,7 @@ package aperture
 
 import "sync/atomic"
 
-// Stats counts what a Set did. Every counter may be read at any time.
+// Stats counts the operations of a Set. Every counter may be read at any time.
 type Stats struct {
 	Scans          atomic.Uint64 // of a window's tables
 	EntriesScanned atomic.Uint64 // entries compared
@@ -15,7 +15,7 @@ type Stats struct {
 	BytesMerged    atomic.Uint64
 
 	// As of now.
-	Resident [Kinds]atomic.Int64 // pages whose bytes are in each window
+	Resident [Kinds]atomic.Int64 // pages that each window backs
 	Runs     atomic.Int64        // pieces in which they lie
 	MostRuns atomic.Int64        // that there may be
 	Aliases  atomic.Int64
@@ -57,12 +57,12 @@ type Count struct {
 	// Why says what is not exact and for what reason, and Then what that means for the guest;
 	// empty if everything that the counter counts is exact.
 	Why, Then string
-	// Usual says that each client makes it rise when it comes: neither the log nor a report
-	// names it.
+	// Usual marks a counter that every client raises when it attaches: neither the log nor
+	// a report names it.
 	Usual bool
 }
 
-// What it means for the guest that something is not exact.
+// The consequences of inexact slots for the guest.
 const (
 	thenBegin    = "the guest reads zeros there, and its stores are lost, until its driver has made tables; each client begins so, and stock drivers store nothing there: for one that does, leave the window out of bar-map"
 	thenZeros    = "the guest reads zeros there, and its stores are lost; a trapped access is exact, and slower: leave the window out of bar-map if the guest needs such pages"

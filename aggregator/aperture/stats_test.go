@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCountsNameEveryCounter sets each counter to a number of its own: one that
-// Counts leaves out, or reads twice, is one that no report shows.
+// TestCountsNameEveryCounter sets each counter to a different number, to find one that
+// Counts omits or reads twice.
 func TestCountsNameEveryCounter(t *testing.T) {
 	var s Stats
 	n := uint64(0)
@@ -60,9 +60,9 @@ func TestCountsNameEveryCounter(t *testing.T) {
 	require.Empty(t, want)
 }
 
-// TestInexactSaysWhy: each counter of what is not exact has a reason, no two the same, and what
-// it means for the guest; no other counter has one. The one that each client makes rise when it
-// comes is marked, so that nobody is told of it.
+// TestInexactSaysWhy: each counter of inexact slots has a reason of its own and a consequence
+// for the guest; no other counter has one. The counter that every client raises when it
+// attaches is marked, so that it is not reported.
 func TestInexactSaysWhy(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range new(Stats).Counts() {

@@ -58,8 +58,8 @@ func newScanner(kind Kind, pages, vram uint32) *scanner {
 // bind makes the scanner read the tables of an address space, or none.
 func (s *scanner) bind(on bool, space shadowpt.Space) { s.on, s.space = on, space }
 
-// scan reads the tables and tells show of the pages that may show something else
-// than before: everything where a table is another one, else where entries changed.
+// scan reads the tables and calls show for the pages that may have changed: all pages of a
+// table that was replaced, else those whose entries changed.
 func (s *scanner) scan(m Tables, stats *Stats, show func(page uint32, e entry)) {
 	stats.Scans.Add(1)
 	for i := range s.dirs {
@@ -73,8 +73,8 @@ func (s *scanner) scanDir(d *directory, m Tables, stats *Stats, show func(uint32
 	all := pde != d.pde || span != d.span
 	d.pde, d.span = pde, span
 	d.big.at, d.small.at = shadowpt.DecodePDE(pde).Big, shadowpt.DecodePDE(pde).Small
-	// Changed entries of the big table first: a small entry is looked at with the big
-	// one over it.
+	// Changed entries of the big table first: a small entry is decoded together with the
+	// big one over it.
 	bigs, smalls := (d.pages+perBig-1)/perBig, d.pages
 	s.read(&d.big, bigs, m, stats, func(i uint32) {
 		if !all {
@@ -120,8 +120,7 @@ func (s *scanner) span(d *directory, pde uint64) uint32 {
 	return uint32(min(n, shadowpt.SmallEntries>>shadowpt.DecodePDE(pde).Size, uint64(d.pages)))
 }
 
-// read brings n entries of a table up to date, and calls changed for those that
-// are not what they were.
+// read updates n entries of a table, and calls changed for those that differ.
 func (s *scanner) read(t *table, n uint32, m Tables, stats *Stats, changed func(i uint32)) {
 	if !t.at.Present {
 		t.seen = nil
@@ -169,7 +168,7 @@ func (t *table) get(i uint32) shadowpt.PTE {
 	return shadowpt.DecodePTE(le.Uint64(t.seen[i*8:]))
 }
 
-// of turns a page entry into what the place behind it shows.
+// of converts a page entry to the entry of its slot.
 func (s *scanner) of(pte shadowpt.PTE, in uint32, stats *Stats) entry {
 	page := pte.Addr>>pageShift + uint64(in)
 	switch {

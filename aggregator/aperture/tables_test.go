@@ -60,8 +60,8 @@ func walked(m shadowpt.Memory, on bool, s shadowpt.Space, page, vram uint32) ent
 	return shows(uint32(at))
 }
 
-// TestScannerEqualsWalk: a scanner that looks at what changed knows of every page
-// what a walk of the tables says.
+// TestScannerEqualsWalk: a scanner that reads changed entries only shows the same pages as
+// a walk of the tables.
 func TestScannerEqualsWalk(t *testing.T) {
 	const window, vram = 40000, 5000 // two directory entries, the second cut short
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,8 +124,8 @@ func TestScannerEqualsWalk(t *testing.T) {
 	})
 }
 
-// TestScanCostsWhatChanged: after one entry changed, one is decoded, whatever the table
-// holds.
+// TestScanCostsWhatChanged: after a change of one entry, the scan decodes one, whatever the
+// size of the table.
 func TestScanCostsWhatChanged(t *testing.T) {
 	m := &fakeTables{mem: make([]byte, tablesIn)}
 	m.put(dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: smallAt}}.Encode())
@@ -143,7 +143,7 @@ func TestScanCostsWhatChanged(t *testing.T) {
 	s.scan(m, &stats, count)
 	require.Zero(t, n)
 	before := stats.EntriesChanged.Load()
-	const times = 20 // in one, somebody else's allocation would be the scan's
+	const times = 20 // several: another goroutine's allocation would count in a single scan
 	at := uint64(smallAt + 777*8)
 	require.Zero(t, testing.AllocsPerRun(times, func() {
 		m.put(at, 0)

@@ -43,7 +43,7 @@ var mapBits = []struct {
 
 var kindMaps = [Kinds]Map{BAR3: MapBAR3, BAR1: MapBAR1, PRAMIN: MapPRAMIN}
 
-// mapNames lists what ParseMap takes beside "none" and "all".
+// mapNames lists what ParseMap accepts besides "none" and "all".
 func mapNames() []string {
 	var out []string
 	for _, m := range mapBits {

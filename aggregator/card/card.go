@@ -1,9 +1,7 @@
-// Package card says what a card is to those who drive one: registers and
-// windows behind BARs, a configuration space, DMA into somebody's memory,
-// interrupts, reset.
+// Package card has the interfaces of a card: registers and windows behind BARs, a
+// configuration space, DMA into a host's memory, interrupts, reset.
 //
-// The package holds interfaces, and what every card does about a fault of the bus.
-// It has no state, locks or goroutines.
+// It also has the common handling of bus faults. It has no state, locks or goroutines.
 package card
 
 import "os"
@@ -11,9 +9,8 @@ import "os"
 // Bus is the memory that a card reaches by DMA, addressed as the card addresses
 // it (bus addresses).
 //
-// Acquire pins the memory until Release: no range goes away in between. It is
-// held for one bounded step, never while waiting for anything, and not taken
-// twice by one goroutine.
+// Acquire pins the memory until Release: no range is unmapped in between. A caller holds it
+// for one bounded step, never while it waits, and does not take it twice.
 type Bus interface {
 	Acquire()
 	Release()
@@ -32,7 +29,7 @@ type Line struct {
 	Disabled bool
 }
 
-// Host is what a card is plugged into.
+// Host is the machine that a card is attached to.
 type Host interface {
 	Bus
 	// Interrupt reports a change of the line. It must not block and must not
@@ -47,9 +44,9 @@ const (
 	BAR3 = 3 // instance memory through page tables
 )
 
-// Card is what an aggregator drives: registers and windows, memory, a place to
-// plug in a host, reset. It is small so that a real card fits behind it. All
-// methods may be called from any goroutine.
+// Card is a card for an aggregator: registers and windows, memory, a host to attach, reset.
+// It is small so that a real card can implement it. All methods may be called from any
+// goroutine.
 type Card interface {
 	ReadBAR(bar int, off uint64, p []byte)
 	WriteBAR(bar int, off uint64, p []byte)
@@ -65,17 +62,17 @@ type Card interface {
 	// ScrubVRAM makes n bytes at addr zero; both are multiples of 4 KiB.
 	ScrubVRAM(addr, n uint64) error
 
-	// Quiesce runs do while the channels, by the card's numbers, are between two steps: they
-	// read and write no memory meanwhile. It waits for the steps under way, which are
-	// bounded. Other channels run on.
+	// Quiesce runs do while the given channels of the card are between two steps, so that
+	// they access no memory. It waits for their steps under way, which are bounded. Other
+	// channels continue.
 	Quiesce(channels []uint8, do func())
-	// Relocate gives pages of VRAM another place for their bytes, from the first page on,
-	// and returns how many bytes were moved. Channels that use the pages must be quiesced,
-	// and nobody else may use them. From then on the card, its engines and ReadVRAM,
-	// WriteVRAM and ScrubVRAM find the pages there.
+	// Relocate changes the backing of pages of VRAM, from the first page on, and returns
+	// how many bytes it moved. Channels that use the pages must be quiesced, and no other
+	// code may use the pages. Afterwards the card, its engines and ReadVRAM, WriteVRAM and
+	// ScrubVRAM use the new backing.
 	//
-	// A card with memory of its own behind BARs that a guest's machine can map does not
-	// move bytes: it points the entries of its own BAR tables at the pages.
+	// A card that has BARs over its own memory does not move bytes: it points the entries
+	// of its own BAR tables at the pages.
 	Relocate(Relocation) (done uint64, err error)
 
 	AttachHost(Host)
@@ -94,5 +91,5 @@ type Relocation struct {
 }
 
 // Mapper is implemented by a card whose memory can be in a limited number of pieces: each piece of
-// pages that are together in one place (see Relocate) takes a mapping of the process.
+// adjacent pages (see Relocate) takes a mapping of the process.
 type Mapper interface{ MaxMappings() int }

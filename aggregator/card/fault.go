@@ -1,9 +1,8 @@
 package card
 
-// MemoryFault tells a memory fault of the process, which a [Bus] over another
-// process's memory may cause, from no panic at all: r is what recover returned, in
-// a function that has called debug.SetPanicOnFault. Any other panic is a bug, and
-// goes on up.
+// MemoryFault reports whether r, the result of recover in a function that called
+// debug.SetPanicOnFault, is a memory fault of the process. A [Bus] over another process's
+// memory may cause one. Any other panic is a bug, and MemoryFault panics again.
 func MemoryFault(r any) bool {
 	if r == nil {
 		return false

@@ -5,7 +5,7 @@ import "time"
 // Engines is how many engines NV_PFIFO_ENGINE_STATUS counts.
 const Engines = 6
 
-// Use is what a card did for a channel since the channel was bound.
+// Use is the use that a channel made of the card since it was bound.
 type Use struct {
 	// Ended is how many entries of the ring have ended, with all that they made the
 	// engines do. It is never ahead of that, as GP_GET is, which says what was
@@ -22,22 +22,22 @@ type Use struct {
 	// Underway says that an entry was fetched and has not ended. It is not known of
 	// a channel that runs.
 	Underway bool
-	// Barred says that the channel does not go on by itself: it waits for a
-	// semaphore, for software, or for an engine that stands still, or it has
-	// faulted, or it is stopped or on no runlist.
+	// Barred means that the channel cannot continue by itself: it waits for a semaphore,
+	// for software, or for a stopped engine, or it has faulted, or it is stopped or on no
+	// runlist.
 	Barred bool
 }
 
-// Meter is a card that says what it did for each channel, which is what its time
-// can be shared by.
+// Meter is a card that reports the use of each channel, so that a scheduler can share the
+// card's time.
 //
-// A card of silicon has no such registers, but what they would be made of. Ended
-// and the end of each entry's work come from a semaphore with a time that is
-// released behind the entry: the driver of the card forwards each through a ring of
-// its own, as a call of the guest's entry and the release. Busy is from that time to
-// the one before on the same engine, or from the time that the engine's microcode
-// writes when it switches to the channel. Idle, Running and Barred are bits 28 to
-// 24 of NV_PCCSR_CHANNEL. The release raises the non-stall interrupt.
+// A silicon card has no such registers, but can provide the same data. Ended and the end of
+// each entry's work come from a semaphore with a time stamp that is released after the
+// entry: the card's driver forwards each entry through its own ring, as a call of the
+// guest's entry and the release. Busy is the time since the previous time stamp on the same
+// engine, or since the time that the engine's microcode writes when it switches to the
+// channel. Idle, Running and Barred are bits 28 to 24 of NV_PCCSR_CHANNEL. The release
+// raises the non-stall interrupt.
 type Meter interface {
 	Use(channel uint8) Use
 	// OnUse has f called whenever Use of any channel may have changed, but for the

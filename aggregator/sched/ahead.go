@@ -2,16 +2,16 @@ package sched
 
 import "time"
 
-// An engine would stand still between two short requests, because the scheduler looks at
-// the card in between. So it may get a short request while it still works on another, if
-// that is the request which it would get when the other one has ended.
+// An engine would idle between two short requests, because the scheduler polls the card in
+// between. So it may get a short request while it still works on another, if that is the
+// request that it would get next.
 
-// mostAhead is how many requests may be on an engine beyond Depth. A guest whose requests
-// were short can send so many long ones before the others' turn.
+// mostAhead is how many requests may be on an engine beyond Depth. It bounds the long
+// requests that a guest with short ones so far can send before the others' turn.
 const mostAhead = 3
 
-// mayAdd says whether an engine with Depth requests may have one more. Under timeslice
-// the holder keeps the card between requests, and dfq forwards at once anyway.
+// mayAdd reports whether an engine with Depth requests may have one more. Under timeslice
+// the holder keeps the card between requests, and dfq forwards immediately anyway.
 func (s *Scheduler) mayAdd(e int) bool {
 	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.Config.Policy != Timeslice && s.busy(e) < s.atOnce()
 }
@@ -24,9 +24,9 @@ func (s *Scheduler) atOnce() int {
 	return s.Config.Depth
 }
 
-// goesAhead says whether a channel's next request may go to an engine that has Depth of
-// them: it is short, what is before it is short and not late, and no channel on the card
-// has an older claim. If only time is missing, Wake says when to ask again.
+// goesAhead reports whether a channel's next request may go to an engine that has Depth of
+// them: it is short, the requests before it are short and not late, and no channel on the
+// card has an older claim. If only time is missing, Wake is when to try again.
 func (s *Scheduler) goesAhead(c int32, e int) bool {
 	mean := s.Nodes[c].Lanes[e].Mean
 	if mean == 0 || mean > s.Config.Ahead {
@@ -43,7 +43,7 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 	}
 	since := s.Engines[e].Progress
 	if s.Now > since+longest+s.Config.Ahead {
-		return false // it is late, so nobody knows when it ends
+		return false // it is late, so its end is unknown
 	}
 	at := since + s.foretold[e] - s.Config.Ahead
 	if s.Now < at {
@@ -53,7 +53,7 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 	return true
 }
 
-// claims says whether channel r, which has nothing but what is on the card, would have the
+// claims reports whether channel r, all of whose requests are on the card, would have the
 // turn before c if it had more.
 func (s *Scheduler) claims(r, c int32, e int) bool {
 	if r == c || s.Nodes[r].Chan.Stalled {
@@ -84,8 +84,8 @@ func (s *Scheduler) depth(n int32) (d int) {
 	return d
 }
 
-// length is how long a channel's next request is thought to be. An unknown one counts as
-// long enough that nothing goes behind it for long, and too short to be a debt.
+// length is the expected length of a channel's next request. An unknown one counts as too
+// long for goesAhead, and too short for a debt.
 func (s *Scheduler) length(c int32, e int) time.Duration {
 	if mean := s.Nodes[c].Lanes[e].Mean; mean != 0 {
 		return mean
@@ -93,8 +93,8 @@ func (s *Scheduler) length(c int32, e int) time.Duration {
 	return min(s.Config.Ahead, s.Config.Credit.Period)
 }
 
-// expect adds to the time that is foretold for a channel's requests on the card. A
-// channel that waits for a semaphore keeps no engine busy.
+// expect adds to the expected time of a channel's requests on the card. A channel that
+// waits for a semaphore keeps no engine busy.
 func (s *Scheduler) expect(c int32, e int, d time.Duration) {
 	for m := c; m != none; m = s.Nodes[m].Parent {
 		s.Nodes[m].Lanes[e].Pending += d

@@ -2,9 +2,10 @@ package sched
 
 import "time"
 
-// Band is credit with two additions. Among those with credit, who used more than its share in
-// the window goes last. And before the card is given to such a node, it is kept for a moment for
-// the node that had the last turn and used less, which may come back at once.
+// Band is credit with two additions. Among nodes with credit, those that used more than their
+// share in the window go last. And before the card is given to such a node, it is kept for a
+// moment for the node that had the last turn and used less, because that node may soon have work
+// again.
 
 // windowNow numbers the windows in which use is measured.
 func (s *Scheduler) windowNow() int64 { return int64(s.Now / s.Config.Band.Window) }
@@ -37,7 +38,7 @@ func (s *Scheduler) chooseBand(p int32, e int) int32 {
 		s.reclass(p, e)
 	}
 	c := s.chooseCredit(p, e)
-	if p != root { // below the card nobody need wait: others can go on
+	if p != root { // below the card waiting is useless: other nodes can continue
 		return c
 	}
 	k := &l.Keep
@@ -58,8 +59,8 @@ func (s *Scheduler) chooseBand(p int32, e int) int32 {
 	return c
 }
 
-// worthKeeping says whether a node had the last turn and used less than c, which is over its
-// share and has a request that is longer than the wait.
+// worthKeeping reports whether a node had the last turn and used less than c, which is over
+// its share and has a request that is longer than the wait.
 func (s *Scheduler) worthKeeping(c int32, e int) bool {
 	last := s.Nodes[root].Lanes[e].Last
 	if last == none || last == c || s.busy(e) > 0 || !s.overShare(c, e) || s.overShare(last, e) || s.used(c, e) <= s.used(last, e) {
@@ -98,7 +99,7 @@ func (s *Scheduler) endKeeping(k *KeepState) {
 	}
 }
 
-// reclass looks anew at which children with credit are over their share.
+// reclass recomputes which children with credit are over their share.
 func (s *Scheduler) reclass(p int32, e int) {
 	list := s.sides[p].queues[e][turns]
 	for i := range list {

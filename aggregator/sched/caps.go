@@ -85,7 +85,7 @@ func (s *Scheduler) fixRest(at int) {
 	put(at, r)
 }
 
-// wakeRested lets those go on whose cap has something again.
+// wakeRested resumes nodes whose cap has tokens again.
 func (s *Scheduler) wakeRested() {
 	for len(s.rests) > 0 && s.rests[0].end <= s.Now {
 		n, e := s.rests[0].node, int(s.rests[0].engine)

@@ -2,15 +2,15 @@ package sched
 
 import "time"
 
-// Done is what the card did for a channel since it was last asked.
+// Done is a channel's use of the card since the last call.
 type Done struct {
 	Channel ID
 	Engine  int
-	Entries int           // that ended; zero if one goes on
+	Entries int           // that ended; zero if one continues
 	Busy    time.Duration // the engine worked for them
 }
 
-// Complete tells what the card has done. What cannot be is counted and has no effect.
+// Complete reports completed work. Impossible reports are counted and have no effect.
 func (s *Scheduler) Complete(now time.Duration, d Done) {
 	s.advance(now)
 	c := s.channel(d.Channel)
@@ -87,8 +87,8 @@ func (s *Scheduler) forwardedFor(c int32, e int) int {
 	return -1
 }
 
-// complete takes n entries off the card that were forwarded for an engine. They are accounted
-// there, whichever engine did them.
+// complete removes n entries from the card. They are charged to the engine for which they
+// were forwarded, even if another executed them.
 func (s *Scheduler) complete(c int32, e, n int) {
 	s.takeOff(c, e, n)
 	for m := c; m != none; m = s.Nodes[m].Parent {
@@ -98,7 +98,7 @@ func (s *Scheduler) complete(c int32, e, n int) {
 	}
 }
 
-// takeOff takes n entries of a channel off the card, with the time foretold for them.
+// takeOff removes n entries of a channel from the card, with their expected time.
 func (s *Scheduler) takeOff(c int32, e, n int) {
 	l := &s.Nodes[c].Lanes[e]
 	back := l.Pending
@@ -110,7 +110,7 @@ func (s *Scheduler) takeOff(c int32, e, n int) {
 	s.charge(c, e, 0, -back)
 }
 
-// move lets a channel's waiting entries take turns on another engine.
+// move makes a channel's waiting entries take turns on another engine.
 func (s *Scheduler) move(c int32, e int) {
 	node := &s.Nodes[c]
 	old := int(node.Chan.Engine)
@@ -152,8 +152,8 @@ func (s *Scheduler) drop(c int32, aborted bool) {
 	node.Chan.Batches = node.Chan.Batches[:0]
 }
 
-// Withdraw drops what a channel has waiting, and returns how many entries that were. What is on
-// the card stays there.
+// Withdraw drops a channel's waiting entries and returns their number. Entries on the card stay
+// there.
 func (s *Scheduler) Withdraw(now time.Duration, ch ID) (n int) {
 	s.advance(now)
 	c := s.channel(ch)

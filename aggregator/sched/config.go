@@ -15,10 +15,10 @@ type Policy uint8
 
 // The policies.
 const (
-	None      Policy = iota // forward at once; the card takes its own turns
+	None      Policy = iota // forward immediately; the card takes its own turns
 	FIFO                    // in the order of submission
 	Credit                  // in turn among those with credit, then the least debt
-	Band                    // credit; who used more than its share of late goes last
+	Band                    // credit; those that recently used more than their share go last
 	Timeslice               // one at a time for a slice
 	DFQ                     // disengaged fair queueing
 	policies
@@ -56,12 +56,12 @@ func nameOf(names []string, v uint8) string {
 type Config struct {
 	Policy Policy `json:"policy"`
 
-	// Depth is how many requests may be on an engine at once. Higher values hide the
-	// way to the card, but another guest's request may run first.
+	// Depth is how many requests may be on an engine at once. Higher values hide submission
+	// latency, but another guest's request may run first.
 	Depth int `json:"depth"`
 
-	// Ahead is the longest request that is forwarded although Depth is reached, and
-	// how much work the engine may still have then. Zero turns this off.
+	// Ahead is the longest request that is forwarded although Depth is reached, and the
+	// most work that the engine may still have then. Zero turns this off.
 	Ahead time.Duration `json:"ahead_ns"`
 
 	Credit    CreditConfig    `json:"credit"`
@@ -133,7 +133,7 @@ const (
 	BaseWeight  = 100  // of a node whose Weight is zero
 )
 
-// Forever is the Limit of a guest whose requests have none, whatever the card's.
+// Forever is the Limit of a guest whose requests have no limit.
 const Forever = time.Duration(-1)
 
 // NodeConfig is what a node says of itself.

@@ -3,8 +3,8 @@ package sched
 import "time"
 
 // A parent's Level is the tag of a child that is neither ahead of its share nor behind. Each
-// period it rises by what its children had to share, over their weight. So a child's credit is
-// its distance below the level, times its weight, and giving credit to all is one addition.
+// period it rises by the time that its children shared, over their weight. So a child's credit
+// is its distance below the level, times its weight, and giving credit to all is one addition.
 
 // periodNow numbers the credit periods.
 func (s *Scheduler) periodNow() int64 { return int64(s.Now / s.Config.Credit.Period) }
@@ -55,9 +55,9 @@ func over(d time.Duration, weight int64) int64 {
 
 func (s *Scheduler) weight(n int32) int64 { return int64(s.Nodes[n].Config.Weight) }
 
-// savings is how far below the level a child of p may be. While it has work that is its part
-// of two periods, and of two rounds of all with the longest request, for which it may have to
-// wait. A child that comes back from idling has its part of two periods.
+// savings is how far below the level a child of p may be. With work, it may save its part of
+// two periods, plus two rounds of all children with the longest request, which it may have to
+// wait for. A child that was idle may save its part of two periods.
 func (s *Scheduler) savings(p int32, e int, back bool) int64 {
 	l := &s.Nodes[p].Lanes[e]
 	d := s.Config.Credit.Period
@@ -67,7 +67,7 @@ func (s *Scheduler) savings(p int32, e int, back bool) int64 {
 	return over(2*d, max(l.Live+l.Left, 1))
 }
 
-// enter bounds what a node has saved that comes back to its siblings.
+// enter bounds the savings of a node that has work again.
 func (s *Scheduler) enter(n int32, e int) {
 	p := s.Nodes[n].Parent
 	s.period(p, e)
@@ -106,9 +106,10 @@ func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
 	}
 }
 
-// serve puts time into one node's tag. Credit and debt are bounded. Debt up to the longest
+// serve adds time to one node's tag. Credit and debt are bounded. Debt up to the longest
 // requests that may be on the engine at once, and one more, is never forgiven: else requests
-// longer than a period would be free. What is foretold comes on top, as all of it is taken back.
+// longer than a period would be free. Expected time is added without a bound, as all of it is
+// refunded.
 func (s *Scheduler) serve(n int32, e int, d time.Duration) {
 	p := s.Nodes[n].Parent
 	l, level, w := &s.Nodes[n].Lanes[e], s.Nodes[p].Lanes[e].Level, s.weight(n)
@@ -153,8 +154,9 @@ func (s *Scheduler) chooseCredit(p int32, e int) int32 {
 	return q[turns][0].node
 }
 
-// rise lifts the level to a node that has the next turn although it is in debt, if all who
-// wait are. Otherwise all would drift to the bound of debts, where differences are lost.
+// rise lifts the level to a node that has the next turn although it is in debt, if all
+// waiting nodes are. Otherwise all would reach the bound of debts, where differences are
+// lost.
 func (s *Scheduler) rise(n int32, e int) {
 	p := s.Nodes[n].Parent
 	if d := s.policy(p); d != Credit && d != Band {
@@ -168,7 +170,7 @@ func (s *Scheduler) rise(n int32, e int) {
 
 // fall is the reverse of rise, for a change of weights: if all able children of p have
 // credit, it lowers the level to the one with the least. While all have credit they take
-// turns whatever their weights.
+// turns regardless of their weights.
 func (s *Scheduler) fall(p int32, e int) {
 	most, some := int64(0), false
 	for c := s.Nodes[p].First; c != none; c = s.Nodes[c].Next {

@@ -7,12 +7,13 @@ import (
 
 // Disengaged fair queueing, for each engine separately. Most of the time, in the free run, all
 // requests go to the card, which takes them in turn, except those of groups that are too far
-// ahead. From time to time the card is drained and each group has it for a slice: that shows how
-// long its requests are. Then it is decided who is held back in the next free run.
+// ahead. Periodically the card is drained and each group has it for a slice, which measures the
+// length of its requests. Then the policy decides which groups to hold back in the next free
+// run.
 //
-// The charge is what was measured, as every completion tells it. With DFQConfig.Model it is
-// what the samples foretell, as where completions of the free run are not seen. A group that
-// behaves otherwise while it is sampled gains by that.
+// The charge is the measured time of every completion. With DFQConfig.Model it is the estimate
+// from the samples, for cards that do not report completions of the free run. A group that
+// behaves differently while it is sampled then gains.
 
 const (
 	dfqWindow   = 2                      // requests of a channel on the card
@@ -66,8 +67,8 @@ func (s *Scheduler) enterPhase(e int, p Phase) {
 	d.Phase, d.Since, d.IdleAt = p, s.Now, never
 }
 
-// scope is the node below which a turn may be given now, none if there is nothing to give.
-// Open means that Depth is no limit.
+// scope is the node below which a turn may be given now, or none. If open, Depth is no
+// limit.
 func (s *Scheduler) scope(e int) (from int32, open bool) {
 	eng := &s.Engines[e]
 	d := &eng.DFQ
@@ -91,7 +92,8 @@ func (s *Scheduler) scope(e int) (from int32, open bool) {
 				s.begin(e)
 				continue
 			}
-			// There is nobody to compare with, but time goes on for those who come.
+			// There is no other group to compare with, but the tag rises for groups that
+			// follow.
 			f := s.freeRun(s.Config.DFQ.Slice)
 			s.hold(e, f, false)
 			for n := range s.Nodes {
@@ -246,7 +248,7 @@ func (s *Scheduler) endSlice(e int) {
 	d.End = s.Now + f
 }
 
-// foretell charges each sampled group what it will use of a free run if the card takes turns
+// foretell charges each sampled group its expected use of a free run if the card takes turns
 // of one request, as long as in the sample. The weight counts in the charge only: in the sum
 // as well it would cancel.
 func (s *Scheduler) foretell(e int, f time.Duration) {
@@ -267,9 +269,9 @@ func (s *Scheduler) foretell(e int, f time.Duration) {
 	}
 }
 
-// hold decides who is held back in a free run of length f: who is ahead of the least served
-// of its siblings by more than its share of that. The least served is never held. If urgent,
-// only those count that could do something now.
+// hold decides which nodes to hold back in a free run of length f: those that are ahead of
+// the least served sibling by more than their share of f. The least served is never held. If
+// urgent, only nodes that can run now count.
 func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 	counts := func(n int32) bool {
 		l := &s.Nodes[n].Lanes[e]
@@ -296,7 +298,7 @@ func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 		}
 		l := &s.Nodes[n].Lanes[e]
 		can := counts(int32(n))
-		if !urgent && !can { // who cannot go on saves nothing
+		if !urgent && !can { // nodes that cannot run save nothing
 			l.Tag = max(l.Tag, s.Nodes[s.Nodes[n].Parent].Lanes[e].Level)
 		}
 		l.Held = can && s.tooFar(int32(n), e, f)
@@ -310,14 +312,14 @@ func (s *Scheduler) tooFar(n int32, e int, f time.Duration) bool {
 	return s.Nodes[n].Lanes[e].Tag > up.Level+over(f, max(up.Live+up.Left, 1))
 }
 
-// holdBack decides for a node that comes with work in the middle of a free run.
+// holdBack decides for a node that gets work in the middle of a free run.
 func (s *Scheduler) holdBack(n int32, e int) {
 	if d := &s.Engines[e].DFQ; d.Phase == FreeRun && s.Nodes[n].Kind == Inner {
 		s.Nodes[n].Lanes[e].Held = s.tooFar(n, e, max(d.End-d.Since, s.freeRun(s.Config.DFQ.Slice)))
 	}
 }
 
-// unstarve lets the least served go on after a moment in which only those have work who are
+// unstarve releases the least served node after a moment in which all nodes with work are
 // held back.
 func (s *Scheduler) unstarve(e int) {
 	d := &s.Engines[e].DFQ

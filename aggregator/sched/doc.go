@@ -1,12 +1,12 @@
-// Package sched decides whose work a card does next.
+// Package sched decides which guest's work a card executes next.
 //
-// A card takes requests from its channels in turn, one of each, and does not interrupt
-// a request. So shares are made at submission: a request is forwarded to the card when
-// it is its owner's turn, and its time is charged when the card has done it. The package
-// is told of submissions and completions and says what to forward. It has no clock, no
-// goroutine and no lock: time is an argument, and the caller holds its own lock around
-// every call. No call waits or allocates in its steady state; each costs the depth of the
-// tree times the logarithm of its breadth.
+// A card takes requests from its channels in turn, one of each, and does not interrupt a
+// request. So shares are made at submission: a request is forwarded to the card when it is
+// its owner's turn, and its time is charged when the card has completed it. The caller
+// reports submissions and completions, and the package selects the entries to forward. It
+// has no clock, no goroutine and no lock: time is an argument, and the caller holds its own
+// lock around every call. No call waits or allocates in its steady state; each costs the
+// depth of the tree times the logarithm of its breadth.
 //
 // # The tree
 //
@@ -26,13 +26,14 @@
 // # Calls
 //
 // Call [Scheduler.Submit] for a doorbell, then [Scheduler.Next] until it has nothing: each
-// answer is a number of entries of a channel, which is how far GP_PUT may go on. Call
-// [Scheduler.Complete] when the card has done some, and Next again. [Scheduler.Timer] says
-// when to call Next although nothing happened. [Scheduler.Stall] says that a channel waits
-// for a semaphore. [Scheduler.Alert] returns what to do about requests that do not end.
+// answer is a number of entries of a channel by which GP_PUT may advance. Call
+// [Scheduler.Complete] when the card has completed some, and Next again. [Scheduler.Timer]
+// returns when to call Next without an event. [Scheduler.Stall] reports that a channel
+// waits for a semaphore. [Scheduler.Alert] returns the action against a request that does
+// not end.
 //
 // # State
 //
-// All that the scheduler knows is in [State], plain data with a version. [Scheduler.Freeze]
-// copies it and [Restore] builds a scheduler from it.
+// The whole state of the scheduler is in [State], plain data with a version.
+// [Scheduler.Freeze] copies it and [Restore] builds a scheduler from it.
 package sched

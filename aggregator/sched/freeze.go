@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Freeze copies the state. The scheduler goes on.
+// Freeze copies the state. The scheduler continues.
 func (s *Scheduler) Freeze() *State {
 	c := s.State
 	c.Nodes = slices.Clone(s.Nodes)
@@ -20,7 +20,7 @@ func (s *Scheduler) Freeze() *State {
 	return &c
 }
 
-// Restore makes a scheduler that goes on where a frozen one was. It takes over the state.
+// Restore makes a scheduler that continues from a frozen state. It takes over the state.
 func Restore(st *State) (*Scheduler, error) {
 	if st.Version != StateVersion {
 		return nil, &Error{"version", fmt.Sprint(st.Version), fmt.Sprintf("must be %d", StateVersion)}
@@ -112,7 +112,7 @@ func (st *State) check() error {
 
 // checkSiblings says whether every node is once in its parent's list.
 func (st *State) checkSiblings(bad func(string, any) error) error {
-	seen := 1 // the card is nobody's child
+	seen := 1 // the card has no parent
 	for i := range st.Nodes {
 		if st.Nodes[i].Kind == Free {
 			seen++

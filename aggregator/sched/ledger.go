@@ -2,8 +2,8 @@ package sched
 
 import "time"
 
-// Account is what a node had of an engine. At any instant it is the sum of the accounts of
-// its children and of those that it had.
+// Account is a node's use of an engine. At any instant it is the sum of the accounts of its
+// present and former children.
 type Account struct {
 	Busy     time.Duration `json:"busy_ns"`    // Time that the engine worked for it.
 	Wait     time.Duration `json:"wait_ns"`    // Time that its entries waited, summed over the entries; raise its weight if this is too long.
@@ -37,7 +37,7 @@ func (l *Lane) account(now time.Duration) *Account {
 	return &l.Account
 }
 
-// Account returns what a node had of an engine until now.
+// Account returns a node's use of an engine until now.
 func (s *Scheduler) Account(now time.Duration, id ID, engine int) (Account, bool) {
 	n := s.find(id)
 	if n == none || engine < 0 || engine >= len(s.Engines) {

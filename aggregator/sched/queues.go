@@ -1,15 +1,15 @@
 package sched
 
-// Beside the state the scheduler keeps which children could have the next turn, in heaps, so
-// that a decision looks at few of many. rebuild makes all of it from the state.
+// Besides the state the scheduler has heaps of the children that could have the next turn,
+// so that a decision examines few of them. rebuild makes all of it from the state.
 
-// side is what is kept beside a node.
+// side is the derived data of a node.
 type side struct {
 	slots  []slot      // by engine
 	queues [][2][]rank // by engine: children that are ready
 }
 
-// slot is where a node stands in lists of others.
+// slot is a node's position in the heaps and lists.
 type slot struct {
 	pos   int32 // in its queue, none if it is not ready
 	queue uint8
@@ -51,7 +51,7 @@ func (a rank) before(b rank) bool {
 	return a.node < b.node
 }
 
-// rebuild makes what follows from the state, and ranks all nodes anew.
+// rebuild makes all derived data from the state, and ranks all nodes again.
 func (s *Scheduler) rebuild() {
 	s.sides, s.rests = s.sides[:0], s.rests[:0]
 	s.foretold, s.loaded = s.foretold[:0], s.loaded[:0]
@@ -90,7 +90,7 @@ func (s *Scheduler) rebuild() {
 	}
 }
 
-// resume makes what follows from a frozen state, with all nodes where they stood.
+// resume makes the derived data from a frozen state, with all nodes at their old positions.
 func (s *Scheduler) resume() {
 	var stood []SortKey
 	for n := range s.Nodes {
@@ -111,15 +111,15 @@ func (s *Scheduler) resume() {
 	}
 }
 
-// settle ranks a node anew if it could have a turn, and with it those above. Under FIFO the
-// oldest submission below a node counts all the way up.
+// settle ranks a node and its ancestors again if it could have a turn. Under FIFO the
+// oldest submission below a node counts at each level.
 func (s *Scheduler) settle(n int32, e int) {
 	for n != root && (s.rerank(n, e) || s.Config.Policy == FIFO) {
 		n = s.Nodes[n].Parent
 	}
 }
 
-// rerank puts a node where it belongs among its siblings. It reports whether the node became
+// rerank moves a node to its position among its siblings. It reports whether the node became
 // ready, or is ready no longer.
 func (s *Scheduler) rerank(n int32, e int) bool {
 	s.looks++
@@ -200,7 +200,7 @@ func (s *Scheduler) fix(p int32, e int, q uint8, at int32) {
 	put(at, r)
 }
 
-// ready says whether a node could have a turn.
+// ready reports whether a node could have a turn.
 func (s *Scheduler) ready(n int32, e int) bool {
 	node := &s.Nodes[n]
 	l := &node.Lanes[e]
@@ -222,7 +222,7 @@ func (s *Scheduler) window() int {
 	return int(^uint(0) >> 1)
 }
 
-// rank is where a ready node belongs among its siblings.
+// rank is the position of a ready node among its siblings.
 func (s *Scheduler) rank(n int32, e int) SortKey {
 	p, l := s.Nodes[n].Parent, &s.Nodes[n].Lanes[e]
 	st := SortKey{Queue: turns, Key: l.Turn}

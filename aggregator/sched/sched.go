@@ -14,7 +14,7 @@ type Scheduler struct {
 	least    time.Duration   // limit of a request of any guest
 	foretold []time.Duration // by engine: sum of Lane.Pending of the channels that are not stalled
 	loaded   [][]int32       // by engine: channels with requests there
-	looks    uint64          // nodes that were looked at: the cost of decisions on any machine
+	looks    uint64          // nodes examined: the cost of decisions on any machine
 }
 
 // New makes a scheduler for a card with some engines, at the time now.
@@ -45,7 +45,7 @@ func (s *Scheduler) advance(now time.Duration) {
 }
 
 // Added returns how many entries a doorbell added to a ring of a power of two. It is false
-// if an index is not in the ring, or if the ring has no room for so many beside those that
+// if an index is not in the ring, or if the ring has no room for so many besides those that
 // wait: one entry stays free, or a full ring would look empty.
 func Added(old, put, size uint32, waiting int) (n int, ok bool) {
 	if size == 0 || size&(size-1) != 0 || old >= size || put >= size {
@@ -55,8 +55,8 @@ func Added(old, put, size uint32, waiting int) (n int, ok bool) {
 	return n, waiting >= 0 && n+waiting < int(size)
 }
 
-// Submit tells that n entries more of a channel are ready. It returns how many were
-// accepted. The others are over the guest's limit; submit them again when some are done.
+// Submit adds n ready entries to a channel. It returns how many were accepted. The others
+// are over the guest's limit; submit them again when some are done.
 func (s *Scheduler) Submit(now time.Duration, ch ID, n int) (accepted int) {
 	s.advance(now)
 	c := s.channel(ch)
@@ -147,7 +147,7 @@ func (s *Scheduler) Next(now time.Duration) (Forward, bool) {
 	return Forward{}, false
 }
 
-// pick decides which channel has the next turn on an engine, and for how many entries.
+// pick selects the channel that has the next turn on an engine, and the number of entries.
 func (s *Scheduler) pick(e int) (c int32, n int) {
 	s.Engines[e].Wake = never
 	from, open := root, s.Config.Policy == None
@@ -182,7 +182,7 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 	return c, n
 }
 
-// choose decides which child of p has the next turn.
+// choose selects the child of p that has the next turn.
 func (s *Scheduler) choose(p int32, e int) int32 {
 	switch s.policy(p) {
 	case Credit:
@@ -230,8 +230,8 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	s.charge(c, e, 0, foretold)
 }
 
-// Stall tells that a channel waits for a semaphore on the card, or no longer. Meanwhile
-// its requests use no engine, so others go on.
+// Stall reports that a channel waits for a semaphore on the card, or no longer. While it
+// waits, its requests use no engine, so others continue.
 func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
 	s.advance(now)
 	c := s.channel(ch)
@@ -269,8 +269,8 @@ func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
 	}
 }
 
-// Running tells which channel an engine works for, 0 for none, if the card says so. Then
-// the watchdog knows which of many requests does not end.
+// Running reports the channel that an engine works for, 0 for none. Then the watchdog can
+// tell which of many requests does not end.
 func (s *Scheduler) Running(now time.Duration, engine int, ch ID) {
 	s.advance(now)
 	if engine >= 0 && engine < len(s.Engines) {
@@ -342,8 +342,8 @@ func (s *Scheduler) Timer() time.Duration {
 	return t
 }
 
-// Configure changes how the card is shared, under load. It does not touch what waits or is
-// on the card.
+// Configure changes how the card is shared, under load. It does not touch entries that wait
+// or are on the card.
 func (s *Scheduler) Configure(now time.Duration, c Config) error {
 	if err := c.Check(); err != nil {
 		return err
@@ -409,14 +409,14 @@ func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 		case l.Idle == up.Period:
 			up.Left += more
 		}
-		l.Tag = up.Level + over(s.debt(n, e), int64(c.Weight)) // the debt is a time, whatever the weight
+		l.Tag = up.Level + over(s.debt(n, e), int64(c.Weight)) // the debt is a time, independent of the weight
 	}
 	node.Config = c
 	if c.Cap != old.Cap {
 		for e := range node.Lanes {
 			s.unrest(n, e)
 			node.Lanes[e].Rests, node.Lanes[e].Tokens, node.Lanes[e].Filled = false, s.fullCap(n), s.Now
-			s.enter(n, e) // what it could not use while it rested is not saved for it
+			s.enter(n, e) // time that it could not use while it rested is not saved
 		}
 	}
 	s.rebuild()

@@ -22,7 +22,7 @@ type ID uint64
 // Card is the node of the card.
 const Card ID = 1 << 32
 
-// State is all that a scheduler knows. Its parts refer to each other by index, and
+// State is the whole state of a scheduler. Its parts refer to each other by index, and
 // encoding/json writes all of it.
 type State struct {
 	Version int
@@ -48,7 +48,7 @@ type Counts struct {
 	Spoilt    uint64 `json:"spoilt"`     // Samples of policy dfq that are useless because a channel waited for a semaphore.
 }
 
-// Kind is what a node is.
+// Kind is the kind of a node.
 type Kind uint8
 
 // The kinds.
@@ -86,7 +86,7 @@ type Node struct {
 
 // ChannelState is of a channel.
 type ChannelState struct {
-	Engine   uint8 // that the last entry used; what waits is thought to use it, too
+	Engine   uint8 // of the last entry; waiting entries are assumed to use it, too
 	Stalled  bool  // waits for a semaphore
 	Batches  []Batch
 	OnCard   int           // entries, of all engines
@@ -130,11 +130,11 @@ type Lane struct {
 	Key     SortKey       // if it is ready
 	Turn    int64         // its place in a round
 	Mean    time.Duration // of a channel: length of its requests; of a group: in dfq's last sample
-	Pending time.Duration // foretold for the requests on the card; it is in the tag
+	Pending time.Duration // expected for the requests on the card; included in the tag
 	Idle    int64         // period in which it ran out of work
 	Used    time.Duration // in band's window UsedIn
 	UsedIn  int64
-	Overuse time.Duration // beyond its slices, not yet paid back
+	Overuse time.Duration // beyond its slices, not yet compensated
 	Held    bool          // by dfq
 	Tokens  time.Duration // of its cap, at Filled
 	Filled  time.Duration
@@ -159,12 +159,12 @@ type Lane struct {
 	SliceEnd time.Duration
 	OverFrom time.Duration // until when the holder's overrun is counted
 	IdleAt   time.Duration // since when the holder is idle, or never
-	Round    int64         // who had a turn at or after it has had one in this round
+	Round    int64         // a child whose Turn is not less has had one in this round
 	RoundOf  int           // children that were able when the round began
 	RoundAll int64         // and their weight
 
 	Account Account
-	Past    Account       // of children that are gone
+	Past    Account       // of removed children
 	Counted time.Duration // until when Account.Wait is
 }
 
@@ -176,8 +176,8 @@ type KeepState struct {
 	At          time.Duration
 }
 
-// SortKey is where a node stands among its siblings since it was last looked at. It does not
-// follow from the rest of the state, because a change does not rank all siblings anew.
+// SortKey is a node's position among its siblings when it was last ranked. It cannot be
+// derived from the rest of the state, because a change does not rank all siblings again.
 type SortKey struct {
 	Queue uint8
 	Class uint8
@@ -198,7 +198,7 @@ type Engine struct {
 
 func (s *Scheduler) id(n int32) ID { return ID(s.Nodes[n].Gen)<<32 | ID(uint32(n)) }
 
-// find returns the node of an id, none if it is gone.
+// find returns the node of an id, none if it was removed.
 func (s *Scheduler) find(id ID) int32 {
 	n := uint32(id)
 	if int64(n) >= int64(len(s.Nodes)) || s.Nodes[n].Kind == Free || s.Nodes[n].Gen != uint32(id>>32) {

@@ -24,9 +24,9 @@ func (s *Scheduler) slice(n int32, e int) time.Duration {
 	return max(base/64, min(base*64, time.Duration(d)))
 }
 
-// round begins another round when the child that is next had a turn in this one. The weights
-// of the round are fixed then: by who can go on at the moment, a child that is always chosen
-// while another rests would have slices unlike its equals'.
+// round begins another round when the next child had a turn in this one. The weights of the
+// round are fixed then. If they followed the set of able children, a child that is always
+// chosen while another rests would have other slices than its equals.
 func (s *Scheduler) round(next, p int32, e int) {
 	l := &s.Nodes[p].Lanes[e]
 	if s.Nodes[next].Lanes[e].Turn >= l.Round {
@@ -57,13 +57,13 @@ func (s *Scheduler) chooseSlice(p int32, e int) int32 {
 		cl := &s.Nodes[c].Lanes[e]
 		slice := s.slice(c, e)
 		if l.Live <= s.weight(c) {
-			cl.Overuse = 0 // alone, it took nothing from anybody
+			cl.Overuse = 0 // alone, it took no time from others
 		}
 		if cl.Overuse <= slice {
 			l.Holder, l.SliceEnd, l.OverFrom, l.IdleAt = c, now+slice, 0, never
 			return c
 		}
-		if skipped++; skipped > len(q[turns]) { // all overstayed: many rounds at once
+		if skipped++; skipped > len(q[turns]) { // all exceeded their slices: skip many rounds in one step
 			s.reduceOveruse(p, e)
 			skipped = 0
 		}
@@ -75,7 +75,8 @@ func (s *Scheduler) chooseSlice(p int32, e int) int32 {
 	return none
 }
 
-// reduceOveruse takes as many slices as possible off everybody's overuse.
+// reduceOveruse subtracts as many whole rounds of slices as possible from every child's
+// overuse.
 func (s *Scheduler) reduceOveruse(p int32, e int) {
 	list := s.sides[p].queues[e][turns]
 	rounds := time.Duration(1) << 62

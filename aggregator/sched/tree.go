@@ -142,7 +142,7 @@ func (s *Scheduler) parent(id ID, k Kind) (int32, error) {
 	return p, nil
 }
 
-// fit fills in what a node's configuration does not say, and checks it.
+// fit fills in omitted values of a node's configuration, and checks it.
 func (s *Scheduler) fit(parent int32, c *NodeConfig) error {
 	if c.Weight == 0 {
 		c.Weight = BaseWeight
@@ -167,8 +167,8 @@ func (s *Scheduler) mayMake(g int32) bool {
 	return true
 }
 
-// Remove takes a node away with all below it, and drops entries that wait. A node with
-// work on the card stays, without turns, until that is done.
+// Remove removes a node with all below it, and drops waiting entries. A node with work on
+// the card stays, without turns, until that is done.
 func (s *Scheduler) Remove(now time.Duration, id ID) bool {
 	s.advance(now)
 	n := s.find(id)
@@ -287,8 +287,8 @@ func (s *Scheduler) isGroup(n int32) bool {
 	return c != none && s.Nodes[c].Kind == Channel
 }
 
-// policy is how the children of a node take turns. None here is turns of one request: what
-// dfq does not hold, and the channels of one group, go as the card takes them.
+// policy is how the children of a node take turns. None here means turns of one request:
+// the card takes them in turn.
 func (s *Scheduler) policy(n int32) Policy {
 	if s.Config.Policy == DFQ || s.isGroup(n) {
 		return None
@@ -320,7 +320,7 @@ func (s *Scheduler) after(n int32) int32 {
 	return next
 }
 
-// barred says whether a node or one above it gets no turns.
+// barred reports whether a node or one above it gets no turns.
 func (s *Scheduler) barred(n int32, e int) bool {
 	for ; n != root; n = s.Nodes[n].Parent {
 		if s.Nodes[n].Block != 0 || s.Nodes[n].Lanes[e].Rests {

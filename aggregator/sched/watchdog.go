@@ -4,7 +4,7 @@ import "time"
 
 // A request cannot be interrupted, only aborted. So when a request runs for too long, its group
 // gets no turns for a while, then its channel is aborted. A guest with several such requests is
-// quarantined. The requests of others stood behind it, so their time counts anew.
+// quarantined. The requests of others waited for it, so their time counts from zero again.
 
 // WatchState is how far the escalation went on an engine.
 type WatchState uint8
@@ -13,7 +13,7 @@ type WatchState uint8
 const (
 	Quiet    WatchState = iota
 	Warned              // the group of the request gets no turns
-	Aborting            // the caller was told to abort the channel
+	Aborting            // the caller has to abort the channel
 	Stuck               // the caller has not aborted it in time
 )
 
@@ -31,7 +31,7 @@ type AlertKind uint8
 // The kinds.
 const (
 	Warn       AlertKind = iota // nothing yet: a request runs for too long
-	Abort                       // take the channel off the card, tell its guest, and call Aborted
+	Abort                       // take the channel off the card, report it to its guest, and call Aborted
 	Quarantine                  // the guest's device gets no turns until Release
 	Reset                       // the card does not abort: the engine needs a reset, then Aborted
 )
@@ -110,7 +110,7 @@ func (s *Scheduler) watch() {
 			if s.busy(e) > 0 && s.least > 0 && s.Now >= max(eng.Progress+s.least, w.Since) {
 				if c := s.suspect(e); c != none {
 					s.warn(c, e)
-				} else { // it belongs to a guest with a longer limit, or waits: look again soon
+				} else { // its guest has a longer limit, or the channel waits: check again soon
 					w.Since = s.Now + s.least/looksPerLimit + time.Millisecond
 				}
 			}
@@ -136,8 +136,8 @@ func (s *Scheduler) ran(c int32, e int) time.Duration {
 	return max(ch.Run, s.Now-max(ch.HeadFrom, s.Engines[e].Progress))
 }
 
-// suspect finds the channel whose request runs for too long, if there is one. If the caller
-// does not call Running, it is the one of many that has been there longest, which may be wrong.
+// suspect finds the channel whose request runs for too long, or none. If the caller does not
+// call Running, it is the channel that has been on the card longest, which may be wrong.
 func (s *Scheduler) suspect(e int) int32 {
 	over := func(c int32) bool {
 		limit := s.limit(c)
@@ -196,8 +196,8 @@ func (s *Scheduler) calm(e int) {
 	s.Engines[e].Progress = s.Now
 }
 
-// Aborted tells that a channel was taken off the card. Its entries are dropped, also those that
-// wait. Call Complete before, without entries, for the time that its last request had.
+// Aborted reports that a channel was taken off the card. All its entries are dropped. Call
+// Complete before, without entries, for the time of its last request.
 func (s *Scheduler) Aborted(now time.Duration, ch ID) {
 	s.advance(now)
 	c := s.channel(ch)
@@ -256,7 +256,7 @@ func (s *Scheduler) Release(now time.Duration, guest ID) bool {
 	s.Nodes[n].Guest.Offences = 0
 	s.Nodes[n].Block &^= Quarantined
 	for e := range s.Engines {
-		s.enter(n, e) // it comes back as from having no work
+		s.enter(n, e) // as after a time without work
 	}
 	s.resettle(n)
 	return true

@@ -1,5 +1,5 @@
 // Package aperturetest has memory whose pages can be relocated, for tests. It reads and writes
-// files, with no mapping. Its owner makes its calls one at a time.
+// files, with no mapping. Calls must not be concurrent.
 package aperturetest
 
 import "github.com/umbra-gpu/umbra/aggregator/card"
@@ -12,7 +12,7 @@ type Memory struct {
 	away  map[uint64]card.Relocation // by address of the page
 }
 
-// New makes memory of so many bytes, a multiple of the page size, in which every page is at home.
+// New makes memory of so many bytes, a multiple of the page size. It backs every page itself.
 func New(size uint64) *Memory {
 	return &Memory{Bytes: make([]byte, size), away: make(map[uint64]card.Relocation)}
 }

@@ -28,8 +28,8 @@ func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
 		if !gf100.InPRAMIN(off, len(p)) {
 			c.beforeAccess()
 		}
-		// No read changes what the interrupt tree is made of, except for the
-		// alarm, which has a timer of its own.
+		// No read changes the inputs of the interrupt tree, except for the alarm, which has
+		// its own timer.
 		c.sp.Read(uint32(off), p)
 	case BAR1:
 		c.bars[0].read(off, p)

@@ -56,7 +56,7 @@ func (w *barWindow) block(v uint32) {
 	w.show()
 }
 
-// show tells the client's windows what this one shows.
+// show passes this window's current address space to the client's windows.
 func (w *barWindow) show() {
 	if w.card.windows != nil {
 		w.card.windows.Block(w.kind, w.virtual && !w.broken, w.vm.tlb.Space())
@@ -94,8 +94,8 @@ func (w *barWindow) quick(off uint64, n int, write bool) []byte {
 	return h.mem[at : at+n]
 }
 
-// slow serves an access that is not quick: it walks the tables, and reports what
-// they refuse. Bytes behind a fault read as ones.
+// slow serves an access that is not quick: it walks the tables and reports faults. Bytes
+// after a fault read as ones.
 func (w *barWindow) slow(off uint64, p []byte, write bool) {
 	if !w.virtual {
 		w.physical(off, p, write)

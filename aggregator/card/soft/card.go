@@ -48,8 +48,8 @@ type Config struct {
 	// Map says which windows [Card.OpenWindows] makes for a client to map.
 	Map       aperture.Map
 	MapLimits aperture.Limits
-	// Ablate changes the register space before the card starts, to show what a
-	// behaviour is needed for.
+	// Ablate changes the register space before the card starts. Tests use it to show why a
+	// behaviour is needed.
 	Ablate func(*mmio.Space) error
 }
 
@@ -191,10 +191,9 @@ func (c *Card) Close() error {
 	return errors.Join(c.closeWindows(), c.vram.close())
 }
 
-// AttachHost plugs the card into a host: the card can then access the host's memory,
-// and reports the state of its interrupt. Channels that an earlier host left behind
-// stay stopped until the first BAR access, so that a new host can reset the card
-// before they touch its memory.
+// AttachHost attaches the card to a host: the card can then access the host's memory, and
+// reports the state of its interrupt. Channels of an earlier host stay stopped until the
+// first BAR access, so that a new host can reset the card before they touch its memory.
 func (c *Card) AttachHost(h card.Host) {
 	c.attachMu.Lock()
 	defer c.attachMu.Unlock()
@@ -283,8 +282,8 @@ func (c *Card) powerOn() error {
 	return err
 }
 
-// unitsReset acts on units that NV_PMC_ENABLE switched off. Engines lose what
-// they were stopped at; PFIFO loses all its channels.
+// unitsReset acts on units that NV_PMC_ENABLE switched off. Engines discard the method at
+// which they were stopped; PFIFO loses all its channels.
 func (c *Card) unitsReset(bits uint32) {
 	for e, bit := range gf100.EngineEnable {
 		if bits&bit != 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// chanState is where a channel is. Transitions happen under Card.mu:
+// chanState is a channel's state. Transitions happen under Card.mu:
 //
 //	idle -> ready       doorbell, enable, runlist
 //	ready -> running    a PBDMA takes it
@@ -16,11 +16,11 @@ import (
 //	running -> ready    its turn ended
 //	running -> waiting  a semaphore acquire failed
 //	running -> held     a method waits for software, and with it the PBDMA
-//	running -> stalled  its engine stands still
+//	running -> stalled  its engine is trapped
 //	running -> faulted  an MMU fault; only a new bind ends it
 //	waiting -> ready    memory changed, or the retry timer
 //	held -> ready       the interrupt was acknowledged
-//	stalled -> ready    the engine was let go
+//	stalled -> ready    the engine was resumed
 type chanState uint8
 
 const (
@@ -40,7 +40,7 @@ type channel struct {
 	id    uint8
 	inst  uint64 // of the instance block, in VRAM
 	token uint64 // see contexts
-	owner uint8  // whose it is, of gf100.Owners
+	owner uint8  // number of its owner, below gf100.Owners
 	keep  int    // how many unbound channels' states are kept for the owner
 
 	state           chanState
@@ -48,8 +48,8 @@ type channel struct {
 	doorbellPending bool   // its doorbell was written while it ran
 	preempted       bool   // asked to leave by NV_PFIFO_PREEMPT, and still running
 	holder          int    // the PBDMA that holds it in stateHeld
-	engine          uint8  // the engine that stands still, in stateStalled
-	looks           int    // failed looks at the semaphore it waits for
+	engine          uint8  // the trapped engine, in stateStalled
+	looks           int    // failed polls of its semaphore
 	sawMem          uint64 // fifo.memGen when its step began
 	report          report // in stateFaulted
 	kick            atomic.Int32
@@ -61,7 +61,7 @@ type channel struct {
 	exec
 }
 
-// report is a fault that the driver has not been told of.
+// report is a fault that is not yet reported to the driver.
 type report struct {
 	due   bool
 	unit  faultUnit
@@ -78,7 +78,7 @@ type exec struct {
 	gpGet       uint32
 
 	seg      segment
-	mainGet  uint64 // where the main level stands while a subroutine runs
+	mainGet  uint64 // return address of a subroutine on the main level
 	packet   packet
 	subMask  uint16 // sub-device mask; bit 0 is this card
 	subSaved uint16
@@ -115,8 +115,8 @@ type object struct {
 	bound  bool
 }
 
-// heldMethod is a method that waits: for software to act on an interrupt, or,
-// without interrupt bits, for an engine that stands still.
+// heldMethod is a method that waits: for software to act on an interrupt, or, without
+// interrupt bits, for a trapped engine.
 type heldMethod struct {
 	valid  bool
 	subch  uint8
@@ -156,7 +156,7 @@ func (x *exec) ramfc(block []byte) {
 	x.pending = -1
 }
 
-// load follows what a driver may have changed in the instance block while the
+// load reads the part of the instance block that a driver may have changed while the
 // channel was off its PBDMA: the address space.
 func (ch *channel) load() {
 	block := ch.card.vram.slice(ch.inst, gf100.InstanceSize)
@@ -168,7 +168,7 @@ func (ch *channel) load() {
 	}
 }
 
-// save writes back what a driver may look at or carry elsewhere.
+// save writes back the state that a driver may read or move elsewhere.
 func (ch *channel) save() {
 	block := ch.card.vram.slice(ch.inst, gf100.InstanceSize)
 	if block == nil {

@@ -9,21 +9,21 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// maxSaved is how many unbound channels' states the card keeps for one owner, at
-// most: as many as there can be channels. The oldest goes first.
+// maxSaved is the limit of saved states of unbound channels per owner: the number of
+// channels. The oldest is dropped first.
 const maxSaved = gf100.Channels
 
-// contexts is the state of channels that are not bound. Real hardware keeps it
-// in RAMFC and in context images, whose layout is the microcode's business; this
-// card keeps it here, under a token that it leaves in RAMFC. A driver that
-// unbinds a channel and binds the same instance block again, as nouveau does
-// around a suspend, finds the channel as it was. Guarded by Card.mu.
+// contexts is the saved state of unbound channels. Real hardware saves it in RAMFC and in
+// context images, whose layout only the microcode knows; this card saves it here, under a
+// token that it writes to RAMFC. A driver that unbinds a channel and binds the same
+// instance block again, as nouveau does around a suspend, finds the channel as it was.
+// Guarded by Card.mu.
 //
-// Each owner of channels has room of its own: none can push out another's, or
-// name it.
+// Each owner has its own limit and its own tokens: it can neither displace nor name
+// another's state.
 //
-// Tokens are random, so that a block which a guest made up names nothing. A
-// reset of the card forgets all of them.
+// Tokens are random, so that a forged block names no state. A reset of the card forgets all
+// of them.
 type contexts struct {
 	// golden is the class state that the driver builds through the method ports
 	// when it makes the first graphics context; new channels start from it.
@@ -63,8 +63,8 @@ func (t *contexts) keep(ch *channel) {
 	t.saved[ch.owner] = append(list, savedContext{ch.token, &x})
 }
 
-// restore gives a channel the state that its instance block names, if it is of
-// the same ring and stands where the block says.
+// restore gives a channel the state that its instance block names, if ring and position
+// agree with the block.
 func (t *contexts) restore(ch *channel, block []byte) {
 	token := uint64(gf100.InstTokenHi.Get(block))<<32 | uint64(gf100.InstTokenLo.Get(block))
 	list := t.saved[ch.owner]
@@ -77,6 +77,6 @@ func (t *contexts) restore(ch *channel, block []byte) {
 	if x.ring != ch.ring || x.ringLog2 != ch.ringLog2 || x.gpGet != ch.gpGet {
 		return
 	}
-	x.userd, x.userdTarget = ch.userd, ch.userdTarget // that goes with the channel's number
+	x.userd, x.userdTarget = ch.userd, ch.userdTarget // derived from the channel's number
 	ch.exec = *x
 }

@@ -6,7 +6,7 @@
 // VRAM or system memory, as the hardware does. Nothing reaches the card except through
 // its BARs and its DMA window.
 //
-// # The way of a submission
+// # The path of a submission
 //
 // A write of GP_PUT through BAR1 marks the channel as ready and returns. A
 // PBDMA takes the channel, walks its page tables, decodes its pushbuffer and
@@ -17,18 +17,16 @@
 //
 // # Where memory lives
 //
-// The card reaches VRAM as one flat slice. A page that lives in somebody's shared
-// memory ([Card.Home]) is mapped there in its place, so that nobody who uses it has
-// to ask where it is.
+// The card reaches VRAM as one flat slice. A page that is backed by shared memory
+// ([Card.Relocate]) is mapped at its address in that slice.
 //
-// # When something goes wrong
+// # Errors
 //
-// A channel's mistakes are reported as the hardware does, and stop as much as
-// they do there. An MMU fault ends the channel; a slot of 002800 that is taken
-// makes the next fault wait, not vanish. A word, entry or method that the host
-// part cannot use keeps the channel on its PBDMA until the interrupt is
-// acknowledged. A method that an engine refuses makes the engine stand still, and
-// with it every channel that comes to it, until the driver lets it go on.
+// Errors of a channel are reported as by the hardware, and stop the same units. An MMU
+// fault ends the channel; if its slot of 002800 is in use, the fault waits. A word, entry
+// or method that the host part cannot use keeps the channel on its PBDMA until the
+// interrupt is acknowledged. A method that an engine refuses traps the engine, which stalls
+// every channel that uses it until the driver resumes it.
 //
 // The state of unbound channels is saved, within a limit, under a token in RAMFC; see
 // contexts. A reset of the card discards it, with the class state of the golden
@@ -41,27 +39,27 @@
 //
 // # Locks, in the order they are taken
 //
-//  1. Card.attachMu makes attaching and detaching one at a time.
-//  2. Card.mu guards the register space, the face, the configuration space, the
-//     BAR windows, the channel slots, the run queue and the saved contexts. Every
-//     guest access runs under it. Nobody waits for anything while holding it; the
-//     condition variables of the run queue and of Reset give it up.
-//  3. The lock of the client's windows (package aperture). It is held while pages
-//     move, and in it Card.still, one for each channel: a step holds the read side,
-//     who moves pages that the channel may use the other. That is a wait for the
-//     steps under way, which are bounded and never take Card.mu.
+//  1. Card.attachMu serializes attaching and detaching.
+//  2. Card.mu guards the register space, the face, the configuration space, the BAR
+//     windows, the channel slots, the run queue and the saved contexts. Every guest access
+//     runs under it. No goroutine waits while it holds it; the condition variables of the
+//     run queue and of Reset give it up.
+//  3. The lock of the client's windows (package aperture), held while pages move, and
+//     inside it Card.stepping, one lock per channel: a step holds the read side, Quiesce
+//     takes the write side. That waits for the steps under way, which are bounded and
+//     never take Card.mu.
 //  4. Card.hostMu (read side) keeps the host attached during one step of an
 //     engine, or during one access that may reach system memory. A step never
 //     takes Card.mu: its consequences are delivered after it.
 //  5. The host's own pin (card.Bus.Acquire), inside hostMu.
 //  6. engineSlot.mu, one per engine, for one Method, Inline or Step call.
-//  7. vram.mu: one change of, or look at, where pages live at a time. Which pages have
-//     been looked at for holes (looked) is changed without it, by anybody, bit by bit.
+//  7. vram.mu guards the backing of pages. The bits of vram.looked are atomic and need
+//     no lock.
 //  8. invalidates.mu, for a moment, under any of them.
 //
 // A channel's execution state (vm and exec) belongs to the PBDMA that runs it,
 // and to Card.mu while none does.
 //
-// VRAM and guest memory are shared with engines and guests without a lock, as on
-// a bus: naturally aligned words are stored whole, nothing else is promised.
+// VRAM and guest memory are shared with engines and guests without a lock, as on a bus:
+// only naturally aligned words are stored atomically.
 package soft

@@ -8,16 +8,15 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// engineSlot makes an engine serve one channel at a time.
+// engineSlot serializes an engine's channels.
 //
-// trapped is set inside a call, under mu, and looked at under mu: after a method
-// was refused no other enters. It is cleared without mu, so that a trap never
-// waits for a call.
+// trapped is set inside a call, under mu, and checked under mu: after a refused method no
+// other call enters. It is cleared without mu, so that a trap never waits for a call.
 type engineSlot struct {
 	mu      sync.Mutex
 	user    atomic.Int32            // number plus one of the channel being served, 0 = idle
-	last    atomic.Pointer[channel] // the one served last; it may be gone
-	trapped atomic.Bool             // stands still until the driver lets it go on
+	last    atomic.Pointer[channel] // the last one served; it may have ended
+	trapped atomic.Bool             // stopped until the driver resumes it
 }
 
 // status is what NV_PFIFO_ENGINE_STATUS reads.
@@ -28,8 +27,8 @@ func (l *engineSlot) status() uint32 {
 	return 0
 }
 
-// enter takes an engine for one call. It returns false, and ends the step, if
-// the engine stands still.
+// enter takes an engine for one call. It returns false, and ends the step, if the engine is
+// trapped.
 func (x *run) enter(e uint8) bool {
 	l := &x.card.engines[e]
 	if !l.mu.TryLock() {
@@ -77,8 +76,8 @@ func (x *run) engineMethod(o *object, subch uint8, method uint16, data uint32) {
 	x.outcome(o.engine, out)
 }
 
-// inline hands several words of a non-increasing packet to the engine at once.
-// It returns the bytes it took; 0 sends the words one by one.
+// inline passes several words of a non-increasing packet to the engine in one call. It
+// returns the number of bytes consumed; after 0 the words are sent one by one.
 func (x *run) inline(words []byte) int {
 	p := &x.packet
 	o := &x.objects[p.subch]
@@ -92,13 +91,13 @@ func (x *run) inline(words []byte) int {
 	n, out := x.gr.Inline(&x.env, o.class, uint32(p.method), words)
 	x.leave()
 	x.card.stats.Methods.Add(uint64(n / 4))
-	if out != engine.Illegal { // the word that was refused comes again by itself
+	if out != engine.Illegal { // the refused word is retried alone
 		x.outcome(o.engine, out)
 	}
 	return n
 }
 
-// stepEngine goes on with an operation that an engine has under way.
+// stepEngine continues an engine's current operation.
 func (x *run) stepEngine() {
 	e := uint8(x.pending)
 	if !x.enter(e) {
@@ -137,8 +136,8 @@ type trap struct {
 	refusal engine.Refusal
 }
 
-// refused makes the engine stand still. The method counts as taken: when the
-// driver lets the engine go, the channel goes on after it.
+// refused traps the engine. The method counts as executed: when the driver resumes the
+// engine, the channel continues after it.
 func (x *run) refused(e, subch uint8) {
 	r := x.gr.Refusal
 	if e != gf100.EngineGR {
@@ -182,16 +181,16 @@ func (c *Card) raise(ch *channel, s *step) {
 	})
 }
 
-// stall parks a channel whose engine stands still.
+// stall parks a channel whose engine is trapped.
 func (f *fifo) stall(ch *channel, e uint8) {
-	if !f.card.engines[e].trapped.Load() { // let go meanwhile
+	if !f.card.engines[e].trapped.Load() { // resumed in between
 		f.schedule(int(ch.id))
 		return
 	}
 	ch.state, ch.engine = stateStalled, e
 }
 
-// letGo makes an engine go on, and the channels that stand in front of it.
+// letGo resumes an engine and the channels that it stalled.
 func (c *Card) letGo(e uint8) {
 	if !c.engines[e].trapped.Swap(false) {
 		return

@@ -15,8 +15,8 @@ func (r *registers) mmuFault(u faultUnit, inst uint64, f engine.Fault) bool {
 	return r.Fault(u.Fault(inst, f.VA, f.Write, f.Reason))
 }
 
-// fault reports the fault of a channel: now, or when its slot is free. A
-// channel's fault is never lost, for it stands still until the driver acts.
+// fault reports the fault of a channel: now, or when its slot is free. No fault is lost,
+// because a faulted channel stays stopped until the driver acts.
 func (f *fifo) fault(ch *channel, u faultUnit, ft engine.Fault) {
 	f.card.stats.MMUFaults.Add(1)
 	ch.report = report{unit: u, fault: ft, due: !f.card.regs.mmuFault(u, ch.inst, ft)}

@@ -23,8 +23,8 @@ func (x *run) fetchEntry() {
 		return
 	}
 	if put == x.gpGet {
-		// A channel that was bound anew may have fetched an entry whose segment
-		// was lost with its state, and that it therefore never retired.
+		// A channel that was bound again may have fetched an entry whose segment was lost
+		// with its state, and that it therefore never retired.
 		if get, ok := x.readUSERD(gf100.USERDGPGet); ok && get != x.gpGet {
 			x.writeUSERD(gf100.USERDGPGet, x.gpGet)
 		}
@@ -53,8 +53,8 @@ func (x *run) fetchEntry() {
 	x.seg = segment{va: e.VA, words: e.Words, level: e.Level}
 }
 
-// retired tells the driver how far the channel is, after each GPFIFO entry: the
-// ring slot is free, and the segment's memory may be used again.
+// retired shows the driver the channel's progress after each GPFIFO entry: the ring slot is
+// free, and the segment's memory may be reused.
 func (x *run) retired() {
 	x.writeUSERD(gf100.USERDGPGet, x.gpGet)
 	x.writeUSERD(gf100.USERDGet, uint32(x.seg.va))

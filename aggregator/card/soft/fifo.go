@@ -17,7 +17,7 @@ type fifo struct {
 	busy  [gf100.PBDMAs]pbdma
 
 	work  *sync.Cond // a channel became ready, or the card closes
-	freed *sync.Cond // a PBDMA's held channel is gone, or the card closes
+	freed *sync.Cond // a PBDMA's held channel was unbound, or the card closes
 	idle  *sync.Cond // a PBDMA gave its channel back
 
 	updating bool // a runlist update is not complete
@@ -137,8 +137,7 @@ func (f *fifo) bind(i int, v uint32) {
 	f.schedule(i)
 }
 
-// drop unbinds a slot's channel. A PBDMA that still runs it throws it away when
-// it comes back.
+// drop unbinds a slot's channel. A PBDMA that still runs it discards it after its step.
 func (f *fifo) drop(s *slot) {
 	ch := s.ch
 	s.ch = nil

@@ -56,9 +56,9 @@ func (x *run) hostMethod(subch uint8, method uint16, data uint32) {
 	do(x, subch, data)
 }
 
-// setObject binds a class to the subchannel: class in bits 15:0, engine in bits
-// 20:16. An engine that does not know the class refuses
-// it: the graphics engine by its own interrupt, the others leave it to the PBDMA.
+// setObject binds a class to the subchannel: class in bits 15:0, engine in bits 20:16. For
+// an unknown class the graphics engine raises its own interrupt; for the other engines the
+// PBDMA does.
 func (x *run) setObject(subch uint8, data uint32) {
 	o := object{class: uint16(data), engine: uint8(data >> 16 & 0x1f), bound: true}
 	if o.engine == gf100.EngineGR && !engineTakes(o) {
@@ -119,7 +119,7 @@ func (x *run) semaphoreD(subch uint8, d uint32) {
 	}
 }
 
-// release writes the payload, last, after the time stamp of a long semaphore: who
+// release writes the payload last, after the time stamp of a long semaphore: a reader that
 // sees the payload sees the rest.
 func (x *run) release(va uint64, short bool) {
 	n := 16
@@ -143,8 +143,8 @@ func (x *run) release(va uint64, short bool) {
 	x.card.stats.Releases.Add(1)
 }
 
-// tryAcquire looks at the semaphore. It returns false if the channel has to
-// wait, or if the look faulted.
+// tryAcquire polls the semaphore. It returns false if the channel must wait, or if the read
+// faulted.
 func (x *run) tryAcquire() bool {
 	a := &x.host.acquire
 	b, fault := x.fetch(a.va, 4)

@@ -34,10 +34,10 @@ func (c *Card) unpinHost() {
 	c.hostMu.RUnlock()
 }
 
-// access calls f, which reaches memory of target t, with the host pinned if that
-// is the host's. f sees Peer, which nothing answers for, once an access has
-// failed in the process: guest memory belongs to another process, which may
-// truncate its file under our mapping; that must fail like an access on a bus.
+// access calls f, which accesses memory of target t, with the host pinned if that is the
+// host's. If an access of the process fails, f is called with Peer, which has no memory:
+// guest memory belongs to another process, which may truncate its file under our mapping,
+// and that must fail like an access on a bus.
 func (c *Card) access(t shadowpt.Target, f func(t shadowpt.Target)) {
 	if t.System() && !c.reach(t, f) {
 		t = shadowpt.Peer

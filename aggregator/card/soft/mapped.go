@@ -12,8 +12,8 @@ import (
 
 var errLeft = errors.New("pages of VRAM are still where the last client had them mapped")
 
-// OpenWindows makes windows for a client to map, as Config.Map says. They show
-// at once what the BARs show.
+// OpenWindows makes the windows that a client may map, by Config.Map. They show the present
+// state of the BARs immediately.
 func (c *Card) OpenWindows() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +141,8 @@ func (o owner) Quiesce(do func()) {
 	o.card.Quiesce(all[:], do)
 }
 
-// Direct implements aperture.Owner. The card reads its tables when it needs them, so it
-// does not matter who writes them.
+// Direct implements aperture.Owner. The card reads its tables on demand, so it needs no
+// notice of direct writes.
 func (o owner) Direct(uint64, bool) {}
 
 // Relocate implements aperture.Owner.

@@ -11,8 +11,9 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) { c.showPRAMIN() })
 	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { c.bars[0].block(w.New) })
 	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { c.bars[1].block(w.New) })
-	// Host writes have landed when the next access is served, so the flush is done
-	// before anybody can ask, unless mapped windows do not yet show their pages.
+	// Host writes have landed when the next access is served, so the flush is complete
+	// before the driver can read its state, unless mapped windows do not yet show their
+	// pages.
 	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 {
 		v &^= 3
 		if c.windows != nil && c.windows.Pending() {

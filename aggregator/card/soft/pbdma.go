@@ -17,7 +17,7 @@ import (
 // card time are the scheduler's business.
 const (
 	stepsPerTurn = 32   // then the next channel gets the PBDMA
-	wordsPerStep = 1024 // pushbuffer words, at most, between two looks at yield
+	wordsPerStep = 1024 // limit of pushbuffer words between two checks of yield
 	// launchesPerStep and bytesPerStep bound what those words make the engines do;
 	// the last launch may move engine.Budget more. While a step is under way its host
 	// cannot unmap memory, and pages cannot move.
@@ -54,19 +54,19 @@ func (p *pbdma) release() { p.held, p.skip = nil, false }
 type verdict uint8
 
 const (
-	more    verdict = iota // the channel can go on at once
+	more    verdict = iota // the channel can continue immediately
 	empty                  // everything fetched and executed
 	blocked                // a semaphore acquire failed
 	yielded                // the channel gives way, or cannot go on just now
 	held                   // channel.held waits for software
-	stalled                // step.stuck stands still
+	stalled                // step.stuck is trapped
 	faulted                // step.fault
 )
 
 // step is what one step caused; it is delivered under Card.mu after the step.
 type step struct {
 	verdict  verdict
-	stuck    uint8 // the engine that stands still
+	stuck    uint8 // the trapped engine
 	unit     faultUnit
 	fault    engine.Fault
 	trap     trap
@@ -78,8 +78,8 @@ type step struct {
 // runPBDMA takes ready channels, one after the other, until the card closes.
 func (c *Card) runPBDMA(id int) {
 	defer c.workers.Done()
-	// Guest memory belongs to another process. If its file is cut short under
-	// our mapping, the access must fail like one on a bus, not end the server.
+	// Guest memory belongs to another process. If that truncates its file under our
+	// mapping, the access must fail like one on a bus, not end the server.
 	debug.SetPanicOnFault(true)
 	p := &c.fifo.busy[id]
 	c.mu.Lock()
@@ -93,8 +93,8 @@ func (c *Card) runPBDMA(id int) {
 	}
 }
 
-// turn runs steps of ch and returns the last. It is called with Card.mu held,
-// and gives it up during each step.
+// turn runs steps of ch and returns the last. It is called with Card.mu held, and releases
+// it during each step.
 func (c *Card) turn(p *pbdma, ch *channel) *step {
 	s := &p.run.step
 	for range stepsPerTurn {
@@ -180,8 +180,8 @@ func (f *fifo) hold(p *pbdma, ch *channel) {
 	f.card.settle()
 }
 
-// acknowledged looks whether a PBDMA's interrupt is gone, and lets its channel
-// go on. A held method that the driver did not mark as done is tried again.
+// acknowledged checks whether a PBDMA's interrupt was cleared, and resumes its channel. A
+// held method that the driver did not mark as done is retried.
 func (f *fifo) acknowledged(i int) {
 	p := &f.busy[i]
 	ch := p.held
@@ -256,8 +256,8 @@ func (x *run) hold(h heldMethod) {
 	x.verdict = held
 }
 
-// replay tries a method again: one that the driver acknowledged without passing
-// it over, or one whose engine stood still.
+// replay retries a method: one that the driver acknowledged without skipping it, or one
+// whose engine was trapped.
 func (x *run) replay() {
 	h := x.channel.held
 	x.channel.held = heldMethod{}

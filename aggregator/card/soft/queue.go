@@ -6,9 +6,9 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// How long a failed semaphore acquire rests before it is looked at again
-// without having been told of a change. Only memory that changes behind the
-// card's back (a CPU write to system memory) needs the retry.
+// The delays before a failed semaphore acquire is polled again without a notice of a
+// change. Only memory that changes without the card (a CPU write to system memory) needs
+// the retry.
 const (
 	retryMin = 20 * time.Microsecond
 	retryMax = 2 * time.Millisecond

@@ -5,8 +5,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// registers are the cells of the register space that the card itself writes,
-// and those it looks at between accesses. Guarded by Card.mu.
+// registers are the cells of the register space that the card itself writes, or reads
+// between accesses. Guarded by Card.mu.
 type registers struct {
 	gf100.FIFOReport
 

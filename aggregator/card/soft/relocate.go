@@ -95,13 +95,13 @@ func (v *vram) runs(addr, size uint64, f func(addr, n uint64, at backing) bool) 
 	}
 }
 
-// follows reports whether a page at next lies n bytes behind one at first.
+// follows reports whether next is the backing n bytes after first.
 func (v *vram) follows(first backing, n uint64, next backing) bool {
 	return first.file == next.file && (first.file == nil || first.off+n == next.off)
 }
 
-// piece moves pages that lie together. Where they go to is cleared before the copy, which skips
-// what is zero: whoever has it mapped may have written there.
+// piece moves adjacent pages. It clears the destination before the copy, which skips zeros: a
+// guest that has it mapped may have written there.
 func (v *vram) piece(addr, n uint64, from, to backing, noCopy bool) error {
 	dest := to.file
 	if dest == nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// remap makes n bytes of the card's memory at addr those of f at off. An access meanwhile finds
+// remap makes n bytes of the card's memory at addr those of f at off. A concurrent access finds
 // the old ones or the new ones.
 func (v *vram) remap(addr, n uint64, f *os.File, off uint64) error {
 	at := unsafe.Pointer(&v.mem[addr : addr+n][0])

@@ -38,8 +38,8 @@ func (f *fifo) commitRunlist(v uint32) {
 	f.completeRunlist()
 }
 
-// completeRunlist tells the driver that an update is done, once the last channel
-// that left the list has left its PBDMA too.
+// completeRunlist reports the end of an update to the driver, once the last channel that
+// left the list has left its PBDMA too.
 func (f *fifo) completeRunlist() {
 	if f.updating && !f.leaving() {
 		f.updating = false

@@ -8,8 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Stats counts what the card did since New. Every counter may be read at any
-// time.
+// Stats counts the operations of the card since New. Every counter may be read at any time.
 type Stats struct {
 	Doorbells        atomic.Uint64 // writes of GP_PUT
 	GPEntries        atomic.Uint64 // GPFIFO entries fetched
@@ -29,7 +28,7 @@ type Stats struct {
 	Runlists         atomic.Uint64 // runlist commits
 	UnboundDoorbells atomic.Uint64 // doorbells of channels that are not bound
 	BARFaults        atomic.Uint64 // accesses through BAR1 or BAR3 that no page answers
-	PagesMoved       atomic.Uint64 // to another home
+	PagesMoved       atomic.Uint64 // whose backing changed
 
 	Windows aperture.Stats // of clients' own windows
 

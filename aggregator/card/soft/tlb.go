@@ -6,9 +6,9 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// invalidates are the last ones given, by number: an address space whose directory
-// none of those since its last look named keeps its translations. One that is too
-// far behind to tell forgets them, as all do with Config.FlushAll.
+// invalidates are the last ones, by number: an address space keeps its translations if none
+// since its last check named its directory. One that is too far behind drops them, as all
+// do with Config.FlushAll.
 type invalidates struct {
 	mu     sync.Mutex // taken last, for a moment
 	recent [recentInvalidates]directory

@@ -25,7 +25,7 @@ type vram struct {
 	limit  int // of them
 	buf    []byte
 
-	// looked has the pages that were asked whether they are empty. It is anybody's.
+	// pages whose emptiness was asked for; accessed without a lock
 	looked []atomic.Uint64
 }
 
@@ -91,7 +91,7 @@ func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
 		for from := int64(off); from < end; {
 			data, err := unix.Seek(fd, from, unix.SEEK_DATA)
 			if err != nil || data >= end {
-				break // none behind it
+				break // none after it
 			}
 			hole, err := unix.Seek(fd, data, unix.SEEK_HOLE)
 			if err != nil {
@@ -106,9 +106,9 @@ func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
 }
 
 // empty reports whether page takes no memory, so that all of it is zero; false says nothing.
-// It is asked once of a page that stays where it is, which costs less than the memory that a
-// look makes of it; who looks again and again is better off with that. It does not wait while
-// pages move.
+// It asks the system once for a page whose backing does not change: that costs less than the
+// memory that a read allocates, but a repeated reader is faster with reads. It does not wait
+// while pages move.
 func (v *vram) empty(page uint64) bool {
 	if v.looked[page/64].Or(1<<(page%64))>>(page%64)&1 != 0 || !v.mu.TryLock() {
 		return false
@@ -122,11 +122,11 @@ func (v *vram) empty(page uint64) bool {
 	return errors.Is(err, unix.ENXIO) || err == nil && uint64(data) >= at.off+pageSize
 }
 
-// isNew reports whether nobody has asked of a page whether it is empty since it came to its
-// place or was cleared.
+// isNew reports whether a page was not asked for its emptiness since it was relocated or
+// cleared.
 func (v *vram) isNew(page uint64) bool { return v.looked[page/64].Load()>>(page%64)&1 == 0 }
 
-// renew makes pages new. Whoever asks meanwhile is right in either case.
+// renew makes pages new. A concurrent isNew may return either result.
 func (v *vram) renew(addr, n uint64) {
 	for page, end := addr/pageSize, (addr+n)/pageSize; page < end; {
 		if page%64 == 0 && end-page >= 64 {

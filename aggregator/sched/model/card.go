@@ -1,9 +1,9 @@
-// Package model is a card in virtual time, and guests that use it. The scheduler is tested with
-// it, and umbra sched simulate shows what it does. The scheduler is the real one.
+// Package model is a card in virtual time, and guests that use it. The scheduler's tests and
+// umbra sched simulate use it with the real scheduler.
 //
-// The card has what shares depend on: it takes requests from its channels in turn, one of each,
-// and never interrupts one. Its engines work side by side, channels wait for semaphores, and the
-// fetch pointer runs ahead of what is done. Time is an argument.
+// The model has all properties that shares depend on: the card takes requests from its channels
+// in turn, one of each, and never interrupts one. Its engines work in parallel, channels wait
+// for semaphores, and the fetch pointer runs ahead of completed work. Time is an argument.
 //
 // The package has no goroutines, locks or global state.
 package model
@@ -20,13 +20,13 @@ const never = time.Duration(math.MaxInt64)
 type Request struct {
 	Engine  int
 	Busy    time.Duration
-	Endless bool // it never ends, whatever Busy is
+	Endless bool // it never ends; Busy is ignored
 	Wait    int  // semaphore that it waits for, plus one
 	Value   int  // which must be this or more
 	Signal  int  // semaphore that it raises by one at its end, plus one
 
 	came time.Duration
-	tag  int // of who submitted it
+	tag  int // of the submitter
 }
 
 // Completion is a request that ended.
@@ -47,7 +47,7 @@ type Card struct {
 
 	// Prefetch is how many requests the fetch pointer is ahead.
 	Prefetch int
-	// Deaf is a card that completes nothing any more.
+	// Deaf is a card that completes no more work.
 	Deaf bool
 }
 
@@ -94,7 +94,7 @@ func (c *Card) Push(now time.Duration, ch int, r Request) {
 	r.came = c.now
 	k.queue = append(k.queue, r)
 	c.queued[r.Engine]++
-	if k.head == len(k.queue)-1 { // else it stands behind its own, which changes nothing
+	if k.head == len(k.queue)-1 { // else the request follows the channel's own, which changes nothing
 		c.dispatch()
 	}
 }
@@ -105,7 +105,7 @@ func (c *Card) Queued(ch int) int { return len(c.channels[ch].queue) - c.channel
 // Fetched is how many of them the fetch pointer has passed.
 func (c *Card) Fetched(ch int) int { return min(c.Queued(ch), c.Prefetch) }
 
-// Stalled tells whether a channel waits for a semaphore.
+// Stalled reports whether a channel waits for a semaphore.
 func (c *Card) Stalled(ch int) bool {
 	k := &c.channels[ch]
 	return k.head < len(k.queue) && !c.passes(&k.queue[k.head])
@@ -150,8 +150,8 @@ func (c *Card) dispatch() {
 	}
 }
 
-// atWork tells whether an engine works for a channel: its requests are done in
-// their order.
+// atWork reports whether an engine works for a channel: its requests are done in their
+// order.
 func (c *Card) atWork(ch int) bool {
 	for e := range c.engines {
 		if c.engines[e].channel == ch {
@@ -172,8 +172,8 @@ func (c *Card) Next() time.Duration {
 	return t
 }
 
-// Step lets the time come to now, at most that of Next, and returns what ended.
-// What it returns is good until the next call.
+// Step advances the time to now, at most that of Next, and returns the ended requests. The
+// result is valid until the next call.
 func (c *Card) Step(now time.Duration) []Completion {
 	c.now = max(c.now, now)
 	c.done = c.done[:0]

@@ -17,7 +17,7 @@ type Client struct {
 
 	load     throttle.Load
 	source   *throttle.Source
-	parent   sched.ID // the group is made anew below it
+	parent   sched.ID // the group is created again below it
 	config   sched.NodeConfig
 	ownGroup bool     // the group is its own, not shared with its siblings
 	lives    int      // processes so far
@@ -260,5 +260,5 @@ func (h *wakeHeap) Pop() any {
 	return k
 }
 
-// Finished tells whether a client's load has ended and all of it is done.
+// Finished reports whether a client's load has ended and all of it is done.
 func (k *Client) Finished() bool { return k.ended && k.flying == 0 }

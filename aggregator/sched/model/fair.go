@@ -7,10 +7,10 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// Fair runs a mix on a card that can be divided at will, for d of its time: at every moment all
-// processes with work have it at once, by priority, weight and cap. It returns for how long each
-// client has the graphics engine, in the order of [Rig.Clients]. A client that pauses gets what
-// its load asks for, and no more.
+// Fair runs a mix on an ideal, infinitely divisible card for d of its time: at every moment all
+// processes with work share it by priority, weight and cap. It returns each client's time on the
+// graphics engine, in the order of [Rig.Clients]. A client that pauses gets no more than its
+// load requests.
 func (r *Rig) Fair(d time.Duration) []time.Duration {
 	var engines [Engines]*fluid
 	var clients []*fairClient

@@ -8,14 +8,14 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
-// fluid is a fair card, which works for any number of clients at once. Level by level, the highest
-// priority goes first, equals share by weight, no node gets more than its cap, and the others get
-// what a cap leaves.
+// fluid is an ideal fair card, which serves any number of clients at the same time. Level by
+// level, the highest priority goes first, equals share by weight, no node gets more than its cap,
+// and the others get the rest.
 type fluid struct {
 	nodes   []fluidNode // the first is the card; children come after their parents
 	clients []*Client
 	capped  []int // nodes
-	stale   bool  // who has work or rests is not what rates are of
+	stale   bool  // the set of nodes with work or at their cap has changed since the rates were computed
 	total   float64
 	lists   []int // of children, in use by levels of fill
 }
@@ -30,8 +30,8 @@ type fluidNode struct {
 	room     float64 // the most that it can take
 	rate     float64 // part of the card that it has
 
-	// A node saves what it does not use of its cap, and has a turn without a limit
-	// for it: two credit periods' worth at most.
+	// A node saves the unused part of its cap, two credit periods' worth at most, and runs
+	// without a limit until that is used.
 	cap     float64 // part of the card, 0 for none
 	saved   float64 // nanoseconds
 	most    float64
@@ -44,7 +44,7 @@ const (
 	nothing    = 1e-9
 )
 
-// reset makes the card, with nobody.
+// reset makes the card, without clients.
 func (f *fluid) reset() { f.nodes = append(f.nodes[:0], fluidNode{parent: -1, weight: 1}) }
 
 // grow adds a node, and returns its number.
@@ -64,7 +64,7 @@ func (f *fluid) grow(parent int, c *sched.NodeConfig, period time.Duration) int 
 	return at
 }
 
-// want tells that a client has n graphics requests more, or fewer.
+// want adds n graphics requests to a client, or removes some.
 func (f *fluid) want(k *Client, n int) {
 	was := k.wants > 0
 	k.wants += n
@@ -75,13 +75,13 @@ func (f *fluid) want(k *Client, n int) {
 	by := -1
 	if is {
 		by = 1
-		// What was owed before is settled: it did not want it.
+		// Its share before now is settled: it had no work then.
 		k.Stats.idealAt, k.Stats.gotAt, k.Stats.Behind = k.Stats.Ideal, k.Stats.Got, 0
 	}
 	f.activate(k.leaf, by)
 }
 
-// solve finds everybody's part of the card.
+// solve computes each client's rate.
 func (f *fluid) solve() {
 	f.stale = false
 	for at := len(f.nodes) - 1; at >= 0; at-- {
@@ -160,7 +160,7 @@ func (f *fluid) pour(list []int, left float64) float64 {
 	}
 }
 
-// advance serves everybody until now, and compares.
+// advance serves all clients until now, and compares.
 func (f *fluid) advance(r *Rig, now time.Duration) {
 	d := now - r.Now
 	if d <= 0 {
@@ -185,8 +185,8 @@ func (f *fluid) advance(r *Rig, now time.Duration) {
 	}
 }
 
-// flow lets so many nanoseconds go by. While the card rests although there is work for all of it,
-// no client is owed anything: that costs efficiency, not shares.
+// flow advances by so many nanoseconds. While the card is idle although there is work for all of
+// it, no client accrues ideal time: that costs efficiency, not shares.
 func (f *fluid) flow(left float64, busy bool) {
 	for left > 0 {
 		if f.stale {

@@ -14,9 +14,9 @@ type Stats struct {
 	Busy      [Engines]time.Duration
 	Last      time.Duration // when its last request ended
 
-	// Of the graphics engine, while it had work for it: what it was owed when those
-	// with work share by priority, weight and cap, what it got, and how far the two
-	// were apart.
+	// Of the graphics engine, while the client had work for it: its ideal time if all
+	// clients with work share by priority, weight and cap, its real time, and the largest
+	// difference.
 	Ideal, Got time.Duration
 	Lag        time.Duration
 	Behind     time.Duration // now; below zero it is ahead
@@ -51,8 +51,7 @@ func (r *Rig) Share(k *Client) float64 {
 	return float64(k.Stats.Got) / float64(total)
 }
 
-// ShareError is the largest difference between what a client had of the card and
-// what it was owed while it had work.
+// ShareError is the largest difference between a client's real and ideal share of the card.
 func (r *Rig) ShareError() (worst float64) {
 	total := time.Duration(0)
 	for _, c := range r.Clients {
@@ -66,7 +65,7 @@ func (r *Rig) ShareError() (worst float64) {
 	return worst
 }
 
-// Jain is Jain's index of what clients got over what they were owed: 1 is fair.
+// Jain is Jain's index of the clients' real over ideal time: 1 is fair.
 func (r *Rig) Jain() float64 {
 	sum, squares, n := 0.0, 0.0, 0
 	for _, c := range r.Clients {
@@ -90,9 +89,9 @@ func (r *Rig) Efficiency() float64 {
 	return float64(r.Card.Busy(Graphics)) / float64(r.Now)
 }
 
-// Meter turns the times at which requests came to an engine and ended into the time that the
-// engine worked for them: it does one thing at a time, so a request began when it came, or when
-// the one before it ended.
+// Meter computes engine time from the times at which requests reach an engine and end. The
+// engine does one request at a time, so a request began when it arrived, or when the one before
+// it ended.
 type Meter struct{ ends [Engines]time.Duration }
 
 // Busy returns how long an engine worked for a request.

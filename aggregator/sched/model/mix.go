@@ -8,7 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// Mix is who uses the card.
+// Mix is the set of guests that use the card.
 type Mix struct {
 	Guests []Node `json:"guests" yaml:"guests"`
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// What tests do to a rig that no mix describes.
+// Operations of tests that a mix cannot describe.
 
 // Drive lets a channel that the caller made keep some requests of one length
 // unfinished until a time.
@@ -46,7 +46,7 @@ type nest struct {
 	sched     *sched.Scheduler
 	clients   []*Client
 	ids       []sched.ID
-	ringTimes [][]time.Duration // when it rang for each request of a client that is under way
+	ringTimes [][]time.Duration // doorbell times of the unfinished requests of each client
 	began     time.Duration     // when it thinks that its card began the request under way
 }
 
@@ -75,8 +75,8 @@ func (r *Rig) Nest(c sched.Config, clients []*Client) {
 
 func (n *nest) of(k *Client) sched.ID { return n.ids[slices.Index(n.clients, k)] }
 
-// Imagined is how long a guest's own scheduler takes a client's requests to be, on the
-// average, by what their true length is: 1 if it is right.
+// Imagined is the average length of a client's requests as its guest's own scheduler
+// measures it, over the true length: 1 is exact.
 func (r *Rig) Imagined(k *Client, length time.Duration) float64 {
 	a, _ := k.nest.sched.Account(r.Now, k.nest.of(k), 0)
 	if a.Done == 0 {
@@ -87,8 +87,8 @@ func (r *Rig) Imagined(k *Client, length time.Duration) float64 {
 
 func (n *nest) submit(r *Rig, k *Client, entries int) { n.sched.Submit(r.Now, n.of(k), entries) }
 
-// complete is what the guest sees: an end, and the time since the one before, or since
-// it rang. It does not know that it did not have the card.
+// complete is the guest's view of a completion: the time since the previous one, or since
+// the doorbell. The guest cannot see when other guests had the card.
 func (n *nest) complete(r *Rig, k *Client, d Completion) {
 	ringTimes := &n.ringTimes[slices.Index(n.clients, k)]
 	busy := d.Done - max((*ringTimes)[0], n.began)

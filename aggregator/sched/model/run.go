@@ -140,9 +140,9 @@ func (r *Rig) Run(until time.Duration) error {
 	}
 }
 
-// Dispatch forwards what the scheduler wants forwarded, and does what it asks for.
-// Before that it tells what the card is at work for, as a card's engine status
-// does: of many channels on the card only one can be the one that does not end.
+// Dispatch forwards the entries that the scheduler selects, and executes its alerts. Before
+// that it reports the running channels, as a card's engine status does: only a running
+// channel can have the request that does not end.
 func (r *Rig) Dispatch() {
 	for e := range Engines {
 		id := sched.ID(0)
@@ -169,7 +169,7 @@ func (r *Rig) Dispatch() {
 			l.client.Stats.forwarded++
 			j.r.tag = r.tag(j.burst)
 			if k := l.client; k.load.Alone > 0 && f.Engine == Graphics && r.Sched.Sampling(Graphics) == k.Node {
-				j.r.Busy = k.load.Alone // what a ring's entry names can be written until it is fetched
+				j.r.Busy = k.load.Alone // an entry's pushbuffer can be written until it is fetched
 			}
 			r.Card.Push(r.Now, l.card, j.r)
 			r.onCard += 1 - f.Engine
@@ -195,7 +195,7 @@ func (r *Rig) Dispatch() {
 	}
 }
 
-// tag is what a request on the card is known by.
+// tag identifies a request on the card.
 func (r *Rig) tag(b *burst) int {
 	if last := len(r.tags) - 1; last >= 0 {
 		t := r.tags[last]
@@ -225,7 +225,7 @@ func (r *Rig) abort(l *line) {
 	r.Dispatch()
 }
 
-// complete tells everybody of a request that ended.
+// complete reports an ended request to the scheduler, the fluid and the client.
 func (r *Rig) complete(d Completion) {
 	l := r.lines[d.Channel]
 	busy := r.meter.Busy(d.Engine, d.Came, d.Done)
@@ -253,7 +253,7 @@ func (r *Rig) complete(d Completion) {
 	}
 }
 
-// reportStalls tells the scheduler which channels wait for a semaphore.
+// reportStalls reports the channels that wait for a semaphore to the scheduler.
 func (r *Rig) reportStalls() (changed bool) {
 	if len(r.Card.semaphores) == 0 {
 		return false

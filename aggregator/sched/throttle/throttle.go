@@ -11,7 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
-// Load is what one process does.
+// Load is the load of one process.
 type Load struct {
 	Busy     time.Duration `json:"busy" yaml:"busy" help:"how long a request keeps its engine busy"`
 	BusyMost time.Duration `json:"busy_most,omitempty" yaml:"busy-most" help:"if longer, lengths are drawn from busy to this"`
@@ -41,7 +41,7 @@ func (l *Load) Check(at string) error {
 	if l.Ahead == 0 {
 		l.Ahead = DefaultAhead
 		if l.Think > 0 {
-			l.Ahead = 1 // who thinks between bursts waits for them
+			l.Ahead = 1 // a process that thinks between bursts waits for each
 		}
 	}
 	if l.CopyBusy == 0 {

@@ -23,7 +23,7 @@ type CE struct {
 
 var class90b5 = newClass(0x90b5, 0, stat90b5, methods90b5, nil)
 
-// ceEffects is what methods do beyond storing their data.
+// ceEffects has the effects of methods beyond storing their data.
 var ceEffects = map[string]func(c *CE, env *Env, data uint32) Outcome{
 	"EXEC":          (*CE).exec,
 	"WRCACHE_FLUSH": (*CE).flush,
@@ -88,7 +88,7 @@ func (c *CE) Method(env *Env, method, data uint32) Outcome {
 	return Done
 }
 
-// Step goes on with the work that Method left.
+// Step continues the work of the last Method call.
 func (c *CE) Step(env *Env) Outcome {
 	if c.Op.Kind == OpNone {
 		return Done
@@ -128,8 +128,8 @@ func (c *CE) flush(env *Env, _ uint32) Outcome {
 	return Done
 }
 
-// exec starts a copy. The query comes after it: the counter, and unless it is
-// short {0, time} behind it, written first.
+// exec starts a copy. The query is written after it: the counter, and unless it is short
+// also {0, time} after it, which is written first.
 func (c *CE) exec(env *Env, data uint32) Outcome {
 	env.launched(c.stat())
 	v := &c.Values
@@ -164,7 +164,7 @@ func newRemap(format, const0, const1 uint32) Remap {
 	for i := range r.Lanes {
 		comp, b := uint8(i)/size, uint8(i)%size
 		if comp > 3 {
-			break // behind the last destination byte
+			break // after the last destination byte
 		}
 		switch sel := uint8(format >> (4 * comp) & 0xf); {
 		case sel < 4:

@@ -68,7 +68,7 @@ func grClass(id uint16) *class {
 	return nil
 }
 
-// effectsAll is what every graphics class has.
+// effectsAll are the effects of every graphics class.
 var effectsAll = []effectRow{
 	{name: "LOAD_MME_INSTRUCTION_RAM", access: Acts, act: loadMMECode},
 	{name: "LOAD_MME_START_ADDRESS_RAM", access: Acts, act: loadMMEStart},

@@ -126,8 +126,7 @@ func (s *stream) take(env *Env) ([]byte, *Fault) {
 	return piece, nil
 }
 
-// follows reports whether b is the memory right behind a, and of the same
-// array.
+// follows reports whether b is the memory right after a, in the same array.
 func follows(a, b []byte) bool {
 	return cap(a)-len(a) >= len(b) && &a[: len(a)+1 : cap(a)][len(a)] == &b[0]
 }
@@ -218,9 +217,9 @@ func (c *Copy) cell(env *Env, src, dst *side, w, h uint64) *Fault {
 	return nil
 }
 
-// gobs copies whole GOBs from X, Row on, as far as the memory in hand goes, at
-// most limit bytes of each line. It reports the width it copied: 0 if a GOB, or
-// a line beside it, does not lie together.
+// gobs copies whole GOBs from X, Row on, within the given memory, at most limit bytes of
+// each line. It returns the width that it copied: 0 if a GOB, or a line next to it, is not
+// contiguous.
 func (c *Copy) gobs(env *Env, src, dst *side, limit uint64) (uint64, *Fault) {
 	switch {
 	case src.Layout == LayoutPitch && dst.Layout == LayoutGOB:

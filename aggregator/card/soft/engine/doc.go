@@ -1,13 +1,12 @@
 // Package engine executes the methods of a software GF100: what happens when a
 // channel's PBDMA delivers a method to an object.
 //
-// There are two kinds of engine. The graphics engine ([GR]) holds one object
-// each of M2MF (9039), 2D (902d), 3D (9097) and compute (90c0) per channel; a
-// copy engine ([CE]) holds one object with the methods of nouveau's microcode.
-// A context is one channel's state on one engine. It is plain data: numbers and
-// arrays of numbers, no pointer into memory, no closure, so it can be copied,
-// frozen and written out between any two calls. What an engine needs from the
-// card it gets with each call in [Env] and never keeps.
+// There are two kinds of engine. The graphics engine ([GR]) holds one object each of M2MF
+// (9039), 2D (902d), 3D (9097) and compute (90c0) per channel; a copy engine ([CE]) holds
+// one object with the methods of nouveau's microcode. A context is one channel's state on
+// one engine. It is plain data: numbers and arrays of numbers, no pointer into memory, no
+// closure, so it can be copied, frozen and written out between any two calls. Each call
+// passes the card's services in [Env]; an engine never keeps them.
 //
 // # The rules of a call
 //
@@ -23,15 +22,15 @@
 //
 // # What is executed
 //
-// M2MF, both copy engines, constant-buffer updates and report semaphores are
-// executed. Every other method of 9097, 90c0 and 902d is stored; a method that
-// would draw, clear, blit, launch or run a macro is stored too, and counted by
-// name in [Stats] as not executed. Nothing is pretended.
+// M2MF, both copy engines, constant-buffer updates and report semaphores are executed.
+// Every other method of 9097, 90c0 and 902d is stored; a method that would draw, clear,
+// blit, launch or run a macro is stored too, and counted by name in [Stats] as not
+// executed.
 //
 // # Addresses
 //
-// A virtual address has 40 bits. All address arithmetic is modulo 2^40, as in a
-// 40-bit adder; a transfer that passes the end goes on at 0.
+// A virtual address has 40 bits. All address arithmetic is modulo 2^40, as in a 40-bit
+// adder; a transfer that passes the end continues at 0.
 //
 // # Overlap
 //
@@ -40,8 +39,8 @@
 // from before or during the copy. Exceptions: a copy onto exactly itself changes
 // nothing. No byte outside the destination is ever written.
 //
-// A copy that faults may have done part of what follows its reported position;
-// continued with Step it does that part again.
+// A copy that faults may have copied bytes after its reported position; Step copies them
+// again.
 //
 // # Ownership
 //

@@ -71,12 +71,11 @@ func (c *class) check(method, data uint32) (*Method, Reason) {
 	return row, 0
 }
 
-// Inline carries out a run of writes to one method (a non-increasing packet)
-// whose data lie together as little-endian words. It reports the bytes taken,
-// a multiple of 4; a rest of less than a word is not looked at. Done with
-// fewer bytes than data has means: call again with the rest. Busy and Faulted
-// include the word they belong to: call Step first. The word after those taken
-// is the Illegal one.
+// Inline carries out a run of writes to one method (a non-increasing packet) whose data lie
+// together as little-endian words. It reports the bytes taken, a multiple of 4; a rest of
+// less than a word is ignored. After Done with fewer bytes than data has, call again with
+// the rest. Busy and Faulted include the word they belong to: call Step first. The word
+// after those taken is the Illegal one.
 //
 // It is the same as Method word by word; M2MF inline data and constant-buffer
 // data are moved in bulk.
@@ -109,7 +108,7 @@ func (g *GR) Inline(env *Env, class uint16, method uint32, data []byte) (int, Ou
 	return end, Done
 }
 
-// Step goes on with the work that a Method or Inline call left.
+// Step continues the work of a Method or Inline call.
 func (g *GR) Step(env *Env) Outcome {
 	switch g.Op.Kind {
 	case OpNone:

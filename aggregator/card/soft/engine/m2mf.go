@@ -2,10 +2,9 @@ package engine
 
 import "encoding/binary"
 
-// Upload is an M2MF launch whose source is the pushbuffer. The words of
-// LOAD_INLINE_DATA are one stream of Length*Lines bytes: a line that is no
-// multiple of four bytes long starts within a word. What the last word has
-// beyond the end is not used.
+// Upload is an M2MF launch whose source is the pushbuffer. The words of LOAD_INLINE_DATA
+// are one stream of Length*Lines bytes: a line that is no multiple of four bytes long
+// starts within a word. Bytes of the last word beyond the end are ignored.
 type Upload struct {
 	Open bool
 	Dst  Surface

@@ -2,7 +2,7 @@ package engine
 
 import "fmt"
 
-// Access is what a write of a method does beyond keeping its data.
+// Access is the effect of a write of a method beyond storing its data.
 type Access uint8
 
 const (

@@ -30,7 +30,7 @@ type Op struct {
 	AcquireGE bool
 }
 
-// run goes on with the work. It returns a fault, or Done or Busy.
+// run continues the work. It returns a fault, or Done or Busy.
 func (o *Op) run(env *Env) (Outcome, *Fault) {
 	st := &env.Stats.class[o.Stat]
 	switch o.Kind {

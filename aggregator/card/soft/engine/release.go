@@ -9,8 +9,8 @@ type Release struct {
 	Words uint8
 	// Stamped: the time has been taken.
 	Stamped bool
-	// Pos is how far each part is: the 12 bytes at Tail, then the 4 at VA.
-	// Who polls the first word finds the others there already.
+	// Pos is the progress of each part: the 12 bytes at Tail, then the 4 at VA. A poller of
+	// the first word finds the others complete.
 	TailPos, HeadPos uint8
 	VA, Tail         uint64
 	Head             [4]uint8

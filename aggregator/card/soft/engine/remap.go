@@ -1,6 +1,6 @@
 package engine
 
-// Values of Remap.Lanes beside source bytes 0 to 15.
+// Values of Remap.Lanes besides source bytes 0 to 15.
 const (
 	laneConst0 = 0x10 // to 0x13: bytes of the first constant
 	laneConst1 = 0x14 // to 0x17: bytes of the second

@@ -23,7 +23,7 @@ const statSlots = 6
 // maxNotExecuted bounds the named triggers; building the tables checks it.
 const maxNotExecuted = 64
 
-// Stats counts what engines did, by class. It may be read at any time.
+// Stats counts operations of engines, by class. It may be read at any time.
 type Stats struct {
 	class       [statSlots]ClassStats
 	notExecuted [maxNotExecuted]atomic.Uint64
@@ -39,8 +39,8 @@ func (s *Stats) Class(id uint16) *ClassStats {
 	return nil
 }
 
-// Work counts what copies and uploads did for one owner of channels, by class. It
-// may be read at any time.
+// Work counts copies and uploads of one owner of channels, by class. It may be read at any
+// time.
 type Work struct {
 	class [statSlots]struct{ launches, bytes atomic.Uint64 }
 }
