@@ -24,28 +24,15 @@ var hotAccesses = []struct {
 	{"outside", 0x3ffe, 4},
 }
 
-// tracing returns a trace of everything, attached to s.
-func tracing(t testing.TB, s *Space) *Trace {
-	tr, err := NewTrace(1 << 12)
-	require.NoError(t, err)
-	s.SetTrace(tr)
-	return tr
-}
-
 func TestNoAllocations(t *testing.T) {
-	for _, trace := range []bool{false, true} {
-		for _, a := range hotAccesses {
-			s := smallSpace(t)
-			if trace {
-				tracing(t, s)
-			}
-			p := make([]byte, a.size)
-			s.Read(a.off, p)
-			require.Zero(t, testing.AllocsPerRun(200, func() { s.Read(a.off, p) }), "read of %s, trace %v", a.name, trace)
-			require.Zero(t, testing.AllocsPerRun(200, func() { s.Write(a.off, p) }), "write of %s, trace %v", a.name, trace)
-			s.Read32(a.off)
-			require.Zero(t, testing.AllocsPerRun(200, func() { s.Read32(a.off); s.Write32(a.off, 1) }), "dword of %s, trace %v", a.name, trace)
-		}
+	for _, a := range hotAccesses {
+		s := smallSpace(t)
+		p := make([]byte, a.size)
+		s.Read(a.off, p)
+		require.Zero(t, testing.AllocsPerRun(200, func() { s.Read(a.off, p) }), "read of %s", a.name)
+		require.Zero(t, testing.AllocsPerRun(200, func() { s.Write(a.off, p) }), "write of %s", a.name)
+		s.Read32(a.off)
+		require.Zero(t, testing.AllocsPerRun(200, func() { s.Read32(a.off); s.Write32(a.off, 1) }), "dword of %s", a.name)
 	}
 	s, err := New(1<<20, nil, nil, nil)
 	require.NoError(t, err)

@@ -27,8 +27,6 @@
 //
 // Ownership and locks: a Space belongs to its owner (a card, a virtual GPU),
 // whose lock guards Read, Write, Reset, MakePlain, Rows, State, SetState and
-// every [Cell]. Counts, Missed, Report, NameOf, BlockRanges and SetTrace may be
-// called at any time from any goroutine, and so may everything of a [Trace]: the
-// counters are atomic, and the ring has a mutex of its own, taken last and held
-// for at most a few hundred records' copy. The package starts no goroutines.
+// every [Cell]. Counts, Missed, Report and NameOf may be called at any time from
+// any goroutine: the counters are atomic. The package starts no goroutines.
 package mmio

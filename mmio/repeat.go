@@ -24,7 +24,7 @@ func (r *Reg) offset(i int) uint32 {
 // InstanceOffset returns the byte offset of instance i.
 func (r *Reg) InstanceOffset(i int) uint32 { return r.offset(i) }
 
-// InstanceName returns the name of instance i as traces and reports print it.
+// InstanceName returns the name of instance i as reports print it.
 func (r *Reg) InstanceName(i int) string {
 	switch len(r.Rep) {
 	case 0:

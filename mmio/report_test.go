@@ -66,3 +66,31 @@ func TestReport(t *testing.T) {
 	require.ErrorContains(t, err, `"name"`)
 	require.ErrorContains(t, err, `"count" or "time"`)
 }
+
+// TestReportWhileAccessesRun: one goroutine accesses under the owner's lock, another reads the
+// counters without it. For the race detector.
+func TestReportWhileAccessesRun(t *testing.T) {
+	s := smallSpace(t)
+	const rounds = 3000
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range uint32(rounds) {
+			for _, off := range []uint32{0x104, 0x108, 0x1428, 0x200, 0x500 + i%256*4} {
+				s.Write32(off, off)
+			}
+		}
+	}()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		_, err := s.Report(ByTime)
+		require.NoError(t, err)
+		_ = s.NameOf(0x104)
+		_ = s.Missed()
+	}
+	require.EqualValues(t, rounds, s.Counts()[0].Writes)
+}

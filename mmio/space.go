@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/bits"
-	"sync/atomic"
 )
 
 // Space is one instance of a declared register space. See the package comment
@@ -26,7 +25,6 @@ type Space struct {
 	scratch *[4]byte
 
 	missed missedStats
-	trace  atomic.Pointer[Trace]
 
 	clock     func() int64
 	clockCost int64 // what reading the clock twice costs, taken off each sample
@@ -141,9 +139,6 @@ func (s *Space) readPart(off uint32, p []byte) int {
 	}
 	n, mask := part(off, len(p))
 	v := s.readDword(id, off&^3, mask) >> (off & 3 * 8)
-	if t := s.trace.Load(); t != nil {
-		t.add(off, n, uint64(v), false)
-	}
 	for i := range n {
 		p[i] = byte(v >> (i * 8))
 	}
@@ -159,9 +154,6 @@ func (s *Space) writePart(off uint32, p []byte) int {
 	var v uint32
 	for i := range n {
 		v |= uint32(p[i]) << (i * 8)
-	}
-	if t := s.trace.Load(); t != nil {
-		t.add(off, n, uint64(v), true)
 	}
 	s.writeDword(id, off&^3, v<<(off&3*8), mask)
 	return n
@@ -284,17 +276,11 @@ func (s *Space) readWindow(r *row, off uint32, p []byte) int {
 	if sampled(n) {
 		r.stats.reads.add(n, s.clock()-start-s.clockCost)
 	}
-	if t := s.trace.Load(); t != nil {
-		t.add(off, len(p), lowBytes(p), false)
-	}
 	return len(p)
 }
 
 func (s *Space) writeWindow(r *row, off uint32, p []byte) int {
 	p = r.windowPart(off, p)
-	if t := s.trace.Load(); t != nil {
-		t.add(off, len(p), lowBytes(p), true)
-	}
 	n := r.stats.writes.n.Add(1)
 	var start int64
 	if sampled(n) {
@@ -312,15 +298,6 @@ func (s *Space) writeWindow(r *row, off uint32, p []byte) int {
 func (r *row) windowPart(off uint32, p []byte) []byte {
 	n := min(uint64(len(p)), uint64(r.windowBase+r.windowSize-off))
 	return p[:n:n]
-}
-
-// lowBytes returns up to eight bytes of p as a value, for the trace.
-func lowBytes(p []byte) uint64 {
-	var v uint64
-	for i := range min(len(p), 8) {
-		v |= uint64(p[i]) << (i * 8)
-	}
-	return v
 }
 
 // Restrict makes every row whose policy is Refuse read-only: writes are counted as writes
