@@ -201,7 +201,7 @@ func (o output) warn(warnings []string) {
 func withDefault(v *kong.Value) string {
 	text, accepts := "", config.Accepts(v.Tag.Get("validate"))
 	switch {
-	case v.Default != "" && accepts != "":
+	case v.Default != "" && accepts != "" && accepts != v.Default:
 		text = fmt.Sprintf(" (default: %s; %s)", v.Default, accepts)
 	case v.Default != "" && !strings.HasPrefix(v.Default, "-"): // which stands for no value
 		text = fmt.Sprintf(" (default: %s)", v.Default)

@@ -197,7 +197,11 @@ gpus:
 		checkSums(t, s.Ledger)
 		_, err := k.Set(ctx, "a", api.SetRequest{Options: fmt.Sprintf("weight=%d", 1+100*round)})
 		require.NoError(t, err)
-		time.Sleep(20 * time.Millisecond)
+		before := api.Total(s.Ledger.Engines).Done
+		require.Eventually(t, func() bool { // until the new schedule has finished work
+			now, err := k.Scheduler(ctx)
+			return err == nil && api.Total(now.Ledger.Engines).Done >= before+20
+		}, patience, time.Millisecond)
 	}
 	stop.Store(true)
 	work.Wait()
