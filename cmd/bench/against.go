@@ -8,57 +8,44 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/inside"
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
 )
 
 // Against measures with two binaries of umbra by turns, each as a child process: one repetition of
 // one scenario with the one, then with the other. The binaries take the same flags.
-func Against(ctx context.Context, o Options, this, other string) (*result.Run, error) {
+func Against(ctx context.Context, o Options, this, other string) (now, old *result.Run, err error) {
 	if err := o.Check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if o.BusyBytes == 0 && !o.Machines && o.asked("program") {
-		var err error
-		if o.BusyBytes, err = inside.Calibrate(ctx); err != nil {
-			return nil, err
-		}
+	now, old = new(result.Run), new(result.Run)
+	binaries := []struct {
+		path string
+		out  *result.Run
+	}{{this, now}, {other, old}}
+	rounds := o.Rounds
+	if o.Machines {
+		rounds = o.Boots
 	}
-	out := result.NewRun()
-	out.Notes = append(out.Notes, fmt.Sprintf("umbra bench: %s (new) against %s (old)", this, other))
-	type binary struct{ name, path string }
-	binaries := []binary{{result.New, this}, {result.Old, other}}
-	for turn := range o.turns() {
-		for _, s := range List().Scenarios {
-			if !o.asked(s.Name) || o.InProcess && !s.Process || o.Machines && !s.Machines {
+	for round := range rounds {
+		for _, s := range scenarios() {
+			if !o.asked(s.name) || o.InProcess && !s.process || o.Machines && !s.machines {
 				continue
 			}
-			both := map[string]*result.Run{}
 			for i := range binaries {
-				b := binaries[(i+turn)%2] // neither always comes first
-				fmt.Fprintf(o.Progress, "turn %d, %s, %s\n", turn+1, s.Name, b.name)
-				r, err := o.child(ctx, b.path, s.Name)
+				b := binaries[(i+round)%2] // neither always comes first
+				fmt.Fprintf(o.Progress, "round %d, %s, %s\n", round+1, s.name, b.path)
+				r, err := o.child(ctx, b.path, s.name)
 				if ctx.Err() != nil {
-					return out, ctx.Err()
+					return now, old, ctx.Err()
 				}
 				if err != nil {
-					return out, fmt.Errorf("%s: %w", b.path, err)
+					return now, old, fmt.Errorf("%s: %w", b.path, err)
 				}
-				both[b.name] = r
-			}
-			for _, b := range binaries {
-				out.AddRun(both[b.name], b.name)
+				b.out.Append(r)
 			}
 		}
 	}
-	return out, nil
-}
-
-func (o *Options) turns() int {
-	if o.Machines {
-		return o.Boots
-	}
-	return o.Turns
+	return now, old, nil
 }
 
 // child runs one repetition of one scenario.
@@ -67,7 +54,7 @@ func (o *Options) child(ctx context.Context, path, scenario string) (*result.Run
 	if o.Machines {
 		args = append(args, "--machines", "--boots", "1", "--kernels", strings.Join(o.kernels(), ","))
 	} else {
-		args = append(args, "--in-process", "--repeat", "1", "--work", fmt.Sprint(o.BusyBytes))
+		args = append(args, "--in-process", "--repeat", "1")
 	}
 	if o.Quick {
 		args = append(args, "--quick")

@@ -21,6 +21,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
+	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
 // Options of a run.
@@ -28,13 +29,12 @@ type Options struct {
 	Version   string   // of this program
 	Setups    []string // names; none are the default ones
 	Only      []string // scenarios; none are all
-	Turns     int
+	Rounds    int      // repetitions in this process
 	Quick     bool
 	InProcess bool // no virtual machines
 	Machines  bool // virtual machines only
 	Boots     int  // of each virtual machine
 	Kernels   []string
-	BusyBytes uint64    // calibration of another run, so that both do the same work; 0 calibrates
 	Progress  io.Writer // for a person who waits
 }
 
@@ -60,9 +60,16 @@ func Run(ctx context.Context, o Options) (*result.Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.useMachines() {
+		if err := machine.Prepare(ctx, o.kernels(), o.Progress); err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, &config.Error{Where: "virtual machines", Reason: fmt.Sprintf("none can be booted: %v; --in-process measures without", err)}
+		}
+	}
 	r := &run{
-		Options: o, rows: rows, began: time.Now(), out: result.NewRun(),
-		params: scene.Params{Turns: o.Turns, Quick: o.Quick, BusyBytes: o.BusyBytes},
+		Options: o, rows: rows, began: time.Now(), out: result.NewRun(), params: scene.Params{Rounds: o.Rounds, Quick: o.Quick},
 	}
 	r.out.Notes = append(r.out.Notes, fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), r.began.UTC().Format(time.RFC3339)))
 	if hint := result.BusyHint(); hint != "" {
@@ -74,7 +81,7 @@ func Run(ctx context.Context, o Options) (*result.Run, error) {
 	if !o.Machines {
 		err = r.inProcess(ctx)
 	}
-	if err == nil && o.UseMachines() {
+	if err == nil && o.useMachines() {
 		err = r.inMachines(ctx)
 	}
 	if ctx.Err() != nil {
@@ -100,16 +107,6 @@ func (r *run) inProcess(ctx context.Context) error {
 		if !r.asked(s.Name) {
 			continue
 		}
-		if s.Busy && r.params.BusyBytes == 0 {
-			r.say("calibrating busy work")
-			var err error
-			if r.params.BusyBytes, err = inside.Calibrate(ctx); err != nil {
-				return err
-			}
-		}
-		if s.Busy {
-			r.out.Set(result.KeyWork, fmt.Sprint(r.params.BusyBytes))
-		}
 		rows := r.rows
 		if s.Rows != nil {
 			rows = s.Rows
@@ -119,7 +116,7 @@ func (r *run) inProcess(ctx context.Context) error {
 				return ctx.Err()
 			}
 			r.say("%s %s", s.Name, c.Name)
-			err := scene.Turns(ctx, r.params, &c, rows, func(row *setup.Row, values []result.Value) {
+			err := scene.Run(ctx, r.params, &c, rows, func(row *setup.Row, values []result.Value) {
 				r.out.Add(result.Key{Where: result.Process, Scenario: s.Name, Case: c.Name, Setup: row.Name}, values)
 			})
 			if ctx.Err() != nil {
@@ -129,7 +126,6 @@ func (r *run) inProcess(ctx context.Context) error {
 				r.failed(s.Name+" "+c.Name, err)
 			}
 		}
-		r.out.Set(result.KeyWork, "")
 	}
 	return nil
 }
@@ -137,10 +133,6 @@ func (r *run) inProcess(ctx context.Context) error {
 // inMachines boots every kernel on every set-up by turns.
 func (r *run) inMachines(ctx context.Context) error {
 	for _, k := range r.kernels() {
-		if err := machine.Fetch(ctx, k, r.Progress); err != nil {
-			r.failed("Linux "+k, err)
-			continue
-		}
 		// The first machine reads everything from disk, so it is not measured.
 		if !r.Quick {
 			r.say("Linux %s on %s, to warm up", k, r.rows[0].Name)
@@ -158,19 +150,19 @@ func (r *run) inMachines(ctx context.Context) error {
 	return nil
 }
 
-// boots boots one kernel on each set-up by turns. A turn in which a set-up failed is dropped for
-// all set-ups, so that the n-th lines of all set-ups are of one turn.
+// boots boots one kernel on each set-up by turns. A round in which a set-up failed is dropped for
+// all set-ups, so that the n-th lines of all set-ups are of one round.
 func (r *run) boots(ctx context.Context, k string) {
-	for turn := range r.Boots {
+	for round := range r.Boots {
 		lives := make([][]machine.Measured, len(r.rows))
 		whole := true
 		for i := range r.rows {
 			if ctx.Err() != nil {
 				return
 			}
-			at := (i + turn) % len(r.rows)
+			at := (i + round) % len(r.rows)
 			row := r.rows[at]
-			r.say("Linux %s on %s, boot %d of %d", k, row.Name, turn+1, r.Boots)
+			r.say("Linux %s on %s, boot %d of %d", k, row.Name, round+1, r.Boots)
 			measured, e, err := machine.Life(ctx, r.Quick, row, k, r.asked, r.Progress)
 			if ctx.Err() != nil {
 				return

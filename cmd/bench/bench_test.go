@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // what was counted. The scenarios verify the data that they move.
 func TestEveryScenario(t *testing.T) {
 	r, err := Run(t.Context(), Options{
-		Quick: true, Turns: 1, InProcess: true, Setups: []string{setup.PassThrough, setup.Naive, setup.All}, BusyBytes: 4096, Progress: t.Output(),
+		Quick: true, Rounds: 1, InProcess: true, Setups: []string{setup.PassThrough, setup.Naive, setup.All}, Progress: t.Output(),
 	})
 	require.NoError(t, err)
 	require.Empty(t, r.Errors)
@@ -29,7 +29,7 @@ func TestEveryScenario(t *testing.T) {
 		by[g.Scenario+"/"+g.Case+"/"+g.Setup] = g
 		require.Positive(t, g.Time.Median, "%+v", g)
 	}
-	p := scene.Params{Quick: true, BusyBytes: 4096}
+	p := scene.Params{Quick: true}
 	for _, s := range inside.Scenarios {
 		for _, c := range s.Cases(p) {
 			setups := []string{setup.PassThrough, setup.Naive, setup.All}

@@ -11,56 +11,36 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
 
-// Listed is a scenario or a set-up that can be measured.
-type Listed struct {
-	Name     string `json:"name"`
-	About    string `json:"about"`
-	Process  bool   `json:"process"`  // measured in this process
-	Machines bool   `json:"machines"` // measured in virtual machines
-	Default  bool   `json:"default"`  // measured if nothing is named
+// scenario says where a scenario can be measured.
+type scenario struct {
+	name, about       string
+	process, machines bool
 }
 
-// Listing is what can be measured.
-type Listing struct {
-	Scenarios []Listed `json:"scenarios"`
-	Setups    []Listed `json:"setups"`
-}
-
-// List returns what can be measured.
-func List() (l Listing) {
+func scenarios() (out []scenario) {
 	for i := range inside.Scenarios {
 		s := &inside.Scenarios[i]
-		in := slices.Contains(machine.Scenarios(), s.Name)
-		l.Scenarios = append(l.Scenarios, Listed{s.Name, s.About, true, in, true})
+		out = append(out, scenario{s.Name, s.About, true, slices.Contains(machine.Scenarios(), s.Name)})
 	}
-	l.Scenarios = append(l.Scenarios, Listed{machine.Bandwidth, machine.BandwidthAbout, false, true, true})
-	for _, r := range setup.Rows {
-		l.Setups = append(l.Setups, Listed{r.Name, r.About, true, true, !r.Asked})
-	}
-	return l
+	return append(out, scenario{machine.Bandwidth, machine.BandwidthAbout, false, true})
 }
 
-// Text returns the listing with one line for each entry.
-func (l *Listing) Text() string {
+// List describes what can be measured, with one line for each scenario and set-up.
+func List() string {
+	mark := func(set bool, sign string) string {
+		if set {
+			return sign
+		}
+		return "-"
+	}
 	var b strings.Builder
 	b.WriteString("Scenarios (p: in this process, m: in virtual machines)\n")
-	for _, s := range l.Scenarios {
-		p, m := "-", "-"
-		if s.Process {
-			p = "p"
-		}
-		if s.Machines {
-			m = "m"
-		}
-		fmt.Fprintf(&b, "  %-10s %s%s  %s\n", s.Name, p, m, s.About)
+	for _, s := range scenarios() {
+		fmt.Fprintf(&b, "  %-10s %s%s  %s\n", s.name, mark(s.process, "p"), mark(s.machines, "m"), s.about)
 	}
 	b.WriteString("\nSet-ups (*: only if --setups names it, or every)\n")
-	for _, s := range l.Setups {
-		mark := "*"
-		if s.Default {
-			mark = " "
-		}
-		fmt.Fprintf(&b, "  %-17s %s  %s\n", s.Name, mark, s.About)
+	for _, r := range setup.Rows {
+		fmt.Fprintf(&b, "  %-17s %s  %s\n", r.Name, mark(r.Asked, "*"), r.About)
 	}
 	return b.String()
 }
@@ -71,10 +51,10 @@ func (o *Options) Check() error {
 		return err
 	}
 	var known, here []string
-	for _, s := range List().Scenarios {
-		known = append(known, s.Name)
-		if s.Process && !o.Machines || s.Machines && !o.InProcess {
-			here = append(here, s.Name)
+	for _, s := range scenarios() {
+		known = append(known, s.name)
+		if s.process && !o.Machines || s.machines && !o.InProcess {
+			here = append(here, s.name)
 		}
 	}
 	if o.InProcess && o.Machines {
@@ -88,8 +68,8 @@ func (o *Options) Check() error {
 			return &config.Error{Where: "--only", Value: n, Reason: "not measured there; these are: " + strings.Join(here, ", ")}
 		}
 	}
-	if o.Turns < 1 {
-		return &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Turns), Reason: "must be 1 or more"}
+	if o.Rounds < 1 {
+		return &config.Error{Where: "--repeat", Value: fmt.Sprint(o.Rounds), Reason: "must be 1 or more"}
 	}
 	if o.InProcess {
 		return nil
@@ -105,27 +85,11 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// CheckPlace refuses to begin where no virtual machine can be booted but should be.
-func (o *Options) CheckPlace() error {
-	if !o.UseMachines() {
-		return nil
-	}
-	err := machine.Possible()
-	if err == nil {
-		return nil
-	}
-	reason := fmt.Sprintf("none can be booted from here: %v", err)
-	if !o.Machines {
-		reason += "; or measure without: --in-process"
-	}
-	return &config.Error{Where: "virtual machines", Reason: reason}
-}
-
 // asked reports whether a scenario is to be measured.
 func (o *Options) asked(name string) bool { return len(o.Only) == 0 || slices.Contains(o.Only, name) }
 
-// UseMachines reports whether anything is measured in virtual machines.
-func (o *Options) UseMachines() bool {
+// useMachines reports whether anything is measured in virtual machines.
+func (o *Options) useMachines() bool {
 	return !o.InProcess && slices.ContainsFunc(machine.Scenarios(), o.asked)
 }
 

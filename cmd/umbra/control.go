@@ -20,30 +20,30 @@ var _ api.Backend = (*served)(nil)
 
 // Status implements api.Backend.
 func (s *served) Status() (api.Status, error) {
-	card := serve.ReportCard(s.card)
+	card := serve.ReportCard(s.Card)
 	out := api.Status{
 		Version: versionString(), PID: os.Getpid(), Uptime: time.Since(s.began), Setup: s.setup(),
-		Card: api.Card{Kind: s.cfg.Card.Kind, VRAM: s.cardConfig.VRAM, Interrupts: card.Interrupts, Faults: card.Faults},
+		Card: api.Card{Kind: s.cfg.Card.Kind, VRAM: s.plan.Card.VRAM, Interrupts: card.Interrupts, Faults: card.Faults},
 		GPUs: []api.GPU{},
 	}
 	for _, k := range card.Classes {
 		out.Card.Bytes += k.Bytes
 	}
 	times := s.cardTimes()
-	for _, e := range s.endpoints() {
+	for _, e := range s.Endpoints() {
 		g := e.Status()
 		s.complete(&g, e, times)
 		out.GPUs = append(out.GPUs, g)
 	}
-	if s.shared == nil {
+	if s.Shared == nil {
 		out.GPUs[0].Bytes = out.Card.Bytes
 		return out, nil
 	}
-	if c, _ := s.shared.Schedule(); c != nil {
-		out.Card.Policy, out.Card.Ledger = c.Policy.String(), s.shared.Ledger()
+	if c, _ := s.Shared.Schedule(); c != nil {
+		out.Card.Policy, out.Card.Ledger = c.Policy.String(), s.Shared.Ledger()
 	}
 	taken, channels := config.Size(0), 0
-	for _, e := range s.shared.GPUs() {
+	for _, e := range s.Shared.GPUs() {
 		taken += config.Size(e.Config.Share.VRAM + e.Config.Share.Tables)
 		channels += e.Config.Share.Guaranteed
 	}
@@ -53,7 +53,7 @@ func (s *served) Status() (api.Status, error) {
 }
 
 func (s *served) setup() string {
-	if s.shared == nil {
+	if s.Shared == nil {
 		return api.SetupPassThrough
 	}
 	return api.SetupVirtual
@@ -61,23 +61,23 @@ func (s *served) setup() string {
 
 // cardTimes returns the accounts of virtual GPUs by name, if there is a scheduler.
 func (s *served) cardTimes() map[string]*api.LedgerNode {
-	if s.shared == nil {
+	if s.Shared == nil {
 		return nil
 	}
-	return s.shared.CardTimes()
+	return s.Shared.CardTimes()
 }
 
 // complete adds to a GPU what its endpoint does not know.
 func (s *served) complete(g *api.GPU, e *serve.Endpoint, times map[string]*api.LedgerNode) {
 	if e.Virtual == nil {
-		g.Socket, g.VRAM = s.at.path, s.cardConfig.VRAM
+		g.Socket, g.VRAM = s.at.path, s.plan.Card.VRAM
 		return
 	}
 	now, ok := s.gpu(e.Name)
 	if !ok {
 		return
 	}
-	scheduled := s.limits.Scheduler != nil
+	scheduled := s.plan.Scheduled()
 	g.Options, g.CardTime = optionsOf(now.Live(scheduled)), times[g.Name]
 	if scheduled {
 		share := shareOf(&now)
@@ -109,12 +109,12 @@ func shareOf(g *config.GPU) api.Share {
 
 // Report implements api.Backend.
 func (s *served) Report() (api.Report, error) {
-	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: serve.ReportCard(s.card), GPUs: []api.GPUReport{}}
-	if s.shared != nil {
-		r.Ledger = s.shared.Ledger()
+	r := api.Report{Event: "report", Uptime: time.Since(s.began), Setup: s.setup(), Card: serve.ReportCard(s.Card), GPUs: []api.GPUReport{}}
+	if s.Shared != nil {
+		r.Ledger = s.Shared.Ledger()
 	}
 	times := s.cardTimes()
-	for _, e := range s.endpoints() {
+	for _, e := range s.Endpoints() {
 		g, err := e.Report()
 		if err != nil {
 			return r, err
@@ -136,7 +136,7 @@ func (s *served) report() error {
 
 // Registers implements api.Backend.
 func (s *served) Registers(gpu string) (api.RegisterTable, error) {
-	of := s.endpoints()
+	of := s.Endpoints()
 	if gpu != "" {
 		of = slices.DeleteFunc(of, func(e *serve.Endpoint) bool { return e.Name != gpu })
 		if len(of) == 0 {
@@ -149,7 +149,7 @@ func (s *served) Registers(gpu string) (api.RegisterTable, error) {
 // unknown is the error for a GPU that does not exist.
 func (s *served) unknown(name string) error {
 	var names []string
-	for _, e := range s.endpoints() {
+	for _, e := range s.Endpoints() {
 		names = append(names, e.Name)
 	}
 	if len(names) == 0 {
@@ -175,7 +175,7 @@ func errPassThrough() error {
 // Add implements api.Backend. The new GPU must fit beside the others as those of a
 // configuration file must.
 func (s *served) Add(a api.AddRequest) (api.GPU, error) {
-	if s.shared == nil {
+	if s.Shared == nil {
 		return api.GPU{}, errPassThrough()
 	}
 	g, err := s.cfg.NewGPU(a.GPU)
@@ -209,7 +209,7 @@ func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
-	e, err := s.shared.Add(cfg, l)
+	e, err := s.Shared.Add(cfg, l)
 	if err != nil {
 		return api.GPU{}, err
 	}
@@ -222,7 +222,7 @@ func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 
 // find returns a virtual GPU and its index in s.gpus. s.mu is held.
 func (s *served) find(name string) (*serve.Endpoint, int, error) {
-	e := s.shared.Find(name)
+	e := s.Shared.Find(name)
 	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
 	if e == nil || i < 0 {
 		return nil, 0, s.unknown(name)
@@ -232,7 +232,7 @@ func (s *served) find(name string) (*serve.Endpoint, int, error) {
 
 // Set implements api.Backend.
 func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
-	if s.shared == nil {
+	if s.Shared == nil {
 		return api.GPU{}, errPassThrough()
 	}
 	s.mu.Lock()
@@ -242,18 +242,18 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 		return api.GPU{}, err
 	}
 	g, err := s.gpus[i].Change(r.Options)
-	if err == nil && s.limits.Scheduler == nil {
+	if err == nil && !s.plan.Scheduled() {
 		err = config.CheckScheduled(&g, r.Options)
 	}
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
-	was := s.gpus[i].Live(s.limits.Scheduler != nil)
+	was := s.gpus[i].Live(s.plan.Scheduled())
 	policy, err := g.Shadow.Policy()
 	if err == nil {
 		err = e.Virtual.Guest.SetShadow(policy)
 	}
-	if err == nil && s.limits.Scheduler != nil {
+	if err == nil && s.plan.Scheduled() {
 		err = e.SetCardTime(g.CardTime.Node())
 	}
 	if err != nil {
@@ -264,7 +264,7 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	s.setGPUs(all)
 	out := e.Status()
 	s.complete(&out, e, s.cardTimes())
-	out.Changes = changes(slices.Sorted(maps.Keys(was)), was, g.Live(s.limits.Scheduler != nil))
+	out.Changes = changes(slices.Sorted(maps.Keys(was)), was, g.Live(s.plan.Scheduled()))
 	s.logChange("GPU", out.Changes, "gpu", name, "options", r.Options)
 	return out, nil
 }
@@ -282,14 +282,14 @@ func (s *served) logChange(what string, changed []api.Change, about ...any) {
 func (s *served) Show(name string) (api.GPUReport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, settings := s.whole, []config.Setting(nil)
+	e, settings := s.Whole, []config.Setting(nil)
 	switch {
-	case s.shared != nil:
+	case s.Shared != nil:
 		i, err := 0, error(nil)
 		if e, i, err = s.find(name); err != nil {
 			return api.GPUReport{}, err
 		}
-		settings = s.gpus[i].Settings(s.limits.Scheduler != nil)
+		settings = s.gpus[i].Settings(s.plan.Scheduled())
 	case name != e.Name:
 		return api.GPUReport{}, s.unknown(name)
 	default:
@@ -308,12 +308,12 @@ func (s *served) Show(name string) (api.GPUReport, error) {
 
 // Remove implements api.Backend.
 func (s *served) Remove(name string, force bool) (api.GPUReport, error) {
-	if s.shared == nil {
+	if s.Shared == nil {
 		return api.GPUReport{}, errPassThrough()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, err := s.shared.Remove(name, force)
+	r, err := s.Shared.Remove(name, force)
 	switch err {
 	case serve.ErrNoGPU:
 		return r, s.unknown(name)
@@ -331,9 +331,9 @@ func (s *served) Remove(name string, force bool) (api.GPUReport, error) {
 // errNoScheduler is the error for requests about the scheduler where there is none.
 func (s *served) errNoScheduler() error {
 	switch {
-	case s.shared == nil:
+	case s.Shared == nil:
 		return errPassThrough()
-	case s.limits.Scheduler == nil:
+	case !s.plan.Scheduled():
 		return api.Conflict("there is no scheduler: work is given to the card as it comes; %s", config.WithScheduler)
 	}
 	return nil
@@ -344,13 +344,13 @@ func (s *served) Scheduler() (api.Scheduler, error) {
 	if err := s.errNoScheduler(); err != nil {
 		return api.Scheduler{}, err
 	}
-	_, counts := s.shared.Schedule()
+	_, counts := s.Shared.Schedule()
 	s.nowMu.Lock()
 	options, gpus := s.schedule, s.gpus
 	s.nowMu.Unlock()
 	values, standard := options.Values(), config.Default().Schedule()
 	out := api.Scheduler{
-		Policy: options.Policy, Options: optionsOf(values), Counts: counts, Ledger: s.shared.Ledger(), Shares: []api.Share{},
+		Policy: options.Policy, Options: optionsOf(values), Counts: counts, Ledger: s.Shared.Ledger(), Shares: []api.Share{},
 	}
 	for _, key := range options.Keys() {
 		out.Settings = append(out.Settings, api.Setting{Key: key, Value: fmt.Sprint(values[key]), Default: fmt.Sprint(standard.Values()[key]), Live: true})
@@ -375,7 +375,7 @@ func (s *served) SetScheduler(r api.SetRequest) (api.Scheduler, error) {
 	}
 	c, err := changed.Config()
 	if err == nil {
-		err = s.shared.SetSchedule(*c)
+		err = s.Shared.SetSchedule(*c)
 	}
 	if err != nil {
 		return api.Scheduler{}, refused(err)

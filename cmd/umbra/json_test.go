@@ -113,7 +113,7 @@ func TestJSONKeepsToItsSchema(t *testing.T) {
 			_, err = h.Read32(vfiouser.RegionBAR0, 0xffc)                            // and a register that there is not
 			require.NoError(t, err)
 			control := []string{"--control", at}
-			name := theCard
+			name := "card"
 			if setup == api.SetupVirtual {
 				name = "a"
 				printed("GPU", append([]string{"gpu", "set", "a", "weight=7", "limits.request=2s"}, control...)...)

@@ -190,11 +190,14 @@ func numberFlag(c *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// warn writes warnings.
-func (o output) warn(warnings []string) {
-	for _, w := range warnings {
-		fmt.Fprintf(o.stderr, "umbra: warning: %s\n", w)
+// flagsGiven lists the flags of a command line.
+func flagsGiven(parsed *kong.Context) (names []string) {
+	for _, p := range parsed.Path {
+		if p.Flag != nil {
+			names = append(names, p.Flag.Name)
+		}
 	}
+	return names
 }
 
 // withDefault adds to a flag's help its default, and what it accepts.

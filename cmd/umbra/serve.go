@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 )
 
@@ -48,7 +49,7 @@ func (c *serveCmd) Run(ctx context.Context, parsed *kong.Context, out output) (e
 	defer func() { err = errors.Join(err, s.close()) }()
 	signals := catchSignals()
 	defer signal.Stop(signals)
-	if err := s.check(); err != nil {
+	if s.plan, err = parts.NewPlan(opts, s.alone, s.log); err != nil {
 		return err
 	}
 	// Sockets come before the card, which takes longer to make: a path may be taken.
@@ -125,13 +126,7 @@ func (c *serveCmd) options(parsed *kong.Context) (*config.Config, error) {
 	if c.File != "" {
 		errs = append(errs, o.ReadFile(c.File))
 	}
-	var given []string
-	for _, p := range parsed.Path {
-		if p.Flag != nil {
-			given = append(given, p.Flag.Name)
-		}
-	}
-	errs = append(errs, o.Override(&c.Config, given))
+	errs = append(errs, o.Override(&c.Config, flagsGiven(parsed)))
 	for _, text := range c.GPU {
 		errs = append(errs, o.AddGPU("--gpu", text))
 	}

@@ -13,7 +13,7 @@ import (
 // announce writes what is served, and how QEMU attaches.
 func (s *served) announce() error {
 	c := s.cfg
-	a := api.Serving{Event: "serving", Control: c.Control, Options: optionsOf(c.Values()), Lacks: s.lacks, PID: os.Getpid()}
+	a := api.Serving{Event: "serving", Control: c.Control, Options: optionsOf(c.Values()), Lacks: s.plan.Lacks, PID: os.Getpid()}
 	if s.at != nil && s.at.path != "" {
 		a.Socket, a.QEMU = s.at.path, qemuArgs(s.at.path)
 	}
@@ -54,9 +54,9 @@ func (s *served) servingText(a *api.Serving) string {
 	if c.Control != "" {
 		fmt.Fprintf(&b, "\numbra status, gpu, sched and regs control it with --control %s\n", c.Control)
 	}
-	if len(s.lacks) > 0 {
+	if len(s.plan.Lacks) > 0 {
 		fmt.Fprintf(&b, "\nServed by %s, which lacks what the native transport has:\n", c.Server.Transport)
-		for _, l := range s.lacks {
+		for _, l := range s.plan.Lacks {
 			fmt.Fprintf(&b, "  %s\n", l)
 		}
 	}

@@ -8,12 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/parts"
-	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -26,48 +23,18 @@ type served struct {
 	out   stdout
 	log   *slog.Logger
 
-	cardConfig soft.Config
-	by         serve.Make // makes the transport
-	options    vfiouser.Options
-	lacks      []string // what the transport lacks that the native one has
-	gpuConfigs []serve.GPUConfig
-	limits     aggregator.Options
-
+	plan      *parts.Plan
 	control   net.Listener        // nil if there is none
 	at        *socket             // in pass-through
 	listeners []*net.UnixListener // of virtual GPUs that are not yet served
 
-	card   *soft.Card
-	whole  *serve.Endpoint    // in pass-through
-	events *serve.EventLogger // of it
-	shared *serve.Shared      // otherwise
+	*parts.Running // nil until it starts
 
 	mu sync.Mutex // one change of GPUs or of the scheduler at a time
 
 	nowMu    sync.Mutex // guards what is in force now
 	gpus     []config.GPU
 	schedule config.Schedule
-}
-
-// check finds everything that is wrong with the options before anything starts.
-func (s *served) check() (err error) {
-	if s.cardConfig, err = parts.Card(s.cfg); err != nil {
-		return err
-	}
-	if s.by, s.options, s.lacks, err = parts.Server(s.cfg, s.alone, s.log); err != nil {
-		return err
-	}
-	if s.limits, err = parts.Limits(s.cfg); err != nil {
-		return err
-	}
-	for i := range s.cfg.GPUs {
-		g, err := parts.GPU(&s.cfg.GPUs[i])
-		if err != nil {
-			return err
-		}
-		s.gpuConfigs = append(s.gpuConfigs, g)
-	}
-	return nil
 }
 
 // listen opens every socket.
@@ -95,40 +62,19 @@ func (s *served) listen(c *serveCmd) (err error) {
 			return err
 		}
 		s.listeners = append(s.listeners, l)
-		s.gpuConfigs[i].Socket = gpus[i].Socket
+		s.plan.GPUs[i].Socket = gpus[i].Socket
 	}
 	return nil
 }
 
-// start makes the card, its endpoint or its virtual GPUs, and serves the latter.
+// start makes the card with its endpoint or its virtual GPUs, and serves the latter.
 func (s *served) start() (err error) {
-	if s.card, err = soft.New(s.cardConfig); err != nil {
-		return err
-	}
-	if s.at != nil {
-		if s.whole, err = serve.NewEndpoint(theCard, serve.NewPassThrough(s.card), s.card, s.by, s.options); err != nil {
-			return err
-		}
-		s.events = serve.NewEventLogger(s.log, s.endpoints)
-		return nil
-	}
-	s.schedule = s.cfg.Schedule()
-	if s.shared, err = serve.NewShared(s.card, s.by, s.options, s.limits); err != nil {
-		return err
-	}
-	for i, cfg := range s.gpuConfigs {
-		l := s.listeners[0]
-		s.listeners = s.listeners[1:]
-		if _, err := s.shared.Add(cfg, l); err != nil {
-			return err
-		}
-		s.gpus = append(s.gpus, s.cfg.GPUs[i])
-	}
-	return nil
+	s.schedule, s.gpus = s.cfg.Schedule(), s.cfg.GPUs
+	listeners := s.listeners
+	s.listeners = nil
+	s.Running, err = s.plan.Start(listeners)
+	return err
 }
-
-// theCard is the name of the endpoint in pass-through.
-const theCard = "card"
 
 // run serves until ctx ends, or the client on an inherited connection disconnects.
 func (s *served) run(ctx context.Context) error {
@@ -144,7 +90,7 @@ func (s *served) run(ctx context.Context) error {
 	}
 	var err error
 	if s.at != nil {
-		err = errors.Join(s.at.serve(serving, s.whole.Server), s.whole.Server.Close())
+		err = errors.Join(s.at.serve(serving, s.Whole.Server), s.Whole.Server.Close())
 	} else {
 		<-serving.Done()
 	}
@@ -158,7 +104,6 @@ func (s *served) run(ctx context.Context) error {
 
 // close ends everything.
 func (s *served) close() error {
-	var errs []error
 	if s.control != nil {
 		s.control.Close()
 	}
@@ -168,22 +113,8 @@ func (s *served) close() error {
 	for _, l := range s.listeners {
 		l.Close()
 	}
-	if s.events != nil {
-		s.events.Close()
+	if s.Running == nil {
+		return nil
 	}
-	if s.shared != nil {
-		errs = append(errs, s.shared.Close())
-	}
-	if s.card != nil {
-		errs = append(errs, s.card.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// endpoints lists what guests attach to.
-func (s *served) endpoints() []*serve.Endpoint {
-	if s.whole != nil {
-		return []*serve.Endpoint{s.whole}
-	}
-	return s.shared.GPUs()
+	return s.Running.Close()
 }

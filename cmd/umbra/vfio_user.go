@@ -39,7 +39,7 @@ func checkSocket(command, path string, timeout time.Duration) error {
 
 type probeCmd struct {
 	Socket  string        `arg:"" optional:"" help:"The server's socket."`
-	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"Time for the whole conversation, and a fifth of it for the first answer (default: 5s)."`
+	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"Time for the whole conversation, and a fifth of it for the first answer."`
 	JSON    bool          `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
@@ -65,7 +65,7 @@ type checkCmd struct {
 	Family  []string      `placeholder:"NAME" help:"Run or list only the cases of these families."`
 	List    bool          `help:"List the cases and run none."`
 	Verbose bool          `short:"v" help:"Write every case. Without it only failures and choices of the server are written."`
-	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"Time for one answer (default: 5s)."`
+	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"Time for one answer."`
 	JSON    bool          `name:"json" help:"Write a line of JSON for each case, as docs/control-api.md describes it."`
 }
 

@@ -23,7 +23,7 @@ var crowd = scene.Scenario{
 		for _, n := range pick(p, []int{1, 4}, []int{1, 2, 4, 8, 16, 32}) {
 			out = append(out, scene.Case{
 				Name: fmt.Sprint("guests=", n), Shape: setup.Shape{Card: 3 << 30, GPUs: n, VRAM: 64 << 20}, Virtual: true,
-				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return attachAll(ctx, b) },
+				Prepare: func(ctx context.Context, s *setup.Server) (io.Closer, error) { return attachAll(ctx, s) },
 				Run:     func(_ context.Context, t *scene.Take) error { return t.State.(members).work(t, rounds) },
 			})
 		}
@@ -70,9 +70,9 @@ func newMember(ctx context.Context, endpoint *setup.Endpoint) (_ *member, err er
 }
 
 // attachAll attaches one guest to each endpoint.
-func attachAll(ctx context.Context, b *setup.Bed) (_ members, err error) {
+func attachAll(ctx context.Context, s *setup.Server) (_ members, err error) {
 	var all members
-	for i, endpoint := range b.Endpoints {
+	for i, endpoint := range s.Endpoints {
 		m, err := newMember(ctx, endpoint)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("guest %d: %w", i, err), all.Close())
@@ -154,7 +154,7 @@ var neighbour = scene.Scenario{
 // idles measures the processor time of this process while all guests are idle. The longest
 // interval at which anything looks after an idle guest is four seconds.
 func idles(ctx context.Context, t *scene.Take, before, d time.Duration) error {
-	all, err := attachAll(ctx, t.Bed)
+	all, err := attachAll(ctx, t.Server)
 	if err != nil {
 		return err
 	}
@@ -167,62 +167,37 @@ func idles(ctx context.Context, t *scene.Take, before, d time.Duration) error {
 // beside measures the same copies alone and beside an idle neighbour, in many pairs. The metric is
 // the median of the pairs' ratios: a neighbour costs less than the machine's noise.
 func beside(ctx context.Context, t *scene.Take, rounds, pairs int) (err error) {
-	worker, err := newMember(ctx, t.Bed.Endpoints[0])
+	worker, err := newMember(ctx, t.Server.Endpoints[0])
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, worker.g.Close()) }()
-	var took map[string]float64
-	copies := func(name string) error {
-		if err := scene.Sleep(ctx, 50*time.Millisecond); err != nil { // a guest that left is cleared away
-			return err
-		}
+	copies := func(name string) (took float64, err error) {
 		if err := worker.copies(rounds); err != nil { // warm up
-			return err
+			return 0, err
 		}
-		const samples = 7
-		var each []float64
-		for range samples {
-			if err := t.Phase(name, func() error { return worker.copies(rounds) }); err != nil {
-				return err
-			}
-			each = append(each, float64(t.Last()))
-		}
-		took[name] = result.Summarize(each).Center
-		return nil
+		before := t.Took(name)
+		err = t.Phase(name, func() error { return worker.copies(7 * rounds) })
+		return float64(t.Took(name) - before), err
 	}
-	withNeighbour := func() error {
-		idle, err := newMember(ctx, t.Bed.Endpoints[1])
+	var ratios []float64
+	for range pairs {
+		alone, err := copies("alone")
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(copies("beside"), idle.g.Close()); err != nil {
+		idle, err := newMember(ctx, t.Server.Endpoints[1])
+		if err != nil {
 			return err
 		}
-		select {
-		case <-t.Bed.Endpoints[1].Gauge.Free():
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+		with, err := copies("beside")
+		if err := errors.Join(err, idle.g.Close(), t.Server.Endpoints[1].WaitFree(ctx)); err != nil {
+			return err
 		}
+		ratios = append(ratios, with/alone)
 	}
-	without := func() error { return copies("alone") }
-	var ratios []float64
-	for pair := range pairs {
-		took = map[string]float64{}
-		order := []func() error{without, withNeighbour}
-		if pair%2 == 1 {
-			slices.Reverse(order)
-		}
-		for _, do := range order {
-			if err := do(); err != nil {
-				return err
-			}
-		}
-		ratios = append(ratios, took["beside"]/took["alone"])
-	}
-	t.Per(1)
-	t.Time(took["beside"])
+	t.Per(pairs)
+	t.Time(float64(t.Took("beside")) / float64(pairs))
 	t.Metric("beside/alone", result.Summarize(ratios).Center)
 	return nil
 }

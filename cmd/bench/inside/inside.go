@@ -2,8 +2,7 @@
 // (tests/guest) attaches to the set-up's socket as QEMU does, and does what drivers and their
 // programs do. It verifies what it moves.
 //
-// Busy work is copies inside VRAM by a copy engine. A calibration on the whole card decides how
-// many bytes take a millisecond; they are the same with every set-up.
+// Busy work is copies inside VRAM by a copy engine, of the same number of bytes with every set-up.
 //
 // The guests of a case belong to the goroutine that runs it. Only the crowd has one goroutine for
 // each guest, and waits for all. The package has no locks.
@@ -56,7 +55,7 @@ func settle(g *guest.Guest) error {
 // alone is a case in which a new guest attaches, does something and leaves.
 func alone(name string, ram uint64, do func(t *scene.Take, g *guest.Guest) error) scene.Case {
 	return scene.Case{Name: name, Shape: setup.Common, Run: func(ctx context.Context, t *scene.Take) error {
-		g, err := t.Bed.Endpoints[0].Attach(ctx, guest.Config{RAM: ram, Timeout: patience})
+		g, err := t.Server.Endpoints[0].Attach(ctx, guest.Config{RAM: ram, Timeout: patience})
 		if err != nil {
 			return err
 		}
@@ -67,7 +66,7 @@ func alone(name string, ram uint64, do func(t *scene.Take, g *guest.Guest) error
 	}}
 }
 
-// buffer is memory with its place in an address space.
+// buffer is memory with its address in an address space.
 type buffer struct {
 	*guest.Buffer
 	va    uint64

@@ -19,7 +19,7 @@ var probe = scene.Scenario{
 			Run: func(ctx context.Context, t *scene.Take) error {
 				var g *guest.Guest
 				err := t.Phase("probe", func() (err error) {
-					if g, err = t.Bed.Endpoints[0].Attach(ctx, guest.Config{Timeout: patience}); err != nil {
+					if g, err = t.Server.Endpoints[0].Attach(ctx, guest.Config{Timeout: patience}); err != nil {
 						return err
 					}
 					return settle(g)

@@ -2,25 +2,20 @@ package inside
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"time"
 
-	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
 var program = scene.Scenario{
-	Name: "program", About: "a program, in the phases of GPUvm's evaluation: init, host-to-device, launch (busy work of some milliseconds), device-to-host, close",
-	Busy: true,
+	Name: "program", About: "a program, in the phases of GPUvm's evaluation: init, host-to-device, launch (busy work), device-to-host, close",
 	Cases: func(p scene.Params) (out []scene.Case) {
-		for _, ms := range pick(p, []uint64{1, 10}, []uint64{1, 10, 100, 1000}) {
+		for _, work := range pick(p, []uint64{4 << 20, 32 << 20}, []uint64{8 << 20, 64 << 20, 512 << 20, 4 << 30}) {
 			for _, n := range pick(p, []uint64{0, 1 << 20}, []uint64{0, 64 << 10, 1 << 20, 16 << 20, 64 << 20}) {
-				out = append(out, alone(fmt.Sprintf("work=%dms/data=%s", ms, size(n)), 2*n+1<<20, func(t *scene.Take, g *guest.Guest) error {
-					return runProgram(t, g, ms*p.BusyBytes, n)
+				out = append(out, alone(fmt.Sprintf("work=%s/data=%s", size(work), size(n)), 2*n+1<<20, func(t *scene.Take, g *guest.Guest) error {
+					return runProgram(t, g, work, n)
 				}))
 			}
 		}
@@ -137,41 +132,4 @@ func busy(ch *guest.Channel, n uint64) error {
 		}
 	}
 	return ch.Finish()
-}
-
-// Calibrate measures how many bytes of busy work the whole card does in a millisecond: the median
-// of seven rounds, each so long that its submission does not count.
-func Calibrate(ctx context.Context) (bytesPerMS uint64, err error) {
-	rows, err := setup.Choose([]string{setup.PassThrough})
-	if err != nil {
-		return 0, err
-	}
-	b, err := setup.Open(rows[0], setup.Common)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	g, err := b.Endpoints[0].Attach(ctx, guest.Config{Timeout: patience})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, g.Close()) }()
-	j := &job{g: g}
-	if err := j.start(0); err != nil {
-		return 0, err
-	}
-	const (
-		round = 128 << 20
-		line  = 4096
-	)
-	var rates []float64
-	for range 7 {
-		at := time.Now()
-		if err := busy(j.ch, round); err != nil {
-			return 0, err
-		}
-		rates = append(rates, round/(float64(time.Since(at))/1e6))
-	}
-	// Whole lines: the rest of a line would be a launch of its own.
-	return max(uint64(result.Summarize(rates).Center)&^(line-1), line), nil
 }

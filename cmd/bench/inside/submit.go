@@ -7,10 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
@@ -31,28 +28,19 @@ var submit = scene.Scenario{
 }
 
 var doorbell = scene.Scenario{
-	Name: "doorbell", About: "one submission at a time: the guest's store of GP_PUT, the whole launch, the time until its work is done, and the server's processor time",
+	Name: "doorbell", About: "one submission at a time: the time of the launch, and the time until its work is done",
 	Cases: func(p scene.Params) (out []scene.Case) {
 		n := pick(p, 100, 1000)
-		for _, s := range []struct {
-			name    string
-			options map[string]string
-		}{
-			{"off", map[string]string{"policy": "off"}},
-			{"credit", map[string]string{"policy": "credit"}},
-		} {
-			c := alone("sched="+s.name, 0, func(t *scene.Take, g *guest.Guest) error { return ringAll(t, g, n) })
-			c.Shape, c.Virtual = setup.Common, s.name != "off"
-			c.Shape.Scheduler = s.options
+		for _, policy := range []string{"off", "credit"} {
+			c := alone("sched="+policy, 0, func(t *scene.Take, g *guest.Guest) error { return ringAll(t, g, n) })
+			c.Shape.Policy, c.Virtual = policy, policy != "off"
 			out = append(out, c)
 		}
 		return out
 	},
 }
 
-// ringAll measures n doorbells in each of four ways. While the guest's time is measured, the guest
-// polls the semaphore; while the server's time is measured, it sleeps between two looks, because
-// polling takes processor time from the server.
+// ringAll measures n submissions. The guest polls the semaphore of each.
 func ringAll(t *scene.Take, g *guest.Guest, n int) error {
 	r, err := newRinger(g)
 	if err != nil {
@@ -82,65 +70,7 @@ func ringAll(t *scene.Take, g *guest.Guest, n int) error {
 	t.Per(n)
 	quantiles(t, "launch", launches)
 	quantiles(t, "work", works)
-
-	// Storing the same GP_PUT again submits nothing. Ten stores are timed together, because a
-	// clock read takes as long as a store that is not trapped.
-	const together = 10
-	put := r.done % (1 << ringLog2)
-	stores := make([]float64, max(n/together, 1))
-	used, err := t.ServerTime("stores", func() error {
-		for i := range stores {
-			at := time.Now()
-			for range together {
-				if err := r.ch.Doorbell(put); err != nil {
-					return err
-				}
-			}
-			stores[i] = float64(time.Since(at)) / together
-		}
-		return settle(g)
-	})
-	if err != nil {
-		return err
-	}
-	quantiles(t, "store", stores)
-	t.Metric("store-cpu-ns", float64(used)/float64(together*len(stores)))
-
-	wakes := t.Count("wakes/op")
-	used, err = t.ServerTime("sleeping", func() error {
-		for range n {
-			if err := r.submit(); err != nil {
-				return err
-			}
-			if err := r.sleep(r.done); err != nil {
-				return err
-			}
-		}
-		return settle(g)
-	})
-	if err != nil {
-		return err
-	}
-	t.Metric("launch-cpu-ns", float64(used)/float64(n))
-	t.Metric("launch-wakes", (t.Count("wakes/op")-wakes)/float64(n))
-
-	const behind = 8
-	rounds := max(n/behind, 1)
-	err = t.Phase("eight-at-a-time", func() error {
-		for range rounds {
-			for range behind {
-				if err := r.submit(); err != nil {
-					return err
-				}
-			}
-			if err := r.wait(r.done); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	t.Metric("one-of-8-ns", float64(t.Last())/float64(rounds*behind))
-	return err
+	return nil
 }
 
 // quantiles adds the median and the 99th percentile of single times.
@@ -198,7 +128,7 @@ func (r *ringer) submit() error {
 func (r *ringer) reached(n uint32) bool { return int32(le.Uint32(r.sem)-n) >= 0 }
 
 // wait polls the semaphore until submission n is done. After about 20 us it sleeps between two
-// looks, so that it does not keep the processor from the server for ever.
+// polls, so that it does not keep the processor from the server for ever.
 func (r *ringer) wait(n uint32) error {
 	for range 200 {
 		if r.reached(n) {
@@ -206,24 +136,10 @@ func (r *ringer) wait(n uint32) error {
 		}
 		runtime.Gosched()
 	}
-	return r.waitPausing(n, func() { time.Sleep(time.Microsecond) })
-}
-
-// sleep waits for submission n with its thread asleep, so that the runtime has no timer to look
-// after and the server's processor time is the server's alone.
-func (r *ringer) sleep(n uint32) error {
-	return r.waitPausing(n, func() {
-		d := unix.NsecToTimespec(int64(20 * time.Microsecond))
-		_ = unix.Nanosleep(&d, nil) // an early wake-up only looks earlier
-	})
-}
-
-func (r *ringer) waitPausing(n uint32, pause func()) error {
-	for end := time.Now().Add(patience); !r.reached(n); {
+	for end := time.Now().Add(patience); !r.reached(n); time.Sleep(time.Microsecond) {
 		if time.Now().After(end) {
 			return errors.Join(fmt.Errorf("the semaphore stays at %d of %d", le.Uint32(r.sem), r.done), settle(r.g))
 		}
-		pause()
 	}
 	return nil
 }

@@ -98,17 +98,17 @@ func (e *entrySpace) put(at, run uint64) error {
 // verify has the GPU read through 64 of n entries.
 func (e *entrySpace) verify(n, seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, n))
-	var places []uint64
+	var entries []uint64
 	var p guest.Push
 	for k := range uint64(64) {
 		i := r.Uint64N(n)
-		places = append(places, i)
+		entries = append(entries, i)
 		p.CopyLines(guest.M2MF, guest.Lines{VA: e.out.va + k*8, Pitch: 8}, guest.Lines{VA: vaTables + i*shadowpt.SmallPage, Pitch: 8}, 8, 1)
 	}
 	if err := errors.Join(e.ch.Submit(p.Words...), e.ch.Finish()); err != nil {
 		return err
 	}
-	for k, i := range places {
+	for k, i := range entries {
 		if got, want := le.Uint64(e.out.Data[k*8:]), ^poolPage(i); got != want {
 			return fmt.Errorf("through entry %d the GPU read %#x, want %#x", i, got, want)
 		}
@@ -165,7 +165,7 @@ var growth = scene.Scenario{
 		for _, times := range pick(p, []int{1, 10}, []int{1, 10, 100}) {
 			out = append(out, scene.Case{
 				Name: fmt.Sprint("tables=", times), Shape: setup.Common,
-				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return populate(ctx, b, times) },
+				Prepare: func(ctx context.Context, s *setup.Server) (io.Closer, error) { return populate(ctx, s, times) },
 				Run:     func(_ context.Context, t *scene.Take) error { return t.State.(*populated).change(t, changes) },
 			})
 		}
@@ -180,8 +180,8 @@ type populated struct {
 	rng     *rand.Rand
 }
 
-func populate(ctx context.Context, b *setup.Bed, times int) (_ *populated, err error) {
-	g, err := b.Endpoints[0].Attach(ctx, guest.Config{Timeout: patience})
+func populate(ctx context.Context, s *setup.Server, times int) (_ *populated, err error) {
+	g, err := s.Endpoints[0].Attach(ctx, guest.Config{Timeout: patience})
 	if err != nil {
 		return nil, err
 	}

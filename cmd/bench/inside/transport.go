@@ -38,7 +38,7 @@ var transport = scene.Scenario{
 			b := newBatch(k.reads, k.writes, k.posted)
 			out = append(out, scene.Case{
 				Name: k.name, Shape: setup.Common,
-				Prepare: func(_ context.Context, bed *setup.Bed) (io.Closer, error) { return dial(bed, b) },
+				Prepare: func(_ context.Context, s *setup.Server) (io.Closer, error) { return dial(s, b) },
 				Run:     func(_ context.Context, t *scene.Take) error { return b.measure(t, n) },
 			})
 		}
@@ -82,15 +82,15 @@ func newBatch(reads, writes int, posted bool) *batch {
 
 // line is a connected socket.
 type line struct {
-	fd   int
-	gone chan struct{} // closed when the echo has ended; nil for a server
+	fd    int
+	ended chan struct{} // closed when the echo has ended; nil for a server
 }
 
 // Close closes the socket, and waits for an echo.
 func (l *line) Close() error {
 	err := unix.Close(l.fd)
-	if l.gone != nil {
-		<-l.gone
+	if l.ended != nil {
+		<-l.ended
 	}
 	return err
 }
@@ -98,10 +98,10 @@ func (l *line) Close() error {
 // replyTimeout bounds a wait for replies.
 const replyTimeout = 20 * time.Second
 
-// dial connects to the bed's server and negotiates, or starts an echo. The descriptor blocks, as
+// dial connects to the server and negotiates, or starts an echo. The descriptor blocks, as
 // the servers' do.
-func dial(bed *setup.Bed, b *batch) (_ *line, err error) {
-	if bed.Row.Name == setup.Echo {
+func dial(s *setup.Server, b *batch) (_ *line, err error) {
+	if s.Row.Name == setup.Echo {
 		return newEcho(b)
 	}
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -113,7 +113,7 @@ func dial(bed *setup.Bed, b *batch) (_ *line, err error) {
 			unix.Close(fd)
 		}
 	}()
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: bed.Endpoints[0].Socket}); err != nil {
+	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: s.Endpoints[0].Socket}); err != nil {
 		return nil, os.NewSyscallError("connect", err)
 	}
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) // the client keeps its descriptor
@@ -139,7 +139,7 @@ func newEcho(b *batch) (*line, error) {
 	}
 	l := &line{p[0], make(chan struct{})}
 	go func() {
-		defer close(l.gone)
+		defer close(l.ended)
 		defer unix.Close(p[1])
 		runtime.LockOSThread()
 		in, out := make([]byte, len(b.raw)), make([]byte, b.want)
@@ -154,8 +154,8 @@ func (b *batch) measure(t *scene.Take, n int) error {
 	runtime.LockOSThread() // as the serving threads are
 	defer runtime.UnlockOSThread()
 	fd, in := t.State.(*line).fd, make([]byte, b.want)
-	gauge := t.Bed.Endpoints[0].Gauge
-	before, _ := gauge.Handled()
+	endpoint := t.Server.Endpoints[0]
+	reads, writes, _ := endpoint.Handled()
 	rounds := (n + b.count - 1) / b.count
 	err := t.Phase("accesses", func() error {
 		for range rounds {
@@ -168,9 +168,11 @@ func (b *batch) measure(t *scene.Take, n int) error {
 	if err != nil {
 		return err
 	}
-	after, _ := gauge.Handled()
-	if want := uint64(rounds * (b.reads + b.writes)); t.Bed.Row.Name != setup.Echo && after-before != want {
-		return fmt.Errorf("%d accesses arrived at the device, of %d", after-before, want)
+	if t.Server.Row.Name != setup.Echo {
+		r, w, _ := endpoint.Handled()
+		if got, want := r+w-reads-writes, uint64(rounds*(b.reads+b.writes)); got != want {
+			return fmt.Errorf("%d accesses arrived at the device, of %d", got, want)
+		}
 	}
 	t.Per(rounds * b.count)
 	return nil

@@ -1,15 +1,11 @@
 package inside
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/cmd/bench/setup"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -19,11 +15,13 @@ var traps = scene.Scenario{
 	Cases: func(p scene.Params) (out []scene.Case) {
 		n := pick(p, 320, 3200)
 		for _, c := range trapClasses {
-			out = append(out, scene.Case{
-				Name: c.name, Shape: setup.Common,
-				Prepare: func(ctx context.Context, b *setup.Bed) (io.Closer, error) { return newTrapper(ctx, b) },
-				Run:     func(_ context.Context, t *scene.Take) error { return t.State.(*trapper).measure(t, &c, n) },
-			})
+			out = append(out, alone(c.name, 0, func(t *scene.Take, g *guest.Guest) error {
+				b, err := newTrapper(g)
+				if err != nil {
+					return err
+				}
+				return b.measure(t, &c, n)
+			}))
 		}
 		return out
 	},
@@ -67,30 +65,18 @@ var trapClasses = []trapClass{
 
 // trapper is a guest that accesses its GPU.
 type trapper struct {
-	endpoint *setup.Endpoint
-	g        *guest.Guest
-	ch       *guest.Channel
-	at1      uint64
-	inst     *guest.Instance
+	g    *guest.Guest
+	ch   *guest.Channel
+	at1  uint64
+	inst *guest.Instance
 }
 
 func (b *trapper) doorbell() uint64 { return b.ch.DoorbellOffset() }
 func (b *trapper) bar1() uint64     { return b.at1 }
 func (b *trapper) bar3() uint64     { return b.inst.BAR3() }
 
-// Close disconnects the guest.
-func (b *trapper) Close() error { return b.g.Close() }
-
-func newTrapper(ctx context.Context, bed *setup.Bed) (_ *trapper, err error) {
-	b := &trapper{endpoint: bed.Endpoints[0]}
-	if b.g, err = b.endpoint.Attach(ctx, guest.Config{Timeout: patience}); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, b.g.Close())
-		}
-	}()
+func newTrapper(g *guest.Guest) (_ *trapper, err error) {
+	b := &trapper{g: g}
 	space, err := b.g.NewSpace()
 	if err != nil {
 		return nil, err
@@ -114,22 +100,19 @@ func newTrapper(ctx context.Context, bed *setup.Bed) (_ *trapper, err error) {
 	return b, settle(b.g)
 }
 
-// trapped reports whether a guest of this set-up makes such an access: it reaches what it has
-// mapped without a trap, and QEMU posts no writes if anything is mapped.
-func (b *trapper) trapped(c *trapClass) bool {
-	return b.g.Mapped(c.region, c.at(b)) == nil && (!c.posted || !b.endpoint.Mapped)
-}
-
 // trapBatch is how many posted writes go out before a read that waits for them.
 const trapBatch = 32
 
 func (b *trapper) measure(t *scene.Take, c *trapClass, n int) error {
-	if !b.trapped(c) {
+	endpoint := t.Server.Endpoints[0]
+	// A guest reaches what it has mapped without a trap, and QEMU posts no writes if anything is
+	// mapped.
+	if b.g.Mapped(c.region, c.at(b)) != nil || c.posted && endpoint.Mapped {
 		return scene.ErrSkip
 	}
 	runtime.LockOSThread() // as the thread of a virtual processor
 	defer runtime.UnlockOSThread()
-	traps, device := b.endpoint.Gauge.Handled()
+	reads, writes, device := endpoint.Handled()
 	var each []float64
 	err := t.Phase("accesses", func() (err error) {
 		if c.posted {
@@ -142,12 +125,13 @@ func (b *trapper) measure(t *scene.Take, c *trapClass, n int) error {
 	if err != nil {
 		return err
 	}
-	handled, spent := b.endpoint.Gauge.Handled()
+	r, w, spent := endpoint.Handled()
 	want := uint64(n)
 	if c.posted {
 		want += 2 * uint64(n) / trapBatch // two reads for each batch
 	}
-	if handled -= traps; handled != want {
+	handled := r + w - reads - writes
+	if handled != want {
 		return fmt.Errorf("the device handled %d accesses of %d", handled, want)
 	}
 	t.Per(n)

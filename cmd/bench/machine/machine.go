@@ -1,8 +1,8 @@
 // Package machine has the scenarios of virtual machines: a stock kernel with its own driver boots
-// on a set-up's socket and does what it is told. One boot is one turn. A machine ends before the
+// on a set-up's socket and does what it is told. One boot is one round. A machine ends before the
 // next one boots.
 //
-// The package owns the machine and the bed of one turn, and has ended both when Life returns. It
+// The package owns the machine and the server of one round, and has ended both when Life returns. It
 // has no locks and starts no goroutines.
 package machine
 
@@ -67,16 +67,12 @@ func Scenarios() (names []string) {
 	return slices.Compact(names)
 }
 
-// Possible returns why no machine can be booted from here: the guests' programs are built from
-// source.
-func Possible() error {
-	_, err := image.Source()
-	return err
-}
-
-// Fetch fetches what machines with a kernel need.
-func Fetch(ctx context.Context, version string, progress io.Writer) error {
-	_, err := lab.Ensure(ctx, progress, version)
+// Prepare fetches what machines with these kernels need. It fails where none can be booted.
+func Prepare(ctx context.Context, kernels []string, progress io.Writer) error {
+	if _, err := image.Source(); err != nil { // the guests' programs are built from source
+		return err
+	}
+	_, err := lab.Ensure(ctx, progress, kernels...)
 	return err
 }
 
@@ -84,7 +80,7 @@ func Fetch(ctx context.Context, version string, progress io.Writer) error {
 type life struct {
 	quick  bool
 	kernel string
-	bed    *setup.Bed
+	server *setup.Server
 	vm     *lab.VM
 	now    string // scenario of the current step
 	out    []Measured
@@ -95,18 +91,18 @@ type Emulator struct{ QEMU, Accelerator string }
 
 // Life boots a kernel on a set-up, measures the scenarios that are asked for, and powers off.
 func Life(ctx context.Context, quick bool, row setup.Row, kernel string, asked func(scenario string) bool, progress io.Writer) (_ []Measured, e Emulator, err error) {
-	bed, err := setup.Open(row, setup.Common)
+	server, err := setup.Open(row, setup.Common)
 	if err != nil {
 		return nil, e, err
 	}
-	defer func() { err = errors.Join(err, bed.Close()) }()
-	vm, err := lab.Start(ctx, lab.Config{Kernel: kernel, CPUs: processors(kernel), Sockets: []string{bed.Endpoints[0].Socket}, Progress: progress})
+	defer func() { err = errors.Join(err, server.Close()) }()
+	vm, err := lab.Start(ctx, lab.Config{Kernel: kernel, CPUs: processors(kernel), Sockets: []string{server.Endpoints[0].Socket}, Progress: progress})
 	if err != nil {
 		return nil, e, err
 	}
 	defer func() { err = errors.Join(err, vm.Close()) }()
 	e = Emulator{vm.QEMUVersion(), vm.Accel().Name}
-	l := &life{quick: quick, kernel: kernel, bed: bed, vm: vm}
+	l := &life{quick: quick, kernel: kernel, server: server, vm: vm}
 	for _, s := range steps {
 		if s.scenario != probe && !asked(s.scenario) {
 			continue
@@ -129,7 +125,7 @@ func processors(kernel string) int {
 
 // measure measures one case of the current step.
 func (l *life) measure(name string, do func(t *scene.Take) error) error {
-	t := &scene.Take{Bed: l.bed}
+	t := &scene.Take{Server: l.server}
 	if err := do(t); err != nil {
 		return err
 	}

@@ -82,44 +82,21 @@ func (l *life) submit(ctx context.Context) error {
 	})
 }
 
-// doorbells measures doorbells of one channel by the guest's clock, and the processor time of this
-// process, which serves and does nothing else.
+// doorbells measures launches on one channel by the guest's clock.
 func (l *life) doorbells(ctx context.Context) error {
 	if err := l.vm.Agent().Call(ctx, proto.CmdDoorbellOpen, nil, nil); err != nil {
 		return err
 	}
-	n := l.pick(100, 400)
-	err := l.measure("doorbells", func(t *scene.Take) error {
-		ring := func(how string) (r proto.DoorbellResult, used time.Duration, err error) {
-			used, err = t.ServerTime(how, func() error {
-				return l.vm.Agent().Call(ctx, proto.CmdDoorbell, proto.DoorbellArgs{How: how, Count: n}, &r)
-			})
-			if err == nil && r.Count < 1 {
-				err = fmt.Errorf("the guest rang no doorbell (%s)", how)
-			}
-			return r, used, err
-		}
-		r, used, err := ring(proto.DoorbellLaunch)
-		if err != nil {
-			return err
+	args := proto.DoorbellArgs{How: proto.DoorbellLaunch, Count: l.pick(100, 400)}
+	err := call(ctx, l, "doorbells", proto.CmdDoorbell, args, func(t *scene.Take, r *proto.DoorbellResult) error {
+		if r.Count < 1 {
+			return errors.New("the guest rang no doorbell")
 		}
 		t.Per(r.Count)
 		t.Metric("launch-p50-ns", float64(r.P50NS))
 		t.Metric("launch-p99-ns", float64(r.P99NS))
 		t.Metric("work-p50-ns", float64(r.WorkP50NS))
 		t.Metric("work-p99-ns", float64(r.WorkP99NS))
-		t.Metric("launch-cpu-ns", float64(used)/float64(r.Count))
-		t.Metric("launch-wakes", t.Count("wakes/op")/float64(r.Count))
-		if r, used, err = ring(proto.DoorbellStore); err != nil {
-			return err
-		}
-		t.Metric("store-p50-ns", r.NS)
-		t.Metric("store-p99-ns", float64(r.P99NS))
-		t.Metric("store-cpu-ns", float64(used)/float64(r.Count))
-		if r, _, err = ring(proto.DoorbellBatch); err != nil {
-			return err
-		}
-		t.Metric("one-of-8-ns", r.NS)
 		return nil
 	})
 	return errors.Join(err, l.vm.Agent().Call(ctx, proto.CmdDoorbellClose, nil, nil))

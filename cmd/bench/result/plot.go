@@ -20,15 +20,11 @@ func (r *Run) Page(w io.Writer) error {
 		page.Text(n)
 	}
 	groups := only(r.Groups(false), func(g Group) bool { return g.Scenario != Transport })
-	base, old := r.baselines()[0], r.hasOld()
-	idealText := base
-	if old {
-		base, idealText = "the old binary", "old"
-	}
-	for _, where := range places(groups) {
+	base := r.baselines()[0]
+	for _, where := range wheres(groups) {
 		here := only(groups, func(g Group) bool { return g.Where == where })
-		ratio := panels{ideal: 1, idealText: idealText, value: func(g *Group) *Spread {
-			if g.Setup == r.baselines()[0] && !old {
+		ratio := panels{ideal: base, value: func(g *Group) *Spread {
+			if g.Setup == base {
 				return nil
 			}
 			return g.Ratio
@@ -57,9 +53,8 @@ func (r *Run) Page(w io.Writer) error {
 
 // panels draws one panel for each set-up, with a row for each scenario.
 type panels struct {
-	value     func(*Group) *Spread // nil: there is none
-	ideal     float64              // 0: none
-	idealText string
+	value func(*Group) *Spread // nil: there is none
+	ideal string               // the set-up whose value is 1; "" for none
 }
 
 func (f *panels) draw(groups []Group) ([]byte, error) {
@@ -75,8 +70,8 @@ func (f *panels) draw(groups []Group) ([]byte, error) {
 		lo, hi := ends(f.value(&groups[i]))
 		least, most = min(least, lo), max(most, hi)
 	}
-	if f.ideal > 0 {
-		least, most = min(least, f.ideal/1.2), max(most, f.ideal*1.2)
+	if f.ideal != "" {
+		least, most = min(least, 1/1.2), max(most, 1.2)
 	}
 	scenarios := namesOf(groups, func(g *Group) string { return g.Scenario })
 	var all []*plot.Panel
@@ -84,9 +79,9 @@ func (f *panels) draw(groups []Group) ([]byte, error) {
 		p := plot.New(setup)
 		p.LogX(least/1.3, most*2.5) // room for the labels
 		row := p.Rows(scenarios, i == 0)
-		if f.ideal > 0 {
-			p.Dashed(plot.Ideal, plotter.XY{X: f.ideal, Y: p.Y.Min}, plotter.XY{X: f.ideal, Y: p.Y.Max})
-			p.Text(plot.Ideal, f.ideal, p.Y.Min, f.idealText)
+		if f.ideal != "" {
+			p.Dashed(plot.Ideal, plotter.XY{X: 1, Y: p.Y.Min}, plotter.XY{X: 1, Y: p.Y.Max})
+			p.Text(plot.Ideal, 1, p.Y.Min, f.ideal)
 		}
 		for k := range groups {
 			g := &groups[k]
@@ -98,7 +93,7 @@ func (f *panels) draw(groups []Group) ([]byte, error) {
 			p.Line(plot.Ink, plotter.XY{X: lo, Y: y}, plotter.XY{X: hi, Y: y})
 			p.Dot(plot.Ink, s.Median, y)
 			text := count(s.Median)
-			if f.ideal > 0 {
+			if f.ideal != "" {
 				text = fmt.Sprintf("%.2f", s.Median)
 			}
 			p.Text(plot.Ink, hi, y, text)
@@ -119,7 +114,7 @@ func ends(s *Spread) (lo, hi float64) {
 // crowd draws the throughput against the number of guests, a panel for each set-up.
 func (r *Run) crowd(where string) ([]byte, error) {
 	t := r.table()
-	in := func(k Key) bool { return k.Where == where && k.Scenario == "crowd" && k.Binary == "" }
+	in := func(k Key) bool { return k.Where == where && k.Scenario == "crowd" }
 	of := func(k Key) (guests float64, s Spread) {
 		n, _ := strconv.Atoi(strings.TrimPrefix(k.Case, "guests="))
 		return float64(n), spread(t.by[k]["B/s"], 1.0/(1<<30))

@@ -20,24 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Places where a scenario is measured; the value of the configuration key where.
+// Where a scenario is measured; values of the configuration key where.
 const (
 	Process = "process"
 	Machine = "machine"
 )
 
-// Configuration keys of a result.
-const (
-	keyWhere  = "where"
-	keyBinary = "binary" // with --against: new or old
-	KeyWork   = "busy-bytes-per-ms"
-)
-
-// Values of the key binary.
-const (
-	New = "new"
-	Old = "old"
-)
+// keyWhere is the configuration key of the place.
+const keyWhere = "where"
 
 // Units of every result, as golang.org/x/perf calls them after reading.
 const (
@@ -51,7 +41,6 @@ type Key struct {
 	Scenario string
 	Case     string // a part of the benchmark's name, such as "size=4KiB/engine=CE0"
 	Setup    string
-	Binary   string // Old for lines of the binary that --against names
 }
 
 // name is the benchmark's name: BenchmarkCopy/size=4KiB/engine=CE0/setup=all.
@@ -64,10 +53,7 @@ func (k *Key) name() benchfmt.Name {
 }
 
 func keyOf(r *benchfmt.Result) (k Key, ok bool) {
-	k.Where, k.Binary = r.GetConfig(keyWhere), r.GetConfig(keyBinary)
-	if k.Binary == New {
-		k.Binary = ""
-	}
+	k.Where = r.GetConfig(keyWhere)
 	full := r.Name.String()
 	at := strings.LastIndex(full, "/setup=")
 	if at < 0 || k.Where == "" {
@@ -86,7 +72,7 @@ type Value struct {
 }
 
 // Run is the results of one run, in the order in which they were measured. The n-th line of a key
-// belongs to the n-th turn.
+// belongs to the n-th round.
 type Run struct {
 	Results []*benchfmt.Result
 	Notes   []string // comments of the file: when and by what it was measured
@@ -152,15 +138,12 @@ func (r *Run) Add(k Key, values []Value) {
 	r.Results = append(r.Results, res)
 }
 
-// AddRun adds the results of another run under a value of the key binary.
-func (r *Run) AddRun(other *Run, binary string) {
-	for _, res := range other.Results {
-		c := slices.DeleteFunc(slices.Clone(res.Config), func(c benchfmt.Config) bool { return c.Key == keyBinary })
-		c = append(c, benchfmt.Config{Key: keyBinary, Value: []byte(binary), File: true})
-		r.Results = append(r.Results, &benchfmt.Result{Config: c, Name: res.Name, Iters: res.Iters, Values: res.Values})
-	}
-	for _, e := range other.Errors {
-		r.Errors = append(r.Errors, binary+": "+e)
+// Append adds the results of a later run.
+func (r *Run) Append(later *Run) {
+	r.Results = append(r.Results, later.Results...)
+	r.Errors = append(r.Errors, later.Errors...)
+	if r.Notes == nil {
+		r.Notes = later.Notes
 	}
 }
 
@@ -247,7 +230,7 @@ func Read(in io.Reader) (*Run, error) {
 	return r, nil
 }
 
-// table is the values of a run by key and unit, turn by turn.
+// table is the values of a run by key and unit, round by round.
 type table struct {
 	keys []Key // in order of appearance, each once
 	by   map[Key]map[string][]float64

@@ -13,19 +13,19 @@ import (
 )
 
 // planted is a run of two scenarios whose times are noise around base, times factor for a set-up.
-func planted(turns int, factor map[string]float64) *Run {
+func planted(rounds int, factor map[string]float64) *Run {
 	r := NewRun()
-	for turn := range turns {
-		noise := 1 + 0.02*math.Sin(float64(turn*7)) // shared by a turn's set-ups
+	for round := range rounds {
+		noise := 1 + 0.02*math.Sin(float64(round*7)) // shared by a round's set-ups
 		for _, scenario := range []string{"probe", "copy"} {
 			for i, setup := range []string{"pass-through", "all"} {
 				f := factor[scenario+"/"+setup]
 				if f == 0 {
 					f = 1
 				}
-				own := 1 + 0.001*float64((turn*3+i)%5)
+				single := 1 + 0.001*float64((round*3+i)%5)
 				r.Add(Key{Where: Process, Scenario: scenario, Case: "size=4KiB", Setup: setup}, []Value{
-					{"ns/op", 1e6 * noise * own * f}, {Traps, 100 * f}, {"to-vram-B/s", 1e9 / f},
+					{"ns/op", 1e6 * noise * single * f}, {Traps, 100 * f}, {"to-vram-B/s", 1e9 / f},
 				})
 			}
 		}
@@ -93,7 +93,7 @@ func group(t *testing.T, r *Run, scenario, setup string) *Group {
 }
 
 // TestRatio checks that a planted slow-down is the ratio of its scenario alone, with an interval
-// around it, and that turns are paired: the noise that they share is not in the interval.
+// around it, and that rounds are paired: the noise that they share is not in the interval.
 func TestRatio(t *testing.T) {
 	r := planted(8, map[string]float64{"probe/all": 1.2})
 	slow := group(t, r, "probe", "all").Ratio
@@ -106,7 +106,7 @@ func TestRatio(t *testing.T) {
 	r.Base = "all"
 	require.InDelta(t, 1/1.2, group(t, r, "probe", "pass-through").Ratio.Median, 0.01)
 	r.Base = ""
-	require.Nil(t, group(t, planted(5, nil), "probe", "all").Ratio.Low, "five turns make no interval")
+	require.Nil(t, group(t, planted(5, nil), "probe", "all").Ratio.Low, "five rounds make no interval")
 
 	var b strings.Builder
 	require.NoError(t, r.Text(&b, false))
@@ -131,9 +131,9 @@ func TestMissingCases(t *testing.T) {
 
 // TestCompare checks that a comparison of two runs shows a planted slow-down and nothing else.
 func TestCompare(t *testing.T) {
-	compare := func(turns int, all bool) string {
+	compare := func(rounds int, all bool) string {
 		var b strings.Builder
-		require.NoError(t, Compare(&b, planted(turns, nil), planted(turns, map[string]float64{"probe/all": 1.2}), all))
+		require.NoError(t, Compare(&b, planted(rounds, nil), planted(rounds, map[string]float64{"probe/all": 1.2}), all))
 		return b.String()
 	}
 	text := compare(6, false)
@@ -156,28 +156,13 @@ func TestCompare(t *testing.T) {
 	require.Contains(t, b.String(), "The runs differ in cpu (another, ")
 }
 
-// TestAgainst checks that results of two binaries are compared turn by turn.
-func TestAgainst(t *testing.T) {
-	r := NewRun()
-	now, old := planted(6, map[string]float64{"copy/all": 0.5}), planted(6, nil)
-	r.AddRun(now, New)
-	r.AddRun(old, Old)
-	back, err := Read(strings.NewReader(written(t, r)))
-	require.NoError(t, err)
-	require.InDelta(t, 0.5, group(t, back, "copy", "all").Ratio.Median, 0.01)
-	require.InDelta(t, 1, group(t, back, "copy", "pass-through").Ratio.Median, 0.01)
-	var b strings.Builder
-	require.NoError(t, back.Text(&b, false))
-	require.Regexp(t, `(?m)^process +copy +all +50\d\.\dµs +0\.50 ±\d% +50 +100$`, b.String())
-}
-
 // TestPage checks that the page has its plots, names everything, and loads nothing.
 func TestPage(t *testing.T) {
 	r := planted(6, nil)
-	for turn := range 6 {
+	for round := range 6 {
 		for _, n := range []int{1, 4} {
 			r.Add(Key{Where: Process, Scenario: "crowd", Case: fmt.Sprint("guests=", n), Setup: "all"}, []Value{
-				{"ns/op", 1e6 + float64(turn)}, {"B/s", 1e9},
+				{"ns/op", 1e6 + float64(round)}, {"B/s", 1e9},
 			})
 		}
 	}

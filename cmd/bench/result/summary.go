@@ -16,12 +16,12 @@ func Summarize(values []float64) benchmath.Summary {
 	return benchmath.AssumeNothing.Summary(benchmath.NewSample(slices.Clone(values), &benchmath.DefaultThresholds), confidence)
 }
 
-// sum adds up the cases turn by turn, over the turns that all cases have.
+// sum adds up the cases round by round, over the rounds that all cases have.
 func sum(cases [][]float64) []float64 {
 	return fold(cases, func(total, v float64) float64 { return total + v })
 }
 
-// fold combines the cases turn by turn.
+// fold combines the cases round by round.
 func fold(cases [][]float64, with func(a, b float64) float64) (out []float64) {
 	for i, values := range cases {
 		if i == 0 {
@@ -29,28 +29,28 @@ func fold(cases [][]float64, with func(a, b float64) float64) (out []float64) {
 			continue
 		}
 		out = out[:min(len(out), len(values))]
-		for turn := range out {
-			out[turn] = with(out[turn], values[turn])
+		for round := range out {
+			out[round] = with(out[round], values[round])
 		}
 	}
 	return out
 }
 
-// ratios returns the geometric mean, over the cases, of values by base: one ratio for each turn.
-// The two values of a ratio are of the same turn, so what occupies the machine hits both.
+// ratios returns the geometric mean, over the cases, of values by base: one ratio for each round.
+// The two values of a ratio are of the same round, so what occupies the machine hits both.
 func ratios(values, base [][]float64) []float64 {
 	var logs [][]float64
 	for i := range values {
 		n := min(len(values[i]), len(base[i]))
 		of := make([]float64, n)
-		for turn := range n {
-			of[turn] = math.Log(values[i][turn]/base[i][turn]) / float64(len(values))
+		for round := range n {
+			of[round] = math.Log(values[i][round]/base[i][round]) / float64(len(values))
 		}
 		logs = append(logs, of)
 	}
 	out := sum(logs)
-	for turn := range out {
-		out[turn] = math.Exp(out[turn])
+	for round := range out {
+		out[round] = math.Exp(out[round])
 	}
 	return out
 }
@@ -98,31 +98,29 @@ func (r *Run) baselines() []string {
 	return []string{cmp.Or(r.Base, "pass-through"), "echo", "native"}
 }
 
-// Groups summarizes the run by scenario and set-up, or by case and set-up. With results of two
-// binaries, the ratio is the new one's time by the old one's.
+// Groups summarizes the run by scenario and set-up, or by case and set-up.
 func (r *Run) Groups(byCase bool) (out []Group) {
 	t := r.table()
-	paired := slices.ContainsFunc(t.keys, func(k Key) bool { return k.Binary == Old })
-	type place struct{ where, scenario, name string }
-	var places []place
+	type part struct{ where, scenario, name string }
+	var parts []part
 	for _, k := range t.keys {
-		p := place{k.Where, k.Scenario, ""}
+		p := part{k.Where, k.Scenario, ""}
 		if byCase {
 			p.name = k.Case
 		}
-		if !slices.Contains(places, p) {
-			places = append(places, p)
+		if !slices.Contains(parts, p) {
+			parts = append(parts, p)
 		}
 	}
-	for _, p := range places {
+	for _, p := range parts {
 		in := func(k Key) bool {
-			return k.Where == p.where && k.Scenario == p.scenario && (!byCase || k.Case == p.name) && k.Binary == ""
+			return k.Where == p.where && k.Scenario == p.scenario && (!byCase || k.Case == p.name)
 		}
 		all := len(distinct(t.keys, in, func(k Key) string { return k.Case }))
 		for _, setup := range distinct(t.keys, in, func(k Key) string { return k.Setup }) {
 			g := Group{Where: p.where, Scenario: p.scenario, Case: p.name, Setup: setup}
 			mine := slices.DeleteFunc(slices.Clone(t.keys), func(k Key) bool { return !in(k) || k.Setup != setup })
-			based := func(k Key) bool { return t.baseline(k, r.baselines(), paired) != nil }
+			based := func(k Key) bool { return t.baseline(k, r.baselines()) != nil }
 			if slices.ContainsFunc(mine, based) {
 				mine = slices.DeleteFunc(mine, func(k Key) bool { return !based(k) })
 			}
@@ -131,7 +129,7 @@ func (r *Run) Groups(byCase bool) (out []Group) {
 			for _, k := range mine {
 				times, traps = append(times, t.by[k][Time]), append(traps, t.by[k][Traps])
 				if based(k) {
-					base = append(base, t.baseline(k, r.baselines(), paired))
+					base = append(base, t.baseline(k, r.baselines()))
 				}
 				if byCase {
 					g.Metrics = map[string]Spread{}
@@ -153,11 +151,7 @@ func (r *Run) Groups(byCase bool) (out []Group) {
 }
 
 // baseline returns the times that those of a key are compared with, nil for none.
-func (t *table) baseline(k Key, baselines []string, paired bool) []float64 {
-	if paired {
-		k.Binary = Old
-		return t.by[k][Time]
-	}
+func (t *table) baseline(k Key, baselines []string) []float64 {
 	for _, b := range baselines {
 		k.Setup = b
 		if v := t.by[k][Time]; v != nil {

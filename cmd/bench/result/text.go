@@ -18,12 +18,9 @@ var whereTitles = map[string]string{Process: "In this process", Machine: "In vir
 // unit, with a column for each set-up.
 func (r *Run) Text(w io.Writer, all bool) error {
 	var b strings.Builder
-	switch {
-	case all:
+	if all {
 		r.units(&b)
-	case r.hasOld():
-		r.againstText(&b)
-	default:
+	} else {
 		r.screen(&b)
 	}
 	for _, e := range r.Errors {
@@ -31,10 +28,6 @@ func (r *Run) Text(w io.Writer, all bool) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func (r *Run) hasOld() bool {
-	return slices.ContainsFunc(r.table().keys, func(k Key) bool { return k.Binary == Old })
 }
 
 func newTable(b *strings.Builder) *tabwriter.Writer {
@@ -70,7 +63,7 @@ const Transport = "transport"
 func (r *Run) screen(b *strings.Builder) {
 	all, base := r.Groups(false), r.baselines()[0]
 	notes := map[string]bool{}
-	for _, where := range places(all) {
+	for _, where := range wheres(all) {
 		in := func(transport bool) func(g Group) bool {
 			return func(g Group) bool { return g.Where == where && (g.Scenario == Transport) == transport }
 		}
@@ -86,7 +79,7 @@ func (r *Run) screen(b *strings.Builder) {
 			b.WriteByte('\n')
 		}
 	}
-	fmt.Fprintf(b, "ratio: time by that of %s, turn by turn; median, and the half width of its 95 %% interval (from 6 turns)\n", base)
+	fmt.Fprintf(b, "ratio: time by that of %s, round by round; median, and the half width of its 95 %% interval (from 6 rounds)\n", base)
 	if notes["alone"] {
 		fmt.Fprintf(b, "a time in place of a ratio: %s does not have the scenario\n", base)
 	}
@@ -138,38 +131,12 @@ func grid(b *strings.Builder, head string, groups []Group, row func(*Group) stri
 	w.Flush()
 }
 
-// againstText writes one line for each scenario and set-up that two binaries measured.
-func (r *Run) againstText(b *strings.Builder) {
-	t := r.table()
-	w := newTable(b)
-	fmt.Fprintln(w, "where\tscenario\tset-up\ttime\tnew/old\ttraps\told traps")
-	for _, g := range r.Groups(false) {
-		var old [][]float64
-		for _, k := range t.keys {
-			if k.Binary == Old && k.Where == g.Where && k.Scenario == g.Scenario && k.Setup == g.Setup {
-				old = append(old, t.by[k][Traps])
-			}
-		}
-		oldTraps := "-"
-		if len(old) > 0 {
-			oldTraps = count(Summarize(sum(old)).Center)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", g.Where, g.Scenario, g.Setup, seconds(g.Time.Median), ratioText(g.Ratio), count(g.Traps.Median), oldTraps)
-	}
-	w.Flush()
-	b.WriteString("\nnew/old: ratio of the times, turn by turn; median, and the half width of its 95 % interval (from 6 turns)\n")
-}
-
 // units writes all medians: a line for each case and unit, a column for each set-up.
 func (r *Run) units(b *strings.Builder) {
 	t := r.table()
 	var cases []string
 	name := func(k Key) string {
-		n := k.Where + "\t" + strings.TrimSuffix(k.Scenario+"/"+k.Case, "/")
-		if k.Binary != "" {
-			n += " (" + k.Binary + ")"
-		}
-		return n
+		return k.Where + "\t" + strings.TrimSuffix(k.Scenario+"/"+k.Case, "/")
 	}
 	every := func(Key) bool { return true }
 	cases = distinct(t.keys, every, name)
@@ -274,7 +241,7 @@ func namesOf(groups []Group, name func(*Group) string) (out []string) {
 	return out
 }
 
-func places(groups []Group) []string {
+func wheres(groups []Group) []string {
 	return namesOf(groups, func(g *Group) string { return g.Where })
 }
 
@@ -285,7 +252,7 @@ func repetitions(groups []Group) string {
 		least, most = min(least, groups[i].Time.N), max(most, groups[i].Time.N)
 	}
 	if least == most {
-		return fmt.Sprintf("%d turns", most)
+		return fmt.Sprintf("%d rounds", most)
 	}
-	return fmt.Sprintf("%d to %d turns", least, most)
+	return fmt.Sprintf("%d to %d rounds", least, most)
 }

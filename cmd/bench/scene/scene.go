@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"runtime"
 	"slices"
 	"time"
 
@@ -23,16 +22,14 @@ import (
 
 // Params are the parameters of a run that scenarios depend on.
 type Params struct {
-	Turns     int
-	Quick     bool
-	BusyBytes uint64 // copied inside VRAM in a millisecond; 0 until it is calibrated
+	Rounds int
+	Quick  bool
 }
 
 // Scenario is something to measure in this process.
 type Scenario struct {
 	Name  string
 	About string
-	Busy  bool // its cases need Params.BusyBytes
 	// Rows are set-ups of its own; nil are those of the run.
 	Rows  []setup.Row
 	Cases func(Params) []Case
@@ -44,8 +41,8 @@ type Case struct {
 	Shape setup.Shape
 	// Virtual says that the case cannot run with a whole card.
 	Virtual bool
-	// Prepare makes what all turns with one bed use, and is not measured; nil makes nothing.
-	Prepare func(ctx context.Context, b *setup.Bed) (io.Closer, error)
+	// Prepare makes what all rounds with one server use, and is not measured; nil makes nothing.
+	Prepare func(ctx context.Context, s *setup.Server) (io.Closer, error)
 	// Run does the case once.
 	Run func(ctx context.Context, t *Take) error
 }
@@ -58,8 +55,8 @@ var ErrSkip = errors.New("this case does not exist with this set-up")
 
 // Take is one repetition of a case with one set-up.
 type Take struct {
-	Bed   *setup.Bed
-	State io.Closer // of Prepare
+	Server *setup.Server
+	State  io.Closer // of Prepare
 
 	last    time.Duration
 	phases  []string // in order
@@ -72,7 +69,7 @@ type Take struct {
 // Phase measures do: its time, and the counters meanwhile. What do starts must have ended when it
 // returns. Phases of the same name add up.
 func (t *Take) Phase(name string, do func() error) error {
-	before := t.Bed.Counts()
+	before := t.Server.Counts()
 	at := time.Now()
 	err := do()
 	t.last = time.Since(at)
@@ -86,17 +83,14 @@ func (t *Take) Phase(name string, do func() error) error {
 		t.phases = append(t.phases, name)
 	}
 	t.took[name] += t.last
-	for unit, n := range t.Bed.Counts() {
+	for unit, n := range t.Server.Counts() {
 		t.counts[unit] += n - before[unit]
 	}
 	return nil
 }
 
-// Last returns the time of the last phase.
-func (t *Take) Last() time.Duration { return t.last }
-
-// Count returns a counter over all phases so far.
-func (t *Take) Count(unit string) float64 { return t.counts[unit] }
+// Took returns the time of all phases of a name.
+func (t *Take) Took(phase string) time.Duration { return t.took[phase] }
 
 // Metric adds another measured number.
 func (t *Take) Metric(unit string, value float64) {
@@ -149,21 +143,13 @@ func (t *Take) Values() []result.Value {
 // Idle measures the processor time of this process for d, in which nobody has anything to do. The
 // time of the case is the processor time in a second.
 func (t *Take) Idle(ctx context.Context, d time.Duration) error {
-	var used time.Duration
+	var before, after unix.Timespec
 	err := t.Phase("idle", func() error {
-		before, err := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)
-		if err != nil {
-			return err
-		}
-		if err := Sleep(ctx, d); err != nil {
-			return err
-		}
-		after, err := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)
-		used = after - before
-		return err
+		return errors.Join(
+			unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &before), Sleep(ctx, d), unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &after))
 	})
 	t.Per(1)
-	t.Time(float64(used) / t.last.Seconds())
+	t.Time(float64(after.Nano()-before.Nano()) / t.last.Seconds())
 	return err
 }
 
@@ -177,108 +163,76 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func cpuTime(clock int32) (time.Duration, error) {
-	var t unix.Timespec
-	err := unix.ClockGettime(clock, &t)
-	return time.Duration(t.Nano()), err
+// served is a server with what was prepared on it.
+type served struct {
+	row    setup.Row
+	server *setup.Server
+	state  io.Closer
 }
 
-// ServerTime is a phase that also returns the processor time of this process without the thread
-// that do runs on, which is the guest's.
-func (t *Take) ServerTime(name string, do func() error) (used time.Duration, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err = t.Phase(name, func() error {
-		before, err := serverTime()
-		if err != nil {
-			return err
-		}
-		if err := do(); err != nil {
-			return err
-		}
-		after, err := serverTime()
-		used = after - before
-		return err
-	})
-	return used, err
-}
-
-func serverTime() (time.Duration, error) {
-	all, err1 := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID)
-	own, err2 := cpuTime(unix.CLOCK_THREAD_CPUTIME_ID)
-	return all - own, errors.Join(err1, err2)
-}
-
-// place is a bed with what was prepared on it.
-type place struct {
-	row   setup.Row
-	bed   *setup.Bed
-	state io.Closer
-}
-
-func (p *place) close() error {
+func (s *served) close() error {
 	var errs []error
-	if p.state != nil {
-		errs = append(errs, p.state.Close())
+	if s.state != nil {
+		errs = append(errs, s.state.Close())
 	}
-	if p.bed != nil {
-		errs = append(errs, p.bed.Close())
+	if s.server != nil {
+		errs = append(errs, s.server.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// Turns runs a case with each set-up by turns and hands each repetition to add. Each turn begins
+// Run runs a case with each set-up by turns and hands each repetition to add. Each round begins
 // with another set-up, so that none always follows the slowest.
-func Turns(ctx context.Context, p Params, c *Case, rows []setup.Row, add func(row *setup.Row, values []result.Value)) (err error) {
-	var places []*place
+func Run(ctx context.Context, p Params, c *Case, rows []setup.Row, add func(row *setup.Row, values []result.Value)) (err error) {
+	var all []*served
 	defer func() {
-		for _, p := range places {
-			err = errors.Join(err, p.close())
+		for _, s := range all {
+			err = errors.Join(err, s.close())
 		}
 	}()
 	for _, row := range rows {
 		if !c.Takes(&row) {
 			continue
 		}
-		at := &place{row: row}
-		places = append(places, at)
-		if at.bed, err = setup.Open(row, c.Shape); err != nil {
+		s := &served{row: row}
+		all = append(all, s)
+		if s.server, err = setup.Open(row, c.Shape); err != nil {
 			return err
 		}
 		if c.Prepare != nil {
-			state, err := c.Prepare(ctx, at.bed)
+			state, err := c.Prepare(ctx, s.server)
 			if err != nil { // state may be a typed nil
 				return fmt.Errorf("%s: %w", row.Name, err)
 			}
-			at.state = state
+			s.state = state
 		}
 	}
-	for turn := range p.Turns {
-		for i := range places {
-			at := places[(i+turn)%len(places)]
-			values, err := at.take(ctx, c)
+	for round := range p.Rounds {
+		for i := range all {
+			s := all[(i+round)%len(all)]
+			values, err := s.take(ctx, c)
 			if errors.Is(err, ErrSkip) {
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", at.row.Name, err)
+				return fmt.Errorf("%s: %w", s.row.Name, err)
 			}
-			add(&at.row, values)
+			add(&s.row, values)
 		}
 	}
 	return nil
 }
 
-func (p *place) take(ctx context.Context, c *Case) ([]result.Value, error) {
+func (s *served) take(ctx context.Context, c *Case) ([]result.Value, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if p.state == nil { // the last turn's guest may still be leaving
-		if err := p.bed.WaitFree(ctx); err != nil {
+	if s.state == nil { // the last round's guest may still be leaving
+		if err := s.server.WaitFree(ctx); err != nil {
 			return nil, err
 		}
 	}
-	t := &Take{Bed: p.bed, State: p.state}
+	t := &Take{Server: s.server, State: s.state}
 	if err := c.Run(ctx, t); err != nil {
 		return nil, err
 	}

@@ -1,15 +1,15 @@
 // Package setup holds the ways to serve a GPU that umbra bench compares.
 //
-// A set-up is data: a name and configuration values. A Bed serves one set-up. It owns a card, its
-// servers and the folder of their sockets, and Close ends all of them. Each server has one
-// goroutine. A Gauge counts traps with atomics; its lock guards only who is attached.
+// A set-up is data: a name and configuration values. A Server serves one set-up. It owns a card,
+// the servers of its GPUs and the folder of their sockets, and Close ends all of them. Each GPU has
+// one goroutine. The package has no locks.
 package setup
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
@@ -72,7 +72,7 @@ func Transports() []Row {
 	return rows
 }
 
-// EchoRow is the set-up Echo. Its bed is not used.
+// EchoRow is the set-up Echo. Its server is not used.
 func EchoRow() Row { return Row{Name: Echo, Whole: true, Map: "none"} }
 
 // Names returns the names of rows.
@@ -107,46 +107,37 @@ func Choose(names []string) ([]Row, error) {
 // Mapped reports whether the guest maps anything.
 func (r *Row) Mapped() bool { return r.Map != "none" }
 
-// Shape is the size of a bed, the same with every set-up.
+// Shape is the size of a server, the same with every set-up.
 type Shape struct {
 	Card   uint64 // bytes of VRAM of a shared card
 	GPUs   int
 	VRAM   uint64 // of each virtual GPU, and of a card that one guest has
-	Tables uint64 // memory for page-table shadows of each GPU; 0 is the default
-	// Scheduler is the configuration's section of that name; nil is the default. A whole card
-	// has no scheduler.
-	Scheduler map[string]string
+	Policy string // of the scheduler; "" is the default. A whole card has no scheduler.
 }
 
 // Common is the shape of most scenarios.
-var Common = Shape{Card: 512 << 20, GPUs: 1, VRAM: 256 << 20, Tables: 64 << 20}
+var Common = Shape{Card: 512 << 20, GPUs: 1, VRAM: 256 << 20}
 
 // section is a part of a configuration file.
 type section = map[string]any
 
 func mib(n uint64) string { return fmt.Sprintf("%dMiB", n>>20) }
 
-// layer is the configuration of a row, read from the file that a user would write. JSON is YAML.
-func (r *Row) layer(s Shape, socket func(i int) string) (*config.Config, error) {
+// options are a row's, read from the file that a user would write. JSON is YAML.
+func (r *Row) options(s Shape, socket func(i int) string) (*config.Config, error) {
 	file := section{}
 	if r.Whole {
 		file["card"] = section{"vram": mib(s.VRAM), "bar-map": r.Map}
 		file["socket"] = socket(0)
 	} else {
 		file["card"] = section{"vram": mib(s.Card)}
-		if s.Scheduler != nil {
-			file["scheduler"] = s.Scheduler
-		}
+		file["scheduler"] = section{"policy": cmp.Or(s.Policy, config.SchedulerAuto)}
 		var gpus []section
 		for i := range s.GPUs {
-			g := section{
+			gpus = append(gpus, section{
 				"name": fmt.Sprint("gpu", i), "socket": socket(i), "vram": mib(s.VRAM),
 				"bar-map": r.Map, "shadow": section{"sync": r.Sync, "scan": r.Scan},
-			}
-			if s.Tables != 0 {
-				g["tables"] = mib(s.Tables)
-			}
-			gpus = append(gpus, g)
+			})
 		}
 		file["gpus"] = gpus
 	}
@@ -156,14 +147,12 @@ func (r *Row) layer(s Shape, socket func(i int) string) (*config.Config, error) 
 	if r.Transport != "" {
 		file["server"] = section{"transport": r.Transport}
 	}
-	var text strings.Builder
-	e := json.NewEncoder(&text)
-	e.SetIndent("", " ")
-	if err := e.Encode(file); err != nil {
+	text, err := json.MarshalIndent(file, "", " ")
+	if err != nil {
 		return nil, err
 	}
 	c := config.Default()
-	if err := c.Parse("set-up "+r.Name, []byte(text.String())); err != nil {
+	if err := c.Parse("set-up "+r.Name, text); err != nil {
 		return nil, err
 	}
 	return c, c.Check()

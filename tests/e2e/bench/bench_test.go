@@ -23,7 +23,7 @@ func TestMachines(t *testing.T) {
 	defer cancel()
 	setups := []string{setup.PassThrough, setup.Naive}
 	r, err := bench.Run(ctx, bench.Options{
-		Quick: true, Turns: 1, Boots: 1, Machines: true, Setups: setups,
+		Quick: true, Rounds: 1, Boots: 1, Machines: true, Setups: setups,
 		Only: []string{"probe", "doorbell", "bandwidth", "traps", "suspend"}, Progress: t.Output(),
 	})
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestMachines(t *testing.T) {
 	for _, s := range setups {
 		require.Greater(t, metric("probe/linux=6.12/"+s, "reads/op"), 5000.0, "registers")
 		require.Greater(t, metric("probe/linux=6.12/"+s, result.Traps), 300_000.0, "instance memory")
-		require.Positive(t, metric("doorbell/linux=6.12/doorbells/"+s, "store-p50-sec"))
+		require.Positive(t, metric("doorbell/linux=6.12/doorbells/"+s, "launch-p50-sec"))
 		require.Positive(t, metric("suspend/linux=6.12/poweroff/"+s, "guest-clock-sec"))
 	}
 	require.GreaterOrEqual(t, metric("doorbell/linux=6.12/fences/naive", "doorbells/op"), 1.0)
