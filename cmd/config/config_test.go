@@ -195,7 +195,7 @@ func TestEmptyFileSaysNothing(t *testing.T) {
 func TestFilesThatAreNone(t *testing.T) {
 	folder := t.TempDir()
 	for name, want := range map[string]string{
-		"/dev/zero":        "--config: /dev/zero: more than 1048576 bytes, too large for a configuration file; give a YAML file",
+		"/dev/zero":        "--config: /dev/zero: larger than 2MiB, the most that is read",
 		folder:             "--config: " + folder + ": is a directory",
 		folder + "/f.yaml": "--config: " + folder + "/f.yaml: no such file or directory",
 	} {

@@ -14,44 +14,53 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxFile bounds the file, so that a wrong path (a disk image) is not read whole.
-const maxFile = 1 << 20
+// maxFile bounds what is read, so that a wrong path (a disk image) is not read whole.
+const maxFile = 2 << 20
+
+// ReadInput reads a file that the user names; - is standard input. Its error says why, without the
+// name.
+func ReadInput(name string) ([]byte, error) {
+	f := os.Stdin
+	if name != "-" {
+		var err error
+		if f, err = os.Open(name); err != nil {
+			return nil, errors.Unwrap(err)
+		}
+		defer f.Close()
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // a device has no end
+	if path := new(fs.PathError); errors.As(err, &path) {
+		return nil, path.Err
+	}
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("larger than %v, the most that is read", Size(maxFile))
+	}
+	return data, err
+}
 
 // ReadFile puts a YAML file over the configuration.
 func (c *Config) ReadFile(name string) error {
-	data, err := readAtMost(name)
-	if path := new(fs.PathError); errors.As(err, &path) {
-		return &Error{"--config", name, path.Err.Error()}
-	}
+	data, err := ReadInput(name)
 	if err != nil {
-		return err
+		return &Error{"--config", name, err.Error()}
 	}
 	return c.Parse(name, data)
 }
 
-func readAtMost(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
+// YAMLError is the error of the YAML library with its place in a file.
+func YAMLError(name string, err error) error {
+	if y := yaml.Error(nil); errors.As(err, &y) && y.GetToken() != nil {
+		p := y.GetToken().Position
+		return &Error{Where: fmt.Sprintf("%s:%d:%d", name, p.Line, p.Column), Reason: y.GetMessage()}
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1)) // a device has no end
-	if err == nil && len(data) > maxFile {
-		err = &Error{"--config", name, fmt.Sprintf("more than %d bytes, too large for a configuration file; give a YAML file", maxFile)}
-	}
-	return data, err
+	return &Error{Where: name, Reason: err.Error()}
 }
 
 // Parse puts the text of a YAML file over the configuration. The name is for errors.
 func (c *Config) Parse(name string, data []byte) error {
 	f, err := parser.ParseBytes(data, 0)
 	if err != nil {
-		var y yaml.Error
-		if errors.As(err, &y) && y.GetToken() != nil {
-			p := y.GetToken().Position
-			return &Error{Where: fmt.Sprintf("%s:%d:%d", name, p.Line, p.Column), Reason: y.GetMessage()}
-		}
-		return &Error{Where: name, Reason: err.Error()}
+		return YAMLError(name, err)
 	}
 	r := reader{name: name}
 	for i, d := range f.Docs {

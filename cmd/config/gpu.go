@@ -126,6 +126,16 @@ func parseEntry(source, text string) (e entry, err error) {
 	return e, assign(options(new(GPU)), e.at, e.settings)
 }
 
+// Assign sets the options of a structure as keys and values say. At names the text in errors, and
+// example shows one.
+func Assign(target any, at, text, example string) error {
+	settings, err := pairs(at, text, example)
+	if err != nil {
+		return err
+	}
+	return assign(options(target), at, settings)
+}
+
 // assign sets options to what settings say, and completes where each stands.
 func assign(of []option, at string, settings []setting) error {
 	var errs []error

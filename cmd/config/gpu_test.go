@@ -217,11 +217,13 @@ func TestSchedule(t *testing.T) {
 	}
 	for _, o := range options(new(Schedule)) { // bounds are no wider than the scheduler's
 		s := Default().Schedule()
-		require.NoError(t, s.Put("policy", "credit"))
+		s.Policy = "credit"
 		if o.path == "policy" {
 			continue
 		}
-		require.NoError(t, s.Put(o.path, other(o)))
+		require.NotEmpty(t, o.tag.Get("default"), o.path)
+		require.NotEmpty(t, o.tag.Get("help"), o.path)
+		require.NoError(t, Assign(&s, "test", o.path+"="+other(o), ""))
 		before := s
 		before.Policy = "off"
 		none, err := before.Config()

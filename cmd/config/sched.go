@@ -115,22 +115,6 @@ func (s *Schedule) Values() map[string]any { return values(s) }
 // Keys lists its options in the order in which they are written.
 func (s *Schedule) Keys() []string { return paths(options(s)) }
 
-// Put changes one option, or says what is wrong with it as an [Error].
-func (s *Schedule) Put(key, value string) error {
-	of := options(s)
-	i := slices.IndexFunc(of, func(o option) bool { return o.path == key })
-	switch {
-	case i < 0:
-		return &Error{Where: key, Reason: "unknown key; " + Known(key, s.Keys())}
-	case value == "":
-		return &Error{Where: key, Reason: "has no value; give one or leave it out"}
-	}
-	if err := of[i].set(value); err != nil {
-		return &Error{Where: key, Reason: err.Error()}
-	}
-	return nil
-}
-
 // Change returns a schedule with options changed as keys and values say:
 // policy=band,band.grace=1ms. Keys may begin with "scheduler.", too.
 func (s Schedule) Change(text string) (Schedule, error) {

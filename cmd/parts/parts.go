@@ -6,12 +6,7 @@
 package parts
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"os"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
@@ -51,41 +46,15 @@ func newBoard(f *config.Face, vram config.Size, where func(key string) string) (
 		out.rom, err = firmware.Build(firmware.GF100(firmware.Options{Device: uint16(f.Device)}))
 		return out, err
 	}
-	data, err := ReadROM(f.ROM)
+	data, err := config.ReadInput(f.ROM)
 	if err == nil {
 		_, err = firmware.Load(data, gf100.VendorID, uint16(f.Device))
-	}
-	if path := new(fs.PathError); errors.As(err, &path) {
-		err = path.Err // the error names the file itself
 	}
 	if err != nil {
 		return out, &config.Error{Where: where("rom"), Value: f.ROM, Reason: err.Error()}
 	}
 	out.rom = data
 	return out, nil
-}
-
-// Standard stands for standard input or output in place of a file's name.
-const Standard = "-"
-
-// maxROM bounds what is read: twice the largest image a card can show.
-const maxROM = 2 << 20
-
-// ReadROM reads an image file.
-func ReadROM(name string) ([]byte, error) {
-	f := os.Stdin
-	if name != Standard {
-		var err error
-		if f, err = os.Open(name); err != nil {
-			return nil, err
-		}
-		defer f.Close()
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxROM+1))
-	if err == nil && len(data) > maxROM {
-		err = fmt.Errorf("%s: more than %d bytes, too large for a VBIOS image", name, maxROM)
-	}
-	return data, err
 }
 
 // Card is the card that the options describe.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -50,9 +48,6 @@ type file struct {
 	Guests   []model.Node      `yaml:"guests"`
 }
 
-// maxFile bounds a file, so that a wrong path is not read whole.
-const maxFile = 1 << 20
-
 // Plan makes the plan, or says what is wrong with the options.
 func (o *Options) Plan() (*Plan, error) {
 	f, p, where, err := o.source()
@@ -94,9 +89,9 @@ func (o *Options) source() (f *file, p *Plan, where func(error) error, err error
 	case o.Preset != "" && o.File != "" || o.Preset != "" && len(o.Guests) > 0 || o.File != "" && len(o.Guests) > 0:
 		return nil, nil, nil, &config.Error{Where: "--preset, --mix and --guest", Value: "more than one of them", Reason: "give one"}
 	case o.File != "":
-		data, err := readBounded(o.File)
+		data, err := config.ReadInput(o.File)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, nil, &config.Error{Where: "--mix", Value: o.File, Reason: err.Error()}
 		}
 		if f, err = parse(o.File, data); err != nil {
 			return nil, nil, nil, err
@@ -135,35 +130,11 @@ func (o *Options) source() (f *file, p *Plan, where func(error) error, err error
 	return f, p, where, scaleCaps(p.Mix.Guests)
 }
 
-func readBounded(name string) ([]byte, error) {
-	in, err := os.Open(name)
-	if err != nil {
-		return nil, &config.Error{Where: "--mix", Value: name, Reason: errors.Unwrap(err).Error()}
-	}
-	defer in.Close()
-	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxFile {
-		return nil, &config.Error{Where: "--mix", Value: name, Reason: fmt.Sprintf("the description of a mix has at most %d bytes", maxFile)}
-	}
-	return data, nil
-}
-
 // parse reads YAML. The name is for errors.
 func parse(name string, data []byte) (*file, error) {
 	f := new(file)
-	err := yaml.UnmarshalWithOptions(data, f, yaml.Strict())
-	if y := yaml.Error(nil); errors.As(err, &y) {
-		where := name
-		if t := y.GetToken(); t != nil {
-			where = fmt.Sprintf("%s:%d", name, t.Position.Line)
-		}
-		return nil, &config.Error{Where: where, Reason: y.GetMessage()}
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, &config.Error{Where: name, Reason: err.Error()}
+	if err := yaml.UnmarshalWithOptions(data, f, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
+		return nil, config.YAMLError(name, err)
 	}
 	return f, nil
 }
@@ -211,58 +182,24 @@ func scaleCaps(nodes []model.Node) error {
 	return nil
 }
 
-// keysOf lists the YAML keys of a struct.
-func keysOf(t reflect.Type) (out []string) {
-	for i := range t.NumField() {
-		out = append(out, t.Field(i).Tag.Get("yaml"))
-	}
-	return out
+// guestText is a guest as keys and values: so many processes with one load.
+type guestText struct {
+	Name      string         `yaml:"name"`
+	Weight    int            `yaml:"weight"`
+	Cap       config.Percent `yaml:"cap"`
+	Priority  int            `yaml:"priority"`
+	Processes int            `yaml:"processes"`
+	throttle.Load
 }
 
-// parseGuest reads a guest written as keys and values. The keys of a load are the load's, and
-// processes=N makes so many processes with it.
 func parseGuest(text string) (*model.Node, error) {
-	own := []string{"name", "weight", "cap", "priority", "processes"}
-	load := keysOf(reflect.TypeFor[throttle.Load]())
-	values := make(map[string]string)
-	for part := range strings.SplitSeq(text, ",") {
-		key, value, ok := strings.Cut(part, "=")
-		_, twice := values[key]
-		switch known := slices.Concat(own, load); {
-		case !ok || value == "":
-			return nil, &config.Error{Where: "--guest", Value: text, Reason: "not keys and values; write name=a,busy=2ms,weight=200"}
-		case !slices.Contains(known, key):
-			return nil, &config.Error{Where: "--guest: " + key, Reason: "unknown key; " + config.Known(key, known)}
-		case twice:
-			return nil, &config.Error{Where: "--guest: " + key, Value: text, Reason: "is there twice"}
-		}
-		values[key] = value
+	var g guestText
+	if err := config.Assign(&g, "--guest", text, "name=a,busy=2ms,weight=200"); err != nil {
+		return nil, err
 	}
-	var b strings.Builder
-	write := func(key, indent string) {
-		if v, ok := values[key]; ok {
-			fmt.Fprintf(&b, "%s%s: %s\n", indent, key, v)
-		}
-	}
-	for _, key := range own[:4] {
-		write(key, "")
-	}
-	loadAt := ""
-	if n, ok := values["processes"]; ok {
-		fmt.Fprintf(&b, "processes:\n- name: p\n  count: %s\n", n)
-		loadAt = "  "
-	}
-	fmt.Fprintf(&b, "%sload:\n", loadAt)
-	for _, key := range load {
-		write(key, loadAt+"  ")
-	}
-	n := new(model.Node)
-	if err := yaml.UnmarshalWithOptions([]byte(b.String()), n, yaml.Strict()); err != nil {
-		reason := err.Error()
-		if y := yaml.Error(nil); errors.As(err, &y) {
-			reason = y.GetMessage()
-		}
-		return nil, &config.Error{Where: "--guest", Value: text, Reason: reason}
+	n := &model.Node{Name: g.Name, Weight: g.Weight, Cap: int(g.Cap), Priority: g.Priority, Load: &g.Load}
+	if g.Processes != 0 {
+		n.Nodes, n.Load = []model.Node{{Name: "p", Count: g.Processes, Load: &g.Load}}, nil
 	}
 	return n, nil
 }
@@ -270,27 +207,21 @@ func parseGuest(text string) (*model.Node, error) {
 // configs are those of the policies.
 func (o *Options) configs(f *file) (out []sched.Config, err error) {
 	schedule := config.Default().Schedule()
-	set := func(where, key, value string) error {
-		if keys := settingKeys(); !slices.Contains(keys, key) {
-			return &config.Error{Where: where + key, Reason: "unknown setting; " + config.Known(key, keys)}
-		}
-		err := schedule.Put(key, value)
-		if wrong := new(config.Error); errors.As(err, &wrong) {
-			wrong.Where = where + wrong.Where
+	set := func(where, text string) error {
+		before := schedule.Policy
+		err := config.Assign(&schedule, where, text, "credit.period=10ms")
+		if err == nil && schedule.Policy != before {
+			err = &config.Error{Where: where + ": policy", Value: schedule.Policy, Reason: "no parameter; --policy names those to compare"}
 		}
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.Set)) {
-		if err := set(o.File+": set: ", key, f.Set[key]); err != nil {
+		if err := set(o.File+": set", key+"="+f.Set[key]); err != nil {
 			return nil, err
 		}
 	}
 	for _, text := range o.Set {
-		key, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return nil, &config.Error{Where: "--set", Value: text, Reason: "not a key and a value; write credit.period=10ms"}
-		}
-		if err := set("--set ", key, value); err != nil {
+		if err := set("--set", text); err != nil {
 			return nil, err
 		}
 	}
@@ -316,22 +247,4 @@ func (o *Options) configs(f *file) (out []sched.Config, err error) {
 		out = append(out, *c)
 	}
 	return out, nil
-}
-
-// settingKeys are the keys of --set: those of the scheduler, without the policy.
-func settingKeys() []string {
-	return slices.DeleteFunc(new(config.Schedule).Keys(), func(key string) bool { return key == "policy" })
-}
-
-// Setting is a parameter that --set changes.
-type Setting struct{ Key, Default, Help string }
-
-// Settings lists the parameters.
-func Settings() (out []Setting) {
-	for _, o := range config.Reference(new(config.Schedule)) {
-		if slices.Contains(settingKeys(), o.Key) {
-			out = append(out, Setting{o.Key, o.Default, o.Help})
-		}
-	}
-	return out
 }

@@ -1,20 +1,11 @@
 package simulate
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
 )
-
-// WriteJSON writes the report.
-func (r *Report) WriteJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(r)
-}
 
 // brief writes a time with three digits or so.
 func brief(d time.Duration) string {

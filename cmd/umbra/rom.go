@@ -1,10 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
-	"github.com/umbra-gpu/umbra/cmd/parts"
+	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -20,7 +19,7 @@ type romShowCmd struct {
 }
 
 func (c *romShowCmd) Run(out output) error {
-	data, err := parts.ReadROM(c.File)
+	data, err := config.ReadInput(c.File)
 	if err != nil {
 		return badFile(c.File, err)
 	}
@@ -29,9 +28,7 @@ func (c *romShowCmd) Run(out output) error {
 		return badFile(c.File, err)
 	}
 	if c.JSON {
-		e := json.NewEncoder(out.stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(img)
+		return writeIndented(out.stdout, img)
 	}
 	if err := firmware.Show(out.stdout, img); err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
-	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -52,7 +51,7 @@ func (c *romBuildCmd) Run(out output) error {
 	if err := firmware.Check(img, gf100.VendorID, d.Device); err != nil {
 		fmt.Fprintf(out.stderr, "umbra: warning: a driver cannot use this image:\n%v\n", err)
 	}
-	if c.Output == parts.Standard {
+	if c.Output == "-" {
 		_, err := out.stdout.Write(data)
 		return err
 	}
@@ -112,7 +111,7 @@ func (c *romBuildCmd) describe() (firmware.Description, error) {
 const maxBuilt = 255 * 512
 
 func readDescription(name string) (firmware.Description, error) {
-	data, err := os.ReadFile(name)
+	data, err := config.ReadInput(name)
 	if err != nil {
 		return firmware.Description{}, badFile(name, err)
 	}

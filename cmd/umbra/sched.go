@@ -51,7 +51,7 @@ func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	if c.JSON {
-		return r.WriteJSON(out.stdout)
+		return writeIndented(out.stdout, r)
 	}
 	_, err = io.WriteString(out.stdout, r.Text())
 	return err
@@ -65,8 +65,10 @@ func schedList() string {
 	}
 	t.flush()
 	t = newTable(&b, "Parameters", "key\tdefault\tmeaning")
-	for _, s := range simulate.Settings() {
-		t.row("%s\t%s\t%s", s.Key, s.Default, s.Help)
+	for _, o := range config.Reference(new(config.Schedule)) {
+		if o.Key != "policy" { // --policy names those to compare
+			t.row("%s\t%s\t%s", o.Key, o.Default, o.Help)
+		}
 	}
 	t.flush()
 	return b.String()

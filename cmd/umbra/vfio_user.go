@@ -52,9 +52,7 @@ func (c *probeCmd) Run(ctx context.Context, out output) error {
 		return fmt.Errorf("%s: %w", c.Socket, err)
 	}
 	if c.JSON {
-		e := json.NewEncoder(out.stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(d)
+		return writeIndented(out.stdout, d)
 	}
 	_, err = fmt.Fprint(out.stdout, d.Text())
 	return err
