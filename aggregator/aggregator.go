@@ -10,6 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -27,7 +28,7 @@ type Aggregator struct {
 	epoch     time.Time
 
 	mu       sync.Mutex // see the package comment
-	memory   partition
+	memory   vram.Allocator
 	guests   [MaxGuests]*Guest
 	channels [gf100.Channels]*channel // by the card's channel number
 
@@ -85,7 +86,8 @@ func NewWith(c card.Card, o Options) (*Aggregator, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a := &Aggregator{opts: o, memory: newPartition(c.VRAMSize())}
+	a := &Aggregator{opts: o}
+	a.memory.Release(vram.Run{Size: c.VRAMSize()})
 	a.ctl.init(c, o.CardTimeout, o.InvalidateDirs)
 	a.bus.init(o.Guests)
 	a.closing = make(chan struct{})
@@ -132,21 +134,19 @@ func (a *Aggregator) Close() error {
 // allocCardMemory returns n scrubbed bytes of card memory that no guest can reach.
 func (a *Aggregator) allocCardMemory(n uint64) (uint64, error) {
 	a.mu.Lock()
-	r, ok := a.memory.take(wholePages(n), pageSize)
+	r, ok := a.memory.Take(vram.WholePages(n), vram.PageSize)
 	a.mu.Unlock()
 	if !ok {
 		return 0, fmt.Errorf("aggregator: the card has no %d contiguous KiB left", n>>10)
 	}
-	return r.addr, a.ctl.card.ScrubVRAM(r.addr, r.size)
+	return r.Addr, a.ctl.card.ScrubVRAM(r.Addr, r.Size)
 }
-
-func wholePages(n uint64) uint64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 
 // Free returns the number of free bytes of the card's memory.
 func (a *Aggregator) Free() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.memory.left()
+	return a.memory.Left()
 }
 
 // GuestConfig is what a guest gets.
@@ -194,7 +194,7 @@ func (c *GuestConfig) complete(guests int) error {
 	if c.Tables == 0 {
 		c.Tables = DefaultTables(c.VRAM)
 	}
-	c.Tables = wholePages(c.Tables)
+	c.Tables = vram.WholePages(c.Tables)
 	switch {
 	case c.VRAM == 0 || c.VRAM%(1<<20) != 0:
 		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM: must be whole MiB", c.Name, c.VRAM)
@@ -256,16 +256,16 @@ func (a *Aggregator) allocGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	if left := gf100.Channels - promised; cfg.Guaranteed > left {
 		return nil, fmt.Errorf("%d guaranteed channels: only %[3]d of the card's %[2]d are not guaranteed to others; guarantee fewer", cfg.Guaranteed, gf100.Channels, left)
 	}
-	private, err := a.memory.alloc(cfg.privateBytes(), pageSize)
+	private, err := a.memory.Alloc(cfg.privateBytes(), vram.PageSize)
 	if err != nil {
 		return nil, fmt.Errorf("page tables and channels: %w", err)
 	}
-	runs, err := a.memory.alloc(cfg.VRAM, shadowpt.BigPage)
+	runs, err := a.memory.Alloc(cfg.VRAM, shadowpt.BigPage)
 	if err != nil {
-		a.memory.release(private...)
+		a.memory.Release(private...)
 		return nil, err
 	}
-	g := newGuest(a, index, cfg, newExtents(runs), private, ev)
+	g := newGuest(a, index, cfg, vram.NewExtents(runs), private, ev)
 	a.guests[index] = g
 	return g, nil
 }
@@ -274,10 +274,10 @@ func (a *Aggregator) allocGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 func (a *Aggregator) forget(g *Guest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, e := range g.extents.list {
-		a.memory.release(run{e.card, e.size})
+	for _, e := range g.extents.List() {
+		a.memory.Release(vram.Run{Addr: e.Card, Size: e.Size})
 	}
-	a.memory.release(g.privateRuns...)
+	a.memory.Release(g.privateRuns...)
 	a.guests[g.index] = nil
 }
 

@@ -4,26 +4,18 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Extent is a part of a guest's memory: Size bytes that the guest sees at address Guest
-// lie at address Card of the card's VRAM.
-type Extent struct{ Guest, Card, Size uint64 }
-
 // Extents returns where the guest's memory lies on the card.
-func (g *Guest) Extents() (list []Extent) {
-	for _, e := range g.extents.list {
-		list = append(list, Extent{e.guest, e.card, e.size})
-	}
-	return list
-}
+func (g *Guest) Extents() []vram.Extent { return g.extents.List() }
 
 // Tables returns the card memory that holds the guest's shadow page tables: all that the
 // aggregator keeps for the guest, except the instance blocks of its current channels, in
 // which the card keeps their state.
-func (g *Guest) Tables() []Extent {
+func (g *Guest) Tables() []vram.Extent {
 	g.agg.mu.Lock()
 	defer g.agg.mu.Unlock()
 	var blocks []uint64
@@ -33,18 +25,23 @@ func (g *Guest) Tables() []Extent {
 		}
 	}
 	slices.Sort(blocks)
-	var out []run
+	var out []vram.Extent
+	add := func(from, to uint64) {
+		if from < to {
+			out = append(out, vram.Extent{Card: from, Size: to - from})
+		}
+	}
 	for _, r := range g.privateRuns {
-		from := r.addr
+		from := r.Addr
 		for _, at := range blocks {
-			if at >= from && at < r.addr+r.size {
-				out = append(out, run{from, at - from})
+			if at >= from && at < r.Addr+r.Size {
+				add(from, at)
 				from = at + gf100.InstanceSize
 			}
 		}
-		out = append(out, run{from, r.addr + r.size - from})
+		add(from, r.Addr+r.Size)
 	}
-	return unseen(out)
+	return out
 }
 
 // BusAddress returns the card's address of address addr of the guest's own memory.
@@ -52,27 +49,23 @@ func (g *Guest) BusAddress(addr uint64) uint64 { return g.agg.bus.at(g.index, ad
 
 // Fixed returns the card memory that never changes between New and Close: the tables and
 // the instance block of the aggregator's BAR1.
-func (a *Aggregator) Fixed() []Extent { return unseen(a.ctl.fixed) }
-
-// PollArea returns the card memory of the card's poll area: a page for each of its
-// channels, of which only the words of USERD are ever written.
-func (a *Aggregator) PollArea() Extent {
-	return Extent{Card: a.pollArea, Size: gf100.Channels * gf100.USERDSize}
-}
-
-// Runlists returns the memory of the card's runlists.
-func (a *Aggregator) Runlists() (list []Extent) {
-	for _, at := range a.ctl.runlists {
-		list = append(list, Extent{Card: at, Size: pageSize})
+func (a *Aggregator) Fixed() (list []vram.Extent) {
+	for _, r := range a.ctl.fixed {
+		list = append(list, vram.Extent{Card: r.Addr, Size: r.Size})
 	}
 	return list
 }
 
-func unseen(runs []run) (list []Extent) {
-	for _, r := range runs {
-		if r.size > 0 {
-			list = append(list, Extent{Card: r.addr, Size: r.size})
-		}
+// PollArea returns the card memory of the card's poll area: a page for each of its
+// channels, of which only the words of USERD are ever written.
+func (a *Aggregator) PollArea() vram.Extent {
+	return vram.Extent{Card: a.pollArea, Size: gf100.Channels * gf100.USERDSize}
+}
+
+// Runlists returns the memory of the card's runlists.
+func (a *Aggregator) Runlists() (list []vram.Extent) {
+	for _, at := range a.ctl.runlists {
+		list = append(list, vram.Extent{Card: at, Size: vram.PageSize})
 	}
 	return list
 }
@@ -99,19 +92,19 @@ func (a *Aggregator) Audit(id uint8, t shadowpt.Target, addr uint64, n int, writ
 // has reports whether the access is to the guest's memory, its channel's USERD, or, for
 // reads, tables built for it.
 func (g *Guest) has(ch *channel, addr, n uint64, write bool) bool {
-	own := []run{{ch.cardUSERD(), gf100.USERDSize}}
-	for _, e := range g.extents.list {
-		own = append(own, run{e.card, e.size})
+	own := []vram.Run{{Addr: ch.cardUSERD(), Size: gf100.USERDSize}}
+	for _, e := range g.extents.List() {
+		own = append(own, vram.Run{Addr: e.Card, Size: e.Size})
 	}
 	if !write {
 		own = append(own, g.privateRuns...)
 	}
 	for n > 0 {
-		i := slices.IndexFunc(own, func(r run) bool { return addr >= r.addr && addr-r.addr < r.size })
+		i := slices.IndexFunc(own, func(r vram.Run) bool { return addr >= r.Addr && addr-r.Addr < r.Size })
 		if i < 0 {
 			return false
 		}
-		step := min(n, own[i].size-(addr-own[i].addr))
+		step := min(n, own[i].Size-(addr-own[i].Addr))
 		addr, n = addr+step, n-step
 	}
 	return true

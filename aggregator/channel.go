@@ -127,7 +127,7 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		return nil
 	}
 	userd, target := gf100.InstanceUSERD(block)
-	if _, ok := g.extents.translate(userd, gf100.USERDSize); !ok || shadowpt.Target(target) != shadowpt.VRAM {
+	if _, ok := g.extents.Translate(userd, gf100.USERDSize); !ok || shadowpt.Target(target) != shadowpt.VRAM {
 		g.stats.BadUSERD.Add(1)
 		return nil
 	}
@@ -343,7 +343,7 @@ func (g *Guest) showUSERD(ch *channel) {
 // copyUSERD is showUSERD with Guest.moving held: a write to a page that moves would be lost.
 // It writes only changes, because each write makes the card check every waiting semaphore.
 func (g *Guest) copyUSERD(ch *channel) {
-	at, ok := g.extents.translate(ch.userd, gf100.USERDSize)
+	at, ok := g.extents.Translate(ch.userd, gf100.USERDSize)
 	if !ok {
 		return
 	}
@@ -366,7 +366,7 @@ func (g *Guest) copyUSERD(ch *channel) {
 func (g *Guest) loadUSERD(ch *channel) {
 	c := g.agg.ctl.card
 	page := make([]byte, gf100.USERDSize)
-	at, _ := g.extents.translate(ch.userd, gf100.USERDSize)
+	at, _ := g.extents.Translate(ch.userd, gf100.USERDSize)
 	g.moving.RLock()
 	for _, off := range append(userdShown[:], gf100.USERDGPPut) {
 		c.ReadVRAM(at+off, page[off:off+4])

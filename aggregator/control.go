@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -25,7 +26,7 @@ type control struct {
 	card    card.Card
 	timeout time.Duration // for one card operation
 	maxDirs int           // Options.InvalidateDirs
-	fixed   []run         // in VRAM: written by bringUp and never changed
+	fixed   []vram.Run    // in VRAM: written by bringUp and never changed
 
 	// Operations that take time on the card.
 	invalidating, committing, preempting coalescer
@@ -114,15 +115,15 @@ func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64
 		size uint64
 	}{
 		{&pollArea, gf100.PollSize}, {&dir, shadowpt.DirSize}, {&table, shadowpt.SmallTableSize}, {&inst, gf100.InstanceSize},
-		{&c.runlists[0], pageSize}, {&c.runlists[1], pageSize},
+		{&c.runlists[0], vram.PageSize}, {&c.runlists[1], vram.PageSize},
 	} {
 		if *a.addr, err = alloc(a.size); err != nil {
 			return 0, err
 		}
 	}
-	entries := make([]byte, gf100.PollSize/pageSize*8)
-	for i := range uint64(gf100.PollSize / pageSize) {
-		binary.LittleEndian.PutUint64(entries[i*8:], shadowpt.PTE{Valid: true, Addr: pollArea + i*pageSize}.Encode())
+	entries := make([]byte, gf100.PollSize/vram.PageSize*8)
+	for i := range uint64(gf100.PollSize / vram.PageSize) {
+		binary.LittleEndian.PutUint64(entries[i*8:], shadowpt.PTE{Valid: true, Addr: pollArea + i*vram.PageSize}.Encode())
 	}
 	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}
 	block := make([]byte, gf100.InstanceSize)
@@ -139,7 +140,7 @@ func (c *control) bringUp(alloc func(n uint64) (uint64, error)) (pollArea uint64
 			return 0, fmt.Errorf("aggregator: the card has no memory at %#x", w.addr)
 		}
 	}
-	c.fixed = []run{{dir, shadowpt.DirSize}, {table, shadowpt.SmallTableSize}, {inst, gf100.InstanceSize}}
+	c.fixed = []vram.Run{{Addr: dir, Size: shadowpt.DirSize}, {Addr: table, Size: shadowpt.SmallTableSize}, {Addr: inst, Size: gf100.InstanceSize}}
 	for _, w := range []struct{ reg, val uint32 }{
 		{regPMCIntrEn, 0},
 		{regPMCEnable, ^uint32(0)},

@@ -15,6 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/aperture/aperturetest"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/scale"
@@ -98,7 +99,7 @@ func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 		pte := shadowpt.PTE{Valid: true, Addr: userdAt + uint64(i%aliasPages)<<12}
 		entries = binary.LittleEndian.AppendUint64(entries, pte.Encode())
 	}
-	require.True(t, g.eachRun(barTable+gf100.PollSize/pageSize*8, entries, true))
+	require.True(t, g.eachRun(barTable+gf100.PollSize/vram.PageSize*8, entries, true))
 	g.SetBlock(card.BAR1, gf100.BlockVirtual|barInst>>12)
 	require.EqualValues(t, n, g.stats.Mapped.Aliases.Load())
 	return g
@@ -112,7 +113,7 @@ func openWindows(t testing.TB, g *Guest) {
 
 // store is a processor's store of GP_PUT to the page of channel id.
 func store(g *Guest, id uint8, put uint32) {
-	at, ok := g.extents.translate(userdAt+uint64(id)*gf100.USERDSize, gf100.USERDSize)
+	at, ok := g.extents.Translate(userdAt+uint64(id)*gf100.USERDSize, gf100.USERDSize)
 	if !ok {
 		panic("no USERD")
 	}
@@ -149,7 +150,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 	g := aliasing(t, a, aliases)
 	file := g.Windows()[0].File
 	b.stored = func(mark int) uint32 {
-		at, _ := g.extents.translate(userdAt+uint64(mark-1)*gf100.USERDSize, gf100.USERDSize)
+		at, _ := g.extents.Translate(userdAt+uint64(mark-1)*gf100.USERDSize, gf100.USERDSize)
 		var p [4]byte
 		b.ReadVRAM(at+storedAt, p[:])
 		return binary.LittleEndian.Uint32(p[:])
@@ -185,7 +186,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		var p [4]byte
 		binary.LittleEndian.PutUint32(p[:], last[i])
 		at := (aliases+aliasPages-1-i)/aliasPages*aliasPages + i // the last place that shows the page
-		_, err := file.WriteAt(p[:], int64(gf100.PollSize+at*pageSize+storedAt))
+		_, err := file.WriteAt(p[:], int64(gf100.PollSize+at*vram.PageSize+storedAt))
 		assert.NoError(t, err)
 		trap(func() {
 			store(g, uint8(i), last[i])

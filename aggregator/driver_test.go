@@ -76,7 +76,7 @@ func newDriver(t *rapid.T, p shadowpt.Policy) *driver {
 func (d *driver) end() {
 	require.NoError(d.t, d.g.Remove())
 	for _, r := range d.g.privateRuns {
-		require.True(d.t, bytes.Equal(d.f.vram[r.addr:r.addr+r.size], make([]byte, r.size)), "%#x+%#x was not cleared", r.addr, r.size)
+		require.True(d.t, bytes.Equal(d.f.vram[r.Addr:r.Addr+r.Size], make([]byte, r.Size)), "%#x+%#x was not cleared", r.Addr, r.Size)
 	}
 	require.NoError(d.t, d.g.agg.Close())
 }

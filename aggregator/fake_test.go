@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -199,7 +200,7 @@ func (f *fakeCard) WriteVRAM(addr uint64, p []byte) bool {
 }
 
 func (f *fakeCard) ScrubVRAM(addr, n uint64) error {
-	if addr%pageSize != 0 || n%pageSize != 0 || addr+n > uint64(len(f.vram)) {
+	if addr%vram.PageSize != 0 || n%vram.PageSize != 0 || addr+n > uint64(len(f.vram)) {
 		return fmt.Errorf("scrub %#x+%#x", addr, n)
 	}
 	f.mu.Lock()

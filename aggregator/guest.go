@@ -8,6 +8,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -18,9 +19,9 @@ type Guest struct {
 	name        string
 	index       int
 	limits      GuestConfig
-	extents     extents
-	privateRuns []run // of the card's memory, the aggregator's for this guest
-	mappings    int   // of the process, while its windows are open; Aggregator.mu
+	extents     vram.Extents
+	privateRuns []vram.Run // of the card's memory, the aggregator's for this guest
+	mappings    int        // of the process, while its windows are open; Aggregator.mu
 	ev          Events
 	stats       GuestStats
 
@@ -71,7 +72,7 @@ type Guest struct {
 	listed        channelSet // the guest's channels on its last runlist
 	inlineCredits int        // inline requests left until a round grants more
 
-	private      partition // free memory of privateRuns, all zero
+	private      vram.Allocator // free memory of privateRuns, all zero
 	spaces       map[spaceKey]*space
 	tableWork    *shadowpt.Work
 	tableMeter   tableWorkMeter
@@ -98,12 +99,12 @@ type guestChannel struct {
 	ch      *channel
 }
 
-func newGuest(a *Aggregator, index int, cfg GuestConfig, e extents, private []run, ev Events) *Guest {
+func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, private []vram.Run, ev Events) *Guest {
 	g := &Guest{
 		agg: a, name: cfg.Name, index: index, limits: cfg, extents: e, privateRuns: private, ev: ev,
 		spaces: make(map[spaceKey]*space), tableWork: shadowpt.NewWork(0),
 	}
-	g.private.release(private...)
+	g.private.Release(private...)
 	g.tableMeter.guest = g
 	g.tracker = shadowpt.NewTracker(&g.tableMeter, &g.tableMeter, g.tableWork, cfg.VRAM, 2*cfg.Tables)
 	g.setPolicy(cfg.Shadow)
@@ -154,12 +155,12 @@ func (g *Guest) outOfUse() {
 
 // scrub clears all of the guest's memory.
 func (g *Guest) scrub() error {
-	for _, e := range g.extents.list {
-		if err := g.agg.ctl.card.ScrubVRAM(e.card, e.size); err != nil {
+	for _, e := range g.extents.List() {
+		if err := g.agg.ctl.card.ScrubVRAM(e.Card, e.Size); err != nil {
 			g.stats.ScrubFailures.Add(1)
 			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 		}
-		g.tracker.Wrote(e.guest, e.size)
+		g.tracker.Wrote(e.Guest, e.Size)
 	}
 	return nil
 }
@@ -167,7 +168,7 @@ func (g *Guest) scrub() error {
 // scrubPrivate clears the memory that the aggregator keeps for the guest, before its first use.
 func (g *Guest) scrubPrivate() error {
 	for _, r := range g.privateRuns {
-		if err := g.agg.ctl.card.ScrubVRAM(r.addr, r.size); err != nil {
+		if err := g.agg.ctl.card.ScrubVRAM(r.Addr, r.Size); err != nil {
 			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 		}
 	}
@@ -319,7 +320,7 @@ func (g *Guest) Name() string { return g.name }
 func (g *Guest) Owner() int { return g.index }
 
 // VRAM returns the size of the guest's memory in bytes.
-func (g *Guest) VRAM() uint64 { return g.extents.size }
+func (g *Guest) VRAM() uint64 { return g.extents.Size() }
 
 // Stats returns the guest's counters.
 func (g *Guest) Stats() *GuestStats { return &g.stats }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -18,38 +19,38 @@ import (
 func fragment(a *Aggregator, private uint64, sizes ...uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var keep []run
-	r, _ := a.memory.take(private, shadowpt.BigPage)
+	var keep []vram.Run
+	r, _ := a.memory.Take(private, shadowpt.BigPage)
 	keep = append(keep, r)
 	for _, n := range sizes {
-		a.memory.take(shadowpt.BigPage, shadowpt.BigPage)
-		r, _ := a.memory.take(n, shadowpt.BigPage)
+		a.memory.Take(shadowpt.BigPage, shadowpt.BigPage)
+		r, _ := a.memory.Take(n, shadowpt.BigPage)
 		keep = append(keep, r)
 	}
-	a.memory = partition{}
-	a.memory.release(keep...)
+	a.memory = vram.Allocator{}
+	a.memory.Release(keep...)
 }
 
 // checkShadow fails unless every entry of the shadow at dir names memory of the guest:
 // tables in memory that the aggregator keeps for it, pages inside one extent of its VRAM
 // or inside its mapped memory, with the permission that they have there.
-func checkShadow(t require.TestingT, g *Guest, vram []byte, dir uint64) {
-	inside := func(runs []run, at, n uint64) bool {
+func checkShadow(t require.TestingT, g *Guest, mem []byte, dir uint64) {
+	inside := func(runs []vram.Run, at, n uint64) bool {
 		for _, r := range runs {
-			if at >= r.addr && at+n <= r.addr+r.size {
+			if at >= r.Addr && at+n <= r.Addr+r.Size {
 				return true
 			}
 		}
 		return false
 	}
-	var extents []run
-	for _, e := range g.extents.list {
-		extents = append(extents, run{e.card, e.size})
+	var extents []vram.Run
+	for _, e := range g.extents.List() {
+		extents = append(extents, vram.Run{Addr: e.Card, Size: e.Size})
 	}
 	window := g.agg.bus.window()
 	require.True(t, inside(g.privateRuns, dir, shadowpt.DirSize))
 	for i := range uint64(shadowpt.DirEntries) {
-		pde := shadowpt.DecodePDE(binary.LittleEndian.Uint64(vram[dir+i*8:]))
+		pde := shadowpt.DecodePDE(binary.LittleEndian.Uint64(mem[dir+i*8:]))
 		for _, table := range []struct {
 			shadowpt.Table
 			entries, page uint64
@@ -60,7 +61,7 @@ func checkShadow(t require.TestingT, g *Guest, vram []byte, dir uint64) {
 			require.Equal(t, shadowpt.VRAM, table.Target)
 			require.True(t, inside(g.privateRuns, table.Addr, table.entries*8), "a table at %#x", table.Addr)
 			for k := range table.entries {
-				q := binary.LittleEndian.Uint64(vram[table.Addr+k*8:])
+				q := binary.LittleEndian.Uint64(mem[table.Addr+k*8:])
 				if q == 0 {
 					continue
 				}
@@ -102,7 +103,7 @@ func TestHostileEntries(t *testing.T) {
 		other, _ := addGuestIn(t, a, GuestConfig{Name: "other", VRAM: 1 << 20, Tables: 1 << 20})
 		other.AttachMemory(cutFile{make([]byte, 1<<20)}) // has the window before
 		g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 3 << 20, Tables: 4 << 20, Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
-		require.Greater(t, len(g.extents.list), 1)
+		require.Greater(t, len(g.extents.List()), 1)
 		g.AttachMemory(halfBus{cutFile{make([]byte, 1<<20)}})
 		window := a.bus.window()
 		type row struct {
@@ -116,7 +117,7 @@ func TestHostileEntries(t *testing.T) {
 			{shadowpt.VRAM, 3<<20 - 124*k, false, 31},
 			{shadowpt.VRAM, 3<<20 - 4*k, false, 1},
 			{shadowpt.VRAM, 3 << 20, false, 0},
-			{shadowpt.VRAM, other.extents.list[0].card, false, -1},
+			{shadowpt.VRAM, other.extents.List()[0].Card, false, -1},
 			{shadowpt.VRAM, 1<<40 - 4*k, false, 0},
 			{shadowpt.Peer, 0, false, 0},
 			{shadowpt.SystemCoherent, 1<<20 - 128*k, true, 32},
@@ -130,9 +131,9 @@ func TestHostileEntries(t *testing.T) {
 			{shadowpt.SystemNonCoherent, a.bus.at(g.index, 0), true, 0},
 		}
 		end := uint64(0)
-		for _, e := range g.extents.list { // across the end of each extent, by all amounts
-			end += e.size
-			for n := uint64(4 * k); n < 128*k && end < g.extents.size; n += 4 * k {
+		for _, e := range g.extents.List() { // across the end of each extent, by all amounts
+			end += e.Size
+			for n := uint64(4 * k); n < 128*k && end < g.extents.Size(); n += 4 * k {
 				rows = append(rows, row{shadowpt.VRAM, end - n, false, 32})
 			}
 		}
@@ -190,34 +191,34 @@ func TestTranslate(t *testing.T) {
 	other, _ := addGuestIn(t, a, GuestConfig{Name: "other", VRAM: 1 << 20, Tables: 1 << 20})
 	other.AttachMemory(cutFile{make([]byte, 1<<20)})
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
-	require.Greater(t, len(g.extents.list), 2)
+	require.Greater(t, len(g.extents.List()), 2)
 	const size = 1 << 20
 	g.AttachMemory(halfBus{cutFile{make([]byte, size)}})
 	var pages []uint64 // the card's, by the guest's number
 	for _, e := range g.Extents() {
-		for at := uint64(0); at < e.Size; at += pageSize {
+		for at := uint64(0); at < e.Size; at += vram.PageSize {
 			pages = append(pages, e.Card+at)
 		}
 	}
 	window := a.bus.window()
 	rapid.Check(t, func(t *rapid.T) {
 		target := shadowpt.Target(rapid.IntRange(0, 3).Draw(t, "target"))
-		n := []uint64{pageSize, shadowpt.BigPage}[rapid.IntRange(0, 1).Draw(t, "big")]
+		n := []uint64{vram.PageSize, shadowpt.BigPage}[rapid.IntRange(0, 1).Draw(t, "big")]
 		base := []uint64{0, size / 2, size, window - 1<<20, window, 1 << 39, a.bus.at(g.index, 0)}[rapid.IntRange(0, 6).Draw(t, "base")]
-		addr := base + pageSize*uint64(rapid.IntRange(0, 300).Draw(t, "page"))
-		if addr >= pageSize*40 && rapid.Bool().Draw(t, "before") {
-			addr -= pageSize * 40
+		addr := base + vram.PageSize*uint64(rapid.IntRange(0, 300).Draw(t, "page"))
+		if addr >= vram.PageSize*40 && rapid.Bool().Draw(t, "before") {
+			addr -= vram.PageSize * 40
 		}
 		write := rapid.Bool().Draw(t, "write")
 		want, mine := uint64(0), true
 		switch {
 		case target == shadowpt.VRAM:
-			for at := uint64(0); at < n; at += pageSize {
-				i := (addr + at) / pageSize
-				if mine = mine && i < uint64(len(pages)) && pages[i] == pages[addr/pageSize]+at; !mine {
+			for at := uint64(0); at < n; at += vram.PageSize {
+				i := (addr + at) / vram.PageSize
+				if mine = mine && i < uint64(len(pages)) && pages[i] == pages[addr/vram.PageSize]+at; !mine {
 					break
 				}
-				want = pages[addr/pageSize]
+				want = pages[addr/vram.PageSize]
 			}
 		case target.System():
 			want = uint64(g.index)*window + addr
@@ -240,7 +241,7 @@ func TestMemoryOverExtents(t *testing.T) {
 	a := newAggOn(t, f, Options{})
 	fragment(a, 1<<20+128<<10, 512<<10, 128<<10, 256<<10, 128<<10)
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
-	require.Greater(t, len(g.extents.list), 2)
+	require.Greater(t, len(g.extents.List()), 2)
 	model := make([]byte, 1<<20)
 	before := bytes.Clone(f.vram)
 	check := func(t require.TestingT, addr uint64, p []byte, write bool) {
@@ -261,18 +262,18 @@ func TestMemoryOverExtents(t *testing.T) {
 			require.True(t, g.SameTable(shadowpt.VRAM, addr, p))
 		}
 	}
-	for _, e := range g.extents.list { // across the end of each
-		for _, n := range []uint64{4, pageSize, 64 << 10} {
-			check(t, e.guest+e.size-n/2, make([]byte, n), true)
-			check(t, e.guest+e.size-n/2, make([]byte, n), false)
+	for _, e := range g.extents.List() { // across the end of each
+		for _, n := range []uint64{4, vram.PageSize, 64 << 10} {
+			check(t, e.Guest+e.Size-n/2, make([]byte, n), true)
+			check(t, e.Guest+e.Size-n/2, make([]byte, n), false)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		addr := rapid.Uint64Range(0, 1<<20+8).Draw(t, "addr")
 		check(t, addr, make([]byte, rapid.IntRange(1, 300<<10).Draw(t, "size")), rapid.Bool().Draw(t, "write"))
 	})
-	for _, e := range g.extents.list {
-		copy(before[e.card:e.card+e.size], f.vram[e.card:])
+	for _, e := range g.extents.List() {
+		copy(before[e.Card:e.Card+e.Size], f.vram[e.Card:])
 	}
 	require.True(t, bytes.Equal(before, f.vram), "memory of others was written")
 }
@@ -293,8 +294,8 @@ func TestHostileRunlist(t *testing.T) {
 func TestMemoryIsScrubbed(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
-	e := g.extents.list[0]
+	e := g.extents.List()[0]
 	require.True(t, g.eachRun(0, bytes.Repeat([]byte{0x5a}, 4<<20), true))
 	require.NoError(t, g.Remove())
-	require.Equal(t, make([]byte, e.size), f.vram[e.card:e.card+e.size])
+	require.Equal(t, make([]byte, e.Size), f.vram[e.Card:e.Card+e.Size])
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -21,7 +22,7 @@ func (g *Guest) OpenWindows(cfg aperture.Config) error {
 	if g.left.Load() != nil {
 		return fmt.Errorf("aggregator: guest %s: the last client's windows are not closed", g.name)
 	}
-	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.size, gf100.PollSize, g.mapLimits()
+	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = g.limits.Map, g.extents.Size(), gf100.PollSize, g.mapLimits()
 	if err := g.takeMappings(&cfg.Limits); err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func (g *Guest) SetPRAMIN(win uint32) {
 		return
 	}
 	t, addr := pramin(win, 0)
-	if g.limits.Map&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= g.extents.size {
+	if g.limits.Map&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= g.extents.Size() {
 		g.stats.BadWindow.Add(1)
 	}
 	set.Window(t, addr)
@@ -131,7 +132,7 @@ func (o owner) Quiesce(do func()) {
 }
 
 // Direct implements aperture.Owner: the shadows must compare what is written there.
-func (o owner) Direct(addr uint64, on bool) { o.guest.tracker.Untrapped(addr, pageSize, on) }
+func (o owner) Direct(addr uint64, on bool) { o.guest.tracker.Untrapped(addr, vram.PageSize, on) }
 
 // numbers returns the card's channels that a guest has, and those that the card has not given back.
 // A channel that is opened later does not run while pages move: before it is bound, the guest's
@@ -150,7 +151,7 @@ func (a *Aggregator) numbers(g *Guest) (ids []uint8) {
 // Relocate implements aperture.Owner, through the guest's extents.
 func (o owner) Relocate(r card.Relocation) (done uint64, err error) {
 	for done < r.Size && err == nil {
-		at, together, ok := o.guest.extents.at(r.Addr + done)
+		at, together, ok := o.guest.extents.At(r.Addr + done)
 		if !ok {
 			return done, nil
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -32,7 +33,7 @@ func TestMappedWindowOutside(t *testing.T) {
 			a, _ := newAgg(t, Options{})
 			g := addGuestWith(t, a, GuestConfig{Map: c.mapped})
 			openWindows(t, g)
-			last := uint32((g.extents.size - 1) >> 16)
+			last := uint32((g.extents.Size() - 1) >> 16)
 			word := make([]byte, 4)
 			g.SetPRAMIN(last)
 			g.ReadPRAMIN(last, 0, word)
@@ -112,7 +113,7 @@ func (m *movingCard) ReadVRAM(addr uint64, p []byte) bool {
 
 func (m *movingCard) WriteVRAM(addr uint64, p []byte) bool {
 	m.access()
-	if m.quiesced.Load() && slices.ContainsFunc(m.guest.extents.list, func(e extent) bool { return addr >= e.card && addr-e.card < e.size }) {
+	if m.quiesced.Load() && slices.ContainsFunc(m.guest.extents.List(), func(e vram.Extent) bool { return addr >= e.Card && addr-e.Card < e.Size }) {
 		m.wrong = append(m.wrong, fmt.Sprintf("%#x of the guest's is written", addr))
 	}
 	return m.fakeCard.WriteVRAM(addr, p)

@@ -31,7 +31,7 @@ func (g *Guest) takeMappings(l *aperture.Limits) error {
 			left -= max(o.mappings-least, 0)
 		}
 	}
-	extents := 2 * len(g.extents.list)
+	extents := 2 * len(g.extents.List())
 	l.FitMappings(1 << 30) // fills in the defaults
 	want := 2*l.Runs + extents
 	if need := min(want, leastMappings-2+extents); left < need {

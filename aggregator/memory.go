@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -44,7 +45,7 @@ func (g *Guest) copySystem(addr uint64, p []byte, how access) (ok bool) {
 		}
 	}()
 	for len(p) > 0 {
-		n := min(len(p), int(pageSize-addr%pageSize))
+		n := min(len(p), int(vram.PageSize-addr%vram.PageSize))
 		mem := m.Slice(addr, n, how == put)
 		switch {
 		case mem == nil:
@@ -61,7 +62,7 @@ func (g *Guest) copySystem(addr uint64, p []byte, how access) (ok bool) {
 	return true
 }
 
-// move copies p to or from the guest's VRAM through the extents, or its system memory
+// move copies p to or from the guest's VRAM through the vram.Extents, or its system memory
 // through its DMA map.
 func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool {
 	switch {
@@ -88,14 +89,14 @@ func (g *Guest) eachRun(addr uint64, p []byte, write bool) bool {
 }
 
 func (g *Guest) copyRuns(addr uint64, p []byte, how access) bool {
-	if addr >= g.extents.size || uint64(len(p)) > g.extents.size-addr {
+	if addr >= g.extents.Size() || uint64(len(p)) > g.extents.Size()-addr {
 		return false
 	}
 	g.moving.RLock()
 	defer g.moving.RUnlock()
 	c := g.agg.ctl.card
 	for len(p) > 0 {
-		at, together, _ := g.extents.at(addr)
+		at, together, _ := g.extents.At(addr)
 		n := min(uint64(len(p)), together)
 		ok := false
 		switch how {
@@ -129,7 +130,7 @@ func (g *Guest) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 // Translate implements shadowpt.Guest.
 func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {
 	if t == shadowpt.VRAM {
-		return g.extents.translate(addr, n)
+		return g.extents.Translate(addr, n)
 	}
 	m := g.memory()
 	if m == nil || !t.System() || addr >= g.agg.bus.window() || n > g.agg.bus.window()-addr {
@@ -143,12 +144,12 @@ func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64
 // allocPrivate returns n zeroed bytes of the card's memory that the aggregator keeps for this
 // guest. The caller clears it before it frees it.
 func (g *Guest) allocPrivate(n uint64) (uint64, bool) {
-	r, ok := g.private.take(wholePages(n), pageSize)
-	return r.addr, ok
+	r, ok := g.private.Take(vram.WholePages(n), vram.PageSize)
+	return r.Addr, ok
 }
 
 // freeInstance gives an instance block back.
 func (g *Guest) freeInstance(addr uint64) {
 	g.agg.ctl.card.WriteVRAM(addr, make([]byte, gf100.InstanceSize))
-	g.private.release(run{addr, wholePages(gf100.InstanceSize)})
+	g.private.Release(vram.Run{Addr: addr, Size: vram.WholePages(gf100.InstanceSize)})
 }

@@ -64,7 +64,7 @@ func (g *Guest) directories() (dirs []uint64) {
 		dirs = append(dirs, sp.shadow.Dir())
 	}
 	if len(dirs) == 0 {
-		dirs = append(dirs, g.privateRuns[0].addr)
+		dirs = append(dirs, g.privateRuns[0].Addr)
 	}
 	return dirs
 }

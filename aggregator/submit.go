@@ -127,7 +127,7 @@ func (g *Guest) submit(ch *channel, put uint32) {
 
 // put reads the guest's GP_PUT.
 func (ch *channel) put() (put uint32, ok bool) {
-	at, ok := ch.guest.extents.translate(ch.userd, gf100.USERDSize)
+	at, ok := ch.guest.extents.Translate(ch.userd, gf100.USERDSize)
 	if !ok {
 		return 0, false
 	}

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -73,7 +74,9 @@ func (m *tableWorkMeter) Translate(target shadowpt.Target, addr, n uint64, write
 func (m *tableWorkMeter) AllocTable(n uint64) (uint64, bool) { return m.guest.allocPrivate(n) }
 
 // FreeTable implements shadowpt.Card.
-func (m *tableWorkMeter) FreeTable(addr, n uint64) { m.guest.private.release(run{addr, wholePages(n)}) }
+func (m *tableWorkMeter) FreeTable(addr, n uint64) {
+	m.guest.private.Release(vram.Run{Addr: addr, Size: vram.WholePages(n)})
+}
 
 // WriteTable implements shadowpt.Card.
 func (m *tableWorkMeter) WriteTable(addr uint64, p []byte) {

@@ -29,18 +29,18 @@ const (
 
 var rooms = []room{
 	{"cmd", []string{
-		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/aperture",
+		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card",
 		"aggregator/card/soft", "aggregator/card/vfio", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
-	{"aggregator", []string{"aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/aperture", "shadowpt", "mmio"},
+	{"aggregator", []string{"aggregator/vram", "aggregator/sched", "aggregator/aperture", "aggregator/card", "shadowpt", "mmio"},
 		[]string{sys}, "the aggregator drives every card through package card, and knows neither sockets nor configuration"},
+	{"aggregator/vram", []string{"shadowpt"}, nil, "an allocator knows sizes, not their use"},
 	{"aggregator/sched", nil, nil, "the scheduler is pure code on an injected clock"},
 	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
 	{"aggregator/card", nil, nil, "the contract between cards and their users knows neither side"},
-	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
-	{"aggregator/card/soft", []string{"aggregator/aperture", "aggregator/card", "aggregator/aperture", "mmio", "shadowpt", "firmware"},
+	{"aggregator/card/soft", []string{"aggregator/aperture", "aggregator/card", "mmio", "shadowpt", "firmware"},
 		[]string{sys}, "a card does not know who uses it"},
 	{"aggregator/card/vfio", []string{"aggregator/card", "mmio"}, []string{sys}, "a real card has its own VBIOS and walks its own tables"},
 	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -28,12 +28,12 @@ const strangeKind = 0x77
 // forgotten its bound: marked entries name the place that the attacker chose.
 type unbounded struct {
 	*soft.Card
-	tables []aggregator.Extent // of the attacker's shadows; set before place
+	tables []vram.Extent // of the attacker's shadows; set before place
 	target atomic.Uint64
 }
 
 func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
-	if target := u.target.Load(); target != 0 && len(p)%8 == 0 && slices.ContainsFunc(u.tables, func(e aggregator.Extent) bool { return addr >= e.Card && addr < e.Card+e.Size }) {
+	if target := u.target.Load(); target != 0 && len(p)%8 == 0 && slices.ContainsFunc(u.tables, func(e vram.Extent) bool { return addr >= e.Card && addr < e.Card+e.Size }) {
 		p = slices.Clone(p)
 		for i := 0; i < len(p); i += 8 {
 			if e := shadowpt.DecodePTE(binary.LittleEndian.Uint64(p[i:])); e.Valid && e.Kind == strangeKind {

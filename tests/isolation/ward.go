@@ -14,6 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -39,7 +40,7 @@ type Ward struct {
 	options   options.Combination
 	victim    *victim
 	bystander *aggregator.Guest
-	free      []aggregator.Extent // unowned card memory
+	free      []vram.Extent // unowned card memory
 	protected []protected
 
 	agg   atomic.Pointer[aggregator.Aggregator] // for the card, which exists before it
@@ -50,7 +51,7 @@ type Ward struct {
 // protected is memory of the card that must stay as it was.
 type protected struct {
 	what string
-	at   aggregator.Extent
+	at   vram.Extent
 	want []byte // nil is the secret from end to end
 }
 
@@ -129,18 +130,18 @@ func (w *Ward) client(ram uint64) guest.Config {
 const patience = time.Minute
 
 // part returns where n bytes at addr of a guest's memory lie on the card.
-func part(list []aggregator.Extent, addr, n uint64) (out []aggregator.Extent) {
+func part(list []vram.Extent, addr, n uint64) (out []vram.Extent) {
 	for _, e := range list {
 		from, to := max(addr, e.Guest), min(addr+n, e.Guest+e.Size)
 		if from < to {
-			out = append(out, aggregator.Extent{Guest: from, Card: e.Card + from - e.Guest, Size: to - from})
+			out = append(out, vram.Extent{Guest: from, Card: e.Card + from - e.Guest, Size: to - from})
 		}
 	}
 	return out
 }
 
 // keep fills memory with the secret, and watches it.
-func (w *Ward) keep(what string, list []aggregator.Extent) {
+func (w *Ward) keep(what string, list []vram.Extent) {
 	for _, e := range list {
 		w.fill(e.Card, e.Size)
 		w.protected = append(w.protected, protected{what: what, at: e})
@@ -148,7 +149,7 @@ func (w *Ward) keep(what string, list []aggregator.Extent) {
 }
 
 // keepAsIs watches memory that is in use.
-func (w *Ward) keepAsIs(what string, list []aggregator.Extent) {
+func (w *Ward) keepAsIs(what string, list []vram.Extent) {
 	for _, e := range list {
 		p := make([]byte, e.Size)
 		w.Card.ReadVRAM(e.Card, p)
@@ -220,13 +221,13 @@ func (w *Ward) hideBehind() error {
 		taken = append(taken, slices.Concat(g.Guest.Extents(), g.Guest.Tables())...)
 	}
 	for _, e := range w.Endpoint.Guest.Extents() {
-		behind := aggregator.Extent{Card: e.Card + e.Size, Size: shadowpt.BigPage}
-		if slices.ContainsFunc(taken, func(e aggregator.Extent) bool {
+		behind := vram.Extent{Card: e.Card + e.Size, Size: shadowpt.BigPage}
+		if slices.ContainsFunc(taken, func(e vram.Extent) bool {
 			return behind.Card < e.Card+e.Size && e.Card < behind.Card+behind.Size
 		}) {
 			return fmt.Errorf("isolation: card memory at %#x behind the attacker's is taken", behind.Card)
 		}
-		w.keep("unowned memory", []aggregator.Extent{behind})
+		w.keep("unowned memory", []vram.Extent{behind})
 	}
 	return nil
 }

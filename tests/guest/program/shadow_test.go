@@ -14,6 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -27,7 +28,7 @@ import (
 type keeper struct {
 	*soft.Card
 	keep   atomic.Bool
-	tables atomic.Pointer[[]aggregator.Extent]
+	tables atomic.Pointer[[]vram.Extent]
 }
 
 func (k *keeper) WriteVRAM(addr uint64, p []byte) bool {

@@ -1,4 +1,4 @@
-package aggregator
+package vram
 
 import (
 	"testing"
@@ -8,15 +8,16 @@ import (
 )
 
 // The allocator is held against a bitmap.
-func TestPartition(t *testing.T) {
+func TestAllocator(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const pages = 256
-		p := newPartition(pages * pageSize)
+		p := Allocator{}
+		p.Release(Run{0, pages * PageSize})
 		var used [pages]bool
-		var held [][]run
-		mark := func(list []run, to bool) {
+		var held [][]Run
+		mark := func(list []Run, to bool) {
 			for _, r := range list {
-				for i := r.addr / pageSize; i < (r.addr+r.size)/pageSize; i++ {
+				for i := r.Addr / PageSize; i < (r.Addr+r.Size)/PageSize; i++ {
 					require.NotEqual(t, to, used[i], "page %d", i)
 					used[i] = to
 				}
@@ -26,20 +27,20 @@ func TestPartition(t *testing.T) {
 			if len(held) > 0 && rapid.Bool().Draw(t, "release") {
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "which")
 				mark(held[i], false)
-				p.release(held[i]...)
+				p.Release(held[i]...)
 				held = append(held[:i], held[i+1:]...)
 				continue
 			}
-			align := uint64(pageSize) << rapid.IntRange(0, 3).Draw(t, "align")
+			align := uint64(PageSize) << rapid.IntRange(0, 3).Draw(t, "align")
 			size := align * uint64(rapid.IntRange(1, 24).Draw(t, "size"))
-			list, err := p.alloc(size, align)
+			list, err := p.Alloc(size, align)
 			if err != nil {
 				continue
 			}
 			sum := uint64(0)
 			for _, r := range list {
-				require.Zero(t, r.addr%align)
-				sum += r.size
+				require.Zero(t, r.Addr%align)
+				sum += r.Size
 			}
 			require.Equal(t, size, sum)
 			mark(list, true)
@@ -48,14 +49,14 @@ func TestPartition(t *testing.T) {
 		left := uint64(0)
 		for _, u := range used {
 			if !u {
-				left += pageSize
+				left += PageSize
 			}
 		}
 		free := uint64(0)
 		for i, f := range p.free {
-			free += f.size
+			free += f.Size
 			if i > 0 {
-				require.Greater(t, f.addr, p.free[i-1].addr+p.free[i-1].size, "runs touch")
+				require.Greater(t, f.Addr, p.free[i-1].Addr+p.free[i-1].Size, "runs touch")
 			}
 		}
 		require.Equal(t, left, free)
@@ -65,22 +66,22 @@ func TestPartition(t *testing.T) {
 // Each address of a guest's is in the extent that has it.
 func TestExtents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var runs []run
+		var runs []Run
 		for i := range rapid.IntRange(1, 12).Draw(t, "extents") {
-			runs = append(runs, run{uint64(i) << 20, pageSize * uint64(rapid.IntRange(1, 5).Draw(t, "pages"))})
+			runs = append(runs, Run{uint64(i) << 20, PageSize * uint64(rapid.IntRange(1, 5).Draw(t, "pages"))})
 		}
-		e := newExtents(runs)
+		e := NewExtents(runs)
 		begin := uint64(0)
 		for _, r := range runs {
-			for _, in := range []uint64{0, 1, r.size / 2, r.size - 1} {
-				card, together, ok := e.at(begin + in)
+			for _, in := range []uint64{0, 1, r.Size / 2, r.Size - 1} {
+				card, together, ok := e.At(begin + in)
 				require.True(t, ok)
-				require.Equal(t, r.addr+in, card)
-				require.Equal(t, r.size-in, together)
+				require.Equal(t, r.Addr+in, card)
+				require.Equal(t, r.Size-in, together)
 			}
-			begin += r.size
+			begin += r.Size
 		}
-		_, _, ok := e.at(begin)
+		_, _, ok := e.At(begin)
 		require.False(t, ok)
 	})
 }
