@@ -40,9 +40,9 @@ func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
 			if c.preempted {
 				g.Preempt(1)
 			}
-			letGo := held(t, g)
+			release := hold(t, g)
 			if c.under {
-				letGo()
+				release()
 				f.hold(regPreempt, true)
 			}
 			g.Bind(1, 0)
@@ -60,7 +60,7 @@ func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
 			require.Equal(t, c.put, g.Invalidated())
 			f.set(regChannel+uint32(ch.id)*8, 1)
 			f.hold(regPreempt, false)
-			letGo()
+			release()
 			settleRound(g)
 			require.True(t, g.Invalidated())
 			if c.put {
@@ -89,11 +89,11 @@ func TestBoundWhileOthersEnd(t *testing.T) {
 			}
 		}
 		ch := g.cardChannel(1)
-		letGo := held(t, g)
+		release := hold(t, g)
 		f.hold(regPreempt, true)
 		g.Bind(1, 0)
 		g.Bind(2, 0)
-		letGo()
+		release()
 		require.Eventually(t, func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -139,8 +139,8 @@ func TestNoDeferralWhileChannelStarts(t *testing.T) {
 	require.True(t, g.Invalidated())
 }
 
-// held makes a guest's goroutine wait until letGo is called, as one that has spent its rate.
-func held(t *testing.T, g *Guest) (letGo func()) {
+// hold makes a guest's goroutine wait until release is called, as one that has spent its rate.
+func hold(t *testing.T, g *Guest) (release func()) {
 	settle(g)
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -17,7 +17,7 @@ func (e *entrySet) add(i int) {
 
 func (e *entrySet) remove(i int) { e.words[i/64] &^= 1 << (i % 64) }
 
-// addAll adds what o has.
+// addAll adds the members of o.
 func (e *entrySet) addAll(o *entrySet) {
 	for at, m := range o.used {
 		e.used[at] |= m

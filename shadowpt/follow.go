@@ -112,7 +112,7 @@ func (t *Tracker) followDir(s *Shadow) {
 	}
 }
 
-// behind returns the slot for the node of a directory entry.
+// behind returns the slot of a directory entry's node.
 func (s *Shadow) behind(i int) **node {
 	at := &s.at[i/pageEntries]
 	if *at == nil {
@@ -174,8 +174,8 @@ func (t *Tracker) unhold(n *node) {
 			}
 		}
 	}
-	t.letGo(&n.guestSmall)
-	t.letGo(&n.guestBig)
+	t.unfollow(&n.guestSmall)
+	t.unfollow(&n.guestBig)
 }
 
 // take starts following the pages of a table. It returns nil if the table is absent,
@@ -201,7 +201,7 @@ func (t *Tracker) take(s *Shadow, n *node, table Table, big bool, entries int) [
 		l := t.leaf(table.Target, table.Addr+uint64(i)*SmallPage)
 		if l == nil {
 			s.Counts.Unread++
-			t.letGo(&pages)
+			t.unfollow(&pages)
 			t.followed -= size - uint64(i)*SmallPage
 			return nil
 		}
@@ -253,8 +253,8 @@ func (t *Tracker) leaf(target Target, addr uint64) *leaf {
 	return l
 }
 
-// letGo stops following a table's pages.
-func (t *Tracker) letGo(pages *[]held) {
+// unfollow stops following a table's pages.
+func (t *Tracker) unfollow(pages *[]held) {
 	for _, h := range *pages {
 		r := &h.l.refs[h.at]
 		t.followed -= uint64(r.count) * 8

@@ -6,11 +6,12 @@ import (
 	"math/bits"
 )
 
-// Update looks at everything that may have changed and updates the shadows.
+// Update examines all pages that may have changed and updates the shadows.
 func (t *Tracker) Update() {
 	t.scan++
 	t.Counts.Scans++
-	// A page in both sets is looked at once, as a whole, after it was removed from both.
+	// A page in both sets is examined only once, as a whole, after it was removed from
+	// both.
 	t.batch = t.dirty.take(t.batch[:0])
 	dirty := len(t.batch)
 	t.batch = t.loose.take(t.batch)
@@ -42,7 +43,7 @@ func (t *Tracker) UpdateOnly(which ...*Shadow) {
 	t.apply()
 }
 
-// lookAtAll looks at the pages of one table that may have changed. In VRAM they are
+// lookAtAll examines the pages of one table that may have changed. In VRAM they are
 // adjacent, so it skips up to 64 at a time.
 func (t *Tracker) lookAtAll(pages []held) {
 	for i := 0; i < len(pages); i++ {
@@ -64,8 +65,8 @@ func (t *Tracker) lookAtAll(pages []held) {
 	}
 }
 
-// due reports whether a page may have changed since the last look, and marks it as looked
-// at.
+// due reports whether a page may have changed since it was last examined, and marks it as
+// examined.
 func (t *Tracker) due(l *leaf) bool {
 	if l.scan == t.scan {
 		return false
@@ -96,7 +97,7 @@ func (t *Tracker) keepLoose(page uint64) {
 	}
 }
 
-// apply updates the shadows from the pages that were looked at.
+// apply updates the shadows from the examined pages.
 func (t *Tracker) apply() {
 	if t.remapped[0] != t.remapped[1] {
 		t.translateAgain(t.remapped[0], t.remapped[1])
@@ -117,10 +118,10 @@ func (t *Tracker) lookAt(page uint64, whole bool) {
 	}
 }
 
-// look compares a page with its last content and applies what changed. Unchanged pages
-// are compared in place. A changed page is read once, and entries are taken only from that
-// copy, because the guest may write meanwhile. If all writes were trapped, only the range
-// of marked lines is compared.
+// look compares a page with its last content and applies the changes. Unchanged pages are
+// compared in place. A changed page is read once, and entries are taken only from that
+// copy, because the guest may write concurrently. If all writes were trapped, only the
+// range of marked lines is compared.
 func (t *Tracker) look(l *leaf) {
 	l.scan = t.scan
 	from, to := t.span(l)

@@ -44,8 +44,8 @@ func (s *pageSet) add(page uint64) {
 // remove removes a page. Upper levels may keep their bits; take then finds nothing.
 func (s *pageSet) remove(page uint64) { s.levels[0][page/64].And(^(uint64(1) << (page % 64))) }
 
-// take appends the members to list, lowest first, and empties the set. A page added
-// meanwhile is in list or still in the set.
+// take appends the members to list, lowest first, and empties the set. A page that is added
+// concurrently is in list or still in the set.
 func (s *pageSet) take(list []uint64) []uint64 {
 	return s.takeWord(len(s.levels)-1, 0, list)
 }

@@ -24,7 +24,7 @@ func (s Sync) String() string { return Syncs[s] }
 type Scan uint8
 
 const (
-	// ScanIncremental reads what may have changed: a Tracker.
+	// ScanIncremental reads only tables that may have changed (see Tracker).
 	ScanIncremental Scan = iota
 	// ScanFull reads all tables: Shadow.Rebuild.
 	ScanFull
@@ -42,8 +42,8 @@ type Policy struct {
 	Scan Scan
 }
 
-// Policies lists every valid combination. Eager applies single writes, which a full
-// scan knows nothing of.
+// Policies lists every valid combination. Eager applies single writes, which a full scan
+// does not track.
 func Policies() []Policy {
 	return []Policy{
 		{SyncFlush, ScanFull}, {SyncLazy, ScanFull},

@@ -22,8 +22,8 @@ type Card interface {
 	AllocTable(n uint64) (addr uint64, ok bool)
 	// FreeTable frees them. The caller has zeroed them.
 	FreeTable(addr, n uint64)
-	// WriteTable stores entries. The card may be walking them, so each aligned 8 bytes
-	// must change atomically: a torn entry names a page that nobody checked.
+	// WriteTable stores entries. The card may be walking them, so each aligned 8 bytes must
+	// change atomically: a torn entry names an unchecked page.
 	WriteTable(addr uint64, p []byte)
 }
 

@@ -6,8 +6,8 @@ const (
 )
 
 // TLB is an address space with a cache of translations. It belongs to one goroutine at a
-// time. Like the hardware's, it does not notice changes of tables: whoever changes them
-// must flush.
+// time. Like the hardware's, it does not notice changes of tables: the code that changes
+// them must flush.
 type TLB struct {
 	Misses uint64 // look-ups that walked the tables
 
@@ -64,8 +64,8 @@ func (t *TLB) Lookup(m Memory, va uint64) (pte PTE, end uint64, reason Reason, o
 // GroupEntries is how many small pages share the range of a big one.
 const GroupEntries = BigPage / SmallPage
 
-// GroupReader is a Memory that reads the entries of a group of small pages at once. On a
-// miss a TLB then looks up the whole group, because copies proceed to the next page.
+// GroupReader is a Memory that reads the entries of a group of small pages in one call. On
+// a miss a TLB then looks up the whole group, because copies proceed to the next page.
 type GroupReader interface {
 	Memory
 	ReadGroup(t Target, addr uint64, q *[GroupEntries]uint64) (ok bool)

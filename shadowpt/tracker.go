@@ -2,9 +2,9 @@ package shadowpt
 
 import "math/bits"
 
-// Tracker updates the shadows of one guest at the cost of what changed. It keeps the guest's
-// tables as last seen, and looks again only at pages that were written (see [Watch]) and at
-// pages that may change without a trap. After Update the card's tables equal what
+// Tracker updates the shadows of one guest at a cost proportional to the changes. It keeps a
+// copy of the guest's tables, and examines again only pages that were written (see [Watch])
+// and pages that may change without a trap. After Update the card's tables equal what
 // [Shadow.Rebuild] would build from the same bytes.
 //
 // Its Watch may be used by any goroutine; the rest belongs to one at a time.
@@ -37,7 +37,7 @@ type Tracker struct {
 
 	scan  uint64   // number of the current or last look
 	late  []*leaf  // pages found to need a look while shadows were written
-	batch []uint64 // scratch: pages to look at
+	batch []uint64 // scratch: pages to examine
 	page  [SmallPage]byte
 	diff  [pageEntries]change
 	out   [2]burst // scratch: entries for the small and the big table
@@ -99,7 +99,7 @@ func (t *Tracker) Unfollow(s *Shadow) {
 		t.unhold(n)
 		n.tracked = tracked{}
 	}
-	t.letGo(&s.pages)
+	t.unfollow(&s.pages)
 	clear(s.at[:])
 	s.tracker, s.changed = nil, entrySet{}
 	t.freed, t.left = true, true
@@ -283,7 +283,7 @@ func (t *Tracker) followAnew() {
 	for i := 0; i < len(t.again); i++ {
 		switch r := t.again[i]; {
 		case r.n == nil:
-			t.letGo(&r.s.pages)
+			t.unfollow(&r.s.pages)
 			t.followDir(r.s)
 		case r.n.held:
 			t.unhold(r.n)
@@ -295,8 +295,8 @@ func (t *Tracker) followAnew() {
 	t.again = t.again[:0]
 }
 
-// lookLate looks at changed pages that UpdateOnly skipped, because only other shadows used
-// them, and that a new table uses too. It reports whether there were any.
+// lookLate examines changed pages that UpdateOnly skipped, because only other shadows used
+// them, and that a new table also uses. It reports whether there were any.
 func (t *Tracker) lookLate() bool {
 	n := len(t.late)
 	for _, l := range t.late {

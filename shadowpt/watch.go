@@ -6,12 +6,12 @@ import (
 )
 
 // Watch records which pages of a guest's VRAM hold shadowed tables, and which of those may
-// have changed since a [Tracker] looked at them. It is the part of a Tracker that any
+// have changed since a [Tracker] examined them. It is the part of a Tracker that any
 // goroutine may call, without a lock.
 //
 // A table is added to the sets before it is read. A write is made before it is reported,
-// first by its lines and then by its page. So a look at the page sees the write, or the
-// page is looked at again.
+// first by its lines and then by its page. So either the examination of the page sees the
+// write, or the page is examined again.
 type Watch struct {
 	pages  uint64
 	tables pageSet // pages that a Tracker follows
@@ -22,7 +22,8 @@ type Watch struct {
 	// direct pages are mapped: the guest writes them without a trap.
 	direct pageSet
 	// loose are tables that may change unseen: they are in direct, or engines may write
-	// them. They are compared at each look. Anybody adds pages, the Tracker removes them.
+	// them. They are compared at each Update. Any goroutine adds pages, the Tracker removes
+	// them.
 	loose pageSet
 }
 
@@ -46,8 +47,8 @@ func (w *Watch) mark(page, lines uint64) (table bool) {
 		return false
 	}
 	// Do this even if the lines are marked already: the atomic operation orders the write
-	// before it for whoever takes the marks or later finds the page in dirty. A plain load
-	// could be executed before the store is visible.
+	// before it for the goroutine that takes the marks or later finds the page in dirty. A
+	// plain load could be executed before the store is visible.
 	w.lines[page].Or(lines)
 	w.dirty.add(page)
 	return true

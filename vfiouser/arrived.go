@@ -4,10 +4,10 @@ import "github.com/umbra-gpu/umbra/vfiouser/wire"
 
 // arrived holds received descriptors until their message is complete.
 //
-// The kernel ends a read after the sendmsg that carried descriptors, but earlier data may come first
-// in the same read. Descriptors belong to the message whose first bytes they came with: the last
-// message that begins in the read or, if a client put several messages into one sendmsg, the last
-// one that may have descriptors.
+// The kernel ends a read after the sendmsg that carried descriptors, but earlier data may come
+// first in the same read. Descriptors belong to the message that begins in the same sendmsg: the
+// last message that begins in the read or, if a client put several messages into one sendmsg, the
+// last one that may have descriptors.
 type arrived struct {
 	groups []fdGroup
 }
@@ -33,8 +33,8 @@ func (a *arrived) arrive(c *conn, from, to int, fds []int, cut bool) {
 	closeFDs(fds[keep:])
 }
 
-// messageFor returns where the message begins to which descriptors belong that came with the
-// bytes from..to.
+// messageFor returns the start of the message to which descriptors in the bytes from..to
+// belong.
 func (c *conn) messageFor(from, to int) int {
 	best, bestTakes := c.r, false // if none begins here, the one in progress
 	for at := c.r; at < to; {

@@ -24,7 +24,7 @@ const (
 
 	// stateLive are the states in which the client sets the device up and uses it.
 	stateLive = stateRunning | statePreCopy | stateResuming | stateError
-	// stateStopped are those in which the device stands still and is only looked at.
+	// stateStopped are those in which the device does not run and is only read.
 	stateStopped = stateStop | stateStopCopy
 )
 
@@ -32,7 +32,7 @@ const (
 // handler runs; a message that does not fit is answered with EINVAL.
 type command struct {
 	num        wire.Command
-	minPayload int // bytes behind the header
+	minPayload int // bytes after the header
 	maxFDs     int
 	states     state // in which the command is served
 	handle     handler

@@ -62,7 +62,7 @@ type conn struct {
 	irqInfos [NumIRQs]IRQ
 	attached bool
 	shares   bool // the client has given a descriptor of memory
-	noted    bool // and the log knows that it did not
+	noted    bool // the failure was logged
 	observer IRQObserver
 	migrator Migrator
 

@@ -29,8 +29,8 @@ type Device interface {
 	// Attached hands over the host side for the life of one client connection. It is called
 	// when the client has negotiated the version, before any other of its messages is served.
 	Attached(h *Host)
-	// Detached ends what Attached began. All DMA regions are gone, and no method of the Host
-	// has an effect any more.
+	// Detached ends the use of the Host that Attached began. No DMA region is mapped, and no
+	// method of the Host has an effect any more.
 	Detached()
 }
 
@@ -60,7 +60,7 @@ const (
 	NumIRQs
 )
 
-// RegionFlags say what a client may do with a region.
+// RegionFlags are a client's rights on a region.
 type RegionFlags uint32
 
 // Flags of a region, as VFIO numbers them.
@@ -113,7 +113,7 @@ type Admitter interface {
 	// Admit is asked before Attached. If it fails the client is refused, counted and
 	// logged, and neither Attached nor Detached is called.
 	Admit() error
-	// Dismissed tells that the client that was admitted went before it was attached.
+	// Dismissed reports that the admitted client disconnected before it was attached.
 	Dismissed()
 }
 
@@ -125,20 +125,20 @@ func Admit(d Device) error {
 	return nil
 }
 
-// Dismiss tells d that the client it took has not come.
+// Dismiss reports to d that the client that it admitted did not attach.
 func Dismiss(d Device) {
 	if a, ok := d.(Admitter); ok {
 		a.Dismissed()
 	}
 }
 
-// IRQObserver is a Device that wants to know what the client does with its interrupts.
+// IRQObserver is a Device that is notified of the client's changes to its interrupts.
 type IRQObserver interface {
 	// IRQMasked is called after the client has masked a vector.
 	IRQMasked(index, vector int)
-	// IRQUnmasked is called when a vector can signal anew: the client has unmasked it, or has
-	// given it an eventfd. A level-triggered source looks at its line and calls Host.Trigger
-	// if it is high.
+	// IRQUnmasked is called when a vector can signal again: the client has unmasked it, or
+	// has given it an eventfd. A level-triggered source checks its line and calls
+	// Host.Trigger if it is high.
 	IRQUnmasked(index, vector int)
 }
 
@@ -169,7 +169,7 @@ type IOFD struct {
 	ShadowOffset uint64
 }
 
-// Migrator is a Device whose state can be taken out and put in while it stands still (VFIO
+// Migrator is a Device whose state can be saved and restored while it is stopped (VFIO
 // migration version 2). The server walks the state machine; the device sees single arcs.
 type Migrator interface {
 	// MigrationFlags are of wire.MigFlag*. StopCopy is the least.
@@ -183,7 +183,7 @@ type Migrator interface {
 	WriteMigration(p []byte) error
 }
 
-// checkRegions refuses what no PCI function can have.
+// checkRegions refuses regions that no PCI function can have.
 func checkRegions(regions []Region) error {
 	if len(regions) > NumRegions {
 		return fmt.Errorf("vfiouser: device has %d regions; PCI has %d", len(regions), NumRegions)

@@ -12,11 +12,11 @@ import (
 )
 
 // maxDMAMessage bounds one DMA message, below the client's limit: a message that fits the
-// socket's buffer cannot stand between two sides that both write.
+// socket's buffer cannot deadlock two sides that both write.
 const maxDMAMessage = 64 << 10
 
-// dmaCalls are the DMA requests the client has not answered. Their ids are ours; the client's
-// commands have ids of their own, told apart by the header's type.
+// dmaCalls are the DMA requests the client has not answered. The server chooses their ids.
+// The ids of the client's commands are independent; the header's type distinguishes them.
 type dmaCalls struct {
 	mu     sync.Mutex
 	calls  map[uint16]*dmaCall
@@ -28,8 +28,8 @@ type dmaCall struct {
 	cmd  wire.Command
 	addr uint64
 	n    int
-	p    []byte // where read data goes; nil once the caller left
-	left bool   // the caller left; the id stays taken until the answer comes
+	p    []byte // destination of read data; nil once the caller has given up
+	left bool   // the caller has given up; the id stays in use until the answer arrives
 	done chan error
 }
 
@@ -54,8 +54,8 @@ func (d *dmaCalls) begin(call *dmaCall) (uint16, error) {
 	return id, nil
 }
 
-// leave gives up a call: its buffer is the caller's again. A call that was never sent is
-// forgotten at once.
+// leave gives up a call: the caller may reuse its buffer. A call that was never sent is
+// dropped immediately.
 func (d *dmaCalls) leave(id uint16, call *dmaCall, sent bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +83,7 @@ func (d *dmaCalls) finish(h wire.Header, payload []byte) bool {
 // take checks an answer and copies its data.
 //
 // QEMU before 11.1 counts in 32 bits, so that its data begins 4 bytes early, and answers
-// DMA_WRITE with a bare header; the message's length tells.
+// DMA_WRITE with a bare header; the message's length shows it.
 func (call *dmaCall) take(h wire.Header, payload []byte) error {
 	if h.Flags&wire.Error != 0 {
 		if h.Errno == 0 || h.Errno > 4095 {

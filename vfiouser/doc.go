@@ -3,9 +3,9 @@
 //
 // # What it owns
 //
-// The socket, the message stream, the client's DMA map (Memory), its interrupt eventfds, and
-// the migration and dirty-logging state of the connection. The device behind it owns
-// everything that outlives a client.
+// The socket, the message stream, the client's DMA map (Memory), its interrupt eventfds, and the
+// migration and dirty-logging state of the connection. The device owns all state that outlives a
+// client.
 //
 // # Goroutines and threads
 //
@@ -13,12 +13,11 @@
 //   - Each connection runs on one goroutine locked to one OS thread, started by Serve and
 //     awaited by it. It blocks in recvmsg on a descriptor of its own, outside the net poller:
 //     that saves 2-5 us of each round trip. All calls of a Device come from this thread.
-//   - The end of a context given to Serve or ServeConn is acted on by a goroutine that lives
-//     for that act only.
+//   - When a context given to Serve or ServeConn ends, a short-lived goroutine acts on it.
 //
 // A thread that comes out of recvmsg needs one of the Go scheduler's processors. In a program
 // whose goroutines compute all the time it waits for one up to 10 ms and more, while a guest's
-// processor stands still: such a program should set GOMAXPROCS to two more than the machine's
+// processor waits: such a program should set GOMAXPROCS to two more than the machine's
 // processors, which leaves the choice to the kernel (BenchmarkReadBesideEngines: the 99th
 // percentile falls from some 15 ms to 0.1-1 ms).
 //
@@ -33,13 +32,13 @@
 //  5. conn.sendMu    one message at a time on the socket
 //  6. conn.fdMu      the socket against its closing
 //
-// Memory.watchMu guards the list of those who watch the map. It is held for a moment, with
-// none of these taken in it, and not while they are called.
+// Memory.watchMu guards the list of watchers of the map. It is held only briefly, with none of
+// these taken in it, and not while watchers are called.
 //
 // # Errors
 //
-// A message that breaks a rule is answered with an errno and the connection goes on. Only a
-// header whose size cannot be right ends it, because nothing after it can be found again. A
+// A message that breaks a rule is answered with an errno and the connection continues. Only a
+// header with an impossible size ends it, because the start of the next message is then unknown. A
 // panic of the device is contained: that access fails with EIO and the panic is counted.
 //
 // # Choices where the specification and its implementations differ
@@ -52,7 +51,7 @@
 //     are spent (libvfio-user: EINVAL).
 //   - VERSION of another major version is answered with EINVAL before the connection is closed.
 //   - twin_socket is offered to a client that asks for it. QEMU and libvfio-user's clients do not.
-//   - DMA_MAP of a range that is longer than its file answers EINVAL: the pages behind the end would
+//   - DMA_MAP of a range that is longer than its file answers EINVAL: the pages after the end would
 //     fault at the first access.
 //   - DMA_LOGGING_START rounds a page size that it cannot use up to a power of two of 4 KiB at least.
 //     DMA_LOGGING_REPORT of a range where nothing is mapped answers ENOENT.
@@ -60,6 +59,6 @@
 //   - DMA_MAP wants address, size and offset in multiples of 4 KiB, the page size announced.
 //   - GET_REGION_IO_FDS answers in the specified 40-byte entries, unless the region has a
 //     shadow ioeventfd, which only libvfio-user's 48-byte entries can express. The client
-//     tells them apart by (argsz - 16) / count.
+//     distinguishes them by (argsz - 16) / count.
 //   - A region access of 0 bytes is answered by a bare header, as libvfio-user does.
 package vfiouser

@@ -113,8 +113,8 @@ func (c *conn) dmaUnmap(rq *request) syscall.Errno {
 	return 0
 }
 
-// dmaUnmapDirty serves the older form of DMA_UNMAP, which reports the range's dirty bitmap as
-// it goes. The specification has dropped it; libvfio-user's clients send it.
+// dmaUnmapDirty serves the older form of DMA_UNMAP, whose reply has the range's dirty bitmap.
+// The specification has dropped it; libvfio-user's clients send it.
 func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno {
 	const fixed = wire.DMAUnmapSize + wire.DirtyBitmapSize
 	if len(rq.payload) < fixed || c.migrator == nil {
@@ -140,7 +140,8 @@ func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno 
 	return errnoOf(c.mem.remove(u.Addr, u.Size))
 }
 
-// checkBitmap refuses a dirty bitmap whose page size makes no sense or that no message holds.
+// checkBitmap refuses a dirty bitmap with an invalid page size, or one that exceeds a
+// message.
 func (c *conn) checkBitmap(size, pageSz uint64) syscall.Errno {
 	if pageSz == 0 || pageSz&(pageSz-1) != 0 || size == 0 || size > maxMmap {
 		return syscall.EINVAL

@@ -82,7 +82,7 @@ var eventfdFor = map[uint32]irqFD{
 	wire.IRQActionUnmask:  unmaskFD,
 }
 
-// maskIRQ masks or unmasks a vector and tells the device.
+// maskIRQ masks or unmasks a vector and notifies the device.
 func (c *conn) maskIRQ(index, vec int, masked bool) {
 	c.irqs.setMask(index, vec, masked)
 	switch {

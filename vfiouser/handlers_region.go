@@ -51,8 +51,8 @@ func (c *conn) regionWrite(rq *request) syscall.Errno {
 	return 0
 }
 
-// regionWriteMulti serves REGION_WRITE_MULTI. Its entries are writes of their own: one that
-// fails does not keep back those behind it. The reply says how many were done.
+// regionWriteMulti serves REGION_WRITE_MULTI. Its entries are independent writes: one that
+// fails does not stop those after it. The reply has the number of successful ones.
 func (c *conn) regionWriteMulti(rq *request) syscall.Errno {
 	n := le.Uint64(rq.payload)
 	entries := rq.payload[wire.WriteMultiSize:]

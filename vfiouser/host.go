@@ -13,7 +13,7 @@ var (
 	// ErrInHandler says that a handler asked for DMA by message. The client is waiting for the
 	// handler's reply with its big lock held and would serve the request only after it.
 	ErrInHandler = errors.New("vfiouser: DMA by message from inside a handler")
-	// ErrDetached says that the client is gone.
+	// ErrDetached means that no client is attached.
 	ErrDetached = errors.New("vfiouser: no client")
 	// ErrDMATimeout says that the client did not answer within Options.DMATimeout.
 	ErrDMATimeout = errors.New("vfiouser: client did not answer a DMA request in time")
@@ -33,8 +33,8 @@ type Link interface {
 	DMA(ctx context.Context, addr uint64, p []byte, write bool) error
 }
 
-// Host is a device's way to its client for the life of one connection. Its methods may be
-// called from any goroutine, also after the client has gone.
+// Host gives a device access to its client for the life of one connection. Its methods may
+// be called from any goroutine, also after the client has disconnected.
 type Host struct{ l Link }
 
 // NewHost returns the host side of one connection of a transport.
@@ -51,9 +51,9 @@ func (h *Host) Trigger(index, vector int) { h.l.Trigger(index, vector) }
 // interrupt went low.
 func (h *Host) Clear(index, vector int) { h.l.Clear(index, vector) }
 
-// DMARead copies guest memory at addr to p. What is mapped is copied directly, the rest is
-// asked of the client by message (64-260 us each under QEMU). Messages are refused with
-// ErrInHandler on the connection's own thread.
+// DMARead copies guest memory at addr to p. Mapped memory is copied directly, the rest is
+// requested from the client by message (64-260 us each under QEMU). Messages are refused
+// with ErrInHandler on the connection's own thread.
 //
 // Preconditions: not Memory.Acquire.
 func (h *Host) DMARead(ctx context.Context, addr uint64, p []byte) error {

@@ -195,7 +195,7 @@ func (t *irqTable) snapshot() IRQStats {
 // irqWatch is a mask or unmask eventfd to poll.
 type irqWatch struct {
 	index, vec int
-	masked     bool // what a signal does
+	masked     bool // type of its signals
 }
 
 // watches appends what to poll. The descriptors stay valid on the connection's thread, which
@@ -230,8 +230,8 @@ func signal(fd int) bool {
 	return err == nil
 }
 
-// drain takes an eventfd's count without waiting and reports whether there was one. RWF_NOWAIT
-// stands in for O_NONBLOCK, which is shared with the client.
+// drain takes an eventfd's count without waiting and reports whether there was one. It uses
+// RWF_NOWAIT because O_NONBLOCK would be shared with the client.
 func drain(fd int) bool {
 	var b [8]byte
 	n, err := unix.Preadv2(fd, [][]byte{b[:]}, -1, unix.RWF_NOWAIT)

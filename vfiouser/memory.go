@@ -17,7 +17,7 @@ var (
 	// ErrNotMapped says that an address range is not, or not wholly, in the DMA map with the
 	// permission asked for.
 	ErrNotMapped = errors.New("vfiouser: range not in the DMA map")
-	// ErrFault says that mapped memory had no page behind it: the client cut its file short.
+	// ErrFault means that mapped memory has no page: the client truncated its file.
 	ErrFault = errors.New("vfiouser: guest memory faulted")
 )
 
@@ -30,11 +30,11 @@ var (
 // MemoryRange is one entry of the DMA map.
 type MemoryRange struct {
 	Addr, Size  uint64 // bus address, bytes
-	Read, Write bool   // what the device may do there
+	Read, Write bool   // the device's rights
 	Mapped      bool   // has a descriptor, so that Slice reaches it
 }
 
-// MemoryChange tells of one change of the DMA map.
+// MemoryChange is one change of the DMA map.
 type MemoryChange struct {
 	MemoryRange
 	Removed bool
@@ -43,7 +43,7 @@ type MemoryChange struct {
 // Memory is the guest's memory by bus address: what the client has mapped for DMA.
 //
 // A user calls Acquire, does one bounded step, and calls Release; DMA_UNMAP waits for that.
-// Acquire must not be nested. Slices die with Release.
+// Acquire must not be nested. Slices are invalid after Release.
 type Memory struct {
 	mu   sync.RWMutex
 	maps []*mapping // by address, disjoint
@@ -300,8 +300,8 @@ func (r *mapping) same(q mapRequest, key fileKey) bool {
 	return r.file == nil || r.offset == q.offset && r.file.key.dev == key.dev && r.file.key.ino == key.ino
 }
 
-// fileIdentity looks at the descriptor of q: that its rights and its length cover the range.
-// Memory past the end of a file would fault at the first touch.
+// fileIdentity checks that the rights and the length of q's descriptor cover the range.
+// Memory past the end of a file would fault at the first access.
 func fileIdentity(q mapRequest) (fileKey, *unix.Stat_t, error) {
 	if q.fd < 0 {
 		return fileKey{}, nil, nil

@@ -99,7 +99,7 @@ func (c *conn) leaveMigration() {
 type feature struct {
 	num        uint32
 	ops        uint32 // FeatureGet, FeatureSet
-	minPayload int    // bytes behind the fixed part, for the operation itself
+	minPayload int    // bytes after the fixed part, for the operation itself
 	handle     func(c *conn, f wire.Feature, data []byte) syscall.Errno
 }
 
@@ -157,8 +157,8 @@ func (c *conn) feature(num uint32) *feature {
 	return nil
 }
 
-// featureBody starts the reply to a GET with n bytes of data, or answers with what is needed
-// and no data if the client's argsz has no room.
+// featureBody starts the reply to a GET with n bytes of data. If the client's argsz has no
+// room, it answers with the needed size and no data.
 func (c *conn) featureBody(f wire.Feature, n int) []byte {
 	room := f.Argsz
 	f.Argsz = uint32(wire.FeatureSize + n)

@@ -109,7 +109,7 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 // Serve takes clients from l, one after the other, until ctx ends (it returns the context's
 // error) or Close (ErrServerClosed). It closes l and has ended the client when it returns.
 //
-// A connection made while a client is attached is closed at once, and the log says so.
+// A connection made while a client is attached is closed immediately and logged.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	if !s.track(l) {
 		l.Close()
@@ -155,7 +155,7 @@ func (s *Server) accept(l *net.UnixListener) error {
 }
 
 // ServeConn serves the client on an open connection, which becomes the server's, and returns
-// when it has gone. It fails at once if a client is attached.
+// when it has disconnected. It fails at once if a client is attached.
 func (s *Server) ServeConn(ctx context.Context, nc *net.UnixConn) error {
 	fd, err := detachFD(nc)
 	if err != nil {
@@ -176,8 +176,8 @@ func (s *Server) ServeConn(ctx context.Context, nc *net.UnixConn) error {
 // ErrBusy says that the device has a client.
 var ErrBusy = errors.New("vfiouser: the device has a client")
 
-// start makes fd the client. If the client before has hung up, it is awaited: whatever it had
-// sent is served first.
+// start makes fd the client. If the previous client has hung up, start waits until its
+// remaining messages are served.
 func (s *Server) start(fd int) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

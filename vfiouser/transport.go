@@ -12,7 +12,7 @@ import (
 )
 
 // Transport serves one device over vfio-user: Server, or the binding to a library in package
-// libvfiouser. Whatever carries it, the device is called as Device says.
+// libvfiouser. Both call the device as documented at Device.
 type Transport interface {
 	// ListenAndServe serves at path, one client after the other, until ctx ends (it returns
 	// the context's error) or Close (ErrServerClosed).
@@ -31,8 +31,8 @@ var _ Transport = (*Server)(nil)
 // client has to be asked for it.
 var ErrByMessage = errors.New("vfiouser: range reached by DMA message only")
 
-// Copy copies between p and memory at addr. ErrByMessage and ErrNotMapped say that nothing, or
-// not all, was copied.
+// Copy copies between p and memory at addr. After ErrByMessage nothing was copied, after
+// ErrNotMapped perhaps a part.
 //
 // Preconditions: not Acquire.
 func (m *Memory) Copy(addr uint64, p []byte, write bool) error {
@@ -81,7 +81,7 @@ func (m *Memory) overlaps(i int, addr, size uint64) bool {
 	return i > 0 && addr-m.maps[i-1].addr < m.maps[i-1].size || i < len(m.maps) && m.maps[i].addr-addr < size
 }
 
-// CheckDevice refuses a device whose regions or interrupts cannot be those of a PCI function.
+// CheckDevice refuses a device with regions or interrupts that no PCI function can have.
 func CheckDevice(dev Device) error {
 	if err := checkRegions(dev.Regions()); err != nil {
 		return err

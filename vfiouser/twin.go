@@ -32,8 +32,8 @@ func (c *conn) openTwin() (peer int, err error) {
 	return pair[1], nil
 }
 
-// readTwin hands each reply to its caller. When the stream ends or breaks, calls fail and the
-// connection itself goes on: DMA by message is all that is lost.
+// readTwin passes each reply to its caller. When the stream ends or breaks, calls fail and
+// the connection itself continues without DMA by message.
 func (c *conn) readTwin() {
 	defer c.calls.close()
 	buf := make([]byte, maxDMAReply)
@@ -72,8 +72,8 @@ func (c *conn) readTwin() {
 
 // closeTwin waits for the reader and closes the socket.
 //
-// Preconditions: the socket is shut down, and no call can be under way (conn.gone, and sendMu
-// was taken since).
+// Preconditions: the socket is shut down, and no call can be under way (conn.closing is set,
+// and sendMu was taken since).
 func (c *conn) closeTwin() {
 	if !c.twin.open {
 		return

@@ -88,7 +88,7 @@ func (c *conn) attach() (err error) {
 const twinCapability = `"twin_socket":{"supported":true,"fd_index":0}`
 
 // capabilities is the JSON of a reply, NUL included, in at most room bytes; nil if not even
-// the first capability fits. A client that gets none goes by the specification's defaults.
+// the first capability fits. A client that gets none uses the specification's defaults.
 func (o *Options) capabilities(client *clientLimits, migration bool, room int) []byte {
 	caps := []struct {
 		offered bool

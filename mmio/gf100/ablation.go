@@ -21,13 +21,12 @@ const (
 	Dies Outcome = "dies"
 )
 
-// Ablation is one behaviour left out: registers turned into plain storage, and
-// what an unmodified nouveau then says. The table answers for each behaviour
-// why it is there, and a test that applies it shows that the behaviour is.
+// Ablation leaves one behaviour out: registers become plain storage. The table records the
+// reaction of an unmodified nouveau to each, which is the reason why the behaviour exists;
+// a test applies each and checks the reaction.
 //
-// What is not a register is left out by options instead: the configuration
-// space's NoMSI and NoPCIe, the face's NoSensor, VRAM and TPCs, and the ROM's
-// content.
+// Options leave out behaviours that are not registers: the configuration space's NoMSI and
+// NoPCIe, the face's NoSensor, VRAM and TPCs, and the ROM's content.
 type Ablation struct {
 	Name      string
 	Without   string   // what is left out, in words
@@ -103,8 +102,8 @@ var Ablations = []Ablation{
 		Symptom: `gr: failed to construct context`, Kernels: []string{"6.12", "7.2"}},
 }
 
-// Apply leaves the behaviour out of a space. The space keeps it out until it is
-// built anew, through resets too.
+// Apply leaves the behaviour out of a space. It stays out, also through resets, until the
+// space is built again.
 func (a Ablation) Apply(s *mmio.Space) error {
 	for _, name := range a.Registers {
 		if err := s.MakePlain(name, a.Value); err != nil {

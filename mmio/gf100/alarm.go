@@ -2,8 +2,8 @@ package gf100
 
 import "time"
 
-// Timer is what an [Alarm] sets: a *time.Timer whose function takes the owner's
-// lock and asks [Alarm.Fired], or a test's.
+// Timer is what an [Alarm] sets: a *time.Timer whose function takes the owner's lock and
+// calls [Alarm.Fired], or a fake of a test.
 type Timer interface {
 	Reset(time.Duration) bool
 	Stop() bool
@@ -13,7 +13,7 @@ type Timer interface {
 // owner's lock.
 type Alarm struct {
 	timer  Timer
-	at     uint64 // when the timer goes off, 0 if it does not
+	at     uint64 // when the timer fires, 0 if it is not set
 	closed bool
 }
 

@@ -24,8 +24,7 @@ type FaceConfig struct {
 	// Config is the configuration space that BAR0 shows at 088000; default one
 	// with no options.
 	Config *ConfigSpace
-	// Clock counts nanoseconds and never goes back; default a monotonic clock
-	// that starts with the face.
+	// Clock counts nanoseconds and is monotonic; default a clock that starts with the face.
 	Clock func() uint64
 	// Temperature returns the sensor's reading in degrees Celsius; default 45.
 	Temperature func() int
@@ -140,9 +139,9 @@ type unit interface {
 	reset()
 }
 
-// Face is the behaviour of the units that are private state: everything in BAR0
-// but the channels, the address translation and the memory behind them. Its
-// methods and the effects it binds run under the lock of the space's owner.
+// Face implements the units with private state: everything in BAR0 except channels, address
+// translation and memory. Its methods and the effects it binds run under the lock of the
+// space's owner.
 type Face struct {
 	cfg   FaceConfig
 	fbps  int

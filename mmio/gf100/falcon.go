@@ -6,10 +6,10 @@ import (
 	"github.com/umbra-gpu/umbra/mmio"
 )
 
-// A falcon is the microcontroller inside PMU, FECS, GPCCS and the copy engines.
-// Its code is not executed: each unit answers its mailboxes as the drivers' microcode
-// would. This type holds the host's view of the controller: code and data memory
-// behind their ports, start and halt, and the interrupt registers.
+// A falcon is the microcontroller inside PMU, FECS, GPCCS and the copy engines. Its code is
+// not executed: each unit answers its mailboxes as the drivers' microcode would. This type
+// has the host's view of the controller: code and data memory with their ports, start and
+// halt, and the interrupt registers.
 type falcon struct {
 	imem, dmem []byte
 	tags       []uint32 // virtual page of each 256-byte code page, and tagValid
@@ -241,9 +241,8 @@ var falconRows = []falconRow{
 		write: func(f *falcon, i int, w mmio.Write) { writePort(f.dmem, &f.dmemPort[i], w.New) }},
 }
 
-// A falconView is a place in the register space where controllers appear: one
-// controller, an array of them, or a broadcast, whose writes reach all and
-// whose reads answer for the first.
+// A falconView is a range of the register space with controllers: one, an array of them, or
+// a broadcast, whose writes reach all and whose reads return the first one's values.
 type falconView struct {
 	prefix string
 	base   uint32
@@ -270,7 +269,7 @@ func (v *falconView) regs() []mmio.Reg {
 	return out
 }
 
-// bind joins the view's rows to the controllers behind it.
+// bind connects the view's rows to its controllers.
 func (v *falconView) bind(b *mmio.Bindings, fs []*falcon) {
 	for i := range falconRows {
 		row := &falconRows[i]

@@ -28,8 +28,8 @@ const (
 	faultWrite = 1 << 7
 )
 
-// Fault is the report of an access of c's at va, of the channel or window whose
-// instance block is at inst.
+// Fault is the report of a faulting access of client c at va, for the channel or window
+// whose instance block is at inst.
 func (c MMUClient) Fault(inst, va uint64, write bool, reason uint8) MMUFault {
 	f := MMUFault{Unit: c.Slot, Inst: inst, VA: va, Info: uint32(reason&0xf) | faultHub | uint32(c.Client)<<8}
 	if write {

@@ -29,12 +29,12 @@ const (
 	sourceCount
 )
 
-// term is one pair of registers whose common bits ask for an interrupt.
+// term is a pair of registers that requests an interrupt if they have a common bit.
 type term struct{ status, enable string }
 
-// sourceRow says where a source shows in NV_PMC_INTR and which of this
-// package's registers its level is computed from. A source whose unit another
-// package owns has no terms: the owner reports the level by SetSource.
+// sourceRow has the bit of a source in NV_PMC_INTR and the registers of this package from
+// which its level is computed. A source without terms belongs to another package: the owner
+// reports its level by SetSource.
 type sourceRow struct {
 	name  string
 	bit   uint8

@@ -8,12 +8,12 @@ type Line struct {
 	Disabled bool // the driver has switched the pin off
 }
 
-// Pin is a function's interrupt as its host knows it. Like a Face it is guarded by
-// its owner's lock.
+// Pin is the host's view of a function's interrupt. Like a Face it is guarded by its
+// owner's lock.
 type Pin struct{ reported Line }
 
-// Settle recomputes the interrupt tree, with PFIFO's own level, and says what the
-// line is, and whether the host does not know.
+// Settle recomputes the interrupt tree, with PFIFO's own level. It returns the line, and
+// whether it differs from the one last reported.
 func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, changed bool) {
 	f.SetSource(SourcePFIFO, fifo)
 	l.Level, l.Edge = f.Settle()
@@ -27,5 +27,5 @@ func (p *Pin) Settle(f *Face, c *ConfigSpace, fifo bool) (l Line, changed bool) 
 	return l, true
 }
 
-// Forget makes the next Settle tell everything: the host is another one.
+// Forget makes the next Settle report the line in full, for a new host.
 func (p *Pin) Forget() { p.reported = Line{} }

@@ -2,8 +2,8 @@ package gf100
 
 import "github.com/umbra-gpu/umbra/mmio"
 
-// MaxGPCs and MaxTPCs are what the chip was designed with: graphics processing
-// clusters, and texture/processor clusters in each.
+// MaxGPCs and MaxTPCs are the chip's design limits: graphics processing clusters, and
+// texture/processor clusters in each.
 const (
 	MaxGPCs = 4
 	MaxTPCs = 4

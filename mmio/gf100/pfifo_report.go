@@ -6,9 +6,9 @@ import (
 	"github.com/umbra-gpu/umbra/mmio"
 )
 
-// FIFOReport is what PFIFO and its PBDMAs report to a driver: the interrupt
-// registers, the fault slots, the held methods. Who gives PFIFO its meaning (a
-// card, a virtual GPU) puts its findings in here; the registers follow.
+// FIFOReport is what PFIFO and its PBDMAs report to a driver: the interrupt registers, the
+// fault slots, the held methods. The owner of PFIFO (a card, a virtual GPU) enters its
+// reports here, and the registers follow.
 type FIFOReport struct {
 	// PBDMA are the cells of each pushbuffer reader.
 	PBDMA [PBDMAs]PBDMACells

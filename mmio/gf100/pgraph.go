@@ -42,8 +42,8 @@ var pgraph = mmio.Block{
 		stub("NV_PGRAPH_UNK20C", 0x40020c),
 		{Name: "NV_PGRAPH_FIFO_CONTROL", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x400500, Effect: "bit 0 lets PGRAPH go on with its channel's commands"},
 		{Name: "NV_PGRAPH_FIFO_STATUS", Offset: 0x400504, Access: mmio.RO, Reset: 1},
-		// PGRAPH never shows as busy: work for the host completes at once, and for
-		// a channel's work the host asks PFIFO.
+		// PGRAPH never shows as busy: work for the host completes immediately, and the host
+		// polls PFIFO for a channel's work.
 		{Name: "NV_PGRAPH_GPC_STATUS", Offset: 0x400604, Access: mmio.RO},
 		{Name: "NV_PGRAPH_ROP_STATUS", Offset: 0x400608, Access: mmio.RO},
 		{Name: "NV_PGRAPH_FE_STATUS", Offset: 0x40060c, Access: mmio.RO},
@@ -52,7 +52,7 @@ var pgraph = mmio.Block{
 		{Name: "NV_PGRAPH_TRAPPED_DATA_LOW", Offset: 0x400708, Access: mmio.RO},
 		{Name: "NV_PGRAPH_TRAPPED_DATA_HIGH", Offset: 0x40070c, Access: mmio.RO},
 		{Name: "NV_PGRAPH_DISPATCH_PWR_MODE", Offset: 0x404170, Fields: []mmio.Field{
-			// Bit 4 asks for the mode in the bits below; it is done at once.
+			// Bit 4 requests the mode in the bits below; it completes immediately.
 			{Name: "REQ", Hi: 4, Lo: 4, Access: mmio.RO},
 		}},
 		{Name: "NV_PGRAPH_MACRO_MCACHE_CTRL", Offset: 0x404488,

@@ -14,8 +14,9 @@ var pgraphROP = mmio.Block{
 	},
 }
 
-// pgraphGPCs is all GPCs at once; 419800 and up is all TPCs of all GPCs. Broadcast
-// writes stay here: the units behind them are private state that nothing reads.
+// pgraphGPCs is the broadcast to all GPCs; 419800 and up is the broadcast to all TPCs of
+// all GPCs. Broadcast writes are only stored here: the units are private state that nothing
+// reads.
 var pgraphGPCs = mmio.Block{
 	Name:   "PGRAPH_GPC_BROADCAST",
 	Source: "envytools rnndb/graph/gf100_pgraph/gpc.xml",

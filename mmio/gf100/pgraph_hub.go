@@ -142,7 +142,7 @@ var pgraphCCACHE = mmio.Block{
 	},
 }
 
-// pgraphROPBroadcast is all ROP units at once.
+// pgraphROPBroadcast is the broadcast to all ROP units.
 var pgraphROPBroadcast = mmio.Block{
 	Name:   "PGRAPH_ROP_BROADCAST",
 	Source: "envytools rnndb/graph/gf100_pgraph/rop.xml",

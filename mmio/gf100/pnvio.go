@@ -5,8 +5,8 @@ import "github.com/umbra-gpu/umbra/mmio"
 // i2cIdle is the idle level of a bus with pull-ups and no device.
 const i2cIdle = 0x3
 
-// pnvio is the board's pins: GPIO, I2C, AUX channels, the fan, and the two PLLs
-// that live beside them. Nothing is connected.
+// pnvio has the board's pins: GPIO, I2C, AUX channels, the fan, and two PLLs. Nothing is
+// connected.
 var pnvio = mmio.Block{
 	Name:   "PNVIO",
 	Source: "envytools rnndb/io/pnvio.xml",

@@ -92,7 +92,7 @@ func (u *pmuUnit) attach(s *mmio.Space) {
 
 func (u *pmuUnit) reset() { u.power() }
 
-// stop is a reset by PMC: the rings are gone until the microcode runs again.
+// stop is a reset by PMC: the rings do not exist until the microcode runs again.
 func (u *pmuUnit) stop() {
 	u.falcon.reset()
 	u.h2d.Put(0)

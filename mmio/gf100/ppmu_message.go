@@ -125,14 +125,14 @@ func (u *pmuUnit) script(at, end uint32) {
 	}
 }
 
-// write is a register write by the PMU: what the guest could do itself.
+// write is a register write by the PMU. The guest could write the same register itself.
 func (u *pmuUnit) write(off, v uint32) {
 	if off%4 == 0 && off < u.space.Size() {
 		u.space.Write32(off, v)
 	}
 }
 
-// i2c finds no device: whatever is addressed does not acknowledge.
+// i2c finds no device: no address is acknowledged.
 func (u *pmuUnit) i2c(m pmuMessage) (pmuMessage, bool) {
 	port := m.data0 >> 24
 	known := m.message == i2cRead || m.message == i2cWrite

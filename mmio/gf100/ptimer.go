@@ -14,8 +14,8 @@ var ptimerBlock = mmio.Block{
 		{Name: "NV_PTIMER_INTR_EN_0", Offset: 0x9140, Access: mmio.RO, Fields: []mmio.Field{
 			{Name: "ALARM", Hi: 0, Lo: 0},
 		}},
-		// The clock below counts nanoseconds whatever the ratio says: 27 MHz with
-		// the ratio a driver programs is just that.
+		// The clock below counts nanoseconds and ignores the ratio: the driver's ratio
+		// turns its 27 MHz into nanoseconds.
 		{Name: "NV_PTIMER_NUMERATOR", Offset: 0x9200, Stub: true},
 		{Name: "NV_PTIMER_DENOMINATOR", Offset: 0x9210, Stub: true},
 		{Name: "NV_PTIMER_CLOCK_SOURCE", Offset: 0x9220, Stub: true},
@@ -37,8 +37,8 @@ type ptimer struct {
 	clock func() uint64
 
 	offset uint64 // added to the clock, modulo 2^64
-	due    uint64 // the time at which the alarm goes off
-	armed  bool   // an alarm was written and has not gone off
+	due    uint64 // the time of the alarm
+	armed  bool   // an alarm was written and has not fired
 
 	intr, enable mmio.Cell
 }

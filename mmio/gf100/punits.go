@@ -14,8 +14,7 @@ const (
 // MaxFBPs is how many framebuffer partitions the chip was designed with.
 const MaxFBPs = 6
 
-// punits says what the chip has: how much was designed in, and what is fused
-// off.
+// punits reports the chip's units: how many were designed in, and which are fused off.
 var punits = mmio.Block{
 	Name:   "PUNITS",
 	Source: "envytools rnndb/bus/punits.xml",

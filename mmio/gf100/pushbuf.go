@@ -26,7 +26,7 @@ func (k HeaderKind) String() string {
 	return "unknown"
 }
 
-// MaskOp is what a sub-device mask header does.
+// MaskOp is the operation of a sub-device mask header.
 type MaskOp uint8
 
 const (
@@ -45,8 +45,8 @@ type Header struct {
 	MaskOp     MaskOp
 }
 
-// secOp is what bits 31:29 mean (cl906f.h, NV906F_DMA_SEC_OP). Codes 0 and 2
-// are older formats that bits 17:16 tell apart.
+// secOp is the meaning of bits 31:29 (cl906f.h, NV906F_DMA_SEC_OP). Codes 0 and 2 are older
+// formats, which bits 17:16 distinguish.
 var secOp = [8]HeaderKind{
 	1: HeaderIncreasing,
 	3: HeaderNonIncreasing,
@@ -93,7 +93,7 @@ func decodeOldHeader(w, op uint32) Header {
 		return Header{Kind: HeaderSubDevMask, MaskOp: MaskOp(tert), Data: uint16(w >> 4 & 0xfff)}
 	}
 	if w&3 != 0 {
-		return Header{Kind: HeaderInvalid} // jumps and calls, gone since Fermi
+		return Header{Kind: HeaderInvalid} // jumps and calls, removed in Fermi
 	}
 	kind := HeaderIncreasing
 	if op == secGroup2 {

@@ -2,9 +2,8 @@ package gf100
 
 import "github.com/umbra-gpu/umbra/mmio"
 
-// The three video decoding engines. Their microcode comes from outside the
-// driver and there is nothing here that could run it, so their controllers have
-// no memory to load it into.
+// The three video decoding engines. Their microcode comes from outside the driver and it is
+// not emulated, so their controllers have no memory to load it into.
 var videoViews = []falconView{
 	{prefix: "NV_PVLD", base: 0x084000},
 	{prefix: "NV_PPDEC", base: 0x085000},

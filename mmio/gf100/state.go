@@ -6,13 +6,12 @@ import "fmt"
 // reads.
 const FaceStateVersion = 1
 
-// FaceState is what a face holds beside its space's registers, between two
-// accesses. With the space's and the configuration space's state it is all of
-// the chip that this package answers for.
+// FaceState is a face's state besides its space's registers. With the states of the space
+// and the configuration space it is the whole state of this package.
 type FaceState struct {
 	Version int `json:"version"`
-	// Time is PTIMER's value in nanoseconds; a face that takes the state over
-	// goes on from there, whatever its own clock says.
+	// Time is PTIMER's value in nanoseconds; a face that takes over the state continues
+	// from it, independent of its own clock.
 	Time  uint64 `json:"time_ns"`
 	Alarm uint64 `json:"alarm_ns"` // PTIMER's value at which the alarm goes off
 	Armed bool   `json:"armed"`

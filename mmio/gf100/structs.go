@@ -26,9 +26,9 @@ func (w Word) Put(b []byte, v uint32) {
 // InstanceSize is the size of an instance block in bytes.
 const InstanceSize = 0x1000
 
-// The instance block: what PFIFO knows of a channel (RAMFC, to 0x200), its
-// address space and its engine contexts. Offsets below 0x200 follow NVIDIA's
-// dev_ram.ref (NV_RAMFC) of later chips where Fermi is the same.
+// The instance block: PFIFO's state of a channel (RAMFC, to 0x200), its address space and
+// its engine contexts. Offsets below 0x200 follow NVIDIA's dev_ram.ref (NV_RAMFC) of later
+// chips where Fermi is the same.
 var (
 	InstGPPut       = Word{"NV_RAMFC_GP_PUT", 0x000, 31, 0}
 	InstUSERDLo     = Word{"NV_RAMFC_USERD", 0x008, 31, 12}
@@ -75,10 +75,10 @@ var (
 	InstTokenHi = Word{"UMBRA_RAMFC_TOKEN_HI", 0x1e4, 31, 0}
 )
 
-// Owners is how many owners of channels InstOwner tells apart.
+// Owners is the number of owners of channels that InstOwner can represent.
 const Owners = 32
 
-// InstanceSignature is what a set-up channel has in NV_RAMFC_SIGNATURE.
+// InstanceSignature is the value of NV_RAMFC_SIGNATURE in a channel that was set up.
 const InstanceSignature = 0xface
 
 // USERDSize is what one channel takes of the poll area, in bytes.

@@ -19,8 +19,8 @@ import (
 
 const root = "../.."
 
-// files lists the files of the repository with such an extension: what git
-// tracks or would track, or every file in a tree that git does not know.
+// files lists the repository's files with an extension: those that git tracks or would
+// track, or all files outside of a git repository.
 func files(t *testing.T, ext string) (out []string) {
 	t.Helper()
 	var list []string

@@ -1,7 +1,6 @@
-// Package arch holds the import rules of this repository. Its tests check every
-// Go file against them, whatever its build constraints, and also check where
-// unsafe and cgo are used, that packages have one doc comment, and that links
-// between documents lead somewhere.
+// Package arch holds the import rules of this repository. Its tests check every Go file
+// against them, independent of its build constraints. They also check where unsafe and cgo
+// are used, that packages have one doc comment, and that links between documents are valid.
 package arch
 
 import (
@@ -57,7 +56,7 @@ var rooms = []room{
 // testLibs may be imported by _test.go files everywhere.
 var testLibs = []string{sys, "github.com/stretchr/testify", "pgregory.net/rapid", "go.uber.org/goleak", "github.com/rogpeppe/go-internal"}
 
-// A source is what the rules need to know of one Go file.
+// A source is the part of a Go file that the rules check.
 type source struct {
 	path    string // from the root of the repository
 	doc     string

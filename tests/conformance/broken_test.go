@@ -194,7 +194,7 @@ var relayLimits = map[string]string{
 	"size 64 MiB": "the relay waits for the rest of the message",
 }
 
-// pass hands messages on until one side has gone.
+// pass forwards messages until one side disconnects.
 func (r *relay) pass(near, far *client.Client) {
 	defer near.Shutdown()
 	var held []byte

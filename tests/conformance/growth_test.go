@@ -46,9 +46,9 @@ func measure(t *testing.T) footprint {
 // rounds is how many clients come and go.
 var rounds = scale.Of(500, 10_000)
 
-// TestGrowth: many clients that negotiate, map memory with a descriptor, attach
-// an eventfd, leave in the middle of a message or at once, and leave nothing
-// behind in the server.
+// TestGrowth: many clients negotiate, map memory with a descriptor, attach an eventfd, and
+// disconnect in the middle of a message or immediately. The server keeps no resources of
+// them.
 func TestGrowth(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		dev, err := newEverything()
@@ -64,7 +64,7 @@ func TestGrowth(t *testing.T) {
 		defer irq.Close()
 		stray := []int{fd}
 		if _, ok := tr.(*vfiouser.Server); !ok {
-			stray = nil // the library never closes what comes with half a header; the suite tells of it
+			stray = nil // the library never closes descriptors of half a header; the suite reports that
 		}
 		visit := func(i int) {
 			c, err := client.Dial(path, nil)
@@ -97,8 +97,8 @@ func TestGrowth(t *testing.T) {
 	})
 }
 
-// settled measures when the last client's end has been seen: one more is served and
-// has gone, and what is open has come down to what it was, or does not.
+// settled measures after the server has ended the last client: it serves one more client,
+// and waits until the open resources are back at their former number, or a time-out.
 func settled(t *testing.T, path string, was footprint) (now footprint) {
 	c, err := client.Dial(path, nil)
 	require.NoError(t, err)

@@ -57,8 +57,8 @@ func withHost(t *testing.T, by maker) (*hosted, vfiouser.Transport, *client.Clie
 
 func newChanges() chan vfiouser.MemoryChange { return make(chan vfiouser.MemoryChange, 8) }
 
-// TestHost: what a device does through its host comes to the same on both
-// transports, from any goroutine.
+// TestHost: a device's calls of its host have the same effects on both transports, from any
+// goroutine.
 func TestHost(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		d, tr, c, h := withHost(t, by)
@@ -117,7 +117,7 @@ func TestHost(t *testing.T) {
 			require.Equal(t, data, back)
 		}
 
-		// A range that is taken back is gone when the reply is there.
+		// An unmapped range is withdrawn before the reply.
 		removed := newChanges()
 		stop := h.Memory().Watch(func(c vfiouser.MemoryChange) { removed <- c })
 		require.NoError(t, c.Unmap(0x10000, 1<<20))
@@ -153,9 +153,9 @@ func pattern(n int) []byte {
 	return b
 }
 
-// TestEndBesideSilence: a client that says nothing, or half of something, does
-// not keep a server that is told to end.
-func TestEndBesideSilence(t *testing.T) {
+// TestEndDespiteSilentClient: a client that sends nothing, or half a message, does not delay the
+// server's end.
+func TestEndDespiteSilentClient(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		for _, say := range [][]byte{nil, {1, 0, 1}, append([]byte{1, 0, 1, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 1, 2)} {
 			dev, err := newEverything()
@@ -180,7 +180,7 @@ func TestEndBesideSilence(t *testing.T) {
 	})
 }
 
-// closing closes a transport and tells when that is done.
+// closing closes a transport and signals when that is done.
 func closing(tr vfiouser.Transport) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
@@ -190,8 +190,8 @@ func closing(tr vfiouser.Transport) <-chan struct{} {
 	return done
 }
 
-// TestFullEventfd: a client whose eventfd is full, and blocks, keeps nobody waiting that triggers
-// its interrupt.
+// TestFullEventfd: a client whose eventfd is full and blocking does not block the goroutine that
+// triggers its interrupt.
 func TestFullEventfd(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		_, _, c, h := withHost(t, by)
@@ -222,8 +222,8 @@ func TestFullEventfd(t *testing.T) {
 	})
 }
 
-// TestBeginAndEnd: transports that begin and end, with a client or without one at their end, leave
-// nothing behind.
+// TestBeginAndEnd: transports that begin and end, with or without a client at their end, leak
+// nothing.
 func TestBeginAndEnd(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		dev, err := newEverything()

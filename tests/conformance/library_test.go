@@ -16,8 +16,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
-// bindingDir is the folder of the binding, whose table of needed functions the
-// tests read.
+// bindingDir is the folder of the binding, whose table of required functions the tests
+// read.
 const bindingDir = "../../vfiouser/libvfiouser"
 
 // neededFunctions are the names in that table.
@@ -52,9 +52,8 @@ func run(t *testing.T, dir, name string, args ...string) {
 // envNew makes a run of the test program try the library it runs with.
 const envNew = "UMBRA_TEST_NEW_TRANSPORT"
 
-// TestLibraryAtStart: a program that was built well and runs with a library that
-// lacks functions, that calls itself otherwise, or with none, does not serve, and
-// says what it found and what it needs.
+// TestLibraryAtStart: a program whose library is missing, lacks functions or has another
+// name does not serve, and reports what it found and what it needs.
 func TestLibraryAtStart(t *testing.T) {
 	if os.Getenv(envNew) != "" {
 		dev, err := newEverything()
@@ -66,7 +65,7 @@ func TestLibraryAtStart(t *testing.T) {
 	}
 	builtLibrary(t)
 	all := neededFunctions(t)
-	// What the program was linked with, by the name that the loader looks for.
+	// The library that the program was linked with, by the loader's name.
 	const file = "libvfio-user.so.0"
 	for _, c := range []struct {
 		name   string

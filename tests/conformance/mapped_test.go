@@ -38,9 +38,9 @@ func (d *windowed) WriteRegion(index int, off uint64, p []byte) error {
 	return d.everything.WriteRegion(index, off, p)
 }
 
-// TestMappedRegions: what a client maps of a region, what it reads by message, and what the device
-// has are the same bytes, on one transport after the other; and a region is told of as QEMU
-// asks, which asks twice and takes one descriptor.
+// TestMappedRegions: a client's mapping of a region, its reads by message, and the device's memory
+// have the same bytes, on one transport after the other. The region info is also right for QEMU,
+// which asks twice and accepts one descriptor.
 func TestMappedRegions(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -56,7 +56,7 @@ func TestMappedRegions(t *testing.T) {
 			t.Cleanup(dev.close)
 			d := &windowed{dev, 0x10000, c.areas}
 			require.NoError(t, d.shared.Truncate(0x10000+sharedSize))
-			want := make([]byte, sharedSize) // what all transports have written
+			want := make([]byte, sharedSize) // written through all transports
 			eachTransport(t, func(t *testing.T, by maker) {
 				tr, path := serveAt(t, by, d)
 				cl, err := client.Dial(path, nil)
@@ -94,7 +94,7 @@ func TestMappedRegions(t *testing.T) {
 						require.Equal(t, want[off:][:len(m)], m, "mapped at %#x", off)
 					}
 				}
-				same() // what the transport before has left
+				same() // still there from the previous transport
 				for off, m := range maps {
 					copy(m[len(m)-8:], "mapped!!")
 					copy(want[off:][len(m)-8:], "mapped!!")

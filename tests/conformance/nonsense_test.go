@@ -51,8 +51,8 @@ func nonsense(described *atomic.Bool) []plant {
 	}
 }
 
-// TestSuiteOfNonsense: whatever a server answers, the suite runs all its cases and reports
-// each. An answer that it cannot read fails the case.
+// TestSuiteOfNonsense: for any answers of a server, the suite runs all its cases and
+// reports each. An answer that it cannot read fails the case.
 func TestSuiteOfNonsense(t *testing.T) {
 	for i, p := range nonsense(nil) {
 		t.Run(p.what, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/probe"
 )
 
-// probed probes a server. What was found goes through JSON: text made of that is the same.
+// probed probes a server. The result passes through JSON: the text made from that is the
+// same.
 func probed(t *testing.T, path string) *probe.Device {
 	t.Helper()
 	d, err := probe.Probe(t.Context(), path, time.Minute)
@@ -43,7 +44,8 @@ func TestProbeOfEverything(t *testing.T) {
 		require.Equal(t, "0.0", d.Version)
 		areas, counts := dev.Regions()[1].Areas, []int{1, 0, 4, 1, 1}
 		if _, ok := tr.(*vfiouser.Server); !ok {
-			// It offers one part of a region, and cannot tell ERR and REQ from vector 0.
+			// It offers one part of a region, and cannot distinguish ERR and REQ from
+			// vector 0.
 			areas, counts = areas[:1], []int{1, 0, 4, 0, 0}
 		}
 		require.Equal(t, []probe.Region{

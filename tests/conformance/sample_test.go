@@ -134,11 +134,11 @@ func (s *sample) kill() {
 	<-s.ended
 }
 
-// sampleKind is how a sample deals with clients, and what it is known to do
-// otherwise than the specification says, by case.
+// sampleKind is a sample's treatment of clients, and its known deviations from the
+// specification, by case.
 type sampleKind struct {
 	once  bool // it serves one client, and ends
-	stays bool // it serves one client, and serves nobody then
+	stays bool // it serves one client only, and then continues to run
 	known map[string]string
 }
 
@@ -192,7 +192,7 @@ var samples = map[string]sampleKind{
 	})},
 }
 
-// reasons turns a list of cases by reason into the reason by case.
+// reasons converts a list of cases by reason to the reason by case.
 func reasons(lists map[string][]string) map[string]string {
 	out := map[string]string{}
 	for why, list := range lists {
@@ -203,8 +203,8 @@ func reasons(lists map[string][]string) map[string]string {
 	return out
 }
 
-// TestSuiteOfSamples: the suite runs against the library's own sample servers,
-// and finds what they do otherwise, no less and no more.
+// TestSuiteOfSamples: the suite finds exactly the known deviations of the library's own
+// sample servers.
 func TestSuiteOfSamples(t *testing.T) {
 	for name, kind := range samples {
 		t.Run(name, func(t *testing.T) {

@@ -104,8 +104,8 @@ func (d *demo) load(g *guest, c *check) (stop func()) {
 	}
 }
 
-// beside does something in one guest while all others copy. It returns how many of
-// their copies were verified meanwhile.
+// beside runs f in one guest while all others copy. It returns how many of their copies
+// were verified during that.
 func (d *demo) beside(g *guest, c *check, f func()) string {
 	if d.passThrough {
 		f()

@@ -206,8 +206,8 @@ func (d *demo) reboot(g *guest, c *check) {
 
 func (d *demo) last() *guest { return d.guests[len(d.guests)-1] }
 
-// fault makes a process of the last guest read unmapped memory. It must lose its
-// channel, and nobody else anything.
+// fault makes a process of the last guest read unmapped memory. Only that process must lose
+// its channel.
 func (d *demo) fault(_ *guest, c *check) {
 	g := d.last()
 	before := d.counts(c, "mmu_faults")
@@ -229,9 +229,9 @@ const (
 	window    = 0x700000
 )
 
-// outOfBounds points the first guest's window behind the end of its memory, where
-// another guest's memory may be. The window must read as ones where it is trapped or
-// as zeros where it is mapped, and the server must count and log it.
+// outOfBounds points the first guest's window past the end of its memory, where another
+// guest's memory may be. The window must read as ones where it is trapped or as zeros where
+// it is mapped, and the server must count and log it.
 func (d *demo) outOfBounds(g *guest, c *check) {
 	before := d.counts(c, "bad_window")
 	var old, r proto.RegistersResult

@@ -66,7 +66,7 @@ func romAblations(t *testing.T) []ablation {
 		image, err := firmware.Build(d)
 		require.NoError(t, err, name)
 		return ablation{name: "rom: " + name, outcome: outcome, symptom: symptom, kernels: every,
-			fatal:  outcome == gf100.Fails, // nouveau leaks what it has made, and fails over it later
+			fatal:  outcome == gf100.Fails, // nouveau leaks objects, and fails over them later
 			change: func(c *soft.Config) { c.ROM = image }}
 	}
 	without := func(name string, outcome gf100.Outcome, symptom string, token byte) ablation {
@@ -133,7 +133,7 @@ func (b *fixture) ablate(k kernel, whole soft.Config, a ablation) {
 	change := func(c *soft.Config) { *c = whole; a.change(c) }
 	var mark uint64
 	if a.outcome == gf100.Fails {
-		// Removing the module removes what a failed probe leaves behind.
+		// Removing the module removes the objects of a failed probe.
 		b.rmmod()
 		defer func() {
 			b.rmmod()

@@ -24,9 +24,8 @@ import (
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
-// What the scheduler does for real guests is looked at where a user would: a server of
-// its own with a configuration file, stock kernels, and the books as the server's
-// control socket has them.
+// The scheduler's effect on real guests is observed as a user would: on a separate server
+// with a configuration file, with stock kernels, through the ledger of the control socket.
 
 const (
 	fairVRAM  = "256MiB"
@@ -91,7 +90,7 @@ type fair struct {
 	server int // its process
 }
 
-// books is what the server had written down at a time.
+// books is the server's ledger at a time.
 type books struct {
 	at      time.Time
 	answer  time.Duration // that the server took to say it
@@ -155,7 +154,7 @@ func (f *fair) throttle(guest int, l throttle.Load) (stop func() proto.ThrottleT
 	}
 }
 
-// calibrate measures a launch while nobody else uses the card.
+// calibrate measures a launch while no other guest uses the card.
 func (f *fair) calibrate() {
 	const requests = 400
 	before := f.look()
@@ -172,10 +171,10 @@ func (f *fair) calibrate() {
 	f.t.Logf("a launch keeps the card busy for %v", f.grain)
 }
 
-// contend has both guests keep work of some requests' length waiting. It returns the
-// first one's share of what the card did while both had some, and how far apart the
-// two were in each second, by their weights; and whether the machine stood still in between.
-func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Duration) (share float64, unfair []float64, stood bool) {
+// contend keeps requests of the given lengths waiting in both guests. It returns the first
+// one's share of the card's time while both had work, the largest difference between the two
+// in a second, by their weights, and whether the machine was stalled in between.
+func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Duration) (share float64, unfair []float64, stalled bool) {
 	f.t.Helper()
 	var stops []func() proto.ThrottleTotals
 	for i, l := range lengths {
@@ -190,13 +189,13 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 	}
 	var sum, window [2]time.Duration
 	var both, length time.Duration
-	var odd oddities
+	var odd stalls
 	for i := 1; i < len(all); i++ {
 		was, is := &all[i-1], &all[i]
 		odd.see(was, is)
-		stood = stood || odd.stood()
+		stalled = stalled || odd.stalled()
 		if slices.Contains(was.waiting, 0) || slices.Contains(is.waiting, 0) {
-			window, length, odd = [2]time.Duration{}, 0, oddities{}
+			window, length, odd = [2]time.Duration{}, 0, stalls{}
 			continue
 		}
 		both += is.at.Sub(was.at)
@@ -209,27 +208,27 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 			x, y := float64(window[0])/weights[0], float64(window[1])/weights[1]
 			unfair = append(unfair, max(x-y, y-x)/(x+y))
 			f.t.Logf("%v after the start, for %v: the card worked %v, unfairness %.3f; %v", is.at.Sub(all[0].at).Round(time.Millisecond), length, window, unfair[len(unfair)-1], odd)
-			window, length, odd = [2]time.Duration{}, 0, oddities{}
+			window, length, odd = [2]time.Duration{}, 0, stalls{}
 		}
 	}
 	f.t.Logf("both had work waiting for %v of %v; the card worked for %v of that: %v", both, d, sum[0]+sum[1], sum)
 	require.Greater(f.t, both, d/3, "the guests do not keep the card busy, so this proves nothing")
 	require.Greater(f.t, sum[0]+sum[1], d/10)
-	return float64(sum[0]) / float64(sum[0]+sum[1]), unfair, stood
+	return float64(sum[0]) / float64(sum[0]+sum[1]), unfair, stalled
 }
 
-// share holds the first guest's share against the weights. Where it is wrong and the
-// machine stood still, which the card's clock does not, it looks again, some times: whoever
-// had the card had it for that long. Wrong on a machine that went on is wrong.
+// share compares the first guest's share with the weights. A wrong share on a stalled
+// machine is measured again, some times: the card's clock goes on during a stall, so the
+// guest on the card is charged for it. A wrong share without a stall is an error.
 func (f *fair) share(weight int) {
 	f.t.Helper()
 	want := 100 / float64(100+weight)
 	for tries := 5; ; tries-- {
-		share, unfair, stood := f.contend([2]time.Duration{16 * time.Millisecond, time.Millisecond}, [2]float64{100, float64(weight)}, 12*time.Second)
-		f.t.Logf("share %.1f %%, of %.1f; unfairness by seconds: %.3f; the machine stood still: %v", 100*share, 100*want, unfair, stood)
+		share, unfair, stalled := f.contend([2]time.Duration{16 * time.Millisecond, time.Millisecond}, [2]float64{100, float64(weight)}, 12*time.Second)
+		f.t.Logf("share %.1f %%, of %.1f; unfairness by seconds: %.3f; the machine stood still: %v", 100*share, 100*want, unfair, stalled)
 		slices.Sort(unfair)
 		right := math.Abs(share-want) <= 0.03 && len(unfair) > 0 && unfair[len(unfair)/2] < 0.1
-		if stood && !right && tries > 1 {
+		if stalled && !right && tries > 1 {
 			continue
 		}
 		require.InDelta(f.t, want, share, 0.03)
@@ -239,10 +238,10 @@ func (f *fair) share(weight int) {
 	}
 }
 
-// oddities are what may make a window unfair: long between two looks, that the card stood
-// still, and that one guest alone had it for long, be it only because the server had no
-// processor meanwhile: the software card's time goes on.
-type oddities struct {
+// stalls may make a window unfair: a long time between two samples, an idle card, or one
+// guest alone on it for long. A server without a processor causes the last, too, because
+// the software card's clock goes on.
+type stalls struct {
 	gap, idle time.Duration
 	late      time.Duration // of all gaps, what is beyond a fifth of a second, but for the server's answer
 	queued    time.Duration
@@ -252,7 +251,7 @@ type oddities struct {
 	least     [2]int // that waited, and one more
 }
 
-func (o *oddities) see(was, is *books) {
+func (o *stalls) see(was, is *books) {
 	gap := is.at.Sub(was.at)
 	o.gap = max(o.gap, gap)
 	o.late += max(gap-is.answer-200*time.Millisecond, 0)
@@ -275,27 +274,27 @@ func (o *oddities) see(was, is *books) {
 	}
 }
 
-// stood reports whether there was anything of the kind in a stretch.
-func stood(all []books) bool {
-	var odd oddities
+// stalled reports whether a stretch has an oddity.
+func stalled(all []books) bool {
+	var odd stalls
 	for i := 1; i < len(all); i++ {
 		odd.see(&all[i-1], &all[i])
 	}
-	return odd.stood()
+	return odd.stalled()
 }
 
-// stood reports whether who looks was without a processor for nearly as long as the guests'
-// work on the way lasts, or the server's threads together.
-func (o *oddities) stood() bool { return max(o.gap, o.worst) > 200*time.Millisecond }
+// stalled reports whether the sampling process was without a processor for nearly as long as
+// the queued work of the guests lasts, or the server's threads together.
+func (o *stalls) stalled() bool { return max(o.gap, o.worst) > 200*time.Millisecond }
 
-func (o oddities) String() string {
+func (o stalls) String() string {
 	return fmt.Sprintf("%v between two looks at most, the card stood still for %v, one alone had %v at a time, at least %v less one waited; the server's threads waited for a processor for %v, and for %v between two looks",
 		o.gap, o.idle, o.alone, o.least, o.queued, o.worst)
 }
 
-// TestFairGuests: two stock kernels get the shares that their weights say, whatever
-// the length of their requests; and a request that does not end costs its channel,
-// its guest nothing else, and the other guest the limit.
+// TestFairGuests: two stock kernels get shares by their weights, for any length of their
+// requests. A request that does not end costs only its channel, and delays the other guest
+// by no more than the limit.
 func TestFairGuests(t *testing.T) {
 	scale.ReleaseOnly(t)
 	labtest.Need(t)
@@ -370,9 +369,9 @@ func (f *fair) runaway() {
 		first, last := all[0], all[len(all)-1]
 		return float64(last.busy[1]-first.busy[1]) / float64(last.at.Sub(first.at))
 	}
-	// It has its time again, soon. If it was the machine that stood still, it is looked at again.
+	// It soon has its time again. If the machine was stalled, measure again.
 	after := f.watch(2*time.Second, 50*time.Millisecond)
-	for tries := 4; tries > 0 && rate(after) <= rate(before)/2 && stood(after); tries-- {
+	for tries := 4; tries > 0 && rate(after) <= rate(before)/2 && stalled(after); tries-- {
 		f.t.Logf("the other guest has %.0f %% of the time, and had %.0f %%", 100*rate(after), 100*rate(before))
 		after = f.watch(2*time.Second, 50*time.Millisecond)
 	}
@@ -385,13 +384,11 @@ func (f *fair) runaway() {
 	require.True(f.t, res.Killed)
 	require.True(f.t, res.FreshWorks)
 
-	// The other guest had nothing of the card while the request had it, which is no longer
-	// than the limit, the time that it had after that for itself, and what it takes to
-	// look, to abort and to drain.
-	// While nobody looked, nobody knows: that is the machine's. How long the server takes to
-	// answer is its own.
+	// The other guest had no time of the card while the request ran: at most the limit, the
+	// time that the request may have afterwards, and the time to poll, abort and drain. Gaps
+	// between samples count for the machine. The server's own time to answer counts, too.
 	var stalled time.Duration
-	var odd oddities
+	var odd stalls
 	since := during[0]
 	for i := range during {
 		b := &during[i]
@@ -399,7 +396,7 @@ func (f *fair) runaway() {
 			odd.see(&during[i-1], b)
 		}
 		if b.busy[1] > since.busy[1] {
-			since, odd = *b, oddities{}
+			since, odd = *b, stalls{}
 		}
 		stalled = max(stalled, b.at.Sub(since.at)-odd.late)
 	}

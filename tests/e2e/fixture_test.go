@@ -143,7 +143,7 @@ func (b *fixture) step(name string, f func(b *fixture)) {
 	}
 }
 
-// attempt is a step whose failure does not disturb later steps.
+// attempt is a step whose failure does not affect later steps.
 func (b *fixture) attempt(name string, f func(b *fixture)) bool {
 	return b.t.Run(name, func(t *testing.T) { f(b.in(t)) })
 }
@@ -161,7 +161,7 @@ func (b *fixture) call(cmd string, args, result any) {
 	require.NoError(b.t, b.try(cmd, args, result), cmd)
 }
 
-// modprobe loads nouveau, with options beside those of the kernel's command line.
+// modprobe loads nouveau, with options besides those of the kernel's command line.
 func (b *fixture) modprobe(options ...string) {
 	b.t.Helper()
 	b.call(proto.CmdModprobe, proto.ModprobeArgs{Name: "nouveau", Options: options}, nil)

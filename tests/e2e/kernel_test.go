@@ -19,15 +19,15 @@ const (
 	classCE1  = nouveau.ClassCE1
 )
 
-// kernel is a stock kernel with what these tests know of its driver.
+// kernel is a stock kernel with its driver's properties.
 type kernel struct {
 	nouveau.Kernel
 	driverChannels int    // channels that the driver makes for itself, in one address space
 	doorbells      uint64 // of one submission; 0 if the tests do not count them
 }
 
-// 6.12 rings once for the work and once for the fence behind it. 7.2 submits both
-// in one piece.
+// 6.12 writes one doorbell for the work and one for the fence after it. 7.2 submits both
+// together.
 var kernels = []kernel{
 	{Kernel: row("6.1"), driverChannels: 2},
 	{Kernel: row("6.12"), driverChannels: 1, doorbells: 2},
@@ -84,7 +84,7 @@ func (b *fixture) probe(k kernel, options ...string) {
 	b.requireNoHoles()
 }
 
-// sharedProbe loads the driver beside other busy guests. The nodes may come late.
+// sharedProbe loads the driver while other guests are busy. The nodes may appear late.
 func (b *fixture) sharedProbe(k kernel) {
 	b.t.Helper()
 	mark := b.mark()

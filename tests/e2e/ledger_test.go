@@ -19,11 +19,10 @@ import (
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
-// TestLedger checks that the scheduler's ledger tells a stock kernel's own work from
-// that of its processes. nouveau makes one or two channels for itself during its
-// probe, in an address space of its own. Each process that opens the card has another
-// one. The ledger keeps the work of processes that have ended, and finds the kernel
-// again after a reboot.
+// TestLedger checks that the scheduler's ledger separates a stock kernel's own work from
+// that of its processes. nouveau makes one or two channels for itself during its probe, in
+// an address space of its own. Each process that opens the card has another one. The ledger
+// keeps the work of processes that have ended, and finds the kernel again after a reboot.
 func TestLedger(t *testing.T) {
 	scale.ReleaseOnly(t)
 	for _, k := range kernels {

@@ -20,9 +20,9 @@ import (
 // lifeVRAM is little, so that the eviction test exceeds it soon.
 const lifeVRAM = 128 << 20
 
-// TestKernels takes each kernel through a driver's life in one boot: probe, every
-// kind of work, faults, unbinding, a reboot, a power-off. All windows are mapped, so
-// whatever needs traps to be right fails here.
+// TestKernels takes each kernel through a driver's life in one boot: probe, every kind of
+// work, faults, unbinding, a reboot, a power-off. All windows are mapped, so a function
+// that depends on traps fails here.
 //
 // The gate runs each kernel on one set-up. The release suite runs all on both, and
 // adds the steps that take long.

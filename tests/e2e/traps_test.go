@@ -29,12 +29,12 @@ type accesses struct{ reads, writes uint64 }
 
 // alarmAccesses is what one alarm makes of each register at most.
 var alarmAccesses = map[string]accesses{
-	// The interrupt: which unit it is of, and masking it meanwhile.
+	// The interrupt: finding its unit, and masking it until handled.
 	"NV_PMC_INTR":    {2, 0},
 	"NV_PMC_INTR_EN": {1, 4},
 	"NV_PMC_BOOT_0":  {1, 0}, // a read that makes the write before it arrive
 	"PPCI":           {0, 1}, // permits the next message
-	// The alarm is acknowledged and set anew.
+	// The alarm is acknowledged and set again.
 	"NV_PTIMER_INTR_0":    {1, 1},
 	"NV_PTIMER_INTR_EN_0": {0, 3},
 	"NV_PTIMER_ALARM_0":   {0, 1},

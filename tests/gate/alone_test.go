@@ -13,10 +13,10 @@ import (
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
-// TestAlone: a guest that shares the card with nobody does the same work without a
-// scheduler and with the default one. It traps as often to the last one, and the card is
-// rung once for an entry that is waited for; for several, by one doorbell or behind each
-// other, never oftener than once for each. Without a scheduler a ring is a doorbell's.
+// TestAlone: a guest alone on the card does the same work without a scheduler and with the
+// default one. The number of traps is equal. The card gets one doorbell for an entry that
+// is waited for, and at most one per entry for several, by one doorbell or one after the
+// other. Without a scheduler each doorbell reaches the card.
 func TestAlone(t *testing.T) {
 	for _, m := range []struct {
 		name string
@@ -45,9 +45,8 @@ const (
 	batch  = 8
 )
 
-// alone counts the writes that a guest traps with, and how often the card is rung, for
-// submissions of one entry that are waited for, of several by one doorbell, and of one
-// each behind each other.
+// alone counts the guest's trapped writes and the card's doorbells for submissions of one
+// entry that are waited for, of several by one doorbell, and of one each in a row.
 func alone(t *testing.T, maps aperture.Map, schedule *sched.Config) (traps, rings [3]uint64) {
 	s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Limits: aggregator.Options{Scheduler: schedule}})
 	require.NoError(t, err)
@@ -55,7 +54,7 @@ func alone(t *testing.T, maps aperture.Map, schedule *sched.Config) (traps, ring
 	h := &hall{t: t, Shared: s, maps: maps, ungated: schedule == nil}
 	p := h.join("a")
 	counted := func() (writes, doorbells uint64) {
-		p.GPGet() // behind writes that nobody waited for
+		p.GPGet() // after posted writes
 		for _, r := range s.GPUs[0].Counted.Traps() {
 			writes += r.Writes
 		}

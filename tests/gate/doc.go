@@ -1,5 +1,5 @@
-// Package gate has guests in the test process look at the gate that keeps submissions
-// from the card until it is their turn: what the card gets of a ring, and what a
-// guest reads of its own registers meanwhile. The guests come over sockets, the
-// windows are trapped or mapped, and the card is the software card.
+// Package gate tests the gate that delays submissions until their turn: which part of a
+// ring the card gets, and which values a guest reads from its own registers until then. The
+// guests run in the test process and attach over sockets, with trapped or mapped windows,
+// to the software card.
 package gate

@@ -70,7 +70,7 @@ type hall struct {
 	ungated bool // there is no scheduler
 }
 
-// player is a guest with a channel whose entries each leave a mark.
+// player is a guest with a channel whose entries each write a mark.
 type player struct {
 	*guest.Channel
 	t     *testing.T
@@ -123,7 +123,7 @@ func (p *player) buffer(s *guest.Space, va uint64) *guest.Buffer {
 	return b
 }
 
-// node is what the books have of the guest.
+// node is the guest's node in the ledger.
 func (p *player) node() (e sched.Entry) {
 	for _, e := range p.h.Agg.Ledger() {
 		if e.Depth == 1 && e.Name == p.name {
@@ -182,8 +182,8 @@ func (p *player) mark(i int) uint32 {
 
 func (p *player) clear() { require.NoError(p.t, p.marks.Write(0, make([]byte, ring*16))) }
 
-// keep has the guest's next entry wait for the semaphore, whatever it was. It is that
-// again after restore, which is for when the card has done with it.
+// keep turns the guest's next entry into one that waits for the semaphore. restore brings
+// the old entry back, after the card has completed it.
 func (p *player) keep() (release, restore func()) {
 	at := p.put
 	old := make([]byte, gf100.GPEntrySize)
@@ -229,10 +229,10 @@ func TestEveryOffset(t *testing.T) {
 	})
 }
 
-// TestPartialRelease: of what a guest has submitted the card has no more than its turn
-// allows, in order, whatever the guest submits behind it; what waits is counted, and is
-// counted again by nobody when it goes; the guest reads its own GP_PUT and the card's
-// GP_GET all the while.
+// TestPartialRelease: the card never gets more of a guest's entries than its turn allows,
+// in order, however many the guest submits later. Waiting entries are counted once, not
+// again when they are forwarded. The guest always reads its own GP_PUT and the card's
+// GP_GET.
 func TestPartialRelease(t *testing.T) {
 	eachMode(t, func(t *testing.T, h *hall) {
 		p := h.join("a")
@@ -253,7 +253,7 @@ func TestPartialRelease(t *testing.T) {
 					require.Zero(t, p.mark(i), "round %d: an entry was done behind one that waits", round)
 				}
 			}
-			p.submit(1)      // behind what waits
+			p.submit(1)      // after waiting entries
 			held := int64(n) // all but the first
 			waiting, _ := p.left()
 			require.Equal(t, n, waiting)
@@ -276,9 +276,9 @@ func TestPartialRelease(t *testing.T) {
 	})
 }
 
-// TestWhileGatesFlip: two guests submit by turns while the policy changes under them, and
-// others read: GP_PUT is what was written last, GP_GET never passes it, every entry is
-// counted, and done, once.
+// TestWhileGatesFlip: two guests submit alternately while the policy changes, and others
+// read: GP_PUT is the last written value, GP_GET never passes it, and every entry is
+// counted and executed once.
 func TestWhileGatesFlip(t *testing.T) {
 	eachMode(t, func(t *testing.T, h *hall) {
 		players := []*player{h.join("a"), h.join("b")}

@@ -19,8 +19,8 @@ type sleeper struct {
 	kernel, process *guest.Channel
 }
 
-// load has the driver make its own channel first, as it does when it probes and when it
-// resumes: what it saved comes to where it was.
+// load has the driver make its own channel first, as at its probe and at resume, at the
+// saved location.
 func (s *sleeper) load() {
 	s.t.Helper()
 	for i, to := range []**guest.Channel{&s.kernel, &s.process} {
@@ -41,8 +41,8 @@ func (s *sleeper) work() {
 	}
 }
 
-// books are the guest's groups with their weights, what those that are there have had
-// done, and what those had that are gone.
+// books returns the guest's groups with their weights, the completed work of present
+// groups, and that of removed ones.
 func (s *sleeper) books() (groups map[string]int, present, removed int64) {
 	groups = map[string]int{}
 	mine := false
@@ -66,10 +66,10 @@ func (s *sleeper) books() (groups map[string]int, present, removed int64) {
 	return groups, present, removed
 }
 
-// TestSuspend: a driver that takes all channels off the card, its own last, and brings
-// them back, its own first, has the same groups afterwards, with the same names,
-// whether the card was reset in between or not; what they had had before is in the books, and
-// the other guest has worked all the while.
+// TestSuspend: a driver takes all channels off the card, its own last, and brings them back,
+// its own first. It has the same groups afterwards, with the same names, with and without a
+// reset of the card in between. The ledger keeps their former use, and the other guest works
+// all the time.
 func TestSuspend(t *testing.T) {
 	eachMode(t, func(t *testing.T, h *hall) {
 		other := h.join("other")
@@ -108,7 +108,7 @@ func TestSuspend(t *testing.T) {
 			require.Equal(t, removed, after)
 			require.Contains(t, groups, "kernel")
 			require.Len(t, groups, 2)
-			if reset { // the driver's memory begins anew, so its spaces are where they were
+			if reset { // the driver's memory is allocated again, so its spaces are at the same addresses
 				require.Equal(t, want, groups)
 			}
 			done = removed + present

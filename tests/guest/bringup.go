@@ -27,7 +27,7 @@ func (g *Guest) BringUp() error {
 	return g.bus.sync()
 }
 
-// forget drops all that the driver knows: the card has forgotten it too.
+// forget drops all state of the driver, as the card has dropped its own.
 func (g *Guest) forget() {
 	g.win1, g.win3 = nil, nil
 	g.channels = map[int]*Channel{}

@@ -23,7 +23,7 @@ const (
 	Multi
 )
 
-// Bounds of what is sent at once.
+// Bounds of one batch of messages.
 const (
 	maxPosted    = 1500 // messages
 	maxPipelined = 1000 // reads: their replies must fit a socket
@@ -183,7 +183,7 @@ func (b *bus) sync() error {
 	return b.err
 }
 
-// read fills p. After a failure it reads as ones, like a bus that nobody answers.
+// read fills p. After a failure it reads as ones, like a bus without a device.
 func (b *bus) read(region int, off uint64, p []byte) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Where the driver maps what belongs to it, in every space that has channels.
+// The driver's own mappings in every space that has channels.
 const (
 	driverVA  = 0xfe_0000_0000
 	fencesVA  = driverVA
@@ -104,7 +104,7 @@ func (ch *Channel) FenceVA() uint64 { return fencesVA + uint64(ch.ID)*fenceSize 
 // Instance returns the VRAM address of the instance block.
 func (ch *Channel) Instance() uint64 { return ch.inst.addr }
 
-// Ring and PushBuffer are the channel's memory, for those who write it themselves.
+// Ring and PushBuffer are the channel's memory, for tests that write it themselves.
 func (ch *Channel) Ring() *Buffer       { return ch.ring }
 func (ch *Channel) PushBuffer() *Buffer { return ch.push }
 
@@ -146,7 +146,7 @@ func (ch *Channel) build() error {
 	for _, off := range userdWords {
 		g.bus.write(bar1, ch.userd(off), make([]byte, 4))
 	}
-	// The fence goes on from what the slot says, whoever had it before.
+	// The fence continues from the slot's value, even if another channel had it before.
 	ch.seq, err = ch.signalled()
 	return err
 }
@@ -181,8 +181,7 @@ func (ch *Channel) block() []byte {
 	return b
 }
 
-// ramfcConstants are words of RAMFC whose meaning is nobody's business but the
-// hardware's.
+// ramfcConstants are words of RAMFC with a meaning only for the hardware.
 var ramfcConstants = [...]struct{ off, v uint32 }{
 	{0x30, 0xfffff902}, {0x54, 2}, {0x84, 0x20400000}, {0x94, 0x30000001}, {0x9c, 0x100},
 	{0xa4, 0x1f1f1f1f}, {0xa8, 0x1f1f1f1f}, {0xac, 0x1f}, {0xb8, 0xf8000000},
@@ -247,7 +246,7 @@ func (ch *Channel) Stop() error {
 	return ch.g.commitRunlist()
 }
 
-// Close stops the channel, unbinds it and frees what it had.
+// Close stops the channel, unbinds it and frees its memory.
 func (ch *Channel) Close() error {
 	g := ch.g
 	if g.channels[ch.ID] != ch {

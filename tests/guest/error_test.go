@@ -11,7 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// A faulting channel is named, stopped and gone; the channel beside it goes on.
+// A faulting channel is reported and stopped; another channel continues.
 func TestFaults(t *testing.T) {
 	const (
 		readOnlyVA = 0x3000_0000
@@ -162,7 +162,7 @@ func TestShutdown(t *testing.T) {
 	require.NoError(t, ch.Finish())
 }
 
-// A channel that waits for a semaphore leaves when asked, and comes back.
+// A channel that waits for a semaphore can be preempted and resumed.
 func TestPreempt(t *testing.T) {
 	g := newBoard(t).attach(t, guest.Config{})
 	s, ch := channel(t, g, 1)

@@ -11,8 +11,7 @@ type Fence struct {
 	seq uint32
 }
 
-// Fence submits a fence: a semaphore released behind everything before it, and
-// an interrupt.
+// Fence submits a fence: a semaphore release after all earlier work, and an interrupt.
 func (ch *Channel) Fence() (Fence, error) {
 	return ch.fence(func(words []uint32) error { return ch.Submit(words...) })
 }

@@ -18,13 +18,13 @@ const (
 	config = vfiouser.RegionConfig
 )
 
-// Interrupts is how the guest hears of the device.
+// Interrupts is the kind of interrupt that the guest uses.
 type Interrupts int
 
 const (
 	MSI  Interrupts = iota
 	INTx            // level triggered, masked by the server until the guest is done
-	None            // the driver looks at NV_PMC_INTR itself
+	None            // the driver polls NV_PMC_INTR
 )
 
 // Config of a guest. The zero value is good.
@@ -34,10 +34,10 @@ type Config struct {
 	RAMPiece   uint64        // bytes of one DMA mapping; 0 maps it in one piece
 	Access     Access        // how writes are sent
 	Width      int           // widest access to memory, 4 or 8 bytes; 0 means 8
-	Interrupts Interrupts    // how the device is heard
+	Interrupts Interrupts    // kind of interrupt
 	Map        bool          // map what the device offers of its BARs, as QEMU does; writes wait for their replies then
 	PRAMIN     bool          // reach memory through PRAMIN alone: slow, and a check on the BARs
-	Clear      bool          // clear also memory that nobody used since the reset
+	Clear      bool          // also clear memory that was not used since the reset
 	NoReset    bool          // do not reset the device when attaching
 	Timeout    time.Duration // for everything that is waited for; 0 means a minute
 	Client     client.Options
@@ -61,8 +61,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Guest is a machine with the GPU and a driver. See the package comment for who
-// may use it when.
+// Guest is a machine with the GPU and a driver. The package comment has the rules for its
+// use by goroutines.
 type Guest struct {
 	cfg    Config
 	client *client.Client
@@ -165,7 +165,7 @@ func (g *Guest) mapBAR(r *client.RegionInfo) error {
 	return nil
 }
 
-// Mapped is what the guest has mapped of a BAR at off, to its end; nil if it has not.
+// Mapped is the guest's mapping of a BAR from off to its end, or nil.
 func (g *Guest) Mapped(bar int, off uint64) []byte { return g.bus.direct(bar, off, 1) }
 
 func (g *Guest) wireInterrupt() error {
@@ -196,8 +196,8 @@ func (g *Guest) Close() error {
 	return errors.Join(errs...)
 }
 
-// Reset resets the device and brings it up again, as a reboot does. Everything
-// made before is gone.
+// Reset resets the device and brings it up again, as a reboot does. Everything made before
+// is invalid.
 func (g *Guest) Reset() error {
 	if err := g.ResetOnly(); err != nil {
 		return err
@@ -211,7 +211,7 @@ func (g *Guest) ResetOnly() error {
 		if err := c.Reset(); err != nil || g.cfg.Interrupts != INTx {
 			return err
 		}
-		// QEMU wires the pin anew around a reset: one that was masked is not any more.
+		// QEMU unmasks a masked pin around a reset.
 		g.event.Count()
 		return c.UnmaskIRQ(vfiouser.IRQINTx, 0, 1)
 	})
@@ -290,7 +290,7 @@ func (g *Guest) pollFor(what string, reg uint32, ok func(uint32) bool) error {
 	}
 }
 
-// pause spaces out looks at something: at once at first, then ever more rarely.
+// pause is the growing interval between polls, zero at first.
 type pause struct {
 	end   time.Time
 	looks int

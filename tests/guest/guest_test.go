@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// board is a software card behind a socket.
+// board is a software card served at a socket.
 type board struct {
 	card   *soft.Card
 	socket string

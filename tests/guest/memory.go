@@ -58,7 +58,7 @@ func (g *Guest) AllocRAM(n uint64) (*Buffer, error) {
 	return b, nil
 }
 
-// Free gives a buffer back. Whoever has it mapped must have let it go.
+// Free frees a buffer. It must not be mapped any more.
 func (b *Buffer) Free() error {
 	if b.RAM {
 		b.g.ramHeap.release(b.Addr-b.g.cfg.RAMBase, b.Size)

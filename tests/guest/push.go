@@ -144,7 +144,7 @@ func (p *Push) CopyLines(e Engine, dst, src Lines, width, lines uint32) *Push {
 	return p.Inc(sc, ceExec, launchPitch)
 }
 
-// maxInline is the most words behind one header here.
+// maxInline is the limit of words per header here.
 const maxInline = 2047
 
 // Inline writes words to dst through M2MF.

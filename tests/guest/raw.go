@@ -4,9 +4,9 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// Raw is the device without a driver: any access of any width, any message. It
-// may be used by any goroutine beside the driver, and its errors are the
-// server's answers: they do not break the Guest.
+// Raw is the device without a driver: any access of any width, any message. Any goroutine
+// may use it concurrently with the driver, and its errors are the server's answers: they do
+// not break the Guest.
 type Raw struct{ g *Guest }
 
 // Raw gives everything the guest can name.
@@ -67,8 +67,7 @@ func (r Raw) each(off uint64, p []byte, do func(int, uint64, []byte) error) erro
 	return nil
 }
 
-// VRAM reads len(p) bytes at an address of VRAM that nobody needs to own, within
-// one MiB.
+// VRAM reads len(p) bytes at an address of VRAM, within one MiB. No buffer need be there.
 func (r Raw) VRAM(addr uint64, p []byte) error {
 	return r.PRAMIN(uint32(addr&^(praminSize-1)>>16), addr&(praminSize-1), p)
 }

@@ -4,9 +4,8 @@ import "slices"
 
 const pageSize = 4096
 
-// heap gives out ranges of addresses, lowest or highest first. It knows which
-// pages were never given out before: on a card that was just reset those are
-// zero.
+// heap allocates ranges of addresses, lowest or highest first. It records which pages were
+// never allocated before: on a card that was just reset those are zero.
 type heap struct {
 	free []extent // sorted, not touching each other
 	used map[uint64]bool

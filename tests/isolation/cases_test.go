@@ -23,8 +23,8 @@ const targetCount = 19
 // busWindow is how much of a guest's bus the card reaches, of 32 guests on 40 bits.
 const busWindow = 1 << 35
 
-// targets are the addresses that an attacker would want: others' memory on the card,
-// the ends of its own, and guesses.
+// targets are the addresses that an attacker tries: others' memory on the card, the ends of
+// its own, and guesses.
 func (w *Ward) targets() (list []hostile.Value) {
 	for _, at := range []uint64{
 		0, 0x10_0000, // the aggregator's own, if anything is

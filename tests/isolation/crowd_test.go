@@ -40,8 +40,8 @@ func crowded(t *testing.T) *Ward {
 	return w
 }
 
-// TestCrowd has 32 guests copy verified data at once, by fences and interrupts,
-// while some reset their device, and some disconnect in the middle and come back.
+// TestCrowd has 32 guests copy verified data in parallel, by fences and interrupts, while
+// some reset their device, and some disconnect in the middle and attach again.
 func TestCrowd(t *testing.T) {
 	before := openFiles(t)
 	w := crowded(t)
@@ -78,8 +78,8 @@ func TestCrowd(t *testing.T) {
 	require.Equal(t, before, openFiles(t))
 }
 
-// live runs one guest. One third resets in the middle, another disconnects with
-// copies under way and comes back.
+// live runs one guest. One third resets in the middle, another disconnects during copies
+// and attaches again.
 func (w *Ward) live(i int, copies *atomic.Uint64) error {
 	v, err := newCopier(w.GPUs[i].Socket)
 	if err != nil {
@@ -118,8 +118,8 @@ func (w *Ward) interrupted(i int, v *victim) (*victim, error) {
 	return newCopier(w.GPUs[i].Socket)
 }
 
-// newCopier is newVictim without its goroutine. It waits until the server has let go
-// of the client before.
+// newCopier is newVictim without its goroutine. It waits until the server has ended the
+// previous client.
 func newCopier(socket string) (*victim, error) {
 	cfg := guest.Config{RAM: 1 << 20, Map: true, Timeout: patience}
 	g, err := guest.Attach(context.Background(), socket, cfg)

@@ -17,7 +17,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// TestWritesAfterDisconnect: a client disconnects and goes on writing to the windows
+// TestWritesAfterDisconnect: a client disconnects and continues to write to the windows
 // that it mapped, while the server scrubs its memory. The next client reads zeros.
 func TestWritesAfterDisconnect(t *testing.T) {
 	const pramin, praminSize = 0x700000, 1 << 20
@@ -27,7 +27,7 @@ func TestWritesAfterDisconnect(t *testing.T) {
 	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: guestVRAM, Map: aperture.MapPRAMIN}))
 	endpoint := s.GPUs[0]
 	dial := func() (c *client.Client) {
-		require.Eventually(t, func() bool { // the server may not have let go of the one before
+		require.Eventually(t, func() bool { // the server may not have ended the previous client
 			c, err = client.Dial(endpoint.Socket, nil)
 			return err == nil
 		}, wait, tick/10)
@@ -60,7 +60,7 @@ func TestWritesAfterDisconnect(t *testing.T) {
 				}
 			}
 		}()
-		// What it writes is memory of its GPU.
+		// Its writes reach memory of its GPU.
 		require.Eventually(t, func() bool {
 			var p [8]byte
 			require.NoError(t, c.Read(vfiouser.RegionBAR0, pramin, p[:]))

@@ -7,7 +7,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// userdWords are the words of a channel's page in the poll area that anybody writes.
+// userdWords are the words of a channel's page in the poll area that the card or the
+// aggregator writes.
 var userdWords = []uint64{
 	gf100.USERDPut, gf100.USERDGet, gf100.USERDRef, gf100.USERDPutHi, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi,
 	gf100.USERDGetHi, gf100.USERDGPGet, gf100.USERDGPPut,
@@ -39,8 +40,8 @@ func (w *Ward) checkFIFO() {
 	}
 }
 
-// runlist reports whether a page is a runlist as the aggregator writes it: channels of
-// the card, then entries of older lists, and zeros behind the longest list.
+// runlist reports whether a page is a runlist as the aggregator writes it: channels of the
+// card, then entries of older lists, and zeros after the longest list.
 func runlist(page []byte) bool {
 	const flags = 4 // of every entry
 	end := gf100.Channels * gf100.RunlistEntrySize

@@ -81,13 +81,13 @@ func TestSavedStates(t *testing.T) {
 	copies(t, chs[1])
 }
 
-// TestScheduling: a guest's PFIFO stops its own channels and nobody else's, and what
-// they were given meanwhile is not lost.
+// TestScheduling: a guest's PFIFO stops only its own channels, and work submitted while it
+// is stopped is not lost.
 func TestScheduling(t *testing.T) {
 	_, gs, chs := couple(t, soft.Config{})
 	for _, r := range []struct{ reg, off, on uint32 }{{0x2630, 1, 0}, {0x2200, 0, 1}} {
 		require.NoError(t, gs[0].Raw().SetReg(r.reg, r.off))
-		require.NoError(t, gs[0].Raw().Invalidate(0, 3)) // done behind it
+		require.NoError(t, gs[0].Raw().Invalidate(0, 3)) // done after it
 		require.NoError(t, chs[0].Copy(guest.CE0, fifoDst, fifoSrc, fifoBytes))
 		f, err := chs[0].Fence()
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	wait = time.Minute // for what comes at all
+	wait = time.Minute // for events of unknown delay
 	tick = 50 * time.Millisecond
 )
 

@@ -21,7 +21,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
-// strangeKind marks entries of the attacker's that a hole lets through.
+// strangeKind marks entries of the attacker that pass a hole.
 const strangeKind = 0x77
 
 // unbounded is a card on which shadow tables come out as if a translation had
@@ -50,8 +50,7 @@ type hoarder struct{ *soft.Card }
 
 func (hoarder) ScrubVRAM(uint64, uint64) error { return nil }
 
-// shifted is a card on which what the attacker reaches through its windows is
-// somebody else's memory.
+// shifted is a card on which the attacker's windows reach another guest's memory.
 type shifted struct {
 	*soft.Card
 	from, to atomic.Uint64
@@ -154,7 +153,7 @@ func windows() (list []hole) {
 			s.from.Store(w.Endpoint.Guest.Extents()[0].Card)
 			require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Window, W: hostile.Value{Or: 1}, Write: into.write}))
 			require.NoError(t, w.Attacker.Guest.Sync())
-			w.Attacker.Guest.Raw().Reg(0) // what was posted has landed
+			w.Attacker.Guest.Raw().Reg(0) // posted writes have landed
 			s.from.Store(0)
 			found := strings.Join(w.Violations(), "; ")
 			if into.write {

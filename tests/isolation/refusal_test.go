@@ -8,9 +8,9 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// TestRefusedMethods has engines refuse the attacker's methods. The engines go on for
-// the victim; the attacker's own registers say what happened, and its channel goes on
-// when its driver has handled the error.
+// TestRefusedMethods has engines refuse the attacker's methods. The engines still serve the
+// victim; the attacker's own registers report the error, and its channel continues when its
+// driver has handled it.
 func TestRefusedMethods(t *testing.T) {
 	w := ward(t, mapped(t))
 	g := w.Attacker.Guest

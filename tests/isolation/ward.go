@@ -67,8 +67,8 @@ func (deaf) BindError()                       {}
 func (deaf) RunlistError()                    {}
 func (deaf) Done(bool)                        {}
 
-// NewWard makes a ward whose GPUs have such options. plant, if not nil, wraps the
-// card in one with a hole.
+// NewWard makes a ward with GPUs of these options. plant, if not nil, wraps the card in one
+// with a hole.
 func NewWard(c options.Combination, plant func(*soft.Card) card.Card) (*Ward, error) {
 	w := &Ward{options: c}
 	limits, err := c.Limits()
@@ -214,7 +214,7 @@ func (w *Ward) hide() error {
 	return w.hideBehind()
 }
 
-// hideBehind fills the card memory behind each of the attacker's extents.
+// hideBehind fills the card memory after each of the attacker's extents.
 func (w *Ward) hideBehind() error {
 	taken := slices.Concat(w.bystander.Extents(), w.bystander.Tables(), w.free)
 	for _, g := range w.GPUs {

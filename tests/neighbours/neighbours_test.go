@@ -65,7 +65,7 @@ func TestMovesAreBounded(t *testing.T) {
 	}
 }
 
-// storm writes page tables anew, invalidates and submits, and does not wait.
+// storm rewrites page tables, invalidates and submits, and does not wait.
 type storm struct {
 	g     *guest.Guest
 	space *guest.Space
@@ -121,8 +121,8 @@ func channel(g *guest.Guest) (*guest.Space, *guest.Channel, error) {
 }
 
 // TestTableWorkIsBounded: the table work done for a guest that writes tables, invalidates
-// and submits without waiting is at most its rate (limits.table-rate), plus four times its
-// table memory at once, plus one scan.
+// and submits without waiting is at most its rate (limits.table-rate), plus a burst of four
+// times its table memory, plus one scan.
 func TestTableWorkIsBounded(t *testing.T) {
 	const rate, scan = 1 << 20, 4 << 20
 	s := newStreet(t, mapped, func(o *aggregator.Options) { o.TableRate = rate })
@@ -185,7 +185,7 @@ func TestDoorbellsAreCounted(t *testing.T) {
 							return err
 						}
 					}
-					g.Raw().Reg(0) // behind all of them
+					g.Raw().Reg(0) // after all of them
 				}
 				return nil
 			})

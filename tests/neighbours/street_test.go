@@ -1,6 +1,6 @@
-// Package neighbours puts guests that copy now and then on a card with one guest
-// that makes as much work as it can. It bounds what the server does for that guest,
-// and checks that the others are not disturbed.
+// Package neighbours puts guests that copy occasionally on a card with one guest that makes
+// as much work as it can. It bounds the server's work for that guest, and checks that the
+// others are not disturbed.
 package neighbours
 
 import (
@@ -36,8 +36,7 @@ type street struct {
 	endpoint   *testserver.Endpoint // the nuisance's
 }
 
-// newStreet makes a street whose guests all have such options. set, if not nil,
-// changes limits.
+// newStreet makes a street of guests with these options. set, if not nil, changes limits.
 func newStreet(t testing.TB, name string, set func(*aggregator.Options)) *street {
 	t.Helper()
 	c, err := options.Find(name)
@@ -71,7 +70,7 @@ func newStreet(t testing.TB, name string, set func(*aggregator.Options)) *street
 	return s
 }
 
-// beside runs f while the neighbours copy, and checks that none was disturbed.
+// beside runs f while the neighbours copy, and checks that none of them was disturbed.
 func (s *street) beside(t *testing.T, f func() error) {
 	t.Helper()
 	var stop atomic.Bool

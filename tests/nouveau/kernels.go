@@ -1,6 +1,6 @@
-// Package nouveau is what nouveau of the stock kernels does with a whole card, as
-// far as they differ: the engine that it moves buffers with, and what it logs. The
-// end-to-end tests and the demonstration hold their guests to it. It has no state.
+// Package nouveau has the differences between the stock kernels' nouveau on a whole card:
+// the engine for buffer moves, and log messages. The end-to-end tests and the demonstration
+// compare their guests with it. It has no state.
 package nouveau
 
 import (
@@ -17,7 +17,7 @@ const (
 	ClassCE1  = 0x90b8
 )
 
-// Kernel is what one kernel does.
+// Kernel is the behaviour of one kernel.
 type Kernel struct {
 	Version string
 	// Mover is the class that nouveau moves buffers with, and its name in the log.
@@ -42,11 +42,11 @@ const (
 	CoreLine = "[drm] No compatible format found"
 )
 
-// A wait for a fence is lost now and then in nouveau of 6.1 on more than one
-// processor, and gives up after 30 s with EBUSY: nvif_notify_func clears the
-// mark of "armed" only after its callback, which has woken the waiter by then;
-// if that waits for its next fence at once, on another processor, it finds the
-// mark still set and does not arm the event again. Later kernels have other code.
+// Nouveau of 6.1 sometimes loses a wait for a fence on more than one processor, and gives
+// up after 30 s with EBUSY: nvif_notify_func clears the mark of "armed" only after its
+// callback, which has woken the waiter by then; if that immediately waits for its next
+// fence, on another processor, it finds the mark still set and does not arm the event
+// again. Later kernels have other code.
 var kernels = []Kernel{
 	{Version: "6.1", Mover: ClassCE1, MoverName: "COPY1", CPUs: 1},
 	{Version: "6.12", Mover: ClassM2MF, MoverName: "M2MF", Known: []string{ErrorLine, CoreLine}},

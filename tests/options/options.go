@@ -1,10 +1,9 @@
-// Package options lists the ways to share a card: each value of each option that
-// says how tables are shadowed, what is mapped and who
-// runs next.
+// Package options lists the ways to share a card: each value of each option of shadowing,
+// mapping and scheduling.
 //
-// [Axes] lists the options. [All] has every combination that package config
-// accepts; [Pairs] is a small part of it that has every pair of values. The tests
-// run random programs with them.
+// [Axes] lists the options. [All] has every combination that package config accepts;
+// [Pairs] is a small part of it that has every pair of values. The tests run random
+// programs with them.
 package options
 
 import (
@@ -56,7 +55,7 @@ func schedulers() []string {
 // A Combination is one value of each option, as its index.
 type Combination [len(Axes)]int
 
-// Oracle traps everything, reads all tables at each invalidate, and submits at once.
+// Oracle traps everything, reads all tables at each invalidate, and submits immediately.
 var Oracle Combination
 
 // texts returns the combination's options as a user would write them, by key.

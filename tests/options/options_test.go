@@ -88,9 +88,9 @@ func (b *fixture) run(seed, n int) error {
 	return nil
 }
 
-// TestPrograms: random programs (maps, unmaps, aliases, copies, faults, stores, and
-// moves under work) leave the memory, the fences and the faults that their model
-// predicts, whatever the options are.
+// TestPrograms: with all options, random programs (maps, unmaps, aliases, copies, faults,
+// stores, and moves under work) leave the memory, the fences and the faults that their
+// model predicts.
 func TestPrograms(t *testing.T) {
 	for i, c := range slices.Concat([]Combination{Oracle}, scale.Of(Pairs(), All())) {
 		t.Run(c.String(), func(t *testing.T) {

@@ -24,9 +24,8 @@ func pairs(list []Combination) map[pair]bool {
 	return out
 }
 
-// Pairs returns combinations that together have every pair of values that All has.
-// Each adds the most pairs that are missing; of equals, the one whose values were
-// used least.
+// Pairs returns combinations that together have every pair of values that All has. Each
+// adds the most missing pairs; among equals, it is the one whose values were used least.
 var Pairs = sync.OnceValue(func() (list []Combination) {
 	missing := pairs(All())
 	used := make(map[value]int)

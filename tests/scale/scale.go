@@ -1,5 +1,5 @@
-// Package scale tells tests how much to try: little of everything in make test,
-// much in make test-release. Plain go test tries little.
+// Package scale selects the effort of tests: small in make test and plain go test, large in
+// make test-release.
 //
 // The number of cases of a property test and their seed are rapid's own
 // settings: make sets RAPID_CHECKS and RAPID_SEED.

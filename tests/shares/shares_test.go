@@ -14,10 +14,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// contend gives each client work that waits behind an endless request, calls change,
-// and takes that request away. It returns what each client got, in thousandths of what all
-// got while all had work waiting. Each client's work is some 400 ms, in
-// requests of the given lengths.
+// contend gives each client work that waits for an endless request, calls change, and
+// removes that request. It returns each client's part, in thousandths, of the time while
+// all had work waiting. Each client's work is some 400 ms, in requests of the given
+// lengths.
 func contend(t *testing.T, s *server, clients []*client, lengths []time.Duration, change func()) (shares []float64) {
 	t.Helper()
 	const work = 400 * time.Millisecond
@@ -136,13 +136,13 @@ func TestCap(t *testing.T) {
 	used, took := s.used(c)[0]-before, time.Since(begin)
 	cfg, _ := s.Agg.Schedule()
 	saved := time.Duration(2 * limit * float64(cfg.Credit.Period))
-	// The cap may be overdrawn by what is on the card at once.
+	// The requests on the card may exceed the cap.
 	require.LessOrEqual(t, (used - saved).Seconds(), limit*took.Seconds()+0.05*used.Seconds(), "%v of %v", used, took)
 	checkLedger(t, s)
 }
 
-// checkLedger holds the ledger against what was submitted: everything has ended and each
-// node has what its children have.
+// checkLedger compares the ledger with the submissions: everything has ended and each node
+// has the sum of its children.
 func checkLedger(t *testing.T, s *server) {
 	t.Helper()
 	require.Eventually(t, s.idle, timeout, time.Millisecond)
@@ -204,7 +204,7 @@ func TestLiveChanges(t *testing.T) {
 			n := count(ended)
 			require.Eventually(t, func() bool { return count(ended) > n }, timeout, time.Millisecond)
 		}
-		for i := range s.clients { // who has a low priority and a cap is to end, too
+		for i := range s.clients { // clients with a low priority and a cap must end, too
 			require.NoError(t, s.clients[i].guest.SetShare(sched.NodeConfig{}))
 		}
 	})
@@ -264,8 +264,8 @@ func TestSemaphore(t *testing.T) {
 	}
 }
 
-// The server answers a guest whose work waits for its turn (R-A10): the guest's doorbells
-// and register reads do not wait.
+// The server answers a guest whose work waits for its turn: the guest's doorbells and
+// register reads do not wait.
 func TestGatedGuestIsAnswered(t *testing.T) {
 	s := newServer(t, sched.Default())
 	gated := s.add("gated", sched.NodeConfig{})

@@ -1,10 +1,9 @@
 // Package testserver puts a software card, its vfio-user server and a virtual machine
-// together in one process: what end-to-end tests, the demonstration and
-// benchmarks start from. The process can then look at the card's own counters
-// while an unmodified driver uses it.
+// together in one process, for end-to-end tests, the demonstration and benchmarks. The
+// process can then read the card's own counters while an unmodified driver uses it.
 //
-// A Stand owns the card, the server's goroutine and the machine; Close ends them
-// in the reverse order. It has no locks.
+// A PassThrough owns the card, the server's goroutine and the machine; Close ends them in
+// the reverse order. It has no locks.
 package testserver
 
 import (
@@ -23,8 +22,8 @@ import (
 // Config says what to put together. Machine.Sockets is filled in.
 type Config struct {
 	Card soft.Config
-	// Device is what is served for the card, to count or to add what the plain
-	// device has not; nil is serve.NewPassThrough.
+	// Device makes the served device, to count or to add functions; nil is
+	// serve.NewPassThrough.
 	Device  func(*soft.Card) vfiouser.Device
 	Server  vfiouser.Options
 	Machine lab.Config

@@ -56,7 +56,7 @@ func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
 	return s, nil
 }
 
-// NewSharedWith makes a card that nobody shares yet.
+// NewSharedWith makes a card without guests.
 func NewSharedWith(cfg SharedConfig) (*Shared, error) {
 	c, err := soft.New(cfg.Card)
 	if err != nil {
@@ -100,8 +100,8 @@ func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 	return e, nil
 }
 
-// Close ends everything. The clients must have gone, or are cut off. What the
-// server took for an error is one.
+// Close ends everything. It cuts off clients that are still attached. It returns the
+// server's errors.
 func (s *Shared) Close() error {
 	err := errors.Join(s.shared.Close(), s.Card.Close(), os.RemoveAll(s.dir))
 	if s.failed.Len() > 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// TestMovesAreBounded: a guest that turns all that a BAR shows round at each invalidate
-// has no trap move more pages than the limit; the invalidate is not done before all
-// are where they belong.
+// TestMovesAreBounded: if a guest permutes all pages of a BAR at each invalidate, no trap
+// moves more pages than the limit, and the invalidate completes only when all pages have
+// moved.
 func TestMovesAreBounded(t *testing.T) {
 	const n, limit = 200, 16
 	each(t, offer{Map: aperture.MapAll, Limits: aperture.Limits{Moves: limit}}, func(t *testing.T, s *side) {
@@ -64,8 +64,8 @@ func TestMovesAreBounded(t *testing.T) {
 	})
 }
 
-// TestWindowMovesAtOnce: a driver does not wait when it has moved PRAMIN, however few
-// pages a trap may move, and whatever else is to be moved: its next store is there.
+// TestWindowMovesAtOnce: a driver does not wait after it has moved PRAMIN, so its next
+// store must reach the new page, for any limit on moves and any other pending moves.
 func TestWindowMovesAtOnce(t *testing.T) {
 	const n, limit = 200, 16
 	each(t, offer{Map: aperture.MapAll, Limits: aperture.Limits{Moves: limit}}, func(t *testing.T, s *side) {
@@ -94,8 +94,8 @@ func TestWindowMovesAtOnce(t *testing.T) {
 	})
 }
 
-// TestFlushWaitsForABAR: a driver that has switched a BAR on flushes and waits for that,
-// as there is no other answer. When it is done, what it stores is in the pages.
+// TestFlushWaitsForABAR: a driver that has switched a BAR on waits with a flush, as there
+// is no other signal. When it is done, its stores reach the pages.
 func TestFlushWaitsForABAR(t *testing.T) {
 	const n, limit, busy = 200, 16, 2
 	each(t, offer{Map: aperture.MapAll, Limits: aperture.Limits{Moves: limit}}, func(t *testing.T, s *side) {

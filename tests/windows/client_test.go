@@ -57,8 +57,7 @@ func each(t *testing.T, o offer, f func(t *testing.T, s *side)) {
 
 var secret = bytes.Repeat([]byte("not for everybody's eyes"), page)[:page]
 
-// TestNothingStaysBehind: places and files that lost their pages hold nothing of them,
-// whatever happened to the pages.
+// TestNothingStaysBehind: slots and files that lost their pages keep no data of them.
 func TestNothingStaysBehind(t *testing.T) {
 	zero := make([]byte, page)
 	at3, at1 := uint64(3), uint64(pollSize/page)
@@ -107,9 +106,9 @@ func TestNothingStaysBehind(t *testing.T) {
 	}
 }
 
-// TestClientsThatGo: who has gone and still has its old windows sees nothing of what
-// comes after; and who comes after sees nothing of before.
-func TestClientsThatGo(t *testing.T) {
+// TestClientsDisconnect: a client that has disconnected and still has its old windows sees
+// no later data, and the next client sees no earlier data.
+func TestClientsDisconnect(t *testing.T) {
 	each(t, everything, func(t *testing.T, s *side) {
 		d := drive(t, s)
 		d.show(d.bar3, 0, dataAt, 1, true)
@@ -158,8 +157,8 @@ func TestNextOwner(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-// TestSealed: a client can neither cut its windows' files short under the card nor
-// unseal them. What it does to their content is done to itself.
+// TestSealed: a client can neither truncate its windows' files under the card nor unseal
+// them. Its writes change only its own memory.
 func TestSealed(t *testing.T) {
 	each(t, everything, func(t *testing.T, s *side) {
 		d := drive(t, s)
@@ -217,15 +216,15 @@ func TestNothingLeaks(t *testing.T) {
 	})
 }
 
-// TestAliasesFollow: a processor that polls an alias, and only reads a register that orders nothing,
-// sees what was written to the page's home.
+// TestAliasesFollow: a processor that polls an alias, and only reads a register that is not a
+// barrier, sees writes to the page's backing slot.
 func TestAliasesFollow(t *testing.T) {
 	each(t, everything, func(t *testing.T, s *side) {
 		d := drive(t, s)
 		at1 := uint64(pollSize)
 		d.show(d.bar3, 0, dataAt, 1, true)
 		d.show(d.bar1, at1/page, dataAt, 1, true)
-		d.WriteBAR(3, 0, []byte("engine")) // trapped: straight to the home
+		d.WriteBAR(3, 0, []byte("engine")) // trapped: straight to the backing slot
 		require.Eventually(t, func() bool {
 			d.rd(0x14fc)
 			return bytes.HasPrefix(d.direct(1, at1, page), []byte("engine"))
@@ -233,7 +232,7 @@ func TestAliasesFollow(t *testing.T) {
 	})
 }
 
-// TestLimits: what goes beyond them is not shown, and counted.
+// TestLimits: pages beyond the limits are not shown, and counted.
 func TestLimits(t *testing.T) {
 	t.Run("aliases", func(t *testing.T) {
 		each(t, offer{Map: aperture.MapAll, Limits: aperture.Limits{Aliases: 3}}, func(t *testing.T, s *side) {
@@ -301,8 +300,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// TestROM: the mapped ROM is the trapped one, and what a guest writes there is gone
-// with the next reset, and was never another's.
+// TestROM: the mapped ROM equals the trapped one. A guest's writes to it are visible only
+// to that guest, until its next reset.
 func TestROM(t *testing.T) {
 	each(t, everything, func(t *testing.T, s *side) {
 		const rom = 0x300000
@@ -323,8 +322,8 @@ func TestROM(t *testing.T) {
 	})
 }
 
-// TestPollArea: doorbells stay trapped where drivers put them; one in a mapped window is
-// not heard, which is counted.
+// TestPollArea: doorbells stay trapped in the drivers' poll area; one in a mapped window
+// has no effect, and is counted.
 func TestPollArea(t *testing.T) {
 	each(t, everything, func(t *testing.T, s *side) {
 		require.Nil(t, s.direct(1, 0, 4))
@@ -337,14 +336,14 @@ func TestPollArea(t *testing.T) {
 	})
 }
 
-// romSize is what the window on the ROM has of it, in whole pages.
+// romSize is the size of the ROM in its window, in whole pages.
 func romSize(t *testing.T) uint64 {
 	rom, err := firmware.Build(firmware.GF100(firmware.Options{}))
 	require.NoError(t, err)
 	return (uint64(len(rom)) + page - 1) / page * page
 }
 
-// TestParts: each part can be mapped alone, and what is not is not offered.
+// TestParts: each part can be mapped alone, and the others are not offered.
 func TestParts(t *testing.T) {
 	for _, c := range []struct {
 		m    aperture.Map

@@ -1,4 +1,3 @@
-// Package windows holds what a guest sees of mapped windows against what it sees
-// when every access is trapped: the same program is run on two cards, one of which
-// has its BARs mapped as QEMU maps them. It holds tests alone.
+// Package windows compares mapped windows with trapped ones: the same program runs on two
+// cards, one of which has its BARs mapped as QEMU maps them. It has only tests.
 package windows

@@ -12,7 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// aliased is a driver with one page in two BARs, so that one of them is a replica.
+// aliased is a driver with one page in two BARs, so that one of them is an alias.
 func aliased(t *testing.T, s *side) (d *driver, at3, at1 uint64) {
 	d = drive(t, s)
 	at1 = pollSize
@@ -23,8 +23,8 @@ func aliased(t *testing.T, s *side) (d *driver, at3, at1 uint64) {
 	return d, 0, at1
 }
 
-// TestRowBarriers: at an access of each row that orders memory, what was written to an alias is
-// in the page. No other access flushes because of what it is.
+// TestRowBarriers: at an access of each row that is a barrier, a write to an alias is in the
+// page. No other row's access flushes.
 func TestRowBarriers(t *testing.T) {
 	each(t, everything, func(t *testing.T, s *side) {
 		d, at3, at1 := aliased(t, s)
@@ -64,7 +64,7 @@ func TestRowBarriers(t *testing.T) {
 	})
 }
 
-// listener is a host that knows what was in the page when an interrupt came.
+// listener is a host that checks the page at an interrupt.
 type listener struct {
 	devmodel.Host
 	onInterrupt func(level bool)
@@ -72,8 +72,7 @@ type listener struct {
 
 func (l listener) Interrupt(line gf100.Line) { l.onInterrupt(line.Level) }
 
-// TestInterruptIsBarrier: who hears of an interrupt finds in every place what was written
-// before.
+// TestInterruptIsBarrier: at an interrupt, every alias has all earlier writes.
 func TestInterruptIsBarrier(t *testing.T) {
 	s := setups["virtual"](t, everything)
 	d, at3, at1 := aliased(t, s)

@@ -28,7 +28,7 @@ const (
 	dataEnd  = dataAt + 10*page
 )
 
-// bar is what the test knows of BAR1 or BAR3.
+// bar is the test's state of BAR1 or BAR3.
 type bar struct {
 	index            int
 	dir, table, inst uint64
@@ -48,7 +48,7 @@ func newBARs(first uint64) [2]*bar {
 	}
 }
 
-// program does the same to both sides and remembers what it has to know to compare.
+// program does the same to both sides and records its state for comparisons.
 type program struct {
 	t     *rapid.T
 	sides [2]*side // mapped, trapped
@@ -56,8 +56,9 @@ type program struct {
 	win   uint64
 	first uint64 // page of BAR1 from which on the test uses it
 
-	// Which way bytes of a page of VRAM were written or read since the last order: a
-	// guest that goes another way without one is on its own.
+	// The window through which bytes of a page of VRAM were accessed since the last
+	// barrier: the result of an access through another window without a barrier is
+	// undefined.
 	ways map[uint64]string
 	// What the guest wrote to places that show nothing, by BAR and page.
 	scratch map[string][]byte
@@ -205,7 +206,7 @@ func (p *program) drawPage() (bar int, off, addr uint64, shown, readOnly bool) {
 	if p.one("PRAMIN", 4) {
 		at := p.n("page", 0, 15) * page
 		if p.win != dataAt/praminSize*praminSize {
-			at = tableOf3 - dirOf3 // nothing else is looked at there
+			at = tableOf3 - dirOf3 // no other page is read there
 		}
 		return 0, pramin + at, p.win + at, p.win+at < vramSize, false
 	}
@@ -314,8 +315,8 @@ func (p *program) everything() {
 	p.win = tableOf1 / praminSize * praminSize
 }
 
-// TestMappedEqualsTrapped: whatever a guest does to its windows, what it reads there
-// and what is in its memory is the same with them mapped and trapped.
+// TestMappedEqualsTrapped: for any use of its windows, a guest reads the same data from
+// them, and its memory is the same, with them mapped and trapped.
 func TestMappedEqualsTrapped(t *testing.T) {
 	const beyond = pollSize / page
 	for name, make := range setups {

@@ -19,8 +19,8 @@ import (
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
-// slowCard is a card that now and then is slow to take what is written to its memory: who
-// binds a channel is then anywhere between its steps when something else happens.
+// slowCard is a card that is sometimes slow at writes of its memory, so that other events
+// fall between any two steps of a bind.
 type slowCard struct{ *soft.Card }
 
 func (s slowCard) WriteVRAM(addr uint64, p []byte) bool {
@@ -30,11 +30,11 @@ func (s slowCard) WriteVRAM(addr uint64, p []byte) bool {
 	return s.Card.WriteVRAM(addr, p)
 }
 
-// TestRebindsLoseNoByte: a guest's channel has work, and is unbound and bound anew again
-// and again, while the pages that it copies to come and go in BAR3 and processors store
-// into the other half of each. In the end every byte is there. It is TestMovesLoseNoByte
-// of the card for who decides what stands still; at which step what begins is
-// TestNoChannelBeginsWhilePagesMove's, in package aggregator.
+// TestRebindsLoseNoByte: a guest's channel has work and is repeatedly unbound and bound
+// again, while the pages that it copies to move into BAR3 and out, and processors store
+// into the other half of each. In the end every byte is there. TestMovesLoseNoByte of the
+// card tests the same below the aggregator, and TestNoChannelBeginsWhilePagesMove of
+// package aggregator tests each step.
 func TestRebindsLoseNoByte(t *testing.T) {
 	const (
 		pages, half  = 64, page / 2
@@ -89,7 +89,8 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		order := rand.Perm(pages * pieces)
 		for await := false; len(order) > 0; await = !await {
 			before := stats.Binds.Load()
-			// It is unbound where it stands, gets work, and is bound while pages move.
+			// It is unbound with work under way, gets more work, and is bound while pages
+			// move.
 			require.NoError(t, g.Raw().SetReg(inst, 0))
 			for _, k := range order[:min(64, len(order))] {
 				off := uint64(k/pieces*page + k%pieces*half/pieces)
@@ -105,8 +106,8 @@ func TestRebindsLoseNoByte(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, hide())
 			require.NoError(t, <-bound)
-			// Every other time it is waited for: what is asked for before the one before it
-			// has been done becomes one with it.
+			// Every other bind is waited for: requests before the end of an earlier one
+			// coalesce with it.
 			if await {
 				require.Eventually(t, func() bool { return stats.Binds.Load() > before }, patience, time.Millisecond)
 			}

@@ -39,7 +39,7 @@ type side struct {
 	maps   mappable
 	stats  *aperture.Stats
 	mapped []mapping
-	// patient asks after each write of a register whether what it began is done.
+	// patient waits after each write of a register until its effect is complete.
 	patient bool
 }
 
@@ -49,8 +49,7 @@ type mapping struct {
 	mem []byte
 }
 
-// patience is how long is waited for what comes at all, on a machine that has other
-// work too.
+// patience bounds waits for events that must happen, on a machine that also has other work.
 const patience = time.Minute
 
 // The GPUs are small, so that a few pages meet often.
@@ -99,7 +98,7 @@ var setups = map[string]func(t testing.TB, o offer) *side{
 	},
 }
 
-// open has a client come, which maps what there is.
+// open attaches a client, which maps all that is offered.
 func open(t testing.TB, s *side) *side {
 	s.attach(t)
 	t.Cleanup(func() { s.detach(t) })
@@ -161,7 +160,7 @@ func (s *side) read(bar int, off uint64, n int) []byte {
 	return p
 }
 
-// trapped reads in single accesses, whatever is mapped.
+// trapped reads in single accesses, also where a mapping exists.
 func (s *side) trapped(bar int, off uint64, p []byte) {
 	for i := 0; i < len(p); i += 4 {
 		s.ReadBAR(bar, off+uint64(i), p[i:min(i+4, len(p))])

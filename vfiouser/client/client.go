@@ -1,12 +1,12 @@
-// Package client attaches to a vfio-user server, for tests and tools. It does what a virtual
-// machine monitor does: negotiates, asks for the device's description, accesses regions, maps
+// Package client attaches to a vfio-user server, for tests and tools. It acts as a virtual
+// machine monitor: it negotiates, asks for the device's description, accesses regions, maps
 // memory for DMA, takes interrupts, and answers the server's own DMA requests. It can also
 // send what no monitor would: see Send and Call.
 //
 // # Threads
 //
 // A Client is driven by its callers, one call at a time (Client.mu): a call writes its message
-// and reads until its reply is there, answering DMA requests on the way, so a round trip costs
+// and reads until its reply arrives, and answers DMA requests meanwhile, so a round trip costs
 // two system calls and no hand-off. With Options.AnswerDMA one goroutine, ended by Close,
 // answers DMA requests while no call is under way.
 package client
@@ -33,8 +33,8 @@ var le = binary.LittleEndian
 
 // Options of a client. The zero value is good.
 type Options struct {
-	// Timeout is how long a reply may take, whatever else comes before it or however slowly it
-	// comes, and how long the server may take nothing of what is sent; 0 means a minute.
+	// Timeout bounds the wait for a reply, even if other messages arrive before it or it
+	// arrives slowly, and the wait for the server to accept data; 0 means a minute.
 	Timeout time.Duration
 	// AnswerDMA answers the server's DMA requests also while no call is under way.
 	AnswerDMA bool
@@ -265,7 +265,7 @@ func (c *Client) begin(cmd wire.Command, flags uint32, n int) uint16 {
 	return c.add(cmd, flags, n)
 }
 
-// add puts the header of a message of n payload bytes behind c.out.
+// add appends the header of a message of n payload bytes to c.out.
 func (c *Client) add(cmd wire.Command, flags uint32, n int) uint16 {
 	c.id++
 	var h [wire.HeaderSize]byte
@@ -331,7 +331,7 @@ func (c *Client) Send(raw []byte, fds ...int) error {
 	return c.send(raw, fds)
 }
 
-// Recv returns the next message that is not a DMA request, whatever it is.
+// Recv returns the next message that is not a DMA request.
 func (c *Client) Recv() (Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -354,7 +354,7 @@ func (c *Client) RecvAny() (Message, error) {
 	return c.next(new(time.Time))
 }
 
-// CloseWrite tells the server that nothing more will come, and leaves the other way open.
+// CloseWrite ends the client's direction of the stream and leaves the other open.
 func (c *Client) CloseWrite() error { return unix.Shutdown(c.fd, unix.SHUT_WR) }
 
 func (c *Client) send(p []byte, fds []int) error {
@@ -377,9 +377,9 @@ func (c *Client) send(p []byte, fds []int) error {
 	return nil
 }
 
-// next returns the next message. The server sends descriptors in a message of their own, so
-// they belong to the message that ends what was read with them. began is when the waiting for an
-// answer began, zero at first.
+// next returns the next message. The server sends descriptors in a message of their own, so they
+// belong to the message that ends what was read with them. began is the start of the wait for an
+// answer, zero at first.
 func (c *Client) next(began *time.Time) (Message, error) {
 	for {
 		if m, ok, err := c.parse(); ok || err != nil {

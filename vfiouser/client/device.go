@@ -9,7 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// Info asks what the device is.
+// Info requests the device's description.
 func (c *Client) Info() (wire.DeviceInfo, error) {
 	m, err := c.Call(wire.DeviceGetInfo, wire.DeviceInfo{Argsz: wire.DeviceInfoSize}.Append(nil))
 	if err != nil {
@@ -154,8 +154,8 @@ func (c *Client) RegionIOFDs(index int) (IOFDs, error) {
 	}
 }
 
-// Feature sends one DEVICE_FEATURE and returns what is behind the fixed part of its reply.
-// argsz 0 means as much as the request or 64 KiB.
+// Feature sends one DEVICE_FEATURE and returns the data after the fixed part of its reply.
+// argsz 0 means the larger of the request's size and 64 KiB.
 func (c *Client) Feature(flags, argsz uint32, data []byte) ([]byte, error) {
 	if argsz == 0 {
 		argsz = max(64<<10, uint32(wire.FeatureSize+len(data)))

@@ -33,8 +33,8 @@ func (e *EventFD) Count() uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// Wait takes the signals, waiting for the first. It looks when the time is up, too: a process
-// that stood still meanwhile has not looked since.
+// Wait takes the signals, waiting for the first. It polls once more after the timeout,
+// because this process may have been descheduled.
 func (e *EventFD) Wait(timeout time.Duration) (uint64, error) {
 	deadline := time.Now().Add(timeout)
 	for {

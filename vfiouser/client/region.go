@@ -164,9 +164,9 @@ func (b *Batch) add(cmd wire.Command, flags uint32, a wire.RegionAccess, data, i
 	}
 }
 
-// Do sends the batch and takes in its replies, in order. It returns the first error of an
-// access after all replies are in. A batch of more replies than a socket holds (some 100 KiB)
-// can stand still: both sides would write.
+// Do sends the batch and receives its replies, in order. It returns the first error of an
+// access after all replies have arrived. A batch whose replies exceed a socket's buffer (some
+// 100 KiB) can deadlock: both sides would write.
 func (b *Batch) Do() error {
 	c := b.c
 	c.mu.Lock()

@@ -26,7 +26,7 @@ func readConfig(name string, off uint64, n uint32) Case {
 	return message1(name, fmt.Sprintf("%d bytes at %#x of configuration space", n, off), m, readBack(m, int(n)))
 }
 
-// atEnd makes a case of an access of n bytes, past bytes behind the end of configuration space
+// atEnd makes a case of an access of n bytes, past bytes after the end of configuration space
 // or, if bar, of the first BAR.
 func atEnd(name string, bar, write bool, n, past uint32, want expectation) Case {
 	does := fmt.Sprintf("%d bytes, %d of them behind the end", n, min(past, n))

@@ -270,8 +270,8 @@ var pipelining = []Case{
 	pieces("payload in two", "a message cut in its payload", func(int) []int { return []int{wire.HeaderSize + 8} }),
 }
 
-// strayed makes a case of a message with a descriptor that does not belong there: whatever the
-// server says, it must not keep it.
+// strayed makes a case of a message with a descriptor that it must not carry: the server must
+// not keep it, for any answer.
 func strayed(name, does string, n int, msg func(s *session) message) Case {
 	return Case{Name: name, Does: does, run: func(s *session) finding {
 		c := s.attach()

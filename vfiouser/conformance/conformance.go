@@ -1,10 +1,10 @@
-// Package conformance holds a vfio-user server to the protocol, from outside: over its socket,
-// with messages that a client could send, and with what it answers as the only evidence.
+// Package conformance tests a vfio-user server from outside: it sends messages over its socket
+// and checks the answers.
 //
-// A case is a row: its family, what it does, and what may come of it. Each gets a connection of
-// its own. Cases are written from the protocol's specification (version 0.9.2). Where that is
-// silent, or where the known servers differ and clients live with it, the case is marked a
-// choice: it then lists all known behaviours, tells which one it found, and fails only on
+// A case is a row: its family, its action and the expected answers. Each has its own
+// connection. Cases are written from the protocol's specification (version 0.9.2). Where that
+// is silent, or where the known servers differ and clients accept both, the case is marked a
+// choice: it lists all known behaviours, reports the one that it found, and fails only on
 // another.
 //
 // Cases write nothing to the device but PCI's interrupt line register, which they write back.
@@ -29,7 +29,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// Mark says where a case's expectation comes from.
+// Mark is the source of a case's expectation.
 type Mark string
 
 // The marks.
@@ -82,7 +82,7 @@ func absent(format string, args ...any) finding {
 // Options say where the server is.
 type Options struct {
 	// Dial connects to the server: a stream socket in blocking mode, which becomes the suite's.
-	// A server that ends with each client may be started anew here.
+	// A server that ends with each client may be started again here.
 	Dial func() (fd int, err error)
 	// Timeout is how long an answer may take; 0 means 5 s.
 	Timeout time.Duration
@@ -90,8 +90,8 @@ type Options struct {
 	Families []string
 }
 
-// patience is how long is waited for what a server does without saying so: as for an answer,
-// and a second at least.
+// patience bounds the wait for an action of the server without an answer: the time-out of an
+// answer, and a second at least.
 func (o *Options) patience() time.Duration { return max(o.Timeout, time.Second) }
 
 // DialPath dials the server at path. A server between two clients may refuse for a moment; it is
@@ -175,7 +175,7 @@ var families = []struct {
 	{"descriptors", descriptors},
 }
 
-// Run runs the cases and tells of each. It fails if the server cannot be described at all, or
+// Run runs the cases and reports each. It fails if the server cannot be described at all, or
 // when ctx ends.
 func Run(ctx context.Context, o Options, report func(Result)) error {
 	if o.Timeout == 0 {
@@ -214,7 +214,7 @@ func one(c *Case, o *Options, dev *device) (f finding) {
 	return c.run(s)
 }
 
-// stop ends a case whose server did not get as far as the case wanted to.
+// stop ends a case whose server failed before the tested step.
 type stop struct{ err error }
 
 func must(err error, step string) {
@@ -223,7 +223,7 @@ func must(err error, step string) {
 	}
 }
 
-// session is the connections of one case, and what it has to clean up.
+// session has the connections of one case, and its resources to release.
 type session struct {
 	o     *Options
 	dev   *device

@@ -137,7 +137,7 @@ const page = 4096
 type memory struct{ fd int }
 
 // memory makes n bytes that a server can map, and that can be sealed against writing once no
-// writable mapping is left: which is how a case sees that a server has let go.
+// writable mapping is left: so a case can check that the server has unmapped them.
 func (s *session) memory(n int) memory {
 	fd, err := unix.MemfdCreate("conformance", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	must(err, "memfd_create")
@@ -146,7 +146,8 @@ func (s *session) memory(n int) memory {
 	return memory{fd}
 }
 
-// mapped says whether somebody has a writable mapping of m. If not, m is sealed from then on.
+// mapped reports whether any process has a writable mapping of m. If not, m is sealed from
+// then on.
 func (m memory) mapped() bool {
 	_, err := unix.FcntlInt(uintptr(m.fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
 	return err != nil
@@ -159,7 +160,7 @@ func (s *session) eventfd() *client.EventFD {
 	return e
 }
 
-// pipe is a pipe whose read end tells when nobody has the write end any more.
+// pipe is a pipe whose read end reports when the last write end is closed.
 type pipe struct {
 	r, w     int
 	patience time.Duration
@@ -195,8 +196,8 @@ func (t *pipe) closed() bool {
 	})
 }
 
-// within asks every few milliseconds whether something is so, and once more when the time is
-// up: who stood still meanwhile has not asked since.
+// within polls a condition every few milliseconds, and once more when the time is up,
+// because this process may have been descheduled.
 func within(patience time.Duration, is func() bool) bool {
 	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
 		late := time.Now().After(deadline)

@@ -7,7 +7,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// expectation judges an answer. What it returns is the fault, "" if there is none.
+// expectation judges an answer. It returns the fault, or "".
 type expectation func(s *session, a answer) string
 
 // oneMessage makes a case of one message on a connection that has negotiated. The message may be
@@ -49,7 +49,7 @@ func choice(c Case) Case {
 	return c
 }
 
-// isRefused wants an error reply, whatever its errno.
+// isRefused wants an error reply, with any errno.
 func isRefused(_ *session, a answer) string {
 	if a.kind != refused {
 		return fmt.Sprintf("%v, where an error was due", a)
@@ -107,7 +107,7 @@ func isClosed(_ *session, a answer) string {
 	return ""
 }
 
-// served wants a reply, whatever is in it.
+// served wants a reply, with any content.
 func served(_ *session, a answer) string {
 	if a.kind != answered {
 		return fmt.Sprintf("%v, where a reply was due", a)

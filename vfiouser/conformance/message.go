@@ -144,7 +144,7 @@ func errnoName(e syscall.Errno) string {
 	return fmt.Sprintf("errno %d", uint(e))
 }
 
-// ask sends a message and takes what comes of it.
+// ask sends a message and returns the answer.
 func ask(c *client.Client, m message) answer {
 	if err := c.Send(m.bytes(), m.fds...); err != nil {
 		return socketAnswer(err)

@@ -68,7 +68,7 @@ func umbraProvide(owner C.uintptr_t, r *C.struct_umbra_range) {
 	}
 	m := vfiouser.MemoryRange{Addr: uint64(r.addr), Size: uint64(r.size), Read: r.readable != 0, Write: r.writable != 0}
 	t.contain("memory watcher", func() {
-		// The library takes the very same range again, and tells of it again.
+		// The library maps the same range again, and reports it again.
 		if err := t.link.mem.Provide(m, data); err != nil && err != unix.EEXIST {
 			t.log.Warn("DMA range of no use", slog.Any("error", err))
 		}

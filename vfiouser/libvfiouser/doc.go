@@ -2,8 +2,8 @@
 // own server: for users who know that library or must match its behaviour.
 //
 // It is built with the tag libvfiouser only, against the headers and the library that
-// CGO_CFLAGS and CGO_LDFLAGS name. Without the tag, New says how to build it, and nothing here
-// needs a C compiler.
+// CGO_CFLAGS and CGO_LDFLAGS name. Without the tag, New returns an error that explains the
+// build, and the package needs no C compiler.
 //
 // # What it owns
 //
@@ -19,8 +19,8 @@
 // Device come from this thread, through one C function for each region index, because the
 // library's callbacks have no argument of the user's.
 //
-// Triggers come from any goroutine. They are put down in a table, the eventfd wakes the thread,
-// and the thread signals them between two messages. A trigger so costs a thread's wake-up more
+// Triggers come from any goroutine. They are recorded in a table, the eventfd wakes the thread,
+// and the thread signals them between two messages. So a trigger costs a thread's wake-up more
 // than with the native server, and never waits. The caller copies mapped memory itself; DMA by
 // message is refused (vfiouser.ErrNoMessageDMA).
 //
@@ -32,10 +32,10 @@
 //
 // # Quiesce
 //
-// The library asks the device to stand still before it changes the DMA map or resets. A device
-// here uses memory only between Memory.Acquire and Release, and taking a range out of Memory
-// waits for those: so the answer is always "quiesced", at once, and the wait is in the
-// unregister callback.
+// The library asks the device to quiesce before it changes the DMA map or resets. A device uses
+// memory only between Memory.Acquire and Release, and removing a range from Memory waits for
+// those. So the answer is always "quiesced", immediately, and the wait is in the unregister
+// callback.
 //
 // # What the library lacks
 //
@@ -52,9 +52,9 @@ import (
 var ErrNotBuilt = errors.New("this program was built without libvfio-user: run \"make libvfio-user\", then " +
 	"\"make build-libvfio-user\"; or build with -tags libvfiouser, with CGO_CFLAGS and CGO_LDFLAGS naming the library's headers and the library")
 
-// offered is the one part of a region that a client may map: the largest, the first of those. The
-// library as of 2022 sends a descriptor for each part, and QEMU gives a device up whose reply has
-// more than one. What is not offered is trapped, which a device has to serve anyway.
+// offered is the one part of a region that a client may map: the first of the largest. The
+// library as of 2022 sends a descriptor for each part, and QEMU rejects a device whose reply has
+// more than one. The other parts are trapped.
 func offered(parts []vfiouser.SparseArea) vfiouser.SparseArea {
 	best := parts[0]
 	for _, a := range parts[1:] {
@@ -65,8 +65,7 @@ func offered(parts []vfiouser.SparseArea) vfiouser.SparseArea {
 	return best
 }
 
-// Lacks returns what a client does not get from this transport and gets from the native one, a
-// phrase each.
+// Lacks returns the features of the native server that this transport lacks, a phrase each.
 func Lacks() []string {
 	return []string{
 		"REGION_WRITE_MULTI: not known; each posted write is a message",

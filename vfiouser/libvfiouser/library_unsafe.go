@@ -3,7 +3,7 @@
 package libvfiouser
 
 /*
-// The references are weak, so that what lacks can be told: the linker must keep the library.
+// The references are weak, to detect missing functions: the linker must keep the library.
 #cgo LDFLAGS: -Wl,--no-as-needed -lvfio-user -ldl
 #include <stdlib.h>
 #include "binding.h"
@@ -84,7 +84,8 @@ func (l *library) destroy() {
 	}
 }
 
-// describe tells the library what dev is made of, and makes the context ready.
+// describe registers dev's regions and interrupts with the library, and makes the context
+// ready.
 func (l *library) describe(dev vfiouser.Device) error {
 	for i, r := range dev.Regions() {
 		if r.Size == 0 {

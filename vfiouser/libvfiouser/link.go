@@ -13,8 +13,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// link is one client's connection as its device's host sees it. What only the serving thread may
-// do in the library is put down here, and flush does it.
+// link is one client's connection for its device's host. It records operations that only the
+// serving thread may do in the library, and flush executes them.
 type link struct {
 	t    *Transport
 	wake int
@@ -83,8 +83,8 @@ func (l *link) need() {
 	}
 }
 
-// vector is nil for one that is not there, or whose client has gone, or that the library
-// confuses with vector 0 (ERR and REQ).
+// vector is nil for one that does not exist, whose client has disconnected, or that the
+// library confuses with vector 0 (ERR and REQ).
 func (l *link) vector(index, vec int) *vector {
 	if l.closed || index < 0 || index > vfiouser.IRQMSIX || vec < 0 || vec >= len(l.irqs[index].vectors) {
 		return nil
@@ -138,8 +138,7 @@ func (l *link) mask(index, start, count int, masked bool) {
 	}
 }
 
-// flush does what other goroutines have put down. It runs on the serving thread, between two
-// messages.
+// flush executes recorded operations. It runs on the serving thread, between two messages.
 func (l *link) flush(lib *library) {
 	if !l.work.Load() {
 		return
@@ -179,7 +178,7 @@ func (l *link) signalled(index, vec int, err error) {
 }
 
 // retry asks the device for its INTx line again, after a message that may have brought the
-// eventfd that was missing: the library does not tell.
+// missing eventfd: the library does not report it.
 func (l *link) retry() {
 	if !l.unheard {
 		return
@@ -206,7 +205,7 @@ func (l *link) close() {
 	l.mu.Unlock()
 }
 
-// DMA implements vfiouser.Link. What is mapped is copied. DMA by message is not bound: the
+// DMA implements vfiouser.Link. Mapped memory is copied. DMA by message is not bound: the
 // library as of 2022 sends a request for any address of a range to the range's first.
 func (l *link) DMA(_ context.Context, addr uint64, p []byte, write bool) error {
 	err := l.mem.Copy(addr, p, write)

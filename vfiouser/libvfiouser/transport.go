@@ -165,7 +165,7 @@ func (t *Transport) step(lib *library, wake int) error {
 	case err == nil, errors.Is(err, unix.EAGAIN):
 		return nil
 	case t.link == nil:
-		return nil // the client has gone, and LOST_CONN told of it
+		return nil // the client has disconnected, and the LOST_CONN callback has run
 	}
 	// The stream is out of step, and the library keeps the connection: it has to be cut.
 	t.log.Warn("vfio-user connection ended", slog.Any("error", err))
@@ -216,13 +216,13 @@ func (t *Transport) refuse(listener int, why error) {
 	if err != nil {
 		return
 	}
-	t.refused.Add(1) // before the client can know
+	t.refused.Add(1) // before the client can see it
 	t.log.Warn("vfio-user client refused", slog.Any("error", why))
 	unix.Close(fd)
 }
 
-// lost ends the client's link, if there is one: the library says that the client has gone, or the
-// serving ends.
+// lost ends the client's link, if there is one: the library reports that the client has
+// disconnected, or serving ends.
 func (t *Transport) lost() {
 	l := t.link
 	if l == nil {

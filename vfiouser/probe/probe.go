@@ -1,9 +1,9 @@
 // Package probe describes the device of a vfio-user server: version and capabilities, regions
 // with their mappable areas, interrupts, and the decoded PCI configuration space.
 //
-// It changes nothing in the device: it negotiates, queries, and reads configuration space. The
-// error of a peer that is no vfio-user server, or ends the conversation, is a [Broken], which
-// says where in the peer's bytes that was.
+// It changes nothing in the device: it negotiates, queries, and reads configuration space. If
+// the peer is not a vfio-user server, or ends the conversation, the error is a [Broken] with
+// the position in the peer's bytes.
 //
 // Everything runs on the caller's goroutine. The package has no state and no locks.
 package probe

@@ -46,9 +46,9 @@ func peer(t *testing.T, serve func(c net.Conn)) string {
 // goodVersion is the reply to the probe's VERSION: 43 bytes.
 var goodVersion = append([]byte{1, 0, 1, 0, 43, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "{\"capabilities\":{}}  \n\x00"...)
 
-// TestWhatIsNoServer: whatever the peer is, the probe ends, and its error names the byte at
+// TestNotAServer: whatever the peer is, the probe ends, and its error names the byte at
 // which it stopped.
-func TestWhatIsNoServer(t *testing.T) {
+func TestNotAServer(t *testing.T) {
 	require.Len(t, goodVersion, 43)
 	hold := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	send := func(b []byte) func(net.Conn) {

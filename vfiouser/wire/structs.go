@@ -17,7 +17,7 @@ const (
 type DMAMapRequest struct {
 	Argsz  uint32
 	Flags  uint32
-	Offset uint64 // in the file behind the descriptor
+	Offset uint64 // in the descriptor's file
 	Addr   uint64 // bus address (iova)
 	Size   uint64
 }
@@ -28,7 +28,7 @@ func ParseDMAMap(b []byte) DMAMapRequest {
 	return DMAMapRequest{le.Uint32(b), le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])}
 }
 
-// Append encodes r behind b.
+// Append appends r to b.
 func (r DMAMapRequest) Append(b []byte) []byte {
 	b = le.AppendUint32(b, r.Argsz)
 	b = le.AppendUint32(b, r.Flags)
@@ -57,7 +57,7 @@ func ParseDMAUnmap(b []byte) DMAUnmapRequest {
 	return DMAUnmapRequest{le.Uint32(b), le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:])}
 }
 
-// Append encodes r behind b.
+// Append appends r to b.
 func (r DMAUnmapRequest) Append(b []byte) []byte {
 	b = le.AppendUint32(b, r.Argsz)
 	b = le.AppendUint32(b, r.Flags)
@@ -85,7 +85,7 @@ func ParseDeviceInfo(b []byte) DeviceInfo {
 	return DeviceInfo{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:])}
 }
 
-// Append encodes i behind b.
+// Append appends i to b.
 func (i DeviceInfo) Append(b []byte) []byte {
 	b = le.AppendUint32(b, i.Argsz)
 	b = le.AppendUint32(b, i.Flags)
@@ -108,7 +108,7 @@ type RegionInfo struct {
 	Index     uint32
 	CapOffset uint32
 	Size      uint64
-	Offset    uint64 // in the file behind the descriptor
+	Offset    uint64 // in the descriptor's file
 }
 
 // ParseRegionInfo decodes the first RegionInfoSize bytes of b.
@@ -117,7 +117,7 @@ func ParseRegionInfo(b []byte) RegionInfo {
 	return RegionInfo{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[16:]), le.Uint64(b[24:])}
 }
 
-// Append encodes i behind b.
+// Append appends i to b.
 func (i RegionInfo) Append(b []byte) []byte {
 	b = le.AppendUint32(b, i.Argsz)
 	b = le.AppendUint32(b, i.Flags)
@@ -143,7 +143,7 @@ type Area struct {
 // SparseSize is the size of the sparse mmap capability with n areas, in bytes.
 func SparseSize(n int) int { return SparseHeaderSize + n*SparseAreaSize }
 
-// AppendSparse encodes the sparse mmap capability behind b, as the last of its chain.
+// AppendSparse appends the sparse mmap capability to b, as the last of its chain.
 func AppendSparse(b []byte, areas []Area) []byte {
 	b = le.AppendUint16(b, CapSparseMmap)
 	b = le.AppendUint16(b, 1) // version
@@ -171,7 +171,7 @@ func ParseRegionIO(b []byte) RegionIO {
 	return RegionIO{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:])}
 }
 
-// Append encodes r behind b.
+// Append appends r to b.
 func (r RegionIO) Append(b []byte) []byte {
 	b = le.AppendUint32(b, r.Argsz)
 	b = le.AppendUint32(b, r.Flags)
@@ -204,14 +204,14 @@ type SubRegion struct {
 	ShadowOffset uint64
 }
 
-// Append encodes s behind b in the specification's 40 bytes.
+// Append appends s to b in the specification's 40 bytes.
 func (s SubRegion) Append(b []byte) []byte {
 	b = s.appendCommon(b)
 	b = le.AppendUint32(b, 0)
 	return le.AppendUint64(b, s.DataMatch)
 }
 
-// AppendShadow encodes s behind b in libvfio-user's 48 bytes.
+// AppendShadow appends s to b in libvfio-user's 48 bytes.
 func (s SubRegion) AppendShadow(b []byte) []byte {
 	b = s.appendCommon(b)
 	b = le.AppendUint32(b, s.ShadowFD)
@@ -263,7 +263,7 @@ func ParseIRQInfo(b []byte) IRQInfo {
 	return IRQInfo{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:])}
 }
 
-// Append encodes i behind b.
+// Append appends i to b.
 func (i IRQInfo) Append(b []byte) []byte {
 	b = le.AppendUint32(b, i.Argsz)
 	b = le.AppendUint32(b, i.Flags)
@@ -299,7 +299,7 @@ func ParseIRQSet(b []byte) IRQSet {
 	return IRQSet{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])}
 }
 
-// Append encodes s behind b.
+// Append appends s to b.
 func (s IRQSet) Append(b []byte) []byte {
 	b = le.AppendUint32(b, s.Argsz)
 	b = le.AppendUint32(b, s.Flags)
@@ -329,7 +329,7 @@ func (a RegionAccess) Put(b []byte) {
 	le.PutUint32(b[12:], a.Count)
 }
 
-// Append encodes a behind b.
+// Append appends a to b.
 func (a RegionAccess) Append(b []byte) []byte {
 	b = le.AppendUint64(b, a.Offset)
 	b = le.AppendUint32(b, a.Region)
@@ -348,7 +348,7 @@ func ParseDMAAccess(b []byte) DMAAccess {
 	return DMAAccess{le.Uint64(b), le.Uint64(b[8:])}
 }
 
-// Append encodes a behind b.
+// Append appends a to b.
 func (a DMAAccess) Append(b []byte) []byte {
 	b = le.AppendUint64(b, a.Addr)
 	return le.AppendUint64(b, a.Count)
@@ -383,7 +383,7 @@ func ParseFeature(b []byte) Feature {
 	return Feature{le.Uint32(b), le.Uint32(b[4:])}
 }
 
-// Append encodes f behind b.
+// Append appends f to b.
 func (f Feature) Append(b []byte) []byte {
 	b = le.AppendUint32(b, f.Argsz)
 	return le.AppendUint32(b, f.Flags)
@@ -421,7 +421,7 @@ func ParseMigData(b []byte) MigData {
 	return MigData{le.Uint32(b), le.Uint32(b[4:])}
 }
 
-// Append encodes d behind b.
+// Append appends d to b.
 func (d MigData) Append(b []byte) []byte {
 	b = le.AppendUint32(b, d.Argsz)
 	return le.AppendUint32(b, d.Size)

@@ -155,8 +155,8 @@ func (c *Card) buildSpace() error {
 	}
 	face.Attach(c.sp)
 	face.OnMethod(c.contexts.goldenMethod)
-	face.OnGraphResume(func() { c.letGo(gf100.EngineGR) })
-	face.OnCopyResume(func(e int) { c.letGo(gf100.EngineCE0 + uint8(e)) })
+	face.OnGraphResume(func() { c.resumeEngine(gf100.EngineGR) })
+	face.OnCopyResume(func(e int) { c.resumeEngine(gf100.EngineCE0 + uint8(e)) })
 	face.OnUnitReset(c.unitsReset)
 	c.regs.resolve(c.sp)
 	if c.cfg.Ablate != nil {
@@ -287,7 +287,7 @@ func (c *Card) powerOn() error {
 func (c *Card) unitsReset(bits uint32) {
 	for e, bit := range gf100.EngineEnable {
 		if bits&bit != 0 {
-			c.letGo(uint8(e))
+			c.resumeEngine(uint8(e))
 		}
 	}
 	if bits&gf100.EnablePFIFO != 0 {

@@ -190,8 +190,8 @@ func (f *fifo) stall(ch *channel, e uint8) {
 	ch.state, ch.engine = stateStalled, e
 }
 
-// letGo resumes an engine and the channels that it stalled.
-func (c *Card) letGo(e uint8) {
+// resumeEngine resumes an engine and the channels that it stalled.
+func (c *Card) resumeEngine(e uint8) {
 	if !c.engines[e].trapped.Swap(false) {
 		return
 	}

@@ -1,5 +1,5 @@
 // Package bench runs umbra bench with virtual machines: a stock kernel probes the card itself and a
-// virtual GPU, by turns. It checks what was counted, not how long it took.
+// virtual GPU, alternately. It checks the counters, not the times.
 package bench
 
 import (

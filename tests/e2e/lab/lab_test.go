@@ -28,8 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // deadline ends what hangs.
 const deadline = 4 * time.Minute
 
-// TestMachine takes one machine with two devices through its life: the guest finds
-// both, comes back from a reboot and a reset, and a kill ends it.
+// TestMachine uses one machine with two devices: the guest finds both, also after a reboot
+// and a reset, and a kill ends it.
 func TestMachine(t *testing.T) {
 	scale.ReleaseOnly(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*deadline)
@@ -91,7 +91,7 @@ func TestContextEndsMachine(t *testing.T) {
 	require.NoDirExists(t, dir)
 }
 
-// A machine that does not start, or whose guest hangs, is an error that says so.
+// A machine that does not start, or whose guest hangs, is a clear error.
 func TestStartFails(t *testing.T) {
 	labtest.Need(t)
 	_, err := lab.Start(t.Context(), lab.Config{QEMUArgs: []string{"-device", "no-such-device"}, Accel: lab.AccelTCG})
@@ -124,11 +124,11 @@ func TestNoOrphans(t *testing.T) {
 	require.Eventually(t, func() bool {
 		stat, err := os.ReadFile("/proc/" + string(pid) + "/stat")
 		_, state, _ := strings.Cut(string(stat), ") ")
-		return err != nil || strings.HasPrefix(state, "Z") // nobody may have reaped it yet
+		return err != nil || strings.HasPrefix(state, "Z") // it may be a zombie still
 	}, deadline, 20*time.Millisecond)
 }
 
-// device is a minimal PCI function: a configuration space, and 4 KiB behind BAR0.
+// device is a minimal PCI function: a configuration space, and a BAR0 of 4 KiB.
 type device struct{ config, mem []byte }
 
 const barSize = 4096

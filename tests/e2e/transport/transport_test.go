@@ -42,8 +42,8 @@ func boot(t *testing.T, cfg testserver.Config) (s *testserver.PassThrough, call 
 	}
 }
 
-// TestLibrary runs stock kernels on the card behind libvfio-user: copies, semaphores,
-// fences and interrupts must be right. The gate runs one kernel.
+// TestLibrary runs stock kernels on the card with libvfio-user's server: copies,
+// semaphores, fences and interrupts must be right. The gate runs one kernel.
 func TestLibrary(t *testing.T) {
 	if !libvfiouser.Built {
 		t.Skip(libvfiouser.ErrNotBuilt)

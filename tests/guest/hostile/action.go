@@ -6,7 +6,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// Kind is what an action does.
+// Kind is the kind of an action.
 type Kind int
 
 const (

@@ -13,7 +13,7 @@ import (
 
 var le = binary.LittleEndian
 
-// Where the attacker maps what it has.
+// The attacker's mappings.
 const (
 	lootVA   = 0x1000_0000               // RAM that stolen bytes are copied to
 	victimVA = 0x1800_0000               // entries and directory entries of any bits
@@ -26,7 +26,7 @@ const (
 // Attacker breaks rules.
 type Attacker struct {
 	Guest *guest.Guest
-	// Seen is told of every byte that the attacker reads. It must not keep p.
+	// Seen is called with every byte that the attacker reads. It must not keep p.
 	Seen func(what Action, p []byte)
 
 	raw   guest.Raw
@@ -124,7 +124,7 @@ func (a *Attacker) prepareRAM() (err error) {
 
 func (a *Attacker) putDir(d, pde uint64) { le.PutUint64(a.dir.Data[d*8:], pde) }
 
-// value turns a Value into a number.
+// value converts a Value to a number.
 func (a *Attacker) value(v Value) uint64 {
 	g := a.Guest
 	ram := uint64(len(g.Memory().Data))
@@ -233,8 +233,8 @@ const (
 	markWords = 5
 )
 
-// submit has a channel execute words, and then a semaphore that says so. It binds a
-// channel anew that did not execute what it had before.
+// submit has a channel execute words and then release a semaphore. It binds a channel again
+// that did not execute its previous words.
 func (a *Attacker) submit(ch *target, p *guest.Push) error {
 	if a.settle(ch); a.mark(ch) != ch.seq {
 		if err := a.revive(ch); err != nil {
@@ -255,8 +255,8 @@ func (a *Attacker) submit(ch *target, p *guest.Push) error {
 	return a.kick(ch, guest.GPEntry(ch.PushVA()+slot, len(words)))
 }
 
-// settle gives a channel time to execute what it has: until it did, or some
-// channel has met an error.
+// settle gives a channel time to execute its work: until it is done, or some channel has an
+// error.
 func (a *Attacker) settle(ch *target) {
 	const pfifoIntr, rounds = 0x2100, 50
 	for range rounds {
@@ -268,8 +268,8 @@ func (a *Attacker) settle(ch *target) {
 
 func (a *Attacker) mark(ch *target) uint32 { return le.Uint32(a.marks.Data[ch.ID*16:]) }
 
-// silence is what a driver writes to acknowledge every error, whatever there is: of
-// PBDMAs, faults, and engines that wait.
+// silence is a driver's register writes that acknowledge every possible error: of PBDMAs,
+// faults, and trapped engines.
 var silence = []struct{ reg, v uint32 }{
 	{0x400c0, 0x80600008}, {0x420c0, 0x80600008}, {0x440c0, 0x80600008},
 	{0x40108, 0xffffffff}, {0x42108, 0xffffffff}, {0x44108, 0xffffffff},
@@ -277,7 +277,7 @@ var silence = []struct{ reg, v uint32 }{
 	{0x400100, 0xffffffff}, {0x400500, 0x00010001}, {0x104004, 0xffffffff}, {0x105004, 0xffffffff},
 }
 
-// revive binds a channel anew, as it was made.
+// revive binds a channel again in its original state.
 func (a *Attacker) revive(ch *target) error {
 	if err := a.raw.Bind(ch.ID, 0, 0); err != nil {
 		return err
@@ -298,7 +298,7 @@ func (a *Attacker) revive(ch *target) error {
 	return a.raw.Bind(ch.ID, 0xc0000000|uint32(ch.Instance()>>12), 0x001f0001)
 }
 
-// put writes memory where BAR1 may be gone: through PRAMIN.
+// put writes memory through PRAMIN, because BAR1 may be broken.
 func (a *Attacker) put(b *guest.Buffer, off uint64, p []byte) error {
 	if b.RAM {
 		return b.Write(off, p)

@@ -3,9 +3,9 @@
 // for anything that its own actions may have broken. The only error that it returns is
 // a lost connection, which no action may cause.
 //
-// What it reads goes to Attacker.Seen, and what its engines copy lands in its RAM: a
-// test that knows what others have in memory searches both.
+// Data that it reads goes to Attacker.Seen, and data that its engines copy to its RAM: a
+// test that knows the other guests' memory searches both.
 //
-// One goroutine owns an Attacker. The device works on between its accesses: tables in
-// RAM change while they are read, and mappings go while they are used.
+// One goroutine owns an Attacker. The device works concurrently: tables in RAM change while
+// they are read, and mappings are removed while they are used.
 package hostile

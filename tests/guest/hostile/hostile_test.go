@@ -64,7 +64,8 @@ func works(t require.TestingT, g *guest.Guest) {
 	}
 }
 
-// Whatever a guest does, its server goes on, and a reset makes everything right.
+// TestNothingEndsTheServer: no action of a guest ends its server, and a reset restores the
+// device.
 func TestNothingEndsTheServer(t *testing.T) {
 	for _, m := range []aperture.Map{aperture.MapNone, aperture.MapAll} {
 		t.Run("mapped "+m.String(), func(t *testing.T) {
@@ -157,8 +158,8 @@ func TestGeneratorReachesEverything(t *testing.T) {
 	works(t, g)
 }
 
-// RAM that is not mapped is watched: with a mapping over it, what engines do to it
-// is seen.
+// TestUnmappedRAMIsChecked: an engine's write to RAM that is not mapped is detected, even
+// if a mapping covers it later.
 func TestUnmappedRAMIsChecked(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		g, card := attach(t, aperture.MapAll)
@@ -167,7 +168,7 @@ func TestUnmappedRAMIsChecked(t *testing.T) {
 		ram := uint64(len(g.Memory().Data))
 		entry := hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Hole}, Bits: 2 << 33, Engine: guest.CE0, Write: write}
 		require.NoError(t, a.Do(entry))
-		barred := func() bool { // both channels have faulted: neither comes late, with the mapping
+		barred := func() bool { // both channels have faulted, so that neither uses the later mapping
 			return card.Use(1).Barred && card.Use(2).Barred
 		}
 		require.Eventually(t, barred, wait, tick)

@@ -14,7 +14,7 @@ import (
 // others that name nothing.
 type hole struct {
 	addr, off uint64 // on the bus, in RAM
-	broken    error  // what the device did to memory that was not its to touch
+	broken    error  // the device's access to memory that was not mapped
 }
 
 const holeSize = 64 << 10
@@ -22,7 +22,7 @@ const holeSize = 64 << 10
 // buried fills the hole. Nothing else has it by chance.
 var buried = []byte{0x9d, 0x27, 0xe3, 0x5b, 0x41, 0xf8, 0xb6, 0x0c}
 
-// dig makes the hole, near the end of RAM, which nobody else needs.
+// dig makes the hole, near the end of RAM, which has no other use.
 func (a *Attacker) dig() error {
 	if a.hole.addr != 0 {
 		return nil
@@ -58,8 +58,7 @@ func (a *Attacker) breach(format string, args ...any) {
 	a.hole.broken = errors.Join(a.hole.broken, fmt.Errorf("hostile: "+format, args...))
 }
 
-// Unmapped says what the device did to RAM that was not mapped: since it was taken
-// away, or because it never was.
+// Unmapped returns the device's accesses to RAM that was not mapped any more, or never.
 func (a *Attacker) Unmapped() error {
 	data := a.Guest.Memory().Data
 	before, in, after := data[:a.hole.off], data[a.hole.off:][:holeSize], data[a.hole.off+holeSize:]
@@ -88,7 +87,7 @@ func (a *Attacker) without(p *guest.Push) error {
 	return nil
 }
 
-// tables has engines walk tables in RAM, and changes them meanwhile.
+// tables has engines walk tables in RAM, and changes them concurrently.
 func (a *Attacker) tables(act Action) error {
 	va := uint64(victimVA)
 	table := a.dir.Data[shadowpt.DirSize:]

@@ -116,7 +116,7 @@ func (d *drawer) one(k Kind) bool {
 	return false
 }
 
-// note keeps account of what the engines use when an operation has begun.
+// note records the engines' use of memory at the start of an operation.
 func (d *drawer) note(o Op) {
 	engine := o.Kind == Copy || o.Kind == Inline
 	if beside(o.Kind) {
@@ -147,7 +147,7 @@ var weights = []Kind{
 	Write, Read, Map, Map, Map, Map, Unmap, Copy, Copy, Copy, Copy, Copy, Copy, Inline, Fault, Recreate,
 }
 
-// besides are what goes on while engines work, most of them at a time.
+// besides are operations that may run while engines work.
 var besides = []Kind{Copy, Copy, Inline, Store, Store, Store, Show, Show}
 
 const most = 4
@@ -228,8 +228,7 @@ func (d *drawer) mapping(o *Op) bool {
 	return true
 }
 
-// mapped draws an address of the space that something is behind, false if there
-// is none.
+// mapped draws a mapped address of the space, false if there is none.
 func (d *drawer) mapped(s *SpaceModel, what string) (uint64, bool) {
 	var vas []uint64
 	for _, region := range regions {

@@ -13,7 +13,7 @@ type Model struct {
 	specs   []BufferSpec
 }
 
-// SpaceModel says what each virtual page is. A large page hides the small ones.
+// SpaceModel has the state of each virtual page. A large page hides the small ones.
 type SpaceModel struct {
 	small, big map[uint64]Page // by page number
 }
@@ -44,7 +44,7 @@ func (s *SpaceModel) pages(f guest.Flags) (map[uint64]Page, uint64) {
 	return s.small, shadowpt.SmallPage
 }
 
-// At returns what is behind va: the page, and the place in its buffer.
+// At returns the page at va and the offset in its buffer.
 func (s *SpaceModel) At(va uint64) (p Page, off uint64, ok bool) {
 	if p, ok = s.big[va/shadowpt.BigPage]; ok {
 		return p, p.Off + va%shadowpt.BigPage, true
@@ -53,9 +53,8 @@ func (s *SpaceModel) At(va uint64) (p Page, off uint64, ok bool) {
 	return p, p.Off + va%shadowpt.SmallPage, ok
 }
 
-// Check returns why an access of one byte at va must fault; ok if it must not.
-// Where nothing is mapped the reason is PageNotPresent, whichever table is
-// missing.
+// Check returns why an access of one byte at va must fault; ok if it must not. Without a
+// mapping the reason is PageNotPresent, for any missing table.
 func (s *SpaceModel) Check(va uint64, write bool) (r shadowpt.Reason, ok bool) {
 	p, _, ok := s.At(va)
 	switch {
@@ -75,8 +74,7 @@ type run struct {
 	off, n uint64
 }
 
-// runs returns the memory behind n bytes at va, false if any of it may not be
-// reached.
+// runs returns the memory of n bytes at va, false if any of it is not accessible.
 func (s *SpaceModel) runs(va, n uint64, write bool) (rs []run, ok bool) {
 	for n > 0 {
 		if _, ok := s.Check(va, write); !ok {

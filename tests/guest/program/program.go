@@ -8,20 +8,20 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
-// Kind is what an operation does.
+// Kind is the kind of an operation.
 type Kind int
 
 const (
 	Write    Kind = iota // the processor writes noise to a buffer
 	Read                 // the processor compares part of a buffer with the model
-	Map                  // pages are mapped, over whatever was there
+	Map                  // pages are mapped, and replace older mappings
 	Unmap                // pages are unmapped
 	Copy                 // an engine copies
 	Inline               // M2MF writes words from the pushbuffer
-	Fault                // a copy that faults at its first byte; the channel is made anew
-	Recreate             // a channel is closed and made anew
-	Store                // the processor writes noise while engines work, beside what they use
-	Show                 // a buffer is in BAR3 too until the engines' work is done: its pages move meanwhile
+	Fault                // a copy that faults at its first byte; the channel is created again
+	Recreate             // a channel is closed and created again
+	Store                // the processor writes random data while engines work, outside of memory that they use
+	Show                 // a buffer is also shown in BAR3 until the engines' work is done: its pages move during that
 )
 
 var kindNames = [...]string{"write", "read", "map", "unmap", "copy", "inline", "fault", "recreate", "store", "show"}
@@ -42,7 +42,7 @@ type Op struct {
 	Engine guest.Engine
 	Dst    uint64 // Copy, Inline, Fault
 	Src    uint64 // Copy, Fault
-	Poll   bool   // what is waited for next is polled for
+	Poll   bool   // the next wait polls
 	// Of a Fault: which side faults, and why.
 	OnDst  bool
 	Reason shadowpt.Reason
@@ -79,7 +79,7 @@ type ChannelSpec struct {
 	guest.ChannelConfig
 }
 
-// Program is what a guest is to do.
+// Program is a guest's program.
 type Program struct {
 	Buffers  []BufferSpec
 	Spaces   int
@@ -96,7 +96,7 @@ func (p Program) String() string {
 	return b.String()
 }
 
-// noise is what a seed stands for: cheap, and different at every word.
+// noise is the data of a seed: cheap, and different at every word.
 func noise(seed, n uint64) []byte {
 	b := make([]byte, n)
 	x := seed*0x9e3779b97f4a7c15 + 1

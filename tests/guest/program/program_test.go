@@ -92,7 +92,7 @@ func TestProgramsFailWithoutEngines(t *testing.T) {
 	require.NotZero(t, failed)
 }
 
-// copies reports whether engines leave a trace in what p's memory is at its end.
+// copies reports whether engines change p's memory visibly at its end.
 func copies(p *program.Program) bool {
 	with, without := program.NewModel(p), program.NewModel(p)
 	for _, o := range p.Ops {

@@ -19,7 +19,7 @@ type Runner struct {
 	spaces  []*guest.Space
 	chans   []*guest.Channel
 	busy    int            // the channel with work under way, -1 for none
-	shown   []func() error // ends what BAR3 shows meanwhile
+	shown   []func() error // ends the use of BAR3
 	poll    bool
 }
 
@@ -100,7 +100,7 @@ func (r *Runner) Do(o Op) error {
 	return nil
 }
 
-// beside reports whether an operation goes on beside the engines' work.
+// beside reports whether an operation runs while engines work.
 func beside(k Kind) bool { return k == Store || k == Show }
 
 // Finish waits for the work under way.
@@ -206,7 +206,7 @@ func (r *Runner) fault(o Op) error {
 func matches(f guest.Fault, id int, va uint64, write bool, want shadowpt.Reason) error {
 	reason := f.Reason
 	if reason == shadowpt.PTNotPresent {
-		reason = shadowpt.PageNotPresent // the model knows no tables
+		reason = shadowpt.PageNotPresent // the model has no tables
 	}
 	if f.Channel != id || f.VA/shadowpt.SmallPage != va/shadowpt.SmallPage || f.Write != write || reason != want {
 		return fmt.Errorf("%v; want channel %d, VA %#x, write %t, reason %d", f, id, va, write, want)

@@ -54,7 +54,7 @@ func (k *keeper) shadow(addr uint64) bool {
 	return false
 }
 
-// shadowed is a guest of a virtual GPU, and what its card has of it.
+// shadowed is a guest of a virtual GPU, with its card.
 type shadowed struct {
 	*guest.Guest
 	card  *keeper
@@ -116,8 +116,8 @@ func read64(r reader, t shadowpt.Target, addr uint64) (uint64, bool) {
 	return binary.LittleEndian.Uint64(b[:]), ok
 }
 
-// valid adds the small pages that the tables of a directory in VRAM have valid entries
-// for, whichever wins.
+// valid adds the small pages with valid entries in the tables of a directory in VRAM,
+// including hidden ones.
 func valid(r reader, dir uint64, vas map[uint64]bool) error {
 	b := make([]byte, shadowpt.DirSize)
 	if !r.read(shadowpt.VRAM, dir, b) {
@@ -243,9 +243,9 @@ func (s *shadowed) run(p *program.Program) (wrong, err error) {
 	return s.flush(r, p)
 }
 
-// TestShadowsOfPrograms: whatever a guest's driver maps, unmaps and runs, the tables
-// that the card walks say what the guest's say when its work runs. With a card that
-// keeps what was unmapped they do not, and that is found.
+// TestShadowsOfPrograms: for any mappings and work of a guest's driver, the tables that the
+// card walks equal the guest's whenever its work runs. On a card that keeps unmapped
+// entries they differ, and the test detects that.
 func TestShadowsOfPrograms(t *testing.T) {
 	for _, policy := range shadowpt.Policies() {
 		for _, m := range []aperture.Map{aperture.MapAll, aperture.MapNone} {

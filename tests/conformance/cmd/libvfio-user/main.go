@@ -83,7 +83,7 @@ func environment(c *fetch.Cache) ([]string, error) {
 	return l.GoEnv(), nil
 }
 
-// withTag puts the tag behind the go command's verb.
+// withTag inserts the tag after the go command's verb.
 func withTag(args []string) []string { return slices.Insert(slices.Clone(args), 1, "-tags="+tag) }
 
 func goTool(ctx context.Context, env []string, args ...string) error {
