@@ -102,6 +102,12 @@ func (o *option) parse(text string) error {
 			return fmt.Errorf("%q is not a whole number", text)
 		}
 		*p = n
+	case *uint64:
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number, 0 or more", text)
+		}
+		*p = n
 	case *time.Duration:
 		d, err := ParseTime(text)
 		if err != nil {

@@ -16,45 +16,41 @@ import (
 type EventLogger struct {
 	log       *slog.Logger
 	endpoints func() []*Endpoint
-	ticker    *time.Ticker
 	end       chan struct{} // closed by Close
 	ended     sync.WaitGroup
 }
 
-// defaultLogInterval is the time between two looks at the counters.
-const defaultLogInterval = time.Second
+// logInterval is the time between two polls of the counters.
+const logInterval = time.Second
 
-// NewEventLogger starts an EventLogger, which calls endpoints at each look.
+// NewEventLogger starts an EventLogger, which calls endpoints at each poll.
 func NewEventLogger(log *slog.Logger, endpoints func() []*Endpoint) *EventLogger {
-	l := &EventLogger{log: log, endpoints: endpoints, ticker: time.NewTicker(defaultLogInterval), end: make(chan struct{})}
+	l := &EventLogger{log: log, endpoints: endpoints, end: make(chan struct{})}
 	l.ended.Go(l.watch)
 	return l
 }
 
-// SetInterval changes the shortest time between two lines about the same event of
-// one GPU. It never blocks, even if the log does or the EventLogger is closed.
-func (l *EventLogger) SetInterval(d time.Duration) { l.ticker.Reset(d) }
-
-// Close stops it after a last look.
+// Close stops it after a last poll.
 func (l *EventLogger) Close() {
 	close(l.end)
 	l.ended.Wait()
-	l.look()
+	l.poll()
 }
 
 func (l *EventLogger) watch() {
-	defer l.ticker.Stop()
+	ticker := time.NewTicker(logInterval)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-l.ticker.C:
-			l.look()
+		case <-ticker.C:
+			l.poll()
 		case <-l.end:
 			return
 		}
 	}
 }
 
-func (l *EventLogger) look() {
+func (l *EventLogger) poll() {
 	for _, e := range l.endpoints() {
 		e.logEvents(l.log)
 	}

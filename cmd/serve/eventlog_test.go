@@ -46,29 +46,7 @@ func TestRuleInterval(t *testing.T) {
 			return lines - before
 		}
 		require.Equal(t, 10, more(10*time.Second), "one a second by default")
-		s.SetInterval(5 * time.Second)
-		require.Equal(t, 12, more(time.Minute))
-		require.Contains(t, log.String(), "rule=bad_window times=5000 swallowed=4999 in_all=70000")
-		s.SetInterval(10 * time.Millisecond)
-		require.Equal(t, 100, more(time.Second))
-		s.Close()
-		s.SetInterval(time.Second) // does not block after Close
-	})
-}
-
-// TestSetIntervalNeverBlocks: the interval can be changed while the log blocks, as it
-// does on a stopped terminal.
-func TestSetIntervalNeverBlocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		guest := new(aggregator.Guest)
-		guest.Stats().BadWindow.Add(1)
-		endpoints := []*Endpoint{{Name: "a", Virtual: &Virtual{Guest: guest}, logged: make(map[string]uint64)}}
-		log := stuck(make(chan struct{}))
-		s := NewEventLogger(slog.New(slog.NewTextHandler(log, nil)), func() []*Endpoint { return endpoints })
-		time.Sleep(2 * defaultLogInterval)
-		synctest.Wait() // until the goroutine writes its line
-		s.SetInterval(time.Millisecond)
-		close(log)
+		require.Contains(t, log.String(), "rule=bad_window times=1000 swallowed=999 in_all=10000")
 		s.Close()
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -168,6 +167,3 @@ func (s *Shared) Close() error {
 	}
 	return errors.Join(append(errs, s.agg.Close())...)
 }
-
-// SetRuleInterval changes [EventLogger.SetInterval].
-func (s *Shared) SetRuleInterval(d time.Duration) { s.events.SetInterval(d) }

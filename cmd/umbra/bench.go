@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,10 +35,7 @@ type benchRunCmd struct {
 	Boots     int      `placeholder:"N" help:"Rounds in virtual machines, each a boot (default: 2, quick 1)."`
 	Kernels   []string `placeholder:"VERSION" help:"Kernels of the virtual machines: 6.1, 6.12, 7.2 (default: 6.12)."`
 	List      bool     `help:"List scenarios and set-ups, and measure nothing."`
-	Against   string   `placeholder:"BINARY" help:"Measure another umbra binary too, by turns, and show what differs. Its results go to a file of their own, with .old before the extension."`
-	VS        string   `name:"vs" placeholder:"FILE" help:"Compare with the results in FILE afterwards."`
 	Out       string   `placeholder:"FILE" default:"umbra-bench.txt" help:"File for the results, in Go's benchmark format; none writes none, - writes them to standard output in place of the table."`
-	JSON      bool     `name:"json" help:"Write a summary as JSON to standard output."`
 }
 
 // Rounds that are made if nothing else is said.
@@ -72,34 +68,29 @@ func (c *benchRunCmd) Run(ctx context.Context, parsed *kong.Context, out output)
 			o.Boots = benchQuickBoots
 		}
 	}
-	old, err := c.check(&o)
-	if err != nil {
+	if err := o.Check(); err != nil {
 		return err
+	}
+	if dir := filepath.Dir(c.Out); c.Out != noFile && c.Out != "-" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return &config.Error{Where: "--out", Value: c.Out, Reason: dir + " is no folder; make it first"}
+		}
 	}
 	if hint := result.BusyHint(); hint != "" {
 		fmt.Fprintf(out.stderr, "umbra: warning: %s\n", hint)
 	}
-	measured, against, ended := c.measure(ctx, o)
+	moreProcessors() // as umbra serve has them
+	measured, ended := bench.Run(ctx, o)
 	if measured == nil || len(measured.Results) == 0 && ended != nil {
 		return ended
 	}
-	// The file comes first: results are not lost if nobody reads the table to its end. A run that
-	// was interrupted does not replace the file of a whole one.
-	kind := ""
-	if ended != nil {
-		kind = ".partial"
-	}
-	err = c.write(out, measured, kind)
-	if against != nil {
-		old = against
-		err = errors.Join(err, c.write(out, against, kind+".old"))
-	}
+	// The file comes first: results are not lost if nobody reads the table to its end.
+	err := c.write(out, measured, ended != nil)
 	if c.Out == "-" || err != nil {
 		return errors.Join(ended, err)
 	}
-	err = show(out.stdout, measured, old, c.JSON, false)
-	if ended != nil || err != nil {
-		return errors.Join(ended, err)
+	if err := errors.Join(ended, measured.Text(out.stdout, false)); err != nil {
+		return err
 	}
 	if n := len(measured.Errors); n > 0 {
 		return fmt.Errorf("%d of the measurements failed", n)
@@ -107,60 +98,23 @@ func (c *benchRunCmd) Run(ctx context.Context, parsed *kong.Context, out output)
 	return nil
 }
 
-func (c *benchRunCmd) measure(ctx context.Context, o bench.Options) (now, old *result.Run, err error) {
-	if c.Against == "" {
-		moreProcessors() // as umbra serve has them
-		now, err = bench.Run(ctx, o)
-		return now, nil, err
-	}
-	this, err := os.Executable()
-	if err != nil {
-		return nil, nil, err
-	}
-	return bench.Against(ctx, o, this, c.Against)
-}
-
-// check refuses what could not be measured or written, before anything is measured. It returns the
-// results to compare with.
-func (c *benchRunCmd) check(o *bench.Options) (old *result.Run, err error) {
-	if err := o.Check(); err != nil {
-		return nil, err
-	}
-	if c.VS != "" {
-		if old, err = readResults("--vs: ", c.VS); err != nil {
-			return nil, err
-		}
-	}
-	if c.Out != noFile && c.Out != "-" {
-		dir := filepath.Dir(c.Out)
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return nil, &config.Error{Where: "--out", Value: c.Out, Reason: dir + " is no folder; make it first"}
-		}
-	}
-	if c.Against != "" {
-		if c.Out == "-" {
-			return nil, &config.Error{Where: "--out", Value: c.Out, Reason: "--against has two results; name a file, or none"}
-		}
-		if c.Against, err = exec.LookPath(c.Against); err != nil {
-			return nil, &config.Error{Where: "--against", Reason: err.Error()}
-		}
-	}
-	return old, nil
-}
-
 // noFile is the value of --out that writes nothing.
 const noFile = "none"
 
-// write writes the results to the file of --out, with kind before the extension of its name.
-func (c *benchRunCmd) write(out output, r *result.Run, kind string) error {
+// write writes the results. A run that was interrupted does not replace the file of a whole one.
+func (c *benchRunCmd) write(out output, r *result.Run, interrupted bool) error {
 	switch c.Out {
 	case noFile:
 		return nil
 	case "-":
 		return r.Write(out.stdout)
 	}
-	ext := filepath.Ext(c.Out)
-	return writeWhole(out, strings.TrimSuffix(c.Out, ext)+kind+ext, r.Write)
+	name := c.Out
+	if interrupted {
+		ext := filepath.Ext(name)
+		name = strings.TrimSuffix(name, ext) + ".partial" + ext
+	}
+	return writeWhole(out, name, r.Write)
 }
 
 // writeWhole writes a file once its contents are complete.
@@ -190,14 +144,21 @@ func (c *benchShowCmd) Run(out output) error {
 		return err
 	}
 	r.Base = c.Base
-	if c.VS == "" {
-		return show(out.stdout, r, nil, c.JSON, c.All)
+	if c.VS != "" {
+		old, err := readResults("--vs: ", c.VS)
+		if err != nil {
+			return err
+		}
+		return result.Compare(out.stdout, old, r, c.All)
 	}
-	old, err := readResults("--vs: ", c.VS)
-	if err != nil {
-		return err
+	if c.JSON {
+		return writeIndented(out.stdout, struct {
+			Notes   []string       `json:"notes"`
+			Errors  []string       `json:"errors,omitempty"`
+			Results []result.Group `json:"results"`
+		}{r.Notes, r.Errors, r.Groups(true)})
 	}
-	return result.Compare(out.stdout, old, r, c.All)
+	return r.Text(out.stdout, c.All)
 }
 
 type benchPlotCmd struct {
@@ -211,25 +172,6 @@ func (c *benchPlotCmd) Run(out output) error {
 		return err
 	}
 	return writeWhole(out, c.Out, r.Page)
-}
-
-// show writes the results as a table or as JSON, and the comparison with older ones.
-func show(w io.Writer, r, old *result.Run, asJSON, all bool) error {
-	if asJSON {
-		return writeIndented(w, struct {
-			Notes   []string       `json:"notes"`
-			Errors  []string       `json:"errors,omitempty"`
-			Results []result.Group `json:"results"`
-		}{r.Notes, r.Errors, r.Groups(true)})
-	}
-	err := r.Text(w, all)
-	if err != nil || old == nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
-		return err
-	}
-	return result.Compare(w, old, r, all)
 }
 
 func writeIndented(w io.Writer, v any) error {

@@ -21,7 +21,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -130,7 +129,7 @@ func newParser(ctx context.Context, stdout, stderr io.Writer, exit func(int)) *k
 		kong.TypeMapper(reflect.TypeFor[config.Counts](), kong.MapperFunc(valueFlag)),
 		kong.TypeMapper(reflect.TypeFor[aperture.Map](), kong.MapperFunc(valueFlag)),
 		kong.KindMapper(reflect.Int, kong.MapperFunc(valueFlag)),
-		kong.KindMapper(reflect.Uint64, kong.MapperFunc(numberFlag)),
+		kong.KindMapper(reflect.Uint64, kong.MapperFunc(valueFlag)),
 	)
 }
 
@@ -171,23 +170,6 @@ func popValue(c *kong.DecodeContext) (text string, err error) {
 	}
 	err = c.Scan.PopValueInto("a", &text)
 	return text, err
-}
-
-// numberFlag reads a number that is not negative.
-func numberFlag(c *kong.DecodeContext, target reflect.Value) error {
-	text, err := popValue(c)
-	if err != nil {
-		return err
-	}
-	n, err := strconv.Atoi(text)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%q is not a whole number", text)
-	case n < 0:
-		return fmt.Errorf("%d: must be 0 or more", n)
-	}
-	target.SetUint(uint64(n))
-	return nil
 }
 
 // flagsGiven lists the flags of a command line.

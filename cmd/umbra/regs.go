@@ -89,11 +89,8 @@ func terminalWidth(w io.Writer) int {
 	return int(size.Col)
 }
 
-// minEffect is the least width of the column that describes effects.
-const minEffect = 24
-
-// registersText writes the table for a terminal with so many columns, or for no
-// terminal (0).
+// registersText writes a table, or for a terminal, which is too narrow for one, a paragraph for each
+// register.
 func registersText(t *api.RegisterTable, counted bool, width int) string {
 	var b, rows strings.Builder
 	head := "block\tregister\toffset\tinstances\taccess\tpolicy\tstub"
@@ -118,30 +115,11 @@ func registersText(t *api.RegisterTable, counted bool, width int) string {
 		w.row("%s\t%s\t%06x\t%d\t%s\t%s\t%s%s\t%s", r.Block, r.Register, r.Offset, r.Instances, r.Access, r.Policy, stub, counts, cmp.Or(r.Effect, "-"))
 	}
 	w.flush()
-	title, _, _ := strings.Cut(rows.String(), "\n")
-	switch column := strings.LastIndex(title, "effect"); {
-	case width == 0 || column < 0:
+	if width == 0 {
 		b.WriteString(rows.String())
-	case column+minEffect <= width:
-		for line := range strings.Lines(rows.String()) {
-			cells := []rune(line)
-			wrap(&b, string(cells[:column]), string(cells[column:]), column, width)
-		}
-	default: // too narrow for a table
+	} else {
 		for i := range t.Rows {
-			r := &t.Rows[i]
-			text := fmt.Sprintf("%s, %d x %s, %s", r.Block, r.Instances, r.Access, r.Policy)
-			if r.Stub {
-				text += ", stub"
-			}
-			if counted {
-				text += fmt.Sprintf("; %d reads, %d writes, %v", r.Reads, r.Writes, short(r.Time))
-			}
-			if r.Effect != "" {
-				text += "; " + r.Effect
-			}
-			fmt.Fprintf(&b, "%06x %s\n", r.Offset, r.Register)
-			wrap(&b, "       ", text, 7, width)
+			registerText(&b, &t.Rows[i], counted, width)
 		}
 	}
 	fmt.Fprintf(&b, "\n%d rows: %d virtual, %d translate, %d refuse; %d of them stubs. Other offsets are storage of the guest's own, and counted.\n",
@@ -154,23 +132,27 @@ func registersText(t *api.RegisterTable, counted bool, width int) string {
 	return b.String()
 }
 
-// wrap writes text after start, which is indent columns wide, in lines of up to width
-// columns.
-func wrap(b *strings.Builder, start, text string, indent, width int) {
-	b.WriteString(start)
-	at := indent
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case at+1+len(word) > width:
-			b.WriteString("\n" + strings.Repeat(" ", indent))
-			at = indent
-		default:
-			b.WriteByte(' ')
-			at++
-		}
-		b.WriteString(word)
-		at += len(word)
+// registerText writes what a row of the table has in lines of up to width columns.
+func registerText(b *strings.Builder, r *api.Register, counted bool, width int) {
+	text := fmt.Sprintf("%s, %d x %s, %s", r.Block, r.Instances, r.Access, r.Policy)
+	if r.Stub {
+		text += ", stub"
 	}
-	b.WriteByte('\n')
+	if counted {
+		text += fmt.Sprintf("; %d reads, %d writes, %v", r.Reads, r.Writes, short(r.Time))
+	}
+	if r.Effect != "" {
+		text += "; " + r.Effect
+	}
+	fmt.Fprintf(b, "%06x %s\n", r.Offset, r.Register)
+	const indent = "      "
+	line := indent
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > width {
+			b.WriteString(line + "\n")
+			line = indent
+		}
+		line += " " + word
+	}
+	b.WriteString(line + "\n")
 }

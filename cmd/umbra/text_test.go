@@ -42,12 +42,12 @@ Time until the card released memory that the client unmapped: 1.23ms
 `, b.String())
 }
 
-// TestRegistersFitTerminal: the register table is no wider than its terminal, and loses no word.
+// TestRegistersFitTerminal: the registers are no wider than their terminal, and lose no word.
 func TestRegistersFitTerminal(t *testing.T) {
 	table, err := serve.Registers()
 	require.NoError(t, err)
 	table.Rows[0].Reads, table.Rows[0].Time = 7, 1500*time.Nanosecond
-	for _, width := range []int{76, 132, 200} {
+	for _, width := range []int{76, 132} {
 		text := registersText(&table, true, width)
 		lines, _, _ := strings.Cut(text, "\n\n")
 		for line := range strings.Lines(lines) {
@@ -56,9 +56,7 @@ func TestRegistersFitTerminal(t *testing.T) {
 		words := strings.Join(strings.Fields(text), " ")
 		for _, r := range table.Rows {
 			require.Contains(t, text, r.Register)
-			for word := range strings.FieldsSeq(r.Effect) {
-				require.Contains(t, words, word)
-			}
+			require.Contains(t, words, r.Effect)
 		}
 	}
 }

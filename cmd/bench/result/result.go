@@ -138,15 +138,6 @@ func (r *Run) Add(k Key, values []Value) {
 	r.Results = append(r.Results, res)
 }
 
-// Append adds the results of a later run.
-func (r *Run) Append(later *Run) {
-	r.Results = append(r.Results, later.Results...)
-	r.Errors = append(r.Errors, later.Errors...)
-	if r.Notes == nil {
-		r.Notes = later.Notes
-	}
-}
-
 // Config returns the value of a configuration key of the first result that has it.
 func (r *Run) Config(key string) string {
 	for _, res := range r.Results {
