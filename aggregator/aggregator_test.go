@@ -16,14 +16,14 @@ func TestBringUp(t *testing.T) {
 	require.Equal(t, uint32(1), f.get(regFIFOEnable))
 	require.Equal(t, uint32(1<<28), f.get(regUSERDBase))
 	require.Equal(t, ^uint32(0), f.get(regGraphIntrEn))
-	// BAR1 shows the poll area, and behind it nothing.
+	// BAR1 shows the poll area, and nothing after it.
 	block := f.vram[uint64(f.get(regBAR1Block)&gf100.BlockAddr)<<12:][:gf100.InstanceSize]
 	s := instanceSpace(block)
 	require.Equal(t, uint64(gf100.Channels*gf100.USERDSize-1), s.Limit)
 }
 
-// Each guest can count on some channels, whatever the others take: as many as it
-// was promised, and nobody is promised what others were.
+// Each guest always has its guaranteed channels, whatever the others use, and guarantees
+// never exceed the card's channels.
 func TestChannelsAreGuaranteed(t *testing.T) {
 	for _, promised := range []int{0, 1, 60} {
 		a, _ := newAgg(t, Options{})

@@ -14,7 +14,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Every field of an instance block that the chip's description knows has a rule.
+// Every field of an instance block in the chip's description has a rule.
 func TestInstanceFieldsAreAllListed(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "../mmio/gf100/structs.go", nil, 0)
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestBadStructures(t *testing.T) {
 			return ev.unbound == n
 		}, patience, tick)
 	}
-	g.Bind(1, 0xc0000000|(4<<20>>12)) // right behind its memory
+	g.Bind(1, 0xc0000000|(4<<20>>12)) // right after its memory
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.BadInstance.Load())
 	unbound(1)
@@ -133,8 +133,8 @@ func TestBadStructures(t *testing.T) {
 	}
 }
 
-// USERD: what the card writes is shown, the doorbell's value is taken along at a
-// bind, and memory that the guest has put to another use is let alone.
+// USERD: the guest sees the card's values, a bind takes the doorbell's value along, and
+// memory that the guest has reused is not written.
 func TestUSERD(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whoever asks while an operation is under way has part in the next one.
+// A request during an operation takes part in the next one.
 func TestCoalescerServesAllWaiters(t *testing.T) {
 	var tn coalescer
 	tn.init()

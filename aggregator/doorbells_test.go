@@ -21,15 +21,15 @@ import (
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
-// doorbellCard holds each GP_PUT that the card gets, with a bell or when it is bound, against whose
-// channel it is, and against what that channel's guest stored before it. A channel's instance
-// block, each GP_PUT and each store carry the channel's mark in their highest byte.
+// doorbellCard checks each GP_PUT that the card gets, with a doorbell or at a bind, against the
+// owner of the channel and the guest's earlier stores. A channel's instance block, each GP_PUT and
+// each store carry the channel's mark in their highest byte.
 type doorbellCard struct {
 	*relocatingCard
 	stored func(mark int) uint32 // what the card finds of the stores
 
 	checking sync.Mutex          // guards what follows; Guest.mu and nothing of the card's is outside it
-	owner    [gf100.Channels]int // marks, by the card's number; 0: nobody's
+	owner    [gf100.Channels]int // marks, by the card's number; 0: none
 	last     [gf100.Channels]uint32
 	wrong    []string
 }
@@ -66,7 +66,7 @@ func (b *doorbellCard) bound(ch int, v uint32) {
 func (b *doorbellCard) put(how string, ch int, v uint32) {
 	mark := b.owner[ch]
 	if v == 0 && b.last[mark] == 0 {
-		return // bound or rung before anything was submitted to it
+		return // bound, or had a doorbell, before anything was submitted to it
 	}
 	if mark != int(v>>24) {
 		b.wrong = append(b.wrong, fmt.Sprintf("%s: channel %d, which is %d's, gets %#x", how, ch, mark, v))
@@ -81,8 +81,8 @@ func (b *doorbellCard) put(how string, ch int, v uint32) {
 // aliasPages are the pages of USERD, which an aliasing guest shows in many places.
 const aliasPages = 16
 
-// aliasing is a guest of which n pages of BAR1 are aliases. Its pages are shown in turn, from
-// the first place behind the poll area on; they live at the first places that show them.
+// aliasing is a guest with n pages of BAR1 that are aliases. Its pages are shown in turn,
+// from the first slot after the poll area on; the first slots that show them back them.
 func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	t.Helper()
 	const barInst, barDir, barTable = 0x50000, 0x280000, 0x300000
@@ -120,15 +120,14 @@ func store(g *Guest, id uint8, put uint32) {
 	g.agg.ctl.card.WriteVRAM(at+gf100.USERDGPPut, binary.LittleEndian.AppendUint32(nil, put))
 }
 
-// flips is how often the guests of TestDoorbellsNeitherLostNorEarly change their minds, all together.
+// flips is the total number of changes by the guests of TestDoorbellsNeitherLostNorEarly.
 const flips = 100_000
 
-// TestDoorbellsNeitherLostNorEarly: a guest's processor stores to a page, which is shown in many places,
-// at the last of them, then writes GP_PUT and rings; another switches
-// channels on and off, binds others at their numbers, commits runlists, preempts and
-// invalidates. Whatever the card hears, and finds when a channel is bound, is of that channel,
-// and what was stored before it is where the card finds it. In the end the card has every last
-// GP_PUT.
+// TestDoorbellsNeitherLostNorEarly: one processor of a guest stores to a page through the last of
+// many aliases, then writes GP_PUT; another switches channels on and off, binds others at their
+// numbers, commits runlists, preempts and invalidates. Every GP_PUT that the card gets, by a
+// doorbell or at a bind, is of the right channel, and the card finds all stores before it. In the
+// end the card has every last GP_PUT.
 func TestDoorbellsNeitherLostNorEarly(t *testing.T) {
 	const few = 24
 	flips := flips / 10 // of each
@@ -241,7 +240,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 			trap(func() { g.Enable(uint8(id), true) })
 		}
 		if n >= 2*kinds {
-			settle(g) // else it is rung while it is being bound
+			settle(g) // else its doorbell comes while it is being bound
 		}
 		for id := range uint32(numbers) {
 			submit(int(id + kind*numbers))

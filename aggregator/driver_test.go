@@ -213,7 +213,8 @@ func (d *driver) same() {
 	}
 }
 
-// compare compares a space's shadow with a full rebuild, and checks who owns what it names.
+// compare compares a space's shadow with a full rebuild, and checks the owners of its
+// pages.
 func (d *driver) compare(sp *space) {
 	clear(oracleVRAM)
 	o := &oracle{Guest: d.g, mem: oracleVRAM}

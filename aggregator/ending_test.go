@@ -11,9 +11,9 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// TestChannelsThatEndAreNotWaitedFor: an invalidate that comes while a channel of its space is
-// taken off the card is done at once, if that has nothing more to do, nor anything to tell its
-// guest: then its memory may be something else. For others of the space it is deferred.
+// TestChannelsThatEndAreNotWaitedFor: an invalidate while a channel of its space is taken off
+// the card completes immediately if the channel has no work and no event left, because its
+// memory may then be reused. For other channels of the space it is deferred.
 func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
 	for _, c := range []struct {
 		name      string

@@ -8,8 +8,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// event has the card report a non-stall event, and returns how often its memory was
-// looked at for it.
+// event has the card report a non-stall event, and returns how many reads of its memory
+// that caused.
 func (f *fakeCard) event(a *Aggregator) int {
 	f.mu.Lock()
 	f.looks = 0
@@ -23,8 +23,8 @@ func (f *fakeCard) event(a *Aggregator) int {
 	return f.looks
 }
 
-// TestEventsCostWhatRuns: an event is for the guests whose channels run. What it costs
-// is the same with hundreds of channels that rest.
+// TestEventsCostWhatRuns: an event goes to the guests whose channels run. Its cost does not
+// grow with hundreds of idle channels.
 func TestEventsCostWhatRuns(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	events := func(g *Guest) uint64 { return g.stats.EngineEvents.Load() }
@@ -50,9 +50,9 @@ func TestEventsCostWhatRuns(t *testing.T) {
 	}
 }
 
-// TestLastEvent: everything is fetched when an event in the middle is heard of. The one
-// at the end is heard of as well; and so is that of a channel that was taken off the
-// card in between, with all of its ring fetched, and goes on.
+// TestLastEvent: when an event in the middle is reported, all entries may already be
+// fetched. The event at the end is still reported, also for a channel that was taken off
+// the card in between, with all of its ring fetched, and resumed.
 func TestLastEvent(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")

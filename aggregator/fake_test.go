@@ -21,9 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeCard is a card that does nothing but remember: registers as they were
-// written, VRAM as bytes. What a driver waits for has happened at once, unless
-// the test holds it up.
+// fakeCard is a card that only records: registers as they were written, VRAM as bytes.
+// Waits of a driver end immediately, unless the test holds them.
 type fakeCard struct {
 	mu        sync.Mutex
 	regs      map[uint32]uint32
@@ -33,7 +32,7 @@ type fakeCard struct {
 	looks     int // reads of VRAM
 	host      card.Host
 
-	stuck map[uint32]bool // registers whose wait does not end
+	stuck map[uint32]bool // registers whose wait is held
 }
 
 type regWrite struct{ reg, v uint32 }
@@ -220,7 +219,7 @@ func (f *fakeCard) AttachHost(h card.Host) { f.host = h }
 func (f *fakeCard) DetachHost()            { f.host = nil }
 func (f *fakeCard) Reset() error           { return nil }
 
-// told records what a guest hears.
+// told records the events of a guest.
 type recorder struct {
 	mu       sync.Mutex
 	engines  uint32
@@ -281,7 +280,7 @@ func (t *recorder) saw(f func() bool) func() bool {
 
 const (
 	fakeVRAM = 80 << 20
-	patience = time.Minute // for what comes at all
+	patience = time.Minute // for events of unknown delay
 	tick     = time.Millisecond
 )
 

@@ -29,9 +29,9 @@ func runlistOf(t *testing.T, g *Guest, ids ...uint64) {
 	g.Runlist(listAt>>12, 0x01f00000|uint32(len(ids)))
 }
 
-// TestChannelsLeaveInTheTrap: an idle channel is off the card when the trap that requests it
+// TestChannelsLeaveInline: an idle channel is off the card when the trap that requests it
 // ends. No round begins, and the guest sees the channel's saved state.
-func TestChannelsLeaveInTheTrap(t *testing.T) {
+func TestChannelsLeaveInline(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: patience})
 	g, ev := addGuest(t, a, "a")
 	other, _ := addGuest(t, a, "b")
@@ -113,8 +113,8 @@ func newLate(t *testing.T, reg, state uint32) (*Aggregator, *late) {
 	return a, l
 }
 
-// TestChannelsThatDoNotLeave: what the card does not complete immediately is left to the
-// worker: if the card was busy before, or still processes what the trap wrote, while a
+// TestChannelsThatDoNotLeave: the worker does operations that the card does not complete
+// immediately: because it was busy before, or still processes the trap's write, while a
 // neighbour commits or preempts too.
 func TestChannelsThatDoNotLeave(t *testing.T) {
 	for _, row := range []struct {

@@ -9,13 +9,13 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// enabled tells whether the card may run the card's channel.
+// enabled reports whether the card may run the card's channel.
 func (f *fakeCard) enabled(ch *channel) bool {
 	return f.get(regChannel+uint32(ch.id)*8)&gf100.ChannelEnabled != 0
 }
 
-// A guest that keeps its runlist from being scheduled stops its own channels, also
-// those that it makes meanwhile, and nobody else's.
+// A guest that keeps its runlist from being scheduled stops only its own channels,
+// including later ones.
 func TestSchedule(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
@@ -58,7 +58,7 @@ func TestEnableWhileTheRoundGoesOn(t *testing.T) {
 			return what()
 		}, patience, tick)
 	}
-	// Two binds and a runlist, which is what a round does last, in one round.
+	// Two binds and a runlist, the last operation of a round, in one round.
 	f.hold(regPreempt, true)
 	g.Preempt(1)
 	under(func() bool { return !g.current.preempt.empty() })
@@ -146,8 +146,8 @@ func TestFaultTrigger(t *testing.T) {
 	require.True(t, f.enabled(g.cardChannel(5)), "it was another channel that the engine was seen with")
 }
 
-// A method that was refused and not passed over comes to the same end when its
-// channel may run again, and then goes on when it is passed over.
+// A refused method that was not skipped is refused again when its channel may run again.
+// The channel continues when it is skipped.
 func TestRefusedMethodIsTriedAgain(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, ev := addGuest(t, a, "a")

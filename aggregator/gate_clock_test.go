@@ -11,7 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// fakeAlarm goes off when a test says so.
+// fakeAlarm fires when a test says so.
 type fakeAlarm struct {
 	c chan time.Time
 
@@ -27,7 +27,7 @@ func (a *fakeAlarm) Reset(d time.Duration) {
 	a.set = d
 }
 
-// last is what it was set to last.
+// last is its last setting.
 func (a *fakeAlarm) last() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,9 +47,9 @@ func newTimed(t *testing.T, cfg *sched.Config) (*Aggregator, *meterCard, *fakeAl
 	return a, m, w
 }
 
-// A doorbell that leads to no turn now, but to one at a time, sets the alarm to that
-// time, however long the goroutine meant to sleep: here band keeps the card for who
-// used less.
+// If a doorbell leads to a turn only at a later time, it sets the alarm to that time, also
+// during a longer sleep of the goroutine: here band keeps the card for the guest that used
+// less.
 func TestGateTimer(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Policy = sched.Band
@@ -77,8 +77,8 @@ func TestGateTimer(t *testing.T) {
 	require.Eventually(t, func() bool { return m.entries(ids[1]) == 2 }, patience, tick)
 }
 
-// A request that is short goes to the card behind one that is, so that the card need
-// not stand still in between; one that is long waits until the card has nothing.
+// A short request goes to the card after another short one, so that the card need not idle
+// in between; a long one waits until the card is idle.
 func TestGateAhead(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Ahead = time.Millisecond
@@ -99,7 +99,7 @@ func TestGateAhead(t *testing.T) {
 	require.Equal(t, time.Duration(m.clock.Load()), a.Ledger()[0].Accounts[gf100.EngineGR].Busy)
 }
 
-// Who changes the share of a guest that has gone hears of it.
+// A change of the share of a removed guest is an error.
 func TestShareOfRemovedGuest(t *testing.T) {
 	cfg := sched.Default()
 	a, _, _ := newTimed(t, &cfg)

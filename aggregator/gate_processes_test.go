@@ -9,8 +9,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
-// What a process owes when it ends, the guest's next process owes, and no other guest's;
-// what a guest owes when it is reset it owes afterwards.
+// The debt of a process that ends passes to the guest's next process, not to another guest;
+// a guest keeps its debt across a reset.
 func TestGateDebtStays(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Ahead = 0

@@ -16,8 +16,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// meterCard is a fake card that says what it did, which is what a test tells it to
-// have done. Its channels fetch at once what their bells tell.
+// meterCard is a fake card that reports use as the test tells it. Its channels fetch
+// entries immediately after their doorbells.
 type meterCard struct {
 	*fakeCard
 	clock atomic.Int64
@@ -106,8 +106,8 @@ func writePut(g *Guest, id uint8, put uint32) {
 	g.Doorbell(id)
 }
 
-// Of what two guests submit the card gets one entry at a time, in turns; the guests
-// see what they wrote.
+// The card gets one entry at a time from two guests, in turns; the guests see their own
+// GP_PUT.
 func TestGateForwardsInTurns(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Ahead = 0
@@ -168,7 +168,7 @@ func TestGateGroups(t *testing.T) {
 	g.Bind(3, 0)
 	settle(g)
 	require.Equal(t, []string{"kernel"}, names())
-	// A driver that was loaded anew has another directory for itself.
+	// A driver that was loaded again has another directory for itself.
 	g.Bind(1, 0)
 	settle(g)
 	require.Empty(t, names())
@@ -209,8 +209,8 @@ func TestGateGrouping(t *testing.T) {
 	}
 }
 
-// Whatever a guest writes, and whenever entries end, the card's GP_PUT follows
-// the guest's and comes to the same place, without a scheduler and with any.
+// For any writes of a guest, and any end of entries, the card's GP_PUT follows the guest's
+// to the same final value, with and without a scheduler.
 func TestGateFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := sched.Default()
@@ -252,8 +252,8 @@ func TestGateFollows(t *testing.T) {
 	})
 }
 
-// A pointer that goes back takes back what has not had its turn; one outside the
-// ring goes to the card, which says so to the guest.
+// A GP_PUT that goes back withdraws entries that have not had their turn; one outside the
+// ring goes to the card, which reports it to the guest.
 func TestGateBadPut(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Ahead = 0
@@ -280,7 +280,7 @@ func TestGateBadPut(t *testing.T) {
 	require.Eventually(t, func() bool { return m.entries(id) == 4 }, patience, tick)
 }
 
-// A channel that the guest stops in the middle keeps nobody from the card.
+// A channel that the guest stops in the middle does not block the card for others.
 func TestGateStopped(t *testing.T) {
 	cfg := sched.Default()
 	a, m := newGated(t, t.Cleanup, &cfg)
@@ -308,8 +308,8 @@ func TestGateStopped(t *testing.T) {
 	}
 }
 
-// Gates open and close while guests write GP_PUT and read their registers: what a
-// guest reads is what it wrote, and the card is never ahead of that.
+// Gates open and close while guests write GP_PUT and read their registers: a guest reads
+// its own writes, and the card is never ahead of them.
 func TestGateFlips(t *testing.T) {
 	const flips = 100_000
 	cfg := sched.Default()
@@ -401,8 +401,8 @@ func TestGateRefusals(t *testing.T) {
 	require.Nil(t, plain.Ledger())
 }
 
-// A channel that has come to its end gets no more turns, whatever it has waiting and
-// whatever its guest submits.
+// A channel that has ended gets no more turns, even with waiting entries and new
+// submissions.
 func TestGateOver(t *testing.T) {
 	cfg := sched.Default()
 	a, m := newGated(t, t.Cleanup, &cfg)
@@ -419,8 +419,8 @@ func TestGateOver(t *testing.T) {
 	require.Equal(t, 1, m.entries(id))
 }
 
-// A request over the limit is its channel's end: the guest is told of a fault, what
-// waits is dropped, and the others go on.
+// A request over the limit ends its channel: the guest gets a fault, waiting entries are
+// dropped, and the others continue.
 func TestGateAborts(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Watchdog.Limit, cfg.Watchdog.Grace = 100*time.Millisecond, 10*time.Millisecond
@@ -436,7 +436,7 @@ func TestGateAborts(t *testing.T) {
 	require.Zero(t, m.entries(otherID))
 	delivered := ev.saw(func() bool { return len(ev.faults) == 1 })
 	require.Eventually(t, func() bool {
-		if g.stats.Runaways.Load() == 0 { // time goes on until then, however late the gate's goroutine is
+		if g.stats.Runaways.Load() == 0 { // time advances until then, even if the gate's goroutine is late
 			m.clock.Add(int64(60 * time.Millisecond))
 		}
 		a.gate.requestPoll()

@@ -184,7 +184,7 @@ func addGuestIn(t *testing.T, a *Aggregator, cfg GuestConfig) (*Guest, *recorder
 	return g, ev
 }
 
-// TestTranslate compares Translate with a page-by-page model of what belongs to the guest.
+// TestTranslate compares Translate with a page-by-page model of the guest's memory.
 func TestTranslate(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	fragment(a, 2<<20+128<<10, 1<<20, 512<<10, 256<<10, 128<<10, 128<<10)

@@ -17,8 +17,8 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// TestMappedWindowOutside: whoever looks behind its memory is counted, whether its
-// accesses trap or not, and only then.
+// TestMappedWindowOutside: an access outside of its memory is counted, trapped or not, and
+// no other access is.
 func TestMappedWindowOutside(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -26,7 +26,7 @@ func TestMappedWindowOutside(t *testing.T) {
 		points, access uint64 // what is counted for each
 	}{
 		{"trapped", aperture.MapNone, 0, 1},
-		{"mapped", aperture.MapAll, 1, 1}, // a client need not map what it is offered
+		{"mapped", aperture.MapAll, 1, 1}, // a client need not map what is offered
 		{"others mapped", aperture.MapBAR1 | aperture.MapBAR3, 0, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -50,25 +50,25 @@ func TestMappedWindowOutside(t *testing.T) {
 	}
 }
 
-// movingCard begins to move a guest's pages at one of the accesses that the guest's
-// goroutine makes of the card, and looks at what is done on the card meanwhile.
+// movingCard begins to move a guest's pages at one of the accesses of the guest's goroutine
+// to the card, and checks the operations of the card during the move.
 type movingCard struct {
 	*fakeCard
 	guest    *Guest
 	left     atomic.Int64 // accesses until then; negative: not counted
 	quiesced atomic.Bool
-	ids      []uint8 // that stand still
+	ids      []uint8 // that are quiesced
 	moved    chan struct{}
 	wrong    []string
 }
 
-const quietFor = 5 * time.Millisecond // what comes after a step that does not wait, comes in microseconds
+const quietFor = 5 * time.Millisecond // a step that does not wait ends within microseconds
 
 func (m *movingCard) access() {
 	if m.guest == nil || m.left.Add(-1) != -1 {
 		return
 	}
-	if !m.guest.moving.TryLock() { // the goroutine touches the guest's memory: nobody moves it
+	if !m.guest.moving.TryLock() { // the goroutine is accessing the guest's memory: pages cannot move
 		return
 	}
 	m.guest.moving.Unlock()
@@ -119,10 +119,9 @@ func (m *movingCard) WriteVRAM(addr uint64, p []byte) bool {
 	return m.fakeCard.WriteVRAM(addr, p)
 }
 
-// TestNoChannelBeginsWhilePagesMove: a channel is bound anew that stays on its guest's
-// runlist, in another space. At whatever access of the card's pages begin to move, no
-// channel of the guest's is bound meanwhile but those that stand still, and nothing is
-// written to its memory.
+// TestNoChannelBeginsWhilePagesMove: a channel that stays on its guest's runlist is bound
+// again, in another space. Pages begin to move at any one of the card's accesses. During
+// the move, only quiesced channels of the guest are bound, and its memory is not written.
 func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 	const otherDir, table = 0x140000, 0x180000
 	outside := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
-// scarce is a card whose memory may take so many mappings.
+// scarce is a card with a limited number of mappings.
 type scarce struct {
 	*fakeCard
 	mappings int

@@ -42,9 +42,8 @@ func (e everywhere) Slice(addr uint64, n int, _ bool) []byte {
 	return make([]byte, n)
 }
 
-// As many guests as may be are taken, each reaches its part of the card's bus
-// addresses to the last byte and nobody else's, and can count on an even share of
-// the channels.
+// With the largest number of guests, each reaches its part of the card's bus addresses to
+// the last byte and no other's, and has an even share of the channels guaranteed.
 func TestGuestsShareTheBus(t *testing.T) {
 	for guests, window := range map[int]uint64{0: 32 << 30, 1: 1 << 40, 2: 512 << 30, 3: 256 << 30, 8: 128 << 30, 9: 64 << 30, 32: 32 << 30} {
 		a, _ := newAgg(t, Options{Guests: guests})
@@ -81,7 +80,7 @@ func TestGuestsShareTheBus(t *testing.T) {
 	}
 }
 
-// What the bus says of an address is what dividing it says.
+// The bus decodes an address as a division does.
 func TestBusEqualsDivision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b bus

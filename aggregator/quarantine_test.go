@@ -11,9 +11,9 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// A card that does not give a channel back in time: its guest is quarantined, its
-// neighbour goes on, nothing that the card may still use is used again, and when
-// the card has come to itself a reset makes all well.
+// A card that does not return a channel in time: its guest is quarantined, its neighbour
+// continues, no memory that the card may still use is reused, and a reset repairs all once
+// the card works again.
 func TestCardKeepsAChannel(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: 20 * time.Millisecond})
 	g, _ := addGuest(t, a, "a")
@@ -64,7 +64,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 	require.NotNil(t, g.cardChannel(2))
 }
 
-// A card that never answers holds nobody for ever.
+// A card that never answers blocks no caller for ever.
 func TestCardNeverAnswers(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: 10 * time.Millisecond})
 	g, _ := addGuest(t, a, "a")
@@ -94,9 +94,8 @@ func TestCardNeverAnswers(t *testing.T) {
 	}
 }
 
-// frozen is a card that is asked by a server that then stands still for a while, and
-// with it the card: it goes on when the server does, and has done what it was asked some
-// looks later.
+// frozen is a card of a server that is descheduled for a while, together with the card: the
+// card continues when the server does, and completes the operation some polls later.
 type frozen struct {
 	*fakeCard
 	at, need int // the look, and how many more the card takes

@@ -46,7 +46,7 @@ func TestErrorsReachTheirOwner(t *testing.T) {
 	require.Empty(t, ev2.graph)
 }
 
-// A guest that does not listen keeps nobody from hearing.
+// A guest that does not take its events does not delay others' events.
 func TestSlowListener(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g1, ev1 := addGuest(t, a, "a")
@@ -63,8 +63,7 @@ func TestSlowListener(t *testing.T) {
 	require.Eventually(t, ev2.saw(func() bool { return len(ev2.faults) == 1 }), patience, tick)
 }
 
-// A guest that stops the engines again and again is quarantined, and comes
-// out of it by a reset.
+// A guest that stops the engines again and again is quarantined, until a reset.
 func TestTooManyErrors(t *testing.T) {
 	a, f := newAgg(t, Options{ErrorBurst: 5, ErrorRate: 1e-9})
 	g, _ := addGuest(t, a, "a")

@@ -31,7 +31,7 @@ func TestPoliciesEqualFullRebuilds(t *testing.T) {
 				for range rapid.IntRange(1, 60).Draw(t, "steps") {
 					d.step()
 				}
-				d.invalidate(0) // whatever was drawn, something is looked at
+				d.invalidate(0) // for any draw, something is compared
 				d.submit(0)
 				draws++
 				doorbells, compared = doorbells+d.doorbells, compared+d.compared
@@ -78,8 +78,8 @@ func settleRound(g *Guest) {
 	}
 }
 
-// TestLeakyBucketHoldsAnyAmount: what was spent is waited for, held against numbers that have no
-// bound; of what no Duration holds, until it is to be asked again.
+// TestLeakyBucketHoldsAnyAmount compares the wait for spent amounts with a computation without
+// overflow. For more than a Duration holds, it is the longest wait.
 func TestLeakyBucketHoldsAnyAmount(t *testing.T) {
 	now := time.Now()
 	for _, rate := range []float64{1, 512 << 20, 1 << 40} {
@@ -96,8 +96,8 @@ func TestLeakyBucketHoldsAnyAmount(t *testing.T) {
 	}
 }
 
-// TestScansAreOfSpaces: what a guest's client does with its memory is no scan while the guest has
-// no address space.
+// TestScansAreOfSpaces: accesses of a guest's client to its memory cause no scan while the guest
+// has no address space.
 func TestScansAreOfSpaces(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g := addGuestWith(t, a, GuestConfig{})
@@ -116,9 +116,9 @@ func TestScansAreOfSpaces(t *testing.T) {
 	require.Greater(t, g.stats.Scans.Load(), scans)
 }
 
-// TestBusyChannelsAreNotPutOff: an invalidate of a space in which work is under way
-// is done at once.
-func TestBusyChannelsAreNotPutOff(t *testing.T) {
+// TestBusyChannelsAreNotDeferred: an invalidate of a space with work under way is done
+// immediately.
+func TestBusyChannelsAreNotDeferred(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: patience})
 	g := addGuestWith(t, a, GuestConfig{})
 	bindChannel(t, g, 1)
@@ -152,11 +152,10 @@ func TestBusyChannelsAreNotPutOff(t *testing.T) {
 	}
 }
 
-// TestTableStormIsBounded: a guest that has large tables looked at again and again gets
-// its rate, a burst, and the round that went beyond it; memory that goes does not wait
-// behind them.
+// TestTableStormIsBounded: a guest whose large tables are scanned again and again gets its
+// rate, a burst, and the round that exceeded it; unmaps do not wait for that.
 func TestTableStormIsBounded(t *testing.T) {
-	const rate = 1 << 10 // so little that what goes beyond the burst is waited for by minutes
+	const rate = 1 << 10 // so slow that an excess over the burst waits for minutes
 	a, _ := newAgg(t, Options{TableRate: rate})
 	p := shadowpt.Policy{}
 	p.Sync, p.Scan = shadowpt.SyncFlush, shadowpt.ScanFull
@@ -191,8 +190,8 @@ func TestTableStormIsBounded(t *testing.T) {
 	require.Empty(t, g.QuarantineReason(), "done in time")
 }
 
-// TestTableWorkYields: on one processor, who has long tables looked at lets others run
-// after each slice; not when somebody waits for memory to go.
+// TestTableWorkYields: on one processor, a scan of long tables lets others run after each
+// slice, except when an unmap waits.
 func TestTableWorkYields(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g := addGuestWith(t, a, GuestConfig{})
@@ -219,11 +218,11 @@ func TestTableWorkYields(t *testing.T) {
 		urgent := func(on bool) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			requests.invalidate.unmapped = on // which nobody wakes the goroutine for
+			requests.invalidate.unmapped = on // for which no event wakes the goroutine
 		}
 		urgent(true)
 		away := mine.away
-		spend(100 * slice) // the runtime may have others run meanwhile
+		spend(100 * slice) // the runtime may run others in between
 		require.Equal(t, away, mine.away)
 		urgent(false)
 	}

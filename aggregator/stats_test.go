@@ -9,10 +9,10 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// TestUnmappedMemoryIsNoBrokenRule: a guest whose memory QEMU takes away, as it
-// does when it ends, has entries that name nothing of its. They are lost, not
-// foreign; foreign is what the guest itself leaves standing.
-func TestUnmappedMemoryIsNoBrokenRule(t *testing.T) {
+// TestUnmappedMemoryBreaksNoRule: a guest whose memory QEMU unmaps, as at its end, has
+// entries that name unmapped memory. They count as lost, not as foreign. Entries that the
+// guest itself writes then are foreign.
+func TestUnmappedMemoryBreaksNoRule(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
 	g.AttachMemory(cutFile{make([]byte, 1<<16)})
@@ -29,7 +29,7 @@ func TestUnmappedMemoryIsNoBrokenRule(t *testing.T) {
 	require.Equal(t, uint64(1), g.stats.LostEntries.Load())
 	require.Zero(t, g.stats.ForeignEntries.Load())
 
-	// What only stands there is not looked at again; what the guest writes is.
+	// Old entries are not examined again; entries that the guest writes are.
 	pte ^= 1 << 32
 	require.True(t, g.eachRun(tableAt, binary.LittleEndian.AppendUint64(nil, pte), true))
 	require.NoError(t, g.SetShadow(shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanIncremental}))
@@ -39,10 +39,10 @@ func TestUnmappedMemoryIsNoBrokenRule(t *testing.T) {
 	require.Equal(t, uint64(1), g.stats.ForeignEntries.Load())
 }
 
-// TestLeavingIsNoBrokenRule: when a client goes, its memory goes range by range and
-// then as a whole, and its channels after that. Nobody asked for what stands in its
-// tables by then.
-func TestLeavingIsNoBrokenRule(t *testing.T) {
+// TestDetachBreaksNoRule: when a client disconnects, its memory is unmapped range by range
+// and then as a whole, and its channels are closed after that. Entries left in its tables
+// by then break no rule.
+func TestDetachBreaksNoRule(t *testing.T) {
 	for _, c := range []struct {
 		scan   shadowpt.Scan
 		submit bool // a submission flushes

@@ -36,8 +36,8 @@ func TestRunlistsAreMerged(t *testing.T) {
 	require.Equal(t, []uint32{uint32(g1.cardChannel(2).id)}, f.runlist())
 }
 
-// A doorbell that comes after an invalidate of tables that changed reaches the
-// card after it, whether the guest sees the invalidate wait or not.
+// A doorbell after an invalidate of changed tables reaches the card after it, whether the
+// guest sees the invalidate as pending or not.
 func TestDoorbellWaitsForTheInvalidate(t *testing.T) {
 	for _, policy := range shadowpt.Policies() {
 		t.Run(fmt.Sprint(policy.Sync, policy.Scan), func(t *testing.T) {
@@ -63,12 +63,12 @@ func TestDoorbellWaitsForTheInvalidate(t *testing.T) {
 	}
 }
 
-// TestRoundSubmitsItsDoorbells: a doorbell that rings while a round is under way for the one before
-// has a round of its own: what it names is not to be submitted by the first, which may have
-// looked at the guest's memory before it was written.
+// TestRoundSubmitsItsDoorbells: a doorbell during the round of an earlier one has a round of its
+// own. The first round must not submit it, because it may have flushed aliases before the guest's
+// stores.
 func TestRoundSubmitsItsDoorbells(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: patience})
-	g, _ := addGuest(t, a, "a") // whose invalidates are put off
+	g, _ := addGuest(t, a, "a") // with deferred invalidates
 	bindChannel(t, g, 3)
 	f.forget()
 	f.hold(regMMUCtrl, true)
@@ -103,8 +103,8 @@ func (b *bindingCard) WriteVRAM(addr uint64, p []byte) bool {
 	return b.fakeCard.WriteVRAM(addr, p)
 }
 
-// TestDoorbellDuringBind: the round that binds a channel has looked at GP_PUT, and then
-// the guest writes it, and rings. Nobody else tells the card.
+// TestDoorbellDuringBind: the guest writes GP_PUT after the round that binds its channel
+// has read it. Only that doorbell can pass it to the card.
 func TestDoorbellDuringBind(t *testing.T) {
 	b := &bindingCard{fakeCard: newFake(fakeVRAM)}
 	a := newAggOn(t, b, Options{})
@@ -123,7 +123,7 @@ func TestDoorbellDuringBind(t *testing.T) {
 	require.Eventually(t, forwarded, patience, tick)
 }
 
-// What a driver does most costs no allocation.
+// A driver's most frequent operations do not allocate.
 func TestNoAllocations(t *testing.T) {
 	if scale.Race {
 		t.Skip("pools forget on purpose under the race detector")

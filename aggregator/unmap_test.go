@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Memory that is taken from a guest is gone in time, whatever the card does, and
-// not before the last step that may use it has ended. A reset gives the guest
-// what it still has.
+// Memory that is unmapped is removed in time, for any behaviour of the card, and not before
+// the last step that may use it has ended. A reset gives the guest its remaining memory.
 func TestUnmappedIsBounded(t *testing.T) {
 	a, f := newAgg(t, Options{CardTimeout: time.Hour, UnmapTimeout: 50 * time.Millisecond})
 	g, _ := addGuest(t, a, "a")
@@ -59,14 +58,14 @@ func TestUnmappedIsBounded(t *testing.T) {
 	require.Equal(t, uint64(1), g.stats.Unmaps.Load(), "the other had gone already")
 }
 
-// A server that did not run for as long as a client waits that takes memory away, and with
-// it the card, has not been late: the guest keeps what it has. What the card does not let
-// go of is waited for to the bound and a little longer.
+// A server that was descheduled, together with the card, for the whole time-out of an unmap
+// is not late: the guest keeps its memory. A card that does not confirm is waited for until
+// the time-out and a little longer.
 func TestUnmapByDescheduledServer(t *testing.T) {
 	const wait = time.Second
 	for _, row := range []struct {
 		name string
-		late time.Duration // that the card is, behind the bound
+		late time.Duration // of the card after the time-out
 		lost bool
 	}{
 		{"in time", -time.Millisecond, false},

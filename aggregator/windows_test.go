@@ -12,7 +12,8 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// The windows of a guest whose memory is in pieces are one memory, and its alone.
+// The windows of a guest whose memory is in pieces are contiguous, and show only its own
+// memory.
 func TestWindowsOverPieces(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	var filler []*Guest
@@ -71,7 +72,7 @@ func TestWindowsOverPieces(t *testing.T) {
 	}
 }
 
-// cutFile is guest memory whose file was cut short.
+// cutFile is guest memory whose file was truncated.
 type cutFile struct{ mem []byte }
 
 func (cutFile) Acquire() {}

@@ -21,7 +21,7 @@ func wr(v *devmodel.VGPU, off uint64, x uint32) {
 	v.WriteBAR(devmodel.BAR0, off, b[:])
 }
 
-// enableInterrupts does what a driver does.
+// enableInterrupts enables them as a driver does.
 func enableInterrupts(v *devmodel.VGPU) {
 	wr(v, 0x2140, ^uint32(0))
 	wr(v, 0x2628, 1)
@@ -66,9 +66,8 @@ func TestMMUFaultIsShownUntilCleared(t *testing.T) {
 	require.False(t, h.line.Level)
 }
 
-// TestRefusedMethodsQueue gives PGRAPH two refused methods and a copy engine one:
-// each is shown where drivers look, and each channel goes on when its own engine
-// is let go.
+// TestRefusedMethodsQueue gives PGRAPH two refused methods and a copy engine one: each is
+// shown where drivers look, and each channel continues when its own engine is resumed.
 func TestRefusedMethodsQueue(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)
@@ -124,8 +123,8 @@ func TestPFIFOResetEndsChannels(t *testing.T) {
 	require.False(t, h.line.Level)
 }
 
-// TestPBDMAErrorsQueue gives a guest more errors than it has PBDMAs: each is
-// shown once, and each channel goes on when its own is acknowledged.
+// TestPBDMAErrorsQueue gives a guest more errors than it has PBDMAs: each is shown once,
+// and each channel continues when its own is acknowledged.
 func TestPBDMAErrorsQueue(t *testing.T) {
 	v, c, _ := newGPU(t)
 	enableInterrupts(v)
@@ -155,11 +154,11 @@ func TestPBDMAErrorsQueue(t *testing.T) {
 	require.Zero(t, rd(v, 0x25a0))
 }
 
-// passOver is what drivers write over a method that is to be passed over.
+// passOver is the word that drivers write over a method to skip it.
 const passOver = 0x80600008
 
-// TestPBDMAMethodIsTriedAgain: a method that is acknowledged and not passed over
-// comes again; a word that is none has nothing to come again.
+// TestPBDMAMethodIsTriedAgain: a method that is acknowledged and not skipped is retried; an
+// invalid word is not.
 func TestPBDMAMethodIsTriedAgain(t *testing.T) {
 	v, c, _ := newGPU(t)
 	enableInterrupts(v)
@@ -218,9 +217,9 @@ func TestFaultTrigger(t *testing.T) {
 	require.Equal(t, uint32(0x100|gf100.EngineCE0), rd(v, 0x2a30+4*gf100.EngineCE0), "until the driver clears it")
 }
 
-// TestPBDMAErrorsOfChannelsBoundAnew: a driver that binds a channel anew has done
-// with its error, and the PBDMA that showed it is free for those that wait.
-func TestPBDMAErrorsOfChannelsBoundAnew(t *testing.T) {
+// TestPBDMAErrorsOfReboundChannels: binding a channel again ends its error, and the PBDMA
+// that showed it is free for those that wait.
+func TestPBDMAErrorsOfReboundChannels(t *testing.T) {
 	v, c, h := newGPU(t)
 	enableInterrupts(v)
 	for ch := range uint8(4) {

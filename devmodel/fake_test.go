@@ -29,7 +29,7 @@ type fakeCard struct {
 func (c *fakeCard) call(name string) { c.calls = append(c.calls, name) }
 
 func (c *fakeCard) VRAM() uint64 { return 64 << 20 }
-func (c *fakeCard) Time() uint64 { return 12345678 } // not a call: it tells nothing
+func (c *fakeCard) Time() uint64 { return 12345678 } // not a call: it has no effect
 
 func (c *fakeCard) SetBlock(int, uint32) { c.call("SetBlock") }
 func (c *fakeCard) SetPRAMIN(uint32)     { c.call("SetPRAMIN") }

@@ -11,9 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOnlyTranslatedRowsReachTheCard reads and writes every dword of BAR0: what
-// makes a call to the card must be a row whose policy says so, and each such row
-// is bound.
+// TestOnlyTranslatedRowsReachTheCard reads and writes every dword of BAR0: only rows with
+// that policy make calls to the card, and each such row is bound.
 func TestOnlyTranslatedRowsReachTheCard(t *testing.T) {
 	v, c, _ := newGPU(t)
 	translated := translatedOffsets(v)

@@ -228,7 +228,7 @@ func genDescription(t *rapid.T) Description {
 	return d
 }
 
-// What is built is what is parsed.
+// Build and Parse are inverse.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := genDescription(t)

@@ -312,7 +312,7 @@ func TestEveryTruncation(t *testing.T) {
 		require.ErrorAs(t, err, &e, "%d bytes", n)
 		require.LessOrEqual(t, e.Offset, 0x50, "%d bytes", n)
 	}
-	// With a size that fits, the cut goes through the tables instead.
+	// With a size that fits, the truncation hits the tables instead.
 	for n := 512; n < len(b); n += 512 {
 		cut := slices.Clone(b[:n])
 		cut[0x50], cut[2] = byte(n/512), byte(n/512)

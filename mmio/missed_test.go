@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// smallSpace is the table most tests use: registers of all kinds and an
-// aperture in four pages. What its effects and its window saw goes to calls.
+// smallSpace is the table that most tests use: registers of all kinds and an aperture in
+// four pages. Calls of its effects and its window are recorded in calls.
 func smallSpace(t testing.TB) *Space {
 	t.Helper()
 	memory := make([]byte, pageSize)
@@ -67,7 +67,7 @@ func TestHolesHaveNames(t *testing.T) {
 func TestMissed(t *testing.T) {
 	s := smallSpace(t)
 	require.Equal(t, Missed{}, s.Missed())
-	s.Write32(0x104, 0x11111111) // a hole keeps what it is given
+	s.Write32(0x104, 0x11111111) // a hole keeps written values
 	require.EqualValues(t, 0x11111111, s.Read32(0x104))
 	s.Read32(0x104)
 	s.Write32(0x210, 0xaabbccdd) // a stub, a hole of one byte, a register

@@ -14,7 +14,7 @@ func TestStateHoldsWhatDiffers(t *testing.T) {
 	s.Write32(0x100, 1)           // W1C, reset f
 	s.Write32(0x104, 0x77)        // a hole
 	s.Write32(0x1428, 5)          // an instance
-	s.Write(0x211, []byte{9})     // a hole beside narrow registers
+	s.Write(0x211, []byte{9})     // a hole next to narrow registers
 	s.Write32(0x2000, 1)          // a hole in a page without rows
 	s.Write32(0x3000, 0xffffffff) // an aperture: not ours
 	s.Write32(0x200, 0)           // a write that leaves the reset value
@@ -59,8 +59,8 @@ func TestSetStateRefuses(t *testing.T) {
 	}
 }
 
-// A fresh space with another's state answers every read as the other does, and
-// goes on as it does.
+// A fresh space with another's state answers every read as the other does, and continues as
+// it does.
 func TestStateRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		regs, apertures := drawTable(t)

@@ -414,7 +414,7 @@ func newPair(t require.TestingT, regs []Reg, apertures []Aperture) *pair {
 	for _, a := range apertures {
 		b.OnWindow(a.Name, Window{
 			Read: func(off uint32, q []byte) {
-				e := effect{Name: a.Name, Off: off, Data: fmt.Sprint(cap(q))} // no way to the bytes behind
+				e := effect{Name: a.Name, Off: off, Data: fmt.Sprint(cap(q))} // no access to the bytes after it
 				p.fast = append(p.fast, e)
 				for k := range q {
 					q[k] = byte(scramble(e)) + byte(k)

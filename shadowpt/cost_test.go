@@ -12,8 +12,8 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// plain is a guest whose VRAM is one piece, and its card, with no checks in the
-// way: what is measured is the package.
+// plain is a guest with one piece of VRAM, and its card, without checks: so that only the
+// package is measured.
 type plain struct {
 	vram, card []byte
 	last       uint64 // where the last table is
@@ -72,8 +72,8 @@ func populated(t require.TestingT, n int) (*plain, *shadowpt.Tracker, *shadowpt.
 	return p, tr, s
 }
 
-// change writes another entry of the last table and tells of it, as a trap does.
-// Always of one table: how far the processor's caches reach is not the question.
+// change writes another entry of the last table and reports it, as a trap does. It is
+// always the same table, to keep cache effects out.
 func (p *plain) change(tr *shadowpt.Tracker, i int) {
 	at := p.last + uint64(i*8191)%shadowpt.SmallTableSize&^7
 	q := binary.LittleEndian.Uint64(p.vram[at:])
@@ -81,9 +81,8 @@ func (p *plain) change(tr *shadowpt.Tracker, i int) {
 	tr.Wrote(at, 8)
 }
 
-// TestOneEntryCostsOneLine: one entry that changed in a full table makes the
-// entries of one line of it looked at, and one written, however many tables there
-// are; nothing is allocated.
+// TestOneEntryCostsOneLine: one changed entry in a full table costs the comparison of one
+// line and one write, for any number of tables; nothing is allocated.
 func TestOneEntryCostsOneLine(t *testing.T) {
 	for _, n := range []int{1, 10, 100} {
 		p, tr, s := populated(t, n)
@@ -138,9 +137,9 @@ func TestUntrappedTablesAreCompared(t *testing.T) {
 	require.Equal(t, uint64(2*shadowpt.SmallTableSize), tr.Counts.Compared)
 }
 
-// BenchmarkOneEntry measures one changed entry in one full table, and in ten and a
-// hundred times as many, against full rebuilds of one and of a hundred, by turns in one run, and of each the fastest turn:
-// whoever else uses the machine is not the question. Both ways translate entries alike.
+// BenchmarkOneEntry measures one changed entry in one full table, and in ten and a hundred times as
+// many, against full rebuilds of one and of a hundred. They alternate in one run, and each reports
+// its fastest turn, to exclude other load. Both ways translate entries alike.
 func BenchmarkOneEntry(b *testing.B) {
 	type rig struct {
 		p  *plain
@@ -191,9 +190,9 @@ func BenchmarkOneEntry(b *testing.B) {
 	b.ReportMetric(float64(rigs[2].d)/float64(rigs[0].d), "100x/1x")
 }
 
-// BenchmarkUntrapped measures a look at tables that may have changed without a trap,
-// and did not, against a plain comparison of the same bytes, by turns in one run, and of
-// each the fastest turn; and one changed entry there against one that was trapped.
+// BenchmarkUntrapped measures a scan of unchanged tables that may change without a trap,
+// against a plain comparison of the same bytes; and one changed entry there against one
+// that was trapped. They alternate in one run, and each reports its fastest turn.
 func BenchmarkUntrapped(b *testing.B) {
 	const n = 16
 	p, tr, _ := populated(b, n)
@@ -228,7 +227,7 @@ func BenchmarkUntrapped(b *testing.B) {
 	b.ReportMetric(float64(one)/float64(hooked), "untrapped/trapped")
 }
 
-// BenchmarkWrote is what a trapped write pays to find that it is to no table.
+// BenchmarkWrote measures the check whether a trapped write is to a table.
 func BenchmarkWrote(b *testing.B) {
 	p, _, _ := populated(b, 1)
 	tr := shadowpt.NewTracker(p, p, shadowpt.NewWork(0), 1<<30, 0)
@@ -239,9 +238,9 @@ func BenchmarkWrote(b *testing.B) {
 	}
 }
 
-// TestEmptyPagesCostNothing: a new space of which little is used costs the pages that
-// hold something, not the size of its tables: no more entries are looked at or written, and
-// what is given back is only cleared where it was written.
+// TestEmptyPagesCostNothing: a new, sparse space costs its used pages, not the size of its
+// tables: no more entries are read or written, and freed tables are only cleared where they
+// were written.
 func TestEmptyPagesCostNothing(t *testing.T) {
 	p := newPlain(2*plainTables+shadowpt.SmallTableSize+shadowpt.BigTableSize, 1<<20)
 	const at = 2 * plainTables
@@ -265,9 +264,9 @@ func TestEmptyPagesCostNothing(t *testing.T) {
 	require.True(t, bytes.Equal(p.card, make([]byte, len(p.card))))
 }
 
-// TestNamedSpacesAloneAreLookedAt: who says which spaces are to be brought up to date does
-// not pay for the others, however many there are.
-func TestNamedSpacesAloneAreLookedAt(t *testing.T) {
+// TestOnlyNamedSpacesAreScanned: an update of named spaces does not examine the others,
+// for any number of them.
+func TestOnlyNamedSpacesAreScanned(t *testing.T) {
 	p, tr, s := populated(t, 4)
 	other, ok := shadowpt.NewShadow(p, p, shadowpt.NewWork(1<<62), shadowpt.Space{Dir: uint64(len(p.vram)), Limit: shadowpt.VASize - 1})
 	require.True(t, ok)
@@ -292,8 +291,8 @@ func TestNamedSpacesAloneAreLookedAt(t *testing.T) {
 	require.Equal(t, compared+shadowpt.LineSize, tr.Counts.Compared, "of many pages the line that was written")
 }
 
-// BenchmarkFollow is of tables that are new: each entry is looked at, counted and translated
-// once, and written.
+// BenchmarkFollow measures new tables: each entry is read, counted and translated once, and
+// written.
 func BenchmarkFollow(b *testing.B) {
 	const tables = 8
 	p, _, _ := populated(b, tables)

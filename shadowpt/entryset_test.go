@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestEntrySet holds the set against a plain one, which is looked through from its
-// beginning: whatever was put in, taken out, or came from another set.
+// TestEntrySet compares the set with a plain one that is searched linearly, for any
+// additions, removals and unions.
 func TestEntrySet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var sets [2]entrySet

@@ -72,7 +72,7 @@ func TestPDERoundTrip(t *testing.T) {
 	})
 }
 
-// asked is a guest that answers with what it was asked.
+// asked is a guest that returns the arguments of its calls.
 type asked struct {
 	plain
 	target shadowpt.Target

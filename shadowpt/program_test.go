@@ -25,9 +25,9 @@ type program struct {
 	direct  map[uint64]bool // guest pages that the guest writes without a trap
 	tables  int             // compared with the oracle's
 	flushes int
-	entered string          // how a space that was entered differed at once
-	audit   bool            // look at each entry of the card's tables, too
-	inside  int             // entries looked at
+	entered string          // the immediate difference of a newly entered space
+	audit   bool            // examines each entry of the card's tables, too
+	inside  int             // entries examined
 	mine    map[uint64]bool // pages of the card's that the guest has
 	// omit says what is left out, to see that it is missed: one of omissions.
 	omit string
@@ -163,7 +163,7 @@ func (p *program) step() {
 	}
 }
 
-// switchMode goes from following to full rebuilds, or back.
+// switchMode changes from following to full rebuilds, or back.
 func (p *program) switchMode() {
 	if !p.rnd.one(3) {
 		return
@@ -290,7 +290,7 @@ func (p *program) engine() {
 	}
 }
 
-// remap changes what the client has mapped, with its hole or its read-only part.
+// remap changes the client's mappings, with its hole or its read-only part.
 func (p *program) remap() {
 	r := &p.rnd
 	part := pick(r, &p.w.hole, &p.w.ro)

@@ -36,7 +36,7 @@ const (
 	twinRAM   = 1 << 20
 	ramWindow = 5 << 35 // where the card sees the guest's RAM
 	cardPages = 4 << 20 / shadowpt.SmallPage
-	tableBase = 4 << 20 // tables lie behind everything a guest has
+	tableBase = 4 << 20 // tables lie after all guest memory
 )
 
 func newTwin(t require.TestingT, room uint64) *twin {
@@ -218,8 +218,8 @@ func (w *twin) inside(p shadowpt.Page) {
 	}
 }
 
-// scatter fills guest memory with tables of n entries, all within a few places,
-// and returns the VAs to look at.
+// scatter fills guest memory with tables of n entries, all within a few addresses, and
+// returns the VAs to test.
 func scatter(t *rapid.T, w *twin, dir uint64, target shadowpt.Target, n int) (vas []uint64) {
 	seed := rapid.Uint64().Draw(t, "seed")
 	next := func() uint64 {
@@ -365,8 +365,8 @@ func TestRebuildEqualsDecoded(t *testing.T) {
 	require.NotZero(t, foreign)
 }
 
-// Whatever the guest does to its tables while they are read, the card's stay
-// inside: each entry is looked at in the one copy that was made.
+// For any concurrent writes of a guest to its tables, the card's stay inside: each entry is
+// checked in the one copy that was made.
 func TestTablesThatChangeWhileRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwin(t, 8<<20)
@@ -401,7 +401,7 @@ func newShadow(t *testing.T, w *twin, work *shadowpt.Work) *shadowpt.Shadow {
 	return s
 }
 
-// A big page whose memory does not lie together is entered as small ones.
+// A big page whose memory is not contiguous is entered as small ones.
 func TestBigPageIsSplit(t *testing.T) {
 	w := newTwin(t, 4<<20)
 	s := newShadow(t, w, shadowpt.NewWork(1<<40))

@@ -30,8 +30,8 @@ const (
 	tlbBig   = 0x300000
 )
 
-// drawTables makes one directory entry with a few groups of pages: some that lie
-// together, some scattered, some with holes, some behind a big page.
+// drawTables makes one directory entry with a few groups of pages: some contiguous, some
+// scattered, some with holes, some under a big page.
 func drawTables(t *rapid.T) (tables, shadowpt.Space) {
 	m := tables{}
 	m[tlbDir] = shadowpt.PDE{

@@ -25,14 +25,14 @@ func trackerEqualsRebuild(t *rapid.T) {
 	}
 }
 
-// TestTrackerEqualsRebuild: whatever guests, engines and clients do, at each flush
-// point the shadows that are kept up to date are those that are built anew.
+// TestTrackerEqualsRebuild: for any operations of guests, engines and clients, at each
+// flush point the updated shadows equal rebuilt ones.
 func TestTrackerEqualsRebuild(t *testing.T) { rapid.Check(t, trackerEqualsRebuild) }
 
 func FuzzTrackerEqualsRebuild(f *testing.F) { f.Fuzz(rapid.MakeFuzz(trackerEqualsRebuild)) }
 
-// TestOmissionsAreMissed: the test above sees it if one thing is left out.
-func TestOmissionsAreMissed(t *testing.T) {
+// TestOmissionsAreDetected: the test above sees it if one thing is left out.
+func TestOmissionsAreDetected(t *testing.T) {
 	for _, omit := range omissions {
 		missed := 0
 		for seed := range uint64(30) {
@@ -68,8 +68,7 @@ func TestManyTables(t *testing.T) {
 	t.Logf("%d programs, %d flush points, %d tables, %d entries inside", seed, flushes, compared, inside)
 }
 
-// TestLinesOfAWrite: what a write marks are the lines that its bytes are in, one by one,
-// of pages that tables lie in.
+// TestLinesOfAWrite: a write marks exactly the lines of its bytes, in pages with tables.
 func TestLinesOfAWrite(t *testing.T) {
 	const pages = 200
 	rapid.Check(t, func(t *rapid.T) {
@@ -100,8 +99,8 @@ func TestLinesOfAWrite(t *testing.T) {
 	})
 }
 
-// TestLastStore: a page that is trapped again while others are looked at is looked at
-// once more, also if a trap had told of it before.
+// TestLastStore: a page that is trapped again while others are examined is examined once
+// more, also if a trap had reported it before.
 func TestLastStore(t *testing.T) {
 	const table = shadowpt.SmallTableSize
 	w := newTwin(t, 1<<20)

@@ -190,7 +190,7 @@ func TestWalkEdges(t *testing.T) {
 	require.Equal(t, shadowpt.VMLimitExceeded, reason, "an address has 40 bits, whatever the limit says")
 }
 
-// A walk reads three entries at most, whatever the tables say.
+// A walk reads three entries at most, for any tables.
 func FuzzWalk(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 1, 0, 0, 0}, uint64(0), uint64(0x1234))
 	f.Add([]byte{0xf3, 0xff, 0xff, 0xff, 0xf2, 0xff, 0xff, 0xff, 7, 0, 0, 0, 6}, uint64(8), ^uint64(0))

@@ -11,7 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
-// live is a guest that writes its VRAM while it is looked at, entry by entry.
+// live is a guest that writes its VRAM while it is scanned, entry by entry.
 type live struct {
 	*plain
 	words []atomic.Uint64
@@ -33,11 +33,11 @@ func (l *live) SameTable(t shadowpt.Target, addr uint64, b []byte) bool {
 	return true
 }
 
-// TestNoStoreIsLostBesideLooks: an entry that is written, and told of, while a Tracker looks is
-// seen by that look or by the next one. In a round each line is written once, and those of a
-// page one behind the other, so that no later write makes up for one that was missed. A look
-// that forgets after it has compared what it had been told of before is found by it.
-func TestNoStoreIsLostBesideLooks(t *testing.T) {
+// TestNoStoreLostDuringScan: an entry that is written and reported during a Tracker's scan is
+// seen by that scan or by the next one. In a round each line is written once, and the lines of
+// a page in order, so that no later write hides a missed one. The test detects a scan that
+// clears the marks after it has compared.
+func TestNoStoreLostDuringScan(t *testing.T) {
 	const pages = shadowpt.SmallTableSize / shadowpt.SmallPage
 	l := &live{plain: newPlain(plainTables+shadowpt.SmallTableSize, 2*shadowpt.DirSize+shadowpt.SmallTableSize)}
 	l.words = make([]atomic.Uint64, len(l.vram)/8)
@@ -73,7 +73,7 @@ func TestNoStoreIsLostBesideLooks(t *testing.T) {
 				written = true
 			default:
 			}
-			tr.Update() // also once behind the last store
+			tr.Update() // also once after the last store
 			tr.Release()
 			looks++
 		}

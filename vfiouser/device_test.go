@@ -36,7 +36,7 @@ type memDevice struct {
 
 	onRead, onWrite func(index int, off uint64, p []byte) error
 
-	mu       sync.Mutex     // a test sees what the connection's thread did only under it
+	mu       sync.Mutex     // a test may read the connection thread's data only under it
 	host     *vfiouser.Host // of the present client
 	attached int
 	detached int

@@ -15,8 +15,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// TestMessageDMA: what has no descriptor is read and written by message, also while the
-// client's own commands go on.
+// TestMessageDMA: memory without a descriptor is read and written by message, also while
+// the client's own commands continue.
 func TestMessageDMA(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
 	c := r.dial(&client.Options{AnswerDMA: true})
@@ -94,9 +94,9 @@ func TestMappedDMA(t *testing.T) {
 	require.Zero(t, r.srv.Stats().Commands[wire.DMARead].Messages)
 }
 
-// TestNoMessageDMAInHandler: a handler that asks for DMA by message is refused at once. The
-// client waits for that handler, holding what it would need to answer (QEMU's big lock), so
-// the request could only time out: that is what happens when the refusal is evaded.
+// TestNoMessageDMAInHandler: a handler that asks for DMA by message is refused immediately.
+// The client waits for that handler, holding a lock that it needs to answer (QEMU's big
+// lock), so the request could only time out. The test shows that by evading the refusal.
 func TestNoMessageDMAInHandler(t *testing.T) {
 	d := newDevice(t)
 	r := newRig(t, d, vfiouser.Options{DMATimeout: 50 * time.Millisecond})
@@ -131,7 +131,7 @@ func TestNoMessageDMAInHandler(t *testing.T) {
 	require.Equal(t, wire.RegionRead, m.Command)
 	require.ErrorIs(t, <-errs, vfiouser.ErrDMATimeout)
 
-	// The answer that comes too late is recognised, and the stream goes on.
+	// The late answer is recognised, and the stream continues.
 	late := message(wire.DMARead, wire.TypeReply, append(wire.DMAAccess{Addr: 0, Count: 4}.Append(nil), 1, 2, 3, 4))
 	le.PutUint16(late, dma)
 	require.NoError(t, c.Send(late))

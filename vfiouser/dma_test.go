@@ -116,8 +116,8 @@ func (l *lines) count(text string) int {
 	return strings.Count(string(l.text), text)
 }
 
-// TestMemoryThatIsNotShared: a client that keeps its memory for itself is told of once,
-// with the remedy; one that keeps only firmware and what devices have is not.
+// TestMemoryThatIsNotShared: a client that keeps its memory private is logged once, with
+// the remedy; one that keeps only firmware and device memory private is not.
 func TestMemoryThatIsNotShared(t *testing.T) {
 	ram := alloc(t, 64<<20)
 	for name, shared := range map[string]bool{"off": false, "on": true} {

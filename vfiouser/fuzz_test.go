@@ -13,9 +13,9 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// FuzzStream feeds a server any bytes, descriptors in between, and then looks whether it is
-// whole: no contained panic but the device's own, no descriptor or goroutine left, the next
-// client served. cuts says in turn how long a write is and how many descriptors go with it;
+// FuzzStream feeds a server any bytes, with descriptors in between, and then checks that it
+// is intact: no contained panic but the device's own, no descriptor or goroutine left, the
+// next client served. cuts has the length of each write and its number of descriptors;
 // negotiated has the version agreed before.
 func FuzzStream(f *testing.F) {
 	raws, _ := script(f)

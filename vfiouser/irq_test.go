@@ -184,7 +184,7 @@ func TestINTxAutomask(t *testing.T) {
 	require.Zero(t, e.Count())
 	d.locked(func() { require.Len(t, d.unmasked, 3) })
 
-	// A line that went high while nobody listened is seen when somebody does.
+	// A line that went high before a listener was attached is reported when one is.
 	require.NoError(t, c.DisableIRQ(irqINTx))
 	h.Trigger(irqINTx, 0)
 	d.locked(func() { d.onUnmask = func() { h.Trigger(irqINTx, 0) } })
@@ -193,7 +193,7 @@ func TestINTxAutomask(t *testing.T) {
 }
 
 // TestResample: an eventfd of the client unmasks, as KVM's resampling interrupt does, and the
-// device hears of it on the connection's thread.
+// device is notified on the connection's thread.
 func TestResample(t *testing.T) {
 	d := newDevice(t)
 	r := newRig(t, d, vfiouser.Options{})
@@ -247,7 +247,7 @@ func TestResample(t *testing.T) {
 	require.NoError(t, r.srv.Close())
 }
 
-// TestTriggerNeverWaits: an eventfd that is full, and blocking, does not stop the device.
+// TestTriggerNeverWaits: an eventfd that is full, and blocking, does not block the device.
 func TestTriggerNeverWaits(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)

@@ -40,10 +40,10 @@ func serverMappings(t require.TestingT, files []*client.Memory) (n int) {
 	return n
 }
 
-// TestClientCannotTakeAllMappings: a client that hands over one file after the other gets as
-// many mappings of the process as it may have, an errno for the others, and one line of the
-// log. Ranges that need no mapping of their own are not refused, another client has as many,
-// and what was given back can be had again.
+// TestClientCannotTakeAllMappings: a client that sends one file after the other gets its
+// limit of mappings of the process, an errno for the others, and one line of the log. Ranges
+// that need no mapping of their own are not refused, another client has the same limit, and
+// freed mappings can be used again.
 func TestClientCannotTakeAllMappings(t *testing.T) {
 	const most, n = 5, 40
 	log := new(lines)

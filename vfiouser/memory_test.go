@@ -121,7 +121,7 @@ func TestTruncatedFile(t *testing.T) {
 }
 
 // TestUnmapWaitsForUsers: DMA_UNMAP is answered only after the last user released the memory,
-// and watchers hear of it in between.
+// and watchers are notified in between.
 func TestUnmapWaitsForUsers(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
@@ -133,7 +133,7 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, ch)
-		m.Acquire() // a watcher may look at the map
+		m.Acquire() // a watcher may read the map
 		defer m.Release()
 		if ch.Removed {
 			assert.Nil(t, m.Slice(ch.Addr, 1, false), "a removed range is still to be had")

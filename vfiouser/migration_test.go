@@ -153,8 +153,8 @@ func TestMigrationArcs(t *testing.T) {
 	}
 }
 
-// TestStandstill: a device that stands still is only read. The conformance suite takes its
-// state out and puts it in again.
+// TestStandstill: a stopped device is only read. The conformance suite saves and restores
+// its state.
 func TestStandstill(t *testing.T) {
 	c := newRig(t, newMigDevice(t), vfiouser.Options{}).dial(nil)
 	require.NoError(t, c.SetMigrationState(wire.MigStopCopy))

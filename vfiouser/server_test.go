@@ -18,7 +18,7 @@ import (
 )
 
 // TestNextClientAtOnce attaches again without a pause, with work of the last client still
-// unread, as when a VMM is killed and started anew.
+// unread, as when a VMM is killed and started again.
 func TestNextClientAtOnce(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	for i := range uint32(200) {
@@ -77,7 +77,7 @@ func TestServeConn(t *testing.T) {
 }
 
 // TestSecondClientIsRefused: the server refuses and counts a second client, and logs at most
-// one line a second about it. The first client goes on.
+// one line a second about it. The first client continues.
 func TestSecondClientIsRefused(t *testing.T) {
 	log := new(lines)
 	r := newRig(t, newDevice(t), vfiouser.Options{Log: slog.New(slog.NewTextHandler(log, nil))})

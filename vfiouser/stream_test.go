@@ -195,7 +195,8 @@ func TestSplitAnywhere(t *testing.T) {
 	})
 	t.Run("all at once", func(t *testing.T) {
 		c := r.rawDial()
-		// Messages up to one with descriptors go in front of it; those behind start anew.
+		// Messages up to one with descriptors go in one write; those after it begin the
+		// next.
 		for i, raw := range raws {
 			require.NoError(t, c.Send(raw, fds[i]...))
 		}
@@ -283,8 +284,8 @@ func TestBatchedReplies(t *testing.T) {
 	require.EqualValues(t, len(want), st.Replies-before.Replies)
 }
 
-// TestWritesPerBatch: small replies to a batch go out together, but no more at once than the
-// kernel takes in one piece: QEMU does not take a header in two.
+// TestWritesPerBatch: small replies to a batch go out together, but at most as many as the
+// kernel takes in one piece, because QEMU does not accept a split header.
 func TestWritesPerBatch(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)

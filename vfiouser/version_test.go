@@ -71,7 +71,7 @@ func TestVersionRefused(t *testing.T) {
 	})
 }
 
-// requireNegotiable shows that the connection is as good as new.
+// requireNegotiable checks that the connection works like a new one.
 func requireNegotiable(t *testing.T, c *client.Client) {
 	t.Helper()
 	_, err := c.Call(wire.Version, []byte(qemuVersion))
@@ -157,7 +157,7 @@ func TestTwinSocket(t *testing.T) {
 		ram.Data[i] = byte(i ^ i>>9)
 	}
 	h, got := r.dev.Host(), make([]byte, 200000)
-	for range 3 { // commands of the client's and of the server's at once
+	for range 3 { // commands of the client's and of the server's at the same time
 		done := make(chan error, 1)
 		go func() { done <- h.DMARead(context.Background(), 0x123, got) }()
 		for i := range uint32(100) {

@@ -34,8 +34,8 @@ func shareOf(r *model.Rig, i int) float64 {
 	return 100 * float64(r.Clients[i].Stats.Busy[model.Graphics]) / float64(r.Card.Busy(model.Graphics))
 }
 
-// TestAhead: what is forwarded early moves no share, however few requests a guest
-// keeps unfinished and whatever the others' length.
+// TestAhead: early forwarding changes no share, for any number of unfinished requests of a
+// guest and any length of the others'.
 func TestAhead(t *testing.T) {
 	for _, p := range []sched.Policy{sched.Credit, sched.Band} {
 		for _, short := range []time.Duration{50 * us, 900 * us} {
@@ -43,7 +43,7 @@ func TestAhead(t *testing.T) {
 				for _, unfinished := range []int{1, 8} {
 					loads := []throttle.Load{{Busy: short, Ahead: unfinished}, {Busy: long, Ahead: 8}}
 					with, want := pairOf(t, p, ms, loads...), 50.0
-					if unfinished == 1 { // which is no half: what it has without
+					if unfinished == 1 { // not half: the same as without
 						want = shareOf(pairOf(t, p, 0, loads...), 0)
 					}
 					require.InDelta(t, want, shareOf(with, 0), 1.5, "%v: %v with %d unfinished against %v", p, short, unfinished, long)
@@ -57,14 +57,14 @@ func TestAhead(t *testing.T) {
 	require.Equal(t, 4, one.MostOnCard)
 	require.Equal(t, 1, pairOf(t, sched.Credit, 0, throttle.Load{Busy: 200 * us, Ahead: 8}).MostOnCard)
 	require.Equal(t, 1, pairOf(t, sched.Credit, ms, throttle.Load{Busy: 2 * ms, Ahead: 8}).MostOnCard, "it is not short")
-	// Lengths that nobody can foretell.
+	// Unpredictable lengths.
 	drawn := pairOf(t, sched.Credit, ms, throttle.Load{Busy: 50 * us, BusyMost: 1500 * us, Ahead: 8}, throttle.Load{Busy: 4 * ms, Ahead: 4})
 	require.InDelta(t, 50, shareOf(drawn, 0), 1)
 }
 
-// TestNothingGoesBehindAnOverrun: a request that takes longer than was foretold ends nobody
-// knows when, so nothing is put behind it.
-func TestNothingGoesBehindAnOverrun(t *testing.T) {
+// TestNothingFollowsAnOverrun: the end of a request that takes longer than expected is
+// unknown, so no request is forwarded after it.
+func TestNothingFollowsAnOverrun(t *testing.T) {
 	for _, at := range []struct {
 		when time.Duration
 		goes bool
@@ -97,8 +97,8 @@ func TestNothingGoesBehindAnOverrun(t *testing.T) {
 	}
 }
 
-// TestUnknownLengths: who is never known, because each of its channels does one request,
-// gains nothing by what is foretold of it and given back, however long that may be.
+// TestUnknownLengths: a guest of unknown length, because each of its channels does one
+// request, gains nothing from the expected length and its refund, for any length of those.
 func TestUnknownLengths(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 200 * us, 50 * ms, time.Second} {
 		c := sched.Default()
@@ -142,9 +142,9 @@ func TestUnknownLengths(t *testing.T) {
 	}
 }
 
-// TestTrainedLengths: who makes itself known for short requests, and then sends long
-// ones that are forwarded as if they were short, gains nothing by it (test 6 of the
-// list in docs/scheduling.md).
+// TestTrainedLengths: a guest that sends short requests first, and then long ones that are
+// forwarded as if they were short, gains nothing (test 6 of the list in
+// docs/scheduling.md).
 func TestTrainedLengths(t *testing.T) {
 	for _, p := range []sched.Policy{sched.Credit, sched.Band} {
 		for _, ahead := range []time.Duration{200 * us, ms, 50 * ms} {

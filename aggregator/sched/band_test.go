@@ -11,8 +11,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// TestBandKeepsTheCardBusy: the card is kept for short gaps, which gives more to who
-// has them, and stands still for a twentieth of the time at most.
+// TestBandKeepsTheCardBusy: the card is kept for short gaps, which gives more to guests
+// that have them, and is idle for a twentieth of the time at most.
 func TestBandKeepsTheCardBusy(t *testing.T) {
 	idle := func(r *model.Rig) float64 { return 1 - float64(r.Card.Busy(model.Graphics))/float64(r.Now) }
 	for _, gap := range []time.Duration{20 * us, 200 * us, 450 * us, 2 * ms} {

@@ -11,8 +11,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// TestSharesFollow: a change of weight or cap is a change of shares in the next quarter
-// of a second, but for what was owed before it.
+// TestSharesFollow: a change of weight or cap changes shares within a quarter of a second,
+// except for older debts.
 func TestSharesFollow(t *testing.T) {
 	for _, p := range []sched.Policy{sched.Credit, sched.Band} {
 		c := sched.Default()
@@ -45,9 +45,9 @@ func TestSharesFollow(t *testing.T) {
 	}
 }
 
-// TestLevelBegunAnew: tags are counted anew long before they would overflow, whatever is
-// being told at that moment: a stall, a doorbell, a completion. Nobody's turn changes.
-func TestLevelBegunAnew(t *testing.T) {
+// TestLevelIsRebased: tags are rebased long before they would overflow, at any event: a
+// stall, a doorbell, a completion. No turn changes.
+func TestLevelIsRebased(t *testing.T) {
 	for _, p := range all {
 		b := newFixture(t, sched.Default())
 		require.NoError(t, b.s.Configure(0, func() sched.Config { c := sched.Default(); c.Policy = p; return c }()))
@@ -95,10 +95,10 @@ func TestLevelBegunAnew(t *testing.T) {
 	}
 }
 
-// TestCommonCreditIsNone: if all have credit, they would take turns whatever their
-// weights until it is spent. A change of weights leaves them only what they have more
-// than the others.
-func TestCommonCreditIsNone(t *testing.T) {
+// TestCommonCreditIsDropped: if all have credit, they would take equal turns until it is
+// spent, independent of their weights. A change of weights leaves them only their credit
+// above the others'.
+func TestCommonCreditIsDropped(t *testing.T) {
 	s, err := sched.New(sched.Default(), 1, 0)
 	require.NoError(t, err)
 	var guests []sched.ID

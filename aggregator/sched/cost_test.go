@@ -35,7 +35,7 @@ func crowd(t require.TestingT, p sched.Policy, groups int) *cycle {
 	return k
 }
 
-// cycle is one request after the other: forwarded, done, submitted anew.
+// cycle is one request after the other: forwarded, done, submitted again.
 type cycle struct {
 	s    *sched.Scheduler
 	now  time.Duration
@@ -81,8 +81,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestCostIsSublinear: with 32 times the groups a request does not cost 32 times
-// as many looks at nodes; not twice as many where there are no sweeps.
+// TestCostIsSublinear: with 32 times the groups a request does not examine 32 times as many
+// nodes; without sweeps not even twice as many.
 func TestCostIsSublinear(t *testing.T) {
 	for _, p := range all {
 		cost := func(groups int) float64 {
@@ -102,9 +102,9 @@ func TestCostIsSublinear(t *testing.T) {
 	}
 }
 
-// BenchmarkRequest is one request from doorbell to completion. What is a time is
-// for people; that it grows less than the number of groups, and that nothing is
-// allocated, shows in the last column and in TestNoAllocations.
+// BenchmarkRequest is one request from doorbell to completion. The times are for readers;
+// the last column and TestNoAllocations show that the cost grows less than the number of
+// groups, and that nothing is allocated.
 func BenchmarkRequest(b *testing.B) {
 	for _, p := range all {
 		for _, n := range []int{1, 32, 1024} {

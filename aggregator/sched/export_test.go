@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Looks is how many nodes were looked at so far.
+// Looks is the number of nodes examined so far.
 func (s *Scheduler) Looks() uint64 { return s.looks }
 
 // Level is that of the card's children on an engine.
 func (s *Scheduler) Level(engine int) int64 { return s.Nodes[root].Lanes[engine].Level }
 
-// Twin compares what is kept up to date, change by change, with what a look at everything finds:
-// which nodes are ready, where each stands, which is first, what is owed.
+// Twin compares incrementally updated data with a full computation: which nodes are ready, the
+// position of each, which is first, and debts.
 func (s *Scheduler) Twin() error {
 	for e := range s.Engines {
 		groups := 0
@@ -47,7 +47,7 @@ func (s *Scheduler) Twin() error {
 	return nil
 }
 
-// loadTwin looks for everybody who has requests on an engine.
+// loadTwin finds all nodes with requests on an engine.
 func (s *Scheduler) loadTwin(e int) error {
 	var foretold time.Duration
 	count := 0
@@ -97,7 +97,7 @@ func (s *Scheduler) sumTwin(n int32, e int) error {
 	return nil
 }
 
-// queueTwin looks at everybody who takes turns below n.
+// queueTwin examines all nodes that take turns below n.
 func (s *Scheduler) queueTwin(n int32, e int) error {
 	var want [2]int
 	var first [2]rank
@@ -112,9 +112,9 @@ func (s *Scheduler) queueTwin(n int32, e int) error {
 		queued := s.sides[n].queues[e][at.queue][at.pos]
 		st := s.rank(c, e)
 		if st.Queue == turns && at.queue == debts && queued.key < s.Nodes[n].Lanes[e].Level {
-			st.Queue, st.Key = debts, queued.key // it is moved when it is looked at next
+			st.Queue, st.Key = debts, queued.key // it is moved when it is examined next
 		}
-		st.Class = queued.class // looked at anew each period
+		st.Class = queued.class // recomputed each period
 		r := rank{c, int8(s.Nodes[c].Config.Priority), st.Class, st.Key}
 		if q := st.Queue; q != at.queue || queued != r || s.Nodes[c].Lanes[e].Key != st {
 			return fmt.Errorf("node %d, engine %d: should stand in %d as %+v, stands in %d as %+v, and in the state as %+v",

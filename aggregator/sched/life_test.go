@@ -26,8 +26,7 @@ func drawConfig(t *rapid.T) sched.Config {
 	return c
 }
 
-// script is a random life: everything that can be told to a scheduler, in any
-// order.
+// script is a random sequence of all calls of a scheduler, in any order.
 func script(t *rapid.T, b *fixture, each func()) {
 	var inner []sched.ID
 	groups := map[sched.ID]bool{}
@@ -88,7 +87,7 @@ func script(t *rapid.T, b *fixture, each func()) {
 		}
 		each()
 	}
-	// In the end nobody is barred, and all that is there is done.
+	// In the end no node is barred, and all work is done.
 	for _, id := range alive(inner) {
 		require.NoError(t, b.s.Change(b.now, id, sched.NodeConfig{}))
 	}
@@ -97,8 +96,8 @@ func script(t *rapid.T, b *fixture, each func()) {
 	}
 }
 
-// TestLiveChanges: whatever is changed under load, no entry is lost or done twice,
-// the books are right at any instant, and all work ends.
+// TestLiveChanges: for any changes under load, no entry is lost or done twice, the accounts
+// are right at any instant, and all work ends.
 func TestLiveChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newFixture(t, drawConfig(t))
@@ -118,8 +117,8 @@ func TestLiveChanges(t *testing.T) {
 	})
 }
 
-// TestLevelNeverFalls: the tag from which a newcomer starts only rises, so nobody
-// gains by leaving and coming back.
+// TestLevelNeverFalls: the tag from which a new node starts only rises, so a node gains
+// nothing by leaving and returning.
 func TestLevelNeverFalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := sched.Default()
@@ -138,15 +137,15 @@ func TestLevelNeverFalls(t *testing.T) {
 			b.run(b.now + time.Duration(rapid.IntRange(0, 30).Draw(t, "ms"))*ms)
 			require.GreaterOrEqual(t, b.s.Level(0), last)
 			last = b.s.Level(0)
-			// Nothing stands still that could be done.
+			// No work waits that could run.
 			l := b.s.Ledger(b.now)[0]
 			require.False(t, l.Waiting[0] > 0 && l.Inflight[0] == 0 && b.s.Timer() > b.now+ms, "%d wait, nothing is on the card", l.Waiting[0])
 		}
 	})
 }
 
-// TestFreeze: a scheduler that was frozen, written down, read and restored goes on
-// as the one that was not, decision by decision, and comes to the same state.
+// TestFreeze: a scheduler that was frozen, written, read and restored makes the same
+// decisions as the original, and reaches the same state.
 func TestFreeze(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newFixture(t, drawConfig(t))
@@ -199,8 +198,8 @@ func (b *fixture) twin() *fixture {
 	return &c
 }
 
-// TestFreezeBetweenClasses: who of those with credit is over its share is looked at once
-// a period, and a restored scheduler does not look sooner.
+// TestFreezeBetweenClasses: the nodes with credit over their share are computed once a
+// period, and a restored scheduler does not do it sooner.
 func TestFreezeBetweenClasses(t *testing.T) {
 	c := sched.Default()
 	c.Policy, c.Ahead, c.Credit.Period = sched.FIFO, ms, ms

@@ -16,8 +16,8 @@ import (
 
 // Single rules of the policies, each by itself. docs/scheduling.md has the list.
 
-// TestNoClock (R-A2): the package has no clock, no goroutine, no lock and no chance: what it
-// decides follows from what it is told.
+// TestNoClock (R-A2): the package has no clock, no goroutine, no lock and no randomness: its
+// decisions follow from its inputs.
 func TestNoClock(t *testing.T) {
 	files, err := os.ReadDir(".")
 	require.NoError(t, err)
@@ -118,8 +118,8 @@ func TestSliceLength(t *testing.T) {
 	}
 }
 
-// TestSampleCountsWhatWaited (R-A7): what is submitted while a group is gated counts in the
-// group's next sample, and no request looks longer for having waited.
+// TestSampleCountsWhatWaited (R-A7): submissions while a group is gated count in the
+// group's next sample, and waiting does not lengthen a request.
 func TestSampleCountsWhatWaited(t *testing.T) {
 	c := sched.Default()
 	c.Policy = sched.DFQ
@@ -144,7 +144,8 @@ func TestSampleCountsWhatWaited(t *testing.T) {
 	require.Equal(t, 500*us, each)
 }
 
-// TestOverrunIsRepaid (4.4): who overstays sits out as many turns as that was slices.
+// TestOverrunIsRepaid (4.4): a node that overruns skips as many turns as the overrun had
+// slices.
 func TestOverrunIsRepaid(t *testing.T) {
 	for _, long := range []time.Duration{20 * ms, 100 * ms, 300 * ms} {
 		c := sched.Default()

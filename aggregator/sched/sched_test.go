@@ -16,8 +16,8 @@ const (
 
 var all = []sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}
 
-// fixture is a scheduler with a card that does what it is told in the order in which
-// it is told, one request at a time and engine, and that keeps count.
+// fixture is a scheduler with a card that executes requests in their order, one at a time
+// per engine, and counts them.
 type fixture struct {
 	s            *sched.Scheduler
 	now          time.Duration
@@ -69,7 +69,7 @@ func (b *fixture) drain() (trace []sched.Forward) {
 		for range f.Entries {
 			e := f.Engine
 			if b.mixedEngines && b.forwarded[f.Channel]%7 == 3 {
-				e = 1 - e // what an entry wants is known when it is done
+				e = 1 - e // an entry's engine is known when it is done
 			}
 			if len(b.card[e]) == 0 {
 				b.began[e] = b.now
@@ -181,8 +181,8 @@ func TestRestoreRefuses(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestBadEvents: time that goes back, work that nobody submitted and busy times that cannot be
-// are counted, and have no effect.
+// TestBadEvents: time that goes back, unknown work and impossible busy times are counted, and
+// have no effect.
 func TestBadEvents(t *testing.T) {
 	for _, p := range all {
 		c := sched.Default()
@@ -247,8 +247,8 @@ func TestSameTrace(t *testing.T) {
 	}
 }
 
-// TestPartialRelease: of k entries the card gets as many as it may have at once;
-// the rest follows in order, one for each that is done.
+// TestPartialRelease: of k entries the card gets as many as Depth allows; the rest follows
+// in order, one for each that is done.
 func TestPartialRelease(t *testing.T) {
 	for depth := 1; depth <= 8; depth++ {
 		c := sched.Default()
@@ -267,11 +267,11 @@ func TestPartialRelease(t *testing.T) {
 	}
 }
 
-// TestForetoldTimeIsGivenBack: what a request was thought to take is in the tags
-// while it is on the card, and what it took from then on.
-func TestForetoldTimeIsGivenBack(t *testing.T) {
+// TestEstimateIsRefunded: the expected time of a request is in the tags while it is on the
+// card, and then its measured time.
+func TestEstimateIsRefunded(t *testing.T) {
 	c := sched.Default()
-	c.Policy = sched.DFQ // whose tags have no bounds
+	c.Policy = sched.DFQ // with unbounded tags
 	b := newFixture(t, c)
 	ch := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{Weight: 50}), 0)
 	b.lengths = func(_ sched.ID, i int) time.Duration { return time.Duration(i%9+1) * 500 * us }
@@ -316,7 +316,8 @@ func TestAdded(t *testing.T) {
 	}
 }
 
-// TestErrors: what cannot be is refused, naming the field and what is allowed.
+// TestErrors: an invalid value is refused with the name of the field and the allowed
+// values.
 func TestErrors(t *testing.T) {
 	for want, spoil := range map[string]func(*sched.Config){
 		"policy: 77: must be one of none, fifo":                 func(c *sched.Config) { c.Policy = 77 },
@@ -366,8 +367,8 @@ func TestErrors(t *testing.T) {
 	require.ErrorContains(t, p.UnmarshalText([]byte("creidt")), "policy: creidt: must be one of none, fifo, credit, band, timeslice, dfq")
 }
 
-// TestOwnLimits: a guest's own limit counts, be it longer or shorter than the card's
-// or none, and who waits for one that has a longer limit is not asked at every moment.
+// TestOwnLimits: a guest's own limit applies, whether longer or shorter than the card's or
+// none. A request within a longer limit is not checked at every moment.
 func TestOwnLimits(t *testing.T) {
 	c := sched.Default()
 	c.Watchdog.Limit = 10 * time.Second
@@ -397,8 +398,8 @@ func TestOwnLimits(t *testing.T) {
 	}
 }
 
-// TestHeld: held is what stayed behind when all was forwarded that might be, not what
-// took a moment to be asked for.
+// TestHeld: held counts entries left after all allowed ones were forwarded, not a short
+// delay before the call.
 func TestHeld(t *testing.T) {
 	c := sched.Default()
 	c.Ahead = 0
@@ -409,7 +410,7 @@ func TestHeld(t *testing.T) {
 		held    int64
 	}{{1, 0}, {3, 2}, {1, 2}} {
 		b.submit(ch, step.entries)
-		b.now += us // whoever asks is not the fastest
+		b.now += us // the caller is not the fastest
 		b.run(b.now + 10*ms)
 		a, _ := b.s.Account(b.now, ch, 0)
 		require.Equal(t, step.held, a.Held, i)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handTimer is a timer that a test lets go off.
+// handTimer is a timer that a test fires.
 type handTimer struct {
 	set   bool
 	after time.Duration
@@ -27,8 +27,8 @@ func (t *handTimer) Stop() bool {
 	return was
 }
 
-// TestAlarmFollowsTheTimer sets PTIMER's alarm as a driver does, and looks at what
-// the timer is set to.
+// TestAlarmFollowsTheTimer sets PTIMER's alarm as a driver does, and checks the timer's
+// setting.
 func TestAlarmFollowsTheTimer(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	timer := handTimer{set: true}
@@ -71,7 +71,7 @@ func TestAlarmFollowsTheTimer(t *testing.T) {
 	require.False(t, a.Fired())
 }
 
-// TestPinReportsChanges: what the host knows already it is not told again.
+// TestPinReportsChanges: a state that the host knows is not reported again.
 func TestPinReportsChanges(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	c, err := NewConfigSpace(ConfigOptions{})

@@ -26,7 +26,7 @@ func TestFaceConfigRefused(t *testing.T) {
 	}
 }
 
-// Whatever the size, the partitions hold all of it in equal parts.
+// For any size, the partitions have all of it in equal parts.
 func TestPartitionsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vram := rapid.Uint64Range(64, 6144).Draw(t, "MiB") << 20

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The controller tells the owner of each switch and save, and starts anew after a
-// reset. TestProbe has the rest of what nouveau does.
+// The controller reports each switch and save to the owner, and starts again after a reset.
+// TestProbe has the rest of nouveau's use.
 func TestFECSHandshake(t *testing.T) {
 	b := newBench(t, FaceConfig{ContextSize: 0x3000})
 	var current, saved []uint64

@@ -9,7 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio"
 )
 
-// fifoBench is a space whose PFIFO reports, and an owner that lets channels be.
+// fifoBench is a space whose PFIFO reports, and an owner that ignores channels.
 type fifoBench struct {
 	*mmio.Space
 	FIFOReport
@@ -38,8 +38,8 @@ func newFIFOBench(t require.TestingT) *fifoBench {
 	return b
 }
 
-// Whatever is reported and acknowledged, the levels of 002100 are what its
-// sub-registers hold, and a fault slot keeps its first fault.
+// For any reports and acknowledgements, the levels of 002100 follow its sub-registers, and
+// a fault slot keeps its first fault.
 func TestFIFOReport(t *testing.T) {
 	b := newFIFOBench(t)
 	rapid.Check(t, func(t *rapid.T) {

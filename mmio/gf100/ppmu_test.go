@@ -101,13 +101,13 @@ func TestPMUMessages(t *testing.T) {
 	require.NotZero(t, r[2], "nobody acknowledges")
 
 	h.post(pmuTEST, 0, 0, 0)
-	h.post(0x12345678, 0, 0, 0) // nobody's
+	h.post(0x12345678, 0, 0, 0) // of no unit
 	require.Nil(t, h.reply())
 	require.Equal(t, uint32(1), b.Read32(0x10a5d8))
 }
 
-// Replies that the host does not read fill their ring; what then comes waits, and
-// is answered when there is room again.
+// Replies that the host does not read fill their ring; later messages wait, and are
+// answered when there is room again.
 func TestPMURingFull(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	h := startPMU(t, b)

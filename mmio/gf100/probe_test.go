@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// probe walks through the registers as a driver's probe does, in its order. Each
-// thing that the driver waits for or divides by is looked at; those that would
-// make it give up are returned by name.
+// probe walks through the registers as a driver's probe does, in its order. It checks each
+// value that the driver waits for or divides by, and returns the names of those that would
+// make it give up.
 type probe struct {
 	*bench
 	failed []string
@@ -239,7 +239,7 @@ func (p *probe) perfmon() {
 	}
 }
 
-// display is what a driver does to a display engine without a connector.
+// display is a driver's accesses to a display engine without a connector.
 func (p *probe) display() {
 	p.Write32(0x610184, p.Read32(0x614004))
 	for i := range uint32(2) {

@@ -74,8 +74,8 @@ func TestAlarm(t *testing.T) {
 	require.False(t, level)
 }
 
-// An alarm whose low 32 bits have just passed goes off a turn of the circle
-// later, as the hardware's comparator does.
+// An alarm whose low 32 bits have just passed fires when they match again, as the
+// hardware's comparator does.
 func TestAlarmInThePast(t *testing.T) {
 	b := newBench(t, FaceConfig{})
 	b.now = 1 << 33

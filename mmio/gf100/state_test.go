@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A chip frozen in the middle of its work, written down, and taken over by
-// another face goes on as if nothing had happened.
+// A chip frozen in the middle of its work, written out, and taken over by another face
+// continues as before.
 func TestStateRoundTrip(t *testing.T) {
 	p := newProbe(t, FaceConfig{})
 	require.Empty(t, p.run())

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// against returns a client whose server is the test: it reads one message and writes what
-// answer makes of it.
+// against returns a client whose server is the test: it reads one message and writes
+// answer's result.
 func against(t *testing.T, timeout time.Duration, answer func(h wire.Header, payload []byte) []byte) *client.Client {
 	t.Helper()
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)

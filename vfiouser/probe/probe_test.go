@@ -46,8 +46,8 @@ func peer(t *testing.T, serve func(c net.Conn)) string {
 // goodVersion is the reply to the probe's VERSION: 43 bytes.
 var goodVersion = append([]byte{1, 0, 1, 0, 43, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "{\"capabilities\":{}}  \n\x00"...)
 
-// TestNotAServer: whatever the peer is, the probe ends, and its error names the byte at
-// which it stopped.
+// TestNotAServer: for any peer, the probe ends, and its error names the byte at which it
+// stopped.
 func TestNotAServer(t *testing.T) {
 	require.Len(t, goodVersion, 43)
 	hold := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
@@ -194,7 +194,7 @@ func TestDecode(t *testing.T) {
 	}
 	require.NotContains(t, text, "wrong:")
 
-	// Before firmware has been there: no addresses, and the regions tell of the BARs.
+	// Before firmware has run: no addresses, and the regions describe the BARs.
 	sizes := []probe.Region{{Index: 0, Size: 16 << 20}, {Index: 1, Size: 128 << 20}, {Index: 5, Size: 128}, {Index: 7, Size: 4096}}
 	fresh := bytes.Clone(p)
 	clear(fresh[4:6])

@@ -95,7 +95,7 @@ func conversation(t *testing.T) []byte {
 	return said
 }
 
-// replay is a peer that says bytes, whatever it is asked, and closes.
+// replay is a peer that sends fixed bytes, for any request, and closes.
 func replay(l *net.UnixListener, said []byte) {
 	c, err := l.AcceptUnix()
 	if err != nil {
@@ -143,8 +143,8 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// TestNonsenseAnywhere: whatever is changed in a conversation, the probe ends; if it complains, it
-// names a byte that was sent.
+// TestNonsenseAnywhere: for any change in a conversation, the probe ends; an error names a byte
+// that was sent.
 func TestNonsenseAnywhere(t *testing.T) {
 	said, l := conversation(t), listener(t)
 	complaints := 0

@@ -18,8 +18,8 @@ type sent struct {
 	data   uint32
 }
 
-// naive decodes segments the way the format is told, and returns the methods,
-// up to a header that is none.
+// naive decodes segments directly as the format is described, and returns the methods up to
+// an invalid header.
 func naive(segments [][]uint32) (out []sent, bad bool) {
 	mask, kept := uint32(0xfff), uint32(0)
 	left, kind, subch, method := uint32(0), uint32(0), uint32(0), uint32(0)
@@ -68,8 +68,8 @@ func naive(segments [][]uint32) (out []sent, bad bool) {
 	return out, false
 }
 
-// drawWords draws pushbuffer words. Methods are of no object, so that the decoder
-// stops at each; behind a segment that ends early, data can become headers.
+// drawWords draws pushbuffer words. Methods have no object, so that the decoder stops at
+// each; after a segment that ends early, data can become headers.
 func drawWords(t *rapid.T) (words []uint32) {
 	for range rapid.IntRange(0, 12).Draw(t, "packets") {
 		subch := rapid.Uint32Range(0, 7).Draw(t, "subchannel")
@@ -131,7 +131,7 @@ func TestDecoderAgainstNaive(t *testing.T) {
 			segments = append(segments, words[:n])
 			words = words[n:]
 		}
-		// The ring at VA 0, segments behind it with pages between them.
+		// The ring at VA 0, then segments with unmapped pages between them.
 		va := uint64(0x1000)
 		for i, s := range segments {
 			va += uint64(rapid.IntRange(0, 1100).Draw(t, "gap")) * 4

@@ -227,12 +227,12 @@ func TestFaultTrigger(t *testing.T) {
 		})
 	}
 	r, c := newChannelRig(t, soft.Config{})
-	r.wr(0x2a30, 0x100) // an engine that nobody has used
+	r.wr(0x2a30, 0x100) // an unused engine
 	r.wr(0x2a40, 0x100)
 	c.alive()
 	c.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaData, vaData, 4))...)
 	c.drained()
-	c.bind() // the engine's last channel is gone; this is another one under its number
+	c.bind() // the engine's last channel was unbound; this is another one with its number
 	r.wr(0x2a30, 0x100)
 	c.alive()
 	require.Zero(t, r.rd(0x259c))

@@ -32,8 +32,8 @@ func (r *rig) stopped() {
 	r.steady("nothing moves", func() bool { return r.bytes() == before })
 }
 
-// A channel runs only while it is bound, enabled, in the runlist, with PFIFO and
-// its runlist on. Take away any, and it stops; give it back, and it goes on.
+// A channel runs only while it is bound, enabled, in the runlist, with PFIFO and its
+// runlist on. Without any of these it stops; with it again, it continues.
 func TestWhatAChannelNeeds(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -89,7 +89,8 @@ func TestRunlistPendingAndInterrupt(t *testing.T) {
 
 func TestRunlistAnywhere(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
-	// listed tells whether the channel runs, who is to be right in the end if it does.
+	// listed reports whether the channel runs; if it does, its result must be right in the
+	// end.
 	listed := func(want bool, list string) {
 		t.Helper()
 		v := c.semaphore(0) + 1
@@ -149,7 +150,7 @@ func TestPreempt(t *testing.T) {
 		}
 		r.running()
 	}
-	// Two at once: pending means any of them.
+	// Two at the same time: pending means any of them.
 	cs[0].disable()
 	cs[1].disable()
 	r.wr(0x2634, 1)
@@ -185,7 +186,7 @@ func TestRebindKeepsTheContext(t *testing.T) {
 	r.vramWrite32(c.sem, 1)
 	c.waitSemaphore(1, 1)
 
-	// A block that was written anew is another channel.
+	// A rewritten block is another channel.
 	c.disable()
 	c.kick()
 	c.unbind()
@@ -199,8 +200,8 @@ func TestRebindKeepsTheContext(t *testing.T) {
 	r.pbdmaError(gf100.PBDMAIntrEmptySubch, 2, 0x238, 0)
 }
 
-// What one owner's channels leave behind pushes out nothing of another's, and of
-// its own the oldest. Another's name is no name.
+// The saved channels of one owner displace only the oldest of the same owner. An owner
+// cannot name another's.
 func TestContextsByOwner(t *testing.T) {
 	own := func(owner, keep uint32) func(b []byte) {
 		return func(b []byte) {
@@ -222,7 +223,7 @@ func TestContextsByOwner(t *testing.T) {
 	away(1, 3)
 	back() // now it is owner 1's
 	for i, step := range []struct {
-		others, mine int // channels that come and go meanwhile
+		others, mine int // channels that are bound and unbound in between
 		as           uint32
 		kept         bool
 	}{
@@ -230,11 +231,11 @@ func TestContextsByOwner(t *testing.T) {
 		{0, 2, 1, true},
 		{0, 3, 1, false},
 		{0, 0, 1, true},
-		{0, 0, 2, false}, // it comes back as somebody else's
+		{0, 0, 2, false}, // it is bound again by another owner
 	} {
 		c.submit(incr(2, 0, classM2MF)...)
 		c.drained()
-		away(step.as, 3) // kept for owner 1, whatever its block says now
+		away(step.as, 3) // kept for owner 1, whichever owner its block has now
 		for n := range step.others + step.mine {
 			inst := r.alloc(gf100.InstanceSize)
 			b := make([]byte, gf100.InstanceSize)
@@ -352,7 +353,7 @@ func TestInvalidateWaitsForSteps(t *testing.T) {
 	}
 	require.NotZero(t, held, "a step was under way at least once")
 
-	// After it, the page is gone for the channel.
+	// Afterwards the channel cannot reach the page.
 	c.space.mapVRAM(vaRAM, c.data, 1<<20)
 	r.flush()
 	clear(r.host.ram)

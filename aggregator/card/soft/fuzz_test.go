@@ -64,8 +64,8 @@ func FuzzBARs(f *testing.F) {
 	})
 }
 
-// FuzzPushbuffer gives a channel any words, answers what comes of it, and sees
-// that the others and the card go on.
+// FuzzPushbuffer gives a channel any words, acknowledges the results, and checks that the
+// others and the card continue.
 func FuzzPushbuffer(f *testing.F) {
 	words := func(w ...uint32) []byte {
 		var b []byte

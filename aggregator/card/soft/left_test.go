@@ -11,8 +11,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
-// TestWindowsThatDoNotClose: pages that do not come home from what a client had mapped
-// keep the next client from windows of its own, until they do.
+// TestWindowsThatDoNotClose: while pages of a client's windows cannot be moved back to the
+// card, the next client gets no windows.
 func TestWindowsThatDoNotClose(t *testing.T) {
 	c, err := New(Config{VRAM: 64 << 20, Map: aperture.MapPRAMIN})
 	require.NoError(t, err)

@@ -49,8 +49,8 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 	require.Equal(t, before, openFDs(t))
 }
 
-// A host may go in the middle of a copy. Nothing touches its memory then, and
-// nothing is lost for the one that comes.
+// A host may detach in the middle of a copy. Then its memory is not accessed, and the next
+// host finds all work.
 func TestDetachInMidCopy(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.endless()
@@ -67,8 +67,8 @@ func TestDetachInMidCopy(t *testing.T) {
 	r.running()
 }
 
-// Somebody who uses the BARs of a card without a host does not wake it: its
-// channels could do nothing but come back to the queue, again and again.
+// An access to the BARs of a card without a host does not wake it: its channels could only
+// be queued again and again.
 func TestNoStepsWithoutHost(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.endless()
@@ -82,8 +82,8 @@ func TestNoStepsWithoutHost(t *testing.T) {
 	r.running()
 }
 
-// However much its pushbuffer asks for, a step ends soon: who unmaps memory
-// waits for it. Each step pins the host's memory once.
+// A step is short for any pushbuffer, because an unmap of memory waits for it. Each step
+// pins the host's memory once.
 func TestLaunchesOfOneStep(t *testing.T) {
 	const launches = 500
 	words := make([]uint32, launches)
@@ -122,7 +122,7 @@ func TestAttachReportsLine(t *testing.T) {
 	r.card.DetachHost()
 }
 
-// Reset in mid-copy, with others using the card meanwhile.
+// Reset in mid-copy, while others use the card.
 func TestResetInMidCopy(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	for range 10 {
@@ -225,8 +225,8 @@ func TestTwoCards(t *testing.T) {
 	a.running()
 }
 
-// cutHost is a host whose memory file is cut short under the card's mapping, as
-// a broken QEMU might.
+// cutHost is a host that truncates its memory file under the card's mapping, as a broken
+// QEMU might.
 func TestHostMemoryCutShort(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "ram")
 	require.NoError(t, err)
@@ -291,7 +291,7 @@ func TestTrapsDoNotWaitForSteps(t *testing.T) {
 			during.Add(1)
 		}
 	}
-	// A step of the copy moves 2 MiB at once. If traps waited for its end, the
-	// counter would have moved in each round.
+	// A step of the copy moves 2 MiB. If traps waited for its end, the counter would have
+	// moved in each round.
 	require.NotZero(t, during.Load())
 }

@@ -45,8 +45,8 @@ func newCard(t testing.TB) *soft.Card {
 	return c
 }
 
-// TestRelocate moves pages back and forth: the bytes go along, the card finds
-// them, and nothing is left behind.
+// TestRelocate moves pages back and forth: they keep their bytes, the card finds them, and
+// the old backing keeps no data.
 func TestRelocate(t *testing.T) {
 	const n, at = 8 << 12, 0x200000
 	c := newCard(t)
@@ -82,8 +82,8 @@ func TestRelocate(t *testing.T) {
 	require.Equal(t, make([]byte, n), got)
 }
 
-// TestLookVRAM: what a look at all memory shows, and zeros between, is what is there,
-// wherever pages live; and it does not make memory of what is not.
+// TestLookVRAM: LookVRAM's pieces, with zeros between them, equal the memory, for any
+// backing of the pages; and it allocates no memory for empty pages.
 func TestLookVRAM(t *testing.T) {
 	const pages, at = 200, 0x400000
 	c := newCard(t)
@@ -112,8 +112,8 @@ func TestLookVRAM(t *testing.T) {
 	c.LookVRAM(1<<40, 1<<12, func(uint64, []byte) { t.Fatal("there is nothing") })
 }
 
-// TestSameVRAM: what is compared is what is there, wherever pages live and whoever wrote them,
-// and to compare what nobody wrote with zeros makes no memory of it.
+// TestSameVRAM: the comparison is exact for any backing of the pages and any writer, and a
+// comparison of unwritten pages with zeros allocates no memory.
 func TestSameVRAM(t *testing.T) {
 	const pages, at = 64, 0x400000
 	c := newCard(t)
@@ -153,7 +153,7 @@ func TestSameVRAM(t *testing.T) {
 		}
 		n := 1 + rng.IntN(3<<12)
 		from := uint64(rng.IntN(pages<<12 - n))
-		if rng.IntN(4) != 0 { // a page, as tables are looked at
+		if rng.IntN(4) != 0 { // a page, as in scans of tables
 			from, n = from&^(1<<12-1), 1<<12
 		}
 		p := make([]byte, n)
@@ -173,7 +173,7 @@ func TestSameVRAM(t *testing.T) {
 			require.Equal(t, before, readBytes(), "to look at nothing makes no memory of it")
 		}
 	}
-	done, err := c.Relocate(card.Relocation{Addr: at, Size: pages << 12}) // all pieces at once
+	done, err := c.Relocate(card.Relocation{Addr: at, Size: pages << 12}) // all pieces in one move
 	require.NoError(t, err)
 	require.EqualValues(t, pages<<12, done)
 	require.True(t, c.SameVRAM(at, want))
@@ -228,7 +228,7 @@ func TestRelocateRefusesPartsOfPages(t *testing.T) {
 func TestMovesLoseNoByte(t *testing.T) {
 	const (
 		pages = 48
-		both  = 24 // of them are in BAR1 too; the others come and go all at once
+		both  = 24 // of them are in BAR1 too; the others move in and out together
 		half  = 2048
 		va    = 0x10000000
 		at1   = 0x100000 // where BAR1 shows the pages

@@ -26,7 +26,7 @@ type rig struct {
 const (
 	userdBAR1 = 0           // where the rig maps the poll area in BAR1
 	ramSize   = 4 << 20     // of the host
-	patience  = time.Minute // for what comes at all: only who fails waits for so long
+	patience  = time.Minute // for events of unknown delay: only a failure waits for so long
 	tick      = 50 * time.Microsecond
 )
 
@@ -106,7 +106,7 @@ func (r *rig) eventually(what string, ok func() bool) {
 	}
 }
 
-// steady checks that a condition that holds goes on to hold for a while.
+// steady checks that a condition stays true for a while.
 func (r *rig) steady(what string, ok func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(10 * time.Millisecond); time.Now().Before(end); time.Sleep(tick) {

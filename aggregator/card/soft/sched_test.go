@@ -11,7 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// works is what channels are given to do in the tests below.
+// works is the kinds of work of channels in the tests below.
 var works = []struct {
 	name  string
 	words []uint32
@@ -29,9 +29,8 @@ var works = []struct {
 	{"half a packet", []uint32{header(1, 1, 0, 8)}},
 }
 
-// Whatever a driver does to the registers, the scheduler's rules hold after each
-// access, and once everything is allowed and answered, every channel gets to the
-// end of its ring.
+// For any register writes of a driver, the scheduler's rules hold after each access. Once
+// everything is allowed and acknowledged, every channel reaches the end of its ring.
 func TestSchedulerRules(t *testing.T) {
 	const n = 5
 	r := newRig(t, soft.Config{})
@@ -100,7 +99,7 @@ func TestSchedulerRules(t *testing.T) {
 			}
 			require.NoError(t, r.card.Check())
 		}
-		// Now let everything go. A channel that faulted is bound anew.
+		// Now allow everything. A channel that faulted is bound again.
 		r.wr(0x2200, 1)
 		r.wr(0x2630, 0)
 		for _, c := range cs {

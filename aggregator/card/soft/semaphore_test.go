@@ -83,8 +83,8 @@ func TestAcquire(t *testing.T) {
 	}
 }
 
-// Who can end a wait: the CPU through each window or behind the card's back,
-// another channel, an engine.
+// Everything that can end a wait: the CPU through each window or without the card's
+// knowledge, another channel, an engine.
 func TestAcquireIsWokenBy(t *testing.T) {
 	const va = vaRAM + 0x1000
 	for _, tc := range []struct {
@@ -128,7 +128,7 @@ func TestAcquireIsWokenBy(t *testing.T) {
 	}
 }
 
-// Channels that hand a token round: nobody is forgotten, whoever waits.
+// Channels pass a token round: each one's wait ends.
 func TestPingPong(t *testing.T) {
 	const rounds = 300
 	r, cs := newChannels(t, 4)
@@ -157,7 +157,7 @@ func TestPingPong(t *testing.T) {
 func TestAcquireLoopsDoNotStarveOthers(t *testing.T) {
 	r, cs := newChannels(t, 8)
 	for _, c := range cs[1:] {
-		c.submit(acquire(0, 1, opAcquire)...) // never comes
+		c.submit(acquire(0, 1, opAcquire)...) // never released
 	}
 	for range 50 {
 		cs[0].alive()

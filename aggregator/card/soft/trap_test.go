@@ -8,7 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// graphTrap waits for PGRAPH's interrupt and checks what it tells.
+// graphTrap waits for PGRAPH's interrupt and checks its registers.
 func (r *rig) graphTrap(c *testChannel, intr, subch, class, method, data uint32) {
 	r.t.Helper()
 	r.eventually("PGRAPH interrupt", func() bool { return r.rd(0x100)&(1<<12) != 0 })
@@ -49,10 +49,10 @@ func TestGraphTraps(t *testing.T) {
 				require.Equal(t, tc.code, r.rd(0x400110))
 			}
 			require.Greater(t, r.host.edgeCount(), edges)
-			// PGRAPH stands still: for this channel, and for others.
+			// PGRAPH is trapped: for this channel, and for others.
 			other.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, vaData, 4), release(0, 1))...)
 			r.steady("PGRAPH stands still", func() bool { return c.semaphore(0)|other.semaphore(0) == 0 })
-			host.alive() // who does not need it goes on
+			host.alive() // a channel without need of it continues
 			r.wr(0x400500, 0x00010001)
 			r.steady("nothing was acknowledged", func() bool { return c.semaphore(0) == 0 })
 			r.graphAck()
@@ -104,7 +104,7 @@ func TestCopyEngineTraps(t *testing.T) {
 			c.submit(cat(incr(3, 0, object), incr(3, tc.method, tc.data), release(0, 1))...)
 			base, bit := 0x104000+tc.engine*0x1000, uint32(1)<<(5+tc.engine)
 			r.eventually("interrupt", func() bool { return r.rd(0x100)&bit != 0 })
-			// As nouveau's falcon handler looks at it.
+			// As nouveau's falcon handler reads it.
 			dest := r.rd(base + 0x1c)
 			require.Equal(t, uint32(0x40), r.rd(base+0x8)&dest&^(dest>>16))
 			require.Equal(t, tc.status|(3<<11|tc.method>>2)<<16, r.rd(base+0x40))
@@ -127,7 +127,7 @@ func TestSoftwareMethods(t *testing.T) {
 	r.pbdmaError(gf100.PBDMAIntrEmptySubch, 7, 0x400, 0xabc)
 	c.waitSemaphore(0, 1)
 
-	// Acknowledged without having been passed over, the method comes again.
+	// Acknowledged without being skipped, the method is retried.
 	c.submit(cat(incr(7, 0x404, 1), release(0, 2))...)
 	r.eventually("error", func() bool { return r.rd(0x25a0) != 0 })
 	r.wr(r.pbdma()+0x40108, ^uint32(0))
@@ -135,8 +135,8 @@ func TestSoftwareMethods(t *testing.T) {
 	c.waitSemaphore(0, 2)
 }
 
-// Each PBDMA may hold a channel for software; the others go on, and each comes
-// back whatever the order of the answers.
+// Each PBDMA may hold a channel for software; the others continue, and each is resumed, for
+// any order of the answers.
 func TestHeldPBDMAs(t *testing.T) {
 	for round := range 4 {
 		r, cs := newChannels(t, 4)
@@ -174,7 +174,7 @@ func TestBadHeaders(t *testing.T) {
 		r.wr(p+0x40108, ^uint32(0))
 		c.waitSemaphore(0, w)
 	}
-	// Masked, it stops the channel and tells nobody.
+	// Masked, it stops the channel without an interrupt.
 	for i := range uint32(gf100.PBDMAs) {
 		r.wr(0x4010c+i*0x2000, 0)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// What the card says of a channel: entries that have ended, the time of the engine
-// that worked for them and of no other, and whether the channel goes on by itself.
+// The card's report on a channel: ended entries, the time of the engine that worked for
+// them and of no other, and whether the channel can continue by itself.
 func TestUse(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	var calls atomic.Int64

@@ -176,12 +176,12 @@ func TestAccessesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// Nor what a channel does: fences, copies, faults of others included.
+// Nor does a channel's work: fences, copies, faults of others included.
 func TestStepsDoNotAllocate(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.submit(incr(2, 0, classM2MF)...)
 	c.words(cat(copyM2MF(vaRAM+0x1000, vaData, 64), release32(vaRAM, 0), incr(0, 0x20, 0), []uint32{0})...)
-	payload := c.push + 8 + (3+3+3+2+3)*4 // of the release, behind the first submission
+	payload := c.push + 8 + (3+3+3+2+3)*4 // of the release, after the first submission
 	n := uint32(0)
 	put := make([]byte, 4)
 	word := make([]byte, 4)

@@ -36,8 +36,8 @@ func TestFetchPointerIsNoMeter(t *testing.T) {
 	require.Greater(t, (wrong[0] - worked[0]).Abs(), worked[0]/2)
 }
 
-// TestCardTakesTurns: one request of each channel, whatever their lengths, none
-// interrupted, engines side by side.
+// TestCardTakesTurns: one request of each channel, for any lengths, none interrupted,
+// engines in parallel.
 func TestCardTakesTurns(t *testing.T) {
 	c := model.NewCard(2, 1)
 	a, b, copies := c.AddChannel(), c.AddChannel(), c.AddChannel()
@@ -58,7 +58,7 @@ func TestCardTakesTurns(t *testing.T) {
 	require.Equal(t, 18*ms, c.Busy(0))
 	require.Equal(t, 12*ms, c.Busy(1))
 
-	// One that waits for a semaphore stands in nobody's way.
+	// One that waits for a semaphore does not block others.
 	c.Push(18*ms, a, model.Request{Busy: ms, Wait: 1, Value: 1})
 	c.Push(18*ms, b, model.Request{Busy: ms, Signal: 1})
 	require.True(t, c.Stalled(a))

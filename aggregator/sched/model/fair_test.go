@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// TestFair: what loads have on a card that can be divided at will.
+// TestFair: the shares of loads on an infinitely divisible card.
 func TestFair(t *testing.T) {
 	for _, c := range []struct {
 		name string

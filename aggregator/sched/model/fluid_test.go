@@ -12,9 +12,9 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// slow is the ideal's twin: it hands the card out crumb by crumb, each to whoever has
-// the least for its weight among those that may have one. A cap is so many crumbs of a
-// step, with what is saved of it.
+// slow is the ideal's twin: it hands out the card in small units, each to the node with the
+// least for its weight among those that may have one. A cap is so many units of a step,
+// with its savings.
 type slow struct {
 	f      *fluid
 	crumbs int
@@ -24,7 +24,7 @@ type slow struct {
 	ideal  map[*Client]float64
 }
 
-// able tells whether something at or below a node can take one crumb more.
+// able reports whether something at or below a node can take one unit more.
 func (s *slow) able(at int) bool {
 	n := &s.f.nodes[at]
 	if n.cap > 0 && float64(s.had[at]+1) > float64(s.crumbs)*(n.cap+s.saved[at]/float64(s.step))+1e-6 {
@@ -108,9 +108,9 @@ func drawFluid(t *rapid.T, period time.Duration) *fluid {
 	return f
 }
 
-// TestFluidIsWhatCrumbsSay: every part of the card, whoever has work, at one instant
-// with nothing saved, is that of the twin.
-func TestFluidIsWhatCrumbsSay(t *testing.T) {
+// TestFluidEqualsTwin: for any set of nodes with work, at one instant without savings,
+// every share equals the twin's.
+func TestFluidEqualsTwin(t *testing.T) {
 	shared := 0
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFluid(t, 0) // with no period, nothing is saved
@@ -134,8 +134,8 @@ func TestFluidIsWhatCrumbsSay(t *testing.T) {
 	require.Greater(t, shared, 100, "nobody shared anything, so nothing is shown")
 }
 
-// TestFluidFlows: what is owed over time, with what caps save, is what short steps of
-// the twin come to; and it does not matter in how many parts the time goes by.
+// TestFluidFlows: the ideal time over a period, with the savings of caps, equals the sum of
+// short steps of the twin, for any division of the period.
 func TestFluidFlows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const period, tick = 10 * time.Millisecond, time.Millisecond / 2
@@ -165,8 +165,8 @@ func TestFluidFlows(t *testing.T) {
 	})
 }
 
-// TestIdealOfBounds: what caps and priorities make of shares is no error, and that a
-// policy without them does is one.
+// TestIdealOfBounds: effects of caps and priorities on shares are not errors, and a policy
+// that ignores them has errors.
 func TestIdealOfBounds(t *testing.T) {
 	const (
 		ms     = time.Millisecond
@@ -212,8 +212,8 @@ func TestIdealOfBounds(t *testing.T) {
 			}
 		}
 		t.Logf("%s:%s; error %.2f points, lag %v, Jain %.4f", c.name, said, 100*r.ShareError(), lag, r.Jain())
-		// Two that are shown as what they are: credit's own drift, and that who pauses
-		// waits for a request under way, and is owed the card meanwhile.
+		// Two known deviations: credit's own drift, and a client that pauses waits for a
+		// request under way, and accrues ideal time meanwhile.
 		if c.name == drifts || c.want == nil {
 			require.LessOrEqual(t, r.ShareError(), 0.03, c.name)
 			continue

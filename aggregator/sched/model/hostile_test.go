@@ -11,15 +11,15 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// Those who try to get more than their share, and those whose work does not end.
+// Clients that try to get more than their share, and clients whose work does not end.
 
-// gain is by how many points a cheat's share is above what it has when honest.
+// gain is by how many points a cheat's share exceeds its share when honest.
 func gain(t *testing.T, c sched.Config, honest, cheat model.Mix) float64 {
 	return percent(run(t, c, cheat, 10*s), 0) - percent(run(t, c, honest, 10*s), 0)
 }
 
-// TestSamplingCheat: short requests while it has the card alone, long ones when
-// nobody looks. What is measured cannot be cheated; what is foretold can.
+// TestSamplingCheat: short requests while it is sampled, long ones otherwise. Measured
+// charges cannot be cheated; estimated ones can.
 func TestSamplingCheat(t *testing.T) {
 	cheat := guests(process("cheat", &throttle.Load{Busy: 4 * ms, Alone: 100 * us}), process("honest", busy(ms)))
 	for _, p := range fair {
@@ -34,8 +34,7 @@ func TestSamplingCheat(t *testing.T) {
 	require.Greater(t, percent(r, 0), 75.0, "the model charge is not cheated, so this proves nothing")
 }
 
-// TestChurn: a process that ends and begins anew every 20 ms does not leave its
-// debt behind.
+// TestChurn: a process that ends and begins again every 20 ms does not lose its debt.
 func TestChurn(t *testing.T) {
 	for _, inside := range []bool{false, true} {
 		mix := func(life time.Duration) model.Mix {
@@ -44,7 +43,7 @@ func TestChurn(t *testing.T) {
 			if inside {
 				return guests(model.Node{Name: "guest", Nodes: []model.Node{a, b}})
 			}
-			// The guest stays; its process is made anew.
+			// The guest stays; its process is created again.
 			return guests(model.Node{Name: "guest", Nodes: []model.Node{a}}, b)
 		}
 		for _, p := range fair {
@@ -67,8 +66,8 @@ func TestMergedRequests(t *testing.T) {
 		guests(process("a", busy(10*ms)), process("b", busy(200*us)))), 40.0)
 }
 
-// TestBogusGroups: whatever groups a guest makes, others keep their share and the scheduler its
-// memory.
+// TestBogusGroups: for any groups that a guest makes, others keep their share and the scheduler
+// its memory.
 func TestBogusGroups(t *testing.T) {
 	for _, groups := range []int{1, 100, 10_000} {
 		c := config(sched.Credit)
@@ -121,8 +120,8 @@ func TestStorm(t *testing.T) {
 	require.NoError(t, err, "later it may again")
 }
 
-// TestHeartwall: a program that hardly uses the card, against one that would fill
-// it, is served soon and costs the other nothing.
+// TestHeartwall: a program that hardly uses the card, against one that would fill it, is
+// served soon and costs the other nothing.
 func TestHeartwall(t *testing.T) {
 	short := &throttle.Load{Busy: 250 * us, Think: 25 * ms, Requests: 100}
 	for _, p := range append([]sched.Policy{sched.None}, fair...) {
@@ -149,8 +148,8 @@ func TestHeartwall(t *testing.T) {
 	}
 }
 
-// TestRunaway: a request that does not end costs its channel, and nobody else
-// more than the limit.
+// TestRunaway: a request that does not end costs its channel, and others no more than the
+// limit.
 func TestRunaway(t *testing.T) {
 	for _, p := range append([]sched.Policy{sched.None, sched.FIFO}, fair...) {
 		c := config(p)
@@ -190,8 +189,8 @@ func TestRunaway(t *testing.T) {
 	}
 }
 
-// TestQuarantine: a guest whose requests do not end again and again gets no turns
-// until it is released; those behind it are not suspected.
+// TestQuarantine: a guest whose requests repeatedly do not end gets no turns until it is
+// released; those that waited for it are not suspected.
 func TestQuarantine(t *testing.T) {
 	c := config(sched.Credit)
 	c.Watchdog.Limit, c.Watchdog.Grace, c.Watchdog.Offences = 100*ms, 10*ms, 3
@@ -247,8 +246,8 @@ func TestDeafCard(t *testing.T) {
 	}
 }
 
-// TestSemaphoreBetweenGroups: a process that waits for another of its guest's,
-// while that one is gated, does not stop anybody.
+// TestSemaphoreBetweenGroups: a process that waits for another of its guest's, while that
+// one is gated, does not stop others.
 func TestSemaphoreBetweenGroups(t *testing.T) {
 	for _, p := range append([]sched.Policy{sched.None, sched.FIFO}, fair...) {
 		c := config(p)

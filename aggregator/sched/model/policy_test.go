@@ -35,8 +35,8 @@ func TestBand(t *testing.T) {
 	require.InDelta(t, percent(run(t, config(sched.Credit), full, 20*s), 0), percent(run(t, config(sched.Band), full, 20*s), 0), 1, "both always there: credit")
 }
 
-// TestTimesliceOverrun: what a client overstays is paid back, and bounded by what
-// it may have on the card.
+// TestTimesliceOverrun: a client's overuse of its slice is compensated, and bounded by the
+// number of its requests on the card.
 func TestTimesliceOverrun(t *testing.T) {
 	for _, slice := range []time.Duration{16 * ms, 30 * ms} {
 		for _, depth := range []int{1, 2, 4} {
@@ -58,9 +58,9 @@ func TestTimesliceOverrun(t *testing.T) {
 	}
 }
 
-// TestTimesliceBesideCap: a guest that rests because of its cap, or for want of work, comes
-// and goes in step with the others' slices, and does not make one of them longer than the
-// other.
+// TestTimesliceBesideCap: a guest that rests because of its cap, or for lack of work, may
+// stop and start in step with the others' slices, but does not make one of these longer
+// than another.
 func TestTimesliceBesideCap(t *testing.T) {
 	for _, weight := range []int{20, 100, 800} {
 		for _, limit := range []int{50, 120, 200} {
@@ -83,8 +83,8 @@ func TestTimesliceBesideCap(t *testing.T) {
 	}
 }
 
-// TestDepth: with more requests on the card at once, shares stay; each is
-// accounted for before it is done.
+// TestDepth: with more requests on the card, shares stay; each is accounted for before it
+// is done.
 func TestDepth(t *testing.T) {
 	for _, depth := range []int{4, 1, 2, 8} {
 		for _, p := range []sched.Policy{sched.Credit, sched.Band, sched.Timeslice} {
@@ -97,10 +97,10 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// TestNested: a guest that shares its own card among its processes by sampling is
-// no worse off under us than a card that is slow: nothing stops, and others keep
-// their share. What it takes its requests for has the time in it that the card was
-// another's: right when it is alone, too long beside others.
+// TestNested: a guest that shares its own card among its processes by sampling is no worse
+// off with us than on a slow card: its work continues, and others keep their share. Its
+// measured request lengths include the time of other guests: right when it is alone, too
+// long with others.
 func TestNested(t *testing.T) {
 	inner := sched.Default()
 	inner.Policy = sched.DFQ

@@ -47,7 +47,7 @@ func run(t testing.TB, c sched.Config, m model.Mix, d time.Duration) *model.Rig 
 	return r
 }
 
-// percent is a client's part of what all had.
+// percent is a client's part of the total.
 func percent(r *model.Rig, client int) float64 { return 100 * r.Share(r.Clients[client]) }
 
 // runtime is how long a program of n requests takes.
@@ -107,9 +107,8 @@ func oneGuest(merged bool) func(victim, other *throttle.Load) model.Mix {
 	}
 }
 
-// TestBase is F-base: a program's runtime does not depend on how long another
-// guest's requests are. Without a scheduler it grows with them, as round robin
-// foretells.
+// TestBase is F-base: a program's runtime does not depend on the length of another guest's
+// requests. Without a scheduler it grows with them, as round robin predicts.
 func TestBase(t *testing.T) {
 	for _, victim := range victims {
 		for _, p := range fair {
@@ -128,7 +127,8 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// TestIn is F-in: the same between two processes of one guest. It fails if they are not told apart.
+// TestIn is F-in: the same between two processes of one guest. It fails if the scheduler does not
+// separate them.
 func TestIn(t *testing.T) {
 	for _, victim := range []time.Duration{victims[0], victims[len(victims)-1]} {
 		for _, p := range fair {
@@ -179,8 +179,8 @@ func TestModelChargeBetween(t *testing.T) {
 			case free == 0:
 				require.InDelta(t, 50, percent(r, 0), 6)
 			default:
-				// Sampling is not billed, and there is much of it beside a short free
-				// run: who has many processes gains.
+				// Sampling is not charged, and takes much time compared with a short free
+				// run: a guest with many processes gains.
 				require.Less(t, percent(r, 0), 44.0)
 			}
 		}
@@ -243,7 +243,7 @@ func TestMetrics(t *testing.T) {
 		require.Greater(t, base.ShareError(), 0.05, m.name)
 		require.Less(t, base.Jain(), 0.99, m.name)
 		for _, p := range fair {
-			if p != sched.DFQ { // whose free run is more than a point of so short a time
+			if p != sched.DFQ { // with a free run of more than a point of so short a time
 				r, err := model.NewRig(config(p), m.mix, 1)
 				require.NoError(t, err)
 				require.NoError(t, r.Run(2*s))
@@ -265,8 +265,8 @@ func lag(r *model.Rig) (most time.Duration) {
 	return most
 }
 
-// TestLag: how far anybody is behind is bounded by what the policy lets pass
-// before it acts, and two of the longest requests.
+// TestLag: the lag of each client is bounded by the policy's tolerance plus two of the
+// longest requests.
 func TestLag(t *testing.T) {
 	for _, long := range []time.Duration{ms, 4171 * us, 20 * ms, 60 * ms} {
 		mix := guests(process("a", busy(long)), process("b", busy(100*us)), process("c", busy(700*us)))
@@ -288,8 +288,7 @@ func TestLag(t *testing.T) {
 	}
 }
 
-// TestLagAhead: what is forwarded early, as much as may be, stands in nobody's way for
-// longer than that bound.
+// TestLagAhead: the most early forwarding does not raise the lag above that bound.
 func TestLagAhead(t *testing.T) {
 	for _, ahead := range []time.Duration{200 * us, 10 * ms} {
 		for _, long := range []time.Duration{900 * us, 60 * ms} {

@@ -50,7 +50,7 @@ func TestShareLaw(t *testing.T) {
 			c.DFQ.FreeRun = 50 * ms
 			r := run(t, c, mix, 12*s)
 			require.LessOrEqual(t, r.ShareError(), 0.01, "%v, tree %d: %+v", p, seed, mix)
-			if p != sched.DFQ { // whose lag is much of what a small leaf is owed in so short a time
+			if p != sched.DFQ { // with a lag that is large against a small leaf's ideal time in so short a time
 				require.GreaterOrEqual(t, r.Jain(), 0.99, "%v, tree %d", p, seed)
 			}
 			require.GreaterOrEqual(t, r.Efficiency(), 0.999, "%v, tree %d", p, seed)
@@ -114,8 +114,8 @@ func TestEngines(t *testing.T) {
 	}
 }
 
-// TestPhases: what exclusive samples cost is a part of the time that does not
-// grow with the number of groups: 1 in 1 + X.
+// TestPhases: the cost of exclusive samples is a part of the time that does not grow with
+// the number of groups: 1 in 1 + X.
 func TestPhases(t *testing.T) {
 	for _, n := range []int{8, 2, 4, 16, 32, 64} {
 		c := config(sched.DFQ)
@@ -124,8 +124,8 @@ func TestPhases(t *testing.T) {
 		samples := float64(spent[sched.Sample]+spent[sched.Settle]) / float64(r.Now)
 		drain := float64(spent[sched.Drain]) / float64(r.Now)
 		t.Logf("%2d groups: %.1f %% in samples, %.1f %% in drains", n, 100*samples, 100*drain)
-		// In a cycle of n slices, X times as long a free run, and a drain. Who is
-		// held back is not sampled, which makes it less.
+		// In a cycle of n slices, X times as long a free run, and a drain. Held groups are
+		// not sampled, which makes it less.
 		require.InDelta(t, (1-drain)/float64(1+c.DFQ.Factor), samples, 0.005, "%d groups", n)
 		require.LessOrEqual(t, drain, 0.08)
 	}

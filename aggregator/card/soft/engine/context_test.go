@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestFreeze writes a context out after every step of a copy and goes on with
-// what is read back.
+// TestFreeze writes a context out after every step of a copy and continues with the decoded
+// one.
 func TestFreeze(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := injective(copyCases.Draw(t, "case"))
@@ -58,8 +58,8 @@ func (t *thawingCE) Method(env *Env, method, data uint32) Outcome {
 func (t *thawingCE) Step(env *Env) Outcome { return (*thawing[CE])(t).thaw().Step(env) }
 func (t *thawingCE) fault() Fault          { return t.c.Fault }
 
-// TestGolden: the state of a golden build goes to new channels, and methods
-// that no channel may use can be in it.
+// TestGolden: the state of a golden build is copied to new channels, and may contain
+// methods that channels may not use.
 func TestGolden(t *testing.T) {
 	var golden GR
 	require.True(t, golden.ApplyDefault(0x9097, 0x0810, 0xcf))
@@ -89,7 +89,7 @@ func TestMMEUpload(t *testing.T) {
 	g.send(t, env, 0x9097, writes{{0x114, 0xffffffff}, {0x118, 0x11}})
 }
 
-// TestInlineWithoutLaunch: data that nothing waits for goes nowhere.
+// TestInlineWithoutLaunch: inline data without a launch is dropped.
 func TestInlineWithoutLaunch(t *testing.T) {
 	var g GR
 	m := newTestMemory()

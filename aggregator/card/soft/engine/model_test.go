@@ -154,7 +154,7 @@ func (c *copyCase) around(t *rapid.T) {
 	c.Short = rapid.Bool().Draw(t, "short")
 }
 
-// result is what the twin says a copy does.
+// result is the twin's result of a copy.
 type result struct {
 	mem    modelMemory
 	reads  map[uint64]bool // pages

@@ -91,7 +91,7 @@ func (everywhere) Bytes(va uint64, n int, _ bool) ([]byte, *Fault) {
 
 var scratch [pageSize]byte
 
-// TestNotExecuted: what is not carried out is named and counted, and touches no
+// TestNotExecuted: methods that are not executed are named and counted, and touch no
 // memory.
 func TestNotExecuted(t *testing.T) {
 	var g GR
