@@ -107,6 +107,7 @@ func TestFaultTrigger(t *testing.T) {
 
 	g.TriggerFault(gf100.EngineCE1)
 	f.set(ce1, gf100.EngineBusy|uint32(other.cardChannel(5).id))
+	require.Zero(t, g.EngineStatus(gf100.EngineCE1), "a neighbour's channel")
 	g.TriggerFault(gf100.EngineCE1)
 	settle(g)
 	require.Zero(t, faults(), "the engine has never been seen with a channel of this guest")
