@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -93,6 +94,56 @@ func TestBindUnbindRebind(t *testing.T) {
 	require.Equal(t, uint64(2), g.stats.Binds.Load())
 	require.Equal(t, uint64(2), g.stats.Unbinds.Load())
 	require.Empty(t, g.spaces)
+}
+
+// TestGuestStructures: a guest fills the fields of its instance block and USERD that are not its
+// to choose. The card gets the aggregator's values.
+func TestGuestStructures(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	addGuest(t, a, "first")
+	g, err := a.AddGuest(GuestConfig{Name: "second", VRAM: 4 << 20, Tables: 1 << 20, Channels: 5}, &recorder{})
+	require.NoError(t, err)
+	const inst, userd = instAt + 3*gf100.InstanceSize, userdAt + 3*gf100.USERDSize
+	bind := func(edit func(block []byte)) []byte {
+		g.Bind(3, 0)
+		settle(g)
+		block := make([]byte, gf100.InstanceSize)
+		require.True(t, g.read(shadowpt.VRAM, inst, block))
+		edit(block)
+		require.True(t, g.eachRun(inst, block, true))
+		g.Bind(3, 0xc0000000|inst>>12)
+		settle(g)
+		require.True(t, f.ReadVRAM(g.cardChannel(3).inst, block))
+		return block
+	}
+	require.True(t, g.eachRun(userd, bytes.Repeat([]byte{0x5a}, gf100.USERDSize), true))
+	bindChannel(t, g, 3)
+	ch := g.cardChannel(3)
+	page := make([]byte, gf100.USERDSize)
+	require.True(t, f.ReadVRAM(ch.cardUSERD(), page))
+	for _, off := range append(userdShown[:], gf100.USERDGPPut) {
+		clear(page[off:][:4])
+	}
+	require.Equal(t, make([]byte, gf100.USERDSize), page, "only the fields that have a use are copied")
+
+	const named = 0x1122_3344_5566_7788
+	token := func(block []byte, v uint64) {
+		gf100.InstTokenLo.Put(block, uint32(v))
+		gf100.InstTokenHi.Put(block, uint32(v>>32))
+	}
+	block := bind(func(block []byte) {
+		token(block, named)
+		gf100.InstOwner.Put(block, 0)
+		gf100.InstKeep.Put(block, 127)
+	})
+	require.Zero(t, instanceToken(block), "a token that the guest made up")
+	require.Equal(t, uint32(g.Owner()), gf100.InstOwner.Get(block))
+	require.Equal(t, uint32(5), gf100.InstKeep.Get(block), "as many states as the guest may have channels")
+
+	token(block, named) // the card's name of the channel's state
+	require.True(t, f.WriteVRAM(g.cardChannel(3).inst, block))
+	require.Equal(t, uint64(named), instanceToken(bind(func([]byte) {})), "the same channel again")
+	require.Zero(t, instanceToken(bind(func(block []byte) { token(block, 0) })), "a new channel in the same block")
 }
 
 func TestBadStructures(t *testing.T) {
