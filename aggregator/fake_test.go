@@ -183,6 +183,13 @@ func (f *fakeCard) ReadVRAM(addr uint64, p []byte) bool {
 	return true
 }
 
+// word returns 8 bytes of the card's memory.
+func (f *fakeCard) word(addr uint64) uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return binary.LittleEndian.Uint64(f.vram[addr:])
+}
+
 func (f *fakeCard) SameVRAM(addr uint64, p []byte) bool {
 	now := make([]byte, len(p))
 	return f.ReadVRAM(addr, now) && bytes.Equal(now, p)

@@ -190,6 +190,38 @@ func TestTableStormIsBounded(t *testing.T) {
 	require.Empty(t, g.QuarantineReason(), "done in time")
 }
 
+// TestTablesOverQuota: a directory names more tables than the guest's quota allows. Those that
+// do not fit count as absent and are counted, until there is room for them.
+func TestTablesOverQuota(t *testing.T) {
+	const tablesAt, last = 0x300000, 63
+	for _, scan := range []shadowpt.Scan{shadowpt.ScanFull, shadowpt.ScanIncremental} {
+		a, f := newAgg(t, Options{})
+		g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
+		bindChannel(t, g, 1)
+		put := func(at, q uint64) { require.True(t, g.eachRun(at, binary.LittleEndian.AppendUint64(nil, q), true)) }
+		// Each table begins a page behind the one before. Only the last has the page with the entry.
+		put(tablesAt+last*shadowpt.SmallPage+shadowpt.SmallTableSize-8, shadowpt.PTE{Valid: true}.Encode())
+		for i := range uint64(last + 1) {
+			put(dirAt+i*8, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: tablesAt + i*shadowpt.SmallPage}}.Encode())
+		}
+		present := func() bool {
+			g.Invalidate(dirAt>>12<<4, 1<<31|1)
+			settleRound(g)
+			return f.word(g.cardChannel(1).space.shadow.Dir()+last*8) != 0
+		}
+		require.Greater(t, (last+1)*uint64(shadowpt.SmallTableSize), 2*g.limits.Tables)
+		require.False(t, present())
+		over := g.stats.TablesOverQuota.Load()
+		require.NotZero(t, over)
+		for i := range uint64(last) {
+			put(dirAt+i*8, 0)
+		}
+		present() // its end makes room
+		require.True(t, present(), "%v", scan)
+		require.Equal(t, over, g.stats.TablesOverQuota.Load())
+	}
+}
+
 // TestTableWorkYields: on one processor, a scan of long tables lets others run after each
 // slice, except when an unmap waits.
 func TestTableWorkYields(t *testing.T) {
