@@ -75,6 +75,7 @@ func (w *twin) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	w.mutate()
 	m := w.memory(t)
 	if addr > uint64(len(m)) || uint64(len(p)) > uint64(len(m))-addr || t.System() && !w.mapped(addr, uint64(len(p)), false) {
+		copy(p, m[min(addr, uint64(len(m))):]) // p is undefined, as Guest says
 		return false
 	}
 	copy(p, m[addr:])
