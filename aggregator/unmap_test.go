@@ -58,6 +58,34 @@ func TestUnmappedIsBounded(t *testing.T) {
 	require.Equal(t, uint64(1), g.stats.Unmaps.Load(), "the other had gone already")
 }
 
+// TestDetachMemory: the card's new steps lose a guest's memory before the steps under way are
+// waited for.
+func TestDetachMemory(t *testing.T) {
+	a, f := newAgg(t, Options{CardTimeout: time.Hour})
+	g, _ := addGuest(t, a, "a")
+	g.AttachMemory(cutFile{make([]byte, 1<<20)})
+	at := a.bus.at(g.index, 0)
+	require.NotNil(t, a.bus.Slice(at, 4, false))
+	f.hold(regMMUCtrl, true) // a step is under way
+	defer f.hold(regMMUCtrl, false)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.DetachMemory()
+	}()
+	require.Eventually(t, func() bool { return a.bus.Slice(at, 4, false) == nil }, patience, tick)
+	require.Never(t, func() bool {
+		select {
+		case <-done:
+			return true
+		default:
+			return false
+		}
+	}, 50*time.Millisecond, tick, "the step may still use what it found")
+	f.hold(regMMUCtrl, false)
+	<-done
+}
+
 // A server that was descheduled, together with the card, for the whole time-out of an unmap
 // is not late: the guest keeps its memory. A card that does not confirm is waited for until
 // the time-out and a little longer.
