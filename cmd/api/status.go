@@ -67,7 +67,6 @@ type GPU struct {
 	ShadowTime   time.Duration     `json:"shadow_ns,omitempty"` // Time spent on shadowing its page tables.
 	Share        *Share            `json:"share,omitempty"`     // absent without a scheduler
 	CardTime     *LedgerNode       `json:"card_time,omitempty"` // absent without a scheduler
-	Options      Options           `json:"options,omitempty"`   // those that PATCH can change
 	Changes      []Change          `json:"changes,omitempty"`   // by this PATCH
 }
 
@@ -82,16 +81,11 @@ func (g *GPU) Broken() (n uint64) {
 	return n
 }
 
-// Options are options by section and key as in the configuration file, in
-// snake_case. Values are typed: sizes are integers of bytes, durations integers
-// in keys that end in _ns, lists are arrays.
-type Options map[string]any
-
 // Setting is an option in force.
 type Setting struct {
 	Key     string `json:"key"`               // as in the configuration file
 	Value   string `json:"value"`             // text, as the configuration file and PATCH take it
-	Default string `json:"default,omitempty"` // of the scheduler's options
+	Default string `json:"default,omitempty"` // absent if there is none
 	Live    bool   `json:"live"`              // PATCH can change it
 }
 
@@ -122,7 +116,6 @@ type Share struct {
 // Scheduler describes how the card's time is shared.
 type Scheduler struct {
 	Policy   string            `json:"policy"`
-	Options  Options           `json:"options"`
 	Settings []Setting         `json:"settings"`
 	Changes  []Change          `json:"changes,omitempty"` // by this PATCH
 	Counts   map[string]uint64 `json:"counts"`            // events that should not happen
@@ -132,20 +125,20 @@ type Scheduler struct {
 
 // Serving is the line that umbra serve --json writes when it is ready.
 type Serving struct {
-	Event   string       `json:"event"` // serving
-	PID     int          `json:"pid"`
-	Socket  string       `json:"socket,omitempty"` // of the whole card, in pass-through
-	Control string       `json:"control,omitempty"`
-	Options Options      `json:"options"`
-	QEMU    []string     `json:"qemu,omitempty"` // arguments that attach the whole card
-	GPUs    []ServingGPU `json:"gpus,omitempty"`
-	Lacks   []string     `json:"lacks,omitempty"` // what the transport lacks that the native one has
+	Event    string       `json:"event"` // serving
+	PID      int          `json:"pid"`
+	Socket   string       `json:"socket,omitempty"` // of the whole card, in pass-through
+	Control  string       `json:"control,omitempty"`
+	Settings []Setting    `json:"settings"`
+	QEMU     []string     `json:"qemu,omitempty"` // arguments that attach the whole card
+	GPUs     []ServingGPU `json:"gpus,omitempty"`
+	Lacks    []string     `json:"lacks,omitempty"` // what the transport lacks that the native one has
 }
 
 // ServingGPU is a virtual GPU at the start of a server.
 type ServingGPU struct {
-	Name    string   `json:"name"`
-	Socket  string   `json:"socket"`
-	Options Options  `json:"options"`
-	QEMU    []string `json:"qemu"` // arguments that attach it
+	Name     string    `json:"name"`
+	Socket   string    `json:"socket"`
+	Settings []Setting `json:"settings"`
+	QEMU     []string  `json:"qemu"` // arguments that attach it
 }

@@ -167,6 +167,3 @@ func (c *Config) Check() error {
 	}
 	return c.Fit(c.GPUs)
 }
-
-// Values lists every option by path, for machines to read.
-func (c *Config) Values() map[string]any { return values(c) }

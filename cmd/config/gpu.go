@@ -306,28 +306,8 @@ func (g GPU) Change(text string) (GPU, error) {
 	return changed, nil
 }
 
-// Live lists the options that can be changed while guests run, by key. The GPU's share of the
-// card's time is left out without a scheduler.
-func (g *GPU) Live(scheduled bool) map[string]any {
-	out := make(map[string]any)
-	for _, o := range options(g) {
-		if o.live() && (scheduled || !isCardTime(o.path)) {
-			out[o.path] = o.value.Interface()
-		}
-	}
-	return out
-}
-
 // Settings lists the options of a completed GPU, without its share of the card's time if there
 // is no scheduler.
-func (g *GPU) Settings(scheduled bool) (out []Setting) {
-	for _, o := range options(g) {
-		if scheduled || !isCardTime(o.path) {
-			out = append(out, o.setting())
-		}
-	}
-	return out
+func (g *GPU) Settings(scheduled bool) []Setting {
+	return slices.DeleteFunc(Settings(g), func(s Setting) bool { return !scheduled && isCardTime(s.Key) })
 }
-
-// Values lists every option by key, for machines to read.
-func (g *GPU) Values() map[string]any { return values(g) }

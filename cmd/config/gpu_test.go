@@ -63,7 +63,7 @@ func TestEveryKeyOfAGPU(t *testing.T) {
 		require.NoError(t, err, o.path)
 		plain, err := read("card: {vram: 1GiB}\n", "name=a,socket=x.sock,vram=64MiB")
 		require.NoError(t, err)
-		require.NotEqual(t, plain.GPUs[0].Values()[o.path], c.GPUs[0].Values()[o.path], o.path)
+		require.NotEqual(t, values(&plain.GPUs[0])[o.path], values(&c.GPUs[0])[o.path], o.path)
 		if o.path == "socket" {
 			continue
 		}
@@ -77,7 +77,7 @@ func TestEveryKeyOfAGPU(t *testing.T) {
 			require.Equal(t, c.GPUs[0].VRAM, p.GPUs[0].VRAM)
 		} else {
 			require.ErrorContains(t, err, "vram: missing")
-			require.Equal(t, c.GPUs[0].Values()[o.path], p.GPUs[0].Values()[o.path], o.path)
+			require.Equal(t, values(&c.GPUs[0])[o.path], values(&p.GPUs[0])[o.path], o.path)
 		}
 	}
 }
@@ -183,8 +183,16 @@ func TestChange(t *testing.T) {
 	require.NoError(t, err)
 	g, err := c.GPUs[0].Change("shadow.sync=eager,limits.queued=4")
 	require.NoError(t, err)
-	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental", "weight": 7, "cap": Percent(0), "priority": 0, "limits.request": RequestLimit(0), "limits.queued": 4}, g.Live(true))
-	require.Equal(t, map[string]any{"shadow.sync": "eager", "shadow.scan": "incremental"}, g.Live(false))
+	live := func(scheduled bool) (out []string) {
+		for _, s := range g.Settings(scheduled) {
+			if s.Live {
+				out = append(out, s.Key+"="+s.Value)
+			}
+		}
+		return out
+	}
+	require.Equal(t, []string{"weight=7", "cap=0", "priority=0", "limits.request=inherit", "limits.queued=4", "shadow.sync=eager", "shadow.scan=incremental"}, live(true))
+	require.Equal(t, []string{"shadow.sync=eager", "shadow.scan=incremental"}, live(false))
 	require.Equal(t, "lazy", c.GPUs[0].Shadow.Sync)
 	for _, c := range []struct{ text, want string }{
 		{"shadow.scan=full", `gpu a: shadow.sync: eager does not go with full; `},

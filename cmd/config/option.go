@@ -211,29 +211,16 @@ func unbracket(text string) string {
 
 // A Setting is an option in force.
 type Setting struct {
-	Key   string
-	Value string // as its key takes it
-	Live  bool   // it can be changed while guests run
+	Key     string
+	Value   string // as its key takes it
+	Default string // "" for none
+	Live    bool   // it can be changed while guests run
 }
 
-func (o *option) setting() Setting {
-	return Setting{Key: o.path, Value: fmt.Sprint(o.value.Interface()), Live: o.live()}
-}
-
-func values(p any) map[string]any {
-	out := make(map[string]any)
-	for _, o := range options(p) {
-		out[o.path] = o.value.Interface()
-	}
-	return out
-}
-
-// CardSettings lists the options of a card that one guest has.
-func (c *Config) CardSettings() (out []Setting) {
-	for _, o := range options(c) {
-		if strings.HasPrefix(o.path, "card.") || strings.HasPrefix(o.path, "server.") {
-			out = append(out, o.setting())
-		}
+// Settings lists the options of a [Config], [GPU] or [Schedule].
+func Settings(of any) (out []Setting) {
+	for _, o := range options(of) {
+		out = append(out, Setting{o.path, fmt.Sprint(o.value.Interface()), o.tag.Get("default"), o.live()})
 	}
 	return out
 }

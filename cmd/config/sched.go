@@ -109,12 +109,6 @@ func (s *Schedule) Config() (*sched.Config, error) {
 	return &out, out.Check()
 }
 
-// Values lists its options by key.
-func (s *Schedule) Values() map[string]any { return values(s) }
-
-// Keys lists its options in the order in which they are written.
-func (s *Schedule) Keys() []string { return paths(options(s)) }
-
 // Change returns a schedule with options changed as keys and values say:
 // policy=band,band.grace=1ms. Keys may begin with "scheduler.", too.
 func (s Schedule) Change(text string) (Schedule, error) {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -77,9 +76,8 @@ func (s *served) complete(g *api.GPU, e *serve.Endpoint, times map[string]*api.L
 	if !ok {
 		return
 	}
-	scheduled := s.plan.Scheduled()
-	g.Options, g.CardTime = optionsOf(now.Live(scheduled)), times[g.Name]
-	if scheduled {
+	g.CardTime = times[g.Name]
+	if s.plan.Scheduled() {
 		share := shareOf(&now)
 		g.Share = &share
 	}
@@ -248,7 +246,7 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
-	was := s.gpus[i].Live(s.plan.Scheduled())
+	was := settingsOf(config.Settings(&s.gpus[i]))
 	policy, err := g.Shadow.Policy()
 	if err == nil {
 		err = e.Virtual.Guest.SetShadow(policy)
@@ -264,9 +262,27 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	s.setGPUs(all)
 	out := e.Status()
 	s.complete(&out, e, s.cardTimes())
-	out.Changes = changes(slices.Sorted(maps.Keys(was)), was, g.Live(s.plan.Scheduled()))
+	out.Changes = changes(was, settingsOf(config.Settings(&g)))
 	s.logChange("GPU", out.Changes, "gpu", name, "options", r.Options)
 	return out, nil
+}
+
+// settingsOf is what the API calls options in force.
+func settingsOf(in []config.Setting) (out []api.Setting) {
+	for _, s := range in {
+		out = append(out, api.Setting(s))
+	}
+	return out
+}
+
+// changes lists the options that differ.
+func changes(before, after []api.Setting) (out []api.Change) {
+	for i, was := range before {
+		if now := after[i].Value; now != was.Value {
+			out = append(out, api.Change{Key: was.Key, Before: was.Value, After: now})
+		}
+	}
+	return out
 }
 
 // logChange logs options that were changed.
@@ -282,7 +298,7 @@ func (s *served) logChange(what string, changed []api.Change, about ...any) {
 func (s *served) Show(name string) (api.GPUReport, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e, settings := s.Whole, []config.Setting(nil)
+	e, settings := s.Whole, slices.DeleteFunc(config.Settings(s.cfg), func(o config.Setting) bool { return o.Live })
 	switch {
 	case s.Shared != nil:
 		i, err := 0, error(nil)
@@ -292,17 +308,13 @@ func (s *served) Show(name string) (api.GPUReport, error) {
 		settings = s.gpus[i].Settings(s.plan.Scheduled())
 	case name != e.Name:
 		return api.GPUReport{}, s.unknown(name)
-	default:
-		settings = s.cfg.CardSettings()
 	}
 	out, err := e.Report()
 	if err != nil {
 		return out, err
 	}
 	s.complete(&out.GPU, e, s.cardTimes())
-	for _, o := range settings {
-		out.Settings = append(out.Settings, api.Setting{Key: o.Key, Value: o.Value, Live: o.Live})
-	}
+	out.Settings = settingsOf(settings)
 	return out, nil
 }
 
@@ -348,12 +360,8 @@ func (s *served) Scheduler() (api.Scheduler, error) {
 	s.nowMu.Lock()
 	options, gpus := s.schedule, s.gpus
 	s.nowMu.Unlock()
-	values, standard := options.Values(), config.Default().Schedule()
 	out := api.Scheduler{
-		Policy: options.Policy, Options: optionsOf(values), Counts: counts, Ledger: s.Shared.Ledger(), Shares: []api.Share{},
-	}
-	for _, key := range options.Keys() {
-		out.Settings = append(out.Settings, api.Setting{Key: key, Value: fmt.Sprint(values[key]), Default: fmt.Sprint(standard.Values()[key]), Live: true})
+		Policy: options.Policy, Settings: settingsOf(config.Settings(&options)), Counts: counts, Ledger: s.Shared.Ledger(), Shares: []api.Share{},
 	}
 	for i := range gpus {
 		out.Shares = append(out.Shares, shareOf(&gpus[i]))
@@ -384,7 +392,7 @@ func (s *served) SetScheduler(r api.SetRequest) (api.Scheduler, error) {
 	s.schedule = changed
 	s.nowMu.Unlock()
 	out, err := s.Scheduler()
-	out.Changes = changes(was.Keys(), was.Values(), changed.Values())
+	out.Changes = changes(settingsOf(config.Settings(&was)), out.Settings)
 	s.logChange("scheduler", out.Changes, "options", r.Options)
 	return out, err
 }

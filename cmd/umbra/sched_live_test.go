@@ -184,9 +184,9 @@ gpus:
 		text := []string{"policy=" + policy, fmt.Sprint("depth=", 1+round%4), "credit.period=" + []string{"1ms", "30ms"}[round%2]}
 		if round%5 == 4 { // all others, to what they are by default
 			text = nil
-			for _, key := range schedule.Keys() {
-				if key != "policy" {
-					text = append(text, fmt.Sprintf("%s=%v", key, schedule.Values()[key]))
+			for _, o := range config.Settings(&schedule) {
+				if o.Key != "policy" {
+					text = append(text, o.Key+"="+o.Value)
 				}
 			}
 		}
