@@ -5,11 +5,7 @@ package plot
 
 import (
 	"bytes"
-	"fmt"
-	"html"
 	"image/color"
-	"io"
-	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -109,30 +105,7 @@ func (p *Panel) Rows(names []string, first bool) func(i int) float64 {
 
 // LogX makes the horizontal axis logarithmic.
 func (p *Panel) LogX(least, most float64) {
-	p.X.Scale, p.X.Tick.Marker, p.X.Min, p.X.Max = plot.LogScale{}, logTicks{}, least, most
-}
-
-// logTicks are powers of ten; where they are few, also 2 and 5 times those.
-type logTicks struct{}
-
-func (logTicks) Ticks(least, most float64) (out []plot.Tick) {
-	factors := []float64{1, 2, 5}
-	if most/least > 300 {
-		factors = factors[:1]
-	}
-	step := max(int(math.Log10(most/least))/4, 1)
-	for e := int(math.Floor(math.Log10(least))); e <= int(math.Ceil(math.Log10(most))); e++ {
-		for _, f := range factors {
-			if v := f * math.Pow10(e); v >= least && v <= most && (len(factors) > 1 || e%step == 0) {
-				format := byte('g')
-				if v >= 1000 {
-					format = 'e'
-				}
-				out = append(out, plot.Tick{Value: v, Label: strconv.FormatFloat(v, format, -1, 64)})
-			}
-		}
-	}
-	return out
+	p.X.Scale, p.X.Tick.Marker, p.X.Min, p.X.Max = plot.LogScale{}, plot.LogTicks{Prec: -1}, least, most
 }
 
 // TicksX sets the marks of the horizontal axis.
@@ -169,31 +142,3 @@ func SVG(width, height float64, panels ...*Panel) ([]byte, error) {
 }
 
 var namespaces = regexp.MustCompile(`\s+xmlns(:xlink)?="[^"]*"`)
-
-// Page is an HTML page that loads nothing.
-type Page struct{ b bytes.Buffer }
-
-// NewPage begins a page.
-func NewPage(title string) *Page {
-	p := new(Page)
-	fmt.Fprintf(&p.b, "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>%[1]s</title>\n"+
-		"<style>body{font:15px sans-serif;max-width:1100px;margin:2em auto} svg{max-width:100%%;height:auto}</style>\n<h1>%[1]s</h1>\n", html.EscapeString(title))
-	return p
-}
-
-// Text adds a paragraph.
-func (p *Page) Text(text string) { fmt.Fprintf(&p.b, "<p>%s</p>\n", html.EscapeString(text)) }
-
-// Figure adds a plot with a heading and a text.
-func (p *Page) Figure(title, about string, svg []byte) {
-	fmt.Fprintf(&p.b, "<h2>%s</h2>\n", html.EscapeString(title))
-	p.Text(about)
-	p.b.Write(svg)
-	p.b.WriteByte('\n')
-}
-
-// WriteTo implements io.WriterTo.
-func (p *Page) WriteTo(w io.Writer) (int64, error) {
-	p.b.WriteString("</html>\n")
-	return p.b.WriteTo(w)
-}

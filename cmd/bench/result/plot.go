@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"html/template"
 	"io"
 	"math"
 	"slices"
@@ -13,14 +14,28 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/plot"
 )
 
+// figure is a plot of the page.
+type figure struct {
+	Title, About string
+	SVG          template.HTML
+}
+
+var page = template.Must(template.New("page").Parse(`<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>umbra bench</title>
+<style>body{font:15px sans-serif;max-width:1100px;margin:2em auto} svg{max-width:100%;height:auto}</style>
+<h1>umbra bench</h1>
+{{range .Notes}}<p>{{.}}</p>
+{{end}}{{range .Figures}}<h2>{{.Title}}</h2>
+<p>{{.About}}</p>
+{{.SVG}}
+{{end}}</html>
+`))
+
 // Page writes the plots as one HTML page that loads nothing.
 func (r *Run) Page(w io.Writer) error {
-	page := plot.NewPage("umbra bench")
-	for _, n := range r.Notes {
-		page.Text(n)
-	}
 	groups := only(r.Groups(false), func(g Group) bool { return g.Scenario != Transport })
 	base := r.baselines()[0]
+	var figures []figure
 	for _, where := range wheres(groups) {
 		here := only(groups, func(g Group) bool { return g.Where == where })
 		ratio := panels{ideal: base, value: func(g *Group) *Spread {
@@ -43,12 +58,14 @@ func (r *Run) Page(w io.Writer) error {
 				return err
 			}
 			if svg != nil {
-				page.Figure(whereTitles[where]+": "+f.title, f.about, svg)
+				figures = append(figures, figure{whereTitles[where] + ": " + f.title, f.about, template.HTML(svg)})
 			}
 		}
 	}
-	_, err := page.WriteTo(w)
-	return err
+	return page.Execute(w, struct {
+		Notes   []string
+		Figures []figure
+	}{r.Notes, figures})
 }
 
 // panels draws one panel for each set-up, with a row for each scenario.
