@@ -135,5 +135,5 @@ func answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (any, 
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // fails if the client has gone
+	_ = json.NewEncoder(w).Encode(v) // fails if the client has disconnected
 }

@@ -1,4 +1,4 @@
-// Package config has everything that umbra serve can be told, as one structure. The tags of a
+// Package config has all options of umbra serve, as one structure. The tags of a
 // field are the only source of its key, flag, default, bounds and help: the flag library, the
 // reader of files, the checks and the reference pages all use them.
 //
@@ -26,7 +26,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
-// Config is everything that umbra serve can be told.
+// Config is all options of umbra serve.
 type Config struct {
 	Socket    string    `yaml:"socket" aliases:"socket-path" placeholder:"PATH" help:"UNIX socket that gives the whole card to one guest."`
 	Control   string    `yaml:"control" placeholder:"PATH" help:"UNIX socket for umbra status, gpu, sched and regs."`
@@ -84,7 +84,7 @@ type Limits struct {
 	QueueLimits
 }
 
-// Default is the configuration if nobody says anything.
+// Default is the configuration without a file or flags.
 func Default() *Config {
 	c := new(Config)
 	for _, o := range options(c) {

@@ -11,8 +11,8 @@ import (
 
 const (
 	mib Size = 1 << 20
-	// own is the card's memory that no GPU can have.
-	own Size = aggregator.Overhead
+	// reserved is the card's memory that no GPU can have.
+	reserved Size = aggregator.Overhead
 	// leastGPU is the least memory of a GPU, as the tag of Share has it.
 	leastGPU = 64 * mib
 	// mostChannels is the largest share of the channels that a GPU gets unasked.
@@ -28,7 +28,7 @@ func (c *Config) Fit(gpus []GPU) error {
 	if err := c.fitNames(gpus); err != nil {
 		return err
 	}
-	left := c.Card.VRAM - own
+	left := c.Card.VRAM - reserved
 	for i := range gpus {
 		g := &gpus[i]
 		if g.VRAM+g.Tables > left {
@@ -39,7 +39,7 @@ func (c *Config) Fit(gpus []GPU) error {
 	return fitChannels(gpus)
 }
 
-// A path claims a socket's path for an option.
+// claims has the option that uses a socket's path, by path.
 type claims map[string]string
 
 func (t claims) claim(path, where string) error {
@@ -47,7 +47,7 @@ func (t claims) claim(path, where string) error {
 	if err != nil {
 		return err
 	}
-	if first, taken := t[abs]; taken {
+	if first, used := t[abs]; used {
 		return &Error{where, path, "is there twice, first at " + first + "; give each a path of its own"}
 	}
 	t[abs] = where
@@ -59,8 +59,8 @@ func (c *Config) checkSocket() error {
 	if c.Socket == "" || c.Control == "" {
 		return nil
 	}
-	taken := make(claims)
-	return cmp.Or(taken.claim(c.Socket, c.Where("socket")), taken.claim(c.Control, c.Where("control")))
+	used := make(claims)
+	return cmp.Or(used.claim(c.Socket, c.Where("socket")), used.claim(c.Control, c.Where("control")))
 }
 
 // fitNames refuses names and sockets that are there twice.
@@ -111,11 +111,11 @@ func largest(left Size, tables func(vram Size) Size) Size {
 	return vram
 }
 
-// Room says how much of the card's memory is left when GPUs and their tables have taken so much
-// of it, and the most memory that one more GPU can have; 0 if that is less than a GPU needs.
-func (c *Config) Room(taken Size) (left, most Size) {
-	left = c.Card.VRAM - own
-	left -= min(left, taken)
+// Room says how much of the card's memory is left when GPUs and their tables use so much of
+// it, and the most memory that one more GPU can have; 0 if that is less than a GPU needs.
+func (c *Config) Room(used Size) (left, most Size) {
+	left = c.Card.VRAM - reserved
+	left -= min(left, used)
 	if most = largest(left, tablesFor); most < leastGPU {
 		most = 0
 	}

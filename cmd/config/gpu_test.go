@@ -148,17 +148,17 @@ func TestFit(t *testing.T) {
 			require.ErrorContains(t, err, "--gpu name=g")
 			return
 		}
-		taken, channels := Size(0), 0
+		used, channels := Size(0), 0
 		for _, g := range c.GPUs {
-			taken += g.VRAM + g.Tables
+			used += g.VRAM + g.Tables
 			channels += g.Guaranteed
 			require.Positive(t, g.Guaranteed)
 			require.LessOrEqual(t, g.Guaranteed, g.Channels)
 		}
-		require.LessOrEqual(t, taken+own, c.Card.VRAM)
+		require.LessOrEqual(t, used+reserved, c.Card.VRAM)
 		require.LessOrEqual(t, channels, gf100.Channels)
-		left, most := c.Room(taken)
-		require.Equal(t, c.Card.VRAM-own-taken, left)
+		left, most := c.Room(used)
+		require.Equal(t, c.Card.VRAM-reserved-used, left)
 		fits := func(vram Size) error {
 			g, err := c.NewGPU(fmt.Sprintf("name=more,socket=more.sock,vram=%v", vram))
 			require.NoError(t, err)
@@ -279,7 +279,7 @@ func TestSchedulerAuto(t *testing.T) {
 	}
 }
 
-// TestCardTime: what a GPU is to have of the card's time is what the scheduler is told.
+// TestCardTime: the scheduler gets each GPU's share of the card's time.
 func TestCardTime(t *testing.T) {
 	share := CardTime{10000, 100, 7, GuestLimits{RequestLimit(time.Second), 5}, Processes{"guest"}}
 	require.Equal(t, sched.NodeConfig{Weight: 10000, Cap: 1000, Priority: 7, Limit: time.Second, Queued: 5}, share.Node())

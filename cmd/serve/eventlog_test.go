@@ -35,7 +35,7 @@ func TestRuleInterval(t *testing.T) {
 		lines := 0
 		// more breaks the rule for d and returns the number of new lines.
 		more := func(d time.Duration) int {
-			time.Sleep(time.Millisecond / 4) // never at the time of a look
+			time.Sleep(time.Millisecond / 4) // never at the time of a poll
 			for range d / time.Millisecond {
 				guest.Stats().BadWindow.Add(1)
 				time.Sleep(time.Millisecond)

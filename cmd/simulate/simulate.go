@@ -99,8 +99,8 @@ const (
 // simulation is a plan under way.
 type simulation struct {
 	*Plan
-	ctx  context.Context
-	told time.Time
+	ctx      context.Context
+	reported time.Time
 }
 
 // Simulate runs a plan until it is done or ctx ends.
@@ -143,8 +143,8 @@ func (s *simulation) advance(rig *model.Rig, until time.Duration) error {
 			return &config.Error{Where: "--duration", Value: s.Duration.String(), Reason: fmt.Sprintf(
 				"%d million requests were done after %v with %v; simulate less time, or longer requests", maxRequests/1_000_000, brief(rig.Now), rig.Sched.Config.Policy)}
 		}
-		if now := time.Now(); s.Progress != nil && now.Sub(s.told) >= quiet {
-			s.told = now
+		if now := time.Now(); s.Progress != nil && now.Sub(s.reported) >= quiet {
+			s.reported = now
 			s.Progress(fmt.Sprintf("%v: %s of %s of card time", rig.Sched.Config.Policy, brief(rig.Now), brief(s.Duration)))
 		}
 	}

@@ -41,12 +41,12 @@ func (s *served) Status() (api.Status, error) {
 	if c, _ := s.Shared.Schedule(); c != nil {
 		out.Card.Policy, out.Card.Ledger = c.Policy.String(), s.Shared.Ledger()
 	}
-	taken, channels := config.Size(0), 0
+	used, channels := config.Size(0), 0
 	for _, e := range s.Shared.GPUs() {
-		taken += config.Size(e.Config.Share.VRAM + e.Config.Share.Tables)
+		used += config.Size(e.Config.Share.VRAM + e.Config.Share.Tables)
 		channels += e.Config.Share.Guaranteed
 	}
-	left, room := s.cfg.Room(taken)
+	left, room := s.cfg.Room(used)
 	out.Card.VRAMFree, out.Card.VRAMRoom, out.Card.ChannelsFree = uint64(left), uint64(room), gf100.Channels-channels
 	return out, nil
 }

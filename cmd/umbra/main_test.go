@@ -37,13 +37,13 @@ func TestScript(t *testing.T) {
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"waitfor": waitFor,
-			"attach":  attach,
-			"exits":   exits,
-			"gone":    gone,
-			"listen":  listen,
-			"patch":   patch,
-			"signal":  sendSignal,
+			"waitfor":  waitFor,
+			"attach":   attach,
+			"exits":    exits,
+			"waitfree": waitFree,
+			"listen":   listen,
+			"patch":    patch,
+			"signal":   sendSignal,
 		},
 	})
 }
@@ -114,10 +114,10 @@ func attach(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// gone waits until the server at a control socket has no attached client.
-func gone(ts *testscript.TestScript, neg bool, args []string) {
+// waitFree waits until the server at a control socket has no attached client.
+func waitFree(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: gone control")
+		ts.Fatalf("usage: waitfree control")
 	}
 	attached := func(g api.GPU) bool { return g.Attached }
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -315,9 +315,9 @@ func TestThreeGuests(t *testing.T) {
 	require.Equal(t, []string{"a", "c", "d"}, names)
 }
 
-// TestHelpTellsBounds: the help of a flag shows its default and bounds, and an error for a wrong
+// TestHelpShowsBounds: the help of a flag shows its default and bounds, and an error for a wrong
 // value shows the same bounds.
-func TestHelpTellsBounds(t *testing.T) {
+func TestHelpShowsBounds(t *testing.T) {
 	out := new(bytes.Buffer)
 	require.Equal(t, exitOK, doMain(t.Context(), []string{"serve", "--help"}, out, out))
 	help := strings.Join(strings.Fields(out.String()), " ") // lines are broken anywhere

@@ -52,9 +52,9 @@ func TestHangup(t *testing.T) {
 	requireNoSockets(t)
 }
 
-// TestReaderGone: the server goes on when the reader of its standard output ends, and its own
+// TestReaderEnds: the server goes on when the reader of its standard output ends, and its own
 // end is no failure.
-func TestReaderGone(t *testing.T) {
+func TestReaderEnds(t *testing.T) {
 	c, out, log := startServe(t)
 	require.NoError(t, out.Close())
 	require.NoError(t, c.Process.Signal(syscall.SIGUSR1)) // whose report nobody reads

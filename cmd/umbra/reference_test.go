@@ -94,8 +94,8 @@ func flagText(f *kong.Flag) (text, help string) {
 	return text, withDefault(f.Value)
 }
 
-// ownFlags are the visible flags of a command, without --help.
-func ownFlags(n *kong.Node) (out []*kong.Flag) {
+// visibleFlags are the flags of a command, without --help.
+func visibleFlags(n *kong.Node) (out []*kong.Flag) {
 	for _, f := range n.Flags {
 		if !f.Hidden && f.Name != "help" {
 			out = append(out, f)
@@ -112,14 +112,14 @@ func TestFlagReference(t *testing.T) {
 	b.WriteString("# Commands and flags\n\nEvery command of umbra with its flags. Generated; `umbra COMMAND --help` prints the same.\n")
 	for _, n := range commandsOf(modelOf(t)) {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n", summary(n), n.Help)
-		if len(ownFlags(n))+len(n.Positional) == 0 {
+		if len(visibleFlags(n))+len(n.Positional) == 0 {
 			continue
 		}
 		b.WriteString("\n| flag | meaning |\n|---|---|\n")
 		for _, p := range n.Positional {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", p.Summary(), cell.Replace(p.Help))
 		}
-		for _, f := range ownFlags(n) {
+		for _, f := range visibleFlags(n) {
 			text, help := flagText(f)
 			fmt.Fprintf(&b, "| `%s` | %s |\n", cell.Replace(text), cell.Replace(help))
 		}
@@ -181,7 +181,7 @@ func TestManPages(t *testing.T) {
 			for _, p := range n.Positional {
 				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(p.Summary()), roff.Replace(p.Help))
 			}
-			for _, f := range ownFlags(n) {
+			for _, f := range visibleFlags(n) {
 				text, help := flagText(f)
 				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff.Replace(text), roff.Replace(help))
 			}

@@ -152,7 +152,7 @@ var neighbour = scene.Scenario{
 }
 
 // idles measures the processor time of this process while all guests are idle. The longest
-// interval at which anything looks after an idle guest is four seconds.
+// interval of periodic work for an idle guest is four seconds.
 func idles(ctx context.Context, t *scene.Take, before, d time.Duration) error {
 	all, err := attachAll(ctx, t.Server)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package machine has the scenarios of virtual machines: a stock kernel with its own driver boots
-// on a set-up's socket and does what it is told. One boot is one round. A machine ends before the
+// on a set-up's socket and runs the steps of the scenarios. One boot is one round. A machine ends before the
 // next one boots.
 //
 // The package owns the machine and the server of one round, and has ended both when Life returns. It
