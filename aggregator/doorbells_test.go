@@ -39,7 +39,7 @@ func (b *doorbellCard) WriteBAR(bar int, off uint64, p []byte) {
 	b.checking.Lock()
 	defer b.checking.Unlock()
 	if bar == card.BAR1 {
-		b.put("a bell", int(off/gf100.USERDSize), v)
+		b.put("a doorbell", int(off/gf100.USERDSize), v)
 		return
 	}
 	if reg := uint32(off) - regChannelInst; reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
@@ -255,7 +255,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 			}
 			return list
 		}
-		if !assert.Eventually(t, func() bool { return len(lost()) == 0 }, patience, tick, "a bell was lost") {
+		if !assert.Eventually(t, func() bool { return len(lost()) == 0 }, patience, tick, "a doorbell was lost") {
 			require.Empty(t, lost())
 		}
 	}

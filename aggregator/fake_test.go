@@ -226,7 +226,7 @@ func (f *fakeCard) AttachHost(h card.Host) { f.host = h }
 func (f *fakeCard) DetachHost()            { f.host = nil }
 func (f *fakeCard) Reset() error           { return nil }
 
-// told records the events of a guest.
+// recorder records the events of a guest.
 type recorder struct {
 	mu       sync.Mutex
 	engines  uint32

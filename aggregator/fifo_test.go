@@ -126,11 +126,11 @@ func TestFaultTrigger(t *testing.T) {
 	require.False(t, f.enabled(g.cardChannel(5)))
 	g.Enable(5, true)
 	g.Resume(5)
-	require.False(t, f.enabled(g.cardChannel(5)), "it stays off until it is bound anew")
+	require.False(t, f.enabled(g.cardChannel(5)), "it stays off until it is bound again")
 	require.Equal(t, uint64(1), g.stats.MMUFaults.Load())
 	require.True(t, f.enabled(other.cardChannel(5)))
 	require.Empty(t, otherEv.faults)
-	require.Empty(t, f.writesTo(0x2a30, gf100.Engines*4), "the card's own register names whoever is there")
+	require.Empty(t, f.writesTo(0x2a30, gf100.Engines*4), "the card's own register names the running channel")
 
 	f.forget()
 	require.True(t, g.eachRun(g.cardChannel(5).userd+gf100.USERDGPPut, []byte{9, 0, 0, 0}, true))

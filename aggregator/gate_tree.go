@@ -16,7 +16,7 @@ import (
 var ErrNoScheduler = errors.New("aggregator: there is no scheduler")
 
 // ErrRemoved says that a guest has been removed.
-var ErrRemoved = errors.New("aggregator: the guest is gone")
+var ErrRemoved = errors.New("aggregator: the guest was removed")
 
 func (t *gate) addGuest(g *Guest, c sched.NodeConfig, by Grouping) error {
 	if by >= groupings {

@@ -100,7 +100,7 @@ func (m *movingCard) WriteBAR(bar int, off uint64, p []byte) {
 	m.access()
 	if reg := uint32(off) - regChannelInst; m.quiesced.Load() && bar == card.BAR0 && reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
 		if id := uint8(reg / strideChannel); binary.LittleEndian.Uint32(p)&gf100.InstanceBound != 0 && !slices.Contains(m.ids, id) {
-			m.wrong = append(m.wrong, fmt.Sprintf("channel %d is bound, and only %d stand still", id, m.ids))
+			m.wrong = append(m.wrong, fmt.Sprintf("channel %d is bound, and only %d are quiesced", id, m.ids))
 		}
 	}
 	m.fakeCard.WriteBAR(bar, off, p)

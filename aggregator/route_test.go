@@ -53,9 +53,9 @@ func TestSlowListener(t *testing.T) {
 	g2, ev2 := addGuest(t, a, "b")
 	bindChannel(t, g1, 1)
 	bindChannel(t, g2, 1)
-	deaf := make(chan struct{})
-	ev1.slow.Store(&deaf)
-	defer close(deaf)
+	blocked := make(chan struct{})
+	ev1.slow.Store(&blocked)
+	defer close(blocked)
 	for _, g := range []*Guest{g1, g1, g2} {
 		f.raise(map[uint32]uint32{regFaultID: 1, regFault: uint32(g.cardChannel(1).inst >> 12)})
 		require.Eventually(t, func() bool { return f.get(regFaultID) == 0 }, patience, tick)

@@ -55,7 +55,7 @@ func TestUnmappedIsBounded(t *testing.T) {
 	require.NoError(t, g.Reset())
 	require.Empty(t, g.QuarantineReason())
 	require.NotNil(t, a.bus.Slice(at, 4, false))
-	require.Equal(t, uint64(1), g.stats.Unmaps.Load(), "the other had gone already")
+	require.Equal(t, uint64(1), g.stats.Unmaps.Load(), "the other was removed already")
 }
 
 // TestDetachMemory: the card's new steps lose a guest's memory before the steps under way are

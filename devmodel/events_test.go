@@ -90,7 +90,7 @@ func TestRefusedMethodsQueue(t *testing.T) {
 	wr(v, 0x3000+8*8, 0)
 	wr(v, 0x400100, ^uint32(0))
 	wr(v, 0x400500, 0x00010001)
-	require.Equal(t, []uint8{7}, c.resumed, "a channel bound anew has no error to be resumed from")
+	require.Equal(t, []uint8{7}, c.resumed, "a channel that was bound again has no error")
 	require.False(t, h.line.Level)
 
 	c.resumed = nil

@@ -42,7 +42,7 @@ type bitToken struct {
 }
 
 var bitTokenLayout = layout[bitToken]{"BIT token", 6, []row{
-	f(0x00, 1, "ID", "what the data is"),
+	f(0x00, 1, "ID", "kind of the data"),
 	f(0x01, 1, "Version", "version of the data"),
 	f(0x02, 2, "Size", "bytes of data"),
 	f(0x04, 2, "Pointer", "the data").ptr(),

@@ -16,7 +16,7 @@ func Check(img *Image, vendor, device uint16) error {
 	var errs []error
 	fail := func(at int, what, format string, args ...any) { errs = append(errs, errorf(at, what, format, args...)) }
 	if img.Size < leastFile {
-		fail(0, "file", "0x%x bytes, drivers fetch 0x%x at once: pad the file", img.Size, leastFile)
+		fail(0, "file", "0x%x bytes, drivers fetch 0x%x first: pad the file", img.Size, leastFile)
 	}
 	if img.Size > romWindow {
 		fail(0, "file", "0x%x bytes, the card's ROM window has 0x%x", img.Size, romWindow)

@@ -12,7 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/firmware"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func build(t testing.TB, d firmware.Description) []byte {
 	t.Helper()

@@ -57,7 +57,7 @@ func TestLeaveOneOut(t *testing.T) {
 		{"memory types", func(d *firmware.Description) { d.Memory.Types = nil }, "", "has no memory type table (M0203): drivers cannot tell the kind of memory"},
 		{"DCB", func(d *firmware.Description) { d.DCB = nil }, "", "not found: drivers warn about each table they miss"},
 		{"other card", func(d *firmware.Description) { d.Device = 0x1180 }, "the VBIOS is for PCI device 10de:1180, the card is 10de:06d8", ""},
-		{"2 KiB", func(d *firmware.Description) { d.Size = 2048 }, "0x800 bytes, drivers fetch 0x1000 at once: pad the file", ""},
+		{"2 KiB", func(d *firmware.Description) { d.Size = 2048 }, "0x800 bytes, drivers fetch 0x1000 first: pad the file", ""},
 	}
 	whole, err := firmware.Parse(gf100(t))
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ func TestLeaveOneOut(t *testing.T) {
 			if len(test.name) == 1 {
 				require.Len(t, img.Tokens, len(whole.Tokens)-1)
 				require.False(t, slices.ContainsFunc(img.Tokens, func(tok firmware.Token) bool { return tok.ID == test.name[0] }))
-				require.False(t, d.RemoveToken(test.name[0]), "it is gone")
+				require.False(t, d.RemoveToken(test.name[0]), "it is removed")
 			}
 			if reasons := joined(firmware.Check(img, 0x10de, 0x06d8)); test.check == "" {
 				require.Empty(t, reasons)

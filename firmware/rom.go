@@ -71,7 +71,7 @@ var pcirLayout = layout[PCIR]{"PCIR", 0x18, []row{
 	f(0x0d, 3, "Class", "PCI class code").as(className),
 	f(0x10, 2, "ImageLength", "image size in 512-byte units").as(bytes512),
 	f(0x12, 2, "CodeRevision", "revision of the code, the vendor's own"),
-	f(0x14, 1, "CodeType", "what the image is for").as(codeTypeName),
+	f(0x14, 1, "CodeType", "use of the image").as(codeTypeName),
 	f(0x15, 1, "Indicator", "bit 7: last image").as(lastName),
 	f(0x16, 2, "RunTimeSize", "largest run-time size in 512-byte units (revision 3)").as(bytes512),
 }}

@@ -117,7 +117,7 @@ func (s *Space) addReg(block int, decl *Reg, bind *Bindings) error {
 	case !bound && decl.Effect != "":
 		return fmt.Errorf("register %s declares the effect %q, but none is bound", decl.Name, decl.Effect)
 	case bound && h.Read == nil && h.Write == nil:
-		return fmt.Errorf("register %s declares the effect %q, but what is bound has neither Read nor Write", decl.Name, decl.Effect)
+		return fmt.Errorf("register %s declares the effect %q, but its binding has neither Read nor Write", decl.Name, decl.Effect)
 	}
 	r.hooks = h
 	id, err := s.addRow(r)

@@ -112,7 +112,7 @@ func TestHoleListIsBounded(t *testing.T) {
 	require.Equal(t, Hole{Offset: 0, Near: "hole 0x000000", Reads: 1, Writes: 1}, m.Holes[0])
 	require.EqualValues(t, 1<<18, m.HoleWrites)
 	require.EqualValues(t, 1<<18-maxHoles+1, m.Unlisted)
-	require.EqualValues(t, 1<<20-4, s.Read32(1<<20-4), "storage goes on")
+	require.EqualValues(t, 1<<20-4, s.Read32(1<<20-4), "storage continues")
 }
 
 func TestReset(t *testing.T) {
@@ -147,7 +147,7 @@ func TestMakePlain(t *testing.T) {
 
 	require.EqualValues(t, 0x20, s.Read32(0x1400))
 	require.NoError(t, s.MakePlain("NV_PTIMER_TIME_0", 5))
-	require.EqualValues(t, 5, s.Read32(0x1400), "the effect is gone")
+	require.EqualValues(t, 5, s.Read32(0x1400), "the effect was removed")
 	s.Write32(0x1400, 9)
 	require.EqualValues(t, 9, s.Read32(0x1400), "and RO with it")
 	s.Reset()

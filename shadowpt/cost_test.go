@@ -212,7 +212,7 @@ func BenchmarkUntrapped(b *testing.B) {
 		timed(&look, tr.Update)
 		timed(&memory, func() {
 			if !bytes.Equal(seen, tables) {
-				b.Fatal("nobody wrote")
+				b.Fatal("the tables changed")
 			}
 		})
 		i++

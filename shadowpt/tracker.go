@@ -271,15 +271,15 @@ func (t *Tracker) feed() {
 // settle follows what must be followed again and writes changed directory entries, until
 // nothing is left.
 func (t *Tracker) settle() {
-	for more := true; more; more = t.lookLate() {
-		t.followAnew()
+	for more := true; more; more = t.updateLate() {
+		t.refollow()
 		for _, s := range t.shadows {
 			t.writeDir(s)
 		}
 	}
 }
 
-func (t *Tracker) followAnew() {
+func (t *Tracker) refollow() {
 	for i := 0; i < len(t.again); i++ {
 		switch r := t.again[i]; {
 		case r.n == nil:
@@ -295,13 +295,13 @@ func (t *Tracker) followAnew() {
 	t.again = t.again[:0]
 }
 
-// lookLate examines changed pages that UpdateOnly skipped, because only other shadows used
+// updateLate examines changed pages that UpdateOnly skipped, because only other shadows used
 // them, and that a new table also uses. It reports whether there were any.
-func (t *Tracker) lookLate() bool {
+func (t *Tracker) updateLate() bool {
 	n := len(t.late)
 	for _, l := range t.late {
 		if t.leaves.get(l.key) == l {
-			t.look(l)
+			t.compare(l)
 		}
 	}
 	clear(t.late)

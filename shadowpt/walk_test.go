@@ -187,7 +187,7 @@ func TestWalkEdges(t *testing.T) {
 	require.Equal(t, shadowpt.VMLimitExceeded, reason)
 	s.Limit = ^uint64(0)
 	_, reason, _ = shadowpt.Walk(m, s, shadowpt.VASize)
-	require.Equal(t, shadowpt.VMLimitExceeded, reason, "an address has 40 bits, whatever the limit says")
+	require.Equal(t, shadowpt.VMLimitExceeded, reason, "an address has 40 bits, for any limit")
 }
 
 // A walk reads three entries at most, for any tables.

@@ -83,5 +83,5 @@ func TestNoStoreLostDuringScan(t *testing.T) {
 			require.Equal(t, uint64(1<<36+(1+round%60)<<12), got.Addr, "round %d: entry at %#x", round, addr)
 		}
 	}
-	require.Greater(t, looks, scale.Of(200, 2000), "no look was made beside the stores")
+	require.Greater(t, looks, scale.Of(200, 2000), "no scan ran during the stores")
 }

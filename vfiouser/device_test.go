@@ -100,9 +100,9 @@ func (d *memDevice) special(index int, off uint64) error {
 	}
 	switch off {
 	case panicAt:
-		panic("device panics as told")
+		panic("device panics as requested")
 	case failAt:
-		return fmt.Errorf("told to fail: %w", syscall.EPERM)
+		return fmt.Errorf("failure as requested: %w", syscall.EPERM)
 	case oddAt:
 		return io.ErrUnexpectedEOF
 	}

@@ -263,9 +263,9 @@ func TestDMAChunks(t *testing.T) {
 	require.ErrorIs(t, r.dev.Host().DMARead(context.Background(), 0, make([]byte, 4)), vfiouser.ErrNoMessageDMA)
 }
 
-// TestDMAToDeafClient: a client that neither reads nor answers costs each caller its
+// TestDMAToUnresponsiveClient: a client that neither reads nor answers costs each caller its
 // timeout. The bound leaves time for a busy machine.
-func TestDMAToDeafClient(t *testing.T) {
+func TestDMAToUnresponsiveClient(t *testing.T) {
 	const timeout, bound = 400 * time.Millisecond, 10 * 400 * time.Millisecond
 	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: timeout})
 	c := r.dial(nil)
@@ -276,7 +276,7 @@ func TestDMAToDeafClient(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			if err := h.DMAWrite(context.Background(), 0, make([]byte, 1<<20)); err == nil {
-				t.Error("nobody took the data")
+				t.Error("no caller took the data")
 			}
 		})
 	}

@@ -83,13 +83,13 @@ func TestDMAUnmapErrors(t *testing.T) {
 	require.NoError(t, c.MapNoFD(0x20000, ram, 0, 0x10000, client.ReadWrite))
 	for name, u := range map[string]wire.DMAUnmapRequest{
 		"argsz over 1 MiB": {Argsz: 1<<20 + 1, Addr: 0x10000, Size: 0x10000},
-		"two at once":      {Argsz: 24, Addr: 0x10000, Size: 0x20000},
+		"two together":     {Argsz: 24, Addr: 0x10000, Size: 0x20000},
 		"flags 3":          {Argsz: 24, Flags: 3},
 		"dirty bitmap of a device that does not migrate": {Argsz: 48, Flags: 1, Addr: 0x10000, Size: 0x10000},
 	} {
 		_, err := c.Call(wire.DMAUnmap, u.Append(nil))
 		want := syscall.EINVAL
-		if name == "two at once" {
+		if name == "two together" {
 			want = syscall.ENOENT
 		}
 		require.Equal(t, want, err, name)

@@ -138,7 +138,7 @@ func TestMask(t *testing.T) {
 	}
 	require.NoError(t, c.SetIRQs(dataBool|actUnmask, irqMSI, 0, 4, []byte{0, 1, 0, 1}))
 	for i, want := range []uint64{0, 1, 0, 0} {
-		require.Equal(t, want, es[i].Count(), "pending once, whatever the count")
+		require.Equal(t, want, es[i].Count(), "pending once, for any count")
 	}
 	h.Clear(irqMSI, 2)
 	h.Clear(irqMSI, 99)
@@ -178,7 +178,7 @@ func TestINTxAutomask(t *testing.T) {
 	h.Trigger(irqINTx, 0)
 	require.EqualValues(t, 1, e.Count())
 	require.NoError(t, c.UnmaskIRQ(irqINTx, 0, 1))
-	require.EqualValues(t, 1, e.Count(), "still high: again at once")
+	require.EqualValues(t, 1, e.Count(), "still high: again immediately")
 	h.Clear(irqINTx, 0)
 	require.NoError(t, c.UnmaskIRQ(irqINTx, 0, 1))
 	require.Zero(t, e.Count())
@@ -213,13 +213,13 @@ func TestResample(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, n)
 		require.NoError(t, resample.Signal())
-		eventually(t, "device told", func() bool {
+		eventually(t, "device notified", func() bool {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			return len(d.unmasked) == 1+2*(i+1)
 		})
 		_, err = c.Info()
-		require.NoError(t, err, "messages are served beside")
+		require.NoError(t, err, "messages are served in parallel")
 	}
 	mask := eventfd(t)
 	require.NoError(t, c.SetIRQs(dataFD|actMask, irqINTx, 0, 1, nil, mask.FD))

@@ -29,7 +29,7 @@ func TestRegionAccessErrors(t *testing.T) {
 		{"special offset as a middle byte", 0, 0xfef, 4, nil, nil},
 		{"nothing", 0, 8, 0, nil, nil},
 		{"nothing at the end", 0, 0x1000, 0, nil, nil},
-		{"nothing behind the end", 0, 0x1001, 0, syscall.EINVAL, syscall.EINVAL},
+		{"nothing past the end", 0, 0x1001, 0, syscall.EINVAL, syscall.EINVAL},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -193,7 +193,7 @@ func TestSplitAnywhere(t *testing.T) {
 		require.Zero(t, drainReplies(t, c, len(raws)-1))
 		c.Close()
 	})
-	t.Run("all at once", func(t *testing.T) {
+	t.Run("all together", func(t *testing.T) {
 		c := r.rawDial()
 		// Messages up to one with descriptors go in one write; those after it begin the
 		// next.
@@ -203,7 +203,7 @@ func TestSplitAnywhere(t *testing.T) {
 		require.Zero(t, drainReplies(t, c, len(raws)-1))
 		c.Close()
 	})
-	t.Run("descriptors behind other messages, cut", func(t *testing.T) {
+	t.Run("descriptors after other messages, cut", func(t *testing.T) {
 		c := r.rawDial()
 		require.NoError(t, c.Send(raws[0]))
 		require.NoError(t, c.Send(append(raws[2][:len(raws[2]):len(raws[2])], raws[1][:20]...), fds[1]...))
@@ -213,7 +213,7 @@ func TestSplitAnywhere(t *testing.T) {
 		require.True(t, r.dev.Host().Memory().Ranges()[0].Mapped, "the descriptor was lost as its message moved")
 		c.Close()
 	})
-	t.Run("descriptors behind a message's rest", func(t *testing.T) {
+	t.Run("descriptors after a message's rest", func(t *testing.T) {
 		c := r.dial(nil)
 		require.NoError(t, c.Send(append(raws[2][:len(raws[2]):len(raws[2])], raws[1][:20]...)))
 		require.Zero(t, drainReplies(t, c, 1)) // and the beginning has been read with it

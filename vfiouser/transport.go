@@ -49,7 +49,7 @@ func (m *Memory) Copy(addr uint64, p []byte, write bool) error {
 // them, else r.Size bytes that stay mapped until the range is withdrawn. EEXIST for an overlap.
 func (m *Memory) Provide(r MemoryRange, data []byte) error {
 	if r.Size == 0 || r.Addr+r.Size < r.Addr || data != nil && uint64(len(data)) != r.Size {
-		return fmt.Errorf("%w: range %#x+%#x with %d bytes behind it", fs.ErrInvalid, r.Addr, r.Size, len(data))
+		return fmt.Errorf("%w: range %#x+%#x with %d bytes of memory", fs.ErrInvalid, r.Addr, r.Size, len(data))
 	}
 	n := &mapping{addr: r.Addr, size: r.Size, data: data}
 	if r.Read {

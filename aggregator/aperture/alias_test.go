@@ -28,7 +28,7 @@ func TestMergeEqualsNaive(t *testing.T) {
 		few := rapid.SliceOfN(rapid.ByteRange(0, 2), n, n)
 		base := few.Draw(t, "base")
 		side := func(name string) []byte { // all of it is another, or little, or nothing
-			if rapid.IntRange(0, 3).Draw(t, name+" anew") == 0 {
+			if rapid.IntRange(0, 3).Draw(t, name+" again") == 0 {
 				return few.Draw(t, name)
 			}
 			b := clone(base)
@@ -37,7 +37,7 @@ func TestMergeEqualsNaive(t *testing.T) {
 			}
 			return b
 		}
-		backing, alias := side("home"), side("alias")
+		backing, alias := side("backing"), side("alias")
 		h, p, a := clone(backing), clone(alias), clone(base)
 		_, fast := merge(backing, alias, base)
 		naiveMerge(h, p, a)
@@ -108,7 +108,7 @@ func TestMergeLosesNoStore(t *testing.T) {
 	require.Equal(t, backing, alias)
 	for i := uint32(stores - n/8 + 1); i <= stores; i++ {
 		at := int(i) % (n / 8) * 8
-		require.Equal(t, i, binary.LittleEndian.Uint32(backing[at:]), "home's own")
+		require.Equal(t, i, binary.LittleEndian.Uint32(backing[at:]), "backing's own")
 		require.Equal(t, i, binary.LittleEndian.Uint32(backing[at+4:]), "alias's own")
 	}
 	require.Zero(t, lost)

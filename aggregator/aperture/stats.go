@@ -69,7 +69,7 @@ const (
 	thenFull     = "such a page may read as zeros, and lose what the guest stores there; a trapped access is exact, and slower: leave the window out of bar-map"
 	thenWritable = "what the guest stores there changes the page; a trapped store faults: leave the window out of bar-map if the guest needs that"
 	thenIgnored  = "a doorbell there has no effect: leave bar1 out of bar-map"
-	thenFast     = "the guest may see old bytes there, and what it stores there meanwhile may be lost"
+	thenFast     = "the guest may see old bytes there, and concurrent stores there may be lost"
 )
 
 // Counts returns every counter.
@@ -81,7 +81,7 @@ func (s *Stats) Counts() []Count {
 		{Name: "map_moves", N: s.Moves.Load(), Help: "Runs of adjacent pages that moved into a window, out of one, or between two."},
 		{Name: "map_pages_moved", N: s.PagesMoved.Load(), Help: "Pages in these runs."},
 		{Name: "map_pages_deferred", N: s.Deferred.Load(), Help: "Pages beyond what one trap may move, which a later trap moved."},
-		{Name: "map_move_ns", N: s.MoveTime.Load(), Help: "Nanoseconds spent on moving pages, while the engines stood still."},
+		{Name: "map_move_ns", N: s.MoveTime.Load(), Help: "Nanoseconds spent on moving pages, while the engines were quiesced."},
 		{Name: "map_barriers", N: s.Barriers.Load(), Help: "Times that all aliases were made equal, for a doorbell, an interrupt or a register access that orders memory."},
 		{Name: "map_bytes_merged", N: s.BytesMerged.Load(), Help: "Changed bytes that were copied from one alias to the others."},
 		{Name: "map_pages_bar3", N: uint64(s.Resident[BAR3].Load()), Help: "Pages that are in BAR3's window now."},

@@ -45,7 +45,7 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 	if s.Now > since+longest+s.Config.Ahead {
 		return false // it is late, so its end is unknown
 	}
-	at := since + s.foretold[e] - s.Config.Ahead
+	at := since + s.expected[e] - s.Config.Ahead
 	if s.Now < at {
 		s.Engines[e].Wake = min(s.Engines[e].Wake, at)
 		return false
@@ -100,7 +100,7 @@ func (s *Scheduler) expect(c int32, e int, d time.Duration) {
 		s.Nodes[m].Lanes[e].Pending += d
 	}
 	if !s.Nodes[c].Chan.Stalled {
-		s.foretold[e] += d
+		s.expected[e] += d
 	}
 }
 

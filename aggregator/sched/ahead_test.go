@@ -198,7 +198,7 @@ func trainedLengths(t *testing.T, p sched.Policy, ahead time.Duration) {
 		s.Submit(now, card[0], 1)
 		card = card[1:]
 	}
-	t.Logf("%v, ahead %v: %.2f %%, %d long requests at once", p, ahead, 100*float64(used[0])/float64(used[0]+used[1]), together)
+	t.Logf("%v, ahead %v: %.2f %%, %d long requests on the card", p, ahead, 100*float64(used[0])/float64(used[0]+used[1]), together)
 	require.Greater(t, together, 1, "%v, ahead %v: the trick did not work, so nothing is shown", p, ahead)
 	require.InDelta(t, 0.5, float64(used[0])/float64(used[0]+used[1]), 0.01, "%v, ahead %v", p, ahead)
 }

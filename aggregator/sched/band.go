@@ -103,7 +103,7 @@ func (s *Scheduler) endKeeping(k *KeepState) {
 func (s *Scheduler) reclass(p int32, e int) {
 	list := s.sides[p].queues[e][turns]
 	for i := range list {
-		s.looks++
+		s.examined++
 		list[i].class = 0
 		if s.overShare(list[i].node, e) {
 			list[i].class = 1

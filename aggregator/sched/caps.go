@@ -31,7 +31,7 @@ func (s *Scheduler) spend(n int32, e int, busy time.Duration) {
 	}
 	l.RestEnd = s.Now + (-l.Tokens*FullCap)/limit + 1
 	if l.Rests {
-		s.unrest(n, e)
+		s.removeRest(n, e)
 	}
 	l.Rests = true
 	s.addRest(n, e, l.RestEnd)
@@ -42,8 +42,8 @@ func (s *Scheduler) addRest(n int32, e int, end time.Duration) {
 	s.fixRest(len(s.rests) - 1)
 }
 
-// unrest takes a node out of the heap of those that rest.
-func (s *Scheduler) unrest(n int32, e int) {
+// removeRest takes a node out of the heap of those that rest.
+func (s *Scheduler) removeRest(n int32, e int) {
 	at := int(s.sides[n].slots[e].rest)
 	if at < 0 {
 		return
@@ -89,7 +89,7 @@ func (s *Scheduler) fixRest(at int) {
 func (s *Scheduler) wakeRested() {
 	for len(s.rests) > 0 && s.rests[0].end <= s.Now {
 		n, e := s.rests[0].node, int(s.rests[0].engine)
-		s.unrest(n, e)
+		s.removeRest(n, e)
 		s.Nodes[n].Lanes[e].Rests = false
 		s.settle(n, e)
 	}

@@ -123,6 +123,6 @@ func TestCommonCreditIsDropped(t *testing.T) {
 	s, err = sched.Restore(st)
 	require.NoError(t, err)
 	require.NoError(t, s.Change(now, guests[0], sched.NodeConfig{Weight: 100}))
-	require.Equal(t, level, s.Level(0), "that of the one who has least credit")
+	require.Equal(t, level, s.Level(0), "that of the node with the least credit")
 	require.NoError(t, s.Twin())
 }

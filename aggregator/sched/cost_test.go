@@ -90,11 +90,11 @@ func TestCostIsSublinear(t *testing.T) {
 			for range 4 * groups {
 				k.turn()
 			}
-			before, n := k.s.Looks(), k.n
+			before, n := k.s.Examined(), k.n
 			for range costTurns {
 				k.turn()
 			}
-			return float64(k.s.Looks()-before) / float64(k.n-n)
+			return float64(k.s.Examined()-before) / float64(k.n-n)
 		}
 		one, few, many := cost(1), cost(32), cost(1024)
 		t.Logf("%v: %.1f, %.1f, %.1f looks", p, one, few, many)

@@ -148,7 +148,7 @@ func (s *Scheduler) plan(e int) {
 	d.Order, d.At, d.Season = d.Order[:0], 0, 0
 	some := 0
 	for n := range s.Nodes {
-		s.looks++
+		s.examined++
 		if !s.active(int32(n), e) {
 			continue
 		}
@@ -241,17 +241,17 @@ func (s *Scheduler) endSlice(e int) {
 	d.Group = none
 	f := s.freeRun(max(d.Season, c.Slice))
 	if c.Model {
-		s.foretell(e, f)
+		s.chargeEstimates(e, f)
 	}
 	s.hold(e, f, false)
 	s.enterPhase(e, FreeRun)
 	d.End = s.Now + f
 }
 
-// foretell charges each sampled group its expected use of a free run if the card takes turns
+// chargeEstimates charges each sampled group its expected use of a free run if the card takes turns
 // of one request, as long as in the sample. The weight counts in the charge only: in the sum
 // as well it would cancel.
-func (s *Scheduler) foretell(e int, f time.Duration) {
+func (s *Scheduler) chargeEstimates(e int, f time.Duration) {
 	sum := time.Duration(0)
 	for _, g := range s.Engines[e].DFQ.Order {
 		if g != none {
@@ -292,7 +292,7 @@ func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 		}
 	}
 	for n := range s.Nodes {
-		s.looks++
+		s.examined++
 		if s.Nodes[n].Kind != Inner || int32(n) == root {
 			continue
 		}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Looks is the number of nodes examined so far.
-func (s *Scheduler) Looks() uint64 { return s.looks }
+// Examined is the number of nodes examined so far.
+func (s *Scheduler) Examined() uint64 { return s.examined }
 
 // Level is that of the card's children on an engine.
 func (s *Scheduler) Level(engine int) int64 { return s.Nodes[root].Lanes[engine].Level }
@@ -21,7 +21,7 @@ func (s *Scheduler) Twin() error {
 			node := &s.Nodes[n]
 			if node.Kind == Free {
 				if s.sides[n].slots[e].pos != none {
-					return fmt.Errorf("node %d is gone and in a queue", n)
+					return fmt.Errorf("node %d is removed and in a queue", n)
 				}
 				continue
 			}
@@ -49,7 +49,7 @@ func (s *Scheduler) Twin() error {
 
 // loadTwin finds all nodes with requests on an engine.
 func (s *Scheduler) loadTwin(e int) error {
-	var foretold time.Duration
+	var expected time.Duration
 	count := 0
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -58,14 +58,14 @@ func (s *Scheduler) loadTwin(e int) error {
 		}
 		count++
 		if !n.Chan.Stalled {
-			foretold += n.Lanes[e].Pending
+			expected += n.Lanes[e].Pending
 		}
 		if at := s.sides[i].slots[e].card; int(at) >= len(s.loaded[e]) || s.loaded[e][at] != int32(i) {
 			return fmt.Errorf("node %d, engine %d: has requests there and is not among %v", i, e, s.loaded[e])
 		}
 	}
-	if count != len(s.loaded[e]) || foretold != s.foretold[e] {
-		return fmt.Errorf("engine %d: %d channels have %v of work, kept %d with %v", e, count, foretold, len(s.loaded[e]), s.foretold[e])
+	if count != len(s.loaded[e]) || expected != s.expected[e] {
+		return fmt.Errorf("engine %d: %d channels have %v of work, kept %d with %v", e, count, expected, len(s.loaded[e]), s.expected[e])
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func script(t *rapid.T, b *fixture, each func()) {
 			}
 		case 9:
 			if len(channels) > 1 {
-				id := rapid.SampledFrom(channels).Draw(t, "gone")
+				id := rapid.SampledFrom(channels).Draw(t, "removed")
 				removed[id] = true
 				require.True(t, b.s.Remove(b.now, id))
 			}

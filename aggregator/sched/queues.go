@@ -54,13 +54,13 @@ func (a rank) before(b rank) bool {
 // rebuild makes all derived data from the state, and ranks all nodes again.
 func (s *Scheduler) rebuild() {
 	s.sides, s.rests = s.sides[:0], s.rests[:0]
-	s.foretold, s.loaded = s.foretold[:0], s.loaded[:0]
+	s.expected, s.loaded = s.expected[:0], s.loaded[:0]
 	s.least = s.leastLimit()
 	for range s.Nodes {
 		s.sides = append(s.sides, newSide(len(s.Engines)))
 	}
 	for e := range s.Engines {
-		s.foretold, s.loaded = append(s.foretold, 0), append(s.loaded, nil)
+		s.expected, s.loaded = append(s.expected, 0), append(s.loaded, nil)
 		for i := range s.Nodes {
 			node, n := &s.Nodes[i], int32(i)
 			if node.Kind == Free {
@@ -74,7 +74,7 @@ func (s *Scheduler) rebuild() {
 				continue
 			}
 			if !node.Chan.Stalled {
-				s.foretold[e] += l.Pending
+				s.expected[e] += l.Pending
 			}
 			if l.Inflight > 0 {
 				s.load(n, e)
@@ -122,7 +122,7 @@ func (s *Scheduler) settle(n int32, e int) {
 // rerank moves a node to its position among its siblings. It reports whether the node became
 // ready, or is ready no longer.
 func (s *Scheduler) rerank(n int32, e int) bool {
-	s.looks++
+	s.examined++
 	was := s.sides[n].slots[e].pos != none
 	if !s.ready(n, e) {
 		s.unready(n, e)
@@ -175,7 +175,7 @@ func (s *Scheduler) fix(p int32, e int, q uint8, at int32) {
 	list := s.sides[p].queues[e][q]
 	r := list[at]
 	put := func(at int32, r rank) {
-		s.looks++
+		s.examined++
 		list[at] = r
 		s.sides[r.node].slots[e].pos = at
 	}

@@ -12,9 +12,9 @@ type Scheduler struct {
 	sides    []side          // by node
 	rests    []rest          // a heap by time: nodes that have used up a cap
 	least    time.Duration   // limit of a request of any guest
-	foretold []time.Duration // by engine: sum of Lane.Pending of the channels that are not stalled
+	expected []time.Duration // by engine: sum of Lane.Pending of the channels that are not stalled
 	loaded   [][]int32       // by engine: channels with requests there
-	looks    uint64          // nodes examined: the cost of decisions on any machine
+	examined uint64          // nodes examined: the cost of decisions on any machine
 }
 
 // New makes a scheduler for a card with some engines, at the time now.
@@ -222,12 +222,12 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	s.addWaiting(c, e, -n)
 	s.addInflight(c, e, n)
 	s.Nodes[s.guestOf(c)].Guest.Queued -= n
-	foretold := s.length(c, e) // many unknown ones count as one
+	estimate := s.length(c, e) // many unknown ones count as one
 	if node.Lanes[e].Mean != 0 {
-		foretold *= time.Duration(n)
+		estimate *= time.Duration(n)
 	}
-	s.expect(c, e, foretold)
-	s.charge(c, e, 0, foretold)
+	s.expect(c, e, estimate)
+	s.charge(c, e, 0, estimate)
 }
 
 // Stall reports that a channel waits for a semaphore on the card, or no longer. While it
@@ -252,13 +252,13 @@ func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
 		switch {
 		case on:
 			eng.Stalled += n
-			s.foretold[e] -= node.Lanes[e].Pending
+			s.expected[e] -= node.Lanes[e].Pending
 		case n > 0:
 			if s.busy(e) == 0 {
 				eng.Progress = s.Now
 			}
 			eng.Stalled -= n
-			s.foretold[e] += node.Lanes[e].Pending
+			s.expected[e] += node.Lanes[e].Pending
 		}
 		if is := s.able(c, e); is != was[e] {
 			s.setAble(c, e, is)
@@ -414,7 +414,7 @@ func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 	node.Config = c
 	if c.Cap != old.Cap {
 		for e := range node.Lanes {
-			s.unrest(n, e)
+			s.removeRest(n, e)
 			node.Lanes[e].Rests, node.Lanes[e].Tokens, node.Lanes[e].Filled = false, s.fullCap(n), s.Now
 			s.enter(n, e) // time that it could not use while it rested is not saved
 		}

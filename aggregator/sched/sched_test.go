@@ -385,7 +385,7 @@ func TestOwnLimits(t *testing.T) {
 			require.Zero(t, a)
 			before := b.now
 			b.step(5 * time.Minute)
-			require.Greater(t, b.now, before, "it is asked again at once")
+			require.Greater(t, b.now, before, "it is called again immediately")
 			b.drain()
 			looks++
 		}
@@ -446,6 +446,6 @@ func TestChannelLimit(t *testing.T) {
 	_, err := b.s.AddChannel(0, g, 0)
 	require.ErrorIs(t, err, sched.ErrFull)
 	require.True(t, b.s.Remove(0, first))
-	require.False(t, b.s.Remove(0, first), "it is gone")
+	require.False(t, b.s.Remove(0, first), "it is removed")
 	b.channel(t, g, 0)
 }

@@ -46,13 +46,13 @@ func (s *Scheduler) newNode(parent int32, k Kind, c NodeConfig) int32 {
 	} else {
 		s.Nodes[last].Next = n
 	}
-	s.born(n)
+	s.join(n)
 	return n
 }
 
-// born gives a new node its place among its siblings: neither credit nor debt, but for the
+// join gives a new node its place among its siblings: neither credit nor debt, but for the
 // debts that removed siblings left.
-func (s *Scheduler) born(n int32) {
+func (s *Scheduler) join(n int32) {
 	node := &s.Nodes[n]
 	for e := range node.Lanes {
 		l, up := &node.Lanes[e], &s.Nodes[node.Parent].Lanes[e]
@@ -227,7 +227,7 @@ func (s *Scheduler) free(n int32) {
 	p := &s.Nodes[node.Parent]
 	for e := range node.Lanes {
 		s.unready(n, e)
-		s.unrest(n, e)
+		s.removeRest(n, e)
 		up, eng := &p.Lanes[e], &s.Engines[e]
 		up.Past.Add(node.Lanes[e].account(s.Now))
 		if node.Lanes[e].Idle == up.Period {

@@ -126,7 +126,7 @@ var ppbdma = mmio.Block{
 			Effect: "bit 31 set: the held method is passed over when it is acknowledged; else it is tried again"},
 		{Name: "NV_PPBDMA_DATA0", Offset: 0x400c4, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}}},
 		{Name: "NV_PPBDMA_INTR_0", Barrier: mmio.BarrierWrite, Policy: mmio.Translate, Offset: 0x40108, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}}, Access: mmio.W1C,
-			Effect: "write acknowledges; the PBDMA goes on when no bit is left"},
+			Effect: "write acknowledges; the PBDMA continues when no bit is left"},
 		{Name: "NV_PPBDMA_INTR_EN_0", Offset: 0x4010c, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}},
 			Effect: "gates 040108 into 0025a0"},
 		{Name: "NV_PPBDMA_CHANNEL", Offset: 0x40120, Rep: []mmio.Dim{{Count: PBDMAs, Stride: 0x2000}}, Access: mmio.RO},

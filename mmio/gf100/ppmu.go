@@ -24,7 +24,7 @@ var ppwr = mmio.Block{
 		{Name: "NV_PPWR_PMU_TOKEN_ALLOC", Offset: 0x10a488, Stub: true},
 		{Name: "NV_PPWR_PMU_TOKEN_FREE", Offset: 0x10a48c, Stub: true},
 		{Name: "NV_PPWR_PMU_QUEUE_HEAD", Offset: 0x10a4a0, Rep: []mmio.Dim{{Count: 4, Stride: 4}},
-			Effect: "put pointer of the ring towards the PMU: what lies before it is answered"},
+			Effect: "put pointer of the ring towards the PMU: messages before it are answered"},
 		{Name: "NV_PPWR_PMU_QUEUE_TAIL", Offset: 0x10a4b0, Rep: []mmio.Dim{{Count: 4, Stride: 4}}},
 		{Name: "NV_PPWR_PMU_QUEUE_INTR", Offset: 0x10a4c0, Access: mmio.W1C},
 		{Name: "NV_PPWR_PMU_QUEUE_INTR_EN", Offset: 0x10a4c4},

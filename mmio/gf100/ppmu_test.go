@@ -98,7 +98,7 @@ func TestPMUMessages(t *testing.T) {
 	h.post(pmuI2C, i2cRead, 2<<24|0x50<<14, 0)
 	r := h.reply()
 	require.Len(t, r, 4)
-	require.NotZero(t, r[2], "nobody acknowledges")
+	require.NotZero(t, r[2], "no device acknowledges")
 
 	h.post(pmuTEST, 0, 0, 0)
 	h.post(0x12345678, 0, 0, 0) // of no unit

@@ -50,7 +50,7 @@ func TestAlarm(t *testing.T) {
 	b.now = 3<<32 + 4096
 	b.Write32(regAlarm, 4096+1000)
 	_, armed = b.face.NextAlarm()
-	require.False(t, armed, "nobody hears an alarm whose interrupt is off")
+	require.False(t, armed, "an alarm without an enabled interrupt needs no timer")
 	b.Write32(regAlarmIntrEn, 1)
 	at, armed := b.face.NextAlarm()
 	require.True(t, armed)
@@ -120,5 +120,5 @@ func TestTimerMovesByDefault(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("the default clock stands still")
+	t.Fatal("the default clock does not advance")
 }

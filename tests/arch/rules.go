@@ -40,7 +40,7 @@ var rooms = []room{
 	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
 	{"aggregator/card", nil, nil, "the contract between cards and their users knows neither side"},
 	{"aggregator/card/soft", []string{"aggregator/aperture", "aggregator/card", "mmio", "shadowpt", "firmware"},
-		[]string{sys}, "a card does not know who uses it"},
+		[]string{sys}, "a card does not depend on its users"},
 	{"aggregator/card/vfio", []string{"aggregator/card", "mmio"}, []string{sys}, "a real card has its own VBIOS and walks its own tables"},
 	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},
 	{"mmio", nil, nil, "registers are data that everything above reads"},
@@ -48,8 +48,8 @@ var rooms = []room{
 	{"firmware", nil, nil, "images are bytes in, bytes out"},
 	{"tests", []string{"*"}, []string{"*"}, ""},
 	{"tools", nil, nil, "a module of its own"},
-	{"tests/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket, whatever serves it"},
-	{"tests/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "a driver knows registers, not what is behind the socket"},
+	{"tests/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
+	{"tests/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "a driver depends on registers, not on the server"},
 	{scale, nil, nil, ""},
 }
 

@@ -78,7 +78,7 @@ var plants = []plant{
 		}
 		return reply
 	}},
-	{family: "set irqs", what: "two actions at once are accepted", fault: accepting(wire.DeviceSetIRQs)},
+	{family: "set irqs", what: "two actions in one message are accepted", fault: accepting(wire.DeviceSetIRQs)},
 	{family: "dma map", what: "an overlap is accepted", fault: accepting(wire.DMAMap)},
 	{family: "dma unmap", what: "the reply has no payload", fault: func(m client.Message, reply []byte) []byte {
 		if m.Command == wire.DMAUnmap && !refused(reply) {
@@ -93,7 +93,7 @@ var plants = []plant{
 		}
 		return reply
 	}},
-	{family: "write multi", what: "one write too few is told", fault: func(m client.Message, reply []byte) []byte {
+	{family: "write multi", what: "one write too few is reported", fault: func(m client.Message, reply []byte) []byte {
 		if m.Command == wire.RegionWriteMulti && !refused(reply) {
 			reply[wire.HeaderSize]--
 		}

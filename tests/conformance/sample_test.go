@@ -154,7 +154,7 @@ var samples = map[string]sampleKind{
 	})},
 	"null": {stays: true, known: reasons(map[string][]string{
 		configFlags: {"region info/configuration space", "io fds/configuration space", "io fds/all of each region"},
-		"whoever connects ends the first one's program, here": {"disconnect/a second client"},
+		"a second connection ends the sample's program": {"disconnect/a second client"},
 		"a device without DMA has these messages answered unread": {
 			"dma map/more rights than the descriptor",
 			"dma map/a descriptor that cannot be mapped",
@@ -184,7 +184,7 @@ var samples = map[string]sampleKind{
 			"dma unmap/argsz 23",
 			"dma unmap/payload of 16 bytes",
 			"reset/memory survives",
-			"disconnect/ranges are gone",
+			"disconnect/ranges are removed",
 			"pipelining/descriptors of messages in a row",
 			"descriptors/200 refused DMA_MAPs",
 			"dma unmap/dirty bitmap", "dma unmap/dirty bitmap and all",

@@ -131,6 +131,6 @@ func (d *demo) beside(g *guest, c *check, f func()) string {
 		stop()
 	}
 	n := others() - before
-	c.want(n > 0, "no other guest copied meanwhile")
+	c.want(n > 0, "no other guest copied in the meantime")
 	return fmt.Sprintf("; %s right copies by others", digits(n))
 }

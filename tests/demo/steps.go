@@ -244,7 +244,7 @@ func (d *demo) outOfBounds(g *guest, c *check) {
 	d.ask(c, g, proto.CmdRegisters, proto.RegistersArgs{Accesses: []proto.RegisterAccess{
 		{Offset: regWindow, Write: &behind}, {Offset: window}, {Offset: regWindow, Write: &old.Values[0]},
 	}}, &r)
-	c.want(len(r.Values) == 1 && (r.Values[0] == 0 || r.Values[0] == ^uint32(0)), "%s reads %x behind its memory, want zeros or ones", g.name, r.Values)
+	c.want(len(r.Values) == 1 && (r.Values[0] == 0 || r.Values[0] == ^uint32(0)), "%s reads %x past its memory, want zeros or ones", g.name, r.Values)
 	d.onlyOf(c, g, "bad_window", before)
 	d.await(c, "the server did not log it", func() bool {
 		for l := range strings.Lines(d.server.log()) {
@@ -254,7 +254,7 @@ func (d *demo) outOfBounds(g *guest, c *check) {
 		}
 		return false
 	})
-	c.detail = g.name + " reads nothing behind its memory; the server counts and logs it"
+	c.detail = g.name + " reads no data past its memory; the server counts and logs it"
 }
 
 // counts are one count of each guest.

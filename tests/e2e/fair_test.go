@@ -225,7 +225,7 @@ func (f *fair) share(weight int) {
 	want := 100 / float64(100+weight)
 	for tries := 5; ; tries-- {
 		share, unfair, stalled := f.contend([2]time.Duration{16 * time.Millisecond, time.Millisecond}, [2]float64{100, float64(weight)}, 12*time.Second)
-		f.t.Logf("share %.1f %%, of %.1f; unfairness by seconds: %.3f; the machine stood still: %v", 100*share, 100*want, unfair, stalled)
+		f.t.Logf("share %.1f %%, of %.1f; unfairness by seconds: %.3f; the machine was stalled: %v", 100*share, 100*want, unfair, stalled)
 		slices.Sort(unfair)
 		right := math.Abs(share-want) <= 0.03 && len(unfair) > 0 && unfair[len(unfair)/2] < 0.1
 		if stalled && !right && tries > 1 {
@@ -288,7 +288,7 @@ func stalled(all []books) bool {
 func (o *stalls) stalled() bool { return max(o.gap, o.worst) > 200*time.Millisecond }
 
 func (o stalls) String() string {
-	return fmt.Sprintf("%v between two looks at most, the card stood still for %v, one alone had %v at a time, at least %v less one waited; the server's threads waited for a processor for %v, and for %v between two looks",
+	return fmt.Sprintf("at most %v between two samples, the card was idle for %v, one guest alone had %v at a time, at least %v less one waited; the server's threads waited for a processor for %v, at most %v between two samples",
 		o.gap, o.idle, o.alone, o.least, o.queued, o.worst)
 }
 
@@ -400,8 +400,8 @@ func (f *fair) runaway() {
 		}
 		stalled = max(stalled, b.at.Sub(since.at)-odd.late)
 	}
-	f.t.Logf("the other guest stood still for %v; it had %.0f %% of the time before, %.0f %% afterwards", stalled, 100*rate(before), 100*rate(after))
-	require.Greater(f.t, stalled, fairLimit/2, "the request stood in nobody's way, so this proves nothing")
+	f.t.Logf("the other guest was stalled for %v; it had %.0f %% of the time before, %.0f %% afterwards", stalled, 100*rate(before), 100*rate(after))
+	require.Greater(f.t, stalled, fairLimit/2, "the request delayed no guest, so this proves nothing")
 	require.Less(f.t, stalled, fairLimit+fairGrace+time.Second)
 	require.Greater(f.t, rate(after), rate(before)/2)
 

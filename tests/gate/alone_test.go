@@ -28,7 +28,7 @@ func TestAlone(t *testing.T) {
 			for i, s := range []*sched.Config{nil, &cfg} {
 				traps[i], rings[i] = alone(t, m.maps, s)
 			}
-			t.Logf("traps %v, card rung %v: one at a time, %d entries at once, %d behind each other", traps, rings, batch, batch)
+			t.Logf("traps %v, doorbells %v: one at a time, %d entries together, %d in a row", traps, rings, batch, batch)
 			require.Equal(t, traps[0], traps[1])
 			require.EqualValues(t, rounds, rings[0][1])
 			for i, r := range rings {

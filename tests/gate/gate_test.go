@@ -247,10 +247,10 @@ func TestPartialRelease(t *testing.T) {
 			for range 3 {
 				waiting, on := p.left()
 				require.Equal(t, [2]int{n - 1, 1}, [2]int{waiting, on}, "round %d", round)
-				require.LessOrEqual(t, (p.GPGet()-at)%ring, uint32(1), "the card fetched what it was not given")
+				require.LessOrEqual(t, (p.GPGet()-at)%ring, uint32(1), "the card fetched entries that were not forwarded")
 				require.Equal(t, p.put, p.USERD(gf100.USERDGPPut))
 				for i := range ring {
-					require.Zero(t, p.mark(i), "round %d: an entry was done behind one that waits", round)
+					require.Zero(t, p.mark(i), "round %d: an entry was done after a waiting one", round)
 				}
 			}
 			p.submit(1)      // after waiting entries

@@ -121,7 +121,7 @@ func TestRingWraps(t *testing.T) {
 }
 
 // Dozens of guests, each with its card, in one process leak nothing.
-func TestManyGuestsLeaveNothing(t *testing.T) {
+func TestManyGuestsLeakNothing(t *testing.T) {
 	fds := func() int {
 		e, err := os.ReadDir("/proc/self/fd")
 		require.NoError(t, err)

@@ -109,7 +109,7 @@ func TestPBDMAErrors(t *testing.T) {
 				require.Equal(t, c.method, e.Method)
 				require.Equal(t, c.data, e.Data)
 			}
-			require.NoError(t, ch.Finish(), "the channel goes on behind what was passed over")
+			require.NoError(t, ch.Finish(), "the channel continues after the skipped method")
 		})
 	}
 }

@@ -35,7 +35,7 @@ func crowded(t *testing.T) *Ward {
 	for i := range crowdSize {
 		require.NoError(t, w.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: aperture.MapAll}))
 	}
-	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, deaf{})
+	_, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "one more", VRAM: 1 << 20, Channels: 1}, ignoreEvents{})
 	require.ErrorContains(t, err, "limit of 32 guests")
 	return w
 }

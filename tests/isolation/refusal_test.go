@@ -38,7 +38,7 @@ func TestRefusedMethods(t *testing.T) {
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return raw.Reg(e.reg)&e.bit != 0 }, wait, tick, "%06x", e.reg)
 		before := w.Copies()
-		require.Eventually(t, func() bool { return w.Copies() > before+20 }, wait, tick, "the victim stands still")
+		require.Eventually(t, func() bool { return w.Copies() > before+20 }, wait, tick, "the victim makes no progress")
 		done, err := f.Done()
 		require.NoError(t, err)
 		require.False(t, done, "the channel waits for its driver")

@@ -55,17 +55,17 @@ type protected struct {
 	want []byte // nil is the secret from end to end
 }
 
-// deaf is a guest that ignores every event.
-type deaf struct{}
+// ignoreEvents is a guest that ignores every event.
+type ignoreEvents struct{}
 
-func (deaf) EngineEvent(uint32)               {}
-func (deaf) MMUFault(uint8, gf100.MMUFault)   {}
-func (deaf) PBDMAError(gf100.PBDMAError)      {}
-func (deaf) GraphTrap(uint8, gf100.GraphTrap) {}
-func (deaf) CopyTrap(uint8, gf100.CopyTrap)   {}
-func (deaf) BindError()                       {}
-func (deaf) RunlistError()                    {}
-func (deaf) Done(bool)                        {}
+func (ignoreEvents) EngineEvent(uint32)               {}
+func (ignoreEvents) MMUFault(uint8, gf100.MMUFault)   {}
+func (ignoreEvents) PBDMAError(gf100.PBDMAError)      {}
+func (ignoreEvents) GraphTrap(uint8, gf100.GraphTrap) {}
+func (ignoreEvents) CopyTrap(uint8, gf100.CopyTrap)   {}
+func (ignoreEvents) BindError()                       {}
+func (ignoreEvents) RunlistError()                    {}
+func (ignoreEvents) Done(bool)                        {}
 
 // NewWard makes a ward with GPUs of these options. plant, if not nil, wraps the card in one
 // with a hole.
@@ -93,7 +93,7 @@ func (w *Ward) build() (err error) {
 	if err != nil {
 		return err
 	}
-	if w.bystander, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 8 << 20, Tables: 2 << 20}, deaf{}); err != nil {
+	if w.bystander, err = w.Agg.AddGuest(aggregator.GuestConfig{Name: "bystander", VRAM: 8 << 20, Tables: 2 << 20}, ignoreEvents{}); err != nil {
 		return err
 	}
 	for _, name := range []string{"attacker", "victim"} {
@@ -162,7 +162,7 @@ func (w *Ward) keepAsIs(what string, list []vram.Extent) {
 func (w *Ward) formerOwners() (remaining []*aggregator.Guest, err error) {
 	var leave []*aggregator.Guest
 	for i := 0; ; i++ {
-		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Tables: 2 << 20, Channels: 1}, deaf{})
+		g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: fmt.Sprintf("former%d", i), VRAM: 9 << 20, Tables: 2 << 20, Channels: 1}, ignoreEvents{})
 		if err != nil {
 			break
 		}
@@ -202,7 +202,7 @@ func (w *Ward) fill(at, n uint64) {
 func (w *Ward) hide() error {
 	w.keep("the bystander's memory", w.bystander.Extents())
 	w.keep("the bystander's page tables", w.bystander.Tables())
-	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "nobody", VRAM: 8 << 20, Channels: 1}, deaf{})
+	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "unused", VRAM: 8 << 20, Channels: 1}, ignoreEvents{})
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (w *Ward) hideBehind() error {
 		if slices.ContainsFunc(taken, func(e vram.Extent) bool {
 			return behind.Card < e.Card+e.Size && e.Card < behind.Card+behind.Size
 		}) {
-			return fmt.Errorf("isolation: card memory at %#x behind the attacker's is taken", behind.Card)
+			return fmt.Errorf("isolation: card memory at %#x after the attacker's is in use", behind.Card)
 		}
 		w.keep("unowned memory", []vram.Extent{behind})
 	}

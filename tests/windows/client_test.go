@@ -57,8 +57,8 @@ func each(t *testing.T, o offer, f func(t *testing.T, s *side)) {
 
 var secret = bytes.Repeat([]byte("not for everybody's eyes"), page)[:page]
 
-// TestNothingStaysBehind: slots and files that lost their pages keep no data of them.
-func TestNothingStaysBehind(t *testing.T) {
+// TestVacatedSlotsAreCleared: slots and files that lost their pages keep no data of them.
+func TestVacatedSlotsAreCleared(t *testing.T) {
 	zero := make([]byte, page)
 	at3, at1 := uint64(3), uint64(pollSize/page)
 	prepare := func(t *testing.T, s *side) *driver {
@@ -118,7 +118,7 @@ func TestClientsDisconnect(t *testing.T) {
 		require.NoError(t, s.maps.CloseWindows())
 		stale := &side{mapped: old}
 		zero := make([]byte, page)
-		require.Equal(t, zero, stale.direct(3, 0, page), "the page has gone home")
+		require.Equal(t, zero, stale.direct(3, 0, page), "the page has moved back to the card")
 
 		s.attach(t)
 		d.barrier()

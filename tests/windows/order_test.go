@@ -37,7 +37,7 @@ func TestRowBarriers(t *testing.T) {
 			before := s.stats.Barriers.Load()
 			access()
 			if !want {
-				require.Equal(t, before, s.stats.Barriers.Load(), "%s: nobody's business", what)
+				require.Equal(t, before, s.stats.Barriers.Load(), "%s: no barrier", what)
 				return
 			}
 			require.Greater(t, s.stats.Barriers.Load(), before, what)

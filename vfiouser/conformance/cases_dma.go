@@ -85,7 +85,7 @@ var dmaMap = []Case{
 		}
 		return judge(s, c, mapMessage(base+32*page, page, 0, rw, m.fd), bare)
 	}),
-	onMemory("neighbours", "a range right behind, and one right before", func(s *session, c *client.Client, m memory) finding {
+	onMemory("neighbours", "a range right after, and one right before", func(s *session, c *client.Client, m memory) finding {
 		maps(c, base, size, 0, rw, m.fd)
 		maps(c, base+size, size, size, rw, m.fd)
 		return judge(s, c, mapMessage(base-size, size, 2*size, rw, m.fd), bare)
@@ -152,7 +152,7 @@ func wrongUnmap(name, does string, msg message, want expectation) Case {
 var missing = refusedWith(syscall.ENOENT, syscall.EINVAL)
 
 var dmaUnmap = []Case{
-	onMemory("exact", "what was mapped; the request comes back", func(s *session, c *client.Client, m memory) finding {
+	onMemory("exact", "the mapped range; the reply repeats the request", func(s *session, c *client.Client, m memory) finding {
 		maps(c, base, size, 0, rw, m.fd)
 		unmaps(c, base, size, 0)
 		return pass("the 24 bytes came back")
@@ -162,7 +162,7 @@ var dmaUnmap = []Case{
 		unmaps(c, base, size, 0)
 		return pass("the 24 bytes came back")
 	}),
-	onMemory("let go before the reply", "whether the pages are unmapped when the reply is there", func(s *session, c *client.Client, m memory) finding {
+	onMemory("unmapped before the reply", "whether the pages are unmapped when the reply arrives", func(s *session, c *client.Client, m memory) finding {
 		maps(c, base, size, 0, rw, m.fd)
 		if !m.mapped() {
 			return absent("the server had not mapped it")

@@ -289,7 +289,7 @@ var irqInfo = []Case{
 	message1("argsz 0", "argsz 0", irqInfoMessage(0, 0), isRefused),
 	message1("payload of 12 bytes", "payload cut", cut(irqInfoMessage(0, 16), 12), isRefused),
 	message1("argsz large", "argsz 4096", irqInfoMessage(0, 4096), isAnswered(wire.IRQInfoSize)),
-	choice(Case{Name: "flags of INTx", Does: "whether INTx is told to be level-triggered", run: func(s *session) finding {
+	choice(Case{Name: "flags of INTx", Does: "whether INTx is reported as level-triggered", run: func(s *session) finding {
 		if len(s.dev.irqs) == 0 || s.dev.irqs[irqINTx].Count == 0 {
 			return absent("no INTx")
 		}

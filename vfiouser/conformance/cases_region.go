@@ -29,7 +29,7 @@ func readConfig(name string, off uint64, n uint32) Case {
 // atEnd makes a case of an access of n bytes, past bytes after the end of configuration space
 // or, if bar, of the first BAR.
 func atEnd(name string, bar, write bool, n, past uint32, want expectation) Case {
-	does := fmt.Sprintf("%d bytes, %d of them behind the end", n, min(past, n))
+	does := fmt.Sprintf("%d bytes, %d of them past the end", n, min(past, n))
 	return oneMessage(name, does, func(s *session) (*message, string) {
 		r, ok := s.dev.config()
 		if bar {
@@ -139,7 +139,7 @@ var regionAccess = []Case{
 	message1("write of 12 bytes", "payload cut", cut(writeMessage(regionConfig, interruptLine, 0, nil), 12), isRefused),
 	message1("write with too little", "count 4, 2 bytes", writeMessage(regionConfig, interruptLine, 4, make([]byte, 2)), isRefused),
 	message1("write with too much", "count 1, 4 bytes", writeMessage(regionConfig, interruptLine, 1, make([]byte, 4)), isRefused),
-	onConfig("write", "the interrupt line register; the request's 16 bytes come back", func(s *session, c *client.Client, line byte) finding {
+	onConfig("write", "the interrupt line register; the reply has the request's 16 bytes", func(s *session, c *client.Client, line byte) finding {
 		m := writeMessage(regionConfig, interruptLine, 1, []byte{line ^ 5})
 		a := ask(c, m)
 		if a.kind != answered || string(a.body) != string(m.payload[:wire.RegionAccessSize]) {

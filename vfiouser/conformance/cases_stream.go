@@ -54,7 +54,7 @@ var disconnect = []Case{
 		}
 		return pass("served")
 	}},
-	{Name: "memory is let go", Does: "DMA_MAP, then the client leaves", run: func(s *session) finding {
+	{Name: "memory is unmapped", Does: "DMA_MAP, then the client leaves", run: func(s *session) finding {
 		m := s.memory(size)
 		c := s.attach()
 		maps(c, base, size, 0, rw, m.fd)
@@ -68,14 +68,14 @@ var disconnect = []Case{
 		}
 		return pass("unmapped")
 	}},
-	{Name: "ranges are gone", Does: "what a client has mapped is not there for the next", run: func(s *session) finding {
+	{Name: "ranges are removed", Does: "a client's mappings do not exist for the next", run: func(s *session) finding {
 		m := s.memory(size)
 		c := s.attach()
 		maps(c, base, size, 0, rw, m.fd)
 		c.Close()
 		return judge(s, s.attach(), unmapMessage(base, size, 0), missing)
 	}},
-	{Name: "eventfds are gone", Does: "what a client has attached is not signalled by the next", run: func(s *session) finding {
+	{Name: "eventfds are removed", Does: "a client's eventfds are not signalled by the next", run: func(s *session) finding {
 		index, count := s.dev.irq()
 		if count == 0 {
 			return absent("no interrupts")
@@ -90,7 +90,7 @@ var disconnect = []Case{
 		}
 		return pass("not signalled")
 	}},
-	{Name: "replies nobody reads", Does: "1,000 reads, and the client leaves without their replies", run: func(s *session) finding {
+	{Name: "unread replies", Does: "1,000 reads, and the client leaves without their replies", run: func(s *session) finding {
 		c := s.attach()
 		var raw []byte
 		for range 1000 {
@@ -120,7 +120,7 @@ var disconnect = []Case{
 			return fail("the first client: %v", err)
 		}
 		if a.kind == silent {
-			return pass("it waits until the first has gone")
+			return pass("it waits until the first has disconnected")
 		}
 		return pass("%v", a)
 	}}),

@@ -65,7 +65,7 @@ func TestNotAServer(t *testing.T) {
 		offset int64
 		says   string
 	}{
-		{"closes at once", func(net.Conn) {}, 0, "the server closed the connection before an answer; a vfio-user server does that while another client is attached"},
+		{"closes immediately", func(net.Conn) {}, 0, "the server closed the connection before an answer; a vfio-user server does that while another client is attached"},
 		{"says nothing", hold, 0, "nothing answered within 100ms; a vfio-user server is silent while another client is attached"},
 		{"closes after half a header", func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 4096))
@@ -102,7 +102,7 @@ func TestNotAServer(t *testing.T) {
 			require.NotNil(t, b, "%v", err)
 			require.Equal(t, tt.offset, b.Offset, "%v", err)
 			require.ErrorContains(t, err, tt.says)
-			require.Equal(t, strings.HasSuffix(tt.name, "at once") || tt.name == "says nothing", strings.Contains(err.Error(), "another client is attached"), "%v", err)
+			require.Equal(t, strings.HasSuffix(tt.name, "immediately") || tt.name == "says nothing", strings.Contains(err.Error(), "another client is attached"), "%v", err)
 		})
 	}
 }

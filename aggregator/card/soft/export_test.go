@@ -73,7 +73,7 @@ func (c *Card) Check() error {
 		return fmt.Errorf("%d channels wait, %d were counted", waiting, f.waiting)
 	}
 	if waiting > 0 && !f.retryArmed {
-		return fmt.Errorf("%d channels wait and nobody will look again", waiting)
+		return fmt.Errorf("%d channels wait without a retry", waiting)
 	}
 	if f.updating && !f.leaving() {
 		return fmt.Errorf("a runlist update is over and was not reported")

@@ -94,12 +94,12 @@ func TestMMUFaultReasons(t *testing.T) {
 		}, va, false, shadowpt.VMLimitExceeded},
 		{"supervisor", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Addr: c.data, Supervisor: true}) }, va, false, shadowpt.PageSystemOnly},
 		{"read only", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Addr: c.data, ReadOnly: true}) }, va, true, shadowpt.PageReadOnly},
-		{"behind VRAM", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Addr: 64 << 20}) }, va, false, shadowpt.PageNotPresent},
-		{"behind system memory", func(_ *rig, c *testChannel) {
+		{"past VRAM", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Addr: 64 << 20}) }, va, false, shadowpt.PageNotPresent},
+		{"past system memory", func(_ *rig, c *testChannel) {
 			c.space.mapPage(va, shadowpt.PTE{Addr: ramSize, Target: shadowpt.SystemCoherent})
 		}, va, true, shadowpt.PageNotPresent},
 		{"another card's memory", func(_ *rig, c *testChannel) { c.space.mapPage(va, shadowpt.PTE{Target: shadowpt.Peer}) }, va, true, shadowpt.PageNotPresent},
-		{"directory behind VRAM", func(r *rig, c *testChannel) {
+		{"directory past VRAM", func(r *rig, c *testChannel) {
 			// The ring cannot be reached either.
 			c.ramfc(func(b []byte) { gf100.InstPDBHi.Put(b, 0xff) })
 		}, vaRing, false, shadowpt.PTNotPresent},

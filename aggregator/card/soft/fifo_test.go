@@ -34,7 +34,7 @@ func (r *rig) stopped() {
 
 // A channel runs only while it is bound, enabled, in the runlist, with PFIFO and its
 // runlist on. Without any of these it stops; with it again, it continues.
-func TestWhatAChannelNeeds(t *testing.T) {
+func TestChannelRequirements(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		off, on func(r *rig, c *testChannel)
@@ -116,7 +116,7 @@ func TestRunlistAnywhere(t *testing.T) {
 	commit(3<<28|1, 1)
 	listed(true, "the first list")
 	commit(0xffffff, 0xfff)
-	listed(false, "a list behind the end of VRAM")
+	listed(false, "a list past the end of VRAM")
 	r.vramWrite(64<<20-8, []byte{1, 0, 0, 0, 4, 0, 0, 0})
 	commit((64<<20-4096)>>12, 128)
 	listed(false, "a list that reaches over the end")

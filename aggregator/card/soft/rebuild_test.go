@@ -34,5 +34,5 @@ func TestRebuild(t *testing.T) {
 	require.EqualValues(t, 7, read(boot0))
 
 	require.NoError(t, c.Rebuild(func(cfg *Config) { cfg.Ablate = nil }))
-	require.EqualValues(t, 0x0c0000a3, read(boot0), "the ablation is gone")
+	require.EqualValues(t, 0x0c0000a3, read(boot0), "the ablation has ended")
 }

@@ -328,7 +328,7 @@ func TestMovesLoseNoByte(t *testing.T) {
 		require.True(t, r.card.ReadVRAM(data, got))
 		require.Equal(t, want, got, "round %d, in memory", round)
 		require.Equal(t, want[:both<<12], append([]byte(nil), mem...), "round %d, in the window", round)
-		require.Greater(t, stats.PagesMoved.Load(), before, "pages moved meanwhile")
+		require.Greater(t, stats.PagesMoved.Load(), before, "pages moved during the copies")
 	}
 	require.Zero(t, stats.TooFast.Load())
 }
@@ -370,6 +370,6 @@ func TestQuiesce(t *testing.T) {
 			c.drained()
 		}
 	}
-	require.False(t, broken.Load(), "a channel that stands still touched memory")
-	require.NotZero(t, others.Load(), "and so did nobody else")
+	require.False(t, broken.Load(), "a quiesced channel touched memory")
+	require.NotZero(t, others.Load(), "no other channel touched memory")
 }

@@ -51,7 +51,7 @@ func TestGraphTraps(t *testing.T) {
 			require.Greater(t, r.host.edgeCount(), edges)
 			// PGRAPH is trapped: for this channel, and for others.
 			other.submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, vaData, 4), release(0, 1))...)
-			r.steady("PGRAPH stands still", func() bool { return c.semaphore(0)|other.semaphore(0) == 0 })
+			r.steady("PGRAPH is trapped", func() bool { return c.semaphore(0)|other.semaphore(0) == 0 })
 			host.alive() // a channel without need of it continues
 			r.wr(0x400500, 0x00010001)
 			r.steady("nothing was acknowledged", func() bool { return c.semaphore(0) == 0 })
@@ -112,7 +112,7 @@ func TestCopyEngineTraps(t *testing.T) {
 			require.Equal(t, uint32(c.inst>>12), r.rd(base+0x50)&0x3fffffff&0xfffffff)
 			other.submit(cat(incr(3, 0, object), release(0, 1), copyCE(3, vaRAM, vaData, 4), release(1, 1))...)
 			other.waitSemaphore(0, 1)
-			r.steady("the engine stands still", func() bool { return c.semaphore(0)|other.semaphore(1) == 0 })
+			r.steady("the engine is trapped", func() bool { return c.semaphore(0)|other.semaphore(1) == 0 })
 			r.wr(base+0x4, 0x40)
 			require.Zero(t, r.rd(0x100)&bit)
 			c.waitSemaphore(0, 1)
@@ -151,7 +151,7 @@ func TestHeldPBDMAs(t *testing.T) {
 		cs[2].submit(cat(incr(7, 0x400, 1), release(0, 1))...)
 		r.eventually("all are held", func() bool { return r.rd(0x25a0) == 7 })
 		cs[3].submit(release(0, 1)...)
-		r.steady("nobody is left to run it", func() bool { return cs[3].semaphore(0) == 0 })
+		r.steady("no PBDMA is left to run it", func() bool { return cs[3].semaphore(0) == 0 })
 		if round%2 == 0 {
 			cs[0].unbind() // frees its PBDMA
 		} else {

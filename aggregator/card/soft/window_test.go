@@ -132,7 +132,7 @@ func TestPRAMIN(t *testing.T) {
 	r.wr(0x1700, (end-0x10000)>>16)
 	r.card.WriteBAR(soft.BAR0, 0x700000+0xfffc, []byte{1, 2, 3, 4})
 	require.Equal(t, []byte{1, 2, 3, 4}, at(0xfffc, 4))
-	require.Equal(t, []byte{0xff, 0xff, 0xff, 0xff}, at(0x10000, 4), "behind VRAM")
+	require.Equal(t, []byte{0xff, 0xff, 0xff, 0xff}, at(0x10000, 4), "past VRAM")
 	require.Equal(t, []byte{0xff, 0xff}, at(0xffff, 2), "across its end")
 	r.card.WriteBAR(soft.BAR0, 0x700000+0x10000, []byte{9, 9, 9, 9})
 	r.wr(0x1700, 0xffffff)
@@ -142,7 +142,7 @@ func TestPRAMIN(t *testing.T) {
 	r.card.WriteBAR(soft.BAR0, 0x700010, []byte{5, 6, 7, 8})
 	require.Equal(t, uint32(0x08070605), r.host.load(0x10), "system memory")
 	r.wr(0x1700, 2<<24|ramSize>>16)
-	require.Equal(t, []byte{0xff}, at(0, 1), "behind it")
+	require.Equal(t, []byte{0xff}, at(0, 1), "past it")
 	r.wr(0x1700, 1<<24)
 	require.Equal(t, []byte{0xff}, at(0, 1), "another card's")
 

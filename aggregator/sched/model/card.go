@@ -47,8 +47,8 @@ type Card struct {
 
 	// Prefetch is how many requests the fetch pointer is ahead.
 	Prefetch int
-	// Deaf is a card that completes no more work.
-	Deaf bool
+	// Unresponsive is a card that completes no more work.
+	Unresponsive bool
 }
 
 type engine struct {
@@ -165,7 +165,7 @@ func (c *Card) atWork(ch int) bool {
 func (c *Card) Next() time.Duration {
 	t := never
 	for e := range c.engines {
-		if c.engines[e].channel >= 0 && !c.Deaf {
+		if c.engines[e].channel >= 0 && !c.Unresponsive {
 			t = min(t, c.engines[e].end)
 		}
 	}
@@ -179,7 +179,7 @@ func (c *Card) Step(now time.Duration) []Completion {
 	c.done = c.done[:0]
 	for e := range c.engines {
 		g := &c.engines[e]
-		if g.channel < 0 || g.end > c.now || c.Deaf {
+		if g.channel < 0 || g.end > c.now || c.Unresponsive {
 			continue
 		}
 		k := &c.channels[g.channel]

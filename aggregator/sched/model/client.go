@@ -65,7 +65,7 @@ type burst struct {
 // act lets a client do what is due: end a process, or ring a doorbell.
 func (r *Rig) act(k *Client) error {
 	if k.dies <= r.Now {
-		if err := r.reborn(k); err != nil {
+		if err := r.restart(k); err != nil {
 			return err
 		}
 		k.dies = r.Now + k.load.Life
@@ -186,8 +186,8 @@ func (r *Rig) vacate(l *line) {
 	}
 }
 
-// reborn ends a process and begins another in its place, with a new group and new channels.
-func (r *Rig) reborn(k *Client) error {
+// restart ends a process and begins another in its place, with a new group and new channels.
+func (r *Rig) restart(k *Client) error {
 	k.lives++
 	for e, l := range k.channels {
 		if l != nil {

@@ -23,7 +23,7 @@ func TestFair(t *testing.T) {
 		{"a cap and what it leaves", guests(model.Node{Name: "c", Cap: 200, Load: busy(ms)}, process("a", busy(ms)), process("b", busy(ms))), []float64{20, 40, 40}},
 		{"a tree", guests(process("a", busy(ms)), model.Node{Name: "vm", Nodes: []model.Node{process("p", busy(ms)), process("q", busy(2*ms))}}), []float64{50, 25, 25}},
 		{"a priority", guests(model.Node{Name: "high", Priority: 1, Load: &throttle.Load{Busy: ms, Think: ms}}, process("low", busy(ms))), []float64{50, 50}},
-		{"copies beside", guests(process("copies", &throttle.Load{Busy: ms, Copies: 1000, CopyBusy: ms}), process("computes", busy(ms))), []float64{0, 100}},
+		{"copies in parallel", guests(process("copies", &throttle.Load{Busy: ms, Copies: 1000, CopyBusy: ms}), process("computes", busy(ms))), []float64{0, 100}},
 		{"bursts that end", guests(process("a", &throttle.Load{Busy: ms, Burst: 10, Requests: 100})), []float64{1}},
 	} {
 		r, err := model.NewRig(config(sched.Credit), c.mix, 1)

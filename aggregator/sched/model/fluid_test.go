@@ -131,7 +131,7 @@ func TestFluidEqualsTwin(t *testing.T) {
 			}
 		}
 	})
-	require.Greater(t, shared, 100, "nobody shared anything, so nothing is shown")
+	require.Greater(t, shared, 100, "no shares were compared")
 }
 
 // TestFluidFlows: the ideal time over a period, with the savings of caps, equals the sum of

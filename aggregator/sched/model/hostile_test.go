@@ -143,7 +143,7 @@ func TestHeartwall(t *testing.T) {
 			require.LessOrEqual(t, worst, bound+ms, "%v against %v", p, long)
 			require.GreaterOrEqual(t, r.Efficiency(), 0.95, "%v against %v", p, long)
 			rest := r.Now - k.Stats.Busy[model.Graphics]
-			require.GreaterOrEqual(t, r.Clients[1].Stats.Busy[model.Graphics], rest*95/100, "%v against %v: what it leaves is the other's", p, long)
+			require.GreaterOrEqual(t, r.Clients[1].Stats.Busy[model.Graphics], rest*95/100, "%v against %v: the other gets the rest", p, long)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestRunaway(t *testing.T) {
 		require.Equal(t, 1, r.Clients[0].Stats.Aborted)
 		before := [3]int{r.Clients[1].Stats.Done, r.Clients[2].Stats.Done, driven.Stats.Done}
 		require.NoError(t, r.Run(7*s))
-		require.Greater(t, r.Clients[1].Stats.Done-before[0], 600, "%v: its sibling goes on", p)
+		require.Greater(t, r.Clients[1].Stats.Done-before[0], 600, "%v: its sibling continues", p)
 		require.Greater(t, r.Clients[2].Stats.Done-before[1], 900, "%v: so does the other guest", p)
 		require.Greater(t, driven.Stats.Done-before[2], 500, "%v: and the other channel of its process", p)
 		require.EqualValues(t, 1, r.Sched.Counted().Runaways)
@@ -222,9 +222,9 @@ func TestQuarantine(t *testing.T) {
 	require.Greater(t, r.Clients[3].Stats.Done, done)
 }
 
-// TestDeafCard: a card that completes nothing any more is reported once, and
+// TestUnresponsiveCard: a card that completes nothing any more is reported once, and
 // nothing spins.
-func TestDeafCard(t *testing.T) {
+func TestUnresponsiveCard(t *testing.T) {
 	for _, p := range append([]sched.Policy{sched.None}, fair...) {
 		c := config(p)
 		c.Watchdog.Limit, c.Watchdog.Grace = 100*ms, 10*ms
@@ -233,15 +233,15 @@ func TestDeafCard(t *testing.T) {
 		kinds := map[sched.AlertKind]int{}
 		r.OnAlert = func(a sched.Alert) bool { kinds[a.Kind]++; return true } // nor does it abort
 		require.NoError(t, r.Run(s))
-		r.Card.Deaf = true
+		r.Card.Unresponsive = true
 		steps := r.Steps
 		require.NoError(t, r.Run(100*s))
 		require.Equal(t, map[sched.AlertKind]int{sched.Warn: 1, sched.Abort: 1, sched.Reset: 1}, kinds, p)
 		require.EqualValues(t, 1, r.Sched.Counted().Stuck)
 		require.Less(t, r.Steps-steps, 3000, "%v: it spins", p)
-		r.Card.Deaf = false
+		r.Card.Unresponsive = false
 		require.NoError(t, r.Run(102*s))
-		require.Greater(t, r.Clients[0].Stats.Done+r.Clients[1].Stats.Done, 1900, "%v: it goes on", p)
+		require.Greater(t, r.Clients[0].Stats.Done+r.Clients[1].Stats.Done, 1900, "%v: it continues", p)
 		checkLedger(t, r)
 	}
 }

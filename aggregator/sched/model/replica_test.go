@@ -120,8 +120,8 @@ func TestBase(t *testing.T) {
 			got := sweep(t, config(p), victim, twoGuests)
 			require.Greater(t, flatness(got), 0.5, "%v must not look fair", p)
 			for i, l := range lengths {
-				foretold := time.Duration(program(victim).Requests) * (victim + l)
-				require.InEpsilon(t, foretold, got[i], 0.05, "%v: victim %v against %v", p, victim, l)
+				predicted := time.Duration(program(victim).Requests) * (victim + l)
+				require.InEpsilon(t, predicted, got[i], 0.05, "%v: victim %v against %v", p, victim, l)
 			}
 		}
 	}
@@ -299,7 +299,7 @@ func TestLagAhead(t *testing.T) {
 				c.Ahead = ahead
 				r := run(t, c, mix, 10*s)
 				longest := max(long, 700*us)
-				t.Logf("ahead %v, %v, %v: lag %v of %v, %d at once", ahead, long, p, lag(r), c.Credit.Period+2*longest, r.MostOnCard)
+				t.Logf("ahead %v, %v, %v: lag %v of %v, %d on the card", ahead, long, p, lag(r), c.Credit.Period+2*longest, r.MostOnCard)
 				require.LessOrEqual(t, lag(r), c.Credit.Period+2*longest, "ahead %v, %v, %v", ahead, long, p)
 				require.Greater(t, r.MostOnCard, 1, "nothing went ahead, so nothing is shown")
 			}

@@ -74,7 +74,7 @@ func TestCaps(t *testing.T) {
 		require.LessOrEqual(t, percent(r, 0)+percent(r, 1), 21.0, "%v", p)
 		require.GreaterOrEqual(t, r.Efficiency(), 0.99, "%v", p)
 		if p != sched.None && p != sched.FIFO {
-			require.InDelta(t, percent(r, 2), percent(r, 3), 2, "%v: what the cap leaves is shared", p)
+			require.InDelta(t, percent(r, 2), percent(r, 3), 2, "%v: the rest of the cap is shared", p)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestPhases(t *testing.T) {
 		require.LessOrEqual(t, drain, 0.08)
 	}
 	alone := run(t, config(sched.DFQ), guests(process("g", busy(ms))), 10*s)
-	require.Zero(t, alone.Sched.Phases(alone.Now, model.Graphics)[sched.Sample], "nobody to compare with")
+	require.Zero(t, alone.Sched.Phases(alone.Now, model.Graphics)[sched.Sample], "no other group to compare with")
 }
 
 // TestIdleGroupsAreNotSampled: groups that do nothing cost no card time.

@@ -17,7 +17,7 @@ type Load struct {
 	BusyMost time.Duration `json:"busy_most,omitempty" yaml:"busy-most" help:"if longer, lengths are drawn from busy to this"`
 	Think    time.Duration `json:"think,omitempty" yaml:"think" help:"pause between the end of a burst and the next"`
 	Burst    int           `json:"burst,omitempty" yaml:"burst" help:"requests that one doorbell adds"`
-	Ahead    int           `json:"ahead,omitempty" yaml:"ahead" help:"bursts that may be unfinished at once"`
+	Ahead    int           `json:"ahead,omitempty" yaml:"ahead" help:"bursts that may be unfinished at the same time"`
 	Copies   int           `json:"copies,omitempty" yaml:"copies" help:"copies among 1,000 requests"`
 	CopyBusy time.Duration `json:"copy_busy,omitempty" yaml:"copy-busy" help:"how long a copy keeps the copy engine busy"`
 	Requests int           `json:"requests,omitempty" yaml:"requests" help:"in all; without end if zero"`

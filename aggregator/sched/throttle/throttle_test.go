@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, throttle.Load{Busy: ms, Burst: 1, Ahead: 2, CopyBusy: ms}, l)
 	l = throttle.Load{Busy: ms, Think: ms}
 	require.NoError(t, l.Check(""))
-	require.Equal(t, 1, l.Ahead, "who thinks waits first")
+	require.Equal(t, 1, l.Ahead, "a process that thinks waits first")
 }
 
 func TestErrors(t *testing.T) {

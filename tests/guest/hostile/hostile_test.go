@@ -151,7 +151,7 @@ func TestGeneratorReachesEverything(t *testing.T) {
 	s := card.Stats()
 	for what, n := range map[string]uint64{
 		"MMU faults": s.MMUFaults.Load(), "PBDMA errors": s.PBDMAErrors.Load(), "BAR faults": s.BARFaults.Load(),
-		"stray bells": s.UnboundDoorbells.Load(), "invalidates": s.Invalidates.Load(), "releases": s.Releases.Load(),
+		"unbound doorbells": s.UnboundDoorbells.Load(), "invalidates": s.Invalidates.Load(), "releases": s.Releases.Load(),
 	} {
 		require.NotZero(t, n, what)
 	}

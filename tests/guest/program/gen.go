@@ -58,7 +58,7 @@ func Gen(l Limits) *rapid.Generator[Program] {
 		d := &drawer{T: t, l: l, p: &p, m: NewModel(&p), busy: -1}
 		for range rapid.IntRange(l.Ops/4+1, l.Ops).Draw(t, "operations") {
 			if d.one(rapid.SampledFrom(weights).Draw(t, "kind")) && d.busy >= 0 {
-				for range rapid.IntRange(0, most).Draw(t, "beside") {
+				for range rapid.IntRange(0, most).Draw(t, "parallel") {
 					d.one(rapid.SampledFrom(besides).Draw(t, "kind"))
 				}
 			}

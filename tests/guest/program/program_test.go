@@ -81,7 +81,7 @@ func TestProgramsFailWithoutEngines(t *testing.T) {
 		changed := copies(&p)
 		switch {
 		case err == nil:
-			require.False(t, changed, "engines did nothing and nobody noticed: %v", p)
+			require.False(t, changed, "engines did nothing without a difference: %v", p)
 		case errors.As(err, &wrong):
 			require.True(t, changed)
 			failed++

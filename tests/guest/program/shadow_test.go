@@ -266,7 +266,7 @@ func TestShadowsOfPrograms(t *testing.T) {
 
 				s.card.keep.Store(true)
 				for i := 0; ; i++ {
-					require.Less(t, i, 40, "nobody noticed that unmapped pages stay")
+					require.Less(t, i, 40, "the kept pages were not detected")
 					p := gen.Example(i)
 					if wrong, _ := s.run(&p); wrong != nil {
 						break

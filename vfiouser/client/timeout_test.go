@@ -11,8 +11,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// TestDeafServer: a server that reads nothing does not keep a client that sends.
-func TestDeafServer(t *testing.T) {
+// TestUnresponsiveServer: a server that reads nothing does not keep a client that sends.
+func TestUnresponsiveServer(t *testing.T) {
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(p[1])

@@ -17,13 +17,13 @@ func (t *Tracker) Update() {
 	t.batch = t.loose.take(t.batch)
 	for _, p := range t.batch[dirty:] {
 		t.keepLoose(p)
-		t.lookAt(p, true)
+		t.comparePage(p, true)
 	}
 	for _, p := range t.batch[:dirty] {
-		t.lookAt(p, false)
+		t.comparePage(p, false)
 	}
 	for _, l := range t.system {
-		t.look(l)
+		t.compare(l)
 	}
 	t.apply()
 }
@@ -34,18 +34,18 @@ func (t *Tracker) UpdateOnly(which ...*Shadow) {
 	t.scan++
 	t.Counts.Scans++
 	for _, s := range which {
-		t.lookAtAll(s.pages)
+		t.compareAll(s.pages)
 		for _, n := range s.nodes {
-			t.lookAtAll(n.guestSmall)
-			t.lookAtAll(n.guestBig)
+			t.compareAll(n.guestSmall)
+			t.compareAll(n.guestBig)
 		}
 	}
 	t.apply()
 }
 
-// lookAtAll examines the pages of one table that may have changed. In VRAM they are
+// compareAll examines the pages of one table that may have changed. In VRAM they are
 // adjacent, so it skips up to 64 at a time.
-func (t *Tracker) lookAtAll(pages []held) {
+func (t *Tracker) compareAll(pages []held) {
 	for i := 0; i < len(pages); i++ {
 		l := pages[i].l
 		if !l.key.system {
@@ -60,7 +60,7 @@ func (t *Tracker) lookAtAll(pages []held) {
 			l = pages[i].l
 		}
 		if t.due(l) {
-			t.look(l)
+			t.compare(l)
 		}
 	}
 }
@@ -111,18 +111,18 @@ func (t *Tracker) apply() {
 
 func (t *Tracker) isLoose(page uint64) bool { return t.direct.has(page) || t.writers[page] > 0 }
 
-func (t *Tracker) lookAt(page uint64, whole bool) {
+func (t *Tracker) comparePage(page uint64, whole bool) {
 	if l := t.leaves.inVRAM(page); l != nil && l.scan != t.scan {
 		l.whole = whole
-		t.look(l)
+		t.compare(l)
 	}
 }
 
-// look compares a page with its last content and applies the changes. Unchanged pages are
+// compare compares a page with its last content and applies the changes. Unchanged pages are
 // compared in place. A changed page is read once, and entries are taken only from that
 // copy, because the guest may write concurrently. If all writes were trapped, only the
 // range of marked lines is compared.
-func (t *Tracker) look(l *leaf) {
+func (t *Tracker) compare(l *leaf) {
 	l.scan = t.scan
 	from, to := t.span(l)
 	if from == to {
