@@ -126,3 +126,32 @@ func TestCommonCreditIsDropped(t *testing.T) {
 	require.Equal(t, level, s.Level(0), "that of the node with the least credit")
 	require.NoError(t, s.Twin())
 }
+
+// TestDebtIsATime: a guest whose weight changes owes as much time as before.
+func TestDebtIsATime(t *testing.T) {
+	s, err := sched.New(sched.Default(), 1, 0)
+	require.NoError(t, err)
+	now := time.Second
+	var first sched.ID
+	for range 2 {
+		g, err := s.AddNode(0, sched.Card, sched.NodeConfig{Weight: 100})
+		require.NoError(t, err)
+		if first == 0 {
+			first = g
+		}
+		ch, err := s.AddChannel(0, g, 0)
+		require.NoError(t, err)
+		s.Submit(now, ch, 1<<16)
+	}
+	st := s.Freeze()
+	level := st.Nodes[0].Lanes[0].Level
+	st.Nodes[1].Lanes[0].Tag = level + 1<<20
+	s, err = sched.Restore(st)
+	require.NoError(t, err)
+	for _, weight := range []int{400, 50, 100} {
+		require.NoError(t, s.Change(now, first, sched.NodeConfig{Weight: weight}))
+		st = s.Freeze()
+		require.Equal(t, level, st.Nodes[0].Lanes[0].Level)
+		require.Equal(t, level+1<<20*100/int64(weight), st.Nodes[1].Lanes[0].Tag, "weight %d", weight)
+	}
+}
