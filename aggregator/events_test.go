@@ -85,3 +85,18 @@ func TestLastEvent(t *testing.T) {
 		require.Equal(t, n+1, count(), what)
 	}
 }
+
+// TestResetDropsEvents: when a reset returns, no event of before is left that the guest could
+// get after it.
+func TestResetDropsEvents(t *testing.T) {
+	a, _ := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	for range 500 {
+		bindChannel(t, g, 1)
+		require.NoError(t, g.Reset())
+		g.mu.Lock()
+		left := !g.events.empty() || g.delivering
+		g.mu.Unlock()
+		require.False(t, left)
+	}
+}
