@@ -32,48 +32,61 @@ const (
 
 func copyBothWays(t *scene.Take, g *guest.Guest, e guest.Engine, n uint64) error {
 	rounds := int(min(max(copyBytes/n, 1), copyRounds))
-	s, err := g.NewSpace()
+	c, err := newCopier(g, n)
 	if err != nil {
 		return err
 	}
-	src, err1 := mapped(g, s, vaSource, n, true)
-	vram, err2 := mapped(g, s, vaVRAM, n, false)
-	back, err3 := mapped(g, s, vaBack, n, true)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return err
-	}
-	pattern(src.Data, n)
-	ch, err := g.NewChannel(1, s)
-	if err != nil {
-		return err
-	}
-	if err := ch.Finish(); err != nil { // binds the engines
-		return err
-	}
+	pattern(c.src.Data, n)
 	for _, way := range []struct {
 		name     string
 		dst, src uint64
-	}{{"to-vram", vram.va, src.va}, {"from-vram", back.va, vram.va}} {
+	}{{"to-vram", vaVRAM, vaSource}, {"from-vram", vaBack, vaVRAM}} {
 		err := t.Phase(way.name, func() error {
 			for range rounds {
-				if err := ch.Copy(e, way.dst, way.src, n); err != nil {
+				if err := c.ch.Copy(e, way.dst, way.src, n); err != nil {
 					return err
 				}
 			}
-			return errors.Join(ch.Finish(), settle(g))
+			return errors.Join(c.ch.Finish(), settle(g))
 		})
 		if err != nil {
 			return err
 		}
 		t.Rate(way.name+"-B/s", float64(n)*float64(rounds))
 	}
-	if !bytes.Equal(src.Data, back.Data) {
+	if !bytes.Equal(c.src.Data, c.back.Data) {
 		return errBytes
 	}
 	at := time.Now()
 	for range 2 * rounds {
-		copy(back.Data, src.Data)
+		copy(c.back.Data, c.src.Data)
 	}
 	t.Metric("copy-ratio", float64(t.Took("to-vram")+t.Took("from-vram"))/float64(time.Since(at)))
 	return nil
+}
+
+// copier is a guest with buffers of n bytes in its memory and in VRAM, and a channel that copies.
+type copier struct {
+	g         *guest.Guest
+	ch        *guest.Channel
+	src, back buffer
+}
+
+func newCopier(g *guest.Guest, n uint64) (*copier, error) {
+	s, err := g.NewSpace()
+	if err != nil {
+		return nil, err
+	}
+	c := &copier{g: g}
+	var errs [3]error
+	c.src, errs[0] = mapped(g, s, vaSource, n, true)
+	_, errs[1] = mapped(g, s, vaVRAM, n, false)
+	c.back, errs[2] = mapped(g, s, vaBack, n, true)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	if c.ch, err = g.NewChannel(1, s); err != nil {
+		return nil, err
+	}
+	return c, errors.Join(c.ch.Finish(), settle(g)) // the first submission binds the engines
 }

@@ -33,40 +33,18 @@ var crowd = scene.Scenario{
 
 const crowdBytes = 256 << 10
 
-// member is one guest of a crowd.
-type member struct {
-	g         *guest.Guest
-	ch        *guest.Channel
-	src, back buffer
-}
+type members []*copier
 
-type members []*member
-
-func newMember(ctx context.Context, endpoint *setup.Endpoint) (_ *member, err error) {
-	m := new(member)
-	if m.g, err = endpoint.Attach(ctx, guest.Config{RAM: 2*crowdBytes + 1<<20, Timeout: patience}); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, m.g.Close())
-		}
-	}()
-	s, err := m.g.NewSpace()
+func newMember(ctx context.Context, endpoint *setup.Endpoint) (*copier, error) {
+	g, err := endpoint.Attach(ctx, guest.Config{RAM: 2*crowdBytes + 1<<20, Timeout: patience})
 	if err != nil {
 		return nil, err
 	}
-	var errs [3]error
-	m.src, errs[0] = mapped(m.g, s, vaSource, crowdBytes, true)
-	_, errs[1] = mapped(m.g, s, vaVRAM, crowdBytes, false)
-	m.back, errs[2] = mapped(m.g, s, vaBack, crowdBytes, true)
-	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
+	c, err := newCopier(g, crowdBytes)
+	if err != nil {
+		return nil, errors.Join(err, g.Close())
 	}
-	if m.ch, err = m.g.NewChannel(1, s); err != nil {
-		return nil, err
-	}
-	return m, errors.Join(m.ch.Finish(), settle(m.g))
+	return c, nil
 }
 
 // attachAll attaches one guest to each endpoint.
@@ -93,7 +71,7 @@ func (all members) Close() error {
 }
 
 // copies copies to VRAM and back, and verifies the bytes.
-func (m *member) copies(rounds int) error {
+func (m *copier) copies(rounds int) error {
 	for range rounds {
 		if err := errors.Join(
 			m.ch.Copy(guest.M2MF, vaVRAM, vaSource, crowdBytes), m.ch.Copy(guest.M2MF, vaBack, vaVRAM, crowdBytes), m.ch.Finish(),
