@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,10 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/alecthomas/kong"
 
 	"github.com/umbra-gpu/umbra/cmd/bench"
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
@@ -46,27 +44,18 @@ const (
 	benchQuickBoots  = 1
 )
 
-func (c *benchRunCmd) Run(ctx context.Context, parsed *kong.Context, out output) error {
+func (c *benchRunCmd) Run(ctx context.Context, out output) error {
 	if c.List {
 		_, err := io.WriteString(out.stdout, bench.List())
 		return err
 	}
+	rounds, boots := benchRounds, benchBoots
+	if c.Quick {
+		rounds, boots = benchQuickRounds, benchQuickBoots
+	}
 	o := bench.Options{
 		Version: versionString(), Setups: c.Setups, Only: c.Only, Quick: c.Quick, InProcess: c.InProcess, Machines: c.Machines,
-		Rounds: c.Repeat, Boots: c.Boots, Kernels: c.Kernels, Progress: out.stderr,
-	}
-	given := flagsGiven(parsed)
-	if !slices.Contains(given, "repeat") {
-		o.Rounds = benchRounds
-		if c.Quick {
-			o.Rounds = benchQuickRounds
-		}
-	}
-	if !slices.Contains(given, "boots") {
-		o.Boots = benchBoots
-		if c.Quick {
-			o.Boots = benchQuickBoots
-		}
+		Rounds: cmp.Or(c.Repeat, rounds), Boots: cmp.Or(c.Boots, boots), Kernels: c.Kernels, Progress: out.stderr,
 	}
 	if err := o.Check(); err != nil {
 		return err
@@ -135,7 +124,6 @@ type benchShowCmd struct {
 	VS   string `name:"vs" placeholder:"OLD" help:"Compare with the results in OLD: what differs significantly, as benchstat decides it."`
 	Base string `placeholder:"SETUP" help:"Set-up that the others are compared with (default: pass-through)."`
 	All  bool   `help:"Show every case and every unit; with --vs also what does not differ."`
-	JSON bool   `name:"json" help:"Write a summary as JSON."`
 }
 
 func (c *benchShowCmd) Run(out output) error {
@@ -150,13 +138,6 @@ func (c *benchShowCmd) Run(out output) error {
 			return err
 		}
 		return result.Compare(out.stdout, old, r, c.All)
-	}
-	if c.JSON {
-		return writeIndented(out.stdout, struct {
-			Notes   []string       `json:"notes"`
-			Errors  []string       `json:"errors,omitempty"`
-			Results []result.Group `json:"results"`
-		}{r.Notes, r.Errors, r.Groups(true)})
 	}
 	return r.Text(out.stdout, c.All)
 }

@@ -1,5 +1,5 @@
 // Package result holds what umbra bench measured: it writes and reads Go's benchmark format,
-// summarizes repetitions with golang.org/x/perf, and shows them as text, JSON and plots.
+// summarizes repetitions with golang.org/x/perf, and shows them as text and plots.
 //
 // The package has no state, locks or goroutines.
 package result

@@ -57,28 +57,28 @@ func ratios(values, base [][]float64) []float64 {
 
 // Group is the results of some cases with one set-up: of a scenario, or of one case.
 type Group struct {
-	Where    string `json:"where"`
-	Scenario string `json:"scenario"`
-	Case     string `json:"case,omitempty"`
-	Setup    string `json:"setup"`
-	Cases    int    `json:"cases"`
+	Where    string
+	Scenario string
+	Case     string
+	Setup    string
+	Cases    int
 	// Partial says that the group lacks cases of the scenario: those that the set-up or the
 	// baseline does not have.
-	Partial bool    `json:"partial,omitempty"`
-	Time    Spread  `json:"time_ns"`         // sum of the cases
-	Ratio   *Spread `json:"ratio,omitempty"` // to the baseline: geometric mean of the cases
-	Traps   Spread  `json:"traps"`           // sum of the cases
+	Partial bool
+	Time    Spread  // sum of the cases
+	Ratio   *Spread // to the baseline: geometric mean of the cases
+	Traps   Spread  // sum of the cases
 	// Metrics are all units of a single case, as in the file.
-	Metrics map[string]Spread `json:"metrics,omitempty"`
+	Metrics map[string]Spread
 }
 
 // Spread is the median of repetitions. Low and High are the ends of its 95 % interval; they are
 // missing with fewer than six repetitions.
 type Spread struct {
-	Median float64  `json:"median"`
-	Low    *float64 `json:"low,omitempty"`
-	High   *float64 `json:"high,omitempty"`
-	N      int      `json:"n"`
+	Median float64
+	Low    *float64
+	High   *float64
+	N      int
 
 	text string // of the interval, such as "± 3%"
 }
