@@ -88,7 +88,7 @@ var instanceFields = []struct {
 // instanceValues are the translated fields.
 type instanceValues struct {
 	userd, dir, token uint64
-	owner, saveState  uint32
+	owner, states     uint32
 }
 
 // buildInstance makes the card's instance block.
@@ -109,7 +109,7 @@ func buildInstance(guest []byte, v instanceValues) []byte {
 	gf100.InstTokenLo.Put(block, uint32(v.token))
 	gf100.InstTokenHi.Put(block, uint32(v.token>>32))
 	gf100.InstOwner.Put(block, v.owner)
-	gf100.InstKeep.Put(block, v.saveState)
+	gf100.InstKeep.Put(block, v.states)
 	return block
 }
 
@@ -151,9 +151,9 @@ func (g *Guest) open(gid uint8, inst uint64) *channel {
 		return nil
 	}
 	v := instanceValues{
-		userd: ch.cardUSERD(), dir: ch.space.shadow.Dir(), owner: uint32(g.index), saveState: uint32(g.limits.Channels),
+		userd: ch.cardUSERD(), dir: ch.space.shadow.Dir(), owner: uint32(g.index), states: uint32(g.limits.Channels),
 	}
-	if saved.inst == inst && saved.token == instanceToken(block) {
+	if saved.token == instanceToken(block) {
 		v.token = saved.token
 	}
 	g.loadUSERD(ch)
@@ -188,8 +188,7 @@ func (g *Guest) enterGate(ch *channel, block []byte) bool {
 // same instance block again continues with that state. The guest's block holds the token,
 // too: a block that was rewritten is a new channel.
 type savedState struct {
-	inst  uint64 // the guest's instance block
-	id    uint8  // the card's channel, which is to be the same
+	id    uint8 // the card's channel, which is to be the same
 	token uint64
 }
 
@@ -197,7 +196,7 @@ type savedState struct {
 func (g *Guest) saveState(ch *channel) {
 	block := make([]byte, gf100.InstanceSize)
 	g.agg.ctl.card.ReadVRAM(ch.inst, block)
-	k := savedState{inst: ch.guestInst, id: ch.id, token: instanceToken(block)}
+	k := savedState{id: ch.id, token: instanceToken(block)}
 	g.mu.Lock()
 	g.saved[ch.gid] = k
 	g.mu.Unlock()
@@ -266,11 +265,10 @@ func (g *Guest) leaveCard(ch *channel, listed bool) bool {
 }
 
 // finishClose frees the resources of a channel that is on no PBDMA. Its pending reports are
-// routed to its guest first: a later owner of the same instance block and number must not get
-// it.
+// routed to its guest before that: a later owner of the same instance block and number must not
+// get them.
 func (g *Guest) finishClose(ch *channel) {
 	a := g.agg
-	a.routeAll()
 	if !ch.saved {
 		g.saveBack(ch)
 	}
@@ -292,7 +290,6 @@ func (g *Guest) finishClose(ch *channel) {
 
 // release frees the instance block and number of a channel that the card does not use.
 func (g *Guest) release(ch *channel) {
-	g.agg.ctl.card.WriteVRAM(ch.cardUSERD(), make([]byte, gf100.USERDSize))
 	g.freeInstance(ch.inst)
 	g.agg.returnChannel(ch)
 	g.stats.Unbinds.Add(1)
@@ -361,8 +358,9 @@ func (g *Guest) copyUSERD(ch *channel) {
 }
 
 // loadUSERD fills the card's USERD from the guest's before the channel is bound: only the
-// fields that are forwarded or shown. It waits while pages move, because the mover knows
-// only the channels that existed before, see [Aggregator.numbers].
+// fields that are forwarded or shown. It writes the whole page, because the number may have been
+// another guest's. It waits while pages move, because the mover knows only the channels that
+// existed before, see [Aggregator.numbers].
 func (g *Guest) loadUSERD(ch *channel) {
 	c := g.agg.ctl.card
 	page := make([]byte, gf100.USERDSize)

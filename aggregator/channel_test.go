@@ -54,7 +54,7 @@ func TestInstanceBlockBits(t *testing.T) {
 		for i := range guest {
 			flipped[i] = ^guest[i]
 		}
-		v := instanceValues{userd: 0x12345000, dir: 0x6789a000, token: 0xfedcba9876543211, owner: 21, saveState: 128}
+		v := instanceValues{userd: 0x12345000, dir: 0x6789a000, token: 0xfedcba9876543211, owner: 21, states: 128}
 		a, b := buildInstance(guest, v), buildInstance(flipped, v)
 		for i := range a {
 			require.Equal(t, may[i], a[i]^b[i], "byte %#x", i)
