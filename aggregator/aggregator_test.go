@@ -22,7 +22,7 @@ func TestBringUp(t *testing.T) {
 	require.Equal(t, uint64(gf100.Channels*gf100.USERDSize-1), s.Limit)
 }
 
-// Each guest always has its guaranteed channels, whatever the others use, and guarantees
+// Each guest always has its guaranteed channels, for any use by the others, and guarantees
 // never exceed the card's channels.
 func TestChannelsAreGuaranteed(t *testing.T) {
 	for _, promised := range []int{0, 1, 60} {

@@ -35,12 +35,12 @@ type channel struct {
 
 	sent atomic.Bool // forwarded by the gate since engine events were last routed
 
-	// saved says that the channel's state was written to the guest's structures and that it
-	// has not run since.
+	// saved means that the channel's state was written to the guest's structures and that
+	// it has not run since.
 	saved bool
 }
 
-// A rule says how a field of the card's instance block is made.
+// A rule defines the value of a field of the card's instance block.
 type rule uint8
 
 const (
@@ -50,8 +50,8 @@ const (
 	refused                // zero
 )
 
-// instanceFields says how the card's instance block is made from the guest's. It lists every
-// field that package gf100 knows; all other bits are zero.
+// instanceFields defines how the card's instance block is made from the guest's. It lists
+// every field that package gf100 knows; all other bits are zero.
 var instanceFields = []struct {
 	gf100.Word
 	rule

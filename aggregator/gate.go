@@ -70,14 +70,14 @@ type gated struct {
 
 	size     uint32 // entries of the ring
 	lastPut  uint32 // GP_PUT as the guest wrote it last
-	accepted uint32 // as far as the scheduler has accepted it
+	accepted uint32 // the part that the scheduler has accepted
 	sent     uint32 // as the card has it
 
 	inflight int
 	lane     int // index in lanes of the engine that worked for it last
 	last     card.Use
 	stalled  bool // reported to the scheduler as waiting for a semaphore
-	over     bool // it has come to its end, or the card does not stop it
+	over     bool // it has ended, or the card does not stop it
 	aborting bool // it is to leave the card
 	bad      bool // the card was given a GP_PUT that is not in the ring
 	held     bool // bound in the middle of an entry; resumes at its turn
@@ -100,7 +100,7 @@ func (t timer) Stop()                 { t.Timer.Stop() }
 // lanes are the engines whose time is shared.
 var lanes = [...]int{gf100.EngineGR, gf100.EngineCE0, gf100.EngineCE1}
 
-// pollInterval is how often the card is polled that has work and says nothing.
+// pollInterval is the time between polls of a card that has work and raises no interrupt.
 const pollInterval = 2 * time.Millisecond
 
 func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration, w alarm) (*gate, error) {

@@ -12,10 +12,10 @@ import (
 // The scheduler's tree has the guests below the card, below each guest its groups of channels
 // (see Grouping), and below those the channels.
 
-// ErrNoScheduler says that the aggregator was made without a scheduler.
+// ErrNoScheduler means that the aggregator was made without a scheduler.
 var ErrNoScheduler = errors.New("aggregator: there is no scheduler")
 
-// ErrRemoved says that a guest has been removed.
+// ErrRemoved means that a guest has been removed.
 var ErrRemoved = errors.New("aggregator: the guest was removed")
 
 func (t *gate) addGuest(g *Guest, c sched.NodeConfig, by Grouping) error {

@@ -8,8 +8,8 @@ import (
 )
 
 // The card's memory takes mappings of the process, which all guests share. A guest has its part
-// while its windows are open. It gets what it wants, as long as the least of use is left for each
-// other guest that there may be.
+// while its windows are open. It gets the size that it requests, as long as a useful minimum is
+// left for each other possible guest.
 
 // leastMappings are those of 64 runs, and two more because of the guest's extents.
 const leastMappings = 2*64 + 2

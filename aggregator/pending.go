@@ -30,7 +30,7 @@ type requests struct {
 // invalidations names the directories whose shadows must be updated.
 type invalidations struct {
 	all bool
-	// unmapped says that memory was unmapped: entries that still name it are not counted
+	// unmapped means that memory was unmapped: entries that still name it are not counted
 	// as foreign.
 	unmapped bool
 

@@ -30,7 +30,7 @@ type Card interface {
 	// Address translation.
 	Invalidate(pdb, command uint32)
 	Invalidated() bool
-	// Shown reports whether mapped windows show what the registers say.
+	// Shown reports whether mapped windows agree with the registers.
 	Shown() bool
 
 	// Channels, by the guest's numbers.

@@ -49,8 +49,8 @@ func (f *fifo) clear() {
 	f.errorList, f.faultList = nil, nil
 }
 
-// channelFault shows a channel's fault as soon as its slot is free: the driver must learn
-// of every channel that stopped.
+// channelFault shows a channel's fault as soon as its slot is free: the driver must get a
+// report of every channel that stopped.
 func (f *fifo) channelFault(id uint8, x gf100.MMUFault) {
 	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return c.channel == id })
 	f.faultList = append(f.faultList, channelFault{id, x})

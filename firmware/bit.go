@@ -215,7 +215,7 @@ var analogLayout = layout[analogPointers]{"BIT 'A'", 3, []row{
 	f(0x02, 1, "Unk02", ""),
 }}
 
-// tableHeader opens the tables that say their own geometry in this order.
+// tableHeader is the header of tables that begin with their own geometry in this order.
 type tableHeader struct {
 	Version    uint8
 	HeaderSize uint8

@@ -9,7 +9,7 @@ const (
 	romWindow = 1 << 20
 )
 
-// Check says whether a GF100 driver (nouveau) can use the image on the PCI
+// Check reports whether a GF100 driver (nouveau) can use the image on the PCI
 // device vendor:device. It returns every reason why not, joined; each is an
 // [*Error].
 func Check(img *Image, vendor, device uint16) error {

@@ -17,11 +17,11 @@ func (b *HexBytes) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Description says what one VBIOS image holds. Leaving a pointer nil leaves
-// the structure out of the image, its BIT token included.
+// Description describes the content of one VBIOS image. A nil pointer omits the structure
+// from the image, with its BIT token.
 //
-// Only ROM header, PCIR, BIT and DCB have fixed places, given here; Build finds
-// room for the rest.
+// Only ROM header, PCIR, BIT and DCB have fixed places, given here; Build finds room for
+// the rest.
 type Description struct {
 	Signature    uint16 `json:"signature"`   // SignatureROM
 	EntryPoint   uint8  `json:"entry_point"` // cb, a far return: there is no x86 code

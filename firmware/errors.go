@@ -5,7 +5,7 @@ import "fmt"
 // NoOffset is the Offset of an Error about a Description, which has no bytes yet.
 const NoOffset = -1
 
-// Error says why an image was refused, or a Description not built.
+// Error is the reason why an image was refused, or a Description not built.
 type Error struct {
 	Offset int    `json:"offset"` // byte offset in the file of the structure or field at fault; NoOffset if there is none
 	What   string `json:"what"`   // the structure or field
@@ -23,7 +23,7 @@ func errorf(offset int, what, format string, args ...any) *Error {
 	return &Error{Offset: offset, What: what, Reason: fmt.Sprintf(format, args...)}
 }
 
-// Warning is something wrong with an image that drivers are known to live with.
+// Warning is a mistake in an image that drivers are known to tolerate.
 type Warning struct {
 	Offset int    `json:"offset"`
 	What   string `json:"what"`

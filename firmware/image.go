@@ -25,7 +25,7 @@ type Part struct {
 	Checksum uint8     `json:"checksum"` // sum of all bytes; 0 is good
 }
 
-// checked says whether the part's bytes have to add up to 0.
+// checked reports whether the part's bytes have to add up to 0.
 func (p *Part) checked() bool { return p.PCIR.CodeType == CodeX86 }
 
 // Token is one entry of the BIT.

@@ -14,7 +14,7 @@ type row struct {
 	hi, lo  int // bit range within the width, both inclusive
 	name    string
 	meaning string
-	text    func(uint64) string // says the value in words, may be nil
+	text    func(uint64) string // prints the value in words, may be nil
 	isPtr   bool                // an offset in the VBIOS, 0 for none
 }
 

@@ -232,7 +232,7 @@ func (p *parser) checkSignature(base int) error {
 	return errorf(base, "ROM header", "the signature is %02x %02x, want 55 aa%s", p.data[base], p.data[base+1], hint)
 }
 
-// firstROM says where in the file an image starts, if not at 0.
+// firstROM is the offset of the image in the file, if not 0.
 func (p *parser) firstROM() string {
 	for at := 512; at+romHeaderShort <= len(p.data); at += 512 {
 		if getLE(p.data[at:], 2) != SignatureROM {

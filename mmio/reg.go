@@ -113,7 +113,7 @@ type Reg struct {
 	Stub bool
 	// Policy applies to virtual GPUs only. A card in pass-through ignores it.
 	Policy Policy
-	// Barrier says where the register orders memory.
+	// Barrier selects the accesses that are memory barriers.
 	Barrier Barrier
 	// Effect describes in a few words the effect of a read or a write beyond storage. A row
 	// with an Effect must be bound, a row without must not.
@@ -123,7 +123,7 @@ type Reg struct {
 // Block is a named group of rows, one hardware unit.
 type Block struct {
 	Name string
-	// Source says where the names and offsets come from.
+	// Source is the origin of the names and offsets.
 	Source string
 	Regs   []Reg
 }

@@ -33,8 +33,8 @@ type Space struct {
 // Size returns the size of the space in bytes.
 func (s *Space) Size() uint32 { return s.size }
 
-// Reset gives every register its reset value and empties the holes. Effects do
-// not run; counters go on.
+// Reset gives every register its reset value and empties the holes. Effects do not run;
+// counters continue.
 func (s *Space) Reset() {
 	s.mem = make([]uint32, s.size/4)
 	for _, r := range s.rows[1:] {

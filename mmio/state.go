@@ -17,8 +17,8 @@ type State struct {
 
 // Value is one dword.
 type Value struct {
-	// Name is the dword's register, the lowest if narrow ones share it, and
-	// empty for a hole. SetState holds it against its own table.
+	// Name is the dword's register, the lowest if narrow ones share it, and empty for a
+	// hole. SetState compares it with its own table.
 	Name   string `json:"name,omitempty"`
 	Offset uint32 `json:"offset"` // a multiple of 4
 	Value  uint32 `json:"value"`

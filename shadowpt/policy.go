@@ -2,7 +2,7 @@ package shadowpt
 
 import "fmt"
 
-// Sync says when a guest's changes to its tables reach the card.
+// Sync selects when a guest's changes to its tables reach the card.
 type Sync uint8
 
 const (
@@ -20,7 +20,7 @@ var Syncs = [...]string{SyncLazy: "lazy", SyncFlush: "flush", SyncEager: "eager"
 
 func (s Sync) String() string { return Syncs[s] }
 
-// Scan says how changes are found.
+// Scan selects how changes are found.
 type Scan uint8
 
 const (

@@ -12,8 +12,8 @@ type Space struct {
 	Limit  uint64 // last valid virtual address
 }
 
-// Reason says why a look-up failed, as the MMU fault registers encode it (bits 3:0 of
-// 00280c).
+// Reason is the reason why a look-up failed, as the MMU fault registers encode it (bits 3:0
+// of 00280c).
 type Reason uint8
 
 const (

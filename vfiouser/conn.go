@@ -153,7 +153,7 @@ func (c *conn) finish() {
 	unix.Close(c.sock.fd)
 }
 
-// shutdown makes the connection's thread leave. It may be called from any goroutine.
+// shutdown makes the connection's thread end. It may be called from any goroutine.
 func (c *conn) shutdown() {
 	c.fdMu.Lock()
 	defer c.fdMu.Unlock()

@@ -110,14 +110,14 @@ const maxVectors = 2048
 
 // Admitter is a Device that cannot take every client.
 type Admitter interface {
-	// Admit is asked before Attached. If it fails the client is refused, counted and
+	// Admit is called before Attached. If it fails the client is refused, counted and
 	// logged, and neither Attached nor Detached is called.
 	Admit() error
 	// Dismissed reports that the admitted client disconnected before it was attached.
 	Dismissed()
 }
 
-// Admit asks d whether it takes a client.
+// Admit asks d whether it accepts a client.
 func Admit(d Device) error {
 	if a, ok := d.(Admitter); ok {
 		return a.Admit()

@@ -97,7 +97,7 @@ func (m *Memory) stopLogLocked() {
 	m.log = dirtyLog{}
 }
 
-// canReport says whether a report of a range is possible: EINVAL if logging is off, ENOENT if no
+// canReport reports whether a report of a range is possible: EINVAL if logging is off, ENOENT if no
 // part of the range is in the map with a descriptor.
 func (m *Memory) canReport(addr, size uint64) error {
 	m.mu.RLock()

@@ -75,7 +75,7 @@ const mainMemory = 1 << 20
 
 // noteShared logs once that a client does not share its memory. Such memory is reached by one
 // message per access, and not at all from within a trap, so the device is slow or its driver
-// reads garbage, and nothing else would say why.
+// reads garbage, and only this line explains it.
 func (c *conn) noteShared(q *mapRequest) {
 	if q.fd >= 0 {
 		c.shares = true

@@ -22,7 +22,7 @@ func (c *conn) deviceInfo(rq *request) syscall.Errno {
 
 // regionInfo serves DEVICE_GET_REGION_INFO. A mappable region is described by a sparse mmap
 // capability, also if it may be mapped whole. When the client's argsz has no room for that,
-// the reply says what is needed and carries no descriptor; the client asks again.
+// the reply has the needed size and no descriptor; the client asks again.
 func (c *conn) regionInfo(rq *request) syscall.Errno {
 	ask := wire.ParseRegionInfo(rq.payload)
 	if ask.Argsz < wire.RegionInfoSize || ask.Index >= NumRegions {

@@ -32,7 +32,7 @@ func rawFD(f *os.File) (fd int, err error) {
 }
 
 // regionIOFDs serves GET_REGION_IO_FDS. When the client's argsz has no room for the entries,
-// the reply says what is needed and carries no descriptor.
+// the reply has the needed size and no descriptor.
 func (c *conn) regionIOFDs(rq *request) syscall.Errno {
 	ask := wire.ParseRegionIO(rq.payload)
 	switch {

@@ -51,7 +51,7 @@ func (c *conn) checkIRQSet(s *wire.IRQSet, data []byte, fds []int) syscall.Errno
 
 func oneBit(v uint32) bool { return v != 0 && v&(v-1) == 0 }
 
-// setIRQ does to vector start+i what a checked SET_IRQS says.
+// setIRQ applies a checked SET_IRQS to vector start+i.
 func (c *conn) setIRQ(s *wire.IRQSet, i int, data []byte, rq *request) {
 	index, vec := int(s.Index), int(s.Start)+i
 	action := s.Flags & wire.IRQActions

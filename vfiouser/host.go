@@ -10,21 +10,21 @@ import (
 // Errors of Host.DMARead and Host.DMAWrite, besides ErrNotMapped and ErrFault. An errno the
 // client answered with is in the chain as a syscall.Errno.
 var (
-	// ErrInHandler says that a handler asked for DMA by message. The client is waiting for the
-	// handler's reply with its big lock held and would serve the request only after it.
+	// ErrInHandler means that a handler asked for DMA by message. The client is waiting for
+	// the handler's reply with its big lock held and would serve the request only after it.
 	ErrInHandler = errors.New("vfiouser: DMA by message from inside a handler")
 	// ErrDetached means that no client is attached.
 	ErrDetached = errors.New("vfiouser: no client")
-	// ErrDMATimeout says that the client did not answer within Options.DMATimeout.
+	// ErrDMATimeout means that the client did not answer within Options.DMATimeout.
 	ErrDMATimeout = errors.New("vfiouser: client did not answer a DMA request in time")
-	// ErrDMAReply says that the client's answer does not fit the request.
+	// ErrDMAReply means that the client's answer does not fit the request.
 	ErrDMAReply = errors.New("vfiouser: malformed answer to a DMA request")
-	// ErrNoMessageDMA says that the client takes no DMA messages (max_data_xfer_size 0).
+	// ErrNoMessageDMA means that the client takes no DMA messages (max_data_xfer_size 0).
 	ErrNoMessageDMA = errors.New("vfiouser: client takes no DMA messages")
 )
 
-// Link is what a transport gives a device's Host to work with. Its methods do what the Host's
-// methods of the same names say.
+// Link is a transport's implementation of a device's Host. Its methods are those of the Host
+// with the same names.
 type Link interface {
 	Memory() *Memory
 	Trigger(index, vector int)

@@ -14,8 +14,8 @@ import (
 
 // Errors of guest memory.
 var (
-	// ErrNotMapped says that an address range is not, or not wholly, in the DMA map with the
-	// permission asked for.
+	// ErrNotMapped means that an address range is not, or not wholly, in the DMA map with
+	// the required permission.
 	ErrNotMapped = errors.New("vfiouser: range not in the DMA map")
 	// ErrFault means that mapped memory has no page: the client truncated its file.
 	ErrFault = errors.New("vfiouser: guest memory faulted")

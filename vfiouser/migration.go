@@ -7,8 +7,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// ErrMigrationLost says, in an error of Migrator.MigrateTo, that the device's state is lost.
-// The device is then in state ERROR until it is reset.
+// ErrMigrationLost, in an error of Migrator.MigrateTo, means that the device's state is
+// lost. The device is then in state ERROR until it is reset.
 var ErrMigrationLost = errors.New("vfiouser: device state lost")
 
 // migState pairs a migration state with the connection's.

@@ -173,7 +173,7 @@ func (s *Server) ServeConn(ctx context.Context, nc *net.UnixConn) error {
 	return ctx.Err()
 }
 
-// ErrBusy says that the device has a client.
+// ErrBusy means that the device has a client.
 var ErrBusy = errors.New("vfiouser: the device has a client")
 
 // start makes fd the client. If the previous client has hung up, start waits until its

@@ -23,8 +23,8 @@ type sock struct {
 
 const maxOOB = unix.SizeofCmsghdr + maxSCMFDs*4 + 4
 
-// recv reads into p and returns the descriptors that came along, or io.EOF. truncated says
-// that some descriptors could not be taken in.
+// recv reads into p and returns the descriptors that came along, or io.EOF. truncated means
+// that some descriptors were lost.
 func (s *sock) recv(p []byte, flags int) (n int, fds []int, truncated bool, err error) {
 	s.iov.Base = &p[0]
 	s.iov.SetLen(len(p))

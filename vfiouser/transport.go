@@ -27,8 +27,8 @@ var _ Transport = (*Server)(nil)
 
 // The rest of this file is for transports in other packages.
 
-// ErrByMessage says that a range is in the DMA map, but that some of it has no descriptor: the
-// client has to be asked for it.
+// ErrByMessage means that a range is in the DMA map, but that a part of it has no descriptor
+// and must be requested from the client.
 var ErrByMessage = errors.New("vfiouser: range reached by DMA message only")
 
 // Copy copies between p and memory at addr. After ErrByMessage nothing was copied, after

@@ -84,7 +84,8 @@ func (c *conn) attach() (err error) {
 	return nil
 }
 
-// twinCapability says that descriptor 0 of the reply is the socket for the server's commands.
+// twinCapability means that descriptor 0 of the reply is the socket for the server's
+// commands.
 const twinCapability = `"twin_socket":{"supported":true,"fd_index":0}`
 
 // capabilities is the JSON of a reply, NUL included, in at most room bytes; nil if not even

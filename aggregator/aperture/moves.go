@@ -309,7 +309,7 @@ func (s *Set) empty() (left int64) {
 	return 0
 }
 
-// clear makes slots zero that lost what they showed, unless something has come there since.
+// clear zeroes slots that lost their page, unless another page is there by now.
 func (s *Set) clear() {
 	list := s.vacated
 	s.vacated = s.vacated[:0]

@@ -107,8 +107,8 @@ type Set struct {
 	step func() // called between the steps of adopt; tests store there
 }
 
-// New makes the windows of a client. They are empty until Block, Window and the like say what they
-// show. Close ends them. The counters outlive them.
+// New makes the windows of a client. They are empty until Block, Window and the like define their
+// content. Close ends them. The counters outlive them.
 func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
 	cfg.Limits.complete()
 	s := &Set{

@@ -54,7 +54,7 @@ type Count struct {
 	Help string // for users
 	// In is how many of them are in each window; empty if the counter has no such parts.
 	In []uint64
-	// Why says what is not exact and for what reason, and Then what that means for the guest;
+	// Why is the reason why something is not exact, and Then the consequence for the guest;
 	// empty if everything that the counter counts is exact.
 	Why, Then string
 	// Usual marks a counter that every client raises when it attaches: neither the log nor

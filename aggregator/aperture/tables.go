@@ -19,8 +19,8 @@ const (
 	chunk     = 4096 // bytes of a table that are read and compared at a time
 )
 
-// scanner reads what a BAR shows. It remembers the entries that it has seen, so
-// that a table that did not change costs a comparison.
+// scanner reads what a BAR shows. It caches the entries that it has read, so that a table
+// that did not change costs a comparison.
 type scanner struct {
 	kind  Kind
 	pages uint32 // of the window
@@ -109,8 +109,8 @@ func (s *scanner) readPDE(d *directory, m Tables) uint64 {
 	return le.Uint64(q)
 }
 
-// span is for how many pages of the directory's the tables answer: no more than
-// they are long, and than the space is.
+// span is how many pages of the directory's the tables cover: at most their length, and the
+// size of the space.
 func (s *scanner) span(d *directory, pde uint64) uint32 {
 	base := uint64(d.first) << pageShift
 	if !s.on || base > s.space.Limit {

@@ -124,8 +124,8 @@ func TestScannerEqualsWalk(t *testing.T) {
 	})
 }
 
-// TestScanCostsWhatChanged: after a change of one entry, the scan decodes one, whatever the
-// size of the table.
+// TestScanCostsWhatChanged: after a change of one entry, the scan decodes one, for any size
+// of the table.
 func TestScanCostsWhatChanged(t *testing.T) {
 	m := &fakeTables{mem: make([]byte, tablesIn)}
 	m.put(dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: smallAt}}.Encode())

@@ -23,8 +23,8 @@ type Bus interface {
 type Line struct {
 	Level bool // something is pending and enabled
 	Edge  bool // the level rose, or a message has to be sent again
-	// MSI says that the driver wants messages: one for each edge. Otherwise the
-	// pin follows the level, unless Disabled.
+	// MSI means that the driver uses messages: one for each edge. Otherwise the pin follows
+	// the level, unless Disabled.
 	MSI      bool
 	Disabled bool
 }
@@ -80,13 +80,13 @@ type Card interface {
 	Reset() error
 }
 
-// Relocation says where pages of VRAM shall have their bytes.
+// Relocation is a new backing for pages of VRAM.
 type Relocation struct {
 	Addr, Size uint64   // whole pages of 4 KiB
 	To         *os.File // shared memory, nil for the card's own
 	Off        uint64   // of the first page in To
-	// NoCopy says that To has the bytes already, and that the bytes where the pages were are
-	// the caller's. Otherwise the bytes are copied, and cleared where they were.
+	// NoCopy means that To has the bytes already, and that the caller handles the old ones.
+	// Otherwise the bytes are copied, and the old ones cleared.
 	NoCopy bool
 }
 

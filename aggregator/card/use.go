@@ -7,20 +7,19 @@ const Engines = 6
 
 // Use is the use that a channel made of the card since it was bound.
 type Use struct {
-	// Ended is how many entries of the ring have ended, with all that they made the
-	// engines do. It is never ahead of that, as GP_GET is, which says what was
-	// fetched.
+	// Ended is the number of entries of the ring whose work has ended, engines included.
+	// GP_GET may be ahead of it, because it counts fetched entries.
 	Ended uint64
 	// Busy is how long each engine worked for the channel, by the card's clock. It
 	// has all that was done for the entries in Ended.
 	Busy [Engines]time.Duration
-	// Idle says that the channel may run, that nothing of it is under way, and that
-	// it has fetched all up to its GP_PUT.
+	// Idle means that the channel may run, that no work of it is under way, and that it has
+	// fetched all entries up to its GP_PUT.
 	Idle bool
-	// Running says that the channel is on a PBDMA.
+	// Running means that the channel is on a PBDMA.
 	Running bool
-	// Underway says that an entry was fetched and has not ended. It is not known of
-	// a channel that runs.
+	// Underway means that an entry was fetched and has not ended. It is unknown for a
+	// running channel.
 	Underway bool
 	// Barred means that the channel cannot continue by itself: it waits for a semaphore,
 	// for software, or for a stopped engine, or it has faulted, or it is stopped or on no

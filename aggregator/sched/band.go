@@ -21,7 +21,7 @@ func (s *Scheduler) used(n int32, e int) time.Duration {
 	return 0
 }
 
-// overShare says whether a node used more than its share in this window.
+// overShare reports whether a node used more than its share in this window.
 func (s *Scheduler) overShare(n int32, e int) bool {
 	p := s.Nodes[n].Parent
 	up := &s.Nodes[p].Lanes[e]
@@ -83,7 +83,7 @@ func (s *Scheduler) nextMean(n int32, e int) time.Duration {
 	return s.Nodes[n].Lanes[e].Mean
 }
 
-// mayKeep says whether the card may be kept once more.
+// mayKeep reports whether the card may be kept once more.
 func (s *Scheduler) mayKeep(k *KeepState) bool {
 	grace := s.Config.Band.Grace
 	k.Budget = min(k.Budget+(s.Now-k.At)/keepPart, 4*grace)

@@ -128,7 +128,7 @@ func (s *Scheduler) move(c int32, e int) {
 	s.settle(c, e)
 }
 
-// drop forgets a channel's waiting entries and, if it was aborted, those on the card.
+// drop discards a channel's waiting entries and, if it was aborted, those on the card.
 func (s *Scheduler) drop(c int32, aborted bool) {
 	node := &s.Nodes[c]
 	for e := range node.Lanes {

@@ -72,23 +72,23 @@ type Config struct {
 	Limits    LimitsConfig    `json:"limits"`
 }
 
-// CreditConfig is for the policies credit and band, and for caps under any policy.
+// CreditConfig configures the policies credit and band, and caps under any policy.
 type CreditConfig struct {
 	Period time.Duration `json:"period_ns"` // how often credit is given
 }
 
-// BandConfig is for the policy band.
+// BandConfig configures the policy band.
 type BandConfig struct {
 	Window time.Duration `json:"window_ns"` // over which use is measured
 	Grace  time.Duration `json:"grace_ns"`  // how long the card waits for a node that used less
 }
 
-// TimesliceConfig is for the policy timeslice.
+// TimesliceConfig configures the policy timeslice.
 type TimesliceConfig struct {
 	Slice time.Duration `json:"slice_ns"`
 }
 
-// DFQConfig is for the policy dfq.
+// DFQConfig configures the policy dfq.
 type DFQConfig struct {
 	Slice   time.Duration `json:"slice_ns"`    // of each group while it is sampled
 	Factor  int           `json:"factor"`      // length of the free run, in times of all sampling
@@ -136,7 +136,7 @@ const (
 // Forever is the Limit of a guest whose requests have no limit.
 const Forever = time.Duration(-1)
 
-// NodeConfig is what a node says of itself.
+// NodeConfig is the configuration of a node.
 type NodeConfig struct {
 	Name     string        `json:"name,omitempty"`     // for people
 	Weight   int           `json:"weight"`             // 0 is BaseWeight

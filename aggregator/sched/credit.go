@@ -80,7 +80,7 @@ func (s *Scheduler) enter(n int32, e int) {
 	}
 }
 
-// charge takes note that an engine worked for a channel (busy), and puts time into the tags
+// charge records that an engine worked for a channel (busy), and adds time to the tags
 // (served).
 func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
 	for m := c; m != none; m = s.Nodes[m].Parent {

@@ -43,7 +43,7 @@ type DFQState struct {
 	Order  []int32       // groups that are sampled, the one under way at At
 	At     int
 	Group  int32 // the one under way
-	Wide   bool  // its whole guest may go on, because it waits for a semaphore
+	Wide   bool  // its whole guest may continue, because it waits for a semaphore
 	Done   int   // its requests in this slice
 	Busy   time.Duration
 	IdleAt time.Duration // since when it has nothing, or the card in the free run
@@ -51,7 +51,7 @@ type DFQState struct {
 	Spent  [phases]time.Duration
 }
 
-// forget takes a node that is freed out of what is planned.
+// forget removes a freed node from the plan.
 func (d *DFQState) forget(n int32) {
 	if d.Group == n {
 		d.Group = none
@@ -126,12 +126,12 @@ func (s *Scheduler) freeRun(season time.Duration) time.Duration {
 	return time.Duration(s.Config.DFQ.Factor) * season
 }
 
-// active says whether a node is a group with work.
+// active reports whether a node is a group with work.
 func (s *Scheduler) active(n int32, e int) bool {
 	return s.Nodes[n].Kind == Inner && n != root && s.isGroup(n) && !s.barred(n, e) && s.Nodes[n].Lanes[e].Able > 0
 }
 
-// heldAbove says whether a node or one above it is held back.
+// heldAbove reports whether a node or one above it is held back.
 func (s *Scheduler) heldAbove(n int32, e int) bool {
 	for ; n != root; n = s.Nodes[n].Parent {
 		if s.Nodes[n].Lanes[e].Held {
@@ -169,7 +169,7 @@ func (s *Scheduler) begin(e int) {
 	d.Group, d.Wide, d.Done, d.Busy, d.From = d.Order[d.At], false, 0, 0, s.Now
 }
 
-// sliceOver says whether the group under way has had its slice.
+// sliceOver reports whether the group under way has had its slice.
 func (s *Scheduler) sliceOver(e int) bool {
 	eng, slice := &s.Engines[e], s.Config.DFQ.Slice
 	d := &eng.DFQ
@@ -186,8 +186,7 @@ func (s *Scheduler) sliceOver(e int) bool {
 		d.IdleAt = never
 		return false
 	}
-	// It has nothing that could be done now. It may be idle, or what it waits for may be in
-	// another group of its guest.
+	// It has nothing to run now. It may be idle, or wait for another group of its guest.
 	if d.IdleAt == never {
 		d.IdleAt = s.Now
 	}
@@ -306,7 +305,7 @@ func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 	}
 }
 
-// tooFar says whether a node is to be held back in a free run of length f.
+// tooFar reports whether a node is to be held back in a free run of length f.
 func (s *Scheduler) tooFar(n int32, e int, f time.Duration) bool {
 	up := &s.Nodes[s.Nodes[n].Parent].Lanes[e]
 	return s.Nodes[n].Lanes[e].Tag > up.Level+over(f, max(up.Live+up.Left, 1))

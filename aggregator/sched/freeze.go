@@ -36,7 +36,7 @@ func Restore(st *State) (*Scheduler, error) {
 	return s, nil
 }
 
-// check says whether the parts of a state fit together, as far as the scheduler's own
+// check reports whether the parts of a state fit together, as far as the scheduler's own
 // safety depends on it.
 func (st *State) check() error {
 	bad := func(what string, v any) error {
@@ -110,7 +110,7 @@ func (st *State) check() error {
 	return nil
 }
 
-// checkSiblings says whether every node is once in its parent's list.
+// checkSiblings reports whether every node is once in its parent's list.
 func (st *State) checkSiblings(bad func(string, any) error) error {
 	seen := 1 // the card has no parent
 	for i := range st.Nodes {

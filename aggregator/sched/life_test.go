@@ -158,8 +158,8 @@ func TestFreeze(t *testing.T) {
 	})
 }
 
-// freeze lets a restored scheduler and the one that was frozen go on side by side for a
-// while, each with a card of its own.
+// freeze compares a restored scheduler with the frozen one for a while, each with its own
+// card.
 func (b *fixture) freeze(t require.TestingT, d time.Duration) {
 	b.drain()
 	text, err := json.Marshal(b.s.Freeze())

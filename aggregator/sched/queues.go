@@ -132,7 +132,7 @@ func (s *Scheduler) rerank(n int32, e int) bool {
 	return !was
 }
 
-// insert puts a node that is ready into its place.
+// insert puts a ready node at its position.
 func (s *Scheduler) insert(n int32, e int, st SortKey) {
 	node, sl, q := &s.Nodes[n], &s.sides[n].slots[e], st.Queue
 	p := node.Parent

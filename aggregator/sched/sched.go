@@ -129,7 +129,7 @@ func (s *Scheduler) busy(e int) int { return s.Nodes[root].Lanes[e].Inflight - s
 // Forward is a decision: the card gets so many entries more of a channel.
 type Forward struct {
 	Channel ID
-	Engine  int // that they are thought to use
+	Engine  int // with which they are expected to use it
 	Entries int
 }
 
@@ -278,7 +278,7 @@ func (s *Scheduler) Running(now time.Duration, engine int, ch ID) {
 	}
 }
 
-// able says whether a channel has work on an engine and waits for no semaphore.
+// able reports whether a channel has work on an engine and waits for no semaphore.
 func (s *Scheduler) able(c int32, e int) bool {
 	l := &s.Nodes[c].Lanes[e]
 	return l.Waiting+l.Inflight > 0 && !s.Nodes[c].Chan.Stalled
@@ -386,7 +386,7 @@ func (s *Scheduler) Configure(now time.Duration, c Config) error {
 	return nil
 }
 
-// Change changes what a node says of itself, under load.
+// Change changes the configuration of a node, under load.
 func (s *Scheduler) Change(now time.Duration, id ID, c NodeConfig) error {
 	s.advance(now)
 	n := s.find(id)

@@ -8,7 +8,7 @@ import (
 // StateVersion is that of [State]. Restore refuses other versions.
 const StateVersion = 6
 
-// never is a time that does not come.
+// never is a time that is never reached.
 const never = time.Duration(math.MaxInt64)
 
 const (
@@ -103,7 +103,7 @@ type Batch struct {
 	N    int
 }
 
-// maxBatches is how many doorbells of a channel are remembered. Later ones count as part of
+// maxBatches is how many doorbells of a channel are recorded. Later ones count as part of
 // the last.
 const maxBatches = 32
 
@@ -190,8 +190,8 @@ type Engine struct {
 	Longest  time.Duration // request
 	Groups   int           // that are able
 	Progress time.Duration // when it last completed something, or got something to do
-	Running  ID            // channel, if the card says so
-	Wake     time.Duration // when the policy wants to be asked again
+	Running  ID            // channel, if the card reports it
+	Wake     time.Duration // when the policy must be called again
 	Watch    Watch
 	DFQ      DFQState
 }

@@ -88,7 +88,7 @@ func (s *Scheduler) reduceOveruse(p int32, e int) {
 	}
 }
 
-// holds says whether the holder keeps the card, or the card waits.
+// holds reports whether the holder keeps the card, or the card waits.
 func (s *Scheduler) holds(h, p int32, e int, now time.Duration) (keep, wait bool) {
 	l := &s.Nodes[p].Lanes[e]
 	ready := s.sides[h].slots[e].pos != none
@@ -100,7 +100,7 @@ func (s *Scheduler) holds(h, p int32, e int, now time.Duration) (keep, wait bool
 		l.IdleAt = never
 		return true, false
 	case p != root:
-		return false, false // others can go on
+		return false, false // others can run
 	case busy:
 		l.IdleAt = never
 		return false, true

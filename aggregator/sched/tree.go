@@ -281,7 +281,7 @@ func (s *Scheduler) guestOf(n int32) int32 {
 	return n
 }
 
-// isGroup says whether a node has channels.
+// isGroup reports whether a node has channels.
 func (s *Scheduler) isGroup(n int32) bool {
 	c := s.Nodes[n].First
 	return c != none && s.Nodes[c].Kind == Channel

@@ -40,7 +40,7 @@ var alertNames = [...]string{"warn", "abort", "quarantine", "reset"}
 
 func (k AlertKind) String() string { return nameOf(alertNames[:], uint8(k)) }
 
-// Alert asks the caller to do something.
+// Alert is a request to the caller.
 type Alert struct {
 	Kind    AlertKind
 	Engine  int
@@ -185,7 +185,7 @@ func (s *Scheduler) cleared(c int32) {
 	}
 }
 
-// calm lets the stopped group go on.
+// calm resumes the stopped group.
 func (s *Scheduler) calm(e int) {
 	w := &s.Engines[e].Watch
 	if g := s.find(w.Group); g != none {

@@ -107,8 +107,8 @@ type Extents struct {
 	size uint64
 }
 
-// Extent says that Size bytes that the guest sees at address Guest lie at address Card of
-// the card's memory.
+// Extent is Size bytes of a guest: at address Guest for the guest, at address Card in the
+// card's memory.
 type Extent struct{ Guest, Card, Size uint64 }
 
 // NewExtents lays the runs one behind the other.

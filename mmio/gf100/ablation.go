@@ -13,7 +13,7 @@ type Outcome string
 const (
 	// Works: the render node appears and copies by the GPU are right.
 	Works Outcome = "works"
-	// Limps: the render node appears, but the symptom says what is missing.
+	// Limps: the render node appears, and the symptom shows the missing part.
 	Limps Outcome = "limps"
 	// Fails: the probe ends with an error; there is no render node.
 	Fails Outcome = "fails"
@@ -38,7 +38,7 @@ type Ablation struct {
 	Symptom string
 	// Kernels are the versions it was seen on, as "6.1"; others may differ.
 	Kernels []string
-	// When says what must happen after the probe to bring the symptom about.
+	// When is the action after the probe that causes the symptom.
 	When string
 }
 

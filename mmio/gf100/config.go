@@ -51,8 +51,8 @@ type ConfigSpace struct {
 	command, status, msi mmio.Cell
 }
 
-// barRow says what one 32-bit BAR register is. BAR registers are numbered as
-// VFIO numbers regions; a 64-bit BAR takes two of them.
+// barRow describes one 32-bit BAR register. BAR registers are numbered as VFIO numbers
+// regions; a 64-bit BAR takes two of them.
 type barRow struct {
 	name string
 	low  uint32 // the constant low bits: space, width, prefetchable

@@ -28,8 +28,8 @@ type FaceConfig struct {
 	Clock func() uint64
 	// Temperature returns the sensor's reading in degrees Celsius; default 45.
 	Temperature func() int
-	// NoSensor is the fuse that says the chip's temperature sensor is not
-	// calibrated: a driver then has no temperature.
+	// NoSensor is the fuse of a chip without a calibrated temperature sensor: a driver then
+	// has no temperature.
 	NoSensor bool
 	// Display leaves the display engine in, without any connector.
 	Display bool
@@ -240,9 +240,9 @@ func (f *Face) disable(bits uint32) {
 // SetSource reports the level of a source whose unit belongs to the owner.
 func (f *Face) SetSource(src Source, level bool) { f.tree.set(src, level) }
 
-// Settle recomputes the interrupt tree. level is the line towards the host; edge
-// says that a message is due: the line rose since the last call, or the driver
-// re-enabled interrupts with something still pending.
+// Settle recomputes the interrupt tree. level is the line towards the host; edge means that
+// a message is due: the line rose since the last call, or the driver re-enabled interrupts
+// with something still pending.
 func (f *Face) Settle() (level, edge bool) {
 	f.timer.tick()
 	return f.tree.settle()

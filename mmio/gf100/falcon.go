@@ -43,7 +43,7 @@ const (
 	falconIntrAll = 0xffff
 )
 
-// falconSpec is one controller's size: what its HWCFG and HWCFG1 registers say.
+// falconSpec is one controller's size: the values of its HWCFG and HWCFG1 registers.
 type falconSpec struct {
 	hwcfg, hwcfg1 uint32
 }

@@ -151,7 +151,7 @@ func (u *fecsUnit) stop() {
 	u.newContext.Put(0)
 }
 
-// boot is FECS's start: it says that it is ready and how large a context is.
+// boot is FECS's start: it reports that it is ready, and the size of a context.
 func (u *fecsUnit) boot() {
 	u.mailbox[1].Put(u.cfg.ContextSize)
 	u.mailbox[0].Set(fecsReady)

@@ -44,13 +44,13 @@ const (
 	intrLevelBits = IntrMMUFault | IntrPBDMA | IntrRunlist | IntrEngine
 )
 
-// BindInvalid in NV_PFIFO_INTR_BIND_ERROR says that the instance block is none: the
-// code that the next generation's driver calls INVALID_CTX_TGT.
+// BindInvalid in NV_PFIFO_INTR_BIND_ERROR is the code for an invalid instance block, which
+// the next generation's driver calls INVALID_CTX_TGT.
 const BindInvalid = 6
 
-// SchedRunlistData in NV_PFIFO_INTR_SCHED_ERROR says that nothing answered when the
-// runlist was read. rnndb has few of GF100's codes; of those that are known of both, a
-// later chip's mean the same, and this is what it calls RL_RDAT_TIMEOUT.
+// SchedRunlistData in NV_PFIFO_INTR_SCHED_ERROR is the code for a runlist that could not be
+// read. rnndb has few of GF100's codes, but they agree with those of a later chip, which
+// calls this one RL_RDAT_TIMEOUT.
 const SchedRunlistData = 8
 
 // pfifo is the channel scheduler. Offsets: envytools rnndb fifo/gf100_pfifo.xml;

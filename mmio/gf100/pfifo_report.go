@@ -171,8 +171,8 @@ func (r *FIFOReport) SchedError(code uint32) {
 	r.intr.Set(IntrSched)
 }
 
-// Fault reports an MMU fault. A slot holds one until the driver frees it; false
-// says that it holds another, or that there is no such slot.
+// Fault reports an MMU fault. A slot holds one until the driver frees it; false means that
+// it holds another, or that there is no such slot.
 func (r *FIFOReport) Fault(f MMUFault) bool {
 	if f.Unit >= FaultUnits || r.faultID.Get()>>f.Unit&1 != 0 {
 		return false

@@ -7,9 +7,8 @@ const ltcSlices = 2
 
 var ltcs = []mmio.Dim{{Count: MaxFBPs, Stride: 0x2000}, {Count: ltcSlices, Stride: 0x400}}
 
-// pltc is the second-level cache. rnndb calls it PMFB, NVIDIA LTC. It has
-// nothing to cache here: flushes, invalidations and clears of compression tags
-// are done when they are asked for.
+// pltc is the second-level cache. rnndb calls it PMFB, NVIDIA LTC. It has nothing to cache
+// here: flushes, invalidations and clears of compression tags complete immediately.
 var pltc = mmio.Block{
 	Name:   "PLTC",
 	Source: "envytools rnndb/memory/gf100_pmfb.xml; NVIDIA dev_flush",

@@ -23,8 +23,7 @@ const (
 	pmuIntrReply = 1 << 6
 )
 
-// Where a host puts a MEMX script, and where it finds the results of memory
-// training.
+// Locations of the host's MEMX script, and of the results of memory training.
 const (
 	memxData      = 0x1000
 	memxDataSize  = 0x800

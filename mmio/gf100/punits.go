@@ -22,7 +22,7 @@ var punits = mmio.Block{
 		{Name: "NV_PUNITS_FUSE_CONTROL", Offset: 0x22400, Stub: true},
 		{Name: "NV_PUNITS_UNK004", Offset: 0x22404, Access: mmio.RO},
 		{Name: "NV_PUNITS_UNK008", Offset: 0x22408, Stub: true},
-		// Bit 1 says that devinit has run: the VBIOS has initialised the card.
+		// Bit 1 means that devinit has run: the VBIOS has initialised the card.
 		{Name: "NV_PUNITS_UNK00C", Offset: 0x2240c, Reset: 2},
 		{Name: "NV_PUNITS_PCI", Offset: 0x2241c, Reset: 0x81},
 		{Name: "NV_PUNITS_DESIGN_GPC_COUNT", Offset: 0x22430, Reset: MaxGPCs, Access: mmio.RO},

@@ -1,6 +1,6 @@
 package gf100
 
-// HeaderKind says how the data that follows a pushbuffer header is used.
+// HeaderKind defines the use of the data after a pushbuffer header.
 type HeaderKind uint8
 
 const (

@@ -70,7 +70,7 @@ func (p *printer) waiting(names []string) {
 	fmt.Fprint(p.w, "\r\x1b[K"+p.status)
 }
 
-// check is one thing that must hold.
+// check is one condition that must hold.
 type check struct {
 	name     string
 	detail   string

@@ -218,7 +218,7 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 }
 
 // share compares the first guest's share with the weights. A wrong share on a stalled
-// machine is measured again, some times: the card's clock goes on during a stall, so the
+// machine is measured again, some times: the card's clock advances during a stall, so the
 // guest on the card is charged for it. A wrong share without a stall is an error.
 func (f *fair) share(weight int) {
 	f.t.Helper()
@@ -240,7 +240,7 @@ func (f *fair) share(weight int) {
 
 // stalls may make a window unfair: a long time between two samples, an idle card, or one
 // guest alone on it for long. A server without a processor causes the last, too, because
-// the software card's clock goes on.
+// the software card's clock advances.
 type stalls struct {
 	gap, idle time.Duration
 	late      time.Duration // of all gaps, what is beyond a fifth of a second, but for the server's answer

@@ -23,7 +23,7 @@ const (
 	defaultRing = 10 // log2 of the entries, as the kernel's
 )
 
-// ChannelConfig says how a channel is made. The zero value is good.
+// ChannelConfig configures a channel. The zero value is good.
 type ChannelConfig struct {
 	RingLog2 uint32 // entries of the ring; 0 means 10
 	Push     uint64 // bytes of pushbuffer, 256 KiB at most; 0 means 64 KiB
@@ -54,7 +54,7 @@ type Channel struct {
 	err   error  // why the GPU stopped it
 }
 
-// ChannelError says why the GPU stopped a channel.
+// ChannelError is the reason why the GPU stopped a channel.
 type ChannelError struct {
 	ID    int
 	Fault Fault
@@ -264,11 +264,11 @@ func (ch *Channel) Close() error {
 	return errors.Join(err, ch.ring.Free(), ch.push.Free(), g.freeObject(ch.inst))
 }
 
-// Err says why the GPU stopped the channel, if it did.
+// Err returns why the GPU stopped the channel, if it did.
 func (ch *Channel) Err() error { return ch.err }
 
-// Submit puts words into the pushbuffer and rings the doorbell. The first
-// submission binds the copy engines to their subchannels.
+// Submit puts words into the pushbuffer and writes the doorbell. The first submission binds
+// the copy engines to their subchannels.
 func (ch *Channel) Submit(words ...uint32) error {
 	if !ch.bound {
 		ch.bound = true
@@ -323,7 +323,7 @@ func GPEntry(va uint64, words int) uint64 {
 	return uint64(uint32(va)&^3) | uint64(uint32(va>>32)&0xff|uint32(words)<<10)<<32
 }
 
-// SubmitEntry puts any entry into the ring and rings the doorbell.
+// SubmitEntry puts any entry into the ring and writes the doorbell.
 func (ch *Channel) SubmitEntry(q uint64) error {
 	if err := ch.room(); err != nil {
 		return err

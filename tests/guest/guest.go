@@ -146,7 +146,7 @@ func (g *Guest) plugIn() error {
 	return g.wireInterrupt()
 }
 
-// mapBAR maps what the device offers of a BAR, if the configuration says so.
+// mapBAR maps the device's mappable parts of a BAR, if configured.
 func (g *Guest) mapBAR(r *client.RegionInfo) error {
 	if r.File == nil {
 		return nil
@@ -245,7 +245,7 @@ func (g *Guest) Memory() *client.Memory { return g.mem }
 // RAMBase is the bus address of the guest's RAM.
 func (g *Guest) RAMBase() uint64 { return g.cfg.RAMBase }
 
-// VRAM returns the card's memory in bytes, as its registers say.
+// VRAM returns the size of the card's memory in bytes, from its registers.
 func (g *Guest) VRAM() uint64 { return g.vramSize }
 
 // BAR returns the size of a BAR in bytes.

@@ -19,7 +19,7 @@ type Event struct {
 	Fault       *Fault
 	PBDMA       *PBDMAError
 	RunlistDone bool
-	Other       uint32 // bits of NV_PFIFO_INTR_0 that nothing else here says
+	Other       uint32 // bits of NV_PFIFO_INTR_0 without another name here
 	Code        uint32 // the error register of such a bit
 }
 
@@ -205,7 +205,7 @@ func (g *Guest) channelAt(inst uint64) *Channel {
 	return nil
 }
 
-// recover takes a channel that faulted off the GPU, and lets the others go on.
+// recover takes a channel that faulted off the GPU, and resumes the others.
 func (ch *Channel) recover() error {
 	g := ch.g
 	g.mask(pfifoSchedDisable, 0, 1)

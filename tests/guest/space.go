@@ -7,7 +7,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Flags say how pages are mapped.
+// Flags define how pages are mapped.
 type Flags uint32
 
 const (
@@ -193,8 +193,8 @@ func (s *Space) PDE(d uint64) uint64 {
 	return le.Uint64(b[:])
 }
 
-// Invalidate ends a change of tables: the writes land, then the GPU forgets what
-// it remembers of this directory.
+// Invalidate ends a change of tables: the writes land, then the GPU drops cached
+// translations of this directory.
 func (s *Space) Invalidate() error { return s.g.invalidate(s.dir.addr) }
 
 func (g *Guest) invalidate(dir uint64) error {
@@ -226,7 +226,7 @@ func (s *Space) Free() error {
 	return s.g.freeObject(s.dir)
 }
 
-// describe puts the space into an instance block.
+// describe writes the space to an instance block.
 func (s *Space) describe(block []byte) {
 	gf100.InstPDBLo.Put(block, uint32(s.dir.addr>>12))
 	gf100.InstPDBHi.Put(block, uint32(s.dir.addr>>32))

@@ -64,9 +64,9 @@ func Of(release string) (Kernel, bool) {
 	return Kernel{Version: release}, false
 }
 
-// Problems says what is wrong with the kernel's log after a number of probes: a
-// line of nouveau's of level warning or worse that is not a known one, or a known
-// one more or less often than once for each.
+// Problems returns the errors in the kernel's log after a number of probes: a line of
+// nouveau's of level warning or worse that is not a known one, or a known one more or less
+// often than once for each.
 func (k *Kernel) Problems(log []lab.LogLine, probes int) []string {
 	var out []string
 	seen := make([]int, len(k.Known))
@@ -88,7 +88,7 @@ next:
 	return out
 }
 
-// Movers lists the engines that a log says nouveau moves buffers with: one for
+// Movers lists the engines with which nouveau moves buffers according to a log: one for
 // each probe.
 func Movers(log []lab.LogLine) []string {
 	var out []string

@@ -60,7 +60,7 @@ func newFixture(c Combination, cfg soft.Config, plant func(*soft.Card) card.Card
 	if err == nil {
 		timeout := time.Minute
 		if plant != nil || cfg.DisableEngines {
-			timeout = time.Second // work that a fault stopped does not go on
+			timeout = time.Second // work that a fault stopped does not continue
 		}
 		b.g, err = guest.Attach(context.Background(), b.endpoint.Socket, guest.Config{RAM: 1 << 20, Map: c.Maps(), Timeout: timeout})
 	}

@@ -57,7 +57,7 @@ func contend(t *testing.T, s *server, clients []*client, lengths []time.Duration
 	return shares
 }
 
-// near says whether shares differ from the wanted ones by at most a tenth of the card.
+// near reports whether shares differ from the wanted ones by at most a tenth of the card.
 // Requests cannot be cut in two, and one that was on the card while the machine did something
 // else is charged with that time.
 func near(got, want []float64) bool {
@@ -214,7 +214,7 @@ func TestLiveChanges(t *testing.T) {
 }
 
 // A request that does not end costs its channel. Its guest's other channel and other guests
-// go on.
+// continue.
 func TestRunaway(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Watchdog.Limit, cfg.Watchdog.Grace = 200*time.Millisecond, 500*time.Millisecond

@@ -19,7 +19,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Config says what to put together. Machine.Sockets is filled in.
+// Config is the set-up. Machine.Sockets is filled in.
 type Config struct {
 	Card soft.Config
 	// Device makes the served device, to count or to add functions; nil is

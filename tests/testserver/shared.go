@@ -15,10 +15,10 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// SharedConfig says what to share, and how.
+// SharedConfig configures a shared card.
 type SharedConfig struct {
 	Card soft.Config
-	// Plant puts another before the card, to look on or to do something wrong.
+	// Plant wraps the card, to watch or to plant a fault.
 	Plant  func(*soft.Card) card.Card
 	Limits aggregator.Options
 }
@@ -78,7 +78,7 @@ func NewSharedWith(cfg SharedConfig) (*Shared, error) {
 	return s, nil
 }
 
-// AddGPU makes one more virtual GPU, as share says.
+// AddGPU makes one more virtual GPU with this share.
 func (s *Shared) AddGPU(share aggregator.GuestConfig) error {
 	_, err := s.Add(serve.GPUConfig{Share: share})
 	return err

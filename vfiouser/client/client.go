@@ -51,7 +51,7 @@ const qemuCapabilities = `{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, 
 // Errno is an errno that the server answered with.
 type Errno = syscall.Errno
 
-// ErrProtocol says that the server's answer breaks the protocol.
+// ErrProtocol means that the server's answer breaks the protocol.
 var ErrProtocol = errors.New("vfio-user server broke the protocol")
 
 // Message is one message as it came.

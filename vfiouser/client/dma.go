@@ -109,8 +109,8 @@ func (c *Client) unmap(u wire.DMAUnmapRequest) error {
 	return nil
 }
 
-// OnDMA has fn asked before each of the server's DMA requests is answered; an Errno it returns
-// is the answer.
+// OnDMA sets fn, which is called before each of the server's DMA requests is answered; an
+// Errno it returns is the answer.
 func (c *Client) OnDMA(fn func(cmd wire.Command, addr uint64, n int) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -50,7 +50,7 @@ func overlap(name string, addr, n uint64) Case {
 	})
 }
 
-// wrongMap makes a case of a DMA_MAP that is wrong by itself.
+// wrongMap makes a case of an invalid DMA_MAP.
 func wrongMap(name, does string, msg func(m memory) message, want expectation) Case {
 	return onMemory(name, does, func(s *session, c *client.Client, m memory) finding {
 		return judge(s, c, msg(m), want)

@@ -70,7 +70,7 @@ func fired(e *client.EventFD) uint64 {
 	return n
 }
 
-// quiet says that an eventfd has no signal.
+// quiet reports that an eventfd has no signal.
 func quiet(e *client.EventFD) bool {
 	time.Sleep(10 * time.Millisecond)
 	return e.Count() == 0

@@ -21,7 +21,8 @@ func first(name, does string, m message, want expectation) Case {
 	}}
 }
 
-// otherMajor proposes a major version that no server speaks: the server may say so, and must close.
+// otherMajor proposes a major version that no server speaks: the server may answer that, and must
+// close.
 func otherMajor(name string, major uint16) Case {
 	return Case{Name: name, Does: fmt.Sprintf("VERSION %d.0", major), run: func(s *session) finding {
 		c := s.dial()

@@ -79,7 +79,7 @@ func absent(format string, args ...any) finding {
 	return finding{NotApplicable, fmt.Sprintf(format, args...)}
 }
 
-// Options say where the server is.
+// Options configure the suite and its server.
 type Options struct {
 	// Dial connects to the server: a stream socket in blocking mode, which becomes the suite's.
 	// A server that ends with each client may be started again here.
@@ -94,8 +94,8 @@ type Options struct {
 // answer, and a second at least.
 func (o *Options) patience() time.Duration { return max(o.Timeout, time.Second) }
 
-// DialPath dials the server at path. A server between two clients may refuse for a moment; it is
-// asked again for five seconds.
+// DialPath dials the server at path. A server between two clients may refuse for a moment;
+// DialPath retries for five seconds.
 func DialPath(path string) func() (int, error) {
 	return func() (int, error) {
 		deadline := time.Now().Add(5 * time.Second)
@@ -240,7 +240,7 @@ func (s *session) close() {
 	}
 }
 
-// dial opens a connection and says nothing on it.
+// dial opens a connection and sends nothing.
 func (s *session) dial() *client.Client {
 	fd, err := s.o.Dial()
 	must(err, "connect")
@@ -260,7 +260,7 @@ func (s *session) attach() *client.Client {
 	return c
 }
 
-// disconnected says that an error of the socket is its end.
+// disconnected reports whether an error means the end of the socket.
 func disconnected(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// device is what the server says of its device: what cases choose by.
+// device is the server's description of its device, by which cases are chosen.
 type device struct {
 	caps    client.Capabilities
 	info    wire.DeviceInfo
@@ -186,7 +186,7 @@ func (t *pipe) drop() {
 	}
 }
 
-// closed says whether every copy of the write end is closed, waiting as for an answer.
+// closed reports whether every copy of the write end is closed, waiting as for an answer.
 func (t *pipe) closed() bool {
 	t.drop()
 	return within(t.patience, func() bool {

@@ -11,7 +11,7 @@ import (
 type expectation func(s *session, a answer) string
 
 // oneMessage makes a case of one message on a connection that has negotiated. The message may be
-// nil: the device has not what it takes, as the text says.
+// nil if the device lacks what it needs; the text is the reason.
 func oneMessage(name, does string, msg func(s *session) (*message, string), want expectation) Case {
 	return Case{Name: name, Does: does, run: func(s *session) finding {
 		m, why := msg(s)

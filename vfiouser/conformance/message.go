@@ -187,7 +187,7 @@ func receive(c *client.Client, m message) answer {
 	return a
 }
 
-// alive asks for the device's description: a connection that is in step answers.
+// alive requests the device's description: a connection in step answers.
 func alive(c *client.Client) error {
 	a := ask(c, deviceInfoMessage(wire.DeviceInfoSize).id(0x7001))
 	if a.kind != answered || len(a.body) < wire.DeviceInfoSize {

@@ -48,7 +48,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// ErrNotBuilt says that the binding is not in this program.
+// ErrNotBuilt means that the binding is not in this program.
 var ErrNotBuilt = errors.New("this program was built without libvfio-user: run \"make libvfio-user\", then " +
 	"\"make build-libvfio-user\"; or build with -tags libvfiouser, with CGO_CFLAGS and CGO_LDFLAGS naming the library's headers and the library")
 

@@ -76,7 +76,7 @@ func (l *link) raise(v *vector) {
 	l.need()
 }
 
-// need has the serving thread come to flush. l.mu is held, so that the eventfd is open.
+// need wakes the serving thread to flush. l.mu is held, so that the eventfd is open.
 func (l *link) need() {
 	if !l.work.Swap(true) {
 		signal(l.wake)
@@ -153,8 +153,9 @@ func (l *link) flush(lib *library) {
 	}
 }
 
-// lower takes back that a vector is to be signalled, and says whether it was. The library signals
-// without l.mu: a client's eventfd that is full, and blocks, keeps the client's own thread only.
+// lower withdraws the signal of a vector, and reports whether one was pending. The library
+// signals without l.mu: a client's eventfd that is full, and blocks, keeps the client's own
+// thread only.
 func (l *link) lower(index, vec int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// Built says whether the binding is in this program.
+// Built reports whether the binding is in this program.
 const Built = true
 
 // maxRegion is the largest region that the library can hold.
@@ -250,10 +250,9 @@ func (t *Transport) Close() error {
 	return nil
 }
 
-// interrupt makes the serving thread leave, also one that is in the middle of a client's
-// message, and waits until ended is closed. It may be called from any goroutine. A client that
-// the library accepts at this very moment is not seen, and may say nothing: so it is looked for
-// again.
+// interrupt makes the serving thread end, also in the middle of a client's message, and waits
+// until ended is closed. It may be called from any goroutine. A client that the library accepts
+// at this very moment is not seen, and may say nothing: so it is looked for again.
 func (t *Transport) interrupt(ended <-chan struct{}) {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()

@@ -4,7 +4,7 @@ package libvfiouser
 
 import "github.com/umbra-gpu/umbra/vfiouser"
 
-// Built says whether the binding is in this program.
+// Built reports whether the binding is in this program.
 const Built = false
 
 // New fails with ErrNotBuilt.

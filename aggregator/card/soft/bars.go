@@ -160,7 +160,7 @@ func (w *barWindow) each(off uint64, p []byte, write bool, done *int) *engine.Fa
 	return nil
 }
 
-// heat remembers the page at off, which has just been looked up, if it is VRAM.
+// heat caches the page at off, which has just been looked up, if it is VRAM.
 func (w *barWindow) heat(off uint64) {
 	base := off &^ (shadowpt.SmallPage - 1)
 	pte, _, ok := w.vm.tlb.Cached(base)

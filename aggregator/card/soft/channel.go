@@ -144,7 +144,7 @@ func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	return ch
 }
 
-// ramfc reads what the driver put into the instance block.
+// ramfc reads the driver's values from the instance block.
 func (x *exec) ramfc(block []byte) {
 	userd, target := gf100.InstanceUSERD(block)
 	x.userd, x.userdTarget = userd, shadowpt.Target(target)

@@ -9,8 +9,8 @@ import (
 // faultUnit is the unit that a fault is reported for.
 type faultUnit = gf100.MMUClient
 
-// mmuFault reports a fault. A slot holds one until the driver frees it; false
-// says that it holds another.
+// mmuFault reports a fault. A slot holds one until the driver frees it; false means that it
+// holds another.
 func (r *registers) mmuFault(u faultUnit, inst uint64, f engine.Fault) bool {
 	return r.Fault(u.Fault(inst, f.VA, f.Write, f.Reason))
 }

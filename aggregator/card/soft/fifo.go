@@ -117,8 +117,8 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { f.acknowledged(i) })
 }
 
-// bind acts on a write of NV_PCCSR_CHANNEL_INST: the channel starts from what
-// its instance block says now. A block that is not all in VRAM binds nothing.
+// bind acts on a write of NV_PCCSR_CHANNEL_INST: the channel starts from the present
+// instance block. A block that is not all in VRAM binds nothing.
 func (f *fifo) bind(i int, v uint32) {
 	s := &f.slots[i]
 	f.drop(s)

@@ -75,8 +75,7 @@ func (x *run) setObject(subch uint8, data uint32) {
 	}
 }
 
-// engineKinds says what each engine executes; engines that are not there have
-// no entry.
+// engineKinds has the kind of each engine by its number; others have no entry.
 var engineKinds = map[uint8]engine.Kind{
 	gf100.EngineGR:  engine.KindGR,
 	gf100.EngineCE0: engine.KindCE,

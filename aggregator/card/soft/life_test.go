@@ -259,8 +259,8 @@ func TestHostMemoryCutShort(t *testing.T) {
 	r.card.DetachHost()
 }
 
-// A driver waits for the end of its own invalidates. Channels may go on giving
-// theirs: they must not make it wait for ever.
+// A driver waits for the end of its own invalidates. Those of channels must not delay it
+// for ever.
 func TestInvalidateEndsWhateverChannelsDo(t *testing.T) {
 	r := newRig(t, soft.Config{})
 	done := func() bool { return r.rd(0x100c80)&(1<<15) != 0 }

@@ -57,7 +57,7 @@ const (
 	more    verdict = iota // the channel can continue immediately
 	empty                  // everything fetched and executed
 	blocked                // a semaphore acquire failed
-	yielded                // the channel gives way, or cannot go on just now
+	yielded                // the channel yields, or must wait
 	held                   // channel.held waits for software
 	stalled                // step.stuck is trapped
 	faulted                // step.fault

@@ -21,8 +21,8 @@ func (f *fifo) mayRun(i int) bool {
 		c.regs.pfifoEnable.Get()&gf100.FIFOEnabled != 0 && c.regs.schedDisable.Get()&gf100.SchedRunlist == 0
 }
 
-// schedule queues a channel if it may run and is idle or waiting. Whether it
-// has work is for its PBDMA to find out.
+// schedule queues a channel if it may run and is idle or waiting. Its PBDMA finds out
+// whether it has work.
 func (f *fifo) schedule(i int) {
 	if !f.mayRun(i) {
 		return
@@ -113,7 +113,7 @@ func (f *fifo) take(p *pbdma) *channel {
 	return ch
 }
 
-// giveBack puts a channel where its last step left it.
+// giveBack returns a channel in the state of its last step.
 func (f *fifo) giveBack(p *pbdma, ch *channel, s *step) {
 	p.ch = nil
 	ch.preempted = false

@@ -6,12 +6,12 @@ import (
 )
 
 // Rebuild is a power cycle with other parts: change edits a copy of the card's
-// configuration, and the registers are built anew from it. Another VBIOS, other TPCs,
+// configuration, and the registers are built again from it. Another VBIOS, other TPCs,
 // engines on or off, an ablation or none: a host that detaches and attaches again finds
 // another board. VRAM's size and the PCI function must stay, for the host has enumerated
 // them.
 //
-// The counters of [Card.Registers] start again, those of [Card.Stats] go on. If the new
+// The counters of [Card.Registers] start again, those of [Card.Stats] continue. If the new
 // board cannot be built, the card is reset with its old configuration.
 func (c *Card) Rebuild(change func(*Config)) error {
 	c.mu.Lock()

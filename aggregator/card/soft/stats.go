@@ -24,7 +24,7 @@ type Stats struct {
 	EngineErrors     atomic.Uint64 // methods an engine refused
 	TLBMisses        atomic.Uint64
 	Invalidates      atomic.Uint64 // writes of NV_PFB_PRI_MMU_INVALIDATE and MEM_OP invalidates
-	TLBFlushes       atomic.Uint64 // address spaces that forgot their translations for one
+	TLBFlushes       atomic.Uint64 // address spaces that dropped their translations for one
 	Runlists         atomic.Uint64 // runlist commits
 	UnboundDoorbells atomic.Uint64 // doorbells of channels that are not bound
 	BARFaults        atomic.Uint64 // accesses through BAR1 or BAR3 that no page answers

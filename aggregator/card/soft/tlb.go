@@ -25,8 +25,8 @@ type directory struct {
 
 var everyDirectory = directory{all: true}
 
-// invalidate makes the address spaces of a directory forget their translations
-// before their next step, and returns the number of the invalidate.
+// invalidate makes the address spaces of a directory drop their translations before their
+// next step, and returns the number of the invalidate.
 func (c *Card) invalidate(d directory) uint64 {
 	c.stats.Invalidates.Add(1)
 	if c.cfg.FlushAll {

@@ -19,7 +19,7 @@ func (r *rig) graphTrap(c *testChannel, intr, subch, class, method, data uint32)
 	require.Equal(r.t, uint32(c.inst>>12), r.rd(0x409b00)&0xfffffff)
 }
 
-// graphAck lets PGRAPH go on as nouveau does.
+// graphAck resumes PGRAPH as nouveau does.
 func (r *rig) graphAck() {
 	r.wr(0x400100, r.rd(0x400100))
 	r.wr(0x400500, 0x00010001)

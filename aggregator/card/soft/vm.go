@@ -8,9 +8,9 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// vm is an address space in use: page tables as an instance block names them,
-// and translations remembered since the last invalidate. It is used by one
-// goroutine at a time, with the host attached.
+// vm is an address space in use: the page tables of an instance block, and translations
+// cached since the last invalidate. It is used by one goroutine at a time, with the host
+// attached.
 type vm struct {
 	card  *Card
 	user  int    // channel, or -1 for a window

@@ -58,7 +58,7 @@ func (v *vram) slice(addr uint64, n int) []byte {
 // scrub makes the whole memory zero by giving its pages back.
 func (v *vram) scrub() error { return v.punch(0, uint64(len(v.mem))) }
 
-// punch makes n bytes at addr zero by giving their pages back, wherever they live.
+// punch makes n bytes at addr zero by freeing their pages, for any backing.
 func (v *vram) punch(addr, n uint64) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -78,7 +78,7 @@ func (v *vram) punch(addr, n uint64) error {
 	return nil
 }
 
-// look finds what takes memory: what was written in the file, wherever a page lives.
+// look finds allocated memory: written parts of the file, for any backing.
 func (v *vram) look(addr, n uint64, f func(at uint64, p []byte)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

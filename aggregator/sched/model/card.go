@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// never is a time that does not come.
+// never is a time that is never reached.
 const never = time.Duration(math.MaxInt64)
 
-// Request is what a channel asks of the card.
+// Request is a request of a channel to the card.
 type Request struct {
 	Engine  int
 	Busy    time.Duration

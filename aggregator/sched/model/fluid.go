@@ -20,7 +20,7 @@ type fluid struct {
 	lists   []int // of children, in use by levels of fill
 }
 
-// fluidNode is a node of the mix, as far as it competes.
+// fluidNode is a node of the mix, as a competitor.
 type fluidNode struct {
 	parent   int
 	weight   float64
@@ -111,7 +111,7 @@ func (f *fluid) solve() {
 	}
 }
 
-// fill shares what a node has among its children with work.
+// fill shares a node's part among its children with work.
 func (f *fluid) fill(at int) {
 	f.lists = f.lists[:0]
 	for _, c := range f.nodes[at].children {

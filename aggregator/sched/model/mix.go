@@ -30,7 +30,7 @@ type Node struct {
 // maxClients bounds a mix.
 const maxClients = 4096
 
-// Check fills in what is not said and says what cannot be.
+// Check fills in omitted values and returns invalid ones as errors.
 func (m *Mix) Check() error {
 	if len(m.Guests) == 0 {
 		return &sched.Error{Field: "guests", Value: "none", Reason: "name one or more"}

@@ -47,11 +47,11 @@ type nest struct {
 	clients   []*Client
 	ids       []sched.ID
 	ringTimes [][]time.Duration // doorbell times of the unfinished requests of each client
-	began     time.Duration     // when it thinks that its card began the request under way
+	began     time.Duration     // when its own scheduler assumes that the request under way began
 }
 
-// Nest lets a guest share its part by itself among its processes: their doorbells
-// go to a scheduler of the guest's own, which rings ours.
+// Nest makes a guest share its part among its processes by itself: their doorbells go to
+// the guest's own scheduler, which submits to ours.
 func (r *Rig) Nest(c sched.Config, clients []*Client) {
 	s, err := sched.New(c, 1, r.Now)
 	if err != nil {

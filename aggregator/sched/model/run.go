@@ -25,8 +25,8 @@ type Rig struct {
 	Steps      int // of the simulation
 	MostOnCard int // requests at once, of the graphics engine
 
-	// OnForward and OnAlert see what the scheduler says, if set. An alert that
-	// is not handled is done: the channel is aborted.
+	// OnForward and OnAlert are called with the scheduler's decisions, if set. An alert
+	// that is not handled is done: the channel is aborted.
 	OnForward func(now time.Duration, f sched.Forward)
 	OnAlert   func(a sched.Alert) (handled bool)
 
@@ -108,7 +108,7 @@ func (r *Rig) add(n *Node, parent, guest sched.ID, prefix string, above int, mer
 
 func (r *Rig) push(k *Client) { heap.Push(&r.wakes, k) }
 
-// Run lets the time come to until.
+// Run advances the time to until.
 func (r *Rig) Run(until time.Duration) error {
 	for {
 		r.Steps++

@@ -22,7 +22,7 @@ const (
 	Engine                // copies and semaphores at any address
 	List                  // any runlist, from anywhere
 	Tables                // tables in RAM change while engines walk them
-	Unmap                 // DMA mappings go and come back, and others appear, while engines copy
+	Unmap                 // DMA mappings are removed and restored, and others appear, while engines copy
 	Elsewhere             // RAM appears at any bus address, and engines use it there
 	Restart               // a reset, and the driver begins again
 )

@@ -19,7 +19,7 @@ const (
 	victimVA = 0x1800_0000               // entries and directory entries of any bits
 	mineVA   = 0x2000_0000               // VRAM
 	bigVA    = mineVA + shadowpt.BigPage // big entries of any bits
-	marksVA  = 0x2800_0000               // where each submission says that it was executed
+	marksVA  = 0x2800_0000               // where each submission signals its end
 	lootSize = 256 << 10
 )
 

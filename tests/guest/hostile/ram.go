@@ -71,7 +71,7 @@ func (a *Attacker) Unmapped() error {
 	return a.hole.broken
 }
 
-// without has engines go on while no RAM is mapped: not a byte of it may change.
+// without has engines work while no RAM is mapped: not a byte of it may change.
 func (a *Attacker) without(p *guest.Push) error {
 	ram := a.Guest.Memory().Data
 	before := bytes.Clone(ram)

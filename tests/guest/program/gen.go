@@ -142,7 +142,7 @@ func (d *drawer) n(what string, lo, hi int) uint64 {
 	return uint64(rapid.IntRange(lo, hi).Draw(d.T, what))
 }
 
-// weights say how often each kind is tried.
+// weights are how often each kind is tried.
 var weights = []Kind{
 	Write, Read, Map, Map, Map, Map, Unmap, Copy, Copy, Copy, Copy, Copy, Copy, Inline, Fault, Recreate,
 }
@@ -152,7 +152,7 @@ var besides = []Kind{Copy, Copy, Inline, Store, Store, Store, Show, Show}
 
 const most = 4
 
-// tries says how often more a kind is tried of which most draws make no sense.
+// tries is how many more draws a kind gets of which most are invalid.
 var tries = map[Kind]int{Map: 1, Copy: 6, Inline: 3, Store: 4, Show: 2}
 
 func (d *drawer) op(k Kind) (Op, bool) {

@@ -175,7 +175,7 @@ func (r *Runner) recreate(i int) error {
 	return err
 }
 
-// fault wants the channel to be stopped with the fault that the model says.
+// fault expects the channel to be stopped with the fault that the model predicts.
 func (r *Runner) fault(o Op) error {
 	ch := r.chans[o.Chan]
 	if err := ch.Copy(o.Engine, o.Dst, o.Src, o.N); err != nil {
@@ -244,7 +244,7 @@ func (r *Runner) compare(buf int, off, n uint64) error {
 	return nil
 }
 
-// Mismatch says that memory is not what the model says.
+// Mismatch is a difference of memory from the model.
 type Mismatch struct {
 	Buf       int
 	Off       uint64

@@ -104,7 +104,7 @@ func (c *CE) Step(env *Env) Outcome {
 // Idle reports whether no work is left.
 func (c *CE) Idle() bool { return c.Op.Kind == OpNone }
 
-// Abort gives up the work that is left.
+// Abort drops the remaining work.
 func (c *CE) Abort() { c.Op = Op{} }
 
 // State is the last data written to a method.

@@ -244,8 +244,7 @@ func (c *Copy) gobs(env *Env, src, dst *side, limit uint64) (uint64, *Fault) {
 	return 0, nil
 }
 
-// gobLines moves GOBs from or to eight pieces of line, in the direction that
-// the sides say.
+// gobLines moves GOBs from or to eight pieces of line.
 func (c *Copy) gobLines(env *Env, tiled, lines *side, limit uint64) (uint64, *Fault) {
 	var line [gobHeight][]byte
 	width := min(c.Length-c.X, limit)

@@ -30,14 +30,14 @@ type Fault struct {
 	Reason uint8
 }
 
-// Outcome says what became of a call.
+// Outcome is the result of a call.
 type Outcome uint8
 
 const (
 	Done    Outcome = iota // nothing is left
 	Busy                   // taken, work is left: call Step
 	Faulted                // taken, stopped at Fault: call Step to try again, or Abort
-	Illegal                // not taken: Refusal says why
+	Illegal                // not executed: Refusal has the reason
 )
 
 func (o Outcome) String() string {
@@ -119,7 +119,7 @@ type Event struct {
 	Kind  EventKind
 }
 
-// Reason says why a method was refused.
+// Reason is the reason why a method was refused.
 type Reason uint8
 
 const (

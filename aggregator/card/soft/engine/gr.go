@@ -144,7 +144,7 @@ func (g *GR) Idle() bool { return g.Op.Kind == OpNone }
 // acquire, which only a change of memory can end.
 func (g *GR) Waiting() bool { return g.Op.Kind == OpAcquire }
 
-// Abort gives up the work that is left and an upload that waits for data.
+// Abort drops the remaining work and an upload that waits for data.
 func (g *GR) Abort() {
 	g.Op = Op{}
 	g.Upload = Upload{}

@@ -21,8 +21,8 @@ func loadMMEStart(g *GR, env *Env, c call) Outcome {
 	return loadMME(g, env, c, g.MME.Start[:], mmeStartPointer)
 }
 
-// loadMME stores a word where the pointer says and moves it on. A word beyond
-// the memory is dropped and counted.
+// loadMME stores a word at the pointer and advances it. A word beyond the memory is dropped
+// and counted.
 func loadMME(g *GR, env *Env, c call, ram []uint32, pointer int) Outcome {
 	at := &g.Values[c.class.index][pointer]
 	if uint64(*at) < uint64(len(ram)) {
