@@ -229,11 +229,3 @@ func TestRefusedMemoryIsARule(t *testing.T) {
 	require.Contains(t, log.String(), "gpu=a rule=dma_sizes_refused size=0x3000 max=0x2000")
 	require.EqualValues(t, 6, r.Connections.MemoryRefused)
 }
-
-// stuck blocks writers until it is closed.
-type stuck chan struct{}
-
-func (s stuck) Write(p []byte) (int, error) {
-	<-s
-	return len(p), nil
-}
