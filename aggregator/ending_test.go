@@ -11,10 +11,10 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// TestChannelsThatEndAreNotWaitedFor: an invalidate while a channel of its space is taken off
+// TestInvalidateDuringEnd: an invalidate while a channel of its space is taken off
 // the card completes immediately if the channel has no work and no event left, because its
 // memory may then be reused. For other channels of the space it is deferred.
-func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
+func TestInvalidateDuringEnd(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		state     uint32 // of the channel on the card
@@ -74,10 +74,10 @@ func TestChannelsThatEndAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestBoundWhileOthersEnd: a channel that is bound again in the round that was to end it is
-// made once, by a round that does first what it depends on. If its guest has not been shown
-// what the card left of it, an invalidate waits for that.
-func TestBoundWhileOthersEnd(t *testing.T) {
+// TestBindDuringEnd: a channel that is bound again in the round that should end it is created
+// once, after the operations on which it depends. If its saved state is not yet in the
+// guest's memory, an invalidate waits for that.
+func TestBindDuringEnd(t *testing.T) {
 	for _, shown := range []bool{true, false} {
 		a, f := newAgg(t, Options{CardTimeout: patience})
 		t.Cleanup(func() { f.hold(regPreempt, false) })

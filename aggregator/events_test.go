@@ -23,9 +23,9 @@ func (f *fakeCard) event(a *Aggregator) int {
 	return f.looks
 }
 
-// TestEventsCostWhatRuns: an event goes to the guests whose channels run. Its cost does not
+// TestEventCost: an event goes to the guests whose channels run. Its cost does not
 // grow with hundreds of idle channels.
-func TestEventsCostWhatRuns(t *testing.T) {
+func TestEventCost(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	events := func(g *Guest) uint64 { return g.stats.EngineEvents.Load() }
 	var guests []*Guest

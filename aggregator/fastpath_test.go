@@ -190,9 +190,9 @@ func (f *fakeCard) asked() uint64 {
 	return uint64(len(f.writesTo(regRunlist, 4)) + len(f.writesTo(regPreempt, 4)))
 }
 
-// TestAskingAgainIsBounded: repeated requests reach the card once a round, and a bounded
+// TestRepeatedRequestsAreBounded: repeated requests reach the card once a round, and a bounded
 // number of times inline.
-func TestAskingAgainIsBounded(t *testing.T) {
+func TestRepeatedRequestsAreBounded(t *testing.T) {
 	const times, channels = 200, 8
 	all := make([]uint64, channels)
 	for i := range all {

@@ -403,7 +403,7 @@ func TestGateRefusals(t *testing.T) {
 
 // A channel that has ended gets no more turns, even with waiting entries and new
 // submissions.
-func TestGateOver(t *testing.T) {
+func TestGateEndedChannel(t *testing.T) {
 	cfg := sched.Default()
 	a, m := newGated(t, t.Cleanup, &cfg)
 	g, ev := addGuest(t, a, "a")

@@ -15,7 +15,7 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-func TestOptionsThatCannotBe(t *testing.T) {
+func TestInvalidOptions(t *testing.T) {
 	for _, c := range []struct {
 		o    Options
 		want string

@@ -96,9 +96,9 @@ func TestLeakyBucketHoldsAnyAmount(t *testing.T) {
 	}
 }
 
-// TestScansAreOfSpaces: accesses of a guest's client to its memory cause no scan while the guest
+// TestNoScanWithoutSpace: accesses of a guest's client to its memory cause no scan while the guest
 // has no address space.
-func TestScansAreOfSpaces(t *testing.T) {
+func TestNoScanWithoutSpace(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g := addGuestWith(t, a, GuestConfig{})
 	move := func() {

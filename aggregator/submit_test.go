@@ -110,13 +110,13 @@ func TestDoorbellDuringBind(t *testing.T) {
 	a := newAggOn(t, b, Options{})
 	b.userd = func(addr uint64) bool { return addr-a.pollArea < gf100.PollSize }
 	g, _ := addGuest(t, a, "a")
-	rang := false
+	written := false
 	b.during = func() {
-		rang = true
+		written = true
 		writePut(g, 1, 7)
 	}
 	bindChannel(t, g, 1)
-	require.True(t, rang)
+	require.True(t, written)
 	forwarded := func() bool {
 		return slices.Contains(b.rings(), regWrite{uint32(g.cardChannel(1).id), 7})
 	}

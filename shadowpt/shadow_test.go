@@ -461,9 +461,9 @@ func TestWorkAndMemoryAreBounded(t *testing.T) {
 	}
 }
 
-// A table out of use is given back when the card has finished an invalidate, not
-// before.
-func TestTablesGoAfterTheInvalidate(t *testing.T) {
+// TestTablesFreedAfterInvalidate: an unused table is freed when the card has finished an
+// invalidate, not before.
+func TestTablesFreedAfterInvalidate(t *testing.T) {
 	w := newTwin(t, 8<<20)
 	s := newShadow(t, w, shadowpt.NewWork(1<<40))
 	put(w.vram, 0x100000, shadowpt.PTE{Valid: true, Addr: 0x3000}.Encode())

@@ -153,9 +153,9 @@ func TestMigrationArcs(t *testing.T) {
 	}
 }
 
-// TestStandstill: a stopped device is only read. The conformance suite saves and restores
+// TestStoppedDeviceIsOnlyRead: a stopped device is only read. The conformance suite saves and restores
 // its state.
-func TestStandstill(t *testing.T) {
+func TestStoppedDeviceIsOnlyRead(t *testing.T) {
 	c := newRig(t, newMigDevice(t), vfiouser.Options{}).dial(nil)
 	require.NoError(t, c.SetMigrationState(wire.MigStopCopy))
 	_, err := c.Info()

@@ -17,9 +17,9 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-// TestNextClientAtOnce attaches again without a pause, with work of the last client still
+// TestNextClientImmediately attaches again without a pause, with work of the last client still
 // unread, as when a VMM is killed and started again.
-func TestNextClientAtOnce(t *testing.T) {
+func TestNextClientImmediately(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	for i := range uint32(200) {
 		c := r.dial(nil)

@@ -104,7 +104,7 @@ type Set struct {
 	pending atomic.Bool  // queue is not empty
 	flushed atomic.Int64 // when aliases were last flushed, since began
 
-	step func() // called between the steps of adopt; tests store there
+	step func() // called between the steps of promote; tests store there
 }
 
 // New makes the windows of a client. They are empty until Block, Window and the like define their

@@ -127,7 +127,7 @@ func TestCommonCreditIsDropped(t *testing.T) {
 	require.NoError(t, s.Twin())
 }
 
-// TestDebtIsATime: a guest whose weight changes owes as much time as before.
+// TestDebtIsATime: a guest whose weight changes has the same debt in time as before.
 func TestDebtIsATime(t *testing.T) {
 	s, err := sched.New(sched.Default(), 1, 0)
 	require.NoError(t, err)

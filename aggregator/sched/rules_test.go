@@ -118,9 +118,9 @@ func TestSliceLength(t *testing.T) {
 	}
 }
 
-// TestSampleCountsWhatWaited (R-A7): submissions while a group is gated count in the
+// TestSampleCountsGatedWork (R-A7): submissions while a group is gated count in the
 // group's next sample, and waiting does not lengthen a request.
-func TestSampleCountsWhatWaited(t *testing.T) {
+func TestSampleCountsGatedWork(t *testing.T) {
 	c := sched.Default()
 	c.Policy = sched.DFQ
 	b, groups, top := twoGroups(t, c, ms, 500*us)

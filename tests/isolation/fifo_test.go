@@ -130,9 +130,9 @@ func TestFaultTrigger(t *testing.T) {
 	require.Equal(t, uint64(1), s.GPUs[0].Guest.Stats().MMUFaults.Load())
 }
 
-// TestInvalidatesAreTheirOwners: a guest that invalidates makes the card forget only
-// its own translations. With FlushAll the card forgets its neighbour's too.
-func TestInvalidatesAreTheirOwners(t *testing.T) {
+// TestInvalidatesKeepOthersTranslations: an invalidate of a guest drops only
+// its own translations in the card. With FlushAll it drops its neighbour's too.
+func TestInvalidatesKeepOthersTranslations(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		s, gs, chs := couple(t, soft.Config{FlushAll: all})
 		// A scan of everything makes the card forget each time.

@@ -64,9 +64,9 @@ func TestMovesAreBounded(t *testing.T) {
 	})
 }
 
-// TestWindowMovesAtOnce: a driver does not wait after it has moved PRAMIN, so its next
+// TestWindowMovesImmediately: a driver does not wait after it has moved PRAMIN, so its next
 // store must reach the new page, for any limit on moves and any other pending moves.
-func TestWindowMovesAtOnce(t *testing.T) {
+func TestWindowMovesImmediately(t *testing.T) {
 	const n, limit = 200, 16
 	each(t, offer{Map: aperture.MapAll, Limits: aperture.Limits{Moves: limit}}, func(t *testing.T, s *side) {
 		s.patient = true

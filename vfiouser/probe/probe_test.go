@@ -128,8 +128,8 @@ func TestEndlessPeer(t *testing.T) {
 	}
 }
 
-// TestGivenUp: the error of a cancelled probe is the cancellation.
-func TestGivenUp(t *testing.T) {
+// TestCancelledProbe: the error of a cancelled probe is the cancellation.
+func TestCancelledProbe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	path := peer(t, func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 4096))

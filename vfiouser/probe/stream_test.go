@@ -126,8 +126,8 @@ func listener(t *testing.T) *net.UnixListener {
 	return l
 }
 
-// TestCutAnywhere: a conversation that ends after any of its bytes broke exactly there.
-func TestCutAnywhere(t *testing.T) {
+// TestTruncatedAnywhere: the error of a conversation that ends after any of its bytes names that byte.
+func TestTruncatedAnywhere(t *testing.T) {
 	said, l := conversation(t), listener(t)
 	_, err := against(t, l, said)
 	require.NoError(t, err)

@@ -11,9 +11,9 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 )
 
-// TestWindowsThatDoNotClose: while pages of a client's windows cannot be moved back to the
+// TestUnclosableWindows: while pages of a client's windows cannot be moved back to the
 // card, the next client gets no windows.
-func TestWindowsThatDoNotClose(t *testing.T) {
+func TestUnclosableWindows(t *testing.T) {
 	c, err := New(Config{VRAM: 64 << 20, Map: aperture.MapPRAMIN})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })

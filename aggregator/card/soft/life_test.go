@@ -28,7 +28,7 @@ func openFDs(t *testing.T) int {
 	return len(list)
 }
 
-func TestCloseGivesEverythingBack(t *testing.T) {
+func TestCloseFreesEverything(t *testing.T) {
 	before := openFDs(t)
 	for range 10 {
 		r := newBareRig(t, soft.Config{})

@@ -181,8 +181,8 @@ func TestSameVRAM(t *testing.T) {
 	require.Greater(t, nothing, 100)
 }
 
-// TestSameVRAMWhilePagesMove: a page that is not zero is never taken for one that is, though it
-// lies elsewhere from one moment to the next.
+// TestSameVRAMWhilePagesMove: a page with data is never reported as zero, although its backing
+// changes concurrently.
 func TestSameVRAMWhilePagesMove(t *testing.T) {
 	const at = 0x400000
 	c := newCard(t)

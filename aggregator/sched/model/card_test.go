@@ -9,9 +9,9 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 )
 
-// TestFetchPointerIsNoMeter: the model's fetch pointer runs ahead of what is done,
-// as the hardware's; a bill by it is wrong, one by the ends is right.
-func TestFetchPointerIsNoMeter(t *testing.T) {
+// TestFetchPointerMismeasures: the model's fetch pointer runs ahead of what is done,
+// as the hardware's. Charges by it are wrong, charges by the ends are right.
+func TestFetchPointerMismeasures(t *testing.T) {
 	c := model.NewCard(1, 0)
 	a, b := c.AddChannel(), c.AddChannel()
 	for i := range 200 {

@@ -134,9 +134,9 @@ func TestFluidEqualsTwin(t *testing.T) {
 	require.Greater(t, shared, 100, "no shares were compared")
 }
 
-// TestFluidFlows: the ideal time over a period, with the savings of caps, equals the sum of
+// TestFluidOverTime: the ideal time over a period, with the savings of caps, equals the sum of
 // short steps of the twin, for any division of the period.
-func TestFluidFlows(t *testing.T) {
+func TestFluidOverTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const period, tick = 10 * time.Millisecond, time.Millisecond / 2
 		f := drawFluid(t, period)

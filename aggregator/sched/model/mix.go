@@ -22,7 +22,7 @@ type Node struct {
 	Limit    time.Duration  `json:"limit,omitempty" yaml:"limit"`
 	Queued   int            `json:"queued,omitempty" yaml:"queued"`
 	Count    int            `json:"count,omitempty" yaml:"count"`   // so many alike
-	Merged   bool           `json:"merged,omitempty" yaml:"merged"` // its processes are not told apart: channels of one group
+	Merged   bool           `json:"merged,omitempty" yaml:"merged"` // its processes are not separated: channels of one group
 	Load     *throttle.Load `json:"load,omitempty" yaml:"load"`
 	Nodes    []Node         `json:"nodes,omitempty" yaml:"processes"`
 }

@@ -100,9 +100,9 @@ func attack(g *guest.Guest) func(*rapid.T) {
 	}
 }
 
-// The attacks reach what they aim at: without checks in between, as on a card of
-// one's own, entries and engines do get at foreign memory, and faults happen.
-func TestAttacksHaveTeeth(t *testing.T) {
+// TestAttacksReachForeignMemory: without checks, as on a card in pass-through, the
+// attacker's entries and engines reach foreign memory, and faults happen.
+func TestAttacksReachForeignMemory(t *testing.T) {
 	g, card := attach(t, aperture.MapAll)
 	a, err := hostile.New(g)
 	require.NoError(t, err)
