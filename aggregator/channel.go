@@ -77,8 +77,8 @@ var instanceFields = []struct {
 	// The card keeps engine contexts of its own.
 	{gf100.InstGRContextLo, refused, 0},
 	{gf100.InstGRContextHi, refused, 0},
-	// The token of the state that the card keeps of the channel; see Guest.kept. A token
-	// made up by a guest names nothing.
+	// The token of the card's saved state of the channel; see Guest.saved. A forged token
+	// names no state.
 	{gf100.InstTokenLo, translated, 0},
 	{gf100.InstTokenHi, translated, 0},
 	{gf100.InstOwner, translated, 0}, // the guest's number in the card's accounts

@@ -71,8 +71,8 @@ func newDriver(t *rapid.T, p shadowpt.Policy) *driver {
 	return d
 }
 
-// end removes the guest. Memory that the aggregator kept for it must be zero again: the
-// next table or instance block is not cleared.
+// end removes the guest. The aggregator's memory for it must be zero again: the next table
+// or instance block is not cleared.
 func (d *driver) end() {
 	require.NoError(d.t, d.g.Remove())
 	for _, r := range d.g.privateRuns {

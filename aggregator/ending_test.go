@@ -20,7 +20,7 @@ func TestInvalidateDuringEnd(t *testing.T) {
 		state     uint32 // of the channel on the card
 		preempted bool
 		under     bool // the round that ends it is under way
-		put       bool // the invalidate is put off
+		put       bool // the invalidate is deferred
 	}{
 		{name: "under way", preempted: true, under: true, put: true},
 		{name: "to come", preempted: true, put: true},

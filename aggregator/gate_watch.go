@@ -49,8 +49,7 @@ func (t *gate) owner(id sched.ID) *Guest {
 	return t.owners[id]
 }
 
-// aborted notes that a channel was stopped, and is to be forgotten when it has left
-// the card.
+// aborted records that a channel was stopped, and is dropped when it has left the card.
 func (t *gate) aborted(ch *channel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

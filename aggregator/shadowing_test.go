@@ -199,7 +199,7 @@ func TestTablesOverQuota(t *testing.T) {
 		g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
 		bindChannel(t, g, 1)
 		put := func(at, q uint64) { require.True(t, g.eachRun(at, binary.LittleEndian.AppendUint64(nil, q), true)) }
-		// Each table begins a page behind the one before. Only the last has the page with the entry.
+		// Each table begins a page after the one before. Only the last has the page with the entry.
 		put(tablesAt+last*shadowpt.SmallPage+shadowpt.SmallTableSize-8, shadowpt.PTE{Valid: true}.Encode())
 		for i := range uint64(last + 1) {
 			put(dirAt+i*8, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: tablesAt + i*shadowpt.SmallPage}}.Encode())

@@ -66,7 +66,7 @@ func TestStateRoundTrip(t *testing.T) {
 		regs, apertures := drawTable(t)
 		a, b := newPair(t, regs, apertures), newPair(t, regs, apertures)
 		offset := rapid.IntRange(0, twinSize-8)
-		for _, p := range []*pair{a, b} { // b gets a past of its own
+		for _, p := range []*pair{a, b} { // b gets another history
 			for range rapid.IntRange(0, 40).Draw(t, "accesses") {
 				off, v := uint32(offset.Draw(t, "offset")), rapid.Uint32().Draw(t, "value")
 				p.space.Write32(off, v)

@@ -58,7 +58,8 @@ const (
 	addrLow   = 4  // lowest bit of a page entry's address
 )
 
-// Masks for handling many entries without decoding them. kept is copied to the card.
+// Masks for handling many entries without decoding them. copied has the bits that are
+// copied to the card.
 var (
 	valid     = pteValid.mask()
 	readOnly  = pteReadOnly.mask()

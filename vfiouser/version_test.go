@@ -137,8 +137,8 @@ func TestOtherMajorIsDropped(t *testing.T) {
 	}
 }
 
-// TestTwinSocket: a client that asks for it gets a socket of its own for DMA by message, and can
-// answer there while a command of its own waits for its reply.
+// TestTwinSocket: a client that asks for it gets a second socket for DMA by message, and can
+// answer there while one of its own commands waits for its reply.
 func TestTwinSocket(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
 	c := r.rawDial()

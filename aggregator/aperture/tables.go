@@ -41,7 +41,7 @@ type directory struct {
 	small table
 }
 
-// table is a page table as it was seen last.
+// table is a page table with its last content.
 type table struct {
 	at   shadowpt.Table
 	seen []byte // nil: all of it is zero

@@ -20,7 +20,7 @@ func pairOf(t *testing.T, p sched.Policy, ahead time.Duration, loads ...throttle
 	}
 	r, err := model.NewRig(c, m, 1)
 	require.NoError(t, err)
-	most := 3 * time.Second // in which the longest requests come to half a share to a point
+	most := 3 * time.Second // in which the longest requests add half a share to a point
 	for _, l := range loads {
 		if l.Busy > 50*ms {
 			most = 6 * time.Second

@@ -193,8 +193,8 @@ func TestIdleHolder(t *testing.T) {
 	require.Equal(t, ms+500*us+ms, a.Last) // the first, the wait, its own
 }
 
-// TestBandWaitEnds (4.3): the card is kept for as long as the grace at most, and not at all
-// any more when whom it is kept for is there.
+// TestBandWaitEnds (4.3): the card is kept for at most the grace period, and no longer once
+// the favoured node has work.
 func TestBandWaitEnds(t *testing.T) {
 	for _, back := range []time.Duration{0, 200 * us} {
 		c := sched.Default()

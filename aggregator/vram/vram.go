@@ -111,7 +111,7 @@ type Extents struct {
 // card's memory.
 type Extent struct{ Guest, Card, Size uint64 }
 
-// NewExtents lays the runs one behind the other.
+// NewExtents lays out the runs one after the other.
 func NewExtents(runs []Run) Extents {
 	var e Extents
 	for _, r := range runs {

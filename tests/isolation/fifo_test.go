@@ -109,7 +109,7 @@ func TestFaultTrigger(t *testing.T) {
 	raw := gs[0].Raw()
 	const status = 0x2640 + 4*gf100.EngineCE0
 	trigger := uint32(0x2a30 + 4*gf100.EngineCE0)
-	require.NoError(t, raw.SetReg(trigger, 0x100)) // no channel of its own is on the engine yet
+	require.NoError(t, raw.SetReg(trigger, 0x100)) // none of its channels is on the engine yet
 	var stopped *guest.ChannelError
 	require.Eventually(t, func() bool {
 		for range 50 {

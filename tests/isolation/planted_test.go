@@ -24,8 +24,8 @@ import (
 // strangeKind marks entries of the attacker that pass a hole.
 const strangeKind = 0x77
 
-// unbounded is a card on which shadow tables come out as if a translation had
-// forgotten its bound: marked entries name the place that the attacker chose.
+// unbounded is a card whose shadow tables lack a bound check: marked entries name the
+// address that the attacker chose.
 type unbounded struct {
 	*soft.Card
 	tables []vram.Extent // of the attacker's shadows; set before place
@@ -45,7 +45,7 @@ func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
 	return u.Card.WriteVRAM(addr, p)
 }
 
-// hoarder is a card that forgets to scrub.
+// hoarder is a card that does not scrub.
 type hoarder struct{ *soft.Card }
 
 func (hoarder) ScrubVRAM(uint64, uint64) error { return nil }

@@ -48,7 +48,7 @@ type Ward struct {
 	found []string
 }
 
-// protected is memory of the card that must stay as it was.
+// protected is memory of the card that must not change.
 type protected struct {
 	what string
 	at   vram.Extent

@@ -10,8 +10,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// TestEncoding holds each structure to bytes written out by hand from the specification's
-// tables. Every field has a value of its own, so that no two can be mistaken.
+// TestEncoding compares each structure with bytes written by hand from the specification's
+// tables. Every field has a different value, so that no two can be confused.
 func TestEncoding(t *testing.T) {
 	h := make([]byte, wire.HeaderSize)
 	wire.Header{ID: 0x0102, Command: 9, Size: 0x03040506, Flags: 0x21, Errno: 22}.Put(h)

@@ -26,9 +26,8 @@ func (c *Card) DuringStep(f func()) {
 // ChannelInvalidate is a channel's MEM_OP_B.
 func (c *Card) ChannelInvalidate() { c.invalidate(everyDirectory) }
 
-// Check holds the scheduler to its rules: each channel is in one place, that
-// place is the one its state names, and no channel that could run and has work
-// is forgotten.
+// Check checks the scheduler's rules: each channel is in one list, that of its state, and
+// no channel that could run and has work is missing.
 func (c *Card) Check() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
-// keeper is a card on which, while keep is set, an entry of a shadow that was valid
-// stays as it was when it is cleared: as if an unmap had been missed.
+// keeper is a card that, while keep is set, ignores clears of valid shadow entries, as if
+// an unmap had been missed.
 type keeper struct {
 	*soft.Card
 	keep   atomic.Bool
