@@ -54,6 +54,25 @@ func TestChannelsAreGuaranteed(t *testing.T) {
 	}
 }
 
+// TestGuaranteesAreKeptForOthers: a guest that has its guaranteed channels gets none of those that
+// are guaranteed to a guest that has not bound any yet.
+func TestGuaranteesAreKeptForOthers(t *testing.T) {
+	a, _ := newAgg(t, Options{})
+	greedy, _ := addGuest(t, a, "greedy")
+	second, _ := addGuest(t, a, "second")
+	third, _ := addGuest(t, a, "third")
+	const each = gf100.Channels / MaxGuests
+	for id := range uint8(gf100.Channels) {
+		bindChannel(t, greedy, id)
+	}
+	for _, g := range []*Guest{second, third} {
+		for id := range uint8(each + 1) {
+			bindChannel(t, g, id)
+		}
+	}
+	require.Equal(t, [3]int{gf100.Channels - 2*each, each, each}, [3]int{len(greedy.bound()), len(second.bound()), len(third.bound())})
+}
+
 func TestQuota(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g, err := a.AddGuest(GuestConfig{Name: "few", VRAM: 4 << 20, Channels: 2, Tables: 1 << 20}, &recorder{})

@@ -100,3 +100,15 @@ func TestResetDropsEvents(t *testing.T) {
 		require.False(t, left)
 	}
 }
+
+// TestResetDisablesChannels: a channel that is bound after a reset does not run until it is enabled.
+func TestResetDisablesChannels(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	require.True(t, f.enabled(g.cardChannel(1)))
+	require.NoError(t, g.Reset())
+	g.Bind(1, 0xc0000000|instAt>>12)
+	settle(g)
+	require.False(t, f.enabled(g.cardChannel(1)))
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,4 +146,45 @@ func TestNoAllocations(t *testing.T) {
 	} {
 		require.Zero(t, testing.AllocsPerRun(100, f), name)
 	}
+}
+
+// hookedReads is a card that calls do after it has read the dword at an address once.
+type hookedReads struct {
+	*fakeCard
+	at atomic.Uint64
+	do func()
+}
+
+func (h *hookedReads) ReadVRAM(addr uint64, p []byte) bool {
+	ok := h.fakeCard.ReadVRAM(addr, p)
+	if len(p) == 4 && h.at.CompareAndSwap(addr, 0) {
+		h.do()
+	}
+	return ok
+}
+
+// TestNewerPutIsKept: a doorbell rings while the worker reads GP_PUT again. The older value does
+// not replace the newer one.
+func TestNewerPutIsKept(t *testing.T) {
+	f := &hookedReads{fakeCard: newFake(fakeVRAM)}
+	a := newAggOn(t, f, Options{})
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	at, ok := g.extents.Translate(g.cardChannel(1).userd, gf100.USERDSize)
+	require.True(t, ok)
+	put := func(v byte) { require.True(t, f.WriteVRAM(at+gf100.USERDGPPut, []byte{v, 0, 0, 0})) }
+	put(3)
+	f.do = func() {
+		put(5)
+		g.Doorbell(1)
+	}
+	f.at.Store(at + gf100.USERDGPPut)
+	g.mu.Lock()
+	g.ring(1, false) // its aliases are not flushed: the worker reads GP_PUT
+	g.mu.Unlock()
+	settleRound(g)
+	settle(g)
+	require.Zero(t, f.at.Load())
+	rings := f.rings()
+	require.Equal(t, uint32(5), rings[len(rings)-1].v)
 }

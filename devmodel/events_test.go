@@ -2,6 +2,7 @@ package devmodel_test
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -305,9 +306,17 @@ func TestResetForgets(t *testing.T) {
 	enableInterrupts(v)
 	v.EngineEvent(1)
 	v.PBDMAError(gf100.PBDMAError{Channel: 3, Intr: 1})
+	v.GraphTrap(7, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd})
 	require.NoError(t, v.Reset())
-	require.Contains(t, c.calls, "Reset")
+	reset := slices.Index(c.calls, "Reset")
+	require.GreaterOrEqual(t, reset, 0)
+	for _, window := range []string{"SetPRAMIN", "SetPollArea"} { // they show what the registers say
+		require.Contains(t, c.calls[reset:], window)
+	}
 	require.False(t, h.line.Level)
 	require.Zero(t, rd(v, 0x25a4))
 	require.Zero(t, rd(v, 0x25a0))
+	require.Zero(t, rd(v, 0x400100))
+	v.GraphTrap(8, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd})
+	require.NotZero(t, rd(v, 0x400100), "no refused method of before hides it")
 }
