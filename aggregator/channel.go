@@ -192,8 +192,8 @@ type savedState struct {
 	token uint64
 }
 
-// saveState records the token of the state that the card keeps.
-func (g *Guest) saveState(ch *channel) {
+// keep records the token of the state that the card keeps.
+func (g *Guest) keep(ch *channel) {
 	block := make([]byte, gf100.InstanceSize)
 	g.agg.ctl.card.ReadVRAM(ch.inst, block)
 	k := savedState{id: ch.id, token: instanceToken(block)}
@@ -280,7 +280,7 @@ func (g *Guest) finishClose(ch *channel) {
 	g.leaving = nil // its number may be reused soon
 	g.mu.Unlock()
 	a.routeAll()
-	g.saveState(ch)
+	g.keep(ch)
 	if !g.leave(ch.space) {
 		g.waiting = append(g.waiting, ch) // until an invalidate completes
 		return

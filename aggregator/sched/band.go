@@ -108,7 +108,7 @@ func (s *Scheduler) reclass(p int32, e int) {
 		if s.overShare(list[i].node, e) {
 			list[i].class = 1
 		}
-		s.Nodes[list[i].node].Lanes[e].Key.Class = list[i].class
+		s.Nodes[list[i].node].Lanes[e].Sort.Class = list[i].class
 	}
 	for i := len(list)/2 - 1; i >= 0; i-- {
 		s.fix(p, e, turns, int32(i))

@@ -71,8 +71,8 @@ func TestLevelIsRebased(t *testing.T) {
 				l := &st.Nodes[n].Lanes[e]
 				l.Level += up
 				l.Tag += up
-				if l.Key.Queue == 1 {
-					l.Key.Key += up
+				if l.Sort.Queue == 1 {
+					l.Sort.Key += up
 				}
 			}
 		}

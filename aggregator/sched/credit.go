@@ -38,7 +38,7 @@ func (s *Scheduler) rebase(p int32, e int) {
 	list := s.sides[p].queues[e][debts]
 	for i := range list { // in the same order as before
 		list[i].key = max(list[i].key-by, -by)
-		s.Nodes[list[i].node].Lanes[e].Key.Key = list[i].key
+		s.Nodes[list[i].node].Lanes[e].Sort.Key = list[i].key
 	}
 }
 

@@ -116,9 +116,9 @@ func (s *Scheduler) queueTwin(n int32, e int) error {
 		}
 		st.Class = queued.class // recomputed each period
 		r := rank{c, int8(s.Nodes[c].Config.Priority), st.Class, st.Key}
-		if q := st.Queue; q != at.queue || queued != r || s.Nodes[c].Lanes[e].Key != st {
+		if q := st.Queue; q != at.queue || queued != r || s.Nodes[c].Lanes[e].Sort != st {
 			return fmt.Errorf("node %d, engine %d: should stand in %d as %+v, stands in %d as %+v, and in the state as %+v",
-				c, e, q, r, at.queue, queued, s.Nodes[c].Lanes[e].Key)
+				c, e, q, r, at.queue, queued, s.Nodes[c].Lanes[e].Sort)
 		}
 		q := st.Queue
 		if want[q]++; want[q] == 1 || queued.before(first[q]) {

@@ -79,7 +79,7 @@ func (st *State) check() error {
 			if waiting += l.Waiting; l.Waiting < 0 || l.Inflight < 0 {
 				return bad("waiting", l.Waiting)
 			}
-			if !link(l.Holder) || !link(l.Last) || l.Key.Queue > debts {
+			if !link(l.Holder) || !link(l.Last) || l.Sort.Queue > debts {
 				return bad("lane", i)
 			}
 		}

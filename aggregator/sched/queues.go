@@ -95,14 +95,14 @@ func (s *Scheduler) resume() {
 	var stood []SortKey
 	for n := range s.Nodes {
 		for e := range s.Nodes[n].Lanes {
-			stood = append(stood, s.Nodes[n].Lanes[e].Key)
+			stood = append(stood, s.Nodes[n].Lanes[e].Sort)
 		}
 	}
 	s.rebuild()
 	for n := range s.Nodes {
 		for e := range s.Nodes[n].Lanes {
 			if s.sides[n].slots[e].pos == none {
-				s.Nodes[n].Lanes[e].Key = stood[0]
+				s.Nodes[n].Lanes[e].Sort = stood[0]
 			} else {
 				s.insert(int32(n), e, stood[0])
 			}
@@ -136,7 +136,7 @@ func (s *Scheduler) rerank(n int32, e int) bool {
 func (s *Scheduler) insert(n int32, e int, st SortKey) {
 	node, sl, q := &s.Nodes[n], &s.sides[n].slots[e], st.Queue
 	p := node.Parent
-	node.Lanes[e].Key = st
+	node.Lanes[e].Sort = st
 	r := rank{n, int8(node.Config.Priority), st.Class, st.Key}
 	if sl.pos != none && sl.queue == q {
 		if list := s.sides[p].queues[e][q]; list[sl.pos] != r {

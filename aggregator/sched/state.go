@@ -127,7 +127,7 @@ type Lane struct {
 
 	// As one of its parent's children.
 	Tag     int64         // time served over weight
-	Key     SortKey       // if it is ready
+	Sort    SortKey       // if it is ready
 	Turn    int64         // its place in a round
 	Mean    time.Duration // of a channel: length of its requests; of a group: in dfq's last sample
 	Pending time.Duration // expected for the requests on the card; included in the tag
