@@ -192,8 +192,8 @@ type savedState struct {
 	token uint64
 }
 
-// keep records the token of the state that the card keeps.
-func (g *Guest) keep(ch *channel) {
+// recordState records the token of the state that the card keeps.
+func (g *Guest) recordState(ch *channel) {
 	block := make([]byte, gf100.InstanceSize)
 	g.agg.ctl.card.ReadVRAM(ch.inst, block)
 	k := savedState{id: ch.id, token: instanceToken(block)}
@@ -280,7 +280,7 @@ func (g *Guest) finishClose(ch *channel) {
 	g.leaving = nil // its number may be reused soon
 	g.mu.Unlock()
 	a.routeAll()
-	g.keep(ch)
+	g.recordState(ch)
 	if !g.leave(ch.space) {
 		g.waiting = append(g.waiting, ch) // until an invalidate completes
 		return
