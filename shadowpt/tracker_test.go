@@ -124,3 +124,26 @@ func TestLastStore(t *testing.T) {
 	tr.Update()
 	require.Equal(t, uint64(1), tr.Counts.Changed)
 }
+
+// TestRemovedEntryIsUsed: until the card has finished an invalidate, engines may write a table
+// through an entry that was removed.
+func TestRemovedEntryIsUsed(t *testing.T) {
+	const table, written = shadowpt.SmallTableSize, shadowpt.SmallTableSize + shadowpt.SmallPage
+	w := newTwin(t, 1<<20)
+	put(w.vram, 0, shadowpt.PDE{Small: small(table)}.Encode())
+	put(w.vram, table, shadowpt.PTE{Valid: true, Addr: written}.Encode())
+	work := shadowpt.NewWork(1 << 62)
+	tr := shadowpt.NewTracker(w, w, work, twinVRAM, 1<<40)
+	s, ok := shadowpt.NewShadow(w, w, work, shadowpt.Space{Limit: shadowpt.VASize - 1})
+	require.True(t, ok)
+	tr.Follow(s)
+	put(w.vram, table, 0)
+	tr.Wrote(table, 8)
+	for range 3 {
+		tr.Update()
+	}
+	before := tr.Counts.Changed
+	put(w.vram, written, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: 1 << 12}.Encode())
+	tr.Update()
+	require.Equal(t, before+1, tr.Counts.Changed)
+}
