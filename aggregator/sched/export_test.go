@@ -89,9 +89,12 @@ func (s *Scheduler) sumTwin(n int32, e int) error {
 			sum.Live += int64(s.Nodes[c].Config.Weight)
 			sum.Rivals++
 		}
+		if l.Idle == s.Nodes[n].Lanes[e].Period {
+			sum.Left += int64(s.Nodes[c].Config.Weight)
+		}
 	}
 	l := &s.Nodes[n].Lanes[e]
-	if sum.Waiting != l.Waiting || sum.Inflight != l.Inflight || sum.Able != l.Able || sum.Live != l.Live || sum.Rivals != l.Rivals || sum.Pending != l.Pending {
+	if sum.Waiting != l.Waiting || sum.Inflight != l.Inflight || sum.Able != l.Able || sum.Live != l.Live || sum.Rivals != l.Rivals || sum.Pending != l.Pending || sum.Left != l.Left {
 		return fmt.Errorf("node %d, engine %d: children have %+v, kept %+v", n, e, sum, *l)
 	}
 	return nil
