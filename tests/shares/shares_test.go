@@ -57,12 +57,12 @@ func contend(t *testing.T, s *server, clients []*client, lengths []time.Duration
 	return shares
 }
 
-// near reports whether shares differ from the wanted ones by at most a tenth of the card.
+// near reports whether shares differ from the wanted ones by at most a fifth of the card.
 // Requests cannot be cut in two, and one that was on the card while the machine did something
-// else is charged with that time.
+// else is charged with that time. Package sched/model checks how exact shares are.
 func near(got, want []float64) bool {
 	for i := range want {
-		if math.Abs(got[i]-want[i]) > 100 {
+		if math.Abs(got[i]-want[i]) > 200 {
 			return false
 		}
 	}
