@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -215,4 +216,30 @@ func TestInvalidateNamesDirectories(t *testing.T) {
 	pdbs, commands = named()
 	require.Equal(t, []uint32{0}, pdbs)
 	require.Equal(t, []uint32{gf100.InvalidateGo | gf100.InvalidateAllDirs | gf100.InvalidateAllPages}, commands)
+}
+
+// TestScheduleFlushesFirst: a channel that may run again does so after deferred invalidates.
+func TestScheduleFlushesFirst(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncLazy, Scan: shadowpt.ScanIncremental}})
+	bindChannel(t, g, 1)
+	const table = 0x200000
+	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}
+	require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, pde.Encode()), true))
+	g.Schedule(false)
+	settle(g)
+	require.True(t, g.eachRun(table, binary.LittleEndian.AppendUint64(nil, shadowpt.PTE{Valid: true}.Encode()), true))
+	g.Invalidate(dirAt>>12<<4, 1<<31|1)
+	require.True(t, g.Invalidated())
+	f.forget()
+	g.Schedule(true)
+	settle(g)
+	channel := regChannel + uint32(g.cardChannel(1).id)*strideChannel
+	var order []uint32
+	for _, w := range f.writesTo(0, gf100.SpaceSize) {
+		if w.reg == regInvalidate || w.reg == channel {
+			order = append(order, w.reg)
+		}
+	}
+	require.Equal(t, []uint32{regInvalidate, channel}, order)
 }

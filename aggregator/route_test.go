@@ -81,3 +81,43 @@ func TestTooManyErrors(t *testing.T) {
 	bindChannel(t, g, 1)
 	require.NotNil(t, g.cardChannel(1))
 }
+
+// TestErrorsOfEndedChannels: the error of a channel that its guest has unbound does not reach the
+// next channel of the same number, whether it came before the unbind or during it.
+func TestErrorsOfEndedChannels(t *testing.T) {
+	a, f := newAgg(t, Options{CardTimeout: patience})
+	g, ev := addGuest(t, a, "a")
+	bindChannel(t, g, 2)
+	fault := func() {
+		f.raise(map[uint32]uint32{regFaultID: 1, regFault: uint32(g.agg.owner(0).inst >> 12)})
+		require.Eventually(t, func() bool { return f.get(regFaultID) == 0 }, patience, tick)
+	}
+	delivery := make(chan struct{})
+	ev.slow.Store(&delivery)
+	g.Runlist(4<<20>>12, 1) // its error keeps the receiver busy
+	require.Eventually(t, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.delivering
+	}, patience, tick)
+	fault()
+	bindChannel(t, g, 2)
+	require.True(t, f.enabled(g.cardChannel(2)))
+
+	f.hold(regPreempt, true)
+	g.Bind(2, 0xc0000000|(instAt+2*gf100.InstanceSize)>>12)
+	require.Eventually(t, func() bool { return g.cardChannel(2) == nil }, patience, tick)
+	fault()
+	f.hold(regPreempt, false)
+	settle(g)
+	require.True(t, f.enabled(g.cardChannel(2)))
+	ev.slow.Store(nil)
+	close(delivery)
+	settle(g)
+	require.Eventually(t, func() bool {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return !g.delivering && g.events.empty()
+	}, patience, tick)
+	ev.saw(func() bool { require.Empty(t, ev.faults); return true })()
+}

@@ -310,6 +310,7 @@ func TestResetForgets(t *testing.T) {
 	require.NoError(t, v.Reset())
 	reset := slices.Index(c.calls, "Reset")
 	require.GreaterOrEqual(t, reset, 0)
+	require.Equal(t, []string{"SetBlock", "SetBlock"}, c.calls[reset-2:reset], "BAR1 and BAR3 show no tables")
 	for _, window := range []string{"SetPRAMIN", "SetPollArea"} { // they show what the registers say
 		require.Contains(t, c.calls[reset:], window)
 	}
