@@ -352,3 +352,21 @@ func TestWhileGatesFlip(t *testing.T) {
 		}
 	})
 }
+
+// TestWorkBeforeABind: what a guest submits to a channel that is not bound is done when it is bound,
+// without another doorbell.
+func TestWorkBeforeABind(t *testing.T) {
+	eachMode(t, func(t *testing.T, h *hall) {
+		p := h.join("a")
+		p.submit(1)
+		p.settle(1)
+		require.NoError(t, p.Stop())
+		require.NoError(t, p.g.Raw().SetReg(0x3000+1*8, 0))
+		p.submit(3)
+		require.NoError(t, p.Start())
+		require.Eventually(t, func() bool { return p.GPGet() == p.put }, patience, time.Millisecond)
+		for i := range 4 {
+			require.Equal(t, uint32(i)+1, p.mark(i))
+		}
+	})
+}
