@@ -466,3 +466,24 @@ func TestChannelLimit(t *testing.T) {
 	require.False(t, b.s.Remove(0, first), "it is removed")
 	b.channel(t, g, 0)
 }
+
+// TestWatchdogAfterAnAbort: the watchdog finds the next request that runs for too long, although the
+// card last said that the engine works for a channel that was aborted since.
+func TestWatchdogAfterAnAbort(t *testing.T) {
+	c := sched.Default()
+	c.Watchdog.Limit = time.Second
+	b := newFixture(t, c)
+	first := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
+	second := b.channel(t, b.node(t, sched.Card, sched.NodeConfig{}), 0)
+	b.submit(first, 1)
+	b.drain()
+	b.s.Running(b.now, 0, first)
+	b.s.Aborted(b.now, first)
+	b.submit(second, 1)
+	b.drain()
+	b.now += 2 * time.Second
+	b.drain()
+	a, ok := b.s.Alert()
+	require.True(t, ok)
+	require.Equal(t, second, a.Channel)
+}
