@@ -45,12 +45,14 @@ func TestInvalidateDuringEnd(t *testing.T) {
 				release()
 				f.hold(regPreempt, true)
 			}
+			f.forget()
 			g.Bind(1, 0)
 			if c.under {
 				require.Eventually(t, func() bool {
 					g.mu.Lock()
 					defer g.mu.Unlock()
-					return g.leaving == ch
+					// The channel's register, which is set below, is not written after the preempt.
+					return g.leaving == ch && len(f.writesTo(regPreempt, 4)) > 0
 				}, patience, tick/10)
 			}
 			f.set(regChannel+uint32(ch.id)*8, c.state|1)
