@@ -78,14 +78,27 @@ func TestSources(t *testing.T) {
 var markdownLink = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)
 
 func TestLinks(t *testing.T) {
+	links := 0
 	for _, name := range files(t, ".md") {
 		content, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
 		for _, m := range markdownLink.FindAllStringSubmatch(string(content), -1) {
 			if to := m[1]; !strings.Contains(to, ":") {
+				links++
 				_, err := os.Stat(filepath.Join(root, path.Dir(name), to))
 				require.NoError(t, err, "%s links to %s", name, to)
 			}
+		}
+	}
+	require.Greater(t, links, 20, "most links were not seen")
+}
+
+// TestRoomsExist: a rule for a folder that is gone protects nothing.
+func TestRoomsExist(t *testing.T) {
+	for _, r := range rooms {
+		require.DirExists(t, filepath.Join(root, r.name))
+		for _, to := range r.imports {
+			require.True(t, to == "*" || slices.ContainsFunc(rooms, func(r room) bool { return r.name == to }), "%s may import %s, which is no room", r.name, to)
 		}
 	}
 }

@@ -29,7 +29,7 @@ const (
 var rooms = []room{
 	{"cmd", []string{
 		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card",
-		"aggregator/card/soft", "aggregator/card/vfio", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
+		"aggregator/card/soft", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
@@ -41,7 +41,6 @@ var rooms = []room{
 	{"aggregator/card", nil, nil, "the contract between cards and their users knows neither side"},
 	{"aggregator/card/soft", []string{"aggregator/aperture", "aggregator/card", "mmio", "shadowpt", "firmware"},
 		[]string{sys}, "a card does not depend on its users"},
-	{"aggregator/card/vfio", []string{"aggregator/card", "mmio"}, []string{sys}, "a real card has its own VBIOS and walks its own tables"},
 	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},
 	{"mmio", nil, nil, "registers are data that everything above reads"},
 	{"shadowpt", nil, nil, "page tables are bytes in, bytes out"},
