@@ -124,9 +124,9 @@ func TestScannerEqualsWalk(t *testing.T) {
 	})
 }
 
-// TestScanCostsWhatChanged: after a change of one entry, the scan decodes one, for any size
-// of the table.
-func TestScanCostsWhatChanged(t *testing.T) {
+// TestScanOfOneChangeAllocatesNothing: after a change of one entry, the scan decodes one, for any
+// size of the table, and allocates nothing.
+func TestScanOfOneChangeAllocatesNothing(t *testing.T) {
 	m := &fakeTables{mem: make([]byte, tablesIn)}
 	m.put(dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: smallAt}}.Encode())
 	for i := range uint64(shadowpt.SmallEntries) {
