@@ -13,11 +13,11 @@ const mostAhead = 3
 // mayAdd reports whether an engine with Depth requests may have one more. Under timeslice
 // the holder keeps the card between requests, and dfq forwards immediately anyway.
 func (s *Scheduler) mayAdd(e int) bool {
-	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.Config.Policy != Timeslice && s.busy(e) < s.atOnce()
+	return s.Config.Ahead > 0 && s.Config.Policy != DFQ && s.Config.Policy != Timeslice && s.busy(e) < s.maxOnEngine()
 }
 
-// atOnce is how many requests may be on an engine.
-func (s *Scheduler) atOnce() int {
+// maxOnEngine is the largest number of requests that may be on an engine.
+func (s *Scheduler) maxOnEngine() int {
 	if s.Config.Ahead > 0 {
 		return s.Config.Depth + mostAhead
 	}

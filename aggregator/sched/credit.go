@@ -117,7 +117,7 @@ func (s *Scheduler) serve(n int32, e int, d time.Duration) {
 		l.Tag += over(d, w)
 		return
 	}
-	most := time.Duration(1+s.atOnce()) * min(s.Engines[e].Longest, time.Hour)
+	most := time.Duration(1+s.maxOnEngine()) * min(s.Engines[e].Longest, time.Hour)
 	bound := level + over(max(s.Config.Credit.Period, most)+l.Pending, w)
 	l.Tag = min(max(l.Tag, level-s.savings(p, e, false))+over(d, w), bound)
 }

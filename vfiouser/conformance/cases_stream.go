@@ -138,8 +138,8 @@ func inOrder(c *client.Client, ms []message) (answers []answer, fault string) {
 	return answers, ""
 }
 
-// atOnce sends messages in one write, and takes the replies to them.
-func atOnce(c *client.Client, ms []message) (answers []answer, fault string) {
+// sendTogether sends messages in one write, and reads their replies.
+func sendTogether(c *client.Client, ms []message) (answers []answer, fault string) {
 	var raw []byte
 	for _, m := range ms {
 		raw = append(raw, m.bytes()...)
@@ -155,7 +155,7 @@ func reads(name, does string, n int, id func(i int) uint16) Case {
 		for i := range n {
 			ms = append(ms, readMessage(regionConfig, uint64(i*4), 4).id(id(i)))
 		}
-		answers, fault := atOnce(s.attach(), ms)
+		answers, fault := sendTogether(s.attach(), ms)
 		if fault != "" {
 			return fail("%s", fault)
 		}
@@ -198,7 +198,7 @@ var pipelining = []Case{
 			goodInfo.id(1), command(200, make([]byte, 8)).id(2), regionInfoMessage(regionConfig, 32).id(3),
 			readMessage(5000, 0, 4).id(4), irqInfoMessage(0, 16).id(5), readMessage(regionConfig, 0, 4).id(6),
 		}
-		answers, fault := atOnce(c, ms)
+		answers, fault := sendTogether(c, ms)
 		if fault != "" {
 			return fail("%s", fault)
 		}
@@ -223,7 +223,7 @@ var pipelining = []Case{
 		for i := range 8 {
 			ms = append(ms, mapMessage(base, size, 0, rw).id(uint16(2*i)), unmapMessage(base, size, 0).id(uint16(2*i+1)))
 		}
-		answers, fault := atOnce(c, ms)
+		answers, fault := sendTogether(c, ms)
 		if fault != "" {
 			return fail("%s", fault)
 		}
