@@ -145,5 +145,5 @@ func (v *VGPU) alarmFired() {
 // ROM returns the VBIOS image.
 func (v *VGPU) ROM() []byte { return v.rom }
 
-// Registers returns the register space, for its counters and its trace.
+// Registers returns the register space, for its counters.
 func (v *VGPU) Registers() *mmio.Space { return v.sp }

@@ -331,7 +331,7 @@ func (c *Card) alarmFired() {
 // Stats returns the card's counters.
 func (c *Card) Stats() *Stats { return &c.stats }
 
-// Registers returns the register space, for its counters and its trace.
+// Registers returns the register space, for its counters.
 func (c *Card) Registers() *mmio.Space {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,7 +25,7 @@ type Row struct {
 	// Asked rows are measured only if --setups names them.
 	Asked bool
 
-	// Sync and Scan are the keys of the section gpu.shadow.
+	// Sync and Scan are shadow.sync and shadow.scan.
 	Sync, Scan string
 	Map        string // bar-map
 	// TableRate is limits.table-rate; "" is the default.
