@@ -281,18 +281,18 @@ func (s *Server) Stats() Stats {
 
 // logLimit lets one line a second through and counts the rest.
 type logLimit struct {
-	next      atomic.Int64 // unix nanoseconds
-	swallowed atomic.Int64
+	next       atomic.Int64 // unix nanoseconds
+	suppressed atomic.Int64 // lines since the last one
 }
 
 func (s *Server) warn(l *logLimit, msg string, attrs ...slog.Attr) {
 	now, next := time.Now().UnixNano(), l.next.Load()
 	if now < next || !l.next.CompareAndSwap(next, now+int64(time.Second)) {
-		l.swallowed.Add(1)
+		l.suppressed.Add(1)
 		return
 	}
-	if n := l.swallowed.Swap(0); n > 0 {
-		attrs = append(attrs, slog.Int64("swallowed", n))
+	if n := l.suppressed.Swap(0); n > 0 {
+		attrs = append(attrs, slog.Int64("suppressed", n))
 	}
 	s.opts.Log.LogAttrs(context.Background(), slog.LevelWarn, msg, attrs...)
 }

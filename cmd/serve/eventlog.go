@@ -80,11 +80,11 @@ func (e *Endpoint) logRulesLocked(log *slog.Logger) {
 		switch {
 		case n == 0:
 		case c.Rule:
-			log.Warn("guest broke a rule", "gpu", e.Name, "rule", c.Name, "times", n, "swallowed", n-1, "in_all", c.N)
+			log.Warn("guest broke a rule", "gpu", e.Name, "rule", c.Name, "count", n, "total", c.N)
 		case c.Name == "scrub_failures":
-			log.Error("a guest's memory could not be cleared; its GPU refuses clients until it is", "gpu", e.Name, "times", n, "in_all", c.N)
+			log.Error("a guest's memory could not be cleared; its GPU refuses clients until it is", "gpu", e.Name, "count", n, "total", c.N)
 		default:
-			log.Warn("guest was quarantined", "gpu", e.Name, "times", n, "reason", cmp.Or(guest.QuarantineReason(), "released since"))
+			log.Warn("guest was quarantined", "gpu", e.Name, "count", n, "total", c.N, "reason", cmp.Or(guest.QuarantineReason(), "released since"))
 		}
 	}
 }
@@ -106,8 +106,8 @@ func (e *Endpoint) logInexactLocked(log *slog.Logger) {
 			}
 		}
 		if times > 0 {
-			log.Warn("a mapped window is not exact", "gpu", e.Name, "window", strings.Join(windows, ","), "count", c.Name,
-				"reason", c.Why, "consequence", c.Then, "times", times, "swallowed", times-1, "in_all", c.N)
+			log.Warn("a mapped window is not exact", "gpu", e.Name, "window", strings.Join(windows, ","), "counter", c.Name,
+				"reason", c.Why, "consequence", c.Then, "count", times, "total", c.N)
 		}
 	}
 }

@@ -46,7 +46,7 @@ func TestRuleInterval(t *testing.T) {
 			return lines - before
 		}
 		require.Equal(t, 10, more(10*time.Second), "one a second by default")
-		require.Contains(t, log.String(), "rule=bad_window times=1000 swallowed=999 in_all=10000")
+		require.Contains(t, log.String(), "rule=bad_window count=1000 total=10000")
 		s.Close()
 	})
 }
@@ -65,9 +65,9 @@ func TestInexactWindowsAreLogged(t *testing.T) {
 		add  map[aperture.Kind]uint64
 		line string
 	}{
-		{map[aperture.Kind]uint64{aperture.BAR1: 2}, ` gpu=a window=bar1 count=map_inexact_aliases reason=.* consequence=.* times=2 swallowed=1 in_all=2\n$`},
-		{map[aperture.Kind]uint64{aperture.PRAMIN: 3}, ` window=pramin count=map_inexact_aliases .* times=3 swallowed=2 in_all=5\n$`},
-		{map[aperture.Kind]uint64{aperture.PRAMIN: 1, aperture.BAR3: 1}, ` window=bar3,pramin count=map_inexact_aliases .* times=2 swallowed=1 in_all=7\n$`},
+		{map[aperture.Kind]uint64{aperture.BAR1: 2}, ` gpu=a window=bar1 counter=map_inexact_aliases reason=.* consequence=.* count=2 total=2\n$`},
+		{map[aperture.Kind]uint64{aperture.PRAMIN: 3}, ` window=pramin counter=map_inexact_aliases .* count=3 total=5\n$`},
+		{map[aperture.Kind]uint64{aperture.PRAMIN: 1, aperture.BAR3: 1}, ` window=bar3,pramin counter=map_inexact_aliases .* count=2 total=7\n$`},
 		{nil, `^$`},
 	} {
 		text.Reset()
@@ -165,7 +165,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))
 	_, err = h.Read32(vfiouser.RegionBAR0, window) // the write is done
 	require.NoError(t, err)
-	line := `msg="a mapped window is not exact" gpu=card window=pramin count=map_inexact_system_memory reason="pages of it show system memory`
+	line := `msg="a mapped window is not exact" gpu=card window=pramin counter=map_inexact_system_memory reason="pages of it show system memory`
 	e.logEvents(logger)
 	require.Contains(t, log.String(), line)
 	require.Equal(t, 1, strings.Count(log.String(), "is not exact"))

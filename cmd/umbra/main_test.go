@@ -302,7 +302,7 @@ func TestThreeGuests(t *testing.T) {
 
 	end()
 	require.Equal(t, exitOK, <-code, log.String())
-	require.Regexp(t, `msg="guest broke a rule" gpu=b rule=bad_window times=\d swallowed=\d in_all=6`, log.String())
+	require.Regexp(t, `msg="guest broke a rule" gpu=b rule=bad_window count=\d total=6`, log.String())
 	var report api.Report
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))

@@ -70,7 +70,7 @@ func umbraProvide(owner C.uintptr_t, r *C.struct_umbra_range) {
 	t.contain("memory watcher", func() {
 		// The library maps the same range again, and reports it again.
 		if err := t.link.mem.Provide(m, data); err != nil && err != unix.EEXIST {
-			t.log.Warn("DMA range of no use", slog.Any("error", err))
+			t.log.Warn("the device cannot reach a range of the client's memory; the client must map a valid address and size", slog.Any("error", err))
 		}
 	})
 }
@@ -81,7 +81,7 @@ func umbraWithdraw(owner C.uintptr_t, r *C.struct_umbra_range) {
 	if t.link == nil {
 		return
 	}
-	t.contain("memory watcher", func() { _ = t.link.mem.Withdraw(uint64(r.addr), uint64(r.size)) }) // ENOENT: of no use
+	t.contain("memory watcher", func() { _ = t.link.mem.Withdraw(uint64(r.addr), uint64(r.size)) }) // ENOENT: Provide refused the range
 }
 
 //export umbraMask

@@ -198,7 +198,7 @@ func (t *Transport) accept(lib *library, wake int) error {
 	case t.stop.Load(), errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EINTR):
 		return nil
 	default:
-		t.log.Info("vfio-user client not taken", slog.Any("error", err))
+		t.log.Info("vfio-user client not accepted", slog.Any("error", err))
 		return nil
 	}
 	t.clients.Add(1)
