@@ -21,10 +21,7 @@ type vfioUserCmd struct {
 }
 
 // checkSocket checks the arguments that both commands have.
-func checkSocket(command, path string, timeout time.Duration) error {
-	if path == "" {
-		return &config.Error{Where: "SOCKET", Reason: "missing; give the server's socket, for example umbra vfio-user " + command + " card.sock, after umbra serve --socket card.sock"}
-	}
+func checkSocket(path string, timeout time.Duration) error {
 	if timeout <= 0 {
 		return &config.Error{Where: "--timeout", Value: timeout.String(), Reason: "must be above 0"}
 	}
@@ -38,13 +35,13 @@ func checkSocket(command, path string, timeout time.Duration) error {
 }
 
 type probeCmd struct {
-	Socket  string        `arg:"" optional:"" help:"The server's socket."`
+	Socket  string        `arg:"" help:"The server's socket."`
 	Timeout time.Duration `placeholder:"TIME" default:"5s" help:"Time for the whole conversation, and a fifth of it for the first answer."`
 	JSON    bool          `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
 
 func (c *probeCmd) Run(ctx context.Context, out output) error {
-	if err := checkSocket("probe", c.Socket, c.Timeout); err != nil {
+	if err := checkSocket(c.Socket, c.Timeout); err != nil {
 		return err
 	}
 	d, err := probe.Probe(ctx, c.Socket, c.Timeout)
@@ -76,7 +73,10 @@ func (c *checkCmd) Run(ctx context.Context, out output) error {
 	if c.List {
 		return c.list(out)
 	}
-	if err := checkSocket("check", c.Socket, c.Timeout); err != nil {
+	if c.Socket == "" {
+		return &config.Error{Where: "SOCKET", Reason: "missing; give the server's socket, for example umbra vfio-user check card.sock, after umbra serve --socket card.sock"}
+	}
+	if err := checkSocket(c.Socket, c.Timeout); err != nil {
 		return err
 	}
 	lines := json.NewEncoder(out.stdout)
@@ -103,7 +103,7 @@ func (c *checkCmd) Run(ctx context.Context, out output) error {
 		return fmt.Errorf("%s: %w", c.Socket, err)
 	}
 	if !c.JSON {
-		fmt.Fprintf(out.stdout, "%d passed (%d of them a library's choice), %d failed, %d not applicable\n",
+		fmt.Fprintf(out.stdout, "%d passed (%d where the specification leaves the choice to the server), %d failed, %d not applicable\n",
 			counts[conformance.Passed], choices, counts[conformance.Failed], counts[conformance.NotApplicable])
 	}
 	if n := counts[conformance.Failed]; n > 0 {

@@ -223,7 +223,7 @@ func TestSuiteOfSamples(t *testing.T) {
 				case conformance.Passed:
 					passed++
 					if r.Mark == conformance.Choice {
-						t.Logf("library's choice: %s: %s: %s", r.Family, r.Name, r.Found)
+						t.Logf("server's choice: %s: %s: %s", r.Family, r.Name, r.Found)
 					}
 				case conformance.Failed:
 					at := r.Family + "/" + r.Name

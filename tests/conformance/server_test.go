@@ -93,7 +93,7 @@ func suite(t *testing.T, o conformance.Options) (passed int) {
 	})
 	require.NoError(t, err)
 	for _, r := range choices {
-		t.Logf("library's choice: %s: %s: %s", r.Family, r.Name, r.Found)
+		t.Logf("server's choice: %s: %s: %s", r.Family, r.Name, r.Found)
 	}
 	for _, r := range absent {
 		t.Logf("not applicable: %s: %s: %s", r.Family, r.Name, r.Found)

@@ -35,8 +35,8 @@ type Mark string
 // The marks.
 const (
 	Specification Mark = "specification"
-	// Choice is a library's choice: the specification does not settle it.
-	Choice Mark = "library's choice"
+	// Choice is the server's choice: the specification does not settle it.
+	Choice Mark = "server's choice"
 )
 
 // Outcome is what came of a case.
