@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -187,8 +188,8 @@ func (c *Config) Check() error {
 		within("timeslice.slice", c.Timeslice.Slice, 100*us, s),
 		within("dfq.slice", c.DFQ.Slice, 100*us, s),
 		within("dfq.factor", c.DFQ.Factor, 1, 1000),
-		within("dfq.free_run", c.DFQ.FreeRun, 0, 10*s),
-		within("watchdog.limit", c.Watchdog.Limit, 0, 3600*s),
+		within("dfq.free-run", c.DFQ.FreeRun, 0, 10*s),
+		within("limits.request", c.Watchdog.Limit, 0, 3600*s),
 		within("watchdog.grace", c.Watchdog.Grace, us, 600*s),
 		within("watchdog.offences", c.Watchdog.Offences, 0, 1<<20),
 		within("limits.channels", c.Limits.Channels, 1, 1<<16),
@@ -197,13 +198,14 @@ func (c *Config) Check() error {
 	)
 }
 
-func (c *NodeConfig) check() error {
+// Check returns the first [Error] of the configuration.
+func (c *NodeConfig) Check() error {
 	limit := c.Limit
 	if limit == Forever {
 		limit = 0
 	}
 	return first(
-		within("weight", c.Weight, 0, MaxWeight),
+		within("weight", cmp.Or(c.Weight, BaseWeight), 1, MaxWeight),
 		within("cap", c.Cap, 0, FullCap),
 		within("priority", c.Priority, 0, MaxPriority),
 		within("limit", limit, 0, time.Hour),

@@ -60,7 +60,7 @@ func (st *State) check() error {
 		if i != int(root) && (n.Parent < 0 || !link(n.Parent) || st.Nodes[n.Parent].Kind != Inner) {
 			return bad("parent", n.Parent)
 		}
-		if n.Config.Weight < 1 || n.Config.check() != nil {
+		if n.Config.Weight < 1 || n.Config.Check() != nil {
 			return bad("weight", n.Config.Weight)
 		}
 		for _, l := range []int32{n.First, n.Next, n.Prev} {

@@ -343,7 +343,7 @@ func TestErrors(t *testing.T) {
 		"band.grace: 1s: must be 0s to 10ms":                    func(c *sched.Config) { c.Band.Grace = time.Second },
 		"timeslice.slice: 1h0m0s: must be 100µs to 1s":          func(c *sched.Config) { c.Timeslice.Slice = time.Hour },
 		"dfq.factor: 0: must be 1 to 1000":                      func(c *sched.Config) { c.DFQ.Factor = 0 },
-		"watchdog.limit: -1ns: must be 0s to 1h0m0s":            func(c *sched.Config) { c.Watchdog.Limit = -1 },
+		"limits.request: -1ns: must be 0s to 1h0m0s":            func(c *sched.Config) { c.Watchdog.Limit = -1 },
 		"limits.channels: 0: must be 1 to 65536":                func(c *sched.Config) { c.Limits.Channels = 0 },
 		"limits.creations: 2147483648: must be 1 to 1073741824": func(c *sched.Config) { c.Limits.Creations = 1 << 31 },
 	} {

@@ -150,7 +150,7 @@ func (s *Scheduler) fit(parent int32, c *NodeConfig) error {
 	if parent != root && (c.Limit != 0 || c.Queued != 0) {
 		return &Error{"limit and queued", fmt.Sprintf("%v, %d", c.Limit, c.Queued), "are for guests, not for groups"}
 	}
-	return c.check()
+	return c.Check()
 }
 
 // mayMake counts a node that a guest makes.

@@ -74,7 +74,7 @@ type Server struct {
 
 // Limits bound what one guest, or the card, can cost the others.
 type Limits struct {
-	Guests       int           `yaml:"guests" placeholder:"N" default:"32" validate:"min=1,max=32" help:"Number of virtual GPUs at a time. The card reaches the first 1TiB divided by this number, rounded up to a power of two, of each guest's memory."`
+	Guests       int           `yaml:"guests" placeholder:"N" default:"32" validate:"min=1,max=32" help:"Largest number of virtual GPUs at a time. The card reaches the first 1TiB divided by this number, rounded up to a power of two, of each guest's memory."`
 	CardTimeout  time.Duration `yaml:"card-timeout" placeholder:"TIME" default:"500ms" validate:"min=10ms,max=2s" help:"Timeout for one card operation, plus 20 ms for scheduling delay. A guest whose channels the card does not release in that time is quarantined."`
 	UnmapTimeout time.Duration `yaml:"unmap-timeout" placeholder:"TIME" default:"1.5s" validate:"min=10ms,max=4s" help:"Longest wait of a client that takes memory away, plus 40 ms for scheduling delay. If the card still uses the memory then, the guest loses all of it. QEMU gives up after 5 s."`
 	ErrorRate    int           `yaml:"error-rate" placeholder:"N" default:"512" validate:"min=1,max=1000000" help:"Faults and errors of a guest in a second that may stop the card's engines, on average; eight times as many may come at once. A guest with more is quarantined."`

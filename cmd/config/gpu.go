@@ -187,7 +187,7 @@ var gpuName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 func (e *entry) checkName() error {
 	switch name := e.get("name"); {
 	case name == "":
-		return &Error{Where: e.option("name"), Reason: "missing; everything else is called by it"}
+		return &Error{Where: e.option("name"), Reason: "missing; give one, for example name=a"}
 	case !gpuName.MatchString(name):
 		return &Error{e.option("name"), name, "may have letters, digits and . _ -, begins with a letter or digit, and has at most 64 of them"}
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -242,15 +243,49 @@ func TestSchedule(t *testing.T) {
 		usual := sched.Default()
 		require.NotEqual(t, &usual, c, "%s is lost", o.path)
 	}
+	for _, o := range options(new(Schedule)) { // and no narrower, with the same keys in errors
+		rules := o.tag.Get("validate")
+		if o.path == "policy" || rules == "" {
+			continue
+		}
+		for i, bound := range strings.Split(Accepts(rules), " to ") {
+			s := Default().Schedule()
+			at := slices.IndexFunc(options(&s), func(x option) bool { return x.path == o.path })
+			value := options(&s)[at]
+			s.Policy = "credit"
+			require.NoError(t, value.parse(bound))
+			_, err := s.Config()
+			require.NoError(t, err, "%s: %s", o.path, bound)
+			value.value.SetInt(value.value.Int() + int64(2*i-1)) // below the first, above the second
+			_, err = s.Config()
+			e := new(sched.Error)
+			require.ErrorAs(t, err, &e, "%s beyond %s", o.path, bound)
+			require.Equal(t, o.path, e.Field)
+		}
+	}
+	for _, c := range []struct {
+		path   string
+		beyond sched.NodeConfig
+	}{
+		{"weight", sched.NodeConfig{Weight: sched.MaxWeight + 1}}, {"weight", sched.NodeConfig{Weight: -1}},
+		{"priority", sched.NodeConfig{Priority: sched.MaxPriority + 1}}, {"priority", sched.NodeConfig{Priority: -1}},
+		{"limits.queued", sched.NodeConfig{Queued: 1<<30 + 1}}, {"limits.queued", sched.NodeConfig{Queued: -1}},
+	} {
+		i := slices.IndexFunc(options(new(CardTime)), func(o option) bool { return o.path == c.path })
+		o := options(new(CardTime))[i]
+		e := new(sched.Error)
+		require.ErrorAs(t, c.beyond.Check(), &e)
+		require.Equal(t, "must be "+o.accepts(), e.Reason, c.path)
+	}
 	s := Default().Schedule()
 	s.Policy = "band"
 	changed, err := s.Change("scheduler.policy=dfq,dfq.slice=2ms,limits.request=3s")
 	require.NoError(t, err)
 	require.Equal(t, []any{"dfq", 2 * time.Millisecond, 3 * time.Second}, []any{changed.Policy, changed.DFQ.Slice, changed.Limits.Request})
 	for _, c := range []struct{ text, want string }{
-		{"depth=3,policy=bandit", `scheduler: policy: bandit: must be auto, off, none, fifo, credit, band, timeslice or dfq`},
+		{"depth=3,policy=bandit", `scheduler: policy: bandit: must be none, fifo, credit, band, timeslice or dfq`},
 		{"limits.table-rate=1MiB", `scheduler: limits.table-rate: unknown key; `},
-		{"policy=off", `scheduler: policy: off: is for the start of the server; name one of none, fifo, credit, band, timeslice, dfq`},
+		{"policy=off", `scheduler: policy: off: is for the start of the server; must be none, fifo, credit, band, timeslice or dfq`},
 		{"credit.perod=2ms", `scheduler: credit.perod: unknown key; did you mean "credit.period"? There are `},
 		{"credit.period=2s", `scheduler: credit.period: 2s: must be 1ms to 1s`},
 		{"depth=1,depth=2", `scheduler: depth=1,depth=2: depth is there twice`},

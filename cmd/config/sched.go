@@ -119,13 +119,18 @@ func (s Schedule) Change(text string) (Schedule, error) {
 	}
 	for i := range settings {
 		settings[i].key = strings.TrimPrefix(settings[i].key, at+".")
+		key, value := settings[i].key, settings[i].value
+		if policies := sched.Policies(); key == "policy" && !slices.Contains(policies, value) {
+			reason := "must be "
+			if value == SchedulerAuto || value == SchedulerOff {
+				reason = "is for the start of the server; must be "
+			}
+			return s, &Error{at + ": policy", value, reason + either(policies)}
+		}
 	}
 	changed := s
 	if err := assign(options(&changed), at, settings); err != nil {
 		return s, err
-	}
-	if changed.Policy == SchedulerAuto || changed.Policy == SchedulerOff {
-		return s, &Error{at + ": policy", changed.Policy, "is for the start of the server; name one of " + strings.Join(sched.Policies(), ", ")}
 	}
 	return changed, nil
 }
@@ -141,8 +146,8 @@ type CardTime struct {
 
 // GuestLimits are a virtual GPU's own.
 type GuestLimits struct {
-	Request RequestLimit `yaml:"request" placeholder:"TIME" default:"inherit" live:"" help:"Longest run of one request, 0s to 1h; inherit: the server's limits.request. 0s: no limit."`
-	Queued  int          `yaml:"queued" placeholder:"N" default:"0" live:"" validate:"min=0,max=1073741824" help:"Entries that may wait in the scheduler's books. 0: the server's limits.queued."`
+	Request RequestLimit `yaml:"request" placeholder:"inherit, or 0s to 1h" default:"inherit" live:"" help:"Longest run of one request. inherit: the server's limits.request. 0s: no limit."`
+	Queued  int          `yaml:"queued" placeholder:"N" default:"0" live:"" validate:"min=0,max=1073741824" help:"Ring entries of the guest that the scheduler accepts. More wait in the guest's rings. 0: the server's limits.queued."`
 }
 
 // Processes says which channels of a guest are one process for the scheduler.

@@ -127,7 +127,7 @@ func (o *Options) source() (f *file, p *Plan, where func(error) error, err error
 		}
 		return f, &Plan{Name: name, About: presets[i].About, Mix: presets[i].Mix, Sweep: presets[i].Sweep}, nil, nil
 	}
-	return f, p, where, scaleCaps(p.Mix.Guests)
+	return f, p, where, where(scaleCaps(p.Mix.Guests, "guests"))
 }
 
 // parse reads YAML. The name is for errors.
@@ -168,14 +168,14 @@ func named(where string, err error) error {
 }
 
 // scaleCaps turns percent, as users write caps, into the scheduler's thousandths.
-func scaleCaps(nodes []model.Node) error {
+func scaleCaps(nodes []model.Node, at string) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Cap < 0 || n.Cap > 100 {
-			return &config.Error{Where: n.Name + ": cap", Value: fmt.Sprint(n.Cap), Reason: "must be 0 to 100 percent"}
+			return &sched.Error{Field: fmt.Sprintf("%s[%d].cap", at, i), Value: fmt.Sprint(n.Cap), Reason: "must be 0 to 100 percent"}
 		}
 		n.Cap *= sched.FullCap / 100
-		if err := scaleCaps(n.Nodes); err != nil {
+		if err := scaleCaps(n.Nodes, fmt.Sprintf("%s[%d].processes", at, i)); err != nil {
 			return err
 		}
 	}
@@ -184,13 +184,28 @@ func scaleCaps(nodes []model.Node) error {
 
 // guestText is a guest as keys and values: so many processes with one load.
 type guestText struct {
-	Name      string         `yaml:"name"`
-	Weight    int            `yaml:"weight"`
-	Cap       config.Percent `yaml:"cap"`
-	Priority  int            `yaml:"priority"`
-	Processes int            `yaml:"processes"`
+	Name      string         `yaml:"name" placeholder:"NAME" help:"Name of the guest."`
+	Weight    int            `yaml:"weight" validate:"min=1,max=10000" help:"Share of the card's time in proportion to the weights of the others; 100 if omitted."`
+	Cap       config.Percent `yaml:"cap" validate:"min=0,max=100" help:"Most of an engine's time, in percent, even if it idles otherwise. 0: no cap."`
+	Priority  int            `yaml:"priority" validate:"min=0,max=7" help:"A guest of higher priority always goes first."`
+	Processes int            `yaml:"processes" validate:"min=1,max=4096" help:"Number of processes, each with the load that the other keys describe."`
 	throttle.Load
 }
+
+// GuestKeys describes the keys of a guest on the command line.
+func GuestKeys() []config.Option { return config.Reference(new(guestText)) }
+
+// FileHelp describes a file with a mix of guests.
+const FileHelp = `
+A file for --mix has the keys name, about, duration, seed, set, policies and guests. Each of guests has
+name, weight, cap, priority, limit (of one request), queued (entries that may wait), count (as many alike),
+merged (true: its processes are one group), and either processes, a list of the same form, or load with the
+other keys above:
+
+  guests:
+    - {name: a, weight: 200, load: {busy: 2ms}}
+    - {name: b, processes: [{name: p, count: 3, load: {busy: 1ms, think: 5ms}}]}
+`
 
 func parseGuest(text string) (*model.Node, error) {
 	var g guestText

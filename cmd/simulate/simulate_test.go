@@ -96,9 +96,11 @@ func TestErrors(t *testing.T) {
 	const a, load = "guests:\n- name: a\n  ", "\n  load: {busy: 1ms}\n"
 	for _, c := range []struct{ text, want string }{
 		{a + "wieght: 3" + load, `mix.yaml:3:3: unknown field "wieght"`},
-		{a + "weight: 20000" + load, `mix.yaml: weight: 20000: must be 0 to 10000`},
+		{a + "weight: 20000" + load, `mix.yaml:3: guests[0].weight: 20000: must be 1 to 10000`},
 		{a + "weight: much" + load, `mix.yaml:3:`},
-		{a + "cap: 500" + load, `a: cap: 500: must be 0 to 100 percent`},
+		{a + "cap: 500" + load, `mix.yaml:3: guests[0].cap: 500: must be 0 to 100 percent`},
+		{"guests:\n- name: a\n  processes:\n  - name: b\n    priority: 9\n    load: {busy: 1ms}\n", `mix.yaml:5: guests[0].processes[0].priority: 9: must be 0 to 7`},
+		{"guests:\n- name: a\n  processes:\n  - name: b\n    cap: 101\n    load: {busy: 1ms}\n", `mix.yaml:5: guests[0].processes[0].cap: 101: must be 0 to 100 percent`},
 		{a + "count: -1" + load, `mix.yaml:3: guests[0].count: -1: must be 1 to 4096`},
 		{a + "load:\n    think: 1ms\n    busy: 2h\n", `mix.yaml:5: guests[0].load.busy: 2h0m0s: must be 1µs to 1m0s`},
 		{a + "load: {think: 1ms}\n", `mix.yaml:3: guests[0].load.busy: 0s: must be 1µs to 1m0s`},
@@ -117,8 +119,9 @@ func TestErrors(t *testing.T) {
 		require.ErrorAs(t, err, new(*config.Error))
 	}
 	for text, want := range map[string]string{
-		"name=a,busy=1ms,weight=-1":         "--guest: weight: -1: must be 0 to 10000",
-		"name=a,busy=1ms,cap=101":           "a: cap: 101: must be 0 to 100 percent",
+		"name=a,busy=1ms,weight=-1":         "--guest: weight: -1: must be 1 to 10000",
+		"name=a,busy=1ms,cap=101":           "--guest: cap: 101: must be 0 to 100",
+		"name=a,busy=1ms,weight=0":          "--guest: weight: 0: must be 1 to 10000",
 		"name=a,busy=soon":                  `--guest: busy: "soon" is not a time`,
 		"name=a,busy=1ms,busy=2ms":          "--guest: name=a,busy=1ms,busy=2ms: busy is there twice",
 		"name=a,busy=1ms,limit=1s":          "--guest: limit: unknown key; ",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,14 +20,14 @@ type schedCmd struct {
 
 type schedSimulateCmd struct {
 	Preset   string         `placeholder:"NAME" help:"An experiment by name; see --list (default: nn)."`
-	Mix      string         `placeholder:"FILE" help:"Who uses the card, as YAML."`
-	Guest    []string       `sep:"none" placeholder:"KEY=VALUE,..." help:"A guest, such as name=a,busy=2ms,weight=200,processes=3. Repeat it for more."`
+	Mix      string         `placeholder:"FILE" help:"Who uses the card, as YAML; see --list."`
+	Guest    []string       `sep:"none" placeholder:"KEY=VALUE,..." help:"A guest, such as name=a,busy=2ms,weight=200,processes=3. Repeat it for more; --list has the keys."`
 	Policy   []string       `placeholder:"NAME" help:"Policies to compare: none, fifo, credit, band, timeslice, dfq (default: all)."`
 	Set      []string       `sep:"none" placeholder:"KEY=VALUE" help:"A parameter, such as credit.period=10ms; see --list."`
 	Duration *time.Duration `placeholder:"TIME" help:"Card time to simulate; of a sweep, the longest that a run may take (default: 20s, and 1000s)."`
 	Seed     uint64         `placeholder:"N" help:"For what is drawn at random; the same seed gives the same run (default: 1)."`
 	JSON     bool           `name:"json" help:"Write JSON in place of text."`
-	List     bool           `help:"List presets and parameters, and simulate nothing."`
+	List     bool           `help:"List presets, parameters and the keys of a guest, and simulate nothing."`
 }
 
 func (c *schedSimulateCmd) Run(ctx context.Context, out output) error {
@@ -64,12 +65,18 @@ func schedList() string {
 		t.row("%s\t%s", p.Name, p.About)
 	}
 	t.flush()
-	t = newTable(&b, "Parameters", "key\tdefault\tmeaning")
+	t = newTable(&b, "Parameters", "key\tdefault\taccepts\tmeaning")
 	for _, o := range config.Reference(new(config.Schedule)) {
 		if o.Key != "policy" { // --policy names those to compare
-			t.row("%s\t%s\t%s", o.Key, o.Default, o.Help)
+			t.row("%s\t%s\t%s\t%s", o.Key, o.Default, cmp.Or(o.Accepts, o.Type, "true or false"), o.Help)
 		}
 	}
 	t.flush()
+	t = newTable(&b, "Keys of a guest", "key\taccepts\tmeaning")
+	for _, o := range simulate.GuestKeys() {
+		t.row("%s\t%s\t%s", o.Key, cmp.Or(o.Accepts, o.Type), o.Help)
+	}
+	t.flush()
+	b.WriteString(simulate.FileHelp)
 	return b.String()
 }

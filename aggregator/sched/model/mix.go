@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -60,6 +61,13 @@ func checkNodes(list []Node, at string, depth, times int, total *int) error {
 		}
 		if n.Count < 0 || n.Count > maxClients {
 			return &sched.Error{Field: where + "count", Value: fmt.Sprint(n.Count), Reason: fmt.Sprintf("must be 1 to %d", maxClients)}
+		}
+		share := sched.NodeConfig{Weight: n.Weight, Cap: n.Cap, Priority: n.Priority, Limit: n.Limit, Queued: n.Queued}
+		if err := share.Check(); err != nil {
+			if e := new(sched.Error); errors.As(err, &e) {
+				return &sched.Error{Field: where + e.Field, Value: e.Value, Reason: e.Reason}
+			}
+			return err
 		}
 		switch {
 		case n.Load == nil && len(n.Nodes) == 0:

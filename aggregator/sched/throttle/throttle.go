@@ -13,18 +13,18 @@ import (
 
 // Load is the load of one process.
 type Load struct {
-	Busy     time.Duration `json:"busy" yaml:"busy" help:"how long a request keeps its engine busy"`
-	BusyMost time.Duration `json:"busy_most,omitempty" yaml:"busy-most" help:"if longer, lengths are drawn from busy to this"`
-	Think    time.Duration `json:"think,omitempty" yaml:"think" help:"pause between the end of a burst and the next"`
-	Burst    int           `json:"burst,omitempty" yaml:"burst" help:"requests that one doorbell adds"`
-	Ahead    int           `json:"ahead,omitempty" yaml:"ahead" help:"bursts that may be unfinished at the same time"`
-	Copies   int           `json:"copies,omitempty" yaml:"copies" help:"copies among 1,000 requests"`
-	CopyBusy time.Duration `json:"copy_busy,omitempty" yaml:"copy-busy" help:"how long a copy keeps the copy engine busy"`
-	Requests int           `json:"requests,omitempty" yaml:"requests" help:"in all; without end if zero"`
-	Start    time.Duration `json:"start,omitempty" yaml:"start" help:"when it begins"`
-	Stop     time.Duration `json:"stop,omitempty" yaml:"stop" help:"when it submits no more"`
-	Life     time.Duration `json:"life,omitempty" yaml:"life" help:"after so long the process ends and another takes its place"`
-	Alone    time.Duration `json:"alone,omitempty" yaml:"alone" help:"length of requests while it has the card for itself, as a cheat does"`
+	Busy     time.Duration `json:"busy" yaml:"busy" placeholder:"TIME" help:"Time for which a request keeps its engine busy, 1us to 1m."`
+	BusyMost time.Duration `json:"busy_most,omitempty" yaml:"busy-most" placeholder:"TIME" help:"Longest request: lengths are drawn at random from busy to this. If omitted, all are as long as busy."`
+	Think    time.Duration `json:"think,omitempty" yaml:"think" placeholder:"TIME" help:"Pause between the end of a burst and the next, up to 1h."`
+	Burst    int           `json:"burst,omitempty" yaml:"burst" placeholder:"1 to 65536" help:"Requests that one doorbell adds."`
+	Ahead    int           `json:"ahead,omitempty" yaml:"ahead" placeholder:"1 to 1024" help:"Bursts that may be unfinished at the same time."`
+	Copies   int           `json:"copies,omitempty" yaml:"copies" placeholder:"0 to 1000" help:"Copies among 1000 requests."`
+	CopyBusy time.Duration `json:"copy_busy,omitempty" yaml:"copy-busy" placeholder:"TIME" help:"Time for which a copy keeps the copy engine busy, 1us to 1m; as busy if omitted."`
+	Requests int           `json:"requests,omitempty" yaml:"requests" placeholder:"0 to 1073741824" help:"Requests in all. 0: without end."`
+	Start    time.Duration `json:"start,omitempty" yaml:"start" placeholder:"TIME" help:"When the process begins, up to 1h."`
+	Stop     time.Duration `json:"stop,omitempty" yaml:"stop" placeholder:"TIME" help:"When it submits no more, up to 1h."`
+	Life     time.Duration `json:"life,omitempty" yaml:"life" placeholder:"TIME" help:"Time after which the process ends and another takes its place, up to 1h."`
+	Alone    time.Duration `json:"alone,omitempty" yaml:"alone" placeholder:"TIME" help:"Length of requests while it has the card to itself, up to 1m, as a cheat has them."`
 }
 
 // Defaults.
