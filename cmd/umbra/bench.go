@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/bench"
@@ -130,6 +131,9 @@ func (c *benchShowCmd) Run(out output) error {
 	r, err := readResults("", c.File)
 	if err != nil {
 		return err
+	}
+	if setups := r.Setups(); c.Base != "" && !slices.Contains(setups, c.Base) {
+		return &config.Error{Where: "--base", Value: c.Base, Reason: c.File + " has no such set-up; " + config.Known(c.Base, setups)}
 	}
 	r.Base = c.Base
 	if c.VS != "" {

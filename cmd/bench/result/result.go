@@ -245,6 +245,11 @@ func (r *Run) table() *table {
 	return t
 }
 
+// Setups returns the names of the set-ups that were measured.
+func (r *Run) Setups() []string {
+	return distinct(r.table().keys, func(Key) bool { return true }, func(k Key) string { return k.Setup })
+}
+
 // distinct returns the distinct values of a part of the keys that match.
 func distinct(keys []Key, match func(Key) bool, part func(Key) string) (out []string) {
 	for _, k := range keys {
