@@ -1,6 +1,9 @@
 package aperture
 
-import "sync/atomic"
+import (
+	"strings"
+	"sync/atomic"
+)
 
 // Stats counts the operations of a Set. Every counter may be read at any time.
 type Stats struct {
@@ -53,7 +56,8 @@ type Count struct {
 	N    uint64
 	Help string // for users
 	// In is how many of them are in each window; empty if the counter has no such parts.
-	In []uint64
+	In   []uint64
+	Unit string // of In: pages or times
 	// Why is the reason why something is not exact, and Then the consequence for the guest;
 	// empty if everything that the counter counts is exact.
 	Why, Then string
@@ -65,11 +69,12 @@ type Count struct {
 // The consequences of inexact slots for the guest.
 const (
 	thenBegin    = "the guest reads zeros there, and its stores are lost, until its driver has made tables; each client begins so, and stock drivers store nothing there: for one that does, leave the window out of bar-map"
-	thenZeros    = "the guest reads zeros there, and its stores are lost; a trapped access is exact, and slower: leave the window out of bar-map if the guest needs such pages"
-	thenFull     = "such a page may read as zeros, and lose what the guest stores there; a trapped access is exact, and slower: leave the window out of bar-map"
-	thenWritable = "what the guest stores there changes the page; a trapped store faults: leave the window out of bar-map if the guest needs that"
-	thenIgnored  = "a doorbell there has no effect: leave bar1 out of bar-map"
-	thenFast     = "the guest may see old bytes there, and concurrent stores there may be lost"
+	thenZeros    = "the guest reads zeros there, and its stores are lost; if the guest needs such pages, leave the window out of bar-map: trapped accesses are exact, and slower"
+	thenFull     = "such a page may read as zeros, and lose what the guest stores there; raise the limit, or leave the window out of bar-map: trapped accesses are exact, and slower"
+	thenNotMoved = "such a page may read as zeros, and lose what the guest stores there; leave the window out of bar-map: trapped accesses are exact, and slower"
+	thenWritable = "what the guest stores there changes the page, where a trapped store would fault; if the guest needs that, leave the window out of bar-map"
+	thenIgnored  = "a doorbell there has no effect; leave bar1 out of bar-map"
+	thenFast     = "the guest may see old bytes there, and concurrent stores there may be lost; leave the window out of bar-map"
 )
 
 // Counts returns every counter.
@@ -84,28 +89,39 @@ func (s *Stats) Counts() []Count {
 		{Name: "map_move_ns", N: s.MoveTime.Load(), Help: "Nanoseconds spent on moving pages, while the engines were quiesced."},
 		{Name: "map_barriers", N: s.Barriers.Load(), Help: "Times that all aliases were made equal, for a doorbell, an interrupt or a register access that orders memory."},
 		{Name: "map_bytes_merged", N: s.BytesMerged.Load(), Help: "Changed bytes that were copied from one alias to the others."},
-		{Name: "map_pages_bar3", N: uint64(s.Resident[BAR3].Load()), Help: "Pages that are in BAR3's window now."},
-		{Name: "map_pages_bar1", N: uint64(s.Resident[BAR1].Load()), Help: "Pages that are in BAR1's window now."},
-		{Name: "map_pages_pramin", N: uint64(s.Resident[PRAMIN].Load()), Help: "Pages that are in PRAMIN's window now."},
-		{Name: "map_runs", N: uint64(s.Runs.Load()), Help: "Pieces in which these pages lie now; each takes two mappings of the process."},
-		{Name: "map_runs_limit", N: uint64(s.MostRuns.Load()), Help: "Pieces that there may be now: limits.map-runs, or fewer if many guests share vm.max_map_count."},
-		{Name: "map_aliases", N: uint64(s.Aliases.Load()), Help: "Pages of windows that show memory which another page shows, now; each costs every doorbell a comparison, so a smaller bar-map makes doorbells faster."},
-		inexact("map_inexact_system_memory", "pages", &s.System, "pages of it show system memory, which cannot be mapped", thenZeros),
-		inexact("map_inexact_supervisor", "pages", &s.Supervisor, "pages of it show memory for the supervisor alone, which cannot be mapped", thenZeros),
-		inexact("map_inexact_read_only", "pages", &s.ReadOnly, "pages of it show read-only memory, which is mapped writable", thenWritable),
-		inexact("map_inexact_outside", "pages", &s.Outside, "pages of it show memory that the guest does not have", thenZeros),
-		usual(inexact("map_inexact_physical", "times", &s.Physical, "a BAR shows VRAM without tables, which is not mapped", thenBegin)),
-		inexact("map_inexact_aliases", "pages", &s.AliasesRefused, "more pages show memory that another page shows than are kept equal (limits.map-aliases)", thenFull),
-		inexact("map_inexact_runs", "pages", &s.RunsRefused, "its pages would lie in more pieces than the guest may have (limits.map-runs)", thenFull),
-		inexact("map_inexact_not_moved", "pages", &s.MovesRefused, "the card did not move pages", thenFull),
-		inexact("map_inexact_poll_area", "times", &s.PollArea, "the poll area is in a mapped window, where doorbells do not trap", thenIgnored),
-		inexact("map_inexact_too_fast", "times", &s.TooFast, "memory that several pages show changes too fast to be kept equal", thenFast),
+		{Name: "map_pages_bar3", N: uint64(s.Resident[BAR3].Load()), Help: "Gauge. Pages that are in BAR3's window."},
+		{Name: "map_pages_bar1", N: uint64(s.Resident[BAR1].Load()), Help: "Gauge. Pages that are in BAR1's window."},
+		{Name: "map_pages_pramin", N: uint64(s.Resident[PRAMIN].Load()), Help: "Gauge. Pages that are in PRAMIN's window."},
+		{Name: "map_runs", N: uint64(s.Runs.Load()), Help: "Gauge. Pieces in which these pages lie; each takes two mappings of the process."},
+		{Name: "map_runs_limit", N: uint64(s.MostRuns.Load()), Help: "Gauge. Pieces that there may be: limits.map-runs, or fewer if many guests share vm.max_map_count."},
+		{Name: "map_aliases", N: uint64(s.Aliases.Load()), Help: "Gauge. Pages of windows that show memory which another page shows; each costs every doorbell a comparison, so a smaller bar-map makes doorbells faster."},
+		inexact("map_inexact_system_memory", pages, &s.System, "show system memory, which cannot be mapped", thenZeros),
+		inexact("map_inexact_supervisor", pages, &s.Supervisor, "show memory for the supervisor alone, which cannot be mapped", thenZeros),
+		inexact("map_inexact_read_only", pages, &s.ReadOnly, "show read-only memory, which is mapped writable", thenWritable),
+		inexact("map_inexact_outside", pages, &s.Outside, "show memory that the guest does not have", thenZeros),
+		usual(inexact("map_inexact_physical", times, &s.Physical, "a mapped BAR had no page tables, without which it cannot show VRAM", thenBegin)),
+		inexact("map_inexact_aliases", pages, &s.AliasesRefused, "show memory that another page shows, beyond the limit of such pages (limits.map-aliases)", thenFull),
+		inexact("map_inexact_runs", pages, &s.RunsRefused, "would need more pieces than the guest may have (limits.map-runs)", thenFull),
+		inexact("map_inexact_not_moved", pages, &s.MovesRefused, "could not be moved by the card", thenNotMoved),
+		inexact("map_inexact_poll_area", times, &s.PollArea, "the guest put the poll area into a mapped window, where doorbells do not trap", thenIgnored),
+		inexact("map_inexact_too_fast", times, &s.TooFast, "memory that several pages show changed too fast to be kept equal", thenFast),
 	}
 }
 
-// inexact is a counter of what is not exact, by window.
-func inexact(name, unit string, b *ByWindow, why, then string) Count {
-	c := Count{Name: name, In: make([]uint64, Kinds), Why: why, Then: then, Help: "Counts " + unit + ". Reason: " + why + ". Effect: " + then + "."}
+// The units of what is not exact.
+const (
+	pages = "pages"
+	times = "times"
+)
+
+// inexact is a counter of what is not exact, by window. What says what the pages of a window do,
+// or what happened some times; then is the consequence with the remedy.
+func inexact(name, unit string, b *ByWindow, what, then string) Count {
+	c := Count{Name: name, Unit: unit, In: make([]uint64, Kinds), Why: what, Then: then, Help: "Times that " + what}
+	if unit == pages {
+		c.Why, c.Help = "pages of it "+what, "Pages of mapped windows that "+what
+	}
+	c.Help += ". " + strings.ToUpper(then[:1]) + then[1:] + "."
 	for k := range b {
 		c.In[k] = b[k].Load()
 		c.N += c.In[k]

@@ -46,8 +46,9 @@ Every number that Umbra counts. Generated. Counting is always on, and reading th
 - Text output has the same names where it lists counters, and leaves out those that are zero. In the table of
   GPUs, faults is the sum of mmu_faults, pbdma_errors, engine_errors and window_faults.
 
-Counters only grow, from the start of the server or from when a GPU was added; texts with "now" describe the present state. Keys
-that end in _ns are nanoseconds. For monitoring, read umbra status --json at intervals.
+Counters only grow, from the start of the server or from when a GPU was added. A text that begins with "Gauge." describes the
+present state instead, which may also fall. Keys that end in _ns are nanoseconds. For monitoring, read umbra status --json at
+intervals.
 [control-api.md](../control-api.md) describes the JSON around these tables.
 `
 

@@ -27,6 +27,14 @@ type CardReport struct {
 	Faults      CardFaults      `json:"faults"`
 }
 
+// Bytes is the number of bytes that all engines moved.
+func (r *CardReport) Bytes() (n uint64) {
+	for i := range r.Classes {
+		n += r.Classes[i].Bytes
+	}
+	return n
+}
+
 // GPUReport is everything about one GPU.
 type GPUReport struct {
 	GPU
@@ -134,10 +142,10 @@ func (f *CardFaults) Total() uint64 { return f.MMU + f.PBDMA + f.Engine + f.BAR 
 type LedgerNode struct {
 	Kind     string          `json:"kind"` // card, guest, group or channel
 	Name     string          `json:"name"`
-	Weight   int             `json:"weight"`            // Its share in proportion to the weights of its siblings, now.
+	Weight   int             `json:"weight"`            // Gauge. Its share in proportion to the weights of its siblings.
 	Blocked  string          `json:"blocked,omitempty"` // why it is not scheduled
-	Waiting  int             `json:"waiting"`           // Entries that wait now.
-	OnCard   int             `json:"on_card"`           // Entries that are on the card now.
+	Waiting  int             `json:"waiting"`           // Gauge. Entries that wait.
+	OnCard   int             `json:"on_card"`           // Gauge. Entries that are on the card.
 	Engines  []EngineAccount `json:"engines"`
 	Ended    []EngineAccount `json:"ended,omitempty"` // of children that have ended
 	Children []LedgerNode    `json:"children,omitempty"`
@@ -147,7 +155,7 @@ type LedgerNode struct {
 type EngineAccount struct {
 	Engine string `json:"engine"`
 	sched.Account
-	Debt time.Duration `json:"debt_ns"` // Time that it is ahead of its share now; negative if it is behind.
+	Debt time.Duration `json:"debt_ns"` // Gauge. Time that it is ahead of its share; negative if it is behind.
 }
 
 // Total is the sum of the accounts of all engines.

@@ -36,9 +36,9 @@ const (
 type Card struct {
 	Kind         string      `json:"kind"`
 	VRAM         uint64      `json:"vram"`          // Bytes of memory.
-	VRAMFree     uint64      `json:"vram_free"`     // Bytes that no GPU and no page tables take.
-	VRAMRoom     uint64      `json:"vram_room"`     // The most bytes that one more GPU can have, beside its page tables.
-	ChannelsFree int         `json:"channels_free"` // Channels that are guaranteed to no GPU.
+	VRAMFree     uint64      `json:"vram_free"`     // Gauge. Bytes that no GPU and no page tables take.
+	VRAMRoom     uint64      `json:"vram_room"`     // Gauge. The most bytes that one more GPU can have, beside its page tables.
+	ChannelsFree int         `json:"channels_free"` // Gauge. Channels that are guaranteed to no GPU.
 	Bytes        uint64      `json:"bytes"`         // Bytes that engines moved.
 	Interrupts   uint64      `json:"interrupts"`    // Interrupts that the card raised.
 	Faults       CardFaults  `json:"faults"`
@@ -56,7 +56,7 @@ type GPU struct {
 	Channels     int               `json:"channels"`                 // The most channels that the guest may have; 0 in pass-through, where it has all.
 	Attached     bool              `json:"attached"`                 // a client is attached now
 	Clients      uint64            `json:"clients"`                  // Clients since the GPU was added.
-	Traps        uint64            `json:"traps"`                    // Reads and writes of the guest that reached the server; with more than some thousands a second, try bar-map all.
+	Traps        uint64            `json:"traps"`                    // Reads and writes of the guest that reached the server; if there are thousands in a second, umbra regs --touched shows which registers they access.
 	Interrupts   uint64            `json:"interrupts"`               // Interrupts to the present or last client.
 	Bytes        uint64            `json:"bytes"`                    // Bytes that engines moved for the guest.
 	Quarantine   string            `json:"quarantine,omitempty"`     // why nothing of its guest reaches the card; a reset of the GPU ends it
@@ -98,9 +98,10 @@ type Change struct {
 
 // InexactWindow is a mapped window that shows the guest wrong data.
 type InexactWindow struct {
-	Name        string `json:"name"`   // of the count
+	Name        string `json:"name"`   // of the counter
 	Window      string `json:"window"` // bar1, bar3 or pramin
-	Count       uint64 `json:"count"`  // Pages, or times, as the count of that name.
+	Count       uint64 `json:"count"`  // How many pages or times, as unit says.
+	Unit        string `json:"unit"`   // of count: pages or times
 	Reason      string `json:"reason"`
 	Consequence string `json:"consequence"` // for the guest, and what to do
 }

@@ -132,7 +132,7 @@ func (e *Endpoint) inexact() (list []api.InexactWindow) {
 	for _, c := range e.shown.Counts() {
 		for k, n := range c.In {
 			if n > 0 && c.Why != "" && !c.Usual {
-				list = append(list, api.InexactWindow{Name: c.Name, Window: aperture.Kind(k).String(), Count: n, Reason: c.Why, Consequence: c.Then})
+				list = append(list, api.InexactWindow{Name: c.Name, Window: aperture.Kind(k).String(), Count: n, Unit: c.Unit, Reason: c.Why, Consequence: c.Then})
 			}
 		}
 	}

@@ -25,9 +25,7 @@ func (s *served) Status() (api.Status, error) {
 		Card: api.Card{Kind: s.cfg.Card.Kind, VRAM: s.plan.Card.VRAM, Interrupts: card.Interrupts, Faults: card.Faults},
 		GPUs: []api.GPU{},
 	}
-	for _, k := range card.Classes {
-		out.Card.Bytes += k.Bytes
-	}
+	out.Card.Bytes = card.Bytes()
 	times := s.cardTimes()
 	for _, e := range s.Endpoints() {
 		g := e.Status()
@@ -35,7 +33,6 @@ func (s *served) Status() (api.Status, error) {
 		out.GPUs = append(out.GPUs, g)
 	}
 	if s.Shared == nil {
-		out.GPUs[0].Bytes = out.Card.Bytes
 		return out, nil
 	}
 	if c, _ := s.Shared.Schedule(); c != nil {
@@ -69,7 +66,11 @@ func (s *served) cardTimes() map[string]*api.LedgerNode {
 // complete adds to a GPU what its endpoint does not know.
 func (s *served) complete(g *api.GPU, e *serve.Endpoint, times map[string]*api.LedgerNode) {
 	if e.Virtual == nil {
-		g.Socket, g.VRAM = s.at.path, s.plan.Card.VRAM
+		// The guest is the card's only one, so its counts are the card's.
+		card := serve.ReportCard(s.Card)
+		g.Socket, g.VRAM, g.Bytes = s.at.path, s.plan.Card.VRAM, card.Bytes()
+		f := &card.Faults
+		g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
 		return
 	}
 	now, ok := s.gpu(e.Name)

@@ -29,12 +29,8 @@ func TestRegisterReference(t *testing.T) {
 Every register that Umbra declares, with the policy for guests that share a card. Generated; umbra regs prints the same, with
 counts of a running server.
 
-- virtual: the guest reads and writes its own state.
-- translate: the value is checked and translated before it reaches the card.
-- refuse: the guest may read it; its writes are counted and have no effect.
-- Offsets that are not listed are storage of the guest's own, which never reaches the card.
-
-| offset | register | count | access | policy | effect |
+` + registerLegend + `
+| offset | register | instances | access | policy | effect |
 |---|---|---|---|---|---|
 `)
 	for _, r := range table.Rows {
@@ -86,7 +82,7 @@ func flagText(f *kong.Flag) (text, help string) {
 	case f.Tag.Negatable != "":
 		text = "--[no-]" + f.Name
 	case !f.IsBool():
-		text += " " + strings.TrimSuffix(f.FormatPlaceHolder(), ",...")
+		text += " " + f.FormatPlaceHolder()
 	}
 	if f.Short != 0 {
 		text = "-" + string(f.Short) + ", " + text
@@ -137,16 +133,20 @@ The keys of the YAML file that umbra serve reads with --config. Generated. A fla
 times have units: 512MiB, 30ms. A list is written with commas, in braces also with brackets: [bar1, rom].
 `)
 	table := func(title, intro string, of any, flags bool) {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| key | flag | default | accepted | live | meaning |\n|---|---|---|---|---|---|\n", title, intro)
+		column, rule := "", ""
+		if flags {
+			column, rule = " flag |", "---|"
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| key |%s default | accepted | live | meaning |\n|---|%s---|---|---|---|\n", title, intro, column, rule)
 		for _, o := range config.Reference(of) {
 			flag, live := "", ""
 			if flags {
-				flag = "`--" + o.Flag + "`"
+				flag = " `--" + o.Flag + "` |"
 			}
 			if o.Live {
 				live = "yes"
 			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", o.Key, flag, o.Default, cmp.Or(o.Accepts, o.Type), live, cell.Replace(o.Help))
+			fmt.Fprintf(&b, "| `%s` |%s %s | %s | %s | %s |\n", o.Key, flag, o.Default, cmp.Or(o.Accepts, o.Type), live, cell.Replace(o.Help))
 		}
 	}
 	table("The server and the card", "Live keys can be changed by umbra sched set, there without \"scheduler.\".", new(config.Config), true)

@@ -89,6 +89,16 @@ func terminalWidth(w io.Writer) int {
 	return int(size.Col)
 }
 
+// registerLegend explains the columns of the register table.
+const registerLegend = `- instances: how many registers the row has, one after the other.
+- access: RW is read and written. RO ignores writes. WO reads as zero. Writing ones clears the bits of W1C and sets those of W1S.
+  Reading clears RC. RO+RW has fields of both kinds. A window shows other memory.
+- policy virtual: the guest reads and writes its own state. translate: the value is checked and translated before it reaches
+  the card. refuse: the guest may read it; its writes are counted and have no effect.
+- stub: the register only stores, where hardware would act.
+- Offsets that are not listed are storage of the guest's own. They never reach the card, and accesses are counted.
+`
+
 // registersText writes a table, or for a terminal, which is too narrow for one, a paragraph for each
 // register.
 func registersText(t *api.RegisterTable, counted bool, width int) string {
@@ -122,8 +132,8 @@ func registersText(t *api.RegisterTable, counted bool, width int) string {
 			registerText(&b, &t.Rows[i], counted, width)
 		}
 	}
-	fmt.Fprintf(&b, "\n%d rows: %d virtual, %d translate, %d refuse; %d of them stubs. Other offsets are storage of the guest's own, and counted.\n",
-		len(t.Rows), byPolicy["virtual"], byPolicy["translate"], byPolicy["refuse"], stubs)
+	fmt.Fprintf(&b, "\n%d rows: %d virtual, %d translate, %d refuse; %d of them stubs.\n%s",
+		len(t.Rows), byPolicy["virtual"], byPolicy["translate"], byPolicy["refuse"], stubs, registerLegend)
 	w = newTable(&b, "Accessed and not declared", "near\toffset\treads\twrites")
 	for _, h := range t.Undeclared {
 		w.row("%s\t%06x\t%d\t%d", h.Near, h.Offset, h.Reads, h.Writes)

@@ -120,10 +120,10 @@ func countTable(b *strings.Builder, title string, counts map[string]uint64) {
 
 // inexactText lists the mapped windows that showed the guest wrong data.
 func inexactText(b *strings.Builder, list []api.InexactWindow) {
-	t := newTable(b, "Mapped windows that were not exact", "count\twindow\tpages")
+	t := newTable(b, "Mapped windows that were not exact", "counter\twindow\tcount")
 	var notes []string
 	for _, x := range list {
-		t.row("%s\t%s\t%d", x.Name, x.Window, x.Count)
+		t.row("%s\t%s\t%s", x.Name, x.Window, plural(x.Count, strings.TrimSuffix(x.Unit, "s"), x.Unit))
 		if note := fmt.Sprintf("  %s: %s; %s\n", x.Name, x.Reason, x.Consequence); !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}

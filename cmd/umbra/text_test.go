@@ -8,8 +8,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/config"
+	"github.com/umbra-gpu/umbra/cmd/parts"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // TestGPUText: counts that are not zero, times with units, and each reason for inexact windows once.
@@ -19,8 +24,8 @@ func TestGPUText(t *testing.T) {
 		Counts:      map[string]uint64{"unmaps": 29, "scans": 0},
 		RulesBroken: map[string]uint64{"bad_window": 3},
 		Inexact: []api.InexactWindow{
-			{Name: "map_inexact_pages", Window: "bar3", Count: 2, Reason: "too many", Consequence: "they are lost"},
-			{Name: "map_inexact_pages", Window: "bar1", Count: 40, Reason: "too many", Consequence: "they are lost"},
+			{Name: "map_inexact_pages", Window: "bar3", Count: 1, Unit: "pages", Reason: "too many", Consequence: "they are lost"},
+			{Name: "map_inexact_pages", Window: "bar1", Count: 40, Unit: "pages", Reason: "too many", Consequence: "they are lost"},
 		},
 	}})
 	require.Equal(t, `
@@ -33,9 +38,9 @@ Rules that the guest broke
   bad_window  3
 
 Mapped windows that were not exact
-  count              window  pages
-  map_inexact_pages  bar3    2
-  map_inexact_pages  bar1    40
+  counter            window  count
+  map_inexact_pages  bar3    1 page
+  map_inexact_pages  bar1    40 pages
   map_inexact_pages: too many; they are lost
 
 Time until the card released memory that the client unmapped: 1.23ms
@@ -59,4 +64,37 @@ func TestRegistersFitTerminal(t *testing.T) {
 			require.Contains(t, words, r.Effect)
 		}
 	}
+}
+
+// TestPassThroughCounts: the guest that has the whole card is shown with the card's faults and
+// the bytes that its engines moved, in the status and in the report.
+func TestPassThroughCounts(t *testing.T) {
+	c, err := soft.New(soft.Config{VRAM: 128 << 20})
+	require.NoError(t, err)
+	whole, err := serve.NewEndpoint("card", serve.NewPassThrough(c), c, serve.Native, vfiouser.Options{})
+	require.NoError(t, err)
+	s := &served{
+		cfg: config.Default(), plan: new(parts.Plan), at: new(socket), Running: &parts.Running{Card: c, Whole: whole},
+	}
+	defer func() { require.NoError(t, s.Running.Close()) }()
+	stats := c.Stats()
+	stats.MMUFaults.Add(1)
+	stats.PBDMAErrors.Add(2)
+	stats.EngineErrors.Add(4)
+	stats.BARFaults.Add(8)
+	class := engine.Classes()[0].ID
+	stats.Engine.Class(class).Methods.Add(1)
+	stats.Engine.Class(class).Bytes.Add(4096)
+
+	status, err := s.Status()
+	require.NoError(t, err)
+	report, err := s.Report()
+	require.NoError(t, err)
+	for _, g := range []*api.GPU{&status.GPUs[0], &report.GPUs[0].GPU} {
+		require.EqualValues(t, 4096, g.Bytes)
+		var b strings.Builder
+		gpuTable(&b, []api.GPU{*g})
+		require.Regexp(t, `\n  card +0B +all +- +0 +0 +15 +0 `, b.String())
+	}
+	require.EqualValues(t, 15, status.Card.Faults.Total())
 }
