@@ -357,8 +357,8 @@ func TestErrors(t *testing.T) {
 	other := b.node(t, sched.Card, sched.NodeConfig{Name: "b"})
 	ch := b.channel(t, other, 0)
 	for want, c := range map[string]sched.NodeConfig{
-		"weight: 10001: must be 0 to 10000":       {Weight: 10001},
-		"weight: -1: must be 0 to 10000":          {Weight: -1},
+		"weight: 10001: must be 1 to 10000":       {Weight: 10001},
+		"weight: -1: must be 1 to 10000":          {Weight: -1},
 		"cap: 1001: must be 0 to 1000":            {Cap: 1001},
 		"priority: 8: must be 0 to 7":             {Priority: 8},
 		"limit: 2h0m0s: must be 0s to 1h0m0s":     {Limit: 2 * time.Hour},
