@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -200,12 +199,15 @@ func (c *Config) Check() error {
 
 // Check returns the first [Error] of the configuration.
 func (c *NodeConfig) Check() error {
-	limit := c.Limit
+	weight, limit := c.Weight, c.Limit
+	if weight == 0 {
+		weight = BaseWeight
+	}
 	if limit == Forever {
 		limit = 0
 	}
 	return first(
-		within("weight", cmp.Or(c.Weight, BaseWeight), 1, MaxWeight),
+		within("weight", weight, 1, MaxWeight),
 		within("cap", c.Cap, 0, FullCap),
 		within("priority", c.Priority, 0, MaxPriority),
 		within("limit", limit, 0, time.Hour),
