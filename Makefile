@@ -1,7 +1,7 @@
 # Everything is Go; make only gives the commands short names.
 
 GO ?= go
-FUZZTIME ?= 10s
+FUZZTIME ?= 15s
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -21,7 +21,7 @@ demo-pass-through: ## show one guest with a whole card, and more of what the car
 test: ## check and test everything in ten minutes; the last line counts
 	@tools/test gate
 
-test-release: ## test everything at full length, in little more than an hour
+test-release: ## test everything at full length, in about 50 minutes
 	@tools/test release
 
 test-unit: ## run the tests that need no virtual machine
@@ -43,7 +43,7 @@ test-libvfio-user: ## test that transport; builds the library
 lint: ## run gofmt, go vet, staticcheck; check new commit subjects
 	@tools/test lint
 
-fuzz: ## run every fuzz target for FUZZTIME (10s)
+fuzz: ## run every fuzz target for FUZZTIME (15s)
 	@FUZZTIME=$(FUZZTIME) tools/test fuzz
 
 bench: ## measure what serving a GPU costs, with every set-up by turns
