@@ -269,3 +269,19 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestValuesReadAsDefaults: an option in force reads like its default, so that users can compare them.
+func TestValuesReadAsDefaults(t *testing.T) {
+	c := Default()
+	schedule := c.Schedule()
+	for _, s := range append(Settings(c), Settings(&schedule)...) {
+		if s.Default != "" {
+			require.Equal(t, s.Default, s.Value, s.Key)
+		}
+	}
+	for text, want := range map[string]string{"500µs": "500us", "1500ms": "1.5s", "1m": "60s", "90s": "90s", "0": "0s"} {
+		d, err := ParseTime(text)
+		require.NoError(t, err)
+		require.Equal(t, want, timeText(d))
+	}
+}

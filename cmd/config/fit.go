@@ -92,13 +92,13 @@ func (c *Config) tooLarge(g *GPU, left Size) error {
 		}
 		return tablesFor(vram)
 	})
-	fits := "no GPU fits"
+	fits := "no GPU fits; give the card more"
 	if room >= leastGPU {
-		fits = fmt.Sprintf("vram=%v fits", room)
+		fits = fmt.Sprintf("vram=%v fits, or give the card more", room)
 	} else if g.where["tables"] != "" && largest(left, tablesFor) >= leastGPU {
-		fits = fmt.Sprintf("without tables vram=%v fits", largest(left, tablesFor))
+		fits = fmt.Sprintf("without tables vram=%v fits, or give the card more", largest(left, tablesFor))
 	}
-	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("does not fit: with %v for page tables it takes %v, and the card's %v have %v left; %s, or give the card more (card.vram, --vram)",
+	return &Error{g.Where("vram"), g.VRAM.String(), fmt.Sprintf("does not fit: with %v for page tables it takes %v, and the card's %v have %v left; %s (card.vram, --vram)",
 		g.Tables, g.VRAM+g.Tables, c.Card.VRAM, left, fits)}
 }
 

@@ -92,7 +92,7 @@ func TestGPUErrors(t *testing.T) {
 	}
 	for _, c := range []struct{ file, want string }{
 		{a + "- {name: b, socket: b.sock, vram: 512MiB}\n", `f.yaml:3:35: gpus[1].vram: 512MiB: does not fit: with 64MiB for page tables it takes 576MiB, and the card's 512MiB have 360MiB left; vram=320MiB fits, or give the card more (card.vram, --vram)`},
-		{"card: {vram: 64MiB}\n" + a, `f.yaml:3:35: gpus[0].vram: 128MiB: does not fit: with 16MiB for page tables it takes 144MiB, and the card's 64MiB have 56MiB left; no GPU fits, or give the card more (card.vram, --vram)`},
+		{"card: {vram: 64MiB}\n" + a, `f.yaml:3:35: gpus[0].vram: 128MiB: does not fit: with 16MiB for page tables it takes 144MiB, and the card's 64MiB have 56MiB left; no GPU fits; give the card more (card.vram, --vram)`},
 		{a + gpu("tables: 500MiB"), `without tables vram=320MiB fits`},
 		{a + "- {name: a, socket: b.sock, vram: 64MiB}\n", `f.yaml:3:10: gpus[1].name: a: is there twice, first at f.yaml:2:10: gpus[0].name; give each GPU a name of its own`},
 		{a + "- {name: b, socket: ./a.sock, vram: 64MiB}\n", `f.yaml:3:21: gpus[1].socket: ./a.sock: is there twice, first at f.yaml:2:21: gpus[0].socket; give each a path of its own`},

@@ -120,6 +120,14 @@ func (o *option) parse(text string) error {
 	return nil
 }
 
+// text is the value as the option's key takes it, in the form of the defaults.
+func (o *option) text() string {
+	if d, ok := o.value.Interface().(time.Duration); ok {
+		return timeText(d)
+	}
+	return fmt.Sprint(o.value.Interface())
+}
+
 // checker holds values against the validate tags. Its own rules are for sizes, whose bounds
 // have units.
 var checker = func() *validator.Validate {
@@ -220,7 +228,7 @@ type Setting struct {
 // Settings lists the options of a [Config], [GPU] or [Schedule].
 func Settings(of any) (out []Setting) {
 	for _, o := range options(of) {
-		out = append(out, Setting{o.path, fmt.Sprint(o.value.Interface()), o.tag.Get("default"), o.live()})
+		out = append(out, Setting{o.path, o.text(), o.tag.Get("default"), o.live()})
 	}
 	return out
 }

@@ -90,6 +90,18 @@ type Schedule struct {
 // Schedule is what the configuration says of it.
 func (c *Config) Schedule() Schedule { return Schedule{c.Scheduler, c.Limits.QueueLimits} }
 
+// Settings lists the options of a running scheduler. Its default policy is the one that auto
+// stands for: auto itself is only for the start of the server.
+func (s *Schedule) Settings() []Setting {
+	out := Settings(s)
+	for i := range out {
+		if out[i].Default == SchedulerAuto {
+			out[i].Default = sched.Credit.String()
+		}
+	}
+	return out
+}
+
 // Config is what package sched calls it, nil without a scheduler.
 func (s *Schedule) Config() (*sched.Config, error) {
 	if s.Policy == SchedulerOff {
@@ -199,7 +211,7 @@ func (r RequestLimit) String() string {
 	case sched.Forever:
 		return "0s"
 	}
-	return time.Duration(r).String()
+	return timeText(time.Duration(r))
 }
 
 // MarshalText implements encoding.TextMarshaler.

@@ -94,6 +94,14 @@ func ParseTime(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q is not a time; write a number and a unit: 500us, 30ms, 10s", text)
 }
 
+// timeText writes a time as the defaults are written: 500us, 1.5s, 60s.
+func timeText(d time.Duration) string {
+	if d%time.Second == 0 {
+		return fmt.Sprintf("%ds", d/time.Second)
+	}
+	return strings.Replace(d.String(), "µ", "u", 1)
+}
+
 // Counts is a list of numbers, written with commas: 4,4,3,3.
 type Counts []int
 

@@ -362,7 +362,7 @@ func (s *served) Scheduler() (api.Scheduler, error) {
 	options, gpus := s.schedule, s.gpus
 	s.nowMu.Unlock()
 	out := api.Scheduler{
-		Policy: options.Policy, Settings: settingsOf(config.Settings(&options)), Counts: counts, Ledger: s.Shared.Ledger(), Shares: []api.Share{},
+		Policy: options.Policy, Settings: settingsOf(options.Settings()), Counts: counts, Ledger: s.Shared.Ledger(), Shares: []api.Share{},
 	}
 	for i := range gpus {
 		out.Shares = append(out.Shares, shareOf(&gpus[i]))
@@ -393,7 +393,7 @@ func (s *served) SetScheduler(r api.SetRequest) (api.Scheduler, error) {
 	s.schedule = changed
 	s.nowMu.Unlock()
 	out, err := s.Scheduler()
-	out.Changes = changes(settingsOf(config.Settings(&was)), out.Settings)
+	out.Changes = changes(settingsOf(was.Settings()), out.Settings)
 	s.logChange("scheduler", out.Changes, "options", r.Options)
 	return out, err
 }
