@@ -17,14 +17,14 @@ type Hole struct {
 
 // Missed counts accesses outside of the declared rows.
 type Missed struct {
-	HoleReads  uint64 `json:"hole_reads"`      // Reads of undeclared offsets; a driver that does not work may need a register there.
-	HoleWrites uint64 `json:"hole_writes"`     // Writes of undeclared offsets.
-	ReadOnly   uint64 `json:"read_only"`       // Writes that touched no writable bit.
-	Stubs      uint64 `json:"stubs"`           // Accesses to registers that only store, where hardware would act.
-	OddSize    uint64 `json:"odd_size"`        // Accesses of other sizes than 1, 2, 4 or 8 bytes.
-	Outside    uint64 `json:"outside"`         // Accesses that left the region.
-	Unlisted   uint64 `json:"unlisted"`        // Accesses to undeclared offsets beyond the list's capacity.
-	Holes      []Hole `json:"holes,omitempty"` // most touched first
+	HoleReads  uint64 `json:"undeclared_reads"`     // Reads of undeclared offsets; a driver that does not work may need a register there.
+	HoleWrites uint64 `json:"undeclared_writes"`    // Writes of undeclared offsets.
+	ReadOnly   uint64 `json:"read_only"`            // Writes that touched no writable bit.
+	Stubs      uint64 `json:"stubs"`                // Accesses to registers that only store, where hardware would act.
+	OddSize    uint64 `json:"odd_size"`             // Accesses of other sizes than 1, 2, 4 or 8 bytes.
+	Outside    uint64 `json:"outside"`              // Accesses that left the region.
+	Unlisted   uint64 `json:"unlisted"`             // Accesses to undeclared offsets beyond the list's capacity.
+	Holes      []Hole `json:"undeclared,omitempty"` // most touched first
 }
 
 // maxHoles bounds the list of undeclared offsets: a hostile guest must not make

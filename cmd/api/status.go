@@ -4,8 +4,8 @@ import "time"
 
 // AddRequest describes a virtual GPU to add.
 type AddRequest struct {
-	// Keys and values as --gpu takes them: name=a,socket=/run/a.sock,vram=256MiB.
-	// Relative paths are resolved in the server's working folder.
+	// Keys and values as --gpu takes them: name=a,socket=/tmp/a.sock,vram=256MiB.
+	// Relative paths are resolved in the folder that the server was started in.
 	GPU string `json:"gpu"`
 }
 
