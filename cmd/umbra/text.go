@@ -13,6 +13,13 @@ import (
 // faultCounts are the counts of a GPU that its column of faults sums up.
 var faultCounts = []string{"mmu_faults", "pbdma_errors", "engine_errors", "window_faults"}
 
+func faultsOf(g *api.GPU) (n uint64) {
+	for _, name := range faultCounts {
+		n += g.Counts[name]
+	}
+	return n
+}
+
 // gpuTable lists GPUs.
 func gpuTable(b *strings.Builder, gpus []api.GPU) {
 	if len(gpus) == 0 {
@@ -28,11 +35,7 @@ func gpuTable(b *strings.Builder, gpus []api.GPU) {
 		if g.Channels > 0 {
 			channels = fmt.Sprint(g.Channels)
 		}
-		faults := uint64(0)
-		for _, name := range faultCounts {
-			faults += g.Counts[name]
-		}
-		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d\t%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts, faults, g.Broken(), g.Socket)
+		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d\t%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts, faultsOf(g), g.Broken(), g.Socket)
 	}
 	t.flush()
 	for i := range gpus {
@@ -71,6 +74,9 @@ func gpuText(b *strings.Builder, g *api.GPUReport) {
 	}
 	t = newTable(b, "Traps by region", "region\treads\twrites\tbytes")
 	for _, r := range g.Regions {
+		if r.Reads+r.Writes == 0 {
+			continue
+		}
 		t.row("%s\t%d\t%d\t%d", r.Region, r.Reads, r.Writes, r.Bytes)
 	}
 	t.flush()
@@ -176,6 +182,26 @@ func percent(n int) string {
 	return fmt.Sprintf("%d%%", n)
 }
 
+// summaryText sums up each GPU in a line. In pass-through the card counts what its guest did.
+func summaryText(b *strings.Builder, r *api.Report) {
+	t := newTable(b, "Summary", "GPU\tclients\ttraps\tinterrupts\tdoorbells\tcopies\tbytes moved\tfaults\trules broken")
+	for i := range r.GPUs {
+		g := &r.GPUs[i]
+		doorbells, faults, copies, bytes := g.Counts["doorbells"], faultsOf(&g.GPU), uint64(0), uint64(0)
+		for _, w := range g.Work {
+			copies, bytes = copies+w.Copies, bytes+w.Bytes
+		}
+		if r.Setup == api.SetupPassThrough {
+			doorbells, faults = r.Card.Channels.Doorbells, r.Card.Faults.Total()
+			for _, k := range r.Card.Classes {
+				copies, bytes = copies+k.Copies, bytes+k.Bytes
+			}
+		}
+		t.row("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", g.Name, g.Clients, g.Traps, g.Interrupts, doorbells, copies, bytes, faults, g.Broken())
+	}
+	t.flush()
+}
+
 // reportText is the report of a server at its end. It leaves out what is zero.
 func reportText(r *api.Report) string {
 	var b strings.Builder
@@ -184,6 +210,7 @@ func reportText(r *api.Report) string {
 		clients += r.GPUs[i].Clients
 	}
 	fmt.Fprintf(&b, "\nServed for %.1f s, %s.\n", r.Uptime.Seconds(), plural(clients, "client", "clients"))
+	summaryText(&b, r)
 	alone := r.Setup == api.SetupPassThrough
 	for i := range r.GPUs {
 		g := &r.GPUs[i]
