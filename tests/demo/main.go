@@ -122,7 +122,7 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 	case o.passThrough:
 		p.line("%s", p.paint(bold, "One Debian guest with a whole software GPU. Takes one to two minutes."))
 	default:
-		p.line("%s", p.paint(bold, fmt.Sprintf("%d Debian guests share one software GPU. Takes one to three minutes.", len(o.kernels))))
+		p.line("%s", p.paint(bold, fmt.Sprintf("%d Debian guests share one software GPU. Takes about one minute, up to three.", len(o.kernels))))
 	}
 	missing, err := lab.Missing(ctx, o.kernels...)
 	if err != nil {

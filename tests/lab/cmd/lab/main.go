@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +26,20 @@ lab boot [flags]           boot a guest to its agent, say how long it took
 lab command [flags]        print a command that starts the same guest on this terminal
 lab call SOCKET COMMAND... run a command in that guest
 
+A guest with the GPU of umbra serve --gpu name=a,socket=/tmp/a.sock,vram=256MiB:
+
+	eval "$(go run ./tests/lab/cmd/lab command -socket /tmp/a.sock)"
+	go run ./tests/lab/cmd/lab call /tmp/a.agent.sock modprobe nouveau    # in another terminal
+
 lab boot -h lists the flags, lab call -h shows the form of arguments.
+`
+
+var fetchUsage = `lab fetch [version...]
+
+fetches QEMU and kernels into the cache folder (~/.cache/umbra, or UMBRA_CACHE) and
+builds guest images. Without versions it fetches all of ` + strings.Join(lab.Kernels, ", ") + `.
+
+	lab fetch 6.12
 `
 
 func main() {
@@ -45,14 +59,15 @@ func (s *sockets) String() string     { return strings.Join(*s, " ") }
 func (s *sockets) Set(v string) error { *s = append(*s, v); return nil }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		return fmt.Errorf("want fetch, boot, command or call")
-	}
-	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+	if len(args) == 0 || isHelp(args[0]) {
 		fmt.Print(usage)
 		return nil
 	}
 	if args[0] == "fetch" {
+		if len(args) > 1 && isHelp(args[1]) {
+			fmt.Print(fetchUsage)
+			return nil
+		}
 		if len(args) > 1 && strings.HasPrefix(args[1], "-") {
 			return fmt.Errorf("fetch: %s: takes kernel versions only, such as 6.12", args[1])
 		}
@@ -91,6 +106,10 @@ func run(ctx context.Context, args []string) error {
 	default:
 		return fmt.Errorf("%q: want fetch, boot, command or call", args[0])
 	}
+}
+
+func isHelp(word string) bool {
+	return slices.Contains([]string{"-h", "-help", "--help", "help"}, word)
 }
 
 func fetchAll(ctx context.Context, versions []string) error {
