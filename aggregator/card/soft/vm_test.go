@@ -47,6 +47,12 @@ func TestVMAgainstWalks(t *testing.T) {
 			}
 			write64(v.slice(dir+d*8, 8), pde.Encode())
 		}
+		// Two pages at adjacent addresses of different memories are not one run.
+		const seam = 90
+		for i, target := range []shadowpt.Target{shadowpt.VRAM, shadowpt.SystemCoherent} {
+			pte := shadowpt.PTE{Valid: true, Target: target, Addr: 0xfe000 + uint64(i)*shadowpt.SmallPage}
+			write64(v.slice(tables+(seam+uint64(i))*8, 8), pte.Encode())
+		}
 		draw := func() shadowpt.PTE {
 			return shadowpt.PTE{
 				Valid: rapid.IntRange(0, 3).Draw(t, "valid") != 0, ReadOnly: rapid.IntRange(0, 4).Draw(t, "ro") == 0,
@@ -73,6 +79,7 @@ func TestVMAgainstWalks(t *testing.T) {
 				c.invalidate(directory{addr: dir + shadowpt.DirSize}) // of a neighbour
 			}
 			m.sync()
+			checkBytes(t, c, m, seam<<12+rapid.Uint64Range(0, 4095).Draw(t, "before the seam"), 8192, false)
 			for range 20 {
 				va := rapid.Uint64Range(0, 1).Draw(t, "dir")*shadowpt.DirSpan + page.Draw(t, "page")<<12 + rapid.Uint64Range(0, 4095).Draw(t, "at")
 				checkBytes(t, c, m, va, rapid.IntRange(1, 70000).Draw(t, "n"), rapid.Bool().Draw(t, "write"))
