@@ -6,97 +6,87 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-func TestBringUp(t *testing.T) {
-	_, f := newAgg(t, Options{})
-	require.Equal(t, uint32(1), f.get(regPMCIntrEn))
-	require.Equal(t, uint32(intrOurs), f.get(regPMCIntrMask0))
-	require.Equal(t, uint32(1), f.get(regFIFOEnable))
-	require.Equal(t, uint32(1<<28), f.get(regUSERDBase))
-	require.Equal(t, ^uint32(0), f.get(regGraphIntrEn))
-	// BAR1 shows the poll area, and nothing after it.
-	block := f.vram[uint64(f.get(regBAR1Block)&gf100.BlockAddr)<<12:][:gf100.InstanceSize]
-	s := instanceSpace(block)
-	require.Equal(t, uint64(gf100.Channels*gf100.USERDSize-1), s.Limit)
-}
-
-// Each guest always has its guaranteed channels, for any use by the others, and guarantees
-// never exceed the card's channels.
-func TestChannelsAreGuaranteed(t *testing.T) {
-	for _, promised := range []int{0, 1, 60} {
-		a, _ := newAgg(t, Options{})
-		greedy, _ := addGuest(t, a, "greedy")
-		share := GuestConfig{Name: "late", VRAM: 4 << 20, Tables: 1 << 20, Guaranteed: promised}
-		late, err := a.AddGuest(share, &recorder{})
-		require.NoError(t, err)
-		want := promised
-		if promised == 0 {
-			want = gf100.Channels / MaxGuests
-		}
-		for id := range uint8(gf100.Channels) {
-			bindChannel(t, greedy, id)
-		}
-		require.Equal(t, gf100.Channels-want, len(greedy.bound()))
-		for id := range uint8(want + 1) {
-			bindChannel(t, late, id)
-		}
-		require.Equal(t, want, len(late.bound()))
-		require.NotZero(t, greedy.stats.OverQuota.Load())
-
-		share.Name, share.Guaranteed = "more", gf100.Channels-want-gf100.Channels/MaxGuests+1
-		_, err = a.AddGuest(share, &recorder{})
-		require.ErrorContains(t, err, fmt.Sprintf("guest more: %d guaranteed channels: only %d of the card's 128", share.Guaranteed, share.Guaranteed-1))
-		share.Channels = 3
-		_, err = a.AddGuest(share, &recorder{})
-		require.ErrorContains(t, err, "must be 1 to 3")
+func TestInvalidOptions(t *testing.T) {
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Guests: MaxGuests + 1}, "aggregator: limits.guests: 33: must be 1 to 32"},
+		{Options{Guests: -1}, "aggregator: limits.guests: -1: must be 1 to 32"},
+		{Options{TableRate: -1}, "aggregator: limits.table-rate: -1: must be above 0"},
+	} {
+		_, err := newAggWith(t, drivertest.New(1<<20), patience, c.o)
+		require.EqualError(t, err, c.want)
 	}
 }
 
-// TestGuaranteesAreKeptForOthers: a guest that has its guaranteed channels gets none of those that
-// are guaranteed to a guest that has not bound any yet.
-func TestGuaranteesAreKeptForOthers(t *testing.T) {
-	a, _ := newAgg(t, Options{})
-	greedy, _ := addGuest(t, a, "greedy")
-	second, _ := addGuest(t, a, "second")
-	third, _ := addGuest(t, a, "third")
-	const each = gf100.Channels / MaxGuests
-	for id := range uint8(gf100.Channels) {
-		bindChannel(t, greedy, id)
-	}
-	for _, g := range []*Guest{second, third} {
-		for id := range uint8(each + 1) {
-			bindChannel(t, g, id)
+// TestGuestsShareTheBus: as many guests as may be are taken. Each reaches its part of the card's bus
+// addresses to the last byte, and can count on an even share of the channels.
+func TestGuestsShareTheBus(t *testing.T) {
+	for guests, window := range map[int]uint64{0: 32 << 30, 1: 1 << 40, 2: 512 << 30, 3: 256 << 30, 8: 128 << 30, 9: 64 << 30, 32: 32 << 30} {
+		a, _ := newAgg(t, Options{Guests: guests})
+		if guests == 0 {
+			guests = 32
 		}
+		require.Equal(t, window, a.bus.Size())
+		for i := range guests {
+			g, _ := addGuestIn(t, a, GuestConfig{Name: fmt.Sprint(i), VRAM: 1 << 20, Tables: 1 << 20})
+			require.Equal(t, gf100.Channels/guests, g.limits.Guaranteed)
+			g.AttachMemory(everywhere{})
+			for _, addr := range []uint64{0, window / 2, window - 8} {
+				at, ok := g.Translate(shadowpt.SystemCoherent, addr, 8, true)
+				require.True(t, ok)
+				require.Less(t, at, uint64(1)<<40)
+				require.Equal(t, uint64(i)*window+addr, at)
+			}
+			for _, addr := range []uint64{window - 7, window, 1 << 40, 1<<64 - 8} {
+				_, ok := g.Translate(shadowpt.SystemCoherent, addr, 8, false)
+				require.False(t, ok)
+			}
+		}
+		_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 1 << 20, Tables: 1 << 20}, newRecorder())
+		require.EqualError(t, err, fmt.Sprintf("aggregator: guest more: limit of %d guests reached", guests))
 	}
-	require.Equal(t, [3]int{gf100.Channels - 2*each, each, each}, [3]int{len(greedy.bound()), len(second.bound()), len(third.bound())})
 }
 
+// everywhere is guest memory that has an answer at each address.
+type everywhere struct{ cutFile }
+
+func (everywhere) Slice(_ uint64, n int, _ bool) []byte { return make([]byte, n) }
+
+// TestQuota: a guest has no more channels than its configuration says.
 func TestQuota(t *testing.T) {
 	a, _ := newAgg(t, Options{})
-	g, err := a.AddGuest(GuestConfig{Name: "few", VRAM: 4 << 20, Channels: 2, Tables: 1 << 20}, &recorder{})
-	require.NoError(t, err)
+	g := addGuestWith(t, a, GuestConfig{Channels: 2})
 	for id := range uint8(4) {
 		bindChannel(t, g, id)
 	}
-	require.Equal(t, 2, len(g.bound()))
+	require.NotNil(t, g.cardChannel(1))
+	require.Nil(t, g.cardChannel(2))
+	require.Len(t, g.live, 2)
 	require.Equal(t, uint64(2), g.stats.OverQuota.Load())
+	_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 4 << 20, Tables: 1 << 20, Channels: 3, Guaranteed: 4}, newRecorder())
+	require.ErrorContains(t, err, "must be 1 to 3")
 }
 
-// Memory that changes hands is clean.
+// TestScrubBeforeTheNextOwner: memory that changes hands is clean.
 func TestScrubBeforeTheNextOwner(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
 	e := g.Extents()[0]
-	for i := range f.vram[e.Card : e.Card+e.Size] {
-		f.vram[e.Card+uint64(i)] = 0xaa
+	for i := range f.Bytes[e.Card : e.Card+e.Size] {
+		f.Bytes[e.Card+uint64(i)] = 0xaa
 	}
 	require.NoError(t, g.Remove())
+	require.Equal(t, make([]byte, e.Size), f.Bytes[e.Card:e.Card+e.Size])
 	next, _ := addGuest(t, a, "b")
 	require.Equal(t, e, next.Extents()[0])
-	require.NotContains(t, string(f.vram[e.Card:e.Card+e.Size]), "\xaa")
-	f.vram[e.Card+5] = 1
+	f.Bytes[e.Card+5] = 1
 	require.NoError(t, next.Reset())
-	require.Zero(t, f.vram[e.Card+5])
+	require.Zero(t, f.Bytes[e.Card+5])
 }

@@ -2,10 +2,6 @@ package aggregator
 
 import (
 	"bytes"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,59 +11,51 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Every field of an instance block in the chip's description has a rule.
-func TestInstanceFieldsAreAllListed(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "../mmio/gf100/structs.go", nil, 0)
-	require.NoError(t, err)
-	listed := map[string]int{}
-	for _, f := range instanceFields {
-		listed[f.Name]++
-	}
-	known := 0
-	ast.Inspect(file, func(n ast.Node) bool {
-		v, ok := n.(*ast.ValueSpec)
-		if !ok || !strings.HasPrefix(v.Names[0].Name, "Inst") || len(v.Values) != 1 {
-			return true
-		}
-		if c, ok := v.Values[0].(*ast.CompositeLit); ok {
-			name := strings.Trim(c.Elts[0].(*ast.BasicLit).Value, `"`)
-			require.Equal(t, 1, listed[name], name)
-			known++
-		}
-		return true
-	})
-	require.Equal(t, len(instanceFields), known)
-}
-
-// No bit of a guest's instance block arrives on the card but those of copied
-// fields.
+// TestInstanceBlockBits: of a guest's instance block only the bits of these fields arrive on the
+// card, whatever the others are.
 func TestInstanceBlockBits(t *testing.T) {
 	may := make([]byte, gf100.InstanceSize)
-	for _, f := range instanceFields {
-		if f.rule == copied {
-			f.Put(may, ^uint32(0))
+	for _, w := range []gf100.Word{
+		gf100.InstGPGet, gf100.InstRef, gf100.InstGPBaseLo, gf100.InstGPBaseHi, gf100.InstGPLimit2, gf100.InstLimitLo, gf100.InstLimitHi,
+	} {
+		w.Put(may, ^uint32(0))
+	}
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "before")
+	g = addGuestWith(t, a, GuestConfig{Channels: 5})
+	onCard := func(t tester, block []byte) []byte {
+		gf100.InstUSERDLo.Put(block, userdAt>>12) // else it is refused
+		gf100.InstUSERDHi.Put(block, 0)
+		gf100.InstUSERDTarget.Put(block, 0)
+		g.Bind(1, 0)
+		settle(g)
+		require.True(t, g.eachRun(instAt, block, true))
+		bindAt(g, 1, instAt)
+		settle(g)
+		b := make([]byte, gf100.InstanceSize)
+		f.ReadVRAM(instance(t, f, g, 1), b)
+		ch := g.cardChannel(1)
+		userd, _ := gf100.InstanceUSERD(b)
+		dir, _, _ := gf100.InstanceSpace(b)
+		require.Equal(t, []uint64{ch.hw.USERD(), ch.space.shadow.Dir(), 1, 5, gf100.InstanceSignature},
+			[]uint64{userd, dir, uint64(gf100.InstOwner.Get(b)), uint64(gf100.InstKeep.Get(b)), uint64(gf100.InstSignature.Get(b))})
+		for _, w := range []gf100.Word{
+			gf100.InstUSERDLo, gf100.InstUSERDHi, gf100.InstPDBLo, gf100.InstPDBHi, gf100.InstOwner, gf100.InstKeep, gf100.InstSignature,
+		} {
+			w.Put(b, 0)
 		}
+		return b
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		guest := rapid.SliceOfN(rapid.Byte(), gf100.InstanceSize, gf100.InstanceSize).Draw(t, "block")
-		flipped := make([]byte, len(guest))
-		for i := range guest {
-			flipped[i] = ^guest[i]
+		block := rapid.SliceOfN(rapid.Byte(), gf100.InstanceSize, gf100.InstanceSize).Draw(t, "block")
+		flip := rapid.Bool().Draw(t, "flip") // rapid draws few set bits
+		for i := range block {
+			if flip {
+				block[i] = ^block[i]
+			}
 		}
-		v := instanceValues{userd: 0x12345000, dir: 0x6789a000, token: 0xfedcba9876543211, owner: 21, states: 128}
-		a, b := buildInstance(guest, v), buildInstance(flipped, v)
-		for i := range a {
-			require.Equal(t, may[i], a[i]^b[i], "byte %#x", i)
-			require.Equal(t, guest[i]&may[i], a[i]&may[i], "byte %#x", i)
-		}
-		require.Equal(t, uint32(0x12345), gf100.InstUSERDLo.Get(a))
-		require.Equal(t, uint32(0x6789a), gf100.InstPDBLo.Get(a))
-		require.Equal(t, uint32(21), gf100.InstOwner.Get(a))
-		require.Equal(t, uint32(128), gf100.InstKeep.Get(a))
-		for _, w := range []gf100.Word{
-			gf100.InstGPPut, gf100.InstUSERDTarget, gf100.InstPBGetLo, gf100.InstPBGetHi, gf100.InstPDBTarget, gf100.InstGRContextLo, gf100.InstGRContextHi,
-		} {
-			require.Zero(t, w.Get(a)|w.Get(b), w.Name)
+		for i, b := range onCard(t, block) {
+			require.Equal(t, block[i]&may[i], b, "byte %#x", i)
 		}
 	})
 }
@@ -77,100 +65,102 @@ func TestBindUnbindRebind(t *testing.T) {
 	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 9)
 	ch := g.cardChannel(9)
-	require.NotNil(t, ch)
-	require.Equal(t, instanceBound|uint32(ch.inst>>12), f.get(regChannelInst+uint32(ch.id)*8))
-	require.Equal(t, uint32(channelStart), f.get(regChannel+uint32(ch.id)*8))
-	require.NotEqual(t, uint64(instAt+9*gf100.InstanceSize), ch.inst)
+	id := ch.hw.ID()
+	require.True(t, f.Enabled(id))
+	require.Equal(t, []uint32{uint32(id)}, f.Runlist())
+	own, _ := g.extents.Translate(instAt+9*gf100.InstanceSize, gf100.InstanceSize)
+	require.NotEqual(t, own, instance(t, f, g, 9))
 
 	bindChannel(t, g, 9)
-	again := g.cardChannel(9)
-	require.NotSame(t, ch, again)
-	require.Equal(t, ch.id, again.id, "the card finds what it kept under the same number")
+	require.NotSame(t, ch, g.cardChannel(9))
+	require.Equal(t, id, number(g, 9), "the card finds what it kept under the same number")
 	g.Bind(9, 0)
 	settle(g)
 	require.Nil(t, g.cardChannel(9))
-	require.Zero(t, f.get(regChannelInst+uint32(again.id)*8))
-	require.Zero(t, f.get(regChannel+uint32(again.id)*8)&gf100.ChannelEnabled)
+	_, bound := f.Instance(id)
+	require.False(t, bound)
+	require.False(t, f.Enabled(id))
+	require.Empty(t, f.Runlist())
 	require.Equal(t, uint64(2), g.stats.Binds.Load())
 	require.Equal(t, uint64(2), g.stats.Unbinds.Load())
 	require.Empty(t, g.spaces)
+	require.Empty(t, g.live)
 }
 
-// TestGuestStructures: a guest fills the fields of its instance block and USERD that are not its
-// to choose. The card gets the aggregator's values.
-func TestGuestStructures(t *testing.T) {
+// TestSavedStateToken: a channel that is bound again in the same block continues with the state that
+// the card saved. A new channel in that block does not, nor one with a token of the guest's own.
+func TestSavedStateToken(t *testing.T) {
 	a, f := newAgg(t, Options{})
-	addGuest(t, a, "first")
-	g, err := a.AddGuest(GuestConfig{Name: "second", VRAM: 4 << 20, Tables: 1 << 20, Channels: 5}, &recorder{})
-	require.NoError(t, err)
-	const inst, userd = instAt + 3*gf100.InstanceSize, userdAt + 3*gf100.USERDSize
-	bind := func(edit func(block []byte)) []byte {
-		g.Bind(3, 0)
+	g, _ := addGuest(t, a, "a")
+	bindChannel(t, g, 1)
+	const named = 0x1122_3344_5566_7788
+	again := func(edit func(block []byte)) uint64 {
+		g.Bind(1, 0)
 		settle(g)
 		block := make([]byte, gf100.InstanceSize)
-		require.True(t, g.read(shadowpt.VRAM, inst, block))
+		require.True(t, g.read(shadowpt.VRAM, instAt+gf100.InstanceSize, block))
 		edit(block)
-		require.True(t, g.eachRun(inst, block, true))
-		g.Bind(3, 0xc0000000|inst>>12)
+		require.True(t, g.eachRun(instAt+gf100.InstanceSize, block, true))
+		bindAt(g, 1, instAt+gf100.InstanceSize)
 		settle(g)
-		require.True(t, f.ReadVRAM(g.cardChannel(3).inst, block))
-		return block
+		return g.cardChannel(1).hw.State().Token
 	}
-	require.True(t, g.eachRun(userd, bytes.Repeat([]byte{0x5a}, gf100.USERDSize), true))
-	bindChannel(t, g, 3)
-	ch := g.cardChannel(3)
-	page := make([]byte, gf100.USERDSize)
-	require.True(t, f.ReadVRAM(ch.cardUSERD(), page))
-	for _, off := range append(userdShown[:], gf100.USERDGPPut) {
-		clear(page[off:][:4])
+	put := func(block []byte, token uint64) {
+		gf100.InstTokenLo.Put(block, uint32(token))
+		gf100.InstTokenHi.Put(block, uint32(token>>32))
 	}
-	require.Equal(t, make([]byte, gf100.USERDSize), page, "only the fields that have a use are copied")
+	require.Zero(t, again(func(block []byte) { put(block, named) }), "the guest's own")
+	put(f.Bytes[instance(t, f, g, 1):], named) // the card saves the channel
+	require.Equal(t, uint64(named), again(func([]byte) {}))
+	require.Zero(t, again(func(block []byte) { put(block, 0) }), "a new channel")
+}
 
-	const named = 0x1122_3344_5566_7788
-	token := func(block []byte, v uint64) {
-		gf100.InstTokenLo.Put(block, uint32(v))
-		gf100.InstTokenHi.Put(block, uint32(v>>32))
-	}
-	block := bind(func(block []byte) {
-		token(block, named)
-		gf100.InstOwner.Put(block, 0)
-		gf100.InstKeep.Put(block, 127)
-	})
-	require.Zero(t, instanceToken(block), "a token that the guest made up")
-	require.Equal(t, uint32(g.Owner()), gf100.InstOwner.Get(block))
-	require.Equal(t, uint32(5), gf100.InstKeep.Get(block), "as many states as the guest may have channels")
-
-	token(block, named) // the card's name of the channel's state
-	require.True(t, f.WriteVRAM(g.cardChannel(3).inst, block))
-	require.Equal(t, uint64(named), instanceToken(bind(func([]byte) {})), "the same channel again")
-	require.Zero(t, instanceToken(bind(func(block []byte) { token(block, 0) })), "a new channel in the same block")
+// TestNewChannelsRunAfterTheInvalidate: a channel that is bound in a space whose tables changed
+// runs when the card has dropped its old translations.
+func TestNewChannelsRunAfterTheInvalidate(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g := addGuestWith(t, a, GuestConfig{})
+	other, _ := addGuest(t, a, "b")
+	writeEntry(t, g, dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x300000}}.Encode())
+	writeEntry(t, g, 0x300000, shadowpt.PTE{Valid: true}.Encode())
+	bindChannel(t, g, 1)
+	writeEntry(t, g, 0x300000, 0)
+	f.Hold(invalidates, true)
+	g.mu.Lock()
+	g.listed.add(2)
+	g.mu.Unlock()
+	bindAt(g, 2, writeInstance(t, g, 2, dirAt, 0))
+	g.Enable(2, true)
+	f.Forget()
+	require.Eventually(t, func() bool { return len(f.WritesTo(regInvalidate, 4)) > 0 }, patience, tick)
+	bindChannel(t, other, 1) // whose commit is not to list it
+	require.ElementsMatch(t, []uint32{uint32(number(g, 1)), uint32(number(other, 1))}, f.Runlist())
+	f.Hold(invalidates, false)
+	settleRound(g)
+	require.Contains(t, f.Runlist(), uint32(number(g, 2)))
+	require.True(t, f.Enabled(number(g, 2)))
 }
 
 func TestBadStructures(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g, ev := addGuest(t, a, "a")
 	unbound := func(n int) {
-		require.Eventually(t, func() bool {
-			ev.mu.Lock()
-			defer ev.mu.Unlock()
-			return ev.unbound == n
-		}, patience, tick)
+		settle(g)
+		require.Eventually(t, ev.saw(func() bool { return ev.unbound == n }), patience, tick)
 	}
-	g.Bind(1, 0xc0000000|(4<<20>>12)) // right after its memory
-	settle(g)
-	require.Equal(t, uint64(1), g.stats.BadInstance.Load())
+	bindAt(g, 1, 4<<20) // right after its memory
 	unbound(1)
+	require.Equal(t, uint64(1), g.stats.BadInstance.Load())
 	block := make([]byte, gf100.InstanceSize)
 	gf100.InstUSERDLo.Put(block, 4<<20>>12)
 	require.True(t, g.eachRun(instAt, block, true))
-	g.Bind(1, 0xc0000000|instAt>>12)
-	settle(g)
+	bindAt(g, 1, instAt)
 	unbound(2)
 	gf100.InstUSERDLo.Put(block, userdAt>>12)
 	gf100.InstUSERDTarget.Put(block, 2)
 	require.True(t, g.eachRun(instAt, block, true))
-	g.Bind(2, 0xc0000000|instAt>>12)
-	settle(g)
+	bindAt(g, 2, instAt)
+	unbound(3)
 	require.Equal(t, uint64(2), g.stats.BadUSERD.Load())
 	g.Runlist(4<<20>>12, 128)
 	settle(g)
@@ -179,28 +169,29 @@ func TestBadStructures(t *testing.T) {
 	g.Runlist(4<<20>>12, 0) // of which nothing has to be read
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
-	for id := range uint8(4) {
-		require.Nil(t, g.cardChannel(id))
-	}
+	require.Empty(t, g.live)
 }
 
-// USERD: the guest sees the card's values, a bind takes the doorbell's value along, and
-// memory that the guest has reused is not written.
+// TestUSERD: the card gets the guest's GP_PUT at a bind and the words that it reports itself, no
+// others. The guest sees what the card reports, and memory that it has reused is not written.
 func TestUSERD(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
 	at := uint64(userdAt + 4*gf100.USERDSize)
-	require.True(t, g.eachRun(at+gf100.USERDGPPut, []byte{37, 0, 0, 0}, true))
+	require.True(t, g.eachRun(at, bytes.Repeat([]byte{37}, gf100.USERDSize), true))
 	bindChannel(t, g, 4)
-	ch := g.cardChannel(4)
-	require.Equal(t, byte(37), f.vram[ch.cardUSERD()+gf100.USERDGPPut])
-	f.vram[ch.cardUSERD()+gf100.USERDGPGet] = 36
-	f.vram[ch.cardUSERD()+0x200] = 99
+	userd := f.Bytes[g.cardChannel(4).hw.USERD():][:gf100.USERDSize]
+	want := make([]byte, gf100.USERDSize)
+	for _, off := range []int{gf100.USERDGPPut, gf100.USERDGPGet, gf100.USERDRef, gf100.USERDGet, gf100.USERDGetHi, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi} {
+		copy(want[off:], []byte{37, 37, 37, 37})
+	}
+	require.Equal(t, want, userd)
+	userd[gf100.USERDGPGet], userd[0x200] = 36, 99
 	g.Refresh(4)
 	b := make([]byte, gf100.USERDSize)
 	require.True(t, g.read(shadowpt.VRAM, at, b))
 	require.Equal(t, byte(36), b[gf100.USERDGPGet])
-	require.Zero(t, b[0x200])
+	require.Equal(t, byte(37), b[0x200])
 	g.Enable(4, false)
 	g.Preempt(4)
 	settle(g)

@@ -1,10 +1,9 @@
 // Package aggregator shares one card among many guests.
 //
-// The aggregator is the card's driver: it brings the card up, keeps a part of its memory
-// for itself (instance blocks, runlists, page tables, USERD), and gives each [Guest]
-// extents of the rest. It reads what a guest says about channels, addresses and memory
-// once, checks and translates it field by field, and only then passes it to the card. The
-// card walks only tables that package shadowpt built.
+// The aggregator drives a card.GPU and gives each [Guest] extents of its memory. It reads
+// what a guest says about channels, addresses and memory once, checks and translates it field
+// by field, and only then passes it to the card. The card walks only tables that package
+// shadowpt built.
 //
 // A Guest is one virtual GPU's share: its memory and windows into it, its channels, its
 // shadow page tables, its window of the card's bus addresses. It implements the card
@@ -23,11 +22,11 @@
 //
 // # What one guest can make another wait for
 //
-// Waits for the card are shared: an invalidate, a runlist or a preempt serves all guests
-// that asked before it began (see coalescer), so a guest waits for the one under way and
-// for the next. Each is bounded. A guest whose channel does not leave the card in time is
+// The card's driver shares waits: an invalidate, a runlist or a preempt serves all guests
+// that asked before it began, so a guest waits for the one under way and for the next.
+// Each is bounded. A guest whose channel does not leave the card in time is
 // quarantined, and its neighbours do not wait for it again. The memory map of one guest is
-// locked during one look-up only (see bus). An invalidate names its guest's own
+// locked during one look-up only (see package dma). An invalidate names its guest's own
 // directories, so that translations of others stay cached. Every guest has its own memory
 // for page tables and its guaranteed channels.
 //
@@ -38,32 +37,31 @@
 //
 // Two per guest, from AddGuest to Remove: the worker [Guest.work] talks to the card, and
 // [Guest.deliverEvents] reports events, so that a guest that takes events slowly does not
-// delay others. One per aggregator, [Aggregator.route], turns the card's interrupts into
-// events, from New to Close. With [Options.Scheduler] one more, [gate.run], from New to
-// Close: it charges completed work and forwards the next.
+// delay others. The card and package gate have goroutines of their own.
 //
 // # Locks, in the order they are taken
 //
 //  1. The virtual GPU's lock (package devmodel). Callers of a Guest hold it; events are
 //     delivered with no lock of ours held. Inside it, the lock of the mapped windows
 //     (package aperture), which the worker takes with none.
-//  2. Aggregator.routeMu: one look at the card's interrupts. Never in a trap.
+//  2. Aggregator.adding: one AddGuest at a time. The lock under which the card delivers the
+//     events of channels. Never in a trap.
 //  3. Guest.mu: requests, the channel table, undelivered events. The goroutine that fills
 //     an empty Guest.current under it (the worker, or a trap on the fast path) owns the
 //     state of a round until it empties it again. Only the worker waits for that.
 //  4. Guest.moving: pages of the guest's VRAM move (write side), or are read or written by
 //     the aggregator (read side). The mover waits, with it held, for the steps of the
 //     guest's own channels.
-//  5. gate.mu: the scheduler, and each channel's GP_PUT. The card's lock is taken in it for
-//     a doorbell or one look; none of the following ever is.
-//  6. Aggregator.mu: the table of guests and of the card's channels, memory.
-//  7. coalescer.mu and control.mu: for a moment, never while waiting for the card.
+//  5. The gate's lock: the scheduler, and each channel's GP_PUT. The card's lock is taken in
+//     it for a doorbell or one look; none of the following ever is.
+//  6. Aggregator.mu: the table of guests, and which channels of the card each has.
+//  7. Locks of the card's driver: for a moment, never while waiting for the card.
 //  8. The guest's pin of its memory (card.Bus.Acquire), for one look-up or one copy, and
-//     bus.steps (read side), during one step of the card.
+//     the lock of dma.Windows (read side), during one step of the card.
 //
 // The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's lock alone.
 // Shadows, their tracker except its Watch, and resources waiting to be freed belong to the
-// worker; the guest's runlist belongs to the goroutine that filled Guest.current.
+// worker.
 //
 // # Differences from a card of one's own
 //

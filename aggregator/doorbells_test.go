@@ -13,60 +13,51 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/aperture/aperturetest"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
-// doorbellCard checks each GP_PUT that the card gets, with a doorbell or at a bind, against the
-// owner of the channel and the guest's earlier stores. A channel's instance block, each GP_PUT and
-// each store carry the channel's mark in their highest byte.
+// doorbellCard checks each GP_PUT that the card gets, by a doorbell or when a channel is bound:
+// whose channel it is for, and what that channel's guest stored before it. A channel's ring, each
+// GP_PUT and each store carry the channel's mark: the ring in its address, the others in their
+// highest byte.
 type doorbellCard struct {
-	*relocatingCard
+	*fakeCard
 	stored func(mark int) uint32 // what the card finds of the stores
 
-	checking sync.Mutex          // guards what follows; Guest.mu and nothing of the card's is outside it
-	owner    [gf100.Channels]int // marks, by the card's number; 0: none
+	checking sync.Mutex          // guards what follows; taken before the card's own
+	owner    [gf100.Channels]int // marks, by the card's number; 0: nobody's
 	last     [gf100.Channels]uint32
 	wrong    []string
 }
 
-func (b *doorbellCard) WriteBAR(bar int, off uint64, p []byte) {
-	v := binary.LittleEndian.Uint32(p)
+func (b *doorbellCard) Write32(bar int, off uint64, v uint32) {
 	b.checking.Lock()
 	defer b.checking.Unlock()
 	if bar == card.BAR1 {
 		b.put("a doorbell", int(off/gf100.USERDSize), v)
 		return
 	}
-	if reg := uint32(off) - regChannelInst; reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
-		b.bound(int(reg/strideChannel), v)
+	if id, inst, ok := drivertest.Bound(bar, off, v); ok {
+		block := make([]byte, gf100.InstanceSize)
+		b.ReadVRAM(inst, block)
+		b.owner[id] = int(gf100.InstGPBaseLo.Get(block))
+		userd, _ := gf100.InstanceUSERD(block)
+		var put [4]byte
+		b.ReadVRAM(userd+gf100.USERDGPPut, put[:])
+		b.put("a bind", int(id), binary.LittleEndian.Uint32(put[:]))
 	}
-	b.relocatingCard.WriteBAR(bar, off, p)
-	b.forget()
-}
-
-func (b *doorbellCard) bound(ch int, v uint32) {
-	b.owner[ch] = 0
-	if v&gf100.InstanceBound == 0 {
-		return
-	}
-	block := make([]byte, gf100.InstanceSize)
-	b.ReadVRAM(uint64(v&gf100.InstanceAddr)<<12, block)
-	b.owner[ch] = int(gf100.InstGPBaseLo.Get(block))
-	userd, _ := gf100.InstanceUSERD(block)
-	var put [4]byte
-	b.ReadVRAM(userd+gf100.USERDGPPut, put[:])
-	b.put("a bind", ch, binary.LittleEndian.Uint32(put[:]))
+	b.fakeCard.Write32(bar, off, v)
 }
 
 func (b *doorbellCard) put(how string, ch int, v uint32) {
 	mark := b.owner[ch]
 	if v == 0 && b.last[mark] == 0 {
-		return // bound, or had a doorbell, before anything was submitted to it
+		return // nothing was submitted to it before
 	}
 	if mark != int(v>>24) {
 		b.wrong = append(b.wrong, fmt.Sprintf("%s: channel %d, which is %d's, gets %#x", how, ch, mark, v))
@@ -81,9 +72,9 @@ func (b *doorbellCard) put(how string, ch int, v uint32) {
 // aliasPages are the pages of USERD, which an aliasing guest shows in many places.
 const aliasPages = 16
 
-// aliasing is a guest with n pages of BAR1 that are aliases. Its pages are shown in turn,
-// from the first slot after the poll area on; the first slots that show them back them.
-func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
+// aliasing is a guest of which n pages of BAR1 are aliases. Its pages are shown in turn, from
+// the first place behind the poll area on; they live at the first places that show them.
+func aliasing(t tester, a *Aggregator, n int) *Guest {
 	t.Helper()
 	const barInst, barDir, barTable = 0x50000, 0x280000, 0x300000
 	g := addGuestWith(t, a, GuestConfig{Map: aperture.MapBAR1})
@@ -93,7 +84,7 @@ func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	gf100.InstLimitLo.Put(block, 128<<20-1)
 	require.True(t, g.eachRun(barInst, block, true))
 	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: barTable}}
-	require.True(t, g.eachRun(barDir, binary.LittleEndian.AppendUint64(nil, pde.Encode()), true))
+	writeEntry(t, g, barDir, pde.Encode())
 	var entries []byte
 	for i := range n + aliasPages {
 		pte := shadowpt.PTE{Valid: true, Addr: userdAt + uint64(i%aliasPages)<<12}
@@ -105,7 +96,7 @@ func aliasing(t testing.TB, a *Aggregator, n int) *Guest {
 	return g
 }
 
-func openWindows(t testing.TB, g *Guest) {
+func openWindows(t tester, g *Guest) {
 	t.Helper()
 	require.NoError(t, g.OpenWindows(aperture.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20}))
 	t.Cleanup(func() { require.NoError(t, g.CloseWindows()) })
@@ -117,17 +108,17 @@ func store(g *Guest, id uint8, put uint32) {
 	if !ok {
 		panic("no USERD")
 	}
-	g.agg.ctl.card.WriteVRAM(at+gf100.USERDGPPut, binary.LittleEndian.AppendUint32(nil, put))
+	g.agg.gpu.WriteVRAM(at+gf100.USERDGPPut, binary.LittleEndian.AppendUint32(nil, put))
 }
 
 // flips is the total number of changes by the guests of TestDoorbellsNeitherLostNorEarly.
 const flips = 100_000
 
-// TestDoorbellsNeitherLostNorEarly: one processor of a guest stores to a page through the last of
-// many aliases, then writes GP_PUT; another switches channels on and off, binds others at their
-// numbers, commits runlists, preempts and invalidates. Every GP_PUT that the card gets, by a
-// doorbell or at a bind, is of the right channel, and the card finds all stores before it. In the
-// end the card has every last GP_PUT.
+// TestDoorbellsNeitherLostNorEarly: a guest's processor stores to a page at the last of the many
+// places that show it, then writes GP_PUT and rings. Another processor switches channels on and
+// off, binds others at their numbers, commits runlists, preempts and invalidates. Each GP_PUT that
+// the card gets, also at a bind, is of that channel, and what was stored before it is where the
+// card finds it. In the end the card has every last GP_PUT.
 func TestDoorbellsNeitherLostNorEarly(t *testing.T) {
 	const few = 24
 	flips := flips / 10 // of each
@@ -144,8 +135,9 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		numbers, kinds = 4, 2  // of channels: number id has instance block id, or id+numbers
 		storedAt       = 0x800 // in the page of a channel's USERD
 	)
-	b := &doorbellCard{relocatingCard: &relocatingCard{newFake(fakeVRAM), aperturetest.New(fakeVRAM)}}
-	a := newAggOn(t, b, Options{TableRate: 1 << 40})
+	b := &doorbellCard{fakeCard: drivertest.New(fakeVRAM)}
+	b.Silent = true
+	a := newAggOn(t, b, patience, Options{TableRate: 1 << 40})
 	g := aliasing(t, a, aliases)
 	file := g.Windows()[0].File
 	b.stored = func(mark int) uint32 {
@@ -154,21 +146,12 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		b.ReadVRAM(at+storedAt, p[:])
 		return binary.LittleEndian.Uint32(p[:])
 	}
-	for n := range uint32(numbers * kinds) {
-		block := make([]byte, gf100.InstanceSize)
-		gf100.InstUSERDLo.Put(block, userdAt>>12+n)
-		gf100.InstPDBLo.Put(block, dirAt>>12)
-		gf100.InstLimitLo.Put(block, 0xfffff)
-		gf100.InstGPBaseLo.Put(block, n+1)
-		require.True(t, g.eachRun(instAt+uint64(n)*gf100.InstanceSize, block, true))
+	for n := range uint64(numbers * kinds) {
+		writeInstance(t, g, n, dirAt, (n+1)<<3)
 	}
-	var raw []byte
-	for id := range uint64(numbers) {
-		raw = binary.LittleEndian.AppendUint64(raw, 4<<32|id)
-	}
-	require.True(t, g.eachRun(listAt, raw, true))
+	list(t, g, 0, 1, 2, 3)
 
-	var device sync.Mutex // a virtual GPU's: of traps there is one at a time
+	var device sync.Mutex // a virtual GPU's: one trap at a time
 	trap := func(do func()) {
 		device.Lock()
 		defer device.Unlock()
@@ -176,7 +159,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 	}
 	bind := func(id, kind uint32) {
 		inst := instAt + uint64(id+kind*numbers)*gf100.InstanceSize
-		trap(func() { g.MemoryBarrier(); g.Bind(uint8(id), gf100.InstanceBound|uint32(inst>>12)) })
+		trap(func() { g.MemoryBarrier(); bindAt(g, uint8(id), inst) })
 	}
 	unbind := func(id uint32) { trap(func() { g.MemoryBarrier(); g.Bind(uint8(id), 0) }) }
 	var last [numbers * kinds]uint32
@@ -222,7 +205,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 		case 4:
 			trap(func() { g.MemoryBarrier(); g.Schedule(rand.IntN(2) == 0) })
 		case 5:
-			trap(func() { g.MemoryBarrier(); g.Invalidate(dirAt>>12<<4, 1<<31|1) })
+			trap(func() { g.MemoryBarrier(); invalidate(g) })
 		default:
 			trap(func() { g.Enable(uint8(id), rand.IntN(8) > 0) })
 		}
@@ -240,7 +223,7 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 			trap(func() { g.Enable(uint8(id), true) })
 		}
 		if n >= 2*kinds {
-			settle(g) // else its doorbell comes while it is being bound
+			settle(g) // else the doorbell comes while it is being bound
 		}
 		for id := range uint32(numbers) {
 			submit(int(id + kind*numbers))

@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"encoding/binary"
 	"testing"
 	"time"
 
@@ -31,37 +30,33 @@ func TestInvalidateDuringEnd(t *testing.T) {
 		{name: "not shown to the guest, to come"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, f := newAgg(t, Options{CardTimeout: patience})
-			t.Cleanup(func() { f.hold(regPreempt, false) })
+			a, f := newAgg(t, Options{})
 			g := addGuestWith(t, a, GuestConfig{})
 			bindChannel(t, g, 1)
 			bindChannel(t, g, 2)
-			ch := g.cardChannel(1)
+			ch, id := g.cardChannel(1), number(g, 1)
 			if c.preempted {
+				g.Enable(1, false)
 				g.Preempt(1)
 			}
 			release := hold(t, g)
 			if c.under {
 				release()
-				f.hold(regPreempt, true)
+				f.Hold(preempts, true)
 			}
-			f.forget()
+			f.Forget()
 			g.Bind(1, 0)
 			if c.under {
-				require.Eventually(t, func() bool {
-					g.mu.Lock()
-					defer g.mu.Unlock()
-					// The channel's register, which is set below, is not written after the preempt.
-					return g.leaving == ch && len(f.writesTo(regPreempt, 4)) > 0
-				}, patience, tick/10)
+				// The channel's register, which is set below, is not written after the preempt.
+				eventually(t, g, func() bool { return g.leaving == ch && len(f.WritesTo(preempts, 4)) > 0 })
 			}
-			f.set(regChannel+uint32(ch.id)*8, c.state|1)
+			f.SetChannel(id, c.state|1)
 			require.True(t, g.eachRun(dirAt, []byte{4}, true))
 			scans, rounds := g.stats.Scans.Load(), g.rounds()
-			g.Invalidate(dirAt>>12<<4, 1<<31|1)
+			invalidate(g)
 			require.Equal(t, c.put, g.Invalidated())
-			f.set(regChannel+uint32(ch.id)*8, 1)
-			f.hold(regPreempt, false)
+			f.SetChannel(id, 1)
+			f.Hold(preempts, false)
 			release()
 			settleRound(g)
 			require.True(t, g.Invalidated())
@@ -70,7 +65,7 @@ func TestInvalidateDuringEnd(t *testing.T) {
 				require.LessOrEqual(t, g.rounds(), rounds+1)
 			}
 			g.Doorbell(2)
-			require.Eventually(t, func() bool { return len(f.rings()) > 0 }, patience, tick/10)
+			require.Eventually(t, func() bool { return len(f.Doorbells()) > 0 }, patience, tick/10)
 			require.Equal(t, scans+1, g.stats.Scans.Load(), "deferred invalidates are flushed first")
 		})
 	}
@@ -81,32 +76,28 @@ func TestInvalidateDuringEnd(t *testing.T) {
 // guest's memory, an invalidate waits for that.
 func TestBindDuringEnd(t *testing.T) {
 	for _, shown := range []bool{true, false} {
-		a, f := newAgg(t, Options{CardTimeout: patience})
-		t.Cleanup(func() { f.hold(regPreempt, false) })
+		a, f := newAgg(t, Options{})
 		g := addGuestWith(t, a, GuestConfig{})
 		for _, id := range []uint8{1, 2, 3} { // the last keeps the space
 			bindChannel(t, g, id)
 			if id != 2 || shown {
+				g.Enable(id, false)
 				g.Preempt(id)
 			}
 		}
 		ch := g.cardChannel(1)
 		release := hold(t, g)
-		f.hold(regPreempt, true)
+		f.Hold(preempts, true)
 		g.Bind(1, 0)
 		g.Bind(2, 0)
 		release()
-		require.Eventually(t, func() bool {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			return g.leaving == ch
-		}, patience, tick/10)
+		eventually(t, g, func() bool { return g.leaving == ch })
 		binds, scans := g.stats.Binds.Load(), g.stats.Scans.Load()
 		require.True(t, g.eachRun(dirAt, []byte{4}, true))
-		g.Invalidate(dirAt>>12<<4, 1<<31|1)
+		invalidate(g)
 		require.Equal(t, shown, g.Invalidated())
-		g.Bind(2, 0xc0000000|uint32((instAt+2*gf100.InstanceSize)>>12))
-		f.hold(regPreempt, false)
+		bindAt(g, 2, instAt+2*gf100.InstanceSize)
+		f.Hold(preempts, false)
 		settleRound(g)
 		require.True(t, g.Invalidated())
 		require.Equal(t, binds+1, g.stats.Binds.Load())
@@ -118,25 +109,24 @@ func TestBindDuringEnd(t *testing.T) {
 // TestNoDeferralWhileChannelStarts: while a round is under way that lets a channel run, an
 // invalidate of its space is the next round's, and the guest waits for it.
 func TestNoDeferralWhileChannelStarts(t *testing.T) {
-	a, f := newAgg(t, Options{CardTimeout: patience})
-	t.Cleanup(func() { f.hold(regMMUCtrl, false) })
+	a, f := newAgg(t, Options{})
 	g := addGuestWith(t, a, GuestConfig{})
 	bindChannel(t, g, 1)
 	change := func(pde shadowpt.PDE) {
-		require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, pde.Encode()), true))
-		g.Invalidate(dirAt>>12<<4, 1<<31|1)
+		writeEntry(t, g, dirAt, pde.Encode())
+		invalidate(g)
 	}
-	require.True(t, g.eachRun(0x200000, binary.LittleEndian.AppendUint64(nil, shadowpt.PTE{Valid: true}.Encode()), true))
+	writeEntry(t, g, 0x200000, shadowpt.PTE{Valid: true}.Encode())
 	change(shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x200000}})
 	require.True(t, g.Invalidated())
-	f.hold(regMMUCtrl, true)
-	f.forget()
+	f.Hold(invalidates, true)
+	f.Forget()
 	g.Doorbell(1)
-	require.Eventually(t, func() bool { return len(f.writesTo(regInvalidate, 4)) > 0 }, patience, tick/10)
+	require.Eventually(t, func() bool { return len(f.WritesTo(regInvalidate, 4)) > 0 }, patience, tick/10)
 	require.True(t, g.Invalidated(), "of what the guest asked for")
 	change(shadowpt.PDE{})
 	require.False(t, g.Invalidated())
-	f.hold(regMMUCtrl, false)
+	f.Hold(invalidates, false)
 	settleRound(g)
 	require.True(t, g.Invalidated())
 }

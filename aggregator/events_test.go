@@ -8,88 +8,114 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// event has the card report a non-stall event, and returns how many reads of its memory
-// that caused.
-func (f *fakeCard) event(a *Aggregator) int {
-	f.mu.Lock()
-	f.looks = 0
-	f.mu.Unlock()
-	f.set(regEngEvent, 1<<gf100.EngineCE0)
-	a.routeMu.Lock()
-	a.routeEngines()
-	a.routeMu.Unlock()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.looks
-}
-
-// TestEventCost: an event goes to the guests whose channels run. Its cost does not
-// grow with hundreds of idle channels.
-func TestEventCost(t *testing.T) {
+// TestErrorsInTheGuestsNames: what the card reports of a channel reaches its guest in the guest's
+// own names. The channel stays off the card until its driver has handled the error.
+func TestErrorsInTheGuestsNames(t *testing.T) {
 	a, f := newAgg(t, Options{})
-	events := func(g *Guest) uint64 { return g.stats.EngineEvents.Load() }
-	var guests []*Guest
-	for _, name := range []string{"a", "b", "c"} {
-		g, _ := addGuest(t, a, name)
-		guests = append(guests, g)
-		for id := range uint8(8) {
-			bindChannel(t, g, id)
-		}
-	}
-	f.event(a) // they were bound, and may have run
-	require.Zero(t, f.event(a), "nothing runs")
-	g := guests[1]
-	before := events(g)
-	g.Doorbell(3)
-	require.Equal(t, 2, f.event(a), "one channel runs")
-	require.Equal(t, before+1, events(g))
-	require.Zero(t, f.event(a), "and was seen at its end")
-	require.Equal(t, before+1, events(g))
-	for _, g := range []*Guest{guests[0], guests[2]} {
-		require.EqualValues(t, 1, events(g))
-	}
-}
-
-// TestLastEvent: when an event in the middle is reported, all entries may already be
-// fetched. The event at the end is still reported, also for a channel that was taken off
-// the card in between, with all of its ring fetched, and resumed.
-func TestLastEvent(t *testing.T) {
-	a, f := newAgg(t, Options{})
-	g, _ := addGuest(t, a, "a")
-	bindChannel(t, g, 3)
-	status := regChannel + uint32(g.cardChannel(3).id)*strideChannel
-	rest := f.get(status)
-	count := g.stats.EngineEvents.Load
-	f.event(a)
-	g.Doorbell(3)
-	f.set(status, rest|gf100.ChannelBusy)
-	n := count()
-	f.event(a)
-	require.Equal(t, n+1, count())
-	f.event(a)
-	require.Equal(t, n+2, count(), "its work was under way")
-	f.set(status, rest)
-	f.event(a)
-	f.event(a)
-	require.Equal(t, n+3, count(), "it rests")
-
-	for what, again := range map[string]func(){
-		"enabled": func() { g.Enable(3, false); g.Enable(3, true) },
-		"listed":  func() { list(t, g); list(t, g, 3) },
+	other, otherEv := addGuest(t, a, "a")
+	bindChannel(t, other, 7)
+	g, ev := addGuest(t, a, "b")
+	const inst = instAt + 7*gf100.InstanceSize
+	for _, c := range []struct {
+		report func(*boundChannel)
+		seen   func() bool
+		ends   bool // the channel must be bound again
+	}{
+		{func(ch *boundChannel) { ch.PBDMAError(gf100.PBDMAError{PBDMA: 1, Intr: 4, Method: 5, Data: 6}) }, func() bool {
+			return len(ev.pbdma) == 1 && ev.pbdma[0] == gf100.PBDMAError{PBDMA: 1, Intr: 4, Method: 5, Data: 6, Channel: 7}
+		}, false},
+		{func(ch *boundChannel) { ch.GraphTrap(gf100.GraphTrap{Intr: 1, Class: 2, Method: 3}) }, func() bool {
+			return ev.graph[7] == gf100.GraphTrap{Intr: 1, Class: 2, Method: 3, Inst: inst}
+		}, false},
+		{func(ch *boundChannel) { ch.CopyTrap(gf100.CopyTrap{Engine: 1, Method: 2}) }, func() bool {
+			return ev.copies[7] == gf100.CopyTrap{Engine: 1, Method: 2, Inst: inst}
+		}, false},
+		{func(ch *boundChannel) { ch.MMUFault(gf100.MMUFault{Unit: 1, VA: 2, Info: 3}) }, func() bool {
+			return ev.faults[7] == gf100.MMUFault{Unit: 1, VA: 2, Info: 3, Inst: inst}
+		}, true},
 	} {
-		n = count()
-		again()
-		f.event(a)
-		require.Equal(t, n+1, count(), what)
-		f.event(a)
-		require.Equal(t, n+1, count(), what)
+		bindChannel(t, g, 7)
+		c.report(g.cardChannel(7))
+		require.Eventually(t, ev.saw(c.seen), patience, tick)
+		require.False(t, f.Enabled(number(g, 7)))
+		g.Enable(7, true)
+		require.False(t, f.Enabled(number(g, 7)), "held until its error is handled")
+		g.Resume(7)
+		require.Equal(t, !c.ends, f.Enabled(number(g, 7)))
+		require.True(t, f.Enabled(number(other, 7)))
 	}
+	require.Zero(t, len(otherEv.faults)+len(otherEv.pbdma)+len(otherEv.graph)+len(otherEv.copies))
 }
 
-// TestResetDropsEvents: when a reset returns, no event of before is left that the guest could
-// get after it.
-func TestResetDropsEvents(t *testing.T) {
+// TestSlowListener: a guest that does not take its events does not delay others' events.
+func TestSlowListener(t *testing.T) {
 	a, _ := newAgg(t, Options{})
+	g1, ev1 := addGuest(t, a, "a")
+	g2, ev2 := addGuest(t, a, "b")
+	bindChannel(t, g1, 1)
+	bindChannel(t, g2, 1)
+	blocked := make(chan struct{})
+	ev1.slow.Store(&blocked)
+	defer close(blocked)
+	for _, g := range []*Guest{g1, g1, g2} {
+		g.cardChannel(1).MMUFault(gf100.MMUFault{})
+	}
+	require.Eventually(t, ev2.saw(func() bool { return len(ev2.faults) == 1 }), patience, tick)
+}
+
+// TestTooManyErrors: a guest that stops the engines again and again is quarantined, until a reset.
+func TestTooManyErrors(t *testing.T) {
+	a, _ := newAgg(t, Options{ErrorBurst: 5, ErrorRate: 1e-9})
+	g, _ := addGuest(t, a, "a")
+	for range 6 {
+		bindChannel(t, g, 1)
+		g.cardChannel(1).MMUFault(gf100.MMUFault{})
+	}
+	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(1) == nil }, patience, tick)
+	g.Runlist(listAt>>12, 1)
+	settle(g)
+	require.False(t, g.RunlistPending())
+	require.NoError(t, g.Reset())
+	require.Empty(t, g.QuarantineReason())
+	bindChannel(t, g, 1)
+	require.NotNil(t, g.cardChannel(1))
+}
+
+// TestErrorsOfEndedChannels: an error of a channel that its guest has unbound does not reach the next
+// channel of the same number, whether it came before the unbind, during it or later.
+func TestErrorsOfEndedChannels(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, ev := addGuest(t, a, "a")
+	bindChannel(t, g, 2)
+	delivery := make(chan struct{})
+	ev.slow.Store(&delivery)
+	g.Runlist(4<<20>>12, 1) // its error keeps the receiver busy
+	eventually(t, g, func() bool { return g.delivering })
+	ch := g.cardChannel(2)
+	ch.MMUFault(gf100.MMUFault{})
+	bindChannel(t, g, 2)
+	require.True(t, f.Enabled(number(g, 2)))
+
+	ch = g.cardChannel(2)
+	f.Hold(preempts, true)
+	bindAt(g, 2, instAt+2*gf100.InstanceSize)
+	eventually(t, g, func() bool { return g.channels[2].ch == nil })
+	ch.MMUFault(gf100.MMUFault{})
+	f.Hold(preempts, false)
+	settle(g)
+	ch.MMUFault(gf100.MMUFault{})
+	require.True(t, f.Enabled(number(g, 2)))
+	ev.slow.Store(nil)
+	close(delivery)
+	settle(g)
+	eventually(t, g, func() bool { return !g.delivering && g.events.empty() })
+	require.True(t, ev.saw(func() bool { return len(ev.faults) == 0 })())
+}
+
+// TestReset: when a reset returns, no event of before is left for the guest, and a channel that is
+// bound later does not run until it is enabled.
+func TestReset(t *testing.T) {
+	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
 	for range 500 {
 		bindChannel(t, g, 1)
@@ -99,16 +125,8 @@ func TestResetDropsEvents(t *testing.T) {
 		g.mu.Unlock()
 		require.False(t, left)
 	}
-}
-
-// TestResetDisablesChannels: a channel that is bound after a reset does not run until it is enabled.
-func TestResetDisablesChannels(t *testing.T) {
-	a, f := newAgg(t, Options{})
-	g, _ := addGuest(t, a, "a")
-	bindChannel(t, g, 1)
-	require.True(t, f.enabled(g.cardChannel(1)))
-	require.NoError(t, g.Reset())
-	g.Bind(1, 0xc0000000|instAt>>12)
+	list(t, g, 1)
+	bindAt(g, 1, instAt+gf100.InstanceSize)
 	settle(g)
-	require.False(t, f.enabled(g.cardChannel(1)))
+	require.False(t, f.Enabled(number(g, 1)))
 }

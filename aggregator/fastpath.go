@@ -46,15 +46,15 @@ func (g *Guest) tryPreempt(id uint8) (ok bool) {
 	g.current.preempt.add(id)
 	g.runInline(func() {
 		g.inlineCredits--
-		if ok = g.agg.ctl.tryPreempt(ch.id); ok {
-			g.removedFromCard([]*channel{ch})
+		if ok = g.agg.gpu.TryPreempt(ch.hw); ok {
+			g.removedFromCard([]*boundChannel{ch})
 		}
 	})
 	return ok
 }
 
 // tryDelist commits a runlist that only removes channels: no work can start that would
-// see a deferred invalidate. It reports whether the card took the list. Guest.mu is held.
+// see a deferred invalidate. It reports whether they have left the card. Guest.mu is held.
 func (g *Guest) tryDelist(base, count uint32) (ok bool) {
 	if !g.mayRunInline() {
 		return false
@@ -70,24 +70,23 @@ func (g *Guest) tryDelist(base, count uint32) (ok bool) {
 
 func (g *Guest) delist(base, count uint32) bool {
 	now, ok := g.lookAtRunlist(base, count)
+	g.mu.Lock()
 	leave := g.listed.without(now)
-	if !ok || now.without(g.listed) > 0 || leave == 0 || leave > maxInlineDelist {
+	ok = ok && now.without(g.listed) == 0 && leave > 0 && leave <= maxInlineDelist
+	g.mu.Unlock()
+	if !ok {
 		return false
 	}
 	g.inlineCredits--
-	was := g.listed
-	g.listed = now
-	left, ok := g.list(g.agg.ctl.tryRunlist)
-	if ok {
-		g.removedFromCard(left)
-		return true
-	}
-	// Undo it: the worker commits the list, and must see which channels leave.
-	g.listed = was
-	g.agg.mu.Lock()
-	defer g.agg.mu.Unlock()
+	left := g.setListed(now)
 	for _, ch := range left {
-		ch.listed = true
+		if !g.agg.gpu.TryPreempt(ch.hw) {
+			g.mu.Lock()
+			g.pending.preempt.addAll(left) // and the worker saves their state
+			g.mu.Unlock()
+			return false
+		}
 	}
-	return false
+	g.removedFromCard(left)
+	return true
 }

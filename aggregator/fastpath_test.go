@@ -2,37 +2,28 @@ package aggregator
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// rounds is how many rounds the guest's goroutine has begun.
+// rounds is how many rounds the guest's worker has begun.
 func (g *Guest) rounds() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.begun
 }
 
-// runlistOf writes a runlist and has it committed, without waiting.
-func runlistOf(t *testing.T, g *Guest, ids ...uint64) {
-	t.Helper()
-	var raw []byte
-	for _, id := range ids {
-		raw = binary.LittleEndian.AppendUint64(raw, id)
-	}
-	require.True(t, g.eachRun(listAt, raw, true))
-	g.Runlist(listAt>>12, 0x01f00000|uint32(len(ids)))
-}
-
 // TestChannelsLeaveInline: an idle channel is off the card when the trap that requests it
 // ends. No round begins, and the guest sees the channel's saved state.
 func TestChannelsLeaveInline(t *testing.T) {
-	a, f := newAgg(t, Options{CardTimeout: patience})
+	a, f := newAgg(t, Options{})
 	g, ev := addGuest(t, a, "a")
 	other, _ := addGuest(t, a, "b")
 	for _, id := range []uint8{1, 2, 3} {
@@ -40,31 +31,24 @@ func TestChannelsLeaveInline(t *testing.T) {
 	}
 	bindChannel(t, other, 1)
 	list(t, g, 1, 2, 3)
-	list(t, other, 1)
 	require.Eventually(t, ev.saw(func() bool { return ev.lists == 1 }), patience, tick)
-	ch := g.cardChannel(1)
-	reference := func(v uint32) {
-		f.WriteVRAM(ch.inst+uint64(gf100.InstRef.Offset), binary.LittleEndian.AppendUint32(nil, v))
-	}
-	seen := func() uint32 {
-		var b [gf100.InstanceSize]byte
-		require.True(t, g.eachRun(instAt+gf100.InstanceSize, b[:], false))
-		return gf100.InstRef.Get(b[:])
-	}
+	one, two := number(g, 1), number(g, 2)
 	rounds := g.rounds()
 	g.Enable(1, false)
-	f.forget()
-	reference(5)
+	f.Forget()
+	saveRef(t, f, g, 1, 5)
 	g.Preempt(1)
 	require.False(t, g.PreemptPending())
-	require.Equal(t, []regWrite{{regPreempt, uint32(ch.id)}}, f.writesTo(regPreempt, 4))
-	require.Equal(t, uint32(5), seen())
-	reference(6)
-	runlistOf(t, g, 2, 3)
+	require.Equal(t, []regWrite{{Reg: preempts, V: uint32(one)}}, f.WritesTo(preempts, 4))
+	require.Equal(t, uint32(5), savedRef(t, g, 1))
+	saveRef(t, f, g, 2, 6)
+	commit(t, g, 1, 3)
 	require.False(t, g.RunlistPending())
-	want := []uint32{uint32(g.cardChannel(2).id), uint32(g.cardChannel(3).id), uint32(other.cardChannel(1).id)}
-	require.ElementsMatch(t, want, f.runlist())
-	require.Equal(t, uint32(6), seen())
+	require.Equal(t, regWrite{Reg: preempts, V: uint32(two)}, f.WritesTo(preempts, 4)[1])
+	require.Equal(t, uint32(6), savedRef(t, g, 2))
+	require.False(t, f.Enabled(two))
+	require.True(t, f.Enabled(number(g, 3)))
+	require.True(t, f.Enabled(number(other, 1)))
 	require.Eventually(t, ev.saw(func() bool { return ev.lists == 2 }), patience, tick, "the guest is interrupted all the same")
 	g.Preempt(99) // no channel: nothing waits, and nothing happens
 	settleRound(g)
@@ -72,173 +56,122 @@ func TestChannelsLeaveInline(t *testing.T) {
 	// A list that adds a channel is left to the worker, which flushes deferred invalidates.
 	before := g.rounds()
 	require.LessOrEqual(t, before, rounds+1)
-	runlistOf(t, g, 1, 2, 3)
+	commit(t, g, 1, 2, 3)
 	settleRound(g)
 	require.Equal(t, before+1, g.rounds())
-	require.ElementsMatch(t, append(want, uint32(ch.id)), f.runlist())
+	require.True(t, f.Enabled(two))
+	require.False(t, f.Enabled(one), "its driver has stopped it")
 }
 
-// late is a card that leaves the write of a register pending until end is called.
-type late struct {
+// slowCard leaves the preempts that are written while on is set pending until end is called.
+type slowCard struct {
 	*fakeCard
-	reg   uint32 // written
-	state uint32 // reads pending
-	on    atomic.Bool
+	on atomic.Bool
 }
 
-func (l *late) WriteBAR(bar int, off uint64, p []byte) {
-	if l.on.Load() && bar == card.BAR0 && uint32(off) == l.reg {
-		l.hold(l.state, true)
+func (l *slowCard) Write32(bar int, off uint64, v uint32) {
+	if l.on.Load() && bar == card.BAR0 && uint32(off) == preempts {
+		l.Hold(preempts, true)
 	}
-	l.fakeCard.WriteBAR(bar, off, p)
+	l.fakeCard.Write32(bar, off, v)
 }
 
-func (l *late) end() {
-	l.on.Store(false)
-	l.hold(l.state, false)
-}
-
-func newLate(t *testing.T, reg, state uint32) (*Aggregator, *late) {
-	t.Helper()
-	l := &late{fakeCard: newFake(fakeVRAM), reg: reg, state: state}
-	a, err := NewWith(l, Options{CardTimeout: patience})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		l.end()
-		for _, g := range a.everybody() {
-			require.NoError(t, g.Remove())
-		}
-		require.NoError(t, a.Close())
-	})
-	return a, l
-}
-
-// TestChannelsThatDoNotLeave: the worker does operations that the card does not complete
-// immediately: because it was busy before, or still processes the trap's write, while a
-// neighbour commits or preempts too.
+// TestChannelsThatDoNotLeave: what the card does not complete immediately is left to the
+// worker: if the card was busy before, or still processes what the trap wrote, while a
+// neighbour asks for the same. A channel that is listed again meanwhile runs again.
 func TestChannelsThatDoNotLeave(t *testing.T) {
 	for _, row := range []struct {
-		name       string
-		reg, state uint32
-		written    bool // pending after the write, not before
+		written bool // pending after the write, not before
+		delist  bool // by a runlist, not a preempt
+		again   bool // listed again
 	}{
-		{"preempt, busy before", regPreempt, regPreempt, false},
-		{"preempt, pending after it", regPreempt, regPreempt, true},
-		{"runlist, busy before", regRunlist, regEngRunlist, false},
-		{"runlist, pending after it", regRunlist, regEngRunlist, true},
+		{false, false, false}, {true, false, false}, {false, true, false}, {true, true, false}, {false, true, true}, {true, true, true},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			a, f := newLate(t, row.reg, row.state)
+		t.Run(fmt.Sprintf("%+v", row), func(t *testing.T) {
+			f := &slowCard{fakeCard: drivertest.New(fakeVRAM)}
+			a := newAggOn(t, f, patience, Options{})
 			g, _ := addGuest(t, a, "a")
 			other, _ := addGuest(t, a, "b")
 			bindChannel(t, g, 1)
-			bindChannel(t, other, 2)
-			bindChannel(t, other, 3)
-			list(t, g, 1)
-			list(t, other, 2)
-			ch := g.cardChannel(1)
-			var numbers []uint32 // the card's, of the neighbour's
-			for _, id := range []uint8{2, 3} {
-				numbers = append(numbers, uint32(other.cardChannel(id).id))
-			}
+			bindChannel(t, other, 1)
+			release := hold(t, g)
 			rounds := g.rounds()
-			f.forget()
-			if row.written {
-				f.on.Store(true)
-			} else {
-				f.hold(row.state, true)
-			}
+			f.Forget()
+			f.on.Store(row.written)
+			f.Hold(preempts, !row.written)
 			pending := g.PreemptPending
-			if row.reg == regPreempt {
-				g.Preempt(1)
-				other.Preempt(2)
-			} else {
-				runlistOf(t, g)
+			for _, g := range []*Guest{g, other} {
+				if row.delist {
+					commit(t, g)
+				} else {
+					g.Preempt(1)
+				}
+			}
+			if row.delist {
 				pending = g.RunlistPending
-				runlistOf(t, other, 2, 3)
 			}
-			if row.written {
-				require.NotEmpty(t, f.writesTo(row.reg, 4), "the card has it already")
+			if row.again {
+				commit(t, g, 1)
 			}
+			require.Equal(t, row.written, len(f.WritesTo(preempts, 4)) > 0, "the card has it already")
 			require.True(t, pending())
-			f.WriteVRAM(ch.inst+uint64(gf100.InstRef.Offset), binary.LittleEndian.AppendUint32(nil, 7))
-			f.end()
+			saveRef(t, f.fakeCard, g, 1, 7)
+			f.on.Store(false)
+			f.Hold(preempts, false)
+			release()
 			settleRound(g)
 			settleRound(other)
 			require.False(t, pending())
 			require.Equal(t, rounds+1, g.rounds())
-			var b [gf100.InstanceSize]byte
-			require.True(t, g.eachRun(instAt+gf100.InstanceSize, b[:], false))
-			require.Equal(t, uint32(7), gf100.InstRef.Get(b[:]), "the state after the channel had left")
-			a.mu.Lock()
-			listed := ch.listed
-			a.mu.Unlock()
-			if row.reg == regPreempt {
-				require.True(t, listed)
-				require.ElementsMatch(t, []uint32{uint32(ch.id), numbers[0]}, f.runlist())
-				require.Subset(t, f.writesTo(regPreempt, 4), []regWrite{{regPreempt, uint32(ch.id)}, {regPreempt, numbers[0]}})
-				return
+			require.Equal(t, uint32(7), savedRef(t, g, 1), "the state after the channel had left")
+			require.Equal(t, row.again || !row.delist, f.Enabled(number(g, 1)))
+			require.Equal(t, !row.delist, f.Enabled(number(other, 1)))
+			for _, g := range []*Guest{g, other} {
+				require.Contains(t, f.WritesTo(preempts, 4), regWrite{Reg: preempts, V: uint32(number(g, 1))})
 			}
-			require.False(t, listed)
-			require.ElementsMatch(t, numbers, f.runlist())
 		})
 	}
 }
 
-// asked returns how many runlists and preempts the card got.
-func (f *fakeCard) asked() uint64 {
-	return uint64(len(f.writesTo(regRunlist, 4)) + len(f.writesTo(regPreempt, 4)))
-}
-
-// TestRepeatedRequestsAreBounded: repeated requests reach the card once a round, and a bounded
-// number of times inline.
+// TestRepeatedRequestsAreBounded: repeated requests reach the card a bounded number of times for each
+// round that asks.
 func TestRepeatedRequestsAreBounded(t *testing.T) {
 	const times, channels = 200, 8
-	all := make([]uint64, channels)
-	for i := range all {
-		all[i] = uint64(i)
-	}
 	for _, row := range []struct {
 		name          string
-		waits         bool // for each
-		inlineCredits uint64
-		idle          uint64 // rounds each time that do not ask
-		do            func(t *testing.T, g *Guest, i int)
+		inlineCredits int
+		idle          int // rounds each time that do not ask
+		do            func(g *Guest, i int)
 	}{
-		{"the same list", false, 0, 0, func(t *testing.T, g *Guest, i int) { g.Runlist(listAt>>12, 0x01f00000|channels) }},
-		{"one less each time", true, maxInlineCredits, 0, func(t *testing.T, g *Guest, i int) {
+		{"one less each time", maxInlineCredits, 0, func(g *Guest, i int) {
 			g.Runlist(listAt>>12, 0x01f00000|uint32(channels-1-i%channels))
 		}},
-		{"a preempt of a channel that is off", true, 0, 0, func(t *testing.T, g *Guest, i int) { g.Preempt(3) }},
-		{"a preempt, and rounds that ask nothing", true, maxInlineCredits, 1, func(t *testing.T, g *Guest, i int) {
+		{"a preempt of a channel that is off", 0, 0, func(g *Guest, i int) { g.Preempt(3) }},
+		{"a preempt, and rounds that ask nothing", maxInlineCredits, 1, func(g *Guest, i int) {
 			g.Preempt(1)
 			settleRound(g)
 			g.Preempt(99)
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			a, f := newAgg(t, Options{CardTimeout: patience})
+			a, f := newAgg(t, Options{})
 			g := addGuestWith(t, a, GuestConfig{Channels: channels})
 			for i := range uint8(channels) {
 				bindChannel(t, g, i)
 			}
 			g.Enable(3, false)
-			runlistOf(t, g, all...)
-			settleRound(g)
+			list(t, g, 0, 1, 2, 3, 4, 5, 6, 7)
 			g.Preempt(3)
 			settleRound(g)
-			rounds := g.rounds()
-			f.forget()
+			begun := g.rounds()
+			f.Forget()
 			for i := range times {
-				row.do(t, g, i)
-				if row.waits {
-					settleRound(g)
-				}
+				row.do(g, i)
+				settleRound(g)
 			}
-			settleRound(g)
-			rounds = g.rounds() - rounds - row.idle*times
-			asked := f.asked()
-			t.Logf("%d times: the card was asked %d times, %d of them by rounds", times, asked, rounds)
+			rounds := int(g.rounds()-begun) - row.idle*times
+			asked := len(f.WritesTo(preempts, 4))
+			t.Logf("%d times: the card was asked %d times, in %d rounds", times, asked, rounds)
 			require.NotZero(t, asked)
 			require.LessOrEqual(t, asked-rounds, row.inlineCredits*(rounds+1))
 			require.Equal(t, row.inlineCredits > 0, asked > rounds)
@@ -251,10 +184,9 @@ func TestRepeatedRequestsAreBounded(t *testing.T) {
 // the guest may have reused its memory.
 func TestChannelsThatAreListedAgain(t *testing.T) {
 	for on, want := range map[bool]uint32{true: 7, false: 9} {
-		a, f := newAgg(t, Options{CardTimeout: patience})
+		a, f := newAgg(t, Options{})
 		g, _ := addGuest(t, a, "a")
 		bindChannel(t, g, 1)
-		list(t, g, 1)
 		if on {
 			list(t, g)
 		} else {
@@ -263,13 +195,11 @@ func TestChannelsThatAreListedAgain(t *testing.T) {
 			settleRound(g)
 		}
 		list(t, g, 1)
-		at := uint64(gf100.InstRef.Offset)
-		f.WriteVRAM(g.cardChannel(1).inst+at, binary.LittleEndian.AppendUint32(nil, 7))
-		require.True(t, g.eachRun(instAt+gf100.InstanceSize+at, binary.LittleEndian.AppendUint32(nil, 9), true))
+		saveRef(t, f, g, 1, 7)
+		at := instAt + gf100.InstanceSize + uint64(gf100.InstRef.Offset)
+		require.True(t, g.eachRun(at, binary.LittleEndian.AppendUint32(nil, 9), true))
 		g.Bind(1, 0)
 		settle(g)
-		var b [4]byte
-		require.True(t, g.eachRun(instAt+gf100.InstanceSize+at, b[:], false))
-		require.Equal(t, want, binary.LittleEndian.Uint32(b[:]))
+		require.Equal(t, want, savedRef(t, g, 1))
 	}
 }

@@ -3,6 +3,8 @@ package aggregator
 import (
 	"encoding/binary"
 	"fmt"
+	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
+	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -44,14 +48,14 @@ func (m *meterCard) OnUse(f func()) {
 	m.f = f
 }
 
-func (m *meterCard) WriteBAR(bar int, off uint64, p []byte) {
-	m.fakeCard.WriteBAR(bar, off, p)
+func (m *meterCard) Write32(bar int, off uint64, put uint32) {
+	m.fakeCard.Write32(bar, off, put)
 	if bar != card.BAR1 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	id, put := off/gf100.USERDSize, binary.LittleEndian.Uint32(p)
+	id := off / gf100.USERDSize
 	if put >= ringSize {
 		m.bad = append(m.bad, "a pointer outside the ring")
 		return
@@ -81,17 +85,37 @@ func (m *meterCard) entries(id uint8) int {
 
 const ringSize = 1 << 10 // as bindChannel makes it
 
-func newGated(t require.TestingT, cleanup func(func()), cfg *sched.Config) (*Aggregator, *meterCard) {
-	m := &meterCard{fakeCard: newFake(fakeVRAM)}
-	a, err := NewWith(m, Options{Scheduler: cfg, Clock: func() time.Duration { return time.Duration(m.clock.Load()) }})
-	require.NoError(t, err)
-	cleanup(func() {
-		for _, g := range a.everybody() {
-			require.NoError(t, g.Remove())
-		}
-		require.NoError(t, a.Close())
-	})
-	return a, m
+// newGated makes an aggregator with a scheduler on a card whose time is m.clock.
+func newGated(t tester, edit ...func(*sched.Config)) (*Aggregator, *meterCard) {
+	t.Helper()
+	return newTimed(t, nil, edit...)
+}
+
+// newTimed is newGated with an alarm of the test's own.
+func newTimed(t tester, w gate.Alarm, edit ...func(*sched.Config)) (*Aggregator, *meterCard) {
+	t.Helper()
+	cfg := sched.Default()
+	for _, f := range edit {
+		f(&cfg)
+	}
+	m := &meterCard{fakeCard: drivertest.New(fakeVRAM)}
+	return newAggOn(t, m, patience, Options{Scheduler: &cfg, Clock: func() time.Duration { return time.Duration(m.clock.Load()) }, alarm: w}), m
+}
+
+// oneByOne is a schedule that forwards one entry at a time.
+func oneByOne(c *sched.Config) { c.Ahead = 0 }
+
+// addRunning adds a guest with channel 1, and returns the card's number of that.
+func addRunning(t tester, a *Aggregator, name string) (*Guest, *recorder, uint8) {
+	t.Helper()
+	g, ev := addGuest(t, a, name)
+	bindChannel(t, g, 1)
+	return g, ev, number(g, 1)
+}
+
+// groups lists the groups of guests' channels in the ledger.
+func groups(a *Aggregator) (list []sched.Entry) {
+	return slices.DeleteFunc(a.Ledger(), func(e sched.Entry) bool { return e.Depth != 2 })
 }
 
 // userPut is what the guest reads back of GP_PUT.
@@ -106,17 +130,13 @@ func writePut(g *Guest, id uint8, put uint32) {
 	g.Doorbell(id)
 }
 
-// The card gets one entry at a time from two guests, in turns; the guests see their own
+// TestGateForwardsInTurns: the card gets one entry at a time from two guests, in turns; the guests see their own
 // GP_PUT.
 func TestGateForwardsInTurns(t *testing.T) {
-	cfg := sched.Default()
-	cfg.Ahead = 0
-	a, m := newGated(t, t.Cleanup, &cfg)
-	g, _ := addGuest(t, a, "a")
-	other, _ := addGuest(t, a, "b")
-	bindChannel(t, g, 1)
-	bindChannel(t, other, 1)
-	ids := []uint8{g.cardChannel(1).id, other.cardChannel(1).id}
+	a, m := newGated(t, oneByOne)
+	g, _, first := addRunning(t, a, "a")
+	other, _, second := addRunning(t, a, "b")
+	ids := []uint8{first, second}
 	writePut(g, 1, 5)
 	writePut(other, 1, 7)
 	require.Equal(t, 1, m.entries(ids[0])+m.entries(ids[1]))
@@ -145,19 +165,15 @@ func TestGateForwardsInTurns(t *testing.T) {
 	}
 }
 
-// Groups are address spaces; the first is the guest kernel's.
+// TestGateGroups: groups are address spaces; the first is the guest kernel's.
 func TestGateGroups(t *testing.T) {
-	cfg := sched.Default()
-	a, _ := newGated(t, t.Cleanup, &cfg)
-	g, _ := addGuest(t, a, "a")
-	bindChannelAt(t, g, 1, dirAt)
+	a, _ := newGated(t)
+	g, _, _ := addRunning(t, a, "a")
 	bindChannelAt(t, g, 2, dirAt+0x10000)
 	bindChannelAt(t, g, 3, dirAt+0x10000)
 	names := func() (out []string) {
-		for _, e := range a.Ledger() {
-			if e.Depth == 2 {
-				out = append(out, e.Name)
-			}
+		for _, e := range groups(a) {
+			out = append(out, e.Name)
 		}
 		return out
 	}
@@ -181,30 +197,27 @@ func TestGateGroups(t *testing.T) {
 	require.Equal(t, []string{"kernel"}, names())
 }
 
-// Channels are grouped as the guest's configuration says, and all groups weigh the same.
+// TestGateGrouping: channels are grouped as the guest's configuration says, and all groups weigh the same.
 func TestGateGrouping(t *testing.T) {
-	for grouping, want := range map[Grouping][]string{
-		BySpace:   {"kernel 100", "space-0x110000 100"},
-		ByChannel: {"channel-1 100", "channel-2 100", "channel-3 100"},
-		ByGuest:   {"all 100"},
+	for grouping, want := range map[gate.Grouping][]string{
+		gate.BySpace:   {"kernel 100", "space-0x110000 100"},
+		gate.ByChannel: {"channel-1 100", "channel-2 100", "channel-3 100"},
+		gate.ByGuest:   {"all 100"},
 	} {
 		t.Run(grouping.String(), func(t *testing.T) {
-			cfg := sched.Default()
-			a, _ := newGated(t, t.Cleanup, &cfg)
+			a, _ := newGated(t)
 			g := addGuestWith(t, a, GuestConfig{Group: grouping})
 			bindChannelAt(t, g, 1, dirAt)
 			bindChannelAt(t, g, 2, dirAt+0x10000)
 			bindChannelAt(t, g, 3, dirAt+0x10000)
 			var got []string
-			for _, e := range a.Ledger() {
-				if e.Depth == 2 {
-					got = append(got, fmt.Sprint(e.Name, " ", e.Weight))
-				}
-				if e.Depth == 3 {
-					require.Regexp(t, "^channel [123]$", e.Name)
-				}
+			for _, e := range groups(a) {
+				got = append(got, fmt.Sprint(e.Name, " ", e.Weight))
 			}
 			require.Equal(t, want, got)
+			for _, e := range a.Ledger() {
+				require.True(t, e.Depth != 3 || regexp.MustCompile("^channel [123]$").MatchString(e.Name), e.Name)
+			}
 		})
 	}
 }
@@ -213,14 +226,12 @@ func TestGateGrouping(t *testing.T) {
 // to the same final value, with and without a scheduler.
 func TestGateFollows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		cfg := sched.Default()
-		cfg.Policy = rapid.SampledFrom([]sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}).Draw(t, "policy")
-		cfg.Depth = rapid.IntRange(1, 3).Draw(t, "depth")
-		cfg.Ahead = rapid.SampledFrom([]time.Duration{0, time.Millisecond, 20 * time.Millisecond}).Draw(t, "ahead")
-		a, m := newGated(t, t.Cleanup, &cfg)
-		g := addGuestWith(t, a, GuestConfig{})
-		bindChannelAt(t, g, 1, dirAt)
-		id := g.cardChannel(1).id
+		a, m := newGated(t, func(cfg *sched.Config) {
+			cfg.Policy = rapid.SampledFrom([]sched.Policy{sched.None, sched.FIFO, sched.Credit, sched.Band, sched.Timeslice, sched.DFQ}).Draw(t, "policy")
+			cfg.Depth = rapid.IntRange(1, 3).Draw(t, "depth")
+			cfg.Ahead = rapid.SampledFrom([]time.Duration{0, time.Millisecond, 20 * time.Millisecond}).Draw(t, "ahead")
+		})
+		g, _, id := addRunning(t, a, "a")
 		put, sent, ended := uint32(0), 0, 0
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			if n := rapid.IntRange(0, 600).Draw(t, "add"); sent-ended+n < ringSize {
@@ -244,7 +255,7 @@ func TestGateFollows(t *testing.T) {
 			}
 			require.Less(t, tries, 1000, "%d of %d", ended, sent)
 			m.clock.Add(int64(time.Millisecond))
-			a.gate.poll()
+			a.Ledger()
 		}
 		require.Equal(t, sent, m.entries(id))
 		require.Empty(t, m.bad)
@@ -255,12 +266,8 @@ func TestGateFollows(t *testing.T) {
 // A GP_PUT that goes back withdraws entries that have not had their turn; one outside the
 // ring goes to the card, which reports it to the guest.
 func TestGateBadPut(t *testing.T) {
-	cfg := sched.Default()
-	cfg.Ahead = 0
-	a, m := newGated(t, t.Cleanup, &cfg)
-	g, _ := addGuest(t, a, "a")
-	bindChannel(t, g, 1)
-	id := g.cardChannel(1).id
+	a, m := newGated(t, oneByOne)
+	g, _, id := addRunning(t, a, "a")
 	writePut(g, 1, 9)
 	require.Equal(t, 1, m.entries(id))
 	writePut(g, 1, 3)
@@ -275,21 +282,17 @@ func TestGateBadPut(t *testing.T) {
 	require.Len(t, m.bad, 1)
 	require.Equal(t, uint64(2), g.stats.BadPut.Load())
 	writePut(g, 1, 3)
-	require.Equal(t, regWrite{uint32(id), 3}, m.rings()[len(m.rings())-1], "the card has forgotten its own")
+	require.Equal(t, regWrite{Reg: uint32(id), V: 3}, m.Doorbells()[len(m.Doorbells())-1], "the card has forgotten its own")
 	writePut(g, 1, 4)
 	require.Eventually(t, func() bool { return m.entries(id) == 4 }, patience, tick)
 }
 
 // A channel that the guest stops in the middle does not block the card for others.
 func TestGateStopped(t *testing.T) {
-	cfg := sched.Default()
-	a, m := newGated(t, t.Cleanup, &cfg)
-	g, _ := addGuest(t, a, "a")
-	other, _ := addGuest(t, a, "b")
-	bindChannel(t, g, 1)
-	bindChannel(t, other, 1)
+	a, m := newGated(t)
+	g, _, id := addRunning(t, a, "a")
+	other, _, otherID := addRunning(t, a, "b")
 	writePut(g, 1, 3)
-	id, otherID := g.cardChannel(1).id, other.cardChannel(1).id
 	require.Equal(t, 1, m.entries(id))
 	writePut(other, 1, 3)
 	require.Zero(t, m.entries(otherID))
@@ -308,88 +311,17 @@ func TestGateStopped(t *testing.T) {
 	}
 }
 
-// Gates open and close while guests write GP_PUT and read their registers: a guest reads
-// its own writes, and the card is never ahead of them.
-func TestGateFlips(t *testing.T) {
-	const flips = 100_000
-	cfg := sched.Default()
-	a, m := newGated(t, t.Cleanup, &cfg)
-	var stop atomic.Bool
-	var wg sync.WaitGroup
-	guests := make([]*Guest, 2)
-	for i, name := range []string{"a", "b"} {
-		guests[i], _ = addGuest(t, a, name)
-		bindChannel(t, guests[i], 1)
-	}
-	wg.Go(func() { // the card
-		var ended [2]int
-		for !stop.Load() {
-			for i, g := range guests {
-				id := g.cardChannel(1).id
-				if n := m.entries(id) - ended[i]; n > 0 {
-					ended[i] += n
-					m.end(id, n, time.Microsecond)
-				}
-			}
-		}
-	})
-	wg.Go(func() { // policies
-		for round := 0; !stop.Load(); round++ {
-			c := sched.Default()
-			c.Policy = sched.None + sched.Policy(round)%5
-			if err := a.SetSchedule(c); err != nil {
-				t.Error(err)
-			}
-			time.Sleep(time.Millisecond)
-		}
-	})
-	var players sync.WaitGroup
-	for i, g := range guests {
-		players.Go(func() {
-			put, sent := uint32(0), 0
-			id := g.cardChannel(1).id
-			for sent < flips/len(guests) {
-				if sent-m.entries(id) < ringSize/2 {
-					put = (put + 1) & (ringSize - 1)
-					sent++
-					writePut(g, 1, put)
-				}
-				g.Refresh(1)
-				g.ChannelBusy(1)
-				if got := userPut(g, 1); got != put {
-					t.Errorf("guest %d reads %d, wrote %d", i, got, put)
-					return
-				}
-				if n := m.entries(id); n > sent {
-					t.Errorf("guest %d: the card has %d of %d", i, n, sent)
-					return
-				}
-			}
-			for end := time.Now().Add(patience); m.entries(id) < sent; time.Sleep(tick) {
-				if time.Now().After(end) {
-					t.Errorf("guest %d: the card has %d of %d", i, m.entries(id), sent)
-					return
-				}
-			}
-		})
-	}
-	players.Wait()
-	stop.Store(true)
-	wg.Wait()
-	require.Empty(t, m.bad)
-}
-
-// A scheduler that cannot be is refused with its field; so is a card that says nothing.
+// TestGateRefusals: an invalid schedule is refused with its field; so is a card without a meter.
 func TestGateRefusals(t *testing.T) {
 	cfg := sched.Default()
 	cfg.Credit.Period = 0
-	_, err := NewWith(&meterCard{fakeCard: newFake(fakeVRAM)}, Options{Scheduler: &cfg})
+	_, err := newAggWith(t, &meterCard{fakeCard: drivertest.New(fakeVRAM)}, patience, Options{Scheduler: &cfg})
 	require.ErrorContains(t, err, "credit.period")
 	cfg = sched.Default()
-	_, err = NewWith(newFake(fakeVRAM), Options{Scheduler: &cfg})
+	_, err = newAggWith(t, drivertest.New(fakeVRAM), patience, Options{Scheduler: &cfg})
 	require.ErrorContains(t, err, "does not report engine time")
-	a, _ := newGated(t, t.Cleanup, &cfg)
-	_, err = a.AddGuest(GuestConfig{Name: "x", VRAM: 1 << 20, Share: sched.NodeConfig{Weight: -1}}, &recorder{})
+	a, _ := newGated(t)
+	_, err = a.AddGuest(GuestConfig{Name: "x", VRAM: 1 << 20, Share: sched.NodeConfig{Weight: -1}}, newRecorder())
 	require.ErrorContains(t, err, "weight")
 	g, _ := addGuest(t, a, "a")
 	require.ErrorContains(t, g.SetShare(sched.NodeConfig{Cap: 1001}), "cap")
@@ -397,40 +329,34 @@ func TestGateRefusals(t *testing.T) {
 	bad.Depth = 0
 	require.ErrorContains(t, a.SetSchedule(bad), "depth")
 	plain, _ := newAgg(t, Options{})
-	require.ErrorIs(t, plain.SetSchedule(cfg), ErrNoScheduler)
+	require.ErrorIs(t, plain.SetSchedule(cfg), gate.ErrNoScheduler)
 	require.Nil(t, plain.Ledger())
 }
 
 // A channel that has ended gets no more turns, even with waiting entries and new
 // submissions.
 func TestGateEndedChannel(t *testing.T) {
-	cfg := sched.Default()
-	a, m := newGated(t, t.Cleanup, &cfg)
-	g, ev := addGuest(t, a, "a")
-	bindChannel(t, g, 1)
-	id := g.cardChannel(1).id
+	a, m := newGated(t)
+	g, ev, id := addRunning(t, a, "a")
 	writePut(g, 1, 3)
-	m.set(regEngineStatus, gf100.EngineBusy|uint32(id))
+	m.Set(regEngineStatus, gf100.EngineBusy|uint32(id))
 	g.TriggerFault(gf100.EngineGR)
 	require.Eventually(t, ev.saw(func() bool { return len(ev.faults) == 1 }), patience, tick)
 	m.end(id, 1, time.Millisecond)
 	writePut(g, 1, 5)
-	a.gate.poll()
+	a.Ledger()
 	require.Equal(t, 1, m.entries(id))
 }
 
 // A request over the limit ends its channel: the guest gets a fault, waiting entries are
 // dropped, and the others continue.
 func TestGateAborts(t *testing.T) {
-	cfg := sched.Default()
-	cfg.Watchdog.Limit, cfg.Watchdog.Grace = 100*time.Millisecond, 10*time.Millisecond
-	a, m := newGated(t, t.Cleanup, &cfg)
-	g, ev := addGuest(t, a, "a")
-	other, otherEv := addGuest(t, a, "b")
-	bindChannel(t, g, 1)
+	a, m := newGated(t, func(c *sched.Config) {
+		c.Watchdog.Limit, c.Watchdog.Grace = 100*time.Millisecond, 10*time.Millisecond
+	})
+	g, ev, id := addRunning(t, a, "a")
+	other, otherEv, otherID := addRunning(t, a, "b")
 	bindChannel(t, g, 2)
-	bindChannel(t, other, 1)
-	id, otherID := g.cardChannel(1).id, other.cardChannel(1).id
 	writePut(g, 1, 3)
 	writePut(other, 1, 3)
 	require.Zero(t, m.entries(otherID))
@@ -439,12 +365,12 @@ func TestGateAborts(t *testing.T) {
 		if g.stats.Runaways.Load() == 0 { // time advances until then, even if the gate's goroutine is late
 			m.clock.Add(int64(60 * time.Millisecond))
 		}
-		a.gate.requestPoll()
+		a.Ledger()
 		return delivered()
-	}, patience, 2*pollInterval)
+	}, patience, tick)
 	require.Equal(t, uint32(gf100.EngineClients[gf100.EngineGR].Fault(instAt+gf100.InstanceSize, 0, false, 0).Unit), uint32(ev.faults[1].Unit))
-	require.False(t, m.enabled(g.cardChannel(1)))
-	require.True(t, m.enabled(g.cardChannel(2)))
+	require.False(t, m.Enabled(id))
+	require.True(t, m.Enabled(number(g, 2)))
 	require.Equal(t, uint64(1), g.stats.Runaways.Load())
 	require.Eventually(t, func() bool { return m.entries(otherID) == 1 }, patience, tick)
 	require.Empty(t, otherEv.faults)

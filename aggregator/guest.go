@@ -15,15 +15,15 @@ import (
 
 // Guest is one virtual GPU's share of the card.
 type Guest struct {
-	agg         *Aggregator
-	name        string
-	index       int
-	limits      GuestConfig
-	extents     vram.Extents
-	privateRuns []vram.Run // of the card's memory, the aggregator's for this guest
-	mappings    int        // of the process, while its windows are open; Aggregator.mu
-	ev          Events
-	stats       GuestStats
+	agg      *Aggregator
+	name     string
+	index    int
+	limits   GuestConfig
+	extents  vram.Extents
+	share    card.Share
+	mappings int // of the process, while its windows are open; Aggregator.mu
+	ev       Events
+	stats    GuestStats
 
 	windows windows // guarded by the virtual GPU's lock
 
@@ -40,18 +40,19 @@ type Guest struct {
 	channels         [gf100.Channels]guestChannel
 	pending          requests
 	current          requests
-	binding          channelSet // of current.bind, those not processed yet
-	ending           bool       // current only ends channels
-	leaving          *channel   // being closed, until it has left the card
-	begun            uint64     // rounds of the worker
+	binding          channelSet    // of current.bind, those not processed yet
+	ending           bool          // current only ends channels
+	leaving          *boundChannel // being closed, until it has left the card
+	begun            uint64        // rounds of the worker
 	done             uint64
-	saved            [gf100.Channels]savedState // written by the worker only
+	savedStates      [gf100.Channels]savedState // written by the worker only
+	listed           channelSet                 // the guest's last runlist
 	events           events
 	delivering       bool
 	deferred         invalidations // must be flushed before a channel of their spaces runs
 	remapped         [2]uint64     // bus addresses whose mapping changed since the last update: from, to
+	lost             bool          // some of them were unmapped: entries that name them are not counted as foreign
 	policy           shadowpt.Policy
-	detached         card.Bus             // the guest's memory after the card lost access to it
 	blocked          bool                 // PFIFO lets no channel of the guest run
 	served           [gf100.Engines]uint8 // by engine: number plus one of the channel last seen on it
 	quarantineReason string               // "" if the guest is not quarantined
@@ -68,25 +69,24 @@ type Guest struct {
 	eager atomic.Bool
 
 	// The rest belongs to the goroutine that filled current: the worker for a round, or a
-	// trap on the fast path, which uses listed and inlineCredits only.
-	listed        channelSet // the guest's channels on its last runlist
-	inlineCredits int        // inline requests left until a round grants more
+	// trap on the fast path, which uses inlineCredits only.
+	inlineCredits int // inline requests left until a round grants more
 
-	private      vram.Allocator // free memory of privateRuns, all zero
 	spaces       map[spaceKey]*space
 	tableWork    *shadowpt.Work
 	tableMeter   tableWorkMeter
 	following    bool // the tracker follows the shadows
 	stale        bool // shadows changed since the card's last invalidate
-	uncertain    bool // the last invalidate timed out
 	cardTimedOut bool // a wait for the card timed out in this round
 
 	// Channels that do not leave the card; channels and tables that wait for an invalidate.
-	stuckChannels []*channel
-	waiting       []*channel
+	stuckChannels []*boundChannel
+	waiting       []*boundChannel
 	retiredSpaces []*space
 
-	removed bool // only its memory is left; guarded by Aggregator.mu
+	// Guarded by Aggregator.mu.
+	live    map[*boundChannel]bool // that have a channel of the card
+	removed bool                   // only its memory is left
 	working sync.WaitGroup
 }
 
@@ -96,15 +96,14 @@ type guestChannel struct {
 	inst    uint64 // of the instance block, in the guest's VRAM
 	bound   bool
 	enabled bool
-	ch      *channel
+	ch      *boundChannel
 }
 
-func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, private []vram.Run, ev Events) *Guest {
+func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, ev Events) *Guest {
 	g := &Guest{
-		agg: a, name: cfg.Name, index: index, limits: cfg, extents: e, privateRuns: private, ev: ev,
-		spaces: make(map[spaceKey]*space), tableWork: shadowpt.NewWork(0),
+		agg: a, name: cfg.Name, index: index, limits: cfg, extents: e, share: share, ev: ev,
+		live: make(map[*boundChannel]bool), spaces: make(map[spaceKey]*space), tableWork: shadowpt.NewWork(0),
 	}
-	g.private.Release(private...)
 	g.tableMeter.guest = g
 	g.tracker = shadowpt.NewTracker(&g.tableMeter, &g.tableMeter, g.tableWork, cfg.VRAM, 2*cfg.Tables)
 	g.setPolicy(cfg.Shadow)
@@ -130,9 +129,7 @@ func (g *Guest) Remove() error {
 	g.wake.Broadcast()
 	g.mu.Unlock()
 	g.working.Wait()
-	if g.agg.gate != nil {
-		g.agg.gate.removeGuest(g)
-	}
+	g.agg.gate.RemoveGuest(g)
 	if n := len(g.stuckChannels) + len(g.waiting) + len(g.retiredSpaces); n > 0 {
 		g.outOfUse()
 		return fmt.Errorf("aggregator: guest %s: %d channels and page tables are still in use by the card; their memory stays out of use until the card is reset", g.name, n)
@@ -148,6 +145,7 @@ func (g *Guest) Remove() error {
 
 // outOfUse keeps the memory of a removed guest allocated.
 func (g *Guest) outOfUse() {
+	g.share.Close(true)
 	g.agg.mu.Lock()
 	defer g.agg.mu.Unlock()
 	g.removed = true
@@ -156,21 +154,11 @@ func (g *Guest) outOfUse() {
 // scrub clears all of the guest's memory.
 func (g *Guest) scrub() error {
 	for _, e := range g.extents.List() {
-		if err := g.agg.ctl.card.ScrubVRAM(e.Card, e.Size); err != nil {
+		if err := g.agg.gpu.ScrubVRAM(e.Card, e.Size); err != nil {
 			g.stats.ScrubFailures.Add(1)
 			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
 		}
 		g.tracker.Wrote(e.Guest, e.Size)
-	}
-	return nil
-}
-
-// scrubPrivate clears the memory that the aggregator keeps for the guest, before its first use.
-func (g *Guest) scrubPrivate() error {
-	for _, r := range g.privateRuns {
-		if err := g.agg.ctl.card.ScrubVRAM(r.Addr, r.Size); err != nil {
-			return fmt.Errorf("aggregator: guest %s: %w", g.name, err)
-		}
 	}
 	return nil
 }
@@ -190,11 +178,6 @@ func (g *Guest) Reset() error {
 		g.eventsDelivered.Wait()
 	}
 	g.events = events{}
-	if g.detached != nil && g.quarantineReason == "" {
-		g.agg.bus.attach(g.index, g.detached)
-		g.noteRemapped(0, g.agg.bus.window())
-		g.detached = nil
-	}
 	g.mu.Unlock()
 	if m := g.mapped.Load(); m != nil {
 		m.Reset()
@@ -205,60 +188,29 @@ func (g *Guest) Reset() error {
 // await waits until the worker has completed all pending requests, or has ended. Each of its
 // waits for the card is bounded, and a round does not wait again after one that timed out.
 // Guest.mu is held.
-func (g *Guest) await() { g.awaitUntil(time.Time{}) }
-
-// awaitGrace is how many extra looks follow the deadline: if this process was descheduled,
-// so were the card and the worker. It exceeds pollGrace, the worker's own.
-const awaitGrace = 2 * pollGrace
-
-// awaitUntil is await with a deadline. It returns false if the deadline passed.
-func (g *Guest) awaitUntil(deadline time.Time) bool {
-	var again *time.Timer
-	if !deadline.IsZero() {
-		again = time.AfterFunc(time.Until(deadline), g.lookUp)
-		defer again.Stop()
-	}
-	late := 0
+func (g *Guest) await() {
 	for round := g.begun + 1; g.done < round && !g.ended; {
-		if now := time.Now(); again != nil && !now.Before(deadline) {
-			if late++; late > awaitGrace {
-				return false
-			}
-			deadline = now.Add(pollMax)
-			again.Reset(pollMax)
-		}
 		g.wake.Broadcast()
 		g.wake.Wait()
 	}
-	return true
-}
-
-// lookUp makes all waiters check the clock.
-func (g *Guest) lookUp() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.wake.Broadcast()
 }
 
 // AttachMemory sets the memory behind the guest's bus addresses. From then on the caller
 // must call Unmapped or DetachMemory before pages of it disappear.
 func (g *Guest) AttachMemory(m card.Bus) {
-	g.setDetached(nil)
-	g.agg.bus.attach(g.index, m)
-	g.Mapped(0, g.agg.bus.window())
+	g.agg.bus.Attach(g.index, m)
+	g.Mapped(0, g.agg.bus.Size())
 }
 
 // Mapped reports that n bytes of bus addresses from addr on were mapped. Entries that name
 // them become valid at the next update of the shadows.
-func (g *Guest) Mapped(addr, n uint64) {
+func (g *Guest) Mapped(addr, n uint64) { g.remap(addr, n, false) }
+
+func (g *Guest) remap(addr, n uint64, lost bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.noteRemapped(addr, n)
-}
-
-// noteRemapped widens remapped. Guest.mu is held.
-func (g *Guest) noteRemapped(addr, n uint64) {
-	window := g.agg.bus.window()
+	g.lost = g.lost || lost
+	window := g.agg.bus.Size()
 	from, to := min(addr, window), min(addr+min(n, window), window)
 	if g.remapped[0] != g.remapped[1] {
 		from, to = min(from, g.remapped[0]), max(to, g.remapped[1])
@@ -266,51 +218,25 @@ func (g *Guest) noteRemapped(addr, n uint64) {
 	g.remapped = [2]uint64{from, to}
 }
 
-func (g *Guest) setDetached(m card.Bus) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.detached = m
-}
-
 // DetachMemory removes the memory. When it returns, the card no longer uses it.
 func (g *Guest) DetachMemory() {
-	g.setDetached(nil)
-	g.agg.bus.attach(g.index, nil)
-	g.mu.Lock()
-	g.noteRemapped(0, g.agg.bus.window())
-	g.pending.invalidate.unmapped = true // in the next round
-	g.mu.Unlock()
-	if !g.agg.ctl.invalidate() {
-		g.stats.CardTimeout.Add(1)
-		g.agg.bus.barrier()
-	}
+	g.agg.bus.Attach(g.index, nil)
+	g.unmapped(0, g.agg.bus.Size())
 }
 
 // Unmapped reports that n bytes of bus addresses from addr on were unmapped. It returns when
-// no shadow names them and no access of the card still uses them. If the card does not
-// confirm that in time, the guest is quarantined and the card loses access to all of its
-// memory. A reset that ends the quarantine gives the memory back.
+// no access of the card uses them. Entries that still name them reach nothing; the next
+// update of the shadows removes them.
 func (g *Guest) Unmapped(addr, n uint64) {
 	begin := time.Now()
-	g.mu.Lock()
-	if g.detached != nil { // already
-		g.mu.Unlock()
-		return
-	}
-	m := g.memory()
-	g.noteRemapped(addr, n)
-	g.pending.invalidate.all, g.pending.invalidate.unmapped = true, true
-	inTime := g.awaitUntil(begin.Add(g.agg.opts.UnmapTimeout))
-	lost := !inTime || g.uncertain
-	g.mu.Unlock()
-	if lost {
-		g.quarantine("the card does not confirm that it stopped using unmapped memory")
-		g.agg.bus.attach(g.index, nil)
-		g.agg.bus.barrier()
-		g.setDetached(m)
-	}
+	g.unmapped(addr, n)
 	g.stats.Unmaps.Add(1)
 	g.stats.UnmapTime.Add(int64(time.Since(begin)))
+}
+
+func (g *Guest) unmapped(addr, n uint64) {
+	g.remap(addr, n, true)
+	g.agg.bus.Barrier()
 }
 
 // Name returns the guest's name.

@@ -4,82 +4,99 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// fragment leaves free, of the card's memory, one run of own bytes for the aggregator and
-// runs of the given sizes that do not touch.
-func fragment(a *Aggregator, private uint64, sizes ...uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var keep []vram.Run
-	r, _ := a.memory.Take(private, shadowpt.BigPage)
-	keep = append(keep, r)
-	for _, n := range sizes {
-		a.memory.Take(shadowpt.BigPage, shadowpt.BigPage)
-		r, _ := a.memory.Take(n, shadowpt.BigPage)
-		keep = append(keep, r)
+// fragment leaves free, of the card's memory, one run of private bytes for tables and runs of
+// the given sizes that do not touch.
+func fragment(t tester, a *Aggregator, private uint64, sizes ...uint64) {
+	t.Helper()
+	var free []card.Run
+	for i, n := range append([]uint64{private}, sizes...) {
+		if i > 0 {
+			_, err := a.gpu.AllocVRAM(shadowpt.BigPage, shadowpt.BigPage)
+			require.NoError(t, err)
+		}
+		runs, err := a.gpu.AllocVRAM(n, shadowpt.BigPage)
+		require.NoError(t, err)
+		require.Len(t, runs, 1)
+		free = append(free, runs...)
 	}
-	a.memory = vram.Allocator{}
-	a.memory.Release(keep...)
+	_, err := a.gpu.AllocVRAM(a.Free(), vram.PageSize)
+	require.NoError(t, err)
+	a.gpu.FreeVRAM(free...)
 }
 
-// checkShadow fails unless every entry of the shadow at dir names memory of the guest:
-// tables in memory that the aggregator keeps for it, pages inside one extent of its VRAM
-// or inside its mapped memory, with the permission that they have there.
-func checkShadow(t require.TestingT, g *Guest, mem []byte, dir uint64) {
-	inside := func(runs []vram.Run, at, n uint64) bool {
-		for _, r := range runs {
-			if at >= r.Addr && at+n <= r.Addr+r.Size {
-				return true
-			}
-		}
-		return false
-	}
-	var extents []vram.Run
-	for _, e := range g.extents.List() {
-		extents = append(extents, vram.Run{Addr: e.Card, Size: e.Size})
-	}
-	window := g.agg.bus.window()
-	require.True(t, inside(g.privateRuns, dir, shadowpt.DirSize))
+// entry is one entry of a shadow.
+type entry struct {
+	slot, index uint64 // in the directory, and in the table
+	big         bool
+	pde         shadowpt.PDE
+	table       shadowpt.Table
+	bits        uint64
+}
+
+// eachEntry calls f for the entries of a shadow that are not zero, and for the first of each table.
+func eachEntry(mem []byte, dir uint64, f func(entry)) {
 	for i := range uint64(shadowpt.DirEntries) {
 		pde := shadowpt.DecodePDE(binary.LittleEndian.Uint64(mem[dir+i*8:]))
-		for _, table := range []struct {
+		for _, t := range []struct {
 			shadowpt.Table
-			entries, page uint64
-		}{{pde.Big, shadowpt.BigEntries, shadowpt.BigPage}, {pde.Small, shadowpt.SmallEntries, shadowpt.SmallPage}} {
-			if !table.Present {
-				continue
+			n   uint64
+			big bool
+		}{{pde.Big, shadowpt.BigEntries, true}, {pde.Small, shadowpt.SmallEntries, false}} {
+			if t.Present && bytes.Equal(mem[t.Addr:][:t.n*8], make([]byte, t.n*8)) {
+				t.n = 1
 			}
-			require.Equal(t, shadowpt.VRAM, table.Target)
-			require.True(t, inside(g.privateRuns, table.Addr, table.entries*8), "a table at %#x", table.Addr)
-			for k := range table.entries {
-				q := binary.LittleEndian.Uint64(mem[table.Addr+k*8:])
-				if q == 0 {
-					continue
-				}
-				pte, mine := shadowpt.DecodePTE(q), false
-				switch {
-				case !pte.Valid:
-				case pte.Target == shadowpt.VRAM:
-					mine = inside(extents, pte.Addr, table.page)
-				case pte.Target.System():
-					guestAddr := pte.Addr - uint64(g.index)*window
-					mine = guestAddr+table.page <= window && g.memory() != nil && g.memory().Slice(guestAddr, int(table.page), !pte.ReadOnly) != nil
-				}
-				if !mine {
-					require.Failf(t, "an entry that is not the guest's", "slot %d, a page of %#x: %+v", i, table.page, pte)
+			for k := uint64(0); t.Present && k < t.n; k++ {
+				if q := binary.LittleEndian.Uint64(mem[t.Addr+k*8:]); q != 0 || k == 0 {
+					f(entry{i, k, t.big, pde, t.Table, q})
 				}
 			}
 		}
 	}
+}
+
+// checkShadow fails unless every entry of the shadow at dir names memory of the guest: tables in
+// its share of the card, pages inside one extent of its VRAM or inside its mapped memory, with the
+// permission that they have there.
+func checkShadow(t require.TestingT, g *Guest, mem []byte, dir uint64) {
+	inside := func(runs []card.Run, at, n uint64) bool {
+		return slices.ContainsFunc(runs, func(r card.Run) bool { return at >= r.Addr && at+n <= r.Addr+r.Size })
+	}
+	var extents []card.Run
+	for _, e := range g.extents.List() {
+		extents = append(extents, card.Run{Addr: e.Card, Size: e.Size})
+	}
+	window := g.agg.bus.Size()
+	require.True(t, inside(g.share.Memory(), dir, shadowpt.DirSize))
+	eachEntry(mem, dir, func(e entry) {
+		entries, page := uint64(shadowpt.SmallEntries), uint64(shadowpt.SmallPage)
+		if e.big {
+			entries, page = shadowpt.BigEntries, shadowpt.BigPage
+		}
+		require.True(t, e.table.Target == shadowpt.VRAM && inside(g.share.Memory(), e.table.Addr, entries*8), "%+v", e)
+		pte, mine := shadowpt.DecodePTE(e.bits), e.bits == 0
+		switch {
+		case !pte.Valid:
+		case pte.Target == shadowpt.VRAM:
+			mine = inside(extents, pte.Addr, page)
+		case pte.Target.System():
+			guestAddr := pte.Addr - uint64(g.index)*window
+			mine = guestAddr+page <= window && g.memory() != nil && g.memory().Slice(guestAddr, int(page), !pte.ReadOnly) != nil
+		}
+		require.True(t, mine, "an entry that is not the guest's: %+v: %+v", e, pte)
+	})
 }
 
 // halfBus is memory that may be written in its lower half only.
@@ -99,13 +116,13 @@ func TestHostileEntries(t *testing.T) {
 	const k = 1 << 10
 	for _, scan := range []shadowpt.Scan{shadowpt.ScanFull, shadowpt.ScanIncremental} {
 		a, f := newAgg(t, Options{})
-		fragment(a, 5<<20+128<<10, 1<<20, 1<<20, 1<<20, 512<<10, 512<<10)
+		fragment(t, a, 5<<20+128<<10, 1<<20, 1<<20, 1<<20, 512<<10, 512<<10)
 		other, _ := addGuestIn(t, a, GuestConfig{Name: "other", VRAM: 1 << 20, Tables: 1 << 20})
 		other.AttachMemory(cutFile{make([]byte, 1<<20)}) // has the window before
 		g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 3 << 20, Tables: 4 << 20, Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
 		require.Greater(t, len(g.extents.List()), 1)
 		g.AttachMemory(halfBus{cutFile{make([]byte, 1<<20)}})
-		window := a.bus.window()
+		window := a.bus.Size()
 		type row struct {
 			target   shadowpt.Target
 			addr     uint64
@@ -127,8 +144,8 @@ func TestHostileEntries(t *testing.T) {
 			{shadowpt.SystemNonCoherent, 1 << 20, true, 0},
 			{shadowpt.SystemNonCoherent, window - 4*k, true, 0},
 			{shadowpt.SystemNonCoherent, window, true, 0},
-			{shadowpt.SystemNonCoherent, a.bus.at(other.index, 0), true, -1},
-			{shadowpt.SystemNonCoherent, a.bus.at(g.index, 0), true, 0},
+			{shadowpt.SystemNonCoherent, a.bus.At(other.index, 0), true, -1},
+			{shadowpt.SystemNonCoherent, a.bus.At(g.index, 0), true, 0},
 		}
 		end := uint64(0)
 		for _, e := range g.extents.List() { // across the end of each extent, by all amounts
@@ -153,8 +170,8 @@ func TestHostileEntries(t *testing.T) {
 		g.Invalidate(0, gf100.InvalidateGo|gf100.InvalidateAllDirs)
 		settle(g)
 		dir := g.cardChannel(1).space.shadow.Dir()
-		checkShadow(t, g, f.vram, dir)
-		read := func(addr uint64) uint64 { return binary.LittleEndian.Uint64(f.vram[addr:]) }
+		checkShadow(t, g, f.Bytes, dir)
+		read := func(addr uint64) uint64 { return binary.LittleEndian.Uint64(f.Bytes[addr:]) }
 		pde := shadowpt.DecodePDE(read(dir))
 		for i, r := range rows {
 			name := fmt.Sprintf("%v: %+v", scan, r)
@@ -176,18 +193,10 @@ func TestHostileEntries(t *testing.T) {
 	}
 }
 
-func addGuestIn(t *testing.T, a *Aggregator, cfg GuestConfig) (*Guest, *recorder) {
-	t.Helper()
-	ev := &recorder{}
-	g, err := a.AddGuest(cfg, ev)
-	require.NoError(t, err)
-	return g, ev
-}
-
-// TestTranslate compares Translate with a page-by-page model of the guest's memory.
+// TestTranslate compares Translate with a page-by-page model of what belongs to the guest.
 func TestTranslate(t *testing.T) {
 	a, _ := newAgg(t, Options{})
-	fragment(a, 2<<20+128<<10, 1<<20, 512<<10, 256<<10, 128<<10, 128<<10)
+	fragment(t, a, 2<<20+128<<10, 1<<20, 512<<10, 256<<10, 128<<10, 128<<10)
 	other, _ := addGuestIn(t, a, GuestConfig{Name: "other", VRAM: 1 << 20, Tables: 1 << 20})
 	other.AttachMemory(cutFile{make([]byte, 1<<20)})
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
@@ -200,11 +209,11 @@ func TestTranslate(t *testing.T) {
 			pages = append(pages, e.Card+at)
 		}
 	}
-	window := a.bus.window()
+	window := a.bus.Size()
 	rapid.Check(t, func(t *rapid.T) {
 		target := shadowpt.Target(rapid.IntRange(0, 3).Draw(t, "target"))
 		n := []uint64{vram.PageSize, shadowpt.BigPage}[rapid.IntRange(0, 1).Draw(t, "big")]
-		base := []uint64{0, size / 2, size, window - 1<<20, window, 1 << 39, a.bus.at(g.index, 0)}[rapid.IntRange(0, 6).Draw(t, "base")]
+		base := []uint64{0, size / 2, size, window - 1<<20, window, 1 << 39, a.bus.At(g.index, 0)}[rapid.IntRange(0, 6).Draw(t, "base")]
 		addr := base + vram.PageSize*uint64(rapid.IntRange(0, 300).Draw(t, "page"))
 		if addr >= vram.PageSize*40 && rapid.Bool().Draw(t, "before") {
 			addr -= vram.PageSize * 40
@@ -234,68 +243,57 @@ func TestTranslate(t *testing.T) {
 	})
 }
 
-// TestMemoryOverExtents compares reads and writes of guest VRAM with a plain slice. They
-// cross extents, and those that cross the end of the memory fail; no write leaves it.
+// TestMemoryOverExtents compares accesses of guest VRAM, by the aggregator and through windows, with
+// a plain slice. They cross extents, and those that cross the end of the memory fail; no write
+// leaves it.
 func TestMemoryOverExtents(t *testing.T) {
-	f := newFake(16 << 20)
-	a := newAggOn(t, f, Options{})
-	fragment(a, 1<<20+128<<10, 512<<10, 128<<10, 256<<10, 128<<10)
+	f := drivertest.New(16 << 20)
+	a := newAggOn(t, f, patience, Options{})
+	fragment(t, a, 1<<20+128<<10, 512<<10, 128<<10, 256<<10, 128<<10)
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
 	require.Greater(t, len(g.extents.List()), 2)
 	model := make([]byte, 1<<20)
-	before := bytes.Clone(f.vram)
-	check := func(t require.TestingT, addr uint64, p []byte, write bool) {
-		fits := addr+uint64(len(p)) <= 1<<20
-		if write {
-			for i := range p {
-				p[i] = byte(addr+uint64(i)*7) | 1
-			}
-			require.Equal(t, fits, g.move(shadowpt.VRAM, addr, p, true))
-			if fits {
-				copy(model[addr:], p)
-			}
-			return
-		}
-		require.Equal(t, fits, g.move(shadowpt.VRAM, addr, p, false))
-		if fits {
-			require.True(t, bytes.Equal(model[addr:addr+uint64(len(p))], p))
-			require.True(t, g.SameTable(shadowpt.VRAM, addr, p))
-		}
-	}
-	for _, e := range g.extents.List() { // across the end of each
-		for _, n := range []uint64{4, vram.PageSize, 64 << 10} {
-			check(t, e.Guest+e.Size-n/2, make([]byte, n), true)
-			check(t, e.Guest+e.Size-n/2, make([]byte, n), false)
-		}
-	}
+	before := bytes.Clone(f.Bytes)
 	rapid.Check(t, func(t *rapid.T) {
-		addr := rapid.Uint64Range(0, 1<<20+8).Draw(t, "addr")
-		check(t, addr, make([]byte, rapid.IntRange(1, 300<<10).Draw(t, "size")), rapid.Bool().Draw(t, "write"))
+		e := rapid.SampledFrom(g.Extents()).Draw(t, "extent")
+		n := rapid.SampledFrom([]int{1, 4, 64, vram.PageSize, 64 << 10, 300 << 10}).Draw(t, "size")
+		addr := rapid.OneOf(
+			rapid.Uint64Range(0, 1<<20+8), rapid.Uint64Range(0, 1<<30), rapid.Uint64Range(max(e.Guest+e.Size, uint64(n))-uint64(n), e.Guest+e.Size),
+		).Draw(t, "addr")
+		p := make([]byte, n)
+		for i := range p {
+			p[i] = byte(addr+uint64(i)*7) | 1
+		}
+		got := make([]byte, n)
+		fits := addr+uint64(n) <= 1<<20
+		switch rapid.IntRange(0, 3).Draw(t, "how") {
+		case 0:
+			require.Equal(t, fits, g.move(shadowpt.VRAM, addr, p, true))
+			require.Equal(t, fits, g.move(shadowpt.VRAM, addr, got, false))
+			require.Equal(t, fits, g.SameTable(shadowpt.VRAM, addr, p))
+		case 1:
+			g.WritePRAMIN(uint32(addr>>16), uint32(addr&0xffff), p)
+			g.ReadPRAMIN(uint32(addr>>16), uint32(addr&0xffff), got)
+		case 2:
+			_, ok := g.WriteBAR(1, addr, p)
+			require.Equal(t, fits, ok)
+			_, ok = g.ReadBAR(1, addr, got)
+			require.Equal(t, fits, ok)
+		case 3: // a read of what others wrote
+			p = nil
+			if fits {
+				p = model[addr:][:n]
+			}
+			g.ReadPRAMIN(uint32(addr>>16), uint32(addr&0xffff), got)
+		}
+		if fits {
+			require.True(t, bytes.Equal(p, got))
+			copy(model[addr:], p)
+		}
 	})
 	for _, e := range g.extents.List() {
-		copy(before[e.Card:e.Card+e.Size], f.vram[e.Card:])
+		require.True(t, bytes.Equal(model[e.Guest:][:e.Size], f.Bytes[e.Card:][:e.Size]))
+		copy(before[e.Card:e.Card+e.Size], f.Bytes[e.Card:])
 	}
-	require.True(t, bytes.Equal(before, f.vram), "memory of others was written")
-}
-
-// TestHostileRunlist: entries that name no channel of the guest, and more entries than there
-// are channels, list nothing else.
-func TestHostileRunlist(t *testing.T) {
-	a, f := newAgg(t, Options{})
-	g, _ := addGuest(t, a, "a")
-	bindChannel(t, g, 1)
-	list(t, g, 128, 129, 255, 256, 1<<20, ^uint32(0), 1)
-	require.Equal(t, []uint32{uint32(g.cardChannel(1).id)}, f.runlist())
-	list(t, g, append(make([]uint32, gf100.Channels), 1)...)
-	require.Empty(t, f.runlist(), "an entry beyond the number of channels")
-}
-
-// TestMemoryIsScrubbed: a guest finds nothing of the one that had its memory before.
-func TestMemoryIsScrubbed(t *testing.T) {
-	a, f := newAgg(t, Options{})
-	g, _ := addGuest(t, a, "a")
-	e := g.extents.List()[0]
-	require.True(t, g.eachRun(0, bytes.Repeat([]byte{0x5a}, 4<<20), true))
-	require.NoError(t, g.Remove())
-	require.Equal(t, make([]byte, e.Size), f.vram[e.Card:e.Card+e.Size])
+	require.True(t, bytes.Equal(before, f.Bytes), "memory of others was written")
 }

@@ -128,25 +128,11 @@ func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 func (o owner) Quiesce(do func()) {
 	o.guest.moving.Lock()
 	defer o.guest.moving.Unlock()
-	o.guest.agg.ctl.card.Quiesce(o.guest.agg.numbers(o.guest), do)
+	o.guest.agg.gpu.Quiesce(o.guest.cardChannels(), do)
 }
 
 // Direct implements aperture.Owner: the shadows must compare what is written there.
 func (o owner) Direct(addr uint64, on bool) { o.guest.tracker.Untrapped(addr, vram.PageSize, on) }
-
-// numbers returns the card's channels that a guest has, and those that the card has not given back.
-// A channel that is opened later does not run while pages move: before it is bound, the guest's
-// goroutine waits for them (loadUSERD).
-func (a *Aggregator) numbers(g *Guest) (ids []uint8) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i, ch := range a.channels {
-		if ch != nil && ch.guest == g {
-			ids = append(ids, uint8(i))
-		}
-	}
-	return ids
-}
 
 // Relocate implements aperture.Owner, through the guest's extents.
 func (o owner) Relocate(r card.Relocation) (done uint64, err error) {
@@ -158,18 +144,32 @@ func (o owner) Relocate(r card.Relocation) (done uint64, err error) {
 		part := r
 		part.Addr, part.Size, part.Off = at, min(r.Size-done, together), r.Off+done
 		var n uint64
-		n, err = o.guest.agg.ctl.card.Relocate(part)
+		n, err = o.guest.agg.gpu.Relocator().Relocate(part)
 		done += n
 	}
 	return done, err
 }
 
 // maps reports whether the guest's client may map anything.
-func (g *Guest) maps() bool { return g.limits.Map != aperture.MapNone }
+func (g *Guest) maps() bool {
+	return g.limits.Map != aperture.MapNone && g.agg.gpu.Relocator() != nil
+}
 
 func (g *Guest) mapLimits() aperture.Limits {
 	if g.limits.MapLimits != (aperture.Limits{}) {
 		return g.limits.MapLimits
 	}
 	return g.agg.opts.Map
+}
+
+// cardChannels lists the card's channels that execute the guest's, and those that the card
+// has not given back. A channel that is opened while pages move waits for them before it may
+// run, see [Guest.open].
+func (g *Guest) cardChannels() (list []card.Channel) {
+	g.agg.mu.Lock()
+	defer g.agg.mu.Unlock()
+	for ch := range g.live {
+		list = append(list, ch.hw)
+	}
+	return list
 }

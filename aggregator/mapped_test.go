@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -9,11 +8,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -50,8 +50,8 @@ func TestMappedWindowOutside(t *testing.T) {
 	}
 }
 
-// movingCard begins to move a guest's pages at one of the accesses of the guest's goroutine
-// to the card, and checks the operations of the card during the move.
+// movingCard begins to move a guest's pages at one of the accesses that the guest's worker makes
+// of the card, and checks what is done on the card meanwhile.
 type movingCard struct {
 	*fakeCard
 	guest    *Guest
@@ -62,13 +62,13 @@ type movingCard struct {
 	wrong    []string
 }
 
-const quietFor = 5 * time.Millisecond // a step that does not wait ends within microseconds
+const quietFor = 5 * time.Millisecond // a step that does not wait for the move takes microseconds
 
 func (m *movingCard) access() {
 	if m.guest == nil || m.left.Add(-1) != -1 {
 		return
 	}
-	if !m.guest.moving.TryLock() { // the goroutine is accessing the guest's memory: pages cannot move
+	if !m.guest.moving.TryLock() { // the worker touches the guest's memory: nobody moves it
 		return
 	}
 	m.guest.moving.Unlock()
@@ -85,25 +85,25 @@ func (m *movingCard) access() {
 	<-begun
 }
 
-func (m *movingCard) Quiesce(ids []uint8, do func()) {
+func (m *movingCard) QuiesceChannels(ids []uint8, do func()) {
 	m.ids = ids
 	m.quiesced.Store(true)
 	do()
 }
 
-func (m *movingCard) ReadBAR(bar int, off uint64, p []byte) {
+func (m *movingCard) Read32(bar int, off uint64) uint32 {
 	m.access()
-	m.fakeCard.ReadBAR(bar, off, p)
+	return m.fakeCard.Read32(bar, off)
 }
 
-func (m *movingCard) WriteBAR(bar int, off uint64, p []byte) {
+func (m *movingCard) Write32(bar int, off uint64, v uint32) {
 	m.access()
-	if reg := uint32(off) - regChannelInst; m.quiesced.Load() && bar == card.BAR0 && reg < gf100.Channels*strideChannel && reg%strideChannel == 0 {
-		if id := uint8(reg / strideChannel); binary.LittleEndian.Uint32(p)&gf100.InstanceBound != 0 && !slices.Contains(m.ids, id) {
-			m.wrong = append(m.wrong, fmt.Sprintf("channel %d is bound, and only %d are quiesced", id, m.ids))
+	m.fakeCard.Write32(bar, off, v)
+	for id := range uint8(2) {
+		if m.quiesced.Load() && m.Enabled(id) && !slices.Contains(m.ids, id) {
+			m.wrong = append(m.wrong, fmt.Sprintf("channel %d is enabled, and only %d are quiesced", id, m.ids))
 		}
 	}
-	m.fakeCard.WriteBAR(bar, off, p)
 }
 
 func (m *movingCard) ReadVRAM(addr uint64, p []byte) bool {
@@ -119,31 +119,26 @@ func (m *movingCard) WriteVRAM(addr uint64, p []byte) bool {
 	return m.fakeCard.WriteVRAM(addr, p)
 }
 
-// TestNoChannelBeginsWhilePagesMove: a channel that stays on its guest's runlist is bound
-// again, in another space. Pages begin to move at any one of the card's accesses. During
-// the move, only quiesced channels of the guest are bound, and its memory is not written.
+// TestNoChannelBeginsWhilePagesMove: a channel that stays on its guest's runlist is bound anew, in
+// another space. At whatever access of the card pages begin to move, no channel of the guest
+// begins to run meanwhile but those that are quiesced, and nothing is written to its memory.
 func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 	const otherDir, table = 0x140000, 0x180000
 	outside := 0
 	for at := int64(0); ; at++ {
-		m := &movingCard{fakeCard: newFake(32 << 20)}
+		m := &movingCard{fakeCard: drivertest.New(32 << 20)}
 		m.left.Store(-1)
-		a, err := NewWith(m, Options{})
+		a, err := newAggWith(t, m, patience, Options{})
 		require.NoError(t, err)
 		g := addGuestWith(t, a, GuestConfig{})
 		bindChannel(t, g, 1)
-		list(t, g, 1)
 		was := g.cardChannel(1)
-		pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}
-		require.True(t, g.eachRun(otherDir, binary.LittleEndian.AppendUint64(nil, pde.Encode()), true))
-		require.True(t, g.eachRun(table, binary.LittleEndian.AppendUint64(nil, shadowpt.PTE{Valid: true, Addr: 0x1000}.Encode()), true))
-		block := make([]byte, gf100.InstanceSize)
-		require.True(t, g.read(shadowpt.VRAM, instAt+1*gf100.InstanceSize, block))
-		gf100.InstPDBLo.Put(block, otherDir>>12)
-		require.True(t, g.eachRun(instAt, block, true))
+		writeEntry(t, g, otherDir, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}.Encode())
+		writeEntry(t, g, table, shadowpt.PTE{Valid: true, Addr: 0x1000}.Encode())
+		inst := writeInstance(t, g, 2, otherDir, 0)
 
 		g.mu.Lock()
-		g.setBound(1, instAt, true)
+		g.setBound(1, inst, true)
 		m.guest = g
 		m.left.Store(at)
 		g.await()
@@ -151,20 +146,89 @@ func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 		came := m.left.Load() < 0
 		if m.moved != nil {
 			<-m.moved
-			if ch := g.cardChannel(1); !slices.Contains(m.ids, ch.id) {
+			if !slices.Contains(m.ids, number(g, 1)) {
 				outside++
 			}
 		}
 		m.left.Store(-1 << 32)
 		require.Empty(t, m.wrong, "pages began to move at access %d", at)
 		require.NotSame(t, was, g.cardChannel(1))
-		require.Equal(t, []uint32{uint32(g.cardChannel(1).id)}, m.runlist())
+		require.True(t, m.Enabled(number(g, 1)))
 		require.NoError(t, g.Remove())
 		require.NoError(t, a.Close())
 		if !came {
-			require.Greater(t, at, int64(40), "too few accesses to bind a channel")
+			require.Greater(t, at, int64(30), "too few accesses to bind a channel")
 			break
 		}
 	}
 	require.NotZero(t, outside, "pages never began to move while the guest had no channel")
+}
+
+// scarce is a card with a limited number of mappings.
+type scarce struct {
+	*fakeCard
+	mappings int
+}
+
+func (s scarce) MaxMappings() int { return s.mappings }
+
+// TestMappingsAreShared: guests come and go, and open and close windows, in any order. Together
+// they never have more mappings than there are, each has enough for its limit on runs, and one
+// that wants no more than the least always gets it.
+func TestMappingsAreShared(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := rapid.IntRange(MaxGuests*(leastMappings+2), 20000).Draw(t, "mappings")
+		a, err := newAggWith(t, scarce{drivertest.New(64 << 20), all}, patience, Options{})
+		require.NoError(t, err)
+		var guests []*Guest
+		remove := func(i int) {
+			require.NoError(t, guests[i].CloseWindows())
+			require.Zero(t, guests[i].mappings)
+			require.NoError(t, guests[i].Remove())
+			guests = append(guests[:i], guests[i+1:]...)
+		}
+		defer func() {
+			for len(guests) > 0 {
+				remove(0)
+			}
+			require.NoError(t, a.Close())
+		}()
+		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
+			if len(guests) > 0 && rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
+				remove(rapid.IntRange(0, len(guests)-1).Draw(t, "guest"))
+				continue
+			}
+			if len(guests) == 8 {
+				continue
+			}
+			want := rapid.IntRange(1, 9000).Draw(t, "runs")
+			g, err := a.AddGuest(GuestConfig{
+				Name: fmt.Sprint(step), VRAM: 2 << 20, Tables: 1 << 20, Map: aperture.MapPRAMIN, MapLimits: aperture.Limits{Runs: want},
+			}, newRecorder())
+			require.NoError(t, err)
+			guests = append(guests, g)
+			require.NoError(t, g.OpenWindows(aperture.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20}))
+			runs, sum := int(g.stats.Mapped.MostRuns.Load()), 0
+			require.LessOrEqual(t, runs, want)
+			require.GreaterOrEqual(t, runs, min(want, 64))
+			require.LessOrEqual(t, 2*runs, g.mappings)
+			for _, g := range guests {
+				sum += g.mappings
+			}
+			require.LessOrEqual(t, sum, all)
+		}
+	})
+	g := addGuestWith(t, newAggOn(t, scarce{drivertest.New(64 << 20), 300}, patience, Options{}), GuestConfig{Map: aperture.MapPRAMIN})
+	require.ErrorContains(t, g.OpenWindows(aperture.Config{BAR0: 32 << 20}), "raise vm.max_map_count, or lower limits.map-runs")
+}
+
+// TestCardWithoutRelocation: if the card's pages have one place, all accesses of windows trap.
+func TestCardWithoutRelocation(t *testing.T) {
+	a, err := newAggWith(t, struct{ card.Registers }{drivertest.New(fakeVRAM)}, patience, Options{})
+	require.NoError(t, err)
+	g := addGuestWith(t, a, GuestConfig{Map: aperture.MapAll})
+	openWindows(t, g)
+	require.Empty(t, g.Windows())
+	require.NoError(t, g.Remove())
+	require.NoError(t, a.Close())
 }

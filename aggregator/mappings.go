@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
 // The card's memory takes mappings of the process, which all guests share. A guest has its part
@@ -16,14 +15,10 @@ const leastMappings = 2*64 + 2
 
 // takeMappings takes the guest's part, and lowers the limit on its runs to that.
 func (g *Guest) takeMappings(l *aperture.Limits) error {
-	c, ok := g.agg.ctl.card.(card.Mapper)
-	if !ok {
-		return nil
-	}
 	a := g.agg
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := c.MaxMappings()
+	all := a.gpu.Relocator().MaxMappings()
 	least := min(leastMappings, all/a.opts.Guests)
 	left := all - (a.opts.Guests-1)*least
 	for _, o := range a.guests {

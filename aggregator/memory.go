@@ -6,17 +6,11 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // memory returns the guest's system memory, nil if there is none.
-func (g *Guest) memory() card.Bus {
-	if m := g.agg.bus.host[g.index].Load(); m != nil {
-		return m.Bus
-	}
-	return nil
-}
+func (g *Guest) memory() card.Bus { return g.agg.bus.Memory(g.index) }
 
 // access is the operation on a buffer and memory of the guest.
 type access uint8
@@ -62,7 +56,7 @@ func (g *Guest) copySystem(addr uint64, p []byte, how access) (ok bool) {
 	return true
 }
 
-// move copies p to or from the guest's VRAM through the vram.Extents, or its system memory
+// move copies p to or from the guest's VRAM through its extents, or its system memory
 // through its DMA map.
 func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool {
 	switch {
@@ -94,7 +88,7 @@ func (g *Guest) copyRuns(addr uint64, p []byte, how access) bool {
 	}
 	g.moving.RLock()
 	defer g.moving.RUnlock()
-	c := g.agg.ctl.card
+	c := g.agg.gpu
 	for len(p) > 0 {
 		at, together, _ := g.extents.At(addr)
 		n := min(uint64(len(p)), together)
@@ -133,23 +127,10 @@ func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64
 		return g.extents.Translate(addr, n)
 	}
 	m := g.memory()
-	if m == nil || !t.System() || addr >= g.agg.bus.window() || n > g.agg.bus.window()-addr {
+	if m == nil || !t.System() || addr >= g.agg.bus.Size() || n > g.agg.bus.Size()-addr {
 		return 0, false
 	}
 	m.Acquire()
 	defer m.Release()
-	return g.agg.bus.at(g.index, addr), m.Slice(addr, int(n), write) != nil
-}
-
-// allocPrivate returns n zeroed bytes of the card's memory that the aggregator keeps for this
-// guest. The caller clears it before it frees it.
-func (g *Guest) allocPrivate(n uint64) (uint64, bool) {
-	r, ok := g.private.Take(vram.WholePages(n), vram.PageSize)
-	return r.Addr, ok
-}
-
-// freeInstance gives an instance block back.
-func (g *Guest) freeInstance(addr uint64) {
-	g.agg.ctl.card.WriteVRAM(addr, make([]byte, gf100.InstanceSize))
-	g.private.Release(vram.Run{Addr: addr, Size: vram.WholePages(gf100.InstanceSize)})
+	return g.agg.bus.At(g.index, addr), m.Slice(addr, int(n), write) != nil
 }

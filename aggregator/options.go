@@ -4,18 +4,48 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/dma"
+	"github.com/umbra-gpu/umbra/aggregator/gate"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
+
+// MaxGuests is how many guests a card can tell apart. Options.Guests may be less.
+const MaxGuests = dma.MaxGuests
+
+// Options are an aggregator's limits and its scheduler. Zero values are the defaults.
+type Options struct {
+	// Guests is how many guests there may be at a time, 1 to 32; default 32. They share
+	// the card's bus addresses: the card reaches the first 1 TiB / Guests of each guest's
+	// memory, with Guests rounded up to a power of two.
+	Guests int
+	// ErrorBurst and ErrorRate bound how often a guest may stop the card's engines with
+	// faults and errors: a burst, and a rate per second. Defaults 4096 and 512. A guest
+	// beyond that is quarantined.
+	ErrorBurst, ErrorRate float64
+	// TableRate bounds the work on one guest's page tables, in bytes a second; one is about
+	// a nanosecond of work (see tableWorkMeter). Default 512 MiB, half a processor. Beyond
+	// it the guest's invalidates and submissions wait; unmapping memory does not.
+	TableRate float64
+	// Map bounds what a guest's mapped windows cost, if GuestConfig does not say so.
+	Map aperture.Limits
+	// Scheduler shares the card's time. If nil, work is forwarded immediately.
+	Scheduler *sched.Config
+	// Clock is the scheduler's time; nil is the time since New.
+	Clock func() time.Duration
+
+	alarm gate.Alarm // for the scheduler; nil is a timer
+}
 
 // complete fills in defaults.
 func (o *Options) complete() {
 	o.Guests = cmp.Or(o.Guests, MaxGuests)
-	o.CardTimeout = cmp.Or(o.CardTimeout, time.Second/2)
-	o.UnmapTimeout = cmp.Or(o.UnmapTimeout, 3*time.Second/2)
 	o.ErrorBurst = cmp.Or(o.ErrorBurst, 4096)
 	o.ErrorRate = cmp.Or(o.ErrorRate, 512)
-	o.InterruptBurst = cmp.Or(o.InterruptBurst, 64)
-	o.InterruptPause = cmp.Or(o.InterruptPause, time.Millisecond)
-	o.InvalidateDirs = cmp.Or(o.InvalidateDirs, 32)
 	o.TableRate = cmp.Or(o.TableRate, 512<<20)
 }
 
@@ -29,14 +59,75 @@ func (o *Options) check() error {
 		name  string
 		value float64
 	}{
-		{"card-timeout", float64(o.CardTimeout)}, {"unmap-timeout", float64(o.UnmapTimeout)},
+
 		{"error-burst", o.ErrorBurst}, {"error-rate", o.ErrorRate},
-		{"interrupt-burst", float64(o.InterruptBurst)}, {"interrupt-pause", float64(o.InterruptPause)},
-		{"invalidate-dirs", float64(o.InvalidateDirs)}, {"table-rate", o.TableRate},
+		{"table-rate", o.TableRate},
 	} {
 		if !(f.value > 0) {
 			return fmt.Errorf("limits.%s: %v: must be above 0", f.name, f.value)
 		}
+	}
+	return nil
+}
+
+// GuestConfig is what a guest gets.
+type GuestConfig struct {
+	Name     string
+	VRAM     uint64 // bytes, a multiple of 1 MiB
+	Channels int    // how many it may have bound at a time; 0 means all
+	// Guaranteed is how many of them are reserved for it; 0 is an even share for
+	// Options.Guests guests.
+	Guaranteed int
+	// Tables is the memory for its shadow page tables in bytes, allocated when the guest
+	// is added. Channels beyond the guaranteed have their instance blocks there, too. 0 is
+	// DefaultTables.
+	Tables uint64
+	// Shadow is how its page tables are shadowed.
+	Shadow shadowpt.Policy
+	// Map says which windows its clients may map.
+	Map       aperture.Map
+	MapLimits aperture.Limits // the zero value is Options.Map
+	// Share is its share of the card's time, with a scheduler.
+	Share sched.NodeConfig
+	// Group says which of its channels are one process for the scheduler.
+	Group gate.Grouping
+}
+
+// Overhead bounds the card memory that the aggregator uses besides each guest's tables: instance
+// blocks of guaranteed channels, runlists, USERD, and gaps because guests begin at large
+// pages.
+const Overhead = 8 << 20
+
+// DefaultTables is the default memory for page tables: an eighth of VRAM in whole MiB, at
+// least 8 MiB and at most 64 MiB.
+func DefaultTables(vram uint64) uint64 {
+	const least, most, mib = 8 << 20, 64 << 20, 1 << 20
+	return min(max(vram/8&^(mib-1), least), most)
+}
+
+func (c *GuestConfig) complete(guests int) error {
+	if c.Channels == 0 {
+		c.Channels = gf100.Channels
+	}
+	if c.Guaranteed == 0 {
+		c.Guaranteed = min(gf100.Channels/guests, c.Channels)
+	}
+	if c.Tables == 0 {
+		c.Tables = DefaultTables(c.VRAM)
+	}
+	c.Tables = vram.WholePages(c.Tables)
+	switch {
+	case c.VRAM == 0 || c.VRAM%(1<<20) != 0:
+		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM: must be whole MiB", c.Name, c.VRAM)
+	case c.Channels < 1 || c.Channels > gf100.Channels:
+		return fmt.Errorf("aggregator: guest %s: %d channels: must be 1 to %d", c.Name, c.Channels, gf100.Channels)
+	case c.Guaranteed < 1 || c.Guaranteed > c.Channels:
+		return fmt.Errorf("aggregator: guest %s: %d guaranteed channels of %d: must be 1 to %d", c.Name, c.Guaranteed, c.Channels, c.Channels)
+	case c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize:
+		return fmt.Errorf("aggregator: guest %s: %d KiB for page tables: too little for one address space", c.Name, c.Tables>>10)
+	}
+	if err := c.Shadow.Check(); err != nil {
+		return fmt.Errorf("aggregator: guest %s: shadow: %w", c.Name, err)
 	}
 	return nil
 }

@@ -29,11 +29,7 @@ type requests struct {
 
 // invalidations names the directories whose shadows must be updated.
 type invalidations struct {
-	all bool
-	// unmapped means that memory was unmapped: entries that still name it are not counted
-	// as foreign.
-	unmapped bool
-
+	all  bool
 	dirs [4]spaceKey // more than four set all
 	n    int
 }
@@ -53,7 +49,6 @@ func (v *invalidations) add(dir spaceKey) {
 // merge adds what o names.
 func (v *invalidations) merge(o invalidations) {
 	v.all = v.all || o.all
-	v.unmapped = v.unmapped || o.unmapped
 	for _, dir := range o.dirs[:o.n] {
 		v.add(dir)
 	}
@@ -68,10 +63,6 @@ func (v *invalidations) has(s spaceKey) bool {
 func (t *requests) empty() bool {
 	return t.bind.empty() && t.preempt.empty() && t.doorbells.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && t.policy == nil
 }
-
-// urgent reports whether a request must not wait for the rate of table work: unmapped memory
-// or a reset.
-func (t *requests) urgent() bool { return t.reset || t.invalidate.unmapped }
 
 // bindsOnly reports whether there are only binds, unbinds, preempts and invalidates.
 func (t *requests) bindsOnly() bool {
@@ -94,6 +85,13 @@ func (s *channelSet) add(id uint8)      { s[id/64] |= 1 << (id % 64) }
 func (s *channelSet) remove(id uint8)   { s[id/64] &^= 1 << (id % 64) }
 func (s *channelSet) has(id uint8) bool { return s[id/64]>>(id%64)&1 != 0 }
 func (s *channelSet) empty() bool       { return *s == channelSet{} }
+
+// addAll adds the numbers of channels.
+func (s *channelSet) addAll(list []*boundChannel) {
+	for _, ch := range list {
+		s.add(ch.gid)
+	}
+}
 
 // without returns the number of members that are not in o.
 func (s *channelSet) without(o channelSet) (n int) {

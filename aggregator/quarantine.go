@@ -12,7 +12,8 @@ func (g *Guest) QuarantineReason() string {
 	return g.quarantineReason
 }
 
-func (g *Guest) quarantine(why string) {
+// Quarantine stops the guest's channels until a reset.
+func (g *Guest) Quarantine(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.quarantineLocked(why)
@@ -29,7 +30,7 @@ func (g *Guest) quarantineLocked(why string) {
 	for id := range g.channels {
 		if ch := g.channels[id].ch; ch != nil {
 			ch.stopped = true
-			g.agg.ctl.disable(ch.id)
+			ch.hw.Disable()
 			g.pending.bind.add(uint8(id))
 		}
 	}
@@ -42,9 +43,7 @@ func (g *Guest) leaveQuarantine() {
 	if len(g.stuckChannels) > 0 || len(g.waiting) > 0 {
 		return
 	}
-	if g.agg.gate != nil {
-		g.agg.gate.forgive(g)
-	}
+	g.agg.gate.Forgive(g)
 	g.quarantineReason = ""
 	g.quarantined.Store(false)
 	g.errorBudget = leakyBucket{}

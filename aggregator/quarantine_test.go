@@ -1,159 +1,111 @@
 package aggregator
 
 import (
-	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// A card that does not return a channel in time: its guest is quarantined, its neighbour
-// continues, no memory that the card may still use is reused, and a reset repairs all once
-// the card works again.
+// TestCardKeepsAChannel: if the card does not give a channel back in time, its guest is
+// quarantined and its neighbour goes on. Nothing that the card may still use is used again. When
+// the card has given it back a reset ends the quarantine.
 func TestCardKeepsAChannel(t *testing.T) {
-	a, f := newAgg(t, Options{CardTimeout: 20 * time.Millisecond})
+	f := drivertest.New(fakeVRAM)
+	a := newAggOn(t, f, 20*time.Millisecond, Options{})
 	g, _ := addGuest(t, a, "a")
 	other, _ := addGuest(t, a, "b")
-	bindChannel(t, g, 1)
+	for _, id := range []uint8{1, 3} {
+		bindChannel(t, g, id)
+	}
 	bindChannel(t, other, 1)
-	list(t, g, 1)
-	ch := g.cardChannel(1)
-	f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy)
-	stuck := func(on bool) {
-		f.hold(regEngRunlist, on)
-		f.hold(regPreempt, on)
+	ids := []uint8{number(g, 1), number(g, 3)}
+	for _, id := range ids {
+		f.SetChannel(id, gf100.ChannelBusy|1)
 	}
-	stuck(true)
-	g.mu.Lock()
-	g.channels[1].ch.stopped = true // its enable bit is the fake's busy bit, too
-	g.mu.Unlock()
-	keepBusy := func() { f.set(regChannel+uint32(ch.id)*8, gf100.ChannelBusy) }
-	g.mu.Lock()
-	g.setBound(1, 0, false)
-	keepBusy()
-	g.mu.Unlock()
-	deadline := time.Now().Add(patience)
-	for g.QuarantineReason() == "" && time.Now().Before(deadline) {
-		keepBusy()
-		time.Sleep(tick)
+	f.HoldAll(true)
+	g.Bind(1, 0)
+	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(3) == nil }, patience, tick)
+	settle(g)
+	for _, id := range ids {
+		_, bound := f.Instance(id)
+		require.True(t, bound, "the card may be in its instance block")
+		require.NotNil(t, a.owner(id))
 	}
-	require.NotEmpty(t, g.QuarantineReason())
-	keepBusy()
-	require.NotZero(t, f.get(regChannelInst+uint32(ch.id)*8), "not unbound: the card may be in it")
-	require.Same(t, ch, a.owner(ch.id))
 
+	f.HoldAll(false)
 	bindChannel(t, g, 2)
 	require.Nil(t, g.cardChannel(2), "in quarantine nothing reaches the card")
 	bindChannel(t, other, 2)
-	require.NotNil(t, other.cardChannel(2))
+	require.ElementsMatch(t, []uint32{uint32(number(other, 1)), uint32(number(other, 2))}, f.Runlist(), "the others are not to run again")
 	require.Empty(t, other.QuarantineReason())
 
-	keepBusy()
 	require.NoError(t, g.Reset())
-	require.NotEmpty(t, g.QuarantineReason(), "the card still has it")
-	f.set(regChannel+uint32(ch.id)*8, 0)
-	stuck(false)
+	require.NotEmpty(t, g.QuarantineReason(), "the card still has them")
+	for _, id := range ids {
+		f.SetChannel(id, 0)
+	}
 	require.NoError(t, g.Reset())
 	require.Empty(t, g.QuarantineReason())
-	require.Nil(t, a.owner(ch.id))
+	require.Nil(t, a.owner(ids[0]))
 	bindChannel(t, g, 2)
 	require.NotNil(t, g.cardChannel(2))
 }
 
-// A card that never answers blocks no caller for ever.
+// TestCardNeverAnswers: nobody waits for ever for a card that never answers.
 func TestCardNeverAnswers(t *testing.T) {
-	a, f := newAgg(t, Options{CardTimeout: 10 * time.Millisecond})
+	f := drivertest.New(fakeVRAM)
+	a := newAggOn(t, f, 10*time.Millisecond, Options{})
 	g, _ := addGuest(t, a, "a")
 	for id := range uint8(8) {
 		bindChannel(t, g, id)
 	}
 	settleRound(g) // the last bind's own round is not to wait for the card
-	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
-		f.hold(reg, true)
-	}
-	waits, rounds := a.ctl.timeouts.Load(), g.rounds()
-	g.Unmapped(0, 1<<20)
-	require.NotEmpty(t, g.QuarantineReason())
+	f.HoldAll(true)
+	waits, rounds := a.gpu.Timeouts(), g.rounds()
 	require.NoError(t, g.Reset())
 	rounds = g.rounds() - rounds
-	require.LessOrEqual(t, a.ctl.timeouts.Load()-waits, rounds, "a round waits in vain once")
-	require.LessOrEqual(t, rounds, uint64(4), "one that was under way and one's own, for each of the two")
+	require.LessOrEqual(t, a.gpu.Timeouts()-waits, 2*rounds, "a round waits once for a channel to leave")
+	require.LessOrEqual(t, rounds, uint64(2))
 	require.NotZero(t, g.stats.CardTimeout.Load())
-	err := g.Remove()
-	require.ErrorContains(t, err, "still in use by the card")
+	require.ErrorContains(t, g.Remove(), "still in use by the card")
 	free := a.Free()
-	_, err = a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, &recorder{})
+	_, err := a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, newRecorder())
 	require.NoError(t, err)
 	require.Less(t, a.Free(), free, "others go on, in other memory")
-	for _, reg := range []uint32{regMMUCtrl, regEngRunlist, regPreempt} {
-		f.hold(reg, false)
-	}
 }
 
-// frozen is a card of a server that is descheduled for a while, together with the card: the
-// card continues when the server does, and completes the operation some polls later.
-type frozen struct {
-	*fakeCard
-	at, need int // the look, and how many more the card takes
-	looks    int
-}
-
-const (
-	frozenWait = 500 * time.Millisecond
-	frozenFor  = 600 * time.Millisecond
-)
-
-func (f *frozen) ReadBAR(bar int, off uint64, p []byte) {
-	f.fakeCard.ReadBAR(bar, off, p)
-	if uint32(off) != regEngRunlist {
-		return
+// TestRoundWaitsOnce: a round does not wait for the card again and again. A card that has stopped
+// answers a reset of many channels in time, and binds of many.
+func TestRoundWaitsOnce(t *testing.T) {
+	a := newAggOn(t, drivertest.New(fakeVRAM), 20*time.Millisecond, Options{})
+	f := a.gpu.(*driver.Driver).Registers.(*fakeCard)
+	g, _ := addGuest(t, a, "a")
+	for id := range uint8(64) {
+		bindChannel(t, g, id)
 	}
-	f.looks++
-	if f.looks == f.at {
-		time.Sleep(frozenFor)
+	waits := func(do func()) uint64 {
+		settle(g)
+		before := a.gpu.Timeouts()
+		f.HoldAll(true)
+		do()
+		f.HoldAll(false)
+		return a.gpu.Timeouts() - before
 	}
-	if f.looks == f.at+f.need {
-		f.hold(regEngRunlist, false)
-	}
-}
-
-// A server that did not run for longer than it waits for the card finds that the card
-// was no later than itself, whenever in the wait that was. A card that does not do it is
-// waited for to the bound and a little longer.
-func TestDescheduledServer(t *testing.T) {
-	for _, at := range []int{1, 10, 40, 200} {
-		for _, need := range []int{3, pollGrace - 1} {
-			t.Run(fmt.Sprintf("at look %d, for %d looks", at, need), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := &frozen{fakeCard: newFake(fakeVRAM / 16), at: at, need: need}
-					var c control
-					c.init(f, frozenWait, 1)
-					f.hold(regEngRunlist, true)
-					require.True(t, c.await(regEngRunlist, gf100.RunlistPending, 0))
-					require.Equal(t, at+need+1, f.looks)
-					require.Zero(t, c.timeouts.Load())
-				})
-			})
+	// Of the first channel's end: the runlist and the preempt.
+	require.LessOrEqual(t, waits(func() { require.NoError(t, g.Reset()) }), uint64(2))
+	require.NoError(t, g.Reset())
+	require.LessOrEqual(t, waits(func() {
+		release := hold(t, g)
+		for id := range uint8(64) {
+			bindAt(g, id, instAt+uint64(id)*gf100.InstanceSize)
 		}
-	}
-	for _, wait := range []time.Duration{time.Nanosecond, 10 * time.Millisecond, frozenWait} {
-		t.Run(fmt.Sprintf("for good, %v", wait), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(fakeVRAM / 16)
-				var c control
-				c.init(f, wait, 1)
-				f.hold(regEngRunlist, true)
-				begin := time.Now()
-				require.False(t, c.await(regEngRunlist, gf100.RunlistPending, 0))
-				require.Equal(t, uint64(1), c.timeouts.Load())
-				took := time.Since(begin)
-				require.Greater(t, took, wait)
-				require.LessOrEqual(t, took, wait+pollGrace*pollMax)
-			})
-		})
-	}
+		release()
+		settleRound(g)
+	}), uint64(1), "of the runlist")
+	require.NotNil(t, g.cardChannel(63))
 }

@@ -35,7 +35,7 @@ func (g *Guest) setBound(id uint8, inst uint64, on bool) {
 		}
 	}
 	if c.ch != nil && !g.rebinding(id) {
-		g.agg.ctl.disable(c.ch.id)
+		c.ch.hw.Disable()
 		g.showUSERD(c.ch) // from now on the guest may reuse the memory
 	}
 	g.pending.bind.add(id)
@@ -56,14 +56,14 @@ func (g *Guest) Enable(id uint8, on bool) {
 		return // the worker checks enabled after the bind
 	}
 	if !on {
-		g.agg.ctl.disable(c.ch.id)
+		c.ch.hw.Disable()
 		return
 	}
 	g.resumeChannel(c.ch)
 }
 
 // resumeChannel lets a channel run, after deferred invalidates of its space.
-func (g *Guest) resumeChannel(ch *channel) {
+func (g *Guest) resumeChannel(ch *boundChannel) {
 	if g.needsFlush(ch) {
 		g.pending.schedule = true
 		g.flushDeferred()
@@ -73,16 +73,16 @@ func (g *Guest) resumeChannel(ch *channel) {
 }
 
 // run lets a channel run if nothing stops it. Guest.mu is held.
-func (g *Guest) run(ch *channel) {
+func (g *Guest) run(ch *boundChannel) {
 	switch {
-	case ch.stopped || g.blocked:
+	case ch.stopped || g.blocked || !g.listed.has(ch.gid):
 	case ch.retry:
 		g.stats.PBDMAErrors.Add(1)
 		ch.stop(channelError{kind: pbdmaError, pbdma: ch.failed})
-	case g.agg.gate != nil && g.agg.gate.holds(ch): // the scheduler resumes it
+	case g.agg.gate.Holds(ch): // the scheduler resumes it
 	default:
-		ch.saved, ch.active, ch.mayHaveRun = false, true, true
-		g.agg.ctl.enable(ch.id)
+		ch.saved = false
+		ch.hw.Enable()
 	}
 }
 
@@ -109,7 +109,7 @@ func (g *Guest) reschedule() {
 		switch {
 		case c.ch == nil || g.rebinding(uint8(id)) || !c.enabled:
 		case g.blocked:
-			g.agg.ctl.disable(c.ch.id)
+			c.ch.hw.Disable()
 		default:
 			g.run(c.ch)
 		}
@@ -209,13 +209,8 @@ func (g *Guest) Refresh(id uint8) {
 // EngineStatus returns NV_PFIFO_ENGINE_STATUS of an engine as the guest may see
 // it: another guest's channel reads as idle.
 func (g *Guest) EngineStatus(engine int) uint32 {
-	const busy, chid = gf100.EngineBusy, gf100.Channels - 1
-	v := g.agg.ctl.rd(regEngineStatus + uint32(engine)*4)
-	if v&busy == 0 {
-		return 0
-	}
-	ch := g.agg.owner(uint8(v & chid))
-	if ch == nil || ch.guest != g {
+	ch, ok := g.agg.gpu.Serving(engine).(*boundChannel)
+	if !ok || ch.guest != g {
 		return 0
 	}
 	g.mu.Lock()
@@ -223,7 +218,7 @@ func (g *Guest) EngineStatus(engine int) uint32 {
 	if g.channels[ch.gid].ch == ch && !g.rebinding(ch.gid) {
 		g.served[engine] = ch.gid + 1
 	}
-	return busy | uint32(ch.gid)
+	return gf100.EngineBusy | uint32(ch.gid)
 }
 
 // TriggerFault acts on bit 8 of NV_PFIFO_MMU_FAULT_TRIGGER, with which a driver ends a hung
@@ -243,8 +238,8 @@ func (g *Guest) TriggerFault(engine int) {
 		return
 	}
 	g.stats.MMUFaults.Add(1)
-	g.agg.ctl.disable(ch.id)
-	f := gf100.EngineClients[engine].Fault(ch.guestInst, 0, false, uint8(shadowpt.PageNotPresent))
+	ch.hw.Disable()
+	f := gf100.EngineClients[engine].Fault(ch.inst, 0, false, uint8(shadowpt.PageNotPresent))
 	ch.stop(channelError{kind: mmuFault, fault: f})
 }
 
@@ -253,7 +248,7 @@ func (g *Guest) ChannelBusy(id uint8) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	ch := g.channels[id].ch
-	return ch != nil && g.agg.ctl.running(ch.id)
+	return ch != nil && ch.hw.Running()
 }
 
 // Resume reports that the guest's driver has handled the error that held a channel. The

@@ -13,8 +13,8 @@ import (
 // invalidate while every channel of its space is quiet: the guest sees it complete, and
 // Guest.deferred records it. No engine walks the shadow before the flush. submit, run and a
 // runlist flush deferred invalidates before a channel of the space runs. A channel that is
-// being unbound or taken off the card counts as quiet when it has no work left. Memory that
-// is unmapped is removed immediately under every policy.
+// being unbound or taken off the card counts as quiet when it has no work left. Unmapped memory
+// is out of the card's reach immediately; the next update removes the entries that name it.
 
 // setPolicy records a policy. Guest.mu is held, or the guest is not shared yet.
 func (g *Guest) setPolicy(p shadowpt.Policy) {
@@ -75,10 +75,10 @@ func (g *Guest) mayDefer() bool {
 
 // deferInvalidate defers an invalidate and reports whether it could. Guest.mu is held.
 func (g *Guest) deferInvalidate(v *invalidations) bool {
-	if g.policy.Sync != shadowpt.SyncLazy || v.unmapped {
+	if g.policy.Sync != shadowpt.SyncLazy {
 		return false
 	}
-	if ch := g.leaving; ch != nil && v.has(ch.space.key) && !g.agg.ctl.quiet(ch.id) {
+	if ch := g.leaving; ch != nil && v.has(ch.space.key) && !ch.hw.Quiet() {
 		return false
 	}
 	// A space without a channel has no shadow, and a new shadow reads all tables. Newly
@@ -92,10 +92,9 @@ func (g *Guest) deferInvalidate(v *invalidations) bool {
 		if ch == nil || !v.has(ch.space.key) {
 			continue
 		}
-		if ch.active && (ch.waits() || !g.agg.ctl.quiet(ch.id)) {
+		if g.agg.gate.Waiting(ch) || !ch.hw.Quiet() {
 			return false
 		}
-		ch.active = false
 		deferred.all = v.all
 		deferred.add(ch.space.key)
 	}
@@ -106,7 +105,9 @@ func (g *Guest) deferInvalidate(v *invalidations) bool {
 
 // needsFlush reports whether a deferred invalidate must be flushed before a channel runs.
 // Guest.mu is held.
-func (g *Guest) needsFlush(ch *channel) bool { return g.deferred.any() && g.deferred.has(ch.space.key) }
+func (g *Guest) needsFlush(ch *boundChannel) bool {
+	return g.deferred.any() && g.deferred.has(ch.space.key)
+}
 
 // flushDeferred schedules all deferred invalidates for the next round. Guest.mu is held.
 func (g *Guest) flushDeferred() {
@@ -119,20 +120,22 @@ func (g *Guest) flushDeferred() {
 // all: eagerly applied entries may be in any.
 func (g *Guest) update(v *invalidations) {
 	which := g.due(v)
+	g.mu.Lock()
+	remapped, lost := g.remapped, g.lost
+	if g.following || len(which) == len(g.spaces) { // then every space is updated
+		g.remapped, g.lost = [2]uint64{}, false
+	}
+	g.mu.Unlock()
 	if !g.following {
 		for _, sp := range which {
-			g.build(sp)
+			g.build(sp, lost)
 		}
 		return
 	}
-	g.mu.Lock()
-	remapped := g.remapped
-	g.remapped = [2]uint64{}
-	g.mu.Unlock()
 	if len(which) == 0 && remapped[0] == remapped[1] {
 		return
 	}
-	g.timed(nil, func() {
+	g.timed(nil, lost, func() {
 		if remapped[0] != remapped[1] {
 			g.tracker.Remapped(remapped[0], remapped[1]-remapped[0])
 		}
@@ -166,8 +169,9 @@ func (g *Guest) due(v *invalidations) (list []*space) {
 	return list
 }
 
-// build builds a shadow from all of the guest's tables, once a round.
-func (g *Guest) build(sp *space) {
+// build builds a shadow from all of the guest's tables, once a round. With lost, entries without
+// memory count as lost.
+func (g *Guest) build(sp *space, lost bool) {
 	if sp.fresh {
 		return
 	}
@@ -176,7 +180,7 @@ func (g *Guest) build(sp *space) {
 		made = sp.shadow
 	}
 	sp.fresh = true
-	g.timed(made, func() {
+	g.timed(made, lost, func() {
 		if g.following {
 			g.tracker.Follow(sp.shadow)
 		} else {
@@ -191,14 +195,14 @@ func (g *Guest) build(sp *space) {
 
 // timed runs f on shadows and counts its cost, without the time given to others. If any
 // shadow but made was written, the card must invalidate; the card has never walked made.
-func (g *Guest) timed(made *shadowpt.Shadow, f func()) {
+func (g *Guest) timed(made *shadowpt.Shadow, lost bool, f func()) {
 	begin, away := time.Now(), g.tableMeter.away
 	before := g.count()
 	f()
 	now := g.count()
 	s := &g.stats
 	foreign := &s.ForeignEntries
-	if g.current.invalidate.unmapped {
+	if lost {
 		foreign = &s.LostEntries
 	}
 	foreign.Add(now.Foreign - before.Foreign)
@@ -243,7 +247,7 @@ func (g *Guest) follow(p shadowpt.Policy) {
 		}
 		g.following = incremental
 		for _, sp := range g.spaces {
-			g.build(sp)
+			g.build(sp, false)
 		}
 		// A full scan leaves the tracker without entries. After this invalidate it reads
 		// all tables again.
@@ -257,17 +261,21 @@ func (g *Guest) follow(p shadowpt.Policy) {
 	}
 }
 
-// throttle waits while the guest's table work exceeds its rate, unless an urgent request
+// throttle waits while the guest's table work exceeds its rate, unless a reset
 // arrives. Guest.mu is held.
 func (g *Guest) throttle() {
 	burst := 4 * float64(g.limits.Tables)
-	for !g.closing && !g.pending.urgent() {
+	for !g.closing && !g.pending.reset {
 		now := time.Now()
 		d := g.tableBudget.due(now, g.agg.opts.TableRate, burst)
 		if d == 0 {
 			return
 		}
-		t := time.AfterFunc(d, g.lookUp)
+		t := time.AfterFunc(d, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.wake.Broadcast()
+		})
 		g.wake.Wait()
 		t.Stop()
 		g.stats.ThrottleTime.Add(int64(time.Since(now)))

@@ -26,7 +26,7 @@ func TestPoliciesEqualFullRebuilds(t *testing.T) {
 		t.Run(fmt.Sprint(policy.Sync, policy.Scan), func(t *testing.T) {
 			draws, doorbells, compared := 0, 0, 0
 			rapid.Check(t, func(t *rapid.T) {
-				d := newDriver(t, policy)
+				d := newRandomGuest(t, policy)
 				defer d.end()
 				for range rapid.IntRange(1, 60).Draw(t, "steps") {
 					d.step()
@@ -54,27 +54,18 @@ func TestLazyScans(t *testing.T) {
 		const invalidates, submissions = 1000, 10
 		before := g.stats.Scans.Load()
 		for i := range invalidates {
-			require.True(t, g.eachRun(dirAt+uint64(i)*8, binary.LittleEndian.AppendUint64(nil, uint64(i)<<2&12), true))
-			g.Invalidate(dirAt>>12<<4, 1<<31|1)
+			writeEntry(t, g, dirAt+uint64(i)*8, uint64(i)<<2&12)
+			invalidate(g)
 			require.True(t, g.Invalidated())
 			if i%(invalidates/submissions) == 0 {
-				n := len(f.rings())
+				n := len(f.Doorbells())
 				g.Doorbell(1)
-				require.Eventually(t, func() bool { return len(f.rings()) > n }, patience, tick/10)
+				require.Eventually(t, func() bool { return len(f.Doorbells()) > n }, patience, tick/10)
 				settleRound(g)
 			}
 		}
 		require.LessOrEqual(t, g.stats.Scans.Load()-before, uint64(submissions+1))
 		require.GreaterOrEqual(t, g.stats.LazyInvalidates.Load(), uint64(invalidates))
-	}
-}
-
-// settleRound waits until nothing is under way.
-func settleRound(g *Guest) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for !g.idle() {
-		g.wake.Wait()
 	}
 }
 
@@ -100,36 +91,35 @@ func TestLeakyBucketHoldsAnyAmount(t *testing.T) {
 // has no address space.
 func TestNoScanWithoutSpace(t *testing.T) {
 	a, _ := newAgg(t, Options{})
-	g := addGuestWith(t, a, GuestConfig{})
-	move := func() {
-		g.mu.Lock()
-		g.remapped = [2]uint64{0, 1 << 20}
-		g.pending.invalidate.all, g.pending.invalidate.unmapped = true, true
-		g.mu.Unlock()
+	g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanIncremental}})
+	remap := func() {
+		g.Mapped(0, 1<<20)
+		g.Unmapped(0, 1<<20)
+		g.Invalidate(0, gf100.InvalidateAllDirs)
 		settle(g)
 	}
-	move()
+	remap()
 	require.Zero(t, g.stats.Scans.Load())
 	bindChannel(t, g, 1)
 	scans := g.stats.Scans.Load()
-	move()
+	remap()
 	require.Greater(t, g.stats.Scans.Load(), scans)
 }
 
 // TestBusyChannelsAreNotDeferred: an invalidate of a space with work under way is done
 // immediately.
 func TestBusyChannelsAreNotDeferred(t *testing.T) {
-	a, f := newAgg(t, Options{CardTimeout: patience})
+	a, f := newAgg(t, Options{})
 	g := addGuestWith(t, a, GuestConfig{})
 	bindChannel(t, g, 1)
 	ch := g.cardChannel(1)
 	for _, busy := range []uint32{gf100.ChannelBusy, gf100.ChannelPending, 0} {
 		g.Doorbell(1)
 		settleRound(g)
-		f.set(regChannel+uint32(ch.id)*8, busy|1)
+		f.SetChannel(ch.hw.ID(), busy|1)
 		require.True(t, g.eachRun(dirAt, []byte{byte(busy >> 22)}, true))
 		scans := g.stats.Scans.Load()
-		g.Invalidate(dirAt>>12<<4, 1<<31|1)
+		invalidate(g)
 		settleRound(g)
 		require.Equal(t, busy != 0, g.stats.Scans.Load() > scans, "%#x", busy)
 	}
@@ -137,18 +127,18 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 	for name, start := range map[string]func(){
 		"enable": func() { g.Enable(1, true) },
 		"runlist": func() {
-			require.True(t, g.eachRun(listAt, binary.LittleEndian.AppendUint64(nil, 1), true))
+			writeEntry(t, g, listAt, 1)
 			g.Runlist(listAt>>12, 0x01f00001)
 		},
 	} {
 		require.True(t, g.eachRun(dirAt, []byte{4}, true))
-		g.Invalidate(dirAt>>12<<4, 1<<31|1)
+		invalidate(g)
 		require.True(t, g.Invalidated())
 		scans := g.stats.Scans.Load()
 		start()
 		settleRound(g)
 		require.Greater(t, g.stats.Scans.Load(), scans, name)
-		f.set(regChannel+uint32(ch.id)*8, 1)
+		f.SetChannel(ch.hw.ID(), 1)
 	}
 }
 
@@ -166,12 +156,12 @@ func TestTableStormIsBounded(t *testing.T) {
 		binary.LittleEndian.PutUint64(entries[i:], shadowpt.PTE{Valid: true}.Encode())
 	}
 	require.True(t, g.eachRun(0x200000, entries, true))
-	require.True(t, g.eachRun(dirAt, binary.LittleEndian.AppendUint64(nil, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x200000}}.Encode()), true))
+	writeEntry(t, g, dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x200000}}.Encode())
 	burst := 4 * g.limits.Tables
 	begin, round := time.Now(), uint64(0)
 	for range 100 {
 		work := g.stats.TableWork.Load()
-		g.Invalidate(dirAt>>12<<4, 1<<31|1)
+		invalidate(g)
 		g.mu.Lock()
 		waits := g.tableBudget.level > float64(burst)
 		g.mu.Unlock()
@@ -182,12 +172,11 @@ func TestTableStormIsBounded(t *testing.T) {
 		round = max(round, g.stats.TableWork.Load()-work)
 	}
 	require.Greater(t, round, uint64(len(entries)/8*perTranslation))
-	g.Invalidate(dirAt>>12<<4, 1<<31|1)
+	invalidate(g)
 	require.False(t, g.Invalidated(), "it waits for its rate")
 	require.Greater(t, g.stats.TableWork.Load(), burst)
 	require.LessOrEqual(t, g.stats.TableWork.Load(), burst+2*round+uint64(rate*time.Since(begin).Seconds()))
-	g.Unmapped(0, 1<<20)
-	require.Empty(t, g.QuarantineReason(), "done in time")
+	g.Unmapped(0, 1<<20) // returns
 }
 
 // TestTablesOverQuota: a directory names more tables than the guest's quota allows. Those that
@@ -198,23 +187,23 @@ func TestTablesOverQuota(t *testing.T) {
 		a, f := newAgg(t, Options{})
 		g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
 		bindChannel(t, g, 1)
-		put := func(at, q uint64) { require.True(t, g.eachRun(at, binary.LittleEndian.AppendUint64(nil, q), true)) }
 		// Each table begins a page after the one before. Only the last has the page with the entry.
-		put(tablesAt+last*shadowpt.SmallPage+shadowpt.SmallTableSize-8, shadowpt.PTE{Valid: true}.Encode())
+		writeEntry(t, g, tablesAt+last*shadowpt.SmallPage+shadowpt.SmallTableSize-8, shadowpt.PTE{Valid: true}.Encode())
 		for i := range uint64(last + 1) {
-			put(dirAt+i*8, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: tablesAt + i*shadowpt.SmallPage}}.Encode())
+			writeEntry(t, g, dirAt+i*8, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: tablesAt + i*shadowpt.SmallPage}}.Encode())
 		}
 		present := func() bool {
-			g.Invalidate(dirAt>>12<<4, 1<<31|1)
+			invalidate(g)
 			settleRound(g)
-			return f.word(g.cardChannel(1).space.shadow.Dir()+last*8) != 0
+			at := g.cardChannel(1).space.shadow.Dir() + last*8
+			return f.Bytes[at]|f.Bytes[at+4] != 0
 		}
 		require.Greater(t, (last+1)*uint64(shadowpt.SmallTableSize), 2*g.limits.Tables)
 		require.False(t, present())
 		over := g.stats.TablesOverQuota.Load()
 		require.NotZero(t, over)
 		for i := range uint64(last) {
-			put(dirAt+i*8, 0)
+			writeEntry(t, g, dirAt+i*8, 0)
 		}
 		present() // its end makes room
 		require.True(t, present(), "%v", scan)
@@ -222,8 +211,8 @@ func TestTablesOverQuota(t *testing.T) {
 	}
 }
 
-// TestTableWorkYields: on one processor, a scan of long tables lets others run after each
-// slice, except when an unmap waits.
+// TestTableWorkYields: on one processor, a guest with long tables lets others run after each slice
+// of work, unless a reset waits.
 func TestTableWorkYields(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g := addGuestWith(t, a, GuestConfig{})
@@ -246,17 +235,17 @@ func TestTableWorkYields(t *testing.T) {
 	}
 	require.Greater(t, spend(100*slice), int64(50)) // the race detector has others run, too
 	require.NotZero(t, mine.away)
-	for _, requests := range []*requests{&g.pending, &g.current} { // in the round to come, or in this one
-		urgent := func(on bool) {
+	for _, requests := range []*requests{&g.pending, &g.current} { // of the next round, or of this one
+		reset := func(on bool) {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			requests.invalidate.unmapped = on // for which no event wakes the goroutine
+			requests.reset = on // without waking the worker
 		}
-		urgent(true)
+		reset(true)
 		away := mine.away
-		spend(100 * slice) // the runtime may run others in between
+		spend(100 * slice) // the runtime may let others run meanwhile
 		require.Equal(t, away, mine.away)
-		urgent(false)
+		reset(false)
 	}
 	stop.Store(1)
 	other.Wait()

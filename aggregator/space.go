@@ -32,7 +32,7 @@ func (g *Guest) enter(s shadowpt.Space) *space {
 		}
 		sp = &space{key: key, shadow: shadow}
 		g.spaces[key] = sp
-		g.build(sp)
+		g.build(sp, false)
 	} else {
 		g.update(&invalidations{dirs: [4]spaceKey{key}, n: 1})
 	}
@@ -54,17 +54,13 @@ func (g *Guest) leave(sp *space) bool {
 	return g.invalidateCard()
 }
 
-// directories lists the guest's directories that the card may have cached. If there is
-// none, it returns an unused address: an invalidate still waits for the steps under way.
+// directories lists the guest's directories that the card may know.
 func (g *Guest) directories() (dirs []uint64) {
 	for _, sp := range g.spaces {
 		dirs = append(dirs, sp.shadow.Dir())
 	}
 	for _, sp := range g.retiredSpaces {
 		dirs = append(dirs, sp.shadow.Dir())
-	}
-	if len(dirs) == 0 {
-		dirs = append(dirs, g.privateRuns[0].Addr)
 	}
 	return dirs
 }
@@ -75,7 +71,7 @@ func (g *Guest) invalidateCard() bool {
 	if g.cardTimedOut {
 		return false
 	}
-	if !g.agg.ctl.invalidate(g.directories()...) {
+	if !g.share.Invalidate(g.directories()...) {
 		g.noteCardTimeout()
 		return false
 	}

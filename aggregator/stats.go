@@ -78,3 +78,6 @@ func (s *GuestStats) Counts() (list []Count) {
 	}
 	return list
 }
+
+// CountBadPut implements gate.Guest.
+func (g *Guest) CountBadPut() { g.stats.BadPut.Add(1) }

@@ -1,6 +1,8 @@
 package aggregator
 
 import (
+	"encoding/binary"
+
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -32,9 +34,9 @@ func (g *Guest) flushAliases() {
 
 // putRead is a GP_PUT that was read from a channel's USERD.
 type putRead struct {
-	ch     *channel // nil: none is bound
-	putSeq uint64   // of the channel at the time
-	put    uint32   // GP_PUT
+	ch     *boundChannel // nil: none is bound
+	putSeq uint64        // of the channel at the time
+	put    uint32        // GP_PUT
 }
 
 // readPut reads a channel's GP_PUT and reports whether it changed since its last doorbell.
@@ -48,7 +50,7 @@ func (g *Guest) readPut(id uint8) (b putRead, changed bool) {
 }
 
 // readPut is Guest.readPut with Guest.mu held.
-func (ch *channel) readPut() (b putRead, changed bool) {
+func (ch *boundChannel) readPut() (b putRead, changed bool) {
 	b = putRead{ch, ch.putSeq, ch.lastPut}
 	if put, ok := ch.put(); ok {
 		b.put = put
@@ -113,46 +115,23 @@ func (g *Guest) rereadPut(id uint8) {
 // doorbell: a step still under way would read GP_PUT again and execute work submitted after
 // the guest got the fault. When the channel is bound again, its GP_PUT is read from USERD.
 // Guest.mu is held.
-func (g *Guest) submit(ch *channel, put uint32) {
+func (g *Guest) submit(ch *boundChannel, put uint32) {
 	if ch.ended() {
 		return
 	}
-	ch.mayHaveRun, ch.active = true, true
-	if g.agg.gate != nil {
-		g.agg.gate.submit(ch, put)
-	} else {
-		g.agg.ctl.doorbell(ch.id, put)
-	}
+	g.agg.gate.Submit(ch, put)
 }
 
 // put reads the guest's GP_PUT.
-func (ch *channel) put() (put uint32, ok bool) {
-	at, ok := ch.guest.extents.Translate(ch.userd, gf100.USERDSize)
+func (ch *boundChannel) put() (put uint32, ok bool) {
+	g := ch.guest
+	at, ok := g.extents.Translate(ch.userd, gf100.USERDSize)
 	if !ok {
 		return 0, false
 	}
-	return ch.guest.agg.ctl.readVRAM(at + gf100.USERDGPPut), true
-}
-
-// ended reports whether the channel stopped for good. Guest.mu is held.
-func (ch *channel) ended() bool { return ch.stopped && !ch.held }
-
-// waits reports whether the scheduler holds work of the channel back.
-func (ch *channel) waits() bool {
-	t := ch.guest.agg.gate
-	return t != nil && t.waiting(ch)
-}
-
-// takeMayHaveRun reports whether the channel may have run since the last call. An idle channel
-// without new work is not examined. GP_GET alone is not enough: the work fetched last may
-// still run and raise an event at its end. Guest.mu is held.
-func (ch *channel) takeMayHaveRun() bool {
-	if !ch.sent.Swap(false) && !ch.mayHaveRun {
-		return false
-	}
-	waits := ch.waits() // before quiet below: work may be forwarded in between
-	c := &ch.guest.agg.ctl
-	get, put := c.readVRAM(ch.cardUSERD()+gf100.USERDGPGet), c.readVRAM(ch.cardUSERD()+gf100.USERDGPPut)
-	ch.mayHaveRun = waits || get != put || !c.quiet(ch.id)
-	return true
+	b := g.agg.userds.Get().(*userd)
+	defer g.agg.userds.Put(b)
+	word := b[gf100.USERDGPPut:]
+	g.agg.gpu.ReadVRAM(at+gf100.USERDGPPut, word)
+	return binary.LittleEndian.Uint32(word), true
 }

@@ -4,7 +4,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -42,9 +41,9 @@ func (m *tableWorkMeter) spend(n uint64) {
 func (m *tableWorkMeter) yield() {
 	g := m.guest
 	g.mu.Lock()
-	urgent := g.current.urgent() || g.pending.urgent()
+	reset := g.current.reset || g.pending.reset
 	g.mu.Unlock()
-	if urgent {
+	if reset {
 		return
 	}
 	begin := time.Now()
@@ -71,15 +70,13 @@ func (m *tableWorkMeter) Translate(target shadowpt.Target, addr, n uint64, write
 }
 
 // AllocTable implements shadowpt.Card.
-func (m *tableWorkMeter) AllocTable(n uint64) (uint64, bool) { return m.guest.allocPrivate(n) }
+func (m *tableWorkMeter) AllocTable(n uint64) (uint64, bool) { return m.guest.share.AllocTable(n) }
 
 // FreeTable implements shadowpt.Card.
-func (m *tableWorkMeter) FreeTable(addr, n uint64) {
-	m.guest.private.Release(vram.Run{Addr: addr, Size: vram.WholePages(n)})
-}
+func (m *tableWorkMeter) FreeTable(addr, n uint64) { m.guest.share.FreeTable(addr, n) }
 
 // WriteTable implements shadowpt.Card.
 func (m *tableWorkMeter) WriteTable(addr uint64, p []byte) {
 	m.spend(uint64(len(p)) / bytesPerUnit)
-	m.guest.agg.ctl.card.WriteVRAM(addr, p)
+	m.guest.share.WriteTable(addr, p)
 }

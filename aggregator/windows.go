@@ -5,6 +5,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -56,7 +57,7 @@ func (w *barWindow) block(v uint32) {
 	block := make([]byte, gf100.InstanceSize)
 	on := w.virtual && w.guest.read(shadowpt.VRAM, w.inst, block)
 	if on {
-		w.tlb.Bind(instanceSpace(block))
+		w.tlb.Bind(channel.ReadSpace(block))
 	} else {
 		w.tlb.Bind(shadowpt.Space{})
 	}

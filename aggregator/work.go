@@ -1,5 +1,7 @@
 package aggregator
 
+import "github.com/umbra-gpu/umbra/aggregator/card"
+
 // work is the guest's worker goroutine. Each round executes the pending requests in the order
 // of their dependencies.
 func (g *Guest) work() {
@@ -34,26 +36,31 @@ func (g *Guest) round(t *requests) {
 	if t.schedule {
 		g.reschedule()
 	}
-	relist := false
-	t.bind.each(func(id uint8) { relist = g.rebind(id) || relist })
+	opened := false
+	t.bind.each(func(id uint8) { opened = g.rebind(id) || opened })
 	if t.reset {
+		g.mu.Lock()
 		g.listed = channelSet{}
+		g.mu.Unlock()
 		g.reap()
 	}
 	if g.stale && !t.bind.empty() {
-		g.makeCertain()
+		g.invalidateCard()
 	}
-	switch {
-	case t.runlist:
+	if opened {
+		g.inlineCredits = maxInlineCredits
+		if !g.share.Commit() {
+			g.noteCardTimeout()
+		}
+	}
+	if t.runlist {
 		g.commit(t.base, t.count)
-	case relist:
-		g.commitListed()
 	}
 	g.preempt(t.preempt)
 }
 
 // takeAll empties the channel table.
-func (g *Guest) takeAll() (left []*channel) {
+func (g *Guest) takeAll() (left []*boundChannel) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i := range g.channels {
@@ -122,7 +129,7 @@ func (g *Guest) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.current.reset {
-		g.saved = [len(g.saved)]savedState{}
+		g.savedStates = [len(g.savedStates)]savedState{}
 		g.leaveQuarantine()
 	}
 	doorbells := g.current.doorbells
@@ -142,10 +149,10 @@ func (g *Guest) finish() {
 	}
 }
 
-// rebind makes the card's channel match the guest's table. It reports whether the card must
-// list the new channel. When it returns, the guest's requests go to that channel, even
-// within this round. A bind that arrived after the round began is left to the next round.
-func (g *Guest) rebind(id uint8) (relist bool) {
+// rebind makes the card's channel match the guest's table, and reports whether it opened one.
+// When it returns, the guest's requests go to that channel, even within this round. A bind that
+// arrived after the round began is left to the next round.
+func (g *Guest) rebind(id uint8) (opened bool) {
 	g.mu.Lock()
 	c := &g.channels[id]
 	old, want, inst := c.ch, c.bound && g.quarantineReason == "" && !g.pending.bind.has(id), c.inst
@@ -154,15 +161,9 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	if old != nil {
 		g.close(old)
 	}
-	var ch *channel
+	var ch *boundChannel
 	if want {
 		ch = g.open(id, inst)
-	}
-	if ch != nil {
-		relist = g.listed.has(id)
-		g.agg.mu.Lock()
-		ch.listed = relist
-		g.agg.mu.Unlock()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -175,7 +176,7 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	c.ch = ch
 	if g.quarantineReason != "" {
 		g.pending.bind.add(id)
-		return relist
+		return true
 	}
 	if c.enabled {
 		g.run(ch)
@@ -183,7 +184,7 @@ func (g *Guest) rebind(id uint8) (relist bool) {
 	if g.agg.gate != nil { // work submitted before the bind
 		g.submit(ch, ch.lastPut)
 	}
-	return relist
+	return true
 }
 
 // refreshShadows updates the shadows that the round requires and makes the card invalidate.
@@ -203,8 +204,8 @@ func (g *Guest) refreshShadows(t *requests) {
 	if !due {
 		return // eagerly applied entries wait for their invalidate
 	}
-	if v.unmapped || g.stale || len(g.waiting)+len(g.retiredSpaces) > 0 {
-		g.makeCertain()
+	if g.stale || len(g.waiting)+len(g.retiredSpaces) > 0 {
+		g.invalidateCard()
 	}
 }
 
@@ -215,82 +216,60 @@ func (g *Guest) deferAll(t *requests) bool {
 	return !g.starts(t) && g.deferInvalidate(&t.invalidate)
 }
 
-// makeCertain makes the card invalidate, and records whether it did.
-func (g *Guest) makeCertain() {
-	ok := g.invalidateCard()
-	g.mu.Lock()
-	g.uncertain = !ok
-	g.mu.Unlock()
-}
-
-// commit merges the guest's runlist into the card's.
+// commit takes over the guest's runlist: channels that are no longer on it leave the card.
 func (g *Guest) commit(base, count uint32) {
-	g.listed = g.readRunlist(base, count)
-	g.commitListed()
+	if left := g.setListed(g.readRunlist(base, count)); len(left) > 0 {
+		g.takeOff(left)
+	}
 }
 
-// commitListed gives the card its runlist with this guest's channels as they are now, and
-// saves the state of those that left.
-func (g *Guest) commitListed() {
-	g.inlineCredits = maxInlineCredits
-	left, ok := g.list(g.agg.ctl.commitRunlist)
-	if !ok {
-		g.noteCardTimeout()
-	}
-	g.removedFromCard(left)
-}
-
-// list commits the card's runlist with this guest's channels as they are now, and returns
-// those that leave it.
-func (g *Guest) list(commit func(func() []uint8) bool) (left []*channel, ok bool) {
-	ours := g.bound()
-	g.mu.Lock()
-	for _, ch := range ours {
-		ch.active, ch.mayHaveRun = true, true // it may have had a doorbell while it was not listed
-		ch.saved = ch.saved && !g.mayRun(ch)
-	}
-	g.mu.Unlock()
-	a := g.agg
-	a.mu.Lock()
-	for _, ch := range ours {
-		on := g.listed.has(ch.gid)
-		if ch.listed && !on {
-			left = append(left, ch)
-		}
-		ch.listed = on
-	}
-	a.mu.Unlock()
-	return left, commit(a.listed)
-}
-
-func (g *Guest) bound() (list []*channel) {
+// setListed makes now the guest's runlist. Channels that join it may run. It disables those
+// that leave it, and returns them.
+func (g *Guest) setListed(now channelSet) (left []*boundChannel) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for i := range g.channels {
-		if ch := g.channels[i].ch; ch != nil {
-			list = append(list, ch)
+	was := g.listed
+	g.listed = now
+	for id := range g.channels {
+		c, id := &g.channels[id], uint8(id)
+		switch {
+		case c.ch == nil:
+		case was.has(id) && !now.has(id):
+			c.ch.hw.Disable()
+			left = append(left, c.ch)
+		case now.has(id) && !was.has(id) && c.enabled && !g.rebinding(id):
+			g.run(c.ch)
 		}
 	}
-	return list
+	return left
 }
 
+// preempt takes channels off the card. They may come back.
 func (g *Guest) preempt(ids channelSet) {
-	var asked []*channel
-	var numbers []uint8
-	for _, ch := range g.bound() {
-		if ids.has(ch.gid) {
+	var asked []*boundChannel
+	g.mu.Lock()
+	ids.each(func(id uint8) {
+		if ch := g.channels[id].ch; ch != nil {
 			asked = append(asked, ch)
-			numbers = append(numbers, ch.id)
 		}
+	})
+	g.mu.Unlock()
+	if len(asked) > 0 {
+		g.takeOff(asked)
 	}
-	if len(asked) == 0 {
-		return
-	}
+}
+
+// takeOff preempts channels and saves their state.
+func (g *Guest) takeOff(list []*boundChannel) {
 	g.inlineCredits = maxInlineCredits
-	if !g.agg.ctl.preempt(numbers...) {
+	hw := make([]card.Channel, len(list))
+	for i, ch := range list {
+		hw[i] = ch.hw
+	}
+	if !g.agg.gpu.Preempt(hw...) {
 		g.noteCardTimeout()
 	}
-	g.removedFromCard(asked)
+	g.removedFromCard(list)
 }
 
 // noteCardTimeout counts a wait for the card that timed out. The round does not wait again
@@ -302,13 +281,13 @@ func (g *Guest) noteCardTimeout() {
 
 // removedFromCard saves the state of channels that have left the card into guest memory. A
 // channel that did not leave although it must quarantines the guest.
-func (g *Guest) removedFromCard(list []*channel) {
+func (g *Guest) removedFromCard(list []*boundChannel) {
 	for _, ch := range list {
 		g.mu.Lock()
 		may := g.mayRun(ch)
 		g.mu.Unlock()
-		if !may && g.agg.ctl.running(ch.id) {
-			g.quarantine("a channel does not leave the card")
+		if !may && ch.hw.Running() {
+			g.Quarantine("a channel does not leave the card")
 			continue
 		}
 		g.saveBack(ch)
@@ -319,6 +298,6 @@ func (g *Guest) removedFromCard(list []*channel) {
 }
 
 // mayRun reports whether a channel is listed, enabled and not stopped. Guest.mu is held.
-func (g *Guest) mayRun(ch *channel) bool {
+func (g *Guest) mayRun(ch *boundChannel) bool {
 	return g.listed.has(ch.gid) && g.channels[ch.gid].enabled && !ch.stopped
 }

@@ -1,7 +1,9 @@
-// Package card has the interfaces of a card: registers and windows behind BARs, a
-// configuration space, DMA into a host's memory, interrupts, reset.
+// Package card says what a card is, at two levels. A [GPU] has memory, address spaces and
+// channels; the aggregator drives it. A card with [Registers] becomes a GPU by package
+// driver.
 //
-// It also has the common handling of bus faults. It has no state, locks or goroutines.
+// The package holds interfaces, and what every card does about a fault of the bus.
+// It has no state, locks or goroutines.
 package card
 
 import "os"
@@ -23,8 +25,8 @@ type Bus interface {
 type Line struct {
 	Level bool // something is pending and enabled
 	Edge  bool // the level rose, or a message has to be sent again
-	// MSI means that the driver uses messages: one for each edge. Otherwise the pin follows
-	// the level, unless Disabled.
+	// MSI says that the driver wants messages: one for each edge. Otherwise the
+	// pin follows the level, unless Disabled.
 	MSI      bool
 	Disabled bool
 }
@@ -44,52 +46,12 @@ const (
 	BAR3 = 3 // instance memory through page tables
 )
 
-// Card is a card for an aggregator: registers and windows, memory, a host to attach, reset.
-// It is small so that a real card can implement it. All methods may be called from any
-// goroutine.
-type Card interface {
-	ReadBAR(bar int, off uint64, p []byte)
-	WriteBAR(bar int, off uint64, p []byte)
-	BARSize(bar int) uint64
-
-	// VRAM in bytes, and access to it past every window. Accesses that do not
-	// fit return false and do nothing.
-	VRAMSize() uint64
-	ReadVRAM(addr uint64, p []byte) bool
-	WriteVRAM(addr uint64, p []byte) bool
-	// SameVRAM reports whether the bytes at addr are p, without a copy.
-	SameVRAM(addr uint64, p []byte) bool
-	// ScrubVRAM makes n bytes at addr zero; both are multiples of 4 KiB.
-	ScrubVRAM(addr, n uint64) error
-
-	// Quiesce runs do while the given channels of the card are between two steps, so that
-	// they access no memory. It waits for their steps under way, which are bounded. Other
-	// channels continue.
-	Quiesce(channels []uint8, do func())
-	// Relocate changes the backing of pages of VRAM, from the first page on, and returns
-	// how many bytes it moved. Channels that use the pages must be quiesced, and no other
-	// code may use the pages. Afterwards the card, its engines and ReadVRAM, WriteVRAM and
-	// ScrubVRAM use the new backing.
-	//
-	// A card that has BARs over its own memory does not move bytes: it points the entries
-	// of its own BAR tables at the pages.
-	Relocate(Relocation) (done uint64, err error)
-
-	AttachHost(Host)
-	DetachHost()
-	Reset() error
-}
-
-// Relocation is a new backing for pages of VRAM.
+// Relocation says where pages of VRAM shall have their bytes.
 type Relocation struct {
 	Addr, Size uint64   // whole pages of 4 KiB
 	To         *os.File // shared memory, nil for the card's own
 	Off        uint64   // of the first page in To
-	// NoCopy means that To has the bytes already, and that the caller handles the old ones.
-	// Otherwise the bytes are copied, and the old ones cleared.
+	// NoCopy says that To has the bytes already, and that the bytes where the pages were are
+	// the caller's. Otherwise the bytes are copied, and cleared where they were.
 	NoCopy bool
 }
-
-// Mapper is implemented by a card whose memory can be in a limited number of pieces: each piece of
-// adjacent pages (see Relocate) takes a mapping of the process.
-type Mapper interface{ MaxMappings() int }

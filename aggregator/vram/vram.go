@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -19,22 +20,19 @@ const PageSize = shadowpt.SmallPage
 // WholePages rounds n bytes up.
 func WholePages(n uint64) uint64 { return (n + PageSize - 1) &^ (PageSize - 1) }
 
-// Run is a range of the card's memory, in whole pages.
-type Run struct{ Addr, Size uint64 }
-
 // Allocator allocates the card's memory in whole pages, lowest address first. The zero
 // Allocator has none; Release adds some.
 type Allocator struct {
-	free []Run // sorted, never adjacent
+	free []card.Run // sorted, never adjacent
 }
 
 // Alloc returns runs of size bytes in total: one run if a free one is large enough, else
 // the largest free ones. Each starts at a multiple of align.
-func (a *Allocator) Alloc(size, align uint64) ([]Run, error) {
+func (a *Allocator) Alloc(size, align uint64) ([]card.Run, error) {
 	if r, ok := a.Take(size, align); ok {
-		return []Run{r}, nil
+		return []card.Run{r}, nil
 	}
-	var out []Run
+	var out []card.Run
 	for left := size; left > 0; {
 		largest := uint64(0)
 		for _, f := range a.free {
@@ -56,30 +54,30 @@ func (a *Allocator) Alloc(size, align uint64) ([]Run, error) {
 }
 
 // Take allocates size bytes from the first free run that has them.
-func (a *Allocator) Take(size, align uint64) (Run, bool) {
+func (a *Allocator) Take(size, align uint64) (card.Run, bool) {
 	for i, f := range a.free {
 		start := (f.Addr + align - 1) &^ (align - 1)
 		end := f.Addr + f.Size
 		if start > end || end-start < size {
 			continue
 		}
-		var rest []Run
+		var rest []card.Run
 		if start > f.Addr {
-			rest = append(rest, Run{f.Addr, start - f.Addr})
+			rest = append(rest, card.Run{Addr: f.Addr, Size: start - f.Addr})
 		}
 		if end > start+size {
-			rest = append(rest, Run{start + size, end - start - size})
+			rest = append(rest, card.Run{Addr: start + size, Size: end - start - size})
 		}
 		a.free = slices.Replace(a.free, i, i+1, rest...)
-		return Run{start, size}, true
+		return card.Run{Addr: start, Size: size}, true
 	}
-	return Run{}, false
+	return card.Run{}, false
 }
 
 // Release takes runs back.
-func (a *Allocator) Release(runs ...Run) {
+func (a *Allocator) Release(runs ...card.Run) {
 	for _, r := range runs {
-		i, _ := slices.BinarySearchFunc(a.free, r, func(x, y Run) int { return cmp.Compare(x.Addr, y.Addr) })
+		i, _ := slices.BinarySearchFunc(a.free, r, func(x, y card.Run) int { return cmp.Compare(x.Addr, y.Addr) })
 		a.free = slices.Insert(a.free, i, r)
 		if i+1 < len(a.free) && r.Addr+r.Size == a.free[i+1].Addr {
 			a.free[i].Size += a.free[i+1].Size
@@ -112,7 +110,7 @@ type Extents struct {
 type Extent struct{ Guest, Card, Size uint64 }
 
 // NewExtents lays out the runs one after the other.
-func NewExtents(runs []Run) Extents {
+func NewExtents(runs []card.Run) Extents {
 	var e Extents
 	for _, r := range runs {
 		e.list = append(e.list, Extent{Guest: e.size, Card: r.Addr, Size: r.Size})

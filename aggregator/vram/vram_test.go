@@ -5,6 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
 // The allocator is held against a bitmap.
@@ -12,10 +14,10 @@ func TestAllocator(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const pages = 256
 		p := Allocator{}
-		p.Release(Run{0, pages * PageSize})
+		p.Release(card.Run{Size: pages * PageSize})
 		var used [pages]bool
-		var held [][]Run
-		mark := func(list []Run, to bool) {
+		var held [][]card.Run
+		mark := func(list []card.Run, to bool) {
 			for _, r := range list {
 				for i := r.Addr / PageSize; i < (r.Addr+r.Size)/PageSize; i++ {
 					require.NotEqual(t, to, used[i], "page %d", i)
@@ -66,9 +68,9 @@ func TestAllocator(t *testing.T) {
 // Each address of a guest's is in the extent that has it.
 func TestExtents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var runs []Run
+		var runs []card.Run
 		for i := range rapid.IntRange(1, 12).Draw(t, "extents") {
-			runs = append(runs, Run{uint64(i) << 20, PageSize * uint64(rapid.IntRange(1, 5).Draw(t, "pages"))})
+			runs = append(runs, card.Run{Addr: uint64(i) << 20, Size: PageSize * uint64(rapid.IntRange(1, 5).Draw(t, "pages"))})
 		}
 		e := NewExtents(runs)
 		begin := uint64(0)

@@ -74,13 +74,12 @@ type Server struct {
 
 // Limits bound what one guest, or the card, can cost the others.
 type Limits struct {
-	Guests       int           `yaml:"guests" placeholder:"N" default:"32" validate:"min=1,max=32" help:"Largest number of virtual GPUs at a time. The card reaches the first 1TiB divided by this number, rounded up to a power of two, of each guest's memory."`
-	CardTimeout  time.Duration `yaml:"card-timeout" placeholder:"TIME" default:"500ms" validate:"min=10ms,max=2s" help:"Timeout for one card operation, plus 20 ms for scheduling delay. A guest whose channels the card does not release in that time is quarantined."`
-	UnmapTimeout time.Duration `yaml:"unmap-timeout" placeholder:"TIME" default:"1.5s" validate:"min=10ms,max=4s" help:"Longest wait of a client that takes memory away, plus 40 ms for scheduling delay. If the card still uses the memory then, the guest loses all of it. QEMU gives up after 5 s."`
-	ErrorRate    int           `yaml:"error-rate" placeholder:"N" default:"512" validate:"min=1,max=1000000" help:"Faults and errors of a guest in a second that may stop the card's engines, on average; eight times as many may come at once. A guest with more is quarantined."`
-	TableRate    Size          `yaml:"table-rate" placeholder:"SIZE" default:"512MiB" validate:"atleast=1MiB,atmost=1TiB" help:"Work on page tables for one guest in a second, on average; the guest waits for more. 1GiB is about one whole processor: eight bytes that are only compared count as 1, one translated entry counts as 128."`
-	MapAliases   int           `yaml:"map-aliases" placeholder:"N" default:"1024" validate:"min=1,max=65536" help:"Pages of a guest's mapped windows that may show memory which another page already shows. Pages beyond that read as zeros and lose what the guest stores."`
-	MapRuns      int           `yaml:"map-runs" placeholder:"N" default:"2048" validate:"min=8,max=16384" help:"Pieces in which the pages of a guest's mapped windows may lie. Each takes two mappings of the process. Pages beyond that read as zeros and lose what the guest stores."`
+	Guests      int           `yaml:"guests" placeholder:"N" default:"32" validate:"min=1,max=32" help:"Largest number of virtual GPUs at a time. The card reaches the first 1TiB divided by this number, rounded up to a power of two, of each guest's memory."`
+	CardTimeout time.Duration `yaml:"card-timeout" placeholder:"TIME" default:"500ms" validate:"min=10ms,max=2s" help:"Timeout for one card operation, plus 20 ms for scheduling delay. A guest whose channels the card does not release in that time is quarantined."`
+	ErrorRate   int           `yaml:"error-rate" placeholder:"N" default:"512" validate:"min=1,max=1000000" help:"Faults and errors of a guest in a second that may stop the card's engines, on average; eight times as many may come at once. A guest with more is quarantined."`
+	TableRate   Size          `yaml:"table-rate" placeholder:"SIZE" default:"512MiB" validate:"atleast=1MiB,atmost=1TiB" help:"Work on page tables for one guest in a second, on average; the guest waits for more. 1GiB is about one whole processor: eight bytes that are only compared count as 1, one translated entry counts as 128."`
+	MapAliases  int           `yaml:"map-aliases" placeholder:"N" default:"1024" validate:"min=1,max=65536" help:"Pages of a guest's mapped windows that may show memory which another page already shows. Pages beyond that read as zeros and lose what the guest stores."`
+	MapRuns     int           `yaml:"map-runs" placeholder:"N" default:"2048" validate:"min=8,max=16384" help:"Pieces in which the pages of a guest's mapped windows may lie. Each takes two mappings of the process. Pages beyond that read as zeros and lose what the guest stores."`
 	QueueLimits
 }
 

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -318,7 +319,7 @@ func TestSchedulerAuto(t *testing.T) {
 func TestCardTime(t *testing.T) {
 	share := CardTime{10000, 100, 7, GuestLimits{RequestLimit(time.Second), 5}, Processes{"guest"}}
 	require.Equal(t, sched.NodeConfig{Weight: 10000, Cap: 1000, Priority: 7, Limit: time.Second, Queued: 5}, share.Node())
-	require.Equal(t, aggregator.ByGuest, share.Grouping())
+	require.Equal(t, gate.ByGuest, share.Grouping())
 }
 
 // TestClientMappings: all clients together never take more mappings than are theirs, whatever

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
@@ -176,8 +176,8 @@ func (t *CardTime) Node() sched.NodeConfig {
 }
 
 // Grouping is which channels are one process.
-func (t *CardTime) Grouping() aggregator.Grouping {
-	return aggregator.Grouping(slices.Index(aggregator.Groupings(), t.Processes.Group))
+func (t *CardTime) Grouping() gate.Grouping {
+	return gate.Grouping(slices.Index(gate.Groupings(), t.Processes.Group))
 }
 
 // isCardTime reports whether a key of a GPU is one of CardTime's.

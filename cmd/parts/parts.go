@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -93,12 +94,14 @@ func Limits(c *config.Config) (aggregator.Options, error) {
 	time := c.Schedule()
 	schedule, err := time.Config()
 	return aggregator.Options{
-		Guests:      o.Guests,
-		CardTimeout: o.CardTimeout, UnmapTimeout: o.UnmapTimeout,
+		Guests:     o.Guests,
 		ErrorBurst: errorBurst * float64(o.ErrorRate), ErrorRate: float64(o.ErrorRate), TableRate: float64(o.TableRate),
 		Map: mapLimits(c), Scheduler: schedule,
 	}, err
 }
+
+// Driver are the limits of the card's driver that the options describe.
+func Driver(c *config.Config) driver.Options { return driver.Options{Timeout: c.Limits.CardTimeout} }
 
 func mapLimits(c *config.Config) aperture.Limits {
 	o := &c.Limits

@@ -32,7 +32,7 @@ func made(t *testing.T, section, options string) string {
 	_, server, _, err := Server(l, false, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	server.Log = nil
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v", card, limits, schedule, server)
+	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v", card, limits, Driver(l), schedule, server)
 }
 
 // TestNoLimitIsLost: each limit that differs from its default changes what is made.
@@ -40,7 +40,7 @@ func TestNoLimitIsLost(t *testing.T) {
 	sections := map[string]reflect.Type{"limits": reflect.TypeFor[config.Limits](), "server": reflect.TypeFor[config.Server]()}
 	for section, options := range map[string]map[string]string{
 		"limits": {
-			"guests": "4", "card-timeout": "20ms", "unmap-timeout": "2s", "error-rate": "9", "table-rate": "2MiB",
+			"guests": "4", "card-timeout": "20ms", "error-rate": "9", "table-rate": "2MiB",
 			"map-aliases": "100", "map-runs": "200", "request": "2s", "queued": "11", "creations": "13",
 		},
 		"server": {"write-multi": "false", "max-dma-mappings": "65", "max-dma-size": "1TiB"},

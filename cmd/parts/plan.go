@@ -7,6 +7,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -22,6 +23,7 @@ type Plan struct {
 	alone   bool
 	options vfiouser.Options
 	limits  aggregator.Options
+	driver  driver.Options
 }
 
 // NewPlan finds everything that is wrong with the options before anything starts. With alone one
@@ -34,6 +36,7 @@ func NewPlan(c *config.Config, alone bool, log *slog.Logger) (p *Plan, err error
 	if p.Make, p.options, p.Lacks, err = Server(c, alone, log); err != nil {
 		return nil, err
 	}
+	p.driver = Driver(c)
 	if p.limits, err = Limits(c); err != nil {
 		return nil, err
 	}
@@ -84,7 +87,7 @@ func (p *Plan) Start(listeners []*net.UnixListener) (_ *Running, err error) {
 		}
 		return r, err
 	}
-	if r.Shared, err = serve.NewShared(r.Card, p.Make, p.options, p.limits); err != nil {
+	if r.Shared, err = serve.NewShared(r.Card, p.Make, p.options, p.limits, p.driver); err != nil {
 		return nil, err
 	}
 	for _, cfg := range p.GPUs {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -21,7 +22,7 @@ func TestAccounts(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: 256 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()

@@ -9,6 +9,8 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -19,7 +21,7 @@ func sharedOf(t *testing.T, o aggregator.Options, parts map[string]sched.NodeCon
 	c, err := soft.New(soft.Config{VRAM: 512 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	s, err := NewShared(c, Native, vfiouser.Options{}, o)
+	s, err := NewShared(c, Native, vfiouser.Options{}, o, driver.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	for name, part := range parts {
@@ -76,7 +78,7 @@ func TestNoScheduler(t *testing.T) {
 	c, n := s.Schedule()
 	require.Nil(t, c)
 	require.Nil(t, n)
-	require.ErrorIs(t, s.Find("a").SetCardTime(sched.NodeConfig{Weight: 3}), aggregator.ErrNoScheduler)
+	require.ErrorIs(t, s.Find("a").SetCardTime(sched.NodeConfig{Weight: 3}), gate.ErrNoScheduler)
 	r, err := s.Remove("a", false)
 	require.NoError(t, err)
 	require.Nil(t, r.CardTime)

@@ -54,5 +54,5 @@ func NewEndpoint(name string, d Observed, r interface{ Registers() *mmio.Space }
 func (e *Endpoint) Registers() *mmio.Space { return e.registers() }
 
 // SetCardTime changes a virtual GPU's part of the card's time. Without a scheduler
-// it fails with aggregator.ErrNoScheduler.
+// it fails with gate.ErrNoScheduler.
 func (e *Endpoint) SetCardTime(n sched.NodeConfig) error { return e.Virtual.Guest.SetShare(n) }

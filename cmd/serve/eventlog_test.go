@@ -20,6 +20,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -101,7 +102,7 @@ func TestBARsWithoutTables(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: 256 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	path := filepath.Join(t.TempDir(), "a")
@@ -191,7 +192,7 @@ func TestRefusedMemoryIsARule(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
-	s, err := NewShared(c, Native, vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{}, driver.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	path := filepath.Join(t.TempDir(), "a")

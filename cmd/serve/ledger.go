@@ -3,7 +3,7 @@ package serve
 import (
 	"strings"
 
-	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 )
@@ -23,7 +23,7 @@ func (s *Shared) Schedule() (*sched.Config, map[string]uint64) {
 }
 
 // SetSchedule changes how the card's time is shared. Without a scheduler it fails
-// with aggregator.ErrNoScheduler.
+// with gate.ErrNoScheduler.
 func (s *Shared) SetSchedule(c sched.Config) error { return s.agg.SetSchedule(c) }
 
 // ledgerKinds are the levels of the scheduler's tree, from the card down.
@@ -85,7 +85,7 @@ func ledgerOf(entries []sched.Entry) (api.LedgerNode, []sched.Entry) {
 }
 
 func accountsOf(accounts []sched.Account) (out []api.EngineAccount) {
-	for i, name := range aggregator.LedgerEngines() {
+	for i, name := range gate.Engines() {
 		out = append(out, api.EngineAccount{Engine: name, Account: accounts[i]})
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -26,11 +27,13 @@ var (
 // Shared is a card that an aggregator shares among virtual GPUs, each served on a
 // socket of its own. GPUs can be added and removed while it runs.
 type Shared struct {
-	card card.Card
+	card card.Registers
 	agg  *aggregator.Aggregator
-	by   Make
-	opts vfiouser.Options
-	log  *slog.Logger
+	// Driver drives the card. Tests look at what it keeps there.
+	Driver *driver.Driver
+	by     Make
+	opts   vfiouser.Options
+	log    *slog.Logger
 
 	admin sync.Mutex // one change of the list at a time
 
@@ -49,15 +52,20 @@ type GPUConfig struct {
 
 // NewShared brings card c into service for virtual GPUs, each served by a
 // transport that by makes. The card stays the caller's, and must outlive the Shared.
-func NewShared(c card.Card, by Make, opts vfiouser.Options, limits aggregator.Options) (*Shared, error) {
-	agg, err := aggregator.NewWith(c, limits)
+func NewShared(c card.Registers, by Make, opts vfiouser.Options, limits aggregator.Options, drive driver.Options) (*Shared, error) {
+	gpu, err := driver.New(c, drive)
 	if err != nil {
+		return nil, err
+	}
+	agg, err := aggregator.NewWith(gpu, limits)
+	if err != nil {
+		gpu.Close()
 		return nil, err
 	}
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Shared{card: c, agg: agg, by: by, opts: opts, log: opts.Log}
+	s := &Shared{card: c, Driver: gpu, agg: agg, by: by, opts: opts, log: opts.Log}
 	s.events = NewEventLogger(s.log, s.GPUs)
 	return s, nil
 }

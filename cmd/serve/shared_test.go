@@ -10,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -38,7 +39,7 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: uint64(l.Card.VRAM)})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	free := s.agg.Free()

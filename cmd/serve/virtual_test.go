@@ -18,6 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
@@ -112,7 +113,7 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	defer func() { require.NoError(t, base.Close()) }()
 	c := &stained{Card: base}
 	var log lockedBuffer
-	s, err := NewShared(c, by, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{})
+	s, err := NewShared(c, by, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{}, driver.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()
@@ -207,7 +208,7 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, base.Close()) }()
 	c := &stained{Card: base}
-	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{})
+	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	dir := t.TempDir()

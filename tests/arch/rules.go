@@ -28,17 +28,22 @@ const (
 
 var rooms = []room{
 	{"cmd", []string{
-		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card",
+		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/gate",
 		"aggregator/card/soft", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
-	{"aggregator", []string{"aggregator/vram", "aggregator/sched", "aggregator/aperture", "aggregator/card", "shadowpt", "mmio"},
-		[]string{sys}, "the aggregator drives every card through package card, and knows neither sockets nor configuration"},
-	{"aggregator/vram", []string{"shadowpt"}, nil, "an allocator knows sizes, not their use"},
+	{"aggregator", []string{
+		"aggregator/aperture", "aggregator/card", "aggregator/channel", "aggregator/dma", "aggregator/gate", "aggregator/sched", "aggregator/vram", "shadowpt", "mmio",
+	}, []string{sys}, "the aggregator drives every card through package card, and knows neither registers, sockets nor configuration"},
+	{"aggregator/driver", []string{"aggregator/aperture", "aggregator/card", "aggregator/vram", "shadowpt", "mmio"}, nil, "a driver knows registers, not guests"},
+	{"aggregator/channel", []string{"aggregator/card", "shadowpt", "mmio"}, nil, "bytes in, descriptions out"},
+	{"aggregator/gate", []string{"aggregator/card", "aggregator/sched", "shadowpt", "mmio"}, nil, "the gate declares what it needs of guests"},
+	{"aggregator/vram", []string{"aggregator/card", "shadowpt"}, nil, "an allocator knows sizes, not their use"},
+	{"aggregator/dma", []string{"aggregator/card", "mmio"}, nil, "windows of bus addresses know no tables"},
 	{"aggregator/sched", nil, nil, "the scheduler is pure code on an injected clock"},
 	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
-	{"aggregator/card", nil, nil, "the contract between cards and their users knows neither side"},
+	{"aggregator/card", []string{"shadowpt", "mmio"}, nil, "the contract between cards and their users knows neither side"},
 	{"aggregator/card/soft", []string{"aggregator/aperture", "aggregator/card", "mmio", "shadowpt", "firmware"},
 		[]string{sys}, "a card does not depend on its users"},
 	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},
@@ -72,7 +77,7 @@ func importFindings(f source) (out []string) {
 	}
 	imports, libs := from.imports, from.libs
 	if f.test() {
-		imports, libs = slices.Concat(imports, []string{scale}), slices.Concat(libs, testLibs)
+		imports, libs = slices.Concat(imports, []string{scale, "aggregator/driver"}), slices.Concat(libs, testLibs)
 		if under(from.name, "tests") {
 			imports = []string{"*"}
 		}

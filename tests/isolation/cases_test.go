@@ -28,7 +28,7 @@ const busWindow = 1 << 35
 func (w *Ward) targets() (list []hostile.Value) {
 	for _, at := range []uint64{
 		0, 0x10_0000, // the aggregator's own, if anything is
-		w.bystander.Extents()[0].Card, w.free[0].Card, w.GPUs[1].Guest.Extents()[0].Card,
+		w.bystander.Extents()[0].Card, w.free[0].Addr, w.GPUs[1].Guest.Extents()[0].Card,
 		w.Endpoint.Guest.Extents()[0].Card + w.Endpoint.Guest.Extents()[0].Size, cardVRAM - 4096, cardVRAM,
 		1 << 35, 1<<39 | 1<<20, 1<<40 - 4096,
 	} {

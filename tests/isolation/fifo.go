@@ -17,11 +17,11 @@ var userdWords = []uint64{
 // checkFIFO checks the card's poll area and runlists, which change all the time: only
 // some words of them are ever written.
 func (w *Ward) checkFIFO() {
-	area := w.Agg.PollArea()
+	area := w.Driver.PollArea()
 	page := make([]byte, gf100.USERDSize)
 	zero := make([]byte, gf100.USERDSize)
 	for id := range uint64(gf100.Channels) {
-		at := area.Card + id*gf100.USERDSize
+		at := area.Addr + id*gf100.USERDSize
 		w.Card.ReadVRAM(at, page)
 		for _, off := range userdWords {
 			clear(page[off : off+4])
@@ -31,11 +31,11 @@ func (w *Ward) checkFIFO() {
 			w.Card.WriteVRAM(at, zero)
 		}
 	}
-	for _, e := range w.Agg.Runlists() {
-		w.Card.ReadVRAM(e.Card, page)
+	for _, e := range w.Driver.Runlists() {
+		w.Card.ReadVRAM(e.Addr, page)
 		if !runlist(page) {
-			w.report("the runlist changed at %#x of the card: it is none", e.Card)
-			w.Card.WriteVRAM(e.Card, zero)
+			w.report("the runlist changed at %#x of the card: it is none", e.Addr)
+			w.Card.WriteVRAM(e.Addr, zero)
 		}
 	}
 }

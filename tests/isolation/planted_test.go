@@ -12,7 +12,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -28,12 +27,12 @@ const strangeKind = 0x77
 // address that the attacker chose.
 type unbounded struct {
 	*soft.Card
-	tables []vram.Extent // of the attacker's shadows; set before place
+	tables []card.Run // of the attacker's shadows; set before place
 	target atomic.Uint64
 }
 
 func (u *unbounded) WriteVRAM(addr uint64, p []byte) bool {
-	if target := u.target.Load(); target != 0 && len(p)%8 == 0 && slices.ContainsFunc(u.tables, func(e vram.Extent) bool { return addr >= e.Card && addr < e.Card+e.Size }) {
+	if target := u.target.Load(); target != 0 && len(p)%8 == 0 && slices.ContainsFunc(u.tables, func(r card.Run) bool { return addr >= r.Addr && addr < r.Addr+r.Size }) {
 		p = slices.Clone(p)
 		for i := 0; i < len(p); i += 8 {
 			if e := shadowpt.DecodePTE(binary.LittleEndian.Uint64(p[i:])); e.Valid && e.Kind == strangeKind {
@@ -67,7 +66,7 @@ func (s *shifted) ReadVRAM(addr uint64, p []byte) bool { return s.Card.ReadVRAM(
 
 func (s *shifted) WriteVRAM(addr uint64, p []byte) bool { return s.Card.WriteVRAM(s.shift(addr), p) }
 
-func planted(t *testing.T, c options.Combination, plant func(*soft.Card) card.Card) *Ward {
+func planted(t *testing.T, c options.Combination, plant func(*soft.Card) card.Registers) *Ward {
 	w, err := NewWard(c, plant)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.Close() }) // the victim may have noticed, too
@@ -93,7 +92,7 @@ func TestGateFindsHoles(t *testing.T) {
 var holes = append([]hole{
 	{"a translation without a bound, read", func(t *testing.T, c options.Combination) {
 		u := &unbounded{}
-		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
+		w := planted(t, c, func(c *soft.Card) card.Registers { u.Card = c; return u })
 		u.tables = w.Endpoint.Guest.Tables()
 		u.target.Store(w.bystander.Extents()[0].Card)
 		require.Empty(t, w.Violations())
@@ -103,14 +102,14 @@ var holes = append([]hole{
 	}},
 	{"a translation without a bound, written", func(t *testing.T, c options.Combination) {
 		u := &unbounded{}
-		w := planted(t, c, func(c *soft.Card) card.Card { u.Card = c; return u })
+		w := planted(t, c, func(c *soft.Card) card.Registers { u.Card = c; return u })
 		u.tables = w.Endpoint.Guest.Tables()
-		u.target.Store(w.free[0].Card)
+		u.target.Store(w.free[0].Addr)
 		require.NoError(t, w.Attacker.Do(hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Mine}, Bits: strangeKind << 36, Engine: guest.M2MF, Write: true}))
 		require.Eventually(t, func() bool { return strings.Contains(strings.Join(w.Violations(), "; "), "unowned memory changed") }, wait, tick)
 	}},
 	{"memory of a former owner", func(t *testing.T, c options.Combination) {
-		w := planted(t, c, func(c *soft.Card) card.Card { return hoarder{c} })
+		w := planted(t, c, func(c *soft.Card) card.Registers { return hoarder{c} })
 		require.NotEmpty(t, w.Violations())
 	}},
 }, windows()...)
@@ -130,24 +129,24 @@ func windows() (list []hole) {
 	}{
 		{"the bystander's memory", false, func(w *Ward) uint64 { return w.bystander.Extents()[0].Card }},
 		{"the victim's memory", false, func(w *Ward) uint64 {
-			return part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, 1)[0].Card
+			return part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, 1)[0].Addr
 		}},
-		{"the bystander's page tables", false, func(w *Ward) uint64 { return w.bystander.Tables()[0].Card }},
-		{"unowned memory", true, func(w *Ward) uint64 { return w.free[0].Card }},
+		{"the bystander's page tables", false, func(w *Ward) uint64 { return w.bystander.Tables()[0].Addr }},
+		{"unowned memory", true, func(w *Ward) uint64 { return w.free[0].Addr }},
 		{"the victim's memory", true, func(w *Ward) uint64 {
-			return part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, 1)[0].Card
+			return part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, 1)[0].Addr
 		}},
 		{"the victim's page tables", true, func(w *Ward) uint64 {
 			last := w.GPUs[1].Guest.Tables()
-			return last[len(last)-1].Card + last[len(last)-1].Size - 64<<10
+			return last[len(last)-1].Addr + last[len(last)-1].Size - 64<<10
 		}},
-		{"the aggregator's own tables", true, func(w *Ward) uint64 { return w.Agg.Fixed()[0].Card }},
-		{"the poll area", true, func(w *Ward) uint64 { return w.Agg.PollArea().Card + w.Agg.PollArea().Size - gf100.USERDSize }},
-		{"the runlist", true, func(w *Ward) uint64 { return w.Agg.Runlists()[1].Card }},
+		{"the aggregator's own tables", true, func(w *Ward) uint64 { return w.Driver.Fixed()[0].Addr }},
+		{"the poll area", true, func(w *Ward) uint64 { return w.Driver.PollArea().Addr + w.Driver.PollArea().Size - gf100.USERDSize }},
+		{"the runlist", true, func(w *Ward) uint64 { return w.Driver.Runlists()[1].Addr }},
 	} {
 		list = append(list, hole{fmt.Sprintf("a window into %s, written %t", into.what, into.write), func(t *testing.T, c options.Combination) {
 			s := &shifted{}
-			w := planted(t, c, func(c *soft.Card) card.Card { s.Card = c; return s })
+			w := planted(t, c, func(c *soft.Card) card.Registers { s.Card = c; return s })
 			require.Empty(t, w.Violations())
 			s.to.Store(into.target(w))
 			s.from.Store(w.Endpoint.Guest.Extents()[0].Card)

@@ -40,7 +40,7 @@ type Ward struct {
 	options   options.Combination
 	victim    *victim
 	bystander *aggregator.Guest
-	free      []vram.Extent // unowned card memory
+	free      []card.Run // unowned card memory
 	protected []protected
 
 	agg   atomic.Pointer[aggregator.Aggregator] // for the card, which exists before it
@@ -51,7 +51,7 @@ type Ward struct {
 // protected is memory of the card that must not change.
 type protected struct {
 	what string
-	at   vram.Extent
+	at   card.Run
 	want []byte // nil is the secret from end to end
 }
 
@@ -69,7 +69,7 @@ func (ignoreEvents) Done(bool)                        {}
 
 // NewWard makes a ward with GPUs of these options. plant, if not nil, wraps the card in one
 // with a hole.
-func NewWard(c options.Combination, plant func(*soft.Card) card.Card) (*Ward, error) {
+func NewWard(c options.Combination, plant func(*soft.Card) card.Registers) (*Ward, error) {
 	w := &Ward{options: c}
 	limits, err := c.Limits()
 	if err != nil {
@@ -117,7 +117,7 @@ func (w *Ward) build() (err error) {
 	}
 	w.keep("the victim's memory", part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, w.victim.untouched.Size))
 	w.keepAsIs("the victim's page tables", w.GPUs[1].Guest.Tables())
-	w.keepAsIs("the aggregator's own tables", w.Agg.Fixed())
+	w.keepAsIs("the aggregator's own tables", w.Driver.Fixed())
 	return w.arm()
 }
 
@@ -130,29 +130,32 @@ func (w *Ward) client(ram uint64) guest.Config {
 const patience = time.Minute
 
 // part returns where n bytes at addr of a guest's memory lie on the card.
-func part(list []vram.Extent, addr, n uint64) (out []vram.Extent) {
+func part(list []vram.Extent, addr, n uint64) (out []card.Run) {
 	for _, e := range list {
 		from, to := max(addr, e.Guest), min(addr+n, e.Guest+e.Size)
 		if from < to {
-			out = append(out, vram.Extent{Guest: from, Card: e.Card + from - e.Guest, Size: to - from})
+			out = append(out, card.Run{Addr: e.Card + from - e.Guest, Size: to - from})
 		}
 	}
 	return out
 }
 
+// runs returns where a guest's memory lies on the card.
+func runs(g *aggregator.Guest) []card.Run { return part(g.Extents(), 0, g.VRAM()) }
+
 // keep fills memory with the secret, and watches it.
-func (w *Ward) keep(what string, list []vram.Extent) {
+func (w *Ward) keep(what string, list []card.Run) {
 	for _, e := range list {
-		w.fill(e.Card, e.Size)
+		w.fill(e.Addr, e.Size)
 		w.protected = append(w.protected, protected{what: what, at: e})
 	}
 }
 
 // keepAsIs watches memory that is in use.
-func (w *Ward) keepAsIs(what string, list []vram.Extent) {
+func (w *Ward) keepAsIs(what string, list []card.Run) {
 	for _, e := range list {
 		p := make([]byte, e.Size)
-		w.Card.ReadVRAM(e.Card, p)
+		w.Card.ReadVRAM(e.Addr, p)
 		w.protected = append(w.protected, protected{what, e, p})
 	}
 }
@@ -200,13 +203,13 @@ func (w *Ward) fill(at, n uint64) {
 
 // hide fills the bystander's memory and page tables, and unowned memory.
 func (w *Ward) hide() error {
-	w.keep("the bystander's memory", w.bystander.Extents())
+	w.keep("the bystander's memory", runs(w.bystander))
 	w.keep("the bystander's page tables", w.bystander.Tables())
 	g, err := w.Agg.AddGuest(aggregator.GuestConfig{Name: "unused", VRAM: 8 << 20, Channels: 1}, ignoreEvents{})
 	if err != nil {
 		return err
 	}
-	w.free = g.Extents()
+	w.free = runs(g)
 	if err := g.Remove(); err != nil {
 		return err
 	}
@@ -216,18 +219,18 @@ func (w *Ward) hide() error {
 
 // hideBehind fills the card memory after each of the attacker's extents.
 func (w *Ward) hideBehind() error {
-	taken := slices.Concat(w.bystander.Extents(), w.bystander.Tables(), w.free)
+	taken := slices.Concat(runs(w.bystander), w.bystander.Tables(), w.free)
 	for _, g := range w.GPUs {
-		taken = append(taken, slices.Concat(g.Guest.Extents(), g.Guest.Tables())...)
+		taken = append(taken, slices.Concat(runs(g.Guest), g.Guest.Tables())...)
 	}
 	for _, e := range w.Endpoint.Guest.Extents() {
-		behind := vram.Extent{Card: e.Card + e.Size, Size: shadowpt.BigPage}
-		if slices.ContainsFunc(taken, func(e vram.Extent) bool {
-			return behind.Card < e.Card+e.Size && e.Card < behind.Card+behind.Size
+		behind := card.Run{Addr: e.Card + e.Size, Size: shadowpt.BigPage}
+		if slices.ContainsFunc(taken, func(r card.Run) bool {
+			return behind.Addr < r.Addr+r.Size && r.Addr < behind.Addr+behind.Size
 		}) {
-			return fmt.Errorf("isolation: card memory at %#x after the attacker's is in use", behind.Card)
+			return fmt.Errorf("isolation: card memory at %#x after the attacker's is in use", behind.Addr)
 		}
-		w.keep("unowned memory", []vram.Extent{behind})
+		w.keep("unowned memory", []card.Run{behind})
 	}
 	return nil
 }
@@ -313,17 +316,17 @@ func (w *Ward) unchanged(k *protected) {
 		if k.want != nil {
 			want = k.want[off:][:len(want)]
 		}
-		if w.Card.SameVRAM(k.at.Card+off, want) {
+		if w.Card.SameVRAM(k.at.Addr+off, want) {
 			continue
 		}
 		p := make([]byte, len(want))
-		w.Card.ReadVRAM(k.at.Card+off, p)
+		w.Card.ReadVRAM(k.at.Addr+off, p)
 		i := uint64(0)
 		for i < uint64(len(p)) && p[i] == want[i] {
 			i++
 		}
-		w.report("%s changed at %#x of the card", k.what, k.at.Card+off+i)
-		w.Card.WriteVRAM(k.at.Card+off, want)
+		w.report("%s changed at %#x of the card", k.what, k.at.Addr+off+i)
+		w.Card.WriteVRAM(k.at.Addr+off, want)
 	}
 }
 

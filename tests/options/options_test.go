@@ -44,7 +44,7 @@ type fixture struct {
 
 const gpuVRAM = 64 << 20
 
-func newFixture(c Combination, cfg soft.Config, plant func(*soft.Card) card.Card) (b fixture, err error) {
+func newFixture(c Combination, cfg soft.Config, plant func(*soft.Card) card.Registers) (b fixture, err error) {
 	limits, err := c.Limits()
 	if err != nil {
 		return b, err
@@ -126,10 +126,10 @@ func TestProgramsFindFaults(t *testing.T) {
 	for _, f := range []struct {
 		what  string
 		cfg   soft.Config
-		plant func(*soft.Card) card.Card
+		plant func(*soft.Card) card.Registers
 	}{
 		{"engines that do nothing", soft.Config{DisableEngines: true}, nil},
-		{"entries that stay", soft.Config{}, func(c *soft.Card) card.Card { return stale{c} }},
+		{"entries that stay", soft.Config{}, func(c *soft.Card) card.Registers { return stale{c} }},
 	} {
 		for _, c := range Pairs()[:scale.Of(3, len(Pairs()))] {
 			t.Run(f.what+", "+c.String(), func(t *testing.T) {

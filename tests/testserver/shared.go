@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -18,9 +19,10 @@ import (
 // SharedConfig configures a shared card.
 type SharedConfig struct {
 	Card soft.Config
-	// Plant wraps the card, to watch or to plant a fault.
-	Plant  func(*soft.Card) card.Card
+	// Plant puts another before the card, to look on or to do something wrong.
+	Plant  func(*soft.Card) card.Registers
 	Limits aggregator.Options
+	Driver driver.Options
 }
 
 // Shared is a software card with virtual GPUs, each served on a socket of its own,
@@ -28,7 +30,9 @@ type SharedConfig struct {
 type Shared struct {
 	Card *soft.Card
 	Agg  *aggregator.Aggregator
-	GPUs []*Endpoint
+	// Driver drives the card for Agg.
+	Driver *driver.Driver
+	GPUs   []*Endpoint
 
 	shared *serve.Shared
 	dir    string
@@ -62,16 +66,16 @@ func NewSharedWith(cfg SharedConfig) (*Shared, error) {
 	if err != nil {
 		return nil, err
 	}
-	var front card.Card = c
+	var front card.Registers = c
 	if cfg.Plant != nil {
 		front = cfg.Plant(c)
 	}
 	s := &Shared{Card: c}
 	log := slog.New(slog.NewTextHandler(&s.failed, &slog.HandlerOptions{Level: slog.LevelError}))
-	if s.shared, err = serve.NewShared(front, serve.Native, vfiouser.Options{Log: log}, cfg.Limits); err != nil {
+	if s.shared, err = serve.NewShared(front, serve.Native, vfiouser.Options{Log: log}, cfg.Limits, cfg.Driver); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	s.Agg = s.shared.Aggregator()
+	s.Agg, s.Driver = s.shared.Aggregator(), s.shared.Driver
 	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

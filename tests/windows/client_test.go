@@ -138,8 +138,7 @@ func TestClientsDisconnect(t *testing.T) {
 func TestNextOwner(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: 3 * vramSize})
 	require.NoError(t, err)
-	agg, err := aggregator.New(c)
-	require.NoError(t, err)
+	agg := sharer(t, c)
 	share := aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: aperture.MapAll}
 	for range 2 {
 		v, err := serve.NewVirtual(agg, share, devmodel.Config{PCI: pci})

@@ -45,7 +45,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	)
 	rounds := scale.Of(4, 20)
 	s, err := testserver.NewSharedWith(testserver.SharedConfig{
-		Card: soft.Config{VRAM: 2 * vramSize}, Plant: func(c *soft.Card) card.Card { return slowCard{c} },
+		Card: soft.Config{VRAM: 2 * vramSize}, Plant: func(c *soft.Card) card.Registers { return slowCard{c} },
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

@@ -12,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	carddriver "github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -83,8 +84,7 @@ var setups = map[string]func(t testing.TB, o offer) *side{
 	"virtual": func(t testing.TB, o offer) *side {
 		c, err := soft.New(soft.Config{VRAM: 4 * vramSize})
 		require.NoError(t, err)
-		agg, err := aggregator.New(c)
-		require.NoError(t, err)
+		agg := sharer(t, c)
 		v, err := serve.NewVirtual(agg, aggregator.GuestConfig{
 			Name: "a", VRAM: vramSize, Map: o.Map, MapLimits: o.Limits,
 		}, devmodel.Config{PCI: pci})
@@ -205,4 +205,14 @@ func (s *side) poke(addr uint64, p []byte) {
 func (s *side) peek(addr uint64, n int) []byte {
 	s.wr(regWindow, uint32(addr/praminSize*praminSize>>16))
 	return s.read(0, pramin+addr%praminSize, n)
+}
+
+// sharer makes an aggregator of a card.
+func sharer(t testing.TB, c *soft.Card) *aggregator.Aggregator {
+	t.Helper()
+	gpu, err := carddriver.New(c, carddriver.Options{})
+	require.NoError(t, err)
+	agg, err := aggregator.New(gpu)
+	require.NoError(t, err)
+	return agg
 }

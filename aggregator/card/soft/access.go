@@ -1,6 +1,10 @@
 package soft
 
-import "github.com/umbra-gpu/umbra/mmio/gf100"
+import (
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
 
 // BAR numbers.
 const (
@@ -66,6 +70,22 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 	case BAR3:
 		c.bars[1].write(off, p)
 	}
+}
+
+// Read32 implements card.Registers.
+func (c *Card) Read32(bar int, off uint64) uint32 {
+	b := c.words.Get().(*[4]byte)
+	defer c.words.Put(b)
+	c.ReadBAR(bar, off, b[:])
+	return binary.LittleEndian.Uint32(b[:])
+}
+
+// Write32 implements card.Registers.
+func (c *Card) Write32(bar int, off uint64, v uint32) {
+	b := c.words.Get().(*[4]byte)
+	defer c.words.Put(b)
+	binary.LittleEndian.PutUint32(b[:], v)
+	c.WriteBAR(bar, off, b[:])
 }
 
 // reaches reports whether an access lies in the BAR.

@@ -94,6 +94,8 @@ type Card struct {
 	asked       uint64 // number of the driver's last invalidate; channels' own do not delay its end
 	engines     [gf100.Engines]engineSlot
 
+	words sync.Pool // of *[4]byte, for Read32 and Write32
+
 	attachMu sync.Mutex
 	hostMu   sync.RWMutex
 	host     card.Host // nil while no host is attached
@@ -118,6 +120,7 @@ func New(cfg Config) (*Card, error) {
 		}
 	}
 	c := &Card{cfg: cfg, pci: pci, start: time.Now(), resting: true}
+	c.words.New = func() any { return new([4]byte) }
 	if err := c.buildSpace(); err != nil {
 		return nil, fmt.Errorf("software card: %w", err)
 	}

@@ -138,7 +138,7 @@ func (o owner) Quiesce(do func()) {
 	for i := range all {
 		all[i] = uint8(i)
 	}
-	o.card.Quiesce(all[:], do)
+	o.card.QuiesceChannels(all[:], do)
 }
 
 // Direct implements aperture.Owner. The card reads its tables on demand, so it needs no

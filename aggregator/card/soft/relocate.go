@@ -33,21 +33,21 @@ func MaxMappings() int {
 // mappings is how many mappings the card's memory may take: three quarters of the process's.
 func mappings() int { return MaxMappings() / 4 * 3 }
 
-// MaxMappings implements card.Mapper.
+// MaxMappings implements card.Relocator.
 func (c *Card) MaxMappings() int { return c.vram.limit - 2 }
 
 var errMappings = errors.New("the system lets a process have no more mappings (vm.max_map_count)")
 
-// Quiesce implements card.Card.
-func (c *Card) Quiesce(channels []uint8, do func()) {
-	for _, id := range channels {
+// QuiesceChannels implements card.Quiescer.
+func (c *Card) QuiesceChannels(ids []uint8, do func()) {
+	for _, id := range ids {
 		c.stepping[id].Lock()
 		defer c.stepping[id].Unlock()
 	}
 	do()
 }
 
-// Relocate implements card.Card.
+// Relocate implements card.Relocator.
 func (c *Card) Relocate(r card.Relocation) (uint64, error) {
 	if c.vram.slice(r.Addr, int(r.Size)) == nil || (r.Addr|r.Size|r.Off)%pageSize != 0 {
 		return 0, fmt.Errorf("move VRAM %#x+%#x: not whole pages of the card's %#x bytes", r.Addr, r.Size, c.cfg.VRAM)

@@ -358,7 +358,7 @@ func TestQuiesce(t *testing.T) {
 			}
 			c.doorbell()
 		}
-		r.card.Quiesce([]uint8{id}, func() {
+		r.card.QuiesceChannels([]uint8{id}, func() {
 			quiesced.Store(true)
 			begin := others.Load()
 			for end := time.Now().Add(2 * time.Millisecond); time.Now().Before(end) && others.Load() == begin; {

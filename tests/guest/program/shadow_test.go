@@ -14,7 +14,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -28,7 +27,7 @@ import (
 type keeper struct {
 	*soft.Card
 	keep   atomic.Bool
-	tables atomic.Pointer[[]vram.Extent]
+	tables atomic.Pointer[[]card.Run]
 }
 
 func (k *keeper) WriteVRAM(addr uint64, p []byte) bool {
@@ -47,7 +46,7 @@ func (k *keeper) WriteVRAM(addr uint64, p []byte) bool {
 
 func (k *keeper) shadow(addr uint64) bool {
 	for _, e := range *k.tables.Load() {
-		if addr >= e.Card && addr < e.Card+e.Size {
+		if addr >= e.Addr && addr < e.Addr+e.Size {
 			return true
 		}
 	}
@@ -64,7 +63,7 @@ type shadowed struct {
 
 func newShadowed(t *testing.T, p shadowpt.Policy, m aperture.Map) *shadowed {
 	s := new(shadowed)
-	sh, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Plant: func(c *soft.Card) card.Card {
+	sh, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 256 << 20}, Plant: func(c *soft.Card) card.Registers {
 		s.card = &keeper{Card: c}
 		return s.card
 	}})

@@ -1,4 +1,15 @@
-package aggregator
+// Package gate holds submissions back until the scheduler (package sched) selects them. It
+// forwards a guest's GP_PUT as far as the scheduler allows. The entries after that stay in the
+// guest's ring, and the guest's own USERD shows the GP_PUT that the guest wrote.
+//
+// One goroutine per Gate, from New to Close. The card wakes it when work has ended. It charges
+// the engine time that the card reports (card.Meter). While work is on the card it also polls
+// every pollInterval.
+//
+// Gate.mu guards everything. It is taken after the locks of a guest: Channel and Guest are
+// called without it, except for Number, Space, Name, CountBadPut and the card's channel, which
+// take no lock of a guest.
+package gate
 
 import (
 	"fmt"
@@ -8,19 +19,14 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// gate holds submissions back until the scheduler selects them (package sched). It forwards a
-// guest's GP_PUT as far as the scheduler allows. The entries after that stay in the guest's ring,
-// and the guest's own USERD shows the GP_PUT that the guest wrote.
-//
-// The card wakes the gate's goroutine when work has ended. The goroutine charges the engine time
-// that the card reports (card.Meter). While work is on the card it also polls every pollInterval.
-type gate struct {
-	agg   *Aggregator
+// Gate shares the engine time of one card. A nil Gate forwards every submission immediately.
+type Gate struct {
 	card  card.Meter
 	now   func() time.Duration
-	alarm alarm
+	alarm Alarm
 
 	wake    chan struct{} // of capacity 1: poll the card
 	closing chan struct{}
@@ -30,8 +36,8 @@ type gate struct {
 	s      *sched.Scheduler
 	chans  [gf100.Channels]*gated // by the card's number
 	nodes  map[sched.ID]*gated
-	guests map[*Guest]*share
-	owners map[sched.ID]*Guest
+	guests map[Guest]*share
+	owners map[sched.ID]Guest
 	later  deferredWork
 	recent bool          // something was forwarded since the goroutine polled
 	due    time.Duration // when the goroutine polls again; zero while it does
@@ -64,7 +70,7 @@ type group struct {
 
 // gated is a channel with its gate.
 type gated struct {
-	ch    *channel
+	ch    Channel
 	node  sched.ID
 	group *group
 
@@ -83,8 +89,8 @@ type gated struct {
 	held     bool // bound in the middle of an entry; resumes at its turn
 }
 
-// alarm wakes the gate's goroutine after a time. It is the goroutine's alone.
-type alarm interface {
+// Alarm wakes the gate's goroutine after a time. It is the goroutine's alone.
+type Alarm interface {
 	C() <-chan time.Time
 	Reset(time.Duration)
 	Stop()
@@ -103,18 +109,44 @@ var lanes = [...]int{gf100.EngineGR, gf100.EngineCE0, gf100.EngineCE1}
 // pollInterval is the time between polls of a card that has work and raises no interrupt.
 const pollInterval = 2 * time.Millisecond
 
-func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration, w alarm) (*gate, error) {
-	m, ok := a.ctl.card.(card.Meter)
-	if !ok {
+// Guest is a guest that shares the card. It is a key of a map.
+type Guest interface {
+	Name() string
+	// CountBadPut counts a GP_PUT that cannot be.
+	CountBadPut()
+	// Quarantine stops all of the guest's channels.
+	Quarantine(reason string)
+}
+
+// Channel is a channel of a guest.
+type Channel interface {
+	Card() card.Channel
+	Guest() Guest
+	Number() uint8 // as its guest counts
+	// Space names its address space: the directory in the guest's memory.
+	Space() (dir uint64, target shadowpt.Target)
+	// Resume lets the channel continue the entry in which it was unbound.
+	Resume()
+	// Abort ends the channel: its request does not end on an engine. It calls Aborted.
+	Abort(engine int)
+}
+
+// New makes a gate in front of a card that reports engine time by channel. w wakes it; nil is a
+// timer.
+func New(m card.Meter, cfg sched.Config, now func() time.Duration, w Alarm) (*Gate, error) {
+	if w == nil {
+		w = timer{time.NewTimer(time.Hour)}
+	}
+	if m == nil {
 		return nil, fmt.Errorf("aggregator: this card does not report engine time by channel, so use no scheduler")
 	}
 	s, err := sched.New(cfg, len(lanes), now())
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: scheduler: %w", err)
 	}
-	t := &gate{
-		agg: a, card: m, now: now, alarm: w, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
-		nodes: make(map[sched.ID]*gated), guests: make(map[*Guest]*share), owners: make(map[sched.ID]*Guest),
+	t := &Gate{
+		card: m, now: now, alarm: w, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
+		nodes: make(map[sched.ID]*gated), guests: make(map[Guest]*share), owners: make(map[sched.ID]Guest),
 	}
 	m.OnUse(t.requestPoll)
 	t.working.Add(1)
@@ -123,21 +155,25 @@ func newGate(a *Aggregator, cfg sched.Config, now func() time.Duration, w alarm)
 	return t, nil
 }
 
-func (t *gate) close() {
+// Close ends the gate. All guests must have been removed.
+func (t *Gate) Close() {
+	if t == nil {
+		return
+	}
 	t.card.OnUse(nil)
 	close(t.closing)
 	t.working.Wait()
 }
 
 // requestPoll makes the goroutine poll the card. It never blocks.
-func (t *gate) requestPoll() {
+func (t *Gate) requestPoll() {
 	select {
 	case t.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (t *gate) run() {
+func (t *Gate) run() {
 	defer t.working.Done()
 	defer t.alarm.Stop()
 	for {
@@ -155,7 +191,7 @@ func (t *gate) run() {
 
 // poll charges completed work and forwards the next. It returns the work that must run without
 // the gate's lock, and the time of the next poll.
-func (t *gate) poll() (w deferredWork, next time.Duration) {
+func (t *Gate) poll() (w deferredWork, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next, t.due = time.Hour, 0
@@ -185,7 +221,7 @@ func (t *gate) poll() (w deferredWork, next time.Duration) {
 }
 
 // step forwards the submissions that the scheduler selects. t.mu is held.
-func (t *gate) step() time.Duration {
+func (t *Gate) step() time.Duration {
 	now := t.now()
 	for {
 		f, ok := t.s.Next(now)
@@ -211,7 +247,7 @@ func (t *gate) step() time.Duration {
 }
 
 // forward lets the card have n entries more.
-func (t *gate) forward(c *gated, n int) {
+func (t *Gate) forward(c *gated, n int) {
 	c.inflight += n
 	t.recent = true
 	if c.held {
@@ -223,13 +259,12 @@ func (t *gate) forward(c *gated, n int) {
 		return
 	}
 	c.sent = (c.sent + uint32(n)) & (c.size - 1)
-	c.ch.sent.Store(true)
-	t.agg.ctl.doorbell(c.ch.id, c.sent)
+	c.ch.Card().Doorbell(c.sent)
 }
 
 // meter charges the engine time of a channel since the last call.
-func (t *gate) meter(c *gated) {
-	u := t.card.Use(c.ch.id)
+func (t *Gate) meter(c *gated) {
+	u := t.card.Use(c.ch.Card().ID())
 	now := t.now()
 	t.charge(now, c, &u)
 	c.last = u
@@ -243,7 +278,7 @@ func (t *gate) meter(c *gated) {
 	}
 }
 
-func (t *gate) charge(now time.Duration, c *gated, u *card.Use) {
+func (t *Gate) charge(now time.Duration, c *gated, u *card.Use) {
 	n := int(min(u.Ended-c.last.Ended, uint64(c.inflight)))
 	if u.Idle {
 		n = c.inflight // the card has none of them; it may have skipped some
@@ -273,7 +308,7 @@ func (t *gate) charge(now time.Duration, c *gated, u *card.Use) {
 	}
 }
 
-func (t *gate) stall(now time.Duration, c *gated, on bool) {
+func (t *Gate) stall(now time.Duration, c *gated, on bool) {
 	if c.stalled != on {
 		c.stalled = on
 		t.s.Stall(now, c.node, on)
@@ -282,18 +317,22 @@ func (t *gate) stall(now time.Duration, c *gated, on bool) {
 
 // drop discards a channel's entries on the card and in its ring. The channel is off the card
 // until it is bound again.
-func (t *gate) drop(now time.Duration, c *gated) {
+func (t *Gate) drop(now time.Duration, c *gated) {
 	t.s.Aborted(now, c.node)
 	c.inflight, c.lastPut, c.accepted = 0, c.sent, c.sent
 	c.stalled, c.held = false, false
 	t.stall(now, c, true)
 }
 
-// submit takes note of a channel's GP_PUT. Guest.mu is held.
-func (t *gate) submit(ch *channel, put uint32) {
+// Submit takes note of a channel's GP_PUT. Guest.mu is held.
+func (t *Gate) Submit(ch Channel, put uint32) {
+	if t == nil {
+		ch.Card().Doorbell(put)
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.chans[ch.id]
+	c := t.chans[ch.Card().ID()]
 	if c == nil || c.ch != ch {
 		return
 	}
@@ -301,18 +340,18 @@ func (t *gate) submit(ch *channel, put uint32) {
 	t.step()
 }
 
-func (t *gate) doorbell(c *gated, put uint32) {
+func (t *Gate) doorbell(c *gated, put uint32) {
 	now := t.now()
 	mask := c.size - 1
 	waiting := int((c.lastPut - c.sent) & mask)
 	if _, ok := sched.Added(c.lastPut, put, c.size, waiting); !ok {
 		// The guest moved GP_PUT backwards, or the value is out of range.
-		c.ch.guest.stats.BadPut.Add(1)
+		c.ch.Guest().CountBadPut()
 		t.s.Withdraw(now, c.node)
 		c.lastPut, c.accepted = c.sent, c.sent
 		if put >= c.size { // the card refuses it and reports that to the driver
 			c.bad = true
-			t.agg.ctl.doorbell(c.ch.id, put)
+			c.ch.Card().Doorbell(put)
 			return
 		}
 	}
@@ -320,14 +359,14 @@ func (t *gate) doorbell(c *gated, put uint32) {
 	if c.bad {
 		c.bad = false
 		if c.lastPut == c.sent { // GP_PUT is unchanged, but the card has dropped the entries
-			t.agg.ctl.doorbell(c.ch.id, put)
+			c.ch.Card().Doorbell(put)
 		}
 	}
 	t.accept(now, c)
 }
 
 // accept submits what the scheduler has not accepted yet.
-func (t *gate) accept(now time.Duration, c *gated) {
+func (t *Gate) accept(now time.Duration, c *gated) {
 	mask := c.size - 1
 	n := int((c.lastPut - c.accepted) & mask)
 	if n > 0 {
@@ -335,18 +374,24 @@ func (t *gate) accept(now time.Duration, c *gated) {
 	}
 }
 
-// waiting reports whether a channel has entries that the card has not.
-func (t *gate) waiting(ch *channel) bool {
+// Waiting reports whether a channel has entries that the card has not.
+func (t *Gate) Waiting(ch Channel) bool {
+	if t == nil {
+		return false
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.chans[ch.id]
+	c := t.chans[ch.Card().ID()]
 	return c != nil && c.ch == ch && (c.lastPut != c.sent || c.held)
 }
 
-// holds reports whether a channel may not run yet.
-func (t *gate) holds(ch *channel) bool {
+// Holds reports whether a channel may not run yet.
+func (t *Gate) Holds(ch Channel) bool {
+	if t == nil {
+		return false
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.chans[ch.id]
+	c := t.chans[ch.Card().ID()]
 	return c != nil && c.ch == ch && c.held
 }

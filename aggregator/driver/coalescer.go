@@ -1,6 +1,10 @@
-package aggregator
+package driver
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
 
 // coalescer runs one kind of card operation for all guests at once: each caller that asks
 // before an operation begins takes part in it. With any number of guests asking, each waits
@@ -17,9 +21,9 @@ type coalescer struct {
 // batch is one operation.
 type batch struct {
 	done, ok bool
-	ids      channelSet // for a preempt: the card's channels
-	dirs     []uint64   // for an invalidate: directories in the card's memory
-	allDirs  bool       // or all of them
+	ids      [gf100.Channels]bool // for a preempt
+	dirs     []uint64             // for an invalidate: directories in the card's memory
+	allDirs  bool                 // or all of them
 }
 
 func (c *coalescer) init() { c.over.L = &c.mu }

@@ -1,4 +1,4 @@
-package aggregator
+package driver
 
 import (
 	"github.com/umbra-gpu/umbra/mmio"
@@ -22,7 +22,7 @@ func rowsByName(blocks []mmio.Block) map[string]mmio.Reg {
 func row(name string) mmio.Reg {
 	r, ok := rows[name]
 	if !ok {
-		panic("aggregator: the chip has no register " + name)
+		panic("driver: the chip has no register " + name)
 	}
 	return r
 }
@@ -32,7 +32,7 @@ func row(name string) mmio.Reg {
 func at(name string) uint32     { return row(name).Offset }
 func stride(name string) uint32 { return row(name).Rep[0].Stride }
 
-// Registers that the aggregator uses.
+// Registers that the driver uses.
 var (
 	regPMCIntr      = at("NV_PMC_INTR")
 	regPMCIntrEn    = at("NV_PMC_INTR_EN")

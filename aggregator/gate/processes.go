@@ -1,4 +1,4 @@
-package aggregator
+package gate
 
 import (
 	"fmt"
@@ -37,19 +37,21 @@ const kernelGroup = "kernel"
 
 // groupKey names a group of a guest.
 type groupKey struct {
-	space   spaceKey
+	dir     uint64
+	target  shadowpt.Target
 	channel uint8 // plus one
 	all     bool
 }
 
-func (b Grouping) keyOf(ch *channel) groupKey {
+func (b Grouping) keyOf(ch Channel) groupKey {
 	switch b {
 	case ByChannel:
-		return groupKey{channel: ch.gid + 1}
+		return groupKey{channel: ch.Number() + 1}
 	case ByGuest:
 		return groupKey{all: true}
 	}
-	return groupKey{space: ch.space.key}
+	dir, target := ch.Space()
+	return groupKey{dir: dir, target: target}
 }
 
 // nameOf returns the name of a group in the ledger.
@@ -61,8 +63,8 @@ func (sh *share) nameOf(key groupKey) string {
 		return fmt.Sprintf("channel-%d", key.channel-1)
 	case key == sh.kernel:
 		return kernelGroup
-	case key.space.target != shadowpt.VRAM:
-		return fmt.Sprintf("space-%#x.%d", key.space.dir, key.space.target)
+	case key.target != shadowpt.VRAM:
+		return fmt.Sprintf("space-%#x.%d", key.dir, key.target)
 	}
-	return fmt.Sprintf("space-%#x", key.space.dir)
+	return fmt.Sprintf("space-%#x", key.dir)
 }

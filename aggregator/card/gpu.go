@@ -1,0 +1,216 @@
+package card
+
+import (
+	"errors"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// GPU is a card with memory, address spaces and channels. It is what the aggregator drives.
+// Package driver makes one of a card with [Registers]; a card behind a driver of the host
+// is one directly.
+//
+// All methods may be called from any goroutine. Waits for the card are bounded.
+type GPU interface {
+	Memory
+
+	// AllocVRAM returns scrubbed runs of size bytes in total, which each begin at a multiple
+	// of align: one run if the card has one, else several. FreeVRAM takes them back.
+	AllocVRAM(size, align uint64) ([]Run, error)
+	FreeVRAM(...Run)
+	// FreeBytes is how much AllocVRAM can still return.
+	FreeBytes() uint64
+
+	// NewShare reserves what one guest needs of the card.
+	NewShare(ShareConfig) (Share, error)
+
+	// Preempt makes channels leave the card. It returns false if one took too long.
+	Preempt(...Channel) bool
+	// TryPreempt is Preempt without a wait. If it returns false the channel must be
+	// preempted again.
+	TryPreempt(Channel) bool
+	// Serving returns who receives the events of the channel that an engine works for, nil
+	// if it is idle.
+	Serving(engine int) ChannelEvents
+	// Poll delivers everything that the card has reported up to now.
+	Poll()
+	// Timeouts counts operations that the card did not complete in time.
+	Timeouts() uint64
+
+	// AttachMemory sets the memory behind the card's bus addresses. DetachMemory returns
+	// when no access uses it.
+	AttachMemory(Bus)
+	DetachMemory()
+
+	// Quiesce runs do while the channels are between two steps: they read and write no
+	// memory meanwhile. Other channels go on.
+	Quiesce(channels []Channel, do func())
+
+	// Meter is nil if the card does not report engine time by channel, and Relocator if its
+	// pages have one place.
+	Meter() Meter
+	Relocator() Relocator
+
+	// Time is the card's PTIMER in nanoseconds.
+	Time() uint64
+	Close()
+}
+
+// Memory is a card's VRAM by address. Accesses that do not fit return false and do nothing.
+type Memory interface {
+	VRAMSize() uint64
+	ReadVRAM(addr uint64, p []byte) bool
+	WriteVRAM(addr uint64, p []byte) bool
+	// SameVRAM reports whether the bytes at addr are p, without a copy.
+	SameVRAM(addr uint64, p []byte) bool
+	// ScrubVRAM makes n bytes at addr zero; both are multiples of 4 KiB.
+	ScrubVRAM(addr, n uint64) error
+}
+
+// Run is a range of VRAM, in whole pages.
+type Run struct{ Addr, Size uint64 }
+
+// ShareConfig is what one guest needs of a card.
+type ShareConfig struct {
+	Number     int    // of the guest in the card's accounts
+	Channels   int    // most channels at a time
+	Guaranteed int    // channels that no other guest can take
+	Tables     uint64 // bytes of memory for page tables
+}
+
+// Errors of shares.
+var (
+	// ErrChannels says that a guest has all the channels that it may have, or that the card
+	// has no more.
+	ErrChannels = errors.New("no channel left")
+	// ErrTables says that there is no memory left for a channel or its tables.
+	ErrTables = errors.New("no memory left for page tables")
+)
+
+// Share is one guest's part of a GPU: page tables and channels. The addresses of tables are
+// the card's own and mean nothing to the caller, except that a table's pages follow one
+// another.
+type Share interface {
+	shadowpt.Card
+	// NewChannel makes a channel that is stopped, and cannot run before the next Commit.
+	// Its events go to ev.
+	NewChannel(ChannelConfig, ChannelEvents) (Channel, error)
+	// Commit lets the card run the new channels that are enabled. It returns false if that
+	// took too long.
+	Commit() bool
+	// Invalidate makes the card drop its translations of the directories, which may be none.
+	// It returns when every access that was under way has ended, or false if that took too
+	// long.
+	Invalidate(dirs ...uint64) bool
+	// Memory is all of the share's VRAM, and Tables the part that page tables may take at the
+	// moment. A card that has neither returns none.
+	Memory() []Run
+	Tables() []Run
+	// Close frees the share. Its channels and tables must have been freed, unless it is lost:
+	// then the card may still use its memory, which is not given to anybody else.
+	Close(lost bool)
+}
+
+// Ring describes a channel's GPFIFO as its driver does.
+type Ring struct {
+	Base uint64 // GPU address
+	Log2 uint32 // of the number of entries
+}
+
+// Progress is what a channel reports in its USERD.
+type Progress struct {
+	Get, TopLevelGet uint64
+	Ref, GPGet       uint32
+}
+
+// State is the part of a channel that its instance block keeps while the channel is off the
+// card. Token names what the card has saved besides; it is opaque.
+type State struct {
+	GPGet, Ref uint32
+	Token      uint64
+}
+
+// ChannelConfig describes a channel.
+type ChannelConfig struct {
+	Dir      uint64 // its address space: a directory of the same Share
+	Limit    uint64 // last address of the space
+	Ring     Ring
+	State    State
+	Progress Progress
+	Put      uint32 // GP_PUT; entries up to there run as soon as the channel does
+	Prefer   uint8  // the number to take if it is free: saved state belongs to a number
+}
+
+// Channel is a channel of a card.
+type Channel interface {
+	// ID is the card's number of the channel. It is reused after Free.
+	ID() uint8
+	// USERD is the address of the channel's page of the poll area, which the channel may
+	// write. It is 0 if the card has none.
+	USERD() uint64
+	// Enable lets the channel run, and Disable stops it between two steps.
+	Enable()
+	Disable()
+	// Doorbell submits entries of the ring up to put.
+	Doorbell(put uint32)
+	// Running reports whether the channel is on the card.
+	Running() bool
+	// Quiet reports whether the channel has nothing left to do until its next doorbell.
+	Quiet() bool
+	Progress() Progress
+	// State is valid while the channel is not Running.
+	State() State
+	// Stop makes a disabled channel leave the card for good. With wait it waits until the
+	// channel has left. inTime is false if that took too long.
+	Stop(wait bool) (left, inTime bool)
+	// Unbind takes a channel out of the card's tables that is not Running.
+	Unbind()
+	// Free gives its memory and its number back. Unless the channel was never enabled, the
+	// card must have completed an invalidate of its directory since Unbind.
+	Free()
+}
+
+// ChannelEvents receives what the card reports about a channel. The calls come from one
+// goroutine of the card or from Poll. They must not block, nor call the card, except for
+// Channel.Disable.
+type ChannelEvents interface {
+	// Completed reports a non-stall event; bit n is engine n. The card may not know whose
+	// event it was: every channel that may have run since the last one gets it.
+	Completed(engines uint32)
+	// The channel was stopped by an error. Channel numbers and instance blocks in it are
+	// left zero.
+	MMUFault(gf100.MMUFault)
+	PBDMAError(gf100.PBDMAError)
+	GraphTrap(gf100.GraphTrap)
+	CopyTrap(gf100.CopyTrap)
+}
+
+// Relocator is a card whose pages of VRAM can have their bytes elsewhere.
+type Relocator interface {
+	// Relocate gives pages of VRAM another place for their bytes, from the first page on,
+	// and returns how many bytes were moved. Channels that use the pages must be quiesced,
+	// and nobody else may use them.
+	Relocate(Relocation) (done uint64, err error)
+	// MaxMappings is in how many pieces the memory may be: each piece of pages that are
+	// together in one place takes a mapping of the process.
+	MaxMappings() int
+}
+
+// Registers is a card with registers and VRAM, which package driver makes a [GPU] of. A
+// 32-bit access that nothing answers reads as ones.
+type Registers interface {
+	Memory
+	Read32(bar int, off uint64) uint32
+	Write32(bar int, off uint64, v uint32)
+	// AttachHost plugs the card into a host, nil into none: interrupts and bus addresses.
+	AttachHost(Host)
+	DetachHost()
+	Reset() error
+}
+
+// Quiescer is a card with registers that can hold channels, by its own numbers, between two
+// steps. Without it the driver preempts them.
+type Quiescer interface {
+	QuiesceChannels(ids []uint8, do func())
+}

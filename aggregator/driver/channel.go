@@ -1,0 +1,224 @@
+package driver
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// channel is a channel of the card.
+type channel struct {
+	driver *Driver
+	share  *share
+	ev     card.ChannelEvents
+	id     uint8
+	inst   uint64 // instance block, in VRAM
+
+	fresh, listed bool // to be listed by Share.Commit; on the runlist; guarded by Driver.table
+
+	// mu guards what follows. A look at whether the channel is quiet holds it, so that
+	// nothing starts the channel meanwhile.
+	mu            sync.Mutex
+	enabled, held bool // held: Quiesce keeps it off the card
+	quiet         bool // the card showed it without work, and nothing has started it since
+	routed        bool // engine events were routed to it since then
+}
+
+// NewChannel implements card.Share.
+func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Channel, error) {
+	d := s.driver
+	inst, ok := s.AllocTable(gf100.InstanceSize)
+	if !ok {
+		return nil, card.ErrTables
+	}
+	ch := &channel{driver: d, share: s, ev: ev, inst: inst}
+	if !d.takeNumber(ch, c.Prefer) {
+		s.FreeTable(inst, gf100.InstanceSize)
+		return nil, card.ErrChannels
+	}
+	d.WriteVRAM(ch.USERD(), newUSERD(&c))
+	d.WriteVRAM(inst, ch.instance(&c))
+	d.wr(ch.reg(regChannelInst), instanceBound|uint32(inst>>12))
+	d.table.Lock()
+	defer d.table.Unlock()
+	ch.fresh = true
+	return ch, nil
+}
+
+// Commit implements card.Share.
+func (s *share) Commit() bool {
+	d := s.driver
+	d.table.Lock()
+	for _, ch := range d.channels {
+		if ch != nil && ch.share == s && ch.fresh {
+			ch.fresh, ch.listed = false, true
+		}
+	}
+	d.table.Unlock()
+	return d.commitRunlist()
+}
+
+// instance makes the channel's instance block. Fields that are not named here are zero: the
+// channel begins at a GPFIFO entry, reads GP_PUT from USERD, and the card keeps engine
+// contexts of its own.
+func (ch *channel) instance(c *card.ChannelConfig) []byte {
+	b := make([]byte, gf100.InstanceSize)
+	for _, f := range []struct {
+		gf100.Word
+		value uint64
+	}{
+		{gf100.InstUSERDLo, ch.USERD() >> 12}, {gf100.InstUSERDHi, ch.USERD() >> 32}, {gf100.InstUSERDTarget, uint64(shadowpt.VRAM)},
+		{gf100.InstSignature, gf100.InstanceSignature},
+		{gf100.InstGPGet, uint64(c.State.GPGet)}, {gf100.InstRef, uint64(c.State.Ref)},
+		{gf100.InstGPBaseLo, c.Ring.Base >> 3}, {gf100.InstGPBaseHi, c.Ring.Base >> 32}, {gf100.InstGPLimit2, uint64(c.Ring.Log2)},
+		{gf100.InstPDBLo, c.Dir >> 12}, {gf100.InstPDBHi, c.Dir >> 32}, {gf100.InstPDBTarget, uint64(shadowpt.VRAM)},
+		{gf100.InstLimitLo, c.Limit >> 12}, {gf100.InstLimitHi, c.Limit >> 32},
+		{gf100.InstTokenLo, c.State.Token}, {gf100.InstTokenHi, c.State.Token >> 32},
+		{gf100.InstOwner, uint64(ch.share.cfg.Number)}, {gf100.InstKeep, uint64(ch.share.cfg.Channels)},
+	} {
+		f.Put(b, uint32(f.value))
+	}
+	return b
+}
+
+// userd is a buffer for the part of USERD that has fields.
+type userd [gf100.USERDGPPut + 4]byte
+
+// newUSERD makes the channel's page of the poll area.
+func newUSERD(c *card.ChannelConfig) []byte {
+	b := make([]byte, gf100.USERDSize)
+	for off, v := range map[int]uint32{
+		gf100.USERDGPPut: c.Put, gf100.USERDGPGet: c.Progress.GPGet, gf100.USERDRef: c.Progress.Ref,
+		gf100.USERDGet: uint32(c.Progress.Get), gf100.USERDGetHi: uint32(c.Progress.Get >> 32),
+		gf100.USERDTopLevelGet: uint32(c.Progress.TopLevelGet), gf100.USERDTopLevelGetHi: uint32(c.Progress.TopLevelGet >> 32),
+	} {
+		binary.LittleEndian.PutUint32(b[off:], v)
+	}
+	return b
+}
+
+// USERD implements card.Channel.
+func (ch *channel) USERD() uint64 { return ch.driver.pollArea + uint64(ch.id)*gf100.USERDSize }
+
+func (ch *channel) reg(base uint32) uint32 { return base + uint32(ch.id)*strideChannel }
+
+// ID implements card.Channel.
+func (ch *channel) ID() uint8 { return ch.id }
+
+// Enable implements card.Channel.
+func (ch *channel) Enable() { ch.set(&ch.enabled, true) }
+
+// Disable implements card.Channel.
+func (ch *channel) Disable() { ch.set(&ch.enabled, false) }
+
+// set sets enabled or held, and makes the card follow.
+func (ch *channel) set(flag *bool, on bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	*flag = on
+	v := uint32(channelStart &^ gf100.ChannelEnabled)
+	if ch.enabled && !ch.held {
+		v = channelStart
+		ch.quiet, ch.routed = false, false
+	}
+	ch.driver.wr(ch.reg(regChannel), v)
+}
+
+// Doorbell implements card.Channel.
+func (ch *channel) Doorbell(put uint32) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.quiet, ch.routed = false, false
+	ch.driver.Write32(card.BAR1, pollAreaBAR1+uint64(ch.id)*gf100.USERDSize+gf100.USERDGPPut, put)
+}
+
+// Running implements card.Channel.
+func (ch *channel) Running() bool {
+	return ch.driver.rd(ch.reg(regChannel))&gf100.ChannelBusy != 0
+}
+
+// Quiet implements card.Channel. It reads the card only if something may have made the
+// channel run since it was last found quiet.
+func (ch *channel) Quiet() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.look()
+}
+
+// look is Quiet with ch.mu held.
+func (ch *channel) look() bool {
+	ch.quiet = ch.quiet || ch.driver.rd(ch.reg(regChannel))&(gf100.ChannelBusy|gf100.ChannelStatus) == 0
+	return ch.quiet
+}
+
+// mayHaveRun reports whether the channel may have run since the last call. GP_GET alone does
+// not tell: the work fetched last may still run and raise an event at its end.
+func (ch *channel) mayHaveRun() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.routed {
+		return false
+	}
+	p, put := ch.report()
+	ch.routed = p.GPGet == put && ch.look()
+	return true
+}
+
+// report reads the channel's USERD.
+func (ch *channel) report() (card.Progress, uint32) {
+	b := ch.driver.userds.Get().(*userd)
+	defer ch.driver.userds.Put(b)
+	ch.driver.ReadVRAM(ch.USERD(), b[:])
+	word := func(off int) uint32 { return binary.LittleEndian.Uint32(b[off:]) }
+	return card.Progress{
+		Get:         uint64(word(gf100.USERDGetHi))<<32 | uint64(word(gf100.USERDGet)),
+		TopLevelGet: uint64(word(gf100.USERDTopLevelGetHi))<<32 | uint64(word(gf100.USERDTopLevelGet)),
+		Ref:         word(gf100.USERDRef), GPGet: word(gf100.USERDGPGet),
+	}, word(gf100.USERDGPPut)
+}
+
+// Progress implements card.Channel.
+func (ch *channel) Progress() card.Progress {
+	p, _ := ch.report()
+	return p
+}
+
+// State implements card.Channel.
+func (ch *channel) State() card.State {
+	b := make([]byte, gf100.InstanceSize)
+	ch.driver.ReadVRAM(ch.inst, b)
+	return card.State{
+		GPGet: gf100.InstGPGet.Get(b), Ref: gf100.InstRef.Get(b),
+		Token: uint64(gf100.InstTokenHi.Get(b))<<32 | uint64(gf100.InstTokenLo.Get(b)),
+	}
+}
+
+// Stop implements card.Channel. Without a wait, the next runlist omits the channel.
+func (ch *channel) Stop(wait bool) (left, inTime bool) {
+	d := ch.driver
+	d.table.Lock()
+	ch.fresh, ch.listed = false, false
+	d.table.Unlock()
+	if wait {
+		inTime = d.commitRunlist()
+		inTime = d.preempt([]uint8{ch.id}) && inTime
+	}
+	return inTime || !ch.Running(), inTime
+}
+
+// Unbind implements card.Channel.
+func (ch *channel) Unbind() { ch.driver.wr(ch.reg(regChannelInst), 0) }
+
+// Free implements card.Channel.
+func (ch *channel) Free() {
+	d := ch.driver
+	d.WriteVRAM(ch.USERD(), make([]byte, gf100.USERDSize))
+	d.WriteVRAM(ch.inst, make([]byte, gf100.InstanceSize))
+	ch.share.FreeTable(ch.inst, gf100.InstanceSize)
+	d.table.Lock()
+	defer d.table.Unlock()
+	d.channels[ch.id] = nil
+}

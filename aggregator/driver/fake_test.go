@@ -1,0 +1,87 @@
+package driver
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience = time.Minute // for what comes at all
+	tick     = time.Millisecond
+)
+
+// newDriver makes a driver of a card.
+func newDriver(t *testing.T, c card.Registers, o Options) *Driver {
+	t.Helper()
+	d, err := New(c, o)
+	require.NoError(t, err)
+	t.Cleanup(d.Close)
+	return d
+}
+
+func newShare(t *testing.T, d *Driver, number, guaranteed int) *share {
+	t.Helper()
+	s, err := d.NewShare(card.ShareConfig{Number: number, Channels: gf100.Channels, Guaranteed: guaranteed, Tables: 1 << 20})
+	require.NoError(t, err)
+	return s.(*share)
+}
+
+// running makes a channel that may run.
+func running(t *testing.T, s *share) (*channel, *recorder) {
+	t.Helper()
+	ev := &recorder{}
+	ch, err := s.NewChannel(card.ChannelConfig{Dir: s.runs[0].Addr}, ev)
+	require.NoError(t, err)
+	require.True(t, s.Commit())
+	ch.Enable()
+	return ch.(*channel), ev
+}
+
+// end ends a channel.
+func end(t *testing.T, ch *channel) {
+	t.Helper()
+	ch.Disable()
+	left, _ := ch.Stop(true)
+	require.True(t, left)
+	ch.Unbind()
+	ch.Free()
+}
+
+// recorder records what the card reports of a channel.
+type recorder struct {
+	mu      sync.Mutex
+	engines []uint32
+	errors  []any
+}
+
+func (r *recorder) fail(v any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errors = append(r.errors, v)
+}
+
+func (r *recorder) Completed(engines uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.engines = append(r.engines, engines)
+}
+func (r *recorder) MMUFault(f gf100.MMUFault)     { r.fail(f) }
+func (r *recorder) PBDMAError(e gf100.PBDMAError) { r.fail(e) }
+func (r *recorder) GraphTrap(g gf100.GraphTrap)   { r.fail(g) }
+func (r *recorder) CopyTrap(c gf100.CopyTrap)     { r.fail(c) }
+
+// events returns how many engine events came, and the errors.
+func (r *recorder) events() (int, []any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.engines), r.errors
+}

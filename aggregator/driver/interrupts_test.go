@@ -1,0 +1,199 @@
+package driver
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// TestErrorsReachTheirChannel: each error is acknowledged, stops the channel that it is about, and
+// is reported to that channel's owner alone.
+func TestErrorsReachTheirChannel(t *testing.T) {
+	f := drivertest.New(8 << 20)
+	d := newDriver(t, f, Options{})
+	other, otherEv := running(t, newShare(t, d, 0, 1))
+	ch, ev := running(t, newShare(t, d, 1, 1))
+	inst := uint32(ch.inst >> 12)
+	const unit = 0x15
+	for i, c := range []struct {
+		regs map[uint32]uint32
+		want any
+		then map[uint32]uint32
+	}{
+		{map[uint32]uint32{
+			regFaultID: 1 << unit, regFault + unit*strideFault: inst, regFaultLo + unit*strideFault: 0x1000, regFaultHi + unit*strideFault: 2, regFaultInfo + unit*strideFault: 0x42,
+		}, gf100.MMUFault{Unit: unit, VA: 0x200001000, Info: 0x42}, map[uint32]uint32{regFaultID: 0}},
+		{map[uint32]uint32{
+			regPBDMAIntr: gf100.PBDMAIntrMethod, regPBDMAMethod: 0x2_1234, regPBDMAData: 5, regPBDMAChannel: uint32(ch.id),
+		}, gf100.PBDMAError{Intr: gf100.PBDMAIntrMethod, Method: 0x2_1234, Data: 5}, map[uint32]uint32{regPBDMAIntr: 0, regPBDMAMethod: methodPassed}},
+		{map[uint32]uint32{
+			regGraphIntr: gf100.GraphIntrIllegalMthd, regGraphContext: 1<<31 | inst, regGraphAddr: 3<<16 | 0x400, regGraphClass + 12: 0x9097, regGraphData: 8, regGraphError: 9,
+		}, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd, Subchannel: 3, Class: 0x9097, Method: 0x400, Data: 8, DataError: 9},
+			map[uint32]uint32{regGraphIntr: 0, regGraphFIFO: graphGoOn}},
+		{map[uint32]uint32{
+			drivertest.Reg("NV_PCE_FALCON_IRQSTAT"): copyRefused, regCopyContext: 1<<30 | inst, regCopyMailbox: 2<<27 | 0x104<<16 | 7, regCopyMailbox + 4: 6,
+		}, gf100.CopyTrap{Subchannel: 2, Method: 0x410, Status: 7, Data: 6}, map[uint32]uint32{drivertest.Reg("NV_PCE_FALCON_IRQSTAT"): 0}},
+	} {
+		ch.Enable()
+		f.Raise(c.regs)
+		require.Eventually(t, func() bool { _, errors := ev.events(); return len(errors) == i+1 }, patience, tick)
+		require.Equal(t, c.want, ev.errors[i])
+		require.Eventually(t, func() bool { return f.Get(regPMCIntr) == 0 }, patience, tick)
+		for reg, v := range c.then {
+			require.Equal(t, v, f.Get(reg), "%#x", reg)
+		}
+		require.False(t, f.Enabled(ch.id))
+		require.True(t, f.Enabled(other.id))
+	}
+	_, errors := otherEv.events()
+	require.Empty(t, errors)
+
+	f.Set(regEngineStatus+4, gf100.EngineBusy|uint32(ch.id))
+	require.Same(t, ev, d.Serving(1))
+	require.Nil(t, d.Serving(0))
+}
+
+// event has the card report a non-stall event, and returns how often its memory was read for it.
+func event(d *Driver, f *drivertest.Card) int {
+	f.Mu.Lock()
+	f.Looks = 0
+	f.Mu.Unlock()
+	f.Set(regEngEvent, 1<<gf100.EngineCE0)
+	f.Set(regFIFOIntr, gf100.IntrEngine)
+	f.Set(regPMCIntr, intrPFIFO)
+	d.Poll()
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	return f.Looks
+}
+
+// TestEventsCostWhatRuns: an event goes to the channels that may have run. Its cost does not depend
+// on how many others there are.
+func TestEventsCostWhatRuns(t *testing.T) {
+	f := drivertest.New(8 << 20)
+	d := newDriver(t, f, Options{})
+	var channels []*channel
+	var all []*recorder
+	for number := range 3 {
+		s := newShare(t, d, number, 1)
+		for range 8 {
+			ch, ev := running(t, s)
+			channels, all = append(channels, ch), append(all, ev)
+		}
+	}
+	require.Equal(t, len(all), event(d, f), "each may have run")
+	require.Zero(t, event(d, f), "nothing runs")
+	channels[9].Doorbell(0)
+	require.Equal(t, 1, event(d, f), "one channel runs")
+	require.Zero(t, event(d, f), "and was seen at its end")
+	for i, ev := range all {
+		want := []uint32{1 << gf100.EngineCE0, 1 << gf100.EngineCE0}
+		if i != 9 {
+			want = want[:1]
+		}
+		require.Equal(t, want, ev.engines)
+	}
+}
+
+// TestLastEvent: a channel gets the event at the end of its work, also if all its work was fetched
+// at an earlier event, and if it was off the card in between.
+func TestLastEvent(t *testing.T) {
+	f := drivertest.New(8 << 20)
+	d := newDriver(t, f, Options{})
+	ch, ev := running(t, newShare(t, d, 0, 1))
+	count := func() int { n, _ := ev.events(); return n }
+	event(d, f)
+	for name, start := range map[string]func(){"doorbell": func() { ch.Doorbell(0) }, "enable": func() { ch.Disable(); ch.Enable() }} {
+		start()
+		n := count()
+		f.SetChannel(ch.id, channelStart|gf100.ChannelBusy)
+		require.False(t, ch.Quiet())
+		event(d, f)
+		event(d, f)
+		require.Equal(t, n+2, count(), "%s: its work was under way", name)
+		f.SetChannel(ch.id, channelStart)
+		event(d, f)
+		event(d, f)
+		require.Equal(t, n+3, count(), "%s: it has ended", name)
+		require.True(t, ch.Quiet())
+	}
+}
+
+// racingCard calls during before the card gets a doorbell.
+type racingCard struct {
+	*drivertest.Card
+	during func()
+}
+
+func (r *racingCard) Write32(bar int, off uint64, v uint32) {
+	if bar == card.BAR1 {
+		r.during()
+	}
+	r.Card.Write32(bar, off, v)
+}
+
+// TestEventDuringDoorbell: an event of earlier work that is handled while a channel gets a doorbell
+// does not hide that the channel runs.
+func TestEventDuringDoorbell(t *testing.T) {
+	f := &racingCard{Card: drivertest.New(8 << 20)}
+	d := newDriver(t, f, Options{})
+	ch, ev := running(t, newShare(t, d, 0, 1))
+	done := make(chan struct{})
+	f.during = func() {
+		go func() {
+			defer close(done)
+			event(d, f.Card)
+			ch.Quiet()
+		}()
+		select {
+		case <-done:
+		case <-time.After(20 * time.Millisecond): // it waits for the doorbell
+		}
+		f.SetChannel(ch.id, channelStart|gf100.ChannelBusy)
+	}
+	ch.Doorbell(0)
+	<-done
+	require.False(t, ch.Quiet())
+	n, _ := ev.events()
+	event(d, f.Card)
+	now, _ := ev.events()
+	require.Equal(t, n+1, now)
+}
+
+// askingCard always has something to report.
+type askingCard struct {
+	*drivertest.Card
+	asked atomic.Int64
+}
+
+func (a *askingCard) Read32(bar int, off uint64) uint32 {
+	if uint32(off) == regPMCIntr {
+		a.asked.Add(1)
+		return intrCE0
+	}
+	return a.Card.Read32(bar, off)
+}
+
+// TestInterruptBurst: a card that does not stop to interrupt is left alone for a while after so many
+// reads. Close does not wait for that.
+func TestInterruptBurst(t *testing.T) {
+	for _, pause := range []time.Duration{time.Hour, time.Nanosecond} {
+		f := &askingCard{Card: drivertest.New(1 << 20)}
+		d, err := New(f, Options{InterruptBurst: 3, InterruptPause: pause})
+		require.NoError(t, err)
+		f.Raise(nil)
+		least := int64(3)
+		if pause < time.Hour {
+			least = 7
+		}
+		require.Eventually(t, func() bool { return f.asked.Load() >= least }, patience, tick)
+		d.Close()
+		require.Equal(t, pause == time.Hour, f.asked.Load() == 3)
+	}
+}

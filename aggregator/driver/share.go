@@ -1,0 +1,124 @@
+package driver
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// share is one guest's part of the card: memory for its tables and its instance blocks.
+type share struct {
+	driver *Driver
+	cfg    card.ShareConfig
+	runs   []card.Run
+	free   vram.Allocator // of runs; all zero
+}
+
+// NewShare implements card.GPU. The instance blocks of channels that are not guaranteed take
+// memory of the tables.
+func (d *Driver) NewShare(c card.ShareConfig) (card.Share, error) {
+	s := &share{driver: d, cfg: c}
+	d.table.Lock()
+	promised := 0
+	for _, o := range d.shares {
+		promised += o.cfg.Guaranteed
+	}
+	d.table.Unlock()
+	if left := gf100.Channels - promised; c.Guaranteed > left {
+		return nil, fmt.Errorf("%d guaranteed channels: only %d of the card's %d are not guaranteed to others; guarantee fewer", c.Guaranteed, left, gf100.Channels)
+	}
+	var err error
+	if s.runs, err = d.AllocVRAM(c.Tables+uint64(c.Guaranteed)*gf100.InstanceSize, vram.PageSize); err != nil {
+		return nil, fmt.Errorf("page tables and channels: %w", err)
+	}
+	s.free.Release(s.runs...)
+	d.table.Lock()
+	defer d.table.Unlock()
+	d.shares = append(d.shares, s)
+	return s, nil
+}
+
+// Close implements card.Share.
+func (s *share) Close(lost bool) {
+	if !lost {
+		s.driver.FreeVRAM(s.runs...)
+	}
+	s.driver.table.Lock()
+	defer s.driver.table.Unlock()
+	s.driver.shares = slices.DeleteFunc(s.driver.shares, func(o *share) bool { return o == s })
+}
+
+// Memory implements card.Share.
+func (s *share) Memory() []card.Run { return s.runs }
+
+// Tables implements card.Share: all but the instance blocks of channels.
+func (s *share) Tables() (out []card.Run) {
+	d := s.driver
+	d.table.Lock()
+	defer d.table.Unlock()
+	var blocks []uint64
+	for _, ch := range d.channels {
+		if ch != nil && ch.share == s {
+			blocks = append(blocks, ch.inst)
+		}
+	}
+	slices.Sort(blocks)
+	for _, r := range s.runs {
+		from := r.Addr
+		for _, at := range append(blocks, r.Addr+r.Size) {
+			if at < from || at > r.Addr+r.Size {
+				continue
+			}
+			if at > from {
+				out = append(out, card.Run{Addr: from, Size: at - from})
+			}
+			from = at + gf100.InstanceSize
+		}
+	}
+	return out
+}
+
+// AllocTable implements shadowpt.Card.
+func (s *share) AllocTable(n uint64) (uint64, bool) {
+	r, ok := s.free.Take(vram.WholePages(n), vram.PageSize)
+	return r.Addr, ok
+}
+
+// FreeTable implements shadowpt.Card.
+func (s *share) FreeTable(addr, n uint64) {
+	s.free.Release(card.Run{Addr: addr, Size: vram.WholePages(n)})
+}
+
+// WriteTable implements shadowpt.Card.
+func (s *share) WriteTable(addr uint64, p []byte) { s.driver.WriteVRAM(addr, p) }
+
+// takeNumber gives ch a number of the card, unless all that are free are guaranteed to other
+// shares. It takes number prefer if that is free.
+func (d *Driver) takeNumber(ch *channel, prefer uint8) bool {
+	d.table.Lock()
+	defer d.table.Unlock()
+	free, reserved, used := 0, 0, make(map[*share]int)
+	for _, c := range d.channels {
+		if c == nil {
+			free++
+		} else {
+			used[c.share]++
+		}
+	}
+	for _, s := range d.shares {
+		if s != ch.share {
+			reserved += max(s.cfg.Guaranteed-used[s], 0)
+		}
+	}
+	if free == 0 || free <= reserved && used[ch.share] >= ch.share.cfg.Guaranteed {
+		return false
+	}
+	if d.channels[prefer] != nil {
+		prefer = uint8(slices.Index(d.channels[:], nil))
+	}
+	d.channels[prefer], ch.id = ch, prefer
+	return true
+}

@@ -1,0 +1,144 @@
+package driver
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Operations that take time on the card. Requests of all guests share them; see coalescer.
+
+// A wait polls quickly at first, then ever more rarely.
+const (
+	pollMin = 5 * time.Microsecond
+	pollMax = time.Millisecond
+
+	pollGrace = 16 // extra polls after the deadline before a wait fails: 9 to 20 ms
+)
+
+// await polls reg until v&mask == want, up to the timeout and pollGrace further polls: if
+// this process was descheduled, so was the card.
+func (d *Driver) await(reg, mask, want uint32) bool {
+	pause, deadline := pollMin, time.Now().Add(d.opts.Timeout)
+	for late := 0; ; {
+		if time.Now().After(deadline) {
+			late++
+		}
+		if d.rd(reg)&mask == want {
+			return true
+		}
+		if late == pollGrace {
+			d.timeouts.Add(1)
+			return false
+		}
+		time.Sleep(pause)
+		pause = min(pause*2, pollMax)
+	}
+}
+
+// Invalidate implements card.Share. Translations through other directories stay cached. If
+// there is none to name it names memory of the share that is no directory.
+func (s *share) Invalidate(dirs ...uint64) bool {
+	if len(dirs) == 0 {
+		dirs = []uint64{s.runs[0].Addr}
+	}
+	return s.driver.invalidate(dirs)
+}
+
+func (d *Driver) invalidate(dirs []uint64) bool {
+	join := func(k *batch) {
+		k.dirs = append(k.dirs, dirs...)
+		k.allDirs = k.allDirs || len(k.dirs) > d.opts.InvalidateDirs
+	}
+	return d.invalidating.do(join, func(k *batch) bool {
+		d.writes.Lock()
+		if k.allDirs {
+			d.wr(regInvalidatePDB, 0)
+			d.wr(regInvalidate, gf100.InvalidateGo|gf100.InvalidateAllDirs|gf100.InvalidateAllPages)
+		} else {
+			for _, dir := range k.dirs {
+				d.wr(regInvalidatePDB, uint32(dir>>12)<<4|uint32(shadowpt.VRAM))
+				d.wr(regInvalidate, gf100.InvalidateGo|gf100.InvalidateAllPages)
+			}
+		}
+		d.writes.Unlock()
+		return d.await(regMMUCtrl, gf100.InvalidateDone, gf100.InvalidateDone)
+	})
+}
+
+// commitRunlist gives the card the list of channels and waits until removed channels have
+// left. The list is made when the operation begins, so it includes everything listed before
+// commitRunlist was called.
+func (d *Driver) commitRunlist() bool {
+	return d.committing.do(nil, func(*batch) bool {
+		d.writeRunlist()
+		return d.await(regEngRunlist, gf100.RunlistPending, 0)
+	})
+}
+
+func (d *Driver) writeRunlist() {
+	n, buf := 0, make([]byte, 0, gf100.Channels*gf100.RunlistEntrySize)
+	d.table.Lock()
+	for id, ch := range d.channels {
+		if ch != nil && ch.listed {
+			buf = binary.LittleEndian.AppendUint32(buf, uint32(id))
+			buf = binary.LittleEndian.AppendUint32(buf, 4)
+			n++
+		}
+	}
+	d.table.Unlock()
+	d.writes.Lock()
+	defer d.writes.Unlock()
+	d.active ^= 1
+	addr := d.runlists[d.active]
+	d.WriteVRAM(addr, buf)
+	d.wr(regRunlistBase, uint32(addr>>12))
+	d.wr(regRunlist, 0x01f00000|uint32(n))
+}
+
+// Preempt implements card.GPU.
+func (d *Driver) Preempt(channels ...card.Channel) bool {
+	ids := make([]uint8, len(channels))
+	for i, ch := range channels {
+		ids[i] = ch.ID()
+	}
+	return d.preempt(ids)
+}
+
+// preempt makes channels leave their PBDMAs, one after the other: the register takes one at a
+// time.
+func (d *Driver) preempt(ids []uint8) bool {
+	join := func(k *batch) {
+		for _, id := range ids {
+			k.ids[id] = true
+		}
+	}
+	return d.preempting.do(join, func(k *batch) bool {
+		ok := true
+		for id, asked := range k.ids {
+			if asked {
+				d.writes.Lock()
+				d.wr(regPreempt, uint32(id))
+				d.writes.Unlock()
+				ok = ok && d.await(regPreempt, gf100.PreemptPending, 0)
+			}
+		}
+		return ok
+	})
+}
+
+// TryPreempt implements card.GPU.
+func (d *Driver) TryPreempt(ch card.Channel) bool {
+	return d.preempting.try(func() bool {
+		if d.rd(regPreempt)&gf100.PreemptPending != 0 {
+			return false
+		}
+		d.writes.Lock()
+		d.wr(regPreempt, uint32(ch.ID()))
+		d.writes.Unlock()
+		return d.rd(regPreempt)&gf100.PreemptPending == 0
+	})
+}

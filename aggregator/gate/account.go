@@ -1,0 +1,86 @@
+package gate
+
+import (
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+)
+
+// Schedule returns how the card is shared, false without a scheduler.
+func (t *Gate) Schedule() (sched.Config, bool) {
+	if t == nil {
+		return sched.Config{}, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.s.Config, true
+}
+
+// SetSchedule changes how the card is shared, under load.
+func (t *Gate) SetSchedule(c sched.Config) error {
+	if t == nil {
+		return ErrNoScheduler
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.s.Configure(t.now(), c)
+	t.step()
+	t.requestPoll()
+	return err
+}
+
+// Ledger returns what the card, its guests, their groups and channels had of the card. It is
+// empty without a scheduler.
+func (t *Gate) Ledger() []sched.Entry {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, c := range t.chans {
+		if c != nil {
+			t.meter(c)
+		}
+	}
+	now := t.step()
+	ledger := t.s.Ledger(now)
+	for i := range ledger {
+		if c := t.nodes[ledger[i].ID]; c != nil {
+			ledger[i].Name = fmt.Sprintf("channel %d", c.ch.Number()) // as its guest calls it
+		}
+	}
+	return ledger
+}
+
+var laneNames = [len(lanes)]string{"graphics", "copy 0", "copy 1"}
+
+// Engines returns the names of the engines of the ledger's accounts, in their order.
+func Engines() []string { return append([]string(nil), laneNames[:]...) }
+
+// Counts returns the scheduler's counts of unusual events.
+func (t *Gate) Counts() sched.Counts {
+	if t == nil {
+		return sched.Counts{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.s.Counted()
+}
+
+// SetShare changes a guest's weight, cap, priority and limits, under load.
+func (t *Gate) SetShare(g Guest, c sched.NodeConfig) error {
+	if t == nil {
+		return ErrNoScheduler
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sh := t.guests[g]
+	if sh == nil {
+		return fmt.Errorf("%w: %s", ErrRemoved, g.Name())
+	}
+	c.Name = g.Name()
+	err := t.s.Change(t.now(), sh.node, c)
+	t.step()
+	t.requestPoll()
+	return err
+}
