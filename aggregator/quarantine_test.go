@@ -66,10 +66,10 @@ func TestCardNeverAnswers(t *testing.T) {
 	}
 	settleRound(g) // the last bind's own round is not to wait for the card
 	f.HoldAll(true)
-	waits, rounds := a.gpu.Timeouts(), g.rounds()
+	waits, rounds := timeouts(a), g.rounds()
 	require.NoError(t, g.Reset())
 	rounds = g.rounds() - rounds
-	require.LessOrEqual(t, a.gpu.Timeouts()-waits, 2*rounds, "a round waits once for a channel to leave")
+	require.LessOrEqual(t, timeouts(a)-waits, 2*rounds, "a round waits once for a channel to leave")
 	require.LessOrEqual(t, rounds, uint64(2))
 	require.NotZero(t, g.stats.CardTimeout.Load())
 	require.ErrorContains(t, g.Remove(), "still in use by the card")
@@ -90,11 +90,11 @@ func TestRoundWaitsOnce(t *testing.T) {
 	}
 	waits := func(do func()) uint64 {
 		settle(g)
-		before := a.gpu.Timeouts()
+		before := timeouts(a)
 		f.HoldAll(true)
 		do()
 		f.HoldAll(false)
-		return a.gpu.Timeouts() - before
+		return timeouts(a) - before
 	}
 	// Of the first channel's end: the runlist and the preempt.
 	require.LessOrEqual(t, waits(func() { require.NoError(t, g.Reset()) }), uint64(2))
@@ -109,3 +109,6 @@ func TestRoundWaitsOnce(t *testing.T) {
 	}), uint64(1), "of the runlist")
 	require.NotNil(t, g.cardChannel(63))
 }
+
+// timeouts counts the waits for the card that timed out.
+func timeouts(a *Aggregator) uint64 { return a.gpu.(*driver.Driver).Timeouts() }

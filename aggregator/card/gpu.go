@@ -35,8 +35,6 @@ type GPU interface {
 	Serving(engine int) ChannelEvents
 	// Poll delivers everything that the card has reported up to now.
 	Poll()
-	// Timeouts counts operations that the card did not complete in time.
-	Timeouts() uint64
 
 	// AttachMemory sets the memory behind the card's bus addresses. DetachMemory returns
 	// when no access uses it.

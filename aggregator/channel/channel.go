@@ -3,7 +3,8 @@
 // memory have no effect.
 //
 // The functions are pure. What they return is the guest's word: the caller checks that
-// addresses are the guest's.
+// addresses are the guest's. Package driver uses the same layouts for the card's own
+// structures.
 package channel
 
 import (
@@ -36,10 +37,15 @@ func ReadInstance(b []byte) Instance {
 			Base: uint64(gf100.InstGPBaseHi.Get(b))<<32 | uint64(gf100.InstGPBaseLo.Get(b))<<3,
 			Log2: gf100.InstGPLimit2.Get(b),
 		},
-		State: card.State{
-			GPGet: gf100.InstGPGet.Get(b), Ref: gf100.InstRef.Get(b),
-			Token: uint64(gf100.InstTokenHi.Get(b))<<32 | uint64(gf100.InstTokenLo.Get(b)),
-		},
+		State: ReadState(b),
+	}
+}
+
+// ReadState reads what an instance block keeps of a channel that is off the card.
+func ReadState(b []byte) card.State {
+	return card.State{
+		GPGet: gf100.InstGPGet.Get(b), Ref: gf100.InstRef.Get(b),
+		Token: uint64(gf100.InstTokenHi.Get(b))<<32 | uint64(gf100.InstTokenLo.Get(b)),
 	}
 }
 

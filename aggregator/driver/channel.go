@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	structs "github.com/umbra-gpu/umbra/aggregator/channel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -90,12 +91,9 @@ type userd [gf100.USERDGPPut + 4]byte
 // newUSERD makes the channel's page of the poll area.
 func newUSERD(c *card.ChannelConfig) []byte {
 	b := make([]byte, gf100.USERDSize)
-	for off, v := range map[int]uint32{
-		gf100.USERDGPPut: c.Put, gf100.USERDGPGet: c.Progress.GPGet, gf100.USERDRef: c.Progress.Ref,
-		gf100.USERDGet: uint32(c.Progress.Get), gf100.USERDGetHi: uint32(c.Progress.Get >> 32),
-		gf100.USERDTopLevelGet: uint32(c.Progress.TopLevelGet), gf100.USERDTopLevelGetHi: uint32(c.Progress.TopLevelGet >> 32),
-	} {
-		binary.LittleEndian.PutUint32(b[off:], v)
+	binary.LittleEndian.PutUint32(b[gf100.USERDGPPut:], c.Put)
+	for _, w := range structs.ProgressWords(c.Progress) {
+		binary.LittleEndian.PutUint32(b[w.Offset:], w.Value)
 	}
 	return b
 }
@@ -172,12 +170,7 @@ func (ch *channel) report() (card.Progress, uint32) {
 	b := ch.driver.userds.Get().(*userd)
 	defer ch.driver.userds.Put(b)
 	ch.driver.ReadVRAM(ch.USERD(), b[:])
-	word := func(off int) uint32 { return binary.LittleEndian.Uint32(b[off:]) }
-	return card.Progress{
-		Get:         uint64(word(gf100.USERDGetHi))<<32 | uint64(word(gf100.USERDGet)),
-		TopLevelGet: uint64(word(gf100.USERDTopLevelGetHi))<<32 | uint64(word(gf100.USERDTopLevelGet)),
-		Ref:         word(gf100.USERDRef), GPGet: word(gf100.USERDGPGet),
-	}, word(gf100.USERDGPPut)
+	return structs.ReadUSERD(b[:])
 }
 
 // Progress implements card.Channel.
@@ -190,10 +183,7 @@ func (ch *channel) Progress() card.Progress {
 func (ch *channel) State() card.State {
 	b := make([]byte, gf100.InstanceSize)
 	ch.driver.ReadVRAM(ch.inst, b)
-	return card.State{
-		GPGet: gf100.InstGPGet.Get(b), Ref: gf100.InstRef.Get(b),
-		Token: uint64(gf100.InstTokenHi.Get(b))<<32 | uint64(gf100.InstTokenLo.Get(b)),
-	}
+	return structs.ReadState(b)
 }
 
 // Stop implements card.Channel. Without a wait, the next runlist omits the channel.

@@ -196,7 +196,7 @@ func (d *Driver) Time() uint64 {
 	}
 }
 
-// Timeouts implements card.GPU.
+// Timeouts counts operations that the card did not complete in time.
 func (d *Driver) Timeouts() uint64 { return d.timeouts.Load() }
 
 // Meter implements card.GPU.

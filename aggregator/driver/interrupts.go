@@ -61,8 +61,11 @@ func (d *Driver) pollFIFO() {
 	if intr&gf100.IntrEngine != 0 {
 		engines := d.rd(regEngEvent)
 		each32(engines, func(e uint32) { d.wr(regEngEventStatus+e*4, ^uint32(0)) })
-		for id := range d.channels {
-			if ch := d.owner(uint8(id)); ch != nil && ch.mayHaveRun() {
+		d.table.Lock()
+		channels := d.channels
+		d.table.Unlock()
+		for _, ch := range channels {
+			if ch != nil && ch.mayHaveRun() {
 				ch.ev.Completed(engines)
 			}
 		}

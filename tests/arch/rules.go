@@ -36,7 +36,7 @@ var rooms = []room{
 	{"aggregator", []string{
 		"aggregator/aperture", "aggregator/card", "aggregator/channel", "aggregator/dma", "aggregator/gate", "aggregator/sched", "aggregator/vram", "shadowpt", "mmio",
 	}, []string{sys}, "the aggregator drives every card through package card, and knows neither registers, sockets nor configuration"},
-	{"aggregator/driver", []string{"aggregator/aperture", "aggregator/card", "aggregator/vram", "shadowpt", "mmio"}, nil, "a driver knows registers, not guests"},
+	{"aggregator/driver", []string{"aggregator/aperture", "aggregator/card", "aggregator/channel", "aggregator/vram", "shadowpt", "mmio"}, nil, "a driver knows registers, not guests"},
 	{"aggregator/channel", []string{"aggregator/card", "shadowpt", "mmio"}, nil, "bytes in, descriptions out"},
 	{"aggregator/gate", []string{"aggregator/card", "aggregator/sched", "shadowpt", "mmio"}, nil, "the gate declares what it needs of guests"},
 	{"aggregator/vram", []string{"aggregator/card", "shadowpt"}, nil, "an allocator knows sizes, not their use"},
