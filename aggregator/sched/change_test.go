@@ -155,3 +155,38 @@ func TestDebtIsATime(t *testing.T) {
 		require.Equal(t, level+1<<20*100/int64(weight), st.Nodes[1].Lanes[0].Tag, "weight %d", weight)
 	}
 }
+
+// TestNextGroupInheritsDebt: the groups of a guest leave their debts and their overuse to its next
+// group, and only to that one. A group that ends on the card also leaves what it uses until then.
+func TestNextGroupInheritsDebt(t *testing.T) {
+	b := newFixture(t, sched.Default())
+	guest := b.node(t, sched.Card, sched.NodeConfig{})
+	lane := func(id sched.ID) sched.Lane { return b.s.Freeze().Nodes[uint32(id)].Lanes[0] }
+	level := func() int64 { return lane(guest).Level }
+	debt := func(id sched.ID) int64 { return lane(id).Tag - level() }
+	groups := []sched.ID{b.node(t, guest, sched.NodeConfig{}), b.node(t, guest, sched.NodeConfig{})}
+	st := b.s.Freeze()
+	for i, id := range groups {
+		l := &st.Nodes[uint32(id)].Lanes[0]
+		l.Tag, l.Overuse = level()+int64(1000<<i), time.Duration(i+1)
+	}
+	var err error
+	b.s, err = sched.Restore(st)
+	require.NoError(t, err)
+	for _, id := range groups {
+		require.True(t, b.s.Remove(b.now, id))
+	}
+	heir, other := b.node(t, guest, sched.NodeConfig{}), b.node(t, guest, sched.NodeConfig{})
+	require.Equal(t, int64(3000), debt(heir))
+	require.Equal(t, time.Duration(3), lane(heir).Overuse)
+	require.Zero(t, debt(other))
+	require.Zero(t, lane(other).Overuse)
+
+	b.lengths = func(sched.ID, int) time.Duration { return 100 * ms }
+	b.submit(b.channel(t, heir, 0), 1)
+	require.Len(t, b.drain(), 1)
+	require.True(t, b.s.Remove(b.now, heir))
+	require.GreaterOrEqual(t, debt(b.node(t, guest, sched.NodeConfig{})), int64(3000))
+	b.run(time.Second)
+	require.Positive(t, debt(b.node(t, guest, sched.NodeConfig{})))
+}
