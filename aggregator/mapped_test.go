@@ -164,6 +164,39 @@ func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 	require.NotZero(t, outside, "pages never began to move while the guest had no channel")
 }
 
+// relocations is a card that records moves of pages, and makes none.
+type relocations struct {
+	*fakeCard
+	list []card.Relocation
+}
+
+func (c *relocations) Relocate(r card.Relocation) (uint64, error) {
+	c.list = append(c.list, r)
+	return r.Size, nil
+}
+
+// TestMovesEndWithExtents: pages that are adjacent for the guest only are moved separately, and
+// each to its own place in the file.
+func TestMovesEndWithExtents(t *testing.T) {
+	f := &relocations{fakeCard: drivertest.New(16 << 20)}
+	a := newAggOn(t, f, patience, Options{})
+	fragment(t, a, 1<<20+128<<10, 512<<10, 128<<10, 256<<10, 128<<10)
+	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
+	extents := g.Extents()
+	require.Greater(t, len(extents), 2)
+	last := extents[len(extents)-1]
+	var want []card.Relocation
+	from, to := uint64(vram.PageSize), last.Guest+last.Size-vram.PageSize
+	for _, e := range extents {
+		at, end := max(e.Guest, from), min(e.Guest+e.Size, to)
+		want = append(want, card.Relocation{Addr: e.Card + at - e.Guest, Size: end - at, Off: at})
+	}
+	done, err := owner{g}.Relocate(card.Relocation{Addr: from, Size: to - from, Off: from})
+	require.NoError(t, err)
+	require.Equal(t, to-from, done)
+	require.Equal(t, want, f.list)
+}
+
 // scarce is a card with a limited number of mappings.
 type scarce struct {
 	*fakeCard
