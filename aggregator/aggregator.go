@@ -40,7 +40,7 @@ func NewWith(gpu card.GPU, o Options) (*Aggregator, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
-	a := &Aggregator{opts: o, gpu: gpu, bus: dma.New(o.Guests), epoch: time.Now(), cardEpoch: gpu.Time()}
+	a := &Aggregator{opts: o, gpu: gpu, bus: dma.New(o.Guests, gpu), epoch: time.Now(), cardEpoch: gpu.Time()}
 	a.userds.New = func() any { return new(userd) }
 	if o.Scheduler != nil {
 		if o.Clock == nil {
@@ -55,7 +55,6 @@ func NewWith(gpu card.GPU, o Options) (*Aggregator, error) {
 			return nil, err
 		}
 	}
-	gpu.AttachMemory(a.bus)
 	return a, nil
 }
 
@@ -66,7 +65,6 @@ func (a *Aggregator) Close() error {
 	if g := a.everybody(); len(g) > 0 {
 		return fmt.Errorf("aggregator: close: guest %s is still there", g[0].name)
 	}
-	a.gpu.DetachMemory()
 	a.gpu.Close()
 	a.gate.Close()
 	return nil

@@ -17,7 +17,7 @@ func (g *Guest) Extents() []vram.Extent { return g.extents.List() }
 func (g *Guest) Tables() []card.Run { return g.share.Tables() }
 
 // BusAddress returns the card's address of address addr of the guest's own memory.
-func (g *Guest) BusAddress(addr uint64) uint64 { return g.agg.bus.At(g.index, addr) }
+func (g *Guest) BusAddress(addr uint64) uint64 { return g.dma.At(addr) }
 
 // Audit returns an error if an access that the card makes for its channel id leaves what
 // belongs to the channel's owner: the owner's memory and, for reads, the tables built for

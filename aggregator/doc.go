@@ -56,8 +56,7 @@
 //     it for a doorbell or one look; none of the following ever is.
 //  6. Aggregator.mu: the table of guests, and which channels of the card each has.
 //  7. Locks of the card's driver: for a moment, never while waiting for the card.
-//  8. The guest's pin of its memory (card.Bus.Acquire), for one look-up or one copy, and
-//     the lock of dma.Windows (read side), during one step of the card.
+//  8. The locks of package dma: one change of the guest's memory, one look-up, one copy.
 //
 // The windows of a Guest (BAR1, BAR3, PRAMIN) are guarded by the virtual GPU's lock alone.
 // Shadows, their tracker except its Watch, and resources waiting to be freed belong to the

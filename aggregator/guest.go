@@ -8,6 +8,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/dma"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -21,7 +22,8 @@ type Guest struct {
 	limits   GuestConfig
 	extents  vram.Extents
 	share    card.Share
-	mappings int // of the process, while its windows are open; Aggregator.mu
+	dma      *dma.Window // its memory
+	mappings int         // of the process, while its windows are open; Aggregator.mu
 	ev       Events
 	stats    GuestStats
 
@@ -101,7 +103,7 @@ type guestChannel struct {
 
 func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, ev Events) *Guest {
 	g := &Guest{
-		agg: a, name: cfg.Name, index: index, limits: cfg, extents: e, share: share, ev: ev,
+		agg: a, name: cfg.Name, index: index, limits: cfg, extents: e, share: share, dma: a.bus.Guest(index), ev: ev,
 		live: make(map[*boundChannel]bool), spaces: make(map[spaceKey]*space), tableWork: shadowpt.NewWork(0),
 	}
 	g.tableMeter.guest = g
@@ -195,48 +197,45 @@ func (g *Guest) await() {
 	}
 }
 
-// AttachMemory sets the memory behind the guest's bus addresses. From then on the caller
-// must call Unmapped or DetachMemory before pages of it disappear.
-func (g *Guest) AttachMemory(m card.Bus) {
-	g.agg.bus.Attach(g.index, m)
-	g.Mapped(0, g.agg.bus.Size())
+// MapDMA makes m the memory at the guest's bus address addr. Entries that name it become
+// valid at the next update of the shadows.
+func (g *Guest) MapDMA(addr uint64, m card.Mapping) error {
+	err := g.dma.MapDMA(addr, m)
+	g.remap(addr, uint64(len(m.Mem)), false)
+	return err
 }
 
-// Mapped reports that n bytes of bus addresses from addr on were mapped. Entries that name
-// them become valid at the next update of the shadows.
-func (g *Guest) Mapped(addr, n uint64) { g.remap(addr, n, false) }
+// UnmapDMA takes back what is mapped at the n bytes from bus address addr on (see
+// [card.DMA]). It returns when no access of the card uses it. Entries that still name it
+// reach nothing; the next update of the shadows removes them.
+func (g *Guest) UnmapDMA(addr, n uint64) {
+	begin := time.Now()
+	g.unmap(addr, n)
+	g.stats.Unmaps.Add(1)
+	g.stats.UnmapTime.Add(int64(time.Since(begin)))
+}
+
+// DetachMemory unmaps everything.
+func (g *Guest) DetachMemory() { g.unmap(0, g.agg.bus.Size()) }
+
+func (g *Guest) unmap(addr, n uint64) {
+	g.remap(addr, n, true) // entries that an update finds meanwhile are lost, not foreign
+	g.dma.UnmapDMA(addr, n)
+	g.remap(addr, n, true)
+}
 
 func (g *Guest) remap(addr, n uint64, lost bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lost = g.lost || lost
-	window := g.agg.bus.Size()
-	from, to := min(addr, window), min(addr+min(n, window), window)
+	from, to := addr, addr+g.dma.Clip(addr, n)
+	if from == to {
+		return
+	}
 	if g.remapped[0] != g.remapped[1] {
 		from, to = min(from, g.remapped[0]), max(to, g.remapped[1])
 	}
 	g.remapped = [2]uint64{from, to}
-}
-
-// DetachMemory removes the memory. When it returns, the card no longer uses it.
-func (g *Guest) DetachMemory() {
-	g.agg.bus.Attach(g.index, nil)
-	g.unmapped(0, g.agg.bus.Size())
-}
-
-// Unmapped reports that n bytes of bus addresses from addr on were unmapped. It returns when
-// no access of the card uses them. Entries that still name them reach nothing; the next
-// update of the shadows removes them.
-func (g *Guest) Unmapped(addr, n uint64) {
-	begin := time.Now()
-	g.unmapped(addr, n)
-	g.stats.Unmaps.Add(1)
-	g.stats.UnmapTime.Add(int64(time.Since(begin)))
-}
-
-func (g *Guest) unmapped(addr, n uint64) {
-	g.remap(addr, n, true)
-	g.agg.bus.Barrier()
 }
 
 // Name returns the guest's name.

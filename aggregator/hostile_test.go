@@ -93,20 +93,10 @@ func checkShadow(t require.TestingT, g *Guest, mem []byte, dir uint64) {
 			mine = inside(extents, pte.Addr, page)
 		case pte.Target.System():
 			guestAddr := pte.Addr - uint64(g.index)*window
-			mine = guestAddr+page <= window && g.memory() != nil && g.memory().Slice(guestAddr, int(page), !pte.ReadOnly) != nil
+			mine = guestAddr+page <= window && g.dma.Covers(guestAddr, page, !pte.ReadOnly)
 		}
 		require.True(t, mine, "an entry that is not the guest's: %+v: %+v", e, pte)
 	})
-}
-
-// halfBus is memory that may be written in its lower half only.
-type halfBus struct{ cutFile }
-
-func (b halfBus) Slice(addr uint64, n int, write bool) []byte {
-	if write && addr+uint64(n) > uint64(len(b.mem)/2) {
-		return nil
-	}
-	return b.cutFile.Slice(addr, n, write)
 }
 
 // TestHostileEntries: page entries of both sizes across the end of an extent, of the
@@ -118,10 +108,10 @@ func TestHostileEntries(t *testing.T) {
 		a, f := newAgg(t, Options{})
 		fragment(t, a, 5<<20+128<<10, 1<<20, 1<<20, 1<<20, 512<<10, 512<<10)
 		other, _ := addGuestIn(t, a, GuestConfig{Name: "other", VRAM: 1 << 20, Tables: 1 << 20})
-		other.AttachMemory(cutFile{make([]byte, 1<<20)}) // has the window before
+		mapRAM(t, other, 1<<20) // has the window before
 		g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 3 << 20, Tables: 4 << 20, Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
 		require.Greater(t, len(g.extents.List()), 1)
-		g.AttachMemory(halfBus{cutFile{make([]byte, 1<<20)}})
+		mapHalves(t, g, 1<<20)
 		window := a.bus.Size()
 		type row struct {
 			target   shadowpt.Target
@@ -198,11 +188,11 @@ func TestTranslate(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	fragment(t, a, 2<<20+128<<10, 1<<20, 512<<10, 256<<10, 128<<10, 128<<10)
 	other, _ := addGuestIn(t, a, GuestConfig{Name: "other", VRAM: 1 << 20, Tables: 1 << 20})
-	other.AttachMemory(cutFile{make([]byte, 1<<20)})
+	mapRAM(t, other, 1<<20)
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
 	require.Greater(t, len(g.extents.List()), 2)
 	const size = 1 << 20
-	g.AttachMemory(halfBus{cutFile{make([]byte, size)}})
+	mapHalves(t, g, size)
 	var pages []uint64 // the card's, by the guest's number
 	for _, e := range g.Extents() {
 		for at := uint64(0); at < e.Size; at += vram.PageSize {

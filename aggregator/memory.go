@@ -1,18 +1,10 @@
 package aggregator
 
 import (
-	"bytes"
-	"runtime/debug"
-
-	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// memory returns the guest's system memory, nil if there is none.
-func (g *Guest) memory() card.Bus { return g.agg.bus.Memory(g.index) }
-
-// access is the operation on a buffer and memory of the guest.
+// access is the operation on a buffer and the guest's VRAM.
 type access uint8
 
 const (
@@ -21,41 +13,6 @@ const (
 	compare               // compare them; copy nothing
 )
 
-// copySystem copies p to or from the guest's system memory at a bus address, or compares
-// it, page by page because adjacent pages may lie in different mappings. The memory
-// belongs to another process, which may truncate its file at any time; such an access
-// fails like one on a bus.
-func (g *Guest) copySystem(addr uint64, p []byte, how access) (ok bool) {
-	m := g.memory()
-	if m == nil {
-		return false
-	}
-	m.Acquire()
-	defer m.Release()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if card.MemoryFault(recover()) {
-			ok = false
-		}
-	}()
-	for len(p) > 0 {
-		n := min(len(p), int(vram.PageSize-addr%vram.PageSize))
-		mem := m.Slice(addr, n, how == put)
-		switch {
-		case mem == nil:
-			return false
-		case how == put:
-			copy(mem, p[:n])
-		case how == take:
-			copy(p[:n], mem)
-		case !bytes.Equal(p[:n], mem):
-			return false
-		}
-		p, addr = p[n:], addr+uint64(n)
-	}
-	return true
-}
-
 // move copies p to or from the guest's VRAM through its extents, or its system memory
 // through its DMA map.
 func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool {
@@ -63,9 +20,9 @@ func (g *Guest) move(t shadowpt.Target, addr uint64, p []byte, write bool) bool 
 	case t == shadowpt.VRAM:
 		return g.eachRun(addr, p, write)
 	case t.System() && write:
-		return g.copySystem(addr, p, put)
+		return g.dma.Write(addr, p)
 	case t.System():
-		return g.copySystem(addr, p, take)
+		return g.dma.Read(addr, p)
 	}
 	return false
 }
@@ -118,7 +75,7 @@ func (g *Guest) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 	if t == shadowpt.VRAM {
 		return g.copyRuns(addr, p, compare)
 	}
-	return t.System() && g.copySystem(addr, p, compare)
+	return t.System() && g.dma.Same(addr, p)
 }
 
 // Translate implements shadowpt.Guest.
@@ -126,11 +83,5 @@ func (g *Guest) Translate(t shadowpt.Target, addr, n uint64, write bool) (uint64
 	if t == shadowpt.VRAM {
 		return g.extents.Translate(addr, n)
 	}
-	m := g.memory()
-	if m == nil || !t.System() || addr >= g.agg.bus.Size() || n > g.agg.bus.Size()-addr {
-		return 0, false
-	}
-	m.Acquire()
-	defer m.Release()
-	return g.agg.bus.At(g.index, addr), m.Slice(addr, int(n), write) != nil
+	return g.dma.At(addr), t.System() && g.dma.Covers(addr, n, write)
 }

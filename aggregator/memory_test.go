@@ -8,19 +8,25 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// cutFile is guest memory whose file was truncated.
-type cutFile struct{ mem []byte }
+// mapRAM gives a guest so many bytes of system memory at bus address 0.
+func mapRAM(t require.TestingT, g *Guest, n int) {
+	require.NoError(t, g.MapDMA(0, card.Mapping{Mem: make([]byte, n), Write: true}))
+}
 
-func (cutFile) Acquire() {}
-func (cutFile) Release() {}
-func (c cutFile) Slice(addr uint64, n int, _ bool) []byte {
-	if addr+uint64(n) > uint64(len(c.mem)) {
-		return nil
-	}
-	return c.mem[addr : addr+uint64(n)]
+// mapHalves gives a guest system memory at bus address 0, of which the upper half is read-only.
+func mapHalves(t require.TestingT, g *Guest, n int) {
+	mapRAM(t, g, n/2)
+	require.NoError(t, g.MapDMA(uint64(n/2), card.Mapping{Mem: make([]byte, n/2)}))
+}
+
+// reach returns what the card finds at a guest's bus address.
+func reach(f *fakeCard, g *Guest, addr uint64, write bool) *card.Mapping {
+	m, _ := f.Mappings.At(g.BusAddress(addr), write)
+	return m
 }
 
 func TestMemoryCutShort(t *testing.T) {
@@ -35,23 +41,17 @@ func TestMemoryCutShort(t *testing.T) {
 
 	a, _ := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
-	g.AttachMemory(cutFile{mem})
+	require.NoError(t, g.MapDMA(0, card.Mapping{Mem: mem, Write: true}))
 	p := make([]byte, 4)
 	g.ReadPRAMIN(2<<24, 0, p)
 	require.Equal(t, []byte{0xff, 0xff, 0xff, 0xff}, p)
 	g.WritePRAMIN(3<<24, 0, p)
 	require.Equal(t, uint64(2), g.stats.BadWindow.Load())
 	require.False(t, g.ReadTable(shadowpt.SystemCoherent, 0, make([]byte, 8192)))
-	require.Panics(t, func() { // a bug of ours is not swallowed
-		g.AttachMemory(buggy{})
-		g.ReadPRAMIN(2<<24, 0, p)
-	})
-	g.AttachMemory(nil)
+	g.DetachMemory()
+	require.NoError(t, g.MapDMA(0, card.Mapping{Mem: make([]byte, 4), Write: true, Wrote: func(off, n uint64) { panic("a bug") }}))
+	require.Panics(t, func() { g.WritePRAMIN(2<<24, 0, p) }, "a bug of ours is not swallowed")
 }
-
-type buggy struct{ cutFile }
-
-func (buggy) Slice(uint64, int, bool) []byte { panic("a bug") }
 
 // TestUnmapWaitsForStepsOnly: memory that a guest's client takes away is gone for the card when
 // the steps that began before have ended, whatever else the card does, and the guest's shadows
@@ -61,39 +61,43 @@ func TestUnmapWaitsForStepsOnly(t *testing.T) {
 	g, _ := addGuest(t, a, "a")
 	other, _ := addGuest(t, a, "b")
 	bindChannel(t, g, 1)
-	m := &rangeBus{cutFile{make([]byte, 1<<20)}, 0, 1 << 20}
-	g.AttachMemory(m)
-	other.AttachMemory(cutFile{make([]byte, 1<<20)})
+	for addr := uint64(0); addr < 3<<12; addr += 1 << 12 {
+		require.NoError(t, g.MapDMA(addr, card.Mapping{Mem: make([]byte, 1<<12), Write: true}))
+	}
+	mapRAM(t, other, 1<<20)
 	f.HoldAll(true)
 	g.Preempt(1)
 	eventually(t, g, func() bool { return !g.current.preempt.empty() })
 	for _, c := range []struct {
-		addr  uint64 // that goes
+		addr  uint64 // that goes, or stays
 		unmap func()
+		gone  bool
 	}{
-		{0, func() {
-			a.bus.Attach(g.index, &rangeBus{m.cutFile, 4096, 1 << 20}) // the client's own part
-			g.Unmapped(0, 4096)
-		}},
-		{4096, g.DetachMemory},
+		{0, func() {}, false},
+		{0, func() { g.UnmapDMA(0, 4096) }, true},
+		{4096, g.DetachMemory, true},
 	} {
-		a.bus.Acquire() // a step of the card is under way
-		require.NotNil(t, a.bus.Slice(g.BusAddress(c.addr), 4, false))
+		f.Steps.RLock() // a step of the card is under way
+		require.NotNil(t, reach(f, g, c.addr, false))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			c.unmap()
 		}()
-		require.Eventually(t, func() bool { return a.bus.Slice(g.BusAddress(c.addr), 4, false) == nil }, patience, tick)
-		select {
-		case <-done:
-			t.Fatal("the step may still use what it found")
-		case <-time.After(50 * time.Millisecond):
+		require.Eventually(t, func() bool { return g.dma.Covers(c.addr, 4, false) != c.gone }, patience, tick)
+		if c.gone {
+			select {
+			case <-done:
+				t.Fatal("the step may still use what it found")
+			case <-time.After(50 * time.Millisecond):
+			}
 		}
-		a.bus.Release()
+		require.True(t, other.dma.Covers(0, 1<<20, true), "another guest's memory is not delayed")
+		f.Steps.RUnlock()
 		<-done
+		require.Equal(t, c.gone, reach(f, g, c.addr, false) == nil)
 	}
-	require.NotNil(t, a.bus.Slice(other.BusAddress(0), 4, false))
+	require.NotNil(t, reach(f, other, 0, false))
 	require.True(t, g.PreemptPending(), "the card has not answered yet")
 	require.Empty(t, g.QuarantineReason())
 	require.Equal(t, uint64(1), g.stats.Unmaps.Load())

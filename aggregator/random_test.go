@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -22,26 +23,13 @@ type randomGuest struct {
 	t    *rapid.T
 	g    *Guest
 	f    *fakeCard
-	bus  *rangeBus
+	ram  []byte
 	dirs []uint64 // by channel
 	// clean says that nothing was written since the space was invalidated.
 	clean []bool
 	bound []bool
 
 	doorbells, compared int
-}
-
-// rangeBus is guest memory of which a range is mapped.
-type rangeBus struct {
-	cutFile
-	from, to uint64
-}
-
-func (b *rangeBus) Slice(addr uint64, n int, write bool) []byte {
-	if addr < b.from || addr+uint64(n) > b.to {
-		return nil
-	}
-	return b.cutFile.Slice(addr, n, write)
 }
 
 // Directories and tables in VRAM. Two channels share a directory, and tables overlap.
@@ -59,8 +47,8 @@ func newRandomGuest(t *rapid.T, p shadowpt.Policy) *randomGuest {
 	require.NoError(t, err)
 	fragment(t, a, 16<<20+128<<10, 2<<20, 1<<20, 512<<10, 384<<10, 256<<10, 128<<10)
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 4 << 20, Tables: 16 << 20, Shadow: p})
-	d := &randomGuest{t: t, g: g, f: f, bus: &rangeBus{cutFile{make([]byte, 1<<20)}, 0, 1 << 20}, dirs: randomDirs, clean: make([]bool, len(randomDirs)), bound: make([]bool, len(randomDirs))}
-	g.AttachMemory(d.bus)
+	d := &randomGuest{t: t, g: g, f: f, ram: make([]byte, 1<<20), dirs: randomDirs, clean: make([]bool, len(randomDirs)), bound: make([]bool, len(randomDirs))}
+	require.NoError(t, g.MapDMA(0, card.Mapping{Mem: d.ram, Write: true}))
 	for id := range d.dirs {
 		bindChannelAt(t, g, uint8(id), d.dirs[id])
 		d.bound[id] = true
@@ -119,11 +107,8 @@ func (d *randomGuest) step() {
 		d.submit(id)
 	case 9: // the client maps more, or less
 		from, to := uint64(d.pick("from", 128))<<12, uint64(128+d.pick("to", 128))<<12
-		old := *d.bus
-		d.g.agg.bus.Attach(d.g.index, &rangeBus{d.bus.cutFile, from, to})
-		d.bus = &rangeBus{d.bus.cutFile, from, to}
-		d.g.Mapped(min(from, old.from), max(to, old.to))
-		d.g.Unmapped(0, 1<<20)
+		d.g.UnmapDMA(0, 1<<20)
+		require.NoError(d.t, d.g.MapDMA(from, card.Mapping{Mem: d.ram[from:to], Write: true}))
 		clear(d.clean) // until the next invalidate
 		d.bounded(from, to)
 	case 10:
@@ -197,7 +182,7 @@ func (d *randomGuest) submit(id int) {
 // bounded checks that the card reaches the guest's memory from from to to, and none besides.
 func (d *randomGuest) bounded(from, to uint64) {
 	for addr := uint64(0); addr < 2<<20; addr += 4096 {
-		got := d.g.agg.bus.Slice(d.g.BusAddress(addr), 4096, false) != nil
+		got := reach(d.f, d.g, addr, false) != nil
 		require.Equal(d.t, addr >= from && addr < to, got, "%#x", addr)
 	}
 }

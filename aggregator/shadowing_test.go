@@ -93,8 +93,8 @@ func TestNoScanWithoutSpace(t *testing.T) {
 	a, _ := newAgg(t, Options{})
 	g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanIncremental}})
 	remap := func() {
-		g.Mapped(0, 1<<20)
-		g.Unmapped(0, 1<<20)
+		mapRAM(t, g, 1<<20)
+		g.UnmapDMA(0, 1<<20)
 		g.Invalidate(0, gf100.InvalidateAllDirs)
 		settle(g)
 	}
@@ -176,7 +176,7 @@ func TestTableStormIsBounded(t *testing.T) {
 	require.False(t, g.Invalidated(), "it waits for its rate")
 	require.Greater(t, g.stats.TableWork.Load(), burst)
 	require.LessOrEqual(t, g.stats.TableWork.Load(), burst+2*round+uint64(rate*time.Since(begin).Seconds()))
-	g.Unmapped(0, 1<<20) // returns
+	g.UnmapDMA(0, 1<<20) // returns
 }
 
 // TestTablesOverQuota: a directory names more tables than the guest's quota allows. Those that

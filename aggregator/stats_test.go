@@ -12,7 +12,7 @@ import (
 func systemPage(t tester, g *Guest) (entryAt, entry uint64) {
 	t.Helper()
 	entryAt, entry = 0x300000, shadowpt.PTE{Valid: true, Target: shadowpt.SystemCoherent, Addr: 0x1000}.Encode()
-	g.AttachMemory(cutFile{make([]byte, 1<<16)})
+	mapRAM(t, g, 1<<16)
 	writeEntry(t, g, dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: entryAt}}.Encode())
 	writeEntry(t, g, entryAt, entry)
 	bindChannel(t, g, 1)
@@ -27,8 +27,7 @@ func TestUnmappedMemoryBreaksNoRule(t *testing.T) {
 		g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
 		at, entry := systemPage(t, g)
 		require.Zero(t, g.stats.ForeignEntries.Load()+g.stats.LostEntries.Load(), "it is the guest's")
-		g.DetachMemory()
-		g.Unmapped(0, 1<<16)
+		g.UnmapDMA(0, 1<<16)
 		for _, write := range []bool{false, true} { // entries that stay are not examined again
 			if write {
 				writeEntry(t, g, at, entry^1<<32)
@@ -65,7 +64,7 @@ func TestDetachBreaksNoRule(t *testing.T) {
 			continue
 		}
 		// Deferred invalidates are flushed for the next client at the latest, with its memory.
-		g.AttachMemory(cutFile{make([]byte, 1<<16)})
+		mapRAM(t, g, 1<<16)
 		bindChannel(t, g, 1)
 		g.Doorbell(1)
 		settle(g)

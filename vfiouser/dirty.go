@@ -10,12 +10,18 @@ import (
 )
 
 // dirtyLog records which pages of guest memory the device may have written. It is off unless
-// the client starts it. Bits are set under the read side of Memory.mu and reported under its
-// write side, so a report holds every write of a step that ended before it.
+// the client starts it.
 type dirtyLog struct {
 	pageSize uint64 // 0 = off
 	shift    uint
 	bytes    uint64 // of all bitmaps
+}
+
+// dirtyPages has a bit for each page of a range. Bits are set without a lock, after the write
+// that they stand for.
+type dirtyPages struct {
+	shift uint
+	words []uint64
 }
 
 // maxLogBytes bounds the bitmaps of one client: 8 TiB at 4 KiB a page.
@@ -33,7 +39,7 @@ func (l *dirtyLog) start(r *mapping) error {
 		return unix.ENOSPC
 	}
 	l.bytes += n
-	r.dirty = make([]uint64, n/8)
+	r.dirty.Store(&dirtyPages{l.shift, make([]uint64, n/8)})
 	return nil
 }
 
@@ -41,16 +47,18 @@ func (l *dirtyLog) start(r *mapping) error {
 //
 // Preconditions: Memory.mu held to write.
 func (l *dirtyLog) stop(r *mapping) {
-	l.bytes -= uint64(len(r.dirty)) * 8
-	r.dirty = nil
+	if d := r.dirty.Swap(nil); d != nil {
+		l.bytes -= uint64(len(d.words)) * 8
+	}
 }
 
-func (l *dirtyLog) mark(r *mapping, off, n uint64) {
-	if n == 0 {
+func (r *mapping) wrote(off, n uint64) {
+	d := r.dirty.Load()
+	if d == nil || n == 0 {
 		return
 	}
-	for p := off >> l.shift; p <= (off+n-1)>>l.shift; p++ {
-		atomic.OrUint64(&r.dirty[p/64], 1<<(p%64))
+	for p := off >> d.shift; p <= (off+n-1)>>d.shift; p++ {
+		atomic.OrUint64(&d.words[p/64], 1<<(p%64))
 	}
 }
 
@@ -139,10 +147,14 @@ func (m *Memory) reportLog(addr, size, pageSz uint64, out []byte) error {
 	defer m.mu.Unlock()
 	end := addr + (size - 1) // the last byte of the range
 	for r := range m.logged(addr, end) {
+		d := r.dirty.Load()
+		if d == nil {
+			continue
+		}
 		rEnd := r.addr + (r.size - 1)
 		lo, hi := max(addr, r.addr)-r.addr, min(end, rEnd)-r.addr // the part of r in the range
-		for p := lo >> m.log.shift; p <= hi>>m.log.shift && p/64 < uint64(len(r.dirty)); p++ {
-			word := r.dirty[p/64] >> (p % 64)
+		for p := lo >> m.log.shift; p <= hi>>m.log.shift && p/64 < uint64(len(d.words)); p++ {
+			word := atomic.LoadUint64(&d.words[p/64]) >> (p % 64)
 			if word == 0 {
 				p |= 63 // the rest of the word is clean
 				continue
@@ -154,7 +166,7 @@ func (m *Memory) reportLog(addr, size, pageSz uint64, out []byte) error {
 			}
 			last := min(first+m.log.pageSize, r.size) - 1
 			if first >= lo && last <= hi {
-				r.dirty[p/64] &^= 1 << (p % 64)
+				atomic.AndUint64(&d.words[p/64], ^(1 << (p % 64)))
 			}
 			from, to := max(first, lo)+r.addr-addr, min(last, hi)+r.addr-addr
 			for q := from / pageSz; q <= to/pageSz; q++ {

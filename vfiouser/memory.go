@@ -38,7 +38,17 @@ type MemoryRange struct {
 type MemoryChange struct {
 	MemoryRange
 	Removed bool
+	// Bytes are the range's if it is Mapped. The watcher may use them, as the range permits,
+	// until it has returned from the change that removes the range.
+	Bytes []byte
+
+	mapping *mapping
 }
+
+// Wrote tells the dirty log that the device wrote n of the Bytes at off. It must be called
+// after the write, and before the watcher returns from the removal; it costs next to nothing
+// while no log is on.
+func (c MemoryChange) Wrote(off, n uint64) { c.mapping.wrote(off, n) }
 
 // Memory is the guest's memory by bus address: what the client has mapped for DMA.
 //
@@ -49,7 +59,7 @@ type Memory struct {
 	maps []*mapping // by address, disjoint
 	last atomic.Pointer[mapping]
 
-	log dirtyLog // guarded by mu; bits set under its read side
+	log dirtyLog // guarded by mu
 
 	files  map[fileKey]*fileMap // guarded by mu
 	mapped int                  // mappings of this process that the map takes; guarded by mu
@@ -65,9 +75,9 @@ type mapping struct {
 	addr, size uint64
 	prot       int // PROT_READ, PROT_WRITE
 	data       []byte
-	file       *fileMap // nil without a descriptor
-	offset     uint64   // of addr in the file
-	dirty      []uint64 // a bit per page of the log, while logging; see dirtyLog
+	file       *fileMap                   // nil without a descriptor
+	offset     uint64                     // of addr in the file
+	dirty      atomic.Pointer[dirtyPages] // nil unless logging
 }
 
 // fileKey names a file mapping that ranges may share: guests hand over one memfd many times
@@ -117,8 +127,8 @@ func (m *Memory) Slice(addr uint64, n int, write bool) []byte {
 	if r.prot&want == 0 {
 		return nil
 	}
-	if write && r.dirty != nil {
-		m.log.mark(r, off, uint64(n))
+	if write {
+		r.wrote(off, uint64(n))
 	}
 	return r.data[off : off+uint64(n) : off+uint64(n)]
 }
@@ -215,7 +225,7 @@ func (m *Memory) Ranges() []MemoryRange {
 // Watch has fn called for each change of the map, on the connection's thread: after a range
 // came in, before its DMA_MAP is answered; after a range left the map and all users released
 // it, before its pages go and its DMA_UNMAP is answered. Nothing can take a removed range up
-// again, so fn has the last word on what was derived from it. fn must not wait.
+// again, so fn has the last word on what was derived from it. fn must not wait for the client.
 func (m *Memory) Watch(fn func(MemoryChange)) (stop func()) {
 	w := &watcher{fn}
 	m.watchMu.Lock()
@@ -235,7 +245,7 @@ func (m *Memory) notify(r *mapping, removed bool) {
 	ws := slices.Clip(m.watchers)
 	m.watchMu.Unlock()
 	for _, w := range ws {
-		w.fn(MemoryChange{r.public(), removed})
+		w.fn(MemoryChange{MemoryRange: r.public(), Removed: removed, Bytes: r.data, mapping: r})
 	}
 }
 

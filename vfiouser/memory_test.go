@@ -132,7 +132,7 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 	stop := m.Watch(func(ch vfiouser.MemoryChange) {
 		mu.Lock()
 		defer mu.Unlock()
-		seen = append(seen, ch)
+		seen = append(seen, vfiouser.MemoryChange{MemoryRange: ch.MemoryRange, Removed: ch.Removed})
 		m.Acquire() // a watcher may read the map
 		defer m.Release()
 		if ch.Removed {

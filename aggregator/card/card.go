@@ -2,24 +2,11 @@
 // channels; the aggregator drives it. A card with [Registers] becomes a GPU by package
 // driver.
 //
-// The package holds interfaces, and what every card does about a fault of the bus.
-// It has no state, locks or goroutines.
+// The package holds interfaces, and what every card does about DMA and its faults.
+// It has no locks or goroutines.
 package card
 
 import "os"
-
-// Bus is the memory that a card reaches by DMA, addressed as the card addresses
-// it (bus addresses).
-//
-// Acquire pins the memory until Release: no range is unmapped in between. A caller holds it
-// for one bounded step, never while it waits, and does not take it twice.
-type Bus interface {
-	Acquire()
-	Release()
-	// Slice returns the n bytes at addr, or nil unless all of them lie in one
-	// mapping that permits the access. The slice is valid until Release.
-	Slice(addr uint64, n int, write bool) []byte
-}
 
 // Line is the state of a card's interrupt.
 type Line struct {
@@ -33,7 +20,6 @@ type Line struct {
 
 // Host is the machine that a card is attached to.
 type Host interface {
-	Bus
 	// Interrupt reports a change of the line. It must not block and must not
 	// call back into the card.
 	Interrupt(Line)

@@ -14,6 +14,7 @@ import (
 // All methods may be called from any goroutine. Waits for the card are bounded.
 type GPU interface {
 	Memory
+	DMA
 
 	// AllocVRAM returns scrubbed runs of size bytes in total, which each begin at a multiple
 	// of align: one run if the card has one, else several. FreeVRAM takes them back.
@@ -35,11 +36,6 @@ type GPU interface {
 	Serving(engine int) ChannelEvents
 	// Poll delivers everything that the card has reported up to now.
 	Poll()
-
-	// AttachMemory sets the memory behind the card's bus addresses. DetachMemory returns
-	// when no access uses it.
-	AttachMemory(Bus)
-	DetachMemory()
 
 	// Quiesce runs do while the channels are between two steps: they read and write no
 	// memory meanwhile. Other channels go on.
@@ -199,9 +195,11 @@ type Relocator interface {
 // 32-bit access that nothing answers reads as ones.
 type Registers interface {
 	Memory
+	DMA
 	Read32(bar int, off uint64) uint32
 	Write32(bar int, off uint64, v uint32)
-	// AttachHost plugs the card into a host, nil into none: interrupts and bus addresses.
+	// AttachHost plugs the card into a host, which gets its interrupt. Without a host, or
+	// with nil, its channels rest.
 	AttachHost(Host)
 	DetachHost()
 	Reset() error

@@ -1,19 +1,18 @@
 // Package dma gives each guest a window of the card's bus addresses, so that equal addresses
-// of two guests are different for the card.
+// of two guests are different for the card. A guest's memory is mapped twice: for the card,
+// at its addresses, and in the guest's [Window], for accesses of the process itself.
 //
-// A step of the card pins no guest's memory. It locks a guest's map only during the look-up
-// in its window. The result stays valid until the step ends: whoever takes memory away first
-// removes it from the map and then waits for the steps that began before (see [Windows.Barrier]).
-// So a guest that changes its map never waits for the steps of others and never delays them.
+// The package has no goroutines. Locks, for each window, in the order they are taken:
 //
-// The package has no goroutines. Its one lock, Windows.steps, is read-locked by each step of
-// the card.
+//  1. Window.changing: one change at a time. UnmapDMA waits with it for the card.
+//  2. Window.mu, during one look-up or one copy (read side).
 package dma
 
 import (
+	"bytes"
 	"math/bits"
+	"runtime/debug"
 	"sync"
-	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -26,19 +25,34 @@ const MaxGuests = gf100.Owners
 // cardBusBits is how many bits a bus address has in the chip's page-table entries.
 const cardBusBits = 40
 
-// Windows is the memory of all guests as the card sees it. It implements card.Bus.
+// Windows divides a card's bus addresses.
 type Windows struct {
-	shift uint // a bus address >> shift is the guest's number
-	host  [MaxGuests]atomic.Pointer[memory]
-
-	// steps is read-locked by each step. Barrier takes the write side.
-	steps sync.RWMutex
+	shift  uint // a bus address >> shift is the guest's number
+	guests [MaxGuests]Window
 }
 
-type memory struct{ card.Bus }
+// Window is the part of one guest, whose addresses begin at 0.
+type Window struct {
+	base, size uint64 // for the card
+	card       card.DMA
 
-// New makes windows for so many guests, 1 to MaxGuests.
-func New(guests int) *Windows { return &Windows{shift: uint(cardBusBits - bits.Len(uint(guests-1)))} }
+	changing sync.Mutex
+	mu       sync.RWMutex
+	mappings card.Mappings
+}
+
+// New divides the addresses of c among so many guests, 1 to MaxGuests.
+func New(guests int, c card.DMA) *Windows {
+	b := &Windows{shift: uint(cardBusBits - bits.Len(uint(guests-1)))}
+	for i := range b.guests {
+		w := &b.guests[i]
+		w.base, w.size, w.card = b.At(i, 0), b.Size(), c
+	}
+	return b
+}
+
+// Guest returns a guest's window.
+func (b *Windows) Guest(index int) *Window { return &b.guests[index] }
 
 // Size returns how many bytes of each guest's memory the card can reach.
 func (b *Windows) Size() uint64 { return 1 << b.shift }
@@ -53,48 +67,103 @@ func (b *Windows) Of(addr, n uint64) (index uint64, guestAddr uint64, ok bool) {
 	return index, guestAddr, index < MaxGuests && n <= b.Size()-guestAddr
 }
 
-// Attach puts a guest's memory into its window, or removes it (nil). Steps under way may
-// still use what was there.
-func (b *Windows) Attach(index int, m card.Bus) {
-	if m == nil {
-		b.host[index].Store(nil)
+// Clip returns how many of the n bytes at addr are inside the window.
+func (w *Window) Clip(addr, n uint64) uint64 { return min(n, w.size-min(addr, w.size)) }
+
+// At returns the card's address of an address inside the window.
+func (w *Window) At(addr uint64) uint64 { return w.base | addr }
+
+// MapDMA implements card.DMA. What lies beyond the window is out of reach.
+func (w *Window) MapDMA(addr uint64, m card.Mapping) error {
+	n := w.Clip(addr, uint64(len(m.Mem)))
+	if m.Mem = m.Mem[:n]; n == 0 {
+		return nil
+	}
+	w.changing.Lock()
+	defer w.changing.Unlock()
+	w.mu.Lock()
+	err := w.mappings.Map(addr, m)
+	w.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err = w.card.MapDMA(w.At(addr), m); err != nil {
+		w.forget(addr, n)
+	}
+	return err
+}
+
+// UnmapDMA implements card.DMA.
+func (w *Window) UnmapDMA(addr, n uint64) {
+	if n = w.Clip(addr, n); n == 0 {
 		return
 	}
-	b.host[index].Store(&memory{m})
+	w.changing.Lock()
+	defer w.changing.Unlock()
+	w.forget(addr, n)
+	w.card.UnmapDMA(w.At(addr), n)
 }
 
-// Barrier waits for every step of the card that has begun, and delays new ones until then.
-func (b *Windows) Barrier() {
-	b.steps.Lock()
-	//lint:ignore SA2001 taking the lock is the wait
-	b.steps.Unlock()
+func (w *Window) forget(addr, n uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mappings.Unmap(addr, n)
 }
 
-// Acquire implements card.Bus.
-func (b *Windows) Acquire() { b.steps.RLock() }
-
-// Release implements card.Bus.
-func (b *Windows) Release() { b.steps.RUnlock() }
-
-// Slice implements card.Bus.
-func (b *Windows) Slice(addr uint64, n int, write bool) []byte {
-	i, guestAddr, ok := b.Of(addr, uint64(n))
-	if !ok {
-		return nil
+// Covers reports whether the n bytes at addr are mapped and permit the access.
+func (w *Window) Covers(addr, n uint64, write bool) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for n > 0 {
+		m, off := w.mappings.At(addr, write)
+		if m == nil {
+			return false
+		}
+		here := min(n, uint64(len(m.Mem))-off)
+		addr, n = addr+here, n-here
 	}
-	m := b.host[i].Load()
-	if m == nil {
-		return nil
-	}
-	m.Acquire()
-	defer m.Release()
-	return m.Slice(guestAddr, n, write)
+	return true
 }
 
-// Memory returns a guest's memory, nil if there is none.
-func (b *Windows) Memory(index int) card.Bus {
-	if m := b.host[index].Load(); m != nil {
-		return m.Bus
+// Read copies memory at addr to p. It returns false if some of it cannot be read.
+func (w *Window) Read(addr uint64, p []byte) bool {
+	return w.each(addr, p, false, func(mem, p []byte) bool { copy(p, mem); return true })
+}
+
+// Write copies p to memory at addr. It returns false if some of it cannot be written.
+func (w *Window) Write(addr uint64, p []byte) bool {
+	return w.each(addr, p, true, func(mem, p []byte) bool { copy(mem, p); return true })
+}
+
+// Same reports whether the bytes at addr are p.
+func (w *Window) Same(addr uint64, p []byte) bool { return w.each(addr, p, false, bytes.Equal) }
+
+// each calls f with each mapping's part of the memory at addr and of p, until it returns
+// false. The memory belongs to another process, which may truncate its file at any time;
+// such an access fails like one on a bus.
+func (w *Window) each(addr uint64, p []byte, write bool, f func(mem, p []byte) bool) (ok bool) {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if card.MemoryFault(recover()) {
+			ok = false
+		}
+	}()
+	for len(p) > 0 {
+		m, off := w.mappings.At(addr, write)
+		if m == nil {
+			return false
+		}
+		mem := m.Mem[off:]
+		mem = mem[:min(len(mem), len(p))]
+		if !f(mem, p[:len(mem)]) {
+			return false
+		}
+		if write && m.Wrote != nil {
+			m.Wrote(off, uint64(len(mem)))
+		}
+		addr, p = addr+uint64(len(mem)), p[len(mem):]
 	}
-	return nil
+	return true
 }

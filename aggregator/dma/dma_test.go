@@ -2,16 +2,17 @@ package dma
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
 )
 
 // TestWindowsEqualDivision: what Of and At say of an address is what dividing it says.
 func TestWindowsEqualDivision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		b := New(rapid.IntRange(1, MaxGuests).Draw(t, "guests"))
+		b := New(rapid.IntRange(1, MaxGuests).Draw(t, "guests"), nil)
 		addr := b.Size()*rapid.Uint64Range(0, 2*MaxGuests).Draw(t, "window") + rapid.Uint64Range(0, b.Size()-1).Draw(t, "offset")
 		n := rapid.Uint64().Draw(t, "n") >> rapid.IntRange(0, 63).Draw(t, "shift")
 		index, guestAddr, ok := b.Of(addr, n)
@@ -25,51 +26,82 @@ func TestWindowsEqualDivision(t *testing.T) {
 	})
 }
 
-// everywhere is memory that has an answer at each address, which says where it was asked.
-type everywhere struct{ at *uint64 }
+// fakeCard is a card's table of mappings.
+type fakeCard struct{ card.Mappings }
 
-func (everywhere) Acquire() {}
-func (everywhere) Release() {}
-func (e everywhere) Slice(addr uint64, n int, _ bool) []byte {
-	*e.at = addr
-	return make([]byte, n)
-}
+func (c *fakeCard) MapDMA(addr uint64, m card.Mapping) error { return c.Map(addr, m) }
+func (c *fakeCard) UnmapDMA(addr, n uint64)                  { c.Unmap(addr, n) }
 
-// TestSlice: an address reaches the memory of the guest whose window it is in, while that has any.
-func TestSlice(t *testing.T) {
-	b := New(3)
-	var asked [3]uint64
-	for i := range asked {
-		require.Nil(t, b.Memory(i))
-		b.Attach(i, everywhere{&asked[i]})
+// TestMappings compares three guests' windows and their card's table with flat models of their
+// memory. Mappings overlap, touch, reach beyond a window and are taken back in parts.
+func TestMappings(t *testing.T) {
+	const page, pages = 16, 24 // the last ones of each window
+	type cell struct {
+		mem   *byte
+		owner int // of the mapping it is in
+		write bool
 	}
-	for i := range asked {
-		for _, addr := range []uint64{0, b.Size() / 2, b.Size() - 8} {
-			before := asked
-			require.Len(t, b.Slice(b.At(i, addr), 8, true), 8)
-			before[i] = addr
-			require.Equal(t, before, asked)
+	rapid.Check(t, func(t *rapid.T) {
+		c := &fakeCard{}
+		b := New(3, c)
+		first := b.Size() - pages*page
+		var model [3][pages + 8]cell
+		draw := func(what string, n int) int { return rapid.IntRange(0, n-1).Draw(t, what) }
+		for step := range draw("steps", 30) {
+			i, at, n := draw("guest", 3), draw("page", pages+4), draw("pages", 5)
+			w, addr := b.Guest(i), first+uint64(at)*page
+			cells := model[i][at : at+n]
+			write := draw("write", 2) == 0
+			switch draw("what", 4) {
+			case 0, 1:
+				m, logged := card.Mapping{Mem: make([]byte, n*page), Write: write}, false
+				m.Wrote = func(off, n uint64) { logged = off == 1 && n == 2 }
+				free := true
+				for k := range cells {
+					free = free && (cells[k].mem == nil || at+k >= pages)
+				}
+				require.Equal(t, free, w.MapDMA(addr, m) == nil)
+				for k := range cells {
+					if free && at+k < pages {
+						cells[k] = cell{&m.Mem[k*page], step + 1, write}
+					}
+				}
+				if free && n > 0 && at < pages {
+					require.Equal(t, write, w.Write(addr+1, []byte{byte(step), 2}))
+					require.Equal(t, write, logged)
+				}
+			case 2:
+				w.UnmapDMA(addr, uint64(n*page))
+				for _, gone := range append([]cell(nil), cells...) {
+					for k := range model[i] {
+						if gone.owner != 0 && model[i][k].owner == gone.owner {
+							model[i][k] = cell{}
+						}
+					}
+				}
+			case 3:
+				all := true
+				for k := range cells {
+					all = all && cells[k].mem != nil && (!write || cells[k].write)
+				}
+				require.Equal(t, all, w.Covers(addr, uint64(n*page), write))
+				p := make([]byte, n*page)
+				if write {
+					require.Equal(t, all, w.Write(addr, p))
+				} else {
+					require.Equal(t, all, w.Read(addr, p))
+				}
+				require.Equal(t, all, w.Same(addr, p) && w.Covers(addr, uint64(n*page), write))
+			}
+			for i := range model {
+				for k, want := range model[i][:pages] {
+					for _, write := range []bool{false, true} {
+						m, off := c.At(b.At(i, first+uint64(k)*page), write)
+						require.Equal(t, want.mem != nil && (!write || want.write), m != nil)
+						require.True(t, m == nil || &m.Mem[off] == want.mem)
+					}
+				}
+			}
 		}
-		require.Nil(t, b.Slice(b.At(i, b.Size()-7), 8, true), "it would end in the next guest's")
-		b.Attach(i, nil)
-		require.Nil(t, b.Slice(b.At(i, 0), 8, true))
-	}
-	require.Nil(t, b.Slice(b.At(3, 0), 8, true))
-}
-
-// TestBarrier: a barrier waits for each step that began before it.
-func TestBarrier(t *testing.T) {
-	b := New(1)
-	b.Acquire()
-	b.Acquire() // another step
-	done := make(chan struct{})
-	go func() { b.Barrier(); close(done) }()
-	b.Release()
-	select {
-	case <-done:
-		t.Fatal("a step is under way")
-	case <-time.After(20 * time.Millisecond):
-	}
-	b.Release()
-	<-done
+	})
 }

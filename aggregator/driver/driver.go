@@ -93,7 +93,7 @@ func New(c card.Registers, o Options) (*Driver, error) {
 	if err := d.bringUp(); err != nil {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
-	c.AttachHost(host{nothing{}, d})
+	c.AttachHost(host{d})
 	d.listening.Add(1)
 	go d.listen()
 	return d, nil
@@ -279,10 +279,7 @@ func (d *Driver) Runlists() []card.Run {
 }
 
 // host is what the card is plugged into.
-type host struct {
-	card.Bus
-	driver *Driver
-}
+type host struct{ driver *Driver }
 
 // Interrupt implements card.Host. It is called under the card's lock, so it only wakes the
 // goroutine that asks the card.
@@ -295,16 +292,3 @@ func (h host) Interrupt(l card.Line) {
 	default:
 	}
 }
-
-// nothing is a bus without memory.
-type nothing struct{}
-
-func (nothing) Acquire()                       {}
-func (nothing) Release()                       {}
-func (nothing) Slice(uint64, int, bool) []byte { return nil }
-
-// AttachMemory implements card.GPU.
-func (d *Driver) AttachMemory(b card.Bus) { d.AttachHost(host{b, d}) }
-
-// DetachMemory implements card.GPU.
-func (d *Driver) DetachMemory() { d.AttachHost(host{nothing{}, d}) }

@@ -182,7 +182,7 @@ func (d *Device) IRQUnmasked(index, _ int) {
 
 var _ vfiouser.IRQObserver = (*Device)(nil)
 
-// hostSide is the client as a function sees it: its memory, and its interrupt.
+// hostSide is the client as a function sees it: changes of its memory, and its interrupt.
 type hostSide struct {
 	*vfiouser.Memory
 	host *vfiouser.Host
@@ -220,11 +220,30 @@ func (h *hostSide) again() {
 // NewPassThrough returns card c as a device. The card stays the caller's. Its memory
 // is kept for the next client, who is refused while the last one could still reach it.
 func NewPassThrough(c *soft.Card) *Device {
-	return &Device{fn: c, maps: c, shown: &c.Stats().Windows, log: slog.New(slog.DiscardHandler), admit: c.CloseWindows, plug: func(h *hostSide) {
+	d := &Device{fn: c, maps: c, shown: &c.Stats().Windows, log: slog.New(slog.DiscardHandler), admit: c.CloseWindows}
+	d.plug = func(h *hostSide) {
 		if h == nil {
 			c.DetachHost()
 			return
 		}
+		d.pushDMA(c)
 		c.AttachHost(h)
-	}}
+	}
+	return d
+}
+
+// pushDMA maps and unmaps the client's memory at the function, from now on. Memory that has no
+// descriptor, or that devices may not read, is out of its reach.
+func (d *Device) pushDMA(to card.DMA) {
+	d.client.Watch(func(c vfiouser.MemoryChange) {
+		switch {
+		case !c.Mapped || !c.Read:
+		case c.Removed:
+			to.UnmapDMA(c.Addr, c.Size)
+		default:
+			if err := to.MapDMA(c.Addr, card.Mapping{Mem: c.Bytes, Write: c.Write, Wrote: c.Wrote}); err != nil {
+				d.log.Warn("the device cannot reach memory of the client", "error", err)
+			}
+		}
+	})
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/devmodel"
-	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 // Virtual is a virtual GPU with its share of a card.
@@ -18,8 +17,6 @@ type Virtual struct {
 	*Device
 	GPU   *devmodel.VGPU
 	Guest *aggregator.Guest
-
-	stopWatch func() // ends the watch of the client's DMA map; nil without a client
 
 	mu    sync.Mutex
 	dirty error // why the last client's data is still there, or nil
@@ -54,20 +51,12 @@ func (v *Virtual) Close() error {
 // channels end and its VRAM is cleared.
 func (v *Virtual) plug(h *hostSide) {
 	if h == nil {
-		v.stopWatch()
 		v.GPU.AttachHost(nil)
 		v.Guest.DetachMemory()
 		v.setDirty(v.clean())
 		return
 	}
-	v.stopWatch = h.Watch(func(c vfiouser.MemoryChange) {
-		if c.Removed {
-			v.Guest.Unmapped(c.Addr, c.Size)
-		} else {
-			v.Guest.Mapped(c.Addr, c.Size)
-		}
-	})
-	v.Guest.AttachMemory(h)
+	v.pushDMA(v.Guest)
 	v.GPU.AttachHost(gpuHost{h})
 }
 

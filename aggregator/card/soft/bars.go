@@ -143,6 +143,7 @@ func (w *barWindow) each(off uint64, p []byte, write bool, done *int) *engine.Fa
 		return w.vm.fail(off, write, shadowpt.NoChannel)
 	}
 	w.vm.sync()
+	defer w.vm.writes.report()
 	for *done < len(p) {
 		part := p[*done:]
 		mem, fault := w.vm.Bytes(off+uint64(*done), len(part), write)

@@ -80,9 +80,9 @@ type Card struct {
 
 	alarm gf100.Alarm
 
-	halting int  // Reset or Rebuild waits for the engines
-	resting bool // no BAR was accessed since a host was attached
-	plugged bool // a host is attached; only a host can wake the card
+	halting int       // Reset or Rebuild waits for the engines
+	resting bool      // no BAR was accessed since a host was attached
+	host    card.Host // nil while none is attached; only a host can wake the card
 	closing bool
 	workers sync.WaitGroup
 
@@ -97,8 +97,9 @@ type Card struct {
 	words sync.Pool // of *[4]byte, for Read32 and Write32
 
 	attachMu sync.Mutex
-	hostMu   sync.RWMutex
-	host     card.Host // nil while no host is attached
+	hostMu   sync.RWMutex // guards what follows
+	attached bool         // a host is
+	mappings card.Mappings
 }
 
 // New powers a card on. Close must be called to end its goroutines and to give
@@ -194,22 +195,22 @@ func (c *Card) Close() error {
 	return errors.Join(c.closeWindows(), c.vram.close())
 }
 
-// AttachHost attaches the card to a host: the card can then access the host's memory, and
-// reports the state of its interrupt. Channels of an earlier host stay stopped until the
+// AttachHost attaches the card to a host: its channels can then run, and it reports the
+// state of its interrupt. Channels of an earlier host stay stopped until the
 // first BAR access, so that a new host can reset the card before they touch its memory.
 func (c *Card) AttachHost(h card.Host) {
 	c.attachMu.Lock()
 	defer c.attachMu.Unlock()
 	c.rest()
-	c.hostMu.Lock()
-	c.host = h
+	c.hostMu.Lock() // waits for the steps under way
+	c.attached = h != nil
 	c.hostMu.Unlock()
 	if h == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.plugged = true
+	c.host = h
 	c.pin.Forget()
 	c.settle()
 }
@@ -218,13 +219,13 @@ func (c *Card) AttachHost(h card.Host) {
 func (c *Card) rest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resting, c.plugged = true, false
+	c.resting, c.host = true, nil
 	c.fifo.scheduleAll()
 }
 
 // wake ends a rest. Every BAR access calls it.
 func (c *Card) wake() {
-	if c.resting && c.plugged && !c.closing {
+	if c.resting && c.host != nil && !c.closing {
 		c.resting = false
 		c.fifo.scheduleAll()
 	}
@@ -233,8 +234,8 @@ func (c *Card) wake() {
 // powered reports whether channels may run at all.
 func (c *Card) powered() bool { return !c.resting && !c.closing && c.halting == 0 }
 
-// DetachHost unplugs the card. It returns when no engine uses the host's memory
-// any more. The card's own state stays, and its channels rest.
+// DetachHost unplugs the card. It returns when its channels rest, and they use no memory. The
+// card's own state stays, and so do its mappings.
 func (c *Card) DetachHost() { c.AttachHost(nil) }
 
 // Reset is a function-level reset: channels stop, registers take their reset
@@ -300,7 +301,7 @@ func (c *Card) unitsReset(bits uint32) {
 }
 
 // settle recomputes the interrupt tree and the alarm, once per access or step.
-// The caller holds c.mu and not the host.
+// The caller holds c.mu.
 func (c *Card) settle() {
 	line, changed := c.pin.Settle(c.face, c.pci, c.regs.Level())
 	if line.Edge {
@@ -310,11 +311,9 @@ func (c *Card) settle() {
 		if line.Level {
 			c.memoryBarrier() // the handler must find the results in memory
 		}
-		c.hostMu.RLock()
 		if c.host != nil {
 			c.host.Interrupt(card.Line(line))
 		}
-		c.hostMu.RUnlock()
 	}
 	c.timeOffset.Store(c.face.TimeOffset())
 	c.alarm.Follow(c.face)

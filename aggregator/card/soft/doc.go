@@ -48,14 +48,14 @@
 //     inside it Card.stepping, one lock per channel: a step holds the read side, Quiesce
 //     takes the write side. That waits for the steps under way, which are bounded and
 //     never take Card.mu.
-//  4. Card.hostMu (read side) keeps the host attached during one step of an
-//     engine, or during one access that may reach system memory. A step never
-//     takes Card.mu: its consequences are delivered after it.
-//  5. The host's own pin (card.Bus.Acquire), inside hostMu.
-//  6. engineSlot.mu, one per engine, for one Method, Inline or Step call.
-//  7. vram.mu guards the backing of pages. The bits of vram.looked are atomic and need
+//  4. Card.hostMu (read side) keeps the host attached and its memory mapped during one
+//     step of an engine, or during one access that may reach system memory. MapDMA and
+//     UnmapDMA take the write side. A step never takes Card.mu: its consequences are
+//     delivered after it.
+//  5. engineSlot.mu, one per engine, for one Method, Inline or Step call.
+//  6. vram.mu guards the backing of pages. The bits of vram.looked are atomic and need
 //     no lock.
-//  8. invalidates.mu, for a moment, under any of them.
+//  7. invalidates.mu, for a moment, under any of them.
 //
 // A channel's execution state (vm and exec) belongs to the PBDMA that runs it,
 // and to Card.mu while none does.

@@ -7,35 +7,56 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// memory returns n bytes of the card's or the host's memory, or nil. The caller
-// holds the host attached if t is system memory.
-func (c *Card) memory(t shadowpt.Target, addr uint64, n int, write bool) []byte {
+// MapDMA implements card.DMA.
+func (c *Card) MapDMA(addr uint64, m card.Mapping) error {
+	c.hostMu.Lock()
+	defer c.hostMu.Unlock()
+	return c.mappings.Map(addr, m)
+}
+
+// UnmapDMA implements card.DMA.
+func (c *Card) UnmapDMA(addr, n uint64) {
+	c.hostMu.Lock()
+	defer c.hostMu.Unlock()
+	c.mappings.Unmap(addr, n)
+}
+
+// writes are ranges of the host's memory that one step, or one access, got to write. They
+// are reported at its end: a dirty log that is read earlier does not have the bytes yet.
+type writes []struct {
+	m      *card.Mapping
+	off, n uint64
+}
+
+// report ends a step. The caller still holds hostMu.
+func (w *writes) report() {
+	for _, r := range *w {
+		r.m.Wrote(r.off, r.n)
+	}
+	*w = (*w)[:0]
+}
+
+// memory returns n bytes of the card's or the host's memory, or nil. They are writable if w
+// is not nil. The caller holds hostMu (read side) if t is system memory, and reports w.
+func (c *Card) memory(t shadowpt.Target, addr uint64, n int, w *writes) []byte {
 	if t == shadowpt.VRAM {
 		return c.vram.slice(addr, n)
 	}
-	if t.System() && c.host != nil {
-		return c.host.Slice(addr, n, write)
+	if !t.System() {
+		return nil
 	}
-	return nil
+	m, off := c.mappings.At(addr, w != nil)
+	if m == nil || uint64(n) > uint64(len(m.Mem))-off {
+		return nil
+	}
+	if w != nil && m.Wrote != nil {
+		*w = append(*w, writes{{m, off, uint64(n)}}...)
+	}
+	return m.Mem[off : off+uint64(n)]
 }
 
-// pinHost keeps the host attached and its memory mapped until unpinHost.
-func (c *Card) pinHost() {
-	c.hostMu.RLock()
-	if c.host != nil {
-		c.host.Acquire()
-	}
-}
-
-func (c *Card) unpinHost() {
-	if c.host != nil {
-		c.host.Release()
-	}
-	c.hostMu.RUnlock()
-}
-
-// access calls f, which accesses memory of target t, with the host pinned if that is the
-// host's. If an access of the process fails, f is called with Peer, which has no memory:
+// access calls f, which accesses memory of target t, with the host's memory pinned if that is
+// the host's. If an access of the process fails, f is called with Peer, which has no memory:
 // guest memory belongs to another process, which may truncate its file under our mapping,
 // and that must fail like an access on a bus.
 func (c *Card) access(t shadowpt.Target, f func(t shadowpt.Target)) {
@@ -47,10 +68,10 @@ func (c *Card) access(t shadowpt.Target, f func(t shadowpt.Target)) {
 	f(t)
 }
 
-// reach calls f with the host pinned, and reports whether it came through.
+// reach calls f with the host's memory pinned, and reports whether it came through.
 func (c *Card) reach(t shadowpt.Target, f func(t shadowpt.Target)) (ok bool) {
-	c.pinHost()
-	defer c.unpinHost()
+	c.hostMu.RLock()
+	defer c.hostMu.RUnlock()
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
 	defer func() { ok = !card.MemoryFault(recover()) }()

@@ -116,7 +116,7 @@ type owner struct{ card *Card }
 // ReadTable implements aperture.Tables.
 func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 	o.card.access(t, func(t shadowpt.Target) {
-		mem := o.card.memory(t, addr, len(p), false)
+		mem := o.card.memory(t, addr, len(p), nil)
 		ok = mem != nil
 		copy(p, mem)
 	})
@@ -126,7 +126,7 @@ func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 // SameTable implements aperture.Tables.
 func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 	o.card.access(t, func(t shadowpt.Target) {
-		mem := o.card.memory(t, addr, len(p), false)
+		mem := o.card.memory(t, addr, len(p), nil)
 		ok = mem != nil && bytes.Equal(mem, p)
 	})
 	return ok

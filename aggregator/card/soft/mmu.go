@@ -49,7 +49,7 @@ func (c *Card) praminAt(off uint32) (shadowpt.Target, uint64) {
 func (c *Card) readPRAMIN(off uint32, p []byte) {
 	target, addr := c.praminAt(off)
 	c.access(target, func(t shadowpt.Target) {
-		if mem := c.memory(t, addr, len(p), false); mem != nil {
+		if mem := c.memory(t, addr, len(p), nil); mem != nil {
 			load(p, mem)
 			return
 		}
@@ -60,7 +60,9 @@ func (c *Card) readPRAMIN(off uint32, p []byte) {
 func (c *Card) writePRAMIN(off uint32, p []byte) {
 	target, addr := c.praminAt(off)
 	c.access(target, func(t shadowpt.Target) {
-		if mem := c.memory(t, addr, len(p), true); mem != nil {
+		var w writes
+		defer w.report()
+		if mem := c.memory(t, addr, len(p), &w); mem != nil {
 			store(mem, p)
 		}
 	})

@@ -110,15 +110,15 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 	return s
 }
 
-// step runs ch for a bounded piece of work with the host pinned.
+// step runs ch for a bounded piece of work with the host's memory pinned.
 func (c *Card) step(p *pbdma, ch *channel) {
 	x := &p.run
 	x.channel, x.step = ch, step{}
 	c.stepping[ch.id].RLock()
 	defer c.stepping[ch.id].RUnlock()
-	c.pinHost()
-	defer c.unpinHost()
-	if c.host == nil { // detached since the turn began
+	c.hostMu.RLock()
+	defer c.hostMu.RUnlock()
+	if !c.attached { // detached since the turn began
 		x.verdict = yielded
 		return
 	}
@@ -127,6 +127,7 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	x.startClock()
 	defer x.account()
 	defer x.recoverFault()
+	defer ch.vm.writes.report()
 	x.env.Mem, x.env.Launches, x.env.Moved, x.env.Work = &ch.vm, 0, 0, &c.stats.Owners[ch.owner]
 	ch.vm.sync()
 	x.loop()

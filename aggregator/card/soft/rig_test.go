@@ -3,7 +3,6 @@ package soft_test
 import (
 	"encoding/binary"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -49,7 +48,13 @@ func newBareRig(t testing.TB, cfg soft.Config) *rig {
 	}
 	c, err := soft.New(cfg)
 	require.NoError(t, err)
-	return &rig{t: t, card: c, host: newFakeHost(t), next: 1 << 20}
+	h := newFakeHost(t)
+	require.NoError(t, c.MapDMA(0, card.Mapping{Mem: h.ram, Write: true, Wrote: func(uint64, uint64) {
+		if h.wrote != nil {
+			h.wrote()
+		}
+	}}))
+	return &rig{t: t, card: c, host: h, next: 1 << 20}
 }
 
 func (r *rig) start() {
@@ -158,9 +163,8 @@ func (r *rig) alloc(n uint64) uint64 {
 // memory is mapped, as a guest's is: the card and the test share it without
 // locks.
 type fakeHost struct {
-	pins   sync.RWMutex
-	pinned atomic.Uint64 // calls of Acquire
-	ram    []byte
+	ram   []byte
+	wrote func() // called when the card wrote RAM, or nil
 
 	mu    sync.Mutex
 	line  card.Line
@@ -173,20 +177,6 @@ func newFakeHost(t testing.TB) *fakeHost {
 	// The card is closed by a later clean-up, that is, before this one.
 	t.Cleanup(func() { require.NoError(t, syscall.Munmap(mem)) })
 	return &fakeHost{ram: mem}
-}
-
-func (h *fakeHost) Acquire() {
-	h.pinned.Add(1)
-	h.pins.RLock()
-}
-
-func (h *fakeHost) Release() { h.pins.RUnlock() }
-
-func (h *fakeHost) Slice(addr uint64, n int, _ bool) []byte {
-	if addr > uint64(len(h.ram)) || uint64(n) > uint64(len(h.ram))-addr {
-		return nil
-	}
-	return h.ram[addr : addr+uint64(n)]
 }
 
 func (h *fakeHost) Interrupt(l card.Line) {

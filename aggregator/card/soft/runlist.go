@@ -18,7 +18,7 @@ func (f *fifo) commitRunlist(v uint32) {
 	n := min(int(v&0xfff), gf100.Channels) * gf100.RunlistEntrySize
 	missing := n > 0
 	c.access(shadowpt.Target(base>>28&3), func(t shadowpt.Target) {
-		list := c.memory(t, uint64(base&gf100.InstanceAddr)<<12, n, false)
+		list := c.memory(t, uint64(base&gf100.InstanceAddr)<<12, n, nil)
 		missing = missing && list == nil
 		for ; len(list) > 0; list = list[gf100.RunlistEntrySize:] {
 			if id := binary.LittleEndian.Uint32(list); id < gf100.Channels {

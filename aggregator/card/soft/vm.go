@@ -17,6 +17,8 @@ type vm struct {
 	gen   uint64 // Card.tlbGen when the translations were valid
 	tlb   shadowpt.TLB
 	fault engine.Fault
+
+	writes writes // of the step under way
 }
 
 // instanceSpace reads the address space out of an instance block.
@@ -94,7 +96,10 @@ func (m *vm) memory(t shadowpt.Target, addr uint64, n int, write bool) []byte {
 	if m.card.cfg.Watch != nil && m.user >= 0 {
 		m.card.cfg.Watch(uint8(m.user), t, addr, n, write)
 	}
-	return m.card.memory(t, addr, n, write)
+	if write {
+		return m.card.memory(t, addr, n, &m.writes)
+	}
+	return m.card.memory(t, addr, n, nil)
 }
 
 // Read64 implements shadowpt.Memory: it reads a table entry.

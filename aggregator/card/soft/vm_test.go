@@ -106,7 +106,7 @@ func walkByte(c *Card, m *vm, va uint64, write bool) (*byte, engine.Fault) {
 	case write && p.ReadOnly:
 		fault.Reason = uint8(shadowpt.PageReadOnly)
 	default:
-		if b := c.memory(p.Target, p.Addr+va-p.VA, 1, write); b != nil {
+		if b := m.memory(p.Target, p.Addr+va-p.VA, 1, write); b != nil {
 			return &b[0], fault
 		}
 		fault.Reason = uint8(shadowpt.PageNotPresent)
@@ -124,7 +124,7 @@ func checkBytes(t *rapid.T, c *Card, m *vm, va uint64, n int, write bool) {
 		} else {
 			require.EqualValues(t, shadowpt.PageNotPresent, fault.Reason)
 			p, _, _ := shadowpt.Walk(m, m.tlb.Space(), va)
-			require.Nil(t, c.memory(p.Target, p.Addr, int(p.Size), write))
+			require.Nil(t, m.memory(p.Target, p.Addr, int(p.Size), write))
 		}
 		return
 	}

@@ -68,6 +68,10 @@ type Card struct {
 	writes    []Write
 	doorbells []Write
 	host      card.Host
+
+	// Mappings is what the card reaches by DMA. Steps is read-locked by a step of the card.
+	Mappings card.Mappings
+	Steps    sync.RWMutex
 }
 
 // Write is a write of a register, or of a channel's GP_PUT.
@@ -275,6 +279,20 @@ func (c *Card) AttachHost(h card.Host) { c.do(func() { c.host = h }) }
 
 // DetachHost implements card.Registers.
 func (c *Card) DetachHost() { c.AttachHost(nil) }
+
+// MapDMA implements card.DMA.
+func (c *Card) MapDMA(addr uint64, m card.Mapping) error {
+	c.Steps.Lock()
+	defer c.Steps.Unlock()
+	return c.Mappings.Map(addr, m)
+}
+
+// UnmapDMA implements card.DMA.
+func (c *Card) UnmapDMA(addr, n uint64) {
+	c.Steps.Lock()
+	defer c.Steps.Unlock()
+	c.Mappings.Unmap(addr, n)
+}
 
 // Reset implements card.Registers.
 func (c *Card) Reset() error { return nil }
