@@ -27,9 +27,9 @@ var (
 // Shared is a card that an aggregator shares among virtual GPUs, each served on a
 // socket of its own. GPUs can be added and removed while it runs.
 type Shared struct {
-	card card.Registers
+	card card.Registers // nil of a card without
 	agg  *aggregator.Aggregator
-	// Driver drives the card. Tests look at what it keeps there.
+	// Driver drives a card with registers. Tests look at what it keeps there.
 	Driver *driver.Driver
 	by     Make
 	opts   vfiouser.Options
@@ -57,6 +57,15 @@ func NewShared(c card.Registers, by Make, opts vfiouser.Options, limits aggregat
 	if err != nil {
 		return nil, err
 	}
+	s, err := ShareGPU(gpu, by, opts, limits)
+	if err == nil {
+		s.card, s.Driver = c, gpu
+	}
+	return s, err
+}
+
+// ShareGPU is NewShared for a GPU. The GPU belongs to the Shared, which closes it.
+func ShareGPU(gpu card.GPU, by Make, opts vfiouser.Options, limits aggregator.Options) (*Shared, error) {
 	agg, err := aggregator.NewWith(gpu, limits)
 	if err != nil {
 		gpu.Close()
@@ -65,7 +74,7 @@ func NewShared(c card.Registers, by Make, opts vfiouser.Options, limits aggregat
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Shared{card: c, Driver: gpu, agg: agg, by: by, opts: opts, log: opts.Log}
+	s := &Shared{agg: agg, by: by, opts: opts, log: opts.Log}
 	s.events = NewEventLogger(s.log, s.GPUs)
 	return s, nil
 }
