@@ -145,36 +145,41 @@ func (m *Memory) reportLog(addr, size, pageSz uint64, out []byte) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	end := addr + (size - 1) // the last byte of the range
-	for r := range m.logged(addr, end) {
-		d := r.dirty.Load()
-		if d == nil {
-			continue
-		}
-		rEnd := r.addr + (r.size - 1)
-		lo, hi := max(addr, r.addr)-r.addr, min(end, rEnd)-r.addr // the part of r in the range
-		for p := lo >> m.log.shift; p <= hi>>m.log.shift && p/64 < uint64(len(d.words)); p++ {
-			word := atomic.LoadUint64(&d.words[p/64]) >> (p % 64)
-			if word == 0 {
-				p |= 63 // the rest of the word is clean
-				continue
-			}
-			p += uint64(bits.TrailingZeros64(word))
-			first := p << m.log.shift
-			if first > hi {
-				break
-			}
-			last := min(first+m.log.pageSize, r.size) - 1
-			if first >= lo && last <= hi {
-				atomic.AndUint64(&d.words[p/64], ^(1 << (p % 64)))
-			}
-			from, to := max(first, lo)+r.addr-addr, min(last, hi)+r.addr-addr
-			for q := from / pageSz; q <= to/pageSz; q++ {
-				out[q/8] |= 1 << (q % 8)
-			}
-		}
+	for r := range m.logged(addr, addr+(size-1)) {
+		r.report(addr, size, pageSz, out)
 	}
 	return nil
+}
+
+// report is reportLog for the part of a mapping in the range.
+func (r *mapping) report(addr, size, pageSz uint64, out []byte) {
+	d := r.dirty.Load()
+	if d == nil {
+		return
+	}
+	unit := uint64(1) << d.shift
+	end, rEnd := addr+(size-1), r.addr+(r.size-1) // the last bytes
+	lo, hi := max(addr, r.addr)-r.addr, min(end, rEnd)-r.addr
+	for p := lo >> d.shift; p <= hi>>d.shift; p++ {
+		word := atomic.LoadUint64(&d.words[p/64]) >> (p % 64)
+		if word == 0 {
+			p |= 63 // the rest of the word is clean
+			continue
+		}
+		p += uint64(bits.TrailingZeros64(word))
+		first := p << d.shift
+		if first > hi {
+			break
+		}
+		last := min(first+unit, r.size) - 1
+		if first >= lo && last <= hi {
+			atomic.AndUint64(&d.words[p/64], ^(1 << (p % 64)))
+		}
+		from, to := max(first, lo)+r.addr-addr, min(last, hi)+r.addr-addr
+		for q := from / pageSz; q <= to/pageSz; q++ {
+			out[q/8] |= 1 << (q % 8)
+		}
+	}
 }
 
 // bitmapBytes is the size of a dirty bitmap: whole u64 words.

@@ -28,7 +28,7 @@
 // # Locks, in order
 //
 //  1. Server.mu      listener and the present connection
-//  2. Memory.mu      the DMA map; Acquire is its read side. Never held while a Device is called
+//  2. Memory.mu      the DMA map; never held while a Device is called
 //  3. irqTable.mu    vectors and their eventfds
 //  4. dmaCalls.mu    outstanding DMA_READ and DMA_WRITE
 //  5. conn.sendMu    one message at a time on the socket

@@ -88,7 +88,7 @@ func (c *conn) noteShared(q *mapRequest) {
 		slog.String("address", fmt.Sprintf("%#x", q.addr)), slog.String("size", fmt.Sprintf("%#x", q.size)))
 }
 
-// dmaUnmap serves DMA_UNMAP. It returns only after all users of the range released it.
+// dmaUnmap serves DMA_UNMAP. It returns only when the device no longer uses the range.
 func (c *conn) dmaUnmap(rq *request) syscall.Errno {
 	u := wire.ParseDMAUnmap(rq.payload)
 	if u.Argsz < wire.DMAUnmapSize || u.Argsz > c.srv.opts.MaxDataXfer {
@@ -96,7 +96,7 @@ func (c *conn) dmaUnmap(rq *request) syscall.Errno {
 	}
 	switch u.Flags {
 	case 0:
-		if err := c.mem.remove(u.Addr, u.Size); err != nil {
+		if err := c.mem.remove(u.Addr, u.Size, nil); err != nil {
 			return errnoOf(err)
 		}
 	case wire.UnmapAll:
@@ -131,13 +131,13 @@ func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno 
 	if n < need || uint64(u.Argsz) < fixed+need {
 		return syscall.EINVAL
 	}
+	if err := c.mem.canReport(u.Addr, u.Size); err != nil {
+		return errnoOf(err)
+	}
 	b := c.body(fixed + int(need))
 	copy(b, rq.payload[:fixed])
 	le.PutUint64(b[wire.DMAUnmapSize+8:], need)
-	if err := c.mem.reportLog(u.Addr, u.Size, pageSz, b[fixed:]); err != nil {
-		return errnoOf(err)
-	}
-	return errnoOf(c.mem.remove(u.Addr, u.Size))
+	return errnoOf(c.mem.remove(u.Addr, u.Size, func(r *mapping) { r.report(u.Addr, u.Size, pageSz, b[fixed:]) }))
 }
 
 // checkBitmap refuses a dirty bitmap with an invalid page size, or one that exceeds a

@@ -54,8 +54,6 @@ func (h *Host) Clear(index, vector int) { h.l.Clear(index, vector) }
 // DMARead copies guest memory at addr to p. Mapped memory is copied directly, the rest is
 // requested from the client by message (64-260 us each under QEMU). Messages are refused
 // with ErrInHandler on the connection's own thread.
-//
-// Preconditions: not Memory.Acquire.
 func (h *Host) DMARead(ctx context.Context, addr uint64, p []byte) error {
 	return h.l.DMA(ctx, addr, p, false)
 }

@@ -31,7 +31,7 @@ var (
 type MemoryRange struct {
 	Addr, Size  uint64 // bus address, bytes
 	Read, Write bool   // the device's rights
-	Mapped      bool   // has a descriptor, so that Slice reaches it
+	Mapped      bool   // has a descriptor, so that its bytes are at hand
 }
 
 // MemoryChange is one change of the DMA map.
@@ -39,7 +39,10 @@ type MemoryChange struct {
 	MemoryRange
 	Removed bool
 	// Bytes are the range's if it is Mapped. The watcher may use them, as the range permits,
-	// until it has returned from the change that removes the range.
+	// until it has returned from the change that removes the range. The guest and other
+	// devices change them at any time: copy once, check the copy. A client that cuts its file
+	// short makes an access fault; a goroutine that touches them should call
+	// debug.SetPanicOnFault and recover.
 	Bytes []byte
 
 	mapping *mapping
@@ -50,14 +53,11 @@ type MemoryChange struct {
 // while no log is on.
 func (c MemoryChange) Wrote(off, n uint64) { c.mapping.wrote(off, n) }
 
-// Memory is the guest's memory by bus address: what the client has mapped for DMA.
-//
-// A user calls Acquire, does one bounded step, and calls Release; DMA_UNMAP waits for that.
-// Acquire must not be nested. Slices are invalid after Release.
+// Memory is the guest's memory by bus address: what the client has mapped for DMA. A device
+// copies it by Host.DMARead and Host.DMAWrite, or takes the bytes from Watch.
 type Memory struct {
 	mu   sync.RWMutex
 	maps []*mapping // by address, disjoint
-	last atomic.Pointer[mapping]
 
 	log dirtyLog // guarded by mu
 
@@ -96,122 +96,16 @@ type fileMap struct {
 	shared bool // listed in Memory.files
 }
 
-// Acquire pins the map: what Slice returns stays mapped until Release.
-func (m *Memory) Acquire() { m.mu.RLock() }
-
-// Release ends Acquire.
-func (m *Memory) Release() { m.mu.RUnlock() }
-
-// Slice returns the n bytes at addr, or nil unless they lie inside one mapping that has a
-// descriptor and allows the access. With dirty logging on, a slice to write counts as written.
-//
-// Preconditions: Acquire. The guest and other devices change the bytes at any time: copy once,
-// check the copy. A client that cuts its file short makes an access fault; a goroutine that
-// touches slices should call debug.SetPanicOnFault and recover, or use ReadAt and WriteAt.
-func (m *Memory) Slice(addr uint64, n int, write bool) []byte {
-	r := m.last.Load()
-	if r == nil || addr-r.addr >= r.size {
-		if r = m.find(addr); r == nil {
-			return nil
-		}
-		m.last.Store(r)
-	}
-	off := addr - r.addr
-	if n < 0 || uint64(n) > r.size-off || r.data == nil {
-		return nil
-	}
-	want := unix.PROT_READ
-	if write {
-		want = unix.PROT_WRITE
-	}
-	if r.prot&want == 0 {
-		return nil
-	}
-	if write {
-		r.wrote(off, uint64(n))
-	}
-	return r.data[off : off+uint64(n) : off+uint64(n)]
-}
-
 // find returns the mapping that holds addr.
 func (m *Memory) find(addr uint64) *mapping {
-	lo, hi := 0, len(m.maps)
-	for lo < hi {
-		mid := int(uint(lo+hi) / 2)
-		if m.maps[mid].addr <= addr {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == 0 {
+	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > addr })
+	if i == 0 || addr-m.maps[i-1].addr >= m.maps[i-1].size {
 		return nil
 	}
-	if r := m.maps[lo-1]; addr-r.addr < r.size {
-		return r
-	}
-	return nil
-}
-
-// ReadAt copies guest memory at addr to p, over as many mappings as it takes.
-// It fails with ErrNotMapped or ErrFault, p then being undefined.
-//
-// Preconditions: Acquire.
-func (m *Memory) ReadAt(addr uint64, p []byte) error { return m.copy(addr, p, false) }
-
-// WriteAt copies p to guest memory at addr, over as many mappings as it takes. Where it fails,
-// bytes before the failure may be written.
-//
-// Preconditions: Acquire.
-func (m *Memory) WriteAt(addr uint64, p []byte) error { return m.copy(addr, p, true) }
-
-func (m *Memory) copy(addr uint64, p []byte, write bool) (err error) {
-	defer catchFault(setPanicOnFault(), &err)
-	for len(p) > 0 {
-		r := m.find(addr)
-		if r == nil {
-			return ErrNotMapped
-		}
-		n := int(min(uint64(len(p)), r.size-(addr-r.addr)))
-		s := m.Slice(addr, n, write)
-		if s == nil {
-			return ErrNotMapped
-		}
-		if write {
-			copy(s, p)
-		} else {
-			copy(p, s)
-		}
-		p = p[n:]
-		addr += uint64(n)
-	}
-	return nil
-}
-
-// covered reports whether the n bytes at addr are in the map with the permission, with a
-// descriptor or without.
-//
-// Preconditions: Acquire.
-func (m *Memory) covered(addr, n uint64, write bool) bool {
-	want := unix.PROT_READ
-	if write {
-		want = unix.PROT_WRITE
-	}
-	for n > 0 {
-		r := m.find(addr)
-		if r == nil || r.prot&want == 0 {
-			return false
-		}
-		step := min(n, r.size-(addr-r.addr))
-		n -= step
-		addr += step
-	}
-	return true
+	return m.maps[i-1]
 }
 
 // Ranges returns the map, by address.
-//
-// Preconditions: not Acquire.
 func (m *Memory) Ranges() []MemoryRange {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -223,9 +117,9 @@ func (m *Memory) Ranges() []MemoryRange {
 }
 
 // Watch has fn called for each change of the map, on the connection's thread: after a range
-// came in, before its DMA_MAP is answered; after a range left the map and all users released
-// it, before its pages go and its DMA_UNMAP is answered. Nothing can take a removed range up
-// again, so fn has the last word on what was derived from it. fn must not wait for the client.
+// came in, before its DMA_MAP is answered; after a range left the map, before its pages go and
+// its DMA_UNMAP is answered. fn may wait until the device no longer uses a removed range, but
+// not for the client. A watcher that is set in Device.Attached is told of every range.
 func (m *Memory) Watch(fn func(MemoryChange)) (stop func()) {
 	w := &watcher{fn}
 	m.watchMu.Lock()
@@ -381,8 +275,9 @@ func mmapFile(fd int, offset, size uint64, prot int) ([]byte, error) {
 // maxMmap is the largest single mapping asked of the kernel: 8 TiB.
 const maxMmap = 8 << 40
 
-// remove takes out the range that is exactly addr, size; ENOENT if there is none.
-func (m *Memory) remove(addr, size uint64) error {
+// remove takes out the range that is exactly addr, size; ENOENT if there is none. It calls
+// atLast, unless nil, when the device no longer uses the range.
+func (m *Memory) remove(addr, size uint64, atLast func(*mapping)) error {
 	m.mu.Lock()
 	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr >= addr })
 	if i == len(m.maps) || m.maps[i].addr != addr || m.maps[i].size != size {
@@ -391,10 +286,8 @@ func (m *Memory) remove(addr, size uint64) error {
 	}
 	r := m.maps[i]
 	m.maps = slices.Delete(m.maps, i, i+1)
-	m.log.stop(r)
-	m.forgetLocked()
 	m.mu.Unlock()
-	m.drop(r)
+	m.drop(r, atLast)
 	return nil
 }
 
@@ -411,10 +304,8 @@ func (m *Memory) removeAll() {
 		r := m.maps[last]
 		m.maps[last] = nil
 		m.maps = m.maps[:last]
-		m.log.stop(r)
-		m.forgetLocked()
 		m.mu.Unlock()
-		m.drop(r)
+		m.drop(r, nil)
 	}
 }
 
@@ -432,15 +323,21 @@ func (m *Memory) empty() bool {
 	return len(m.maps) == 0
 }
 
-func (m *Memory) forgetLocked() {
-	m.last.Store(nil)
-}
-
 // drop ends a range that is in the map no more: watchers first, then the pages. The pages go
 // even when a watcher panics.
-func (m *Memory) drop(r *mapping) {
-	defer m.closeFile(r)
+func (m *Memory) drop(r *mapping, atLast func(*mapping)) {
+	defer m.free(r)
 	m.notify(r, true)
+	if atLast != nil {
+		atLast(r)
+	}
+}
+
+func (m *Memory) free(r *mapping) {
+	m.mu.Lock()
+	m.log.stop(r)
+	m.mu.Unlock()
+	m.closeFile(r)
 }
 
 func (m *Memory) closeFile(r *mapping) {

@@ -28,37 +28,15 @@ func TestMemory(t *testing.T) {
 	require.NoError(t, c.Map(0x21000, ram, 0x60000, 0x1000, client.Writable))
 	require.NoError(t, c.MapNoFD(0x30000, ram, 0, 0x1000, client.ReadWrite))
 	m := r.dev.Host().Memory()
-	m.Acquire()
-	tests := []struct {
-		name  string
-		addr  uint64
-		n     int
-		write bool
-		want  int // the first byte; -1 = nil
-	}{
-		{"to write", 0x10000, 16, true, 0x20},
-		{"negative", 0x10000, -1, false, -1},
-		{"far", ^uint64(0), 1, false, -1},
-		{"huge", 0x10000, 1 << 62, false, -1},
-	}
-	for _, tt := range tests {
-		s := m.Slice(tt.addr, tt.n, tt.write)
-		if tt.want < 0 {
-			require.Nil(t, s, tt.name)
-			continue
-		}
-		require.Len(t, s, tt.n, tt.name)
-		require.Equal(t, tt.n, cap(s), tt.name)
-		require.EqualValues(t, tt.want, s[0], tt.name)
-	}
 	p := make([]byte, 0x20)
-	require.NoError(t, m.ReadAt(0x1fff0, p), "copies go across mappings")
+	require.NoError(t, m.Copy(0x1fff0, p, false), "copies go across mappings")
 	require.EqualValues(t, 0x2f, p[0xf])
 	require.EqualValues(t, 0x50, p[0x10])
-	require.ErrorIs(t, m.ReadAt(0x20ff0, p), vfiouser.ErrNotMapped)
-	require.ErrorIs(t, m.WriteAt(0x1fff0, p), vfiouser.ErrNotMapped)
-	require.NoError(t, m.WriteAt(0x10ff0, []byte("across the page line")))
-	m.Release()
+	require.ErrorIs(t, m.Copy(0x20ff0, p, false), vfiouser.ErrNotMapped)
+	require.ErrorIs(t, m.Copy(0x1fff0, p, true), vfiouser.ErrNotMapped)
+	require.ErrorIs(t, m.Copy(^uint64(0), p, false), vfiouser.ErrNotMapped)
+	require.ErrorIs(t, m.Copy(0x30000, p, true), vfiouser.ErrByMessage)
+	require.NoError(t, m.Copy(0x10ff0, []byte("across the page line"), true))
 	require.Equal(t, "across the page line", string(ram.Data[0x20ff0:][:20]))
 	require.Len(t, m.Ranges(), 4)
 }
@@ -80,12 +58,7 @@ func TestFileGrows(t *testing.T) {
 	require.NoError(t, c.Map(0, ram, 0, 1<<24, client.ReadWrite))
 	require.NoError(t, unix.Ftruncate(ram.FD, 1<<25))
 	require.NoError(t, c.Map(1<<24, ram, 1<<24, 1<<24, client.ReadWrite))
-	m := r.dev.Host().Memory()
-	m.Acquire()
-	s := m.Slice(1<<24, 1<<24, true)
-	require.NotNil(t, s)
-	s[1<<24-1] = 1
-	m.Release()
+	require.NoError(t, r.dev.Host().Memory().Copy(1<<25-1, []byte{1}, true))
 	require.NoError(t, c.UnmapAll())
 	require.Equal(t, before, mapped(t))
 }
@@ -96,20 +69,19 @@ func TestTruncatedFile(t *testing.T) {
 	r := newRig(t, d, vfiouser.Options{})
 	c := r.dial(nil)
 	ram := alloc(t, 1<<16)
+	var bytes []byte
+	stop := d.Host().Memory().Watch(func(ch vfiouser.MemoryChange) { bytes = ch.Bytes })
+	defer stop()
 	require.NoError(t, c.Map(0, ram, 0, 1<<16, client.ReadWrite))
 	require.NoError(t, unix.Ftruncate(ram.FD, 0))
 	m := d.Host().Memory()
-	m.Acquire()
-	require.ErrorIs(t, m.ReadAt(0x100, make([]byte, 64)), vfiouser.ErrFault)
-	require.ErrorIs(t, m.WriteAt(0x100, make([]byte, 64)), vfiouser.ErrFault)
-	m.Release()
+	require.ErrorIs(t, m.Copy(0x100, make([]byte, 64), false), vfiouser.ErrFault)
+	require.ErrorIs(t, m.Copy(0x100, make([]byte, 64), true), vfiouser.ErrFault)
 
-	// A handler that touches the slice itself is a handler that panics.
+	// A handler that touches the bytes itself is a handler that panics.
 	d.locked(func() {
 		d.onRead = func(_ int, _ uint64, p []byte) error {
-			m.Acquire()
-			defer m.Release()
-			copy(p, m.Slice(0, len(p), false))
+			copy(p, bytes)
 			return nil
 		}
 	})
@@ -120,8 +92,8 @@ func TestTruncatedFile(t *testing.T) {
 	require.EqualValues(t, 1, r.srv.Stats().Panics)
 }
 
-// TestUnmapWaitsForUsers: DMA_UNMAP is answered only after the last user released the memory,
-// and watchers are notified in between.
+// TestUnmapWaitsForUsers: DMA_UNMAP is answered only after the watchers have returned, and the
+// bytes that they were given stay until then.
 func TestUnmapWaitsForUsers(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
@@ -129,25 +101,29 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 	m := r.dev.Host().Memory()
 	var mu sync.Mutex
 	var seen []vfiouser.MemoryChange
+	var s []byte
+	step := new(sync.Mutex) // of the device
 	stop := m.Watch(func(ch vfiouser.MemoryChange) {
+		if ch.Removed {
+			assert.ErrorIs(t, m.Copy(ch.Addr, make([]byte, 1), false), vfiouser.ErrNotMapped)
+			step.Lock()
+			defer step.Unlock()
+		}
 		mu.Lock()
 		defer mu.Unlock()
+		s = ch.Bytes
 		seen = append(seen, vfiouser.MemoryChange{MemoryRange: ch.MemoryRange, Removed: ch.Removed})
-		m.Acquire() // a watcher may read the map
-		defer m.Release()
-		if ch.Removed {
-			assert.Nil(t, m.Slice(ch.Addr, 1, false), "a removed range is still to be had")
-		}
 	})
 	require.NoError(t, c.Map(0x10000, ram, 0, 1<<16, client.ReadWrite))
 
-	m.Acquire()
-	s := m.Slice(0x10000, 1<<16, true)
+	step.Lock()
 	done := make(chan error, 1)
 	go func() { done <- c.Unmap(0x10000, 1<<16) }()
 	for i := range 20 {
 		time.Sleep(time.Millisecond)
+		mu.Lock()
 		s[i] = byte(i) // still mapped
+		mu.Unlock()
 		select {
 		case <-done:
 			t.Fatal("unmapped under a user")
@@ -157,7 +133,7 @@ func TestUnmapWaitsForUsers(t *testing.T) {
 	mu.Lock()
 	require.Len(t, seen, 1)
 	mu.Unlock()
-	m.Release()
+	step.Unlock()
 	require.NoError(t, <-done)
 	mu.Lock()
 	want := vfiouser.MemoryRange{Addr: 0x10000, Size: 1 << 16, Read: true, Write: true, Mapped: true}

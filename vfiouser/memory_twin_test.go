@@ -1,6 +1,8 @@
 package vfiouser_test
 
 import (
+	"bytes"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -89,27 +91,34 @@ func TestMapAgainstTwin(t *testing.T) {
 				require.NoError(t, c.UnmapAll())
 				twin = nil
 			},
-			"slice": func(t *rapid.T) {
+			"copy": func(t *rapid.T) {
 				addr := page(40, "addr") + uint64(rapid.IntRange(0, 4095).Draw(t, "byte"))
-				n := rapid.IntRange(0, 0x9000).Draw(t, "n")
-				write := rapid.Bool().Draw(t, "write")
-				want := -1
-				for _, o := range twin {
-					right := client.Readable
-					if write {
-						right = client.Writable
-					}
-					if o.file >= 0 && o.rights&right != 0 && addr >= o.addr && addr < o.addr+o.size && addr+uint64(n) <= o.addr+o.size {
-						want = int(byte((o.off+addr-o.addr)>>12 + 100*uint64(o.file)))
+				p, write := make([]byte, rapid.IntRange(0, 0x9000).Draw(t, "n")), rapid.Bool().Draw(t, "write")
+				right := uint32(client.Readable)
+				if write {
+					right = client.Writable
+				}
+				var want error
+				at := make([]*byte, len(p)) // in the files
+				for i := range at {
+					k := slices.IndexFunc(twin, func(o entry) bool { return o.rights&right != 0 && addr+uint64(i)-o.addr < o.size })
+					switch {
+					case k < 0:
+						want = vfiouser.ErrNotMapped
+					case twin[k].file >= 0:
+						o := twin[k]
+						at[i] = &ram[o.file].Data[o.off+addr+uint64(i)-o.addr]
+						p[i] = *at[i]
+					case want == nil:
+						want = vfiouser.ErrByMessage
 					}
 				}
-				m.Acquire()
-				defer m.Release()
-				s := m.Slice(addr, n, write)
-				require.Equal(t, want >= 0, s != nil)
-				if s != nil && n > 0 && !write {
-					require.EqualValues(t, want, s[0])
+				got := bytes.Clone(p)
+				if !write {
+					clear(got)
 				}
+				require.Equal(t, want, m.Copy(addr, got, write))
+				require.True(t, want != nil || bytes.Equal(p, got))
 			},
 			"": func(t *rapid.T) {
 				require.Len(t, m.Ranges(), len(twin))

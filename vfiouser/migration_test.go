@@ -211,10 +211,17 @@ func TestMigrationFailures(t *testing.T) {
 	require.Equal(t, syscall.EINVAL, c.SetMigrationState(wire.MigPreCopy), "not offered")
 }
 
-// TestDirtyUnmap: DMA_UNMAP's older form takes the last report along.
+// TestDirtyUnmap: DMA_UNMAP's older form takes the last report along, with what the device wrote
+// until it let go of the range.
 func TestDirtyUnmap(t *testing.T) {
 	r := newRig(t, newMigDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
+	mem := r.dev.Host().Memory()
+	defer mem.Watch(func(ch vfiouser.MemoryChange) {
+		if ch.Removed {
+			ch.Wrote(0x7000, 1)
+		}
+	})()
 	require.NoError(t, c.Map(0x100000, alloc(t, 1<<20), 0, 1<<20, client.ReadWrite))
 	_, err := c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 4096), 0))
 	require.NoError(t, err)
@@ -223,17 +230,14 @@ func TestDirtyUnmap(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 8+24+32, wire.ParseFeature(m.Payload).Argsz, "what a report needs")
 
-	mem := r.dev.Host().Memory()
-	mem.Acquire()
-	mem.Slice(0x105000, 1, true)
-	mem.Release()
+	require.NoError(t, mem.Copy(0x105000, []byte{1}, true))
 	u := wire.DMAUnmapRequest{Argsz: 24 + 16 + 32, Flags: wire.UnmapGetDirty, Addr: 0x100000, Size: 1 << 20}.Append(nil)
 	_, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u[:len(u):len(u)], 4096), 8))
 	require.Equal(t, syscall.EINVAL, err, "bitmap too small")
 	m, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u, 4096), 32))
 	require.NoError(t, err)
 	require.Len(t, m.Payload, 24+16+32)
-	require.EqualValues(t, 0x20, m.Payload[40])
+	require.EqualValues(t, 0xa0, m.Payload[40])
 	require.Empty(t, mem.Ranges())
 }
 
@@ -249,12 +253,17 @@ func TestDirtyReports(t *testing.T) {
 		c, err := client.Dial(r.path, nil)
 		require.NoError(t, err)
 		defer c.Close()
+		mem := r.dev.Host().Memory()
+		added := make(chan vfiouser.MemoryChange, 6)
+		defer mem.Watch(func(ch vfiouser.MemoryChange) { added <- ch })()
+		var maps [3]vfiouser.MemoryChange
 		for i := range uint64(3) { // two that touch, a hole, a third
 			at := base + i*size
 			if i == 2 {
 				at += size
 			}
 			require.NoError(t, c.Map(at, ram, i*size, size, client.ReadWrite))
+			maps[i] = <-added
 		}
 		hint := rapid.SampledFrom([]uint64{1, 2048, 4096, 5000, 8192}).Draw(t, "hint")
 		b, err := c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, hint), 0))
@@ -262,18 +271,21 @@ func TestDirtyReports(t *testing.T) {
 		unit := le.Uint64(b) // of the log
 		require.Equal(t, map[uint64]uint64{1: 4096, 2048: 4096, 4096: 4096, 5000: 8192, 8192: 8192}[hint], unit)
 
-		mem := r.dev.Host().Memory()
 		dirty := map[uint64]bool{} // log pages, by address
 		mapped := func(at uint64) bool { return at >= base && at < base+2*size || at >= base+3*size && at < base+4*size }
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "access") {
 				at, n := base+rapid.Uint64Range(0, 4*size-1).Draw(t, "at"), rapid.SampledFrom([]uint64{0, 1, 2, 0x3000}).Draw(t, "bytes")
-				write := rapid.Bool().Draw(t, "write")
-				mem.Acquire()
-				ok := mem.Slice(at, int(n), write) != nil
-				mem.Release()
-				for page := at &^ (unit - 1); ok && write && n > 0 && page < at+n; page += unit {
-					dirty[page] = true
+				how := rapid.SampledFrom([]string{"read", "write", "own write"}).Draw(t, "how")
+				if m := maps[rapid.IntRange(0, 2).Draw(t, "map")]; how == "own write" {
+					off := (at - base) % (size - n)
+					at = m.Addr + off
+					m.Wrote(off, n)
+				} else {
+					_ = mem.Copy(at, make([]byte, n), how == "write")
+				}
+				for ; how != "read" && n > 0 && mapped(at); at, n = at+1, n-1 { // up to the first hole
+					dirty[at&^(unit-1)] = true
 				}
 				continue
 			}

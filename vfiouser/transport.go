@@ -31,16 +31,33 @@ var _ Transport = (*Server)(nil)
 // and must be requested from the client.
 var ErrByMessage = errors.New("vfiouser: range reached by DMA message only")
 
-// Copy copies between p and memory at addr. After ErrByMessage nothing was copied, after
-// ErrNotMapped perhaps a part.
-//
-// Preconditions: not Acquire.
-func (m *Memory) Copy(addr uint64, p []byte, write bool) error {
-	m.Acquire()
-	defer m.Release()
-	err := m.copy(addr, p, write)
-	if err == ErrNotMapped && m.covered(addr, uint64(len(p)), write) {
-		return ErrByMessage
+// Copy copies between p and memory at addr, over as many mappings as it takes. After an error
+// a part may have been copied, and after ErrFault p is undefined.
+func (m *Memory) Copy(addr uint64, p []byte, write bool) (err error) {
+	want := unix.PROT_READ
+	if write {
+		want = unix.PROT_WRITE
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	defer catchFault(setPanicOnFault(), &err)
+	for len(p) > 0 {
+		r := m.find(addr)
+		if r == nil || r.prot&want == 0 {
+			return ErrNotMapped
+		}
+		off := addr - r.addr
+		n := int(min(uint64(len(p)), r.size-off))
+		switch {
+		case r.data == nil:
+			err = ErrByMessage
+		case write:
+			copy(r.data[off:], p[:n])
+			r.wrote(off, uint64(n))
+		default:
+			copy(p[:n], r.data[off:])
+		}
+		p, addr = p[n:], addr+uint64(n)
 	}
 	return err
 }
@@ -70,9 +87,9 @@ func (m *Memory) Provide(r MemoryRange, data []byte) error {
 	return nil
 }
 
-// Withdraw takes out the range that is exactly addr, size, and waits for its users. The bytes
-// are the transport's again. ENOENT if there is none.
-func (m *Memory) Withdraw(addr, size uint64) error { return m.remove(addr, size) }
+// Withdraw takes out the range that is exactly addr, size, when the device no longer uses it.
+// The bytes are the transport's again. ENOENT if there is none.
+func (m *Memory) Withdraw(addr, size uint64) error { return m.remove(addr, size, nil) }
 
 // overlaps reports whether a range that would be entry i meets a neighbour.
 //

@@ -32,10 +32,9 @@
 //
 // # Quiesce
 //
-// The library asks the device to quiesce before it changes the DMA map or resets. A device uses
-// memory only between Memory.Acquire and Release, and removing a range from Memory waits for
-// those. So the answer is always "quiesced", immediately, and the wait is in the unregister
-// callback.
+// The library asks the device to quiesce before it changes the DMA map or resets. Removing a
+// range from Memory waits for copies, and its watchers wait until the device no longer uses it.
+// So the answer is always "quiesced", immediately, and the wait is in the unregister callback.
 //
 // # What the library lacks
 //
