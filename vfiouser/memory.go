@@ -44,14 +44,11 @@ type MemoryChange struct {
 	// short makes an access fault; a goroutine that touches them should call
 	// debug.SetPanicOnFault and recover.
 	Bytes []byte
-
-	mapping *mapping
+	// Wrote tells the dirty log that the device wrote n of the Bytes at off. It must be called
+	// after the write, and before the watcher returns from the removal. It costs next to
+	// nothing while no log is on.
+	Wrote func(off, n uint64)
 }
-
-// Wrote tells the dirty log that the device wrote n of the Bytes at off. It must be called
-// after the write, and before the watcher returns from the removal; it costs next to nothing
-// while no log is on.
-func (c MemoryChange) Wrote(off, n uint64) { c.mapping.wrote(off, n) }
 
 // Memory is the guest's memory by bus address: what the client has mapped for DMA. A device
 // copies it by Host.DMARead and Host.DMAWrite, or takes the bytes from Watch.
@@ -139,7 +136,7 @@ func (m *Memory) notify(r *mapping, removed bool) {
 	ws := slices.Clip(m.watchers)
 	m.watchMu.Unlock()
 	for _, w := range ws {
-		w.fn(MemoryChange{MemoryRange: r.public(), Removed: removed, Bytes: r.data, mapping: r})
+		w.fn(MemoryChange{MemoryRange: r.public(), Removed: removed, Bytes: r.data, Wrote: r.wrote})
 	}
 }
 

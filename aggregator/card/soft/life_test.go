@@ -1,6 +1,7 @@
 package soft_test
 
 import (
+	"bytes"
 	"os"
 	"runtime"
 	"sync"
@@ -68,6 +69,45 @@ func TestDetachInMidCopy(t *testing.T) {
 	r.running()
 }
 
+// In the middle of a copy, memory is no longer the card's when UnmapDMA has returned, and all that
+// it wrote was reported by then. It writes no memory that is read-only.
+func TestUnmapDMAInMidCopy(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*rig)
+		writes bool
+	}{
+		{"control", func(*rig) {}, true},
+		{"unmapped", func(r *rig) { r.card.UnmapDMA(0, 1) }, false},
+		{"read-only", func(r *rig) {
+			r.card.UnmapDMA(0, ramSize)
+			require.NoError(t, r.card.MapDMA(0, card.Mapping{Mem: r.host.ram}))
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r, c := newChannelRig(t, soft.Config{})
+			var reported atomic.Uint64
+			r.host.wrote = func(_, n uint64) { reported.Add(n) }
+			r.vramWrite(c.data, bytes.Repeat([]byte{0xff}, 1<<20))
+			c.endless()
+			r.running()
+			tc.change(r)
+			if !tc.writes {
+				require.Equal(t, r.bytes(), reported.Load())
+			}
+			clear(r.host.ram[:1<<20])
+			wrote := func() bool { return r.host.load(0x8000) != 0 }
+			if tc.writes {
+				r.eventually("it writes", wrote)
+				r.running()
+				return
+			}
+			r.eventually("fault", func() bool { return r.rd(0x259c)&1 != 0 })
+			require.True(t, bytes.Equal(r.host.ram[:1<<20], make([]byte, 1<<20)))
+		})
+	}
+}
+
 // An access to the BARs of a card without a host does not wake it: its channels could only
 // be queued again and again.
 func TestNoStepsWithoutHost(t *testing.T) {
@@ -103,7 +143,7 @@ func TestLaunchesOfOneStep(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r, c := newChannelRig(t, soft.Config{})
 			done, last, most := &r.card.Stats().Engine.Class(tc.class).Launches, uint64(0), uint64(0)
-			r.host.wrote = func() {
+			r.host.wrote = func(uint64, uint64) {
 				now := done.Load()
 				last, most = now, max(most, now-last)
 			}

@@ -49,9 +49,9 @@ func newBareRig(t testing.TB, cfg soft.Config) *rig {
 	c, err := soft.New(cfg)
 	require.NoError(t, err)
 	h := newFakeHost(t)
-	require.NoError(t, c.MapDMA(0, card.Mapping{Mem: h.ram, Write: true, Wrote: func(uint64, uint64) {
+	require.NoError(t, c.MapDMA(0, card.Mapping{Mem: h.ram, Write: true, Wrote: func(off, n uint64) {
 		if h.wrote != nil {
-			h.wrote()
+			h.wrote(off, n)
 		}
 	}}))
 	return &rig{t: t, card: c, host: h, next: 1 << 20}
@@ -164,7 +164,7 @@ func (r *rig) alloc(n uint64) uint64 {
 // locks.
 type fakeHost struct {
 	ram   []byte
-	wrote func() // called when the card wrote RAM, or nil
+	wrote func(off, n uint64) // called when the card wrote RAM, or nil
 
 	mu    sync.Mutex
 	line  card.Line
