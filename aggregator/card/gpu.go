@@ -53,7 +53,6 @@ type GPU interface {
 
 // Memory is a card's VRAM by address. Accesses that do not fit return false and do nothing.
 type Memory interface {
-	VRAMSize() uint64
 	ReadVRAM(addr uint64, p []byte) bool
 	WriteVRAM(addr uint64, p []byte) bool
 	// SameVRAM reports whether the bytes at addr are p, without a copy.
@@ -196,6 +195,7 @@ type Relocator interface {
 type Registers interface {
 	Memory
 	DMA
+	VRAMSize() uint64
 	Read32(bar int, off uint64) uint32
 	Write32(bar int, off uint64, v uint32)
 	// AttachHost plugs the card into a host, which gets its interrupt. Without a host, or

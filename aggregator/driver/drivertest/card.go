@@ -225,7 +225,7 @@ func (c *Card) Runlist() (ids []uint32) {
 	return ids
 }
 
-// VRAMSize implements card.Memory.
+// VRAMSize implements card.Registers.
 func (c *Card) VRAMSize() uint64 { return uint64(len(c.Bytes)) }
 
 func (c *Card) access(addr uint64, p []byte, do func(uint64, []byte)) bool {
