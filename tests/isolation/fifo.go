@@ -17,25 +17,28 @@ var userdWords = []uint64{
 // checkFIFO checks the card's poll area and runlists, which change all the time: only
 // some words of them are ever written.
 func (w *Ward) checkFIFO() {
+	if w.Driver == nil {
+		return // the card has neither
+	}
 	area := w.Driver.PollArea()
 	page := make([]byte, gf100.USERDSize)
 	zero := make([]byte, gf100.USERDSize)
 	for id := range uint64(gf100.Channels) {
 		at := area.Addr + id*gf100.USERDSize
-		w.Card.ReadVRAM(at, page)
+		w.Memory.ReadVRAM(at, page)
 		for _, off := range userdWords {
 			clear(page[off : off+4])
 		}
 		if !bytes.Equal(page, zero) {
 			w.report("the poll area changed at %#x of the card, where nothing is ever written", at)
-			w.Card.WriteVRAM(at, zero)
+			w.Memory.WriteVRAM(at, zero)
 		}
 	}
 	for _, e := range w.Driver.Runlists() {
-		w.Card.ReadVRAM(e.Addr, page)
+		w.Memory.ReadVRAM(e.Addr, page)
 		if !runlist(page) {
 			w.report("the runlist changed at %#x of the card: it is none", e.Addr)
-			w.Card.WriteVRAM(e.Addr, zero)
+			w.Memory.WriteVRAM(e.Addr, zero)
 		}
 	}
 }

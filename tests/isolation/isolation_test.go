@@ -12,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 	"github.com/umbra-gpu/umbra/tests/options"
 	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 const (
@@ -33,7 +34,7 @@ func mapped(t testing.TB) options.Combination {
 
 func ward(t testing.TB, c options.Combination) *Ward {
 	t.Helper()
-	w, err := NewWard(c, nil)
+	w, err := NewWard(c, testserver.SharedConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.Close()) })
 	return w
@@ -81,18 +82,40 @@ func TestGate(t *testing.T) {
 	for n, units := range plan(len(list)) {
 		t.Run(list[n].String(), func(t *testing.T) {
 			t.Parallel()
-			// Not by Cleanup, which would keep the ward until all of them have ended.
-			w, err := NewWard(list[n], nil)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, w.Close()) }()
-			for _, u := range units {
-				w.try(t, u.test, u.target)
-			}
-			for i := range random {
-				w.attack(t, hostile.Gen(40).Example(n*random+i))
-			}
-			require.Equal(t, list[n].Windows(), w.Endpoint.Guest.Stats().Mapped.PagesMoved.Load() > 0)
+			gate(t, list[n], testserver.SharedConfig{}, n, units)
 		})
+	}
+}
+
+// gate has the attacker try the cases, and then random actions from a seed on.
+func gate(t *testing.T, c options.Combination, cfg testserver.SharedConfig, seed int, units []unit) {
+	// Not by Cleanup, which would keep the ward until all of them have ended.
+	w, err := NewWard(c, cfg)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, w.Close()) }()
+	for _, u := range units {
+		w.try(t, u.test, u.target)
+	}
+	for i := range random {
+		w.attack(t, hostile.Gen(40).Example(seed*random+i))
+	}
+	require.Equal(t, c.Windows(), w.Endpoint.Guest.Stats().Mapped.PagesMoved.Load() > 0)
+}
+
+// TestGateOtherCards is TestGate with the least that cards may have. They report their
+// accesses, as the software card does, so nothing is checked less.
+func TestGateOtherCards(t *testing.T) {
+	for name, cfg := range testserver.OtherCards {
+		list := options.Bare()
+		for n, units := range plan(len(list)) {
+			if !scale.Release() && n != 3 {
+				continue
+			}
+			t.Run(name+", "+list[n].String(), func(t *testing.T) {
+				t.Parallel()
+				gate(t, list[n], cfg, n, units)
+			})
+		}
 	}
 }
 
@@ -105,7 +128,7 @@ func (w *Ward) attack(t require.TestingT, actions []hostile.Action) {
 }
 
 func FuzzGate(f *testing.F) {
-	w, err := NewWard(mapped(f), nil)
+	w, err := NewWard(mapped(f), testserver.SharedConfig{})
 	require.NoError(f, err)
 	f.Cleanup(func() { require.NoError(f, w.Close()) })
 	for seed := range byte(4) {

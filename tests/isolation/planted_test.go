@@ -18,6 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 	"github.com/umbra-gpu/umbra/tests/options"
 	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // strangeKind marks entries of the attacker that pass a hole.
@@ -67,7 +68,7 @@ func (s *shifted) ReadVRAM(addr uint64, p []byte) bool { return s.Card.ReadVRAM(
 func (s *shifted) WriteVRAM(addr uint64, p []byte) bool { return s.Card.WriteVRAM(s.shift(addr), p) }
 
 func planted(t *testing.T, c options.Combination, plant func(*soft.Card) card.Registers) *Ward {
-	w, err := NewWard(c, plant)
+	w, err := NewWard(c, testserver.SharedConfig{Plant: plant})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = w.Close() }) // the victim may have noticed, too
 	return w

@@ -67,18 +67,14 @@ func (ignoreEvents) BindError()                       {}
 func (ignoreEvents) RunlistError()                    {}
 func (ignoreEvents) Done(bool)                        {}
 
-// NewWard makes a ward with GPUs of these options. plant, if not nil, wraps the card in one
-// with a hole.
-func NewWard(c options.Combination, plant func(*soft.Card) card.Registers) (*Ward, error) {
-	w := &Ward{options: c}
-	limits, err := c.Limits()
-	if err != nil {
+// NewWard makes a ward with GPUs of these options on a card of the configuration.
+func NewWard(c options.Combination, cfg testserver.SharedConfig) (w *Ward, err error) {
+	w = &Ward{options: c}
+	if cfg.Limits, err = c.Limits(); err != nil {
 		return nil, err
 	}
-	w.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{
-		Card: soft.Config{VRAM: cardVRAM, Watch: w.watch}, Plant: plant, Limits: limits,
-	})
-	if err != nil {
+	cfg.Card = soft.Config{VRAM: cardVRAM, Watch: w.watch}
+	if w.Shared, err = testserver.NewSharedWith(cfg); err != nil {
 		return nil, err
 	}
 	w.agg.Store(w.Agg)
@@ -117,7 +113,9 @@ func (w *Ward) build() (err error) {
 	}
 	w.keep("the victim's memory", part(w.GPUs[1].Guest.Extents(), w.victim.untouched.Addr, w.victim.untouched.Size))
 	w.keepAsIs("the victim's page tables", w.GPUs[1].Guest.Tables())
-	w.keepAsIs("the aggregator's own tables", w.Driver.Fixed())
+	if w.Driver != nil {
+		w.keepAsIs("the aggregator's own tables", w.Driver.Fixed())
+	}
 	return w.arm()
 }
 
@@ -143,10 +141,13 @@ func part(list []vram.Extent, addr, n uint64) (out []card.Run) {
 // runs returns where a guest's memory lies on the card.
 func runs(g *aggregator.Guest) []card.Run { return part(g.Extents(), 0, g.VRAM()) }
 
-// keep fills memory with the secret, and watches it.
+// keep fills memory with the secret, and watches it, as far as the card has any there.
 func (w *Ward) keep(what string, list []card.Run) {
 	for _, e := range list {
 		w.fill(e.Addr, e.Size)
+		if !w.Memory.ReadVRAM(e.Addr, make([]byte, e.Size)) {
+			continue
+		}
 		w.protected = append(w.protected, protected{what: what, at: e})
 	}
 }
@@ -155,7 +156,7 @@ func (w *Ward) keep(what string, list []card.Run) {
 func (w *Ward) keepAsIs(what string, list []card.Run) {
 	for _, e := range list {
 		p := make([]byte, e.Size)
-		w.Card.ReadVRAM(e.Addr, p)
+		w.Memory.ReadVRAM(e.Addr, p)
 		w.protected = append(w.protected, protected{what, e, p})
 	}
 }
@@ -197,7 +198,7 @@ var secrets = bytes.Repeat(binary.LittleEndian.AppendUint64(nil, secret), 1<<17)
 
 func (w *Ward) fill(at, n uint64) {
 	for ; n > 0; at, n = at+uint64(len(secrets)), n-min(n, uint64(len(secrets))) {
-		w.Card.WriteVRAM(at, secrets[:min(n, uint64(len(secrets)))])
+		w.Memory.WriteVRAM(at, secrets[:min(n, uint64(len(secrets)))])
 	}
 }
 
@@ -295,7 +296,7 @@ func (w *Ward) Violations() []string {
 	}
 	w.checkFIFO()
 	for _, e := range w.Endpoint.Guest.Extents() {
-		w.Card.LookVRAM(e.Card, e.Size, func(_ uint64, p []byte) { w.look("in its VRAM", p) })
+		w.Memory.LookVRAM(e.Card, e.Size, func(_ uint64, p []byte) { w.look("in its VRAM", p) })
 	}
 	if err := w.Attacker.Unmapped(); err != nil {
 		w.report("%v", err)
@@ -316,17 +317,17 @@ func (w *Ward) unchanged(k *protected) {
 		if k.want != nil {
 			want = k.want[off:][:len(want)]
 		}
-		if w.Card.SameVRAM(k.at.Addr+off, want) {
+		if w.Memory.SameVRAM(k.at.Addr+off, want) {
 			continue
 		}
 		p := make([]byte, len(want))
-		w.Card.ReadVRAM(k.at.Addr+off, p)
+		w.Memory.ReadVRAM(k.at.Addr+off, p)
 		i := uint64(0)
 		for i < uint64(len(p)) && p[i] == want[i] {
 			i++
 		}
 		w.report("%s changed at %#x of the card", k.what, k.at.Addr+off+i)
-		w.Card.WriteVRAM(k.at.Addr+off, want)
+		w.Memory.WriteVRAM(k.at.Addr+off, want)
 	}
 }
 

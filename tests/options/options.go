@@ -133,6 +133,17 @@ func Find(name string) (Combination, error) {
 	return Oracle, fmt.Errorf("no combination %q; one is %q", name, Oracle)
 }
 
+// Bare lists the combinations that need nothing optional of a card: all is trapped, and work
+// is submitted immediately.
+func Bare() (list []Combination) {
+	for _, c := range All() {
+		if _, of := c.texts(); !c.Maps() && of[schedulerKey] == config.SchedulerOff {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // Limits returns the limits and the scheduler of a card for such GPUs.
 func (c Combination) Limits() (aggregator.Options, error) {
 	l, err := c.Config("a")

@@ -44,13 +44,12 @@ type fixture struct {
 
 const gpuVRAM = 64 << 20
 
-func newFixture(c Combination, cfg soft.Config, plant func(*soft.Card) card.Registers) (b fixture, err error) {
-	limits, err := c.Limits()
-	if err != nil {
+func newFixture(c Combination, cfg testserver.SharedConfig, timeout time.Duration) (b fixture, err error) {
+	if cfg.Limits, err = c.Limits(); err != nil {
 		return b, err
 	}
-	cfg.VRAM = 2 * gpuVRAM
-	if b.Shared, err = testserver.NewSharedWith(testserver.SharedConfig{Card: cfg, Plant: plant, Limits: limits}); err != nil {
+	cfg.Card.VRAM = 2 * gpuVRAM
+	if b.Shared, err = testserver.NewSharedWith(cfg); err != nil {
 		return b, err
 	}
 	gpu, err := c.GPU("a", gpuVRAM)
@@ -58,10 +57,6 @@ func newFixture(c Combination, cfg soft.Config, plant func(*soft.Card) card.Regi
 		b.endpoint, err = b.Add(gpu)
 	}
 	if err == nil {
-		timeout := time.Minute
-		if plant != nil || cfg.DisableEngines {
-			timeout = time.Second // work that a fault stopped does not continue
-		}
 		b.g, err = guest.Attach(context.Background(), b.endpoint.Socket, guest.Config{RAM: 1 << 20, Map: c.Maps(), Timeout: timeout})
 	}
 	if err != nil {
@@ -95,13 +90,30 @@ func TestPrograms(t *testing.T) {
 	for i, c := range slices.Concat([]Combination{Oracle}, scale.Of(Pairs(), All())) {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			b, err := newFixture(c, soft.Config{}, nil)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, b.end()) }()
-			require.NoError(t, b.run(scale.Of(0, 8*i), scale.Of(3, 8)))
-			stats := b.endpoint.Guest.Stats()
-			require.Equal(t, c.Windows(), stats.Mapped.PagesMoved.Load() > 0)
+			runPrograms(t, c, testserver.SharedConfig{}, scale.Of(0, 8*i))
 		})
+	}
+}
+
+// runPrograms runs programs from a seed on.
+func runPrograms(t *testing.T, c Combination, cfg testserver.SharedConfig, seed int) {
+	b, err := newFixture(c, cfg, time.Minute)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.end()) }()
+	require.NoError(t, b.run(seed, scale.Of(3, 8)))
+	stats := b.endpoint.Guest.Stats()
+	require.Equal(t, c.Windows(), stats.Mapped.PagesMoved.Load() > 0)
+}
+
+// TestOtherCards is TestPrograms with the least that cards may have.
+func TestOtherCards(t *testing.T) {
+	for name, cfg := range testserver.OtherCards {
+		for i, c := range scale.Of(Bare()[3:], Bare()) {
+			t.Run(name+", "+c.String(), func(t *testing.T) {
+				t.Parallel()
+				runPrograms(t, c, cfg, 8*i)
+			})
+		}
 	}
 }
 
@@ -124,20 +136,25 @@ func (s stale) WriteVRAM(addr uint64, p []byte) bool {
 // TestProgramsFindFaults plants faults in the card: programs have to find each.
 func TestProgramsFindFaults(t *testing.T) {
 	for _, f := range []struct {
-		what  string
-		cfg   soft.Config
-		plant func(*soft.Card) card.Registers
+		what string
+		cfg  testserver.SharedConfig
 	}{
-		{"engines that do nothing", soft.Config{DisableEngines: true}, nil},
-		{"entries that stay", soft.Config{}, func(c *soft.Card) card.Registers { return stale{c} }},
+		{"engines that do nothing", testserver.SharedConfig{Card: soft.Config{DisableEngines: true}}},
+		{"a direct card's engines that do nothing", testserver.SharedConfig{Direct: true, Card: soft.Config{DisableEngines: true}}},
+		{"entries that stay", testserver.SharedConfig{Plant: func(c *soft.Card) card.Registers { return stale{c} }}},
 	} {
-		for _, c := range Pairs()[:scale.Of(3, len(Pairs()))] {
+		list := Pairs()[:scale.Of(3, len(Pairs()))]
+		if f.cfg.Direct {
+			list = scale.Of(Bare()[:1], Bare())
+		}
+		for _, c := range list {
 			t.Run(f.what+", "+c.String(), func(t *testing.T) {
 				t.Parallel()
-				b, err := newFixture(c, f.cfg, f.plant)
-				if err != nil {
+				b, err := newFixture(c, f.cfg, time.Second) // work that a fault stopped does not continue
+				if err != nil && !f.cfg.Direct {
 					return // the driver found it
 				}
+				require.NoError(t, err)
 				require.Error(t, b.run(1, 30))
 				_ = b.end()
 			})

@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/tests/cards"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -20,17 +21,32 @@ import (
 type SharedConfig struct {
 	Card soft.Config
 	// Plant puts another before the card, to look on or to do something wrong.
-	Plant  func(*soft.Card) card.Registers
+	Plant func(*soft.Card) card.Registers
+	// Direct makes a card without registers instead, which has VRAM, Watch and
+	// DisableEngines of Card.
+	Direct bool
 	Limits aggregator.Options
 	Driver driver.Options
+}
+
+// OtherCards are the cards of package cards. None has more than the interfaces of package
+// card demand.
+var OtherCards = map[string]SharedConfig{
+	"plain registers": {Plant: func(c *soft.Card) card.Registers { return cards.Plain{Registers: c} }},
+	"direct":          {Direct: true},
 }
 
 // Shared is a software card with virtual GPUs, each served on a socket of its own,
 // as umbra serve puts them together.
 type Shared struct {
-	Card *soft.Card
-	Agg  *aggregator.Aggregator
-	// Driver drives the card for Agg.
+	Card *soft.Card // nil of a card without registers
+	// Memory is all of the card's.
+	Memory interface {
+		card.Memory
+		LookVRAM(addr, n uint64, f func(at uint64, p []byte))
+	}
+	Agg *aggregator.Aggregator
+	// Driver drives the card for Agg, if it has registers.
 	Driver *driver.Driver
 	GPUs   []*Endpoint
 
@@ -61,19 +77,25 @@ func NewShared(cardCfg soft.Config, n int, vram uint64) (*Shared, error) {
 }
 
 // NewSharedWith makes a card without guests.
-func NewSharedWith(cfg SharedConfig) (*Shared, error) {
-	c, err := soft.New(cfg.Card)
+func NewSharedWith(cfg SharedConfig) (s *Shared, err error) {
+	s = new(Shared)
+	opts := vfiouser.Options{Log: slog.New(slog.NewTextHandler(&s.failed, &slog.HandlerOptions{Level: slog.LevelError}))}
+	if cfg.Direct {
+		c := cards.NewDirect(cfg.Card)
+		s.Memory = c
+		s.shared, err = serve.ShareGPU(c, serve.Native, opts, cfg.Limits)
+	} else if s.Card, err = soft.New(cfg.Card); err == nil {
+		var front card.Registers = s.Card
+		if cfg.Plant != nil {
+			front = cfg.Plant(s.Card)
+		}
+		s.Memory = s.Card
+		if s.shared, err = serve.NewShared(front, serve.Native, opts, cfg.Limits, cfg.Driver); err != nil {
+			err = errors.Join(err, s.Card.Close())
+		}
+	}
 	if err != nil {
 		return nil, err
-	}
-	var front card.Registers = c
-	if cfg.Plant != nil {
-		front = cfg.Plant(c)
-	}
-	s := &Shared{Card: c}
-	log := slog.New(slog.NewTextHandler(&s.failed, &slog.HandlerOptions{Level: slog.LevelError}))
-	if s.shared, err = serve.NewShared(front, serve.Native, vfiouser.Options{Log: log}, cfg.Limits, cfg.Driver); err != nil {
-		return nil, errors.Join(err, c.Close())
 	}
 	s.Agg, s.Driver = s.shared.Aggregator(), s.shared.Driver
 	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
@@ -107,7 +129,10 @@ func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 // Close ends everything. It cuts off clients that are still attached. It returns the
 // server's errors.
 func (s *Shared) Close() error {
-	err := errors.Join(s.shared.Close(), s.Card.Close(), os.RemoveAll(s.dir))
+	err := errors.Join(s.shared.Close(), os.RemoveAll(s.dir))
+	if s.Card != nil {
+		err = errors.Join(err, s.Card.Close())
+	}
 	if s.failed.Len() > 0 {
 		err = errors.Join(err, fmt.Errorf("the server logged: %s", s.failed.Bytes()))
 	}
