@@ -113,6 +113,19 @@ func (s *Space) admit(off uint32, n int) bool {
 	return true
 }
 
+// Barrier reports whether an access of n bytes at off is a memory barrier by its rows. It may be
+// called at any time.
+func (s *Space) Barrier(off uint64, n int, b Barrier) bool {
+	for at := off &^ 3; at < min(off+uint64(n), uint64(s.size)); at += 4 {
+		for id := s.find(uint32(at)); id != 0; id = s.rows[id].next {
+			if s.rows[id].decl.Barrier&b != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // find returns the first row of the dword at off, which must be inside the
 // space.
 func (s *Space) find(off uint32) uint16 {

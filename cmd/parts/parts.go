@@ -12,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -64,8 +65,12 @@ func Card(c *config.Config) (soft.Config, error) {
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return c.Where("card." + key) })
 	return soft.Config{
 		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
-		Map: o.BARMap, MapLimits: mapLimits(c),
 	}, err
+}
+
+// Windows says what the guest of a whole card may map.
+func Windows(c *config.Config) passthrough.Config {
+	return passthrough.Config{Map: c.Card.BARMap, Limits: mapLimits(c)}
 }
 
 // GPU is the virtual GPU that the options describe.

@@ -8,6 +8,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -21,6 +22,7 @@ type Plan struct {
 	Lacks []string   // what the transport lacks that the native one has
 
 	alone   bool
+	windows passthrough.Config // with alone
 	options vfiouser.Options
 	limits  aggregator.Options
 	driver  driver.Options
@@ -29,7 +31,7 @@ type Plan struct {
 // NewPlan finds everything that is wrong with the options before anything starts. With alone one
 // guest has the whole card.
 func NewPlan(c *config.Config, alone bool, log *slog.Logger) (p *Plan, err error) {
-	p = &Plan{alone: alone}
+	p = &Plan{alone: alone, windows: Windows(c)}
 	if p.Card, err = Card(c); err != nil {
 		return nil, err
 	}
@@ -81,7 +83,7 @@ func (p *Plan) Start(listeners []*net.UnixListener) (_ *Running, err error) {
 		return nil, err
 	}
 	if p.alone {
-		r.Whole, err = serve.NewEndpoint(wholeName, serve.NewPassThrough(r.Card), r.Card, p.Make, p.options)
+		r.Whole, err = serve.NewEndpoint(wholeName, serve.NewPassThrough(r.Card, p.windows), r.Card, p.Make, p.options)
 		if err == nil {
 			r.events = serve.NewEventLogger(p.options.Log, r.Endpoints)
 		}

@@ -31,7 +31,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -219,15 +219,16 @@ func (h *hostSide) again() {
 
 // NewPassThrough returns card c as a device. The card stays the caller's. Its memory
 // is kept for the next client, who is refused while the last one could still reach it.
-func NewPassThrough(c *soft.Card) *Device {
-	d := &Device{fn: c, maps: c, shown: &c.Stats().Windows, log: slog.New(slog.DiscardHandler), admit: c.CloseWindows}
+func NewPassThrough(c passthrough.Card, cfg passthrough.Config) *Device {
+	f := passthrough.New(c, cfg)
+	d := &Device{fn: f, maps: f, shown: f.Stats(), log: slog.New(slog.DiscardHandler), admit: f.CloseWindows}
 	d.plug = func(h *hostSide) {
 		if h == nil {
-			c.DetachHost()
+			f.DetachHost()
 			return
 		}
-		d.pushDMA(c)
-		c.AttachHost(h)
+		d.pushDMA(f)
+		f.AttachHost(h)
 	}
 	return d
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -139,12 +140,12 @@ func TestBARsWithoutTables(t *testing.T) {
 // guest that has the whole card.
 func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	c, err := soft.New(soft.Config{VRAM: 256 << 20, Map: aperture.MapAll})
+	c, err := soft.New(soft.Config{VRAM: 256 << 20})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	e, err := NewEndpoint("card", NewPassThrough(c), c, Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
+	e, err := NewEndpoint("card", NewPassThrough(c, passthrough.Config{Map: aperture.MapAll}), c, Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "card")
 	l, err := vfiouser.Listen(path)
@@ -160,7 +161,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	require.NoError(t, err)
 	defer h.Close()
 	openWindows(t, h)
-	require.EqualValues(t, 2, c.Stats().Windows.Physical.Load(), "BAR1 and BAR3")
+	require.EqualValues(t, 2, e.shown.Physical.Load(), "BAR1 and BAR3")
 	require.Empty(t, e.inexact())
 	const systemMemory = 2 << 24 // of NV_PBUS_BAR0_WINDOW
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))

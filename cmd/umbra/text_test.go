@@ -10,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/parts"
@@ -71,7 +72,7 @@ func TestRegistersFitTerminal(t *testing.T) {
 func TestPassThroughCounts(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: 128 << 20})
 	require.NoError(t, err)
-	whole, err := serve.NewEndpoint("card", serve.NewPassThrough(c), c, serve.Native, vfiouser.Options{})
+	whole, err := serve.NewEndpoint("card", serve.NewPassThrough(c, passthrough.Config{}), c, serve.Native, vfiouser.Options{})
 	require.NoError(t, err)
 	s := &served{
 		cfg: config.Default(), plan: new(parts.Plan), at: new(socket), Running: &parts.Running{Card: c, Whole: whole},

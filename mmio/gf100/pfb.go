@@ -17,6 +17,17 @@ const (
 	InvalidateGo       = 1 << 31
 )
 
+// InvalidatedDirectory reads NV_PFB_PRI_MMU_INVALIDATE_PDB: the page directory that an
+// invalidate names, and the memory it lies in.
+func InvalidatedDirectory(pdb uint32) (target uint8, addr uint64) {
+	return uint8(pdb & 3), uint64(pdb>>4) << 12
+}
+
+// PRAMINMemory reads NV_PBUS_BAR0_WINDOW: the memory that PRAMIN shows from its first byte on.
+func PRAMINMemory(window uint32) (target uint8, addr uint64) {
+	return uint8(window >> 24 & 3), uint64(window&0xffffff) << 16
+}
+
 // pmmu is the part of PFB and the BAR units that turns addresses into memory:
 // page-table invalidation, the instance blocks of BAR1 and BAR3, the PRAMIN
 // window and the flush of host writes.

@@ -29,7 +29,7 @@ const (
 var rooms = []room{
 	{"cmd", []string{
 		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/gate",
-		"aggregator/card/soft", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
+		"aggregator/card/soft", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
@@ -43,9 +43,10 @@ var rooms = []room{
 	{"aggregator/dma", []string{"aggregator/card", "mmio"}, nil, "windows of bus addresses know no tables"},
 	{"aggregator/sched", nil, nil, "the scheduler is pure code on an injected clock"},
 	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
+	{"aggregator/passthrough", []string{"aggregator/aperture", "aggregator/card", "aggregator/channel", "shadowpt", "mmio"}, nil, "pass-through serves every card with a PCI function"},
 	{"aggregator/card", []string{"shadowpt", "mmio"}, nil, "the contract between cards and their users knows neither side"},
-	{"aggregator/card/soft", []string{"aggregator/aperture", "aggregator/card", "mmio", "shadowpt", "firmware"},
-		[]string{sys}, "a card does not depend on its users"},
+	{"aggregator/card/soft", []string{"aggregator/card", "mmio", "shadowpt", "firmware"}, []string{sys},
+		"a card does not depend on its users, and knows no windows that a client maps"},
 	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},
 	{"mmio", nil, nil, "registers are data that everything above reads"},
 	{"shadowpt", nil, nil, "page tables are bytes in, bytes out"},

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
@@ -120,7 +121,7 @@ func TestSuiteOfTheCard(t *testing.T) {
 		card, err := soft.New(soft.Config{VRAM: soft.MinVRAM})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, card.Close()) })
-		_, path := serveAt(t, by, serve.NewPassThrough(card))
+		_, path := serveAt(t, by, serve.NewPassThrough(card, passthrough.Config{}))
 		require.Greater(t, suite(t, conformance.Options{Dial: conformance.DialPath(path)}), 140)
 	})
 }

@@ -75,14 +75,15 @@ func start(t *testing.T, cfg testserver.Config) *fixture {
 	b := &fixture{t: t, ctx: deadline(t)}
 	if cfg.Device == nil {
 		cfg.Device = func(c *soft.Card) vfiouser.Device {
-			b.traps = serve.Count(serve.NewPassThrough(c), slog.New(slog.DiscardHandler))
+			d := serve.NewPassThrough(c, cfg.Windows)
+			b.traps, b.windows = serve.Count(d, slog.New(slog.DiscardHandler)), d.Shown()
 			return b.traps
 		}
 	}
 	var err error
 	b.PassThrough, err = testserver.New(cfg)
 	require.NoError(t, err)
-	b.regs, b.windows = b.Card.Registers, &b.Card.Stats().Windows
+	b.regs = b.Card.Registers
 	t.Cleanup(func() {
 		if t.Failed() && b.VM != nil {
 			t.Log(b.VM.Diagnosis())

@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
@@ -63,7 +64,8 @@ func life(t *testing.T, k kernel, isVirtual bool) {
 			aggregator.GuestConfig{VRAM: lifeVRAM, Map: aperture.MapAll}, machine)
 	} else {
 		b = start(t, testserver.Config{
-			Card:    soft.Config{VRAM: lifeVRAM, Map: aperture.MapAll, Temperature: func() int { return int(celsius.Load()) }},
+			Card:    soft.Config{VRAM: lifeVRAM, Temperature: func() int { return int(celsius.Load()) }},
+			Windows: passthrough.Config{Map: aperture.MapAll},
 			Machine: machine,
 		})
 	}

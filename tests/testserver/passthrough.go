@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -21,7 +22,8 @@ import (
 
 // Config is the set-up. Machine.Sockets is filled in.
 type Config struct {
-	Card soft.Config
+	Card    soft.Config
+	Windows passthrough.Config
 	// Device makes the served device, to count or to add functions; nil is
 	// serve.NewPassThrough.
 	Device  func(*soft.Card) vfiouser.Device
@@ -34,6 +36,7 @@ type Config struct {
 // PassThrough is a card that a machine has attached to.
 type PassThrough struct {
 	Card   *soft.Card
+	Device *serve.Device    // nil if Config.Device made another
 	Server *vfiouser.Server // nil with another transport
 	VM     *lab.VM          // of the latest Boot, nil before the first
 
@@ -62,7 +65,8 @@ func New(cfg Config) (*PassThrough, error) {
 func (s *PassThrough) serve() error {
 	device := s.cfg.Device
 	if device == nil {
-		device = func(c *soft.Card) vfiouser.Device { return serve.NewPassThrough(c) }
+		s.Device = serve.NewPassThrough(s.Card, s.cfg.Windows)
+		device = func(*soft.Card) vfiouser.Device { return s.Device }
 	}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -61,32 +63,52 @@ func TestRowBarriers(t *testing.T) {
 			orders("a scratch register", false, func() { d.wr(0x14fc, n) })
 		}
 		orders("a flush", true, d.barrier)
+		if _, whole := s.function.(*passthrough.Function); whole { // a virtual GPU has no channel yet
+			orders("a doorbell", true, func() { d.WriteBAR(1, gf100.USERDGPPut, make([]byte, 4)) })
+			orders("a store after the poll area", false, func() { d.WriteBAR(1, pollSize, make([]byte, 4)) })
+		}
 	})
 }
 
-// listener is a host that checks the page at an interrupt.
+// listener is a host that is told of interrupts.
 type listener struct {
 	devmodel.Host
-	onInterrupt func(level bool)
+	on func(level bool)
 }
 
-func (l listener) Interrupt(line gf100.Line) { l.onInterrupt(line.Level) }
+func (l listener) Interrupt(line gf100.Line) { l.on(line.Level) }
+
+// cardListener is the same for a card.
+type cardListener struct {
+	card.Host
+	on func(level bool)
+}
+
+func (l cardListener) Interrupt(line card.Line) { l.on(line.Level) }
 
 // TestInterruptIsBarrier: at an interrupt, every alias has all earlier writes.
 func TestInterruptIsBarrier(t *testing.T) {
-	s := setups["virtual"](t, everything)
-	d, at3, at1 := aliased(t, s)
-	const software, enable, status = 1 << 31, 0x140, 0x100
-	interrupts := 0
-	s.function.(*devmodel.VGPU).AttachHost(listener{onInterrupt: func(level bool) {
-		if level {
-			interrupts++
-			require.True(t, bytes.HasPrefix(d.direct(3, at3, page), []byte("written")))
+	each(t, everything, func(t *testing.T, s *side) {
+		d, at3, at1 := aliased(t, s)
+		const software, enable, status = 1 << 31, 0x140, 0x100
+		interrupts := 0
+		on := func(level bool) {
+			if level {
+				interrupts++
+				require.True(t, bytes.HasPrefix(d.direct(3, at3, page), []byte("written")))
+			}
 		}
-	}})
-	d.wr(enable, 3)
-	copy(d.direct(1, at1, page), "written")
-	d.wr(status, software)
-	require.Equal(t, 1, interrupts)
-	s.function.(*devmodel.VGPU).AttachHost(nil)
+		switch f := s.function.(type) {
+		case *devmodel.VGPU:
+			f.AttachHost(listener{on: on})
+			defer f.AttachHost(nil)
+		case *passthrough.Function:
+			f.AttachHost(cardListener{on: on})
+			defer f.DetachHost()
+		}
+		d.wr(enable, 3)
+		copy(d.direct(1, at1, page), "written")
+		d.wr(status, software)
+		require.Equal(t, 1, interrupts)
+	})
 }

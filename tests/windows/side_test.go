@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	carddriver "github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -65,10 +66,7 @@ const (
 var pci = gf100.ConfigOptions{BAR1: bar1Size, BAR3: bar3Size}
 
 // offer is what a client may map.
-type offer struct {
-	aperture.Map
-	aperture.Limits
-}
+type offer = passthrough.Config
 
 // everything is all but the doorbells.
 var everything = offer{Map: aperture.MapAll}
@@ -76,10 +74,11 @@ var everything = offer{Map: aperture.MapAll}
 // setups are the ways to a guest.
 var setups = map[string]func(t testing.TB, o offer) *side{
 	"pass-through": func(t testing.TB, o offer) *side {
-		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci, Map: o.Map, MapLimits: o.Limits})
+		c, err := soft.New(soft.Config{VRAM: vramSize, PCI: pci})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
-		return open(t, &side{function: c, maps: c, stats: &c.Stats().Windows})
+		f := passthrough.New(c, o)
+		return open(t, &side{function: f, maps: f, stats: f.Stats()})
 	},
 	"virtual": func(t testing.TB, o offer) *side {
 		c, err := soft.New(soft.Config{VRAM: 4 * vramSize})

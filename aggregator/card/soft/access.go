@@ -29,9 +29,6 @@ func (c *Card) ReadBAR(bar int, off uint64, p []byte) {
 	c.wake()
 	switch bar {
 	case BAR0:
-		if !gf100.InPRAMIN(off, len(p)) {
-			c.beforeAccess()
-		}
 		// No read changes the inputs of the interrupt tree, except for the alarm, which has
 		// its own timer.
 		c.sp.Read(uint32(off), p)
@@ -54,17 +51,11 @@ func (c *Card) WriteBAR(bar int, off uint64, p []byte) {
 	c.wake()
 	switch bar {
 	case BAR0:
-		if gf100.InPRAMIN(off, len(p)) {
-			c.sp.Write(uint32(off), p)
-			break
-		}
-		c.beforeAccess()
 		c.sp.Write(uint32(off), p)
-		c.settle()
-	case BAR1:
-		if c.fifo.inPollArea(off, len(p)) {
-			c.memoryBarrier() // what the client stored before GP_PUT is found by what GP_PUT names
+		if !gf100.InPRAMIN(off, len(p)) {
+			c.settle()
 		}
+	case BAR1:
 		c.bars[0].write(off, p)
 		c.fifo.doorbell(off, len(p))
 	case BAR3:

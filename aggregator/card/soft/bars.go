@@ -3,7 +3,6 @@ package soft
 import (
 	"encoding/binary"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -14,7 +13,6 @@ import (
 type barWindow struct {
 	card    *Card
 	unit    faultUnit
-	kind    aperture.Kind
 	virtual bool
 	broken  bool // the instance block is not in VRAM
 	inst    uint64
@@ -37,7 +35,6 @@ const hotPages = 16
 func (w *barWindow) init(c *Card, i int) {
 	w.card = c
 	w.unit = [2]faultUnit{gf100.ClientBAR1, gf100.ClientBAR3}[i]
-	w.kind = [2]aperture.Kind{aperture.BAR1, aperture.BAR3}[i]
 	w.vm.card, w.vm.user = c, -1
 }
 
@@ -52,14 +49,6 @@ func (w *barWindow) block(v uint32) {
 		w.vm.tlb.Bind(shadowpt.Space{})
 	} else {
 		w.vm.tlb.Bind(instanceSpace(inst))
-	}
-	w.show()
-}
-
-// show passes this window's current address space to the client's windows.
-func (w *barWindow) show() {
-	if w.card.windows != nil {
-		w.card.windows.Block(w.kind, w.virtual && !w.broken, w.vm.tlb.Space())
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/firmware"
@@ -45,9 +44,6 @@ type Config struct {
 	// engines read and write. It is called on PBDMAs' goroutines, holds them up,
 	// and must not call back into the card.
 	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
-	// Map says which windows [Card.OpenWindows] makes for a client to map.
-	Map       aperture.Map
-	MapLimits aperture.Limits
 	// Ablate changes the register space before the card starts. Tests use it to show why a
 	// behaviour is needed.
 	Ablate func(*mmio.Space) error
@@ -68,9 +64,6 @@ type Card struct {
 	fifo fifo
 	regs registers
 	pin  gf100.Pin
-
-	windows *aperture.Set // what the client may map, or nil
-	left    *aperture.Set // the last client's, which could not be closed, or nil
 
 	// stepping is locked for a channel's steps (read side), and while pages move that it
 	// may use.
@@ -153,7 +146,6 @@ func (c *Card) buildSpace() error {
 	face.Bind(&b)
 	c.bindMMU(&b)
 	c.bindFIFO(&b)
-	b.OnBarrier(c.memoryBarrier)
 	if c.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
 		return err
 	}
@@ -192,7 +184,7 @@ func (c *Card) Close() error {
 	for i := range c.bars { // accesses that are late must find no memory
 		c.bars[i].block(0)
 	}
-	return errors.Join(c.closeWindows(), c.vram.close())
+	return c.vram.close()
 }
 
 // AttachHost attaches the card to a host: its channels can then run, and it reports the
@@ -276,12 +268,7 @@ func (c *Card) powerOn() error {
 		c.bars[i].block(0)
 	}
 	c.invalidate(everyDirectory)
-	if c.windows != nil {
-		c.windows.Reset()
-	}
-	c.pollAreaAt(c.regs.userdBase.Get())
 	err := c.vram.scrub()
-	c.showPRAMIN()
 	c.settle()
 	return err
 }
@@ -308,9 +295,6 @@ func (c *Card) settle() {
 		c.stats.Interrupts.Add(1)
 	}
 	if changed {
-		if line.Level {
-			c.memoryBarrier() // the handler must find the results in memory
-		}
 		if c.host != nil {
 			c.host.Interrupt(card.Line(line))
 		}
@@ -338,6 +322,13 @@ func (c *Card) Registers() *mmio.Space {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sp
+}
+
+// ROM returns the VBIOS image.
+func (c *Card) ROM() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cfg.ROM
 }
 
 // VRAMSize returns the size of the card's memory in bytes.

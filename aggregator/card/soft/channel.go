@@ -44,7 +44,6 @@ type channel struct {
 	keep  int    // how many unbound channels' states are kept for the owner
 
 	state           chanState
-	dead            bool   // unbound; to be thrown away
 	doorbellPending bool   // its doorbell was written while it ran
 	preempted       bool   // asked to leave by NV_PFIFO_PREEMPT, and still running
 	holder          int    // the PBDMA that holds it in stateHeld
@@ -54,6 +53,7 @@ type channel struct {
 	report          report // in stateFaulted
 	kick            atomic.Int32
 
+	dead  atomic.Bool // unbound; to be thrown away
 	yield atomic.Bool // leave the PBDMA at the next step
 
 	vm  vm
@@ -168,10 +168,11 @@ func (ch *channel) load() {
 	}
 }
 
-// save writes back the state that a driver may read or move elsewhere.
+// save writes back the state that a driver may read or move elsewhere, unless the driver may
+// have freed its memory. It belongs to a step, so that pages do not move meanwhile.
 func (ch *channel) save() {
 	block := ch.card.vram.slice(ch.inst, gf100.InstanceSize)
-	if block == nil {
+	if block == nil || ch.dead.Load() {
 		return
 	}
 	gf100.InstGPGet.Put(block, ch.gpGet)

@@ -44,8 +44,7 @@
 //     windows, the channel slots, the run queue and the saved contexts. Every guest access
 //     runs under it. No goroutine waits while it holds it; the condition variables of the
 //     run queue and of Reset give it up.
-//  3. The lock of the client's windows (package aperture), held while pages move, and
-//     inside it Card.stepping, one lock per channel: a step holds the read side, Quiesce
+//  3. Card.stepping, one lock per channel: a step holds the read side, QuiesceChannels
 //     takes the write side. That waits for the steps under way, which are bounded and
 //     never take Card.mu.
 //  4. Card.hostMu (read side) keeps the host attached and its memory mapped during one

@@ -99,7 +99,7 @@ func (c *Card) checkChannel(i int, ch *channel, places int) error {
 			return fmt.Errorf("channel %d waits, and may not run", i)
 		}
 	}
-	if ch.dead || int(ch.id) != i || places != want {
+	if ch.dead.Load() || int(ch.id) != i || places != want {
 		return fmt.Errorf("channel %d in state %d is in %d places", i, ch.state, places)
 	}
 	return nil

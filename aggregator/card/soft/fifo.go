@@ -73,7 +73,7 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 	f := &c.fifo
 	c.regs.Bind(b)
 	b.OnWrite("NV_PFIFO_ENABLE", func(int, mmio.Write) { f.scheduleAll() })
-	b.OnWrite("NV_PFIFO_USERD_BASE", func(_ int, w mmio.Write) { c.pollAreaAt(w.New) })
+	b.OnWrite("NV_PFIFO_USERD_BASE", stored)
 	b.OnWrite("NV_PFIFO_RUNLIST", func(_ int, w mmio.Write) { f.commitRunlist(w.New) })
 	b.OnRead("NV_PFIFO_ENG_RUNLIST", func(_ int, v uint32) uint32 {
 		if f.leaving() {
@@ -144,7 +144,7 @@ func (f *fifo) drop(s *slot) {
 	if ch == nil {
 		return
 	}
-	ch.dead = true
+	ch.dead.Store(true)
 	ch.yield.Store(true)
 	switch ch.state {
 	case stateRunning:

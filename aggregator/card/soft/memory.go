@@ -3,6 +3,8 @@ package soft
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // ReadVRAM copies len(p) bytes of the card's memory at addr, and returns false
@@ -14,6 +16,18 @@ func (c *Card) ReadVRAM(addr uint64, p []byte) bool {
 	}
 	load(p, mem)
 	return true
+}
+
+// ReadMemory copies len(p) bytes of VRAM or of the host's memory at addr, as an entry of a page
+// table names them. It returns false if not all of them exist.
+func (c *Card) ReadMemory(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
+	c.access(t, func(t shadowpt.Target) {
+		mem := c.memory(t, addr, len(p), nil)
+		if ok = mem != nil; ok {
+			load(p, mem)
+		}
+	})
+	return ok
 }
 
 // LookVRAM calls f with each allocated piece of the n bytes of VRAM at addr, without a

@@ -8,53 +8,41 @@ import (
 
 // bindMMU binds the rows of block PMMU and the PRAMIN window.
 func (c *Card) bindMMU(b *mmio.Bindings) {
-	b.OnWrite("NV_PBUS_BAR0_WINDOW", func(int, mmio.Write) { c.showPRAMIN() })
+	b.OnWrite("NV_PBUS_BAR0_WINDOW", stored)
 	b.OnWrite("NV_PBUS_BAR1_BLOCK", func(_ int, w mmio.Write) { c.bars[0].block(w.New) })
 	b.OnWrite("NV_PBUS_BAR2_BLOCK", func(_ int, w mmio.Write) { c.bars[1].block(w.New) })
 	// Host writes have landed when the next access is served, so the flush is complete
-	// before the driver can read its state, unless mapped windows do not yet show their
-	// pages.
-	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 {
-		v &^= 3
-		if c.windows != nil && c.windows.Pending() {
-			v |= gf100.FlushBusy
-		}
-		return v
-	})
+	// before the driver can read its state.
+	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 { return v &^ 3 })
 	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, v uint32) uint32 {
-		if !c.fifo.translationsCurrent(c.asked, nil) || c.windows != nil && c.windows.Pending() {
+		if !c.fifo.translationsCurrent(c.asked, nil) {
 			v &^= gf100.InvalidateDone
 		}
 		return v
 	})
-	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) {
-		c.asked = c.invalidate(c.regs.named(w.New))
-		c.showAgain(w.New)
-	})
+	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) { c.asked = c.invalidate(c.regs.named(w.New)) })
 	b.OnWindow("PRAMIN", mmio.Window{Read: c.readPRAMIN, Write: c.writePRAMIN})
 }
 
+// stored is the effect of a register whose value the card reads where it matters.
+func stored(int, mmio.Write) {}
+
 // named is the directory that an invalidate command means.
 func (r *registers) named(command uint32) directory {
-	pdb := r.invalidatePDB.Get()
-	return directory{addr: uint64(pdb>>4) << 12, target: shadowpt.Target(pdb & 3), all: command&gf100.InvalidateAllDirs != 0}
+	target, addr := gf100.InvalidatedDirectory(r.invalidatePDB.Get())
+	return directory{addr: addr, target: shadowpt.Target(target), all: command&gf100.InvalidateAllDirs != 0}
 }
 
 // praminAt returns what the window shows at off.
 func (c *Card) praminAt(off uint32) (shadowpt.Target, uint64) {
-	win := c.regs.window.Get()
-	return shadowpt.Target(win >> 24 & 3), uint64(win&0xffffff)<<16 + uint64(off)
+	target, addr := gf100.PRAMINMemory(c.regs.window.Get())
+	return shadowpt.Target(target), addr + uint64(off)
 }
 
 func (c *Card) readPRAMIN(off uint32, p []byte) {
-	target, addr := c.praminAt(off)
-	c.access(target, func(t shadowpt.Target) {
-		if mem := c.memory(t, addr, len(p), nil); mem != nil {
-			load(p, mem)
-			return
-		}
+	if target, addr := c.praminAt(off); !c.ReadMemory(target, addr, p) {
 		fill(p)
-	})
+	}
 }
 
 func (c *Card) writePRAMIN(off uint32, p []byte) {

@@ -116,6 +116,7 @@ func (c *Card) step(p *pbdma, ch *channel) {
 	x.channel, x.step = ch, step{}
 	c.stepping[ch.id].RLock()
 	defer c.stepping[ch.id].RUnlock()
+	defer ch.save()
 	c.hostMu.RLock()
 	defer c.hostMu.RUnlock()
 	if !c.attached { // detached since the turn began
@@ -159,7 +160,7 @@ func (c *Card) deliver(ch *channel, s *step) {
 	if s.trap.due {
 		c.raise(ch, s)
 	}
-	if s.verdict == faulted && !ch.dead {
+	if s.verdict == faulted && !ch.dead.Load() {
 		c.fifo.fault(ch, s.unit, s.fault)
 	}
 	if s.nonStall != 0 || s.trap.due || s.verdict == faulted {

@@ -118,10 +118,9 @@ func (f *fifo) giveBack(p *pbdma, ch *channel, s *step) {
 	p.ch = nil
 	ch.preempted = false
 	ch.state = stateIdle
-	if ch.dead {
+	if ch.dead.Load() {
 		f.card.contexts.keep(ch)
 	} else {
-		ch.save()
 		f.park(p, ch, s)
 	}
 	f.completeRunlist()

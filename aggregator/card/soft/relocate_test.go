@@ -2,7 +2,6 @@ package soft_test
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -14,10 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -220,117 +217,6 @@ func TestRelocateRefusesPartsOfPages(t *testing.T) {
 		require.Error(t, err, "%+v", m)
 		require.Zero(t, done)
 	}
-}
-
-// TestMovesLoseNoByte: while pages move to and from BAR3, a processor stores into them
-// through BAR1 and engines through their tables, each byte once. In the end every byte
-// is there.
-func TestMovesLoseNoByte(t *testing.T) {
-	const (
-		pages = 48
-		both  = 24 // of them are in BAR1 too; the others move in and out together
-		half  = 2048
-		va    = 0x10000000
-		at1   = 0x100000 // where BAR1 shows the pages
-		chunk = 64
-	)
-	r, c := newChannelRig(t, soft.Config{Map: aperture.MapBAR1 | aperture.MapBAR3})
-	data, src := r.alloc(pages<<12), r.alloc(pages*half)
-	c.space.mapVRAM(va, data, pages<<12)
-	c.space.mapVRAM(va+1<<24, src, pages*half)
-	space1, space3 := r.newSpace(), r.newSpace()
-	space1.mapVRAM(userdBAR1, c.userd-uint64(c.id)*gf100.USERDSize, gf100.Channels*gf100.USERDSize)
-	space1.mapVRAM(at1, data, both<<12)
-	space3.mapVRAM(0, data, 1<<12)
-	r.wr(0x1704, 1<<31|uint32(r.instance(space1, 1<<40-1)>>12))
-	r.wr(0x1714, 1<<31|uint32(r.instance(space3, 1<<40-1)>>12))
-	require.NoError(t, r.card.OpenWindows())
-	var mem []byte
-	for _, w := range r.card.Windows() {
-		if w.BAR == soft.BAR1 {
-			var err error
-			mem, err = unix.Mmap(int(w.File.Fd()), at1, both<<12, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-			require.NoError(t, err)
-		}
-	}
-	defer func() { require.NoError(t, unix.Munmap(mem)) }()
-	defer func() { require.NoError(t, r.card.CloseWindows()) }()
-	c.submit(incr(4, 0, classCE0)...)
-	c.drained()
-
-	invalidate := func() { // all directories
-		r.wr(0x100cbc, 1<<31|1<<1|1)
-		r.eventually("invalidate done", func() bool { return r.rd(0x100c80)&(1<<15) != 0 })
-	}
-	order := rand.New(rand.NewPCG(7, 7))
-	stats := &r.card.Stats().Windows
-	for round := range uint32(12) {
-		want := make([]byte, pages<<12)
-		for i := 0; i < len(want); i += 4 {
-			if i < both<<12 || i%4096 < half {
-				binary.LittleEndian.PutUint32(want[i:], round<<24|uint32(i)+1)
-			}
-		}
-		for i := range pages {
-			r.vramWrite(src+uint64(i)*half, want[i<<12:][:half])
-		}
-		var writers sync.WaitGroup
-		var left atomic.Int32
-		left.Store(2)
-		writers.Go(func() { // the processor: the second half of each page
-			defer left.Add(-1)
-			for _, k := range order.Perm(both * half / chunk) {
-				at := k*chunk/half<<12 + half + k*chunk%half
-				for i := at; i < at+chunk; i += 4 {
-					binary.LittleEndian.PutUint32(mem[i:], binary.LittleEndian.Uint32(want[i:]))
-				}
-				for range 2000 { // a processor that does something else
-					left.Load()
-				}
-			}
-		})
-		perm := rand.New(rand.NewPCG(uint64(round), 8)).Perm(pages * half / chunk)
-		submit := func(list []int) { // the engines: the first half
-			var words []uint32
-			for _, k := range list {
-				words = append(words, copyCE(4, va+uint32(k*chunk/half<<12+k*chunk%half), va+1<<24+uint32(k*chunk), chunk)...)
-			}
-			c.submit(words...)
-		}
-		before := stats.PagesMoved.Load()
-		shown := [pages]bool{}
-		for n := 0; left.Load() > 1 || n < len(perm); {
-			if n < len(perm) {
-				submit(perm[n:min(n+16, len(perm))])
-				n += 16
-			}
-			for range 4 {
-				i := rand.IntN(both)
-				shown[i] = !shown[i]
-				pte := shadowpt.PTE{Valid: shown[i], Addr: data + uint64(i)<<12}
-				space3.pte(uint64(rand.IntN(2)*pages+i)<<12, pte)
-			}
-			shown[both] = !shown[both]
-			for i := uint64(both); i < pages; i++ {
-				space3.pte(i<<12, shadowpt.PTE{Valid: shown[both], Addr: data + i<<12})
-			}
-			invalidate()
-			if n%64 == 0 {
-				c.drained()
-			}
-		}
-		writers.Wait()
-		c.drained()
-		c.submit(release(0, round+1)...)
-		c.waitSemaphore(0, round+1)
-		invalidate()
-		got := make([]byte, len(want))
-		require.True(t, r.card.ReadVRAM(data, got))
-		require.Equal(t, want, got, "round %d, in memory", round)
-		require.Equal(t, want[:both<<12], append([]byte(nil), mem...), "round %d, in the window", round)
-		require.Greater(t, stats.PagesMoved.Load(), before, "pages moved during the copies")
-	}
-	require.Zero(t, stats.TooFast.Load())
 }
 
 // TestQuiesce: a quiesced channel touches no memory, and others do.

@@ -52,7 +52,7 @@ func (f *fifo) completeRunlist() {
 // still runs.
 func (f *fifo) leaving() bool {
 	for i := range f.busy {
-		if ch := f.busy[i].ch; ch != nil && (ch.dead || !f.slots[ch.id].listed) {
+		if ch := f.busy[i].ch; ch != nil && (ch.dead.Load() || !f.slots[ch.id].listed) {
 			return true
 		}
 	}

@@ -5,9 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 )
 
@@ -99,15 +98,13 @@ func TestAcquireIsWokenBy(t *testing.T) {
 			r.wr(0x1704, 1<<31|uint32(r.instance(s, 128<<20-1)>>12))
 			r.write32(soft.BAR1, 0x100000, 1)
 		}},
-		{"BAR1, mapped", vaSem, func(r *rig, cs []*testChannel) {
-			s := r.newSpace()
-			s.mapVRAM(0x100000, cs[0].sem, 4096)
-			r.wr(0x1704, 1<<31|uint32(r.instance(s, 128<<20-1)>>12))
-			require.NoError(r.t, r.card.OpenWindows())
-			mem, err := unix.Mmap(int(r.card.Windows()[0].File.Fd()), 0x100000, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-			require.NoError(r.t, err)
+		{"shared memory behind its page", vaSem, func(r *rig, cs []*testChannel) {
+			f, mem := memoryFile(r.t, 4096)
+			r.card.QuiesceChannels([]uint8{uint8(cs[0].id)}, func() {
+				_, err := r.card.Relocate(card.Relocation{Addr: cs[0].sem, Size: 4096, To: f})
+				require.NoError(r.t, err)
+			})
 			binary.LittleEndian.PutUint32(mem, 1)
-			require.NoError(r.t, unix.Munmap(mem))
 		}},
 		{"the CPU in its own memory", va, func(r *rig, _ []*testChannel) { r.host.store(0x1000, 1) }},
 		{"WriteVRAM", vaSem, func(r *rig, cs []*testChannel) { r.card.WriteVRAM(cs[0].sem, []byte{1, 0, 0, 0}) }},
@@ -118,7 +115,7 @@ func TestAcquireIsWokenBy(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r, cs := newChannelsOf(t, 2, soft.Config{Map: aperture.MapBAR1})
+			r, cs := newChannels(t, 2)
 			cs[0].submit(cat(semaphoreOp(tc.va, 1, opAcquire), release(1, 1))...)
 			r.eventually("it waits", func() bool { return r.card.Stats().AcquireWaits.Load() == 1 })
 			r.steady("it waits", func() bool { return cs[0].semaphore(1) == 0 })

@@ -3,7 +3,6 @@ package soft
 import (
 	"sync/atomic"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -29,8 +28,6 @@ type Stats struct {
 	UnboundDoorbells atomic.Uint64 // doorbells of channels that are not bound
 	BARFaults        atomic.Uint64 // accesses through BAR1 or BAR3 that no page answers
 	PagesMoved       atomic.Uint64 // whose backing changed
-
-	Windows aperture.Stats // of clients' own windows
 
 	Engine engine.Stats
 	Owners [gf100.Owners]engine.Work // by gf100.InstOwner

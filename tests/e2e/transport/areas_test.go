@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
@@ -40,7 +41,7 @@ func newPartly(c *soft.Card) (*partly, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &partly{Device: serve.NewPassThrough(c), file: os.NewFile(uintptr(fd), "parts"), writes: map[uint64]int{}}
+	d := &partly{Device: serve.NewPassThrough(c, passthrough.Config{}), file: os.NewFile(uintptr(fd), "parts"), writes: map[uint64]int{}}
 	return d, d.file.Truncate(int64(fileOffset + d.Device.Regions()[0].Size))
 }
 

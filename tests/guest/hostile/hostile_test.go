@@ -13,6 +13,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -26,9 +27,9 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func attach(t testing.TB, m aperture.Map) (*guest.Guest, *soft.Card) {
+func attach(t testing.TB, m aperture.Map) (*guest.Guest, *testserver.PassThrough) {
 	t.Helper()
-	s, err := testserver.New(testserver.Config{Card: soft.Config{VRAM: 64 << 20, Map: m}})
+	s, err := testserver.New(testserver.Config{Card: soft.Config{VRAM: 64 << 20}, Windows: passthrough.Config{Map: m}})
 	require.NoError(t, err)
 	g, err := guest.Attach(context.Background(), s.Socket(), guest.Config{Map: true})
 	require.NoError(t, err)
@@ -36,7 +37,7 @@ func attach(t testing.TB, m aperture.Map) (*guest.Guest, *soft.Card) {
 		require.NoError(t, g.Close())
 		require.NoError(t, s.Close())
 	})
-	return g, s.Card
+	return g, s
 }
 
 // works wants a guest that was reset to copy as if nothing had been.
@@ -69,9 +70,9 @@ func works(t require.TestingT, g *guest.Guest) {
 func TestNothingEndsTheServer(t *testing.T) {
 	for _, m := range []aperture.Map{aperture.MapNone, aperture.MapAll} {
 		t.Run("mapped "+m.String(), func(t *testing.T) {
-			g, card := attach(t, m)
+			g, s := attach(t, m)
 			rapid.Check(t, attack(g))
-			require.Equal(t, m != aperture.MapNone, card.Stats().Windows.PagesMoved.Load() > 0)
+			require.Equal(t, m != aperture.MapNone, s.Device.Shown().PagesMoved.Load() > 0)
 		})
 	}
 }
@@ -103,11 +104,11 @@ func attack(g *guest.Guest) func(*rapid.T) {
 // TestAttacksReachForeignMemory: without checks, as on a card in pass-through, the
 // attacker's entries and engines reach foreign memory, and faults happen.
 func TestAttacksReachForeignMemory(t *testing.T) {
-	g, card := attach(t, aperture.MapAll)
+	g, s := attach(t, aperture.MapAll)
 	a, err := hostile.New(g)
 	require.NoError(t, err)
 	secret := bytes.Repeat([]byte{0xc5, 0x3a, 0x77, 0x91}, 16)
-	require.True(t, card.WriteVRAM(8<<20, secret))
+	require.True(t, s.Card.WriteVRAM(8<<20, secret))
 	const frame = 8 << 20
 	at := hostile.Value{Base: hostile.Zero, Off: frame}
 	seen := false
@@ -120,20 +121,20 @@ func TestAttacksReachForeignMemory(t *testing.T) {
 		require.NoError(t, a.Do(hostile.Action{Kind: hostile.Entry, V: at, Engine: e}))
 		require.Eventually(t, func() bool { return bytes.Contains(a.Loot(), secret) }, wait, tick, "%v", e)
 	}
-	before := card.Stats().MMUFaults.Load()
+	before := s.Card.Stats().MMUFaults.Load()
 	require.NoError(t, a.Do(hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.VRAMEnd}}))
-	require.Eventually(t, func() bool { return card.Stats().MMUFaults.Load() > before }, wait, tick)
+	require.Eventually(t, func() bool { return s.Card.Stats().MMUFaults.Load() > before }, wait, tick)
 
 	require.NoError(t, a.Restart())
-	before = card.Stats().UnboundDoorbells.Load()
+	before = s.Card.Stats().UnboundDoorbells.Load()
 	require.NoError(t, a.Do(hostile.Action{Kind: hostile.Ring, Chan: 77}))
-	require.Eventually(t, func() bool { return card.Stats().UnboundDoorbells.Load() > before }, wait, tick)
+	require.Eventually(t, func() bool { return s.Card.Stats().UnboundDoorbells.Load() > before }, wait, tick)
 	works(t, g)
 }
 
 // Random actions do all of it: faults, errors, copies, invalidates.
 func TestGeneratorReachesEverything(t *testing.T) {
-	g, card := attach(t, aperture.MapAll)
+	g, server := attach(t, aperture.MapAll)
 	gen := hostile.Gen(60)
 	kinds := map[hostile.Kind]int{}
 	for i := range 40 {
@@ -148,7 +149,7 @@ func TestGeneratorReachesEverything(t *testing.T) {
 	for k := hostile.Access; k <= hostile.Restart; k++ {
 		require.NotZero(t, kinds[k], "%v", k)
 	}
-	s := card.Stats()
+	s := server.Card.Stats()
 	for what, n := range map[string]uint64{
 		"MMU faults": s.MMUFaults.Load(), "PBDMA errors": s.PBDMAErrors.Load(), "BAR faults": s.BARFaults.Load(),
 		"unbound doorbells": s.UnboundDoorbells.Load(), "invalidates": s.Invalidates.Load(), "releases": s.Releases.Load(),
@@ -162,14 +163,14 @@ func TestGeneratorReachesEverything(t *testing.T) {
 // if a mapping covers it later.
 func TestUnmappedRAMIsChecked(t *testing.T) {
 	for _, write := range []bool{false, true} {
-		g, card := attach(t, aperture.MapAll)
+		g, s := attach(t, aperture.MapAll)
 		a, err := hostile.New(g)
 		require.NoError(t, err)
 		ram := uint64(len(g.Memory().Data))
 		entry := hostile.Action{Kind: hostile.Entry, V: hostile.Value{Base: hostile.Hole}, Bits: 2 << 33, Engine: guest.CE0, Write: write}
 		require.NoError(t, a.Do(entry))
 		barred := func() bool { // both channels have faulted, so that neither uses the later mapping
-			return card.Use(1).Barred && card.Use(2).Barred
+			return s.Card.Use(1).Barred && s.Card.Use(2).Barred
 		}
 		require.Eventually(t, barred, wait, tick)
 		require.NoError(t, g.Raw().UnmapAll())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/guest/program"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func attach(t *testing.T, engines bool, cfg guest.Config) *guest.Guest {
 	t.Helper()
-	s, err := testserver.New(testserver.Config{Card: soft.Config{VRAM: 64 << 20, DisableEngines: !engines, Map: aperture.MapAll}})
+	s, err := testserver.New(testserver.Config{Card: soft.Config{VRAM: 64 << 20, DisableEngines: !engines}, Windows: passthrough.Config{Map: aperture.MapAll}})
 	require.NoError(t, err)
 	g, err := guest.Attach(context.Background(), s.Socket(), cfg)
 	require.NoError(t, err)

@@ -1,0 +1,301 @@
+// Package passthrough gives a whole card to one guest, whose machine may map windows into the
+// card's VRAM.
+//
+// A [Function] is the PCI function that the guest reaches. It passes all accesses on to the card
+// and finds those that concern the windows (package aperture): writes that change what a window
+// shows, and accesses that order memory. The card knows nothing of windows.
+//
+// # Locks, in the order in which they are taken
+//
+//  1. Function.mu: one access of the guest at a time. It is held while pages move, so that no
+//     trapped access is under way then.
+//  2. The locks of the card, which it may hold when it calls Interrupt.
+//  3. The lock of the aperture.Set, which calls the card with it held; see [Card].
+//
+// There are no goroutines.
+package passthrough
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Card is the card behind a Function. It calls Interrupt of its host with locks held that
+// ReadMemory, ReadVRAM, SameVRAM, Relocate and QuiesceChannels do not wait for.
+type Card interface {
+	card.Registers
+	card.Quiescer
+	card.Relocator
+	ReadBAR(bar int, off uint64, p []byte)
+	WriteBAR(bar int, off uint64, p []byte)
+	BARSize(bar int) uint64
+	ReadConfig(off uint32, p []byte)
+	WriteConfig(off uint32, p []byte)
+	ConfigSize() uint64
+	Registers() *mmio.Space
+	ROM() []byte
+	// ReadMemory reads what an entry of a page table names. It returns false if not all of
+	// the bytes exist.
+	ReadMemory(t shadowpt.Target, addr uint64, p []byte) bool
+}
+
+// Config says what a client may map, and how much that may cost.
+type Config struct {
+	Map    aperture.Map
+	Limits aperture.Limits
+}
+
+// Function is a card as its guest's PCI function.
+type Function struct {
+	Card
+	cfg   Config
+	stats aperture.Stats
+	rows  *mmio.Space // for its rows alone, which never change
+
+	mu   sync.Mutex
+	poll uint64 // where the doorbells are in BAR1; valid while there are windows
+	// set has the windows of the client, or is nil. It is stored with mu held. left has
+	// those of the last client if they could not be closed.
+	set  atomic.Pointer[aperture.Set]
+	left *aperture.Set
+}
+
+// New makes the function of a card.
+func New(c Card, cfg Config) *Function { return &Function{Card: c, cfg: cfg, rows: c.Registers()} }
+
+// Stats counts the work for windows, of all clients together.
+func (f *Function) Stats() *aperture.Stats { return &f.stats }
+
+// ReadBAR serves a guest's read.
+func (f *Function) ReadBAR(bar int, off uint64, p []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := f.set.Load()
+	if set == nil || bar != card.BAR0 || gf100.InPRAMIN(off, len(p)) {
+		f.Card.ReadBAR(bar, off, p)
+		return
+	}
+	f.before(set, off, len(p), mmio.BarrierRead)
+	f.Card.ReadBAR(bar, off, p)
+	if set.Pending() {
+		incomplete(off, p)
+	}
+}
+
+// WriteBAR serves a guest's write.
+func (f *Function) WriteBAR(bar int, off uint64, p []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := f.set.Load()
+	switch end := off + uint64(len(p)); {
+	case set == nil:
+	case bar == card.BAR1 && end > f.poll && off < f.poll+gf100.PollSize:
+		set.MemoryBarrier() // the card must find what was stored before GP_PUT
+	case bar == card.BAR0 && !gf100.InPRAMIN(off, len(p)):
+		f.before(set, off, len(p), mmio.BarrierWrite)
+		f.Card.WriteBAR(bar, off, p)
+		f.after(set, off, end)
+		return
+	}
+	f.Card.WriteBAR(bar, off, p)
+}
+
+// before is called before an access of registers.
+func (f *Function) before(set *aperture.Set, off uint64, n int, b mmio.Barrier) {
+	set.Access()
+	if f.rows.Barrier(off, n, b) {
+		set.MemoryBarrier()
+	}
+}
+
+// Registers that concern windows.
+const (
+	regWindow     = 0x001700 // NV_PBUS_BAR0_WINDOW
+	regBAR1Block  = 0x001704
+	regBAR2Block  = 0x001714
+	regUSERDBase  = 0x002254
+	regFlush      = 0x070000 // NV_UFLUSH_FB_FLUSH
+	regMMUControl = 0x100c80
+	regInvalidate = 0x100cbc // NV_PFB_PRI_MMU_INVALIDATE
+)
+
+// incomplete changes what the guest read: an invalidate or a flush is not complete while pages
+// are still to be moved.
+func incomplete(off uint64, p []byte) {
+	for i := range p {
+		switch off + uint64(i) {
+		case regFlush:
+			p[i] |= gf100.FlushBusy
+		case regMMUControl + 1:
+			p[i] &^= gf100.InvalidateDone >> 8
+		}
+	}
+}
+
+// after is called after a write of registers.
+func (f *Function) after(set *aperture.Set, off, end uint64) {
+	for reg := off &^ 3; reg < end; reg += 4 {
+		switch reg {
+		case regWindow:
+			f.showPRAMIN(set)
+		case regBAR1Block:
+			f.showBAR(set, aperture.BAR1, "NV_PBUS_BAR1_BLOCK")
+		case regBAR2Block:
+			f.showBAR(set, aperture.BAR3, "NV_PBUS_BAR2_BLOCK")
+		case regUSERDBase:
+			f.findDoorbells(set)
+		case regInvalidate:
+			target, dir := gf100.InvalidatedDirectory(f.stored("NV_PFB_PRI_MMU_INVALIDATE_PDB"))
+			all := f.stored("NV_PFB_PRI_MMU_INVALIDATE")&gf100.InvalidateAllDirs != 0
+			set.Invalidate(shadowpt.Target(target), dir, all)
+		}
+	}
+}
+
+// stored is the value of a register that only accesses through f change.
+func (f *Function) stored(name string) uint32 { return f.Registers().Cell(name, 0).Get() }
+
+func (f *Function) showPRAMIN(set *aperture.Set) {
+	target, addr := gf100.PRAMINMemory(f.stored("NV_PBUS_BAR0_WINDOW"))
+	set.Window(shadowpt.Target(target), addr)
+}
+
+func (f *Function) showBAR(set *aperture.Set, k aperture.Kind, reg string) {
+	v := f.stored(reg)
+	var block [gf100.InstanceSize]byte
+	if v&gf100.BlockVirtual == 0 || !f.ReadVRAM(uint64(v&gf100.BlockAddr)<<12, block[:]) {
+		set.Block(k, false, shadowpt.Space{})
+		return
+	}
+	set.Block(k, true, channel.ReadSpace(block[:]))
+}
+
+func (f *Function) findDoorbells(set *aperture.Set) {
+	f.poll = uint64(f.stored("NV_PFIFO_USERD_BASE")&gf100.BlockAddr) << 12
+	set.PollArea(f.poll, gf100.PollSize)
+}
+
+// show shows the present state of the card in all windows.
+func (f *Function) show(set *aperture.Set) {
+	f.findDoorbells(set)
+	f.showBAR(set, aperture.BAR1, "NV_PBUS_BAR1_BLOCK")
+	f.showBAR(set, aperture.BAR3, "NV_PBUS_BAR2_BLOCK")
+	f.showPRAMIN(set)
+}
+
+// Reset is a function-level reset. Pages return to the card before it clears its memory.
+func (f *Function) Reset() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	set := f.set.Load()
+	if set != nil {
+		set.Reset()
+	}
+	err := f.Card.Reset()
+	if set != nil {
+		f.show(set)
+	}
+	return err
+}
+
+var errLeft = errors.New("pages of VRAM are still where the last client had them mapped")
+
+// OpenWindows makes the windows that a client may map.
+func (f *Function) OpenWindows() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.cfg.Map == aperture.MapNone {
+		return nil
+	}
+	if f.left != nil {
+		return errLeft
+	}
+	limits := f.cfg.Limits
+	limits.FitMappings(f.MaxMappings())
+	set, err := aperture.New(aperture.Config{
+		Map: f.cfg.Map, Limits: limits, VRAM: f.VRAMSize(), ROM: f.ROM(), Poll: gf100.PollSize,
+		BAR0: f.BARSize(card.BAR0), BAR1: f.BARSize(card.BAR1), BAR3: f.BARSize(card.BAR3),
+	}, owner{f.Card}, &f.stats)
+	if err != nil {
+		return err
+	}
+	f.set.Store(set)
+	f.show(set)
+	return nil
+}
+
+// CloseWindows ends them and gives every page back. If it fails, the client can still reach some
+// pages, and the next call tries again.
+func (f *Function) CloseWindows() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if set := f.set.Swap(nil); set != nil {
+		f.left = set
+	}
+	if f.left == nil {
+		return nil
+	}
+	if err := f.left.Close(); err != nil {
+		return err
+	}
+	f.left = nil
+	return nil
+}
+
+// Windows lists what the client may map.
+func (f *Function) Windows() []aperture.Region {
+	if set := f.set.Load(); set != nil {
+		return set.Regions()
+	}
+	return nil
+}
+
+// AttachHost attaches the card to a host.
+func (f *Function) AttachHost(h card.Host) { f.Card.AttachHost(host{h, f}) }
+
+// host is the card's host.
+type host struct {
+	card.Host
+	f *Function
+}
+
+// Interrupt implements card.Host. The handler must find the results in memory.
+func (h host) Interrupt(l card.Line) {
+	if set := h.f.set.Load(); set != nil && l.Level {
+		set.MemoryBarrier()
+	}
+	h.Host.Interrupt(l)
+}
+
+// owner is the card as the windows use it. The lock of the windows is held.
+type owner struct{ Card }
+
+// ReadTable implements aperture.Tables.
+func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	return o.ReadMemory(t, addr, p)
+}
+
+// SameTable implements aperture.Tables. Tables in system memory are read and compared.
+func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	return t == shadowpt.VRAM && o.SameVRAM(addr, p)
+}
+
+// Quiesce implements aperture.Owner. Function.mu keeps trapped accesses out.
+func (o owner) Quiesce(do func()) {
+	var all [gf100.Channels]uint8
+	for i := range all {
+		all[i] = uint8(i)
+	}
+	o.QuiesceChannels(all[:], do)
+}
+
+// Direct implements aperture.Owner. The card reads its tables on demand.
+func (o owner) Direct(uint64, bool) {}
