@@ -83,7 +83,7 @@ func (p *Plan) Start(listeners []*net.UnixListener) (_ *Running, err error) {
 		return nil, err
 	}
 	if p.alone {
-		r.Whole, err = serve.NewEndpoint(wholeName, serve.NewPassThrough(r.Card, p.windows), r.Card, p.Make, p.options)
+		r.Whole, err = serve.NewEndpoint(wholeName, serve.NewPassThrough(r.Card, p.windows), p.Make, p.options)
 		if err == nil {
 			r.events = serve.NewEventLogger(p.options.Log, r.Endpoints)
 		}

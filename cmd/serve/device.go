@@ -19,12 +19,13 @@
 //  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
 //  2. Shared.mu: the list of GPUs. Never held while waiting.
 //  3. Endpoint.logMu: counts that the log has; held while the log is written.
-//  4. Counted.mu: whether a client is attached, or may be. Held briefly.
+//  4. Device.mu: whether a client is attached, or may be. Held briefly.
 //  5. Virtual.mu: why clients are refused. Held briefly.
 //  6. The state of a device's interrupt: taken last, never held while waiting.
 package serve
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -32,6 +33,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
+	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -44,22 +46,26 @@ type function interface {
 	WriteConfig(off uint32, p []byte)
 	ConfigSize() uint64
 	Reset() error
+	Registers() *mmio.Space
 }
 
-// Device is a PCI function as a vfio-user device.
+// Device is a PCI function as a vfio-user device. It counts traps, logs clients that attach and
+// detach, and refuses clients once its GPU is being removed.
 type Device struct {
 	fn     function
 	plug   func(*hostSide) // connects the function to a client, or disconnects it (nil)
-	admit  func() error    // returns why no client can be admitted; nil admits all
+	admit  func() error    // returns why no client can be admitted
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
 	shown  *aperture.Stats // of mapped windows, all clients together
-	log    *slog.Logger    // of LogTo
+	log    *slog.Logger    // also of errors that have no place in a reply
 	asked  bool            // the client's windows were opened, or could not be
-}
+	traps  traps
 
-// LogTo sets the log for errors that have no place in a reply.
-func (d *Device) LogTo(log *slog.Logger) { d.log = log }
+	mu       sync.Mutex // guards the fields below
+	attached bool       // from the start of a client's admission
+	retired  bool
+}
 
 // Shown counts the work for mapped windows.
 func (d *Device) Shown() *aperture.Stats { return d.shown }
@@ -115,6 +121,8 @@ func (d *Device) IRQs() []vfiouser.IRQ {
 
 // ReadRegion implements vfiouser.Device.
 func (d *Device) ReadRegion(index int, off uint64, p []byte) error {
+	d.traps[index].reads.Add(1)
+	d.traps[index].bytes.Add(uint64(len(p)))
 	if index == vfiouser.RegionConfig {
 		d.fn.ReadConfig(uint32(off), p)
 		return nil
@@ -125,6 +133,8 @@ func (d *Device) ReadRegion(index int, off uint64, p []byte) error {
 
 // WriteRegion implements vfiouser.Device.
 func (d *Device) WriteRegion(index int, off uint64, p []byte) error {
+	d.traps[index].writes.Add(1)
+	d.traps[index].bytes.Add(uint64(len(p)))
 	if index == vfiouser.RegionConfig {
 		d.fn.WriteConfig(uint32(off), p)
 		return nil
@@ -141,19 +151,54 @@ func (d *Device) Reset() error {
 	return nil
 }
 
-// Admit implements vfiouser.Admitter.
-func (d *Device) Admit() error {
-	if d.admit == nil {
-		return nil
-	}
-	return d.admit()
+// HasClient reports whether a client is attached.
+func (d *Device) HasClient() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.attached
 }
 
-// Dismissed implements vfiouser.Admitter. Admit has nothing to undo.
-func (d *Device) Dismissed() {}
+// Retire refuses clients from now on. While a client is attached or being admitted
+// it does nothing and returns false, unless it is forced.
+func (d *Device) Retire(force bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.retired = d.retired || force || !d.attached
+	return d.retired
+}
+
+var errRetired = errors.New("the GPU is being removed")
+
+// Admit implements vfiouser.Admitter.
+func (d *Device) Admit() error {
+	d.mu.Lock()
+	d.attached = !d.retired
+	admitted := d.attached
+	d.mu.Unlock()
+	if !admitted {
+		return errRetired
+	}
+	admitted = false
+	defer func() { // also after a panic
+		if !admitted {
+			d.Dismissed()
+		}
+	}()
+	err := d.admit()
+	admitted = err == nil
+	return err
+}
+
+// Dismissed implements vfiouser.Admitter.
+func (d *Device) Dismissed() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.attached = false
+}
 
 // Attached implements vfiouser.Device.
 func (d *Device) Attached(h *vfiouser.Host) {
+	d.log.Info("client attached")
 	d.client = &hostSide{Memory: h.Memory(), host: h}
 	d.plug(d.client)
 }
@@ -167,6 +212,8 @@ func (d *Device) Detached() {
 	d.plug(nil)
 	d.client = nil
 	d.asked = false
+	d.Dismissed()
+	d.log.Info("client detached")
 }
 
 // IRQMasked implements vfiouser.IRQObserver.

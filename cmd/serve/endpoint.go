@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -13,45 +12,35 @@ import (
 // Endpoint is a device with the server in front of it: all that one guest needs.
 type Endpoint struct {
 	Name   string
-	Device *Counted
+	Device *Device
 	Server vfiouser.Transport
 
 	// Of a virtual GPU; nil, or zero, in pass-through.
 	Virtual *Virtual
 	Config  GPUConfig
 
-	registers func() *mmio.Space
-	account   *account        // nil in pass-through, or if the card keeps none
-	shown     *aperture.Stats // of mapped windows; nil if the device has none
-	cancel    func()          // stops serving a virtual GPU
-	served    chan struct{}   // closed when it is no longer served
+	account *account      // nil in pass-through, or if the card keeps none
+	cancel  func()        // stops serving a virtual GPU
+	served  chan struct{} // closed when it is no longer served
 
 	logMu  sync.Mutex
 	logged map[string]uint64 // counts that the log has
 
 }
 
-// NewEndpoint makes the endpoint of a device whose registers are those of r,
-// served by a transport that by makes.
-func NewEndpoint(name string, d Observed, r interface{ Registers() *mmio.Space }, by Make, opts vfiouser.Options) (*Endpoint, error) {
+// NewEndpoint makes the endpoint of a device, served by a transport that by makes.
+func NewEndpoint(name string, d *Device, by Make, opts vfiouser.Options) (*Endpoint, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	opts.Log = opts.Log.With("gpu", name)
-	if l, ok := d.(interface{ LogTo(*slog.Logger) }); ok {
-		l.LogTo(opts.Log)
-	}
-	w := Count(d, opts.Log)
-	server, err := by(w, opts)
-	e := &Endpoint{Name: name, Device: w, Server: server, registers: r.Registers, logged: make(map[string]uint64)}
-	if s, ok := d.(interface{ Shown() *aperture.Stats }); ok {
-		e.shown = s.Shown()
-	}
-	return e, err
+	d.log = opts.Log
+	server, err := by(d, opts)
+	return &Endpoint{Name: name, Device: d, Server: server, logged: make(map[string]uint64)}, err
 }
 
 // Registers is the device's register space, for its counters.
-func (e *Endpoint) Registers() *mmio.Space { return e.registers() }
+func (e *Endpoint) Registers() *mmio.Space { return e.Device.fn.Registers() }
 
 // SetCardTime changes a virtual GPU's part of the card's time. Without a scheduler
 // it fails with gate.ErrNoScheduler.

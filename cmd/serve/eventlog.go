@@ -63,9 +63,7 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 	if e.Virtual != nil {
 		e.logRulesLocked(log)
 	}
-	if e.shown != nil {
-		e.logInexactLocked(log)
-	}
+	e.logInexactLocked(log)
 }
 
 // logRulesLocked logs rules that a virtual GPU's guest broke, and the consequences.
@@ -92,7 +90,7 @@ func (e *Endpoint) logRulesLocked(log *slog.Logger) {
 // logInexactLocked logs which mapped windows show wrong data, why, and the
 // consequence. Endpoint.logMu is held.
 func (e *Endpoint) logInexactLocked(log *slog.Logger) {
-	for _, c := range e.shown.Counts() {
+	for _, c := range e.Device.shown.Counts() {
 		if c.Why == "" || c.Usual {
 			continue
 		}

@@ -32,7 +32,7 @@ func TestRuleInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
 		guest := new(aggregator.Guest)
-		endpoints := []*Endpoint{{Name: "a", Virtual: &Virtual{Guest: guest}, logged: make(map[string]uint64)}}
+		endpoints := []*Endpoint{{Name: "a", Device: &Device{shown: &guest.Stats().Mapped}, Virtual: &Virtual{Guest: guest}, logged: make(map[string]uint64)}}
 		s := NewEventLogger(slog.New(slog.NewTextHandler(&log, nil)), func() []*Endpoint { return endpoints })
 		lines := 0
 		// more breaks the rule for d and returns the number of new lines.
@@ -58,7 +58,7 @@ func TestRuleInterval(t *testing.T) {
 func TestInexactWindowsAreLogged(t *testing.T) {
 	var text bytes.Buffer
 	log, mapped := slog.New(slog.NewTextHandler(&text, nil)), new(aperture.Stats)
-	e := &Endpoint{Name: "a", shown: mapped, logged: make(map[string]uint64)}
+	e := &Endpoint{Name: "a", Device: &Device{shown: mapped}, logged: make(map[string]uint64)}
 	mapped.Physical.Add(aperture.BAR1, 1)
 	e.logEvents(log)
 	require.Empty(t, text.String())
@@ -145,7 +145,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	e, err := NewEndpoint("card", NewPassThrough(c, passthrough.Config{Map: aperture.MapAll}), c, Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
+	e, err := NewEndpoint("card", NewPassThrough(c, passthrough.Config{Map: aperture.MapAll}), Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "card")
 	l, err := vfiouser.Listen(path)
@@ -161,7 +161,7 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	require.NoError(t, err)
 	defer h.Close()
 	openWindows(t, h)
-	require.EqualValues(t, 2, e.shown.Physical.Load(), "BAR1 and BAR3")
+	require.EqualValues(t, 2, e.Device.shown.Physical.Load(), "BAR1 and BAR3")
 	require.Empty(t, e.inexact())
 	const systemMemory = 2 << 24 // of NV_PBUS_BAR0_WINDOW
 	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, systemMemory))

@@ -96,10 +96,8 @@ func (e *Endpoint) Status() api.GPU {
 		g.Traps += r.Reads + r.Writes
 	}
 	if e.Virtual == nil {
-		if e.shown != nil {
-			for _, c := range e.shown.Counts() {
-				g.Counts[c.Name] = c.N
-			}
+		for _, c := range e.Device.shown.Counts() {
+			g.Counts[c.Name] = c.N
 		}
 		return g
 	}
@@ -126,10 +124,7 @@ func (e *Endpoint) Status() api.GPU {
 // inexact lists the mapped windows that show wrong data, by reason. It leaves out
 // what happens to each client when it attaches.
 func (e *Endpoint) inexact() (list []api.InexactWindow) {
-	if e.shown == nil {
-		return nil
-	}
-	for _, c := range e.shown.Counts() {
+	for _, c := range e.Device.shown.Counts() {
 		for k, n := range c.In {
 			if n > 0 && c.Why != "" && !c.Usual {
 				list = append(list, api.InexactWindow{Name: c.Name, Window: aperture.Kind(k).String(), Count: n, Unit: c.Unit, Reason: c.Why, Consequence: c.Then})

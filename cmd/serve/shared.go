@@ -92,7 +92,7 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
 		l.Close()
 		return nil, err
 	}
-	e, err := NewEndpoint(cfg.Share.Name, v, v.GPU, s.by, s.opts)
+	e, err := NewEndpoint(cfg.Share.Name, v.Device, s.by, s.opts)
 	if err != nil {
 		l.Close()
 		return nil, errors.Join(err, v.Close())

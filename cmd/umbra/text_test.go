@@ -72,7 +72,7 @@ func TestRegistersFitTerminal(t *testing.T) {
 func TestPassThroughCounts(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: 128 << 20})
 	require.NoError(t, err)
-	whole, err := serve.NewEndpoint("card", serve.NewPassThrough(c, passthrough.Config{}), c, serve.Native, vfiouser.Options{})
+	whole, err := serve.NewEndpoint("card", serve.NewPassThrough(c, passthrough.Config{}), serve.Native, vfiouser.Options{})
 	require.NoError(t, err)
 	s := &served{
 		cfg: config.Default(), plan: new(parts.Plan), at: new(socket), Running: &parts.Running{Card: c, Whole: whole},

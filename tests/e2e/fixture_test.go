@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +43,7 @@ type fixture struct {
 
 	// What counts the guest's accesses. Only started and virtual set all of it.
 	regs    func() *mmio.Space
-	traps   *serve.Counted
+	traps   *serve.Device
 	windows *aperture.Stats
 }
 
@@ -75,8 +74,8 @@ func start(t *testing.T, cfg testserver.Config) *fixture {
 	b := &fixture{t: t, ctx: deadline(t)}
 	if cfg.Device == nil {
 		cfg.Device = func(c *soft.Card) vfiouser.Device {
-			d := serve.NewPassThrough(c, cfg.Windows)
-			b.traps, b.windows = serve.Count(d, slog.New(slog.DiscardHandler)), d.Shown()
+			b.traps = serve.NewPassThrough(c, cfg.Windows)
+			b.windows = b.traps.Shown()
 			return b.traps
 		}
 	}
@@ -112,7 +111,7 @@ func attach(t *testing.T, s *testserver.Shared, gpu *testserver.Endpoint, machin
 	t.Helper()
 	b := &fixture{
 		t: t, ctx: deadline(t),
-		regs: gpu.GPU.Registers, traps: gpu.Counted, windows: &gpu.Guest.Stats().Mapped,
+		regs: gpu.GPU.Registers, traps: gpu.Device, windows: &gpu.Guest.Stats().Mapped,
 	}
 	machine.Sockets = []string{gpu.Socket}
 	vm, err := lab.Start(b.ctx, machine)

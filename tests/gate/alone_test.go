@@ -55,7 +55,7 @@ func alone(t *testing.T, maps aperture.Map, schedule *sched.Config) (traps, ring
 	p := h.join("a")
 	counted := func() (writes, doorbells uint64) {
 		p.GPGet() // after posted writes
-		for _, r := range s.GPUs[0].Counted.Traps() {
+		for _, r := range s.GPUs[0].Traps() {
 			writes += r.Writes
 		}
 		return writes, s.Card.Stats().Doorbells.Load()

@@ -68,7 +68,7 @@ func TestWritesAfterDisconnect(t *testing.T) {
 		}, wait, tick/10)
 		require.NoError(t, r.File.Close())
 		require.NoError(t, c.Close())
-		require.Eventually(t, func() bool { return !endpoint.Counted.HasClient() }, wait, time.Millisecond)
+		require.Eventually(t, func() bool { return !endpoint.HasClient() }, wait, time.Millisecond)
 		close(stop)
 		<-done
 		for _, mem := range windows {

@@ -58,8 +58,7 @@ type Shared struct {
 // Endpoint is one virtual GPU.
 type Endpoint struct {
 	*serve.Virtual
-	Counted *serve.Counted // counts its traps
-	Socket  string
+	Socket string
 }
 
 // NewShared makes a card and n virtual GPUs of vram bytes each.
@@ -121,7 +120,7 @@ func (s *Shared) Add(cfg serve.GPUConfig) (*Endpoint, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Endpoint{Virtual: v.Virtual, Counted: v.Device, Socket: cfg.Socket}
+	e := &Endpoint{Virtual: v.Virtual, Socket: cfg.Socket}
 	s.GPUs = append(s.GPUs, e)
 	return e, nil
 }

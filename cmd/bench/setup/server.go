@@ -67,14 +67,14 @@ func (e *Endpoint) Handled() (reads, writes uint64, took time.Duration) {
 // timer adds up the time that a device takes to handle traps. That costs two clock reads per trap,
 // the same with every set-up.
 type timer struct {
-	serve.Observed
+	*serve.Device
 	ns atomic.Int64
 }
 
 // ReadRegion implements vfiouser.Device.
 func (t *timer) ReadRegion(index int, off uint64, p []byte) error {
 	at := time.Now()
-	err := t.Observed.ReadRegion(index, off, p)
+	err := t.Device.ReadRegion(index, off, p)
 	t.ns.Add(int64(time.Since(at)))
 	return err
 }
@@ -82,7 +82,7 @@ func (t *timer) ReadRegion(index int, off uint64, p []byte) error {
 // WriteRegion implements vfiouser.Device.
 func (t *timer) WriteRegion(index int, off uint64, p []byte) error {
 	at := time.Now()
-	err := t.Observed.WriteRegion(index, off, p)
+	err := t.Device.WriteRegion(index, off, p)
 	t.ns.Add(int64(time.Since(at)))
 	return err
 }
@@ -110,7 +110,7 @@ func Open(row Row, shape Shape) (_ *Server, err error) {
 	var timers []*timer
 	made := plan.Make
 	plan.Make = func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
-		t := &timer{Observed: d.(serve.Observed)}
+		t := &timer{Device: d.(*serve.Device)}
 		timers = append(timers, t)
 		return made(t, o)
 	}
