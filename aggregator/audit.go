@@ -62,7 +62,10 @@ func (g *Guest) liveChannel(id uint8) *boundChannel {
 // has reports whether the access is to the guest's memory, its channel's USERD, or, for
 // reads, what the card keeps for the guest.
 func (g *Guest) has(ch *boundChannel, addr, n uint64, write bool) bool {
-	ours := []card.Run{{Addr: ch.hw.USERD(), Size: gf100.USERDSize}}
+	var ours []card.Run
+	if at := ch.hw.USERD(); at != 0 {
+		ours = append(ours, card.Run{Addr: at, Size: gf100.USERDSize})
+	}
 	for _, e := range g.extents.List() {
 		ours = append(ours, card.Run{Addr: e.Card, Size: e.Size})
 	}
