@@ -12,7 +12,8 @@ import (
 
 var le = binary.LittleEndian
 
-// channel is a channel of a Direct. Its lock is the card's.
+// channel is a channel of a Direct. It implements card.Channel, and engine.Memory as its engines
+// see it. Its lock is the card's.
 type channel struct {
 	*share
 	cfg card.ChannelConfig
@@ -27,7 +28,7 @@ type channel struct {
 	va       uint64 // of the next word of the segment
 	words    uint32 // left in the segment
 	packet   gf100.Header
-	acquire  uint32 // SEMAPHORED that waits, or 0
+	acquire  uint32 // operation that waits, or 0
 	busy     int    // engine with work left, or -1
 
 	semaphore [3]uint32
@@ -45,7 +46,6 @@ type object struct {
 	bound  bool
 }
 
-// NewChannel implements card.Share.
 func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Channel, error) {
 	defer s.d.lock()()
 	left, live := len(s.d.channels), make(map[*share]int)
@@ -73,17 +73,12 @@ func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Ch
 	return ch, nil
 }
 
-// ID implements card.Channel.
-func (ch *channel) ID() uint8 { return ch.id }
-
-// USERD implements card.Channel.
+func (ch *channel) ID() uint8     { return ch.id }
 func (ch *channel) USERD() uint64 { return 0 }
-
-// Enable implements card.Channel.
-func (ch *channel) Enable() { ch.enable(true) }
-
-// Disable implements card.Channel.
-func (ch *channel) Disable() { ch.enable(false) }
+func (ch *channel) Enable()       { ch.enable(true) }
+func (ch *channel) Disable()      { ch.enable(false) }
+func (ch *channel) Running() bool { return false } // no step is under way
+func (ch *channel) Unbind()       {}
 
 func (ch *channel) enable(on bool) {
 	defer ch.d.lock()()
@@ -91,35 +86,27 @@ func (ch *channel) enable(on bool) {
 	ch.d.ring()
 }
 
-// Doorbell implements card.Channel.
 func (ch *channel) Doorbell(put uint32) {
 	defer ch.d.lock()()
 	ch.put = put
 	ch.d.ring()
 }
 
-// Running implements card.Channel. The caller is between two steps.
-func (ch *channel) Running() bool { return false }
-
-// Quiet implements card.Channel.
 func (ch *channel) Quiet() bool {
 	defer ch.d.lock()()
-	return !ch.working()
+	return !ch.hasWork()
 }
 
-// Progress implements card.Channel.
 func (ch *channel) Progress() card.Progress {
 	defer ch.d.lock()()
 	return ch.progress
 }
 
-// State implements card.Channel.
 func (ch *channel) State() card.State {
 	defer ch.d.lock()()
 	return card.State{GPGet: ch.get, Ref: ch.progress.Ref}
 }
 
-// Stop implements card.Channel.
 func (ch *channel) Stop(bool) (left, inTime bool) {
 	defer ch.d.lock()()
 	ch.committed = true // too late for Commit
@@ -127,16 +114,11 @@ func (ch *channel) Stop(bool) (left, inTime bool) {
 	return true, true
 }
 
-// Unbind implements card.Channel.
-func (ch *channel) Unbind() {}
-
-// Free implements card.Channel.
 func (ch *channel) Free() {
 	defer ch.d.lock()()
 	ch.d.channels[ch.id] = nil
 }
 
-// Bytes implements engine.Memory.
 func (ch *channel) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 	pte, end, reason, ok := ch.tlb.Lookup(ch.share, va)
 	n = min(n, int(end-va))
@@ -173,11 +155,9 @@ func (ch *channel) at(va uint64, n int, write bool) []byte {
 	return b
 }
 
-// report queues an event at which the channel stops.
 func (ch *channel) report(tell func(card.ChannelEvents)) {
-	ch.enabled = false
 	ch.holds++
-	ch.d.events = append(ch.d.events, event{ch, tell, true})
+	ch.d.events = append(ch.d.events, event{ch, tell})
 }
 
 func (ch *channel) fault(c gf100.MMUClient, f engine.Fault) {
@@ -186,30 +166,30 @@ func (ch *channel) fault(c gf100.MMUClient, f engine.Fault) {
 }
 
 func (ch *channel) refuse(intr, method, data uint32) {
+	ch.enabled = false
 	ch.report(func(ev card.ChannelEvents) { ev.PBDMAError(gf100.PBDMAError{Intr: intr, Method: method, Data: data}) })
 }
 
 func (ch *channel) completed(engine int) {
-	ch.d.events = append(ch.d.events, event{ch: ch, tell: func(ev card.ChannelEvents) { ev.Completed(1 << engine) }})
+	ch.report(func(ev card.ChannelEvents) { ev.Completed(1 << engine) })
 }
 
-// working reports whether the channel may run and has work.
-func (ch *channel) working() bool {
-	return ch.enabled && ch.holds == 0 && !ch.faulted &&
-		(ch.put != ch.get || ch.words > 0 || ch.acquire != 0 || ch.busy >= 0)
+// hasWork reports whether an enabled channel has work, although it may wait or be held.
+func (ch *channel) hasWork() bool {
+	return ch.enabled && !ch.faulted && (ch.put != ch.get || ch.words > 0 || ch.acquire != 0 || ch.busy >= 0)
 }
 
-// advance does the next thing of a channel that is working. It returns false if nothing can
-// be done until memory changes.
+// advance does the next thing of a channel that has work. It returns false if nothing can be
+// done until memory changes.
 func (ch *channel) advance() bool {
 	switch {
 	case ch.acquire != 0:
 		return ch.tryAcquire()
 	case ch.busy == gf100.EngineGR:
-		return ch.outcome(ch.busy, ch.gr.Step(&ch.env), &ch.gr.Fault, &ch.gr.Refusal, 0)
+		return ch.outcome(ch.busy, ch.gr.Step(&ch.env), &ch.gr.Fault)
 	case ch.busy >= 0:
 		ce := &ch.ce[ch.busy-gf100.EngineCE0]
-		return ch.outcome(ch.busy, ce.Step(&ch.env), &ce.Fault, &ce.Refusal, 0)
+		return ch.outcome(ch.busy, ce.Step(&ch.env), &ce.Fault)
 	case ch.words > 0:
 		if b := ch.at(ch.va, 4, false); b != nil {
 			ch.va += 4
@@ -308,20 +288,23 @@ func (ch *channel) method(subch uint8, method uint16, data uint32) {
 		ch.refuse(gf100.PBDMAIntrMethod, name, data)
 	case !o.bound:
 		ch.refuse(gf100.PBDMAIntrEmptySubch, name, data)
-	case ch.d.cfg.DisableEngines:
-	case o.engine == gf100.EngineGR:
-		out := ch.gr.Method(&ch.env, o.class, uint32(method), data)
-		ch.outcome(o.engine, out, &ch.gr.Fault, &ch.gr.Refusal, subch)
-	default:
-		ce := &ch.ce[o.engine-gf100.EngineCE0]
-		ce.Class = o.class
-		ch.outcome(o.engine, ce.Method(&ch.env, uint32(method), data), &ce.Fault, &ce.Refusal, subch)
+	case !ch.d.cfg.DisableEngines:
+		out, f := engine.Illegal, &ch.gr.Fault
+		if o.engine == gf100.EngineGR {
+			out = ch.gr.Method(&ch.env, o.class, uint32(method), data)
+		} else {
+			ce := &ch.ce[o.engine-gf100.EngineCE0]
+			out, f = ce.Method(&ch.env, uint32(method), data), &ce.Fault
+		}
+		if ch.outcome(o.engine, out, f); out == engine.Illegal {
+			ch.refuse(gf100.PBDMAIntrMethod, name, data)
+		}
 	}
 }
 
 // outcome acts on the result of an engine's call. It returns false if the engine waits for
 // memory to change.
-func (ch *channel) outcome(e int, out engine.Outcome, f *engine.Fault, r *engine.Refusal, subch uint8) bool {
+func (ch *channel) outcome(e int, out engine.Outcome, f *engine.Fault) bool {
 	ch.busy = -1
 	switch out {
 	case engine.Busy:
@@ -329,41 +312,31 @@ func (ch *channel) outcome(e int, out engine.Outcome, f *engine.Fault, r *engine
 		return e != gf100.EngineGR || !ch.gr.Waiting()
 	case engine.Faulted:
 		ch.fault(gf100.EngineClients[e], *f)
-	case engine.Illegal:
-		r := *r
-		ch.report(func(ev card.ChannelEvents) {
-			if e == gf100.EngineGR {
-				ev.GraphTrap(gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd, Subchannel: subch, Class: r.Class, Method: r.Method, Data: r.Data})
-				return
-			}
-			ev.CopyTrap(gf100.CopyTrap{Engine: e - gf100.EngineCE0, Subchannel: subch, Method: r.Method, Data: r.Data, Status: r.Reason.CEStatus()})
-		})
 	}
 	return true
 }
 
-func (ch *channel) semaphoreVA() uint64 {
-	return uint64(ch.semaphore[0]&0xff)<<32 | uint64(ch.semaphore[1]&^3)
-}
-
+// semaphoreD releases a semaphore, or begins to wait for one.
 func (ch *channel) semaphoreD(name, data uint32) {
-	switch data & 0xf {
-	case 1, 4, 8:
-		ch.acquire = data
-	case 2:
-		n := 16
-		if data>>24&1 != 0 {
-			n = 4
-		}
-		if b := ch.at(ch.semaphoreVA(), n, true); n == 16 && b != nil {
-			le.PutUint64(b[8:], ch.d.Time())
-			le.PutUint64(b, uint64(ch.semaphore[2]))
-		} else if b != nil {
+	switch op := data & 0xf; {
+	case op == 1 || op == 4 || op == 8:
+		ch.acquire = op
+	case op != 2:
+		ch.refuse(gf100.PBDMAIntrSemaphore, name, data)
+	case data>>24&1 != 0: // the payload alone
+		if b := ch.at(ch.semaphoreVA(), 4, true); b != nil {
 			le.PutUint32(b, ch.semaphore[2])
 		}
 	default:
-		ch.refuse(gf100.PBDMAIntrSemaphore, name, data)
+		if b := ch.at(ch.semaphoreVA(), 16, true); b != nil {
+			le.PutUint64(b[8:], ch.d.Time())
+			le.PutUint64(b, uint64(ch.semaphore[2]))
+		}
 	}
+}
+
+func (ch *channel) semaphoreVA() uint64 {
+	return uint64(ch.semaphore[0]&0xff)<<32 | uint64(ch.semaphore[1]&^3)
 }
 
 // tryAcquire looks at the semaphore that the channel waits for.
@@ -373,9 +346,9 @@ func (ch *channel) tryAcquire() bool {
 		return true
 	}
 	v, want := le.Uint32(b), ch.semaphore[2]
-	if map[uint32]bool{1: v == want, 4: int32(v-want) >= 0, 8: v&want != 0}[ch.acquire&0xf] {
-		ch.acquire = 0
-		return true
+	if ch.acquire == 1 && v != want || ch.acquire == 4 && int32(v-want) < 0 || ch.acquire == 8 && v&want == 0 {
+		return false
 	}
-	return false
+	ch.acquire = 0
+	return true
 }

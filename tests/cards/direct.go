@@ -55,11 +55,10 @@ type Direct struct {
 	stats     engine.Stats
 }
 
-// event is something that a channel's owner is to be told.
+// event is a report about a channel, which rests until it is delivered.
 type event struct {
-	ch    *channel
-	tell  func(card.ChannelEvents)
-	stops bool // the channel may not continue before
+	ch   *channel
+	tell func(card.ChannelEvents)
 }
 
 var _ card.GPU = (*Direct)(nil)
@@ -191,45 +190,32 @@ func (d *Direct) UnmapDMA(addr, n uint64) {
 	d.mappings.Unmap(addr, n)
 }
 
-// Preempt implements card.GPU.
+// Preempt implements card.GPU. No step is under way.
 func (d *Direct) Preempt(...card.Channel) bool {
 	defer d.lock()()
 	return true
 }
 
-// TryPreempt implements card.GPU.
-func (d *Direct) TryPreempt(card.Channel) bool {
-	ok := d.mu.TryLock()
-	if ok {
-		d.mu.Unlock()
-	}
-	return ok
-}
+// TryPreempt implements card.GPU. It waits for one step.
+func (d *Direct) TryPreempt(ch card.Channel) bool { return d.Preempt(ch) }
 
 // Quiesce implements card.GPU.
 func (d *Direct) Quiesce(channels []card.Channel, do func()) {
-	hold := func(by int) {
-		defer d.lock()()
-		for _, ch := range channels {
-			ch.(*channel).holds += by
-		}
-	}
-	hold(1)
+	d.hold(1, channels...)
 	do()
-	hold(-1)
+	d.hold(-1, channels...)
+}
+
+func (d *Direct) hold(by int, channels ...card.Channel) {
+	defer d.lock()()
+	for _, ch := range channels {
+		ch.(*channel).holds += by
+	}
 	d.ring()
 }
 
-// Serving implements card.GPU.
-func (d *Direct) Serving(engine int) card.ChannelEvents {
-	defer d.lock()()
-	for _, ch := range d.channels {
-		if ch != nil && ch.busy == engine {
-			return ch.ev
-		}
-	}
-	return nil
-}
+// Serving implements card.GPU: it does not tell.
+func (d *Direct) Serving(int) card.ChannelEvents { return nil }
 
 // Poll implements card.GPU.
 func (d *Direct) Poll() {
@@ -241,9 +227,7 @@ func (d *Direct) Poll() {
 	d.mu.Unlock()
 	for _, e := range events {
 		e.tell(e.ch.ev)
-		if e.stops {
-			d.Quiesce([]card.Channel{e.ch}, func() {})
-		}
+		d.hold(-1, e.ch)
 	}
 }
 
@@ -299,13 +283,14 @@ func (d *Direct) step(id int) (worked, more bool) {
 		}
 	}()
 	ch.env.Moved = 0
-	for n := 0; n < 1000 && ch.env.Moved < 1<<20 && ch.working() && ch.advance(); n++ {
+	for n := 0; n < 1000 && ch.env.Moved < 1<<20 && ch.holds == 0 && ch.hasWork() && ch.advance(); n++ {
 		worked = true
 	}
-	return worked, ch.working()
+	return worked, ch.holds == 0 && ch.hasWork()
 }
 
-// share is one guest's part of the card.
+// share is one guest's part of the card. It implements card.Share, and shadowpt.Memory for the
+// card's own walks.
 type share struct {
 	d      *Direct
 	cfg    card.ShareConfig
@@ -328,19 +313,14 @@ func (d *Direct) NewShare(c card.ShareConfig) (card.Share, error) {
 	return s, nil
 }
 
-// Close implements card.Share.
 func (s *share) Close(bool) {
 	defer s.d.lock()()
 	s.d.shares = slices.DeleteFunc(s.d.shares, func(o *share) bool { return o == s })
 }
 
-// Memory implements card.Share.
 func (s *share) Memory() []card.Run { return nil }
-
-// Tables implements card.Share.
 func (s *share) Tables() []card.Run { return nil }
 
-// AllocTable implements shadowpt.Card.
 func (s *share) AllocTable(n uint64) (addr uint64, ok bool) {
 	defer s.d.lock()()
 	if n = vram.WholePages(n); n > s.left {
@@ -355,7 +335,6 @@ func (s *share) AllocTable(n uint64) (addr uint64, ok bool) {
 	return addr, true
 }
 
-// FreeTable implements shadowpt.Card.
 func (s *share) FreeTable(addr, n uint64) {
 	defer s.d.lock()()
 	n = vram.WholePages(n)
@@ -365,7 +344,6 @@ func (s *share) FreeTable(addr, n uint64) {
 	}
 }
 
-// WriteTable implements shadowpt.Card.
 func (s *share) WriteTable(addr uint64, p []byte) {
 	defer s.d.lock()()
 	for ; len(p) > 0; addr, p = addr+8, p[8:] {
@@ -373,7 +351,6 @@ func (s *share) WriteTable(addr uint64, p []byte) {
 	}
 }
 
-// Read64 implements shadowpt.Memory.
 func (s *share) Read64(_ shadowpt.Target, addr uint64) (uint64, bool) {
 	page := s.tables[addr&^(vram.PageSize-1)]
 	if page == nil {
@@ -382,7 +359,6 @@ func (s *share) Read64(_ shadowpt.Target, addr uint64) (uint64, bool) {
 	return page[addr/8%512], true
 }
 
-// Invalidate implements card.Share.
 func (s *share) Invalidate(dirs ...uint64) bool {
 	defer s.d.lock()()
 	for _, ch := range s.d.channels {
@@ -393,7 +369,6 @@ func (s *share) Invalidate(dirs ...uint64) bool {
 	return true
 }
 
-// Commit implements card.Share.
 func (s *share) Commit() bool {
 	defer s.d.lock()()
 	for _, ch := range s.d.channels {

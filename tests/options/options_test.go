@@ -90,28 +90,29 @@ func TestPrograms(t *testing.T) {
 	for i, c := range slices.Concat([]Combination{Oracle}, scale.Of(Pairs(), All())) {
 		t.Run(c.String(), func(t *testing.T) {
 			t.Parallel()
-			runPrograms(t, c, testserver.SharedConfig{}, scale.Of(0, 8*i))
+			runPrograms(t, c, testserver.SharedConfig{}, scale.Of(0, 8*i), scale.Of(3, 8))
 		})
 	}
 }
 
-// runPrograms runs programs from a seed on.
-func runPrograms(t *testing.T, c Combination, cfg testserver.SharedConfig, seed int) {
+// runPrograms runs n programs from a seed on.
+func runPrograms(t *testing.T, c Combination, cfg testserver.SharedConfig, seed, n int) {
 	b, err := newFixture(c, cfg, time.Minute)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.end()) }()
-	require.NoError(t, b.run(seed, scale.Of(3, 8)))
+	require.NoError(t, b.run(seed, n))
 	stats := b.endpoint.Guest.Stats()
 	require.Equal(t, c.Windows(), stats.Mapped.PagesMoved.Load() > 0)
 }
 
-// TestOtherCards is TestPrograms with the least that cards may have.
+// TestOtherCards is TestPrograms with the least that cards may have. Programs 62 and 88 notice
+// if the card keeps translations over an invalidate.
 func TestOtherCards(t *testing.T) {
 	for name, cfg := range testserver.OtherCards {
 		for i, c := range scale.Of(Bare()[3:], Bare()) {
 			t.Run(name+", "+c.String(), func(t *testing.T) {
 				t.Parallel()
-				runPrograms(t, c, cfg, 8*i)
+				runPrograms(t, c, cfg, scale.Of(60, 20*i), scale.Of(3, 20))
 			})
 		}
 	}
