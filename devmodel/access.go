@@ -1,6 +1,9 @@
 package devmodel
 
-import "github.com/umbra-gpu/umbra/mmio/gf100"
+import (
+	"github.com/umbra-gpu/umbra/mmio"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
 
 // BARs of a virtual GPU.
 const (
@@ -37,9 +40,7 @@ func (v *VGPU) ReadBAR(bar int, off uint64, p []byte) {
 	defer v.mu.Unlock()
 	switch bar {
 	case BAR0:
-		if !gf100.InPRAMIN(off, len(p)) {
-			v.card.Access()
-		}
+		v.before(off, len(p), mmio.BarrierRead)
 		v.sp.Read(uint32(off), p)
 		v.settle()
 	case BAR1:
@@ -62,9 +63,7 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 	defer v.mu.Unlock()
 	switch bar {
 	case BAR0:
-		if !gf100.InPRAMIN(off, len(p)) {
-			v.card.Access()
-		}
+		v.before(off, len(p), mmio.BarrierWrite)
 		v.sp.Write(uint32(off), p)
 		v.settle()
 	case BAR1:
@@ -75,6 +74,17 @@ func (v *VGPU) WriteBAR(bar int, off uint64, p []byte) {
 		}
 	case BAR3:
 		v.window(v.card.WriteBAR(bar, off, p))
+	}
+}
+
+// before is called before an access of BAR0.
+func (v *VGPU) before(off uint64, n int, b mmio.Barrier) {
+	if gf100.InPRAMIN(off, n) {
+		return
+	}
+	v.card.Access()
+	if v.sp.Barrier(off, n, b) {
+		v.card.MemoryBarrier()
 	}
 }
 

@@ -58,7 +58,6 @@ func New(cfg Config, vram uint64) (*VGPU, error) {
 	v.face.Bind(&b)
 	v.bindMMU(&b)
 	v.bindFIFO(&b)
-	b.OnBarrier(func() { v.card.MemoryBarrier() })
 	if v.sp, err = mmio.New(gf100.SpaceSize, gf100.Blocks(), gf100.Apertures(), &b); err != nil {
 		return nil, fmt.Errorf("devmodel: %w", err)
 	}

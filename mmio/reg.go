@@ -168,7 +168,6 @@ type Window struct {
 type Bindings struct {
 	regs    map[string]Hooks
 	windows map[string]Window
-	barrier func()
 	err     error
 }
 
@@ -188,10 +187,6 @@ func (b *Bindings) OnRead(name string, f func(i int, v uint32) uint32) { b.On(na
 
 // OnWrite binds a row that only writes have an effect on.
 func (b *Bindings) OnWrite(name string, f func(i int, w Write)) { b.On(name, Hooks{Write: f}) }
-
-// OnBarrier binds the memory barrier. It is called before an access has its effect, if the
-// row's Barrier selects that access.
-func (b *Bindings) OnBarrier(f func()) { b.barrier = f }
 
 // OnWindow binds an aperture.
 func (b *Bindings) OnWindow(name string, w Window) {

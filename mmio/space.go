@@ -15,8 +15,6 @@ type Space struct {
 	blocks []string
 	byName map[string]uint16
 
-	barrier func() // may be nil
-
 	// mem holds every register at its own offset. Untouched pages cost
 	// nothing: the allocator hands out zero pages lazily.
 	mem []uint32
@@ -113,15 +111,20 @@ func (s *Space) admit(off uint32, n int) bool {
 	return true
 }
 
-// Barrier reports whether an access of n bytes at off is a memory barrier by its rows. It may be
-// called at any time.
+// Barrier reports whether an access of n bytes at off is a memory barrier, by the rows that it
+// touches. It may be called at any time.
 func (s *Space) Barrier(off uint64, n int, b Barrier) bool {
-	for at := off &^ 3; at < min(off+uint64(n), uint64(s.size)); at += 4 {
-		for id := s.find(uint32(at)); id != 0; id = s.rows[id].next {
-			if s.rows[id].decl.Barrier&b != 0 {
+	if off+uint64(n) > uint64(s.size) {
+		return false
+	}
+	for at := uint32(off); n > 0; {
+		size, mask := part(at, n)
+		for id := s.find(at); id != 0; id = s.rows[id].next {
+			if r := s.rows[id]; r.decl.Barrier&b != 0 && r.lanes&mask != 0 {
 				return true
 			}
 		}
+		at, n = at+uint32(size), n-size
 	}
 	return false
 }
@@ -201,9 +204,6 @@ func (s *Space) readRow(r *row, off, mask uint32) uint32 {
 	if r.decl.Stub {
 		s.missed.stubs.Add(1)
 	}
-	if r.decl.Barrier&BarrierRead != 0 && s.barrier != nil {
-		s.barrier()
-	}
 	v := s.mem[off/4] & r.lanes &^ r.wo
 	if r.rc != 0 {
 		s.mem[off/4] &^= r.rc & mask
@@ -249,9 +249,6 @@ func (s *Space) writeRow(r *row, off, v, m uint32) {
 	if r.writable&m == 0 {
 		s.missed.readOnly.Add(1)
 		r.stats.readOnly.Add(1)
-	}
-	if r.decl.Barrier&BarrierWrite != 0 && s.barrier != nil {
-		s.barrier()
 	}
 	old := s.mem[off/4]
 	val := old&^(r.rw&m) | v&r.rw&m

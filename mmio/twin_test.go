@@ -18,10 +18,11 @@ type twin struct {
 	apertures []Aperture
 	bytes     map[uint32]byte
 
-	counts map[string]*RowCount
-	missed Missed
-	holes  map[uint32]*Hole
-	effect func(e effect) uint32 // what a read effect makes of e.Value
+	counts  map[string]*RowCount
+	missed  Missed
+	holes   map[uint32]*Hole
+	effect  func(e effect) uint32 // what a read effect makes of e.Value
+	barrier bool                  // the last access was one
 }
 
 // effect is one call of a bound effect, by either engine.
@@ -228,7 +229,7 @@ func (t *twin) register(r Reg, inst int, start, at uint32, p []byte, write bool)
 		return at <= b && b < at+uint32(len(p))
 	}
 	if write && r.Barrier&BarrierWrite != 0 || !write && r.Barrier&BarrierRead != 0 {
-		t.effect(effect{Name: "ORDER"})
+		t.barrier = true
 	}
 	old := t.load(r, start)
 	if !write {
@@ -425,11 +426,10 @@ func newPair(t require.TestingT, regs []Reg, apertures []Aperture) *pair {
 			},
 		})
 	}
-	b.OnBarrier(func() { p.fast = append(p.fast, effect{Name: "ORDER"}) })
 	p.twin.effect = func(e effect) uint32 {
 		p.slow = append(p.slow, e)
 		switch {
-		case e.Name == "WINDOW", e.Name == "ORDER": // touches no register
+		case e.Name == "WINDOW": // touches no register
 		case e.Write:
 			p.twin.poke(2)
 		default:
@@ -448,12 +448,16 @@ func newPair(t require.TestingT, regs []Reg, apertures []Aperture) *pair {
 func (p *pair) access(t require.TestingT, off uint32, data []byte, write bool) {
 	p.fast, p.slow = p.fast[:0], p.slow[:0]
 	fast, slow := slices.Clone(data), slices.Clone(data)
+	kind := BarrierRead
 	if write {
+		kind = BarrierWrite
 		p.space.Write(off, fast)
 	} else {
 		p.space.Read(off, fast)
 	}
+	p.twin.barrier = false
 	p.twin.access(off, slow, write)
+	require.Equal(t, p.twin.barrier, p.space.Barrier(uint64(off), len(data), kind), "barrier at %#x, write %v", off, write)
 	require.Equal(t, slow, fast, "bytes at %#x, write %v", off, write)
 	require.Equal(t, p.slow, p.fast, "effects of the access at %#x, write %v", off, write)
 }
