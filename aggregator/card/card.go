@@ -6,17 +6,14 @@
 // It has no locks or goroutines.
 package card
 
-import "os"
+import (
+	"os"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
 
 // Line is the state of a card's interrupt.
-type Line struct {
-	Level bool // something is pending and enabled
-	Edge  bool // the level rose, or a message has to be sent again
-	// MSI says that the driver wants messages: one for each edge. Otherwise the
-	// pin follows the level, unless Disabled.
-	MSI      bool
-	Disabled bool
-}
+type Line = gf100.Line
 
 // Host is the machine that a card is attached to.
 type Host interface {

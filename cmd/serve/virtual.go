@@ -8,7 +8,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/devmodel"
 )
 
@@ -57,7 +56,7 @@ func (v *Virtual) plug(h *hostSide) {
 		return
 	}
 	v.pushDMA(v.Guest)
-	v.GPU.AttachHost(gpuHost{h})
+	v.GPU.AttachHost(h)
 }
 
 // clean resets the virtual GPU, and returns why the next client cannot have it. It
@@ -113,9 +112,3 @@ func (v *Virtual) CloseWindows() error { return v.Guest.CloseWindows() }
 
 // Windows lists them.
 func (v *Virtual) Windows() []aperture.Region { return v.Guest.Windows() }
-
-// gpuHost adapts a client to devmodel.Host.
-type gpuHost struct{ *hostSide }
-
-// Interrupt implements devmodel.Host.
-func (h gpuHost) Interrupt(l devmodel.Line) { h.hostSide.Interrupt(card.Line(l)) }

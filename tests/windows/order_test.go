@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -71,20 +70,9 @@ func TestRowBarriers(t *testing.T) {
 }
 
 // listener is a host that is told of interrupts.
-type listener struct {
-	devmodel.Host
-	on func(level bool)
-}
+type listener func(level bool)
 
-func (l listener) Interrupt(line gf100.Line) { l.on(line.Level) }
-
-// cardListener is the same for a card.
-type cardListener struct {
-	card.Host
-	on func(level bool)
-}
-
-func (l cardListener) Interrupt(line card.Line) { l.on(line.Level) }
+func (on listener) Interrupt(line gf100.Line) { on(line.Level) }
 
 // TestInterruptIsBarrier: at an interrupt, every alias has all earlier writes.
 func TestInterruptIsBarrier(t *testing.T) {
@@ -92,18 +80,18 @@ func TestInterruptIsBarrier(t *testing.T) {
 		d, at3, at1 := aliased(t, s)
 		const software, enable, status = 1 << 31, 0x140, 0x100
 		interrupts := 0
-		on := func(level bool) {
+		on := listener(func(level bool) {
 			if level {
 				interrupts++
 				require.True(t, bytes.HasPrefix(d.direct(3, at3, page), []byte("written")))
 			}
-		}
+		})
 		switch f := s.function.(type) {
 		case *devmodel.VGPU:
-			f.AttachHost(listener{on: on})
+			f.AttachHost(on)
 			defer f.AttachHost(nil)
 		case *passthrough.Function:
-			f.AttachHost(cardListener{on: on})
+			f.AttachHost(on)
 			defer f.DetachHost()
 		}
 		d.wr(enable, 3)

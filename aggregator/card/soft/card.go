@@ -296,7 +296,7 @@ func (c *Card) settle() {
 	}
 	if changed {
 		if c.host != nil {
-			c.host.Interrupt(card.Line(line))
+			c.host.Interrupt(line)
 		}
 	}
 	c.timeOffset.Store(c.face.TimeOffset())
