@@ -67,6 +67,9 @@ type Device struct {
 	retired  bool
 }
 
+// Registers is the function's register space, for its counters.
+func (d *Device) Registers() *mmio.Space { return d.fn.Registers() }
+
 // Shown counts the work for mapped windows.
 func (d *Device) Shown() *aperture.Stats { return d.shown }
 

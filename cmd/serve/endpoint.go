@@ -5,7 +5,6 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
-	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -38,9 +37,6 @@ func NewEndpoint(name string, d *Device, by Make, opts vfiouser.Options) (*Endpo
 	server, err := by(d, opts)
 	return &Endpoint{Name: name, Device: d, Server: server, logged: make(map[string]uint64)}, err
 }
-
-// Registers is the device's register space, for its counters.
-func (e *Endpoint) Registers() *mmio.Space { return e.Device.fn.Registers() }
 
 // SetCardTime changes a virtual GPU's part of the card's time. Without a scheduler
 // it fails with gate.ErrNoScheduler.

@@ -30,13 +30,13 @@ func Registers(of ...*Endpoint) (t api.RegisterTable, err error) {
 	}
 	for _, e := range of {
 		t.GPUs = append(t.GPUs, e.Name)
-		for _, c := range e.Registers().Counts() {
+		for _, c := range e.Device.Registers().Counts() {
 			row := at[c.Name]
 			row.Reads += c.Reads
 			row.Writes += c.Writes
 			row.Time += c.Time
 		}
-		for _, h := range e.Registers().Missed().Holes {
+		for _, h := range e.Device.Registers().Missed().Holes {
 			i := slices.IndexFunc(t.Undeclared, func(x mmio.Hole) bool { return x.Offset == h.Offset })
 			if i < 0 {
 				t.Undeclared = append(t.Undeclared, h)

@@ -136,7 +136,7 @@ func (e *Endpoint) inexact() (list []api.InexactWindow) {
 
 // Report reads all counters of the endpoint. It may be called while its guest runs.
 func (e *Endpoint) Report() (api.GPUReport, error) {
-	registers, err := e.Registers().Report(mmio.ByCount)
+	registers, err := e.Device.Registers().Report(mmio.ByCount)
 	if err != nil {
 		return api.GPUReport{}, err
 	}

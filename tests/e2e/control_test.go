@@ -15,7 +15,7 @@ func (b *fixture) rebuild(change func(*soft.Config)) {
 		b.call(proto.CmdBind, proto.BindArgs{Action: "unbind"}, nil)
 	}
 	require.NoError(b.t, b.Card.Rebuild(change))
-	require.NoError(b.t, b.traps.Reset()) // the windows too
+	require.NoError(b.t, b.gpu.Reset()) // the windows too
 }
 
 func (b *fixture) bind() {

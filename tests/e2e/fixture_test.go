@@ -11,15 +11,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/testserver"
-	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,10 +38,7 @@ type fixture struct {
 	t   *testing.T
 	ctx context.Context
 
-	// What counts the guest's accesses. Only started and virtual set all of it.
-	regs    func() *mmio.Space
-	traps   *serve.Device
-	windows *aperture.Stats
+	gpu *serve.Device // counts the guest's accesses; only started and virtual set it
 }
 
 // claim waits for a free place for n machines.
@@ -72,17 +66,10 @@ func start(t *testing.T, cfg testserver.Config) *fixture {
 	t.Helper()
 	claim(t, 1)
 	b := &fixture{t: t, ctx: deadline(t)}
-	if cfg.Device == nil {
-		cfg.Device = func(c *soft.Card) vfiouser.Device {
-			b.traps = serve.NewPassThrough(c, cfg.Windows)
-			b.windows = b.traps.Shown()
-			return b.traps
-		}
-	}
 	var err error
 	b.PassThrough, err = testserver.New(cfg)
 	require.NoError(t, err)
-	b.regs = b.Card.Registers
+	b.gpu = b.Device
 	t.Cleanup(func() {
 		if t.Failed() && b.VM != nil {
 			t.Log(b.VM.Diagnosis())
@@ -109,10 +96,7 @@ func virtual(t *testing.T, cfg testserver.SharedConfig, share aggregator.GuestCo
 // attach boots a machine on one virtual GPU. The machine ends with the test.
 func attach(t *testing.T, s *testserver.Shared, gpu *testserver.Endpoint, machine lab.Config) *fixture {
 	t.Helper()
-	b := &fixture{
-		t: t, ctx: deadline(t),
-		regs: gpu.GPU.Registers, traps: gpu.Device, windows: &gpu.Guest.Stats().Mapped,
-	}
+	b := &fixture{t: t, ctx: deadline(t), gpu: gpu.Device}
 	machine.Sockets = []string{gpu.Socket}
 	vm, err := lab.Start(b.ctx, machine)
 	require.NoError(t, err)
@@ -192,7 +176,7 @@ func (b *fixture) logAfter(mark uint64) []lab.LogLine {
 // declare.
 func (b *fixture) requireNoHoles() {
 	b.t.Helper()
-	r, err := b.regs().Report(mmio.ByCount)
+	r, err := b.gpu.Registers().Report(mmio.ByCount)
 	require.NoError(b.t, err)
 	require.Empty(b.t, r.Missed.Holes)
 	require.Zero(b.t, r.Missed.Outside)

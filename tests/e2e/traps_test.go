@@ -57,7 +57,7 @@ func registers(regs *mmio.Space) map[string]accesses {
 }
 
 // alarms counts the temperature alarms so far.
-func (b *fixture) alarms() uint64 { return registers(b.regs())["NV_PTIMER_ALARM_0"].writes }
+func (b *fixture) alarms() uint64 { return registers(b.gpu.Registers())["NV_PTIMER_ALARM_0"].writes }
 
 // extraAlarms is what n alarms make beyond the usual number of them.
 func extraAlarms(n, usual uint64) (traps uint64) {
@@ -78,7 +78,7 @@ func (b *fixture) totalTraps() (n uint64) {
 // regions counts the traps of each region.
 func (b *fixture) regions() map[string]accesses {
 	out := map[string]accesses{}
-	for _, r := range b.traps.Traps() {
+	for _, r := range b.gpu.Traps() {
 		out[r.Region] = accesses{r.Reads, r.Writes}
 	}
 	return out
@@ -118,8 +118,9 @@ func (b *fixture) requireMapped() {
 	require.Zero(b.t, r["BAR1"].reads)
 	require.Less(b.t, r["BAR1"].writes, uint64(2000), "doorbells only")
 	require.Zero(b.t, r["BAR3"])
-	require.Zero(b.t, b.windows.AliasesRefused.Load()+b.windows.RunsRefused.Load()+b.windows.MovesRefused.Load()+
-		b.windows.PollArea.Load()+b.windows.TooFast.Load())
+	w := b.gpu.Shown()
+	require.Zero(b.t, w.AliasesRefused.Load()+w.RunsRefused.Load()+w.MovesRefused.Load()+
+		w.PollArea.Load()+w.TooFast.Load())
 }
 
 // askedAgain counts the traps by which a driver on a virtual GPU asks again whether
@@ -128,7 +129,7 @@ func (b *fixture) requireMapped() {
 // Each further time takes the register, and the clock: its lower half, and its upper
 // half before and after.
 func (b *fixture) askedAgain() (traps uint64) {
-	counts := registers(b.regs())
+	counts := registers(b.gpu.Registers())
 	for request, status := range map[string]string{
 		"NV_PFB_PRI_MMU_INVALIDATE": "NV_PFB_PRI_MMU_CTRL", "NV_PFIFO_RUNLIST": "NV_PFIFO_ENG_RUNLIST",
 	} {
@@ -150,10 +151,10 @@ func (b *fixture) requireSilentWaits(doorbells uint64) {
 		return uint64(r.Count)
 	}
 	launch(20) // the first ones set things up
-	regs, regions, at := registers(b.regs()), b.regions(), time.Now()
+	regs, regions, at := registers(b.gpu.Registers()), b.regions(), time.Now()
 	done := launch(300)
 	took := time.Since(at)
-	regs, regions = minus(registers(b.regs()), regs), minus(b.regions(), regions)
+	regs, regions = minus(registers(b.gpu.Registers()), regs), minus(b.regions(), regions)
 	require.GreaterOrEqual(b.t, done, uint64(300))
 
 	alarms := regs["NV_PTIMER_ALARM_0"].writes + 1 // one may be half done at either end

@@ -196,7 +196,7 @@ func (s *Server) Counts() map[string]float64 {
 			out["posted/op"] += float64(c.Posted)
 		}
 		if e.Virtual == nil {
-			for _, r := range e.Registers().Counts() {
+			for _, r := range e.Device.Registers().Counts() {
 				if r.Name == "NV_PFB_PRI_MMU_INVALIDATE" {
 					out[invalidates] += float64(r.Writes)
 				}
