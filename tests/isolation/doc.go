@@ -1,8 +1,9 @@
 // Package isolation puts a hostile guest, a victim and a bystander on one card and checks
 // that the attacker reaches no memory of the others. A violation blocks a release.
 //
-// A [Ward] is the whole stack in one process: software card, aggregator, virtual GPUs,
-// vfio-user servers, and guests behind sockets. It checks four properties:
+// A [Ward] is the whole stack in one process: card, aggregator, virtual GPUs, vfio-user servers,
+// and guests behind sockets. The card is the software one, or one of package cards. A Ward
+// checks four properties:
 //
 //   - Every access of the card for a channel stays inside the memory of the channel's
 //     owner. The card reports each access, and the aggregator's tables decide.
