@@ -24,7 +24,7 @@ func (v *VGPU) PBDMAError(e gf100.PBDMAError) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.fifo.forget(e.Channel)
-	v.fifo.errorList = append(v.fifo.errorList, e)
+	v.fifo.Errors = append(v.fifo.Errors, e)
 	v.fifo.show()
 	v.settle()
 }
@@ -32,13 +32,13 @@ func (v *VGPU) PBDMAError(e gf100.PBDMAError) {
 // GraphTrap reports a method of channel id that PGRAPH refused. The channel waits until the
 // guest has resumed its PGRAPH.
 func (v *VGPU) GraphTrap(id uint8, t gf100.GraphTrap) {
-	v.refused(refusal{engine: gf100.EngineGR, channel: id, graph: t})
+	v.refused(Refusal{Engine: gf100.EngineGR, Channel: id, Graph: t})
 }
 
 // CopyTrap reports a method of channel id that a copy engine refused. The channel
 // waits until the guest has acknowledged it.
 func (v *VGPU) CopyTrap(id uint8, t gf100.CopyTrap) {
-	v.refused(refusal{engine: gf100.EngineCE0 + t.Engine, channel: id, copy: t})
+	v.refused(Refusal{Engine: gf100.EngineCE0 + t.Engine, Channel: id, Copy: t})
 }
 
 // BindError reports a channel that could not be bound.
@@ -57,12 +57,12 @@ func (v *VGPU) RunlistError() {
 	v.settle()
 }
 
-func (v *VGPU) refused(r refusal) {
+func (v *VGPU) refused(r Refusal) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.refusals.forget(r.channel)
-	v.refusals.waiting = append(v.refusals.waiting, r)
-	v.refusals.show(v.face, r.engine)
+	v.fifo.forgetRefusals(r.Channel)
+	v.fifo.Refusals = append(v.fifo.Refusals, r)
+	v.fifo.showRefusal(v.face, r.Engine)
 	v.settle()
 }
 

@@ -16,21 +16,7 @@ type fifo struct {
 	invalidatePDB                  mmio.Cell
 	enable, schedDisable           mmio.Cell
 
-	shown     [gf100.PBDMAs]pbdmaShown
-	errorList []gf100.PBDMAError // not shown by a PBDMA yet; at most one per channel
-	faultList []channelFault     // waiting for their slot; at most one per channel
-}
-
-type channelFault struct {
-	channel uint8
-	gf100.MMUFault
-}
-
-// pbdmaShown is the error that a PBDMA shows.
-type pbdmaShown struct {
-	valid bool
-	skip  bool // the driver skips the method
-	gf100.PBDMAError
+	State
 }
 
 func (f *fifo) resolve(s *mmio.Space) {
@@ -43,43 +29,37 @@ func (f *fifo) resolve(s *mmio.Space) {
 	f.schedDisable = s.Cell("NV_PFIFO_SCHED_DISABLE", 0)
 }
 
-// clear drops all errors, shown or waiting.
-func (f *fifo) clear() {
-	f.shown = [gf100.PBDMAs]pbdmaShown{}
-	f.errorList, f.faultList = nil, nil
-}
-
 // channelFault shows a channel's fault as soon as its slot is free: the driver must get a
 // report of every channel that stopped.
 func (f *fifo) channelFault(id uint8, x gf100.MMUFault) {
-	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return c.channel == id })
-	f.faultList = append(f.faultList, channelFault{id, x})
+	f.Faults = slices.DeleteFunc(f.Faults, func(c ChannelFault) bool { return c.Channel == id })
+	f.Faults = append(f.Faults, ChannelFault{id, x})
 	f.showFaults()
 }
 
 func (f *fifo) showFaults() {
-	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return f.Fault(c.MMUFault) })
+	f.Faults = slices.DeleteFunc(f.Faults, func(c ChannelFault) bool { return f.Fault(c.MMUFault) })
 }
 
 // show assigns waiting errors to free PBDMAs: the one on which the error happened if it is
 // free, else any.
 func (f *fifo) show() {
-	for len(f.errorList) > 0 {
-		e := f.errorList[0]
+	for len(f.Errors) > 0 {
+		e := f.Errors[0]
 		i := f.freePBDMA(int(e.PBDMA))
 		if i < 0 {
 			return
 		}
-		f.errorList = f.errorList[1:]
+		f.Errors = f.Errors[1:]
 		e.PBDMA = uint8(i)
-		f.shown[i] = pbdmaShown{valid: true, PBDMAError: e}
+		f.ShownErrors[i] = ShownError{Valid: true, PBDMAError: e}
 		f.Hold(e)
 	}
 }
 
 func (f *fifo) freePBDMA(first int) int {
 	for n := range gf100.PBDMAs {
-		if i := (first + n) % gf100.PBDMAs; !f.shown[i].valid && f.PBDMA[i].Intr.Get() == 0 {
+		if i := (first + n) % gf100.PBDMAs; !f.ShownErrors[i].Valid && f.PBDMA[i].Intr.Get() == 0 {
 			return i
 		}
 	}
@@ -124,7 +104,7 @@ func (v *VGPU) bindFIFO(b *mmio.Bindings) {
 		Read:  func(i int, r uint32) uint32 { return flag(r, gf100.ChannelBusy, v.card.ChannelBusy(uint8(i))) },
 		Write: func(i int, w mmio.Write) { v.card.Enable(uint8(i), w.New&gf100.ChannelEnabled != 0) },
 	})
-	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.shown[i].skip = w.New&gf100.PBDMAMethodSkip != 0 })
+	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.ShownErrors[i].Skip = w.New&gf100.PBDMAMethodSkip != 0 })
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { v.acknowledged(i) })
 }
 
@@ -137,7 +117,7 @@ func (v *VGPU) schedule() {
 // bind acts on a write of NV_PCCSR_CHANNEL_INST. The channel's errors are dropped.
 func (v *VGPU) bind(id uint8, inst uint32) {
 	v.fifo.forget(id)
-	v.refusals.forget(id)
+	v.fifo.forgetRefusals(id)
 	v.card.Bind(id, inst)
 }
 
@@ -156,7 +136,7 @@ func (v *VGPU) unitsReset(bits uint32) {
 		v.bind(id, 0)
 		v.card.Enable(id, false)
 	}
-	v.fifo.clear()
+	v.fifo.State = State{}
 	v.fifo.Reset()
 	v.schedule()
 }
@@ -177,11 +157,11 @@ func (v *VGPU) acknowledged(i int) {
 	if f.PBDMA[i].Intr.Get() != 0 {
 		return
 	}
-	s := f.shown[i]
-	f.shown[i] = pbdmaShown{}
+	s := f.ShownErrors[i]
+	f.ShownErrors[i] = ShownError{}
 	switch {
-	case !s.valid:
-	case !s.skip && s.Intr&^gf100.PBDMAIntrMethods == 0:
+	case !s.Valid:
+	case !s.Skip && s.Intr&^gf100.PBDMAIntrMethods == 0:
 		v.card.Retry(s.Channel)
 	default:
 		v.card.Resume(s.Channel)
@@ -191,13 +171,13 @@ func (v *VGPU) acknowledged(i int) {
 
 // forget drops the errors of a channel that is bound again.
 func (f *fifo) forget(id uint8) {
-	for i := range f.shown {
-		if f.shown[i].Channel == id {
-			f.shown[i].valid = false
+	for i := range f.ShownErrors {
+		if f.ShownErrors[i].Channel == id {
+			f.ShownErrors[i].Valid = false
 		}
 	}
-	f.errorList = slices.DeleteFunc(f.errorList, func(e gf100.PBDMAError) bool { return e.Channel == id })
-	f.faultList = slices.DeleteFunc(f.faultList, func(c channelFault) bool { return c.channel == id })
+	f.Errors = slices.DeleteFunc(f.Errors, func(e gf100.PBDMAError) bool { return e.Channel == id })
+	f.Faults = slices.DeleteFunc(f.Faults, func(c ChannelFault) bool { return c.Channel == id })
 }
 
 // bindMMU binds the rows of PMMU and the PRAMIN window.

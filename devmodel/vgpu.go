@@ -31,8 +31,7 @@ type VGPU struct {
 	fifo fifo
 	pin  gf100.Pin
 
-	refusals refusals
-	alarm    gf100.Alarm
+	alarm gf100.Alarm
 }
 
 // New returns a virtual GPU with vram bytes of memory. [VGPU.Connect] sets its card before
@@ -112,8 +111,7 @@ func (v *VGPU) Reset() error {
 	v.sp.Reset()
 	v.face.Reset()
 	v.pci.Reset()
-	v.fifo.clear()
-	v.refusals = refusals{}
+	v.fifo.State = State{}
 	v.card.SetPRAMIN(v.fifo.window.Get())
 	v.card.SetPollArea(v.fifo.userdBase.Get())
 	v.schedule()
