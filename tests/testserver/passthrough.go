@@ -26,19 +26,16 @@ type Config struct {
 	Windows passthrough.Config
 	// Device makes the served device, to count or to add functions; nil is
 	// serve.NewPassThrough.
-	Device  func(*soft.Card) vfiouser.Device
-	Server  vfiouser.Options
-	Machine lab.Config
-	// Transport serves the device in place of our own server; nil is that one.
-	Transport func(vfiouser.Device, vfiouser.Options) (vfiouser.Transport, error)
+	Device    func(*soft.Card) vfiouser.Device
+	Machine   lab.Config
+	Transport serve.Make // nil is serve.Native
 }
 
 // PassThrough is a card that a machine has attached to.
 type PassThrough struct {
 	Card   *soft.Card
-	Device *serve.Device    // nil if Config.Device made another
-	Server *vfiouser.Server // nil with another transport
-	VM     *lab.VM          // of the latest Boot, nil before the first
+	Device *serve.Device // nil if Config.Device made another
+	VM     *lab.VM       // of the latest Boot, nil before the first
 
 	cfg    Config
 	dir    string
@@ -62,39 +59,23 @@ func New(cfg Config) (*PassThrough, error) {
 	return s, nil
 }
 
-func (s *PassThrough) serve() error {
-	device := s.cfg.Device
-	if device == nil {
-		s.Device = serve.NewPassThrough(s.Card, s.cfg.Windows)
-		device = func(*soft.Card) vfiouser.Device { return s.Device }
-	}
-	var err error
+// serve returns when the server listens.
+func (s *PassThrough) serve() (err error) {
 	if s.dir, err = os.MkdirTemp("", "umbra-"); err != nil {
 		return err
 	}
-	if s.cfg.Transport != nil {
-		return s.serveBy(device(s.Card))
+	var device vfiouser.Device
+	if s.cfg.Device == nil {
+		s.Device = serve.NewPassThrough(s.Card, s.cfg.Windows)
+		device = s.Device
+	} else {
+		device = s.cfg.Device(s.Card)
 	}
-	if s.Server, err = vfiouser.NewServer(device(s.Card), s.cfg.Server); err != nil {
-		return errors.Join(err, os.RemoveAll(s.dir))
+	by, listening := s.cfg.Transport, make(chan struct{})
+	if by == nil {
+		by = serve.Native
 	}
-	l, err := vfiouser.Listen(s.Socket())
-	if err != nil {
-		return errors.Join(err, os.RemoveAll(s.dir))
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
-	s.served = make(chan error, 1)
-	go func() { s.served <- s.Server.Serve(ctx, l) }()
-	return nil
-}
-
-// serveBy serves with another transport, and waits until it listens.
-func (s *PassThrough) serveBy(device vfiouser.Device) error {
-	listening := make(chan struct{})
-	opts := s.cfg.Server
-	opts.Listening = func() { close(listening) }
-	t, err := s.cfg.Transport(device, opts)
+	t, err := by(device, vfiouser.Options{Listening: func() { close(listening) }})
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(s.dir))
 	}
