@@ -5,7 +5,7 @@
 // and never gives them back. A window is a memory file. Its page i is called a slot: the guest sees
 // it at the window's page i. The bytes of a page of VRAM move to where the guest sees them: the
 // backing of a page is a slot, or the card's own memory (inCard). The card uses that backing
-// (card.Card's Relocate).
+// (card.Relocator).
 //
 // # Which slot shows which page
 //

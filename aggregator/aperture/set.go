@@ -67,7 +67,7 @@ type Owner interface {
 	// Quiesce runs do while only the guest's own processors write the memory: no step of an
 	// engine and no trapped access is under way.
 	Quiesce(do func())
-	// Relocate moves pages as card.Card does. It is called inside Quiesce.
+	// Relocate moves pages as card.Relocator does. It is called inside Quiesce.
 	Relocate(r card.Relocation) (done uint64, err error)
 	// Direct reports whether the guest may write the page of VRAM at addr without a trap.
 	Direct(addr uint64, on bool)

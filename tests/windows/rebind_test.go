@@ -32,9 +32,9 @@ func (s slowCard) WriteVRAM(addr uint64, p []byte) bool {
 
 // TestRebindsLoseNoByte: a guest's channel has work and is repeatedly unbound and bound
 // again, while the pages that it copies to move into BAR3 and out, and processors store
-// into the other half of each. In the end every byte is there. TestMovesLoseNoByte of the
-// card tests the same below the aggregator, and TestNoChannelBeginsWhilePagesMove of
-// package aggregator tests each step.
+// into the other half of each. In the end every byte is there. TestMovesLoseNoByte
+// tests the same in pass-through, and TestNoChannelBeginsWhilePagesMove of package aggregator
+// tests each step.
 func TestRebindsLoseNoByte(t *testing.T) {
 	const (
 		pages, half  = 64, page / 2

@@ -49,7 +49,7 @@ func each(addr uint64, p []byte, do func(page, off uint64, p []byte)) {
 	}
 }
 
-// Relocate is card.Card's. It refuses nothing.
+// Relocate is card.Relocator's. It refuses nothing.
 func (m *Memory) Relocate(r card.Relocation) (done uint64, err error) {
 	p, zero := make([]byte, pageSize), make([]byte, pageSize)
 	for ; done < r.Size; done += pageSize {
