@@ -1,16 +1,12 @@
 package serve
 
 import (
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -18,22 +14,10 @@ import (
 // TestAccounts: bytes that engines move are counted for the guest that owns the
 // channel, and a guest that gets a removed guest's number starts at zero.
 func TestAccounts(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	c, err := soft.New(soft.Config{VRAM: 256 << 20})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	dir := t.TempDir()
-	add := func(name string) *Endpoint {
-		path := filepath.Join(dir, name)
-		l, err := vfiouser.Listen(path)
-		require.NoError(t, err)
-		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20}, Socket: path}, l)
-		require.NoError(t, err)
-		return v
-	}
+	c := newCard(t)
+	s := share(t, c, Native, vfiouser.Options{}, aggregator.Options{})
+	add := func(name string) *Endpoint { return s.add(aggregator.GuestConfig{Name: name, VRAM: testedVRAM}) }
+
 	const src, dst, size = 0x1000_0000, 0x2000_0000, 64 << 10
 	copies := func(v *Endpoint, by guest.Engine, n int) {
 		g, err := guest.Attach(t.Context(), v.Config.Socket, guest.Config{})
@@ -85,7 +69,7 @@ func TestAccounts(t *testing.T) {
 
 	require.Eventually(t, func() bool { return !a.Device.HasClient() }, patience, time.Millisecond)
 	owner := a.Virtual.Guest.Owner()
-	_, err = s.Remove("a", false)
+	_, err := s.Remove("a", false)
 	require.NoError(t, err)
 	next := add("next")
 	require.Equal(t, owner, next.Virtual.Guest.Owner())

@@ -1,34 +1,21 @@
 package serve
 
 import (
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// sharedOf serves a GPU of 64 MiB for each name, with its part of the card's time.
-func sharedOf(t *testing.T, o aggregator.Options, parts map[string]sched.NodeConfig) *Shared {
-	t.Helper()
-	c, err := soft.New(soft.Config{VRAM: 512 << 20})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	s, err := NewShared(c, Native, vfiouser.Options{}, o, driver.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+// sharedOf serves a GPU for each name, with its part of the card's time.
+func sharedOf(t *testing.T, o aggregator.Options, parts map[string]sched.NodeConfig) *sharedCard {
+	s := share(t, newCard(t), Native, vfiouser.Options{}, o)
 	for name, part := range parts {
-		l, err := vfiouser.Listen(filepath.Join(t.TempDir(), name))
-		require.NoError(t, err)
-		_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: 64 << 20, Share: part}}, l)
-		require.NoError(t, err)
+		s.add(aggregator.GuestConfig{Name: name, VRAM: testedVRAM, Share: part})
 	}
 	return s
 }
@@ -36,7 +23,6 @@ func sharedOf(t *testing.T, o aggregator.Options, parts map[string]sched.NodeCon
 // TestCardTime: a GPU's part of the card's time reaches the scheduler when the GPU is
 // added and when the part is changed.
 func TestCardTime(t *testing.T) {
-	t.Cleanup(func() { goleak.VerifyNone(t) })
 	config := sched.Default()
 	s := sharedOf(t, aggregator.Options{Scheduler: &config}, map[string]sched.NodeConfig{
 		"a": {Weight: 100}, "b": {Weight: 300, Cap: 500, Priority: 1},
@@ -72,7 +58,6 @@ func TestCardTime(t *testing.T) {
 
 // TestNoScheduler: without a scheduler there are no accounts, and nothing to change.
 func TestNoScheduler(t *testing.T) {
-	t.Cleanup(func() { goleak.VerifyNone(t) })
 	s := sharedOf(t, aggregator.Options{}, map[string]sched.NodeConfig{"a": {}})
 	require.Nil(t, s.CardTimes())
 	c, n := s.Schedule()

@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -17,10 +16,7 @@ import (
 // sees the client, or the client is refused. No client is admitted and then
 // disconnected.
 func TestRetire(t *testing.T) {
-	c, err := soft.New(soft.Config{VRAM: soft.MinVRAM})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
-	d := NewPassThrough(c, passthrough.Config{})
+	d := NewPassThrough(newCard(t), passthrough.Config{})
 	retired := true
 	d.admit = func() error {
 		retired = d.Retire(false)
@@ -54,10 +50,7 @@ func TestRetire(t *testing.T) {
 // TestPagesOfAWholeCardThatDoNotReturn: while the card cannot move pages back from the memory that
 // the last client had mapped, no client is admitted.
 func TestPagesOfAWholeCardThatDoNotReturn(t *testing.T) {
-	base, err := soft.New(soft.Config{VRAM: soft.MinVRAM})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, base.Close()) }()
-	c := &stained{Card: base}
+	c := &stained{Card: newCard(t)}
 	d := NewPassThrough(c, passthrough.Config{Map: aperture.MapPRAMIN})
 	require.NoError(t, d.maps.OpenWindows())
 	w := d.maps.Windows()[0]

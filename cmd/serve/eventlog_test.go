@@ -14,13 +14,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -99,19 +96,9 @@ func openWindows(t *testing.T, h *client.Client) {
 // TestBARsWithoutTables: BAR1 without page tables reads as zero and discards writes where it is
 // mapped; trapped accesses reach VRAM.
 func TestBARsWithoutTables(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	c, err := soft.New(soft.Config{VRAM: 256 << 20})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	path := filepath.Join(t.TempDir(), "a")
-	l, err := vfiouser.Listen(path)
-	require.NoError(t, err)
-	v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: testedVRAM, Map: aperture.MapAll}}, l)
-	require.NoError(t, err)
-	h, err := client.Dial(path, nil)
+	s := share(t, newCard(t), Native, vfiouser.Options{}, aggregator.Options{})
+	v := s.add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM, Map: aperture.MapAll})
+	h, err := client.Dial(v.Config.Socket, nil)
 	require.NoError(t, err)
 	defer h.Close()
 	info, err := h.RegionInfo(vfiouser.RegionBAR1)
@@ -139,10 +126,7 @@ func TestBARsWithoutTables(t *testing.T) {
 // TestInexactWindowsOfAWholeCard: log, counts and report also name the inexact windows of a
 // guest that has the whole card.
 func TestInexactWindowsOfAWholeCard(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	c, err := soft.New(soft.Config{VRAM: 256 << 20})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
+	c := newCard(t)
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	e, err := NewEndpoint("card", NewPassThrough(c, passthrough.Config{Map: aperture.MapAll}), Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
@@ -188,20 +172,10 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 // TestRefusedMemoryIsARule: ranges of a client's memory over a limit count as broken rules, and
 // the log names them with the limit.
 func TestRefusedMemoryIsARule(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	c, err := soft.New(soft.Config{VRAM: 256 << 20})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
 	var log lockedBuffer
-	s, err := NewShared(c, Native, vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{}, driver.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	path := filepath.Join(t.TempDir(), "a")
-	l, err := vfiouser.Listen(path)
-	require.NoError(t, err)
-	v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "a", VRAM: testedVRAM}}, l)
-	require.NoError(t, err)
-	h, err := client.Dial(path, nil)
+	opts := vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	v := share(t, newCard(t), Native, opts, aggregator.Options{}).add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
+	h, err := client.Dial(v.Config.Socket, nil)
 	require.NoError(t, err)
 	defer h.Close()
 	var files []*client.Memory

@@ -6,11 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/mmio"
@@ -20,7 +18,6 @@ import (
 // TestConfigurationThatFitsFits: the aggregator can allocate every configuration that
 // package config accepts, to the last MiB, and Remove gives all of it back.
 func TestConfigurationThatFitsFits(t *testing.T) {
-	defer goleak.VerifyNone(t)
 	dir := t.TempDir()
 	text := "card: {vram: 3GiB}\ngpus:\n"
 	left := 3<<10 - int(aggregator.Overhead>>20)
@@ -38,18 +35,13 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 
 	c, err := soft.New(soft.Config{VRAM: uint64(l.Card.VRAM)})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, c.Close()) }()
-	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	s := share(t, c, Native, vfiouser.Options{}, aggregator.Options{})
 	free := s.agg.Free()
 	add := func(g *config.GPU) {
-		listener, err := vfiouser.Listen(g.Socket)
-		require.NoError(t, err)
-		_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{
+		s.add(aggregator.GuestConfig{
 			Name: g.Name, VRAM: uint64(g.VRAM), Channels: g.Channels, Guaranteed: g.Guaranteed, Tables: uint64(g.Tables),
-		}}, listener)
-		require.NoError(t, err, g.Name)
+		})
 	}
 	for i := range l.GPUs {
 		add(&l.GPUs[i])
@@ -61,11 +53,9 @@ func TestConfigurationThatFitsFits(t *testing.T) {
 	for i := len(l.GPUs) - 2; i >= 0; i -= 2 {
 		add(&l.GPUs[i])
 	}
-	listener, err := vfiouser.Listen(filepath.Join(dir, "more"))
-	require.NoError(t, err)
-	_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "more", VRAM: 64 << 20}}, listener)
+	_, err = s.try(aggregator.GuestConfig{Name: "more", VRAM: testedVRAM})
 	require.Error(t, err)
-	require.NoFileExists(t, filepath.Join(dir, "more"))
+	require.NoFileExists(t, filepath.Join(s.dir, "more"))
 	for _, g := range s.GPUs() {
 		_, err := s.Remove(g.Name, false)
 		require.NoError(t, err)

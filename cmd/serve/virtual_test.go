@@ -4,21 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
-	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
@@ -82,12 +79,10 @@ func (b *lockedBuffer) String() string {
 }
 
 const (
-	window     = 0x1700 // NV_PBUS_BAR0_WINDOW
-	pramin     = 0x700000
-	somewhere  = 0x12 // << 16: an address in VRAM
-	patience   = time.Minute
-	secret     = 0x5ec4e7
-	testedVRAM = 64 << 20
+	window    = 0x1700 // NV_PBUS_BAR0_WINDOW
+	pramin    = 0x700000
+	somewhere = 0x12 // << 16: an address in VRAM
+	secret    = 0x5ec4e7
 )
 
 // TestMemoryThatCannotBeCleared: the card cannot clear the memory of a client that
@@ -107,31 +102,15 @@ func TestMemoryThatCannotBeCleared(t *testing.T) {
 }
 
 func memoryThatCannotBeCleared(t *testing.T, by Make) {
-	defer goleak.VerifyNone(t)
-	base, err := soft.New(soft.Config{VRAM: 256 << 20})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, base.Close()) }()
-	c := &stained{Card: base}
+	c := &stained{Card: newCard(t)}
 	var log lockedBuffer
-	s, err := NewShared(c, by, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{}, driver.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	dir := t.TempDir()
+	s := share(t, c, by, vfiouser.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, aggregator.Options{})
 	add := func(name string) (*Endpoint, string) {
-		path := filepath.Join(dir, name)
-		l, err := vfiouser.Listen(path)
-		require.NoError(t, err)
-		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: testedVRAM}}, l)
-		require.NoError(t, err)
-		return v, path
+		v := s.add(aggregator.GuestConfig{Name: name, VRAM: testedVRAM})
+		return v, v.Config.Socket
 	}
 	v, path := add("a")
 	other, otherPath := add("b")
-	// leave disconnects and waits until the server has noticed.
-	leave := func(v *Endpoint, h *client.Client) {
-		require.NoError(t, h.Close())
-		require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
-	}
 	read := func(h *client.Client) uint32 {
 		require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
 		x, err := h.Read32(vfiouser.RegionBAR0, pramin)
@@ -141,6 +120,7 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 
 	dial := func(path string) (h *client.Client) { // a transport may take a moment to make its socket
 		require.Eventually(t, func() (ok bool) {
+			var err error
 			h, err = client.Dial(path, nil)
 			return err == nil
 		}, patience, time.Millisecond)
@@ -153,10 +133,10 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	require.EqualValues(t, secret, read(h))
 	c.set(errors.New("a stain"))
 	require.Error(t, h.Reset(), "its own reset says so")
-	leave(v, h)
+	leave(t, v, h)
 	require.ErrorContains(t, v.Virtual.Dirty(), "a stain")
 	for range 3 {
-		_, err = client.Dial(path, nil)
+		_, err := client.Dial(path, nil)
 		require.Error(t, err)
 	}
 	r, err := v.Report()
@@ -171,12 +151,12 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 
 	c.set(nil)
 	h = dial(otherPath)
-	leave(other, h)
+	leave(t, other, h)
 	require.Error(t, v.Virtual.Dirty(), "that was another GPU's client")
 	h = dial(path)
 	require.NoError(t, v.Virtual.Dirty())
 	require.Zero(t, read(h))
-	leave(v, h)
+	leave(t, v, h)
 	require.NoError(t, v.Virtual.Dirty())
 
 	// The GPU is removed with uncleared memory: the next owner gets cleared memory or
@@ -188,48 +168,30 @@ func memoryThatCannotBeCleared(t *testing.T, by Make) {
 	_, err = s.Remove("a", true)
 	require.ErrorContains(t, err, "a stain")
 	require.NoError(t, h.Close())
-	l, err := vfiouser.Listen(path)
-	require.NoError(t, err)
-	_, err = s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: "next", VRAM: testedVRAM}}, l)
+	_, err = s.try(aggregator.GuestConfig{Name: "next", VRAM: testedVRAM})
 	require.ErrorContains(t, err, "a stain")
 	c.set(nil)
 	v, path = add("next")
 	h = dial(path)
 	require.Zero(t, read(h))
-	leave(v, h)
+	leave(t, v, h)
 }
 
 // TestPagesThatDoNotReturn: the card cannot move pages of VRAM back from the memory
 // that a detached client had mapped. The GPU refuses clients, since the last client
 // could read their data. The first client after the card recovers has its own memory.
 func TestPagesThatDoNotReturn(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	base, err := soft.New(soft.Config{VRAM: 256 << 20})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, base.Close()) }()
-	c := &stained{Card: base}
-	s, err := NewShared(c, Native, vfiouser.Options{}, aggregator.Options{}, driver.Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	dir := t.TempDir()
-	try := func(name string, vram uint64) (*Endpoint, string, error) {
-		path := filepath.Join(dir, name)
-		l, err := vfiouser.Listen(path)
-		require.NoError(t, err)
-		v, err := s.Add(GPUConfig{Share: aggregator.GuestConfig{Name: name, VRAM: vram, Map: aperture.MapPRAMIN}}, l)
-		return v, path, err
-	}
-	add := func(name string) (*Endpoint, string) {
-		v, path, err := try(name, testedVRAM)
-		require.NoError(t, err)
-		return v, path
+	c := &stained{Card: newCard(t)}
+	s := share(t, c, Native, vfiouser.Options{}, aggregator.Options{})
+	guest := func(name string, vram uint64) aggregator.GuestConfig {
+		return aggregator.GuestConfig{Name: name, VRAM: vram, Map: aperture.MapPRAMIN}
 	}
 	const most = 3 * testedVRAM
-	_, _, err = try("most", most)
+	s.add(guest("most", most))
+	_, err := s.Remove("most", false)
 	require.NoError(t, err)
-	_, err = s.Remove("most", false)
-	require.NoError(t, err)
-	v, path := add("a")
+	v := s.add(guest("a", testedVRAM))
+	path := v.Config.Socket
 	come := func(path string) (*client.Client, []byte) {
 		h, err := client.Dial(path, nil)
 		require.NoError(t, err)
@@ -243,10 +205,6 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 		require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, somewhere))
 		return h, mem
 	}
-	leave := func(v *Endpoint, h *client.Client) {
-		require.NoError(t, h.Close())
-		require.Eventually(t, func() bool { return !v.Device.HasClient() }, patience, time.Millisecond)
-	}
 	word := func(mem []byte) *uint32 { return (*uint32)(unsafe.Pointer(&mem[0])) }
 
 	h, old := come(path)
@@ -255,7 +213,7 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, secret, x)
 	c.stick(errors.New("a page sticks"))
-	leave(v, h)
+	leave(t, v, h)
 	require.ErrorContains(t, v.Virtual.Dirty(), "a page sticks")
 	for range 2 {
 		_, err = client.Dial(path, nil)
@@ -270,7 +228,7 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	require.Zero(t, *word(old), "the client before reads it")
 	*word(old) = 1
 	require.EqualValues(t, secret, *word(mem), "the client before writes it")
-	leave(v, h)
+	leave(t, v, h)
 	require.NoError(t, v.Virtual.Dirty())
 
 	// The GPU is removed in this state: nobody gets its memory.
@@ -281,10 +239,10 @@ func TestPagesThatDoNotReturn(t *testing.T) {
 	require.ErrorContains(t, err, "out of use")
 	require.NoError(t, h.Close())
 	c.stick(nil)
-	_, _, err = try("most", most)
+	_, err = s.try(guest("most", most))
 	require.Error(t, err)
-	v, path = add("next")
-	h, mem = come(path)
+	v = s.add(guest("next", testedVRAM))
+	h, mem = come(v.Config.Socket)
 	require.Zero(t, *word(mem))
-	leave(v, h)
+	leave(t, v, h)
 }
