@@ -6,7 +6,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
-	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -62,10 +61,7 @@ func (g *Guest) liveChannel(id uint8) *boundChannel {
 // has reports whether the access is to the guest's memory, its channel's USERD, or, for
 // reads, what the card keeps for the guest.
 func (g *Guest) has(ch *boundChannel, addr, n uint64, write bool) bool {
-	var ours []card.Run
-	if at := ch.hw.USERD(); at != 0 {
-		ours = append(ours, card.Run{Addr: at, Size: gf100.USERDSize})
-	}
+	ours := []card.Run{ch.hw.USERD()}
 	for _, e := range g.extents.List() {
 		ours = append(ours, card.Run{Addr: e.Card, Size: e.Size})
 	}

@@ -37,7 +37,7 @@ func TestInstanceBlockBits(t *testing.T) {
 		ch := g.cardChannel(1)
 		userd, _ := gf100.InstanceUSERD(b)
 		dir, _, _ := gf100.InstanceSpace(b)
-		require.Equal(t, []uint64{ch.hw.USERD(), ch.space.shadow.Dir(), 1, 5, gf100.InstanceSignature},
+		require.Equal(t, []uint64{ch.hw.USERD().Addr, ch.space.shadow.Dir(), 1, 5, gf100.InstanceSignature},
 			[]uint64{userd, dir, uint64(gf100.InstOwner.Get(b)), uint64(gf100.InstKeep.Get(b)), uint64(gf100.InstSignature.Get(b))})
 		for _, w := range []gf100.Word{
 			gf100.InstUSERDLo, gf100.InstUSERDHi, gf100.InstPDBLo, gf100.InstPDBHi, gf100.InstOwner, gf100.InstKeep, gf100.InstSignature,
@@ -180,7 +180,7 @@ func TestUSERD(t *testing.T) {
 	at := uint64(userdAt + 4*gf100.USERDSize)
 	require.True(t, g.eachRun(at, bytes.Repeat([]byte{37}, gf100.USERDSize), true))
 	bindChannel(t, g, 4)
-	userd := f.Bytes[g.cardChannel(4).hw.USERD():][:gf100.USERDSize]
+	userd := f.Bytes[g.cardChannel(4).hw.USERD().Addr:][:gf100.USERDSize]
 	want := make([]byte, gf100.USERDSize)
 	for _, off := range []int{gf100.USERDGPPut, gf100.USERDGPGet, gf100.USERDRef, gf100.USERDGet, gf100.USERDGetHi, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi} {
 		copy(want[off:], []byte{37, 37, 37, 37})

@@ -107,7 +107,7 @@ func TestFaultTrigger(t *testing.T) {
 	settle(g)
 	require.Empty(t, f.Doorbells(), "a step under way would execute what was submitted after the fault")
 	bindChannel(t, g, 5)
-	require.Equal(t, byte(9), f.Bytes[g.cardChannel(5).hw.USERD()+gf100.USERDGPPut])
+	require.Equal(t, byte(9), f.Bytes[g.cardChannel(5).hw.USERD().Addr+gf100.USERDGPPut])
 	g.Doorbell(5)
 	settle(g)
 	require.Len(t, f.Doorbells(), 1)

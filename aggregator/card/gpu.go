@@ -139,9 +139,9 @@ type ChannelConfig struct {
 type Channel interface {
 	// ID is the card's number of the channel. It is reused after Free.
 	ID() uint8
-	// USERD is the address of the channel's page of the poll area, which the channel may
-	// write. It is 0 if the card has none.
-	USERD() uint64
+	// USERD is the VRAM that the card writes for the channel, such as its page of the poll
+	// area. It may be empty.
+	USERD() Run
 	// Enable lets the channel run, and Disable stops it between two steps.
 	Enable()
 	Disable()

@@ -40,7 +40,7 @@ func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Ch
 		s.FreeTable(inst, gf100.InstanceSize)
 		return nil, card.ErrChannels
 	}
-	d.WriteVRAM(ch.USERD(), newUSERD(&c))
+	d.WriteVRAM(ch.userd(), newUSERD(&c))
 	d.WriteVRAM(inst, ch.instance(&c))
 	d.wr(ch.reg(regChannelInst), instanceBound|uint32(inst>>12))
 	d.table.Lock()
@@ -71,7 +71,7 @@ func (ch *channel) instance(c *card.ChannelConfig) []byte {
 		gf100.Word
 		value uint64
 	}{
-		{gf100.InstUSERDLo, ch.USERD() >> 12}, {gf100.InstUSERDHi, ch.USERD() >> 32}, {gf100.InstUSERDTarget, uint64(shadowpt.VRAM)},
+		{gf100.InstUSERDLo, ch.userd() >> 12}, {gf100.InstUSERDHi, ch.userd() >> 32}, {gf100.InstUSERDTarget, uint64(shadowpt.VRAM)},
 		{gf100.InstSignature, gf100.InstanceSignature},
 		{gf100.InstGPGet, uint64(c.State.GPGet)}, {gf100.InstRef, uint64(c.State.Ref)},
 		{gf100.InstGPBaseLo, c.Ring.Base >> 3}, {gf100.InstGPBaseHi, c.Ring.Base >> 32}, {gf100.InstGPLimit2, uint64(c.Ring.Log2)},
@@ -99,7 +99,9 @@ func newUSERD(c *card.ChannelConfig) []byte {
 }
 
 // USERD implements card.Channel.
-func (ch *channel) USERD() uint64 { return ch.driver.pollArea + uint64(ch.id)*gf100.USERDSize }
+func (ch *channel) USERD() card.Run { return card.Run{Addr: ch.userd(), Size: gf100.USERDSize} }
+
+func (ch *channel) userd() uint64 { return ch.driver.pollArea + uint64(ch.id)*gf100.USERDSize }
 
 func (ch *channel) reg(base uint32) uint32 { return base + uint32(ch.id)*strideChannel }
 
@@ -169,7 +171,7 @@ func (ch *channel) mayHaveRun() bool {
 func (ch *channel) report() (card.Progress, uint32) {
 	b := ch.driver.userds.Get().(*userd)
 	defer ch.driver.userds.Put(b)
-	ch.driver.ReadVRAM(ch.USERD(), b[:])
+	ch.driver.ReadVRAM(ch.userd(), b[:])
 	return structs.ReadUSERD(b[:])
 }
 
@@ -205,7 +207,7 @@ func (ch *channel) Unbind() { ch.driver.wr(ch.reg(regChannelInst), 0) }
 // Free implements card.Channel.
 func (ch *channel) Free() {
 	d := ch.driver
-	d.WriteVRAM(ch.USERD(), make([]byte, gf100.USERDSize))
+	d.WriteVRAM(ch.userd(), make([]byte, gf100.USERDSize))
 	d.WriteVRAM(ch.inst, make([]byte, gf100.InstanceSize))
 	ch.share.FreeTable(ch.inst, gf100.InstanceSize)
 	d.table.Lock()

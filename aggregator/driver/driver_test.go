@@ -149,7 +149,7 @@ func TestNewChannel(t *testing.T) {
 	b := f.Bytes[ch.inst:][:gf100.InstanceSize]
 	dir, _, limit := gf100.InstanceSpace(b)
 	userd, _ := gf100.InstanceUSERD(b)
-	require.Equal(t, []uint64{c.Dir, c.Limit, ch.USERD()}, []uint64{dir, limit, userd})
+	require.Equal(t, []uint64{c.Dir, c.Limit, ch.USERD().Addr}, []uint64{dir, limit, userd})
 	require.Equal(t, []uint32{0x76543210 >> 3, 0x98, 9, 5, gf100.Channels},
 		[]uint32{gf100.InstGPBaseLo.Get(b), gf100.InstGPBaseHi.Get(b), gf100.InstGPLimit2.Get(b), gf100.InstOwner.Get(b), gf100.InstKeep.Get(b)})
 

@@ -73,12 +73,12 @@ func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Ch
 	return ch, nil
 }
 
-func (ch *channel) ID() uint8     { return ch.id }
-func (ch *channel) USERD() uint64 { return 0 }
-func (ch *channel) Enable()       { ch.enable(true) }
-func (ch *channel) Disable()      { ch.enable(false) }
-func (ch *channel) Running() bool { return false } // no step is under way
-func (ch *channel) Unbind()       {}
+func (ch *channel) ID() uint8       { return ch.id }
+func (ch *channel) USERD() card.Run { return card.Run{} }
+func (ch *channel) Enable()         { ch.enable(true) }
+func (ch *channel) Disable()        { ch.enable(false) }
+func (ch *channel) Running() bool   { return false } // no step is under way
+func (ch *channel) Unbind()         {}
 
 func (ch *channel) enable(on bool) {
 	defer ch.d.lock()()
