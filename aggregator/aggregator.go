@@ -11,16 +11,17 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/aggregator/window"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // Aggregator shares a card.
 type Aggregator struct {
-	opts   Options
-	gpu    card.GPU
-	bus    *dma.Windows
-	gate   *gate.Gate // nil without a scheduler
-	userds sync.Pool  // of *userd
+	opts     Options
+	gpu      card.GPU
+	bus      *dma.Windows
+	gate     *gate.Gate    // nil without a scheduler
+	mappings *window.Quota // nil if the card's pages have one place
 
 	// The card's time at epoch, in nanoseconds.
 	cardEpoch uint64
@@ -41,7 +42,6 @@ func NewWith(gpu card.GPU, o Options) (*Aggregator, error) {
 		return nil, fmt.Errorf("aggregator: %w", err)
 	}
 	a := &Aggregator{opts: o, gpu: gpu, bus: dma.New(o.Guests, gpu), epoch: time.Now(), cardEpoch: gpu.Time()}
-	a.userds.New = func() any { return new(userd) }
 	if o.Scheduler != nil {
 		if o.Clock == nil {
 			o.Clock = func() time.Duration { return time.Since(a.epoch) }
@@ -54,6 +54,9 @@ func NewWith(gpu card.GPU, o Options) (*Aggregator, error) {
 		if a.gate, err = gate.New(m, *o.Scheduler, o.Clock, o.alarm); err != nil {
 			return nil, err
 		}
+	}
+	if r := gpu.Relocator(); r != nil {
+		a.mappings = window.NewQuota(r.MaxMappings(), o.Guests)
 	}
 	return a, nil
 }
@@ -88,25 +91,19 @@ func (a *Aggregator) everybody() []*Guest {
 
 // AddGuest adds a guest. Its events go to ev from now on.
 func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
-	if err := cfg.complete(a.opts.Guests); err != nil {
-		return nil, err
+	if err := cfg.complete(&a.opts); err != nil {
+		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 	}
 	a.adding.Lock()
 	defer a.adding.Unlock()
-	g, err := a.allocGuest(cfg, ev)
+	g, err := a.addGuest(cfg, ev)
 	if err != nil {
 		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 	}
-	if err := a.gate.AddGuest(g, cfg.Share, cfg.Group); err != nil {
-		a.forget(g)
-		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
-	}
-	g.start()
 	return g, nil
 }
 
-// allocGuest allocates a guest's memory and number.
-func (a *Aggregator) allocGuest(cfg GuestConfig, ev Events) (*Guest, error) {
+func (a *Aggregator) addGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	a.mu.Lock()
 	index := slices.Index(a.guests[:a.opts.Guests], nil)
 	a.mu.Unlock()
@@ -123,18 +120,28 @@ func (a *Aggregator) allocGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 		return nil, err
 	}
 	g := newGuest(a, index, cfg, vram.NewExtents(runs), share, ev)
+	if err := a.gate.AddGuest(rooms{g}, cfg.Share, cfg.Group); err != nil {
+		a.free(g)
+		return nil, err
+	}
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.guests[index] = g
+	a.mu.Unlock()
+	g.start()
 	return g, nil
+}
+
+// free frees a guest's memory.
+func (a *Aggregator) free(g *Guest) {
+	for _, e := range g.Extents() {
+		a.gpu.FreeVRAM(card.Run{Addr: e.Card, Size: e.Size})
+	}
+	g.share.Close(false)
 }
 
 // forget frees a guest's memory and number.
 func (a *Aggregator) forget(g *Guest) {
-	for _, e := range g.extents.List() {
-		a.gpu.FreeVRAM(card.Run{Addr: e.Card, Size: e.Size})
-	}
-	g.share.Close(false)
+	a.free(g)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.guests[g.index] = nil
@@ -154,4 +161,4 @@ func (a *Aggregator) Ledger() []sched.Entry { return a.gate.Ledger() }
 func (a *Aggregator) ScheduleCounts() sched.Counts { return a.gate.Counts() }
 
 // SetShare changes a guest's weight, cap, priority and limits, under load.
-func (g *Guest) SetShare(c sched.NodeConfig) error { return g.agg.gate.SetShare(g, c) }
+func (g *Guest) SetShare(c sched.NodeConfig) error { return g.agg.gate.SetShare(rooms{g}, c) }

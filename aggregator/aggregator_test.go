@@ -43,13 +43,13 @@ func TestGuestsShareTheBus(t *testing.T) {
 				if addr == window {
 					break
 				}
-				at, ok := g.Translate(shadowpt.SystemCoherent, addr, 8, true)
+				at, ok := g.mem.Translate(shadowpt.SystemCoherent, addr, 8, true)
 				require.True(t, ok)
 				require.Less(t, at, uint64(1)<<40)
 				require.Equal(t, uint64(i)*window+addr, at)
 			}
 			for _, addr := range []uint64{window - 7, window, 1 << 40, 1<<64 - 8} {
-				_, ok := g.Translate(shadowpt.SystemCoherent, addr, 8, false)
+				_, ok := g.mem.Translate(shadowpt.SystemCoherent, addr, 8, false)
 				require.False(t, ok)
 			}
 		}
@@ -67,8 +67,8 @@ func TestQuota(t *testing.T) {
 	}
 	require.NotNil(t, g.cardChannel(1))
 	require.Nil(t, g.cardChannel(2))
-	require.Len(t, g.live, 2)
-	require.Equal(t, uint64(2), g.stats.OverQuota.Load())
+	require.Len(t, g.channels.CardChannels(), 2)
+	require.Equal(t, uint64(2), g.stats.FIFO.OverQuota.Load())
 	_, err := a.AddGuest(GuestConfig{Name: "more", VRAM: 4 << 20, Tables: 1 << 20, Channels: 3, Guaranteed: 4}, newRecorder())
 	require.ErrorContains(t, err, "must be 1 to 3")
 }

@@ -2,6 +2,8 @@ package aggregator
 
 import (
 	"bytes"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +31,7 @@ func TestInstanceBlockBits(t *testing.T) {
 		gf100.InstUSERDTarget.Put(block, 0)
 		g.Bind(1, 0)
 		settle(g)
-		require.True(t, g.eachRun(instAt, block, true))
+		require.True(t, g.mem.Write(shadowpt.VRAM, instAt, block))
 		bindAt(g, 1, instAt)
 		settle(g)
 		b := make([]byte, gf100.InstanceSize)
@@ -37,8 +39,9 @@ func TestInstanceBlockBits(t *testing.T) {
 		ch := g.cardChannel(1)
 		userd, _ := gf100.InstanceUSERD(b)
 		dir, _, _ := gf100.InstanceSpace(b)
-		require.Equal(t, []uint64{ch.hw.USERD().Addr, ch.space.shadow.Dir(), 1, 5, gf100.InstanceSignature},
-			[]uint64{userd, dir, uint64(gf100.InstOwner.Get(b)), uint64(gf100.InstKeep.Get(b)), uint64(gf100.InstSignature.Get(b))})
+		require.True(t, slices.ContainsFunc(g.Tables(), func(r card.Run) bool { return dir >= r.Addr && dir-r.Addr < r.Size }))
+		require.Equal(t, []uint64{ch.Card().USERD().Addr, 1, 5, gf100.InstanceSignature},
+			[]uint64{userd, uint64(gf100.InstOwner.Get(b)), uint64(gf100.InstKeep.Get(b)), uint64(gf100.InstSignature.Get(b))})
 		for _, w := range []gf100.Word{
 			gf100.InstUSERDLo, gf100.InstUSERDHi, gf100.InstPDBLo, gf100.InstPDBHi, gf100.InstOwner, gf100.InstKeep, gf100.InstSignature,
 		} {
@@ -65,10 +68,10 @@ func TestBindUnbindRebind(t *testing.T) {
 	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 9)
 	ch := g.cardChannel(9)
-	id := ch.hw.ID()
+	id := ch.Card().ID()
 	require.True(t, f.Enabled(id))
 	require.Equal(t, []uint32{uint32(id)}, f.Runlist())
-	own, _ := g.extents.Translate(instAt+9*gf100.InstanceSize, gf100.InstanceSize)
+	own, _ := g.mem.Translate(shadowpt.VRAM, instAt+9*gf100.InstanceSize, gf100.InstanceSize, true)
 	require.NotEqual(t, own, instance(t, f, g, 9))
 
 	bindChannel(t, g, 9)
@@ -81,10 +84,10 @@ func TestBindUnbindRebind(t *testing.T) {
 	require.False(t, bound)
 	require.False(t, f.Enabled(id))
 	require.Empty(t, f.Runlist())
-	require.Equal(t, uint64(2), g.stats.Binds.Load())
-	require.Equal(t, uint64(2), g.stats.Unbinds.Load())
-	require.Empty(t, g.spaces)
-	require.Empty(t, g.live)
+	require.Equal(t, uint64(2), g.stats.FIFO.Binds.Load())
+	require.Equal(t, uint64(2), g.stats.FIFO.Unbinds.Load())
+	require.Zero(t, g.shadows.Retired())
+	require.Empty(t, g.channels.CardChannels())
 }
 
 // TestSavedStateToken: a channel that is bound again in the same block continues with the state that
@@ -98,12 +101,12 @@ func TestSavedStateToken(t *testing.T) {
 		g.Bind(1, 0)
 		settle(g)
 		block := make([]byte, gf100.InstanceSize)
-		require.True(t, g.read(shadowpt.VRAM, instAt+gf100.InstanceSize, block))
+		require.True(t, g.mem.Read(shadowpt.VRAM, instAt+gf100.InstanceSize, block))
 		edit(block)
-		require.True(t, g.eachRun(instAt+gf100.InstanceSize, block, true))
+		require.True(t, g.mem.Write(shadowpt.VRAM, instAt+gf100.InstanceSize, block))
 		bindAt(g, 1, instAt+gf100.InstanceSize)
 		settle(g)
-		return g.cardChannel(1).hw.State().Token
+		return g.cardChannel(1).Card().State().Token
 	}
 	put := func(block []byte, token uint64) {
 		gf100.InstTokenLo.Put(block, uint32(token))
@@ -127,7 +130,7 @@ func TestNewChannelsRunAfterTheInvalidate(t *testing.T) {
 	writeEntry(t, g, 0x300000, 0)
 	f.Hold(invalidates, true)
 	g.mu.Lock()
-	g.listed.add(2)
+	g.channels.Listed.Add(2)
 	g.mu.Unlock()
 	bindAt(g, 2, writeInstance(t, g, 2, dirAt, 0))
 	g.Enable(2, true)
@@ -150,18 +153,18 @@ func TestBadStructures(t *testing.T) {
 	}
 	bindAt(g, 1, 4<<20) // right after its memory
 	unbound(1)
-	require.Equal(t, uint64(1), g.stats.BadInstance.Load())
+	require.Equal(t, uint64(1), g.stats.FIFO.BadInstance.Load())
 	block := make([]byte, gf100.InstanceSize)
 	gf100.InstUSERDLo.Put(block, 4<<20>>12)
-	require.True(t, g.eachRun(instAt, block, true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, instAt, block))
 	bindAt(g, 1, instAt)
 	unbound(2)
 	gf100.InstUSERDLo.Put(block, userdAt>>12)
 	gf100.InstUSERDTarget.Put(block, 2)
-	require.True(t, g.eachRun(instAt, block, true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, instAt, block))
 	bindAt(g, 2, instAt)
 	unbound(3)
-	require.Equal(t, uint64(2), g.stats.BadUSERD.Load())
+	require.Equal(t, uint64(2), g.stats.FIFO.BadUSERD.Load())
 	g.Runlist(4<<20>>12, 128)
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
@@ -169,7 +172,7 @@ func TestBadStructures(t *testing.T) {
 	g.Runlist(4<<20>>12, 0) // of which nothing has to be read
 	settle(g)
 	require.Equal(t, uint64(1), g.stats.BadRunlist.Load())
-	require.Empty(t, g.live)
+	require.Empty(t, g.channels.CardChannels())
 }
 
 // TestUSERD: the card gets the guest's GP_PUT at a bind and the words that it reports itself, no
@@ -178,9 +181,9 @@ func TestUSERD(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
 	at := uint64(userdAt + 4*gf100.USERDSize)
-	require.True(t, g.eachRun(at, bytes.Repeat([]byte{37}, gf100.USERDSize), true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, at, bytes.Repeat([]byte{37}, gf100.USERDSize)))
 	bindChannel(t, g, 4)
-	userd := f.Bytes[g.cardChannel(4).hw.USERD().Addr:][:gf100.USERDSize]
+	userd := f.Bytes[g.cardChannel(4).Card().USERD().Addr:][:gf100.USERDSize]
 	want := make([]byte, gf100.USERDSize)
 	for _, off := range []int{gf100.USERDGPPut, gf100.USERDGPGet, gf100.USERDRef, gf100.USERDGet, gf100.USERDGetHi, gf100.USERDTopLevelGet, gf100.USERDTopLevelGetHi} {
 		copy(want[off:], []byte{37, 37, 37, 37})
@@ -189,16 +192,16 @@ func TestUSERD(t *testing.T) {
 	userd[gf100.USERDGPGet], userd[0x200] = 36, 99
 	g.Refresh(4)
 	b := make([]byte, gf100.USERDSize)
-	require.True(t, g.read(shadowpt.VRAM, at, b))
+	require.True(t, g.mem.Read(shadowpt.VRAM, at, b))
 	require.Equal(t, byte(36), b[gf100.USERDGPGet])
 	require.Equal(t, byte(37), b[0x200])
 	g.Enable(4, false)
 	g.Preempt(4)
 	settle(g)
-	require.True(t, g.eachRun(at, make([]byte, 256), true)) // something else is there now
+	require.True(t, g.mem.Write(shadowpt.VRAM, at, make([]byte, 256))) // something else is there now
 	g.Bind(4, 0)
-	require.True(t, g.eachRun(at, make([]byte, 256), true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, at, make([]byte, 256)))
 	settle(g)
-	require.True(t, g.read(shadowpt.VRAM, at, b))
+	require.True(t, g.mem.Read(shadowpt.VRAM, at, b))
 	require.Zero(t, b[gf100.USERDGPGet])
 }

@@ -82,7 +82,7 @@ func aliasing(t tester, a *Aggregator, n int) *Guest {
 	block := make([]byte, gf100.InstanceSize)
 	gf100.InstPDBLo.Put(block, barDir>>12)
 	gf100.InstLimitLo.Put(block, 128<<20-1)
-	require.True(t, g.eachRun(barInst, block, true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, barInst, block))
 	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: barTable}}
 	writeEntry(t, g, barDir, pde.Encode())
 	var entries []byte
@@ -90,9 +90,9 @@ func aliasing(t tester, a *Aggregator, n int) *Guest {
 		pte := shadowpt.PTE{Valid: true, Addr: userdAt + uint64(i%aliasPages)<<12}
 		entries = binary.LittleEndian.AppendUint64(entries, pte.Encode())
 	}
-	require.True(t, g.eachRun(barTable+gf100.PollSize/vram.PageSize*8, entries, true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, barTable+gf100.PollSize/vram.PageSize*8, entries))
 	g.SetBlock(card.BAR1, gf100.BlockVirtual|barInst>>12)
-	require.EqualValues(t, n, g.stats.Mapped.Aliases.Load())
+	require.EqualValues(t, n, g.stats.Windows.Mapped.Aliases.Load())
 	return g
 }
 
@@ -104,7 +104,7 @@ func openWindows(t tester, g *Guest) {
 
 // store is a processor's store of GP_PUT to the page of channel id.
 func store(g *Guest, id uint8, put uint32) {
-	at, ok := g.extents.Translate(userdAt+uint64(id)*gf100.USERDSize, gf100.USERDSize)
+	at, ok := g.mem.Translate(shadowpt.VRAM, userdAt+uint64(id)*gf100.USERDSize, gf100.USERDSize, true)
 	if !ok {
 		panic("no USERD")
 	}
@@ -139,9 +139,9 @@ func ringAndFlip(t *testing.T, aliases, flips int) {
 	b.Silent = true
 	a := newAggOn(t, b, patience, Options{TableRate: 1 << 40})
 	g := aliasing(t, a, aliases)
-	file := g.Windows()[0].File
+	file := g.Regions()[0].File
 	b.stored = func(mark int) uint32 {
-		at, _ := g.extents.Translate(userdAt+uint64(mark-1)*gf100.USERDSize, gf100.USERDSize)
+		at, _ := g.mem.Translate(shadowpt.VRAM, userdAt+uint64(mark-1)*gf100.USERDSize, gf100.USERDSize, true)
 		var p [4]byte
 		b.ReadVRAM(at+storedAt, p[:])
 		return binary.LittleEndian.Uint32(p[:])

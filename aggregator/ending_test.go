@@ -48,11 +48,11 @@ func TestInvalidateDuringEnd(t *testing.T) {
 			g.Bind(1, 0)
 			if c.under {
 				// The channel's register, which is set below, is not written after the preempt.
-				eventually(t, g, func() bool { return g.leaving == ch && len(f.WritesTo(preempts, 4)) > 0 })
+				eventually(t, g, func() bool { return g.work.leaving == ch && len(f.WritesTo(preempts, 4)) > 0 })
 			}
 			f.SetChannel(id, c.state|1)
-			require.True(t, g.eachRun(dirAt, []byte{4}, true))
-			scans, rounds := g.stats.Scans.Load(), g.rounds()
+			require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{4}))
+			scans, rounds := g.stats.Shadow.Scans.Load(), g.rounds()
 			invalidate(g)
 			require.Equal(t, c.put, g.Invalidated())
 			f.SetChannel(id, 1)
@@ -61,12 +61,12 @@ func TestInvalidateDuringEnd(t *testing.T) {
 			settleRound(g)
 			require.True(t, g.Invalidated())
 			if c.put {
-				require.Equal(t, scans, g.stats.Scans.Load(), "nothing runs that could see it")
+				require.Equal(t, scans, g.stats.Shadow.Scans.Load(), "nothing runs that could see it")
 				require.LessOrEqual(t, g.rounds(), rounds+1)
 			}
 			g.Doorbell(2)
 			require.Eventually(t, func() bool { return len(f.Doorbells()) > 0 }, patience, tick/10)
-			require.Equal(t, scans+1, g.stats.Scans.Load(), "deferred invalidates are flushed first")
+			require.Equal(t, scans+1, g.stats.Shadow.Scans.Load(), "deferred invalidates are flushed first")
 		})
 	}
 }
@@ -91,18 +91,19 @@ func TestBindDuringEnd(t *testing.T) {
 		g.Bind(1, 0)
 		g.Bind(2, 0)
 		release()
-		eventually(t, g, func() bool { return g.leaving == ch })
-		binds, scans := g.stats.Binds.Load(), g.stats.Scans.Load()
-		require.True(t, g.eachRun(dirAt, []byte{4}, true))
+		eventually(t, g, func() bool { return g.work.leaving == ch })
+		binds, scans := g.stats.FIFO.Binds.Load(), g.stats.Shadow.Scans.Load()
+		require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{4}))
 		invalidate(g)
 		require.Equal(t, shown, g.Invalidated())
 		bindAt(g, 2, instAt+2*gf100.InstanceSize)
 		f.Hold(preempts, false)
 		settleRound(g)
 		require.True(t, g.Invalidated())
-		require.Equal(t, binds+1, g.stats.Binds.Load())
-		require.Equal(t, scans+1, g.stats.Scans.Load())
-		require.False(t, g.deferred.any())
+		require.Equal(t, binds+1, g.stats.FIFO.Binds.Load())
+		require.Equal(t, scans+1, g.stats.Shadow.Scans.Load())
+		left := g.shadows.TakeDeferred()
+		require.False(t, left.Any())
 	}
 }
 
@@ -134,13 +135,11 @@ func TestNoDeferralWhileChannelStarts(t *testing.T) {
 // hold makes a guest's goroutine wait until release is called, as one that has spent its rate.
 func hold(t *testing.T, g *Guest) (release func()) {
 	settle(g)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.tableBudget.spend(time.Now(), 1, 1e15)
+	g.shadows.Charge(time.Now(), 1e15)
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.tableBudget = leakyBucket{}
+		g.shadows.Charge(time.Now(), -1e15)
 		g.wake.Broadcast()
 	}
 }

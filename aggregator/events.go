@@ -3,6 +3,7 @@ package aggregator
 import (
 	"slices"
 
+	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -36,37 +37,25 @@ type events struct {
 	unbound       bool // a channel could not be bound
 	unlisted      bool // a runlist could not be read
 	errors        []channelError
+	delivering    bool
 }
 
-// channelError is an error of one channel, in the guest's own names.
+// channelError is an error of the guest's channel id.
 type channelError struct {
-	id    uint8
-	kind  errorKind
-	fault gf100.MMUFault
-	pbdma gf100.PBDMAError
-	graph gf100.GraphTrap
-	copy  gf100.CopyTrap
+	id uint8
+	fifo.Error
 }
-
-type errorKind uint8
-
-const (
-	mmuFault errorKind = iota
-	pbdmaError
-	graphTrap
-	copyTrap
-)
 
 func (e *channelError) deliver(ev Events) {
-	switch e.kind {
-	case mmuFault:
-		ev.MMUFault(e.id, e.fault)
-	case pbdmaError:
-		ev.PBDMAError(e.pbdma)
-	case graphTrap:
-		ev.GraphTrap(e.id, e.graph)
-	case copyTrap:
-		ev.CopyTrap(e.id, e.copy)
+	switch {
+	case e.MMU != nil:
+		ev.MMUFault(e.id, *e.MMU)
+	case e.PBDMA != nil:
+		ev.PBDMAError(*e.PBDMA)
+	case e.Graph != nil:
+		ev.GraphTrap(e.id, *e.Graph)
+	case e.Copy != nil:
+		ev.CopyTrap(e.id, *e.Copy)
 	}
 }
 
@@ -75,9 +64,9 @@ func (n *events) empty() bool {
 }
 
 // fail records a channel's error in place of an earlier one.
-func (n *events) fail(e channelError) {
-	n.forget(e.id)
-	n.errors = append(n.errors, e)
+func (n *events) fail(id uint8, e fifo.Error) {
+	n.forget(id)
+	n.errors = append(n.errors, channelError{id, e})
 }
 
 // forget drops the error of a channel that is bound again.
@@ -109,19 +98,18 @@ func (g *Guest) deliverEvents() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for {
-		for g.events.empty() && !g.ended {
-			g.eventsReady.Wait()
+		for g.events.empty() && !g.work.ended {
+			g.reported.Wait()
 		}
-		if g.ended {
+		if g.work.ended {
 			return
 		}
 		n := g.events
-		g.events = events{}
-		g.delivering = true
+		g.events = events{delivering: true}
 		g.mu.Unlock()
 		n.deliver(g.ev)
 		g.mu.Lock()
-		g.delivering = false
-		g.eventsDelivered.Broadcast()
+		g.events.delivering = false
+		g.reported.Broadcast()
 	}
 }

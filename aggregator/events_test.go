@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,20 +18,20 @@ func TestErrorsInTheGuestsNames(t *testing.T) {
 	g, ev := addGuest(t, a, "b")
 	const inst = instAt + 7*gf100.InstanceSize
 	for _, c := range []struct {
-		report func(*boundChannel)
+		report func(*fifo.Channel)
 		seen   func() bool
 		ends   bool // the channel must be bound again
 	}{
-		{func(ch *boundChannel) { ch.PBDMAError(gf100.PBDMAError{PBDMA: 1, Intr: 4, Method: 5, Data: 6}) }, func() bool {
+		{func(ch *fifo.Channel) { ch.PBDMAError(gf100.PBDMAError{PBDMA: 1, Intr: 4, Method: 5, Data: 6}) }, func() bool {
 			return len(ev.pbdma) == 1 && ev.pbdma[0] == gf100.PBDMAError{PBDMA: 1, Intr: 4, Method: 5, Data: 6, Channel: 7}
 		}, false},
-		{func(ch *boundChannel) { ch.GraphTrap(gf100.GraphTrap{Intr: 1, Class: 2, Method: 3}) }, func() bool {
+		{func(ch *fifo.Channel) { ch.GraphTrap(gf100.GraphTrap{Intr: 1, Class: 2, Method: 3}) }, func() bool {
 			return ev.graph[7] == gf100.GraphTrap{Intr: 1, Class: 2, Method: 3, Inst: inst}
 		}, false},
-		{func(ch *boundChannel) { ch.CopyTrap(gf100.CopyTrap{Engine: 1, Method: 2}) }, func() bool {
+		{func(ch *fifo.Channel) { ch.CopyTrap(gf100.CopyTrap{Engine: 1, Method: 2}) }, func() bool {
 			return ev.copies[7] == gf100.CopyTrap{Engine: 1, Method: 2, Inst: inst}
 		}, false},
-		{func(ch *boundChannel) { ch.MMUFault(gf100.MMUFault{Unit: 1, VA: 2, Info: 3}) }, func() bool {
+		{func(ch *fifo.Channel) { ch.MMUFault(gf100.MMUFault{Unit: 1, VA: 2, Info: 3}) }, func() bool {
 			return ev.faults[7] == gf100.MMUFault{Unit: 1, VA: 2, Info: 3, Inst: inst}
 		}, true},
 	} {
@@ -90,7 +91,7 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	delivery := make(chan struct{})
 	ev.slow.Store(&delivery)
 	g.Runlist(4<<20>>12, 1) // its error keeps the receiver busy
-	eventually(t, g, func() bool { return g.delivering })
+	eventually(t, g, func() bool { return g.events.delivering })
 	ch := g.cardChannel(2)
 	ch.MMUFault(gf100.MMUFault{})
 	bindChannel(t, g, 2)
@@ -99,7 +100,7 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	ch = g.cardChannel(2)
 	f.Hold(preempts, true)
 	bindAt(g, 2, instAt+2*gf100.InstanceSize)
-	eventually(t, g, func() bool { return g.channels[2].ch == nil })
+	eventually(t, g, func() bool { return g.channels.Table[2].Channel == nil })
 	ch.MMUFault(gf100.MMUFault{})
 	f.Hold(preempts, false)
 	settle(g)
@@ -108,7 +109,7 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	ev.slow.Store(nil)
 	close(delivery)
 	settle(g)
-	eventually(t, g, func() bool { return !g.delivering && g.events.empty() })
+	eventually(t, g, func() bool { return !g.events.delivering && g.events.empty() })
 	require.True(t, ev.saw(func() bool { return len(ev.faults) == 0 })())
 }
 
@@ -121,7 +122,7 @@ func TestReset(t *testing.T) {
 		bindChannel(t, g, 1)
 		require.NoError(t, g.Reset())
 		g.mu.Lock()
-		left := !g.events.empty() || g.delivering
+		left := !g.events.empty() || g.events.delivering
 		g.mu.Unlock()
 		require.False(t, left)
 	}

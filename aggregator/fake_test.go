@@ -2,6 +2,10 @@ package aggregator
 
 import (
 	"encoding/binary"
+	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,7 +168,7 @@ func writeInstance(t tester, g *Guest, n, dir, ring uint64) (inst uint64) {
 	gf100.InstGPLimit2.Put(block, 10)
 	gf100.InstGPBaseLo.Put(block, uint32(ring>>3))
 	inst = instAt + n*gf100.InstanceSize
-	require.True(t, g.eachRun(inst, block, true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, inst, block))
 	return inst
 }
 
@@ -179,7 +183,7 @@ func bindChannelAt(t tester, g *Guest, id uint8, dir uint64) {
 	t.Helper()
 	inst := writeInstance(t, g, uint64(id), dir, 0)
 	g.mu.Lock()
-	g.listed.add(id)
+	g.channels.Listed.Add(id)
 	g.mu.Unlock()
 	bindAt(g, id, inst)
 	g.Enable(id, true)
@@ -192,7 +196,7 @@ func bindAt(g *Guest, id uint8, inst uint64) { g.Bind(id, gf100.InstanceBound|ui
 func settle(g *Guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pending.invalidate.add(spaceKey{dir: 1})
+	g.work.pending.invalidate.Merge(shadow.Only(shadow.Key{Dir: 1}))
 	g.await()
 }
 
@@ -200,7 +204,7 @@ func settle(g *Guest) {
 func settleRound(g *Guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for !g.idle() {
+	for !g.work.idle() {
 		g.wake.Wait()
 	}
 }
@@ -229,27 +233,35 @@ func commit(t tester, g *Guest, ids ...uint32) {
 	for _, id := range ids {
 		raw = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(raw, id), 4)
 	}
-	require.True(t, g.eachRun(listAt, raw, true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, listAt, raw))
 	g.Runlist(listAt>>12, 0x01f00000|uint32(len(ids)))
 }
 
 // writeEntry writes a directory or table entry of the guest.
 func writeEntry(t tester, g *Guest, addr, entry uint64) {
 	t.Helper()
-	require.True(t, g.eachRun(addr, binary.LittleEndian.AppendUint64(nil, entry), true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, addr, binary.LittleEndian.AppendUint64(nil, entry)))
 }
 
 // invalidate invalidates the space at dirAt.
 func invalidate(g *Guest) { g.Invalidate(dirAt>>12<<4, 1<<31|1) }
 
-func (g *Guest) cardChannel(id uint8) *boundChannel {
+func (g *Guest) cardChannel(id uint8) *fifo.Channel {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.channels[id].ch
+	return g.channels.Table[id].Channel
 }
 
 // number is the card's number of a channel.
-func number(g *Guest, id uint8) uint8 { return g.cardChannel(id).hw.ID() }
+func number(g *Guest, id uint8) uint8 { return g.cardChannel(id).Card().ID() }
+
+// directory is where the card has the directory of a channel's address space.
+func directory(t tester, f *fakeCard, g *Guest, id uint8) uint64 {
+	t.Helper()
+	block := make([]byte, gf100.InstanceSize)
+	require.True(t, f.ReadVRAM(instance(t, f, g, id), block))
+	return channel.ReadSpace(block).Dir
+}
 
 // instance is where the card has a channel's instance block.
 func instance(t tester, f *fakeCard, g *Guest, id uint8) uint64 {
@@ -268,6 +280,6 @@ func saveRef(t tester, f *fakeCard, g *Guest, id uint8, v uint32) {
 func savedRef(t tester, g *Guest, id uint8) uint32 {
 	t.Helper()
 	b := make([]byte, gf100.InstanceSize)
-	require.True(t, g.eachRun(instAt+uint64(id)*gf100.InstanceSize, b, false))
+	require.True(t, g.mem.Read(shadowpt.VRAM, instAt+uint64(id)*gf100.InstanceSize, b))
 	return gf100.InstRef.Get(b)
 }

@@ -1,5 +1,7 @@
 package aggregator
 
+import "github.com/umbra-gpu/umbra/aggregator/fifo"
+
 // The fast path runs in the trap and takes an idle channel off the card: it executes a
 // preempt, or a runlist that only removes channels. A driver that ends a channel does both
 // and polls for each. The card completes them immediately, but waking the worker takes
@@ -14,79 +16,81 @@ package aggregator
 
 const (
 	maxInlineDelist = 4 // channels that one inline runlist may remove
-	// maxInlineCredits is how many inline requests a round grants. A driver that ends a
+	// maxCredits is how many inline requests a round grants. A driver that ends a
 	// channel preempts it once for each engine, and commits, before the round that unbinds it.
-	maxInlineCredits = 4
+	maxCredits = 4
 )
 
-// idle reports whether no request is pending or current. Guest.mu is held.
-func (g *Guest) idle() bool { return g.pending.empty() && g.current.empty() }
-
-// mayRunInline reports whether a trap may act in the worker's place. Guest.mu is held.
-func (g *Guest) mayRunInline() bool {
-	return g.idle() && !g.closing && g.quarantineReason == "" && g.inlineCredits > 0
+// begin makes what ask sets current, if a trap may act in the worker's place. If ask returns
+// false it has set nothing.
+func (g *Guest) begin(ask func(current *requests) bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	w := &g.work
+	if !w.idle() || w.closing || g.quarantine.reason != "" || w.credits == 0 || !ask(&w.current) {
+		return false
+	}
+	w.credits--
+	return true
 }
 
-// runInline executes what is in current without Guest.mu, then empties current.
-func (g *Guest) runInline(do func()) {
-	g.mu.Unlock()
-	do()
+// end empties current.
+func (g *Guest) end() {
 	g.mu.Lock()
-	g.current = requests{}
+	defer g.mu.Unlock()
+	g.work.current = requests{}
 	g.wake.Broadcast()
 }
 
 // tryPreempt preempts a channel if the card does so immediately, as for a channel that is
-// on no PBDMA. A channel whose state is saved already is not urgent. Guest.mu is held.
+// on no PBDMA. A channel whose state is saved already is not urgent.
 func (g *Guest) tryPreempt(id uint8) (ok bool) {
-	ch := g.channels[id].ch
-	if !g.mayRunInline() || ch == nil || ch.saved {
+	var ch *fifo.Channel
+	if !g.begin(func(current *requests) bool {
+		if ch = g.channels.Table[id].Channel; ch == nil || ch.Saved() {
+			return false
+		}
+		current.preempt.Add(id)
+		return true
+	}) {
 		return false
 	}
-	g.current.preempt.add(id)
-	g.runInline(func() {
-		g.inlineCredits--
-		if ok = g.agg.gpu.TryPreempt(ch.hw); ok {
-			g.removedFromCard([]*boundChannel{ch})
-		}
-	})
+	defer g.end()
+	if ok = g.agg.gpu.TryPreempt(ch.Card()); ok {
+		g.removedFromCard([]*fifo.Channel{ch})
+	}
 	return ok
 }
 
 // tryDelist commits a runlist that only removes channels: no work can start that would
-// see a deferred invalidate. It reports whether they have left the card. Guest.mu is held.
-func (g *Guest) tryDelist(base, count uint32) (ok bool) {
-	if !g.mayRunInline() {
+// see a deferred invalidate. It reports whether they have left the card.
+func (g *Guest) tryDelist(base, count uint32) bool {
+	now, ok := g.channels.ReadRunlist(base, count)
+	var left []*fifo.Channel
+	if !ok || !g.begin(func(current *requests) bool {
+		leave := g.channels.Listed.Without(now)
+		if now.Without(g.channels.Listed) > 0 || leave == 0 || leave > maxInlineDelist {
+			return false
+		}
+		current.runlist = true
+		left = g.setListed(now)
+		return true
+	}) {
 		return false
 	}
-	g.current.runlist = true
-	g.runInline(func() { ok = g.delist(base, count) })
-	if ok {
-		g.events.done, g.events.runlist = true, true
-		g.eventsReady.Signal()
-	}
-	return ok
-}
-
-func (g *Guest) delist(base, count uint32) bool {
-	now, ok := g.lookAtRunlist(base, count)
-	g.mu.Lock()
-	leave := g.listed.without(now)
-	ok = ok && now.without(g.listed) == 0 && leave > 0 && leave <= maxInlineDelist
-	g.mu.Unlock()
-	if !ok {
-		return false
-	}
-	g.inlineCredits--
-	left := g.setListed(now)
+	defer g.end()
 	for _, ch := range left {
-		if !g.agg.gpu.TryPreempt(ch.hw) {
+		if !g.agg.gpu.TryPreempt(ch.Card()) {
 			g.mu.Lock()
-			g.pending.preempt.addAll(left) // and the worker saves their state
+			g.work.pending.preempt.AddAll(left) // and the worker saves their state
 			g.mu.Unlock()
 			return false
 		}
 	}
 	g.removedFromCard(left)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.events.done, g.events.runlist = true, true
+	g.reported.Broadcast()
 	return true
 }

@@ -3,6 +3,7 @@ package aggregator
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"sync/atomic"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 func (g *Guest) rounds() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.begun
+	return g.work.begun
 }
 
 // TestChannelsLeaveInline: an idle channel is off the card when the trap that requests it
@@ -143,11 +144,11 @@ func TestRepeatedRequestsAreBounded(t *testing.T) {
 		idle          int // rounds each time that do not ask
 		do            func(g *Guest, i int)
 	}{
-		{"one less each time", maxInlineCredits, 0, func(g *Guest, i int) {
+		{"one less each time", maxCredits, 0, func(g *Guest, i int) {
 			g.Runlist(listAt>>12, 0x01f00000|uint32(channels-1-i%channels))
 		}},
 		{"a preempt of a channel that is off", 0, 0, func(g *Guest, i int) { g.Preempt(3) }},
-		{"a preempt, and rounds that ask nothing", maxInlineCredits, 1, func(g *Guest, i int) {
+		{"a preempt, and rounds that ask nothing", maxCredits, 1, func(g *Guest, i int) {
 			g.Preempt(1)
 			settleRound(g)
 			g.Preempt(99)
@@ -197,7 +198,7 @@ func TestChannelsThatAreListedAgain(t *testing.T) {
 		list(t, g, 1)
 		saveRef(t, f, g, 1, 7)
 		at := instAt + gf100.InstanceSize + uint64(gf100.InstRef.Offset)
-		require.True(t, g.eachRun(at, binary.LittleEndian.AppendUint32(nil, 9), true))
+		require.True(t, g.mem.Write(shadowpt.VRAM, at, binary.LittleEndian.AppendUint32(nil, 9)))
 		g.Bind(1, 0)
 		settle(g)
 		require.Equal(t, want, savedRef(t, g, 1))

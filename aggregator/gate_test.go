@@ -3,6 +3,7 @@ package aggregator
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"regexp"
 	"slices"
 	"sync"
@@ -120,13 +121,12 @@ func groups(a *Aggregator) (list []sched.Entry) {
 
 // userPut is what the guest reads back of GP_PUT.
 func userPut(g *Guest, id uint8) uint32 {
-	ch := g.cardChannel(id)
-	put, _ := ch.put()
+	put, _ := g.mem.Peek(userdAt + uint64(id)*gf100.USERDSize + gf100.USERDGPPut)
 	return put
 }
 
 func writePut(g *Guest, id uint8, put uint32) {
-	g.eachRun(userdAt+uint64(id)*gf100.USERDSize+gf100.USERDGPPut, binary.LittleEndian.AppendUint32(nil, put), true)
+	g.mem.Write(shadowpt.VRAM, userdAt+uint64(id)*gf100.USERDSize+gf100.USERDGPPut, binary.LittleEndian.AppendUint32(nil, put))
 	g.Doorbell(id)
 }
 
@@ -352,7 +352,7 @@ func TestGateEndedChannel(t *testing.T) {
 // dropped, and the others continue.
 func TestGateAborts(t *testing.T) {
 	a, m := newGated(t, func(c *sched.Config) {
-		c.Watchdog.Limit, c.Watchdog.Grace = 100*time.Millisecond, 10*time.Millisecond
+		c.Watchdog.Limit, c.Watchdog.Grace = 100*time.Millisecond, time.Second
 	})
 	g, ev, id := addRunning(t, a, "a")
 	other, otherEv, otherID := addRunning(t, a, "b")

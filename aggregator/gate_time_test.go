@@ -146,10 +146,10 @@ func TestGateStorm(t *testing.T) {
 	}
 	require.Equal(t, []bool{true, true, false, false}, bound(g))
 	require.Equal(t, []bool{false, true, false, false}, bound(other))
-	require.Equal(t, uint64(2), g.Stats().OverQuota.Load())
+	require.Equal(t, uint64(2), g.Stats().FIFO.OverQuota.Load())
 	require.Equal(t, uint64(2), a.ScheduleCounts().Storms)
 	bindChannelAt(t, g, 5, dirAt) // refused, too
-	require.Len(t, g.live, 2, "a channel that is refused takes nothing of the card")
+	require.Len(t, g.channels.CardChannels(), 2, "a channel that is refused takes nothing of the card")
 	m.clock.Add(int64(time.Second))
 	bindChannelAt(t, g, 3, dirAt+0x30000)
 	require.Equal(t, []bool{true, true, false, true}, bound(g))

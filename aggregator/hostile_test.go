@@ -75,7 +75,7 @@ func checkShadow(t require.TestingT, g *Guest, mem []byte, dir uint64) {
 		return slices.ContainsFunc(runs, func(r card.Run) bool { return at >= r.Addr && at+n <= r.Addr+r.Size })
 	}
 	var extents []card.Run
-	for _, e := range g.extents.List() {
+	for _, e := range g.Extents() {
 		extents = append(extents, card.Run{Addr: e.Card, Size: e.Size})
 	}
 	window := g.agg.bus.Size()
@@ -93,7 +93,7 @@ func checkShadow(t require.TestingT, g *Guest, mem []byte, dir uint64) {
 			mine = inside(extents, pte.Addr, page)
 		case pte.Target.System():
 			guestAddr := pte.Addr - uint64(g.index)*window
-			mine = guestAddr+page <= window && g.dma.Covers(guestAddr, page, !pte.ReadOnly)
+			mine = guestAddr+page <= window && g.dma().Covers(guestAddr, page, !pte.ReadOnly)
 		}
 		require.True(t, mine, "an entry that is not the guest's: %+v: %+v", e, pte)
 	})
@@ -110,7 +110,7 @@ func TestHostileEntries(t *testing.T) {
 		other, _ := addGuestIn(t, a, GuestConfig{Name: "other", VRAM: 1 << 20, Tables: 1 << 20})
 		mapRAM(t, other, 1<<20) // has the window before
 		g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 3 << 20, Tables: 4 << 20, Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
-		require.Greater(t, len(g.extents.List()), 1)
+		require.Greater(t, len(g.Extents()), 1)
 		mapHalves(t, g, 1<<20)
 		window := a.bus.Size()
 		type row struct {
@@ -124,7 +124,7 @@ func TestHostileEntries(t *testing.T) {
 			{shadowpt.VRAM, 3<<20 - 124*k, false, 31},
 			{shadowpt.VRAM, 3<<20 - 4*k, false, 1},
 			{shadowpt.VRAM, 3 << 20, false, 0},
-			{shadowpt.VRAM, other.extents.List()[0].Card, false, -1},
+			{shadowpt.VRAM, other.Extents()[0].Card, false, -1},
 			{shadowpt.VRAM, 1<<40 - 4*k, false, 0},
 			{shadowpt.Peer, 0, false, 0},
 			{shadowpt.SystemCoherent, 1<<20 - 128*k, true, 32},
@@ -138,9 +138,9 @@ func TestHostileEntries(t *testing.T) {
 			{shadowpt.SystemNonCoherent, a.bus.At(g.index, 0), true, 0},
 		}
 		end := uint64(0)
-		for _, e := range g.extents.List() { // across the end of each extent, by all amounts
+		for _, e := range g.Extents() { // across the end of each extent, by all amounts
 			end += e.Size
-			for n := uint64(4 * k); n < 128*k && end < g.extents.Size(); n += 4 * k {
+			for n := uint64(4 * k); n < 128*k && end < g.mem.Size(); n += 4 * k {
 				rows = append(rows, row{shadowpt.VRAM, end - n, false, 32})
 			}
 		}
@@ -151,15 +151,15 @@ func TestHostileEntries(t *testing.T) {
 			big = binary.LittleEndian.AppendUint64(big, pte.Encode())
 			small = binary.LittleEndian.AppendUint64(small, pte.Encode())
 		}
-		require.True(t, g.eachRun(bigTable, big, true))
-		require.True(t, g.eachRun(smallTable, small, true))
+		require.True(t, g.mem.Write(shadowpt.VRAM, bigTable, big))
+		require.True(t, g.mem.Write(shadowpt.VRAM, smallTable, small))
 		pdes := binary.LittleEndian.AppendUint64(nil, shadowpt.PDE{Big: shadowpt.Table{Present: true, Addr: bigTable}}.Encode())
 		pdes = binary.LittleEndian.AppendUint64(pdes, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: smallTable}}.Encode())
-		require.True(t, g.eachRun(dirAt, pdes, true))
+		require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, pdes))
 		bindChannel(t, g, 1)
 		g.Invalidate(0, gf100.InvalidateGo|gf100.InvalidateAllDirs)
 		settle(g)
-		dir := g.cardChannel(1).space.shadow.Dir()
+		dir := directory(t, f, g, 1)
 		checkShadow(t, g, f.Bytes, dir)
 		read := func(addr uint64) uint64 { return binary.LittleEndian.Uint64(f.Bytes[addr:]) }
 		pde := shadowpt.DecodePDE(read(dir))
@@ -179,7 +179,7 @@ func TestHostileEntries(t *testing.T) {
 				require.Equal(t, r.pages, pages, name)
 			}
 		}
-		require.NotZero(t, g.stats.ForeignEntries.Load())
+		require.NotZero(t, g.stats.Shadow.ForeignEntries.Load())
 	}
 }
 
@@ -190,7 +190,7 @@ func TestTranslate(t *testing.T) {
 	other, _ := addGuestIn(t, a, GuestConfig{Name: "other", VRAM: 1 << 20, Tables: 1 << 20})
 	mapRAM(t, other, 1<<20)
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
-	require.Greater(t, len(g.extents.List()), 2)
+	require.Greater(t, len(g.Extents()), 2)
 	const size = 1 << 20
 	mapHalves(t, g, size)
 	var pages []uint64 // the card's, by the guest's number
@@ -225,7 +225,7 @@ func TestTranslate(t *testing.T) {
 		default:
 			mine = false
 		}
-		at, ok := g.Translate(target, addr, n, write)
+		at, ok := g.mem.Translate(target, addr, n, write)
 		require.Equal(t, mine, ok, "%d at %#x of target %d, write %t", n, addr, target, write)
 		if ok {
 			require.Equal(t, want, at)
@@ -241,7 +241,7 @@ func TestMemoryOverExtents(t *testing.T) {
 	a := newAggOn(t, f, patience, Options{})
 	fragment(t, a, 1<<20+128<<10, 512<<10, 128<<10, 256<<10, 128<<10)
 	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
-	require.Greater(t, len(g.extents.List()), 2)
+	require.Greater(t, len(g.Extents()), 2)
 	model := make([]byte, 1<<20)
 	before := bytes.Clone(f.Bytes)
 	rapid.Check(t, func(t *rapid.T) {
@@ -258,9 +258,9 @@ func TestMemoryOverExtents(t *testing.T) {
 		fits := addr+uint64(n) <= 1<<20
 		switch rapid.IntRange(0, 3).Draw(t, "how") {
 		case 0:
-			require.Equal(t, fits, g.move(shadowpt.VRAM, addr, p, true))
-			require.Equal(t, fits, g.move(shadowpt.VRAM, addr, got, false))
-			require.Equal(t, fits, g.SameTable(shadowpt.VRAM, addr, p))
+			require.Equal(t, fits, g.mem.Write(shadowpt.VRAM, addr, p))
+			require.Equal(t, fits, g.mem.Read(shadowpt.VRAM, addr, got))
+			require.Equal(t, fits, g.mem.SameTable(shadowpt.VRAM, addr, p))
 		case 1:
 			g.WritePRAMIN(uint32(addr>>16), uint32(addr&0xffff), p)
 			g.ReadPRAMIN(uint32(addr>>16), uint32(addr&0xffff), got)
@@ -281,7 +281,7 @@ func TestMemoryOverExtents(t *testing.T) {
 			copy(model[addr:], p)
 		}
 	})
-	for _, e := range g.extents.List() {
+	for _, e := range g.Extents() {
 		require.True(t, bytes.Equal(model[e.Guest:][:e.Size], f.Bytes[e.Card:][:e.Size]))
 		copy(before[e.Card:e.Card+e.Size], f.Bytes[e.Card:])
 	}

@@ -2,13 +2,13 @@ package aggregator
 
 import (
 	"fmt"
+	"github.com/umbra-gpu/umbra/aggregator/window"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -33,18 +33,18 @@ func TestMappedWindowOutside(t *testing.T) {
 			a, _ := newAgg(t, Options{})
 			g := addGuestWith(t, a, GuestConfig{Map: c.mapped})
 			openWindows(t, g)
-			last := uint32((g.extents.Size() - 1) >> 16)
+			last := uint32((g.mem.Size() - 1) >> 16)
 			word := make([]byte, 4)
 			g.SetPRAMIN(last)
 			g.ReadPRAMIN(last, 0, word)
 			g.SetPRAMIN(2<<24 | last + 1) // system memory
-			require.Zero(t, g.stats.BadWindow.Load())
+			require.Zero(t, g.stats.Windows.BadWindow.Load())
 			for _, win := range []uint32{last + 1, 1<<24 - 1} {
-				before := g.stats.BadWindow.Load()
+				before := g.stats.Windows.BadWindow.Load()
 				g.SetPRAMIN(win)
-				require.Equal(t, before+c.points, g.stats.BadWindow.Load())
+				require.Equal(t, before+c.points, g.stats.Windows.BadWindow.Load())
 				g.ReadPRAMIN(win, 0, word)
-				require.Equal(t, before+c.points+c.access, g.stats.BadWindow.Load())
+				require.Equal(t, before+c.points+c.access, g.stats.Windows.BadWindow.Load())
 			}
 		})
 	}
@@ -68,15 +68,11 @@ func (m *movingCard) access() {
 	if m.guest == nil || m.left.Add(-1) != -1 {
 		return
 	}
-	if !m.guest.moving.TryLock() { // the worker touches the guest's memory: nobody moves it
-		return
-	}
-	m.guest.moving.Unlock()
 	begun := make(chan struct{})
 	m.moved = make(chan struct{})
 	go func() {
 		defer close(m.moved)
-		owner{m.guest}.Quiesce(func() {
+		window.Owner(m.guest.Windows).Quiesce(func() {
 			close(begun)
 			time.Sleep(quietFor)
 			m.quiesced.Store(false)
@@ -106,14 +102,22 @@ func (m *movingCard) Write32(bar int, off uint64, v uint32) {
 	}
 }
 
+// ours reports whether the worker touches the guest's memory: nobody moves it then.
+func (m *movingCard) ours(addr uint64) bool {
+	return m.guest != nil && slices.ContainsFunc(m.guest.Extents(), func(e vram.Extent) bool { return addr >= e.Card && addr-e.Card < e.Size })
+}
+
 func (m *movingCard) ReadVRAM(addr uint64, p []byte) bool {
-	m.access()
+	if !m.ours(addr) {
+		m.access()
+	}
 	return m.fakeCard.ReadVRAM(addr, p)
 }
 
 func (m *movingCard) WriteVRAM(addr uint64, p []byte) bool {
-	m.access()
-	if m.quiesced.Load() && slices.ContainsFunc(m.guest.extents.List(), func(e vram.Extent) bool { return addr >= e.Card && addr-e.Card < e.Size }) {
+	if !m.ours(addr) {
+		m.access()
+	} else if m.quiesced.Load() {
 		m.wrong = append(m.wrong, fmt.Sprintf("%#x of the guest's is written", addr))
 	}
 	return m.fakeCard.WriteVRAM(addr, p)
@@ -138,7 +142,7 @@ func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 		inst := writeInstance(t, g, 2, otherDir, 0)
 
 		g.mu.Lock()
-		g.setBound(1, inst, true)
+		g.bind(1, inst, true)
 		m.guest = g
 		m.left.Store(at)
 		g.await()
@@ -157,102 +161,11 @@ func TestNoChannelBeginsWhilePagesMove(t *testing.T) {
 		require.NoError(t, g.Remove())
 		require.NoError(t, a.Close())
 		if !came {
-			require.Greater(t, at, int64(30), "too few accesses to bind a channel")
+			require.Greater(t, at, int64(20), "too few accesses to bind a channel")
 			break
 		}
 	}
 	require.NotZero(t, outside, "pages never began to move while the guest had no channel")
-}
-
-// relocations is a card that records moves of pages, and makes none.
-type relocations struct {
-	*fakeCard
-	list []card.Relocation
-}
-
-func (c *relocations) Relocate(r card.Relocation) (uint64, error) {
-	c.list = append(c.list, r)
-	return r.Size, nil
-}
-
-// TestMovesEndWithExtents: pages that are adjacent for the guest only are moved separately, and
-// each to its own place in the file.
-func TestMovesEndWithExtents(t *testing.T) {
-	f := &relocations{fakeCard: drivertest.New(16 << 20)}
-	a := newAggOn(t, f, patience, Options{})
-	fragment(t, a, 1<<20+128<<10, 512<<10, 128<<10, 256<<10, 128<<10)
-	g, _ := addGuestIn(t, a, GuestConfig{Name: "a", VRAM: 1 << 20, Tables: 1 << 20})
-	extents := g.Extents()
-	require.Greater(t, len(extents), 2)
-	last := extents[len(extents)-1]
-	var want []card.Relocation
-	from, to := uint64(vram.PageSize), last.Guest+last.Size-vram.PageSize
-	for _, e := range extents {
-		at, end := max(e.Guest, from), min(e.Guest+e.Size, to)
-		want = append(want, card.Relocation{Addr: e.Card + at - e.Guest, Size: end - at, Off: at})
-	}
-	done, err := owner{g}.Relocate(card.Relocation{Addr: from, Size: to - from, Off: from})
-	require.NoError(t, err)
-	require.Equal(t, to-from, done)
-	require.Equal(t, want, f.list)
-}
-
-// scarce is a card with a limited number of mappings.
-type scarce struct {
-	*fakeCard
-	mappings int
-}
-
-func (s scarce) MaxMappings() int { return s.mappings }
-
-// TestMappingsAreShared: guests come and go, and open and close windows, in any order. Together
-// they never have more mappings than there are, each has enough for its limit on runs, and one
-// that wants no more than the least always gets it.
-func TestMappingsAreShared(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		all := rapid.IntRange(MaxGuests*(leastMappings+2), 20000).Draw(t, "mappings")
-		a, err := newAggWith(t, scarce{drivertest.New(64 << 20), all}, patience, Options{})
-		require.NoError(t, err)
-		var guests []*Guest
-		remove := func(i int) {
-			require.NoError(t, guests[i].CloseWindows())
-			require.Zero(t, guests[i].mappings)
-			require.NoError(t, guests[i].Remove())
-			guests = append(guests[:i], guests[i+1:]...)
-		}
-		defer func() {
-			for len(guests) > 0 {
-				remove(0)
-			}
-			require.NoError(t, a.Close())
-		}()
-		for step := range rapid.IntRange(1, 30).Draw(t, "steps") {
-			if len(guests) > 0 && rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
-				remove(rapid.IntRange(0, len(guests)-1).Draw(t, "guest"))
-				continue
-			}
-			if len(guests) == 8 {
-				continue
-			}
-			want := rapid.IntRange(1, 9000).Draw(t, "runs")
-			g, err := a.AddGuest(GuestConfig{
-				Name: fmt.Sprint(step), VRAM: 2 << 20, Tables: 1 << 20, Map: aperture.MapPRAMIN, MapLimits: aperture.Limits{Runs: want},
-			}, newRecorder())
-			require.NoError(t, err)
-			guests = append(guests, g)
-			require.NoError(t, g.OpenWindows(aperture.Config{BAR0: 32 << 20, BAR1: 128 << 20, BAR3: 64 << 20}))
-			runs, sum := int(g.stats.Mapped.MostRuns.Load()), 0
-			require.LessOrEqual(t, runs, want)
-			require.GreaterOrEqual(t, runs, min(want, 64))
-			require.LessOrEqual(t, 2*runs, g.mappings)
-			for _, g := range guests {
-				sum += g.mappings
-			}
-			require.LessOrEqual(t, sum, all)
-		}
-	})
-	g := addGuestWith(t, newAggOn(t, scarce{drivertest.New(64 << 20), 300}, patience, Options{}), GuestConfig{Map: aperture.MapPRAMIN})
-	require.ErrorContains(t, g.OpenWindows(aperture.Config{BAR0: 32 << 20}), "raise vm.max_map_count, or lower limits.map-runs")
 }
 
 // TestCardWithoutRelocation: if the card's pages have one place, all accesses of windows trap.
@@ -261,7 +174,7 @@ func TestCardWithoutRelocation(t *testing.T) {
 	require.NoError(t, err)
 	g := addGuestWith(t, a, GuestConfig{Map: aperture.MapAll})
 	openWindows(t, g)
-	require.Empty(t, g.Windows())
+	require.Empty(t, g.Regions())
 	require.NoError(t, g.Remove())
 	require.NoError(t, a.Close())
 }

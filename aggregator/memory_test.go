@@ -46,8 +46,8 @@ func TestMemoryCutShort(t *testing.T) {
 	g.ReadPRAMIN(2<<24, 0, p)
 	require.Equal(t, []byte{0xff, 0xff, 0xff, 0xff}, p)
 	g.WritePRAMIN(3<<24, 0, p)
-	require.Equal(t, uint64(2), g.stats.BadWindow.Load())
-	require.False(t, g.ReadTable(shadowpt.SystemCoherent, 0, make([]byte, 8192)))
+	require.Equal(t, uint64(2), g.stats.Windows.BadWindow.Load())
+	require.False(t, g.mem.ReadTable(shadowpt.SystemCoherent, 0, make([]byte, 8192)))
 	g.DetachMemory()
 	require.NoError(t, g.MapDMA(0, card.Mapping{Mem: make([]byte, 4), Write: true, Wrote: func(off, n uint64) { panic("a bug") }}))
 	require.Panics(t, func() { g.WritePRAMIN(2<<24, 0, p) }, "a bug of ours is not swallowed")
@@ -67,7 +67,7 @@ func TestUnmapWaitsForStepsOnly(t *testing.T) {
 	mapRAM(t, other, 1<<20)
 	f.HoldAll(true)
 	g.Preempt(1)
-	eventually(t, g, func() bool { return !g.current.preempt.empty() })
+	eventually(t, g, func() bool { return !g.work.current.preempt.Empty() })
 	for _, c := range []struct {
 		addr  uint64 // that goes, or stays
 		unmap func()
@@ -84,7 +84,7 @@ func TestUnmapWaitsForStepsOnly(t *testing.T) {
 			defer close(done)
 			c.unmap()
 		}()
-		require.Eventually(t, func() bool { return g.dma.Covers(c.addr, 4, false) != c.gone }, patience, tick)
+		require.Eventually(t, func() bool { return g.dma().Covers(c.addr, 4, false) != c.gone }, patience, tick)
 		if c.gone {
 			select {
 			case <-done:
@@ -92,7 +92,7 @@ func TestUnmapWaitsForStepsOnly(t *testing.T) {
 			case <-time.After(50 * time.Millisecond):
 			}
 		}
-		require.True(t, other.dma.Covers(0, 1<<20, true), "another guest's memory is not delayed")
+		require.True(t, other.dma().Covers(0, 1<<20, true), "another guest's memory is not delayed")
 		f.Steps.RUnlock()
 		<-done
 		require.Equal(t, c.gone, reach(f, g, c.addr, false) == nil)

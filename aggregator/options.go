@@ -105,29 +105,25 @@ func DefaultTables(vram uint64) uint64 {
 	return min(max(vram/8&^(mib-1), least), most)
 }
 
-func (c *GuestConfig) complete(guests int) error {
-	if c.Channels == 0 {
-		c.Channels = gf100.Channels
+func (c *GuestConfig) complete(o *Options) error {
+	c.Channels = cmp.Or(c.Channels, gf100.Channels)
+	c.Guaranteed = cmp.Or(c.Guaranteed, min(gf100.Channels/o.Guests, c.Channels))
+	c.Tables = vram.WholePages(cmp.Or(c.Tables, DefaultTables(c.VRAM)))
+	if c.MapLimits == (aperture.Limits{}) {
+		c.MapLimits = o.Map
 	}
-	if c.Guaranteed == 0 {
-		c.Guaranteed = min(gf100.Channels/guests, c.Channels)
-	}
-	if c.Tables == 0 {
-		c.Tables = DefaultTables(c.VRAM)
-	}
-	c.Tables = vram.WholePages(c.Tables)
 	switch {
 	case c.VRAM == 0 || c.VRAM%(1<<20) != 0:
-		return fmt.Errorf("aggregator: guest %s: %d bytes of VRAM: must be whole MiB", c.Name, c.VRAM)
+		return fmt.Errorf("%d bytes of VRAM: must be whole MiB", c.VRAM)
 	case c.Channels < 1 || c.Channels > gf100.Channels:
-		return fmt.Errorf("aggregator: guest %s: %d channels: must be 1 to %d", c.Name, c.Channels, gf100.Channels)
+		return fmt.Errorf("%d channels: must be 1 to %d", c.Channels, gf100.Channels)
 	case c.Guaranteed < 1 || c.Guaranteed > c.Channels:
-		return fmt.Errorf("aggregator: guest %s: %d guaranteed channels of %d: must be 1 to %d", c.Name, c.Guaranteed, c.Channels, c.Channels)
+		return fmt.Errorf("%d guaranteed channels of %d: must be 1 to %d", c.Guaranteed, c.Channels, c.Channels)
 	case c.Tables < shadowpt.DirSize+shadowpt.SmallTableSize:
-		return fmt.Errorf("aggregator: guest %s: %d KiB for page tables: too little for one address space", c.Name, c.Tables>>10)
+		return fmt.Errorf("%d KiB for page tables: too little for one address space", c.Tables>>10)
 	}
 	if err := c.Shadow.Check(); err != nil {
-		return fmt.Errorf("aggregator: guest %s: shadow: %w", c.Name, err)
+		return fmt.Errorf("shadow: %w", err)
 	}
 	return nil
 }

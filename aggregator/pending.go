@@ -1,111 +1,66 @@
 package aggregator
 
 import (
-	"math/bits"
-	"slices"
-
-	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // requests are flags, not a queue: repeated requests collapse into at most one further round
-// of the worker. Guest.pending collects them; the worker moves them to Guest.current for a
-// round. A trap on the fast path fills current itself (see fastpath.go).
+// of the worker.
 type requests struct {
-	bind       channelSet // inst or bound changed
-	preempt    channelSet
-	doorbells  channelSet
-	flush      channelSet // of doorbells: GP_PUT must be read again after aliases were flushed
+	bind       fifo.Set // inst or bound changed
+	preempt    fifo.Set
+	doorbells  fifo.Set
+	flush      fifo.Set // of doorbells: GP_PUT must be read again after aliases were flushed
 	reset      bool
 	schedule   bool // whether channels may run changed
 	runlist    bool
 	base       uint32 // NV_PFIFO_RUNLIST_BASE
 	count      uint32
-	invalidate invalidations
+	invalidate shadow.Dirs
 	asked      bool             // the guest polls for an invalidate that was not deferred
 	entries    bool             // apply eagerly written table entries
 	policy     *shadowpt.Policy // change how shadows are maintained
 }
 
-// invalidations names the directories whose shadows must be updated.
-type invalidations struct {
-	all  bool
-	dirs [4]spaceKey // more than four set all
-	n    int
+// work is the state of a guest's worker. Guest.mu guards it, except for what belongs to the
+// goroutine that filled current.
+type work struct {
+	pending requests      // collected for the next round
+	current requests      // of this round, or of a trap on the fast path
+	ending  bool          // current only ends channels
+	leaving *fifo.Channel // being closed, until it has left the card
+	begun   uint64        // rounds
+	done    uint64
+	closing bool // Remove was called
+	ended   bool // and the worker has ended
+
+	// These belong to the goroutine that filled current: the worker for a round, or a trap on
+	// the fast path, which uses credits only.
+	credits      int             // inline requests left until a round grants more
+	cardTimedOut bool            // a wait for the card timed out in this round
+	stuck        []*fifo.Channel // that do not leave the card
+	waiting      []*fifo.Channel // closed, for an invalidate
 }
 
-func (v *invalidations) add(dir spaceKey) {
-	if slices.Contains(v.dirs[:v.n], dir) {
-		return
-	}
-	if v.n == len(v.dirs) {
-		v.all = true
-		return
-	}
-	v.dirs[v.n] = dir
-	v.n++
-}
-
-// merge adds what o names.
-func (v *invalidations) merge(o invalidations) {
-	v.all = v.all || o.all
-	for _, dir := range o.dirs[:o.n] {
-		v.add(dir)
-	}
-}
-
-func (v *invalidations) any() bool { return v.all || v.n > 0 }
-
-func (v *invalidations) has(s spaceKey) bool {
-	return v.all || slices.Contains(v.dirs[:v.n], s)
-}
+// idle reports whether no request is pending or current.
+func (w *work) idle() bool { return w.pending.empty() && w.current.empty() }
 
 func (t *requests) empty() bool {
-	return t.bind.empty() && t.preempt.empty() && t.doorbells.empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.any() && !t.entries && t.policy == nil
+	return t.bind.Empty() && t.preempt.Empty() && t.doorbells.Empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.Any() && !t.entries && t.policy == nil
 }
 
 // bindsOnly reports whether there are only binds, unbinds, preempts and invalidates.
 func (t *requests) bindsOnly() bool {
 	rest := *t
-	rest.bind, rest.preempt, rest.invalidate = channelSet{}, channelSet{}, invalidations{}
+	rest.bind, rest.preempt, rest.invalidate = fifo.Set{}, fifo.Set{}, shadow.Dirs{}
 	return rest.empty()
 }
 
 // doorbellsOnly reports whether there are only doorbells: no register polls for those.
 func (t *requests) doorbellsOnly() bool {
 	rest := *t
-	rest.doorbells = channelSet{}
+	rest.doorbells = fifo.Set{}
 	return rest.empty()
-}
-
-// channelSet is a set of channel numbers.
-type channelSet [gf100.Channels / 64]uint64
-
-func (s *channelSet) add(id uint8)      { s[id/64] |= 1 << (id % 64) }
-func (s *channelSet) remove(id uint8)   { s[id/64] &^= 1 << (id % 64) }
-func (s *channelSet) has(id uint8) bool { return s[id/64]>>(id%64)&1 != 0 }
-func (s *channelSet) empty() bool       { return *s == channelSet{} }
-
-// addAll adds the numbers of channels.
-func (s *channelSet) addAll(list []*boundChannel) {
-	for _, ch := range list {
-		s.add(ch.gid)
-	}
-}
-
-// without returns the number of members that are not in o.
-func (s *channelSet) without(o channelSet) (n int) {
-	for i, word := range s {
-		n += bits.OnesCount64(word &^ o[i])
-	}
-	return n
-}
-
-// each calls f for the members, lowest first.
-func (s *channelSet) each(f func(id uint8)) {
-	for i, word := range s {
-		for ; word != 0; word &= word - 1 {
-			f(uint8(i*64 + bits.TrailingZeros64(word)))
-		}
-	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/aggregator/memory"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -72,7 +74,7 @@ func (d *randomGuest) write(addr, q uint64) {
 	clear(d.clean)
 	b := binary.LittleEndian.AppendUint64(nil, q)
 	if d.pick("by bytes", 2) == 0 {
-		require.True(d.t, d.g.eachRun(addr, b, true))
+		require.True(d.t, d.g.mem.Write(shadowpt.VRAM, addr, b))
 		return
 	}
 	for i := range b {
@@ -118,7 +120,7 @@ func (d *randomGuest) step() {
 		require.Equal(d.t, p, d.g.Shadow())
 	case 11: // the channel becomes busy or idle
 		if ch := d.g.cardChannel(uint8(id)); ch != nil {
-			d.f.SetChannel(ch.hw.ID(), uint32(d.pick("busy", 2))*gf100.ChannelPending|1)
+			d.f.SetChannel(ch.Card().ID(), uint32(d.pick("busy", 2))*gf100.ChannelPending|1)
 		}
 	case 12, 13: // unbind; the next request may arrive meanwhile
 		if d.pick("preempted", 3) > 0 {
@@ -175,7 +177,7 @@ func (d *randomGuest) submit(id int) {
 	require.Eventually(d.t, func() bool { return len(d.f.Doorbells()) > n }, patience, tick/10)
 	if d.clean[id] {
 		d.compared++
-		d.compare(d.g.cardChannel(uint8(id)).space)
+		d.compare(uint8(id))
 	}
 }
 
@@ -188,21 +190,24 @@ func (d *randomGuest) bounded(from, to uint64) {
 }
 
 // compare compares a space's shadow with a full rebuild, and checks who owns what it names.
-func (d *randomGuest) compare(sp *space) {
+func (d *randomGuest) compare(id uint8) {
 	clear(oracleVRAM)
-	o := &oracle{Guest: d.g, mem: oracleVRAM}
-	s, ok := shadowpt.NewShadow(o, o, shadowpt.NewWork(1<<40), sp.shadow.Space())
+	o := &oracle{Memory: d.g.mem, mem: oracleVRAM}
+	block := make([]byte, gf100.InstanceSize)
+	require.True(d.t, d.g.mem.Read(shadowpt.VRAM, d.g.cardChannel(id).Inst, block))
+	s, ok := shadowpt.NewShadow(o, o, shadowpt.NewWork(1<<40), channel.ReadSpace(block))
 	require.True(d.t, ok)
 	s.Rebuild()
+	dir := directory(d.t, d.f, d.g, id)
 	d.f.Mu.Lock()
 	defer d.f.Mu.Unlock()
-	require.Equal(d.t, flatten(o.mem, s.Dir()), flatten(d.f.Bytes, sp.shadow.Dir()))
-	checkShadow(d.t, d.g, d.f.Bytes, sp.shadow.Dir())
+	require.Equal(d.t, flatten(o.mem, s.Dir()), flatten(d.f.Bytes, dir))
+	checkShadow(d.t, d.g, d.f.Bytes, dir)
 }
 
 // oracle builds tables of its own for the same guest.
 type oracle struct {
-	*Guest
+	*memory.Memory
 	mem  []byte
 	next uint64
 }

@@ -1,8 +1,7 @@
 package aggregator
 
 import (
-	"encoding/binary"
-
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -19,113 +18,62 @@ func (g *Guest) Time() uint64 { return g.agg.time() }
 func (g *Guest) Bind(id uint8, v uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.setBound(id, uint64(v&gf100.InstanceAddr)<<12, v&gf100.InstanceBound != 0)
+	g.bind(id, uint64(v&gf100.InstanceAddr)<<12, v&gf100.InstanceBound != 0)
 }
 
-func (g *Guest) setBound(id uint8, inst uint64, on bool) {
-	c := &g.channels[id]
-	if !c.bound && !on {
-		return
+func (g *Guest) bind(id uint8, inst uint64, on bool) {
+	if g.channels.SetBound(id, inst, on) {
+		g.events.forget(id)
+		g.rebindSoon(id)
 	}
-	c.inst, c.bound = inst, on
-	g.events.forget(id)
-	for e := range g.served {
-		if g.served[e] == id+1 {
-			g.served[e] = 0
-		}
-	}
-	if c.ch != nil && !g.rebinding(id) {
-		c.ch.hw.Disable()
-		g.showUSERD(c.ch) // from now on the guest may reuse the memory
-	}
-	g.pending.bind.add(id)
+}
+
+// rebindSoon has the worker bind or unbind a channel. Guest.mu is held.
+func (g *Guest) rebindSoon(id uint8) {
+	g.channels.Rebinding.Add(id)
+	g.work.pending.bind.Add(id)
 	g.wake.Broadcast()
 }
-
-// rebinding reports whether a bind or unbind of the channel is not complete. Guest.mu is
-// held.
-func (g *Guest) rebinding(id uint8) bool { return g.pending.bind.has(id) || g.binding.has(id) }
 
 // Enable acts on bit 0 of NV_PCCSR_CHANNEL.
 func (g *Guest) Enable(id uint8, on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := &g.channels[id]
-	c.enabled = on
-	if c.ch == nil || g.rebinding(id) {
-		return // the worker checks enabled after the bind
-	}
-	if !on {
-		c.ch.hw.Disable()
-		return
-	}
-	g.resumeChannel(c.ch)
-}
-
-// resumeChannel lets a channel run, after deferred invalidates of its space.
-func (g *Guest) resumeChannel(ch *boundChannel) {
-	if g.needsFlush(ch) {
-		g.pending.schedule = true
-		g.flushDeferred()
-		return
-	}
-	g.run(ch)
-}
-
-// run lets a channel run if nothing stops it. Guest.mu is held.
-func (g *Guest) run(ch *boundChannel) {
+	g.channels.Table[id].Enabled = on
+	ch := g.channels.Ready(id)
 	switch {
-	case ch.stopped || g.blocked || !g.listed.has(ch.gid):
-	case ch.retry:
-		g.stats.PBDMAErrors.Add(1)
-		ch.stop(channelError{kind: pbdmaError, pbdma: ch.failed})
-	case g.agg.gate.Holds(ch): // the scheduler resumes it
+	case ch == nil: // the worker checks Enabled after the bind
+	case on:
+		g.resumeChannel(ch)
 	default:
-		ch.saved = false
-		ch.hw.Enable()
+		ch.Card().Disable()
 	}
 }
 
 // Schedule acts on NV_PFIFO_ENABLE and NV_PFIFO_SCHED_DISABLE: whether this guest's channels
-// may run.
+// may run. The worker makes the card follow, so that repeated changes collapse into two rounds.
 func (g *Guest) Schedule(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.blocked == !on {
+	if g.channels.Blocked == !on {
 		return
 	}
-	g.blocked = !on
-	g.pending.schedule = true
+	g.channels.Blocked = !on
+	g.work.pending.schedule = true
 	g.wake.Broadcast()
-}
-
-// reschedule makes the card follow Schedule. It runs in the worker, so that repeated changes
-// collapse into two rounds.
-func (g *Guest) reschedule() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for id := range g.channels {
-		c := &g.channels[id]
-		switch {
-		case c.ch == nil || g.rebinding(uint8(id)) || !c.enabled:
-		case g.blocked:
-			c.ch.hw.Disable()
-		default:
-			g.run(c.ch)
-		}
-	}
 }
 
 // Runlist acts on a write of NV_PFIFO_RUNLIST: base is NV_PFIFO_RUNLIST_BASE,
 // count the number of entries.
 func (g *Guest) Runlist(base, count uint32) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.stats.Runlists.Add(1)
 	if g.tryDelist(base, count) {
 		return
 	}
-	g.pending.runlist, g.pending.base, g.pending.count = true, base, count
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := &g.work.pending
+	t.runlist, t.base, t.count = true, base, count
 	g.wake.Broadcast()
 }
 
@@ -133,18 +81,18 @@ func (g *Guest) Runlist(base, count uint32) {
 func (g *Guest) RunlistPending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.pending.runlist || g.current.runlist
+	return g.work.pending.runlist || g.work.current.runlist
 }
 
 // Preempt asks a channel to leave the card.
 func (g *Guest) Preempt(id uint8) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.stats.Preempts.Add(1)
 	if g.tryPreempt(id) {
 		return
 	}
-	g.pending.preempt.add(id)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.work.pending.preempt.Add(id)
 	g.wake.Broadcast()
 }
 
@@ -152,31 +100,26 @@ func (g *Guest) Preempt(id uint8) {
 func (g *Guest) PreemptPending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.pending.preempt.empty() || !g.current.preempt.empty()
+	return !g.work.pending.preempt.Empty() || !g.work.current.preempt.Empty()
 }
 
 // Invalidate acts on a write of NV_PFB_PRI_MMU_INVALIDATE; pdb is the register
 // before it, which names the directory.
 func (g *Guest) Invalidate(pdb, v uint32) {
-	g.windows.bar1.tlb.Flush()
-	g.windows.bar3.tlb.Flush()
-	if set := g.mapped.Load(); set != nil {
-		set.Invalidate(shadowpt.Target(pdb&3), uint64(pdb>>4)<<12, v&gf100.InvalidateAllDirs != 0)
+	key, all := shadow.Key{Dir: uint64(pdb>>4) << 12, Target: shadowpt.Target(pdb & 3)}, v&gf100.InvalidateAllDirs != 0
+	g.InvalidateWindows(key.Target, key.Dir, all)
+	asked := shadow.Only(key)
+	if all {
+		asked = shadow.All
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.stats.Invalidates.Add(1)
-	var asked invalidations
-	if v&gf100.InvalidateAllDirs != 0 {
-		asked.all = true
-	} else {
-		asked.add(spaceKey{uint64(pdb>>4) << 12, shadowpt.Target(pdb & 3)})
-	}
-	if g.mayDefer() && g.deferInvalidate(&asked) {
+	if g.mayDefer() && g.deferInvalidate(asked) {
 		return
 	}
-	g.pending.invalidate.merge(asked)
-	g.pending.asked = true
+	g.work.pending.invalidate.Merge(asked)
+	g.work.pending.asked = true
 	g.wake.Broadcast()
 }
 
@@ -187,13 +130,7 @@ func (g *Guest) Invalidated() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.pending.asked && !g.current.asked
-}
-
-// Shown reports whether mapped windows are up to date: a store goes to the right page.
-func (g *Guest) Shown() bool {
-	set := g.mapped.Load()
-	return set == nil || !set.Pending()
+	return !g.work.pending.asked && !g.work.current.asked
 }
 
 // Refresh copies what the card reports in a channel's USERD to the guest's, before the guest
@@ -201,24 +138,20 @@ func (g *Guest) Shown() bool {
 func (g *Guest) Refresh(id uint8) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
-		g.showUSERD(ch)
+	if ch := g.channels.Ready(id); ch != nil {
+		ch.ShowUSERD()
 	}
 }
 
 // EngineStatus returns NV_PFIFO_ENGINE_STATUS of an engine as the guest may see
 // it: another guest's channel reads as idle.
 func (g *Guest) EngineStatus(engine int) uint32 {
-	ch, ok := g.agg.gpu.Serving(engine).(*boundChannel)
-	if !ok || ch.guest != g {
-		return 0
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.channels[ch.gid].ch == ch && !g.rebinding(ch.gid) {
-		g.served[engine] = ch.gid + 1
+	if ch := g.channels.Serving(engine); ch != nil {
+		return gf100.EngineBusy | uint32(ch.ID)
 	}
-	return gf100.EngineBusy | uint32(ch.gid)
+	return 0
 }
 
 // TriggerFault acts on bit 8 of NV_PFIFO_MMU_FAULT_TRIGGER, with which a driver ends a hung
@@ -226,76 +159,113 @@ func (g *Guest) EngineStatus(engine int) uint32 {
 // that engine and is taken off the card. The card's own register would end the channel of
 // any guest.
 func (g *Guest) TriggerFault(engine int) {
-	g.EngineStatus(engine)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.served[engine] == 0 {
-		return
+	if ch := g.channels.Served(engine); ch != nil && !ch.Ended() {
+		g.stats.FIFO.MMUFaults.Add(1)
+		g.stop(ch, ch.EngineFault(engine))
 	}
-	id := g.served[engine] - 1
-	ch := g.channels[id].ch
-	if ch == nil || g.rebinding(id) || ch.stopped && !ch.held {
-		return
-	}
-	g.stats.MMUFaults.Add(1)
-	ch.hw.Disable()
-	f := gf100.EngineClients[engine].Fault(ch.inst, 0, false, uint8(shadowpt.PageNotPresent))
-	ch.stop(channelError{kind: mmuFault, fault: f})
 }
 
 // ChannelBusy reports whether the card is executing a channel.
 func (g *Guest) ChannelBusy(id uint8) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ch := g.channels[id].ch
-	return ch != nil && ch.hw.Running()
+	ch := g.channels.Table[id].Channel
+	return ch != nil && ch.Card().Running()
 }
 
 // Resume reports that the guest's driver has handled the error that held a channel. The
 // channel continues after the method.
 func (g *Guest) Resume(id uint8) { g.resume(id, false) }
 
-// Retry is Resume for a method that a PBDMA refused and that the driver did not skip. The
-// method would be refused again, so the same error is reported as soon as the channel may
-// run, without asking the card.
+// Retry is Resume for a method that a PBDMA refused and that the driver did not skip.
 func (g *Guest) Retry(id uint8) { g.resume(id, true) }
 
 func (g *Guest) resume(id uint8, retry bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	c := &g.channels[id]
-	if c.ch == nil || !c.ch.held || g.rebinding(id) {
+	if ch := g.channels.Ready(id); ch != nil && ch.Continue(retry) && g.channels.Table[id].Enabled {
+		g.resumeChannel(ch)
+	}
+}
+
+// Doorbell handles a guest's write of GP_PUT of a channel, after a flush of aliases. If no
+// pending request affects the submission, the card gets it immediately.
+func (g *Guest) Doorbell(id uint8) {
+	g.mu.Lock()
+	b, changed := g.channels.ReadPut(id)
+	g.mu.Unlock()
+	if changed {
+		g.MemoryBarrier() // the mover of pages, which it waits for, may wait for engines
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ring(id, g.channels.NotePut(b))
+}
+
+// ring submits a channel's work, if no request is pending or current and aliases were flushed
+// for its GP_PUT. Else a round flushes and submits. Guest.mu is held.
+func (g *Guest) ring(id uint8, flushed bool) {
+	g.stats.Doorbells.Add(1)
+	c := &g.channels.Table[id]
+	if !c.Bound {
 		return
 	}
-	c.ch.held, c.ch.stopped, c.ch.retry = false, false, retry
-	if c.enabled {
-		g.resumeChannel(c.ch)
+	if c.Channel != nil && flushed && g.work.idle() && !g.shadows.NeedsFlush(c.Channel.Key()) {
+		c.Channel.SubmitAll()
+		return
 	}
+	g.work.pending.doorbells.Add(id)
+	if !flushed {
+		g.work.pending.flush.Add(id)
+	}
+	g.wake.Broadcast()
 }
 
-// readRunlist returns which of the guest's channels a runlist names. A runlist outside the
-// guest's memory is empty and reported as an error.
-func (g *Guest) readRunlist(base, count uint32) channelSet {
-	listed, ok := g.lookAtRunlist(base, count)
-	if !ok {
-		g.stats.BadRunlist.Add(1)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.events.unlisted = true // delivered at the end of the round
+// mayDefer reports whether an invalidate may be deferred if its channels are quiet:
+// nothing current lets a channel run, and no channel that is being unbound has state to
+// write to guest memory. After the invalidate the guest may reuse that memory. Guest.mu is
+// held.
+func (g *Guest) mayDefer() bool {
+	w := &g.work
+	if !w.current.empty() && !w.ending || w.leaving != nil && !w.leaving.Saved() {
+		return false
 	}
-	return listed
+	ok := true
+	g.channels.Rebinding.Each(func(id uint8) {
+		ch := g.channels.Table[id].Channel
+		ok = ok && (ch == nil || ch.Saved())
+	})
+	return ok
 }
 
-func (g *Guest) lookAtRunlist(base, count uint32) (listed channelSet, ok bool) {
-	n := min(int(count&0xfff), gf100.Channels)
-	b := make([]byte, n*gf100.RunlistEntrySize)
-	if n > 0 && !g.read(shadowpt.Target(base>>28&3), uint64(base&gf100.InstanceAddr)<<12, b) {
-		return listed, false
+// deferInvalidate defers an invalidate and reports whether it could. A channel that is being
+// unbound or taken off the card counts as quiet when it has no work left. Guest.mu is held.
+func (g *Guest) deferInvalidate(v shadow.Dirs) bool {
+	if g.shadows.Policy().Sync != shadowpt.SyncLazy {
+		return false
 	}
-	for ; len(b) > 0; b = b[gf100.RunlistEntrySize:] {
-		if id := binary.LittleEndian.Uint32(b); id < gf100.Channels {
-			listed.add(uint8(id))
+	if ch := g.work.leaving; ch != nil && v.Has(ch.Key()) && !ch.Card().Quiet() {
+		return false
+	}
+	var used []shadow.Key
+	for i := range g.channels.Table {
+		ch := g.channels.Table[i].Channel
+		if ch == nil || !v.Has(ch.Key()) {
+			continue
 		}
+		if g.agg.gate.Waiting(ch) || !ch.Card().Quiet() {
+			return false
+		}
+		used = append(used, ch.Key())
 	}
-	return listed, true
+	g.shadows.Defer(v, used)
+	return true
+}
+
+// flushDeferred schedules all deferred invalidates for the next round. Guest.mu is held.
+func (g *Guest) flushDeferred() {
+	g.work.pending.invalidate.Merge(g.shadows.TakeDeferred())
+	g.wake.Broadcast()
 }

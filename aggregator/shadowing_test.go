@@ -3,11 +3,6 @@ package aggregator
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
-	"math/big"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,7 +47,7 @@ func TestLazyScans(t *testing.T) {
 		g := addGuestWith(t, a, GuestConfig{Shadow: p})
 		bindChannel(t, g, 1)
 		const invalidates, submissions = 1000, 10
-		before := g.stats.Scans.Load()
+		before := g.stats.Shadow.Scans.Load()
 		for i := range invalidates {
 			writeEntry(t, g, dirAt+uint64(i)*8, uint64(i)<<2&12)
 			invalidate(g)
@@ -64,26 +59,8 @@ func TestLazyScans(t *testing.T) {
 				settleRound(g)
 			}
 		}
-		require.LessOrEqual(t, g.stats.Scans.Load()-before, uint64(submissions+1))
-		require.GreaterOrEqual(t, g.stats.LazyInvalidates.Load(), uint64(invalidates))
-	}
-}
-
-// TestLeakyBucketHoldsAnyAmount compares the wait for spent amounts with a computation without
-// overflow. For more than a Duration holds, it is the longest wait.
-func TestLeakyBucketHoldsAnyAmount(t *testing.T) {
-	now := time.Now()
-	for _, rate := range []float64{1, 512 << 20, 1 << 40} {
-		for n := 1.; n <= math.MaxFloat64/8; n *= 8 {
-			var p leakyBucket
-			p.spend(now, rate, n)
-			d := p.due(now, rate, 0)
-			exact := new(big.Float).Mul(big.NewFloat(n), big.NewFloat(1e9))
-			want, _ := exact.Quo(exact, big.NewFloat(rate)).Float64()
-			want = min(want, float64(longestWait))
-			require.InDelta(t, want, float64(d), 1+want/1e9, "%g at %g", n, rate)
-			require.Zero(t, p.due(now, rate, n), "all of it may be in the bucket")
-		}
+		require.LessOrEqual(t, g.stats.Shadow.Scans.Load()-before, uint64(submissions+1))
+		require.GreaterOrEqual(t, g.stats.Shadow.LazyInvalidates.Load(), uint64(invalidates))
 	}
 }
 
@@ -99,11 +76,11 @@ func TestNoScanWithoutSpace(t *testing.T) {
 		settle(g)
 	}
 	remap()
-	require.Zero(t, g.stats.Scans.Load())
+	require.Zero(t, g.stats.Shadow.Scans.Load())
 	bindChannel(t, g, 1)
-	scans := g.stats.Scans.Load()
+	scans := g.stats.Shadow.Scans.Load()
 	remap()
-	require.Greater(t, g.stats.Scans.Load(), scans)
+	require.Greater(t, g.stats.Shadow.Scans.Load(), scans)
 }
 
 // TestBusyChannelsAreNotDeferred: an invalidate of a space with work under way is done
@@ -116,12 +93,12 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 	for _, busy := range []uint32{gf100.ChannelBusy, gf100.ChannelPending, 0} {
 		g.Doorbell(1)
 		settleRound(g)
-		f.SetChannel(ch.hw.ID(), busy|1)
-		require.True(t, g.eachRun(dirAt, []byte{byte(busy >> 22)}, true))
-		scans := g.stats.Scans.Load()
+		f.SetChannel(ch.Card().ID(), busy|1)
+		require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{byte(busy >> 22)}))
+		scans := g.stats.Shadow.Scans.Load()
 		invalidate(g)
 		settleRound(g)
-		require.Equal(t, busy != 0, g.stats.Scans.Load() > scans, "%#x", busy)
+		require.Equal(t, busy != 0, g.stats.Shadow.Scans.Load() > scans, "%#x", busy)
 	}
 	// Deferred invalidates are flushed before anything else lets a channel run, too.
 	for name, start := range map[string]func(){
@@ -131,14 +108,14 @@ func TestBusyChannelsAreNotDeferred(t *testing.T) {
 			g.Runlist(listAt>>12, 0x01f00001)
 		},
 	} {
-		require.True(t, g.eachRun(dirAt, []byte{4}, true))
+		require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{4}))
 		invalidate(g)
 		require.True(t, g.Invalidated())
-		scans := g.stats.Scans.Load()
+		scans := g.stats.Shadow.Scans.Load()
 		start()
 		settleRound(g)
-		require.Greater(t, g.stats.Scans.Load(), scans, name)
-		f.SetChannel(ch.hw.ID(), 1)
+		require.Greater(t, g.stats.Shadow.Scans.Load(), scans, name)
+		f.SetChannel(ch.Card().ID(), 1)
 	}
 }
 
@@ -155,27 +132,24 @@ func TestTableStormIsBounded(t *testing.T) {
 	for i := 0; i < len(entries); i += 8 {
 		binary.LittleEndian.PutUint64(entries[i:], shadowpt.PTE{Valid: true}.Encode())
 	}
-	require.True(t, g.eachRun(0x200000, entries, true))
+	require.True(t, g.mem.Write(shadowpt.VRAM, 0x200000, entries))
 	writeEntry(t, g, dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: 0x200000}}.Encode())
 	burst := 4 * g.limits.Tables
 	begin, round := time.Now(), uint64(0)
 	for range 100 {
-		work := g.stats.TableWork.Load()
+		work := g.stats.Shadow.TableWork.Load()
 		invalidate(g)
-		g.mu.Lock()
-		waits := g.tableBudget.level > float64(burst)
-		g.mu.Unlock()
-		if waits || g.stats.ThrottleTime.Load() > 0 {
+		if g.shadows.Throttled(time.Now()) > 0 || g.stats.Shadow.ThrottleTime.Load() > 0 {
 			break
 		}
 		settleRound(g)
-		round = max(round, g.stats.TableWork.Load()-work)
+		round = max(round, g.stats.Shadow.TableWork.Load()-work)
 	}
-	require.Greater(t, round, uint64(len(entries)/8*perTranslation))
+	require.Greater(t, round, uint64(len(entries)/8*128), "each entry is translated")
 	invalidate(g)
 	require.False(t, g.Invalidated(), "it waits for its rate")
-	require.Greater(t, g.stats.TableWork.Load(), burst)
-	require.LessOrEqual(t, g.stats.TableWork.Load(), burst+2*round+uint64(rate*time.Since(begin).Seconds()))
+	require.Greater(t, g.stats.Shadow.TableWork.Load(), burst)
+	require.LessOrEqual(t, g.stats.Shadow.TableWork.Load(), burst+2*round+uint64(rate*time.Since(begin).Seconds()))
 	g.UnmapDMA(0, 1<<20) // returns
 }
 
@@ -195,58 +169,18 @@ func TestTablesOverQuota(t *testing.T) {
 		present := func() bool {
 			invalidate(g)
 			settleRound(g)
-			at := g.cardChannel(1).space.shadow.Dir() + last*8
+			at := directory(t, f, g, 1) + last*8
 			return f.Bytes[at]|f.Bytes[at+4] != 0
 		}
 		require.Greater(t, (last+1)*uint64(shadowpt.SmallTableSize), 2*g.limits.Tables)
 		require.False(t, present())
-		over := g.stats.TablesOverQuota.Load()
+		over := g.stats.Shadow.TablesOverQuota.Load()
 		require.NotZero(t, over)
 		for i := range uint64(last) {
 			writeEntry(t, g, dirAt+i*8, 0)
 		}
 		present() // its end makes room
 		require.True(t, present(), "%v", scan)
-		require.Equal(t, over, g.stats.TablesOverQuota.Load())
+		require.Equal(t, over, g.stats.Shadow.TablesOverQuota.Load())
 	}
-}
-
-// TestTableWorkYields: on one processor, a guest with long tables lets others run after each slice
-// of work, unless a reset waits.
-func TestTableWorkYields(t *testing.T) {
-	a, _ := newAgg(t, Options{})
-	g := addGuestWith(t, a, GuestConfig{})
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	var turns, stop atomic.Int64
-	var other sync.WaitGroup
-	other.Go(func() {
-		for stop.Load() == 0 {
-			turns.Add(1)
-			runtime.Gosched()
-		}
-	})
-	mine := tableWorkMeter{guest: g}
-	spend := func(n uint64) int64 {
-		before := turns.Load()
-		for range n / 512 {
-			mine.spend(512)
-		}
-		return turns.Load() - before
-	}
-	require.Greater(t, spend(100*slice), int64(50)) // the race detector has others run, too
-	require.NotZero(t, mine.away)
-	for _, requests := range []*requests{&g.pending, &g.current} { // of the next round, or of this one
-		reset := func(on bool) {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			requests.reset = on // without waking the worker
-		}
-		reset(true)
-		away := mine.away
-		spend(100 * slice) // the runtime may let others run meanwhile
-		require.Equal(t, away, mine.away)
-		reset(false)
-	}
-	stop.Store(1)
-	other.Wait()
 }

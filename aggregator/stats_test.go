@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func TestUnmappedMemoryBreaksNoRule(t *testing.T) {
 		a, _ := newAgg(t, Options{})
 		g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: scan}})
 		at, entry := systemPage(t, g)
-		require.Zero(t, g.stats.ForeignEntries.Load()+g.stats.LostEntries.Load(), "it is the guest's")
+		require.Zero(t, g.stats.Shadow.ForeignEntries.Load()+g.stats.Shadow.LostEntries.Load(), "it is the guest's")
 		g.UnmapDMA(0, 1<<16)
 		for _, write := range []bool{false, true} { // entries that stay are not examined again
 			if write {
@@ -34,8 +35,8 @@ func TestUnmappedMemoryBreaksNoRule(t *testing.T) {
 			}
 			g.Invalidate(0, gf100.InvalidateAllDirs)
 			settle(g)
-			require.Equal(t, uint64(1), g.stats.LostEntries.Load(), scan)
-			require.Equal(t, write, g.stats.ForeignEntries.Load() == 1, scan)
+			require.Equal(t, uint64(1), g.stats.Shadow.LostEntries.Load(), scan)
+			require.Equal(t, write, g.stats.Shadow.ForeignEntries.Load() == 1, scan)
 		}
 	}
 }
@@ -50,16 +51,14 @@ func TestDetachBreaksNoRule(t *testing.T) {
 		a, _ := newAgg(t, Options{})
 		g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncLazy, Scan: c.scan}})
 		systemPage(t, g)
-		g.mu.Lock()
-		g.deferred.all = true // as nouveau's last ones are
-		g.mu.Unlock()
+		g.shadows.Defer(shadow.All, []shadow.Key{{Dir: dirAt}}) // as nouveau's last ones are
 		g.DetachMemory()
 		if c.submit {
 			g.Doorbell(1)
 		}
 		require.NoError(t, g.Reset())
-		require.Zero(t, g.stats.ForeignEntries.Load(), c)
-		require.Equal(t, c.submit, g.stats.LostEntries.Load() > 0, c)
+		require.Zero(t, g.stats.Shadow.ForeignEntries.Load(), c)
+		require.Equal(t, c.submit, g.stats.Shadow.LostEntries.Load() > 0, c)
 		if c.submit {
 			continue
 		}
@@ -68,10 +67,7 @@ func TestDetachBreaksNoRule(t *testing.T) {
 		bindChannel(t, g, 1)
 		g.Doorbell(1)
 		settle(g)
-		g.mu.Lock()
-		needsFlush := g.needsFlush(g.channels[1].ch)
-		g.mu.Unlock()
-		require.False(t, needsFlush, c)
-		require.Zero(t, g.stats.ForeignEntries.Load()+g.stats.LostEntries.Load(), c)
+		require.False(t, g.shadows.NeedsFlush(g.cardChannel(1).Key()), c)
+		require.Zero(t, g.stats.Shadow.ForeignEntries.Load()+g.stats.Shadow.LostEntries.Load(), c)
 	}
 }

@@ -66,7 +66,7 @@ func TestDoorbellWaitsForTheInvalidate(t *testing.T) {
 			g := addGuestWith(t, a, GuestConfig{Shadow: policy})
 			bindChannel(t, g, 3)
 			put := binary.LittleEndian.AppendUint32(nil, 5)
-			require.True(t, g.eachRun(userdAt+3*gf100.USERDSize+gf100.USERDGPPut, put, true))
+			require.True(t, g.mem.Write(shadowpt.VRAM, userdAt+3*gf100.USERDSize+gf100.USERDGPPut, put))
 			g.Doorbell(3)
 			require.Len(t, f.Doorbells(), 1, "nothing is under way: immediately")
 			f.Forget()
@@ -96,7 +96,7 @@ func TestRoundSubmitsItsDoorbells(t *testing.T) {
 	writeEntry(t, g, dirAt, 3<<2)
 	invalidate(g)
 	writePut(g, 3, 5) // deferred invalidates are flushed first
-	eventually(t, g, func() bool { return g.current.doorbells.has(3) })
+	eventually(t, g, func() bool { return g.work.current.doorbells.Has(3) })
 	writePut(g, 3, 7)
 	require.Empty(t, f.Doorbells())
 	f.Hold(invalidates, false)
@@ -156,7 +156,7 @@ func TestNewerPutIsKept(t *testing.T) {
 		store(g, 1, 5)
 		g.Doorbell(1)
 	}
-	at, _ := g.extents.Translate(userdAt+gf100.USERDSize, gf100.USERDSize)
+	at, _ := g.mem.Translate(shadowpt.VRAM, userdAt+gf100.USERDSize, gf100.USERDSize, true)
 	f.at.Store(at + gf100.USERDGPPut)
 	g.mu.Lock()
 	g.ring(1, false) // its aliases are not flushed: the worker reads GP_PUT

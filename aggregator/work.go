@@ -1,54 +1,61 @@
 package aggregator
 
-import "github.com/umbra-gpu/umbra/aggregator/card"
+import (
+	"time"
 
-// work is the guest's worker goroutine. Each round executes the pending requests in the order
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// run is the guest's worker goroutine. Each round executes the pending requests in the order
 // of their dependencies.
-func (g *Guest) work() {
+func (g *Guest) run() {
 	defer g.working.Done()
 	for g.next() {
-		g.round(&g.current) // stable until finish
+		g.round(&g.work.current) // stable until finish
 		g.finish()
 	}
-	g.cardTimedOut = false
-	for _, ch := range g.takeAll() {
+	g.work.cardTimedOut = false
+	g.mu.Lock()
+	left := g.channels.TakeAll()
+	g.mu.Unlock()
+	for _, ch := range left {
 		g.close(ch)
 	}
 	g.reap()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.ended = true
+	g.work.ended = true
 	g.wake.Broadcast()
-	g.eventsReady.Broadcast()
+	g.reported.Broadcast()
 }
 
 func (g *Guest) round(t *requests) {
-	g.cardTimedOut = false
-	g.tableWork.Left = 2 * g.limits.Tables
-	for _, sp := range g.spaces {
-		sp.fresh = false
-	}
-	if !t.flush.empty() {
-		t.flush.each(g.rereadPut)
-		g.flushAliases()
+	g.work.cardTimedOut = false
+	g.shadows.Begin()
+	if !t.flush.Empty() {
+		t.flush.Each(g.rereadPut)
+		g.MemoryBarrier()
 	}
 	g.refreshShadows(t)
 	if t.schedule {
 		g.reschedule()
 	}
 	opened := false
-	t.bind.each(func(id uint8) { opened = g.rebind(id) || opened })
+	t.bind.Each(func(id uint8) { opened = g.rebind(id) || opened })
 	if t.reset {
 		g.mu.Lock()
-		g.listed = channelSet{}
+		g.channels.Listed = fifo.Set{}
 		g.mu.Unlock()
 		g.reap()
 	}
-	if g.stale && !t.bind.empty() {
+	if g.shadows.Stale() && !t.bind.Empty() {
 		g.invalidateCard()
 	}
 	if opened {
-		g.inlineCredits = maxInlineCredits
+		g.work.credits = maxCredits
 		if !g.share.Commit() {
 			g.noteCardTimeout()
 		}
@@ -59,52 +66,70 @@ func (g *Guest) round(t *requests) {
 	g.preempt(t.preempt)
 }
 
-// takeAll empties the channel table.
-func (g *Guest) takeAll() (left []*boundChannel) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i := range g.channels {
-		if ch := g.channels[i].ch; ch != nil {
-			left = append(left, ch)
-		}
-		g.channels[i] = guestChannel{}
+// await waits until the worker has completed all pending requests, or has ended. Each of its
+// waits for the card is bounded, and a round does not wait again after one that timed out.
+// Guest.mu is held.
+func (g *Guest) await() {
+	w := &g.work
+	for round := w.begun + 1; w.done < round && !w.ended; {
+		g.wake.Broadcast()
+		g.wake.Wait()
 	}
-	return left
+}
+
+// throttle waits while the guest's table work exceeds its rate, unless a reset arrives.
+// Guest.mu is held.
+func (g *Guest) throttle() {
+	for !g.work.closing && !g.work.pending.reset {
+		now := time.Now()
+		d := g.shadows.Throttled(now)
+		if d == 0 {
+			return
+		}
+		t := time.AfterFunc(d, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.wake.Broadcast()
+		})
+		g.wake.Wait()
+		t.Stop()
+		g.stats.Shadow.ThrottleTime.Add(int64(time.Since(now)))
+	}
 }
 
 // next waits for requests and makes them current. It returns false when the guest is removed.
 func (g *Guest) next() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for g.pending.empty() && !g.closing || !g.current.empty() { // a trap is on the fast path
+	w := &g.work
+	for w.pending.empty() && !w.closing || !w.current.empty() { // a trap is on the fast path
 		g.wake.Wait()
 	}
 	g.throttle()
-	if g.closing {
+	if w.closing {
 		return false
 	}
-	starts := g.starts(&g.pending)
-	if g.ending = !starts && g.pending.bindsOnly(); g.mustFlush(&g.pending) {
+	starts := g.starts(&w.pending)
+	if w.ending = !starts && w.pending.bindsOnly(); g.mustFlush(&w.pending) {
 		g.flushDeferred()
 	}
-	g.current, g.pending = g.pending, requests{}
-	g.binding = g.current.bind
-	g.current.doorbells.each(func(id uint8) {
-		if ch := g.channels[id].ch; ch != nil {
-			ch.roundPut = ch.lastPut
+	w.current, w.pending = w.pending, requests{}
+	w.current.doorbells.Each(func(id uint8) {
+		if ch := g.channels.Table[id].Channel; ch != nil {
+			ch.BeginRound()
 		}
 	})
-	g.begun++
+	w.begun++
 	return true
 }
 
 // starts reports whether the requests may let a channel run. Guest.mu is held.
 func (g *Guest) starts(t *requests) bool {
-	if !t.doorbells.empty() || t.runlist || t.schedule {
+	if !t.doorbells.Empty() || t.runlist || t.schedule {
 		return true
 	}
 	binds := false
-	t.bind.each(func(id uint8) { binds = binds || g.channels[id].bound })
+	t.bind.Each(func(id uint8) { binds = binds || g.channels.Table[id].Bound })
 	return binds
 }
 
@@ -112,13 +137,13 @@ func (g *Guest) starts(t *requests) bool {
 // invalidates flushed. A doorbell lets only its own channel run. Guest.mu is held.
 func (g *Guest) mustFlush(t *requests) (must bool) {
 	rest := *t
-	rest.doorbells = channelSet{}
+	rest.doorbells = fifo.Set{}
 	if g.starts(&rest) {
 		return true
 	}
-	t.doorbells.each(func(id uint8) {
-		ch := g.channels[id].ch
-		must = must || ch == nil || g.needsFlush(ch)
+	t.doorbells.Each(func(id uint8) {
+		ch := g.channels.Table[id].Channel
+		must = must || ch == nil || g.shadows.NeedsFlush(ch.Key())
 	})
 	return must
 }
@@ -128,25 +153,42 @@ func (g *Guest) mustFlush(t *requests) (must bool) {
 func (g *Guest) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.current.reset {
-		g.savedStates = [len(g.savedStates)]savedState{}
+	w := &g.work
+	if w.current.reset {
+		g.channels.Forget()
 		g.leaveQuarantine()
 	}
-	doorbells := g.current.doorbells
-	g.events.done = g.events.done || !g.current.doorbellsOnly()
-	g.events.runlist = g.events.runlist || g.current.runlist
-	g.current = requests{}
-	g.ending = false
-	g.done = g.begun
-	doorbells.each(func(id uint8) {
-		if ch := g.channels[id].ch; ch != nil && !g.rebinding(id) {
-			g.submit(ch, ch.roundPut)
+	doorbells := w.current.doorbells
+	g.events.done = g.events.done || !w.current.doorbellsOnly()
+	g.events.runlist = g.events.runlist || w.current.runlist
+	w.current, w.ending = requests{}, false
+	w.done = w.begun
+	doorbells.Each(func(id uint8) {
+		if ch := g.channels.Ready(id); ch != nil {
+			ch.SubmitRound()
 		}
 	})
 	g.wake.Broadcast()
 	if !g.events.empty() {
-		g.eventsReady.Signal()
+		g.reported.Broadcast()
 	}
+}
+
+// rereadPut reads GP_PUT of a channel that had a doorbell before it was bound, or for which
+// aliases were not flushed. The round flushes afterwards.
+func (g *Guest) rereadPut(id uint8) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	ch := g.channels.Table[id].Channel
+	if ch == nil {
+		return // the round binds it and reads GP_PUT then
+	}
+	b := ch.Begin()
+	g.mu.Unlock()
+	b.Reread()
+	g.mu.Lock()
+	g.channels.NotePut(b)
+	ch.BeginRound()
 }
 
 // rebind makes the card's channel match the guest's table, and reports whether it opened one.
@@ -154,35 +196,37 @@ func (g *Guest) finish() {
 // arrived after the round began is left to the next round.
 func (g *Guest) rebind(id uint8) (opened bool) {
 	g.mu.Lock()
-	c := &g.channels[id]
-	old, want, inst := c.ch, c.bound && g.quarantineReason == "" && !g.pending.bind.has(id), c.inst
-	c.ch, g.leaving = nil, c.ch
+	c := &g.channels.Table[id]
+	old, want, inst := c.Channel, c.Bound && g.quarantine.reason == "" && !g.work.pending.bind.Has(id), c.Inst
+	c.Channel, g.work.leaving = nil, c.Channel
 	g.mu.Unlock()
 	if old != nil {
 		g.close(old)
 	}
-	var ch *boundChannel
+	var ch *fifo.Channel
 	if want {
-		ch = g.open(id, inst)
+		ch = g.channels.Open(id, inst)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.binding.remove(id)
-	g.leaving = nil
+	if !g.work.pending.bind.Has(id) {
+		g.channels.Rebinding.Remove(id)
+	}
+	g.work.leaving = nil
 	if ch == nil {
 		g.events.unbound = g.events.unbound || want // delivered at the end of the round
 		return false
 	}
-	c.ch = ch
-	if g.quarantineReason != "" {
-		g.pending.bind.add(id)
+	c.Channel = ch
+	if g.quarantine.reason != "" {
+		g.rebindSoon(id)
 		return true
 	}
-	if c.enabled {
-		g.run(ch)
+	if c.Enabled {
+		g.runChannel(ch)
 	}
-	if g.agg.gate != nil { // work submitted before the bind
-		g.submit(ch, ch.lastPut)
+	if g.agg.gate != nil { // else the card has the work that was submitted before the bind
+		ch.SubmitAll()
 	}
 	return true
 }
@@ -193,19 +237,27 @@ func (g *Guest) refreshShadows(t *requests) {
 	if t.policy != nil {
 		g.follow(*t.policy)
 	}
-	v := &t.invalidate
-	due := v.any() && !g.deferAll(t)
+	due := t.invalidate.Any() && !g.deferAll(t)
 	switch {
 	case t.entries:
-		g.update(&invalidations{}) // covers all spaces
+		g.shadows.Update(shadow.Dirs{}) // covers all spaces
 	case due:
-		g.update(v)
+		g.shadows.Update(t.invalidate)
 	}
-	if !due {
-		return // eagerly applied entries wait for their invalidate
-	}
-	if g.stale || len(g.waiting)+len(g.retiredSpaces) > 0 {
+	if due && (g.shadows.Stale() || len(g.work.waiting) > 0) { // eagerly applied entries wait for their invalidate
 		g.invalidateCard()
+	}
+}
+
+// follow changes how the shadows are maintained.
+func (g *Guest) follow(p shadowpt.Policy) {
+	if g.shadows.SetPolicy(p) {
+		g.invalidateCard()
+	}
+	if p.Sync != shadowpt.SyncLazy {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.flushDeferred()
 	}
 }
 
@@ -213,43 +265,57 @@ func (g *Guest) refreshShadows(t *requests) {
 func (g *Guest) deferAll(t *requests) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.starts(t) && g.deferInvalidate(&t.invalidate)
+	return !g.starts(t) && g.deferInvalidate(t.invalidate)
 }
 
-// commit takes over the guest's runlist: channels that are no longer on it leave the card.
+// reschedule makes the card follow Schedule.
+func (g *Guest) reschedule() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id := range g.channels.Table {
+		ch := g.channels.Ready(uint8(id))
+		switch {
+		case ch == nil || !g.channels.Table[id].Enabled:
+		case g.channels.Blocked:
+			ch.Card().Disable()
+		default:
+			g.runChannel(ch)
+		}
+	}
+}
+
+// commit takes over the guest's runlist: channels that are no longer on it leave the card. A
+// runlist outside the guest's memory is empty and reported as an error.
 func (g *Guest) commit(base, count uint32) {
-	if left := g.setListed(g.readRunlist(base, count)); len(left) > 0 {
+	listed, ok := g.channels.ReadRunlist(base, count)
+	g.mu.Lock()
+	if !ok {
+		g.stats.BadRunlist.Add(1)
+		g.events.unlisted = true // delivered at the end of the round
+	}
+	left := g.setListed(listed)
+	g.mu.Unlock()
+	if len(left) > 0 {
 		g.takeOff(left)
 	}
 }
 
-// setListed makes now the guest's runlist. Channels that join it may run. It disables those
-// that leave it, and returns them.
-func (g *Guest) setListed(now channelSet) (left []*boundChannel) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	was := g.listed
-	g.listed = now
-	for id := range g.channels {
-		c, id := &g.channels[id], uint8(id)
-		switch {
-		case c.ch == nil:
-		case was.has(id) && !now.has(id):
-			c.ch.hw.Disable()
-			left = append(left, c.ch)
-		case now.has(id) && !was.has(id) && c.enabled && !g.rebinding(id):
-			g.run(c.ch)
-		}
+// setListed makes now the guest's runlist, and returns the channels that leave it. Guest.mu is
+// held.
+func (g *Guest) setListed(now fifo.Set) (left []*fifo.Channel) {
+	left, joined := g.channels.SetListed(now)
+	for _, ch := range joined {
+		g.runChannel(ch)
 	}
 	return left
 }
 
 // preempt takes channels off the card. They may come back.
-func (g *Guest) preempt(ids channelSet) {
-	var asked []*boundChannel
+func (g *Guest) preempt(ids fifo.Set) {
+	var asked []*fifo.Channel
 	g.mu.Lock()
-	ids.each(func(id uint8) {
-		if ch := g.channels[id].ch; ch != nil {
+	ids.Each(func(id uint8) {
+		if ch := g.channels.Table[id].Channel; ch != nil {
 			asked = append(asked, ch)
 		}
 	})
@@ -260,44 +326,32 @@ func (g *Guest) preempt(ids channelSet) {
 }
 
 // takeOff preempts channels and saves their state.
-func (g *Guest) takeOff(list []*boundChannel) {
-	g.inlineCredits = maxInlineCredits
-	hw := make([]card.Channel, len(list))
+func (g *Guest) takeOff(list []*fifo.Channel) {
+	g.work.credits = maxCredits
+	cards := make([]card.Channel, len(list))
 	for i, ch := range list {
-		hw[i] = ch.hw
+		cards[i] = ch.Card()
 	}
-	if !g.agg.gpu.Preempt(hw...) {
+	if !g.agg.gpu.Preempt(cards...) {
 		g.noteCardTimeout()
 	}
 	g.removedFromCard(list)
 }
 
-// noteCardTimeout counts a wait for the card that timed out. The round does not wait again
-// where it can do without: others wait for its end.
-func (g *Guest) noteCardTimeout() {
-	g.stats.CardTimeout.Add(1)
-	g.cardTimedOut = true
-}
-
 // removedFromCard saves the state of channels that have left the card into guest memory. A
 // channel that did not leave although it must quarantines the guest.
-func (g *Guest) removedFromCard(list []*boundChannel) {
+func (g *Guest) removedFromCard(list []*fifo.Channel) {
 	for _, ch := range list {
 		g.mu.Lock()
-		may := g.mayRun(ch)
+		may := g.channels.MayRun(ch)
 		g.mu.Unlock()
-		if !may && ch.hw.Running() {
+		if !may && ch.Card().Running() {
 			g.Quarantine("a channel does not leave the card")
 			continue
 		}
-		g.saveBack(ch)
+		ch.SaveBack()
 		g.mu.Lock()
-		ch.saved = !may
+		ch.SetSaved(!may)
 		g.mu.Unlock()
 	}
-}
-
-// mayRun reports whether a channel is listed, enabled and not stopped. Guest.mu is held.
-func (g *Guest) mayRun(ch *boundChannel) bool {
-	return g.listed.has(ch.gid) && g.channels[ch.gid].enabled && !ch.stopped
 }

@@ -29,14 +29,14 @@ func TestRuleInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
 		guest := new(aggregator.Guest)
-		endpoints := []*Endpoint{{Name: "a", Device: &Device{shown: &guest.Stats().Mapped}, Virtual: &Virtual{Guest: guest}, logged: make(map[string]uint64)}}
+		endpoints := []*Endpoint{{Name: "a", Device: &Device{shown: &guest.Stats().Windows.Mapped}, Virtual: &Virtual{Guest: guest}, logged: make(map[string]uint64)}}
 		s := NewEventLogger(slog.New(slog.NewTextHandler(&log, nil)), func() []*Endpoint { return endpoints })
 		lines := 0
 		// more breaks the rule for d and returns the number of new lines.
 		more := func(d time.Duration) int {
 			time.Sleep(time.Millisecond / 4) // never at the time of a poll
 			for range d / time.Millisecond {
-				guest.Stats().BadWindow.Add(1)
+				guest.Stats().Windows.BadWindow.Add(1)
 				time.Sleep(time.Millisecond)
 			}
 			synctest.Wait()
@@ -108,7 +108,7 @@ func TestBARsWithoutTables(t *testing.T) {
 	mem, err := unix.Mmap(int(info.File.Fd()), int64(area.Offset), 0x1000, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Munmap(mem)) }()
-	require.NotZero(t, v.Virtual.Guest.Stats().Mapped.Physical.Load())
+	require.NotZero(t, v.Virtual.Guest.Stats().Windows.Mapped.Physical.Load())
 
 	require.NoError(t, h.Write32(vfiouser.RegionBAR1, area.Offset, 0x600d))
 	trapped := func() uint32 {

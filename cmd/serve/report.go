@@ -117,7 +117,7 @@ func (e *Endpoint) Status() api.GPU {
 	if err := e.Virtual.Dirty(); err != nil {
 		g.OutOfService = err.Error()
 	}
-	g.ShadowTime = time.Duration(guest.Stats().ShadowTime.Load())
+	g.ShadowTime = time.Duration(guest.Stats().Shadow.ShadowTime.Load())
 	return g
 }
 

@@ -35,7 +35,7 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devm
 	}
 	gpu.Connect(guest)
 	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Mapped, plug: v.plug, admit: v.admit, log: slog.New(slog.DiscardHandler)}
+	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Windows.Mapped, plug: v.plug, admit: v.admit, log: slog.New(slog.DiscardHandler)}
 	return v, nil
 }
 
@@ -111,4 +111,4 @@ func (v *Virtual) OpenWindows() error {
 func (v *Virtual) CloseWindows() error { return v.Guest.CloseWindows() }
 
 // Windows lists them.
-func (v *Virtual) Windows() []aperture.Region { return v.Guest.Windows() }
+func (v *Virtual) Windows() []aperture.Region { return v.Guest.Regions() }

@@ -99,7 +99,7 @@ func gate(t *testing.T, c options.Combination, cfg testserver.SharedConfig, seed
 	for i := range random {
 		w.attack(t, hostile.Gen(40).Example(seed*random+i))
 	}
-	require.Equal(t, c.Windows(), w.Endpoint.Guest.Stats().Mapped.PagesMoved.Load() > 0)
+	require.Equal(t, c.Windows(), w.Endpoint.Guest.Stats().Windows.Mapped.PagesMoved.Load() > 0)
 }
 
 // TestGateOtherCards is TestGate with the least that cards may have. They report their

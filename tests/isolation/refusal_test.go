@@ -48,7 +48,7 @@ func TestRefusedMethods(t *testing.T) {
 		require.NoError(t, g.Poll(f))
 		require.NoError(t, ch.Close())
 	}
-	require.Equal(t, uint64(3), w.Endpoint.Guest.Stats().EngineErrors.Load())
-	require.Zero(t, w.GPUs[1].Guest.Stats().EngineErrors.Load())
+	require.Equal(t, uint64(3), w.Endpoint.Guest.Stats().FIFO.EngineErrors.Load())
+	require.Zero(t, w.GPUs[1].Guest.Stats().FIFO.EngineErrors.Load())
 	require.Empty(t, w.Violations())
 }

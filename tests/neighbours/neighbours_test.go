@@ -42,7 +42,7 @@ func TestMovesAreBounded(t *testing.T) {
 				binary.LittleEndian.PutUint64(page[:], off)
 				require.NoError(t, b.Write(off, page[:]))
 			}
-			stats := &s.endpoint.Guest.Stats().Mapped
+			stats := &s.endpoint.Guest.Stats().Windows.Mapped
 			moved, deferred := stats.PagesMoved.Load(), stats.Deferred.Load()
 			s.beside(t, func() (err error) {
 				for range rounds {
@@ -130,18 +130,18 @@ func TestTableWorkIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	stats := s.endpoint.Guest.Stats()
 	begin := time.Now() // before and after the counts: a busy machine has more time, not more work
-	work, rewritten, scans := stats.TableWork.Load(), stats.EntriesRewritten.Load(), stats.Scans.Load()
+	work, rewritten, scans := stats.Shadow.TableWork.Load(), stats.Shadow.EntriesRewritten.Load(), stats.Shadow.Scans.Load()
 	invalidates := stats.Invalidates.Load()
 	s.beside(t, func() error {
-		for stats.ThrottleTime.Load() == 0 || stats.TableWork.Load()-work < 4*tableMemory {
+		for stats.Shadow.ThrottleTime.Load() == 0 || stats.Shadow.TableWork.Load()-work < 4*tableMemory {
 			if err := storm.do(shadowpt.SmallEntries, 1); err != nil || time.Since(begin) > patience {
 				return err
 			}
 		}
 		return nil
 	})
-	work, rewritten, scans = stats.TableWork.Load()-work, stats.EntriesRewritten.Load()-rewritten, stats.Scans.Load()-scans
-	require.NotZero(t, stats.ThrottleTime.Load(), "it was never held back")
+	work, rewritten, scans = stats.Shadow.TableWork.Load()-work, stats.Shadow.EntriesRewritten.Load()-rewritten, stats.Shadow.Scans.Load()-scans
+	require.NotZero(t, stats.Shadow.ThrottleTime.Load(), "it was never held back")
 	require.LessOrEqual(t, work, uint64(rate*time.Since(begin).Seconds())+4*tableMemory+scan)
 	require.Greater(t, work, rewritten*8*4, "translating an entry costs more than reading it")
 	require.LessOrEqual(t, scans, stats.Invalidates.Load()-invalidates+1)
@@ -210,11 +210,11 @@ func BenchmarkTableWork(b *testing.B) {
 			storm, err := newStorm(s.nuisance)
 			require.NoError(b, err)
 			stats := s.endpoint.Guest.Stats()
-			work, took := stats.TableWork.Load(), stats.ShadowTime.Load()
+			work, took := stats.Shadow.TableWork.Load(), stats.Shadow.ShadowTime.Load()
 			for b.Loop() {
 				require.NoError(b, errors.Join(storm.do(w.n, w.apart), storm.ch.Finish()))
 			}
-			b.ReportMetric(float64(stats.ShadowTime.Load()-took)/float64(stats.TableWork.Load()-work), "ns/byte")
+			b.ReportMetric(float64(stats.Shadow.ShadowTime.Load()-took)/float64(stats.Shadow.TableWork.Load()-work), "ns/byte")
 		})
 	}
 }

@@ -102,7 +102,7 @@ func runPrograms(t *testing.T, c Combination, cfg testserver.SharedConfig, seed,
 	defer func() { require.NoError(t, b.end()) }()
 	require.NoError(t, b.run(seed, n))
 	stats := b.endpoint.Guest.Stats()
-	require.Equal(t, c.Windows(), stats.Mapped.PagesMoved.Load() > 0)
+	require.Equal(t, c.Windows(), stats.Windows.Mapped.PagesMoved.Load() > 0)
 }
 
 // TestOtherCards is TestPrograms with the least that cards may have. Programs 62 and 88 notice

@@ -143,7 +143,7 @@ func TestNextOwner(t *testing.T) {
 	for range 2 {
 		v, err := serve.NewVirtual(agg, share, devmodel.Config{PCI: pci})
 		require.NoError(t, err)
-		s := &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Mapped}
+		s := &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Windows.Mapped}
 		s.attach(t)
 		d := drive(t, s)
 		d.show(d.bar3, 0, dataAt, 4, true)

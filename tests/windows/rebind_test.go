@@ -67,7 +67,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 	require.NoError(t, ch.Finish())
 
 	stats := s.GPUs[0].Guest.Stats()
-	moved, binds := stats.Mapped.PagesMoved.Load(), stats.Binds.Load()
+	moved, binds := stats.Windows.Mapped.PagesMoved.Load(), stats.FIFO.Binds.Load()
 	want := make([]byte, to.Size)
 	for round := range uint32(rounds) {
 		for i := 0; i < len(want); i += 4 {
@@ -88,7 +88,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		}()
 		order := rand.Perm(pages * pieces)
 		for await := false; len(order) > 0; await = !await {
-			before := stats.Binds.Load()
+			before := stats.FIFO.Binds.Load()
 			// It is unbound with work under way, gets more work, and is bound while pages
 			// move.
 			require.NoError(t, g.Raw().SetReg(inst, 0))
@@ -109,7 +109,7 @@ func TestRebindsLoseNoByte(t *testing.T) {
 			// Every other bind is waited for: requests before the end of an earlier one
 			// coalesce with it.
 			if await {
-				require.Eventually(t, func() bool { return stats.Binds.Load() > before }, patience, time.Millisecond)
+				require.Eventually(t, func() bool { return stats.FIFO.Binds.Load() > before }, patience, time.Millisecond)
 			}
 		}
 		<-done
@@ -118,9 +118,9 @@ func TestRebindsLoseNoByte(t *testing.T) {
 		require.NoError(t, to.Read(0, got))
 		require.Equal(t, want, got, "round %d", round)
 	}
-	require.GreaterOrEqual(t, stats.Mapped.PagesMoved.Load()-moved, uint64(rounds*pages))
-	require.GreaterOrEqual(t, stats.Binds.Load()-binds, uint64(2*rounds))
-	require.Zero(t, stats.Mapped.TooFast.Load())
+	require.GreaterOrEqual(t, stats.Windows.Mapped.PagesMoved.Load()-moved, uint64(rounds*pages))
+	require.GreaterOrEqual(t, stats.FIFO.Binds.Load()-binds, uint64(2*rounds))
+	require.Zero(t, stats.Windows.Mapped.TooFast.Load())
 	require.Empty(t, s.GPUs[0].Guest.QuarantineReason())
 }
 

@@ -93,7 +93,7 @@ var setups = map[string]func(t testing.TB, o offer) *side{
 			require.NoError(t, agg.Close())
 			require.NoError(t, c.Close())
 		})
-		return open(t, &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Mapped})
+		return open(t, &side{function: v.GPU, maps: v, stats: &v.Guest.Stats().Windows.Mapped})
 	},
 }
 

@@ -204,8 +204,8 @@ func (s *Server) Counts() map[string]float64 {
 			continue
 		}
 		guest := e.Virtual.Guest.Stats()
-		out["shadow-ns/op"] += float64(guest.ShadowTime.Load())
-		out["throttled-ns/op"] += float64(guest.ThrottleTime.Load())
+		out["shadow-ns/op"] += float64(guest.Shadow.ShadowTime.Load())
+		out["throttled-ns/op"] += float64(guest.Shadow.ThrottleTime.Load())
 		for _, c := range guest.Counts() {
 			if unit, ok := aggregatorUnits[c.Name]; ok && s.Row.has(c.Name) {
 				out[unit] += float64(c.N)

@@ -1,0 +1,30 @@
+// Package budget limits a rate by a leaky bucket. It has no locks or goroutines.
+package budget
+
+import "time"
+
+// Bucket limits a rate: spending fills it, time empties it. The zero value is empty.
+type Bucket struct {
+	level float64
+	at    time.Time
+}
+
+// Spend adds n at time now.
+func (b *Bucket) Spend(now time.Time, rate, n float64) {
+	b.level = max(0, b.level-rate*now.Sub(b.at).Seconds()) + n
+	b.at = now
+}
+
+// Level is what the bucket held after the last Spend.
+func (b *Bucket) Level() float64 { return b.level }
+
+// longestWait bounds one wait, so that no level overflows a Duration.
+const longestWait = time.Hour
+
+// Due returns how long to wait until the level is at most burst, but no more than
+// an hour: the caller asks again after that.
+func (b *Bucket) Due(now time.Time, rate, burst float64) time.Duration {
+	over := b.level - rate*now.Sub(b.at).Seconds() - burst
+	seconds := min(max(0, over)/rate, longestWait.Seconds())
+	return time.Duration(seconds * float64(time.Second))
+}

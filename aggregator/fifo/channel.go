@@ -1,0 +1,141 @@
+package fifo
+
+import (
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/gate"
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Channel is a guest's channel that a channel of the card executes.
+type Channel struct {
+	ID   uint8  // as its guest counts
+	Inst uint64 // the instance block, in the guest's VRAM
+
+	fifo  *FIFO
+	card  card.Channel
+	space *shadow.Space
+	userd uint64 // in the guest's VRAM
+
+	// Guarded by the guest's lock.
+	stopped  bool             // by the aggregator: faulted or held
+	held     bool             // until the guest's driver has handled its error
+	retry    bool             // retry the method at which it was held
+	failed   gf100.PBDMAError // the error at which it was held
+	lastPut  uint32           // the guest's GP_PUT as of its last doorbell; aliases may not be flushed yet
+	putSeq   uint64           // counts changes of lastPut: GP_PUT wraps around
+	roundPut uint32           // lastPut when the round began; its end submits up to here
+
+	// saved says that the channel's state was written to the guest's structures and that it
+	// has not run since.
+	saved bool
+}
+
+// Error is an error at which a channel stopped, in its guest's own names. One of the fields is
+// set.
+type Error struct {
+	MMU   *gf100.MMUFault
+	PBDMA *gf100.PBDMAError
+	Graph *gf100.GraphTrap
+	Copy  *gf100.CopyTrap
+}
+
+// Stop records an error of the channel. The channel stays off the card until the driver has
+// handled the error or, after an MMU fault, binds it again.
+func (ch *Channel) Stop(e Error) {
+	ch.card.Disable() // the guest may have enabled it meanwhile
+	ch.stopped, ch.held, ch.retry = true, e.MMU == nil, false
+	if e.PBDMA != nil {
+		ch.failed = *e.PBDMA
+	}
+	if ch.Ended() {
+		ch.fifo.cfg.Gate.GiveUp(ch)
+	}
+}
+
+// EngineFault is the fault with which an engine ends the channel.
+func (ch *Channel) EngineFault(engine int) Error {
+	f := gf100.EngineClients[engine].Fault(ch.Inst, 0, false, uint8(shadowpt.PageNotPresent))
+	return Error{MMU: &f}
+}
+
+// Halt stops the channel without an error to report.
+func (ch *Channel) Halt() {
+	ch.stopped = true
+	ch.card.Disable()
+}
+
+// Ended reports whether the channel stopped for good.
+func (ch *Channel) Ended() bool { return ch.stopped && !ch.held }
+
+// Saved reports whether the channel's state is in the guest's structures.
+func (ch *Channel) Saved() bool { return ch.saved }
+
+// SetSaved notes that, unless the channel may run again.
+func (ch *Channel) SetSaved(on bool) { ch.saved = on }
+
+// Continue reports that the guest's driver has handled the error that held the channel. With
+// retry, the method that a PBDMA refused would be refused again: the same error is reported as
+// soon as the channel may run, without asking the card. It returns false if nothing held it.
+func (ch *Channel) Continue(retry bool) bool {
+	if !ch.held {
+		return false
+	}
+	ch.held, ch.stopped, ch.retry = false, false, retry
+	return true
+}
+
+// Completed implements card.ChannelEvents.
+func (ch *Channel) Completed(engines uint32) { ch.fifo.guest.Completed(engines) }
+
+// MMUFault implements card.ChannelEvents.
+func (ch *Channel) MMUFault(f gf100.MMUFault) {
+	ch.fifo.stats.MMUFaults.Add(1)
+	f.Inst = ch.Inst
+	ch.fifo.guest.Failed(ch, Error{MMU: &f})
+}
+
+// PBDMAError implements card.ChannelEvents.
+func (ch *Channel) PBDMAError(e gf100.PBDMAError) {
+	ch.fifo.stats.PBDMAErrors.Add(1)
+	e.Channel = ch.ID
+	ch.fifo.guest.Failed(ch, Error{PBDMA: &e})
+}
+
+// GraphTrap implements card.ChannelEvents.
+func (ch *Channel) GraphTrap(t gf100.GraphTrap) {
+	ch.fifo.stats.EngineErrors.Add(1)
+	t.Inst = ch.Inst
+	ch.fifo.guest.Failed(ch, Error{Graph: &t})
+}
+
+// CopyTrap implements card.ChannelEvents.
+func (ch *Channel) CopyTrap(t gf100.CopyTrap) {
+	ch.fifo.stats.EngineErrors.Add(1)
+	t.Inst = ch.Inst
+	ch.fifo.guest.Failed(ch, Error{Copy: &t})
+}
+
+// Card implements gate.Channel.
+func (ch *Channel) Card() card.Channel { return ch.card }
+
+// Number implements gate.Channel.
+func (ch *Channel) Number() uint8 { return ch.ID }
+
+// Key names its address space.
+func (ch *Channel) Key() shadow.Key { return ch.space.Key }
+
+// Space implements gate.Channel.
+func (ch *Channel) Space() (dir uint64, target shadowpt.Target) {
+	return ch.space.Key.Dir, ch.space.Key.Target
+}
+
+// Guest implements gate.Channel.
+func (ch *Channel) Guest() gate.Guest { return ch.fifo.guest }
+
+// Resume implements gate.Channel.
+func (ch *Channel) Resume() { ch.fifo.guest.Resume(ch) }
+
+// Abort implements gate.Channel.
+func (ch *Channel) Abort(engine int) { ch.fifo.guest.Abort(ch, engine) }

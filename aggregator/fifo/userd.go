@@ -1,0 +1,111 @@
+package fifo
+
+import (
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// A submission reads GP_PUT first and flushes aliases second, and submits up to that GP_PUT. A
+// GP_PUT written later has a doorbell of its own: data stored before it may not be flushed yet.
+
+// PutRead is a GP_PUT that was read from a channel's USERD. The zero value names no channel.
+type PutRead struct {
+	ch     *Channel
+	putSeq uint64 // of the channel at the time
+	put    uint32 // GP_PUT
+}
+
+// ReadPut reads a channel's GP_PUT and reports whether it changed since its last doorbell.
+func (f *FIFO) ReadPut(id uint8) (b PutRead, changed bool) {
+	ch := f.Table[id].Channel
+	if ch == nil {
+		return b, false
+	}
+	b = ch.Begin()
+	if put, ok := ch.put(); ok {
+		b.put = put
+	}
+	return b, b.put != ch.lastPut
+}
+
+// NotePut records a GP_PUT, unless a newer one was recorded since, and reports whether it did.
+func (f *FIFO) NotePut(b PutRead) bool {
+	if b.ch == nil || !f.Is(b.ch) || b.ch.putSeq != b.putSeq {
+		return false
+	}
+	if b.put != b.ch.lastPut {
+		b.ch.lastPut = b.put
+		b.ch.putSeq++
+	}
+	return true
+}
+
+// BeginRound notes up to where the round that begins submits.
+func (ch *Channel) BeginRound() { ch.roundPut = ch.lastPut }
+
+// SubmitRound submits what the round began with, and SubmitAll all.
+func (ch *Channel) SubmitRound() { ch.submit(ch.roundPut) }
+
+// SubmitAll submits up to the last GP_PUT that was noted.
+func (ch *Channel) SubmitAll() { ch.submit(ch.lastPut) }
+
+// submit forwards the channel's work up to put to the gate. All that the work depends on is
+// complete. A faulted channel gets no doorbell: a step still under way would read GP_PUT again and
+// execute work submitted after the guest got the fault. When the channel is bound again, its
+// GP_PUT is read from USERD.
+func (ch *Channel) submit(put uint32) {
+	if !ch.Ended() {
+		ch.fifo.cfg.Gate.Submit(ch, put)
+	}
+}
+
+// put reads the guest's GP_PUT.
+func (ch *Channel) put() (put uint32, ok bool) {
+	return ch.fifo.cfg.Mem.Peek(ch.userd + gf100.USERDGPPut)
+}
+
+// ShowUSERD copies what the card wrote to the channel's USERD to the guest's. It writes only
+// changes, because each write makes the card check every waiting semaphore.
+func (ch *Channel) ShowUSERD() {
+	words := channel.ProgressWords(ch.card.Progress())
+	if ch.fifo.cfg.Mem.Update(ch.userd, words[:]) {
+		ch.fifo.cfg.Shadows.Wrote(ch.userd, gf100.USERDSize)
+	}
+}
+
+// Begin returns the last GP_PUT that was noted of a channel, which is not nil.
+func (ch *Channel) Begin() PutRead { return PutRead{ch, ch.putSeq, ch.lastPut} }
+
+// Reread reads GP_PUT again. It needs no lock, and waits while pages move: not inside the guest's
+// lock, because the mover waits for engines.
+func (b *PutRead) Reread() {
+	var p [4]byte
+	if b.ch.fifo.cfg.Mem.Read(shadowpt.VRAM, b.ch.userd+gf100.USERDGPPut, p[:]) {
+		b.put = binary.LittleEndian.Uint32(p[:])
+	}
+}
+
+// readUSERD, for the worker, reads the guest's USERD before the channel is bound.
+func (ch *Channel) readUSERD() (p card.Progress, put uint32, ok bool) {
+	var b [gf100.USERDGPPut + 4]byte
+	mem := ch.fifo.cfg.Mem
+	if _, ok = mem.Translate(shadowpt.VRAM, ch.userd, gf100.USERDSize, true); ok {
+		mem.Read(shadowpt.VRAM, ch.userd, b[:])
+	}
+	p, put = channel.ReadUSERD(b[:])
+	return p, put, ok
+}
+
+// SaveBack, for the worker, writes the state of a channel that has left the card to the guest's structures. It
+// must precede the moment when the guest can see that the channel is off: after that the guest
+// may reuse the memory.
+func (ch *Channel) SaveBack() {
+	for _, w := range channel.SavedWords(ch.card.State()) {
+		ch.fifo.cfg.Mem.Write(shadowpt.VRAM, ch.Inst+w.Offset, binary.LittleEndian.AppendUint32(nil, w.Value))
+	}
+	ch.ShowUSERD()
+}

@@ -1,0 +1,77 @@
+package shadow
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// meter wraps the shadow builder's memory access. It counts work for the guest's rate limit
+// and yields after each slice of work so that other guests can run.
+type meter struct {
+	guest Guest
+	card  shadowpt.Card
+	work  uint64        // in the unit below, since the guest was added
+	next  uint64        // work at which the slice ends
+	away  time.Duration // time given to others
+}
+
+// The unit of work is one byte of Config.Rate, about a nanosecond of a server's processor
+// (BenchmarkTableWork in tests/neighbours measures it). Work is counted by what is done, not
+// by time: times vary, and neighbours would lengthen them. Examining one entry costs one unit.
+const (
+	bytesPerUnit   = 8   // of tables compared, read or written
+	perLook        = 128 // least cost of looking at a page
+	perChange      = 16  // for an entry that changed
+	perTranslation = 128 // for translating an entry
+
+	slice = 64 << 10
+)
+
+func (m *meter) spend(n uint64) {
+	if m.work += n; m.work >= m.next {
+		m.next = m.work + slice
+		m.yield()
+	}
+}
+
+// yield lets other guests run, unless a trap waits for the end of the round.
+func (m *meter) yield() {
+	if m.guest.Urgent() {
+		return
+	}
+	begin := time.Now()
+	runtime.Gosched()
+	m.away += time.Since(begin)
+}
+
+// ReadTable implements shadowpt.Guest.
+func (m *meter) ReadTable(target shadowpt.Target, addr uint64, p []byte) bool {
+	m.spend(uint64(len(p)) / bytesPerUnit)
+	return m.guest.ReadTable(target, addr, p)
+}
+
+// SameTable implements shadowpt.Guest.
+func (m *meter) SameTable(target shadowpt.Target, addr uint64, p []byte) bool {
+	m.spend(max(uint64(len(p))/bytesPerUnit, perLook))
+	return m.guest.SameTable(target, addr, p)
+}
+
+// Translate implements shadowpt.Guest.
+func (m *meter) Translate(target shadowpt.Target, addr, n uint64, write bool) (uint64, bool) {
+	m.spend(perTranslation)
+	return m.guest.Translate(target, addr, n, write)
+}
+
+// AllocTable implements shadowpt.Card.
+func (m *meter) AllocTable(n uint64) (uint64, bool) { return m.card.AllocTable(n) }
+
+// FreeTable implements shadowpt.Card.
+func (m *meter) FreeTable(addr, n uint64) { m.card.FreeTable(addr, n) }
+
+// WriteTable implements shadowpt.Card.
+func (m *meter) WriteTable(addr uint64, p []byte) {
+	m.spend(uint64(len(p)) / bytesPerUnit)
+	m.card.WriteTable(addr, p)
+}

@@ -1,0 +1,170 @@
+// Package shadow decides when the page tables of one guest are shadowed. Package shadowpt says
+// how.
+//
+// A guest's tables are data until a flush point: the guest submits work that could see them, or
+// invalidates while a channel of the space is busy. The lazy policy defers an invalidate while
+// every channel of its space is quiet: the guest sees it complete, and [Shadows.Defer] records
+// it. No engine walks the shadow before the flush. Unmapped memory is out of the card's reach
+// immediately; the next update removes the entries that name it.
+//
+// # Goroutines and locks
+//
+// The package has no goroutines. [Shadows.mu] guards the policy, what is deferred and what was
+// remapped, and is a leaf. Methods that say so belong to the guest's worker, which alone uses
+// the shadows; any goroutine may call the others.
+package shadow
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/budget"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Guest is the guest whose tables are shadowed.
+type Guest interface {
+	shadowpt.Guest
+	// Urgent reports whether a trap waits for the end of the work on tables.
+	Urgent() bool
+}
+
+// Card keeps shadows. It is a part of card.Share.
+type Card interface {
+	shadowpt.Card
+	Invalidate(dirs ...uint64) bool
+}
+
+// Config bounds a guest's shadows.
+type Config struct {
+	Policy shadowpt.Policy
+	VRAM   uint64  // bytes of the guest's memory
+	Tables uint64  // bytes of memory for tables
+	Rate   float64 // of work, in the unit of Stats.TableWork per second
+}
+
+// Shadows are the shadow page tables of one guest.
+type Shadows struct {
+	cfg   Config
+	card  Card
+	stats *Stats
+
+	mu       sync.Mutex // guards what follows
+	policy   shadowpt.Policy
+	deferred Dirs // must be flushed before a channel of their spaces runs
+	remapped span // of the memory map, since the last update
+	budget   budget.Bucket
+
+	eager   atomic.Bool // policy.Sync is SyncEager
+	tracker *shadowpt.Tracker
+
+	// The rest belongs to the worker, as the tracker does except for its Watch.
+	spaces    map[Key]*Space
+	work      *shadowpt.Work
+	meter     meter
+	following bool // the tracker follows the shadows
+	stale     bool // shadows changed since the card's last invalidate
+	retired   []*Space
+}
+
+// span is a range of bus addresses whose mapping changed.
+type span struct {
+	from, to uint64
+	lost     bool // part of it was unmapped: entries that name it are not counted as foreign
+}
+
+func (s span) empty() bool { return s.from == s.to }
+
+// New returns the shadows of a guest that has no channels yet.
+func New(cfg Config, guest Guest, card Card, stats *Stats) *Shadows {
+	sh := &Shadows{
+		cfg: cfg, card: card, stats: stats, spaces: make(map[Key]*Space), work: shadowpt.NewWork(0),
+		meter: meter{guest: guest, card: card}, following: cfg.Policy.Scan == shadowpt.ScanIncremental,
+	}
+	sh.tracker = shadowpt.NewTracker(&sh.meter, &sh.meter, sh.work, cfg.VRAM, 2*cfg.Tables)
+	sh.setPolicy(cfg.Policy)
+	return sh
+}
+
+// Policy returns how the tables are shadowed.
+func (sh *Shadows) Policy() shadowpt.Policy {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.policy
+}
+
+func (sh *Shadows) setPolicy(p shadowpt.Policy) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.policy = p
+	sh.eager.Store(p.Sync == shadowpt.SyncEager)
+}
+
+// Wrote notes a trapped write to the guest's VRAM, and reports whether it calls for an update:
+// it hit a table, and the policy is eager.
+func (sh *Shadows) Wrote(addr, n uint64) bool { return sh.tracker.Wrote(addr, n) && sh.eager.Load() }
+
+// Untrapped notes that the guest can, or can no longer, write n bytes of VRAM without a trap.
+func (sh *Shadows) Untrapped(addr, n uint64, on bool) { sh.tracker.Untrapped(addr, n, on) }
+
+// Remapped notes that the mapping of n bytes of bus addresses changed. With lost, they were
+// unmapped.
+func (sh *Shadows) Remapped(addr, n uint64, lost bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	r := &sh.remapped
+	lost = lost || r.lost
+	if r.empty() {
+		*r = span{addr, addr + n, lost}
+		return
+	}
+	*r = span{min(addr, r.from), max(addr+n, r.to), lost}
+}
+
+// Defer records an invalidate of v that the guest sees complete. used are the spaces that it
+// concerns and that channels use: others have no shadow, and a new shadow reads all tables. Newly
+// mapped memory concerns all spaces.
+func (sh *Shadows) Defer(v Dirs, used []Key) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if !sh.remapped.empty() {
+		sh.deferred.Merge(v)
+	}
+	for _, k := range used {
+		sh.deferred.all = sh.deferred.all || v.all
+		sh.deferred.add(k)
+	}
+	sh.stats.LazyInvalidates.Add(1)
+}
+
+// NeedsFlush reports whether a deferred invalidate must be flushed before a channel of the
+// space runs.
+func (sh *Shadows) NeedsFlush(k Key) bool {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.deferred.Any() && sh.deferred.Has(k)
+}
+
+// TakeDeferred returns what was deferred. The caller updates it.
+func (sh *Shadows) TakeDeferred() Dirs {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	v := sh.deferred
+	sh.deferred = Dirs{}
+	return v
+}
+
+// Charge counts work against the guest's rate.
+func (sh *Shadows) Charge(now time.Time, work float64) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.budget.Spend(now, sh.cfg.Rate, work)
+}
+
+// Throttled returns how long the guest's table work exceeds its rate.
+func (sh *Shadows) Throttled(now time.Time) time.Duration {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.budget.Due(now, sh.cfg.Rate, 4*float64(sh.cfg.Tables))
+}

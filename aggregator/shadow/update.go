@@ -1,0 +1,161 @@
+package shadow
+
+import (
+	"time"
+
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// The methods in this file belong to the worker.
+
+// Begin begins a round: each space is updated once in it, within a bound of work.
+func (sh *Shadows) Begin() {
+	sh.work.Left = 2 * sh.cfg.Tables
+	for _, sp := range sh.spaces {
+		sp.fresh = false
+	}
+}
+
+// Update updates the shadows that v names, each once a round. If v names none, it updates all:
+// eagerly applied entries may be in any.
+func (sh *Shadows) Update(v Dirs) {
+	which := sh.due(v)
+	remapped := sh.takeRemapped(sh.following || len(which) == len(sh.spaces))
+	if !sh.following {
+		for _, sp := range which {
+			sh.build(sp, remapped.lost)
+		}
+		return
+	}
+	if len(which) == 0 && remapped.empty() {
+		return
+	}
+	sh.timed(nil, remapped.lost, func() {
+		if !remapped.empty() {
+			sh.tracker.Remapped(remapped.from, remapped.to-remapped.from)
+		}
+		if len(which) == len(sh.spaces) {
+			sh.tracker.Update()
+			return
+		}
+		shadows := make([]*shadowpt.Shadow, len(which))
+		for i, sp := range which {
+			shadows[i] = sp.shadow
+		}
+		sh.tracker.UpdateOnly(shadows...)
+	})
+	if len(which) == 0 {
+		return // only the memory map changed
+	}
+	for _, sp := range which {
+		sp.fresh = true
+	}
+	sh.stats.Scans.Add(1)
+}
+
+// takeRemapped returns what was remapped, and forgets it if every space is updated.
+func (sh *Shadows) takeRemapped(every bool) span {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	r := sh.remapped
+	if every {
+		sh.remapped = span{}
+	}
+	return r
+}
+
+// due lists the spaces that v names, or all if it names none, without those already updated in
+// this round.
+func (sh *Shadows) due(v Dirs) (list []*Space) {
+	for key, sp := range sh.spaces {
+		if !sp.fresh && (v.Has(key) || !v.Any()) {
+			list = append(list, sp)
+		}
+	}
+	return list
+}
+
+// build builds a shadow from all of the guest's tables, once a round. With lost, entries without
+// memory count as lost.
+func (sh *Shadows) build(sp *Space, lost bool) {
+	if sp.fresh {
+		return
+	}
+	var made *shadowpt.Shadow
+	if sp.refs == 0 {
+		made = sp.shadow
+	}
+	sp.fresh = true
+	sh.timed(made, lost, func() {
+		if sh.following {
+			sh.tracker.Follow(sp.shadow)
+		} else {
+			sp.shadow.Rebuild()
+		}
+	})
+	sh.stats.Rebuilds.Add(1)
+	if !sh.following {
+		sh.stats.Scans.Add(1)
+	}
+}
+
+// timed runs f on shadows and counts its cost, without the time given to others. If any shadow
+// but made was written, the card must invalidate; the card has never walked made.
+func (sh *Shadows) timed(made *shadowpt.Shadow, lost bool, f func()) {
+	begin, away := time.Now(), sh.meter.away
+	before := sh.count()
+	f()
+	now := sh.count()
+	s := sh.stats
+	foreign := &s.ForeignEntries
+	if lost {
+		foreign = &s.LostEntries
+	}
+	foreign.Add(now.Foreign - before.Foreign)
+	s.ForeignTables.Add(now.Unread - before.Unread)
+	s.TablesOverQuota.Add(now.NoRoom - before.NoRoom + now.Cut - before.Cut)
+	s.EntriesExamined.Add(now.Examined - before.Examined)
+	s.EntriesChanged.Add(now.Changed - before.Changed)
+	s.EntriesRewritten.Add(now.Rewritten - before.Rewritten)
+	s.BytesCompared.Add(now.Compared - before.Compared)
+	if made != nil {
+		before.Rewritten += made.Counts.Rewritten
+	}
+	sh.stale = sh.stale || now.Rewritten != before.Rewritten
+	end := time.Now()
+	s.ShadowTime.Add(int64(end.Sub(begin) - (sh.meter.away - away)))
+	sh.meter.spend(now.Examined - before.Examined + perChange*(now.Changed-before.Changed))
+	work := sh.meter.work - s.TableWork.Load() // includes tables cleared since the last call
+	s.TableWork.Add(work)
+	sh.Charge(end, float64(work))
+}
+
+// count sums the counts of all shadows.
+func (sh *Shadows) count() shadowpt.Counts {
+	c := sh.tracker.Counts
+	for _, sp := range sh.spaces {
+		c.Add(sp.shadow.Counts)
+	}
+	return c
+}
+
+// SetPolicy changes how the shadows are maintained. Their content stays correct throughout. It
+// reports whether the card must invalidate before the next update: a full scan leaves the tracker
+// without entries, and then it reads all tables again.
+func (sh *Shadows) SetPolicy(p shadowpt.Policy) (invalidate bool) {
+	defer sh.setPolicy(p)
+	if sh.following == (p.Scan == shadowpt.ScanIncremental) {
+		return false
+	}
+	for _, sp := range sh.spaces {
+		sp.fresh = false
+		if sh.following {
+			sh.tracker.Unfollow(sp.shadow)
+		}
+	}
+	sh.following = !sh.following
+	for _, sp := range sh.spaces {
+		sh.build(sp, false)
+	}
+	return true
+}

@@ -1,0 +1,113 @@
+package window
+
+import (
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channel"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// bar is BAR1 or BAR3.
+type bar struct {
+	windows           *Windows
+	unit              uint8 // MMU fault slot
+	readBy, writtenBy uint8 // MMU client numbers
+	virtual           bool
+	on                bool // there are tables
+	kind              aperture.Kind
+	inst              uint64
+	tlb               shadowpt.TLB
+}
+
+const (
+	faultWrite = 1 << 7
+	faultHub   = 1 << 6
+)
+
+func (w *Windows) bar(i int) *bar {
+	if i == card.BAR1 {
+		return &w.bar1
+	}
+	return &w.bar3
+}
+
+// block acts on a write of the bar's block register.
+func (b *bar) block(v uint32) {
+	b.virtual = v&gf100.BlockVirtual != 0
+	b.inst = uint64(v&gf100.BlockAddr) << 12
+	block := make([]byte, gf100.InstanceSize)
+	b.on = b.virtual && b.windows.mem.Read(shadowpt.VRAM, b.inst, block)
+	if b.on {
+		b.tlb.Bind(channel.ReadSpace(block))
+	} else {
+		b.tlb.Bind(shadowpt.Space{})
+	}
+	b.show()
+}
+
+// show passes the present address space to the aperture.
+func (b *bar) show() {
+	if set := b.windows.set.Load(); set != nil {
+		set.Block(b.kind, b.on, b.tlb.Space())
+	}
+}
+
+// Read64 implements shadowpt.Memory for the guest's own tables.
+func (b *bar) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
+	var p [8]byte
+	ok := b.windows.mem.Read(t, addr, p[:])
+	return binary.LittleEndian.Uint64(p[:]), ok
+}
+
+// access moves p to or from the memory at off. It returns the fault that ended it, and whether
+// there was none.
+func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok bool) {
+	do := b.windows.mem.Read
+	if write {
+		do = b.windows.mem.Write
+	}
+	if !b.virtual {
+		if !do(shadowpt.VRAM, off, p) {
+			return b.fault(off, p, write, shadowpt.PageNotPresent), false
+		}
+		return f, true
+	}
+	for len(p) > 0 {
+		pte, end, reason, found := b.tlb.Lookup(b, off)
+		switch {
+		case !found:
+			return b.fault(off, p, write, reason), false
+		case write && pte.ReadOnly:
+			return b.fault(off, p, write, shadowpt.PageReadOnly), false
+		}
+		n := min(uint64(len(p)), end-off)
+		if !do(pte.Target, pte.Addr, p[:n]) {
+			return b.fault(off, p, write, shadowpt.PageNotPresent), false
+		}
+		off += n
+		p = p[n:]
+	}
+	return f, true
+}
+
+func (b *bar) fault(off uint64, p []byte, write bool, r shadowpt.Reason) gf100.MMUFault {
+	b.windows.stats.WindowFaults.Add(1)
+	info := uint32(r) | faultHub
+	client := b.readBy
+	if write {
+		info |= faultWrite
+		client = b.writtenBy
+	} else {
+		fill(p)
+	}
+	return gf100.MMUFault{Unit: b.unit, Inst: b.inst, VA: off, Info: info | uint32(client)<<8}
+}
+
+func fill(p []byte) {
+	for i := range p {
+		p[i] = 0xff
+	}
+}

@@ -1,0 +1,245 @@
+// Package window gives one guest its views of its own memory: BAR1 and BAR3 through page tables,
+// PRAMIN through a base register. An access that traps walks the guest's tables as the guest wrote
+// them. What the guest's machine maps instead, package aperture shows.
+//
+// All addresses go through the guest's extents and its DMA map, so nothing of the card's is in
+// reach.
+//
+// The package has no goroutines. The virtual GPU's lock guards a [Windows], except where a method
+// says otherwise; Quota.mu is a leaf.
+package window
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/memory"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Config says what a client may map.
+type Config struct {
+	Map    aperture.Map
+	Limits aperture.Limits
+	GPU    card.GPU
+	Quota  *Quota // nil if the card's pages have one place
+}
+
+// Guest is what moving pages concerns.
+type Guest interface {
+	// CardChannels lists the card's channels that may use the guest's memory.
+	CardChannels() []card.Channel
+	// Untrapped reports that the guest can, or can no longer, write n bytes of VRAM without a trap.
+	Untrapped(addr, n uint64, on bool)
+}
+
+// Stats counts a guest's accesses through windows.
+type Stats struct {
+	WindowFaults atomic.Uint64 `count:"window_faults" help:"Trapped accesses to a BAR at an address for which the guest's own tables have no page."`
+	BadWindow    atomic.Uint64 `rule:"bad_window" help:"Accesses through PRAMIN outside the guest's memory, or settings that point a mapped PRAMIN there."`
+
+	Mapped aperture.Stats // of what its clients may map
+}
+
+// Windows are a guest's views of its memory.
+type Windows struct {
+	cfg   Config
+	guest Guest
+	mem   *memory.Memory
+	stats *Stats
+	bar1  bar
+	bar3  bar
+
+	set  atomic.Pointer[aperture.Set] // what the client may map, or nil
+	left atomic.Pointer[aperture.Set] // the last client's, which could not be closed, or nil
+}
+
+// New returns the windows of a guest whose BARs have no tables yet.
+func New(cfg Config, guest Guest, mem *memory.Memory, stats *Stats) *Windows {
+	w := &Windows{cfg: cfg, guest: guest, mem: mem, stats: stats}
+	w.bar1 = bar{windows: w, kind: aperture.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
+	w.bar3 = bar{windows: w, kind: aperture.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
+	return w
+}
+
+var errLeft = errors.New("the last client's windows are not closed")
+
+// OpenWindows makes windows for a client to map, as Config.Map says; cfg gives the sizes of
+// BARs, and the ROM. The guest is fresh from a reset.
+func (w *Windows) OpenWindows(cfg aperture.Config) error {
+	if w.cfg.Map == aperture.MapNone || w.cfg.Quota == nil {
+		return nil
+	}
+	if w.left.Load() != nil {
+		return errLeft
+	}
+	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = w.cfg.Map, w.mem.Size(), gf100.PollSize, w.cfg.Limits
+	if err := w.cfg.Quota.take(w, len(w.mem.Extents()), &cfg.Limits); err != nil {
+		return err
+	}
+	set, err := aperture.New(cfg, Owner(w), &w.stats.Mapped)
+	if err != nil {
+		w.cfg.Quota.give(w)
+		return err
+	}
+	w.set.Store(set)
+	w.bar1.show()
+	w.bar3.show()
+	w.SetPRAMIN(0)
+	return nil
+}
+
+// CloseWindows closes the windows and moves every page back to the card. If the card refuses some
+// pages, the client can still reach them. CloseWindows then returns an error, and the next call
+// tries again. Until it succeeds no other client may have the GPU. Any goroutine may call it.
+func (w *Windows) CloseWindows() error {
+	if set := w.set.Swap(nil); set != nil {
+		w.left.Store(set)
+	}
+	set := w.left.Load()
+	if set == nil {
+		return nil
+	}
+	if err := set.Close(); err != nil {
+		return err
+	}
+	if w.left.CompareAndSwap(set, nil) {
+		w.cfg.Quota.give(w)
+	}
+	return nil
+}
+
+// Regions lists what the client may map.
+func (w *Windows) Regions() []aperture.Region {
+	if set := w.set.Load(); set != nil {
+		return set.Regions()
+	}
+	return nil
+}
+
+// ResetWindows makes what the client may map show nothing.
+func (w *Windows) ResetWindows() {
+	if set := w.set.Load(); set != nil {
+		set.Reset()
+	}
+}
+
+// SetBlock acts on a write of NV_PBUS_BAR1_BLOCK (bar 1) or BAR2_BLOCK (bar 3).
+func (w *Windows) SetBlock(bar int, v uint32) { w.bar(bar).block(v) }
+
+// ReadBAR reads through BAR1 or BAR3. Bytes after a fault read as ones.
+func (w *Windows) ReadBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
+	return w.bar(bar).access(off, p, false)
+}
+
+// WriteBAR writes through BAR1 or BAR3.
+func (w *Windows) WriteBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool) {
+	return w.bar(bar).access(off, p, true)
+}
+
+// InvalidateWindows acts on an invalidate of the directory at dir, or of all.
+func (w *Windows) InvalidateWindows(t shadowpt.Target, dir uint64, all bool) {
+	w.bar1.tlb.Flush()
+	w.bar3.tlb.Flush()
+	if set := w.set.Load(); set != nil {
+		set.Invalidate(t, dir, all)
+	}
+}
+
+// pramin returns where off of the PRAMIN window lies, by NV_PBUS_BAR0_WINDOW.
+func pramin(win, off uint32) (shadowpt.Target, uint64) {
+	return shadowpt.Target(win >> 24 & 3), uint64(win&0xffffff)<<16 + uint64(off)
+}
+
+// ReadPRAMIN reads through the PRAMIN window, whose register holds win. Bytes outside the
+// guest's memory read as ones and are counted.
+func (w *Windows) ReadPRAMIN(win, off uint32, p []byte) {
+	t, addr := pramin(win, off)
+	if !w.mem.Read(t, addr, p) {
+		w.stats.BadWindow.Add(1)
+		fill(p)
+	}
+}
+
+// WritePRAMIN writes through the PRAMIN window.
+func (w *Windows) WritePRAMIN(win, off uint32, p []byte) {
+	t, addr := pramin(win, off)
+	if !w.mem.Write(t, addr, p) {
+		w.stats.BadWindow.Add(1)
+	}
+}
+
+// SetPRAMIN acts on a write of NV_PBUS_BAR0_WINDOW. Accesses of a mapped window do not trap, so
+// one that has none of the guest's memory to show is counted here.
+func (w *Windows) SetPRAMIN(win uint32) {
+	set := w.set.Load()
+	if set == nil {
+		return
+	}
+	t, addr := pramin(win, 0)
+	if w.cfg.Map&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= w.mem.Size() {
+		w.stats.BadWindow.Add(1)
+	}
+	set.Window(t, addr)
+}
+
+// SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
+func (w *Windows) SetPollArea(v uint32) {
+	if set := w.set.Load(); set != nil {
+		set.PollArea(uint64(v&gf100.BlockAddr)<<12, gf100.PollSize)
+	}
+}
+
+// MemoryBarrier flushes aliases: afterwards the card finds all that the guest wrote to mapped
+// windows before. Any goroutine may call it.
+func (w *Windows) MemoryBarrier() {
+	if set := w.set.Load(); set != nil {
+		set.MemoryBarrier()
+	}
+}
+
+// Access is called before any access of a register.
+func (w *Windows) Access() {
+	if set := w.set.Load(); set != nil {
+		set.Access()
+	}
+}
+
+// Shown reports whether mapped windows are up to date: a store goes to the right page.
+func (w *Windows) Shown() bool {
+	set := w.set.Load()
+	return set == nil || !set.Pending()
+}
+
+// Owner is the guest of w as its aperture sees it.
+func Owner(w *Windows) aperture.Owner { return owner{w} }
+
+type owner struct{ *Windows }
+
+// ReadTable implements aperture.Tables.
+func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	return o.mem.Read(t, addr, p)
+}
+
+// SameTable implements aperture.Tables.
+func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
+	return o.mem.SameTable(t, addr, p)
+}
+
+// Quiesce implements aperture.Owner: no channel of the guest's runs on the card, and the aggregator
+// does not write the guest's memory. It may read a word, such as GP_PUT, and finds it where the page
+// was or where it is.
+func (o owner) Quiesce(do func()) {
+	o.mem.Move(func() { o.cfg.GPU.Quiesce(o.guest.CardChannels(), do) })
+}
+
+// Direct implements aperture.Owner: the shadows must compare what is written there.
+func (o owner) Direct(addr uint64, on bool) { o.guest.Untrapped(addr, shadowpt.SmallPage, on) }
+
+// Relocate implements aperture.Owner.
+func (o owner) Relocate(r card.Relocation) (uint64, error) {
+	return o.mem.Relocate(o.cfg.GPU.Relocator(), r)
+}
