@@ -11,31 +11,19 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// flatHost is system memory at bus address 0.
-type flatHost struct{ ram []byte }
-
-func (flatHost) Acquire()            {}
-func (flatHost) Release()            {}
-func (flatHost) Interrupt(card.Line) {}
-func (h flatHost) Slice(addr uint64, n int, _ bool) []byte {
-	if addr+uint64(n) > uint64(len(h.ram)) {
-		return nil
-	}
-	return h.ram[addr : addr+uint64(n)]
-}
-
 // The translations that a vm remembers are those that a walk finds, byte by
 // byte, as soon as an invalidate has been given after the last change.
 func TestVMAgainstWalks(t *testing.T) {
 	v, err := newVRAM(MinVRAM)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, v.close()) }()
-	host := flatHost{make([]byte, 1<<20)}
+	ram := make([]byte, 1<<20)
 	const dir, tables = 0x100000, 0x200000
 
 	rapid.Check(t, func(t *rapid.T) {
 		clear(v.mem[dir : tables+4*shadowpt.SmallEntries*8])
-		c := &Card{vram: v, host: host}
+		c := &Card{vram: v}
+		require.NoError(t, c.MapDMA(0, card.Mapping{Mem: ram, Write: true}))
 		m := &vm{card: c}
 		m.tlb.Bind(shadowpt.Space{Dir: dir, Limit: rapid.SampledFrom([]uint64{0x9fffff, 0x80fffff, shadowpt.VASize - 1}).Draw(t, "limit")})
 		// Two directory entries, four tables.
