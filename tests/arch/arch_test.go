@@ -2,8 +2,13 @@ package arch
 
 import (
 	"fmt"
+	"go/ast"
+	"go/importer"
 	"go/parser"
 	"go/token"
+	"go/types"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -119,6 +124,57 @@ func TestNoCycles(t *testing.T) {
 	for _, r := range rooms {
 		visit(r.name, nil)
 	}
+}
+
+// TestCallsGoDown counts the calls between rooms of the aggregator, of functions and methods.
+func TestCallsGoDown(t *testing.T) {
+	cmd := exec.Command("go", "list", "-export", "-deps", "-f", `{{.ImportPath}};{{.Export}};{{.Dir}};{{join .GoFiles " "}}`, "./aggregator/...")
+	cmd.Dir = root
+	list, err := cmd.Output()
+	require.NoError(t, err)
+	fset, compiled, calls := token.NewFileSet(), make(map[string]string), make(map[string]int)
+	imports := importer.ForCompiler(fset, "gc", func(pkg string) (io.ReadCloser, error) { return os.Open(compiled[pkg]) })
+	layer := func(room string) int {
+		return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, room) })
+	}
+	check := func(pkg string, files ...*ast.File) (up []string) {
+		uses := make(map[*ast.Ident]types.Object)
+		_, err := (&types.Config{Importer: imports}).Check(pkg, fset, files, &types.Info{Uses: uses})
+		require.NoError(t, err)
+		from := roomOf(strings.TrimPrefix(pkg, Module+"/")).name
+		for _, o := range uses {
+			f, ok := o.(*types.Func)
+			if !ok || f.Pkg() == nil || !strings.HasPrefix(f.Pkg().Path(), Module+"/aggregator") {
+				continue
+			}
+			if to := roomOf(strings.TrimPrefix(f.Pkg().Path(), Module+"/")).name; to != from {
+				calls[fmt.Sprintf("%-22s %s", from, to)]++
+				if layer(from) < 0 || layer(from) >= layer(to) {
+					up = append(up, fmt.Sprintf("%s calls %s, which is in no lower layer", from, f.FullName()))
+				}
+			}
+		}
+		return up
+	}
+	for line := range strings.Lines(string(list)) { // imports come first
+		f := strings.Split(strings.TrimSpace(line), ";")
+		compiled[f[0]] = f[1]
+		if strings.HasPrefix(f[0], Module+"/aggregator") {
+			var files []*ast.File
+			for _, name := range strings.Fields(f[3]) {
+				file, err := parser.ParseFile(fset, filepath.Join(f[2], name), nil, 0)
+				require.NoError(t, err)
+				files = append(files, file)
+			}
+			require.Empty(t, check(f[0], files...))
+		}
+	}
+	for _, c := range slices.Sorted(maps.Keys(calls)) {
+		t.Logf("%-48s %3d", c, calls[c])
+	}
+	planted, err := parser.ParseFile(fset, "x.go", `package gate; import "`+Module+`/aggregator/fifo"; func f(c *fifo.Channel) { c.Halt() }`, 0)
+	require.NoError(t, err)
+	require.Len(t, check(Module+"/aggregator/gate", planted), 1)
 }
 
 // TestPlanted checks that the rules find what they forbid.

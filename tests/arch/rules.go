@@ -1,6 +1,7 @@
 // Package arch holds the import rules of this repository. Its tests check every Go file
-// against them, independent of its build constraints. They also check where unsafe and cgo
-// are used, that packages have one doc comment, and that links between documents are valid.
+// against them, independent of its build constraints. They also check that calls between the
+// aggregator's rooms go down, where unsafe and cgo are used, that packages have one doc
+// comment, and that links between documents are valid.
 package arch
 
 import (
@@ -64,6 +65,15 @@ var rooms = []room{
 	{"tests/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
 	{"tests/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "a driver depends on registers, not on the server"},
 	{scale, nil, nil, ""},
+}
+
+// layers are the rooms of the aggregator, from the top. A room calls only those of lower layers.
+var layers = [][]string{
+	{"aggregator"},
+	{"aggregator/fifo", "aggregator/window"},
+	{"aggregator/gate", "aggregator/shadow", "aggregator/memory", "aggregator/driver", "aggregator/passthrough", "aggregator/card/soft"},
+	{"aggregator/aperture", "aggregator/channel", "aggregator/dma", "aggregator/vram", "aggregator/budget"},
+	{"aggregator/card", "aggregator/sched"},
 }
 
 // testLibs may be imported by _test.go files everywhere.
