@@ -147,7 +147,7 @@ func (b *fixture) requireSilentWaits(doorbells uint64) {
 	b.call(proto.CmdDoorbellOpen, nil, nil)
 	launch := func(n int) uint64 {
 		var r proto.DoorbellResult
-		b.call(proto.CmdDoorbell, proto.DoorbellArgs{How: proto.DoorbellLaunch, Count: n}, &r)
+		b.call(proto.CmdDoorbell, proto.DoorbellArgs{Count: n}, &r)
 		return uint64(r.Count)
 	}
 	launch(20) // the first ones set things up

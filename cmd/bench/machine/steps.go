@@ -87,7 +87,7 @@ func (l *life) doorbells(ctx context.Context) error {
 	if err := l.vm.Agent().Call(ctx, proto.CmdDoorbellOpen, nil, nil); err != nil {
 		return err
 	}
-	args := proto.DoorbellArgs{How: proto.DoorbellLaunch, Count: l.pick(100, 400)}
+	args := proto.DoorbellArgs{Count: l.pick(100, 400)}
 	err := call(ctx, l, "doorbells", proto.CmdDoorbell, args, func(t *scene.Take, r *proto.DoorbellResult) error {
 		if r.Count < 1 {
 			return errors.New("the guest rang no doorbell")
@@ -131,12 +131,10 @@ func (l *life) copies(ctx context.Context) error {
 	for _, size := range []uint32{4 << 10, 1 << 20} {
 		for _, engine := range []string{"m2mf", "ce0", "ce1"} {
 			name := fmt.Sprintf("size=%dKiB/engine=%s", size>>10, strings.ToUpper(engine))
-			args := proto.BenchArgs{Engines: []string{engine}, Sizes: []uint32{size}, Rounds: 20, Registers: 1}
+			args := proto.BenchArgs{Engine: engine, Bytes: size, Rounds: 20, Registers: 1}
 			err := call(ctx, l, name, proto.CmdBench, args, func(t *scene.Take, r *proto.BenchResult) error {
 				for _, c := range r.Copies {
-					if c.Engine == engine {
-						t.Metric(unit(c.From+"-to-"+c.To)+"-B/s", c.MiBps*(1<<20))
-					}
+					t.Metric(unit(c.From+"-to-"+c.To)+"-B/s", c.MiBps*(1<<20))
 				}
 				return nil
 			})
@@ -167,7 +165,7 @@ func skipped(list []string) error {
 
 // accesses measures loads and stores of a program in the guest.
 func (l *life) accesses(ctx context.Context) error {
-	args := proto.BenchArgs{Engines: []string{"m2mf"}, Sizes: []uint32{4096}, Rounds: 1, Registers: 500}
+	args := proto.BenchArgs{Engine: "m2mf", Bytes: 4096, Rounds: 1, Registers: 500}
 	return call(ctx, l, "accesses", proto.CmdBench, args, func(t *scene.Take, r *proto.BenchResult) error {
 		for _, a := range r.Access {
 			t.Metric(unit(a.What)+"-ns", a.NS)

@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/tests/guests/gpu"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
@@ -23,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestServer(t *testing.T) {
 	inR, in := io.Pipe()
 	outR, out := io.Pipe()
-	s := New(&System{Root: t.TempDir()}, &gpu.Env{}, out)
+	s := New(&System{Root: t.TempDir()}, out)
 	proceed := make(chan struct{})
 	s.commands["slow"] = do(func(none) (none, error) { <-proceed; return none{}, nil })
 	s.commands["bug"] = do(func(none) (none, error) { panic("a bug") })

@@ -14,22 +14,22 @@ type none struct{}
 func (s *Server) table() map[string]command {
 	sys, env := s.sys, s.env
 	return map[string]command{
-		proto.CmdPing:       do(func(none) (none, error) { return none{}, nil }),
+		proto.CmdPing:       act(func(none) error { return nil }),
 		proto.CmdKmsg:       do(sys.Kmsg),
 		proto.CmdMark:       do(sys.Mark),
 		proto.CmdModprobe:   do(sys.Modprobe),
-		proto.CmdRmmod:      do(sys.Rmmod),
+		proto.CmdRmmod:      act(sys.Rmmod),
 		proto.CmdBind:       do(sys.Bind),
-		proto.CmdDRI:        do(func(none) (proto.DRIResult, error) { return sys.DRI() }),
+		proto.CmdDRI:        get(sys.DRI),
 		proto.CmdPCI:        do(sys.PCI),
-		proto.CmdHwmon:      do(func(none) (proto.HwmonResult, error) { return sys.Hwmon() }),
+		proto.CmdHwmon:      get(sys.Hwmon),
 		proto.CmdInterrupts: do(sys.Interrupts),
 		proto.CmdRegisters:  do(sys.Access),
 		proto.CmdPoweroff:   last(sys.Poweroff),
 		proto.CmdReboot:     last(sys.Reboot),
 
-		proto.CmdInfo:          do(env.Info),
-		proto.CmdObjects:       do(env.Objects),
+		proto.CmdInfo:          get(env.Info),
+		proto.CmdObjects:       get(env.Objects),
 		proto.CmdCopy:          do(env.Copies),
 		proto.CmdM2MF:          do(env.M2MF),
 		proto.CmdCE:            do(env.CE),
@@ -39,20 +39,20 @@ func (s *Server) table() map[string]command {
 		proto.CmdBOMoves:       do(env.BOMoves),
 		proto.CmdFault:         do(env.Fault),
 		proto.CmdIllegal:       do(env.Illegal),
-		proto.CmdLoad:          do(s.startLoad),
-		proto.CmdLoadStop:      do(func(none) (proto.LoadTotals, error) { return s.endLoad() }),
+		proto.CmdLoad:          act(s.startLoad),
+		proto.CmdLoadStop:      get(s.endLoad),
 		proto.CmdBench:         do(env.Bench),
 		proto.CmdTraps:         do(sys.Traps),
 		proto.CmdContexts:      do(env.Contexts),
 		proto.CmdTables:        do(env.Tables),
 		proto.CmdBandwidth:     do(env.Bandwidth),
-		proto.CmdDoorbellOpen:  do(s.openDoorbell),
+		proto.CmdDoorbellOpen:  act(func(none) error { return s.openDoorbell() }),
 		proto.CmdDoorbell:      do(s.ringDoorbell),
-		proto.CmdDoorbellClose: do(func(none) (none, error) { return none{}, s.closeDoorbell() }),
+		proto.CmdDoorbellClose: act(func(none) error { return s.closeDoorbell() }),
 
-		proto.CmdThrottle:       do(s.startThrottle),
-		proto.CmdThrottleTotals: do(func(none) (proto.ThrottleTotals, error) { return s.throttleTotals() }),
-		proto.CmdThrottleStop:   do(func(none) (proto.ThrottleTotals, error) { return s.endThrottle() }),
+		proto.CmdThrottle:       act(s.startThrottle),
+		proto.CmdThrottleTotals: get(s.throttleTotals),
+		proto.CmdThrottleStop:   get(s.endThrottle),
 	}
 }
 
@@ -61,15 +61,15 @@ func last(f func() error) command {
 	return func(json.RawMessage) (any, func() error, error) { return none{}, f, nil }
 }
 
-func (s *Server) startLoad(a proto.LoadArgs) (proto.LoadResult, error) {
+func (s *Server) startLoad(a proto.LoadArgs) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.load != nil {
-		return proto.LoadResult{}, errors.New("a load is running: load-stop first")
+		return errors.New("a load is running: load-stop first")
 	}
 	l, err := s.env.StartLoad(a)
 	if err != nil {
-		return proto.LoadResult{}, err
+		return err
 	}
 	every := time.Second
 	if a.ProgressMS > 0 {
@@ -89,7 +89,7 @@ func (s *Server) startLoad(a proto.LoadArgs) (proto.LoadResult, error) {
 			}
 		}
 	})
-	return proto.LoadResult{Clients: l.Totals().Clients}, nil
+	return nil
 }
 
 func (s *Server) endLoad() (proto.LoadTotals, error) {

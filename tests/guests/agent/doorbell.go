@@ -6,14 +6,14 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-func (s *Server) openDoorbell(a proto.NodeArgs) (_ none, err error) {
+func (s *Server) openDoorbell() (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.doorbell != nil {
-		return none{}, errors.New("a doorbell is open: doorbell-close first")
+		return errors.New("a doorbell is open: doorbell-close first")
 	}
-	s.doorbell, err = s.env.OpenDoorbell(a)
-	return none{}, err
+	s.doorbell, err = s.env.OpenDoorbell()
+	return err
 }
 
 func (s *Server) ringDoorbell(a proto.DoorbellArgs) (proto.DoorbellResult, error) {

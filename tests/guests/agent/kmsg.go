@@ -51,12 +51,18 @@ func (s *System) Mark(a proto.MarkArgs) (proto.MarkResult, error) {
 			return proto.MarkResult{}, err
 		}
 	}
-	res := proto.MarkResult{None: true}
+	var res proto.MarkResult
 	err := s.records(func(r proto.KmsgRecord) bool {
 		res = proto.MarkResult{Seq: r.Seq}
 		return true
 	})
 	return res, err
+}
+
+// LastRecord returns the number of the last record.
+func (s *System) LastRecord() (uint64, error) {
+	res, err := s.Mark(proto.MarkArgs{})
+	return res.Seq, err
 }
 
 // LogAfter returns all records after one.

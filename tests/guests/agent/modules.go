@@ -27,7 +27,6 @@ func (s *System) Modprobe(a proto.ModprobeArgs) (res proto.ModprobeResult, err e
 	if err != nil {
 		return res, err
 	}
-	start := time.Now()
 	for i, f := range files[:last+1] {
 		options := commandLineOptions(cmdline, moduleName(f))
 		if i == last {
@@ -43,7 +42,6 @@ func (s *System) Modprobe(a proto.ModprobeArgs) (res proto.ModprobeResult, err e
 		}
 		res.Loaded = append(res.Loaded, proto.LoadedModule{Name: moduleName(f), InitNS: time.Since(at).Nanoseconds()})
 	}
-	res.DurationNS = time.Since(start).Nanoseconds()
 	return res, nil
 }
 
@@ -80,6 +78,6 @@ func moduleName(file string) string {
 }
 
 // Rmmod unloads one module.
-func (s *System) Rmmod(a proto.ModprobeArgs) (struct{}, error) {
-	return struct{}{}, unix.DeleteModule(moduleName(a.Name), unix.O_NONBLOCK)
+func (s *System) Rmmod(a proto.ModprobeArgs) error {
+	return unix.DeleteModule(moduleName(a.Name), unix.O_NONBLOCK)
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
@@ -39,8 +38,6 @@ func (s *System) function(dir string) (f proto.PCIFunction, err error) {
 	}{
 		{"vendor", func(v uint64) { f.Vendor = uint16(v) }},
 		{"device", func(v uint64) { f.Device = uint16(v) }},
-		{"subsystem_vendor", func(v uint64) { f.SubVendor = uint16(v) }},
-		{"subsystem_device", func(v uint64) { f.SubDevice = uint16(v) }},
 		{"class", func(v uint64) { f.Class = uint32(v) }},
 		{"revision", func(v uint64) { f.Revision = uint8(v) }},
 		{"irq", func(v uint64) { f.IRQ = int(v) }},
@@ -99,20 +96,20 @@ func parseBARs(text string) ([]proto.PCIBAR, error) {
 			}
 		}
 		if v[2] != 0 {
-			bars = append(bars, proto.PCIBAR{Index: i, Start: v[0], Size: v[1] - v[0] + 1, Flags: v[2]})
+			bars = append(bars, proto.PCIBAR{Index: i, Size: v[1] - v[0] + 1})
 		}
 	}
 	return bars, nil
 }
 
 // parseCapabilities walks the list in configuration space.
-func parseCapabilities(config []byte) []proto.PCICap {
-	caps := []proto.PCICap{}
+func parseCapabilities(config []byte) []int {
+	caps := []int{}
 	if len(config) < 0x40 || config[0x06]&0x10 == 0 {
 		return caps
 	}
 	for at := config[0x34] &^ 3; at >= 0x40 && int(at)+1 < len(config) && len(caps) < 48; at = config[at+1] &^ 3 {
-		caps = append(caps, proto.PCICap{ID: config[at], Offset: at})
+		caps = append(caps, int(config[at]))
 	}
 	return caps
 }
@@ -131,36 +128,23 @@ func (s *System) card() (string, error) {
 	return "", errors.New("no NVIDIA display function on the PCI bus")
 }
 
-// Bind takes a function from its driver and gives it back.
+// Bind takes the card from nouveau and gives it back.
 func (s *System) Bind(a proto.BindArgs) (res proto.BindResult, err error) {
-	if res.Address = a.Address; a.Address == "" {
-		if res.Address, err = s.card(); err != nil {
-			return res, err
-		}
-	}
-	driver := a.Driver
-	if driver == "" {
-		driver = "nouveau"
+	address, err := s.card()
+	if err != nil {
+		return res, err
 	}
 	steps := map[string][]string{"": {"unbind", "bind"}, "cycle": {"unbind", "bind"}, "unbind": {"unbind"}, "bind": {"bind"}}[a.Action]
 	if steps == nil {
 		return res, fmt.Errorf("action %q: want bind, unbind or cycle", a.Action)
 	}
 	for i := range max(a.Count, 1) {
-		c := proto.BindCycle{}
 		for _, step := range steps {
-			start := time.Now()
-			if err := s.write("sys/bus/pci/drivers/"+driver+"/"+step, res.Address); err != nil {
+			if err := s.write("sys/bus/pci/drivers/nouveau/"+step, address); err != nil {
 				return res, fmt.Errorf("cycle %d: %w", i+1, err)
 			}
-			if step == "bind" {
-				c.BindNS = time.Since(start).Nanoseconds()
-			} else {
-				c.UnbindNS = time.Since(start).Nanoseconds()
-			}
 		}
-		c.Nodes = s.glob("dev/dri/*[0-9]")
-		res.Cycles = append(res.Cycles, c)
+		res.Cycles = append(res.Cycles, proto.BindCycle{Nodes: s.glob("dev/dri/*[0-9]")})
 	}
 	return res, nil
 }

@@ -3,13 +3,11 @@ package agent
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/tests/guests/drm"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
@@ -29,27 +27,12 @@ func (s *System) bar(address string, index, size int) ([]uint32, func(), error) 
 	return words, func() { _ = unix.Munmap(m) }, nil
 }
 
-// address finds the PCI function behind a DRM node; "" is the default node.
-func (s *System) address(node string) (string, error) {
-	if node == "" {
-		var err error
-		if node, err = drm.DefaultNode(); err != nil {
-			return "", err
-		}
-	}
-	link, err := os.Readlink(s.path("sys/class/drm/" + filepath.Base(node) + "/device"))
-	return filepath.Base(link), err
-}
-
 // regSpace is as much of BAR0 as there are registers in.
 const regSpace = 16 << 20
 
-// Registers maps BAR0 of a node's card.
-func (s *System) Registers(node string) ([]uint32, func(), error) { return s.BAR(node, 0, regSpace) }
-
-// BAR maps the start of a BAR of a node's card.
-func (s *System) BAR(node string, index, size int) ([]uint32, func(), error) {
-	address, err := s.address(node)
+// BAR maps the start of a BAR of the card.
+func (s *System) BAR(index, size int) ([]uint32, func(), error) {
+	address, err := s.card()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,7 +47,7 @@ func (s *System) Access(a proto.RegistersArgs) (proto.RegistersResult, error) {
 			return r, fmt.Errorf("register %#x: want a multiple of 4 below %#x", x.Offset, regSpace)
 		}
 	}
-	regs, done, err := s.Registers(a.Node)
+	regs, done, err := s.BAR(0, regSpace)
 	if err != nil {
 		return r, err
 	}
@@ -87,35 +70,22 @@ const (
 	userdPages   = 128
 )
 
-// USERD maps a channel's page of the poll area, through BAR1.
-func (s *System) USERD(node string, channel int) ([]uint32, func(), error) {
+// Reference reads the REF word of a channel's USERD page, through BAR1.
+func (s *System) Reference(channel int) (uint32, error) {
 	if channel < 0 || channel >= userdPages {
-		return nil, nil, fmt.Errorf("channel %d: want 0 to %d", channel, userdPages-1)
+		return 0, fmt.Errorf("channel %d: want 0 to %d", channel, userdPages-1)
 	}
-	address, err := s.address(node)
+	regs, done, err := s.BAR(0, regSpace)
 	if err != nil {
-		return nil, nil, err
-	}
-	regs, done, err := s.bar(address, 0, regSpace)
-	if err != nil {
-		return nil, nil, err
+		return 0, err
 	}
 	base := int(atomic.LoadUint32(&regs[regUserdBase/4])&0xfffffff) << 12
 	done()
 	at := base + channel*userdPage
-	user, done, err := s.bar(address, 1, at+userdPage)
-	if err != nil {
-		return nil, nil, err
-	}
-	return user[at/4:], done, nil
-}
-
-// Reference reads the REF word of a channel's USERD page.
-func (s *System) Reference(channel int) (uint32, error) {
-	user, done, err := s.USERD("", channel)
+	user, done, err := s.BAR(1, at+userdPage)
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	return atomic.LoadUint32(&user[userdRef/4]), nil
+	return atomic.LoadUint32(&user[(at+userdRef)/4]), nil
 }

@@ -37,8 +37,8 @@ type Server struct {
 type command func(args json.RawMessage) (result any, then func() error, err error)
 
 // New makes a server that writes to w.
-func New(sys *System, env *gpu.Env, w io.Writer) *Server {
-	s := &Server{sys: sys, env: env, w: w}
+func New(sys *System, w io.Writer) *Server {
+	s := &Server{sys: sys, env: &gpu.Env{System: sys}, w: w}
 	s.commands = s.table()
 	return s
 }
@@ -54,6 +54,16 @@ func do[A, R any](f func(A) (R, error)) command {
 		r, err := f(args)
 		return r, nil, err
 	}
+}
+
+// get adapts a function without arguments.
+func get[R any](f func() (R, error)) command {
+	return do(func(none) (R, error) { return f() })
+}
+
+// act adapts a function without a result.
+func act[A any](f func(A) error) command {
+	return do(func(a A) (none, error) { return none{}, f(a) })
 }
 
 func decode(raw json.RawMessage, v any) error {

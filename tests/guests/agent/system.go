@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sort"
@@ -18,9 +17,12 @@ import (
 
 // System is the guest's kernel, as its files show it.
 type System struct {
-	Root    string // "/"
-	Release string // uname -r
+	Root   string // "/"
+	Kernel string // uname -r
 }
+
+// Release returns the kernel's release.
+func (s *System) Release() string { return s.Kernel }
 
 func (s *System) path(p string) string { return filepath.Join(s.Root, p) }
 
@@ -63,10 +65,7 @@ func (s *System) DRI() (proto.DRIResult, error) {
 			res.Nodes = append(res.Nodes, n)
 			continue
 		}
-		v, err := d.Version()
-		if err == nil {
-			n.Driver, n.Version = v.Name, fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch)
-		}
+		n.Driver, err = d.Driver()
 		if err = errors.Join(err, d.Close()); err != nil {
 			n.Error = err.Error()
 		}
@@ -119,6 +118,12 @@ func (s *System) Interrupts(a proto.InterruptsArgs) (proto.InterruptsResult, err
 		}
 	}
 	return res, nil
+}
+
+// GPUInterrupts counts the GPU's interrupts since boot.
+func (s *System) GPUInterrupts() (uint64, error) {
+	r, err := s.Interrupts(proto.InterruptsArgs{})
+	return r.Count, err
 }
 
 func parseInterrupt(row string, cpus int, names []string) (l proto.InterruptLine, ok bool) {

@@ -8,18 +8,18 @@ import (
 
 var errNoThrottle = errors.New("no throttle is running")
 
-func (s *Server) startThrottle(a proto.ThrottleArgs) (proto.ThrottleResult, error) {
+func (s *Server) startThrottle(a proto.ThrottleArgs) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.throttle != nil {
-		return proto.ThrottleResult{}, errors.New("a throttle is running: throttle-stop first")
+		return errors.New("a throttle is running: throttle-stop first")
 	}
 	t, err := s.env.StartThrottle(a)
 	if err != nil {
-		return proto.ThrottleResult{}, err
+		return err
 	}
 	s.throttle = t
-	return proto.ThrottleResult{Clients: t.Totals().Clients}, nil
+	return nil
 }
 
 func (s *Server) throttleTotals() (proto.ThrottleTotals, error) {

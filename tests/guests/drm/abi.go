@@ -109,10 +109,6 @@ type gemCPUPrep struct {
 	Flags  uint32
 }
 
-type gemCPUFini struct {
-	Handle uint32
-}
-
 // The NVIF messages. They are variable in length; these are the fixed heads.
 // Source: Linux drivers/gpu/drm/nouveau/include/nvif/ioctl.h, cl0080.h.
 
@@ -151,7 +147,6 @@ type nvifClass struct {
 const (
 	nvifTypeSclass = 1
 	nvifTypeNew    = 2
-	nvifTypeDel    = 3
 
 	nvifOwnerAny    = 0xff
 	nvifRouteHidden = 0xff // the message is for the channel that token names
@@ -178,7 +173,6 @@ var (
 	ioctlGEMNew       = ioc(iocRead|iocWrite, drmCommandBase+0x40, unsafe.Sizeof(gemNew{}))
 	ioctlGEMPushbuf   = ioc(iocRead|iocWrite, drmCommandBase+0x41, unsafe.Sizeof(gemPushbuf{}))
 	ioctlGEMCPUPrep   = ioc(iocWrite, drmCommandBase+0x42, unsafe.Sizeof(gemCPUPrep{}))
-	ioctlGEMCPUFini   = ioc(iocWrite, drmCommandBase+0x43, unsafe.Sizeof(gemCPUFini{}))
 	ioctlGEMInfo      = ioc(iocRead|iocWrite, drmCommandBase+0x44, unsafe.Sizeof(gemInfo{}))
 )
 

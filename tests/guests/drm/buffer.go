@@ -12,11 +12,8 @@ type Domain uint32
 
 // Domains. Source: nouveau_drm.h.
 const (
-	DomainCPU      Domain = 1 << 0
-	DomainVRAM     Domain = 1 << 1
-	DomainGART     Domain = 1 << 2
-	DomainMappable Domain = 1 << 3
-	DomainCoherent Domain = 1 << 4 // CPU mappings uncached; not needed on x86
+	DomainVRAM Domain = 1 << 1
+	DomainGART Domain = 1 << 2
 )
 
 // String names the placement bits.
@@ -36,14 +33,6 @@ func (d Domain) String() string {
 // free run, which a fragmented VRAM may not have.
 const tileNonContig = 0x8
 
-// BufferOptions are the rarely changed properties of a new buffer.
-type BufferOptions struct {
-	Align      uint32 // bytes; 0 = a page
-	Kind       uint8  // PTE kind: 0 pitch, 0xfe generic block linear
-	TileMode   uint32 // block height in GOBs, log2, << 4 for the kernel's own use
-	Contiguous bool
-}
-
 // Buffer is a GEM object, mapped at VA in its client's GPU address space for
 // as long as it lives. A move between VRAM and GART leaves the VA alone.
 type Buffer struct {
@@ -57,25 +46,14 @@ type Buffer struct {
 
 // NewBuffer makes a buffer of at least size bytes that may live in domains.
 // The kernel rounds the size up to its page size.
-func (d *Device) NewBuffer(size uint64, domains Domain, o BufferOptions) (*Buffer, error) {
-	req := &gemNew{Info: gemInfo{
-		Domain:    uint32(domains),
-		Size:      size,
-		TileMode:  o.TileMode,
-		TileFlags: uint32(o.Kind) << 8,
-	}, Align: o.Align}
-	if !o.Contiguous {
-		req.Info.TileFlags |= tileNonContig
-	}
+func (d *Device) NewBuffer(size uint64, domains Domain) (*Buffer, error) {
+	req := &gemNew{Info: gemInfo{Domain: uint32(domains), Size: size, TileFlags: tileNonContig}}
 	if err := ioctl(d.f, "GEM_NEW", ioctlGEMNew, unsafe.Pointer(req)); err != nil {
 		return nil, fmt.Errorf("%d bytes in %v: %w", size, domains, err)
 	}
 	i := req.Info
 	return &Buffer{dev: d, handle: i.Handle, size: i.Size, va: i.Offset, mapHandle: i.MapHandle}, nil
 }
-
-// Handle is the GEM handle.
-func (b *Buffer) Handle() uint32 { return b.handle }
 
 // Size is the size in bytes that the kernel gave.
 func (b *Buffer) Size() uint64 { return b.size }
@@ -105,38 +83,18 @@ func (b *Buffer) Bytes() ([]byte, error) {
 	return m, nil
 }
 
-// Flags of CPU_PREP.
-const (
-	prepNoWait = 1
-	prepWrite  = 4
-)
+// prepWrite is a flag of CPU_PREP.
+const prepWrite = 4
 
 // Wait blocks until the GPU no longer writes the buffer, or with write no
 // longer uses it at all. The kernel gives up after 30 s with EBUSY. It returns nil too
 // when the fence ended in error: a killed channel is seen by Channel.Alive.
-func (b *Buffer) Wait(write bool) error { return b.prep(write, 0) }
-
-// Busy is Wait without waiting.
-func (b *Buffer) Busy(write bool) (bool, error) {
-	err := b.prep(write, prepNoWait)
-	if Errno(err) == int(unix.EBUSY) {
-		return true, nil
-	}
-	return false, err
-}
-
-func (b *Buffer) prep(write bool, flags uint32) error {
+func (b *Buffer) Wait(write bool) error {
+	req := &gemCPUPrep{Handle: b.handle}
 	if write {
-		flags |= prepWrite
+		req.Flags = prepWrite
 	}
-	req := &gemCPUPrep{Handle: b.handle, Flags: flags}
 	return ioctl(b.dev.f, "GEM_CPU_PREP", ioctlGEMCPUPrep, unsafe.Pointer(req))
-}
-
-// Fini tells the kernel that the CPU is done (a cache flush where one is needed).
-func (b *Buffer) Fini() error {
-	req := &gemCPUFini{Handle: b.handle}
-	return ioctl(b.dev.f, "GEM_CPU_FINI", ioctlGEMCPUFini, unsafe.Pointer(req))
 }
 
 // Close unmaps and frees the buffer.

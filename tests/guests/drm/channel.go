@@ -6,17 +6,8 @@ import (
 	"unsafe"
 )
 
-// Limits of one GEM_PUSHBUF. Source: nouveau_drm.h.
-const (
-	MaxPush    = 512
-	MaxBuffers = 1024
-
-	noPrefetch = 1 << 23
-)
-
-// pushSync in vram_available makes GEM_PUSHBUF wait for its fence and return the
-// fence's error. It holds the client's lock while it busy-waits.
-const pushSync = 1
+// MaxPush is how many segments one GEM_PUSHBUF may have. Source: nouveau_drm.h.
+const MaxPush = 512
 
 // Channel is a GPU channel of the legacy interface. On Fermi every channel
 // can reach every engine; the domain handles of CHANNEL_ALLOC mean nothing.
@@ -69,15 +60,12 @@ type Ref struct {
 
 // Segment is a run of command words in a buffer of the validation list.
 type Segment struct {
-	Ref        int // index in the list
-	Offset     uint64
-	Bytes      uint64
-	NoPrefetch bool
+	Ref   int // index in the list
+	Bytes uint64
 }
 
-// Submit queues segments. With wait it returns when the submission's fence is
-// signalled, with the fence's own error (ENODEV if the channel was killed).
-func (c *Channel) Submit(refs []Ref, segments []Segment, wait bool) error {
+// Submit queues segments.
+func (c *Channel) Submit(refs []Ref, segments []Segment) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	req := &gemPushbuf{Channel: uint32(c.id), NrBuffers: uint32(len(refs)), NrPush: uint32(len(segments))}
@@ -92,13 +80,10 @@ func (c *Channel) Submit(refs []Ref, segments []Segment, wait bool) error {
 	if len(segments) > 0 {
 		list := make([]pushbufPush, len(segments))
 		for i, s := range segments {
-			list[i] = s.entry()
+			list[i] = pushbufPush{BOIndex: uint32(s.Ref), Length: s.Bytes}
 		}
 		pin.Pin(&list[0])
 		req.Push = addr(&list[0])
-	}
-	if wait {
-		req.VRAMAvailable = pushSync
 	}
 	return ioctl(c.dev.f, "GEM_PUSHBUF", ioctlGEMPushbuf, unsafe.Pointer(req))
 }
@@ -114,17 +99,9 @@ func (r Ref) entry() pushbufBO {
 	return b
 }
 
-func (s Segment) entry() pushbufPush {
-	p := pushbufPush{BOIndex: uint32(s.Ref), Offset: s.Offset, Length: s.Bytes}
-	if s.NoPrefetch {
-		p.Length |= noPrefetch
-	}
-	return p
-}
-
 // Alive asks whether the kernel still takes work for the channel, by an
 // empty submission: nil, or ENODEV after it was killed, ENOENT if it does not exist.
-func (c *Channel) Alive() error { return c.Submit(nil, nil, false) }
+func (c *Channel) Alive() error { return c.Submit(nil, nil) }
 
 // Close frees the channel. The kernel first waits for its work to end.
 func (c *Channel) Close() error {

@@ -14,31 +14,15 @@ import (
 
 // Parameters of GETPARAM. Source: nouveau_drm.h.
 const (
-	ParamPCIVendor   = 3
-	ParamPCIDevice   = 4
-	ParamBusType     = 5 // 0 AGP, 1 PCI, 2 PCIe, 3 SoC
-	ParamFBSize      = 8 // bytes of VRAM that clients may use
-	ParamAGPSize     = 9 // bytes of GART that clients may use
-	ParamChipset     = 11
-	ParamGraphUnits  = 13 // GPCs | TPCs << 8 | ROPs << 32
-	ParamPTimer      = 14 // ns
-	ParamHasBOUsage  = 15
-	ParamHasPageflip = 16
-	ParamExecPushMax = 17 // 6.6 and later
-	ParamVRAMBARSize = 18 // 6.7 and later
-	ParamVRAMUsed    = 19 // 6.7 and later
+	ParamFBSize     = 8 // bytes of VRAM that clients may use
+	ParamChipset    = 11
+	ParamGraphUnits = 13 // GPCs | TPCs << 8 | ROPs << 32
+	ParamPTimer     = 14 // ns
 )
 
 // Device is one open DRM node of nouveau.
 type Device struct {
-	f    *os.File
-	Path string
-}
-
-// Version is what the driver says of itself.
-type Version struct {
-	Name                string
-	Major, Minor, Patch int
+	f *os.File
 }
 
 // DefaultNode returns the first render node, or else the first card node.
@@ -62,15 +46,15 @@ func Open(path string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Device{f: f, Path: path}
-	v, err := d.Version()
+	d := &Device{f: f}
+	name, err := d.Driver()
 	if err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if v.Name != "nouveau" {
+	if name != "nouveau" {
 		f.Close()
-		return nil, fmt.Errorf("%s: driver %q, want nouveau", path, v.Name)
+		return nil, fmt.Errorf("%s: driver %q, want nouveau", path, name)
 	}
 	return d, nil
 }
@@ -78,18 +62,17 @@ func Open(path string) (*Device, error) {
 // Close ends the client: the kernel frees its channels and buffers.
 func (d *Device) Close() error { return d.f.Close() }
 
-// Version asks for the driver's name and version.
-func (d *Device) Version() (Version, error) {
+// Driver asks for the driver's name.
+func (d *Device) Driver() (string, error) {
 	name := make([]byte, 64)
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	pin.Pin(&name[0])
 	v := &drmVersion{NameLen: uint64(len(name)), Name: addr(&name[0])}
 	if err := ioctl(d.f, "VERSION", ioctlVersion, unsafe.Pointer(v)); err != nil {
-		return Version{}, err
+		return "", err
 	}
-	n := min(v.NameLen, uint64(len(name)))
-	return Version{Name: string(name[:n]), Major: int(v.Major), Minor: int(v.Minor), Patch: int(v.Patch)}, nil
+	return string(name[:min(v.NameLen, uint64(len(name)))]), nil
 }
 
 // Param reads one GETPARAM value. A parameter that this kernel does not know is EINVAL.

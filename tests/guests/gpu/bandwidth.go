@@ -19,13 +19,13 @@ func (e *Env) Bandwidth(a proto.BandwidthArgs) (res proto.BandwidthResult, err e
 	if n < 4096 || n > 1<<20 || n%4096 != 0 {
 		return res, fmt.Errorf("%d bytes: want whole pages of 4096, and 1 MiB at most", n)
 	}
-	w := window{rounds: orInt(a.Rounds, 31), limit: time.Duration(orInt(a.BARMS, 500)) * time.Millisecond, ram: make([]uint64, n/8), sink: new(uint64)}
-	dev, err := e.Open(a.Node)
+	w := window{limit: time.Duration(orInt(a.BARMS, 500)) * time.Millisecond, ram: make([]uint64, n/8), sink: new(uint64)}
+	dev, err := e.Open()
 	if err != nil {
 		return res, err
 	}
 	defer closeInto(dev, &err)
-	b, err := dev.NewBuffer(uint64(n), drm.DomainVRAM, drm.BufferOptions{})
+	b, err := dev.NewBuffer(uint64(n), drm.DomainVRAM)
 	if err != nil {
 		return res, err
 	}
@@ -43,7 +43,7 @@ func (e *Env) Bandwidth(a proto.BandwidthArgs) (res proto.BandwidthResult, err e
 		return res, err
 	}
 	res.Windows = append(res.Windows, bar1)
-	bar3, err := e.bar3(a.Node, w)
+	bar3, err := e.bar3(w)
 	if err != nil {
 		res.Skipped = append(res.Skipped, "bar3: "+err.Error())
 		return res, nil
@@ -56,8 +56,8 @@ func (e *Env) Bandwidth(a proto.BandwidthArgs) (res proto.BandwidthResult, err e
 // below.
 const bar3Searched = 16 << 20
 
-func (e *Env) bar3(node string, w window) (res proto.WindowBandwidth, err error) {
-	regs, done, err := e.BAR(node, 3, bar3Searched)
+func (e *Env) bar3(w window) (res proto.WindowBandwidth, err error) {
+	regs, done, err := e.BAR(3, bar3Searched)
 	if err != nil {
 		return res, err
 	}
@@ -94,11 +94,13 @@ func shown(page []uint32) bool {
 
 // window holds the options of a measurement.
 type window struct {
-	rounds int
-	limit  time.Duration
-	ram    []uint64
-	sink   *uint64 // keeps the compiler from dropping loads
+	limit time.Duration
+	ram   []uint64
+	sink  *uint64 // keeps the compiler from dropping loads
 }
+
+// maxRounds bounds one measurement.
+const maxRounds = 31
 
 // leastSample is the minimum time of one sample: fast accesses are repeated.
 const leastSample = time.Millisecond
@@ -124,7 +126,7 @@ func (w *window) measure(name string, words []uint64) (res proto.WindowBandwidth
 		ways[i].times = 1 + int(leastSample/(time.Since(start)+1))
 	}
 	began := time.Now()
-	for res.Rounds < w.rounds && (res.Rounds < 3 || time.Since(began) < w.limit) {
+	for round := 0; round < maxRounds && (round < 3 || time.Since(began) < w.limit); round++ {
 		for i := range ways {
 			start := time.Now()
 			for range ways[i].times {
@@ -132,11 +134,9 @@ func (w *window) measure(name string, words []uint64) (res proto.WindowBandwidth
 			}
 			ways[i].bps = append(ways[i].bps, float64(8*len(words)*ways[i].times)/time.Since(start).Seconds())
 		}
-		res.Rounds++
 	}
-	res.Window, res.Bytes = name, 8*len(words)
+	res.Window = name
 	res.RAMReadBps, res.ReadBps, res.RAMWriteBps, res.WriteBps = middle(ways[0].bps), middle(ways[1].bps), middle(ways[2].bps), middle(ways[3].bps)
-	res.ReadToRAM, res.WriteToRAM = middle(byTurn(ways[1].bps, ways[0].bps)), middle(byTurn(ways[3].bps, ways[2].bps))
 	for i, v := range words {
 		if v != want[i] {
 			return res, fmt.Errorf("%s: word %d of 8 bytes is %#x, and was %#x", name, i, v, want[i])
@@ -164,12 +164,4 @@ func sum(words []uint64) (s uint64) {
 
 func middle(values []float64) float64 {
 	return slices.Sorted(slices.Values(values))[len(values)/2]
-}
-
-func byTurn(a, b []float64) []float64 {
-	out := make([]float64, len(a))
-	for i := range a {
-		out[i] = a[i] / b[i]
-	}
-	return out
 }

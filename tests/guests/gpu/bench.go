@@ -12,64 +12,29 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-var benchSizes = []uint32{4 << 10, 64 << 10, 1 << 20, 4 << 20}
-
-// Bench measures copies by each engine, and the CPU's accesses to the card. What each engine
+// Bench measures copies by an engine, and the CPU's accesses to the card. What the engine
 // copied is verified after it was timed.
 func (e *Env) Bench(a proto.BenchArgs) (res proto.BenchResult, err error) {
-	names, sizes, rounds := a.Engines, a.Sizes, orInt(a.Rounds, 20)
-	if len(names) == 0 {
-		names = []string{"m2mf", "ce0", "ce1"}
-	}
-	if len(sizes) == 0 {
-		sizes = benchSizes
-	}
-	dev, err := e.Open(a.Node)
+	eng, err := engineOf(a.Engine)
 	if err != nil {
 		return res, err
 	}
-	defer closeInto(dev, &err)
-	k, err := newCopier(dev)
+	k, err := e.copier()
 	if err != nil {
 		return res, err
 	}
 	defer closeInto(k, &err)
-	for _, size := range sizes {
-		res.Copies = append(res.Copies, benchCPU(size, rounds))
-		for _, name := range names {
-			eng, err := engineOf(name)
-			if err != nil {
-				return res, err
-			}
-			for _, r := range routes {
-				c, err := k.bench(eng, r, size, rounds)
-				if err != nil {
-					return res, fmt.Errorf("%s, %s to %s, %d bytes: %w", name, r[0], r[1], size, err)
-				}
-				res.Copies = append(res.Copies, c)
-			}
+	for _, r := range routes {
+		c, err := k.bench(eng, r, a.Bytes, a.Rounds)
+		if err != nil {
+			return res, fmt.Errorf("%s, %s to %s, %d bytes: %w", eng.name, r[0], r[1], a.Bytes, err)
 		}
+		res.Copies = append(res.Copies, c)
 	}
-	if err := k.benchBAR(orInt(a.Registers, 2000), &res); err != nil {
+	if err := k.benchBAR(a.Registers, &res); err != nil {
 		return res, err
 	}
-	return res, e.benchRegisters(a.Node, orInt(a.Registers, 2000), &res)
-}
-
-func rate(c proto.BenchCopy, took time.Duration) proto.BenchCopy {
-	c.NS = took.Nanoseconds() / int64(c.Rounds)
-	c.MiBps = float64(c.Bytes) * float64(c.Rounds) / took.Seconds() / (1 << 20)
-	return c
-}
-
-func benchCPU(size uint32, rounds int) proto.BenchCopy {
-	src, dst := make([]byte, size), make([]byte, size)
-	fill(src, uint64(size))
-	start := time.Now()
-	for range rounds {
-		copy(dst, src)
-	}
-	return rate(proto.BenchCopy{Engine: "cpu", From: "ram", To: "ram", Bytes: size, Rounds: rounds}, time.Since(start))
+	return res, e.benchRegisters(a.Registers, &res)
 }
 
 // bench has several copies in flight, as a driver would.
@@ -80,7 +45,7 @@ func (k *copier) bench(e engine, route [2]string, size uint32, rounds int) (res 
 		if domains[i], err = domainOf(r); err != nil {
 			return res, err
 		}
-		if buffers[i], err = k.s.dev.NewBuffer(uint64(size), domains[i], drm.BufferOptions{}); err != nil {
+		if buffers[i], err = k.s.dev.NewBuffer(uint64(size), domains[i]); err != nil {
 			return res, err
 		}
 		defer closeInto(buffers[i], &err)
@@ -117,7 +82,7 @@ func (k *copier) bench(e engine, route [2]string, size uint32, rounds int) (res 
 		wrong, first := differ(got, want)
 		return res, fmt.Errorf("%d bytes wrong, the first at %#x", wrong, first)
 	}
-	return rate(proto.BenchCopy{Engine: e.name, From: route[0], To: route[1], Bytes: size, Rounds: rounds}, took), nil
+	return proto.BenchCopy{From: route[0], To: route[1], MiBps: float64(size) * float64(rounds) / took.Seconds() / (1 << 20)}, nil
 }
 
 // access times f. What f does to the card is one plain load or store: an atomic store is an
@@ -127,12 +92,12 @@ func access(what string, n int, f func(i int)) proto.BenchAccess {
 	for i := range n {
 		f(i)
 	}
-	return proto.BenchAccess{What: what, Count: n, NS: float64(time.Since(start).Nanoseconds()) / float64(n)}
+	return proto.BenchAccess{What: what, NS: float64(time.Since(start).Nanoseconds()) / float64(n)}
 }
 
 // benchBAR times words of a VRAM buffer, through BAR1.
 func (k *copier) benchBAR(n int, res *proto.BenchResult) (err error) {
-	b, err := k.s.dev.NewBuffer(64<<10, drm.DomainVRAM, drm.BufferOptions{})
+	b, err := k.s.dev.NewBuffer(64<<10, drm.DomainVRAM)
 	if err != nil {
 		return err
 	}
@@ -170,14 +135,15 @@ func (k *copier) benchBAR(n int, res *proto.BenchResult) (err error) {
 // Registers to time. The write goes to the last of PBUS's 64 software scratch registers,
 // which has no effect and which nouveau leaves alone on this chip.
 const (
+	regSpace   = 16 << 20
 	regBoot0   = 0x000000
 	regPTimer  = 0x009400
 	regScratch = 0x0014fc
 )
 
 // benchRegisters times registers of BAR0.
-func (e *Env) benchRegisters(node string, n int, res *proto.BenchResult) error {
-	regs, done, err := e.Registers(node)
+func (e *Env) benchRegisters(n int, res *proto.BenchResult) error {
+	regs, done, err := e.BAR(0, regSpace)
 	if err != nil {
 		res.Skipped = append(res.Skipped, "registers: "+err.Error())
 		return nil

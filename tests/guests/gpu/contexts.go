@@ -24,7 +24,7 @@ func (e *Env) Contexts(a proto.ContextsArgs) (res proto.ContextsResult, err erro
 	for i := range orInt(a.Count, 1) {
 		c := new(context)
 		all = append(all, c)
-		if err = c.start(e, a.Node, uint32(i)+1); err != nil {
+		if err = c.start(e, uint32(i)+1); err != nil {
 			err = fmt.Errorf("context %d: %w", i, err)
 			break
 		}
@@ -38,11 +38,11 @@ func (e *Env) Contexts(a proto.ContextsArgs) (res proto.ContextsResult, err erro
 	return res, err
 }
 
-func (c *context) start(e *Env, node string, value uint32) (err error) {
-	if c.s, err = e.client(node); err != nil {
+func (c *context) start(e *Env, value uint32) (err error) {
+	if c.s, err = e.client(); err != nil {
 		return err
 	}
-	if c.page, err = c.s.dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{}); err != nil {
+	if c.page, err = c.s.dev.NewBuffer(4096, drm.DomainGART); err != nil {
 		return err
 	}
 	return c.s.writes(c.page, []uint64{0}, value)

@@ -11,10 +11,9 @@ import (
 
 // copier moves bytes between the CPU and buffers anywhere, by the engine under test.
 type copier struct {
-	s        *Stream
-	staging  Buffer
-	sem      Buffer
-	launches int
+	s       *Stream
+	staging Buffer
+	sem     Buffer
 }
 
 // semOffset is where in its page a copy's semaphore lies; the words around it are
@@ -30,11 +29,30 @@ func newCopier(dev Device) (*copier, error) {
 		return nil, err
 	}
 	k := &copier{s: s}
-	if k.sem, err = dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{}); err != nil {
+	if k.sem, err = dev.NewBuffer(4096, drm.DomainGART); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return k, nil
 }
+
+// ownCopier is a copier on a device of its own.
+type ownCopier struct{ *copier }
+
+// copier opens the card for a copier.
+func (e *Env) copier() (ownCopier, error) {
+	dev, err := e.Open()
+	if err != nil {
+		return ownCopier{}, err
+	}
+	k, err := newCopier(dev)
+	if err != nil {
+		return ownCopier{}, errors.Join(err, dev.Close())
+	}
+	return ownCopier{k}, nil
+}
+
+// Close ends both.
+func (k ownCopier) Close() error { return errors.Join(k.copier.Close(), k.s.dev.Close()) }
 
 func (k *copier) Close() error {
 	err := k.s.Close()
@@ -54,7 +72,7 @@ func (k *copier) stage(n int) (Buffer, []byte, error) {
 			}
 			k.staging = nil
 		}
-		b, err := k.s.dev.NewBuffer(uint64(n), drm.DomainGART, drm.BufferOptions{})
+		b, err := k.s.dev.NewBuffer(uint64(n), drm.DomainGART)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -113,7 +131,7 @@ func (k *copier) move(e engine, src Buffer, from drm.Domain, dst Buffer, to drm.
 		return err
 	}
 	var b push.Buffer
-	k.launches += e.copyLinear(&b, src.VA(), dst.VA(), n)
+	e.copyLinear(&b, src.VA(), dst.VA(), n)
 	if err := k.s.Submit(&b, ref(src, from, false), ref(dst, to, true)); err != nil {
 		return err
 	}

@@ -3,24 +3,17 @@ package gpu
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // Copies runs cases and verifies each. The error names the first that failed.
 func (e *Env) Copies(a proto.CopyArgs) (res proto.CopyResult, err error) {
-	dev, err := e.Open(a.Node)
-	if err != nil {
-		return res, err
-	}
-	defer closeInto(dev, &err)
-	k, err := newCopier(dev)
+	k, err := e.copier()
 	if err != nil {
 		return res, err
 	}
 	defer closeInto(k, &err)
-	start := time.Now()
 	for i, c := range a.Cases {
 		if c.Name == "" {
 			c.Name = fmt.Sprintf("case %d", i)
@@ -44,8 +37,6 @@ func (e *Env) Copies(a proto.CopyArgs) (res proto.CopyResult, err error) {
 			break
 		}
 	}
-	res.Copies = k.launches
-	res.DurationNS = time.Since(start).Nanoseconds()
 	return res, err
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"time"
 
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
 	"github.com/umbra-gpu/umbra/tests/guests/push"
@@ -194,8 +193,7 @@ func (j *job) emit(b *push.Buffer, src, dst Buffer, sem uint64) {
 func (k *copier) run(j *job) (out proto.CopyOutcome) {
 	out.Name, out.Bytes = j.c.Name, uint64(j.dstLine)*uint64(j.c.Lines)
 	out.WantCRC = crc32.ChecksumIEEE(j.want)
-	got, took, err := k.execute(j)
-	out.DurationNS = took.Nanoseconds()
+	got, err := k.execute(j)
 	if got != nil {
 		out.CRC = crc32.ChecksumIEEE(got)
 		out.Wrong, out.FirstWrong = differ(got, j.want)
@@ -211,52 +209,49 @@ func (k *copier) run(j *job) (out proto.CopyOutcome) {
 	return out
 }
 
-func (k *copier) execute(j *job) (got []byte, took time.Duration, err error) {
+func (k *copier) execute(j *job) (got []byte, err error) {
 	if err := k.s.use(j.engine.object); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	dst, err := k.s.dev.NewBuffer(j.dst.size, j.dst.domain, drm.BufferOptions{})
+	dst, err := k.s.dev.NewBuffer(j.dst.size, j.dst.domain)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer closeInto(dst, &err)
-	src, err := k.s.dev.NewBuffer(j.src.size, j.src.domain, drm.BufferOptions{})
+	src, err := k.s.dev.NewBuffer(j.src.size, j.src.domain)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer closeInto(src, &err)
 	if !j.c.Inline {
 		if err := k.upload(j.engine, src, j.src.domain, j.source); err != nil {
-			return nil, 0, fmt.Errorf("staging the source: %w", err)
+			return nil, fmt.Errorf("staging the source: %w", err)
 		}
 	}
 	if err := k.upload(j.engine, dst, j.dst.domain, j.poison); err != nil {
-		return nil, 0, fmt.Errorf("poisoning the destination: %w", err)
+		return nil, fmt.Errorf("poisoning the destination: %w", err)
 	}
 	if err := k.armSemaphore(); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	var b push.Buffer
 	j.emit(&b, src, dst, k.sem.VA()+semOffset)
-	start := time.Now()
 	refs := []Ref{ref(src, j.src.domain, false), ref(dst, j.dst.domain, true), ref(k.sem, drm.DomainGART, true)}
 	if err := k.s.Submit(&b, refs...); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if err := wait(dst, false); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	took = time.Since(start)
-	k.launches++
 	if err := k.s.ch.Alive(); err != nil {
-		return nil, took, fmt.Errorf("the channel died: %w", err)
+		return nil, fmt.Errorf("the channel died: %w", err)
 	}
 	semErr := k.checkSemaphore(j)
 	got, err = k.download(j.engine, dst, j.dst.domain, j.want)
 	if err != nil {
-		return nil, took, err
+		return nil, err
 	}
-	return got, took, errors.Join(semErr, k.peek(dst, j))
+	return got, errors.Join(semErr, k.peek(dst, j))
 }
 
 // closeInto joins the error of a deferred Close into the function's own.

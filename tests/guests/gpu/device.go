@@ -21,26 +21,28 @@ func ref(b Buffer, valid drm.Domain, write bool) Ref {
 }
 
 // Env is the machine around the GPU.
-type Env struct {
-	Release    string                                                    // uname -r
-	Interrupts func() (uint64, error)                                    // of the GPU, since boot
-	Reference  func(channel int) (uint32, error)                         // the REF word of a channel's USERD
-	Mark       func() (uint64, error)                                    // last kernel log record
-	Log        func(after uint64) ([]proto.KmsgRecord, error)            // what came after it
-	Registers  func(node string) (regs []uint32, done func(), err error) // BAR0 of the node's card
-	// USERD maps a channel's page of the poll area.
-	USERD func(node string, channel int) (page []uint32, done func(), err error)
-	// BAR maps the start of any BAR of the node's card.
-	BAR func(node string, index, size int) (words []uint32, done func(), err error)
+type Env struct{ System }
+
+// System is the guest's kernel.
+type System interface {
+	// Release is uname -r.
+	Release() string
+	// GPUInterrupts counts the GPU's interrupts since boot.
+	GPUInterrupts() (uint64, error)
+	// Reference returns the REF word of a channel's USERD.
+	Reference(channel int) (uint32, error)
+	// LastRecord returns the number of the kernel log's last record, LogAfter what came after it.
+	LastRecord() (uint64, error)
+	LogAfter(seq uint64) ([]proto.KmsgRecord, error)
+	// BAR maps the start of a BAR of the card.
+	BAR(index, size int) (words []uint32, done func(), err error)
 }
 
-// Open opens a node, or for "" the first render node.
-func (e *Env) Open(node string) (Device, error) {
-	if node == "" {
-		var err error
-		if node, err = drm.DefaultNode(); err != nil {
-			return nil, err
-		}
+// Open opens the first render node.
+func (e *Env) Open() (Device, error) {
+	node, err := drm.DefaultNode()
+	if err != nil {
+		return nil, err
 	}
 	return drm.Open(node)
 }

@@ -16,8 +16,6 @@ import (
 
 // Doorbell is a channel for measuring what it costs to ring its doorbell.
 type Doorbell struct {
-	env  *Env
-	node string
 	c    client
 	page Buffer
 	sem  []byte
@@ -30,12 +28,12 @@ type Doorbell struct {
 const maxDoorbells = 100_000
 
 // OpenDoorbell makes the channel and runs one submission.
-func (e *Env) OpenDoorbell(a proto.NodeArgs) (_ *Doorbell, err error) {
-	b := &Doorbell{env: e, node: a.Node, limit: patience}
-	if b.c, err = e.client(a.Node); err != nil {
+func (e *Env) OpenDoorbell() (_ *Doorbell, err error) {
+	b := &Doorbell{limit: patience}
+	if b.c, err = e.client(); err != nil {
 		return nil, err
 	}
-	if b.page, err = b.c.dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{}); err != nil {
+	if b.page, err = b.c.dev.NewBuffer(4096, drm.DomainGART); err != nil {
 		return nil, errors.Join(err, b.c.Close())
 	}
 	if b.sem, err = b.page.Bytes(); err == nil {
@@ -54,61 +52,14 @@ func (e *Env) OpenDoorbell(a proto.NodeArgs) (_ *Doorbell, err error) {
 // Close frees the channel.
 func (b *Doorbell) Close() error { return errors.Join(b.c.Flush(), b.page.Close(), b.c.Close()) }
 
-// Ring rings the doorbell as a says.
+// Ring submits work through the driver, and awaits it in memory before the next.
 func (b *Doorbell) Ring(a proto.DoorbellArgs) (res proto.DoorbellResult, err error) {
 	if a.Count < 1 || a.Count > maxDoorbells {
 		return res, fmt.Errorf("%d doorbells: want 1 to %d", a.Count, maxDoorbells)
 	}
-	switch a.How {
-	case proto.DoorbellStore:
-		return b.stores(a.Count)
-	case proto.DoorbellLaunch:
-		return b.launches(a.Count)
-	case proto.DoorbellBatch:
-		return b.behind(max(a.Count/slots, 1))
-	}
-	return res, fmt.Errorf("how %q: want %s, %s or %s", a.How, proto.DoorbellStore, proto.DoorbellLaunch, proto.DoorbellBatch)
-}
-
-// userdGPPut is the offset of GP_PUT in a page of USERD. Source: cl906f.h.
-const userdGPPut = 0x8c
-
-// together is how many stores are timed as one: reading the clock takes longer than a
-// store without a trap.
-const together = 10
-
-// stores times half of the stores one by one, for the quantiles, and half in groups, for
-// the cost of one. It takes the median of groups, because the host may deschedule the guest.
-func (b *Doorbell) stores(n int) (res proto.DoorbellResult, err error) {
-	if err := b.c.Flush(); err != nil {
-		return res, err
-	}
-	page, done, err := b.env.USERD(b.node, b.c.ch.ID())
-	if err != nil {
-		return res, err
-	}
-	defer done()
-	at := &page[userdGPPut/4]
-	put := *at
-	each := make([]int64, (n+1)/2)
-	for i := range each {
-		start := time.Now()
-		*at = put // one plain store: an atomic one is an exchange, which reads as well
-		each[i] = time.Since(start).Nanoseconds()
-	}
-	res.P50NS, res.P99NS = quantiles(each)
-	var some []float64
-	for range max(n/2/together, 1) {
-		some = append(some, access("", together, func(int) { *at = put }).NS)
-	}
-	res.NS, res.Count = middle(some), len(each)+together*len(some)
-	return res, b.c.ch.Alive()
-}
-
-func (b *Doorbell) launches(n int) (res proto.DoorbellResult, err error) {
+	n := a.Count
 	launched, worked := make([]int64, n), make([]int64, n)
 	var p push.Buffer
-	began := time.Now()
 	for i := range n {
 		start := time.Now()
 		if err := b.launch(&p, &launched[i]); err != nil {
@@ -119,28 +70,9 @@ func (b *Doorbell) launches(n int) (res proto.DoorbellResult, err error) {
 		}
 		worked[i] = time.Since(start).Nanoseconds()
 	}
-	res.Count, res.NS = n, float64(time.Since(began).Nanoseconds())/float64(n)
+	res.Count = n
 	res.P50NS, res.P99NS = quantiles(launched)
 	res.WorkP50NS, res.WorkP99NS = quantiles(worked)
-	return res, b.c.ch.Alive()
-}
-
-func (b *Doorbell) behind(rounds int) (res proto.DoorbellResult, err error) {
-	var p push.Buffer
-	var ns int64
-	began := time.Now()
-	for range rounds {
-		for range slots {
-			if err := b.launch(&p, &ns); err != nil {
-				return res, err
-			}
-		}
-		if err := b.await(); err != nil {
-			return res, err
-		}
-	}
-	res.Count = rounds * slots
-	res.NS = float64(time.Since(began).Nanoseconds()) / float64(res.Count)
 	return res, b.c.ch.Alive()
 }
 
@@ -154,7 +86,7 @@ func (b *Doorbell) launch(p *push.Buffer, took *int64) error {
 		return err
 	}
 	start := time.Now()
-	err = b.c.ch.Submit(list, segments, false)
+	err = b.c.ch.Submit(list, segments)
 	*took = time.Since(start).Nanoseconds()
 	b.done++
 	return err

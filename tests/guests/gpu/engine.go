@@ -39,15 +39,14 @@ var (
 type engine struct {
 	name     string
 	object   object
-	maxLine  uint32 // bytes
 	maxLines uint32
 	ce       bool
 }
 
 var engines = []engine{
-	{"m2mf", objectM2MF, 1 << 19, push.MaxM2MFLines, false},
-	{"ce0", objectCE0, push.MaxCEX, push.MaxCELines, true},
-	{"ce1", objectCE1, push.MaxCEX, push.MaxCELines, true},
+	{"m2mf", objectM2MF, push.MaxM2MFLines, false},
+	{"ce0", objectCE0, push.MaxCELines, true},
+	{"ce1", objectCE1, push.MaxCELines, true},
 }
 
 // engineOf finds an engine by name; "" is M2MF.
@@ -75,9 +74,8 @@ func (e engine) copyRect(b *push.Buffer, src, dst push.Surface, lineBytes, lines
 // lineBytes is the line that nouveau and linear copies here use.
 const lineBytes = 4096
 
-// copyLinear emits the launches for n bytes and returns how many they are.
-func (e engine) copyLinear(b *push.Buffer, src, dst, n uint64) int {
-	launches := 0
+// copyLinear emits the launches for n bytes.
+func (e engine) copyLinear(b *push.Buffer, src, dst, n uint64) {
 	for n > 0 {
 		width, lines := uint32(lineBytes), uint32(min(n/lineBytes, uint64(e.maxLines)))
 		if lines == 0 {
@@ -86,7 +84,5 @@ func (e engine) copyLinear(b *push.Buffer, src, dst, n uint64) int {
 		e.copyRect(b, push.Surface{VA: src, Pitch: lineBytes}, push.Surface{VA: dst, Pitch: lineBytes}, width, lines)
 		done := uint64(width) * uint64(lines)
 		src, dst, n = src+done, dst+done, n-done
-		launches++
 	}
-	return launches
 }

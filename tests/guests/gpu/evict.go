@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
 	"github.com/umbra-gpu/umbra/tests/guests/push"
@@ -15,16 +14,16 @@ import (
 // them in order again and again, so that the kernel must evict and bring back every one
 // of them each time.
 func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
-	eng, err := engineOf(a.Engine)
+	eng, err := engineOf("m2mf")
 	if err != nil {
 		return res, err
 	}
-	dev, err := e.Open(a.Node)
+	k, err := e.copier()
 	if err != nil {
 		return res, err
 	}
-	defer closeInto(dev, &err)
-	if res.VRAMBytes, err = dev.Param(drm.ParamFBSize); err != nil {
+	defer closeInto(k, &err)
+	if res.VRAMBytes, err = k.s.dev.Param(drm.ParamFBSize); err != nil {
 		return res, err
 	}
 	size := orUint64(a.BufferBytes, 4<<20)
@@ -36,11 +35,6 @@ func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
 		}
 		total = uint64(times * float64(res.VRAMBytes))
 	}
-	k, err := newCopier(dev)
-	if err != nil {
-		return res, err
-	}
-	defer closeInto(k, &err)
 	var buffers []Buffer
 	defer func() {
 		for _, b := range buffers {
@@ -48,9 +42,8 @@ func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
 		}
 	}()
 	want := make([]byte, size)
-	start := time.Now()
 	for res.Bytes < total {
-		b, err := dev.NewBuffer(size, drm.DomainVRAM, drm.BufferOptions{})
+		b, err := k.s.dev.NewBuffer(size, drm.DomainVRAM)
 		if err != nil {
 			return res, fmt.Errorf("buffer %d: %w", len(buffers), err)
 		}
@@ -61,9 +54,8 @@ func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
 		}
 		res.Bytes += size
 	}
-	res.Buffers, res.FillNS = len(buffers), time.Since(start).Nanoseconds()
+	res.Buffers = len(buffers)
 	for range orInt(a.Passes, 2) {
-		start := time.Now()
 		for i, b := range buffers {
 			fill(want, a.Seed+uint64(i))
 			got, err := k.download(eng, b, drm.DomainVRAM, want)
@@ -76,7 +68,6 @@ func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
 				res.Wrong++
 			}
 		}
-		res.PassNS = append(res.PassNS, time.Since(start).Nanoseconds())
 	}
 	if res.Wrong > 0 {
 		err = fmt.Errorf("%d buffers came back wrong", res.Wrong)
@@ -100,17 +91,12 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 		return res, err
 	}
 	size := orUint64(a.Bytes, 1<<20)
-	dev, err := e.Open(a.Node)
-	if err != nil {
-		return res, err
-	}
-	defer closeInto(dev, &err)
-	k, err := newCopier(dev)
+	k, err := e.copier()
 	if err != nil {
 		return res, err
 	}
 	defer closeInto(k, &err)
-	b, err := dev.NewBuffer(size, drm.DomainVRAM|drm.DomainGART, drm.BufferOptions{})
+	b, err := k.s.dev.NewBuffer(size, drm.DomainVRAM|drm.DomainGART)
 	if err != nil {
 		return res, err
 	}
@@ -125,11 +111,9 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 		if i%2 == 1 {
 			to = drm.DomainVRAM
 		}
-		start := time.Now()
 		if err := k.place(b, to); err != nil {
 			return res, fmt.Errorf("move %d: %w", i, err)
 		}
-		res.MoveNS = append(res.MoveNS, time.Since(start).Nanoseconds())
 		at, err := b.Domain()
 		if err != nil {
 			return res, err

@@ -3,7 +3,6 @@ package gpu
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
@@ -16,7 +15,7 @@ import (
 // kernel's own semaphores keep the order.
 func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
 	count, batch := orInt(a.Count, 500), orInt(a.Batch, 1)
-	dev, err := e.Open(a.Node)
+	dev, err := e.Open()
 	if err != nil {
 		return res, err
 	}
@@ -46,7 +45,7 @@ func fenceWaits(dev Device, count, batch int, res *proto.FencesResult) (err erro
 		return err
 	}
 	defer closeInto(s, &err)
-	page, err := dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{})
+	page, err := dev.NewBuffer(4096, drm.DomainGART)
 	if err != nil {
 		return err
 	}
@@ -77,9 +76,7 @@ func fenceWaits(dev Device, count, batch int, res *proto.FencesResult) (err erro
 			res.Wrong++
 		}
 	}
-	slices.Sort(latencies)
-	res.MinNS, res.MedianNS = latencies[0], latencies[len(latencies)/2]
-	res.P99NS, res.MaxNS = latencies[len(latencies)*99/100], latencies[len(latencies)-1]
+	res.MedianNS, res.P99NS = quantiles(latencies)
 	return s.ch.Alive()
 }
 
@@ -116,7 +113,7 @@ func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 	complement(poison, want)
 	buffers := make([]Buffer, chainRounds*channels+1)
 	for i := range buffers {
-		if buffers[i], err = dev.NewBuffer(chainBytes, drm.DomainVRAM, drm.BufferOptions{}); err != nil {
+		if buffers[i], err = dev.NewBuffer(chainBytes, drm.DomainVRAM); err != nil {
 			return err
 		}
 		defer closeInto(buffers[i], &err)

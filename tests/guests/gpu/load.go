@@ -28,7 +28,7 @@ type Load struct {
 
 // StartLoad starts the clients, and returns when each has done and verified a first round.
 func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
-	eng, err := engineOf(a.Engine)
+	eng, err := engineOf("m2mf")
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 	ready := make(chan error, l.clients)
 	for i := range l.clients {
 		l.wg.Go(func() {
-			if err := l.client(e, a.Node, eng, uint64(size), a.Seed+uint64(i)<<32, ready); err != nil {
+			if err := l.client(e, eng, uint64(size), a.Seed+uint64(i)<<32, ready); err != nil {
 				l.fail(err)
 			}
 		})
@@ -59,7 +59,7 @@ func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 
 // Totals is what has been done so far.
 func (l *Load) Totals() proto.LoadTotals {
-	t := proto.LoadTotals{Clients: l.clients, Copies: l.copies.Load(), Bytes: l.bytes.Load(), Wrong: l.wrong.Load()}
+	t := proto.LoadTotals{Copies: l.copies.Load(), Bytes: l.bytes.Load(), Wrong: l.wrong.Load()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err != nil {
@@ -85,7 +85,7 @@ func (l *Load) fail(err error) {
 
 // client copies GART to VRAM to VRAM to GART, new data each round. It tells ready
 // once: nil after its first round, or why it cannot work.
-func (l *Load) client(e *Env, node string, eng engine, size, seed uint64, ready chan<- error) (err error) {
+func (l *Load) client(e *Env, eng engine, size, seed uint64, ready chan<- error) (err error) {
 	said := false
 	say := func(err error) {
 		if !said {
@@ -94,19 +94,14 @@ func (l *Load) client(e *Env, node string, eng engine, size, seed uint64, ready 
 		}
 	}
 	defer func() { say(err) }()
-	dev, err := e.Open(node)
-	if err != nil {
-		return err
-	}
-	defer closeInto(dev, &err)
-	k, err := newCopier(dev)
+	k, err := e.copier()
 	if err != nil {
 		return err
 	}
 	defer closeInto(k, &err)
 	var vram [2]Buffer
 	for i := range vram {
-		if vram[i], err = dev.NewBuffer(size, drm.DomainVRAM, drm.BufferOptions{}); err != nil {
+		if vram[i], err = k.s.dev.NewBuffer(size, drm.DomainVRAM); err != nil {
 			return err
 		}
 		defer closeInto(vram[i], &err)
@@ -120,7 +115,7 @@ func (l *Load) client(e *Env, node string, eng engine, size, seed uint64, ready 
 		}
 		seed++
 		fill(want, seed)
-		if err := l.round(k, eng, vram, want); err != nil {
+		if err := l.round(k.copier, eng, vram, want); err != nil {
 			return err
 		}
 		if l.wrong.Load() > 0 {
@@ -153,13 +148,8 @@ func (l *Load) round(k *copier, eng engine, vram [2]Buffer, want []byte) error {
 }
 
 // verified is a small round of copies on a new client: does the GPU still work?
-func (e *Env) verified(node string) (err error) {
-	dev, err := e.Open(node)
-	if err != nil {
-		return err
-	}
-	defer closeInto(dev, &err)
-	k, err := newCopier(dev)
+func (e *Env) verified() (err error) {
+	k, err := e.copier()
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (e *Env) offend(a proto.OffenceArgs) (res proto.OffenceResult, err error) {
 		res.Background, loadErr = settle(load)
 		err = errors.Join(err, loadErr)
 	}
-	if fresh := e.verified(a.Node); fresh != nil {
+	if fresh := e.verified(); fresh != nil {
 		return res, errors.Join(err, fmt.Errorf("a new client does not work: %w", fresh))
 	}
 	res.FreshWorks = true
@@ -130,7 +130,7 @@ func (e *Env) background(a proto.OffenceArgs) (*Load, error) {
 	if clients < 0 {
 		return nil, nil
 	}
-	l, err := e.StartLoad(proto.LoadArgs{Node: a.Node, Seed: a.Seed + 1<<40, Clients: clients, Bytes: 64 << 10})
+	l, err := e.StartLoad(proto.LoadArgs{Seed: a.Seed + 1<<40, Clients: clients, Bytes: 64 << 10})
 	if err != nil {
 		return nil, fmt.Errorf("background: %w", err)
 	}
@@ -163,9 +163,9 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 	if err != nil {
 		return res, err
 	}
-	kernel := drm.KernelOf(e.Release)
+	kernel := drm.KernelOf(e.Release())
 	res.What, res.Kernel, res.Expected = o.name, kernel.Line, expected(kernel, o.kind)
-	mark, err := e.Mark()
+	mark, err := e.LastRecord()
 	if err != nil {
 		return res, err
 	}
@@ -181,12 +181,12 @@ func (e *Env) offendOnce(a proto.OffenceArgs) (res proto.OffenceResult, err erro
 
 // commit commits the offence. An error means that the set-up failed.
 func (e *Env) commit(o offence, k drm.Kernel, mark uint64, a proto.OffenceArgs, res *proto.OffenceResult) (err error) {
-	s, err := e.client(a.Node)
+	s, err := e.client()
 	if err != nil {
 		return err
 	}
 	defer closeInto(s, &err)
-	page, err := s.dev.NewBuffer(max(o.page, 4096), drm.DomainGART, drm.BufferOptions{})
+	page, err := s.dev.NewBuffer(max(o.page, 4096), drm.DomainGART)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ const spared = 500 * time.Millisecond
 
 // readLog collects warnings and worse, and derives from them who reported the offence.
 func (e *Env) readLog(mark uint64, k drm.Kernel, o offence, res *proto.OffenceResult) error {
-	records, err := e.Log(mark)
+	records, err := e.LogAfter(mark)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func NewStream(dev Device) (*Stream, error) {
 	}
 	s := &Stream{dev: dev, ch: ch, bound: map[uint32]bool{}}
 	for range slots {
-		b, err := dev.NewBuffer(slotBytes, drm.DomainGART, drm.BufferOptions{})
+		b, err := dev.NewBuffer(slotBytes, drm.DomainGART)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
@@ -46,9 +46,9 @@ func NewStream(dev Device) (*Stream, error) {
 // client is a device that is its own, and a stream on it.
 type client struct{ *Stream }
 
-// client opens a node.
-func (e *Env) client(node string) (client, error) {
-	dev, err := e.Open(node)
+// client opens the card.
+func (e *Env) client() (client, error) {
+	dev, err := e.Open()
 	if err != nil {
 		return client{}, err
 	}
@@ -88,7 +88,7 @@ func (s *Stream) Submit(b *push.Buffer, refs ...Ref) error {
 	if err != nil {
 		return err
 	}
-	return s.ch.Submit(list, segments, false)
+	return s.ch.Submit(list, segments)
 }
 
 // stage does all of that but to queue it.

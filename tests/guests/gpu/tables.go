@@ -24,7 +24,7 @@ func (e *Env) Tables(a proto.TablesArgs) (res proto.TablesResult, err error) {
 	if a.Buffers < 1 || a.Buffers > tableBuffers || a.Bytes < 4096 || a.Bytes%4096 != 0 || a.Bytes > tableBytes/uint64(a.Buffers) {
 		return res, fmt.Errorf("%d buffers of %d bytes: want 1 to %d, of whole pages of 4096 bytes, and %d MiB at most", a.Buffers, a.Bytes, tableBuffers, tableBytes>>20)
 	}
-	s, err := e.client(a.Node)
+	s, err := e.client()
 	if err != nil {
 		return res, err
 	}
@@ -32,13 +32,12 @@ func (e *Env) Tables(a proto.TablesArgs) (res proto.TablesResult, err error) {
 	var all []Buffer
 	start := time.Now()
 	for range a.Buffers {
-		b, nerr := s.dev.NewBuffer(a.Bytes, drm.DomainGART, drm.BufferOptions{})
+		b, nerr := s.dev.NewBuffer(a.Bytes, drm.DomainGART)
 		if nerr != nil {
 			err = fmt.Errorf("buffer %d: %w", len(all), nerr)
 			break
 		}
 		all = append(all, b)
-		res.Entries += int(b.Size() / 4096)
 	}
 	res.MapNS = time.Since(start).Nanoseconds()
 	if err == nil {

@@ -21,8 +21,8 @@ import (
 // channel's ring that covers several launches.
 
 const (
-	defaultGrain = 256 << 10 // bytes that one launch copies
-	maxGrains    = 4096      // launches of one request
+	grain     = 256 << 10 // bytes that one launch copies
+	maxGrains = 4096      // launches of one request
 )
 
 // Throttle runs processes that produce a load. Each is a separate client of the kernel.
@@ -30,13 +30,12 @@ type Throttle struct {
 	load    throttle.Load
 	args    proto.ThrottleArgs
 	clients int
-	grain   uint64 // bytes of a launch
 	began   time.Time
 
 	stop chan struct{}
 	wg   sync.WaitGroup
 
-	submitted, done, copies, launches, wrong, lives atomic.Uint64
+	submitted, done, launches, wrong, lives atomic.Uint64
 
 	mu  sync.Mutex // guards err
 	err error
@@ -44,7 +43,7 @@ type Throttle struct {
 
 // StartThrottle starts the processes, and returns when each has a channel.
 func (e *Env) StartThrottle(a proto.ThrottleArgs) (*Throttle, error) {
-	t := &Throttle{args: a, clients: orInt(a.Clients, 1), grain: uint64(orInt(a.GrainBytes, defaultGrain)), stop: make(chan struct{})}
+	t := &Throttle{args: a, clients: orInt(a.Clients, 1), stop: make(chan struct{})}
 	d := json.NewDecoder(bytes.NewReader(a.Load))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&t.load); err != nil {
@@ -86,8 +85,6 @@ func (t *Throttle) check() error {
 		return errors.New("load.alone: a guest does not know who uses the card")
 	case l.Burst > drm.MaxPush:
 		return fmt.Errorf("load.burst: %d: one submission has at most %d entries", l.Burst, drm.MaxPush)
-	case t.grain%lineBytes != 0 || t.grain == 0 || t.grain/lineBytes > push.MaxM2MFLines:
-		return fmt.Errorf("grain_bytes: %d: must be lines of %d, at most %d", t.grain, lineBytes, push.MaxM2MFLines)
 	case t.args.GrainNS < 0 || t.args.GrainNS > 0 && max(t.grains(longest), t.grains(l.CopyBusy)) > maxGrains:
 		return fmt.Errorf("load.busy: %v: takes %d launches of %d ns, at most %d fit into a request", longest, t.grains(longest), t.args.GrainNS, maxGrains)
 	}
@@ -106,8 +103,7 @@ func (t *Throttle) grains(d time.Duration) int {
 // Totals is what has been done so far.
 func (t *Throttle) Totals() proto.ThrottleTotals {
 	r := proto.ThrottleTotals{
-		Clients: t.clients, Lives: t.lives.Load(), Submitted: t.submitted.Load(), Done: t.done.Load(),
-		Copies: t.copies.Load(), Launches: t.launches.Load(), Wrong: t.wrong.Load(),
+		Submitted: t.submitted.Load(), Done: t.done.Load(), Launches: t.launches.Load(), Wrong: t.wrong.Load(),
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -235,17 +231,17 @@ type flight struct {
 }
 
 func (t *Throttle) newRun(e *Env, seed uint64) (_ *run, err error) {
-	r := &run{t: t, want: make([]byte, t.grain)}
+	r := &run{t: t, want: make([]byte, grain)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
 		}
 	}()
-	if r.dev, err = e.Open(t.args.Node); err != nil {
+	if r.dev, err = e.Open(); err != nil {
 		return nil, err
 	}
 	for _, b := range []*Buffer{&r.src, &r.dst} {
-		if *b, err = r.dev.NewBuffer(t.grain, drm.DomainVRAM, drm.BufferOptions{}); err != nil {
+		if *b, err = r.dev.NewBuffer(grain, drm.DomainVRAM); err != nil {
 			return nil, err
 		}
 	}
@@ -259,7 +255,7 @@ func (t *Throttle) newRun(e *Env, seed uint64) (_ *run, err error) {
 		}
 	}
 	for range t.load.Ahead * len(r.lanes) {
-		b, err := r.dev.NewBuffer(4096, drm.DomainGART, drm.BufferOptions{})
+		b, err := r.dev.NewBuffer(4096, drm.DomainGART)
 		if err != nil {
 			return nil, err
 		}
@@ -274,7 +270,7 @@ func (r *run) newLane(name string) (l *lane, err error) {
 		return nil, err
 	}
 	var b push.Buffer
-	eng.copyLinear(&b, r.src.VA(), r.dst.VA(), r.t.grain)
+	eng.copyLinear(&b, r.src.VA(), r.dst.VA(), grain)
 	l = &lane{words: len(b.Words)}
 	if l.s, err = NewStream(r.dev); err != nil {
 		return nil, err
@@ -282,7 +278,7 @@ func (r *run) newLane(name string) (l *lane, err error) {
 	if err := l.s.use(eng.object); err != nil {
 		return nil, errors.Join(err, l.s.Close())
 	}
-	if l.list, err = r.dev.NewBuffer(uint64(maxGrains*l.words*4), drm.DomainGART, drm.BufferOptions{}); err != nil {
+	if l.list, err = r.dev.NewBuffer(uint64(maxGrains*l.words*4), drm.DomainGART); err != nil {
 		return nil, errors.Join(err, l.s.Close())
 	}
 	m, err := l.list.Bytes()
@@ -347,7 +343,6 @@ func (r *run) ring(source *throttle.Source) (more bool, err error) {
 		i := 0
 		if q.Copy {
 			i = 1
-			r.t.copies.Add(1)
 		}
 		n := r.t.grains(q.Busy)
 		r.t.launches.Add(uint64(n))
@@ -361,7 +356,7 @@ func (r *run) ring(source *throttle.Source) (more bool, err error) {
 		mark := r.marks[r.next%len(r.marks)]
 		r.next++
 		refs := []Ref{ref(mark, drm.DomainGART, true), ref(l.list, drm.DomainGART, false), ref(r.src, drm.DomainVRAM, false), ref(r.dst, drm.DomainVRAM, false)}
-		if err := l.s.ch.Submit(refs, segments[i], false); err != nil {
+		if err := l.s.ch.Submit(refs, segments[i]); err != nil {
 			return false, err
 		}
 		r.launched = true

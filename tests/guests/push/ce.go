@@ -3,25 +3,12 @@ package push
 // Methods of the copy engines as nouveau's microcode (ce/fuc/com.fuc) defines
 // them, for classes 90b5 and 90b8 alike. They are not those of cl90b5.h.
 const (
-	CENop            Method = 0x100
-	CEPMTrigger      Method = 0x140
-	CESrcTileMode    Method = 0x200 // width 3:0 (0 = 64 B, 14 = 16 B), log2 GOB height 7:4, log2 depth 11:8
-	CESrcXSize       Method = 0x204 // elements
-	CESrcYSize       Method = 0x208
-	CESrcZSize       Method = 0x20c
-	CESrcZOff        Method = 0x210
-	CESrcXOff        Method = 0x214
-	CESrcYOff        Method = 0x218
+	CESrcTileMode Method = 0x200 // width 3:0 (0 = 64 B, 14 = 16 B), log2 GOB height 7:4, log2 depth 11:8;
+	// then the sizes X (elements), Y and Z, then the place Z, X and Y
 	CEDstTileMode    Method = 0x220
 	CEExec           Method = 0x300
-	CEWrcacheFlush   Method = 0x304
-	CESrcAddressHigh Method = 0x30c // then low, destination high, low
-	CESrcPitch       Method = 0x31c // then destination; 19 bits
-	CEXCnt           Method = 0x324 // bytes, or elements with FORMAT; 16 bits
-	CEYCnt           Method = 0x328 // 13 bits
-	CEFormat         Method = 0x32c
-	CESwzConst0      Method = 0x330
-	CESwzConst1      Method = 0x334
+	CESrcAddressHigh Method = 0x30c // then low, destination high, low, pitches (19 bits), bytes or elements (16 bits), lines (13 bits)
+	CEFormat         Method = 0x32c // then two constants
 	CEQueryHigh      Method = 0x338 // then low, then the counter
 )
 
@@ -36,9 +23,7 @@ const (
 
 // Limits of the microcode's fields.
 const (
-	MaxCEX     = 1<<16 - 1
 	MaxCELines = 1<<13 - 1
-	MaxCEPitch = 1<<19 - 1
 )
 
 // Swizzle sources of a CE format, besides source component 0 to 3.

@@ -16,7 +16,6 @@ const (
 const (
 	ClassTwoD    = 0x902d
 	ClassM2MF    = 0x9039
-	ClassHost    = 0x906f
 	ClassSW      = 0x906e
 	Class3D      = 0x9097
 	ClassCompute = 0x90c0
@@ -31,20 +30,15 @@ const ClassNoSuch = 0x9bad
 const (
 	HostSetObject    Method = 0x00
 	HostNop          Method = 0x08
-	HostSemaphoreA   Method = 0x10 // VA 39:32
-	HostSemaphoreB   Method = 0x14 // VA 31:2
-	HostSemaphoreC   Method = 0x18 // payload
-	HostSemaphoreD   Method = 0x1c // operation: execute
+	HostSemaphoreA   Method = 0x10 // VA 39:32, then 31:2, the payload, the operation
 	HostNonStallIntr Method = 0x20
 	HostFBFlush      Method = 0x24
-	HostMemOpA       Method = 0x28
-	HostMemOpB       Method = 0x2c
 	HostSetReference Method = 0x50 // into USERD 48h
 	HostYield        Method = 0x80
 	HostNoSuch       Method = 0xfc // not in cl906f.h
 )
 
-// Semaphore operations and flags, the data of HostSemaphoreD.
+// Semaphore operations and flags, the last word of a semaphore method.
 const (
 	SemAcquireEqual = 1
 	SemRelease      = 2
@@ -74,9 +68,6 @@ func (b *Buffer) Report(sc Subchan, va uint64, payload, op uint32) {
 // Report semaphores of 9097 and 90c0. Source: cl9097.h, cl90c0.h.
 const (
 	ReportSemaphoreA Method = 0x1b00
-	ReportSemaphoreB Method = 0x1b04
-	ReportSemaphoreC Method = 0x1b08
-	ReportSemaphoreD Method = 0x1b0c
 
 	ReportRelease = 0       // operation 1:0
 	ReportOneWord = 1 << 28 // else {payload, 0, time lo, time hi}
@@ -84,7 +75,6 @@ const (
 
 // Methods of the GR classes that every one of them has, or none.
 const (
-	GRNop         Method = 0x100
-	GRWaitForIdle Method = 0x110
-	GRNoSuch      Method = 0x3ff8
+	GRNop    Method = 0x100
+	GRNoSuch Method = 0x3ff8
 )

@@ -2,29 +2,16 @@ package push
 
 // Methods of MEMORY_TO_MEMORY_FORMAT, class 9039. Source: cl9039.h.
 const (
-	M2MFSrcBlockSize Method = 0x204 // log2 of GOBs: width 3:0, height 7:4, depth 11:8
-	M2MFSrcWidth     Method = 0x208 // bytes
-	M2MFSrcHeight    Method = 0x20c
-	M2MFSrcDepth     Method = 0x210
-	M2MFSrcLayer     Method = 0x214
+	M2MFSrcBlockSize Method = 0x204 // log2 of GOBs: width 3:0, height 7:4, depth 11:8; then width (bytes), height, depth, layer
 	M2MFDstBlockSize Method = 0x220
-	M2MFDstWidth     Method = 0x224
-	M2MFDstHeight    Method = 0x228
-	M2MFDstDepth     Method = 0x22c
-	M2MFDstLayer     Method = 0x230
 	M2MFOffsetOutA   Method = 0x238 // VA 39:32, then 31:0
 	M2MFLaunch       Method = 0x300
 	M2MFInlineData   Method = 0x304
-	M2MFOffsetInA    Method = 0x30c
-	M2MFPitchIn      Method = 0x314
-	M2MFPitchOut     Method = 0x318
-	M2MFLineLength   Method = 0x31c // bytes
-	M2MFLineCount    Method = 0x320
+	M2MFOffsetInA    Method = 0x30c // as out, then the pitch
+	M2MFPitchOut     Method = 0x318 // then bytes of a line, then lines
 	M2MFSemaphoreA   Method = 0x32c // VA 39:32, then 31:0, then the payload
-	M2MFSrcOriginX   Method = 0x344 // bytes
-	M2MFSrcOriginY   Method = 0x348
+	M2MFSrcOriginX   Method = 0x344 // bytes, then the line
 	M2MFDstOriginX   Method = 0x34c
-	M2MFDstOriginY   Method = 0x350
 )
 
 // Bits of M2MFLaunch.
@@ -34,7 +21,6 @@ const (
 	LaunchDstPitch   = 1 << 8
 	LaunchFlush      = 1 << 12
 	LaunchSemaphore  = 2 << 12
-	LaunchInterrupt  = 1 << 16
 	LaunchSemOneWord = 1 << 20
 )
 

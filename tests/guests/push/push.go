@@ -6,16 +6,13 @@ import "fmt"
 const (
 	opIncreasing    = 1
 	opNonIncreasing = 3
-	opImmediate     = 4
-	opIncreaseOnce  = 5
 )
 
 // Limits of the header's fields.
 const (
-	MaxCount     = 1<<13 - 1 // data words after one header
-	MaxImmediate = 1<<13 - 1
-	MaxMethod    = 0x3ffc
-	MaxSubchan   = 7
+	MaxCount   = 1<<13 - 1 // data words after one header
+	MaxMethod  = 0x3ffc
+	MaxSubchan = 7
 )
 
 // Subchan is a subchannel number, 0 to 7.
@@ -45,19 +42,6 @@ func (b *Buffer) Inc(sc Subchan, m Method, data ...uint32) {
 // NonInc writes all data to m.
 func (b *Buffer) NonInc(sc Subchan, m Method, data ...uint32) {
 	b.Words = append(append(b.Words, header(opNonIncreasing, sc, m, len(data))), data...)
-}
-
-// IncOnce writes the first word to m and all others to m+4.
-func (b *Buffer) IncOnce(sc Subchan, m Method, data ...uint32) {
-	b.Words = append(append(b.Words, header(opIncreaseOnce, sc, m, len(data))), data...)
-}
-
-// Imm writes 13 bits of data that stand in the header itself.
-func (b *Buffer) Imm(sc Subchan, m Method, data uint32) {
-	if data > MaxImmediate {
-		panic(fmt.Sprintf("push: immediate %#x is wider than 13 bits", data))
-	}
-	b.Words = append(b.Words, header(opImmediate, sc, m, int(data)))
 }
 
 // Raw appends words as they are.

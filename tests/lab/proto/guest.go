@@ -11,8 +11,8 @@ const (
 	CmdHwmon      = "hwmon"      // no arguments -> HwmonResult
 	CmdInterrupts = "interrupts" // InterruptsArgs -> InterruptsResult
 
-	CmdInfo       = "info"       // NodeArgs -> InfoResult
-	CmdObjects    = "objects"    // NodeArgs -> ObjectsResult
+	CmdInfo       = "info"       // no arguments -> InfoResult
+	CmdObjects    = "objects"    // no arguments -> ObjectsResult
 	CmdCopy       = "copy"       // CopyArgs -> CopyResult: cases that the caller describes
 	CmdM2MF       = "m2mf"       // CopyArgs -> CopyResult: without cases, its own suite
 	CmdCE         = "ce"         // CopyArgs -> CopyResult: likewise, on both engines
@@ -22,15 +22,14 @@ const (
 	CmdBOMoves    = "bo-moves"   // BOMovesArgs -> BOMovesResult
 	CmdFault      = "fault"      // OffenceArgs -> OffenceResult: an MMU fault
 	CmdIllegal    = "illegal"    // OffenceArgs -> OffenceResult: a method, class or header that does not exist
-	CmdLoad       = "load"       // LoadArgs -> LoadResult: starts and returns; EventLoad follows
+	CmdLoad       = "load"       // LoadArgs -> no result: starts, returns after verified copies; EventLoad follows
 	CmdLoadStop   = "load-stop"  // no arguments -> LoadTotals
 	CmdBench      = "bench"      // BenchArgs -> BenchResult
 )
 
 // ModprobeResult is what modprobe replies with.
 type ModprobeResult struct {
-	Loaded     []LoadedModule `json:"loaded"` // in order; those already there are left out
-	DurationNS int64          `json:"duration_ns"`
+	Loaded []LoadedModule `json:"loaded"` // in order; those already there are left out
 }
 
 // LoadedModule is one module and how long init_module took: for the last one, its
@@ -47,29 +46,23 @@ type MarkArgs struct {
 
 // MarkResult is a place in the kernel log: KmsgArgs.AfterSeq for what comes after it.
 type MarkResult struct {
-	Seq  uint64 `json:"seq"`
-	None bool   `json:"none,omitempty"` // the log is empty
+	Seq uint64 `json:"seq"`
 }
 
-// BindArgs takes a PCI function from its driver and gives it back, through sysfs.
+// BindArgs takes the card from nouveau and gives it back, through sysfs.
 type BindArgs struct {
-	Address string `json:"address,omitempty"` // "0000:00:02.0"; empty: the first NVIDIA display function
-	Driver  string `json:"driver,omitempty"`  // empty: nouveau
-	Action  string `json:"action,omitempty"`  // "bind", "unbind", "cycle" (empty)
-	Count   int    `json:"count,omitempty"`   // cycles; 0: one
+	Action string `json:"action,omitempty"` // "bind", "unbind", "cycle" (empty)
+	Count  int    `json:"count,omitempty"`  // cycles; 0: one
 }
 
 // BindResult has one entry a cycle.
 type BindResult struct {
-	Address string      `json:"address"`
-	Cycles  []BindCycle `json:"cycles"`
+	Cycles []BindCycle `json:"cycles"`
 }
 
-// BindCycle is the time of one unbind and one bind; the bind is the probe.
+// BindCycle is one unbind and one bind; the bind is the probe.
 type BindCycle struct {
-	UnbindNS int64    `json:"unbind_ns,omitempty"`
-	BindNS   int64    `json:"bind_ns,omitempty"`
-	Nodes    []string `json:"nodes"` // in /dev/dri afterwards
+	Nodes []string `json:"nodes"` // in /dev/dri afterwards
 }
 
 // DRIResult lists the nodes of /dev/dri and the driver of each.
@@ -79,10 +72,9 @@ type DRIResult struct {
 
 // DRINode is one DRM node.
 type DRINode struct {
-	Path    string `json:"path"`
-	Driver  string `json:"driver,omitempty"` // "" when the node cannot be opened
-	Version string `json:"version,omitempty"`
-	Error   string `json:"error,omitempty"`
+	Path   string `json:"path"`
+	Driver string `json:"driver,omitempty"` // "" when the node cannot be opened
+	Error  string `json:"error,omitempty"`
 }
 
 // PCIArgs selects functions; zero values select all.
@@ -100,29 +92,19 @@ type PCIFunction struct {
 	Address      string   `json:"address"`
 	Vendor       uint16   `json:"vendor"`
 	Device       uint16   `json:"device"`
-	SubVendor    uint16   `json:"subvendor"`
-	SubDevice    uint16   `json:"subdevice"`
 	Class        uint32   `json:"class"` // 24 bits
 	Revision     uint8    `json:"revision"`
 	Driver       string   `json:"driver,omitempty"`
 	BARs         []PCIBAR `json:"bars"`
-	Capabilities []PCICap `json:"capabilities"`
-	IRQMode      string   `json:"irq_mode"` // "msi", "msix", "intx", "none"
+	Capabilities []int    `json:"capabilities"` // their IDs
+	IRQMode      string   `json:"irq_mode"`     // "msi", "msix", "intx", "none"
 	IRQ          int      `json:"irq,omitempty"`
 }
 
 // PCIBAR is one base address register in use.
 type PCIBAR struct {
 	Index int    `json:"index"`
-	Start uint64 `json:"start"`
 	Size  uint64 `json:"size"`
-	Flags uint64 `json:"flags"` // IORESOURCE_*: 0x100 I/O, 0x200 memory, 0x2000 prefetch, 0x100000 64-bit
-}
-
-// PCICap is one capability of the configuration space.
-type PCICap struct {
-	ID     uint8 `json:"id"`
-	Offset uint8 `json:"offset"`
 }
 
 // HwmonResult lists the sensors of the graphics driver.
@@ -156,45 +138,29 @@ type InterruptLine struct {
 	Count uint64 `json:"count"`
 }
 
-// NodeArgs names the DRM node to use; empty: the first render node.
-type NodeArgs struct {
-	Node string `json:"node,omitempty"`
-}
-
 // InfoResult is what GETPARAM says.
 type InfoResult struct {
-	Driver    string            `json:"driver"`
-	Version   string            `json:"version"`
-	Chipset   uint64            `json:"chipset"`
-	VRAMBytes uint64            `json:"vram_bytes"` // that clients may use
-	GARTBytes uint64            `json:"gart_bytes"`
-	GPCs      uint64            `json:"gpcs"`
-	TPCs      uint64            `json:"tpcs"`
-	ROPs      uint64            `json:"rops"`
-	PTimerNS  uint64            `json:"ptimer_ns"`
-	Params    map[string]uint64 `json:"params"` // all that this kernel knows
-	Unknown   []string          `json:"unknown,omitempty"`
+	Chipset   uint64 `json:"chipset"`
+	VRAMBytes uint64 `json:"vram_bytes"` // that clients may use
+	GPCs      uint64 `json:"gpcs"`
+	TPCs      uint64 `json:"tpcs"`
+	PTimerNS  uint64 `json:"ptimer_ns"`
 }
 
 // ObjectsResult tells which classes a channel accepts.
 type ObjectsResult struct {
-	Channel int             `json:"channel"`
-	Listed  []uint32        `json:"listed"` // by NVIF SCLASS
 	Objects []ObjectOutcome `json:"objects"`
 }
 
-// ObjectOutcome is the fate of one class, by each of the two ways to ask.
+// ObjectOutcome is the fate of one class.
 type ObjectOutcome struct {
 	Class uint32 `json:"class"`
-	Grobj int    `json:"grobj"` // errno of GROBJ_ALLOC; 0 = made
-	NVIF  int    `json:"nvif"`  // errno of NVIF NEW
 	Bound bool   `json:"bound"` // SET_OBJECT and a NOP ran and their fence came back
 	Error string `json:"error,omitempty"`
 }
 
 // CopyArgs are copies to do and verify.
 type CopyArgs struct {
-	Node  string     `json:"node,omitempty"`
 	Seed  uint64     `json:"seed,omitempty"`
 	Quick bool       `json:"quick,omitempty"` // the short suite
 	Cases []CopyCase `json:"cases,omitempty"` // empty: the command's own suite
@@ -246,11 +212,9 @@ type CEFormat struct {
 
 // CopyResult has one entry a case.
 type CopyResult struct {
-	Cases      []CopyOutcome `json:"cases"`
-	Copies     int           `json:"copies"` // launches, the staging copies included
-	Bytes      uint64        `json:"bytes"`  // moved by GPU and verified
-	Failed     int           `json:"failed"`
-	DurationNS int64         `json:"duration_ns"`
+	Cases  []CopyOutcome `json:"cases"`
+	Bytes  uint64        `json:"bytes"` // moved by GPU and verified
+	Failed int           `json:"failed"`
 }
 
 // CopyOutcome is the fate of one case.
@@ -262,13 +226,11 @@ type CopyOutcome struct {
 	WantCRC    uint32 `json:"want_crc"` // of what should have
 	Wrong      int    `json:"wrong,omitempty"`
 	FirstWrong int64  `json:"first_wrong,omitempty"` // byte of the destination buffer; -1: none
-	DurationNS int64  `json:"duration_ns"`           // submit to fence, of the case's own copy
 	Error      string `json:"error,omitempty"`
 }
 
 // SemaphoresArgs has the seed of the payloads.
 type SemaphoresArgs struct {
-	Node string `json:"node,omitempty"`
 	Seed uint64 `json:"seed,omitempty"`
 }
 
@@ -280,18 +242,16 @@ type SemaphoresResult struct {
 
 // Check is one thing that was verified.
 type Check struct {
-	Name       string `json:"name"`
-	OK         bool   `json:"ok"`
-	Error      string `json:"error,omitempty"`
-	Skipped    string `json:"skipped,omitempty"` // why it could not be looked at
-	DurationNS int64  `json:"duration_ns,omitempty"`
+	Name    string `json:"name"`
+	OK      bool   `json:"ok"`
+	Error   string `json:"error,omitempty"`
+	Skipped string `json:"skipped,omitempty"` // why it could not be looked at
 }
 
 // FencesArgs is a number of small submissions.
 type FencesArgs struct {
-	Node  string `json:"node,omitempty"`
-	Count int    `json:"count,omitempty"` // waits; 0: 500
-	Batch int    `json:"batch,omitempty"` // submissions per wait; 0: 1
+	Count int `json:"count,omitempty"` // waits; 0: 500
+	Batch int `json:"batch,omitempty"` // submissions per wait; 0: 1
 }
 
 // FencesResult has the latencies from submission to the end of the wait.
@@ -299,19 +259,15 @@ type FencesResult struct {
 	Pushes      int   `json:"pushes"`
 	Waits       int   `json:"waits"`
 	Wrong       int   `json:"wrong"` // values that were not there when the wait ended
-	MinNS       int64 `json:"min_ns"`
 	MedianNS    int64 `json:"median_ns"`
 	P99NS       int64 `json:"p99_ns"`
-	MaxNS       int64 `json:"max_ns"`
 	CrossCopies int   `json:"cross_copies"` // copies chained from channel to channel with no CPU wait between
 	CrossWrong  int   `json:"cross_wrong"`
 }
 
 // EvictArgs makes buffers until they exceed VRAM.
 type EvictArgs struct {
-	Node        string  `json:"node,omitempty"`
 	Seed        uint64  `json:"seed,omitempty"`
-	Engine      string  `json:"engine,omitempty"`       // "m2mf" (empty), "ce0", "ce1"
 	BufferBytes uint64  `json:"buffer_bytes,omitempty"` // 0: 4 MiB
 	TotalBytes  uint64  `json:"total_bytes,omitempty"`  // 0: Times x VRAM
 	Times       float64 `json:"times,omitempty"`        // 0: 1.25
@@ -320,18 +276,15 @@ type EvictArgs struct {
 
 // EvictResult counts the data that survived.
 type EvictResult struct {
-	VRAMBytes uint64  `json:"vram_bytes"`
-	Buffers   int     `json:"buffers"`
-	Bytes     uint64  `json:"bytes"`    // of all buffers
-	Verified  uint64  `json:"verified"` // bytes read back and right, over all passes
-	Wrong     int     `json:"wrong"`    // buffers
-	FillNS    int64   `json:"fill_ns"`
-	PassNS    []int64 `json:"pass_ns"`
+	VRAMBytes uint64 `json:"vram_bytes"`
+	Buffers   int    `json:"buffers"`
+	Bytes     uint64 `json:"bytes"`    // of all buffers
+	Verified  uint64 `json:"verified"` // bytes read back and right, over all passes
+	Wrong     int    `json:"wrong"`    // buffers
 }
 
 // BOMovesArgs moves one buffer between VRAM and GART.
 type BOMovesArgs struct {
-	Node  string `json:"node,omitempty"`
 	Seed  uint64 `json:"seed,omitempty"`
 	Bytes uint64 `json:"bytes,omitempty"` // 0: 1 MiB
 	Moves int    `json:"moves,omitempty"` // 0: 8
@@ -342,12 +295,10 @@ type BOMovesResult struct {
 	Domains []string `json:"domains"`
 	Bytes   uint64   `json:"bytes"` // verified
 	Wrong   int      `json:"wrong"`
-	MoveNS  []int64  `json:"move_ns"`
 }
 
 // OffenceArgs is one thing that a channel must not do.
 type OffenceArgs struct {
-	Node string `json:"node,omitempty"`
 	// What: for fault "m2mf-read" (empty), "m2mf-write", "ce-read", "ce-write", "semaphore",
 	// and "runaway", a request that does not end, where requests have a limit;
 	// for illegal "host-method" (empty), "engine-method", "engine-class",
@@ -379,17 +330,10 @@ type OffenceResult struct {
 
 // LoadArgs starts copies that go on until load-stop.
 type LoadArgs struct {
-	Node       string `json:"node,omitempty"`
 	Seed       uint64 `json:"seed,omitempty"`
-	Engine     string `json:"engine,omitempty"`      // "m2mf" (empty), "ce0", "ce1"
 	Clients    int    `json:"clients,omitempty"`     // 0: 1
 	Bytes      uint32 `json:"bytes,omitempty"`       // a copy; 0: 256 KiB
 	ProgressMS int    `json:"progress_ms,omitempty"` // 0: 1000
-}
-
-// LoadResult says that the first copies have been verified.
-type LoadResult struct {
-	Clients int `json:"clients"`
 }
 
 // EventLoad reports progress of a load; its data is a LoadTotals.
@@ -397,20 +341,18 @@ const EventLoad = "load"
 
 // LoadTotals sums the work of clients that copy and verify.
 type LoadTotals struct {
-	Clients int    `json:"clients"`
-	Copies  uint64 `json:"copies"`
-	Bytes   uint64 `json:"bytes"`
-	Wrong   uint64 `json:"wrong"`
-	Error   string `json:"error,omitempty"` // the first one
+	Copies uint64 `json:"copies"`
+	Bytes  uint64 `json:"bytes"`
+	Wrong  uint64 `json:"wrong"`
+	Error  string `json:"error,omitempty"` // the first one
 }
 
-// BenchArgs selects measurements; zero values select all of them.
+// BenchArgs selects measurements.
 type BenchArgs struct {
-	Node      string   `json:"node,omitempty"`
-	Engines   []string `json:"engines,omitempty"`
-	Sizes     []uint32 `json:"sizes,omitempty"`     // bytes; default 4 KiB to 4 MiB
-	Rounds    int      `json:"rounds,omitempty"`    // copies a size; 0: 20
-	Registers int      `json:"registers,omitempty"` // accesses; 0: 2000
+	Engine    string `json:"engine"`
+	Bytes     uint32 `json:"bytes"`     // of a copy
+	Rounds    int    `json:"rounds"`    // copies each way
+	Registers int    `json:"registers"` // accesses
 }
 
 // BenchResult is all in guest time.
@@ -420,20 +362,15 @@ type BenchResult struct {
 	Skipped []string      `json:"skipped,omitempty"`
 }
 
-// BenchCopy is the bandwidth of one engine at one size. "cpu" is copy() in the guest.
+// BenchCopy is the bandwidth of copies one way, with several in flight.
 type BenchCopy struct {
-	Engine string  `json:"engine"`
-	From   string  `json:"from"`
-	To     string  `json:"to"`
-	Bytes  uint32  `json:"bytes"`
-	Rounds int     `json:"rounds"`
-	NS     int64   `json:"ns"` // of one copy, submit to fence; several in flight
-	MiBps  float64 `json:"mibps"`
+	From  string  `json:"from"`
+	To    string  `json:"to"`
+	MiBps float64 `json:"mibps"`
 }
 
 // BenchAccess is the cost of one CPU access.
 type BenchAccess struct {
-	What  string  `json:"what"` // "bar0-read PMC_BOOT_0", "bar0-write ...", "vram-read", ...
-	Count int     `json:"count"`
-	NS    float64 `json:"ns"` // each
+	What string  `json:"what"` // "bar0-read PMC_BOOT_0", "bar0-write ...", "vram-read", ...
+	NS   float64 `json:"ns"`   // each
 }

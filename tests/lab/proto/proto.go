@@ -58,7 +58,6 @@ const EventReady = "ready"
 type Ready struct {
 	Kernel string  `json:"kernel"` // uname -r
 	Uptime float64 `json:"uptime"` // seconds since the kernel started, guest's clock
-	PID    int     `json:"pid"`    // of the agent
 }
 
 // The commands every agent has, whatever else it can do.

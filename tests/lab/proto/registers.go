@@ -6,7 +6,6 @@ const CmdRegisters = "registers"
 
 // RegistersArgs are accesses of 32 bits to BAR0, made one after the other.
 type RegistersArgs struct {
-	Node     string           `json:"node,omitempty"`
 	Accesses []RegisterAccess `json:"accesses"`
 }
 

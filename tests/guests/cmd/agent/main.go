@@ -39,9 +39,9 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	sys := &agent.System{Root: "/", Release: release}
-	s := agent.New(sys, sys.Env(), port)
-	s.Event(proto.EventReady, proto.Ready{Kernel: release, Uptime: uptime(), PID: os.Getpid()})
+	sys := &agent.System{Root: "/", Kernel: release}
+	s := agent.New(sys, port)
+	s.Event(proto.EventReady, proto.Ready{Kernel: release, Uptime: uptime()})
 	return s.Serve(port)
 }
 
