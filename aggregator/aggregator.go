@@ -9,6 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/dma"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
+	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/aggregator/window"
@@ -90,7 +91,7 @@ func (a *Aggregator) everybody() []*Guest {
 }
 
 // AddGuest adds a guest. Its events go to ev from now on.
-func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
+func (a *Aggregator) AddGuest(cfg GuestConfig, ev report.Receiver) (*Guest, error) {
 	if err := cfg.complete(&a.opts); err != nil {
 		return nil, fmt.Errorf("aggregator: guest %s: %w", cfg.Name, err)
 	}
@@ -103,7 +104,7 @@ func (a *Aggregator) AddGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	return g, nil
 }
 
-func (a *Aggregator) addGuest(cfg GuestConfig, ev Events) (*Guest, error) {
+func (a *Aggregator) addGuest(cfg GuestConfig, ev report.Receiver) (*Guest, error) {
 	a.mu.Lock()
 	index := slices.Index(a.guests[:a.opts.Guests], nil)
 	a.mu.Unlock()
@@ -121,6 +122,7 @@ func (a *Aggregator) addGuest(cfg GuestConfig, ev Events) (*Guest, error) {
 	}
 	g := newGuest(a, index, cfg, vram.NewExtents(runs), share, ev)
 	if err := a.gate.AddGuest(rooms{g}, cfg.Share, cfg.Group); err != nil {
+		g.reports.Close()
 		a.free(g)
 		return nil, err
 	}

@@ -4,89 +4,10 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"github.com/umbra-gpu/umbra/aggregator/report"
 )
 
-// The worker's operations on channels of the card, and what the card and the gate report of them.
-
-// close ends a channel of the card and frees its resources when it has left the card. If it
-// does not leave, the channel is stuck and the guest quarantined.
-func (g *Guest) close(ch *fifo.Channel) {
-	ch.Card().Disable()
-	if !g.leaveCard(ch) {
-		g.work.stuck = append(g.work.stuck, ch)
-		g.agg.gate.GiveUp(ch)
-		g.Quarantine("a channel does not leave the card")
-		return
-	}
-	g.finishClose(ch)
-}
-
-// leaveCard waits, with a bound, until a disabled channel is on no PBDMA.
-func (g *Guest) leaveCard(ch *fifo.Channel) bool {
-	if g.work.cardTimedOut || g.quarantine.on.Load() && ch.Card().Running() { // waited for already
-		left, _ := ch.Card().Stop(false)
-		return left
-	}
-	g.work.credits = maxCredits
-	left, inTime := ch.Card().Stop(true)
-	if !inTime {
-		g.noteCardTimeout()
-	}
-	return left
-}
-
-// finishClose frees the resources of a channel that is on no PBDMA.
-func (g *Guest) finishClose(ch *fifo.Channel) {
-	last := g.channels.Close(ch)
-	g.mu.Lock()
-	g.work.leaving = nil // its number may be reused soon
-	g.mu.Unlock()
-	if last && !g.invalidateCard() {
-		g.work.waiting = append(g.work.waiting, ch) // until an invalidate completes
-		return
-	}
-	g.channels.Release(ch)
-}
-
-// reap checks the stuck channels again.
-func (g *Guest) reap() {
-	left := g.work.stuck[:0]
-	for _, ch := range g.work.stuck {
-		if ch.Card().Running() {
-			left = append(left, ch)
-			continue
-		}
-		g.finishClose(ch)
-	}
-	g.work.stuck = left
-	if len(g.work.waiting) > 0 {
-		g.invalidateCard()
-	}
-}
-
-// invalidateCard makes the card drop old translations, and then frees everything that went out
-// of use.
-func (g *Guest) invalidateCard() bool {
-	if g.work.cardTimedOut {
-		return false
-	}
-	if !g.shadows.InvalidateCard() {
-		g.noteCardTimeout()
-		return false
-	}
-	for _, ch := range g.work.waiting {
-		g.channels.Release(ch)
-	}
-	g.work.waiting = nil
-	return true
-}
-
-// noteCardTimeout counts a wait for the card that timed out. The round does not wait again
-// where it can do without: others wait for its end.
-func (g *Guest) noteCardTimeout() {
-	g.stats.CardTimeout.Add(1)
-	g.work.cardTimedOut = true
-}
+// What lets a channel run, what stops it, and what the card and the gate report of it.
 
 // runChannel lets a channel run if nothing stops it. Guest.mu is held.
 func (g *Guest) runChannel(ch *fifo.Channel) {
@@ -106,25 +27,23 @@ func (g *Guest) resumeChannel(ch *fifo.Channel) {
 }
 
 // stop stops a channel at an error, and reports that. Guest.mu is held.
-func (g *Guest) stop(ch *fifo.Channel, e fifo.Error) {
+func (g *Guest) stop(ch *fifo.Channel, e report.Error) {
 	ch.Stop(e)
-	g.events.fail(ch.ID, e)
-	g.reported.Broadcast()
+	g.reports.Failed(ch.ID, e)
 }
+
+// Quarantined implements fifo.Guest.
+func (r rooms) Quarantined() bool { return r.quarantine.on.Load() }
 
 // Completed implements fifo.Guest. The driver of the guest then looks at its fences.
 func (r rooms) Completed(engines uint32) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if engines&^r.events.engines != 0 {
+	if r.reports.Completed(engines) {
 		r.stats.EngineEvents.Add(1)
 	}
-	r.events.engines |= engines
-	r.reported.Broadcast()
 }
 
 // Failed implements fifo.Guest. An error of a channel that the guest has unbound is dropped.
-func (r rooms) Failed(ch *fifo.Channel, e fifo.Error) {
+func (r rooms) Failed(ch *fifo.Channel, e report.Error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.channels.Is(ch) {

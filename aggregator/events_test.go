@@ -91,7 +91,7 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	delivery := make(chan struct{})
 	ev.slow.Store(&delivery)
 	g.Runlist(4<<20>>12, 1) // its error keeps the receiver busy
-	eventually(t, g, func() bool { return g.events.delivering })
+	require.Eventually(t, func() bool { return ev.busy.Load() }, patience, tick)
 	ch := g.cardChannel(2)
 	ch.MMUFault(gf100.MMUFault{})
 	bindChannel(t, g, 2)
@@ -109,7 +109,7 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	ev.slow.Store(nil)
 	close(delivery)
 	settle(g)
-	eventually(t, g, func() bool { return !g.events.delivering && g.events.empty() })
+	require.Eventually(t, g.reports.Idle, patience, tick)
 	require.True(t, ev.saw(func() bool { return len(ev.faults) == 0 })())
 }
 
@@ -121,10 +121,7 @@ func TestReset(t *testing.T) {
 	for range 500 {
 		bindChannel(t, g, 1)
 		require.NoError(t, g.Reset())
-		g.mu.Lock()
-		left := !g.events.empty() || g.events.delivering
-		g.mu.Unlock()
-		require.False(t, left)
+		require.True(t, g.reports.Idle())
 	}
 	list(t, g, 1)
 	bindAt(g, 1, instAt+gf100.InstanceSize)

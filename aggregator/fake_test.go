@@ -46,6 +46,7 @@ type recorder struct {
 	unbound  int                           // channels that could not be bound
 	unlisted int                           // runlists that could not be read
 	slow     atomic.Pointer[chan struct{}] // if not nil, each event waits for it
+	busy     atomic.Bool                   // one has waited
 }
 
 func newRecorder() *recorder {
@@ -54,6 +55,7 @@ func newRecorder() *recorder {
 
 func (t *recorder) note(f func()) {
 	if c := t.slow.Load(); c != nil {
+		t.busy.Store(true)
 		<-*c
 	}
 	t.mu.Lock()

@@ -44,22 +44,21 @@ func (g *Guest) end() {
 
 // tryPreempt preempts a channel if the card does so immediately, as for a channel that is
 // on no PBDMA. A channel whose state is saved already is not urgent.
-func (g *Guest) tryPreempt(id uint8) (ok bool) {
-	var ch *fifo.Channel
+func (g *Guest) tryPreempt(id uint8) bool {
+	var list []*fifo.Channel
 	if !g.begin(func(current *requests) bool {
-		if ch = g.channels.Table[id].Channel; ch == nil || ch.Saved() {
+		ch := g.channels.Table[id].Channel
+		if ch == nil || ch.Saved() {
 			return false
 		}
 		current.preempt.Add(id)
+		list = []*fifo.Channel{ch}
 		return true
 	}) {
 		return false
 	}
 	defer g.end()
-	if ok = g.agg.gpu.TryPreempt(ch.Card()); ok {
-		g.removedFromCard([]*fifo.Channel{ch})
-	}
-	return ok
+	return g.channels.TryTakeOff(list)
 }
 
 // tryDelist commits a runlist that only removes channels: no work can start that would
@@ -79,18 +78,12 @@ func (g *Guest) tryDelist(base, count uint32) bool {
 		return false
 	}
 	defer g.end()
-	for _, ch := range left {
-		if !g.agg.gpu.TryPreempt(ch.Card()) {
-			g.mu.Lock()
-			g.work.pending.preempt.AddAll(left) // and the worker saves their state
-			g.mu.Unlock()
-			return false
-		}
+	if g.channels.TryTakeOff(left) {
+		g.reports.Done(true)
+		return true
 	}
-	g.removedFromCard(left)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.events.done, g.events.runlist = true, true
-	g.reported.Broadcast()
-	return true
+	g.work.pending.preempt.AddAll(left) // and the worker saves their state
+	return false
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/dma"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
+	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 	"github.com/umbra-gpu/umbra/aggregator/window"
@@ -25,39 +26,39 @@ type Guest struct {
 	index   int
 	limits  GuestConfig
 	share   card.Share
-	ev      Events
 	stats   GuestStats
 	mem     *memory.Memory
 	shadows *shadow.Shadows
+	reports *report.Queue
 
 	mu         sync.Mutex // guards what follows
 	channels   *fifo.FIFO
 	work       work
-	events     events
 	quarantine quarantine
 	wake       *sync.Cond // work changed
-	reported   *sync.Cond // events changed
 
 	removed bool // only its memory is left; Aggregator.mu
 	working sync.WaitGroup
 }
 
-func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, ev Events) *Guest {
-	g := &Guest{agg: a, name: cfg.Name, index: index, limits: cfg, share: share, ev: ev}
+func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, ev report.Receiver) *Guest {
+	g := &Guest{agg: a, name: cfg.Name, index: index, limits: cfg, share: share, reports: report.New(ev)}
 	r := rooms{g}
 	g.mem = memory.New(a.gpu, e, g.dma(), r)
 	g.shadows = shadow.New(shadow.Config{Policy: cfg.Shadow, VRAM: cfg.VRAM, Tables: cfg.Tables, Rate: a.opts.TableRate},
 		tables{g.mem, g}, share, &g.stats.Shadow)
-	g.Windows = window.New(window.Config{Map: cfg.Map, Limits: cfg.MapLimits, GPU: a.gpu, Quota: a.mappings}, r, g.mem, &g.stats.Windows)
-	g.channels = fifo.New(fifo.Config{Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows, Aliases: g.Windows}, r, &g.stats.FIFO)
-	g.wake, g.reported = sync.NewCond(&g.mu), sync.NewCond(&g.mu)
+	g.channels = fifo.New(fifo.Config{
+		Lock: &g.mu, Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows, Aliases: r,
+	}, r, &g.stats.FIFO)
+	g.Windows = window.New(window.Config{
+		Map: cfg.Map, Limits: cfg.MapLimits, GPU: a.gpu, Mem: g.mem, Channels: g.channels, Shadows: g.shadows, Quota: a.mappings,
+	}, &g.stats.Windows)
+	g.wake = sync.NewCond(&g.mu)
 	return g
 }
 
 func (g *Guest) start() {
-	g.working.Add(2)
-	go g.run()
-	go g.deliverEvents()
+	g.working.Go(g.run)
 }
 
 // rooms is what the rooms need of the guest.
@@ -75,12 +76,6 @@ func (r rooms) Wrote(addr, n uint64) {
 		r.wake.Broadcast()
 	}
 }
-
-// CardChannels implements window.Guest.
-func (r rooms) CardChannels() []card.Channel { return r.channels.CardChannels() }
-
-// Untrapped implements window.Guest.
-func (r rooms) Untrapped(addr, n uint64, on bool) { r.shadows.Untrapped(addr, n, on) }
 
 // CountBadPut implements gate.Guest.
 func (r rooms) CountBadPut() { r.stats.BadPut.Add(1) }
@@ -108,8 +103,9 @@ func (g *Guest) Remove() error {
 	g.wake.Broadcast()
 	g.mu.Unlock()
 	g.working.Wait()
+	g.reports.Close()
 	g.agg.gate.RemoveGuest(rooms{g})
-	if n := len(g.work.stuck) + len(g.work.waiting) + g.shadows.Retired(); n > 0 {
+	if n := g.channels.Left() + g.shadows.Retired(); n > 0 {
 		g.outOfUse()
 		return fmt.Errorf("aggregator: guest %s: %d channels and page tables are still in use by the card; their memory stays out of use until the card is reset", g.name, n)
 	}
@@ -150,11 +146,8 @@ func (g *Guest) Reset() error {
 	}
 	g.work.pending.reset = true
 	g.await()
-	for g.events.delivering {
-		g.reported.Wait()
-	}
-	g.events = events{}
 	g.mu.Unlock()
+	g.reports.Drop()
 	g.ResetWindows()
 	return g.scrub()
 }

@@ -24,24 +24,19 @@ type requests struct {
 	policy     *shadowpt.Policy // change how shadows are maintained
 }
 
-// work is the state of a guest's worker. Guest.mu guards it, except for what belongs to the
-// goroutine that filled current.
+// work is the state of a guest's worker. Guest.mu guards it. The goroutine that filled current, the
+// worker for a round or a trap on the fast path, owns what belongs to the worker until it empties it
+// again.
 type work struct {
-	pending requests      // collected for the next round
-	current requests      // of this round, or of a trap on the fast path
-	ending  bool          // current only ends channels
-	leaving *fifo.Channel // being closed, until it has left the card
-	begun   uint64        // rounds
+	pending requests // collected for the next round
+	current requests // of this round, or of a trap on the fast path
+	ending  bool     // current only ends channels
+	begun   uint64   // rounds
 	done    uint64
 	closing bool // Remove was called
 	ended   bool // and the worker has ended
 
-	// These belong to the goroutine that filled current: the worker for a round, or a trap on
-	// the fast path, which uses credits only.
-	credits      int             // inline requests left until a round grants more
-	cardTimedOut bool            // a wait for the card timed out in this round
-	stuck        []*fifo.Channel // that do not leave the card
-	waiting      []*fifo.Channel // closed, for an invalidate
+	credits int // inline requests left until a round grants more
 }
 
 // idle reports whether no request is pending or current.

@@ -52,7 +52,7 @@ func (g *Guest) quarantineLocked(why string) {
 // leaveQuarantine is part of a reset. The guest starts with empty budgets, unless the
 // card still holds channels of it.
 func (g *Guest) leaveQuarantine() {
-	if len(g.work.stuck)+len(g.work.waiting) > 0 {
+	if g.channels.Left() > 0 {
 		return
 	}
 	g.agg.gate.Forgive(rooms{g})

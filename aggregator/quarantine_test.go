@@ -32,7 +32,7 @@ func TestCardKeepsAChannel(t *testing.T) {
 	require.Eventually(t, func() bool { return g.QuarantineReason() != "" && g.cardChannel(3) == nil }, patience, tick)
 	settle(g)
 	owned := func(id uint8) bool {
-		_, ch := a.owner(id)
+		ch := g.channels.ByNumber(id)
 		return ch != nil
 	}
 	for _, id := range ids {
@@ -75,7 +75,7 @@ func TestCardNeverAnswers(t *testing.T) {
 	rounds = g.rounds() - rounds
 	require.LessOrEqual(t, timeouts(a)-waits, 2*rounds, "a round waits once for a channel to leave")
 	require.LessOrEqual(t, rounds, uint64(2))
-	require.NotZero(t, g.stats.CardTimeout.Load())
+	require.NotZero(t, g.stats.FIFO.CardTimeout.Load())
 	require.ErrorContains(t, g.Remove(), "still in use by the card")
 	free := a.Free()
 	_, err := a.AddGuest(GuestConfig{Name: "next", VRAM: 4 << 20, Tables: 1 << 20}, newRecorder())

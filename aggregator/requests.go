@@ -23,7 +23,7 @@ func (g *Guest) Bind(id uint8, v uint32) {
 
 func (g *Guest) bind(id uint8, inst uint64, on bool) {
 	if g.channels.SetBound(id, inst, on) {
-		g.events.forget(id)
+		g.reports.Forget(id)
 		g.rebindSoon(id)
 	}
 }
@@ -223,45 +223,23 @@ func (g *Guest) ring(id uint8, flushed bool) {
 	g.wake.Broadcast()
 }
 
-// mayDefer reports whether an invalidate may be deferred if its channels are quiet:
-// nothing current lets a channel run, and no channel that is being unbound has state to
-// write to guest memory. After the invalidate the guest may reuse that memory. Guest.mu is
-// held.
+// mayDefer reports whether an invalidate may be deferred if its channels are quiet: nothing
+// current lets a channel run, and no channel that is being unbound has state to write to guest
+// memory. After the invalidate the guest may reuse that memory. Guest.mu is held.
 func (g *Guest) mayDefer() bool {
-	w := &g.work
-	if !w.current.empty() && !w.ending || w.leaving != nil && !w.leaving.Saved() {
-		return false
-	}
-	ok := true
-	g.channels.Rebinding.Each(func(id uint8) {
-		ch := g.channels.Table[id].Channel
-		ok = ok && (ch == nil || ch.Saved())
-	})
-	return ok
+	return (g.work.current.empty() || g.work.ending) && g.channels.AllSaved()
 }
 
-// deferInvalidate defers an invalidate and reports whether it could. A channel that is being
-// unbound or taken off the card counts as quiet when it has no work left. Guest.mu is held.
+// deferInvalidate defers an invalidate and reports whether it could. Guest.mu is held.
 func (g *Guest) deferInvalidate(v shadow.Dirs) bool {
 	if g.shadows.Policy().Sync != shadowpt.SyncLazy {
 		return false
 	}
-	if ch := g.work.leaving; ch != nil && v.Has(ch.Key()) && !ch.Card().Quiet() {
-		return false
+	used, quiet := g.channels.Quiet(v)
+	if quiet {
+		g.shadows.Defer(v, used)
 	}
-	var used []shadow.Key
-	for i := range g.channels.Table {
-		ch := g.channels.Table[i].Channel
-		if ch == nil || !v.Has(ch.Key()) {
-			continue
-		}
-		if g.agg.gate.Waiting(ch) || !ch.Card().Quiet() {
-			return false
-		}
-		used = append(used, ch.Key())
-	}
-	g.shadows.Defer(v, used)
-	return true
+	return quiet
 }
 
 // flushDeferred schedules all deferred invalidates for the next round. Guest.mu is held.

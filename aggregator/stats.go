@@ -22,7 +22,6 @@ type GuestStats struct {
 	Unmaps        atomic.Uint64 `count:"unmaps" help:"Ranges of memory that the client unmapped."`
 	UnmapTime     atomic.Int64  // ns until the card no longer used them; not in Counts
 	Quarantines   atomic.Uint64 `count:"quarantines" help:"Times that the guest was quarantined, so that nothing of it reached the card until a reset of its GPU; umbra gpu list shows the reason."`
-	CardTimeout   atomic.Uint64 `count:"card_timeouts" help:"Card operations for this guest that timed out; on a busy machine add processors, on an idle one report a bug."`
 	ScrubFailures atomic.Uint64 `count:"scrub_failures" help:"Failures to clear the guest's memory after its client left, so that the GPU refuses clients until it succeeds; report a bug."`
 	BadRunlist    atomic.Uint64 `rule:"bad_runlist" help:"Runlists outside the guest's memory, which count as empty."`
 	BadPut        atomic.Uint64 `rule:"bad_put" help:"Doorbells with a GP_PUT outside its ring or moved back; only a scheduler checks this."`

@@ -3,7 +3,6 @@ package aggregator
 import (
 	"time"
 
-	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -12,31 +11,29 @@ import (
 // run is the guest's worker goroutine. Each round executes the pending requests in the order
 // of their dependencies.
 func (g *Guest) run() {
-	defer g.working.Done()
 	for g.next() {
 		g.round(&g.work.current) // stable until finish
 		g.finish()
 	}
-	g.work.cardTimedOut = false
+	g.channels.Begin()
 	g.mu.Lock()
 	left := g.channels.TakeAll()
 	g.mu.Unlock()
 	for _, ch := range left {
-		g.close(ch)
+		g.channels.Close(ch)
 	}
-	g.reap()
+	g.channels.Reap()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.work.ended = true
 	g.wake.Broadcast()
-	g.reported.Broadcast()
 }
 
 func (g *Guest) round(t *requests) {
-	g.work.cardTimedOut = false
+	g.channels.Begin()
 	g.shadows.Begin()
 	if !t.flush.Empty() {
-		t.flush.Each(g.rereadPut)
+		t.flush.Each(g.channels.Reread)
 		g.MemoryBarrier()
 	}
 	g.refreshShadows(t)
@@ -49,21 +46,23 @@ func (g *Guest) round(t *requests) {
 		g.mu.Lock()
 		g.channels.Listed = fifo.Set{}
 		g.mu.Unlock()
-		g.reap()
+		g.channels.Reap()
 	}
 	if g.shadows.Stale() && !t.bind.Empty() {
-		g.invalidateCard()
+		g.channels.Invalidate()
 	}
 	if opened {
-		g.work.credits = maxCredits
-		if !g.share.Commit() {
-			g.noteCardTimeout()
-		}
+		g.channels.Commit()
 	}
 	if t.runlist {
 		g.commit(t.base, t.count)
 	}
-	g.preempt(t.preempt)
+	if !t.preempt.Empty() {
+		g.mu.Lock()
+		asked := g.channels.Each(t.preempt)
+		g.mu.Unlock()
+		g.channels.TakeOff(asked)
+	}
 }
 
 // await waits until the worker has completed all pending requests, or has ended. Each of its
@@ -159,8 +158,12 @@ func (g *Guest) finish() {
 		g.leaveQuarantine()
 	}
 	doorbells := w.current.doorbells
-	g.events.done = g.events.done || !w.current.doorbellsOnly()
-	g.events.runlist = g.events.runlist || w.current.runlist
+	if !w.current.doorbellsOnly() {
+		defer g.reports.Done(w.current.runlist)
+	}
+	if g.channels.Asked() {
+		w.credits = maxCredits
+	}
 	w.current, w.ending = requests{}, false
 	w.done = w.begun
 	doorbells.Each(func(id uint8) {
@@ -169,26 +172,6 @@ func (g *Guest) finish() {
 		}
 	})
 	g.wake.Broadcast()
-	if !g.events.empty() {
-		g.reported.Broadcast()
-	}
-}
-
-// rereadPut reads GP_PUT of a channel that had a doorbell before it was bound, or for which
-// aliases were not flushed. The round flushes afterwards.
-func (g *Guest) rereadPut(id uint8) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	ch := g.channels.Table[id].Channel
-	if ch == nil {
-		return // the round binds it and reads GP_PUT then
-	}
-	b := ch.Begin()
-	g.mu.Unlock()
-	b.Reread()
-	g.mu.Lock()
-	g.channels.NotePut(b)
-	ch.BeginRound()
 }
 
 // rebind makes the card's channel match the guest's table, and reports whether it opened one.
@@ -198,10 +181,10 @@ func (g *Guest) rebind(id uint8) (opened bool) {
 	g.mu.Lock()
 	c := &g.channels.Table[id]
 	old, want, inst := c.Channel, c.Bound && g.quarantine.reason == "" && !g.work.pending.bind.Has(id), c.Inst
-	c.Channel, g.work.leaving = nil, c.Channel
+	c.Channel, g.channels.Leaving = nil, c.Channel
 	g.mu.Unlock()
 	if old != nil {
-		g.close(old)
+		g.channels.Close(old)
 	}
 	var ch *fifo.Channel
 	if want {
@@ -212,9 +195,11 @@ func (g *Guest) rebind(id uint8) (opened bool) {
 	if !g.work.pending.bind.Has(id) {
 		g.channels.Rebinding.Remove(id)
 	}
-	g.work.leaving = nil
+	g.channels.Leaving = nil
 	if ch == nil {
-		g.events.unbound = g.events.unbound || want // delivered at the end of the round
+		if want {
+			g.reports.Unbound() // at the end of the round
+		}
 		return false
 	}
 	c.Channel = ch
@@ -244,15 +229,15 @@ func (g *Guest) refreshShadows(t *requests) {
 	case due:
 		g.shadows.Update(t.invalidate)
 	}
-	if due && (g.shadows.Stale() || len(g.work.waiting) > 0) { // eagerly applied entries wait for their invalidate
-		g.invalidateCard()
+	if due && g.channels.Stale() { // eagerly applied entries wait for their invalidate
+		g.channels.Invalidate()
 	}
 }
 
 // follow changes how the shadows are maintained.
 func (g *Guest) follow(p shadowpt.Policy) {
 	if g.shadows.SetPolicy(p) {
-		g.invalidateCard()
+		g.channels.Invalidate()
 	}
 	if p.Sync != shadowpt.SyncLazy {
 		g.mu.Lock()
@@ -291,13 +276,11 @@ func (g *Guest) commit(base, count uint32) {
 	g.mu.Lock()
 	if !ok {
 		g.stats.BadRunlist.Add(1)
-		g.events.unlisted = true // delivered at the end of the round
+		g.reports.Unlisted() // at the end of the round
 	}
 	left := g.setListed(listed)
 	g.mu.Unlock()
-	if len(left) > 0 {
-		g.takeOff(left)
-	}
+	g.channels.TakeOff(left)
 }
 
 // setListed makes now the guest's runlist, and returns the channels that leave it. Guest.mu is
@@ -308,50 +291,4 @@ func (g *Guest) setListed(now fifo.Set) (left []*fifo.Channel) {
 		g.runChannel(ch)
 	}
 	return left
-}
-
-// preempt takes channels off the card. They may come back.
-func (g *Guest) preempt(ids fifo.Set) {
-	var asked []*fifo.Channel
-	g.mu.Lock()
-	ids.Each(func(id uint8) {
-		if ch := g.channels.Table[id].Channel; ch != nil {
-			asked = append(asked, ch)
-		}
-	})
-	g.mu.Unlock()
-	if len(asked) > 0 {
-		g.takeOff(asked)
-	}
-}
-
-// takeOff preempts channels and saves their state.
-func (g *Guest) takeOff(list []*fifo.Channel) {
-	g.work.credits = maxCredits
-	cards := make([]card.Channel, len(list))
-	for i, ch := range list {
-		cards[i] = ch.Card()
-	}
-	if !g.agg.gpu.Preempt(cards...) {
-		g.noteCardTimeout()
-	}
-	g.removedFromCard(list)
-}
-
-// removedFromCard saves the state of channels that have left the card into guest memory. A
-// channel that did not leave although it must quarantines the guest.
-func (g *Guest) removedFromCard(list []*fifo.Channel) {
-	for _, ch := range list {
-		g.mu.Lock()
-		may := g.channels.MayRun(ch)
-		g.mu.Unlock()
-		if !may && ch.Card().Running() {
-			g.Quarantine("a channel does not leave the card")
-			continue
-		}
-		ch.SaveBack()
-		g.mu.Lock()
-		ch.SetSaved(!may)
-		g.mu.Unlock()
-	}
 }

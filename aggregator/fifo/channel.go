@@ -3,6 +3,7 @@ package fifo
 import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
+	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -32,18 +33,9 @@ type Channel struct {
 	saved bool
 }
 
-// Error is an error at which a channel stopped, in its guest's own names. One of the fields is
-// set.
-type Error struct {
-	MMU   *gf100.MMUFault
-	PBDMA *gf100.PBDMAError
-	Graph *gf100.GraphTrap
-	Copy  *gf100.CopyTrap
-}
-
 // Stop records an error of the channel. The channel stays off the card until the driver has
 // handled the error or, after an MMU fault, binds it again.
-func (ch *Channel) Stop(e Error) {
+func (ch *Channel) Stop(e report.Error) {
 	ch.card.Disable() // the guest may have enabled it meanwhile
 	ch.stopped, ch.held, ch.retry = true, e.MMU == nil, false
 	if e.PBDMA != nil {
@@ -55,9 +47,9 @@ func (ch *Channel) Stop(e Error) {
 }
 
 // EngineFault is the fault with which an engine ends the channel.
-func (ch *Channel) EngineFault(engine int) Error {
+func (ch *Channel) EngineFault(engine int) report.Error {
 	f := gf100.EngineClients[engine].Fault(ch.Inst, 0, false, uint8(shadowpt.PageNotPresent))
-	return Error{MMU: &f}
+	return report.Error{MMU: &f}
 }
 
 // Halt stops the channel without an error to report.
@@ -71,9 +63,6 @@ func (ch *Channel) Ended() bool { return ch.stopped && !ch.held }
 
 // Saved reports whether the channel's state is in the guest's structures.
 func (ch *Channel) Saved() bool { return ch.saved }
-
-// SetSaved notes that, unless the channel may run again.
-func (ch *Channel) SetSaved(on bool) { ch.saved = on }
 
 // Continue reports that the guest's driver has handled the error that held the channel. With
 // retry, the method that a PBDMA refused would be refused again: the same error is reported as
@@ -93,28 +82,28 @@ func (ch *Channel) Completed(engines uint32) { ch.fifo.guest.Completed(engines) 
 func (ch *Channel) MMUFault(f gf100.MMUFault) {
 	ch.fifo.stats.MMUFaults.Add(1)
 	f.Inst = ch.Inst
-	ch.fifo.guest.Failed(ch, Error{MMU: &f})
+	ch.fifo.guest.Failed(ch, report.Error{MMU: &f})
 }
 
 // PBDMAError implements card.ChannelEvents.
 func (ch *Channel) PBDMAError(e gf100.PBDMAError) {
 	ch.fifo.stats.PBDMAErrors.Add(1)
 	e.Channel = ch.ID
-	ch.fifo.guest.Failed(ch, Error{PBDMA: &e})
+	ch.fifo.guest.Failed(ch, report.Error{PBDMA: &e})
 }
 
 // GraphTrap implements card.ChannelEvents.
 func (ch *Channel) GraphTrap(t gf100.GraphTrap) {
 	ch.fifo.stats.EngineErrors.Add(1)
 	t.Inst = ch.Inst
-	ch.fifo.guest.Failed(ch, Error{Graph: &t})
+	ch.fifo.guest.Failed(ch, report.Error{Graph: &t})
 }
 
 // CopyTrap implements card.ChannelEvents.
 func (ch *Channel) CopyTrap(t gf100.CopyTrap) {
 	ch.fifo.stats.EngineErrors.Add(1)
 	t.Inst = ch.Inst
-	ch.fifo.guest.Failed(ch, Error{Copy: &t})
+	ch.fifo.guest.Failed(ch, report.Error{Copy: &t})
 }
 
 // Card implements gate.Channel.

@@ -16,6 +16,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/memory"
+	"github.com/umbra-gpu/umbra/aggregator/report"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -24,10 +25,11 @@ import (
 // Guest is the guest whose channels these are. Its methods are called without its lock.
 type Guest interface {
 	gate.Guest
+	Quarantined() bool
 	// Completed reports a non-stall event of engines, by bits.
 	Completed(engines uint32)
 	// Failed reports an error at which the card stopped a channel.
-	Failed(*Channel, Error)
+	Failed(*Channel, report.Error)
 	// Resume lets a channel continue the entry in which it was unbound.
 	Resume(*Channel)
 	// Abort ends a channel whose request does not end on an engine.
@@ -36,7 +38,8 @@ type Guest interface {
 
 // Config is what the channels use.
 type Config struct {
-	Channels int // that the guest may have on the card at a time
+	Lock     sync.Locker // the guest's
+	Channels int         // that the guest may have on the card at a time
 	GPU      card.GPU
 	Share    card.Share
 	Gate     *gate.Gate
@@ -68,6 +71,7 @@ type FIFO struct {
 
 	State
 	Table [gf100.Channels]Entry
+	exits exits
 
 	mu   sync.Mutex
 	live map[*Channel]bool // that have a channel of the card
@@ -78,6 +82,7 @@ type State struct {
 	Listed    Set                        // the last runlist
 	Rebinding Set                        // binds and unbinds that are not complete
 	Blocked   bool                       // PFIFO lets no channel run
+	Leaving   *Channel                   // being closed, until it has left the card
 	served    [gf100.Engines]uint8       // by engine: number plus one of the channel last seen on it
 	saved     [gf100.Channels]savedState // written by the worker only
 }
@@ -127,19 +132,14 @@ func (f *FIFO) SetBound(id uint8, inst uint64, on bool) bool {
 	return true
 }
 
-// MayRun reports whether a channel is listed, enabled and not stopped.
-func (f *FIFO) MayRun(ch *Channel) bool {
-	return f.Listed.Has(ch.ID) && f.Table[ch.ID].Enabled && !ch.stopped
-}
-
 // Run lets a channel run if nothing stops it. If the method at which it was held is refused
 // again, that error is returned.
-func (f *FIFO) Run(ch *Channel) (e Error, refused bool) {
+func (f *FIFO) Run(ch *Channel) (e report.Error, refused bool) {
 	switch {
 	case ch.stopped || f.Blocked || !f.Listed.Has(ch.ID):
 	case ch.retry:
 		f.stats.PBDMAErrors.Add(1)
-		return Error{PBDMA: &ch.failed}, true
+		return report.Error{PBDMA: &ch.failed}, true
 	case f.cfg.Gate.Holds(ch): // the scheduler resumes it
 	default:
 		ch.saved = false
@@ -202,6 +202,49 @@ func (f *FIFO) Served(engine int) *Channel {
 		return nil
 	}
 	return f.Ready(f.served[engine] - 1)
+}
+
+// Each returns the channels of the card that execute the guest's channels in ids.
+func (f *FIFO) Each(ids Set) (list []*Channel) {
+	ids.Each(func(id uint8) {
+		if ch := f.Table[id].Channel; ch != nil {
+			list = append(list, ch)
+		}
+	})
+	return list
+}
+
+// Quiet reports whether no channel of the spaces that v names has anything left to do, and which of
+// the spaces channels use. A channel that is being unbound or taken off the card counts as quiet
+// when it has no work left.
+func (f *FIFO) Quiet(v shadow.Dirs) (used []shadow.Key, ok bool) {
+	if ch := f.Leaving; ch != nil && v.Has(ch.Key()) && !ch.card.Quiet() {
+		return nil, false
+	}
+	for i := range f.Table {
+		ch := f.Table[i].Channel
+		if ch == nil || !v.Has(ch.Key()) {
+			continue
+		}
+		if f.cfg.Gate.Waiting(ch) || !ch.card.Quiet() {
+			return nil, false
+		}
+		used = append(used, ch.Key())
+	}
+	return used, true
+}
+
+// AllSaved reports whether no channel that is being unbound has state to write to guest memory.
+func (f *FIFO) AllSaved() bool {
+	if f.Leaving != nil && !f.Leaving.saved {
+		return false
+	}
+	for _, ch := range f.Each(f.Rebinding) {
+		if !ch.saved {
+			return false
+		}
+	}
+	return true
 }
 
 // TakeAll empties the table.

@@ -7,10 +7,9 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// The methods in this file belong to the worker.
-
 // Open creates a channel of the card for the guest's instance block at inst. It returns nil
-// and counts the rule if the guest may not have it.
+// and counts the rule if the guest may not have it. It belongs to the worker, which calls it without
+// the guest's lock.
 func (f *FIFO) Open(id uint8, inst uint64) *Channel {
 	block := make([]byte, gf100.InstanceSize)
 	if !f.cfg.Mem.Read(shadowpt.VRAM, inst, block) {
@@ -69,26 +68,4 @@ func (f *FIFO) create(ch *Channel, cfg card.ChannelConfig) bool {
 	ch.card.Free()
 	f.setLive(ch, false)
 	return false
-}
-
-// Close ends a channel that is on no PBDMA. What the card reported of it is delivered to its
-// guest first: a later owner of the same instance block and number must not get it. It reports
-// whether the channel was the last of its address space: then it can be released only after an
-// invalidate of the card.
-func (f *FIFO) Close(ch *Channel) (last bool) {
-	f.cfg.GPU.Poll()
-	if !ch.saved {
-		ch.SaveBack()
-	}
-	f.cfg.Gate.Remove(ch)
-	ch.card.Unbind()
-	f.saved[ch.ID] = savedState{number: ch.card.ID(), token: ch.card.State().Token}
-	return f.cfg.Shadows.Leave(ch.space)
-}
-
-// Release frees the memory and the number of a closed channel that the card does not use.
-func (f *FIFO) Release(ch *Channel) {
-	ch.card.Free()
-	f.setLive(ch, false)
-	f.stats.Unbinds.Add(1)
 }

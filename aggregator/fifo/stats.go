@@ -10,6 +10,7 @@ type Stats struct {
 	MMUFaults    atomic.Uint64 `count:"mmu_faults" help:"Accesses of channels to addresses without a page; the guest's log names the channel."`
 	PBDMAErrors  atomic.Uint64 `count:"pbdma_errors" help:"Invalid pushbuffers or ring entries, and software methods, which a driver handles itself and which are harmless."`
 	EngineErrors atomic.Uint64 `count:"engine_errors" help:"Methods that an engine refused, because the program uses a feature that this card does not have."`
+	CardTimeout  atomic.Uint64 `count:"card_timeouts" help:"Card operations for this guest that timed out; on a busy machine add processors, on an idle one report a bug."`
 	BadInstance  atomic.Uint64 `rule:"bad_instance" help:"Channels whose instance block is outside the guest's memory."`
 	BadUSERD     atomic.Uint64 `rule:"bad_userd" help:"Channels whose USERD page is outside the guest's memory."`
 	OverQuota    atomic.Uint64 `rule:"over_quota" help:"Channels that were refused, because the guest has too many, too little memory for their tables, or created too many in a second; raise channels, tables or limits.creations if it needs them."`

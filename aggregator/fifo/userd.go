@@ -25,7 +25,7 @@ func (f *FIFO) ReadPut(id uint8) (b PutRead, changed bool) {
 	if ch == nil {
 		return b, false
 	}
-	b = ch.Begin()
+	b = PutRead{ch, ch.putSeq, ch.lastPut}
 	if put, ok := ch.put(); ok {
 		b.put = put
 	}
@@ -77,16 +77,25 @@ func (ch *Channel) ShowUSERD() {
 	}
 }
 
-// Begin returns the last GP_PUT that was noted of a channel, which is not nil.
-func (ch *Channel) Begin() PutRead { return PutRead{ch, ch.putSeq, ch.lastPut} }
-
-// Reread reads GP_PUT again. It needs no lock, and waits while pages move: not inside the guest's
-// lock, because the mover waits for engines.
-func (b *PutRead) Reread() {
+// Reread reads and notes GP_PUT of a channel that had a doorbell before it was bound, or for which
+// aliases were not flushed. The round flushes afterwards. It belongs to the worker, which calls it
+// without the guest's lock: it waits while pages move, and their mover waits for engines.
+func (f *FIFO) Reread(id uint8) {
+	f.cfg.Lock.Lock()
+	defer f.cfg.Lock.Unlock()
+	ch := f.Table[id].Channel
+	if ch == nil {
+		return // the round binds it and reads GP_PUT then
+	}
+	b := PutRead{ch, ch.putSeq, ch.lastPut}
+	f.cfg.Lock.Unlock()
 	var p [4]byte
-	if b.ch.fifo.cfg.Mem.Read(shadowpt.VRAM, b.ch.userd+gf100.USERDGPPut, p[:]) {
+	if f.cfg.Mem.Read(shadowpt.VRAM, ch.userd+gf100.USERDGPPut, p[:]) {
 		b.put = binary.LittleEndian.Uint32(p[:])
 	}
+	f.cfg.Lock.Lock()
+	f.NotePut(b)
+	ch.BeginRound()
 }
 
 // readUSERD, for the worker, reads the guest's USERD before the channel is bound.
@@ -100,11 +109,11 @@ func (ch *Channel) readUSERD() (p card.Progress, put uint32, ok bool) {
 	return p, put, ok
 }
 
-// SaveBack, for the worker, writes the state of a channel that has left the card to the guest's structures. It
+// saveBack, for the worker, writes the state of a channel that has left the card to the guest's structures. It
 // must precede the moment when the guest can see that the channel is off: after that the guest
 // may reuse the memory.
-func (ch *Channel) SaveBack() {
-	for _, w := range channel.SavedWords(ch.card.State()) {
+func (ch *Channel) saveBack(s card.State) {
+	for _, w := range channel.SavedWords(s) {
 		ch.fifo.cfg.Mem.Write(shadowpt.VRAM, ch.Inst+w.Offset, binary.LittleEndian.AppendUint32(nil, w.Value))
 	}
 	ch.ShowUSERD()

@@ -20,19 +20,26 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// Config says what a client may map.
+// Config says what a client may map, and of what.
 type Config struct {
-	Map    aperture.Map
-	Limits aperture.Limits
-	GPU    card.GPU
-	Quota  *Quota // nil if the card's pages have one place
+	Map      aperture.Map
+	Limits   aperture.Limits
+	GPU      card.GPU
+	Mem      *memory.Memory
+	Channels Channels
+	Shadows  Shadows
+	Quota    *Quota // nil if the card's pages have one place
 }
 
-// Guest is what moving pages concerns.
-type Guest interface {
+// Channels are the guest's.
+type Channels interface {
 	// CardChannels lists the card's channels that may use the guest's memory.
 	CardChannels() []card.Channel
-	// Untrapped reports that the guest can, or can no longer, write n bytes of VRAM without a trap.
+}
+
+// Shadows are the guest's.
+type Shadows interface {
+	// Untrapped notes that the guest can, or can no longer, write n bytes of VRAM without a trap.
 	Untrapped(addr, n uint64, on bool)
 }
 
@@ -47,7 +54,6 @@ type Stats struct {
 // Windows are a guest's views of its memory.
 type Windows struct {
 	cfg   Config
-	guest Guest
 	mem   *memory.Memory
 	stats *Stats
 	bar1  bar
@@ -58,8 +64,8 @@ type Windows struct {
 }
 
 // New returns the windows of a guest whose BARs have no tables yet.
-func New(cfg Config, guest Guest, mem *memory.Memory, stats *Stats) *Windows {
-	w := &Windows{cfg: cfg, guest: guest, mem: mem, stats: stats}
+func New(cfg Config, stats *Stats) *Windows {
+	w := &Windows{cfg: cfg, mem: cfg.Mem, stats: stats}
 	w.bar1 = bar{windows: w, kind: aperture.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
 	w.bar3 = bar{windows: w, kind: aperture.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
 	return w
@@ -233,11 +239,11 @@ func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
 // does not write the guest's memory. It may read a word, such as GP_PUT, and finds it where the page
 // was or where it is.
 func (o owner) Quiesce(do func()) {
-	o.mem.Move(func() { o.cfg.GPU.Quiesce(o.guest.CardChannels(), do) })
+	o.mem.Move(func() { o.cfg.GPU.Quiesce(o.cfg.Channels.CardChannels(), do) })
 }
 
 // Direct implements aperture.Owner: the shadows must compare what is written there.
-func (o owner) Direct(addr uint64, on bool) { o.guest.Untrapped(addr, shadowpt.SmallPage, on) }
+func (o owner) Direct(addr uint64, on bool) { o.cfg.Shadows.Untrapped(addr, shadowpt.SmallPage, on) }
 
 // Relocate implements aperture.Owner.
 func (o owner) Relocate(r card.Relocation) (uint64, error) {

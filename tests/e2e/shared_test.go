@@ -72,7 +72,7 @@ func TestSharedCard(t *testing.T) {
 	})
 	for i, gpu := range s.GPUs {
 		st := gpu.Guest.Stats()
-		require.Zero(t, st.CardTimeout.Load(), versions[i])
+		require.Zero(t, st.FIFO.CardTimeout.Load(), versions[i])
 		require.Equal(t, i == 0, st.FIFO.MMUFaults.Load() > 0, "%s: only the first guest made a fault", versions[i])
 	}
 }

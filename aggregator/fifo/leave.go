@@ -1,0 +1,171 @@
+package fifo
+
+import "github.com/umbra-gpu/umbra/aggregator/card"
+
+// Channels leave the card. The methods in this file belong to the worker, which calls them without
+// the guest's lock. A wait for the card is bounded, and a round does not wait again after one that
+// took too long, where it can do without: others wait for its end.
+
+// exits is the state of channels on their way out. It belongs to the worker.
+type exits struct {
+	timedOut bool       // a wait for the card took too long in this round
+	asked    bool       // the card, in this round
+	stuck    []*Channel // that do not leave the card
+	waiting  []*Channel // closed, for an invalidate
+}
+
+// Begin begins a round.
+func (f *FIFO) Begin() { f.exits.timedOut, f.exits.asked = false, false }
+
+// Asked reports whether the round has asked the card for something that takes it time.
+func (f *FIFO) Asked() bool { return f.exits.asked }
+
+// Left is how many channels the card has not given back.
+func (f *FIFO) Left() int { return len(f.exits.stuck) + len(f.exits.waiting) }
+
+func (f *FIFO) inTime(ok bool) bool {
+	if !ok {
+		f.stats.CardTimeout.Add(1)
+		f.exits.timedOut = true
+	}
+	return ok
+}
+
+// Close ends a channel of the card and frees its resources when it has left the card. If it
+// does not leave, the channel is stuck and the guest quarantined.
+func (f *FIFO) Close(ch *Channel) {
+	ch.card.Disable()
+	if !f.leave(ch) {
+		f.exits.stuck = append(f.exits.stuck, ch)
+		f.cfg.Gate.GiveUp(ch)
+		f.guest.Quarantine("a channel does not leave the card")
+		return
+	}
+	f.finish(ch)
+}
+
+// leave waits until a disabled channel is on no PBDMA.
+func (f *FIFO) leave(ch *Channel) bool {
+	if f.exits.timedOut || f.guest.Quarantined() && ch.card.Running() { // waited for already
+		left, _ := ch.card.Stop(false)
+		return left
+	}
+	f.exits.asked = true
+	left, inTime := ch.card.Stop(true)
+	f.inTime(inTime)
+	return left
+}
+
+// finish frees the resources of a channel that is on no PBDMA. What the card reported of it is
+// delivered to its guest first: a later owner of the same instance block and number must not get
+// it.
+func (f *FIFO) finish(ch *Channel) {
+	f.cfg.GPU.Poll()
+	state := ch.card.State()
+	if !ch.saved {
+		ch.saveBack(state)
+	}
+	f.cfg.Gate.Remove(ch)
+	ch.card.Unbind()
+	f.cfg.Lock.Lock()
+	f.Leaving = nil // its number may be reused soon
+	f.cfg.Lock.Unlock()
+	f.saved[ch.ID] = savedState{number: ch.card.ID(), token: state.Token}
+	if f.cfg.Shadows.Leave(ch.space) && !f.Invalidate() {
+		f.exits.waiting = append(f.exits.waiting, ch) // until an invalidate completes
+		return
+	}
+	f.release(ch)
+}
+
+// release frees the memory and the number of a closed channel that the card does not use.
+func (f *FIFO) release(ch *Channel) {
+	ch.card.Free()
+	f.setLive(ch, false)
+	f.stats.Unbinds.Add(1)
+}
+
+// Invalidate makes the card drop old translations, and then frees everything that went out of
+// use.
+func (f *FIFO) Invalidate() bool {
+	if f.exits.timedOut || !f.inTime(f.cfg.Shadows.InvalidateCard()) {
+		return false
+	}
+	for _, ch := range f.exits.waiting {
+		f.release(ch)
+	}
+	f.exits.waiting = nil
+	return true
+}
+
+// Stale reports whether something waits for an invalidate of the card.
+func (f *FIFO) Stale() bool { return f.cfg.Shadows.Stale() || len(f.exits.waiting) > 0 }
+
+// Reap checks the stuck channels again.
+func (f *FIFO) Reap() {
+	left := f.exits.stuck[:0]
+	for _, ch := range f.exits.stuck {
+		if ch.card.Running() {
+			left = append(left, ch)
+			continue
+		}
+		f.finish(ch)
+	}
+	f.exits.stuck = left
+	if len(f.exits.waiting) > 0 {
+		f.Invalidate()
+	}
+}
+
+// Commit lets the card run new channels.
+func (f *FIFO) Commit() {
+	f.exits.asked = true
+	f.inTime(f.cfg.Share.Commit())
+}
+
+// TakeOff preempts channels and saves their state. They may come back.
+func (f *FIFO) TakeOff(list []*Channel) {
+	if len(list) == 0 {
+		return
+	}
+	f.exits.asked = true
+	cards := make([]card.Channel, len(list))
+	for i, ch := range list {
+		cards[i] = ch.card
+	}
+	f.inTime(f.cfg.GPU.Preempt(cards...))
+	f.save(list)
+}
+
+// TryTakeOff is TakeOff without a wait. It returns false if the card has not preempted all. A trap
+// may call it in the worker's place.
+func (f *FIFO) TryTakeOff(list []*Channel) bool {
+	for _, ch := range list {
+		if !f.cfg.GPU.TryPreempt(ch.card) {
+			return false
+		}
+	}
+	f.save(list)
+	return true
+}
+
+// save saves the state of channels that have left the card into guest memory. A channel that did
+// not leave although it must quarantines the guest.
+func (f *FIFO) save(list []*Channel) {
+	may := func(ch *Channel) bool {
+		f.cfg.Lock.Lock()
+		defer f.cfg.Lock.Unlock()
+		return f.Listed.Has(ch.ID) && f.Table[ch.ID].Enabled && !ch.stopped
+	}
+	for _, ch := range list {
+		again := may(ch)
+		if !again && ch.card.Running() {
+			f.guest.Quarantine("a channel does not leave the card")
+			continue
+		}
+		ch.saveBack(ch.card.State())
+		f.cfg.Lock.Lock()
+		ch.saved = !again
+		f.cfg.Lock.Unlock()
+	}
+}

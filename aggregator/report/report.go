@@ -1,0 +1,219 @@
+// Package report delivers what happens to one guest's channels to its virtual GPU.
+//
+// A [Queue] has one goroutine, from New to Close, so that a guest that takes reports slowly delays
+// neither the card nor its own worker: a trap may wait for the worker while it holds the lock that
+// the receiver needs. Queue.mu guards the reports; it is a leaf and not held during a delivery.
+package report
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+)
+
+// Receiver receives the reports about a guest. Its methods run on the queue's goroutine with no
+// lock held, and may call back into the guest.
+type Receiver interface {
+	// EngineEvent reports non-stall events; bit n is engine n.
+	EngineEvent(engines uint32)
+	MMUFault(id uint8, f gf100.MMUFault)
+	PBDMAError(gf100.PBDMAError)
+	// GraphTrap and CopyTrap report a method of channel id that an engine refused. The
+	// channel is held until the guest's Resume.
+	GraphTrap(id uint8, t gf100.GraphTrap)
+	CopyTrap(id uint8, t gf100.CopyTrap)
+	// BindError reports a channel that could not be bound: its structures are outside the
+	// guest's memory, or it is over the quota.
+	BindError()
+	// RunlistError reports a runlist outside the guest's memory.
+	RunlistError()
+	// Done reports that control operations ended: registers that read "pending" may have
+	// changed. runlist is set if one of them was a runlist.
+	Done(runlist bool)
+}
+
+// Error is an error at which a channel stopped, in its guest's own names. One of the fields is
+// set.
+type Error struct {
+	MMU   *gf100.MMUFault
+	PBDMA *gf100.PBDMAError
+	Graph *gf100.GraphTrap
+	Copy  *gf100.CopyTrap
+}
+
+func (e *Error) deliver(id uint8, to Receiver) {
+	switch {
+	case e.MMU != nil:
+		to.MMUFault(id, *e.MMU)
+	case e.PBDMA != nil:
+		to.PBDMAError(*e.PBDMA)
+	case e.Graph != nil:
+		to.GraphTrap(id, *e.Graph)
+	case e.Copy != nil:
+		to.CopyTrap(id, *e.Copy)
+	}
+}
+
+// State is what is not yet delivered. It is flags, not a queue: a channel stops at its error, so
+// it has one at a time.
+type State struct {
+	Engines  uint32
+	Done     bool
+	Runlist  bool
+	Unbound  bool // a channel could not be bound
+	Unlisted bool // a runlist could not be read
+	Errors   []ChannelError
+}
+
+// ChannelError is an error of the guest's channel ID.
+type ChannelError struct {
+	ID uint8
+	Error
+}
+
+// urgent reports whether there is something to deliver now.
+func (s *State) urgent() bool { return s.Engines != 0 || s.Done || len(s.Errors) > 0 }
+
+// forget drops the error of a channel.
+func (s *State) forget(id uint8) {
+	s.Errors = slices.DeleteFunc(s.Errors, func(e ChannelError) bool { return e.ID == id })
+}
+
+func (s *State) deliver(to Receiver) {
+	if s.Engines != 0 {
+		to.EngineEvent(s.Engines)
+	}
+	for _, e := range s.Errors {
+		e.deliver(e.ID, to)
+	}
+	if s.Unbound {
+		to.BindError()
+	}
+	if s.Unlisted {
+		to.RunlistError()
+	}
+	if s.Done {
+		to.Done(s.Runlist)
+	}
+}
+
+// Queue holds reports until they are delivered. Any goroutine may use it.
+type Queue struct {
+	to Receiver
+
+	mu         sync.Mutex // guards what follows
+	changed    *sync.Cond
+	state      State
+	delivering bool
+	closed     bool
+	ended      bool
+}
+
+// New returns an empty queue.
+func New(to Receiver) *Queue {
+	q := &Queue{to: to}
+	q.changed = sync.NewCond(&q.mu)
+	go q.run()
+	return q
+}
+
+func (q *Queue) run() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		for !q.state.urgent() && !q.closed {
+			q.changed.Wait()
+		}
+		if q.closed {
+			q.ended = true
+			q.changed.Broadcast()
+			return
+		}
+		now := q.state
+		q.state, q.delivering = State{}, true
+		q.mu.Unlock()
+		now.deliver(q.to)
+		q.mu.Lock()
+		q.delivering = false
+		q.changed.Broadcast()
+	}
+}
+
+// Close ends the queue after the delivery under way.
+func (q *Queue) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for !q.ended {
+		q.changed.Broadcast()
+		q.changed.Wait()
+	}
+}
+
+// Drop waits for the delivery under way, and drops the rest.
+func (q *Queue) Drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.delivering {
+		q.changed.Wait()
+	}
+	q.state = State{}
+}
+
+// Idle reports whether nothing is being delivered, and nothing waits for it.
+func (q *Queue) Idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.delivering && !q.state.urgent()
+}
+
+func (q *Queue) add(change func(*State)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	change(&q.state)
+	q.changed.Broadcast()
+}
+
+// Completed reports non-stall events of engines, by bits, and whether any of them is new.
+func (q *Queue) Completed(engines uint32) (news bool) {
+	q.add(func(s *State) {
+		news = engines&^s.Engines != 0
+		s.Engines |= engines
+	})
+	return news
+}
+
+// Failed reports a channel's error in place of an earlier one.
+func (q *Queue) Failed(id uint8, e Error) {
+	q.add(func(s *State) {
+		s.forget(id)
+		s.Errors = append(s.Errors, ChannelError{id, e})
+	})
+}
+
+// Forget drops the error of a channel that is bound again.
+func (q *Queue) Forget(id uint8) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.state.forget(id)
+}
+
+// Unbound notes a channel that could not be bound. It is reported with what comes next.
+func (q *Queue) Unbound() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.state.Unbound = true
+}
+
+// Unlisted notes a runlist that could not be read. It is reported with what comes next.
+func (q *Queue) Unlisted() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.state.Unlisted = true
+}
+
+// Done reports that control operations ended, and whether one of them was a runlist.
+func (q *Queue) Done(runlist bool) {
+	q.add(func(s *State) { s.Done, s.Runlist = true, s.Runlist || runlist })
+}
