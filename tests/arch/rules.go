@@ -73,7 +73,7 @@ var layers = [][]string{
 	{"aggregator"},
 	{"aggregator/fifo", "aggregator/window"},
 	{"aggregator/gate", "aggregator/shadow", "aggregator/memory", "aggregator/driver", "aggregator/passthrough", "aggregator/card/soft"},
-	{"aggregator/aperture", "aggregator/channel", "aggregator/dma", "aggregator/vram", "aggregator/budget"},
+	{"aggregator/aperture", "aggregator/channel", "aggregator/dma", "aggregator/vram", "aggregator/budget", "aggregator/report"},
 	{"aggregator/card", "aggregator/sched"},
 }
 
