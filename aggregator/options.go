@@ -28,7 +28,7 @@ type Options struct {
 	// beyond that is quarantined.
 	ErrorBurst, ErrorRate float64
 	// TableRate bounds the work on one guest's page tables, in bytes a second; one is about
-	// a nanosecond of work (see tableWorkMeter). Default 512 MiB, half a processor. Beyond
+	// a nanosecond of work. Default 512 MiB, half a processor. Beyond
 	// it the guest's invalidates and submissions wait; unmapping memory does not.
 	TableRate float64
 	// Map bounds what a guest's mapped windows cost, if GuestConfig does not say so.
