@@ -126,13 +126,14 @@ func TestNoCycles(t *testing.T) {
 	}
 }
 
-// TestCallsGoDown counts the calls between rooms of the aggregator, of functions and methods.
+// TestCallsGoDown counts the calls between rooms of the aggregator, of functions and methods, and
+// the lines outside of rooms.
 func TestCallsGoDown(t *testing.T) {
 	cmd := exec.Command("go", "list", "-export", "-deps", "-f", `{{.ImportPath}};{{.Export}};{{.Dir}};{{join .GoFiles " "}}`, "./aggregator/...")
 	cmd.Dir = root
 	list, err := cmd.Output()
 	require.NoError(t, err)
-	fset, compiled, calls := token.NewFileSet(), make(map[string]string), make(map[string]int)
+	fset, compiled, calls, size := token.NewFileSet(), make(map[string]string), make(map[string]int), make(map[string]int)
 	imports := importer.ForCompiler(fset, "gc", func(pkg string) (io.ReadCloser, error) { return os.Open(compiled[pkg]) })
 	layer := func(room string) int {
 		return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, room) })
@@ -165,6 +166,7 @@ func TestCallsGoDown(t *testing.T) {
 				file, err := parser.ParseFile(fset, filepath.Join(f[2], name), nil, 0)
 				require.NoError(t, err)
 				files = append(files, file)
+				size[f[0]] += fset.File(file.FileStart).LineCount()
 			}
 			require.Empty(t, check(f[0], files...))
 		}
@@ -172,6 +174,7 @@ func TestCallsGoDown(t *testing.T) {
 	for _, c := range slices.Sorted(maps.Keys(calls)) {
 		t.Logf("%-48s %3d", c, calls[c])
 	}
+	require.LessOrEqual(t, size[Module+"/aggregator"], 1500, "lines that tie the rooms together")
 	planted, err := parser.ParseFile(fset, "x.go", `package gate; import "`+Module+`/aggregator/fifo"; func f(c *fifo.Channel) { c.Halt() }`, 0)
 	require.NoError(t, err)
 	require.Len(t, check(Module+"/aggregator/gate", planted), 1)
