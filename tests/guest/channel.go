@@ -11,7 +11,7 @@ import (
 const (
 	driverVA  = 0xfe_0000_0000
 	fencesVA  = driverVA
-	channelVA = driverVA + 0x10_0000 // + id * channelSpan
+	channelVA = driverVA + 0x10_0000 // + id * chanSpan
 	ringAt    = 0
 	pushAt    = 0x4_0000
 	chanSpan  = 0x8_0000

@@ -17,7 +17,7 @@ var engineNames = [...]string{"M2MF", "CE0", "CE1"}
 // String names the engine.
 func (e Engine) String() string { return engineNames[e] }
 
-// engineRow is how a copy engine is bound: its subchannel, and SET_OBJECT's data.
+// engineRows says how each engine is bound: its subchannel, and SET_OBJECT's data.
 var engineRows = [...]struct{ subch, object uint32 }{
 	M2MF: {2, 0<<16 | 0x9039},
 	CE0:  {4, 4<<16 | 0x90b5},

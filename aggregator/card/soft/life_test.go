@@ -269,7 +269,7 @@ func TestTwoCards(t *testing.T) {
 	a.running()
 }
 
-// cutHost is a host that truncates its memory file under the card's mapping, as a broken
+// TestHostMemoryCutShort: a host truncates its memory file under the card's mapping, as a broken
 // QEMU might.
 func TestHostMemoryCutShort(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "ram")
