@@ -26,7 +26,7 @@ func TestNoAllocations(t *testing.T) {
 	}
 	multi := le.AppendUint64(nil, 2)
 	for range 2 {
-		multi = le.AppendUint64(wire.RegionAccess{Count: 4}.Append(multi), 5)
+		multi = le.AppendUint64(wire.Append(multi, wire.RegionAccess{Count: 4}), 5)
 	}
 	for name, msg := range map[string][]byte{
 		"read":        readMessage(0x20),
@@ -34,10 +34,10 @@ func TestNoAllocations(t *testing.T) {
 		"posted":      posted,
 		"multi":       message(wire.RegionWriteMulti, 0, multi),
 		"batch":       batch,
-		"bad region":  message(wire.RegionRead, 0, wire.RegionAccess{Region: 9, Count: 4}.Append(nil)),
+		"bad region":  message(wire.RegionRead, 0, wire.Append(nil, wire.RegionAccess{Region: 9, Count: 4})),
 		"bad command": message(99, 0, nil),
-		"device info": message(wire.DeviceGetInfo, 0, wire.DeviceInfo{Argsz: 16}.Append(nil)),
-		"4 KiB":       message(wire.RegionRead, 0, wire.RegionAccess{Region: 2, Count: 4096}.Append(nil)),
+		"device info": message(wire.DeviceGetInfo, 0, wire.Append(nil, wire.DeviceInfo{Argsz: 16})),
+		"4 KiB":       message(wire.RegionRead, 0, wire.Append(nil, wire.RegionAccess{Region: 2, Count: 4096})),
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Zero(t, testing.AllocsPerRun(200, func() {

@@ -40,7 +40,7 @@ func (c *conn) messageFor(from, to int) int {
 	for at := c.r; at < to; {
 		takes, size := true, 0
 		if to-at >= wire.HeaderSize {
-			h := wire.ParseHeader(c.buf[at:])
+			h := wire.Parse[wire.Header](c.buf[at:])
 			row := c.rows.row(h.Command)
 			takes, size = row != nil && row.maxFDs > 0, int(h.Size)
 		}

@@ -232,7 +232,7 @@ var errVersion = errors.New("vfiouser: the client speaks another major version")
 // serveBatch serves each complete message of the buffer.
 func (c *conn) serveBatch() (n uint64, err error) {
 	for c.w-c.r >= wire.HeaderSize {
-		h := wire.ParseHeader(c.buf[c.r:])
+		h := wire.Parse[wire.Header](c.buf[c.r:])
 		if h.Size < wire.HeaderSize || h.Size > c.srv.opts.maxMessage() {
 			c.srv.stats.badStreams.Add(1)
 			c.srv.stats.command(h.Command).errors.Add(1)
@@ -268,7 +268,7 @@ func (c *conn) makeRoom() {
 	left := c.w - c.r
 	need := wire.HeaderSize
 	if left >= wire.HeaderSize {
-		need = int(wire.ParseHeader(c.buf[c.r:]).Size)
+		need = int(wire.Parse[wire.Header](c.buf[c.r:]).Size)
 	}
 	if c.r > 0 {
 		copy(c.buf, c.buf[c.r:c.w])
@@ -384,7 +384,7 @@ func (c *conn) answer(h wire.Header, errno syscall.Errno) {
 		c.body(0)
 	}
 	r.Size = uint32(len(c.out) - c.mark)
-	r.Put(c.out[c.mark:])
+	wire.Put(c.out[c.mark:], r)
 	c.replies++
 	if len(fds) > 0 {
 		c.flushWith(fds)

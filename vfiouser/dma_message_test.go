@@ -132,7 +132,7 @@ func TestNoMessageDMAInHandler(t *testing.T) {
 	require.ErrorIs(t, <-errs, vfiouser.ErrDMATimeout)
 
 	// The late answer is recognised, and the stream continues.
-	late := message(wire.DMARead, wire.TypeReply, append(wire.DMAAccess{Addr: 0, Count: 4}.Append(nil), 1, 2, 3, 4))
+	late := message(wire.DMARead, wire.TypeReply, append(wire.Append(nil, wire.DMAAccess{Addr: 0, Count: 4}), 1, 2, 3, 4))
 	le.PutUint16(late, dma)
 	require.NoError(t, c.Send(late))
 	_, err = c.Info()
@@ -153,7 +153,7 @@ func TestDMAAnswers(t *testing.T) {
 	require.NoError(t, c.MapNoFD(0x1000, alloc(t, 4096), 0, 4096, client.ReadWrite))
 	h := r.dev.Host()
 	u32count := func(addr uint64, n uint32) []byte { return le.AppendUint32(le.AppendUint64(nil, addr), n) }
-	good := wire.DMAAccess{Addr: 0x1000, Count: 4}.Append(nil)
+	good := wire.Append(nil, wire.DMAAccess{Addr: 0x1000, Count: 4})
 	tests := []struct {
 		name    string
 		write   bool
@@ -166,8 +166,8 @@ func TestDMAAnswers(t *testing.T) {
 		{"read, QEMU 10", false, append(u32count(0x1000, 4), "data"...), 0, 0, nil},
 		{"read, one byte short", false, append(good[:16:16], "dat"...), 0, 0, vfiouser.ErrDMAReply},
 		{"read, bare header", false, nil, 0, 0, vfiouser.ErrDMAReply},
-		{"read, other address", false, append(wire.DMAAccess{Addr: 0x2000, Count: 4}.Append(nil), "data"...), 0, 0, vfiouser.ErrDMAReply},
-		{"read, other count", false, append(wire.DMAAccess{Addr: 0x1000, Count: 5}.Append(nil), "data"...), 0, 0, vfiouser.ErrDMAReply},
+		{"read, other address", false, append(wire.Append(nil, wire.DMAAccess{Addr: 0x2000, Count: 4}), "data"...), 0, 0, vfiouser.ErrDMAReply},
+		{"read, other count", false, append(wire.Append(nil, wire.DMAAccess{Addr: 0x1000, Count: 5}), "data"...), 0, 0, vfiouser.ErrDMAReply},
 		{"read, too long", false, make([]byte, 100000), 0, 0, vfiouser.ErrDMAReply},
 		{"read, error", false, nil, wire.Error, uint32(syscall.EPERM), syscall.EPERM},
 		{"read, error 0", false, nil, wire.Error, 0, syscall.EINVAL},
@@ -197,9 +197,8 @@ func TestDMAAnswers(t *testing.T) {
 			}
 			require.Len(t, m.Payload, size)
 			require.Equal(t, good, m.Payload[:16])
-			raw := make([]byte, 16)
-			wire.Header{ID: m.ID, Command: m.Command, Size: uint32(16 + len(tt.payload)), Flags: wire.TypeReply | tt.flags, Errno: tt.errno}.Put(raw)
-			require.NoError(t, c.Send(append(raw, tt.payload...)))
+			h := wire.Header{ID: m.ID, Command: m.Command, Flags: wire.TypeReply | tt.flags, Errno: tt.errno}
+			require.NoError(t, c.Send(wire.Message(h, tt.payload)))
 			err = <-done
 			require.ErrorIs(t, err, tt.want)
 			if tt.want == nil && !tt.write {

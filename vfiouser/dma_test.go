@@ -66,7 +66,7 @@ func TestDMAMapErrors(t *testing.T) {
 			if tt.fd != none {
 				fds = []int{tt.fd}
 			}
-			m, err := c.Call(wire.DMAMap, q.Append(nil), fds...)
+			m, err := c.Call(wire.DMAMap, wire.Append(nil, q), fds...)
 			require.Equal(t, tt.err, err)
 			require.Empty(t, m.Payload)
 		})
@@ -87,7 +87,7 @@ func TestDMAUnmapErrors(t *testing.T) {
 		"flags 3":          {Argsz: 24, Flags: 3},
 		"dirty bitmap of a device that does not migrate": {Argsz: 48, Flags: 1, Addr: 0x10000, Size: 0x10000},
 	} {
-		_, err := c.Call(wire.DMAUnmap, u.Append(nil))
+		_, err := c.Call(wire.DMAUnmap, wire.Append(nil, u))
 		want := syscall.EINVAL
 		if name == "two together" {
 			want = syscall.ENOENT

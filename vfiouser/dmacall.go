@@ -153,9 +153,8 @@ func (c *conn) dmaMessage(ctx context.Context, addr uint64, p []byte, write bool
 	if err != nil {
 		return err
 	}
-	msg := make([]byte, wire.HeaderSize, size)
-	wire.Header{ID: id, Command: call.cmd, Size: uint32(size)}.Put(msg)
-	msg = wire.DMAAccess{Addr: addr, Count: uint64(len(p))}.Append(msg)
+	msg := wire.Append(make([]byte, 0, size), wire.Header{ID: id, Command: call.cmd, Size: uint32(size)})
+	msg = wire.Append(msg, wire.DMAAccess{Addr: addr, Count: uint64(len(p))})
 	if write {
 		msg = append(msg, p...)
 	}

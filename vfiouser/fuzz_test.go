@@ -28,10 +28,10 @@ func FuzzStream(f *testing.F) {
 	f.Add(all, []byte{213, 0, 47, 1, 31, 0, 47, 0, 35, 2, 0, 0, 255, 0}, false)
 	f.Add(header(wire.RegionRead, 3, 0), []byte{}, true)
 	f.Add(header(wire.DMARead, 1<<20, wire.TypeReply), []byte{9, 0}, true)
-	f.Add(message(wire.DeviceFeature, 0, le.AppendUint64(wire.Feature{Argsz: 64, Flags: wire.FeatureSet | wire.FeatureMigDeviceState}.Append(nil), 3)), []byte{}, true)
-	multi := wire.RegionAccess{Count: 8}.Append(le.AppendUint64(nil, 1))
+	f.Add(message(wire.DeviceFeature, 0, le.AppendUint64(wire.Append(nil, wire.Feature{Argsz: 64, Flags: wire.FeatureSet | wire.FeatureMigDeviceState}), 3)), []byte{}, true)
+	multi := wire.Append(le.AppendUint64(nil, 1), wire.RegionAccess{Count: 8})
 	f.Add(message(wire.RegionWriteMulti, 0, append(multi, 1, 2, 3, 4, 5, 6, 7, 8)), []byte{16, 1}, true)
-	f.Add(message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: ^uint64(0xfff), Size: 0x1000}.Append(nil)), []byte{255, 2}, true)
+	f.Add(message(wire.DMAMap, 0, wire.Append(nil, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: ^uint64(0xfff), Size: 0x1000})), []byte{255, 2}, true)
 
 	dev := newMigDevice(f)
 	dev.regions[0].Size = 0x800 // without the offsets that panic

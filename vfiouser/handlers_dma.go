@@ -13,7 +13,7 @@ import (
 
 // dmaMap serves DMA_MAP.
 func (c *conn) dmaMap(rq *request) syscall.Errno {
-	m := wire.ParseDMAMap(rq.payload)
+	m := wire.Parse[wire.DMAMapRequest](rq.payload)
 	const page = pageSize - 1
 	switch {
 	case m.Argsz < wire.DMAMapSize,
@@ -90,7 +90,7 @@ func (c *conn) noteShared(q *mapRequest) {
 
 // dmaUnmap serves DMA_UNMAP. It returns only when the device no longer uses the range.
 func (c *conn) dmaUnmap(rq *request) syscall.Errno {
-	u := wire.ParseDMAUnmap(rq.payload)
+	u := wire.Parse[wire.DMAUnmapRequest](rq.payload)
 	if u.Argsz < wire.DMAUnmapSize || u.Argsz > c.srv.opts.MaxDataXfer {
 		return syscall.EINVAL
 	}

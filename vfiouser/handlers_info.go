@@ -8,15 +8,15 @@ import (
 
 // deviceInfo serves DEVICE_GET_INFO.
 func (c *conn) deviceInfo(rq *request) syscall.Errno {
-	if wire.ParseDeviceInfo(rq.payload).Argsz < wire.DeviceInfoSize {
+	if wire.Parse[wire.DeviceInfo](rq.payload).Argsz < wire.DeviceInfoSize {
 		return syscall.EINVAL
 	}
-	wire.DeviceInfo{
+	wire.Append(c.body(wire.DeviceInfoSize)[:0], wire.DeviceInfo{
 		Argsz:      wire.DeviceInfoSize,
 		Flags:      wire.DeviceFlagPCI | wire.DeviceFlagReset,
 		NumRegions: NumRegions,
 		NumIRQs:    NumIRQs,
-	}.Append(c.body(wire.DeviceInfoSize)[:0])
+	})
 	return 0
 }
 
@@ -24,21 +24,21 @@ func (c *conn) deviceInfo(rq *request) syscall.Errno {
 // capability, also if it may be mapped whole. When the client's argsz has no room for that,
 // the reply has the needed size and no descriptor; the client asks again.
 func (c *conn) regionInfo(rq *request) syscall.Errno {
-	ask := wire.ParseRegionInfo(rq.payload)
+	ask := wire.Parse[wire.RegionInfo](rq.payload)
 	if ask.Argsz < wire.RegionInfoSize || ask.Index >= NumRegions {
 		return syscall.EINVAL
 	}
 	r := &c.regions[ask.Index]
 	info := wire.RegionInfo{Argsz: wire.RegionInfoSize, Index: ask.Index}
 	if r.Size == 0 {
-		info.Append(c.body(wire.RegionInfoSize)[:0])
+		wire.Append(c.body(wire.RegionInfoSize)[:0], info)
 		return 0
 	}
 	info.Size = r.Size
 	info.Flags = uint32(r.Flags)
 	if r.Flags&RegionMmap == 0 || c.client.maxMsgFDs == 0 {
 		info.Flags &^= wire.RegionFlagMmap
-		info.Append(c.body(wire.RegionInfoSize)[:0])
+		wire.Append(c.body(wire.RegionInfoSize)[:0], info)
 		return 0
 	}
 	areas := r.Areas
@@ -48,28 +48,28 @@ func (c *conn) regionInfo(rq *request) syscall.Errno {
 	info.Offset = r.MapOffset
 	info.Argsz = uint32(wire.RegionInfoSize + wire.SparseSize(len(areas)))
 	if ask.Argsz < info.Argsz {
-		info.Append(c.body(int(ask.Argsz))[:0])
+		wire.Append(c.body(int(ask.Argsz))[:0], info)
 		return 0
 	}
 	info.Flags |= wire.RegionFlagCaps
 	info.CapOffset = wire.RegionInfoSize
-	b := info.Append(c.body(int(info.Argsz))[:0])
+	b := wire.Append(c.body(int(info.Argsz))[:0], info)
 	wire.AppendSparse(b, areas)
 	return c.replyFile(r.File)
 }
 
 // irqInfo serves DEVICE_GET_IRQ_INFO.
 func (c *conn) irqInfo(rq *request) syscall.Errno {
-	ask := wire.ParseIRQInfo(rq.payload)
+	ask := wire.Parse[wire.IRQInfo](rq.payload)
 	if ask.Argsz < wire.IRQInfoSize || ask.Index >= NumIRQs {
 		return syscall.EINVAL
 	}
 	q := c.irqInfos[ask.Index]
-	wire.IRQInfo{
+	wire.Append(c.body(wire.IRQInfoSize)[:0], wire.IRQInfo{
 		Argsz: wire.IRQInfoSize,
 		Flags: uint32(q.Flags),
 		Index: ask.Index,
 		Count: uint32(q.Count),
-	}.Append(c.body(wire.IRQInfoSize)[:0])
+	})
 	return 0
 }

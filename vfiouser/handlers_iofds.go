@@ -34,7 +34,7 @@ func rawFD(f *os.File) (fd int, err error) {
 // regionIOFDs serves GET_REGION_IO_FDS. When the client's argsz has no room for the entries,
 // the reply has the needed size and no descriptor.
 func (c *conn) regionIOFDs(rq *request) syscall.Errno {
-	ask := wire.ParseRegionIO(rq.payload)
+	ask := wire.Parse[wire.RegionIO](rq.payload)
 	switch {
 	case ask.Argsz < wire.RegionIOSize, ask.Argsz > c.srv.opts.MaxDataXfer,
 		ask.Flags != 0, ask.Count != 0,
@@ -55,13 +55,13 @@ func (c *conn) regionIOFDs(rq *request) syscall.Errno {
 		Count: uint32(len(parts)),
 	}
 	if ask.Argsz < head.Argsz {
-		head.Append(c.body(wire.RegionIOSize)[:0])
+		wire.Append(c.body(wire.RegionIOSize)[:0], head)
 		return 0
 	}
 	if head.Argsz > c.srv.opts.MaxDataXfer {
 		return syscall.E2BIG
 	}
-	b := head.Append(c.body(int(head.Argsz))[:0])
+	b := wire.Append(c.body(int(head.Argsz))[:0], head)
 	for _, p := range parts {
 		s, err := c.subRegion(&p)
 		if err != nil {

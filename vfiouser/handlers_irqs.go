@@ -8,7 +8,7 @@ import (
 
 // setIRQs serves SET_IRQS.
 func (c *conn) setIRQs(rq *request) syscall.Errno {
-	s := wire.ParseIRQSet(rq.payload)
+	s := wire.Parse[wire.IRQSet](rq.payload)
 	data := rq.payload[wire.IRQSetSize:]
 	if errno := c.checkIRQSet(&s, data, rq.fds); errno != 0 {
 		return errno

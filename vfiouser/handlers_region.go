@@ -20,12 +20,12 @@ func (c *conn) checkAccess(a *wire.RegionAccess, need RegionFlags) syscall.Errno
 
 // regionRead serves REGION_READ.
 func (c *conn) regionRead(rq *request) syscall.Errno {
-	a := wire.ParseRegionAccess(rq.payload)
+	a := wire.Parse[wire.RegionAccess](rq.payload)
 	if errno := c.checkAccess(&a, RegionRead); errno != 0 || a.Count == 0 {
 		return errno
 	}
 	b := c.body(wire.RegionAccessSize + int(a.Count))
-	a.Put(b)
+	wire.Put(b, a)
 	if err := c.dev.ReadRegion(int(a.Region), a.Offset, b[wire.RegionAccessSize:]); err != nil {
 		return errnoOf(err)
 	}
@@ -34,7 +34,7 @@ func (c *conn) regionRead(rq *request) syscall.Errno {
 
 // regionWrite serves REGION_WRITE.
 func (c *conn) regionWrite(rq *request) syscall.Errno {
-	a := wire.ParseRegionAccess(rq.payload)
+	a := wire.Parse[wire.RegionAccess](rq.payload)
 	data := rq.payload[wire.RegionAccessSize:]
 	if uint64(len(data)) != uint64(a.Count) {
 		return syscall.EINVAL
@@ -46,7 +46,7 @@ func (c *conn) regionWrite(rq *request) syscall.Errno {
 		return errnoOf(err)
 	}
 	if rq.hdr.Flags&wire.NoReply == 0 {
-		a.Put(c.body(wire.RegionAccessSize))
+		wire.Put(c.body(wire.RegionAccessSize), a)
 	}
 	return 0
 }
@@ -78,7 +78,7 @@ func (c *conn) regionWriteMulti(rq *request) syscall.Errno {
 }
 
 func (c *conn) writeEntry(e []byte) (errno syscall.Errno) {
-	a := wire.ParseRegionAccess(e)
+	a := wire.Parse[wire.RegionAccess](e)
 	if a.Count > wire.WriteMultiMaxData {
 		return syscall.EINVAL
 	}

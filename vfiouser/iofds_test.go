@@ -49,7 +49,9 @@ func TestRegionIOFDs(t *testing.T) {
 	}}
 	r := newRig(t, d, vfiouser.Options{})
 	c := r.dial(nil)
-	ask := func(q wire.RegionIO) (client.Message, error) { return c.Call(wire.DeviceGetRegionIO, q.Append(nil)) }
+	ask := func(q wire.RegionIO) (client.Message, error) {
+		return c.Call(wire.DeviceGetRegionIO, wire.Append(nil, q))
+	}
 	_, err := ask(wire.RegionIO{Argsz: 1<<20 + 1})
 	require.Equal(t, syscall.EINVAL, err)
 	_, err = ask(wire.RegionIO{Argsz: 1000, Index: 3})
@@ -61,12 +63,12 @@ func TestRegionIOFDs(t *testing.T) {
 
 	m, err := ask(wire.RegionIO{Argsz: 4000, Index: 7})
 	require.NoError(t, err)
-	require.Equal(t, wire.RegionIO{Argsz: 16, Index: 7}.Append(nil), m.Payload, "none")
+	require.Equal(t, wire.Append(nil, wire.RegionIO{Argsz: 16, Index: 7}), m.Payload, "none")
 
 	for _, argsz := range []uint32{16, 100, 16 + 3*40 - 1} {
 		m, err = ask(wire.RegionIO{Argsz: argsz})
 		require.NoError(t, err)
-		require.Equal(t, wire.RegionIO{Argsz: 16 + 3*40, Count: 3}.Append(nil), m.Payload, "what is needed")
+		require.Equal(t, wire.Append(nil, wire.RegionIO{Argsz: 16 + 3*40, Count: 3}), m.Payload, "what is needed")
 		require.Empty(t, m.FDs)
 	}
 	io, err := c.RegionIOFDs(0)

@@ -114,7 +114,7 @@ var features = [...]feature{
 
 // deviceFeature serves DEVICE_FEATURE.
 func (c *conn) deviceFeature(rq *request) syscall.Errno {
-	f := wire.ParseFeature(rq.payload)
+	f := wire.Parse[wire.Feature](rq.payload)
 	data := rq.payload[wire.FeatureSize:]
 	row := c.feature(f.Flags & wire.FeatureMask)
 	ops := f.Flags & (wire.FeatureGet | wire.FeatureSet)
@@ -163,11 +163,11 @@ func (c *conn) featureBody(f wire.Feature, n int) []byte {
 	room := f.Argsz
 	f.Argsz = uint32(wire.FeatureSize + n)
 	if room < f.Argsz {
-		f.Append(c.body(wire.FeatureSize)[:0])
+		wire.Append(c.body(wire.FeatureSize)[:0], f)
 		return nil
 	}
 	b := c.body(wire.FeatureSize + n)
-	f.Append(b[:0])
+	wire.Append(b[:0], f)
 	return b[wire.FeatureSize:]
 }
 
@@ -233,7 +233,7 @@ func (c *conn) featureLogReport(f wire.Feature, data []byte) syscall.Errno {
 
 // migDataRead serves MIG_DATA_READ.
 func (c *conn) migDataRead(rq *request) syscall.Errno {
-	d := wire.ParseMigData(rq.payload)
+	d := wire.Parse[wire.MigData](rq.payload)
 	switch {
 	case c.migrator == nil,
 		c.state&(stateStopCopy|statePreCopy) == 0,
@@ -251,13 +251,13 @@ func (c *conn) migDataRead(rq *request) syscall.Errno {
 		return syscall.EIO
 	}
 	c.out = c.out[:c.mark+wire.HeaderSize+wire.MigDataSize+n]
-	wire.MigData{Argsz: uint32(wire.MigDataSize + n), Size: uint32(n)}.Append(b[:0])
+	wire.Append(b[:0], wire.MigData{Argsz: uint32(wire.MigDataSize + n), Size: uint32(n)})
 	return 0
 }
 
 // migDataWrite serves MIG_DATA_WRITE.
 func (c *conn) migDataWrite(rq *request) syscall.Errno {
-	d := wire.ParseMigData(rq.payload)
+	d := wire.Parse[wire.MigData](rq.payload)
 	data := rq.payload[wire.MigDataSize:]
 	switch {
 	case c.migrator == nil,

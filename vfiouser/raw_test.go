@@ -66,17 +66,15 @@ func newIdleDevice(t testing.TB) vfiouser.Device {
 }
 
 func message(cmd wire.Command, flags uint32, payload []byte) []byte {
-	b := make([]byte, wire.HeaderSize, wire.HeaderSize+len(payload))
-	wire.Header{ID: 7, Command: cmd, Size: uint32(wire.HeaderSize + len(payload)), Flags: flags}.Put(b)
-	return append(b, payload...)
+	return wire.Message(wire.Header{ID: 7, Command: cmd, Flags: flags}, payload)
 }
 
 func readMessage(off uint64) []byte {
-	return message(wire.RegionRead, 0, wire.RegionAccess{Offset: off, Count: 4}.Append(nil))
+	return message(wire.RegionRead, 0, wire.Append(nil, wire.RegionAccess{Offset: off, Count: 4}))
 }
 
 func writeMessage(off uint64, flags uint32) []byte {
-	return message(wire.RegionWrite, flags, append(wire.RegionAccess{Offset: off, Count: 4}.Append(nil), 1, 2, 3, 4))
+	return message(wire.RegionWrite, flags, append(wire.Append(nil, wire.RegionAccess{Offset: off, Count: 4}), 1, 2, 3, 4))
 }
 
 // negotiated serves an idle device and negotiates the version.

@@ -33,7 +33,7 @@ func TestRegionAccessErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			a := wire.RegionAccess{Offset: tt.off, Region: tt.region, Count: tt.n}.Append(nil)
+			a := wire.Append(nil, wire.RegionAccess{Offset: tt.off, Region: tt.region, Count: tt.n})
 			m, err := c.Call(wire.RegionRead, a)
 			require.Equal(t, tt.read, err)
 			if err == nil {
@@ -50,7 +50,7 @@ func TestRegionAccessErrors(t *testing.T) {
 			}
 		})
 	}
-	_, err := c.Call(wire.RegionRead, wire.RegionAccess{Region: 2, Count: 1<<20 + 1}.Append(nil))
+	_, err := c.Call(wire.RegionRead, wire.Append(nil, wire.RegionAccess{Region: 2, Count: 1<<20 + 1}))
 	require.Equal(t, syscall.EINVAL, err, "over max_data_xfer_size")
 }
 
@@ -96,14 +96,14 @@ func TestWriteMulti(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, n)
 
-	entry := wire.RegionAccess{Count: 4}.Append(nil)
+	entry := wire.Append(nil, wire.RegionAccess{Count: 4})
 	entry = append(entry, 0, 0, 0, 0, 0, 0, 0, 0)
 	for name, p := range map[string][]byte{
 		"count under":   append(le.AppendUint64(nil, 0), entry...),
 		"count wraps":   append(le.AppendUint64(nil, 0xaaaaaaaaaaaaaaab), entry...),
 		"ragged":        append(le.AppendUint64(nil, 1), entry[:20]...),
-		"entry of 9":    append(append(le.AppendUint64(nil, 1), wire.RegionAccess{Count: 9}.Append(nil)...), entry[:8]...),
-		"entry of 2^32": append(append(le.AppendUint64(nil, 1), wire.RegionAccess{Count: ^uint32(0)}.Append(nil)...), entry[:8]...),
+		"entry of 9":    append(append(le.AppendUint64(nil, 1), wire.Append(nil, wire.RegionAccess{Count: 9})...), entry[:8]...),
+		"entry of 2^32": append(append(le.AppendUint64(nil, 1), wire.Append(nil, wire.RegionAccess{Count: ^uint32(0)})...), entry[:8]...),
 	} {
 		_, err := c.Call(wire.RegionWriteMulti, p)
 		require.Equal(t, syscall.EINVAL, err, name)
@@ -144,7 +144,7 @@ func TestPostedOrder(t *testing.T) {
 func TestRegionInfoWithoutDescriptors(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(&client.Options{Capabilities: `{"capabilities":{"max_msg_fds":0}}`})
-	m, err := c.Call(wire.DeviceGetRegionInfo, wire.RegionInfo{Argsz: 4096, Index: 1}.Append(nil))
+	m, err := c.Call(wire.DeviceGetRegionInfo, wire.Append(nil, wire.RegionInfo{Argsz: 4096, Index: 1}))
 	require.NoError(t, err)
-	require.Equal(t, wire.RegionInfo{Argsz: 32, Index: 1, Flags: 3, Size: 0x10000}, wire.ParseRegionInfo(m.Payload))
+	require.Equal(t, wire.RegionInfo{Argsz: 32, Index: 1, Flags: 3, Size: 0x10000}, wire.Parse[wire.RegionInfo](m.Payload))
 }

@@ -16,9 +16,7 @@ import (
 )
 
 func header(cmd wire.Command, size, flags uint32) []byte {
-	b := make([]byte, wire.HeaderSize)
-	wire.Header{ID: 0x1234, Command: cmd, Size: size, Flags: flags}.Put(b)
-	return b
+	return wire.Append(nil, wire.Header{ID: 0x1234, Command: cmd, Size: size, Flags: flags})
 }
 
 // requireError reads one reply and holds it to be a bare header with an errno.
@@ -130,15 +128,15 @@ func script(t testing.TB) (raws [][]byte, fds [][]int) {
 	})
 	add := func(raw []byte, f ...int) { raws, fds = append(raws, raw), append(fds, f) }
 	add(message(wire.Version, 0, []byte(qemuVersion)))
-	add(message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: 0x10000, Size: 0x10000}.Append(nil)), ram.FD)
-	add(message(wire.DeviceGetInfo, 0, wire.DeviceInfo{Argsz: 16}.Append(nil)))
-	add(message(wire.DeviceGetRegionInfo, 0, wire.RegionInfo{Argsz: 96, Index: 1}.Append(nil)))
-	add(message(wire.DeviceSetIRQs, 0, wire.IRQSet{Argsz: 20, Flags: 0x24, Index: 1, Start: 0, Count: 2}.Append(nil)), e1.FD, e2.FD)
+	add(message(wire.DMAMap, 0, wire.Append(nil, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: 0x10000, Size: 0x10000})), ram.FD)
+	add(message(wire.DeviceGetInfo, 0, wire.Append(nil, wire.DeviceInfo{Argsz: 16})))
+	add(message(wire.DeviceGetRegionInfo, 0, wire.Append(nil, wire.RegionInfo{Argsz: 96, Index: 1})))
+	add(message(wire.DeviceSetIRQs, 0, wire.Append(nil, wire.IRQSet{Argsz: 20, Flags: 0x24, Index: 1, Start: 0, Count: 2})), e1.FD, e2.FD)
 	add(writeMessage(0x20, 0))
 	add(writeMessage(0x24, wire.NoReply))
 	add(readMessage(0x20))
-	add(message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: 0x40000, Size: 0x1000}.Append(nil)))
-	add(message(wire.DMAUnmap, 0, wire.DMAUnmapRequest{Argsz: 24, Addr: 0x10000, Size: 0x10000}.Append(nil)))
+	add(message(wire.DMAMap, 0, wire.Append(nil, wire.DMAMapRequest{Argsz: 32, Flags: 3, Addr: 0x40000, Size: 0x1000})))
+	add(message(wire.DMAUnmap, 0, wire.Append(nil, wire.DMAUnmapRequest{Argsz: 24, Addr: 0x10000, Size: 0x10000})))
 	add(message(wire.DeviceReset, 0, nil))
 	return raws, fds
 }
@@ -235,7 +233,7 @@ func TestSplitAnywhere(t *testing.T) {
 func TestTooManyFDs(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
-	raw := message(wire.DMAMap, 0, wire.DMAMapRequest{Argsz: 32, Flags: 3, Size: 4096}.Append(nil))
+	raw := message(wire.DMAMap, 0, wire.Append(nil, wire.DMAMapRequest{Argsz: 32, Flags: 3, Size: 4096}))
 	for i := range raw {
 		require.NoError(t, c.Send(raw[i:i+1], make([]int, 200)...)) // standard input
 	}
@@ -261,11 +259,11 @@ func TestBatchedReplies(t *testing.T) {
 		raw, want = append(raw, b...), append(want, size)
 	}
 	for range 20 {
-		add(wire.RegionRead, wire.RegionAccess{Region: 2, Count: 50000}.Append(nil), 32+50000)
-		add(wire.RegionRead, wire.RegionAccess{Region: 0, Count: 4}.Append(nil), 36)
-		add(wire.DeviceGetRegionInfo, wire.RegionInfo{Argsz: 96, Index: 1}.Append(nil), 16+32+16+32)
-		add(wire.RegionRead, wire.RegionAccess{Region: 0, Count: 0}.Append(nil), 16)
-		add(wire.RegionRead, wire.RegionAccess{Region: 8, Count: 4}.Append(nil), 16)
+		add(wire.RegionRead, wire.Append(nil, wire.RegionAccess{Region: 2, Count: 50000}), 32+50000)
+		add(wire.RegionRead, wire.Append(nil, wire.RegionAccess{Region: 0, Count: 4}), 36)
+		add(wire.DeviceGetRegionInfo, wire.Append(nil, wire.RegionInfo{Argsz: 96, Index: 1}), 16+32+16+32)
+		add(wire.RegionRead, wire.Append(nil, wire.RegionAccess{Region: 0, Count: 0}), 16)
+		add(wire.RegionRead, wire.Append(nil, wire.RegionAccess{Region: 8, Count: 4}), 16)
 	}
 	before := r.srv.Stats()
 	require.NoError(t, c.Send(raw))
@@ -310,7 +308,7 @@ func TestWritesPerBatch(t *testing.T) {
 func TestClientDoesNotRead(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
-	msg := message(wire.RegionRead, 0, wire.RegionAccess{Region: 2, Count: 1 << 20}.Append(nil))
+	msg := message(wire.RegionRead, 0, wire.Append(nil, wire.RegionAccess{Region: 2, Count: 1 << 20}))
 	for range 64 {
 		require.NoError(t, c.Send(msg))
 	}

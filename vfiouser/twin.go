@@ -47,7 +47,7 @@ func (c *conn) readTwin() {
 		have += n
 		used := 0
 		for have-used >= wire.HeaderSize {
-			h := wire.ParseHeader(buf[used:])
+			h := wire.Parse[wire.Header](buf[used:])
 			if h.Size < wire.HeaderSize || h.Size > maxDMAReply {
 				c.srv.stats.badStreams.Add(1)
 				return

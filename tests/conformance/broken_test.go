@@ -34,13 +34,11 @@ type plant struct {
 
 // success is a reply without an error.
 func success(m client.Message, payload []byte) []byte {
-	b := make([]byte, wire.HeaderSize)
-	wire.Header{ID: m.ID, Command: m.Command, Size: uint32(wire.HeaderSize + len(payload)), Flags: wire.TypeReply}.Put(b)
-	return append(b, payload...)
+	return wire.Message(wire.Header{ID: m.ID, Command: m.Command, Flags: wire.TypeReply}, payload)
 }
 
 // refused says that a reply is an error.
-func refused(reply []byte) bool { return wire.ParseHeader(reply).Flags&wire.Error != 0 }
+func refused(reply []byte) bool { return wire.Parse[wire.Header](reply).Flags&wire.Error != 0 }
 
 // accepting has errors of a command turned into success.
 func accepting(cmd wire.Command) func(m client.Message, reply []byte) []byte {
@@ -89,7 +87,7 @@ var plants = []plant{
 	{family: "io fds", what: "flags and count are not looked at", fault: accepting(wire.DeviceGetRegionIO)},
 	{family: "region access", what: "reads out of bounds give zeros", fault: func(m client.Message, reply []byte) []byte {
 		if m.Command == wire.RegionRead && refused(reply) && len(m.Payload) == wire.RegionAccessSize {
-			return success(m, append(m.Payload[:16:16], make([]byte, min(wire.ParseRegionAccess(m.Payload).Count, 64))...))
+			return success(m, append(m.Payload[:16:16], make([]byte, min(wire.Parse[wire.RegionAccess](m.Payload).Count, 64))...))
 		}
 		return reply
 	}},
@@ -209,9 +207,7 @@ func (r *relay) pass(near, far *client.Client) {
 			r.open = append(r.open, fds...)
 			r.mu.Unlock()
 		}
-		raw := make([]byte, wire.HeaderSize)
-		m.Header.Put(raw)
-		err = far.Send(append(raw, m.Payload...), fds...)
+		err = far.Send(wire.Message(m.Header, m.Payload), fds...)
 		if !r.p.keep {
 			for _, fd := range fds {
 				unix.Close(fd)
@@ -227,9 +223,7 @@ func (r *relay) pass(near, far *client.Client) {
 		if err != nil {
 			return
 		}
-		reply := make([]byte, wire.HeaderSize)
-		a.Header.Put(reply)
-		reply = append(reply, a.Payload...)
+		reply := wire.Message(a.Header, a.Payload)
 		if r.p.fault != nil {
 			reply = r.p.fault(m, reply)
 		}

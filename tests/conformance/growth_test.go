@@ -71,7 +71,7 @@ func TestGrowth(t *testing.T) {
 			require.NoError(t, err)
 			defer c.Close()
 			m := wire.DMAMapRequest{Argsz: wire.DMAMapSize, Flags: 3, Addr: 0x1000, Size: 1 << 20}
-			_, err = c.Call(wire.DMAMap, m.Append(nil), fd)
+			_, err = c.Call(wire.DMAMap, wire.Append(nil, m), fd)
 			require.NoError(t, err)
 			require.NoError(t, c.SetIRQs(wire.IRQDataEventFD|wire.IRQActionTrigger, vfiouser.IRQMSIX, 0, 1, nil, irq.FD))
 			if i%2 == 0 { // a part of a message

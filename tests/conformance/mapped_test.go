@@ -116,20 +116,20 @@ func TestMappedRegions(t *testing.T) {
 func asksTwice(t *testing.T, cl *client.Client) {
 	t.Helper()
 	ask := wire.RegionInfo{Argsz: wire.RegionInfoSize, Index: vfiouser.RegionBAR1}
-	first, err := cl.Call(wire.DeviceGetRegionInfo, ask.Append(nil))
+	first, err := cl.Call(wire.DeviceGetRegionInfo, wire.Append(nil, ask))
 	require.NoError(t, err)
-	info := wire.ParseRegionInfo(first.Payload)
+	info := wire.Parse[wire.RegionInfo](first.Payload)
 	require.NotZero(t, info.Flags&wire.RegionFlagMmap)
 	require.Zero(t, info.Flags&wire.RegionFlagCaps)
 	require.Empty(t, first.FDs)
 	require.Greater(t, info.Argsz, uint32(wire.RegionInfoSize))
 	ask.Argsz = info.Argsz
-	second, err := cl.Call(wire.DeviceGetRegionInfo, ask.Append(nil))
+	second, err := cl.Call(wire.DeviceGetRegionInfo, wire.Append(nil, ask))
 	require.NoError(t, err)
 	for _, fd := range second.FDs {
 		defer unix.Close(fd)
 	}
 	require.Len(t, second.FDs, 1, "QEMU takes one")
 	require.Len(t, second.Payload, int(info.Argsz), "QEMU takes no other size")
-	require.NotZero(t, wire.ParseRegionInfo(second.Payload).Flags&wire.RegionFlagCaps)
+	require.NotZero(t, wire.Parse[wire.RegionInfo](second.Payload).Flags&wire.RegionFlagCaps)
 }

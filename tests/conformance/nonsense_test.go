@@ -19,11 +19,7 @@ import (
 
 // shortened cuts a reply's payload to n bytes, in its header too.
 func shortened(reply []byte, n int) []byte {
-	reply = reply[:min(len(reply), wire.HeaderSize+n)]
-	h := wire.ParseHeader(reply)
-	h.Size = uint32(len(reply))
-	h.Put(reply)
-	return reply
+	return wire.Message(wire.Parse[wire.Header](reply), reply[wire.HeaderSize:min(len(reply), wire.HeaderSize+n)])
 }
 
 // nonsense returns servers with wrong answers. All but the first start with them once the
@@ -88,10 +84,8 @@ func TestSuiteOfNonsense(t *testing.T) {
 // TestSuiteOfEndlessServers: the suite ends although a server sends for ever, and never the
 // answer that it waits for.
 func TestSuiteOfEndlessServers(t *testing.T) {
-	version := make([]byte, wire.HeaderSize)
-	wire.Header{ID: 1, Command: wire.Version, Size: 1 << 20, Flags: wire.TypeReply}.Put(version)
-	request := make([]byte, wire.HeaderSize+wire.DMAAccessSize)
-	wire.Header{ID: 1, Command: wire.DMARead, Size: uint32(len(request))}.Put(request)
+	version := wire.Append(nil, wire.Header{ID: 1, Command: wire.Version, Size: 1 << 20, Flags: wire.TypeReply})
+	request := wire.Message(wire.Header{ID: 1, Command: wire.DMARead}, make([]byte, wire.DMAAccessSize))
 	for name, say := range map[string]func(i int) []byte{
 		"a reply byte by byte": func(i int) []byte { return append(version, make([]byte, 1<<20)...)[i : i+1] },
 		"requests":             func(int) []byte { return request },

@@ -261,16 +261,8 @@ func (c *Client) call(cmd wire.Command, payload []byte, fds []int) (Message, err
 
 // begin starts a message of n payload bytes in c.out.
 func (c *Client) begin(cmd wire.Command, flags uint32, n int) uint16 {
-	c.out = c.out[:0]
-	return c.add(cmd, flags, n)
-}
-
-// add appends the header of a message of n payload bytes to c.out.
-func (c *Client) add(cmd wire.Command, flags uint32, n int) uint16 {
 	c.id++
-	var h [wire.HeaderSize]byte
-	wire.Header{ID: c.id, Command: cmd, Size: uint32(wire.HeaderSize + n), Flags: flags}.Put(h[:])
-	c.out = append(c.out, h[:]...)
+	c.out = wire.Append(c.out[:0], wire.Header{ID: c.id, Command: cmd, Size: uint32(wire.HeaderSize + n), Flags: flags})
 	return c.id
 }
 
@@ -312,7 +304,7 @@ func (c *Client) reply(id uint16, cmd wire.Command) (Message, error) {
 
 // serveBuffered answers the DMA requests that are in the buffer, up to the next reply.
 func (c *Client) serveBuffered() error {
-	for c.w-c.r >= wire.HeaderSize && wire.ParseHeader(c.buf[c.r:]).Flags&wire.TypeMask == wire.TypeCommand {
+	for c.w-c.r >= wire.HeaderSize && wire.Parse[wire.Header](c.buf[c.r:]).Flags&wire.TypeMask == wire.TypeCommand {
 		m, ok, err := c.parse()
 		if err != nil || !ok {
 			return err
@@ -401,7 +393,7 @@ func (c *Client) parse() (m Message, ok bool, err error) {
 	if have < wire.HeaderSize {
 		return m, false, nil
 	}
-	m.Header = wire.ParseHeader(c.buf[c.r:])
+	m.Header = wire.Parse[wire.Header](c.buf[c.r:])
 	if m.Size < wire.HeaderSize || m.Size > 128<<20 {
 		return m, false, fmt.Errorf("%w: %v of %d bytes", ErrProtocol, m.Command, m.Size)
 	}
@@ -463,7 +455,7 @@ func (c *Client) room() {
 	c.r, c.w = 0, left
 	need := wire.HeaderSize
 	if left >= wire.HeaderSize {
-		need = int(wire.ParseHeader(c.buf).Size)
+		need = int(wire.Parse[wire.Header](c.buf).Size)
 	}
 	if need > len(c.buf) {
 		c.buf = append(c.buf, make([]byte, need-len(c.buf))...)

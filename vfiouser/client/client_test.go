@@ -32,7 +32,7 @@ func against(t *testing.T, timeout time.Duration, answer func(h wire.Header, pay
 		if err != nil || n < wire.HeaderSize {
 			return
 		}
-		out := answer(wire.ParseHeader(buf), buf[wire.HeaderSize:n])
+		out := answer(wire.Parse[wire.Header](buf), buf[wire.HeaderSize:n])
 		if out == nil {
 			_, _ = unix.Read(p[1], buf) // say nothing until the client leaves
 			return
@@ -49,9 +49,7 @@ func against(t *testing.T, timeout time.Duration, answer func(h wire.Header, pay
 }
 
 func reply(h wire.Header, flags, errno uint32, payload []byte) []byte {
-	b := make([]byte, wire.HeaderSize)
-	wire.Header{ID: h.ID, Command: h.Command, Size: uint32(wire.HeaderSize + len(payload)), Flags: flags, Errno: errno}.Put(b)
-	return append(b, payload...)
+	return wire.Message(wire.Header{ID: h.ID, Command: h.Command, Flags: flags, Errno: errno}, payload)
 }
 
 // TestBrokenServers: a harness that takes what a broken server says would prove nothing.
@@ -105,7 +103,7 @@ func TestBrokenServers(t *testing.T) {
 		},
 		{
 			"capability outside", func(h wire.Header, p []byte) []byte {
-				return reply(h, 1, 0, wire.RegionInfo{Argsz: 32, Flags: 15, CapOffset: 32, Size: 4096}.Append(nil))
+				return reply(h, 1, 0, wire.Append(nil, wire.RegionInfo{Argsz: 32, Flags: 15, CapOffset: 32, Size: 4096}))
 			},
 			func(c *client.Client) error { _, err := c.RegionInfo(0); return err }, client.ErrProtocol,
 		},

@@ -11,14 +11,20 @@ import (
 
 // Info requests the device's description.
 func (c *Client) Info() (wire.DeviceInfo, error) {
-	m, err := c.Call(wire.DeviceGetInfo, wire.DeviceInfo{Argsz: wire.DeviceInfoSize}.Append(nil))
+	return describe(c, wire.DeviceGetInfo, wire.DeviceInfo{Argsz: wire.DeviceInfoSize})
+}
+
+// describe sends a structure, and returns the one of the same type that is the reply.
+func describe[T wire.Fixed](c *Client, cmd wire.Command, v T) (T, error) {
+	q := wire.Append(nil, v)
+	m, err := c.Call(cmd, q)
+	if err == nil && len(m.Payload) != len(q) {
+		err = fmt.Errorf("%w: %v reply of %d bytes", ErrProtocol, cmd, len(m.Payload))
+	}
 	if err != nil {
-		return wire.DeviceInfo{}, err
+		return *new(T), err
 	}
-	if len(m.Payload) != wire.DeviceInfoSize {
-		return wire.DeviceInfo{}, fmt.Errorf("%w: DEVICE_GET_INFO reply of %d bytes", ErrProtocol, len(m.Payload))
-	}
-	return wire.ParseDeviceInfo(m.Payload), nil
+	return wire.Parse[T](m.Payload), nil
 }
 
 // RegionInfo is one region as the server describes it.
@@ -33,7 +39,7 @@ func (c *Client) RegionInfo(index int) (RegionInfo, error) {
 	argsz := uint32(wire.RegionInfoSize)
 	for {
 		ask := wire.RegionInfo{Argsz: argsz, Index: uint32(index)}
-		m, err := c.Call(wire.DeviceGetRegionInfo, ask.Append(nil))
+		m, err := c.Call(wire.DeviceGetRegionInfo, wire.Append(nil, ask))
 		if err != nil {
 			return RegionInfo{}, err
 		}
@@ -62,27 +68,15 @@ func parseRegionInfo(m Message) (RegionInfo, error) {
 	if len(p) < wire.RegionInfoSize {
 		return info, fmt.Errorf("%w: region info of %d bytes", ErrProtocol, len(p))
 	}
-	info.RegionInfo = wire.ParseRegionInfo(p)
+	info.RegionInfo = wire.Parse[wire.RegionInfo](p)
 	if info.Flags&wire.RegionFlagCaps == 0 {
 		return info, nil
 	}
-	for at := info.CapOffset; at != 0; {
-		if uint64(at)+wire.SparseHeaderSize > uint64(len(p)) {
-			return info, fmt.Errorf("%w: capability at %d of %d bytes", ErrProtocol, at, len(p))
-		}
-		b := p[at:]
-		if le.Uint16(b) == wire.CapSparseMmap {
-			n := int(le.Uint32(b[8:]))
-			if len(b) < wire.SparseSize(n) {
-				return info, fmt.Errorf("%w: %d sparse areas in %d bytes", ErrProtocol, n, len(b))
-			}
-			for i := range n {
-				a := b[wire.SparseHeaderSize+i*wire.SparseAreaSize:]
-				info.Areas = append(info.Areas, wire.Area{Offset: le.Uint64(a), Size: le.Uint64(a[8:])})
-			}
-		}
-		at = le.Uint32(b[4:])
+	areas, _, err := wire.ParseSparse(p, info.CapOffset)
+	if err != nil {
+		return info, fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
+	info.Areas = areas
 	return info, nil
 }
 
@@ -96,15 +90,7 @@ func (i *RegionInfo) Mmap(a wire.Area) ([]byte, error) {
 
 // IRQInfo asks for one interrupt index.
 func (c *Client) IRQInfo(index int) (wire.IRQInfo, error) {
-	ask := wire.IRQInfo{Argsz: wire.IRQInfoSize, Index: uint32(index)}
-	m, err := c.Call(wire.DeviceGetIRQInfo, ask.Append(nil))
-	if err != nil {
-		return wire.IRQInfo{}, err
-	}
-	if len(m.Payload) != wire.IRQInfoSize {
-		return wire.IRQInfo{}, fmt.Errorf("%w: DEVICE_GET_IRQ_INFO reply of %d bytes", ErrProtocol, len(m.Payload))
-	}
-	return wire.ParseIRQInfo(m.Payload), nil
+	return describe(c, wire.DeviceGetIRQInfo, wire.IRQInfo{Argsz: wire.IRQInfoSize, Index: uint32(index)})
 }
 
 // Reset resets the device.
@@ -126,14 +112,14 @@ func (c *Client) RegionIOFDs(index int) (IOFDs, error) {
 	argsz := uint32(wire.RegionIOSize)
 	for {
 		ask := wire.RegionIO{Argsz: argsz, Index: uint32(index)}
-		m, err := c.Call(wire.DeviceGetRegionIO, ask.Append(nil))
+		m, err := c.Call(wire.DeviceGetRegionIO, wire.Append(nil, ask))
 		if err != nil {
 			return IOFDs{}, err
 		}
 		if len(m.Payload) < wire.RegionIOSize {
 			return IOFDs{}, fmt.Errorf("%w: GET_REGION_IO_FDS reply of %d bytes", ErrProtocol, len(m.Payload))
 		}
-		io := IOFDs{RegionIO: wire.ParseRegionIO(m.Payload), FDs: m.FDs}
+		io := IOFDs{RegionIO: wire.Parse[wire.RegionIO](m.Payload), FDs: m.FDs}
 		if io.Argsz > argsz {
 			closeFDs(m.FDs)
 			argsz = io.Argsz
@@ -160,7 +146,7 @@ func (c *Client) Feature(flags, argsz uint32, data []byte) ([]byte, error) {
 	if argsz == 0 {
 		argsz = max(64<<10, uint32(wire.FeatureSize+len(data)))
 	}
-	m, err := c.Call(wire.DeviceFeature, append(wire.Feature{Argsz: argsz, Flags: flags}.Append(nil), data...))
+	m, err := c.Call(wire.DeviceFeature, append(wire.Append(nil, wire.Feature{Argsz: argsz, Flags: flags}), data...))
 	if err != nil {
 		return nil, err
 	}
@@ -190,11 +176,11 @@ func (c *Client) SetMigrationState(s uint32) error {
 
 // ReadMigration returns up to n bytes of the device's state; fewer are the last.
 func (c *Client) ReadMigration(n int) ([]byte, error) {
-	m, err := c.Call(wire.MigDataRead, wire.MigData{Argsz: uint32(wire.MigDataSize + n), Size: uint32(n)}.Append(nil))
+	m, err := c.Call(wire.MigDataRead, wire.Append(nil, wire.MigData{Argsz: uint32(wire.MigDataSize + n), Size: uint32(n)}))
 	if err != nil {
 		return nil, err
 	}
-	if len(m.Payload) < wire.MigDataSize || int(wire.ParseMigData(m.Payload).Size) != len(m.Payload)-wire.MigDataSize {
+	if len(m.Payload) < wire.MigDataSize || int(wire.Parse[wire.MigData](m.Payload).Size) != len(m.Payload)-wire.MigDataSize {
 		return nil, fmt.Errorf("%w: MIG_DATA_READ reply of %d bytes", ErrProtocol, len(m.Payload))
 	}
 	return append([]byte(nil), m.Payload[wire.MigDataSize:]...), nil
@@ -202,6 +188,6 @@ func (c *Client) ReadMigration(n int) ([]byte, error) {
 
 // WriteMigration hands the device the next bytes of a state.
 func (c *Client) WriteMigration(p []byte) error {
-	_, err := c.Call(wire.MigDataWrite, append(wire.MigData{Argsz: uint32(wire.MigDataSize + len(p)), Size: uint32(len(p))}.Append(nil), p...))
+	_, err := c.Call(wire.MigDataWrite, append(wire.Append(nil, wire.MigData{Argsz: uint32(wire.MigDataSize + len(p)), Size: uint32(len(p))}), p...))
 	return err
 }

@@ -66,7 +66,7 @@ func (c *Client) mapAt(addr uint64, m *Memory, off, size uint64, rights uint32, 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	q := wire.DMAMapRequest{Argsz: wire.DMAMapSize, Flags: rights, Offset: off, Addr: addr, Size: size}
-	if _, err := c.call(wire.DMAMap, q.Append(nil), fds); err != nil {
+	if _, err := c.call(wire.DMAMap, wire.Append(nil, q), fds); err != nil {
 		return err
 	}
 	if off <= uint64(len(m.Data)) && size <= uint64(len(m.Data))-off {
@@ -99,11 +99,11 @@ func (c *Client) UnmapAll() error {
 }
 
 func (c *Client) unmap(u wire.DMAUnmapRequest) error {
-	m, err := c.call(wire.DMAUnmap, u.Append(nil), nil)
+	m, err := c.call(wire.DMAUnmap, wire.Append(nil, u), nil)
 	if err != nil {
 		return err
 	}
-	if len(m.Payload) != wire.DMAUnmapSize || wire.ParseDMAUnmap(m.Payload) != u {
+	if len(m.Payload) != wire.DMAUnmapSize || wire.Parse[wire.DMAUnmapRequest](m.Payload) != u {
 		return ErrProtocol
 	}
 	return nil
@@ -131,14 +131,12 @@ func (c *Client) Share(of *Client) {
 func (c *Client) serve(m Message) error {
 	closeFDs(m.FDs)
 	reply, errno := c.dma(m)
-	h := wire.Header{ID: m.ID, Command: m.Command, Size: uint32(wire.HeaderSize + len(reply)), Flags: wire.TypeReply}
+	h := wire.Header{ID: m.ID, Command: m.Command, Flags: wire.TypeReply}
 	if errno != 0 {
 		h.Flags |= wire.Error
 		h.Errno = uint32(errno)
 	}
-	out := make([]byte, wire.HeaderSize, wire.HeaderSize+len(reply))
-	h.Put(out)
-	return c.send(append(out, reply...), nil)
+	return c.send(wire.Message(h, reply), nil)
 }
 
 func (c *Client) dma(m Message) (reply []byte, errno Errno) {
@@ -148,7 +146,7 @@ func (c *Client) dma(m Message) (reply []byte, errno Errno) {
 	if len(m.Payload) < wire.DMAAccessSize || len(m.FDs) > 0 {
 		return nil, unix.EINVAL
 	}
-	a := wire.ParseDMAAccess(m.Payload)
+	a := wire.Parse[wire.DMAAccess](m.Payload)
 	if a.Count > wire.DefaultMaxDataXfer {
 		return nil, unix.E2BIG
 	}
@@ -167,14 +165,14 @@ func (c *Client) dma(m Message) (reply []byte, errno Errno) {
 		return nil, unix.EFAULT
 	}
 	if m.Command == wire.DMARead {
-		return append(a.Append(nil), p...), 0
+		return append(wire.Append(nil, a), p...), 0
 	}
 	data := m.Payload[wire.DMAAccessSize:]
 	if uint64(len(data)) != a.Count {
 		return nil, unix.EINVAL
 	}
 	copy(p, data)
-	return a.Append(nil), 0
+	return wire.Append(nil, a), 0
 }
 
 func (c *Client) guest(addr, n uint64, rights uint32) []byte {

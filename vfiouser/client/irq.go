@@ -68,7 +68,7 @@ func (c *Client) SetIRQs(flags uint32, index, start, count int, data []byte, fds
 		Flags: flags,
 		Index: uint32(index), Start: uint32(start), Count: uint32(count),
 	}
-	_, err := c.Call(wire.DeviceSetIRQs, append(s.Append(nil), data...), fds...)
+	_, err := c.Call(wire.DeviceSetIRQs, append(wire.Append(nil, s), data...), fds...)
 	return err
 }
 

@@ -10,12 +10,7 @@ import (
 func (c *Client) Read(region int, off uint64, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := c.begin(wire.RegionRead, 0, wire.RegionAccessSize)
-	c.out = access(region, off, len(p)).Append(c.out)
-	if err := c.send(c.out, nil); err != nil {
-		return err
-	}
-	m, err := c.reply(id, wire.RegionRead)
+	m, err := c.access(wire.RegionRead, 0, access(region, off, len(p)), nil)
 	if err != nil {
 		return err
 	}
@@ -23,7 +18,7 @@ func (c *Client) Read(region int, off uint64, p []byte) error {
 }
 
 func takeRead(m Message, p []byte) error {
-	if len(m.Payload) != wire.RegionAccessSize+len(p) || int(wire.ParseRegionAccess(m.Payload).Count) != len(p) {
+	if len(m.Payload) != wire.RegionAccessSize+len(p) || int(wire.Parse[wire.RegionAccess](m.Payload).Count) != len(p) {
 		return fmt.Errorf("%w: REGION_READ reply of %d bytes for %d", ErrProtocol, len(m.Payload), len(p))
 	}
 	copy(p, m.Payload[wire.RegionAccessSize:])
@@ -34,16 +29,23 @@ func access(region int, off uint64, n int) wire.RegionAccess {
 	return wire.RegionAccess{Offset: off, Region: uint32(region), Count: uint32(n)}
 }
 
+// access sends one access and returns its reply, unless it is posted.
+//
+// Preconditions: c.mu held.
+func (c *Client) access(cmd wire.Command, flags uint32, a wire.RegionAccess, data []byte) (Message, error) {
+	id := c.begin(cmd, flags, wire.RegionAccessSize+len(data))
+	c.out = append(wire.Append(c.out, a), data...)
+	if err := c.send(c.out, nil); err != nil || flags&wire.NoReply != 0 {
+		return Message{}, err
+	}
+	return c.reply(id, cmd)
+}
+
 // Write writes p to a region and waits for the reply.
 func (c *Client) Write(region int, off uint64, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := c.begin(wire.RegionWrite, 0, wire.RegionAccessSize+len(p))
-	c.out = append(access(region, off, len(p)).Append(c.out), p...)
-	if err := c.send(c.out, nil); err != nil {
-		return err
-	}
-	m, err := c.reply(id, wire.RegionWrite)
+	m, err := c.access(wire.RegionWrite, 0, access(region, off, len(p)), p)
 	if err != nil {
 		return err
 	}
@@ -51,7 +53,7 @@ func (c *Client) Write(region int, off uint64, p []byte) error {
 }
 
 func takeWrite(m Message, n int) error {
-	if len(m.Payload) != wire.RegionAccessSize || int(wire.ParseRegionAccess(m.Payload).Count) != n {
+	if len(m.Payload) != wire.RegionAccessSize || int(wire.Parse[wire.RegionAccess](m.Payload).Count) != n {
 		return fmt.Errorf("%w: REGION_WRITE reply of %d bytes", ErrProtocol, len(m.Payload))
 	}
 	return nil
@@ -61,9 +63,8 @@ func takeWrite(m Message, n int) error {
 func (c *Client) Post(region int, off uint64, p []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.begin(wire.RegionWrite, wire.NoReply, wire.RegionAccessSize+len(p))
-	c.out = append(access(region, off, len(p)).Append(c.out), p...)
-	return c.send(c.out, nil)
+	_, err := c.access(wire.RegionWrite, wire.NoReply, access(region, off, len(p)), p)
+	return err
 }
 
 // Read32 reads 4 bytes of a region.
@@ -93,7 +94,7 @@ type MultiWrite struct {
 func appendMulti(b []byte, ws []MultiWrite) []byte {
 	b = le.AppendUint64(b, uint64(len(ws)))
 	for _, w := range ws {
-		b = access(w.Region, w.Offset, len(w.Data)).Append(b)
+		b = wire.Append(b, access(w.Region, w.Offset, len(w.Data)))
 		var data [wire.WriteMultiMaxData]byte
 		copy(data[:], w.Data)
 		b = append(b, data[:]...)
@@ -156,9 +157,8 @@ func (b *Batch) Post(region int, off uint64, p []byte) {
 
 func (b *Batch) add(cmd wire.Command, flags uint32, a wire.RegionAccess, data, into []byte) {
 	id := uint16(len(b.ops))
-	var h [wire.HeaderSize]byte
-	wire.Header{ID: id, Command: cmd, Size: uint32(wire.HeaderSize + wire.RegionAccessSize + len(data)), Flags: flags}.Put(h[:])
-	b.raw = append(a.Append(append(b.raw, h[:]...)), data...)
+	b.raw = wire.Append(b.raw, wire.Header{ID: id, Command: cmd, Size: uint32(wire.HeaderSize + wire.RegionAccessSize + len(data)), Flags: flags})
+	b.raw = append(wire.Append(b.raw, a), data...)
 	if flags&wire.NoReply == 0 {
 		b.ops = append(b.ops, batchOp{id, cmd, len(data), into})
 	}

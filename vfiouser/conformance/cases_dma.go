@@ -119,7 +119,7 @@ var dmaMap = []Case{
 	overlap("overlap at the end", base+size-page, 2*page),
 	overlap("overlap around", base-page, size+2*page),
 	wrongMap("argsz 31", "argsz 31", func(m memory) message {
-		return command(wire.DMAMap, wire.DMAMapRequest{Argsz: 31, Flags: rw, Addr: base, Size: size}.Append(nil))
+		return command(wire.DMAMap, wire.Append(nil, wire.DMAMapRequest{Argsz: 31, Flags: rw, Addr: base, Size: size}))
 	}, isRefused),
 	wrongMap("payload of 24 bytes", "payload cut", func(memory) message { return cut(mapMessage(base, size, 0, rw), 24) }, isRefused),
 	wrongMap("unknown flag", "flag 0x80000000", func(memory) message { return mapMessage(base, size, 0, rw|0x80000000) }, isRefused),
@@ -215,6 +215,6 @@ var dmaUnmap = []Case{
 	wrongUnmap("unknown flag", "flag 4", unmapMessage(base, size, 4), isRefused),
 	choice(wrongUnmap("dirty bitmap and all", "flags 3", unmapMessage(0, 0, 3), isRefused)),
 	choice(wrongUnmap("dirty bitmap", "flag 1, dropped from the specification, with no bitmap", unmapMessage(base, size, wire.UnmapGetDirty), isRefused)),
-	wrongUnmap("argsz 23", "argsz 23", command(wire.DMAUnmap, wire.DMAUnmapRequest{Argsz: 23, Addr: base, Size: size}.Append(nil)), isRefused),
+	wrongUnmap("argsz 23", "argsz 23", command(wire.DMAUnmap, wire.Append(nil, wire.DMAUnmapRequest{Argsz: 23, Addr: base, Size: size})), isRefused),
 	wrongUnmap("payload of 16 bytes", "payload cut", cut(unmapMessage(base, size, 0), 16), isRefused),
 }

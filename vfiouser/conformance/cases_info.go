@@ -22,7 +22,7 @@ func soundDevice(s *session, a answer) string {
 	if fault := isAnswered(wire.DeviceInfoSize)(s, a); fault != "" {
 		return fault
 	}
-	i := wire.ParseDeviceInfo(a.body)
+	i := wire.Parse[wire.DeviceInfo](a.body)
 	switch {
 	case i.Argsz != wire.DeviceInfoSize:
 		return fmt.Sprintf("argsz %d", i.Argsz)
@@ -74,33 +74,6 @@ func onMappable(name, does string, run func(s *session, c *client.Client, r wire
 	}}
 }
 
-// chain walks a capability chain and returns the sparse areas.
-func chain(p []byte, r wire.RegionInfo) (areas []wire.Area, n int, fault string) {
-	for at := r.CapOffset; at != 0; n++ {
-		if n > 16 {
-			return nil, n, "the capability chain has no end"
-		}
-		if uint64(at)+8 > uint64(len(p)) || at < wire.RegionInfoSize {
-			return nil, n, fmt.Sprintf("capability at %d of %d bytes", at, len(p))
-		}
-		if le.Uint16(p[at:]) == wire.CapSparseMmap {
-			if uint64(at)+wire.SparseHeaderSize > uint64(len(p)) {
-				return nil, n, "sparse capability cut"
-			}
-			count := le.Uint32(p[at+8:])
-			if uint64(at)+wire.SparseHeaderSize+uint64(count)*wire.SparseAreaSize > uint64(len(p)) {
-				return nil, n, fmt.Sprintf("%d sparse areas in %d bytes", count, len(p))
-			}
-			for k := range count {
-				q := p[at+wire.SparseHeaderSize+k*wire.SparseAreaSize:]
-				areas = append(areas, wire.Area{Offset: le.Uint64(q), Size: le.Uint64(q[8:])})
-			}
-		}
-		at = le.Uint32(p[at+4:])
-	}
-	return areas, n, ""
-}
-
 var regionInfo = []Case{
 	{Name: "all regions", Does: "each region's description is read", run: func(s *session) finding {
 		c := s.attach()
@@ -110,7 +83,7 @@ var regionInfo = []Case{
 			if fault := isAnswered(wire.RegionInfoSize)(s, a); fault != "" {
 				return fail("region %d: %s", i, fault)
 			}
-			r := wire.ParseRegionInfo(a.body)
+			r := wire.Parse[wire.RegionInfo](a.body)
 			if fault := soundRegion(i, r); fault != "" {
 				return fail("%s", fault)
 			}
@@ -142,7 +115,7 @@ var regionInfo = []Case{
 		if a.kind != answered || len(a.body) < wire.RegionInfoSize {
 			return fail("%v", a)
 		}
-		if r := wire.ParseRegionInfo(a.body); r.Size != 0 || r.Flags != 0 {
+		if r := wire.Parse[wire.RegionInfo](a.body); r.Size != 0 || r.Flags != 0 {
 			return fail("size %#x, flags %#x", r.Size, r.Flags)
 		}
 		return pass("size 0, flags 0")
@@ -178,7 +151,7 @@ var regionInfo = []Case{
 		if fault := isAnswered(wire.RegionInfoSize)(s, a); fault != "" {
 			return fail("%s", fault)
 		}
-		if got := wire.ParseRegionInfo(a.body); got.Flags&wire.RegionFlagCaps != 0 || got.Flags&wire.RegionFlagMmap == 0 || got.Argsz != full || a.fds != 0 {
+		if got := wire.Parse[wire.RegionInfo](a.body); got.Flags&wire.RegionFlagCaps != 0 || got.Flags&wire.RegionFlagMmap == 0 || got.Argsz != full || a.fds != 0 {
 			return fail("%v, flags %#x, argsz %d", a, got.Flags, got.Argsz)
 		}
 		return pass("argsz %d is asked for", full)
@@ -188,7 +161,7 @@ var regionInfo = []Case{
 		if a.kind != answered || len(a.body) < wire.RegionInfoSize || len(a.body) > int(full-1) {
 			return fail("%v for argsz %d", a, full-1)
 		}
-		if got := wire.ParseRegionInfo(a.body); got.Flags&wire.RegionFlagCaps != 0 || a.fds != 0 || got.Argsz != full {
+		if got := wire.Parse[wire.RegionInfo](a.body); got.Flags&wire.RegionFlagCaps != 0 || a.fds != 0 || got.Argsz != full {
 			return fail("%v, flags %#x, argsz %d", a, got.Flags, got.Argsz)
 		}
 		return pass("%v, no capabilities", a)
@@ -198,13 +171,13 @@ var regionInfo = []Case{
 		if a.kind != answered || len(a.body) != int(full) {
 			return fail("%v for argsz %d", a, full)
 		}
-		got := wire.ParseRegionInfo(a.body)
+		got := wire.Parse[wire.RegionInfo](a.body)
 		if got.Flags&wire.RegionFlagCaps == 0 {
 			return fail("flags %#x: no capabilities", got.Flags)
 		}
-		areas, n, fault := chain(a.body, got)
-		if fault != "" {
-			return fail("%s", fault)
+		areas, n, err := wire.ParseSparse(a.body, got.CapOffset)
+		if err != nil {
+			return fail("%v", err)
 		}
 		for _, x := range areas {
 			if x.Size == 0 || x.Offset%page != 0 || x.Offset > got.Size || x.Size > got.Size-x.Offset {
@@ -224,9 +197,9 @@ var regionInfo = []Case{
 		if fault := isAnswered(int(full))(s, a); fault != "" {
 			return fail("%s", fault)
 		}
-		areas, _, fault := chain(a.body, wire.ParseRegionInfo(a.body))
-		if fault != "" {
-			return fail("%s", fault)
+		areas, _, err := wire.ParseSparse(a.body, wire.Parse[wire.RegionInfo](a.body).CapOffset)
+		if err != nil {
+			return fail("%v", err)
 		}
 		if a.fds != 1 && a.fds != len(areas) {
 			return fail("%d descriptors for %d areas", a.fds, len(areas))
@@ -243,10 +216,10 @@ var regionInfo = []Case{
 		if len(m.FDs) == 0 || len(m.Payload) < wire.RegionInfoSize {
 			return fail("no descriptor")
 		}
-		got := wire.ParseRegionInfo(m.Payload)
-		areas, _, fault := chain(m.Payload, got)
-		if fault != "" {
-			return fail("%s", fault)
+		got := wire.Parse[wire.RegionInfo](m.Payload)
+		areas, _, err := wire.ParseSparse(m.Payload, got.CapOffset)
+		if err != nil {
+			return fail("%v", err)
 		}
 		for _, x := range areas {
 			data, err := unix.Mmap(m.FDs[0], int64(got.Offset+x.Offset), page, unix.PROT_READ, unix.MAP_SHARED)
@@ -268,7 +241,7 @@ var irqInfo = []Case{
 			if fault := isAnswered(wire.IRQInfoSize)(s, a); fault != "" {
 				return fail("index %d: %s", i, fault)
 			}
-			q := wire.ParseIRQInfo(a.body)
+			q := wire.Parse[wire.IRQInfo](a.body)
 			switch {
 			case q.Index != i || q.Argsz != wire.IRQInfoSize || q.Flags&^0xf != 0:
 				return fail("index %d: index %d, argsz %d, flags %#x", i, q.Index, q.Argsz, q.Flags)

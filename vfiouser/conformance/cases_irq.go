@@ -248,7 +248,7 @@ var setIRQs = []Case{
 		return pass("%v", a)
 	})),
 	wrongIRQ("argsz 19", "argsz 19", 1, func(index, _ uint32) message {
-		return command(wire.DeviceSetIRQs, wire.IRQSet{Argsz: 19, Flags: fireNone, Index: index, Count: 1}.Append(nil))
+		return command(wire.DeviceSetIRQs, wire.Append(nil, wire.IRQSet{Argsz: 19, Flags: fireNone, Index: index, Count: 1}))
 	}, isRefused),
 	wrongIRQ("payload of 16 bytes", "payload cut", 1, func(index, _ uint32) message {
 		return cut(irqMessage(fireNone, index, 0, 1, nil), 16)

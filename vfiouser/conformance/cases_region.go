@@ -164,7 +164,7 @@ var regionAccess = []Case{
 func multi(n uint64, values ...byte) message {
 	p := le.AppendUint64(nil, n)
 	for _, v := range values {
-		p = wire.RegionAccess{Offset: interruptLine, Region: regionConfig, Count: 1}.Append(p)
+		p = wire.Append(p, wire.RegionAccess{Offset: interruptLine, Region: regionConfig, Count: 1})
 		p = append(p, v, 0, 0, 0, 0, 0, 0, 0)
 	}
 	return command(wire.RegionWriteMulti, p)

@@ -8,7 +8,7 @@ import (
 )
 
 func ioMessage(argsz, flags, index, count uint32) message {
-	return command(wire.DeviceGetRegionIO, wire.RegionIO{Argsz: argsz, Flags: flags, Index: index, Count: count}.Append(nil))
+	return command(wire.DeviceGetRegionIO, wire.Append(nil, wire.RegionIO{Argsz: argsz, Flags: flags, Index: index, Count: count}))
 }
 
 var ioFDs = []Case{
@@ -24,7 +24,7 @@ var ioFDs = []Case{
 			if fault := isAnswered(wire.RegionIOSize)(s, a); fault != "" {
 				return fail("region %d: %s", i, fault)
 			}
-			head := wire.ParseRegionIO(a.body)
+			head := wire.Parse[wire.RegionIO](a.body)
 			switch {
 			case head.Argsz < wire.RegionIOSize:
 				return fail("region %d: argsz %d", i, head.Argsz)
@@ -61,7 +61,7 @@ var ioFDs = []Case{
 
 // soundEntries judges the entries of GET_REGION_IO_FDS.
 func soundEntries(a answer, r wire.RegionInfo) string {
-	head := wire.ParseRegionIO(a.body)
+	head := wire.Parse[wire.RegionIO](a.body)
 	if head.Count == 0 {
 		return ""
 	}
@@ -113,7 +113,7 @@ var dirtyPages = []Case{
 	message1("unknown feature, probed", "PROBE of feature 0xfff", featureMessage(0xfff|wire.FeatureProbe, nil), isRefused),
 	message1("no operation", "feature 1 with no operation", featureMessage(wire.FeatureMigration, nil), isRefused),
 	message1("two operations", "GET and SET of feature 1", featureMessage(wire.FeatureMigration|wire.FeatureGet|wire.FeatureSet, make([]byte, 8)), isRefused),
-	message1("argsz 7", "argsz 7", command(wire.DeviceFeature, wire.Feature{Argsz: 7, Flags: wire.FeatureMigration | wire.FeatureGet}.Append(nil)), isRefused),
+	message1("argsz 7", "argsz 7", command(wire.DeviceFeature, wire.Append(nil, wire.Feature{Argsz: 7, Flags: wire.FeatureMigration | wire.FeatureGet})), isRefused),
 	message1("payload of 4 bytes", "payload cut", command(wire.DeviceFeature, []byte{8, 0, 0, 0}), isRefused),
 	ifFeature("log", "start, report of one range, stop", logging, func(s *session, c *client.Client) finding {
 		m := s.memory(64 * page)
@@ -201,7 +201,7 @@ func stateMessage(state uint32) message {
 
 func migData(cmd wire.Command, n uint32, data []byte) message {
 	argsz := uint64(wire.MigDataSize) + uint64(n) // a read's is that of its reply
-	return command(cmd, append(wire.MigData{Argsz: uint32(min(argsz, 0xffffffff)), Size: n}.Append(nil), data...))
+	return command(cmd, append(wire.Append(nil, wire.MigData{Argsz: uint32(min(argsz, 0xffffffff)), Size: n}), data...))
 }
 
 var migrates = []uint32{wire.FeatureMigration, wire.FeatureMigDeviceState}

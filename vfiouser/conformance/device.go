@@ -58,20 +58,20 @@ func discover(o *Options) (dev *device, err error) {
 	if a.kind != answered || len(a.body) < wire.DeviceInfoSize {
 		return nil, fmt.Errorf("DEVICE_GET_INFO got %v", a)
 	}
-	dev.info = wire.ParseDeviceInfo(a.body)
+	dev.info = wire.Parse[wire.DeviceInfo](a.body)
 	for i := range min(dev.info.NumRegions, 64) {
 		a := ask(c, regionInfoMessage(i, wire.RegionInfoSize))
 		if a.kind != answered || len(a.body) < wire.RegionInfoSize {
 			return nil, fmt.Errorf("DEVICE_GET_REGION_INFO of region %d got %v", i, a)
 		}
-		dev.regions = append(dev.regions, wire.ParseRegionInfo(a.body))
+		dev.regions = append(dev.regions, wire.Parse[wire.RegionInfo](a.body))
 	}
 	for i := range min(dev.info.NumIRQs, 64) {
 		a := ask(c, irqInfoMessage(i, wire.IRQInfoSize))
 		if a.kind != answered || len(a.body) < wire.IRQInfoSize {
 			return nil, fmt.Errorf("DEVICE_GET_IRQ_INFO of index %d got %v", i, a)
 		}
-		dev.irqs = append(dev.irqs, wire.ParseIRQInfo(a.body))
+		dev.irqs = append(dev.irqs, wire.Parse[wire.IRQInfo](a.body))
 	}
 	for _, n := range []uint32{wire.FeatureMigration, wire.FeatureMigDeviceState, wire.FeatureDMALoggingStart, wire.FeatureDMALoggingStop, wire.FeatureDMALoggingReport} {
 		dev.feature[n] = ask(c, featureMessage(n|wire.FeatureProbe, nil)).kind == answered

@@ -24,7 +24,7 @@ type message struct {
 	wire.Header
 	payload []byte
 	fds     []int
-	size    int // in the header, if sized
+	size    uint32 // in the header, if sized
 	sized   bool
 }
 
@@ -37,16 +37,14 @@ func command(cmd wire.Command, payload []byte, fds ...int) message {
 
 func (m message) with(flags uint32) message  { m.Flags = flags; return m }
 func (m message) id(id uint16) message       { m.ID = id; return m }
-func (m message) sizeField(n uint32) message { m.size, m.sized = int(n), true; return m }
+func (m message) sizeField(n uint32) message { m.size, m.sized = n, true; return m }
 
 func (m message) bytes() []byte {
-	m.Size = uint32(wire.HeaderSize + len(m.payload))
+	b := wire.Message(m.Header, m.payload)
 	if m.sized {
-		m.Size = uint32(m.size)
+		le.PutUint32(b[4:], m.size)
 	}
-	b := make([]byte, wire.HeaderSize, wire.HeaderSize+len(m.payload))
-	m.Put(b)
-	return append(b, m.payload...)
+	return b
 }
 
 func versionMessage(major, minor uint16, text string) message {
@@ -58,40 +56,40 @@ func versionMessage(major, minor uint16, text string) message {
 }
 
 func deviceInfoMessage(argsz uint32) message {
-	return command(wire.DeviceGetInfo, wire.DeviceInfo{Argsz: argsz}.Append(nil))
+	return command(wire.DeviceGetInfo, wire.Append(nil, wire.DeviceInfo{Argsz: argsz}))
 }
 
 func regionInfoMessage(index, argsz uint32) message {
-	return command(wire.DeviceGetRegionInfo, wire.RegionInfo{Argsz: argsz, Index: index}.Append(nil))
+	return command(wire.DeviceGetRegionInfo, wire.Append(nil, wire.RegionInfo{Argsz: argsz, Index: index}))
 }
 
 func irqInfoMessage(index, argsz uint32) message {
-	return command(wire.DeviceGetIRQInfo, wire.IRQInfo{Argsz: argsz, Index: index}.Append(nil))
+	return command(wire.DeviceGetIRQInfo, wire.Append(nil, wire.IRQInfo{Argsz: argsz, Index: index}))
 }
 
 func readMessage(region uint32, off uint64, n uint32) message {
-	return command(wire.RegionRead, wire.RegionAccess{Offset: off, Region: region, Count: n}.Append(nil))
+	return command(wire.RegionRead, wire.Append(nil, wire.RegionAccess{Offset: off, Region: region, Count: n}))
 }
 
 func writeMessage(region uint32, off uint64, n uint32, data []byte) message {
-	return command(wire.RegionWrite, append(wire.RegionAccess{Offset: off, Region: region, Count: n}.Append(nil), data...))
+	return command(wire.RegionWrite, append(wire.Append(nil, wire.RegionAccess{Offset: off, Region: region, Count: n}), data...))
 }
 
 func mapMessage(addr, size, off uint64, flags uint32, fds ...int) message {
-	return command(wire.DMAMap, wire.DMAMapRequest{Argsz: wire.DMAMapSize, Flags: flags, Offset: off, Addr: addr, Size: size}.Append(nil), fds...)
+	return command(wire.DMAMap, wire.Append(nil, wire.DMAMapRequest{Argsz: wire.DMAMapSize, Flags: flags, Offset: off, Addr: addr, Size: size}), fds...)
 }
 
 func unmapMessage(addr, size uint64, flags uint32) message {
-	return command(wire.DMAUnmap, wire.DMAUnmapRequest{Argsz: wire.DMAUnmapSize, Flags: flags, Addr: addr, Size: size}.Append(nil))
+	return command(wire.DMAUnmap, wire.Append(nil, wire.DMAUnmapRequest{Argsz: wire.DMAUnmapSize, Flags: flags, Addr: addr, Size: size}))
 }
 
 func irqMessage(flags, index, start, count uint32, data []byte, fds ...int) message {
 	s := wire.IRQSet{Argsz: uint32(wire.IRQSetSize + len(data)), Flags: flags, Index: index, Start: start, Count: count}
-	return command(wire.DeviceSetIRQs, append(s.Append(nil), data...), fds...)
+	return command(wire.DeviceSetIRQs, append(wire.Append(nil, s), data...), fds...)
 }
 
 func featureMessage(flags uint32, data []byte) message {
-	return command(wire.DeviceFeature, append(wire.Feature{Argsz: uint32(wire.FeatureSize + len(data)), Flags: flags}.Append(nil), data...))
+	return command(wire.DeviceFeature, append(wire.Append(nil, wire.Feature{Argsz: uint32(wire.FeatureSize + len(data)), Flags: flags}), data...))
 }
 
 // kind is how a server took a message.

@@ -32,11 +32,11 @@ func (c *conversation) look(d *Device) error {
 	if err := d.takeCapabilities(p[wire.VersionSize:]); err != nil {
 		return c.broken(wire.Version, "the capabilities", err)
 	}
-	p, err = c.ask(wire.DeviceGetInfo, wire.DeviceInfo{Argsz: wire.DeviceInfoSize}.Append(nil), wire.DeviceInfoSize)
+	p, err = c.ask(wire.DeviceGetInfo, wire.Append(nil, wire.DeviceInfo{Argsz: wire.DeviceInfoSize}), wire.DeviceInfoSize)
 	if err != nil {
 		return err
 	}
-	info := wire.ParseDeviceInfo(p)
+	info := wire.Parse[wire.DeviceInfo](p)
 	d.Reset, d.PCI = info.Flags&wire.DeviceFlagReset != 0, info.Flags&wire.DeviceFlagPCI != 0
 	const most = 256
 	if info.NumRegions > most || info.NumIRQs > most {
@@ -90,52 +90,28 @@ func name(names []string, i uint32) string {
 // region queries a region, again with more space if its capabilities did not fit.
 func (c *conversation) region(i uint32) (Region, error) {
 	argsz := uint32(wire.RegionInfoSize)
-	p, err := c.ask(wire.DeviceGetRegionInfo, wire.RegionInfo{Argsz: argsz, Index: i}.Append(nil), wire.RegionInfoSize)
+	p, err := c.ask(wire.DeviceGetRegionInfo, wire.Append(nil, wire.RegionInfo{Argsz: argsz, Index: i}), wire.RegionInfoSize)
 	if err != nil {
 		return Region{}, err
 	}
-	info := wire.ParseRegionInfo(p)
+	info := wire.Parse[wire.RegionInfo](p)
 	if info.Argsz > argsz && info.Argsz <= 1<<20 {
-		p, err = c.ask(wire.DeviceGetRegionInfo, wire.RegionInfo{Argsz: info.Argsz, Index: i}.Append(nil), wire.RegionInfoSize)
+		p, err = c.ask(wire.DeviceGetRegionInfo, wire.Append(nil, wire.RegionInfo{Argsz: info.Argsz, Index: i}), wire.RegionInfoSize)
 		if err != nil {
 			return Region{}, err
 		}
-		info = wire.ParseRegionInfo(p)
+		info = wire.Parse[wire.RegionInfo](p)
 	}
 	r := Region{
 		Index: i, Name: name(regionNames[:], i), Size: info.Size, Offset: info.Offset, Files: c.fds,
 		Read: info.Flags&wire.RegionFlagRead != 0, Write: info.Flags&wire.RegionFlagWrite != 0, Mmap: info.Flags&wire.RegionFlagMmap != 0,
 	}
 	if info.Flags&wire.RegionFlagCaps != 0 {
-		if r.Areas, err = sparse(p, info.CapOffset); err != nil {
-			return r, c.broken(wire.DeviceGetRegionInfo, "the capabilities", err)
+		if r.Areas, _, err = wire.ParseSparse(p, info.CapOffset); err != nil {
+			return r, c.broken(wire.DeviceGetRegionInfo, "the capabilities", fmt.Errorf("%w: %w", ErrNonsense, err))
 		}
 	}
 	return r, nil
-}
-
-// sparse finds the areas in a capability chain.
-func sparse(p []byte, at uint32) (areas []wire.Area, err error) {
-	for range 16 {
-		if at == 0 {
-			return areas, nil
-		}
-		if at < wire.RegionInfoSize || uint64(at)+wire.SparseHeaderSize > uint64(len(p)) {
-			return nil, fmt.Errorf("%w: capability at %d of %d bytes", ErrNonsense, at, len(p))
-		}
-		if le.Uint16(p[at:]) == wire.CapSparseMmap {
-			n := le.Uint32(p[at+8:])
-			if uint64(at)+wire.SparseHeaderSize+uint64(n)*wire.SparseAreaSize > uint64(len(p)) {
-				return nil, fmt.Errorf("%w: %d areas in %d bytes", ErrNonsense, n, len(p))
-			}
-			for i := range n {
-				q := p[at+wire.SparseHeaderSize+i*wire.SparseAreaSize:]
-				areas = append(areas, wire.Area{Offset: le.Uint64(q), Size: le.Uint64(q[8:])})
-			}
-		}
-		at = le.Uint32(p[at+4:])
-	}
-	return nil, fmt.Errorf("%w: a capability chain without end", ErrNonsense)
 }
 
 var irqNames = [...]string{"INTx", "MSI", "MSI-X", "ERR", "REQ"}
@@ -146,11 +122,11 @@ var irqFlags = []struct {
 }{{wire.IRQFlagEventFD, "eventfd"}, {wire.IRQFlagMaskable, "maskable"}, {wire.IRQFlagAutomasked, "automasked"}, {wire.IRQFlagNoResize, "noresize"}}
 
 func (c *conversation) irq(i uint32) (IRQ, error) {
-	p, err := c.ask(wire.DeviceGetIRQInfo, wire.IRQInfo{Argsz: wire.IRQInfoSize, Index: i}.Append(nil), wire.IRQInfoSize)
+	p, err := c.ask(wire.DeviceGetIRQInfo, wire.Append(nil, wire.IRQInfo{Argsz: wire.IRQInfoSize, Index: i}), wire.IRQInfoSize)
 	if err != nil {
 		return IRQ{}, err
 	}
-	info := wire.ParseIRQInfo(p)
+	info := wire.Parse[wire.IRQInfo](p)
 	q := IRQ{Index: i, Name: name(irqNames[:], i), Count: info.Count, Flags: []string{}}
 	for _, f := range irqFlags {
 		if info.Flags&f.bit != 0 {
@@ -168,7 +144,7 @@ func (c *conversation) config(d *Device) error {
 			continue
 		}
 		n := uint32(min(r.Size, 4096))
-		p, err := c.ask(wire.RegionRead, wire.RegionAccess{Region: configIndex, Count: n}.Append(nil), wire.RegionAccessSize+int(n))
+		p, err := c.ask(wire.RegionRead, wire.Append(nil, wire.RegionAccess{Region: configIndex, Count: n}), wire.RegionAccessSize+int(n))
 		if err != nil {
 			return err
 		}
@@ -185,9 +161,8 @@ func (c *conversation) broken(cmd wire.Command, reading string, err error) error
 func (c *conversation) ask(cmd wire.Command, payload []byte, least int) ([]byte, error) {
 	c.id++
 	c.fds = 0
-	m := make([]byte, wire.HeaderSize, wire.HeaderSize+len(payload))
-	wire.Header{ID: c.id, Command: cmd, Size: uint32(wire.HeaderSize + len(payload))}.Put(m)
-	if _, err := c.nc.Write(append(m, payload...)); err != nil && !errors.Is(err, unix.EPIPE) {
+	m := wire.Message(wire.Header{ID: c.id, Command: cmd}, payload)
+	if _, err := c.nc.Write(m); err != nil && !errors.Is(err, unix.EPIPE) {
 		return nil, c.broken(cmd, "the header", err) // after EPIPE a last message may be there
 	}
 	head := make([]byte, wire.HeaderSize)
@@ -195,7 +170,7 @@ func (c *conversation) ask(cmd wire.Command, payload []byte, least int) ([]byte,
 	if err := c.read(head); err != nil {
 		return nil, c.broken(cmd, "the header", err)
 	}
-	h := wire.ParseHeader(head)
+	h := wire.Parse[wire.Header](head)
 	wrong := func(at int64, format string, args ...any) error {
 		return &Broken{start + at, cmd.String(), "the header", fmt.Errorf("%w: %s (% x)", ErrNonsense, fmt.Sprintf(format, args...), head)}
 	}

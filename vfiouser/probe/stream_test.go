@@ -177,7 +177,7 @@ func TestNonsenseInside(t *testing.T) {
 	// Where the reply to a command begins, the nth of it.
 	find := func(cmd wire.Command, nth int) int {
 		for at := 0; at < len(said); {
-			h := wire.ParseHeader(said[at:])
+			h := wire.Parse[wire.Header](said[at:])
 			if h.Command == cmd {
 				if nth == 0 {
 					return at

@@ -1,6 +1,10 @@
 package wire
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
 
 var le = binary.LittleEndian
 
@@ -22,21 +26,6 @@ type DMAMapRequest struct {
 	Size   uint64
 }
 
-// ParseDMAMap decodes the first DMAMapSize bytes of b.
-func ParseDMAMap(b []byte) DMAMapRequest {
-	_ = b[DMAMapSize-1]
-	return DMAMapRequest{le.Uint32(b), le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])}
-}
-
-// Append appends r to b.
-func (r DMAMapRequest) Append(b []byte) []byte {
-	b = le.AppendUint32(b, r.Argsz)
-	b = le.AppendUint32(b, r.Flags)
-	b = le.AppendUint64(b, r.Offset)
-	b = le.AppendUint64(b, r.Addr)
-	return le.AppendUint64(b, r.Size)
-}
-
 // DMA_UNMAP flags.
 const (
 	UnmapGetDirty uint32 = 1 // dropped from the specification, alive in libvfio-user
@@ -51,20 +40,6 @@ type DMAUnmapRequest struct {
 	Size  uint64
 }
 
-// ParseDMAUnmap decodes the first DMAUnmapSize bytes of b.
-func ParseDMAUnmap(b []byte) DMAUnmapRequest {
-	_ = b[DMAUnmapSize-1]
-	return DMAUnmapRequest{le.Uint32(b), le.Uint32(b[4:]), le.Uint64(b[8:]), le.Uint64(b[16:])}
-}
-
-// Append appends r to b.
-func (r DMAUnmapRequest) Append(b []byte) []byte {
-	b = le.AppendUint32(b, r.Argsz)
-	b = le.AppendUint32(b, r.Flags)
-	b = le.AppendUint64(b, r.Addr)
-	return le.AppendUint64(b, r.Size)
-}
-
 // DEVICE_GET_INFO flags.
 const (
 	DeviceFlagReset uint32 = 1
@@ -77,20 +52,6 @@ type DeviceInfo struct {
 	Flags      uint32
 	NumRegions uint32
 	NumIRQs    uint32
-}
-
-// ParseDeviceInfo decodes the first DeviceInfoSize bytes of b.
-func ParseDeviceInfo(b []byte) DeviceInfo {
-	_ = b[DeviceInfoSize-1]
-	return DeviceInfo{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:])}
-}
-
-// Append appends i to b.
-func (i DeviceInfo) Append(b []byte) []byte {
-	b = le.AppendUint32(b, i.Argsz)
-	b = le.AppendUint32(b, i.Flags)
-	b = le.AppendUint32(b, i.NumRegions)
-	return le.AppendUint32(b, i.NumIRQs)
 }
 
 // DEVICE_GET_REGION_INFO flags.
@@ -111,28 +72,8 @@ type RegionInfo struct {
 	Offset    uint64 // in the descriptor's file
 }
 
-// ParseRegionInfo decodes the first RegionInfoSize bytes of b.
-func ParseRegionInfo(b []byte) RegionInfo {
-	_ = b[RegionInfoSize-1]
-	return RegionInfo{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[16:]), le.Uint64(b[24:])}
-}
-
-// Append appends i to b.
-func (i RegionInfo) Append(b []byte) []byte {
-	b = le.AppendUint32(b, i.Argsz)
-	b = le.AppendUint32(b, i.Flags)
-	b = le.AppendUint32(b, i.Index)
-	b = le.AppendUint32(b, i.CapOffset)
-	b = le.AppendUint64(b, i.Size)
-	return le.AppendUint64(b, i.Offset)
-}
-
-// Capability ids of DEVICE_GET_REGION_INFO.
-const (
-	CapSparseMmap   uint16 = 1
-	CapRegionType   uint16 = 2
-	CapMSIXMappable uint16 = 3
-)
+// CapSparseMmap is the id of the sparse mmap capability of DEVICE_GET_REGION_INFO.
+const CapSparseMmap uint16 = 1
 
 // Area is one mappable range of a region, relative to the region.
 type Area struct {
@@ -157,26 +98,41 @@ func AppendSparse(b []byte, areas []Area) []byte {
 	return b
 }
 
+// ParseSparse walks the capabilities of a region's description p, from the offset at on. It
+// returns the sparse areas and the number of capabilities.
+func ParseSparse(p []byte, at uint32) (areas []Area, n int, err error) {
+	for ; at != 0; n++ {
+		switch {
+		case n == 16:
+			return nil, n, errors.New("a capability chain without end")
+		case at < RegionInfoSize || uint64(at)+8 > uint64(len(p)):
+			return nil, n, fmt.Errorf("capability at %d of %d bytes", at, len(p))
+		}
+		b := p[at:]
+		if le.Uint16(b) == CapSparseMmap {
+			if len(b) < SparseHeaderSize {
+				return nil, n, fmt.Errorf("sparse capability of %d bytes", len(b))
+			}
+			count := le.Uint32(b[8:])
+			if SparseHeaderSize+uint64(count)*SparseAreaSize > uint64(len(b)) {
+				return nil, n, fmt.Errorf("%d areas in %d bytes", count, len(b))
+			}
+			for i := range count {
+				q := b[SparseHeaderSize+i*SparseAreaSize:]
+				areas = append(areas, Area{le.Uint64(q), le.Uint64(q[8:])})
+			}
+		}
+		at = le.Uint32(b[4:])
+	}
+	return areas, n, nil
+}
+
 // RegionIO is the fixed part of GET_REGION_IO_FDS both ways.
 type RegionIO struct {
 	Argsz uint32
 	Flags uint32
 	Index uint32
 	Count uint32
-}
-
-// ParseRegionIO decodes the first RegionIOSize bytes of b.
-func ParseRegionIO(b []byte) RegionIO {
-	_ = b[RegionIOSize-1]
-	return RegionIO{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:])}
-}
-
-// Append appends r to b.
-func (r RegionIO) Append(b []byte) []byte {
-	b = le.AppendUint32(b, r.Argsz)
-	b = le.AppendUint32(b, r.Flags)
-	b = le.AppendUint32(b, r.Index)
-	return le.AppendUint32(b, r.Count)
 }
 
 // Types of a sub-region in GET_REGION_IO_FDS.
@@ -257,20 +213,6 @@ type IRQInfo struct {
 	Count uint32
 }
 
-// ParseIRQInfo decodes the first IRQInfoSize bytes of b.
-func ParseIRQInfo(b []byte) IRQInfo {
-	_ = b[IRQInfoSize-1]
-	return IRQInfo{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:])}
-}
-
-// Append appends i to b.
-func (i IRQInfo) Append(b []byte) []byte {
-	b = le.AppendUint32(b, i.Argsz)
-	b = le.AppendUint32(b, i.Flags)
-	b = le.AppendUint32(b, i.Index)
-	return le.AppendUint32(b, i.Count)
-}
-
 // SET_IRQS flags: one data kind and one action.
 const (
 	IRQDataNone      uint32 = 1
@@ -293,21 +235,6 @@ type IRQSet struct {
 	Count uint32
 }
 
-// ParseIRQSet decodes the first IRQSetSize bytes of b.
-func ParseIRQSet(b []byte) IRQSet {
-	_ = b[IRQSetSize-1]
-	return IRQSet{le.Uint32(b), le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])}
-}
-
-// Append appends s to b.
-func (s IRQSet) Append(b []byte) []byte {
-	b = le.AppendUint32(b, s.Argsz)
-	b = le.AppendUint32(b, s.Flags)
-	b = le.AppendUint32(b, s.Index)
-	b = le.AppendUint32(b, s.Start)
-	return le.AppendUint32(b, s.Count)
-}
-
 // RegionAccess is the fixed part of REGION_READ and REGION_WRITE both ways.
 type RegionAccess struct {
 	Offset uint64
@@ -315,43 +242,10 @@ type RegionAccess struct {
 	Count  uint32
 }
 
-// ParseRegionAccess decodes the first RegionAccessSize bytes of b.
-func ParseRegionAccess(b []byte) RegionAccess {
-	_ = b[RegionAccessSize-1]
-	return RegionAccess{le.Uint64(b), le.Uint32(b[8:]), le.Uint32(b[12:])}
-}
-
-// Put encodes a into the first RegionAccessSize bytes of b.
-func (a RegionAccess) Put(b []byte) {
-	_ = b[RegionAccessSize-1]
-	le.PutUint64(b, a.Offset)
-	le.PutUint32(b[8:], a.Region)
-	le.PutUint32(b[12:], a.Count)
-}
-
-// Append appends a to b.
-func (a RegionAccess) Append(b []byte) []byte {
-	b = le.AppendUint64(b, a.Offset)
-	b = le.AppendUint32(b, a.Region)
-	return le.AppendUint32(b, a.Count)
-}
-
 // DMAAccess is the fixed part of DMA_READ and DMA_WRITE, and of their replies.
 type DMAAccess struct {
 	Addr  uint64
 	Count uint64
-}
-
-// ParseDMAAccess decodes the first DMAAccessSize bytes of b.
-func ParseDMAAccess(b []byte) DMAAccess {
-	_ = b[DMAAccessSize-1]
-	return DMAAccess{le.Uint64(b), le.Uint64(b[8:])}
-}
-
-// Append appends a to b.
-func (a DMAAccess) Append(b []byte) []byte {
-	b = le.AppendUint64(b, a.Addr)
-	return le.AppendUint64(b, a.Count)
 }
 
 // DEVICE_FEATURE flags: the feature's number and the operation.
@@ -375,18 +269,6 @@ const (
 type Feature struct {
 	Argsz uint32
 	Flags uint32
-}
-
-// ParseFeature decodes the first FeatureSize bytes of b.
-func ParseFeature(b []byte) Feature {
-	_ = b[FeatureSize-1]
-	return Feature{le.Uint32(b), le.Uint32(b[4:])}
-}
-
-// Append appends f to b.
-func (f Feature) Append(b []byte) []byte {
-	b = le.AppendUint32(b, f.Argsz)
-	return le.AppendUint32(b, f.Flags)
 }
 
 // Device states of FeatureMigDeviceState.
@@ -413,16 +295,4 @@ const (
 type MigData struct {
 	Argsz uint32
 	Size  uint32
-}
-
-// ParseMigData decodes the first MigDataSize bytes of b.
-func ParseMigData(b []byte) MigData {
-	_ = b[MigDataSize-1]
-	return MigData{le.Uint32(b), le.Uint32(b[4:])}
-}
-
-// Append appends d to b.
-func (d MigData) Append(b []byte) []byte {
-	b = le.AppendUint32(b, d.Argsz)
-	return le.AppendUint32(b, d.Size)
 }

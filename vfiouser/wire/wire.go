@@ -6,10 +6,7 @@
 // All numbers are little-endian and naturally aligned.
 package wire
 
-import (
-	"encoding/binary"
-	"strconv"
-)
+import "strconv"
 
 // Command is the number of a message's command.
 type Command uint16
@@ -112,26 +109,4 @@ type Header struct {
 	Size    uint32 // of the message, header included
 	Flags   uint32
 	Errno   uint32 // with Error set
-}
-
-// ParseHeader decodes the first HeaderSize bytes of b.
-func ParseHeader(b []byte) Header {
-	_ = b[15]
-	return Header{
-		ID:      binary.LittleEndian.Uint16(b[0:]),
-		Command: Command(binary.LittleEndian.Uint16(b[2:])),
-		Size:    binary.LittleEndian.Uint32(b[4:]),
-		Flags:   binary.LittleEndian.Uint32(b[8:]),
-		Errno:   binary.LittleEndian.Uint32(b[12:]),
-	}
-}
-
-// Put encodes h into the first HeaderSize bytes of b.
-func (h Header) Put(b []byte) {
-	_ = b[15]
-	binary.LittleEndian.PutUint16(b[0:], h.ID)
-	binary.LittleEndian.PutUint16(b[2:], uint16(h.Command))
-	binary.LittleEndian.PutUint32(b[4:], h.Size)
-	binary.LittleEndian.PutUint32(b[8:], h.Flags)
-	binary.LittleEndian.PutUint32(b[12:], h.Errno)
 }

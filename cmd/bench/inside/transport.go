@@ -58,10 +58,8 @@ type batch struct {
 func newBatch(reads, writes int, posted bool) *batch {
 	b := &batch{reads: reads, writes: writes, count: max(reads, writes)}
 	add := func(cmd wire.Command, flags uint32, off uint64, data []byte) {
-		var h [wire.HeaderSize]byte
-		wire.Header{ID: 7, Command: cmd, Size: uint32(wire.HeaderSize + wire.RegionAccessSize + len(data)), Flags: flags}.Put(h[:])
-		b.raw = append(b.raw, h[:]...)
-		b.raw = append(wire.RegionAccess{Offset: off, Count: 4}.Append(b.raw), data...)
+		access := append(wire.Append(nil, wire.RegionAccess{Offset: off, Count: 4}), data...)
+		b.raw = append(b.raw, wire.Message(wire.Header{ID: 7, Command: cmd, Flags: flags}, access)...)
 		if flags == 0 {
 			b.want += wire.HeaderSize + wire.RegionAccessSize
 		}
