@@ -29,15 +29,13 @@ func onMemory(name, does string, run func(s *session, c *client.Client, m memory
 
 // maps sends a DMA_MAP that has to succeed.
 func maps(c *client.Client, addr, n, off uint64, flags uint32, fds ...int) {
-	if a := ask(c, mapMessage(addr, n, off, flags, fds...)); a.kind != answered || len(a.body) != 0 {
-		panic(stop{fmt.Errorf("DMA_MAP %#x+%#x: %v", addr, n, a)})
-	}
+	reply(c, mapMessage(addr, n, off, flags, fds...), 0, "DMA_MAP %#x+%#x", addr, n)
 }
 
 // unmaps sends a DMA_UNMAP that has to succeed, and reads the reply.
 func unmaps(c *client.Client, addr, n uint64, flags uint32) {
 	m := unmapMessage(addr, n, flags)
-	if a := ask(c, m); a.kind != answered || string(a.body) != string(m.payload) {
+	if a := reply(c, m, wire.DMAUnmapSize, "DMA_UNMAP %#x+%#x flags %d", addr, n, flags); string(a.body) != string(m.payload) {
 		panic(stop{fmt.Errorf("DMA_UNMAP %#x+%#x flags %d: %v, where the request's 24 bytes were due", addr, n, flags, a)})
 	}
 }

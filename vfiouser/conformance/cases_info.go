@@ -79,10 +79,7 @@ var regionInfo = []Case{
 		c := s.attach()
 		there := 0
 		for i := range uint32(len(s.dev.regions)) {
-			a := ask(c, regionInfoMessage(i, wire.RegionInfoSize))
-			if fault := isAnswered(wire.RegionInfoSize)(s, a); fault != "" {
-				return fail("region %d: %s", i, fault)
-			}
+			a := reply(c, regionInfoMessage(i, wire.RegionInfoSize), wire.RegionInfoSize, "region %d", i)
 			r := wire.Parse[wire.RegionInfo](a.body)
 			if fault := soundRegion(i, r); fault != "" {
 				return fail("%s", fault)
@@ -111,10 +108,7 @@ var regionInfo = []Case{
 		if !ok {
 			return absent("all regions are there")
 		}
-		a := ask(s.attach(), regionInfoMessage(i, wire.RegionInfoSize))
-		if a.kind != answered || len(a.body) < wire.RegionInfoSize {
-			return fail("%v", a)
-		}
+		a := reply(s.attach(), regionInfoMessage(i, wire.RegionInfoSize), wire.RegionInfoSize, "region %d", i)
 		if r := wire.Parse[wire.RegionInfo](a.body); r.Size != 0 || r.Flags != 0 {
 			return fail("size %#x, flags %#x", r.Size, r.Flags)
 		}
@@ -140,17 +134,13 @@ var regionInfo = []Case{
 	message1("argsz 31", "argsz 31", regionInfoMessage(0, 31), isRefused),
 	message1("argsz 0", "argsz 0", regionInfoMessage(0, 0), isRefused),
 	message1("payload of 28 bytes", "payload cut", cut(regionInfoMessage(0, wire.RegionInfoSize), 28), isRefused),
-	oneMessage("index past the last", "index num_regions", func(s *session) (*message, string) {
-		m := regionInfoMessage(s.dev.info.NumRegions, wire.RegionInfoSize)
-		return &m, ""
+	oneMessage("index past the last", "index num_regions", func(s *session) (message, string) {
+		return regionInfoMessage(s.dev.info.NumRegions, wire.RegionInfoSize), ""
 	}, isRefused),
 	message1("index 2^32-1", "index 0xffffffff", regionInfoMessage(0xffffffff, wire.RegionInfoSize), isRefused),
 	message1("argsz 1 MiB", "argsz 1 MiB", regionInfoMessage(regionConfig, 1<<20), isAnswered(wire.RegionInfoSize)),
 	onMappable("capabilities that do not fit", "argsz 32 for a region with capabilities", func(s *session, c *client.Client, r wire.RegionInfo, full uint32) finding {
-		a := ask(c, regionInfoMessage(r.Index, wire.RegionInfoSize))
-		if fault := isAnswered(wire.RegionInfoSize)(s, a); fault != "" {
-			return fail("%s", fault)
-		}
+		a := reply(c, regionInfoMessage(r.Index, wire.RegionInfoSize), wire.RegionInfoSize, "argsz 32")
 		if got := wire.Parse[wire.RegionInfo](a.body); got.Flags&wire.RegionFlagCaps != 0 || got.Flags&wire.RegionFlagMmap == 0 || got.Argsz != full || a.fds != 0 {
 			return fail("%v, flags %#x, argsz %d", a, got.Flags, got.Argsz)
 		}
@@ -167,10 +157,7 @@ var regionInfo = []Case{
 		return pass("%v, no capabilities", a)
 	}),
 	onMappable("capability chain", "what is needed; the chain is walked", func(s *session, c *client.Client, r wire.RegionInfo, full uint32) finding {
-		a := ask(c, regionInfoMessage(r.Index, full))
-		if a.kind != answered || len(a.body) != int(full) {
-			return fail("%v for argsz %d", a, full)
-		}
+		a := reply(c, regionInfoMessage(r.Index, full), int(full), "argsz %d", full)
 		got := wire.Parse[wire.RegionInfo](a.body)
 		if got.Flags&wire.RegionFlagCaps == 0 {
 			return fail("flags %#x: no capabilities", got.Flags)
@@ -187,16 +174,11 @@ var regionInfo = []Case{
 		return pass("%d capabilities, %d areas", n, len(areas))
 	}),
 	onMappable("more than is needed", "argsz of 64 KiB; the reply is no longer than it has to be", func(s *session, c *client.Client, r wire.RegionInfo, full uint32) finding {
-		if a := ask(c, regionInfoMessage(r.Index, 64<<10)); a.kind != answered || len(a.body) != int(full) {
-			return fail("%v, where %d bytes were due", a, full)
-		}
+		reply(c, regionInfoMessage(r.Index, 64<<10), int(full), "argsz 64 KiB for %d bytes", full)
 		return pass("%d bytes", full)
 	}),
 	choice(onMappable("descriptors of a region", "how many descriptors come along", func(s *session, c *client.Client, r wire.RegionInfo, full uint32) finding {
-		a := ask(c, regionInfoMessage(r.Index, full))
-		if fault := isAnswered(int(full))(s, a); fault != "" {
-			return fail("%s", fault)
-		}
+		a := reply(c, regionInfoMessage(r.Index, full), int(full), "argsz %d", full)
 		areas, _, err := wire.ParseSparse(a.body, wire.Parse[wire.RegionInfo](a.body).CapOffset)
 		if err != nil {
 			return fail("%v", err)
@@ -237,10 +219,7 @@ var irqInfo = []Case{
 		c := s.attach()
 		text := ""
 		for i := range uint32(numIRQs) {
-			a := ask(c, irqInfoMessage(i, wire.IRQInfoSize))
-			if fault := isAnswered(wire.IRQInfoSize)(s, a); fault != "" {
-				return fail("index %d: %s", i, fault)
-			}
+			a := reply(c, irqInfoMessage(i, wire.IRQInfoSize), wire.IRQInfoSize, "index %d", i)
 			q := wire.Parse[wire.IRQInfo](a.body)
 			switch {
 			case q.Index != i || q.Argsz != wire.IRQInfoSize || q.Flags&^0xf != 0:

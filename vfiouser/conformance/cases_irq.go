@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -39,13 +38,7 @@ func onIRQ(name, does string, least uint32, run func(q *irqCase) finding) Case {
 
 // set sends a SET_IRQS that has to succeed.
 func (q *irqCase) set(flags, start, count uint32, data []byte, fds ...int) {
-	if a := q.try(flags, start, count, data, fds...); a.kind != answered || len(a.body) != 0 {
-		panic(stop{fmt.Errorf("SET_IRQS flags %#x start %d count %d: %v", flags, start, count, a)})
-	}
-}
-
-func (q *irqCase) try(flags, start, count uint32, data []byte, fds ...int) answer {
-	return ask(q.c, irqMessage(flags, q.index, start, count, data, fds...))
+	reply(q.c, irqMessage(flags, q.index, start, count, data, fds...), 0, "SET_IRQS flags %#x start %d count %d", flags, start, count)
 }
 
 // attach gives n vectors from start on an eventfd each, in one message.
@@ -76,16 +69,31 @@ func quiet(e *client.EventFD) bool {
 	return e.Count() == 0
 }
 
+// signalled wants one signal.
+func signalled(e *client.EventFD) finding {
+	if n := fired(e); n != 1 {
+		return fail("%d signals", n)
+	}
+	return pass("signalled")
+}
+
+// notSignalled wants none.
+func notSignalled(e *client.EventFD) finding {
+	if !quiet(e) {
+		return fail("signalled")
+	}
+	return pass("not signalled")
+}
+
 // wrongIRQ makes a case of a SET_IRQS that is wrong. At makes the message of the index and its
 // count.
 func wrongIRQ(name, does string, least uint32, at func(index, count uint32) message, want expectation) Case {
-	return oneMessage(name, does, func(s *session) (*message, string) {
+	return oneMessage(name, does, func(s *session) (message, string) {
 		index, count := s.dev.irq()
 		if count < least {
-			return nil, "the device has too few vectors"
+			return message{}, "the device has too few vectors"
 		}
-		m := at(index, count)
-		return &m, ""
+		return at(index, count), ""
 	}, want)
 }
 
@@ -97,26 +105,17 @@ var setIRQs = []Case{
 	onIRQ("fire", "an eventfd is attached, and the vector fired with DATA_NONE", 1, func(q *irqCase) finding {
 		e := q.attach(0, 1)[0]
 		q.set(fireNone, 0, 1, nil)
-		if n := fired(e); n != 1 {
-			return fail("%d signals", n)
-		}
-		return pass("signalled")
+		return signalled(e)
 	}),
 	onIRQ("fire with DATA_BOOL 1", "one byte 1", 1, func(q *irqCase) finding {
 		e := q.attach(0, 1)[0]
 		q.set(fireBool, 0, 1, []byte{1})
-		if n := fired(e); n != 1 {
-			return fail("%d signals", n)
-		}
-		return pass("signalled")
+		return signalled(e)
 	}),
 	onIRQ("fire with DATA_BOOL 0", "one byte 0", 1, func(q *irqCase) finding {
 		e := q.attach(0, 1)[0]
 		q.set(fireBool, 0, 1, []byte{0})
-		if !quiet(e) {
-			return fail("signalled")
-		}
-		return pass("not signalled")
+		return notSignalled(e)
 	}),
 	onIRQ("fire by a pattern", "bytes 0 and 1 by turns", 2, func(q *irqCase) finding {
 		n := min(q.count, 4)
@@ -172,10 +171,7 @@ var setIRQs = []Case{
 		e := q.attach(0, 1)[0]
 		q.set(attachFDs, 0, 1, nil)
 		q.set(fireNone, 0, 1, nil)
-		if !quiet(e) {
-			return fail("signalled")
-		}
-		return pass("not signalled")
+		return notSignalled(e)
 	}),
 	choice(onIRQ("detach in the middle", "EVENTFD with no descriptor for vector 1 of 0 to 2, then fire", 3, func(q *irqCase) finding {
 		es := q.attach(0, 3)
@@ -193,10 +189,7 @@ var setIRQs = []Case{
 		e := q.attach(0, 1)[0]
 		q.set(fireNone, 0, 0, nil)
 		q.set(fireNone, 0, 1, nil)
-		if !quiet(e) {
-			return fail("signalled")
-		}
-		return pass("not signalled")
+		return notSignalled(e)
 	}),
 	onIRQ("disable what is off", "count 0 with nothing attached", 1, func(q *irqCase) finding {
 		q.set(fireNone, 0, 0, nil)
@@ -207,14 +200,11 @@ var setIRQs = []Case{
 		q.set(fireNone, 0, 0, nil)
 		e := q.attach(0, 1)[0]
 		q.set(fireNone, 0, 1, nil)
-		if n := fired(e); n != 1 {
-			return fail("%d signals", n)
-		}
-		return pass("signalled")
+		return signalled(e)
 	}),
 	choice(onIRQ("mask, fire, unmask", "a vector masked by DATA_NONE", 1, func(q *irqCase) finding {
 		e := q.attach(0, 1)[0]
-		if a := q.try(maskNone, 0, 1, nil); a.kind != answered {
+		if a := ask(q.c, irqMessage(maskNone, q.index, 0, 1, nil)); a.kind != answered {
 			return pass("masking: %v", a)
 		}
 		q.set(fireNone, 0, 1, nil)
@@ -234,18 +224,10 @@ var setIRQs = []Case{
 	}),
 	choice(onIRQ("resample", "UNMASK by an eventfd, as KVM's INTx does", 1, func(q *irqCase) finding {
 		q.attach(0, 1)
-		a := q.try(unmaskFDs, 0, 1, nil, q.s.eventfd().FD)
-		if a.kind != answered && a.kind != refused {
-			return fail("%v", a)
-		}
-		return pass("%v", a)
+		return judge(q.s, q.c, irqMessage(unmaskFDs, q.index, 0, 1, nil, q.s.eventfd().FD), servedOrRefused)
 	})),
 	choice(onIRQ("a pipe for an eventfd", "a descriptor that is no eventfd", 1, func(q *irqCase) finding {
-		a := q.try(attachFDs, 0, 1, nil, q.s.pipe().w)
-		if a.kind != answered && a.kind != refused {
-			return fail("%v", a)
-		}
-		return pass("%v", a)
+		return judge(q.s, q.c, irqMessage(attachFDs, q.index, 0, 1, nil, q.s.pipe().w), servedOrRefused)
 	})),
 	wrongIRQ("argsz 19", "argsz 19", 1, func(index, _ uint32) message {
 		return command(wire.DeviceSetIRQs, wire.Append(nil, wire.IRQSet{Argsz: 19, Flags: fireNone, Index: index, Count: 1}))
@@ -293,25 +275,23 @@ var setIRQs = []Case{
 	wrongIRQ("too many bytes", "BOOL with 3 bytes for one vector", 1, func(index, _ uint32) message {
 		return irqMessage(fireBool, index, 0, 1, []byte{1, 1, 1})
 	}, isRefused),
-	oneMessage("index with no vectors", "any form on an index whose count is 0", func(s *session) (*message, string) {
+	oneMessage("index with no vectors", "any form on an index whose count is 0", func(s *session) (message, string) {
 		for i, q := range s.dev.irqs {
 			if q.Count == 0 {
-				m := irqMessage(fireNone, uint32(i), 0, 1, nil)
-				return &m, ""
+				return irqMessage(fireNone, uint32(i), 0, 1, nil), ""
 			}
 		}
-		return nil, "all indexes have vectors"
+		return message{}, "all indexes have vectors"
 	}, isRefused),
 	errMask("mask of ERR", irqErr), errMask("mask of REQ", irqReq),
 }
 
 // errMask makes a case of masking an index that cannot be masked.
 func errMask(name string, index uint32) Case {
-	return oneMessage(name, "MASK with DATA_NONE", func(s *session) (*message, string) {
+	return oneMessage(name, "MASK with DATA_NONE", func(s *session) (message, string) {
 		if int(index) >= len(s.dev.irqs) || s.dev.irqs[index].Count == 0 {
-			return nil, "the index has no vector"
+			return message{}, "the index has no vector"
 		}
-		m := irqMessage(maskNone, index, 0, 1, nil)
-		return &m, ""
+		return irqMessage(maskNone, index, 0, 1, nil), ""
 	}, isRefused)
 }

@@ -20,10 +20,7 @@ var ioFDs = []Case{
 			if r.Size == 0 {
 				continue
 			}
-			a := ask(c, ioMessage(wire.RegionIOSize, 0, uint32(i), 0))
-			if fault := isAnswered(wire.RegionIOSize)(s, a); fault != "" {
-				return fail("region %d: %s", i, fault)
-			}
+			a := reply(c, ioMessage(wire.RegionIOSize, 0, uint32(i), 0), wire.RegionIOSize, "region %d", i)
 			head := wire.Parse[wire.RegionIO](a.body)
 			switch {
 			case head.Argsz < wire.RegionIOSize:
@@ -31,10 +28,7 @@ var ioFDs = []Case{
 			case a.fds > 0 && head.Count > 0:
 				return fail("region %d: descriptors with entries that do not fit", i)
 			}
-			a = ask(c, ioMessage(head.Argsz, 0, uint32(i), 0))
-			if fault := isAnswered(int(head.Argsz))(s, a); fault != "" {
-				return fail("region %d: %s", i, fault)
-			}
+			a = reply(c, ioMessage(head.Argsz, 0, uint32(i), 0), int(head.Argsz), "region %d, argsz %d", i, head.Argsz)
 			if fault := soundEntries(a, r); fault != "" {
 				return fail("region %d: %s", i, fault)
 			}
@@ -49,13 +43,12 @@ var ioFDs = []Case{
 	message1("count", "count 1", ioMessage(16, 0, regionConfig, 1), isRefused),
 	message1("index 2^32-1", "index 0xffffffff", ioMessage(16, 0, 0xffffffff, 0), isRefused),
 	message1("payload of 12 bytes", "payload cut", cut(ioMessage(16, 0, regionConfig, 0), 12), isRefused),
-	choice(oneMessage("absent region", "a region that is not there", func(s *session) (*message, string) {
+	choice(oneMessage("absent region", "a region that is not there", func(s *session) (message, string) {
 		i, ok := s.dev.absentRegion()
 		if !ok {
-			return nil, "all regions are there"
+			return message{}, "all regions are there"
 		}
-		m := ioMessage(16, 0, i, 0)
-		return &m, ""
+		return ioMessage(16, 0, i, 0), ""
 	}, servedOrRefused)),
 }
 
@@ -93,6 +86,11 @@ func ifFeature(name, does string, need []uint32, run func(s *session, c *client.
 	}}
 }
 
+// refusedIf makes a case of one wrong message to a server that has the features.
+func refusedIf(name, does string, need []uint32, m message) Case {
+	return ifFeature(name, does, need, func(s *session, c *client.Client) finding { return judge(s, c, m, isRefused) })
+}
+
 // logStart is the data of DMA_LOGGING_START for all memory.
 func logStart(pageSize uint64) []byte { return le.AppendUint64(le.AppendUint64(nil, pageSize), 0) }
 
@@ -118,39 +116,25 @@ var dirtyPages = []Case{
 	ifFeature("log", "start, report of one range, stop", logging, func(s *session, c *client.Client) finding {
 		m := s.memory(64 * page)
 		maps(c, base, 64*page, 0, rw, m.fd)
-		if a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page))); a.kind != answered {
-			return fail("start: %v", a)
-		}
-		a := ask(c, logReport(base, 64*page, page))
-		if a.kind != answered || len(a.body) != wire.FeatureSize+24+8 {
-			return fail("report: %v", a)
-		}
-		if a := ask(c, featureMessage(wire.FeatureDMALoggingStop|wire.FeatureSet, nil)); a.kind != answered {
-			return fail("stop: %v", a)
-		}
+		reply(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page)), -1, "start")
+		a := reply(c, logReport(base, 64*page, page), wire.FeatureSize+24+8, "report")
+		reply(c, featureMessage(wire.FeatureDMALoggingStop|wire.FeatureSet, nil), -1, "stop")
 		return pass("bitmap %#x", le.Uint64(a.body[wire.FeatureSize+24:]))
 	}),
 	ifFeature("reports of parts", "two ranges, and reports of a part of one and of parts of both", logging, func(s *session, c *client.Client) finding {
 		m := s.memory(64 * page)
 		maps(c, base, 32*page, 0, rw, m.fd)
 		maps(c, base+32*page, 32*page, 32*page, rw, m.fd)
-		if a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page))); a.kind != answered {
-			return fail("start: %v", a)
-		}
+		reply(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page)), -1, "start")
 		for _, r := range [][2]uint64{{base + page, page}, {base + 16*page, 32 * page}} {
-			if a := ask(c, logReport(r[0], r[1], page)); a.kind != answered || len(a.body) != wire.FeatureSize+24+8 {
-				return fail("report of %#x+%#x: %v", r[0], r[1], a)
-			}
+			reply(c, logReport(r[0], r[1], page), wire.FeatureSize+24+8, "report of %#x+%#x", r[0], r[1])
 		}
 		return pass("reported")
 	}),
 	ifFeature("small pages", "start with a page size of 2048, and a report with it", logging, func(s *session, c *client.Client) finding {
 		m := s.memory(page)
 		maps(c, base, page, 0, rw, m.fd)
-		a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(2048)))
-		if a.kind != answered || len(a.body) != wire.FeatureSize+16 {
-			return fail("start: %v", a)
-		}
+		a := reply(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(2048)), wire.FeatureSize+16, "start")
 		if b := ask(c, logReport(base, page, 2048)); b.kind != answered || len(b.body) != wire.FeatureSize+24+8 {
 			return fail("report: %v", b)
 		}
@@ -165,34 +149,21 @@ var dirtyPages = []Case{
 		for _, op := range []uint32{wire.FeatureProbe, wire.FeatureSet} {
 			m := featureMessage(wire.FeatureMigDeviceState|op, le.AppendUint64(nil, uint64(wire.MigStop)))
 			le.PutUint32(m.payload, wire.FeatureSize)
-			a := ask(c, m)
-			if a.kind != answered || len(a.body) != wire.FeatureSize {
-				return fail("%v", a)
-			}
+			reply(c, m, wire.FeatureSize, "operation %#x", op)
 		}
 		return pass("a reply of %d bytes", wire.FeatureSize)
 	}),
-	ifFeature("page size 0", "start with a page size of 0", logging, func(s *session, c *client.Client) finding {
-		return judge(s, c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(0)), isRefused)
-	}),
+	refusedIf("page size 0", "start with a page size of 0", logging, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(0))),
 	ifFeature("another page size", "start with 4 KiB, then with 8 KiB", logging, func(s *session, c *client.Client) finding {
-		if a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page))); a.kind != answered {
-			return fail("start: %v", a)
-		}
+		reply(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page)), -1, "start")
 		return judge(s, c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(2*page)), isRefused)
 	}),
 	ifFeature("report of nothing", "a range that is not mapped", logging, func(s *session, c *client.Client) finding {
-		if a := ask(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page))); a.kind != answered {
-			return fail("start: %v", a)
-		}
+		reply(c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureSet, logStart(page)), -1, "start")
 		return judge(s, c, logReport(base, 64*page, page), isRefused)
 	}),
-	ifFeature("report of page size 0", "a bitmap of no pages", logging, func(s *session, c *client.Client) finding {
-		return judge(s, c, logReport(base, 64*page, 0), isRefused)
-	}),
-	ifFeature("GET of start", "the wrong operation", logging, func(s *session, c *client.Client) finding {
-		return judge(s, c, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureGet, logStart(page)), isRefused)
-	}),
+	refusedIf("report of page size 0", "a bitmap of no pages", logging, logReport(base, 64*page, 0)),
+	refusedIf("GET of start", "the wrong operation", logging, featureMessage(wire.FeatureDMALoggingStart|wire.FeatureGet, logStart(page))),
 }
 
 func stateMessage(state uint32) message {
@@ -250,16 +221,12 @@ var migration = []Case{
 	ifFeature("running at first", "GET of the state", migrates, func(s *session, c *client.Client) finding { return stateIs(c, wire.MigRunning) }),
 	ifFeature("stop and go", "RUNNING, STOP, RUNNING", migrates, func(s *session, c *client.Client) finding {
 		for _, state := range []uint32{wire.MigStop, wire.MigRunning} {
-			if a := ask(c, stateMessage(state)); a.kind != answered {
-				return fail("to %d: %v", state, a)
-			}
+			reply(c, stateMessage(state), -1, "to %d", state)
 		}
 		return stateIs(c, wire.MigRunning)
 	}),
 	ifFeature("out and in", "all data taken out in STOP_COPY, and put in again in RESUMING", migrates, func(s *session, c *client.Client) finding {
-		if a := ask(c, stateMessage(wire.MigStopCopy)); a.kind != answered {
-			return fail("to STOP_COPY: %v", a)
-		}
+		reply(c, stateMessage(wire.MigStopCopy), -1, "to STOP_COPY")
 		const step = 64 << 10
 		var data []byte
 		for {
@@ -272,48 +239,30 @@ var migration = []Case{
 				break
 			}
 		}
-		if a := ask(c, stateMessage(wire.MigStop)); a.kind != answered {
-			return fail("to STOP: %v", a)
-		}
-		if a := ask(c, stateMessage(wire.MigResuming)); a.kind != answered {
-			return fail("to RESUMING: %v", a)
-		}
+		reply(c, stateMessage(wire.MigStop), -1, "to STOP")
+		reply(c, stateMessage(wire.MigResuming), -1, "to RESUMING")
 		for at := 0; at < len(data); at += step {
 			p := data[at:min(at+step, len(data))]
-			if a := ask(c, migData(wire.MigDataWrite, uint32(len(p)), p)); a.kind != answered || len(a.body) != 0 {
-				return fail("MIG_DATA_WRITE: %v", a)
-			}
+			reply(c, migData(wire.MigDataWrite, uint32(len(p)), p), 0, "MIG_DATA_WRITE")
 		}
-		if a := ask(c, stateMessage(wire.MigRunning)); a.kind != answered {
-			return fail("to RUNNING: %v", a)
-		}
+		reply(c, stateMessage(wire.MigRunning), -1, "to RUNNING")
 		f := stateIs(c, wire.MigRunning)
 		f.text = fmt.Sprintf("%d bytes; %s", len(data), f.text)
 		return f
 	}),
-	ifFeature("to ERROR", "SET of state ERROR", migrates, func(s *session, c *client.Client) finding {
-		return judge(s, c, stateMessage(wire.MigError), isRefused)
-	}),
-	ifFeature("unknown state", "SET of state 99", migrates, func(s *session, c *client.Client) finding {
-		return judge(s, c, stateMessage(99), isRefused)
-	}),
+	refusedIf("to ERROR", "SET of state ERROR", migrates, stateMessage(wire.MigError)),
+	refusedIf("unknown state", "SET of state 99", migrates, stateMessage(99)),
 	ifFeature("too much data", "MIG_DATA_READ of 2^32-1 bytes", migrates, func(s *session, c *client.Client) finding {
-		if a := ask(c, stateMessage(wire.MigStopCopy)); a.kind != answered {
-			return fail("to STOP_COPY: %v", a)
-		}
-		a := ask(c, migData(wire.MigDataRead, 0xffffffff, nil))
+		reply(c, stateMessage(wire.MigStopCopy), -1, "to STOP_COPY")
+		a := ask(c, migData(wire.MigDataRead, 0xffffffff, nil)) // a stopped device answers no DEVICE_GET_INFO
 		if a.kind != refused {
 			return fail("%v", a)
 		}
 		return pass("%v", a)
 	}),
 	ifFeature("reset", "DEVICE_RESET brings RUNNING back", migrates, func(s *session, c *client.Client) finding {
-		if a := ask(c, stateMessage(wire.MigResuming)); a.kind != answered {
-			return fail("to RESUMING: %v", a)
-		}
-		if a := ask(c, command(wire.DeviceReset, nil)); a.kind != answered {
-			return fail("reset: %v", a)
-		}
+		reply(c, stateMessage(wire.MigResuming), -1, "to RESUMING")
+		reply(c, command(wire.DeviceReset, nil), -1, "reset")
 		return stateIs(c, wire.MigRunning)
 	}),
 }

@@ -17,11 +17,16 @@ func cutOff(name string, negotiated bool, msg func(s *session) message) Case {
 		for n := range len(raw) + 1 {
 			s.leaveAfter(raw[:n], m.fds, negotiated)
 		}
-		if err := alive(s.attach()); err != nil {
-			return fail("%v", err)
-		}
-		return pass("%d clients that left, all followed by one that was served", len(raw)+1)
+		return nextServed(s, "%d clients that left, all followed by one that was served", len(raw)+1)
 	}}
+}
+
+// nextServed wants the next client to be served.
+func nextServed(s *session, format string, args ...any) finding {
+	if err := alive(s.attach()); err != nil {
+		return fail("%v", err)
+	}
+	return pass(format, args...)
 }
 
 // leaveAfter connects, sends and closes.
@@ -49,10 +54,7 @@ var disconnect = []Case{
 		for range 100 {
 			s.leaveAfter(nil, nil, false)
 		}
-		if err := alive(s.attach()); err != nil {
-			return fail("%v", err)
-		}
-		return pass("served")
+		return nextServed(s, "served")
 	}},
 	{Name: "memory is unmapped", Does: "DMA_MAP, then the client leaves", run: func(s *session) finding {
 		m := s.memory(size)
@@ -85,10 +87,7 @@ var disconnect = []Case{
 		q.c.Close()
 		q.c = s.attach()
 		q.set(fireNone, 0, 1, nil)
-		if !quiet(e) {
-			return fail("signalled")
-		}
-		return pass("not signalled")
+		return notSignalled(e)
 	}},
 	{Name: "unread replies", Does: "1,000 reads, and the client leaves without their replies", run: func(s *session) finding {
 		c := s.attach()
@@ -98,10 +97,7 @@ var disconnect = []Case{
 		}
 		must(c.Send(raw), "send")
 		c.Close()
-		if err := alive(s.attach()); err != nil {
-			return fail("%v", err)
-		}
-		return pass("the next one is served")
+		return nextServed(s, "the next one is served")
 	}},
 	choice(Case{Name: "a second client", Does: "a client while another is attached", run: func(s *session) finding {
 		c := s.attach()
@@ -357,9 +353,6 @@ var descriptors = []Case{
 			e = q.attach(0, 1)[0]
 		}
 		q.set(fireNone, 0, 1, nil)
-		if fired(e) != 1 {
-			return fail("not signalled")
-		}
-		return pass("signalled")
+		return signalled(e)
 	}},
 }

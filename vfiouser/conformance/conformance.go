@@ -202,20 +202,29 @@ func Run(ctx context.Context, o Options, report func(Result)) error {
 func one(c *Case, o *Options, dev *device) (f finding) {
 	s := &session{o: o, dev: dev}
 	defer s.close()
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case stop:
-			f = fail("%v", p.err)
-		default:
-			panic(p)
-		}
-	}()
-	return c.run(s)
+	if err := stopped(func() { f = c.run(s) }); err != nil {
+		return fail("%v", err)
+	}
+	return f
 }
 
 // stop ends a case whose server failed before the tested step.
 type stop struct{ err error }
+
+// stopped runs a case's code and returns the error of its stop.
+func stopped(run func()) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case stop:
+			err = p.err
+		default:
+			panic(p)
+		}
+	}()
+	run()
+	return nil
+}
 
 func must(err error, step string) {
 	if err != nil {
@@ -253,10 +262,7 @@ func (s *session) dial() *client.Client {
 // attach opens a connection and negotiates as QEMU does.
 func (s *session) attach() *client.Client {
 	c := s.dial()
-	a := ask(c, versionMessage(0, 0, qemuCapabilities))
-	if a.kind != answered {
-		panic(stop{fmt.Errorf("negotiate: %v", a)})
-	}
+	reply(c, versionMessage(0, 0, qemuCapabilities), -1, "VERSION")
 	return c
 }
 

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,47 +37,31 @@ const interruptLine = 0x3c
 func discover(o *Options) (dev *device, err error) {
 	s := &session{o: o}
 	defer s.close()
-	defer func() {
-		switch p := recover().(type) {
-		case nil:
-		case stop:
-			err = p.err
-		default:
-			panic(p)
-		}
-	}()
-	c := s.dial()
-	a := ask(c, versionMessage(0, 0, qemuCapabilities))
-	if a.kind != answered {
-		return nil, fmt.Errorf("VERSION got %v", a)
-	}
 	dev = &device{feature: make(map[uint32]bool)}
-	if dev.caps, err = client.ParseVersion(a.body); err != nil {
-		return nil, err
-	}
-	a = ask(c, deviceInfoMessage(wire.DeviceInfoSize))
-	if a.kind != answered || len(a.body) < wire.DeviceInfoSize {
-		return nil, fmt.Errorf("DEVICE_GET_INFO got %v", a)
-	}
-	dev.info = wire.Parse[wire.DeviceInfo](a.body)
-	for i := range min(dev.info.NumRegions, 64) {
-		a := ask(c, regionInfoMessage(i, wire.RegionInfoSize))
-		if a.kind != answered || len(a.body) < wire.RegionInfoSize {
-			return nil, fmt.Errorf("DEVICE_GET_REGION_INFO of region %d got %v", i, a)
+	return dev, stopped(func() { dev.discover(s.dial()) })
+}
+
+func (d *device) discover(c *client.Client) {
+	tell := func(m message, least int) []byte {
+		a := reply(c, m, -1, "%v", m.Command)
+		if len(a.body) < least {
+			panic(stop{fmt.Errorf("%v got %v", m.Command, a)})
 		}
-		dev.regions = append(dev.regions, wire.Parse[wire.RegionInfo](a.body))
+		return a.body
 	}
-	for i := range min(dev.info.NumIRQs, 64) {
-		a := ask(c, irqInfoMessage(i, wire.IRQInfoSize))
-		if a.kind != answered || len(a.body) < wire.IRQInfoSize {
-			return nil, fmt.Errorf("DEVICE_GET_IRQ_INFO of index %d got %v", i, a)
-		}
-		dev.irqs = append(dev.irqs, wire.Parse[wire.IRQInfo](a.body))
+	caps, err := client.ParseVersion(tell(versionMessage(0, 0, qemuCapabilities), wire.VersionSize))
+	must(err, "VERSION")
+	d.caps = caps
+	d.info = wire.Parse[wire.DeviceInfo](tell(deviceInfoMessage(wire.DeviceInfoSize), wire.DeviceInfoSize))
+	for i := range min(d.info.NumRegions, 64) {
+		d.regions = append(d.regions, wire.Parse[wire.RegionInfo](tell(regionInfoMessage(i, wire.RegionInfoSize), wire.RegionInfoSize)))
 	}
-	for _, n := range []uint32{wire.FeatureMigration, wire.FeatureMigDeviceState, wire.FeatureDMALoggingStart, wire.FeatureDMALoggingStop, wire.FeatureDMALoggingReport} {
-		dev.feature[n] = ask(c, featureMessage(n|wire.FeatureProbe, nil)).kind == answered
+	for i := range min(d.info.NumIRQs, 64) {
+		d.irqs = append(d.irqs, wire.Parse[wire.IRQInfo](tell(irqInfoMessage(i, wire.IRQInfoSize), wire.IRQInfoSize)))
 	}
-	return dev, nil
+	for _, n := range append(slices.Clone(migrates), logging...) {
+		d.feature[n] = ask(c, featureMessage(n|wire.FeatureProbe, nil)).kind == answered
+	}
 }
 
 // irq is the index with the most vectors, of INTx, MSI and MSI-X.

@@ -10,16 +10,15 @@ import (
 // expectation judges an answer. It returns the fault, or "".
 type expectation func(s *session, a answer) string
 
-// oneMessage makes a case of one message on a connection that has negotiated. The message may be
-// nil if the device lacks what it needs; the text is the reason.
-func oneMessage(name, does string, msg func(s *session) (*message, string), want expectation) Case {
+// oneMessage makes a case of one message on a connection that has negotiated. The text is not
+// empty if the device lacks what the case needs.
+func oneMessage(name, does string, msg func(s *session) (message, string), want expectation) Case {
 	return Case{Name: name, Does: does, run: func(s *session) finding {
 		m, why := msg(s)
-		if m == nil {
+		if why != "" {
 			return absent("%s", why)
 		}
-		c := s.attach()
-		return judge(s, c, *m, want)
+		return judge(s, s.attach(), m, want)
 	}}
 }
 
@@ -40,7 +39,7 @@ func judge(s *session, c *client.Client, m message, want expectation) finding {
 
 // message1 is a case of a message that needs nothing of the device.
 func message1(name, does string, m message, want expectation) Case {
-	return oneMessage(name, does, func(*session) (*message, string) { return &m, "" }, want)
+	return oneMessage(name, does, func(*session) (message, string) { return m, "" }, want)
 }
 
 // choice marks a case as one that the specification does not settle.
@@ -105,6 +104,16 @@ func isClosed(_ *session, a answer) string {
 		return fmt.Sprintf("%v, where the connection's end was due", a)
 	}
 	return ""
+}
+
+// reply sends a message whose reply has to have n bytes of payload, or any number if n is
+// negative. Another answer fails the case.
+func reply(c *client.Client, m message, n int, step string, args ...any) answer {
+	a := ask(c, m)
+	if a.kind != answered || n >= 0 && len(a.body) != n {
+		panic(stop{fmt.Errorf("%s got %v", fmt.Sprintf(step, args...), a)})
+	}
+	return a
 }
 
 // served wants a reply, with any content.
