@@ -124,7 +124,7 @@ func (s *Space) addReg(block int, decl *Reg, bind *Bindings) error {
 		return err
 	}
 	for i := range decl.instances() {
-		if err := s.index(id, decl.offset(i)); err != nil {
+		if err := s.index(id, decl.InstanceOffset(i)); err != nil {
 			return err
 		}
 	}

@@ -25,7 +25,7 @@ func (s *Space) Cell(name string, i int) Cell {
 	if i < 0 || i >= r.decl.instances() {
 		panic(fmt.Sprintf("mmio: %s has %d instances, not one numbered %d", name, r.decl.instances(), i))
 	}
-	return Cell{s: s, dword: r.decl.offset(i) / 4, lanes: r.lanes, shift: r.shift}
+	return Cell{s: s, dword: r.decl.InstanceOffset(i) / 4, lanes: r.lanes, shift: r.shift}
 }
 
 // Get returns the stored value.

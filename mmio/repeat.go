@@ -11,8 +11,8 @@ func (r *Reg) instances() int {
 	return n
 }
 
-// offset returns the byte offset of instance i.
-func (r *Reg) offset(i int) uint32 {
+// InstanceOffset returns the byte offset of instance i.
+func (r *Reg) InstanceOffset(i int) uint32 {
 	off := r.Offset
 	for d := len(r.Rep) - 1; d >= 0; d-- {
 		off += uint32(i%r.Rep[d].Count) * r.Rep[d].Stride
@@ -20,9 +20,6 @@ func (r *Reg) offset(i int) uint32 {
 	}
 	return off
 }
-
-// InstanceOffset returns the byte offset of instance i.
-func (r *Reg) InstanceOffset(i int) uint32 { return r.offset(i) }
 
 // InstanceName returns the name of instance i as reports print it.
 func (r *Reg) InstanceName(i int) string {

@@ -40,7 +40,7 @@ func (s *Space) Reset() {
 			continue
 		}
 		for i := range r.decl.instances() {
-			s.mem[r.decl.offset(i)/4] |= r.decl.Reset << r.shift
+			s.mem[r.decl.InstanceOffset(i)/4] |= r.decl.Reset << r.shift
 		}
 	}
 }

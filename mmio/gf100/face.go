@@ -257,14 +257,6 @@ func (f *Face) NextAlarm() (at uint64, armed bool) { return f.timer.next() }
 // default state. method is a byte offset.
 func (f *Face) OnMethod(fn func(class, method, data uint32)) { f.onMethod = fn }
 
-// OnMakeCurrent registers a callback for a change of PGRAPH's channel; inst
-// is the VRAM address of its instance block.
-func (f *Face) OnMakeCurrent(fn func(inst uint64)) { f.fecs.current = fn }
-
-// OnContextSave registers a callback that writes the current channel's context to
-// memory.
-func (f *Face) OnContextSave(fn func(inst uint64)) { f.fecs.saved = fn }
-
 // OnUnitReset registers a callback for bits of NV_PMC_ENABLE that became zero: the
 // driver resets those units.
 func (f *Face) OnUnitReset(fn func(enableBits uint32)) { f.onReset = fn }

@@ -84,11 +84,6 @@ type fecsUnit struct {
 	cfg   *FaceConfig
 	rops  uint32
 
-	// current is called when PGRAPH changes to another channel, saved when that
-	// channel's context is saved. inst is the instance block's VRAM address.
-	current func(inst uint64)
-	saved   func(inst uint64)
-
 	mailbox               [mailboxes]mmio.Cell
 	data, cur, newContext mmio.Cell
 }
@@ -163,27 +158,12 @@ func (u *fecsUnit) command(cmd, data uint32) {
 	}
 	u.cur.Put(data)
 	u.newContext.Put(data)
-	if data&ctxValid != 0 && u.current != nil {
-		u.current(instAddr(data))
-	}
 	u.mailbox[0].Set(fecsReady)
 }
 
-// interrupt does the context switch that PFIFO, or a driver in its place, asks
-// for: save the current channel's context, load the next one's if there is one.
+// interrupt does the context switch that PFIFO, or a driver in its place, asks for.
 func (u *fecsUnit) interrupt(bits uint32) {
-	if bits&fecsIntrSwitch == 0 {
-		return
-	}
-	cur, next := u.cur.Get(), u.newContext.Get()
-	if cur&ctxValid != 0 && u.saved != nil {
-		u.saved(instAddr(cur))
-	}
-	u.cur.Put(next)
-	if next&ctxValid != 0 && u.current != nil {
-		u.current(instAddr(next))
+	if bits&fecsIntrSwitch != 0 {
+		u.cur.Put(u.newContext.Get())
 	}
 }
-
-// instAddr returns the instance block's address from a context register.
-func instAddr(v uint32) uint64 { return uint64(v&ctxInst) << 12 }

@@ -6,14 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The controller reports each switch and save to the owner, and starts again after a reset.
+// The controller switches contexts, and starts again after a reset.
 // TestProbe has the rest of nouveau's use.
 func TestFECSHandshake(t *testing.T) {
 	b := newBench(t, FaceConfig{ContextSize: 0x3000})
-	var current, saved []uint64
-	b.face.OnMakeCurrent(func(inst uint64) { current = append(current, inst) })
-	b.face.OnContextSave(func(inst uint64) { saved = append(saved, inst) })
-
 	b.boot(0x409000)
 	require.Equal(t, uint32(0x3000), b.Read32(0x409804))
 	b.Write32(0x409840, 1<<31)
@@ -21,15 +17,12 @@ func TestFECSHandshake(t *testing.T) {
 	b.Write32(0x409500, 0x80000000|0x1fe48)
 	b.Write32(0x409504, 1)
 	require.NotZero(t, b.Read32(0x409800)&(1<<31))
-	require.Equal(t, []uint64{0x1fe48000}, current)
 	require.Equal(t, uint32(0x8001fe48), b.Read32(0x409b00))
 	require.Equal(t, uint32(0x8001fe48), b.Read32(0x409b04))
 
 	b.Write32(0x409b04, b.Read32(0x409b04)&^(1<<31))
 	b.Write32(0x409000, 0x100)
 	require.Zero(t, b.Read32(0x409b00)&(1<<31))
-	require.Equal(t, []uint64{0x1fe48000}, saved)
-	require.Len(t, current, 1)
 
 	// Recovery: reset by PMC, and all of it once more.
 	b.Write32(0x200, 1<<12)
@@ -43,7 +36,6 @@ func TestFECSHandshake(t *testing.T) {
 
 func TestFECSDeadUntilStarted(t *testing.T) {
 	b := newBench(t, FaceConfig{})
-	b.face.OnMakeCurrent(func(uint64) { t.Fatal("made current by a halted controller") })
 	b.Write32(0x409500, 0x80000001)
 	b.Write32(0x409504, 1)
 	b.Write32(0x409b00, 0x80000001)

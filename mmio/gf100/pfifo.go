@@ -14,12 +14,9 @@ const (
 
 // Engine numbers as PFIFO's per-engine registers count them (0025a8, 002640).
 const (
-	EngineGR     = 0
-	EngineMSPDEC = 1
-	EngineMSPPP  = 2
-	EngineMSVLD  = 3
-	EngineCE0    = 4
-	EngineCE1    = 5
+	EngineGR  = 0
+	EngineCE0 = 4
+	EngineCE1 = 5
 )
 
 // EnablePFIFO is PFIFO's bit of NV_PMC_ENABLE.
@@ -32,16 +29,12 @@ var EngineEnable = [Engines]uint32{EngineGR: enablePGRAPH, EngineCE0: enablePCE0
 // Bits of NV_PFIFO_INTR_0. Bits 28 to 31 are levels of the registers named
 // beside them, the others are latched until written with one.
 const (
-	IntrBind      = 1 << 0  // reason in NV_PFIFO_INTR_BIND_ERROR
-	IntrSched     = 1 << 8  // reason in NV_PFIFO_INTR_SCHED_ERROR
-	IntrChsw      = 1 << 16 // reason in NV_PFIFO_INTR_CHSW_ERROR
-	IntrFBFlush   = 1 << 23
-	IntrLB        = 1 << 24
-	IntrMMUFault  = 1 << 28 // NV_PFIFO_INTR_MMU_FAULT_ID
-	IntrPBDMA     = 1 << 29 // NV_PFIFO_INTR_PBDMA_ID
-	IntrRunlist   = 1 << 30 // NV_PFIFO_INTR_RUNLIST
-	IntrEngine    = 1 << 31 // NV_PFIFO_ENG_EVENT
-	intrLevelBits = IntrMMUFault | IntrPBDMA | IntrRunlist | IntrEngine
+	IntrBind     = 1 << 0  // reason in NV_PFIFO_INTR_BIND_ERROR
+	IntrSched    = 1 << 8  // reason in NV_PFIFO_INTR_SCHED_ERROR
+	IntrMMUFault = 1 << 28 // NV_PFIFO_INTR_MMU_FAULT_ID
+	IntrPBDMA    = 1 << 29 // NV_PFIFO_INTR_PBDMA_ID
+	IntrRunlist  = 1 << 30 // NV_PFIFO_INTR_RUNLIST
+	IntrEngine   = 1 << 31 // NV_PFIFO_ENG_EVENT
 )
 
 // BindInvalid in NV_PFIFO_INTR_BIND_ERROR is the code for an invalid instance block, which
@@ -136,16 +129,12 @@ var ppbdma = mmio.Block{
 
 // Bits of NV_PPBDMA_INTR_0.
 const (
-	PBDMAIntrMemReq      = 1 << 0
-	PBDMAIntrGPFIFO      = 1 << 13
-	PBDMAIntrGPPtr       = 1 << 14 // GP_GET or GP_PUT outside the ring
-	PBDMAIntrGPEntry     = 1 << 15 // a control entry that is none
-	PBDMAIntrPBEntry     = 1 << 18 // a pushbuffer header that is none
-	PBDMAIntrMethod      = 1 << 21 // a method that no engine accepts
-	PBDMAIntrEmptySubch  = 1 << 23 // a method for a subchannel without an engine: software's
-	PBDMAIntrSemaphore   = 1 << 24
-	PBDMAIntrAcquireTime = 1 << 25
-	PBDMAIntrSignature   = 1 << 31
+	PBDMAIntrGPPtr      = 1 << 14 // GP_GET or GP_PUT outside the ring
+	PBDMAIntrGPEntry    = 1 << 15 // a control entry that is none
+	PBDMAIntrPBEntry    = 1 << 18 // a pushbuffer header that is none
+	PBDMAIntrMethod     = 1 << 21 // a method that no engine accepts
+	PBDMAIntrEmptySubch = 1 << 23 // a method for a subchannel without an engine: software's
+	PBDMAIntrSemaphore  = 1 << 24
 )
 
 // PBDMAIntrMethods are the bits of errors that leave a method to be executed, or

@@ -4,13 +4,9 @@ import "github.com/umbra-gpu/umbra/mmio"
 
 // Bits of NV_PGRAPH_INTR.
 const (
-	GraphIntrNotify       = 1 << 0
-	GraphIntrQuery        = 1 << 1
 	GraphIntrIllegalMthd  = 1 << 4
 	GraphIntrIllegalClass = 1 << 5
-	GraphIntrFECS         = 1 << 19
 	GraphIntrDataError    = 1 << 20 // reason in NV_PGRAPH_DATA_ERROR
-	GraphIntrTrap         = 1 << 21 // unit in NV_PGRAPH_TRAP
 )
 
 // pgraph is what the host sees of the graphics engine: interrupts, the trapped

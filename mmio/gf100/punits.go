@@ -2,14 +2,8 @@ package gf100
 
 import "github.com/umbra-gpu/umbra/mmio"
 
-// Bits of NV_PUNITS_HW_MISC_DISABLE.
-const (
-	miscPDISPLAY = 1 << 0
-	miscPPDEC    = 1 << 1
-	miscPVLD     = 1 << 2
-	miscPCOPY0   = 1 << 8
-	miscPCOPY1   = 1 << 9
-)
+// miscPDISPLAY is the display engine's bit of NV_PUNITS_HW_MISC_DISABLE.
+const miscPDISPLAY = 1 << 0
 
 // MaxFBPs is how many framebuffer partitions the chip was designed with.
 const MaxFBPs = 6

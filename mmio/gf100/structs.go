@@ -30,14 +30,11 @@ const InstanceSize = 0x1000
 // its engine contexts. Offsets below 0x200 follow NVIDIA's dev_ram.ref (NV_RAMFC) of later
 // chips where Fermi is the same.
 var (
-	InstGPPut       = Word{"NV_RAMFC_GP_PUT", 0x000, 31, 0}
 	InstUSERDLo     = Word{"NV_RAMFC_USERD", 0x008, 31, 12}
 	InstUSERDTarget = Word{"NV_RAMFC_USERD_TARGET", 0x008, 1, 0}
 	InstUSERDHi     = Word{"NV_RAMFC_USERD_HI", 0x00c, 7, 0}
 	InstSignature   = Word{"NV_RAMFC_SIGNATURE", 0x010, 15, 0}
 	InstGPGet       = Word{"NV_RAMFC_GP_GET", 0x014, 31, 0}
-	InstPBGetLo     = Word{"NV_RAMFC_PB_GET", 0x018, 31, 0}
-	InstPBGetHi     = Word{"NV_RAMFC_PB_GET_HI", 0x01c, 7, 0}
 	InstRef         = Word{"NV_RAMFC_REF", 0x028, 31, 0}
 	InstGPBaseLo    = Word{"NV_RAMFC_GP_BASE", 0x048, 31, 3}
 	InstGPBaseHi    = Word{"NV_RAMFC_GP_BASE_HI", 0x04c, 7, 0}
@@ -47,8 +44,6 @@ var (
 	InstPDBHi       = Word{"NV_RAMIN_PAGE_DIR_BASE_HI", 0x204, 7, 0}
 	InstLimitLo     = Word{"NV_RAMIN_ADR_LIMIT_LO", 0x208, 31, 12}
 	InstLimitHi     = Word{"NV_RAMIN_ADR_LIMIT_HI", 0x20c, 7, 0}
-	InstGRContextLo = Word{"NV_RAMIN_GR_WFI_PTR_LO", 0x210, 31, 12}
-	InstGRContextHi = Word{"NV_RAMIN_GR_WFI_PTR_HI", 0x214, 7, 0}
 )
 
 // InstanceSpace reads the address space out of an instance block: its directory,
