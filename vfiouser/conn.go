@@ -113,9 +113,7 @@ func (c *conn) loop() error {
 			return err
 		}
 		n, err := c.serveBatch()
-		if n > 0 {
-			c.srv.stats.batch(n)
-		}
+		c.srv.stats.batchMax.Store(max(n, c.srv.stats.batchMax.Load())) // this thread alone writes it
 		c.flush()
 		if err != nil {
 			return err
@@ -181,7 +179,6 @@ func (c *conn) receive() error {
 		return err
 	}
 	if len(fds) > 0 || cut {
-		c.srv.stats.fdsReceived.Add(uint64(len(fds)))
 		c.in.arrive(c, c.w, c.w+n, fds, cut)
 	}
 	if n == 0 {
@@ -420,7 +417,8 @@ func (c *conn) write(p []byte, fds []int) {
 	if c.sendErr != nil {
 		return
 	}
-	c.srv.stats.sent(c.replies, len(p)) // before the write, so that a client that has its reply finds it counted
+	c.srv.stats.replies.Add(c.replies) // before the write, so that a client that has its reply finds it counted
+	c.srv.stats.writes.Add(1)
 	c.replies = 0
 	c.sendMu.Lock()
 	if len(fds) > 0 {

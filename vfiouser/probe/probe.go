@@ -85,9 +85,6 @@ var (
 	errClosed = errors.New("the server closed the connection")
 )
 
-// DefaultTimeout bounds a whole probe.
-const DefaultTimeout = 5 * time.Second
-
 // silence is the part of the time in which the first byte must arrive. A server
 // answers VERSION without work, so the peer of a longer silence will not answer.
 const silence = 5
