@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 )
 
 const (
@@ -108,41 +109,14 @@ func (b *fixture) run(until time.Duration) {
 // check holds the books against what happened.
 func (b *fixture) check(t require.TestingT) {
 	l := b.s.Ledger(b.now)
-	sums := map[sched.ID][2]sched.Account{}
-	var path []sched.ID
+	require.NoError(t, model.CheckLedger(l))
 	for _, n := range l {
-		path = append(path[:n.Depth], n.ID)
-		for e := range 2 {
-			a := n.Accounts[e]
-			require.Equal(t, a.Entries, a.Done+a.Dropped+int64(n.Waiting[e]+n.Inflight[e]), "%v", n)
-			require.GreaterOrEqual(t, n.Waiting[e], 0)
-			require.GreaterOrEqual(t, n.Inflight[e], 0)
-			if n.Depth > 0 {
-				up := sums[path[n.Depth-1]]
-				up[e] = add(up[e], a)
-				sums[path[n.Depth-1]] = up
-			}
-		}
 		if n.Kind == sched.Channel {
 			require.Equal(t, b.submitted[n.ID], int(n.Accounts[0].Entries+n.Accounts[1].Entries), "submitted")
 			require.Equal(t, b.done[n.ID], int(n.Accounts[0].Done+n.Accounts[1].Done), "done")
 			require.Equal(t, b.forwarded[n.ID]-b.done[n.ID], n.Inflight[0]+n.Inflight[1], "on the card")
 		}
 	}
-	for _, n := range l {
-		if n.Kind != sched.Channel {
-			for e := range 2 {
-				want, got := add(sums[n.ID][e], n.Past[e]), n.Accounts[e]
-				want.Last, got.Last = 0, 0
-				require.Equal(t, want, got, "%s is not the sum of its children", n.Name)
-			}
-		}
-	}
-}
-
-func add(a, b sched.Account) sched.Account {
-	return sched.Account{Busy: a.Busy + b.Busy, Wait: a.Wait + b.Wait, Overrun: a.Overrun + b.Overrun, Requests: a.Requests + b.Requests,
-		Entries: a.Entries + b.Entries, Held: a.Held + b.Held, Done: a.Done + b.Done, Dropped: a.Dropped + b.Dropped}
 }
 
 // TestRestoreRefuses: a state that does not fit is refused, not believed.

@@ -45,8 +45,6 @@ type Card struct {
 	queued     []int // requests that have not ended, by engine
 	done       []Completion
 
-	// Prefetch is how many requests the fetch pointer is ahead.
-	Prefetch int
 	// Unresponsive is a card that completes no more work.
 	Unresponsive bool
 }
@@ -67,7 +65,7 @@ type channel struct {
 
 // NewCard makes a card with some engines.
 func NewCard(engines, semaphores int) *Card {
-	c := &Card{engines: make([]engine, engines), semaphores: make([]int, semaphores), queued: make([]int, engines), Prefetch: 4}
+	c := &Card{engines: make([]engine, engines), semaphores: make([]int, semaphores), queued: make([]int, engines)}
 	for e := range c.engines {
 		c.engines[e] = engine{channel: -1, last: -1, end: never}
 	}
@@ -101,9 +99,6 @@ func (c *Card) Push(now time.Duration, ch int, r Request) {
 
 // Queued is how many requests of a channel have not ended.
 func (c *Card) Queued(ch int) int { return len(c.channels[ch].queue) - c.channels[ch].head }
-
-// Fetched is how many of them the fetch pointer has passed.
-func (c *Card) Fetched(ch int) int { return min(c.Queued(ch), c.Prefetch) }
 
 // Stalled reports whether a channel waits for a semaphore.
 func (c *Card) Stalled(ch int) bool {

@@ -9,33 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 )
 
-// TestFetchPointerMismeasures: the model's fetch pointer runs ahead of what is done,
-// as the hardware's. Charges by it are wrong, charges by the ends are right.
-func TestFetchPointerMismeasures(t *testing.T) {
-	c := model.NewCard(1, 0)
-	a, b := c.AddChannel(), c.AddChannel()
-	for i := range 200 {
-		c.Push(0, a, model.Request{Busy: time.Duration(100+i) * us})
-		c.Push(0, b, model.Request{Busy: 3 * ms})
-	}
-	require.Equal(t, 4, c.Fetched(a), "fetched, and nothing done")
-	var byEnd, byFetch model.Meter
-	var worked, right [2]time.Duration
-	var wrong [2]time.Duration
-	for now := c.Next(); c.Queued(a) > 4; now = c.Next() {
-		for _, d := range c.Step(now) {
-			worked[d.Channel] += d.Done - d.Began
-			right[d.Channel] += byEnd.Busy(0, d.Came, d.Done)
-			// Four entries before this one is done its fetch is seen.
-			wrong[d.Channel] += byFetch.Busy(0, d.Came, max(d.Came, d.Began-time.Duration(c.Fetched(d.Channel))*3*ms))
-		}
-	}
-	for ch := range worked {
-		require.Equal(t, worked[ch], right[ch])
-	}
-	require.Greater(t, (wrong[0] - worked[0]).Abs(), worked[0]/2)
-}
-
 // TestCardTakesTurns: one request of each channel, for any lengths, none interrupted,
 // engines in parallel.
 func TestCardTakesTurns(t *testing.T) {

@@ -1,9 +1,12 @@
 package model
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
 
 // Stats are of one client.
@@ -99,4 +102,33 @@ func (m *Meter) Busy(engine int, came, ended time.Duration) time.Duration {
 	began := max(came, m.ends[engine])
 	m.ends[engine] = max(began, ended)
 	return max(0, ended-began)
+}
+
+// CheckLedger checks that entries of rings are neither lost nor doubled, and that each node has
+// the sum of its present and former children.
+func CheckLedger(entries []sched.Entry) error {
+	for i, n := range entries {
+		for e, a := range n.Accounts {
+			if held := int64(n.Waiting[e] + n.Inflight[e]); n.Waiting[e] < 0 || n.Inflight[e] < 0 || a.Entries != a.Done+a.Dropped+held {
+				return fmt.Errorf("%s, engine %d: %+v, and %d entries that are not done", n.Name, e, a, held)
+			}
+			if n.Kind != sched.Inner {
+				continue
+			}
+			sum := n.Past[e]
+			for _, c := range entries[i+1:] {
+				if c.Depth <= n.Depth {
+					break
+				}
+				if c.Depth == n.Depth+1 {
+					sum.Add(&c.Accounts[e])
+				}
+			}
+			a.Last, sum.Last = 0, 0 // the latest, not a sum
+			if a != sum {
+				return fmt.Errorf("%s, engine %d: %+v, and its children %+v", n.Name, e, a, sum)
+			}
+		}
+	}
+	return nil
 }

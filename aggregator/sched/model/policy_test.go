@@ -11,24 +11,32 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 )
 
-// TestBand: one with short gaps, against one that would fill the card.
+// TestBand: one with short gaps, against one that would fill the card. The card is kept for the
+// gaps, which gives more to a guest that has them, and is idle for a twentieth of the time at most.
 func TestBand(t *testing.T) {
-	gaps := &throttle.Load{Busy: 100 * us, Think: 200 * us}
-	mix := guests(process("gaps", gaps), process("full", busy(4*ms)))
-	credit := run(t, config(sched.Credit), mix, 20*s)
-	band := run(t, config(sched.Band), mix, 20*s)
-	idle := band.Now - band.Card.Busy(model.Graphics)
-	t.Logf("gaps: credit %.2f %%, band %.2f %%, the card kept for it %v", percent(credit, 0), percent(band, 0), idle)
-	require.Greater(t, percent(band, 0), 1.5*percent(credit, 0))
-	// Every wait is before one of the long requests, and is no longer than the grace.
-	require.LessOrEqual(t, idle, time.Duration(band.Clients[0].Stats.Done+band.Clients[1].Stats.Done)*500*us)
-	require.NotZero(t, idle)
+	idle := func(r *model.Rig) time.Duration { return r.Now - r.Card.Busy(model.Graphics) }
+	against := func(c sched.Config, gap, long time.Duration) *model.Rig {
+		return run(t, c, guests(process("gaps", &throttle.Load{Busy: 100 * us, Think: gap}), process("full", busy(long))), 20*s)
+	}
+	for _, gap := range []time.Duration{20 * us, 200 * us, 450 * us, 2 * ms} {
+		credit, band := against(config(sched.Credit), gap, 4*ms), against(config(sched.Band), gap, 4*ms)
+		t.Logf("gaps of %v: credit %.2f %%, band %.2f %%, the card kept for it %v", gap, percent(credit, 0), percent(band, 0), idle(band))
+		require.LessOrEqual(t, idle(band), 51*band.Now/1000)
+		require.GreaterOrEqual(t, percent(band, 0), percent(credit, 0)-0.1)
+		if gap < 450*us {
+			require.Greater(t, percent(band, 0), 1.5*percent(credit, 0))
+		}
+		// Every wait is before one of the long requests, and is no longer than the grace.
+		require.LessOrEqual(t, idle(band), time.Duration(band.Clients[0].Stats.Done+band.Clients[1].Stats.Done)*500*us)
+		require.True(t, gap != 200*us || idle(band) > 0)
+	}
+	require.Zero(t, idle(against(config(sched.Band), 200*us, 300*us)), "nothing is won by a wait for a request that is shorter than the wait")
 
 	c := config(sched.Band)
 	c.Band.Grace = 0
-	require.InDelta(t, percent(credit, 0), percent(run(t, c, mix, 20*s), 0), 0.5, "without the grace it is credit")
+	require.InDelta(t, percent(against(config(sched.Credit), 200*us, 4*ms), 0), percent(against(c, 200*us, 4*ms), 0), 0.5, "without the grace it is credit")
 
-	alone := run(t, config(sched.Band), guests(process("gaps", gaps)), 10*s)
+	alone := run(t, config(sched.Band), guests(process("gaps", &throttle.Load{Busy: 100 * us, Think: 200 * us})), 10*s)
 	require.InDelta(t, 1.0/3, alone.Efficiency(), 0.001, "alone, nothing is kept from it")
 
 	full := guests(process("a", busy(4171*us)), process("b", busy(100*us)))

@@ -1,7 +1,6 @@
 package model_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -187,17 +186,6 @@ func TestModelChargeBetween(t *testing.T) {
 	}
 }
 
-// TestIdleSiblings: processes that do nothing take nothing from their guest.
-func TestIdleSiblings(t *testing.T) {
-	late := &throttle.Load{Busy: ms, Start: time.Hour}
-	mix := guests(process("one", busy(ms)), model.Node{Name: "eight", Nodes: []model.Node{
-		process("active", busy(ms)), {Name: "idle", Count: 7, Load: late},
-	}})
-	for _, p := range fair {
-		require.InDelta(t, 50, percent(run(t, config(p), mix, 10*s), 1), 1, "%v", p)
-	}
-}
-
 // TestCredit has the figures of the rule that credit is.
 func TestCredit(t *testing.T) {
 	for _, c := range []struct {
@@ -309,30 +297,5 @@ func TestLagAhead(t *testing.T) {
 
 func checkLedger(t testing.TB, r *model.Rig) {
 	t.Helper()
-	entries := r.Sched.Ledger(r.Now)
-	for e := range model.Engines {
-		sums := make(map[sched.ID]sched.Account)
-		path := []sched.ID{}
-		for _, n := range entries {
-			path = append(path[:n.Depth], n.ID)
-			if n.Depth > 0 {
-				sums[path[n.Depth-1]] = plus(sums[path[n.Depth-1]], n.Accounts[e])
-			}
-			a := n.Accounts[e]
-			require.Equal(t, a.Entries, a.Done+a.Dropped+int64(n.Waiting[e]+n.Inflight[e]), "%s: entries are lost or doubled", n.Name)
-		}
-		for _, n := range entries {
-			if n.Kind == sched.Inner {
-				want := plus(sums[n.ID], n.Past[e])
-				got := n.Accounts[e]
-				want.Last, got.Last = 0, 0
-				require.Equal(t, want, got, "%s, engine %d: not the sum of its children", fmt.Sprint(n.Name), e)
-			}
-		}
-	}
-}
-
-func plus(a, b sched.Account) sched.Account {
-	return sched.Account{Busy: a.Busy + b.Busy, Wait: a.Wait + b.Wait, Overrun: a.Overrun + b.Overrun, Requests: a.Requests + b.Requests,
-		Entries: a.Entries + b.Entries, Held: a.Held + b.Held, Done: a.Done + b.Done, Dropped: a.Dropped + b.Dropped}
+	require.NoError(t, model.CheckLedger(r.Sched.Ledger(r.Now)))
 }

@@ -132,10 +132,3 @@ func TestPhases(t *testing.T) {
 	alone := run(t, config(sched.DFQ), guests(process("g", busy(ms))), 10*s)
 	require.Zero(t, alone.Sched.Phases(alone.Now, model.Graphics)[sched.Sample], "no other group to compare with")
 }
-
-// TestIdleGroupsAreNotSampled: groups that do nothing cost no card time.
-func TestIdleGroupsAreNotSampled(t *testing.T) {
-	late := &throttle.Load{Busy: ms, Start: time.Hour}
-	r := run(t, config(sched.DFQ), guests(process("a", busy(ms)), process("b", busy(ms)), model.Node{Name: "idle", Count: 7, Load: late}), 20*s)
-	require.GreaterOrEqual(t, r.Efficiency(), 0.999)
-}
