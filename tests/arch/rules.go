@@ -64,7 +64,8 @@ var rooms = []room{
 	{"tests", []string{"*"}, []string{"*"}, ""},
 	{"tools", nil, nil, "a module of its own"},
 	{"tests/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
-	{"tests/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "a driver depends on registers, not on the server"},
+	{"tests/guest", []string{"vfiouser", "mmio", "shadowpt", "tests/guests/push"}, []string{sys, "pgregory.net/rapid"}, "a driver depends on registers, not on the server"},
+	{"tests/guests/push", nil, nil, "push buffers are words out"},
 	{scale, nil, nil, ""},
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
 )
 
 // A faulting channel is reported and stopped; another channel continues.
@@ -91,7 +92,7 @@ func TestPBDMAErrors(t *testing.T) {
 		"host method that is none": {(&guest.Push{}).Inc(0, 0xfc, 0x1234).Words, gf100.PBDMAIntrMethod, 0xfc, 0x1234},
 		"semaphore operation":      {(&guest.Push{}).Semaphore(srcVA, 0, 0).Words, gf100.PBDMAIntrSemaphore, 0x1c, 0},
 		"software method": {
-			(&guest.Push{}).Inc(7, guest.HostSetObject, softwareClass).Inc(7, 0x500, 0x77).Words,
+			(&guest.Push{}).Inc(7, push.HostSetObject, softwareClass).Inc(7, 0x500, 0x77).Words,
 			gf100.PBDMAIntrEmptySubch, 0x500, 0x77,
 		},
 		"bad header": {[]uint32{0xdead0001}, gf100.PBDMAIntrPBEntry, 0, 0},

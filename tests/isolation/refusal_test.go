@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
 )
 
 // TestRefusedMethods has engines refuse the attacker's methods. The engines still serve the
@@ -23,8 +24,9 @@ func TestRefusedMethods(t *testing.T) {
 		require.NoError(t, raw.SetReg(r, 1<<6))
 	}
 	for i, e := range []struct {
-		subch, reg, bit uint32
-		ack             [][2]uint32
+		subch    push.Subchan
+		reg, bit uint32
+		ack      [][2]uint32
 	}{
 		{2, 0x400100, 1 << 4, [][2]uint32{{0x400100, ^uint32(0)}, {0x400500, 0x10001}}},
 		{4, 0x104008, 1 << 6, [][2]uint32{{0x104004, 1 << 6}}},

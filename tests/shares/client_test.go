@@ -105,7 +105,7 @@ func (c *client) channel(id int) *guest.Channel {
 // request submits a copy of so many lines.
 func (c *client) request(ch *guest.Channel, lines uint32) error {
 	c.sent.Add(1)
-	return ch.Submit(new(guest.Push).CopyLines(guest.M2MF, guest.Lines{VA: dstVA}, guest.Lines{VA: srcVA}, lineSize, lines).Words...)
+	return ch.Submit(new(guest.Push).CopyLines(guest.M2MF, guest.Surface{VA: dstVA}, guest.Surface{VA: srcVA}, lineSize, lines).Words...)
 }
 
 // finish waits for all requests of the client's channel.

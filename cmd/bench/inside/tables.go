@@ -103,7 +103,7 @@ func (e *entrySpace) verify(n, seed uint64) error {
 	for k := range uint64(64) {
 		i := r.Uint64N(n)
 		entries = append(entries, i)
-		p.CopyLines(guest.M2MF, guest.Lines{VA: e.out.va + k*8, Pitch: 8}, guest.Lines{VA: vaTables + i*shadowpt.SmallPage, Pitch: 8}, 8, 1)
+		p.CopyLines(guest.M2MF, guest.Surface{VA: e.out.va + k*8, Pitch: 8}, guest.Surface{VA: vaTables + i*shadowpt.SmallPage, Pitch: 8}, 8, 1)
 	}
 	if err := errors.Join(e.ch.Submit(p.Words...), e.ch.Finish()); err != nil {
 		return err

@@ -410,9 +410,9 @@ func (a *Attacker) engine(act Action) error {
 	p.Bind(guest.CopyEngines...)
 	from, to := a.value(act.V), a.value(act.W)
 	p.Semaphore(to, uint32(act.Bits), uint32(act.Bits>>32)|guest.SemRelease)
-	p.CopyLines(act.Engine, guest.Lines{VA: lootVA, Pitch: uint32(act.Bits)}, guest.Lines{VA: from, Pitch: uint32(act.Bits >> 16)},
+	p.CopyLines(act.Engine, guest.Surface{VA: lootVA, Pitch: uint32(act.Bits)}, guest.Surface{VA: from, Pitch: uint32(act.Bits >> 16)},
 		uint32(act.Off&0xffff), uint32(act.Bits&0x1fff))
-	p.CopyLines(act.Engine, guest.Lines{VA: to, Pitch: uint32(act.Bits)}, guest.Lines{VA: mineVA, Pitch: 256}, 256, 1)
+	p.CopyLines(act.Engine, guest.Surface{VA: to, Pitch: uint32(act.Bits)}, guest.Surface{VA: mineVA, Pitch: 256}, 256, 1)
 	return a.submit(a.ch, &p)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
@@ -100,7 +101,7 @@ func (a *Attacker) tables(act Action) error {
 	p.Bind(guest.CopyEngines...)
 	for range 4 {
 		p.Copy(act.Engine, va, lootVA+0x10000, 0x8000).Copy(act.Engine, lootVA+0x20000, va, 0x8000)
-		p.Inc(0, guest.HostMemOpA, 0, 9<<27)
+		p.Inc(0, push.HostMemOpA, 0, 9<<27)
 	}
 	if err := a.submit(a.ram, &p); err != nil {
 		return err

@@ -27,7 +27,7 @@ func (e *Env) Bench(a proto.BenchArgs) (res proto.BenchResult, err error) {
 	for _, r := range routes {
 		c, err := k.bench(eng, r, a.Bytes, a.Rounds)
 		if err != nil {
-			return res, fmt.Errorf("%s, %s to %s, %d bytes: %w", eng.name, r[0], r[1], a.Bytes, err)
+			return res, fmt.Errorf("%s, %s to %s, %d bytes: %w", eng, r[0], r[1], a.Bytes, err)
 		}
 		res.Copies = append(res.Copies, c)
 	}
@@ -38,7 +38,7 @@ func (e *Env) Bench(a proto.BenchArgs) (res proto.BenchResult, err error) {
 }
 
 // bench has several copies in flight, as a driver would.
-func (k *copier) bench(e engine, route [2]string, size uint32, rounds int) (res proto.BenchCopy, err error) {
+func (k *copier) bench(e push.Engine, route [2]string, size uint32, rounds int) (res proto.BenchCopy, err error) {
 	var domains [2]drm.Domain
 	var buffers [2]Buffer
 	for i, r := range route {
@@ -59,11 +59,11 @@ func (k *copier) bench(e engine, route [2]string, size uint32, rounds int) (res 
 	if err := k.upload(e, buffers[1], domains[1], poison); err != nil {
 		return res, err
 	}
-	if err := k.s.use(e.object); err != nil {
+	if err := k.s.use(e.Object()); err != nil {
 		return res, err
 	}
 	var b push.Buffer
-	e.copyLinear(&b, buffers[0].VA(), buffers[1].VA(), uint64(size))
+	b.Copy(e, buffers[1].VA(), buffers[0].VA(), uint64(size))
 	start := time.Now()
 	for range rounds {
 		if err := k.s.Submit(&b, ref(buffers[0], domains[0], false), ref(buffers[1], domains[1], true)); err != nil {

@@ -69,7 +69,7 @@ func (s *Stream) writes(b Buffer, offsets []uint64, value uint32) error {
 	var p push.Buffer
 	for _, off := range offsets {
 		word(m, int(off)).Store(^value)
-		p.Semaphore(subchanM2MF, b.VA()+off, value, push.SemRelease|push.SemOneWord)
+		p.Semaphore(b.VA()+off, value, push.SemRelease|push.SemOneWord)
 	}
 	if err := s.Submit(&p, ref(b, drm.DomainGART, true)); err != nil {
 		return err

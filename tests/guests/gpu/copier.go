@@ -86,7 +86,7 @@ func (k *copier) stage(n int) (Buffer, []byte, error) {
 }
 
 // upload makes a buffer hold data: by the CPU in GART, by the engine in VRAM.
-func (k *copier) upload(e engine, b Buffer, domain drm.Domain, data []byte) error {
+func (k *copier) upload(e push.Engine, b Buffer, domain drm.Domain, data []byte) error {
 	if domain == drm.DomainGART {
 		m, err := b.Bytes()
 		if err != nil {
@@ -106,7 +106,7 @@ func (k *copier) upload(e engine, b Buffer, domain drm.Domain, data []byte) erro
 // download reads a buffer of which want is expected. From VRAM it goes through a
 // staging buffer that holds the complement of want, so that a copy that does
 // nothing cannot pass.
-func (k *copier) download(e engine, b Buffer, domain drm.Domain, want []byte) ([]byte, error) {
+func (k *copier) download(e push.Engine, b Buffer, domain drm.Domain, want []byte) ([]byte, error) {
 	if domain == drm.DomainGART {
 		m, err := b.Bytes()
 		if err != nil {
@@ -126,12 +126,12 @@ func (k *copier) download(e engine, b Buffer, domain drm.Domain, want []byte) ([
 }
 
 // move copies n bytes from the start of src to the start of dst and waits.
-func (k *copier) move(e engine, src Buffer, from drm.Domain, dst Buffer, to drm.Domain, n uint64) error {
-	if err := k.s.use(e.object); err != nil {
+func (k *copier) move(e push.Engine, src Buffer, from drm.Domain, dst Buffer, to drm.Domain, n uint64) error {
+	if err := k.s.use(e.Object()); err != nil {
 		return err
 	}
 	var b push.Buffer
-	e.copyLinear(&b, src.VA(), dst.VA(), n)
+	b.Copy(e, dst.VA(), src.VA(), n)
 	if err := k.s.Submit(&b, ref(src, from, false), ref(dst, to, true)); err != nil {
 		return err
 	}

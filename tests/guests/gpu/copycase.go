@@ -45,7 +45,7 @@ func (r *rect) surface(b Buffer) push.Surface {
 // job is a copy with its input and its expected output.
 type job struct {
 	c        proto.CopyCase
-	engine   engine
+	engine   push.Engine
 	src, dst rect
 	srcLine  uint32 // bytes
 	dstLine  uint32
@@ -160,8 +160,8 @@ func (j *job) inlineWords() {
 
 // emit writes the copy's commands. sem is where its semaphore lies.
 func (j *job) emit(b *push.Buffer, src, dst Buffer, sem uint64) {
-	sc, d := j.engine.object.subchan, j.dst.surface(dst)
-	if j.engine.ce {
+	sc, d := j.engine.Object().Subchan, j.dst.surface(dst)
+	if j.engine != push.M2MF {
 		flags := uint32(0)
 		if f := j.c.Format; f != nil {
 			flags = push.CEExecFormat
@@ -210,7 +210,7 @@ func (k *copier) run(j *job) (out proto.CopyOutcome) {
 }
 
 func (k *copier) execute(j *job) (got []byte, err error) {
-	if err := k.s.use(j.engine.object); err != nil {
+	if err := k.s.use(j.engine.Object()); err != nil {
 		return nil, err
 	}
 	dst, err := k.s.dev.NewBuffer(j.dst.size, j.dst.domain)

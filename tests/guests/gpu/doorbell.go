@@ -80,7 +80,7 @@ func (b *Doorbell) Ring(a proto.DoorbellArgs) (res proto.DoorbellResult, err err
 // the doorbell.
 func (b *Doorbell) launch(p *push.Buffer, took *int64) error {
 	p.Reset()
-	p.Semaphore(subchanM2MF, b.page.VA(), b.done+1, push.SemRelease|push.SemOneWord)
+	p.Semaphore(b.page.VA(), b.done+1, push.SemRelease|push.SemOneWord)
 	list, segments, err := b.c.stage(p, ref(b.page, drm.DomainGART, true))
 	if err != nil {
 		return err

@@ -14,10 +14,6 @@ import (
 // them in order again and again, so that the kernel must evict and bring back every one
 // of them each time.
 func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
-	eng, err := engineOf("m2mf")
-	if err != nil {
-		return res, err
-	}
 	k, err := e.copier()
 	if err != nil {
 		return res, err
@@ -49,7 +45,7 @@ func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
 		}
 		buffers = append(buffers, b)
 		fill(want, a.Seed+uint64(len(buffers)-1))
-		if err := k.upload(eng, b, drm.DomainVRAM, want); err != nil {
+		if err := k.upload(push.M2MF, b, drm.DomainVRAM, want); err != nil {
 			return res, fmt.Errorf("filling buffer %d: %w", len(buffers)-1, err)
 		}
 		res.Bytes += size
@@ -58,7 +54,7 @@ func (e *Env) Evict(a proto.EvictArgs) (res proto.EvictResult, err error) {
 	for range orInt(a.Passes, 2) {
 		for i, b := range buffers {
 			fill(want, a.Seed+uint64(i))
-			got, err := k.download(eng, b, drm.DomainVRAM, want)
+			got, err := k.download(push.M2MF, b, drm.DomainVRAM, want)
 			if err != nil {
 				return res, fmt.Errorf("reading buffer %d: %w", i, err)
 			}
@@ -86,10 +82,6 @@ func orUint64(v, or uint64) uint64 {
 // allow only the other, and verifies its contents after each move: in GART by the CPU,
 // which then writes new ones; in VRAM by a copy and by some words through the BAR.
 func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) {
-	eng, err := engineOf("m2mf")
-	if err != nil {
-		return res, err
-	}
 	size := orUint64(a.Bytes, 1<<20)
 	k, err := e.copier()
 	if err != nil {
@@ -103,7 +95,7 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 	defer closeInto(b, &err)
 	want := make([]byte, size)
 	fill(want, a.Seed)
-	if err := k.upload(eng, b, drm.DomainVRAM, want); err != nil {
+	if err := k.upload(push.M2MF, b, drm.DomainVRAM, want); err != nil {
 		return res, err
 	}
 	for i := range orInt(a.Moves, 8) {
@@ -122,7 +114,7 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 		if at&to == 0 {
 			return res, fmt.Errorf("move %d: the buffer is in %v, want %v", i, at, to)
 		}
-		got, err := k.download(eng, b, to, want)
+		got, err := k.download(push.M2MF, b, to, want)
 		if err != nil {
 			return res, err
 		}
@@ -136,7 +128,7 @@ func (e *Env) BOMoves(a proto.BOMovesArgs) (res proto.BOMovesResult, err error) 
 		res.Bytes += size
 		if to == drm.DomainGART {
 			fill(want, a.Seed+uint64(i)+1)
-			if err := k.upload(eng, b, to, want); err != nil {
+			if err := k.upload(push.M2MF, b, to, want); err != nil {
 				return res, err
 			}
 		}

@@ -61,7 +61,7 @@ func fenceWaits(dev Device, count, batch int, res *proto.FencesResult) (err erro
 		start := time.Now()
 		for k := range batch {
 			b.Reset()
-			b.Semaphore(subchanM2MF, page.VA(), uint32(i*batch+k), push.SemRelease|push.SemOneWord)
+			b.Semaphore(page.VA(), uint32(i*batch+k), push.SemRelease|push.SemOneWord)
 			if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil {
 				return err
 			}
@@ -88,10 +88,6 @@ const (
 )
 
 func fenceChain(dev Device, res *proto.FencesResult) (err error) {
-	e, err := engineOf("m2mf")
-	if err != nil {
-		return err
-	}
 	k, err := newCopier(dev)
 	if err != nil {
 		return err
@@ -103,7 +99,7 @@ func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 			return err
 		}
 		defer closeInto(streams[i], &err)
-		if err := streams[i].use(e.object); err != nil {
+		if err := streams[i].use(push.M2MF.Object()); err != nil {
 			return err
 		}
 	}
@@ -121,13 +117,13 @@ func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 		if i == 0 {
 			data = want
 		}
-		if err := k.upload(e, buffers[i], drm.DomainVRAM, data); err != nil {
+		if err := k.upload(push.M2MF, buffers[i], drm.DomainVRAM, data); err != nil {
 			return err
 		}
 	}
 	for i := range buffers[1:] {
 		var b push.Buffer
-		e.copyLinear(&b, buffers[i].VA(), buffers[i+1].VA(), chainBytes)
+		b.Copy(push.M2MF, buffers[i+1].VA(), buffers[i].VA(), chainBytes)
 		refs := []Ref{ref(buffers[i], drm.DomainVRAM, false), ref(buffers[i+1], drm.DomainVRAM, true)}
 		if err := streams[i%channels].Submit(&b, refs...); err != nil {
 			return err
@@ -135,7 +131,7 @@ func fenceChain(dev Device, res *proto.FencesResult) (err error) {
 		res.CrossCopies++
 	}
 	for _, b := range buffers[1:] {
-		got, err := k.download(e, b, drm.DomainVRAM, want)
+		got, err := k.download(push.M2MF, b, drm.DomainVRAM, want)
 		if err != nil {
 			return err
 		}

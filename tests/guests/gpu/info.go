@@ -43,24 +43,24 @@ func (e *Env) Objects() (res proto.ObjectsResult, err error) {
 	if err := s.ch.ListClasses(); err != nil {
 		return res, err
 	}
-	for i, o := range []object{object2D, objectM2MF, object3D, objectCompute, objectCE0, objectCE1, objectSW} {
+	for i, o := range []push.Object{object2D, push.M2MF.Object(), object3D, objectCompute, push.CE0.Object(), push.CE1.Object(), objectSW} {
 		out := tryObject(s.Stream, o, uint64(i+1))
 		if out.Error != "" {
-			err = errors.Join(err, fmt.Errorf("class %04x: %s", o.class, out.Error))
+			err = errors.Join(err, fmt.Errorf("class %04x: %s", o.Class, out.Error))
 		}
 		res.Objects = append(res.Objects, out)
 	}
 	return res, err
 }
 
-func tryObject(s *Stream, o object, token uint64) proto.ObjectOutcome {
-	out := proto.ObjectOutcome{Class: o.class}
-	handle, err := s.ch.NewObject(o.class)
+func tryObject(s *Stream, o push.Object, token uint64) proto.ObjectOutcome {
+	out := proto.ObjectOutcome{Class: o.Class}
+	handle, err := s.ch.NewObject(o.Class)
 	if err == nil {
 		var b push.Buffer
-		b.SetObject(o.subchan, o.class, o.engine)
-		if o.class != push.ClassSW { // software methods trap: 0x100 is none of them
-			b.Inc(o.subchan, push.GRNop, 0)
+		b.SetObject(o)
+		if o.Class != push.ClassSW { // software methods trap: 0x100 is none of them
+			b.Inc(o.Subchan, push.GRNop, 0)
 		}
 		if err = s.Submit(&b); err == nil {
 			err = s.Flush()
@@ -69,8 +69,8 @@ func tryObject(s *Stream, o object, token uint64) proto.ObjectOutcome {
 		err = errors.Join(err, s.ch.FreeObject(handle))
 	}
 	// NVIF does not know the compatibility number of the software class.
-	if o.class != push.ClassSW {
-		err = errors.Join(err, s.ch.NewObjectNVIF(o.class, token))
+	if o.Class != push.ClassSW {
+		err = errors.Join(err, s.ch.NewObjectNVIF(o.Class, token))
 	}
 	if err != nil {
 		out.Error = err.Error()

@@ -28,19 +28,16 @@ type Load struct {
 
 // StartLoad starts the clients, and returns when each has done and verified a first round.
 func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
-	eng, err := engineOf("m2mf")
-	if err != nil {
-		return nil, err
-	}
 	size := a.Bytes
 	if size == 0 {
 		size = 256 << 10
 	}
 	l := &Load{clients: orInt(a.Clients, 1), stop: make(chan struct{})}
+	var err error
 	ready := make(chan error, l.clients)
 	for i := range l.clients {
 		l.wg.Go(func() {
-			if err := l.client(e, eng, uint64(size), a.Seed+uint64(i)<<32, ready); err != nil {
+			if err := l.client(e, uint64(size), a.Seed+uint64(i)<<32, ready); err != nil {
 				l.fail(err)
 			}
 		})
@@ -85,7 +82,7 @@ func (l *Load) fail(err error) {
 
 // client copies GART to VRAM to VRAM to GART, new data each round. It tells ready
 // once: nil after its first round, or why it cannot work.
-func (l *Load) client(e *Env, eng engine, size, seed uint64, ready chan<- error) (err error) {
+func (l *Load) client(e *Env, size, seed uint64, ready chan<- error) (err error) {
 	said := false
 	say := func(err error) {
 		if !said {
@@ -115,7 +112,7 @@ func (l *Load) client(e *Env, eng engine, size, seed uint64, ready chan<- error)
 		}
 		seed++
 		fill(want, seed)
-		if err := l.round(k.copier, eng, vram, want); err != nil {
+		if err := l.round(k.copier, vram, want); err != nil {
 			return err
 		}
 		if l.wrong.Load() > 0 {
@@ -127,14 +124,14 @@ func (l *Load) client(e *Env, eng engine, size, seed uint64, ready chan<- error)
 
 var errWrong = errors.New("the first copies came out wrong")
 
-func (l *Load) round(k *copier, eng engine, vram [2]Buffer, want []byte) error {
-	if err := k.upload(eng, vram[0], drm.DomainVRAM, want); err != nil {
+func (l *Load) round(k *copier, vram [2]Buffer, want []byte) error {
+	if err := k.upload(push.M2MF, vram[0], drm.DomainVRAM, want); err != nil {
 		return err
 	}
-	if err := k.move(eng, vram[0], drm.DomainVRAM, vram[1], drm.DomainVRAM, uint64(len(want))); err != nil {
+	if err := k.move(push.M2MF, vram[0], drm.DomainVRAM, vram[1], drm.DomainVRAM, uint64(len(want))); err != nil {
 		return err
 	}
-	got, err := k.download(eng, vram[1], drm.DomainVRAM, want)
+	got, err := k.download(push.M2MF, vram[1], drm.DomainVRAM, want)
 	if err != nil {
 		return err
 	}
@@ -154,12 +151,8 @@ func (e *Env) verified() (err error) {
 		return err
 	}
 	defer closeInto(k, &err)
-	eng, err := engineOf("m2mf")
-	if err != nil {
-		return err
-	}
 	for i, r := range routes {
-		j, err := plan(proto.CopyCase{Name: r[0] + " to " + r[1], Engine: eng.name, From: r[0], To: r[1], LineBytes: 4096, Lines: 4}, uint64(i)+77)
+		j, err := plan(proto.CopyCase{Name: r[0] + " to " + r[1], Engine: "m2mf", From: r[0], To: r[1], LineBytes: 4096, Lines: 4}, uint64(i)+77)
 		if err != nil {
 			return err
 		}
@@ -178,7 +171,7 @@ func alive(s *Stream, page Buffer, payload uint32) error {
 	}
 	word(m, 0).Store(^payload)
 	var b push.Buffer
-	b.Semaphore(subchanM2MF, page.VA(), payload, push.SemRelease|push.SemOneWord)
+	b.Semaphore(page.VA(), payload, push.SemRelease|push.SemOneWord)
 	if err := s.Submit(&b, ref(page, drm.DomainGART, true)); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ const unmappedVA = 0x10_0000_0000
 type offence struct {
 	name    string
 	kind    drm.Offence
-	objects []object
+	objects []push.Object
 	page    uint64 // its bytes, if not 4096
 	emit    func(b *push.Buffer, bad, page uint64, r *random)
 }
@@ -29,29 +29,29 @@ type offence struct {
 const badHeader = 6<<29 | 1<<16 | uint32(subchanM2MF)<<13 | 0x40
 
 var offences = []offence{
-	{"m2mf-read", drm.OffenceMMUFault, []object{objectM2MF}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
+	{"m2mf-read", drm.OffenceMMUFault, []push.Object{push.M2MF.Object()}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
 		b.M2MFCopy(subchanM2MF, push.Surface{VA: bad, Pitch: 256}, push.Surface{VA: page, Pitch: 256}, 256, 1, push.LaunchFlush)
 	}},
-	{"m2mf-write", drm.OffenceMMUFault, []object{objectM2MF}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
+	{"m2mf-write", drm.OffenceMMUFault, []push.Object{push.M2MF.Object()}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
 		b.M2MFCopy(subchanM2MF, push.Surface{VA: page, Pitch: 256}, push.Surface{VA: bad, Pitch: 256}, 256, 1, push.LaunchFlush)
 	}},
-	{"ce-read", drm.OffenceMMUFault, []object{objectCE0}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
-		b.CECopy(subchanCE0, push.Surface{VA: bad, Pitch: 256}, push.Surface{VA: page, Pitch: 256}, 256, 1, 0, nil)
+	{"ce-read", drm.OffenceMMUFault, []push.Object{push.CE0.Object()}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
+		b.CECopy(push.CE0.Object().Subchan, push.Surface{VA: bad, Pitch: 256}, push.Surface{VA: page, Pitch: 256}, 256, 1, 0, nil)
 	}},
-	{"ce-write", drm.OffenceMMUFault, []object{objectCE0}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
-		b.CECopy(subchanCE0, push.Surface{VA: page, Pitch: 256}, push.Surface{VA: bad, Pitch: 256}, 256, 1, 0, nil)
+	{"ce-write", drm.OffenceMMUFault, []push.Object{push.CE0.Object()}, 0, func(b *push.Buffer, bad, page uint64, _ *random) {
+		b.CECopy(push.CE0.Object().Subchan, push.Surface{VA: page, Pitch: 256}, push.Surface{VA: bad, Pitch: 256}, 256, 1, 0, nil)
 	}},
 	{"semaphore", drm.OffenceSemaphoreFault, nil, 0, func(b *push.Buffer, bad, _ uint64, _ *random) {
-		b.Semaphore(subchanM2MF, bad, 1, push.SemRelease|push.SemOneWord)
+		b.Semaphore(bad, 1, push.SemRelease|push.SemOneWord)
 	}},
-	{"host-method", drm.OffenceHostMethod, []object{objectM2MF}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
+	{"host-method", drm.OffenceHostMethod, []push.Object{push.M2MF.Object()}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
 		b.Inc(subchanM2MF, push.HostNoSuch, 0x12345678)
 	}},
-	{"engine-method", drm.OffenceEngineMethod, []object{objectM2MF}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
+	{"engine-method", drm.OffenceEngineMethod, []push.Object{push.M2MF.Object()}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
 		b.Inc(subchanM2MF, push.GRNoSuch, 0x12345678)
 	}},
-	{"engine-class", drm.OffenceEngineClass, []object{objectM2MF}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
-		b.SetObject(subchanM2MF, push.ClassNoSuch, push.EngineGR)
+	{"engine-class", drm.OffenceEngineClass, []push.Object{push.M2MF.Object()}, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
+		b.SetObject(push.Object{Class: push.ClassNoSuch, Unit: push.UnitGR, Subchan: subchanM2MF})
 	}},
 	{"empty-subchannel", drm.OffenceEmptySubchan, nil, 0, func(b *push.Buffer, _, _ uint64, _ *random) {
 		b.Inc(subchanEmpty, push.GRNop, 0)
@@ -66,7 +66,7 @@ var offences = []offence{
 	}},
 	// Minutes of copies of a line onto itself, in one entry of the ring. If requests have a
 	// limit, its channel ends as after an engine fault.
-	{runaway, drm.OffenceMMUFault, []object{objectM2MF}, 1 << 19, func(b *push.Buffer, _, page uint64, _ *random) {
+	{runaway, drm.OffenceMMUFault, []push.Object{push.M2MF.Object()}, 1 << 19, func(b *push.Buffer, _, page uint64, _ *random) {
 		line := push.Surface{VA: page}
 		for range runawayCopies {
 			b.M2MFCopy(subchanM2MF, line, line, 1<<19, push.MaxM2MFLines, push.LaunchFlush)

@@ -141,7 +141,7 @@ func (t *semTest) releases() {
 	} {
 		payload := uint32(t.seed.next())
 		t.check(c.name, func() error {
-			return t.released(c.kind, payload, func(b *push.Buffer) { b.Semaphore(subchanM2MF, t.va(), payload, c.op) })
+			return t.released(c.kind, payload, func(b *push.Buffer) { b.Semaphore(t.va(), payload, c.op) })
 		})
 	}
 	t.check("release times are PTIMER's and rise", t.times)
@@ -154,7 +154,7 @@ func (t *semTest) times() error {
 		if err != nil {
 			return err
 		}
-		err = t.released("four", uint32(i), func(b *push.Buffer) { b.Semaphore(subchanM2MF, t.va(), uint32(i), push.SemRelease) })
+		err = t.released("four", uint32(i), func(b *push.Buffer) { b.Semaphore(t.va(), uint32(i), push.SemRelease) })
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (t *semTest) acquires() {
 
 func (t *semTest) releaseByB(v uint32) error {
 	var b push.Buffer
-	b.Semaphore(subchanM2MF, t.va(), v, push.SemRelease|push.SemOneWord)
+	b.Semaphore(t.va(), v, push.SemRelease|push.SemOneWord)
 	if err := t.b.Submit(&b, t.refs()...); err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func (t *semTest) passesAtOnce(c acquireCase) error {
 	t.arm()
 	word(t.pageM, semOffset).Store(c.passes)
 	var b push.Buffer
-	b.Semaphore(subchanM2MF, t.va(), c.payload, c.op|push.SemSwitch)
-	b.Semaphore(subchanM2MF, t.mark.VA(), ^uint32(markClear), push.SemRelease|push.SemOneWord)
+	b.Semaphore(t.va(), c.payload, c.op|push.SemSwitch)
+	b.Semaphore(t.mark.VA(), ^uint32(markClear), push.SemRelease|push.SemOneWord)
 	if err := t.a.Submit(&b, t.refs()...); err != nil {
 		return err
 	}
@@ -244,8 +244,8 @@ func (t *semTest) waits(c acquireCase, flags uint32, release func(uint32) error)
 	t.arm()
 	word(t.pageM, semOffset).Store(c.held)
 	var b push.Buffer
-	b.Semaphore(subchanM2MF, t.va(), c.payload, c.op|flags)
-	b.Semaphore(subchanM2MF, t.mark.VA(), ^uint32(markClear), push.SemRelease|push.SemOneWord)
+	b.Semaphore(t.va(), c.payload, c.op|flags)
+	b.Semaphore(t.mark.VA(), ^uint32(markClear), push.SemRelease|push.SemOneWord)
 	if err := t.a.Submit(&b, t.refs()...); err != nil {
 		return err
 	}
@@ -273,17 +273,17 @@ func (t *semTest) waits(c acquireCase, flags uint32, release func(uint32) error)
 
 // reports are the semaphores at the end of the 3D and compute pipelines.
 func (t *semTest) reports() {
-	for _, o := range []object{object3D, objectCompute} {
+	for _, o := range []push.Object{object3D, objectCompute} {
 		for _, c := range []struct {
 			kind string
 			op   uint32
 		}{{"one", push.ReportRelease | push.ReportOneWord}, {"four", push.ReportRelease}} {
 			payload := uint32(t.seed.next())
-			t.check(fmt.Sprintf("report of %04x, %s word(s)", o.class, c.kind), func() error {
+			t.check(fmt.Sprintf("report of %04x, %s word(s)", o.Class, c.kind), func() error {
 				if err := t.a.use(o); err != nil {
 					return err
 				}
-				return t.released(c.kind, payload, func(b *push.Buffer) { b.Report(o.subchan, t.va(), payload, c.op) })
+				return t.released(c.kind, payload, func(b *push.Buffer) { b.Report(o.Subchan, t.va(), payload, c.op) })
 			})
 		}
 	}
@@ -298,7 +298,7 @@ func (t *semTest) rest() {
 			b.Inc(subchanM2MF, push.HostFBFlush, 0)
 			b.Inc(subchanM2MF, push.HostYield, 0)
 			b.Raw(0, 0) // zero words are no-ops too
-			b.Semaphore(subchanM2MF, t.va(), 5, push.SemRelease|push.SemOneWord)
+			b.Semaphore(t.va(), 5, push.SemRelease|push.SemOneWord)
 		})
 	})
 }
@@ -334,8 +334,8 @@ func (t *semTest) nonStall() error {
 	t.arm()
 	word(t.pageM, semOffset).Store(c.held)
 	var b push.Buffer
-	b.Semaphore(subchanM2MF, t.va(), c.payload, c.op|push.SemSwitch)
-	b.Inc(subchanM2MF, push.HostNonStallIntr, 0)
+	b.Semaphore(t.va(), c.payload, c.op|push.SemSwitch)
+	b.Inc(subchanM2MF, push.HostNonStall, 0)
 	if err := t.a.Submit(&b, t.refs()...); err != nil {
 		return err
 	}

@@ -63,17 +63,17 @@ func (e *Env) client() (client, error) {
 func (c client) Close() error { return errors.Join(c.Stream.Close(), c.dev.Close()) }
 
 // use makes the objects, once, and binds each to its subchannel.
-func (s *Stream) use(objects ...object) error {
+func (s *Stream) use(objects ...push.Object) error {
 	var b push.Buffer
 	for _, o := range objects {
-		if s.bound[o.class] {
+		if s.bound[o.Class] {
 			continue
 		}
-		if _, err := s.ch.NewObject(o.class); err != nil {
+		if _, err := s.ch.NewObject(o.Class); err != nil {
 			return err
 		}
-		b.SetObject(o.subchan, o.class, o.engine)
-		s.bound[o.class] = true
+		b.SetObject(o)
+		s.bound[o.Class] = true
 	}
 	if len(b.Words) == 0 {
 		return nil

@@ -246,10 +246,9 @@ func (t *Throttle) newRun(e *Env, seed uint64) (_ *run, err error) {
 		}
 	}
 	fill(r.want, seed+1)
-	names := []string{"m2mf", "ce0"}
 	for i, used := range []bool{t.load.Copies < 1000, t.load.Copies > 0} {
 		if used {
-			if r.lanes[i], err = r.newLane(names[i]); err != nil {
+			if r.lanes[i], err = r.newLane([]push.Engine{push.M2MF, push.CE0}[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -264,18 +263,14 @@ func (t *Throttle) newRun(e *Env, seed uint64) (_ *run, err error) {
 	return r, r.upload()
 }
 
-func (r *run) newLane(name string) (l *lane, err error) {
-	eng, err := engineOf(name)
-	if err != nil {
-		return nil, err
-	}
+func (r *run) newLane(eng push.Engine) (l *lane, err error) {
 	var b push.Buffer
-	eng.copyLinear(&b, r.src.VA(), r.dst.VA(), grain)
+	b.Copy(eng, r.dst.VA(), r.src.VA(), grain)
 	l = &lane{words: len(b.Words)}
 	if l.s, err = NewStream(r.dev); err != nil {
 		return nil, err
 	}
-	if err := l.s.use(eng.object); err != nil {
+	if err := l.s.use(eng.Object()); err != nil {
 		return nil, errors.Join(err, l.s.Close())
 	}
 	if l.list, err = r.dev.NewBuffer(uint64(maxGrains*l.words*4), drm.DomainGART); err != nil {
@@ -292,24 +287,20 @@ func (r *run) newLane(name string) (l *lane, err error) {
 }
 
 // copier moves the process's data between its memory and the processor's.
-func (r *run) copier(f func(k *copier, e engine) error) (err error) {
+func (r *run) copier(f func(k *copier) error) (err error) {
 	k, err := newCopier(r.dev)
 	if err != nil {
 		return err
 	}
 	defer closeInto(k, &err)
-	e, err := engineOf("m2mf")
-	if err != nil {
-		return err
-	}
-	return f(k, e)
+	return f(k)
 }
 
 func (r *run) upload() error {
-	return r.copier(func(k *copier, e engine) error {
+	return r.copier(func(k *copier) error {
 		return errors.Join(
-			k.upload(e, r.src, drm.DomainVRAM, r.want),
-			k.upload(e, r.dst, drm.DomainVRAM, make([]byte, len(r.want))),
+			k.upload(push.M2MF, r.src, drm.DomainVRAM, r.want),
+			k.upload(push.M2MF, r.dst, drm.DomainVRAM, make([]byte, len(r.want))),
 		)
 	})
 }
@@ -320,8 +311,8 @@ func (r *run) verify() error {
 	if !r.launched {
 		return nil
 	}
-	return r.copier(func(k *copier, e engine) error {
-		got, err := k.download(e, r.dst, drm.DomainVRAM, r.want)
+	return r.copier(func(k *copier) error {
+		got, err := k.download(push.M2MF, r.dst, drm.DomainVRAM, r.want)
 		if err == nil && !bytes.Equal(got, r.want) {
 			r.t.wrong.Add(1)
 		}

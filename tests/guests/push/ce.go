@@ -21,11 +21,6 @@ const (
 	CEExecQueryShort = 1 << 13 // the counter word only; else {counter, 0, time lo, time hi}
 )
 
-// Limits of the microcode's fields.
-const (
-	MaxCELines = 1<<13 - 1
-)
-
 // Swizzle sources of a CE format, besides source component 0 to 3.
 const (
 	SwzConst0 = 4

@@ -1,15 +1,15 @@
 package push
 
-// Engine is the engine field of SET_OBJECT data, bits 20:16: Fermi chooses a
+// Unit is the engine field of SET_OBJECT data, bits 20:16: Fermi chooses a
 // subchannel's engine by it.
-type Engine uint32
+type Unit uint32
 
-// Engines of GF100.
+// Units of GF100.
 const (
-	EngineGR  Engine = 0
-	EngineCE0 Engine = 4
-	EngineCE1 Engine = 5
-	EngineSW  Engine = 0x1f
+	UnitGR  Unit = 0
+	UnitCE0 Unit = 4
+	UnitCE1 Unit = 5
+	UnitSW  Unit = 0x1f
 )
 
 // Classes of GF100.
@@ -31,8 +31,9 @@ const (
 	HostSetObject    Method = 0x00
 	HostNop          Method = 0x08
 	HostSemaphoreA   Method = 0x10 // VA 39:32, then 31:2, the payload, the operation
-	HostNonStallIntr Method = 0x20
+	HostNonStall     Method = 0x20
 	HostFBFlush      Method = 0x24
+	HostMemOpA       Method = 0x28
 	HostSetReference Method = 0x50 // into USERD 48h
 	HostYield        Method = 0x80
 	HostNoSuch       Method = 0xfc // not in cl906f.h
@@ -50,14 +51,21 @@ const (
 	SemOneWord = 1 << 24 // write the payload only; else {payload, 0, time lo, time hi}
 )
 
+// Object is a class of a unit at its subchannel.
+type Object struct {
+	Class   uint32
+	Unit    Unit
+	Subchan Subchan
+}
+
 // SetObject binds a class to a subchannel.
-func (b *Buffer) SetObject(sc Subchan, class uint32, e Engine) {
-	b.Inc(sc, HostSetObject, uint32(e)<<16|class)
+func (b *Buffer) SetObject(o Object) *Buffer {
+	return b.Inc(o.Subchan, HostSetObject, uint32(o.Unit)<<16|o.Class)
 }
 
 // Semaphore makes the host release or acquire the semaphore at va.
-func (b *Buffer) Semaphore(sc Subchan, va uint64, payload, op uint32) {
-	b.Inc(sc, HostSemaphoreA, hi(va), lo(va), payload, op)
+func (b *Buffer) Semaphore(va uint64, payload, op uint32) *Buffer {
+	return b.Inc(0, HostSemaphoreA, hi(va), lo(va), payload, op)
 }
 
 // Report releases a semaphore from the end of the graphics pipeline: Mesa's fence.

@@ -24,6 +24,9 @@ const (
 	LaunchSemOneWord = 1 << 20
 )
 
+// maxInline is how many words follow one header here.
+const maxInline = 2047
+
 // MaxM2MFLines is as many lines as nouveau asks of one launch.
 const MaxM2MFLines = 2047
 
@@ -81,7 +84,7 @@ func (b *Buffer) M2MFInline(sc Subchan, dst Surface, lineBytes, lines, flags uin
 	}
 	b.Inc(sc, M2MFLaunch, flags)
 	for len(data) > 0 {
-		n := min(len(data), 2047)
+		n := min(len(data), maxInline)
 		b.NonInc(sc, M2MFInlineData, data[:n]...)
 		data = data[n:]
 	}

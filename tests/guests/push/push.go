@@ -1,3 +1,12 @@
+// Package push builds Fermi push buffers: command headers with their data, and the method
+// numbers of the classes that guests use. tests/guest and the guest programs share it.
+//
+// A header word is op 31:29, count (or 13-bit immediate data) 28:16, subchannel
+// 15:13, method/4 11:0. Method numbers here are byte addresses, as in NVIDIA's
+// class headers (cl906f.h, cl9039.h, cl902d.h, cl9097.h, cl90c0.h) and, for the
+// copy engines, as nouveau's microcode defines them, which is not cl90b5.h.
+//
+// A Buffer is not safe for use by several goroutines.
 package push
 
 import "fmt"
@@ -35,17 +44,20 @@ func header(op uint32, sc Subchan, m Method, field int) uint32 {
 }
 
 // Inc writes data to m, m+4, m+8, ...
-func (b *Buffer) Inc(sc Subchan, m Method, data ...uint32) {
-	b.Words = append(append(b.Words, header(opIncreasing, sc, m, len(data))), data...)
+func (b *Buffer) Inc(sc Subchan, m Method, data ...uint32) *Buffer {
+	return b.Raw(header(opIncreasing, sc, m, len(data))).Raw(data...)
 }
 
 // NonInc writes all data to m.
-func (b *Buffer) NonInc(sc Subchan, m Method, data ...uint32) {
-	b.Words = append(append(b.Words, header(opNonIncreasing, sc, m, len(data))), data...)
+func (b *Buffer) NonInc(sc Subchan, m Method, data ...uint32) *Buffer {
+	return b.Raw(header(opNonIncreasing, sc, m, len(data))).Raw(data...)
 }
 
 // Raw appends words as they are.
-func (b *Buffer) Raw(words ...uint32) { b.Words = append(b.Words, words...) }
+func (b *Buffer) Raw(words ...uint32) *Buffer {
+	b.Words = append(b.Words, words...)
+	return b
+}
 
 // Reset empties the buffer and keeps its memory.
 func (b *Buffer) Reset() { b.Words = b.Words[:0] }
