@@ -466,12 +466,14 @@ func (p *pair) access(t require.TestingT, off uint32, data []byte, write bool) {
 func (p *pair) compare(t require.TestingT) {
 	counts := map[string]*RowCount{}
 	for _, c := range p.space.Counts() {
+		require.NotEmpty(t, c.Block)
 		counts[c.Name] = &RowCount{Name: c.Name, Reads: c.Reads, Writes: c.Writes, ReadOnly: c.ReadOnly}
 	}
 	require.Equal(t, p.twin.counts, counts)
 	missed := p.space.Missed()
 	holes := map[uint32]*Hole{}
 	for _, h := range missed.Holes {
+		require.Equal(t, p.space.NameOf(h.Offset), h.Near)
 		holes[h.Offset] = &Hole{Offset: h.Offset, Reads: h.Reads, Writes: h.Writes}
 	}
 	require.Equal(t, p.twin.holes, holes)

@@ -1,7 +1,6 @@
 package gf100
 
 import (
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"os"
@@ -28,46 +27,18 @@ func (c *ConfigSpace) put(off, v uint32) {
 	c.Write(off, []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)})
 }
 
-// decode prints the space as lspci would.
-func decode(c *ConfigSpace) string {
+// dump prints the dwords that are not zero, and the sizes.
+func dump(c *ConfigSpace) string {
 	var b strings.Builder
-	p := func(f string, args ...any) { fmt.Fprintf(&b, f+"\n", args...) }
-	id, class, sub := c.Word(0), c.Word(8), c.Word(0x2c)
-	p("%04x: %04x:%04x (rev %02x)", class>>16, id&0xffff, id>>16, class&0xff)
-	p("Subsystem: %04x:%04x", sub&0xffff, sub>>16)
-	p("Control: %04x Status: %04x", c.Word(4)&0xffff, c.Word(4)>>16)
-	p("Interrupt: pin %c routed to IRQ %d", 'A'+c.Word(0x3c)>>8&0xff-1, c.Word(0x3c)&0xff)
-	for i := 0; i < 6; i++ {
-		v, size := c.Word(0x10+uint32(i)*4), c.BARSize(i)
-		switch {
-		case size == 0:
-		case v&1 != 0:
-			p("Region %d: I/O ports [size=%d]", i, size)
-		case v&6 == 4:
-			p("Region %d: Memory (64-bit, prefetchable=%d) [size=%dM]", i, v>>3&1, size>>20)
-			i++
-		default:
-			p("Region %d: Memory (32-bit, prefetchable=%d) [size=%dM]", i, v>>3&1, size>>20)
+	for off := uint32(0); off < configSize; off += 4 {
+		if v := c.Word(off); v != 0 {
+			fmt.Fprintf(&b, "%03x: %08x\n", off, v)
 		}
 	}
-	p("Expansion ROM: %08x", c.Word(0x30))
-	for at := c.Word(0x34) & 0xff; at != 0; at = c.Word(at) >> 8 & 0xff {
-		head := c.Word(at)
-		switch head & 0xff {
-		case 1:
-			p("[%02x] Power Management version %d, status %08x", at, head>>16&7, c.Word(at+4))
-		case 5:
-			p("[%02x] MSI: enable %d, count 1/%d, 64bit %d", at, head>>16&1, 1<<(head>>17&7), head>>23&1)
-		case 0x10:
-			p("[%02x] Express (v%d) type %d", at, head>>16&15, head>>20&15)
-			p("     DevCap %08x DevCtl %08x", c.Word(at+4), c.Word(at+8))
-			p("     LnkCap speed %d width x%d LnkSta speed %d width x%d", c.Word(at+12)&15, c.Word(at+12)>>4&63, c.Word(at+16)>>16&15, c.Word(at+16)>>20&63)
-		default:
-			p("[%02x] unknown %02x", at, head&0xff)
-		}
+	for i := range 6 {
+		fmt.Fprintf(&b, "BAR%d: %#x\n", i, c.BARSize(i))
 	}
-	p("Extended capabilities: %08x", c.Word(0x100))
-	p("Size: %d", c.Size())
+	fmt.Fprintf(&b, "size: %d\n", c.Size())
 	return b.String()
 }
 
@@ -78,7 +49,7 @@ func TestConfigGolden(t *testing.T) {
 		"default": {}, "no-msi": {NoMSI: true}, "no-pcie": {NoPCIe: true}, "plain": {NoMSI: true, NoPCIe: true, BAR1: 256 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := decode(newConfig(t, opts))
+			got := dump(newConfig(t, opts))
 			file := filepath.Join("testdata", "config-"+name+".golden")
 			if *update {
 				require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
@@ -155,15 +126,15 @@ func TestConfigControl(t *testing.T) {
 	require.False(t, newConfig(t, ConfigOptions{NoMSI: true}).MSIEnabled())
 
 	// Identity and what is reserved cannot be written.
-	before := decode(c)
+	before := dump(c)
 	for off := uint32(0); off < 0x100; off += 4 {
 		if off < 0x10 || off >= 0x28 && off != 0x3c {
-			if off != 4 && off != 0x0c && (off < 0x60 || off >= 0xb4) && off != 0x40 {
+			if off != 4 && off != 0x0c && (off < 0x60 || off >= 0xb4) && off != 0x40 && off != 0x50 {
 				c.put(off, ^c.Word(off))
 			}
 		}
 	}
-	require.Equal(t, before, decode(c))
+	require.Equal(t, before, dump(c))
 }
 
 // BAR0 shows the same bytes at 088000.
@@ -200,11 +171,6 @@ func TestConfigState(t *testing.T) {
 func TestConfigIdentity(t *testing.T) {
 	c, err := NewConfigSpace(ConfigOptions{Device: 0x06dd, Subsystem: 0x0780})
 	require.NoError(t, err)
-	read := func(off uint32) uint32 {
-		var b [4]byte
-		c.Read(off, b[:])
-		return binary.LittleEndian.Uint32(b[:])
-	}
-	require.Equal(t, uint32(0x06dd10de), read(0x00))
-	require.Equal(t, uint32(0x078010de), read(0x2c))
+	require.Equal(t, uint32(0x06dd10de), c.Word(0x00))
+	require.Equal(t, uint32(0x078010de), c.Word(0x2c))
 }

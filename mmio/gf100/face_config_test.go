@@ -42,25 +42,6 @@ func TestPartitionsProperty(t *testing.T) {
 	})
 }
 
-func TestQuadro6000(t *testing.T) {
-	b := newBench(t, FaceConfig{VRAM: 6 << 30})
-	for off, want := range map[uint32]uint32{
-		0x22438: 6, 0x11020c: 0x400, 0x11520c: 0x400, 0x121c74: 6, 0x121c78: 4, 0x409604: 0x00060004, 0x100800: 6,
-	} {
-		require.Equalf(t, want, b.Read32(off), "%06x", off)
-	}
-}
-
-// The fuse masks say the same as the counts.
-func TestFuses(t *testing.T) {
-	b := newBench(t, FaceConfig{TPCs: []int{4, 3}})
-	require.Equal(t, uint32(0b1100), b.Read32(0x22504))
-	require.Equal(t, uint32(0b0000), b.Read32(0x22508))
-	require.Equal(t, uint32(0b1000), b.Read32(0x2250c))
-	require.Equal(t, uint32(2), b.Read32(0x409604)&0x1f)
-	require.Zero(t, b.Read32(0x512608))
-}
-
 func TestPROM(t *testing.T) {
 	rom := []byte{0x55, 0xaa, 0x10, 0xcb, 1, 2}
 	b := newBench(t, FaceConfig{ROM: rom})
@@ -80,13 +61,10 @@ func TestTemperature(t *testing.T) {
 	require.Zero(t, b.Read32(0x20400))
 	temp = 1000
 	require.Equal(t, uint32(255), b.Read32(0x20400))
-	require.Zero(t, newBench(t, FaceConfig{NoSensor: true}).Read32(0x212a8))
 }
 
 func TestDisplayLeftIn(t *testing.T) {
 	b := newBench(t, FaceConfig{Display: true})
-	require.Zero(t, b.Read32(0x22500))
-	require.Zero(t, b.Read32(0x614004))
 	b.Write(0x6013d4, []byte{0x1f, 0x57}) // index and data in one access
 	b.Write(0x6013d4, []byte{0x1e, 0x11})
 	b.Write(0x6013d4, []byte{0x1f})

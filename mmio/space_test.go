@@ -64,40 +64,6 @@ func TestHolesHaveNames(t *testing.T) {
 	require.Equal(t, "hole 0x002000", empty.NameOf(0x2000))
 }
 
-func TestMissed(t *testing.T) {
-	s := smallSpace(t)
-	require.Equal(t, Missed{}, s.Missed())
-	s.Write32(0x104, 0x11111111) // a hole keeps written values
-	require.EqualValues(t, 0x11111111, s.Read32(0x104))
-	s.Read32(0x104)
-	s.Write32(0x210, 0xaabbccdd) // a stub, a hole of one byte, a register
-	require.EqualValues(t, 0xaabbccdd, s.Read32(0x210))
-	s.Write32(0, 1)                     // read-only
-	s.Write(0x3ffe, []byte{1, 2, 3, 4}) // half outside: nothing happens
-	s.Read(0x200, make([]byte, 3))      // an odd size
-	s.Read(0x4000, nil)                 // nothing, just inside
-	s.Read(0x4001, nil)                 // nothing, outside
-	require.Zero(t, s.Read32(0x3ffc), "a write that left the space changed it")
-	require.Equal(t, Missed{
-		HoleReads: 3, HoleWrites: 2, ReadOnly: 1, Stubs: 2, OddSize: 3, Outside: 2,
-		Holes: []Hole{
-			{Offset: 0x104, Near: "NV_PMC_INTR_0+0x4", Reads: 2, Writes: 1},
-			{Offset: 0x211, Near: "NV_PMC_DEBUG+0x1", Reads: 1, Writes: 1},
-		},
-	}, s.Missed())
-	counts := s.Counts()
-	for i := range counts {
-		counts[i].Time = 0
-	}
-	require.Equal(t, []RowCount{
-		{Block: "PMC", Name: "NV_PMC_BOOT_0", Writes: 1, ReadOnly: 1},
-		{Block: "PMC", Name: "NV_PMC_ENABLE", Offset: 0x200, Reads: 1},
-		{Block: "PMC", Name: "NV_PMC_DEBUG", Offset: 0x210, Reads: 1, Writes: 1, Stub: true},
-		{Block: "PMC", Name: "NV_PMC_DEBUG_MODE", Offset: 0x212, Reads: 1, Writes: 1},
-		{Block: "PRAMIN", Name: "PRAMIN", Offset: 0x3000, Reads: 1},
-	}, counts)
-}
-
 // A guest that touches everything fills the list and no more.
 func TestHoleListIsBounded(t *testing.T) {
 	s, err := New(1<<20, nil, nil, nil)
@@ -208,4 +174,73 @@ func TestTimes(t *testing.T) {
 	s.clockCost = 1 << 40 // a clock that was slow just once
 	s.Write32(0, 0)
 	require.EqualValues(t, 1000+120+7*(10*SampleEvery+5), s.Counts()[0].Time, "no negative times")
+}
+
+// A window that leaves bytes alone shows zeroes, not what was in the buffer.
+func TestLazyWindow(t *testing.T) {
+	var b Bindings
+	b.OnWindow("WINDOW", Window{Read: func(_ uint32, p []byte) { p[1] = 7 }, Write: func(uint32, []byte) {}})
+	s, err := New(pageSize, nil, []Aperture{{Name: "WINDOW", Size: pageSize}}, &b)
+	require.NoError(t, err)
+	p := []byte{1, 2, 3, 4}
+	s.Read(0, p)
+	require.Equal(t, []byte{0, 7, 0, 0}, p)
+}
+
+// Effects may themselves access the space as a guest would, Read32 included.
+func TestEffectsMayAccess(t *testing.T) {
+	var s *Space
+	var b Bindings
+	b.OnRead("NV_INDEXED", func(_ int, v uint32) uint32 { return s.Read32(v) })
+	b.OnWrite("NV_SOFT_RESET", func(_ int, w Write) {
+		s.Reset()
+		s.Write32(8, w.Data)
+	})
+	var err error
+	s, err = New(pageSize, []Block{{Name: "B", Regs: []Reg{
+		{Name: "NV_INDEXED", Effect: "reads the register it points at", Reset: 8},
+		{Name: "NV_SOFT_RESET", Offset: 4, Effect: "resets all"},
+		{Name: "NV_DATA", Offset: 8, Reset: 0x11223344},
+	}}}, nil, &b)
+	require.NoError(t, err)
+	require.EqualValues(t, 0x1122, s.Read32(2), "across two registers, with a buffer in use")
+	require.EqualValues(t, 0x11223344, s.Read32(0))
+	s.Write32(0, 4)
+	s.Write32(4, 0x55)
+	require.EqualValues(t, 0x55, s.Read32(0), "reset to 8, then written")
+}
+
+// hotAccesses are the kinds of access a guest makes most.
+var hotAccesses = []struct {
+	name string
+	off  uint32
+	size int
+}{
+	{"register", 0x200, 4},
+	{"register-with-effect", 0x1400, 4},
+	{"repeated", 0x1430, 4},
+	{"narrow-pair", 0x210, 4},
+	{"two-registers", 0x1420, 8},
+	{"straddling", 0x1ff, 2},
+	{"aperture", 0x3000, 4},
+	{"aperture-64", 0x3000, 64},
+	{"hole", 0x104, 4},
+	{"outside", 0x3ffe, 4},
+}
+
+func TestNoAllocations(t *testing.T) {
+	for _, a := range hotAccesses {
+		s := smallSpace(t)
+		p := make([]byte, a.size)
+		s.Read(a.off, p)
+		require.Zero(t, testing.AllocsPerRun(200, func() { s.Read(a.off, p) }), "read of %s", a.name)
+		require.Zero(t, testing.AllocsPerRun(200, func() { s.Write(a.off, p) }), "write of %s", a.name)
+		s.Read32(a.off)
+		require.Zero(t, testing.AllocsPerRun(200, func() { s.Read32(a.off); s.Write32(a.off, 1) }), "dword of %s", a.name)
+	}
+	s, err := New(1<<20, nil, nil, nil)
+	require.NoError(t, err)
+	s.Read32(0)
+	off := uint32(0)
+	require.Zero(t, testing.AllocsPerRun(5000, func() { s.Read32(off); off += 4 }), "holes never seen before")
 }
