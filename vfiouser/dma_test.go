@@ -71,7 +71,9 @@ func TestDMAMapErrors(t *testing.T) {
 			require.Empty(t, m.Payload)
 		})
 	}
-	require.Len(t, r.dev.Host().Memory().Ranges(), 4)
+	m := r.dev.Host().Memory()
+	require.Len(t, m.Ranges(), 4)
+	require.ErrorIs(t, m.Copy(^uint64(0), make([]byte, 32), false), vfiouser.ErrNotMapped, "a copy that wraps")
 }
 
 // The conformance suite has what every server refuses; these are this server's choices.

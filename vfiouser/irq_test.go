@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -245,32 +244,6 @@ func TestResample(t *testing.T) {
 	// The server's end does not hang on a watched eventfd.
 	require.NoError(t, c.ResampleIRQ(irqINTx, 0, resample))
 	require.NoError(t, r.srv.Close())
-}
-
-// TestTriggerNeverWaits: an eventfd that is full, and blocking, does not block the device.
-func TestTriggerNeverWaits(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-	require.NoError(t, err)
-	defer unix.Close(fd)
-	require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 0, 1, nil, fd))
-	_, err = unix.Write(fd, []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.dev.Host().Trigger(irqMSI, 0)
-	}()
-	select {
-	case <-done:
-	case <-time.After(patience):
-		t.Fatal("trigger waits for the client")
-	}
-	require.EqualValues(t, 1, r.srv.Stats().IRQ.Coalesced)
-	fl, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	require.NoError(t, err)
-	require.Zero(t, fl&unix.O_NONBLOCK, "the client's flags are the client's")
 }
 
 // TestTriggerRaces triggers from many goroutines while the client attaches, masks, disables

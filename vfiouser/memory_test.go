@@ -16,31 +16,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 
-func TestMemory(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
-	ram := alloc(t, 1<<20)
-	for i := range ram.Data {
-		ram.Data[i] = byte(i >> 12)
-	}
-	require.NoError(t, c.Map(0x10000, ram, 0x20000, 0x10000, client.ReadWrite))
-	require.NoError(t, c.Map(0x20000, ram, 0x50000, 0x1000, client.Readable))
-	require.NoError(t, c.Map(0x21000, ram, 0x60000, 0x1000, client.Writable))
-	require.NoError(t, c.MapNoFD(0x30000, ram, 0, 0x1000, client.ReadWrite))
-	m := r.dev.Host().Memory()
-	p := make([]byte, 0x20)
-	require.NoError(t, m.Copy(0x1fff0, p, false), "copies go across mappings")
-	require.EqualValues(t, 0x2f, p[0xf])
-	require.EqualValues(t, 0x50, p[0x10])
-	require.ErrorIs(t, m.Copy(0x20ff0, p, false), vfiouser.ErrNotMapped)
-	require.ErrorIs(t, m.Copy(0x1fff0, p, true), vfiouser.ErrNotMapped)
-	require.ErrorIs(t, m.Copy(^uint64(0), p, false), vfiouser.ErrNotMapped)
-	require.ErrorIs(t, m.Copy(0x30000, p, true), vfiouser.ErrByMessage)
-	require.NoError(t, m.Copy(0x10ff0, []byte("across the page line"), true))
-	require.Equal(t, "across the page line", string(ram.Data[0x20ff0:][:20]))
-	require.Len(t, m.Ranges(), 4)
-}
-
 // mapped counts the mappings of clients' memory, the clients' own included.
 func mapped(t testing.TB) int {
 	t.Helper()

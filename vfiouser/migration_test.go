@@ -97,6 +97,7 @@ func TestFeatureErrors(t *testing.T) {
 			require.Equal(t, tt.err, err)
 		})
 	}
+	require.EqualValues(t, 4096, c.Capabilities().Migration.PgSize)
 	b, err := c.Feature(G|wire.FeatureMigration, 0, nil)
 	require.NoError(t, err)
 	require.Equal(t, le.AppendUint64(nil, 5), b)

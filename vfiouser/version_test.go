@@ -118,12 +118,6 @@ func TestVersionReply(t *testing.T) {
 	require.Len(t, qemuVersion, 214-wire.HeaderSize)
 }
 
-func TestVersionAnnouncesMigration(t *testing.T) {
-	r := newRig(t, newMigDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
-	require.EqualValues(t, 4096, c.Capabilities().Migration.PgSize)
-}
-
 // TestOtherMajorIsDropped: no message of another major version can be understood, so the connection ends.
 func TestOtherMajorIsDropped(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})

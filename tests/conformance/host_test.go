@@ -194,7 +194,7 @@ func closing(tr vfiouser.Transport) <-chan struct{} {
 // triggers its interrupt.
 func TestFullEventfd(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
-		_, _, c, h := withHost(t, by)
+		_, tr, c, h := withHost(t, by)
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 		require.NoError(t, err)
 		defer unix.Close(fd)
@@ -214,6 +214,12 @@ func TestFullEventfd(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Error("a trigger waits for the client")
 		}
+		if _, ok := tr.(*vfiouser.Server); ok {
+			require.EqualValues(t, 20, tr.Stats().IRQ.Coalesced)
+		}
+		fl, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		require.NoError(t, err)
+		require.Zero(t, fl&unix.O_NONBLOCK, "the client's flags are the client's")
 		_, err = unix.Read(fd, make([]byte, 8)) // there is room again
 		require.NoError(t, err)
 		<-done
