@@ -277,14 +277,12 @@ func TestPlantedFaults(t *testing.T) {
 // An answer may take as long as timeout.
 func throughRelay(t *testing.T, p *plant, timeout time.Duration) (failed *conformance.Result, passed int) {
 	t.Helper()
-	dev, err := newEverything()
-	require.NoError(t, err)
-	defer dev.close()
+	dev := newEverything(t)
 	_, server := serveAt(t, serve.Native, dev)
 	path := newRelay(t, p, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	err = conformance.Run(ctx, conformance.Options{Dial: conformance.DialPath(path), Timeout: timeout, Families: []string{p.family}}, func(r conformance.Result) {
+	err := conformance.Run(ctx, conformance.Options{Dial: conformance.DialPath(path), Timeout: timeout, Families: []string{p.family}}, func(r conformance.Result) {
 		switch {
 		case r.Outcome == conformance.Failed && relayLimits[r.Name] == "" && failed == nil:
 			failed = &r

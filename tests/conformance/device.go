@@ -10,7 +10,9 @@ package conformance
 import (
 	"encoding/binary"
 	"os"
+	"testing"
 
+	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/vfiouser"
@@ -32,36 +34,27 @@ type everything struct {
 
 const sharedSize = 0x8000
 
-func newEverything() (*everything, error) {
+// newEverything makes the device until the test ends.
+func newEverything(t testing.TB) *everything {
+	t.Helper()
 	d := &everything{state: make([]byte, 100_000)}
 	for i := range d.state {
 		d.state[i] = byte(i * 7)
 	}
 	fd, err := unix.MemfdCreate("bar1", unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, err
-	}
+	require.NoError(t, err)
 	d.shared = os.NewFile(uintptr(fd), "bar1")
-	if err := d.shared.Truncate(sharedSize); err != nil {
-		return nil, err
-	}
+	t.Cleanup(func() { d.shared.Close() })
+	require.NoError(t, d.shared.Truncate(sharedSize))
 	for i := range d.doors {
 		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
-		if err != nil {
-			return nil, err
-		}
+		require.NoError(t, err)
 		d.doors[i] = os.NewFile(uintptr(fd), "doorbell")
+		t.Cleanup(func() { d.doors[i].Close() })
 	}
 	copy(d.config[:], []byte{0xde, 0x10, 0x01, 0x00})
 	binary.LittleEndian.PutUint32(d.config[8:], 0x03000001)
-	return d, nil
-}
-
-func (d *everything) close() {
-	d.shared.Close()
-	for _, f := range d.doors {
-		f.Close()
-	}
+	return d
 }
 
 const rw = vfiouser.RegionRead | vfiouser.RegionWrite

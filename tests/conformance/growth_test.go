@@ -51,9 +51,7 @@ var rounds = scale.Of(500, 10_000)
 // them.
 func TestGrowth(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
-		dev, err := newEverything()
-		require.NoError(t, err)
-		t.Cleanup(dev.close)
+		dev := newEverything(t)
 		tr, path := serveAt(t, by, dev)
 		fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC)
 		require.NoError(t, err)

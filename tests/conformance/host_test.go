@@ -44,9 +44,7 @@ func (d *hosted) ReadRegion(index int, off uint64, p []byte) error {
 // withHost serves a device, and returns what is on both ends of one connection.
 func withHost(t *testing.T, by maker) (*hosted, vfiouser.Transport, *client.Client, *vfiouser.Host) {
 	t.Helper()
-	dev, err := newEverything()
-	require.NoError(t, err)
-	t.Cleanup(dev.close)
+	dev := newEverything(t)
 	d := &hosted{everything: dev, attached: make(chan *vfiouser.Host, 8), detached: make(chan struct{}, 8)}
 	tr, path := serveAt(t, by, d)
 	c, err := client.Dial(path, &client.Options{AnswerDMA: true})
@@ -158,9 +156,7 @@ func pattern(n int) []byte {
 func TestEndDespiteSilentClient(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		for _, say := range [][]byte{nil, {1, 0, 1}, append([]byte{1, 0, 1, 0, 64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, 1, 2)} {
-			dev, err := newEverything()
-			require.NoError(t, err)
-			t.Cleanup(dev.close)
+			dev := newEverything(t)
 			tr, path := serveAt(t, by, dev)
 			c, err := net.Dial("unix", path)
 			require.NoError(t, err)
@@ -232,9 +228,7 @@ func TestFullEventfd(t *testing.T) {
 // nothing.
 func TestBeginAndEnd(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
-		dev, err := newEverything()
-		require.NoError(t, err)
-		t.Cleanup(dev.close)
+		dev := newEverything(t)
 		m, err := client.Alloc(1 << 20)
 		require.NoError(t, err)
 		defer m.Close()

@@ -56,10 +56,8 @@ const envNew = "UMBRA_TEST_NEW_TRANSPORT"
 // name does not serve, and reports what it found and what it needs.
 func TestLibraryAtStart(t *testing.T) {
 	if os.Getenv(envNew) != "" {
-		dev, err := newEverything()
-		require.NoError(t, err)
-		defer dev.close()
-		_, err = libvfiouser.New(dev, vfiouser.Options{})
+		dev := newEverything(t)
+		_, err := libvfiouser.New(dev, vfiouser.Options{})
 		fmt.Printf("outcome: %v\n", err)
 		return
 	}

@@ -51,9 +51,7 @@ func TestMappedRegions(t *testing.T) {
 		{"parts", []vfiouser.SparseArea{{Offset: 0x1000, Size: 0x1000}, {Offset: 0x3000, Size: 0x2000}, {Offset: 0x7000, Size: 0x1000}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dev, err := newEverything()
-			require.NoError(t, err)
-			t.Cleanup(dev.close)
+			dev := newEverything(t)
 			d := &windowed{dev, 0x10000, c.areas}
 			require.NoError(t, d.shared.Truncate(0x10000+sharedSize))
 			want := make([]byte, sharedSize) // written through all transports

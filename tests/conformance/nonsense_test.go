@@ -55,9 +55,7 @@ func TestSuiteOfNonsense(t *testing.T) {
 			t.Parallel() // the suite mostly waits for answers that do not come
 			var described atomic.Bool
 			p := &nonsense(&described)[i]
-			dev, err := newEverything()
-			require.NoError(t, err)
-			t.Cleanup(dev.close)
+			dev := newEverything(t)
 			_, server := serveAt(t, serve.Native, dev)
 			reports, failed := 0, 0
 			o := conformance.Options{Dial: conformance.DialPath(newRelay(t, p, server)), Timeout: 500 * time.Millisecond}
@@ -68,7 +66,7 @@ func TestSuiteOfNonsense(t *testing.T) {
 					failed++
 				}
 			}
-			err = conformance.Run(t.Context(), o, report)
+			err := conformance.Run(t.Context(), o, report)
 			// The description took longer than the timeout: the machine is busy.
 			for err != nil && reports == 0 && o.Timeout < 30*time.Second {
 				o.Timeout *= 4

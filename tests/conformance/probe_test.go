@@ -1,16 +1,26 @@
 package conformance
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/cmd/serve"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/probe"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
 // probed probes a server. The result passes through JSON: the text made from that is the
@@ -36,9 +46,7 @@ func probed(t *testing.T, path string) *probe.Device {
 // library lacks.
 func TestProbeOfEverything(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
-		dev, err := newEverything()
-		require.NoError(t, err)
-		t.Cleanup(dev.close)
+		dev := newEverything(t)
 		tr, path := serveAt(t, by, dev)
 		d := probed(t, path)
 		require.Equal(t, "0.0", d.Version)
@@ -58,4 +66,166 @@ func TestProbeOfEverything(t *testing.T) {
 		}
 		require.EqualValues(t, 0x10de, d.Config.Vendor)
 	})
+}
+
+// small has a configuration space of 256 bytes.
+type small struct{ *everything }
+
+func (d small) Regions() []vfiouser.Region {
+	r := d.everything.Regions()
+	r[vfiouser.RegionConfig].Size = 256
+	return r
+}
+
+// conversation is all that a server says to the probe.
+func conversation(t *testing.T) []byte {
+	_, path := serveAt(t, serve.Native, small{newEverything(t)})
+	l := listener(t)
+	received := make(chan []byte, 1)
+	go func() {
+		var said bytes.Buffer
+		defer func() { received <- said.Bytes() }()
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		server, err := net.Dial("unix", path)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		go func() {
+			_, _ = io.Copy(server, c)
+			server.Close()
+		}()
+		_, _ = io.Copy(io.MultiWriter(c, &said), server)
+	}()
+	_, err := probe.Probe(t.Context(), l.Addr().String(), time.Minute)
+	require.NoError(t, err)
+	said := <-received
+	require.Greater(t, len(said), 500)
+	return said
+}
+
+// replay is a peer that sends fixed bytes, for any request, and closes.
+func replay(l *net.UnixListener, said []byte) {
+	c, err := l.AcceptUnix()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = c.Write(said)
+	_ = c.CloseWrite()
+	_, _ = io.Copy(io.Discard, c)
+}
+
+// against probes a peer that says bytes.
+func against(t require.TestingT, l *net.UnixListener, said []byte) (*probe.Device, error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		replay(l, said)
+	}()
+	d, err := probe.Probe(context.Background(), l.Addr().String(), time.Minute)
+	<-done
+	return d, err
+}
+
+func listener(t *testing.T) *net.UnixListener {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "s"), Net: "unix"})
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// TestTruncatedAnywhere: the error of a conversation that ends after any of its bytes names that byte.
+func TestTruncatedAnywhere(t *testing.T) {
+	said, l := conversation(t), listener(t)
+	_, err := against(t, l, said)
+	require.NoError(t, err)
+	for n := range said {
+		_, err := against(t, l, said[:n])
+		var b *probe.Broken
+		require.True(t, errors.As(err, &b), "after %d bytes: %v", n, err)
+		require.EqualValues(t, n, b.Offset, "%v", err)
+		if n > 0 {
+			require.ErrorContains(t, err, fmt.Sprintf("byte %d of what the server sent", n))
+		}
+		require.ErrorContains(t, err, "closed the connection")
+	}
+}
+
+// TestNonsenseAnywhere: for any change in a conversation, the probe ends; an error names a byte
+// that was sent.
+func TestNonsenseAnywhere(t *testing.T) {
+	said, l := conversation(t), listener(t)
+	complaints := 0
+	rapid.Check(t, func(t *rapid.T) {
+		p := bytes.Clone(said)
+		for range rapid.IntRange(1, 8).Draw(t, "changes") {
+			at := rapid.IntRange(0, len(p)-1).Draw(t, "at")
+			p[at] = rapid.SampledFrom([]byte{0, 1, 0x7f, 0x80, 0xff, p[at] + 1}).Draw(t, "byte")
+		}
+		d, err := against(t, l, p)
+		var b *probe.Broken
+		switch {
+		case err == nil:
+			_ = d.Text()
+		case !errors.As(err, &b):
+			t.Fatalf("%v", err)
+		default:
+			complaints++
+			if b.Offset < 0 || b.Offset > int64(len(p)) {
+				t.Fatalf("byte %d of %d: %v", b.Offset, len(p), err)
+			}
+		}
+	})
+	require.Positive(t, complaints)
+}
+
+// TestNonsenseInside: replies that are whole and say what cannot be.
+func TestNonsenseInside(t *testing.T) {
+	said, l := conversation(t), listener(t)
+	// Where the reply to a command begins, the nth of it.
+	find := func(cmd wire.Command, nth int) int {
+		for at := 0; at < len(said); {
+			h := wire.Parse[wire.Header](said[at:])
+			if h.Command == cmd {
+				if nth == 0 {
+					return at
+				}
+				nth--
+			}
+			at += int(h.Size)
+		}
+		t.Fatalf("no reply to %v", cmd)
+		return 0
+	}
+	info, withParts := find(wire.DeviceGetInfo, 0)+wire.HeaderSize, find(wire.DeviceGetRegionInfo, 2)+wire.HeaderSize
+	for _, c := range []struct {
+		name string
+		at   int
+		v    uint32
+		says string
+	}{
+		{"a billion regions", info + 8, 1e9, "1000000000 regions"},
+		{"a billion interrupts", info + 12, 1e9, "1000000000 interrupts"},
+		{"parts that are not there", withParts + wire.RegionInfoSize + 8, 1 << 28, "areas in"},
+		{"capabilities outside", withParts + 12, 0xfffffff0, "capability at 4294967280"},
+		{"capabilities inside of the structure", withParts + 12, 4, "capability at 4"},
+		{"capabilities in a circle", withParts + wire.RegionInfoSize + 4, wire.RegionInfoSize, "chain without end"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := bytes.Clone(said)
+			binary.LittleEndian.PutUint32(p[c.at:], c.v)
+			_, err := against(t, l, p)
+			var b *probe.Broken
+			require.True(t, errors.As(err, &b), "%v", err)
+			require.ErrorIs(t, err, probe.ErrNonsense)
+			require.ErrorContains(t, err, c.says)
+			require.Greater(t, b.Offset, int64(c.at))
+			require.Less(t, b.Offset, int64(len(p)))
+		})
+	}
 }

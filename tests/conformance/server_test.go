@@ -107,9 +107,7 @@ func suite(t *testing.T, o conformance.Options) (passed int) {
 // that has something of everything.
 func TestSuiteOfEverything(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
-		dev, err := newEverything()
-		require.NoError(t, err)
-		t.Cleanup(dev.close)
+		dev := newEverything(t)
 		_, path := serveAt(t, by, dev)
 		require.Greater(t, suite(t, conformance.Options{Dial: conformance.DialPath(path)}), 140)
 	})
