@@ -113,7 +113,7 @@ func (c *conn) loop() error {
 			return err
 		}
 		n, err := c.serveBatch()
-		c.srv.stats.batchMax.Store(max(n, c.srv.stats.batchMax.Load())) // this thread alone writes it
+		c.srv.stats.count(func(s *Stats) { s.BatchMax = max(s.BatchMax, n) })
 		c.flush()
 		if err != nil {
 			return err
@@ -192,7 +192,7 @@ func (c *conn) recv() (n int, fds []int, cut bool, err error) {
 	if c.irqs.maskNotified.Load() > 0 {
 		return c.recvWatching()
 	}
-	c.srv.stats.blocked.Add(1)
+	c.srv.stats.count(func(s *Stats) { s.Blocked++ })
 	return c.sock.recv(c.buf[c.w:], 0)
 }
 
@@ -231,8 +231,10 @@ func (c *conn) serveBatch() (n uint64, err error) {
 	for c.w-c.r >= wire.HeaderSize {
 		h := wire.Parse[wire.Header](c.buf[c.r:])
 		if h.Size < wire.HeaderSize || h.Size > c.srv.opts.maxMessage() {
-			c.srv.stats.badStreams.Add(1)
-			c.srv.stats.command(h.Command).errors.Add(1)
+			c.srv.stats.count(func(s *Stats) {
+				s.BadStreams++
+				s.command(h.Command).Errors++
+			})
 			c.answer(h, syscall.EINVAL)
 			return n, fmt.Errorf("%w: %v of %d bytes", errStream, h.Command, h.Size)
 		}
@@ -280,31 +282,31 @@ func (c *conn) makeRoom() {
 
 // message serves one message.
 func (c *conn) message(rq *request) {
-	k := c.srv.stats.command(rq.hdr.Command)
-	k.bytes.Add(uint64(rq.hdr.Size))
 	if rq.hdr.Flags&wire.TypeMask == wire.TypeReply && c.dmaReply(rq) {
-		if rq.hdr.Flags&wire.Error != 0 {
-			k.errors.Add(1)
-		}
+		c.srv.stats.dmaReply(rq.hdr)
 		return
 	}
-	k.messages.Add(1)
 	row := c.rows.row(rq.hdr.Command)
 	c.mark = len(c.out)
 	errno := row.check(rq, c.state)
 	if errno == 0 {
-		errno = c.call(row, rq)
+		errno = c.contained(row.num.String(), func() syscall.Errno { return row.handle(c, rq) })
 	}
 	if len(rq.fds) > 0 {
 		closeFDs(rq.fds)
 		rq.fds = nil
 	}
-	if errno != 0 {
-		k.errors.Add(1)
-	}
-	if rq.hdr.Flags&wire.NoReply != 0 {
-		k.posted.Add(1)
-	}
+	c.srv.stats.count(func(s *Stats) {
+		k := s.command(rq.hdr.Command)
+		k.Messages++
+		k.Bytes += uint64(rq.hdr.Size)
+		if errno != 0 {
+			k.Errors++
+		}
+		if rq.hdr.Flags&wire.NoReply != 0 {
+			k.Posted++
+		}
+	})
 	c.answer(rq.hdr, errno)
 	if len(c.outClose) > 0 {
 		closeFDs(c.outClose)
@@ -315,7 +317,7 @@ func (c *conn) message(rq *request) {
 // dmaReply takes an answer to one of our DMA requests.
 func (c *conn) dmaReply(rq *request) bool {
 	if !c.calls.finish(rq.hdr, rq.payload) {
-		c.srv.stats.strayReply.Add(1)
+		c.srv.stats.count(func(s *Stats) { s.StrayReply++ })
 		return false
 	}
 	closeFDs(rq.fds)
@@ -323,30 +325,22 @@ func (c *conn) dmaReply(rq *request) bool {
 	return true
 }
 
-// call runs a handler. A panic in it is an access that fails.
-func (c *conn) call(row *command, rq *request) (errno syscall.Errno) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.panicked(row.num.String(), p)
-			errno = syscall.EIO
-		}
-	}()
-	return row.handle(c, rq)
-}
-
-// contain runs a call of the device that answers no message.
+// contain runs a call of the device. A panic in it is counted and logged.
 func (c *conn) contain(what string, fn func()) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.panicked(what, p)
+			c.srv.stats.count(func(s *Stats) { s.Panics++ })
+			c.srv.warn(&c.srv.logPanic, "vfio-user device panicked", slog.String("in", what), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 		}
 	}()
 	fn()
 }
 
-func (c *conn) panicked(what string, p any) {
-	c.srv.stats.panics.Add(1)
-	c.srv.warn(&c.srv.logPanic, "vfio-user device panicked", slog.String("in", what), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+// contained is contain for a call with an errno; a panic is an access that fails.
+func (c *conn) contained(what string, fn func() syscall.Errno) syscall.Errno {
+	errno := syscall.EIO
+	c.contain(what, func() { errno = fn() })
+	return errno
 }
 
 // body returns n zero bytes for the payload of the reply to the present message. It is called
@@ -417,8 +411,10 @@ func (c *conn) write(p []byte, fds []int) {
 	if c.sendErr != nil {
 		return
 	}
-	c.srv.stats.replies.Add(c.replies) // before the write, so that a client that has its reply finds it counted
-	c.srv.stats.writes.Add(1)
+	c.srv.stats.count(func(s *Stats) { // before the write, so that a client that has its reply finds it counted
+		s.Replies += c.replies
+		s.Writes++
+	})
 	c.replies = 0
 	c.sendMu.Lock()
 	if len(fds) > 0 {

@@ -34,8 +34,8 @@
 //  5. conn.sendMu    one message at a time on the socket
 //  6. conn.fdMu      the socket against its closing
 //
-// Memory.watchMu guards the list of watchers of the map. It is held only briefly, with none of
-// these taken in it, and not while watchers are called.
+// Memory.watchMu guards the list of watchers of the map, counters.mu the counters. They are held
+// only briefly, with none of these taken in them, and not while watchers are called.
 //
 // # Errors
 //

@@ -25,7 +25,7 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 		m.Offset > 1<<62:
 		return syscall.EINVAL
 	case m.Size > c.srv.opts.MaxDMASize:
-		c.srv.stats.sizesRefused.Add(1)
+		c.srv.stats.count(func(s *Stats) { s.SizesRefused++ })
 		c.srv.warn(&c.srv.logSizes, "a range of the client's memory was refused: it is larger than one may be; raise max-dma-size if it needs it",
 			slog.String("rule", RuleDMASizes), slog.String("size", fmt.Sprintf("%#x", m.Size)), slog.String("max", fmt.Sprintf("%#x", c.srv.opts.MaxDMASize)))
 		return syscall.ENOSPC
@@ -45,11 +45,11 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 	case err == nil:
 		c.noteShared(&q)
 	case errors.Is(err, errRegions):
-		c.srv.stats.regionsRefused.Add(1)
+		c.srv.stats.count(func(s *Stats) { s.RegionsRefused++ })
 		c.srv.warn(&c.srv.logRegions, "a range of the client's memory was refused: its DMA map has as many ranges as it may",
 			slog.String("rule", RuleDMARegions), slog.Int("max", c.srv.opts.MaxDMARegions))
 	case errors.Is(err, errMappings):
-		c.srv.stats.mappingsRefused.Add(1)
+		c.srv.stats.count(func(s *Stats) { s.MappingsRefused++ })
 		c.srv.warn(&c.srv.logMappings, "a range of the client's memory was refused: it takes as many mappings of this process as it may, one for each file that its memory is in, or range of a device; give the machine fewer memory backends, or raise max-dma-mappings",
 			slog.String("rule", RuleDMAMappings), slog.Int("max", c.srv.opts.MaxDMAMappings))
 	}

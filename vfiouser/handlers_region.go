@@ -26,10 +26,7 @@ func (c *conn) regionRead(rq *request) syscall.Errno {
 	}
 	b := c.body(wire.RegionAccessSize + int(a.Count))
 	wire.Put(b, a)
-	if err := c.dev.ReadRegion(int(a.Region), a.Offset, b[wire.RegionAccessSize:]); err != nil {
-		return errnoOf(err)
-	}
-	return 0
+	return errnoOf(c.dev.ReadRegion(int(a.Region), a.Offset, b[wire.RegionAccessSize:]))
 }
 
 // regionWrite serves REGION_WRITE.
@@ -68,7 +65,7 @@ func (c *conn) regionWriteMulti(rq *request) syscall.Errno {
 		done++
 	}
 	if failed != 0 {
-		c.srv.stats.command(wire.RegionWriteMulti).errors.Add(n - done)
+		c.srv.stats.count(func(s *Stats) { s.command(wire.RegionWriteMulti).Errors += n - done })
 	}
 	if done == 0 && failed != 0 {
 		return failed
@@ -77,7 +74,7 @@ func (c *conn) regionWriteMulti(rq *request) syscall.Errno {
 	return 0
 }
 
-func (c *conn) writeEntry(e []byte) (errno syscall.Errno) {
+func (c *conn) writeEntry(e []byte) syscall.Errno {
 	a := wire.Parse[wire.RegionAccess](e)
 	if a.Count > wire.WriteMultiMaxData {
 		return syscall.EINVAL
@@ -85,17 +82,10 @@ func (c *conn) writeEntry(e []byte) (errno syscall.Errno) {
 	if errno := c.checkAccess(&a, RegionWrite); errno != 0 || a.Count == 0 {
 		return errno
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.panicked(wire.RegionWriteMulti.String(), p)
-			errno = syscall.EIO
-		}
-	}()
 	data := e[wire.RegionAccessSize:][:a.Count:a.Count]
-	if err := c.dev.WriteRegion(int(a.Region), a.Offset, data); err != nil {
-		return errnoOf(err)
-	}
-	return 0
+	return c.contained(wire.RegionWriteMulti.String(), func() syscall.Errno {
+		return errnoOf(c.dev.WriteRegion(int(a.Region), a.Offset, data))
+	})
 }
 
 // reset serves DEVICE_RESET.

@@ -66,30 +66,34 @@ func (t *irqTable) count(index uint32) int {
 func (t *irqTable) trigger(index, vec int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || index < 0 || index >= NumIRQs || vec < 0 || vec >= len(t.indexes[index].vectors) {
-		t.stats.Unrouted++
-		return
-	}
 	t.triggerLocked(index, vec)
 }
 
+// vector is nil for one that does not exist.
+func (t *irqTable) vector(index, vec int) *vector {
+	if index < 0 || index >= NumIRQs || vec < 0 || vec >= len(t.indexes[index].vectors) {
+		return nil
+	}
+	return &t.indexes[index].vectors[vec]
+}
+
 func (t *irqTable) triggerLocked(index, vec int) {
-	x := &t.indexes[index]
-	v := &x.vectors[vec]
-	if v.masked {
+	v := t.vector(index, vec)
+	switch {
+	case t.closed || v == nil:
+		t.stats.Unrouted++
+	case v.masked:
 		v.pending = true
 		t.stats.Latched++
-		return
-	}
-	if v.trigger < 0 {
+	case v.trigger < 0:
 		t.stats.Unrouted++
-		return
-	}
-	v.masked = x.flags&IRQAutomasked != 0
-	if signal(v.trigger) {
-		t.stats.Signalled++
-	} else {
-		t.stats.Coalesced++
+	default:
+		v.masked = t.indexes[index].flags&IRQAutomasked != 0
+		if signal(v.trigger) {
+			t.stats.Signalled++
+		} else {
+			t.stats.Coalesced++
+		}
 	}
 }
 
@@ -97,8 +101,8 @@ func (t *irqTable) triggerLocked(index, vec int) {
 func (t *irqTable) clear(index, vec int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if index >= 0 && index < NumIRQs && vec >= 0 && vec < len(t.indexes[index].vectors) {
-		t.indexes[index].vectors[vec].pending = false
+	if v := t.vector(index, vec); v != nil {
+		v.pending = false
 	}
 }
 

@@ -184,7 +184,7 @@ func (s *Server) start(fd int) (*conn, error) {
 	for s.current != nil {
 		c := s.current
 		if !c.hungUp() {
-			s.stats.refused.Add(1)
+			s.stats.count(func(s *Stats) { s.Refused++ })
 			return nil, ErrBusy
 		}
 		s.mu.Unlock()
@@ -267,7 +267,7 @@ func (s *Server) untrack(l *net.UnixListener) {
 	delete(s.listener, l)
 }
 
-// Stats returns the counters. They are read one by one, not all at the same instant.
+// Stats returns the counters.
 func (s *Server) Stats() Stats {
 	out := s.stats.snapshot()
 	s.mu.Lock()

@@ -1,7 +1,7 @@
 package vfiouser
 
 import (
-	"sync/atomic"
+	"sync"
 
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
@@ -40,62 +40,38 @@ type CommandStats struct {
 	Errors   uint64 // of Messages, those that failed
 }
 
+// counters are a server's Stats, except IRQ. Any goroutine counts.
 type counters struct {
-	commands   [wire.NumCommands]commandCounters
-	unknown    commandCounters
-	batchMax   atomic.Uint64
-	blocked    atomic.Uint64
-	replies    atomic.Uint64
-	writes     atomic.Uint64
-	panics     atomic.Uint64
-	badStreams atomic.Uint64
-	clients    atomic.Uint64
-	refused    atomic.Uint64
-	strayReply atomic.Uint64
-
-	regionsRefused, mappingsRefused, sizesRefused atomic.Uint64
+	mu    sync.Mutex
+	stats Stats
 }
 
-type commandCounters struct {
-	messages, bytes, posted, errors atomic.Uint64
+func (c *counters) count(add func(s *Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	add(&c.stats)
 }
 
-func (c *commandCounters) snapshot() CommandStats {
-	return CommandStats{c.messages.Load(), c.bytes.Load(), c.posted.Load(), c.errors.Load()}
+func (c *counters) snapshot() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
 }
 
-func (s *counters) command(c wire.Command) *commandCounters {
-	if int(c) >= len(s.commands) {
-		return &s.unknown
+// dmaReply counts an answer to a DMA request of the server.
+func (c *counters) dmaReply(h wire.Header) {
+	c.count(func(s *Stats) {
+		k := s.command(h.Command)
+		k.Bytes += uint64(h.Size)
+		if h.Flags&wire.Error != 0 {
+			k.Errors++
+		}
+	})
+}
+
+func (s *Stats) command(c wire.Command) *CommandStats {
+	if int(c) >= len(s.Commands) {
+		return &s.Unknown
 	}
-	return &s.commands[c]
-}
-
-func (s *counters) count(c wire.Command, bytes uint64) {
-	k := s.command(c)
-	k.messages.Add(1)
-	k.bytes.Add(bytes)
-}
-
-func (s *counters) snapshot() Stats {
-	out := Stats{
-		Unknown:    s.unknown.snapshot(),
-		BatchMax:   s.batchMax.Load(),
-		Blocked:    s.blocked.Load(),
-		Replies:    s.replies.Load(),
-		Writes:     s.writes.Load(),
-		Panics:     s.panics.Load(),
-		BadStreams: s.badStreams.Load(),
-		Clients:    s.clients.Load(),
-		Refused:    s.refused.Load(),
-		StrayReply: s.strayReply.Load(),
-
-		RegionsRefused:  s.regionsRefused.Load(),
-		MappingsRefused: s.mappingsRefused.Load(),
-		SizesRefused:    s.sizesRefused.Load(),
-	}
-	for i := range s.commands {
-		out.Commands[i] = s.commands[i].snapshot()
-	}
-	return out
+	return &s.Commands[c]
 }

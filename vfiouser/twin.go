@@ -49,20 +49,16 @@ func (c *conn) readTwin() {
 		for have-used >= wire.HeaderSize {
 			h := wire.Parse[wire.Header](buf[used:])
 			if h.Size < wire.HeaderSize || h.Size > maxDMAReply {
-				c.srv.stats.badStreams.Add(1)
+				c.srv.stats.count(func(s *Stats) { s.BadStreams++ })
 				return
 			}
 			if have-used < int(h.Size) {
 				break
 			}
-			k := c.srv.stats.command(h.Command)
-			k.bytes.Add(uint64(h.Size))
-			if h.Flags&wire.Error != 0 {
-				k.errors.Add(1)
-			}
+			c.srv.stats.dmaReply(h)
 			payload := buf[used+wire.HeaderSize : used+int(h.Size)]
 			if h.Flags&wire.TypeMask != wire.TypeReply || !c.calls.finish(h, payload) {
-				c.srv.stats.strayReply.Add(1)
+				c.srv.stats.count(func(s *Stats) { s.StrayReply++ })
 			}
 			used += int(h.Size)
 		}

@@ -32,7 +32,7 @@ func (c *conn) version(rq *request) syscall.Errno {
 		return errnoOf(err)
 	}
 	c.state = stateRunning
-	c.srv.stats.clients.Add(1)
+	c.srv.stats.count(func(s *Stats) { s.Clients++ })
 
 	room := len(rq.payload) - wire.VersionSize
 	text := c.srv.opts.capabilities(&limits, migrator != nil, room)
@@ -52,18 +52,18 @@ func (c *conn) version(rq *request) syscall.Errno {
 
 // attach gives the device its host and reads its regions and interrupts.
 func (c *conn) attach() (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.panicked("Attached", p)
-			err = syscall.EIO
-		}
-		if err != nil && c.attached {
-			c.attached = false
-			c.contain("Detached", c.dev.Detached)
-		}
-	}()
+	err = syscall.EIO // of a panic
+	c.contain("Attached", func() { err = c.tryAttach() })
+	if err != nil && c.attached {
+		c.attached = false
+		c.contain("Detached", c.dev.Detached)
+	}
+	return err
+}
+
+func (c *conn) tryAttach() error {
 	if err := Admit(c.dev); err != nil {
-		c.srv.stats.refused.Add(1)
+		c.srv.stats.count(func(s *Stats) { s.Refused++ })
 		c.srv.warn(&c.srv.logAdmit, "vfio-user client refused", slog.Any("error", err))
 		return err
 	}
