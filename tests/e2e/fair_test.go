@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/aggregator/sched/throttle"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
@@ -140,12 +138,11 @@ func (f *fair) watch(d, every time.Duration) (all []books) {
 }
 
 // throttle has a guest do a load, until the function that it returns is called.
-func (f *fair) throttle(guest int, l throttle.Load) (stop func() proto.ThrottleTotals) {
+func (f *fair) throttle(guest int, a proto.ThrottleArgs) (stop func() proto.ThrottleTotals) {
 	f.t.Helper()
-	raw, err := json.Marshal(l)
-	require.NoError(f.t, err)
 	b := f.beds[guest]
-	b.call(proto.CmdThrottle, proto.ThrottleArgs{Load: raw, GrainNS: f.grain.Nanoseconds(), Seed: uint64(guest)}, nil)
+	a.GrainNS, a.Seed = f.grain.Nanoseconds(), uint64(guest)
+	b.call(proto.CmdThrottle, a, nil)
 	return func() (sum proto.ThrottleTotals) {
 		f.t.Helper()
 		b.call(proto.CmdThrottleStop, nil, &sum)
@@ -158,7 +155,7 @@ func (f *fair) throttle(guest int, l throttle.Load) (stop func() proto.ThrottleT
 func (f *fair) calibrate() {
 	const requests = 400
 	before := f.look()
-	stop := f.throttle(0, throttle.Load{Busy: time.Millisecond, Burst: 50, Requests: requests})
+	stop := f.throttle(0, proto.ThrottleArgs{BusyNS: time.Millisecond.Nanoseconds(), Burst: 50, Ahead: 2, Requests: requests})
 	require.Eventually(f.t, func() bool {
 		var sum proto.ThrottleTotals
 		f.beds[0].call(proto.CmdThrottleTotals, nil, &sum)
@@ -181,7 +178,7 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 		// A quarter of a second of work is on the way, in bursts of 32 ms: the card is not to
 		// wait for a guest that does not run.
 		burst := max(1, int(32*time.Millisecond/l))
-		stops = append(stops, f.throttle(i, throttle.Load{Busy: l, Burst: burst, Ahead: 8}))
+		stops = append(stops, f.throttle(i, proto.ThrottleArgs{BusyNS: l.Nanoseconds(), Burst: burst, Ahead: 8}))
 	}
 	all := f.watch(d, 20*time.Millisecond)
 	for i, stop := range stops {
@@ -345,7 +342,7 @@ func TestFairGuests(t *testing.T) {
 
 // runaway is a request that does not end, in the first guest.
 func (f *fair) runaway() {
-	stop := f.throttle(1, throttle.Load{Busy: 4 * time.Millisecond, Burst: 8, Ahead: 4})
+	stop := f.throttle(1, proto.ThrottleArgs{BusyNS: (4 * time.Millisecond).Nanoseconds(), Burst: 8, Ahead: 4})
 	before := f.watch(2*time.Second, 50*time.Millisecond)
 	var res proto.OffenceResult
 	done := make(chan error, 1)

@@ -42,7 +42,7 @@ func (s *Server) endThrottle() (proto.ThrottleTotals, error) {
 	switch {
 	case t.Error != "":
 		return t, errors.New(t.Error)
-	case t.Wrong > 0:
+	case t.Wrong:
 		return t, errors.New("the launches did not copy what they are to copy")
 	}
 	return t, nil

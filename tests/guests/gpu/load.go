@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
@@ -15,15 +14,11 @@ import (
 // Load is clients that copy and verify until they are stopped. Each is a client of
 // its own to the kernel, with its own address space and channel.
 type Load struct {
+	background
 	clients int
-	stop    chan struct{}
-	wg      sync.WaitGroup
 	copies  atomic.Uint64
 	bytes   atomic.Uint64
 	wrong   atomic.Uint64
-
-	mu  sync.Mutex // guards err
-	err error
 }
 
 // StartLoad starts the clients, and returns when each has done and verified a first round.
@@ -32,15 +27,11 @@ func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 	if size == 0 {
 		size = 256 << 10
 	}
-	l := &Load{clients: orInt(a.Clients, 1), stop: make(chan struct{})}
+	l := &Load{background: background{stop: make(chan struct{})}, clients: orInt(a.Clients, 1)}
 	var err error
 	ready := make(chan error, l.clients)
 	for i := range l.clients {
-		l.wg.Go(func() {
-			if err := l.client(e, uint64(size), a.Seed+uint64(i)<<32, ready); err != nil {
-				l.fail(err)
-			}
-		})
+		l.run(func() error { return l.client(e, uint64(size), a.Seed+uint64(i)<<32, ready) })
 	}
 	for range l.clients {
 		if rerr := <-ready; rerr != nil && err == nil {
@@ -56,28 +47,13 @@ func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 
 // Totals is what has been done so far.
 func (l *Load) Totals() proto.LoadTotals {
-	t := proto.LoadTotals{Copies: l.copies.Load(), Bytes: l.bytes.Load(), Wrong: l.wrong.Load()}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		t.Error = l.err.Error()
-	}
-	return t
+	return proto.LoadTotals{Copies: l.copies.Load(), Bytes: l.bytes.Load(), Wrong: l.wrong.Load(), Error: l.failure()}
 }
 
 // Stop ends the clients and returns the sums.
 func (l *Load) Stop() proto.LoadTotals {
-	close(l.stop)
-	l.wg.Wait()
+	l.end()
 	return l.Totals()
-}
-
-func (l *Load) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err == nil {
-		l.err = err
-	}
 }
 
 // client copies GART to VRAM to VRAM to GART, new data each round. It tells ready
@@ -104,12 +80,7 @@ func (l *Load) client(e *Env, size, seed uint64, ready chan<- error) (err error)
 		defer closeInto(vram[i], &err)
 	}
 	want := make([]byte, size)
-	for {
-		select {
-		case <-l.stop:
-			return nil
-		default:
-		}
+	for !l.stopped() {
 		seed++
 		fill(want, seed)
 		if err := l.round(k.copier, vram, want); err != nil {
@@ -120,6 +91,7 @@ func (l *Load) client(e *Env, size, seed uint64, ready chan<- error) (err error)
 		}
 		say(nil)
 	}
+	return nil
 }
 
 var errWrong = errors.New("the first copies came out wrong")
