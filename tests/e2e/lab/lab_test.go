@@ -1,10 +1,8 @@
-// Package lab_test runs machines of package lab without a GPU.
+// Package lab_test runs machines of package lab without a driver.
 package lab_test
 
 import (
 	"context"
-	"encoding/binary"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,11 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
-	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,17 +34,18 @@ func TestMachine(t *testing.T) {
 	scale.ReleaseOnly(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*deadline)
 	defer cancel()
-	var sockets []string
-	for device := range uint16(2) {
-		sockets = append(sockets, serve(t, newDevice(0x10de, 1+device)))
-	}
+	s, err := testserver.NewShared(soft.Config{VRAM: 512 << 20}, 2, 128<<20)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	dir := t.TempDir()
-	vm := labtest.Start(t, lab.Config{Sockets: sockets, Reboot: true, CPUs: 1, Memory: 512, Dir: dir})
+	vm := labtest.Start(t, lab.Config{Sockets: []string{s.GPUs[0].Socket, s.GPUs[1].Socket}, Reboot: true, CPUs: 1, Memory: 512, Dir: dir})
 	var pci proto.PCIResult
 	require.NoError(t, vm.Agent().Call(ctx, proto.CmdPCI, proto.PCIArgs{Vendor: 0x10de}, &pci))
 	require.Len(t, pci.Functions, 2)
-	require.ElementsMatch(t, []uint16{1, 2}, []uint16{pci.Functions[0].Device, pci.Functions[1].Device})
-	require.EqualValues(t, barSize, pci.Functions[0].BARs[0].Size)
+	for _, f := range pci.Functions {
+		require.EqualValues(t, gf100.DeviceID, f.Device)
+		require.EqualValues(t, gf100.SpaceSize, f.BARs[0].Size)
+	}
 	log, err := vm.KernelLog(ctx)
 	require.NoError(t, err)
 	require.Contains(t, log[0].Text, "Linux version "+vm.Kernel())
@@ -126,70 +127,4 @@ func TestNoOrphans(t *testing.T) {
 		_, state, _ := strings.Cut(string(stat), ") ")
 		return err != nil || strings.HasPrefix(state, "Z") // it may be a zombie still
 	}, deadline, 20*time.Millisecond)
-}
-
-// device is a minimal PCI function: a configuration space, and a BAR0 of 4 KiB.
-type device struct{ config, mem []byte }
-
-const barSize = 4096
-
-func newDevice(vendor, id uint16) *device {
-	d := &device{make([]byte, 256), make([]byte, barSize)}
-	binary.LittleEndian.PutUint16(d.config[0x00:], vendor)
-	binary.LittleEndian.PutUint16(d.config[0x02:], id)
-	d.config[0x0b] = 0xff // class: none
-	return d
-}
-
-func (d *device) Regions() []vfiouser.Region {
-	r := make([]vfiouser.Region, vfiouser.NumRegions)
-	r[vfiouser.RegionBAR0] = vfiouser.Region{Size: barSize, Flags: vfiouser.RegionRead | vfiouser.RegionWrite}
-	r[vfiouser.RegionConfig] = vfiouser.Region{Size: 256, Flags: vfiouser.RegionRead | vfiouser.RegionWrite}
-	return r
-}
-
-func (d *device) IRQs() []vfiouser.IRQ { return make([]vfiouser.IRQ, vfiouser.NumIRQs) }
-
-func (d *device) ReadRegion(index int, off uint64, p []byte) error {
-	if index == vfiouser.RegionConfig {
-		copy(p, d.config[off:])
-	} else {
-		copy(p, d.mem[off:])
-	}
-	return nil
-}
-
-func (d *device) WriteRegion(index int, off uint64, p []byte) error {
-	switch {
-	case index == vfiouser.RegionBAR0:
-		copy(d.mem[off:], p)
-	case off == 0x04: // command
-		copy(d.config[4:6], p)
-	case off == 0x10 && len(p) == 4:
-		binary.LittleEndian.PutUint32(d.config[0x10:], binary.LittleEndian.Uint32(p)&^(barSize-1))
-	}
-	return nil
-}
-
-func (d *device) Reset() error            { return nil }
-func (d *device) Attached(*vfiouser.Host) {}
-func (d *device) Detached()               {}
-
-// serve serves a device until the test ends, and returns its socket.
-func serve(t *testing.T, d *device) string {
-	dir, err := os.MkdirTemp("", "umbra-") // t.TempDir is too long for sockets
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path := filepath.Join(dir, "sock")
-	s, err := vfiouser.NewServer(d, vfiouser.Options{})
-	require.NoError(t, err)
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	require.NoError(t, err)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Serve(context.Background(), l)
-	}()
-	t.Cleanup(func() { s.Close(); <-done })
-	return path
 }
