@@ -193,34 +193,6 @@ func TestBadEvents(t *testing.T) {
 	}
 }
 
-// TestSameTrace: the same events give the same decisions.
-func TestSameTrace(t *testing.T) {
-	for _, p := range all {
-		var first []sched.Forward
-		for range 3 {
-			c := sched.Default()
-			c.Policy = p
-			b := newFixture(t, c)
-			for i := range 8 {
-				g := b.node(t, sched.Card, sched.NodeConfig{Weight: 100 * (i%3 + 1)})
-				for j := range i%3 + 1 {
-					b.submit(b.channel(t, b.node(t, g, sched.NodeConfig{}), j%2), 50)
-				}
-			}
-			b.lengths = func(ch sched.ID, i int) time.Duration { return time.Duration(uint64(ch)%7+1) * 300 * us }
-			trace := b.drain()
-			for b.now < 300*ms && b.step(300*ms) {
-				trace = append(trace, b.drain()...)
-			}
-			require.GreaterOrEqual(t, len(trace), 15)
-			if first == nil {
-				first = trace
-			}
-			require.Equal(t, first, trace, p)
-		}
-	}
-}
-
 // TestPartialRelease: of k entries the card gets as many as Depth allows; the rest follows
 // in order, one for each that is done.
 func TestPartialRelease(t *testing.T) {

@@ -204,7 +204,7 @@ func (f *fair) contend(lengths [2]time.Duration, weights [2]float64, d time.Dura
 		if length >= time.Second {
 			x, y := float64(window[0])/weights[0], float64(window[1])/weights[1]
 			unfair = append(unfair, max(x-y, y-x)/(x+y))
-			f.t.Logf("%v after the start, for %v: the card worked %v, unfairness %.3f; %v", is.at.Sub(all[0].at).Round(time.Millisecond), length, window, unfair[len(unfair)-1], odd)
+			f.t.Logf("%v after the start, for %v: the card worked %v, unfairness %.3f; %+v", is.at.Sub(all[0].at).Round(time.Millisecond), length, window, unfair[len(unfair)-1], odd)
 			window, length, odd = [2]time.Duration{}, 0, stalls{}
 		}
 	}
@@ -235,40 +235,19 @@ func (f *fair) share(weight int) {
 	}
 }
 
-// stalls may make a window unfair: a long time between two samples, an idle card, or one
-// guest alone on it for long. A server without a processor causes the last, too, because
-// the software card's clock advances.
+// stalls may make a window unfair: a long time between two samples, or a server without a
+// processor, because the software card's clock advances meanwhile.
 type stalls struct {
-	gap, idle time.Duration
-	late      time.Duration // of all gaps, what is beyond a fifth of a second, but for the server's answer
-	queued    time.Duration
-	worst     time.Duration    // of it between two looks
-	alone     [2]time.Duration // without the other, the longest so far
-	now       [2]time.Duration
-	least     [2]int // that waited, and one more
+	gap   time.Duration
+	late  time.Duration // of all gaps, what is beyond a fifth of a second, but for the server's answer
+	worst time.Duration // that the server's threads waited for a processor between two looks
 }
 
 func (o *stalls) see(was, is *books) {
 	gap := is.at.Sub(was.at)
 	o.gap = max(o.gap, gap)
 	o.late += max(gap-is.answer-200*time.Millisecond, 0)
-	o.queued += is.queued - was.queued
 	o.worst = max(o.worst, is.queued-was.queued)
-	var had [2]time.Duration
-	for g := range had {
-		had[g] = is.busy[g] - was.busy[g]
-		if n := is.waiting[g] + 1; o.least[g] == 0 || n < o.least[g] {
-			o.least[g] = n
-		}
-	}
-	o.idle += max(gap-had[0]-had[1], 0)
-	for g := range had {
-		if had[1-g] > 0 {
-			o.now[g] = 0
-		}
-		o.now[g] += had[g]
-		o.alone[g] = max(o.alone[g], o.now[g])
-	}
 }
 
 // stalled reports whether a stretch has an oddity.
@@ -283,11 +262,6 @@ func stalled(all []books) bool {
 // stalled reports whether the sampling process was without a processor for nearly as long as
 // the queued work of the guests lasts, or the server's threads together.
 func (o *stalls) stalled() bool { return max(o.gap, o.worst) > 200*time.Millisecond }
-
-func (o stalls) String() string {
-	return fmt.Sprintf("at most %v between two samples, the card was idle for %v, one guest alone had %v at a time, at least %v less one waited; the server's threads waited for a processor for %v, at most %v between two samples",
-		o.gap, o.idle, o.alone, o.least, o.queued, o.worst)
-}
 
 // TestFairGuests: two stock kernels get shares by their weights, for any length of their
 // requests. A request that does not end costs only its channel, and delays the other guest

@@ -29,11 +29,8 @@ type ChannelConfig struct {
 	Push     uint64 // bytes of pushbuffer, 256 KiB at most; 0 means 64 KiB
 	RingRAM  bool   // the ring lies in RAM
 	PushRAM  bool   // the pushbuffer lies in RAM
-	Sparse   bool   // words of the instance block that are zero are left as the clearing left them
 	// Edit changes the instance block before it is written.
 	Edit func(block []byte)
-	// Idle makes the channel without binding, enabling or listing it.
-	Idle bool
 }
 
 // Channel is a channel of the GPU with its ring and its pushbuffer.
@@ -84,9 +81,6 @@ func (g *Guest) NewChannelWith(id int, s *Space, cfg ChannelConfig) (*Channel, e
 	}
 	g.channels[id] = ch
 	s.chans++
-	if cfg.Idle {
-		return ch, nil
-	}
 	return ch, ch.Start()
 }
 
@@ -142,26 +136,13 @@ func (ch *Channel) build() error {
 	if ch.cfg.Edit != nil {
 		ch.cfg.Edit(block)
 	}
-	ch.writeBlock(block)
+	ch.g.objectWrite(ch.inst, 0, block)
 	for _, off := range userdWords {
 		g.bus.write(bar1, ch.userd(off), make([]byte, 4))
 	}
 	// The fence continues from the slot's value, even if another channel had it before.
 	ch.seq, err = ch.signalled()
 	return err
-}
-
-// writeBlock writes the instance block to its memory, which was cleared when it was taken.
-func (ch *Channel) writeBlock(block []byte) {
-	if !ch.cfg.Sparse {
-		ch.g.objectWrite(ch.inst, 0, block)
-		return
-	}
-	for off := uint64(0); off < uint64(len(block)); off += 8 {
-		if w := block[off : off+8]; le.Uint64(w) != 0 {
-			ch.g.objectWrite(ch.inst, off, w)
-		}
-	}
 }
 
 // block is the instance block as nouveau fills it.

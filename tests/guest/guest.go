@@ -38,7 +38,6 @@ type Config struct {
 	Map        bool          // map what the device offers of its BARs, as QEMU does; writes wait for their replies then
 	PRAMIN     bool          // reach memory through PRAMIN alone: slow, and a check on the BARs
 	Clear      bool          // also clear memory that was not used since the reset
-	NoReset    bool          // do not reset the device when attaching
 	Timeout    time.Duration // for everything that is waited for; 0 means a minute
 	Client     client.Options
 }
@@ -138,10 +137,8 @@ func (g *Guest) plugIn() error {
 			return fmt.Errorf("map %d KiB of RAM: %w", n>>10, err)
 		}
 	}
-	if !g.cfg.NoReset {
-		if err := g.client.Reset(); err != nil {
-			return err
-		}
+	if err := g.client.Reset(); err != nil {
+		return err
 	}
 	return g.wireInterrupt()
 }
@@ -247,9 +244,6 @@ func (g *Guest) RAMBase() uint64 { return g.cfg.RAMBase }
 
 // VRAM returns the size of the card's memory in bytes, from its registers.
 func (g *Guest) VRAM() uint64 { return g.vramSize }
-
-// BAR returns the size of a BAR in bytes.
-func (g *Guest) BAR(i int) uint64 { return g.bars[i] }
 
 func (g *Guest) rd32(reg uint32) uint32 {
 	var b [4]byte

@@ -45,6 +45,3 @@ func (i *Instance) Read(off uint64, p []byte) error {
 
 // BAR3 returns where BAR3 shows the memory.
 func (i *Instance) BAR3() uint64 { return i.o.bar3 }
-
-// Free gives the memory back.
-func (i *Instance) Free() error { return i.g.freeObject(i.o) }

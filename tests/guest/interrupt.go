@@ -14,13 +14,9 @@ import (
 
 // Event is something that the device reported, as the driver found it.
 type Event struct {
-	NonStall    bool // Engine has a non-stall event
-	Engine      int
-	Fault       *Fault
-	PBDMA       *PBDMAError
-	RunlistDone bool
-	Other       uint32 // bits of NV_PFIFO_INTR_0 without another name here
-	Code        uint32 // the error register of such a bit
+	NonStall bool // an engine has a non-stall event
+	Fault    *Fault
+	PBDMA    *PBDMAError
 }
 
 // Fault is an MMU fault.
@@ -30,8 +26,6 @@ type Fault struct {
 	VA      uint64
 	Reason  shadowpt.Reason
 	Write   bool
-	Hub     bool
-	Client  uint8
 	Channel int // the driver's channel of Inst, -1 for none
 }
 
@@ -45,10 +39,8 @@ func (f Fault) String() string {
 
 // PBDMAError is what a PBDMA stumbled over.
 type PBDMAError struct {
-	PBDMA   int
 	Status  uint32 // bits gf100.PBDMAIntr*
 	Method  uint32
-	Subch   uint32
 	Data    uint32
 	Channel int
 }
@@ -131,21 +123,9 @@ func (g *Guest) Service() error {
 
 func (g *Guest) report(e Event) { g.events = append(g.events, e) }
 
-// pfifoErrors are the bits that have an error register and nothing else.
-var pfifoErrors = [...]struct{ bit, reg uint32 }{
-	{intrBind, pfifoBindError}, {intrSched, pfifoSchedError}, {intrChsw, pfifoChswError},
-}
-
 func (g *Guest) servicePFIFO() error {
 	stat := g.rd32(pfifoIntr) & g.intrEn
 	var faulted []*Channel
-	for _, e := range pfifoErrors {
-		if stat&e.bit != 0 {
-			g.report(Event{Other: e.bit, Code: g.rd32(e.reg)})
-			g.wr32(pfifoIntr, e.bit)
-			stat &^= e.bit
-		}
-	}
 	if stat&intrFault != 0 {
 		faulted = g.serviceFaults()
 	}
@@ -154,13 +134,11 @@ func (g *Guest) servicePFIFO() error {
 	}
 	if stat&intrRunlist != 0 {
 		g.wr32(pfifoRunlistIntr, g.rd32(pfifoRunlistIntr))
-		g.report(Event{RunlistDone: true})
 	}
 	if stat&intrEngine != 0 {
 		g.serviceEngines()
 	}
 	if rest := stat &^ (intrFault | intrPBDMA | intrRunlist | intrEngine); rest != 0 {
-		g.report(Event{Other: rest})
 		g.wr32(pfifoIntr, rest)
 	}
 	for _, ch := range faulted {
@@ -182,8 +160,7 @@ func (g *Guest) serviceFaults() (faulted []*Channel) {
 		f := Fault{
 			Unit: int(u), Inst: uint64(g.rd32(base)) << 12,
 			VA:     uint64(g.rd32(base+8))<<32 | uint64(g.rd32(base+4)),
-			Reason: shadowpt.Reason(info & 0xf), Write: info>>7&1 != 0, Hub: info>>6&1 != 0,
-			Client: uint8(info >> 8 & 0x1f), Channel: -1,
+			Reason: shadowpt.Reason(info & 0xf), Write: info>>7&1 != 0, Channel: -1,
 		}
 		g.wr32(pfifoFaultID, 1<<u)
 		if ch := g.channelAt(f.Inst); ch != nil {
@@ -229,7 +206,7 @@ func (g *Guest) servicePBDMAs() {
 		stat := g.rd32(pbdmaIntr+at) & g.rd32(pbdmaIntrEn+at)
 		addr := g.rd32(pbdmaMethod + at)
 		e := PBDMAError{
-			PBDMA: int(u), Status: stat, Method: addr & 0x3ffc, Subch: addr >> 16 & 7,
+			Status: stat, Method: addr & 0x3ffc,
 			Data: g.rd32(pbdmaData + at), Channel: int(g.rd32(pbdmaChannel+at) & 0x7f),
 		}
 		g.report(Event{PBDMA: &e})
@@ -247,7 +224,7 @@ func (g *Guest) serviceEngines() {
 		stat := g.rd32(pfifoEngStatus + e*engStride)
 		g.wr32(pfifoEngStatus+e*engStride, stat)
 		if stat&1 != 0 {
-			g.report(Event{NonStall: true, Engine: int(e)})
+			g.report(Event{NonStall: true})
 		}
 	}
 }

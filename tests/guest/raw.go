@@ -106,18 +106,10 @@ func (r Raw) Map(addr, off, n uint64, rights uint32) error {
 	return r.g.bus.call(func(c *client.Client) error { return c.Map(addr, r.g.mem, off, n, rights) })
 }
 
-// Unmap takes a DMA mapping away.
-func (r Raw) Unmap(addr, n uint64) error {
-	return r.g.bus.call(func(c *client.Client) error { return c.Unmap(addr, n) })
-}
-
 // UnmapAll takes all DMA mappings away.
 func (r Raw) UnmapAll() error {
 	return r.g.bus.call(func(c *client.Client) error { return c.UnmapAll() })
 }
-
-// Reset resets the device under the driver.
-func (r Raw) Reset() error { return r.g.ResetOnly() }
 
 // Client is the connection, for messages that are no accesses.
 func (r Raw) Client() *client.Client { return r.g.client }

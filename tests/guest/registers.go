@@ -22,9 +22,6 @@ const (
 	pfifoRunlistBase  = 0x002270
 	pfifoRunlist      = 0x002274
 	pfifoRunlistState = 0x00227c
-	pfifoBindError    = 0x00252c
-	pfifoSchedError   = 0x00254c
-	pfifoChswError    = 0x00256c
 	pfifoFaultID      = 0x00259c
 	pfifoPBDMAID      = 0x0025a0
 	pfifoEngEvent     = 0x0025a4
@@ -38,7 +35,6 @@ const (
 	pccsrInst         = 0x003000 // + 8 per channel
 	pccsrChannel      = 0x003004 // + 8 per channel
 
-	pbusROMShadow  = 0x088050
 	pciMSIRearm    = 0x088704
 	pibusPartCount = 0x022438
 	pibusPartMask  = 0x022554
@@ -68,9 +64,6 @@ const (
 
 // Bits of NV_PFIFO_INTR_0.
 const (
-	intrBind    = 1 << 0
-	intrSched   = 1 << 8
-	intrChsw    = 1 << 16
 	intrFault   = 1 << 28
 	intrPBDMA   = 1 << 29
 	intrRunlist = 1 << 30

@@ -8,29 +8,13 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
-// Level is a kernel log level; lower is worse.
-type Level int
-
-// The kernel's levels.
+// Kernel log levels; lower is worse.
 const (
-	LevelEmerg Level = iota
-	LevelAlert
-	LevelCrit
-	LevelErr
-	LevelWarning
-	LevelNotice
-	LevelInfo
-	LevelDebug
+	LevelErr     = 3
+	LevelWarning = 4
+	LevelNotice  = 5
+	LevelInfo    = 6
 )
-
-var levelNames = []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
-
-func (l Level) String() string {
-	if l < LevelEmerg || l > LevelDebug {
-		return fmt.Sprintf("level(%d)", int(l))
-	}
-	return levelNames[l]
-}
 
 // FacilityKernel is the facility of what the kernel itself logs; programs that
 // write to /dev/kmsg have others.
@@ -38,19 +22,19 @@ const FacilityKernel = 0
 
 // LogLine is one line of the kernel's log.
 type LogLine struct {
-	Level    Level
+	Level    int
 	Facility int
 	Time     time.Duration // since the kernel started, by the guest's clock
 	Text     string
 }
 
 func (l LogLine) String() string {
-	return fmt.Sprintf("[%12.6f] %s: %s", l.Time.Seconds(), l.Level, l.Text)
+	return fmt.Sprintf("[%12.6f] <%d> %s", l.Time.Seconds(), l.Level, l.Text)
 }
 
 func fromRecord(r proto.KmsgRecord) LogLine {
 	return LogLine{
-		Level:    Level(r.Level),
+		Level:    r.Level,
 		Facility: r.Facility,
 		Time:     time.Duration(r.USec) * time.Microsecond,
 		Text:     r.Text,

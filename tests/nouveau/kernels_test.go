@@ -23,7 +23,7 @@ func TestOf(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
-	line := func(level lab.Level, text string) lab.LogLine { return lab.LogLine{Level: level, Text: text} }
+	line := func(level int, text string) lab.LogLine { return lab.LogLine{Level: level, Text: text} }
 	failed, format := line(lab.LevelErr, "nouveau 0000:00:01.0: drm: "+ErrorLine), line(lab.LevelWarning, "nouveau 0000:00:01.0: "+CoreLine)
 	using := line(lab.LevelInfo, "nouveau 0000:00:01.0: drm: MM: using M2MF for buffer copies")
 	log := []lab.LogLine{failed, using, format}
