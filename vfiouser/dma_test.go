@@ -1,6 +1,8 @@
 package vfiouser_test
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"strconv"
@@ -8,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +18,279 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
+
+// TestMessageDMA: memory without a descriptor is read and written by message, also while
+// the client's own commands continue.
+func TestMessageDMA(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
+	c := r.dial(&client.Options{AnswerDMA: true})
+	ram := alloc(t, 1<<20)
+	require.NoError(t, c.MapNoFD(0x100000, ram, 0, 1<<20, client.ReadWrite))
+	h, ctx := r.dev.Host(), context.Background()
+	for i := range ram.Data {
+		ram.Data[i] = byte(i ^ i>>9)
+	}
+	got := make([]byte, 300000)
+	require.NoError(t, h.DMARead(ctx, 0x100123, got))
+	require.Equal(t, ram.Data[0x123:][:300000], got)
+	require.EqualValues(t, 5, r.srv.Stats().Commands[wire.DMARead].Messages, "64 KiB a message")
+	require.NoError(t, h.DMAWrite(ctx, 0x180000, got[:70000]))
+	require.Equal(t, got[:70000], ram.Data[0x80000:][:70000])
+	require.NoError(t, h.DMARead(ctx, 0x100000, nil))
+	require.ErrorIs(t, h.DMARead(ctx, 0x300000, got[:4]), vfiouser.ErrNotMapped)
+	require.ErrorIs(t, h.DMARead(ctx, 0x1ffffe, got[:4]), vfiouser.ErrNotMapped)
+
+	c.OnDMA(func(cmd wire.Command, addr uint64, n int) error {
+		if addr == 0x100800 {
+			return syscall.EFAULT
+		}
+		return nil
+	})
+	require.ErrorIs(t, h.DMAWrite(ctx, 0x100800, got[:4]), syscall.EFAULT)
+
+	var wg sync.WaitGroup
+	for k := range uint64(4) {
+		wg.Go(func() {
+			p := make([]byte, 512)
+			for i := range uint64(200) {
+				addr := 0x100000 + k*0x10000 + i*512
+				for j := range p {
+					p[j] = byte(k + i + uint64(j))
+				}
+				if err := h.DMAWrite(ctx, addr, p); err != nil && !errors.Is(err, syscall.EFAULT) {
+					t.Error(err)
+				}
+				q := make([]byte, 512)
+				if err := h.DMARead(ctx, addr, q); err != nil && !errors.Is(err, syscall.EFAULT) {
+					t.Error(err)
+				}
+				if addr != 0x100800 && string(p) != string(q) {
+					t.Errorf("%#x: other bytes", addr)
+				}
+			}
+		})
+	}
+	for i := range uint32(500) {
+		require.NoError(t, c.Write32(0, 0, i))
+		v, err := c.Read32(0, 0)
+		require.NoError(t, err)
+		require.Equal(t, i, v)
+	}
+	wg.Wait()
+}
+
+// TestMappedDMA goes without messages, also from a handler.
+func TestMappedDMA(t *testing.T) {
+	d := newDevice(t)
+	r := newRig(t, d, vfiouser.Options{})
+	c := r.dial(nil)
+	ram := alloc(t, 1<<16)
+	require.NoError(t, c.Map(0, ram, 0, 1<<16, client.ReadWrite))
+	require.NoError(t, c.MapNoFD(1<<16, ram, 0, 1<<16, client.ReadWrite))
+	copy(ram.Data, "hello")
+	h := d.Host()
+	d.locked(func() {
+		d.onRead = func(_ int, off uint64, p []byte) error { return h.DMARead(context.Background(), off, p) }
+	})
+	p := make([]byte, 5)
+	require.NoError(t, c.Read(2, 0, p))
+	require.Equal(t, "hello", string(p))
+	require.Zero(t, r.srv.Stats().Commands[wire.DMARead].Messages)
+}
+
+// TestNoMessageDMAInHandler: a handler that asks for DMA by message is refused immediately.
+// The client waits for that handler, holding a lock that it needs to answer (QEMU's big
+// lock), so the request could only time out. The test shows that by evading the refusal.
+func TestNoMessageDMAInHandler(t *testing.T) {
+	d := newDevice(t)
+	r := newRig(t, d, vfiouser.Options{DMATimeout: 50 * time.Millisecond})
+	c := r.dial(&client.Options{NoVersion: true})
+	_, err := c.Negotiate(0, 0, "")
+	require.NoError(t, err)
+	require.NoError(t, c.MapNoFD(0, alloc(t, 4096), 0, 4096, client.ReadWrite))
+	h := d.Host()
+	errs := make(chan error, 1)
+	set := func(fn func() error) {
+		d.locked(func() { d.onRead = func(int, uint64, []byte) error { errs <- fn(); return nil } })
+	}
+	set(func() error { return h.DMARead(context.Background(), 0, make([]byte, 4)) })
+	_, err = c.Read32(0, 0)
+	require.NoError(t, err)
+	require.ErrorIs(t, <-errs, vfiouser.ErrInHandler)
+
+	into := make([]byte, 4)
+	set(func() error {
+		done := make(chan error)
+		go func() { done <- h.DMARead(context.Background(), 0, into) }()
+		return <-done
+	})
+	// As QEMU under its lock: nothing is answered before the region's reply is in.
+	require.NoError(t, c.Send(readMessage(0)))
+	m, err := c.RecvAny()
+	require.NoError(t, err)
+	require.Equal(t, wire.DMARead, m.Command)
+	dma := m.ID
+	m, err = c.RecvAny()
+	require.NoError(t, err)
+	require.Equal(t, wire.RegionRead, m.Command)
+	require.ErrorIs(t, <-errs, vfiouser.ErrDMATimeout)
+
+	// The late answer is recognised, and the stream continues.
+	late := message(wire.DMARead, wire.TypeReply, append(wire.Append(nil, wire.DMAAccess{Addr: 0, Count: 4}), 1, 2, 3, 4))
+	le.PutUint16(late, dma)
+	require.NoError(t, c.Send(late))
+	_, err = c.Info()
+	require.NoError(t, err)
+	require.Zero(t, r.srv.Stats().StrayReply)
+	require.Equal(t, make([]byte, 4), into, "the buffer was the caller's again")
+	require.NoError(t, c.Send(late), "the same again answers nothing")
+	m, err = c.RecvAny()
+	require.NoError(t, err)
+	require.Equal(t, syscall.EINVAL, syscall.Errno(m.Errno))
+	require.EqualValues(t, 1, r.srv.Stats().StrayReply)
+}
+
+// TestDMAAnswers feeds the server answers of all kinds.
+func TestDMAAnswers(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
+	c := r.dial(nil)
+	require.NoError(t, c.MapNoFD(0x1000, alloc(t, 4096), 0, 4096, client.ReadWrite))
+	h := r.dev.Host()
+	u32count := func(addr uint64, n uint32) []byte { return le.AppendUint32(le.AppendUint64(nil, addr), n) }
+	good := wire.Append(nil, wire.DMAAccess{Addr: 0x1000, Count: 4})
+	tests := []struct {
+		name    string
+		write   bool
+		payload []byte
+		flags   uint32
+		errno   uint32
+		want    error
+	}{
+		{"read", false, append(good[:16:16], "data"...), 0, 0, nil},
+		{"read, QEMU 10", false, append(u32count(0x1000, 4), "data"...), 0, 0, nil},
+		{"read, one byte short", false, append(good[:16:16], "dat"...), 0, 0, vfiouser.ErrDMAReply},
+		{"read, bare header", false, nil, 0, 0, vfiouser.ErrDMAReply},
+		{"read, other address", false, append(wire.Append(nil, wire.DMAAccess{Addr: 0x2000, Count: 4}), "data"...), 0, 0, vfiouser.ErrDMAReply},
+		{"read, other count", false, append(wire.Append(nil, wire.DMAAccess{Addr: 0x1000, Count: 5}), "data"...), 0, 0, vfiouser.ErrDMAReply},
+		{"read, too long", false, make([]byte, 100000), 0, 0, vfiouser.ErrDMAReply},
+		{"read, error", false, nil, wire.Error, uint32(syscall.EPERM), syscall.EPERM},
+		{"read, error 0", false, nil, wire.Error, 0, syscall.EINVAL},
+		{"read, error 5000", false, nil, wire.Error, 5000, syscall.EINVAL},
+		{"write", true, good, 0, 0, nil},
+		{"write, as specified", true, u32count(0x1000, 4), 0, 0, nil},
+		{"write, QEMU 10", true, nil, 0, 0, nil},
+		{"write, other count", true, u32count(0x1000, 3), 0, 0, vfiouser.ErrDMAReply},
+		{"write, odd length", true, make([]byte, 5), 0, 0, vfiouser.ErrDMAReply},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := []byte("xxxx")
+			done := make(chan error, 1)
+			go func() {
+				if tt.write {
+					done <- h.DMAWrite(context.Background(), 0x1000, p)
+				} else {
+					done <- h.DMARead(context.Background(), 0x1000, p)
+				}
+			}()
+			m, err := c.RecvAny()
+			require.NoError(t, err)
+			size := 16
+			if tt.write {
+				size = 20
+			}
+			require.Len(t, m.Payload, size)
+			require.Equal(t, good, m.Payload[:16])
+			h := wire.Header{ID: m.ID, Command: m.Command, Flags: wire.TypeReply | tt.flags, Errno: tt.errno}
+			require.NoError(t, c.Send(wire.Message(h, tt.payload)))
+			err = <-done
+			require.ErrorIs(t, err, tt.want)
+			if tt.want == nil && !tt.write {
+				require.Equal(t, "data", string(p))
+			}
+		})
+	}
+	t.Run("an answer to another command", func(t *testing.T) {
+		done := make(chan error, 1)
+		p := make([]byte, 4)
+		go func() { done <- h.DMARead(context.Background(), 0x1000, p) }()
+		m, err := c.RecvAny()
+		require.NoError(t, err)
+		raw := message(wire.DMAWrite, wire.TypeReply, good)
+		le.PutUint16(raw, m.ID)
+		require.NoError(t, c.Send(raw))
+		m2, err := c.RecvAny()
+		require.NoError(t, err)
+		require.Equal(t, syscall.EINVAL, syscall.Errno(m2.Errno))
+		raw = message(wire.DMARead, wire.TypeReply, append(good[:16:16], "data"...))
+		le.PutUint16(raw, m.ID)
+		require.NoError(t, c.Send(raw))
+		require.NoError(t, <-done)
+		require.Equal(t, "data", string(p))
+	})
+	t.Run("the client leaves", func(t *testing.T) {
+		done := make(chan error, 1)
+		go func() { done <- h.DMARead(context.Background(), 0x1000, make([]byte, 4)) }()
+		_, err := c.RecvAny()
+		require.NoError(t, err)
+		c.Close()
+		require.ErrorIs(t, <-done, vfiouser.ErrDetached)
+		require.ErrorIs(t, h.DMARead(context.Background(), 0x1000, make([]byte, 4)), vfiouser.ErrDetached)
+		require.Empty(t, h.Memory().Ranges())
+		h.Trigger(0, 0)
+	})
+}
+
+// TestDMAChunks: messages keep to the client's max_data_xfer_size.
+func TestDMAChunks(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
+	c := r.dial(&client.Options{AnswerDMA: true, Capabilities: `{"capabilities":{"max_data_xfer_size":1024}}`})
+	ram := alloc(t, 1<<16)
+	require.NoError(t, c.MapNoFD(0, ram, 0, 1<<16, client.ReadWrite))
+	var mu sync.Mutex
+	var sizes []int
+	c.OnDMA(func(_ wire.Command, _ uint64, n int) error {
+		mu.Lock()
+		defer mu.Unlock()
+		sizes = append(sizes, n)
+		return nil
+	})
+	require.NoError(t, r.dev.Host().DMARead(context.Background(), 8, make([]byte, 2500)))
+	mu.Lock()
+	require.Equal(t, []int{1024, 1024, 452}, sizes)
+	mu.Unlock()
+	c.Close()
+
+	c = r.dial(&client.Options{Capabilities: `{"capabilities":{"max_data_xfer_size":0}}`})
+	require.NoError(t, c.MapNoFD(0, ram, 0, 1<<16, client.ReadWrite))
+	require.ErrorIs(t, r.dev.Host().DMARead(context.Background(), 0, make([]byte, 4)), vfiouser.ErrNoMessageDMA)
+}
+
+// TestDMAToUnresponsiveClient: a client that neither reads nor answers costs each caller its
+// timeout. The bound leaves time for a busy machine.
+func TestDMAToUnresponsiveClient(t *testing.T) {
+	const timeout, bound = 400 * time.Millisecond, 10 * 400 * time.Millisecond
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: timeout})
+	c := r.dial(nil)
+	require.NoError(t, c.MapNoFD(0, alloc(t, 1<<20), 0, 1<<20, client.ReadWrite))
+	h := r.dev.Host()
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for range 8 {
+		wg.Go(func() {
+			if err := h.DMAWrite(context.Background(), 0, make([]byte, 1<<20)); err == nil {
+				t.Error("no caller took the data")
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(begin)
+	require.GreaterOrEqual(t, took, timeout)
+	require.Less(t, took, bound)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.Error(t, h.DMARead(ctx, 0, make([]byte, 4)))
+}
 
 func alloc(t testing.TB, n int) *client.Memory {
 	t.Helper()

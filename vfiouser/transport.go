@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"sort"
 
@@ -104,4 +106,25 @@ func CheckDevice(dev Device) error {
 		return err
 	}
 	return checkIRQs(dev.IRQs())
+}
+
+// setPanicOnFault makes a fault at an address outside the Go heap a panic of this goroutine
+// instead of the end of the process, and returns what was set before.
+func setPanicOnFault() bool { return debug.SetPanicOnFault(true) }
+
+// catchFault is deferred around accesses to client memory: it turns a fault into ErrFault,
+// passes other panics on, and restores what setPanicOnFault returned.
+func catchFault(before bool, err *error) {
+	debug.SetPanicOnFault(before)
+	p := recover()
+	if p == nil {
+		return
+	}
+	if e, ok := p.(runtime.Error); ok {
+		if _, isFault := e.(interface{ Addr() uintptr }); isFault {
+			*err = ErrFault
+			return
+		}
+	}
+	panic(p)
 }

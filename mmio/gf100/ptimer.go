@@ -103,3 +103,7 @@ func (t *ptimer) next() (at uint64, armed bool) {
 	}
 	return clock + due - now, true
 }
+
+// TimeOffset returns what PTIMER adds to FaceConfig.Clock, modulo 2^64. It
+// changes only when a driver sets the time.
+func (f *Face) TimeOffset() uint64 { return f.timer.offset }

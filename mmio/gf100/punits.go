@@ -66,3 +66,23 @@ func (u *punitsUnit) bind(b *mmio.Bindings) {
 
 func (u *punitsUnit) attach(*mmio.Space) {}
 func (u *punitsUnit) reset()             {}
+
+var pfuse = mmio.Block{
+	Name:   "PFUSE",
+	Source: "envytools rnndb/bus/pfuse.xml",
+	Regs: []mmio.Reg{
+		stub("NV_PFUSE_UNK000", 0x21000), // bit 0 opens the fuses for reading
+		{Name: "NV_PFUSE_FUSES_TEMP_CAL_OK", Offset: 0x212a8, Access: mmio.RO, Effect: "reads one if the temperature sensor is calibrated"},
+		{Name: "NV_PFUSE_FUSES_SPEEDO", Offset: 0x212cc, Reset: 0x400, Access: mmio.RO},
+	},
+}
+
+var pstraps = mmio.Block{
+	Name:   "PSTRAPS",
+	Source: "envytools rnndb/io/pstraps.xml",
+	Regs: []mmio.Reg{
+		// Bits 22 and 6 are the crystal, 27 MHz; bits 5:2 the memory strap, which
+		// picks entry 0 of the ROM's memory table.
+		{Name: "NV_PSTRAPS_STRAPS0_PRIMARY", Offset: 0x101000, Reset: 0x00400000, Access: mmio.RO},
+	},
+}
