@@ -78,7 +78,6 @@ func New(size uint32, blocks []Block, apertures []Aperture, bind *Bindings) (*Sp
 	return s, nil
 }
 
-// checkBindings refuses bindings that no row of their kind declares.
 func (s *Space) checkBindings(bind *Bindings) error {
 	for _, name := range slices.Sorted(maps.Keys(bind.regs)) {
 		id, ok := s.byName[name]

@@ -79,7 +79,6 @@ func (m *missedStats) hole(off uint32, write bool) {
 	}
 }
 
-// slot returns the slot of off, or the free one for it.
 func (m *missedStats) slot(off uint32) *holeSlot {
 	for i := off / 4 * holeSpread >> (32 - holeBits); ; i = (i + 1) % holeSlots {
 		if k := m.holes[i].key.Load(); k == 0 || k == off+1 {

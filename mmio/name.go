@@ -51,7 +51,6 @@ func (s *Space) nameBelow(at, off uint32) (string, bool) {
 	return name, true
 }
 
-// startOf returns the first byte of row r's instance in the dword at.
 func (s *Space) startOf(r *row, at uint32) uint32 {
 	if r.window != nil {
 		return r.windowBase
@@ -63,7 +62,6 @@ func (s *Space) nameAt(r *row, at uint32) string {
 	return r.decl.InstanceName(r.rep.instance(at))
 }
 
-// width returns the register's width in bytes.
 func (r *row) width() uint32 {
 	if r.decl.Width == 0 {
 		return 4

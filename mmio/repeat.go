@@ -2,7 +2,6 @@ package mmio
 
 import "fmt"
 
-// instances returns how many registers the row declares.
 func (r *Reg) instances() int {
 	n := 1
 	for _, d := range r.Rep {

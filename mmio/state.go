@@ -71,7 +71,6 @@ func (s *Space) SetState(st State) error {
 	return nil
 }
 
-// resetAt returns what Reset stores in the dword at off.
 func (s *Space) resetAt(off uint32) uint32 {
 	var v uint32
 	for id := s.find(off); id != 0; id = s.rows[id].next {

@@ -51,7 +51,6 @@ func (d *dirStats) time(n uint64) time.Duration {
 
 var epoch = time.Now()
 
-// now is a monotonic clock in nanoseconds.
 func now() int64 { return int64(time.Since(epoch)) }
 
 // clockCost returns how much of a measured time is the clock's own: the least of

@@ -47,7 +47,6 @@ func newTwin(size uint32, regs []Reg, apertures []Aperture) *twin {
 	return t
 }
 
-// offsets lists the instances in the order of their numbers.
 func (t *twin) offsets(r Reg) []uint32 {
 	rep := append(slices.Clone(r.Rep), Dim{1, 4}, Dim{1, 4})
 	var out []uint32
@@ -95,7 +94,6 @@ func (t *twin) poke(bits uint32) {
 	t.store(first, first.Offset, t.load(first, first.Offset)|bits)
 }
 
-// owner finds the register instance that covers the byte at off.
 func (t *twin) owner(off uint32) (Reg, int, uint32, bool) {
 	for _, r := range t.regs {
 		for i, start := range t.offsets(r) {

@@ -18,7 +18,6 @@ type fdGroup struct {
 	cut   bool // some were lost or were more than any message may have
 }
 
-// arrive takes in what came with the bytes from..to of the receive buffer.
 func (a *arrived) arrive(c *conn, from, to int, fds []int, cut bool) {
 	start := c.messageFor(from, to)
 	g := a.at(start)
@@ -86,7 +85,6 @@ func (a *arrived) shift(n int) {
 	}
 }
 
-// drop takes out all descriptors.
 func (a *arrived) drop() (fds []int) {
 	for _, g := range a.groups {
 		fds = append(fds, g.fds...)

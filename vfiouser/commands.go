@@ -89,7 +89,6 @@ type request struct {
 	cut     bool // descriptors were lost on the way in
 }
 
-// take hands descriptor i to the caller.
 func (rq *request) take(i int) int {
 	fd := rq.fds[i]
 	rq.fds[i] = -1

@@ -26,7 +26,6 @@ const (
 	batchReply = 64 << 10
 )
 
-// clientLimits are what the client said about itself in VERSION.
 type clientLimits struct {
 	maxMsgFDs    int
 	maxDataXfer  uint32
@@ -160,7 +159,6 @@ func (c *conn) shutdown() {
 	}
 }
 
-// hungUp reports whether the client has closed its end.
 func (c *conn) hungUp() bool {
 	c.fdMu.Lock()
 	defer c.fdMu.Unlock()
@@ -223,10 +221,8 @@ func (c *conn) recvWatching() (n int, fds []int, cut bool, err error) {
 // errStream is the end of a stream that cannot be followed any further.
 var errStream = errors.New("vfiouser: impossible message size")
 
-// errVersion ends a connection whose client speaks another major version.
 var errVersion = errors.New("vfiouser: the client speaks another major version")
 
-// serveBatch serves each complete message of the buffer.
 func (c *conn) serveBatch() (n uint64, err error) {
 	for c.w-c.r >= wire.HeaderSize {
 		h := wire.Parse[wire.Header](c.buf[c.r:])
@@ -280,7 +276,6 @@ func (c *conn) makeRoom() {
 	}
 }
 
-// message serves one message.
 func (c *conn) message(rq *request) {
 	if rq.hdr.Flags&wire.TypeMask == wire.TypeReply && c.dmaReply(rq) {
 		c.srv.stats.dmaReply(rq.hdr)
@@ -314,7 +309,6 @@ func (c *conn) message(rq *request) {
 	}
 }
 
-// dmaReply takes an answer to one of our DMA requests.
 func (c *conn) dmaReply(rq *request) bool {
 	if !c.calls.finish(rq.hdr, rq.payload) {
 		c.srv.stats.count(func(s *Stats) { s.StrayReply++ })
@@ -425,7 +419,6 @@ func (c *conn) write(p []byte, fds []int) {
 	c.sendMu.Unlock()
 }
 
-// errnoOf is the errno that a device's error is answered with.
 func errnoOf(err error) syscall.Errno {
 	if err == nil {
 		return 0

@@ -183,7 +183,6 @@ type Migrator interface {
 	WriteMigration(p []byte) error
 }
 
-// checkRegions refuses regions that no PCI function can have.
 func checkRegions(regions []Region) error {
 	if len(regions) > NumRegions {
 		return fmt.Errorf("vfiouser: device has %d regions; PCI has %d", len(regions), NumRegions)

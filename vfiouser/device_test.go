@@ -191,7 +191,6 @@ func (d *memDevice) locked(fn func()) {
 // plain is a device with none of the optional interfaces.
 type plain struct{ vfiouser.Device }
 
-// rig is a server at a socket.
 type rig struct {
 	t    testing.TB
 	dev  *memDevice
@@ -226,7 +225,6 @@ func newRig(t testing.TB, dev vfiouser.Device, o vfiouser.Options) *rig {
 	return r
 }
 
-// dial attaches a client for the rest of the test.
 func (r *rig) dial(o *client.Options) *client.Client {
 	r.t.Helper()
 	c, err := client.Dial(r.path, o)
@@ -235,7 +233,6 @@ func (r *rig) dial(o *client.Options) *client.Client {
 	return c
 }
 
-// rawDial attaches a client that has not negotiated.
 func (r *rig) rawDial() *client.Client {
 	return r.dial(&client.Options{NoVersion: true})
 }
@@ -260,7 +257,6 @@ func openFDs(t testing.TB) []string {
 	return out
 }
 
-// requireFDs waits until as many descriptors are open as before.
 func requireFDs(t testing.TB, before []string) {
 	t.Helper()
 	var now []string
@@ -301,7 +297,6 @@ func unixConn(t testing.TB, fd int) *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// served returns the client's end of a connection that a server of dev serves.
 func served(t testing.TB, dev vfiouser.Device, o vfiouser.Options) (fd int, srv *vfiouser.Server) {
 	t.Helper()
 	srv, err := vfiouser.NewServer(dev, o)
@@ -345,7 +340,6 @@ func writeMessage(off uint64, flags uint32) []byte {
 	return message(wire.RegionWrite, flags, append(wire.Append(nil, wire.RegionAccess{Offset: off, Count: 4}), 1, 2, 3, 4))
 }
 
-// negotiated serves an idle device and negotiates the version.
 func negotiated(b testing.TB, o vfiouser.Options) (int, *vfiouser.Server) {
 	fd, srv := served(b, newIdleDevice(b), o)
 	b.Cleanup(func() { unix.Close(fd) })

@@ -151,7 +151,6 @@ func (m *Memory) reportLog(addr, size, pageSz uint64, out []byte) error {
 	return nil
 }
 
-// report is reportLog for the part of a mapping in the range.
 func (r *mapping) report(addr, size, pageSz uint64, out []byte) {
 	d := r.dirty.Load()
 	if d == nil {

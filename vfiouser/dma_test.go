@@ -150,7 +150,6 @@ func TestNoMessageDMAInHandler(t *testing.T) {
 	require.EqualValues(t, 1, r.srv.Stats().StrayReply)
 }
 
-// TestDMAAnswers feeds the server answers of all kinds.
 func TestDMAAnswers(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
 	c := r.dial(nil)
@@ -241,7 +240,6 @@ func TestDMAAnswers(t *testing.T) {
 	})
 }
 
-// TestDMAChunks: messages keep to the client's max_data_xfer_size.
 func TestDMAChunks(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
 	c := r.dial(&client.Options{AnswerDMA: true, Capabilities: `{"capabilities":{"max_data_xfer_size":1024}}`})

@@ -113,7 +113,6 @@ func (call *dmaCall) take(h wire.Header, payload []byte) error {
 	return nil
 }
 
-// close fails every call that waits.
 func (d *dmaCalls) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// dmaMap serves DMA_MAP.
 func (c *conn) dmaMap(rq *request) syscall.Errno {
 	m := wire.Parse[wire.DMAMapRequest](rq.payload)
 	const page = pageSize - 1

@@ -8,7 +8,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// deviceInfo serves DEVICE_GET_INFO.
 func (c *conn) deviceInfo(rq *request) syscall.Errno {
 	if wire.Parse[wire.DeviceInfo](rq.payload).Argsz < wire.DeviceInfoSize {
 		return syscall.EINVAL
@@ -60,7 +59,6 @@ func (c *conn) regionInfo(rq *request) syscall.Errno {
 	return c.replyFile(r.File)
 }
 
-// irqInfo serves DEVICE_GET_IRQ_INFO.
 func (c *conn) irqInfo(rq *request) syscall.Errno {
 	ask := wire.Parse[wire.IRQInfo](rq.payload)
 	if ask.Argsz < wire.IRQInfoSize || ask.Index >= NumIRQs {

@@ -18,7 +18,6 @@ func (c *conn) checkAccess(a *wire.RegionAccess, need RegionFlags) syscall.Errno
 	return 0
 }
 
-// regionRead serves REGION_READ.
 func (c *conn) regionRead(rq *request) syscall.Errno {
 	a := wire.Parse[wire.RegionAccess](rq.payload)
 	if errno := c.checkAccess(&a, RegionRead); errno != 0 || a.Count == 0 {
@@ -29,7 +28,6 @@ func (c *conn) regionRead(rq *request) syscall.Errno {
 	return errnoOf(c.dev.ReadRegion(int(a.Region), a.Offset, b[wire.RegionAccessSize:]))
 }
 
-// regionWrite serves REGION_WRITE.
 func (c *conn) regionWrite(rq *request) syscall.Errno {
 	a := wire.Parse[wire.RegionAccess](rq.payload)
 	data := rq.payload[wire.RegionAccessSize:]
@@ -88,7 +86,6 @@ func (c *conn) writeEntry(e []byte) syscall.Errno {
 	})
 }
 
-// reset serves DEVICE_RESET.
 func (c *conn) reset(*request) syscall.Errno {
 	if err := c.dev.Reset(); err != nil {
 		return errnoOf(err)

@@ -255,7 +255,6 @@ func isEventFD(fd int) bool {
 	return err != nil || name == "anon_inode:[eventfd]"
 }
 
-// setIRQs serves SET_IRQS.
 func (c *conn) setIRQs(rq *request) syscall.Errno {
 	s := wire.Parse[wire.IRQSet](rq.payload)
 	data := rq.payload[wire.IRQSetSize:]

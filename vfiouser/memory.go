@@ -67,7 +67,6 @@ type Memory struct {
 
 type watcher struct{ fn func(MemoryChange) }
 
-// mapping is one range of the DMA map.
 type mapping struct {
 	addr, size uint64
 	prot       int // PROT_READ, PROT_WRITE
@@ -93,7 +92,6 @@ type fileMap struct {
 	shared bool // listed in Memory.files
 }
 
-// find returns the mapping that holds addr.
 func (m *Memory) find(addr uint64) *mapping {
 	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > addr })
 	if i == 0 || addr-m.maps[i-1].addr >= m.maps[i-1].size {
@@ -306,7 +304,6 @@ func (m *Memory) removeAll() {
 	}
 }
 
-// has reports whether a range is exactly one of the map.
 func (m *Memory) has(addr, size uint64) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

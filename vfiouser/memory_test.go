@@ -27,7 +27,6 @@ func mapped(t testing.TB) int {
 	return strings.Count(string(b), "/memfd:guest")
 }
 
-// TestFileGrows: the server maps a file that grew after it was mapped once more.
 func TestFileGrows(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)

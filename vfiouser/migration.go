@@ -11,7 +11,6 @@ import (
 // lost. The device is then in state ERROR until it is reset.
 var ErrMigrationLost = errors.New("vfiouser: device state lost")
 
-// migState pairs a migration state with the connection's.
 var migState = [wire.NumMigStates]state{
 	wire.MigError:    stateError,
 	wire.MigStop:     stateStop,
@@ -95,7 +94,6 @@ func (c *conn) leaveMigration() {
 	}
 }
 
-// feature is one row of the DEVICE_FEATURE table.
 type feature struct {
 	num        uint32
 	ops        uint32 // FeatureGet, FeatureSet
@@ -112,7 +110,6 @@ var features = [...]feature{
 	{wire.FeatureDMALoggingReport, wire.FeatureGet, 24, (*conn).featureLogReport},
 }
 
-// deviceFeature serves DEVICE_FEATURE.
 func (c *conn) deviceFeature(rq *request) syscall.Errno {
 	f := wire.Parse[wire.Feature](rq.payload)
 	data := rq.payload[wire.FeatureSize:]
@@ -231,7 +228,6 @@ func (c *conn) featureLogReport(f wire.Feature, data []byte) syscall.Errno {
 	return errnoOf(c.mem.reportLog(addr, size, pageSz, b[24:]))
 }
 
-// migDataRead serves MIG_DATA_READ.
 func (c *conn) migDataRead(rq *request) syscall.Errno {
 	d := wire.Parse[wire.MigData](rq.payload)
 	switch {
@@ -255,7 +251,6 @@ func (c *conn) migDataRead(rq *request) syscall.Errno {
 	return 0
 }
 
-// migDataWrite serves MIG_DATA_WRITE.
 func (c *conn) migDataWrite(rq *request) syscall.Errno {
 	d := wire.Parse[wire.MigData](rq.payload)
 	data := rq.payload[wire.MigDataSize:]

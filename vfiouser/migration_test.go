@@ -14,7 +14,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// migDevice is a memDevice whose state is BAR0.
 type migDevice struct {
 	*memDevice
 	flags uint64
@@ -106,7 +105,6 @@ func TestFeatureErrors(t *testing.T) {
 	require.Equal(t, wire.Append(nil, wire.Feature{Argsz: 16, Flags: G | wire.FeatureMigration}), m.Payload, "what is needed")
 }
 
-// TestMigrationArcs asks for each state from each state and sees the device walk single arcs.
 func TestMigrationArcs(t *testing.T) {
 	const E, S, R, C, I, P = wire.MigError, wire.MigStop, wire.MigRunning, wire.MigStopCopy, wire.MigResuming, wire.MigPreCopy
 	refused := []uint32(nil)

@@ -143,7 +143,6 @@ func TestPostedOrder(t *testing.T) {
 	}
 }
 
-// TestRegionInfoWithoutDescriptors: a client that takes no descriptors gets no mappable region.
 func TestRegionInfoWithoutDescriptors(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(&client.Options{Capabilities: `{"capabilities":{"max_msg_fds":0}}`})

@@ -52,7 +52,6 @@ func (s *sock) recv(p []byte, flags int) (n int, fds []int, truncated bool, err 
 	return n, fds, s.hdr.Flags&unix.MSG_CTRUNC != 0, nil
 }
 
-// parseRights returns the descriptors of a control buffer.
 func parseRights(oob []byte) (fds []int) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
@@ -111,7 +110,6 @@ func (s *sock) sendUntil(p []byte, deadline time.Time) (sent int, err error) {
 	return sent, nil
 }
 
-// sendFDs writes all of p, with descriptors on its first byte.
 func (s *sock) sendFDs(p []byte, fds []int) error {
 	rights := unix.UnixRights(fds...)
 	for {

@@ -58,7 +58,6 @@ func (c *counters) snapshot() Stats {
 	return c.stats
 }
 
-// dmaReply counts an answer to a DMA request of the server.
 func (c *counters) dmaReply(h wire.Header) {
 	c.count(func(s *Stats) {
 		k := s.command(h.Command)

@@ -19,7 +19,6 @@ func header(cmd wire.Command, size, flags uint32) []byte {
 	return wire.Append(nil, wire.Header{ID: 0x1234, Command: cmd, Size: size, Flags: flags})
 }
 
-// requireError reads one reply and holds it to be a bare header with an errno.
 func requireError(t *testing.T, c *client.Client, errno syscall.Errno) {
 	t.Helper()
 	m, err := c.Recv()
@@ -94,7 +93,6 @@ func TestImpossibleSize(t *testing.T) {
 	}
 }
 
-// TestLargestMessage takes 1 MiB of data each way, and not a byte more.
 func TestLargestMessage(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)
@@ -141,7 +139,6 @@ func script(t testing.TB) (raws [][]byte, fds [][]int) {
 	return raws, fds
 }
 
-// replies reads until n bytes are there and closes all descriptors.
 func drainReplies(t *testing.T, c *client.Client, n int) (errs int) {
 	t.Helper()
 	for range n {
@@ -229,7 +226,6 @@ func TestSplitAnywhere(t *testing.T) {
 	})
 }
 
-// TestTooManyFDs sends each byte of a message with more descriptors than any message may have.
 func TestTooManyFDs(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	c := r.dial(nil)

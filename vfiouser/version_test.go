@@ -71,7 +71,6 @@ func TestVersionRefused(t *testing.T) {
 	})
 }
 
-// requireNegotiable checks that the connection works like a new one.
 func requireNegotiable(t *testing.T, c *client.Client) {
 	t.Helper()
 	_, err := c.Call(wire.Version, []byte(qemuVersion))

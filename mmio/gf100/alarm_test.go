@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handTimer is a timer that a test fires.
 type handTimer struct {
 	set   bool
 	after time.Duration

@@ -295,5 +295,4 @@ func (c *ConfigSpace) Word(off uint32) uint32 {
 	return binary.LittleEndian.Uint32(b[:])
 }
 
-// window shows the space inside BAR0.
 func (c *ConfigSpace) window() mmio.Window { return mmio.Window{Read: c.Read, Write: c.Write} }

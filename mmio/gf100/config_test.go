@@ -27,7 +27,6 @@ func (c *ConfigSpace) put(off, v uint32) {
 	c.Write(off, []byte{byte(v), byte(v >> 8), byte(v >> 16), byte(v >> 24)})
 }
 
-// dump prints the dwords that are not zero, and the sizes.
 func dump(c *ConfigSpace) string {
 	var b strings.Builder
 	for off := uint32(0); off < configSize; off += 4 {

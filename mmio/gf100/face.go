@@ -132,7 +132,6 @@ func Apertures() []mmio.Aperture {
 	}
 }
 
-// unit is a hardware unit with state of its own.
 type unit interface {
 	bind(b *mmio.Bindings)
 	attach(s *mmio.Space)
@@ -225,7 +224,6 @@ func (f *Face) Reset() {
 	}
 }
 
-// disable resets the units whose enable bits became zero.
 func (f *Face) disable(bits uint32) {
 	for _, r := range f.resets {
 		if bits&r.bit != 0 {

@@ -174,7 +174,6 @@ func TestUnitReset(t *testing.T) {
 	require.Equal(t, []uint32{enablePFIFO, enablePMU}, bits)
 }
 
-// Two faces in one process share nothing.
 func TestTwoFaces(t *testing.T) {
 	a, b := newBench(t, FaceConfig{}), newBench(t, FaceConfig{})
 	a.boot(0x409000)

@@ -90,7 +90,6 @@ func (f *falcon) start() {
 	}
 }
 
-// mapped reports whether an uploaded code page holds the virtual address.
 func (f *falcon) mapped(addr uint32) bool {
 	want := addr/falconPage | tagValid
 	for _, t := range f.tags {
@@ -108,7 +107,6 @@ func (f *falcon) cpuctl() uint32 {
 	return cpuHalted
 }
 
-// load reads a word of mem, or zero beyond its end.
 func load(mem []byte, addr uint32) uint32 {
 	if int(addr)+4 > len(mem) {
 		return 0
@@ -116,7 +114,6 @@ func load(mem []byte, addr uint32) uint32 {
 	return binary.LittleEndian.Uint32(mem[addr:])
 }
 
-// store writes a word of mem; beyond its end nothing happens.
 func store(mem []byte, addr, v uint32) {
 	if int(addr)+4 <= len(mem) {
 		binary.LittleEndian.PutUint32(mem[addr:], v)
@@ -250,7 +247,6 @@ type falconView struct {
 	spec   falconSpec
 }
 
-// regs returns the view's rows.
 func (v *falconView) regs() []mmio.Reg {
 	out := make([]mmio.Reg, 0, len(falconRows))
 	for i := range falconRows {
@@ -269,7 +265,6 @@ func (v *falconView) regs() []mmio.Reg {
 	return out
 }
 
-// bind connects the view's rows to its controllers.
 func (v *falconView) bind(b *mmio.Bindings, fs []*falcon) {
 	for i := range falconRows {
 		row := &falconRows[i]

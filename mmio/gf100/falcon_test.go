@@ -40,7 +40,6 @@ func ramp(n int, first uint32) []uint32 {
 	return out
 }
 
-// boot uploads something and starts the controller.
 func (b *bench) boot(base uint32) {
 	b.upload(base, ramp(128, 0x100), ramp(16, 0x200))
 	b.Write32(base+0x10c, 0)

@@ -28,7 +28,6 @@ type PBDMACells struct{ Intr, IntrEn, Method, Data, Channel mmio.Cell }
 
 type faultCells struct{ inst, lo, hi, info mmio.Cell }
 
-// resetCell is a register of PFIFO and its reset value.
 type resetCell struct {
 	cell  mmio.Cell
 	value uint32
@@ -109,7 +108,6 @@ func (r *FIFOReport) Reset() {
 // Level reports whether PFIFO asks for an interrupt.
 func (r *FIFOReport) Level() bool { return r.pending()&r.intrEn.Get() != 0 }
 
-// pending returns NV_PFIFO_INTR_0 with the levels of its sub-registers.
 func (r *FIFOReport) pending() uint32 {
 	v := r.intr.Get()
 	if r.faultID.Get() != 0 {
@@ -127,7 +125,6 @@ func (r *FIFOReport) pending() uint32 {
 	return v
 }
 
-// pbdmasPending has a bit for each PBDMA with an enabled interrupt.
 func (r *FIFOReport) pbdmasPending() (mask uint32) {
 	for i, p := range r.PBDMA {
 		if p.Intr.Get()&p.IntrEn.Get() != 0 {
@@ -137,7 +134,6 @@ func (r *FIFOReport) pbdmasPending() (mask uint32) {
 	return mask
 }
 
-// enginesPending has a bit for each engine with an event.
 func (r *FIFOReport) enginesPending() (mask uint32) {
 	for i, e := range r.engEvent {
 		if e.Get() != 0 {

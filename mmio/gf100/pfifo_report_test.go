@@ -9,7 +9,6 @@ import (
 	"github.com/umbra-gpu/umbra/mmio"
 )
 
-// fifoBench is a space whose PFIFO reports, and an owner that ignores channels.
 type fifoBench struct {
 	*mmio.Space
 	FIFOReport

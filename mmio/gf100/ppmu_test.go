@@ -7,7 +7,6 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pmuHost talks to the PMU as nouveau does.
 type pmuHost struct {
 	*bench
 	send, recv uint32

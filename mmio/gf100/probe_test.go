@@ -230,7 +230,6 @@ func (p *probe) copyEngines() {
 	}
 }
 
-// perfmon is what the performance counter engine of older drivers reads.
 func (p *probe) perfmon() {
 	p.mask(0x200, 1<<28, 0)
 	p.mask(0x200, 0, 1<<28)

@@ -82,7 +82,6 @@ func (t *ptimer) arm(low uint32) {
 	t.armed = true
 }
 
-// tick sets the interrupt bit if the alarm's time has come.
 func (t *ptimer) tick() {
 	if t.armed && t.now() >= t.due {
 		t.armed = false

@@ -32,15 +32,12 @@ type plant struct {
 	swap bool
 }
 
-// success is a reply without an error.
 func success(m client.Message, payload []byte) []byte {
 	return wire.Message(wire.Header{ID: m.ID, Command: m.Command, Flags: wire.TypeReply}, payload)
 }
 
-// refused says that a reply is an error.
 func refused(reply []byte) bool { return wire.Parse[wire.Header](reply).Flags&wire.Error != 0 }
 
-// accepting has errors of a command turned into success.
 func accepting(cmd wire.Command) func(m client.Message, reply []byte) []byte {
 	return func(m client.Message, reply []byte) []byte {
 		if m.Command == cmd && refused(reply) {

@@ -34,7 +34,6 @@ type everything struct {
 
 const sharedSize = 0x8000
 
-// newEverything makes the device until the test ends.
 func newEverything(t testing.TB) *everything {
 	t.Helper()
 	d := &everything{state: make([]byte, 100_000)}

@@ -17,7 +17,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// footprint is what a process holds.
 type footprint struct {
 	descriptors, goroutines, mappings, threads int
 	resident                                   int // KiB
@@ -43,7 +42,6 @@ func measure(t *testing.T) footprint {
 	return footprint{len(fds), runtime.NumGoroutine(), strings.Count(string(maps), "\n"), field("Threads"), field("VmRSS")}
 }
 
-// rounds is how many clients come and go.
 var rounds = scale.Of(500, 10_000)
 
 // TestGrowth: many clients negotiate, map memory with a descriptor, attach an eventfd, and

@@ -41,7 +41,6 @@ func (d *hosted) ReadRegion(index int, off uint64, p []byte) error {
 	return d.everything.ReadRegion(index, off, p)
 }
 
-// withHost serves a device, and returns what is on both ends of one connection.
 func withHost(t *testing.T, by maker) (*hosted, vfiouser.Transport, *client.Client, *vfiouser.Host) {
 	t.Helper()
 	dev := newEverything(t)
@@ -142,7 +141,6 @@ func TestHost(t *testing.T) {
 	})
 }
 
-// pattern is n bytes that are not zero.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -176,7 +174,6 @@ func TestEndDespiteSilentClient(t *testing.T) {
 	})
 }
 
-// closing closes a transport and signals when that is done.
 func closing(tr vfiouser.Transport) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

@@ -20,7 +20,6 @@ import (
 // read.
 const bindingDir = "../../vfiouser/libvfiouser"
 
-// neededFunctions are the names in that table.
 func neededFunctions(t *testing.T) (names []string) {
 	src, err := os.ReadFile(filepath.Join(bindingDir, "binding.c"))
 	require.NoError(t, err)

@@ -68,7 +68,6 @@ func TestProbeOfEverything(t *testing.T) {
 	})
 }
 
-// small has a configuration space of 256 bytes.
 type small struct{ *everything }
 
 func (d small) Regions() []vfiouser.Region {
@@ -77,7 +76,6 @@ func (d small) Regions() []vfiouser.Region {
 	return r
 }
 
-// conversation is all that a server says to the probe.
 func conversation(t *testing.T) []byte {
 	_, path := serveAt(t, serve.Native, small{newEverything(t)})
 	l := listener(t)
@@ -108,7 +106,6 @@ func conversation(t *testing.T) []byte {
 	return said
 }
 
-// replay is a peer that sends fixed bytes, for any request, and closes.
 func replay(l *net.UnixListener, said []byte) {
 	c, err := l.AcceptUnix()
 	if err != nil {
@@ -120,7 +117,6 @@ func replay(l *net.UnixListener, said []byte) {
 	_, _ = io.Copy(io.Discard, c)
 }
 
-// against probes a peer that says bytes.
 func against(t require.TestingT, l *net.UnixListener, said []byte) (*probe.Device, error) {
 	done := make(chan struct{})
 	go func() {

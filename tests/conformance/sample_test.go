@@ -128,7 +128,6 @@ func (s *sample) stop() {
 	}
 }
 
-// kill ends the program, if it has not ended.
 func (s *sample) kill() {
 	_ = s.cmd.Process.Kill()
 	<-s.ended
@@ -167,7 +166,6 @@ var samples = map[string]sampleKind{
 	})},
 }
 
-// reasons converts a list of cases by reason to the reason by case.
 func reasons(lists map[string][]string) map[string]string {
 	out := map[string]string{}
 	for why, list := range lists {

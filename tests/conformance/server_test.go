@@ -18,7 +18,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
 
-// maker makes a transport.
 type maker = serve.Make
 
 // transports are what a device can be served by in this build.
@@ -31,7 +30,6 @@ var transports = []struct {
 	{name: "libvfio-user", make: libvfiouser.New, skip: map[bool]string{false: libvfiouser.ErrNotBuilt.Error()}[libvfiouser.Built]},
 }
 
-// eachTransport runs a test for every transport of this build.
 func eachTransport(t *testing.T, test func(t *testing.T, by maker)) {
 	for _, tr := range transports {
 		t.Run(tr.name, func(t *testing.T) {
@@ -113,7 +111,6 @@ func TestSuiteOfEverything(t *testing.T) {
 	})
 }
 
-// TestSuiteOfTheCard: the whole suite on both transports, with the software card.
 func TestSuiteOfTheCard(t *testing.T) {
 	eachTransport(t, func(t *testing.T, by maker) {
 		card, err := soft.New(soft.Config{VRAM: soft.MinVRAM})

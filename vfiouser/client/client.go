@@ -408,7 +408,6 @@ func (c *Client) parse() (m Message, ok bool, err error) {
 	return m, true, nil
 }
 
-// fill reads once.
 func (c *Client) fill(flags int) error {
 	c.room()
 	var oob [unix.SizeofCmsghdr + 253*4 + 4]byte
@@ -449,7 +448,6 @@ func (c *Client) takeFDs(oob []byte) {
 	}
 }
 
-// room makes place for the rest of the message at c.r.
 func (c *Client) room() {
 	left := copy(c.buf, c.buf[c.r:c.w])
 	c.r, c.w = 0, left

@@ -124,7 +124,6 @@ func TestBrokenServers(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveServer: a server that reads nothing does not keep a client that sends.
 func TestUnresponsiveServer(t *testing.T) {
 	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)

@@ -45,7 +45,6 @@ const (
 	ReadWrite = Readable | Writable
 )
 
-// mapping is what the client serves DMA requests from.
 type mapping struct {
 	addr uint64
 	data []byte

@@ -10,7 +10,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// rw are the rights of ordinary memory.
 const rw = wire.DMARdAllowed | wire.DMAWrAllowed
 
 // Where cases map, and how much.
@@ -130,7 +129,6 @@ var dmaMap = []Case{
 	choice(wrongMap("two descriptors", "one too many", func(m memory) message { return mapMessage(base, page, 0, rw, m.fd, m.fd) }, servedOrRefused)),
 }
 
-// readOnly is a descriptor of m that can only be read.
 func (s *session) readOnly(m memory) int {
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", m.fd), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	must(err, "open")
@@ -146,7 +144,6 @@ func wrongUnmap(name, does string, msg message, want expectation) Case {
 	})
 }
 
-// missing are the errnos for a range that is not there.
 var missing = refusedWith(syscall.ENOENT, syscall.EINVAL)
 
 var dmaUnmap = []Case{

@@ -9,10 +9,8 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// cut shortens a message's payload.
 func cut(m message, n int) message { m.payload = m.payload[:n]; return m }
 
-// longer adds zero bytes to a message's payload.
 func longer(m message, n int) message {
 	m.payload = append(append([]byte(nil), m.payload...), make([]byte, n)...)
 	return m
@@ -45,7 +43,6 @@ var deviceInfo = []Case{
 	choice(message1("payload of 32 bytes", "payload with 16 bytes more", longer(goodInfo, 16), servedOrRefused)),
 }
 
-// soundRegion judges the fixed part of a region's description.
 func soundRegion(i uint32, r wire.RegionInfo) string {
 	switch {
 	case r.Index != i:

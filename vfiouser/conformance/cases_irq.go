@@ -17,7 +17,6 @@ const (
 	unmaskFDs  = wire.IRQDataEventFD | wire.IRQActionUnmask
 )
 
-// irqCase is a connection with an interrupt index that has vectors.
 type irqCase struct {
 	s     *session
 	c     *client.Client
@@ -36,7 +35,6 @@ func onIRQ(name, does string, least uint32, run func(q *irqCase) finding) Case {
 	}}
 }
 
-// set sends a SET_IRQS that has to succeed.
 func (q *irqCase) set(flags, start, count uint32, data []byte, fds ...int) {
 	reply(q.c, irqMessage(flags, q.index, start, count, data, fds...), 0, "SET_IRQS flags %#x start %d count %d", flags, start, count)
 }
@@ -63,13 +61,11 @@ func fired(e *client.EventFD) uint64 {
 	return n
 }
 
-// quiet reports that an eventfd has no signal.
 func quiet(e *client.EventFD) bool {
 	time.Sleep(10 * time.Millisecond)
 	return e.Count() == 0
 }
 
-// signalled wants one signal.
 func signalled(e *client.EventFD) finding {
 	if n := fired(e); n != 1 {
 		return fail("%d signals", n)
@@ -77,7 +73,6 @@ func signalled(e *client.EventFD) finding {
 	return pass("signalled")
 }
 
-// notSignalled wants none.
 func notSignalled(e *client.EventFD) finding {
 	if !quiet(e) {
 		return fail("signalled")
@@ -286,7 +281,6 @@ var setIRQs = []Case{
 	errMask("mask of ERR", irqErr), errMask("mask of REQ", irqReq),
 }
 
-// errMask makes a case of masking an index that cannot be masked.
 func errMask(name string, index uint32) Case {
 	return oneMessage(name, "MASK with DATA_NONE", func(s *session) (message, string) {
 		if int(index) >= len(s.dev.irqs) || s.dev.irqs[index].Count == 0 {

@@ -20,7 +20,6 @@ func readBack(m message, n int) expectation {
 	}
 }
 
-// readConfig makes a case of a read of configuration space that is right.
 func readConfig(name string, off uint64, n uint32) Case {
 	m := readMessage(regionConfig, off, n)
 	return message1(name, fmt.Sprintf("%d bytes at %#x of configuration space", n, off), m, readBack(m, int(n)))
@@ -66,7 +65,6 @@ func lineIs(c *client.Client, want byte) finding {
 	return pass("reads what was written")
 }
 
-// absentAccess makes a case of an access to a region that is not there.
 func absentAccess(name string, write bool) Case {
 	return oneMessage(name, "4 bytes at 0 of a region of size 0", func(s *session) (message, string) {
 		i, ok := s.dev.absentRegion()
@@ -162,7 +160,6 @@ func multi(n uint64, values ...byte) message {
 	return command(wire.RegionWriteMulti, p)
 }
 
-// ifMulti makes a case of a server that offers write_multiple.
 func ifMulti(name, does string, run func(s *session, c *client.Client, line byte) finding) Case {
 	return onConfig(name, does, func(s *session, c *client.Client, line byte) finding {
 		if !s.dev.caps.WriteMultiple {

@@ -52,7 +52,6 @@ var ioFDs = []Case{
 	}, servedOrRefused)),
 }
 
-// soundEntries judges the entries of GET_REGION_IO_FDS.
 func soundEntries(a answer, r wire.RegionInfo) string {
 	head := wire.Parse[wire.RegionIO](a.body)
 	if head.Count == 0 {
@@ -74,7 +73,6 @@ func soundEntries(a answer, r wire.RegionInfo) string {
 	return ""
 }
 
-// ifFeature makes a case of a server that has the features.
 func ifFeature(name, does string, need []uint32, run func(s *session, c *client.Client) finding) Case {
 	return Case{Name: name, Does: does, run: func(s *session) finding {
 		for _, n := range need {
@@ -86,7 +84,6 @@ func ifFeature(name, does string, need []uint32, run func(s *session, c *client.
 	}}
 }
 
-// refusedIf makes a case of one wrong message to a server that has the features.
 func refusedIf(name, does string, need []uint32, m message) Case {
 	return ifFeature(name, does, need, func(s *session, c *client.Client) finding { return judge(s, c, m, isRefused) })
 }
@@ -177,7 +174,6 @@ func migData(cmd wire.Command, n uint32, data []byte) message {
 
 var migrates = []uint32{wire.FeatureMigration, wire.FeatureMigDeviceState}
 
-// stateIs reads the device's state.
 func stateIs(c *client.Client, want uint32) finding {
 	a := ask(c, featureMessage(wire.FeatureMigDeviceState|wire.FeatureGet, make([]byte, 8)))
 	if a.kind != answered || len(a.body) < wire.FeatureSize+8 {

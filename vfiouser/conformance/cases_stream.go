@@ -21,7 +21,6 @@ func cutOff(name string, negotiated bool, msg func(s *session) message) Case {
 	}}
 }
 
-// nextServed wants the next client to be served.
 func nextServed(s *session, format string, args ...any) finding {
 	if err := alive(s.attach()); err != nil {
 		return fail("%v", err)
@@ -29,7 +28,6 @@ func nextServed(s *session, format string, args ...any) finding {
 	return pass(format, args...)
 }
 
-// leaveAfter connects, sends and closes.
 func (s *session) leaveAfter(raw []byte, fds []int, negotiated bool) {
 	var c *client.Client
 	if negotiated {
@@ -122,7 +120,6 @@ var disconnect = []Case{
 	}}),
 }
 
-// inOrder takes the replies to some messages.
 func inOrder(c *client.Client, ms []message) (answers []answer, fault string) {
 	for i, m := range ms {
 		a := receive(c, m)
@@ -134,7 +131,6 @@ func inOrder(c *client.Client, ms []message) (answers []answer, fault string) {
 	return answers, ""
 }
 
-// sendTogether sends messages in one write, and reads their replies.
 func sendTogether(c *client.Client, ms []message) (answers []answer, fault string) {
 	var raw []byte
 	for _, m := range ms {
@@ -144,7 +140,6 @@ func sendTogether(c *client.Client, ms []message) (answers []answer, fault strin
 	return inOrder(c, ms)
 }
 
-// reads makes a case of n reads of different places in one write.
 func reads(name, does string, n int, id func(i int) uint16) Case {
 	return Case{Name: name, Does: does, run: func(s *session) finding {
 		var ms []message
@@ -164,7 +159,6 @@ func reads(name, does string, n int, id func(i int) uint16) Case {
 	}}
 }
 
-// pieces makes a case of a message that arrives in pieces.
 func pieces(name, does string, cuts func(n int) []int) Case {
 	return choice(Case{Name: name, Does: does, run: func(s *session) finding {
 		c := s.attach()

@@ -10,7 +10,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// first makes a case of the first message on a connection.
 func first(name, does string, m message, want expectation) Case {
 	return Case{Name: name, Does: does, run: func(s *session) finding {
 		a := ask(s.dial(), m)
@@ -38,7 +37,6 @@ func otherMajor(name string, major uint16) Case {
 	}}
 }
 
-// agrees wants a version with the proposed major and a minor not above the proposed.
 func agrees(major, minor uint16) expectation {
 	return func(s *session, a answer) string {
 		if fault := served(s, a); fault != "" {
@@ -169,7 +167,6 @@ var negotiation = []Case{
 	choice(message1("VERSION again", "a second VERSION on one connection", versionMessage(0, 0, qemuCapabilities), whateverInBounds)),
 }
 
-// noPayload makes a case of a command with no payload at all.
 func noPayload(cmd wire.Command) Case {
 	return message1("no payload: "+cmd.String(), cmd.String()+" of a header", command(cmd, nil), isRefused)
 }
@@ -186,7 +183,6 @@ func posted(name, does string, m message) Case {
 	}}
 }
 
-// echo wants the header of a reply to be the message's.
 func echo(m message) expectation {
 	return func(_ *session, a answer) string {
 		if a.kind != answered {

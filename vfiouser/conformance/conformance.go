@@ -67,7 +67,6 @@ type Result struct {
 	Found   string  `json:"found"` // one line
 }
 
-// finding is what a case's code returns.
 type finding struct {
 	outcome Outcome
 	text    string
@@ -266,7 +265,6 @@ func (s *session) attach() *client.Client {
 	return c
 }
 
-// disconnected reports whether an error means the end of the socket.
 func disconnected(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }

@@ -74,7 +74,6 @@ func (d *device) irq() (index, count uint32) {
 	return index, count
 }
 
-// absentRegion is a region that is not there.
 func (d *device) absentRegion() (uint32, bool) {
 	for i := range d.regions {
 		if d.regions[i].Size == 0 {
@@ -84,7 +83,6 @@ func (d *device) absentRegion() (uint32, bool) {
 	return 0, false
 }
 
-// mappable is a region that can be mapped.
 func (d *device) mappable() (wire.RegionInfo, bool) {
 	for _, r := range d.regions {
 		if r.Flags&wire.RegionFlagMmap != 0 {
@@ -94,10 +92,8 @@ func (d *device) mappable() (wire.RegionInfo, bool) {
 	return wire.RegionInfo{}, false
 }
 
-// bars are the descriptions of the BARs, there or not.
 func (d *device) bars() []wire.RegionInfo { return d.regions[:min(len(d.regions), regionROM)] }
 
-// bar is a BAR that can be read.
 func (d *device) bar() (wire.RegionInfo, bool) {
 	for _, r := range d.bars() {
 		if r.Size > 0 && r.Flags&wire.RegionFlagRead != 0 {
@@ -107,7 +103,6 @@ func (d *device) bar() (wire.RegionInfo, bool) {
 	return wire.RegionInfo{}, false
 }
 
-// config is configuration space.
 func (d *device) config() (wire.RegionInfo, bool) {
 	if len(d.regions) <= regionConfig || d.regions[regionConfig].Size == 0 {
 		return wire.RegionInfo{}, false
@@ -118,7 +113,6 @@ func (d *device) config() (wire.RegionInfo, bool) {
 // page is the size of the pages that memory is mapped by.
 const page = 4096
 
-// memory is guest memory of a case.
 type memory struct{ fd int }
 
 // memory makes n bytes that a server can map, and that can be sealed against writing once no
@@ -151,7 +145,6 @@ type pipe struct {
 	patience time.Duration
 }
 
-// pipe makes a pipe to send the write end of.
 func (s *session) pipe() *pipe {
 	var p [2]int
 	must(unix.Pipe2(p[:], unix.O_CLOEXEC), "pipe")
@@ -163,7 +156,6 @@ func (s *session) pipe() *pipe {
 	return t
 }
 
-// drop closes this side's copy of the write end.
 func (t *pipe) drop() {
 	if t.w >= 0 {
 		unix.Close(t.w)

@@ -28,7 +28,6 @@ type message struct {
 	sized   bool
 }
 
-// theID is the message id of a message that is alone.
 const theID = 0x5a17
 
 func command(cmd wire.Command, payload []byte, fds ...int) message {
@@ -142,7 +141,6 @@ func errnoName(e syscall.Errno) string {
 	return fmt.Sprintf("errno %d", uint(e))
 }
 
-// ask sends a message and returns the answer.
 func ask(c *client.Client, m message) answer {
 	if err := c.Send(m.bytes(), m.fds...); err != nil {
 		return socketAnswer(err)
@@ -160,7 +158,6 @@ func socketAnswer(err error) answer {
 	return answer{kind: nonsense, err: err}
 }
 
-// receive takes the answer to m.
 func receive(c *client.Client, m message) answer {
 	r, err := c.Recv()
 	if err != nil {
@@ -224,7 +221,6 @@ func judge(s *session, c *client.Client, m message, want expectation) finding {
 	return pass("%v", a)
 }
 
-// message1 is a case of a message that needs nothing of the device.
 func message1(name, does string, m message, want expectation) Case {
 	return oneMessage(name, does, func(*session) (message, string) { return m, "" }, want)
 }
@@ -235,7 +231,6 @@ func choice(c Case) Case {
 	return c
 }
 
-// isRefused wants an error reply, with any errno.
 func isRefused(_ *session, a answer) string {
 	if a.kind != refused {
 		return fmt.Sprintf("%v, where an error was due", a)
@@ -243,7 +238,6 @@ func isRefused(_ *session, a answer) string {
 	return ""
 }
 
-// refusedWith wants an error reply with one of the errnos.
 func refusedWith(errnos ...syscall.Errno) expectation {
 	return func(_ *session, a answer) string {
 		if a.kind == refused {
@@ -257,7 +251,6 @@ func refusedWith(errnos ...syscall.Errno) expectation {
 	}
 }
 
-// isAnswered wants a reply of n bytes of payload.
 func isAnswered(n int) expectation {
 	return func(_ *session, a answer) string {
 		if a.kind != answered || len(a.body) != n {
@@ -267,10 +260,8 @@ func isAnswered(n int) expectation {
 	}
 }
 
-// bare wants a reply of the header only.
 var bare = isAnswered(0)
 
-// anyOf wants one of several behaviours.
 func anyOf(wants ...expectation) expectation {
 	return func(s *session, a answer) string {
 		text := ""
@@ -285,7 +276,6 @@ func anyOf(wants ...expectation) expectation {
 	}
 }
 
-// isClosed wants the end of the connection.
 func isClosed(_ *session, a answer) string {
 	if a.kind != closed {
 		return fmt.Sprintf("%v, where the connection's end was due", a)
@@ -303,7 +293,6 @@ func reply(c *client.Client, m message, n int, step string, args ...any) answer 
 	return a
 }
 
-// served wants a reply, with any content.
 func served(_ *session, a answer) string {
 	if a.kind != answered {
 		return fmt.Sprintf("%v, where a reply was due", a)

@@ -22,7 +22,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// library is one context of the library.
 type library struct {
 	ctx   unsafe.Pointer
 	owner cgo.Handle // of the Transport, for the callbacks

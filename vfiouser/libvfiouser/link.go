@@ -165,7 +165,6 @@ func (l *link) lower(index, vec int) bool {
 	return raised
 }
 
-// signalled notes what came of a signal.
 func (l *link) signalled(index, vec int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

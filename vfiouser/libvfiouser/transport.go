@@ -315,7 +315,6 @@ func (t *Transport) contain(what string, fn func()) (ok bool) {
 	return true
 }
 
-// errno converts a device's error for the library.
 func (t *Transport) errno(what string, fn func() error) syscall.Errno {
 	var err error
 	if !t.contain(what, func() { err = fn() }) {

@@ -48,7 +48,6 @@ type Capability struct {
 	Lines    []string `json:"lines,omitempty"` // details
 }
 
-// flagBit is a bit with its name, which is written with + or -.
 type flagBit struct {
 	mask uint32
 	name string
@@ -156,7 +155,6 @@ func (c *Config) fault(format string, args ...any) {
 	c.Faults = append(c.Faults, fmt.Sprintf(format, args...))
 }
 
-// list walks the list of capabilities in the first 256 bytes.
 func (c *Config) list(p []byte) {
 	p = p[:min(len(p), 256)]
 	seen := map[int]bool{}
@@ -185,7 +183,6 @@ func (c *Config) list(p []byte) {
 	}
 }
 
-// extended walks the list of extended capabilities.
 func (c *Config) extended(p []byte) {
 	seen := map[int]bool{}
 	for at := offExtended; at != 0; {

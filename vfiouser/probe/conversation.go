@@ -12,7 +12,6 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// conversation is a connection to a server.
 type conversation struct {
 	nc        *net.UnixConn
 	got       int64 // bytes received
@@ -193,7 +192,6 @@ func (c *conversation) ask(cmd wire.Command, payload []byte, least int) ([]byte,
 	return p, nil
 }
 
-// read fills p, and closes descriptors that come along.
 func (c *conversation) read(p []byte) error {
 	for len(p) > 0 {
 		oob := make([]byte, unix.CmsgSpace(253*4))

@@ -21,7 +21,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// peer listens at a path and calls serve for its one client.
 func peer(t *testing.T, serve func(c net.Conn)) string {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -107,7 +106,6 @@ func TestNotAServer(t *testing.T) {
 	}
 }
 
-// TestEndlessPeer: a peer that sends byte by byte does not prolong the probe.
 func TestEndlessPeer(t *testing.T) {
 	drip := func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 4096))
@@ -128,7 +126,6 @@ func TestEndlessPeer(t *testing.T) {
 	}
 }
 
-// TestCancelledProbe: the error of a cancelled probe is the cancellation.
 func TestCancelledProbe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	path := peer(t, func(c net.Conn) {

@@ -43,7 +43,6 @@ func TestEncoding(t *testing.T) {
 	encoded(t, wire.MigData{Argsz: 4104, Size: 4096}, "08100000 00100000", wire.MigDataSize)
 }
 
-// TestSubRegion has both forms of an entry.
 func TestSubRegion(t *testing.T) {
 	s := wire.SubRegion{Offset: 16, Size: 4, FDIndex: 2, Type: 1, Flags: 5, DataMatch: 0x1122334455667788}
 	b := s.Append(nil)
