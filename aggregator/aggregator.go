@@ -47,12 +47,8 @@ func NewWith(gpu card.GPU, o Options) (*Aggregator, error) {
 		if o.Clock == nil {
 			o.Clock = func() time.Duration { return time.Since(a.epoch) }
 		}
-		m := gpu.Meter()
-		if m == nil {
-			return nil, fmt.Errorf("aggregator: this card does not report engine time by channel, so use no scheduler")
-		}
 		var err error
-		if a.gate, err = gate.New(m, *o.Scheduler, o.Clock, o.alarm); err != nil {
+		if a.gate, err = gate.New(gpu.Meter(), *o.Scheduler, o.Clock, o.alarm); err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +117,7 @@ func (a *Aggregator) addGuest(cfg GuestConfig, ev report.Receiver) (*Guest, erro
 		return nil, err
 	}
 	g := newGuest(a, index, cfg, vram.NewExtents(runs), share, ev)
-	if err := a.gate.AddGuest(rooms{g}, cfg.Share, cfg.Group); err != nil {
+	if err := a.gate.AddGuest(roomGuest{g}, cfg.Share, cfg.Group); err != nil {
 		g.reports.Close()
 		a.free(g)
 		return nil, err
@@ -129,7 +125,7 @@ func (a *Aggregator) addGuest(cfg GuestConfig, ev report.Receiver) (*Guest, erro
 	a.mu.Lock()
 	a.guests[index] = g
 	a.mu.Unlock()
-	g.start()
+	g.working.Go(g.run)
 	return g, nil
 }
 
@@ -163,4 +159,4 @@ func (a *Aggregator) Ledger() []sched.Entry { return a.gate.Ledger() }
 func (a *Aggregator) ScheduleCounts() sched.Counts { return a.gate.Counts() }
 
 // SetShare changes a guest's weight, cap, priority and limits, under load.
-func (g *Guest) SetShare(c sched.NodeConfig) error { return g.agg.gate.SetShare(rooms{g}, c) }
+func (g *Guest) SetShare(c sched.NodeConfig) error { return g.agg.gate.SetShare(roomGuest{g}, c) }

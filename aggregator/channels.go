@@ -33,17 +33,17 @@ func (g *Guest) stop(ch *fifo.Channel, e report.Error) {
 }
 
 // Quarantined implements fifo.Guest.
-func (r rooms) Quarantined() bool { return r.quarantine.on.Load() }
+func (r roomGuest) Quarantined() bool { return r.quarantine.on.Load() }
 
 // Completed implements fifo.Guest. The driver of the guest then looks at its fences.
-func (r rooms) Completed(engines uint32) {
+func (r roomGuest) Completed(engines uint32) {
 	if r.reports.Completed(engines) {
 		r.stats.EngineEvents.Add(1)
 	}
 }
 
 // Failed implements fifo.Guest. An error of a channel that the guest has unbound is dropped.
-func (r rooms) Failed(ch *fifo.Channel, e report.Error) {
+func (r roomGuest) Failed(ch *fifo.Channel, e report.Error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.channels.Is(ch) {
@@ -58,7 +58,7 @@ func (r rooms) Failed(ch *fifo.Channel, e report.Error) {
 }
 
 // Resume implements fifo.Guest.
-func (r rooms) Resume(ch *fifo.Channel) {
+func (r roomGuest) Resume(ch *fifo.Channel) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.channels.Ready(ch.ID) == ch && r.channels.Table[ch.ID].Enabled {
@@ -67,7 +67,7 @@ func (r rooms) Resume(ch *fifo.Channel) {
 }
 
 // Abort implements fifo.Guest.
-func (r rooms) Abort(ch *fifo.Channel, engine int) {
+func (r roomGuest) Abort(ch *fifo.Channel, engine int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.channels.Ready(ch.ID) != ch {

@@ -11,7 +11,9 @@
 //
 // # What waits where
 //
-// Calls from a trap never wait. Window accesses are copied immediately. Control operations (bind,
+// Calls from a trap do not wait for the card, except that a reset waits, with a bound, until
+// channels have left it, and that an access to memory waits while pages of the guest's own move.
+// Window accesses are copied immediately. Control operations (bind,
 // runlist, preempt, invalidate) are recorded in work.pending; the worker executes them in rounds
 // and waits for the card with a bound. Until then the registers that poll for completion read
 // pending. Doorbells and channel stops reach the card in the trap if nothing is pending before them
@@ -26,8 +28,8 @@
 // # Goroutines
 //
 // Two per guest, from AddGuest to Remove: the worker [Guest.run] talks to the card, and package
-// report delivers. They are two because a reset, in a trap, waits for the worker with the lock that
-// the receiver of reports takes. The card and package gate have goroutines of their own.
+// report delivers. They are two because a round may wait for the card, and completions must not wait
+// for it. The card and package gate have goroutines of their own.
 //
 // # Locks, in the order they are taken
 //
@@ -40,10 +42,9 @@
 //     worker until it empties it again.
 //  4. memory.Memory's: pages move (write side), or are accessed by the aggregator (read side). The
 //     mover waits, with it held, for the steps of the guest's own channels.
-//  5. The gate's lock: the scheduler, and each channel's GP_PUT. The card's lock is taken in it for
-//     a doorbell or one look; none of the following ever is.
+//  5. The gate's lock: the scheduler, and each channel's GP_PUT.
 //  6. Leaves, each for a moment: Aggregator.mu (the table of guests), those of fifo, shadow, report,
-//     dma and window, and of the card's driver.
+//     dma and window, of the card's driver and of the card.
 //
 // # Differences from a card of one's own
 //

@@ -7,11 +7,11 @@ import "github.com/umbra-gpu/umbra/aggregator/fifo"
 // and polls for each. The card completes them immediately, but waking the worker takes
 // longer than a driver polls before it sleeps.
 //
-// The trap fills Guest.current, and the worker waits until it is empty. Until then the trap
+// The trap fills work.current, and the worker waits until it is empty. Until then the trap
 // owns the worker's state. The fast path never waits for the card: the worker does a
 // request that would wait.
 //
-// Requests in Guest.pending coalesce; requests run inline do not. So each round in which
+// Requests in work.pending coalesce; requests run inline do not. So each round in which
 // the worker itself asks the card grants only a few inline requests.
 
 const (
@@ -21,17 +21,10 @@ const (
 	maxCredits = 4
 )
 
-// begin makes what ask sets current, if a trap may act in the worker's place. If ask returns
-// false it has set nothing.
-func (g *Guest) begin(ask func(current *requests) bool) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+// mayInline reports whether a trap may act in the worker's place. Guest.mu is held.
+func (g *Guest) mayInline() bool {
 	w := &g.work
-	if !w.idle() || w.closing || g.quarantine.reason != "" || w.credits == 0 || !ask(&w.current) {
-		return false
-	}
-	w.credits--
-	return true
+	return w.idle() && !w.closing && g.quarantine.reason == "" && w.credits > 0
 }
 
 // end empties current.
@@ -45,39 +38,40 @@ func (g *Guest) end() {
 // tryPreempt preempts a channel if the card does so immediately, as for a channel that is
 // on no PBDMA. A channel whose state is saved already is not urgent.
 func (g *Guest) tryPreempt(id uint8) bool {
-	var list []*fifo.Channel
-	if !g.begin(func(current *requests) bool {
-		ch := g.channels.Table[id].Channel
-		if ch == nil || ch.Saved() {
-			return false
-		}
-		current.preempt.Add(id)
-		list = []*fifo.Channel{ch}
-		return true
-	}) {
+	g.mu.Lock()
+	ch := g.channels.Table[id].Channel
+	ok := g.mayInline() && ch != nil && !ch.Saved()
+	if ok {
+		g.work.current.preempt.Add(id)
+		g.work.credits--
+	}
+	g.mu.Unlock()
+	if !ok {
 		return false
 	}
 	defer g.end()
-	return g.channels.TryTakeOff(list)
+	return g.channels.TryTakeOff([]*fifo.Channel{ch})
 }
 
 // tryDelist commits a runlist that only removes channels: no work can start that would
 // see a deferred invalidate. It reports whether they have left the card.
 func (g *Guest) tryDelist(base, count uint32) bool {
-	now, ok := g.channels.ReadRunlist(base, count)
-	var left []*fifo.Channel
-	if !ok || !g.begin(func(current *requests) bool {
-		leave := g.channels.Listed.Without(now)
-		if now.Without(g.channels.Listed) > 0 || leave == 0 || leave > maxInlineDelist {
-			return false
-		}
-		current.runlist = true
-		left = g.setListed(now)
-		return true
-	}) {
+	g.mu.Lock()
+	ok := g.mayInline()
+	g.work.current.runlist = g.work.current.runlist || ok
+	g.mu.Unlock()
+	if !ok {
 		return false
 	}
 	defer g.end()
+	now, ok := g.channels.ReadRunlist(base, count)
+	if !ok {
+		return false
+	}
+	left := g.delist(now)
+	if len(left) == 0 {
+		return false
+	}
 	if g.channels.TryTakeOff(left) {
 		g.reports.Done(true)
 		return true
@@ -86,4 +80,16 @@ func (g *Guest) tryDelist(base, count uint32) bool {
 	defer g.mu.Unlock()
 	g.work.pending.preempt.AddAll(left) // and the worker saves their state
 	return false
+}
+
+// delist makes now the runlist if that only removes a few channels, and returns those.
+func (g *Guest) delist(now fifo.Set) []*fifo.Channel {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	leave := g.channels.Listed.Without(now)
+	if now.Without(g.channels.Listed) > 0 || leave == 0 || leave > maxInlineDelist {
+		return nil
+	}
+	g.work.credits--
+	return g.setListed(now)
 }

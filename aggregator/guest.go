@@ -43,12 +43,12 @@ type Guest struct {
 
 func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, ev report.Receiver) *Guest {
 	g := &Guest{agg: a, name: cfg.Name, index: index, limits: cfg, share: share, reports: report.New(ev)}
-	r := rooms{g}
+	r := roomGuest{g}
 	g.mem = memory.New(a.gpu, e, g.dma(), r)
 	g.shadows = shadow.New(shadow.Config{Policy: cfg.Shadow, VRAM: cfg.VRAM, Tables: cfg.Tables, Rate: a.opts.TableRate},
 		tables{g.mem, g}, share, &g.stats.Shadow)
 	g.channels = fifo.New(fifo.Config{
-		Lock: &g.mu, Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows, Aliases: r,
+		Lock: &g.mu, Channels: cfg.Channels, GPU: a.gpu, Share: share, Gate: a.gate, Mem: g.mem, Shadows: g.shadows,
 	}, r, &g.stats.FIFO)
 	g.Windows = window.New(window.Config{
 		Map: cfg.Map, Limits: cfg.MapLimits, GPU: a.gpu, Mem: g.mem, Channels: g.channels, Shadows: g.shadows, Quota: a.mappings,
@@ -57,15 +57,11 @@ func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share c
 	return g
 }
 
-func (g *Guest) start() {
-	g.working.Go(g.run)
-}
-
-// rooms is what the rooms need of the guest.
-type rooms struct{ *Guest }
+// roomGuest is the guest as its rooms see it.
+type roomGuest struct{ *Guest }
 
 // Wrote implements memory.Watcher: it is called after each trapped write to the guest's VRAM.
-func (r rooms) Wrote(addr, n uint64) {
+func (r roomGuest) Wrote(addr, n uint64) {
 	if !r.shadows.Wrote(addr, n) {
 		return
 	}
@@ -78,7 +74,7 @@ func (r rooms) Wrote(addr, n uint64) {
 }
 
 // CountBadPut implements gate.Guest.
-func (r rooms) CountBadPut() { r.stats.BadPut.Add(1) }
+func (r roomGuest) CountBadPut() { r.stats.BadPut.Add(1) }
 
 // tables is the guest as its shadows see it.
 type tables struct {
@@ -104,26 +100,25 @@ func (g *Guest) Remove() error {
 	g.mu.Unlock()
 	g.working.Wait()
 	g.reports.Close()
-	g.agg.gate.RemoveGuest(rooms{g})
+	g.agg.gate.RemoveGuest(roomGuest{g})
 	if n := g.channels.Left() + g.shadows.Retired(); n > 0 {
-		g.outOfUse()
-		return fmt.Errorf("aggregator: guest %s: %d channels and page tables are still in use by the card; their memory stays out of use until the card is reset", g.name, n)
+		return g.outOfUse(fmt.Errorf("%d channels and page tables are still in use by the card", n))
 	}
 	if err := g.CloseWindows(); err != nil {
-		g.outOfUse()
-		return fmt.Errorf("aggregator: guest %s: %w; its memory stays out of use until the card is reset", g.name, err)
+		return g.outOfUse(err)
 	}
 	err := g.scrub()
 	g.agg.forget(g)
 	return err
 }
 
-// outOfUse keeps the memory of a removed guest allocated.
-func (g *Guest) outOfUse() {
+// outOfUse keeps the memory of a removed guest allocated, because of err.
+func (g *Guest) outOfUse(err error) error {
 	g.share.Close(true)
 	g.agg.mu.Lock()
 	defer g.agg.mu.Unlock()
 	g.removed = true
+	return fmt.Errorf("aggregator: guest %s: %w; its memory stays out of use until the card is reset", g.name, err)
 }
 
 // scrub clears all of the guest's memory.

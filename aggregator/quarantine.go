@@ -55,7 +55,7 @@ func (g *Guest) leaveQuarantine() {
 	if g.channels.Left() > 0 {
 		return
 	}
-	g.agg.gate.Forgive(rooms{g})
+	g.agg.gate.Forgive(roomGuest{g})
 	g.quarantine.reason = ""
 	g.quarantine.on.Store(false)
 	g.quarantine.errors = budget.Bucket{}

@@ -207,6 +207,9 @@ func (g *Guest) rebind(id uint8) (opened bool) {
 		g.rebindSoon(id)
 		return true
 	}
+	if g.channels.Ready(id) != ch {
+		return true // unbound meanwhile
+	}
 	if c.Enabled {
 		g.runChannel(ch)
 	}

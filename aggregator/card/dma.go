@@ -1,9 +1,11 @@
 package card
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 	"sync/atomic"
 )
 
@@ -26,8 +28,14 @@ type Mapping struct {
 }
 
 // Mappings is a table of mappings by bus address, for cards that translate addresses
-// themselves. At may be called concurrently; Map and Unmap exclude every other call.
+// themselves. Its methods may be called concurrently. At waits for nobody, and may return a
+// mapping for a moment after Unmap has removed it.
 type Mappings struct {
+	changing sync.Mutex
+	now      atomic.Pointer[table] // replaced by each change
+}
+
+type table struct {
 	list []*mapped // by address, disjoint
 	last atomic.Pointer[mapped]
 }
@@ -39,43 +47,58 @@ type mapped struct {
 
 func (m *mapped) holds(addr uint64) bool { return addr-m.addr < uint64(len(m.Mem)) }
 
+var noMappings table
+
+func (t *Mappings) table() *table { return cmp.Or(t.now.Load(), &noMappings) }
+
 // from returns the index of the first mapping that ends after addr.
-func (t *Mappings) from(addr uint64) int {
+func (t *table) from(addr uint64) int {
 	return sort.Search(len(t.list), func(i int) bool { m := t.list[i]; return m.addr >= addr || m.holds(addr) })
 }
 
 // Map enters a mapping.
 func (t *Mappings) Map(addr uint64, m Mapping) error {
-	n, i := uint64(len(m.Mem)), t.from(addr)
-	if n == 0 || addr+(n-1) < addr || i < len(t.list) && t.list[i].addr <= addr+(n-1) {
+	t.changing.Lock()
+	defer t.changing.Unlock()
+	old := t.table()
+	n, i := uint64(len(m.Mem)), old.from(addr)
+	if n == 0 || addr+(n-1) < addr || i < len(old.list) && old.list[i].addr <= addr+(n-1) {
 		return fmt.Errorf("map %#x bytes for DMA at bus address %#x: want a range that is free and not empty", n, addr)
 	}
-	t.list = slices.Insert(t.list, i, &mapped{addr, m})
+	t.now.Store(&table{list: slices.Concat(old.list[:i], []*mapped{{addr, m}}, old.list[i:])})
 	return nil
 }
 
-// Unmap removes the mappings that have a byte among the n at addr.
-func (t *Mappings) Unmap(addr, n uint64) {
-	i := t.from(addr)
+// Unmap removes the mappings that have a byte among the n at addr, and reports whether there were
+// any.
+func (t *Mappings) Unmap(addr, n uint64) bool {
+	t.changing.Lock()
+	defer t.changing.Unlock()
+	old := t.table()
+	i := old.from(addr)
 	end := i
-	for end < len(t.list) && (t.list[end].holds(addr) || t.list[end].addr-addr < n) {
+	for end < len(old.list) && (old.list[end].holds(addr) || old.list[end].addr-addr < n) {
 		end++
 	}
-	t.list = slices.Delete(t.list, i, end)
-	t.last.Store(nil)
+	if i == end {
+		return false
+	}
+	t.now.Store(&table{list: slices.Concat(old.list[:i], old.list[end:])})
+	return true
 }
 
 // At returns the mapping that holds the byte at addr and permits the access, and where in
 // its memory the byte is. It returns nil if there is none.
 func (t *Mappings) At(addr uint64, write bool) (*Mapping, uint64) {
-	m := t.last.Load()
+	now := t.table()
+	m := now.last.Load()
 	if m == nil || !m.holds(addr) {
-		i := t.from(addr)
-		if i == len(t.list) || !t.list[i].holds(addr) {
+		i := now.from(addr)
+		if i == len(now.list) || !now.list[i].holds(addr) {
 			return nil, 0
 		}
-		m = t.list[i]
-		t.last.Store(m)
+		m = now.list[i]
+		now.last.Store(m)
 	}
 	if write && !m.Write {
 		return nil, 0

@@ -38,7 +38,7 @@ type GPU interface {
 	Poll()
 
 	// Quiesce runs do while the channels are between two steps: they read and write no
-	// memory meanwhile. Other channels go on.
+	// memory meanwhile. Other channels go on. A card without a Relocator need not do it.
 	Quiesce(channels []Channel, do func())
 
 	// Meter is nil if the card does not report engine time by channel, and Relocator if its
@@ -159,14 +159,15 @@ type Channel interface {
 	Stop(wait bool) (left, inTime bool)
 	// Unbind takes a channel out of the card's tables that is not Running.
 	Unbind()
-	// Free gives its memory and its number back. Unless the channel was never enabled, the
-	// card must have completed an invalidate of its directory since Unbind.
+	// Free gives its memory and its number back. Unless the channel was never enabled or
+	// others still use its directory, the card must have completed an invalidate of that
+	// since Unbind.
 	Free()
 }
 
 // ChannelEvents receives what the card reports about a channel. The calls come from one
 // goroutine of the card or from Poll. They must not block, nor call the card, except for
-// Channel.Disable.
+// Disable, Quiet and Doorbell of channels.
 type ChannelEvents interface {
 	// Completed reports a non-stall event; bit n is engine n. The card may not know whose
 	// event it was: every channel that may have run since the last one gets it.
@@ -206,7 +207,7 @@ type Registers interface {
 }
 
 // Quiescer is a card with registers that can hold channels, by its own numbers, between two
-// steps. Without it the driver preempts them.
+// steps. The pages of a card that cannot do that have one place.
 type Quiescer interface {
 	QuiesceChannels(ids []uint8, do func())
 }

@@ -5,7 +5,7 @@
 // The package has no goroutines. Locks, for each window, in the order they are taken:
 //
 //  1. Window.changing: one change at a time. UnmapDMA waits with it for the card.
-//  2. Window.mu, during one look-up or one copy (read side).
+//  2. Window.mu, during one copy (read side).
 package dma
 
 import (
@@ -81,9 +81,7 @@ func (w *Window) MapDMA(addr uint64, m card.Mapping) error {
 	}
 	w.changing.Lock()
 	defer w.changing.Unlock()
-	w.mu.Lock()
 	err := w.mappings.Map(addr, m)
-	w.mu.Unlock()
 	if err != nil {
 		return err
 	}
@@ -100,20 +98,22 @@ func (w *Window) UnmapDMA(addr, n uint64) {
 	}
 	w.changing.Lock()
 	defer w.changing.Unlock()
-	w.forget(addr, n)
-	w.card.UnmapDMA(w.At(addr), n)
+	if w.forget(addr, n) {
+		w.card.UnmapDMA(w.At(addr), n)
+	}
 }
 
-func (w *Window) forget(addr, n uint64) {
-	w.mu.Lock()
+func (w *Window) forget(addr, n uint64) bool {
+	if !w.mappings.Unmap(addr, n) {
+		return false
+	}
+	w.mu.Lock() // waits for the copies under way
 	defer w.mu.Unlock()
-	w.mappings.Unmap(addr, n)
+	return true
 }
 
 // Covers reports whether the n bytes at addr are mapped and permit the access.
 func (w *Window) Covers(addr, n uint64, write bool) bool {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
 	for n > 0 {
 		m, off := w.mappings.At(addr, write)
 		if m == nil {

@@ -22,10 +22,9 @@ type channel struct {
 
 	// mu guards what follows. A look at whether the channel is quiet holds it, so that
 	// nothing starts the channel meanwhile.
-	mu            sync.Mutex
-	enabled, held bool // held: Quiesce keeps it off the card
-	quiet         bool // the card showed it without work, and nothing has started it since
-	routed        bool // engine events were routed to it since then
+	mu     sync.Mutex
+	quiet  bool // the card showed it without work, and nothing has started it since
+	routed bool // engine events were routed to it since then
 }
 
 // NewChannel implements card.Share.
@@ -109,18 +108,16 @@ func (ch *channel) reg(base uint32) uint32 { return base + uint32(ch.id)*strideC
 func (ch *channel) ID() uint8 { return ch.id }
 
 // Enable implements card.Channel.
-func (ch *channel) Enable() { ch.set(&ch.enabled, true) }
+func (ch *channel) Enable() { ch.set(true) }
 
 // Disable implements card.Channel.
-func (ch *channel) Disable() { ch.set(&ch.enabled, false) }
+func (ch *channel) Disable() { ch.set(false) }
 
-// set sets enabled or held, and makes the card follow.
-func (ch *channel) set(flag *bool, on bool) {
+func (ch *channel) set(enabled bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	*flag = on
 	v := uint32(channelStart &^ gf100.ChannelEnabled)
-	if ch.enabled && !ch.held {
+	if enabled {
 		v = channelStart
 		ch.quiet, ch.routed = false, false
 	}

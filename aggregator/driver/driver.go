@@ -205,8 +205,11 @@ func (d *Driver) Meter() card.Meter {
 	return m
 }
 
-// Relocator implements card.GPU.
+// Relocator implements card.GPU. Pages can move while channels are held.
 func (d *Driver) Relocator() card.Relocator {
+	if _, ok := d.Registers.(card.Quiescer); !ok {
+		return nil
+	}
 	r, _ := d.Registers.(card.Relocator)
 	return r
 }
@@ -242,27 +245,14 @@ func (d *Driver) FreeBytes() uint64 {
 	return d.memory.Left()
 }
 
-// Quiesce implements card.GPU.
+// Quiesce implements card.GPU, for a card that is a card.Quiescer.
 func (d *Driver) Quiesce(channels []card.Channel, do func()) {
 	ids := make([]uint8, len(channels))
 	for i, ch := range channels {
 		ids[i] = ch.ID()
 	}
-	if q, ok := d.Registers.(card.Quiescer); ok {
-		slices.Sort(ids)
-		q.QuiesceChannels(ids, do)
-		return
-	}
-	hold := func(on bool) {
-		for _, ch := range channels {
-			ch := ch.(*channel)
-			ch.set(&ch.held, on)
-		}
-	}
-	hold(true)
-	d.preempt(ids)
-	do()
-	hold(false)
+	slices.Sort(ids)
+	d.Registers.(card.Quiescer).QuiesceChannels(ids, do)
 }
 
 // Fixed returns the card memory that never changes between New and Close: the tables and the

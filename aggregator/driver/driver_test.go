@@ -171,33 +171,3 @@ func TestNewChannel(t *testing.T) {
 
 // plain is a card that only has what it must have.
 type plain struct{ card.Registers }
-
-// TestQuiesceByPreempt: a card that cannot hold channels preempts them. Meanwhile none of them runs,
-// and afterwards those run that are to, also if that changed meanwhile.
-func TestQuiesceByPreempt(t *testing.T) {
-	f := drivertest.New(8 << 20)
-	d := newDriver(t, plain{f}, Options{})
-	require.Nil(t, d.Relocator())
-	require.Nil(t, d.Meter())
-	s := newShare(t, d, 0, 1)
-	var list []card.Channel
-	for range 5 {
-		ch, _ := running(t, s)
-		list = append(list, ch)
-	}
-	list[1].Disable()
-	list[2].Disable()
-	enabled := func() (got []bool) {
-		for _, ch := range list {
-			got = append(got, f.Enabled(ch.ID()))
-		}
-		return got
-	}
-	d.Quiesce(list[:4], func() {
-		require.Len(t, f.WritesTo(regPreempt, 4), 4)
-		list[0].Disable()
-		list[1].Enable()
-		require.Equal(t, []bool{false, false, false, false, true}, enabled())
-	})
-	require.Equal(t, []bool{false, true, false, true, true}, enabled())
-}

@@ -17,7 +17,7 @@ type share struct {
 	free   vram.Allocator // of runs; all zero
 }
 
-// NewShare implements card.GPU. The instance blocks of channels that are not guaranteed take
+// NewShare implements card.GPU; one call at a time. The instance blocks of channels that are not guaranteed take
 // memory of the tables.
 func (d *Driver) NewShare(c card.ShareConfig) (card.Share, error) {
 	s := &share{driver: d, cfg: c}

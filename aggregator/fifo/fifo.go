@@ -32,6 +32,8 @@ type Guest interface {
 	Failed(*Channel, report.Error)
 	// Resume lets a channel continue the entry in which it was unbound.
 	Resume(*Channel)
+	// MemoryBarrier makes the card find what the guest wrote to mapped windows.
+	MemoryBarrier()
 	// Abort ends a channel whose request does not end on an engine.
 	Abort(ch *Channel, engine int)
 }
@@ -45,13 +47,6 @@ type Config struct {
 	Gate     *gate.Gate
 	Mem      *memory.Memory
 	Shadows  *shadow.Shadows
-	Aliases  Aliases
-}
-
-// Aliases is what the guest wrote to mapped windows.
-type Aliases interface {
-	// MemoryBarrier makes the card find it.
-	MemoryBarrier()
 }
 
 // Entry is a channel of the guest's table: the requested state, and the card's channel behind
@@ -128,7 +123,6 @@ func (f *FIFO) SetBound(id uint8, inst uint64, on bool) bool {
 		ch.card.Disable()
 		ch.ShowUSERD() // from now on the guest may reuse the memory
 	}
-	f.Rebinding.Add(id)
 	return true
 }
 

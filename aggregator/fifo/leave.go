@@ -152,20 +152,24 @@ func (f *FIFO) TryTakeOff(list []*Channel) bool {
 // save saves the state of channels that have left the card into guest memory. A channel that did
 // not leave although it must quarantines the guest.
 func (f *FIFO) save(list []*Channel) {
-	may := func(ch *Channel) bool {
-		f.cfg.Lock.Lock()
-		defer f.cfg.Lock.Unlock()
-		return f.Listed.Has(ch.ID) && f.Table[ch.ID].Enabled && !ch.stopped
-	}
 	for _, ch := range list {
-		again := may(ch)
-		if !again && ch.card.Running() {
+		if !f.mayRun(ch) && ch.card.Running() && !f.mayRun(ch) { // the guest may enable it meanwhile
 			f.guest.Quarantine("a channel does not leave the card")
 			continue
 		}
 		ch.saveBack(ch.card.State())
 		f.cfg.Lock.Lock()
-		ch.saved = !again
+		ch.saved = !f.mayRunLocked(ch)
 		f.cfg.Lock.Unlock()
 	}
+}
+
+func (f *FIFO) mayRun(ch *Channel) bool {
+	f.cfg.Lock.Lock()
+	defer f.cfg.Lock.Unlock()
+	return f.mayRunLocked(ch)
+}
+
+func (f *FIFO) mayRunLocked(ch *Channel) bool {
+	return f.Listed.Has(ch.ID) && f.Table[ch.ID].Enabled && !ch.stopped
 }

@@ -42,7 +42,7 @@ func (f *FIFO) Open(id uint8, inst uint64) *Channel {
 	if saved.token != in.State.Token {
 		cfg.State.Token = 0
 	}
-	f.cfg.Aliases.MemoryBarrier() // what was written before that GP_PUT was
+	f.guest.MemoryBarrier() // what was written before that GP_PUT was
 	if f.create(ch, cfg) {
 		f.stats.Binds.Add(1)
 		return ch

@@ -109,9 +109,9 @@ func (ch *Channel) readUSERD() (p card.Progress, put uint32, ok bool) {
 	return p, put, ok
 }
 
-// saveBack, for the worker, writes the state of a channel that has left the card to the guest's structures. It
-// must precede the moment when the guest can see that the channel is off: after that the guest
-// may reuse the memory.
+// saveBack, for the worker, writes the state of a channel that has left the card to the guest's
+// structures. It must precede the moment when the guest can see that the channel is off: after
+// that the guest may reuse the memory.
 func (ch *Channel) saveBack(s card.State) {
 	for _, w := range channel.SavedWords(s) {
 		ch.fifo.cfg.Mem.Write(shadowpt.VRAM, ch.Inst+w.Offset, binary.LittleEndian.AppendUint32(nil, w.Value))

@@ -333,7 +333,7 @@ func (t *Gate) First(put, get uint32) uint32 {
 	return get
 }
 
-// Submit takes note of a channel's GP_PUT. Guest.mu is held.
+// Submit takes note of a channel's GP_PUT. The guest's lock is held.
 func (t *Gate) Submit(ch Channel, put uint32) {
 	if t == nil {
 		ch.Card().Doorbell(put)

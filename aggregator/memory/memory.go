@@ -2,7 +2,7 @@
 // the card's, and its system memory through its DMA map.
 //
 // The package has no goroutines. Memory.moving is read-locked by each access to VRAM, except Peek,
-// and write-locked while pages of it move; no lock of ours is taken in it but the card's.
+// and write-locked while pages of it move. The mover takes leaves and the card's locks in it.
 package memory
 
 import (

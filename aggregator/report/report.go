@@ -1,8 +1,7 @@
 // Package report delivers what happens to one guest's channels to its virtual GPU.
 //
-// A [Queue] has one goroutine, from New to Close, so that a guest that takes reports slowly delays
-// neither the card nor its own worker: a trap may wait for the worker while it holds the lock that
-// the receiver needs. Queue.mu guards the reports; it is a leaf and not held during a delivery.
+// A [Queue] has one goroutine, from New to Close, so that a guest that takes reports slowly does not
+// delay the card, and no report waits while its worker waits for the card. Queue.mu guards the reports; it is a leaf and not held during a delivery.
 package report
 
 import (
@@ -168,28 +167,23 @@ func (q *Queue) Idle() bool {
 	return !q.delivering && !q.state.urgent()
 }
 
-func (q *Queue) add(change func(*State)) {
+// Completed reports non-stall events of engines, by bits, and whether any of them is new.
+func (q *Queue) Completed(engines uint32) (added bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	change(&q.state)
+	added = engines&^q.state.Engines != 0
+	q.state.Engines |= engines
 	q.changed.Broadcast()
-}
-
-// Completed reports non-stall events of engines, by bits, and whether any of them is new.
-func (q *Queue) Completed(engines uint32) (news bool) {
-	q.add(func(s *State) {
-		news = engines&^s.Engines != 0
-		s.Engines |= engines
-	})
-	return news
+	return added
 }
 
 // Failed reports a channel's error in place of an earlier one.
 func (q *Queue) Failed(id uint8, e Error) {
-	q.add(func(s *State) {
-		s.forget(id)
-		s.Errors = append(s.Errors, ChannelError{id, e})
-	})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.state.forget(id)
+	q.state.Errors = append(q.state.Errors, ChannelError{id, e})
+	q.changed.Broadcast()
 }
 
 // Forget drops the error of a channel that is bound again.
@@ -215,5 +209,8 @@ func (q *Queue) Unlisted() {
 
 // Done reports that control operations ended, and whether one of them was a runlist.
 func (q *Queue) Done(runlist bool) {
-	q.add(func(s *State) { s.Done, s.Runlist = true, s.Runlist || runlist })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.state.Done, q.state.Runlist = true, q.state.Runlist || runlist
+	q.changed.Broadcast()
 }

@@ -13,8 +13,8 @@ type Key struct {
 	Target shadowpt.Target
 }
 
-// KeyOf returns the key of a space.
-func KeyOf(s shadowpt.Space) Key { return Key{s.Dir, s.Target} }
+// keyOf returns the key of a space.
+func keyOf(s shadowpt.Space) Key { return Key{s.Dir, s.Target} }
 
 // Dirs names directories whose shadows must be updated. The zero value names none.
 type Dirs struct {

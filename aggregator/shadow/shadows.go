@@ -111,6 +111,9 @@ func (sh *Shadows) Untrapped(addr, n uint64, on bool) { sh.tracker.Untrapped(add
 // Remapped notes that the mapping of n bytes of bus addresses changed. With lost, they were
 // unmapped.
 func (sh *Shadows) Remapped(addr, n uint64, lost bool) {
+	if n == 0 {
+		return
+	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	r := &sh.remapped

@@ -17,7 +17,7 @@ func (sp *Space) Dir() uint64 { return sp.shadow.Dir() }
 // Enter returns the address space s with one more reference. It builds the shadow if there is
 // none, and returns nil if there is no room for it.
 func (sh *Shadows) Enter(s shadowpt.Space) *Space {
-	key := KeyOf(s)
+	key := keyOf(s)
 	sp := sh.spaces[key]
 	if sp == nil {
 		shadow, ok := shadowpt.NewShadow(&sh.meter, &sh.meter, sh.work, s)

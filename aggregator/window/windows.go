@@ -221,25 +221,18 @@ func (w *Windows) Shown() bool {
 }
 
 // Owner is the guest of w as its aperture sees it.
-func Owner(w *Windows) aperture.Owner { return owner{w} }
+func Owner(w *Windows) aperture.Owner { return owner{w.mem, w.cfg} }
 
-type owner struct{ *Windows }
-
-// ReadTable implements aperture.Tables.
-func (o owner) ReadTable(t shadowpt.Target, addr uint64, p []byte) bool {
-	return o.mem.Read(t, addr, p)
-}
-
-// SameTable implements aperture.Tables.
-func (o owner) SameTable(t shadowpt.Target, addr uint64, p []byte) bool {
-	return o.mem.SameTable(t, addr, p)
+type owner struct {
+	*memory.Memory
+	cfg Config
 }
 
 // Quiesce implements aperture.Owner: no channel of the guest's runs on the card, and the aggregator
 // does not write the guest's memory. It may read a word, such as GP_PUT, and finds it where the page
 // was or where it is.
 func (o owner) Quiesce(do func()) {
-	o.mem.Move(func() { o.cfg.GPU.Quiesce(o.cfg.Channels.CardChannels(), do) })
+	o.Move(func() { o.cfg.GPU.Quiesce(o.cfg.Channels.CardChannels(), do) })
 }
 
 // Direct implements aperture.Owner: the shadows must compare what is written there.
@@ -247,5 +240,5 @@ func (o owner) Direct(addr uint64, on bool) { o.cfg.Shadows.Untrapped(addr, shad
 
 // Relocate implements aperture.Owner.
 func (o owner) Relocate(r card.Relocation) (uint64, error) {
-	return o.mem.Relocate(o.cfg.GPU.Relocator(), r)
+	return o.Memory.Relocate(o.cfg.GPU.Relocator(), r)
 }

@@ -68,8 +68,8 @@ func (c *Card) Check() error {
 			waiting++
 		}
 	}
-	if waiting != f.waiting {
-		return fmt.Errorf("%d channels wait, %d were counted", waiting, f.waiting)
+	if n := int(f.waiting.Load()); waiting != n {
+		return fmt.Errorf("%d channels wait, %d were counted", waiting, n)
 	}
 	if waiting > 0 && !f.retryArmed {
 		return fmt.Errorf("%d channels wait without a retry", waiting)

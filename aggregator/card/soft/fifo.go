@@ -2,6 +2,7 @@ package soft
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/mmio"
@@ -22,11 +23,11 @@ type fifo struct {
 
 	updating bool // a runlist update is not complete
 
-	waiting    int // channels in stateWaiting
+	waiting    atomic.Int64 // channels in stateWaiting
 	retry      *time.Timer
 	retryAfter time.Duration
 	retryArmed bool
-	memGen     uint64 // counts changes of memory that a semaphore may see
+	memGen     atomic.Uint64 // counts changes of memory that a semaphore may see
 }
 
 // slot is an entry of the channel table.
@@ -150,7 +151,7 @@ func (f *fifo) drop(s *slot) {
 	case stateRunning:
 		return // its state is still changing
 	case stateWaiting:
-		f.waiting--
+		f.waiting.Add(-1)
 	case stateReady:
 		f.unqueue(ch.id)
 	case stateHeld:

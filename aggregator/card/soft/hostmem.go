@@ -7,18 +7,16 @@ import (
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// MapDMA implements card.DMA.
-func (c *Card) MapDMA(addr uint64, m card.Mapping) error {
-	c.hostMu.Lock()
-	defer c.hostMu.Unlock()
-	return c.mappings.Map(addr, m)
-}
+// MapDMA implements card.DMA. It waits for no step.
+func (c *Card) MapDMA(addr uint64, m card.Mapping) error { return c.mappings.Map(addr, m) }
 
 // UnmapDMA implements card.DMA.
 func (c *Card) UnmapDMA(addr, n uint64) {
-	c.hostMu.Lock()
-	defer c.hostMu.Unlock()
-	c.mappings.Unmap(addr, n)
+	if c.mappings.Unmap(addr, n) {
+		c.hostMu.Lock() // waits for the steps under way, which may have found them before
+		//lint:ignore SA2001 taking the lock is the wait
+		c.hostMu.Unlock()
+	}
 }
 
 // writes are ranges of the host's memory that one step, or one access, got to write. They

@@ -63,9 +63,11 @@ func (c *Card) WriteVRAM(addr uint64, p []byte) bool {
 		return false
 	}
 	store(mem, p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.fifo.memoryChanged()
+	if c.fifo.noteChange() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fifo.wakeWaiting()
+	}
 	return true
 }
 

@@ -98,7 +98,7 @@ func (c *Card) runPBDMA(id int) {
 func (c *Card) turn(p *pbdma, ch *channel) *step {
 	s := &p.run.step
 	for range stepsPerTurn {
-		ch.sawMem = c.fifo.memGen
+		ch.sawMem = c.fifo.memGen.Load()
 		c.mu.Unlock()
 		c.step(p, ch)
 		c.mu.Lock()

@@ -29,7 +29,7 @@ func (f *fifo) schedule(i int) {
 	}
 	switch ch := f.slots[i].ch; ch.state {
 	case stateWaiting:
-		f.waiting--
+		f.waiting.Add(-1)
 		f.queue(ch)
 	case stateIdle:
 		f.queue(ch)
@@ -66,7 +66,7 @@ func (f *fifo) suspend(s *slot) {
 		f.unqueue(ch.id)
 		ch.state = stateIdle
 	case stateWaiting:
-		f.waiting--
+		f.waiting.Add(-1)
 		ch.state = stateIdle
 	case stateRunning:
 		ch.yield.Store(true)
@@ -154,11 +154,14 @@ func (f *fifo) park(p *pbdma, ch *channel, s *step) {
 // wait parks a channel whose acquire failed.
 func (f *fifo) wait(ch *channel, fresh bool) {
 	i := int(ch.id)
-	if ch.doorbellPending || ch.sawMem != f.memGen {
+	f.waiting.Add(1) // before memGen is read: memoryChanged takes them the other way round
+	if ch.doorbellPending || ch.sawMem != f.memGen.Load() {
+		f.waiting.Add(-1)
 		f.schedule(i) // something changed while it looked
 		return
 	}
 	if !f.mayRun(i) {
+		f.waiting.Add(-1)
 		return
 	}
 	if fresh {
@@ -166,7 +169,6 @@ func (f *fifo) wait(ch *channel, fresh bool) {
 	}
 	ch.looks++
 	ch.state = stateWaiting
-	f.waiting++
 	if ch.looks == 1 {
 		f.retryAfter = retryMin
 	}
@@ -176,12 +178,18 @@ func (f *fifo) wait(ch *channel, fresh bool) {
 	}
 }
 
-// memoryChanged lets channels that wait for a semaphore look again.
+// memoryChanged lets channels that wait for a semaphore look again. Card.mu is held.
 func (f *fifo) memoryChanged() {
-	f.memGen++
-	if f.waiting != 0 {
+	if f.noteChange() {
 		f.wakeWaiting()
 	}
+}
+
+// noteChange counts a change of memory, and reports whether a channel waits for one. It needs no
+// lock.
+func (f *fifo) noteChange() bool {
+	f.memGen.Add(1)
+	return f.waiting.Load() != 0
 }
 
 func (f *fifo) wakeWaiting() {
@@ -196,7 +204,7 @@ func (f *fifo) retryFired() {
 	f.card.mu.Lock()
 	defer f.card.mu.Unlock()
 	f.retryArmed = false
-	if f.card.closing || f.waiting == 0 {
+	if f.card.closing || f.waiting.Load() == 0 {
 		return
 	}
 	f.retryAfter = min(f.retryAfter*2, retryMax)
