@@ -193,21 +193,6 @@ func TestBadDevices(t *testing.T) {
 	}
 }
 
-func TestStats(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{})
-	c := r.dial(nil)
-	before := r.srv.Stats()
-	require.NoError(t, c.Write32(0, 0, 1))
-	require.NoError(t, c.Post32(0, 0, 1))
-	require.Error(t, c.Write32(5, 0, 1))
-	after := r.srv.Stats()
-	w, v := after.Commands[10], before.Commands[10]
-	require.EqualValues(t, 3, w.Messages-v.Messages)
-	require.EqualValues(t, 3*36, w.Bytes-v.Bytes)
-	require.EqualValues(t, 1, w.Posted-v.Posted)
-	require.EqualValues(t, 1, w.Errors-v.Errors)
-}
-
 // TestProbeIsNoClient connects and leaves, as Listen does to see whether a server is there.
 func TestProbeIsNoClient(t *testing.T) {
 	r := newRig(t, newDevice(t), vfiouser.Options{})

@@ -59,17 +59,19 @@ func TestBadHeader(t *testing.T) {
 		})
 	}
 	t.Run("posted", func(t *testing.T) {
-		before := r.srv.Stats()
+		r := newRig(t, newDevice(t), vfiouser.Options{})
+		c := r.dial(nil)
 		for _, raw := range tests {
 			raw[8] |= byte(wire.NoReply)
 			require.NoError(t, c.Send(raw))
 		}
 		_, err := c.Info()
 		require.NoError(t, err, "a message without a reply got one")
-		after := r.srv.Stats()
-		require.EqualValues(t, 2, after.Commands[wire.DMAUnmap].Posted-before.Commands[wire.DMAUnmap].Posted)
-		require.EqualValues(t, 2, after.Commands[wire.DMAUnmap].Errors-before.Commands[wire.DMAUnmap].Errors)
-		require.EqualValues(t, 1, after.Unknown.Errors-before.Unknown.Errors)
+		require.NoError(t, c.Write32(0, 0, 1))
+		stats := r.srv.Stats()
+		require.Equal(t, vfiouser.CommandStats{Messages: 2, Bytes: 16 + 39, Posted: 2, Errors: 2}, stats.Commands[wire.DMAUnmap])
+		require.Equal(t, vfiouser.CommandStats{Messages: 3, Bytes: 16 + 31 + 36, Posted: 2, Errors: 2}, stats.Commands[wire.RegionWrite])
+		require.Equal(t, vfiouser.CommandStats{Messages: 1, Bytes: 16, Posted: 1, Errors: 1}, stats.Unknown)
 	})
 }
 

@@ -15,8 +15,7 @@ import (
 )
 
 // qemuVersion is the payload that QEMU 11.1.3 sends.
-const qemuVersion = "\x00\x00\x00\x00" + `{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, "max_dma_maps": 65535, "max_data_xfer_size": 1048576, ` +
-	`"migration": {"max_bitmap_size": 268435456, "pgsize": 4096}, "write_multiple": true}}` + "\x00"
+const qemuVersion = "\x00\x00\x00\x00" + client.QEMUCapabilities + "\x00"
 
 func TestVersionRefused(t *testing.T) {
 	caps := func(s string) string { return "\x00\x00\x00\x00" + `{"capabilities": ` + s + "}\x00" }

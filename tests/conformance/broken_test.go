@@ -47,13 +47,28 @@ func accepting(cmd wire.Command) func(m client.Message, reply []byte) []byte {
 	}
 }
 
-var plants = []plant{
-	{family: "negotiation", what: "the reply's minor is one more than proposed", fault: func(m client.Message, reply []byte) []byte {
-		if m.Command == wire.Version && !refused(reply) {
-			reply[wire.HeaderSize+2]++
+// replacing gives a command's replies another payload.
+func replacing(cmd wire.Command, payload []byte) func(m client.Message, reply []byte) []byte {
+	return func(m client.Message, reply []byte) []byte {
+		if m.Command == cmd && !refused(reply) {
+			return success(m, payload)
 		}
 		return reply
-	}},
+	}
+}
+
+// changing edits the payload of a command's replies.
+func changing(cmd wire.Command, edit func(payload []byte)) func(m client.Message, reply []byte) []byte {
+	return func(m client.Message, reply []byte) []byte {
+		if m.Command == cmd && !refused(reply) {
+			edit(reply[wire.HeaderSize:])
+		}
+		return reply
+	}
+}
+
+var plants = []plant{
+	{family: "negotiation", what: "the reply's minor is one more than proposed", fault: changing(wire.Version, func(p []byte) { p[2]++ })},
 	{family: "requests", what: "unknown commands succeed", fault: func(m client.Message, reply []byte) []byte {
 		if m.Command >= wire.NumCommands && refused(reply) {
 			return success(m, nil)
@@ -61,26 +76,15 @@ var plants = []plant{
 		return reply
 	}},
 	{family: "device info", what: "argsz is not looked at", fault: accepting(wire.DeviceGetInfo)},
-	{family: "region info", what: "the needed argsz is one too small", fault: func(m client.Message, reply []byte) []byte {
-		if m.Command == wire.DeviceGetRegionInfo && !refused(reply) && reply[wire.HeaderSize] > wire.RegionInfoSize {
-			reply[wire.HeaderSize]--
+	{family: "region info", what: "the needed argsz is one too small", fault: changing(wire.DeviceGetRegionInfo, func(p []byte) {
+		if p[0] > wire.RegionInfoSize {
+			p[0]--
 		}
-		return reply
-	}},
-	{family: "irq info", what: "the index is always 0", fault: func(m client.Message, reply []byte) []byte {
-		if m.Command == wire.DeviceGetIRQInfo && !refused(reply) {
-			reply[wire.HeaderSize+8] = 0
-		}
-		return reply
-	}},
+	})},
+	{family: "irq info", what: "the index is always 0", fault: changing(wire.DeviceGetIRQInfo, func(p []byte) { p[8] = 0 })},
 	{family: "set irqs", what: "two actions in one message are accepted", fault: accepting(wire.DeviceSetIRQs)},
 	{family: "dma map", what: "an overlap is accepted", fault: accepting(wire.DMAMap)},
-	{family: "dma unmap", what: "the reply has no payload", fault: func(m client.Message, reply []byte) []byte {
-		if m.Command == wire.DMAUnmap && !refused(reply) {
-			return success(m, nil)
-		}
-		return reply
-	}},
+	{family: "dma unmap", what: "the reply has no payload", fault: replacing(wire.DMAUnmap, nil)},
 	{family: "io fds", what: "flags and count are not looked at", fault: accepting(wire.DeviceGetRegionIO)},
 	{family: "region access", what: "reads out of bounds give zeros", fault: func(m client.Message, reply []byte) []byte {
 		if m.Command == wire.RegionRead && refused(reply) && len(m.Payload) == wire.RegionAccessSize {
@@ -88,18 +92,8 @@ var plants = []plant{
 		}
 		return reply
 	}},
-	{family: "write multi", what: "one write too few is reported", fault: func(m client.Message, reply []byte) []byte {
-		if m.Command == wire.RegionWriteMulti && !refused(reply) {
-			reply[wire.HeaderSize]--
-		}
-		return reply
-	}},
-	{family: "reset", what: "the reply has a payload", fault: func(m client.Message, reply []byte) []byte {
-		if m.Command == wire.DeviceReset && !refused(reply) {
-			return success(m, make([]byte, 4))
-		}
-		return reply
-	}},
+	{family: "write multi", what: "one write too few is reported", fault: changing(wire.RegionWriteMulti, func(p []byte) { p[0]-- })},
+	{family: "reset", what: "the reply has a payload", fault: replacing(wire.DeviceReset, make([]byte, 4))},
 	{family: "dirty pages", what: "unknown features are there", fault: accepting(wire.DeviceFeature)},
 	{family: "migration", what: "data is taken in any state", fault: accepting(wire.MigDataWrite)},
 	{family: "disconnect", what: "the client's end is not noticed", halfOpen: true},

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/conformance"
 	"github.com/umbra-gpu/umbra/vfiouser/libvfiouser"
 )
@@ -77,7 +78,7 @@ func (s *sample) dial() (int, error) {
 				return -1, err
 			}
 		}
-		fd, err := conformance.DialOnce(s.path)
+		fd, err := client.DialFD(s.path)
 		if err == nil || time.Now().After(deadline) {
 			return fd, err
 		}

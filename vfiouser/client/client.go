@@ -44,8 +44,8 @@ type Options struct {
 	NoVersion bool
 }
 
-// qemuCapabilities are those of QEMU 11.1.3.
-const qemuCapabilities = `{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, "max_dma_maps": 65535, ` +
+// QEMUCapabilities are those that QEMU 11.1.3 proposes.
+const QEMUCapabilities = `{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, "max_dma_maps": 65535, ` +
 	`"max_data_xfer_size": 1048576, "migration": {"max_bitmap_size": 268435456, "pgsize": 4096}, "write_multiple": true}}`
 
 // Errno is an errno that the server answered with.
@@ -97,22 +97,37 @@ type Capabilities struct {
 
 // Dial connects to the server at path and negotiates.
 func Dial(path string, o *Options) (*Client, error) {
-	nc, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	fd, err := DialFD(path)
 	if err != nil {
 		return nil, err
 	}
-	return New(nc, o)
+	return NewFD(fd, o)
+}
+
+// DialFD connects to the server at path. The socket is the caller's.
+func DialFD(path string) (int, error) {
+	nc, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return -1, err
+	}
+	return detach(nc)
+}
+
+// detach closes nc, and returns a duplicate of its descriptor.
+func detach(nc *net.UnixConn) (int, error) {
+	raw, err := nc.File()
+	nc.Close()
+	if err != nil {
+		return -1, err
+	}
+	defer raw.Close()
+	fd, err := unix.FcntlInt(raw.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	return fd, os.NewSyscallError("fcntl", err)
 }
 
 // New negotiates on an open connection, which becomes the client's.
 func New(nc *net.UnixConn, o *Options) (*Client, error) {
-	raw, err := nc.File()
-	nc.Close()
-	if err != nil {
-		return nil, err
-	}
-	defer raw.Close()
-	fd, err := unix.FcntlInt(raw.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	fd, err := detach(nc)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +163,7 @@ func (c *Client) start() error {
 	if !c.opts.NoVersion {
 		text := c.opts.Capabilities
 		if text == "" {
-			text = qemuCapabilities
+			text = QEMUCapabilities
 		}
 		if _, err := c.Negotiate(0, 0, text); err != nil {
 			return fmt.Errorf("negotiate: %w", err)

@@ -106,7 +106,7 @@ var disconnect = []Case{
 		second, err := client.NewFD(fd, &client.Options{NoVersion: true, Timeout: 200 * time.Millisecond})
 		must(err, "connect")
 		s.conns = append(s.conns, second)
-		a := ask(second, versionMessage(0, 0, qemuCapabilities))
+		a := ask(second, versionMessage(0, 0, client.QEMUCapabilities))
 		if a.kind == nonsense {
 			return fail("%v", a)
 		}

@@ -25,7 +25,7 @@ func first(name, does string, m message, want expectation) Case {
 func otherMajor(name string, major uint16) Case {
 	return Case{Name: name, Does: fmt.Sprintf("VERSION %d.0", major), run: func(s *session) finding {
 		c := s.dial()
-		m := versionMessage(major, 0, qemuCapabilities)
+		m := versionMessage(major, 0, client.QEMUCapabilities)
 		a := ask(c, m)
 		if fault := refusedOrClosed(s, a); fault != "" {
 			return fail("%s", fault)
@@ -101,16 +101,16 @@ func capabilities(text string) message {
 }
 
 var negotiation = []Case{
-	first("QEMU's proposal", "VERSION 0.0 with the capabilities of QEMU 11.1", versionMessage(0, 0, qemuCapabilities), agrees(0, 0)),
-	first("minor 1", "VERSION 0.1", versionMessage(0, 1, qemuCapabilities), agrees(0, 1)),
-	first("minor 65535", "VERSION 0.65535", versionMessage(0, 65535, qemuCapabilities), agrees(0, 65535)),
+	first("QEMU's proposal", "VERSION 0.0 with the capabilities of QEMU 11.1", versionMessage(0, 0, client.QEMUCapabilities), agrees(0, 0)),
+	first("minor 1", "VERSION 0.1", versionMessage(0, 1, client.QEMUCapabilities), agrees(0, 1)),
+	first("minor 65535", "VERSION 0.65535", versionMessage(0, 65535, client.QEMUCapabilities), agrees(0, 65535)),
 	first("no capabilities", "VERSION 0.0 of 4 bytes", versionMessage(0, 0, ""), agrees(0, 0)),
 	first("empty document", "VERSION with {}", versionMessage(0, 0, "{}"), agrees(0, 0)),
 	first("empty capabilities", "VERSION with no capability", capabilities("{}"), agrees(0, 0)),
 	first("unknown capability", "an unknown capability", capabilities(`{"umbra": [1, "two"]}`), agrees(0, 0)),
 	first("unknown key", "a key besides capabilities", versionMessage(0, 0, `{"umbra": 1, "capabilities": {}}`), agrees(0, 0)),
-	first("reply's capabilities", "VERSION as QEMU's; the reply's JSON is read", versionMessage(0, 0, qemuCapabilities), soundCapabilities),
-	choice(first("reply's length", "VERSION as QEMU's; QEMU cannot read a reply longer than its request", versionMessage(0, 0, qemuCapabilities), notLonger(versionMessage(0, 0, qemuCapabilities)))),
+	first("reply's capabilities", "VERSION as QEMU's; the reply's JSON is read", versionMessage(0, 0, client.QEMUCapabilities), soundCapabilities),
+	choice(first("reply's length", "VERSION as QEMU's; QEMU cannot read a reply longer than its request", versionMessage(0, 0, client.QEMUCapabilities), notLonger(versionMessage(0, 0, client.QEMUCapabilities)))),
 	otherMajor("major 1", 1),
 	otherMajor("major 65535", 65535),
 	{Name: "twin socket", Does: "VERSION that offers a socket for the server's commands", run: func(s *session) finding {
@@ -142,11 +142,11 @@ var negotiation = []Case{
 	}},
 	first("payload of 3 bytes", "VERSION cut in the minor", command(wire.Version, []byte{0, 0, 0}), refusedOrClosed),
 	first("no payload", "VERSION of a header", command(wire.Version, nil), refusedOrClosed),
-	first("message id 0", "VERSION with id 0", versionMessage(0, 0, qemuCapabilities).id(0), agrees(0, 0)),
-	first("message id 65535", "VERSION with id 0xffff", versionMessage(0, 0, qemuCapabilities).id(0xffff), agrees(0, 0)),
+	first("message id 0", "VERSION with id 0", versionMessage(0, 0, client.QEMUCapabilities).id(0), agrees(0, 0)),
+	first("message id 65535", "VERSION with id 0xffff", versionMessage(0, 0, client.QEMUCapabilities).id(0xffff), agrees(0, 0)),
 	first("another command first", "DEVICE_GET_INFO before VERSION", deviceInfoMessage(wire.DeviceInfoSize), refusedOrClosed),
-	first("a reply first", "VERSION of type reply", versionMessage(0, 0, qemuCapabilities).with(wire.TypeReply), refusedOrClosed),
-	first("impossible size", "VERSION whose header says 8 bytes", versionMessage(0, 0, qemuCapabilities).sizeField(8), refusedOrClosed),
+	first("a reply first", "VERSION of type reply", versionMessage(0, 0, client.QEMUCapabilities).with(wire.TypeReply), refusedOrClosed),
+	first("impossible size", "VERSION whose header says 8 bytes", versionMessage(0, 0, client.QEMUCapabilities).sizeField(8), refusedOrClosed),
 	choice(first("JSON not ended", "capabilities without NUL", command(wire.Version, append([]byte{0, 0, 0, 0}, `{"capabilities": {}}`...)), whateverInBounds)),
 	choice(first("JSON broken", "capabilities that are no JSON", versionMessage(0, 0, `{"capabilities": {`), whateverInBounds)),
 	choice(first("capabilities a list", `"capabilities": []`, capabilities("[]"), whateverInBounds)),
@@ -156,7 +156,7 @@ var negotiation = []Case{
 	choice(first("max_data_xfer_size a list", `"max_data_xfer_size": [1]`, capabilities(`{"max_data_xfer_size": [1]}`), whateverInBounds)),
 	choice(Case{Name: "descriptor on VERSION", Does: "VERSION with one descriptor", run: func(s *session) finding {
 		t := s.pipe()
-		m := versionMessage(0, 0, qemuCapabilities)
+		m := versionMessage(0, 0, client.QEMUCapabilities)
 		m.fds = []int{t.w}
 		a := ask(s.dial(), m)
 		if a.kind == silent || a.kind == nonsense {
@@ -164,7 +164,7 @@ var negotiation = []Case{
 		}
 		return pass("%v", a)
 	}}),
-	choice(message1("VERSION again", "a second VERSION on one connection", versionMessage(0, 0, qemuCapabilities), whateverInBounds)),
+	choice(message1("VERSION again", "a second VERSION on one connection", versionMessage(0, 0, client.QEMUCapabilities), whateverInBounds)),
 }
 
 func noPayload(cmd wire.Command) Case {

@@ -19,8 +19,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"os"
 	"slices"
 	"time"
 
@@ -80,7 +78,7 @@ func absent(format string, args ...any) finding {
 
 // Options configure the suite and its server.
 type Options struct {
-	// Dial connects to the server: a stream socket in blocking mode, which becomes the suite's.
+	// Dial connects to the server: a stream socket, which becomes the suite's.
 	// A server that ends with each client may be started again here.
 	Dial func() (fd int, err error)
 	// Timeout is how long an answer may take; 0 means 5 s.
@@ -99,32 +97,13 @@ func DialPath(path string) func() (int, error) {
 	return func() (int, error) {
 		deadline := time.Now().Add(5 * time.Second)
 		for {
-			fd, err := DialOnce(path)
+			fd, err := client.DialFD(path)
 			if err == nil || !errors.Is(err, unix.ECONNREFUSED) && !errors.Is(err, unix.EAGAIN) || time.Now().After(deadline) {
 				return fd, err
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-}
-
-// DialOnce connects to path, in blocking mode.
-func DialOnce(path string) (int, error) {
-	nc, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		return -1, err
-	}
-	f, err := nc.File()
-	nc.Close()
-	if err != nil {
-		return -1, err
-	}
-	defer f.Close()
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return -1, os.NewSyscallError("fcntl", err)
-	}
-	return fd, os.NewSyscallError("fcntl", unix.SetNonblock(fd, false))
 }
 
 // Cases returns all cases, by family.
@@ -261,7 +240,7 @@ func (s *session) dial() *client.Client {
 // attach opens a connection and negotiates as QEMU does.
 func (s *session) attach() *client.Client {
 	c := s.dial()
-	reply(c, versionMessage(0, 0, qemuCapabilities), -1, "VERSION")
+	reply(c, versionMessage(0, 0, client.QEMUCapabilities), -1, "VERSION")
 	return c
 }
 

@@ -49,7 +49,7 @@ func (d *device) discover(c *client.Client) {
 		}
 		return a.body
 	}
-	caps, err := client.ParseVersion(tell(versionMessage(0, 0, qemuCapabilities), wire.VersionSize))
+	caps, err := client.ParseVersion(tell(versionMessage(0, 0, client.QEMUCapabilities), wire.VersionSize))
 	must(err, "VERSION")
 	d.caps = caps
 	d.info = wire.Parse[wire.DeviceInfo](tell(deviceInfoMessage(wire.DeviceInfoSize), wire.DeviceInfoSize))

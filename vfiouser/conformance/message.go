@@ -15,10 +15,6 @@ import (
 
 var le = binary.LittleEndian
 
-// qemuCapabilities are those of QEMU 11.1.3.
-const qemuCapabilities = `{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, "max_dma_maps": 65535, ` +
-	`"max_data_xfer_size": 1048576, "migration": {"max_bitmap_size": 268435456, "pgsize": 4096}, "write_multiple": true}}`
-
 // message is one message of a client's, right or wrong.
 type message struct {
 	wire.Header
