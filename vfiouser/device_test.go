@@ -301,6 +301,16 @@ func served(t testing.TB, dev vfiouser.Device, o vfiouser.Options) (fd int, srv 
 	t.Helper()
 	srv, err := vfiouser.NewServer(dev, o)
 	require.NoError(t, err)
+	fd, done := connect(t, srv)
+	t.Cleanup(func() {
+		srv.Close()
+		<-done
+	})
+	return fd, srv
+}
+
+// connect returns a new client's end, and a channel that is closed when srv has served it.
+func connect(t testing.TB, srv *vfiouser.Server) (int, <-chan struct{}) {
 	a, b := pair(t)
 	nc := unixConn(t, b)
 	done := make(chan struct{})
@@ -308,11 +318,7 @@ func served(t testing.TB, dev vfiouser.Device, o vfiouser.Options) (fd int, srv 
 		defer close(done)
 		_ = srv.ServeConn(context.Background(), nc)
 	}()
-	t.Cleanup(func() {
-		srv.Close()
-		<-done
-	})
-	return a, srv
+	return a, done
 }
 
 // idleDevice answers without doing anything, so that only the protocol can allocate.

@@ -1,7 +1,6 @@
 package vfiouser_test
 
 import (
-	"context"
 	"runtime"
 	"testing"
 	"time"
@@ -47,20 +46,10 @@ func FuzzStream(f *testing.F) {
 		unix.Close(ram)
 		unix.Close(event)
 	})
-	connect := func(t *testing.T) (int, <-chan struct{}) {
-		a, b := pair(t)
-		nc := unixConn(t, b)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = srv.ServeConn(context.Background(), nc)
-		}()
-		return a, done
-	}
 
 	f.Fuzz(func(t *testing.T, stream, cuts []byte, negotiated bool) {
 		fds, goroutines := countFDs(t), runtime.NumGoroutine()
-		fd, done := connect(t)
+		fd, done := connect(t, srv)
 		read := make(chan struct{})
 		go func() { // takes the replies, so that the server does not wait
 			defer close(read)

@@ -52,16 +52,13 @@ func NewServer(dev Device, o Options) (*Server, error) {
 func Listen(path string) (*net.UnixListener, error) {
 	addr := &net.UnixAddr{Name: path, Net: "unix"}
 	l, err := net.ListenUnix("unix", addr)
-	if err == nil || !errors.Is(err, unix.EADDRINUSE) {
-		if err != nil {
-			err = fmt.Errorf("vfiouser: socket %s: %w", path, err)
+	if errors.Is(err, unix.EADDRINUSE) {
+		if err := ClearPath(path); err != nil {
+			return nil, err
 		}
-		return l, err
+		l, err = net.ListenUnix("unix", addr)
 	}
-	if err := ClearPath(path); err != nil {
-		return nil, err
-	}
-	if l, err = net.ListenUnix("unix", addr); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("vfiouser: socket %s: %w", path, err)
 	}
 	return l, nil

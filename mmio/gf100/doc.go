@@ -2,9 +2,9 @@
 // in-memory structures. It also has the behaviour of units whose state is private in both a
 // card and a virtual GPU.
 //
-// One file holds one hardware unit: its register rows and, for a private unit, the code
-// behind them. [Blocks] and [Apertures] list all. The rows of PFIFO, PCCSR, PPBDMA and PMMU
-// are declared here, and bound by their owner: the software card executes them, a virtual
+// One file holds one hardware unit, or a few small ones: the register rows and, for a private
+// unit, the code behind them. [Blocks] and [Apertures] list all. The rows of PFIFO, PCCSR, PPBDMA
+// and PMMU are declared here, and bound by their owner: the software card executes them, a virtual
 // GPU translates them. All others belong to a [Face]: interrupt tree, clock, sensor, fuses,
 // pins, and the microcontrollers, whose mailboxes answer as nouveau's microcode would.
 //

@@ -61,6 +61,7 @@ func serveAt(t *testing.T, by maker, d vfiouser.Device) (vfiouser.Transport, str
 			t.Error("the server does not end")
 		}
 		require.NoError(t, tr.Close())
+		require.NoFileExists(t, path)
 	})
 	select {
 	case <-listening:
