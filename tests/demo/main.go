@@ -29,6 +29,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/nouveau"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // Sizes of the card's and of each virtual GPU's memory.
@@ -143,7 +144,7 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if o.umbra == "" {
 		p.line("Building umbra ...")
-		if o.umbra, err = buildUmbra(ctx, dir); err != nil {
+		if o.umbra, err = testserver.BuildUmbra(ctx, dir); err != nil {
 			return err
 		}
 	}
@@ -156,18 +157,18 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 		})
 	}
 	text := configuration(d.guests, o)
-	p.line("\n  $ umbra serve --config %s", configFile)
+	p.line("\n  $ umbra serve --config %s", testserver.ConfigFile)
 	for l := range strings.Lines(text) {
 		p.line("  | %s", strings.TrimRight(l, "\n"))
 	}
 	p.line("")
-	if err := os.WriteFile(filepath.Join(dir, configFile), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, testserver.ConfigFile), []byte(text), 0o644); err != nil {
 		return err
 	}
-	if d.server, err = startServer(ctx, o.umbra, dir); err != nil {
+	if d.server, err = testserver.StartProcess(ctx, o.umbra, dir); err != nil {
 		return err
 	}
-	defer d.server.kill()
+	defer d.server.Kill()
 	defer func() { err = errors.Join(err, d.closeGuests()) }()
 	if err := d.all(); err != nil {
 		return err
@@ -184,7 +185,7 @@ func configuration(guests []*guest, o options) string {
 	if o.disableEngines {
 		card = fmt.Sprintf("card: {kind: soft, vram: %dGiB, engines: false}\n", cardVRAM>>30)
 	}
-	text := "control: " + controlSocket + "\n" + card
+	text := "control: " + testserver.ControlSocket + "\n" + card
 	if o.passThrough {
 		return text + "socket: a.sock\n"
 	}

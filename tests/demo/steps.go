@@ -13,6 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
 // settle is how long the server may take to notice or to do something.
@@ -23,7 +24,7 @@ const settle = time.Minute
 type demo struct {
 	ctx         context.Context
 	p           *printer
-	server      *server
+	server      *testserver.Process
 	guests      []*guest
 	passThrough bool
 
@@ -128,7 +129,7 @@ func (d *demo) step(s step, guests []*guest) (held bool) {
 
 func (d *demo) boot(g *guest, c *check) {
 	vm, err := lab.Start(d.ctx, lab.Config{
-		Kernel: g.version, Sockets: []string{filepath.Join(d.server.dir, g.name+".sock")}, CPUs: 1, Memory: 512, Reboot: true,
+		Kernel: g.version, Sockets: []string{filepath.Join(d.server.Dir, g.name+".sock")}, CPUs: 1, Memory: 512, Reboot: true,
 	})
 	if err != nil {
 		c.fail("%v", err)
@@ -247,7 +248,7 @@ func (d *demo) outOfBounds(g *guest, c *check) {
 	c.want(len(r.Values) == 1 && (r.Values[0] == 0 || r.Values[0] == ^uint32(0)), "%s reads %x past its memory, want zeros or ones", g.name, r.Values)
 	d.onlyOf(c, g, "bad_window", before)
 	d.await(c, "the server did not log it", func() bool {
-		for l := range strings.Lines(d.server.log()) {
+		for l := range strings.Lines(d.server.Log()) {
 			if strings.Contains(l, "bad_window") && strings.Contains(l, "gpu="+g.name) {
 				return true
 			}
@@ -344,7 +345,7 @@ func (d *demo) stopServer(_ *guest, c *check) {
 		d.totals = append(d.totals, []string{g.name, g.release, digits(g.copies), size(g.bytes()), digits(gpu.Traps),
 			digits(gpu.Interrupts), digits(gpu.Count("mmu_faults")), digits(gpu.Broken())})
 	}
-	if err := d.server.stop(d.ctx); err != nil {
+	if err := d.server.Stop(d.ctx); err != nil {
 		c.fail("%v", err)
 	}
 	c.detail = "ended by SIGTERM, sockets removed"

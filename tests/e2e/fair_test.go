@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,36 +43,24 @@ gpus:
 var fairNames = []string{"a", "b"}
 
 // serveFair starts the server as a process of its own, which ends with the test.
-func serveFair(t *testing.T) (dir string, client *api.Client, pid int) {
+func serveFair(t *testing.T) *testserver.Process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "umbra-") // t.TempDir's paths are too long for sockets
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	bin := filepath.Join(dir, "umbra")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "github.com/umbra-gpu/umbra/cmd/umbra").CombinedOutput()
-	require.NoError(t, err, string(out))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "umbra.yaml"), []byte(fairConfig), 0o600))
-	log, err := os.Create(filepath.Join(dir, "log"))
+	bin, err := testserver.BuildUmbra(t.Context(), dir)
 	require.NoError(t, err)
-	cmd := exec.Command(bin, "serve", "--config", "umbra.yaml")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	require.NoError(t, cmd.Start())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, testserver.ConfigFile), []byte(fairConfig), 0o600))
+	s, err := testserver.StartProcess(t.Context(), bin, dir)
+	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-		err := cmd.Wait()
-		require.NoError(t, log.Close())
-		said, _ := os.ReadFile(log.Name())
+		defer s.Kill()
 		if t.Failed() {
-			t.Logf("the server said: %s", said)
+			t.Logf("the server said: %s", s.Log())
 		}
-		require.NoError(t, err, string(said))
+		require.NoError(t, s.Stop(context.WithoutCancel(t.Context())), s.Log())
 	})
-	client = api.NewClient(filepath.Join(dir, "control.sock"))
-	require.Eventually(t, func() bool {
-		_, err := client.Status(t.Context())
-		return err == nil
-	}, time.Minute, 20*time.Millisecond)
-	return dir, client, cmd.Process.Pid
+	return s
 }
 
 // fair is two guests and their server.
@@ -272,12 +258,12 @@ func TestFairGuests(t *testing.T) {
 	machines <- struct{}{}
 	machines <- struct{}{}
 	t.Cleanup(func() { <-machines; <-machines })
-	dir, client, pid := serveFair(t)
+	server := serveFair(t)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	t.Cleanup(cancel)
-	f := &fair{Client: client, t: t, ctx: ctx, server: pid}
+	f := &fair{Client: server.Client, t: t, ctx: ctx, server: server.Cmd.Process.Pid}
 	for _, name := range fairNames {
-		vm, err := lab.Start(ctx, lab.Config{Kernel: "6.12", CPUs: 1, Memory: 512, Sockets: []string{filepath.Join(dir, name+".sock")}})
+		vm, err := lab.Start(ctx, lab.Config{Kernel: "6.12", CPUs: 1, Memory: 512, Sockets: []string{filepath.Join(server.Dir, name+".sock")}})
 		require.NoError(t, err)
 		t.Attr("kernel", vm.Kernel()+" under "+vm.Accel().Name)
 		t.Cleanup(func() {
@@ -307,7 +293,7 @@ func TestFairGuests(t *testing.T) {
 	}
 	step("calibration", (*fair).calibrate)
 	for _, weight := range []int{100, 200} {
-		_, err := client.Set(ctx, "b", api.SetRequest{Options: fmt.Sprintf("weight=%d", weight)})
+		_, err := server.Set(ctx, "b", api.SetRequest{Options: fmt.Sprintf("weight=%d", weight)})
 		require.NoError(t, err)
 		step(fmt.Sprintf("100 to %d", weight), func(f *fair) { f.share(weight) })
 	}

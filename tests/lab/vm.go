@@ -29,7 +29,7 @@ type VM struct {
 
 	dir     string // sockets
 	logs    string // dir, unless Config.Dir keeps the logs
-	proc    *process
+	proc    *Process
 	unwatch func() bool // stops watching the context
 	done    chan struct{}
 
@@ -47,18 +47,21 @@ type ConsoleLine struct {
 // errEnded ends what waits for a machine that has ended.
 var errEnded = errors.New("the virtual machine has ended")
 
-// process is a child process that dies with this process.
-type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-	err   error // of Wait; valid after ended
+// Process is a child process that dies with this process.
+type Process struct {
+	Cmd   *exec.Cmd
+	Ended chan struct{}
+	Err   error // of Wait; valid after Ended
 }
 
-// startProcess starts cmd from a thread of its own. The kernel sends Pdeathsig when the
+// StartProcess starts cmd from a thread of its own. The kernel sends Pdeathsig when the
 // thread ends that forked, and the Go runtime ends threads that no goroutine holds.
-func startProcess(cmd *exec.Cmd) (*process, error) {
-	p := &process{cmd: cmd, ended: make(chan struct{})}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+func StartProcess(cmd *exec.Cmd) (*Process, error) {
+	p := &Process{Cmd: cmd, Ended: make(chan struct{})}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -66,16 +69,17 @@ func startProcess(cmd *exec.Cmd) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			p.err = cmd.Wait()
-			close(p.ended)
+			p.Err = cmd.Wait()
+			close(p.Ended)
 		}
 	}()
 	return p, <-started
 }
 
-func (p *process) kill() {
-	p.cmd.Process.Kill() // fails only for a process that has ended
-	<-p.ended
+// Kill ends the process if it still runs.
+func (p *Process) Kill() {
+	p.Cmd.Process.Kill() // fails only for a process that has ended
+	<-p.Ended
 }
 
 // launch starts QEMU and connects to it.
@@ -120,13 +124,13 @@ func launch(ctx context.Context, cfg Config, a Assets, accel Accel) (_ *VM, err 
 		return nil, fmt.Errorf("lab: starting QEMU: %w", err)
 	}
 
-	conns, err := acceptAll(ctx, vm.proc.ended, listeners)
+	conns, err := acceptAll(ctx, vm.proc.Ended, listeners)
 	if err != nil {
-		vm.proc.kill()
+		vm.proc.Kill()
 		return nil, fmt.Errorf("lab: QEMU did not come up: %w\n%s", err, vm.qemuLog())
 	}
 	if err := vm.read(conns); err != nil {
-		vm.proc.kill()
+		vm.proc.Kill()
 		return nil, err
 	}
 	vm.unwatch = context.AfterFunc(ctx, vm.Kill)
@@ -157,7 +161,7 @@ func (vm *VM) spawn() error {
 	cmd := exec.Command(vm.argv[0], vm.argv[1:]...)
 	cmd.Env = append(os.Environ(), vm.assets.QEMU.Env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	vm.proc, err = startProcess(cmd)
+	vm.proc, err = StartProcess(cmd)
 	return err
 }
 
@@ -216,7 +220,7 @@ func (vm *VM) read(conns []net.Conn) error {
 	readers.Go(vm.agent.run)
 	readers.Go(func() { io.Copy(io.Discard, vm.monitor) }) // ends with QEMU
 	go func() {
-		<-vm.proc.ended
+		<-vm.proc.Ended
 		readers.Wait() // QEMU's end has ended their connections
 		for _, c := range conns {
 			c.Close()
@@ -258,7 +262,7 @@ func (vm *VM) Accel() Accel { return vm.accel }
 func (vm *VM) Command() string { return Quote(vm.argv) }
 
 // PID is QEMU's process id.
-func (vm *VM) PID() int { return vm.proc.cmd.Process.Pid }
+func (vm *VM) PID() int { return vm.proc.Cmd.Process.Pid }
 
 // Dir is where console.log, qemu.log and command are.
 func (vm *VM) Dir() string { return vm.logs }
@@ -371,7 +375,7 @@ func (vm *VM) Poweroff(ctx context.Context) error {
 // Kill ends QEMU with SIGKILL, as if power failed. It returns when the process has
 // ended.
 func (vm *VM) Kill() {
-	vm.proc.kill()
+	vm.proc.Kill()
 	<-vm.done
 }
 
@@ -386,8 +390,8 @@ func (vm *VM) Wait(ctx context.Context) error {
 		return context.Cause(ctx)
 	case <-vm.done:
 	}
-	if vm.proc.err != nil {
-		return fmt.Errorf("lab: QEMU: %w\n%s", vm.proc.err, vm.qemuLog())
+	if vm.proc.Err != nil {
+		return fmt.Errorf("lab: QEMU: %w\n%s", vm.proc.Err, vm.qemuLog())
 	}
 	return nil
 }
