@@ -68,8 +68,8 @@ func (b *fixture) semaphores() {
 		require.True(b.t, c.OK, "%s: %s", c.Name, c.Error)
 	}
 	require.Less(b.t, skipped, len(r.Checks))
-	require.NotZero(b.t, w.releases)
-	require.NotZero(b.t, w.acquireWaits, "an acquire that had to wait was tried again")
+	require.NotZero(b.t, w.counts[releases])
+	require.NotZero(b.t, w.counts[acquireWaits], "an acquire that had to wait was tried again")
 }
 
 func (b *fixture) fences(count int) {
@@ -79,8 +79,8 @@ func (b *fixture) fences(count int) {
 	require.Equal(b.t, count, r.Waits)
 	require.NotZero(b.t, r.CrossCopies)
 	require.Zero(b.t, r.Wrong+r.CrossWrong)
-	require.GreaterOrEqual(b.t, w.doorbells, uint64(r.Pushes))
-	require.GreaterOrEqual(b.t, w.releases, uint64(r.Pushes), "each push ends with a fence")
+	require.GreaterOrEqual(b.t, w.counts[doorbells], uint64(r.Pushes))
+	require.GreaterOrEqual(b.t, w.counts[releases], uint64(r.Pushes), "each push ends with a fence")
 }
 
 // moves makes the kernel move a buffer between VRAM and GART. The guest fills the

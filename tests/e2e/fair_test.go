@@ -14,7 +14,6 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/tests/lab"
-	"github.com/umbra-gpu/umbra/tests/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -254,24 +253,12 @@ func (o *stalls) stalled() bool { return max(o.gap, o.worst) > 200*time.Millisec
 // by no more than the limit.
 func TestFairGuests(t *testing.T) {
 	scale.ReleaseOnly(t)
-	labtest.Need(t)
-	machines <- struct{}{}
-	machines <- struct{}{}
-	t.Cleanup(func() { <-machines; <-machines })
+	claim(t, 2)
 	server := serveFair(t)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-	t.Cleanup(cancel)
+	ctx := deadline(t)
 	f := &fair{Client: server.Client, t: t, ctx: ctx, server: server.Cmd.Process.Pid}
 	for _, name := range fairNames {
-		vm, err := lab.Start(ctx, lab.Config{Kernel: "6.12", CPUs: 1, Memory: 512, Sockets: []string{filepath.Join(server.Dir, name+".sock")}})
-		require.NoError(t, err)
-		t.Attr("kernel", vm.Kernel()+" under "+vm.Accel().Name)
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Log(vm.Diagnosis())
-			}
-			require.NoError(t, vm.Close())
-		})
+		vm := boot(ctx, t, lab.Config{Kernel: "6.12", CPUs: 1, Memory: 512, Sockets: []string{filepath.Join(server.Dir, name+".sock")}})
 		b := &fixture{PassThrough: &testserver.PassThrough{VM: vm}, t: t, ctx: ctx}
 		b.modprobe()
 		f.beds = append(f.beds, b)

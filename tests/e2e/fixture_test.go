@@ -98,9 +98,15 @@ func attach(t *testing.T, s *testserver.Shared, gpu *testserver.Endpoint, machin
 	t.Helper()
 	b := &fixture{t: t, ctx: deadline(t), gpu: gpu.Device}
 	machine.Sockets = []string{gpu.Socket}
-	vm, err := lab.Start(b.ctx, machine)
+	b.PassThrough = &testserver.PassThrough{Card: s.Card, VM: boot(b.ctx, t, machine)}
+	return b
+}
+
+// boot boots a machine, which ends with the test.
+func boot(ctx context.Context, t *testing.T, machine lab.Config) *lab.VM {
+	t.Helper()
+	vm, err := lab.Start(ctx, machine)
 	require.NoError(t, err)
-	b.PassThrough = &testserver.PassThrough{Card: s.Card, VM: vm}
 	t.Attr("kernel", vm.Kernel()+" under "+vm.Accel().Name)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -108,7 +114,7 @@ func attach(t *testing.T, s *testserver.Shared, gpu *testserver.Endpoint, machin
 		}
 		require.NoError(t, vm.Close())
 	})
-	return b
+	return vm
 }
 
 // in is the same machine in a subtest.

@@ -12,21 +12,28 @@ import (
 // work is what the card counted while something went on.
 type work struct {
 	bytes, launches map[uint16]uint64 // by class
-
-	doorbells, releases, acquireWaits uint64
-	interrupts, nonStall              uint64
-	mmuFaults, pbdmaErrors            uint64
-	engineErrors                      uint64
+	counts          map[string]uint64
 }
+
+// Names of counts.
+const (
+	doorbells    = "doorbells"
+	releases     = "releases"
+	acquireWaits = "acquire waits"
+	interrupts   = "interrupts"
+	nonStall     = "non-stall events"
+	mmuFaults    = "MMU faults"
+	pbdmaErrors  = "PBDMA errors"
+	engineErrors = "engine errors"
+)
 
 func (b *fixture) counters() work {
 	s := b.Card.Stats()
-	w := work{
-		bytes: map[uint16]uint64{}, launches: map[uint16]uint64{},
+	w := work{bytes: map[uint16]uint64{}, launches: map[uint16]uint64{}, counts: map[string]uint64{
 		doorbells: s.Doorbells.Load(), releases: s.Releases.Load(), acquireWaits: s.AcquireWaits.Load(),
 		interrupts: s.Interrupts.Load(), nonStall: s.NonStall.Load(),
 		mmuFaults: s.MMUFaults.Load(), pbdmaErrors: s.PBDMAErrors.Load(), engineErrors: s.EngineErrors.Load(),
-	}
+	}}
 	for _, c := range engine.Classes() {
 		w.bytes[c.ID] = s.Engine.Class(c.ID).Bytes.Load()
 		w.launches[c.ID] = s.Engine.Class(c.ID).Launches.Load()
@@ -43,14 +50,9 @@ func (b *fixture) during(f func()) work {
 		w.bytes[id] -= before.bytes[id]
 		w.launches[id] -= before.launches[id]
 	}
-	w.doorbells -= before.doorbells
-	w.releases -= before.releases
-	w.acquireWaits -= before.acquireWaits
-	w.interrupts -= before.interrupts
-	w.nonStall -= before.nonStall
-	w.mmuFaults -= before.mmuFaults
-	w.pbdmaErrors -= before.pbdmaErrors
-	w.engineErrors -= before.engineErrors
+	for name := range w.counts {
+		w.counts[name] -= before.counts[name]
+	}
 	return w
 }
 
@@ -78,6 +80,6 @@ func (b *fixture) requireInterrupts() {
 	})
 	received := guest() - before
 	require.NotZero(b.t, received)
-	require.NotZero(b.t, w.interrupts)
-	require.NotZero(b.t, w.nonStall)
+	require.NotZero(b.t, w.counts[interrupts])
+	require.NotZero(b.t, w.counts[nonStall])
 }
