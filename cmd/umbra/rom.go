@@ -1,7 +1,13 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
 
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/firmware"
@@ -39,4 +45,132 @@ func (c *romShowCmd) Run(out output) error {
 	}
 	_, err = fmt.Fprintf(out.stdout, "\nOn the card that umbra serve makes (%04x:%04x) %s\n", gf100.VendorID, gf100.DeviceID, verdict)
 	return err
+}
+
+type romBuildCmd struct {
+	Output      string   `short:"o" placeholder:"FILE" help:"File to write the image to; - is standard output, none checks the image and writes nothing."`
+	Device      string   `placeholder:"ID" help:"PCI device id in hexadecimal (default: 06d8, Quadro 6000)."`
+	Size        string   `placeholder:"SIZE" help:"Size of the image, a multiple of 512 bytes (default: 8KiB)."`
+	Memory      string   `placeholder:"KIND" help:"Kind of memory on the board: ddr2, ddr3, gddr3 or gddr5 (default: ddr3)."`
+	Without     []string `placeholder:"T" help:"BIT tokens to leave out, by letter."`
+	Description string   `placeholder:"FILE" help:"Build from the description in a JSON file: the output of umbra rom show --json, or its member 'description'."`
+}
+
+var memoryKinds = map[string]uint8{
+	"ddr2": firmware.MemoryDDR2, "ddr3": firmware.MemoryDDR3, "gddr3": firmware.MemoryGDDR3, "gddr5": firmware.MemoryGDDR5,
+}
+
+func (c *romBuildCmd) Run(out output) error {
+	if c.Output == "" {
+		return &config.Error{Where: "-o", Reason: "missing; give the file to write, for example -o gf100.rom, -o - for standard output, or -o none for none"}
+	}
+	d, err := c.describe()
+	if err != nil {
+		return err
+	}
+	for _, token := range c.Without {
+		if len(token) != 1 || !d.RemoveToken(token[0]) {
+			return &config.Error{Where: "--without", Value: token, Reason: "the image has no such BIT token; rom show lists them"}
+		}
+	}
+	data, err := firmware.Build(d)
+	if err != nil {
+		return err
+	}
+	img, err := firmware.Parse(data)
+	if err != nil {
+		return fmt.Errorf("the image built does not parse: %w", err)
+	}
+	if err := firmware.Check(img, gf100.VendorID, d.Device); err != nil {
+		fmt.Fprintf(out.stderr, "umbra: warning: a driver cannot use this image:\n%v\n", err)
+	}
+	if c.Output == "-" {
+		_, err := out.stdout.Write(data)
+		return err
+	}
+	if c.Output != noFile {
+		err := os.WriteFile(c.Output, data, 0o644)
+		if path := new(fs.PathError); errors.As(err, &path) && path.Op == "open" {
+			return &config.Error{Where: "-o", Value: c.Output, Reason: path.Err.Error()}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(out.stdout, "%s: %d bytes for %04x:%04x, sha256 %x\n", c.Output, len(data), d.Vendor, d.Device, []byte(img.SHA256))
+	return err
+}
+
+// describe returns the description of the image to build.
+func (c *romBuildCmd) describe() (firmware.Description, error) {
+	if c.Description != "" {
+		for _, o := range []struct{ flag, value string }{{"--device", c.Device}, {"--size", c.Size}, {"--memory", c.Memory}} {
+			if o.value != "" {
+				return firmware.Description{}, &config.Error{Where: o.flag, Value: o.value, Reason: "the file of --description has that already; change it there"}
+			}
+		}
+		return readDescription(c.Description)
+	}
+	var o firmware.Options
+	if c.Device != "" {
+		id, err := strconv.ParseUint(strings.TrimPrefix(c.Device, "0x"), 16, 16)
+		if err != nil || id == 0 {
+			return firmware.Description{}, &config.Error{Where: "--device", Value: c.Device, Reason: "not a PCI device id; write up to four hexadecimal digits: 06d8"}
+		}
+		o.Device = uint16(id)
+	}
+	if c.Size != "" {
+		var size config.Size
+		if err := size.UnmarshalText([]byte(c.Size)); err != nil {
+			return firmware.Description{}, &config.Error{Where: "--size", Reason: err.Error()}
+		}
+		if size == 0 || size%512 != 0 || size > maxBuilt {
+			return firmware.Description{}, &config.Error{Where: "--size", Value: c.Size, Reason: fmt.Sprintf("must be 512B to %v, a multiple of 512B", config.Size(maxBuilt))}
+		}
+		o.Size = int(size)
+	}
+	if c.Memory != "" {
+		kind, ok := memoryKinds[strings.ToLower(c.Memory)]
+		if !ok {
+			return firmware.Description{}, &config.Error{Where: "--memory", Value: c.Memory, Reason: "must be ddr2, ddr3, gddr3 or gddr5"}
+		}
+		o.MemoryType = &kind
+	}
+	return firmware.GF100(o), nil
+}
+
+// maxBuilt is the largest image: its header has the size as a byte, in units of 512
+// bytes.
+const maxBuilt = 255 * 512
+
+func readDescription(name string) (firmware.Description, error) {
+	data, err := config.ReadInput(name)
+	if err != nil {
+		return firmware.Description{}, badFile(name, err)
+	}
+	var shown struct {
+		Description json.RawMessage `json:"description"`
+	}
+	if json.Unmarshal(data, &shown) == nil && shown.Description != nil {
+		data = shown.Description
+	}
+	var d firmware.Description
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, badFile(name, describeJSON(data, err))
+	}
+	return d, nil
+}
+
+// describeJSON adds the line to an error of package json.
+func describeJSON(data []byte, err error) error {
+	var at int64
+	if syntax := new(json.SyntaxError); errors.As(err, &syntax) {
+		at = syntax.Offset
+	} else if kind := new(json.UnmarshalTypeError); errors.As(err, &kind) {
+		at = kind.Offset
+	} else {
+		return err
+	}
+	line := 1 + strings.Count(string(data[:min(int(at), len(data))]), "\n")
+	return fmt.Errorf("line %d of the description: %w", line, err)
 }

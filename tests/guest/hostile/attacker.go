@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
@@ -445,3 +447,12 @@ func (a *Attacker) Restart() error { return a.restart(Action{}) }
 
 // Loot is the memory that engines copied stolen bytes to.
 func (a *Attacker) Loot() []byte { return a.loot.Data }
+
+// disconnected reports whether an errno is the connection's end and no answer.
+func disconnected(e client.Errno) bool {
+	switch e {
+	case unix.EPIPE, unix.ECONNRESET, unix.EBADF, unix.ENOTCONN, unix.EAGAIN:
+		return true
+	}
+	return false
+}

@@ -115,3 +115,75 @@ func (s *Server) stopLoad() proto.LoadTotals {
 	s.load, s.loadDone = nil, nil
 	return t
 }
+
+var errNoThrottle = errors.New("no throttle is running")
+
+func (s *Server) startThrottle(a proto.ThrottleArgs) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.throttle != nil {
+		return errors.New("a throttle is running: throttle-stop first")
+	}
+	t, err := s.env.StartThrottle(a)
+	if err != nil {
+		return err
+	}
+	s.throttle = t
+	return nil
+}
+
+func (s *Server) throttleTotals() (proto.ThrottleTotals, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.throttle == nil {
+		return proto.ThrottleTotals{}, errNoThrottle
+	}
+	return s.throttle.Totals(), nil
+}
+
+func (s *Server) endThrottle() (proto.ThrottleTotals, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.throttle == nil {
+		return proto.ThrottleTotals{}, errNoThrottle
+	}
+	t := s.throttle.Stop()
+	s.throttle = nil
+	switch {
+	case t.Error != "":
+		return t, errors.New(t.Error)
+	case t.Wrong:
+		return t, errors.New("the launches did not copy what they are to copy")
+	}
+	return t, nil
+}
+
+func (s *Server) openDoorbell() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doorbell != nil {
+		return errors.New("a doorbell is open: doorbell-close first")
+	}
+	s.doorbell, err = s.env.OpenDoorbell()
+	return err
+}
+
+func (s *Server) ringDoorbell(a proto.DoorbellArgs) (proto.DoorbellResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doorbell == nil {
+		return proto.DoorbellResult{}, errors.New("no doorbell is open: doorbell-open first")
+	}
+	return s.doorbell.Ring(a)
+}
+
+// closeDoorbell does nothing if none is open.
+func (s *Server) closeDoorbell() (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doorbell != nil {
+		err = s.doorbell.Close()
+		s.doorbell = nil
+	}
+	return err
+}

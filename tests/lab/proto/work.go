@@ -75,3 +75,74 @@ type DoorbellResult struct {
 	WorkP50NS int64 `json:"work_p50_ns"`
 	WorkP99NS int64 `json:"work_p99_ns"`
 }
+
+// CmdRegisters reads and writes registers of a card that a driver has: RegistersArgs ->
+// RegistersResult. The driver does not know of it.
+const CmdRegisters = "registers"
+
+// RegistersArgs are accesses of 32 bits to BAR0, made one after the other.
+type RegistersArgs struct {
+	Accesses []RegisterAccess `json:"accesses"`
+}
+
+// RegisterAccess is a read, or a write of a value.
+type RegisterAccess struct {
+	Offset uint32  `json:"offset"`
+	Write  *uint32 `json:"write,omitempty"`
+}
+
+// RegistersResult has what the reads returned.
+type RegistersResult struct {
+	Values []uint32 `json:"values"`
+}
+
+// CmdTraps times accesses to a register of a PCI function that no driver has: TrapsArgs ->
+// TrapsResult.
+const CmdTraps = "traps"
+
+// TrapsArgs say which accesses, of 32 bits each, to BAR0.
+type TrapsArgs struct {
+	Address string `json:"address"` // of the function, as sysfs has it
+	Offset  uint32 `json:"offset"`
+	Write   bool   `json:"write,omitempty"`
+	Count   int    `json:"count"`
+	// Burst is after how many accesses the register is read, so that those that were
+	// posted are done; 0: never, and the last of them are not waited for.
+	Burst int `json:"burst,omitempty"`
+}
+
+// TrapsResult is in guest time.
+type TrapsResult struct {
+	NS    float64 `json:"ns"`    // an access, with its part of the read behind the burst
+	Count int     `json:"count"` // accesses, a multiple of Burst
+	Reads int     `json:"reads"` // besides those: one before, one behind each burst, one at the end
+	Last  uint32  `json:"last"`  // what the register read at the end; accesses write 1 to Count
+}
+
+// Commands that keep the card busy with requests of one length, for as long as is asked for.
+const (
+	CmdThrottle       = "throttle"        // ThrottleArgs -> no result: starts, returns when it has its channel
+	CmdThrottleTotals = "throttle-totals" // no arguments -> ThrottleTotals, so far
+	CmdThrottleStop   = "throttle-stop"   // no arguments -> ThrottleTotals, when all that was submitted is done
+)
+
+// ThrottleArgs say what a process does with the card.
+type ThrottleArgs struct {
+	Seed     uint64 `json:"seed,omitempty"`
+	BusyNS   int64  `json:"busy_ns"`            // length of a request
+	Burst    int    `json:"burst"`              // requests submitted at once
+	Ahead    int    `json:"ahead"`              // bursts that may be unfinished
+	Requests int    `json:"requests,omitempty"` // 0: without an end
+	// GrainNS is how long one launch keeps its engine busy on an idle card. 0 is unknown:
+	// each request is then one launch.
+	GrainNS int64 `json:"grain_ns,omitempty"`
+}
+
+// ThrottleTotals sums what the process did.
+type ThrottleTotals struct {
+	Submitted uint64 `json:"submitted"`
+	Done      uint64 `json:"done"`
+	Launches  uint64 `json:"launches"` // that they are
+	Wrong     bool   `json:"wrong"`    // the data was not there at the end
+	Error     string `json:"error,omitempty"`
+}
