@@ -71,9 +71,7 @@ func TestWindowMovesImmediately(t *testing.T) {
 	each(t, offer{Map: aperture.MapAll, Limits: aperture.Limits{Moves: limit}}, func(t *testing.T, s *side) {
 		s.patient = true
 		d := drive(t, s)
-		for at := range uint64(n) {
-			d.enter(d.bar3, at, shadowpt.PTE{Valid: true, Addr: dataAt + at*page})
-		}
+		d.enterAll(d.bar3, 0, dataAt, n, true)
 		d.away()
 		d.barrier()
 		d.wr(regPDB, uint32(d.bar3.dir>>12<<4))
@@ -101,9 +99,7 @@ func TestFlushWaitsForABAR(t *testing.T) {
 	each(t, offer{Map: aperture.MapAll, Limits: aperture.Limits{Moves: limit}}, func(t *testing.T, s *side) {
 		s.patient = true
 		d := drive(t, s)
-		for at := range uint64(n) {
-			d.enter(d.bar3, at, shadowpt.PTE{Valid: true, Addr: dataAt + at*page})
-		}
+		d.enterAll(d.bar3, 0, dataAt, n, true)
 		d.away()
 		d.wr(regBAR3, 0)
 		s.patient = false

@@ -39,10 +39,15 @@ func drive(t testing.TB, s *side) *driver {
 
 // show maps n pages of VRAM at places of a BAR, or takes them away.
 func (d *driver) show(b *bar, at, addr uint64, n int, on bool) {
+	d.enterAll(b, at, addr, n, on)
+	d.invalidate(d.t, b)
+}
+
+// enterAll is show without an invalidate.
+func (d *driver) enterAll(b *bar, at, addr uint64, n int, on bool) {
 	for i := range uint64(n) {
 		d.enter(b, at+i, shadowpt.PTE{Valid: on, Addr: addr + i*page})
 	}
-	d.invalidate(d.t, b)
 }
 
 // away moves PRAMIN to where nothing of the test's is.

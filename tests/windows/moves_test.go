@@ -1,16 +1,21 @@
 package windows
 
 import (
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/tests/guest"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"
@@ -114,4 +119,117 @@ func TestMovesLoseNoByte(t *testing.T) {
 		require.Greater(t, stats.PagesMoved.Load(), before, "pages moved during the copies")
 	}
 	require.Zero(t, stats.TooFast.Load())
+}
+
+// slowCard is a card that is sometimes slow at writes of its memory, so that other events
+// fall between any two steps of a bind.
+type slowCard struct{ *soft.Card }
+
+func (s slowCard) WriteVRAM(addr uint64, p []byte) bool {
+	if rand.IntN(2) == 0 {
+		time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+	}
+	return s.Card.WriteVRAM(addr, p)
+}
+
+// TestRebindsLoseNoByte: a guest's channel has work and is repeatedly unbound and bound
+// again, while the pages that it copies to move into BAR3 and out, and processors store
+// into the other half of each. In the end every byte is there. TestMovesLoseNoByte
+// tests the same in pass-through, and TestNoChannelBeginsWhilePagesMove of package aggregator
+// tests each step.
+func TestRebindsLoseNoByte(t *testing.T) {
+	const (
+		pages, half  = 64, page / 2
+		pieces       = 4 // of each half
+		id           = 1
+		toVA, fromVA = 0x1000_0000, 0x2000_0000
+		inst         = 0x3000 + 8*id // NV_PCCSR_CHANNEL_INST
+	)
+	rounds := scale.Of(4, 20)
+	s, err := testserver.NewSharedWith(testserver.SharedConfig{
+		Card: soft.Config{VRAM: 2 * vramSize}, Plant: func(c *soft.Card) card.Registers { return slowCard{c} },
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "a", VRAM: vramSize, Map: aperture.MapBAR1 | aperture.MapBAR3}))
+	g := attachTo(t, s.GPUs[0].Socket)
+	space, err := g.NewSpace()
+	require.NoError(t, err)
+	to, err := g.AllocVRAM(pages * page)
+	require.NoError(t, err)
+	from, err := g.AllocRAM(pages * page)
+	require.NoError(t, err)
+	require.NoError(t, space.Map(toVA, to, guest.Small))
+	require.NoError(t, space.Map(fromVA, from, guest.Small))
+	at, err := to.BAR1()
+	require.NoError(t, err)
+	mem := g.Mapped(1, at)[:to.Size]
+	ch, err := g.NewChannelWith(id, space, guest.ChannelConfig{RingRAM: true, PushRAM: true, RingLog2: 12, Push: 256 << 10})
+	require.NoError(t, err)
+	require.NoError(t, ch.Finish())
+
+	stats := s.GPUs[0].Guest.Stats()
+	moved, binds := stats.Windows.Mapped.PagesMoved.Load(), stats.FIFO.Binds.Load()
+	want := make([]byte, to.Size)
+	for round := range uint32(rounds) {
+		for i := 0; i < len(want); i += 4 {
+			binary.LittleEndian.PutUint32(want[i:], (round+1)<<24|uint32(i)+1)
+		}
+		copy(from.Data, want)
+		done := make(chan struct{})
+		go func() { // a processor: the second half of each page
+			defer close(done)
+			for i := 0; i < len(want); i += 4 {
+				if i%page >= half {
+					binary.LittleEndian.PutUint32(mem[i:], binary.LittleEndian.Uint32(want[i:]))
+				}
+				if i%1024 == 0 {
+					time.Sleep(10 * time.Microsecond)
+				}
+			}
+		}()
+		order := rand.Perm(pages * pieces)
+		for await := false; len(order) > 0; await = !await {
+			before := stats.FIFO.Binds.Load()
+			// It is unbound with work under way, gets more work, and is bound while pages
+			// move.
+			require.NoError(t, g.Raw().SetReg(inst, 0))
+			for _, k := range order[:min(64, len(order))] {
+				off := uint64(k/pieces*page + k%pieces*half/pieces)
+				require.NoError(t, ch.Copy(guest.CopyEngines[k%len(guest.CopyEngines)], toVA+off, fromVA+off, half/pieces))
+			}
+			order = order[min(64, len(order)):]
+			bound := make(chan error, 1)
+			go func() {
+				time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond)
+				bound <- g.Raw().Bind(id, gf100.InstanceBound|1<<30|uint32(ch.Instance()>>12), 0x001f0001)
+			}()
+			_, hide, err := to.BAR3()
+			require.NoError(t, err)
+			require.NoError(t, hide())
+			require.NoError(t, <-bound)
+			// Every other bind is waited for: requests before the end of an earlier one
+			// coalesce with it.
+			if await {
+				require.Eventually(t, func() bool { return stats.FIFO.Binds.Load() > before }, patience, time.Millisecond)
+			}
+		}
+		<-done
+		require.NoError(t, ch.Finish())
+		got := make([]byte, len(want))
+		require.NoError(t, to.Read(0, got))
+		require.Equal(t, want, got, "round %d", round)
+	}
+	require.GreaterOrEqual(t, stats.Windows.Mapped.PagesMoved.Load()-moved, uint64(rounds*pages))
+	require.GreaterOrEqual(t, stats.FIFO.Binds.Load()-binds, uint64(2*rounds))
+	require.Zero(t, stats.Windows.Mapped.TooFast.Load())
+	require.Empty(t, s.GPUs[0].Guest.QuarantineReason())
+}
+
+func attachTo(t *testing.T, socket string) *guest.Guest {
+	t.Helper()
+	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 4 << 20, Map: true, Timeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, g.Close()) })
+	return g
 }
