@@ -278,6 +278,13 @@ func TestRunlistDone(t *testing.T) {
 	require.False(t, h.line.Level)
 }
 
+func TestInvalidate(t *testing.T) {
+	v, c, _ := newGPU(t)
+	wr(v, 0x100cb8, 0x1234560)
+	wr(v, 0x100cbc, 0x80000001)
+	require.Equal(t, [2]uint32{0x1234560, 0x80000001}, c.invalidated)
+}
+
 func TestDoorbellAndUSERD(t *testing.T) {
 	v, c, _ := newGPU(t)
 	const base = 0x40000 // of the poll area in BAR1

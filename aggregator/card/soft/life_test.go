@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -105,6 +106,25 @@ func TestUnmapDMAInMidCopy(t *testing.T) {
 			r.eventually("fault", func() bool { return r.rd(0x259c)&1 != 0 })
 			require.True(t, bytes.Equal(r.host.ram[:1<<20], make([]byte, 1<<20)))
 		})
+	}
+}
+
+// TestMapDMAWaitsForNoStep: memory is mapped while a channel's step is under way.
+func TestMapDMAWaitsForNoStep(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	step, end := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	r.host.wrote = func(_, _ uint64) { first.Do(func() { close(step); <-end }) }
+	c.endless()
+	<-step
+	defer close(end)
+	mapped := make(chan error, 1)
+	go func() { mapped <- r.card.MapDMA(1<<38, card.Mapping{Mem: make([]byte, 4096)}) }()
+	select {
+	case err := <-mapped:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for the step")
 	}
 }
 
