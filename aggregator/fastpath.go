@@ -57,12 +57,12 @@ func (g *Guest) tryPreempt(id uint8) bool {
 // see a deferred invalidate. It reports whether they have left the card.
 func (g *Guest) tryDelist(base, count uint32) bool {
 	g.mu.Lock()
-	ok := g.mayInline()
-	g.work.current.runlist = g.work.current.runlist || ok
-	g.mu.Unlock()
-	if !ok {
+	if !g.mayInline() {
+		g.mu.Unlock()
 		return false
 	}
+	g.work.current.runlist = true
+	g.mu.Unlock()
 	defer g.end()
 	now, ok := g.channels.ReadRunlist(base, count)
 	if !ok {

@@ -168,6 +168,3 @@ func TestNewChannel(t *testing.T) {
 	_, bound := f.Instance(77)
 	require.False(t, bound)
 }
-
-// plain is a card that only has what it must have.
-type plain struct{ card.Registers }

@@ -18,7 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// The functions that binding.c calls. They return an errno, and let no panic through.
+// The functions that binding.c calls. They return 0 or an errno, and let no panic through.
 
 func transportOf(owner C.uintptr_t) *Transport { return cgo.Handle(owner).Value().(*Transport) }
 
