@@ -52,7 +52,7 @@ func (r roomGuest) Failed(ch *fifo.Channel, e report.Error) {
 	r.stop(ch, e)
 	b := &r.quarantine.errors
 	b.Spend(time.Now(), r.agg.opts.ErrorRate, 1)
-	if b.Level() > r.agg.opts.ErrorBurst {
+	if b.Level > r.agg.opts.ErrorBurst {
 		r.quarantineLocked("it stops the card's engines too often")
 	}
 }

@@ -161,7 +161,7 @@ func (g *Guest) EngineStatus(engine int) uint32 {
 func (g *Guest) TriggerFault(engine int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ch := g.channels.Served(engine); ch != nil && !ch.Ended() {
+	if ch := g.channels.LastServed(engine); ch != nil && !ch.Ended() {
 		g.stats.FIFO.MMUFaults.Add(1)
 		g.stop(ch, ch.EngineFault(engine))
 	}

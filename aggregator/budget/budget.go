@@ -5,18 +5,15 @@ import "time"
 
 // Bucket limits a rate: spending fills it, time empties it. The zero value is empty.
 type Bucket struct {
-	level float64
-	at    time.Time
+	Level float64 // after the last Spend
+	At    time.Time
 }
 
 // Spend adds n at time now.
 func (b *Bucket) Spend(now time.Time, rate, n float64) {
-	b.level = max(0, b.level-rate*now.Sub(b.at).Seconds()) + n
-	b.at = now
+	b.Level = max(0, b.Level-rate*now.Sub(b.At).Seconds()) + n
+	b.At = now
 }
-
-// Level is what the bucket held after the last Spend.
-func (b *Bucket) Level() float64 { return b.level }
 
 // longestWait bounds one wait, so that no level overflows a Duration.
 const longestWait = time.Hour
@@ -24,7 +21,7 @@ const longestWait = time.Hour
 // Due returns how long to wait until the level is at most burst, but no more than
 // an hour: the caller asks again after that.
 func (b *Bucket) Due(now time.Time, rate, burst float64) time.Duration {
-	over := b.level - rate*now.Sub(b.at).Seconds() - burst
+	over := b.Level - rate*now.Sub(b.At).Seconds() - burst
 	seconds := min(max(0, over)/rate, longestWait.Seconds())
 	return time.Duration(seconds * float64(time.Second))
 }

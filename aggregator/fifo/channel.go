@@ -19,27 +19,32 @@ type Channel struct {
 	space *shadow.Space
 	userd uint64 // in the guest's VRAM
 
-	// Guarded by the guest's lock.
-	stopped  bool             // by the aggregator: faulted or held
-	held     bool             // until the guest's driver has handled its error
-	retry    bool             // retry the method at which it was held
-	failed   gf100.PBDMAError // the error at which it was held
-	lastPut  uint32           // the guest's GP_PUT as of its last doorbell; aliases may not be flushed yet
-	putSeq   uint64           // counts changes of lastPut: GP_PUT wraps around
-	roundPut uint32           // lastPut when the round began; its end submits up to here
+	state ChannelState // guarded by the guest's lock
+}
 
-	// saved says that the channel's state was written to the guest's structures and that it
+// ChannelState is what the aggregator knows of a channel, besides what the guest's structures and
+// the card have.
+type ChannelState struct {
+	Stopped  bool             // by the aggregator: faulted or held
+	Held     bool             // until the guest's driver has handled its error
+	Retry    bool             // retry the method at which it was held
+	Failed   gf100.PBDMAError // the error at which it was held
+	LastPut  uint32           // the guest's GP_PUT as of its last doorbell; aliases may not be flushed yet
+	PutSeq   uint64           // counts changes of LastPut: GP_PUT wraps around
+	RoundPut uint32           // LastPut when the round began; its end submits up to here
+
+	// Saved says that the channel's state was written to the guest's structures and that it
 	// has not run since.
-	saved bool
+	Saved bool
 }
 
 // Stop records an error of the channel. The channel stays off the card until the driver has
 // handled the error or, after an MMU fault, binds it again.
 func (ch *Channel) Stop(e report.Error) {
 	ch.card.Disable() // the guest may have enabled it meanwhile
-	ch.stopped, ch.held, ch.retry = true, e.MMU == nil, false
+	ch.state.Stopped, ch.state.Held, ch.state.Retry = true, e.MMU == nil, false
 	if e.PBDMA != nil {
-		ch.failed = *e.PBDMA
+		ch.state.Failed = *e.PBDMA
 	}
 	if ch.Ended() {
 		ch.fifo.cfg.Gate.GiveUp(ch)
@@ -54,24 +59,24 @@ func (ch *Channel) EngineFault(engine int) report.Error {
 
 // Halt stops the channel without an error to report.
 func (ch *Channel) Halt() {
-	ch.stopped = true
+	ch.state.Stopped = true
 	ch.card.Disable()
 }
 
 // Ended reports whether the channel stopped for good.
-func (ch *Channel) Ended() bool { return ch.stopped && !ch.held }
+func (ch *Channel) Ended() bool { return ch.state.Stopped && !ch.state.Held }
 
 // Saved reports whether the channel's state is in the guest's structures.
-func (ch *Channel) Saved() bool { return ch.saved }
+func (ch *Channel) Saved() bool { return ch.state.Saved }
 
 // Continue reports that the guest's driver has handled the error that held the channel. With
 // retry, the method that a PBDMA refused would be refused again: the same error is reported as
 // soon as the channel may run, without asking the card. It returns false if nothing held it.
 func (ch *Channel) Continue(retry bool) bool {
-	if !ch.held {
+	if !ch.state.Held {
 		return false
 	}
-	ch.held, ch.stopped, ch.retry = false, false, retry
+	ch.state.Held, ch.state.Stopped, ch.state.Retry = false, false, retry
 	return true
 }
 

@@ -68,6 +68,8 @@ type FIFO struct {
 	Table [gf100.Channels]Entry
 	exits exits
 
+	Leaving *Channel // being closed, until it has left the card
+
 	mu   sync.Mutex
 	live map[*Channel]bool // that have a channel of the card
 }
@@ -77,16 +79,15 @@ type State struct {
 	Listed    Set                        // the last runlist
 	Rebinding Set                        // binds and unbinds that are not complete
 	Blocked   bool                       // PFIFO lets no channel run
-	Leaving   *Channel                   // being closed, until it has left the card
-	served    [gf100.Engines]uint8       // by engine: number plus one of the channel last seen on it
-	saved     [gf100.Channels]savedState // written by the worker only
+	Served    [gf100.Engines]uint8       // by engine: number plus one of the channel last seen on it
+	Saved     [gf100.Channels]SavedState // written by the worker only
 }
 
-// savedState names the state that the card keeps of an unbound channel. A driver that binds the
+// SavedState names the state that the card keeps of an unbound channel. A driver that binds the
 // same instance block again continues with that state.
-type savedState struct {
-	number uint8 // the card's channel, which is to be the same
-	token  uint64
+type SavedState struct {
+	Number uint8 // the card's channel, which is to be the same
+	Token  uint64
 }
 
 // New returns the channels of a guest that has none yet.
@@ -114,9 +115,9 @@ func (f *FIFO) SetBound(id uint8, inst uint64, on bool) bool {
 		return false
 	}
 	c.Inst, c.Bound = inst, on
-	for e := range f.served {
-		if f.served[e] == id+1 {
-			f.served[e] = 0
+	for e := range f.Served {
+		if f.Served[e] == id+1 {
+			f.Served[e] = 0
 		}
 	}
 	if ch := f.Ready(id); ch != nil {
@@ -130,13 +131,13 @@ func (f *FIFO) SetBound(id uint8, inst uint64, on bool) bool {
 // again, that error is returned.
 func (f *FIFO) Run(ch *Channel) (e report.Error, refused bool) {
 	switch {
-	case ch.stopped || f.Blocked || !f.Listed.Has(ch.ID):
-	case ch.retry:
+	case ch.state.Stopped || f.Blocked || !f.Listed.Has(ch.ID):
+	case ch.state.Retry:
 		f.stats.PBDMAErrors.Add(1)
-		return report.Error{PBDMA: &ch.failed}, true
+		return report.Error{PBDMA: &ch.state.Failed}, true
 	case f.cfg.Gate.Holds(ch): // the scheduler resumes it
 	default:
-		ch.saved = false
+		ch.state.Saved = false
 		ch.card.Enable()
 	}
 	return e, false
@@ -184,18 +185,18 @@ func (f *FIFO) Serving(engine int) *Channel {
 		return nil
 	}
 	if f.Ready(ch.ID) == ch {
-		f.served[engine] = ch.ID + 1
+		f.Served[engine] = ch.ID + 1
 	}
 	return ch
 }
 
-// Served returns the channel that Serving returned last, if it is still there.
-func (f *FIFO) Served(engine int) *Channel {
+// LastServed returns the channel that Serving returned last, if it is still there.
+func (f *FIFO) LastServed(engine int) *Channel {
 	f.Serving(engine)
-	if f.served[engine] == 0 {
+	if f.Served[engine] == 0 {
 		return nil
 	}
-	return f.Ready(f.served[engine] - 1)
+	return f.Ready(f.Served[engine] - 1)
 }
 
 // Each returns the channels of the card that execute the guest's channels in ids.
@@ -230,11 +231,11 @@ func (f *FIFO) Quiet(v shadow.Dirs) (used []shadow.Key, ok bool) {
 
 // AllSaved reports whether no channel that is being unbound has state to write to guest memory.
 func (f *FIFO) AllSaved() bool {
-	if f.Leaving != nil && !f.Leaving.saved {
+	if f.Leaving != nil && !f.Leaving.state.Saved {
 		return false
 	}
 	for _, ch := range f.Each(f.Rebinding) {
-		if !ch.saved {
+		if !ch.state.Saved {
 			return false
 		}
 	}
@@ -253,7 +254,7 @@ func (f *FIFO) TakeAll() (left []*Channel) {
 }
 
 // Forget forgets what the card saved of channels, as a reset does.
-func (f *FIFO) Forget() { f.saved = [gf100.Channels]savedState{} }
+func (f *FIFO) Forget() { f.Saved = [gf100.Channels]SavedState{} }
 
 // CardChannels lists the card's channels that execute the guest's, and those that the card has
 // not given back. A channel that is opened while pages move waits for them before it may run, see

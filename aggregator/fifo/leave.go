@@ -62,7 +62,7 @@ func (f *FIFO) leave(ch *Channel) bool {
 func (f *FIFO) finish(ch *Channel) {
 	f.cfg.GPU.Poll()
 	state := ch.card.State()
-	if !ch.saved {
+	if !ch.state.Saved {
 		ch.saveBack(state)
 	}
 	f.cfg.Gate.Remove(ch)
@@ -70,7 +70,7 @@ func (f *FIFO) finish(ch *Channel) {
 	f.cfg.Lock.Lock()
 	f.Leaving = nil // its number may be reused soon
 	f.cfg.Lock.Unlock()
-	f.saved[ch.ID] = savedState{number: ch.card.ID(), token: state.Token}
+	f.Saved[ch.ID] = SavedState{Number: ch.card.ID(), Token: state.Token}
 	if f.cfg.Shadows.Leave(ch.space) && !f.Invalidate() {
 		f.exits.waiting = append(f.exits.waiting, ch) // until an invalidate completes
 		return
@@ -159,7 +159,7 @@ func (f *FIFO) save(list []*Channel) {
 		}
 		ch.saveBack(ch.card.State())
 		f.cfg.Lock.Lock()
-		ch.saved = !f.mayRunLocked(ch)
+		ch.state.Saved = !f.mayRunLocked(ch)
 		f.cfg.Lock.Unlock()
 	}
 }
@@ -171,5 +171,5 @@ func (f *FIFO) mayRun(ch *Channel) bool {
 }
 
 func (f *FIFO) mayRunLocked(ch *Channel) bool {
-	return f.Listed.Has(ch.ID) && f.Table[ch.ID].Enabled && !ch.stopped
+	return f.Listed.Has(ch.ID) && f.Table[ch.ID].Enabled && !ch.state.Stopped
 }

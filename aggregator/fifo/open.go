@@ -30,16 +30,16 @@ func (f *FIFO) Open(id uint8, inst uint64) *Channel {
 		f.stats.OverQuota.Add(1)
 		return nil
 	}
-	ch.lastPut, ch.roundPut = put, put
+	ch.state.LastPut, ch.state.RoundPut = put, put
 	cfg := card.ChannelConfig{
 		Dir: ch.space.Dir(), Limit: in.Space.Limit, Ring: in.Ring, State: in.State,
 		Progress: progress, Put: f.cfg.Gate.First(put, in.State.GPGet),
 	}
 	// The guest's block holds the token, too: a block that was rewritten is a new channel,
 	// and a token that the guest made up names nothing.
-	saved := f.saved[id]
-	cfg.Prefer = saved.number
-	if saved.token != in.State.Token {
+	saved := f.Saved[id]
+	cfg.Prefer = saved.Number
+	if saved.Token != in.State.Token {
 		cfg.State.Token = 0
 	}
 	f.guest.MemoryBarrier() // what was written before that GP_PUT was

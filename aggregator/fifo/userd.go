@@ -25,33 +25,33 @@ func (f *FIFO) ReadPut(id uint8) (b PutRead, changed bool) {
 	if ch == nil {
 		return b, false
 	}
-	b = PutRead{ch, ch.putSeq, ch.lastPut}
+	b = PutRead{ch, ch.state.PutSeq, ch.state.LastPut}
 	if put, ok := ch.put(); ok {
 		b.put = put
 	}
-	return b, b.put != ch.lastPut
+	return b, b.put != ch.state.LastPut
 }
 
 // NotePut records a GP_PUT, unless a newer one was recorded since, and reports whether it did.
 func (f *FIFO) NotePut(b PutRead) bool {
-	if b.ch == nil || !f.Is(b.ch) || b.ch.putSeq != b.putSeq {
+	if b.ch == nil || !f.Is(b.ch) || b.ch.state.PutSeq != b.putSeq {
 		return false
 	}
-	if b.put != b.ch.lastPut {
-		b.ch.lastPut = b.put
-		b.ch.putSeq++
+	if b.put != b.ch.state.LastPut {
+		b.ch.state.LastPut = b.put
+		b.ch.state.PutSeq++
 	}
 	return true
 }
 
 // BeginRound notes up to where the round that begins submits.
-func (ch *Channel) BeginRound() { ch.roundPut = ch.lastPut }
+func (ch *Channel) BeginRound() { ch.state.RoundPut = ch.state.LastPut }
 
 // SubmitRound submits what the round began with, and SubmitAll all.
-func (ch *Channel) SubmitRound() { ch.submit(ch.roundPut) }
+func (ch *Channel) SubmitRound() { ch.submit(ch.state.RoundPut) }
 
 // SubmitAll submits up to the last GP_PUT that was noted.
-func (ch *Channel) SubmitAll() { ch.submit(ch.lastPut) }
+func (ch *Channel) SubmitAll() { ch.submit(ch.state.LastPut) }
 
 // submit forwards the channel's work up to put to the gate. All that the work depends on is
 // complete. A faulted channel gets no doorbell: a step still under way would read GP_PUT again and
@@ -87,7 +87,7 @@ func (f *FIFO) Reread(id uint8) {
 	if ch == nil {
 		return // the round binds it and reads GP_PUT then
 	}
-	b := PutRead{ch, ch.putSeq, ch.lastPut}
+	b := PutRead{ch, ch.state.PutSeq, ch.state.LastPut}
 	f.cfg.Lock.Unlock()
 	var p [4]byte
 	if f.cfg.Mem.Read(shadowpt.VRAM, ch.userd+gf100.USERDGPPut, p[:]) {

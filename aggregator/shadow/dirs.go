@@ -18,39 +18,39 @@ func keyOf(s shadowpt.Space) Key { return Key{s.Dir, s.Target} }
 
 // Dirs names directories whose shadows must be updated. The zero value names none.
 type Dirs struct {
-	all  bool
-	dirs [4]Key // more than four set all
-	n    int
+	All  bool
+	Keys [4]Key // more than four set All
+	N    int
 }
 
 // All names every directory.
-var All = Dirs{all: true}
+var All = Dirs{All: true}
 
 // Only names one directory.
-func Only(k Key) Dirs { return Dirs{dirs: [4]Key{k}, n: 1} }
+func Only(k Key) Dirs { return Dirs{Keys: [4]Key{k}, N: 1} }
 
 func (v *Dirs) add(k Key) {
-	if slices.Contains(v.dirs[:v.n], k) {
+	if slices.Contains(v.Keys[:v.N], k) {
 		return
 	}
-	if v.n == len(v.dirs) {
-		v.all = true
+	if v.N == len(v.Keys) {
+		v.All = true
 		return
 	}
-	v.dirs[v.n] = k
-	v.n++
+	v.Keys[v.N] = k
+	v.N++
 }
 
 // Merge adds what o names.
 func (v *Dirs) Merge(o Dirs) {
-	v.all = v.all || o.all
-	for _, k := range o.dirs[:o.n] {
+	v.All = v.All || o.All
+	for _, k := range o.Keys[:o.N] {
 		v.add(k)
 	}
 }
 
 // Any reports whether v names any directory.
-func (v *Dirs) Any() bool { return v.all || v.n > 0 }
+func (v *Dirs) Any() bool { return v.All || v.N > 0 }
 
 // Has reports whether v names k.
-func (v *Dirs) Has(k Key) bool { return v.all || slices.Contains(v.dirs[:v.n], k) }
+func (v *Dirs) Has(k Key) bool { return v.All || slices.Contains(v.Keys[:v.N], k) }

@@ -9,8 +9,7 @@
 //
 // # Goroutines and locks
 //
-// The package has no goroutines. [Shadows.mu] guards the policy, what is deferred and what was
-// remapped, and is a leaf. Methods that say so belong to the guest's worker, which alone uses
+// The package has no goroutines. [Shadows.mu] guards the [State], and is a leaf. Methods that say so belong to the guest's worker, which alone uses
 // the shadows; any goroutine may call the others.
 package shadow
 
@@ -50,11 +49,8 @@ type Shadows struct {
 	card  Card
 	stats *Stats
 
-	mu       sync.Mutex // guards what follows
-	policy   shadowpt.Policy
-	deferred Dirs // must be flushed before a channel of their spaces runs
-	remapped span // of the memory map, since the last update
-	budget   budget.Bucket
+	mu    sync.Mutex // guards state
+	state State
 
 	eager   atomic.Bool // policy.Sync is SyncEager
 	tracker *shadowpt.Tracker
@@ -68,13 +64,21 @@ type Shadows struct {
 	retired   []*Space
 }
 
-// span is a range of bus addresses whose mapping changed.
-type span struct {
-	from, to uint64
-	lost     bool // part of it was unmapped: entries that name it are not counted as foreign
+// State is what Shadows know besides the tables, which are built again from the guest's.
+type State struct {
+	Policy   shadowpt.Policy
+	Deferred Dirs // must be flushed before a channel of their spaces runs
+	Remapped Span // of the memory map, since the last update
+	Budget   budget.Bucket
 }
 
-func (s span) empty() bool { return s.from == s.to }
+// Span is a range of bus addresses whose mapping changed.
+type Span struct {
+	From, To uint64
+	Lost     bool // part of it was unmapped: entries that name it are not counted as foreign
+}
+
+func (s Span) empty() bool { return s.From == s.To }
 
 // New returns the shadows of a guest that has no channels yet.
 func New(cfg Config, guest Guest, card Card, stats *Stats) *Shadows {
@@ -91,13 +95,13 @@ func New(cfg Config, guest Guest, card Card, stats *Stats) *Shadows {
 func (sh *Shadows) Policy() shadowpt.Policy {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.policy
+	return sh.state.Policy
 }
 
 func (sh *Shadows) setPolicy(p shadowpt.Policy) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.policy = p
+	sh.state.Policy = p
 	sh.eager.Store(p.Sync == shadowpt.SyncEager)
 }
 
@@ -116,13 +120,13 @@ func (sh *Shadows) Remapped(addr, n uint64, lost bool) {
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	r := &sh.remapped
-	lost = lost || r.lost
+	r := &sh.state.Remapped
+	lost = lost || r.Lost
 	if r.empty() {
-		*r = span{addr, addr + n, lost}
+		*r = Span{addr, addr + n, lost}
 		return
 	}
-	*r = span{min(addr, r.from), max(addr+n, r.to), lost}
+	*r = Span{min(addr, r.From), max(addr+n, r.To), lost}
 }
 
 // Defer records an invalidate of v that the guest sees complete. used are the spaces that it
@@ -131,12 +135,12 @@ func (sh *Shadows) Remapped(addr, n uint64, lost bool) {
 func (sh *Shadows) Defer(v Dirs, used []Key) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if !sh.remapped.empty() {
-		sh.deferred.Merge(v)
+	if !sh.state.Remapped.empty() {
+		sh.state.Deferred.Merge(v)
 	}
 	for _, k := range used {
-		sh.deferred.all = sh.deferred.all || v.all
-		sh.deferred.add(k)
+		sh.state.Deferred.All = sh.state.Deferred.All || v.All
+		sh.state.Deferred.add(k)
 	}
 	sh.stats.LazyInvalidates.Add(1)
 }
@@ -146,15 +150,15 @@ func (sh *Shadows) Defer(v Dirs, used []Key) {
 func (sh *Shadows) NeedsFlush(k Key) bool {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.deferred.Any() && sh.deferred.Has(k)
+	return sh.state.Deferred.Any() && sh.state.Deferred.Has(k)
 }
 
 // TakeDeferred returns what was deferred. The caller updates it.
 func (sh *Shadows) TakeDeferred() Dirs {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	v := sh.deferred
-	sh.deferred = Dirs{}
+	v := sh.state.Deferred
+	sh.state.Deferred = Dirs{}
 	return v
 }
 
@@ -162,12 +166,12 @@ func (sh *Shadows) TakeDeferred() Dirs {
 func (sh *Shadows) Charge(now time.Time, work float64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sh.budget.Spend(now, sh.cfg.Rate, work)
+	sh.state.Budget.Spend(now, sh.cfg.Rate, work)
 }
 
 // Throttled returns how long the guest's table work exceeds its rate.
 func (sh *Shadows) Throttled(now time.Time) time.Duration {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	return sh.budget.Due(now, sh.cfg.Rate, 4*float64(sh.cfg.Tables))
+	return sh.state.Budget.Due(now, sh.cfg.Rate, 4*float64(sh.cfg.Tables))
 }

@@ -23,16 +23,16 @@ func (sh *Shadows) Update(v Dirs) {
 	remapped := sh.takeRemapped(sh.following || len(which) == len(sh.spaces))
 	if !sh.following {
 		for _, sp := range which {
-			sh.build(sp, remapped.lost)
+			sh.build(sp, remapped.Lost)
 		}
 		return
 	}
 	if len(which) == 0 && remapped.empty() {
 		return
 	}
-	sh.timed(nil, remapped.lost, func() {
+	sh.timed(nil, remapped.Lost, func() {
 		if !remapped.empty() {
-			sh.tracker.Remapped(remapped.from, remapped.to-remapped.from)
+			sh.tracker.Remapped(remapped.From, remapped.To-remapped.From)
 		}
 		if len(which) == len(sh.spaces) {
 			sh.tracker.Update()
@@ -54,12 +54,12 @@ func (sh *Shadows) Update(v Dirs) {
 }
 
 // takeRemapped returns what was remapped, and forgets it if every space is updated.
-func (sh *Shadows) takeRemapped(every bool) span {
+func (sh *Shadows) takeRemapped(every bool) Span {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	r := sh.remapped
+	r := sh.state.Remapped
 	if every {
-		sh.remapped = span{}
+		sh.state.Remapped = Span{}
 	}
 	return r
 }

@@ -15,11 +15,16 @@ type bar struct {
 	windows           *Windows
 	unit              uint8 // MMU fault slot
 	readBy, writtenBy uint8 // MMU client numbers
-	virtual           bool
-	on                bool // there are tables
 	kind              aperture.Kind
-	inst              uint64
 	tlb               shadowpt.TLB
+	state             BARState
+}
+
+// BARState is what a window's block register says.
+type BARState struct {
+	Virtual bool
+	On      bool   // there are tables
+	Inst    uint64 // of the instance block, in the guest's VRAM
 }
 
 const (
@@ -36,11 +41,11 @@ func (w *Windows) bar(i int) *bar {
 
 // block acts on a write of the bar's block register.
 func (b *bar) block(v uint32) {
-	b.virtual = v&gf100.BlockVirtual != 0
-	b.inst = uint64(v&gf100.BlockAddr) << 12
+	b.state.Virtual = v&gf100.BlockVirtual != 0
+	b.state.Inst = uint64(v&gf100.BlockAddr) << 12
 	block := make([]byte, gf100.InstanceSize)
-	b.on = b.virtual && b.windows.mem.Read(shadowpt.VRAM, b.inst, block)
-	if b.on {
+	b.state.On = b.state.Virtual && b.windows.mem.Read(shadowpt.VRAM, b.state.Inst, block)
+	if b.state.On {
 		b.tlb.Bind(channel.ReadSpace(block))
 	} else {
 		b.tlb.Bind(shadowpt.Space{})
@@ -51,7 +56,7 @@ func (b *bar) block(v uint32) {
 // show passes the present address space to the aperture.
 func (b *bar) show() {
 	if set := b.windows.set.Load(); set != nil {
-		set.Block(b.kind, b.on, b.tlb.Space())
+		set.Block(b.kind, b.state.On, b.tlb.Space())
 	}
 }
 
@@ -69,7 +74,7 @@ func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok boo
 	if write {
 		do = b.windows.mem.Write
 	}
-	if !b.virtual {
+	if !b.state.Virtual {
 		if !do(shadowpt.VRAM, off, p) {
 			return b.fault(off, p, write, shadowpt.PageNotPresent), false
 		}
@@ -103,7 +108,7 @@ func (b *bar) fault(off uint64, p []byte, write bool, r shadowpt.Reason) gf100.M
 	} else {
 		fill(p)
 	}
-	return gf100.MMUFault{Unit: b.unit, Inst: b.inst, VA: off, Info: info | uint32(client)<<8}
+	return gf100.MMUFault{Unit: b.unit, Inst: b.state.Inst, VA: off, Info: info | uint32(client)<<8}
 }
 
 func fill(p []byte) {
