@@ -1,6 +1,7 @@
 package aggregator
 
 import (
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"testing"
 
@@ -111,6 +112,28 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	settle(g)
 	require.Eventually(t, g.reports.Idle, patience, tick)
 	require.True(t, ev.saw(func() bool { return len(ev.faults) == 0 })())
+}
+
+// TestReportsOfEndedChannels: what the card has reported of a channel, and nobody has read yet, does
+// not reach the next owner of its number.
+func TestReportsOfEndedChannels(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	other, otherEv := addGuest(t, a, "b")
+	bindChannel(t, g, 1)
+	id := number(g, 1)
+	f.Set(drivertest.Reg("NV_PPBDMA_INTR_0"), gf100.PBDMAIntrMethod)
+	f.Set(drivertest.Reg("NV_PPBDMA_CHANNEL"), uint32(id))
+	g.Bind(1, 0)
+	settle(g)
+	bindChannel(t, other, 1)
+	require.Equal(t, id, number(other, 1))
+	a.gpu.Poll()
+	settle(other)
+	require.Eventually(t, other.reports.Idle, patience, tick)
+	require.Zero(t, other.stats.FIFO.PBDMAErrors.Load())
+	require.Empty(t, otherEv.pbdma)
+	require.Equal(t, uint64(1), g.stats.FIFO.PBDMAErrors.Load())
 }
 
 // TestReset: when a reset returns, no event of before is left for the guest, and a channel that is
