@@ -134,7 +134,8 @@ func (f *FIFO) Run(ch *Channel) (e report.Error, refused bool) {
 	case ch.state.Stopped || f.Blocked || !f.Listed.Has(ch.ID):
 	case ch.state.Retry:
 		f.stats.PBDMAErrors.Add(1)
-		return report.Error{PBDMA: &ch.state.Failed}, true
+		again := ch.state.Failed // its report is read without the lock
+		return report.Error{PBDMA: &again}, true
 	case f.cfg.Gate.Holds(ch): // the scheduler resumes it
 	default:
 		ch.state.Saved = false
