@@ -1,0 +1,176 @@
+package interp
+
+import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+
+// Lanes is how many threads a warp has.
+const Lanes = 32
+
+// Memory is the channel's address space. Accesses are aligned to their size; an error means that
+// the address is not mapped, or not writable.
+type Memory interface {
+	Load(addr uint64, to []byte) error
+	Store(addr uint64, from []byte) error
+	// Update replaces a value of 4 or 8 bytes by what f makes of it, at once for all users of
+	// the memory, and returns the old value.
+	Update(addr uint64, size int, f func(old uint64) uint64) (uint64, error)
+}
+
+// A Bank is a constant buffer.
+type Bank struct {
+	Addr  uint64
+	Size  uint32
+	Valid bool
+}
+
+// A Launch is what all blocks of a grid share. Sizes are in bytes.
+type Launch struct {
+	Memory  Memory
+	Program *Program
+	Units   Units  // nil if there are none
+	Entry   uint32 // of the program, in the code region
+	Grid    [3]uint32
+	Block   [3]uint32
+	GridID  uint32
+
+	Registers  uint32 // general registers of a thread
+	Shared     uint32 // of a block
+	Local      uint64 // address of the local memory of a block's threads, see LocalSize
+	LocalPos   uint32 // of a thread, from address zero up
+	LocalNeg   uint32 // of a thread, up to the end of 24 bits of address
+	StackDepth int    // entries of a warp's control stack
+	Banks      [32]Bank
+
+	// Global addresses from these on are shared and local memory, for 16 MiB each. Zero is none.
+	SharedWindow, LocalWindow uint32
+}
+
+const windowSize = 1 << 24
+
+func (l *Launch) threads() uint32 { return l.Block[0] * l.Block[1] * l.Block[2] }
+
+// localStride is the distance of two threads' local memory: what a thread has, in whole pieces of
+// the longest access.
+func (l *Launch) localStride() uint64 { return (uint64(l.LocalPos) + uint64(l.LocalNeg) + 15) &^ 15 }
+
+// LocalSize is the bytes of local memory of a block, thread after thread. Blocks run one after the
+// other in the same memory.
+func (l *Launch) LocalSize() uint64 {
+	return (uint64(l.threads()) + Lanes - 1) / Lanes * Lanes * l.localStride()
+}
+
+// A Block is one thread block in execution.
+type Block struct {
+	Launch *Launch
+	*BlockState
+}
+
+// BlockState is what a block has besides its launch. It is plain data.
+type BlockState struct {
+	ID       [3]uint32
+	Warps    []Warp
+	Shared   []byte
+	Barriers [16]Barrier
+	Locks    []Lock
+	Turn     int    // the warp that runs next
+	Clock    uint64 // warp instructions so far
+}
+
+// A Warp is 32 lanes that share a program counter.
+type Warp struct {
+	PC     uint32
+	Active uint32 // lanes that run
+	Exited uint32 // lanes that ended, or never were
+	Regs   [isa.Zero + 1][Lanes]uint32
+	Preds  [8]uint32 // lanes by predicate; the last is all ones
+	Flags  Flags
+	Stack  []Entry
+	Wait   int8   // the barrier that it waits at, or NoBarrier
+	WaitPC uint32 // the barrier instruction
+	WaitBy uint32 // lanes that arrived
+}
+
+// Flags is the condition code, one bit a lane.
+type Flags struct{ Zero, Sign, Carry, Overflow uint32 }
+
+// NoBarrier says that a warp does not wait.
+const NoBarrier = -1
+
+// An Entry of a warp's control stack says where lanes go on.
+type Entry struct {
+	Kind   EntryKind
+	Target uint32
+	Lanes  uint32
+}
+
+// EntryKind says what made an entry.
+type EntryKind uint8
+
+// The kinds of entries.
+const (
+	Diverge    EntryKind = iota // the other side of a branch
+	JoinTo                      // joinat
+	BreakTo                     // prebrk
+	ContTo                      // precont
+	ReturnTo                    // preret, call
+	WholeQuads                  // quadon
+)
+
+// A Barrier counts the warps that arrived.
+type Barrier struct {
+	Arrived  int // warps, waiting or not
+	Expected int // warps; zero until one arrives
+	True     int // lanes whose predicate was true
+	Any, Not bool
+}
+
+// A Lock is a word of shared memory that a lane holds.
+type Lock struct {
+	Addr uint32
+	Warp int
+	Lane uint8
+}
+
+// NewBlock makes a block that has not run.
+func NewBlock(l *Launch, id [3]uint32) *Block {
+	b := &Block{l, new(BlockState)}
+	b.Reset(id)
+	return b
+}
+
+// Reset makes it another block of its launch, which has not run. It uses the memory again.
+func (b *Block) Reset(id [3]uint32) {
+	n := b.Launch.threads()
+	warps, shared := b.Warps, b.Shared
+	if len(warps) == 0 {
+		warps, shared = make([]Warp, (n+Lanes-1)/Lanes), make([]byte, b.Launch.Shared)
+	}
+	clear(shared)
+	*b.BlockState = BlockState{ID: id, Shared: shared, Warps: warps, Locks: b.Locks[:0]}
+	for i := range b.Warps {
+		w := &b.Warps[i]
+		*w = Warp{PC: b.Launch.Entry, Active: ^uint32(0), Wait: NoBarrier, Stack: w.Stack[:0]}
+		w.Preds[isa.True] = ^uint32(0)
+		if rest := n - uint32(i)*Lanes; rest < Lanes {
+			w.Active = 1<<rest - 1
+		}
+		w.Exited = ^w.Active
+	}
+}
+
+// Done reports whether all lanes ended.
+func (b *Block) Done() bool {
+	for i := range b.Warps {
+		if !b.Warps[i].done() {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *Warp) done() bool { return w.Exited == ^uint32(0) }
+
+// thread returns a lane's place in the block.
+func (b *Block) thread(warp, lane int) [3]uint32 {
+	n, size := uint32(warp*Lanes+lane), &b.Launch.Block
+	return [3]uint32{n % size[0], n / size[0] % size[1], n / (size[0] * size[1])}
+}
