@@ -49,11 +49,13 @@ func New(size uint32, blocks []Block, apertures []Aperture, bind *Bindings) (*Sp
 		return nil, bind.err
 	}
 	s := &Space{
-		size:   size,
-		pages:  make([]*page, size>>pageShift),
-		rows:   make([]*row, 1, 1024), // row 0 is the hole
-		byName: make(map[string]uint16),
-		clock:  now,
+		size:    size,
+		pages:   make([]*page, size>>pageShift),
+		rows:    make([]*row, 1, 1024), // row 0 is the hole
+		byName:  make(map[string]uint16),
+		mem:     make([]uint32, size/4),
+		touched: make([]bool, size>>pageShift),
+		clock:   now,
 	}
 	s.rows[0] = &row{decl: Reg{Name: "(hole)"}}
 	for bi, b := range blocks {

@@ -16,8 +16,9 @@ type Space struct {
 	byName map[string]uint16
 
 	// mem holds every register at its own offset. Untouched pages cost
-	// nothing: the allocator hands out zero pages lazily.
-	mem []uint32
+	// nothing: the allocator hands out zero pages lazily. Only put stores there.
+	mem     []uint32
+	touched []bool // pages of mem that may have something
 
 	// scratch is the buffer of Read32 and Write32; nil while one of them uses it.
 	scratch *[4]byte
@@ -34,15 +35,26 @@ func (s *Space) Size() uint32 { return s.size }
 // Reset gives every register its reset value and empties the holes. Effects do not run;
 // counters continue.
 func (s *Space) Reset() {
-	s.mem = make([]uint32, s.size/4)
+	for i, touched := range s.touched {
+		if touched {
+			clear(s.mem[i<<(pageShift-2):][:pageSize/4])
+			s.touched[i] = false
+		}
+	}
 	for _, r := range s.rows[1:] {
 		if r.decl.Reset == 0 {
 			continue
 		}
 		for i := range r.decl.instances() {
-			s.mem[r.decl.InstanceOffset(i)/4] |= r.decl.Reset << r.shift
+			dword := r.decl.InstanceOffset(i) / 4
+			s.put(dword, s.mem[dword]|r.decl.Reset<<r.shift)
 		}
 	}
+}
+
+func (s *Space) put(dword, v uint32) {
+	s.mem[dword] = v
+	s.touched[dword>>(pageShift-2)] = true
 }
 
 // Read fills p from offset off. An access that leaves the space, even by its
@@ -206,7 +218,7 @@ func (s *Space) readRow(r *row, off, mask uint32) uint32 {
 	}
 	v := s.mem[off/4] & r.lanes &^ r.wo
 	if r.rc != 0 {
-		s.mem[off/4] &^= r.rc & mask
+		s.put(off/4, s.mem[off/4]&^(r.rc&mask))
 	}
 	if r.hooks.Read != nil {
 		v = r.hooks.Read(r.rep.instance(off), v>>r.shift) << r.shift & r.lanes
@@ -231,7 +243,7 @@ func (s *Space) writeDword(id uint16, off, v, mask uint32) {
 	}
 	if rest := mask &^ declared; rest != 0 {
 		s.missed.hole(holeAt(off, declared), true)
-		s.mem[off/4] = s.mem[off/4]&^rest | v&rest
+		s.put(off/4, s.mem[off/4]&^rest|v&rest)
 	}
 }
 
@@ -254,7 +266,7 @@ func (s *Space) writeRow(r *row, off, v, m uint32) {
 	val := old&^(r.rw&m) | v&r.rw&m
 	val &^= v & r.w1c & m
 	val |= v & r.w1s & m
-	s.mem[off/4] = val
+	s.put(off/4, val)
 	if r.hooks.Write != nil {
 		r.hooks.Write(r.rep.instance(off), Write{
 			Old:  old & r.lanes >> r.shift,
@@ -375,7 +387,7 @@ func (c Cell) Get() uint32 { return c.s.mem[c.dword] & c.lanes >> c.shift }
 
 // Put stores v.
 func (c Cell) Put(v uint32) {
-	c.s.mem[c.dword] = c.s.mem[c.dword]&^c.lanes | v<<c.shift&c.lanes
+	c.s.put(c.dword, c.s.mem[c.dword]&^c.lanes|v<<c.shift&c.lanes)
 }
 
 // Set sets the bits of mask.

@@ -91,6 +91,12 @@ func TestReset(t *testing.T) {
 	require.EqualValues(t, 0xf, intr.Get(), "a cell outlives the reset")
 	require.Zero(t, s.Read32(0x104))
 	require.EqualValues(t, 2, s.Missed().HoleReads+s.Missed().HoleWrites, "counters go on")
+	require.Zero(t, testing.AllocsPerRun(20, s.Reset))
+	for off := uint32(0); off < s.Size(); off += 4 {
+		s.Write32(off, ^off)
+	}
+	s.Reset()
+	require.Empty(t, s.State().Values)
 }
 
 func TestCells(t *testing.T) {

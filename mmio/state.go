@@ -66,7 +66,7 @@ func (s *Space) SetState(st State) error {
 	}
 	s.Reset()
 	for _, v := range st.Values {
-		s.mem[v.Offset/4] = v.Value
+		s.put(v.Offset/4, v.Value)
 	}
 	return nil
 }

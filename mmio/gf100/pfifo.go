@@ -153,6 +153,7 @@ const (
 	ChannelBusy     = 1 << 28  // NV_PCCSR_CHANNEL
 	ChannelStatus   = 15 << 24 // what is left of the channel's work: 0 is nothing
 	ChannelPending  = 1 << 24
+	ChannelAcquire  = 3 << 24 // pending, at a semaphore
 	InstanceBound   = 1 << 31 // NV_PCCSR_CHANNEL_INST
 	InstanceAddr    = 1<<28 - 1
 	PBDMAMethodSkip = 1 << 31 // NV_PPBDMA_METHOD0
