@@ -33,11 +33,8 @@ type Aggregator struct {
 	guests [MaxGuests]*Guest
 }
 
-// New shares a card with the default limits. The card belongs to the aggregator until Close.
-func New(gpu card.GPU) (*Aggregator, error) { return NewWith(gpu, Options{}) }
-
-// NewWith is New with limits.
-func NewWith(gpu card.GPU, o Options) (*Aggregator, error) {
+// New shares a card, which belongs to the aggregator until Close.
+func New(gpu card.GPU, o Options) (*Aggregator, error) {
 	o.complete()
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("aggregator: %w", err)

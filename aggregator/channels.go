@@ -3,6 +3,7 @@ package aggregator
 import (
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/report"
 )
@@ -19,7 +20,7 @@ func (g *Guest) runChannel(ch *fifo.Channel) {
 // resumeChannel is runChannel, after deferred invalidates of the channel's space. Guest.mu is held.
 func (g *Guest) resumeChannel(ch *fifo.Channel) {
 	if g.shadows.NeedsFlush(ch.Key()) {
-		g.work.pending.schedule = true
+		g.state.Pending.Schedule = true
 		g.flushDeferred()
 		return
 	}
@@ -33,10 +34,11 @@ func (g *Guest) stop(ch *fifo.Channel, e report.Error) {
 }
 
 // Quarantined implements fifo.Guest.
-func (r roomGuest) Quarantined() bool { return r.quarantine.on.Load() }
+func (r roomGuest) Quarantined() bool { return r.quarantined.Load() }
 
 // Completed implements fifo.Guest. The driver of the guest then looks at its fences.
 func (r roomGuest) Completed(engines uint32) {
+	defer fault.Contain(r, "an event of its channels")
 	if r.reports.Completed(engines) {
 		r.stats.EngineEvents.Add(1)
 	}
@@ -44,25 +46,17 @@ func (r roomGuest) Completed(engines uint32) {
 
 // Failed implements fifo.Guest. An error of a channel that the guest has unbound is dropped.
 func (r roomGuest) Failed(ch *fifo.Channel, e report.Error) {
+	defer fault.Contain(r, "an error of its channels")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.channels.Is(ch) {
 		return
 	}
 	r.stop(ch, e)
-	b := &r.quarantine.errors
+	b := &r.state.Errors
 	b.Spend(time.Now(), r.agg.opts.ErrorRate, 1)
 	if b.Level > r.agg.opts.ErrorBurst {
 		r.quarantineLocked("it stops the card's engines too often")
-	}
-}
-
-// Resume implements fifo.Guest.
-func (r roomGuest) Resume(ch *fifo.Channel) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.channels.Ready(ch.ID) == ch && r.channels.Table[ch.ID].Enabled {
-		r.resumeChannel(ch)
 	}
 }
 
@@ -74,11 +68,11 @@ func (r roomGuest) Abort(ch *fifo.Channel, engine int) {
 		return // its guest ends it
 	}
 	r.stats.Runaways.Add(1)
-	ch.Card().Disable()
+	ch.Disable()
 	if !ch.Ended() {
 		r.stop(ch, ch.EngineFault(engine))
 	}
-	r.work.pending.preempt.Add(ch.ID)
+	r.state.Pending.Preempt.Add(ch.ID)
 	r.wake.Broadcast()
 	r.agg.gate.Aborted(ch)
 }

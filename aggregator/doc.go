@@ -14,7 +14,7 @@
 // Calls from a trap do not wait for the card, except that a reset waits, with a bound, until
 // channels have left it, and that an access to memory waits while pages of the guest's own move.
 // Window accesses are copied immediately. Control operations (bind,
-// runlist, preempt, invalidate) are recorded in work.pending; the worker executes them in rounds
+// runlist, preempt, invalidate) are recorded in State.Pending; the worker executes them in rounds
 // and waits for the card with a bound. Until then the registers that poll for completion read
 // pending. Doorbells and channel stops reach the card in the trap if nothing is pending before them
 // and no deferred invalidate must be flushed; so do preempts and runlists that only remove
@@ -33,8 +33,8 @@
 //
 // # Locks, in the order they are taken
 //
-//  1. The virtual GPU's lock (package devmodel): callers of a Guest hold it. It guards the windows.
-//     Inside it, the lock of what a client maps (package aperture), which the worker takes alone.
+//  1. The virtual GPU's lock (package devmodel): traps hold it when they call a Guest. Inside it, the
+//     lock of what a client maps (package aperture), which the worker takes alone.
 //  2. Aggregator.adding: one AddGuest at a time. The lock under which the card delivers the events
 //     of channels. Never in a trap.
 //  3. Guest.mu: requests, the channel table, the quarantine. The goroutine that fills an empty

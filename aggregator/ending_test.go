@@ -48,7 +48,7 @@ func TestInvalidateDuringEnd(t *testing.T) {
 			g.Bind(1, 0)
 			if c.under {
 				// The channel's register, which is set below, is not written after the preempt.
-				eventually(t, g, func() bool { return g.channels.Leaving == ch && len(f.WritesTo(preempts, 4)) > 0 })
+				eventually(t, g, func() bool { return !g.channels.Is(ch) && len(f.WritesTo(preempts, 4)) > 0 })
 			}
 			f.SetChannel(id, c.state|1)
 			require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{4}))
@@ -91,7 +91,7 @@ func TestBindDuringEnd(t *testing.T) {
 		g.Bind(1, 0)
 		g.Bind(2, 0)
 		release()
-		eventually(t, g, func() bool { return g.channels.Leaving == ch })
+		eventually(t, g, func() bool { return !g.channels.Is(ch) })
 		binds, scans := g.stats.FIFO.Binds.Load(), g.stats.Shadow.Scans.Load()
 		require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, []byte{4}))
 		invalidate(g)

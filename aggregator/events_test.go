@@ -101,7 +101,7 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	ch = g.cardChannel(2)
 	f.Hold(preempts, true)
 	bindAt(g, 2, instAt+2*gf100.InstanceSize)
-	eventually(t, g, func() bool { return g.channels.Table[2].Channel == nil })
+	eventually(t, g, func() bool { return g.channels.Channel(2) == nil })
 	ch.MMUFault(gf100.MMUFault{})
 	f.Hold(preempts, false)
 	settle(g)

@@ -2,10 +2,6 @@ package aggregator
 
 import (
 	"encoding/binary"
-	"github.com/umbra-gpu/umbra/aggregator/channel"
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
-	"github.com/umbra-gpu/umbra/aggregator/shadow"
-	"github.com/umbra-gpu/umbra/shadowpt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,9 +11,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/channel"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
+	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -126,7 +126,7 @@ func newAggWith(t tester, c card.Registers, timeout time.Duration, o Options) (*
 	t.Helper()
 	gpu, err := driver.New(c, driver.Options{Timeout: timeout})
 	require.NoError(t, err)
-	a, err := NewWith(gpu, o)
+	a, err := New(gpu, o)
 	if err != nil {
 		gpu.Close()
 	}
@@ -198,7 +198,7 @@ func bindAt(g *Guest, id uint8, inst uint64) { g.Bind(id, gf100.InstanceBound|ui
 func settle(g *Guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.work.pending.invalidate.Merge(shadow.Only(shadow.Key{Dir: 1}))
+	g.state.Pending.Invalidate.Merge(shadow.Only(shadow.Key{Dir: 1}))
 	g.await()
 }
 
@@ -206,7 +206,7 @@ func settle(g *Guest) {
 func settleRound(g *Guest) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for !g.work.idle() {
+	for !g.idle() {
 		g.wake.Wait()
 	}
 }
@@ -251,7 +251,7 @@ func invalidate(g *Guest) { g.Invalidate(dirAt>>12<<4, 1<<31|1) }
 func (g *Guest) cardChannel(id uint8) *fifo.Channel {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.channels.Table[id].Channel
+	return g.channels.Channel(id)
 }
 
 // number is the card's number of a channel.

@@ -23,15 +23,14 @@ const (
 
 // mayInline reports whether a trap may act in the worker's place. Guest.mu is held.
 func (g *Guest) mayInline() bool {
-	w := &g.work
-	return w.idle() && !w.closing && g.quarantine.reason == "" && w.credits > 0
+	return g.idle() && !g.work.closing && g.state.Quarantined == "" && g.state.Credits > 0
 }
 
-// end empties current.
-func (g *Guest) end() {
+// endInline empties current.
+func (g *Guest) endInline() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.work.current = requests{}
+	g.work.current = Requests{}
 	g.wake.Broadcast()
 }
 
@@ -39,17 +38,17 @@ func (g *Guest) end() {
 // on no PBDMA. A channel whose state is saved already is not urgent.
 func (g *Guest) tryPreempt(id uint8) bool {
 	g.mu.Lock()
-	ch := g.channels.Table[id].Channel
+	ch := g.channels.Channel(id)
 	ok := g.mayInline() && ch != nil && !ch.Saved()
 	if ok {
-		g.work.current.preempt.Add(id)
-		g.work.credits--
+		g.work.current.Preempt.Add(id)
+		g.state.Credits--
 	}
 	g.mu.Unlock()
 	if !ok {
 		return false
 	}
-	defer g.end()
+	defer g.endInline()
 	return g.channels.TryTakeOff([]*fifo.Channel{ch})
 }
 
@@ -61,9 +60,9 @@ func (g *Guest) tryDelist(base, count uint32) bool {
 		g.mu.Unlock()
 		return false
 	}
-	g.work.current.runlist = true
+	g.work.current.Runlist = true
 	g.mu.Unlock()
-	defer g.end()
+	defer g.endInline()
 	now, ok := g.channels.ReadRunlist(base, count)
 	if !ok {
 		return false
@@ -78,7 +77,7 @@ func (g *Guest) tryDelist(base, count uint32) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.work.pending.preempt.AddAll(left) // and the worker saves their state
+	g.state.Pending.Preempt.AddAll(left) // and the worker saves their state
 	return false
 }
 
@@ -90,6 +89,6 @@ func (g *Guest) delist(now fifo.Set) []*fifo.Channel {
 	if now.Without(g.channels.Listed) > 0 || leave == 0 || leave > maxInlineDelist {
 		return nil
 	}
-	g.work.credits--
+	g.state.Credits--
 	return g.setListed(now)
 }

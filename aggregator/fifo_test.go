@@ -52,7 +52,7 @@ func TestEnableDuringBind(t *testing.T) {
 		bindAt(g, id, writeInstance(t, g, uint64(id), dirAt, 0))
 	}
 	release()
-	eventually(t, g, func() bool { return !g.work.current.bind.Empty() && g.channels.Rebinding.Empty() })
+	eventually(t, g, func() bool { return !g.work.current.Bind.Empty() && g.channels.Rebinding.Empty() })
 	require.False(t, f.Enabled(number(g, 1)))
 	require.True(t, f.Enabled(number(g, 2)))
 	g.Enable(1, true)

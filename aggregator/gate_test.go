@@ -3,7 +3,6 @@ package aggregator
 import (
 	"encoding/binary"
 	"fmt"
-	"github.com/umbra-gpu/umbra/shadowpt"
 	"regexp"
 	"slices"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/gate"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // meterCard is a fake card that reports use as the test tells it. Its channels fetch
@@ -376,4 +376,96 @@ func TestGateAborts(t *testing.T) {
 	require.Empty(t, otherEv.faults)
 	require.Equal(t, 1, m.entries(id))
 	require.Equal(t, uint64(1), a.ScheduleCounts().Runaways)
+}
+
+// park shows the gate a channel that waits for a semaphore, or no longer does.
+func (m *meterCard) park(id uint8, on bool) {
+	m.mu.Lock()
+	m.use[id].Barred = on
+	f := m.f
+	m.mu.Unlock()
+	f()
+}
+
+// run lets an engine work for a channel whose request does not end.
+func (m *meterCard) run(id uint8, d time.Duration, running bool) {
+	m.clock.Add(int64(d))
+	m.mu.Lock()
+	m.use[id].Busy[gf100.EngineGR] += d
+	m.use[id].Running = running
+	f := m.f
+	m.mu.Unlock()
+	f()
+}
+
+// busy is what a guest was charged for.
+func busy(a *Aggregator, name string) (d time.Duration) {
+	for _, e := range a.Ledger() {
+		if e.Depth == 1 && e.Name == name {
+			d = e.Accounts[gf100.EngineGR].Busy
+		}
+	}
+	return d
+}
+
+// TestGatePausesReleased: a channel whose semaphore is released while another guest has its turn is
+// disabled until its own turn, whatever its guest does meanwhile.
+func TestGatePausesReleased(t *testing.T) {
+	a, m := newGated(t, oneByOne)
+	g, _, id := addRunning(t, a, "a")
+	other, _, otherID := addRunning(t, a, "b")
+	writePut(g, 1, 1)
+	require.Equal(t, 1, m.entries(id))
+	m.park(id, true)
+	a.Ledger()
+	writePut(other, 1, 1)
+	require.Equal(t, 1, m.entries(otherID), "one that waits for a semaphore does not stop others")
+	m.park(id, false)
+	require.Eventually(t, func() bool { return !m.Enabled(id) }, patience, tick)
+	g.Enable(1, false)
+	g.Enable(1, true)
+	require.False(t, m.Enabled(id), "its guest cannot resume it")
+	m.end(otherID, 1, time.Millisecond)
+	require.Eventually(t, func() bool { return m.Enabled(id) }, patience, tick)
+	m.end(id, 1, time.Millisecond)
+	require.Equal(t, time.Millisecond, busy(a, "a"))
+}
+
+// TestGatePausesLongRequest: a request that has had an engine for a slice leaves it when another guest
+// waits, and goes on at its next turn. The other waits until it has left.
+func TestGatePausesLongRequest(t *testing.T) {
+	a, m := newGated(t, oneByOne)
+	g, _, id := addRunning(t, a, "a")
+	other, _, otherID := addRunning(t, a, "b")
+	writePut(g, 1, 1)
+	writePut(other, 1, 9)
+	slice := sched.Default().Slice
+	m.run(id, slice/2, true)
+	a.Ledger()
+	require.True(t, m.Enabled(id))
+	m.run(id, slice/2, true)
+	require.Eventually(t, func() bool { return !m.Enabled(id) }, patience, tick)
+	m.run(id, time.Millisecond, true)
+	a.Ledger()
+	require.Zero(t, m.entries(otherID), "the card has not interrupted the request")
+	m.run(id, 0, false)
+	require.Eventually(t, func() bool { return m.entries(otherID) == 1 }, patience, tick)
+	for n := 1; !m.Enabled(id); n++ {
+		require.Less(t, n, 9, "it does not go on")
+		m.end(otherID, 1, slice/2)
+		require.Eventually(t, func() bool { return m.Enabled(id) || m.entries(otherID) > n }, patience, tick)
+	}
+	require.Equal(t, slice+time.Millisecond, busy(a, "a"))
+}
+
+// TestGateChargesLate: engine time that the card reports when a channel's entries have ended is charged.
+func TestGateChargesLate(t *testing.T) {
+	a, m := newGated(t, oneByOne)
+	g, _, id := addRunning(t, a, "a")
+	writePut(g, 1, 1)
+	m.end(id, 1, time.Millisecond)
+	a.Ledger()
+	m.run(id, time.Millisecond, false)
+	require.Equal(t, 2*time.Millisecond, busy(a, "a"))
+	require.Zero(t, a.ScheduleCounts().BadTimes+a.ScheduleCounts().BadEvents)
 }

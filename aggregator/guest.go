@@ -3,6 +3,7 @@ package aggregator
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -31,19 +32,22 @@ type Guest struct {
 	shadows *shadow.Shadows
 	reports *report.Queue
 
-	mu         sync.Mutex // guards what follows
-	channels   *fifo.FIFO
-	work       work
-	quarantine quarantine
-	wake       *sync.Cond // work changed
+	mu       sync.Mutex // guards what follows
+	channels *fifo.FIFO
+	state    State
+	work     work
+	wake     *sync.Cond // state or work changed
+
+	quarantined atomic.Bool // state.Quarantined is set
 
 	removed bool // only its memory is left; Aggregator.mu
 	working sync.WaitGroup
 }
 
 func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, ev report.Receiver) *Guest {
-	g := &Guest{agg: a, name: cfg.Name, index: index, limits: cfg, share: share, reports: report.New(ev)}
+	g := &Guest{agg: a, name: cfg.Name, index: index, limits: cfg, share: share}
 	r := roomGuest{g}
+	g.reports = report.New(ev, r)
 	g.mem = memory.New(a.gpu, e, g.dma(), r)
 	g.shadows = shadow.New(shadow.Config{Policy: cfg.Shadow, VRAM: cfg.VRAM, Tables: cfg.Tables, Rate: a.opts.TableRate},
 		tables{g.mem, g}, share, &g.stats.Shadow)
@@ -67,8 +71,8 @@ func (r roomGuest) Wrote(addr, n uint64) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.work.pending.entries {
-		r.work.pending.entries = true
+	if !r.state.Pending.Entries {
+		r.state.Pending.Entries = true
 		r.wake.Broadcast()
 	}
 }
@@ -86,7 +90,14 @@ type tables struct {
 func (t tables) Urgent() bool {
 	t.guest.mu.Lock()
 	defer t.guest.mu.Unlock()
-	return t.guest.work.current.reset || t.guest.work.pending.reset
+	return t.guest.work.current.Reset || t.guest.state.Pending.Reset
+}
+
+// locked calls f with Guest.mu held.
+func (g *Guest) locked(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f()
 }
 
 // Remove ends the guest's channels, scrubs its memory and frees everything. Calls under way
@@ -94,14 +105,11 @@ func (t tables) Urgent() bool {
 // use and Remove returns an error.
 func (g *Guest) Remove() error {
 	g.DetachMemory()
-	g.mu.Lock()
-	g.work.closing = true
-	g.wake.Broadcast()
-	g.mu.Unlock()
+	g.locked(func() { g.work.closing = true; g.wake.Broadcast() })
 	g.working.Wait()
 	g.reports.Close()
 	g.agg.gate.RemoveGuest(roomGuest{g})
-	if n := g.channels.Left() + g.shadows.Retired(); n > 0 {
+	if n := len(g.channels.CardChannels()) + g.shadows.Retired(); n > 0 {
 		return g.outOfUse(fmt.Errorf("%d channels and page tables are still in use by the card", n))
 	}
 	if err := g.CloseWindows(); err != nil {
@@ -118,7 +126,7 @@ func (g *Guest) outOfUse(err error) error {
 	g.agg.mu.Lock()
 	defer g.agg.mu.Unlock()
 	g.removed = true
-	return fmt.Errorf("aggregator: guest %s: %w; its memory stays out of use until the card is reset", g.name, err)
+	return fmt.Errorf("aggregator: guest %s: %w; its memory stays out of use until the server is restarted", g.name, err)
 }
 
 // scrub clears all of the guest's memory.
@@ -134,14 +142,14 @@ func (g *Guest) scrub() error {
 // with a bound, until the channels have left the card, and drops undelivered events. The
 // caller closes the windows.
 func (g *Guest) Reset() error {
-	g.mu.Lock()
-	for id := range uint8(gf100.Channels) {
-		g.bind(id, 0, false)
-		g.channels.Table[id].Enabled = false
-	}
-	g.work.pending.reset = true
-	g.await()
-	g.mu.Unlock()
+	g.locked(func() {
+		for id := range uint8(gf100.Channels) {
+			g.bind(id, 0, false)
+			g.channels.SetEnabled(id, false)
+		}
+		g.state.Pending.Reset = true
+		g.await()
+	})
 	g.reports.Drop()
 	g.ResetWindows()
 	return g.scrub()
@@ -158,7 +166,7 @@ func (g *Guest) SetShadow(p shadowpt.Policy) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.work.pending.policy = &p
+	g.state.Pending.Policy = &p
 	g.await()
 	return nil
 }

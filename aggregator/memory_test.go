@@ -67,7 +67,7 @@ func TestUnmapWaitsForStepsOnly(t *testing.T) {
 	mapRAM(t, other, 1<<20)
 	f.HoldAll(true)
 	g.Preempt(1)
-	eventually(t, g, func() bool { return !g.work.current.preempt.Empty() })
+	eventually(t, g, func() bool { return !g.work.current.Preempt.Empty() })
 	for _, c := range []struct {
 		addr  uint64 // that goes, or stays
 		unmap func()

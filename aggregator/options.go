@@ -59,9 +59,7 @@ func (o *Options) check() error {
 		name  string
 		value float64
 	}{
-
-		{"error-burst", o.ErrorBurst}, {"error-rate", o.ErrorRate},
-		{"table-rate", o.TableRate},
+		{"error-rate", o.ErrorRate}, {"table-rate", o.TableRate},
 	} {
 		if !(f.value > 0) {
 			return fmt.Errorf("limits.%s: %v: must be above 0", f.name, f.value)

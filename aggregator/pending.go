@@ -1,61 +1,67 @@
 package aggregator
 
 import (
+	"github.com/umbra-gpu/umbra/aggregator/budget"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// requests are flags, not a queue: repeated requests collapse into at most one further round
+// Requests are flags, not a queue: repeated requests collapse into at most one further round
 // of the worker.
-type requests struct {
-	bind       fifo.Set // inst or bound changed
-	preempt    fifo.Set
-	doorbells  fifo.Set
-	flush      fifo.Set // of doorbells: GP_PUT must be read again after aliases were flushed
-	reset      bool
-	schedule   bool // whether channels may run changed
-	runlist    bool
-	base       uint32 // NV_PFIFO_RUNLIST_BASE
-	count      uint32
-	invalidate shadow.Dirs
-	asked      bool             // the guest polls for an invalidate that was not deferred
-	entries    bool             // apply eagerly written table entries
-	policy     *shadowpt.Policy // change how shadows are maintained
+type Requests struct {
+	Bind         fifo.Set // instance block or Bound changed
+	Preempt      fifo.Set
+	Doorbells    fifo.Set
+	Flush        fifo.Set // of Doorbells: GP_PUT must be read again after aliases were flushed
+	Reset        bool
+	Schedule     bool // whether channels may run changed
+	Runlist      bool
+	Base         uint32 // NV_PFIFO_RUNLIST_BASE
+	Count        uint32
+	Invalidate   shadow.Dirs
+	Invalidating bool             // the guest polls for an invalidate that was not deferred
+	Entries      bool             // apply eagerly written table entries
+	Policy       *shadowpt.Policy // change how shadows are maintained
 }
 
-// work is the state of a guest's worker. Guest.mu guards it. The goroutine that filled current, the
-// worker for a round or a trap on the fast path, owns what belongs to the worker until it empties it
-// again.
+// State is what the facade knows of a guest besides its rooms. Guest.mu guards it.
+type State struct {
+	Pending     Requests      // collected for the next round
+	Credits     int           // inline requests left until a round grants more
+	Quarantined string        // the reason; "" if the guest is not
+	Errors      budget.Bucket // at which the card stopped channels
+}
+
+// work is a guest's worker. Guest.mu guards it. The goroutine that filled current, the worker for
+// a round or a trap on the fast path, owns what belongs to the worker until it empties it again.
 type work struct {
-	pending requests // collected for the next round
-	current requests // of this round, or of a trap on the fast path
+	current Requests // of this round, or of a trap on the fast path
 	ending  bool     // current only ends channels
 	begun   uint64   // rounds
 	done    uint64
 	closing bool // Remove was called
 	ended   bool // and the worker has ended
-
-	credits int // inline requests left until a round grants more
 }
 
-// idle reports whether no request is pending or current.
-func (w *work) idle() bool { return w.pending.empty() && w.current.empty() }
+// idle reports whether no request is pending or current. Guest.mu is held.
+func (g *Guest) idle() bool { return g.state.Pending.empty() && g.work.current.empty() }
 
-func (t *requests) empty() bool {
-	return t.bind.Empty() && t.preempt.Empty() && t.doorbells.Empty() && !t.runlist && !t.reset && !t.schedule && !t.invalidate.Any() && !t.entries && t.policy == nil
+func (t *Requests) empty() bool {
+	return t.Bind.Empty() && t.Preempt.Empty() && t.Doorbells.Empty() && !t.Runlist && !t.Reset &&
+		!t.Schedule && !t.Invalidate.Any() && !t.Entries && t.Policy == nil
 }
 
 // bindsOnly reports whether there are only binds, unbinds, preempts and invalidates.
-func (t *requests) bindsOnly() bool {
+func (t *Requests) bindsOnly() bool {
 	rest := *t
-	rest.bind, rest.preempt, rest.invalidate = fifo.Set{}, fifo.Set{}, shadow.Dirs{}
+	rest.Bind, rest.Preempt, rest.Invalidate = fifo.Set{}, fifo.Set{}, shadow.Dirs{}
 	return rest.empty()
 }
 
 // doorbellsOnly reports whether there are only doorbells: no register polls for those.
-func (t *requests) doorbellsOnly() bool {
+func (t *Requests) doorbellsOnly() bool {
 	rest := *t
-	rest.doorbells = fifo.Set{}
+	rest.Doorbells = fifo.Set{}
 	return rest.empty()
 }

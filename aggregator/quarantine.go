@@ -1,9 +1,8 @@
 package aggregator
 
 import (
-	"sync/atomic"
-
 	"github.com/umbra-gpu/umbra/aggregator/budget"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // A guest is quarantined when the card cannot work for it: the card does not give its
@@ -11,18 +10,11 @@ import (
 // Later requests change only its own registers and memory, and complete immediately as
 // far as the guest can see; none reaches the card. A reset ends the quarantine.
 
-// quarantine is whether a guest is quarantined. Guest.mu guards it.
-type quarantine struct {
-	reason string        // "" if the guest is not
-	on     atomic.Bool   // reason is set; read without the lock
-	errors budget.Bucket // at which the card stopped channels
-}
-
 // QuarantineReason returns why the guest is quarantined, "" if it is not.
 func (g *Guest) QuarantineReason() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.quarantine.reason
+	return g.state.Quarantined
 }
 
 // Quarantine stops the guest's channels until a reset.
@@ -34,16 +26,16 @@ func (g *Guest) Quarantine(why string) {
 
 // quarantineLocked stops the guest's channels immediately; its worker closes them.
 func (g *Guest) quarantineLocked(why string) {
-	if g.quarantine.reason != "" {
+	if g.state.Quarantined != "" {
 		return
 	}
-	g.quarantine.reason = why
-	g.quarantine.on.Store(true)
+	g.state.Quarantined = why
+	g.quarantined.Store(true)
 	g.stats.Quarantines.Add(1)
-	for id := range g.channels.Table {
-		if ch := g.channels.Table[id].Channel; ch != nil {
+	for id := range uint8(gf100.Channels) {
+		if ch := g.channels.Channel(id); ch != nil {
 			ch.Halt()
-			g.rebindSoon(uint8(id))
+			g.rebindSoon(id)
 		}
 	}
 	g.wake.Broadcast()
@@ -56,7 +48,7 @@ func (g *Guest) leaveQuarantine() {
 		return
 	}
 	g.agg.gate.Forgive(roomGuest{g})
-	g.quarantine.reason = ""
-	g.quarantine.on.Store(false)
-	g.quarantine.errors = budget.Bucket{}
+	g.state.Quarantined = ""
+	g.quarantined.Store(false)
+	g.state.Errors = budget.Bucket{}
 }

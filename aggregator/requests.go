@@ -30,8 +30,8 @@ func (g *Guest) bind(id uint8, inst uint64, on bool) {
 
 // rebindSoon has the worker bind or unbind a channel. Guest.mu is held.
 func (g *Guest) rebindSoon(id uint8) {
-	g.channels.Rebinding.Add(id)
-	g.work.pending.bind.Add(id)
+	g.channels.WillRebind(id)
+	g.state.Pending.Bind.Add(id)
 	g.wake.Broadcast()
 }
 
@@ -39,14 +39,14 @@ func (g *Guest) rebindSoon(id uint8) {
 func (g *Guest) Enable(id uint8, on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.channels.Table[id].Enabled = on
+	g.channels.SetEnabled(id, on)
 	ch := g.channels.Ready(id)
 	switch {
 	case ch == nil: // the worker checks Enabled after the bind
 	case on:
 		g.resumeChannel(ch)
 	default:
-		ch.Card().Disable()
+		ch.Disable()
 	}
 }
 
@@ -55,12 +55,10 @@ func (g *Guest) Enable(id uint8, on bool) {
 func (g *Guest) Schedule(on bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.channels.Blocked == !on {
-		return
+	if g.channels.SetBlocked(!on) {
+		g.state.Pending.Schedule = true
+		g.wake.Broadcast()
 	}
-	g.channels.Blocked = !on
-	g.work.pending.schedule = true
-	g.wake.Broadcast()
 }
 
 // Runlist acts on a write of NV_PFIFO_RUNLIST: base is NV_PFIFO_RUNLIST_BASE,
@@ -72,8 +70,8 @@ func (g *Guest) Runlist(base, count uint32) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	t := &g.work.pending
-	t.runlist, t.base, t.count = true, base, count
+	t := &g.state.Pending
+	t.Runlist, t.Base, t.Count = true, base, count
 	g.wake.Broadcast()
 }
 
@@ -81,7 +79,7 @@ func (g *Guest) Runlist(base, count uint32) {
 func (g *Guest) RunlistPending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.work.pending.runlist || g.work.current.runlist
+	return g.state.Pending.Runlist || g.work.current.Runlist
 }
 
 // Preempt asks a channel to leave the card.
@@ -92,7 +90,7 @@ func (g *Guest) Preempt(id uint8) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.work.pending.preempt.Add(id)
+	g.state.Pending.Preempt.Add(id)
 	g.wake.Broadcast()
 }
 
@@ -100,7 +98,7 @@ func (g *Guest) Preempt(id uint8) {
 func (g *Guest) PreemptPending() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.work.pending.preempt.Empty() || !g.work.current.preempt.Empty()
+	return !g.state.Pending.Preempt.Empty() || !g.work.current.Preempt.Empty()
 }
 
 // Invalidate acts on a write of NV_PFB_PRI_MMU_INVALIDATE; pdb is the register
@@ -118,8 +116,8 @@ func (g *Guest) Invalidate(pdb, v uint32) {
 	if g.mayDefer() && g.deferInvalidate(asked) {
 		return
 	}
-	g.work.pending.invalidate.Merge(asked)
-	g.work.pending.asked = true
+	g.state.Pending.Invalidate.Merge(asked)
+	g.state.Pending.Invalidating = true
 	g.wake.Broadcast()
 }
 
@@ -130,7 +128,7 @@ func (g *Guest) Invalidated() bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.work.pending.asked && !g.work.current.asked
+	return !g.state.Pending.Invalidating && !g.work.current.Invalidating
 }
 
 // Refresh copies what the card reports in a channel's USERD to the guest's, before the guest
@@ -171,7 +169,7 @@ func (g *Guest) TriggerFault(engine int) {
 func (g *Guest) ChannelBusy(id uint8) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	ch := g.channels.Table[id].Channel
+	ch := g.channels.Channel(id)
 	return ch != nil && ch.Card().Running()
 }
 
@@ -208,17 +206,16 @@ func (g *Guest) Doorbell(id uint8) {
 // for its GP_PUT. Else a round flushes and submits. Guest.mu is held.
 func (g *Guest) ring(id uint8, flushed bool) {
 	g.stats.Doorbells.Add(1)
-	c := &g.channels.Table[id]
-	if !c.Bound {
+	if !g.channels.Table[id].Bound {
 		return
 	}
-	if c.Channel != nil && flushed && g.work.idle() && !g.shadows.NeedsFlush(c.Channel.Key()) {
-		c.Channel.SubmitAll()
+	if ch := g.channels.Channel(id); ch != nil && flushed && g.idle() && !g.shadows.NeedsFlush(ch.Key()) {
+		ch.SubmitAll()
 		return
 	}
-	g.work.pending.doorbells.Add(id)
+	g.state.Pending.Doorbells.Add(id)
 	if !flushed {
-		g.work.pending.flush.Add(id)
+		g.state.Pending.Flush.Add(id)
 	}
 	g.wake.Broadcast()
 }
@@ -244,6 +241,6 @@ func (g *Guest) deferInvalidate(v shadow.Dirs) bool {
 
 // flushDeferred schedules all deferred invalidates for the next round. Guest.mu is held.
 func (g *Guest) flushDeferred() {
-	g.work.pending.invalidate.Merge(g.shadows.TakeDeferred())
+	g.state.Pending.Invalidate.Merge(g.shadows.TakeDeferred())
 	g.wake.Broadcast()
 }

@@ -96,7 +96,7 @@ func TestRoundSubmitsItsDoorbells(t *testing.T) {
 	writeEntry(t, g, dirAt, 3<<2)
 	invalidate(g)
 	writePut(g, 3, 5) // deferred invalidates are flushed first
-	eventually(t, g, func() bool { return g.work.current.doorbells.Has(3) })
+	eventually(t, g, func() bool { return g.work.current.Doorbells.Has(3) })
 	writePut(g, 3, 7)
 	require.Empty(t, f.Doorbells())
 	f.Hold(invalidates, false)

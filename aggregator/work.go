@@ -3,6 +3,7 @@ package aggregator
 import (
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/shadowpt"
@@ -11,56 +12,51 @@ import (
 // run is the guest's worker goroutine. Each round executes the pending requests in the order
 // of their dependencies.
 func (g *Guest) run() {
+	defer g.locked(func() { g.work.ended = true; g.wake.Broadcast() })
+	defer fault.Contain(g, "the last round of its worker")
 	for g.next() {
 		g.round(&g.work.current) // stable until finish
 		g.finish()
 	}
 	g.channels.Begin()
-	g.mu.Lock()
-	left := g.channels.TakeAll()
-	g.mu.Unlock()
+	var left []*fifo.Channel
+	g.locked(func() { left = g.channels.TakeAll() })
 	for _, ch := range left {
 		g.channels.Close(ch)
 	}
 	g.channels.Reap()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.work.ended = true
-	g.wake.Broadcast()
 }
 
-func (g *Guest) round(t *requests) {
+func (g *Guest) round(t *Requests) {
+	defer fault.Contain(g, "its worker")
 	g.channels.Begin()
 	g.shadows.Begin()
-	if !t.flush.Empty() {
-		t.flush.Each(g.channels.Reread)
+	if !t.Flush.Empty() {
+		t.Flush.Each(g.channels.Reread)
 		g.MemoryBarrier()
 	}
 	g.refreshShadows(t)
-	if t.schedule {
+	if t.Schedule {
 		g.reschedule()
 	}
 	opened := false
-	t.bind.Each(func(id uint8) { opened = g.rebind(id) || opened })
-	if t.reset {
-		g.mu.Lock()
-		g.channels.Listed = fifo.Set{}
-		g.mu.Unlock()
+	t.Bind.Each(func(id uint8) { opened = g.rebind(id) || opened })
+	if t.Reset {
+		g.locked(g.channels.Unlist)
 		g.channels.Reap()
 	}
-	if g.shadows.Stale() && !t.bind.Empty() {
+	if g.shadows.Stale() && !t.Bind.Empty() {
 		g.channels.Invalidate()
 	}
 	if opened {
 		g.channels.Commit()
 	}
-	if t.runlist {
-		g.commit(t.base, t.count)
+	if t.Runlist {
+		g.commit(t.Base, t.Count)
 	}
-	if !t.preempt.Empty() {
-		g.mu.Lock()
-		asked := g.channels.Each(t.preempt)
-		g.mu.Unlock()
+	if !t.Preempt.Empty() {
+		var asked []*fifo.Channel
+		g.locked(func() { asked = g.channels.Of(t.Preempt) })
 		g.channels.TakeOff(asked)
 	}
 }
@@ -79,7 +75,7 @@ func (g *Guest) await() {
 // throttle waits while the guest's table work exceeds its rate, unless a reset arrives.
 // Guest.mu is held.
 func (g *Guest) throttle() {
-	for !g.work.closing && !g.work.pending.reset {
+	for !g.work.closing && !g.state.Pending.Reset {
 		now := time.Now()
 		d := g.shadows.Throttled(now)
 		if d == 0 {
@@ -101,47 +97,45 @@ func (g *Guest) next() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := &g.work
-	for w.pending.empty() && !w.closing || !w.current.empty() { // a trap is on the fast path
+	for g.state.Pending.empty() && !w.closing || !w.current.empty() { // a trap is on the fast path
 		g.wake.Wait()
 	}
 	g.throttle()
 	if w.closing {
 		return false
 	}
-	starts := g.starts(&w.pending)
-	if w.ending = !starts && w.pending.bindsOnly(); g.mustFlush(&w.pending) {
+	starts := g.starts(&g.state.Pending)
+	if w.ending = !starts && g.state.Pending.bindsOnly(); g.mustFlush(&g.state.Pending) {
 		g.flushDeferred()
 	}
-	w.current, w.pending = w.pending, requests{}
-	w.current.doorbells.Each(func(id uint8) {
-		if ch := g.channels.Table[id].Channel; ch != nil {
-			ch.BeginRound()
-		}
-	})
+	w.current, g.state.Pending = g.state.Pending, Requests{}
+	for _, ch := range g.channels.Of(w.current.Doorbells) {
+		ch.BeginRound()
+	}
 	w.begun++
 	return true
 }
 
 // starts reports whether the requests may let a channel run. Guest.mu is held.
-func (g *Guest) starts(t *requests) bool {
-	if !t.doorbells.Empty() || t.runlist || t.schedule {
+func (g *Guest) starts(t *Requests) bool {
+	if !t.Doorbells.Empty() || t.Runlist || t.Schedule {
 		return true
 	}
 	binds := false
-	t.bind.Each(func(id uint8) { binds = binds || g.channels.Table[id].Bound })
+	t.Bind.Each(func(id uint8) { binds = binds || g.channels.Table[id].Bound })
 	return binds
 }
 
 // mustFlush reports whether the requests may let a channel run that needs deferred
 // invalidates flushed. A doorbell lets only its own channel run. Guest.mu is held.
-func (g *Guest) mustFlush(t *requests) (must bool) {
+func (g *Guest) mustFlush(t *Requests) (must bool) {
 	rest := *t
-	rest.doorbells = fifo.Set{}
+	rest.Doorbells = fifo.Set{}
 	if g.starts(&rest) {
 		return true
 	}
-	t.doorbells.Each(func(id uint8) {
-		ch := g.channels.Table[id].Channel
+	t.Doorbells.Each(func(id uint8) {
+		ch := g.channels.Channel(id)
 		must = must || ch == nil || g.shadows.NeedsFlush(ch.Key())
 	})
 	return must
@@ -153,18 +147,18 @@ func (g *Guest) finish() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	w := &g.work
-	if w.current.reset {
+	if w.current.Reset {
 		g.channels.Forget()
 		g.leaveQuarantine()
 	}
-	doorbells := w.current.doorbells
+	doorbells := w.current.Doorbells
 	if !w.current.doorbellsOnly() {
-		defer g.reports.Done(w.current.runlist)
+		defer g.reports.Done(w.current.Runlist)
 	}
 	if g.channels.Asked() {
-		w.credits = maxCredits
+		g.state.Credits = maxCredits
 	}
-	w.current, w.ending = requests{}, false
+	w.current, w.ending = Requests{}, false
 	w.done = w.begun
 	doorbells.Each(func(id uint8) {
 		if ch := g.channels.Ready(id); ch != nil {
@@ -179,38 +173,33 @@ func (g *Guest) finish() {
 // arrived after the round began is left to the next round.
 func (g *Guest) rebind(id uint8) (opened bool) {
 	g.mu.Lock()
-	c := &g.channels.Table[id]
-	old, want, inst := c.Channel, c.Bound && g.quarantine.reason == "" && !g.work.pending.bind.Has(id), c.Inst
-	c.Channel, g.channels.Leaving = nil, c.Channel
+	old, e := g.channels.BeginRebind(id)
+	want := e.Bound && g.state.Quarantined == "" && !g.state.Pending.Bind.Has(id)
 	g.mu.Unlock()
 	if old != nil {
 		g.channels.Close(old)
 	}
 	var ch *fifo.Channel
 	if want {
-		ch = g.channels.Open(id, inst)
+		ch = g.channels.Open(id, e.Inst)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.work.pending.bind.Has(id) {
-		g.channels.Rebinding.Remove(id)
-	}
-	g.channels.Leaving = nil
+	g.channels.EndRebind(id, ch, g.state.Pending.Bind.Has(id))
 	if ch == nil {
 		if want {
 			g.reports.Unbound() // at the end of the round
 		}
 		return false
 	}
-	c.Channel = ch
-	if g.quarantine.reason != "" {
+	if g.state.Quarantined != "" {
 		g.rebindSoon(id)
 		return true
 	}
 	if g.channels.Ready(id) != ch {
 		return true // unbound meanwhile
 	}
-	if c.Enabled {
+	if g.channels.Table[id].Enabled {
 		g.runChannel(ch)
 	}
 	if g.agg.gate != nil { // else the card has the work that was submitted before the bind
@@ -221,16 +210,16 @@ func (g *Guest) rebind(id uint8) (opened bool) {
 
 // refreshShadows updates the shadows that the round requires and makes the card invalidate.
 // It precedes everything that lets channels run.
-func (g *Guest) refreshShadows(t *requests) {
-	if t.policy != nil {
-		g.follow(*t.policy)
+func (g *Guest) refreshShadows(t *Requests) {
+	if t.Policy != nil {
+		g.follow(*t.Policy)
 	}
-	due := t.invalidate.Any() && !g.deferAll(t)
+	due := t.Invalidate.Any() && !g.deferAll(t)
 	switch {
-	case t.entries:
-		g.shadows.Update(shadow.Dirs{}) // covers all spaces
+	case t.Entries:
+		g.shadows.Update(shadow.All)
 	case due:
-		g.shadows.Update(t.invalidate)
+		g.shadows.Update(t.Invalidate)
 	}
 	if due && g.channels.Stale() { // eagerly applied entries wait for their invalidate
 		g.channels.Invalidate()
@@ -250,23 +239,20 @@ func (g *Guest) follow(p shadowpt.Policy) {
 }
 
 // deferAll defers the invalidates of a round that lets no channel run.
-func (g *Guest) deferAll(t *requests) bool {
+func (g *Guest) deferAll(t *Requests) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.starts(t) && g.deferInvalidate(t.invalidate)
+	return !g.starts(t) && g.deferInvalidate(t.Invalidate)
 }
 
 // reschedule makes the card follow Schedule.
 func (g *Guest) reschedule() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for id := range g.channels.Table {
-		ch := g.channels.Ready(uint8(id))
-		switch {
-		case ch == nil || !g.channels.Table[id].Enabled:
-		case g.channels.Blocked:
-			ch.Card().Disable()
-		default:
+	for _, ch := range g.channels.Enabled() {
+		if g.channels.Blocked {
+			ch.Disable()
+		} else {
 			g.runChannel(ch)
 		}
 	}
@@ -276,13 +262,12 @@ func (g *Guest) reschedule() {
 // runlist outside the guest's memory is empty and reported as an error.
 func (g *Guest) commit(base, count uint32) {
 	listed, ok := g.channels.ReadRunlist(base, count)
-	g.mu.Lock()
 	if !ok {
 		g.stats.BadRunlist.Add(1)
 		g.reports.Unlisted() // at the end of the round
 	}
-	left := g.setListed(listed)
-	g.mu.Unlock()
+	var left []*fifo.Channel
+	g.locked(func() { left = g.setListed(listed) })
 	g.channels.TakeOff(left)
 }
 

@@ -49,6 +49,9 @@ type Card interface {
 	EngineStatus(engine int) uint32
 	TriggerFault(engine int) // ends the engine's channel with an MMU fault
 
+	// Quarantine stops the guest's channels, because the server failed in its work for it.
+	Quarantine(reason string)
+
 	// Reset ends all channels and scrubs the memory. It may wait, with a bound.
 	Reset() error
 }

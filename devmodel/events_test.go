@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/umbra-gpu/umbra/devmodel"
@@ -327,4 +328,15 @@ func TestResetForgets(t *testing.T) {
 	require.Zero(t, rd(v, 0x400100))
 	v.GraphTrap(8, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd})
 	require.NotZero(t, rd(v, 0x400100), "no refused method of before hides it")
+}
+
+// TestTimerPanics: a panic in the goroutine of a virtual GPU's timer quarantines its guest.
+func TestTimerPanics(t *testing.T) {
+	v, c, _ := newGPU(t)
+	wr(v, 0x9140, 1)                      // NV_PTIMER_INTR_EN_0
+	wr(v, 0x9420, uint32(c.Time())+1<<20) // NV_PTIMER_ALARM_0, a millisecond from now
+	c.failing.Store(true)
+	require.Eventually(t, func() bool { return c.quarantined.Load() != nil }, time.Minute, time.Millisecond)
+	require.Equal(t, "the server failed in its timer: planted", c.quarantined.Load())
+	c.failing.Store(false)
 }

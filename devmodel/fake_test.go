@@ -1,6 +1,7 @@
 package devmodel_test
 
 import (
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -10,7 +11,9 @@ import (
 
 // fakeCard records what a virtual GPU asks of it.
 type fakeCard struct {
-	calls []string
+	calls       []string
+	failing     atomic.Bool  // Time panics
+	quarantined atomic.Value // why, a string
 
 	runlistPending, preemptPending, stale, moving, busy bool
 	status                                              uint32
@@ -28,8 +31,15 @@ type fakeCard struct {
 
 func (c *fakeCard) call(name string) { c.calls = append(c.calls, name) }
 
+func (c *fakeCard) Quarantine(why string) { c.quarantined.Store(why) }
+
 func (c *fakeCard) VRAM() uint64 { return 64 << 20 }
-func (c *fakeCard) Time() uint64 { return 12345678 } // not a call: it has no effect
+func (c *fakeCard) Time() uint64 { // not a call: it has no effect
+	if c.failing.Load() {
+		panic("planted")
+	}
+	return 12345678
+}
 
 func (c *fakeCard) SetBlock(int, uint32) { c.call("SetBlock") }
 func (c *fakeCard) SetPRAMIN(uint32)     { c.call("SetPRAMIN") }

@@ -132,6 +132,11 @@ func (v *VGPU) settle() {
 }
 
 func (v *VGPU) alarmFired() {
+	defer func() {
+		if p := recover(); p != nil {
+			v.card.Quarantine(fmt.Sprintf("the server failed in its timer: %v", p))
+		}
+	}()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.alarm.Fired() {

@@ -49,6 +49,8 @@ type conn struct {
 	twin    twinSocket
 	closing atomic.Bool
 
+	detaching atomic.Bool // the device is in Detached
+
 	fdMu   sync.Mutex // guards the socket's descriptor against shutdown after close
 	closed bool
 
@@ -89,7 +91,8 @@ func newConn(s *Server, fd int) *conn {
 		out:    make([]byte, 0, batchReply),
 		client: clientLimits{maxMsgFDs: wire.DefaultMaxMsgFDs, maxDataXfer: wire.DefaultMaxDataXfer},
 	}
-	c.sock.fd = fd
+	c.mem.files.holes = &s.holes
+	c.sock.fd, c.irqs.signals = fd, s.signals
 	return c
 }
 
@@ -99,7 +102,8 @@ func (c *conn) run() {
 	defer runtime.UnlockOSThread()
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	c.tid = unix.Gettid()
-	err := c.loop()
+	var err error
+	c.contain("the connection", func() { err = c.loop() })
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
 		c.srv.warn(&c.srv.logStream, "vfio-user connection ended", slog.Any("error", err))
 	}
@@ -134,20 +138,22 @@ func (c *conn) finish() {
 	c.irqs.close()
 	if c.attached {
 		c.contain("leave migration", c.leaveMigration)
+		c.detaching.Store(true)
 		c.contain("Detached", c.dev.Detached)
+		c.detaching.Store(false)
 	}
-	closeFDs(c.in.drop())
+	c.srv.discards.close(c.in.drop())
 	c.shutdown() // a sender that waits for room fails, and releases sendMu
 	if c.twin.open {
 		_ = unix.Shutdown(c.twin.sock.fd, unix.SHUT_RDWR)
 	}
-	c.sendMu.Lock()
-	defer c.sendMu.Unlock()
-	c.closeTwin()
+	c.sendMu.Lock() // the last sender has left; later ones find closing set
 	c.fdMu.Lock()
-	defer c.fdMu.Unlock()
 	c.closed = true
-	unix.Close(c.sock.fd)
+	c.fdMu.Unlock()
+	c.sendMu.Unlock()
+	c.closeTwin()
+	unix.Close(c.sock.fd) // without locks: it closes descriptors that the client sent and nobody received
 }
 
 // shutdown makes the connection's thread end. It may be called from any goroutine.
@@ -190,6 +196,7 @@ func (c *conn) recv() (n int, fds []int, cut bool, err error) {
 	if c.irqs.maskNotified.Load() > 0 {
 		return c.recvWatching()
 	}
+	c.sock.noFDs = c.srv.discards.full()
 	c.srv.stats.count(func(s *Stats) { s.Blocked++ })
 	return c.sock.recv(c.buf[c.w:], 0)
 }
@@ -211,6 +218,7 @@ func (c *conn) recvWatching() (n int, fds []int, cut bool, err error) {
 		if c.pollFDs[0].Revents == 0 {
 			continue
 		}
+		c.sock.noFDs = c.srv.discards.full()
 		n, fds, cut, err = c.sock.recv(c.buf[c.w:], unix.MSG_DONTWAIT)
 		if err != unix.EAGAIN {
 			return
@@ -288,7 +296,7 @@ func (c *conn) message(rq *request) {
 		errno = c.contained(row.num.String(), func() syscall.Errno { return row.handle(c, rq) })
 	}
 	if len(rq.fds) > 0 {
-		closeFDs(rq.fds)
+		c.srv.discards.close(rq.fds)
 		rq.fds = nil
 	}
 	c.srv.stats.count(func(s *Stats) {
@@ -314,17 +322,20 @@ func (c *conn) dmaReply(rq *request) bool {
 		c.srv.stats.count(func(s *Stats) { s.StrayReply++ })
 		return false
 	}
-	closeFDs(rq.fds)
+	c.srv.discards.close(rq.fds)
 	rq.fds = nil
 	return true
 }
 
-// contain runs a call of the device. A panic in it is counted and logged.
+// contain runs a call of the device. A panic in it is counted and logged, and the device is told.
 func (c *conn) contain(what string, fn func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.srv.stats.count(func(s *Stats) { s.Panics++ })
 			c.srv.warn(&c.srv.logPanic, "vfio-user device panicked", slog.String("in", what), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			if o, ok := c.dev.(PanicObserver); ok {
+				o.Panicked(what, p)
+			}
 		}
 	}()
 	fn()

@@ -169,6 +169,13 @@ type IOFD struct {
 	ShadowOffset uint64
 }
 
+// PanicObserver is a Device that is told of the panics that the server contained.
+type PanicObserver interface {
+	// Panicked reports a panic p in the work for the present client, with no lock of the
+	// server's held. It may be called on the twin socket's goroutine.
+	Panicked(where string, p any)
+}
+
 // Migrator is a Device whose state can be saved and restored while it is stopped (VFIO
 // migration version 2). The server walks the state machine; the device sees single arcs.
 type Migrator interface {

@@ -237,10 +237,12 @@ func (r *rig) rawDial() *client.Client {
 	return r.dial(&client.Options{NoVersion: true})
 }
 
-// openFDs returns what is open, with the poller's own descriptors, which come with the first
-// socket, made to exist.
+// openFDs returns what is open, with the descriptors of the poller and of all servers, which come
+// with the first of each, made to exist.
 func openFDs(t testing.TB) []string {
 	t.Helper()
+	_, err := vfiouser.NewServer(&memDevice{}, vfiouser.Options{MaxDMAAlloc: 1})
+	require.NoError(t, err)
 	warm, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(t.TempDir(), "warm"), Net: "unix"})
 	require.NoError(t, err)
 	warm.Close()

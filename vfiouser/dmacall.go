@@ -225,7 +225,7 @@ func (c *conn) openTwin() (peer int, err error) {
 	}
 	c.twin.sock.fd = pair[0]
 	c.twin.open = true
-	c.twin.done.Go(c.readTwin)
+	c.twin.done.Go(func() { c.contain("the twin socket", c.readTwin) })
 	return pair[1], nil
 }
 
@@ -237,7 +237,7 @@ func (c *conn) readTwin() {
 	have := 0
 	for {
 		n, fds, _, err := c.twin.sock.recv(buf[have:], 0)
-		closeFDs(fds)
+		c.srv.discards.close(fds)
 		if err != nil {
 			return
 		}

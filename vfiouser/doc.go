@@ -15,6 +15,8 @@
 //     that saves 2-5 us of each round trip. All calls of a Device come from this thread.
 //   - A connection with a twin socket has a second goroutine, which reads the replies there. It
 //     ends with the connection.
+//   - Descriptors that a client sent and whose close may wait are closed by one goroutine of the
+//     server's. It ends when it has closed them.
 //   - When a context given to Serve or ServeConn ends, a short-lived goroutine acts on it.
 //
 // A thread that comes out of recvmsg needs one of the Go scheduler's processors. In a program
@@ -33,6 +35,12 @@
 //  4. dmaCalls.mu    outstanding DMA_READ and DMA_WRITE
 //  5. conn.sendMu    one message at a time on the socket
 //  6. conn.fdMu      the socket against its closing
+//
+// No lock is held in a system call that a client can stretch. A close is one: the last close of a
+// descriptor waits for its file system, its linger time or its watchers. An interrupt's eventfd is
+// signalled without a write, which waits while the client keeps the counter full (signaller). So a
+// client stops its own thread only, unless Options.AnyDMAFile lets it choose a file that never
+// answers; Serve and Close return ErrStuck then.
 //
 // Memory.watchMu guards the list of watchers of the map, counters.mu the counters. They are held
 // only briefly, with none of these taken in them, and not while watchers are called.
@@ -53,6 +61,10 @@
 //     are spent (libvfio-user: EINVAL).
 //   - VERSION of another major version is answered with EINVAL before the connection is closed.
 //   - twin_socket is offered to a client that asks for it. QEMU and libvfio-user's clients do not.
+//   - DMA_MAP of a file that is neither a memfd nor in tmpfs or hugetlbfs answers EOPNOTSUPP, unless
+//     Options.AnyDMAFile is set: the server would wait in a page fault for a file system that the
+//     client chose. A userfaultfd of the client does not stop the server, for it acts on the client's
+//     own mappings, and neither does a lease, for the server opens no file.
 //   - DMA_MAP of a range that is longer than its file answers EINVAL: the pages after the end would
 //     fault at the first access.
 //   - DMA_LOGGING_START rounds a page size that it cannot use up to a power of two of 4 KiB at least.

@@ -14,20 +14,14 @@ import (
 func (c *conn) dmaMap(rq *request) syscall.Errno {
 	m := wire.Parse[wire.DMAMapRequest](rq.payload)
 	const page = pageSize - 1
-	switch {
-	case m.Argsz < wire.DMAMapSize,
-		m.Flags&^(wire.DMARdAllowed|wire.DMAWrAllowed|wire.DMAUseMmap) != 0,
-		m.Flags&wire.DMAUseMmap != 0 && len(rq.fds) == 0,
-		m.Size == 0,
-		(m.Addr|m.Size|m.Offset)&page != 0,
-		m.Addr+(m.Size-1) < m.Addr,
-		m.Offset > 1<<62:
+	if m.Argsz < wire.DMAMapSize ||
+		m.Flags&^(wire.DMARdAllowed|wire.DMAWrAllowed|wire.DMAUseMmap) != 0 ||
+		m.Flags&wire.DMAUseMmap != 0 && len(rq.fds) == 0 ||
+		m.Size == 0 ||
+		(m.Addr|m.Size|m.Offset)&page != 0 ||
+		m.Addr+(m.Size-1) < m.Addr ||
+		m.Offset > 1<<62 {
 		return syscall.EINVAL
-	case m.Size > c.srv.opts.MaxDMASize:
-		c.srv.stats.count(func(s *Stats) { s.SizesRefused++ })
-		c.srv.warn(&c.srv.logSizes, "a range of the client's memory was refused: it is larger than one may be; raise max-dma-size if it needs it",
-			slog.String("rule", RuleDMASizes), slog.String("size", fmt.Sprintf("%#x", m.Size)), slog.String("max", fmt.Sprintf("%#x", c.srv.opts.MaxDMASize)))
-		return syscall.ENOSPC
 	}
 	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1}
 	if m.Flags&wire.DMARdAllowed != 0 {
@@ -40,33 +34,14 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 		q.fd = rq.fds[0] // closed after the handler; the mapping holds the file
 	}
 	err := c.mem.add(q, &c.srv.opts)
+	var broken refusal
 	switch {
 	case err == nil:
 		c.noteShared(&q)
-	case errors.Is(err, errRegions):
-		c.srv.stats.count(func(s *Stats) { s.RegionsRefused++ })
-		c.srv.warn(&c.srv.logRegions, "a range of the client's memory was refused: its DMA map has as many ranges as it may",
-			slog.String("rule", RuleDMARegions), slog.Int("max", c.srv.opts.MaxDMARegions))
-	case errors.Is(err, errMappings):
-		c.srv.stats.count(func(s *Stats) { s.MappingsRefused++ })
-		c.srv.warn(&c.srv.logMappings, "a range of the client's memory was refused: it takes as many mappings of this process as it may, one for each file that its memory is in, or range of a device; give the machine fewer memory backends, or raise max-dma-mappings",
-			slog.String("rule", RuleDMAMappings), slog.Int("max", c.srv.opts.MaxDMAMappings))
+	case errors.As(err, &broken):
+		c.srv.refuse(DMARule(broken), slog.String("address", fmt.Sprintf("%#x", m.Addr)), slog.String("size", fmt.Sprintf("%#x", m.Size)))
 	}
 	return errnoOf(err)
-}
-
-// The rules of a client's DMA map, as logs and reports name them.
-const (
-	RuleDMARegions  = "dma_regions_refused"
-	RuleDMAMappings = "dma_mappings_refused"
-	RuleDMASizes    = "dma_sizes_refused"
-)
-
-// RuleHelp describes the rules' counters to users.
-var RuleHelp = map[string]string{
-	RuleDMARegions:  "Ranges of the client's memory beyond the 65535 that it may map.",
-	RuleDMAMappings: "Ranges of the client's memory beyond server.max-dma-mappings; raise it, or let QEMU use one memory backend.",
-	RuleDMASizes:    "Ranges of the client's memory larger than server.max-dma-size; raise it.",
 }
 
 // mainMemory is a range that is too large for firmware and tables: memory of the guest.
@@ -142,7 +117,7 @@ func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno 
 // checkBitmap refuses a dirty bitmap with an invalid page size, or one that exceeds a
 // message.
 func (c *conn) checkBitmap(size, pageSz uint64) syscall.Errno {
-	if pageSz == 0 || pageSz&(pageSz-1) != 0 || size == 0 || size > maxMmap {
+	if pageSz == 0 || pageSz&(pageSz-1) != 0 || size == 0 || size > maxRange {
 		return syscall.EINVAL
 	}
 	if bitmapBytes(size, pageSz) > uint64(c.srv.opts.MaxDataXfer) {

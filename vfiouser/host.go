@@ -43,7 +43,7 @@ func NewHost(l Link) *Host { return &Host{l} }
 // Memory is the guest's memory.
 func (h *Host) Memory() *Memory { return h.l.Memory() }
 
-// Trigger signals an interrupt: one 8-byte eventfd write, which never waits. A masked vector
+// Trigger signals an interrupt by the client's eventfd, which never waits. A masked vector
 // stays pending; one without an eventfd is counted.
 func (h *Host) Trigger(index, vector int) { h.l.Trigger(index, vector) }
 

@@ -1,7 +1,6 @@
 package vfiouser
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"strconv"
@@ -14,7 +13,9 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
-// irqTable holds a client's interrupt vectors. It is empty until open and after close.
+// irqTable holds a client's interrupt vectors. It is empty until open and after close. Its lock is
+// not held in a system call that can wait: not even to close a descriptor, for a client decides what
+// else the last close of an open file description waits for.
 type irqTable struct {
 	mu      sync.Mutex
 	indexes [NumIRQs]irqIndex
@@ -22,7 +23,9 @@ type irqTable struct {
 
 	maskNotified atomic.Int32 // vectors with a mask or unmask eventfd
 
-	stats IRQStats // guarded by mu
+	stats   IRQStats // guarded by mu
+	scratch iocb     // guarded by mu
+	signals *signaller
 }
 
 type irqIndex struct {
@@ -42,7 +45,6 @@ type vector struct {
 // IRQStats count what became of triggers.
 type IRQStats struct {
 	Signalled uint64 // eventfd written
-	Coalesced uint64 // eventfd full: the client has an unread signal
 	Latched   uint64 // masked: stays pending
 	Unrouted  uint64 // no eventfd, vector absent, or no client
 }
@@ -92,10 +94,10 @@ func (t *irqTable) triggerLocked(index, vec int) {
 		t.stats.Unrouted++
 	default:
 		v.masked = t.indexes[index].flags&IRQAutomasked != 0
-		if signal(v.trigger) {
+		if t.signals.signal(v.trigger, &t.scratch) {
 			t.stats.Signalled++
 		} else {
-			t.stats.Coalesced++
+			t.stats.Unrouted++
 		}
 	}
 }
@@ -141,18 +143,18 @@ func unmaskFD(v *vector) *int  { return &v.unmask }
 // attach makes fd, or nothing with -1, the descriptor of a vector and closes the one before.
 func (t *irqTable) attach(index, vec int, which irqFD, fd int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.attachLocked(&t.indexes[index].vectors[vec], which, fd)
+	old := t.attachLocked(&t.indexes[index].vectors[vec], which, fd)
+	t.mu.Unlock()
+	closeFDs([]int{old})
 }
 
-func (t *irqTable) attachLocked(v *vector, which irqFD, fd int) {
+// attachLocked is attach, but leaves the old descriptor to the caller. t.mu is held.
+func (t *irqTable) attachLocked(v *vector, which irqFD, fd int) (old int) {
 	before := v.watches()
 	p := which(v)
-	if *p >= 0 {
-		unix.Close(*p)
-	}
-	*p = fd
+	old, *p = *p, fd
 	t.maskNotified.Add(int32(v.watches() - before))
+	return old
 }
 
 func (v *vector) watches() int {
@@ -169,28 +171,33 @@ func (v *vector) watches() int {
 // disable returns an index to its first state: no descriptors, nothing masked or pending.
 func (t *irqTable) disable(index int) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.disableLocked(index)
+	old := t.disableLocked(index, nil)
+	t.mu.Unlock()
+	closeFDs(old)
 }
 
-func (t *irqTable) disableLocked(index int) {
+// disableLocked appends the descriptors that the caller has to close. t.mu is held.
+func (t *irqTable) disableLocked(index int, old []int) []int {
 	for i := range t.indexes[index].vectors {
 		v := &t.indexes[index].vectors[i]
-		t.attachLocked(v, triggerFD, -1)
-		t.attachLocked(v, maskFD, -1)
-		t.attachLocked(v, unmaskFD, -1)
+		for _, which := range []irqFD{triggerFD, maskFD, unmaskFD} {
+			old = append(old, t.attachLocked(v, which, -1))
+		}
 		v.masked, v.pending = false, false
 	}
+	return old
 }
 
 // close ends the table: all later triggers are unrouted.
 func (t *irqTable) close() {
+	var old []int
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	for i := range t.indexes {
-		t.disableLocked(i)
+		old = t.disableLocked(i, old)
 	}
 	t.closed = true
+	t.mu.Unlock()
+	closeFDs(old)
 }
 
 func (t *irqTable) snapshot() IRQStats {
@@ -222,19 +229,6 @@ func (t *irqTable) watches(fds []unix.PollFd, ws []irqWatch) ([]unix.PollFd, []i
 		}
 	}
 	return fds, ws
-}
-
-var eventfdOne = binary.NativeEndian.AppendUint64(nil, 1)
-
-// signal adds 1 to an eventfd without waiting and reports whether it could. The descriptor's
-// flags are shared with the client, so O_NONBLOCK is not ours to set; room is asked for instead.
-func signal(fd int) bool {
-	p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	if n, err := unix.Poll(p[:], 0); n != 1 || err != nil || p[0].Revents&unix.POLLOUT == 0 {
-		return false
-	}
-	_, err := unix.Write(fd, eventfdOne)
-	return err == nil
 }
 
 // drain takes an eventfd's count without waiting and reports whether there was one. It uses

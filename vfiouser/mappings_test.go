@@ -64,12 +64,12 @@ func TestClientCannotTakeAllMappings(t *testing.T) {
 		}
 	}
 	require.Equal(t, most, serverMappings(t, files))
-	require.EqualValues(t, n-most, r.srv.Stats().MappingsRefused)
-	require.Zero(t, r.srv.Stats().RegionsRefused)
-	require.Equal(t, 1, log.count("rule="+vfiouser.RuleDMAMappings+" max=5"))
+	require.EqualValues(t, n-most, r.srv.Stats().DMARefused[vfiouser.DMAMappings])
+	require.Zero(t, r.srv.Stats().DMARefused[vfiouser.DMARegions])
+	require.Equal(t, 1, log.count("rule="+vfiouser.DMAMappings.String()+" address=0x500000 size=0x1000 max=5"))
 
 	for page := range uint64(3) {
-		require.NoError(t, c.Map(at(0)+(page+1)<<12, files[0], (page+1)<<12, 0x1000, client.Readable), "a file that is mapped")
+		require.NoError(t, c.Map(at(most-1)+(page+1)<<12, files[most-1], (page+1)<<12, 0x1000, client.Readable), "a file that is mapped as a whole")
 	}
 	require.NoError(t, c.MapNoFD(at(most), files[most], 0, 0x1000, client.ReadWrite), "by message")
 	require.Equal(t, most, serverMappings(t, files))
@@ -91,33 +91,107 @@ func TestClientCannotTakeAllMappings(t *testing.T) {
 	require.Equal(t, 2*most, serverMappings(t, files))
 }
 
-// TestLimitsRefused: the server refuses, counts and logs a range that is too large, and one
-// range too many. The size is checked first.
-func TestLimitsRefused(t *testing.T) {
+// TestRegionsRefused: the server refuses, counts and logs one range too many.
+func TestRegionsRefused(t *testing.T) {
 	log := new(lines)
-	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMARegions: 1, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(log, nil))})
+	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMARegions: 1, Log: slog.New(slog.NewTextHandler(log, nil))})
 	ram := alloc(t, 0x10000)
 	c := r.dial(nil)
-	for i := range uint64(3) {
-		require.ErrorIs(t, c.Map(0x10000, ram, 0, 0x3000+i<<12, client.ReadWrite), syscall.ENOSPC)
-		require.Equal(t, i+1, r.srv.Stats().SizesRefused)
-	}
-	require.NoError(t, c.Map(0x10000, ram, 0, 0x2000, client.ReadWrite), "as large as it may be")
+	require.NoError(t, c.Map(0x10000, ram, 0, 0x2000, client.ReadWrite))
 	for i := range uint64(3) {
 		require.ErrorIs(t, c.Map(0x20000+i<<12, ram, 0, 0x1000, client.ReadWrite), syscall.ENOSPC)
 	}
-	stats := r.srv.Stats()
-	require.EqualValues(t, 3, stats.SizesRefused)
-	require.EqualValues(t, 3, stats.RegionsRefused)
-	require.Zero(t, stats.MappingsRefused)
-	require.Equal(t, 1, log.count("rule="+vfiouser.RuleDMARegions+" max=1"))
-	require.Equal(t, 1, log.count("rule="+vfiouser.RuleDMASizes+" size=0x3000 max=0x2000"))
+	require.EqualValues(t, 3, r.srv.Stats().DMARefused[vfiouser.DMARegions])
+	require.Equal(t, 1, log.count("rule="+vfiouser.DMARegions.String()+" address=0x20000 size=0x1000 max=1"))
+}
+
+// sparse makes a memfd of n bytes that has no pages, and no mapping of the client's.
+func sparse(t *testing.T, n int64, flags int) *client.Memory {
+	fd, err := unix.MemfdCreate("guest", unix.MFD_CLOEXEC|flags)
+	require.NoError(t, err)
+	t.Cleanup(func() { unix.Close(fd) })
+	require.NoError(t, unix.Ftruncate(fd, n))
+	return &client.Memory{FD: fd}
+}
+
+// mappedBytes is how many bytes of addresses this process has for files.
+func mappedBytes(t require.TestingT, files ...*client.Memory) (n uint64) {
+	text, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	for _, f := range files {
+		id := inode(t, f)
+		for line := range strings.SplitSeq(string(text), "\n") {
+			if !strings.Contains(line, id) {
+				continue
+			}
+			var from, to uint64
+			_, err := fmt.Sscanf(line, "%x-%x", &from, &to)
+			require.NoError(t, err)
+			n += to - from
+		}
+	}
+	return n
+}
+
+// TestOnlyTheRangeIsMapped: a range takes its own bytes of this process's addresses, however large
+// its file is, unless the client runs out of mappings and its limit permits the whole file.
+func TestOnlyTheRangeIsMapped(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMAMappings: 4, MaxDMAMemory: 1 << 30})
+	c := r.dial(nil)
+	huge, small := sparse(t, 4<<40, 0), sparse(t, 1<<20, 0)
+	require.NoError(t, c.Map(0, huge, 1<<40, 0x2000, client.ReadWrite))
+	require.EqualValues(t, 0x2000, mappedBytes(t, huge))
+	require.NoError(t, c.Map(0x10000, small, 0x1000, 0x1000, client.ReadWrite))
+	require.EqualValues(t, 0x1000, mappedBytes(t, small))
+	require.NoError(t, c.Map(0x20000, huge, 0x10000, 0x1000, client.ReadWrite), "half of the mappings are taken, but the file is too large")
+	require.EqualValues(t, 0x3000, mappedBytes(t, huge))
+	require.NoError(t, c.Map(0x30000, small, 0x3000, 0x1000, client.ReadWrite))
+	require.EqualValues(t, 1<<20+0x1000, mappedBytes(t, small), "the whole file")
+	require.NoError(t, c.Map(0x40000, small, 0x8000, 0x1000, client.ReadWrite), "shares that mapping")
+	require.NoError(t, r.dev.Host().Memory().Copy(0x30000, []byte("mark"), true))
+	got := make([]byte, 4)
+	_, err := unix.Pread(small.FD, got, 0x3000)
+	require.NoError(t, err)
+	require.Equal(t, "mark", string(got))
+	require.NoError(t, c.UnmapAll())
+	require.Zero(t, mappedBytes(t, huge)+mappedBytes(t, small))
+}
+
+// TestClientCannotTakeAllAddresses: a client that maps sparse files gets its limit of this process's
+// addresses, an errno for the rest, and one line of the log. Another client has the same limit, and
+// freed addresses can be used again.
+func TestClientCannotTakeAllAddresses(t *testing.T) {
+	const each, most = 2 << 40, 3
+	log := new(lines)
+	o := vfiouser.Options{MaxDMAMemory: most * each, Log: slog.New(slog.NewTextHandler(log, nil))}
+	r, other := newRig(t, newDevice(t), o), newRig(t, newDevice(t), o)
+	c, d := r.dial(nil), other.dial(nil)
+	var files []*client.Memory
+	for i := range 100 {
+		f := sparse(t, each, 0)
+		files = append(files, f)
+		err := c.Map(uint64(i)*each, f, 0, each, client.ReadWrite)
+		if i < most {
+			require.NoError(t, err)
+			continue
+		}
+		require.Equal(t, syscall.ENOSPC, err)
+		require.Zero(t, mappedBytes(t, f))
+	}
+	require.EqualValues(t, 100-most, r.srv.Stats().DMARefused[vfiouser.DMAMemory])
+	require.Equal(t, 1, log.count("rule="+vfiouser.DMAMemory.String()+" address=0x60000000000 size=0x20000000000 max=6597069766656"))
+	require.NoError(t, c.Map(100*each, files[0], 0x1000, 0x1000, client.ReadWrite), "a part of a range that is mapped")
+	require.NoError(t, c.MapNoFD(101*each, files[0], 0, each, client.ReadWrite), "by message")
+	require.NoError(t, d.Map(0, files[0], 0, each, client.ReadWrite), "another client")
+	require.NoError(t, c.Unmap(each, each))
+	require.NoError(t, c.Map(most*each, files[most], 0, each, client.ReadWrite), "freed addresses")
+	require.Equal(t, syscall.ENOSPC, c.Map(each, files[1], 0, each, client.ReadWrite))
 }
 
 // TestMappingsAgainstTwin maps and unmaps ranges of a few files with any rights, and holds what
 // is refused against a list of mappings, and the list against the system's.
 func TestMappingsAgainstTwin(t *testing.T) {
-	const most = 3
+	const most = 4
 	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMAMappings: most})
 	var files []*client.Memory
 	for range 4 {
@@ -126,6 +200,8 @@ func TestMappingsAgainstTwin(t *testing.T) {
 	type mapping struct {
 		file   int
 		rights uint32
+		page   uint64 // its only one, or
+		whole  bool
 		ranges map[uint64]bool // pages
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -134,55 +210,64 @@ func TestMappingsAgainstTwin(t *testing.T) {
 		defer c.Close()
 		var twin []*mapping
 		// has is the mapping that a range of the file can be part of.
-		has := func(file int, rights uint32) *mapping {
-			for _, want := range []uint32{rights, client.ReadWrite} {
-				for _, m := range twin {
-					if m.file == file && m.rights == want {
-						return m
-					}
+		has := func(file int, rights uint32, page uint64) *mapping {
+			for _, m := range twin {
+				if m.file == file && (m.rights == rights || m.rights == client.ReadWrite) && (m.whole || m.page == page) {
+					return m
 				}
 			}
 			return nil
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"map": func(t *rapid.T) {
-				page := uint64(rapid.IntRange(0, 9).Draw(t, "page"))
+				at, page := uint64(rapid.IntRange(0, 9).Draw(t, "at")), uint64(rapid.IntRange(0, 9).Draw(t, "page"))
 				file, rights := rapid.IntRange(0, 3).Draw(t, "file"), uint32(rapid.IntRange(1, 3).Draw(t, "rights"))
 				for _, m := range twin {
-					if m.ranges[page] {
+					if m.ranges[at] {
 						return // TestMapAgainstTwin has what overlaps
 					}
 				}
-				m := has(file, rights)
+				m := has(file, rights, page)
 				var want error
 				switch {
 				case m != nil:
 				case len(twin) == most:
 					want = syscall.ENOSPC
 				default:
-					m = &mapping{file, rights, map[uint64]bool{}}
+					m = &mapping{file, rights, page, len(twin) >= most/2, map[uint64]bool{}}
 					twin = append(twin, m)
 				}
-				require.Equal(t, want, c.Map(page<<12, files[file], page<<12, 0x1000, rights))
+				require.Equal(t, want, c.Map(at<<12, files[file], page<<12, 0x1000, rights))
 				if want == nil {
-					m.ranges[page] = true
+					m.ranges[at] = true
 				}
 			},
 			"unmap": func(t *rapid.T) {
-				page := uint64(rapid.IntRange(0, 9).Draw(t, "page"))
+				at := uint64(rapid.IntRange(0, 9).Draw(t, "at"))
 				var want error = syscall.ENOENT
 				for i, m := range twin {
-					if m.ranges[page] {
+					if m.ranges[at] {
 						want = nil
-						if delete(m.ranges, page); len(m.ranges) == 0 {
+						if delete(m.ranges, at); len(m.ranges) == 0 {
 							twin = append(twin[:i:i], twin[i+1:]...)
 						}
 						break
 					}
 				}
-				require.Equal(t, want, c.Unmap(page<<12, 0x1000))
+				require.Equal(t, want, c.Unmap(at<<12, 0x1000))
 			},
-			"": func(t *rapid.T) { require.Equal(t, len(twin), serverMappings(t, files)) },
+			"": func(t *rapid.T) {
+				want := uint64(len(files)) * 0x10000 // the client's own
+				for _, m := range twin {
+					want += 0x1000
+					if m.whole {
+						want += 0xf000
+					}
+				}
+				require.Equal(t, want, mappedBytes(t, files...))
+			},
 		})
+		require.NoError(t, c.UnmapAll())
+		require.Zero(t, serverMappings(t, files))
 	})
 }

@@ -2,8 +2,6 @@ package vfiouser
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"slices"
 	"sort"
 	"sync"
@@ -19,12 +17,6 @@ var (
 	ErrNotMapped = errors.New("vfiouser: range not in the DMA map")
 	// ErrFault means that mapped memory has no page: the client truncated its file.
 	ErrFault = errors.New("vfiouser: guest memory faulted")
-)
-
-// What bounds the DMA map. VFIO answers the same errno where its own entries are spent.
-var (
-	errRegions  = fmt.Errorf("vfiouser: no more ranges in the DMA map: %w", unix.ENOSPC)
-	errMappings = fmt.Errorf("vfiouser: no more mappings for the DMA map: %w", unix.ENOSPC)
 )
 
 // MemoryRange is one entry of the DMA map.
@@ -48,18 +40,22 @@ type MemoryChange struct {
 	// after the write, and before the watcher returns from the removal. It costs next to
 	// nothing while no log is on.
 	Wrote func(off, n uint64)
+	// Populate must be called before each access to the n Bytes at off, unless it is nil, by a
+	// goroutine that has called debug.SetPanicOnFault: their pages may be absent. It reports
+	// whether they are present now; an access to an absent page faults.
+	Populate func(off, n uint64) bool
 }
 
 // Memory is the guest's memory by bus address: what the client has mapped for DMA. A device
 // copies it by Host.DMARead and Host.DMAWrite, or takes the bytes from Watch.
 type Memory struct {
 	mu   sync.RWMutex
-	maps []*mapping // by address, disjoint
+	maps []*mapping // by address, disjoint; only the connection's thread changes it, with mu held
 
 	log dirtyLog // guarded by mu
 
-	files  map[fileKey]*fileMap // guarded by mu
-	mapped int                  // mappings of this process that the map takes; guarded by mu
+	files files         // of the connection's thread
+	freed atomic.Uint64 // ranges
 
 	watchMu  sync.Mutex
 	watchers []*watcher
@@ -73,23 +69,8 @@ type mapping struct {
 	data       []byte
 	file       *fileMap                   // nil without a descriptor
 	offset     uint64                     // of addr in the file
+	holes      *holes                     // nil unless pages may be absent
 	dirty      atomic.Pointer[dirtyPages] // nil unless logging
-}
-
-// fileKey names a file mapping that ranges may share: guests hand over one memfd many times
-// with other offsets.
-type fileKey struct {
-	dev, ino uint64
-	prot     int
-}
-
-// fileMap is one mmap of a client's file, from base on.
-type fileMap struct {
-	key    fileKey
-	base   uint64
-	data   []byte
-	refs   int
-	shared bool // listed in Memory.files
 }
 
 func (m *Memory) find(addr uint64) *mapping {
@@ -134,13 +115,23 @@ func (m *Memory) notify(r *mapping, removed bool) {
 	ws := slices.Clip(m.watchers)
 	m.watchMu.Unlock()
 	for _, w := range ws {
-		w.fn(MemoryChange{MemoryRange: r.public(), Removed: removed, Bytes: r.data, Wrote: r.wrote})
+		c := MemoryChange{MemoryRange: r.public(), Removed: removed, Bytes: r.data, Wrote: r.wrote}
+		if r.holes != nil {
+			c.Populate = r.populate
+		}
+		w.fn(c)
 	}
 }
+
+// populate makes bytes present that are about to be accessed.
+func (r *mapping) populate(off, n uint64) bool { return r.holes.populate(r.data, off, n) }
 
 func (r *mapping) public() MemoryRange {
 	return MemoryRange{r.addr, r.size, r.prot&unix.PROT_READ != 0, r.prot&unix.PROT_WRITE != 0, r.data != nil}
 }
+
+// maxRange bounds one range, also one without a descriptor, as libvfio-user does: 8 TiB.
+const maxRange = 8 << 40
 
 // mapRequest is one DMA_MAP, checked for everything but its place in the map.
 type mapRequest struct {
@@ -149,126 +140,57 @@ type mapRequest struct {
 	fd                 int // -1 without; stays the caller's
 }
 
-// add enters a range. The same range again is no error and no change.
+// add enters a range. The same range again is no error and no change. No lock is held while the
+// system maps the file: it may wait there for the client.
 //
-// Errors: EEXIST for an overlap; errRegions and errMappings for the limits of o; EACCES,
-// EINVAL and mmap's own for the descriptor.
+// Errors: EEXIST for an overlap; a refusal for the limits of o; EACCES, EINVAL and mmap's own for the
+// descriptor.
 func (m *Memory) add(q mapRequest, o *Options) error {
-	key, st, err := fileIdentity(q)
+	if q.size > maxRange {
+		return refusal(DMAMemory)
+	}
+	file, err := inspect(q, o)
 	if err != nil {
 		return err
 	}
-	m.mu.Lock()
 	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > q.addr })
-	if same := i > 0 && m.maps[i-1].same(q, key); same {
-		m.mu.Unlock()
+	switch {
+	case i > 0 && m.maps[i-1].same(q, file):
 		return nil
-	}
-	if m.overlaps(i, q.addr, q.size) {
-		m.mu.Unlock()
+	case m.overlaps(i, q.addr, q.size):
 		return unix.EEXIST
-	}
-	if len(m.maps) >= o.MaxDMARegions {
-		m.mu.Unlock()
-		return errRegions
+	case len(m.maps) >= o.MaxDMARegions:
+		return refusal(DMARegions)
 	}
 	r := &mapping{addr: q.addr, size: q.size, prot: q.prot, offset: q.offset}
 	if q.fd >= 0 {
-		f, err := m.openFile(q, key, st, o.MaxDMAMappings)
-		if err != nil {
-			m.mu.Unlock()
+		if r.file, err = m.files.open(q, file, o); err != nil {
 			return err
 		}
-		r.file, r.data = f, f.data[q.offset-f.base:][:q.size:q.size]
+		if r.file.watched {
+			r.holes = m.files.holes
+		}
+		r.data = r.file.data[q.offset-r.file.base:][:q.size:q.size]
 	}
-	if err := m.log.start(r); err != nil {
-		m.mu.Unlock()
-		m.closeFile(r)
+	m.mu.Lock()
+	if err = m.log.start(r); err == nil {
+		m.maps = slices.Insert(m.maps, i, r)
+	}
+	m.mu.Unlock()
+	if err != nil {
+		m.files.close(r)
 		return err
 	}
-	m.maps = slices.Insert(m.maps, i, r)
-	m.mu.Unlock()
 	m.notify(r, false)
 	return nil
 }
 
-func (r *mapping) same(q mapRequest, key fileKey) bool {
+func (r *mapping) same(q mapRequest, file clientFile) bool {
 	if r.addr != q.addr || r.size != q.size || r.prot != q.prot || (r.file != nil) != (q.fd >= 0) {
 		return false
 	}
-	return r.file == nil || r.offset == q.offset && r.file.key.dev == key.dev && r.file.key.ino == key.ino
+	return r.file == nil || r.offset == q.offset && r.file.of == file.id
 }
-
-// fileIdentity checks that the rights and the length of q's descriptor cover the range.
-// Memory past the end of a file would fault at the first access.
-func fileIdentity(q mapRequest) (fileKey, *unix.Stat_t, error) {
-	if q.fd < 0 {
-		return fileKey{}, nil, nil
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(q.fd, &st); err != nil {
-		return fileKey{}, nil, err
-	}
-	fl, err := unix.FcntlInt(uintptr(q.fd), unix.F_GETFL, 0)
-	if err != nil {
-		return fileKey{}, nil, err
-	}
-	if q.prot&unix.PROT_WRITE != 0 && fl&unix.O_ACCMODE == unix.O_RDONLY || fl&unix.O_ACCMODE == unix.O_WRONLY {
-		return fileKey{}, nil, unix.EACCES
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFREG && (q.offset > uint64(st.Size) || q.size > uint64(st.Size)-q.offset) {
-		return fileKey{}, nil, unix.EINVAL
-	}
-	return fileKey{uint64(st.Dev), st.Ino, q.prot}, &st, nil
-}
-
-// openFile returns a mapping of q's file that covers q: one that exists, the whole file, or,
-// for what is not a regular file, just the range. There may be most of them.
-//
-// Preconditions: m.mu held to write.
-func (m *Memory) openFile(q mapRequest, key fileKey, st *unix.Stat_t, most int) (*fileMap, error) {
-	regular := st.Mode&unix.S_IFMT == unix.S_IFREG
-	if regular {
-		for _, prot := range [...]int{q.prot, unix.PROT_READ | unix.PROT_WRITE} {
-			f := m.files[fileKey{key.dev, key.ino, prot}]
-			if f != nil && q.offset+q.size <= uint64(len(f.data)) {
-				f.refs++
-				return f, nil
-			}
-		}
-	}
-	if m.mapped >= most {
-		return nil, errMappings
-	}
-	if regular && m.files[key] == nil {
-		whole := (uint64(st.Size) + pageSize - 1) &^ (pageSize - 1)
-		if data, err := mmapFile(q.fd, 0, whole, q.prot); err == nil {
-			f := &fileMap{key: key, data: data, refs: 1, shared: true}
-			if m.files == nil {
-				m.files = make(map[fileKey]*fileMap)
-			}
-			m.files[key] = f
-			m.mapped++
-			return f, nil
-		}
-	}
-	data, err := mmapFile(q.fd, q.offset, q.size, q.prot)
-	if err != nil {
-		return nil, err
-	}
-	m.mapped++
-	return &fileMap{key: key, base: q.offset, data: data, refs: 1}, nil
-}
-
-func mmapFile(fd int, offset, size uint64, prot int) ([]byte, error) {
-	if size > maxMmap || offset > maxMmap {
-		return nil, unix.ENOSPC
-	}
-	return unix.Mmap(fd, int64(offset), int(size), prot, unix.MAP_SHARED)
-}
-
-// maxMmap is the largest single mapping asked of the kernel: 8 TiB.
-const maxMmap = 8 << 40
 
 // remove takes out the range that is exactly addr, size; ENOENT if there is none. It calls
 // atLast, unless nil, when the device no longer uses the range.
@@ -331,28 +253,6 @@ func (m *Memory) free(r *mapping) {
 	m.mu.Lock()
 	m.log.stop(r)
 	m.mu.Unlock()
-	m.closeFile(r)
-}
-
-func (m *Memory) closeFile(r *mapping) {
-	f := r.file
-	if f == nil {
-		return
-	}
-	r.data = nil
-	m.mu.Lock()
-	f.refs--
-	last := f.refs == 0
-	if last {
-		m.mapped-- // by the one thread that makes them
-		if f.shared {
-			delete(m.files, f.key)
-		}
-	}
-	m.mu.Unlock()
-	if last {
-		if err := unix.Munmap(f.data); err != nil {
-			panic(fmt.Sprintf("vfiouser: munmap of our own mapping: %v", os.NewSyscallError("munmap", err)))
-		}
-	}
+	m.files.close(r)
+	m.freed.Add(1)
 }

@@ -18,6 +18,11 @@ import (
 // ErrServerClosed is returned by Serve after Close.
 var ErrServerClosed = errors.New("vfiouser: server closed")
 
+// ErrStuck means that a client's thread made no progress towards its end within Options.EndTimeout,
+// besides its device's Detached: a descriptor or a page of the client's makes the kernel wait. The
+// thread is left to itself and calls the device again once it continues; Close waits for it again.
+var ErrStuck = errors.New("vfiouser: the client's thread waits in the kernel for something of the client's and does not end")
+
 // Server serves one device, to one client after the other.
 type Server struct {
 	dev   Device
@@ -25,7 +30,14 @@ type Server struct {
 	rows  *commandIndex
 	stats counters
 
-	logStream, logPanic, logBusy, logAdmit, logMemory, logRegions, logMappings, logSizes logLimit
+	signals  *signaller
+	discards discards
+	holes    holes
+
+	logStream, logPanic, logBusy, logAdmit, logMemory logLimit
+	logRules                                          [numDMARules]logLimit
+
+	closing chan struct{} // closed by Close
 
 	mu       sync.Mutex
 	closed   bool
@@ -40,9 +52,19 @@ func NewServer(dev Device, o Options) (*Server, error) {
 	if err := CheckDevice(dev); err != nil {
 		return nil, err
 	}
+	signals, err := signals()
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
-		dev: dev, opts: o.withDefaults(), rows: newCommandIndex(),
-		listener: make(map[*net.UnixListener]struct{}),
+		dev: dev, opts: o.withDefaults(), rows: newCommandIndex(), signals: signals,
+		closing: make(chan struct{}), listener: make(map[*net.UnixListener]struct{}),
+	}
+	if o.MaxDMAAlloc > 0 {
+		if s.holes.faults, err = openUserfaults(); err != nil {
+			return nil, fmt.Errorf("vfiouser: memory that the device allocates in clients' files cannot be bounded: %w; permit userfaultfd, or set no bound", err)
+		}
+		s.holes.most, s.holes.refuse = o.MaxDMAAlloc&^(pageSize-1), func() { s.refuse(DMAAlloc) }
 	}
 	return s, nil
 }
@@ -104,7 +126,8 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 }
 
 // Serve takes clients from l, one after the other, until ctx ends (it returns the context's
-// error) or Close (ErrServerClosed). It closes l and has ended the client when it returns.
+// error) or Close (ErrServerClosed). It closes l and has ended the client when it returns, or
+// adds ErrStuck to its error.
 //
 // A connection made while a client is attached is closed immediately and logged.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
@@ -114,16 +137,15 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	}
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
-	err := s.accept(l)
+	err := s.accept(ctx, l)
 	s.untrack(l)
-	s.endCurrent()
 	if ctx.Err() != nil {
-		return ctx.Err()
+		err = ctx.Err()
 	}
-	return err
+	return errors.Join(err, s.endCurrent())
 }
 
-func (s *Server) accept(l *net.UnixListener) error {
+func (s *Server) accept(ctx context.Context, l *net.UnixListener) error {
 	for delay := time.Duration(0); ; {
 		nc, err := l.AcceptUnix()
 		switch {
@@ -134,7 +156,7 @@ func (s *Server) accept(l *net.UnixListener) error {
 				s.warn(&s.logStream, "vfio-user connection lost", slog.Any("error", err))
 				continue
 			}
-			if _, err := s.start(fd); err != nil {
+			if _, err := s.start(ctx, fd); err != nil {
 				unix.Close(fd)
 				if errors.Is(err, ErrBusy) {
 					s.warn(&s.logBusy, "vfio-user client refused: another is attached; a socket serves one guest, give each a GPU and a socket of its own")
@@ -158,24 +180,25 @@ func (s *Server) ServeConn(ctx context.Context, nc *net.UnixConn) error {
 	if err != nil {
 		return err
 	}
-	c, err := s.start(fd)
+	c, err := s.start(ctx, fd)
 	if err != nil {
 		unix.Close(fd)
 		return err
 	}
-	done := c.ended
-	stop := context.AfterFunc(ctx, c.shutdown)
-	defer stop()
-	<-done
-	return ctx.Err()
+	select {
+	case <-c.ended:
+		return ctx.Err()
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), s.end(c))
+	}
 }
 
 // ErrBusy means that the device has a client.
 var ErrBusy = errors.New("vfiouser: the device has a client")
 
 // start makes fd the client. If the previous client has hung up, start waits until its
-// remaining messages are served.
-func (s *Server) start(fd int) (*conn, error) {
+// remaining messages are served, or until ctx ends or Close.
+func (s *Server) start(ctx context.Context, fd int) (*conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.current != nil {
@@ -185,8 +208,18 @@ func (s *Server) start(fd int) (*conn, error) {
 			return nil, ErrBusy
 		}
 		s.mu.Unlock()
-		<-c.ended
+		select {
+		case <-c.ended:
+		case <-ctx.Done():
+		case <-s.closing:
+		}
 		s.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if s.closed {
+			break
+		}
 	}
 	if s.closed {
 		return nil, ErrServerClosed
@@ -225,25 +258,50 @@ func detachFD(nc *net.UnixConn) (int, error) {
 	return fd, nil
 }
 
-// Close ends the client and all listeners, and waits for the client's end.
+// Close ends the client and all listeners, and waits for the client's end: if that takes longer
+// than Options.EndTimeout it returns ErrStuck, and may be called again.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	s.closed = true
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+	}
 	for l := range s.listener {
 		l.Close()
 	}
 	s.mu.Unlock()
-	s.endCurrent()
-	return nil
+	return s.endCurrent()
 }
 
-func (s *Server) endCurrent() {
+func (s *Server) endCurrent() error {
 	s.mu.Lock()
 	c := s.current
 	s.mu.Unlock()
-	if c != nil {
-		c.shutdown()
-		<-c.ended
+	if c == nil {
+		return nil
+	}
+	return s.end(c)
+}
+
+// end disconnects c and waits for the end of its thread. What the device does in Detached is not
+// the client's to stretch, so that may take as long as it takes. For each range of the client's map
+// the thread waits for the device, so a range that was freed begins the timeout anew.
+func (s *Server) end(c *conn) error {
+	c.shutdown()
+	late := time.NewTicker(s.opts.EndTimeout)
+	defer late.Stop()
+	before := c.mem.freed.Load()
+	for {
+		select {
+		case <-c.ended:
+			return nil
+		case <-late.C:
+			freed := c.mem.freed.Load()
+			if freed == before && !c.detaching.Load() {
+				return ErrStuck
+			}
+			before = freed
+		}
 	}
 }
 

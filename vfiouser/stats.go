@@ -24,9 +24,7 @@ type Stats struct {
 	Refused    uint64 // connections refused: a client was attached, or Device.Admit failed
 	StrayReply uint64 // answers that match no request
 
-	RegionsRefused  uint64 // DMA_MAPs beyond Options.MaxDMARegions
-	MappingsRefused uint64 // and beyond Options.MaxDMAMappings
-	SizesRefused    uint64 // and larger than Options.MaxDMASize
+	DMARefused [numDMARules]uint64 // by rule
 
 	IRQ IRQStats // of the present or last client
 }

@@ -53,6 +53,8 @@ func (m *Memory) Copy(addr uint64, p []byte, write bool) (err error) {
 		switch {
 		case r.data == nil:
 			err = ErrByMessage
+		case r.holes != nil && !r.populate(off, uint64(n)):
+			return ErrFault
 		case write:
 			copy(r.data[off:], p[:n])
 			r.wrote(off, uint64(n))
@@ -117,14 +119,20 @@ func setPanicOnFault() bool { return debug.SetPanicOnFault(true) }
 func catchFault(before bool, err *error) {
 	debug.SetPanicOnFault(before)
 	p := recover()
-	if p == nil {
-		return
+	switch {
+	case p == nil:
+	case isFault(p):
+		*err = ErrFault
+	default:
+		panic(p)
 	}
-	if e, ok := p.(runtime.Error); ok {
-		if _, isFault := e.(interface{ Addr() uintptr }); isFault {
-			*err = ErrFault
-			return
-		}
+}
+
+func isFault(p any) bool {
+	e, ok := p.(runtime.Error)
+	if !ok {
+		return false
 	}
-	panic(p)
+	_, ok = e.(interface{ Addr() uintptr })
+	return ok
 }

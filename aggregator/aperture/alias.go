@@ -4,63 +4,52 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"time"
 )
 
 var le = binary.LittleEndian
 
-// alias is a slot that shows a page whose bytes are in another slot, its backing slot.
-type alias struct {
-	at        slot
-	page      *page
-	mem       []byte // what the guest sees there
-	mergeBase []byte // what the alias and its backing slot had when they were last equal
-}
+// An alias is a slot that shows a page whose bytes are in another slot, its backing slot.
 
 // addAlias makes a slot that shows p an alias, with the bytes of p's backing slot. It
 // returns false if the limit on aliases is reached.
-func (s *Set) addAlias(p *page, at slot) bool {
+func (s *Set) addAlias(p *PageState, at slot) bool {
 	if s.stats.Aliases.Load() >= int64(s.cfg.Aliases) {
 		return false
 	}
-	base := make([]byte, pageSize)
-	copy(base, s.bytes(p.backing))
-	a := &alias{at: at, page: p, mem: s.bytes(at), mergeBase: base}
-	copy(a.mem, base)
-	s.link(a)
+	base := new([pageSize]byte)
+	copy(base[:], s.bytes(p.Backing))
+	copy(s.bytes(at), base[:])
+	s.link(p, at, base)
 	return true
 }
 
-func (s *Set) link(a *alias) {
-	s.slots[a.at].alias = a
-	a.page.aliases = append(a.page.aliases, a)
-	s.aliased[a.page] = struct{}{}
+func (s *Set) link(p *PageState, at slot, base *[pageSize]byte) {
+	s.Slots[at].MergeBase = base
+	p.Aliases = append(p.Aliases, at)
+	s.aliased[p] = struct{}{}
 	s.stats.Aliases.Add(1)
 }
 
-func (s *Set) unlink(a *alias) {
-	s.slots[a.at].alias = nil
-	list := a.page.aliases[:0]
-	for _, o := range a.page.aliases {
-		if o != a {
-			list = append(list, o)
-		}
-	}
-	if a.page.aliases = list; len(list) == 0 {
-		delete(s.aliased, a.page)
+func (s *Set) unlink(p *PageState, at slot) {
+	s.Slots[at].MergeBase = nil
+	i := slices.Index(p.Aliases, at)
+	if p.Aliases = slices.Delete(p.Aliases, i, i+1); len(p.Aliases) == 0 {
+		delete(s.aliased, p)
 	}
 	s.stats.Aliases.Add(-1)
 }
 
 // drop ends an alias. Its slot is cleared before it is used again.
-func (s *Set) drop(a *alias) {
-	s.unlink(a)
-	s.vacated = append(s.vacated, a.at)
+func (s *Set) drop(p *PageState, at slot) {
+	s.unlink(p, at)
+	s.vacated = append(s.vacated, at)
 }
 
-func (s *Set) dropAliases(p *page) {
-	for len(p.aliases) > 0 {
-		s.drop(p.aliases[0])
+func (s *Set) dropAliases(p *PageState) {
+	for len(p.Aliases) > 0 {
+		s.drop(p, p.Aliases[len(p.Aliases)-1])
 	}
 }
 
@@ -74,24 +63,24 @@ func (s *Set) flushAliases() {
 
 // flushPage makes the aliases of a page equal to its backing slot. The second pass copies
 // changes found in later aliases to the earlier ones.
-func (s *Set) flushPage(p *page) {
+func (s *Set) flushPage(p *PageState) {
 	merged := false
-	for _, a := range p.aliases {
-		merged = s.flush(a) || merged
+	for _, at := range p.Aliases {
+		merged = s.flush(p, at) || merged
 	}
-	if merged && len(p.aliases) > 1 {
-		for _, a := range p.aliases {
-			s.flush(a)
+	if merged && len(p.Aliases) > 1 {
+		for _, at := range p.Aliases {
+			s.flush(p, at)
 		}
 	}
 }
 
 // flush makes an alias equal to its backing slot, and reports whether it copied bytes.
-func (s *Set) flush(a *alias) bool {
-	merged, fast := merge(s.bytes(a.page.backing), a.mem, a.mergeBase)
+func (s *Set) flush(p *PageState, at slot) bool {
+	merged, fast := merge(s.bytes(p.Backing), s.bytes(at), s.Slots[at].MergeBase[:])
 	s.stats.BytesMerged.Add(uint64(merged))
 	if fast {
-		s.stats.TooFast.Add(s.window(a.at), 1)
+		s.stats.TooFast.Add(s.window(at), 1)
 	}
 	return merged > 0
 }

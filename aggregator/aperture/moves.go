@@ -26,7 +26,7 @@ func (s *Set) moveQueued(n int) {
 	batch := slices.Clone(s.queue[:n])
 	s.queue = slices.Delete(s.queue, 0, n)
 	for _, p := range batch {
-		p.queued = false
+		p.Queued = false
 		s.setDirect(p, true)
 	}
 	s.clear()
@@ -38,8 +38,8 @@ func (s *Set) moveQueued(n int) {
 	for _, p := range batch {
 		s.showAgain(p)
 		s.setDirect(p, false)
-		if p.first == inCard && p.backing == inCard && !p.queued {
-			delete(s.pages, p.n)
+		if p.First == inCard && p.Backing == inCard && !p.Queued {
+			delete(s.Pages, p.N)
 		}
 	}
 	s.clear()
@@ -49,29 +49,28 @@ func (s *Set) moveQueued(n int) {
 
 // setDirect reports to the owner that the guest begins, or ceases, to reach a page without a
 // trap.
-func (s *Set) setDirect(p *page, on bool) {
-	if p.direct != on && (p.first != inCard) == on {
-		p.direct = on
-		s.owner.Direct(uint64(p.n)<<pageShift, on)
+func (s *Set) setDirect(p *PageState, on bool) {
+	if p.Direct != on && (p.First != inCard) == on {
+		p.Direct = on
+		s.owner.Direct(uint64(p.N)<<pageShift, on)
 	}
 }
 
 // leave takes pages out of slots that show them no more: to an alias, or to the card.
-func (s *Set) leave(batch []*page) {
+func (s *Set) leave(batch []*PageState) {
 	var list []piece
 	for _, p := range batch {
-		if p.backing == inCard || s.showing(p, p.backing) {
+		if p.Backing == inCard || s.showing(p, p.Backing) {
 			continue
 		}
-		if len(p.aliases) > 0 {
-			best := slices.MinFunc(p.aliases, func(a, b *alias) int { return cmp.Compare(a.at, b.at) })
-			if s.promote(best) {
+		if len(p.Aliases) > 0 {
+			if s.promote(p, slices.Min(p.Aliases)) {
 				continue
 			}
 			s.flushPage(p)
 			s.dropAliases(p)
 		}
-		list = append(list, piece{p.n, 1, inCard})
+		list = append(list, piece{p.N, 1, inCard})
 	}
 	for _, m := range join(s, list) {
 		if !s.fits(s.leaving(m)) {
@@ -82,22 +81,22 @@ func (s *Set) leave(batch []*page) {
 }
 
 // enter moves pages to the slots that should back them, if these are free.
-func (s *Set) enter(batch []*page) {
+func (s *Set) enter(batch []*PageState) {
 	var list []piece
 	for _, p := range batch {
 		to := s.wanted(p)
-		if to == inCard || to == p.backing {
+		if to == inCard || to == p.Backing {
 			continue
 		}
-		switch other := s.slots[to].resident; {
-		case other != nil && other.queued: // it leaves later
+		switch other := s.resident(to); {
+		case other != nil && other.Queued: // it leaves later
 			s.enqueue(p)
-		case other != nil, p.backing != inCard && !s.showing(p, p.backing): // the card did not move it
+		case other != nil, p.Backing != inCard && !s.showing(p, p.Backing): // the card did not move it
 			s.stats.MovesRefused.Add(s.window(to), 1)
-		case p.backing == inCard:
-			list = append(list, piece{p.n, 1, to})
-		case s.slots[to].alias != nil || s.addAlias(p, to):
-			s.promote(s.slots[to].alias)
+		case p.Backing == inCard:
+			list = append(list, piece{p.N, 1, to})
+		case s.Slots[to].MergeBase != nil || s.addAlias(p, to):
+			s.promote(p, to)
 		}
 	}
 	for _, m := range join(s, list) {
@@ -113,27 +112,27 @@ func (s *Set) enter(batch []*page) {
 // storing there. The merges come right before the move, the merge of the new backing slot last.
 // So that slot has all bytes of every merge base, and no later merge reverts one. The old backing
 // slot becomes an alias with the same merge base, so later stores there are merged.
-func (s *Set) promote(a *alias) bool {
-	p, from := a.page, a.page.backing
-	if !s.fits(s.leaving(piece{p.n, 1, inCard}) + 1) {
-		s.stats.RunsRefused.Add(s.window(a.at), 1)
+func (s *Set) promote(p *PageState, to slot) bool {
+	from, base := p.Backing, s.Slots[to].MergeBase
+	if !s.fits(s.leaving(piece{p.N, 1, inCard}) + 1) {
+		s.stats.RunsRefused.Add(s.window(to), 1)
 		return false
 	}
-	for _, o := range p.aliases {
-		if o != a {
-			s.flush(o)
+	for _, o := range p.Aliases {
+		if o != to {
+			s.flush(p, o)
 			s.step()
 		}
 	}
-	s.flush(a)
+	s.flush(p, to)
 	s.step()
-	s.unlink(a)
-	if !s.relocate(piece{p.n, 1, a.at}) {
-		s.link(a)
+	s.unlink(p, to)
+	if !s.relocate(piece{p.N, 1, to}) {
+		s.link(p, to, base)
 		return false
 	}
 	if s.showing(p, from) {
-		s.link(&alias{at: from, page: p, mem: s.bytes(from), mergeBase: a.mergeBase})
+		s.link(p, from, base)
 	} else {
 		s.vacated = append(s.vacated, from)
 	}
@@ -141,21 +140,21 @@ func (s *Set) promote(a *alias) bool {
 }
 
 // showAgain makes aliases of the slots that show a page and do not back it.
-func (s *Set) showAgain(p *page) {
-	if p.backing == inCard {
+func (s *Set) showAgain(p *PageState) {
+	if p.Backing == inCard {
 		s.dropAliases(p)
 		return
 	}
-	if p.queued && !s.showing(p, p.backing) {
+	if p.Queued && !s.showing(p, p.Backing) {
 		return // it leaves later
 	}
-	for at := p.first; at != inCard; at = s.slots[at].next {
-		st := &s.slots[at]
+	for at := p.First; at != inCard; at = s.Slots[at].Next {
+		other := s.resident(at)
 		switch {
-		case at == p.backing || st.alias != nil:
-		case st.resident != nil && st.resident.queued:
+		case at == p.Backing || s.Slots[at].MergeBase != nil:
+		case other != nil && other.Queued:
 			s.enqueue(p)
-		case st.resident == nil && !s.addAlias(p, at):
+		case other == nil && !s.addAlias(p, at):
 			s.stats.AliasesRefused.Add(s.window(at), 1)
 			s.vacated = append(s.vacated, at)
 		}
@@ -177,14 +176,14 @@ func (s *Set) relocate(m piece) bool {
 		if to != inCard {
 			to += slot(i)
 		}
-		s.settle(s.pages[m.first+i], to)
+		s.settle(s.Pages[m.first+i], to)
 	}
 	s.stats.Moves.Add(1)
 	s.stats.PagesMoved.Add(uint64(n))
 	if err == nil {
 		return true
 	}
-	s.refused = err
+	s.Refused = err.Error()
 	for i := n; i < m.n; i++ {
 		at := m.to
 		if at == inCard {
@@ -196,17 +195,17 @@ func (s *Set) relocate(m piece) bool {
 }
 
 // settle notes where a page is now.
-func (s *Set) settle(p *page, to slot) {
-	before := s.starts(p.n) + s.starts(p.n+1)
-	if p.backing != inCard {
-		s.slots[p.backing].resident = nil
-		s.stats.Resident[s.window(p.backing)].Add(-1)
+func (s *Set) settle(p *PageState, to slot) {
+	before := s.starts(p.N) + s.starts(p.N+1)
+	if p.Backing != inCard {
+		s.Slots[p.Backing].Resident = nothing
+		s.stats.Resident[s.window(p.Backing)].Add(-1)
 	}
-	if p.backing = to; to != inCard {
-		s.slots[to].resident = p
+	if p.Backing = to; to != inCard {
+		s.Slots[to].Resident = shows(p.N)
 		s.stats.Resident[s.window(to)].Add(1)
 	}
-	s.stats.Runs.Add(s.starts(p.n) + s.starts(p.n+1) - before)
+	s.stats.Runs.Add(s.starts(p.N) + s.starts(p.N+1) - before)
 }
 
 // Adjacent pages in a window are a run. Each run costs the process at most two mappings:
@@ -253,9 +252,9 @@ func (s *Set) wholeRun(m piece) piece {
 		end++
 	}
 	for n := first; n < end; n++ {
-		p := s.pages[n]
-		if s.showing(p, p.backing) {
-			s.stats.RunsRefused.Add(s.window(p.backing), 1)
+		p := s.Pages[n]
+		if s.showing(p, p.Backing) {
+			s.stats.RunsRefused.Add(s.window(p.Backing), 1)
 		}
 		s.flushPage(p)
 		s.dropAliases(p)
@@ -284,12 +283,13 @@ func join(s *Set, list []piece) []piece {
 func (s *Set) empty() (left int64) {
 	for i, b := range s.bars {
 		if b != nil {
-			s.bars[i] = newScanner(b.kind, b.pages, b.vram)
+			s.BARs[i] = Binding{}
+			s.bars[i] = newScanner(b.Binding, b.kind, b.pages, b.vram)
 		}
 	}
-	for at := range s.slots {
-		s.show(slot(at), nothing)
-		if p := s.slots[at].resident; p != nil {
+	for at := range slot(len(s.Slots)) {
+		s.show(at, nothing)
+		if p := s.resident(at); p != nil {
 			s.enqueue(p) // the card may have refused it before
 		}
 	}
@@ -314,7 +314,9 @@ func (s *Set) clear() {
 	list := s.vacated
 	s.vacated = s.vacated[:0]
 	slices.Sort(list)
-	list = slices.DeleteFunc(slices.Compact(list), func(at slot) bool { return s.slots[at].resident != nil || s.slots[at].alias != nil })
+	list = slices.DeleteFunc(slices.Compact(list), func(at slot) bool {
+		return s.Slots[at].Resident != nothing || s.Slots[at].MergeBase != nil
+	})
 	for len(list) > 0 {
 		n := 1
 		for n < len(list) && list[n] == list[0]+slot(n) && s.sameWindow(list[0], list[n]) {

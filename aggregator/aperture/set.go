@@ -90,16 +90,14 @@ type Set struct {
 	stats *Stats
 	began time.Time
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	State
 	files   [4]*memory      // by BAR
 	base    [Kinds + 1]slot // the first of each window
 	bars    [Kinds]*scanner // BAR3 and BAR1; nil if not mapped
-	slots   []slotState
-	pages   map[uint32]*page
-	queue   []*page // whose slots changed since they last moved
-	aliased map[*page]struct{}
-	vacated []slot // that no longer show a page and are not cleared yet
-	refused error  // why the card did not move pages, the last time
+	queue   []*PageState    // those that are Queued
+	aliased map[*PageState]struct{}
+	vacated []slot // that no longer show a page; cleared before a method returns
 
 	pending atomic.Bool  // queue is not empty
 	flushed atomic.Int64 // when aliases were last flushed, since began
@@ -113,7 +111,7 @@ func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
 	cfg.Limits.complete()
 	s := &Set{
 		cfg: cfg, owner: owner, stats: stats, began: time.Now(),
-		pages: make(map[uint32]*page), aliased: make(map[*page]struct{}), step: func() {},
+		aliased: make(map[*PageState]struct{}), step: func() {},
 	}
 	stats.MostRuns.Store(int64(cfg.Runs))
 	vram := uint32(cfg.VRAM >> pageShift)
@@ -122,13 +120,13 @@ func New(cfg Config, owner Owner, stats *Stats) (*Set, error) {
 		if cfg.Map&kindMaps[k] == 0 {
 			n = 0
 		} else if Kind(k) != PRAMIN {
-			s.bars[k] = newScanner(Kind(k), n, vram)
+			s.bars[k] = newScanner(&s.BARs[k], Kind(k), n, vram)
 		}
 		s.base[k+1] = s.base[k] + slot(n)
 	}
-	s.slots = make([]slotState, s.base[Kinds])
-	for i := range s.slots {
-		s.slots[i].next, s.slots[i].prev = inCard, inCard
+	s.Slots, s.Pages = make([]SlotState, s.base[Kinds]), make(map[uint32]*PageState)
+	for i := range s.Slots {
+		s.Slots[i].Next, s.Slots[i].Prev = inCard, inCard
 	}
 	if err := s.makeFiles(); err != nil {
 		return nil, errors.Join(err, s.closeFiles())
@@ -182,6 +180,9 @@ func (s *Set) closeFiles() error {
 	return errors.Join(errs...)
 }
 
+// Map says what the client may map.
+func (s *Set) Map() Map { return s.cfg.Map }
+
 // Regions lists what the client may map.
 func (s *Set) Regions() (list []Region) {
 	add := func(bar int, areas ...Area) {
@@ -213,7 +214,7 @@ func (s *Set) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.empty(); n > 0 {
-		return fmt.Errorf("%d pages of VRAM are still where the last client had them mapped: %w", n, s.refused)
+		return fmt.Errorf("%d pages of VRAM are still where the last client had them mapped: %s", n, s.Refused)
 	}
 	return s.closeFiles()
 }
@@ -238,7 +239,7 @@ func (s *Set) Block(k Kind, on bool, space shadowpt.Space) {
 		s.stats.Physical.Add(k, 1)
 	}
 	s.flushAliases()
-	b.bind(on, space)
+	*b.Binding = Binding{on, space}
 	s.scan(b)
 	s.update(s.cfg.Moves)
 }
@@ -249,7 +250,7 @@ func (s *Set) Invalidate(t shadowpt.Target, dir uint64, all bool) {
 	defer s.mu.Unlock()
 	s.flushAliases()
 	for _, b := range s.bars {
-		if b != nil && b.on && (all || b.space.Target == t && b.space.Dir == dir) {
+		if b != nil && b.On && (all || b.Space.Target == t && b.Space.Dir == dir) {
 			s.scan(b)
 		}
 	}

@@ -2,6 +2,7 @@ package aperture
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -81,7 +82,7 @@ func TestMoveKeepsStores(t *testing.T) {
 					}
 				}
 				if upgrade == 0 {
-					s.show(s.pages[5].backing, nothing)
+					s.show(s.Pages[5].Backing, nothing)
 				} else {
 					s.show(bar3, shows(5))
 				}
@@ -120,11 +121,11 @@ func TestLimitsHold(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "changes") {
 			c.refuse = rapid.IntRange(0, 9).Draw(t, "refuse") == 0
-			at := rapid.IntRange(testPoll, len(s.slots)-1).Draw(t, "slot")
+			at := rapid.IntRange(testPoll, len(s.Slots)-1).Draw(t, "slot")
 			step := rapid.IntRange(1, 3).Draw(t, "step")
 			first := rapid.IntRange(-20, testPages-1).Draw(t, "page")
 			n := rapid.SampledFrom([]int{1, 1, 8, 32}).Draw(t, "slots")
-			for i := 0; i < n && at+i < len(s.slots); i += step {
+			for i := 0; i < n && at+i < len(s.Slots); i += step {
 				if k, n := s.kind(slot(at + i)); k == BAR1 && n < testPoll {
 					continue
 				}
@@ -150,9 +151,9 @@ func TestLimitsHold(t *testing.T) {
 			}
 			refused += int(s.stats.RunsRefused.Load())
 			for range rapid.IntRange(0, 4).Draw(t, "stores") {
-				i := rand.IntN(len(s.slots))
-				if e := s.slots[i].shows; e != nothing && (s.slots[i].resident != nil || s.slots[i].alias != nil) && s.backing(uint32(e-1)) != inCard {
-					if r := s.slots[i].resident; r != nil && shows(r.n) != e {
+				i := rand.IntN(len(s.Slots))
+				if e := s.Slots[i].Shows; e != nothing && (s.Slots[i].Resident != nothing || s.Slots[i].MergeBase != nil) && s.backing(uint32(e-1)) != inCard {
+					if r := s.Slots[i].Resident; r != nothing && r != e {
 						continue // not there yet
 					}
 					want[e-1] = rand.Uint32()
@@ -188,19 +189,20 @@ func checkLimits(t require.TestingT, s *Set) {
 	require.Equal(t, runs, s.stats.Runs.Load())
 	require.LessOrEqual(t, runs, int64(s.cfg.Runs))
 	zero := make([]byte, pageSize)
-	for i := range s.slots {
-		st, at := &s.slots[i], slot(i)
+	for i := range s.Slots {
+		st, at := &s.Slots[i], slot(i)
 		switch {
-		case st.alias != nil:
+		case st.MergeBase != nil:
 			aliases++
-			require.Nil(t, st.resident)
-			require.Equal(t, st.shows, shows(st.alias.page.n))
-			require.NotEqual(t, inCard, st.alias.page.backing)
-			require.Equal(t, st.alias.mem, s.bytes(st.alias.page.backing))
-		case st.resident != nil:
-			require.Equal(t, at, st.resident.backing)
+			require.Equal(t, nothing, st.Resident)
+			p := s.Pages[uint32(st.Shows-1)]
+			require.Contains(t, p.Aliases, at)
+			require.NotEqual(t, inCard, p.Backing)
+			require.Equal(t, s.bytes(at), s.bytes(p.Backing))
+		case st.Resident != nothing:
+			require.Equal(t, at, s.resident(at).Backing)
 			if !s.Pending() && s.stats.MovesRefused.Load() == 0 {
-				require.Equal(t, st.shows, shows(st.resident.n))
+				require.Equal(t, st.Shows, st.Resident)
 			}
 		default:
 			require.Equal(t, zero, s.bytes(at), "slot %d", i)
@@ -208,4 +210,29 @@ func checkLimits(t require.TestingT, s *Set) {
 	}
 	require.EqualValues(t, aliases, s.stats.Aliases.Load())
 	require.LessOrEqual(t, aliases, s.cfg.Aliases)
+	checkState(t, s)
+}
+
+// checkState checks that State is data, and that the rest of a Set follows from it.
+func checkState(t require.TestingT, s *Set) {
+	text, err := json.Marshal(s.State)
+	require.NoError(t, err)
+	var copied State
+	require.NoError(t, json.Unmarshal(text, &copied))
+	require.Equal(t, s.State, copied)
+	queued, aliased := 0, 0
+	for n, p := range s.Pages {
+		require.Equal(t, n, p.N)
+		if p.Queued {
+			queued++
+			require.Contains(t, s.queue, p)
+		}
+		if len(p.Aliases) > 0 {
+			aliased++
+			require.Contains(t, s.aliased, p)
+		}
+	}
+	require.Len(t, s.queue, queued)
+	require.Len(t, s.aliased, aliased)
+	require.Empty(t, s.vacated)
 }

@@ -16,22 +16,31 @@ type slot uint32
 // inCard is the backing of a page whose bytes are in the card's own memory.
 const inCard slot = 1<<32 - 1
 
-// slotState is the Set's state of a slot.
-type slotState struct {
-	shows      entry
-	resident   *page  // the page that it backs, or nil
-	alias      *alias // its role as an alias, or nil
-	next, prev slot   // the other slots that show the same page
+// State is what a Set knows besides the content of its files. The Set reads tables again if it has
+// no copy of them.
+type State struct {
+	BARs    [2]Binding // of BAR3 and BAR1
+	Slots   []SlotState
+	Pages   map[uint32]*PageState // by number
+	Refused string                // why the card did not move pages, the last time
 }
 
-// page is a page of VRAM that some slot shows, or that is in a slot.
-type page struct {
-	n       uint32
-	first   slot // of the slots that show it, or inCard
-	backing slot
-	aliases []*alias
-	queued  bool // its slots have changed since it was last placed
-	direct  bool // reported to the owner as reached without a trap
+// SlotState is the state of a slot.
+type SlotState struct {
+	Shows      entry
+	Resident   entry           // the page that it backs
+	MergeBase  *[pageSize]byte // of an alias: what it had when it was last equal to its backing slot
+	Next, Prev slot            // the other slots that show the same page
+}
+
+// PageState is the state of a page of VRAM that some slot shows, or that is in a slot.
+type PageState struct {
+	N       uint32
+	First   slot // of the slots that show it, or inCard
+	Backing slot
+	Aliases []slot
+	Queued  bool // its slots have changed since it was last placed
+	Direct  bool // reported to the owner as reached without a trap
 }
 
 // kind returns which window a slot is in, and its page there.
@@ -60,81 +69,91 @@ func (s *Set) slotOf(k Kind, n uint32) (at slot, mapped bool) {
 
 // backing returns where page number n is.
 func (s *Set) backing(n uint32) slot {
-	if p := s.pages[n]; p != nil {
-		return p.backing
+	if p := s.Pages[n]; p != nil {
+		return p.Backing
 	}
 	return inCard
 }
 
-func (s *Set) enqueue(p *page) {
-	if !p.queued {
-		p.queued = true
+// resident returns the page that a slot backs, or nil.
+func (s *Set) resident(at slot) *PageState {
+	if e := s.Slots[at].Resident; e != nothing {
+		return s.Pages[uint32(e-1)]
+	}
+	return nil
+}
+
+func (s *Set) enqueue(p *PageState) {
+	if !p.Queued {
+		p.Queued = true
 		s.queue = append(s.queue, p)
 	}
 }
 
 // show notes what a slot shows from now on. An alias there is merged a last time.
 func (s *Set) show(at slot, e entry) {
-	st := &s.slots[at]
-	if st.shows == e {
+	st := &s.Slots[at]
+	if st.Shows == e {
 		return
 	}
-	if st.alias != nil {
-		s.flush(st.alias)
-		s.drop(st.alias)
-	}
-	if st.shows != nothing {
-		p := s.pages[uint32(st.shows-1)]
-		if st.next != inCard {
-			s.slots[st.next].prev = st.prev
+	if st.Shows != nothing {
+		p := s.Pages[uint32(st.Shows-1)]
+		if st.MergeBase != nil {
+			s.flush(p, at)
+			s.drop(p, at)
 		}
-		if st.prev == inCard {
-			p.first = st.next
+		if st.Next != inCard {
+			s.Slots[st.Next].Prev = st.Prev
+		}
+		if st.Prev == inCard {
+			p.First = st.Next
 		} else {
-			s.slots[st.prev].next = st.next
+			s.Slots[st.Prev].Next = st.Next
 		}
 		s.enqueue(p)
 	}
-	st.shows = e
+	st.Shows = e
 	if e == nothing {
 		return
 	}
 	n := uint32(e - 1)
-	p := s.pages[n]
+	p := s.Pages[n]
 	if p == nil {
-		p = &page{n: n, first: inCard, backing: inCard}
-		s.pages[n] = p
+		p = &PageState{N: n, First: inCard, Backing: inCard}
+		s.Pages[n] = p
 	}
-	st.next, st.prev = p.first, inCard
-	if p.first != inCard {
-		s.slots[p.first].prev = at
+	st.Next, st.Prev = p.First, inCard
+	if p.First != inCard {
+		s.Slots[p.First].Prev = at
 	}
-	p.first = at
+	p.First = at
 	s.enqueue(p)
 }
 
 // showing reports whether a slot shows a page.
-func (s *Set) showing(p *page, at slot) bool { return at != inCard && s.slots[at].shows == shows(p.n) }
+func (s *Set) showing(p *PageState, at slot) bool {
+	return at != inCard && s.Slots[at].Shows == shows(p.N)
+}
 
 // wanted returns the slot that should back a page: in the window of the highest priority that
 // shows it, and if possible the present one.
-func (s *Set) wanted(p *page) slot {
+func (s *Set) wanted(p *PageState) slot {
 	best := inCard
-	for at := p.first; at != inCard; at = s.slots[at].next {
+	for at := p.First; at != inCard; at = s.Slots[at].Next {
 		best = min(best, at)
 	}
-	if s.showing(p, p.backing) && s.sameWindow(p.backing, best) {
-		return p.backing
+	if s.showing(p, p.Backing) && s.sameWindow(p.Backing, best) {
+		return p.Backing
 	}
 	return best
 }
 
 // inPRAMIN ranks a page that PRAMIN shows, or that is there, before all others.
-func (s *Set) inPRAMIN(p *page) int {
-	if p.backing != inCard && s.window(p.backing) == PRAMIN {
+func (s *Set) inPRAMIN(p *PageState) int {
+	if p.Backing != inCard && s.window(p.Backing) == PRAMIN {
 		return 0
 	}
-	for at := p.first; at != inCard; at = s.slots[at].next {
+	for at := p.First; at != inCard; at = s.Slots[at].Next {
 		if s.window(at) == PRAMIN {
 			return 0
 		}
@@ -142,4 +161,4 @@ func (s *Set) inPRAMIN(p *page) int {
 	return 1
 }
 
-func (s *Set) praminFirst(a, b *page) int { return cmp.Compare(s.inPRAMIN(a), s.inPRAMIN(b)) }
+func (s *Set) praminFirst(a, b *PageState) int { return cmp.Compare(s.inPRAMIN(a), s.inPRAMIN(b)) }

@@ -19,14 +19,19 @@ const (
 	chunk     = 4096 // bytes of a table that are read and compared at a time
 )
 
+// Binding is the address space that a BAR shows.
+type Binding struct {
+	On    bool // there are tables
+	Space shadowpt.Space
+}
+
 // scanner reads what a BAR shows. It caches the entries that it has read, so that a table
 // that did not change costs a comparison.
 type scanner struct {
+	*Binding
 	kind  Kind
 	pages uint32 // of the window
 	vram  uint32 // pages of VRAM
-	on    bool
-	space shadowpt.Space
 	dirs  []directory
 	buf   [chunk]byte
 }
@@ -47,16 +52,13 @@ type table struct {
 	seen []byte // nil: all of it is zero
 }
 
-func newScanner(kind Kind, pages, vram uint32) *scanner {
-	s := &scanner{kind: kind, pages: pages, vram: vram}
+func newScanner(b *Binding, kind Kind, pages, vram uint32) *scanner {
+	s := &scanner{Binding: b, kind: kind, pages: pages, vram: vram}
 	for first := uint32(0); first < pages; first += shadowpt.SmallEntries {
 		s.dirs = append(s.dirs, directory{first: first, pages: min(pages-first, shadowpt.SmallEntries)})
 	}
 	return s
 }
-
-// bind makes the scanner read the tables of an address space, or none.
-func (s *scanner) bind(on bool, space shadowpt.Space) { s.on, s.space = on, space }
 
 // scan reads the tables and calls show for the pages that may have changed: all pages of a
 // table that was replaced, else those whose entries changed.
@@ -103,7 +105,7 @@ func (s *scanner) group(d *directory, i uint32, stats *Stats, show func(uint32, 
 func (s *scanner) readPDE(d *directory, m Tables) uint64 {
 	at := uint64(d.first) << pageShift
 	q := s.buf[:8]
-	if !s.on || !m.ReadTable(s.space.Target, s.space.Dir+at/shadowpt.DirSpan*8, q) {
+	if !s.On || !m.ReadTable(s.Space.Target, s.Space.Dir+at/shadowpt.DirSpan*8, q) {
 		return 0
 	}
 	return le.Uint64(q)
@@ -113,10 +115,10 @@ func (s *scanner) readPDE(d *directory, m Tables) uint64 {
 // size of the space.
 func (s *scanner) span(d *directory, pde uint64) uint32 {
 	base := uint64(d.first) << pageShift
-	if !s.on || base > s.space.Limit {
+	if !s.On || base > s.Space.Limit {
 		return 0
 	}
-	n := min(s.space.Limit-base, shadowpt.DirSpan-1)>>pageShift + 1
+	n := min(s.Space.Limit-base, shadowpt.DirSpan-1)>>pageShift + 1
 	return uint32(min(n, shadowpt.SmallEntries>>shadowpt.DecodePDE(pde).Size, uint64(d.pages)))
 }
 

@@ -66,7 +66,7 @@ func TestScannerEqualsWalk(t *testing.T) {
 	const window, vram = 40000, 5000 // two directory entries, the second cut short
 	rapid.Check(t, func(t *rapid.T) {
 		m := &fakeTables{mem: make([]byte, tablesIn)}
-		s := newScanner(BAR1, window, vram)
+		s := newScanner(new(Binding), BAR1, window, vram)
 		var stats Stats
 		now := make(map[uint32]entry)
 		page := rapid.Custom(func(t *rapid.T) uint32 {
@@ -83,7 +83,7 @@ func TestScannerEqualsWalk(t *testing.T) {
 				if rapid.IntRange(0, 5).Draw(t, "no directory") == 0 {
 					space.Dir = tablesIn
 				}
-				s.bind(on, space)
+				*s.Binding = Binding{on, space}
 			case 1:
 				d := rapid.Uint64Range(0, 1).Draw(t, "directory entry")
 				pde := shadowpt.PDE{Size: uint8(rapid.IntRange(0, 3).Draw(t, "size"))}
@@ -133,8 +133,7 @@ func TestScanOfOneChangeAllocatesNothing(t *testing.T) {
 		m.put(smallAt+i*8, shadowpt.PTE{Valid: true, Addr: i << 12}.Encode())
 	}
 	var stats Stats
-	s := newScanner(BAR1, shadowpt.SmallEntries, 1<<20)
-	s.bind(true, shadowpt.Space{Limit: 1<<40 - 1})
+	s := newScanner(&Binding{true, shadowpt.Space{Limit: 1<<40 - 1}}, BAR1, shadowpt.SmallEntries, 1<<20)
 	n := 0
 	count := func(uint32, entry) { n++ }
 	s.scan(m, &stats, count)

@@ -169,8 +169,8 @@ type Channel interface {
 // goroutine of the card or from Poll. They must not block, nor call the card, except for
 // Disable, Quiet and Doorbell of channels.
 type ChannelEvents interface {
-	// Completed reports a non-stall event; bit n is engine n. The card may not know whose
-	// event it was: every channel that may have run since the last one gets it.
+	// Completed reports a non-stall event of the channel; bit n is engine n. A card that does not
+	// tell whose event it was has it reported to every channel that may have raised it.
 	Completed(engines uint32)
 	// The channel was stopped by an error. Channel numbers and instance blocks in it are
 	// left zero.
@@ -178,6 +178,8 @@ type ChannelEvents interface {
 	PBDMAError(gf100.PBDMAError)
 	GraphTrap(gf100.GraphTrap)
 	CopyTrap(gf100.CopyTrap)
+	// Broken reports that the card itself failed at work for the channel, which has stopped.
+	Broken(reason string)
 }
 
 // Relocator is a card whose pages of VRAM can have their bytes elsewhere.
@@ -204,6 +206,20 @@ type Registers interface {
 	AttachHost(Host)
 	DetachHost()
 	Reset() error
+}
+
+// EventSource is a card with registers that tells which channels raised non-stall events.
+type EventSource interface {
+	// TakeEvents appends the events since the last call to events, by channel.
+	TakeEvents(events []ChannelEvent) []ChannelEvent
+}
+
+// ChannelEvent is the non-stall events of a channel. Bit n of Engines is engine n. Broken is not
+// empty if the card itself failed at work for the channel.
+type ChannelEvent struct {
+	Channel uint8
+	Engines uint32
+	Broken  string
 }
 
 // Quiescer is a card with registers that can hold channels, by its own numbers, between two

@@ -33,6 +33,7 @@ type Windows struct {
 
 // Window is the part of one guest, whose addresses begin at 0.
 type Window struct {
+	owner      uint8  // number of the guest
 	base, size uint64 // for the card
 	card       card.DMA
 
@@ -46,7 +47,7 @@ func New(guests int, c card.DMA) *Windows {
 	b := &Windows{shift: uint(cardBusBits - bits.Len(uint(guests-1)))}
 	for i := range b.guests {
 		w := &b.guests[i]
-		w.base, w.size, w.card = b.At(i, 0), b.Size(), c
+		w.owner, w.base, w.size, w.card = uint8(i), b.At(i, 0), b.Size(), c
 	}
 	return b
 }
@@ -76,7 +77,7 @@ func (w *Window) At(addr uint64) uint64 { return w.base | addr }
 // MapDMA implements card.DMA. What lies beyond the window is out of reach.
 func (w *Window) MapDMA(addr uint64, m card.Mapping) error {
 	n := w.Clip(addr, uint64(len(m.Mem)))
-	if m.Mem = m.Mem[:n]; n == 0 {
+	if m.Mem, m.Owner = m.Mem[:n], w.owner; n == 0 {
 		return nil
 	}
 	w.changing.Lock()
@@ -104,7 +105,7 @@ func (w *Window) UnmapDMA(addr, n uint64) {
 }
 
 func (w *Window) forget(addr, n uint64) bool {
-	if !w.mappings.Unmap(addr, n) {
+	if len(w.mappings.Unmap(addr, n)) == 0 {
 		return false
 	}
 	w.mu.Lock() // waits for the copies under way
@@ -157,7 +158,7 @@ func (w *Window) each(addr uint64, p []byte, write bool, f func(mem, p []byte) b
 		}
 		mem := m.Mem[off:]
 		mem = mem[:min(len(mem), len(p))]
-		if !f(mem, p[:len(mem)]) {
+		if !m.Reach(off, uint64(len(mem))) || !f(mem, p[:len(mem)]) {
 			return false
 		}
 		if write && m.Wrote != nil {

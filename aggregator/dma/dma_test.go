@@ -26,6 +26,20 @@ func TestWindowsEqualDivision(t *testing.T) {
 	})
 }
 
+// TestAbsentPages: a window's accesses fail where the owner of the memory does not populate it.
+func TestAbsentPages(t *testing.T) {
+	w := New(1, &fakeCard{}).Guest(0)
+	mem := []byte("0123456789abcdef")
+	require.NoError(t, w.MapDMA(0, card.Mapping{Mem: mem, Write: true, Populate: func(off, n uint64) bool { return off+n <= 8 }}))
+	p := make([]byte, 4)
+	require.True(t, w.Read(4, p))
+	require.Equal(t, "4567", string(p))
+	require.False(t, w.Read(5, p))
+	require.False(t, w.Write(5, p))
+	require.False(t, w.Same(8, []byte("8")))
+	require.Equal(t, "0123456789abcdef", string(mem))
+}
+
 // fakeCard is a card's table of mappings.
 type fakeCard struct{ card.Mappings }
 

@@ -38,13 +38,14 @@ type Options struct {
 	// Timeout is for one operation of the card, plus 20 ms for scheduling delay; default
 	// 500 ms.
 	Timeout time.Duration
-	// InvalidateDirs is how many directories one invalidate may name, default 32. With more
-	// it names all of the card's.
-	InvalidateDirs int
-	// Interrupts are read at most InterruptBurst times in a row, with an InterruptPause
-	// between. Defaults 64 and 1 ms.
-	InterruptBurst int
-	InterruptPause time.Duration
+
+	// Tests set these. One invalidate names at most so many directories, default 32; for more it
+	// names all of the card's.
+	invalidateDirs int
+	// Interrupts are read at most interruptBurst times in a row, default 64, with an
+	// interruptPause between, default 1 ms.
+	interruptBurst int
+	interruptPause time.Duration
 }
 
 // Driver drives a card.
@@ -71,7 +72,8 @@ type Driver struct {
 	userds sync.Pool // of *userd
 
 	events    sync.Mutex
-	interrupt chan struct{} // capacity 1: the card has something to report
+	taken     []card.ChannelEvent // by the present look; guarded by events
+	interrupt chan struct{}       // capacity 1: the card has something to report
 	closing   chan struct{}
 	listening sync.WaitGroup
 }
@@ -81,9 +83,9 @@ var _ card.GPU = (*Driver)(nil)
 // New brings a card into service that is fresh from a reset.
 func New(c card.Registers, o Options) (*Driver, error) {
 	o.Timeout = cmp.Or(o.Timeout, time.Second/2)
-	o.InvalidateDirs = cmp.Or(o.InvalidateDirs, 32)
-	o.InterruptBurst = cmp.Or(o.InterruptBurst, 64)
-	o.InterruptPause = cmp.Or(o.InterruptPause, time.Millisecond)
+	o.invalidateDirs = cmp.Or(o.invalidateDirs, 32)
+	o.interruptBurst = cmp.Or(o.interruptBurst, 64)
+	o.interruptPause = cmp.Or(o.interruptPause, time.Millisecond)
 	d := &Driver{Registers: c, opts: o, interrupt: make(chan struct{}, 1), closing: make(chan struct{})}
 	d.userds.New = func() any { return new(userd) }
 	d.memory.Release(card.Run{Size: c.VRAMSize()})

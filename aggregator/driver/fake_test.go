@@ -79,6 +79,8 @@ func (r *recorder) PBDMAError(e gf100.PBDMAError) { r.fail(e) }
 func (r *recorder) GraphTrap(g gf100.GraphTrap)   { r.fail(g) }
 func (r *recorder) CopyTrap(c gf100.CopyTrap)     { r.fail(c) }
 
+func (r *recorder) Broken(reason string) { r.fail(reason) }
+
 // events returns how many engine events came, and the errors.
 func (r *recorder) events() (int, []any) {
 	r.mu.Lock()

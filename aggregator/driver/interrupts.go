@@ -22,7 +22,7 @@ func (d *Driver) listen() {
 			select {
 			case <-d.closing:
 				return
-			case <-time.After(d.opts.InterruptPause):
+			case <-time.After(d.opts.interruptPause):
 			}
 		}
 	}
@@ -32,11 +32,11 @@ func (d *Driver) listen() {
 func (d *Driver) Poll() { d.poll() }
 
 // poll handles everything that the card reports now. It returns false if the card still
-// reports something after InterruptBurst rounds.
+// reports something after interruptBurst rounds.
 func (d *Driver) poll() bool {
 	d.events.Lock()
 	defer d.events.Unlock()
-	for range d.opts.InterruptBurst {
+	for range d.opts.interruptBurst {
 		intr := d.rd(regPMCIntr) & intrOurs
 		if intr == 0 {
 			return true
@@ -58,18 +58,12 @@ func (d *Driver) poll() bool {
 
 func (d *Driver) pollFIFO() {
 	intr := d.rd(regFIFOIntr)
+	engines := uint32(0)
 	if intr&gf100.IntrEngine != 0 {
-		engines := d.rd(regEngEvent)
+		engines = d.rd(regEngEvent)
 		each32(engines, func(e uint32) { d.wr(regEngEventStatus+e*4, ^uint32(0)) })
-		d.table.Lock()
-		channels := d.channels
-		d.table.Unlock()
-		for _, ch := range channels {
-			if ch != nil && ch.mayHaveRun() {
-				ch.ev.Completed(engines)
-			}
-		}
 	}
+	d.completed(engines)
 	if intr&gf100.IntrMMUFault != 0 {
 		each32(d.rd(regFaultID), d.pollFault)
 	}
@@ -80,6 +74,38 @@ func (d *Driver) pollFIFO() {
 		d.wr(regRunlistIntr, ^uint32(0)) // commitRunlist polls instead
 	}
 	d.wr(regFIFOIntr, intr)
+}
+
+// completed reports non-stall events, which the card has forgotten by now: one that comes later
+// interrupts again. Driver.events is held.
+func (d *Driver) completed(engines uint32) {
+	if source, ok := d.Registers.(card.EventSource); ok {
+		d.taken = source.TakeEvents(d.taken[:0])
+		for _, e := range d.taken {
+			ch := d.owner(e.Channel)
+			if ch == nil {
+				continue
+			}
+			if e.Broken != "" {
+				ch.ev.Broken(e.Broken)
+			}
+			if e.Engines != 0 {
+				ch.ev.Completed(e.Engines)
+			}
+		}
+		return
+	}
+	if engines == 0 {
+		return
+	}
+	d.table.Lock()
+	channels := d.channels
+	d.table.Unlock()
+	for _, ch := range channels {
+		if ch != nil && ch.mayHaveRun() {
+			ch.ev.Completed(engines)
+		}
+	}
 }
 
 // each32 calls f with the number of each set bit.

@@ -125,6 +125,53 @@ func TestLastEvent(t *testing.T) {
 	}
 }
 
+// TestWaitingChannelRaisesNothing: a channel that waits at a semaphore gets one event, for what it
+// did before, and the next when it has gone on.
+func TestWaitingChannelRaisesNothing(t *testing.T) {
+	f := drivertest.New(8 << 20)
+	d := newDriver(t, f, Options{})
+	ch, ev := running(t, newShare(t, d, 0, 1))
+	for round := range 3 {
+		f.SetChannel(ch.id, channelStart|gf100.ChannelAcquire)
+		for range 5 {
+			event(d, f)
+		}
+		n, _ := ev.events()
+		require.Equal(t, 2*round+1, n, "waiting")
+		f.SetChannel(ch.id, channelStart|gf100.ChannelBusy)
+		event(d, f)
+		n, _ = ev.events()
+		require.Equal(t, 2*round+2, n, "running")
+	}
+}
+
+// sourceCard tells whose events are.
+type sourceCard struct {
+	*drivertest.Card
+	events []card.ChannelEvent
+}
+
+func (c *sourceCard) TakeEvents(to []card.ChannelEvent) []card.ChannelEvent {
+	to = append(to, c.events...)
+	c.events = nil
+	return to
+}
+
+// TestCardTellsWhoseEvents: a channel gets the events that the card says are its own, and those of
+// a number without a channel are dropped.
+func TestCardTellsWhoseEvents(t *testing.T) {
+	f := &sourceCard{Card: drivertest.New(8 << 20)}
+	d := newDriver(t, f, Options{})
+	s := newShare(t, d, 0, 2)
+	a, evA := running(t, s)
+	_, evB := running(t, s)
+	f.events = []card.ChannelEvent{{Channel: a.id, Engines: 1 << gf100.EngineCE1}, {Channel: 99, Engines: 1}}
+	require.Zero(t, event(d, f.Card), "no channel is looked at")
+	require.Zero(t, event(d, f.Card))
+	require.Equal(t, []uint32{1 << gf100.EngineCE1}, evA.engines)
+	require.Empty(t, evB.engines)
+}
+
 // racingCard calls during before the card gets a doorbell.
 type racingCard struct {
 	*drivertest.Card
@@ -185,7 +232,7 @@ func (a *askingCard) Read32(bar int, off uint64) uint32 {
 func TestInterruptBurst(t *testing.T) {
 	for _, pause := range []time.Duration{time.Hour, time.Nanosecond} {
 		f := &askingCard{Card: drivertest.New(1 << 20)}
-		d, err := New(f, Options{InterruptBurst: 3, InterruptPause: pause})
+		d, err := New(f, Options{interruptBurst: 3, interruptPause: pause})
 		require.NoError(t, err)
 		f.Raise(nil)
 		least := int64(3)

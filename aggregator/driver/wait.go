@@ -52,7 +52,7 @@ func (s *share) Invalidate(dirs ...uint64) bool {
 func (d *Driver) invalidate(dirs []uint64) bool {
 	join := func(k *batch) {
 		k.dirs = append(k.dirs, dirs...)
-		k.allDirs = k.allDirs || len(k.dirs) > d.opts.InvalidateDirs
+		k.allDirs = k.allDirs || len(k.dirs) > d.opts.invalidateDirs
 	}
 	return d.invalidating.do(join, func(k *batch) bool {
 		d.writes.Lock()
@@ -74,7 +74,7 @@ func (d *Driver) invalidate(dirs []uint64) bool {
 // left. The list is made when the operation begins, so it includes everything listed before
 // commitRunlist was called.
 func (d *Driver) commitRunlist() bool {
-	return d.committing.do(nil, func(*batch) bool {
+	return d.committing.do(func(*batch) {}, func(*batch) bool {
 		d.writeRunlist()
 		return d.await(regEngRunlist, gf100.RunlistPending, 0)
 	})
@@ -146,7 +146,8 @@ func (d *Driver) TryPreempt(ch card.Channel) bool {
 
 // coalescer runs one kind of card operation for all guests at once: each caller that asks
 // before an operation begins takes part in it. With any number of guests asking, each waits
-// for the operation under way and the next one, never for a queue of neighbours.
+// for the operation under way and the next one, never for a queue of neighbours. If the card does
+// not complete it in time, each repeats its own part alone: what did not end may be a neighbour's.
 //
 // Its lock is held for a moment only, never while the card is asked.
 type coalescer struct {
@@ -159,6 +160,7 @@ type coalescer struct {
 // batch is one operation.
 type batch struct {
 	done, ok bool
+	callers  int
 	ids      [gf100.Channels]bool // for a preempt
 	dirs     []uint64             // for an invalidate: directories in the card's memory
 	allDirs  bool                 // or all of them
@@ -175,37 +177,45 @@ func (c *coalescer) do(join func(*batch), run func(*batch) bool) bool {
 		c.next = new(batch)
 	}
 	b := c.next
-	if join != nil {
-		join(b)
-	}
+	b.callers++
+	join(b)
 	for c.busy && !b.done {
 		c.over.Wait()
 	}
-	if b.done {
-		return b.ok
+	if !b.done {
+		c.next = nil
+		c.operate(b, run)
 	}
-	c.busy, c.next = true, nil
+	if !b.ok && b.callers > 1 {
+		b = new(batch)
+		join(b)
+		for c.busy {
+			c.over.Wait()
+		}
+		c.operate(b, run)
+	}
+	return b.ok
+}
+
+// operate runs an operation while no other one is under way. c.mu is held.
+func (c *coalescer) operate(b *batch, run func(*batch) bool) {
+	c.busy = true
 	c.mu.Unlock()
 	ok := run(b)
 	c.mu.Lock()
 	b.done, b.ok, c.busy = true, ok, false
 	c.over.Broadcast()
-	return ok
 }
 
 // try runs an operation of its own if none is under way or requested, and returns run's
 // result. It does not wait, and run must not.
-func (c *coalescer) try(run func() bool) (ok bool) {
+func (c *coalescer) try(run func() bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.busy || c.next != nil {
 		return false
 	}
-	c.busy = true
-	c.mu.Unlock()
-	ok = run()
-	c.mu.Lock()
-	c.busy = false
-	c.over.Broadcast()
-	return ok
+	b := new(batch)
+	c.operate(b, func(*batch) bool { return run() })
+	return b.ok
 }

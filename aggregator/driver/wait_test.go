@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,11 +48,39 @@ func TestCoalescerServesAllWaiters(t *testing.T) {
 	require.True(t, c.try(func() bool { return true }))
 }
 
+// TestTimeoutOfOneCaller: an operation that the card does not complete for one caller fails for no
+// other that took part in it.
+func TestTimeoutOfOneCaller(t *testing.T) {
+	var c coalescer
+	c.init()
+	const stuck = 1
+	begun, release := make(chan struct{}, 1), make(chan struct{})
+	run := func(b *batch) bool {
+		if len(b.dirs) == 0 {
+			close(begun)
+			<-release
+		}
+		return !slices.Contains(b.dirs, stuck)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { c.do(func(*batch) {}, run) })
+	<-begun
+	var joined atomic.Int64
+	for dir := range uint64(4) {
+		wg.Go(func() {
+			assert.Equal(t, dir != stuck, c.do(func(b *batch) { b.dirs = append(b.dirs, dir); joined.Add(1) }, run))
+		})
+	}
+	require.Eventually(t, func() bool { return joined.Load() == 4 }, patience, tick)
+	close(release)
+	wg.Wait()
+}
+
 // TestInvalidateNamesDirectories: an invalidate names directories, and all of the card's only for
 // more than fit.
 func TestInvalidateNamesDirectories(t *testing.T) {
 	f := drivertest.New(4 << 20)
-	d := newDriver(t, f, Options{InvalidateDirs: 3})
+	d := newDriver(t, f, Options{invalidateDirs: 3})
 	s := newShare(t, d, 0, 1)
 	one := uint32(gf100.InvalidateGo | gf100.InvalidateAllPages)
 	for _, c := range []struct {

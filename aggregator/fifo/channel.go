@@ -41,7 +41,7 @@ type ChannelState struct {
 // Stop records an error of the channel. The channel stays off the card until the driver has
 // handled the error or, after an MMU fault, binds it again.
 func (ch *Channel) Stop(e report.Error) {
-	ch.card.Disable() // the guest may have enabled it meanwhile
+	ch.Disable() // the guest may have enabled it meanwhile
 	ch.state.Stopped, ch.state.Held, ch.state.Retry = true, e.MMU == nil, false
 	if e.PBDMA != nil {
 		ch.state.Failed = *e.PBDMA
@@ -60,8 +60,11 @@ func (ch *Channel) EngineFault(engine int) report.Error {
 // Halt stops the channel without an error to report.
 func (ch *Channel) Halt() {
 	ch.state.Stopped = true
-	ch.card.Disable()
+	ch.Disable()
 }
+
+// Disable stops the channel between two steps, until Run lets it run again.
+func (ch *Channel) Disable() { ch.fifo.cfg.Gate.Disable(ch) }
 
 // Ended reports whether the channel stopped for good.
 func (ch *Channel) Ended() bool { return ch.state.Stopped && !ch.state.Held }
@@ -111,6 +114,9 @@ func (ch *Channel) CopyTrap(t gf100.CopyTrap) {
 	ch.fifo.guest.Failed(ch, report.Error{Copy: &t})
 }
 
+// Broken implements card.ChannelEvents.
+func (ch *Channel) Broken(reason string) { ch.fifo.guest.Quarantine(reason) }
+
 // Card implements gate.Channel.
 func (ch *Channel) Card() card.Channel { return ch.card }
 
@@ -127,9 +133,6 @@ func (ch *Channel) Space() (dir uint64, target shadowpt.Target) {
 
 // Guest implements gate.Channel.
 func (ch *Channel) Guest() gate.Guest { return ch.fifo.guest }
-
-// Resume implements gate.Channel.
-func (ch *Channel) Resume() { ch.fifo.guest.Resume(ch) }
 
 // Abort implements gate.Channel.
 func (ch *Channel) Abort(engine int) { ch.fifo.guest.Abort(ch, engine) }

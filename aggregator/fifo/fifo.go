@@ -30,8 +30,6 @@ type Guest interface {
 	Completed(engines uint32)
 	// Failed reports an error at which the card stopped a channel.
 	Failed(*Channel, report.Error)
-	// Resume lets a channel continue the entry in which it was unbound.
-	Resume(*Channel)
 	// MemoryBarrier makes the card find what the guest wrote to mapped windows.
 	MemoryBarrier()
 	// Abort ends a channel whose request does not end on an engine.
@@ -49,15 +47,6 @@ type Config struct {
 	Shadows  *shadow.Shadows
 }
 
-// Entry is a channel of the guest's table: the requested state, and the card's channel behind
-// it, if any.
-type Entry struct {
-	Inst    uint64 // of the instance block, in the guest's VRAM
-	Bound   bool
-	Enabled bool
-	Channel *Channel
-}
-
 // FIFO is the channels of one guest.
 type FIFO struct {
 	cfg   Config
@@ -65,22 +54,29 @@ type FIFO struct {
 	stats *Stats
 
 	State
-	Table [gf100.Channels]Entry
-	exits exits
-
-	Leaving *Channel // being closed, until it has left the card
+	channels [gf100.Channels]*Channel // the card's channels behind the table's entries
+	leaving  *Channel                 // being closed, until it has left the card
+	exits    exits
 
 	mu   sync.Mutex
 	live map[*Channel]bool // that have a channel of the card
 }
 
-// State is what a FIFO knows besides its table.
+// State is what a FIFO knows. Only its methods change it.
 type State struct {
+	Table     [gf100.Channels]Entry
 	Listed    Set                        // the last runlist
 	Rebinding Set                        // binds and unbinds that are not complete
 	Blocked   bool                       // PFIFO lets no channel run
 	Served    [gf100.Engines]uint8       // by engine: number plus one of the channel last seen on it
 	Saved     [gf100.Channels]SavedState // written by the worker only
+}
+
+// Entry is what the guest asked for one of its channels.
+type Entry struct {
+	Inst    uint64 // of the instance block, in the guest's VRAM
+	Bound   bool
+	Enabled bool
 }
 
 // SavedState names the state that the card keeps of an unbound channel. A driver that binds the
@@ -101,11 +97,54 @@ func (f *FIFO) Ready(id uint8) *Channel {
 	if f.Rebinding.Has(id) {
 		return nil
 	}
-	return f.Table[id].Channel
+	return f.channels[id]
 }
 
+// Channel returns the channel of the card behind the guest's channel id, nil if there is none.
+func (f *FIFO) Channel(id uint8) *Channel { return f.channels[id] }
+
 // Is reports whether ch still executes the guest's channel.
-func (f *FIFO) Is(ch *Channel) bool { return f.Table[ch.ID].Channel == ch }
+func (f *FIFO) Is(ch *Channel) bool { return f.channels[ch.ID] == ch }
+
+// Enabled lists the channels that are ready and that the guest has enabled.
+func (f *FIFO) Enabled() (list []*Channel) {
+	for id := range uint8(gf100.Channels) {
+		if ch := f.Ready(id); ch != nil && f.Table[id].Enabled {
+			list = append(list, ch)
+		}
+	}
+	return list
+}
+
+// SetEnabled notes that the guest enabled or disabled a channel.
+func (f *FIFO) SetEnabled(id uint8, on bool) { f.Table[id].Enabled = on }
+
+// SetBlocked notes whether PFIFO lets no channel run, and reports whether that changes anything.
+func (f *FIFO) SetBlocked(on bool) bool {
+	changed := f.Blocked != on
+	f.Blocked = on
+	return changed
+}
+
+// WillRebind notes that the worker has to bind or unbind a channel. Nothing goes to the card's
+// channel until EndRebind.
+func (f *FIFO) WillRebind(id uint8) { f.Rebinding.Add(id) }
+
+// BeginRebind takes the card's channel out of the table, to be closed. It returns what the guest
+// asked for.
+func (f *FIFO) BeginRebind(id uint8) (old *Channel, want Entry) {
+	old, f.channels[id], f.leaving = f.channels[id], nil, f.channels[id]
+	return old, f.Table[id]
+}
+
+// EndRebind puts the card's new channel, or nil, into the table. With again the guest asked for
+// another bind meanwhile.
+func (f *FIFO) EndRebind(id uint8, ch *Channel, again bool) {
+	f.channels[id], f.leaving = ch, nil
+	if !again {
+		f.Rebinding.Remove(id)
+	}
+}
 
 // SetBound notes that the guest bound a channel to an instance block, or unbound it. It reports
 // whether that changes anything: then the worker has to follow.
@@ -121,7 +160,7 @@ func (f *FIFO) SetBound(id uint8, inst uint64, on bool) bool {
 		}
 	}
 	if ch := f.Ready(id); ch != nil {
-		ch.card.Disable()
+		ch.Disable()
 		ch.ShowUSERD() // from now on the guest may reuse the memory
 	}
 	return true
@@ -136,10 +175,9 @@ func (f *FIFO) Run(ch *Channel) (e report.Error, refused bool) {
 		f.stats.PBDMAErrors.Add(1)
 		again := ch.state.Failed // its report is read without the lock
 		return report.Error{PBDMA: &again}, true
-	case f.cfg.Gate.Holds(ch): // the scheduler resumes it
 	default:
 		ch.state.Saved = false
-		ch.card.Enable()
+		f.cfg.Gate.Enable(ch) // at its turn
 	}
 	return e, false
 }
@@ -149,15 +187,15 @@ func (f *FIFO) Run(ch *Channel) (e report.Error, refused bool) {
 func (f *FIFO) SetListed(now Set) (left, joined []*Channel) {
 	was := f.Listed
 	f.Listed = now
-	for i := range f.Table {
-		c, id := &f.Table[i], uint8(i)
+	for i, ch := range f.channels {
+		id := uint8(i)
 		switch {
-		case c.Channel == nil:
+		case ch == nil:
 		case was.Has(id) && !now.Has(id):
-			c.Channel.card.Disable()
-			left = append(left, c.Channel)
-		case now.Has(id) && !was.Has(id) && c.Enabled && f.Ready(id) != nil:
-			joined = append(joined, c.Channel)
+			ch.Disable()
+			left = append(left, ch)
+		case now.Has(id) && !was.Has(id) && f.Table[id].Enabled && f.Ready(id) != nil:
+			joined = append(joined, ch)
 		}
 	}
 	return left, joined
@@ -200,10 +238,10 @@ func (f *FIFO) LastServed(engine int) *Channel {
 	return f.Ready(f.Served[engine] - 1)
 }
 
-// Each returns the channels of the card that execute the guest's channels in ids.
-func (f *FIFO) Each(ids Set) (list []*Channel) {
+// Of returns the channels of the card that execute the guest's channels in ids.
+func (f *FIFO) Of(ids Set) (list []*Channel) {
 	ids.Each(func(id uint8) {
-		if ch := f.Table[id].Channel; ch != nil {
+		if ch := f.channels[id]; ch != nil {
 			list = append(list, ch)
 		}
 	})
@@ -214,11 +252,10 @@ func (f *FIFO) Each(ids Set) (list []*Channel) {
 // the spaces channels use. A channel that is being unbound or taken off the card counts as quiet
 // when it has no work left.
 func (f *FIFO) Quiet(v shadow.Dirs) (used []shadow.Key, ok bool) {
-	if ch := f.Leaving; ch != nil && v.Has(ch.Key()) && !ch.card.Quiet() {
+	if ch := f.leaving; ch != nil && v.Has(ch.Key()) && !ch.card.Quiet() {
 		return nil, false
 	}
-	for i := range f.Table {
-		ch := f.Table[i].Channel
+	for _, ch := range f.channels {
 		if ch == nil || !v.Has(ch.Key()) {
 			continue
 		}
@@ -232,10 +269,10 @@ func (f *FIFO) Quiet(v shadow.Dirs) (used []shadow.Key, ok bool) {
 
 // AllSaved reports whether no channel that is being unbound has state to write to guest memory.
 func (f *FIFO) AllSaved() bool {
-	if f.Leaving != nil && !f.Leaving.state.Saved {
+	if f.leaving != nil && !f.leaving.state.Saved {
 		return false
 	}
-	for _, ch := range f.Each(f.Rebinding) {
+	for _, ch := range f.Of(f.Rebinding) {
 		if !ch.state.Saved {
 			return false
 		}
@@ -245,14 +282,17 @@ func (f *FIFO) AllSaved() bool {
 
 // TakeAll empties the table.
 func (f *FIFO) TakeAll() (left []*Channel) {
-	for i := range f.Table {
-		if ch := f.Table[i].Channel; ch != nil {
+	for id := range f.channels {
+		if ch := f.channels[id]; ch != nil {
 			left = append(left, ch)
 		}
-		f.Table[i] = Entry{}
+		f.channels[id], f.Table[id] = nil, Entry{}
 	}
 	return left
 }
+
+// Unlist empties the runlist, as a reset does: its channels are being unbound.
+func (f *FIFO) Unlist() { f.Listed = Set{} }
 
 // Forget forgets what the card saved of channels, as a reset does.
 func (f *FIFO) Forget() { f.Saved = [gf100.Channels]SavedState{} }

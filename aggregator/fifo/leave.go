@@ -20,8 +20,18 @@ func (f *FIFO) Begin() { f.exits.timedOut, f.exits.asked = false, false }
 // Asked reports whether the round has asked the card for something that takes it time.
 func (f *FIFO) Asked() bool { return f.exits.asked }
 
-// Left is how many channels the card has not given back.
-func (f *FIFO) Left() int { return len(f.exits.stuck) + len(f.exits.waiting) }
+// Left is how many channels that are in the table no more the card has not given back. The caller
+// holds the guest's lock.
+func (f *FIFO) Left() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for ch := range f.live { // a panic may have kept one from exits
+		if !f.Is(ch) {
+			n++
+		}
+	}
+	return n
+}
 
 func (f *FIFO) inTime(ok bool) bool {
 	if !ok {
@@ -34,7 +44,7 @@ func (f *FIFO) inTime(ok bool) bool {
 // Close ends a channel of the card and frees its resources when it has left the card. If it
 // does not leave, the channel is stuck and the guest quarantined.
 func (f *FIFO) Close(ch *Channel) {
-	ch.card.Disable()
+	ch.Disable()
 	if !f.leave(ch) {
 		f.exits.stuck = append(f.exits.stuck, ch)
 		f.cfg.Gate.GiveUp(ch)
@@ -68,7 +78,7 @@ func (f *FIFO) finish(ch *Channel) {
 	f.cfg.Gate.Remove(ch)
 	ch.card.Unbind()
 	f.cfg.Lock.Lock()
-	f.Leaving = nil // its number may be reused soon
+	f.leaving = nil // its number may be reused soon
 	f.cfg.Lock.Unlock()
 	f.Saved[ch.ID] = SavedState{Number: ch.card.ID(), Token: state.Token}
 	if f.cfg.Shadows.Leave(ch.space) && !f.Invalidate() {

@@ -21,7 +21,7 @@ type PutRead struct {
 
 // ReadPut reads a channel's GP_PUT and reports whether it changed since its last doorbell.
 func (f *FIFO) ReadPut(id uint8) (b PutRead, changed bool) {
-	ch := f.Table[id].Channel
+	ch := f.channels[id]
 	if ch == nil {
 		return b, false
 	}
@@ -83,7 +83,7 @@ func (ch *Channel) ShowUSERD() {
 func (f *FIFO) Reread(id uint8) {
 	f.cfg.Lock.Lock()
 	defer f.cfg.Lock.Unlock()
-	ch := f.Table[id].Channel
+	ch := f.channels[id]
 	if ch == nil {
 		return // the round binds it and reads GP_PUT then
 	}

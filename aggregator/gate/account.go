@@ -79,7 +79,7 @@ func (t *Gate) SetShare(g Guest, c sched.NodeConfig) error {
 		return fmt.Errorf("%w: %s", ErrRemoved, g.Name())
 	}
 	c.Name = g.Name()
-	err := t.s.Change(t.now(), sh.node, c)
+	err := t.s.Change(t.now(), sh.Node, c)
 	t.step()
 	t.requestPoll()
 	return err

@@ -6,6 +6,10 @@
 // the engine time that the card reports (card.Meter). While work is on the card it also polls
 // every pollInterval.
 //
+// The gate also decides which of the channels with work on the card may run: those that the
+// scheduler pauses are disabled until their turn. So a channel is enabled on the card if its guest
+// enabled it (Enable) and it is not paused.
+//
 // Gate.mu guards everything. It is taken after the locks of a guest: Channel and Guest are
 // called without it, except for Number, Space, Name, CountBadPut and the card's channel, which
 // take no lock of a guest.
@@ -36,57 +40,17 @@ type Gate struct {
 	s      *sched.Scheduler
 	chans  [gf100.Channels]*gated // by the card's number
 	nodes  map[sched.ID]*gated
-	guests map[Guest]*share
+	guests map[Guest]*ShareState
 	owners map[sched.ID]Guest
-	later  deferredWork
+	later  []sched.Alert // for the goroutine: they need a guest's lock, which is taken before the gate's
 	recent bool          // something was forwarded since the goroutine polled
 	due    time.Duration // when the goroutine polls again; zero while it does
 }
 
-// deferredWork is work of the goroutine that needs a guest's lock, which is taken before
-// the gate's.
-type deferredWork struct {
-	alerts  []sched.Alert
-	resumed []*gated
-}
-
-func (w *deferredWork) empty() bool { return len(w.alerts)+len(w.resumed) == 0 }
-
-// share is a guest in the scheduler's tree.
-type share struct {
-	node   sched.ID
-	by     Grouping
-	groups map[groupKey]*group
-	kernel groupKey // of the channel that was bound first since there was none
-	first  bool     // there was one
-}
-
-// group is one process of a guest, as Grouping defines processes.
-type group struct {
-	key   groupKey
-	node  sched.ID
-	chans int
-}
-
 // gated is a channel with its gate.
 type gated struct {
-	ch    Channel
-	node  sched.ID
-	group *group
-
-	size     uint32 // entries of the ring
-	lastPut  uint32 // GP_PUT as the guest wrote it last
-	accepted uint32 // the part that the scheduler has accepted
-	sent     uint32 // as the card has it
-
-	inflight int
-	lane     int // index in lanes of the engine that worked for it last
-	last     card.Use
-	stalled  bool // reported to the scheduler as waiting for a semaphore
-	over     bool // it has ended, or the card does not stop it
-	aborting bool // it is to leave the card
-	bad      bool // the card was given a GP_PUT that is not in the ring
-	held     bool // bound in the middle of an entry; resumes at its turn
+	ch Channel
+	ChannelState
 }
 
 // Alarm wakes the gate's goroutine after a time. It is the goroutine's alone.
@@ -125,8 +89,6 @@ type Channel interface {
 	Number() uint8 // as its guest counts
 	// Space names its address space: the directory in the guest's memory.
 	Space() (dir uint64, target shadowpt.Target)
-	// Resume lets the channel continue the entry in which it was unbound.
-	Resume()
 	// Abort ends the channel: its request does not end on an engine. It calls Aborted.
 	Abort(engine int)
 }
@@ -146,7 +108,7 @@ func New(m card.Meter, cfg sched.Config, now func() time.Duration, w Alarm) (*Ga
 	}
 	t := &Gate{
 		card: m, now: now, alarm: w, s: s, wake: make(chan struct{}, 1), closing: make(chan struct{}),
-		nodes: make(map[sched.ID]*gated), guests: make(map[Guest]*share), owners: make(map[sched.ID]Guest),
+		nodes: make(map[sched.ID]*gated), guests: make(map[Guest]*ShareState), owners: make(map[sched.ID]Guest),
 	}
 	m.OnUse(t.requestPoll)
 	t.working.Add(1)
@@ -191,7 +153,7 @@ func (t *Gate) run() {
 
 // poll charges completed work and forwards the next. It returns the work that must run without
 // the gate's lock, and the time of the next poll.
-func (t *Gate) poll() (w deferredWork, next time.Duration) {
+func (t *Gate) poll() (w []sched.Alert, next time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next, t.due = time.Hour, 0
@@ -204,7 +166,7 @@ func (t *Gate) poll() (w deferredWork, next time.Duration) {
 			continue
 		}
 		t.meter(c)
-		if c.inflight > 0 || c.aborting {
+		if c.Inflight > 0 || c.Aborting {
 			next = pollInterval
 		}
 	}
@@ -215,7 +177,7 @@ func (t *Gate) poll() (w deferredWork, next time.Duration) {
 	if at := t.s.Timer(); at-now < next {
 		next = max(at-now, 0)
 	}
-	w, t.later = t.later, deferredWork{}
+	w, t.later = t.later, nil
 	t.due = now + next
 	return w, next
 }
@@ -228,38 +190,86 @@ func (t *Gate) step() time.Duration {
 		if !ok {
 			break
 		}
-		if c := t.nodes[f.Channel]; c != nil {
+		switch c := t.nodes[f.Channel]; {
+		case c == nil:
+		case f.Pause:
+			t.pause(c)
+			now = t.now() // it was charged until then
+		default:
 			t.forward(c, f.Entries)
 		}
 	}
 	for a, ok := t.s.Alert(); ok; a, ok = t.s.Alert() {
-		t.later.alerts = append(t.later.alerts, a)
+		t.later = append(t.later, a)
 	}
 	at := t.s.Timer() // always set: a selection may be due at a time without an event
 	if t.recent {
 		at = min(at, now+pollInterval)
 	}
-	if !t.later.empty() || at < t.due {
+	if len(t.later) > 0 || at < t.due {
 		t.due = at
 		t.requestPoll()
 	}
 	return now
 }
 
-// forward lets the card have n entries more.
+// forward lets the card have n entries more, and the channel run.
 func (t *Gate) forward(c *gated, n int) {
-	c.inflight += n
+	c.Inflight += n
 	t.recent = true
-	if c.held {
-		c.held = false
-		t.later.resumed = append(t.later.resumed, c)
-		n--
+	if c.Paused {
+		c.Paused = false
+		t.apply(c)
 	}
 	if n == 0 {
 		return
 	}
-	c.sent = (c.sent + uint32(n)) & (c.size - 1)
-	c.ch.Card().Doorbell(c.sent)
+	c.Sent = (c.Sent + uint32(n)) & (c.Size - 1)
+	c.ch.Card().Doorbell(c.Sent)
+}
+
+// pause lets a channel leave its engine. A card that cannot interrupt a request ends it before.
+func (t *Gate) pause(c *gated) {
+	c.Paused = true
+	t.recent = true
+	t.apply(c)
+	t.meter(c)
+}
+
+// apply enables or disables a channel on the card.
+func (t *Gate) apply(c *gated) {
+	if c.Enabled && !c.Paused {
+		c.ch.Card().Enable()
+	} else {
+		c.ch.Card().Disable()
+	}
+}
+
+// Enable lets a channel run at the turns of its guest, and Disable stops it between two steps.
+func (t *Gate) Enable(ch Channel)  { t.enable(ch, true) }
+func (t *Gate) Disable(ch Channel) { t.enable(ch, false) }
+
+func (t *Gate) enable(ch Channel, on bool) {
+	if t != nil {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if c := t.find(ch); c != nil {
+			c.Enabled = on
+			t.apply(c)
+			t.meter(c)
+			t.step()
+			return
+		}
+	}
+	t.apply(&gated{ch: ch, ChannelState: ChannelState{Enabled: on}})
+}
+
+// find returns a channel with its gate, nil if it has none.
+func (t *Gate) find(ch Channel) *gated {
+	if c := t.chans[ch.Card().ID()]; c != nil && c.ch == ch {
+		return c
+	}
+	return nil
 }
 
 // meter charges the engine time of a channel since the last call.
@@ -267,60 +277,60 @@ func (t *Gate) meter(c *gated) {
 	u := t.card.Use(c.ch.Card().ID())
 	now := t.now()
 	t.charge(now, c, &u)
-	c.last = u
-	if c.accepted != c.lastPut {
+	c.Last = u
+	if c.Accepted != c.LastPut {
 		t.accept(now, c)
 	}
-	t.stall(now, c, c.over || u.Barred && !c.held)
-	if c.aborting && !u.Running {
-		c.aborting = false
+	if c.Paused && !u.Running {
+		t.s.Paused(now, c.Node)
+	}
+	t.stall(now, c, c.Over || !c.Enabled || u.Barred && !c.Paused)
+	if c.Aborting && !u.Running {
+		c.Aborting = false
 		t.drop(now, c)
 	}
 }
 
 func (t *Gate) charge(now time.Duration, c *gated, u *card.Use) {
-	n := int(min(u.Ended-c.last.Ended, uint64(c.inflight)))
+	n := int(min(u.Ended-c.Last.Ended, uint64(c.Inflight)))
 	if u.Idle {
-		n = c.inflight // the card has none of them; it may have skipped some
+		n = c.Inflight // the card has none of them; it may have skipped some
 	}
 	most := time.Duration(0)
 	var busy [len(lanes)]time.Duration
 	for i, e := range lanes {
-		busy[i] = u.Busy[e] - c.last.Busy[e]
+		busy[i] = u.Busy[e] - c.Last.Busy[e]
 		if busy[i] > most {
-			c.lane, most = i, busy[i]
+			c.Lane, most = i, busy[i]
 		}
 	}
 	if u.Running && most > 0 {
-		t.s.Running(now, c.lane, c.node)
-	}
-	if c.inflight == 0 {
-		return
+		t.s.Running(now, c.Lane, c.Node)
 	}
 	for i, d := range busy {
-		if d > 0 && i != c.lane {
-			t.s.Complete(now, sched.Done{Channel: c.node, Engine: i, Busy: d})
+		if d > 0 && i != c.Lane {
+			t.s.Complete(now, sched.Done{Channel: c.Node, Engine: i, Busy: d})
 		}
 	}
-	if n > 0 || busy[c.lane] > 0 {
-		t.s.Complete(now, sched.Done{Channel: c.node, Engine: c.lane, Entries: n, Busy: busy[c.lane]})
-		c.inflight -= n
+	if n > 0 || busy[c.Lane] > 0 {
+		t.s.Complete(now, sched.Done{Channel: c.Node, Engine: c.Lane, Entries: n, Busy: busy[c.Lane]})
+		c.Inflight -= n
 	}
 }
 
 func (t *Gate) stall(now time.Duration, c *gated, on bool) {
-	if c.stalled != on {
-		c.stalled = on
-		t.s.Stall(now, c.node, on)
+	if c.Stalled != on {
+		c.Stalled = on
+		t.s.Stall(now, c.Node, on)
 	}
 }
 
 // drop discards a channel's entries on the card and in its ring. The channel is off the card
 // until it is bound again.
 func (t *Gate) drop(now time.Duration, c *gated) {
-	t.s.Aborted(now, c.node)
-	c.inflight, c.lastPut, c.accepted = 0, c.sent, c.sent
-	c.stalled, c.held = false, false
+	t.s.Aborted(now, c.Node)
+	c.Inflight, c.LastPut, c.Accepted = 0, c.Sent, c.Sent
+	c.Stalled, c.Paused = false, false
 	t.stall(now, c, true)
 }
 
@@ -341,33 +351,31 @@ func (t *Gate) Submit(ch Channel, put uint32) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.chans[ch.Card().ID()]
-	if c == nil || c.ch != ch {
-		return
+	if c := t.find(ch); c != nil {
+		t.doorbell(c, put)
+		t.step()
 	}
-	t.doorbell(c, put)
-	t.step()
 }
 
 func (t *Gate) doorbell(c *gated, put uint32) {
 	now := t.now()
-	mask := c.size - 1
-	waiting := int((c.lastPut - c.sent) & mask)
-	if _, ok := sched.Added(c.lastPut, put, c.size, waiting); !ok {
+	mask := c.Size - 1
+	waiting := int((c.LastPut - c.Sent) & mask)
+	if _, ok := sched.Added(c.LastPut, put, c.Size, waiting); !ok {
 		// The guest moved GP_PUT backwards, or the value is out of range.
 		c.ch.Guest().CountBadPut()
-		t.s.Withdraw(now, c.node)
-		c.lastPut, c.accepted = c.sent, c.sent
-		if put >= c.size { // the card refuses it and reports that to the driver
-			c.bad = true
+		t.s.Withdraw(now, c.Node)
+		c.LastPut, c.Accepted = c.Sent, c.Sent
+		if put >= c.Size { // the card refuses it and reports that to the driver
+			c.Bad = true
 			c.ch.Card().Doorbell(put)
 			return
 		}
 	}
-	c.lastPut = put
-	if c.bad {
-		c.bad = false
-		if c.lastPut == c.sent { // GP_PUT is unchanged, but the card has dropped the entries
+	c.LastPut = put
+	if c.Bad {
+		c.Bad = false
+		if c.LastPut == c.Sent { // GP_PUT is unchanged, but the card has dropped the entries
 			c.ch.Card().Doorbell(put)
 		}
 	}
@@ -376,31 +384,20 @@ func (t *Gate) doorbell(c *gated, put uint32) {
 
 // accept submits what the scheduler has not accepted yet.
 func (t *Gate) accept(now time.Duration, c *gated) {
-	mask := c.size - 1
-	n := int((c.lastPut - c.accepted) & mask)
+	mask := c.Size - 1
+	n := int((c.LastPut - c.Accepted) & mask)
 	if n > 0 {
-		c.accepted = (c.accepted + uint32(t.s.Submit(now, c.node, n))) & mask
+		c.Accepted = (c.Accepted + uint32(t.s.Submit(now, c.Node, n))) & mask
 	}
 }
 
-// Waiting reports whether a channel has entries that the card has not.
+// Waiting reports whether a channel has entries that the card has not, or that wait there for a turn.
 func (t *Gate) Waiting(ch Channel) bool {
 	if t == nil {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.chans[ch.Card().ID()]
-	return c != nil && c.ch == ch && (c.lastPut != c.sent || c.held)
-}
-
-// Holds reports whether a channel may not run yet.
-func (t *Gate) Holds(ch Channel) bool {
-	if t == nil {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c := t.chans[ch.Card().ID()]
-	return c != nil && c.ch == ch && c.held
+	c := t.find(ch)
+	return c != nil && (c.LastPut != c.Sent || c.Paused)
 }

@@ -35,36 +35,28 @@ func (b Grouping) String() string {
 // the card, before a process can ask for one.
 const kernelGroup = "kernel"
 
-// groupKey names a group of a guest.
-type groupKey struct {
-	dir     uint64
-	target  shadowpt.Target
-	channel uint8 // plus one
-	all     bool
-}
-
-func (b Grouping) keyOf(ch Channel) groupKey {
+func (b Grouping) keyOf(ch Channel) GroupKey {
 	switch b {
 	case ByChannel:
-		return groupKey{channel: ch.Number() + 1}
+		return GroupKey{Channel: ch.Number() + 1}
 	case ByGuest:
-		return groupKey{all: true}
+		return GroupKey{All: true}
 	}
 	dir, target := ch.Space()
-	return groupKey{dir: dir, target: target}
+	return GroupKey{Dir: dir, Target: target}
 }
 
 // nameOf returns the name of a group in the ledger.
-func (sh *share) nameOf(key groupKey) string {
+func (sh *ShareState) nameOf(key GroupKey) string {
 	switch {
-	case key.all:
+	case key.All:
 		return "all"
-	case key.channel != 0:
-		return fmt.Sprintf("channel-%d", key.channel-1)
-	case key == sh.kernel:
+	case key.Channel != 0:
+		return fmt.Sprintf("channel-%d", key.Channel-1)
+	case key == sh.Kernel:
 		return kernelGroup
-	case key.target != shadowpt.VRAM:
-		return fmt.Sprintf("space-%#x.%d", key.dir, key.target)
+	case key.Target != shadowpt.VRAM:
+		return fmt.Sprintf("space-%#x.%d", key.Dir, key.Target)
 	}
-	return fmt.Sprintf("space-%#x", key.dir)
+	return fmt.Sprintf("space-%#x", key.Dir)
 }

@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -32,7 +33,7 @@ func (t *Gate) AddGuest(g Guest, c sched.NodeConfig, by Grouping) error {
 	if err != nil {
 		return err
 	}
-	t.guests[g] = &share{node: id, by: by, groups: make(map[groupKey]*group)}
+	t.guests[g] = &ShareState{Node: id, By: by}
 	t.owners[id] = g
 	return nil
 }
@@ -47,9 +48,9 @@ func (t *Gate) RemoveGuest(g Guest) {
 	if sh == nil {
 		return
 	}
-	t.s.Remove(t.now(), sh.node)
+	t.s.Remove(t.now(), sh.Node)
 	delete(t.guests, g)
-	delete(t.owners, sh.node)
+	delete(t.owners, sh.Node)
 }
 
 // Forgive ends the quarantine of a guest that was reset.
@@ -60,8 +61,8 @@ func (t *Gate) Forgive(g Guest) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if sh := t.guests[g]; sh != nil {
-		sh.first = false
-		t.s.Release(t.now(), sh.node)
+		sh.First = false
+		t.s.Release(t.now(), sh.Node)
 	}
 }
 
@@ -74,60 +75,58 @@ func (t *Gate) Add(ch Channel, ring card.Ring, get uint32) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	gr, err := t.join(now, t.guests[ch.Guest()], ch)
+	key, group, err := t.join(now, t.guests[ch.Guest()], ch)
 	if err != nil {
 		return err
 	}
-	node, err := t.s.AddChannel(now, gr.node, 0)
+	node, err := t.s.AddChannel(now, group, 0)
 	if err != nil {
-		t.leave(now, ch.Guest(), gr)
+		t.leave(now, ch.Guest(), key)
 		return err
 	}
-	c := &gated{ch: ch, node: node, group: gr, last: t.card.Use(ch.Card().ID())}
+	c := &gated{ch, ChannelState{Node: node, Group: key, Last: t.card.Use(ch.Card().ID())}}
 	if ring.Log2 < 32 {
-		c.size = 1 << ring.Log2
+		c.Size = 1 << ring.Log2
 	}
-	c.sent = get & (c.size - 1)
-	c.lastPut, c.accepted = c.sent, c.sent
+	c.Sent = get & (c.Size - 1)
+	c.LastPut, c.Accepted = c.Sent, c.Sent
 	t.chans[ch.Card().ID()], t.nodes[node] = c, c
-	if c.last.Underway {
-		c.held = true
-		t.s.Submit(now, node, 1)
-	} else {
-		t.stall(now, c, c.last.Barred)
+	if c.Last.Underway {
+		c.Paused, c.Inflight = true, 1
+		t.s.Underway(now, node)
 	}
+	t.stall(now, c, true) // until it is enabled
 	return nil
 }
 
 // join finds the group of a channel, or makes it.
-func (t *Gate) join(now time.Duration, sh *share, ch Channel) (*group, error) {
-	key := sh.by.keyOf(ch)
-	if gr := sh.groups[key]; gr != nil {
-		gr.chans++
-		return gr, nil
+func (t *Gate) join(now time.Duration, sh *ShareState, ch Channel) (GroupKey, sched.ID, error) {
+	key := sh.By.keyOf(ch)
+	if gr := sh.group(key); gr != nil {
+		gr.Chans++
+		return key, gr.Node, nil
 	}
-	if !sh.first {
-		sh.first, sh.kernel = true, key
+	if !sh.First {
+		sh.First, sh.Kernel = true, key
 	}
-	id, err := t.s.AddNode(now, sh.node, sched.NodeConfig{Name: sh.nameOf(key)})
-	if err != nil {
-		return nil, err
+	id, err := t.s.AddNode(now, sh.Node, sched.NodeConfig{Name: sh.nameOf(key)})
+	if err == nil {
+		sh.Groups = append(sh.Groups, GroupState{key, id, 1})
 	}
-	gr := &group{key: key, node: id, chans: 1}
-	sh.groups[key] = gr
-	return gr, nil
+	return key, id, err
 }
 
-func (t *Gate) leave(now time.Duration, g Guest, gr *group) {
-	if gr.chans--; gr.chans > 0 {
+func (t *Gate) leave(now time.Duration, g Guest, key GroupKey) {
+	sh := t.guests[g]
+	gr := sh.group(key)
+	if gr.Chans--; gr.Chans > 0 {
 		return
 	}
-	sh := t.guests[g]
-	delete(sh.groups, gr.key)
-	if len(sh.groups) == 0 {
-		sh.first = false // the driver detached, and another one begins
+	t.s.Remove(now, gr.Node)
+	sh.Groups = slices.DeleteFunc(sh.Groups, func(gr GroupState) bool { return gr.Chans == 0 })
+	if len(sh.Groups) == 0 {
+		sh.First = false // the driver detached, and another one begins
 	}
-	t.s.Remove(now, gr.node)
 }
 
 // Remove takes a channel that is off the card from the tree, after charging its last work.
@@ -137,17 +136,17 @@ func (t *Gate) Remove(ch Channel) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := t.chans[ch.Card().ID()]
-	if c == nil || c.ch != ch {
+	c := t.find(ch)
+	if c == nil {
 		return
 	}
 	t.meter(c)
 	now := t.now()
 	t.drop(now, c)
-	t.s.Remove(now, c.node)
+	t.s.Remove(now, c.Node)
 	t.chans[ch.Card().ID()] = nil
-	delete(t.nodes, c.node)
-	t.leave(now, ch.Guest(), c.group)
+	delete(t.nodes, c.Node)
+	t.leave(now, ch.Guest(), c.Group)
 	t.step()
 }
 
@@ -159,8 +158,8 @@ func (t *Gate) GiveUp(ch Channel) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.chans[ch.Card().ID()]; c != nil && c.ch == ch {
-		c.over = true
+	if c := t.find(ch); c != nil {
+		c.Over = true
 		t.stall(t.now(), c, true)
 		t.step()
 	}

@@ -1,27 +1,27 @@
 package gate
 
-import "github.com/umbra-gpu/umbra/aggregator/sched"
+import (
+	"github.com/umbra-gpu/umbra/aggregator/fault"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
+)
 
 // A request that does not end costs its channel: the channel is taken off the card with a fault
 // that the guest's driver handles.
 
-// do carries out deferred work.
-func (t *Gate) do(w deferredWork) {
-	for _, c := range w.resumed {
-		c.ch.Resume()
-	}
-	for _, a := range w.alerts {
+// do carries out alerts.
+func (t *Gate) do(alerts []sched.Alert) {
+	for _, a := range alerts {
 		switch a.Kind {
 		case sched.Abort:
-			if ch := t.accused(a.Channel); ch != nil {
-				ch.Abort(lanes[a.Engine])
+			if ch := t.channel(a.Channel); ch != nil {
+				contained(ch, func() { ch.Abort(lanes[a.Engine]) })
 			}
 		case sched.Quarantine:
 			if g := t.owner(a.Guest); g != nil {
 				g.Quarantine("several of its requests did not end")
 			}
 		case sched.Reset:
-			if ch := t.accused(a.Channel); ch != nil {
+			if ch := t.channel(a.Channel); ch != nil {
 				t.GiveUp(ch)
 				ch.Guest().Quarantine("the card did not abort a request that does not end")
 			}
@@ -29,8 +29,14 @@ func (t *Gate) do(w deferredWork) {
 	}
 }
 
-// accused is the channel of a node.
-func (t *Gate) accused(id sched.ID) Channel {
+// contained calls f, which does something about a channel.
+func contained(ch Channel, f func()) {
+	defer fault.Contain(ch.Guest(), "the scheduling of its channels")
+	f()
+}
+
+// channel returns the channel of a node, nil if it was removed.
+func (t *Gate) channel(id sched.ID) Channel {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if c := t.nodes[id]; c != nil {
@@ -50,8 +56,8 @@ func (t *Gate) owner(id sched.ID) Guest {
 func (t *Gate) Aborted(ch Channel) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if c := t.chans[ch.Card().ID()]; c != nil && c.ch == ch {
-		c.aborting = true
+	if c := t.find(ch); c != nil {
+		c.Aborting = true
 		t.requestPoll()
 	}
 }

@@ -16,9 +16,7 @@
 package passthrough
 
 import (
-	"errors"
 	"sync"
-	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
@@ -62,14 +60,13 @@ type Function struct {
 
 	mu   sync.Mutex
 	poll uint64 // where the doorbells are in BAR1; valid while there are windows
-	// set has the windows of the client, or is nil. It is stored with mu held. left has
-	// those of the last client if they could not be closed.
-	set  atomic.Pointer[aperture.Set]
-	left *aperture.Set
+	maps *aperture.Holder
 }
 
 // New makes the function of a card.
-func New(c Card, cfg Config) *Function { return &Function{Card: c, cfg: cfg, rows: c.Registers()} }
+func New(c Card, cfg Config) *Function {
+	return &Function{Card: c, cfg: cfg, rows: c.Registers(), maps: aperture.NewHolder()}
+}
 
 // Stats counts the work for windows, of all clients together.
 func (f *Function) Stats() *aperture.Stats { return &f.stats }
@@ -78,8 +75,8 @@ func (f *Function) Stats() *aperture.Stats { return &f.stats }
 func (f *Function) ReadBAR(bar int, off uint64, p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set := f.set.Load()
-	if set == nil || bar != card.BAR0 || gf100.InPRAMIN(off, len(p)) {
+	set := f.maps.Set()
+	if set.Map() == aperture.MapNone || bar != card.BAR0 || gf100.InPRAMIN(off, len(p)) {
 		f.Card.ReadBAR(bar, off, p)
 		return
 	}
@@ -94,9 +91,9 @@ func (f *Function) ReadBAR(bar int, off uint64, p []byte) {
 func (f *Function) WriteBAR(bar int, off uint64, p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set := f.set.Load()
+	set := f.maps.Set()
 	switch end := off + uint64(len(p)); {
-	case set == nil:
+	case set.Map() == aperture.MapNone:
 	case bar == card.BAR1 && end > f.poll && off < f.poll+gf100.PollSize:
 		set.MemoryBarrier() // the card must find what was stored before GP_PUT
 	case bar == card.BAR0 && !gf100.InPRAMIN(off, len(p)):
@@ -195,18 +192,12 @@ func (f *Function) show(set *aperture.Set) {
 func (f *Function) Reset() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	set := f.set.Load()
-	if set != nil {
-		set.Reset()
-	}
+	set := f.maps.Set()
+	set.Reset()
 	err := f.Card.Reset()
-	if set != nil {
-		f.show(set)
-	}
+	f.show(set)
 	return err
 }
-
-var errLeft = errors.New("pages of VRAM are still where the last client had them mapped")
 
 // OpenWindows makes the windows that a client may map.
 func (f *Function) OpenWindows() error {
@@ -215,48 +206,29 @@ func (f *Function) OpenWindows() error {
 	if f.cfg.Map == aperture.MapNone {
 		return nil
 	}
-	if f.left != nil {
-		return errLeft
+	if err := f.maps.Free(); err != nil {
+		return err
 	}
 	limits := f.cfg.Limits
 	limits.FitMappings(f.MaxMappings())
-	set, err := aperture.New(aperture.Config{
+	err := f.maps.Open(aperture.Config{
 		Map: f.cfg.Map, Limits: limits, VRAM: f.VRAMSize(), ROM: f.ROM(), Poll: gf100.PollSize,
 		BAR0: f.BARSize(card.BAR0), BAR1: f.BARSize(card.BAR1), BAR3: f.BARSize(card.BAR3),
 	}, owner{f.Card}, &f.stats)
-	if err != nil {
-		return err
-	}
-	f.set.Store(set)
-	f.show(set)
-	return nil
+	f.show(f.maps.Set())
+	return err
 }
 
-// CloseWindows ends them and gives every page back. If it fails, the client can still reach some
-// pages, and the next call tries again.
+// CloseWindows closes them, see [aperture.Holder.Close].
 func (f *Function) CloseWindows() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if set := f.set.Swap(nil); set != nil {
-		f.left = set
-	}
-	if f.left == nil {
-		return nil
-	}
-	if err := f.left.Close(); err != nil {
-		return err
-	}
-	f.left = nil
-	return nil
+	_, err := f.maps.Close()
+	return err
 }
 
 // Windows lists what the client may map.
-func (f *Function) Windows() []aperture.Region {
-	if set := f.set.Load(); set != nil {
-		return set.Regions()
-	}
-	return nil
-}
+func (f *Function) Windows() []aperture.Region { return f.maps.Set().Regions() }
 
 // AttachHost attaches the card to a host.
 func (f *Function) AttachHost(h card.Host) { f.Card.AttachHost(host{h, f}) }
@@ -269,8 +241,8 @@ type host struct {
 
 // Interrupt implements card.Host. The handler must find the results in memory.
 func (h host) Interrupt(l card.Line) {
-	if set := h.f.set.Load(); set != nil && l.Level {
-		set.MemoryBarrier()
+	if l.Level {
+		h.f.maps.Set().MemoryBarrier()
 	}
 	h.Host.Interrupt(l)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
@@ -99,7 +100,8 @@ func (s *State) deliver(to Receiver) {
 
 // Queue holds reports until they are delivered. Any goroutine may use it.
 type Queue struct {
-	to Receiver
+	to    Receiver
+	owner fault.Owner
 
 	mu         sync.Mutex // guards what follows
 	changed    *sync.Cond
@@ -109,9 +111,9 @@ type Queue struct {
 	ended      bool
 }
 
-// New returns an empty queue.
-func New(to Receiver) *Queue {
-	q := &Queue{to: to}
+// New returns an empty queue. If a delivery fails, it quarantines owner.
+func New(to Receiver, owner fault.Owner) *Queue {
+	q := &Queue{to: to, owner: owner}
 	q.changed = sync.NewCond(&q.mu)
 	go q.run()
 	return q
@@ -132,11 +134,16 @@ func (q *Queue) run() {
 		now := q.state
 		q.state, q.delivering = State{}, true
 		q.mu.Unlock()
-		now.deliver(q.to)
+		q.deliver(&now)
 		q.mu.Lock()
 		q.delivering = false
 		q.changed.Broadcast()
 	}
+}
+
+func (q *Queue) deliver(s *State) {
+	defer fault.Contain(q.owner, "the delivery of its events")
+	s.deliver(q.to)
 }
 
 // Close ends the queue after the delivery under way.

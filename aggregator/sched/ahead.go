@@ -37,15 +37,13 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 		if s.claims(r, c, e) {
 			return false
 		}
-		if !s.Nodes[r].Chan.Stalled {
-			longest = max(longest, s.length(r, e))
-		}
+		longest = max(longest, s.length(r, e))
 	}
 	since := s.Engines[e].Progress
 	if s.Now > since+longest+s.Config.Ahead {
 		return false // it is late, so its end is unknown
 	}
-	at := since + s.expected[e] - s.Config.Ahead
+	at := since + s.Nodes[root].Lanes[e].Pending - s.Config.Ahead
 	if s.Now < at {
 		s.Engines[e].Wake = min(s.Engines[e].Wake, at)
 		return false
@@ -56,7 +54,7 @@ func (s *Scheduler) goesAhead(c int32, e int) bool {
 // claims reports whether channel r, all of whose requests are on the card, would have the
 // turn before c if it had more.
 func (s *Scheduler) claims(r, c int32, e int) bool {
-	if r == c || s.Nodes[r].Chan.Stalled {
+	if r == c {
 		return false
 	}
 	for s.Nodes[r].Parent != s.Nodes[c].Parent { // to two siblings
@@ -93,18 +91,23 @@ func (s *Scheduler) length(c int32, e int) time.Duration {
 	return min(s.Config.Ahead, s.Config.Credit.Period)
 }
 
-// expect adds to the expected time of a channel's requests on the card. A channel that
-// waits for a semaphore keeps no engine busy.
+// estimate is the expected time of n requests of a channel. Many unknown ones count as one.
+func (s *Scheduler) estimate(c int32, e, n int) time.Duration {
+	if s.Nodes[c].Lanes[e].Mean == 0 {
+		n = 1
+	}
+	return s.length(c, e) * time.Duration(n)
+}
+
+// expect adds to the expected time of a channel's requests on the card, and charges it.
 func (s *Scheduler) expect(c int32, e int, d time.Duration) {
 	for m := c; m != none; m = s.Nodes[m].Parent {
 		s.Nodes[m].Lanes[e].Pending += d
 	}
-	if !s.Nodes[c].Chan.Stalled {
-		s.expected[e] += d
-	}
+	s.charge(c, e, 0, d)
 }
 
-// load notes that a channel has requests on an engine, unload that it has none any more.
+// load notes that a channel has requests that keep an engine busy, unload that it has none any more.
 func (s *Scheduler) load(c int32, e int) {
 	s.sides[c].slots[e].card = int32(len(s.loaded[e]))
 	s.loaded[e] = append(s.loaded[e], c)

@@ -67,7 +67,7 @@ func (s *Scheduler) worthKeeping(c int32, e int) bool {
 		return false
 	}
 	l := &s.Nodes[last].Lanes[e]
-	return s.Nodes[last].Block == 0 && l.Waiting == 0 && !l.Rests && s.nextMean(c, e) > s.Config.Band.Grace
+	return s.Nodes[last].Block == 0 && l.Waiting == 0 && l.Able == 0 && !l.Rests && s.nextMean(c, e) > s.Config.Band.Grace
 }
 
 // nextMean is how long requests are of the channel that is next at or below a ready node.

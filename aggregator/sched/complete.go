@@ -17,48 +17,50 @@ func (s *Scheduler) Complete(now time.Duration, d Done) {
 	if c == none {
 		return
 	}
-	if d.Engine < 0 || d.Engine >= len(s.Engines) || d.Entries < 0 || s.forwardedFor(c, d.Engine) < 0 {
+	node := &s.Nodes[c]
+	ch := &node.Chan
+	if d.Engine < 0 || d.Engine >= len(s.Engines) || d.Entries < 0 || d.Entries > 0 && ch.OnCard == 0 {
 		s.Counts.BadEvents++
 		return
 	}
-	node := &s.Nodes[c]
-	ch := &node.Chan
 	busy := d.Busy
-	if most := s.Now - ch.Issued - ch.Charged; busy < 0 || busy > most {
+	if most := s.Now - ch.Made - ch.Charged; busy < 0 || busy > most {
 		s.Counts.BadTimes++
 		busy = max(0, min(busy, most))
 	}
+	if busy > 0 {
+		ch.Metered = s.Now
+	}
+	if d.Engine != int(ch.Engine) && (busy > 0 || d.Entries > 0) {
+		s.move(c, d.Engine)
+	}
 	ch.Charged += busy
-	ch.Run += busy
+	if d.Entries > 0 || !ch.Stalled { // looks at a semaphore are charged, but are no part of the request
+		ch.Run += busy
+	}
 	eng := &s.Engines[d.Engine]
 	if d.Entries == 0 {
 		s.charge(c, d.Engine, busy, busy)
+		s.overrun(c, d.Engine, busy)
+		s.exceeds(c, d.Engine)
 		return
 	}
 	run := ch.Run
-	for left := d.Entries; left > 0; {
-		from := s.forwardedFor(c, d.Engine)
-		if from < 0 {
-			s.Counts.BadEvents++
-			break
-		}
-		n := min(left, node.Lanes[from].Inflight)
-		s.complete(c, from, n)
-		left -= n
+	n := min(d.Entries, ch.OnCard)
+	if n < d.Entries {
+		s.Counts.BadEvents++
 	}
+	s.complete(c, d.Engine, n)
 	each := run / time.Duration(d.Entries)
-	eng.Longest = max(eng.Longest, each)
+	eng.Longest = max(eng.Longest, min(each, s.Now-ch.HeadFrom))
 	eng.Progress = s.Now
 	ch.HeadFrom, ch.Run = s.Now, 0
 	l := &node.Lanes[d.Engine]
 	l.Mean = mean(l.Mean, each)
 	s.charge(c, d.Engine, busy, busy)
-	s.overrun(c, d.Engine)
+	s.overrun(c, d.Engine, busy)
 	s.sampled(c, d.Engine, d.Entries, run)
 	s.cleared(c)
-	if d.Engine != int(ch.Engine) {
-		s.move(c, d.Engine)
-	}
 	if node.Block&Dying != 0 {
 		s.reap(c)
 	}
@@ -72,23 +74,7 @@ func mean(old, v time.Duration) time.Duration {
 	return old + (v-old)/8
 }
 
-// forwardedFor is the engine for which entries of a channel are on the card: e if there are
-// some, else another, -1 if the card has none.
-func (s *Scheduler) forwardedFor(c int32, e int) int {
-	lanes := s.Nodes[c].Lanes
-	if lanes[e].Inflight > 0 {
-		return e
-	}
-	for i := range lanes {
-		if lanes[i].Inflight > 0 {
-			return i
-		}
-	}
-	return -1
-}
-
-// complete removes n entries from the card. They are charged to the engine for which they
-// were forwarded, even if another executed them.
+// complete removes n entries from the card.
 func (s *Scheduler) complete(c int32, e, n int) {
 	s.takeOff(c, e, n)
 	for m := c; m != none; m = s.Nodes[m].Parent {
@@ -107,22 +93,29 @@ func (s *Scheduler) takeOff(c int32, e, n int) {
 	}
 	s.expect(c, e, -back)
 	s.wasAble(c, e, func() { s.addInflight(c, e, -n) })
-	s.charge(c, e, 0, -back)
 }
 
-// move makes a channel's waiting entries take turns on another engine.
+// move makes a channel's entries those of another engine than the one that they were expected to
+// use. Their claims are compared with those of others that use that engine.
 func (s *Scheduler) move(c int32, e int) {
 	node := &s.Nodes[c]
 	old := int(node.Chan.Engine)
 	node.Chan.Engine = uint8(e)
-	if n := node.Lanes[old].Waiting; n > 0 {
-		entries := int64(n)
-		s.wasAble(c, old, func() { s.addWaiting(c, old, -n) })
-		s.wasAble(c, e, func() { s.addWaiting(c, e, n) })
-		for m := c; m != none; m = s.Nodes[m].Parent { // they are the new engine's
-			s.Nodes[m].Lanes[old].Account.Entries -= entries
-			s.Nodes[m].Lanes[e].Account.Entries += entries
+	waiting, inflight := node.Lanes[old].Waiting, node.Lanes[old].Inflight
+	if waiting > 0 {
+		s.wasAble(c, old, func() { s.addWaiting(c, old, -waiting) })
+		s.wasAble(c, e, func() { s.addWaiting(c, e, waiting) })
+	}
+	if inflight > 0 {
+		s.wasAble(c, e, func() { s.addInflight(c, e, inflight) })
+		if s.counts(c) {
+			s.expect(c, e, s.estimate(c, e, inflight))
 		}
+		s.takeOff(c, old, inflight)
+	}
+	for m := c; m != none; m = s.Nodes[m].Parent {
+		s.Nodes[m].Lanes[old].Account.Entries -= int64(waiting + inflight)
+		s.Nodes[m].Lanes[e].Account.Entries += int64(waiting + inflight)
 	}
 	s.settle(c, old)
 	s.settle(c, e)

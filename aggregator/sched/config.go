@@ -64,6 +64,10 @@ type Config struct {
 	// most work that the engine may still have then. Zero turns this off.
 	Ahead time.Duration `json:"ahead_ns"`
 
+	// Slice is how long a request may have an engine, under credit and band, before it is paused
+	// for others with a better claim. Timeslice and dfq have slices of their own.
+	Slice time.Duration `json:"slice_ns"`
+
 	Credit    CreditConfig    `json:"credit"`
 	Band      BandConfig      `json:"band"`
 	Timeslice TimesliceConfig `json:"timeslice"`
@@ -116,6 +120,7 @@ func Default() Config {
 		Policy:    Credit,
 		Depth:     1,
 		Ahead:     200 * time.Microsecond,
+		Slice:     2 * time.Millisecond,
 		Credit:    CreditConfig{Period: 30 * time.Millisecond},
 		Band:      BandConfig{Window: time.Second, Grace: 500 * time.Microsecond},
 		Timeslice: TimesliceConfig{Slice: 16 * time.Millisecond},
@@ -181,6 +186,7 @@ func (c *Config) Check() error {
 	return first(
 		within("depth", c.Depth, 1, 64),
 		within("ahead", c.Ahead, 0, s),
+		within("slice", c.Slice, 100*us, s),
 		within("credit.period", c.Credit.Period, ms, s),
 		within("band.window", c.Band.Window, 10*ms, 60*s),
 		within("band.grace", c.Band.Grace, 0, 10*ms),

@@ -94,6 +94,9 @@ func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
 		l.Used += busy
 		if busy > 0 && m != root {
 			s.spend(m, e, busy)
+			if l.Able == 0 {
+				s.shares(m, e)
+			}
 		}
 	}
 	if s.Config.Policy != DFQ || !s.Config.DFQ.Model {
@@ -106,10 +109,19 @@ func (s *Scheduler) charge(c int32, e int, busy, served time.Duration) {
 	}
 }
 
-// serve adds time to one node's tag. Credit and debt are bounded. Debt up to the longest
-// requests that may be on the engine at once, and one more, is never forgiven: else requests
-// longer than a period would be free. Expected time is added without a bound, as all of it is
-// refunded.
+// shares counts a node that used an engine among those that share the period, although it has no work
+// any more or waits for a semaphore. Otherwise the level would rise by all that it used.
+func (s *Scheduler) shares(n int32, e int) {
+	p := s.Nodes[n].Parent
+	s.period(p, e)
+	if l, up := &s.Nodes[n].Lanes[e], &s.Nodes[p].Lanes[e]; l.Idle != up.Period {
+		up.Left += s.weight(n)
+		l.Idle = up.Period
+	}
+}
+
+// serve adds time to one node's tag. Credit is bounded, debt is not: time that is forgiven would
+// be free.
 func (s *Scheduler) serve(n int32, e int, d time.Duration) {
 	p := s.Nodes[n].Parent
 	l, level, w := &s.Nodes[n].Lanes[e], s.Nodes[p].Lanes[e].Level, s.weight(n)
@@ -117,9 +129,7 @@ func (s *Scheduler) serve(n int32, e int, d time.Duration) {
 		l.Tag += over(d, w)
 		return
 	}
-	most := time.Duration(1+s.maxOnEngine()) * min(s.Engines[e].Longest, time.Hour)
-	bound := level + over(max(s.Config.Credit.Period, most)+l.Pending, w)
-	l.Tag = min(max(l.Tag, level-s.savings(p, e, false))+over(d, w), bound)
+	l.Tag = max(l.Tag, level-s.savings(p, e, false)) + over(d, w)
 }
 
 // debt is the time by which a node is ahead of its share.
@@ -155,8 +165,8 @@ func (s *Scheduler) chooseCredit(p int32, e int) int32 {
 }
 
 // rise lifts the level to a node that has the next turn although it is in debt, if all
-// waiting nodes are. Otherwise all would reach the bound of debts, where differences are
-// lost.
+// waiting nodes are. Otherwise those that are always there would gather debt for the time that
+// others did not want, and a new node would have the engine for as long.
 func (s *Scheduler) rise(n int32, e int) {
 	p := s.Nodes[n].Parent
 	if d := s.policy(p); d != Credit && d != Band {

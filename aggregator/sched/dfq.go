@@ -274,7 +274,7 @@ func (s *Scheduler) chargeEstimates(e int, f time.Duration) {
 func (s *Scheduler) hold(e int, f time.Duration, urgent bool) {
 	counts := func(n int32) bool {
 		l := &s.Nodes[n].Lanes[e]
-		return s.Nodes[n].Kind == Inner && !s.barred(n, e) && l.Able > 0 && (!urgent || l.Waiting > 0)
+		return s.Nodes[n].Kind == Inner && !s.barred(n, e) && l.Able > 0
 	}
 	for n := range s.Nodes {
 		if s.Nodes[n].Kind != Inner {
@@ -323,7 +323,7 @@ func (s *Scheduler) holdBack(n int32, e int) {
 func (s *Scheduler) unstarve(e int) {
 	d := &s.Engines[e].DFQ
 	q := &s.sides[root].queues[e]
-	if s.busy(e) > 0 || len(q[turns]) > 0 || s.Nodes[root].Lanes[e].Waiting == 0 {
+	if s.busy(e) > 0 || len(q[turns]) > 0 || s.Nodes[root].Lanes[e].Able == 0 {
 		d.IdleAt = never
 		return
 	}

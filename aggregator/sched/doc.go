@@ -1,8 +1,9 @@
 // Package sched decides which guest's work a card executes next.
 //
-// A card takes requests from its channels in turn, one of each, and does not interrupt a
-// request. So shares are made at submission: a request is forwarded to the card when it is
-// its owner's turn, and its time is charged when the card has completed it. The caller
+// A card takes requests from its channels in turn, one of each. So shares are made at
+// submission: a request is forwarded to the card when it is its owner's turn, and its time is
+// charged when an engine has worked for it. A request that waited for a semaphore needs a turn when
+// the semaphore is released, and one that has an engine for long loses its turn. The caller
 // reports submissions and completions, and the package selects the entries to forward. It
 // has no clock, no goroutine and no lock: time is an argument, and the caller holds its own
 // lock around every call. No call waits or allocates in its steady state; each costs the
@@ -29,7 +30,7 @@
 // answer is a number of entries of a channel by which GP_PUT may advance. Call
 // [Scheduler.Complete] when the card has completed some, and Next again. [Scheduler.Timer]
 // returns when to call Next without an event. [Scheduler.Stall] reports that a channel
-// waits for a semaphore. [Scheduler.Alert] returns the action against a request that does
+// waits for a semaphore, [Scheduler.Paused] that one has left its engine as Next demanded. [Scheduler.Alert] returns the action against a request that does
 // not end.
 //
 // # State

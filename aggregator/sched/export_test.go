@@ -1,9 +1,6 @@
 package sched
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // Examined is the number of nodes examined so far.
 func (s *Scheduler) Examined() uint64 { return s.examined }
@@ -47,25 +44,28 @@ func (s *Scheduler) Twin() error {
 	return nil
 }
 
-// loadTwin finds all nodes with requests on an engine.
+// loadTwin finds all nodes with requests that keep an engine busy.
 func (s *Scheduler) loadTwin(e int) error {
-	var expected time.Duration
-	count := 0
+	count, off := 0, 0
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Kind != Channel || n.Lanes[e].Inflight == 0 {
 			continue
 		}
-		count++
-		if !n.Chan.Stalled {
-			expected += n.Lanes[e].Pending
+		if !s.counts(int32(i)) {
+			off += n.Lanes[e].Inflight
+			if n.Lanes[e].Pending != 0 {
+				return fmt.Errorf("node %d, engine %d: %v are expected of requests without a turn", i, e, n.Lanes[e].Pending)
+			}
+			continue
 		}
+		count++
 		if at := s.sides[i].slots[e].card; int(at) >= len(s.loaded[e]) || s.loaded[e][at] != int32(i) {
 			return fmt.Errorf("node %d, engine %d: has requests there and is not among %v", i, e, s.loaded[e])
 		}
 	}
-	if count != len(s.loaded[e]) || expected != s.expected[e] {
-		return fmt.Errorf("engine %d: %d channels have %v of work, kept %d with %v", e, count, expected, len(s.loaded[e]), s.expected[e])
+	if count != len(s.loaded[e]) || off != s.Engines[e].Off {
+		return fmt.Errorf("engine %d: %d channels have work, kept %d; %d entries have no turn, kept %d", e, count, len(s.loaded[e]), off, s.Engines[e].Off)
 	}
 	return nil
 }

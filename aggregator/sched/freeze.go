@@ -54,7 +54,7 @@ func (st *State) check() error {
 		if n.Kind == Free {
 			continue
 		}
-		if len(n.Lanes) != len(st.Engines) || int(n.Chan.Engine) >= len(st.Engines) || n.Kind > Channel {
+		if len(n.Lanes) != len(st.Engines) || int(n.Chan.Engine) >= len(st.Engines) || n.Kind > Channel || n.Chan.Hold > Paused {
 			return bad("node", i)
 		}
 		if i != int(root) && (n.Parent < 0 || !link(n.Parent) || st.Nodes[n.Parent].Kind != Inner) {

@@ -79,6 +79,7 @@ func script(t *rapid.T, b *fixture, each func()) {
 				id := rapid.SampledFrom(channels).Draw(t, "removed")
 				removed[id] = true
 				require.True(t, b.s.Remove(b.now, id))
+				b.resume(id)
 			}
 		case 10:
 			if len(channels) > 0 {
@@ -194,7 +195,7 @@ func (b *fixture) twin() *fixture {
 		c.card[e] = slices.Clone(b.card[e])
 	}
 	c.channels = slices.Clone(b.channels)
-	c.submitted, c.forwarded, c.done = maps.Clone(b.submitted), maps.Clone(b.forwarded), maps.Clone(b.done)
+	c.submitted, c.forwarded, c.done, c.away, c.leaving = maps.Clone(b.submitted), maps.Clone(b.forwarded), maps.Clone(b.done), maps.Clone(b.away), maps.Clone(b.leaving)
 	return &c
 }
 

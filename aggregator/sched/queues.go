@@ -54,13 +54,13 @@ func (a rank) before(b rank) bool {
 // rebuild makes all derived data from the state, and ranks all nodes again.
 func (s *Scheduler) rebuild() {
 	s.sides, s.rests = s.sides[:0], s.rests[:0]
-	s.expected, s.loaded = s.expected[:0], s.loaded[:0]
+	s.loaded, s.released = s.loaded[:0], s.released[:0]
 	s.least = s.leastLimit()
 	for range s.Nodes {
 		s.sides = append(s.sides, newSide(len(s.Engines)))
 	}
 	for e := range s.Engines {
-		s.expected, s.loaded = append(s.expected, 0), append(s.loaded, nil)
+		s.loaded = append(s.loaded, nil)
 		for i := range s.Nodes {
 			node, n := &s.Nodes[i], int32(i)
 			if node.Kind == Free {
@@ -73,11 +73,11 @@ func (s *Scheduler) rebuild() {
 			if node.Kind != Channel {
 				continue
 			}
-			if !node.Chan.Stalled {
-				s.expected[e] += l.Pending
-			}
-			if l.Inflight > 0 {
+			if l.Inflight > 0 && s.counts(n) {
 				s.load(n, e)
+			}
+			if e == 0 && node.Chan.Hold == Released {
+				s.released = append(s.released, n)
 			}
 		}
 	}
@@ -208,7 +208,13 @@ func (s *Scheduler) ready(n int32, e int) bool {
 		return false
 	}
 	if node.Kind == Channel {
-		return l.Waiting > 0 && !node.Chan.Stalled && l.Inflight < s.window()
+		switch ch := &node.Chan; {
+		case ch.Stalled || ch.Hold == Pausing:
+			return false
+		case ch.Hold != Granted:
+			return l.Inflight > 0
+		}
+		return l.Waiting > 0 && l.Inflight < s.window()
 	}
 	q := &s.sides[n].queues[e]
 	return len(q[turns])+len(q[debts]) > 0
@@ -248,6 +254,9 @@ func (s *Scheduler) oldest(n int32, e int) int64 {
 			return next.key
 		}
 		n = next.node
+	}
+	if ch := &s.Nodes[n].Chan; ch.Hold != Granted {
+		return ch.Seq
 	}
 	return s.Nodes[n].Chan.Batches[0].Seq
 }

@@ -9,12 +9,12 @@ import (
 type Scheduler struct {
 	State
 
-	sides    []side          // by node
-	rests    []rest          // a heap by time: nodes that have used up a cap
-	least    time.Duration   // limit of a request of any guest
-	expected []time.Duration // by engine: sum of Lane.Pending of the channels that are not stalled
-	loaded   [][]int32       // by engine: channels with requests there
-	examined uint64          // nodes examined: the cost of decisions on any machine
+	sides    []side        // by node
+	rests    []rest        // a heap by time: nodes that have used up a cap
+	least    time.Duration // limit of a request of any guest
+	loaded   [][]int32     // by engine: channels with requests that keep it busy
+	released []int32       // channels that may be Released
+	examined uint64        // nodes examined: the cost of decisions on any machine
 }
 
 // New makes a scheduler for a card with some engines, at the time now.
@@ -105,32 +105,40 @@ func (s *Scheduler) addWaiting(c int32, e, n int) {
 func (s *Scheduler) addInflight(c int32, e, n int) {
 	node := &s.Nodes[c]
 	if node.Chan.OnCard == 0 && n > 0 {
-		node.Chan.Issued, node.Chan.Charged, node.Chan.HeadFrom, node.Chan.Run = s.Now, 0, s.Now, 0
+		node.Chan.Issued, node.Chan.HeadFrom, node.Chan.Run = s.Now, s.Now, 0
 	}
 	node.Chan.OnCard += n
-	if eng := &s.Engines[e]; node.Chan.Stalled {
-		eng.Stalled += n
-	} else if s.busy(e) == 0 && n > 0 {
-		eng.Progress = s.Now
-	}
-	if l := &node.Lanes[e]; l.Inflight == 0 && n > 0 {
-		s.load(c, e)
-	} else if l.Inflight > 0 && l.Inflight+n == 0 {
-		s.unload(c, e)
+	l := &node.Lanes[e]
+	if !s.counts(c) {
+		s.Engines[e].Off += n
+	} else {
+		if s.busy(e) == 0 && n > 0 {
+			s.Engines[e].Progress = s.Now
+		}
+		if l.Inflight == 0 && n > 0 {
+			s.load(c, e)
+		} else if l.Inflight > 0 && l.Inflight+n == 0 {
+			s.unload(c, e)
+		}
 	}
 	for m := c; m != none; m = s.Nodes[m].Parent {
 		s.Nodes[m].Lanes[e].Inflight += n
 	}
+	if node.Chan.OnCard == 0 {
+		node.Chan.Hold = Granted
+	}
 }
 
 // busy is how many entries on the card keep an engine busy.
-func (s *Scheduler) busy(e int) int { return s.Nodes[root].Lanes[e].Inflight - s.Engines[e].Stalled }
+func (s *Scheduler) busy(e int) int { return s.Nodes[root].Lanes[e].Inflight - s.Engines[e].Off }
 
-// Forward is a decision: the card gets so many entries more of a channel.
+// Forward is a decision: the card gets so many entries more of a channel, and the channel is
+// resumed if it is paused. Or the channel is to be paused: then Paused is called when it is.
 type Forward struct {
 	Channel ID
 	Engine  int // with which they are expected to use it
 	Entries int
+	Pause   bool
 }
 
 // Next returns what to forward now, until there is nothing.
@@ -140,8 +148,12 @@ func (s *Scheduler) Next(now time.Duration) (Forward, bool) {
 	for e := range s.Engines {
 		if c, n := s.pick(e); c != none {
 			s.forward(c, e, n)
-			return Forward{s.id(c), e, n}, true
+			return Forward{Channel: s.id(c), Engine: e, Entries: n}, true
 		}
+	}
+	if c := s.unjust(); c != none {
+		s.setHold(c, false, Pausing)
+		return Forward{Channel: s.id(c), Engine: int(s.Nodes[c].Chan.Engine), Pause: true}, true
 	}
 	s.Passes++
 	return Forward{}, false
@@ -170,7 +182,9 @@ func (s *Scheduler) pick(e int) (c int32, n int) {
 		return none, 0
 	}
 	n = 1
-	if open {
+	if s.Nodes[c].Chan.Hold != Granted {
+		n = 0
+	} else if open {
 		n = min(s.Nodes[c].Lanes[e].Waiting, s.window()-s.Nodes[c].Lanes[e].Inflight)
 	}
 	for m := c; m != from; m = s.Nodes[m].Parent { // to the end of the round
@@ -192,15 +206,19 @@ func (s *Scheduler) choose(p int32, e int) int32 {
 	case Timeslice:
 		return s.chooseSlice(p, e)
 	}
-	if q := &s.sides[p].queues[e]; len(q[turns]) > 0 {
-		return q[turns][0].node
-	}
-	return none
+	return s.first(p, e)
 }
 
-// forward moves entries of a channel to the card.
+// forward moves entries of a channel to the card, or lets those that are there continue.
 func (s *Scheduler) forward(c int32, e, n int) {
 	node := &s.Nodes[c]
+	if n == 0 {
+		s.setHold(c, false, Granted)
+		return
+	}
+	if node.Chan.OnCard == 0 {
+		node.Chan.Seq = node.Chan.Batches[0].Seq
+	}
 	held := int64(0)
 	for left, b := n, node.Chan.Batches; left > 0; {
 		k := min(left, b[0].N)
@@ -222,51 +240,7 @@ func (s *Scheduler) forward(c int32, e, n int) {
 	s.addWaiting(c, e, -n)
 	s.addInflight(c, e, n)
 	s.Nodes[s.guestOf(c)].Guest.Queued -= n
-	estimate := s.length(c, e) // many unknown ones count as one
-	if node.Lanes[e].Mean != 0 {
-		estimate *= time.Duration(n)
-	}
-	s.expect(c, e, estimate)
-	s.charge(c, e, 0, estimate)
-}
-
-// Stall reports that a channel waits for a semaphore on the card, or no longer. While it
-// waits, its requests use no engine, so others continue.
-func (s *Scheduler) Stall(now time.Duration, ch ID, on bool) {
-	s.advance(now)
-	c := s.channel(ch)
-	if c == none || s.Nodes[c].Chan.Stalled == on {
-		return
-	}
-	node := &s.Nodes[c]
-	if !on {
-		node.Chan.HeadFrom = s.Now
-	}
-	var was [MaxEngines]bool
-	for e := range s.Engines {
-		was[e] = s.able(c, e)
-	}
-	node.Chan.Stalled = on
-	for e := range s.Engines {
-		eng, n := &s.Engines[e], node.Lanes[e].Inflight
-		switch {
-		case on:
-			eng.Stalled += n
-			s.expected[e] -= node.Lanes[e].Pending
-		case n > 0:
-			if s.busy(e) == 0 {
-				eng.Progress = s.Now
-			}
-			eng.Stalled -= n
-			s.expected[e] += node.Lanes[e].Pending
-		}
-		if is := s.able(c, e); is != was[e] {
-			s.setAble(c, e, is)
-		}
-	}
-	for e := range s.Engines {
-		s.settle(c, e)
-	}
+	s.expect(c, e, s.estimate(c, e, n))
 }
 
 // Running reports the channel that an engine works for, 0 for none. Then the watchdog can

@@ -1,6 +1,7 @@
 package sched_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ type fixture struct {
 	now          time.Duration
 	card         [2][]request
 	began        [2]time.Duration
+	away         map[sched.ID][]away // requests of channels that are paused
+	leaving      map[sched.ID]bool   // channels that are to be paused
 	channels     []sched.ID
 	submitted    map[sched.ID]int
 	forwarded    map[sched.ID]int
@@ -37,10 +40,15 @@ type request struct {
 	length time.Duration
 }
 
+type away struct {
+	engine int
+	request
+}
+
 func newFixture(t require.TestingT, c sched.Config) *fixture {
 	s, err := sched.New(c, 2, 0)
 	require.NoError(t, err)
-	return &fixture{s: s, submitted: map[sched.ID]int{}, forwarded: map[sched.ID]int{}, done: map[sched.ID]int{},
+	return &fixture{s: s, submitted: map[sched.ID]int{}, forwarded: map[sched.ID]int{}, done: map[sched.ID]int{}, away: map[sched.ID][]away{}, leaving: map[sched.ID]bool{},
 		lengths: func(sched.ID, int) time.Duration { return ms }}
 }
 
@@ -67,18 +75,61 @@ func (b *fixture) drain() (trace []sched.Forward) {
 			return trace
 		}
 		trace = append(trace, f)
+		if f.Pause {
+			b.pause(f.Channel)
+			continue
+		}
+		b.resume(f.Channel)
 		for range f.Entries {
 			e := f.Engine
 			if b.mixedEngines && b.forwarded[f.Channel]%7 == 3 {
 				e = 1 - e // an entry's engine is known when it is done
 			}
-			if len(b.card[e]) == 0 {
-				b.began[e] = b.now
-			}
-			b.card[e] = append(b.card[e], request{f.Channel, b.lengths(f.Channel, b.forwarded[f.Channel])})
+			b.push(e, request{f.Channel, b.lengths(f.Channel, b.forwarded[f.Channel])})
 			b.forwarded[f.Channel]++
 		}
 	}
+}
+
+// pause takes a channel's requests off the card, but for one that an engine has begun.
+func (b *fixture) pause(ch sched.ID) {
+	for e := range b.card {
+		var keep []request
+		for i, r := range b.card[e] {
+			if r.ch != ch || i == 0 {
+				keep = append(keep, r)
+			} else {
+				b.away[ch] = append(slices.Clip(b.away[ch]), away{e, r})
+			}
+		}
+		b.card[e] = keep
+	}
+	b.leaving[ch] = true
+	b.left(ch)
+}
+
+// left reports a channel that was to be paused when no engine works for it.
+func (b *fixture) left(ch sched.ID) {
+	at := func(e int) bool { return len(b.card[e]) > 0 && b.card[e][0].ch == ch }
+	if b.leaving[ch] && !at(0) && !at(1) {
+		delete(b.leaving, ch)
+		b.s.Paused(b.now, ch)
+	}
+}
+
+func (b *fixture) resume(ch sched.ID) {
+	for _, a := range b.away[ch] {
+		b.push(a.engine, a.request)
+	}
+	delete(b.away, ch)
+	delete(b.leaving, ch)
+}
+
+func (b *fixture) push(e int, r request) {
+	if len(b.card[e]) == 0 {
+		b.began[e] = b.now
+	}
+	b.card[e] = append(b.card[e], r)
 }
 
 // step lets the next thing happen. It reports whether there was one.
@@ -96,6 +147,7 @@ func (b *fixture) step(until time.Duration) bool {
 		b.began[on] = b.now
 		b.done[r.ch]++
 		b.s.Complete(b.now, sched.Done{Channel: r.ch, Engine: on, Entries: 1, Busy: r.length})
+		b.left(r.ch)
 	}
 	return on >= 0 || b.now < until
 }
@@ -143,6 +195,7 @@ func TestRestoreRefuses(t *testing.T) {
 		"batch":         func(st *sched.State) { st.Nodes[2].Chan.Batches = []sched.Batch{{N: 3}} },
 		"waiting":       func(st *sched.State) { st.Nodes[2].Lanes[0].Waiting = 3 },
 		"dfq's place":   func(st *sched.State) { st.Engines[0].DFQ.At = 3 },
+		"of no hold":    func(st *sched.State) { st.Nodes[2].Chan.Hold = 7 },
 		"of no kind":    func(st *sched.State) { st.Nodes[2].Kind = 7 },
 		"a lost parent": func(st *sched.State) { st.Nodes[1].Kind = sched.Free },
 	} {
@@ -163,8 +216,8 @@ func TestBadEvents(t *testing.T) {
 		c.Policy = p
 		b := newFixture(t, c)
 		g := b.node(t, sched.Card, sched.NodeConfig{Name: "g"})
-		ch := b.channel(t, g, 0)
 		b.now = 100 * ms
+		ch := b.channel(t, g, 0)
 		b.submit(ch, 3)
 		b.drain()
 		bad := uint64(0)
@@ -432,4 +485,33 @@ func TestWatchdogAfterAnAbort(t *testing.T) {
 	a, ok := b.s.Alert()
 	require.True(t, ok)
 	require.Equal(t, second, a.Channel)
+}
+
+// A channel that waits for a semaphore looks at it now and then. That is no part of its request,
+// whatever it adds up to.
+func TestWaitingIsNotRunning(t *testing.T) {
+	c := sched.Default()
+	b := newFixture(t, c)
+	ch := b.channel(t, b.node(t, b.node(t, sched.Card, sched.NodeConfig{}), sched.NodeConfig{}), 0)
+	b.submit(ch, 1)
+	b.drain()
+	works := func(share time.Duration) (alerts []sched.AlertKind) {
+		for busy := time.Duration(0); busy < 2*c.Watchdog.Limit; busy += share {
+			b.now += ms
+			b.s.Complete(b.now, sched.Done{Channel: ch, Busy: share})
+			b.drain()
+			for a, ok := b.s.Alert(); ok; a, ok = b.s.Alert() {
+				alerts = append(alerts, a.Kind)
+			}
+		}
+		return alerts
+	}
+	b.s.Stall(b.now, ch, true)
+	require.Empty(t, works(ms/2))
+	b.s.Stall(b.now, ch, false)
+	b.drain()
+	b.s.Complete(b.now+ms, sched.Done{Channel: ch, Busy: ms})
+	_, alert := b.s.Alert()
+	require.False(t, alert, "the wait has ended")
+	require.Equal(t, []sched.AlertKind{sched.Warn, sched.Abort, sched.Reset}, works(ms))
 }

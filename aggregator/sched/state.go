@@ -6,7 +6,7 @@ import (
 )
 
 // StateVersion is that of [State]. Restore refuses other versions.
-const StateVersion = 6
+const StateVersion = 7
 
 // never is a time that is never reached.
 const never = time.Duration(math.MaxInt64)
@@ -88,11 +88,15 @@ type Node struct {
 type ChannelState struct {
 	Engine   uint8 // of the last entry; waiting entries are assumed to use it, too
 	Stalled  bool  // waits for a semaphore
+	Hold     Hold
 	Batches  []Batch
+	Made     time.Duration // when it was added
+	Charged  time.Duration // since then
+	Metered  time.Duration // when it was charged last
 	OnCard   int           // entries, of all engines
 	Issued   time.Duration // when the first of them came there
-	Charged  time.Duration // for them so far
-	HeadFrom time.Duration // when the one under way became the oldest
+	Seq      int64         // of its batch
+	HeadFrom time.Duration // when the oldest got its turn
 	Run      time.Duration // charged for it so far
 }
 
@@ -186,7 +190,7 @@ type SortKey struct {
 
 // Engine is a part of the card that works on one request at a time.
 type Engine struct {
-	Stalled  int           // entries on the card of channels that wait for a semaphore
+	Off      int           // entries on the card of channels that wait for a semaphore or a turn
 	Longest  time.Duration // request
 	Groups   int           // that are able
 	Progress time.Duration // when it last completed something, or got something to do

@@ -116,17 +116,21 @@ func (s *Scheduler) holds(h, p int32, e int, now time.Duration) (keep, wait bool
 	return false, true
 }
 
-// overrun takes note of what a request took beyond its owner's slice.
-func (s *Scheduler) overrun(c int32, e int) {
+// overrun takes note of what a request took beyond its owner's slice. All that it took in another's
+// slice is beyond.
+func (s *Scheduler) overrun(c int32, e int, busy time.Duration) {
 	for m := c; m != root; m = s.Nodes[m].Parent {
 		p := s.Nodes[m].Parent
 		l := &s.Nodes[p].Lanes[e]
 		now := s.clock(p, e)
-		if s.policy(p) != Timeslice || l.Holder != m || now <= l.SliceEnd {
+		more := busy
+		switch {
+		case s.policy(p) != Timeslice || l.Holder == m && now <= l.SliceEnd:
 			continue
+		case l.Holder == m:
+			more = now - max(l.SliceEnd, l.OverFrom)
+			l.OverFrom = now
 		}
-		more := now - max(l.SliceEnd, l.OverFrom)
-		l.OverFrom = now
 		s.Nodes[m].Lanes[e].Overuse += more
 		for a := c; p == root && a != none; a = s.Nodes[a].Parent {
 			s.Nodes[a].Lanes[e].Account.Overrun += more

@@ -28,6 +28,7 @@ func (s *Scheduler) newNode(parent int32, k Kind, c NodeConfig) int32 {
 		Gen: node.Gen + 1, Kind: k, Config: c, Parent: parent, First: none, Next: none, Prev: none, Lanes: lanes,
 		Chan: ChannelState{Batches: node.Chan.Batches[:0]},
 	}
+	node.Chan.Made = s.Now
 	if k == Channel && cap(node.Chan.Batches) == 0 {
 		node.Chan.Batches = make([]Batch, 0, maxBatches)
 	}
@@ -179,8 +180,9 @@ func (s *Scheduler) Remove(now time.Duration, id ID) bool {
 	for m, stop := n, s.after(n); m != stop; m, _ = s.follow(m, 0) {
 		s.Nodes[m].Block |= Dying
 		s.bequeath(m)
-		if s.Nodes[m].Kind == Channel {
+		if ch := &s.Nodes[m].Chan; s.Nodes[m].Kind == Channel {
 			s.drop(m, false)
+			s.setHold(m, ch.Stalled, Granted) // it gets no turns
 		}
 	}
 	s.resettle(n)

@@ -2,7 +2,7 @@ package sched
 
 import "time"
 
-// A request cannot be interrupted, only aborted. So when a request runs for too long, its group
+// Turns do not end a request that never ends. So when engines have worked for one for too long, its group
 // gets no turns for a while, then its channel is aborted. A guest with several such requests is
 // quarantined. The requests of others waited for it, so their time counts from zero again.
 
@@ -129,11 +129,14 @@ func (s *Scheduler) watch() {
 	}
 }
 
-// ran is how long the oldest request of a channel has had the engine: as the card said, or
-// since the engine last completed anything.
+// ran is how long the oldest request of a channel has had the engine: as the card said, and since
+// then, or since the engine last completed anything. The time in which it is paused does not count.
 func (s *Scheduler) ran(c int32, e int) time.Duration {
 	ch := &s.Nodes[c].Chan
-	return max(ch.Run, s.Now-max(ch.HeadFrom, s.Engines[e].Progress))
+	if !s.counts(c) {
+		return ch.Run
+	}
+	return ch.Run + s.Now - max(ch.HeadFrom, ch.Metered, s.Engines[e].Progress)
 }
 
 // suspect finds the channel whose request runs for too long, or none. If the caller does not
@@ -141,7 +144,7 @@ func (s *Scheduler) ran(c int32, e int) time.Duration {
 func (s *Scheduler) suspect(e int) int32 {
 	over := func(c int32) bool {
 		limit := s.limit(c)
-		return limit > 0 && s.Nodes[c].Lanes[e].Inflight > 0 && !s.Nodes[c].Chan.Stalled && s.ran(c, e) >= limit
+		return limit > 0 && s.Nodes[c].Lanes[e].Inflight > 0 && s.counts(c) && s.ran(c, e) >= limit
 	}
 	if c := s.channel(s.Engines[e].Running); c != none {
 		if over(c) {
@@ -157,6 +160,16 @@ func (s *Scheduler) suspect(e int) int32 {
 		}
 	}
 	return found
+}
+
+// exceeds warns of a request whose engine time is over its limit. Others that had turns meanwhile
+// made progress, so that the engine is not late.
+func (s *Scheduler) exceeds(c int32, e int) {
+	if ch := &s.Nodes[c].Chan; ch.OnCard > 0 && s.least > 0 && ch.Run >= s.least && s.Engines[e].Watch.State == Quiet {
+		if limit := s.limit(c); limit > 0 && ch.Run >= limit {
+			s.warn(c, e)
+		}
+	}
 }
 
 func (s *Scheduler) warn(c int32, e int) {

@@ -64,11 +64,11 @@ func (sh *Shadows) takeRemapped(every bool) Span {
 	return r
 }
 
-// due lists the spaces that v names, or all if it names none, without those already updated in
+// due lists the spaces that v names, without those already updated in
 // this round.
 func (sh *Shadows) due(v Dirs) (list []*Space) {
 	for key, sp := range sh.spaces {
-		if !sp.fresh && (v.Has(key) || !v.Any()) {
+		if !sp.fresh && v.Has(key) {
 			list = append(list, sp)
 		}
 	}

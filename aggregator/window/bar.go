@@ -55,9 +55,7 @@ func (b *bar) block(v uint32) {
 
 // show passes the present address space to the aperture.
 func (b *bar) show() {
-	if set := b.windows.set.Load(); set != nil {
-		set.Block(b.kind, b.state.On, b.tlb.Space())
-	}
+	b.windows.maps.Set().Block(b.kind, b.state.On, b.tlb.Space())
 }
 
 // Read64 implements shadowpt.Memory for the guest's own tables.

@@ -5,12 +5,11 @@
 // All addresses go through the guest's extents and its DMA map, so nothing of the card's is in
 // reach.
 //
-// The package has no goroutines. The virtual GPU's lock guards a [Windows], except where a method
-// says otherwise; Quota.mu is a leaf.
+// The package has no goroutines. Callers do not use a [Windows] at the same time, except where a method
+// says otherwise: traps hold the virtual GPU's lock. Quota.mu is a leaf.
 package window
 
 import (
-	"errors"
 	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
@@ -58,20 +57,16 @@ type Windows struct {
 	stats *Stats
 	bar1  bar
 	bar3  bar
-
-	set  atomic.Pointer[aperture.Set] // what the client may map, or nil
-	left atomic.Pointer[aperture.Set] // the last client's, which could not be closed, or nil
+	maps  *aperture.Holder
 }
 
 // New returns the windows of a guest whose BARs have no tables yet.
 func New(cfg Config, stats *Stats) *Windows {
-	w := &Windows{cfg: cfg, mem: cfg.Mem, stats: stats}
+	w := &Windows{cfg: cfg, mem: cfg.Mem, stats: stats, maps: aperture.NewHolder()}
 	w.bar1 = bar{windows: w, kind: aperture.BAR1, unit: 0x04, readBy: 0x07, writtenBy: 0x08}
 	w.bar3 = bar{windows: w, kind: aperture.BAR3, unit: 0x05, readBy: 0x07, writtenBy: 0x08}
 	return w
 }
-
-var errLeft = errors.New("the last client's windows are not closed")
 
 // OpenWindows makes windows for a client to map, as Config.Map says; cfg gives the sizes of
 // BARs, and the ROM. The guest is fresh from a reset.
@@ -79,59 +74,37 @@ func (w *Windows) OpenWindows(cfg aperture.Config) error {
 	if w.cfg.Map == aperture.MapNone || w.cfg.Quota == nil {
 		return nil
 	}
-	if w.left.Load() != nil {
-		return errLeft
+	if err := w.maps.Free(); err != nil {
+		return err
 	}
 	cfg.Map, cfg.VRAM, cfg.Poll, cfg.Limits = w.cfg.Map, w.mem.Size(), gf100.PollSize, w.cfg.Limits
 	if err := w.cfg.Quota.take(w, len(w.mem.Extents()), &cfg.Limits); err != nil {
 		return err
 	}
-	set, err := aperture.New(cfg, Owner(w), &w.stats.Mapped)
-	if err != nil {
+	if err := w.maps.Open(cfg, Owner(w), &w.stats.Mapped); err != nil {
 		w.cfg.Quota.give(w)
 		return err
 	}
-	w.set.Store(set)
 	w.bar1.show()
 	w.bar3.show()
 	w.SetPRAMIN(0)
 	return nil
 }
 
-// CloseWindows closes the windows and moves every page back to the card. If the card refuses some
-// pages, the client can still reach them. CloseWindows then returns an error, and the next call
-// tries again. Until it succeeds no other client may have the GPU. Any goroutine may call it.
+// CloseWindows closes the windows, see [aperture.Holder.Close]. Any goroutine may call it.
 func (w *Windows) CloseWindows() error {
-	if set := w.set.Swap(nil); set != nil {
-		w.left.Store(set)
-	}
-	set := w.left.Load()
-	if set == nil {
-		return nil
-	}
-	if err := set.Close(); err != nil {
-		return err
-	}
-	if w.left.CompareAndSwap(set, nil) {
+	closed, err := w.maps.Close()
+	if closed {
 		w.cfg.Quota.give(w)
 	}
-	return nil
+	return err
 }
 
 // Regions lists what the client may map.
-func (w *Windows) Regions() []aperture.Region {
-	if set := w.set.Load(); set != nil {
-		return set.Regions()
-	}
-	return nil
-}
+func (w *Windows) Regions() []aperture.Region { return w.maps.Set().Regions() }
 
 // ResetWindows makes what the client may map show nothing.
-func (w *Windows) ResetWindows() {
-	if set := w.set.Load(); set != nil {
-		set.Reset()
-	}
-}
+func (w *Windows) ResetWindows() { w.maps.Set().Reset() }
 
 // SetBlock acts on a write of NV_PBUS_BAR1_BLOCK (bar 1) or BAR2_BLOCK (bar 3).
 func (w *Windows) SetBlock(bar int, v uint32) { w.bar(bar).block(v) }
@@ -150,9 +123,7 @@ func (w *Windows) WriteBAR(bar int, off uint64, p []byte) (gf100.MMUFault, bool)
 func (w *Windows) InvalidateWindows(t shadowpt.Target, dir uint64, all bool) {
 	w.bar1.tlb.Flush()
 	w.bar3.tlb.Flush()
-	if set := w.set.Load(); set != nil {
-		set.Invalidate(t, dir, all)
-	}
+	w.maps.Set().Invalidate(t, dir, all)
 }
 
 // pramin returns where off of the PRAMIN window lies, by NV_PBUS_BAR0_WINDOW.
@@ -181,12 +152,9 @@ func (w *Windows) WritePRAMIN(win, off uint32, p []byte) {
 // SetPRAMIN acts on a write of NV_PBUS_BAR0_WINDOW. Accesses of a mapped window do not trap, so
 // one that has none of the guest's memory to show is counted here.
 func (w *Windows) SetPRAMIN(win uint32) {
-	set := w.set.Load()
-	if set == nil {
-		return
-	}
+	set := w.maps.Set()
 	t, addr := pramin(win, 0)
-	if w.cfg.Map&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= w.mem.Size() {
+	if set.Map()&aperture.MapPRAMIN != 0 && t == shadowpt.VRAM && addr >= w.mem.Size() {
 		w.stats.BadWindow.Add(1)
 	}
 	set.Window(t, addr)
@@ -194,31 +162,18 @@ func (w *Windows) SetPRAMIN(win uint32) {
 
 // SetPollArea acts on a write of NV_PFIFO_USERD_BASE.
 func (w *Windows) SetPollArea(v uint32) {
-	if set := w.set.Load(); set != nil {
-		set.PollArea(uint64(v&gf100.BlockAddr)<<12, gf100.PollSize)
-	}
+	w.maps.Set().PollArea(uint64(v&gf100.BlockAddr)<<12, gf100.PollSize)
 }
 
 // MemoryBarrier flushes aliases: afterwards the card finds all that the guest wrote to mapped
 // windows before. Any goroutine may call it.
-func (w *Windows) MemoryBarrier() {
-	if set := w.set.Load(); set != nil {
-		set.MemoryBarrier()
-	}
-}
+func (w *Windows) MemoryBarrier() { w.maps.Set().MemoryBarrier() }
 
 // Access is called before any access of a register.
-func (w *Windows) Access() {
-	if set := w.set.Load(); set != nil {
-		set.Access()
-	}
-}
+func (w *Windows) Access() { w.maps.Set().Access() }
 
 // Shown reports whether mapped windows are up to date: a store goes to the right page.
-func (w *Windows) Shown() bool {
-	set := w.set.Load()
-	return set == nil || !set.Pending()
-}
+func (w *Windows) Shown() bool { return !w.maps.Set().Pending() }
 
 // Owner is the guest of w as its aperture sees it.
 func Owner(w *Windows) aperture.Owner { return owner{w.mem, w.cfg} }

@@ -75,9 +75,8 @@ type RegionCount struct {
 
 // DeliveryCount counts interrupts to the last client that it did not get at once.
 type DeliveryCount struct {
-	Coalesced uint64 `json:"coalesced"` // Interrupts merged with one that was pending.
-	Masked    uint64 `json:"masked"`    // Interrupts kept until the client unmasks them.
-	Unrouted  uint64 `json:"unrouted"`  // Interrupts without a receiver, because the client had given no eventfd or had disconnected.
+	Masked   uint64 `json:"masked"`   // Interrupts kept until the client unmasks them.
+	Unrouted uint64 `json:"unrouted"` // Interrupts without a receiver, because the client had given no eventfd or had disconnected.
 }
 
 // ChannelCount counts what the card fetched.

@@ -60,8 +60,8 @@ func newGenerator(t *testing.T) *generator {
 			g.count("Counts", c.Name, c.Help)
 		}
 	}
-	for _, name := range []string{vfiouser.RuleDMARegions, vfiouser.RuleDMAMappings, vfiouser.RuleDMASizes} {
-		g.count("Rules", name, vfiouser.RuleHelp[name])
+	for _, r := range vfiouser.DMARules() {
+		g.count("Rules", r.String(), r.Help())
 	}
 	for _, v := range printed {
 		g.of(reflect.TypeOf(v))

@@ -71,6 +71,7 @@ func Run(ctx context.Context, o Options) (*result.Run, error) {
 	r := &run{
 		Options: o, rows: rows, began: time.Now(), out: result.NewRun(), params: scene.Params{Rounds: o.Rounds, Quick: o.Quick},
 	}
+	r.say("%s", o.plan(len(rows)))
 	r.out.Notes = append(r.out.Notes, fmt.Sprintf("umbra bench %s, %s, %s", o.Version, runtime.Version(), r.began.UTC().Format(time.RFC3339)))
 	if hint := result.BusyHint(); hint != "" {
 		r.out.Notes = append(r.out.Notes, hint)
@@ -89,6 +90,18 @@ func Run(ctx context.Context, o Options) (*result.Run, error) {
 		r.out.Errors = append(r.out.Errors, "the run was interrupted")
 	}
 	return r.out, err
+}
+
+// plan says what a run does.
+func (o *Options) plan(setups int) string {
+	text := fmt.Sprintf("%d rounds in this process", o.Rounds)
+	if o.Machines {
+		text = "nothing in this process"
+	}
+	if o.useMachines() {
+		text += fmt.Sprintf(", then %d boots of virtual machines, of half a minute or more each", o.Boots*setups*len(o.kernels()))
+	}
+	return text
 }
 
 func (r *run) say(format string, args ...any) {
@@ -137,7 +150,7 @@ func (r *run) inMachines(ctx context.Context) error {
 		if !r.Quick {
 			r.say("Linux %s on %s, to warm up", k, r.rows[0].Name)
 			began := time.Now()
-			if _, _, err := machine.Life(ctx, r.Quick, r.rows[0], k, func(string) bool { return false }, r.Progress); err == nil {
+			if _, _, err := r.life(ctx, k, r.rows[0], func(string) bool { return false }); err == nil {
 				n := r.Boots * len(r.rows)
 				r.say("%d more boots, which take %v and more", n, (time.Since(began) * time.Duration(n)).Round(time.Second))
 			}
@@ -148,6 +161,11 @@ func (r *run) inMachines(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// life is that of one machine.
+func (r *run) life(ctx context.Context, kernel string, row setup.Row, asked func(string) bool) ([]machine.Measured, machine.Emulator, error) {
+	return machine.Life(ctx, r.Quick, row, kernel, asked, r.Progress, func(scenario string) { r.say("  %s", scenario) })
 }
 
 // boots boots one kernel on each set-up by turns. A round in which a set-up failed is dropped for
@@ -162,8 +180,8 @@ func (r *run) boots(ctx context.Context, k string) {
 			}
 			at := (i + round) % len(r.rows)
 			row := r.rows[at]
-			r.say("Linux %s on %s, boot %d of %d", k, row.Name, round+1, r.Boots)
-			measured, e, err := machine.Life(ctx, r.Quick, row, k, r.asked, r.Progress)
+			r.say("boot %d of %d: Linux %s on %s", round*len(r.rows)+i+1, r.Boots*len(r.rows), k, row.Name)
+			measured, e, err := r.life(ctx, k, row, r.asked)
 			if ctx.Err() != nil {
 				return
 			}

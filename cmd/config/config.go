@@ -45,9 +45,10 @@ type Config struct {
 
 // Card describes the card.
 type Card struct {
-	Kind    string `yaml:"kind" placeholder:"KIND" default:"soft" validate:"oneof=soft" help:"Kind of card."`
-	VRAM    Size   `yaml:"vram" placeholder:"SIZE" default:"512MiB" validate:"atleast=64MiB,atmost=6GiB,multiple=64MiB" help:"Memory of the card. Memory that no guest touches costs nothing."`
-	Engines bool   `yaml:"engines" negatable:"" default:"true" help:"Let the engines work. Without it they accept every method and do nothing, so tests that move data must fail."`
+	Kind    string        `yaml:"kind" placeholder:"KIND" default:"soft" validate:"oneof=soft" help:"Kind of card."`
+	VRAM    Size          `yaml:"vram" placeholder:"SIZE" default:"512MiB" validate:"atleast=64MiB,atmost=6GiB,multiple=64MiB" help:"Memory of the card. Memory that no guest touches costs nothing."`
+	Engines bool          `yaml:"engines" negatable:"" default:"true" help:"Let the engines work. Without it they accept every method and do nothing, so tests that move data must fail."`
+	Slice   time.Duration `yaml:"slice" placeholder:"TIME" default:"2ms" validate:"min=500us,max=100ms" help:"How long a channel may work before others get its engines. A request that takes longer is interrupted, and goes on later."`
 	Face
 }
 
@@ -68,8 +69,10 @@ type Face struct {
 type Server struct {
 	Transport      string `yaml:"transport" placeholder:"NAME" default:"native" validate:"oneof=native libvfio-user" help:"Implementation of vfio-user: native is this program's own server, libvfio-user the C library, if it was built in."`
 	WriteMulti     bool   `yaml:"write-multi" negatable:"" default:"true" help:"Let the client put several writes into one message. QEMU 10.1 and 10.2 are faster without."`
-	MaxDMAMappings int    `yaml:"max-dma-mappings" name:"max-dma-mappings" placeholder:"N" default:"128" validate:"min=8,max=65535" help:"Mappings of this process that one client's memory may take: one for each file that holds some of it. All guests together must fit into an eighth of the sysctl vm.max_map_count; the default is lower where that is small."`
-	MaxDMASize     Size   `yaml:"max-dma-size" name:"max-dma-size" placeholder:"SIZE" default:"8TiB" validate:"atleast=1MiB,atmost=8TiB" help:"Largest range of a client's memory. The server refuses larger ones and logs it."`
+	MaxDMAMappings int    `yaml:"max-dma-mappings" name:"max-dma-mappings" placeholder:"N" default:"128" validate:"min=8,max=65535" help:"Mappings of this process that one client's memory may take: one for each range, and from half of this number on one for each file that holds some of it. All guests together must fit into an eighth of the sysctl vm.max_map_count; the default is lower where that is small."`
+	MaxDMAMemory   Size   `yaml:"max-dma-memory" name:"max-dma-memory" placeholder:"SIZE" default:"1TiB" validate:"atleast=256MiB,atmost=32TiB" help:"Largest sum of one client's memory, in addresses of this process. All guests together must fit into a quarter of the process's addresses, which are 128TiB or the limit RLIMIT_AS; the default is lower where that is small."`
+	MaxDMAAlloc    Size   `yaml:"max-dma-alloc" name:"max-dma-alloc" placeholder:"SIZE" default:"1GiB" validate:"atleast=1MiB,atmost=8TiB" help:"Memory that accesses of a GPU may allocate in the files of its clients: pages that nobody has touched before, which the kernel charges to this process's control group. It counts until the GPU is removed, for somebody may keep a file when its client has ended. Beyond it the access faults. All guests together must fit into half of the memory of the machine, or of the control group; the default is lower where that is small. Needs userfaultfd."`
+	DMAAnyFile     bool   `yaml:"dma-any-file" name:"dma-any-file" negatable:"" help:"Accept memory of a client in any file. Without it, the server accepts memfd, tmpfs and hugetlbfs. With it, a client whose file system does not answer stops the card for all guests."`
 }
 
 // Limits bound what one guest, or the card, can cost the others.

@@ -130,7 +130,7 @@ func TestFlagsOverrideFile(t *testing.T) {
 // TestFileErrors: an error names file, line, column, key and value, and what would be accepted.
 func TestFileErrors(t *testing.T) {
 	const top = "socket, control, card, server, shadow, limits, scheduler, gpus, profiles"
-	const card = "kind, vram, engines, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem"
+	const card = "kind, vram, engines, slice, rom, msi, temperature, tpcs, bar1, bar3, bar-map, pci-device, pci-subsystem"
 	const size = "is not a size; write a whole number and a unit: 512MiB, 1GiB (KiB, MiB, GiB, TiB; B for bytes); must be"
 	for _, c := range []struct{ file, want string }{
 		{"card:\n  vram: 5x\n", `f.yaml:2:9: card.vram: "5x" ` + size + ` 64MiB to 6GiB, a multiple of 64MiB`},
@@ -247,6 +247,8 @@ func TestBoundsAreThoseOfTheirKeepers(t *testing.T) {
 		{new(GPU), "guaranteed", fmt.Sprintf("1 to %d", gf100.Channels)},
 		{new(Config), "limits.guests", fmt.Sprintf("1 to %d", aggregator.MaxGuests)},
 		{new(Config), "server.max-dma-mappings", fmt.Sprintf("%d to 65535", leastMappings)},
+		{new(Config), "server.max-dma-memory", fmt.Sprintf("%v to 32TiB", leastMemory)},
+		{new(Config), "server.max-dma-alloc", fmt.Sprintf("%v to 8TiB", leastAlloc)},
 	} {
 		i := slices.IndexFunc(options(c.of), func(o option) bool { return o.path == c.path })
 		o := options(c.of)[i]

@@ -159,34 +159,78 @@ func fitChannels(gpus []GPU) error {
 	return nil
 }
 
-const (
-	// clientsPart of a process's mappings are for the memory of all clients: half of what the
-	// card's memory leaves. A server without any left cannot even grow its heap.
-	clientsPart = 8
-	// leastMappings are the fewest with which a machine works, as the tag has it.
-	leastMappings = 8
+// clientPart is an option that bounds what one client's memory may take of something of the process.
+// The option's default is lowered where all possible guests together would take more than their part.
+type clientPart struct {
+	key   string
+	part  uint64 // 1/part is for the memory of all clients
+	least uint64 // with less a machine does not work; as the tag has it
+	show  func(n uint64) string
 
-	mappingsKey = "server.max-dma-mappings"
+	unit, all, raise string // for errors
+}
+
+const (
+	// The least with which a machine works, as the tags have it.
+	leastMappings = 8
+	leastMemory   = 256 * mib
+	leastAlloc    = mib
+)
+
+var (
+	// The other mappings are the card's. A server without any left cannot even grow its heap.
+	mappingsPart = clientPart{
+		"server.max-dma-mappings", 8, leastMappings, func(n uint64) string { return fmt.Sprint(n) },
+		" mappings", "an eighth of the system's", "raise the sysctl vm.max_map_count to",
+	}
+	memoryPart = clientPart{
+		"server.max-dma-memory", 4, uint64(leastMemory), func(n uint64) string { return Size(n).String() },
+		" of addresses", "a quarter of the process's", "raise the limit RLIMIT_AS to",
+	}
+	allocPart = clientPart{
+		"server.max-dma-alloc", 2, uint64(leastAlloc), func(n uint64) string { return Size(n).String() },
+		"", "half of this machine's or control group's", "raise the control group's memory.max to",
+	}
 )
 
 // ClientMappings is how many of the process's mappings the memory of one client may take, where
-// the system allows so many (vm.max_map_count). Each possible guest has an even part, so none
-// can take what the others, or the server, need. With alone one client has the whole card.
+// the system allows so many (vm.max_map_count). With alone one client has the whole card.
 func (c *Config) ClientMappings(system int, alone bool) (int, error) {
-	guests, lower := c.Limits.Guests, "lower limits.guests, "
+	n, err := c.part(&mappingsPart, uint64(c.Server.MaxDMAMappings), uint64(system), alone)
+	return int(n), err
+}
+
+// ClientMemory is how many of the process's addresses the memory of one client may take.
+func (c *Config) ClientMemory(addresses uint64, alone bool) (uint64, error) {
+	return c.part(&memoryPart, uint64(c.Server.MaxDMAMemory), addresses&^uint64(mib-1), alone)
+}
+
+// ClientAlloc is how much memory the GPU may allocate in the files of one client, of that which this
+// process can have.
+func (c *Config) ClientAlloc(memory uint64, alone bool) (uint64, error) {
+	return c.part(&allocPart, uint64(c.Server.MaxDMAAlloc), memory&^uint64(mib-1), alone)
+}
+
+// AllocGiven reports whether the user has set how much memory the GPU may allocate in clients' files.
+func (c *Config) AllocGiven() bool { return c.Given(allocPart.key) }
+
+// part fits n, the option's value, to all that there is. Each possible guest has an even part, so
+// none can take what the others, or the server, need.
+func (c *Config) part(p *clientPart, n, all uint64, alone bool) (uint64, error) {
+	guests, lower := uint64(c.Limits.Guests), "lower limits.guests, "
 	if alone {
 		guests, lower = 1, ""
 	}
-	n, each := c.Server.MaxDMAMappings, system/clientsPart/guests
+	each := all / p.part / guests
 	if n <= each {
 		return n, nil
 	}
-	if !c.Given(mappingsKey) {
-		if each >= leastMappings {
+	if !c.Given(p.key) {
+		if each >= p.least {
 			return each, nil
 		}
-		n = leastMappings
+		n = p.least
 	}
-	return 0, &Error{c.Where(mappingsKey), fmt.Sprint(n), fmt.Sprintf("more than the %d mappings of each of %d guests, which together may have an eighth of the system's %d; give %d or less, %sor raise the sysctl vm.max_map_count to %d",
-		each, guests, system, max(each, leastMappings), lower, n*guests*clientsPart)}
+	return 0, &Error{c.Where(p.key), p.show(n), fmt.Sprintf("more than the %s%s of each of %d guests, which together may have %s %s; give %s or less, %sor %s %s",
+		p.show(each), p.unit, guests, p.all, p.show(all), p.show(max(each, p.least)), lower, p.raise, p.show(n*guests*p.part))}
 }

@@ -322,6 +322,62 @@ func TestCardTime(t *testing.T) {
 	require.Equal(t, gate.ByGuest, share.Grouping())
 }
 
+// TestClientMemory: all clients together never take more addresses than are theirs. The default
+// fits a guest of 256 GiB beside 31 others.
+func TestClientMemory(t *testing.T) {
+	for _, c := range []struct {
+		file      string
+		addresses Size
+		alone     bool
+		want      Size
+		err       string
+	}{
+		{"", 128 << 40, false, 1 << 40, ""},
+		{"", 128 << 40, true, 1 << 40, ""},
+		{"", 64<<40 + 4095, false, 1 << 39, ""},
+		{"", 16 << 30, false, 0, "server.max-dma-memory in the file): 256MiB: more than the 128MiB of addresses of each of 32 guests, which together may have a quarter of the process's 16GiB; give 256MiB or less, lower limits.guests, or raise the limit RLIMIT_AS to 32GiB"},
+		{"server: {max-dma-memory: 2TiB}\n", 128 << 40, false, 0, "f.yaml:1:26: server.max-dma-memory: 2TiB: more than the 1TiB of addresses of each of 32 guests"},
+		{"server: {max-dma-memory: 32TiB}\n", 128 << 40, true, 32 << 40, ""},
+	} {
+		l, err := read(c.file)
+		require.NoError(t, err)
+		got, err := l.ClientMemory(uint64(c.addresses), c.alone)
+		require.EqualValues(t, c.want, got, c)
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err)
+			continue
+		}
+		require.NoError(t, err)
+	}
+}
+
+// TestClientAlloc: all clients together never have the GPU allocate more than is theirs.
+func TestClientAlloc(t *testing.T) {
+	for _, c := range []struct {
+		file   string
+		memory Size
+		alone  bool
+		want   Size
+		err    string
+	}{
+		{"", 64 << 30, false, 1 << 30, ""},
+		{"", 24<<30 + 12345, false, 384 << 20, ""},
+		{"", 24 << 30, true, 1 << 30, ""},
+		{"", 32 << 20, false, 0, "server.max-dma-alloc in the file): 1MiB: more than the 512KiB of each of 32 guests, which together may have half of this machine's or control group's 32MiB; give 1MiB or less, lower limits.guests, or raise the control group's memory.max to 64MiB"},
+		{"server: {max-dma-alloc: 2GiB}\n", 24 << 30, false, 0, "f.yaml:1:25: server.max-dma-alloc: 2GiB: more than the 384MiB of each of 32 guests"},
+	} {
+		l, err := read(c.file)
+		require.NoError(t, err)
+		got, err := l.ClientAlloc(uint64(c.memory), c.alone)
+		require.EqualValues(t, c.want, got, c)
+		if c.err != "" {
+			require.ErrorContains(t, err, c.err)
+			continue
+		}
+		require.NoError(t, err)
+	}
+}
+
 // TestClientMappings: all clients together never take more mappings than are theirs, whatever
 // the system has. An error says what would do.
 func TestClientMappings(t *testing.T) {

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,13 +13,14 @@ import (
 
 // Scheduler is how virtual GPUs take turns on the card.
 type Scheduler struct {
-	Policy    string    `yaml:"policy" placeholder:"NAME" default:"auto" live:"" validate:"oneof=auto off none fifo credit band timeslice dfq" help:"How guests take turns on the card. off: there is no scheduler. none: no turns, but accounts. fifo: in the order of submission. credit: fair shares by weight. band: as credit, and the card waits a moment for a guest that used less. timeslice: one guest at a time, for a slice. dfq: fair shares from measurements in between. auto: credit with several GPUs or a control socket, else off."`
-	Depth     int       `yaml:"depth" placeholder:"N" default:"1" live:"" validate:"min=1,max=64" help:"Requests on one engine at once. Higher values hide submission latency, but another guest's request may run first."`
-	Credit    Credit    `yaml:"credit" embed:"" prefix:"credit-"`
-	Band      Band      `yaml:"band" embed:"" prefix:"band-"`
-	Timeslice Timeslice `yaml:"timeslice" embed:"" prefix:"timeslice-"`
-	DFQ       DFQ       `yaml:"dfq" embed:"" prefix:"dfq-"`
-	Watchdog  Watchdog  `yaml:"watchdog" embed:"" prefix:"watchdog-"`
+	Policy    string        `yaml:"policy" placeholder:"NAME" default:"auto" live:"" validate:"oneof=auto off none fifo credit band timeslice dfq" help:"How guests take turns on the card. off: there is no scheduler. none: no turns, but accounts. fifo: in the order of submission. credit: fair shares by weight. band: as credit, and the card waits a moment for a guest that used less. timeslice: one guest at a time, for a slice. dfq: fair shares from measurements in between. auto: credit with several GPUs or a control socket, else off."`
+	Depth     int           `yaml:"depth" placeholder:"N" default:"1" live:"" validate:"min=1,max=64" help:"Requests on one engine at once. Higher values hide submission latency, but another guest's request may run first."`
+	Slice     time.Duration `yaml:"slice" placeholder:"TIME" default:"2ms" live:"" validate:"min=100us,max=1s" help:"Credit and band: time after which a request is paused if others wait and have a better claim."`
+	Credit    Credit        `yaml:"credit" embed:"" prefix:"credit-"`
+	Band      Band          `yaml:"band" embed:"" prefix:"band-"`
+	Timeslice Timeslice     `yaml:"timeslice" embed:"" prefix:"timeslice-"`
+	DFQ       DFQ           `yaml:"dfq" embed:"" prefix:"dfq-"`
+	Watchdog  Watchdog      `yaml:"watchdog" embed:"" prefix:"watchdog-"`
 }
 
 // Credit is of the policies credit and band.
@@ -34,12 +36,12 @@ type Band struct {
 
 // Timeslice is of the policy timeslice.
 type Timeslice struct {
-	Slice time.Duration `yaml:"slice" placeholder:"TIME" default:"16ms" live:"" validate:"min=100us,max=1s" help:"Timeslice: length of a slice."`
+	Slice time.Duration `yaml:"slice" placeholder:"TIME" default:"16ms" live:"" validate:"min=100us,max=1s" help:"Timeslice: length of a slice, and time after which a request is paused if others wait."`
 }
 
 // DFQ is of the policy dfq.
 type DFQ struct {
-	Slice   time.Duration `yaml:"slice" placeholder:"TIME" default:"5ms" live:"" validate:"min=100us,max=1s" help:"DFQ: time for which each process has the card to itself while it is measured."`
+	Slice   time.Duration `yaml:"slice" placeholder:"TIME" default:"5ms" live:"" validate:"min=100us,max=1s" help:"DFQ: time for which each process has the card to itself while it is measured, and after which a request that delays others is paused."`
 	Factor  int           `yaml:"factor" placeholder:"N" default:"5" live:"" validate:"min=1,max=1000" help:"DFQ: length of the free run of all processes, as a multiple of all the slices before it."`
 	FreeRun time.Duration `yaml:"free-run" name:"free-run" placeholder:"TIME" default:"0s" live:"" validate:"min=0s,max=10s" help:"DFQ: length of the free run of all processes. 0s: by the factor."`
 	Model   bool          `yaml:"model" default:"false" live:"" negatable:"" help:"DFQ: charge what the slices foretell instead of what was used, as published. A guest can cheat it."`
@@ -53,7 +55,7 @@ type Watchdog struct {
 
 // QueueLimits bound what one guest can make the scheduler do.
 type QueueLimits struct {
-	Request   time.Duration `yaml:"request" placeholder:"TIME" default:"60s" live:"" validate:"min=0s,max=1h" help:"With a scheduler: longest run of one request before its channel ends with a fault. 0s: no limit."`
+	Request   time.Duration `yaml:"request" placeholder:"TIME" default:"60s" live:"" validate:"min=0s,max=1h" help:"With a scheduler: engine time of one request after which its channel ends with a fault. 0s: no limit."`
 	Queued    int           `yaml:"queued" placeholder:"N" default:"1048576" live:"" validate:"min=1,max=1073741824" help:"With a scheduler: ring entries of a guest that it accepts. More wait in the guest's rings."`
 	Creations int           `yaml:"creations" placeholder:"N" default:"10000" live:"" validate:"min=1,max=1073741824" help:"With a scheduler: channels and processes that a guest may create in a second. More are refused."`
 }
@@ -111,7 +113,7 @@ func (s *Schedule) Config() (*sched.Config, error) {
 	if err := out.Policy.UnmarshalText([]byte(s.Policy)); err != nil {
 		return nil, err
 	}
-	out.Depth = s.Depth
+	out.Depth, out.Slice = s.Depth, s.Slice
 	out.Credit = sched.CreditConfig(s.Credit)
 	out.Band = sched.BandConfig(s.Band)
 	out.Timeslice = sched.TimesliceConfig(s.Timeslice)
@@ -159,7 +161,7 @@ type CardTime struct {
 // GuestLimits are a virtual GPU's own.
 type GuestLimits struct {
 	Request RequestLimit `yaml:"request" placeholder:"inherit, or 0s to 1h" default:"inherit" live:"" help:"Longest run of one request. inherit: the server's limits.request. 0s: no limit."`
-	Queued  int          `yaml:"queued" placeholder:"N" default:"0" live:"" validate:"min=0,max=1073741824" help:"Ring entries of the guest that the scheduler accepts. More wait in the guest's rings. 0: the server's limits.queued."`
+	Queued  QueueLimit   `yaml:"queued" placeholder:"inherit, or 1 to 1073741824" default:"inherit" live:"" validate:"min=0,max=1073741824" help:"Ring entries of the guest that the scheduler accepts. More wait in the guest's rings. inherit: the server's limits.queued."`
 }
 
 // Processes says which channels of a guest are one process for the scheduler.
@@ -172,7 +174,7 @@ const perCent = sched.FullCap / 100
 
 // Node is what package sched calls it.
 func (t *CardTime) Node() sched.NodeConfig {
-	return sched.NodeConfig{Weight: t.Weight, Cap: int(t.Cap) * perCent, Priority: t.Priority, Limit: time.Duration(t.Limits.Request), Queued: t.Limits.Queued}
+	return sched.NodeConfig{Weight: t.Weight, Cap: int(t.Cap) * perCent, Priority: t.Priority, Limit: time.Duration(t.Limits.Request), Queued: int(t.Limits.Queued)}
 }
 
 // Grouping is which channels are one process.
@@ -191,6 +193,33 @@ func CheckScheduled(g *GPU, text string) error {
 			return &Error{g.Where(s.key), s.value, "has no effect without a scheduler; " + WithScheduler}
 		}
 	}
+	return nil
+}
+
+// QueueLimit is how many ring entries of a guest the scheduler accepts: zero is the server's limit.
+type QueueLimit int
+
+// String writes the limit.
+func (q QueueLimit) String() string {
+	if q == 0 {
+		return inherited
+	}
+	return strconv.Itoa(int(q))
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (q QueueLimit) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler. It takes 0 for inherit.
+func (q *QueueLimit) UnmarshalText(text []byte) error {
+	if string(text) == inherited {
+		text = []byte("0")
+	}
+	n, err := strconv.Atoi(string(text))
+	if err != nil {
+		return fmt.Errorf("%q is neither a whole number nor inherit", text)
+	}
+	*q = QueueLimit(n)
 	return nil
 }
 

@@ -64,7 +64,7 @@ func Card(c *config.Config) (soft.Config, error) {
 	o := &c.Card
 	b, err := newBoard(&o.Face, o.VRAM, func(key string) string { return c.Where("card." + key) })
 	return soft.Config{
-		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines,
+		VRAM: uint64(o.VRAM), ROM: b.rom, PCI: b.pci, TPCs: b.tpcs, Temperature: b.temperature, DisableEngines: !o.Engines, Slice: o.Slice,
 	}, err
 }
 
@@ -117,13 +117,18 @@ func mapLimits(c *config.Config) aperture.Limits {
 // says what a client does not get from it. Alone is a client that has the whole card.
 func Server(c *config.Config, alone bool, log *slog.Logger) (by serve.Make, opts vfiouser.Options, lacks []string, err error) {
 	o := &c.Server
-	mappings := 0 // the library maps by itself
-	if o.Transport == serve.TransportNative {
-		if mappings, err = c.ClientMappings(soft.MaxMappings(), alone); err != nil {
+	opts = vfiouser.Options{NoWriteMulti: !o.WriteMulti, AnyDMAFile: o.DMAAnyFile, Log: log}
+	if o.Transport == serve.TransportNative { // the library maps by itself
+		if opts.MaxDMAMappings, err = c.ClientMappings(soft.MaxMappings(), alone); err != nil {
+			return nil, opts, nil, err
+		}
+		if opts.MaxDMAMemory, err = c.ClientMemory(addresses(), alone); err != nil {
+			return nil, opts, nil, err
+		}
+		if opts.MaxDMAAlloc, err = clientAlloc(c, alone, log); err != nil {
 			return nil, opts, nil, err
 		}
 	}
-	opts = vfiouser.Options{NoWriteMulti: !o.WriteMulti, MaxDMAMappings: mappings, MaxDMASize: uint64(o.MaxDMASize), Log: log}
 	if by, lacks, err = serve.TransportNamed(o.Transport); err != nil {
 		err = &config.Error{Where: c.Where("server.transport"), Value: o.Transport, Reason: err.Error()}
 	}

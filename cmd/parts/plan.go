@@ -110,14 +110,19 @@ func (r *Running) Endpoints() []*serve.Endpoint {
 	return r.Shared.GPUs()
 }
 
-// Close ends the virtual GPUs and the card.
+// Close ends the virtual GPUs and the card. After vfiouser.ErrStuck a client's thread still uses
+// the card: the process must end.
 func (r *Running) Close() error {
 	var errs []error
 	if r.events != nil {
 		r.events.Close()
 	}
 	if r.Shared != nil {
-		errs = append(errs, r.Shared.Close())
+		err := r.Shared.Close()
+		if errors.Is(err, vfiouser.ErrStuck) {
+			return err
+		}
+		errs = append(errs, err)
 	}
 	if r.Card != nil {
 		errs = append(errs, r.Card.Close())

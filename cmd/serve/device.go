@@ -16,7 +16,8 @@
 //
 // # Locks, in the order in which they are taken
 //
-//  1. Shared.admin: one Add, Remove or Close at a time. Held while guests end.
+//  1. Endpoint.Changing: one change of a GPU at a time, Shared.adding: one Add at a time, or
+//     Close. What a client can stretch is waited for under neither.
 //  2. Shared.mu: the list of GPUs. Never held while waiting.
 //  3. Endpoint.logMu: counts that the log has; held while the log is written.
 //  4. Device.mu: whether a client is attached, or may be. Held briefly.
@@ -52,9 +53,12 @@ type function interface {
 // Device is a PCI function as a vfio-user device. It counts traps, logs clients that attach and
 // detach, and refuses clients once its GPU is being removed.
 type Device struct {
-	fn     function
-	plug   func(*hostSide) // connects the function to a client, or disconnects it (nil)
-	admit  func() error    // returns why no client can be admitted
+	fn    function
+	plug  func(*hostSide) // connects the function to a client, or disconnects it (nil)
+	admit func() error    // returns why no client can be admitted
+
+	panicked func(where string, p any)
+
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
 	shown  *aperture.Stats // of mapped windows, all clients together
@@ -219,6 +223,9 @@ func (d *Device) Detached() {
 	d.log.Info("client detached")
 }
 
+// Panicked implements vfiouser.PanicObserver.
+func (d *Device) Panicked(where string, p any) { d.panicked(where, p) }
+
 // IRQMasked implements vfiouser.IRQObserver.
 func (d *Device) IRQMasked(int, int) {}
 
@@ -230,7 +237,10 @@ func (d *Device) IRQUnmasked(index, _ int) {
 	}
 }
 
-var _ vfiouser.IRQObserver = (*Device)(nil)
+var (
+	_ vfiouser.IRQObserver   = (*Device)(nil)
+	_ vfiouser.PanicObserver = (*Device)(nil)
+)
 
 // hostSide is the client as a function sees it: changes of its memory, and its interrupt.
 type hostSide struct {
@@ -271,7 +281,7 @@ func (h *hostSide) again() {
 // is kept for the next client, who is refused while the last one could still reach it.
 func NewPassThrough(c passthrough.Card, cfg passthrough.Config) *Device {
 	f := passthrough.New(c, cfg)
-	d := &Device{fn: f, maps: f, shown: f.Stats(), log: slog.New(slog.DiscardHandler), admit: f.CloseWindows}
+	d := &Device{fn: f, maps: f, shown: f.Stats(), log: slog.New(slog.DiscardHandler), admit: f.CloseWindows, panicked: func(string, any) {}}
 	d.plug = func(h *hostSide) {
 		if h == nil {
 			f.DetachHost()
@@ -292,7 +302,7 @@ func (d *Device) pushDMA(to card.DMA) {
 		case c.Removed:
 			to.UnmapDMA(c.Addr, c.Size)
 		default:
-			if err := to.MapDMA(c.Addr, card.Mapping{Mem: c.Bytes, Write: c.Write, Wrote: c.Wrote}); err != nil {
+			if err := to.MapDMA(c.Addr, card.Mapping{Mem: c.Bytes, Write: c.Write, Wrote: c.Wrote, Populate: c.Populate}); err != nil {
 				d.log.Warn("the device cannot reach memory of the client", "error", err)
 			}
 		}

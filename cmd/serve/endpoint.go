@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
@@ -21,10 +22,14 @@ type Endpoint struct {
 	account *account      // nil in pass-through, or if the card keeps none
 	cancel  func()        // stops serving a virtual GPU
 	served  chan struct{} // closed when it is no longer served
+	stuck   bool          // its client's thread had not ended then
+	end     func() (api.GPUReport, error)
+
+	// Changing is one change of the GPU's options at a time. It is its owner's.
+	Changing sync.Mutex
 
 	logMu  sync.Mutex
 	logged map[string]uint64 // counts that the log has
-
 }
 
 // NewEndpoint makes the endpoint of a device, served by a transport that by makes.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -129,21 +130,9 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	c := newCard(t)
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	e, err := NewEndpoint("card", NewPassThrough(c, passthrough.Config{Map: aperture.MapAll}), Native, vfiouser.Options{MaxDMASize: 0x1000, Log: logger})
+	e, err := NewEndpoint("card", NewPassThrough(c, passthrough.Config{Map: aperture.MapAll}), Native, vfiouser.Options{MaxDMAMemory: 0x1000, Log: logger})
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "card")
-	l, err := vfiouser.Listen(path)
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- Listen(ctx, e.Server, l) }()
-	defer func() {
-		cancel()
-		require.ErrorIs(t, <-served, context.Canceled)
-	}()
-	h, err := client.Dial(path, nil)
-	require.NoError(t, err)
-	defer h.Close()
+	h := attach(t, e)
 	openWindows(t, h)
 	require.EqualValues(t, 2, e.Device.shown.Physical.Load(), "BAR1 and BAR3")
 	require.Empty(t, e.inexact())
@@ -165,15 +154,62 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	require.Len(t, r.Inexact, 1)
 	require.Equal(t, "pramin", r.Inexact[0].Window)
 	require.EqualValues(t, 256, r.Counts["map_inexact_system_memory"])
-	require.EqualValues(t, 1, r.RulesBroken[vfiouser.RuleDMASizes])
+	require.EqualValues(t, 1, r.RulesBroken[vfiouser.DMAMemory.String()])
 	require.NotContains(t, r.Counts, "doorbells", "which the card counts")
+}
+
+// attach serves an endpoint until the test ends, and returns its client.
+func attach(t *testing.T, e *Endpoint) *client.Client {
+	path := filepath.Join(t.TempDir(), "card")
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- Listen(ctx, e.Server, l) }()
+	t.Cleanup(func() {
+		cancel()
+		require.ErrorIs(t, <-served, context.Canceled)
+	})
+	h, err := client.Dial(path, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+// TestGPUAllocatesWithinItsBound: the GPU reaches pages that a client's file has, and allocates as many
+// others as it may. The rest reads as nothing, and counts as a broken rule.
+func TestGPUAllocatesWithinItsBound(t *testing.T) {
+	const page = 0x1000
+	e, err := NewEndpoint("card", NewPassThrough(newCard(t), passthrough.Config{}), Native, vfiouser.Options{MaxDMAAlloc: 2 * page})
+	require.NoError(t, err)
+	h := attach(t, e)
+	m, err := client.Alloc(16 * page)
+	require.NoError(t, err)
+	defer m.Close()
+	m.Data[8*page] = 0x55
+	require.NoError(t, h.Map(0, m, 0, 16*page, client.ReadWrite))
+	require.NoError(t, h.Write32(vfiouser.RegionBAR0, window, 2<<24)) // PRAMIN shows system memory
+	for i, want := range []uint32{0, 0, ^uint32(0), ^uint32(0), 8: 0x55} {
+		if i > 3 && i != 8 {
+			continue
+		}
+		got, err := h.Read32(vfiouser.RegionBAR0, 0x700000+uint64(i)*page)
+		require.NoError(t, err)
+		require.Equal(t, want, got, i)
+	}
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(m.FD, &st))
+	require.EqualValues(t, 3*page, st.Blocks*512)
+	r, err := e.Report()
+	require.NoError(t, err)
+	require.EqualValues(t, 2, r.RulesBroken[vfiouser.DMAAlloc.String()])
 }
 
 // TestRefusedMemoryIsARule: ranges of a client's memory over a limit count as broken rules, and
 // the log names them with the limit.
 func TestRefusedMemoryIsARule(t *testing.T) {
 	var log lockedBuffer
-	opts := vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 5, MaxDMASize: 0x2000, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	opts := vfiouser.Options{MaxDMAMappings: 2, MaxDMARegions: 4, MaxDMAMemory: 0x5000, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	v := share(t, newCard(t), Native, opts, aggregator.Options{}).add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
 	h, err := client.Dial(v.Config.Socket, nil)
 	require.NoError(t, err)
@@ -188,20 +224,29 @@ func TestRefusedMemoryIsARule(t *testing.T) {
 	show := func(file int, page uint64) error {
 		return h.Map(uint64(file)<<16+page<<12, files[file], page<<12, 0x1000, client.ReadWrite)
 	}
-	for i := range files {
-		for page := range uint64(2) {
-			require.Equal(t, i >= 2, show(i, page) != nil)
-		}
+	require.NoError(t, show(0, 0))
+	for page := range uint64(3) {
+		require.NoError(t, show(1, page), "one mapping of the whole file")
 	}
-	require.NoError(t, show(0, 2))
-	require.Error(t, show(0, 3))
-	require.Error(t, h.Map(0x10_0000, files[0], 0, 0x3000, client.ReadWrite))
+	require.Error(t, show(1, 3))
+	require.NoError(t, h.Unmap(0x1_2000, 0x1000))
+	require.Error(t, show(2, 0))
+	require.Error(t, show(2, 1))
+	require.NoError(t, h.Unmap(0, 0x1000))
+	require.Error(t, h.Map(0, files[0], 0, 0x3000, client.ReadWrite))
+	other, err := os.Open("/proc/self/status")
+	require.NoError(t, err)
+	defer other.Close()
+	require.Error(t, h.Map(0, &client.Memory{FD: int(other.Fd())}, 0, 0x1000, client.Readable))
 	r, err := v.Report()
 	require.NoError(t, err)
 	maps.DeleteFunc(r.RulesBroken, func(_ string, n uint64) bool { return n == 0 })
-	require.Equal(t, map[string]uint64{vfiouser.RuleDMAMappings: 4, vfiouser.RuleDMARegions: 1, vfiouser.RuleDMASizes: 1}, r.RulesBroken)
-	require.Contains(t, log.String(), "gpu=a rule=dma_mappings_refused max=2")
-	require.Contains(t, log.String(), "gpu=a rule=dma_regions_refused max=5")
-	require.Contains(t, log.String(), "gpu=a rule=dma_sizes_refused size=0x3000 max=0x2000")
-	require.EqualValues(t, 6, r.Connections.MemoryRefused)
+	require.Equal(t, map[string]uint64{"dma_mappings_refused": 2, "dma_regions_refused": 1, "dma_memory_refused": 1, "dma_files_refused": 1}, r.RulesBroken)
+	for _, line := range []string{
+		"gpu=a rule=dma_mappings_refused address=0x20000 size=0x1000 max=2", "gpu=a rule=dma_regions_refused address=0x13000 size=0x1000 max=4",
+		"gpu=a rule=dma_memory_refused address=0x0 size=0x3000 max=20480", "gpu=a rule=dma_files_refused address=0x0 size=0x1000",
+	} {
+		require.Contains(t, log.String(), line)
+	}
+	require.EqualValues(t, 5, r.Connections.MemoryRefused)
 }

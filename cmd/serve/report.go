@@ -87,10 +87,11 @@ func (e *Endpoint) Status() api.GPU {
 	stats := e.Server.Stats()
 	g := api.GPU{
 		Name: e.Name, Attached: e.Device.HasClient(), Clients: stats.Clients, Interrupts: stats.IRQ.Signalled,
-		Counts: make(map[string]uint64), RulesBroken: map[string]uint64{
-			vfiouser.RuleDMARegions: stats.RegionsRefused, vfiouser.RuleDMAMappings: stats.MappingsRefused, vfiouser.RuleDMASizes: stats.SizesRefused,
-		},
+		Counts: make(map[string]uint64), RulesBroken: make(map[string]uint64),
 		Inexact: e.inexact(),
+	}
+	for r, n := range stats.DMARefused {
+		g.RulesBroken[vfiouser.DMARule(r).String()] = n
 	}
 	for _, r := range e.Device.Traps() {
 		g.Traps += r.Reads + r.Writes
@@ -143,8 +144,11 @@ func (e *Endpoint) Report() (api.GPUReport, error) {
 	v := e.Server.Stats()
 	r := api.GPUReport{
 		GPU: e.Status(), Registers: registers, Regions: e.Device.Traps(), Work: e.account.counts(),
-		Connections: api.ConnectionCount{Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics, MemoryRefused: v.RegionsRefused + v.MappingsRefused + v.SizesRefused},
-		Delivery:    api.DeliveryCount{Coalesced: v.IRQ.Coalesced, Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
+		Connections: api.ConnectionCount{Refused: v.Refused, BadStreams: v.BadStreams, Panics: v.Panics},
+		Delivery:    api.DeliveryCount{Masked: v.IRQ.Latched, Unrouted: v.IRQ.Unrouted},
+	}
+	for _, n := range v.DMARefused {
+		r.Connections.MemoryRefused += n
 	}
 	if e.Virtual != nil {
 		r.UnmapTime = time.Duration(e.Virtual.Guest.Stats().UnmapTime.Load())

@@ -35,7 +35,7 @@ type Shared struct {
 	opts   vfiouser.Options
 	log    *slog.Logger
 
-	admin sync.Mutex // one change of the list at a time
+	adding sync.Mutex // one Add at a time
 
 	mu   sync.Mutex // guards list
 	list []*Endpoint
@@ -66,7 +66,7 @@ func NewShared(c card.Registers, by Make, opts vfiouser.Options, limits aggregat
 
 // ShareGPU is NewShared for a GPU. The GPU belongs to the Shared, which closes it.
 func ShareGPU(gpu card.GPU, by Make, opts vfiouser.Options, limits aggregator.Options) (*Shared, error) {
-	agg, err := aggregator.NewWith(gpu, limits)
+	agg, err := aggregator.New(gpu, limits)
 	if err != nil {
 		gpu.Close()
 		return nil, err
@@ -81,8 +81,8 @@ func ShareGPU(gpu card.GPU, by Make, opts vfiouser.Options, limits aggregator.Op
 
 // Add makes a virtual GPU and serves it on l. It closes l if it fails.
 func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
-	s.admin.Lock()
-	defer s.admin.Unlock()
+	s.adding.Lock()
+	defer s.adding.Unlock()
 	if s.Find(cfg.Share.Name) != nil {
 		l.Close()
 		return nil, fmt.Errorf("GPU %s exists already", cfg.Share.Name)
@@ -102,9 +102,12 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
 	if c, ok := s.card.(interface{ Stats() *soft.Stats }); ok {
 		e.account = openAccount(c, v.Guest.Owner())
 	}
+	e.end = sync.OnceValues(func() (api.GPUReport, error) { return s.end(e) })
 	go func() {
 		defer close(e.served)
-		if err := Listen(ctx, e.Server, l); !errors.Is(err, context.Canceled) {
+		err := Listen(ctx, e.Server, l)
+		e.stuck = errors.Is(err, vfiouser.ErrStuck)
+		if !errors.Is(err, context.Canceled) {
 			s.log.Error("GPU is no longer served", "gpu", e.Name, "error", err)
 		}
 	}()
@@ -136,10 +139,9 @@ func (s *Shared) Find(name string) *Endpoint {
 
 // Remove takes a virtual GPU out of service and gives its share back. While a
 // client is attached it fails with ErrAttached, or, forced, disconnects the client.
-// It returns what the GPU counted.
+// It returns what the GPU counted. Nothing else waits for it. With vfiouser.ErrStuck
+// the GPU refuses clients, and leaves the list once its client's thread has ended.
 func (s *Shared) Remove(name string, force bool) (api.GPUReport, error) {
-	s.admin.Lock()
-	defer s.admin.Unlock()
 	e := s.Find(name)
 	if e == nil {
 		return api.GPUReport{}, ErrNoGPU
@@ -147,10 +149,7 @@ func (s *Shared) Remove(name string, force bool) (api.GPUReport, error) {
 	if !e.Device.Retire(force) {
 		return api.GPUReport{}, ErrAttached
 	}
-	s.mu.Lock()
-	s.list = slices.DeleteFunc(s.list, func(x *Endpoint) bool { return x == e })
-	s.mu.Unlock()
-	return s.end(e)
+	return e.end()
 }
 
 // end stops serving. It reads the counters once the client is detached, and before
@@ -158,29 +157,49 @@ func (s *Shared) Remove(name string, force bool) (api.GPUReport, error) {
 func (s *Shared) end(e *Endpoint) (api.GPUReport, error) {
 	e.cancel()
 	<-e.served
+	if e.stuck {
+		go func() {
+			for errors.Is(e.Server.Close(), vfiouser.ErrStuck) {
+			}
+			if _, err := s.release(e); err != nil {
+				s.log.Error("GPU removed late", "gpu", e.Name, "error", err)
+			}
+		}()
+		return api.GPUReport{}, vfiouser.ErrStuck
+	}
+	return s.release(e)
+}
+
+// release ends a GPU that is no longer served.
+func (s *Shared) release(e *Endpoint) (api.GPUReport, error) {
 	e.logEvents(s.log)
 	r, err := e.Report()
 	r.CardTime = s.CardTimes()[e.Name]
-	return r, errors.Join(err, e.Virtual.Close())
+	err = errors.Join(err, e.Virtual.Close())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = slices.DeleteFunc(s.list, func(x *Endpoint) bool { return x == e })
+	return r, err
 }
 
 // Close ends all virtual GPUs and takes the card out of service. It disconnects
-// clients.
+// clients. After vfiouser.ErrStuck the card is still in use: the process must end.
 func (s *Shared) Close() error {
-	s.admin.Lock()
-	defer s.admin.Unlock()
+	s.adding.Lock()
+	defer s.adding.Unlock()
 	s.events.Close()
-	s.mu.Lock()
-	list := s.list
-	s.list = nil
-	s.mu.Unlock()
+	list := s.GPUs()
 	var errs []error
 	for _, e := range list {
 		e.cancel() // all at once, so that they do not wait for each other
 	}
 	for _, e := range list {
-		_, err := s.end(e)
-		errs = append(errs, err)
+		if _, err := e.end(); err != nil {
+			errs = append(errs, fmt.Errorf("GPU %s: %w", e.Name, err))
+		}
+	}
+	if err := errors.Join(errs...); errors.Is(err, vfiouser.ErrStuck) {
+		return err
 	}
 	return errors.Join(append(errs, s.agg.Close())...)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/devmodel"
 )
 
@@ -35,7 +36,7 @@ func NewVirtual(a *aggregator.Aggregator, share aggregator.GuestConfig, cfg devm
 	}
 	gpu.Connect(guest)
 	v := &Virtual{GPU: gpu, Guest: guest}
-	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Windows.Mapped, plug: v.plug, admit: v.admit, log: slog.New(slog.DiscardHandler)}
+	v.Device = &Device{fn: gpu, maps: v, shown: &guest.Stats().Windows.Mapped, plug: v.plug, admit: v.admit, panicked: v.panicked, log: slog.New(slog.DiscardHandler)}
 	return v, nil
 }
 
@@ -57,6 +58,11 @@ func (v *Virtual) plug(h *hostSide) {
 	}
 	v.pushDMA(v.Guest)
 	v.GPU.AttachHost(h)
+}
+
+// panicked quarantines the guest: what the server was at is half done.
+func (v *Virtual) panicked(where string, p any) {
+	v.Guest.Quarantine(fault.Reason(where, p))
 }
 
 // clean resets the virtual GPU, and returns why the next client cannot have it. It

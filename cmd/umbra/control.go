@@ -88,18 +88,22 @@ func (s *served) complete(g *api.GPU, e *serve.Endpoint, times map[string]*api.L
 func (s *served) gpu(name string) (config.GPU, bool) {
 	s.nowMu.Lock()
 	defer s.nowMu.Unlock()
-	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
+	i := indexGPU(s.gpus, name)
 	if i < 0 {
 		return config.GPU{}, false
 	}
 	return s.gpus[i], true
 }
 
-// setGPUs replaces the list of virtual GPUs. It does not change a list that others read.
-func (s *served) setGPUs(gpus []config.GPU) {
+func indexGPU(gpus []config.GPU, name string) int {
+	return slices.IndexFunc(gpus, func(g config.GPU) bool { return g.Name == name })
+}
+
+// change replaces the list of virtual GPUs by what f makes of a copy.
+func (s *served) change(f func([]config.GPU) []config.GPU) {
 	s.nowMu.Lock()
 	defer s.nowMu.Unlock()
-	s.gpus = gpus
+	s.gpus = f(slices.Clone(s.gpus))
 }
 
 func shareOf(g *config.GPU) api.Share {
@@ -186,15 +190,18 @@ func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 	if g.Socket, err = socketPath(g.Socket, g.Where("socket")); err != nil {
 		return api.GPU{}, refused(err)
 	}
-	for i := range s.gpus {
-		switch there := &s.gpus[i]; {
+	s.nowMu.Lock()
+	gpus := s.gpus
+	s.nowMu.Unlock()
+	for i := range gpus {
+		switch there := &gpus[i]; {
 		case there.Name == g.Name:
 			return api.GPU{}, api.Conflict("a GPU named %s is running already; remove it first or choose another name", g.Name)
 		case there.Socket == g.Socket:
 			return api.GPU{}, api.Conflict("%s: %s: GPU %s listens there already; choose another path", g.Where("socket"), g.Socket, there.Name)
 		}
 	}
-	all := append(s.gpus[:len(s.gpus):len(s.gpus)], g)
+	all := append(slices.Clip(gpus), g)
 	if err := s.cfg.Fit(all); err != nil {
 		return api.GPU{}, api.Conflict("%v", err)
 	}
@@ -212,21 +219,11 @@ func (s *served) Add(a api.AddRequest) (api.GPU, error) {
 	if err != nil {
 		return api.GPU{}, err
 	}
-	s.setGPUs(all)
+	s.change(func(gpus []config.GPU) []config.GPU { return append(gpus, g) })
 	s.log.Info("GPU added", "gpu", g.Name, "vram", g.VRAM, "channels", g.Channels, "socket", cfg.Socket)
 	out := e.Status()
 	s.complete(&out, e, s.cardTimes())
 	return out, nil
-}
-
-// find returns a virtual GPU and its index in s.gpus. s.mu is held.
-func (s *served) find(name string) (*serve.Endpoint, int, error) {
-	e := s.Shared.Find(name)
-	i := slices.IndexFunc(s.gpus, func(g config.GPU) bool { return g.Name == name })
-	if e == nil || i < 0 {
-		return nil, 0, s.unknown(name)
-	}
-	return e, i, nil
 }
 
 // Set implements api.Backend.
@@ -234,20 +231,23 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	if s.Shared == nil {
 		return api.GPU{}, errPassThrough()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, i, err := s.find(name)
-	if err != nil {
-		return api.GPU{}, err
+	e := s.Shared.Find(name)
+	if e == nil {
+		return api.GPU{}, s.unknown(name)
 	}
-	g, err := s.gpus[i].Change(r.Options)
+	e.Changing.Lock() // not s.mu: the GPU's worker may be at work for long
+	defer e.Changing.Unlock()
+	was, ok := s.gpu(name)
+	if !ok {
+		return api.GPU{}, s.unknown(name)
+	}
+	g, err := was.Change(r.Options)
 	if err == nil && !s.plan.Scheduled() {
 		err = config.CheckScheduled(&g, r.Options)
 	}
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
-	was := settingsOf(config.Settings(&s.gpus[i]))
 	policy, err := g.Shadow.Policy()
 	if err == nil {
 		err = e.Virtual.Guest.SetShadow(policy)
@@ -258,12 +258,15 @@ func (s *served) Set(name string, r api.SetRequest) (api.GPU, error) {
 	if err != nil {
 		return api.GPU{}, refused(err)
 	}
-	all := slices.Clone(s.gpus)
-	all[i] = g
-	s.setGPUs(all)
+	s.change(func(gpus []config.GPU) []config.GPU {
+		if i := indexGPU(gpus, name); i >= 0 {
+			gpus[i] = g
+		}
+		return gpus
+	})
 	out := e.Status()
 	s.complete(&out, e, s.cardTimes())
-	out.Changes = changes(was, settingsOf(config.Settings(&g)))
+	out.Changes = changes(settingsOf(config.Settings(&was)), settingsOf(config.Settings(&g)))
 	s.logChange("GPU", out.Changes, "gpu", name, "options", r.Options)
 	return out, nil
 }
@@ -297,16 +300,14 @@ func (s *served) logChange(what string, changed []api.Change, about ...any) {
 
 // Show implements api.Backend.
 func (s *served) Show(name string) (api.GPUReport, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	e, settings := s.Whole, slices.DeleteFunc(config.Settings(s.cfg), func(o config.Setting) bool { return o.Live })
 	switch {
 	case s.Shared != nil:
-		i, err := 0, error(nil)
-		if e, i, err = s.find(name); err != nil {
-			return api.GPUReport{}, err
+		g, ok := s.gpu(name)
+		if e = s.Shared.Find(name); e == nil || !ok {
+			return api.GPUReport{}, s.unknown(name)
 		}
-		settings = s.gpus[i].Settings(s.plan.Scheduled())
+		settings = g.Settings(s.plan.Scheduled())
 	case name != e.Name:
 		return api.GPUReport{}, s.unknown(name)
 	}
@@ -324,8 +325,6 @@ func (s *served) Remove(name string, force bool) (api.GPUReport, error) {
 	if s.Shared == nil {
 		return api.GPUReport{}, errPassThrough()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	r, err := s.Shared.Remove(name, force)
 	switch err {
 	case serve.ErrNoGPU:
@@ -333,7 +332,12 @@ func (s *served) Remove(name string, force bool) (api.GPUReport, error) {
 	case serve.ErrAttached:
 		return r, api.Conflict("GPU %s: a client is attached; end it, or disconnect it with --force", name)
 	}
-	s.setGPUs(slices.DeleteFunc(slices.Clone(s.gpus), func(g config.GPU) bool { return g.Name == name }))
+	s.change(func(gpus []config.GPU) []config.GPU {
+		return slices.DeleteFunc(gpus, func(g config.GPU) bool { return g.Name == name })
+	})
+	if errors.Is(err, vfiouser.ErrStuck) {
+		return r, api.Conflict("GPU %s: %v; the GPU refuses clients, and is removed once the thread has ended", name, err)
+	}
 	if err != nil {
 		return r, fmt.Errorf("GPU %s: %w", name, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,12 +16,14 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel"
 )
 
 type regsCmd struct {
 	Control string `env:"UMBRA_CONTROL" placeholder:"PATH" help:"Control socket of a running server, to add the counts of its guests."`
 	GPU     string `name:"gpu" placeholder:"NAME" help:"Count only the guest of this GPU; needs --control."`
 	Block   string `placeholder:"NAME" help:"Show only the registers of this block."`
+	At      string `placeholder:"OFFSET" help:"Show only the register that covers this offset, in hexadecimal: 2274."`
 	Touched bool   `help:"Show only registers that guests accessed, most accessed first; needs --control."`
 	JSON    bool   `name:"json" help:"Write JSON, as docs/control-api.md describes it."`
 }
@@ -32,6 +35,11 @@ func (c *regsCmd) Run(ctx context.Context, out output) error {
 	}
 	if c.Block != "" {
 		if err := keepBlock(&t, c.Block); err != nil {
+			return err
+		}
+	}
+	if c.At != "" {
+		if err := keepAt(&t, c.At); err != nil {
 			return err
 		}
 	}
@@ -76,6 +84,28 @@ func keepBlock(t *api.RegisterTable, block string) error {
 	return nil
 }
 
+// keepAt keeps the row that declares the register at an offset.
+func keepAt(t *api.RegisterTable, at string) error {
+	off, err := strconv.ParseUint(strings.TrimPrefix(at, "0x"), 16, 32)
+	if err != nil {
+		return &config.Error{Where: "--at", Value: at, Reason: "not an offset; write it in hexadecimal: 2274"}
+	}
+	v, err := devmodel.New(devmodel.Config{}, 64<<20)
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	full := v.Registers().NameOf(uint32(off))
+	name, _, _ := strings.Cut(full, "[")
+	name, _, away := strings.Cut(name, "+")
+	rows := slices.DeleteFunc(t.Rows, func(r api.Register) bool { return r.Register != name || away && r.Size == 0 })
+	if len(rows) == 0 {
+		return &config.Error{Where: "--at", Value: at, Reason: "no register is declared there; by the nearest one it is " + full}
+	}
+	t.Rows, t.Undeclared = rows, nil
+	return nil
+}
+
 // terminalWidth is the number of columns of the terminal that w writes to, or 0.
 func terminalWidth(w io.Writer) int {
 	f, ok := w.(*os.File)
@@ -90,7 +120,7 @@ func terminalWidth(w io.Writer) int {
 }
 
 // registerLegend explains the columns of the register table.
-const registerLegend = `- instances: how many registers the row has, one after the other.
+const registerLegend = `- x N, or instances: how many registers the row has, one after the other.
 - access: RW is read and written. RO ignores writes. WO reads as zero. Writing ones clears the bits of W1C and sets those of W1S.
   Reading clears RC. RO+RW has fields of both kinds. A window shows other memory.
 - policy virtual: the guest reads and writes its own state. translate: the value is checked and translated before it reaches
@@ -99,30 +129,36 @@ const registerLegend = `- instances: how many registers the row has, one after t
 - Offsets that are not listed are storage of the guest's own. They never reach the card, and accesses are counted.
 `
 
-// registersText writes a table, or for a terminal, which is too narrow for one, a paragraph for each
-// register.
+// registersText writes a line for each register, or for a terminal, which is too narrow for most of
+// them, a paragraph. What has no bound comes last in a line, so that it makes no other line longer.
 func registersText(t *api.RegisterTable, counted bool, width int) string {
 	var b, rows strings.Builder
-	head := "block\tregister\toffset\tinstances\taccess\tpolicy\tstub"
+	head := "offset\taccess\tpolicy"
 	if counted {
 		fmt.Fprintf(&b, "Counts of %s\n", cmp.Or(strings.Join(t.GPUs, ", "), "no GPU: there are none"))
 		head += "\treads\twrites\ttime"
 	}
 	byPolicy := make(map[string]int)
 	stubs := 0
-	w := newTable(&rows, "", head+"\teffect")
+	w := newTable(&rows, "", head+"\tregister")
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		byPolicy[r.Policy]++
-		stub, counts := "-", ""
+		counts, name, effect := "", r.Register, ""
+		if r.Instances > 1 {
+			name += fmt.Sprintf(" x %d", r.Instances)
+		}
 		if r.Stub {
-			stub = "stub"
+			name += ", stub"
 			stubs++
+		}
+		if r.Effect != "" {
+			effect = ": " + r.Effect
 		}
 		if counted {
 			counts = fmt.Sprintf("\t%d\t%d\t%v", r.Reads, r.Writes, short(r.Time))
 		}
-		w.row("%s\t%s\t%06x\t%d\t%s\t%s\t%s%s\t%s", r.Block, r.Register, r.Offset, r.Instances, r.Access, r.Policy, stub, counts, cmp.Or(r.Effect, "-"))
+		w.row("%06x\t%s\t%s%s\t%s%s", r.Offset, r.Access, r.Policy, counts, name, effect)
 	}
 	w.flush()
 	if width == 0 {
@@ -132,8 +168,8 @@ func registersText(t *api.RegisterTable, counted bool, width int) string {
 			registerText(&b, &t.Rows[i], counted, width)
 		}
 	}
-	fmt.Fprintf(&b, "\n%d rows: %d virtual, %d translate, %d refuse; %d of them stubs.\n%s",
-		len(t.Rows), byPolicy["virtual"], byPolicy["translate"], byPolicy["refuse"], stubs, registerLegend)
+	fmt.Fprintf(&b, "\n%s: %d virtual, %d translate, %d refuse; %d of them stubs.\n%s",
+		plural(uint64(len(t.Rows)), "row", "rows"), byPolicy["virtual"], byPolicy["translate"], byPolicy["refuse"], stubs, registerLegend)
 	w = newTable(&b, "Accessed and not declared", "near\toffset\treads\twrites")
 	for _, h := range t.Undeclared {
 		w.row("%s\t%06x\t%d\t%d", h.Near, h.Offset, h.Reads, h.Writes)

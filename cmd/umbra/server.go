@@ -28,9 +28,10 @@ type served struct {
 	at        *socket             // in pass-through
 	listeners []*net.UnixListener // of virtual GPUs that are not yet served
 
-	*parts.Running // nil until it starts
+	*parts.Running       // nil until it starts
+	stuck          error // the client of Running.Whole does not end
 
-	mu sync.Mutex // one change of GPUs or of the scheduler at a time
+	mu sync.Mutex // one Add, or change of the scheduler, at a time; never held while a client is waited for
 
 	nowMu    sync.Mutex // guards what is in force now
 	gpus     []config.GPU
@@ -90,7 +91,11 @@ func (s *served) run(ctx context.Context) error {
 	}
 	var err error
 	if s.at != nil {
-		err = errors.Join(s.at.serve(serving, s.Whole.Server), s.Whole.Server.Close())
+		if err = s.at.serve(serving, s.Whole.Server); errors.Is(err, vfiouser.ErrStuck) {
+			s.stuck = err
+		} else {
+			err = errors.Join(err, s.Whole.Server.Close())
+		}
 	} else {
 		<-serving.Done()
 	}
@@ -116,5 +121,13 @@ func (s *served) close() error {
 	if s.Running == nil {
 		return nil
 	}
-	return s.Running.Close()
+	err := s.stuck
+	if err == nil {
+		err = s.Running.Close()
+	}
+	if errors.Is(err, vfiouser.ErrStuck) {
+		s.log.Warn("the server ends although a client's thread does not", "error", err)
+		return nil
+	}
+	return err
 }

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 )
@@ -65,7 +67,7 @@ func gpuText(b *strings.Builder, g *api.GPUReport) {
 	}{
 		{g.Connections.Refused, "connections refused: a client was attached, or the GPU was out of service"},
 		{g.Connections.BadStreams, "connections ended after an invalid message"},
-		{g.Connections.MemoryRefused, "ranges of a client's memory refused: too many, over max-dma-mappings or over max-dma-size; the log says which"},
+		{g.Connections.MemoryRefused, "ranges of a client's memory refused; the log names the limit"},
 		{g.Connections.Panics, "panics of the device, contained: please report them"},
 	} {
 		if c.n > 0 {
@@ -108,21 +110,34 @@ func gpuText(b *strings.Builder, g *api.GPUReport) {
 		fmt.Fprintf(b, "\nTime until the card released memory that the client unmapped: %v\n", short(g.UnmapTime))
 	}
 	if d := &g.Delivery; g.Clients > 0 {
-		fmt.Fprintf(b, "\nInterrupts to the last client: %d signalled, %d coalesced, %d masked, %d without an eventfd\n",
-			g.Interrupts, d.Coalesced, d.Masked, d.Unrouted)
+		fmt.Fprintf(b, "\nInterrupts to the last client: %d signalled, %d masked, %d without an eventfd\n",
+			g.Interrupts, d.Masked, d.Unrouted)
 	}
 }
 
-// countTable lists the counts that are not zero.
+// countTable lists the counts that are not zero, but for those that every client makes rise.
 func countTable(b *strings.Builder, title string, counts map[string]uint64) {
 	t := newTable(b, title, "name\tcount")
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		if n := counts[name]; n > 0 {
+		switch n := counts[name]; {
+		case n == 0 || usualCounts[name]:
+		case strings.HasSuffix(name, "_ns"):
+			t.row("%s\t%v", name, short(time.Duration(n)))
+		default:
 			t.row("%s\t%d", name, n)
 		}
 	}
 	t.flush()
 }
+
+// usualCounts are the names of counters that every client makes rise when it attaches.
+var usualCounts = func() map[string]bool {
+	usual := make(map[string]bool)
+	for _, c := range new(aperture.Stats).Counts() {
+		usual[c.Name] = c.Usual
+	}
+	return usual
+}()
 
 // inexactText lists the mapped windows that showed the guest wrong data.
 func inexactText(b *strings.Builder, list []api.InexactWindow) {

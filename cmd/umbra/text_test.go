@@ -18,11 +18,11 @@ import (
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 
-// TestGPUText: counts that are not zero, times with units, and each reason for inexact windows once.
+// TestGPUText: counts that are not zero and not usual, times with units, and each reason for inexact windows once.
 func TestGPUText(t *testing.T) {
 	var b strings.Builder
 	gpuText(&b, &api.GPUReport{UnmapTime: 1234567 * time.Nanosecond, GPU: api.GPU{
-		Counts:      map[string]uint64{"unmaps": 29, "scans": 0},
+		Counts:      map[string]uint64{"unmaps": 29, "scans": 0, "map_move_ns": 376293, "map_inexact_physical": 2},
 		RulesBroken: map[string]uint64{"bad_window": 3},
 		Inexact: []api.InexactWindow{
 			{Name: "map_inexact_pages", Window: "bar3", Count: 1, Unit: "pages", Reason: "too many", Consequence: "they are lost"},
@@ -31,8 +31,9 @@ func TestGPUText(t *testing.T) {
 	}})
 	require.Equal(t, `
 Counts of the guest
-  name    count
-  unmaps  29
+  name         count
+  map_move_ns  376µs
+  unmaps       29
 
 Rules that the guest broke
   name        count

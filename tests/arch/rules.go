@@ -29,34 +29,36 @@ const (
 
 var rooms = []room{
 	{"cmd", []string{
-		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/gate",
+		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/fault", "aggregator/gate",
 		"aggregator/card/soft", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
 	{"aggregator", []string{
-		"aggregator/aperture", "aggregator/budget", "aggregator/card", "aggregator/channel", "aggregator/dma", "aggregator/fifo", "aggregator/gate",
+		"aggregator/aperture", "aggregator/budget", "aggregator/card", "aggregator/channel", "aggregator/dma", "aggregator/fault", "aggregator/fifo", "aggregator/gate",
 		"aggregator/memory", "aggregator/report", "aggregator/sched", "aggregator/shadow", "aggregator/vram", "aggregator/window", "shadowpt", "mmio",
 	}, []string{sys}, "the aggregator drives every card through package card, and knows neither registers, sockets nor configuration"},
 	{"aggregator/driver", []string{"aggregator/aperture", "aggregator/card", "aggregator/channel", "aggregator/vram", "shadowpt", "mmio"}, nil, "a driver knows registers, not guests"},
 	{"aggregator/channel", []string{"aggregator/card", "shadowpt", "mmio"}, nil, "bytes in, descriptions out"},
-	{"aggregator/gate", []string{"aggregator/card", "aggregator/sched", "shadowpt", "mmio"}, nil, "the gate declares what it needs of guests"},
+	{"aggregator/gate", []string{"aggregator/card", "aggregator/fault", "aggregator/sched", "shadowpt", "mmio"}, nil, "the gate declares what it needs of guests"},
 	{"aggregator/fifo", []string{
 		"aggregator/card", "aggregator/channel", "aggregator/gate", "aggregator/memory", "aggregator/report", "aggregator/shadow", "shadowpt", "mmio",
 	}, nil, "a guest's channels declare what they need of the guest"},
 	{"aggregator/shadow", []string{"aggregator/budget", "shadowpt"}, nil, "shadows know tables, not who changed them"},
 	{"aggregator/window", []string{"aggregator/aperture", "aggregator/card", "aggregator/channel", "aggregator/memory", "shadowpt", "mmio"}, nil, "views of memory know no channels"},
 	{"aggregator/memory", []string{"aggregator/card", "aggregator/channel", "aggregator/dma", "aggregator/vram", "shadowpt"}, nil, "memory knows addresses, not their use"},
-	{"aggregator/report", []string{"mmio"}, nil, "reports know the receiver that they declare"},
+	{"aggregator/report", []string{"aggregator/fault", "mmio"}, nil, "reports know the receiver that they declare"},
 	{"aggregator/budget", nil, nil, "a rate is a number"},
+	{"aggregator/fault", nil, nil, "a panic is a value"},
 	{"aggregator/vram", []string{"aggregator/card", "shadowpt"}, nil, "an allocator knows sizes, not their use"},
 	{"aggregator/dma", []string{"aggregator/card", "mmio"}, nil, "windows of bus addresses know no tables"},
 	{"aggregator/sched", nil, nil, "the scheduler is pure code on an injected clock"},
 	{"aggregator/aperture", []string{"aggregator/card", "shadowpt"}, []string{sys}, "tests give it memory, not a GPU"},
 	{"aggregator/passthrough", []string{"aggregator/aperture", "aggregator/card", "aggregator/channel", "shadowpt", "mmio"}, nil, "pass-through serves every card with a PCI function"},
 	{"aggregator/card", []string{"shadowpt", "mmio"}, nil, "the contract between cards and their users knows neither side"},
-	{"aggregator/card/soft", []string{"aggregator/card", "mmio", "shadowpt", "firmware"}, []string{sys},
+	{"aggregator/card/soft", []string{"aggregator/card", "aggregator/card/soft/sm", "aggregator/fault", "mmio", "shadowpt", "firmware"}, []string{sys},
 		"a card does not depend on its users, and knows no windows that a client maps"},
+	{"aggregator/card/soft/sm", nil, nil, "programs know memory and units, not methods or channels"},
 	{"vfiouser", nil, []string{sys}, "the protocol serves any device, so it knows none"},
 	{"mmio", nil, nil, "registers are data that everything above reads"},
 	{"shadowpt", nil, nil, "page tables are bytes in, bytes out"},
@@ -74,8 +76,8 @@ var layers = [][]string{
 	{"aggregator"},
 	{"aggregator/fifo", "aggregator/window"},
 	{"aggregator/gate", "aggregator/shadow", "aggregator/memory", "aggregator/driver", "aggregator/passthrough", "aggregator/card/soft"},
-	{"aggregator/aperture", "aggregator/channel", "aggregator/dma", "aggregator/vram", "aggregator/budget", "aggregator/report"},
-	{"aggregator/card", "aggregator/sched"},
+	{"aggregator/aperture", "aggregator/channel", "aggregator/dma", "aggregator/vram", "aggregator/budget", "aggregator/report", "aggregator/card/soft/sm"},
+	{"aggregator/card", "aggregator/fault", "aggregator/sched"},
 }
 
 // testLibs may be imported by _test.go files everywhere.

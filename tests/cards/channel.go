@@ -67,7 +67,7 @@ func (s *share) NewChannel(c card.ChannelConfig, ev card.ChannelEvents) (card.Ch
 		share: s, cfg: c, ev: ev, id: uint8(slices.Index(s.d.channels[:], nil)),
 		holds: 1, busy: -1, put: c.Put, get: c.State.GPGet, progress: c.Progress,
 	}
-	ch.env = engine.Env{Mem: ch, Now: s.d.Time, Notify: func(engine.Event) { ch.completed(gf100.EngineGR) }, Stats: &s.d.stats}
+	ch.env = engine.Env{Mem: ch, Now: s.d.Time, Notify: func(engine.Event) { ch.completed(gf100.EngineGR) }, Stats: &s.d.stats, Meter: engine.Meter{Clock: s.d.Time}}
 	ch.tlb.Bind(shadowpt.Space{Dir: c.Dir, Target: shadowpt.VRAM, Limit: c.Limit})
 	s.d.channels[ch.id] = ch
 	return ch, nil
@@ -120,6 +120,7 @@ func (ch *channel) Free() {
 }
 
 func (ch *channel) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
+	ch.env.Charge(engine.CostLookup)
 	pte, end, reason, ok := ch.tlb.Lookup(ch.share, va)
 	n = min(n, int(end-va))
 	var mem []byte

@@ -282,8 +282,8 @@ func (d *Direct) step(id int) (worked, more bool) {
 			ch.fault(gf100.ClientHost, engine.Fault{VA: ch.va, Reason: uint8(shadowpt.PageNotPresent)})
 		}
 	}()
-	ch.env.Moved = 0
-	for n := 0; n < 1000 && ch.env.Moved < 1<<20 && ch.holds == 0 && ch.hasWork() && ch.advance(); n++ {
+	ch.env.Begin(d.Time() + uint64(time.Millisecond/2))
+	for n := 0; n < 1000 && !ch.env.Over() && ch.holds == 0 && ch.hasWork() && ch.advance(); n++ {
 		worked = true
 	}
 	return worked, ch.holds == 0 && ch.hasWork()

@@ -38,12 +38,16 @@ func (f Fence) Done() (bool, error) {
 
 // Wait waits for a fence: it sleeps until the device's interrupt and looks again.
 // A channel that the GPU stopped is a ChannelError.
-func (g *Guest) Wait(f Fence) error { return g.wait(f, g.cfg.Interrupts != None) }
+func (g *Guest) Wait(f Fence) error { return g.wait(f, g.cfg.Interrupts != None, false) }
+
+// WaitEvent is Wait, but takes the fence's interrupt even if the fence was reached before. So the
+// traps that it costs do not depend on who is faster.
+func (g *Guest) WaitEvent(f Fence) error { return g.wait(f, true, true) }
 
 // Poll waits for a fence by looking at it.
-func (g *Guest) Poll(f Fence) error { return g.wait(f, false) }
+func (g *Guest) Poll(f Fence) error { return g.wait(f, false, false) }
 
-func (g *Guest) wait(f Fence, asleep bool) error {
+func (g *Guest) wait(f Fence, asleep, event bool) error {
 	if asleep {
 		g.setIntr(g.intrEn | intrEngine)
 		defer g.setIntr(g.intrEn &^ intrEngine)
@@ -51,8 +55,8 @@ func (g *Guest) wait(f Fence, asleep bool) error {
 	end := time.Now().Add(g.cfg.Timeout)
 	var p pause
 	p.start(g.cfg.Timeout)
-	for {
-		if done, err := f.Done(); done || err != nil {
+	for ; ; event = false {
+		if done, err := f.Done(); done && !event || err != nil {
 			return err
 		}
 		if f.ch.err != nil {
@@ -72,6 +76,15 @@ func (g *Guest) wait(f Fence, asleep bool) error {
 				f.ch.ID, f.seq, g.cfg.Timeout, f.ch.GPGet(), f.ch.put)
 		}
 	}
+}
+
+// FinishByEvent is Finish with WaitEvent.
+func (ch *Channel) FinishByEvent() error {
+	f, err := ch.Fence()
+	if err != nil {
+		return err
+	}
+	return ch.g.WaitEvent(f)
 }
 
 // Finish waits for everything that was submitted so far.

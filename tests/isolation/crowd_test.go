@@ -134,7 +134,12 @@ func newCopier(socket string) (*victim, error) {
 	return v, v.prepare()
 }
 
+// openFiles counts open descriptors, after those that the first server of a process opens for all.
 func openFiles(t *testing.T) int {
+	s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 2 * soft.MinVRAM}})
+	require.NoError(t, err)
+	require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: "first", VRAM: soft.MinVRAM}))
+	require.NoError(t, s.Close())
 	list, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
 	return len(list)

@@ -250,9 +250,9 @@ func (a *Agent) WaitEvent(ctx context.Context, name string, from int) (proto.Eve
 }
 
 // CallSocket runs a command in a guest that a person started with what Command prints.
-// It waits until the guest program answers, for at most wait. As with Agent.Call, a
-// CallError may come with a result.
-func CallSocket(ctx context.Context, socket, cmd string, args any, wait time.Duration) (json.RawMessage, error) {
+// It waits until the guest program answers, for at most wait, and says so on progress. As
+// with Agent.Call, a CallError may come with a result.
+func CallSocket(ctx context.Context, socket, cmd string, args any, wait time.Duration, progress io.Writer) (json.RawMessage, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -266,7 +266,7 @@ func CallSocket(ctx context.Context, socket, cmd string, args any, wait time.Dur
 	defer reader.Wait()
 	defer conn.Close()
 
-	if err := a.awake(ctx, wait); err != nil {
+	if err := a.awake(ctx, wait, progress); err != nil {
 		return nil, fmt.Errorf("%s: %w", socket, err)
 	}
 	var result json.RawMessage
@@ -276,7 +276,7 @@ func CallSocket(ctx context.Context, socket, cmd string, args any, wait time.Dur
 
 // awake waits until the guest program answers. Requests to a booting guest are lost, so
 // it asks again and again.
-func (a *Agent) awake(ctx context.Context, wait time.Duration) error {
+func (a *Agent) awake(ctx context.Context, wait time.Duration, progress io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait,
 		fmt.Errorf("the guest did not answer in %v: it has not booted, or another program uses this socket", wait))
 	defer cancel()
@@ -291,6 +291,9 @@ func (a *Agent) awake(ctx context.Context, wait time.Duration) error {
 			return context.Cause(ctx)
 		case !errors.Is(err, ErrRebooted) && !errors.Is(err, context.DeadlineExceeded):
 			return err
+		}
+		if step == time.Second {
+			fmt.Fprintln(progress, "lab: waiting for the guest to boot")
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -157,7 +158,7 @@ func TestAgentLongLines(t *testing.T) {
 // it.
 func TestCallSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
-	_, err := CallSocket(t.Context(), socket, "ping", nil, time.Second)
+	_, err := CallSocket(t.Context(), socket, "ping", nil, time.Second, io.Discard)
 	require.ErrorContains(t, err, socket)
 	l, err := net.Listen("unix", socket)
 	require.NoError(t, err)
@@ -176,8 +177,10 @@ func TestCallSocket(t *testing.T) {
 		r := g.read()
 		g.write(fmt.Sprintf(`{"id":%d,"ok":true,"result":%q}`, r.ID, r.Cmd+string(r.Args)))
 	}()
-	got, err := CallSocket(t.Context(), socket, "fences", map[string]int{"count": 2}, time.Minute)
+	var said strings.Builder
+	got, err := CallSocket(t.Context(), socket, "fences", map[string]int{"count": 2}, time.Minute, &said)
 	require.NoError(t, err)
+	require.Equal(t, "lab: waiting for the guest to boot\n", said.String())
 	require.JSONEq(t, `"fences{\"count\":2}"`, string(got))
 	require.NoError(t, l.Close())
 	<-done

@@ -169,7 +169,7 @@ func (s *server) idle() bool {
 // The returned function takes it away.
 func (s *server) occupy() (release func()) {
 	s.t.Helper()
-	hog := s.add("hog", sched.NodeConfig{})
+	hog := s.add("hog", sched.NodeConfig{Priority: 1}) // else it is paused when others wait
 	require.NoError(s.t, hog.request(hog.ch, endless))
 	s.onCard(hog)
 	return func() { require.NoError(s.t, hog.ch.Close()) }

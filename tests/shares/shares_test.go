@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/aggregator/sched/model"
 	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -242,6 +243,73 @@ func TestSemaphore(t *testing.T) {
 					a.finish()
 				}
 			})
+		})
+	}
+}
+
+// A request that takes minutes does not stop another guest, and goes on: neither is it ended, nor
+// begun again.
+func TestLongRequestIsPaused(t *testing.T) {
+	for _, p := range []sched.Policy{sched.Credit, sched.Band, sched.Timeslice, sched.DFQ} {
+		t.Run(p.String(), func(t *testing.T) {
+			if p != sched.Credit {
+				scale.ReleaseOnly(t)
+			}
+			s := newServer(t, withPolicy(p))
+			long, short := s.add("long", sched.NodeConfig{}), s.add("short", sched.NodeConfig{})
+			lines := s.lines(short, time.Millisecond)
+			require.NoError(t, long.request(long.ch, endless))
+			s.onCard(long)
+			for range 5 {
+				before := s.used(long)[0]
+				for range 20 {
+					require.NoError(t, short.request(short.ch, lines))
+				}
+				short.finish()
+				require.Eventually(t, func() bool { return s.used(long)[0] > before }, timeout, time.Millisecond, "it does not go on")
+			}
+			_, _, inflight := totals(s.entry(long))
+			require.Equal(t, 1, inflight)
+			require.NoError(t, long.ch.Close())
+			checkLedger(t, s)
+			c := s.Agg.ScheduleCounts()
+			require.Zero(t, c.BadEvents+c.BadTimes, "%+v", c)
+		})
+	}
+}
+
+// Requests of many channels that wait for one semaphore all end after its release, beside a guest that
+// always has work.
+func TestManyReleased(t *testing.T) {
+	for p := sched.None; p <= sched.DFQ; p++ {
+		t.Run(p.String(), func(t *testing.T) {
+			if p != sched.Credit {
+				scale.ReleaseOnly(t)
+			}
+			s := newServer(t, withPolicy(p))
+			a, b := s.add("a", sched.NodeConfig{}), s.add("b", sched.NodeConfig{})
+			channels := []*guest.Channel{a.ch}
+			for id := 2; id < 9; id++ {
+				channels = append(channels, a.channel(id))
+			}
+			release := a.channel(9)
+			lines := s.lines(b, 500*time.Microsecond)
+			run(t, []*client{b}, []uint32{lines}, func() {
+				for i := range uint32(3) {
+					for _, ch := range channels {
+						require.NoError(t, ch.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemAcquire).Words...))
+						require.NoError(t, a.request(ch, lines))
+					}
+					s.onCard(a)
+					require.NoError(t, release.Submit(new(guest.Push).Semaphore(semVA, i+1, guest.SemRelease).Words...))
+					for _, ch := range channels {
+						require.NoError(t, ch.Finish())
+					}
+				}
+			})
+			checkLedger(t, s)
+			c := s.Agg.ScheduleCounts()
+			require.Zero(t, c.BadEvents+c.BadTimes, "%+v", c)
 		})
 	}
 }

@@ -211,7 +211,7 @@ func sharer(t testing.TB, c *soft.Card) *aggregator.Aggregator {
 	t.Helper()
 	gpu, err := carddriver.New(c, carddriver.Options{})
 	require.NoError(t, err)
-	agg, err := aggregator.New(gpu)
+	agg, err := aggregator.New(gpu, aggregator.Options{})
 	require.NoError(t, err)
 	return agg
 }

@@ -11,13 +11,18 @@ import (
 // barWindow is BAR1 or BAR3: a window into an address space, or into VRAM as it
 // lies while no instance block is set. It is guarded by Card.mu.
 type barWindow struct {
-	card    *Card
-	unit    faultUnit
-	virtual bool
-	broken  bool // the instance block is not in VRAM
-	inst    uint64
-	vm      vm
-	hot     [hotPages]hotPage
+	card *Card
+	unit faultUnit
+	BARState
+	vm  vm
+	hot [hotPages]hotPage
+}
+
+// BARState is what a window's block register says.
+type BARState struct {
+	Virtual bool
+	Broken  bool   // the instance block is not in VRAM
+	Inst    uint64 // of the instance block
 }
 
 // hotPage is a page of VRAM that the window shows, ready to be used. Drivers
@@ -25,7 +30,7 @@ type barWindow struct {
 // must cost no look-up, and no pin, for VRAM needs none.
 type hotPage struct {
 	tag      uint64 // page number in the window plus one
-	gen      uint64 // Card.tlbGen when it was looked up
+	gen      uint64 // windowGen when it was looked up
 	mem      []byte
 	readOnly bool
 }
@@ -35,17 +40,17 @@ const hotPages = 16
 func (w *barWindow) init(c *Card, i int) {
 	w.card = c
 	w.unit = [2]faultUnit{gf100.ClientBAR1, gf100.ClientBAR3}[i]
-	w.vm.card, w.vm.user = c, -1
+	w.vm.card, w.vm.user, w.vm.owner = c, -1, anyOwner
 }
 
 // block acts on a write of the window's block register.
 func (w *barWindow) block(v uint32) {
-	w.virtual = v&gf100.BlockVirtual != 0
-	w.inst = uint64(v&gf100.BlockAddr) << 12
+	w.Virtual = v&gf100.BlockVirtual != 0
+	w.Inst = uint64(v&gf100.BlockAddr) << 12
 	w.hot = [hotPages]hotPage{}
-	inst := w.card.vram.slice(w.inst, gf100.InstanceSize)
-	w.broken = inst == nil
-	if !w.virtual || w.broken {
+	inst := w.card.vram.slice(w.Inst, gf100.InstanceSize)
+	w.Broken = inst == nil
+	if !w.Virtual || w.Broken {
 		w.vm.tlb.Bind(shadowpt.Space{})
 	} else {
 		w.vm.tlb.Bind(instanceSpace(inst))
@@ -66,14 +71,14 @@ func (w *barWindow) write(off uint64, p []byte) {
 	} else {
 		w.slow(off, p, true)
 	}
-	w.card.fifo.memoryChanged()
+	w.card.fifo.memoryChanged(anyOwner)
 }
 
 // quick returns the n bytes at off if they lie in one hot page, or nil.
 func (w *barWindow) quick(off uint64, n int, write bool) []byte {
 	page := off >> shadowpt.SmallShift
 	h := &w.hot[page%hotPages]
-	if h.tag != page+1 || h.gen != w.card.tlbGen.Load() || write && h.readOnly {
+	if h.tag != page+1 || h.gen != w.card.windowGen() || write && h.readOnly {
 		return nil
 	}
 	at := int(off & (shadowpt.SmallPage - 1))
@@ -86,7 +91,7 @@ func (w *barWindow) quick(off uint64, n int, write bool) []byte {
 // slow serves an access that is not quick: it walks the tables and reports faults. Bytes
 // after a fault read as ones.
 func (w *barWindow) slow(off uint64, p []byte, write bool) {
-	if !w.virtual {
+	if !w.Virtual {
 		w.physical(off, p, write)
 		return
 	}
@@ -107,7 +112,7 @@ func (w *barWindow) slow(off uint64, p []byte, write bool) {
 		fill(p[done:])
 	}
 	w.card.stats.BARFaults.Add(1)
-	w.card.regs.mmuFault(w.unit, w.inst, *fault)
+	w.card.regs.mmuFault(w.unit, w.Inst, *fault)
 	w.card.settle()
 }
 
@@ -128,7 +133,7 @@ func (w *barWindow) physical(off uint64, p []byte, write bool) {
 
 // each moves p, run by run of memory, and counts the bytes done.
 func (w *barWindow) each(off uint64, p []byte, write bool, done *int) *engine.Fault {
-	if w.broken {
+	if w.Broken {
 		return w.vm.fail(off, write, shadowpt.NoChannel)
 	}
 	w.vm.sync()
@@ -159,7 +164,7 @@ func (w *barWindow) heat(off uint64) {
 	}
 	page := off >> shadowpt.SmallShift
 	w.hot[page%hotPages] = hotPage{
-		tag: page + 1, gen: w.vm.gen, readOnly: pte.ReadOnly,
+		tag: page + 1, gen: w.vm.gen + w.vm.flush, readOnly: pte.ReadOnly,
 		mem: w.card.vram.slice(pte.Addr, shadowpt.SmallPage),
 	}
 }

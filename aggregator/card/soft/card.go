@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -39,11 +41,22 @@ type Config struct {
 	// FlushAll makes each invalidate drop the translations of every address space,
 	// not only those of the directory that it names.
 	FlushAll bool
+	// Slice is how long a channel may work before the next one gets its PBDMA and its engines;
+	// default 2 ms.
+	Slice time.Duration
+	// Clock counts the card's time in nanoseconds; nil counts from New.
+	Clock func() uint64
 	// Watch, if not nil, is called before every access that a channel makes to VRAM or
 	// to system memory: page tables, USERD, rings, and what its
 	// engines read and write. It is called on PBDMAs' goroutines, holds them up,
 	// and must not call back into the card.
 	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
+	// ProgramFault, if not nil, is called like Launched for each program that does what it must
+	// not.
+	ProgramFault func(error)
+	// Launched, if not nil, is called on a PBDMA's goroutine for each launch of a program. It
+	// must not call back into the card.
+	Launched func(*sm.Launch)
 	// Ablate changes the register space before the card starts. Tests use it to show why a
 	// behaviour is needed.
 	Ablate func(*mmio.Space) error
@@ -53,7 +66,7 @@ type Config struct {
 type Card struct {
 	cfg   Config
 	vram  *vram
-	start time.Time
+	clock func() uint64 // PTIMER's source, in nanoseconds
 	stats Stats
 
 	mu   sync.Mutex
@@ -69,7 +82,7 @@ type Card struct {
 	// may use.
 	stepping [gf100.Channels]sync.RWMutex
 
-	contexts contexts
+	contexts Contexts
 
 	alarm gf100.Alarm
 
@@ -81,17 +94,20 @@ type Card struct {
 
 	timeOffset atomic.Uint64 // of PTIMER against clock
 
-	tlbGen      atomic.Uint64 // number of the last invalidate
+	tlbGen      atomic.Uint64                   // number of the driver's last invalidate
+	flushes     [gf100.Owners + 1]atomic.Uint64 // invalidates of channels, by owner
 	invalidates invalidates
+	polled      bool   // the driver has asked for the end of its invalidates since the last one
 	useChanged  func() // see OnUse, or nil
-	asked       uint64 // number of the driver's last invalidate; channels' own do not delay its end
 	engines     [gf100.Engines]engineSlot
 
 	words sync.Pool // of *[4]byte, for Read32 and Write32
 
 	attachMu sync.Mutex
-	hostMu   sync.RWMutex // guards what follows
-	attached bool         // a host is
+	// owners is locked (read side) for a step of each owner's channels, and the last one for
+	// an access of the card itself. Together they guard what follows.
+	owners   [gf100.Owners + 1]sync.RWMutex
+	attached bool // a host is
 	mappings card.Mappings
 }
 
@@ -113,7 +129,12 @@ func New(cfg Config) (*Card, error) {
 			return nil, fmt.Errorf("software card: build its VBIOS: %w", err)
 		}
 	}
-	c := &Card{cfg: cfg, pci: pci, start: time.Now(), resting: true}
+	cfg.Slice = cmp.Or(cfg.Slice, 2*time.Millisecond)
+	if cfg.Clock == nil {
+		start := time.Now()
+		cfg.Clock = func() uint64 { return uint64(time.Since(start)) }
+	}
+	c := &Card{cfg: cfg, pci: pci, clock: cfg.Clock, resting: true}
 	c.words.New = func() any { return new([4]byte) }
 	if err := c.buildSpace(); err != nil {
 		return nil, fmt.Errorf("software card: %w", err)
@@ -161,9 +182,6 @@ func (c *Card) buildSpace() error {
 	return nil
 }
 
-// clock is PTIMER's source in nanoseconds.
-func (c *Card) clock() uint64 { return uint64(time.Since(c.start)) }
-
 // Close stops the card. The host must be detached or past caring.
 func (c *Card) Close() error {
 	c.mu.Lock()
@@ -194,9 +212,13 @@ func (c *Card) AttachHost(h card.Host) {
 	c.attachMu.Lock()
 	defer c.attachMu.Unlock()
 	c.rest()
-	c.hostMu.Lock() // waits for the steps under way
+	for i := range c.owners { // waits for the steps under way
+		c.owners[i].Lock()
+	}
 	c.attached = h != nil
-	c.hostMu.Unlock()
+	for i := range c.owners {
+		c.owners[i].Unlock()
+	}
 	if h == nil {
 		return
 	}

@@ -16,10 +16,12 @@ import (
 //	running -> ready    its turn ended
 //	running -> waiting  a semaphore acquire failed
 //	running -> held     a method waits for software, and with it the PBDMA
+//	running -> contended its engine serves another channel
 //	running -> stalled  its engine is trapped
 //	running -> faulted  an MMU fault; only a new bind ends it
 //	waiting -> ready    memory changed, or the retry timer
 //	held -> ready       the interrupt was acknowledged
+//	contended -> ready  it was given the engine
 //	stalled -> ready    the engine was resumed
 type chanState uint8
 
@@ -29,100 +31,109 @@ const (
 	stateRunning
 	stateWaiting
 	stateHeld
+	stateContended
 	stateStalled
 	stateFaulted
 )
 
-// channel is a bound channel. known, vm, use and exec belong to the PBDMA that runs the
-// channel, the rest to Card.mu.
+// channel is a bound channel. vm, Use and Exec belong to the PBDMA that runs the channel, the
+// rest to Card.mu.
 type channel struct {
-	card  *Card
-	id    uint8
-	inst  uint64 // of the instance block, in VRAM
-	token uint64 // see contexts
-	owner uint8  // number of its owner, below gf100.Owners
-	keep  int    // how many unbound channels' states are kept for the owner
-
-	state           chanState
-	doorbellPending bool   // its doorbell was written while it ran
-	preempted       bool   // asked to leave by NV_PFIFO_PREEMPT, and still running
-	holder          int    // the PBDMA that holds it in stateHeld
-	engine          uint8  // the trapped engine, in stateStalled
-	looks           int    // failed polls of its semaphore
-	sawMem          uint64 // fifo.memGen when its step began
-	report          report // in stateFaulted
-	kick            atomic.Int32
+	card *Card
+	vm   vm
+	grid engine.GridCache
 
 	dead  atomic.Bool // unbound; to be thrown away
 	yield atomic.Bool // leave the PBDMA at the next step
 
-	vm  vm
-	use use
-	exec
+	ChannelState
+}
+
+// ChannelState is what the card knows of a bound channel.
+type ChannelState struct {
+	ID    uint8
+	Inst  uint64 // of the instance block, in VRAM
+	Token uint64 // see Contexts
+	Owner uint8  // number of its owner, below gf100.Owners
+	Keep  int    // how many unbound channels' states are kept for the owner
+
+	State           chanState
+	DoorbellPending bool   // its doorbell was written while it ran
+	Preempted       bool   // asked to leave by NV_PFIFO_PREEMPT, and still running
+	Holder          int    // the PBDMA that holds it in stateHeld
+	Engine          uint8  // that it waits for, in stateStalled and stateContended
+	Has             uint8  // in stateReady: bits of the engines that it has been given
+	Looks           int    // failed polls of its semaphore
+	SawMem          uint64 // fifo.memoryGen when its step began
+	Report          report // in stateFaulted
+	Kick            uint8  // number plus one of the engine as whose fault it ends at its next step
+
+	Use Account
+	Exec
 }
 
 // report is a fault that is not yet reported to the driver.
 type report struct {
-	due   bool
-	unit  faultUnit
-	fault engine.Fault
+	Due   bool
+	Unit  faultUnit
+	Fault engine.Fault
 }
 
-// exec is a channel's execution state between two steps, plain data: what RAMFC
+// Exec is a channel's execution state between two steps, plain data: what RAMFC
 // and the engine contexts hold on a real card.
-type exec struct {
-	userd       uint64
-	userdTarget shadowpt.Target
-	ring        uint64 // VA of the GPFIFO
-	ringLog2    uint32
-	gpGet       uint32
+type Exec struct {
+	USERD       uint64
+	USERDTarget shadowpt.Target
+	Ring        uint64 // VA of the GPFIFO
+	RingLog2    uint32
+	GPGet       uint32
 
-	seg      segment
-	mainGet  uint64 // return address of a subroutine on the main level
-	packet   packet
-	subMask  uint16 // sub-device mask; bit 0 is this card
-	subSaved uint16
+	Seg      segment
+	MainGet  uint64 // return address of a subroutine on the main level
+	Packet   packet
+	SubMask  uint16 // sub-device mask; bit 0 is this card
+	SubSaved uint16
 
-	objects [8]object // by subchannel
-	host    hostState
+	Objects [8]object // by subchannel
+	Host    hostState
 
-	gr       engine.GR
-	ce       [gf100.CEs]engine.CE
-	pending  int8 // engine with work left, -1 for none
-	held     heldMethod
-	flushGen uint64 // invalidate that has to be complete first, 0 for none
+	GR      engine.GR
+	Grid    engine.Grid // of GR
+	CE      [gf100.CEs]engine.CE
+	Pending int8 // engine with work left, -1 for none
+	Held    heldMethod
 }
 
 // segment is what is left of the GPFIFO entry being read.
 type segment struct {
-	va    uint64
-	words uint32
-	level bool
+	VA    uint64
+	Words uint32
+	Level bool
 }
 
 // packet is what is left of the pushbuffer packet being read.
 type packet struct {
-	kind   gf100.HeaderKind
-	subch  uint8
-	method uint16
-	count  uint16
+	Kind   gf100.HeaderKind
+	Subch  uint8
+	Method uint16
+	Count  uint16
 }
 
 // object is a class bound to a subchannel.
 type object struct {
-	class  uint16
-	engine uint8
-	bound  bool
+	Class  uint16
+	Engine uint8
+	Bound  bool
 }
 
 // heldMethod is a method that waits: for software to act on an interrupt, or, without
 // interrupt bits, for a trapped engine.
 type heldMethod struct {
-	valid  bool
-	subch  uint8
-	method uint16
-	data   uint32
-	intr   uint32 // bits of NV_PPBDMA_INTR_0 it raises
+	Valid  bool
+	Subch  uint8
+	Method uint16
+	Data   uint32
+	Intr   uint32 // bits of NV_PPBDMA_INTR_0 it raises
 }
 
 // engineSoftware is the engine number of classes that the driver executes
@@ -130,36 +141,38 @@ type heldMethod struct {
 const engineSoftware = 0x1f
 
 func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
-	ch := &channel{card: c, id: id, inst: inst}
+	ch := &channel{card: c}
+	ch.ID, ch.Inst = id, inst
 	ch.vm.card, ch.vm.user = c, int(id)
 	ch.vm.tlb.Bind(instanceSpace(block))
 	ch.ramfc(block)
-	ch.owner, ch.keep = uint8(gf100.InstOwner.Get(block)), int(gf100.InstKeep.Get(block))
-	if ch.keep == 0 || ch.keep > maxSaved {
-		ch.keep = maxSaved
+	ch.Owner, ch.Keep = uint8(gf100.InstOwner.Get(block)), int(gf100.InstKeep.Get(block))
+	ch.vm.owner = ch.Owner
+	if ch.Keep == 0 || ch.Keep > maxSaved {
+		ch.Keep = maxSaved
 	}
-	if c.contexts.golden != nil {
-		ch.gr = *c.contexts.golden
+	if c.contexts.Golden != nil {
+		ch.GR = *c.contexts.Golden
 	}
 	return ch
 }
 
 // ramfc reads the driver's values from the instance block.
-func (x *exec) ramfc(block []byte) {
+func (x *Exec) ramfc(block []byte) {
 	userd, target := gf100.InstanceUSERD(block)
-	x.userd, x.userdTarget = userd, shadowpt.Target(target)
-	x.ring = uint64(gf100.InstGPBaseHi.Get(block))<<32 | uint64(gf100.InstGPBaseLo.Get(block))<<3
-	x.ringLog2 = gf100.InstGPLimit2.Get(block)
-	x.gpGet = gf100.InstGPGet.Get(block)
-	x.host.ref = gf100.InstRef.Get(block)
-	x.subMask = 0xfff
-	x.pending = -1
+	x.USERD, x.USERDTarget = userd, shadowpt.Target(target)
+	x.Ring = uint64(gf100.InstGPBaseHi.Get(block))<<32 | uint64(gf100.InstGPBaseLo.Get(block))<<3
+	x.RingLog2 = gf100.InstGPLimit2.Get(block)
+	x.GPGet = gf100.InstGPGet.Get(block)
+	x.Host.Ref = gf100.InstRef.Get(block)
+	x.SubMask = 0xfff
+	x.Pending = -1
 }
 
 // load reads the part of the instance block that a driver may have changed while the
 // channel was off its PBDMA: the address space.
 func (ch *channel) load() {
-	block := ch.card.vram.slice(ch.inst, gf100.InstanceSize)
+	block := ch.card.vram.slice(ch.Inst, gf100.InstanceSize)
 	if block == nil {
 		return
 	}
@@ -171,10 +184,10 @@ func (ch *channel) load() {
 // save writes back the state that a driver may read or move elsewhere, unless the driver may
 // have freed its memory. It belongs to a step, so that pages do not move meanwhile.
 func (ch *channel) save() {
-	block := ch.card.vram.slice(ch.inst, gf100.InstanceSize)
+	block := ch.card.vram.slice(ch.Inst, gf100.InstanceSize)
 	if block == nil || ch.dead.Load() {
 		return
 	}
-	gf100.InstGPGet.Put(block, ch.gpGet)
-	gf100.InstRef.Put(block, ch.host.ref)
+	gf100.InstGPGet.Put(block, ch.GPGet)
+	gf100.InstRef.Put(block, ch.Host.Ref)
 }

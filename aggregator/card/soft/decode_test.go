@@ -154,12 +154,12 @@ func TestDecoderAgainstNaive(t *testing.T) {
 			x.loop()
 			require.Contains(t, []verdict{more, empty, held}, x.verdict)
 			if x.verdict == held {
-				if refused = ch.held.intr == gf100.PBDMAIntrPBEntry; refused {
+				if refused = ch.Held.Intr == gf100.PBDMAIntrPBEntry; refused {
 					break
 				}
-				require.EqualValues(t, gf100.PBDMAIntrEmptySubch, ch.held.intr)
-				got = append(got, sent{ch.held.subch, ch.held.method, ch.held.data})
-				ch.held = heldMethod{}
+				require.EqualValues(t, gf100.PBDMAIntrEmptySubch, ch.Held.Intr)
+				got = append(got, sent{ch.Held.Subch, ch.Held.Method, ch.Held.Data})
+				ch.Held = heldMethod{}
 			}
 			require.LessOrEqual(t, len(got), len(want))
 		}

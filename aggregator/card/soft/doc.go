@@ -10,10 +10,14 @@
 //
 // A write of GP_PUT through BAR1 marks the channel as ready and returns. A
 // PBDMA takes the channel, walks its page tables, decodes its pushbuffer and
-// hands methods to the engines (package engine) in bounded steps. After each
-// step it delivers what the step caused: non-stall events, faults, semaphores
+// hands methods to the engines (package engine) in steps, which end by the clock.
+// After each step it delivers what the step caused: non-stall events, faults, semaphores
 // that others wait for. All state of a channel is in its
-// [channel] value, so it can be stopped between two steps.
+// [ChannelState], so it can be stopped between two steps.
+//
+// A channel keeps its PBDMA, and the engines that it called, for a slice of time; then the
+// next one has them. A step waits for nobody: a channel whose engine serves another one
+// leaves its PBDMA until it is given the engine.
 //
 // # Where memory lives
 //
@@ -29,7 +33,7 @@
 // every channel that uses it until the driver resumes it.
 //
 // The state of unbound channels is saved, within a limit, under a token in RAMFC; see
-// contexts. A reset of the card discards it, with the class state of the golden
+// [Contexts]. A reset of the card discards it, with the class state of the golden
 // context: after a suspend to memory, channels start anew.
 //
 // # Goroutines
@@ -47,14 +51,13 @@
 //  3. Card.stepping, one lock per channel: a step holds the read side, QuiesceChannels
 //     takes the write side. That waits for the steps under way, which are bounded and
 //     never take Card.mu.
-//  4. Card.hostMu (read side) keeps the host attached and its memory mapped during one
-//     step of an engine, or during one access that may reach system memory. MapDMA and
-//     UnmapDMA take the write side. A step never takes Card.mu: its consequences are
-//     delivered after it.
-//  5. engineSlot.mu, one per engine, for one Method, Inline or Step call.
-//  6. vram.mu guards the backing of pages. The bits of vram.looked are atomic and need
+//  4. Card.owners, one lock per owner of channels (read side), keeps the host attached and
+//     the owner's memory mapped during one step, or during one access of the card itself.
+//     UnmapDMA takes the write side of the owners whose memory it is. A step never takes
+//     Card.mu: its consequences are delivered after it.
+//  5. vram.mu guards the backing of pages. The bits of vram.looked are atomic and need
 //     no lock.
-//  7. invalidates.mu, for a moment, under any of them.
+//  6. invalidates.mu, for a moment, under any of them.
 //
 // A channel's execution state (vm and exec) belongs to the PBDMA that runs it,
 // and to Card.mu while none does.

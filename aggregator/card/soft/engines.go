@@ -1,20 +1,22 @@
 package soft
 
 import (
-	"sync"
+	"slices"
 	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// engineSlot serializes an engine's channels.
+// engineSlot serializes an engine's channels. A channel has the engine from its first call to the
+// end of its turn. A step never waits for an engine: the channel leaves its PBDMA and gets the
+// engine when it is free, see fifo.await. user is set by a PBDMA that finds it zero, and cleared
+// or passed on under Card.mu.
 //
-// trapped is set inside a call, under mu, and checked under mu: after a refused method no
-// other call enters. It is cleared without mu, so that a trap never waits for a call.
+// trapped is set and checked by the channel that has the engine: after a refused method no
+// other call enters. It is cleared at any time, so that a trap never waits for a step.
 type engineSlot struct {
-	mu      sync.Mutex
-	user    atomic.Int32            // number plus one of the channel being served, 0 = idle
+	user    atomic.Int32            // number plus one of the channel that has it, 0 = idle
 	last    atomic.Pointer[channel] // the last one served; it may have ended
 	trapped atomic.Bool             // stopped until the driver resumes it
 }
@@ -27,31 +29,27 @@ func (l *engineSlot) status() uint32 {
 	return 0
 }
 
-// enter takes an engine for one call. It returns false, and ends the step, if the engine is
-// trapped.
+// enter begins a call of an engine. It returns false, and ends the step, if the engine serves
+// another channel or is trapped.
 func (x *run) enter(e uint8) bool {
 	l := &x.card.engines[e]
-	if !l.mu.TryLock() {
-		x.stopClock()
-		l.mu.Lock()
-		x.startClock()
+	if x.has&(1<<e) == 0 {
+		if !l.user.CompareAndSwap(0, int32(x.ID)+1) {
+			x.verdict, x.stuck = contended, e
+			return false
+		}
+		x.has |= 1 << e
 	}
-	x.serves(e)
+	if x.serving != int8(e) {
+		x.serves(e)
+		l.last.Store(x.channel)
+	}
 	if l.trapped.Load() {
-		l.mu.Unlock()
 		x.verdict, x.stuck = stalled, e
 		return false
 	}
-	l.user.Store(int32(x.id) + 1)
-	l.last.Store(x.channel)
-	x.slot = l
+	x.serving, x.calling = int8(e), true
 	return true
-}
-
-func (x *run) leave() {
-	x.slot.user.Store(0)
-	x.slot.mu.Unlock()
-	x.slot = nil
 }
 
 // engineMethod hands a method to the object's engine.
@@ -59,75 +57,88 @@ func (x *run) engineMethod(o *object, subch uint8, method uint16, data uint32) {
 	if x.card.cfg.DisableEngines {
 		return
 	}
-	if !x.enter(o.engine) {
-		x.channel.held = heldMethod{valid: true, subch: subch, method: method, data: data}
+	if !x.enter(o.Engine) {
+		x.channel.Held = heldMethod{Valid: true, Subch: subch, Method: method, Data: data}
 		return
 	}
 	var out engine.Outcome
-	if o.engine == gf100.EngineGR {
-		out = x.gr.Method(&x.env, o.class, uint32(method), data)
+	if o.Engine == gf100.EngineGR {
+		out = x.GR.Method(&x.env, o.Class, uint32(method), data)
 	} else {
-		out = x.copyEngine(o.engine).Method(&x.env, uint32(method), data)
+		out = x.copyEngine(o.Engine).Method(&x.env, uint32(method), data)
 	}
+	x.calling = false
 	if out == engine.Illegal {
-		x.refused(o.engine, subch)
+		x.refused(o.Engine, subch)
 	}
-	x.leave()
-	x.outcome(o.engine, out)
+	x.outcome(o.Engine, out)
 }
 
 // inline passes several words of a non-increasing packet to the engine in one call. It
 // returns the number of bytes consumed; after 0 the words are sent one by one.
 func (x *run) inline(words []byte) int {
-	p := &x.packet
-	o := &x.objects[p.subch]
-	if p.method < firstEngineMethod || !o.bound || o.engine != gf100.EngineGR || x.subMask&1 == 0 || x.card.cfg.DisableEngines {
+	p := &x.Packet
+	o := &x.Objects[p.Subch]
+	if p.Method < firstEngineMethod || !o.Bound || o.Engine != gf100.EngineGR || x.SubMask&1 == 0 || x.card.cfg.DisableEngines {
 		return 0
 	}
-	if x.card.engines[o.engine].trapped.Load() || !x.enter(o.engine) {
+	if !x.enter(o.Engine) {
 		x.verdict = more // the single word stalls
 		return 0
 	}
-	n, out := x.gr.Inline(&x.env, o.class, uint32(p.method), words)
-	x.leave()
+	n, out := x.GR.Inline(&x.env, o.Class, uint32(p.Method), words)
+	x.calling = false
 	x.card.stats.Methods.Add(uint64(n / 4))
 	if out != engine.Illegal { // the refused word is retried alone
-		x.outcome(o.engine, out)
+		x.outcome(o.Engine, out)
 	}
 	return n
 }
 
 // stepEngine continues an engine's current operation.
 func (x *run) stepEngine() {
-	e := uint8(x.pending)
+	e := uint8(x.Pending)
 	if !x.enter(e) {
 		return
 	}
-	x.pending = -1
+	x.Pending = -1
 	var out engine.Outcome
 	if e == gf100.EngineGR {
-		out = x.gr.Step(&x.env)
+		out = x.GR.Step(&x.env)
 	} else {
 		out = x.copyEngine(e).Step(&x.env)
 	}
-	x.leave()
+	x.calling = false
+	if out == engine.Illegal { // a method that a macro sent
+		x.refused(e, x.subchannelOf(x.GR.Refusal.Class))
+	}
 	x.outcome(e, out)
+}
+
+// subchannelOf finds where a class is bound, for a report.
+func (x *run) subchannelOf(class uint16) uint8 {
+	for i := range x.Objects {
+		if o := &x.Objects[i]; o.Bound && o.Class == class {
+			return uint8(i)
+		}
+	}
+	return 0
 }
 
 func (x *run) outcome(e uint8, out engine.Outcome) {
 	switch out {
 	case engine.Busy:
-		x.pending = int8(e)
-		if e == gf100.EngineGR && x.gr.Waiting() {
+		x.Pending = int8(e)
+		if e == gf100.EngineGR && x.GR.Waiting() {
 			x.verdict = blocked
 		}
 	case engine.Faulted:
-		x.pending = int8(e)
+		x.Pending = int8(e)
 		x.fail(gf100.EngineClients[e], x.vm.fault)
 	}
 }
 
-func (x *run) copyEngine(e uint8) *engine.CE { return &x.ce[e-gf100.EngineCE0] }
+func (x *run) copyEngine(e uint8) *engine.CE { return &x.CE[e-gf100.EngineCE0] }
 
 // trap is a method that an engine refused.
 type trap struct {
@@ -139,24 +150,23 @@ type trap struct {
 // refused traps the engine. The method counts as executed: when the driver resumes the
 // engine, the channel continues after it.
 func (x *run) refused(e, subch uint8) {
-	r := x.gr.Refusal
+	r := x.GR.Refusal
 	if e != gf100.EngineGR {
 		r = x.copyEngine(e).Refusal
 	}
 	x.card.stats.EngineErrors.Add(1)
-	x.slot.trapped.Store(true)
+	x.card.engines[e].trapped.Store(true)
 	x.verdict, x.stuck, x.trap = stalled, e, trap{due: true, subch: subch, refusal: r}
 }
 
 // illegalClass is the graphics engine's refusal of a SET_OBJECT.
 func (x *run) illegalClass(subch uint8, data uint32) {
 	if !x.enter(gf100.EngineGR) {
-		x.channel.held = heldMethod{valid: true, subch: subch, data: data}
+		x.channel.Held = heldMethod{Valid: true, Subch: subch, Data: data}
 		return
 	}
-	x.gr.Refusal = engine.Refusal{Class: uint16(data), Reason: engine.NoClass, Data: data}
+	x.GR.Refusal = engine.Refusal{Class: uint16(data), Reason: engine.NoClass, Data: data}
 	x.refused(gf100.EngineGR, subch)
-	x.leave()
 }
 
 // raise reports a trap to the driver. Card.mu is held.
@@ -164,7 +174,7 @@ func (c *Card) raise(ch *channel, s *step) {
 	r := &s.trap.refusal
 	if s.stuck == gf100.EngineGR {
 		t := gf100.GraphTrap{
-			Inst: ch.inst, Subchannel: s.trap.subch, Class: r.Class, Method: r.Method, Data: r.Data,
+			Inst: ch.Inst, Subchannel: s.trap.subch, Class: r.Class, Method: r.Method, Data: r.Data,
 			Intr: gf100.GraphIntrIllegalMthd,
 		}
 		if r.Reason == engine.NoClass {
@@ -176,7 +186,7 @@ func (c *Card) raise(ch *channel, s *step) {
 		return
 	}
 	c.face.RaiseCopy(gf100.CopyTrap{
-		Engine: int(s.stuck - gf100.EngineCE0), Inst: ch.inst, Subchannel: s.trap.subch,
+		Engine: int(s.stuck - gf100.EngineCE0), Inst: ch.Inst, Subchannel: s.trap.subch,
 		Method: r.Method, Data: r.Data, Status: r.Reason.CEStatus(),
 	})
 }
@@ -184,10 +194,10 @@ func (c *Card) raise(ch *channel, s *step) {
 // stall parks a channel whose engine is trapped.
 func (f *fifo) stall(ch *channel, e uint8) {
 	if !f.card.engines[e].trapped.Load() { // resumed in between
-		f.schedule(int(ch.id))
+		f.schedule(int(ch.ID))
 		return
 	}
-	ch.state, ch.engine = stateStalled, e
+	ch.State, ch.Engine = stateStalled, e
 }
 
 // resumeEngine resumes an engine and the channels that it stalled.
@@ -195,10 +205,47 @@ func (c *Card) resumeEngine(e uint8) {
 	if !c.engines[e].trapped.Swap(false) {
 		return
 	}
-	for i := range c.fifo.slots {
-		if ch := c.fifo.slots[i].ch; ch != nil && ch.state == stateStalled && ch.engine == e {
-			ch.state = stateIdle
+	for i := range c.fifo.channels {
+		if ch := c.fifo.channels[i]; ch != nil && ch.State == stateStalled && ch.Engine == e {
+			ch.State = stateIdle
 			c.fifo.schedule(i)
 		}
+	}
+}
+
+// await parks a channel whose engine serves another one. Channels get the engine in order.
+func (f *fifo) await(ch *channel, e uint8) {
+	if f.card.engines[e].user.Load() == 0 { // left in between
+		f.schedule(int(ch.ID))
+		return
+	}
+	if f.mayRun(int(ch.ID)) {
+		ch.State, ch.Engine = stateContended, e
+		f.Waiters[e] = append(f.Waiters[e], ch.ID)
+	}
+}
+
+// unawait takes a channel off an engine's list.
+func (f *fifo) unawait(ch *channel) {
+	w := f.Waiters[ch.Engine]
+	f.Waiters[ch.Engine] = slices.DeleteFunc(w, func(id uint8) bool { return id == ch.ID })
+}
+
+// release takes engines from the channel that has them, and gives each to the next one.
+func (f *fifo) release(engines uint8) {
+	for e := range f.Waiters {
+		if engines>>e&1 == 0 {
+			continue
+		}
+		l, w := &f.card.engines[e], f.Waiters[e]
+		if len(w) == 0 {
+			l.user.Store(0)
+			continue
+		}
+		ch := f.channels[w[0]]
+		f.Waiters[e] = w[:copy(w, w[1:])]
+		ch.Has = 1 << e
+		l.user.Store(int32(ch.ID) + 1)
+		f.queue(ch)
 	}
 }

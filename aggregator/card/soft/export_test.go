@@ -3,6 +3,7 @@ package soft
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -11,20 +12,30 @@ import (
 func (c *Card) Queued() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.fifo.ready)
+	return len(c.fifo.Ready)
+}
+
+// Contended returns how many channels wait for an engine.
+func (c *Card) Contended() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, list := range c.fifo.Waiters {
+		n += len(list)
+	}
+	return n
 }
 
 // DuringStep calls f while PBDMA 0, which must be idle, seems to be in a step that
 // begins now.
 func (c *Card) DuringStep(f func()) {
 	p := &c.fifo.busy[0]
-	p.stepGen.Store(c.tlbGen.Load())
-	defer p.stepGen.Store(noStep)
+	p.steps.Add(1)
+	defer p.steps.Add(1)
 	f()
 }
 
 // ChannelInvalidate is a channel's MEM_OP_B.
-func (c *Card) ChannelInvalidate() { c.invalidate(everyDirectory) }
+func (c *Card) ChannelInvalidate() { c.flushes[0].Add(1) }
 
 // Check checks the scheduler's rules: each channel is in one list, that of its state, and
 // no channel that could run and has work is missing.
@@ -33,9 +44,9 @@ func (c *Card) Check() error {
 	defer c.mu.Unlock()
 	f := &c.fifo
 	places := map[*channel]int{}
-	for i, id := range f.ready {
-		ch := f.slots[id].ch
-		if ch == nil || ch.state != stateReady {
+	for i, id := range f.Ready {
+		ch := f.channels[id]
+		if ch == nil || ch.State != stateReady {
 			return fmt.Errorf("place %d of the queue holds channel %d, which is not ready", i, id)
 		}
 		places[ch]++
@@ -43,28 +54,37 @@ func (c *Card) Check() error {
 	for i := range f.busy {
 		p := &f.busy[i]
 		if p.ch != nil {
-			if p.ch.state != stateRunning {
-				return fmt.Errorf("PBDMA %d runs channel %d in state %d", i, p.ch.id, p.ch.state)
+			if p.ch.State != stateRunning {
+				return fmt.Errorf("PBDMA %d runs channel %d in state %d", i, p.ch.ID, p.ch.State)
 			}
 			places[p.ch]++
 		}
 		if p.held != nil {
-			if p.held.state != stateHeld || p.held.holder != i {
-				return fmt.Errorf("PBDMA %d holds channel %d in state %d", i, p.held.id, p.held.state)
+			if p.held.State != stateHeld || p.held.Holder != i {
+				return fmt.Errorf("PBDMA %d holds channel %d in state %d", i, p.held.ID, p.held.State)
 			}
 			places[p.held]++
 		}
 	}
+	for e, list := range f.Waiters {
+		for _, id := range list {
+			ch := f.channels[id]
+			if ch == nil || ch.State != stateContended || int(ch.Engine) != e || c.engines[e].user.Load() == 0 {
+				return fmt.Errorf("engine %d is awaited by channel %d, which does not wait, or for nobody", e, id)
+			}
+			places[ch]++
+		}
+	}
 	waiting := 0
-	for i := range f.slots {
-		ch := f.slots[i].ch
+	for i := range f.channels {
+		ch := f.channels[i]
 		if ch == nil {
 			continue
 		}
 		if err := c.checkChannel(i, ch, places[ch]); err != nil {
 			return err
 		}
-		if ch.state == stateWaiting {
+		if ch.State == stateWaiting {
 			waiting++
 		}
 	}
@@ -74,7 +94,7 @@ func (c *Card) Check() error {
 	if waiting > 0 && !f.retryArmed {
 		return fmt.Errorf("%d channels wait without a retry", waiting)
 	}
-	if f.updating && !f.leaving() {
+	if f.Updating && !f.leaving() {
 		return fmt.Errorf("a runlist update is over and was not reported")
 	}
 	return nil
@@ -82,16 +102,16 @@ func (c *Card) Check() error {
 
 func (c *Card) checkChannel(i int, ch *channel, places int) error {
 	want := 0
-	switch ch.state {
-	case stateReady, stateRunning, stateHeld:
+	switch ch.State {
+	case stateReady, stateRunning, stateHeld, stateContended:
 		want = 1
 	case stateStalled:
-		if !c.engines[ch.engine].trapped.Load() {
-			return fmt.Errorf("channel %d stands before engine %d, which runs", i, ch.engine)
+		if !c.engines[ch.Engine].trapped.Load() {
+			return fmt.Errorf("channel %d stands before engine %d, which runs", i, ch.Engine)
 		}
 	case stateIdle:
-		put := binary.LittleEndian.Uint32(c.vram.slice(ch.userd+gf100.USERDGPPut, 4))
-		if c.fifo.mayRun(i) && (put != ch.gpGet || ch.seg.words != 0 || ch.pending >= 0 || ch.exec.held.valid || ch.host.acquire.pending) {
+		put := binary.LittleEndian.Uint32(c.vram.slice(ch.USERD+gf100.USERDGPPut, 4))
+		if c.fifo.mayRun(i) && (put != ch.GPGet || ch.Seg.Words != 0 || ch.Pending >= 0 || ch.Exec.Held.Valid || ch.Host.Acquire.Pending) {
 			return fmt.Errorf("channel %d may run, has work, and is idle", i)
 		}
 	case stateWaiting:
@@ -99,8 +119,16 @@ func (c *Card) checkChannel(i int, ch *channel, places int) error {
 			return fmt.Errorf("channel %d waits, and may not run", i)
 		}
 	}
-	if ch.dead.Load() || int(ch.id) != i || places != want {
-		return fmt.Errorf("channel %d in state %d is in %d places", i, ch.state, places)
+	if ch.dead.Load() || int(ch.ID) != i || places != want {
+		return fmt.Errorf("channel %d in state %d is in %d places", i, ch.State, places)
 	}
 	return nil
+}
+
+// StopRetries leaves channels that wait for a semaphore to notices of a change.
+func (c *Card) StopRetries() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fifo.retry.Stop()
+	c.fifo.retry = time.AfterFunc(time.Hour, func() {})
 }

@@ -19,17 +19,17 @@ func (r *registers) mmuFault(u faultUnit, inst uint64, f engine.Fault) bool {
 // because a faulted channel stays stopped until the driver acts.
 func (f *fifo) fault(ch *channel, u faultUnit, ft engine.Fault) {
 	f.card.stats.MMUFaults.Add(1)
-	ch.report = report{unit: u, fault: ft, due: !f.card.regs.mmuFault(u, ch.inst, ft)}
+	ch.Report = report{Unit: u, Fault: ft, Due: !f.card.regs.mmuFault(u, ch.Inst, ft)}
 }
 
 // reportFaults reports what waited for a slot.
 func (f *fifo) reportFaults() {
-	for i := range f.slots {
-		ch := f.slots[i].ch
-		if ch == nil || !ch.report.due {
+	for i := range f.channels {
+		ch := f.channels[i]
+		if ch == nil || !ch.Report.Due {
 			continue
 		}
-		ch.report.due = !f.card.regs.mmuFault(ch.report.unit, ch.inst, ch.report.fault)
+		ch.Report.Due = !f.card.regs.mmuFault(ch.Report.Unit, ch.Inst, ch.Report.Fault)
 	}
 }
 
@@ -40,25 +40,24 @@ func (f *fifo) triggerFault(e uint8) {
 	if ch == nil || ch.dead.Load() {
 		return
 	}
-	s := &f.slots[ch.id]
 	switch {
-	case ch.state == stateFaulted:
-	case ch.state == stateRunning:
-		ch.kick.Store(int32(e) + 1)
+	case ch.State == stateFaulted:
+	case ch.State == stateRunning:
+		ch.Kick = e + 1
 		ch.yield.Store(true)
 	default:
-		if ch.state == stateHeld {
-			f.busy[ch.holder].release()
+		if ch.State == stateHeld {
+			f.busy[ch.Holder].release()
 			f.freed.Broadcast()
 		}
-		f.suspend(s)
+		f.suspend(ch)
 		f.kill(ch, e)
 	}
 }
 
 // kill ends a channel that does not run with a fault of engine e.
 func (f *fifo) kill(ch *channel, e uint8) {
-	ch.state = stateFaulted
+	ch.State = stateFaulted
 	f.fault(ch, gf100.EngineClients[e], engine.Fault{Reason: uint8(shadowpt.PageNotPresent)})
 	f.card.settle()
 }

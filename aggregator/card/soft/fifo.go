@@ -12,29 +12,39 @@ import (
 // fifo is PFIFO: the channel table, the runlist and the queue of channels that
 // have something to do. Guarded by Card.mu.
 type fifo struct {
-	card  *Card
-	slots [gf100.Channels]slot
-	ready []uint8 // numbers of channels in stateReady, in order
-	busy  [gf100.PBDMAs]pbdma
+	card *Card
+	FIFOState
+	channels [gf100.Channels]*channel // nil while unbound
+	busy     [gf100.PBDMAs]pbdma
 
 	work  *sync.Cond // a channel became ready, or the card closes
 	freed *sync.Cond // a PBDMA's held channel was unbound, or the card closes
 	idle  *sync.Cond // a PBDMA gave its channel back
 
-	updating bool // a runlist update is not complete
+	waiting atomic.Int64 // channels in stateWaiting
 
-	waiting    atomic.Int64 // channels in stateWaiting
+	broken     [gf100.Channels]string // why the card failed in a step of a channel, for TakeEvents
 	retry      *time.Timer
 	retryAfter time.Duration
 	retryArmed bool
-	memGen     atomic.Uint64 // counts changes of memory that a semaphore may see
+	memGen     [gf100.Owners + 1]atomic.Uint64 // count changes of memory that a semaphore may see, by owner
 }
 
-// slot is an entry of the channel table.
-type slot struct {
-	enabled bool
-	listed  bool     // in the committed runlist
-	ch      *channel // nil while unbound
+// FIFOState is what PFIFO knows besides its channels and registers.
+type FIFOState struct {
+	Slots    [gf100.Channels]Slot
+	Ready    []uint8                // numbers of channels in stateReady, in order
+	Waiters  [gf100.Engines][]uint8 // numbers of channels in stateContended, in order
+	Updating bool                   // a runlist update is not complete
+	Skip     [gf100.PBDMAs]bool     // the driver said that the method which a PBDMA holds is to be passed over
+}
+
+// Slot is what the channel table has of a number, bound or not.
+type Slot struct {
+	Enabled bool
+	Listed  bool // in the committed runlist
+	// Events are non-stall events that TakeEvents has not taken; bit n is engine n.
+	Events uint32
 }
 
 func (f *fifo) init(c *Card) {
@@ -42,7 +52,7 @@ func (f *fifo) init(c *Card) {
 	f.work = sync.NewCond(&c.mu)
 	f.freed = sync.NewCond(&c.mu)
 	f.idle = sync.NewCond(&c.mu)
-	f.ready = make([]uint8, 0, gf100.Channels)
+	f.Ready = make([]uint8, 0, gf100.Channels)
 	f.retryAfter = retryMin
 	f.retry = time.AfterFunc(time.Hour, f.retryFired)
 	f.retry.Stop()
@@ -53,11 +63,10 @@ func (f *fifo) init(c *Card) {
 
 // stopAll unbinds every channel. Those that run leave at their next step.
 func (f *fifo) stopAll() {
-	for i := range f.slots {
-		f.drop(&f.slots[i])
-		f.slots[i] = slot{}
+	for i := range f.channels {
+		f.drop(i)
 	}
-	f.updating = false
+	f.Slots, f.Updating = [gf100.Channels]Slot{}, false
 }
 
 func (f *fifo) running() bool {
@@ -87,7 +96,7 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 	b.On("NV_PFIFO_PREEMPT", mmio.Hooks{
 		Read: func(_ int, v uint32) uint32 {
 			v &^= gf100.PreemptPending
-			if f.preempting() {
+			if f.preempting(uint8(v & (gf100.Channels - 1))) {
 				v |= gf100.PreemptPending
 			}
 			return v
@@ -104,25 +113,27 @@ func (c *Card) bindFIFO(b *mmio.Bindings) {
 	b.On("NV_PCCSR_CHANNEL", mmio.Hooks{
 		Read: func(i int, v uint32) uint32 {
 			v &^= gf100.ChannelBusy | gf100.ChannelStatus
-			if ch := f.slots[i].ch; ch != nil && ch.state != stateIdle {
+			if ch := f.channels[i]; ch != nil && ch.State != stateIdle {
 				v |= gf100.ChannelPending
-				if ch.state == stateRunning {
+				switch ch.State {
+				case stateRunning:
 					v |= gf100.ChannelBusy
+				case stateWaiting:
+					v |= gf100.ChannelAcquire
 				}
 			}
 			return v
 		},
 		Write: func(i int, w mmio.Write) { f.enable(i, w.New&gf100.ChannelEnabled != 0) },
 	})
-	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.busy[i].skip = w.New&gf100.PBDMAMethodSkip != 0 })
+	b.OnWrite("NV_PPBDMA_METHOD0", func(i int, w mmio.Write) { f.Skip[i] = w.New&gf100.PBDMAMethodSkip != 0 })
 	b.OnWrite("NV_PPBDMA_INTR_0", func(i int, w mmio.Write) { f.acknowledged(i) })
 }
 
 // bind acts on a write of NV_PCCSR_CHANNEL_INST: the channel starts from the present
 // instance block. A block that is not all in VRAM binds nothing.
 func (f *fifo) bind(i int, v uint32) {
-	s := &f.slots[i]
-	f.drop(s)
+	f.drop(i)
 	if v&gf100.InstanceBound == 0 {
 		return
 	}
@@ -131,31 +142,34 @@ func (f *fifo) bind(i int, v uint32) {
 	if block == nil {
 		return
 	}
-	s.ch = newChannel(f.card, uint8(i), inst, block)
-	f.card.contexts.restore(s.ch, block)
-	s.ch.resumed()
-	f.card.contexts.name(s.ch, block)
+	ch := newChannel(f.card, uint8(i), inst, block)
+	f.card.contexts.restore(ch, block)
+	ch.resumed()
+	f.card.contexts.name(ch, block)
+	f.channels[i] = ch
 	f.schedule(i)
 }
 
-// drop unbinds a slot's channel. A PBDMA that still runs it discards it after its step.
-func (f *fifo) drop(s *slot) {
-	ch := s.ch
-	s.ch = nil
+// drop unbinds a channel. A PBDMA that still runs it discards it after its step.
+func (f *fifo) drop(i int) {
+	ch := f.channels[i]
+	f.channels[i], f.Slots[i].Events, f.broken[i] = nil, 0, ""
 	if ch == nil {
 		return
 	}
 	ch.dead.Store(true)
 	ch.yield.Store(true)
-	switch ch.state {
+	switch ch.State {
 	case stateRunning:
 		return // its state is still changing
 	case stateWaiting:
 		f.waiting.Add(-1)
 	case stateReady:
-		f.unqueue(ch.id)
+		f.unqueue(ch)
+	case stateContended:
+		f.unawait(ch)
 	case stateHeld:
-		f.busy[ch.holder].release()
+		f.busy[ch.Holder].release()
 		f.freed.Broadcast()
 	}
 	f.card.contexts.keep(ch)
@@ -163,43 +177,31 @@ func (f *fifo) drop(s *slot) {
 
 // enable starts or stops a channel.
 func (f *fifo) enable(i int, on bool) {
-	f.slots[i].enabled = on
+	f.Slots[i].Enabled = on
 	f.changed()
 	if on {
 		f.schedule(i)
 	} else {
-		f.suspend(&f.slots[i])
+		f.suspend(f.channels[i])
 	}
 }
 
 // preempt asks a channel to leave its PBDMA, also one that was unbound since.
 func (f *fifo) preempt(id uint8) {
 	for i := range f.busy {
-		if ch := f.busy[i].ch; ch != nil && ch.id == id {
+		if ch := f.busy[i].ch; ch != nil && ch.ID == id {
 			ch.yield.Store(true)
-			ch.preempted = true
+			ch.Preempted = true
 		}
 	}
 }
 
-// preempting reports whether any channel that was asked to leave still runs.
-func (f *fifo) preempting() bool {
+// preempting reports whether channel id was asked to leave and still runs.
+func (f *fifo) preempting(id uint8) bool {
 	for i := range f.busy {
-		if ch := f.busy[i].ch; ch != nil && ch.preempted {
+		if ch := f.busy[i].ch; ch != nil && ch.Preempted && ch.ID == id {
 			return true
 		}
 	}
 	return false
-}
-
-// translationsCurrent reports whether every step under way, but for the one of
-// PBDMA except, began after invalidate gen.
-func (f *fifo) translationsCurrent(gen uint64, except *pbdma) bool {
-	for i := range f.busy {
-		p := &f.busy[i]
-		if step := p.stepGen.Load(); p != except && step != noStep && step < gen {
-			return false
-		}
-	}
-	return true
 }

@@ -10,19 +10,19 @@ import (
 
 // hostState is what the host methods keep for a channel.
 type hostState struct {
-	semaphore [3]uint32 // SEMAPHOREA to SEMAPHOREC
-	memOpA    uint32
-	ref       uint32
-	acquire   acquire
+	Semaphore [3]uint32 // SEMAPHOREA to SEMAPHOREC
+	MemOpA    uint32
+	Ref       uint32
+	Acquire   acquire
 }
 
 // acquire is a semaphore acquire that has not succeeded.
 type acquire struct {
-	pending bool
-	op      uint32
-	va      uint64
-	payload uint32
-	waited  bool // counted
+	Pending bool
+	Op      uint32
+	VA      uint64
+	Payload uint32
+	Waited  bool // counted
 }
 
 // hostMethods are the methods below 0x100, which the PBDMA executes itself, by
@@ -34,13 +34,13 @@ var hostMethods = [firstEngineMethod / 4]struct {
 	0:        {"NV906F_SET_OBJECT", (*run).setObject},
 	0x04 / 4: {"NV906F_ILLEGAL", nil},
 	0x08 / 4: {"NV906F_NOP", func(*run, uint8, uint32) {}},
-	0x10 / 4: {"NV906F_SEMAPHOREA", func(x *run, _ uint8, d uint32) { x.host.semaphore[0] = d }},
-	0x14 / 4: {"NV906F_SEMAPHOREB", func(x *run, _ uint8, d uint32) { x.host.semaphore[1] = d }},
-	0x18 / 4: {"NV906F_SEMAPHOREC", func(x *run, _ uint8, d uint32) { x.host.semaphore[2] = d }},
+	0x10 / 4: {"NV906F_SEMAPHOREA", func(x *run, _ uint8, d uint32) { x.Host.Semaphore[0] = d }},
+	0x14 / 4: {"NV906F_SEMAPHOREB", func(x *run, _ uint8, d uint32) { x.Host.Semaphore[1] = d }},
+	0x18 / 4: {"NV906F_SEMAPHOREC", func(x *run, _ uint8, d uint32) { x.Host.Semaphore[2] = d }},
 	0x1c / 4: {"NV906F_SEMAPHORED", (*run).semaphoreD},
 	0x20 / 4: {"NV906F_NON_STALL_INTERRUPT", (*run).nonStallInterrupt},
 	0x24 / 4: {"NV906F_FB_FLUSH", func(*run, uint8, uint32) {}}, // nothing is ever on the way
-	0x28 / 4: {"NV906F_MEM_OP_A", func(x *run, _ uint8, d uint32) { x.host.memOpA = d }},
+	0x28 / 4: {"NV906F_MEM_OP_A", func(x *run, _ uint8, d uint32) { x.Host.MemOpA = d }},
 	0x2c / 4: {"NV906F_MEM_OP_B", (*run).memOpB},
 	0x50 / 4: {"NV906F_SET_REFERENCE", (*run).setReference},
 	0x7c / 4: {"NV906F_CRC_CHECK", func(*run, uint8, uint32) {}},
@@ -50,7 +50,7 @@ var hostMethods = [firstEngineMethod / 4]struct {
 func (x *run) hostMethod(subch uint8, method uint16, data uint32) {
 	do := hostMethods[method/4].do
 	if do == nil {
-		x.hold(heldMethod{subch: subch, method: method, data: data, intr: gf100.PBDMAIntrMethod})
+		x.hold(heldMethod{Subch: subch, Method: method, Data: data, Intr: gf100.PBDMAIntrMethod})
 		return
 	}
 	do(x, subch, data)
@@ -60,18 +60,18 @@ func (x *run) hostMethod(subch uint8, method uint16, data uint32) {
 // an unknown class the graphics engine raises its own interrupt; for the other engines the
 // PBDMA does.
 func (x *run) setObject(subch uint8, data uint32) {
-	o := object{class: uint16(data), engine: uint8(data >> 16 & 0x1f), bound: true}
-	if o.engine == gf100.EngineGR && !engineTakes(o) {
+	o := object{Class: uint16(data), Engine: uint8(data >> 16 & 0x1f), Bound: true}
+	if o.Engine == gf100.EngineGR && !engineTakes(o) {
 		x.illegalClass(subch, data)
 		return
 	}
-	if o.engine != engineSoftware && !engineTakes(o) {
-		x.hold(heldMethod{subch: subch, method: 0, data: data, intr: gf100.PBDMAIntrMethod})
+	if o.Engine != engineSoftware && !engineTakes(o) {
+		x.hold(heldMethod{Subch: subch, Method: 0, Data: data, Intr: gf100.PBDMAIntrMethod})
 		return
 	}
-	x.objects[subch] = o
-	if o.engine == gf100.EngineCE0 || o.engine == gf100.EngineCE1 {
-		x.copyEngine(o.engine).Class = o.class
+	x.Objects[subch] = o
+	if o.Engine == gf100.EngineCE0 || o.Engine == gf100.EngineCE1 {
+		x.copyEngine(o.Engine).Class = o.Class
 	}
 }
 
@@ -84,9 +84,9 @@ var engineKinds = map[uint8]engine.Kind{
 
 // engineTakes reports whether the engine executes the class.
 func engineTakes(o object) bool {
-	kind, ok := engineKinds[o.engine]
+	kind, ok := engineKinds[o.Engine]
 	for _, c := range engine.Classes() {
-		if ok && c.ID == o.class && c.Kind == kind {
+		if ok && c.ID == o.Class && c.Kind == kind {
 			return true
 		}
 	}
@@ -104,17 +104,17 @@ const (
 )
 
 func (x *run) semaphoreD(subch uint8, d uint32) {
-	va := uint64(x.host.semaphore[0]&0xff)<<32 | uint64(x.host.semaphore[1]&^3)
+	va := uint64(x.Host.Semaphore[0]&0xff)<<32 | uint64(x.Host.Semaphore[1]&^3)
 	switch op := d & semOpMask; op {
 	case semRelease:
 		x.release(va, d&semReleaseWord != 0)
 	case semAcquire, semAcquireGEq, semAcquireAnd:
-		x.host.acquire = acquire{pending: true, op: op, va: va, payload: x.host.semaphore[2]}
+		x.Host.Acquire = acquire{Pending: true, Op: op, VA: va, Payload: x.Host.Semaphore[2]}
 		if !x.tryAcquire() && x.verdict == more {
 			x.verdict = blocked
 		}
 	default:
-		x.hold(heldMethod{subch: subch, method: 0x1c, data: d, intr: gf100.PBDMAIntrSemaphore})
+		x.hold(heldMethod{Subch: subch, Method: 0x1c, Data: d, Intr: gf100.PBDMAIntrSemaphore})
 	}
 }
 
@@ -125,7 +125,7 @@ func (x *run) release(va uint64, short bool) {
 	if short {
 		n = 4
 	}
-	b, fault := x.vm.Bytes(va, n, true)
+	b, fault := x.Bytes(va, n, true)
 	if fault == nil && len(b) < n {
 		fault = x.vm.fail(va+uint64(len(b)), true, shadowpt.PageNotPresent)
 	}
@@ -137,7 +137,7 @@ func (x *run) release(va uint64, short bool) {
 		binary.LittleEndian.PutUint64(b[8:], x.card.now())
 		binary.LittleEndian.PutUint32(b[4:], 0)
 	}
-	binary.LittleEndian.PutUint32(b, x.host.semaphore[2])
+	binary.LittleEndian.PutUint32(b, x.Host.Semaphore[2])
 	x.released = true
 	x.card.stats.Releases.Add(1)
 }
@@ -145,31 +145,31 @@ func (x *run) release(va uint64, short bool) {
 // tryAcquire polls the semaphore. It returns false if the channel must wait, or if the read
 // faulted.
 func (x *run) tryAcquire() bool {
-	a := &x.host.acquire
-	b, fault := x.fetch(a.va, 4)
+	a := &x.Host.Acquire
+	b, fault := x.fetch(a.VA, 4)
 	if fault != nil {
-		a.pending = false
+		a.Pending = false
 		x.fail(gf100.ClientHost, *fault)
 		return false
 	}
 	v := binary.LittleEndian.Uint32(b)
 	var ok bool
-	switch a.op {
+	switch a.Op {
 	case semAcquire:
-		ok = v == a.payload
+		ok = v == a.Payload
 	case semAcquireGEq:
-		ok = int32(v-a.payload) >= 0
+		ok = int32(v-a.Payload) >= 0
 	case semAcquireAnd:
-		ok = v&a.payload != 0
+		ok = v&a.Payload != 0
 	}
 	if !ok {
-		if !a.waited {
-			a.waited = true
+		if !a.Waited {
+			a.Waited = true
 			x.card.stats.AcquireWaits.Add(1)
 		}
 		return false
 	}
-	a.pending = false
+	a.Pending = false
 	x.card.stats.Acquires.Add(1)
 	return true
 }
@@ -177,7 +177,7 @@ func (x *run) tryAcquire() bool {
 // nonStallInterrupt raises the event of the engine that the subchannel speaks
 // to.
 func (x *run) nonStallInterrupt(subch uint8, _ uint32) {
-	e := x.objects[subch].engine
+	e := x.Objects[subch].Engine
 	if e >= gf100.Engines {
 		e = gf100.EngineGR
 	}
@@ -191,14 +191,15 @@ const memOpInvalidate = 9
 func (x *run) memOpB(_ uint8, d uint32) {
 	// The other operations order or flush caches that this card does not have.
 	if d>>27 == memOpInvalidate {
-		// Done when no step under way can use an old translation; until then
-		// the channel waits.
-		x.flushGen = x.card.invalidate(everyDirectory)
-		x.verdict = yielded
+		// The turn goes on when no step of the owner's channels can use an old translation.
+		x.card.stats.Invalidates.Add(1)
+		x.card.flushes[x.Owner].Add(1)
+		x.card.flushes[anyOwner].Add(1)
+		x.verdict, x.flushed = yielded, true
 	}
 }
 
 func (x *run) setReference(_ uint8, d uint32) {
-	x.host.ref = d
+	x.Host.Ref = d
 	x.writeUSERD(gf100.USERDRef, d)
 }

@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
@@ -12,11 +13,23 @@ func (c *Card) MapDMA(addr uint64, m card.Mapping) error { return c.mappings.Map
 
 // UnmapDMA implements card.DMA.
 func (c *Card) UnmapDMA(addr, n uint64) {
-	if c.mappings.Unmap(addr, n) {
-		c.hostMu.Lock() // waits for the steps under way, which may have found them before
-		//lint:ignore SA2001 taking the lock is the wait
-		c.hostMu.Unlock()
+	var waited [len(c.owners)]bool
+	for _, m := range c.mappings.Unmap(addr, n) {
+		for _, owner := range []uint8{m.Owner, anyOwner} {
+			if !waited[owner] {
+				c.awaitSteps(owner)
+				waited[owner] = true
+			}
+		}
 	}
+}
+
+// awaitSteps waits for the steps under way of an owner's channels, which may still use what they
+// found before.
+func (c *Card) awaitSteps(owner uint8) {
+	c.owners[owner].Lock()
+	//lint:ignore SA2001 taking the lock is the wait
+	c.owners[owner].Unlock()
 }
 
 // writes are ranges of the host's memory that one step, or one access, got to write. They
@@ -26,7 +39,7 @@ type writes []struct {
 	off, n uint64
 }
 
-// report ends a step. The caller still holds hostMu.
+// report ends a step. The caller still holds the owner's lock.
 func (w *writes) report() {
 	for _, r := range *w {
 		r.m.Wrote(r.off, r.n)
@@ -34,9 +47,13 @@ func (w *writes) report() {
 	*w = (*w)[:0]
 }
 
-// memory returns n bytes of the card's or the host's memory, or nil. They are writable if w
-// is not nil. The caller holds hostMu (read side) if t is system memory, and reports w.
-func (c *Card) memory(t shadowpt.Target, addr uint64, n int, w *writes) []byte {
+// anyOwner is the owner of accesses that are no channel's. It reaches all memory.
+const anyOwner = gf100.Owners
+
+// memory returns n bytes of the card's or the host's memory, or nil if the owner does not reach
+// them. They are writable if w is not nil. The caller holds the owner's lock (read side) if t is
+// system memory, and reports w.
+func (c *Card) memory(t shadowpt.Target, addr uint64, n int, owner uint8, w *writes) []byte {
 	if t == shadowpt.VRAM {
 		return c.vram.slice(addr, n)
 	}
@@ -44,7 +61,7 @@ func (c *Card) memory(t shadowpt.Target, addr uint64, n int, w *writes) []byte {
 		return nil
 	}
 	m, off := c.mappings.At(addr, w != nil)
-	if m == nil || uint64(n) > uint64(len(m.Mem))-off {
+	if m == nil || owner != anyOwner && owner != m.Owner || uint64(n) > uint64(len(m.Mem))-off || !m.Reach(off, uint64(n)) {
 		return nil
 	}
 	if w != nil && m.Wrote != nil {
@@ -68,8 +85,8 @@ func (c *Card) access(t shadowpt.Target, f func(t shadowpt.Target)) {
 
 // reach calls f with the host's memory pinned, and reports whether it came through.
 func (c *Card) reach(t shadowpt.Target, f func(t shadowpt.Target)) (ok bool) {
-	c.hostMu.RLock()
-	defer c.hostMu.RUnlock()
+	c.owners[anyOwner].RLock()
+	defer c.owners[anyOwner].RUnlock()
 	old := debug.SetPanicOnFault(true)
 	defer debug.SetPanicOnFault(old)
 	defer func() { ok = !card.MemoryFault(recover()) }()

@@ -143,38 +143,6 @@ func TestNoStepsWithoutHost(t *testing.T) {
 	r.running()
 }
 
-// A step is short for any pushbuffer, because an unmap of memory waits for it. What it wrote is
-// reported at its end.
-func TestLaunchesOfOneStep(t *testing.T) {
-	const launches = 500
-	words := make([]uint32, launches)
-	for i := range words {
-		words[i] = 1<<4 | 1<<8
-	}
-	for _, tc := range []struct {
-		name  string
-		class uint16
-		words []uint32
-	}{
-		{"M2MF", 0x9039, cat(incr(2, 0, classM2MF), incr(2, 0x238, 0, vaRAM), incr(2, 0x30c, 0, vaData),
-			incr(2, 0x31c, 4, 1), nonIncr(2, 0x300, words...))},
-		{"copy engine", 0x90b5, cat(incr(4, 0, classCE0), incr(4, 0x30c, 0, vaData, 0, vaRAM, 4, 4, 4, 1), nonIncr(4, 0x300, words...))},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			r, c := newChannelRig(t, soft.Config{})
-			done, last, most := &r.card.Stats().Engine.Class(tc.class).Launches, uint64(0), uint64(0)
-			r.host.wrote = func(uint64, uint64) {
-				now := done.Load()
-				last, most = now, max(most, now-last)
-			}
-			c.submit(tc.words...)
-			c.drained()
-			require.EqualValues(t, launches, done.Load())
-			require.EqualValues(t, 16, most)
-		})
-	}
-}
-
 func TestAttachReportsLine(t *testing.T) {
 	r, c := newChannelRig(t, soft.Config{})
 	c.submit(incr(0, 0x20, 0)...)
@@ -322,6 +290,32 @@ func TestHostMemoryCutShort(t *testing.T) {
 	r.wr(0x2270, 3<<28)
 	r.wr(0x2274, 1)
 	r.card.DetachHost()
+}
+
+// TestAbsentHostMemory: the card asks for the pages of the host's memory that it is about to access.
+// Where the host's side refuses them, the access fails like one on a bus.
+func TestAbsentHostMemory(t *testing.T) {
+	r, cs := newChannels(t, 3)
+	var refuse atomic.Bool
+	var asked atomic.Int64
+	r.card.UnmapDMA(0, 1)
+	require.NoError(t, r.card.MapDMA(0, card.Mapping{Mem: r.host.ram, Write: true, Populate: func(off, n uint64) bool {
+		asked.Add(1)
+		return !refuse.Load()
+	}}))
+	cs[0].alive()
+	before := asked.Load()
+	cs[0].submit(release32(vaRAM, 1)...)
+	r.eventually("release", func() bool { return asked.Load() > before })
+	cs[0].alive()
+	refuse.Store(true)
+	cs[0].submit(release32(vaRAM, 1)...)
+	r.eventually("fault of the host", func() bool { return r.rd(0x259c) == 1<<slotHost })
+	cs[1].submit(cat(incr(2, 0, classM2MF), copyM2MF(vaRAM, vaData, 64))...)
+	r.eventually("fault of the engine", func() bool { return r.rd(0x259c)&1 != 0 })
+	cs[2].alive()
+	r.wr(0x1700, 3<<24)
+	require.Equal(t, ^uint32(0), r.rd(0x700000), "PRAMIN")
 }
 
 // A driver waits for the end of its own invalidates. Those of channels must not delay it

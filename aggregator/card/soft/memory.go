@@ -22,7 +22,7 @@ func (c *Card) ReadVRAM(addr uint64, p []byte) bool {
 // table names them. It returns false if not all of them exist.
 func (c *Card) ReadMemory(t shadowpt.Target, addr uint64, p []byte) (ok bool) {
 	c.access(t, func(t shadowpt.Target) {
-		mem := c.memory(t, addr, len(p), nil)
+		mem := c.memory(t, addr, len(p), anyOwner, nil)
 		if ok = mem != nil; ok {
 			load(p, mem)
 		}
@@ -63,10 +63,10 @@ func (c *Card) WriteVRAM(addr uint64, p []byte) bool {
 		return false
 	}
 	store(mem, p)
-	if c.fifo.noteChange() {
+	if c.fifo.noteChange(anyOwner) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.fifo.wakeWaiting()
+		c.fifo.wakeWaiting(anyOwner)
 	}
 	return true
 }

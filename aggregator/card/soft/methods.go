@@ -14,7 +14,7 @@ const methodMask = 0x3ffc
 
 // method executes one method, unless the sub-device mask leaves this card out.
 func (x *run) method(subch uint8, method uint16, data uint32) {
-	if x.subMask&1 == 0 {
+	if x.SubMask&1 == 0 {
 		return
 	}
 	x.card.stats.Methods.Add(1)
@@ -22,10 +22,10 @@ func (x *run) method(subch uint8, method uint16, data uint32) {
 		x.hostMethod(subch, method, data)
 		return
 	}
-	o := &x.objects[subch]
+	o := &x.Objects[subch]
 	switch {
-	case !o.bound || o.engine == engineSoftware:
-		x.hold(heldMethod{subch: subch, method: method, data: data, intr: gf100.PBDMAIntrEmptySubch})
+	case !o.Bound || o.Engine == engineSoftware:
+		x.hold(heldMethod{Subch: subch, Method: method, Data: data, Intr: gf100.PBDMAIntrEmptySubch})
 	default:
 		x.engineMethod(o, subch, method, data)
 	}

@@ -15,12 +15,13 @@ func (c *Card) bindMMU(b *mmio.Bindings) {
 	// before the driver can read its state.
 	b.OnRead("NV_UFLUSH_FB_FLUSH", func(_ int, v uint32) uint32 { return v &^ 3 })
 	b.OnRead("NV_PFB_PRI_MMU_CTRL", func(_ int, v uint32) uint32 {
-		if !c.fifo.translationsCurrent(c.asked, nil) {
+		c.polled = true
+		if c.fifo.invalidating() {
 			v &^= gf100.InvalidateDone
 		}
 		return v
 	})
-	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) { c.asked = c.invalidate(c.regs.named(w.New)) })
+	b.OnWrite("NV_PFB_PRI_MMU_INVALIDATE", func(_ int, w mmio.Write) { c.invalidate(c.regs.named(w.New)) })
 	b.OnWindow("PRAMIN", mmio.Window{Read: c.readPRAMIN, Write: c.writePRAMIN})
 }
 
@@ -50,9 +51,9 @@ func (c *Card) writePRAMIN(off uint32, p []byte) {
 	c.access(target, func(t shadowpt.Target) {
 		var w writes
 		defer w.report()
-		if mem := c.memory(t, addr, len(p), &w); mem != nil {
+		if mem := c.memory(t, addr, len(p), anyOwner, &w); mem != nil {
 			store(mem, p)
 		}
 	})
-	c.fifo.memoryChanged()
+	c.fifo.memoryChanged(anyOwner)
 }

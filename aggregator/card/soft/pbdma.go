@@ -1,78 +1,71 @@
 package soft
 
 import (
-	"math"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
+	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
-// The granularity of the card's work. It is not an option: stopping a channel, moving
-// its pages and unmapping memory all wait for a step, and rely on this bound. Shares of
-// card time are the scheduler's business.
-const (
-	stepsPerTurn = 32   // then the next channel gets the PBDMA
-	wordsPerStep = 1024 // limit of pushbuffer words between two checks of yield
-	// launchesPerStep and bytesPerStep bound what those words make the engines do;
-	// the last launch may move engine.Budget more. While a step is under way its host
-	// cannot unmap memory, and pages cannot move.
-	launchesPerStep = 16
-	bytesPerStep    = engine.Budget
-	noStep          = math.MaxUint64
-)
+// stepTime is when a step ends, except for the grain of work under way (see engine.Meter). It is
+// not an option: stopping a channel, moving its pages and unmapping memory all wait for a step.
+const stepTime = time.Millisecond / 2
 
-// pbdma is one pushbuffer reader. ch, held and skip are guarded by Card.mu.
+// pbdma is one pushbuffer reader. ch and held are guarded by Card.mu.
 type pbdma struct {
 	card *Card
 	id   int
 
-	ch   *channel // being run
-	held *channel // waits for the acknowledgement of this PBDMA's interrupt
-	skip bool     // the driver said that the held method is to be passed over
+	ch    *channel // being run
+	held  *channel // waits for the acknowledgement of this PBDMA's interrupt
+	lists int      // runlists since ch was to leave; guarded by Card.mu
 
-	// stepGen is Card.tlbGen when the step under way began, or noStep.
-	stepGen atomic.Uint64
+	steps atomic.Uint64 // begun and ended: odd during a step
+	until uint64        // the value of steps during the step that the driver's invalidate awaits; guarded by Card.mu
 
 	run run // the step under way; the PBDMA's goroutine alone
 }
 
 func (p *pbdma) init(c *Card, id int) {
 	p.card, p.id = c, id
-	p.stepGen.Store(noStep)
-	p.run.pbdma = p
-	p.run.env = engine.Env{Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine}
+	p.run.env = engine.Env{Mem: &p.run, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, ProgramFault: c.cfg.ProgramFault, Meter: engine.Meter{Clock: c.clock}}
 }
 
-func (p *pbdma) release() { p.held, p.skip = nil, false }
+func (p *pbdma) release() { p.held, p.card.fifo.Skip[p.id] = nil, false }
 
 // verdict is how a step ended.
 type verdict uint8
 
 const (
-	more    verdict = iota // the channel can continue immediately
-	empty                  // everything fetched and executed
-	blocked                // a semaphore acquire failed
-	yielded                // the channel yields, or must wait
-	held                   // channel.held waits for software
-	stalled                // step.stuck is trapped
-	faulted                // step.fault
+	more      verdict = iota // the channel can continue immediately
+	empty                    // everything fetched and executed
+	blocked                  // a semaphore acquire failed
+	yielded                  // the channel yields, or must wait
+	held                     // channel.held waits for software
+	contended                // step.stuck serves another channel
+	stalled                  // step.stuck is trapped
+	faulted                  // step.fault
 )
 
 // step is what one step caused; it is delivered under Card.mu after the step.
 type step struct {
 	verdict  verdict
-	stuck    uint8 // the trapped engine
+	stuck    uint8  // the engine that it waits for
+	flushed  bool   // the owner's translations were invalidated
+	began    uint64 // by the card's clock
 	unit     faultUnit
 	fault    engine.Fault
 	trap     trap
-	nonStall uint32 // engines with a non-stall event
-	released bool   // a semaphore was written: waiters may look again
-	progress bool   // a word was consumed
+	broken   string               // why the card failed, a bug
+	nonStall uint32               // engines with a non-stall event
+	released bool                 // a semaphore was written: waiters may look again
+	progress bool                 // a word was consumed
+	busy     [gf100.Engines]int64 // ns
 }
 
 // runPBDMA takes ready channels, one after the other, until the card closes.
@@ -89,72 +82,102 @@ func (c *Card) runPBDMA(id int) {
 		if ch == nil {
 			return
 		}
-		c.fifo.giveBack(p, ch, c.turn(p, ch))
+		s := c.turn(p, ch)
+		c.fifo.giveBack(p, ch, s)
+		p.run.stopClock()
+		ch.charge(s)
 	}
 }
 
-// turn runs steps of ch and returns the last. It is called with Card.mu held, and releases
-// it during each step.
+// turn runs steps of ch, for the time of a slice, and returns the last. It is called with Card.mu
+// held, and releases it during each step. The channel is charged from here until it was given back:
+// else turns of short steps cost others the card's time, and their owner nothing.
 func (c *Card) turn(p *pbdma, ch *channel) *step {
-	s := &p.run.step
-	for range stepsPerTurn {
-		ch.sawMem = c.fifo.memGen.Load()
+	x := &p.run
+	s := &x.step
+	x.channel, x.since = ch, c.clock()
+	end := x.since + uint64(c.cfg.Slice)
+	for {
+		ch.SawMem = c.fifo.memoryGen(ch.Owner)
 		c.mu.Unlock()
 		c.step(p, ch)
+		if s.flushed {
+			c.awaitSteps(ch.Owner)
+		}
 		c.mu.Lock()
 		c.deliver(ch, s)
-		if s.verdict != more || ch.yield.Load() {
-			break
+		if s.verdict != more || ch.yield.Load() || x.since >= end {
+			return s
 		}
 	}
-	return s
 }
 
 // step runs ch for a bounded piece of work with the host's memory pinned.
 func (c *Card) step(p *pbdma, ch *channel) {
 	x := &p.run
-	x.channel, x.step = ch, step{}
-	c.stepping[ch.id].RLock()
-	defer c.stepping[ch.id].RUnlock()
+	x.step = step{}
+	x.env.Grid, x.env.GridCache = &ch.Grid, &ch.grid
+	if !c.stepping[ch.ID].TryRLock() {
+		c.stepping[ch.ID].RLock()
+		x.since = c.clock() // its guest does not pay for pages that the server moves
+	}
+	defer c.stepping[ch.ID].RUnlock()
 	defer ch.save()
-	c.hostMu.RLock()
-	defer c.hostMu.RUnlock()
+	c.owners[ch.Owner].RLock()
+	defer c.owners[ch.Owner].RUnlock()
 	if !c.attached { // detached since the turn began
 		x.verdict = yielded
 		return
 	}
-	p.stepGen.Store(c.tlbGen.Load())
-	defer p.stepGen.Store(noStep)
-	x.startClock()
-	defer x.account()
+	p.steps.Add(1)
+	defer p.steps.Add(1)
+	x.serving, x.calling = -1, false
+	x.stopClock()
+	x.began = x.since
+	defer c.noteStep(x)
 	defer x.recoverFault()
 	defer ch.vm.writes.report()
-	x.env.Mem, x.env.Launches, x.env.Moved, x.env.Work = &ch.vm, 0, 0, &c.stats.Owners[ch.owner]
+	x.env.Work = &c.stats.Owners[ch.Owner]
+	x.env.Begin(x.since + uint64(stepTime))
+	ch.vm.meter = &x.env.Meter
 	ch.vm.sync()
 	x.loop()
 }
 
-// recoverFault turns a memory fault of the process into a fault of the channel.
+// noteStep ends the account of a step.
+func (c *Card) noteStep(x *run) {
+	x.stopClock()
+	took := x.since - x.began
+	for longest := c.stats.LongestStep.Load(); took > longest; longest = c.stats.LongestStep.Load() {
+		c.stats.LongestStep.CompareAndSwap(longest, took)
+	}
+}
+
+// recoverFault turns a memory fault of the process, or another panic, into a fault of the channel.
 func (x *run) recoverFault() {
-	if !card.MemoryFault(recover()) {
+	p := recover()
+	if p == nil {
 		return
 	}
-	unit := gf100.ClientHost
-	if x.slot != nil {
-		for e := range x.card.engines {
-			if x.slot == &x.card.engines[e] {
-				unit = gf100.EngineClients[e]
-			}
-		}
-		x.leave()
+	if _, memory := p.(interface{ Addr() uintptr }); !memory {
+		x.broken = fault.Reason("a step of its channel", p)
 	}
-	x.fail(unit, engine.Fault{VA: x.seg.va, Reason: uint8(shadowpt.PageNotPresent)})
+	unit := gf100.ClientHost
+	if x.calling {
+		unit = gf100.EngineClients[x.serving]
+	}
+	x.fail(unit, engine.Fault{VA: x.Seg.VA, Reason: uint8(shadowpt.PageNotPresent)})
 }
 
 // deliver makes a step's consequences visible. Card.mu is held.
 func (c *Card) deliver(ch *channel, s *step) {
 	if s.released {
-		c.fifo.memoryChanged()
+		c.fifo.memoryChanged(ch.Owner)
+	}
+	ch.account(s)
+	if c.fifo.channels[ch.ID] == ch {
+		c.fifo.Slots[ch.ID].Events |= s.nonStall
+		c.fifo.broken[ch.ID] += s.broken // at most once: it has stopped
 	}
 	c.regs.EngineEvents(s.nonStall)
 	if s.trap.due {
@@ -168,15 +191,29 @@ func (c *Card) deliver(ch *channel, s *step) {
 	}
 }
 
+// TakeEvents implements card.EventSource.
+func (c *Card) TakeEvents(events []card.ChannelEvent) []card.ChannelEvent {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.fifo.Slots {
+		if e, broken := &c.fifo.Slots[id].Events, &c.fifo.broken[id]; *e != 0 || *broken != "" {
+			events = append(events, card.ChannelEvent{Channel: uint8(id), Engines: *e, Broken: *broken})
+			*e, *broken = 0, ""
+		}
+	}
+	return events
+}
+
 // hold raises the PBDMA's interrupt for the held method.
 func (f *fifo) hold(p *pbdma, ch *channel) {
-	ch.state = stateHeld
-	ch.holder = p.id
-	p.held, p.skip = ch, false
-	h := &ch.held
+	ch.State = stateHeld
+	ch.Holder = p.id
+	p.release()
+	p.held = ch
+	h := &ch.Held
 	f.card.regs.Hold(gf100.PBDMAError{
-		PBDMA: uint8(p.id), Channel: ch.id,
-		Intr: h.intr, Method: uint32(h.subch)<<16 | uint32(h.method), Data: h.data,
+		PBDMA: uint8(p.id), Channel: ch.ID,
+		Intr: h.Intr, Method: uint32(h.Subch)<<16 | uint32(h.Method), Data: h.Data,
 	})
 	f.card.stats.PBDMAErrors.Add(1)
 	f.card.settle()
@@ -190,60 +227,54 @@ func (f *fifo) acknowledged(i int) {
 	if ch == nil || f.card.regs.PBDMA[i].Intr.Get() != 0 {
 		return
 	}
-	if p.skip {
-		ch.held = heldMethod{}
+	if f.Skip[i] {
+		ch.Held = heldMethod{}
 	}
 	p.release()
 	f.freed.Broadcast()
-	ch.state = stateIdle
-	f.schedule(int(ch.id))
+	ch.State = stateIdle
+	f.schedule(int(ch.ID))
 }
 
 // run is a channel during a step, with the step's consequences so far.
 type run struct {
 	*channel
 	step
-	pbdma *pbdma
-	env   engine.Env
-	slot  *engineSlot // taken for a call, or nil
-	since time.Time   // of the work that is not written down yet
-	ended bool        // the segment ends with the word just decoded
-
+	env     engine.Env
+	has     uint8  // bits of the engines that the channel has during this turn
+	serving int8   // engine of the last call of the step, or -1
+	calling bool   // that call has not returned
+	since   uint64 // time by the card's clock up to which the work is written down
+	ended   bool   // the segment ends with the word just decoded
 }
 
-// loop does up to wordsPerStep words of work, or what launchesPerStep of them
-// launch, after what is left from before.
+// loop works until the step's time is over or the channel cannot continue.
 func (x *run) loop() {
-	if x.flushGen != 0 {
-		if !x.card.fifo.translationsCurrent(x.flushGen, x.pbdma) {
-			x.verdict = yielded
-			return
-		}
-		x.flushGen = 0
+	if x.channel.Held.Valid {
+		x.replay()
 	}
-	if x.channel.held.valid {
-		if x.replay(); x.verdict != more {
-			return
-		}
+	if x.goesOn() && x.Host.Acquire.Pending && !x.tryAcquire() && x.verdict == more {
+		x.verdict = blocked
 	}
-	if x.host.acquire.pending && !x.tryAcquire() {
-		if x.verdict == more {
-			x.verdict = blocked
-		}
-		return
-	}
-	if x.pending >= 0 {
-		x.stepEngine()
-		return
-	}
-	for budget := wordsPerStep; budget > 0 && x.goesOn(); {
-		if x.packet.count == 0 && x.seg.words == 0 {
+	for x.goesOn() {
+		switch {
+		case x.Pending >= 0:
+			x.stepEngine()
+		case x.Packet.Count == 0 && x.Seg.Words == 0:
 			x.fetchEntry()
-			budget--
-		} else {
-			budget -= max(x.consume(budget), 1)
+		default:
+			x.consume()
 		}
 	}
+}
+
+// goesOn reports whether the step may do more.
+func (x *run) goesOn() bool { return x.verdict == more && !x.env.Over() }
+
+// Bytes implements engine.Memory.
+func (x *run) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
+	x.env.Charge(engine.CostLookup)
+	return x.vm.Bytes(va, n, write)
 }
 
 // fail ends the step with an MMU fault.
@@ -253,18 +284,18 @@ func (x *run) fail(u faultUnit, f engine.Fault) {
 
 // hold ends the step with a method that waits for software.
 func (x *run) hold(h heldMethod) {
-	h.valid = true
-	x.channel.held = h
+	h.Valid = true
+	x.channel.Held = h
 	x.verdict = held
 }
 
 // replay retries a method: one that the driver acknowledged without skipping it, or one
 // whose engine was trapped.
 func (x *run) replay() {
-	h := x.channel.held
-	x.channel.held = heldMethod{}
-	if h.intr&^gf100.PBDMAIntrMethods != 0 {
+	h := x.channel.Held
+	x.channel.Held = heldMethod{}
+	if h.Intr&^gf100.PBDMAIntrMethods != 0 {
 		return // a bad word, entry or pointer; there is nothing to execute
 	}
-	x.method(h.subch, h.method, h.data)
+	x.method(h.Subch, h.Method, h.Data)
 }

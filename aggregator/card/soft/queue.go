@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"slices"
 	"time"
 
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -16,8 +17,8 @@ const (
 
 // mayRun reports whether slot i has a channel that is allowed to run now.
 func (f *fifo) mayRun(i int) bool {
-	s, c := &f.slots[i], f.card
-	return s.ch != nil && s.enabled && s.listed && c.powered() &&
+	s, c := &f.Slots[i], f.card
+	return f.channels[i] != nil && s.Enabled && s.Listed && c.powered() &&
 		c.regs.pfifoEnable.Get()&gf100.FIFOEnabled != 0 && c.regs.schedDisable.Get()&gf100.SchedRunlist == 0
 }
 
@@ -27,47 +28,47 @@ func (f *fifo) schedule(i int) {
 	if !f.mayRun(i) {
 		return
 	}
-	switch ch := f.slots[i].ch; ch.state {
+	switch ch := f.channels[i]; ch.State {
 	case stateWaiting:
 		f.waiting.Add(-1)
 		f.queue(ch)
 	case stateIdle:
 		f.queue(ch)
 	case stateRunning:
-		ch.doorbellPending = true
+		ch.DoorbellPending = true
 	}
 }
 
 func (f *fifo) queue(ch *channel) {
-	ch.state = stateReady
-	f.ready = append(f.ready, ch.id)
+	ch.State = stateReady
+	f.Ready = append(f.Ready, ch.ID)
 	f.work.Signal()
 	f.changed()
 }
 
-func (f *fifo) unqueue(id uint8) {
-	for i, r := range f.ready {
-		if r == id {
-			f.ready = append(f.ready[:i], f.ready[i+1:]...)
-			return
-		}
-	}
+func (f *fifo) unqueue(ch *channel) {
+	f.Ready = slices.DeleteFunc(f.Ready, func(id uint8) bool { return id == ch.ID })
+	engines := ch.Has
+	ch.Has = 0
+	f.release(engines)
 }
 
 // suspend takes a channel that may not run any more off the queue, and asks it
 // to leave if it runs.
-func (f *fifo) suspend(s *slot) {
-	ch := s.ch
+func (f *fifo) suspend(ch *channel) {
 	if ch == nil {
 		return
 	}
-	switch ch.state {
+	switch ch.State {
 	case stateReady:
-		f.unqueue(ch.id)
-		ch.state = stateIdle
+		ch.State = stateIdle
+		f.unqueue(ch)
+	case stateContended:
+		ch.State = stateIdle
+		f.unawait(ch)
 	case stateWaiting:
 		f.waiting.Add(-1)
-		ch.state = stateIdle
+		ch.State = stateIdle
 	case stateRunning:
 		ch.yield.Store(true)
 	}
@@ -75,11 +76,11 @@ func (f *fifo) suspend(s *slot) {
 }
 
 func (f *fifo) scheduleAll() {
-	for i := range f.slots {
+	for i := range f.channels {
 		if f.mayRun(i) {
 			f.schedule(i)
 		} else {
-			f.suspend(&f.slots[i])
+			f.suspend(f.channels[i])
 		}
 	}
 }
@@ -92,7 +93,7 @@ func (f *fifo) next(p *pbdma) *channel {
 		switch {
 		case p.held != nil:
 			f.freed.Wait()
-		case len(f.ready) == 0:
+		case len(f.Ready) == 0:
 			f.work.Wait()
 		default:
 			return f.take(p)
@@ -102,22 +103,24 @@ func (f *fifo) next(p *pbdma) *channel {
 }
 
 func (f *fifo) take(p *pbdma) *channel {
-	ch := f.slots[f.ready[0]].ch
-	f.ready = f.ready[:copy(f.ready, f.ready[1:])]
-	ch.state = stateRunning
-	ch.doorbellPending = false
+	ch := f.channels[f.Ready[0]]
+	f.Ready = f.Ready[:copy(f.Ready, f.Ready[1:])]
+	ch.State = stateRunning
+	ch.DoorbellPending = false
 	ch.yield.Store(false)
 	ch.load()
 	p.ch = ch
-	f.card.regs.PBDMA[p.id].Channel.Put(uint32(ch.id))
+	p.run.has, ch.Has = ch.Has, 0
+	f.card.regs.PBDMA[p.id].Channel.Put(uint32(ch.ID))
 	return ch
 }
 
 // giveBack returns a channel in the state of its last step.
 func (f *fifo) giveBack(p *pbdma, ch *channel, s *step) {
-	p.ch = nil
-	ch.preempted = false
-	ch.state = stateIdle
+	p.ch, p.lists = nil, 0
+	f.release(p.run.has)
+	ch.Preempted = false
+	ch.State = stateIdle
 	if ch.dead.Load() {
 		f.card.contexts.keep(ch)
 	} else {
@@ -129,8 +132,10 @@ func (f *fifo) giveBack(p *pbdma, ch *channel, s *step) {
 }
 
 func (f *fifo) park(p *pbdma, ch *channel, s *step) {
-	if e := ch.kick.Swap(0); e != 0 && s.verdict != faulted {
-		f.kill(ch, uint8(e-1))
+	e := ch.Kick
+	ch.Kick = 0
+	if e != 0 && s.verdict != faulted {
+		f.kill(ch, e-1)
 		return
 	}
 	switch s.verdict {
@@ -138,24 +143,26 @@ func (f *fifo) park(p *pbdma, ch *channel, s *step) {
 		f.wait(ch, s.progress)
 	case held:
 		f.hold(p, ch)
+	case contended:
+		f.await(ch, s.stuck)
 	case stalled:
 		f.stall(ch, s.stuck)
 	case faulted:
-		ch.state = stateFaulted
+		ch.State = stateFaulted
 	case empty:
-		if ch.doorbellPending {
-			f.schedule(int(ch.id))
+		if ch.DoorbellPending {
+			f.schedule(int(ch.ID))
 		}
 	default:
-		f.schedule(int(ch.id))
+		f.schedule(int(ch.ID))
 	}
 }
 
 // wait parks a channel whose acquire failed.
 func (f *fifo) wait(ch *channel, fresh bool) {
-	i := int(ch.id)
+	i := int(ch.ID)
 	f.waiting.Add(1) // before memGen is read: memoryChanged takes them the other way round
-	if ch.doorbellPending || ch.sawMem != f.memGen.Load() {
+	if ch.DoorbellPending || ch.SawMem != f.memoryGen(ch.Owner) {
 		f.waiting.Add(-1)
 		f.schedule(i) // something changed while it looked
 		return
@@ -165,36 +172,42 @@ func (f *fifo) wait(ch *channel, fresh bool) {
 		return
 	}
 	if fresh {
-		ch.looks = 0
+		ch.Looks = 0
 	}
-	ch.looks++
-	ch.state = stateWaiting
-	if ch.looks == 1 {
+	ch.Looks++
+	ch.State = stateWaiting
+	if ch.Looks == 1 {
 		f.retryAfter = retryMin
 	}
-	if !f.retryArmed || ch.looks == 1 {
+	if !f.retryArmed || ch.Looks == 1 {
 		f.retryArmed = true
 		f.retry.Reset(f.retryAfter)
 	}
 }
 
-// memoryChanged lets channels that wait for a semaphore look again. Card.mu is held.
-func (f *fifo) memoryChanged() {
-	if f.noteChange() {
-		f.wakeWaiting()
+// memoryGen changes with each change of memory that a channel of an owner may see.
+func (f *fifo) memoryGen(owner uint8) uint64 {
+	return f.memGen[owner].Load() + f.memGen[anyOwner].Load()
+}
+
+// memoryChanged lets channels that wait for a semaphore look again after an access of an owner.
+// Owners share no memory, and a look costs the time of the channel that looks. Card.mu is held.
+func (f *fifo) memoryChanged(by uint8) {
+	if f.noteChange(by) {
+		f.wakeWaiting(by)
 	}
 }
 
 // noteChange counts a change of memory, and reports whether a channel waits for one. It needs no
 // lock.
-func (f *fifo) noteChange() bool {
-	f.memGen.Add(1)
+func (f *fifo) noteChange(by uint8) bool {
+	f.memGen[by].Add(1)
 	return f.waiting.Load() != 0
 }
 
-func (f *fifo) wakeWaiting() {
-	for i := range f.slots {
-		if ch := f.slots[i].ch; ch != nil && ch.state == stateWaiting {
+func (f *fifo) wakeWaiting(by uint8) {
+	for i := range f.channels {
+		if ch := f.channels[i]; ch != nil && ch.State == stateWaiting && (by == anyOwner || by == ch.Owner) {
 			f.schedule(i)
 		}
 	}
@@ -208,7 +221,7 @@ func (f *fifo) retryFired() {
 		return
 	}
 	f.retryAfter = min(f.retryAfter*2, retryMax)
-	f.wakeWaiting()
+	f.wakeWaiting(anyOwner)
 }
 
 // pollArea is where the doorbells are in BAR1.
@@ -242,7 +255,7 @@ func (f *fifo) doorbell(off uint64, n int) {
 
 func (f *fifo) ring(i int) {
 	f.card.stats.Doorbells.Add(1)
-	if f.slots[i].ch == nil {
+	if f.channels[i] == nil {
 		f.card.stats.UnboundDoorbells.Add(1)
 		return
 	}

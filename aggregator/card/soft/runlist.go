@@ -18,7 +18,7 @@ func (f *fifo) commitRunlist(v uint32) {
 	n := min(int(v&0xfff), gf100.Channels) * gf100.RunlistEntrySize
 	missing := n > 0
 	c.access(shadowpt.Target(base>>28&3), func(t shadowpt.Target) {
-		list := c.memory(t, uint64(base&gf100.InstanceAddr)<<12, n, nil)
+		list := c.memory(t, uint64(base&gf100.InstanceAddr)<<12, n, anyOwner, nil)
 		missing = missing && list == nil
 		for ; len(list) > 0; list = list[gf100.RunlistEntrySize:] {
 			if id := binary.LittleEndian.Uint32(list); id < gf100.Channels {
@@ -26,14 +26,19 @@ func (f *fifo) commitRunlist(v uint32) {
 			}
 		}
 	})
-	for i := range f.slots {
-		f.slots[i].listed = listed[i]
+	for i := range f.Slots {
+		f.Slots[i].Listed = listed[i]
 	}
 	if missing {
 		c.regs.SchedError(gf100.SchedRunlistData)
 		c.settle()
 	}
-	f.updating = true
+	for i := range f.busy {
+		if p := &f.busy[i]; f.mustLeave(p) {
+			p.lists++
+		}
+	}
+	f.Updating = true
 	f.scheduleAll()
 	f.completeRunlist()
 }
@@ -41,20 +46,25 @@ func (f *fifo) commitRunlist(v uint32) {
 // completeRunlist reports the end of an update to the driver, once the last channel that
 // left the list has left its PBDMA too.
 func (f *fifo) completeRunlist() {
-	if f.updating && !f.leaving() {
-		f.updating = false
+	if f.Updating && !f.leaving() {
+		f.Updating = false
 		f.card.regs.RunlistDone()
 		f.card.settle()
 	}
 }
 
-// leaving reports whether a channel that is not in the runlist, or not bound,
-// still runs.
+// leaving reports whether a channel that is not in the runlist, or not bound, still runs. It
+// leaves out those that an earlier runlist has waited for.
 func (f *fifo) leaving() bool {
 	for i := range f.busy {
-		if ch := f.busy[i].ch; ch != nil && (ch.dead.Load() || !f.slots[ch.id].listed) {
+		if p := &f.busy[i]; p.lists <= 1 && f.mustLeave(p) {
 			return true
 		}
 	}
 	return false
+}
+
+// mustLeave reports whether a PBDMA runs a channel that is not in the runlist, or not bound.
+func (f *fifo) mustLeave(p *pbdma) bool {
+	return p.ch != nil && (p.ch.dead.Load() || !f.Slots[p.ch.ID].Listed)
 }

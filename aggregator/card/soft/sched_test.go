@@ -31,9 +31,10 @@ var works = []struct {
 
 // For any register writes of a driver, the scheduler's rules hold after each access. Once
 // everything is allowed and acknowledged, every channel reaches the end of its ring.
+// Slices of one step make channels change as often as they can.
 func TestSchedulerRules(t *testing.T) {
 	const n = 5
-	r := newRig(t, soft.Config{})
+	r := newRig(t, soft.Config{Slice: 1})
 	area := r.bar1()
 	var cs []*testChannel
 	for i := range uint32(n) {

@@ -2,12 +2,15 @@ package soft_test
 
 import (
 	"encoding/binary"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 func TestFenceAndInterrupt(t *testing.T) {
@@ -149,6 +152,40 @@ func TestPingPong(t *testing.T) {
 		}
 	}
 	r.eventually("all rounds", func() bool { return r.host.load(0) == rounds })
+}
+
+// A look at a semaphore is charged to the channel that looks, so releases of one owner make no channel
+// of another look again.
+func TestOwnersAreWokenByTheirOwnReleases(t *testing.T) {
+	const releases = 200
+	var looks atomic.Int64
+	var sem atomic.Uint64
+	r, cs := newChannelsOf(t, 3, soft.Config{Watch: func(channel uint8, _ shadowpt.Target, addr uint64, _ int, _ bool) {
+		if channel == 1 && addr == sem.Load() {
+			looks.Add(1)
+		}
+	}})
+	r.card.StopRetries()
+	waiter, partner, other := cs[0], cs[1], cs[2]
+	for _, c := range cs[:2] {
+		c.ramfc(func(b []byte) { gf100.InstOwner.Put(b, 1) })
+		c.bind()
+	}
+	partner.space.mapVRAM(vaHole, waiter.sem, 0x1000)
+	sem.Store(waiter.sem)
+	parked := func() bool { return !r.card.Use(1).Running && r.card.Use(1).Barred }
+	waiter.submit(cat(acquire(0, 1, opAcquire), release(1, 1))...)
+	r.eventually("it waits", func() bool { return looks.Load() > 0 && parked() })
+
+	before := looks.Load()
+	other.submit(cat(repeat(releases, cat(release32(vaSem+64, 1), incr(0, 0x80, 0))...), release(1, 1))...)
+	other.waitSemaphore(1, 1)
+	r.eventually("it waits", parked)
+	const writes = 10 // of the test's through the windows, each of which wakes all
+	require.LessOrEqual(t, looks.Load()-before, int64(writes), "for %d releases of another owner", releases)
+
+	partner.submit(release32(vaHole, 1)...)
+	waiter.waitSemaphore(1, 1)
 }
 
 func TestAcquireLoopsDoNotStarveOthers(t *testing.T) {

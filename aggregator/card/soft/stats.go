@@ -28,6 +28,7 @@ type Stats struct {
 	UnboundDoorbells atomic.Uint64 // doorbells of channels that are not bound
 	BARFaults        atomic.Uint64 // accesses through BAR1 or BAR3 that no page answers
 	PagesMoved       atomic.Uint64 // whose backing changed
+	LongestStep      atomic.Uint64 // ns, by the card's clock
 
 	Engine engine.Stats
 	Owners [gf100.Owners]engine.Work // by gf100.InstOwner

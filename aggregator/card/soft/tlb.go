@@ -25,21 +25,48 @@ type directory struct {
 
 var everyDirectory = directory{all: true}
 
+func (d directory) names(s shadowpt.Space) bool {
+	return d.all || d.addr == s.Dir && d.target == s.Target
+}
+
 // invalidate makes the address spaces of a directory drop their translations before their
-// next step, and returns the number of the invalidate.
-func (c *Card) invalidate(d directory) uint64 {
+// next step. Those of channels in a step are awaited. Card.mu is held.
+func (c *Card) invalidate(d directory) {
 	c.stats.Invalidates.Add(1)
 	if c.cfg.FlushAll {
 		d = everyDirectory
 	}
 	v := &c.invalidates
 	v.mu.Lock()
-	defer v.mu.Unlock()
 	gen := c.tlbGen.Load() + 1
 	v.recent[gen%recentInvalidates] = d
 	c.tlbGen.Store(gen)
-	return gen
+	v.mu.Unlock()
+	for i := range c.fifo.busy {
+		p := &c.fifo.busy[i]
+		if c.polled {
+			p.until = 0 // the driver gave up waiting
+		}
+		if d.all || p.ch != nil && d.names(p.ch.vm.tlb.Space()) {
+			p.until = p.steps.Load()
+		}
+	}
+	c.polled = false
 }
+
+// invalidating reports whether a step is under way that may use translations which the driver's
+// last invalidates named: those since it last asked for their end.
+func (f *fifo) invalidating() bool {
+	for i := range f.busy {
+		if p := &f.busy[i]; p.until%2 != 0 && p.until == p.steps.Load() {
+			return true
+		}
+	}
+	return false
+}
+
+// windowGen changes with each invalidate.
+func (c *Card) windowGen() uint64 { return c.tlbGen.Load() + c.flushes[anyOwner].Load() }
 
 // concerned reports whether an invalidate after number from, up to number to, named
 // the directory of s.
@@ -51,7 +78,7 @@ func (c *Card) concerned(s shadowpt.Space, from, to uint64) bool {
 		return true
 	}
 	for n := from + 1; n <= to; n++ {
-		if d := v.recent[n%recentInvalidates]; d.all || d.addr == s.Dir && d.target == s.Target {
+		if v.recent[n%recentInvalidates].names(s) {
 			return true
 		}
 	}

@@ -25,6 +25,14 @@ func (r *rig) graphAck() {
 	r.wr(0x400500, 0x00010001)
 }
 
+// Instructions of a macro: it counts its parameter down, and sends it to method 0ffc.
+const (
+	countDown  = 0xffffc911
+	untilZero  = 0xffffc837
+	sendTo0ffc = 0x3ff<<14 | 0x21
+	sendFirst  = 0x841
+)
+
 func TestGraphTraps(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -38,6 +46,11 @@ func TestGraphTraps(t *testing.T) {
 		{"illegal method among inline words", cat(incr(2, 0, classM2MF), nonIncr(2, 0xffc, 7)), gf100.GraphIntrIllegalMthd, classM2MF, 0xffc, 7, 0},
 		{"illegal class", incr(2, 0, 0x1234), gf100.GraphIntrIllegalClass, 0x1234, 0, 0x1234, 0},
 		{"invalid bit field", cat(incr(2, 0, classM2MF), incr(2, 0x238, 0x100)), gf100.GraphIntrDataError, classM2MF, 0x238, 0x100, 0xc},
+		{
+			"illegal method of a macro that took several steps", cat(incr(2, 0, classM2MF), incr(2, 0x11c, 0), incr(2, 0x120, 0), incr(2, 0x114, 0),
+				nonIncr(2, 0x118, countDown, untilZero, sendTo0ffc, sendFirst), incr(2, 0x3800, 200000)),
+			gf100.GraphIntrIllegalMthd, classM2MF, 0xffc, 0, 0,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, cs := newChannels(t, 3)

@@ -1,72 +1,82 @@
 package soft
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
-// Accounting by channel. The time of a step is charged to the engine that it called;
-// steps and parts of them that call none (decoding, host methods) are charged to the
-// previous engine. Waiting for an engine that serves another channel is not charged.
+// Accounting by channel. The time of a step is charged to the engine that it called; the rest of
+// the time on a PBDMA (decoding, host methods, the time between steps) is charged to the previous
+// engine.
 
 var (
 	_ card.Meter              = (*Card)(nil)
 	_ card.Registers          = (*Card)(nil)
 	_ card.Relocator          = (*Card)(nil)
 	_ card.Quiescer           = (*Card)(nil)
+	_ card.EventSource        = (*Card)(nil)
 	_ [gf100.Engines]struct{} = [card.Engines]struct{}{}
 )
 
-// use is a channel's account. The atomic fields are written by the PBDMA that runs
-// it, the others are its own.
-type use struct {
-	busy    [gf100.Engines]atomic.Int64 // ns
-	ended   atomic.Uint64
-	fetched uint64
-	engine  uint8 // that the time now counts for
+// Account is the use that a channel made of the card since it was bound. Busy and Ended are
+// guarded by Card.mu and complete after each step, the others belong to the PBDMA that runs it.
+type Account struct {
+	Busy    [gf100.Engines]int64 // ns
+	Ended   uint64
+	Fetched uint64
+	Engine  uint8 // that the time now counts for
+	Waits   bool  // for a semaphore, since its last step
 }
 
 // underway reports whether the entry that was fetched last has not ended.
-func (x *exec) underway() bool {
-	return x.seg.words != 0 || x.pending >= 0 || x.held.valid || x.host.acquire.pending
+func (x *Exec) underway() bool {
+	return x.Seg.Words != 0 || x.Pending >= 0 || x.Held.Valid || x.Host.Acquire.Pending
 }
 
 // resumed counts the unfinished entry of a channel that was unbound.
 func (ch *channel) resumed() {
 	if ch.underway() {
-		ch.use.fetched = 1
+		ch.Use.Fetched = 1
 	}
 }
 
-// startClock begins a stretch of work.
-func (x *run) startClock() { x.since = time.Now() }
-
 // stopClock writes a stretch of work down, and begins the next.
 func (x *run) stopClock() {
-	now := time.Now()
-	x.use.busy[x.use.engine].Add(int64(now.Sub(x.since)))
+	now := x.card.clock()
+	x.busy[x.Use.Engine] += int64(now - x.since)
 	x.since = now
 }
 
 // serves has the time from now on count for engine e.
 func (x *run) serves(e uint8) {
-	if x.use.engine != e {
+	if x.Use.Engine != e {
 		x.stopClock()
-		x.use.engine = e
+		x.Use.Engine = e
 	}
 }
 
-// account ends a step's account.
-func (x *run) account() {
-	x.stopClock()
-	ended := x.use.fetched
-	if ended > 0 && x.underway() {
-		ended--
+// account adds a step to the account. Card.mu is held. A channel that only looks at its semaphore
+// again still waits.
+func (ch *channel) account(s *step) {
+	if waits := s.verdict == blocked; waits != ch.Use.Waits {
+		ch.Use.Waits = waits
+		ch.card.fifo.changed()
 	}
-	x.use.ended.Store(ended)
+	ch.charge(s)
+	ch.Use.Ended = ch.Use.Fetched
+	if ch.Use.Ended > 0 && ch.underway() {
+		ch.Use.Ended--
+	}
+}
+
+// charge adds the time since the last call to the account. Card.mu is held.
+func (ch *channel) charge(s *step) {
+	for e, busy := range s.busy {
+		ch.Use.Busy[e] += busy
+	}
+	s.busy = [gf100.Engines]int64{}
 }
 
 // Use implements card.Meter.
@@ -74,22 +84,22 @@ func (c *Card) Use(id uint8) (u card.Use) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := int(id) % gf100.Channels
-	ch := c.fifo.slots[i].ch
+	ch := c.fifo.channels[i]
 	if ch == nil {
 		return card.Use{Barred: true}
 	}
-	u.Ended = ch.use.ended.Load()
+	u.Ended = ch.Use.Ended
 	for e := range u.Busy {
-		u.Busy[e] = time.Duration(ch.use.busy[e].Load())
+		u.Busy[e] = time.Duration(ch.Use.Busy[e])
 	}
 	may := c.fifo.mayRun(i)
-	switch ch.state {
+	switch ch.State {
 	case stateRunning:
-		u.Running = true
+		u.Running, u.Barred = true, ch.Use.Waits
 		return u
-	case stateIdle, stateReady:
-		u.Idle = may && ch.state == stateIdle
-		u.Barred = !may
+	case stateIdle, stateReady, stateContended:
+		u.Idle = may && ch.State == stateIdle
+		u.Barred = !may || ch.Use.Waits
 	default:
 		u.Barred = true
 	}

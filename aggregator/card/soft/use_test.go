@@ -41,6 +41,11 @@ func TestUse(t *testing.T) {
 	require.Equal(t, uint64(3), waits.Ended)
 	require.True(t, waits.Underway)
 	require.False(t, waits.Idle)
+	for range 1000 { // it looks at the semaphore again
+		c.doorbell()
+		require.True(t, r.card.Use(1).Barred, "it still waits")
+	}
+	r.eventually("waiting", func() bool { return !r.card.Use(1).Running })
 
 	// It is the same entry for a channel that was unbound in the middle of it.
 	c.disable()
@@ -60,4 +65,30 @@ func TestUse(t *testing.T) {
 	u = r.card.Use(1)
 	require.True(t, u.Barred)
 	require.False(t, u.Idle)
+}
+
+// A channel is charged for all the time that it has its PBDMA, also between two steps.
+func TestTimeBetweenStepsIsCharged(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		method, data uint32
+	}{{"yield", 0x80, 0}, {"invalidate", 0x2c, 9 << 27}, {"semaphores", 0x18, 0}} {
+		t.Run(tc.name, func(t *testing.T) {
+			const turns, each = 1000, 10 * time.Microsecond
+			var v virtual
+			r, c := newChannelRig(t, v.config())
+			c.alive()
+			idle := func() bool { return r.card.Use(1).Idle }
+			r.eventually("idle", idle)
+			r.card.OnUse(func() { v.now.Add(uint64(each)) }) // the queue is changed
+			defer r.card.OnUse(nil)
+			now, used := v.now.Load(), r.card.Use(1).Busy[gf100.EngineGR]
+			c.submit(cat(nonIncr(0, tc.method, repeat(turns, tc.data)...), release(0, 1))...)
+			c.waitSemaphore(0, 1)
+			r.eventually("idle", idle)
+			took, charged := time.Duration(v.now.Load()-now), r.card.Use(1).Busy[gf100.EngineGR]-used
+			require.LessOrEqual(t, charged, took)
+			require.GreaterOrEqual(t, charged, took-each, "all but the doorbell's change")
+		})
+	}
 }

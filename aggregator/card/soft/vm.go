@@ -14,9 +14,12 @@ import (
 type vm struct {
 	card  *Card
 	user  int    // channel, or -1 for a window
-	gen   uint64 // Card.tlbGen when the translations were valid
+	owner uint8  // of the channel, or anyOwner
+	gen   uint64 // Card.tlbGen and Card.flushes when the translations were valid
+	flush uint64
 	tlb   shadowpt.TLB
 	fault engine.Fault
+	meter *engine.Meter // of the step under way; nil for a window
 
 	writes writes // of the step under way
 }
@@ -31,6 +34,11 @@ func instanceSpace(inst []byte) shadowpt.Space {
 // is called at the start of each step; until the step ends the card reports the
 // invalidate as not done.
 func (m *vm) sync() {
+	if flush := m.card.flushes[m.owner].Load(); flush != m.flush {
+		m.tlb.Flush()
+		m.card.stats.TLBFlushes.Add(1)
+		m.flush = flush
+	}
 	if gen := m.card.tlbGen.Load(); gen != m.gen {
 		if m.card.concerned(m.tlb.Space(), m.gen, gen) {
 			m.tlb.Flush()
@@ -39,6 +47,9 @@ func (m *vm) sync() {
 		m.gen = gen
 	}
 }
+
+// mostPopulated is the most system memory that one call makes present: a step ends between calls.
+const mostPopulated = 64 * shadowpt.SmallPage
 
 // Bytes implements engine.Memory.
 func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
@@ -51,6 +62,10 @@ func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 	case write && page.ReadOnly:
 		return nil, m.fail(va, write, shadowpt.PageReadOnly)
 	}
+	system := page.Target.System()
+	if system {
+		n = min(n, mostPopulated)
+	}
 	addr := page.Addr
 	run := end - va
 	for run < uint64(n) {
@@ -61,6 +76,9 @@ func (m *vm) Bytes(va uint64, n int, write bool) ([]byte, *engine.Fault) {
 		run = nextEnd - va
 	}
 	run = min(run, uint64(n))
+	if system && m.meter != nil { // each page may be touched for the first time, not only the first
+		m.meter.Charge(int64(run/shadowpt.SmallPage) * engine.CostLookup)
+	}
 	if b := m.memory(page.Target, addr, int(run), write); b != nil {
 		return b, nil
 	}
@@ -87,6 +105,9 @@ func (m *vm) lookup(va uint64) (pte shadowpt.PTE, end uint64, r shadowpt.Reason,
 	}
 	if pte, end, r, ok = m.tlb.Lookup(m, va); ok {
 		m.card.stats.TLBMisses.Add(1)
+		if m.meter != nil {
+			m.meter.Charge(engine.CostWalk)
+		}
 	}
 	return pte, end, r, ok
 }
@@ -97,9 +118,9 @@ func (m *vm) memory(t shadowpt.Target, addr uint64, n int, write bool) []byte {
 		m.card.cfg.Watch(uint8(m.user), t, addr, n, write)
 	}
 	if write {
-		return m.card.memory(t, addr, n, &m.writes)
+		return m.card.memory(t, addr, n, m.owner, &m.writes)
 	}
-	return m.card.memory(t, addr, n, nil)
+	return m.card.memory(t, addr, n, m.owner, nil)
 }
 
 // Read64 implements shadowpt.Memory: it reads a table entry.

@@ -2,8 +2,9 @@
 // umbra sched simulate use it with the real scheduler.
 //
 // The model has all properties that shares depend on: the card takes requests from its channels
-// in turn, one of each, and never interrupts one. Its engines work in parallel, channels wait
-// for semaphores, and the fetch pointer runs ahead of completed work. Time is an argument.
+// in turn, one of each, and interrupts one only if it can and its channel is paused. Its engines work
+// in parallel, channels wait for semaphores, and the fetch pointer runs ahead of completed work. Time
+// is an argument.
 //
 // The package has no goroutines, locks or global state.
 package model
@@ -47,6 +48,9 @@ type Card struct {
 
 	// Unresponsive is a card that completes no more work.
 	Unresponsive bool
+	// Interrupts is a card that interrupts a request when its channel is paused, and reports the
+	// time of one that runs.
+	Interrupts bool
 }
 
 type engine struct {
@@ -58,9 +62,11 @@ type engine struct {
 }
 
 type channel struct {
-	queue []Request
-	head  int
-	dead  bool
+	queue  []Request
+	head   int
+	dead   bool
+	paused bool
+	used   time.Duration // by its requests, but for the one that runs
 }
 
 // NewCard makes a card with some engines.
@@ -95,6 +101,13 @@ func (c *Card) Push(now time.Duration, ch int, r Request) {
 	if k.head == len(k.queue)-1 { // else the request follows the channel's own, which changes nothing
 		c.dispatch()
 	}
+}
+
+// Release raises a semaphore by one, as a processor of a guest does.
+func (c *Card) Release(now time.Duration, semaphore int) {
+	c.now = max(c.now, now)
+	c.semaphores[semaphore-1]++
+	c.dispatch()
 }
 
 // Queued is how many requests of a channel have not ended.
@@ -133,7 +146,7 @@ func (c *Card) dispatch() {
 				ch = 0
 			}
 			k := &c.channels[ch]
-			if k.head >= len(k.queue) || k.queue[k.head].Engine != e || !c.passes(&k.queue[k.head]) || c.atWork(ch) {
+			if k.paused || k.head >= len(k.queue) || k.queue[k.head].Engine != e || !c.passes(&k.queue[k.head]) || c.atWork(ch) {
 				continue
 			}
 			g.channel, g.last, g.began, g.end = ch, ch, c.now, c.now+k.queue[k.head].Busy
@@ -182,6 +195,7 @@ func (c *Card) Step(now time.Duration) []Completion {
 		k.head++
 		c.queued[e]--
 		g.busy += g.end - g.began
+		k.used += g.end - g.began
 		if r.Signal > 0 {
 			c.semaphores[r.Signal-1]++
 		}
@@ -190,6 +204,46 @@ func (c *Card) Step(now time.Duration) []Completion {
 	}
 	c.dispatch()
 	return c.done
+}
+
+// Pause lets no engine begin a request of a channel, and interrupts the one that runs if the card can.
+func (c *Card) Pause(now time.Duration, ch int) {
+	c.now = max(c.now, now)
+	k := &c.channels[ch]
+	k.paused = true
+	for e := range c.engines {
+		if g := &c.engines[e]; g.channel == ch && c.Interrupts {
+			ran := c.now - g.began
+			k.queue[k.head].Busy -= ran
+			g.busy += ran
+			k.used += ran
+			g.channel, g.end = -1, never
+		}
+	}
+	c.dispatch()
+}
+
+// Resume ends a pause.
+func (c *Card) Resume(now time.Duration, ch int) {
+	c.now = max(c.now, now)
+	if k := &c.channels[ch]; k.paused {
+		k.paused = false
+		c.dispatch()
+	}
+}
+
+// Off reports whether a paused channel has left the engines.
+func (c *Card) Off(ch int) bool { return c.channels[ch].paused && !c.atWork(ch) }
+
+// Used is how long engines have worked for a channel.
+func (c *Card) Used(ch int) time.Duration {
+	d := c.channels[ch].used
+	for e := range c.engines {
+		if g := &c.engines[e]; g.channel == ch {
+			d += c.now - g.began
+		}
+	}
+	return d
 }
 
 // Abort takes a channel off the card with all it has. It returns how long the
@@ -201,6 +255,7 @@ func (c *Card) Abort(now time.Duration, ch int) (ran time.Duration, on int) {
 		if g := &c.engines[e]; g.channel == ch {
 			ran, on = c.now-g.began, e
 			g.busy += ran
+			c.channels[ch].used += ran
 			g.channel, g.end = -1, never
 		}
 	}

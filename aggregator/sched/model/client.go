@@ -48,6 +48,8 @@ type line struct {
 	head    int
 	stalled bool
 	closed  bool
+	paused  bool          // the scheduler waits until it is
+	charged time.Duration // of the card's Used
 }
 
 // job is a submitted request.
@@ -172,6 +174,7 @@ func (r *Rig) assignChannel(l *line) {
 	if last := len(r.free) - 1; last >= 0 {
 		l.card, r.free = r.free[last], r.free[:last]
 		r.lines[l.card] = l
+		l.charged = r.Card.Used(l.card)
 		return
 	}
 	l.card = r.Card.AddChannel()
@@ -201,6 +204,7 @@ func (r *Rig) restart(k *Client) error {
 			}
 			l.closed = true
 			r.Sched.Remove(r.Now, l.id)
+			r.Card.Resume(r.Now, l.card) // what it has there ends
 			k.channels[e] = nil
 			r.vacate(l)
 		}

@@ -97,7 +97,7 @@ func TestDepth(t *testing.T) {
 	for _, depth := range []int{4, 1, 2, 8} {
 		for _, p := range []sched.Policy{sched.Credit, sched.Band, sched.Timeslice} {
 			c := config(p)
-			c.Depth, c.Ahead = depth, 0
+			c.Depth, c.Ahead, c.Slice = depth, 0, s // paused requests stay on the card
 			r := run(t, c, guests(process("a", &throttle.Load{Busy: 4171 * us, Ahead: 16}), process("b", &throttle.Load{Busy: 100 * us, Ahead: 16})), 20*s)
 			require.InDelta(t, 50, percent(r, 0), 1, "%v, depth %d", p, depth)
 			require.LessOrEqual(t, r.MostOnCard, depth)

@@ -32,6 +32,55 @@ func (r *Rig) Chain(waits, signals *Client) {
 	waits.waits, signals.signals = len(r.Card.semaphores), len(r.Card.semaphores)
 }
 
+// flood is a guest's channels whose requests all wait for one semaphore. A processor of the guest
+// releases it some time after the last of them has reached the card.
+type flood struct {
+	clients   []*Client
+	semaphore int
+	after     time.Duration
+	parked    int
+	at        time.Duration // when parked changed
+}
+
+// Flood lets channels that the caller made keep one request each waiting for a semaphore. All that
+// wait are released when no more has come for a time.
+func (r *Rig) Flood(channels []sched.ID, length, after, until time.Duration) (clients []*Client) {
+	r.Card.semaphores = append(r.Card.semaphores, 1)
+	f := &flood{semaphore: len(r.Card.semaphores), after: after}
+	for _, ch := range channels {
+		k := r.Drive(ch, length, 1, until)
+		k.waits, k.chained = f.semaphore, 1
+		f.clients = append(f.clients, k)
+	}
+	r.floods = append(r.floods, f)
+	return f.clients
+}
+
+// next is when the flood releases its requests.
+func (f *flood) next() time.Duration {
+	if f.parked == 0 {
+		return never
+	}
+	return f.at + f.after
+}
+
+// release releases the requests of a flood if it is time.
+func (f *flood) release(r *Rig) {
+	n := 0
+	for _, k := range f.clients {
+		if r.Card.Stalled(k.channels[Graphics].card) {
+			n++
+		}
+	}
+	if n != f.parked {
+		f.parked, f.at = n, r.Now
+	}
+	if n > 0 && r.Now >= f.at+f.after {
+		r.Card.Release(r.Now, f.semaphore)
+		f.parked, f.at = 0, r.Now
+	}
+}
+
 // Channel is a client's channel of the graphics engine, zero before its first
 // request.
 func (r *Rig) Channel(k *Client) sched.ID {
@@ -110,3 +159,6 @@ func (n *nest) dispatch(r *Rig) (timer time.Duration) {
 		n.clients[i].channels[Graphics].offer(r, f.Entries)
 	}
 }
+
+// Stop lets a client submit nothing more.
+func (k *Client) Stop() { k.ended = true }

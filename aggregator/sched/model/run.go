@@ -30,9 +30,16 @@ type Rig struct {
 	OnForward func(now time.Duration, f sched.Forward)
 	OnAlert   func(a sched.Alert) (handled bool)
 
+	// Late is the time between two looks at the channels that wait for a semaphore. Zero sees every
+	// change at once.
+	Late time.Duration
+
 	meter  Meter
+	looked time.Duration // with Late
+	charge time.Duration // when channels that run are charged next
 	onCard int
 	nests  []*nest
+	floods []*flood
 	lines  []*line // by the card's channel
 	free   []int   // channels of the card
 	byID   map[sched.ID]*line
@@ -122,7 +129,20 @@ func (r *Rig) Run(until time.Duration) error {
 			next = min(next, n.dispatch(r))
 		}
 		r.Dispatch()
+		for _, f := range r.floods {
+			f.release(r)
+			next = min(next, f.next())
+		}
+		if r.reportStalls() {
+			continue
+		}
 		next = min(next, r.Card.Next(), r.Sched.Timer())
+		if r.Late > 0 && len(r.floods) > 0 {
+			next = min(next, r.looked+r.Late)
+		}
+		if r.Card.Interrupts && r.onCard > 0 {
+			next = min(next, r.charge)
+		}
 		if len(r.wakes) > 0 {
 			next = min(next, r.wakes[0].next())
 		}
@@ -133,6 +153,7 @@ func (r *Rig) Run(until time.Duration) error {
 			r.complete(d)
 		}
 		r.reportStalls()
+		r.chargeRunning()
 		if r.Now >= until {
 			r.Dispatch()
 			return nil
@@ -163,6 +184,14 @@ func (r *Rig) Dispatch() {
 			r.OnForward(r.Now, f)
 		}
 		l := r.byID[f.Channel]
+		if f.Pause {
+			r.Card.Pause(r.Now, l.card)
+			l.paused = true
+			r.reportPaused(l)
+			continue
+		}
+		r.Card.Resume(r.Now, l.card)
+		l.paused = false
 		for range f.Entries {
 			j := l.waiting[l.head]
 			l.head++
@@ -195,6 +224,43 @@ func (r *Rig) Dispatch() {
 	}
 }
 
+// chargePeriod is how often channels that run are charged if the card tells their time.
+const chargePeriod = 2 * time.Millisecond
+
+// chargeRunning charges the channels that run.
+func (r *Rig) chargeRunning() {
+	if !r.Card.Interrupts || r.Now < r.charge {
+		return
+	}
+	r.charge = r.Now + chargePeriod
+	for e := range Engines {
+		if on := r.Card.Running(e); on >= 0 {
+			l := r.lines[on]
+			r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: e, Busy: r.unpaid(l)})
+		}
+	}
+}
+
+// unpaid is what a channel used and was not charged for.
+func (r *Rig) unpaid(l *line) time.Duration {
+	used := r.Card.Used(l.card)
+	d := used - l.charged
+	l.charged = used
+	return d
+}
+
+// reportPaused tells the scheduler if a channel has left the engines.
+func (r *Rig) reportPaused(l *line) {
+	if !l.paused || !r.Card.Off(l.card) {
+		return
+	}
+	l.paused = false
+	if r.Card.Interrupts {
+		r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: Graphics, Busy: r.unpaid(l)})
+	}
+	r.Sched.Paused(r.Now, l.id)
+}
+
 // tag identifies a request on the card.
 func (r *Rig) tag(b *burst) int {
 	if last := len(r.tags) - 1; last >= 0 {
@@ -209,7 +275,9 @@ func (r *Rig) tag(b *burst) int {
 // abort takes a client's channel off the card, as an aggregator does.
 func (r *Rig) abort(l *line) {
 	ran, e := r.Card.Abort(r.Now, l.card)
-	if e >= 0 {
+	if r.Card.Interrupts {
+		r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: max(e, 0), Busy: r.unpaid(l)})
+	} else if e >= 0 {
 		r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: e, Busy: r.meter.Busy(e, r.Now-ran, r.Now)})
 	}
 	if e == Graphics {
@@ -229,6 +297,9 @@ func (r *Rig) abort(l *line) {
 func (r *Rig) complete(d Completion) {
 	l := r.lines[d.Channel]
 	busy := r.meter.Busy(d.Engine, d.Came, d.Done)
+	if r.Card.Interrupts {
+		busy = r.unpaid(l)
+	}
 	r.onCard -= 1 - d.Engine
 	r.Sched.Complete(r.Now, sched.Done{Channel: l.id, Engine: d.Engine, Entries: 1, Busy: busy})
 	b := r.onTags[d.Tag]
@@ -246,6 +317,7 @@ func (r *Rig) complete(d Completion) {
 	k.Stats.note(d.Done - b.at)
 	r.finish(b)
 	r.vacate(l)
+	r.reportPaused(l)
 	heap.Fix(&r.wakes, k.heapPos)
 	if k.Stats.refused > 0 && !l.closed {
 		k.Stats.refused--
@@ -255,9 +327,10 @@ func (r *Rig) complete(d Completion) {
 
 // reportStalls reports the channels that wait for a semaphore to the scheduler.
 func (r *Rig) reportStalls() (changed bool) {
-	if len(r.Card.semaphores) == 0 {
+	if len(r.Card.semaphores) == 0 || r.Now < r.looked+r.Late {
 		return false
 	}
+	r.looked = r.Now
 	for _, l := range r.lines {
 		if on := r.Card.Stalled(l.card); on != l.stalled {
 			l.stalled = on

@@ -34,33 +34,37 @@ type trapClass struct {
 	posted bool
 	region int
 	at     func(b *trapper) uint64
+	value  uint32 // written
 }
 
-// Registers that are accessed: the last scratch register of PBUS, which has no effect, and PRAMIN.
+// Registers that are accessed: the last scratch register of PBUS, which has no effect, the commit of
+// a runlist, which is the guest's list of one channel again, and PRAMIN.
 const (
 	scratch = 0x0014fc
+	runlist = 0x002274
 	pramin  = 0x700000
 )
 
 func offset(off uint64) func(*trapper) uint64 { return func(*trapper) uint64 { return off } }
 
 var trapClasses = []trapClass{
-	{"register-read", false, false, vfiouser.RegionBAR0, offset(scratch)},
-	{"register-write", true, false, vfiouser.RegionBAR0, offset(scratch)},
-	{"register-write-posted", true, true, vfiouser.RegionBAR0, offset(scratch)},
-	{"doorbell", true, false, vfiouser.RegionBAR1, (*trapper).doorbell},
-	{"doorbell-posted", true, true, vfiouser.RegionBAR1, (*trapper).doorbell},
-	{"bar1-read", false, false, vfiouser.RegionBAR1, (*trapper).bar1},
-	{"bar1-write", true, false, vfiouser.RegionBAR1, (*trapper).bar1},
-	{"bar1-write-posted", true, true, vfiouser.RegionBAR1, (*trapper).bar1},
-	{"bar3-read", false, false, vfiouser.RegionBAR3, (*trapper).bar3},
-	{"bar3-write", true, false, vfiouser.RegionBAR3, (*trapper).bar3},
-	{"bar3-write-posted", true, true, vfiouser.RegionBAR3, (*trapper).bar3},
-	{"pramin-read", false, false, vfiouser.RegionBAR0, offset(pramin)},
-	{"pramin-write", true, false, vfiouser.RegionBAR0, offset(pramin)},
-	{"pramin-write-posted", true, true, vfiouser.RegionBAR0, offset(pramin)},
-	{"config-read", false, false, vfiouser.RegionConfig, offset(0)},
-	{"config-write", true, false, vfiouser.RegionConfig, offset(0x0c)}, // the cache line size is storage
+	{"register-read", false, false, vfiouser.RegionBAR0, offset(scratch), 0},
+	{"register-write", true, false, vfiouser.RegionBAR0, offset(scratch), 0},
+	{"register-write-posted", true, true, vfiouser.RegionBAR0, offset(scratch), 0},
+	{"runlist-commit", true, false, vfiouser.RegionBAR0, offset(runlist), 0x01f00001},
+	{"doorbell", true, false, vfiouser.RegionBAR1, (*trapper).doorbell, 0},
+	{"doorbell-posted", true, true, vfiouser.RegionBAR1, (*trapper).doorbell, 0},
+	{"bar1-read", false, false, vfiouser.RegionBAR1, (*trapper).bar1, 0},
+	{"bar1-write", true, false, vfiouser.RegionBAR1, (*trapper).bar1, 0},
+	{"bar1-write-posted", true, true, vfiouser.RegionBAR1, (*trapper).bar1, 0},
+	{"bar3-read", false, false, vfiouser.RegionBAR3, (*trapper).bar3, 0},
+	{"bar3-write", true, false, vfiouser.RegionBAR3, (*trapper).bar3, 0},
+	{"bar3-write-posted", true, true, vfiouser.RegionBAR3, (*trapper).bar3, 0},
+	{"pramin-read", false, false, vfiouser.RegionBAR0, offset(pramin), 0},
+	{"pramin-write", true, false, vfiouser.RegionBAR0, offset(pramin), 0},
+	{"pramin-write-posted", true, true, vfiouser.RegionBAR0, offset(pramin), 0},
+	{"config-read", false, false, vfiouser.RegionConfig, offset(0), 0},
+	{"config-write", true, false, vfiouser.RegionConfig, offset(0x0c), 0}, // the cache line size is storage
 }
 
 // trapper is a guest that accesses its GPU.
@@ -148,7 +152,7 @@ func (b *trapper) waited(c *trapClass, n int) ([]float64, error) {
 	if c.write {
 		access = raw.Write
 	}
-	p := make([]byte, 4)
+	p := le.AppendUint32(nil, c.value)
 	each := make([]float64, 0, n)
 	for range n {
 		at := time.Now()

@@ -89,8 +89,9 @@ type life struct {
 // Emulator is what machines run on.
 type Emulator struct{ QEMU, Accelerator string }
 
-// Life boots a kernel on a set-up, measures the scenarios that are asked for, and powers off.
-func Life(ctx context.Context, quick bool, row setup.Row, kernel string, asked func(scenario string) bool, progress io.Writer) (_ []Measured, e Emulator, err error) {
+// Life boots a kernel on a set-up, measures the scenarios that are asked for, and powers off. It
+// calls begin before each.
+func Life(ctx context.Context, quick bool, row setup.Row, kernel string, asked func(scenario string) bool, progress io.Writer, begin func(scenario string)) (_ []Measured, e Emulator, err error) {
 	server, err := setup.Open(row, setup.Common)
 	if err != nil {
 		return nil, e, err
@@ -106,6 +107,9 @@ func Life(ctx context.Context, quick bool, row setup.Row, kernel string, asked f
 	for _, s := range steps {
 		if s.scenario != probe && !asked(s.scenario) {
 			continue
+		}
+		if l.now != s.scenario {
+			begin(s.scenario)
 		}
 		l.now = s.scenario
 		if err := s.do(l, ctx); err != nil {

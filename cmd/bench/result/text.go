@@ -79,7 +79,12 @@ func (r *Run) screen(b *strings.Builder) {
 			b.WriteByte('\n')
 		}
 	}
-	fmt.Fprintf(b, "ratio: time by that of %s, round by round; median, and the half width of its 95 %% interval (from 6 rounds)\n", base)
+	interval := "median, and the half width of its 95 % interval (from 6 rounds)"
+	if !slices.ContainsFunc(all, func(g Group) bool { return g.Ratio != nil && g.Ratio.Low != nil }) {
+		interval = "without an interval, which takes 6 rounds: other work on the machine may have doubled or halved it"
+	}
+	fmt.Fprintf(b, "ratio: time by that of %s, round by round; %s\n", base, interval)
+	b.WriteString("naive: a TLB invalidate scans all tables; trapped: only what changed; all: the guest also maps windows; umbra bench --list has more\n")
 	if notes["alone"] {
 		fmt.Fprintf(b, "a time in place of a ratio: %s does not have the scenario\n", base)
 	}

@@ -92,6 +92,9 @@ func (t *Take) Phase(name string, do func() error) error {
 // Took returns the time of all phases of a name.
 func (t *Take) Took(phase string) time.Duration { return t.took[phase] }
 
+// Traps returns the traps of all phases.
+func (t *Take) Traps() float64 { return t.counts[result.Traps] }
+
 // Metric adds another measured number.
 func (t *Take) Metric(unit string, value float64) {
 	t.metrics = append(t.metrics, result.Value{Unit: unit, Value: value})

@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,6 +70,15 @@ func TestParseRecord(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, proto.KmsgRecord{Seq: 340, Level: 6, Facility: 1, USec: 6, Text: "lab: a; b"}, r)
 	rapid.Check(t, func(t *rapid.T) { _, _ = parseRecord(rapid.String().Draw(t, "text")) })
+}
+
+// A person is told of each command that there is.
+func TestCommandsAreListed(t *testing.T) {
+	var listed []string
+	for _, c := range proto.Commands {
+		listed = append(listed, c.Name)
+	}
+	require.ElementsMatch(t, slices.Collect(maps.Keys(New(&System{}, io.Discard).commands)), listed)
 }
 
 func TestModuleName(t *testing.T) {

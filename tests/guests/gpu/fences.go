@@ -11,8 +11,8 @@ import (
 )
 
 // Fences makes many small submissions, waits for each batch, and finds in memory what
-// each must have written by then; then chains copies across channels, where only the
-// kernel's own semaphores keep the order.
+// each must have written by then. Unless told not to, it then chains copies across channels,
+// where only the kernel's own semaphores keep the order.
 func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
 	count, batch := orInt(a.Count, 500), orInt(a.Batch, 1)
 	dev, err := e.Open()
@@ -23,8 +23,10 @@ func (e *Env) Fences(a proto.FencesArgs) (res proto.FencesResult, err error) {
 	if err := fenceWaits(dev, count, batch, &res); err != nil {
 		return res, err
 	}
-	if err := fenceChain(dev, &res); err != nil {
-		return res, err
+	if !a.SubmitOnly {
+		if err := fenceChain(dev, &res); err != nil {
+			return res, err
+		}
 	}
 	if res.Wrong+res.CrossWrong > 0 {
 		err = fmt.Errorf("%d of %d waits ended early, %d of %d copies across channels came out wrong", res.Wrong, res.Waits, res.CrossWrong, res.CrossCopies)

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -54,46 +53,13 @@ const (
 )
 
 func (c *Cache) fetchQEMU(ctx context.Context, tmp string, q *QEMU) error {
-	a, err := c.openApt(ctx)
-	if err != nil {
-		return err
-	}
-	debs := filepath.Join(tmp, "debs")
-	if err := os.MkdirAll(filepath.Join(debs, "partial"), 0o755); err != nil {
-		return err
-	}
-	install := []string{
-		"install", "-q", "-y", "--no-install-recommends", "-t", qemuSuite,
-		"-o", "Dir::Cache::archives=" + debs,
-	}
-	err = a.refreshed(ctx, func() error {
-		out, err := a.run(ctx, "", "apt-get", append(install, "--print-uris", qemuPackage)...)
-		if err != nil {
-			return err
-		}
-		q.Packages = parseURIs(out)
-		var total int64
-		for _, p := range q.Packages {
-			total += p.Size
-			if p.Name == qemuPackage {
-				q.Version = p.Version
-			}
-		}
-		c.printf("QEMU %s and its libraries: %d packages, %s", q.Version, len(q.Packages), mb(total))
-		stop := c.watch(debs, total)
-		defer stop()
-		_, err = a.run(ctx, "", "apt-get", append(install, "--download-only", qemuPackage)...)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	c.printf("QEMU: unpacking")
 	root := filepath.Join(tmp, "out", "root")
-	if err := c.unpack(ctx, debs, root); err != nil {
+	var err error
+	if q.Packages, err = c.fetchTree(ctx, tmp, root, "QEMU", qemuSuite, qemuPackage); err != nil {
 		return err
 	}
-	for _, unused := range []string{"usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "etc", "var"} {
+	q.Version = versionOf(q.Packages, qemuPackage)
+	for _, unused := range []string{"etc", "var"} {
 		if err := os.RemoveAll(filepath.Join(root, unused)); err != nil {
 			return err
 		}
@@ -105,25 +71,6 @@ func (c *Cache) fetchQEMU(ctx context.Context, tmp string, q *QEMU) error {
 	}
 	q.Version = try.Version + " (" + q.Version + ")"
 	return nil
-}
-
-var uriLine = regexp.MustCompile(`^'[^']*' (\S+)_(\S+)_(?:amd64|all)\.deb (\d+)`)
-
-// parseURIs reads what apt-get --print-uris lists.
-func parseURIs(out string) []Package {
-	var pkgs []Package
-	for line := range strings.Lines(out) {
-		m := uriLine.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		size, err := strconv.ParseInt(m[3], 10, 64)
-		if err != nil {
-			continue
-		}
-		pkgs = append(pkgs, Package{Name: m[1], Version: strings.ReplaceAll(m[2], "%3a", ":"), Size: size})
-	}
-	return pkgs
 }
 
 // locate fills in how to start a QEMU that was unpacked below root.

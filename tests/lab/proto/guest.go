@@ -252,6 +252,9 @@ type Check struct {
 type FencesArgs struct {
 	Count int `json:"count,omitempty"` // waits; 0: 500
 	Batch int `json:"batch,omitempty"` // submissions per wait; 0: 1
+	// SubmitOnly leaves the copies across channels out: verified through the GPU's memory,
+	// they make a hundred times more traps than the submissions.
+	SubmitOnly bool `json:"submit_only,omitempty"`
 }
 
 // FencesResult has the latencies from submission to the end of the wait.

@@ -72,7 +72,9 @@ func grClass(id uint16) *class {
 var effectsAll = []effectRow{
 	{name: "LOAD_MME_INSTRUCTION_RAM", access: Acts, act: loadMMECode},
 	{name: "LOAD_MME_START_ADDRESS_RAM", access: Acts, act: loadMMEStart},
-	{name: "CALL_MME_MACRO", access: NotRun, act: notRun},
+	{name: "CALL_MME_MACRO", access: Trigger, act: callMacro},
+	{name: "CALL_MME_DATA", access: Acts, act: macroData},
+	{name: "SET_MME_SHADOW_RAM_CONTROL", access: NotRun, act: shadowControl},
 	{name: "NOTIFY", access: NotRun, act: notRun},
 }
 
@@ -94,7 +96,7 @@ var effects902d = []effectRow{
 	{name: "RENDER_SOLID_PRIM_POINT_X_Y", access: NotRun, act: notRun},
 	{name: "RENDER_SOLID_PRIM_POINT_Y", access: NotRun, act: notRun},
 	{name: "PIXELS_FROM_CPU_DATA", access: NotRun, act: notRun},
-	{name: "PIXELS_FROM_MEMORY_SRC_Y0_INT", access: NotRun, act: notRun},
+	{name: "PIXELS_FROM_MEMORY_SRC_Y0_INT", access: NotRun, act: blit},
 	{name: "MME_DMA_READ", access: NotRun, act: notRun},
 	{name: "MME_DMA_READ_FIFOED", access: NotRun, act: notRun},
 	{name: "MME_DMA_WRITE", access: NotRun, act: notRun},
@@ -120,14 +122,19 @@ var effects9097 = []effectRow{
 	{name: "DRAW_INDEX_BUFFER32_BEGIN_END_INSTANCE_SUBSEQUENT", access: NotRun, act: notRun},
 	{name: "DRAW_INDEX_BUFFER16_BEGIN_END_INSTANCE_SUBSEQUENT", access: NotRun, act: notRun},
 	{name: "DRAW_INDEX_BUFFER8_BEGIN_END_INSTANCE_SUBSEQUENT", access: NotRun, act: notRun},
-	{name: "CLEAR_SURFACE", access: NotRun, act: notRun},
+	{name: "CLEAR_SURFACE", access: NotRun, act: clearSurface},
 	{name: "CLEAR_CLIP_ID_SURFACE", access: NotRun, act: notRun},
 	{name: "CLEAR_ZCULL_REGION", access: NotRun, act: notRun},
 }
 
 var effects90c0 = []effectRow{
 	{name: "SET_REPORT_SEMAPHORE_D", access: Acts, act: reportSemaphore, valid: validRelease},
-	{name: "LAUNCH", access: NotRun, act: notRun},
+	{name: "LAUNCH", access: Trigger, act: launch},
+	{name: "BIND_CONSTANT_BUFFER", access: Acts, act: bindConstants},
+	{name: "BIND_TEXTURE_HEADER", access: Acts, act: bindHeader},
+	{name: "BIND_TEXTURE_SAMPLER", access: Acts, act: bindSampler},
+	{name: "UNBIND_ALL", access: Acts, act: unbindAll},
+	{name: "LOAD_GA_TO_VA_MAPPING_ENTRY", access: Acts, act: mapGlobal},
 }
 
 // notRun counts a trigger that nothing carries out.

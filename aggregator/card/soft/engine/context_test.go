@@ -294,15 +294,72 @@ func (h *holes) Bytes(va uint64, _ int, write bool) ([]byte, *Fault) {
 	return nil, &h.fault
 }
 
-// TestInlineOneLaunch: a run of launches is taken one at a time.
-func TestInlineOneLaunch(t *testing.T) {
-	var g GR
-	env := newEnv(newTestMemory())
-	launch := []byte{0x10, 1, 0, 0, 0x10, 1, 0, 0, 0x10, 1, 0, 0} // of no lines
-	for i := range 3 {
-		n, o := g.Inline(env, 0x9039, 0x300, launch[4*i:])
-		require.Equal(t, 4, n)
-		require.Equal(t, Done, o)
-		require.Equal(t, i+1, env.Launches)
+// cold is memory that moves a clock on with each look-up, as if the process touched a page for the
+// first time.
+type cold struct {
+	everywhere
+	env *Env
+	now uint64
+}
+
+func (m *cold) Bytes(va uint64, n int, write bool) ([]byte, *Fault) {
+	m.now += 5000
+	m.env.Charge(CostLookup)
+	return m.everywhere.Bytes(va, n, write)
+}
+
+// TestStepsEndInTime: any mix of work stops soon after the step's time is over.
+func TestStepsEndInTime(t *testing.T) {
+	const length, pitch, tiled = 1 << 20, 1<<4 | 1<<8, 1 << 8
+	geometry := func(length, lines, pitch uint32) writes {
+		return writes{{0x314, pitch}, {0x318, pitch}, {0x31c, length}, {0x320, lines}, {0x208, length}, {0x20c, lines}, {0x204, 0x50}}
+	}
+	launches := func(n int, launch uint32) (data []byte) {
+		for range n {
+			data = binary.LittleEndian.AppendUint32(data, launch)
+		}
+		return data
+	}
+	for _, tc := range []struct {
+		name   string
+		setup  writes
+		method uint32
+		data   []byte
+	}{
+		{"pages apart", geometry(length, 1, 0), 0x300, launches(1, pitch)},
+		{"lines of two bytes", geometry(2, 8191, pageSize), 0x300, launches(16, pitch)},
+		{"no lines", geometry(0, 0, 0), 0x300, launches(1<<16, pitch)},
+		{"cells", geometry(8, 1<<16, pageSize), 0x300, launches(1, tiled)},
+		{"upload", append(geometry(1, 1<<16, pageSize), [2]uint32{0x300, pitch | launchInline}), 0x304, launches(1<<14, 0)},
+		{"conditions", nil, 0x340, launches(1<<16, renderIfEqual)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var g GR
+			m := &cold{}
+			env := newEnv(m)
+			m.env, env.Clock = env, func() uint64 { return m.now }
+			env.Begin(1 << 40)
+			g.send(t, env, 0x9039, tc.setup)
+			const stepTime, most = 500_000, 1_500_000
+			steps, o := 0, Done
+			for data := tc.data; len(data) > 0 || o == Busy; steps++ {
+				began := m.now
+				env.Begin(began + stepTime)
+				for !env.Over() && (len(data) > 0 || o == Busy) {
+					if o == Busy {
+						o = g.Step(env)
+						continue
+					}
+					var n int
+					env.Charge(CostWord)
+					n, o = g.Inline(env, 0x9039, tc.method, data)
+					require.NotEqual(t, Illegal, o)
+					data = data[n:]
+				}
+				require.LessOrEqual(t, m.now-began, uint64(most))
+			}
+			require.Equal(t, Done, o)
+			require.NotZero(t, steps)
+		})
 	}
 }

@@ -14,8 +14,8 @@ type Copy struct {
 	Remap Remap
 }
 
-// run moves bytes until the copy is complete, the budget is spent or an access
-// faults. It reports the destination bytes it wrote.
+// run moves bytes until the copy is complete, the budget or the step's time is spent, or an
+// access faults. It reports the destination bytes it wrote.
 func (c *Copy) run(env *Env) (moved uint64, fault *Fault) {
 	if c.Length == 0 {
 		c.Row = c.Lines
@@ -44,13 +44,9 @@ func (c *Copy) flat(env *Env) (uint64, *Fault) {
 	return moved, fault
 }
 
-// lineCost is what a short line counts against the budget, so that a copy of
-// very many very short lines is still divided into steps of bounded time.
-const lineCost = 256
-
 // rows copies line by line.
 func (c *Copy) rows(env *Env) (moved uint64, fault *Fault) {
-	for left := int64(env.budget()); left > 0 && c.Row < c.Lines; {
+	for left := int64(env.budget()); left > 0 && c.Row < c.Lines && !env.Over(); {
 		n := min(c.Length-c.X, uint64(left))
 		k, fault := copyRun(env, c.Dst.at(c.X, c.Row), c.Src.at(c.X, c.Row), n)
 		moved += k
@@ -65,8 +61,8 @@ func (c *Copy) rows(env *Env) (moved uint64, fault *Fault) {
 	return moved, nil
 }
 
-// copyRun copies n bytes that lie together on both sides and reports how many
-// it copied before it met a fault.
+// copyRun copies n bytes that lie together on both sides and reports how many it copied before
+// it met a fault, or the step's time was over.
 func copyRun(env *Env, dst, src, n uint64) (uint64, *Fault) {
 	in := stream{va: src, left: n}
 	out := stream{va: dst, left: n, write: true}
@@ -85,7 +81,8 @@ func copyRun(env *Env, dst, src, n uint64) (uint64, *Fault) {
 		}
 		k := copy(to, from)
 		from, to = from[k:], to[k:]
-		if done += uint64(k); done >= n {
+		env.Charge(int64(k))
+		if done += uint64(k); done >= n || env.Over() {
 			return done, nil
 		}
 	}
@@ -100,7 +97,7 @@ type stream struct {
 	next     []byte // already fetched
 }
 
-// take returns the next piece.
+// take returns the next piece. It is shorter when the step's time is over.
 func (s *stream) take(env *Env) ([]byte, *Fault) {
 	piece := s.next
 	s.next = nil
@@ -110,7 +107,7 @@ func (s *stream) take(env *Env) ([]byte, *Fault) {
 			return nil, fault
 		}
 	}
-	for n := uint64(len(piece)); n < s.left; n = uint64(len(piece)) {
+	for n := uint64(len(piece)); n < s.left && !env.Over(); n = uint64(len(piece)) {
 		next, fault := env.fetch(s.va+n, s.left-n, s.write)
 		if fault != nil {
 			break // it is met again when the pieces before it are used up
@@ -172,7 +169,7 @@ func (c *Copy) cells(env *Env) (moved uint64, fault *Fault) {
 		grid = &c.Src
 	}
 	width, height := grid.cell()
-	for left := int64(env.budget()); left > 0 && c.Row < c.Lines; {
+	for left := int64(env.budget()); left > 0 && c.Row < c.Lines && !env.Over(); {
 		w := min(width-(grid.X+c.X)%width, c.Length-c.X)
 		h := min(height-(grid.Y+c.Row)%height, c.Lines-c.Row)
 		var done uint64
@@ -191,7 +188,9 @@ func (c *Copy) cells(env *Env) (moved uint64, fault *Fault) {
 		if c.X += done; c.X == c.Length {
 			c.X, c.Row = 0, c.Row+h
 		}
-		left -= int64(max(done*h, lineCost))
+		cost := int64(max(done*h, lineCost))
+		env.Charge(cost)
+		left -= cost
 	}
 	return moved, nil
 }

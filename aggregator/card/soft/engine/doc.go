@@ -22,10 +22,13 @@
 //
 // # What is executed
 //
-// M2MF, both copy engines, constant-buffer updates and report semaphores are executed.
-// Every other method of 9097, 90c0 and 902d is stored; a method that would draw, clear,
-// blit, launch or run a macro is stored too, and counted by name in [Stats] as not
-// executed.
+// M2MF, both copy engines, constant-buffer updates, report semaphores, macros, launches of
+// programs, clears of colour targets and blits without scaling are executed. Every other method
+// of 9097, 90c0 and 902d is stored; a method that would draw, or clear or blit otherwise is
+// stored too, and counted by name in [Stats] as not executed.
+//
+// A program that does what it must not ends its launch: the LAUNCH is refused, and Env gets
+// the reason in words.
 //
 // # Addresses
 //

@@ -1,7 +1,10 @@
 package engine
 
+import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+
 // Budget is the most bytes that one Method, Inline or Step call moves (a
-// block-linear copy ends the GOB it is in), unless Env says less. It is large enough that a linear copy is done with stores that pass the caches.
+// block-linear copy ends the GOB it is in), unless Env says less. It is large enough that a
+// linear copy is done with stores that pass the caches.
 const Budget = 2 << 20
 
 const (
@@ -52,23 +55,27 @@ type Env struct {
 	Now func() uint64
 	// Notify receives the event that a method asked for. May be nil.
 	Notify func(Event)
+	// Grid and GridCache keep the channel's launch between two calls. Not nil.
+	Grid      *Grid
+	GridCache *GridCache
+	// ProgramFault receives what a program did wrong. May be nil.
+	ProgramFault func(error)
+	// Launched receives each launch of a program. May be nil.
+	Launched func(*sm.Launch)
 	// Stats counts. Not nil.
 	Stats *Stats
 	// Work counts for the channel's owner. May be nil.
 	Work *Work
 	// Budget is the most bytes this call moves; 0 means Budget.
 	Budget int
-	// Launches grows by one with each copy or upload that a call starts. A caller
-	// that makes many calls in one go bounds them by it.
-	Launches int
-	// Moved grows by the bytes that calls move; for the same purpose.
-	Moved uint64
+	// Meter bounds the calls of one step. Mem charges its look-ups.
+	Meter
 }
 
 // launched counts a copy or upload that a call started, by the class's place in
 // Stats.
 func (e *Env) launched(stat int) {
-	e.Launches++
+	e.Charge(costLaunch)
 	e.Stats.class[stat].Launches.Add(1)
 	if e.Work != nil {
 		e.Work.class[stat].launches.Add(1)
@@ -77,7 +84,6 @@ func (e *Env) launched(stat int) {
 
 // moved counts bytes that were written by a copy or upload.
 func (e *Env) moved(stat int, n uint64) {
-	e.Moved += n
 	e.Stats.class[stat].Bytes.Add(n)
 	if e.Work != nil {
 		e.Work.class[stat].bytes.Add(n)
@@ -123,10 +129,17 @@ type Event struct {
 type Reason uint8
 
 const (
-	NoClass     Reason = iota + 1 // the engine has no such class
-	NoMethod                      // the class has no such method
-	BadBitfield                   // data has bits outside the method's fields
-	BadEnum                       // a field has a value that the class does not declare
+	NoClass       Reason = iota + 1 // the engine has no such class
+	NoMethod                        // the class has no such method
+	BadBitfield                     // data has bits outside the method's fields
+	BadEnum                         // a field has a value that the class does not declare
+	BadMacro                        // a macro has an undefined instruction, or wants other methods
+	BlockMismatch                   // the block's dimensions are not its number of threads
+	NoWarps                         // the processor has not so many threads for a block
+	NoRegisters                     // nor so many registers
+	NoShared                        // nor so much shared memory
+	NoLocal                         // nor so much local memory, or the driver gave too little
+	BadProgram                      // a program did what it must not
 )
 
 // GRDataError is the code PGRAPH reports for the reason in its data error
@@ -137,6 +150,16 @@ func (r Reason) GRDataError() uint32 {
 		return 0xc
 	case BadEnum:
 		return 0x5
+	case BlockMismatch:
+		return 0x2b
+	case NoWarps:
+		return 0x2a
+	case NoRegisters:
+		return 0x28
+	case NoLocal:
+		return 0x2c
+	case NoShared:
+		return 0x4
 	}
 	return 0
 }

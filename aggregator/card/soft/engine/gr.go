@@ -1,6 +1,10 @@
 package engine
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine/mme"
+)
 
 // GR is one channel's context on the graphics engine. The zero value is the
 // context after a reset. It is plain data: a copy of a GR is another context
@@ -9,8 +13,12 @@ import "encoding/binary"
 type GR struct {
 	// Values is the last data of each method, by class and method / 4.
 	Values [grClassCount][methodSlots]uint32
-	// MME is what was uploaded for the macro processor; the classes share it.
-	MME MME
+	// MME is what was uploaded for the macro processor; the classes share it. Macro is the
+	// call that has not ended.
+	MME   mme.Memory
+	Macro Macro
+	// Compute is what was bound for programs.
+	Compute Compute
 	// Op is the work that is left.
 	Op Op
 	// Upload is the M2MF launch that waits for inline data.
@@ -26,9 +34,20 @@ type GR struct {
 
 // Method carries out one method write. method is in bytes.
 func (g *GR) Method(env *Env, class uint16, method, data uint32) Outcome {
-	if g.Op.Kind != OpNone {
+	if !g.Idle() {
 		return Busy
 	}
+	if g.Macro.Active && !isMacroData(method) {
+		return g.macroError(env, class, int(g.Macro.Stat), method, data) // it waits for a parameter
+	}
+	if o := g.execute(env, class, method, data); o != Done {
+		return o
+	}
+	return g.runMacro(env)
+}
+
+// execute carries out a method of a channel or of a macro.
+func (g *GR) execute(env *Env, class uint16, method, data uint32) Outcome {
 	c, row := g.admit(env, class, method, data)
 	if row == nil {
 		return Illegal
@@ -80,14 +99,14 @@ func (c *class) check(method, data uint32) (*Method, Reason) {
 // It is the same as Method word by word; M2MF inline data and constant-buffer
 // data are moved in bulk.
 func (g *GR) Inline(env *Env, class uint16, method uint32, data []byte) (int, Outcome) {
-	if g.Op.Kind != OpNone {
+	if !g.Idle() {
 		return 0, Busy
 	}
 	data = data[:len(data)&^3]
 	if len(data) == 0 {
 		return 0, Done
 	}
-	if c := grClass(class); c != nil {
+	if c := grClass(class); c != nil && !g.Macro.Active {
 		if row := c.lookup(method); row != nil && row.bulk != nil {
 			n, o := row.bulk(g, env, c, data)
 			env.Stats.class[c.stat].Methods.Add(uint64(n / 4))
@@ -95,21 +114,28 @@ func (g *GR) Inline(env *Env, class uint16, method uint32, data []byte) (int, Ou
 			return n, o
 		}
 	}
-	// Other methods: no more per call than a step has bytes, and one launch.
-	end, launches := min(len(data), Budget/64), env.Launches
-	for n := 0; n < end; n += 4 {
+	for n := 0; n < len(data); n += 4 {
+		env.Charge(CostWord)
 		switch o := g.Method(env, class, method, binary.LittleEndian.Uint32(data[n:])); {
 		case o == Illegal:
 			return n, o
-		case o != Done || env.Launches != launches:
+		case o != Done || env.Over():
 			return n + 4, o
 		}
 	}
-	return end, Done
+	return len(data), Done
 }
 
 // Step continues the work of a Method or Inline call.
 func (g *GR) Step(env *Env) Outcome {
+	if o := g.work(env); o != Done {
+		return o
+	}
+	return g.runMacro(env)
+}
+
+// work continues the operation that is left.
+func (g *GR) work(env *Env) Outcome {
 	switch g.Op.Kind {
 	case OpNone:
 		return Done
@@ -117,6 +143,8 @@ func (g *GR) Step(env *Env) Outcome {
 		if fault := g.finishWord(env); fault != nil {
 			return g.faulted(env, fault)
 		}
+	case OpGrid:
+		return g.runGrid(env)
 	case OpCondition:
 		if fault := g.evaluate(env); fault != nil {
 			return g.faulted(env, fault)
@@ -137,15 +165,16 @@ func (g *GR) faulted(env *Env, fault *Fault) Outcome {
 }
 
 // Idle reports whether no work is left. An upload that waits for inline data is
-// not work.
-func (g *GR) Idle() bool { return g.Op.Kind == OpNone }
+// not work, nor is a macro that waits for a parameter.
+func (g *GR) Idle() bool { return g.Op.Kind == OpNone && (!g.Macro.Active || g.Macro.Waiting) }
 
 // Waiting reports whether the work that is left is a report semaphore's
 // acquire, which only a change of memory can end.
 func (g *GR) Waiting() bool { return g.Op.Kind == OpAcquire }
 
-// Abort drops the remaining work and an upload that waits for data.
+// Abort drops the remaining work, an upload that waits for data, and a macro.
 func (g *GR) Abort() {
+	g.Macro = Macro{}
 	g.Op = Op{}
 	g.Upload = Upload{}
 }

@@ -70,22 +70,9 @@ func (s *m2mfSide) surface(v *[methodSlots]uint32, pitch bool) Surface {
 	if pitch {
 		return Surface{VA: va, Stride: uint64(v[s.pitch])}
 	}
-	high, deep := v[s.blockSize]>>4&0xf, v[s.blockSize]>>8&0xf
-	wide := (uint64(v[s.width]) + gobWidth - 1) / gobWidth
-	rows := (uint64(v[s.height]) + gobHeight<<high - 1) >> (3 + high)
-	block := 9 + high + deep
-	layer := uint64(v[s.layer])
-	va += layer >> deep * rows * wide << block
-	va += layer & (1<<deep - 1) << (9 + high)
-	return Surface{
-		Layout:     LayoutGOB,
-		BlockRows:  uint8(3 + high),
-		BlockBytes: uint8(block),
-		VA:         va & vaMask,
-		Stride:     wide << block,
-		X:          uint64(v[s.x]),
-		Y:          uint64(v[s.y]),
-	}
+	out := blockLinear(va, uint64(v[s.width]), uint64(v[s.height]), v[s.blockSize]>>4&0xf, v[s.blockSize]>>8&0xf, uint64(v[s.layer]))
+	out.X, out.Y = uint64(v[s.x]), uint64(v[s.y])
+	return out
 }
 
 // address joins the halves of a 40-bit address.
@@ -122,7 +109,7 @@ func launchDMA(g *GR, env *Env, c call) Outcome {
 	length, lines := uint64(v[m2mfLineLength]), uint64(v[m2mfLineCount])
 	if c.data&launchInline == 0 {
 		g.Op.Copy = Copy{Src: m2mfSrc.surface(v, c.data&launchSrcPitch != 0), Dst: dst, Length: length, Lines: lines}
-		return g.Step(env)
+		return g.work(env)
 	}
 	g.Upload = Upload{Open: true, Dst: dst, Length: length, Lines: lines, Release: g.Op.Release, Events: g.Op.Events}
 	g.Op = Op{Class: c.class.ID, Stat: uint8(c.class.stat)}
@@ -140,10 +127,11 @@ func (u *Upload) left() uint64 {
 	return (u.Lines-u.Row)*u.Length - u.X
 }
 
-// write stores the next bytes of the stream and reports how many.
+// write stores the next bytes of the stream and reports how many: whole words if the step's time
+// is over before all are stored.
 func (u *Upload) write(env *Env, p []byte) (int, *Fault) {
 	for done := 0; ; {
-		if done == len(p) {
+		if done == len(p) || env.Over() && done > 0 && done%4 == 0 {
 			return done, nil
 		}
 		n := u.Dst.run(u.X, min(uint64(len(p)-done), u.Length-u.X))
@@ -190,6 +178,9 @@ func loadInlines(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
 		g.Op = Op{Kind: OpUploadWord, Class: c.ID, Stat: uint8(c.stat)}
 		return n, g.faulted(env, fault)
 	}
+	if uint64(done) < min(uint64(n), left) {
+		n = done
+	}
 	st.InlineWords.Add(uint64(n / 4))
 	if u.left() == 0 {
 		g.Op = Op{Class: c.ID, Stat: uint8(c.stat)}
@@ -223,5 +214,5 @@ func (g *GR) closeUpload(env *Env) {
 
 func (g *GR) finishUpload(env *Env) Outcome {
 	g.closeUpload(env)
-	return g.Step(env)
+	return g.work(env)
 }

@@ -1,11 +1,5 @@
 package engine
 
-// MME is the memory of the macro processor. Macros are kept, not run.
-type MME struct {
-	Code  [0x800]uint32
-	Start [0x80]uint32
-}
-
 // Pointers of the upload methods, alike in all graphics classes, as places in
 // GR.Values.
 const (

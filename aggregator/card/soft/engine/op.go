@@ -13,6 +13,9 @@ const (
 	OpUploadWord        // the rest of a word of inline data, held in GR.Upload
 	OpAcquire           // wait until the word at Release.VA fits
 	OpCondition         // read what SET_RENDER_ENABLE compares
+	OpFill              // Fill
+	OpBlit              // Blit
+	OpGrid              // run a program, see Grid
 )
 
 // Op is work that is left between two calls.
@@ -23,6 +26,8 @@ type Op struct {
 	Stat  uint8
 
 	Copy    Copy
+	Fill    Fill
+	Blit    Blit
 	Release Release
 	// Events has bit 1<<EventKind set for each event to be sent at the end.
 	Events uint8
@@ -48,6 +53,10 @@ func (o *Op) run(env *Env) (Outcome, *Fault) {
 		return o.release(env, st)
 	case OpRelease:
 		return o.release(env, st)
+	case OpFill, OpBlit:
+		if outcome, fault := o.pixels(env); fault != nil || outcome != Done {
+			return outcome, fault
+		}
 	case OpConstant:
 		if fault := o.Release.run(env); fault != nil {
 			return Faulted, fault
@@ -63,6 +72,26 @@ func (o *Op) run(env *Env) (Outcome, *Fault) {
 		o.send(env, st)
 	}
 	o.Kind = OpNone
+	return Done, nil
+}
+
+// pixels continues a Fill or a Blit.
+func (o *Op) pixels(env *Env) (Outcome, *Fault) {
+	var done bool
+	var written uint64
+	var fault *Fault
+	if o.Kind == OpFill {
+		done, written, fault = o.Fill.run(env)
+	} else {
+		done, written, fault = o.Blit.run(env)
+	}
+	env.moved(int(o.Stat), written)
+	switch {
+	case fault != nil:
+		return Faulted, fault
+	case !done:
+		return Busy, nil
+	}
 	return Done, nil
 }
 

@@ -36,7 +36,8 @@ func (c *Copy) remap(env *Env) (moved uint64, fault *Fault) {
 	src := side{Surface: &c.Src}
 	dst := side{Surface: &c.Dst, write: true}
 	var in, out [16]byte
-	for left := int64(env.budget()); left > 0 && c.Row < c.Lines; left -= lineCost / 4 {
+	for left := int64(env.budget()); left > 0 && c.Row < c.Lines && !env.Over(); left -= lineCost / 4 {
+		env.Charge(lineCost / 4)
 		if c.Remap.Reads {
 			if fault := src.read(env, in[:c.Remap.SrcCPP], c.X*uint64(c.Remap.SrcCPP), c.Row); fault != nil {
 				return moved, fault

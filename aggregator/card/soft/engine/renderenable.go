@@ -40,7 +40,7 @@ func setRenderEnable(g *GR, env *Env, c call) Outcome {
 		return Done
 	}
 	g.Op = Op{Kind: OpCondition, Class: c.class.ID, Stat: uint8(c.class.stat)}
-	return g.Step(env)
+	return g.work(env)
 }
 
 // evaluate reads the reports at SET_RENDER_ENABLE_A/B and compares them: a

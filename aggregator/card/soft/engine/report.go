@@ -61,5 +61,5 @@ func reportSemaphore(g *GR, env *Env, c call) Outcome {
 	case reportTrap:
 		g.Op.Events |= 1 << EventTrap
 	}
-	return g.Step(env)
+	return g.work(env)
 }

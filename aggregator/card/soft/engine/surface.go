@@ -84,3 +84,14 @@ func (s *Surface) cell() (width, height uint64) {
 	}
 	return gobWidth, gobHeight
 }
+
+// blockLinear describes a layer of a surface of lines of width bytes; its blocks are 1<<high GOBs
+// high and 1<<deep GOBs deep.
+func blockLinear(va, width, height uint64, high, deep uint32, layer uint64) Surface {
+	wide := (width + gobWidth - 1) / gobWidth
+	rows := (height + gobHeight<<high - 1) >> (3 + high)
+	block := 9 + high + deep
+	va += layer >> deep * rows * wide << block
+	va += layer & (1<<deep - 1) << (9 + high)
+	return Surface{Layout: LayoutGOB, BlockRows: uint8(3 + high), BlockBytes: uint8(block), VA: va & vaMask, Stride: wide << block}
+}

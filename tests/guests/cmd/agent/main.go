@@ -41,6 +41,7 @@ func serve() error {
 	}
 	sys := &agent.System{Root: "/", Kernel: release}
 	s := agent.New(sys, port)
+	fmt.Fprintln(os.Stderr, "The guest is ready. Ctrl-A X ends it; lab call runs commands in it, from another terminal.")
 	s.Event(proto.EventReady, proto.Ready{Kernel: release, Uptime: uptime()})
 	return s.Serve(port)
 }

@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"reflect"
+	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab"
@@ -14,27 +18,59 @@ import (
 
 const callUsage = `lab call SOCKET COMMAND [KEY=VALUE... | JSON]
 
-runs a command of tests/lab/proto in a guest, and prints its result as JSON. A value
-that is not JSON is text. modprobe and rmmod also take the module's name alone.
+runs a command in a guest, and prints its result as JSON. It waits until the guest has
+booted. A value that is not JSON is text.
 
 	lab call a.agent.sock modprobe nouveau
-	lab call a.agent.sock fences count=200
+	lab call a.agent.sock bo-moves moves=4
 	lab call a.agent.sock modprobe '{"name":"nouveau","options":["config=NvMSI=0"]}'
+
+Commands, with their keys (tests/lab/proto has their types and results):
 `
+
+// callHelp is the usage with the commands.
+func callHelp() string {
+	var b strings.Builder
+	b.WriteString(callUsage)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, c := range proto.Commands {
+		fmt.Fprintf(w, "  %s\t%s\n", c.Name, c.About)
+		if keys := keysOf(c.Args); len(keys) > 0 {
+			fmt.Fprintf(w, "\t  %s\n", strings.Join(keys, " "))
+		}
+	}
+	w.Flush()
+	return b.String()
+}
+
+// keysOf returns the keys of a command's arguments.
+func keysOf(args any) (keys []string) {
+	if args == nil {
+		return nil
+	}
+	for f := range reflect.TypeOf(args).Fields() {
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		keys = append(keys, key)
+	}
+	return keys
+}
 
 // bootWait is how long a guest may take to boot.
 const bootWait = 4 * time.Minute
 
 func call(ctx context.Context, out io.Writer, words []string) error {
-	if len(words) < 2 || strings.HasPrefix(words[0], "-") {
-		_, err := fmt.Fprint(out, callUsage)
+	if len(words) < 2 || isHelp(words[0]) || isHelp(words[1]) {
+		_, err := fmt.Fprint(out, callHelp())
 		return err
+	}
+	if !slices.ContainsFunc(proto.Commands, func(c proto.Command) bool { return c.Name == words[1] }) {
+		return fmt.Errorf("%q: no such command; lab call -h lists the commands", words[1])
 	}
 	args, err := arguments(words[1], words[2:])
 	if err != nil {
 		return err
 	}
-	result, err := lab.CallSocket(ctx, words[0], words[1], args, bootWait)
+	result, err := lab.CallSocket(ctx, words[0], words[1], args, bootWait, os.Stderr)
 	if len(result) > 0 {
 		fmt.Fprintf(out, "%s\n", result)
 	}

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+)
+
+// Grid is a GR's launch that has not ended: that of Compute.Launch, while GR.Op says that there is
+// one. It is plain data, and goes where the GR goes.
+type Grid struct {
+	Block  interp.BlockState // that runs or ran last
+	Next   uint64            // how many were begun
+	Blocks uint64
+
+	Class uint16
+	Stat  uint8
+	// Refused: the address space refused an access, see GR.Fault. There is no way back into the
+	// instruction.
+	Refused bool
+}
+
+// GridCache has what is derived from a channel's Grid. It is made again where it is missing.
+type GridCache struct{ now *runner }
+
+// runner executes a Grid.
+type runner struct {
+	launch   interp.Launch
+	memory   gridMemory
+	surfaces *[sm.Surfaces]sm.Surface
+}
+
+// costWarp is what an instruction of a warp is charged, see Meter: the slowest ones round
+// doubles in 32 lanes for some 30 µs, or touch 32 pages. costBlock is what the start of a block is charged.
+const (
+	costWarp  = meterGrain / 4
+	costBlock = meterGrain / 8
+)
+
+// maxStack is the most entries of a warp's stack, whatever the driver gives.
+const maxStack = 4096
+
+// startGrid begins a launch.
+func (g *GR) startGrid(env *Env, c call) Outcome {
+	l := &g.Compute.Launch
+	*env.Grid = Grid{Blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]), Class: c.class.ID, Stat: uint8(c.class.stat)}
+	env.launched(c.class.stat)
+	env.GridCache.now = nil
+	g.Op = Op{Kind: OpGrid, Class: c.class.ID, Stat: uint8(c.class.stat)}
+	return g.work(env)
+}
+
+func newRunner(l *sm.Launch) *runner {
+	r := &runner{surfaces: &l.Surfaces}
+	r.launch = interp.Launch{
+		Memory: &r.memory, Units: r, Program: &interp.Program{Memory: &r.memory, Base: l.Region}, Entry: uint32(l.Program - l.Region),
+		Grid: l.Grid, Block: l.Block, GridID: l.ID,
+		Registers: l.Registers, Shared: l.Shared, Local: l.Local.Address, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh,
+		StackDepth: min(int(l.Stack/stackEntry), maxStack), SharedWindow: uint32(l.SharedWindow), LocalWindow: uint32(l.LocalWindow),
+	}
+	for i, b := range l.Constants {
+		r.launch.Banks[i] = interp.Bank{Addr: b.Address, Size: uint32(b.Size), Valid: b.Bound}
+	}
+	return r
+}
+
+// stackEntry is how many bytes of a warp's stack an entry takes.
+const stackEntry = 16
+
+// runGrid executes instructions until the grid has ended or the step's time is over.
+func (g *GR) runGrid(env *Env) Outcome {
+	if env.GridCache.now == nil {
+		env.GridCache.now = newRunner(&g.Compute.Launch)
+	}
+	r, grid := env.GridCache.now, env.Grid
+	r.memory.env = env
+	defer func() { r.memory.env = nil }()
+	block := interp.Block{Launch: &r.launch, BlockState: &grid.Block}
+	for !grid.Refused && !env.Over() {
+		if block.Done() { // or none was begun
+			if grid.Next == grid.Blocks {
+				g.endGrid(env)
+				return Done
+			}
+			env.Charge(costBlock)
+			block.Reset(grid.block(&r.launch))
+			grid.Next++
+		}
+		env.Charge(costWarp)
+		if _, fault := block.Step(1); fault != nil {
+			var refused refusedAccess
+			if !errors.As(fault, &refused) {
+				return g.gridError(env, fault)
+			}
+			g.Fault, grid.Refused = refused.Fault, true
+		}
+	}
+	if grid.Refused {
+		return Faulted
+	}
+	return Busy
+}
+
+// block is the place of the next block in the grid.
+func (r *Grid) block(l *interp.Launch) [3]uint32 {
+	x, y := uint64(l.Grid[0]), uint64(l.Grid[1])
+	return [3]uint32{uint32(r.Next % x), uint32(r.Next / x % y), uint32(r.Next / (x * y))}
+}
+
+func (g *GR) endGrid(env *Env) { g.Op, *env.Grid, env.GridCache.now = Op{}, Grid{}, nil }
+
+// gridError ends a grid whose program did what it must not.
+func (g *GR) gridError(env *Env, err error) Outcome {
+	g.Refusal = Refusal{env.Grid.Class, BadProgram, 0x368, g.Compute.Launch.Param}
+	env.Stats.class[env.Grid.Stat].Illegal.Add(1)
+	g.endGrid(env)
+	if env.ProgramFault != nil {
+		env.ProgramFault(err)
+	}
+	return Illegal
+}
+
+// gridMemory is the address space as a program reaches it.
+type gridMemory struct{ env *Env }
+
+// refusedAccess is the error of an access that the address space refused.
+type refusedAccess struct{ Fault }
+
+func (refusedAccess) Error() string { return "the address space refused an access" }
+
+func (m *gridMemory) Load(addr uint64, to []byte) error {
+	if fault := read(m.env, addr, to); fault != nil {
+		return refusedAccess{*fault}
+	}
+	return nil
+}
+
+func (m *gridMemory) Store(addr uint64, from []byte) error {
+	for len(from) > 0 {
+		mem, fault := m.env.fetch(addr, uint64(len(from)), true)
+		if fault != nil {
+			return refusedAccess{*fault}
+		}
+		n := copy(mem, from)
+		from, addr = from[n:], addr+uint64(n)
+	}
+	return nil
+}
+
+// Update is not torn by other programs: the graphics engine serves one channel at a time, and does
+// not leave an instruction half done.
+func (m *gridMemory) Update(addr uint64, size int, f func(uint64) uint64) (uint64, error) {
+	var b [8]byte
+	if err := m.Load(addr, b[:size]); err != nil {
+		return 0, err
+	}
+	old := binary.LittleEndian.Uint64(b[:])
+	binary.LittleEndian.PutUint64(b[:], f(old))
+	return old, m.Store(addr, b[:size])
+}

@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+)
+
+// programAt is where the tests' programs are, and programData what they store to.
+const (
+	programAt   = 0x10_0000
+	programData = 0x20_0000
+)
+
+// prepare assembles a program for a grid of 8 blocks of 40 threads.
+func (g *GR) prepare(t *testing.T, env *Env, m *testMemory, text string) {
+	words, err := isa.Assemble(text)
+	require.NoError(t, err)
+	for i, w := range words {
+		for b := range 8 {
+			m.store(programAt+uint64(i*8+b), byte(w>>(8*b)))
+		}
+	}
+	g.send(t, env, 0x90c0, writes{
+		{0x160c, programAt}, {0x238, 1<<16 | 8}, {0x23c, 1}, {0x3ac, 1<<16 | 40}, {0x3b0, 1}, {0x250, 40}, {0x2c0, 16}, {0x20c, 0x800},
+	})
+}
+
+// Each thread stores its number to a word of its own, from programData on.
+const storeNumber = `
+	mov b32 $r0 $ctaidx
+	mov b32 $r1 $tidx
+	mov b32 $r2 0x28
+	mul $r0 u32 $r0 u32 $r2
+	add b32 $r0 $r0 $r1
+	shl b32 $r2 $r0 clamp 0x2
+	add b32 $r2 $r2 0x200000
+	mov b32 $r3 0x0
+	st b32 wb g[$r2d] $r0
+	exit
+`
+
+// TestProgramRuns: every thread of every block runs, in steps of any length.
+func TestProgramRuns(t *testing.T) {
+	var g GR
+	m := newTestMemory()
+	m.mapPage(programData)
+	env := newEnv(m)
+	g.prepare(t, env, m, storeNumber)
+	now := uint64(0)
+	env.Clock = func() uint64 { now++; return now }
+	steps := 0
+	for o := g.Method(env, 0x90c0, 0x368, 0); o != Done; o = g.Step(env) {
+		require.Equal(t, Busy, o)
+		env.Begin(now)
+		steps++
+	}
+	require.Greater(t, steps, 1)
+	for i := range uint32(320) {
+		require.Equal(t, i, m.word(programData+uint64(i)*4))
+	}
+	require.Zero(t, m.word(programData+1280))
+	require.EqualValues(t, 1, env.Stats.Class(0x90c0).Launches.Load())
+}
+
+// TestProgramEnds: a program that does what it must not, or does not end, is stopped alone.
+func TestProgramEnds(t *testing.T) {
+	start := func(text string) (*GR, *Env, *string) {
+		g, said := new(GR), new(string)
+		m := newTestMemory()
+		env := newEnv(m)
+		env.ProgramFault = func(err error) { *said = err.Error() }
+		g.prepare(t, env, m, text)
+		now := uint64(0)
+		env.Clock = func() uint64 { now++; return now }
+		env.Begin(50)
+		return g, env, said
+	}
+	g, env, _ := start(storeNumber) // its data are not mapped
+	for range 2 {
+		require.Equal(t, Faulted, finish(g.Method(env, 0x90c0, 0x368, 0), func() Outcome { env.Begin(1000); return g.Step(env) }))
+		require.EqualValues(t, programData, g.Fault.VA)
+		require.Equal(t, Faulted, g.Step(env), "there is no way back into the instruction")
+		g.Abort()
+		require.True(t, g.Idle())
+	}
+	g, env, said := start("mov b32 $r60 0x1\nexit")
+	require.Equal(t, Illegal, g.Method(env, 0x90c0, 0x368, 7))
+	require.Equal(t, Refusal{0x90c0, BadProgram, 0x368, 7}, g.Refusal)
+	require.Contains(t, *said, "register out of bounds at 0x0")
+	require.True(t, g.Idle())
+
+	g, env, _ = start("bra 0x0")
+	require.Equal(t, Busy, g.Method(env, 0x90c0, 0x368, 0))
+	for range 5 {
+		require.True(t, env.Over())
+		env.Begin(1 << 20)
+		env.Clock = func() uint64 { return 1 << 20 }
+		require.Equal(t, Busy, g.Step(env))
+	}
+	g.Abort()
+	require.True(t, g.Idle())
+}
+
+// TestHostileLaunches: whatever a launch asks for, and whatever its program is, a step ends after a
+// few instructions, and takes bounded memory.
+func TestHostileLaunches(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 0xc0))
+	var g GR
+	m := newTestMemory()
+	for page := range uint64(8) {
+		m.mapPage(programAt + page<<12)
+	}
+	env := newEnv(m)
+	looks := uint64(0)
+	env.Clock = func() uint64 { looks++; return looks }
+	value := func(usual uint32) uint32 {
+		return []uint32{usual, usual, usual, usual, usual, usual, 0, 1, random.Uint32() >> random.UintN(32), ^uint32(0)}[random.IntN(10)]
+	}
+	forms := isa.Forms()
+	loop, err := isa.Assemble("bra 0x0")
+	require.NoError(t, err)
+	outcomes := make(map[Outcome]int)
+	for range 500 {
+		at := uint64(programAt)
+		put := func(w uint64) {
+			for b := range 8 {
+				m.store(at, byte(w>>(8*b)))
+				at++
+			}
+		}
+		for range random.IntN(8) {
+			f := forms[random.IntN(len(forms))]
+			guard := []uint64{7, 15, 15}[random.IntN(3)] << 10 // always, or never
+			w := f.Value | random.Uint64()&random.Uint64()&random.Uint64()&^f.Mask&^(15<<10) | guard
+			if in, err := isa.Decode(w, 0); err == nil && in.Size == 8 {
+				put(w)
+			}
+		}
+		put(loop[0])
+		x, y, z := value(32), value(1), value(1)
+		for _, w := range (writes{
+			{0x160c, value(programAt)}, {0x238, value(8 | 8<<16)}, {0x23c, value(1)}, {0x3ac, x&0xffff | y<<16}, {0x3b0, z},
+			{0x250, value(x & 0xffff * (y & 0xffff) * (z & 0xffff))}, {0x2c0, value(63)}, {0x20c, value(1 << 20)}, {0x24c, value(48 << 10)},
+			{0x204, value(0x100)}, {0x208, value(0x40)}, {0x790, 0}, {0x794, value(programAt)}, {0x798, value(0xff)}, {0x79c, value(1 << 20)},
+		}) {
+			g.Method(env, 0x90c0, w[0], w[1]) // some are refused
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		env.Begin(looks + 50)
+		o := g.Method(env, 0x90c0, 0x368, 0)
+		for range 5 {
+			outcomes[o]++
+			if o != Busy {
+				break
+			}
+			began := looks
+			env.Begin(began + 50)
+			o = g.Step(env)
+			require.LessOrEqual(t, looks-began, uint64(51))
+		}
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(4<<20))
+		g.Abort()
+	}
+	for _, o := range []Outcome{Done, Busy, Faulted, Illegal} {
+		require.Positive(t, outcomes[o], "no launch was %v", o)
+	}
+}
+
+// TestSurfaces: what a program stores to a surface is in the picture, converted, and is loaded from
+// there; outside of it there is nothing.
+func TestSurfaces(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		env := newEnv(pixelMemory())
+		p := drawPicture(t, "surface", 0x1000_0000)
+		p.pitch = 0
+		want := make([]byte, p.width*p.height*p.bytes())
+		p.store(t, env, want)
+		r := runner{memory: gridMemory{env: env}, surfaces: new([sm.Surfaces]sm.Surface)}
+		r.surfaces[3] = sm.Surface{Address: p.va, Width: p.width, Height: p.height, Format: p.code, Log2Block: [2]uint8{0, uint8(p.high)}}
+		for range 20 {
+			x, y := rapid.Uint32Range(0, 100).Draw(t, "x"), rapid.Uint32Range(0, 50).Draw(t, "y")
+			color := [4]uint32{rapid.Uint32().Draw(t, "color"), 0x3f000000, 0xbf800000, 1}
+			pixel := interp.Pixel{Inst: &isa.Inst{Op: isa.SurfStoreFormat}, Image: 3, At: [4]uint32{x, y}, Data: color}
+			require.NoError(t, r.Surface(&pixel))
+			inside := x < p.width && y < p.height
+			require.Equal(t, !inside, pixel.Out)
+			bytes, _ := colorFormats[p.code].pack(color, 0xf)
+			load := interp.Pixel{Inst: &isa.Inst{Op: isa.SurfLoad}, Image: 3, At: [4]uint32{x * p.bytes(), y}, Data: color}
+			require.NoError(t, r.Surface(&load))
+			require.Equal(t, !inside, load.Out)
+			if inside {
+				copy(want[(y*p.width+x)*p.bytes():], bytes[:p.bytes()])
+				require.EqualValues(t, bytes[0], load.Data[0]) // a width of 8 bits
+			} else {
+				require.Zero(t, load.Data)
+			}
+		}
+		require.Equal(t, want, p.load(t, env))
+		r.surfaces[3].Format = 0xe0
+		require.ErrorContains(t, r.Surface(&interp.Pixel{Inst: &isa.Inst{Op: isa.SurfStoreFormat}, Image: 3}), "surfaces of format 0xe0")
+		require.Error(t, r.Surface(&interp.Pixel{Inst: &isa.Inst{Op: isa.SurfRed}, Image: 8}))
+	})
+}

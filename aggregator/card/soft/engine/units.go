@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+)
+
+// Texture implements interp.Units. There is no texture unit.
+func (r *runner) Texture(*interp.Texels) error { return fmt.Errorf("textures") }
+
+// surfaceBytes are the bytes of isa.Width.
+var surfaceBytes = [...]uint64{1, 1, 2, 2, 4, 8, 16, 16}
+
+// Surface implements interp.Units. Outside of a surface nothing is stored, and zeros are loaded.
+func (r *runner) Surface(p *interp.Pixel) error {
+	if p.Image >= uint32(len(r.surfaces)) {
+		return fmt.Errorf("surface %d", p.Image)
+	}
+	s := &r.surfaces[p.Image]
+	f := &colorFormats[s.Format]
+	if s.Format == 0 { // none is bound
+		p.Out = true
+		return nil
+	}
+	if f.bytes == 0 || s.Zeta {
+		return fmt.Errorf("surfaces of format %#x", s.Format)
+	}
+	width := uint64(s.Width)
+	if !s.Linear {
+		width *= uint64(f.bytes)
+	}
+	x, y, n := uint64(p.At[0]), uint64(p.At[1]), surfaceBytes[p.Inst.Mod[isa.Width]&7]
+	if p.Inst.Op == isa.SurfStoreFormat {
+		n = uint64(f.bytes)
+		x *= n
+	}
+	if s.Linear {
+		y = 0
+	}
+	at := Surface{VA: s.Address, Stride: width}
+	if !s.Linear {
+		at = blockLinear(s.Address, width, uint64(s.Height), uint32(s.Log2Block[1]), 0, 0)
+	}
+	p.Out = x+n > width || y >= uint64(s.Height)
+	if p.Out {
+		p.Data = [4]uint32{}
+		return nil
+	}
+	return r.access(p, f, at.at(x, y), n)
+}
+
+// access carries out an instruction at an address. n is how many bytes are loaded or stored.
+func (r *runner) access(p *interp.Pixel, f *colorFormat, va, n uint64) error {
+	var b pixel
+	switch p.Inst.Op {
+	case isa.SurfLoad:
+		if err := r.memory.Load(va, b[:n]); err != nil {
+			return err
+		}
+		for i := range p.Data {
+			p.Data[i] = binary.LittleEndian.Uint32(b[i*4:])
+		}
+		switch p.Inst.Mod[isa.Width] {
+		case isa.S8:
+			p.Data[0] = uint32(int32(int8(p.Data[0])))
+		case isa.S16:
+			p.Data[0] = uint32(int32(int16(p.Data[0])))
+		}
+		return nil
+	case isa.SurfStore:
+		for i, w := range p.Data {
+			binary.LittleEndian.PutUint32(b[i*4:], w)
+		}
+		return r.memory.Store(va, b[:n])
+	case isa.SurfStoreFormat:
+		b, _ = f.pack(p.Data, 0xf)
+		return r.memory.Store(va, b[:n])
+	case isa.SurfAddress:
+		p.Data = [4]uint32{uint32(va), uint32(va >> 32)}
+		return nil
+	}
+	return fmt.Errorf("this surface instruction")
+}

@@ -1,0 +1,408 @@
+package soft_test
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// perAccess is what an access takes that touches a page for the first time.
+const perAccess = 5 * time.Microsecond
+
+// virtual is a card's time, as if each access of a channel took perAccess.
+type virtual struct {
+	now  atomic.Uint64
+	each func(channel uint8, t shadowpt.Target, addr uint64, write bool) // called for each, or nil
+}
+
+func (v *virtual) config() soft.Config {
+	return soft.Config{Clock: v.now.Load, Watch: func(channel uint8, t shadowpt.Target, addr uint64, _ int, write bool) {
+		v.now.Add(uint64(perAccess))
+		if v.each != nil {
+			v.each(channel, t, addr, write)
+		}
+	}}
+}
+
+// rows is a copy of lines with the graphics engine.
+func rows(dst, src, pitch, length, lines uint32, launches int) []uint32 {
+	w := make([]uint32, launches)
+	for i := range w {
+		w[i] = 1<<4 | 1<<8
+	}
+	return cat(incr(2, 0, classM2MF), incr(2, 0x238, 0, dst), incr(2, 0x30c, 0, src), incr(2, 0x314, pitch, pitch, length, lines), nonIncr(2, 0x300, w...))
+}
+
+// Whatever channels do, a step ends in time: unmapping memory, moving pages and stopping a
+// channel wait for it. What it wrote is reported at its end.
+func TestStepsEndInTime(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		words []uint32
+	}{
+		{"short lines", rows(vaRAM, vaData, 0, 2, 8191, 16)},
+		{"pages apart", rows(vaRAM, vaData, 0x1000, 2, 250, 500)},
+		{"copy engine", cat(incr(4, 0, classCE0), incr(4, 0x30c, 0, vaData, 0, vaRAM, 2, 2, 2, 8191), nonIncr(4, 0x300, repeat(500, 1<<4|1<<8)...))},
+		{"upload", cat(rows(vaRAM, vaData, 1, 1, 8000, 0), incr(2, 0x300, 1<<0|1<<4|1<<8), nonIncr(2, 0x304, repeat(2000, 1)...))},
+		{"semaphores", repeat(2000, release32(vaRAM, 1)...)},
+		{"reports", cat(incr(1, 0, 0x9097), repeat(2000, incr(1, 0x1b00, 0, vaRAM, 1, 0)...))},
+	} {
+		for _, channels := range []int{1, 3} {
+			t.Run(tc.name, func(t *testing.T) {
+				var v virtual
+				var accesses [gf100.Channels]uint64 // of a channel's step
+				var most atomic.Uint64
+				v.each = func(channel uint8, _ shadowpt.Target, _ uint64, _ bool) { accesses[channel]++ }
+				r, cs := newChannelsOf(t, channels, v.config())
+				r.host.wrote = func(off, _ uint64) { // at the end of a step, as often as it wrote
+					channel := off>>20 + 1
+					most.Store(max(most.Load(), accesses[channel]))
+					accesses[channel] = 0
+				}
+				for i, c := range cs {
+					c.space.mapRAM(vaRAM, uint64(i)<<20, 1<<20)
+					c.submit(cat(tc.words, release(0, 1))...)
+				}
+				for _, c := range cs {
+					c.waitSemaphore(0, 1)
+				}
+				require.Greater(t, most.Load(), uint64(10))
+				require.Less(t, most.Load()*uint64(perAccess), uint64(5*time.Millisecond))
+				if channels == 1 {
+					require.Less(t, time.Duration(r.card.Stats().LongestStep.Load()), 5*time.Millisecond)
+				}
+			})
+		}
+	}
+}
+
+// A step ends in time also if the memory that a copy touches has holes, which are slow to fill.
+func TestPopulatingEndsInTime(t *testing.T) {
+	const perPage, size = 10 * time.Microsecond, 2 << 20
+	for _, channels := range []int{1, 3} {
+		for _, tc := range []struct {
+			name     string
+			dst, src uint32
+		}{{"source", vaData, vaRAM}, {"destination", vaRAM, vaData}, {"both", vaRAM + size, vaRAM}} {
+			t.Run(tc.name, func(t *testing.T) {
+				var v virtual
+				var pages, most atomic.Uint64
+				r, cs := newChannelsOf(t, channels, v.config())
+				r.card.UnmapDMA(0, ramSize)
+				require.NoError(t, r.card.MapDMA(0, card.Mapping{Mem: r.host.ram, Write: true, Populate: func(_, n uint64) bool {
+					n = (n + shadowpt.SmallPage - 1) / shadowpt.SmallPage
+					v.now.Add(n * uint64(perPage))
+					pages.Add(n)
+					for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+					}
+					return true
+				}}))
+				for _, c := range cs {
+					c.space.mapVRAM(vaData+1<<20, c.data, 1<<20) // the same memory again
+					c.submit(cat(incr(2, 0, classM2MF), copyM2MF(tc.dst, tc.src, size), release(0, 1))...)
+				}
+				for _, c := range cs {
+					c.waitSemaphore(0, 1)
+				}
+				require.GreaterOrEqual(t, pages.Load(), uint64(channels*size/shadowpt.SmallPage))
+				require.LessOrEqual(t, most.Load(), uint64(64), "pages in one call")
+				if channels == 1 {
+					require.Less(t, time.Duration(r.card.Stats().LongestStep.Load()), 3*time.Millisecond)
+				}
+			})
+		}
+	}
+}
+
+func repeat(n int, words ...uint32) (out []uint32) {
+	for range n {
+		out = append(out, words...)
+	}
+	return out
+}
+
+// gate holds accesses of one channel.
+type gate struct {
+	channel uint8
+	target  shadowpt.Target
+	once    sync.Once
+	in, out chan struct{}
+}
+
+func newGate(channel uint8, t shadowpt.Target) *gate {
+	return &gate{channel: channel, target: t, in: make(chan struct{}), out: make(chan struct{})}
+}
+
+func (g *gate) pass(channel uint8, t shadowpt.Target, _ uint64, _ bool) {
+	if channel == g.channel && t == g.target {
+		g.once.Do(func() {
+			close(g.in)
+			<-g.out
+		})
+	}
+}
+
+// A step that hangs in its owner's memory delays nothing of another owner.
+func TestOwnersWaitForTheirOwnSteps(t *testing.T) {
+	const stuck, other = 0, 1 // channels
+	g := newGate(1, shadowpt.SystemNonCoherent)
+	v := virtual{each: g.pass}
+	r, cs := newChannelsOf(t, 3, v.config())
+	mem := newFakeHost(t).ram
+	for _, c := range cs[1:] { // the second owner has two channels, and memory of its own
+		c.ramfc(func(b []byte) { gf100.InstOwner.Put(b, 1) })
+		c.bind()
+		c.space.mapRAM(vaHole, 1<<32, 0x1000)
+	}
+	require.NoError(t, r.card.MapDMA(1<<32, card.Mapping{Mem: mem, Write: true, Owner: 1}))
+	cs[stuck].submit(rows(vaRAM, vaData, 0, 64, 1, 1)...)
+	<-g.in
+	letGo := sync.OnceFunc(func() { close(g.out) })
+	defer letGo()
+
+	done := func(f func()) <-chan struct{} {
+		ch := make(chan struct{})
+		go func() { defer close(ch); f() }()
+		return ch
+	}
+	soon := func(what string, f func()) {
+		t.Helper()
+		select {
+		case <-done(f):
+		case <-time.After(patience):
+			require.FailNow(t, "it waits for the other owner's step: "+what)
+		}
+	}
+	invalidate := func(c *testChannel) (over bool) {
+		r.wr(0x100cb8, uint32(c.space.dir>>12)<<4)
+		r.wr(0x100cbc, 1<<31|1)
+		return r.rd(0x100c80)&(1<<15) != 0
+	}
+
+	c := cs[other]
+	c.alive()
+	c.submit(cat(incr(0, 0x28, 0, 9<<27), release32(vaHole, 7))...)
+	r.eventually("its own invalidate, and its own memory", func() bool { return mem[0] == 7 })
+	// It wants the engine that serves the stuck one. It waits outside of steps.
+	c.submit(cat(rows(vaData, vaHole, 0, 64, 1, 1), release(0, 1))...)
+	r.eventually("it waits", func() bool { return r.card.Contended() == 1 })
+	require.True(t, invalidate(c))
+	require.False(t, invalidate(cs[stuck]), "its own step uses the directory")
+	require.True(t, invalidate(c), "the other owner's invalidate goes on")
+	soon("quiesce and relocate", func() {
+		r.card.QuiesceChannels([]uint8{uint8(c.id)}, func() {
+			_, err := r.card.Relocate(card.Relocation{Addr: c.data, Size: 0x1000})
+			require.NoError(t, err)
+		})
+	})
+	c.disable()
+	c.kick()
+	require.Zero(t, r.card.Contended())
+	r.wr(0x2634, cs[stuck].id)
+	require.NotZero(t, r.rd(0x2634)&(1<<20), "the stuck one has not left")
+	c.enable()
+	c.disable()
+	c.kick()
+	r.runlist(1, 3) // without the other's first channel
+	c.unbind()
+	r.commit(3) // without the stuck one
+	require.NotZero(t, r.rd(0x227c)&(1<<20), "it has not left")
+	r.runlist(3)
+	cs[2].alive()
+	soon("unmap", func() { r.card.UnmapDMA(1<<32, 1) })
+
+	own := done(func() { r.card.UnmapDMA(0, 1) })
+	select {
+	case <-own:
+		require.Fail(t, "its own memory was unmapped during the step")
+	case <-time.After(10 * time.Millisecond):
+	}
+	letGo()
+	<-own
+}
+
+// A channel reaches its owner's memory only.
+func TestMemoryHasAnOwner(t *testing.T) {
+	r, c := newChannelRig(t, soft.Config{})
+	require.NoError(t, r.card.MapDMA(1<<32, card.Mapping{Mem: make([]byte, 0x1000), Write: true, Owner: 1}))
+	c.space.mapRAM(vaHole, 1<<32, 0x1000)
+	c.submit(release32(vaHole, 1)...)
+	r.eventually("fault", func() bool { return r.rd(0x259c) == 1<<slotHost })
+}
+
+// copies is a program that copies a word in each thread, endless one that reads words for ever.
+const (
+	copies = `
+	mov b32 $r0 $ctaidx
+	shl b32 $r0 $r0 clamp 0x5
+	mov b32 $r1 $tidx
+	add b32 $r0 $r0 $r1
+	shl b32 $r0 $r0 clamp 0x2
+	mov b32 $r3 0x0
+	add b32 $r2 $r0 0x400000
+	ld b32 $r4 ca g[$r2d]
+	add b32 $r2 $r0 0x100000
+	st b32 wb g[$r2d] $r4
+	exit`
+	endless = `
+	mov b32 $r2 0x400000
+	mov b32 $r3 0x0
+again:
+	ld b32 $r4 ca g[$r2d]
+	bra again`
+)
+
+// launch places a program behind a channel's pushbuffer, and returns the words that launch it in
+// blocks of 32 threads.
+func (c *testChannel) launch(program string, blocks uint32) []uint32 {
+	const at = pushSize - 0x200
+	words, err := isa.Assemble(program)
+	require.NoError(c.r.t, err)
+	for i, w := range words {
+		c.r.vramWrite64(c.push+at+uint64(i)*8, w)
+	}
+	return cat(incr(1, 0, 0x90c0), incr(1, 0x1608, 0, vaPush+at), incr(1, 0x238, 1<<16|blocks, 1), incr(1, 0x3ac, 1<<16|32, 1),
+		incr(1, 0x250, 32), incr(1, 0x2c0, 16), incr(1, 0x368, 0))
+}
+
+// A request that does not end delays those of others by a slice.
+func TestShortRequestBesideLongOnes(t *testing.T) {
+	t.Run("copies", func(t *testing.T) {
+		testShortRequestBesideLongOnes(t, func(*testChannel) []uint32 { return rows(vaRAM, vaData, 0, 64, 1<<30, 1) })
+	})
+	t.Run("programs", func(t *testing.T) {
+		testShortRequestBesideLongOnes(t, func(c *testChannel) []uint32 { return c.launch(endless, 65535) })
+	})
+}
+
+func testShortRequestBesideLongOnes(t *testing.T, request func(*testChannel) []uint32) {
+	for _, long := range []int{1, 2, 6} {
+		g := newGate(1, shadowpt.SystemNonCoherent)
+		var began, ended, short atomic.Uint64
+		v := &virtual{}
+		v.each = func(channel uint8, t shadowpt.Target, addr uint64, write bool) {
+			g.pass(channel, t, addr, write)
+			if t == shadowpt.SystemNonCoherent && channel == uint8(long+1) && short.Swap(1) == 0 {
+				ended.Store(v.now.Load())
+			}
+		}
+		r, cs := newChannelsOf(t, long+1, v.config())
+		const slice = uint64(2 * time.Millisecond)
+		for _, c := range cs[:long] {
+			c.submit(request(c)...)
+		}
+		<-g.in
+		// All others wait for the engine; the short one comes last.
+		r.eventually("all wait", func() bool { return r.card.Contended() == long-1 })
+		last := cs[long]
+		last.submit(cat(rows(vaRAM+0x1000, vaData, 0, 64, 10, 1), release(0, 1))...)
+		r.eventually("it waits", func() bool { return r.card.Contended() == long })
+		began.Store(v.now.Load())
+		close(g.out)
+		last.waitSemaphore(0, 1)
+		// A slice ends with the step that passes its end.
+		require.LessOrEqual(t, ended.Load()-began.Load(), uint64(long)*(slice+uint64(2*time.Millisecond)), "with %d", long)
+		u := r.card.Use(uint8(last.id))
+		require.Less(t, u.Busy[gf100.EngineGR], time.Millisecond, "the others' time is not its own")
+		for _, c := range cs[:long] {
+			c.disable()
+			c.kick()
+			u := r.card.Use(uint8(c.id))
+			require.True(t, u.Underway && !u.Running && u.Ended == 0)
+			require.Positive(t, u.Busy[gf100.EngineGR])
+		}
+	}
+}
+
+// A request is preempted in the middle. It goes on with the right bytes when its channel is enabled
+// again, or bound again, while others use the engine.
+func TestPreemptInMidRequest(t *testing.T) {
+	pattern := make([]byte, 1<<20)
+	for i := range pattern {
+		pattern[i] = byte(i>>8) ^ byte(i*7)
+	}
+	for _, tc := range []struct {
+		name  string
+		words []uint32
+		n     int
+	}{
+		{"flat", cat(incr(2, 0, classM2MF), copyM2MF(vaData, vaRAM, 1<<20)), 1 << 20},
+		{"rows", rows(vaData, vaRAM, 100, 99, 1000, 1), 99},
+		{"copy engine", cat(incr(4, 0, classCE0), linesCE(4, vaData, vaRAM, 128, 8191)), 128 * 8191},
+		{"program", nil, 1 << 16},
+	} {
+		for _, rebind := range []bool{false, true} {
+			t.Run(tc.name, func(t *testing.T) {
+				var accesses atomic.Uint64
+				var armed atomic.Bool
+				in, out := make(chan bool), make(chan bool)
+				v := &virtual{each: func(channel uint8, _ shadowpt.Target, _ uint64, _ bool) {
+					if channel == 1 && accesses.Add(1)%100 == 0 && armed.Swap(false) {
+						in <- true
+						<-out
+					}
+				}}
+				r, cs := newChannelsOf(t, 2, v.config())
+				copy(r.host.ram, pattern)
+				c, neighbour := cs[0], cs[1]
+				for page := range uint64(1 << 8) { // no two pages lie together, so that a copy looks up each
+					c.space.mapVRAM(vaData+page*0x1000, c.data+(page^1)*0x1000, 0x1000)
+				}
+				words := tc.words
+				if words == nil {
+					words = c.launch(copies, uint32(tc.n/4/32))
+				}
+				armed.Store(true)
+				c.submit(cat(words, release(0, 1))...)
+				preempted, ended := uint32(0), uint64(1)
+				for end := time.Now().Add(patience); c.semaphore(0) != 1; {
+					require.True(t, time.Now().Before(end), "it does not go on")
+					select {
+					case <-in:
+					case <-time.After(tick):
+						continue
+					}
+					c.disable()
+					out <- true
+					c.kick()
+					u, stopped := r.card.Use(1), accesses.Load()
+					if require.False(t, u.Running); u.Underway {
+						preempted++
+					}
+					neighbour.alive()
+					neighbour.submit(cat(rows(vaRAM+0x300000, vaData, 0, 64, 4, 1), release(0, preempted))...)
+					neighbour.waitSemaphore(0, preempted)
+					require.Equal(t, stopped, accesses.Load())
+					require.Equal(t, u.Busy, r.card.Use(1).Busy)
+					if rebind {
+						if !u.Underway {
+							ended = 0 // for the channel that is bound now
+						}
+						c.unbind()
+						c.bind()
+					}
+					armed.Store(preempted < 10)
+					c.enable()
+				}
+				require.NotZero(t, preempted)
+				got := make([]byte, 0, 1<<20)
+				for page := range uint64(1 << 8) {
+					got = append(got, r.vramRead(c.data+(page^1)*0x1000, 0x1000)...)
+				}
+				require.True(t, bytes.Equal(pattern[:tc.n], got[:tc.n]))
+				r.eventually("idle", func() bool { return r.card.Use(1).Idle })
+				require.Equal(t, ended, r.card.Use(1).Ended)
+			})
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package parts
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestGroupLimit: the least limit counts, of a control group or of one above it.
+func TestGroupLimit(t *testing.T) {
+	root := t.TempDir()
+	put := func(file, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, filepath.Dir(file)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, file), []byte(text), 0o600))
+	}
+	put("a/b/memory.max", "max\n")
+	put("a/memory.max", "3000\n")
+	put("c/memory.max", "4000\n")
+	put("memory/v1/x/memory.limit_in_bytes", "5000\n")
+	put("memory/memory.limit_in_bytes", "9223372036854771712\n")
+	const none = ^uint64(0)
+	for groups, want := range map[string]uint64{
+		"":                      none,
+		"0::/\n":                none,
+		"0::/a/b\n":             3000,
+		"0::/c/not/mounted\n":   4000,
+		"0::/../c\n":            4000,
+		"3:cpu:/a\n0::/c\n":     4000,
+		"4:cpu,memory:/v1/x\n":  5000,
+		"4:memory:/\n3:cpu:/\n": 9223372036854771712,
+	} {
+		require.Equal(t, want, groupLimit(root, groups), groups)
+	}
+	require.Positive(t, memory())
+	require.Positive(t, addresses())
+}

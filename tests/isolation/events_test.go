@@ -1,0 +1,140 @@
+package isolation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/testserver"
+)
+
+// street makes n equal GPUs on a card.
+func street(t *testing.T, cfg testserver.SharedConfig, n int) *testserver.Shared {
+	t.Helper()
+	cfg.Card = soft.Config{VRAM: max(256<<20, uint64(n)*80<<20>>26<<26)}
+	s, err := testserver.NewSharedWith(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for i := range n {
+		require.NoError(t, s.AddGPU(aggregator.GuestConfig{Name: fmt.Sprintf("guest%d", i), VRAM: guestVRAM, Map: aperture.MapAll}))
+	}
+	return s
+}
+
+// park attaches a guest whose channels wait at a semaphore that nobody releases.
+func park(t *testing.T, socket string, channels int) {
+	t.Helper()
+	g, err := guest.Attach(context.Background(), socket, guest.Config{RAM: 1 << 20, Map: true, Timeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { g.Close() })
+	space, err := g.NewSpace()
+	require.NoError(t, err)
+	b, err := g.AllocRAM(4096)
+	require.NoError(t, err)
+	require.NoError(t, space.Map(srcVA, b, guest.Small))
+	for id := range channels {
+		ch, err := g.NewChannel(1+id, space)
+		require.NoError(t, err)
+		require.NoError(t, ch.Finish())
+		require.NoError(t, ch.Submit(new(guest.Push).Semaphore(srcVA, 1, guest.SemAcquire).Words...))
+	}
+}
+
+// writes counts trapped writes. How often a guest reads while it waits depends on time.
+func writes(of []*testserver.Endpoint) (n uint64) {
+	for _, e := range of {
+		for _, r := range e.Traps() {
+			n += r.Writes
+		}
+	}
+	return n
+}
+
+// fences has a guest copy and wait for a fence, n times. It returns the events that the guest got.
+func fences(v *victim, e *testserver.Endpoint, n int) (events uint64, err error) {
+	before := e.Guest.Stats().EngineEvents.Load()
+	for range n {
+		if err := v.ch.Copy(guest.M2MF, viaVA, srcVA, victimSize); err != nil {
+			return 0, err
+		}
+		if err := v.ch.FinishByEvent(); err != nil {
+			return 0, err
+		}
+	}
+	return e.Guest.Stats().EngineEvents.Load() - before, nil
+}
+
+// TestEventsReachTheirOwnerAlone: a guest whose channels wait at a semaphore gets no event of a
+// neighbour that works, and the neighbour none beyond its own. Where the card does not tell whose an
+// event is, a waiting channel gets one when it begins to wait, and few more.
+func TestEventsReachTheirOwnerAlone(t *testing.T) {
+	const n = 40
+	for _, c := range []struct {
+		name   string
+		cfg    testserver.SharedConfig
+		others uint64 // events of others
+	}{
+		{"software", testserver.SharedConfig{}, 0},
+		{"plain registers", testserver.OtherCards["plain registers"], n / 4},
+	} {
+		for _, channels := range scale.Of([]int{8}, []int{1, 8}) {
+			t.Run(fmt.Sprintf("%s, %d waiting", c.name, channels), func(t *testing.T) {
+				if c.others > 0 {
+					scale.ReleaseOnly(t) // package driver tests it in the gate
+				}
+				s := street(t, c.cfg, 2)
+				v, err := newCopier(s.GPUs[1].Socket)
+				require.NoError(t, err)
+				defer v.g.Close()
+				park(t, s.GPUs[0].Socket, channels)
+				heard := &s.GPUs[0].Guest.Stats().EngineEvents
+				before := heard.Load()
+				events, err := fences(v, s.GPUs[1], n)
+				require.NoError(t, err)
+				require.LessOrEqual(t, heard.Load()-before, c.others)
+				require.LessOrEqual(t, events, n+c.others)
+			})
+		}
+	}
+}
+
+// TestCrowdCostsNoTraps: a guest's work costs as many events in a crowd as alone, and as many trapped
+// writes but for the few by which handlers of its own events differ. One event of a single neighbour
+// for each of its own would double them.
+func TestCrowdCostsNoTraps(t *testing.T) {
+	const n = 10
+	var alone uint64
+	for _, size := range scale.Of([]int{1, 8}, []int{1, 2, 4, 8, 16, 32}) {
+		s := street(t, testserver.SharedConfig{}, size)
+		all, events, errs := make([]*victim, size), make([]uint64, size), make([]error, size)
+		for i := range all {
+			var err error
+			all[i], err = newCopier(s.GPUs[i].Socket)
+			require.NoError(t, err)
+			defer all[i].g.Close()
+		}
+		before := writes(s.GPUs)
+		var wg sync.WaitGroup
+		for i, v := range all {
+			wg.Go(func() { events[i], errs[i] = fences(v, s.GPUs[i], n) })
+		}
+		wg.Wait()
+		sum := writes(s.GPUs) - before
+		for i, err := range errs {
+			require.NoError(t, err)
+			require.LessOrEqual(t, events[i], uint64(n), "of %d guests", size)
+		}
+		if size == 1 {
+			alone = sum
+		}
+		require.LessOrEqual(t, sum, alone*uint64(size)*3/2, "writes of %d guests", size)
+	}
+}

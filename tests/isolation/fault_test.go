@@ -1,0 +1,73 @@
+package isolation
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel"
+	"github.com/umbra-gpu/umbra/shadowpt"
+	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/testserver"
+)
+
+// TestPanicsStayWithTheirGuest: a panic of the server in a trap of a guest, or in a step of its
+// channel on the card, quarantines that guest, whose neighbour copies on. The next client of the GPU
+// finds it in order. Package aggregator tests the other goroutines.
+func TestPanicsStayWithTheirGuest(t *testing.T) {
+	for _, where := range []string{"a step of its channel", "REGION_READ"} {
+		t.Run(where, func(t *testing.T) {
+			var armed atomic.Bool
+			plant := func(here string) {
+				if here == where && armed.CompareAndSwap(true, false) {
+					panic("planted")
+				}
+			}
+			s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{
+				VRAM:  256 << 20,
+				Watch: func(uint8, shadowpt.Target, uint64, int, bool) { plant("a step of its channel") },
+			}})
+			require.NoError(t, err)
+			defer s.Close()
+			for i := range 2 {
+				_, err := s.Add(serve.GPUConfig{
+					Share:  aggregator.GuestConfig{Name: fmt.Sprint("guest", i), VRAM: guestVRAM},
+					Device: devmodel.Config{Temperature: func() int { plant("REGION_READ"); return 45 }},
+				})
+				require.NoError(t, err)
+			}
+			a, err := newCopier(s.GPUs[0].Socket)
+			require.NoError(t, err)
+			b, err := newCopier(s.GPUs[1].Socket)
+			require.NoError(t, err)
+			defer b.g.Close()
+			armed.Store(true)
+			if where == "REGION_READ" {
+				for _, reg := range registers() {
+					if a.g.Raw().Reg(reg); !armed.Load() {
+						break // the sensor's
+					}
+				}
+			} else {
+				require.NoError(t, a.ch.Copy(guest.M2MF, viaVA, srcVA, 4096))
+			}
+			reason := s.GPUs[0].Guest.QuarantineReason
+			require.Eventually(t, func() bool { return reason() != "" }, wait, tick)
+			require.Contains(t, reason(), "the server failed in "+where+": planted, at fault_test.go:")
+			_, err = fences(b, s.GPUs[1], 5)
+			require.NoError(t, err)
+			require.Empty(t, s.GPUs[1].Guest.QuarantineReason())
+			_ = a.g.Close()
+			a, err = newCopier(s.GPUs[0].Socket)
+			require.NoError(t, err)
+			defer a.g.Close()
+			_, err = fences(a, s.GPUs[0], 5)
+			require.NoError(t, err)
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package fetch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Mesa is a folder with Debian's Mesa, OpenCL and the programs that it needs, which runs
+// without being installed.
+type Mesa struct {
+	Version  string    `json:"version"`
+	Packages []Package `json:"packages"`
+
+	Root string `json:"-"`
+}
+
+// MesaSuites has the suite of each version of Mesa.
+var MesaSuites = map[string]string{"25": trixie, "26": trixie + "-backports"}
+
+// mesaPackages are OpenCL and OpenGL without a window system, and the shim that stands for a
+// device. The first has the version.
+var mesaPackages = []string{
+	"mesa-opencl-icd", "mesa-drm-shim", "ocl-icd-libopencl1", "opencl-c-headers", "clinfo",
+	"libgl1-mesa-dri", "libegl-mesa0", "libegl1", "libgles2", "libopengl0", "libgbm1", "coreutils",
+}
+
+// Mesa returns a version of Mesa, which it fetches if it has not been fetched.
+func (c *Cache) Mesa(ctx context.Context, version string) (Mesa, error) {
+	return c.mesa(ctx, version, version, mesaPackages)
+}
+
+// Piglit is Mesa with the tests of piglit: 3 GB.
+func (c *Cache) Piglit(ctx context.Context, version string) (Mesa, error) {
+	return c.mesa(ctx, version, version+"-piglit", append(mesaPackages[:len(mesaPackages):len(mesaPackages)], "piglit"))
+}
+
+func (c *Cache) mesa(ctx context.Context, version, folder string, packages []string) (Mesa, error) {
+	suite, ok := MesaSuites[version]
+	if !ok {
+		return Mesa{}, fmt.Errorf("Mesa %q: want 25 or 26", version)
+	}
+	dir := c.path("mesa", folder)
+	var m Mesa
+	if !stamped(dir, &m) {
+		err := c.make(ctx, dir, &m, func(tmp string) (err error) {
+			root := filepath.Join(tmp, "out", "root")
+			if m.Packages, err = c.fetchTree(ctx, tmp, root, "Mesa", suite, packages...); err != nil {
+				return err
+			}
+			m.Version = versionOf(m.Packages, packages[0])
+			return furnish(root)
+		})
+		if err != nil {
+			return Mesa{}, fmt.Errorf("fetching Mesa %s: %w", version, err)
+		}
+	}
+	m.Root = filepath.Join(dir, "root")
+	return m, nil
+}
+
+// furnish adds what Debian's installer would: links, and places to mount on.
+func furnish(root string) error {
+	for _, d := range append([]string{WorkDir}, mounts...) {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{"bin", "sbin", "lib", "lib64"} {
+		if at := filepath.Join(root, d); !exists(at) {
+			if err := os.Symlink(filepath.Join("usr", d), at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var mounts = []string{"/proc", "/sys", "/dev", "/tmp"}
+
+// WorkDir is where a command in the folder finds its work folder.
+const WorkDir = "/mnt"
+
+// Command is a command in the folder: it sees the folder as the root directory, this
+// machine's processes and devices, and the work folder. No root is needed if the system lets
+// users have namespaces of their own.
+func (m *Mesa) Command(ctx context.Context, work string, env []string, argv ...string) *exec.Cmd {
+	var script strings.Builder
+	for _, d := range mounts {
+		fmt.Fprintf(&script, "mount --rbind %s \"$0%s\" || exit 125; ", d, d)
+	}
+	fmt.Fprintf(&script, "mount --bind \"$1\" \"$0%s\" || exit 125; shift; exec chroot \"$0\" \"$@\"", WorkDir)
+	args := slices.Concat([]string{"--user", "--map-root-user", "--mount", "sh", "-c", script.String(), m.Root, work, "/usr/bin/env"}, env, argv)
+	return exec.CommandContext(ctx, "unshare", args...)
+}

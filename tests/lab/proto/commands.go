@@ -1,0 +1,51 @@
+package proto
+
+// Command describes a command for a person.
+type Command struct {
+	Name  string
+	Args  any // their zero value; nil: none
+	About string
+}
+
+// Commands are all that a guest has, in the order in which a person meets them.
+var Commands = []Command{
+	{CmdPing, nil, "answer"},
+	{CmdModprobe, ModprobeArgs{}, "load a module and those that it needs; its name alone will do"},
+	{CmdRmmod, ModprobeArgs{}, "unload a module; its name alone will do"},
+	{CmdKmsg, KmsgArgs{}, "show the kernel's log"},
+	{CmdMark, MarkArgs{}, "write a line into the kernel's log"},
+	{CmdPCI, PCIArgs{}, "list PCI devices"},
+	{CmdBind, BindArgs{}, "take the GPU from nouveau and give it back"},
+	{CmdDRI, nil, "list /dev/dri"},
+	{CmdHwmon, nil, "read the GPU's sensors"},
+	{CmdInterrupts, InterruptsArgs{}, "count the GPU's interrupts"},
+	{CmdRegisters, RegistersArgs{}, "access registers behind the driver's back"},
+	{CmdPoweroff, nil, "power off"},
+	{CmdReboot, nil, "reboot"},
+
+	{CmdInfo, nil, "show what nouveau says about the GPU"},
+	{CmdObjects, nil, "list the classes that a channel accepts"},
+	{CmdBOMoves, BOMovesArgs{}, "move a buffer between VRAM and the guest's memory, and verify it"},
+	{CmdM2MF, CopyArgs{}, "copy with M2MF in every way, and verify it"},
+	{CmdCE, CopyArgs{}, "copy with both copy engines in every way, and verify it"},
+	{CmdCopy, CopyArgs{}, "make the copies of cases, and verify them"},
+	{CmdSemaphores, SemaphoresArgs{}, "release and acquire semaphores"},
+	{CmdFences, FencesArgs{}, "make small submissions, wait for each, and chain copies across channels"},
+	{CmdEvict, EvictArgs{}, "fill more than VRAM with buffers, and verify them"},
+	{CmdFault, OffenceArgs{}, "cause an MMU fault while others copy"},
+	{CmdIllegal, OffenceArgs{}, "submit what is not valid while others copy"},
+	{CmdLoad, LoadArgs{}, "start to copy until load-stop"},
+	{CmdLoadStop, nil, "end load"},
+
+	{CmdContexts, ContextsArgs{}, "create and destroy clients of the driver"},
+	{CmdTables, TablesArgs{}, "map and unmap buffers"},
+	{CmdBandwidth, BandwidthArgs{}, "time the processor's way to VRAM"},
+	{CmdDoorbellOpen, nil, "open the channel of doorbell"},
+	{CmdDoorbell, DoorbellArgs{}, "time submissions on that channel, one at a time"},
+	{CmdDoorbellClose, nil, "close that channel"},
+	{CmdBench, BenchArgs{}, "time copies and register accesses"},
+	{CmdTraps, TrapsArgs{}, "time accesses to a register of a device without a driver"},
+	{CmdThrottle, ThrottleArgs{}, "start to submit requests of one length until throttle-stop"},
+	{CmdThrottleTotals, nil, "show what throttle has done so far"},
+	{CmdThrottleStop, nil, "end throttle"},
+}

@@ -1,0 +1,230 @@
+package vfiouser_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+)
+
+// TestHugePages: ranges of a file of huge pages, of any size, take whole huge pages of addresses and
+// give all of them back.
+func TestHugePages(t *testing.T) {
+	const huge = 2 << 20
+	ram := sparse(t, 2*huge, unix.MFD_HUGETLB|unix.MFD_HUGE_2MB)
+	reserve(t, ram, 3, huge)
+	servers := func() uint64 { return mappedBytes(t, ram) - 3*huge }
+	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMAMappings: 8, MaxDMAMemory: 4 * huge})
+	c := r.dial(nil)
+	m := r.dev.Host().Memory()
+	for i := range 20 { // more than mappings and addresses suffice for, unless all come back
+		require.NoError(t, c.Map(0x1000, ram, huge-0x1000, 0x2000, client.ReadWrite))
+		require.EqualValues(t, 2*huge, servers())
+		require.NoError(t, m.Copy(0x1000, []byte{byte(i)}, true))
+		got := make([]byte, 1)
+		_, err := unix.Pread(ram.FD, got, huge-0x1000)
+		require.NoError(t, err)
+		require.EqualValues(t, i, got[0])
+		require.NoError(t, c.Map(0x10000, ram, huge, 0x1000, client.Readable), "shares the mapping")
+		require.NoError(t, unix.Ftruncate(ram.FD, 3*huge))
+		require.NoError(t, c.Map(0x20000, ram, 2*huge+0x3000, 0x1000, client.ReadWrite), "where the file has grown")
+		require.EqualValues(t, 3*huge, servers())
+		require.NoError(t, c.UnmapAll())
+		require.Zero(t, servers())
+	}
+	require.Zero(t, r.srv.Stats().Panics)
+}
+
+// reserve maps n huge pages of a file. It skips the test if the system has too few and lets nobody add
+// any.
+func reserve(t *testing.T, m *client.Memory, n, huge int) {
+	const path = "/proc/sys/vm/nr_hugepages"
+	mem, err := unix.Mmap(m.FD, 0, n*huge, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		had, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		if os.WriteFile(path, fmt.Append(nil, had+n), 0) == nil {
+			t.Cleanup(func() { _ = os.WriteFile(path, fmt.Append(nil, had), 0) })
+		}
+		if mem, err = unix.Mmap(m.FD, 0, n*huge, unix.PROT_READ, unix.MAP_SHARED); err != nil {
+			t.Skipf("no huge pages: %v", err)
+		}
+	}
+	t.Cleanup(func() { require.NoError(t, unix.Munmap(mem)) })
+}
+
+// TestOnlyMemoryIsMapped: guest memory is a memfd or a file of tmpfs; other files are refused, counted
+// and logged, unless an option permits them.
+func TestOnlyMemoryIsMapped(t *testing.T) {
+	log := new(lines)
+	o := vfiouser.Options{Log: slog.New(slog.NewTextHandler(log, nil))}
+	strict := newRig(t, newDevice(t), o)
+	o.AnyDMAFile = true
+	anyFile := newRig(t, newDevice(t), o)
+	open := func(path string, flags int) *client.Memory {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+		require.NoError(t, err)
+		t.Cleanup(func() { unix.Close(fd) })
+		return &client.Memory{FD: fd}
+	}
+	ram := alloc(t, 0x1000)
+	ramPath := fmt.Sprintf("/proc/self/fd/%d", ram.FD)
+	var pipe [2]int
+	require.NoError(t, unix.Pipe2(pipe[:], unix.O_CLOEXEC))
+	defer unix.Close(pipe[0])
+	defer unix.Close(pipe[1])
+
+	const no = syscall.EOPNOTSUPP
+	for _, f := range []struct {
+		name        string
+		m           *client.Memory
+		rights      uint32
+		strict, any error
+	}{
+		{"memfd", ram, client.ReadWrite, nil, nil},
+		{"memfd for reading", open(ramPath, unix.O_RDONLY), client.Readable, nil, nil},
+		{"memfd for reading, to write", open(ramPath, unix.O_RDONLY), client.ReadWrite, syscall.EACCES, syscall.EACCES},
+		{"memfd without rights", open(ramPath, unix.O_PATH), client.Readable, no, syscall.EBADF},
+		{"program", open("/proc/self/exe", unix.O_RDONLY), client.Readable, no, nil},
+		{"procfs", open("/proc/self/status", unix.O_RDONLY), client.Readable, no, syscall.EINVAL},
+		{"zero device, which a tmpfs holds", open("/dev/zero", unix.O_RDWR), client.ReadWrite, no, nil},
+		{"folder", open("/dev/shm", unix.O_RDONLY), client.Readable, no, syscall.ENODEV},
+		{"pipe", &client.Memory{FD: pipe[0]}, client.Readable, no, syscall.ENODEV},
+	} {
+		for _, r := range []struct {
+			rig  *rig
+			want error
+		}{{strict, f.strict}, {anyFile, f.any}} {
+			c := r.rig.dial(nil)
+			require.Equal(t, r.want, c.Map(0, f.m, 0, 0x1000, f.rights), f.name)
+			require.NoError(t, c.Close())
+		}
+	}
+	require.EqualValues(t, 6, strict.srv.Stats().DMARefused[vfiouser.DMAFiles])
+	require.Positive(t, log.count("rule="+vfiouser.DMAFiles.String()+" address=0x0 size=0x1000"))
+	require.Positive(t, log.count("set dma-any-file"))
+}
+
+// TestFileThatNeverAnswers: a client gives a file whose file system answers nothing. The server
+// refuses it without asking that file system, and the client is still served.
+func TestFileThatNeverAnswers(t *testing.T) {
+	fd, abort := silentFile(t)
+	m := &client.Memory{FD: fd}
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	defer abort() // else the rig waits for the descriptors
+	c := r.dial(nil)
+	const most = 64 // that the server holds
+	for i := range 2 * most {
+		want := syscall.EOPNOTSUPP
+		if i >= most {
+			want = syscall.EMFILE
+		}
+		require.Equal(t, want, c.Map(0, m, 0, 0x1000, client.Readable), i)
+	}
+	_, err := c.Info()
+	require.NoError(t, err)
+	require.NoError(t, r.srv.Close())
+}
+
+// silentFile opens a file in a FUSE file system that answers nothing from then on. After abort,
+// which comes by itself if the test hangs, nothing waits for it: else the process could not even be
+// killed.
+func silentFile(t *testing.T) (fd int, abort func()) {
+	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Skipf("no FUSE: %v", err)
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("test", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", dev)); err != nil {
+		unix.Close(dev)
+		t.Skipf("no FUSE: %v", err)
+	}
+	opened, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		answerFUSE(dev, opened)
+	}()
+	fd, err = unix.Open(filepath.Join(dir, "memory"), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	close(opened)
+	abort = sync.OnceFunc(func() { assert.NoError(t, unix.Unmount(dir, unix.MNT_DETACH|unix.MNT_FORCE)) })
+	late := time.AfterFunc(20*time.Second, abort)
+	t.Cleanup(func() {
+		late.Stop()
+		abort()
+		unix.Close(fd)
+		unix.Close(dev)
+		<-ended
+	})
+	require.NoError(t, err)
+	return fd, abort
+}
+
+// answerFUSE answers what an open of a file asks, and then only reads.
+func answerFUSE(dev int, silent <-chan struct{}) {
+	const lookup, getattr, open, initialize = 1, 3, 14, 26
+	le := binary.LittleEndian
+	attr := func(ino uint64, mode uint32) []byte {
+		b := make([]byte, 88)
+		le.PutUint64(b, ino)
+		le.PutUint64(b[8:], 1<<20)
+		le.PutUint32(b[60:], mode)
+		le.PutUint32(b[64:], 1)
+		return b
+	}
+	buf := make([]byte, 1<<20)
+	for {
+		n, err := unix.Read(dev, buf)
+		switch {
+		case err == unix.EINTR || err == unix.EAGAIN || err == unix.ENOENT:
+			continue
+		case err != nil || n < 40:
+			return
+		}
+		select {
+		case <-silent:
+			continue
+		default:
+		}
+		var out []byte
+		switch le.Uint32(buf[4:]) {
+		case initialize:
+			out = make([]byte, 64)
+			le.PutUint32(out, 7)
+			le.PutUint32(out[4:], 31)
+			le.PutUint32(out[20:], 1<<12)
+		case lookup:
+			out = make([]byte, 40)
+			le.PutUint64(out, 2)
+			out = append(out, attr(2, unix.S_IFREG|0o600)...)
+		case getattr:
+			out = make([]byte, 16)
+			out = append(out, attr(le.Uint64(buf[16:]), unix.S_IFDIR|0o700)...)
+		case open:
+			out = make([]byte, 16)
+		default:
+			continue
+		}
+		head := make([]byte, 16)
+		le.PutUint32(head, uint32(16+len(out)))
+		copy(head[8:], buf[8:16])
+		if _, err := unix.Write(dev, append(head, out...)); err != nil {
+			return
+		}
+	}
+}

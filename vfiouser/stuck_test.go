@@ -1,0 +1,200 @@
+package vfiouser_test
+
+import (
+	"encoding/binary"
+	"math"
+	"net"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/vfiouser"
+	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
+)
+
+// TestTriggerNeverWaits: a client fills an eventfd at any moment and has it block. Nothing that the
+// server does for an interrupt waits for the client.
+func TestTriggerNeverWaits(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := r.dial(nil)
+	fd := eventfd(t).FD
+	require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 0, 1, nil, fd))
+	h := r.dev.Host()
+	var triggers atomic.Uint64
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				h.Trigger(irqMSI, 0)
+				triggers.Add(1)
+			}
+		}
+	}()
+	fill := func() {
+		require.NoError(t, unix.SetNonblock(fd, true))
+		room := binary.NativeEndian.AppendUint64(nil, math.MaxUint64-64)
+		one := binary.NativeEndian.AppendUint64(nil, 1)
+		_, _ = unix.Read(fd, make([]byte, 8))
+		_, _ = unix.Write(fd, room)
+		for i := 0; i < 100; i++ {
+			_, _ = unix.Write(fd, one)
+		}
+		require.NoError(t, unix.SetNonblock(fd, false))
+	}
+	for round := range 300 {
+		fill()
+		for end, from := time.Now().Add(10*time.Second), triggers.Load(); triggers.Load() < from+2; runtime.Gosched() {
+			if time.Now().After(end) {
+				_, _ = unix.Read(fd, make([]byte, 8)) // frees the trigger
+				t.Fatalf("round %d: a trigger waits for room in the client's eventfd", round)
+			}
+		}
+	}
+	close(stop)
+	<-stopped
+}
+
+// lingering returns a socket whose last close waits until free is called: it has sent more than its
+// peer takes.
+func lingering(t testing.TB) (fd int, free func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	out, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	peer, err := l.Accept()
+	require.NoError(t, err)
+	require.NoError(t, out.(*net.TCPConn).SetLinger(3600))
+	f, err := out.(*net.TCPConn).File()
+	require.NoError(t, err)
+	out.Close()
+	for {
+		if _, err := unix.SendmsgN(int(f.Fd()), make([]byte, 1<<16), nil, nil, unix.MSG_DONTWAIT); err != nil {
+			require.Equal(t, unix.EAGAIN, err)
+			break
+		}
+	}
+	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	free = func() {
+		_ = peer.(*net.TCPConn).SetLinger(0) // a reset ends the wait
+		peer.Close()
+	}
+	t.Cleanup(free)
+	return fd, free
+}
+
+// TestStuckClient: whatever a client makes its own thread wait for, the server's counters and its
+// interrupts are at hand, and Close returns. When the thread comes back it ends.
+func TestStuckClient(t *testing.T) {
+	info := wire.Append(header(wire.DeviceGetInfo, 32, 0), wire.DeviceInfo{Argsz: 16})
+	read := wire.Append(header(wire.RegionRead, 32, 0), wire.RegionAccess{Count: 4})
+	refused := append(header(wire.DeviceSetIRQs, 36, 0), make([]byte, 20)...)
+	tests := map[string]struct {
+		begin func(t *testing.T, r *rig, c *client.Client, fd int) (free func())
+		stuck bool
+	}{
+		"half a message": {func(t *testing.T, _ *rig, c *client.Client, _ int) func() {
+			require.NoError(t, c.Send(info[:16]))
+			return nil
+		}, false},
+		"replies that nobody reads": {func(t *testing.T, _ *rig, _ *client.Client, fd int) func() {
+			eventually(t, "the server goes on to read", func() bool {
+				_, err := unix.SendmsgN(fd, info, nil, nil, unix.MSG_DONTWAIT)
+				return err == unix.EAGAIN
+			})
+			return nil
+		}, false},
+		"a descriptor of a message that is refused": {func(t *testing.T, r *rig, c *client.Client, _ int) func() {
+			fd, free := lingering(t)
+			r.dev.locked(func() { // while the server does not read
+				require.NoError(t, c.Send(read))
+				require.NoError(t, c.Send(refused, fd))
+				unix.Close(fd)
+			})
+			return free
+		}, true},
+		"a descriptor that nobody receives": {func(t *testing.T, r *rig, c *client.Client, _ int) func() {
+			fd, free := lingering(t)
+			r.dev.locked(func() {
+				require.NoError(t, c.Send(read, eventfd(t).FD)) // ends a receive
+				require.NoError(t, c.Send(header(wire.RegionRead, 0, 0), eventfd(t).FD))
+				require.NoError(t, c.Send(info, fd))
+				unix.Close(fd)
+			})
+			return free
+		}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, newDevice(t), vfiouser.Options{EndTimeout: 200 * time.Millisecond})
+			fd, err := client.DialFD(r.path)
+			require.NoError(t, err)
+			c, err := client.NewFD(fd, nil)
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 0, 1, nil, eventfd(t).FD))
+			free := tt.begin(t, r, c, fd)
+			prompt(t, "Trigger and Stats", func() {
+				r.dev.Host().Trigger(irqMSI, 0)
+				r.srv.Stats()
+			})
+			require.NoError(t, c.Shutdown())
+			prompt(t, "Close", func() { err = r.srv.Close() })
+			if !tt.stuck {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, vfiouser.ErrStuck)
+			prompt(t, "Stats", func() { r.srv.Stats() })
+			free()
+			eventually(t, "the thread does not end", func() bool { return r.srv.Close() == nil })
+		})
+	}
+}
+
+// TestManyRangesAreNotStuck: a client's thread that frees range after range is not stuck, however many
+// there are.
+func TestManyRangesAreNotStuck(t *testing.T) {
+	const timeout, ranges = 400 * time.Millisecond, 30
+	r := newRig(t, newDevice(t), vfiouser.Options{EndTimeout: timeout})
+	c := r.dial(nil)
+	removed := 0
+	r.dev.Host().Memory().Watch(func(change vfiouser.MemoryChange) {
+		if change.Removed { // the device waits for its engines
+			removed++
+			time.Sleep(timeout * 3 / 2 / ranges)
+		}
+	})
+	for i := range uint64(ranges) {
+		require.NoError(t, c.MapNoFD(i<<20, new(client.Memory), 0, 1<<20, client.ReadWrite))
+	}
+	require.NoError(t, r.srv.Close())
+	require.Equal(t, ranges, removed)
+}
+
+// prompt fails the test if fn, which must not wait for a client, does not return.
+func prompt(t testing.TB, what string, fn func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		fn()
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal(what + " waits for the client")
+	}
+}
