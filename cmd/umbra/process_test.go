@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -17,8 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
+	"github.com/umbra-gpu/umbra/cmd/bench/watch"
+	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
 // startServe starts umbra serve with a virtual GPU as a process of its own, and waits until it
@@ -125,4 +129,98 @@ func startWithFD(listening bool) error {
 		}
 	}
 	return c.Wait()
+}
+
+// lingering returns a socket whose last close waits for an hour: it has sent more than its peer takes.
+func lingering(t *testing.T) (fd int) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	out, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer out.Close()
+	peer, err := l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { peer.Close() })
+	require.NoError(t, out.(*net.TCPConn).SetLinger(3600))
+	raw, err := out.(*net.TCPConn).SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(p uintptr) {
+		for err == nil {
+			_, err = unix.SendmsgN(int(p), make([]byte, 1<<16), nil, nil, unix.MSG_DONTWAIT)
+		}
+		fd, err = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0)
+	}))
+	require.NoError(t, err)
+	return fd
+}
+
+// stuckEnd bounds the end of a server with a stuck client, which waits a second for each.
+const stuckEnd = 10 * time.Second
+
+// TestStuckClientDelaysNobody: a client whose thread in the server never comes back delays no
+// request about other GPUs, not even while its own GPU is removed, and not the end of the server.
+func TestStuckClientDelaysNobody(t *testing.T) {
+	c, _, log := startServe(t)
+	fd, err := client.DialFD("a.sock")
+	require.NoError(t, err)
+	k, err := client.NewFD(fd, nil)
+	require.NoError(t, err)
+	defer k.Close()
+	// The server must be the last to close the descriptor, so the message waits half sent.
+	stuck := lingering(t)
+	request := wire.Append(nil, wire.Header{Command: wire.DeviceSetIRQs, Size: wire.HeaderSize + wire.IRQSetSize})
+	request = append(request, make([]byte, wire.IRQSetSize)...)
+	require.NoError(t, k.Send(request[:20], stuck))
+	require.NoError(t, unix.Close(stuck))
+	require.NoError(t, k.Send(request[20:]))
+
+	control := api.NewClient("c.sock")
+	removed := make(chan error, 1)
+	go func() {
+		_, err := control.Remove(t.Context(), "a", true)
+		removed <- err
+	}()
+	for range 3 {
+		_, err = control.Add(t.Context(), api.AddRequest{GPU: "name=b,socket=b.sock,vram=64MiB"})
+		require.NoError(t, err)
+		s, err := control.Status(t.Context())
+		require.NoError(t, err)
+		require.Len(t, s.GPUs, 2, "a GPU whose client has not ended has not either")
+		_, err = control.Remove(t.Context(), "b", false)
+		require.NoError(t, err)
+	}
+	select {
+	case err := <-removed:
+		t.Fatalf("requests about other GPUs wait for the removal of a stuck one: %v", err)
+	default:
+	}
+	require.ErrorContains(t, <-removed, "GPU a: "+vfiouser.ErrStuck.Error())
+	require.NoError(t, c.Process.Signal(syscall.SIGTERM))
+	late := time.AfterFunc(stuckEnd, func() { c.Process.Kill() })
+	require.NoError(t, c.Wait(), log.String())
+	require.True(t, late.Stop())
+	require.Contains(t, log.String(), "the server ends although a client's thread does not")
+	requireNoSockets(t)
+}
+
+// TestWatch: an attack on a server that does not protect from it is measured, and reported as failed. A
+// scheduler that never pauses a request has the victim wait for all of a request of a minute.
+func TestWatch(t *testing.T) {
+	scale.ReleaseOnly(t)
+	var out, log bytes.Buffer
+	code := doMain(t.Context(), []string{"bench", "watch", "--quick", "--only", "long-request", "--sched-policy", "fifo", "--json"}, &out, &log)
+	require.Equal(t, exitFailed, code, log.String())
+	require.Contains(t, log.String(), "the victim notices 1 of 1 attacks")
+	var row watch.Row
+	require.NoError(t, json.Unmarshal(out.Bytes(), &row), log.String())
+	require.Equal(t, "long-request", row.Attack)
+	require.NotEmpty(t, row.Failed)
+	require.Contains(t, row.Failed[0], "the victim lost its work")
+	for _, w := range row.Work {
+		require.NotZero(t, w.Quiet.P99, w.Name)
+	}
+	require.NotZero(t, row.Share.Quiet)
+	require.NotZero(t, row.Control)
+	require.NotZero(t, row.End)
 }
