@@ -1,0 +1,100 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Buffer is memory with an address on the card.
+type Buffer struct {
+	Place
+	offset uint64 // in the machine's memory
+	mem    []byte
+}
+
+// Place is where the card has a buffer.
+type Place struct {
+	VA, Size uint64 // in whole pages
+	InVRAM   bool
+	Kind     uint8 // how the card's memory controller stores pages
+}
+
+// page is the size of the buffer's pages.
+func (p *Place) page() uint64 {
+	if p.InVRAM && (p.VA|p.Size)%shadowpt.BigPage == 0 {
+		return shadowpt.BigPage
+	}
+	return shadowpt.SmallPage
+}
+
+// Alloc makes a buffer of zeros.
+func (m *Machine) Alloc(p Place) (*Buffer, error) {
+	b := &Buffer{Place: p}
+	if p.Size == 0 || (p.VA|p.Size)%vram.PageSize != 0 {
+		return nil, fmt.Errorf("buffer of %#x bytes at %#x: want whole pages", p.Size, p.VA)
+	}
+	target, addr := shadowpt.VRAM, uint64(0)
+	if p.InVRAM {
+		runs, err := m.gpu.AllocVRAM(p.Size, p.page())
+		if err == nil && len(runs) > 1 {
+			m.gpu.FreeVRAM(runs...)
+			err = errors.New("the card's free memory is in pieces")
+		}
+		if err != nil {
+			return nil, err
+		}
+		addr = runs[0].Addr
+		if _, err := m.card.Relocate(card.Relocation{Addr: addr, Size: p.Size, To: m.file, Off: addr, NoCopy: true}); err != nil {
+			m.gpu.FreeVRAM(runs...)
+			return nil, err
+		}
+		b.offset = addr
+	} else {
+		r, ok := m.system.Take(p.Size, vram.PageSize)
+		if !ok {
+			return nil, fmt.Errorf("no system memory left for a buffer of %d bytes", p.Size)
+		}
+		b.offset = r.Addr
+		target, addr = shadowpt.SystemCoherent, r.Addr-m.cfg.VRAM+busAddress
+	}
+	b.mem = m.mem[b.offset:][:p.Size]
+	if err := m.space.set(p.VA, p.Size, p.page(), shadowpt.PTE{Valid: true, Target: target, Addr: addr, Kind: p.Kind}); err != nil {
+		return nil, errors.Join(err, m.Free(b))
+	}
+	m.buffers[b.VA] = b
+	return b, nil
+}
+
+// At returns n bytes of memory at an address of the card, nil if no buffer has them.
+func (m *Machine) At(va, n uint64) []byte {
+	for _, b := range m.buffers {
+		if va >= b.VA && n <= b.Size && va-b.VA <= b.Size-n {
+			return b.mem[va-b.VA:][:n]
+		}
+	}
+	return nil
+}
+
+// Free takes a buffer back. No channel may use it any more.
+func (m *Machine) Free(b *Buffer) error {
+	delete(m.buffers, b.VA)
+	if err := m.space.set(b.VA, b.Size, b.page(), shadowpt.PTE{}); err != nil {
+		return err
+	}
+	if b.InVRAM {
+		if err := m.gpu.ScrubVRAM(b.offset, b.Size); err != nil {
+			return err
+		}
+		m.gpu.FreeVRAM(card.Run{Addr: b.offset, Size: b.Size})
+		return nil
+	}
+	if err := punch(m.file, b.offset, b.Size); err != nil {
+		return err
+	}
+	m.system.Release(card.Run{Addr: b.offset, Size: b.Size})
+	return nil
+}

@@ -1,0 +1,161 @@
+package shim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
+)
+
+// Each channel has a page of ring, a page with the words that end a submission, and a page
+// with the fence that those release. They are at the end of the address space.
+const (
+	ownPages  = 3 * 4096
+	ownFirst  = 1<<addressBits - 16*ownPages
+	ringLog2  = 9
+	ringSize  = 1 << ringLog2
+	fencePage = 2 * 4096
+)
+
+// Push is a part of a submission: words that the card fetches.
+type Push struct {
+	VA, Size   uint64 // bytes
+	NoPrefetch bool   // fetch only when the words before have been executed
+}
+
+// Channel executes submissions, one after the other.
+type Channel struct {
+	machine *Machine
+	ch      card.Channel
+	own     *Buffer
+	put     uint32
+	fence   uint32
+
+	rung chan struct{}         // capacity 1: the card reported something
+	err  atomic.Pointer[error] // why the channel was stopped
+}
+
+// NewChannel makes a channel.
+func (m *Machine) NewChannel() (*Channel, error) {
+	c := &Channel{machine: m, rung: make(chan struct{}, 1)}
+	var err error
+	c.own, err = m.Alloc(Place{VA: ownFirst + uint64(len(m.channels))*ownPages, Size: ownPages})
+	if err != nil {
+		return nil, err
+	}
+	c.ch, err = m.share.NewChannel(card.ChannelConfig{
+		Dir: m.space.dir, Limit: 1<<addressBits - 1, Ring: card.Ring{Base: c.own.VA, Log2: ringLog2},
+	}, events{c})
+	if err != nil {
+		return nil, err
+	}
+	m.channels = append(m.channels, c)
+	c.ch.Enable()
+	if !m.share.Commit() {
+		return nil, errors.New("the card did not take the new channel in time")
+	}
+	return c, nil
+}
+
+// Run submits words and returns when the card has executed them.
+func (c *Channel) Run(list []Push) error {
+	var end push.Buffer
+	c.fence++
+	end.Semaphore(c.own.VA+fencePage, c.fence, push.SemRelease|push.SemOneWord)
+	end.Inc(0, push.HostNonStall, 0)
+	words := c.own.mem[ringSize*8 : fencePage]
+	for i, w := range end.Words {
+		binary.LittleEndian.PutUint32(words[i*4:], w)
+	}
+	list = append(list[:len(list):len(list)], Push{VA: c.own.VA + ringSize*8, Size: uint64(len(end.Words) * 4)})
+	if len(list) >= ringSize {
+		return fmt.Errorf("a submission of %d parts: a ring has %d entries", len(list), ringSize-1)
+	}
+	for _, p := range list {
+		if p.Size == 0 {
+			continue
+		}
+		entry := p.VA | p.Size/4<<42
+		if p.NoPrefetch {
+			entry |= 1 << 63
+		}
+		binary.LittleEndian.PutUint64(c.own.mem[c.put*8:], entry)
+		c.put = (c.put + 1) % ringSize
+	}
+	c.ch.Doorbell(c.put)
+	return c.wait()
+}
+
+// wait returns when the fence was released.
+func (c *Channel) wait() error {
+	limit := time.NewTimer(c.machine.cfg.Limit)
+	defer limit.Stop()
+	for {
+		if err := c.machine.faulted.Load(); err != nil {
+			return *err
+		}
+		if err := c.err.Load(); err != nil {
+			return *err
+		}
+		if binary.LittleEndian.Uint32(c.own.mem[fencePage:]) == c.fence {
+			return c.machine.executed()
+		}
+		select {
+		case <-c.rung:
+		case <-limit.C:
+			return fmt.Errorf("the card did not complete a submission in %v", c.machine.cfg.Limit)
+		}
+	}
+}
+
+// executed names the methods that the card stored and did not carry out.
+func (m *Machine) executed() error {
+	if m.cfg.AllowNotExecuted {
+		return nil
+	}
+	var names []string
+	for _, n := range m.card.Stats().Engine.NotExecuted() {
+		names = append(names, fmt.Sprintf("%s of class %04x", n.Name, n.Class))
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("the card does not carry out %s", strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// events receives what the card reports about a channel.
+type events struct{ c *Channel }
+
+func (e events) ring() {
+	select {
+	case e.c.rung <- struct{}{}:
+	default:
+	}
+}
+
+func (e events) stop(format string, args ...any) {
+	err := fmt.Errorf(format, args...)
+	e.c.err.CompareAndSwap(nil, &err)
+	e.ring()
+}
+
+func (e events) Completed(uint32)  { e.ring() }
+func (e events) Broken(why string) { e.stop("the channel is broken: %s", why) }
+func (e events) MMUFault(f gf100.MMUFault) {
+	e.stop("MMU fault at %#x, unit %#x, information %#x", f.VA, f.Unit, f.Info)
+}
+func (e events) PBDMAError(p gf100.PBDMAError) {
+	e.stop("PBDMA error %#x at method %#x, data %#x", p.Intr, p.Method, p.Data)
+}
+func (e events) GraphTrap(t gf100.GraphTrap) {
+	e.stop("class %04x refused method %#x, data %#x (interrupt %#x, data error %#x)", t.Class, t.Method, t.Data, t.Intr, t.DataError)
+}
+func (e events) CopyTrap(t gf100.CopyTrap) {
+	e.stop("copy engine %d refused method %#x, data %#x (status %d)", t.Engine, t.Method, t.Data, t.Status)
+}

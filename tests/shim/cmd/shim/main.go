@@ -1,0 +1,178 @@
+// Command shim runs programs on the software card without a virtual machine, and replays what
+// they submitted:
+//
+//	shim run [flags] PROGRAM [argument...]   run a program of Debian's, or one of ours with Debian's OpenCL
+//	shim replay FILE...                      replay recordings
+//	shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/tests/shim"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "shim:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+const usage = `shim run [flags] PROGRAM [argument...]   run a program on the software card; a name that ends in .c is compiled first
+shim replay FILE...                      replay recordings
+shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
+
+shim run -h and shim piglit -h list the flags.
+`
+
+func run(ctx context.Context, args []string) error {
+	switch {
+	case len(args) > 1 && args[0] == "run":
+		return runProgram(ctx, args[1:])
+	case len(args) > 0 && args[0] == "piglit":
+		return piglit(ctx, args[1:])
+	case len(args) > 1 && args[0] == "replay":
+		for _, name := range args[1:] {
+			if err := replay(name); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		return nil
+	}
+	fmt.Print(usage)
+	return nil
+}
+
+func runProgram(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("shim run", flag.ContinueOnError)
+	version := flags.String("mesa", "25", "version of Mesa: 25 or 26")
+	record := flags.String("record", "", "file to record to, if the program succeeds")
+	device := flags.String("device", shim.OurCard, "device: nouveau, which is our card, or llvmpipe")
+	var cfg shim.Config
+	flags.BoolVar(&cfg.AllowNotExecuted, "allow-not-executed", false, "go on when the card does not carry out a method")
+	flags.DurationVar(&cfg.Limit, "limit", time.Minute, "for one submission")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() == 0 {
+		return fmt.Errorf("run: no program was named")
+	}
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return err
+	}
+	cache := &fetch.Cache{Dir: dir, Progress: os.Stderr}
+	host, err := shim.NewHost(ctx, cache, *version)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	argv := flags.Args()
+	if strings.HasSuffix(argv[0], ".c") {
+		if argv[0], err = host.Compile(ctx, argv[0]); err != nil {
+			return err
+		}
+	}
+	p := shim.Program{Argv: argv, Device: *device, Config: cfg, Record: *record != "", Output: os.Stdout, Errors: os.Stderr}
+	r, err := host.Run(ctx, p)
+	if err != nil || r == nil {
+		return err
+	}
+	f, err := os.Create(*record)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := r.Write(f); err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		fmt.Printf("%s: %d bytes, %d steps\n", filepath.Base(*record), info.Size(), len(r.Steps))
+	}
+	return err
+}
+
+func replay(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := shim.ReadRecording(f)
+	if err != nil {
+		return err
+	}
+	m, err := shim.NewMachine(shim.Config{})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	start := time.Now()
+	if err := shim.Replay(m, r); err != nil {
+		return err
+	}
+	fmt.Printf("%s: %s, as recorded in %v\n", filepath.Base(name), r.Program, time.Since(start).Round(time.Millisecond))
+	return nil
+}
+
+// piglit prints a line for each test: its results on our card, on one that does nothing and on
+// Mesa's renderer, and whether it counts.
+func piglit(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("shim piglit", flag.ContinueOnError)
+	version := flags.String("mesa", "25", "version of Mesa: 25 or 26")
+	match := flags.String("match", "", "only tests whose path contains this")
+	every := flags.Int("every", 1, "only one of so many tests")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return err
+	}
+	host, err := shim.NewPiglitHost(ctx, &fetch.Cache{Dir: dir, Progress: os.Stderr}, *version)
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	tests, err := host.PiglitTests()
+	if err != nil {
+		return err
+	}
+	counted, passed, seen := 0, 0, 0
+	for _, test := range tests {
+		if !strings.Contains(test, *match) {
+			continue
+		}
+		if seen++; (seen-1)%max(*every, 1) != 0 {
+			continue
+		}
+		r, err := host.Piglit(ctx, test)
+		if err != nil {
+			return err
+		}
+		word := "-"
+		if r.Counts() {
+			word = "counts"
+			counted++
+			if r.Card == "pass" {
+				passed++
+			}
+		}
+		fmt.Printf("%s\t%s\t%s\t%s\t%s\t%s\n", word, r.Card, r.Idle, r.Software, strings.TrimPrefix(test, shim.PiglitFolder+"/"), r.Why)
+	}
+	fmt.Printf("%d of %d tests that count pass\n", passed, counted)
+	return nil
+}

@@ -1,0 +1,144 @@
+package shim
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+)
+
+// sources are the preloaded library, and what programs of ours include.
+//
+//go:embed preload/shim.c programs/*.h
+var sources embed.FS
+
+// Host is where programs run: a Debian system in a folder, and a folder of work.
+type Host struct {
+	mesa fetch.Mesa
+	work string
+	lib  string // the preloaded library, in the Debian system
+}
+
+// NewHost sees to a version of Mesa, and compiles what programs are started with.
+func NewHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, error) {
+	mesa, err := cache.Mesa(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	return newHost(ctx, mesa)
+}
+
+// NewPiglitHost is NewHost with the tests of piglit.
+func NewPiglitHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, error) {
+	mesa, err := cache.Piglit(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	return newHost(ctx, mesa)
+}
+
+func newHost(ctx context.Context, mesa fetch.Mesa) (h *Host, err error) {
+	h = &Host{mesa: mesa}
+	if h.work, err = os.MkdirTemp("", "umbra-shim"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
+	source, err := sources.ReadFile("preload/shim.c")
+	if err != nil {
+		return h, err
+	}
+	h.lib, err = h.gcc(ctx, "libumbra-shim.so", source, "-shared", "-fPIC")
+	return h, err
+}
+
+// Close removes the folder of work.
+func (h *Host) Close() error { return os.RemoveAll(h.work) }
+
+// gcc compiles a source into the work folder, and returns the result's path in the Debian
+// system. The machine's own C library may be older than Debian's, not newer.
+func (h *Host) gcc(ctx context.Context, name string, source []byte, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "gcc", append([]string{"-O2", "-Wall", "-x", "c", "-o", filepath.Join(h.work, name), "-", "-x", "none"}, args...)...)
+	cmd.Stdin = bytes.NewReader(source)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("gcc: %w\n%s", err, out)
+	}
+	return path.Join(fetch.WorkDir, name), nil
+}
+
+// Compile compiles an OpenCL program of ours.
+func (h *Host) Compile(ctx context.Context, file string) (string, error) {
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	header, err := sources.ReadFile("programs/cl.h")
+	if err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(h.work, "cl.h"), header, 0o644); err != nil {
+		return "", err
+	}
+	usr := filepath.Join(h.mesa.Root, "usr")
+	return h.gcc(ctx, strings.TrimSuffix(filepath.Base(file), ".c"), source, "-I"+h.work, "-idirafter", filepath.Join(usr, "include"),
+		"-L"+filepath.Join(usr, "lib/x86_64-linux-gnu"), "-l:libOpenCL.so.1", "-lm", "-Wl,--allow-shlib-undefined")
+}
+
+// OurCard is the device that is our card, by the name of Mesa's driver. Mesa's software
+// renderer is "llvmpipe".
+const OurCard = "nouveau"
+
+// Program is a program to run.
+type Program struct {
+	Argv   []string // paths in the Debian system
+	Env    []string
+	Device string // OurCard, or another driver of Mesa
+	Config Config
+	Record bool
+
+	Output, Errors io.Writer
+}
+
+// Run runs a program on a card of its own, and returns its recording if it succeeded. Each
+// process of it has its own card; the recording is of the last to end.
+func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
+	env := append([]string{"OCL_ICD_VENDORS=rusticl.icd", "RUSTICL_ENABLE=" + p.Device, "MESA_SHADER_CACHE_DISABLE=true"}, p.Env...)
+	var recorder *Recorder
+	end := func() error { return nil }
+	if p.Device == OurCard {
+		const socket = "card"
+		s, err := Listen(filepath.Join(h.work, socket), p.Config)
+		if err != nil {
+			return nil, err
+		}
+		if p.Record {
+			s.Tap = func(m *Machine) Tap { recorder = NewRecorder(m); return recorder }
+		}
+		go s.Serve()
+		end = s.Close
+		env = append(env, "UMBRA_SHIM="+path.Join(fetch.WorkDir, socket), "NOUVEAU_CHIPSET=c0", "LD_PRELOAD="+h.lib+":libnouveau_noop_drm_shim.so")
+	}
+	cmd := h.mesa.Command(ctx, h.work, env, p.Argv...)
+	cmd.Stdout, cmd.Stderr = p.Output, p.Errors
+	err := cmd.Run()
+	if err = errors.Join(err, end()); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Argv[0], err)
+	}
+	if recorder == nil {
+		return nil, nil
+	}
+	recorder.Recording.Program, recorder.Recording.Mesa = strings.Join(p.Argv, " "), h.mesa.Version
+	return &recorder.Recording, nil
+}

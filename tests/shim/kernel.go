@@ -1,0 +1,272 @@
+package shim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
+	"github.com/umbra-gpu/umbra/shadowpt"
+)
+
+// Kernel carries out one process's requests to nouveau, on a Machine.
+type Kernel struct {
+	machine   *Machine
+	tap       Tap            // may be nil
+	addresses vram.Allocator // free GPU addresses
+	buffers   map[uint32]*gem
+	last      uint32 // handle
+}
+
+// gem is a buffer as its program knows it.
+type gem struct {
+	*Buffer
+	handle, domain, tileMode, tileFlags uint32
+}
+
+// Tap sees what a program does with the card.
+type Tap interface {
+	Alloc(*Buffer)
+	Free(*Buffer)
+	// Before and After are called around each submission to a channel.
+	Before(channel int, list []Push) error
+	After() error
+}
+
+const (
+	// firstAddress leaves a program's null pointer, with offsets, unmapped.
+	firstAddress = 1 << 20
+	// The windows of shared and local memory hide the buffers behind them.
+	windowsFirst = 0xfe000000
+	windowsEnd   = 1 << 32
+)
+
+// NewKernel returns the kernel of a process without buffers.
+func NewKernel(m *Machine, tap Tap) *Kernel {
+	k := &Kernel{machine: m, tap: tap, buffers: make(map[uint32]*gem)}
+	k.addresses.Release(card.Run{Addr: firstAddress, Size: windowsFirst - firstAddress},
+		card.Run{Addr: windowsEnd, Size: ownFirst - windowsEnd})
+	return k
+}
+
+// errElsewhere says that the noop shim is to answer.
+var errElsewhere = errors.New("not answered here")
+
+// requests has what is answered here, by the request's number.
+var requests = map[uint8]struct {
+	size int
+	do   func(k *Kernel, arg, rest []byte) error
+}{
+	0x09: {8, (*Kernel).close},
+	0x40: {16, (*Kernel).getParam},
+	0x42: {88, (*Kernel).channelAlloc},
+	0x43: {4, nothing}, // CHANNEL_FREE: channels end with the process
+	0x80: {48, (*Kernel).gemNew},
+	0x81: {64, (*Kernel).pushbuf},
+	0x82: {8, nothing}, // CPU_PREP: submissions are complete when they return
+	0x83: {4, nothing}, // CPU_FINI
+	0x84: {40, (*Kernel).gemInfo},
+}
+
+func nothing(*Kernel, []byte, []byte) error { return nil }
+
+// Do carries out a request. It changes arg to the answer. An error that is a unix.Errno is the
+// program's; others end it.
+func (k *Kernel) Do(nr uint8, arg, rest []byte) error {
+	r, ok := requests[nr]
+	if !ok {
+		return errElsewhere
+	}
+	if len(arg) != r.size {
+		return unix.EINVAL
+	}
+	return r.do(k, arg, rest)
+}
+
+// Parameters of GETPARAM. Source: nouveau_drm.h.
+const (
+	paramFBSize     = 8
+	paramAGPSize    = 9
+	paramTimer      = 14
+	paramGraphUnits = 13
+)
+
+func (k *Kernel) getParam(arg, _ []byte) error {
+	var v uint64
+	switch binary.LittleEndian.Uint64(arg) {
+	case paramFBSize:
+		v = k.machine.cfg.VRAM
+	case paramAGPSize:
+		v = k.machine.cfg.System
+	case paramTimer:
+		v = k.machine.gpu.Time()
+	case paramGraphUnits:
+		v = 4 | 14<<8 | 6<<32 // GPCs, TPCs and ROP units of a Quadro 6000
+	default:
+		return errElsewhere
+	}
+	binary.LittleEndian.PutUint64(arg[8:], v)
+	return nil
+}
+
+// Memory domains.
+const (
+	domainVRAM = 2
+	domainGART = 4
+)
+
+func (k *Kernel) channelAlloc(arg, _ []byte) error {
+	if _, err := k.machine.NewChannel(); err != nil {
+		return err
+	}
+	notifier, err := k.newBuffer(4096, 0, domainGART)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint32(arg[8:], uint32(len(k.machine.channels)-1))
+	binary.LittleEndian.PutUint32(arg[12:], domainVRAM|domainGART)
+	binary.LittleEndian.PutUint32(arg[16:], notifier.handle)
+	return nil
+}
+
+// newBuffer makes a buffer. It prefers VRAM if the domains allow both.
+func (k *Kernel) newBuffer(size, align uint64, domain uint32) (*gem, error) {
+	size = max(vram.WholePages(size), vram.PageSize)
+	p := Place{Size: size, InVRAM: domain&domainVRAM != 0}
+	align = max(align, vram.PageSize)
+	if p.InVRAM && size >= shadowpt.BigPage {
+		p.Size = (size + shadowpt.BigPage - 1) &^ (shadowpt.BigPage - 1)
+		align = max(align, shadowpt.BigPage)
+	}
+	if align&(align-1) != 0 {
+		return nil, unix.EINVAL
+	}
+	r, ok := k.addresses.Take(p.Size, align)
+	if !ok {
+		return nil, unix.ENOMEM
+	}
+	p.VA = r.Addr
+	b, err := k.machine.Alloc(p)
+	if err != nil {
+		k.addresses.Release(r)
+		return nil, fmt.Errorf("buffer of %d bytes: %w", size, err)
+	}
+	k.last++
+	g := &gem{Buffer: b, handle: k.last, domain: domainGART}
+	if p.InVRAM {
+		g.domain = domainVRAM
+	}
+	k.buffers[g.handle] = g
+	if k.tap != nil {
+		k.tap.Alloc(b)
+	}
+	return g, nil
+}
+
+// gemNew reads drm_nouveau_gem_new: what gemInfo answers, a hint and an alignment.
+func (k *Kernel) gemNew(arg, _ []byte) error {
+	domain, size := binary.LittleEndian.Uint32(arg[4:]), binary.LittleEndian.Uint64(arg[8:])
+	if size == 0 || size > 1<<addressBits {
+		return unix.EINVAL
+	}
+	g, err := k.newBuffer(size, uint64(binary.LittleEndian.Uint32(arg[44:])), domain)
+	if err != nil {
+		return err
+	}
+	g.tileMode, g.tileFlags = binary.LittleEndian.Uint32(arg[32:]), binary.LittleEndian.Uint32(arg[36:])
+	g.info(arg)
+	return nil
+}
+
+func (k *Kernel) gemInfo(arg, _ []byte) error {
+	g := k.buffers[binary.LittleEndian.Uint32(arg)]
+	if g == nil {
+		return unix.ENOENT
+	}
+	g.info(arg)
+	return nil
+}
+
+// mapBase is where the device's file has the shared memory; preload/shim.c knows it.
+const mapBase = 1 << 44
+
+// info is drm_nouveau_gem_info.
+func (g *gem) info(arg []byte) {
+	binary.LittleEndian.PutUint32(arg, g.handle)
+	binary.LittleEndian.PutUint32(arg[4:], g.domain)
+	binary.LittleEndian.PutUint64(arg[8:], g.Size)
+	binary.LittleEndian.PutUint64(arg[16:], g.VA)
+	binary.LittleEndian.PutUint64(arg[24:], mapBase+g.offset)
+	binary.LittleEndian.PutUint32(arg[32:], g.tileMode)
+	binary.LittleEndian.PutUint32(arg[36:], g.tileFlags)
+}
+
+func (k *Kernel) close(arg, _ []byte) error {
+	handle := binary.LittleEndian.Uint32(arg)
+	g := k.buffers[handle]
+	if g == nil {
+		return unix.ENOENT
+	}
+	delete(k.buffers, handle)
+	if k.tap != nil {
+		k.tap.Free(g.Buffer)
+	}
+	if err := k.machine.Free(g.Buffer); err != nil {
+		return err
+	}
+	k.addresses.Release(card.Run{Addr: g.VA, Size: g.Size})
+	return nil
+}
+
+// Sizes of what follows drm_nouveau_gem_pushbuf: its buffers and its parts.
+const (
+	pushbufBuffer = 40
+	pushbufPart   = 24
+	noPrefetch    = 1 << 23 // in a part's length
+)
+
+// pushbuf submits. Relocations are for older chips, whose buffers move.
+func (k *Kernel) pushbuf(arg, rest []byte) error {
+	channel, nb, nr := binary.LittleEndian.Uint32(arg), binary.LittleEndian.Uint32(arg[4:]), binary.LittleEndian.Uint32(arg[16:])
+	np := binary.LittleEndian.Uint32(arg[20:])
+	if nb > 1024 || np > ringSize-2 || nr != 0 || int(channel) >= len(k.machine.channels) ||
+		len(rest) != int(nb*pushbufBuffer+np*pushbufPart) {
+		return unix.EINVAL
+	}
+	buffers, parts := rest[:nb*pushbufBuffer], rest[nb*pushbufBuffer:]
+	binary.LittleEndian.PutUint64(arg[48:], k.machine.cfg.VRAM)
+	binary.LittleEndian.PutUint64(arg[56:], k.machine.cfg.System)
+	list := make([]Push, np)
+	for i := range list {
+		p := parts[i*pushbufPart:]
+		index := binary.LittleEndian.Uint32(p)
+		if index >= nb {
+			return unix.EINVAL
+		}
+		g := k.buffers[binary.LittleEndian.Uint32(buffers[index*pushbufBuffer+8:])]
+		offset, length := binary.LittleEndian.Uint64(p[8:]), binary.LittleEndian.Uint64(p[16:])
+		size := length &^ noPrefetch
+		if g == nil || offset%4 != 0 || size%4 != 0 || size > g.Size || offset > g.Size-size {
+			return unix.EINVAL
+		}
+		list[i] = Push{VA: g.VA + offset, Size: size, NoPrefetch: length&noPrefetch != 0}
+	}
+	if np == 0 { // a question for what is available
+		return nil
+	}
+	if k.tap != nil {
+		if err := k.tap.Before(int(channel), list); err != nil {
+			return err
+		}
+	}
+	if err := k.machine.channels[channel].Run(list); err != nil {
+		return err
+	}
+	if k.tap != nil {
+		return k.tap.After()
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package shim
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+	"github.com/umbra-gpu/umbra/aggregator/driver"
+	"github.com/umbra-gpu/umbra/aggregator/vram"
+)
+
+// Config describes a Machine. Zero values are the defaults.
+type Config struct {
+	VRAM   uint64        // bytes of the card's memory, default 1 GiB
+	System uint64        // bytes of system memory that the card reaches, default 1 GiB
+	Limit  time.Duration // for one submission, default one minute
+	// Idle makes a card whose engines do nothing: the control that every test must fail on.
+	Idle bool
+	// Launched, if not nil, sees each launch of a program, with what memory holds then.
+	Launched func(m *Machine, l *sm.Launch)
+	// AllowNotExecuted lets a program go on whose launches, draws or blits the card stores
+	// and does not carry out.
+	AllowNotExecuted bool
+}
+
+const (
+	tableMemory = 32 << 20
+	busAddress  = 0x1_0000_0000 // of system memory
+)
+
+// Machine is a software card and memory. One file of shared memory has all buffers: those in
+// VRAM at their address, those in system memory behind the size of VRAM.
+type Machine struct {
+	cfg   Config
+	file  *os.File
+	mem   []byte // of file
+	card  *soft.Card
+	gpu   *driver.Driver
+	share card.Share
+	space *space
+
+	buffers  map[uint64]*Buffer    // by address
+	faulted  atomic.Pointer[error] // what a program did wrong
+	system   vram.Allocator        // by offset in file
+	channels []*Channel
+}
+
+// NewMachine starts a card.
+func NewMachine(cfg Config) (m *Machine, err error) {
+	cfg.VRAM, cfg.System = cmp.Or(cfg.VRAM, 1<<30), cmp.Or(cfg.System, 1<<30)
+	cfg.Limit = cmp.Or(cfg.Limit, time.Minute)
+	m = &Machine{cfg: cfg, buffers: make(map[uint64]*Buffer)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	fd, err := unix.MemfdCreate("umbra-shim", unix.MFD_CLOEXEC)
+	if err != nil {
+		return m, err
+	}
+	m.file = os.NewFile(uintptr(fd), "memory")
+	size := cfg.VRAM + cfg.System
+	if err = m.file.Truncate(int64(size)); err != nil {
+		return m, err
+	}
+	if m.mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err != nil {
+		return m, err
+	}
+	gf100 := soft.Config{VRAM: cfg.VRAM, DisableEngines: cfg.Idle, ProgramFault: m.programFault}
+	if cfg.Launched != nil {
+		gf100.Launched = func(l *sm.Launch) { cfg.Launched(m, l) }
+	}
+	if m.card, err = soft.New(gf100); err != nil {
+		return m, err
+	}
+	if err = m.card.MapDMA(busAddress, card.Mapping{Mem: m.mem[cfg.VRAM:], Write: true}); err != nil {
+		return m, err
+	}
+	if m.gpu, err = driver.New(m.card, driver.Options{Timeout: 5 * time.Second}); err != nil {
+		return m, err
+	}
+	if m.share, err = m.gpu.NewShare(card.ShareConfig{Channels: 16, Guaranteed: 16, Tables: tableMemory}); err != nil {
+		return m, err
+	}
+	if m.space, err = newSpace(m.share); err != nil {
+		return m, err
+	}
+	m.system.Release(card.Run{Addr: cfg.VRAM, Size: cfg.System})
+	return m, nil
+}
+
+func (m *Machine) programFault(err error) { m.faulted.CompareAndSwap(nil, &err) }
+
+// Close ends the machine.
+func (m *Machine) Close() error {
+	var errs []error
+	for _, ch := range m.channels {
+		ch.ch.Disable()
+	}
+	if m.gpu != nil {
+		m.gpu.Close()
+	}
+	if m.card != nil {
+		m.card.UnmapDMA(busAddress, m.cfg.System)
+		errs = append(errs, m.card.Close())
+	}
+	if m.mem != nil {
+		errs = append(errs, unix.Munmap(m.mem))
+	}
+	if m.file != nil {
+		errs = append(errs, m.file.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func punch(f *os.File, off, n uint64) error {
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
+}

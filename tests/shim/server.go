@@ -1,0 +1,85 @@
+package shim
+
+import (
+	"errors"
+	"net"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Server gives each process that connects a Kernel on a card of its own.
+type Server struct {
+	// Tap, if not nil, returns what sees a process's use of its card.
+	Tap func(*Machine) Tap
+
+	cfg      Config
+	listener *net.UnixListener
+	serving  sync.WaitGroup
+	mu       sync.Mutex
+	errs     []error
+}
+
+// Listen starts a server on a socket.
+func Listen(path string, cfg Config) (*Server, error) {
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		return nil, err
+	}
+	return &Server{cfg: cfg, listener: l}, nil
+}
+
+// Serve serves processes until Close.
+func (s *Server) Serve() {
+	for {
+		conn, err := s.listener.AcceptUnix()
+		if err != nil {
+			return
+		}
+		s.serving.Go(func() {
+			defer conn.Close()
+			if err := s.serve(conn); err != nil {
+				s.mu.Lock()
+				s.errs = append(s.errs, err)
+				s.mu.Unlock()
+			}
+		})
+	}
+}
+
+// Close waits for the processes that are served, and returns what went wrong.
+func (s *Server) Close() error {
+	err := s.listener.Close()
+	s.serving.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return errors.Join(append(s.errs, err)...)
+}
+
+const maxPacket = 160 << 10 // as in preload/shim.c
+
+func (s *Server) serve(conn *net.UnixConn) (err error) {
+	m, err := NewMachine(s.cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	var tap Tap
+	if s.Tap != nil {
+		tap = s.Tap(m)
+	}
+	if _, _, err := conn.WriteMsgUnix([]byte{0}, unix.UnixRights(int(m.file.Fd())), nil); err != nil {
+		return nil // the process is gone
+	}
+	k := NewKernel(m, tap)
+	packet := make([]byte, maxPacket)
+	for {
+		n, err := conn.Read(packet)
+		if err != nil || n == 0 {
+			return nil
+		}
+		if _, err := conn.Write(k.answer(packet[:n])); err != nil {
+			return nil
+		}
+	}
+}
