@@ -136,7 +136,7 @@ end:
 	}
 	require.Equal(t, []string{"joinat 0x18", "set $p0 0x1 lt s32 $r0 0x10", "$p0 bra 0x8", "join nop", "exit"}, text)
 	var listing []string
-	for line := range Listing([]byte{0x18, 0x1d, 0x30, 0, 0x08, 0x1c, 0, 0, 0xe7, 0x1d, 0, 0, 0, 0, 0, 0x80, 0x08, 0, 0, 0xb0, 1}) {
+	for line := range Listing([]byte{0x18, 0x1d, 0x30, 0, 0x08, 0x1c, 0, 0, 0xe7, 0x1d, 0, 0, 0, 0, 0, 0x80, 0x08, 0, 0, 0xb0, 0xe7, 0x1d, 0, 0, 1}) {
 		listing = append(listing, line)
 	}
 	require.Equal(t, []string{
@@ -144,6 +144,7 @@ end:
 		"00000004: 00001c08              nop",
 		"00000008: 00001de7 80000000     exit",
 		"00000010: b0000008              word 0x00000000b0000008 is no instruction: no form has this opcode",
+		"00000014: 00001de7              the code ends inside this instruction",
 	}, listing)
 	_, err = Assemble("add b32 $r0 $r1 $r2d")
 	require.Error(t, err)

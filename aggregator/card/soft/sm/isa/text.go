@@ -38,8 +38,11 @@ func Listing(code []byte) iter.Seq[string] {
 				text = err.Error
 			}
 			words := fmt.Sprintf("%08x %08x", uint32(w), w>>32)
-			if w&shortBit != 0 {
+			switch {
+			case w&shortBit != 0:
 				size, words = 4, fmt.Sprintf("%08x         ", uint32(w))
+			case pc+8 > len(code):
+				words, text = fmt.Sprintf("%08x         ", uint32(w)), func() string { return "the code ends inside this instruction" }
 			}
 			if !yield(fmt.Sprintf("%08x: %s     %s", pc, words, text())) {
 				return
