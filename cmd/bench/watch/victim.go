@@ -30,7 +30,7 @@ const (
 	interval  = 20 * time.Millisecond // between two starts of the victim's work
 	copyBytes = 64 << 10
 	largeCopy = 4 << 20
-	underWay  = 8                   // large copies
+	underWay  = 64                  // large copies: some 25 ms of work, so that a late process still has some
 	spareBus  = uint64(0x8000_0000) // where the victim maps more memory for a moment
 )
 
