@@ -125,7 +125,7 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 	default:
 		p.line("%s", p.paint(bold, fmt.Sprintf("%d Debian guests share one software GPU. Takes about one minute, up to three.", len(o.kernels))))
 	}
-	missing, err := lab.Missing(ctx, o.kernels...)
+	missing, err := lab.Missing(ctx, "", o.kernels...)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 		p.line("Fetching QEMU and Linux from Debian, about %d MB, into the cache folder ...", missing)
 	}
 	p.line("Preparing the guests ...")
-	assets, err := lab.Ensure(ctx, p, o.kernels...)
+	assets, err := lab.Ensure(ctx, p, "", o.kernels...)
 	if err != nil {
 		return err
 	}

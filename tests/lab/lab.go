@@ -54,6 +54,9 @@ const DefaultCPU = "qemu64"
 const (
 	DefaultMemory = 1024 // MiB
 	DefaultCPUs   = 2
+
+	// MesaMemory holds the image, what it unpacks to, and a compiler at work, in MiB.
+	MesaMemory = 1536
 )
 
 // Config describes a virtual machine. The zero Config is a machine without
@@ -62,13 +65,18 @@ type Config struct {
 	Kernel      string         // version: "6.1", "6.12", "7.2", ...; "" for fetch.DefaultKernel, or the user's own
 	Sockets     []string       // one vfio-user-pci device for each; servers must be listening
 	DeviceProps map[string]any // more properties for the devices: "x-no-posted-writes": true, ...
-	Memory      int            // MiB; 0 for DefaultMemory
+	Memory      int            // MiB; 0 for DefaultMemory, or MesaMemory with Mesa
 	CPUs        int            // 0 for DefaultCPUs
 	CPU         string         // processor model; "" for DefaultCPU, or "host" under KVM
 	Accel       string         // AccelKVM or AccelTCG; "" for the one that works
 	Append      []string       // more words for the kernel's command line
 	Reboot      bool           // a reset starts the guest anew; without it, a reset ends the machine
 	QEMUArgs    []string       // more arguments for QEMU
+
+	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none. C
+	// sources in Programs are compiled against it; the guest has them in image.ProgramsDir.
+	Mesa     string
+	Programs []string
 
 	NoWait      bool          // Start returns before the guest is up; see Agent.Ready
 	BootTimeout time.Duration // how long the console of a guest that comes up may be silent; 0 for 2 minutes
@@ -79,6 +87,9 @@ type Config struct {
 func (c *Config) setDefaults() error {
 	if c.Memory == 0 {
 		c.Memory = DefaultMemory
+		if c.Mesa != "" {
+			c.Memory = MesaMemory
+		}
 	}
 	if c.CPUs == 0 {
 		c.CPUs = DefaultCPUs
@@ -89,6 +100,10 @@ func (c *Config) setDefaults() error {
 	switch {
 	case c.Memory < 128:
 		return fmt.Errorf("lab: Memory is %d MiB; a Debian kernel needs 128 or more", c.Memory)
+	case c.Mesa != "" && c.Memory < MesaMemory:
+		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa needs %d or more", c.Memory, MesaMemory)
+	case c.Mesa == "" && len(c.Programs) > 0:
+		return errors.New("lab: Programs are compiled against Mesa, which is \"\"; name a version")
 	case c.CPUs < 1:
 		return fmt.Errorf("lab: CPUs is %d; at least 1 is needed", c.CPUs)
 	case c.Accel != "" && c.Accel != AccelKVM && c.Accel != AccelTCG:
@@ -105,14 +120,15 @@ type Assets struct {
 }
 
 // Ensure fetches and builds what machines with these kernels need, so that
-// starting one later does not wait. Without kernels, it is the default one.
-func Ensure(ctx context.Context, progress io.Writer, kernels ...string) ([]Assets, error) {
+// starting one later does not wait. Without kernels, it is the default one. mesa is as in
+// Config.
+func Ensure(ctx context.Context, progress io.Writer, mesa string, kernels ...string) ([]Assets, error) {
 	if len(kernels) == 0 {
 		kernels = []string{""}
 	}
 	var out []Assets
 	for _, k := range kernels {
-		a, err := assets(ctx, Config{Kernel: k, Progress: progress})
+		a, err := assets(ctx, Config{Kernel: k, Mesa: mesa, Progress: progress})
 		if err != nil {
 			return out, err
 		}
@@ -124,10 +140,11 @@ func Ensure(ctx context.Context, progress io.Writer, kernels ...string) ([]Asset
 // downloads are the sizes of what is fetched, in MB, with the package lists counted to
 // QEMU. They are for people who decide whether to wait; other kernels count as the
 // largest.
-var downloads = map[string]int{"qemu": 58, "6.1": 71, "6.12": 109, "7.2": 175}
+var downloads = map[string]int{"qemu": 58, "mesa": 112, "6.1": 71, "6.12": 109, "7.2": 175}
 
-// Missing returns how many MB machines with these kernels still need to fetch, about.
-func Missing(ctx context.Context, kernels ...string) (mb int, err error) {
+// Missing returns how many MB machines with these kernels still need to fetch, about. mesa is
+// as in Config.
+func Missing(ctx context.Context, mesa string, kernels ...string) (mb int, err error) {
 	dir, err := fetch.DefaultDir()
 	if err != nil {
 		return 0, err
@@ -135,6 +152,11 @@ func Missing(ctx context.Context, kernels ...string) (mb int, err error) {
 	cache := &fetch.Cache{Dir: dir, Offline: true}
 	if _, err := cache.QEMU(ctx); errors.Is(err, fetch.ErrNotFetched) {
 		mb += downloads["qemu"]
+	}
+	if mesa != "" {
+		if _, err := cache.Mesa(ctx, mesa); errors.Is(err, fetch.ErrNotFetched) {
+			mb += downloads["mesa"]
+		}
 	}
 	for _, k := range kernels {
 		if _, err := cache.Kernel(ctx, k); errors.Is(err, fetch.ErrNotFetched) {
@@ -160,7 +182,15 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	if a.Kernel, err = cache.Kernel(ctx, cfg.Kernel); err != nil {
 		return a, err
 	}
-	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), a.Kernel)
+	content := image.Content{Kernel: a.Kernel, Programs: cfg.Programs}
+	if cfg.Mesa != "" {
+		mesa, err := cache.Mesa(ctx, cfg.Mesa)
+		if err != nil {
+			return a, err
+		}
+		content.Mesa = &mesa
+	}
+	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), content)
 	return a, err
 }
 

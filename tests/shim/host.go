@@ -80,10 +80,6 @@ func (h *Host) gcc(ctx context.Context, name string, source []byte, args ...stri
 
 // Compile compiles an OpenCL program of ours.
 func (h *Host) Compile(ctx context.Context, file string) (string, error) {
-	source, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
 	header, err := sources.ReadFile("programs/cl.h")
 	if err != nil {
 		return "", err
@@ -91,9 +87,8 @@ func (h *Host) Compile(ctx context.Context, file string) (string, error) {
 	if err := os.WriteFile(filepath.Join(h.work, "cl.h"), header, 0o644); err != nil {
 		return "", err
 	}
-	usr := filepath.Join(h.mesa.Root, "usr")
-	return h.gcc(ctx, strings.TrimSuffix(filepath.Base(file), ".c"), source, "-I"+h.work, "-idirafter", filepath.Join(usr, "include"),
-		"-L"+filepath.Join(usr, "lib/x86_64-linux-gnu"), "-l:libOpenCL.so.1", "-lm", "-Wl,--allow-shlib-undefined")
+	name := strings.TrimSuffix(filepath.Base(file), ".c")
+	return path.Join(fetch.WorkDir, name), h.mesa.Compile(ctx, file, filepath.Join(h.work, name), "-I"+h.work)
 }
 
 // OurCard is the device that is our card, by the name of Mesa's driver. Mesa's software

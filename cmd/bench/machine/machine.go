@@ -72,7 +72,7 @@ func Prepare(ctx context.Context, kernels []string, progress io.Writer) error {
 	if _, err := image.Source(); err != nil { // the guests' programs are built from source
 		return err
 	}
-	_, err := lab.Ensure(ctx, progress, kernels...)
+	_, err := lab.Ensure(ctx, progress, "", kernels...)
 	return err
 }
 

@@ -121,3 +121,22 @@ func TestTraps(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// A program's output and status are returned, also of one that fails; one that does not end
+// is killed.
+func TestRun(t *testing.T) {
+	s := &System{Root: t.TempDir()}
+	r, err := s.Run(proto.RunArgs{Argv: []string{"sh", "-c", "echo $A; echo b >&2; exit 3"}, Env: []string{"A=a"}})
+	require.ErrorContains(t, err, "exit status 3")
+	require.Equal(t, 3, r.Exit)
+	require.Equal(t, "a\nb\n", r.Output)
+	r, err = s.Run(proto.RunArgs{Argv: []string{"head", "-c", "1000000", "/dev/zero"}})
+	require.NoError(t, err)
+	require.Len(t, r.Output, maxOutput)
+	_, err = s.Run(proto.RunArgs{Argv: []string{"sleep", "1000"}, TimeoutMS: 10})
+	require.ErrorContains(t, err, "killed after 10 ms")
+	_, err = s.Run(proto.RunArgs{})
+	require.ErrorContains(t, err, "argv is empty")
+	_, err = s.Run(proto.RunArgs{Argv: []string{"no-such-program"}})
+	require.Error(t, err)
+}

@@ -25,6 +25,7 @@ func (s *Server) table() map[string]command {
 		proto.CmdHwmon:      get(sys.Hwmon),
 		proto.CmdInterrupts: do(sys.Interrupts),
 		proto.CmdRegisters:  do(sys.Access),
+		proto.CmdRun:        do(sys.Run),
 		proto.CmdPoweroff:   last(sys.Poweroff),
 		proto.CmdReboot:     last(sys.Reboot),
 

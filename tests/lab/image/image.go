@@ -1,5 +1,5 @@
 // Package image builds the initramfs of a lab guest: the guest program as its init,
-// and the kernel modules that it loads.
+// the kernel modules that it loads and, if asked for, Debian's Mesa with programs that use it.
 //
 // The guest program is built from the project's source with the Go toolchain of this
 // machine, without cgo. An image is named by a hash of its content and put in place by
@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -37,8 +38,18 @@ var program struct {
 	data []byte
 }
 
-// Build returns the path of the image for a kernel, in a folder.
-func Build(ctx context.Context, dir string, k fetch.Kernel) (string, error) {
+// Content is what is in an image besides the guest program.
+type Content struct {
+	Kernel   fetch.Kernel
+	Mesa     *fetch.Mesa // nil for none
+	Programs []string    // C sources, compiled against Mesa; the guest has them in ProgramsDir
+}
+
+// ProgramsDir is where a guest has its compiled programs, by the names of their sources.
+const ProgramsDir = "/programs"
+
+// Build returns the path of the image with this content, in a folder.
+func Build(ctx context.Context, dir string, c Content) (string, error) {
 	init, err := build(ctx)
 	if err != nil {
 		return "", err
@@ -48,16 +59,30 @@ func Build(ctx context.Context, dir string, k fetch.Kernel) (string, error) {
 	a.add("dev", fs.ModeDir|0o755, 0, 0, nil)
 	a.add("dev/console", fs.ModeCharDevice|0o600, 5, 1, nil)
 	a.add("dev/null", fs.ModeCharDevice|0o666, 1, 3, nil)
+	a.add("tmp", fs.ModeDir|0o777, 0, 0, nil)
 	a.add("init", 0o755, 0, 0, init)
-	if k.Modules != "" {
-		if err := a.addTree("lib/modules", k.Modules); err != nil {
+	var files []string // of Mesa
+	if c.Mesa != nil {
+		if err := a.addPrograms(ctx, c); err != nil {
+			return "", err
+		}
+		if files, err = c.Mesa.GuestFiles(); err != nil {
 			return "", err
 		}
 	}
-	a.add("TRAILER!!!", 0, 0, 0, nil)
+	if c.Kernel.Modules != "" {
+		if err := a.addTree(modulesDir(c), c.Kernel.Modules); err != nil {
+			return "", err
+		}
+	}
 
-	hash := sha256.Sum256(a.Bytes())
-	out := filepath.Join(dir, fmt.Sprintf("%s-%x.cpio", k.Release, hash[:8]))
+	// What was fetched does not change, so its name stands for it.
+	hash := sha256.New()
+	hash.Write(a.Bytes())
+	if c.Mesa != nil {
+		fmt.Fprintln(hash, c.Mesa.Root, c.Mesa.Version, files)
+	}
+	out := filepath.Join(dir, fmt.Sprintf("%s-%x.cpio", c.Kernel.Release, hash.Sum(nil)[:8]))
 	now := time.Now()
 	if os.Chtimes(out, now, now) == nil {
 		return out, nil
@@ -70,8 +95,12 @@ func Build(ctx context.Context, dir string, k fetch.Kernel) (string, error) {
 		return "", err
 	}
 	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(a.Bytes())
-	if err := errors.Join(err, tmp.Close()); err != nil {
+	if c.Mesa != nil {
+		err = a.addFiles(tmp, c.Mesa.Root, files)
+	}
+	a.add("TRAILER!!!", 0, 0, 0, nil)
+	_, werr := tmp.Write(a.Bytes())
+	if err := errors.Join(err, werr, tmp.Close()); err != nil {
 		return "", err
 	}
 	if err := os.Rename(tmp.Name(), out); err != nil {
@@ -122,13 +151,37 @@ func prune(dir string) error {
 	return nil
 }
 
+// modulesDir is where the guest program looks for modules. Debian has /lib as a link.
+func modulesDir(c Content) string {
+	if c.Mesa != nil {
+		return "usr/lib/modules"
+	}
+	return "lib/modules"
+}
+
+// addPrograms compiles the programs, and adds them.
+func (a *archive) addPrograms(ctx context.Context, c Content) error {
+	tmp, err := os.MkdirTemp("", "umbra-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp)
+	for _, source := range c.Programs {
+		bin := filepath.Join(tmp, strings.TrimSuffix(filepath.Base(source), ".c"))
+		if err := c.Mesa.Compile(ctx, source, bin); err != nil {
+			return err
+		}
+	}
+	return a.addTree(ProgramsDir[1:], tmp)
+}
+
 // archive is a cpio archive in the format that the kernel reads ("newc").
 type archive struct {
 	bytes.Buffer
 	files int
 }
 
-// add adds a file, a folder or a character device.
+// add adds a file, a folder, a character device, or a link whose data is its target.
 func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []byte) {
 	a.files++
 	m := uint32(mode.Perm())
@@ -137,6 +190,8 @@ func (a *archive) add(name string, mode fs.FileMode, major, minor int, data []by
 		m |= 0o040000
 	case mode&fs.ModeCharDevice != 0:
 		m |= 0o020000
+	case mode&fs.ModeSymlink != 0:
+		m |= 0o120000
 	default:
 		m |= 0o100000
 	}
@@ -170,10 +225,52 @@ func (a *archive) addTree(name, dir string) error {
 			a.add(to, fs.ModeDir|0o755, 0, 0, nil)
 			return nil
 		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
 		data, err := os.ReadFile(p)
-		a.add(to, 0o644, 0, 0, data)
+		a.add(to, info.Mode(), 0, 0, data)
 		return err
 	})
+}
+
+// addFiles adds files and links below a folder, with the folders above each, and passes them
+// on to w one by one: all of them take much room.
+func (a *archive) addFiles(w io.Writer, root string, files []string) error {
+	known := map[string]bool{".": true}
+	var parents func(dir string)
+	parents = func(dir string) {
+		if !known[dir] {
+			parents(filepath.Dir(dir))
+			a.add(dir, fs.ModeDir|0o755, 0, 0, nil)
+			known[dir] = true
+		}
+	}
+	for _, name := range files {
+		parents(filepath.Dir(name))
+		p := filepath.Join(root, name)
+		info, err := os.Lstat(p)
+		if err != nil {
+			return err
+		}
+		var data []byte
+		if info.Mode()&fs.ModeSymlink != 0 {
+			var target string
+			target, err = os.Readlink(p)
+			data = []byte(target)
+		} else {
+			data, err = os.ReadFile(p)
+		}
+		if err != nil {
+			return err
+		}
+		a.add(name, info.Mode(), 0, 0, data)
+		if _, err := a.WriteTo(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Source finds the project's source tree: the one that holds the working folder, or

@@ -20,6 +20,7 @@ var Commands = []Command{
 	{CmdHwmon, nil, "read the GPU's sensors"},
 	{CmdInterrupts, InterruptsArgs{}, "count the GPU's interrupts"},
 	{CmdRegisters, RegistersArgs{}, "access registers behind the driver's back"},
+	{CmdRun, RunArgs{}, "run a program of the image, with its arguments, on the GPU by OpenCL or OpenGL; the words alone will do"},
 	{CmdPoweroff, nil, "power off"},
 	{CmdReboot, nil, "reboot"},
 

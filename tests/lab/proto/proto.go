@@ -98,3 +98,22 @@ type ModprobeArgs struct {
 	Name    string   `json:"name"`
 	Options []string `json:"options,omitempty"`
 }
+
+// CmdRun runs a program of the guest's image to its end: RunArgs -> RunResult. A program that
+// fails is an error, with the result.
+const CmdRun = "run"
+
+// RunArgs are a program and what it is started with.
+type RunArgs struct {
+	Argv []string `json:"argv"`
+	Env  []string `json:"env,omitempty"` // NAME=VALUE, besides those that make OpenCL use the GPU
+	// TimeoutMS is when the program is killed; 0: never.
+	TimeoutMS int `json:"timeout_ms,omitempty"`
+}
+
+// RunResult is how the program ended.
+type RunResult struct {
+	Exit   int    `json:"exit"` // its status; -1 if a signal ended it
+	Output string `json:"output"`
+	NS     int64  `json:"ns"` // guest time
+}

@@ -17,7 +17,17 @@ import (
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
+// environment is what a user would set. Mesa's OpenCL uses only the drivers that are named.
+var environment = map[string]string{
+	"PATH": "/programs:/usr/bin", "HOME": "/tmp", "RUSTICL_ENABLE": "nouveau", "EGL_PLATFORM": "surfaceless",
+}
+
 func main() {
+	for name, value := range environment {
+		if err := os.Setenv(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, "agent:", err)
+		}
+	}
 	for {
 		if err := serve(); err != nil {
 			fmt.Fprintln(os.Stderr, "agent:", err)

@@ -23,6 +23,7 @@ booted. A value that is not JSON is text.
 
 	lab call a.agent.sock modprobe nouveau
 	lab call a.agent.sock bo-moves moves=4
+	lab call a.agent.sock run clinfo --list
 	lab call a.agent.sock modprobe '{"name":"nouveau","options":["config=NvMSI=0"]}'
 
 Commands, with their keys (tests/lab/proto has their types and results):
@@ -84,6 +85,8 @@ func arguments(cmd string, words []string) (any, error) {
 		return nil, nil
 	case len(words) == 1 && strings.HasPrefix(words[0], "{"):
 		return json.RawMessage(words[0]), nil
+	case cmd == proto.CmdRun && !strings.Contains(words[0], "="):
+		return proto.RunArgs{Argv: words}, nil
 	case len(words) == 1 && !strings.Contains(words[0], "=") && (cmd == proto.CmdModprobe || cmd == proto.CmdRmmod):
 		return proto.ModprobeArgs{Name: words[0]}, nil
 	}

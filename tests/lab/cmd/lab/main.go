@@ -19,6 +19,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/tests/lab/image"
 )
 
 const usage = `lab fetch [version...]     fetch QEMU and kernels, build guest images
@@ -52,11 +53,11 @@ func main() {
 	}
 }
 
-// sockets is a flag that may be given more than once.
-type sockets []string
+// list is a flag that may be given more than once.
+type list []string
 
-func (s *sockets) String() string     { return strings.Join(*s, " ") }
-func (s *sockets) Set(v string) error { *s = append(*s, v); return nil }
+func (l *list) String() string     { return strings.Join(*l, " ") }
+func (l *list) Set(v string) error { *l = append(*l, v); return nil }
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || isHelp(args[0]) {
@@ -83,10 +84,12 @@ func run(ctx context.Context, args []string) error {
 	fs.StringVar(&cfg.Accel, "accel", "", "kvm or tcg (default what works)")
 	fs.StringVar(&cfg.CPU, "cpu", "", "processor `model` (default "+lab.DefaultCPU+" under tcg, host under kvm)")
 	fs.IntVar(&cfg.CPUs, "cpus", lab.DefaultCPUs, "processors")
-	fs.IntVar(&cfg.Memory, "memory", lab.DefaultMemory, "guest memory, `MiB`")
+	fs.IntVar(&cfg.Memory, "memory", 0, fmt.Sprintf("guest memory, `MiB` (default %d, %d with -mesa)", lab.DefaultMemory, lab.MesaMemory))
 	fs.StringVar(&appended, "append", "", "`words` for the kernel's command line")
+	fs.StringVar(&cfg.Mesa, "mesa", "", "have Debian's Mesa and OpenCL of this `version` in the guest: 25 or 26")
+	fs.Var((*list)(&cfg.Programs), "program", "C `source` to compile against it, as "+image.ProgramsDir+"/NAME in the guest; may be repeated")
 	fs.StringVar(&cfg.Dir, "dir", "", "`folder` to keep logs in")
-	fs.Var((*sockets)(&cfg.Sockets), "socket", "vfio-user `socket` of a device; may be repeated")
+	fs.Var((*list)(&cfg.Sockets), "socket", "vfio-user `socket` of a device; may be repeated")
 	if err := fs.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
@@ -116,7 +119,7 @@ func fetchAll(ctx context.Context, versions []string) error {
 	if len(versions) == 0 {
 		versions = lab.Kernels
 	}
-	assets, err := lab.Ensure(ctx, os.Stderr, versions...)
+	assets, err := lab.Ensure(ctx, os.Stderr, "", versions...)
 	for i, a := range assets {
 		if i == 0 {
 			fmt.Printf("QEMU   %s\n", a.QEMU.Version)
