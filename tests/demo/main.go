@@ -1,8 +1,8 @@
 // Command demo shows Umbra at work. It fetches QEMU and Debian's kernels, starts umbra
 // serve with two virtual GPUs on one software card, and boots a stock guest on each.
 // Both guests copy at the same time and verify their data. Then one reboots, one
-// makes a GPU fault, one reads outside its memory and one loses its power, while the
-// other copies on.
+// makes a GPU fault and one reads outside its memory, while the other copies on. Both run
+// an OpenCL program with Debian's Mesa. In the end one loses its power.
 //
 //	go run ./tests/demo [--kernel 6.1,6.12] [--umbra FILE]
 //	go run ./tests/demo --pass-through      one guest with the whole card
@@ -38,6 +38,9 @@ const (
 	gpuVRAM   = 128 << 20
 	maxGuests = 6
 )
+
+// mesa is the version of Debian's Mesa in the guests.
+const mesa = "25"
 
 // patience ends a run that hangs. A busy machine may take ten times as long as an
 // idle one.
@@ -125,15 +128,15 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 	default:
 		p.line("%s", p.paint(bold, fmt.Sprintf("%d Debian guests share one software GPU. Takes about one minute, up to three.", len(o.kernels))))
 	}
-	missing, err := lab.Missing(ctx, "", o.kernels...)
+	missing, err := lab.Missing(ctx, mesa, o.kernels...)
 	if err != nil {
 		return err
 	}
 	if missing > 0 {
-		p.line("Fetching QEMU and Linux from Debian, about %d MB, into the cache folder ...", missing)
+		p.line("Fetching QEMU, Linux and Mesa from Debian, about %d MB, into the cache folder ...", missing)
 	}
 	p.line("Preparing the guests ...")
-	assets, err := lab.Ensure(ctx, p, "", o.kernels...)
+	assets, err := lab.Ensure(ctx, p, mesa, o.kernels...)
 	if err != nil {
 		return err
 	}

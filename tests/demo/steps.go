@@ -12,6 +12,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/tests/lab/image"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
@@ -53,6 +54,7 @@ var steps = []step{
 	{name: "reboot", do: (*demo).reboot},
 	{name: "GPU fault", do: (*demo).fault},
 	{name: "out of bounds", shared: true, do: (*demo).outOfBounds},
+	{name: "OpenCL", each: true, do: (*demo).openCL},
 	{name: "registers", do: (*demo).registers},
 	{name: "power cut", shared: true, do: (*demo).powerCut},
 	{name: "power-off", do: (*demo).powerOff},
@@ -128,8 +130,14 @@ func (d *demo) step(s step, guests []*guest) (held bool) {
 }
 
 func (d *demo) boot(g *guest, c *check) {
+	programs, err := image.Programs("primes")
+	if err != nil {
+		c.fail("%v", err)
+		return
+	}
 	vm, err := lab.Start(d.ctx, lab.Config{
-		Kernel: g.version, Sockets: []string{filepath.Join(d.server.Dir, g.name+".sock")}, CPUs: 1, Memory: 512, Reboot: true,
+		Kernel: g.version, Sockets: []string{filepath.Join(d.server.Dir, g.name+".sock")}, CPUs: 1, Reboot: true,
+		Mesa: mesa, Programs: programs,
 	})
 	if err != nil {
 		c.fail("%v", err)
@@ -278,6 +286,13 @@ func (d *demo) status(c *check) api.Status {
 	s, err := d.server.Status(d.ctx)
 	c.want(err == nil, "%v", err)
 	return s
+}
+
+// openCL runs a program that checks its result. It compiles its kernel for the GPU first.
+func (d *demo) openCL(g *guest, c *check) {
+	var r proto.RunResult
+	d.ask(c, g, proto.CmdRun, proto.RunArgs{Argv: []string{"primes", "10000"}, TimeoutMS: 120_000}, &r)
+	c.detail = strings.TrimSpace(r.Output)
 }
 
 // registers fails if a guest accessed a register that its GPU does not declare.

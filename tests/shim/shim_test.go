@@ -46,7 +46,7 @@ func TestRecordings(t *testing.T) {
 
 // checkLaunch holds what real Mesa makes of our programs against their sources.
 func checkLaunch(t *testing.T, m *Machine, l *sm.Launch, program string) {
-	size := map[string][2]uint32{"saxpy": {16, 64}, "reduce": {8, 128}, "loop": {8, 32}}[program]
+	size := map[string][2]uint32{"saxpy": {16, 64}, "reduce": {8, 128}, "loop": {8, 32}, "primes": {64, 64}}[program]
 	assert.Equal(t, [2][3]uint32{{size[0], 1, 1}, {size[1], 1, 1}}, [2][3]uint32{l.Grid, l.Block})
 	assert.Equal(t, program == "reduce", l.Shared >= 128*4)
 	assert.NotZero(t, l.Registers)

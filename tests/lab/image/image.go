@@ -48,6 +48,22 @@ type Content struct {
 // ProgramsDir is where a guest has its compiled programs, by the names of their sources.
 const ProgramsDir = "/programs"
 
+// programs is the project's folder of programs, with the headers that they share.
+const programs = "tests/shim/programs"
+
+// Programs returns the sources of programs of the project.
+func Programs(names ...string) ([]string, error) {
+	src, err := Source()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, n := range names {
+		out = append(out, filepath.Join(src, programs, n+".c"))
+	}
+	return out, nil
+}
+
 // Build returns the path of the image with this content, in a folder.
 func Build(ctx context.Context, dir string, c Content) (string, error) {
 	init, err := build(ctx)
@@ -166,9 +182,13 @@ func (a *archive) addPrograms(ctx context.Context, c Content) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
+	src, err := Source()
+	if err != nil {
+		return err
+	}
 	for _, source := range c.Programs {
 		bin := filepath.Join(tmp, strings.TrimSuffix(filepath.Base(source), ".c"))
-		if err := c.Mesa.Compile(ctx, source, bin); err != nil {
+		if err := c.Mesa.Compile(ctx, source, bin, "-I"+filepath.Join(src, programs)); err != nil {
 			return err
 		}
 	}
