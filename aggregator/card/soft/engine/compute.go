@@ -74,10 +74,14 @@ const (
 	cpSamplerPool   = 0x155c / 4 // address, then the last index
 	cpHeaderPool    = 0x1574 / 4
 	cpRegion        = 0x1608 / 4
+	cpCubeSeams     = 0x1664 / 4
 	cpShaderControl = 0x1690 / 4
 	cpSurfaces      = 0x2700 / 4
 	cpSurfaceStride = 0x20 / 4
 )
+
+// cubeAutoSpan and greater values of SET_CUBEMAP_INTER_FACE_FILTERING filter across edges.
+const cubeAutoSpan = 2
 
 // newLaunch describes the launch that the state asks for.
 func (g *GR) newLaunch(v *[methodSlots]uint32, param uint32) sm.Launch {
@@ -94,7 +98,7 @@ func (g *GR) newLaunch(v *[methodSlots]uint32, param uint32) sm.Launch {
 		Textures: sm.Textures{
 			Headers:     sm.Pool{Address: at(cpHeaderPool), Last: v[cpHeaderPool+2]},
 			Samplers:    sm.Pool{Address: at(cpSamplerPool), Last: v[cpSamplerPool+2]},
-			HeaderSlots: g.Compute.Headers, SamplerSlots: g.Compute.Samplers, Linked: v[cpLinked] != 0,
+			HeaderSlots: g.Compute.Headers, SamplerSlots: g.Compute.Samplers, Linked: v[cpLinked] != 0, Seamless: v[cpCubeSeams] >= cubeAutoSpan,
 		},
 	}
 	l.Program = (l.Region + uint64(v[cpStart])) & vaMask

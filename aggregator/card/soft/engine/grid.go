@@ -6,6 +6,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
 )
 
 // Grid is a GR's launch that has not ended: that of Compute.Launch, while GR.Op says that there is
@@ -30,6 +31,7 @@ type runner struct {
 	launch   interp.Launch
 	memory   gridMemory
 	surfaces *[sm.Surfaces]sm.Surface
+	texture.Unit
 }
 
 // costWarp is what an instruction of a warp is charged, see Meter: the slowest ones round
@@ -54,6 +56,7 @@ func (g *GR) startGrid(env *Env, c call) Outcome {
 
 func newRunner(l *sm.Launch) *runner {
 	r := &runner{surfaces: &l.Surfaces}
+	r.Unit = texture.Unit{Memory: &r.memory, Bound: &l.Textures}
 	r.launch = interp.Launch{
 		Memory: &r.memory, Units: r, Program: &interp.Program{Memory: &r.memory, Base: l.Region}, Entry: uint32(l.Program - l.Region),
 		Grid: l.Grid, Block: l.Block, GridID: l.ID,

@@ -8,9 +8,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 )
 
-// Texture implements interp.Units. There is no texture unit.
-func (r *runner) Texture(*interp.Texels) error { return fmt.Errorf("textures") }
-
 // surfaceBytes are the bytes of isa.Width.
 var surfaceBytes = [...]uint64{1, 1, 2, 2, 4, 8, 16, 16}
 

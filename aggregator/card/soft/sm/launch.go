@@ -66,6 +66,8 @@ type Textures struct {
 	HeaderSlots, SamplerSlots [TextureSlots]Slot
 	// Linked: a header's slot also names the sampler.
 	Linked bool
+	// Seamless: a filter at the edge of a cube's face goes on with its neighbour.
+	Seamless bool
 }
 
 // TextureSlots is how many textures a program can name.
