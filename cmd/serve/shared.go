@@ -105,6 +105,8 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
 	e.end = sync.OnceValues(func() (api.GPUReport, error) { return s.end(e) })
 	go func() {
 		defer close(e.served)
+		addProcessors(1)
+		defer addProcessors(-1)
 		err := Listen(ctx, e.Server, l)
 		e.stuck = errors.Is(err, vfiouser.ErrStuck)
 		if !errors.Is(err, context.Canceled) {

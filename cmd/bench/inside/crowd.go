@@ -31,16 +31,21 @@ var crowd = scene.Scenario{
 	},
 }
 
-const crowdBytes = 256 << 10
+const (
+	crowdBytes = 256 << 10
+	// crowdTouched is what all guests' copies touch together, by turns, however many guests they are:
+	// a few guests' bytes would fit the processor's cache, and those of many would not.
+	crowdTouched = 32 * crowdBytes
+)
 
 type members []*copier
 
-func newMember(ctx context.Context, endpoint *setup.Endpoint) (*copier, error) {
-	g, err := endpoint.Attach(ctx, guest.Config{RAM: 2*crowdBytes + 1<<20, Timeout: patience})
+func newMember(ctx context.Context, endpoint *setup.Endpoint, each uint64) (*copier, error) {
+	g, err := endpoint.Attach(ctx, guest.Config{RAM: 2*each + 1<<20, Timeout: patience})
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCopier(g, crowdBytes)
+	c, err := newCopier(g, each)
 	if err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
@@ -51,7 +56,7 @@ func newMember(ctx context.Context, endpoint *setup.Endpoint) (*copier, error) {
 func attachAll(ctx context.Context, s *setup.Server) (_ members, err error) {
 	var all members
 	for i, endpoint := range s.Endpoints {
-		m, err := newMember(ctx, endpoint)
+		m, err := newMember(ctx, endpoint, crowdTouched/uint64(len(s.Endpoints)))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("guest %d: %w", i, err), all.Close())
 		}
@@ -72,9 +77,10 @@ func (all members) Close() error {
 
 // copies copies to VRAM and back, and verifies the bytes. Each round costs the same traps.
 func (m *copier) copies(rounds int) error {
-	for range rounds {
+	for i := range rounds {
+		at := uint64(i) * crowdBytes % uint64(len(m.src.Data))
 		if err := errors.Join(
-			m.ch.Copy(guest.M2MF, vaVRAM, vaSource, crowdBytes), m.ch.Copy(guest.M2MF, vaBack, vaVRAM, crowdBytes), m.ch.FinishByEvent(),
+			m.ch.Copy(guest.M2MF, vaVRAM+at, vaSource+at, crowdBytes), m.ch.Copy(guest.M2MF, vaBack+at, vaVRAM+at, crowdBytes), m.ch.FinishByEvent(),
 		); err != nil {
 			return err
 		}
@@ -146,7 +152,7 @@ func idles(ctx context.Context, t *scene.Take, before, d time.Duration) error {
 // beside measures the same copies alone and beside an idle neighbour, in many pairs. The metric is
 // the median of the pairs' ratios: a neighbour costs less than the machine's noise.
 func beside(ctx context.Context, t *scene.Take, rounds, pairs int) (err error) {
-	worker, err := newMember(ctx, t.Server.Endpoints[0])
+	worker, err := newMember(ctx, t.Server.Endpoints[0], crowdBytes)
 	if err != nil {
 		return err
 	}
@@ -165,7 +171,7 @@ func beside(ctx context.Context, t *scene.Take, rounds, pairs int) (err error) {
 		if err != nil {
 			return err
 		}
-		idle, err := newMember(ctx, t.Server.Endpoints[1])
+		idle, err := newMember(ctx, t.Server.Endpoints[1], crowdBytes)
 		if err != nil {
 			return err
 		}
