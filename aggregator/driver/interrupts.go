@@ -185,12 +185,38 @@ func (d *Driver) pollGraph() {
 		DataError:  d.rd(regGraphError),
 	}
 	t.Class = uint16(d.rd(regGraphClass + uint32(t.Subchannel)*4))
+	if t.Intr&gf100.GraphIntrTrap != 0 {
+		t.MP = d.programError()
+	}
 	if ch := d.failed(inst); ch != nil {
 		ch.ev.GraphTrap(t)
 	}
 	d.wr(regGraphTrap, ^uint32(0))
 	d.wr(regGraphIntr, ^uint32(0))
 	d.wr(regGraphFIFO, graphGoOn)
+}
+
+// programError reads which processors had errors, and lets them go on. It returns one of the errors.
+func (d *Driver) programError() (e gf100.MPError) {
+	gpcs := d.rd(regTrapGPCs)
+	for g := range uint32(gf100.MaxGPCs) {
+		if gpcs>>g&1 == 0 {
+			continue
+		}
+		tpcs := d.rd(regGPCTrap + g*strideGPC)
+		for t := range uint32(gf100.MaxTPCs) {
+			mp := g*strideGPC + t*strideTPC
+			if tpcs&(gf100.GPCTrapTPC<<t) == 0 || d.rd(regTPCTrap+mp)&gf100.TPCTrapMP == 0 {
+				continue
+			}
+			e = gf100.MPError{Warp: d.rd(regWarpError + mp), Global: d.rd(regGlobalError + mp)}
+			d.wr(regWarpError+mp, 0)
+			d.wr(regGlobalError+mp, e.Global)
+		}
+		d.wr(regGPCTrap+g*strideGPC, tpcs)
+	}
+	d.wr(regTrapGPCs, gpcs)
+	return e
 }
 
 // pollCopy is pollGraph for a copy engine, whose microcode leaves the refused method in its

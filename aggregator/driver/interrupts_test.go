@@ -37,6 +37,11 @@ func TestErrorsReachTheirChannel(t *testing.T) {
 		}, gf100.GraphTrap{Intr: gf100.GraphIntrIllegalMthd, Subchannel: 3, Class: 0x9097, Method: 0x400, Data: 8, DataError: 9},
 			map[uint32]uint32{regGraphIntr: 0, regGraphFIFO: graphGoOn}},
 		{map[uint32]uint32{
+			regGraphIntr: gf100.GraphIntrTrap, regGraphContext: 1<<31 | inst, regGraphAddr: 1<<16 | 0x368, regGraphClass + 4: 0x90c0, regGraphData: 8, regGraphError: 0,
+			regTrapGPCs: 1 << 2, regGPCTrap + 0x10000: 1 << 19, regTPCTrap + 0x11800: 2, regWarpError + 0x11800: 9, regGlobalError + 0x11800: 4,
+		}, gf100.GraphTrap{Intr: gf100.GraphIntrTrap, Subchannel: 1, Class: 0x90c0, Method: 0x368, Data: 8, MP: gf100.MPError{Warp: 9, Global: 4}},
+			map[uint32]uint32{regGraphIntr: 0, regGraphFIFO: graphGoOn, regTrapGPCs: 1 << 2, regGPCTrap + 0x10000: 1 << 19, regWarpError + 0x11800: 0, regGlobalError + 0x11800: 4}},
+		{map[uint32]uint32{
 			drivertest.Reg("NV_PCE_FALCON_IRQSTAT"): copyRefused, regCopyContext: 1<<30 | inst, regCopyMailbox: 2<<27 | 0x104<<16 | 7, regCopyMailbox + 4: 6,
 		}, gf100.CopyTrap{Subchannel: 2, Method: 0x410, Status: 7, Data: 6}, map[uint32]uint32{drivertest.Reg("NV_PCE_FALCON_IRQSTAT"): 0}},
 	} {

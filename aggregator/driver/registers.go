@@ -89,6 +89,13 @@ var (
 	regGraphIntr    = at("NV_PGRAPH_INTR")
 	regGraphIntrEn  = at("NV_PGRAPH_INTR_EN")
 	regGraphTrap    = at("NV_PGRAPH_TRAP")
+	regTrapGPCs     = at("NV_PGRAPH_TRAP_GPCS")
+	regGPCTrap      = at("NV_PGRAPH_PRI_GPC_TRAP")        // + GPC * strideGPC
+	regTPCTrap      = at("NV_PGRAPH_GPC_TPC_MASTER_TRAP") // + TPC * strideTPC, as the next ones
+	regWarpError    = at("NV_PGRAPH_GPC_TPC_MP_TRAP_WARP_ERROR")
+	regGlobalError  = at("NV_PGRAPH_GPC_TPC_MP_TRAP_GLOBAL_ERROR")
+	strideGPC       = stride("NV_PGRAPH_PRI_GPC_TRAP")
+	strideTPC       = row("NV_PGRAPH_GPC_TPC_MASTER_TRAP").Rep[1].Stride
 	regGraphError   = at("NV_PGRAPH_DATA_ERROR")
 	regGraphFIFO    = at("NV_PGRAPH_FIFO_CONTROL")
 	regGraphAddr    = at("NV_PGRAPH_TRAPPED_ADDR")

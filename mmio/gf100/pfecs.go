@@ -71,7 +71,7 @@ var pgpccs = mmio.Block{
 		stubs("NV_PGRAPH_PRI_GPCS_GPCCS_CTXSW_MAILBOX", 0x41a800, mailboxes, 4),
 		perGPC("NV_PGRAPH_PRI_GPC_GPCCS_SIGNAL", 0x502400),
 		{Name: "NV_PGRAPH_PRI_GPC_GPCCS_CTXSW_MAILBOX", Offset: 0x502800, Rep: []mmio.Dim{gpcs, {Count: mailboxes, Stride: 4}}, Stub: true},
-		perGPC("NV_PGRAPH_PRI_GPC_TRAP", 0x502c90),
+		{Name: "NV_PGRAPH_PRI_GPC_TRAP", Offset: 0x502c90, Rep: []mmio.Dim{gpcs}, Access: mmio.W1C},
 		perGPC("NV_PGRAPH_PRI_GPC_TRAP_EN", 0x502c94),
 		{Name: "NV_PGRAPH_PRI_GPC_GPCCS_CFG", Offset: 0x502608, Rep: []mmio.Dim{gpcs}, Access: mmio.RO, Effect: "reads the number of TPCs"},
 	}...),

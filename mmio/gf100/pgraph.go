@@ -7,6 +7,7 @@ const (
 	GraphIntrIllegalMthd  = 1 << 4
 	GraphIntrIllegalClass = 1 << 5
 	GraphIntrDataError    = 1 << 20 // reason in NV_PGRAPH_DATA_ERROR
+	GraphIntrTrap         = 1 << 21 // a unit of NV_PGRAPH_TRAP has a reason
 )
 
 // pgraph is what the host sees of the graphics engine: interrupts, the trapped
@@ -70,7 +71,8 @@ type GraphTrap struct {
 	Class      uint16
 	Method     uint32 // byte offset
 	Data       uint32
-	DataError  uint32 // NV_PGRAPH_DATA_ERROR, if Intr has GraphIntrDataError
+	DataError  uint32  // NV_PGRAPH_DATA_ERROR, if Intr has GraphIntrDataError
+	MP         MPError // if Intr has GraphIntrTrap
 }
 
 type pgraphUnit struct {
@@ -80,9 +82,11 @@ type pgraphUnit struct {
 	intr, code, addr, dataLow, dataHigh mmio.Cell
 	method                              mmio.Cell
 	classes                             [8]mmio.Cell
+	mp                                  mpTrap
 }
 
 func (u *pgraphUnit) bind(b *mmio.Bindings) {
+	u.mp.bind(b)
 	b.OnWrite("NV_PGRAPH_MACRO_MCACHE_CTRL", func(_ int, w mmio.Write) {
 		if w.New&methodTrigger != 0 && u.face.onMethod != nil {
 			u.face.onMethod(w.New&0xffff, w.New>>16&0x7fff<<2, u.method.Get())
@@ -100,6 +104,7 @@ func (u *pgraphUnit) attach(s *mmio.Space) {
 	u.addr = s.Cell("NV_PGRAPH_TRAPPED_ADDR", 0)
 	u.dataLow, u.dataHigh = s.Cell("NV_PGRAPH_TRAPPED_DATA_LOW", 0), s.Cell("NV_PGRAPH_TRAPPED_DATA_HIGH", 0)
 	u.method = s.Cell("NV_PGRAPH_MACRO_MCACHE_DATA", 0)
+	u.mp.attach(s)
 	for i := range u.classes {
 		u.classes[i] = s.Cell("NV_PGRAPH_DISPATCH_CTX_CACHE", i)
 	}
@@ -108,7 +113,10 @@ func (u *pgraphUnit) attach(s *mmio.Space) {
 func (u *pgraphUnit) reset() {}
 
 // stop is a reset by PMC: nothing is pending.
-func (u *pgraphUnit) stop() { u.intr.Put(0) }
+func (u *pgraphUnit) stop() {
+	u.intr.Put(0)
+	u.mp.stop()
+}
 
 func (u *pgraphUnit) raise(t GraphTrap) {
 	sub := uint32(t.Subchannel & 7)
@@ -117,5 +125,8 @@ func (u *pgraphUnit) raise(t GraphTrap) {
 	u.dataHigh.Put(0)
 	u.code.Put(t.DataError)
 	u.classes[sub].Put(uint32(t.Class))
+	if t.Intr&GraphIntrTrap != 0 {
+		u.mp.raise(t.MP)
+	}
 	u.intr.Set(t.Intr)
 }

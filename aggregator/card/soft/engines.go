@@ -145,6 +145,7 @@ type trap struct {
 	due     bool
 	subch   uint8
 	refusal engine.Refusal
+	mp      gf100.MPError
 }
 
 // refused traps the engine. The method counts as executed: when the driver resumes the
@@ -156,7 +157,7 @@ func (x *run) refused(e, subch uint8) {
 	}
 	x.card.stats.EngineErrors.Add(1)
 	x.card.engines[e].trapped.Store(true)
-	x.verdict, x.stuck, x.trap = stalled, e, trap{due: true, subch: subch, refusal: r}
+	x.verdict, x.stuck, x.trap = stalled, e, trap{due: true, subch: subch, refusal: r, mp: x.GR.ProgramError}
 }
 
 // illegalClass is the graphics engine's refusal of a SET_OBJECT.
@@ -179,6 +180,8 @@ func (c *Card) raise(ch *channel, s *step) {
 		}
 		if r.Reason == engine.NoClass {
 			t.Intr = gf100.GraphIntrIllegalClass
+		} else if r.Reason == engine.BadProgram {
+			t.Intr, t.MP = gf100.GraphIntrTrap, s.trap.mp
 		} else if t.DataError = r.Reason.GRDataError(); t.DataError != 0 {
 			t.Intr = gf100.GraphIntrDataError
 		}

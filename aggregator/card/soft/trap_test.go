@@ -77,6 +77,44 @@ func TestGraphTraps(t *testing.T) {
 	}
 }
 
+// TestProgramTrap: what a program did wrong stands where nouveau looks for it: in the registers of a
+// shader processor, which those of PGRAPH lead to. The channel goes on behind the launch.
+func TestProgramTrap(t *testing.T) {
+	for _, tc := range []struct {
+		program      string
+		warp, global uint32
+	}{
+		{"mov b32 $r60 0x1\nexit", gf100.MPGPROutOfBounds, 0},
+		{"brk", gf100.MPStackMismatch, 0},
+		{"ld b32 $r0 ca l[$r0]", gf100.MPMemOutOfBounds, 0},
+		{"mov b32 $r0 0x1\nmov b32 $r1 0x0\nld b32 $r0 ca g[$r0d]", gf100.MPMisalignedAddr, 0},
+	} {
+		t.Run(tc.program, func(t *testing.T) {
+			r, cs := newChannels(t, 2)
+			cs[0].submit(cat(cs[0].launch(tc.program, 1), release(0, 1))...)
+			r.graphTrap(cs[0], gf100.GraphIntrTrap, 1, 0x90c0, 0x368, 0)
+			require.EqualValues(t, gf100.GraphTrapGPCs, r.rd(0x400108))
+			require.EqualValues(t, 1, r.rd(0x400118))
+			require.EqualValues(t, gf100.GPCTrapTPC, r.rd(0x502c90))
+			require.EqualValues(t, gf100.TPCTrapMP, r.rd(0x504508))
+			require.Equal(t, tc.warp, r.rd(0x504648))
+			require.Equal(t, tc.global, r.rd(0x504650))
+			r.wr(0x504648, 0)
+			r.wr(0x504650, tc.global)
+			require.Zero(t, r.rd(0x504508))
+			r.wr(0x502c90, gf100.GPCTrapTPC)
+			r.wr(0x400118, 1)
+			r.wr(0x400108, gf100.GraphTrapGPCs)
+			r.graphAck()
+			for _, reg := range []uint32{0x400108, 0x400118, 0x502c90} {
+				require.Zero(t, r.rd(reg))
+			}
+			cs[0].waitSemaphore(0, 1)
+			cs[1].alive()
+		})
+	}
+}
+
 // A trapped channel that the driver kills, or that PGRAPH is reset under, must
 // not keep PGRAPH from the others.
 func TestTrapEnds(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine/mme"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // GR is one channel's context on the graphics engine. The zero value is the
@@ -28,8 +29,10 @@ type GR struct {
 
 	// Fault is where the last call that answered Faulted stopped.
 	Fault Fault
-	// Refusal describes the last method that was Illegal.
-	Refusal Refusal
+	// Refusal describes the last method that was Illegal, and ProgramError what its program did
+	// if that is the reason.
+	Refusal      Refusal
+	ProgramError gf100.MPError
 }
 
 // Method carries out one method write. method is in bytes.

@@ -116,7 +116,7 @@ func (g *GR) endGrid(env *Env) { g.Op, *env.Grid, env.GridCache.now = Op{}, Grid
 
 // gridError ends a grid whose program did what it must not.
 func (g *GR) gridError(env *Env, err error) Outcome {
-	g.Refusal = Refusal{env.Grid.Class, BadProgram, 0x368, g.Compute.Launch.Param}
+	g.Refusal, g.ProgramError = Refusal{env.Grid.Class, BadProgram, 0x368, g.Compute.Launch.Param}, programError(err)
 	env.Stats.class[env.Grid.Stat].Illegal.Add(1)
 	g.endGrid(env)
 	if env.ProgramFault != nil {
