@@ -66,6 +66,9 @@ const (
 // blit copies pixels without scaling. Scaling, and operations other than a copy, are not carried
 // out.
 func blit(g *GR, env *Env, c call) Outcome {
+	if g.skipped(c.class) {
+		return Done
+	}
 	v := &g.Values[c.class.index]
 	fixed := func(i int) int64 { return int64(uint64(v[blitSteps+i+1])<<32 | uint64(v[blitSteps+i])) }
 	d, s := v[blitDst:], v[blitSrc:]

@@ -76,6 +76,8 @@ var effectsAll = []effectRow{
 	{name: "CALL_MME_DATA", access: Acts, act: macroData},
 	{name: "SET_MME_SHADOW_RAM_CONTROL", access: NotRun, act: shadowControl},
 	{name: "NOTIFY", access: NotRun, act: notRun},
+	{name: "SET_RENDER_ENABLE_C", access: Acts, act: setRenderEnable, valid: validRenderEnable},
+	{name: "SET_RENDER_ENABLE_OVERRIDE", access: Stored, valid: validOverride},
 }
 
 // effectsShader is what 3D and compute share.
@@ -88,8 +90,6 @@ var effects9039 = []effectRow{
 	{name: "SET_DST_BLOCK_SIZE", access: Stored, valid: validBlockSize},
 	{name: "LAUNCH_DMA", access: Trigger, act: launchDMA, valid: validLaunch},
 	{name: "LOAD_INLINE_DATA", access: Acts, act: loadInline, bulk: loadInlines},
-	{name: "SET_RENDER_ENABLE_C", access: Acts, act: setRenderEnable, valid: validRenderEnable},
-	{name: "SET_RENDER_ENABLE_OVERRIDE", access: Stored, valid: validOverride},
 }
 
 var effects902d = []effectRow{

@@ -16,7 +16,7 @@ var colorFormats = parseFormats(map[uint8]string{
 	0xca: "rf16 gf16 bf16 af16", 0xcb: "rf32 gf32", 0xcc: "rs32 gs32", 0xcd: "ru32 gu32", 0xce: "rf16 gf16 bf16 x16",
 	0xcf: "b8 g8 r8 a8", 0xd0: "bl8 gl8 rl8 a8", 0xd1: "r10 g10 b10 a2", 0xd2: "ru10 gu10 bu10 au2",
 	0xd5: "r8 g8 b8 a8", 0xd6: "rl8 gl8 bl8 a8", 0xd7: "rn8 gn8 bn8 an8", 0xd8: "rs8 gs8 bs8 as8", 0xd9: "ru8 gu8 bu8 au8",
-	0xda: "r16 g16", 0xdb: "rn16 gn16", 0xdc: "rs16 gs16", 0xdd: "ru16 gu16", 0xde: "rf16 gf16", 0xdf: "b10 g10 r10 a2",
+	0xda: "r16 g16", 0xdb: "rn16 gn16", 0xdc: "rs16 gs16", 0xdd: "ru16 gu16", 0xde: "rf16 gf16", 0xdf: "b10 g10 r10 a2", 0xe0: "rf11 gf11 bf10",
 	0xe3: "rs32", 0xe4: "ru32", 0xe5: "rf32", 0xe6: "b8 g8 r8 x8", 0xe7: "bl8 gl8 rl8 x8", 0xe8: "b5 g6 r5", 0xe9: "b5 g5 r5 a1",
 	0xea: "r8 g8", 0xeb: "rn8 gn8", 0xec: "rs8 gs8", 0xed: "ru8 gu8", 0xee: "r16", 0xef: "rn16", 0xf0: "rs16", 0xf1: "ru16", 0xf2: "rf16",
 	0xf3: "r8", 0xf4: "rn8", 0xf5: "rs8", 0xf6: "ru8", 0xf7: "a8", 0xf8: "b5 g5 r5 x1", 0xf9: "r8 g8 b8 x8", 0xfa: "rl8 gl8 bl8 x8",
@@ -113,10 +113,13 @@ func (c component) encode(v uint32) uint32 {
 	}
 	switch c.stored {
 	case 'f':
-		if c.bits == 16 {
+		switch c.bits {
+		case 16:
 			return uint32(halfFrom(math.Float32frombits(v)))
+		case 32:
+			return v
 		}
-		return v
+		return positiveFrom(math.Float32frombits(v), c.bits)
 	case 'u':
 		return uint32(min(uint64(v), 1<<c.bits-1))
 	case 's':
@@ -140,10 +143,13 @@ func (c component) decode(v uint32) uint32 {
 	x := float64(v) / float64(uint64(1)<<c.bits-1)
 	switch c.stored {
 	case 'f':
-		if c.bits == 16 {
+		switch c.bits {
+		case 16:
 			return math.Float32bits(halfTo(uint16(v)))
+		case 32:
+			return v
 		}
-		return v
+		return math.Float32bits(halfTo(uint16(v << (15 - c.bits)))) // a half without sign and last bits
 	case 'u':
 		return v
 	case 's':
@@ -174,6 +180,24 @@ func halfFrom(f float32) uint16 {
 		m, e := math.Frexp(x) // x = m * 2^e, m from 0.5 to 1
 		return sign | uint16(int(math.RoundToEven(m*2048))-1024+(e+14)<<10)
 	}
+}
+
+// positiveFrom rounds to the nearest float of 11 or 10 bits, which are a half's without its sign and
+// its last bits. Negative numbers are zero, and only infinity is.
+func positiveFrom(f float32, bits uint8) uint32 {
+	cut := 15 - bits
+	if f <= 0 {
+		return 0
+	}
+	h := uint32(halfFrom(f))
+	switch {
+	case h >= 0x7c00 && f <= math.MaxFloat32:
+		return 0x7bff >> cut
+	case h >= 0x7c00:
+		return h >> cut
+	}
+	h += 1<<(cut-1) - 1 + h>>cut&1
+	return min(h, 0x7bff) >> cut
 }
 
 func halfTo(h uint16) float32 {

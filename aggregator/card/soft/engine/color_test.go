@@ -43,6 +43,18 @@ func TestColorFormats(t *testing.T) {
 		p, _ := colorFormats[code].pack([4]uint32{f(1), f(-2), f(0.5), f(0.25)}, 0xf)
 		require.Equal(t, want, p[:colorFormats[code].bytes], "format %#x", code)
 	}
+	for bits, mantissa := range map[uint8]int{10: 5, 11: 6} {
+		for _, x := range []float64{0, 1e-9, 3e-8, 7e-6, 1e-5, 0.1, 1, 1.0 + 3.0/128, 3.14, 65000, 1e9} {
+			// The nearest multiple of the last place, up to the largest number.
+			place := math.Ldexp(1, max(-15, math.Ilogb(x))-mantissa)
+			if x < 1.0/(1<<14) {
+				place = math.Ldexp(1, -14-mantissa)
+			}
+			want := min(math.RoundToEven(x/place)*place, math.Ldexp(2-math.Ldexp(1, -mantissa), 15))
+			c := component{stored: 'f', bits: bits}
+			require.EqualValues(t, want, math.Float32frombits(c.decode(c.encode(f(float32(x))))), "%g in %d bits", x, bits)
+		}
+	}
 	p, _ := colorFormats[0xd8].pack([4]uint32{200, 1<<32 - 200, 5, 1<<32 - 5}, 0xf)
 	require.Equal(t, []byte{127, 128, 5, 251}, p[:4])
 	p, _ = colorFormats[0xd9].pack([4]uint32{200, 256, 1 << 31, 0}, 0xf)

@@ -117,6 +117,9 @@ func dimensions(xy, z uint32) [3]uint32 { return [3]uint32{xy & 0xffff, xy >> 16
 
 // launch checks a launch and starts it.
 func launch(g *GR, env *Env, c call) Outcome {
+	if g.skipped(c.class) {
+		return Done
+	}
 	v := &g.Values[c.class.index]
 	l := &g.Compute.Launch
 	*l = g.newLaunch(v, c.data)

@@ -9,6 +9,9 @@ const (
 	constUpper  = 0x2384 / 4
 	constLower  = 0x2388 / 4
 	constOffset = 0x238c / 4
+
+	// renderControl's bit 0 says that loads obey SET_RENDER_ENABLE.
+	renderControl = 0x30c / 4
 )
 
 func loadConstant(g *GR, env *Env, c call) Outcome {
@@ -26,6 +29,10 @@ func loadConstants(g *GR, env *Env, c *class, data []byte) (int, Outcome) {
 	st := &env.Stats.class[c.stat]
 	size, offset := uint64(v[constSize]), uint64(v[constOffset])
 	n := min(len(data), env.words())
+	if v[renderControl]&1 != 0 && g.skipped(c) {
+		v[constOffset] += uint32(n)
+		return n, Done
+	}
 	fit := 0
 	if offset < size {
 		fit = int(min(uint64(n), (size-offset)&^3))

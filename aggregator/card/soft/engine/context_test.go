@@ -207,6 +207,39 @@ func TestOntoItself(t *testing.T) {
 	}
 }
 
+// TestRenderEnableOfClasses: launches, clears and blits are skipped as the condition of their own class says.
+func TestRenderEnableOfClasses(t *testing.T) {
+	tests := []struct {
+		class, condition, override uint32
+		work                       writes // must be refused, or be counted as not executed, if it is not skipped
+	}{
+		{0x90c0, 0x1558, 0x1944, writes{{0x250, 3}, {0x368, 0}}},
+		{0x9097, 0x1558, 0x1944, writes{{0x19d0, 0x40}}},
+		{0x902d, 0x26c, 0x2dc, writes{{0x8dc, 0}}},
+	}
+	for _, test := range tests {
+		for other := range tests {
+			for _, off := range []uint32{tests[other].condition, tests[other].override} {
+				var g GR
+				env := newEnv(newTestMemory())
+				g.send(t, env, uint16(tests[other].class), writes{{off, map[bool]uint32{true: 0, false: 2}[off == tests[other].condition]}})
+				outcome := Done
+				for _, w := range test.work {
+					outcome = g.Method(env, uint16(test.class), w[0], w[1])
+				}
+				skipped := outcome == Done && len(env.Stats.NotExecuted()) == 0
+				require.Equal(t, tests[other].class == test.class, skipped, "%04x by %04x", test.class, tests[other].class)
+			}
+		}
+	}
+	var g GR
+	m := newTestMemory()
+	m.mapPage(0x1000)
+	env := newEnv(m)
+	g.send(t, env, 0x90c0, writes{{0x2380, 256}, {0x2388, 0x1000}, {0x1558, 0}, {0x2390, 7}, {0x30c, 1}, {0x2390, 8}, {0x1558, 1}, {0x2390, 9}})
+	require.Equal(t, []uint32{7, 0, 9}, []uint32{m.word(0x1000), m.word(0x1004), m.word(0x1008)}, "constants that obey are skipped")
+}
+
 // TestRenderEnable: launches are carried out or skipped as the last
 // SET_RENDER_ENABLE said.
 func TestRenderEnable(t *testing.T) {

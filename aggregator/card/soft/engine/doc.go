@@ -27,6 +27,8 @@
 // of 9097, 90c0 and 902d is stored; a method that would draw, or clear or blit otherwise is
 // stored too, and counted by name in [Stats] as not executed.
 //
+// SET_RENDER_ENABLE switches launches, clears and blits of its class off, also as reports in memory say.
+//
 // A program that does what it must not ends its launch: the LAUNCH is refused, and Env gets
 // the reason in words.
 //

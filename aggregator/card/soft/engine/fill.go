@@ -84,6 +84,9 @@ const (
 
 // clearSurface clears a colour target. Zeta targets and viewports are not carried out.
 func clearSurface(g *GR, env *Env, c call) Outcome {
+	if g.skipped(c.class) {
+		return Done
+	}
 	v := &g.Values[c.class.index]
 	target := v[clearSelect] >> (4 + 3*(c.data>>6&7)) & 7
 	t := v[clearTargets+target*clearTargetStride:]

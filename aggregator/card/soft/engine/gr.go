@@ -24,8 +24,8 @@ type GR struct {
 	Op Op
 	// Upload is the M2MF launch that waits for inline data.
 	Upload Upload
-	// RenderOff: M2MF launches are to be skipped (SET_RENDER_ENABLE).
-	RenderOff bool
+	// RenderOff: launches, clears and blits of a class are to be skipped (SET_RENDER_ENABLE).
+	RenderOff [grClassCount]bool
 
 	// Fault is where the last call that answered Faulted stopped.
 	Fault Fault

@@ -206,8 +206,15 @@ func TestSurfaces(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, p.load(t, env))
-		r.surfaces[3].Format = 0xe0
-		require.ErrorContains(t, r.Surface(&interp.Pixel{Inst: &isa.Inst{Op: isa.SurfStoreFormat}, Image: 3}), "surfaces of format 0xe0")
+		// With layers, the third coordinate counts in 256 bytes.
+		r.surfaces[3] = sm.Surface{Address: p.va, Width: 16, Height: 1, Format: p.code, Linear: true}
+		inst := isa.Inst{Op: isa.SurfAddress}
+		inst.Mod[isa.Width], inst.Mod[isa.Dims] = isa.U8, dimsLayers
+		pixel := interp.Pixel{Inst: &inst, Image: 3, At: [4]uint32{5, 0, 3}}
+		require.NoError(t, r.Surface(&pixel))
+		require.EqualValues(t, p.va+5+3*256, uint64(pixel.Data[1])<<32|uint64(pixel.Data[0]))
+		r.surfaces[3].Format = 0xe1
+		require.ErrorContains(t, r.Surface(&interp.Pixel{Inst: &isa.Inst{Op: isa.SurfStoreFormat}, Image: 3}), "surfaces of format 0xe1")
 		require.Error(t, r.Surface(&interp.Pixel{Inst: &isa.Inst{Op: isa.SurfRed}, Image: 8}))
 	})
 }

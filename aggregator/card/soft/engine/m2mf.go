@@ -23,7 +23,6 @@ type Upload struct {
 // Methods of 9039, as places in GR.Values.
 const (
 	m2mfRenderA    = 0x338 / 4
-	m2mfRenderB    = 0x33c / 4
 	m2mfOverride   = 0x308 / 4
 	m2mfLineLength = 0x31c / 4
 	m2mfLineCount  = 0x320 / 4
@@ -86,7 +85,7 @@ func address(upper, lower uint32) uint64 {
 func launchDMA(g *GR, env *Env, c call) Outcome {
 	v := &g.Values[c.class.index]
 	g.Upload = Upload{}
-	if g.skipped() {
+	if g.skipped(c.class) {
 		return Done
 	}
 	env.launched(c.class.stat)

@@ -21,21 +21,30 @@ const (
 func validRenderEnable(data uint32) bool { return data <= renderIfNotEqual }
 func validOverride(data uint32) bool     { return data <= overrideNever }
 
-// skipped reports whether M2MF launches are switched off.
-func (g *GR) skipped() bool {
-	switch g.Values[index9039][m2mfOverride] {
+// renderEnables are the places of SET_RENDER_ENABLE_A and SET_RENDER_ENABLE_OVERRIDE in GR.Values,
+// by class.
+var renderEnables = [grClassCount]struct{ address, override int }{
+	index9039: {m2mfRenderA, m2mfOverride},
+	index902d: {0x264 / 4, 0x2dc / 4},
+	index9097: {0x1550 / 4, 0x1944 / 4},
+	index90c0: {0x1550 / 4, 0x1944 / 4},
+}
+
+// skipped reports whether launches, clears and blits of a class are switched off.
+func (g *GR) skipped(c *class) bool {
+	switch g.Values[c.index][renderEnables[c.index].override] {
 	case overrideAlways:
 		return false
 	case overrideNever:
 		return true
 	}
-	return g.RenderOff
+	return g.RenderOff[c.index]
 }
 
 // setRenderEnable decides whether the launches that follow are carried out.
 // The conditional modes read memory, once, now.
 func setRenderEnable(g *GR, env *Env, c call) Outcome {
-	g.RenderOff = c.data == renderFalse
+	g.RenderOff[c.class.index] = c.data == renderFalse
 	if c.data <= renderTrue {
 		return Done
 	}
@@ -47,13 +56,13 @@ func setRenderEnable(g *GR, env *Env, c call) Outcome {
 // report is two words (payload and value) at 0; the one to compare with is at
 // 16. CONDITIONAL asks for two words that are not zero.
 func (g *GR) evaluate(env *Env) *Fault {
-	v := &g.Values[index9039]
-	va := address(v[m2mfRenderA], v[m2mfRenderB])
+	class := g.Op.Stat // a graphics class has the same place in Stats and in Values
+	v := g.Values[class][renderEnables[class].address:]
+	va, mode, off := address(v[0], v[1]), v[2], &g.RenderOff[class]
 	var have, with [8]byte
 	if fault := read(env, va, have[:]); fault != nil {
 		return fault
 	}
-	mode := v[renderMode]
 	if mode != renderConditional {
 		if fault := read(env, va+16, with[:]); fault != nil {
 			return fault
@@ -61,15 +70,12 @@ func (g *GR) evaluate(env *Env) *Fault {
 	}
 	switch mode {
 	case renderConditional:
-		g.RenderOff = binary.LittleEndian.Uint32(have[:]) == 0 || binary.LittleEndian.Uint32(have[4:]) == 0
+		*off = binary.LittleEndian.Uint32(have[:]) == 0 || binary.LittleEndian.Uint32(have[4:]) == 0
 	case renderIfEqual:
-		g.RenderOff = have != with
+		*off = have != with
 	case renderIfNotEqual:
-		g.RenderOff = have == with
+		*off = have == with
 	}
 	g.Op.Kind = OpNone
 	return nil
 }
-
-// renderMode is SET_RENDER_ENABLE_C in GR.Values.
-const renderMode = 0x340 / 4

@@ -11,6 +11,15 @@ import (
 // surfaceBytes are the bytes of isa.Width.
 var surfaceBytes = [...]uint64{1, 1, 2, 2, 4, 8, 16, 16}
 
+// Values of isa.Dims. With layers, the third coordinate is a distance in bytes of layerUnit: what a
+// program multiplies with the number of the layer comes from its driver (Mesa: the miptree's
+// layer_stride >> 8).
+const (
+	dims3D     = 2
+	dimsLayers = 3
+	layerUnit  = 256
+)
+
 // Surface implements interp.Units. Outside of a surface nothing is stored, and zeros are loaded.
 func (r *runner) Surface(p *interp.Pixel) error {
 	if p.Image >= uint32(len(r.surfaces)) {
@@ -38,6 +47,13 @@ func (r *runner) Surface(p *interp.Pixel) error {
 		y = 0
 	}
 	at := Surface{VA: s.Address, Stride: width}
+	layer := uint64(0)
+	switch p.Inst.Mod[isa.Dims] {
+	case dims3D:
+		return fmt.Errorf("surfaces of three dimensions")
+	case dimsLayers:
+		layer = uint64(p.At[2]) * layerUnit
+	}
 	if !s.Linear {
 		at = blockLinear(s.Address, width, uint64(s.Height), uint32(s.Log2Block[1]), 0, 0)
 	}
@@ -46,7 +62,7 @@ func (r *runner) Surface(p *interp.Pixel) error {
 		p.Data = [4]uint32{}
 		return nil
 	}
-	return r.access(p, f, at.at(x, y), n)
+	return r.access(p, f, (at.at(x, y)+layer)&vaMask, n)
 }
 
 // access carries out an instruction at an address. n is how many bytes are loaded or stored.
@@ -79,5 +95,5 @@ func (r *runner) access(p *interp.Pixel, f *colorFormat, va, n uint64) error {
 		p.Data = [4]uint32{uint32(va), uint32(va >> 32)}
 		return nil
 	}
-	return fmt.Errorf("this surface instruction")
+	return fmt.Errorf("reductions of surfaces")
 }
