@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/testserver"
+)
+
+const classCompute = 0x90c0
+
+// sources finds programs: those of the shim, which check their results, and those of this test,
+// which do what they must not.
+func sources(t *testing.T) (right, all []string) {
+	t.Helper()
+	right, err := filepath.Glob("../shim/programs/*.c")
+	require.NoError(t, err)
+	bad, err := filepath.Glob("programs/*.c")
+	require.NoError(t, err)
+	require.NotEmpty(t, right)
+	require.NotEmpty(t, bad)
+	return right, append(right[:len(right):len(right)], bad...)
+}
+
+func programName(source string) string { return strings.TrimSuffix(filepath.Base(source), ".c") }
+
+// run runs a program in the guest.
+func (b *fixture) run(argv ...string) (r proto.RunResult, err error) {
+	b.t.Helper()
+	err = b.try(proto.CmdRun, proto.RunArgs{Argv: argv, TimeoutMS: int((callPatience / 2).Milliseconds())}, &r)
+	return r, err
+}
+
+// TestOpenCL: in stock guests, Debian's Mesa finds the virtual GPU, and our programs compute on it
+// what the CPU does. What a bad program did is in the guest's log, and no other is hurt.
+func TestOpenCL(t *testing.T) {
+	scale.ReleaseOnly(t)
+	right, all := sources(t)
+	for _, c := range []struct{ kernel, mesa string }{{"6.12", "25"}, {"7.2", "26"}} {
+		t.Run("Linux "+c.kernel+", Mesa "+c.mesa, func(t *testing.T) {
+			b, s := virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 512 << 20}},
+				aggregator.GuestConfig{VRAM: 256 << 20}, lab.Config{Kernel: c.kernel, Mesa: c.mesa, Programs: all})
+			b.modprobe()
+			b.step("clinfo", func(b *fixture) {
+				r, err := b.run("clinfo", "--list")
+				require.NoError(b.t, err)
+				require.Contains(b.t, r.Output, "NVC0")
+			})
+			for _, source := range right {
+				b.attempt(programName(source), func(b *fixture) {
+					var r proto.RunResult
+					w := b.during(func() {
+						var err error
+						r, err = b.run(programName(source))
+						require.NoError(b.t, err)
+					})
+					b.t.Logf("%s, in %v of the guest's time", strings.TrimSpace(r.Output), time.Duration(r.NS))
+					if programName(source) != "copies" {
+						require.NotZero(b.t, w.launches[classCompute])
+					}
+				})
+			}
+			b.step("illegal instruction", func(b *fixture) {
+				mark := b.mark()
+				_, err := b.run("illegal")
+				require.NoError(b.t, err, "nouveau lets the channel go on")
+				log := texts(b.logAfter(mark))
+				require.Contains(b.t, log, "MP trap: global 00000000 [] warp 0009 [ILLEGAL_INSTR_ENCODING]")
+				require.NotContains(b.t, log, "killed")
+			})
+			st := s.GPUs[0].Guest.Stats()
+			require.EqualValues(t, 1, st.FIFO.EngineErrors.Load())
+			require.Zero(t, st.FIFO.MMUFaults.Load())
+		})
+	}
+}
+
+// TestOpenCLFair: guests that compute at the same time have equal shares of the card, and right
+// results. A program that does not end costs its own channel.
+func TestOpenCLFair(t *testing.T) {
+	scale.ReleaseOnly(t)
+	claim(t, 2)
+	server := serveFair(t)
+	ctx := deadline(t)
+	f := &fair{Client: server.Client, t: t, ctx: ctx, server: server.Cmd.Process.Pid}
+	_, all := sources(t)
+	for _, name := range fairNames {
+		vm := boot(ctx, t, lab.Config{CPUs: 1, Sockets: []string{filepath.Join(server.Dir, name+".sock")}, Mesa: "25", Programs: all})
+		b := &fixture{PassThrough: &testserver.PassThrough{VM: vm}, t: t, ctx: ctx}
+		b.modprobe()
+		f.beds = append(f.beds, b)
+	}
+
+	// A launch is to take a third of a second. The time grows with the 1.5th power of the number.
+	const first = 2000
+	before := f.look()
+	for _, b := range f.beds { // the first start of a program takes long
+		_, err := b.run("primes", strconv.Itoa(first))
+		require.NoError(t, err)
+	}
+	grain := f.look().busy[0] - before.busy[0]
+	below := strconv.Itoa(int(first * math.Pow(float64(time.Second/3)/float64(grain), 2.0/3)))
+	t.Logf("primes below %d keep the card busy for %v; below %s from now on", first, grain, below)
+
+	// Two processes in each guest: one has work waiting while the other reads its result.
+	var running sync.WaitGroup
+	compute := func(b *fixture, seconds int) {
+		for range 2 {
+			running.Go(func() {
+				r, err := b.run("primes", below, strconv.Itoa(seconds))
+				if err != nil {
+					t.Errorf("%v", err)
+				}
+				t.Log(strings.TrimSpace(r.Output))
+			})
+		}
+	}
+	working := func(since books, guests ...int) func() bool {
+		return func() bool {
+			now := f.look()
+			for _, g := range guests {
+				if now.busy[g]-since.busy[g] < 2*time.Second {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	const seconds = 30
+	begun := f.look()
+	compute(f.beds[0], seconds)
+	compute(f.beds[1], seconds)
+	require.Eventually(t, working(begun, 0, 1), time.Minute, 50*time.Millisecond)
+	from := f.look()
+	to := from
+	for to.at.Sub(from.at) < seconds/2*time.Second {
+		time.Sleep(100 * time.Millisecond)
+		to = f.look()
+	}
+	a, b := to.busy[0]-from.busy[0], to.busy[1]-from.busy[1]
+	share := float64(a) / float64(a+b)
+	t.Logf("in %v the card worked %v for a and %v for b: %.1f %%", to.at.Sub(from.at), a, b, 100*share)
+	require.InDelta(t, 0.5, share, 0.03)
+	running.Wait()
+
+	begun = f.look()
+	compute(f.beds[1], 10)
+	require.Eventually(t, working(begun, 1), time.Minute, 50*time.Millisecond)
+	mark := f.beds[0].mark()
+	_, _ = f.beds[0].run("endless") // whatever Mesa makes of it
+	require.Contains(t, texts(f.beds[0].logAfter(mark)), "killed!")
+	running.Wait()
+	s, err := f.Status(ctx)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, s.GPUs[0].Counts["runaways"])
+	require.Zero(t, s.GPUs[1].Counts["runaways"])
+	require.Zero(t, s.GPUs[1].Counts["mmu_faults"])
+	_, err = f.beds[0].run("primes", below)
+	require.NoError(t, err, "another program of the same guest")
+}
