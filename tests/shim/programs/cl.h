@@ -1,10 +1,13 @@
-// What the OpenCL programs share: one device, one kernel from source, buffers, and a check.
+// What the OpenCL programs share: one device, kernels from source, buffers, checks, and the time of
+// the device's part.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static cl_context context;
 static cl_command_queue queue;
@@ -31,7 +34,7 @@ static inline void cl_open(void)
 	CHECK(err);
 }
 
-static inline cl_kernel cl_build(const char *source, const char *name)
+static inline cl_program cl_compile(const char *source)
 {
 	cl_int err;
 	cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, &err);
@@ -42,10 +45,24 @@ static inline cl_kernel cl_build(const char *source, const char *name)
 		fprintf(stderr, "%s\n", log);
 		exit(1);
 	}
+	return program;
+}
+
+static inline cl_kernel cl_kernel_of(cl_program program, const char *name)
+{
+	cl_int err;
 	cl_kernel k = clCreateKernel(program, name, &err);
 	CHECK(err);
 	return k;
 }
+
+static inline cl_kernel cl_build(const char *source, const char *name)
+{
+	return cl_kernel_of(cl_compile(source), name);
+}
+
+// ARG sets an argument to a variable.
+#define ARG(k, i, v) CHECK(clSetKernelArg(k, i, sizeof(v), &(v)))
 
 static inline cl_mem cl_buffer(size_t size, const void *data)
 {
@@ -65,8 +82,58 @@ static inline void cl_read(cl_mem m, size_t size, void *to)
 	CHECK(clEnqueueReadBuffer(queue, m, CL_TRUE, 0, size, to, 0, NULL, NULL));
 }
 
-// cl_same ends the program unless both have the same bytes.
-static inline void cl_same(const char *what, const void *got, const void *want, size_t size)
+static inline void cl_write(cl_mem m, size_t size, const void *from)
+{
+	CHECK(clEnqueueWriteBuffer(queue, m, CL_TRUE, 0, size, from, 0, NULL, NULL));
+}
+
+static double cl_began, cl_took; // seconds
+
+// The time between cl_start and cl_stop counts as the device's.
+static inline void cl_start(void)
+{
+	struct timespec t;
+	CHECK(clFinish(queue));
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	cl_began = t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static inline void cl_stop(void)
+{
+	double began = cl_began;
+	cl_start();
+	cl_took += cl_began - began;
+}
+
+// cl_right prints what was checked, and the time.
+#define cl_right(program, ...) \
+	do { \
+		printf(program ": "); \
+		printf(__VA_ARGS__); \
+		printf(", %.3f ms on the device\n", cl_took * 1e3); \
+	} while (0)
+
+// cl_size reads a size from the command line.
+static inline int cl_size(int argc, char **argv, int n, int usual, int multiple)
+{
+	int v = argc > n ? atoi(argv[n]) : usual;
+	if (v <= 0 || v % multiple) {
+		fprintf(stderr, "argument %d is %s: want a multiple of %d\n", n, argv[n], multiple);
+		exit(1);
+	}
+	return v;
+}
+
+// cl_random returns 31 bits that look random.
+static inline uint32_t cl_random(void)
+{
+	static uint64_t state = 1;
+	state = state * 6364136223846793005u + 1442695040888963407u;
+	return state >> 33;
+}
+
+// cl_equal ends the program unless both have the same bytes.
+static inline void cl_equal(const char *what, const void *got, const void *want, size_t size)
 {
 	const unsigned char *g = got, *w = want;
 	for (size_t i = 0; i < size; i++)
@@ -74,5 +141,27 @@ static inline void cl_same(const char *what, const void *got, const void *want, 
 			fprintf(stderr, "%s: byte %zu of %zu is %#x, want %#x\n", what, i, size, g[i], w[i]);
 			exit(2);
 		}
+}
+
+// cl_near ends the program unless all numbers are within so many units in the last place, which are
+// those of the wanted number or of the smallest that matters. It returns the largest distance.
+static inline double cl_near(const char *what, const float *got, const double *want, size_t n, double smallest, double ulps)
+{
+	double worst = 0;
+	for (size_t i = 0; i < n; i++) {
+		double off = fabs(got[i] - want[i]) / ldexp(1, ilogb(fmax(fabs(want[i]), smallest)) - 23);
+		if (!(off <= ulps)) {
+			fprintf(stderr, "%s: number %zu of %zu is %.9g, want %.9g: %g ulps\n", what, i, n, got[i], want[i], off);
+			exit(2);
+		}
+		worst = fmax(worst, off);
+	}
+	return worst;
+}
+
+// cl_same is cl_equal, and says so.
+static inline void cl_same(const char *what, const void *got, const void *want, size_t size)
+{
+	cl_equal(what, got, want, size);
 	printf("%s: %zu bytes as they should be\n", what, size);
 }
