@@ -12,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/aggregator/driver"
 	"github.com/umbra-gpu/umbra/aggregator/vram"
 )
@@ -25,6 +26,8 @@ type Config struct {
 	Idle bool
 	// Launched, if not nil, sees each launch of a program, with what memory holds then.
 	Launched func(m *Machine, l *sm.Launch)
+	// Ran, if not nil, sees what each launch that ended well executed: warp instructions by form.
+	Ran func(map[*isa.Form]uint64)
 	// AllowNotExecuted lets a program go on whose launches, draws or blits the card stores
 	// and does not carry out.
 	AllowNotExecuted bool
@@ -74,7 +77,7 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 	if m.mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE); err != nil {
 		return m, err
 	}
-	gf100 := soft.Config{VRAM: cfg.VRAM, DisableEngines: cfg.Idle, ProgramFault: m.programFault}
+	gf100 := soft.Config{VRAM: cfg.VRAM, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran}
 	if cfg.Launched != nil {
 		gf100.Launched = func(l *sm.Launch) { cfg.Launched(m, l) }
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/firmware"
 	"github.com/umbra-gpu/umbra/mmio"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
@@ -57,6 +58,9 @@ type Config struct {
 	// Launched, if not nil, is called on a PBDMA's goroutine for each launch of a program. It
 	// must not call back into the card.
 	Launched func(*sm.Launch)
+	// Ran, if not nil, is called like Launched when a launch ends well, with the warp instructions
+	// that it executed, by form.
+	Ran func(map[*isa.Form]uint64)
 	// Ablate changes the register space before the card starts. Tests use it to show why a
 	// behaviour is needed.
 	Ablate func(*mmio.Space) error

@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+import (
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+)
 
 // Budget is the most bytes that one Method, Inline or Step call moves (a
 // block-linear copy ends the GOB it is in), unless Env says less. It is large enough that a
@@ -62,6 +65,8 @@ type Env struct {
 	ProgramFault func(error)
 	// Launched receives each launch of a program. May be nil.
 	Launched func(*sm.Launch)
+	// Ran receives what each launch that ended well executed: warp instructions by form. May be nil.
+	Ran func(map[*isa.Form]uint64)
 	// Stats counts. Not nil.
 	Stats *Stats
 	// Work counts for the channel's owner. May be nil.

@@ -84,6 +84,9 @@ func (g *GR) runGrid(env *Env) Outcome {
 	for !grid.Refused && !env.Over() {
 		if block.Done() { // or none was begun
 			if grid.Next == grid.Blocks {
+				if env.Ran != nil {
+					env.Ran(r.launch.Program.Ran())
+				}
 				g.endGrid(env)
 				return Done
 			}
