@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) (*result.Run, error) {
 		return nil, err
 	}
 	if o.useMachines() {
-		if err := machine.Prepare(ctx, o.kernels(), o.Progress); err != nil {
+		if err := machine.Prepare(ctx, o.kernels(), o.asked, o.Progress); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}

@@ -22,7 +22,7 @@ func scenarios() (out []scenario) {
 		s := &inside.Scenarios[i]
 		out = append(out, scenario{s.Name, s.About, true, slices.Contains(machine.Scenarios(), s.Name)})
 	}
-	return append(out, scenario{machine.Bandwidth, machine.BandwidthAbout, false, true})
+	return append(out, scenario{machine.Bandwidth, machine.BandwidthAbout, false, true}, scenario{machine.OpenCL, machine.OpenCLAbout, false, true})
 }
 
 // List describes what can be measured, with one line for each scenario and set-up.

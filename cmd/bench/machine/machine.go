@@ -55,6 +55,7 @@ var steps = []step{
 	{"copy", (*life).copies},
 	{"traps", (*life).accesses},
 	{Bandwidth, (*life).bandwidth},
+	{OpenCL, (*life).openCL},
 	{"neighbour", (*life).idle},
 	{"suspend", (*life).poweroff},
 }
@@ -68,11 +69,15 @@ func Scenarios() (names []string) {
 }
 
 // Prepare fetches what machines with these kernels need. It fails where none can be booted.
-func Prepare(ctx context.Context, kernels []string, progress io.Writer) error {
+func Prepare(ctx context.Context, kernels []string, asked func(scenario string) bool, progress io.Writer) error {
 	if _, err := image.Source(); err != nil { // the guests' programs are built from source
 		return err
 	}
-	_, err := lab.Ensure(ctx, progress, "", kernels...)
+	with := ""
+	if asked(OpenCL) {
+		with = mesa
+	}
+	_, err := lab.Ensure(ctx, progress, with, kernels...)
 	return err
 }
 
@@ -97,7 +102,13 @@ func Life(ctx context.Context, quick bool, row setup.Row, kernel string, asked f
 		return nil, e, err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	vm, err := lab.Start(ctx, lab.Config{Kernel: kernel, CPUs: processors(kernel), Sockets: []string{server.Endpoints[0].Socket}, Progress: progress})
+	cfg := lab.Config{Kernel: kernel, CPUs: processors(kernel), Sockets: []string{server.Endpoints[0].Socket}, Progress: progress}
+	if asked(OpenCL) {
+		if err := withMesa(&cfg); err != nil {
+			return nil, e, err
+		}
+	}
+	vm, err := lab.Start(ctx, cfg)
 	if err != nil {
 		return nil, e, err
 	}
