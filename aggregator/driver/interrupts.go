@@ -189,6 +189,9 @@ func (d *Driver) pollGraph() {
 		t.MP = d.programError()
 	}
 	if ch := d.failed(inst); ch != nil {
+		if r, ok := d.Registers.(card.ProgramReporter); ok && t.Intr&gf100.GraphIntrTrap != 0 {
+			t.Report = r.ProgramReport(ch.id)
+		}
 		ch.ev.GraphTrap(t)
 	}
 	d.wr(regGraphTrap, ^uint32(0))

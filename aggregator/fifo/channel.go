@@ -103,6 +103,10 @@ func (ch *Channel) PBDMAError(e gf100.PBDMAError) {
 // GraphTrap implements card.ChannelEvents.
 func (ch *Channel) GraphTrap(t gf100.GraphTrap) {
 	ch.fifo.stats.EngineErrors.Add(1)
+	if t.Intr&gf100.GraphIntrTrap != 0 {
+		ch.fifo.stats.LastProgramFault.Store(&t.Report)
+		ch.fifo.stats.ProgramFaults.Add(1)
+	}
 	t.Inst = ch.Inst
 	ch.fifo.guest.Failed(ch, report.Error{Graph: &t})
 }

@@ -62,6 +62,7 @@ type Device struct {
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
 	shown  *aperture.Stats // of mapped windows, all clients together
+	faults *programFaults  // nil if the card does not count them
 	log    *slog.Logger    // also of errors that have no place in a reply
 	asked  bool            // the client's windows were opened, or could not be
 	traps  traps
@@ -281,7 +282,7 @@ func (h *hostSide) again() {
 // is kept for the next client, who is refused while the last one could still reach it.
 func NewPassThrough(c passthrough.Card, cfg passthrough.Config) *Device {
 	f := passthrough.New(c, cfg)
-	d := &Device{fn: f, maps: f, shown: f.Stats(), log: slog.New(slog.DiscardHandler), admit: f.CloseWindows, panicked: func(string, any) {}}
+	d := &Device{fn: f, maps: f, shown: f.Stats(), faults: faultsOf(c), log: slog.New(slog.DiscardHandler), admit: f.CloseWindows, panicked: func(string, any) {}}
 	d.plug = func(h *hostSide) {
 		if h == nil {
 			f.DetachHost()

@@ -5,13 +5,16 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 )
 
-// EventLogger logs which rules guests broke, and which mapped windows show them
-// wrong data. It polls the counters: a guest that breaks a million rules in a
+// EventLogger logs which rules guests broke, what their last bad program did, and which mapped
+// windows show them wrong data. It polls the counters: a guest that breaks a million rules in a
 // second causes one line, and no trap waits for the log.
 type EventLogger struct {
 	log       *slog.Logger
@@ -63,7 +66,40 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 	if e.Virtual != nil {
 		e.logRulesLocked(log)
 	}
+	e.logProgramsLocked(log)
 	e.logInexactLocked(log)
+}
+
+// programFaults counts programs that were stopped.
+type programFaults struct {
+	n    *atomic.Uint64
+	last *atomic.Pointer[string]
+}
+
+// faultsOf returns those of a card that has a report for each.
+func faultsOf(c any) *programFaults {
+	if s, ok := c.(interface{ Stats() *soft.Stats }); ok {
+		return &programFaults{&s.Stats().ProgramFaults, &s.Stats().LastProgramFault}
+	}
+	return nil
+}
+
+func guestFaults(g *aggregator.Guest) *programFaults {
+	s := &g.Stats().FIFO
+	return &programFaults{&s.ProgramFaults, &s.LastProgramFault}
+}
+
+// logProgramsLocked logs how many programs were stopped, and why the last one was.
+// Endpoint.logMu is held.
+func (e *Endpoint) logProgramsLocked(log *slog.Logger) {
+	f := e.Device.faults
+	if f == nil {
+		return
+	}
+	total := f.n.Load()
+	if n := e.newLocked("program_faults", total); n > 0 {
+		log.Warn("a program was stopped", "gpu", e.Name, "count", n, "total", total, "last", *f.last.Load())
+	}
 }
 
 // logRulesLocked logs rules that a virtual GPU's guest broke, and the consequences.

@@ -51,6 +51,26 @@ func TestRuleInterval(t *testing.T) {
 	})
 }
 
+// TestProgramFaultsAreLogged: one line for all programs that were stopped since the last, with what
+// the last one did.
+func TestProgramFaultsAreLogged(t *testing.T) {
+	var text bytes.Buffer
+	guest := new(aggregator.Guest)
+	e := &Endpoint{Name: "a", Device: &Device{shown: new(aperture.Stats), faults: guestFaults(guest)}, logged: make(map[string]uint64)}
+	log := slog.New(slog.NewTextHandler(&text, nil))
+	e.logEvents(log)
+	require.Empty(t, text.String())
+	for _, what := range []string{"illegal instruction at 0x8", "misaligned address at 0x10"} {
+		guest.Stats().FIFO.LastProgramFault.Store(&what)
+		guest.Stats().FIFO.ProgramFaults.Add(1)
+	}
+	for range 2 {
+		e.logEvents(log)
+		require.Equal(t, 1, strings.Count(text.String(), "\n"))
+		require.Contains(t, text.String(), `gpu=a count=2 total=2 last="misaligned address at 0x10"`)
+	}
+}
+
 // TestInexactWindowsAreLogged: a line for each reason for which a mapped window is not exact, with
 // the windows that are new for it. A client that attaches to BARs without tables is no reason.
 func TestInexactWindowsAreLogged(t *testing.T) {

@@ -80,7 +80,13 @@ func TestOpenCL(t *testing.T) {
 				require.Contains(b.t, log, "MP trap: global 00000000 [] warp 0009 [ILLEGAL_INSTR_ENCODING]")
 				require.NotContains(b.t, log, "killed")
 			})
+			b.step("OpenGL compute", func(b *fixture) {
+				r, err := b.run("compute")
+				require.NoError(b.t, err)
+				require.Contains(b.t, r.Output, "NVC0")
+			})
 			st := s.GPUs[0].Guest.Stats()
+			require.Contains(t, *st.FIFO.LastProgramFault.Load(), "illegal instruction at 0x")
 			require.EqualValues(t, 1, st.FIFO.EngineErrors.Load())
 			require.Zero(t, st.FIFO.MMUFaults.Load())
 		})

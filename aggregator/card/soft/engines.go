@@ -146,6 +146,7 @@ type trap struct {
 	subch   uint8
 	refusal engine.Refusal
 	mp      gf100.MPError
+	report  string // what the program did, in words
 }
 
 // refused traps the engine. The method counts as executed: when the driver resumes the
@@ -157,7 +158,29 @@ func (x *run) refused(e, subch uint8) {
 	}
 	x.card.stats.EngineErrors.Add(1)
 	x.card.engines[e].trapped.Store(true)
-	x.verdict, x.stuck, x.trap = stalled, e, trap{due: true, subch: subch, refusal: r, mp: x.GR.ProgramError}
+	x.verdict, x.stuck, x.trap = stalled, e, trap{due: true, subch: subch, refusal: r, mp: x.GR.ProgramError, report: x.report}
+}
+
+// programFault notes what a program did, for the trap that follows.
+func (x *run) programFault(err error) {
+	text := err.Error()
+	x.report = text
+	st := &x.card.stats
+	st.LastProgramFault.Store(&text)
+	st.ProgramFaults.Add(1)
+	if x.card.cfg.ProgramFault != nil {
+		x.card.cfg.ProgramFault(err)
+	}
+}
+
+// ProgramReport implements card.ProgramReporter.
+func (c *Card) ProgramReport(channel uint8) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if int(channel) >= len(c.fifo.channels) || c.fifo.channels[channel] == nil {
+		return ""
+	}
+	return c.fifo.channels[channel].said
 }
 
 // illegalClass is the graphics engine's refusal of a SET_OBJECT.
@@ -181,7 +204,7 @@ func (c *Card) raise(ch *channel, s *step) {
 		if r.Reason == engine.NoClass {
 			t.Intr = gf100.GraphIntrIllegalClass
 		} else if r.Reason == engine.BadProgram {
-			t.Intr, t.MP = gf100.GraphIntrTrap, s.trap.mp
+			t.Intr, t.MP, ch.said = gf100.GraphIntrTrap, s.trap.mp, s.trap.report
 		} else if t.DataError = r.Reason.GRDataError(); t.DataError != 0 {
 			t.Intr = gf100.GraphIntrDataError
 		}

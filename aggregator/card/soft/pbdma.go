@@ -33,7 +33,7 @@ type pbdma struct {
 
 func (p *pbdma) init(c *Card, id int) {
 	p.card, p.id = c, id
-	p.run.env = engine.Env{Mem: &p.run, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, Ran: c.cfg.Ran, ProgramFault: c.cfg.ProgramFault, Meter: engine.Meter{Clock: c.clock}}
+	p.run.env = engine.Env{Mem: &p.run, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, Ran: c.cfg.Ran, ProgramFault: p.run.programFault, Meter: engine.Meter{Clock: c.clock}}
 }
 
 func (p *pbdma) release() { p.held, p.card.fifo.Skip[p.id] = nil, false }
@@ -246,6 +246,7 @@ type run struct {
 	calling bool   // that call has not returned
 	since   uint64 // time by the card's clock up to which the work is written down
 	ended   bool   // the segment ends with the word just decoded
+	report  string // what a program did, until the step has its trap
 }
 
 // loop works until the step's time is over or the channel cannot continue.

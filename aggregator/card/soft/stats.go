@@ -21,6 +21,8 @@ type Stats struct {
 	MMUFaults        atomic.Uint64
 	PBDMAErrors      atomic.Uint64 // interrupts of the PBDMAs, software methods included
 	EngineErrors     atomic.Uint64 // methods an engine refused
+	ProgramFaults    atomic.Uint64 // programs that were stopped
+	LastProgramFault atomic.Pointer[string]
 	TLBMisses        atomic.Uint64
 	Invalidates      atomic.Uint64 // writes of NV_PFB_PRI_MMU_INVALIDATE and MEM_OP invalidates
 	TLBFlushes       atomic.Uint64 // address spaces that dropped their translations for one

@@ -99,6 +99,8 @@ func TestProgramTrap(t *testing.T) {
 			require.EqualValues(t, gf100.TPCTrapMP, r.rd(0x504508))
 			require.Equal(t, tc.warp, r.rd(0x504648))
 			require.Equal(t, tc.global, r.rd(0x504650))
+			require.Contains(t, r.card.ProgramReport(uint8(cs[0].id)), "block [0 0 0], warp 0")
+			require.Empty(t, r.card.ProgramReport(uint8(cs[1].id)))
 			r.wr(0x504648, 0)
 			r.wr(0x504650, tc.global)
 			require.Zero(t, r.rd(0x504508))
