@@ -56,6 +56,7 @@ type Memory struct {
 
 	files files         // of the connection's thread
 	freed atomic.Uint64 // ranges
+	bytes atomic.Uint64 // of files, in the ranges that are not freed
 
 	watchMu  sync.Mutex
 	watchers []*watcher
@@ -175,6 +176,7 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 	m.mu.Lock()
 	if err = m.log.start(r); err == nil {
 		m.maps = slices.Insert(m.maps, i, r)
+		m.bytes.Add(uint64(len(r.data)))
 	}
 	m.mu.Unlock()
 	if err != nil {
@@ -254,5 +256,6 @@ func (m *Memory) free(r *mapping) {
 	m.log.stop(r)
 	m.mu.Unlock()
 	m.files.close(r)
+	m.bytes.Add(-uint64(len(r.data)))
 	m.freed.Add(1)
 }

@@ -38,8 +38,8 @@ type Options struct {
 	// DMATimeout is how long a DMA message may stay unanswered; 0 means 5 s.
 	DMATimeout time.Duration
 	// EndTimeout is how long the server waits for the end of a client's thread, or for the next
-	// range of the client's map to be freed, before it returns ErrStuck; 0 means 1 s. The device's
-	// Detached does not count.
+	// range of the client's map to be freed, before it returns ErrStuck; 0 means 1 s. It waits once
+	// more for each 512 MiB of the map, up to 64 times. The device's Detached does not count.
 	EndTimeout time.Duration
 	// NoWriteMulti does not offer REGION_WRITE_MULTI. QEMU 10.1 and 10.2 become slower when
 	// it is offered.

@@ -283,24 +283,31 @@ func (s *Server) endCurrent() error {
 	return s.end(c)
 }
 
+// maxLooks bounds what a client can add by mapping files that are larger than memory.
+const maxLooks = 64
+
 // end disconnects c and waits for the end of its thread. What the device does in Detached is not
 // the client's to stretch, so that may take as long as it takes. For each range of the client's map
-// the thread waits for the device, so a range that was freed begins the timeout anew.
+// the thread waits for the device, so a range that was freed begins the timeout anew. The kernel
+// frees the pages of a large range in one call, which takes up to 2 s per GiB on a busy machine.
 func (s *Server) end(c *conn) error {
 	c.shutdown()
 	late := time.NewTicker(s.opts.EndTimeout)
 	defer late.Stop()
-	before := c.mem.freed.Load()
+	before, looks := c.mem.freed.Load(), uint64(0)
 	for {
 		select {
 		case <-c.ended:
 			return nil
 		case <-late.C:
 			freed := c.mem.freed.Load()
-			if freed == before && !c.detaching.Load() {
+			if freed != before || c.detaching.Load() {
+				before, looks = freed, 0
+				continue
+			}
+			if looks++; looks > min(c.mem.bytes.Load()>>29, maxLooks) {
 				return ErrStuck
 			}
-			before = freed
 		}
 	}
 }

@@ -99,6 +99,9 @@ func tryKVM(ctx context.Context, a Assets) verdict {
 
 func bootKVM(ctx context.Context, a Assets) (err error) {
 	cfg := Config{Accel: AccelKVM, BootTimeout: kvmTrial, Memory: 512, CPUs: 1}
+	if a.Mesa != nil {
+		cfg.Memory = MesaMemory
+	}
 	if err := cfg.setDefaults(); err != nil {
 		return err
 	}

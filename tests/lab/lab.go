@@ -116,12 +116,13 @@ func (c *Config) setDefaults() error {
 type Assets struct {
 	QEMU   fetch.QEMU
 	Kernel fetch.Kernel
-	Image  string // initramfs for Kernel
+	Mesa   *fetch.Mesa // nil for none
+	Image  string      // initramfs for Kernel
 }
 
-// Ensure fetches and builds what machines with these kernels need, so that
+// Ensure fetches what machines with these kernels need, and builds their images, so that
 // starting one later does not wait. Without kernels, it is the default one. mesa is as in
-// Config.
+// Config; images with Mesa are built with their programs, at the start of a machine.
 func Ensure(ctx context.Context, progress io.Writer, mesa string, kernels ...string) ([]Assets, error) {
 	if len(kernels) == 0 {
 		kernels = []string{""}
@@ -129,6 +130,9 @@ func Ensure(ctx context.Context, progress io.Writer, mesa string, kernels ...str
 	var out []Assets
 	for _, k := range kernels {
 		a, err := assets(ctx, Config{Kernel: k, Mesa: mesa, Progress: progress})
+		if err == nil && mesa == "" {
+			err = a.build(ctx)
+		}
 		if err != nil {
 			return out, err
 		}
@@ -182,16 +186,24 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 	if a.Kernel, err = cache.Kernel(ctx, cfg.Kernel); err != nil {
 		return a, err
 	}
-	content := image.Content{Kernel: a.Kernel, Programs: cfg.Programs}
 	if cfg.Mesa != "" {
 		mesa, err := cache.Mesa(ctx, cfg.Mesa)
 		if err != nil {
 			return a, err
 		}
-		content.Mesa = &mesa
+		a.Mesa = &mesa
 	}
-	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), content)
-	return a, err
+	return a, nil
+}
+
+// build builds the image.
+func (a *Assets) build(ctx context.Context, programs ...string) error {
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return err
+	}
+	a.Image, err = image.Build(ctx, filepath.Join(dir, "images"), image.Content{Kernel: a.Kernel, Mesa: a.Mesa, Programs: programs})
+	return err
 }
 
 // Start starts a machine and waits until its guest is up. The machine is
@@ -208,6 +220,9 @@ func Start(ctx context.Context, cfg Config) (*VM, error) {
 	}
 	a, err := assets(ctx, cfg)
 	if err != nil {
+		return nil, err
+	}
+	if err := a.build(ctx, cfg.Programs...); err != nil {
 		return nil, err
 	}
 	accel, err := chooseAccel(ctx, cfg, a)
@@ -257,6 +272,9 @@ func Command(ctx context.Context, cfg Config) (string, error) {
 	}
 	a, err := assets(ctx, cfg)
 	if err != nil {
+		return "", err
+	}
+	if err := a.build(ctx, cfg.Programs...); err != nil {
 		return "", err
 	}
 	accel, err := chooseAccel(ctx, cfg, a)

@@ -102,6 +102,9 @@ func (m *Mesa) needs(file string) ([]string, error) {
 // compiler, whose C library may be older than Debian's, not newer. Headers are those beside
 // the source and those in other folders that flags name.
 func (m *Mesa) Compile(ctx context.Context, source, out string, flags ...string) error {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		return fmt.Errorf("compiling %s: %w; install gcc and libc6-dev", filepath.Base(source), err)
+	}
 	args := append(flags, "-O2", "-Wall", "-o", out, "-x", "c", source, "-x", "none", "-idirafter", filepath.Join(m.Root, "usr/include"),
 		"-L"+filepath.Join(m.Root, libraries), "-Wl,--as-needed", "-Wl,--allow-shlib-undefined",
 		"-l:libOpenCL.so.1", "-l:libEGL.so.1", "-l:libOpenGL.so.0", "-lm")
