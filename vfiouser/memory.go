@@ -255,7 +255,8 @@ func (m *Memory) free(r *mapping) {
 	m.mu.Lock()
 	m.log.stop(r)
 	m.mu.Unlock()
+	n := uint64(len(r.data))
 	m.files.close(r)
-	m.bytes.Add(-uint64(len(r.data)))
+	m.bytes.Add(-n)
 	m.freed.Add(1)
 }

@@ -2,6 +2,7 @@ package vfiouser_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"net"
 	"runtime"
@@ -182,6 +183,32 @@ func TestManyRangesAreNotStuck(t *testing.T) {
 	}
 	require.NoError(t, r.srv.Close())
 	require.Equal(t, ranges, removed)
+}
+
+// TestLargeRangeIsNotStuck: the longer a range takes to be freed by its size, the longer may it take.
+// A range that is gone does not count.
+func TestLargeRangeIsNotStuck(t *testing.T) {
+	const timeout, large, small = 100 * time.Millisecond, 1 << 30, 1 << 20
+	for _, stuck := range []bool{false, true} {
+		r := newRig(t, newDevice(t), vfiouser.Options{EndTimeout: timeout})
+		c := r.dial(nil)
+		mem, err := client.Alloc(large)
+		require.NoError(t, err)
+		defer mem.Close()
+		require.NoError(t, c.Map(0, mem, 0, large, client.ReadWrite))
+		if stuck {
+			require.NoError(t, c.Unmap(0, large))
+			require.NoError(t, c.Map(0, mem, 0, small, client.ReadWrite))
+		}
+		r.dev.Host().Memory().Watch(func(change vfiouser.MemoryChange) {
+			if change.Removed {
+				time.Sleep(2*timeout + timeout/2)
+			}
+		})
+		err = r.srv.Close()
+		require.Equal(t, stuck, errors.Is(err, vfiouser.ErrStuck), "%v", err)
+		eventually(t, "the thread does not end", func() bool { return r.srv.Close() == nil })
+	}
 }
 
 // prompt fails the test if fn, which must not wait for a client, does not return.
