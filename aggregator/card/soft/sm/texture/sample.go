@@ -100,16 +100,21 @@ func (s *sampling) taps(p *position, level int, linear bool) (taps [3][2]tap) {
 	taps[1], taps[2] = [2]tap{{0, one}, {0, 0}}, [2]tap{{0, one}, {0, 0}}
 	for dim := range s.dims() {
 		x, n := s.texels(p, dim, level), s.image.at(level, dim)
-		switch {
-		case !linear:
+		if linear {
+			taps[dim] = s.pair(dim, x, n)
+		} else {
 			taps[dim] = nearestTap(s.mode(dim), x, n)
-		case s.isCube() && s.seamless:
-			taps[dim] = beyond(x, n)
-		default:
-			taps[dim] = linearTaps(s.mode(dim), x, n)
 		}
 	}
 	return taps
+}
+
+// pair finds the two texels of a linear filter in a dimension.
+func (s *sampling) pair(dim int, x float64, size uint64) [2]tap {
+	if s.isCube() && s.seamless {
+		return beyond(x, size)
+	}
+	return linearTaps(s.mode(dim), x, size)
 }
 
 // beyond is linearTaps for a cube's face, whose texels may be one beyond an edge.
@@ -239,7 +244,12 @@ func (s *sampling) sample(p *position, detail int) (colour, error) {
 // gather returns one component of the four texels of a linear filter.
 func (s *sampling) gather(p *position, component uint8) (out colour, err error) {
 	level := int(s.header.MinLevel)
-	taps := s.taps(p, level, true)
+	var taps [2][2]tap
+	for dim := range taps {
+		// What weights would round away must not choose other texels.
+		x, n := s.texels(p, dim, level), s.image.at(level, dim)
+		taps[dim] = s.pair(dim, math.Floor(number(x)-0.5)+1, n)
+	}
 	for i, at := range [4][2]int{{0, 1}, {1, 1}, {1, 0}, {0, 0}} {
 		c, err := s.fetch(p, level, taps[0][at[0]].index, taps[1][at[1]].index, 0)
 		if err != nil {
