@@ -78,7 +78,7 @@ func (h *Host) gcc(ctx context.Context, name string, source []byte, args ...stri
 	return path.Join(fetch.WorkDir, name), nil
 }
 
-// Compile compiles an OpenCL program of ours.
+// Compile compiles a program of ours, for OpenCL or OpenGL.
 func (h *Host) Compile(ctx context.Context, file string) (string, error) {
 	header, err := sources.ReadFile("programs/cl.h")
 	if err != nil {
@@ -112,7 +112,9 @@ func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 	env := append([]string{"OCL_ICD_VENDORS=rusticl.icd", "RUSTICL_ENABLE=" + p.Device, "MESA_SHADER_CACHE_DISABLE=true"}, p.Env...)
 	var recorder *Recorder
 	end := func() error { return nil }
-	if p.Device == OurCard {
+	if p.Device != OurCard {
+		env = append(env, "LIBGL_ALWAYS_SOFTWARE=1")
+	} else {
 		const socket = "card"
 		s, err := Listen(filepath.Join(h.work, socket), p.Config)
 		if err != nil {
@@ -123,7 +125,11 @@ func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 		}
 		go s.Serve()
 		end = s.Close
-		env = append(env, "UMBRA_SHIM="+path.Join(fetch.WorkDir, socket), "NOUVEAU_CHIPSET=c0", "LD_PRELOAD="+h.lib+":libnouveau_noop_drm_shim.so")
+		env = append(env, "UMBRA_SHIM="+path.Join(fetch.WorkDir, socket), "NOUVEAU_CHIPSET=c0", "MESA_LOADER_DRIVER_OVERRIDE=nouveau",
+			"LD_PRELOAD="+h.lib+":libnouveau_noop_drm_shim.so")
+		if p.Config.Idle {
+			env = append(env, "NOUVEAU_DISABLE_FENCES=true") // Mesa would wait for them
+		}
 	}
 	cmd := h.mesa.Command(ctx, h.work, env, p.Argv...)
 	cmd.Stdout, cmd.Stderr = p.Output, p.Errors

@@ -3,14 +3,18 @@ package shim
 import (
 	"bytes"
 	"context"
+	_ "embed"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"time"
 )
 
-// PiglitFolder is where Debian has piglit, in the folder of fetch.Piglit.
+// PiglitFolder is where Debian has piglit, in the folder of fetch.Piglit. Tests are named by their
+// paths in it.
 const PiglitFolder = "/usr/lib/x86_64-linux-gnu/piglit"
 
 // PiglitTests lists piglit's OpenCL programs, and its shader tests with a compute shader.
@@ -20,7 +24,10 @@ func (h *Host) PiglitTests() (list []string, err error) {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		inside := strings.TrimPrefix(name, h.mesa.Root)
+		inside, err := filepath.Rel(top, name)
+		if err != nil {
+			return err
+		}
 		switch filepath.Ext(name) {
 		case ".cl":
 			list = append(list, inside)
@@ -38,7 +45,8 @@ func (h *Host) PiglitTests() (list []string, err error) {
 	return list, err
 }
 
-// PiglitResult is what a test of piglit gave: "pass", "fail", "skip", or "crash".
+// PiglitResult is what a test of piglit gave: "pass", "fail", "skip", "crash", "timeout", or
+// "uncompiled" if Mesa did not translate a program.
 type PiglitResult struct {
 	Card     string // on our card
 	Idle     string // on a card whose engines do nothing
@@ -50,39 +58,96 @@ type PiglitResult struct {
 // compile it for a card, and one that does nothing fails it.
 func (r *PiglitResult) Counts() bool { return r.Software == "pass" && r.Idle == "fail" }
 
-var piglitResult = regexp.MustCompile(`PIGLIT: \{"result": "(\w+)"`)
+// PiglitDevice is what a test runs on.
+type PiglitDevice struct {
+	device string
+	config Config
+}
 
-// Piglit runs a test three times.
-func (h *Host) Piglit(ctx context.Context, test string) (r PiglitResult, err error) {
-	argv := []string{PiglitFolder + "/bin/cl-program-tester", test}
-	env := []string{"PIGLIT_PLATFORM=surfaceless_egl"}
+// The devices of a PiglitResult.
+var (
+	PiglitCard     = PiglitDevice{OurCard, Config{}}
+	PiglitIdle     = PiglitDevice{OurCard, Config{Idle: true}}
+	PiglitSoftware = PiglitDevice{"llvmpipe", Config{}}
+)
+
+var piglitVerdict = regexp.MustCompile(`PIGLIT: \{"result": "(\w+)"`)
+
+// piglitLimit is for a test on one device.
+const piglitLimit = 3 * time.Minute
+
+// PiglitOn runs a test on a device. It returns the result, and what stopped the program if that is
+// known.
+func (h *Host) PiglitOn(ctx context.Context, test string, on PiglitDevice) (result, why string, err error) {
+	file := PiglitFolder + "/" + test
+	argv := []string{PiglitFolder + "/bin/cl-program-tester", file}
 	if filepath.Ext(test) == ".shader_test" {
-		argv = []string{PiglitFolder + "/bin/shader_runner", test, "-auto", "-fbo"}
+		argv = []string{PiglitFolder + "/bin/shader_runner", file, "-auto", "-fbo"}
 	}
-	for _, run := range []struct {
-		result *string
-		device string
-		cfg    Config
-		env    string
-	}{
-		{&r.Software, "llvmpipe", Config{}, "LIBGL_ALWAYS_SOFTWARE=1"},
-		{&r.Idle, OurCard, Config{Idle: true}, "NOUVEAU_DISABLE_FENCES=true"},
-		{&r.Card, OurCard, Config{}, "MESA_LOADER_DRIVER_OVERRIDE=nouveau"},
-	} {
-		var out bytes.Buffer
-		_, err := h.Run(ctx, Program{Argv: argv, Env: append(env, run.env), Device: run.device, Config: run.cfg, Output: &out, Errors: &out})
-		if ctx.Err() != nil {
-			return r, ctx.Err()
-		}
-		*run.result = "crash"
-		if m := piglitResult.FindSubmatch(out.Bytes()); m != nil {
-			*run.result = string(m[1])
-		}
-		if err != nil && run.result == &r.Card {
-			if _, why, ok := strings.Cut(out.String(), "umbra shim: "); ok {
-				r.Why, _, _ = strings.Cut(why, "\n")
+	limited, cancel := context.WithTimeout(ctx, piglitLimit)
+	defer cancel()
+	var out bytes.Buffer
+	env := []string{"PIGLIT_PLATFORM=surfaceless_egl"}
+	_, _ = h.Run(limited, Program{Argv: argv, Env: env, Device: on.device, Config: on.config, Output: &out, Errors: &out})
+	if ctx.Err() != nil {
+		return "", "", ctx.Err()
+	}
+	_, why, _ = strings.Cut(out.String(), "umbra shim: ")
+	why, _, _ = strings.Cut(why, "\n")
+	verdict := piglitVerdict.FindSubmatch(out.Bytes())
+	switch {
+	case bytes.Contains(out.Bytes(), []byte("shader translation failed")):
+		return "uncompiled", why, nil
+	case verdict != nil:
+		return string(verdict[1]), why, nil
+	case limited.Err() != nil:
+		return "timeout", why, nil
+	}
+	return "crash", why, nil
+}
+
+// Piglit runs a test on all devices, until it is known that it does not count. It begins where a test
+// is fastest.
+func (h *Host) Piglit(ctx context.Context, test string) (r PiglitResult, err error) {
+	if r.Idle, _, err = h.PiglitOn(ctx, test, PiglitIdle); err != nil || r.Idle != "fail" {
+		return r, err
+	}
+	if r.Software, _, err = h.PiglitOn(ctx, test, PiglitSoftware); err != nil || r.Software != "pass" {
+		return r, err
+	}
+	r.Card, r.Why, err = h.PiglitOn(ctx, test, PiglitCard)
+	return r, err
+}
+
+// PiglitReason is why a test need not pass.
+type PiglitReason struct {
+	// Class is "nothing" if the test says nothing of a card, "mesa" if Mesa's compiler makes a wrong
+	// program of it, or "card" if ours is wrong.
+	Class string
+	Text  string
+}
+
+//go:embed testdata/piglit.txt
+var piglitReasons string
+
+// PiglitReasons has the tests that need not pass with Mesa 25.
+func PiglitReasons() (map[string]PiglitReason, error) {
+	list := make(map[string]PiglitReason)
+	var reason PiglitReason
+	for n, line := range strings.Split(piglitReasons, "\n") {
+		switch {
+		case line == "" || line[0] == '#':
+		case line[0] == '[':
+			class, text, ok := strings.Cut(line[1:], "] ")
+			if !ok || class != "nothing" && class != "mesa" && class != "card" {
+				return nil, fmt.Errorf("testdata/piglit.txt:%d: want [nothing], [mesa] or [card], and a reason", n+1)
 			}
+			reason = PiglitReason{class, text}
+		case list[line].Class != "":
+			return nil, fmt.Errorf("testdata/piglit.txt:%d: %s was there before", n+1, line)
+		default:
+			list[line] = reason
 		}
 	}
-	return r, nil
+	return list, nil
 }

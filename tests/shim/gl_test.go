@@ -1,0 +1,76 @@
+package shim
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/tests/scale"
+)
+
+// TestTextures: random textures and samplers give on our card what they give on Mesa's renderer, to
+// the precision of a filter's weights; a card that does nothing gives something else. Every
+// other launch is indirect.
+func TestTextures(t *testing.T) {
+	scale.ReleaseOnly(t)
+	dir, err := fetch.DefaultDir()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	host, err := NewHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, "25")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, host.Close()) }()
+	program, err := host.Compile(ctx, "programs/gl/textures.c")
+	require.NoError(t, err)
+	run := func(seed int, device string, cfg Config) []string {
+		var output bytes.Buffer
+		_, err := host.Run(ctx, Program{Argv: []string{program, "100", fmt.Sprint(seed)}, Device: device, Config: cfg, Output: &output, Errors: &output})
+		require.NoError(t, err, "%s", &output)
+		return strings.Split(strings.ReplaceAll(output.String(), "-nan", "nan"), "\n")
+	}
+	for seed := range 5 {
+		want, got := run(seed, "llvmpipe", Config{}), run(seed, OurCard, Config{})
+		require.Len(t, got, len(want))
+		what := ""
+		for i, line := range want {
+			if strings.HasPrefix(line, "case") {
+				what = line
+			}
+			require.True(t, sameNumbers(line, got[i]), "seed %d, %s: %s, want %s", seed, what, got[i], line)
+		}
+		if seed == 0 {
+			idle := run(seed, OurCard, Config{Idle: true})
+			different := 0
+			for i, line := range want {
+				if !sameNumbers(line, idle[i]) {
+					different++
+				}
+			}
+			require.Greater(t, different, len(want)/2)
+		}
+	}
+}
+
+// sameNumbers compares lines of four numbers; others must be equal.
+func sameNumbers(a, b string) bool {
+	var x, y [4]float64
+	if _, err := fmt.Sscan(a, &x[0], &x[1], &x[2], &x[3]); err != nil {
+		return a == b
+	}
+	if _, err := fmt.Sscan(b, &y[0], &y[1], &y[2], &y[3]); err != nil {
+		return false
+	}
+	for i := range x {
+		if math.IsNaN(x[i]) != math.IsNaN(y[i]) || math.Abs(x[i]-y[i]) > 0.012*max(1, math.Abs(x[i])) {
+			return false
+		}
+	}
+	return true
+}
