@@ -29,7 +29,7 @@ type Use struct {
 
 // ProgramReporter is a card that says what a program did wrong: where, and at which instruction.
 type ProgramReporter interface {
-	// ProgramReport is of the channel's last program that was stopped, "" if there was none.
+	// ProgramReport is of the program in the channel's last trap or fault, "" if there was none.
 	ProgramReport(channel uint8) string
 }
 

@@ -17,3 +17,9 @@ type Stats struct {
 	BadUSERD         atomic.Uint64          `rule:"bad_userd" help:"Channels whose USERD page is outside the guest's memory."`
 	OverQuota        atomic.Uint64          `rule:"over_quota" help:"Channels that were refused, because the guest has too many, too little memory for their tables, or created too many in a second; raise channels, tables or limits.creations if it needs them."`
 }
+
+// programFault counts a program that was stopped.
+func (s *Stats) programFault(report string) {
+	s.LastProgramFault.Store(&report) // before the count: who sees the count finds it
+	s.ProgramFaults.Add(1)
+}

@@ -198,6 +198,8 @@ type MMUFault struct {
 	Inst uint64 // instance block, in bytes
 	VA   uint64
 	Info uint32 // NV_PFIFO_MMU_FAULT_INFO
+	// Report is what a program did, in words for a log; no register has it.
+	Report string
 }
 
 // PBDMAError is a method or header that a PBDMA could not pass on.
@@ -215,11 +217,13 @@ type MMUClient struct {
 	Slot        uint8
 	Client      uint8
 	WriteClient uint8 // BARs have another one for writes
+	GPC         bool  // it is in a GPC, the first, and not at the hub
 }
 
 // Slots and clients: envytools rnndb/fifo/gf100_pfifo.xml (VM_FAULT).
 var (
 	ClientGR   = MMUClient{Slot: 0x00, Client: 0x04, WriteClient: 0x04}
+	ClientTEX  = MMUClient{Slot: 0x00, Client: 0x01, WriteClient: 0x01, GPC: true} // of programs
 	ClientBAR1 = MMUClient{Slot: 0x04, Client: 0x07, WriteClient: 0x08}
 	ClientBAR3 = MMUClient{Slot: 0x05, Client: 0x07, WriteClient: 0x08}
 	ClientHost = MMUClient{Slot: 0x07, Client: 0x06, WriteClient: 0x06}
@@ -240,9 +244,12 @@ const (
 // Fault is the report of a faulting access of client c at va, for the channel or window
 // whose instance block is at inst.
 func (c MMUClient) Fault(inst, va uint64, write bool, reason uint8) MMUFault {
-	f := MMUFault{Unit: c.Slot, Inst: inst, VA: va, Info: uint32(reason&0xf) | faultHub | uint32(c.Client)<<8}
+	f := MMUFault{Unit: c.Slot, Inst: inst, VA: va, Info: uint32(reason&0xf) | uint32(c.Client)<<8}
 	if write {
-		f.Info = uint32(reason&0xf) | faultHub | faultWrite | uint32(c.WriteClient)<<8
+		f.Info = uint32(reason&0xf) | faultWrite | uint32(c.WriteClient)<<8
+	}
+	if !c.GPC {
+		f.Info |= faultHub
 	}
 	return f
 }

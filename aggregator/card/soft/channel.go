@@ -46,7 +46,7 @@ type channel struct {
 	dead  atomic.Bool // unbound; to be thrown away
 	yield atomic.Bool // leave the PBDMA at the next step
 
-	said string // of its last program that was stopped, see ProgramReport; for people, so not in the state
+	programReport string // see ProgramReport; for people, so not in the state
 
 	ChannelState
 }

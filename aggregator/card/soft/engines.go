@@ -134,7 +134,11 @@ func (x *run) outcome(e uint8, out engine.Outcome) {
 		}
 	case engine.Faulted:
 		x.Pending = int8(e)
-		x.fail(gf100.EngineClients[e], x.vm.fault)
+		unit := gf100.EngineClients[e]
+		if e == gf100.EngineGR && x.GR.Op.Kind == engine.OpGrid {
+			unit = gf100.ClientTEX
+		}
+		x.fail(unit, x.vm.fault)
 	}
 }
 
@@ -146,7 +150,6 @@ type trap struct {
 	subch   uint8
 	refusal engine.Refusal
 	mp      gf100.MPError
-	report  string // what the program did, in words
 }
 
 // refused traps the engine. The method counts as executed: when the driver resumes the
@@ -158,13 +161,13 @@ func (x *run) refused(e, subch uint8) {
 	}
 	x.card.stats.EngineErrors.Add(1)
 	x.card.engines[e].trapped.Store(true)
-	x.verdict, x.stuck, x.trap = stalled, e, trap{due: true, subch: subch, refusal: r, mp: x.GR.ProgramError, report: x.report}
+	x.verdict, x.stuck, x.trap = stalled, e, trap{due: true, subch: subch, refusal: r, mp: x.GR.ProgramError}
 }
 
-// programFault notes what a program did, for the trap that follows.
+// programFault notes what a program did, for the trap or fault that follows.
 func (x *run) programFault(err error) {
 	text := err.Error()
-	x.report = text
+	x.said = text
 	st := &x.card.stats
 	st.LastProgramFault.Store(&text)
 	st.ProgramFaults.Add(1)
@@ -180,7 +183,7 @@ func (c *Card) ProgramReport(channel uint8) string {
 	if int(channel) >= len(c.fifo.channels) || c.fifo.channels[channel] == nil {
 		return ""
 	}
-	return c.fifo.channels[channel].said
+	return c.fifo.channels[channel].programReport
 }
 
 // illegalClass is the graphics engine's refusal of a SET_OBJECT.
@@ -204,7 +207,7 @@ func (c *Card) raise(ch *channel, s *step) {
 		if r.Reason == engine.NoClass {
 			t.Intr = gf100.GraphIntrIllegalClass
 		} else if r.Reason == engine.BadProgram {
-			t.Intr, t.MP, ch.said = gf100.GraphIntrTrap, s.trap.mp, s.trap.report
+			t.Intr, t.MP, ch.programReport = gf100.GraphIntrTrap, s.trap.mp, s.said
 		} else if t.DataError = r.Reason.GRDataError(); t.DataError != 0 {
 			t.Intr = gf100.GraphIntrDataError
 		}

@@ -57,7 +57,7 @@ func (f *fifo) triggerFault(e uint8) {
 
 // kill ends a channel that does not run with a fault of engine e.
 func (f *fifo) kill(ch *channel, e uint8) {
-	ch.State = stateFaulted
+	ch.State, ch.programReport = stateFaulted, ""
 	f.fault(ch, gf100.EngineClients[e], engine.Fault{Reason: uint8(shadowpt.PageNotPresent)})
 	f.card.settle()
 }

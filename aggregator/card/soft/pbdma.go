@@ -61,6 +61,7 @@ type step struct {
 	unit     faultUnit
 	fault    engine.Fault
 	trap     trap
+	said     string               // what a program did, in words
 	broken   string               // why the card failed, a bug
 	nonStall uint32               // engines with a non-stall event
 	released bool                 // a semaphore was written: waiters may look again
@@ -184,6 +185,7 @@ func (c *Card) deliver(ch *channel, s *step) {
 		c.raise(ch, s)
 	}
 	if s.verdict == faulted && !ch.dead.Load() {
+		ch.programReport = s.said
 		c.fifo.fault(ch, s.unit, s.fault)
 	}
 	if s.nonStall != 0 || s.trap.due || s.verdict == faulted {
@@ -246,7 +248,6 @@ type run struct {
 	calling bool   // that call has not returned
 	since   uint64 // time by the card's clock up to which the work is written down
 	ended   bool   // the segment ends with the word just decoded
-	report  string // what a program did, until the step has its trap
 }
 
 // loop works until the step's time is over or the channel cannot continue.

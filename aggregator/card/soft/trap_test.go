@@ -117,6 +117,18 @@ func TestProgramTrap(t *testing.T) {
 	}
 }
 
+// TestProgramMMUFault: an access of a program that has no page faults like one of a GPC, not like
+// one of the hub, and the card says at which instruction.
+func TestProgramMMUFault(t *testing.T) {
+	r, cs := newChannels(t, 2)
+	cs[0].submit(cs[0].launch("mov b32 $r0 0x0\nmov b32 $r1 0x70\nst b32 wb g[$r0d] $r0\nexit", 1)...)
+	r.eventually("fault", func() bool { return r.rd(0x259c) == 1 })
+	require.EqualValues(t, 0x70, r.rd(0x2808))
+	require.EqualValues(t, 1<<8|1<<7, r.rd(0x280c)&^0xf)
+	require.Contains(t, r.card.ProgramReport(uint8(cs[0].id)), `address not mapped at 0x10 "st b32 wb g[$r0d] $r0"`)
+	cs[1].alive()
+}
+
 // A trapped channel that the driver kills, or that PGRAPH is reset under, must
 // not keep PGRAPH from the others.
 func TestTrapEnds(t *testing.T) {

@@ -101,6 +101,9 @@ func (g *GR) runGrid(env *Env) Outcome {
 				return g.gridError(env, fault)
 			}
 			g.Fault, grid.Refused = refused.Fault, true
+			if env.ProgramFault != nil {
+				env.ProgramFault(fault)
+			}
 		}
 	}
 	if grid.Refused {

@@ -1,0 +1,17 @@
+// A kernel that writes where there is no memory. The driver has to report that its channel is gone.
+#include "cl.h"
+
+int main(void)
+{
+	uint32_t zero = 0;
+	cl_open();
+	cl_kernel k = cl_build(
+		"kernel void wild(global uint *a) {"
+		"	a[0x40000000 + get_global_id(0)] = 1;"
+		"}", "wild");
+	cl_mem a = cl_buffer(sizeof zero, &zero);
+	CHECK(clSetKernelArg(k, 0, sizeof a, &a));
+	cl_run(k, 1, (size_t[]){64}, (size_t[]){32});
+	cl_read(a, sizeof zero, &zero);
+	printf("wild: ended\n");
+}
