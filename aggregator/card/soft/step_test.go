@@ -240,7 +240,8 @@ func TestMemoryHasAnOwner(t *testing.T) {
 	r.eventually("fault", func() bool { return r.rd(0x259c) == 1<<slotHost })
 }
 
-// copies is a program that copies a word in each thread, endless one that reads words for ever.
+// copies is a program that copies a word in each thread, endless one that reads words for ever,
+// of more pages than the executor remembers: virtual time passes with accesses.
 const (
 	copies = `
 	mov b32 $r0 $ctaidx
@@ -255,9 +256,12 @@ const (
 	st b32 wb g[$r2d] $r4
 	exit`
 	endless = `
-	mov b32 $r2 0x400000
+	mov b32 $r1 0x0
 	mov b32 $r3 0x0
 again:
+	add b32 $r1 $r1 0x1000
+	and b32 $r1 $r1 0x7ffff
+	add b32 $r2 $r1 0x400000
 	ld b32 $r4 ca g[$r2d]
 	bra again`
 )
@@ -339,7 +343,7 @@ func TestPreemptInMidRequest(t *testing.T) {
 		{"flat", cat(incr(2, 0, classM2MF), copyM2MF(vaData, vaRAM, 1<<20)), 1 << 20},
 		{"rows", rows(vaData, vaRAM, 100, 99, 1000, 1), 99},
 		{"copy engine", cat(incr(4, 0, classCE0), linesCE(4, vaData, vaRAM, 128, 8191)), 128 * 8191},
-		{"program", nil, 1 << 16},
+		{"program", nil, 1 << 20},
 	} {
 		for _, rebind := range []bool{false, true} {
 			t.Run(tc.name, func(t *testing.T) {

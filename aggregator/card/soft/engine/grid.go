@@ -6,6 +6,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
 )
 
@@ -24,21 +25,27 @@ type Grid struct {
 }
 
 // GridCache has what is derived from a channel's Grid. It is made again where it is missing.
-type GridCache struct{ now *runner }
+type GridCache struct {
+	now      *runner
+	programs simd.Cache // decoded for launches so far
+}
 
 // runner executes a Grid.
 type runner struct {
 	launch   interp.Launch
+	executor *simd.Executor
 	memory   gridMemory
 	surfaces *[sm.Surfaces]sm.Surface
 	texture.Unit
 }
 
-// costWarp is what an instruction of a warp is charged, see Meter: the slowest ones round
-// doubles in 32 lanes for some 30 µs, or touch 32 pages. costBlock is what the start of a block is charged.
+// costUnit is what a unit of the executor's cost is charged, some 30 ns; see Meter. Look-ups of memory
+// are charged apart. costBlock is what the start of a block is charged for a warp. burst is how many units are
+// executed between two charges.
 const (
-	costWarp  = meterGrain / 4
-	costBlock = meterGrain / 8
+	costUnit  = 64
+	costBlock = 1024
+	burst     = 1024
 )
 
 // maxStack is the most entries of a warp's stack, whatever the driver gives.
@@ -54,7 +61,7 @@ func (g *GR) startGrid(env *Env, c call) Outcome {
 	return g.work(env)
 }
 
-func newRunner(l *sm.Launch) *runner {
+func newRunner(l *sm.Launch, programs *simd.Cache) *runner {
 	r := &runner{surfaces: &l.Surfaces}
 	r.Unit = texture.Unit{Memory: &r.memory, Bound: &l.Textures}
 	r.launch = interp.Launch{
@@ -66,6 +73,7 @@ func newRunner(l *sm.Launch) *runner {
 	for i, b := range l.Constants {
 		r.launch.Banks[i] = interp.Bank{Addr: b.Address, Size: uint32(b.Size), Valid: b.Bound}
 	}
+	r.executor = simd.New(&r.launch, programs)
 	return r
 }
 
@@ -75,27 +83,29 @@ const stackEntry = 16
 // runGrid executes instructions until the grid has ended or the step's time is over.
 func (g *GR) runGrid(env *Env) Outcome {
 	if env.GridCache.now == nil {
-		env.GridCache.now = newRunner(&g.Compute.Launch)
+		env.GridCache.now = newRunner(&g.Compute.Launch, &env.GridCache.programs)
 	}
 	r, grid := env.GridCache.now, env.Grid
 	r.memory.env = env
 	defer func() { r.memory.env = nil }()
+	r.executor.Begin()
 	block := interp.Block{Launch: &r.launch, BlockState: &grid.Block}
 	for !grid.Refused && !env.Over() {
 		if block.Done() { // or none was begun
 			if grid.Next == grid.Blocks {
 				if env.Ran != nil {
-					env.Ran(r.launch.Program.Ran())
+					env.Ran(r.executor.Ran())
 				}
 				g.endGrid(env)
 				return Done
 			}
-			env.Charge(costBlock)
 			block.Reset(grid.block(&r.launch))
+			env.Charge(costBlock * int64(len(grid.Block.Warps)))
 			grid.Next++
 		}
-		env.Charge(costWarp)
-		if _, fault := block.Step(1); fault != nil {
+		spent, fault := r.executor.Step(&block, burst)
+		env.Charge(int64(spent) * costUnit)
+		if fault != nil {
 			var refused refusedAccess
 			if !errors.As(fault, &refused) {
 				return g.gridError(env, fault)
@@ -138,6 +148,15 @@ type gridMemory struct{ env *Env }
 type refusedAccess struct{ Fault }
 
 func (refusedAccess) Error() string { return "the address space refused an access" }
+
+// Bytes implements simd.Pages: memory does not move before the step ends.
+func (m *gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
+	b, fault := m.env.fetch(addr, uint64(n), write)
+	if fault != nil {
+		return nil, refusedAccess{*fault}
+	}
+	return b, nil
+}
 
 func (m *gridMemory) Load(addr uint64, to []byte) error {
 	if fault := read(m.env, addr, to); fault != nil {

@@ -33,8 +33,13 @@ func (g *GR) prepare(t *testing.T, env *Env, m *testMemory, text string) {
 	})
 }
 
-// Each thread stores its number to a word of its own, from programData on.
+// Each thread stores its number to a word of its own, from programData on, after some time.
 const storeNumber = `
+	mov b32 $r0 0x100
+wait:
+	sub b32 $r0 $r0 0x1
+	set $p0 0x1 gt u32 $r0 0x0
+	$p0 bra wait
 	mov b32 $r0 $ctaidx
 	mov b32 $r1 $tidx
 	mov b32 $r2 0x28

@@ -53,7 +53,7 @@ func (x *exec) barrier() {
 func (b *Block) release() {
 	running := 0
 	for i := range b.Warps {
-		if !b.Warps[i].done() {
+		if !b.Warps[i].Done() {
 			running++
 		}
 	}

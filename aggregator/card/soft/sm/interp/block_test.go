@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
 )
 
 // A histogram in shared memory, as compilers make it for GF100: lanes try for the lock of a word,
@@ -25,7 +27,7 @@ again:
 	join nop
 end:
 	bar popc 0x1 0x0 0x0 0x0 0x1
-	ld b32 $r0 s[$r2]`+store), 96)
+	ld b32 $r0 s[$r2]`+smtest.Store), 96)
 	for i, v := range got {
 		require.EqualValues(t, []int{24, 0}[min(i/4, 1)], v)
 	}
@@ -40,7 +42,7 @@ func TestExitDropsWhatItHolds(t *testing.T) {
 	$p1 exit
 	bar popc 0x1 0x0 0x0 0x0 0x1
 	ld lock b32 $p0 $r4 s[0x0]
-	set b32 $r0 $p0 and 0x1`+store), 64)
+	set b32 $r0 $p0 and 0x1`+smtest.Store), 64)
 	require.EqualValues(t, 0xffffffff, got[32])
 	require.Zero(t, got[33])
 }
@@ -62,7 +64,7 @@ func TestBarriers(t *testing.T) {
 		"mov b32 $r1 $tidx\nst b32 wb l[-0x40] $r1\nst b32 wb l[0x0] 0x0\nld b32 $r0 ca l[-0x40]": func(i int) uint32 { return uint32(i) },
 		"mov b32 $r1 0xff000000\nst u8 wb g[$r1+0x5] $r1\nld b32 $r0 ca l[0x4]":                   func(int) uint32 { return 0 },
 	} {
-		got := results(t, assemble(t, "mov b32 $r1 $tidx\nset $p0 0x1 lt u32 $r1 0x32\n"+program+store), 64)
+		got := results(t, assemble(t, "mov b32 $r1 $tidx\nset $p0 0x1 lt u32 $r1 0x32\n"+program+smtest.Store), 64)
 		for i, v := range got {
 			require.Equal(t, want(i), v, "%s, thread %d", program, i)
 		}
@@ -84,20 +86,20 @@ func TestDeadlock(t *testing.T) {
 func TestAtomics(t *testing.T) {
 	const start = "ld b64 $r2d c0[0x0]\nmov b32 $r1 $tidx\nadd b32 $r1 $r1 0x1\n"
 	for program, want := range map[string]uint32{
-		"red add u32 g[$r2d+0x800] $r1":                                       64 * 65 / 2,
-		"red max s32 g[$r2d+0x800] $r1":                                       64,
-		"sub b32 $r1 0x0 $r1\nred min s32 g[$r2d+0x800] $r1":                  0xffffffc0,
-		"sub b32 $r1 0x0 $r1\nred max u32 g[$r2d+0x800] $r1":                  0xffffffff,
-		"red or u32 g[$r2d+0x800] $r1":                                        127,
-		"mov b32 $r1 0x9\nred inc u32 g[$r2d+0x800] $r1":                      64 % 10,
-		"mov b32 $r1 0x9\nred dec u32 g[$r2d+0x800] $r1":                      6,
-		"mov b32 $r1 0x3f800000\nred add f32 g[$r2d+0x800] $r1":               0x42800000,
-		"sub b32 $r4 $r1 0x1\ncas b32 $r5 g[$r2d+0x800] $r4 $r1":              64,
-		"exch b32 $r5 g[$r2d+0x800] $r1":                                      64,
-		"ld add u32 $r5 g[$r2d+0x800] $r1\nst b32 wb g[$r2d+0x800] $r5\nexit": 63 * 64 / 2,
+		"red add u32 g[$r2d+0x800] $r1":                                   64 * 65 / 2,
+		"red max s32 g[$r2d+0x800] $r1":                                   64,
+		"sub b32 $r1 0x0 $r1\nred min s32 g[$r2d+0x800] $r1":              0xffffffc0,
+		"sub b32 $r1 0x0 $r1\nred max u32 g[$r2d+0x800] $r1":              0xffffffff,
+		"red or u32 g[$r2d+0x800] $r1":                                    127,
+		"mov b32 $r1 0x9\nred inc u32 g[$r2d+0x800] $r1":                  64 % 10,
+		"mov b32 $r1 0x9\nred dec u32 g[$r2d+0x800] $r1":                  6,
+		"mov b32 $r1 0x3f800000\nred add f32 g[$r2d+0x800] $r1":           0x42800000,
+		"sub b32 $r4 $r1 0x1\ncas b32 $r5 g[$r2d+0x800] $r4 $r1":          64,
+		"exch b32 $r5 g[$r2d+0x800] $r1":                                  64,
+		"ld add u32 $r5 g[$r2d+0x804] $r1\nred max u32 g[$r2d+0x800] $r5": 63 * 64 / 2,
 	} {
 		m, fault := run(t, assemble(t, start+program+"\nexit"), 64)
 		require.Nil(t, fault, program)
-		require.Equal(t, want, m.word(0x200), program)
+		require.Equal(t, want, m.Word(0x200), program)
 	}
 }

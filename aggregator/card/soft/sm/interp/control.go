@@ -100,7 +100,7 @@ func (x *exec) exit() {
 	}
 	x.b.unlock(func(l Lock) bool { return l.Warp == x.warp && x.lanes>>l.Lane&1 != 0 })
 	w.resume()
-	if w.done() {
+	if w.Done() {
 		x.b.release()
 	}
 }

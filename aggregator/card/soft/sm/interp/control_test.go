@@ -2,126 +2,20 @@ package interp
 
 import (
 	"encoding/binary"
-	"fmt"
-	"strings"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
 )
-
-// A writer makes structured programs as compilers do: joinat and join around ifs, prebrk, precont,
-// brk and cont around loops, exits in between.
-type writer struct {
-	strings.Builder
-	t      *rapid.T
-	labels int
-	loops  int // around the place
-	depth  int
-}
-
-func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
-
-func (w *writer) label() string {
-	w.labels++
-	return fmt.Sprintf("l%d", w.labels)
-}
-
-// condition sets $p0 from the thread's number and its state, so that warps diverge.
-func (w *writer) condition() {
-	w.line("and b32 $r1 $r2 %#x", rapid.IntRange(1, 31).Draw(w.t, "mask"))
-	w.line("xor b32 $r1 $r1 $r0")
-	w.line("and b32 $r1 $r1 0x7")
-	w.line("set $p0 0x1 %s u32 $r1 %#x", rapid.SampledFrom([]string{"lt", "eq", "ge", "ne"}).Draw(w.t, "cmp"), rapid.IntRange(0, 6).Draw(w.t, "n"))
-}
-
-func (w *writer) work() { w.line("add $r0 (mul u32 $r0 u32 0x3) $r0\nadd b32 $r0 $r0 %#x", w.labels+1) }
-
-func (w *writer) block() {
-	w.depth++
-	defer func() { w.depth-- }()
-	for range rapid.IntRange(1, 3).Draw(w.t, "statements") {
-		kind := rapid.IntRange(0, 6).Draw(w.t, "kind")
-		if w.depth > 4 {
-			kind = 0
-		}
-		switch kind {
-		case 0:
-			w.work()
-		case 1:
-			w.branch()
-		case 2:
-			w.joinIf()
-		case 3:
-			w.loop()
-		case 4, 5:
-			if w.loops > 0 {
-				w.condition()
-				w.line("$p0 %s", map[int]string{4: "brk", 5: "cont"}[kind])
-			}
-		case 6:
-			if w.depth > 1 {
-				w.condition()
-				w.line("$p0 bra end%d", w.depth) // leaves the block early, inside its join
-			}
-		}
-	}
-}
-
-// branch is an if with two sides. Both join at the end.
-func (w *writer) branch() {
-	other, end := w.label(), w.label()
-	w.line("joinat %s", end)
-	w.condition()
-	w.line("$p0 bra %s", other)
-	w.side()
-	w.line("join nop\n%s:", other)
-	w.side()
-	w.line("join nop\n%s:", end)
-}
-
-// side is a block whose early end is the join behind it.
-func (w *writer) side() {
-	body := &writer{t: w.t, labels: w.labels, loops: w.loops, depth: w.depth}
-	body.block()
-	w.labels = body.labels
-	end := w.label()
-	text := strings.ReplaceAll(body.String(), fmt.Sprintf("end%d\n", body.depth+1), end+"\n")
-	w.WriteString(text)
-	w.line("%s:", end)
-}
-
-// joinIf lets some lanes join early, with a predicate.
-func (w *writer) joinIf() {
-	end := w.label()
-	w.line("joinat %s", end)
-	w.condition()
-	w.line("join (not $p0) nop")
-	w.side()
-	w.line("join nop\n%s:", end)
-}
-
-// loop counts down in a local variable of its depth.
-func (w *writer) loop() {
-	head, end := w.label(), w.label()
-	counter := 8 + w.depth
-	w.line("and b32 $r%d $r2 0x3", counter)
-	w.line("prebrk %s\n%s:\nprecont %s", end, head, head)
-	w.line("set $p0 0x1 eq u32 $r%d 0x0\n$p0 brk", counter)
-	w.line("sub b32 $r%d $r%d 0x1", counter, counter)
-	w.loops++
-	w.side()
-	w.loops--
-	w.line("cont\n%s:", end)
-}
 
 // A lane computes in a warp what it computes alone.
 func TestLanesDoNotDisturbEachOther(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &writer{t: t}
-		w.block()
-		body := w.String() // at depth 1 there are no early ends
-		code := assemble(t, "mov b32 $r2 $tidx\nadd b32 $r2 $r2 c0[0x8]\nmov b32 $r0 $r2\n"+body+store)
+		body := smtest.Structured(rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+		code := assemble(t, "mov b32 $r2 $tidx\nadd b32 $r2 $r2 c0[0x8]\nmov b32 $r0 $r2\n"+body+smtest.Store)
 		together := results(t, code, 40)
 		for lane := range uint32(40) {
 			require.Equal(t, results(t, code, 1, lane)[0], together[lane], "lane %d of\n%s", lane, body)
@@ -135,7 +29,7 @@ func TestShortForms(t *testing.T) {
 		three = 0x00301d18 // mov b32 $r0 0x3
 		twice = 0x00001c2c // add b32 $r0 $r0 $r0
 	)
-	require.EqualValues(t, 6, results(t, append([]uint64{twice<<32 | three}, assemble(t, store)...), 1)[0])
+	require.EqualValues(t, 6, results(t, append([]uint64{twice<<32 | three}, assemble(t, smtest.Store)...), 1)[0])
 }
 
 // Compilers close a loop with a branch back: lanes that leave it wait.
@@ -150,7 +44,7 @@ loop:
 	set $p0 0x1 gt s32 $r1 0x0
 	$p0 bra loop
 	join nop
-end:`+store), 32)
+end:`+smtest.Store), 32)
 	for i, v := range got {
 		require.EqualValues(t, 2*max(i, 1), v)
 	}
@@ -168,7 +62,7 @@ double:
 	$p1 ret
 	add b32 $r0 $r0 $r0
 	ret
-end:`+store), 32)
+end:`+smtest.Store), 32)
 	for i, v := range got {
 		require.EqualValues(t, []int{4 * i, i}[i&1], v)
 	}
@@ -183,10 +77,10 @@ func TestExitedLanesStayOut(t *testing.T) {
 	join add b32 $r0 $r0 0x64
 out:
 	exit
-end:`+store), 16)
+end:`+smtest.Store), 16)
 	require.Nil(t, fault)
 	for i := range 16 {
-		require.EqualValues(t, []int{0, i + 100}[i/8], m.word(i))
+		require.EqualValues(t, []int{0, i + 100}[i/8], m.Word(i))
 	}
 }
 
@@ -236,12 +130,12 @@ func TestStepIsBounded(t *testing.T) {
 func TestLongProgram(t *testing.T) {
 	const n = 2*maxDecoded + 100
 	code := assemble(t, "nop\nexit")
-	m := make(memory, 8*(n+1))
+	m := make(smtest.Memory, 8*(n+1))
 	for i := range n {
 		binary.LittleEndian.PutUint64(m[8*i:], code[0])
 	}
 	binary.LittleEndian.PutUint64(m[8*n:], code[1])
-	l := &Launch{Memory: m, Program: &Program{Memory: m, Base: base}, Block: [3]uint32{1, 1, 1}}
+	l := &Launch{Memory: m, Program: &Program{Memory: m, Base: smtest.Base}, Block: [3]uint32{1, 1, 1}}
 	b := NewBlock(l, [3]uint32{})
 	done, fault := b.Step(2 * n)
 	require.Nil(t, fault)

@@ -42,9 +42,9 @@ func saturate(v float64) float64 {
 	return 0
 }
 
-// addOdd adds, and rounds to odd: an inexact sum is the one of its two neighbours whose last bit
+// AddOdd adds, and rounds to odd: an inexact sum is the one of its two neighbours whose last bit
 // is set. Such a sum of values of 24 or 48 bits rounds to 24 bits as the exact one does.
-func addOdd(a, b float64) float64 {
+func AddOdd(a, b float64) float64 {
 	s := a + b
 	if math.IsInf(s, 0) || s != s {
 		return s

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
 )
 
 // Programs of random words of all forms end, fault or go on. They do not crash the executor.
@@ -15,33 +16,14 @@ func TestRandomWords(t *testing.T) {
 	ran := make(map[isa.Op]bool)
 	forms := isa.Forms()
 	for i := range 8 * len(forms) {
-		var code []uint64
-		for len(code) < 20 {
-			f := forms[r.IntN(len(forms))]
-			if len(code) == 0 {
-				f = forms[i%len(forms)]
-			}
-			for range 100 {
-				w := f.Value | r.Uint64()&r.Uint64()&r.Uint64()&^f.Mask
-				if r.IntN(3) > 0 {
-					w |= 7 << 10 // no guard
-				}
-				if r.IntN(2) > 0 {
-					w |= isa.CondTrue << 5 &^ f.Mask // no condition
-				}
-				if _, err := isa.Decode(w, 0); err == nil {
-					code = append(code, w)
-					break
-				}
-			}
-		}
+		code := smtest.Words(r, forms[i%len(forms)], 20)
 		l, _ := prepare(code, 48, r.Uint32())
 		l.Units = new(echo)
 		b := NewBlock(l, [3]uint32{})
 		for w := range b.Warps {
 			for reg := range isa.Zero {
 				for lane := range Lanes {
-					b.Warps[w].Regs[reg][lane] = uint32(data+r.IntN(64)*8) >> (r.IntN(2) * 32)
+					b.Warps[w].Regs[reg][lane] = uint32(smtest.Data+r.IntN(64)*8) >> (r.IntN(2) * 32)
 				}
 			}
 		}

@@ -71,7 +71,8 @@ type BlockState struct {
 	Shared   []byte
 	Barriers [16]Barrier
 	Locks    []Lock
-	Turn     int    // the warp that runs next
+	Turn     int    // the warp whose turn it is
+	Left     int    // instructions of its turn
 	Clock    uint64 // warp instructions so far
 }
 
@@ -145,11 +146,12 @@ func (b *Block) Reset(id [3]uint32) {
 		warps, shared = make([]Warp, (n+Lanes-1)/Lanes), make([]byte, b.Launch.Shared)
 	}
 	clear(shared)
-	*b.BlockState = BlockState{ID: id, Shared: shared, Warps: warps, Locks: b.Locks[:0]}
+	*b.BlockState = BlockState{ID: id, Shared: shared, Warps: warps, Locks: b.Locks[:0], Turn: len(warps) - 1}
 	for i := range b.Warps {
 		w := &b.Warps[i]
-		*w = Warp{PC: b.Launch.Entry, Active: ^uint32(0), Wait: NoBarrier, Stack: w.Stack[:0]}
-		w.Preds[isa.True] = ^uint32(0)
+		clear(w.Regs[:min(b.Launch.Registers, isa.Zero)]) // nobody reaches others
+		w.PC, w.Active, w.Wait, w.Stack = b.Launch.Entry, ^uint32(0), NoBarrier, w.Stack[:0]
+		w.Preds, w.Flags, w.WaitPC, w.WaitBy = [8]uint32{isa.True: ^uint32(0)}, Flags{}, 0, 0
 		if rest := n - uint32(i)*Lanes; rest < Lanes {
 			w.Active = 1<<rest - 1
 		}
@@ -160,14 +162,18 @@ func (b *Block) Reset(id [3]uint32) {
 // Done reports whether all lanes ended.
 func (b *Block) Done() bool {
 	for i := range b.Warps {
-		if !b.Warps[i].done() {
+		if !b.Warps[i].Done() {
 			return false
 		}
 	}
 	return true
 }
 
-func (w *Warp) done() bool { return w.Exited == ^uint32(0) }
+// Done reports whether all lanes ended.
+func (w *Warp) Done() bool { return w.Exited == ^uint32(0) }
+
+// Runs reports whether the warp can execute an instruction.
+func (w *Warp) Runs() bool { return w.Wait == NoBarrier && !w.Done() }
 
 // thread returns a lane's place in the block.
 func (b *Block) thread(warp, lane int) [3]uint32 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
 )
 
 // pattern draws bits that lie near the edges of formats more often than chance would.
@@ -28,7 +30,7 @@ func pattern(t *rapid.T, name string) uint64 {
 
 // compute runs a program that has its words from $r4 on as arguments: $r4d, $r6d, $r8d.
 func compute(t require.TestingT, text string, args ...uint32) uint32 {
-	code := assemble(t, "ld b64 $r4d c0[0x8]\nld b64 $r6d c0[0x10]\nld b64 $r8d c0[0x18]\n"+text+store)
+	code := assemble(t, "ld b64 $r4d c0[0x8]\nld b64 $r6d c0[0x10]\nld b64 $r8d c0[0x18]\n"+text+smtest.Store)
 	return results(t, code, 1, args...)[0]
 }
 

@@ -46,7 +46,7 @@ func init() {
 
 func (x *exec) fadd(lane int) {
 	a, b, mode := float64(x.f32(0, lane)), float64(x.f32(1, lane)), x.in.Mod[isa.Round]
-	x.setF32(lane, narrow(zeroSum(addOdd(a, b), a, b, mode), mode))
+	x.setF32(lane, narrow(zeroSum(AddOdd(a, b), a, b, mode), mode))
 }
 
 // scales are the factors of isa.Scale.
@@ -59,7 +59,7 @@ func (x *exec) fmul(lane int) {
 
 func (x *exec) ffma(lane int) {
 	p, c, mode := x.multiply(x.f32(0, lane), x.f32(1, lane)), float64(x.f32(2, lane)), x.in.Mod[isa.Round]
-	x.setF32(lane, narrow(zeroSum(addOdd(p, c), p, c, mode), mode))
+	x.setF32(lane, narrow(zeroSum(AddOdd(p, c), p, c, mode), mode))
 }
 
 // multiply is exact. With fmz, zero times anything is zero.

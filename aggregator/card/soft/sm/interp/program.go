@@ -14,11 +14,12 @@ type Program struct {
 	Memory Memory
 	Base   uint64 // of the code region
 
-	insts map[uint32]*decoded
+	insts map[uint32]*Code
 	ran   map[*isa.Form]uint64 // of instructions that are no longer kept
 }
 
-type decoded struct {
+// Code is a decoded instruction with what is wrong with it whenever it runs.
+type Code struct {
 	isa.Inst
 	registers uint32 // that it needs
 	runs      uint64 // warp instructions
@@ -31,18 +32,40 @@ type decoded struct {
 const maxDecoded = 8192
 
 // at returns the instruction at pc; an error if there is no memory.
-func (p *Program) at(pc uint32) (*decoded, error) {
+func (p *Program) at(pc uint32) (*Code, error) {
 	if d := p.insts[pc]; d != nil {
 		return d, nil
 	}
-	var word [8]byte
-	if err := p.Memory.Load(p.Base+uint64(pc), word[:4]); err != nil {
+	word, err := p.Word(pc)
+	if err != nil {
 		return nil, err
 	}
+	d := NewCode(word, pc)
+	if len(p.insts) >= maxDecoded {
+		p.forget()
+	}
+	if p.insts == nil {
+		p.insts = make(map[uint32]*Code)
+	}
+	p.insts[pc] = d
+	return d, nil
+}
+
+// Word returns the instruction word at pc; an error if there is no memory.
+func (p *Program) Word(pc uint32) (uint64, error) {
+	var word [8]byte
+	if err := p.Memory.Load(p.Base+uint64(pc), word[:4]); err != nil {
+		return 0, err
+	}
 	_ = p.Memory.Load(p.Base+uint64(pc)+4, word[4:]) // a short form may be the last
-	d := new(decoded)
+	return binary.LittleEndian.Uint64(word[:]), nil
+}
+
+// NewCode decodes a word.
+func NewCode(word uint64, pc uint32) *Code {
+	d := new(Code)
 	var err error
-	d.Inst, err = isa.Decode(binary.LittleEndian.Uint64(word[:]), pc)
+	d.Inst, err = isa.Decode(word, pc)
 	switch {
 	case err != nil:
 		d.cause, d.bad = IllegalInstruction, err.Error()
@@ -51,15 +74,11 @@ func (p *Program) at(pc uint32) (*decoded, error) {
 	default:
 		d.check()
 	}
-	if len(p.insts) >= maxDecoded {
-		p.forget()
-	}
-	if p.insts == nil {
-		p.insts = make(map[uint32]*decoded)
-	}
-	p.insts[pc] = d
-	return d, nil
+	return d
 }
+
+// Good reports whether a launch can execute the instruction at all.
+func (d *Code) Good(l *Launch) bool { return d.bad == "" && d.registers <= l.Registers }
 
 // forget drops what was decoded, and keeps the counts.
 func (p *Program) forget() {
@@ -84,7 +103,7 @@ func (p *Program) Ran() map[*isa.Form]uint64 {
 func Implements(f *isa.Form) bool { return laneOps[f.Op] != nil || warpOps[f.Op] != nil }
 
 // check finds what is wrong with an instruction whenever it runs.
-func (d *decoded) check() {
+func (d *Code) check() {
 	for _, v := range append(d.Src[:], d.Dst) {
 		if v.Kind != isa.Reg && v.Kind != isa.Memory && v.Kind != isa.Surface || v.Reg == isa.Zero || v.Count == 0 {
 			continue

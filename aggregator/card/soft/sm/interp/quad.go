@@ -62,6 +62,6 @@ func (x *exec) quadOp() {
 			a = math.Copysign(0, -1)
 		}
 		mode := x.in.Mod[isa.Round]
-		x.setF32(lane, narrow(zeroSum(addOdd(a, b), a, b, mode), mode))
+		x.setF32(lane, narrow(zeroSum(AddOdd(a, b), a, b, mode), mode))
 	}
 }

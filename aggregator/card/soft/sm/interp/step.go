@@ -12,7 +12,7 @@ type exec struct {
 	b     *Block
 	w     *Warp
 	warp  int
-	in    *decoded
+	in    *Code
 	pc    uint32
 	lanes uint32 // active ones whose guard is true
 	fault *Fault
@@ -31,34 +31,40 @@ var (
 // block ended. After a fault the block must not run again.
 func (b *Block) Step(n int) (int, *Fault) {
 	for done := range n {
-		w := b.next()
+		w := b.NextWarp()
 		if w < 0 {
-			return done, b.stuck()
+			return done, b.Stuck()
 		}
-		b.Clock++
-		if f := b.stepWarp(w); f != nil {
+		if f := b.StepWarp(w); f != nil {
 			return done + 1, f
 		}
 	}
 	return n, nil
 }
 
-// next returns the warp whose turn it is, -1 if none can run.
-func (b *Block) next() int {
+// turn is how many instructions a warp executes before the next one does, unless it ends or waits.
+// Longer turns keep its registers in the cache; shorter ones waste less on a warp that tries for a lock.
+const turn = 128
+
+// NextWarp returns the warp whose turn it is, -1 if none can run.
+func (b *Block) NextWarp() int {
+	if b.Left > 0 && b.Warps[b.Turn].Runs() {
+		return b.Turn
+	}
 	for range b.Warps {
-		w := b.Turn
 		b.Turn = (b.Turn + 1) % len(b.Warps)
-		if !b.Warps[w].done() && b.Warps[w].Wait == NoBarrier {
-			return w
+		if b.Warps[b.Turn].Runs() {
+			b.Left = turn
+			return b.Turn
 		}
 	}
 	return -1
 }
 
-// stuck is the fault of a block none of whose warps can run, nil if it is done.
-func (b *Block) stuck() *Fault {
+// Stuck is the fault of a block none of whose warps can run, nil if it is done.
+func (b *Block) Stuck() *Fault {
 	for i := range b.Warps {
-		if w := &b.Warps[i]; !w.done() {
+		if w := &b.Warps[i]; !w.Done() {
 			x := exec{b: b, w: w, warp: i, pc: w.WaitPC}
 			x.in, _ = b.Launch.Program.at(w.WaitPC)
 			x.fail(Deadlock, -1, 0, "")
@@ -68,7 +74,10 @@ func (b *Block) stuck() *Fault {
 	return nil
 }
 
-func (b *Block) stepWarp(n int) *Fault {
+// StepWarp executes one instruction of a warp, which must be able to.
+func (b *Block) StepWarp(n int) *Fault {
+	b.Clock++
+	b.Left--
 	w := &b.Warps[n]
 	x := exec{b: b, w: w, warp: n, pc: w.PC}
 	if w.PC%4 != 0 {
@@ -80,15 +89,30 @@ func (b *Block) stepWarp(n int) *Fault {
 		x.refused(BadPC, -1, 0, "no memory", err)
 		return x.fault
 	}
+	if x.in.Good(b.Launch) {
+		x.in.runs++
+	}
+	return x.execute()
+}
+
+// Execute executes the instruction at the warp's program counter, lane by lane, and does not count
+// it. It serves executors that have a faster way for other instructions.
+func (b *Block) Execute(n int, c *Code) *Fault {
+	w := &b.Warps[n]
+	x := exec{b: b, w: w, warp: n, pc: w.PC, in: c}
+	return x.execute()
+}
+
+func (x *exec) execute() *Fault {
+	w := x.w
 	if x.in.bad != "" {
 		x.fail(x.in.cause, -1, 0, x.in.bad)
 		return x.fault
 	}
-	if x.in.registers > b.Launch.Registers {
-		x.fail(BadRegister, -1, 0, fmt.Sprintf("register %d, the launch has %d", x.in.registers-1, b.Launch.Registers))
+	if x.in.registers > x.b.Launch.Registers {
+		x.fail(BadRegister, -1, 0, fmt.Sprintf("register %d, the launch has %d", x.in.registers-1, x.b.Launch.Registers))
 		return x.fault
 	}
-	x.in.runs++
 	w.PC += uint32(x.in.Size)
 	x.lanes = w.Active & w.Preds[x.in.Guard.Pred]
 	if x.in.Guard.Not {
@@ -96,17 +120,24 @@ func (b *Block) stepWarp(n int) *Fault {
 	}
 	if op := warpOps[x.in.Op]; op != nil {
 		if x.lanes != 0 {
-			op(&x)
+			op(x)
 		}
 	} else {
 		op := laneOps[x.in.Op]
 		for lane := range x.each {
-			op(&x, lane)
+			op(x, lane)
 		}
 	}
 	if x.in.Join && x.fault == nil {
 		x.join()
 	}
+	return x.fault
+}
+
+// Join lets lanes take the join of an instruction that they executed.
+func (b *Block) Join(n int, c *Code, pc, lanes uint32) *Fault {
+	x := exec{b: b, w: &b.Warps[n], warp: n, pc: pc, in: c, lanes: lanes}
+	x.join()
 	return x.fault
 }
 

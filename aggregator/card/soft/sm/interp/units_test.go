@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/smtest"
 )
 
 // echo is a unit that returns what it was asked.
@@ -31,8 +33,8 @@ func (e *echo) Surface(p *Pixel) error {
 
 func TestUnits(t *testing.T) {
 	const start = "mov b32 $r4 0x5\nmov b32 $r5 0x6\n"
-	step := func(program string, u Units) (memory, *Fault) {
-		l, m := prepare(assemble(t, start+program+store), 1)
+	step := func(program string, u Units) (smtest.Memory, *Fault) {
+		l, m := prepare(assemble(t, start+program+smtest.Store), 1)
 		l.Units = u
 		_, fault := NewBlock(l, [3]uint32{}).Step(100)
 		return m, fault
@@ -40,11 +42,11 @@ func TestUnits(t *testing.T) {
 	e := new(echo)
 	m, fault := step("tex t lzero all dfp #:$r0:#:$r1 t2d $t0 $s0 $r4:$r5 ()\nshl b32 $r1 $r1 clamp 0x10\nor b32 $r0 $r0 $r1", e)
 	require.Nil(t, fault)
-	require.EqualValues(t, 0x563<<16|0x561, m.word(0))
+	require.EqualValues(t, 0x563<<16|0x561, m.Word(0))
 
 	m, fault = step("suldb b64 $r0d ca zero img[0x1] 2d $r4:$r5\nadd b32 $r0 $r0 $r1", e)
 	require.Nil(t, fault)
-	require.EqualValues(t, 11, m.word(0))
+	require.EqualValues(t, 11, m.Word(0))
 	_, fault = step("sustp wb zero img[$r4] 1d $r5 $r4:#:$r5:#", e)
 	require.Nil(t, fault)
 	require.EqualValues(t, 5, e.stored[1].Image)
@@ -70,7 +72,7 @@ func TestQuads(t *testing.T) {
 	quadop rn f32 sub subr sub subr $r3 dall dx $r2 $r2
 	quadop rn f32 add add add add $r4 dall l1 $r2 0x0
 	quadpop
-	add rn f32 $r0 $r3 $r4`+store), 8)
+	add rn f32 $r0 $r3 $r4`+smtest.Store), 8)
 	for i, want := range []float32{1 + 1, 0, 5 + 1, 5 + 1, 9 + 25, 9 + 25, 13 + 25, 13 + 25} {
 		require.Equal(t, want, math.Float32frombits(got[i]), "lane %d", i)
 	}

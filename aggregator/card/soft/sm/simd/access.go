@@ -1,0 +1,321 @@
+package simd
+
+import (
+	"encoding/binary"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+)
+
+func init() {
+	plans[isa.Load] = func(o *operation) bool {
+		if o.dst == isa.Zero || !o.accesses() {
+			return false
+		}
+		o.run = runLoad
+		if o.Src[0].Space == isa.Shared {
+			o.run = runLoadShared
+		}
+		return true
+	}
+	plans[isa.Store] = func(o *operation) bool {
+		if !o.accesses() || o.Src[0].Space == isa.ConstBank {
+			return false
+		}
+		o.run = runStore
+		if o.Src[0].Space == isa.Shared {
+			o.run = runStoreShared
+		}
+		return true
+	}
+}
+
+// access describes a load, a store or an atomic.
+type access struct {
+	size   uint64 // bytes of a lane
+	words  int    // registers
+	extend uint   // shift that extends the sign, and clears what is not loaded
+	signed bool
+}
+
+// accesses fills in the access. It reports false if the space has no fast way.
+func (o *operation) accesses() bool {
+	switch o.Src[0].Space {
+	case isa.Global, isa.Shared, isa.Local, isa.ConstBank:
+	default:
+		return false
+	}
+	o.cost = costPage
+	w := o.Mod[isa.Width]
+	o.access = access{size: []uint64{1, 1, 2, 2, 4, 8, 16, 16}[w&7], words: []int{1, 1, 1, 1, 1, 2, 4, 4}[w&7]}
+	o.access.signed = w == isa.S8 || w == isa.S16
+	if o.access.size < 4 {
+		o.access.extend = 32 - 8*uint(o.access.size)
+	}
+	return true
+}
+
+// addresses computes where in the address space the lanes of an access are. It reports false if one
+// is misaligned, not allowed, or in a window of other memory. together says that the lanes are all,
+// and in order.
+func (x *Executor) addresses(o *operation) (together, ok bool) {
+	v := &o.Src[0]
+	low, high := &x.w.Regs[v.Reg&isa.Zero], &zeros
+	if v.Count == 2 && v.Reg != isa.Zero {
+		high = &x.w.Regs[(v.Reg+1)&isa.Zero]
+	}
+	wide, offset := v.Count == 2, uint64(v.Value)
+	if !wide {
+		offset &= 1<<32 - 1
+	}
+	size := o.access.size
+	lanes := x.lanes
+	var odd, differ, window uint64
+	for i := range x.addr {
+		if lanes>>i&1 == 0 {
+			continue
+		}
+		a := uint64(low[i]) | uint64(high[i])<<32
+		if a += offset; !wide {
+			a &= 1<<32 - 1
+		}
+		x.addr[i] = a
+		odd |= a
+		differ |= a - x.addr[0] - uint64(i)*size
+		window |= bit64(a-uint64(x.launch.SharedWindow) < windowSize)&bit64(x.launch.SharedWindow != 0) |
+			bit64(a-uint64(x.launch.LocalWindow) < windowSize)&bit64(x.launch.LocalWindow != 0)
+	}
+	if odd&(size-1) != 0 {
+		return false, false
+	}
+	switch v.Space {
+	case isa.Global:
+		return differ == 0 && lanes == allLanes, window == 0
+	case isa.Local:
+		return false, x.localAddresses(size)
+	}
+	return false, x.constantAddresses(v.Bank, size)
+}
+
+const windowSize = 1 << 24
+
+func bit64(v bool) uint64 { return uint64(bit(v)) }
+
+// localAddresses turns addresses of local memory into where it is kept: the part at the end of the
+// addresses follows the one at their start.
+func (x *Executor) localAddresses(size uint64) bool {
+	l := x.launch
+	pos, neg := uint64(l.LocalPos), uint64(l.LocalNeg)
+	stride := (pos + neg + 15) &^ 15
+	for i := range x.addr {
+		if x.lanes>>i&1 == 0 {
+			continue
+		}
+		at := x.addr[i] & (windowSize - 1)
+		if at >= windowSize-neg {
+			at += pos + neg - windowSize
+		} else if at+size > pos {
+			return false
+		}
+		if at+size > pos+neg {
+			return false
+		}
+		x.addr[i] = l.Local + uint64(x.warp*interp.Lanes+i)*stride + at
+	}
+	return true
+}
+
+func (x *Executor) constantAddresses(bank uint8, size uint64) bool {
+	b := &x.launch.Banks[bank&31]
+	for i := range x.addr {
+		if x.lanes>>i&1 == 0 {
+			continue
+		}
+		at := x.addr[i] & 0xffff
+		if !b.Valid || at+size > uint64(b.Size) {
+			return false
+		}
+		x.addr[i] = b.Addr + at
+	}
+	return true
+}
+
+func runLoad(x *Executor, o *operation) bool {
+	together, ok := x.addresses(o)
+	if !ok {
+		return false
+	}
+	size := int(o.access.size)
+	if together {
+		if b := x.memory.at(x.addr[0], interp.Lanes*size, false); b != nil {
+			if size == 4 {
+				d := x.result(o.dst, 0)
+				loadRow(d, b)
+				x.merge(o.dst, d)
+				return true
+			}
+			for i := range interp.Lanes {
+				x.load(o, i, b[i*size:])
+			}
+			return x.loaded(o)
+		}
+	}
+	var page []byte
+	last := ^uint64(0)
+	for i := range x.addr {
+		if x.lanes>>i&1 == 0 {
+			continue
+		}
+		a := x.addr[i]
+		if a>>12 != last {
+			last = a >> 12
+			page = x.memory.page(last, false)
+		}
+		if at := int(a & pageMask); at+size <= len(page) {
+			x.load(o, i, page[at:])
+		} else {
+			return false
+		}
+	}
+	return x.loaded(o)
+}
+
+// load takes a lane's value of memory to the scratch rows.
+func (x *Executor) load(o *operation, lane int, b []byte) {
+	switch o.access.size {
+	case 4:
+		x.scratch[0][lane&31] = binary.LittleEndian.Uint32(b)
+	case 1, 2:
+		v := uint32(b[0])
+		if o.access.size == 2 {
+			v = uint32(binary.LittleEndian.Uint16(b))
+		}
+		if n := o.access.extend; o.access.signed {
+			v = uint32(int32(v<<n) >> n)
+		}
+		x.scratch[0][lane&31] = v
+	default:
+		for j := range o.access.words {
+			x.scratch[j&3][lane&31] = binary.LittleEndian.Uint32(b[4*j:])
+		}
+	}
+}
+
+// loaded writes the scratch rows to the registers.
+func (x *Executor) loaded(o *operation) bool {
+	for j := range o.access.words {
+		x.put(&x.w.Regs[(o.dst+uint8(j))&isa.Zero], &x.scratch[j&3])
+	}
+	return true
+}
+
+// stored returns the row of word j of what is stored.
+func (x *Executor) stored(o *operation, j int) *row {
+	if r := o.Src[1].Reg; r != isa.Zero {
+		return &x.w.Regs[(r+uint8(j))&isa.Zero]
+	}
+	return &zeros
+}
+
+// runStore stores lanes in order. If one is not allowed, the others are stored again lane by lane.
+func runStore(x *Executor, o *operation) bool {
+	together, ok := x.addresses(o)
+	if !ok {
+		return false
+	}
+	size := int(o.access.size)
+	if together && size == 4 {
+		if b := x.memory.at(x.addr[0], interp.Lanes*size, true); b != nil {
+			storeRow(b, x.stored(o, 0))
+			return true
+		}
+	}
+	var page []byte
+	last := ^uint64(0)
+	for i := range x.addr {
+		if x.lanes>>i&1 == 0 {
+			continue
+		}
+		a := x.addr[i]
+		if a>>12 != last {
+			last = a >> 12
+			page = x.memory.page(last, true)
+		}
+		if at := int(a & pageMask); at+size <= len(page) {
+			x.store(o, i, page[at:])
+		} else {
+			return false
+		}
+	}
+	return true
+}
+
+func (x *Executor) store(o *operation, lane int, b []byte) {
+	switch v := x.stored(o, 0)[lane&31]; o.access.size {
+	case 4:
+		binary.LittleEndian.PutUint32(b, v)
+	case 1:
+		b[0] = byte(v)
+	case 2:
+		binary.LittleEndian.PutUint16(b, uint16(v))
+	default:
+		for j := range o.access.words {
+			binary.LittleEndian.PutUint32(b[4*j:], x.stored(o, j)[lane&31])
+		}
+	}
+}
+
+// shared computes where in the block's shared memory the lanes are; see addresses.
+func (x *Executor) shared(o *operation) (together, ok bool) {
+	base, offset, size := &x.w.Regs[o.Src[0].Reg&isa.Zero], uint32(o.Src[0].Value), uint32(o.access.size)
+	end := uint32(len(x.block.Shared))
+	var differ, bad uint32
+	for i := range x.addr {
+		if x.lanes>>i&1 == 0 {
+			continue
+		}
+		a := base[i] + offset
+		bad |= a & (size - 1)
+		a &= windowSize - 1
+		bad |= bit(a+size > end)
+		x.addr[i] = uint64(a)
+		differ |= a - uint32(x.addr[0]) - uint32(i)*size
+	}
+	return differ == 0 && x.lanes == allLanes, bad == 0
+}
+
+func runLoadShared(x *Executor, o *operation) bool {
+	together, ok := x.shared(o)
+	if !ok {
+		return false
+	}
+	if together && o.access.size == 4 {
+		d := x.result(o.dst, 0)
+		loadRow(d, x.block.Shared[x.addr[0]:])
+		x.merge(o.dst, d)
+		return true
+	}
+	for i := range x.addr {
+		if x.lanes>>i&1 != 0 {
+			x.load(o, i, x.block.Shared[x.addr[i]:])
+		}
+	}
+	return x.loaded(o)
+}
+
+func runStoreShared(x *Executor, o *operation) bool {
+	together, ok := x.shared(o)
+	if !ok {
+		return false
+	}
+	if together && o.access.size == 4 {
+		storeRow(x.block.Shared[x.addr[0]:], x.stored(o, 0))
+		return true
+	}
+	for i := range x.addr {
+		if x.lanes>>i&1 != 0 {
+			x.store(o, i, x.block.Shared[x.addr[i]:])
+		}
+	}
+	return true
+}

@@ -1,0 +1,146 @@
+package simd
+
+import "math/bits"
+
+// rowOps are operations on rows. The masks that they return have a bit for each lane.
+type rowOps struct {
+	add, shiftAdd, mul, mulAdd                  rowOp
+	and, or, xor, second                        rowOp
+	shl, shr, shrSigned                         rowOp // b is and[1]
+	minInt, maxInt, minUint, maxUint            rowOp
+	addFloat, mulFloat, fma, minFloat, maxFloat rowOp
+	addCarry                                    func(d, a, b *row, p *params, carries uint32) (carry, overflow uint32)
+	zeroSign                                    func(a *row) (zero, sign uint32)
+	order                                       func(a, b *row, top uint32) (less, equal uint32)
+	orderFloat                                  func(a, b *row, p *params) (less, equal, greater uint32)
+	choose                                      func(d, a, b *row, first uint32)
+}
+
+// fast are the fastest that this processor has. They are chosen at the start.
+var fast = plain
+
+// plain are operations in plain Go.
+var plain = rowOps{
+	add: func(d, a, b, _ *row, p *params) {
+		m, n, plus := p.xor[0], p.xor[1], p.plus
+		for i := range d {
+			d[i] = (a[i] ^ m) + (b[i] ^ n) + plus
+		}
+	},
+	shiftAdd: func(d, a, b, _ *row, p *params) {
+		m, n, plus, shift := p.xor[0], p.xor[1], p.plus, p.shift&31
+		for i := range d {
+			d[i] = (a[i]<<shift ^ m) + (b[i] ^ n) + plus
+		}
+	},
+	mul: func(d, a, b, _ *row, _ *params) {
+		for i := range d {
+			d[i] = a[i] * b[i]
+		}
+	},
+	mulAdd: func(d, a, b, c *row, p *params) {
+		m, n, plus := p.xor[0], p.xor[1], p.plus
+		for i := range d {
+			d[i] = (a[i]*b[i] ^ m) + (c[i] ^ n) + plus
+		}
+	},
+	and: func(d, a, b, _ *row, p *params) {
+		m, n := p.xor[0], p.xor[1]
+		for i := range d {
+			d[i] = (a[i] ^ m) & (b[i] ^ n)
+		}
+	},
+	or: func(d, a, b, _ *row, p *params) {
+		m, n := p.xor[0], p.xor[1]
+		for i := range d {
+			d[i] = (a[i] ^ m) | (b[i] ^ n)
+		}
+	},
+	xor: func(d, a, b, _ *row, p *params) {
+		m := p.xor[0] ^ p.xor[1]
+		for i := range d {
+			d[i] = a[i] ^ b[i] ^ m
+		}
+	},
+	second: func(d, _, b, _ *row, p *params) {
+		n := p.xor[1]
+		for i := range d {
+			d[i] = b[i] ^ n
+		}
+	},
+	shl: func(d, a, b, _ *row, p *params) {
+		most := p.and[1]
+		for i := range d {
+			d[i] = a[i] << (b[i] & most)
+		}
+	},
+	shr: func(d, a, b, _ *row, p *params) {
+		most := p.and[1]
+		for i := range d {
+			d[i] = a[i] >> (b[i] & most)
+		}
+	},
+	shrSigned: func(d, a, b, _ *row, p *params) {
+		most := p.and[1]
+		for i := range d {
+			d[i] = uint32(int32(a[i]) >> (b[i] & most))
+		}
+	},
+	minInt: func(d, a, b, _ *row, _ *params) {
+		for i := range d {
+			d[i] = uint32(min(int32(a[i]), int32(b[i])))
+		}
+	},
+	maxInt: func(d, a, b, _ *row, _ *params) {
+		for i := range d {
+			d[i] = uint32(max(int32(a[i]), int32(b[i])))
+		}
+	},
+	minUint: func(d, a, b, _ *row, _ *params) {
+		for i := range d {
+			d[i] = min(a[i], b[i])
+		}
+	},
+	maxUint: func(d, a, b, _ *row, _ *params) {
+		for i := range d {
+			d[i] = max(a[i], b[i])
+		}
+	},
+	addFloat: addFloat, mulFloat: mulFloat, fma: fma, minFloat: minFloat, maxFloat: maxFloat,
+	addCarry: func(d, a, b *row, p *params, carries uint32) (carry, overflow uint32) {
+		m, n := p.xor[0], p.xor[1]
+		for i := range d {
+			v, w := a[i]^m, b[i]^n
+			sum, out := bits.Add32(v, w, carries>>i&1)
+			d[i] = sum
+			carry |= out << i
+			overflow |= (v ^ sum) & (w ^ sum) >> 31 << i
+		}
+		return carry, overflow
+	},
+	zeroSign: func(a *row) (zero, sign uint32) {
+		for i, v := range a {
+			zero |= ^(v | -v) >> 31 << i
+			sign |= v >> 31 << i
+		}
+		return zero, sign
+	},
+	order: func(a, b *row, top uint32) (less, equal uint32) {
+		for i := range a {
+			v, w := a[i]^top, b[i]^top
+			less |= uint32((uint64(v)-uint64(w))>>63) << i
+			equal |= uint32((uint64(v^w)-1)>>63) << i
+		}
+		return less, equal
+	},
+	orderFloat: orderFloat,
+	choose: func(d, a, b *row, first uint32) {
+		for i := range d {
+			m := -(first >> i & 1)
+			d[i] = a[i]&m | b[i]&^m
+		}
+	},
+}
+
+// mergeRows writes some lanes.
+func mergeRows(to, from *row, lanes uint32) { fast.choose(to, from, to, lanes) }
