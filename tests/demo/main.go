@@ -20,6 +20,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -39,8 +40,8 @@ const (
 	maxGuests = 6
 )
 
-// mesa is the version of Debian's Mesa in the guests.
-const mesa = "25"
+// mesaVersion is that of Debian's Mesa in the guests.
+const mesaVersion = "25"
 
 // patience ends a run that hangs. A busy machine may take ten times as long as an
 // idle one.
@@ -128,12 +129,17 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 	default:
 		p.line("%s", p.paint(bold, fmt.Sprintf("%d Debian guests share one software GPU. Takes about one minute, up to three.", len(o.kernels))))
 	}
+	mesa := mesaVersion
+	if _, err := exec.LookPath("gcc"); err != nil {
+		p.line("There is no gcc, so the guests run no OpenCL program: install gcc and libc6-dev to see that.")
+		mesa = ""
+	}
 	missing, err := lab.Missing(ctx, mesa, o.kernels...)
 	if err != nil {
 		return err
 	}
 	if missing > 0 {
-		p.line("Fetching QEMU, Linux and Mesa from Debian, about %d MB, into the cache folder ...", missing)
+		p.line("Fetching QEMU, Linux and programs from Debian, about %d MB, into the cache folder ...", missing)
 	}
 	p.line("Preparing the guests ...")
 	assets, err := lab.Ensure(ctx, p, mesa, o.kernels...)
@@ -151,7 +157,7 @@ func run(ctx context.Context, o options, p *printer) (err error) {
 			return err
 		}
 	}
-	d := &demo{ctx: ctx, p: p, passThrough: o.passThrough}
+	d := &demo{ctx: ctx, p: p, passThrough: o.passThrough, mesa: mesa}
 	for i, a := range assets {
 		k, known := nouveau.Of(a.Kernel.Release)
 		d.guests = append(d.guests, &guest{

@@ -28,6 +28,7 @@ type demo struct {
 	server      *testserver.Process
 	guests      []*guest
 	passThrough bool
+	mesa        string // version, "" for none
 
 	accel  string
 	held   int
@@ -41,6 +42,7 @@ type step struct {
 	each   bool // "boot a", "boot b"
 	need   bool // the run ends if it fails
 	shared bool // only with several guests
+	mesa   bool // only with Mesa
 	do     func(d *demo, g *guest, c *check)
 }
 
@@ -54,7 +56,7 @@ var steps = []step{
 	{name: "reboot", do: (*demo).reboot},
 	{name: "GPU fault", do: (*demo).fault},
 	{name: "out of bounds", shared: true, do: (*demo).outOfBounds},
-	{name: "OpenCL", each: true, do: (*demo).openCL},
+	{name: "OpenCL", each: true, mesa: true, do: (*demo).openCL},
 	{name: "registers", do: (*demo).registers},
 	{name: "power cut", shared: true, do: (*demo).powerCut},
 	{name: "power-off", do: (*demo).powerOff},
@@ -64,7 +66,7 @@ var steps = []step{
 // all makes the checks.
 func (d *demo) all() error {
 	for _, s := range steps {
-		if s.shared && d.passThrough {
+		if s.shared && d.passThrough || s.mesa && d.mesa == "" {
 			continue
 		}
 		if s.name == "copies" {
@@ -130,15 +132,18 @@ func (d *demo) step(s step, guests []*guest) (held bool) {
 }
 
 func (d *demo) boot(g *guest, c *check) {
-	programs, err := image.Programs("primes")
-	if err != nil {
-		c.fail("%v", err)
-		return
+	machine := lab.Config{
+		Kernel: g.version, Sockets: []string{filepath.Join(d.server.Dir, g.name+".sock")}, CPUs: 1, Memory: 512, Reboot: true,
 	}
-	vm, err := lab.Start(d.ctx, lab.Config{
-		Kernel: g.version, Sockets: []string{filepath.Join(d.server.Dir, g.name+".sock")}, CPUs: 1, Reboot: true,
-		Mesa: mesa, Programs: programs,
-	})
+	if d.mesa != "" {
+		programs, err := image.Programs("primes")
+		if err != nil {
+			c.fail("%v", err)
+			return
+		}
+		machine.Mesa, machine.Programs, machine.Memory = d.mesa, programs, lab.MesaMemory
+	}
+	vm, err := lab.Start(d.ctx, machine)
 	if err != nil {
 		c.fail("%v", err)
 		return

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -50,6 +52,10 @@ func TestDemo(t *testing.T) {
 			}
 			text, code := run(t, bin, c.args)
 			t.Logf("%s", text)
+			if _, err := exec.LookPath("gcc"); err != nil {
+				openCL := func(check string) bool { return strings.HasPrefix(check, "OpenCL ") }
+				c.held, c.failed = slices.DeleteFunc(c.held, openCL), slices.DeleteFunc(c.failed, openCL)
+			}
 			require.ElementsMatch(t, c.held, checks(text, "ok"))
 			require.ElementsMatch(t, c.failed, checks(text, "FAILED"))
 			require.Equal(t, len(c.failed) > 0, code != 0, "exit status %d", code)
