@@ -184,4 +184,20 @@ func TestOpenCLFair(t *testing.T) {
 	require.Zero(t, s.GPUs[1].Counts["mmu_faults"])
 	_, err = f.beds[0].run("primes", below)
 	require.NoError(t, err, "another program of the same guest")
+
+	// The power of a guest fails while its program runs.
+	compute(f.beds[1], 5)
+	before = f.look()
+	running.Go(func() { _, _ = f.beds[0].run("endless") })
+	require.Eventually(t, func() bool { return f.look().busy[0] > before.busy[0] }, time.Minute, 10*time.Millisecond)
+	f.beds[0].VM.Kill()
+	running.Wait()
+	require.Eventually(t, func() bool {
+		s, err = f.Status(ctx)
+		return err == nil && !s.GPUs[0].Attached
+	}, time.Minute, 50*time.Millisecond)
+	for i, gpu := range s.GPUs {
+		require.Empty(t, gpu.Quarantine, fairNames[i])
+		require.Zero(t, gpu.Counts["card_timeouts"], fairNames[i])
+	}
 }

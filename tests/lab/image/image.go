@@ -8,6 +8,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -152,16 +154,37 @@ func build(ctx context.Context) ([]byte, error) {
 	return program.data, err
 }
 
-// prune removes images that nobody used for two hours. A machine needs its image only
-// to start.
+// Images are kept for maxAge after their last use, but those that were not used for minAge only
+// while all together have room.
+const (
+	maxAge = 2 * time.Hour
+	minAge = 10 * time.Minute
+	room   = 2 << 30
+)
+
+// prune removes old images. A machine needs its image only to start.
 func prune(dir string) error {
-	old, err := filepath.Glob(filepath.Join(dir, "*.cpio"))
+	names, err := filepath.Glob(filepath.Join(dir, "*.cpio"))
 	if err != nil {
 		return err
 	}
-	for _, p := range old {
-		if info, err := os.Stat(p); err == nil && time.Since(info.ModTime()) > 2*time.Hour {
-			os.Remove(p) // what cannot be removed only takes room
+	type image struct {
+		name string
+		size int64
+		age  time.Duration
+	}
+	var images []image
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			images = append(images, image{name, info.Size(), time.Since(info.ModTime())})
+		}
+	}
+	slices.SortFunc(images, func(a, b image) int { return cmp.Compare(a.age, b.age) })
+	total := int64(0)
+	for _, i := range images {
+		total += i.size
+		if i.age > maxAge || i.age > minAge && total > room {
+			os.Remove(i.name) // what cannot be removed only takes room
 		}
 	}
 	return nil
