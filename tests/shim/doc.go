@@ -7,6 +7,9 @@
 // A [Recording] is what a program submitted, and what the card made of it. It replays on a
 // card alone, without Mesa.
 //
+// Piglit's OpenCL and compute tests run so too, see [PiglitReasons] for those that cannot pass, and
+// programs/gl compares textures and images with Mesa's renderer.
+//
 // What is not tested so: registers, interrupts and the driver of a real kernel.
 //
 // A [Machine] has no goroutine of its own besides those of the card and its driver. A Server

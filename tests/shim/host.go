@@ -80,12 +80,14 @@ func (h *Host) gcc(ctx context.Context, name string, source []byte, args ...stri
 
 // Compile compiles a program of ours, for OpenCL or OpenGL.
 func (h *Host) Compile(ctx context.Context, file string) (string, error) {
-	header, err := sources.ReadFile("programs/cl.h")
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(filepath.Join(h.work, "cl.h"), header, 0o644); err != nil {
-		return "", err
+	for _, name := range []string{"cl.h", "gl.h"} {
+		header, err := sources.ReadFile("programs/" + name)
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(h.work, name), header, 0o644); err != nil {
+			return "", err
+		}
 	}
 	name := strings.TrimSuffix(filepath.Base(file), ".c")
 	return path.Join(fetch.WorkDir, name), h.mesa.Compile(ctx, file, filepath.Join(h.work, name), "-I"+h.work)

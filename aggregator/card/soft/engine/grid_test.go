@@ -223,3 +223,39 @@ func TestSurfaces(t *testing.T) {
 		require.Error(t, r.Surface(&interp.Pixel{Inst: &isa.Inst{Op: isa.SurfRed}, Image: 8}))
 	})
 }
+
+// TestProgramTexture: a program reads the texture that methods bound, and a texture that is not
+// bound ends it by name.
+func TestProgramTexture(t *testing.T) {
+	const text = `
+	mov b32 $r2 0x5
+	texfetch t lzero all $r0:#:#:# t1d $t3 $s0 $r2 ()
+	mov b32 $r2 0x200000
+	mov b32 $r3 0x0
+	st b32 wb g[$r2d] $r0
+	exit`
+	var g GR
+	m := newTestMemory()
+	m.mapRange(programAt, 0x3000)
+	m.mapPage(programData)
+	env := newEnv(m)
+	said := ""
+	env.ProgramFault = func(err error) { said = err.Error() }
+	g.prepare(t, env, m, text)
+	// A buffer of bytes at 0x101000: R8, unsigned integers. It is the second of the pool at 0x102000.
+	for i, w := range []uint32{0x1d | 4<<6 | 2<<18, 0x101000, 6<<14 | 1<<18, 0, 8, 0, 0, 0} {
+		for b := range uint64(4) {
+			m.store(0x102020+uint64(4*i)+b, byte(w>>(8*b)))
+		}
+	}
+	m.store(0x101005, 0xa7)
+	launch := func() Outcome {
+		return finish(g.Method(env, 0x90c0, 0x368, 0), func() Outcome { return g.Step(env) })
+	}
+	g.send(t, env, 0x90c0, writes{{0x1578, 0x102000}, {0x157c, 1}, {0x22c, 1<<9 | 3<<1 | 1}})
+	require.Equal(t, Done, launch(), said)
+	require.EqualValues(t, 0xa7, m.word(programData))
+	g.send(t, env, 0x90c0, writes{{0x22c, 3 << 1}})
+	require.Equal(t, Illegal, launch())
+	require.Contains(t, said, "texture 3, which is not bound")
+}

@@ -2,31 +2,7 @@
 // places, and prints what a compute shader gets: a line of four numbers for each sample. Two
 // devices should print about the same. It takes the number of cases, and a seed.
 
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-// Of EGL/egl.h and GL/glcorearb.h, which Debian has in packages for developers.
-typedef unsigned GLenum, GLuint;
-typedef int GLint, GLsizei;
-void *eglGetPlatformDisplay(unsigned, void *, const intptr_t *);
-unsigned eglInitialize(void *, int *, int *), eglBindAPI(unsigned);
-unsigned eglMakeCurrent(void *, void *, void *, void *);
-void *eglCreateContext(void *, void *, void *, const int *);
-void glActiveTexture(GLenum), glBindBufferBase(GLenum, GLuint, GLuint), glBindBuffer(GLenum, GLuint), glBindTexture(GLenum, GLuint);
-void glBufferData(GLenum, intptr_t, const void *, GLenum), glGenBuffers(GLsizei, GLuint *), glGenTextures(GLsizei, GLuint *);
-void glGetBufferSubData(GLenum, intptr_t, intptr_t, void *), glDispatchCompute(GLuint, GLuint, GLuint), glMemoryBarrier(GLuint);
-void glTexParameteri(GLenum, GLenum, GLint), glTexParameterfv(GLenum, GLenum, const float *), glTexParameterf(GLenum, GLenum, float);
-void glTexParameterIiv(GLenum, GLenum, const GLint *);
-void glTexImage1D(GLenum, GLint, GLint, GLsizei, GLint, GLenum, GLenum, const void *);
-void glTexImage2D(GLenum, GLint, GLint, GLsizei, GLsizei, GLint, GLenum, GLenum, const void *);
-void glTexImage3D(GLenum, GLint, GLint, GLsizei, GLsizei, GLsizei, GLint, GLenum, GLenum, const void *);
-void glTexBuffer(GLenum, GLenum, GLuint), glUseProgram(GLuint), glDeleteTextures(GLsizei, const GLuint *), glDeleteBuffers(GLsizei, const GLuint *);
-void glPixelStorei(GLenum, GLint), glDispatchComputeIndirect(intptr_t);
-GLuint glCreateShaderProgramv(GLenum, GLsizei, const char *const *);
-void glGetProgramInfoLog(GLuint, GLsizei, GLsizei *, char *), glGetProgramiv(GLuint, GLenum, GLint *), glDeleteProgram(GLuint);
-GLenum glGetError(void);
+#include "gl.h"
 
 static const struct {
 	GLenum target;
@@ -79,16 +55,6 @@ static const struct {
 	{0x81a5, 0x1902, USHORT, 2, 's', 0, ~0u},
 	{0x8cac, 0x1902, FLOAT, 4, 's', 0, 1},          // DEPTH_COMPONENT32F
 };
-
-static uint64_t state;
-static unsigned rnd(unsigned n) { state = state * 6364136223846793005u + 1442695040888963407u; return (state >> 33) % n; }
-static float between(float a, float b) { return a + (b - a) * (rnd(1 << 20) + .5f) / (1 << 20); }
-
-static int fail(const char *what)
-{
-	fprintf(stderr, "textures: %s\n", what);
-	return 1;
-}
 
 enum { samples = 24, wrap_s = 0x2802, min_filter = 0x2801, mag_filter = 0x2800 };
 
@@ -195,16 +161,9 @@ static int run(int number)
 		"void main() { uint n = gl_LocalInvocationID.x; vec4 c = coords[4*n]; vec4 d = coords[4*n+1]; ivec4 i = ivec4(coords[4*n+2]);\n"
 		"float l = coords[4*n+3].x; float r = coords[4*n+3].y; results[n] = vec4(%s); }\n",
 		samples, integer ? (formats[f].kind == 'i' ? "i" : "u") : "", targets[t].name, shadow ? "Shadow" : "", ops[op]);
-	const char *list = source;
-	GLuint program = glCreateShaderProgramv(0x91b9, 1, &list);
-	GLint ok = 0;
-	glGetProgramiv(program, 0x8b82, &ok);
-	if (!ok) {
-		char log[1024];
-		glGetProgramInfoLog(program, sizeof log, 0, log);
-		fprintf(stderr, "%s\n%s", source, log);
-		return fail("a shader does not compile");
-	}
+	GLuint program = compile(source);
+	if (!program)
+		return 1;
 	float in[samples][4][4];
 	int level = 0;
 	for (int n = 0; n < samples; n++) {
@@ -259,26 +218,15 @@ static int run(int number)
 	if (buffer)
 		glDeleteBuffers(1, &buffer);
 	glDeleteProgram(program);
-	GLenum error = glGetError();
-	if (error) {
-		fprintf(stderr, "error %#x\n", error);
-		return fail("GL");
-	}
-	return 0;
+	return failed();
 }
 
 int main(int argc, char **argv)
 {
 	int cases = argc > 1 ? atoi(argv[1]) : 20;
 	state = argc > 2 ? strtoull(argv[2], 0, 10) : 1;
-	setenv("GALLIVM_PERF", "no_brilinear,no_rho_approx,no_quad_lod,no_aos_sampling", 1); // exact, not fast
-	void *display = eglGetPlatformDisplay(0x31dd, 0, 0);
-	static const int wanted[] = {0x3098, 4, 0x30fb, 3, 0x30fd, 1, 0x3038};
-	if (!eglInitialize(display, 0, 0) || !eglBindAPI(0x30a2))
-		return fail("no EGL");
-	void *context = eglCreateContext(display, 0, 0, wanted);
-	if (!context || !eglMakeCurrent(display, 0, 0, context))
-		return fail("no context");
+	if (start())
+		return 1;
 	for (int i = 0; i < cases; i++)
 		if (run(i))
 			return 1;
