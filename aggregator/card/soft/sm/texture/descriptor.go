@@ -130,16 +130,16 @@ var samplerFields = []field[Sampler]{
 }
 
 // decode reads a descriptor.
-func decode[T any](rows []field[T], w *Words) (t T, err error) {
+func decode[T any](rows []field[T], w *Words, t *T) error {
 	for i := range rows {
 		switch r := &rows[i]; {
 		case r.keep != nil:
-			*r.keep(&t) = r.get(w)
+			*r.keep(t) = r.get(w)
 		case r.mustZero && r.get(w) != 0:
-			return t, fmt.Errorf("%s %d of a texture", r.name, r.get(w))
+			return fmt.Errorf("%s %d of a texture", r.name, r.get(w))
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // encode is the reverse.

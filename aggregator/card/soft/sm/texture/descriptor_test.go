@@ -19,8 +19,8 @@ func roundTrip[T any](t *rapid.T, rows []field[T]) {
 			w[r.word] |= mask & rapid.Uint32().Draw(t, r.name)
 		}
 	}
-	v, err := decode(rows, &w)
-	require.NoError(t, err)
+	var v T
+	require.NoError(t, decode(rows, &w, &v))
 	require.Equal(t, w, encode(rows, &v))
 }
 
@@ -29,8 +29,7 @@ func TestDescriptorRows(t *testing.T) {
 		roundTrip(t, headerFields)
 		roundTrip(t, samplerFields)
 	})
-	_, err := decode(headerFields, &Words{2: 1 << 19})
-	require.ErrorContains(t, err, "GOBS_PER_BLOCK_WIDTH 1")
+	require.ErrorContains(t, decode(headerFields, &Words{2: 1 << 19}, new(Header)), "GOBS_PER_BLOCK_WIDTH 1")
 }
 
 // stored is how a component of a data type is kept: the reverse of dataTypes.

@@ -37,6 +37,7 @@ type sampling struct {
 	sampler
 	seamless bool // filters cross the edges of a cube's faces
 	compare  bool // with a reference
+	texel    [16]byte
 }
 
 type sampler struct {
@@ -141,8 +142,7 @@ func (s *sampling) fetch(p *position, level, x, y, z int) (colour, error) {
 
 // read reads a texel that is inside of the image.
 func (s *sampling) read(level int, x, y, z, layer uint64) (colour, error) {
-	var texel [16]byte
-	to := texel[:s.format.bytes]
+	to := s.texel[:s.format.bytes]
 	if err := s.memory.Load(s.image.At(level, x, y, z, layer), to); err != nil {
 		return colour{}, err
 	}

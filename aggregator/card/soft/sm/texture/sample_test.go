@@ -371,11 +371,11 @@ func TestHostileDescriptors(t *testing.T) {
 				w[i] = random.Draw(t, "header")
 			}
 		}
-		r.header, _ = decode(headerFields, &w)
+		_ = decode(headerFields, &w, &r.header)
 		for i := range w {
 			w[i] = random.Draw(t, "sampler")
 		}
-		r.sampler, _ = decode(samplerFields, &w)
+		_ = decode(samplerFields, &w, &r.sampler)
 		r.header.Samples, r.sampler.Anisotropy, r.bound.Seamless = 0, 0, rapid.Bool().Draw(t, "seamless")
 		target := targets[r.header.Target%9]
 		names := []string{"t1d", "a1d", "t2d", "a2d", "t3d", "", "tcube", "acube"}

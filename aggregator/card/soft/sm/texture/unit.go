@@ -13,11 +13,16 @@ import (
 type Unit struct {
 	Memory interp.Memory
 	Bound  *sm.Textures
+
+	// What an instruction works with. It is here so that instructions allocate nothing.
+	request request
+	bytes   [sm.DescriptorSize]byte
 }
 
 // Texture executes an instruction in the lanes of a warp. If it fails, the results say nothing.
 func (u *Unit) Texture(t *interp.Texels) error {
-	r := request{Texels: t, in: t.Inst}
+	r := &u.request
+	*r = request{Texels: t, in: t.Inst}
 	r.take()
 	op, last := operations[r.in.Op], ^uint32(0)
 	for lane := range interp.Lanes {
@@ -26,12 +31,12 @@ func (u *Unit) Texture(t *interp.Texels) error {
 		}
 		// Lanes mostly name the same descriptors.
 		if handle := r.handle(lane); handle != last {
-			if err := u.describe(&r, lane); err != nil {
+			if err := u.describe(r, lane); err != nil {
 				return err
 			}
 			last = handle
 		}
-		c, err := op(&r, lane)
+		c, err := op(r, lane)
 		if err != nil {
 			return err
 		}
@@ -133,7 +138,7 @@ func (u *Unit) describe(r *request, lane int) error {
 	}
 	s := &r.sampling
 	*s = sampling{memory: u.Memory, seamless: u.Bound.Seamless, compare: r.reference >= 0}
-	if s.header, err = decode(headerFields, &w); err != nil {
+	if err = decode(headerFields, &w, &s.header); err != nil {
 		return err
 	}
 	if s.format, err = s.header.format(); err != nil {
@@ -154,7 +159,7 @@ func (u *Unit) describe(r *request, lane int) error {
 	if err != nil {
 		return err
 	}
-	if s.Sampler, err = decode(samplerFields, &w); err != nil {
+	if err = decode(samplerFields, &w, &s.Sampler); err != nil {
 		return err
 	}
 	s.setBorder()
@@ -173,11 +178,10 @@ func (u *Unit) entry(what string, p *sm.Pool, index uint32) (w Words, err error)
 	if index > p.Last {
 		return w, fmt.Errorf("%s descriptor %d: the last is %d", what, index, p.Last)
 	}
-	var b [sm.DescriptorSize]byte
-	if err := u.Memory.Load((p.Address+uint64(index)*sm.DescriptorSize)&addressMask, b[:]); err != nil {
+	if err := u.Memory.Load((p.Address+uint64(index)*sm.DescriptorSize)&addressMask, u.bytes[:]); err != nil {
 		return w, err
 	}
-	return wordsOf(b[:]), nil
+	return wordsOf(u.bytes[:]), nil
 }
 
 // targets are the dimensions that an instruction may name for a type of texture: as
