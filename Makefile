@@ -2,6 +2,8 @@
 
 GO ?= go
 FUZZTIME ?= 15s
+# The card runs programs with AVX-512 if it was built with Go's vectors, which are an experiment still.
+VECTORS = GOEXPERIMENT=simd
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -10,7 +12,7 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build the command, bin/umbra
-	$(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
+	$(VECTORS) $(GO) build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
 
 demo: build ## show two Debian guests on one software card; fetches what is missing
 	$(GO) run ./tests/demo --umbra bin/umbra
@@ -35,7 +37,7 @@ libvfio-user: ## build the C library libvfio-user into the cache folder
 	$(GO) run ./tests/conformance/cmd/libvfio-user build
 
 build-libvfio-user: ## build bin/umbra with libvfio-user as a transport
-	$(GO) run ./tests/conformance/cmd/libvfio-user go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
+	$(VECTORS) $(GO) run ./tests/conformance/cmd/libvfio-user go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/umbra ./cmd/umbra
 
 test-libvfio-user: ## test that transport; builds the library
 	@tools/test libvfiouser

@@ -56,9 +56,8 @@ func (o *operation) accesses() bool {
 }
 
 // addresses computes where in the address space the lanes of an access are. It reports false if one
-// is misaligned, not allowed, or in a window of other memory. together says that the lanes are all,
-// and in order.
-func (x *Executor) addresses(o *operation) (together, ok bool) {
+// is misaligned, not allowed, or in a window of other memory.
+func (x *Executor) addresses(o *operation) bool {
 	v := &o.Src[0]
 	low, high := &x.w.Regs[v.Reg&isa.Zero], &zeros
 	if v.Count == 2 && v.Reg != isa.Zero {
@@ -70,7 +69,7 @@ func (x *Executor) addresses(o *operation) (together, ok bool) {
 	}
 	size := o.access.size
 	lanes := x.lanes
-	var odd, differ, window uint64
+	var odd, window uint64
 	for i := range x.addr {
 		if lanes>>i&1 == 0 {
 			continue
@@ -81,20 +80,19 @@ func (x *Executor) addresses(o *operation) (together, ok bool) {
 		}
 		x.addr[i] = a
 		odd |= a
-		differ |= a - x.addr[0] - uint64(i)*size
 		window |= bit64(a-uint64(x.launch.SharedWindow) < windowSize)&bit64(x.launch.SharedWindow != 0) |
 			bit64(a-uint64(x.launch.LocalWindow) < windowSize)&bit64(x.launch.LocalWindow != 0)
 	}
 	if odd&(size-1) != 0 {
-		return false, false
+		return false
 	}
 	switch v.Space {
 	case isa.Global:
-		return differ == 0 && lanes == allLanes, window == 0
+		return window == 0
 	case isa.Local:
-		return false, x.localAddresses(size)
+		return x.localAddresses(size)
 	}
-	return false, x.constantAddresses(v.Bank, size)
+	return x.constantAddresses(v.Bank, size)
 }
 
 const windowSize = 1 << 24
@@ -140,25 +138,65 @@ func (x *Executor) constantAddresses(bank uint8, size uint64) bool {
 	return true
 }
 
-func runLoad(x *Executor, o *operation) bool {
-	together, ok := x.addresses(o)
-	if !ok {
-		return false
+// together finds a global access of all lanes to one piece of memory, in their order. It returns its
+// address; the distance of the lanes is the access's size, or zero if all access the same place.
+func (x *Executor) together(o *operation) (addr, step uint64, ok bool) {
+	v, size := &o.Src[0], o.access.size
+	if v.Space != isa.Global || x.lanes != allLanes {
+		return 0, 0, false
 	}
+	low := &x.w.Regs[v.Reg&isa.Zero]
+	addr = uint64(low[0])
+	if step = size; low[1] == low[0] {
+		step = 0
+	}
+	if !fast.sequence(low, uint32(step)) || addr+(interp.Lanes-1)*step >= 1<<32 {
+		return 0, 0, false
+	}
+	if v.Count == 1 {
+		addr = uint64(uint32(addr) + uint32(v.Value))
+	} else if v.Reg != isa.Zero {
+		high := &x.w.Regs[(v.Reg+1)&isa.Zero]
+		if !fast.sequence(high, 0) {
+			return 0, 0, false
+		}
+		addr |= uint64(high[0]) << 32
+	}
+	if v.Count == 2 {
+		addr += uint64(v.Value)
+	}
+	last := addr + (interp.Lanes-1)*step
+	l := x.launch
+	for _, at := range [...]uint64{addr, last} {
+		if l.SharedWindow != 0 && at-uint64(l.SharedWindow) < windowSize || l.LocalWindow != 0 && at-uint64(l.LocalWindow) < windowSize {
+			return 0, 0, false
+		}
+	}
+	return addr, step, addr&(size-1) == 0 && (v.Count == 2 || last < 1<<32)
+}
+
+func runLoad(x *Executor, o *operation) bool {
 	size := int(o.access.size)
-	if together {
-		if b := x.memory.at(x.addr[0], interp.Lanes*size, false); b != nil {
+	if addr, step, ok := x.together(o); ok {
+		if b := x.memory.at(addr, (interp.Lanes-1)*int(step)+size, false); b != nil {
 			if size == 4 {
 				d := x.result(o.dst, 0)
-				loadRow(d, b)
+				if step == 0 {
+					fill(d, binary.LittleEndian.Uint32(b))
+				} else {
+					loadRow(d, b)
+				}
 				x.merge(o.dst, d)
 				return true
 			}
 			for i := range interp.Lanes {
-				x.load(o, i, b[i*size:])
+				x.load(o, i, b[i*int(step):])
 			}
 			return x.loaded(o)
 		}
+	}
+	if !x.addresses(o) {
+		return false
 	}
 	var page []byte
 	last := ^uint64(0)
@@ -219,16 +257,17 @@ func (x *Executor) stored(o *operation, j int) *row {
 
 // runStore stores lanes in order. If one is not allowed, the others are stored again lane by lane.
 func runStore(x *Executor, o *operation) bool {
-	together, ok := x.addresses(o)
-	if !ok {
-		return false
-	}
 	size := int(o.access.size)
-	if together && size == 4 {
-		if b := x.memory.at(x.addr[0], interp.Lanes*size, true); b != nil {
-			storeRow(b, x.stored(o, 0))
-			return true
+	if size == 4 {
+		if addr, step, ok := x.together(o); ok && step != 0 {
+			if b := x.memory.at(addr, interp.Lanes*size, true); b != nil {
+				storeRow(b, x.stored(o, 0))
+				return true
+			}
 		}
+	}
+	if !x.addresses(o) {
+		return false
 	}
 	var page []byte
 	last := ^uint64(0)
@@ -265,11 +304,24 @@ func (x *Executor) store(o *operation, lane int, b []byte) {
 	}
 }
 
+// sharedTogether is together for shared memory.
+func (x *Executor) sharedTogether(o *operation) []byte {
+	base := &x.w.Regs[o.Src[0].Reg&isa.Zero]
+	if o.access.size != 4 || x.lanes != allLanes || !fast.sequence(base, 4) {
+		return nil
+	}
+	at, size := (base[0]+uint32(o.Src[0].Value))&(windowSize-1), uint32(4*interp.Lanes)
+	if at%4 != 0 || at+size > uint32(len(x.block.Shared)) {
+		return nil
+	}
+	return x.block.Shared[at:][:size]
+}
+
 // shared computes where in the block's shared memory the lanes are; see addresses.
-func (x *Executor) shared(o *operation) (together, ok bool) {
+func (x *Executor) shared(o *operation) bool {
 	base, offset, size := &x.w.Regs[o.Src[0].Reg&isa.Zero], uint32(o.Src[0].Value), uint32(o.access.size)
 	end := uint32(len(x.block.Shared))
-	var differ, bad uint32
+	var bad uint32
 	for i := range x.addr {
 		if x.lanes>>i&1 == 0 {
 			continue
@@ -279,21 +331,19 @@ func (x *Executor) shared(o *operation) (together, ok bool) {
 		a &= windowSize - 1
 		bad |= bit(a+size > end)
 		x.addr[i] = uint64(a)
-		differ |= a - uint32(x.addr[0]) - uint32(i)*size
 	}
-	return differ == 0 && x.lanes == allLanes, bad == 0
+	return bad == 0
 }
 
 func runLoadShared(x *Executor, o *operation) bool {
-	together, ok := x.shared(o)
-	if !ok {
-		return false
-	}
-	if together && o.access.size == 4 {
+	if b := x.sharedTogether(o); b != nil {
 		d := x.result(o.dst, 0)
-		loadRow(d, x.block.Shared[x.addr[0]:])
+		loadRow(d, b)
 		x.merge(o.dst, d)
 		return true
+	}
+	if !x.shared(o) {
+		return false
 	}
 	for i := range x.addr {
 		if x.lanes>>i&1 != 0 {
@@ -304,13 +354,12 @@ func runLoadShared(x *Executor, o *operation) bool {
 }
 
 func runStoreShared(x *Executor, o *operation) bool {
-	together, ok := x.shared(o)
-	if !ok {
-		return false
-	}
-	if together && o.access.size == 4 {
-		storeRow(x.block.Shared[x.addr[0]:], x.stored(o, 0))
+	if b := x.sharedTogether(o); b != nil {
+		storeRow(b, x.stored(o, 0))
 		return true
+	}
+	if !x.shared(o) {
+		return false
 	}
 	for i := range x.addr {
 		if x.lanes>>i&1 != 0 {

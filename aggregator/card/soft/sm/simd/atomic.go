@@ -61,7 +61,7 @@ func runAtomic(x *Executor, o *operation) bool {
 	if v == nil || other == nil {
 		return false
 	}
-	if _, ok := x.addresses(o); !ok {
+	if !x.addresses(o) {
 		return false
 	}
 	var places [interp.Lanes][]byte

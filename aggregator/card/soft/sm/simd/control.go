@@ -13,6 +13,11 @@ func init() {
 			return true
 		}
 	}
+	for _, op := range []isa.Op{
+		isa.Tex, isa.TexFetch, isa.TexGather, isa.TexLod, isa.TexGrad, isa.SurfLoad, isa.SurfStore, isa.SurfStoreFormat, isa.SurfRed,
+	} {
+		plans[op] = func(o *operation) bool { o.slow = costSlow; return false }
+	}
 	// Operations on a warp are fast lane by lane, too.
 	for _, op := range []isa.Op{
 		isa.Call, isa.JoinAt, isa.PreBrk, isa.PreCont, isa.PreRet, isa.Brk, isa.Cont, isa.Ret, isa.Exit, isa.Barrier,

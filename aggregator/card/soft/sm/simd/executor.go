@@ -46,7 +46,7 @@ const (
 	costRow  = 1
 	costPage = 4   // loads, stores and control flow
 	costLane = 64  // lane by lane
-	costSlow = 512 // doubles with directed rounding, lane by lane
+	costSlow = 512 // the slowest of these: doubles with directed rounding, textures
 )
 
 // Step executes instructions until their cost reaches a budget, or the block ended. It returns the

@@ -14,6 +14,7 @@ type rowOps struct {
 	order                                       func(a, b *row, top uint32) (less, equal uint32)
 	orderFloat                                  func(a, b *row, p *params) (less, equal, greater uint32)
 	choose                                      func(d, a, b *row, first uint32)
+	sequence                                    func(a *row, step uint32) bool // from the first lane on
 }
 
 // fast are the fastest that this processor has. They are chosen at the start.
@@ -140,7 +141,22 @@ var plain = rowOps{
 			d[i] = a[i]&m | b[i]&^m
 		}
 	},
+	sequence: func(a *row, step uint32) bool {
+		var differ uint32
+		for i := range a {
+			differ |= a[i] - a[0] - uint32(i)*step
+		}
+		return differ == 0
+	},
 }
+
+// laneNumbers has each lane's number.
+var laneNumbers = func() (r row) {
+	for i := range r {
+		r[i] = uint32(i)
+	}
+	return r
+}()
 
 // mergeRows writes some lanes.
 func mergeRows(to, from *row, lanes uint32) { fast.choose(to, from, to, lanes) }
