@@ -258,4 +258,8 @@ func TestProgramTexture(t *testing.T) {
 	g.send(t, env, 0x90c0, writes{{0x22c, 3 << 1}})
 	require.Equal(t, Illegal, launch())
 	require.Contains(t, said, "texture 3, which is not bound")
+	m.store(0x102026, 0x77) // the texture is not mapped
+	g.send(t, env, 0x90c0, writes{{0x22c, 1<<9 | 3<<1 | 1}})
+	require.Equal(t, Faulted, launch())
+	require.EqualValues(t, 0x771005, g.Fault.VA)
 }
