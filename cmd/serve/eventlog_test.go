@@ -69,6 +69,13 @@ func TestProgramFaultsAreLogged(t *testing.T) {
 		require.Equal(t, 1, strings.Count(text.String(), "\n"))
 		require.Contains(t, text.String(), `gpu=a count=2 total=2 last="misaligned address at 0x10"`)
 	}
+
+	c := newCard(t)
+	what := "bad barrier at 0x8"
+	c.Stats().LastProgramFault.Store(&what)
+	c.Stats().ProgramFaults.Add(1)
+	(&Endpoint{Name: "card", Device: NewPassThrough(c, passthrough.Config{}), logged: make(map[string]uint64)}).logEvents(log)
+	require.Contains(t, text.String(), `gpu=card count=1 total=1 last="bad barrier at 0x8"`)
 }
 
 // TestInexactWindowsAreLogged: a line for each reason for which a mapped window is not exact, with
