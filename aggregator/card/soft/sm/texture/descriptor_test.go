@@ -71,7 +71,7 @@ func TestFormats(t *testing.T) {
 		}
 		f, err := h.format()
 		if err != nil {
-			require.ErrorContains(t, err, f2name(h.Format))
+			require.ErrorContains(t, err, formatName(h.Format))
 			return
 		}
 		texel := rapid.SliceOfN(rapid.Byte(), int(f.bytes), int(f.bytes)).Draw(t, "texel")
@@ -99,11 +99,11 @@ func TestFormats(t *testing.T) {
 	require.Equal(t, []float32{1.5, 0}, []float32{math.Float32frombits(shared[0]), math.Float32frombits(shared[1])})
 	for _, code := range codes(true) {
 		_, err := (&Header{Format: code}).format()
-		require.ErrorContains(t, err, "textures of format "+f2name(code))
+		require.ErrorContains(t, err, "textures of format "+formatName(code))
 	}
 }
 
-func f2name(code uint32) string { return texelFormats[code].name }
+func formatName(code uint32) string { return texelFormats[code].name }
 
 // codes returns the formats that are described only, or the others.
 func codes(missing bool) (list []uint32) {

@@ -3,7 +3,7 @@
 // A [Unit] reads the descriptors that an instruction names, in the layout of
 // NVIDIA's cl9097tex.h (envytools: rnndb/graph/g80_texture.xml): a [Header] says where an image
 // lies and what its texels are, a [Sampler] how it is filtered. Rows list the fields of both, and
-// the formats. Then it turns coordinates into texels ([wrap]), texels into addresses ([Image.At])
+// the formats. Then it turns coordinates into texels, texels into addresses ([Image.At])
 // and bytes into colours.
 //
 // Weights of a linear filter have 8 bits of fraction, as the hardware's. Levels of detail are
