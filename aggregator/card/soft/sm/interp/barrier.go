@@ -80,10 +80,11 @@ func (b *Block) release() {
 }
 
 func (x *exec) barrierResult(bar *Barrier) {
-	verdict := map[uint8]bool{isa.BarAnd: !bar.Not, isa.BarOr: bar.Any}[x.in.Mod[isa.Bar]]
+	kind := x.in.Mod[isa.Bar]
+	verdict := kind == isa.BarAnd && !bar.Not || kind == isa.BarOr && bar.Any
 	for lane := range x.each {
 		x.setPred(0, lane, verdict)
-		if x.in.Mod[isa.Bar] == isa.BarPopc {
+		if kind == isa.BarPopc {
 			x.set(lane, uint32(bar.True))
 		}
 	}

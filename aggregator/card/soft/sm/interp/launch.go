@@ -62,6 +62,8 @@ func (l *Launch) LocalSize() uint64 {
 type Block struct {
 	Launch *Launch
 	*BlockState
+
+	now exec // the instruction in execution
 }
 
 // BlockState is what a block has besides its launch. It is plain data.
@@ -133,7 +135,7 @@ type Lock struct {
 
 // NewBlock makes a block that has not run.
 func NewBlock(l *Launch, id [3]uint32) *Block {
-	b := &Block{l, new(BlockState)}
+	b := &Block{Launch: l, BlockState: new(BlockState)}
 	b.Reset(id)
 	return b
 }

@@ -78,8 +78,8 @@ func (b *Block) Stuck() *Fault {
 func (b *Block) StepWarp(n int) *Fault {
 	b.Clock++
 	b.Left--
-	w := &b.Warps[n]
-	x := exec{b: b, w: w, warp: n, pc: w.PC}
+	x := b.begin(n, b.Warps[n].PC)
+	w := x.w
 	if w.PC%4 != 0 {
 		x.fail(BadPC, -1, 0, "misaligned")
 		return x.fault
@@ -98,9 +98,15 @@ func (b *Block) StepWarp(n int) *Fault {
 // Execute executes the instruction at the warp's program counter, lane by lane, and does not count
 // it. It serves executors that have a faster way for other instructions.
 func (b *Block) Execute(n int, c *Code) *Fault {
-	w := &b.Warps[n]
-	x := exec{b: b, w: w, warp: n, pc: w.PC, in: c}
+	x := b.begin(n, b.Warps[n].PC)
+	x.in = c
 	return x.execute()
+}
+
+// begin makes an instruction of a warp, in place of the one before it.
+func (b *Block) begin(n int, pc uint32) *exec {
+	b.now = exec{b: b, w: &b.Warps[n], warp: n, pc: pc}
+	return &b.now
 }
 
 func (x *exec) execute() *Fault {
@@ -136,7 +142,8 @@ func (x *exec) execute() *Fault {
 
 // Join lets lanes take the join of an instruction that they executed.
 func (b *Block) Join(n int, c *Code, pc, lanes uint32) *Fault {
-	x := exec{b: b, w: &b.Warps[n], warp: n, pc: pc, in: c, lanes: lanes}
+	x := b.begin(n, pc)
+	x.in, x.lanes = c, lanes
 	x.join()
 	return x.fault
 }

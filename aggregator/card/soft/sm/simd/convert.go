@@ -47,8 +47,11 @@ func planIntToFloat(o *operation) bool {
 	if !ok || o.Mod[isa.Round] != isa.RN {
 		return false
 	}
-	switch o.Mod[isa.DstType] {
+	switch v := &o.Src[1]; o.Mod[isa.DstType] {
 	case f32:
+		if t := o.Mod[isa.SrcType]; t&3 == 2 && o.Mod[isa.Part] == 0 && !v.Abs && !v.Neg {
+			return o.two([...]rowOp{2: fast.fromUint, 6: fast.fromInt}[t])
+		}
 		return o.lanewise(func(_, b, _ uint32) uint32 { return math.Float32bits(float32(from(b))) })
 	case f64:
 		return o.widening(func(b uint32) float64 { return float64(from(b)) })

@@ -1,6 +1,9 @@
 package simd
 
-import "math/bits"
+import (
+	"math"
+	"math/bits"
+)
 
 // rowOps are operations on rows. The masks that they return have a bit for each lane.
 type rowOps struct {
@@ -9,6 +12,7 @@ type rowOps struct {
 	shl, shr, shrSigned                         rowOp // b is and[1]
 	minInt, maxInt, minUint, maxUint            rowOp
 	addFloat, mulFloat, fma, minFloat, maxFloat rowOp
+	fromInt, fromUint                           rowOp // floats of b
 	addCarry                                    func(d, a, b *row, p *params, carries uint32) (carry, overflow uint32)
 	zeroSign                                    func(a *row) (zero, sign uint32)
 	order                                       func(a, b *row, top uint32) (less, equal uint32)
@@ -105,6 +109,16 @@ var plain = rowOps{
 	maxUint: func(d, a, b, _ *row, _ *params) {
 		for i := range d {
 			d[i] = max(a[i], b[i])
+		}
+	},
+	fromInt: func(d, _, b, _ *row, _ *params) {
+		for i := range d {
+			d[i] = math.Float32bits(float32(int32(b[i])))
+		}
+	},
+	fromUint: func(d, _, b, _ *row, _ *params) {
+		for i := range d {
+			d[i] = math.Float32bits(float32(int64(b[i])))
 		}
 	},
 	addFloat: addFloat, mulFloat: mulFloat, fma: fma, minFloat: minFloat, maxFloat: maxFloat,

@@ -110,6 +110,16 @@ var avx512 = rowOps{
 			save(load(a, i).Max(load(b, i)), d, i)
 		}
 	},
+	fromInt: func(d, _, b, _ *row, _ *params) {
+		for i := 0; i < len(d); i += half {
+			save(load(b, i).AsInt32x16().ConvertToFloat32().AsUint32x16(), d, i)
+		}
+	},
+	fromUint: func(d, _, b, _ *row, _ *params) {
+		for i := 0; i < len(d); i += half {
+			save(load(b, i).ConvertToFloat32().AsUint32x16(), d, i)
+		}
+	},
 	addFloat: func(d, a, b, _ *row, p *params) {
 		for i := 0; i < len(d); i += half {
 			save(finish(signed(a, i, p, 0).Add(signed(b, i, p, 1)), p), d, i)

@@ -136,7 +136,7 @@ var pool = func() (rows [512]row) {
 	for i := range rows {
 		base, step := uint32(smtest.Data&0xffffffff+r.IntN(64)*16), uint32(4<<r.IntN(3))
 		for lane := range rows[i] {
-			switch i % 6 {
+			switch i % 7 {
 			case 0:
 				rows[i][lane] = base + step*uint32(lane)
 			case 1:
@@ -145,6 +145,10 @@ var pool = func() (rows [512]row) {
 				rows[i][lane] = 1 // the upper half of an address
 			case 3:
 				rows[i][lane] = uint32(4 * r.IntN(256))
+			case 4: // local memory has two parts
+				if rows[i][lane] = uint32(4 * r.IntN(64)); r.IntN(2) == 0 {
+					rows[i][lane] = uint32(windowSize - 64 + 4*r.IntN(16))
+				}
 			default:
 				rows[i][lane] = value(r)
 			}
@@ -238,4 +242,37 @@ func TestStructured(t *testing.T) {
 		}
 		require.Nil(t, w.fault, text)
 	}
+}
+
+// A program that has run once runs again without allocations, whichever way its instructions take.
+func TestAllocNothing(t *testing.T) {
+	if scale.Race {
+		t.Skip("the race detector allocates")
+	}
+	code, err := isa.Assemble(`
+	ld b64 $r4d c0[0x0]
+	mov b32 $r1 $tidx
+again:
+	add b32 $r8 $c $r8 c0[0x10]
+	fma rn f32 $r8 $r9 $r10 $r8
+	set $p0 0x1 lt u32 $r1 0x10
+	joinat end
+	$p0 bra side
+	sin f32 $r9 $r1
+side:
+	join nop
+end:
+	red add u32 g[$r4d] $r8
+	bar popc 0x1 0x0 0x0 0x0 0x1
+	bra again`)
+	require.NoError(t, err)
+	b, _ := newBlock(code, 96, nil)
+	x := New(b.Launch, new(Cache))
+	step := func() {
+		x.Begin()
+		_, fault := x.Step(b, 10000)
+		require.Nil(t, fault)
+	}
+	step()
+	require.Zero(t, testing.AllocsPerRun(20, step))
 }
