@@ -23,7 +23,7 @@ demo-pass-through: ## show one guest with a whole card, and more of what the car
 test: ## check and test everything in ten minutes; the last line counts
 	@tools/test gate
 
-test-release: ## test everything at full length, in 50 to 70 minutes
+test-release: ## test everything at full length, in 65 to 95 minutes
 	@tools/test release
 
 test-unit: ## run the tests that need no virtual machine
