@@ -27,13 +27,13 @@ type Grid struct {
 // GridCache has what is derived from a channel's Grid. It is made again where it is missing.
 type GridCache struct {
 	now      *runner
-	programs simd.Cache // decoded for launches so far
+	executor simd.Executor
+	block    interp.BlockState // memory of the last launch's block
 }
 
 // runner executes a Grid.
 type runner struct {
 	launch   interp.Launch
-	executor *simd.Executor
 	memory   gridMemory
 	surfaces *[sm.Surfaces]sm.Surface
 	texture.Unit
@@ -55,13 +55,14 @@ const maxStack = 4096
 func (g *GR) startGrid(env *Env, c call) Outcome {
 	l := &g.Compute.Launch
 	*env.Grid = Grid{Blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]), Class: c.class.ID, Stat: uint8(c.class.stat)}
+	env.Grid.Block, env.GridCache.block = env.GridCache.block, interp.BlockState{}
 	env.launched(c.class.stat)
 	env.GridCache.now = nil
 	g.Op = Op{Kind: OpGrid, Class: c.class.ID, Stat: uint8(c.class.stat)}
 	return g.work(env)
 }
 
-func newRunner(l *sm.Launch, programs *simd.Cache) *runner {
+func newRunner(l *sm.Launch) *runner {
 	r := &runner{surfaces: &l.Surfaces}
 	r.Unit = texture.Unit{Memory: &r.memory, Bound: &l.Textures}
 	r.launch = interp.Launch{
@@ -73,7 +74,6 @@ func newRunner(l *sm.Launch, programs *simd.Cache) *runner {
 	for i, b := range l.Constants {
 		r.launch.Banks[i] = interp.Bank{Addr: b.Address, Size: uint32(b.Size), Valid: b.Bound}
 	}
-	r.executor = simd.New(&r.launch, programs)
 	return r
 }
 
@@ -83,18 +83,19 @@ const stackEntry = 16
 // runGrid executes instructions until the grid has ended or the step's time is over.
 func (g *GR) runGrid(env *Env) Outcome {
 	if env.GridCache.now == nil {
-		env.GridCache.now = newRunner(&g.Compute.Launch, &env.GridCache.programs)
+		env.GridCache.now = newRunner(&g.Compute.Launch)
+		env.GridCache.executor.Start(&env.GridCache.now.launch)
 	}
-	r, grid := env.GridCache.now, env.Grid
+	r, executor, grid := env.GridCache.now, &env.GridCache.executor, env.Grid
 	r.memory.env = env
 	defer func() { r.memory.env = nil }()
-	r.executor.Begin()
+	executor.Begin()
 	block := interp.Block{Launch: &r.launch, BlockState: &grid.Block}
 	for !grid.Refused && !env.Over() {
 		if block.Done() { // or none was begun
 			if grid.Next == grid.Blocks {
 				if env.Ran != nil {
-					env.Ran(r.executor.Ran())
+					env.Ran(executor.Ran())
 				}
 				g.endGrid(env)
 				return Done
@@ -103,7 +104,7 @@ func (g *GR) runGrid(env *Env) Outcome {
 			env.Charge(costBlock * int64(len(grid.Block.Warps)))
 			grid.Next++
 		}
-		spent, fault := r.executor.Step(&block, burst)
+		spent, fault := executor.Step(&block, burst)
 		env.Charge(int64(spent) * costUnit)
 		if fault != nil {
 			var refused refusedAccess
@@ -128,7 +129,10 @@ func (r *Grid) block(l *interp.Launch) [3]uint32 {
 	return [3]uint32{uint32(r.Next % x), uint32(r.Next / x % y), uint32(r.Next / (x * y))}
 }
 
-func (g *GR) endGrid(env *Env) { g.Op, *env.Grid, env.GridCache.now = Op{}, Grid{}, nil }
+func (g *GR) endGrid(env *Env) {
+	env.GridCache.block = interp.BlockState{Warps: env.Grid.Block.Warps[:0], Shared: env.Grid.Block.Shared[:0]}
+	g.Op, *env.Grid, env.GridCache.now = Op{}, Grid{}, nil
+}
 
 // gridError ends a grid whose program did what it must not.
 func (g *GR) gridError(env *Env, err error) Outcome {

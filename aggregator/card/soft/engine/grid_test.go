@@ -20,7 +20,7 @@ const (
 )
 
 // prepare assembles a program for a grid of 8 blocks of 40 threads.
-func (g *GR) prepare(t *testing.T, env *Env, m *testMemory, text string) {
+func (g *GR) prepare(t require.TestingT, env *Env, m *testMemory, text string) {
 	words, err := isa.Assemble(text)
 	require.NoError(t, err)
 	for i, w := range words {
@@ -262,4 +262,16 @@ func TestProgramTexture(t *testing.T) {
 	g.send(t, env, 0x90c0, writes{{0x22c, 1<<9 | 3<<1 | 1}})
 	require.Equal(t, Faulted, launch())
 	require.EqualValues(t, 0x771005, g.Fault.VA)
+}
+
+// BenchmarkLaunch measures a launch of eight blocks of two warps that end at once.
+func BenchmarkLaunch(b *testing.B) {
+	var g GR
+	m := newTestMemory()
+	env := newEnv(m)
+	g.prepare(b, env, m, "exit")
+	b.ReportAllocs()
+	for b.Loop() {
+		require.Equal(b, Done, g.Method(env, 0x90c0, 0x368, 0))
+	}
 }

@@ -140,13 +140,11 @@ func NewBlock(l *Launch, id [3]uint32) *Block {
 	return b
 }
 
-// Reset makes it another block of its launch, which has not run. It uses the memory again.
+// Reset makes it another block of its launch, which has not run. It uses the memory again, also that
+// of another launch.
 func (b *Block) Reset(id [3]uint32) {
 	n := b.Launch.threads()
-	warps, shared := b.Warps, b.Shared
-	if len(warps) == 0 {
-		warps, shared = make([]Warp, (n+Lanes-1)/Lanes), make([]byte, b.Launch.Shared)
-	}
+	warps, shared := sized(b.Warps, (n+Lanes-1)/Lanes), sized(b.Shared, b.Launch.Shared)
 	clear(shared)
 	*b.BlockState = BlockState{ID: id, Shared: shared, Warps: warps, Locks: b.Locks[:0], Turn: len(warps) - 1}
 	for i := range b.Warps {
@@ -159,6 +157,14 @@ func (b *Block) Reset(id [3]uint32) {
 		}
 		w.Exited = ^w.Active
 	}
+}
+
+// sized returns n elements: of the slice, if it has so many.
+func sized[T any](s []T, n uint32) []T {
+	if uint32(cap(s)) < n {
+		return make([]T, n)
+	}
+	return s[:n]
 }
 
 // Done reports whether all lanes ended.

@@ -50,7 +50,8 @@ again:
 		code, err := isa.Assemble(text + "bra again\n")
 		require.NoError(b, err)
 		block, _ := newBlock(code, 256, nil)
-		x := New(block.Launch, new(Cache))
+		var x Executor
+		x.Start(block.Launch)
 		b.Run(name+"/simd", func(b *testing.B) {
 			b.ReportAllocs()
 			from := block.Clock

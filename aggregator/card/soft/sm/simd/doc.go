@@ -9,5 +9,5 @@
 // An [Executor] keeps slices of memory until Begin: its owner calls that whenever the address space
 // may have changed.
 //
-// The package has no locks and no goroutines. An Executor, with its [Cache], belongs to one goroutine.
+// The package has no locks and no goroutines. An Executor belongs to one goroutine.
 package simd

@@ -10,10 +10,11 @@ type row = [interp.Lanes]uint32
 
 const allLanes = ^uint32(0)
 
-// An Executor runs the blocks of one launch, one after the other.
+// An Executor runs the blocks of a launch, one after the other, and then of other launches. It keeps
+// the instructions that it decoded. The zero value is ready for Start.
 type Executor struct {
 	launch *interp.Launch
-	cache  *Cache
+	cache  cache
 	code   table
 	memory memory
 
@@ -27,12 +28,12 @@ type Executor struct {
 	addr    [interp.Lanes]uint64
 }
 
-// New makes an executor of a launch.
-func New(l *interp.Launch, c *Cache) *Executor {
-	x := &Executor{launch: l, cache: c}
+// Start begins a launch, whose program may have other code than that of the last one.
+func (x *Executor) Start(l *interp.Launch) {
+	x.launch = l
 	x.memory.pages, _ = l.Memory.(Pages)
+	x.code.forget()
 	x.Begin()
-	return x
 }
 
 // Begin drops what is known of memory.

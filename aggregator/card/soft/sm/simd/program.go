@@ -52,9 +52,9 @@ type source struct {
 	bytes      []byte // at bank and offset, in this generation
 }
 
-// Cache keeps decoded instructions by what they are: the word, and its place, to which branches are
-// relative. It serves one launch after the other.
-type Cache struct {
+// cache keeps decoded instructions by what they are: the word, and its place, to which branches are
+// relative. So code may change between launches.
+type cache struct {
 	operations map[word]*operation
 	generation uint64 // of memory: counts Executor.Begin
 }
@@ -67,7 +67,7 @@ type word struct {
 // maxCached is how many operations are kept, some MiB.
 const maxCached = 8192
 
-func (c *Cache) operation(at word) *operation {
+func (c *cache) operation(at word) *operation {
 	if o := c.operations[at]; o != nil {
 		return o
 	}
@@ -119,6 +119,7 @@ var plans [isa.NumOps]func(o *operation) bool
 // table finds the operations of a program by address.
 type table struct {
 	pages map[uint32]*codePage
+	spare []*codePage
 	last  *codePage
 	base  uint32               // of last
 	ran   map[*isa.Form]uint64 // in pages that are no longer kept
@@ -139,6 +140,28 @@ func (t *table) at(pc uint32) *operation {
 	return nil
 }
 
+// forget drops all pages, and their counts.
+func (t *table) forget() {
+	if t.pages == nil {
+		t.pages = make(map[uint32]*codePage)
+	}
+	for _, p := range t.pages {
+		t.spare = append(t.spare, p)
+	}
+	clear(t.pages)
+	t.last, t.ran = nil, nil
+}
+
+func (t *table) newPage() *codePage {
+	n := len(t.spare)
+	if n == 0 {
+		return new(codePage)
+	}
+	p := t.spare[n-1]
+	t.spare, *p = t.spare[:n-1], codePage{}
+	return p
+}
+
 // fetch finds the operation at pc for the first time; nil if there is none.
 func (x *Executor) fetch(pc uint32) *operation {
 	if pc%4 != 0 {
@@ -147,10 +170,12 @@ func (x *Executor) fetch(pc uint32) *operation {
 	t := &x.code
 	t.base = pc &^ (codePageSize - 1)
 	if t.last = t.pages[t.base]; t.last == nil {
-		if t.pages == nil || len(t.pages) >= maxCodePages {
-			t.ran, t.pages = x.Ran(), make(map[uint32]*codePage)
+		if len(t.pages) >= maxCodePages {
+			ran := x.Ran()
+			t.forget()
+			t.ran = ran
 		}
-		t.last = new(codePage)
+		t.last = t.newPage()
 		t.pages[t.base] = t.last
 	}
 	place := &t.last[pc%codePageSize/4]

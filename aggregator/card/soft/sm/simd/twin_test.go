@@ -36,7 +36,7 @@ func newBlock(code []uint64, threads uint32, args []uint32) (*interp.Block, smte
 	return interp.NewBlock(l, [3]uint32{}), m
 }
 
-func newTwins(c *Cache, code []uint64, threads uint32, args ...uint32) *twins {
+func newTwins(x *Executor, code []uint64, threads uint32, args ...uint32) *twins {
 	t := new(twins)
 	t.slow, t.memory = newBlock(code, threads, args)
 	t.fast, t.fastMem = newBlock(code, threads, args)
@@ -44,7 +44,8 @@ func newTwins(c *Cache, code []uint64, threads uint32, args ...uint32) *twins {
 		binary.LittleEndian.PutUint32(t.memory[i:], pool[i/4%len(pool)][i/4%interp.Lanes])
 	}
 	copy(t.fastMem, t.memory)
-	t.executor = New(t.fast.Launch, c)
+	t.executor = x
+	x.Start(t.fast.Launch)
 	return t
 }
 
@@ -195,7 +196,7 @@ func TestForms(t *testing.T) {
 			ran, planned := make(map[isa.Op]bool), make(map[isa.Op]bool)
 			for _, f := range forms {
 				n := scale.Of(120, 3000)
-				w := newTwins(new(Cache), smtest.WordsOf(r, f, n), 64)
+				w := newTwins(new(Executor), smtest.WordsOf(r, f, n), 64)
 				for i := range n {
 					w.disturb(r, uint32(8*i))
 					plan := w.executor.fetch(uint32(8*i)).run != nil
@@ -213,9 +214,9 @@ func TestForms(t *testing.T) {
 func TestRandomWords(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	forms := isa.Forms()
-	var c Cache
+	var x Executor
 	for i := range scale.Of(3, 100) * len(forms) {
-		w := newTwins(&c, smtest.Words(r, forms[i%len(forms)], 20), 48)
+		w := newTwins(&x, smtest.Words(r, forms[i%len(forms)], 20), 48)
 		w.disturb(r, 0)
 		for range 20 {
 			if !w.step(t, 1+r.IntN(100)) {
@@ -228,12 +229,12 @@ func TestRandomWords(t *testing.T) {
 // Programs with divergence, loops and barriers stay the same step for step, and end.
 func TestStructured(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	var c Cache
+	var x Executor
 	for range scale.Of(100, 5000) {
 		text := "mov b32 $r2 $tidx\nmov b32 $r0 $r2\n" + smtest.Structured(r) + "bar popc 0x1 $r1 0x0 0x0 $p0\nadd b32 $r0 $r0 $r1" + smtest.Store
 		code, err := isa.Assemble(text)
 		require.NoError(t, err)
-		w := newTwins(&c, code, 96)
+		w := newTwins(&x, code, 96)
 		steps := 0
 		for w.step(t, 1+r.IntN(2000)) {
 			w.executor.Begin()
@@ -267,7 +268,8 @@ end:
 	bra again`)
 	require.NoError(t, err)
 	b, _ := newBlock(code, 96, nil)
-	x := New(b.Launch, new(Cache))
+	var x Executor
+	x.Start(b.Launch)
 	step := func() {
 		x.Begin()
 		_, fault := x.Step(b, 10000)
