@@ -69,7 +69,8 @@ func (x *Executor) addresses(o *operation) bool {
 	}
 	size := o.access.size
 	lanes := x.lanes
-	var odd, window uint64
+	var odd uint64
+	var window uint32
 	for i := range x.addr {
 		if lanes>>i&1 == 0 {
 			continue
@@ -80,8 +81,7 @@ func (x *Executor) addresses(o *operation) bool {
 		}
 		x.addr[i] = a
 		odd |= a
-		window |= bit64(a-uint64(x.launch.SharedWindow) < windowSize)&bit64(x.launch.SharedWindow != 0) |
-			bit64(a-uint64(x.launch.LocalWindow) < windowSize)&bit64(x.launch.LocalWindow != 0)
+		window |= bit(a-x.windows[0] < windowSize) | bit(a-x.windows[1] < windowSize)
 	}
 	if odd&(size-1) != 0 {
 		return false
@@ -97,7 +97,15 @@ func (x *Executor) addresses(o *operation) bool {
 
 const windowSize = 1 << 24
 
-func bit64(v bool) uint64 { return uint64(bit(v)) }
+// noWindow is where no address of a window is.
+const noWindow = 1 << 63
+
+func window(at uint32) uint64 {
+	if at == 0 {
+		return noWindow
+	}
+	return uint64(at)
+}
 
 // localAddresses turns addresses of local memory into where it is kept: the part at the end of the
 // addresses follows the one at their start.
@@ -166,9 +174,8 @@ func (x *Executor) together(o *operation) (addr, step uint64, ok bool) {
 		addr += uint64(v.Value)
 	}
 	last := addr + (interp.Lanes-1)*step
-	l := x.launch
-	for _, at := range [...]uint64{addr, last} {
-		if l.SharedWindow != 0 && at-uint64(l.SharedWindow) < windowSize || l.LocalWindow != 0 && at-uint64(l.LocalWindow) < windowSize {
+	for _, base := range x.windows {
+		if addr-base < windowSize || last-base < windowSize {
 			return 0, 0, false
 		}
 	}
@@ -198,21 +205,25 @@ func runLoad(x *Executor, o *operation) bool {
 	if !x.addresses(o) {
 		return false
 	}
+	d, lanes := &x.scratch[0], x.lanes
 	var page []byte
 	last := ^uint64(0)
-	for i := range x.addr {
-		if x.lanes>>i&1 == 0 {
+	for i, a := range x.addr {
+		if lanes>>i&1 == 0 {
 			continue
 		}
-		a := x.addr[i]
 		if a>>12 != last {
 			last = a >> 12
 			page = x.memory.page(last, false)
 		}
-		if at := int(a & pageMask); at+size <= len(page) {
-			x.load(o, i, page[at:])
-		} else {
+		at := int(a & pageMask)
+		if at+size > len(page) {
 			return false
+		}
+		if size == 4 {
+			d[i] = binary.LittleEndian.Uint32(page[at:])
+		} else {
+			x.load(o, i, page[at:])
 		}
 	}
 	return x.loaded(o)
@@ -269,21 +280,25 @@ func runStore(x *Executor, o *operation) bool {
 	if !x.addresses(o) {
 		return false
 	}
+	from, lanes := x.stored(o, 0), x.lanes
 	var page []byte
 	last := ^uint64(0)
-	for i := range x.addr {
-		if x.lanes>>i&1 == 0 {
+	for i, a := range x.addr {
+		if lanes>>i&1 == 0 {
 			continue
 		}
-		a := x.addr[i]
 		if a>>12 != last {
 			last = a >> 12
 			page = x.memory.page(last, true)
 		}
-		if at := int(a & pageMask); at+size <= len(page) {
-			x.store(o, i, page[at:])
-		} else {
+		at := int(a & pageMask)
+		if at+size > len(page) {
 			return false
+		}
+		if size == 4 {
+			binary.LittleEndian.PutUint32(page[at:], from[i])
+		} else {
+			x.store(o, i, page[at:])
 		}
 	}
 	return true

@@ -1,10 +1,6 @@
 package simd
 
-import (
-	"math"
-
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
-)
+import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 
 func init() {
 	for op, order := range map[isa.Op]func(*Executor, *operation) (orders, bool){
@@ -99,7 +95,7 @@ func doubleOrder(x *Executor, o *operation) (v orders, ok bool) {
 		return v, false
 	}
 	for i := range a.low {
-		s, t := math.Float64frombits(a.at(i)), math.Float64frombits(b.at(i))
+		s, t := a.at(i), b.at(i)
 		v.less |= bit(s < t) << i
 		v.equal |= bit(s == t) << i
 		v.greater |= bit(s > t) << i

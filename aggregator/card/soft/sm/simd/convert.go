@@ -87,7 +87,7 @@ func (o *operation) narrowing(f func(float64) uint32) bool {
 		}
 		d := &x.scratch[0]
 		for i := range d {
-			d[i] = f(math.Float64frombits(b.at(i)))
+			d[i] = f(b.at(i))
 		}
 		x.merge(o.dst, d)
 		return true

@@ -7,11 +7,7 @@ import (
 )
 
 func init() {
-	for op, f := range map[isa.Op]func(a, b, c float64) float64{
-		isa.DAdd: func(a, b, _ float64) float64 { return a + b },
-		isa.DMul: func(a, b, _ float64) float64 { return a * b },
-		isa.DFma: func(a, b, c float64) float64 { return math.FMA(a, b, c) }, // an instruction, if called so
-	} {
+	for op, run := range map[isa.Op]func(low, high *row, a, b, c *doubles){isa.DAdd: addDoubles, isa.DMul: mulDoubles, isa.DFma: fmaDoubles} {
 		plans[op] = func(o *operation) bool {
 			if o.Mod[isa.Round] != isa.RN {
 				o.slow = costSlow
@@ -22,7 +18,7 @@ func init() {
 			if o.Mod[isa.NegProduct] != 0 {
 				o.params.xor[0] ^= signBit
 			}
-			o.run = func(x *Executor, o *operation) bool { return x.double(o, f) }
+			o.run = func(x *Executor, o *operation) bool { return x.double(o, run) }
 			return true
 		}
 	}
@@ -42,8 +38,8 @@ type doubles struct {
 	and, xor  uint32
 }
 
-func (d *doubles) at(lane int) uint64 {
-	return uint64(d.low[lane]) | uint64(d.high[lane]&d.and^d.xor)<<32
+func (d *doubles) at(lane int) float64 {
+	return math.Float64frombits(uint64(d.low[lane&31]) | uint64(d.high[lane&31]&d.and^d.xor)<<32)
 }
 
 // doubles resolves a source; low is nil if it cannot be had.
@@ -55,18 +51,33 @@ func (x *Executor) doubles(o *operation, n int) doubles {
 	return d
 }
 
-func (x *Executor) double(o *operation, f func(a, b, c float64) float64) bool {
+func (x *Executor) double(o *operation, run func(low, high *row, a, b, c *doubles)) bool {
 	a, b, c := x.doubles(o, 0), x.doubles(o, 1), x.doubles(o, 2)
 	if a.low == nil || b.low == nil || c.low == nil {
 		return false
 	}
 	low, high := &x.scratch[0], &x.scratch[1]
-	for i := range low {
-		v := f(math.Float64frombits(a.at(i)), math.Float64frombits(b.at(i)), math.Float64frombits(c.at(i)))
-		setDouble(low, high, i, v)
-	}
+	run(low, high, &a, &b, &c)
 	x.mergeWide(o.dst, low, high)
 	return true
+}
+
+func addDoubles(low, high *row, a, b, _ *doubles) {
+	for i := range low {
+		setDouble(low, high, i, a.at(i)+b.at(i))
+	}
+}
+
+func mulDoubles(low, high *row, a, b, _ *doubles) {
+	for i := range low {
+		setDouble(low, high, i, a.at(i)*b.at(i))
+	}
+}
+
+func fmaDoubles(low, high *row, a, b, c *doubles) {
+	for i := range low {
+		setDouble(low, high, i, math.FMA(a.at(i), b.at(i), c.at(i)))
+	}
 }
 
 func setDouble(low, high *row, i int, v float64) {
@@ -74,7 +85,7 @@ func setDouble(low, high *row, i int, v float64) {
 	if v == v {
 		bits = math.Float64bits(v)
 	}
-	low[i], high[i] = uint32(bits), uint32(bits>>32)
+	low[i&31], high[i&31] = uint32(bits), uint32(bits>>32)
 }
 
 // mergeWide writes a result of 64 bits to the lanes.

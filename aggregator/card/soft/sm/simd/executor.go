@@ -16,7 +16,9 @@ type Executor struct {
 	launch *interp.Launch
 	cache  cache
 	code   table
-	memory memory
+	// windows are where shared and local memory are in the global addresses.
+	windows [2]uint64
+	memory  memory
 
 	block *interp.Block
 	// Of the instruction.
@@ -30,7 +32,7 @@ type Executor struct {
 
 // Start begins a launch, whose program may have other code than that of the last one.
 func (x *Executor) Start(l *interp.Launch) {
-	x.launch = l
+	x.launch, x.windows = l, [2]uint64{window(l.SharedWindow), window(l.LocalWindow)}
 	x.memory.pages, _ = l.Memory.(Pages)
 	x.code.forget()
 	x.Begin()

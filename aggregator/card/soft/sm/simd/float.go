@@ -24,7 +24,6 @@ func init() {
 	}
 	for op, f := range map[isa.Op]func(float64) float64{
 		isa.Sin: math.Sin, isa.Cos: math.Cos, isa.Ex2: math.Exp2, isa.Lg2: math.Log2,
-		isa.Rcp:   func(v float64) float64 { return 1 / v },
 		isa.Rsqrt: func(v float64) float64 { return 1 / math.Sqrt(v) },
 	} {
 		plans[op] = func(o *operation) bool {
@@ -33,6 +32,11 @@ func init() {
 			p := &o.params
 			return o.lanewise(func(a, _, _ uint32) uint32 { return p.finish(float32(f(float64(p.float(0, a))))) })
 		}
+	}
+	plans[isa.Rcp] = func(o *operation) bool {
+		o.float(0)
+		o.params.ftz = true
+		return o.two(fast.rcp)
 	}
 	for _, op := range []isa.Op{isa.PreSin, isa.PreEx2} {
 		plans[op] = func(o *operation) bool {

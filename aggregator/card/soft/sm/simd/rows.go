@@ -13,6 +13,7 @@ type rowOps struct {
 	minInt, maxInt, minUint, maxUint            rowOp
 	addFloat, mulFloat, fma, minFloat, maxFloat rowOp
 	fromInt, fromUint                           rowOp // floats of b
+	rcp                                         rowOp // of a
 	addCarry                                    func(d, a, b *row, p *params, carries uint32) (carry, overflow uint32)
 	zeroSign                                    func(a *row) (zero, sign uint32)
 	order                                       func(a, b *row, top uint32) (less, equal uint32)
@@ -121,7 +122,7 @@ var plain = rowOps{
 			d[i] = math.Float32bits(float32(int64(b[i])))
 		}
 	},
-	addFloat: addFloat, mulFloat: mulFloat, fma: fma, minFloat: minFloat, maxFloat: maxFloat,
+	rcp: rcp, addFloat: addFloat, mulFloat: mulFloat, fma: fma, minFloat: minFloat, maxFloat: maxFloat,
 	addCarry: func(d, a, b *row, p *params, carries uint32) (carry, overflow uint32) {
 		m, n := p.xor[0], p.xor[1]
 		for i := range d {
@@ -163,14 +164,6 @@ var plain = rowOps{
 		return differ == 0
 	},
 }
-
-// laneNumbers has each lane's number.
-var laneNumbers = func() (r row) {
-	for i := range r {
-		r[i] = uint32(i)
-	}
-	return r
-}()
 
 // mergeRows writes some lanes.
 func mergeRows(to, from *row, lanes uint32) { fast.choose(to, from, to, lanes) }

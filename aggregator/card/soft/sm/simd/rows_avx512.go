@@ -23,6 +23,14 @@ func mask(lanes uint32, i int) archsimd.Mask32x16 {
 }
 func lanesOf(m archsimd.Mask32x16, i int) uint32 { return uint32(m.ToBits()) << i }
 
+// laneNumbers has each lane's number.
+var laneNumbers = func() (r row) {
+	for i := range r {
+		r[i] = uint32(i)
+	}
+	return r
+}()
+
 // avx512 are operations with 512-bit vectors.
 var avx512 = rowOps{
 	add: func(d, a, b, _ *row, p *params) {
@@ -133,6 +141,12 @@ var avx512 = rowOps{
 	fma: func(d, a, b, c *row, p *params) {
 		for i := 0; i < len(d); i += half {
 			save(finish(signed(a, i, p, 0).MulAdd(signed(b, i, p, 1), signed(c, i, p, 2)), p), d, i)
+		}
+	},
+	rcp: func(d, a, _, _ *row, p *params) {
+		one := archsimd.BroadcastFloat32x16(1)
+		for i := 0; i < len(d); i += half {
+			save(finish(one.Div(signed(a, i, p, 0)), p), d, i)
 		}
 	},
 	minFloat: func(d, a, b, _ *row, p *params) {
