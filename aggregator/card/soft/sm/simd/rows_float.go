@@ -79,8 +79,12 @@ func fma(d, a, b, c *row, p *params) {
 	if p.simple() {
 		m, n := p.xor[0]^p.xor[1], p.xor[2]
 		for i := range d {
-			v := fma32(math.Float32frombits(a[i]^m), math.Float32frombits(b[i]), math.Float32frombits(c[i]^n))
-			d[i] = one(v)
+			v, w := float64(math.Float32frombits(a[i]^m))*float64(math.Float32frombits(b[i])), float64(math.Float32frombits(c[i]^n))
+			s := v + w
+			if unsure(s) {
+				s = interp.AddOdd(v, w)
+			}
+			d[i] = one(float32(s))
 		}
 		return
 	}
@@ -89,15 +93,21 @@ func fma(d, a, b, c *row, p *params) {
 	}
 }
 
-// fma32 rounds once. The product is exact; a sum that rounding to 53 bits put in the middle
-// between two results, or where they lie closer than usual, is rounded to odd first.
+// fma32 rounds once. The product is exact; a sum of which 53 bits do not tell how it rounds to 24 is
+// rounded to odd first.
 func fma32(a, b, c float32) float32 {
 	p, w := float64(a)*float64(b), float64(c)
 	s := p + w
-	if math.Float64bits(s)&(1<<29-1) != 1<<28 && (math.Abs(s) >= 0x1p-126 || s == 0) {
-		return float32(s)
+	if unsure(s) {
+		s = interp.AddOdd(p, w)
 	}
-	return float32(interp.AddOdd(p, w))
+	return float32(s)
+}
+
+// unsure reports whether a rounded sum is in the middle between two floats of 24 bits, or is where they
+// lie further apart.
+func unsure(s float64) bool {
+	return math.Float64bits(s)&(1<<29-1) == 1<<28 || math.Abs(s) < 0x1p-126 && s != 0
 }
 
 // rcp divides with 24 bits, which gives what interp rounds from 53: they are more than twice as many.
