@@ -18,7 +18,7 @@ import (
 
 // sources are the preloaded library, and what programs of ours include.
 //
-//go:embed preload/shim.c programs/*.h
+//go:embed preload/shim.c programs/*.h random/host/random.c
 var sources embed.FS
 
 // Host is where programs run: a Debian system in a folder, and a folder of work.

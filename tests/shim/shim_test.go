@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -110,4 +111,28 @@ func runOurs(t *testing.T, ctx context.Context, host *Host, file, name string, c
 	require.Equal(t, name != "copies", launches > 0)
 	require.NoError(t, err, "%s", &output)
 	require.NoError(t, Replay(machine(t, Config{}), r))
+}
+
+// TestRandomKernels: stock Mesa's code for our card gives what Mesa's renderer gives.
+func TestRandomKernels(t *testing.T) {
+	scale.ReleaseOnly(t)
+	dir, err := fetch.DefaultDir()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	for _, version := range []string{"25", "26"} {
+		host, err := NewHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, version)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, host.Close()) }()
+		kernels, err := host.NewKernels(ctx)
+		require.NoError(t, err)
+		compared := 0
+		for seed := range uint64(8) {
+			if _, err := kernels.Compare(ctx, 1000+seed, 6, Config{}); !errors.Is(err, ErrMesa) {
+				require.NoError(t, err, "Mesa %s", version)
+				compared++
+			}
+		}
+		require.Greater(t, compared, 4)
+	}
 }

@@ -3,6 +3,7 @@
 //
 //	shim run [flags] PROGRAM [argument...]   run a program of Debian's, or one of ours with Debian's OpenCL
 //	shim replay FILE...                      replay recordings
+//	shim random [flags]                      compare random kernels with Mesa's renderer
 //	shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
 package main
 
@@ -32,15 +33,18 @@ func main() {
 
 const usage = `shim run [flags] PROGRAM [argument...]   run a program on the software card; a name that ends in .c is compiled first
 shim replay FILE...                      replay recordings
+shim random [flags]                      run random kernels on the software card and on Mesa's renderer, and compare
 shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
 
-shim run -h and shim piglit -h list the flags.
+shim run -h, shim random -h and shim piglit -h list the flags.
 `
 
 func run(ctx context.Context, args []string) error {
 	switch {
 	case len(args) > 1 && args[0] == "run":
 		return runProgram(ctx, args[1:])
+	case len(args) > 0 && args[0] == "random":
+		return randomKernels(ctx, args[1:])
 	case len(args) > 0 && args[0] == "piglit":
 		return piglit(ctx, args[1:])
 	case len(args) > 1 && args[0] == "replay":
@@ -90,7 +94,12 @@ func runProgram(ctx context.Context, args []string) error {
 	if err != nil || r == nil {
 		return err
 	}
-	f, err := os.Create(*record)
+	return store(*record, r)
+}
+
+// store writes a recording.
+func store(name string, r *shim.Recording) error {
+	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}
@@ -100,7 +109,7 @@ func runProgram(ctx context.Context, args []string) error {
 	}
 	info, err := f.Stat()
 	if err == nil {
-		fmt.Printf("%s: %d bytes, %d steps\n", filepath.Base(*record), info.Size(), len(r.Steps))
+		fmt.Printf("%s: %d bytes, %d steps\n", filepath.Base(name), info.Size(), len(r.Steps))
 	}
 	return err
 }
