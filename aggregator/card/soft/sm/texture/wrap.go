@@ -57,8 +57,12 @@ const one = 256
 // nearestTap returns the texel at a coordinate in texels.
 func nearestTap(mode uint32, x float64, size uint64) [2]tap {
 	w, n := &wraps[mode&7], int(size)
-	x = w.limit(number(x), float64(n))
-	i := int(math.Floor(x))
+	x = number(x)
+	at := w.limit(x, float64(n))
+	i := int(math.Floor(at))
+	if x < 0 && (mode == 5 || mode == 6) { // a texel has its left edge, so its mirror image the right one
+		i = int(math.Ceil(at)) - 1
+	}
 	if mode == 4 || mode == 7 { // the end belongs to the last texel
 		i = min(i, n-1)
 	}
