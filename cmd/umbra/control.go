@@ -70,6 +70,7 @@ func (s *served) complete(g *api.GPU, e *serve.Endpoint, times map[string]*api.L
 		card := serve.ReportCard(s.Card)
 		g.Socket, g.VRAM, g.Bytes = s.at.path, s.plan.Card.VRAM, card.Bytes()
 		f := &card.Faults
+		g.Counts["program_faults"] = s.Card.Stats().ProgramFaults.Load()
 		g.Counts["mmu_faults"], g.Counts["pbdma_errors"], g.Counts["engine_errors"], g.Counts["window_faults"] = f.MMU, f.PBDMA, f.Engine, f.BAR
 		return
 	}

@@ -68,8 +68,8 @@ func TestRegistersFitTerminal(t *testing.T) {
 	}
 }
 
-// TestPassThroughCounts: the guest that has the whole card is shown with the card's faults and
-// the bytes that its engines moved, in the status and in the report.
+// TestPassThroughCounts: the guest that has the whole card is shown with the card's faults, the
+// programs that it stopped and the bytes that its engines moved, in the status and in the report.
 func TestPassThroughCounts(t *testing.T) {
 	c, err := soft.New(soft.Config{VRAM: 128 << 20})
 	require.NoError(t, err)
@@ -84,6 +84,7 @@ func TestPassThroughCounts(t *testing.T) {
 	stats.PBDMAErrors.Add(2)
 	stats.EngineErrors.Add(4)
 	stats.BARFaults.Add(8)
+	stats.ProgramFaults.Add(16)
 	class := engine.Classes()[0].ID
 	stats.Engine.Class(class).Methods.Add(1)
 	stats.Engine.Class(class).Bytes.Add(4096)
@@ -94,6 +95,7 @@ func TestPassThroughCounts(t *testing.T) {
 	require.NoError(t, err)
 	for _, g := range []*api.GPU{&status.GPUs[0], &report.GPUs[0].GPU} {
 		require.EqualValues(t, 4096, g.Bytes)
+		require.EqualValues(t, 16, g.Count("program_faults"))
 		var b strings.Builder
 		gpuTable(&b, []api.GPU{*g})
 		require.Regexp(t, `\n  card +0B +all +- +0 +0 +15 +0 `, b.String())
