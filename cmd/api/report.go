@@ -113,7 +113,7 @@ type WorkCount struct {
 type IgnoredMethod struct {
 	Class string `json:"class"`
 	Name  string `json:"name"`
-	Count uint64 `json:"count"` // Methods stored without effect, because this card runs no programs.
+	Count uint64 `json:"count"` // Methods that would start work which this card does not do, such as drawing; their values were stored, without effect.
 }
 
 // TLBCount counts the card's handling of translations.
