@@ -3,10 +3,13 @@ package engine
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 )
 
 // TestFreeze writes a context out after every step of a copy and continues with the decoded
@@ -331,15 +334,33 @@ func (h *holes) Bytes(va uint64, _ int, write bool) ([]byte, *Fault) {
 // first time.
 type cold struct {
 	everywhere
-	env *Env
-	now uint64
+	env  *Env
+	now  uint64
+	code [pageSize]byte // at programAt
 }
 
 func (m *cold) Bytes(va uint64, n int, write bool) ([]byte, *Fault) {
 	m.now += 5000
 	m.env.Charge(CostLookup)
+	if at := va - programAt; at < pageSize {
+		return m.code[at:min(at+uint64(n), pageSize)], nil
+	}
 	return m.everywhere.Bytes(va, n, write)
 }
+
+// pagesApart is a program that executes an instruction on a page of each lane, at $r2d.
+const pagesApart = `
+	mov b32 $r0 $laneid
+	shl b32 $r2 $r0 clamp 0xc
+	mov b32 $r3 0x1
+	mov b32 $r0 0x80
+again:
+	add b32 $r2 $r2 0x20000
+	%s
+	sub b32 $r0 $r0 0x1
+	set $p0 0x1 gt u32 $r0 0x0
+	$p0 bra again
+	exit`
 
 // TestStepsEndInTime: any mix of work stops soon after the step's time is over.
 func TestStepsEndInTime(t *testing.T) {
@@ -365,6 +386,10 @@ func TestStepsEndInTime(t *testing.T) {
 		{"cells", geometry(8, 1<<16, pageSize), 0x300, launches(1, tiled)},
 		{"upload", append(geometry(1, 1<<16, pageSize), [2]uint32{0x300, pitch | launchInline}), 0x304, launches(1<<14, 0)},
 		{"conditions", nil, 0x340, launches(1<<16, renderIfEqual)},
+		{"loads", nil, 0, []byte("ld b32 $r4 ca g[$r2d]")},
+		{"stores", nil, 0, []byte("st b32 wb g[$r2d] $r4")},
+		{"atomics", nil, 0, []byte("red add u32 g[$r2d] $r4")},
+		{"atomics lane by lane", nil, 0, []byte("red inc u32 g[$r2d] $r4")},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var g GR
@@ -372,7 +397,16 @@ func TestStepsEndInTime(t *testing.T) {
 			env := newEnv(m)
 			m.env, env.Clock = env, func() uint64 { return m.now }
 			env.Begin(1 << 40)
-			g.send(t, env, 0x9039, tc.setup)
+			class := uint16(0x9039)
+			if tc.method == 0 { // the data are an instruction
+				class, tc.method, tc.setup = 0x90c0, 0x368, program(40)
+				words, err := isa.Assemble(fmt.Sprintf(pagesApart, tc.data))
+				require.NoError(t, err)
+				_, err = binary.Encode(m.code[:], binary.LittleEndian, words)
+				require.NoError(t, err)
+				tc.data = launches(1, 0)
+			}
+			g.send(t, env, class, tc.setup)
 			const stepTime, most = 500_000, 1_500_000
 			steps, o := 0, Done
 			for data := tc.data; len(data) > 0 || o == Busy; steps++ {
@@ -385,7 +419,7 @@ func TestStepsEndInTime(t *testing.T) {
 					}
 					var n int
 					env.Charge(CostWord)
-					n, o = g.Inline(env, 0x9039, tc.method, data)
+					n, o = g.Inline(env, class, tc.method, data)
 					require.NotEqual(t, Illegal, o)
 					data = data[n:]
 				}

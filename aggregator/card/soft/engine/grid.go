@@ -87,7 +87,7 @@ func (g *GR) runGrid(env *Env) Outcome {
 		env.GridCache.executor.Start(&env.GridCache.now.launch)
 	}
 	r, executor, grid := env.GridCache.now, &env.GridCache.executor, env.Grid
-	r.memory.env = env
+	r.memory = gridMemory{env, executor}
 	defer func() { r.memory.env = nil }()
 	executor.Begin()
 	block := interp.Block{Launch: &r.launch, BlockState: &grid.Block}
@@ -145,8 +145,18 @@ func (g *GR) gridError(env *Env, err error) Outcome {
 	return Illegal
 }
 
-// gridMemory is the address space as a program reaches it.
-type gridMemory struct{ env *Env }
+// gridMemory is the address space as a program reaches it. A program can look up pages with each
+// lane, so each access asks whether the step's time is over.
+type gridMemory struct {
+	env      *Env
+	executor *simd.Executor
+}
+
+func (m *gridMemory) charged() {
+	if m.env.Over() {
+		m.executor.Stop()
+	}
+}
 
 // refusedAccess is the error of an access that the address space refused.
 type refusedAccess struct{ Fault }
@@ -156,6 +166,7 @@ func (refusedAccess) Error() string { return "the address space refused an acces
 // Bytes implements simd.Pages: memory does not move before the step ends.
 func (m *gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
 	b, fault := m.env.fetch(addr, uint64(n), write)
+	m.charged()
 	if fault != nil {
 		return nil, refusedAccess{*fault}
 	}
@@ -163,7 +174,9 @@ func (m *gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
 }
 
 func (m *gridMemory) Load(addr uint64, to []byte) error {
-	if fault := read(m.env, addr, to); fault != nil {
+	fault := read(m.env, addr, to)
+	m.charged()
+	if fault != nil {
 		return refusedAccess{*fault}
 	}
 	return nil
@@ -172,6 +185,7 @@ func (m *gridMemory) Load(addr uint64, to []byte) error {
 func (m *gridMemory) Store(addr uint64, from []byte) error {
 	for len(from) > 0 {
 		mem, fault := m.env.fetch(addr, uint64(len(from)), true)
+		m.charged()
 		if fault != nil {
 			return refusedAccess{*fault}
 		}

@@ -28,9 +28,14 @@ func (g *GR) prepare(t require.TestingT, env *Env, m *testMemory, text string) {
 			m.store(programAt+uint64(i*8+b), byte(w>>(8*b)))
 		}
 	}
-	g.send(t, env, 0x90c0, writes{
-		{0x160c, programAt}, {0x238, 1<<16 | 8}, {0x23c, 1}, {0x3ac, 1<<16 | 40}, {0x3b0, 1}, {0x250, 40}, {0x2c0, 16}, {0x20c, 0x800},
-	})
+	g.send(t, env, 0x90c0, program(40))
+}
+
+// program describes a launch of the program in 8 blocks.
+func program(threads uint32) writes {
+	return writes{
+		{0x160c, programAt}, {0x238, 1<<16 | 8}, {0x23c, 1}, {0x3ac, 1<<16 | threads}, {0x3b0, 1}, {0x250, threads}, {0x2c0, 16}, {0x20c, 0x800},
+	}
 }
 
 // Each thread stores its number to a word of its own, from programData on, after some time.

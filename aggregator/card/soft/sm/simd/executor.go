@@ -20,7 +20,8 @@ type Executor struct {
 	windows [2]uint64
 	memory  memory
 
-	block *interp.Block
+	block  *interp.Block
+	budget int // of the step under way
 	// Of the instruction.
 	warp  int
 	w     *interp.Warp
@@ -55,27 +56,29 @@ const (
 // Step executes instructions until their cost reaches a budget, or the block ended. It returns the
 // cost. After a fault the block must not run again.
 func (x *Executor) Step(b *interp.Block, budget int) (spent int, fault *interp.Fault) {
-	x.block = b
-	for spent < budget {
+	x.block, x.budget = b, budget
+	for spent < x.budget && fault == nil {
 		n := b.NextWarp()
 		if n < 0 {
 			return spent, b.Stuck()
 		}
-		cost, fault := x.turn(n, budget-spent)
-		spent += cost
-		if fault != nil {
-			return spent, fault
-		}
+		spent, fault = x.turn(n, spent)
 	}
-	return spent, nil
+	return spent, fault
 }
 
-// turn executes instructions of a warp until its turn or the budget ends.
-func (x *Executor) turn(n, budget int) (spent int, fault *interp.Fault) {
+// Stop ends the step under way after its instruction. Memory and units call it when look-ups have
+// taken the time of their owner: their cost is not that of the instruction.
+func (x *Executor) Stop() { x.budget = 0 }
+
+// turn executes instructions of a warp until its turn or the budget ends. It returns what the step
+// has spent.
+func (x *Executor) turn(n, spent int) (int, *interp.Fault) {
+	var fault *interp.Fault
 	b := x.block
 	w := &b.Warps[n]
 	x.warp, x.w = n, w
-	for b.Left > 0 && spent < budget {
+	for b.Left > 0 && spent < x.budget {
 		o := x.code.at(w.PC)
 		if o == nil {
 			if o = x.fetch(w.PC); o == nil {
