@@ -134,11 +134,12 @@ func (g *GR) endGrid(env *Env) {
 	g.Op, *env.Grid, env.GridCache.now = Op{}, Grid{}, nil
 }
 
-// gridError ends a grid whose program did what it must not.
+// gridError ends a grid whose program did what it must not, and the macro that launched it.
 func (g *GR) gridError(env *Env, err error) Outcome {
 	g.Refusal, g.ProgramError = Refusal{env.Grid.Class, BadProgram, 0x368, g.Compute.Launch.Param}, programError(err)
 	env.Stats.class[env.Grid.Stat].Illegal.Add(1)
 	g.endGrid(env)
+	g.Macro.Active = false
 	if env.ProgramFault != nil {
 		env.ProgramFault(err)
 	}

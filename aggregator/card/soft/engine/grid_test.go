@@ -107,6 +107,14 @@ func TestProgramEnds(t *testing.T) {
 	require.Contains(t, *said, "register out of bounds at 0x0")
 	require.True(t, g.Idle())
 
+	// A macro ends with the program that it launched, also in a later step.
+	g, env, _ = start("mov b32 $r0 0x1000\nwait:\nsub b32 $r0 $r0 0x1\nset $p0 0x1 gt u32 $r0 0x0\n$p0 bra wait\nbrk")
+	g.upload(t, env, 1, macroMethod(0x368, 0), macroSend, macroNop|macroEnds, macroNop)
+	env.Begin(0)
+	require.Equal(t, Busy, g.Method(env, 0x90c0, 0x3808, 7))
+	require.Equal(t, Illegal, finish(Busy, func() Outcome { env.Begin(0); return g.Step(env) }))
+	require.True(t, g.Idle())
+
 	g, env, _ = start("bra 0x0")
 	require.Equal(t, Busy, g.Method(env, 0x90c0, 0x368, 0))
 	for range 5 {

@@ -61,10 +61,10 @@ func (g *GR) runMacro(env *Env) Outcome {
 			return g.macroError(env, m.Class, int(m.Stat), pc*4, g.MME.Code[pc%mme.CodeWords])
 		}
 		if sent.Valid {
-			if o := g.execute(env, m.Class, sent.Method, sent.Data); o == Illegal {
-				m.Active = false
-				return o
-			} else if o != Done {
+			m.Active = true // also for the last method: a call of a macro is refused
+			o := g.execute(env, m.Class, sent.Method, sent.Data)
+			m.Active = o != Illegal && state != mme.Ended
+			if o != Done {
 				return o
 			}
 		}

@@ -73,6 +73,7 @@ func TestMacroErrors(t *testing.T) {
 		"another call while it waits":    {[]uint32{wants}, [2]uint32{0x3818, 7}, Refusal{0x9097, BadMacro, 0x3818, 7}},
 		"a parameter too many":           {[]uint32{macroNop | macroEnds, macroNop}, [2]uint32{0x381c, 7}, Refusal{0x9097, BadMacro, 0x381c, 7}},
 		"a call of a macro":              {[]uint32{macroMethod(0x3818, 0), macroSend}, [2]uint32{}, Refusal{0x9097, BadMacro, 0x3818, 5}},
+		"a call in the last word":        {[]uint32{macroMethod(0x3818, 0), macroNop | macroEnds, macroSend}, [2]uint32{}, Refusal{0x9097, BadMacro, 0x3818, 5}},
 		"a method that does not exist":   {[]uint32{macroMethod(0x3ffc, 0), macroSend}, [2]uint32{}, Refusal{0x9097, NoMethod, 0x3ffc, 5}},
 		"an instruction that is nothing": {[]uint32{0x16}, [2]uint32{}, Refusal{0x9097, BadMacro, 0x30 * 4, 0x16}},
 	} {
