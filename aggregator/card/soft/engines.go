@@ -89,9 +89,10 @@ func (x *run) inline(words []byte) int {
 	n, out := x.GR.Inline(&x.env, o.Class, uint32(p.Method), words)
 	x.calling = false
 	x.card.stats.Methods.Add(uint64(n / 4))
-	if out != engine.Illegal { // the refused word is retried alone
-		x.outcome(o.Engine, out)
+	if out == engine.Illegal {
+		x.refused(o.Engine, p.Subch)
 	}
+	x.outcome(o.Engine, out)
 	return n
 }
 

@@ -43,7 +43,7 @@ func TestGraphTraps(t *testing.T) {
 		code         uint32
 	}{
 		{"illegal method", cat(incr(2, 0, classM2MF), incr(2, 0xffc, 7)), gf100.GraphIntrIllegalMthd, classM2MF, 0xffc, 7, 0},
-		{"illegal method among inline words", cat(incr(2, 0, classM2MF), nonIncr(2, 0xffc, 7)), gf100.GraphIntrIllegalMthd, classM2MF, 0xffc, 7, 0},
+		{"invalid bit field among inline words", cat(incr(2, 0, classM2MF), nonIncr(2, 0x238, 1, 0x100)), gf100.GraphIntrDataError, classM2MF, 0x238, 0x100, 0xc},
 		{"illegal class", incr(2, 0, 0x1234), gf100.GraphIntrIllegalClass, 0x1234, 0, 0x1234, 0},
 		{"invalid bit field", cat(incr(2, 0, classM2MF), incr(2, 0x238, 0x100)), gf100.GraphIntrDataError, classM2MF, 0x238, 0x100, 0xc},
 		{
@@ -73,6 +73,9 @@ func TestGraphTraps(t *testing.T) {
 			c.waitSemaphore(0, 1)
 			other.waitSemaphore(0, 1)
 			require.EqualValues(t, 1, r.card.Stats().EngineErrors.Load())
+			if tc.class == classM2MF {
+				require.EqualValues(t, 1, r.card.Stats().Engine.Class(classM2MF).Illegal.Load(), "no word is sent again")
+			}
 		})
 	}
 }

@@ -108,7 +108,7 @@ func TestInlineWithoutLaunch(t *testing.T) {
 }
 
 // TestInlineGeneral: a run of words for a method without a bulk path is the same
-// as one by one, and stops at the word that is refused.
+// as one by one, and stops behind the word that is refused.
 func TestInlineGeneral(t *testing.T) {
 	var g GR
 	env := newEnv(newTestMemory())
@@ -117,11 +117,11 @@ func TestInlineGeneral(t *testing.T) {
 	require.Equal(t, Done, o)
 	require.EqualValues(t, []uint32{1, 2}, g.MME.Code[:2])
 	n, o = g.Inline(env, 0x9097, 0x238c, []byte{1, 0, 0, 0, 2, 0, 1, 0})
-	require.Equal(t, 4, n)
+	require.Equal(t, 8, n)
 	require.Equal(t, Illegal, o)
 	require.Equal(t, Refusal{0x9097, BadBitfield, 0x238c, 0x10002}, g.Refusal)
-	n, o = g.Inline(env, 0x9097, 0x3ffc, []byte{1, 0, 0, 0})
-	require.Zero(t, n)
+	n, o = g.Inline(env, 0x9097, 0x3ffc, []byte{1, 0, 0, 0, 2, 0, 0, 0})
+	require.Equal(t, 4, n)
 	require.Equal(t, Illegal, o)
 }
 

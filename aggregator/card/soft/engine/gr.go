@@ -96,8 +96,8 @@ func (c *class) check(method, data uint32) (*Method, Reason) {
 // Inline carries out a run of writes to one method (a non-increasing packet) whose data lie
 // together as little-endian words. It reports the bytes taken, a multiple of 4; a rest of
 // less than a word is ignored. After Done with fewer bytes than data has, call again with
-// the rest. Busy and Faulted include the word they belong to: call Step first. The word
-// after those taken is the Illegal one.
+// the rest. Busy, Faulted and Illegal include the word they belong to, which may have changed
+// memory: after Busy and Faulted call Step first, and never send a word again.
 //
 // It is the same as Method word by word; M2MF inline data and constant-buffer
 // data are moved in bulk.
@@ -119,10 +119,7 @@ func (g *GR) Inline(env *Env, class uint16, method uint32, data []byte) (int, Ou
 	}
 	for n := 0; n < len(data); n += 4 {
 		env.Charge(CostWord)
-		switch o := g.Method(env, class, method, binary.LittleEndian.Uint32(data[n:])); {
-		case o == Illegal:
-			return n, o
-		case o != Done || env.Over():
+		if o := g.Method(env, class, method, binary.LittleEndian.Uint32(data[n:])); o != Done || env.Over() {
 			return n + 4, o
 		}
 	}
