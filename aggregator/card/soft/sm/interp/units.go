@@ -19,7 +19,8 @@ type Units interface {
 type Texels struct {
 	Inst  *isa.Inst
 	Lanes uint32
-	A, B  [4][Lanes]uint32 // the first and second operand
+	A     [5][Lanes]uint32 // the first operand
+	B     [4][Lanes]uint32 // the second
 	Out   [4][Lanes]uint32 // components, whether or not the instruction wants them
 }
 
@@ -63,7 +64,7 @@ func (x *exec) texture() {
 		return
 	}
 	t := &Texels{Inst: &x.in.Inst, Lanes: x.lanes}
-	for src, to := range []*[4][Lanes]uint32{&t.A, &t.B} {
+	for src, to := range [...][][Lanes]uint32{t.A[:], t.B[:]} {
 		if v := &x.in.Src[src]; v.Kind == isa.Reg && v.Reg != isa.Zero {
 			for i := range v.Count {
 				to[i] = x.w.Regs[v.Reg+i]

@@ -16,7 +16,7 @@ type echo struct{ stored []Pixel }
 func (e *echo) Texture(t *Texels) error {
 	for lane := range Lanes {
 		for i := range t.Out {
-			t.Out[i][lane] = t.A[0][lane]<<8 | t.A[1][lane]<<4 | uint32(i)
+			t.Out[i][lane] = t.A[0][lane]<<8 | t.A[1][lane]<<4 | t.A[len(t.A)-1][lane]<<12 | uint32(i)
 		}
 	}
 	return nil
@@ -43,6 +43,11 @@ func TestUnits(t *testing.T) {
 	m, fault := step("tex t lzero all dfp #:$r0:#:$r1 t2d $t0 $s0 $r4:$r5 ()\nshl b32 $r1 $r1 clamp 0x10\nor b32 $r0 $r0 $r1", e)
 	require.Nil(t, fault)
 	require.EqualValues(t, 0x563<<16|0x561, m.Word(0))
+
+	// The first operand of some has five registers.
+	m, fault = step("mov b32 $r8 0x9\ntexgrad t off all #:$r0:#:# acube $t0 $s0 $r4:$r5:$r6:$r7:$r8 $r10:$r11", e)
+	require.Nil(t, fault)
+	require.EqualValues(t, 0x561|9<<12, m.Word(0))
 
 	m, fault = step("suldb b64 $r0d ca zero img[0x1] 2d $r4:$r5\nadd b32 $r0 $r0 $r1", e)
 	require.Nil(t, fault)
