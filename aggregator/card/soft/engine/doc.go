@@ -35,7 +35,8 @@
 // # Addresses
 //
 // A virtual address has 40 bits. All address arithmetic is modulo 2^40, as in a 40-bit
-// adder; a transfer that passes the end continues at 0.
+// adder; a transfer that passes the end continues at 0. A program's
+// addresses have more bits: one beyond the end ends its launch.
 //
 // # Overlap
 //

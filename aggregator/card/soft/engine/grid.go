@@ -146,8 +146,8 @@ func (g *GR) gridError(env *Env, err error) Outcome {
 	return Illegal
 }
 
-// gridMemory is the address space as a program reaches it. A program can look up pages with each
-// lane, so each access asks whether the step's time is over.
+// gridMemory is the address space as a program reaches it: addresses beyond it do not wrap. A program can
+// look up pages with each lane, so each access asks whether the step's time is over.
 type gridMemory struct {
 	env      *Env
 	executor *simd.Executor
@@ -159,6 +159,14 @@ func (m *gridMemory) charged() {
 	}
 }
 
+// within checks that n bytes at addr are in the address space.
+func within(addr, n uint64) error {
+	if addr > vaMask || n > 1<<vaBits-addr {
+		return &interp.Fault{Cause: interp.BadAddress, Lane: -1, Addr: addr, What: "an address of more than 40 bits"}
+	}
+	return nil
+}
+
 // refusedAccess is the error of an access that the address space refused.
 type refusedAccess struct{ Fault }
 
@@ -166,6 +174,9 @@ func (refusedAccess) Error() string { return "the address space refused an acces
 
 // Bytes implements simd.Pages: memory does not move before the step ends.
 func (m *gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
+	if err := within(addr, uint64(n)); err != nil {
+		return nil, err
+	}
 	b, fault := m.env.fetch(addr, uint64(n), write)
 	m.charged()
 	if fault != nil {
@@ -175,6 +186,9 @@ func (m *gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
 }
 
 func (m *gridMemory) Load(addr uint64, to []byte) error {
+	if err := within(addr, uint64(len(to))); err != nil {
+		return err
+	}
 	fault := read(m.env, addr, to)
 	m.charged()
 	if fault != nil {
@@ -184,6 +198,9 @@ func (m *gridMemory) Load(addr uint64, to []byte) error {
 }
 
 func (m *gridMemory) Store(addr uint64, from []byte) error {
+	if err := within(addr, uint64(len(from))); err != nil {
+		return err
+	}
 	for len(from) > 0 {
 		mem, fault := m.env.fetch(addr, uint64(len(from)), true)
 		m.charged()

@@ -115,6 +115,16 @@ func TestProgramEnds(t *testing.T) {
 	require.Equal(t, Illegal, finish(Busy, func() Outcome { env.Begin(0); return g.Step(env) }))
 	require.True(t, g.Idle())
 
+	for _, high := range []string{"0x100", "0x7f00"} { // the low 40 bits are the address of the data
+		for _, access := range []string{"st b32 wb g[$r2d] $r0", "ld b32 $r0 ca g[$r2d]", "ld add u32 $r0 g[$r2d] $r0"} {
+			g, env, said = start("mov b32 $r2 0x200000\nmov b32 $r3 " + high + "\n" + access + "\nexit")
+			env.Mem.(*testMemory).mapPage(programData)
+			require.Equal(t, Illegal, finish(g.Method(env, 0x90c0, 0x368, 0), func() Outcome { env.Begin(1000); return g.Step(env) }), access)
+			require.Contains(t, *said, "address not mapped")
+			require.Contains(t, *said, high+"00200000")
+		}
+	}
+
 	g, env, _ = start("bra 0x0")
 	require.Equal(t, Busy, g.Method(env, 0x90c0, 0x368, 0))
 	for range 5 {
