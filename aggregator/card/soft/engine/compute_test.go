@@ -99,6 +99,7 @@ func TestLaunchRefused(t *testing.T) {
 		"shared memory":          {map[uint32]uint32{0x24c: 48<<10 + 1}, NoShared},
 		"local memory":           {map[uint32]uint32{0x204: 300 << 10, 0x208: 213 << 10, 0x798: 1}, NoLocal},
 		"more than it was given": {map[uint32]uint32{0x204: 16, 0x79c: 1024*16 - 1}, NoLocal},
+		"parts of 16 bytes":      {map[uint32]uint32{0x204: 17, 0x79c: 1024*32 - 1}, NoLocal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var g GR

@@ -48,14 +48,14 @@ const windowSize = 1 << 24
 
 func (l *Launch) threads() uint32 { return l.Block[0] * l.Block[1] * l.Block[2] }
 
-// localStride is the distance of two threads' local memory: what a thread has, in whole pieces of
+// LocalStride is the distance of two threads' local memory: what a thread has, in whole pieces of
 // the longest access.
-func (l *Launch) localStride() uint64 { return (uint64(l.LocalPos) + uint64(l.LocalNeg) + 15) &^ 15 }
+func (l *Launch) LocalStride() uint64 { return (uint64(l.LocalPos) + uint64(l.LocalNeg) + 15) &^ 15 }
 
 // LocalSize is the bytes of local memory of a block, thread after thread. Blocks run one after the
 // other in the same memory.
 func (l *Launch) LocalSize() uint64 {
-	return (uint64(l.threads()) + Lanes - 1) / Lanes * Lanes * l.localStride()
+	return (uint64(l.threads()) + Lanes - 1) / Lanes * Lanes * l.LocalStride()
 }
 
 // A Block is one thread block in execution.

@@ -80,7 +80,7 @@ func (x *exec) local(lane int, addr, size uint64) (uint64, bool) {
 	if at+size > pos+neg {
 		return addr, false
 	}
-	return l.Local + uint64(x.warp*Lanes+lane)*l.localStride() + at, true
+	return l.Local + uint64(x.warp*Lanes+lane)*l.LocalStride() + at, true
 }
 
 // load reports whether it was allowed.

@@ -112,7 +112,7 @@ func window(at uint32) uint64 {
 func (x *Executor) localAddresses(size uint64) bool {
 	l := x.launch
 	pos, neg := uint64(l.LocalPos), uint64(l.LocalNeg)
-	stride := (pos + neg + 15) &^ 15
+	stride := l.LocalStride()
 	for i := range x.addr {
 		if x.lanes>>i&1 == 0 {
 			continue
