@@ -2,6 +2,7 @@ package isa
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -19,7 +20,8 @@ func (e *UndefinedError) Error() string {
 	return fmt.Sprintf("word 0x%016x is no instruction: %s in %q", e.Word, e.Reason, e.Form.Name())
 }
 
-// Name returns the literal words of a form, such as "fma f32" or "and|or|xor|mov2 b32".
+// Name returns the literal words of a form, such as "fma f32" or "and|or|xor|mov2 b32". A modifier
+// that may have no text, such as a condition, is not one of them.
 func (f *Form) Name() string {
 	var words []string
 	for _, s := range f.slots {
@@ -29,7 +31,7 @@ func (f *Form) Name() string {
 		case minOrMax:
 			words = append(words, "minmax")
 		case modifies:
-			if len(words) == 0 && s.mod.texts[0] != "" {
+			if len(words) == 0 && !slices.Contains(s.mod.texts, "") {
 				words = append(words, strings.Join(s.mod.texts, "|"))
 			}
 		}
