@@ -24,9 +24,9 @@ func TestPiglitReasons(t *testing.T) {
 	require.NotEmpty(t, list)
 }
 
-// TestPiglit: of each set of tests that say something of a card, and of which Mesa does not make
-// wrong programs, 97 % pass; each failure has its reason in the list, and no more have one. One in
-// 40 is held against the devices that make it a test that counts.
+// TestPiglit: the tests that say something of a card pass, except those that the list names with a
+// reason, and each of these fails. One in 40 is held against the devices that make it a test that
+// counts.
 func TestPiglit(t *testing.T) {
 	scale.ReleaseOnly(t)
 	t.Parallel()
@@ -51,7 +51,7 @@ func TestPiglit(t *testing.T) {
 	tests = slices.DeleteFunc(tests, func(test string) bool { return reasons[test].Class == "nothing" })
 
 	var mu sync.Mutex // guards what follows
-	sets := map[string]struct{ passed, wrong, failed int }{}
+	sets := map[string]struct{ passed, mesa, all int }{}
 	queue := make(chan int)
 	var working sync.WaitGroup
 	for _, host := range hosts {
@@ -64,13 +64,12 @@ func TestPiglit(t *testing.T) {
 				assert.Equal(t, class != "", result != "pass", "%s: %s %s, reason in the list: %q", test, result, why, class)
 				mu.Lock()
 				set := sets[filepath.Ext(test)]
+				set.all++
 				switch {
 				case result == "pass":
 					set.passed++
 				case class == "mesa":
-					set.wrong++
-				default:
-					set.failed++
+					set.mesa++
 				}
 				sets[filepath.Ext(test)] = set
 				mu.Unlock()
@@ -91,7 +90,8 @@ func TestPiglit(t *testing.T) {
 	close(queue)
 	working.Wait()
 	for set, n := range sets {
-		fmt.Fprintf(t.Output(), "%s: %d pass, %d fail; Mesa makes wrong programs of %d\n", set, n.passed, n.failed, n.wrong)
-		assert.GreaterOrEqual(t, float64(n.passed), 0.97*float64(n.passed+n.failed), set)
+		percent := func(of int) float64 { return 100 * float64(n.passed) / float64(of) }
+		fmt.Fprintf(t.Output(), "%s: %d of %d tests pass (%.1f %%); without the %d that Mesa compiles wrongly %.1f %%\n",
+			set, n.passed, n.all, percent(n.all), n.mesa, percent(n.all-n.mesa))
 	}
 }
