@@ -95,11 +95,11 @@ func TestEventsReachTheirOwnerAlone(t *testing.T) {
 				require.NoError(t, err)
 				defer v.g.Close()
 				park(t, s.GPUs[0].Socket, channels)
-				heard := &s.GPUs[0].Guest.Stats().EngineEvents
-				before := heard.Load()
+				neighbour := &s.GPUs[0].Guest.Stats().EngineEvents
+				before := neighbour.Load()
 				events, err := fences(v, s.GPUs[1], n)
 				require.NoError(t, err)
-				require.LessOrEqual(t, heard.Load()-before, c.others)
+				require.LessOrEqual(t, neighbour.Load()-before, c.others)
 				require.LessOrEqual(t, events, n+c.others)
 			})
 		}

@@ -37,13 +37,13 @@ type Channel struct {
 	put     uint32
 	fence   uint32
 
-	rung chan struct{}         // capacity 1: the card reported something
-	err  atomic.Pointer[error] // why the channel was stopped
+	doorbell chan struct{}         // capacity 1: the card reported something
+	err      atomic.Pointer[error] // why the channel was stopped
 }
 
 // NewChannel makes a channel.
 func (m *Machine) NewChannel() (*Channel, error) {
-	c := &Channel{machine: m, rung: make(chan struct{}, 1)}
+	c := &Channel{machine: m, doorbell: make(chan struct{}, 1)}
 	var err error
 	c.own, err = m.Alloc(Place{VA: ownFirst + uint64(len(m.channels))*ownPages, Size: ownPages})
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Channel) wait() error {
 			return c.machine.executed()
 		}
 		select {
-		case <-c.rung:
+		case <-c.doorbell:
 		case <-limit.C:
 			return fmt.Errorf("the card did not complete a submission in %v", c.machine.cfg.Limit)
 		}
@@ -132,9 +132,9 @@ func (m *Machine) executed() error {
 // events receives what the card reports about a channel.
 type events struct{ c *Channel }
 
-func (e events) ring() {
+func (e events) ringDoorbell() {
 	select {
-	case e.c.rung <- struct{}{}:
+	case e.c.doorbell <- struct{}{}:
 	default:
 	}
 }
@@ -142,10 +142,10 @@ func (e events) ring() {
 func (e events) stop(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	e.c.err.CompareAndSwap(nil, &err)
-	e.ring()
+	e.ringDoorbell()
 }
 
-func (e events) Completed(uint32)  { e.ring() }
+func (e events) Completed(uint32)  { e.ringDoorbell() }
 func (e events) Broken(why string) { e.stop("the channel is broken: %s", why) }
 func (e events) MMUFault(f gf100.MMUFault) {
 	e.stop("MMU fault at %#x, unit %#x, information %#x", f.VA, f.Unit, f.Info)

@@ -239,7 +239,7 @@ func (r *run) assault(ctx context.Context, name string) (*process, error) {
 
 // observe adds a window, and how the control socket answers meanwhile.
 func (r *run) observe(ctx context.Context, to *[]window, side int) {
-	before, heard := r.count()
+	trapsBefore, interruptsBefore := r.count()
 	answers := make(chan time.Duration)
 	stop := make(chan struct{})
 	go func() { answers <- r.control(ctx, stop) }()
@@ -258,10 +258,10 @@ func (r *run) observe(ctx context.Context, to *[]window, side int) {
 			r.fail("the victim lost its work: %v", err)
 		}
 	}
-	if traps, interrupts := r.count(); traps > before {
-		r.traps[side] += float64(traps-before) / float64(max(len(w[0]), 1))
-		if side == 1 && r.attack.silent && interrupts > heard {
-			r.fail("the attacker hears %d events of %d pieces of the victim's work", interrupts-heard, len(ops)*len(w[0]))
+	if traps, interrupts := r.count(); traps > trapsBefore {
+		r.traps[side] += float64(traps-trapsBefore) / float64(max(len(w[0]), 1))
+		if side == 1 && r.attack.silent && interrupts > interruptsBefore {
+			r.fail("the attacker received %d events for %d pieces of the victim's work", interrupts-interruptsBefore, len(ops)*len(w[0]))
 		}
 	}
 }
