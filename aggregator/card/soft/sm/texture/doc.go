@@ -9,10 +9,11 @@
 // Weights of a linear filter have 8 bits of fraction, as the hardware's. Levels of detail are
 // multiples of 1/256.
 //
-// Block-compressed formats, multisampled images and anisotropic filters are not implemented: the
-// instruction fails, and names what is missing. So does an instruction that names a descriptor
-// that is not bound. Texels outside of an image are never read: what a descriptor says of an
-// image's size bounds all addresses.
+// Block-compressed formats, multisampled images and anisotropic filters are not implemented, nor
+// are derivatives of three coordinates (Mesa's compiler uses none), gathers from one or three
+// dimensions and fetches from cubes (GLSL has none): the instruction fails, and names what is
+// missing. So does an instruction that names a descriptor that is not bound. Texels outside of an
+// image are never read: what a descriptor says of an image's size bounds all addresses.
 //
 // The package runs no goroutines and takes no locks. A Unit belongs to one goroutine.
 package texture

@@ -102,7 +102,7 @@ func (r *request) fetched(lane int) (colour, error) {
 // gathered returns a component of four texels: those around the coordinates with an offset, or
 // one at each of four offsets.
 func (r *request) gathered(lane int) (colour, error) {
-	if r.empty() || r.dims() != 2 {
+	if r.empty() {
 		return colour{}, nil
 	}
 	p := r.position(lane)

@@ -229,6 +229,43 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestMissingTargets: instructions that are not implemented for a target are named, the others run.
+func TestMissingTargets(t *testing.T) {
+	const derivatives, dimensions, fetch = "derivatives of three coordinates", "a gather from a texture of", "a fetch from a cube"
+	for _, test := range []struct {
+		target                  uint32
+		name, at                string
+		grad, gathered, fetched string
+	}{
+		{oneD, "t1d", "$r4", "", dimensions, ""},
+		{oneDArray, "a1d", "$r4:$r5", "", dimensions, ""},
+		{twoD, "t2d", "$r4:$r5", "", "", ""},
+		{twoDArray, "a2d", "$r4:$r5:$r6", "", "", ""},
+		{threeD, "t3d", "$r4:$r5:$r6", derivatives, dimensions, ""},
+		{cube, "tcube", "$r4:$r5:$r6", derivatives, "", fetch},
+		{cubeArray, "acube", "$r4:$r5:$r6:$r7", derivatives, "", fetch},
+	} {
+		derivative := "$r8:$r9:$r10:$r11"
+		if test.target == oneD || test.target == oneDArray {
+			derivative = "$r8:$r9"
+		}
+		for text, want := range map[string]string{
+			"texgrad t all $r0:$r1:$r2:$r3 %s $t0 $s0 %s " + derivative: test.grad,
+			"texgather t all dfp r $r0:$r1:$r2:$r3 %s $t0 $s0 %s ()":    test.gathered,
+			"texfetch t lzero all $r0:$r1:$r2:$r3 %s $t0 $s0 %s ()":     test.fetched,
+		} {
+			r := newRig()
+			r.header.Target = test.target
+			_, err := r.ask(t, fmt.Sprintf(text, test.name, test.at), [4]uint32{}, [4]uint32{})
+			if want == "" {
+				require.NoError(t, err, text)
+			} else {
+				require.ErrorContains(t, err, want)
+			}
+		}
+	}
+}
+
 // TestHostileDescriptors: whatever descriptors and coordinates are, an instruction ends after a
 // few accesses.
 func TestHostileDescriptors(t *testing.T) {

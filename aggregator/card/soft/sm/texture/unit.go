@@ -123,6 +123,12 @@ func (r *request) check() error {
 	switch {
 	case r.in.Op != isa.TexQuery && targets[r.header.Target] != m[isa.Target]:
 		return fmt.Errorf("an instruction for target %d on a texture of type %d", m[isa.Target], r.header.Target)
+	case r.in.Op == isa.TexGrad && (r.dims() == 3 || r.isCube()):
+		return fmt.Errorf("derivatives of three coordinates")
+	case r.in.Op == isa.TexGather && r.dims() != 2:
+		return fmt.Errorf("a gather from a texture of %d dimensions", r.dims())
+	case r.in.Op == isa.TexFetch && r.isCube():
+		return fmt.Errorf("a fetch from a cube")
 	case r.in.Op == isa.Tex && m[isa.Lod] > lodGiven:
 		return fmt.Errorf("level of detail %d", m[isa.Lod])
 	case m[isa.Samples] != 0:
