@@ -234,13 +234,24 @@ func TestSurfaces(t *testing.T) {
 			}
 		}
 		require.Equal(t, want, p.load(t, env))
-		// With layers, the third coordinate counts in 256 bytes.
-		r.surfaces[3] = sm.Surface{Address: p.va, Width: 16, Height: 1, Format: p.code, Linear: true}
+		// With layers, the third coordinate counts in 256 bytes. A linear surface has one layer.
 		inst := isa.Inst{Op: isa.SurfAddress}
 		inst.Mod[isa.Width], inst.Mod[isa.Dims] = isa.U8, dimsLayers
-		pixel := interp.Pixel{Inst: &inst, Image: 3, At: [4]uint32{5, 0, 3}}
+		layer := rapid.SampledFrom([]uint32{0, 3, 1<<32 - 1}).Draw(t, "layer")
+		pixel := interp.Pixel{Inst: &inst, Image: 3, At: [4]uint32{0, 0, layer}}
 		require.NoError(t, r.Surface(&pixel))
-		require.EqualValues(t, p.va+5+3*256, uint64(pixel.Data[1])<<32|uint64(pixel.Data[0]))
+		require.EqualValues(t, p.va+uint64(layer)*256, uint64(pixel.Data[1])<<32|uint64(pixel.Data[0]))
+		if inst.Op = isa.SurfStore; p.va+uint64(layer)*256 > vaMask {
+			require.ErrorContains(t, r.Surface(&pixel), "an address of more than 40 bits")
+		}
+		inst.Op = isa.SurfAddress
+		r.surfaces[3] = sm.Surface{Address: p.va, Width: 16, Height: 1, Format: p.code, Linear: true}
+		pixel.At[0] = 5
+		require.NoError(t, r.Surface(&pixel))
+		require.Equal(t, layer != 0, pixel.Out)
+		if !pixel.Out {
+			require.EqualValues(t, p.va+5, uint64(pixel.Data[1])<<32|uint64(pixel.Data[0]))
+		}
 		r.surfaces[3].Format = 0xe1
 		require.ErrorContains(t, r.Surface(&interp.Pixel{Inst: &isa.Inst{Op: isa.SurfStoreFormat}, Image: 3}), "surfaces of format 0xe1")
 		require.Error(t, r.Surface(&interp.Pixel{Inst: &isa.Inst{Op: isa.SurfRed}, Image: 8}))

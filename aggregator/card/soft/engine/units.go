@@ -13,7 +13,8 @@ var surfaceBytes = [...]uint64{1, 1, 2, 2, 4, 8, 16, 16}
 
 // Values of isa.Dims. With layers, the third coordinate is a distance in bytes of layerUnit: what a
 // program multiplies with the number of the layer comes from its driver (Mesa: the miptree's
-// layer_stride >> 8).
+// layer_stride >> 8). SET_SU_LD_ST_TARGET does not say how many layers a surface has, so nothing but the
+// address space bounds the distance. A linear surface is a line of bytes, with one layer.
 const (
 	dims3D     = 2
 	dimsLayers = 3
@@ -57,12 +58,12 @@ func (r *runner) Surface(p *interp.Pixel) error {
 	if !s.Linear {
 		at = blockLinear(s.Address, width, uint64(s.Height), uint32(s.Log2Block[1]), 0, 0)
 	}
-	p.Out = x+n > width || y >= uint64(s.Height)
+	p.Out = x+n > width || y >= uint64(s.Height) || s.Linear && layer != 0
 	if p.Out {
 		p.Data = [4]uint32{}
 		return nil
 	}
-	return r.access(p, f, (at.at(x, y)+layer)&vaMask, n)
+	return r.access(p, f, at.at(x, y)+layer, n)
 }
 
 // access carries out an instruction at an address. n is how many bytes are loaded or stored.
