@@ -104,6 +104,7 @@ type Card struct {
 	polled      bool   // the driver has asked for the end of its invalidates since the last one
 	useChanged  func() // see OnUse, or nil
 	engines     [gf100.Engines]engineSlot
+	grids       engine.GridCache // of the channel that has EngineGR
 
 	words sync.Pool // of *[4]byte, for Read32 and Write32
 

@@ -41,7 +41,6 @@ const (
 type channel struct {
 	card *Card
 	vm   vm
-	grid engine.GridCache
 
 	dead  atomic.Bool // unbound; to be thrown away
 	yield atomic.Bool // leave the PBDMA at the next step

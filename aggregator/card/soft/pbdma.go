@@ -33,7 +33,7 @@ type pbdma struct {
 
 func (p *pbdma) init(c *Card, id int) {
 	p.card, p.id = c, id
-	p.run.env = engine.Env{Mem: &p.run, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, Ran: c.cfg.Ran, ProgramFault: p.run.programFault, Meter: engine.Meter{Clock: c.clock}}
+	p.run.env = engine.Env{Mem: &p.run, GridCache: &c.grids, Now: c.now, Notify: p.run.notify, Stats: &c.stats.Engine, Launched: c.cfg.Launched, Ran: c.cfg.Ran, ProgramFault: p.run.programFault, Meter: engine.Meter{Clock: c.clock}}
 }
 
 func (p *pbdma) release() { p.held, p.card.fifo.Skip[p.id] = nil, false }
@@ -117,7 +117,7 @@ func (c *Card) turn(p *pbdma, ch *channel) *step {
 func (c *Card) step(p *pbdma, ch *channel) {
 	x := &p.run
 	x.step = step{}
-	x.env.Grid, x.env.GridCache = &ch.Grid, &ch.grid
+	x.env.Grid = &ch.Grid
 	if !c.stepping[ch.ID].TryRLock() {
 		c.stepping[ch.ID].RLock()
 		x.since = c.clock() // its guest does not pay for pages that the server moves

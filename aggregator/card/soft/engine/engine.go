@@ -58,14 +58,16 @@ type Env struct {
 	Now func() uint64
 	// Notify receives the event that a method asked for. May be nil.
 	Notify func(Event)
-	// Grid and GridCache keep the channel's launch between two calls. Not nil.
-	Grid      *Grid
+	// Grid keeps the channel's launch between two calls. Not nil.
+	Grid *Grid
+	// GridCache belongs to the graphics engine. Not nil.
 	GridCache *GridCache
 	// ProgramFault receives what a program did wrong. May be nil.
 	ProgramFault func(error)
 	// Launched receives each launch of a program. May be nil.
 	Launched func(*sm.Launch)
-	// Ran receives what each launch that ended well executed: warp instructions by form. May be nil.
+	// Ran receives what each launch that ended well executed: warp instructions by form. It also
+	// receives what a launch executed until another channel's turn. May be nil.
 	Ran func(map[*isa.Form]uint64)
 	// Stats counts. Not nil.
 	Stats *Stats

@@ -24,11 +24,25 @@ type Grid struct {
 	Refused bool
 }
 
-// GridCache has what is derived from a channel's Grid. It is made again where it is missing.
+// GridCache has what is derived from the Grid of the channel that ran last. It belongs to a graphics
+// engine, as channels are many, and is made again for another channel.
 type GridCache struct {
-	now      *runner
+	of       *Grid
+	now      *runner // nil if the launch has ended
 	executor simd.Executor
-	block    interp.BlockState // memory of the last launch's block
+	block    interp.BlockState // memory of the last launch's block; another guest must not find it
+}
+
+// serve makes the cache one of the channel's Grid.
+func (e *Env) serve() *GridCache {
+	c := e.GridCache
+	if c.of != e.Grid {
+		if c.now != nil && e.Ran != nil {
+			e.Ran(c.executor.Ran())
+		}
+		c.of, c.now, c.block = e.Grid, nil, interp.BlockState{}
+	}
+	return c
 }
 
 // runner executes a Grid.
@@ -48,16 +62,17 @@ const (
 	burst     = 1024
 )
 
-// maxStack is the most entries of a warp's stack, whatever the driver gives.
-const maxStack = 4096
+// maxStack is the most entries of a warp's stack, whatever the driver gives. Mesa gives 128. It bounds
+// what the channels' launches take of the host: see docs/security.md.
+const maxStack = 256
 
 // startGrid begins a launch.
 func (g *GR) startGrid(env *Env, c call) Outcome {
 	l := &g.Compute.Launch
 	*env.Grid = Grid{Blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]), Class: c.class.ID, Stat: uint8(c.class.stat)}
-	env.Grid.Block, env.GridCache.block = env.GridCache.block, interp.BlockState{}
+	cache := env.serve()
+	env.Grid.Block, cache.block, cache.now = cache.block, interp.BlockState{}, nil
 	env.launched(c.class.stat)
-	env.GridCache.now = nil
 	g.Op = Op{Kind: OpGrid, Class: c.class.ID, Stat: uint8(c.class.stat)}
 	return g.work(env)
 }
@@ -69,7 +84,7 @@ func newRunner(l *sm.Launch) *runner {
 		Memory: &r.memory, Units: r, Program: &interp.Program{Memory: &r.memory, Base: l.Region}, Entry: uint32(l.Program - l.Region),
 		Grid: l.Grid, Block: l.Block, GridID: l.ID,
 		Registers: l.Registers, Shared: l.Shared, Local: l.Local.Address, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh,
-		StackDepth: min(int(l.Stack/stackEntry), maxStack), SharedWindow: uint32(l.SharedWindow), LocalWindow: uint32(l.LocalWindow),
+		StackDepth: stackDepth(l.Stack), SharedWindow: uint32(l.SharedWindow), LocalWindow: uint32(l.LocalWindow),
 	}
 	for i, b := range l.Constants {
 		r.launch.Banks[i] = interp.Bank{Addr: b.Address, Size: uint32(b.Size), Valid: b.Bound}
@@ -80,13 +95,21 @@ func newRunner(l *sm.Launch) *runner {
 // stackEntry is how many bytes of a warp's stack an entry takes.
 const stackEntry = 16
 
+func stackDepth(size uint32) int {
+	if n := size / stackEntry; n > 0 {
+		return int(min(n, maxStack))
+	}
+	return maxStack
+}
+
 // runGrid executes instructions until the grid has ended or the step's time is over.
 func (g *GR) runGrid(env *Env) Outcome {
-	if env.GridCache.now == nil {
-		env.GridCache.now = newRunner(&g.Compute.Launch)
-		env.GridCache.executor.Start(&env.GridCache.now.launch)
+	cache := env.serve()
+	if cache.now == nil {
+		cache.now = newRunner(&g.Compute.Launch)
+		cache.executor.Start(&cache.now.launch)
 	}
-	r, executor, grid := env.GridCache.now, &env.GridCache.executor, env.Grid
+	r, executor, grid := cache.now, &cache.executor, env.Grid
 	r.memory = gridMemory{env, executor}
 	defer func() { r.memory.env = nil }()
 	executor.Begin()

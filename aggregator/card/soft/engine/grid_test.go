@@ -3,6 +3,7 @@ package engine
 import (
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -308,4 +309,49 @@ func BenchmarkLaunch(b *testing.B) {
 	for b.Loop() {
 		require.Equal(b, Done, g.Method(env, 0x90c0, 0x368, 0))
 	}
+}
+
+// TestChannelsTakeTurns: launches of channels that share the engine end as if each were alone, in steps
+// one after the other, and what they executed is counted in all.
+func TestChannelsTakeTurns(t *testing.T) {
+	counted := uint64(0)
+	cache := new(GridCache)
+	var envs [2]*Env
+	var grs [2]GR
+	var out [2]Outcome
+	var mems [2]*testMemory
+	now := uint64(0)
+	for i := range envs {
+		mems[i] = newTestMemory()
+		mems[i].mapPage(programData)
+		envs[i] = newEnv(mems[i])
+		envs[i].GridCache = cache
+		envs[i].Clock = func() uint64 { now++; return now }
+		// The second program is another one at the same place.
+		text := strings.Replace(storeNumber, "mov b32 $r3 0x0", []string{"mov b32 $r3 0x0", "add b32 $r0 $r0 0x7\nmov b32 $r3 0x0"}[i], 1)
+		grs[i].prepare(t, envs[i], mems[i], text)
+		envs[i].Ran = func(ran map[*isa.Form]uint64) {
+			for f, n := range ran {
+				if f.Op == isa.Store {
+					counted += n
+				}
+			}
+		}
+		out[i] = grs[i].Method(envs[i], 0x90c0, 0x368, 0)
+	}
+	turns := 0
+	for ; out[0] == Busy && out[1] == Busy; turns++ {
+		for i, env := range envs {
+			env.Begin(now)
+			out[i] = grs[i].Step(env)
+		}
+	}
+	for i, env := range envs {
+		require.Equal(t, Done, finish(out[i], func() Outcome { env.Begin(now); return grs[i].Step(env) }))
+		for n := range uint32(320) {
+			require.Equal(t, n+uint32(7*i), mems[i].word(programData+uint64(n)*4))
+		}
+	}
+	require.Greater(t, turns, 2)
+	require.EqualValues(t, 2*8*2, counted, "stores of two warps of eight blocks of two launches")
 }

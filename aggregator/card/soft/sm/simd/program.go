@@ -64,17 +64,24 @@ type word struct {
 	pc   uint32
 }
 
-// maxCached is how many operations are kept, some MiB.
+// maxCached is how many operations are kept, some 8 MiB.
 const maxCached = 8192
 
-func (c *cache) operation(at word) *operation {
+// operation returns the one of a word that was fetched. If there are too many it drops them all, also
+// from the table.
+func (x *Executor) operation(at word) *operation {
+	c := &x.cache
 	if o := c.operations[at]; o != nil {
 		return o
 	}
-	o := newOperation(interp.NewCode(at.bits, at.pc))
-	if c.operations == nil || len(c.operations) >= maxCached {
+	if len(c.operations) >= maxCached {
+		x.forgetCode()
+		c.operations = nil
+	}
+	if c.operations == nil {
 		c.operations = make(map[word]*operation)
 	}
+	o := newOperation(interp.NewCode(at.bits, at.pc))
 	c.operations[at] = o
 	return o
 }
@@ -162,37 +169,48 @@ func (t *table) newPage() *codePage {
 	return p
 }
 
+// forgetCode drops all pages, and keeps their counts.
+func (x *Executor) forgetCode() {
+	ran := x.Ran()
+	x.code.forget()
+	x.code.ran = ran
+}
+
+// page makes the page at pc the last one.
+func (x *Executor) page(pc uint32) *codePage {
+	t := &x.code
+	t.base = pc &^ (codePageSize - 1)
+	if t.last = t.pages[t.base]; t.last == nil {
+		if len(t.pages) >= maxCodePages {
+			x.forgetCode()
+		}
+		t.last = t.newPage()
+		t.pages[t.base] = t.last
+	}
+	return t.last
+}
+
 // fetch finds the operation at pc for the first time; nil if there is none.
 func (x *Executor) fetch(pc uint32) *operation {
 	if pc%4 != 0 {
 		return nil
 	}
-	t := &x.code
-	t.base = pc &^ (codePageSize - 1)
-	if t.last = t.pages[t.base]; t.last == nil {
-		if len(t.pages) >= maxCodePages {
-			ran := x.Ran()
-			t.forget()
-			t.ran = ran
-		}
-		t.last = t.newPage()
-		t.pages[t.base] = t.last
+	at := pc % codePageSize / 4
+	if o := x.page(pc)[at]; o != nil {
+		return o
 	}
-	place := &t.last[pc%codePageSize/4]
-	if *place == nil {
-		bits, err := x.launch.Program.Word(pc)
-		if err != nil {
-			return nil
-		}
-		o := x.cache.operation(word{bits, pc})
-		if !o.Good(x.launch) {
-			o = newOperation(o.Code)
-			o.run = nil
-		}
-		o.runs = 0
-		*place = o
+	bits, err := x.launch.Program.Word(pc)
+	if err != nil {
+		return nil
 	}
-	return *place
+	o := x.operation(word{bits, pc})
+	if !o.Good(x.launch) {
+		o = newOperation(o.Code)
+		o.run = nil
+	}
+	o.runs = 0
+	x.page(pc)[at] = o
+	return o
 }
 
 // Ran counts the warp instructions of the launch, by form.

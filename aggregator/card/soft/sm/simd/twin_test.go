@@ -278,3 +278,45 @@ end:
 	step()
 	require.Zero(t, testing.AllocsPerRun(20, step))
 }
+
+// endlessCode is a memory that has the same word everywhere.
+type endlessCode struct {
+	smtest.Memory
+	word [8]byte
+}
+
+func (m *endlessCode) Load(addr uint64, to []byte) error {
+	copy(to, m.word[addr%8:])
+	return nil
+}
+
+// TestFewOperations: however long a program is, the executor keeps a bounded number of operations, and
+// the counts of all.
+func TestFewOperations(t *testing.T) {
+	const n = 3 * maxCached
+	code, err := isa.Assemble("add b32 $r8 $r8 c0[0x10]")
+	require.NoError(t, err)
+	b, m := newBlock(code, 32, nil)
+	end := &endlessCode{Memory: m}
+	binary.LittleEndian.PutUint64(end.word[:], code[0])
+	b.Launch.Program = &interp.Program{Memory: end}
+	var x Executor
+	x.Start(b.Launch)
+	for b.Clock < n {
+		_, fault := x.Step(b, 1000)
+		require.Nil(t, fault)
+		kept := make(map[*operation]bool)
+		for _, o := range x.cache.operations {
+			kept[o] = true
+		}
+		for _, p := range x.code.pages {
+			for _, o := range p {
+				if o != nil {
+					kept[o] = true
+				}
+			}
+		}
+		require.LessOrEqual(t, len(kept), maxCached)
+	}
+	require.Equal(t, map[*isa.Form]uint64{interp.NewCode(code[0], 0).Form: b.Clock}, x.Ran())
+}
