@@ -48,6 +48,7 @@ func (e *Env) serve() *GridCache {
 // runner executes a Grid.
 type runner struct {
 	launch   interp.Launch
+	block    interp.Block
 	memory   gridMemory
 	surfaces *[sm.Surfaces]sm.Surface
 	texture.Unit
@@ -113,7 +114,8 @@ func (g *GR) runGrid(env *Env) Outcome {
 	r.memory = gridMemory{env, executor}
 	defer func() { r.memory.env = nil }()
 	executor.Begin()
-	block := interp.Block{Launch: &r.launch, BlockState: &grid.Block}
+	block := &r.block
+	block.Launch, block.BlockState = &r.launch, &grid.Block
 	for !grid.Refused && !env.Over() {
 		if block.Done() { // or none was begun
 			if grid.Next == grid.Blocks {
@@ -127,7 +129,7 @@ func (g *GR) runGrid(env *Env) Outcome {
 			env.Charge(costBlock * int64(len(grid.Block.Warps)))
 			grid.Next++
 		}
-		spent, fault := executor.Step(&block, burst)
+		spent, fault := executor.Step(block, burst)
 		env.Charge(int64(spent) * costUnit)
 		if fault != nil {
 			var refused refusedAccess

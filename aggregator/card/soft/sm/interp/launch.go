@@ -64,6 +64,9 @@ type Block struct {
 	*BlockState
 
 	now exec // the instruction in execution
+	// What it gives to a unit, so that it allocates nothing.
+	texels Texels
+	pixel  Pixel
 }
 
 // BlockState is what a block has besides its launch. It is plain data.

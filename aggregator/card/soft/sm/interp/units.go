@@ -63,7 +63,8 @@ func (x *exec) texture() {
 	if u == nil {
 		return
 	}
-	t := &Texels{Inst: &x.in.Inst, Lanes: x.lanes}
+	t := &x.b.texels
+	*t = Texels{Inst: &x.in.Inst, Lanes: x.lanes}
 	for src, to := range [...][][Lanes]uint32{t.A[:], t.B[:]} {
 		if v := &x.in.Src[src]; v.Kind == isa.Reg && v.Reg != isa.Zero {
 			for i := range v.Count {
@@ -97,7 +98,8 @@ func (x *exec) surface(lane int) {
 		return
 	}
 	image := &x.in.Src[2]
-	p := &Pixel{Inst: &x.in.Inst, Image: uint32(image.Value)}
+	p := &x.b.pixel
+	*p = Pixel{Inst: &x.in.Inst, Image: uint32(image.Value)}
 	if image.Kind == isa.Surface && image.Count == 1 {
 		p.Image = x.w.Regs[image.Reg][lane]
 	}

@@ -265,9 +265,13 @@ side:
 end:
 	red add u32 g[$r4d] $r8
 	bar popc 0x1 0x0 0x0 0x0 0x1
+	tex t lzero all dfp $r12:$r13:$r14:$r15 t2d $t0 $s0 $r16:$r17 ()
+	suldb b32 $r12 ca zero img[0x1] 2d $r16:$r17
+	sustp wb zero img[0x1] 1d $r12 $r12:$r13:$r14:$r15
 	bra again`)
 	require.NoError(t, err)
 	b, _ := newBlock(code, 96, nil)
+	b.Launch.Units = new(counting)
 	var x Executor
 	x.Start(b.Launch)
 	step := func() {
@@ -277,7 +281,15 @@ end:
 	}
 	step()
 	require.Zero(t, testing.AllocsPerRun(20, step))
+	require.Positive(t, b.Launch.Units.(*counting).textures)
+	require.Positive(t, b.Launch.Units.(*counting).surfaces)
 }
+
+// counting is a unit that counts instructions.
+type counting struct{ textures, surfaces int }
+
+func (c *counting) Texture(*interp.Texels) error { c.textures++; return nil }
+func (c *counting) Surface(*interp.Pixel) error  { c.surfaces++; return nil }
 
 // endlessCode is a memory that has the same word everywhere.
 type endlessCode struct {
