@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 )
@@ -10,7 +12,9 @@ import (
 type Compute struct {
 	Constants         [sm.ConstantBanks]sm.Constants
 	Headers, Samplers [sm.TextureSlots]sm.Slot
-	Global            [256]sm.Segment
+	// Global is the last data of LOAD_GA_TO_VA_MAPPING_ENTRY by entry: what each 4 GiB of global
+	// addresses are, if SET_GA_TO_VA_MAPPING_MODE is on.
+	Global [256]uint32
 	// Launch is the last one.
 	Launch sm.Launch
 }
@@ -50,15 +54,27 @@ func unbindAll(g *GR, _ *Env, c call) Outcome {
 }
 
 func mapGlobal(g *GR, _ *Env, c call) Outcome {
-	g.Compute.Global[c.data>>16&0xff] = sm.Segment{Number: uint8(c.data), Read: c.data>>30&1 != 0, Write: c.data>>31 != 0}
+	g.Compute.Global[c.data>>16&0xff] = c.data
 	return Done
+}
+
+var errGlobalMap = errors.New("not implemented: a map of global addresses (LOAD_GA_TO_VA_MAPPING_ENTRY) other than to themselves, readable and writable")
+
+// mapsToItself reports whether every entry maps its addresses to themselves, to be read and written.
+func (p *Compute) mapsToItself() bool {
+	const readWrite = 1<<30 | 1<<31
+	for i, entry := range p.Global {
+		if entry != uint32(readWrite|i<<16|i) {
+			return false
+		}
+	}
+	return true
 }
 
 // Methods that a launch reads, as places in GR.Values.
 const (
 	cpLocalLow      = 0x204 / 4
 	cpLocalHigh     = 0x208 / 4
-	cpStack         = 0x20c / 4
 	cpSharedWindow  = 0x214 / 4
 	cpGridXY        = 0x238 / 4
 	cpGridZ         = 0x23c / 4
@@ -78,7 +94,6 @@ const (
 	cpHeaderPool    = 0x1574 / 4
 	cpRegion        = 0x1608 / 4
 	cpCubeSeams     = 0x1664 / 4
-	cpShaderControl = 0x1690 / 4
 	cpSurfaces      = 0x2700 / 4
 	cpSurfaceStride = 0x20 / 4
 )
@@ -92,11 +107,10 @@ func (g *GR) newLaunch(v *[methodSlots]uint32, param uint32) sm.Launch {
 	l := sm.Launch{
 		Region: at(cpRegion), Grid: dimensions(v[cpGridXY], v[cpGridZ]), Block: dimensions(v[cpBlockXY], v[cpBlockZ]),
 		ID: v[cpGridParam], Param: param,
-		Registers: v[cpRegisters], Barriers: v[cpBarriers], Stack: v[cpStack], ZeroTimes: v[cpShaderControl]>>16 != 0,
+		Registers: v[cpRegisters], Barriers: v[cpBarriers],
 		Shared: v[cpShared], LocalLow: v[cpLocalLow], LocalHigh: v[cpLocalHigh],
 		SharedWindow: uint64(v[cpSharedWindow]), LocalWindow: uint64(v[cpLocalWindow]),
-		Local:  sm.Range{Address: at(cpLocal), Size: uint64(v[cpLocal+2])<<32 | uint64(v[cpLocal+3])},
-		Mapped: v[cpMapping] != 0, Global: g.Compute.Global,
+		Local:     sm.Range{Address: at(cpLocal), Size: uint64(v[cpLocal+2])<<32 | uint64(v[cpLocal+3])},
 		Constants: g.Compute.Constants,
 		Textures: sm.Textures{
 			Headers:     sm.Pool{Address: at(cpHeaderPool), Last: v[cpHeaderPool+2]},
@@ -109,7 +123,7 @@ func (g *GR) newLaunch(v *[methodSlots]uint32, param uint32) sm.Launch {
 		s := v[cpSurfaces+i*cpSurfaceStride:]
 		l.Surfaces[i] = sm.Surface{
 			Address: address(s[0], s[1]), Width: s[2], Height: s[3] & 0x1ffff, Linear: s[3]>>20&1 != 0,
-			Zeta: s[4]&1 != 0, Format: uint8(s[4] >> 4), ZetaFormat: uint8(s[4] >> 12 & 0x1f), Query: uint16(s[4] >> 17),
+			Zeta: s[4]&1 != 0, Format: uint8(s[4] >> 4),
 			Log2Block: [2]uint8{uint8(s[5] & 0xf), uint8(s[5] >> 4 & 0xf)},
 		}
 	}
@@ -130,6 +144,9 @@ func launch(g *GR, env *Env, c call) Outcome {
 		g.Refusal = Refusal{c.class.ID, why, c.method, c.data}
 		env.Stats.class[c.class.stat].Illegal.Add(1)
 		return Illegal
+	}
+	if v[cpMapping] != 0 && !g.Compute.mapsToItself() {
+		return g.refuseProgram(env, c.class.ID, c.class.stat, errGlobalMap)
 	}
 	if env.Launched != nil {
 		env.Launched(l)

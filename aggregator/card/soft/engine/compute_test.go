@@ -21,10 +21,10 @@ func TestLaunch(t *testing.T) {
 		want := sm.Launch{
 			Region: 0x1234560000, Grid: [3]uint32{word("grid x", 0xffff), word("grid y", 0xffff), word("grid z", 0xffff)}, Block: block,
 			ID: word("id", 1<<32-1), Param: word("param", 1<<32-1), Registers: word("registers", 32), Barriers: word("barriers", 16),
-			Stack: word("stack", 1<<20), ZeroTimes: word("zero times", 1) != 0, Shared: word("shared", 48<<10),
+			Shared:   word("shared", 48<<10),
 			LocalLow: word("local", 4096), LocalHigh: word("high", 4096),
 			SharedWindow: uint64(word("shared window", 255)) << 24, LocalWindow: uint64(word("local window", 255)) << 24,
-			Local: sm.Range{Address: 0x98_7654_3210, Size: 0x3_0000_1000}, Mapped: word("mapped", 1) != 0,
+			Local: sm.Range{Address: 0x98_7654_3210, Size: 0x3_0000_1000},
 		}
 		start := word("start", 1<<32-1)
 		want.Program = (want.Region + uint64(start)) & vaMask
@@ -32,14 +32,13 @@ func TestLaunch(t *testing.T) {
 			{0x10f4, 0x111}, // unbind all
 			{0x1608, 0x12}, {0x160c, 0x34560000}, {0x3b4, start},
 			{0x238, want.Grid[1]<<16 | want.Grid[0]}, {0x23c, want.Grid[2]}, {0x3ac, block[1]<<16 | block[0]}, {0x3b0, block[2]},
-			{0x250, block[0] * block[1] * block[2]}, {0x780, want.ID}, {0x2c0, want.Registers}, {0x254, want.Barriers}, {0x20c, want.Stack},
-			{0x1690, bit(want.ZeroTimes) << 16}, {0x24c, want.Shared}, {0x204, want.LocalLow}, {0x208, want.LocalHigh},
+			{0x250, block[0] * block[1] * block[2]}, {0x780, want.ID}, {0x2c0, want.Registers}, {0x254, want.Barriers},
+			{0x24c, want.Shared}, {0x204, want.LocalLow}, {0x208, want.LocalHigh},
 			{0x214, uint32(want.SharedWindow)}, {0x77c, uint32(want.LocalWindow)},
-			{0x790, 0x98}, {0x794, 0x76543210}, {0x798, 3}, {0x79c, 0x1000}, {0x2c4, bit(want.Mapped)},
+			{0x790, 0x98}, {0x794, 0x76543210}, {0x798, 3}, {0x79c, 0x1000},
 			{0x1574, 1}, {0x1578, 0x20000}, {0x157c, 100}, {0x155c, 2}, {0x1560, 0x30000}, {0x1564, 200},
 		}
 		want.Textures.Headers, want.Textures.Samplers = sm.Pool{Address: 0x1_0002_0000, Last: 100}, sm.Pool{Address: 0x2_0003_0000, Last: 200}
-		want.Global = g.Compute.Global // tables are kept
 		for range 5 {
 			i, bound := word("index", 255), rapid.Bool().Draw(t, "bound")
 			id := word("descriptor", 0x1fff)
@@ -47,24 +46,22 @@ func TestLaunch(t *testing.T) {
 			want.Textures.SamplerSlots[i] = sm.Slot{Index: id / 2, Bound: bound}
 			bank, size := i%sm.ConstantBanks, word("size", 0x10000)
 			want.Constants[bank] = sm.Constants{Range: sm.Range{Address: 0x5_0000_0000 + uint64(id), Size: uint64(size)}, Bound: bound}
-			want.Global[i] = sm.Segment{Number: uint8(id), Read: bound, Write: !bound}
 			list = append(list, writes{
 				{0x22c, id<<9 | i<<1 | bit(bound)}, {0x228, id/2<<12 | i<<4 | bit(bound)},
 				{0x2380, size}, {0x2384, 5}, {0x2388, id}, {0x1694, bank<<8 | bit(bound)},
-				{0x2c8, id&0xff | i<<16 | bit(bound)<<30 | bit(!bound)<<31},
 			}...)
 		}
 		for i := range want.Surfaces {
 			s := &want.Surfaces[i]
 			*s = sm.Surface{
 				Address: 0x7_0000_0000 + uint64(i), Width: word("width", 1<<32-1), Height: word("height", 1<<17-1), Linear: i%2 != 0,
-				Format: uint8(word("format", 255)), Zeta: i%3 == 0, ZetaFormat: uint8(word("zeta", 31)), Query: uint16(word("query", 511)),
+				Format: uint8(word("format", 255)), Zeta: i%3 == 0,
 				Log2Block: [2]uint8{0, uint8(word("block", 5))},
 			}
 			at := 0x2700 + uint32(i)*0x20
 			list = append(list, writes{
 				{at, 7}, {at + 4, uint32(i)}, {at + 8, s.Width}, {at + 12, s.Height | bit(s.Linear)<<20},
-				{at + 16, bit(s.Zeta) | uint32(s.Format)<<4 | uint32(s.ZetaFormat)<<12 | uint32(s.Query)<<17}, {at + 20, uint32(s.Log2Block[1]) << 4},
+				{at + 16, bit(s.Zeta) | uint32(s.Format)<<4}, {at + 20, uint32(s.Log2Block[1]) << 4},
 			}...)
 		}
 		got = nil

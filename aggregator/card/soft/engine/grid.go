@@ -63,10 +63,6 @@ const (
 	burst     = 1024
 )
 
-// maxStack is the most entries of a warp's stack, whatever the driver gives. Mesa gives 128. It bounds
-// what the channels' launches take of the host: see docs/security.md.
-const maxStack = 256
-
 // startGrid begins a launch.
 func (g *GR) startGrid(env *Env, c call) Outcome {
 	l := &g.Compute.Launch
@@ -84,23 +80,13 @@ func newRunner(l *sm.Launch) *runner {
 	r.launch = interp.Launch{
 		Memory: &r.memory, Units: r, Program: &interp.Program{Memory: &r.memory, Base: l.Region}, Entry: uint32(l.Program - l.Region),
 		Grid: l.Grid, Block: l.Block, GridID: l.ID,
-		Registers: l.Registers, Shared: l.Shared, Local: l.Local.Address, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh,
-		StackDepth: stackDepth(l.Stack), SharedWindow: uint32(l.SharedWindow), LocalWindow: uint32(l.LocalWindow),
+		Registers: l.Registers, Barriers: l.Barriers, Shared: l.Shared, Local: l.Local.Address, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh,
+		SharedWindow: uint32(l.SharedWindow), LocalWindow: uint32(l.LocalWindow),
 	}
 	for i, b := range l.Constants {
 		r.launch.Banks[i] = interp.Bank{Addr: b.Address, Size: uint32(b.Size), Valid: b.Bound}
 	}
 	return r
-}
-
-// stackEntry is how many bytes of a warp's stack an entry takes.
-const stackEntry = 16
-
-func stackDepth(size uint32) int {
-	if n := size / stackEntry; n > 0 {
-		return int(min(n, maxStack))
-	}
-	return maxStack
 }
 
 // runGrid executes instructions until the grid has ended or the step's time is over.
@@ -161,10 +147,16 @@ func (g *GR) endGrid(env *Env) {
 
 // gridError ends a grid whose program did what it must not, and the macro that launched it.
 func (g *GR) gridError(env *Env, err error) Outcome {
-	g.Refusal, g.ProgramError = Refusal{env.Grid.Class, BadProgram, 0x368, g.Compute.Launch.Param}, programError(err)
-	env.Stats.class[env.Grid.Stat].Illegal.Add(1)
+	class, stat := env.Grid.Class, env.Grid.Stat
 	g.endGrid(env)
 	g.Macro.Active = false
+	return g.refuseProgram(env, class, int(stat), err)
+}
+
+// refuseProgram refuses the last launch for what its program did, or for what is missing here.
+func (g *GR) refuseProgram(env *Env, class uint16, stat int, err error) Outcome {
+	g.Refusal, g.ProgramError = Refusal{class, BadProgram, 0x368, g.Compute.Launch.Param}, programError(err)
+	env.Stats.class[stat].Illegal.Add(1)
 	if env.ProgramFault != nil {
 		env.ProgramFault(err)
 	}

@@ -138,6 +138,51 @@ func TestProgramEnds(t *testing.T) {
 	require.True(t, g.Idle())
 }
 
+// TestLaunchState: the state of a launch bounds its program, or says by name what is missing here.
+func TestLaunchState(t *testing.T) {
+	const (
+		barrier = "bar popc 0x1 0x0 0x3 0x0 0x1\nexit"
+		nested  = "mov b32 $r0 0xff\nagain:\npreret end\nsub b32 $r0 $r0 0x1\nset $p0 0x1 gt u32 $r0 0x0\n$p0 bra again\nend:\nexit"
+	)
+	itself := writes{{0x2c4, 1}}
+	for i := range uint32(256) {
+		itself = append(itself, [2]uint32{0x2c8, 0xc<<28 | i<<16 | i})
+	}
+	for name, c := range map[string]struct {
+		text  string
+		state writes
+		said  string // empty: the program runs
+	}{
+		"the last barrier":           {barrier, writes{{0x254, 4}}, ""},
+		"a barrier too far":          {barrier, writes{{0x254, 3}}, "bad barrier"},
+		"deeper than the stack":      {nested, writes{{0x20c, 0x800}}, ""},
+		"no stack":                   {nested, writes{{0x20c, 0}}, ""},
+		"addresses mapped to others": {"exit", append(itself, [2]uint32{0x2c8, 0xc<<28 | 7<<16 | 8}), "LOAD_GA_TO_VA_MAPPING_ENTRY"},
+		"addresses not writable":     {"exit", append(itself, [2]uint32{0x2c8, 0x4<<28 | 7<<16 | 7}), "LOAD_GA_TO_VA_MAPPING_ENTRY"},
+		"mapped to themselves":       {"exit", itself, ""},
+		"the map is off":             {"exit", writes{{0x2c8, 7 << 16}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var g GR
+			m := newTestMemory()
+			env := newEnv(m)
+			said := ""
+			env.ProgramFault = func(err error) { said = err.Error() }
+			g.prepare(t, env, m, c.text)
+			g.send(t, env, 0x90c0, c.state)
+			o := g.Method(env, 0x90c0, 0x368, 7)
+			require.True(t, g.Idle())
+			if c.said == "" {
+				require.Equal(t, Done, o, said)
+				return
+			}
+			require.Equal(t, Illegal, o)
+			require.Equal(t, Refusal{0x90c0, BadProgram, 0x368, 7}, g.Refusal)
+			require.Contains(t, said, c.said)
+		})
+	}
+}
+
 // TestHostileLaunches: whatever a launch asks for, and whatever its program is, a step ends after a
 // few instructions, and takes bounded memory.
 func TestHostileLaunches(t *testing.T) {

@@ -16,9 +16,6 @@ type Launch struct {
 
 	Registers uint32 // of a thread
 	Barriers  uint32 // of a block
-	Stack     uint32 // bytes of a warp's stack of branches, calls and joins
-	// ZeroTimes: in a multiplication that asks for it, zero times anything is zero.
-	ZeroTimes bool
 
 	// Shared is the bytes of a block's shared memory. A thread's local memory is LocalLow bytes
 	// from address 0 up, and LocalHigh bytes from the top of 16 MiB down.
@@ -28,11 +25,6 @@ type Launch struct {
 	SharedWindow, LocalWindow uint64
 	// Local is where the driver wants local memory to be kept.
 	Local Range
-
-	// Global says what each 4 GiB of global addresses is, if Mapped; else all is the address
-	// space, to be read and written.
-	Mapped bool
-	Global [256]Segment
 
 	Constants [ConstantBanks]Constants
 	Textures  Textures
@@ -45,14 +37,8 @@ const ConstantBanks = 32
 // Range is bytes of the address space.
 type Range struct{ Address, Size uint64 }
 
-// Segment is 4 GiB of the address space: the one of this number.
-type Segment struct {
-	Number      uint8
-	Read, Write bool
-}
-
-// Constants is a bank of constants. Reads beyond the size, or of a bank that is not bound,
-// give zero.
+// Constants is a bank of constants. A read beyond the size, or of a bank that is not bound, ends
+// the program.
 type Constants struct {
 	Range
 	Bound bool
@@ -98,9 +84,7 @@ type Surface struct {
 	Width, Height uint32
 	Linear        bool
 	Format        uint8 // of colours, as SET_SU_LD_ST_TARGET_FORMAT counts them; 0 is none
-	Zeta          bool  // Format is not what the surface has, but ZetaFormat
-	ZetaFormat    uint8
-	Query         uint16 // what a program is told of the format
+	Zeta          bool  // it has a depth format instead
 	// Log2Block is the size of a block in GOBs: width and height.
 	Log2Block [2]uint8
 }

@@ -28,7 +28,7 @@ func (x *exec) vote(verdict func(yes uint32) bool) {
 func (x *exec) barrier() {
 	lane := bits.TrailingZeros32(x.lanes)
 	id, count := x.u32(0, lane), x.u32(1, lane)
-	if id >= uint32(len(x.b.Barriers)) || count%Lanes != 0 || count > uint32(Lanes*len(x.b.Warps)) {
+	if id >= min(x.b.Launch.Barriers, uint32(len(x.b.Barriers))) || count%Lanes != 0 || count > uint32(Lanes*len(x.b.Warps)) {
 		x.fail(BadBarrier, -1, 0, "")
 		return
 	}

@@ -22,20 +22,17 @@ func init() {
 	}
 }
 
-// defaultStack bounds a control stack whose depth the launch does not say. Real ones spill to
-// memory, so a bound serves only to end programs that push for ever.
-const defaultStack = 4096
+// maxStack bounds a control stack. The size that a driver gives does not: real processors spill to
+// memory. Mesa gives 128 entries. The bound ends programs that push for ever, and limits what the
+// channels' launches take of the host: see docs/security.md.
+const maxStack = 256
 
 func (x *exec) push(k EntryKind, target uint32) {
 	x.pushLanes(Entry{k, target, x.w.Active})
 }
 
 func (x *exec) pushLanes(e Entry) {
-	limit := x.b.Launch.StackDepth
-	if limit == 0 {
-		limit = defaultStack
-	}
-	if len(x.w.Stack) >= limit {
+	if len(x.w.Stack) >= maxStack {
 		x.fail(StackOverflow, -1, 0, "")
 		return
 	}

@@ -32,13 +32,13 @@ type Launch struct {
 	Block   [3]uint32
 	GridID  uint32
 
-	Registers  uint32 // general registers of a thread
-	Shared     uint32 // of a block
-	Local      uint64 // address of the local memory of a block's threads, see LocalSize
-	LocalPos   uint32 // of a thread, from address zero up
-	LocalNeg   uint32 // of a thread, up to the end of 24 bits of address
-	StackDepth int    // entries of a warp's control stack
-	Banks      [32]Bank
+	Registers uint32 // general registers of a thread
+	Barriers  uint32 // of a block
+	Shared    uint32 // of a block
+	Local     uint64 // address of the local memory of a block's threads, see LocalSize
+	LocalPos  uint32 // of a thread, from address zero up
+	LocalNeg  uint32 // of a thread, up to the end of 24 bits of address
+	Banks     [32]Bank
 
 	// Global addresses from these on are shared and local memory, for 16 MiB each. Zero is none.
 	SharedWindow, LocalWindow uint32

@@ -20,7 +20,7 @@ func prepare(code []uint64, threads uint32, args ...uint32) (*Launch, smtest.Mem
 	l := &Launch{
 		Memory: m, Program: &Program{Memory: m, Base: smtest.Base},
 		Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{threads, 1, 1},
-		Registers: 63, Shared: 4096, Local: smtest.Local, LocalPos: 256, LocalNeg: 64, SharedWindow: 0xfe000000, LocalWindow: 0xff000000,
+		Registers: 63, Barriers: 16, Shared: 4096, Local: smtest.Local, LocalPos: 256, LocalNeg: 64, SharedWindow: 0xfe000000, LocalWindow: 0xff000000,
 	}
 	l.Banks[0] = Bank{Addr: smtest.Consts, Size: 0x1000, Valid: true}
 	return l, m

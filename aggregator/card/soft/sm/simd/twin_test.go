@@ -30,7 +30,7 @@ func newBlock(code []uint64, threads uint32, args []uint32) (*interp.Block, smte
 	l := &interp.Launch{
 		Memory: m, Program: &interp.Program{Memory: m, Base: smtest.Base},
 		Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{threads / 2, 2, 1},
-		Registers: 63, Shared: 4096, Local: smtest.Local, LocalPos: 256, LocalNeg: 64, SharedWindow: 0xfe000000, LocalWindow: 0xff000000,
+		Registers: 63, Barriers: 16, Shared: 4096, Local: smtest.Local, LocalPos: 256, LocalNeg: 64, SharedWindow: 0xfe000000, LocalWindow: 0xff000000,
 	}
 	l.Banks[0] = interp.Bank{Addr: smtest.Consts, Size: 0x1000, Valid: true}
 	return interp.NewBlock(l, [3]uint32{}), m
