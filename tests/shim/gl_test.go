@@ -73,9 +73,26 @@ func sameNumbers(a, b string) bool {
 		return false
 	}
 	for i := range x {
+		if math.IsInf(x[i], 0) || math.IsInf(y[i], 0) {
+			if x[i] != y[i] {
+				return false
+			}
+			continue // their difference is not a number
+		}
 		if math.IsNaN(x[i]) != math.IsNaN(y[i]) || math.Abs(x[i]-y[i]) > 0.012*max(1, math.Abs(x[i])) {
 			return false
 		}
 	}
 	return true
+}
+
+// TestSameNumbers: infinity and what is not a number equal only themselves.
+func TestSameNumbers(t *testing.T) {
+	words := []string{"1", "2", "inf", "-inf", "nan"}
+	for _, a := range words {
+		for _, b := range words {
+			require.Equal(t, a == b, sameNumbers("0 0 0 "+a, "0 0 0 "+b), "%s, %s", a, b)
+		}
+	}
+	require.True(t, sameNumbers("0 0 0 1", "0 0 0 1.01"))
 }

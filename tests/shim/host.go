@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 )
@@ -112,7 +113,7 @@ type Program struct {
 // process of it has its own card; the recording is of the last to end.
 func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 	env := append([]string{"OCL_ICD_VENDORS=rusticl.icd", "RUSTICL_ENABLE=" + p.Device, "MESA_SHADER_CACHE_DISABLE=true"}, p.Env...)
-	var recorder *Recorder
+	var recorder atomic.Pointer[Recorder] // each process's connection has a goroutine
 	end := func() error { return nil }
 	if p.Device != OurCard {
 		env = append(env, "LIBGL_ALWAYS_SOFTWARE=1")
@@ -123,7 +124,11 @@ func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 			return nil, err
 		}
 		if p.Record {
-			s.Tap = func(m *Machine) Tap { recorder = NewRecorder(m); return recorder }
+			s.Tap = func(m *Machine) Tap {
+				r := NewRecorder(m)
+				recorder.Store(r)
+				return r
+			}
 		}
 		go s.Serve()
 		end = s.Close
@@ -139,9 +144,10 @@ func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 	if err = errors.Join(err, end()); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Argv[0], err)
 	}
-	if recorder == nil {
+	r := recorder.Load()
+	if r == nil {
 		return nil, nil
 	}
-	recorder.Recording.Program, recorder.Recording.Mesa = strings.Join(p.Argv, " "), h.mesa.Version
-	return &recorder.Recording, nil
+	r.Recording.Program, r.Recording.Mesa = strings.Join(p.Argv, " "), h.mesa.Version
+	return &r.Recording, nil
 }
