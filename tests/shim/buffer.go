@@ -65,12 +65,16 @@ func (m *Machine) Alloc(p Place) (*Buffer, error) {
 	if err := m.space.set(p.VA, p.Size, p.page(), shadowpt.PTE{Valid: true, Target: target, Addr: addr, Kind: p.Kind}); err != nil {
 		return nil, errors.Join(err, m.Free(b))
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.buffers[b.VA] = b
 	return b, nil
 }
 
 // At returns n bytes of memory at an address of the card, nil if no buffer has them.
 func (m *Machine) At(va, n uint64) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, b := range m.buffers {
 		if va >= b.VA && n <= b.Size && va-b.VA <= b.Size-n {
 			return b.mem[va-b.VA:][:n]
@@ -81,7 +85,9 @@ func (m *Machine) At(va, n uint64) []byte {
 
 // Free takes a buffer back. No channel may use it any more.
 func (m *Machine) Free(b *Buffer) error {
+	m.mu.Lock()
 	delete(m.buffers, b.VA)
+	m.mu.Unlock()
 	if err := m.space.set(b.VA, b.Size, b.page(), shadowpt.PTE{}); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,7 @@ type Machine struct {
 	share card.Share
 	space *space
 
+	mu       sync.Mutex            // guards buffers: the card may read them while the program frees others
 	buffers  map[uint64]*Buffer    // by address
 	faulted  atomic.Pointer[error] // what a program did wrong
 	system   vram.Allocator        // by offset in file
