@@ -61,7 +61,7 @@ func (k *Kernels) Run(ctx context.Context, source string, n int, p Program) ([]b
 }
 
 // ErrMesa says that Mesa did not compile or run a program, or compiled it to what is no instruction.
-var ErrMesa = errors.New("Mesa failed")
+var ErrMesa = errors.New("a failure of Mesa")
 
 // mesasFault matches what is said then. The registers of large kernels do not suffice, and slct of 8 and
 // 16 bits has no opcode.
