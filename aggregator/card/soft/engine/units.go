@@ -8,9 +8,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 )
 
-// surfaceBytes are the bytes of isa.Width.
-var surfaceBytes = [...]uint64{1, 1, 2, 2, 4, 8, 16, 16}
-
 // Values of isa.Dims. With layers, the third coordinate is a distance in bytes of layerUnit: what a
 // program multiplies with the number of the layer comes from its driver (Mesa: the miptree's
 // layer_stride >> 8). SET_SU_LD_ST_TARGET does not say how many layers a surface has, so nothing but the
@@ -39,7 +36,7 @@ func (r *runner) Surface(p *interp.Pixel) error {
 	if !s.Linear {
 		width *= uint64(f.bytes)
 	}
-	x, y, n := uint64(p.At[0]), uint64(p.At[1]), surfaceBytes[p.Inst.Mod[isa.Width]&7]
+	x, y, n := uint64(p.At[0]), uint64(p.At[1]), uint64(p.Inst.Bytes())
 	if p.Inst.Op == isa.SurfStoreFormat {
 		n = uint64(f.bytes)
 		x *= n

@@ -14,9 +14,6 @@ func init() {
 	laneOps[isa.StoreUnlock] = (*exec).storeUnlock
 }
 
-// widths are the bytes of isa.Width.
-var widths = [...]int{1, 1, 2, 2, 4, 8, 16}
-
 // address adds a memory operand's base and offset.
 func (x *exec) address(lane int) uint64 {
 	v := &x.in.Src[0]
@@ -87,7 +84,7 @@ func (x *exec) local(lane int, addr, size uint64) (uint64, bool) {
 func (x *exec) load(lane int) bool {
 	width := x.in.Mod[isa.Width]
 	var buf [16]byte
-	to := buf[:widths[width]]
+	to := buf[:x.in.Bytes()]
 	if x.in.Src[0].Space == isa.ConstBank {
 		x.constant(lane, x.in.Src[0].Bank, int64(x.address(lane)&0xffff), to)
 	} else if own, addr, ok := x.place(lane, len(to)); !ok {
@@ -116,7 +113,7 @@ func (x *exec) load(lane int) bool {
 
 func (x *exec) store(lane int) bool {
 	var buf [16]byte
-	from := buf[:widths[x.in.Mod[isa.Width]]]
+	from := buf[:x.in.Bytes()]
 	if r := x.in.Src[1].Reg; r != isa.Zero {
 		for i := 0; i < len(from); i += 4 {
 			binary.LittleEndian.PutUint32(buf[i:], x.w.Regs[r+uint8(i/4)][lane])

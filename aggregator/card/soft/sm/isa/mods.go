@@ -206,3 +206,9 @@ high sum logic combine combine2 reverse wrap amount chain width cache select red
 dst-type src-type part level cache-op bounds dims limit all-warp terminate tex-mode lod shadow
 offsets live deriv-all target indirect samples clamp query component quad quad-op0 quad-op1
 quad-op2 quad-op3 patch out-space interp-mode interp-sample emit restart unknown57`
+
+// bytes are the sizes of the values of Width. The reserved one counts as the largest.
+var bytes = [8]int{1, 1, 2, 2, 4, 8, 16, 16}
+
+// Bytes is how much memory an access of one lane has, by its Width.
+func (in *Inst) Bytes() int { return bytes[in.Mod[Width]&7] }

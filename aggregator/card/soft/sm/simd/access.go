@@ -46,8 +46,8 @@ func (o *operation) accesses() bool {
 		return false
 	}
 	o.cost = costPage
-	w := o.Mod[isa.Width]
-	o.access = access{size: []uint64{1, 1, 2, 2, 4, 8, 16, 16}[w&7], words: []int{1, 1, 1, 1, 1, 2, 4, 4}[w&7]}
+	n, w := o.Bytes(), o.Mod[isa.Width]
+	o.access = access{size: uint64(n), words: max(1, n/4)}
 	o.access.signed = w == isa.S8 || w == isa.S16
 	if o.access.size < 4 {
 		o.access.extend = 32 - 8*uint(o.access.size)
