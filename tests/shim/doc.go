@@ -10,6 +10,8 @@
 // Piglit's OpenCL and compute tests run so too, see [PiglitReasons] for those that cannot pass, and
 // programs/gl compares textures and images with Mesa's renderer.
 //
+// A [Comparison] times programs on the card, on Mesa's renderer and on PoCL, with [Workloads] of some size.
+//
 // What is not tested so: registers, interrupts and the driver of a real kernel.
 //
 // A [Machine] has no goroutine of its own besides those of the card and its driver. A Server

@@ -19,7 +19,7 @@ import (
 
 // sources are the preloaded library, and what programs of ours include.
 //
-//go:embed preload/shim.c programs/*.h random/host/random.c
+//go:embed preload/shim.c programs/*.h programs/*.c random/host/random.c
 var sources embed.FS
 
 // Host is where programs run: a Debian system in a folder, and a folder of work.
@@ -41,6 +41,15 @@ func NewHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, er
 // NewPiglitHost is NewHost with the tests of piglit.
 func NewPiglitHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, error) {
 	mesa, err := cache.Piglit(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	return newHost(ctx, mesa)
+}
+
+// NewPeersHost is NewHost with PoCL.
+func NewPeersHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, error) {
+	mesa, err := cache.Peers(ctx, version)
 	if err != nil {
 		return nil, err
 	}
@@ -94,15 +103,43 @@ func (h *Host) Compile(ctx context.Context, file string) (string, error) {
 	return path.Join(fetch.WorkDir, name), h.mesa.Compile(ctx, file, filepath.Join(h.work, name), "-I"+h.work)
 }
 
-// OurCard is the device that is our card, by the name of Mesa's driver. Mesa's software
-// renderer is "llvmpipe".
-const OurCard = "nouveau"
+// compileOurs compiles a program of this package's, by its name.
+func (h *Host) compileOurs(ctx context.Context, name string) (string, error) {
+	source, err := sources.ReadFile("programs/" + name + ".c")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(h.work, name+".c")
+	if err := os.WriteFile(file, source, 0o644); err != nil {
+		return "", err
+	}
+	return h.Compile(ctx, file)
+}
+
+// Versions names what the host has.
+func (h *Host) Versions() string {
+	out := "Mesa " + h.mesa.Version
+	for _, p := range h.mesa.Packages {
+		if p.Name == "pocl-opencl-icd" {
+			out += ", PoCL " + p.Version
+		}
+	}
+	return out
+}
+
+// Devices. The first is our card, by the name of Mesa's driver, and the second Mesa's software
+// renderer. PoCL is in no other host than NewPeersHost's.
+const (
+	OurCard  = "nouveau"
+	Renderer = "llvmpipe"
+	PoCL     = "pocl"
+)
 
 // Program is a program to run.
 type Program struct {
 	Argv   []string // paths in the Debian system
 	Env    []string
-	Device string // OurCard, or another driver of Mesa
+	Device string // OurCard or another
 	Config Config
 	Record bool
 
@@ -113,6 +150,9 @@ type Program struct {
 // process of it has its own card; the recording is of the last to end.
 func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 	env := append([]string{"OCL_ICD_VENDORS=rusticl.icd", "RUSTICL_ENABLE=" + p.Device, "MESA_SHADER_CACHE_DISABLE=true"}, p.Env...)
+	if p.Device == PoCL {
+		env = append(env, "OCL_ICD_VENDORS=pocl.icd", "POCL_CACHE_DIR="+fetch.WorkDir)
+	}
 	var recorder atomic.Pointer[Recorder] // each process's connection has a goroutine
 	end := func() error { return nil }
 	if p.Device != OurCard {

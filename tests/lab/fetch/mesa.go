@@ -39,6 +39,11 @@ func (c *Cache) Piglit(ctx context.Context, version string) (Mesa, error) {
 	return c.mesa(ctx, version, version+"-piglit", append(mesaPackages[:len(mesaPackages):len(mesaPackages)], "piglit"))
 }
 
+// Peers is Mesa with PoCL, another OpenCL for processors, to compare with: 1 GB.
+func (c *Cache) Peers(ctx context.Context, version string) (Mesa, error) {
+	return c.mesa(ctx, version, version+"-pocl", append(mesaPackages[:len(mesaPackages):len(mesaPackages)], "pocl-opencl-icd"))
+}
+
 func (c *Cache) mesa(ctx context.Context, version, folder string, packages []string) (Mesa, error) {
 	suite, ok := MesaSuites[version]
 	if !ok {

@@ -76,19 +76,19 @@ int main(int argc, char **argv)
 	ARG(adjust, 5, momentum);
 	size_t all[] = {hidden, n}, local[] = {hidden, 16};
 	float activity[hidden], delta[hidden];
-	cl_start();
-	cl_run(forward, 2, all, local);
-	cl_run(squashed, 1, all, local);
-	cl_read(acts, sizeof activity, activity);
-	y = 0;
-	for (int j = 0; j < hidden; j++)
-		y += activity[j] * out[j];
-	y = squash(y);
-	for (int j = 0; j < hidden; j++)
-		delta[j] = y * (1 - y) * (target - y) * out[j] * activity[j] * (1 - activity[j]);
-	cl_write(deltas, sizeof delta, delta);
-	cl_run(adjust, 2, all, local);
-	cl_stop();
+	while (cl_round()) {
+		cl_run(forward, 2, all, local);
+		cl_run(squashed, 1, all, local);
+		cl_read(acts, sizeof activity, activity);
+		y = 0;
+		for (int j = 0; j < hidden; j++)
+			y += activity[j] * out[j];
+		y = squash(y);
+		for (int j = 0; j < hidden; j++)
+			delta[j] = y * (1 - y) * (target - y) * out[j] * activity[j] * (1 - activity[j]);
+		cl_write(deltas, sizeof delta, delta);
+		cl_run(adjust, 2, all, local);
+	}
 	cl_near("backprop, hidden layer", activity, act, hidden, 1e-3, 16);
 	cl_read(ws, sizeof(float) * cells, w);
 	double off = cl_near("backprop", w, want, cells, 1e-3, 16);

@@ -58,17 +58,18 @@ int main(int argc, char **argv)
 	ARG(advance, 3, n);
 	ARG(advance, 5, mores);
 	size_t all = (n + 63) / 64 * 64;
-	int levels = 0, was, more = 0;
-	cl_start();
-	do {
-		was = more;
-		levels++;
-		ARG(advance, 4, levels);
-		cl_run(reach, 1, &all, (size_t[]){64});
-		cl_run(advance, 1, &all, (size_t[]){64});
-		cl_read(mores, sizeof more, &more);
-	} while (more != was);
-	cl_stop();
+	int levels, was, more;
+	while (cl_round()) {
+		levels = more = 0;
+		do {
+			was = more;
+			levels++;
+			ARG(advance, 4, levels);
+			cl_run(reach, 1, &all, (size_t[]){64});
+			cl_run(advance, 1, &all, (size_t[]){64});
+			cl_read(mores, sizeof more, &more);
+		} while (more != was);
+	}
 	cl_read(depths, sizeof(int) * n, got);
 	cl_equal("bfs", got, want, sizeof(int) * n);
 	cl_right("bfs", "distances of %d nodes in %d levels equal", n, levels - 1);

@@ -64,11 +64,24 @@ static inline cl_kernel cl_build(const char *source, const char *name)
 // ARG sets an argument to a variable.
 #define ARG(k, i, v) CHECK(clSetKernelArg(k, i, sizeof(v), &(v)))
 
+// What buffers were made with.
+static struct {
+	cl_mem buffer;
+	size_t size;
+	void *data;
+} cl_made[8];
+static int cl_buffers;
+
 static inline cl_mem cl_buffer(size_t size, const void *data)
 {
 	cl_int err;
 	cl_mem m = clCreateBuffer(context, CL_MEM_READ_WRITE | (data ? CL_MEM_COPY_HOST_PTR : 0), size, (void *)data, &err);
 	CHECK(err);
+	if (data && cl_buffers < 8) {
+		cl_made[cl_buffers].buffer = m;
+		cl_made[cl_buffers].size = size;
+		cl_made[cl_buffers++].data = memcpy(malloc(size), data, size);
+	}
 	return m;
 }
 
@@ -87,22 +100,34 @@ static inline void cl_write(cl_mem m, size_t size, const void *from)
 	CHECK(clEnqueueWriteBuffer(queue, m, CL_TRUE, 0, size, from, 0, NULL, NULL));
 }
 
-static double cl_began, cl_took; // seconds
+static double cl_took; // seconds, by the last round
 
-// The time between cl_start and cl_stop counts as the device's.
-static inline void cl_start(void)
+static inline double cl_now(void)
 {
 	struct timespec t;
 	CHECK(clFinish(queue));
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	cl_began = t.tv_sec + t.tv_nsec * 1e-9;
+	return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-static inline void cl_stop(void)
+// The time of a loop's body counts as the device's: while (cl_round()) { ... }. It runs once, or as often as
+// CL_ROUNDS says, and prints each time then. Buffers have again what they were made with.
+static inline int cl_round(void)
 {
-	double began = cl_began;
-	cl_start();
-	cl_took += cl_began - began;
+	static int round;
+	static double began;
+	const char *rounds = getenv("CL_ROUNDS");
+	if (round) {
+		cl_took = cl_now() - began;
+		if (rounds)
+			printf("round %d: %.6f ms\n", round, cl_took * 1e3);
+	}
+	if (round++ == (rounds ? atoi(rounds) : 1))
+		return 0;
+	for (int i = 0; round > 1 && i < cl_buffers; i++)
+		cl_write(cl_made[i].buffer, cl_made[i].size, cl_made[i].data);
+	began = cl_now();
+	return 1;
 }
 
 // cl_right prints what was checked, and the time.

@@ -33,19 +33,19 @@ int main(int argc, char **argv)
 	cl_kernel factors = cl_kernel_of(p, "factors"), rows = cl_kernel_of(p, "rows");
 	cl_mem m = cl_buffer(sizeof(float) * cells, got), fs = cl_buffer(sizeof(float) * n, NULL);
 	size_t all = (n + 1 + 15) / 16 * 16;
-	cl_start();
-	for (int k = 0; k < n - 1; k++) {
-		for (int i = 0; i < 2; i++) {
-			cl_kernel kernel = i ? rows : factors;
-			ARG(kernel, 0, m);
-			ARG(kernel, 1, fs);
-			ARG(kernel, 2, n);
-			ARG(kernel, 3, k);
+	while (cl_round()) {
+		for (int k = 0; k < n - 1; k++) {
+			for (int i = 0; i < 2; i++) {
+				cl_kernel kernel = i ? rows : factors;
+				ARG(kernel, 0, m);
+				ARG(kernel, 1, fs);
+				ARG(kernel, 2, n);
+				ARG(kernel, 3, k);
+			}
+			cl_run(factors, 1, (size_t[]){all}, (size_t[]){16});
+			cl_run(rows, 2, (size_t[]){all, all}, (size_t[]){16, 4});
 		}
-		cl_run(factors, 1, (size_t[]){all}, (size_t[]){16});
-		cl_run(rows, 2, (size_t[]){all, all}, (size_t[]){16, 4});
 	}
-	cl_stop();
 	cl_read(m, sizeof(float) * cells, got);
 	double off = cl_near("gaussian", got, want, cells, 1e-2, 32), sum = 0;
 	double *x = calloc(n, sizeof(double));

@@ -73,22 +73,22 @@ int main(int argc, char **argv)
 		"}");
 	cl_kernel corner = cl_kernel_of(p, "corner"), edges = cl_kernel_of(p, "edges"), inner = cl_kernel_of(p, "inner");
 	cl_mem m = cl_buffer(sizeof(float) * cells, got);
-	cl_start();
-	for (int at = 0; at < n; at += tile) {
-		size_t left = (n - at) / tile - 1;
-		for (int i = 0; i < 3; i++) {
-			cl_kernel k = (cl_kernel[]){corner, edges, inner}[i];
-			ARG(k, 0, m);
-			ARG(k, 1, n);
-			ARG(k, 2, at);
+	while (cl_round()) {
+		for (int at = 0; at < n; at += tile) {
+			size_t left = (n - at) / tile - 1;
+			for (int i = 0; i < 3; i++) {
+				cl_kernel k = (cl_kernel[]){corner, edges, inner}[i];
+				ARG(k, 0, m);
+				ARG(k, 1, n);
+				ARG(k, 2, at);
+			}
+			cl_run(corner, 1, (size_t[]){tile}, (size_t[]){tile});
+			if (left == 0)
+				break;
+			cl_run(edges, 1, (size_t[]){left * 2 * tile}, (size_t[]){2 * tile});
+			cl_run(inner, 2, (size_t[]){left * tile, left * tile}, (size_t[]){tile, tile});
 		}
-		cl_run(corner, 1, (size_t[]){tile}, (size_t[]){tile});
-		if (left == 0)
-			break;
-		cl_run(edges, 1, (size_t[]){left * 2 * tile}, (size_t[]){2 * tile});
-		cl_run(inner, 2, (size_t[]){left * tile, left * tile}, (size_t[]){tile, tile});
 	}
-	cl_stop();
 	cl_read(m, sizeof(float) * cells, got);
 	double off = cl_near("lud", got, want, cells, 1e-2, 16);
 	cl_right("lud", "%d x %d within %.1f of 16 ulps", n, n, off);

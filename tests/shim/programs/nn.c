@@ -29,9 +29,9 @@ int main(int argc, char **argv)
 	ARG(k, 2, n);
 	ARG(k, 3, x);
 	ARG(k, 4, y);
-	cl_start();
-	cl_run(k, 1, (size_t[]){(size_t)(n + 63) / 64 * 64}, (size_t[]){64});
-	cl_stop();
+	while (cl_round()) {
+		cl_run(k, 1, (size_t[]){(size_t)(n + 63) / 64 * 64}, (size_t[]){64});
+	}
 	cl_read(outs, sizeof(float) * n, got);
 	double off = cl_near("nn", got, want, n, 1e-3, 4);
 	double last = 0;

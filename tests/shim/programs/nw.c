@@ -52,14 +52,14 @@ int main(int argc, char **argv)
 	ARG(k, 1, matches);
 	ARG(k, 2, n);
 	ARG(k, 5, penalty);
-	cl_start();
-	for (int sum = 0; sum < 2 * tiles - 1; sum++) {
-		int first = sum < tiles ? 0 : sum - tiles + 1, last = sum < tiles ? sum : tiles - 1;
-		ARG(k, 3, first);
-		ARG(k, 4, sum);
-		cl_run(k, 1, (size_t[]){(size_t)(last - first + 1) * tile}, (size_t[]){tile});
+	while (cl_round()) {
+		for (int sum = 0; sum < 2 * tiles - 1; sum++) {
+			int first = sum < tiles ? 0 : sum - tiles + 1, last = sum < tiles ? sum : tiles - 1;
+			ARG(k, 3, first);
+			ARG(k, 4, sum);
+			cl_run(k, 1, (size_t[]){(size_t)(last - first + 1) * tile}, (size_t[]){tile});
+		}
 	}
-	cl_stop();
 	cl_read(scores, size, got);
 	cl_equal("nw", got, want, size);
 	cl_right("nw", "score %d of two sequences of %d equal", got[side * side - 1], n);

@@ -42,23 +42,22 @@ int main(int argc, char **argv)
 		"	}"
 		"	if (me >= count && me < 128 - count && x < width) to[x] = sum[now][me];"
 		"}", "rows");
-	cl_mem costs = cl_buffer(sizeof(int) * width * rows, cost), a = cl_buffer(sizeof(int) * width, cost), b = cl_buffer(sizeof(int) * width, NULL);
-	cl_start();
-	for (int y = 1; y < rows; y += rows_at_once) {
-		int count = rows - y < rows_at_once ? rows - y : rows_at_once, inner = tile - 2 * count;
-		ARG(k, 0, costs);
-		ARG(k, 1, a);
-		ARG(k, 2, b);
-		ARG(k, 3, width);
-		ARG(k, 4, y);
-		ARG(k, 5, count);
-		cl_run(k, 1, (size_t[]){(size_t)(width + inner - 1) / inner * tile}, (size_t[]){tile});
-		cl_mem t = a;
-		a = b;
-		b = t;
+	cl_mem costs = cl_buffer(sizeof(int) * width * rows, cost), sides[] = {cl_buffer(sizeof(int) * width, cost), cl_buffer(sizeof(int) * width, NULL)};
+	int launches;
+	while (cl_round()) {
+		launches = 0;
+		for (int y = 1; y < rows; y += rows_at_once) {
+			int count = rows - y < rows_at_once ? rows - y : rows_at_once, inner = tile - 2 * count;
+			ARG(k, 0, costs);
+			ARG(k, 1, sides[launches % 2]);
+			ARG(k, 2, sides[++launches % 2]);
+			ARG(k, 3, width);
+			ARG(k, 4, y);
+			ARG(k, 5, count);
+			cl_run(k, 1, (size_t[]){(size_t)(width + inner - 1) / inner * tile}, (size_t[]){tile});
+		}
 	}
-	cl_stop();
-	cl_read(a, sizeof(int) * width, next);
+	cl_read(sides[launches % 2], sizeof(int) * width, next);
 	cl_equal("pathfinder", next, want, sizeof(int) * width);
 	cl_right("pathfinder", "%d columns, %d rows equal", width, rows);
 }

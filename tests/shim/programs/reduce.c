@@ -1,18 +1,15 @@
 // Sums of groups of numbers, through shared memory with barriers.
 #include "cl.h"
 
-enum { groups = 8, each = 128 };
+enum { each = 128 };
 
-int main(void)
+int main(int argc, char **argv)
 {
-	int32_t in[groups * each], out[groups], want[groups];
-	for (int i = 0; i < groups * each; i++)
+	int groups = cl_size(argc, argv, 1, 8, 1), n = groups * each;
+	uint32_t *in = malloc(sizeof *in * n), *out = malloc(sizeof *out * groups), *want = calloc(groups, sizeof *want);
+	for (int i = 0; i < n; i++) {
 		in[i] = i * 2654435761u;
-	for (int g = 0; g < groups; g++) {
-		uint32_t sum = 0;
-		for (int i = 0; i < each; i++)
-			sum += in[g * each + i];
-		want[g] = sum;
+		want[i / each] += in[i];
 	}
 	cl_open();
 	cl_kernel k = cl_build(
@@ -28,11 +25,13 @@ int main(void)
 		"	if (i == 0)"
 		"		out[get_group_id(0)] = part[0];"
 		"}", "reduce");
-	cl_mem ins = cl_buffer(sizeof in, in), outs = cl_buffer(sizeof out, NULL);
-	CHECK(clSetKernelArg(k, 0, sizeof outs, &outs));
-	CHECK(clSetKernelArg(k, 1, sizeof ins, &ins));
+	cl_mem ins = cl_buffer(sizeof *in * n, in), outs = cl_buffer(sizeof *out * groups, NULL);
+	ARG(k, 0, outs);
+	ARG(k, 1, ins);
 	CHECK(clSetKernelArg(k, 2, each * sizeof(int), NULL));
-	cl_run(k, 1, (size_t[]){groups * each}, (size_t[]){each});
-	cl_read(outs, sizeof out, out);
-	cl_same("reduce", out, want, sizeof out);
+	while (cl_round())
+		cl_run(k, 1, (size_t[]){n}, (size_t[]){each});
+	cl_read(outs, sizeof *out * groups, out);
+	cl_equal("reduce", out, want, sizeof *out * groups);
+	cl_right("reduce", "%d sums of %d numbers equal", groups, each);
 }

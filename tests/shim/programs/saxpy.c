@@ -1,11 +1,11 @@
 // y = a * x + y, with values for which every sum is exact.
 #include "cl.h"
 
-enum { n = 1000 };
-
-int main(void)
+int main(int argc, char **argv)
 {
-	float x[n], y[n], want[n], a = 3;
+	int n = cl_size(argc, argv, 1, 1000, 1); // up to 4194304 all is exact
+	size_t size = sizeof(float) * n;
+	float *x = malloc(size), *y = malloc(size), *want = malloc(size), a = 3;
 	for (int i = 0; i < n; i++) {
 		x[i] = i;
 		y[i] = 2 * n - i;
@@ -18,13 +18,14 @@ int main(void)
 		"	if (i < n)"
 		"		y[i] = a * x[i] + y[i];"
 		"}", "saxpy");
-	cl_mem xs = cl_buffer(sizeof x, x), ys = cl_buffer(sizeof y, y);
-	int count = n;
-	CHECK(clSetKernelArg(k, 0, sizeof ys, &ys));
-	CHECK(clSetKernelArg(k, 1, sizeof xs, &xs));
-	CHECK(clSetKernelArg(k, 2, sizeof a, &a));
-	CHECK(clSetKernelArg(k, 3, sizeof count, &count));
-	cl_run(k, 1, (size_t[]){1024}, (size_t[]){64});
-	cl_read(ys, sizeof y, y);
-	cl_same("saxpy", y, want, sizeof y);
+	cl_mem xs = cl_buffer(size, x), ys = cl_buffer(size, y);
+	ARG(k, 0, ys);
+	ARG(k, 1, xs);
+	ARG(k, 2, a);
+	ARG(k, 3, n);
+	while (cl_round())
+		cl_run(k, 1, (size_t[]){(size_t)(n + 63) / 64 * 64}, (size_t[]){64});
+	cl_read(ys, size, y);
+	cl_equal("saxpy", y, want, size);
+	cl_right("saxpy", "%d sums equal", n);
 }

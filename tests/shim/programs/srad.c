@@ -90,23 +90,23 @@ int main(int argc, char **argv)
 	ARG(diffuse, 2, cs);
 	ARG(diffuse, 3, n);
 	ARG(diffuse, 4, rate);
-	cl_start();
-	for (int s = 0; s < steps; s++) {
-		float out[parts][2];
-		double sum = 0, squares = 0;
-		cl_run(sums, 1, (size_t[]){parts * group}, (size_t[]){group});
-		cl_read(outs, sizeof out, out);
-		for (int i = 0; i < parts; i++) {
-			sum += out[i][0];
-			squares += out[i][1];
+	while (cl_round()) {
+		for (int s = 0; s < steps; s++) {
+			float out[parts][2];
+			double sum = 0, squares = 0;
+			cl_run(sums, 1, (size_t[]){parts * group}, (size_t[]){group});
+			cl_read(outs, sizeof out, out);
+			for (int i = 0; i < parts; i++) {
+				sum += out[i][0];
+				squares += out[i][1];
+			}
+			double mean = sum / cells;
+			float q0 = (squares / cells - mean * mean) / (mean * mean);
+			ARG(coefficients, 4, q0);
+			cl_run(coefficients, 2, (size_t[]){n, n}, (size_t[]){16, 4});
+			cl_run(diffuse, 2, (size_t[]){n, n}, (size_t[]){16, 4});
 		}
-		double mean = sum / cells;
-		float q0 = (squares / cells - mean * mean) / (mean * mean);
-		ARG(coefficients, 4, q0);
-		cl_run(coefficients, 2, (size_t[]){n, n}, (size_t[]){16, 4});
-		cl_run(diffuse, 2, (size_t[]){n, n}, (size_t[]){16, 4});
 	}
-	cl_stop();
 	cl_read(v, sizeof(float) * cells, got);
 	double off = cl_near("srad", got, want, cells, 1, 32);
 	cl_right("srad", "%d x %d after %d steps within %.1f of 32 ulps", n, n, steps, off);

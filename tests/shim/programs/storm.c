@@ -15,18 +15,18 @@ int main(int argc, char **argv)
 
 	cl_open();
 	cl_kernel k = cl_build(
-		"kernel void step(global uint *x, uint l) {"
+		"kernel void next(global uint *x, uint l) {"
 		"	uint i = get_global_id(0);"
 		"	x[i] = x[i] * 1664525 + (l ^ i);"
-		"}", "step");
+		"}", "next");
 	cl_mem xs = cl_buffer(sizeof got, got);
 	ARG(k, 0, xs);
-	cl_start();
-	for (uint32_t l = 0; l < n; l++) {
-		ARG(k, 1, l);
-		cl_run(k, 1, (size_t[]){threads}, (size_t[]){threads});
+	while (cl_round()) {
+		for (uint32_t l = 0; l < n; l++) {
+			ARG(k, 1, l);
+			cl_run(k, 1, (size_t[]){threads}, (size_t[]){threads});
+		}
 	}
-	cl_stop();
 	cl_read(xs, sizeof got, got);
 	cl_equal("storm", got, want, sizeof got);
 	cl_right("storm", "%d launches equal", n);

@@ -5,6 +5,7 @@
 //	shim replay FILE...                      replay recordings
 //	shim random [flags]                      compare random kernels with Mesa's renderer
 //	shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
+//	shim bench [flags]                       compare the card's speed with Mesa's renderer and PoCL
 package main
 
 import (
@@ -35,8 +36,9 @@ const usage = `shim run [flags] PROGRAM [argument...]   run a program on the sof
 shim replay FILE...                      replay recordings
 shim random [flags]                      run random kernels on the software card and on Mesa's renderer, and compare
 shim piglit [flags]                      run piglit's OpenCL and compute tests, and say which of them count
+shim bench [flags]                       compare the card's speed with Mesa's renderer and PoCL
 
-shim run -h, shim random -h and shim piglit -h list the flags.
+shim run -h, shim random -h, shim piglit -h and shim bench -h list the flags.
 `
 
 func run(ctx context.Context, args []string) error {
@@ -47,6 +49,8 @@ func run(ctx context.Context, args []string) error {
 		return randomKernels(ctx, args[1:])
 	case len(args) > 0 && args[0] == "piglit":
 		return piglit(ctx, args[1:])
+	case len(args) > 0 && args[0] == "bench":
+		return bench(ctx, args[1:])
 	case len(args) > 1 && args[0] == "replay":
 		for _, name := range args[1:] {
 			if err := replay(name); err != nil {

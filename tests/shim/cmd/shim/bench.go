@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/tests/shim"
+)
+
+// report is what bench prints.
+type report struct {
+	Versions  string          `json:"versions"`
+	CPUs      int             `json:"cpus"`
+	Workloads []shim.Measured `json:"workloads"`
+	Mean      float64         `json:"geometricMean"`
+	shim.Rates
+}
+
+// bench compares the card with Mesa's renderer and PoCL.
+func bench(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("shim bench", flag.ContinueOnError)
+	only := flags.String("only", "", "programs, with commas between; default all")
+	turns := flags.Int("turns", 3, "processes of each program on each device")
+	rounds := flags.Int("rounds", 3, "times that each process measures")
+	asJSON := flags.Bool("json", false, "print JSON")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if *turns < 1 || *rounds < 1 {
+		return fmt.Errorf("-turns %d -rounds %d: want at least 1", *turns, *rounds)
+	}
+	if !strings.Contains(runtime.Version(), "X:simd") {
+		return fmt.Errorf("bench was built without the card's vectors: set GOEXPERIMENT=simd, as make build does")
+	}
+	workloads := shim.Workloads
+	if *only != "" {
+		workloads = nil
+		for _, name := range strings.Split(*only, ",") {
+			i := slices.IndexFunc(shim.Workloads, func(w shim.Workload) bool { return w.Program == name })
+			if i < 0 {
+				return fmt.Errorf("-only %s: no such program", name)
+			}
+			workloads = append(workloads, shim.Workloads[i])
+		}
+	}
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return err
+	}
+	host, err := shim.NewPeersHost(ctx, &fetch.Cache{Dir: dir, Progress: os.Stderr}, "25")
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	c := shim.Comparison{Host: host, Workloads: workloads, Turns: *turns, Rounds: *rounds, Progress: os.Stderr}
+	r := report{Versions: host.Versions(), CPUs: runtime.GOMAXPROCS(0)}
+	if r.Workloads, err = c.Run(ctx); err != nil {
+		return err
+	}
+	r.Mean = shim.GeometricMean(r.Workloads)
+	if r.Rates, err = shim.MeasureRates(); err != nil {
+		return err
+	}
+	if *asJSON {
+		e := json.NewEncoder(os.Stdout)
+		e.SetIndent("", "\t")
+		return e.Encode(r)
+	}
+	return r.print()
+}
+
+// print writes a table that fits a screen.
+func (r *report) print() error {
+	fmt.Printf("%s; %d processors for each; ms, medians\n\n", r.Versions, r.CPUs)
+	w := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "program\tsize\tour card\tllvmpipe\tPoCL\tours/better\twarp instr.\tns each\tbetter\t\n")
+	for i := range r.Workloads {
+		m := &r.Workloads[i]
+		per := 1e6 / float64(m.WarpInstructions)
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f k\t%.1f\t%.1f\t\n", m.Program, m.Args, m.MS[shim.OurCard], m.MS[shim.Renderer], m.MS[shim.PoCL],
+			m.Ratio(), float64(m.WarpInstructions)/1e3, m.MS[shim.OurCard]*per, m.Better()*per)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Printf("\ngeometric mean of ours/better: %.2f\n", r.Mean)
+	fmt.Printf("the card alone: %.0f empty launches and %.1f million methods a second\n", r.EmptyLaunches, r.Methods/1e6)
+	return nil
+}

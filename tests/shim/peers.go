@@ -1,0 +1,150 @@
+package shim
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+)
+
+// Workload is a program of ours with arguments.
+type Workload struct {
+	Program string `json:"program"`
+	Args    string `json:"args"`
+}
+
+// Workloads take our card up to a second, and most of that in kernels.
+var Workloads = []Workload{
+	{"fma", "65536 1024"}, {"integers", "65536 1024"}, {"loop", "65536"}, {"saxpy", "4194304"}, {"reduce", "16384"},
+	{"histogram", "1048576"}, {"matmul", "256"}, {"nbody", "2048"},
+	{"backprop", "16384"}, {"bfs", "65536"}, {"gaussian", "128"}, {"hotspot", "512 4"}, {"lud", "256"}, {"nn", "1048576"},
+	{"nw", "512"}, {"pathfinder", "16384 33"}, {"srad", "256 4"}, {"storm", "1000"},
+}
+
+// Devices are those that are compared.
+var Devices = []string{OurCard, Renderer, PoCL}
+
+// Measured is how long the devices took for a workload.
+type Measured struct {
+	Workload
+	MS map[string]float64 `json:"ms"` // by device: the median
+	// WarpInstructions is what our card executed, and Launches in how many grids.
+	WarpInstructions uint64 `json:"warpInstructions"`
+	Launches         uint64 `json:"launches"`
+}
+
+// Better is the time of the better of the others.
+func (m *Measured) Better() float64 { return min(m.MS[Renderer], m.MS[PoCL]) }
+
+// Ratio is our time to that of the better of the others.
+func (m *Measured) Ratio() float64 { return m.MS[OurCard] / m.Better() }
+
+// GeometricMean is the mean of the ratios.
+func GeometricMean(list []Measured) float64 {
+	sum := 0.0
+	for i := range list {
+		sum += math.Log(list[i].Ratio())
+	}
+	return math.Exp(sum / float64(len(list)))
+}
+
+// Comparison compares devices on the processors that this process may use.
+type Comparison struct {
+	Host      *Host // from NewPeersHost
+	Workloads []Workload
+	Turns     int       // processes of each workload on each device, by turns
+	Rounds    int       // of each process, after one that does not count
+	Progress  io.Writer // may be nil
+}
+
+// Run returns medians. All devices have as many threads as there are processors.
+func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
+	list := make([]Measured, len(c.Workloads))
+	times := make([]map[string][]float64, len(list))
+	binaries := make([]string, len(list))
+	for i, w := range c.Workloads {
+		var err error
+		if binaries[i], err = c.Host.compileOurs(ctx, w.Program); err != nil {
+			return nil, err
+		}
+		list[i], times[i] = Measured{Workload: w, MS: make(map[string]float64)}, make(map[string][]float64)
+		cfg := Config{Ran: func(forms map[*isa.Form]uint64) {
+			list[i].Launches++
+			for _, n := range forms {
+				list[i].WarpInstructions += n
+			}
+		}}
+		if _, err := c.times(ctx, binaries[i], w, OurCard, 0, cfg); err != nil {
+			return nil, err
+		}
+	}
+	for turn := range c.Turns {
+		for i, w := range c.Workloads {
+			if c.Progress != nil {
+				fmt.Fprintf(c.Progress, "\rturn %d of %d: %-12s", turn+1, c.Turns, w.Program)
+			}
+			for _, device := range Devices {
+				took, err := c.times(ctx, binaries[i], w, device, c.Rounds, Config{})
+				if err != nil {
+					return nil, err
+				}
+				times[i][device] = append(times[i][device], took...)
+			}
+		}
+	}
+	if c.Progress != nil {
+		fmt.Fprint(c.Progress, "\r\x1b[K")
+	}
+	for i := range list {
+		for device, took := range times[i] {
+			list[i].MS[device] = median(took)
+		}
+	}
+	return list, nil
+}
+
+func median[T cmp.Ordered](list []T) T {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+var roundLine = regexp.MustCompile(`(?m)^round \d+: ([0-9.]+) ms$`)
+
+// times runs a process of a workload, and returns the milliseconds of the rounds after its first.
+func (c *Comparison) times(ctx context.Context, binary string, w Workload, device string, rounds int, cfg Config) ([]float64, error) {
+	var said bytes.Buffer
+	threads := strconv.Itoa(runtime.GOMAXPROCS(0))
+	_, err := c.Host.Run(ctx, Program{
+		Argv: append([]string{binary}, strings.Fields(w.Args)...), Device: device, Config: cfg, Output: &said, Errors: &said,
+		// Without Mesa's cache of programs, its renderer would compile at each launch.
+		Env: []string{
+			"CL_ROUNDS=" + strconv.Itoa(1+rounds), "LP_NUM_THREADS=" + threads, "POCL_CPU_MAX_CU_COUNT=" + threads,
+			"MESA_SHADER_CACHE_DISABLE=false", "MESA_SHADER_CACHE_DIR=" + fetch.WorkDir,
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("on %s: %w\n%s", device, err, &said)
+	}
+	var out []float64
+	for _, m := range roundLine.FindAllStringSubmatch(said.String(), -1) {
+		ms, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, ms)
+	}
+	if len(out) != 1+rounds {
+		return nil, fmt.Errorf("%s on %s told %d times of %d:\n%s", w.Program, device, len(out), 1+rounds, &said)
+	}
+	return out[1:], nil
+}

@@ -1,0 +1,55 @@
+package shim
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/tests/scale"
+)
+
+// TestPeers: all devices find right results in each round, also where a round changes its input, and say
+// how long they took.
+func TestPeers(t *testing.T) {
+	scale.ReleaseOnly(t)
+	dir, err := fetch.DefaultDir()
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	host, err := NewPeersHost(ctx, &fetch.Cache{Dir: dir, Progress: t.Output()}, "25")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, host.Close()) }()
+	c := Comparison{Host: host, Turns: 1, Rounds: 2}
+	for _, w := range Workloads {
+		c.Workloads = append(c.Workloads, Workload{Program: w.Program}) // of its own size
+	}
+	list, err := c.Run(ctx)
+	require.NoError(t, err)
+	for _, m := range list {
+		for _, device := range Devices {
+			require.Positive(t, m.MS[device], "%s on %s", m.Program, device)
+		}
+		require.NotZero(t, m.Launches, m.Program)
+		require.GreaterOrEqual(t, m.WarpInstructions, m.Launches, m.Program)
+	}
+}
+
+// TestGeometricMean: devices that are twice and half as fast are as fast. Ours is held against the better.
+func TestGeometricMean(t *testing.T) {
+	list := []Measured{
+		{MS: map[string]float64{OurCard: 2, Renderer: 1, PoCL: 3}},
+		{MS: map[string]float64{OurCard: 2, Renderer: 5, PoCL: 4}},
+	}
+	require.InDelta(t, 1, GeometricMean(list), 1e-9)
+}
+
+// TestRates: the card carries out what is measured.
+func TestRates(t *testing.T) {
+	r, err := MeasureRates()
+	require.NoError(t, err)
+	require.Positive(t, r.EmptyLaunches)
+	require.Greater(t, r.Methods, r.EmptyLaunches)
+}
