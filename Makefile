@@ -2,7 +2,7 @@
 
 GO ?= go
 FUZZTIME ?= 15s
-# The card runs programs with AVX-512 if it was built with Go's vectors, which are an experiment still.
+# The card runs programs with AVX2 or AVX-512 if it was built with Go's vectors, which are an experiment still.
 VECTORS = GOEXPERIMENT=simd
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 

@@ -30,6 +30,8 @@ var bodies = map[string]string{
 }
 
 func BenchmarkWarpInstruction(b *testing.B) {
+	best := fast
+	defer func() { fast = best }()
 	for name, body := range bodies {
 		text := `
 	mov b32 $r1 $tidx
@@ -49,17 +51,20 @@ again:
 		}
 		code, err := isa.Assemble(text + "bra again\n")
 		require.NoError(b, err)
-		block, _ := newBlock(code, 256, nil)
-		var x Executor
-		x.Start(block.Launch)
-		b.Run(name+"/simd", func(b *testing.B) {
-			b.ReportAllocs()
-			from := block.Clock
-			for int(block.Clock-from) < b.N {
-				_, fault := x.Step(block, min(b.N, 4096))
-				require.Nil(b, fault)
-			}
-		})
+		for set, ops := range sets {
+			block, _ := newBlock(code, 256, nil)
+			var x Executor
+			x.Start(block.Launch)
+			b.Run(name+"/"+set, func(b *testing.B) {
+				fast = ops
+				b.ReportAllocs()
+				from := block.Clock
+				for int(block.Clock-from) < b.N {
+					_, fault := x.Step(block, min(b.N, 4096))
+					require.Nil(b, fault)
+				}
+			})
+		}
 		slow, _ := newBlock(code, 256, nil)
 		b.Run(name+"/interp", func(b *testing.B) {
 			_, fault := slow.Step(b.N)

@@ -2,9 +2,10 @@
 // state is interp's, and after any number of instructions it is the same, bit for bit.
 //
 // An instruction is decoded once, into an operation on rows: a row is one register of the 32 lanes of
-// a warp. The operations on rows are plain Go; with AVX-512, and GOEXPERIMENT=simd at build time,
-// some have a twin that gives the same bits. An instruction that has no operation on rows, and each
-// one that goes wrong, is left to interp on the same state, lane by lane.
+// a warp. The operations on rows are plain Go. Built with GOEXPERIMENT=simd they have twins that give
+// the same bits: one set for AVX-512, and one for processors that only have AVX2 and FMA. An
+// instruction that has no operation on rows, and each one that goes wrong, is left to interp on the
+// same state, lane by lane.
 //
 // An [Executor] keeps slices of memory until Begin: its owner calls that whenever the address space
 // may have changed.

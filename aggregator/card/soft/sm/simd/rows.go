@@ -22,8 +22,12 @@ type rowOps struct {
 	sequence                                    func(a *row, step uint32) bool // from the first lane on
 }
 
-// fast are the fastest that this processor has. They are chosen at the start.
-var fast = plain
+// sets are those that this processor can run, by name, and fast are the fastest. They are chosen at
+// the start.
+var (
+	sets = map[string]rowOps{"plain": plain}
+	fast = plain
+)
 
 // plain are operations in plain Go.
 var plain = rowOps{

@@ -182,14 +182,11 @@ func (w *twins) disturb(r *rand.Rand, pc uint32) {
 	}
 }
 
-// sets are the operations on rows that this processor has.
-func sets() map[string]rowOps { return map[string]rowOps{"plain": plain, "fastest": fast} }
-
 // Each form does the same in both executors, whatever its operands and lanes are.
 func TestForms(t *testing.T) {
 	forms, best := isa.Forms(), fast
 	defer func() { fast = best }()
-	for name, ops := range sets() {
+	for name, ops := range sets {
 		fast = ops
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
