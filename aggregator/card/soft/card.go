@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,8 +50,8 @@ type Config struct {
 	Clock func() uint64
 	// Watch, if not nil, is called before every access that a channel makes to VRAM or
 	// to system memory: page tables, USERD, rings, and what its
-	// engines read and write. It is called on PBDMAs' goroutines, holds them up,
-	// and must not call back into the card.
+	// engines read and write. It is called in steps, one at a time for a channel, holds them
+	// up, and must not call back into the card.
 	Watch func(channel uint8, t shadowpt.Target, addr uint64, n int, write bool)
 	// ProgramFault, if not nil, is called like Launched for each program that does what it must
 	// not.
@@ -58,8 +59,8 @@ type Config struct {
 	// Launched, if not nil, is called on a PBDMA's goroutine for each launch of a program. It
 	// must not call back into the card.
 	Launched func(*sm.Launch)
-	// Ran, if not nil, is called like Launched when a launch ends well, with the warp instructions
-	// that it executed, by form.
+	// Ran, if not nil, is called like Launched when a launch ends well, for each processor that took
+	// part, with the warp instructions that it executed, by form.
 	Ran func(map[*isa.Form]uint64)
 	// Ablate changes the register space before the card starts. Tests use it to show why a
 	// behaviour is needed.
@@ -104,7 +105,7 @@ type Card struct {
 	polled      bool   // the driver has asked for the end of its invalidates since the last one
 	useChanged  func() // see OnUse, or nil
 	engines     [gf100.Engines]engineSlot
-	grids       engine.GridCache // of the channel that has EngineGR
+	grids       *engine.GridCache // of the channel that has EngineGR
 
 	words sync.Pool // of *[4]byte, for Read32 and Write32
 
@@ -140,6 +141,7 @@ func New(cfg Config) (*Card, error) {
 		cfg.Clock = func() uint64 { return uint64(time.Since(start)) }
 	}
 	c := &Card{cfg: cfg, pci: pci, clock: cfg.Clock, resting: true}
+	c.grids = engine.NewGridCache(min(runtime.NumCPU(), engine.MaxWorkers))
 	c.words.New = func() any { return new([4]byte) }
 	if err := c.buildSpace(); err != nil {
 		return nil, fmt.Errorf("software card: %w", err)

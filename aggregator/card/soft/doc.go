@@ -38,7 +38,8 @@
 //
 // # Goroutines
 //
-// Three PBDMA goroutines, started by New and ended by Close. Timer callbacks
+// Three PBDMA goroutines, started by New and ended by Close. A step that executes a program has a
+// goroutine for each further processor, which ends before the step does. Timer callbacks
 // (PTIMER alarm, retries of failed semaphore acquires) are stopped by Close.
 //
 // # Locks, in the order they are taken
@@ -58,6 +59,8 @@
 //  5. vram.mu guards the backing of pages. The bits of vram.looked are atomic and need
 //     no lock.
 //  6. invalidates.mu, for a moment, under any of them.
+//
+// The lock of engine.GridCache comes after 4: workers hold it while they look memory up.
 //
 // A channel's execution state (vm and exec) belongs to the PBDMA that runs it,
 // and to Card.mu while none does.

@@ -387,7 +387,7 @@ func TestStepsEndInTime(t *testing.T) {
 		{"upload", append(geometry(1, 1<<16, pageSize), [2]uint32{0x300, pitch | launchInline}), 0x304, launches(1<<14, 0)},
 		{"conditions", nil, 0x340, launches(1<<16, renderIfEqual)},
 		{"loads", nil, 0, []byte("ld b32 $r4 ca g[$r2d]")},
-		{"stores", nil, 0, []byte("st b32 wb g[$r2d] $r4")},
+		{"stores", writes{{0x238, 1<<16 | 1}}, 0, []byte("st b32 wb g[$r2d] $r4")},
 		{"atomics", nil, 0, []byte("red add u32 g[$r2d] $r4")},
 		{"atomics lane by lane", nil, 0, []byte("red inc u32 g[$r2d] $r4")},
 	} {
@@ -399,7 +399,7 @@ func TestStepsEndInTime(t *testing.T) {
 			env.Begin(1 << 40)
 			class := uint16(0x9039)
 			if tc.method == 0 { // the data are an instruction
-				class, tc.method, tc.setup = 0x90c0, 0x368, program(40)
+				class, tc.method, tc.setup = 0x90c0, 0x368, append(program(40), tc.setup...)
 				words, err := isa.Assemble(fmt.Sprintf(pagesApart, tc.data))
 				require.NoError(t, err)
 				_, err = binary.Encode(m.code[:], binary.LittleEndian, words)

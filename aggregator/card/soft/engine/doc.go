@@ -51,8 +51,12 @@
 // # Ownership
 //
 // A context belongs to its caller, which serialises calls. [Stats] is atomic and
-// may be shared by any number of contexts. The package has no other state, no
-// locks and no goroutines, and allocates nothing in Method, Inline or Step.
+// may be shared by any number of contexts.
+//
+// The thread blocks of a launch are executed by the workers of [GridCache]. If there are several, each
+// is a goroutine: a step starts them and waits for their end. GridCache.mu guards what they share: the
+// grid's count, and Env, whose Mem and Clock are called under it. The package has no other locks and
+// goroutines, and allocates nothing in Method, Inline or Step but for programs.
 package engine
 
 //go:generate go run ./classgen $OPEN_GPU_DOC_CLASSES .

@@ -66,8 +66,8 @@ type Env struct {
 	ProgramFault func(error)
 	// Launched receives each launch of a program. May be nil.
 	Launched func(*sm.Launch)
-	// Ran receives what each launch that ended well executed: warp instructions by form. It also
-	// receives what a launch executed until another channel's turn. May be nil.
+	// Ran receives what each launch that ended well executed, from each worker: warp instructions by
+	// form. It also receives what a launch executed until another channel's turn. May be nil.
 	Ran func(map[*isa.Form]uint64)
 	// Stats counts. Not nil.
 	Stats *Stats

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -58,27 +59,90 @@ wait:
 	exit
 `
 
-// TestProgramRuns: every thread of every block runs, in steps of any length.
+// TestProgramRuns: every thread of every block runs, in steps of any length and with any number of
+// workers.
 func TestProgramRuns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var g GR
+		m := newTestMemory()
+		m.mapPage(programData)
+		env := newEnv(m)
+		g.prepare(t, env, m, storeNumber)
+		caches := []*GridCache{NewGridCache(1), NewGridCache(3), NewGridCache(8)}
+		steps, now := 0, uint64(0)
+		env.Clock = func() uint64 { now++; return now }
+		for o := g.Method(env, 0x90c0, 0x368, 0); o != Done; o = g.Step(env) {
+			require.Equal(t, Busy, o)
+			env.GridCache = rapid.SampledFrom(caches).Draw(t, "cache")
+			env.Begin(now + rapid.Uint64Range(0, 5).Draw(t, "time"))
+			steps++
+		}
+		require.Greater(t, steps, 1)
+		for i := range uint32(320) {
+			require.Equal(t, i, m.word(programData+uint64(i)*4))
+		}
+		require.Zero(t, m.word(programData+1280))
+		require.EqualValues(t, 1, env.Stats.Class(0x90c0).Launches.Load())
+	})
+}
+
+// TestBlocksAtOnce: blocks that run at the same time lose no update of memory that they share, and
+// each has local memory of its own.
+func TestBlocksAtOnce(t *testing.T) {
+	const text = `
+	mov b32 $r2 0x200000
+	mov b32 $r3 0x0
+	mov b32 $r4 0x1
+	mov b32 $r5 0x0
+	mov b32 $r6 0xffffffff
+	mov b32 $r7 0x0
+	mov b32 $r8 $ctaidx
+	mov b32 $r0 0x200
+again:
+	st b32 wb l[0x4] $r8
+	red add u32 g[$r2d] $r4
+	red inc u32 g[$r2d+0x4] $r6
+	add u64 g[$r2d+0x8] $r4d
+	ld b32 $r9 ca l[0x4]
+	set $p0 0x1 ne u32 $r9 $r8
+	$p0 red add u32 g[$r2d+0x10] $r4
+	sub b32 $r0 $r0 0x1
+	set $p0 0x1 gt u32 $r0 0x0
+	$p0 bra again
+	exit`
+	const updates = 8 * 40 * 0x200
 	var g GR
 	m := newTestMemory()
 	m.mapPage(programData)
+	m.mapPage(0x30_0000)
 	env := newEnv(m)
+	env.GridCache = NewGridCache(8)
+	g.prepare(t, env, m, text)
+	g.send(t, env, 0x90c0, writes{{0x204, 0x10}, {0x790, 0}, {0x794, 0x30_0000}, {0x798, 0}, {0x79c, 3 * 64 * 0x10}}) // for three blocks
+	require.Equal(t, Done, finish(g.Method(env, 0x90c0, 0x368, 0), func() Outcome { return g.Step(env) }))
+	for at, want := range []uint32{updates, updates, updates, 0, 0} {
+		require.Equal(t, want, m.word(programData+uint64(4*at)), at)
+	}
+}
+
+// brokenMemory panics when a program reaches its data.
+type brokenMemory struct{ *testMemory }
+
+func (m brokenMemory) Bytes(va uint64, n int, write bool) ([]byte, *Fault) {
+	if va >= programData {
+		panic("broken")
+	}
+	return m.testMemory.Bytes(va, n, write)
+}
+
+// TestWorkerPanics: what panics in a worker's goroutine panics in the step's.
+func TestWorkerPanics(t *testing.T) {
+	var g GR
+	m := newTestMemory()
+	env := newEnv(brokenMemory{m})
 	g.prepare(t, env, m, storeNumber)
-	now := uint64(0)
-	env.Clock = func() uint64 { now++; return now }
-	steps := 0
-	for o := g.Method(env, 0x90c0, 0x368, 0); o != Done; o = g.Step(env) {
-		require.Equal(t, Busy, o)
-		env.Begin(now)
-		steps++
-	}
-	require.Greater(t, steps, 1)
-	for i := range uint32(320) {
-		require.Equal(t, i, m.word(programData+uint64(i)*4))
-	}
-	require.Zero(t, m.word(programData+1280))
-	require.EqualValues(t, 1, env.Stats.Class(0x90c0).Launches.Load())
+	defer func() { require.Contains(t, recover(), "broken, at grid_test.go") }()
+	finish(g.Method(env, 0x90c0, 0x368, 0), func() Outcome { return g.Step(env) })
 }
 
 // TestProgramEnds: a program that does what it must not, or does not end, is stopped alone.
@@ -97,7 +161,7 @@ func TestProgramEnds(t *testing.T) {
 	g, env, _ := start(storeNumber) // its data are not mapped
 	for range 2 {
 		require.Equal(t, Faulted, finish(g.Method(env, 0x90c0, 0x368, 0), func() Outcome { env.Begin(1000); return g.Step(env) }))
-		require.EqualValues(t, programData, g.Fault.VA)
+		require.EqualValues(t, programData, g.Fault.VA&^(pageSize-1)) // of any block
 		require.Equal(t, Faulted, g.Step(env), "there is no way back into the instruction")
 		g.Abort()
 		require.True(t, g.Idle())
@@ -259,7 +323,9 @@ func TestSurfaces(t *testing.T) {
 		p.pitch = 0
 		want := make([]byte, p.width*p.height*p.bytes())
 		p.store(t, env, want)
-		r := runner{memory: gridMemory{env: env}, surfaces: new([sm.Surfaces]sm.Surface)}
+		env.GridCache.env = env
+		r := &env.GridCache.workers[0]
+		r.surfaces = new([sm.Surfaces]sm.Surface)
 		r.surfaces[3] = sm.Surface{Address: p.va, Width: p.width, Height: p.height, Format: p.code, Log2Block: [2]uint8{0, uint8(p.high)}}
 		for range 20 {
 			x, y := rapid.Uint32Range(0, 100).Draw(t, "x"), rapid.Uint32Range(0, 50).Draw(t, "y")
@@ -332,7 +398,7 @@ func TestProgramTexture(t *testing.T) {
 	launch := func() Outcome {
 		return finish(g.Method(env, 0x90c0, 0x368, 0), func() Outcome { return g.Step(env) })
 	}
-	g.send(t, env, 0x90c0, writes{{0x1578, 0x102000}, {0x157c, 1}, {0x22c, 1<<9 | 3<<1 | 1}})
+	g.send(t, env, 0x90c0, writes{{0x238, 1<<16 | 1}, {0x1578, 0x102000}, {0x157c, 1}, {0x22c, 1<<9 | 3<<1 | 1}})
 	require.Equal(t, Done, launch(), said)
 	require.EqualValues(t, 0xa7, m.word(programData))
 	g.send(t, env, 0x90c0, writes{{0x22c, 3 << 1}})
@@ -356,11 +422,30 @@ func BenchmarkLaunch(b *testing.B) {
 	}
 }
 
+// BenchmarkBlocks measures a launch of 64 blocks of eight warps that take some time.
+func BenchmarkBlocks(b *testing.B) {
+	for _, workers := range []int{1, 2, 4} {
+		b.Run(fmt.Sprint(workers), func(b *testing.B) {
+			var g GR
+			m := newTestMemory()
+			m.mapRange(programData, 1<<16)
+			env := newEnv(m)
+			env.GridCache = NewGridCache(workers)
+			g.prepare(b, env, m, storeNumber)
+			g.send(b, env, 0x90c0, append(program(256), [2]uint32{0x238, 1<<16 | 64}))
+			b.ReportAllocs()
+			for b.Loop() {
+				require.Equal(b, Done, g.Method(env, 0x90c0, 0x368, 0))
+			}
+		})
+	}
+}
+
 // TestChannelsTakeTurns: launches of channels that share the engine end as if each were alone, in steps
 // one after the other, and what they executed is counted in all.
 func TestChannelsTakeTurns(t *testing.T) {
 	counted := uint64(0)
-	cache := new(GridCache)
+	cache := NewGridCache(3)
 	var envs [2]*Env
 	var grs [2]GR
 	var out [2]Outcome

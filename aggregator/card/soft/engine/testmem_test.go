@@ -74,7 +74,7 @@ func (m *testMemory) clone() *testMemory {
 const testNow = 0x1122334455667788
 
 func newEnv(m Memory) *Env {
-	return &Env{Mem: m, Now: func() uint64 { return testNow }, Stats: &Stats{}, Grid: new(Grid), GridCache: new(GridCache)}
+	return &Env{Mem: m, Now: func() uint64 { return testNow }, Stats: &Stats{}, Grid: new(Grid), GridCache: NewGridCache(3)}
 }
 
 // writes is a list of method, data.

@@ -13,7 +13,6 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/simd"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 
@@ -125,16 +124,18 @@ func fuzzUnits(random *rand.Rand, env *Env, m *fuzzMemory, word uint64) error {
 	}
 	binary.LittleEndian.PutUint64(m.page[fuzzProgram:], word)
 
-	r, executor := newRunner(&l), new(simd.Executor)
-	r.memory = gridMemory{env, executor}
+	cache := env.GridCache
+	cache.env, cache.description = env, &l
+	cache.launch++
+	r := &cache.workers[0]
+	r.prepare()
 	block := interp.NewBlock(&r.launch, [3]uint32{})
 	for i := range block.Warps[0].Regs[:maxRegisters] {
 		for lane := range 8 {
 			block.Warps[0].Regs[i][lane] = value()
 		}
 	}
-	executor.Start(&r.launch)
-	if _, fault := executor.Step(block, 1); fault != nil {
+	if _, fault := r.executor.Step(block, 1); fault != nil {
 		return fault
 	}
 	return nil

@@ -46,16 +46,18 @@ type Launch struct {
 
 const windowSize = 1 << 24
 
+// Warps is how many a block has.
+func (l *Launch) Warps() uint32 { return (l.threads() + Lanes - 1) / Lanes }
+
 func (l *Launch) threads() uint32 { return l.Block[0] * l.Block[1] * l.Block[2] }
 
 // LocalStride is the distance of two threads' local memory: what a thread has, in whole pieces of
 // the longest access.
 func (l *Launch) LocalStride() uint64 { return (uint64(l.LocalPos) + uint64(l.LocalNeg) + 15) &^ 15 }
 
-// LocalSize is the bytes of local memory of a block, thread after thread. Blocks run one after the
-// other in the same memory.
+// LocalSize is the bytes of local memory of a block, thread after thread.
 func (l *Launch) LocalSize() uint64 {
-	return (uint64(l.threads()) + Lanes - 1) / Lanes * Lanes * l.LocalStride()
+	return uint64(l.Warps()) * Lanes * l.LocalStride()
 }
 
 // A Block is one thread block in execution.
@@ -147,7 +149,7 @@ func NewBlock(l *Launch, id [3]uint32) *Block {
 // of another launch.
 func (b *Block) Reset(id [3]uint32) {
 	n := b.Launch.threads()
-	warps, shared := sized(b.Warps, (n+Lanes-1)/Lanes), sized(b.Shared, b.Launch.Shared)
+	warps, shared := sized(b.Warps, b.Launch.Warps()), sized(b.Shared, b.Launch.Shared)
 	clear(shared)
 	*b.BlockState = BlockState{ID: id, Shared: shared, Warps: warps, Locks: b.Locks[:0], Turn: len(warps) - 1}
 	for i := range b.Warps {
@@ -171,7 +173,7 @@ func sized[T any](s []T, n uint32) []T {
 }
 
 // Done reports whether all lanes ended.
-func (b *Block) Done() bool {
+func (b *BlockState) Done() bool {
 	for i := range b.Warps {
 		if !b.Warps[i].Done() {
 			return false

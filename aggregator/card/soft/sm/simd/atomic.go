@@ -1,8 +1,8 @@
 package simd
 
 import (
-	"encoding/binary"
 	"math"
+	"sync/atomic"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
@@ -75,12 +75,21 @@ func runAtomic(x *Executor, o *operation) bool {
 	d := &x.scratch[0]
 	for i, b := range places {
 		if b != nil {
-			d[i] = binary.LittleEndian.Uint32(b)
-			binary.LittleEndian.PutUint32(b, o.atomic(d[i], v[i], other[i]))
+			d[i] = change(interp.Word(b), o.atomic, v[i], other[i])
 		}
 	}
 	if o.Dst.Kind == isa.Reg {
 		x.merge(o.dst, d)
 	}
 	return true
+}
+
+// change replaces a word by what f makes of it, at once for all processors, and returns the old one.
+func change(word *uint32, f func(old, v, other uint32) uint32, v, other uint32) uint32 {
+	for {
+		old := atomic.LoadUint32(word)
+		if atomic.CompareAndSwapUint32(word, old, f(old, v, other)) {
+			return old
+		}
+	}
 }

@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
+)
+
+// gridMemory is the address space as a worker's program reaches it: addresses beyond it do not wrap.
+// Pages that the executor knows need no look-up. A program can look up pages with each lane, so each
+// look-up asks whether the step's time is over.
+type gridMemory struct{ *worker }
+
+// fetch looks bytes up for a worker.
+func (m gridMemory) fetch(addr, n uint64, write bool) ([]byte, error) {
+	if err := within(addr, n); err != nil {
+		return nil, err
+	}
+	c := m.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, fault := c.env.fetch(addr, n, write)
+	if c.env.Over() {
+		m.executor.Stop()
+	}
+	if fault != nil {
+		return nil, refusedAccess{*fault}
+	}
+	return b, nil
+}
+
+// within checks that n bytes at addr are in the address space.
+func within(addr, n uint64) error {
+	if addr > vaMask || n > 1<<vaBits-addr {
+		return &interp.Fault{Cause: interp.BadAddress, Lane: -1, Addr: addr, What: "an address of more than 40 bits"}
+	}
+	return nil
+}
+
+// refusedAccess is the error of an access that the address space refused.
+type refusedAccess struct{ Fault }
+
+func (refusedAccess) Error() string { return "the address space refused an access" }
+
+// Bytes implements simd.Pages: memory does not move before the step ends.
+func (m gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
+	return m.fetch(addr, uint64(n), write)
+}
+
+// known returns bytes of a page that the executor knows or may know, or else as many of them as lie together.
+func (m gridMemory) known(addr uint64, n int, write bool) ([]byte, error) {
+	if b := m.executor.Known(addr, n, write); b != nil {
+		return b, nil
+	}
+	return m.fetch(addr, uint64(n), write)
+}
+
+func (m gridMemory) Load(addr uint64, to []byte) error {
+	for len(to) > 0 {
+		mem, err := m.known(addr, len(to), false)
+		if err != nil {
+			return err
+		}
+		n := copy(to, mem)
+		to, addr = to[n:], addr+uint64(n)
+	}
+	return nil
+}
+
+func (m gridMemory) Store(addr uint64, from []byte) error {
+	for len(from) > 0 {
+		mem, err := m.known(addr, len(from), true)
+		if err != nil {
+			return err
+		}
+		n := copy(mem, from)
+		from, addr = from[n:], addr+uint64(n)
+	}
+	return nil
+}
+
+// Update changes an aligned value, which lies in one page, at once for all workers.
+func (m gridMemory) Update(addr uint64, size int, f func(uint64) uint64) (uint64, error) {
+	b, err := m.known(addr, size, true)
+	if err != nil {
+		return 0, err
+	}
+	if len(b) < size {
+		return 0, refusedAccess{Fault{VA: addr, Write: true}}
+	}
+	if size == 8 {
+		v := interp.Long(b)
+		for {
+			old := atomic.LoadUint64(v)
+			if atomic.CompareAndSwapUint64(v, old, f(old)) {
+				return old, nil
+			}
+		}
+	}
+	v := interp.Word(b)
+	for {
+		old := atomic.LoadUint32(v)
+		if atomic.CompareAndSwapUint32(v, old, uint32(f(uint64(old)))) {
+			return uint64(old), nil
+		}
+	}
+}
