@@ -64,15 +64,14 @@ func (r roomGuest) Failed(ch *fifo.Channel, e report.Error) {
 func (r roomGuest) Abort(ch *fifo.Channel, engine int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.channels.Ready(ch.ID) != ch {
-		return // its guest ends it
+	if r.channels.Ready(ch.ID) == ch { // else its guest ends it
+		r.stats.Runaways.Add(1)
+		ch.Disable()
+		if !ch.Ended() {
+			r.stop(ch, ch.EngineFault(engine))
+		}
+		r.state.Pending.Preempt.Add(ch.ID)
+		r.wake.Broadcast()
 	}
-	r.stats.Runaways.Add(1)
-	ch.Disable()
-	if !ch.Ended() {
-		r.stop(ch, ch.EngineFault(engine))
-	}
-	r.state.Pending.Preempt.Add(ch.ID)
-	r.wake.Broadcast()
 	r.agg.gate.Aborted(ch)
 }

@@ -42,7 +42,6 @@ type Gate struct {
 	nodes  map[sched.ID]*gated
 	guests map[Guest]*ShareState
 	owners map[sched.ID]Guest
-	later  []sched.Alert // for the goroutine: they need a guest's lock, which is taken before the gate's
 	recent bool          // something was forwarded since the goroutine polled
 	due    time.Duration // when the goroutine polls again; zero while it does
 }
@@ -145,18 +144,18 @@ func (t *Gate) run() {
 		case <-t.wake:
 		case <-t.alarm.C():
 		}
-		w, next := t.poll()
-		t.do(w)
+		next := t.poll()
+		t.doAlert()
 		t.alarm.Reset(next)
 	}
 }
 
-// poll charges completed work and forwards the next. It returns the work that must run without
-// the gate's lock, and the time of the next poll.
-func (t *Gate) poll() (w []sched.Alert, next time.Duration) {
+// poll charges completed work and forwards the next. It returns the time of the next poll.
+func (t *Gate) poll() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	next, t.due = time.Hour, 0
+	next := time.Hour
+	t.due = 0
 	if t.recent {
 		next = pollInterval
 	}
@@ -177,9 +176,8 @@ func (t *Gate) poll() (w []sched.Alert, next time.Duration) {
 	if at := t.s.Timer(); at-now < next {
 		next = max(at-now, 0)
 	}
-	w, t.later = t.later, nil
 	t.due = now + next
-	return w, next
+	return next
 }
 
 // step forwards the submissions that the scheduler selects. t.mu is held.
@@ -199,14 +197,11 @@ func (t *Gate) step() time.Duration {
 			t.forward(c, f.Entries)
 		}
 	}
-	for a, ok := t.s.Alert(); ok; a, ok = t.s.Alert() {
-		t.later = append(t.later, a)
-	}
 	at := t.s.Timer() // always set: a selection may be due at a time without an event
 	if t.recent {
 		at = min(at, now+pollInterval)
 	}
-	if len(t.later) > 0 || at < t.due {
+	if len(t.s.Alerts) > 0 || at < t.due {
 		t.due = at
 		t.requestPoll()
 	}

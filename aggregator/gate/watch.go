@@ -8,23 +8,28 @@ import (
 // A request that does not end costs its channel: the channel is taken off the card with a fault
 // that the guest's driver handles.
 
-// do carries out alerts.
-func (t *Gate) do(alerts []sched.Alert) {
-	for _, a := range alerts {
-		switch a.Kind {
-		case sched.Abort:
-			if ch := t.channel(a.Channel); ch != nil {
-				contained(ch, func() { ch.Abort(lanes[a.Engine]) })
-			}
-		case sched.Quarantine:
-			if g := t.owner(a.Guest); g != nil {
-				g.Quarantine("several of its requests did not end")
-			}
-		case sched.Reset:
-			if ch := t.channel(a.Channel); ch != nil {
-				t.GiveUp(ch)
-				ch.Guest().Quarantine("the card did not abort a request that does not end")
-			}
+// doAlert carries out the oldest alert, if there is one. It needs a guest's lock, which is taken
+// before the gate's. The caller has polled: alerts that the card has answered are withdrawn.
+func (t *Gate) doAlert() {
+	t.mu.Lock()
+	a, ok := t.s.Alert()
+	t.mu.Unlock()
+	if !ok {
+		return
+	}
+	switch a.Kind {
+	case sched.Abort:
+		if ch := t.channel(a.Channel); ch != nil {
+			contained(ch, func() { ch.Abort(lanes[a.Engine]) })
+		}
+	case sched.Quarantine:
+		if g := t.owner(a.Guest); g != nil {
+			g.Quarantine("several of its requests did not end")
+		}
+	case sched.Reset:
+		if ch := t.channel(a.Channel); ch != nil {
+			t.GiveUp(ch)
+			ch.Guest().Quarantine("the card did not abort a request that does not end")
 		}
 	}
 }
@@ -58,6 +63,7 @@ func (t *Gate) Aborted(ch Channel) {
 	defer t.mu.Unlock()
 	if c := t.find(ch); c != nil {
 		c.Aborting = true
+		t.s.Aborting(t.now(), c.Node)
 		t.requestPoll()
 	}
 }

@@ -487,6 +487,36 @@ func TestWatchdogAfterAnAbort(t *testing.T) {
 	require.Equal(t, second, a.Channel)
 }
 
+// TestGraceOfTheCard: the card has the whole grace from when it was told to end a channel, however
+// late that was. When the channel has left, nothing more is to be done.
+func TestGraceOfTheCard(t *testing.T) {
+	c := sched.Default()
+	b := newFixture(t, c)
+	ch := b.channel(t, b.node(t, b.node(t, sched.Card, sched.NodeConfig{}), sched.NodeConfig{}), 0)
+	after := func(d time.Duration) (alerts []sched.AlertKind) {
+		b.now += d
+		b.drain()
+		for a, ok := b.s.Alert(); ok; a, ok = b.s.Alert() {
+			alerts = append(alerts, a.Kind)
+		}
+		return alerts
+	}
+	b.submit(ch, 1)
+	b.drain()
+	require.Equal(t, []sched.AlertKind{sched.Warn}, after(c.Watchdog.Limit))
+	require.Equal(t, []sched.AlertKind{sched.Abort}, after(c.Watchdog.Grace))
+	b.now += c.Watchdog.Grace
+	b.drain()
+	b.s.Aborting(b.now, ch)
+	require.Empty(t, after(c.Watchdog.Grace-1))
+	require.Equal(t, []sched.AlertKind{sched.Reset}, after(1))
+	b.s.Aborting(b.now, ch)
+	b.now += c.Watchdog.Grace
+	b.drain()
+	b.s.Aborted(b.now, ch)
+	require.Empty(t, after(0))
+}
+
 // A channel that waits for a semaphore looks at it now and then. That is no part of its request,
 // whatever it adds up to.
 func TestWaitingIsNotRunning(t *testing.T) {

@@ -1,6 +1,9 @@
 package sched
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Turns do not end a request that never ends. So when engines have worked for one for too long, its group
 // gets no turns for a while, then its channel is aborted. A guest with several such requests is
@@ -31,7 +34,7 @@ type AlertKind uint8
 // The kinds.
 const (
 	Warn       AlertKind = iota // nothing yet: a request runs for too long
-	Abort                       // take the channel off the card, report it to its guest, and call Aborted
+	Abort                       // report it to its guest, tell the card, call Aborting, and Aborted when it has left
 	Quarantine                  // the guest's device gets no turns until Release
 	Reset                       // the card does not abort: the engine needs a reset, then Aborted
 )
@@ -205,8 +208,25 @@ func (s *Scheduler) calm(e int) {
 		s.Nodes[g].Block &^= Stopped
 		s.resettle(g)
 	}
+	s.withdraw(w.Channel)
 	*w = Watch{}
 	s.Engines[e].Progress = s.Now
+}
+
+// Aborting reports that the caller has told the card to end a channel: the grace of the card begins.
+func (s *Scheduler) Aborting(now time.Duration, ch ID) {
+	s.advance(now)
+	for e := range s.Engines {
+		if w := &s.Engines[e].Watch; w.State != Quiet && w.Channel == ch {
+			w.State, w.Since = Aborting, s.Now
+			s.withdraw(ch)
+		}
+	}
+}
+
+// withdraw drops the alerts about a channel.
+func (s *Scheduler) withdraw(ch ID) {
+	s.Alerts = slices.DeleteFunc(s.Alerts, func(a Alert) bool { return a.Channel == ch })
 }
 
 // Aborted reports that a channel was taken off the card. All its entries are dropped. Call
