@@ -34,26 +34,30 @@ var Workloads = []Workload{
 // Devices are those that are compared.
 var Devices = []string{OurCard, Renderer, PoCL}
 
+// Times are milliseconds by device.
+type Times map[string]float64
+
+// Better is the time of the better of the others.
+func (t Times) Better() float64 { return min(t[Renderer], t[PoCL]) }
+
+// Ratio is our time to that of the better of the others.
+func (t Times) Ratio() float64 { return t[OurCard] / t.Better() }
+
 // Measured is how long the devices took for a workload.
 type Measured struct {
 	Workload
-	MS map[string]float64 `json:"ms"` // by device: the median
+	Median  Times `json:"medianMS"`
+	Fastest Times `json:"fastestMS"` // says more than the median if the machine has other work
 	// WarpInstructions is what our card executed, and Launches in how many grids.
 	WarpInstructions uint64 `json:"warpInstructions"`
 	Launches         uint64 `json:"launches"`
 }
 
-// Better is the time of the better of the others.
-func (m *Measured) Better() float64 { return min(m.MS[Renderer], m.MS[PoCL]) }
-
-// Ratio is our time to that of the better of the others.
-func (m *Measured) Ratio() float64 { return m.MS[OurCard] / m.Better() }
-
 // GeometricMean is the mean of the ratios.
-func GeometricMean(list []Measured) float64 {
+func GeometricMean(list []Times) float64 {
 	sum := 0.0
-	for i := range list {
-		sum += math.Log(list[i].Ratio())
+	for _, t := range list {
+		sum += math.Log(t.Ratio())
 	}
 	return math.Exp(sum / float64(len(list)))
 }
@@ -77,7 +81,7 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 		if binaries[i], err = c.Host.compileOurs(ctx, w.Program); err != nil {
 			return nil, err
 		}
-		list[i], times[i] = Measured{Workload: w, MS: make(map[string]float64)}, make(map[string][]float64)
+		list[i], times[i] = Measured{Workload: w, Median: make(Times), Fastest: make(Times)}, make(map[string][]float64)
 		cfg := Config{Ran: func(forms map[*isa.Form]uint64) {
 			list[i].Launches++
 			for _, n := range forms {
@@ -107,7 +111,7 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 	}
 	for i := range list {
 		for device, took := range times[i] {
-			list[i].MS[device] = median(took)
+			list[i].Median[device], list[i].Fastest[device] = median(took), slices.Min(took)
 		}
 	}
 	return list, nil

@@ -30,7 +30,7 @@ func TestPeers(t *testing.T) {
 	require.NoError(t, err)
 	for _, m := range list {
 		for _, device := range Devices {
-			require.Positive(t, m.MS[device], "%s on %s", m.Program, device)
+			require.Positive(t, m.Fastest[device], "%s on %s", m.Program, device)
 		}
 		require.NotZero(t, m.Launches, m.Program)
 		require.GreaterOrEqual(t, m.WarpInstructions, m.Launches, m.Program)
@@ -39,10 +39,7 @@ func TestPeers(t *testing.T) {
 
 // TestGeometricMean: devices that are twice and half as fast are as fast. Ours is held against the better.
 func TestGeometricMean(t *testing.T) {
-	list := []Measured{
-		{MS: map[string]float64{OurCard: 2, Renderer: 1, PoCL: 3}},
-		{MS: map[string]float64{OurCard: 2, Renderer: 5, PoCL: 4}},
-	}
+	list := []Times{{OurCard: 2, Renderer: 1, PoCL: 3}, {OurCard: 2, Renderer: 5, PoCL: 4}}
 	require.InDelta(t, 1, GeometricMean(list), 1e-9)
 }
 

@@ -72,3 +72,24 @@ again:
 		})
 	}
 }
+
+// BenchmarkRow measures operations alone, on registers as the executor has them: what is left of an
+// instruction if nothing chooses it.
+func BenchmarkRow(b *testing.B) {
+	for name, op := range map[string]rowOp{"fma": fast.fma, "add": fast.add, "mul": fast.mul, "logic": fast.xor, "shift": fast.shl} {
+		b.Run(name, func(b *testing.B) {
+			p := params{and: [3]uint32{allLanes, allLanes, allLanes}}
+			var regs [3]row
+			for range b.N {
+				op(&regs[0], &regs[1], &regs[0], &regs[2], &p)
+			}
+		})
+	}
+	b.Run("load", func(b *testing.B) {
+		var d row
+		memory := make([]byte, 4096)
+		for i := range b.N {
+			loadRow(&d, memory[i*128%4096:])
+		}
+	})
+}
