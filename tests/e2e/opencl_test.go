@@ -83,7 +83,7 @@ func TestOpenCL(t *testing.T) {
 			})
 			b.step("wild pointer", func(b *fixture) {
 				mark := b.mark()
-				_, _ = b.run("wild") // whatever Mesa makes of it
+				_, _ = b.run("stopped", "wild") // whatever Mesa makes of it
 				log := texts(b.logAfter(mark))
 				require.Contains(b.t, log, "engine 00 [PGRAPH] client 01 [GPC0/TEX] reason 00 [PT_NOT_PRESENT]")
 				require.Contains(b.t, log, "killed!")
@@ -174,7 +174,7 @@ func TestOpenCLFair(t *testing.T) {
 	compute(f.beds[1], 10)
 	require.Eventually(t, working(begun, 1), time.Minute, 50*time.Millisecond)
 	mark := f.beds[0].mark()
-	_, _ = f.beds[0].run("endless") // whatever Mesa makes of it
+	_, _ = f.beds[0].run("stopped", "endless") // whatever Mesa makes of it
 	require.Contains(t, texts(f.beds[0].logAfter(mark)), "killed!")
 	running.Wait()
 	s, err := f.Status(ctx)
@@ -188,7 +188,7 @@ func TestOpenCLFair(t *testing.T) {
 	// The power of a guest fails while its program runs.
 	compute(f.beds[1], 5)
 	before = f.look()
-	running.Go(func() { _, _ = f.beds[0].run("endless") })
+	running.Go(func() { _, _ = f.beds[0].run("stopped", "endless") })
 	require.Eventually(t, func() bool { return f.look().busy[0] > before.busy[0] }, time.Minute, 10*time.Millisecond)
 	f.beds[0].VM.Kill()
 	running.Wait()

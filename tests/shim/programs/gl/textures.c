@@ -220,15 +220,3 @@ static int run(int number)
 	glDeleteProgram(program);
 	return failed();
 }
-
-int main(int argc, char **argv)
-{
-	int cases = argc > 1 ? atoi(argv[1]) : 20;
-	state = argc > 2 ? strtoull(argv[2], 0, 10) : 1;
-	if (start())
-		return 1;
-	for (int i = 0; i < cases; i++)
-		if (run(i))
-			return 1;
-	return 0;
-}
