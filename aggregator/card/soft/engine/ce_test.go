@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
 )
 
 // TestStatsOfClass: a copy counts for the class of its channel, with its lines and flushes.
@@ -48,7 +50,7 @@ func TestMicrocodeLimits(t *testing.T) {
 	v[s.xoff] = 0x10000                  // 0
 	got := s.surface(&v, 1, false)
 	require.EqualValues(t, 0x1_0000_1000, got.VA)
-	require.EqualValues(t, gobBytes, got.Stride, "one tile wide")
+	require.EqualValues(t, texture.GOBBytes, got.Stride, "one tile wide")
 	require.Zero(t, got.X)
 
 	// Offsets of 4 GiB and more are cut to 32 bits.

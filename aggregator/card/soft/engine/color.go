@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
 )
 
 // colorFormats are the formats of colours in memory, by their codes in the 2D and 3D classes:
@@ -143,13 +145,7 @@ func (c component) decode(v uint32) uint32 {
 	x := float64(v) / float64(uint64(1)<<c.bits-1)
 	switch c.stored {
 	case 'f':
-		switch c.bits {
-		case 16:
-			return math.Float32bits(halfTo(uint16(v)))
-		case 32:
-			return v
-		}
-		return math.Float32bits(halfTo(uint16(v << (15 - c.bits)))) // a half without sign and last bits
+		return texture.Float(v, c.bits)
 	case 'u':
 		return v
 	case 's':
@@ -157,11 +153,7 @@ func (c component) decode(v uint32) uint32 {
 	case 'n':
 		x = max(-1, float64(signed)/float64(uint64(1)<<(c.bits-1)-1))
 	case 'l':
-		if x <= 0.04045 {
-			x /= 12.92
-		} else {
-			x = math.Pow((x+0.055)/1.055, 2.4)
-		}
+		x = texture.FromSRGB(x)
 	}
 	return math.Float32bits(float32(x))
 }
@@ -198,23 +190,4 @@ func positiveFrom(f float32, bits uint8) uint32 {
 	}
 	h += 1<<(cut-1) - 1 + h>>cut&1
 	return min(h, 0x7bff) >> cut
-}
-
-func halfTo(h uint16) float32 {
-	x, e := float64(h&0x3ff), int(h>>10&0x1f)
-	switch e {
-	case 0x1f:
-		if x != 0 {
-			return float32(math.NaN())
-		}
-		x = math.Inf(1)
-	case 0:
-		x = math.Ldexp(x, -24)
-	default:
-		x = math.Ldexp(x+1024, e-25)
-	}
-	if h&0x8000 != 0 {
-		x = -x
-	}
-	return float32(x)
 }

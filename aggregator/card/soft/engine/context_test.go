@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
 )
 
 // TestFreeze writes a context out after every step of a copy and continues with the decoded
@@ -188,7 +189,7 @@ func TestHuge(t *testing.T) {
 					require.Equal(t, Busy, o)
 					o = g.Step(env)
 				}
-				require.LessOrEqual(t, env.Stats.Class(0x9039).Bytes.Load(), uint64(4*(env.Budget+gobBytes)))
+				require.LessOrEqual(t, env.Stats.Class(0x9039).Bytes.Load(), uint64(4*(env.Budget+texture.GOBBytes)))
 			}
 		}
 	}

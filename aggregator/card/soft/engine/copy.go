@@ -1,5 +1,7 @@
 package engine
 
+import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
+
 // Copy is a transfer under way: two surfaces, what to move, and how far it is.
 type Copy struct {
 	Src, Dst Surface
@@ -173,8 +175,8 @@ func (c *Copy) cells(env *Env) (moved uint64, fault *Fault) {
 		w := min(width-(grid.X+c.X)%width, c.Length-c.X)
 		h := min(height-(grid.Y+c.Row)%height, c.Lines-c.Row)
 		var done uint64
-		if w == gobWidth && h == gobHeight {
-			if done, fault = c.gobs(env, &src, &dst, max(gobWidth, uint64(left)/gobHeight)); fault != nil {
+		if w == texture.GOBWidth && h == texture.GOBHeight {
+			if done, fault = c.gobs(env, &src, &dst, max(texture.GOBWidth, uint64(left)/texture.GOBHeight)); fault != nil {
 				return moved, fault
 			}
 		}
@@ -225,7 +227,7 @@ func (c *Copy) gobs(env *Env, src, dst *side, limit uint64) (uint64, *Fault) {
 		return c.gobLines(env, dst, src, limit)
 	case src.Layout == LayoutGOB && dst.Layout == LayoutPitch:
 		return c.gobLines(env, src, dst, limit)
-	case src.Layout == LayoutGOB && dst.Layout == LayoutGOB && (src.X+c.X)%gobWidth == 0 && (src.Y+c.Row)%gobHeight == 0:
+	case src.Layout == LayoutGOB && dst.Layout == LayoutGOB && (src.X+c.X)%texture.GOBWidth == 0 && (src.Y+c.Row)%texture.GOBHeight == 0:
 		from, fault := src.get(env, c.X, c.Row)
 		if fault != nil {
 			return 0, fault
@@ -234,18 +236,18 @@ func (c *Copy) gobs(env *Env, src, dst *side, limit uint64) (uint64, *Fault) {
 		if fault != nil {
 			return 0, fault
 		}
-		if len(from) < gobBytes || len(to) < gobBytes {
+		if len(from) < texture.GOBBytes || len(to) < texture.GOBBytes {
 			return 0, nil
 		}
-		copy(to[:gobBytes], from)
-		return gobWidth, nil
+		copy(to[:texture.GOBBytes], from)
+		return texture.GOBWidth, nil
 	}
 	return 0, nil
 }
 
 // gobLines moves GOBs from or to eight pieces of line.
 func (c *Copy) gobLines(env *Env, tiled, lines *side, limit uint64) (uint64, *Fault) {
-	var line [gobHeight][]byte
+	var line [texture.GOBHeight][]byte
 	width := min(c.Length-c.X, limit)
 	for i := range line {
 		l, fault := lines.get(env, c.X, c.Row+uint64(i))
@@ -255,18 +257,18 @@ func (c *Copy) gobLines(env *Env, tiled, lines *side, limit uint64) (uint64, *Fa
 		line[i] = l
 		width = min(width, uint64(len(l)))
 	}
-	for x := uint64(0); ; x += gobWidth {
-		if x+gobWidth > width {
+	for x := uint64(0); ; x += texture.GOBWidth {
+		if x+texture.GOBWidth > width {
 			return x, nil
 		}
 		gob, fault := tiled.get(env, c.X+x, c.Row)
-		if fault != nil || len(gob) < gobBytes {
+		if fault != nil || len(gob) < texture.GOBBytes {
 			if x > 0 {
 				fault = nil // it is met again at the new X
 			}
 			return x, fault
 		}
-		g := (*[gobBytes]byte)(gob)
+		g := (*[texture.GOBBytes]byte)(gob)
 		if tiled.write {
 			tile(g, &line, x)
 		} else {
@@ -276,9 +278,9 @@ func (c *Copy) gobLines(env *Env, tiled, lines *side, limit uint64) (uint64, *Fa
 }
 
 // tile fills a GOB from eight lines, from byte x on.
-func tile(g *[gobBytes]byte, line *[gobHeight][]byte, x uint64) {
+func tile(g *[texture.GOBBytes]byte, line *[texture.GOBHeight][]byte, x uint64) {
 	for i := range line {
-		p := (*[gobWidth]byte)(line[i][x:])
+		p := (*[texture.GOBWidth]byte)(line[i][x:])
 		s := (*[gobRow]byte)(g[(i&6)<<5|(i&1)<<4:])
 		*(*[sector]byte)(s[0:]) = *(*[sector]byte)(p[0:])
 		*(*[sector]byte)(s[32:]) = *(*[sector]byte)(p[16:])
@@ -288,9 +290,9 @@ func tile(g *[gobBytes]byte, line *[gobHeight][]byte, x uint64) {
 }
 
 // untile fills eight lines from a GOB.
-func untile(g *[gobBytes]byte, line *[gobHeight][]byte, x uint64) {
+func untile(g *[texture.GOBBytes]byte, line *[texture.GOBHeight][]byte, x uint64) {
 	for i := range line {
-		p := (*[gobWidth]byte)(line[i][x:])
+		p := (*[texture.GOBWidth]byte)(line[i][x:])
 		s := (*[gobRow]byte)(g[(i&6)<<5|(i&1)<<4:])
 		*(*[sector]byte)(p[0:]) = *(*[sector]byte)(s[0:])
 		*(*[sector]byte)(p[16:]) = *(*[sector]byte)(s[32:])

@@ -1,25 +1,21 @@
 package engine
 
+import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm/texture"
+
 // Layout is how a surface lies in memory.
 type Layout uint8
 
 const (
 	// LayoutPitch: line after line, Stride bytes apart.
 	LayoutPitch Layout = iota
-	// LayoutGOB: blocks of GOBs. A GOB is 64 bytes by 8 lines and lies together
-	// (512 bytes) as 32 sectors of 16 bytes.
+	// LayoutGOB: blocks of GOBs.
 	LayoutGOB
 	// LayoutSector: blocks 16 bytes wide whose lines follow each other (tile
 	// width 14 of the copy engines).
 	LayoutSector
 )
 
-const (
-	gobWidth  = 64
-	gobHeight = 8
-	gobBytes  = gobWidth * gobHeight
-	sector    = 16
-)
+const sector = 16
 
 // Surface is one side of a copy: where a byte of a line lies. All fields are
 // set at the launch.
@@ -44,17 +40,12 @@ func (s *Surface) at(x, y uint64) uint64 {
 	switch s.Layout {
 	case LayoutGOB:
 		row := y & (1<<s.BlockRows - 1)
-		return (s.VA + (y>>s.BlockRows)*s.Stride + x/gobWidth<<s.BlockBytes + row/gobHeight*gobBytes + gobOffset(x, y)) & vaMask
+		return (s.VA + (y>>s.BlockRows)*s.Stride + x/texture.GOBWidth<<s.BlockBytes + row/texture.GOBHeight*texture.GOBBytes + texture.InGOB(x, y)) & vaMask
 	case LayoutSector:
 		row := y & (1<<s.BlockRows - 1)
 		return (s.VA + (y>>s.BlockRows)*s.Stride + x/sector<<s.BlockBytes + row*sector + x%sector) & vaMask
 	}
 	return (s.VA + y*s.Stride + x) & vaMask
-}
-
-// gobOffset is the place of byte x of line y in its GOB.
-func gobOffset(x, y uint64) uint64 {
-	return x&32<<3 | y&6<<5 | x&16<<1 | y&1<<4 | x&15
 }
 
 // run is how many bytes from x on lie together in a line, at most n.
@@ -80,16 +71,16 @@ func (s *Surface) slot(x, y uint64) uint64 {
 // cell is the extent of the natural unit of a block-linear copy.
 func (s *Surface) cell() (width, height uint64) {
 	if s.Layout == LayoutSector {
-		return sector, gobHeight
+		return sector, texture.GOBHeight
 	}
-	return gobWidth, gobHeight
+	return texture.GOBWidth, texture.GOBHeight
 }
 
 // blockLinear describes a layer of a surface of lines of width bytes; its blocks are 1<<high GOBs
 // high and 1<<deep GOBs deep.
 func blockLinear(va, width, height uint64, high, deep uint32, layer uint64) Surface {
-	wide := (width + gobWidth - 1) / gobWidth
-	rows := (height + gobHeight<<high - 1) >> (3 + high)
+	wide := (width + texture.GOBWidth - 1) / texture.GOBWidth
+	rows := (height + texture.GOBHeight<<high - 1) >> (3 + high)
 	block := 9 + high + deep
 	va += layer >> deep * rows * wide << block
 	va += layer & (1<<deep - 1) << (9 + high)

@@ -6,75 +6,55 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 )
 
-// Special registers by number.
-const (
-	srLaneID    = 0x00
-	srPhysID    = 0x03
-	srTID       = 0x20
-	srCTAID     = 0x25
-	srNTID      = 0x28
-	srGridID    = 0x2c
-	srNCTAID    = 0x2d
-	srSharedWin = 0x30
-	srSharedLen = 0x31
-	srShared    = 0x32
-	srLocalWin  = 0x34
-	srLocalLen  = 0x35
-	srLocalPos  = 0x36
-	srLocalNeg  = 0x37
-	srLaneEQ    = 0x38
-	srClock     = 0x50
-)
-
 func (x *exec) movSpecial(lane int) {
 	l, n := x.b.Launch, x.in.Src[0].Reg
 	tid := x.b.thread(x.warp, lane)
 	packed := func(v [3]uint32) uint32 { return v[0] | v[1]<<16 | v[2]<<26 }
 	bit := uint32(1) << lane
 	switch n {
-	case srLaneID:
+	case isa.SRLaneID:
 		x.set(lane, uint32(lane))
-	case srPhysID:
+	case isa.SRPhysID:
 		x.set(lane, uint32(x.warp)<<8)
-	case srTID:
+	case isa.SRTID:
 		x.set(lane, packed(tid))
-	case srTID + 1, srTID + 2, srTID + 3:
-		x.set(lane, tid[n-srTID-1])
-	case srCTAID, srCTAID + 1, srCTAID + 2:
-		x.set(lane, x.b.ID[n-srCTAID])
-	case srNTID:
+	case isa.SRTIDX, isa.SRTIDX + 1, isa.SRTIDX + 2:
+		x.set(lane, tid[n-isa.SRTIDX])
+	case isa.SRCTAIDX, isa.SRCTAIDX + 1, isa.SRCTAIDX + 2:
+		x.set(lane, x.b.ID[n-isa.SRCTAIDX])
+	case isa.SRNTID:
 		x.set(lane, packed(l.Block))
-	case srNTID + 1, srNTID + 2, srNTID + 3:
-		x.set(lane, l.Block[n-srNTID-1])
-	case srGridID:
+	case isa.SRNTIDX, isa.SRNTIDX + 1, isa.SRNTIDX + 2:
+		x.set(lane, l.Block[n-isa.SRNTIDX])
+	case isa.SRGridID:
 		x.set(lane, l.GridID)
-	case srNCTAID, srNCTAID + 1, srNCTAID + 2:
-		x.set(lane, l.Grid[n-srNCTAID])
-	case srSharedWin:
+	case isa.SRNCTAIDX, isa.SRNCTAIDX + 1, isa.SRNCTAIDX + 2:
+		x.set(lane, l.Grid[n-isa.SRNCTAIDX])
+	case isa.SRSharedWin:
 		x.set(lane, l.SharedWindow)
-	case srSharedLen, srLocalLen:
+	case isa.SRSharedLen, isa.SRLocalLen:
 		x.set(lane, windowSize)
-	case srShared:
+	case isa.SRShared:
 		x.set(lane, l.Shared)
-	case srLocalWin:
+	case isa.SRLocalWin:
 		x.set(lane, l.LocalWindow)
-	case srLocalPos:
+	case isa.SRLocalPos:
 		x.set(lane, l.LocalPos)
-	case srLocalNeg:
+	case isa.SRLocalNeg:
 		x.set(lane, windowSize-l.LocalNeg)
-	case srLaneEQ: // then less, less or equal, greater, greater or equal
+	case isa.SRLaneEQ:
 		x.set(lane, bit)
-	case srLaneEQ + 1:
+	case isa.SRLaneEQ + 1:
 		x.set(lane, bit-1)
-	case srLaneEQ + 2:
+	case isa.SRLaneEQ + 2:
 		x.set(lane, bit|(bit-1))
-	case srLaneEQ + 3:
+	case isa.SRLaneEQ + 3:
 		x.set(lane, bits.Reverse32(bits.Reverse32(bit)-1))
-	case srLaneEQ + 4:
+	case isa.SRLaneEQ + 4:
 		x.set(lane, -bit)
-	case srClock:
+	case isa.SRClock:
 		x.set(lane, uint32(x.b.Clock))
-	case srClock + 1:
+	case isa.SRClock + 1:
 		x.set(lane, uint32(x.b.Clock>>32))
 	default:
 		x.fail(NotImplemented, lane, 0, "special register "+isa.SpecialName(n))

@@ -221,6 +221,28 @@ func (v Operand) memory() string {
 	return space + "[" + base + offset + "]"
 }
 
+// Special registers by number. The Y and Z of those that end in X follow it.
+const (
+	SRLaneID    = 0x00
+	SRPhysID    = 0x03
+	SRTID       = 0x20 // packed
+	SRTIDX      = 0x21
+	SRCTAIDX    = 0x25
+	SRNTID      = 0x28 // packed
+	SRNTIDX     = 0x29
+	SRGridID    = 0x2c
+	SRNCTAIDX   = 0x2d
+	SRSharedWin = 0x30
+	SRSharedLen = 0x31
+	SRShared    = 0x32
+	SRLocalWin  = 0x34
+	SRLocalLen  = 0x35
+	SRLocalPos  = 0x36
+	SRLocalNeg  = 0x37
+	SRLaneEQ    = 0x38 // then less, less or equal, greater, greater or equal
+	SRClock     = 0x50 // then its high word
+)
+
 // specials are the special registers that have a name.
 var specials = map[uint8]string{
 	0x00: "laneid", 0x02: "nphysid", 0x03: "physid", 0x04: "pm0", 0x05: "pm1", 0x06: "pm2", 0x07: "pm3",

@@ -2,20 +2,12 @@ package simd
 
 import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 
-// Special registers by number, see package interp.
-const (
-	srTID   = 0x21 // X, then Y and Z
-	srCTAID = 0x25
-	srNTID  = 0x29
-	srGrid  = 0x2d
-)
-
 func init() {
 	plans[isa.MovSpecial] = func(o *operation) bool {
 		switch n := o.Src[0].Reg; {
-		case n >= srTID && n < srTID+3:
+		case n >= isa.SRTIDX && n < isa.SRTIDX+3:
 			o.run = runThread
-		case n >= srCTAID && n < srCTAID+3, n >= srNTID && n < srNTID+3, n >= srGrid && n < srGrid+3:
+		case n >= isa.SRCTAIDX && n < isa.SRCTAIDX+3, n >= isa.SRNTIDX && n < isa.SRNTIDX+3, n >= isa.SRNCTAIDX && n < isa.SRNCTAIDX+3:
 			o.run = runPlace
 		}
 		return o.run != nil
@@ -27,7 +19,7 @@ func runThread(x *Executor, o *operation) bool {
 	size := &x.launch.Block
 	first := uint32(x.warp * len(row{}))
 	at := [3]uint32{first % size[0], first / size[0] % size[1], first / (size[0] * size[1])}
-	n := o.Src[0].Reg - srTID
+	n := o.Src[0].Reg - isa.SRTIDX
 	d := x.result(o.dst, 0)
 	for i := range d {
 		d[i] = at[n]
@@ -47,12 +39,12 @@ func runThread(x *Executor, o *operation) bool {
 func runPlace(x *Executor, o *operation) bool {
 	var v uint32
 	switch n := o.Src[0].Reg; {
-	case n < srNTID:
-		v = x.block.ID[n-srCTAID]
-	case n < srGrid:
-		v = x.launch.Block[n-srNTID]
+	case n < isa.SRNTIDX:
+		v = x.block.ID[n-isa.SRCTAIDX]
+	case n < isa.SRNCTAIDX:
+		v = x.launch.Block[n-isa.SRNTIDX]
 	default:
-		v = x.launch.Grid[n-srGrid]
+		v = x.launch.Grid[n-isa.SRNCTAIDX]
 	}
 	d := x.result(o.dst, 0)
 	fill(d, v)

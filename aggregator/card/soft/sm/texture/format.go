@@ -123,7 +123,7 @@ var dataTypes = [8]func(v uint32, bits uint8) uint32{
 	},
 	signedInteger: func(v uint32, bits uint8) uint32 { return uint32(signExtend(v, bits)) },
 	unsignedInt:   func(v uint32, _ uint8) uint32 { return v },
-	float:         smallFloat,
+	float:         Float,
 }
 
 func signExtend(v uint32, bits uint8) int32 { return int32(v<<(32-bits)) >> (32 - bits) }
@@ -135,7 +135,8 @@ var smallFloats = [33]struct {
 	signed   bool
 }{16: {10, true}, 11: {6, false}, 10: {5, false}}
 
-func smallFloat(v uint32, bits uint8) uint32 {
+// Float turns a float of 32, 16, 11 or 10 bits into the bits of one of 32.
+func Float(v uint32, bits uint8) uint32 {
 	s := smallFloats[bits]
 	if s.mantissa == 0 {
 		return v
@@ -190,13 +191,14 @@ func (f *texelFormat) stored(h *Header, texel []byte, linear bool) (c colour) {
 		v := uint32(binary.LittleEndian.Uint64(b[:]) >> (p.shift % 32) & (1<<p.bits - 1))
 		c[i] = dataTypes[h.Types[i]](v, p.bits)
 		if h.SRGB != 0 && linear && i < 3 && h.Types[i] == unsignedNormal {
-			c[i] = math.Float32bits(float32(fromSRGB(float64(math.Float32frombits(c[i])))))
+			c[i] = math.Float32bits(float32(FromSRGB(float64(math.Float32frombits(c[i])))))
 		}
 	}
 	return c
 }
 
-func fromSRGB(x float64) float64 {
+// FromSRGB is the light that an sRGB component from 0 to 1 stands for.
+func FromSRGB(x float64) float64 {
 	if x <= 0.04045 {
 		return x / 12.92
 	}

@@ -4,11 +4,14 @@ import "fmt"
 
 const (
 	addressMask = 1<<40 - 1
-	gobWidth    = 64 // bytes
-	gobHeight   = 8
-	gobBytes    = gobWidth * gobHeight
+	maxLevels   = 16
+)
 
-	maxLevels = 16
+// A GOB is 64 bytes by 8 lines, and lies together as 32 sectors of 16 bytes.
+const (
+	GOBWidth  = 64
+	GOBHeight = 8
+	GOBBytes  = GOBWidth * GOBHeight
 )
 
 // Image is where texels lie. Sizes are in texels; those of a level halve.
@@ -87,17 +90,17 @@ func (im *Image) lay() {
 	for i := range min(int(im.Last)+1, maxLevels) {
 		l := &im.levels[i]
 		l.offset, l.high, l.deep = offset, im.High, im.Deep
-		for l.high > 0 && gobHeight<<(l.high-1) >= im.at(i, 1) {
+		for l.high > 0 && GOBHeight<<(l.high-1) >= im.at(i, 1) {
 			l.high--
 		}
 		for l.deep > 0 && 1<<(l.deep-1) >= im.at(i, 2) {
 			l.deep--
 		}
-		l.wide = blocks(im.at(i, 0)*im.Texel, gobWidth)
-		l.rows = blocks(im.at(i, 1), gobHeight<<l.high)
-		offset += l.wide * l.rows * blocks(im.at(i, 2), 1<<l.deep) * gobBytes << (l.high + l.deep)
+		l.wide = blocks(im.at(i, 0)*im.Texel, GOBWidth)
+		l.rows = blocks(im.at(i, 1), GOBHeight<<l.high)
+		offset += l.wide * l.rows * blocks(im.at(i, 2), 1<<l.deep) * GOBBytes << (l.high + l.deep)
 	}
-	first := uint64(gobBytes) << (im.levels[0].high + im.levels[0].deep)
+	first := uint64(GOBBytes) << (im.levels[0].high + im.levels[0].deep)
 	im.stride = blocks(offset, first) * first
 }
 
@@ -110,12 +113,12 @@ func (im *Image) At(level int, x, y, z, layer uint64) uint64 {
 		return (im.Address + y*im.Pitch + x) & addressMask
 	}
 	l := &im.levels[level]
-	block := ((z>>l.deep)*l.rows+y/(gobHeight<<l.high))*l.wide + x/gobWidth
-	gob := (z&(1<<l.deep-1))<<l.high + y/gobHeight&(1<<l.high-1)
-	return (im.Address + layer*im.stride + l.offset + block*gobBytes<<(l.high+l.deep) + gob*gobBytes + inGOB(x, y)) & addressMask
+	block := ((z>>l.deep)*l.rows+y/(GOBHeight<<l.high))*l.wide + x/GOBWidth
+	gob := (z&(1<<l.deep-1))<<l.high + y/GOBHeight&(1<<l.high-1)
+	return (im.Address + layer*im.stride + l.offset + block*GOBBytes<<(l.high+l.deep) + gob*GOBBytes + InGOB(x, y)) & addressMask
 }
 
-// inGOB is the place of byte x of line y in a GOB: sectors of 16 bytes, in pairs of lines.
-func inGOB(x, y uint64) uint64 {
+// InGOB is the place of byte x of line y in its GOB: sectors lie in pairs of lines.
+func InGOB(x, y uint64) uint64 {
 	return x&32<<3 | y&6<<5 | x&16<<1 | y&1<<4 | x&15
 }

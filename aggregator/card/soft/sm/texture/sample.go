@@ -51,7 +51,7 @@ func (s *sampling) setBorder() {
 	s.border = s.Border
 	if s.header.SRGB != 0 && s.ConvertsFromSRGB != 0 {
 		for i, v := range s.SRGBBorder {
-			s.border[i] = math.Float32bits(float32(fromSRGB(float64(v) / 255)))
+			s.border[i] = math.Float32bits(float32(FromSRGB(float64(v) / 255)))
 		}
 	}
 }
