@@ -23,12 +23,12 @@ type Workload struct {
 	Args    string `json:"args"`
 }
 
-// Workloads take our card up to a second, and most of that in kernels.
+// Workloads take our card some 50 ms, and most of that in kernels.
 var Workloads = []Workload{
-	{"fma", "65536 1024"}, {"integers", "65536 1024"}, {"loop", "65536"}, {"saxpy", "4194304"}, {"reduce", "16384"},
-	{"histogram", "1048576"}, {"matmul", "256"}, {"nbody", "2048"},
-	{"backprop", "16384"}, {"bfs", "65536"}, {"gaussian", "128"}, {"hotspot", "512 4"}, {"lud", "256"}, {"nn", "1048576"},
-	{"nw", "512"}, {"pathfinder", "16384 33"}, {"srad", "256 4"}, {"storm", "1000"},
+	{"fma", "16384 1024"}, {"integers", "16384 1024"}, {"loop", "65536"}, {"saxpy", "1048576"}, {"reduce", "4096"},
+	{"histogram", "262144"}, {"matmul", "192"}, {"nbody", "1024"},
+	{"backprop", "16384"}, {"bfs", "32768"}, {"gaussian", "96"}, {"hotspot", "256 4"}, {"lud", "192"}, {"nn", "1048576"},
+	{"nw", "512"}, {"pathfinder", "16384 33"}, {"srad", "256 2"}, {"storm", "400"},
 }
 
 // Devices are those that are compared.
