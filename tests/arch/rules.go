@@ -30,7 +30,7 @@ const (
 var rooms = []room{
 	{"cmd", []string{
 		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/fault", "aggregator/gate",
-		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest",
+		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "tests/guest", "tests/guests/push",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
 	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},

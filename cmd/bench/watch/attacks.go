@@ -14,8 +14,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/tests/guests/push"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 	"github.com/umbra-gpu/umbra/vfiouser/wire"
@@ -53,6 +55,7 @@ var attacks = []attack{
 	{"huge-pages", byClient, "maps and unmaps parts of huge pages", "", false, hugePages},
 	{"resets", byClient, "resets the device without a pause", "", false, resets},
 	{"long-request", byGuest, "makes one request of a minute", peaceful, false, longRequest},
+	{"endless-program", byGuest, "runs a program on all processors that does not end", "", false, endlessProgram},
 }
 
 // peaceful is the attack that is none.
@@ -579,4 +582,33 @@ func longRequest(socket string, ready func()) error {
 			return err
 		}
 	}
+}
+
+func endlessProgram(socket string, ready func()) error {
+	g, s, err := attach(socket, 0)
+	if err != nil {
+		return err
+	}
+	code, err := g.AllocVRAM(shadowpt.SmallPage)
+	if err != nil {
+		return err
+	}
+	words, err := isa.Assemble("bra 0x0")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(code.Write(0, binary.LittleEndian.AppendUint64(nil, words[0])), s.Map(vaFrom, code, guest.Small)); err != nil {
+		return err
+	}
+	ch, err := g.NewChannel(1, s)
+	if err != nil {
+		return err
+	}
+	const blocks, threads = 1024, 256
+	p := new(guest.Push).SetObject(push.Compute).Launch(push.Compute.Subchan, push.Launch{Code: vaFrom, Blocks: blocks, Threads: threads})
+	if err := ch.Submit(p.Words...); err != nil {
+		return err
+	}
+	ready()
+	return ch.Finish()
 }
