@@ -72,7 +72,7 @@ func (c *gpuListCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	var b strings.Builder
-	gpuTable(&b, s.GPUs)
+	gpuTable(&b, s.GPUs, true)
 	return c.write(out, s.GPUs, b.String())
 }
 
@@ -87,7 +87,7 @@ func (c *gpuShowCmd) Run(ctx context.Context, out output) error {
 		return err
 	}
 	var b strings.Builder
-	gpuTable(&b, []api.GPU{g.GPU})
+	gpuTable(&b, []api.GPU{g.GPU}, true)
 	gpuText(&b, &g)
 	return c.write(out, g, b.String())
 }

@@ -223,7 +223,7 @@ gpus:
 	}
 	checkSums(t, s.Ledger)
 	var shown bytes.Buffer
-	require.Equal(t, exitOK, doMain(ctx, []string{"status", "--control", path("control")}, &shown, new(bytes.Buffer)))
+	require.Equal(t, exitOK, doMain(ctx, []string{"sched", "show", "--control", path("control")}, &shown, new(bytes.Buffer)))
 	require.Regexp(t, `(?m)^      \(ended\) +100\.0 % `, shown.String())
 	for _, g := range guests {
 		require.NoError(t, g.Close())

@@ -22,12 +22,16 @@ func faultsOf(g *api.GPU) (n uint64) {
 	return n
 }
 
-// gpuTable lists GPUs.
-func gpuTable(b *strings.Builder, gpus []api.GPU) {
+// gpuTable lists GPUs, with their sockets or in 80 columns.
+func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 	if len(gpus) == 0 {
 		b.WriteString("There are no GPUs; umbra gpu add makes one.\n")
 	}
-	t := newTable(b, "", "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trules broken\tsocket")
+	head, socket := "name\tVRAM\tchannels\tclient\ttraps\tinterrupts\tfaults\trules broken", ""
+	if sockets {
+		head += "\tsocket"
+	}
+	t := newTable(b, "", head)
 	for i := range gpus {
 		g := &gpus[i]
 		client, channels := "-", "all"
@@ -37,7 +41,10 @@ func gpuTable(b *strings.Builder, gpus []api.GPU) {
 		if g.Channels > 0 {
 			channels = fmt.Sprint(g.Channels)
 		}
-		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d\t%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts, faultsOf(g), g.Broken(), g.Socket)
+		if sockets {
+			socket = "\t" + g.Socket
+		}
+		t.row("%s\t%v\t%s\t%s\t%d\t%d\t%d\t%d%s", g.Name, config.Size(g.VRAM), channels, client, g.Traps, g.Interrupts, faultsOf(g), g.Broken(), socket)
 	}
 	t.flush()
 	for i := range gpus {
@@ -173,8 +180,8 @@ func statusText(s *api.Status) string {
 			fmt.Fprintf(&b, "no scheduler: work is given to the card as it comes; for fair shares %s\n", config.WithScheduler)
 		}
 	}
-	gpuTable(&b, s.GPUs)
-	t := newTable(&b, "Card time, by "+c.Policy, "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
+	gpuTable(&b, s.GPUs, false)
+	t := newTable(&b, "Card time, by "+c.Policy+"; umbra sched show has more", "name\tweight\tcap\tpriority\tbusy\twaited\trequests\theld\trunaways")
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		if g.CardTime == nil || g.Share == nil {
@@ -185,7 +192,6 @@ func statusText(s *api.Status) string {
 			short(a.Busy), short(a.Wait), a.Requests, a.Held, g.Counts["runaways"])
 	}
 	t.flush()
-	ledgerText(&b, c.Ledger)
 	return b.String()
 }
 

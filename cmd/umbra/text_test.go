@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/cmd/api"
 	"github.com/umbra-gpu/umbra/cmd/config"
 	"github.com/umbra-gpu/umbra/cmd/parts"
@@ -68,6 +70,25 @@ func TestRegistersFitTerminal(t *testing.T) {
 	}
 }
 
+// TestStatusFitsTerminal: four guests at work are shown in 80 columns and 24 lines, with the prompt.
+func TestStatusFitsTerminal(t *testing.T) {
+	busy := []api.EngineAccount{{Account: sched.Account{Busy: 100 * time.Hour, Wait: 100 * time.Hour, Requests: 1e7, Held: 1e7}}}
+	s := api.Status{Version: "v1.0.0-100-g0123456", PID: 1 << 22, Setup: api.SetupVirtual, Uptime: 100 * time.Hour,
+		Card: api.Card{Kind: "soft", VRAM: 6 << 30, Bytes: 1e11, Interrupts: 1e6, VRAMRoom: 1000 << 20, VRAMFree: 1000 << 20, ChannelsFree: 100, Policy: "timeslice",
+			Ledger: &api.LedgerNode{Engines: busy, Children: make([]api.LedgerNode, 20)}}}
+	for i := range 4 {
+		s.GPUs = append(s.GPUs, api.GPU{
+			Name: fmt.Sprint("vm", i), VRAM: 1000 << 20, Channels: 128, Attached: true, Traps: 1e7, Interrupts: 1e7, Socket: "/run/umbra/guest.sock",
+			Share: &api.Share{Weight: 1000, Cap: 25, Priority: 7}, CardTime: &api.LedgerNode{Engines: busy},
+		})
+	}
+	lines := strings.Split(statusText(&s), "\n")
+	require.LessOrEqual(t, len(lines), 24)
+	for _, line := range lines {
+		require.LessOrEqual(t, len(line), 80, line)
+	}
+}
+
 // TestPassThroughCounts: the guest that has the whole card is shown with the card's faults, the
 // programs that it stopped and the bytes that its engines moved, in the status and in the report.
 func TestPassThroughCounts(t *testing.T) {
@@ -97,7 +118,7 @@ func TestPassThroughCounts(t *testing.T) {
 		require.EqualValues(t, 4096, g.Bytes)
 		require.EqualValues(t, 16, g.Count("program_faults"))
 		var b strings.Builder
-		gpuTable(&b, []api.GPU{*g})
+		gpuTable(&b, []api.GPU{*g}, true)
 		require.Regexp(t, `\n  card +0B +all +- +0 +0 +15 +0 `, b.String())
 	}
 	require.EqualValues(t, 15, status.Card.Faults.Total())
