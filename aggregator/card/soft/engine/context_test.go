@@ -396,7 +396,8 @@ func TestStepsEndInTime(t *testing.T) {
 			var g GR
 			m := &cold{}
 			env := newEnv(m)
-			m.env, env.Clock = env, func() uint64 { return m.now }
+			m.env, env.GridCache = env, NewGridCache(1) // the clock would add up what workers do at once
+			env.Clock = func() uint64 { return m.now }
 			env.Begin(1 << 40)
 			class := uint16(0x9039)
 			if tc.method == 0 { // the data are an instruction
