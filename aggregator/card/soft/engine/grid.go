@@ -54,7 +54,7 @@ func (g *GR) runGrid(env *Env) Outcome {
 		if !errors.As(fault, &refused) {
 			return g.gridError(env, fault)
 		}
-		g.Fault, grid.Refused = refused.Fault, true
+		g.Fault, grid.Refused, grid.Running = refused.Fault, true, nil
 		if env.ProgramFault != nil {
 			env.ProgramFault(fault)
 		}
