@@ -3,6 +3,7 @@ package e2e
 import (
 	"math"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,9 +14,12 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/cmd/serve"
+	"github.com/umbra-gpu/umbra/devmodel"
 	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
+	"github.com/umbra-gpu/umbra/tests/shim"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )
 
@@ -100,6 +104,67 @@ func TestOpenCL(t *testing.T) {
 			require.EqualValues(t, 2, st.ProgramFaults.Load())
 		})
 	}
+}
+
+// TestOpenCLTools: with tools, a guest can measure, compile a program, and run tests of piglit. They give
+// what they give without a machine.
+func TestOpenCLTools(t *testing.T) {
+	scale.ReleaseOnly(t)
+	right, _ := sources(t)
+	claim(t, 1)
+	s, err := testserver.NewSharedWith(testserver.SharedConfig{Card: soft.Config{VRAM: 512 << 20}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	_, err = s.Add(serve.GPUConfig{
+		Share:  aggregator.GuestConfig{Name: "gpu", VRAM: 256 << 20},
+		Device: devmodel.Config{TPCs: []int{1}}, // clpeak's work grows with their number
+	})
+	require.NoError(t, err)
+	b := attach(t, s, s.GPUs[0], lab.Config{Mesa: "25", Tools: true, Programs: right})
+	b.modprobe()
+	b.step("compiler", func(b *fixture) {
+		for _, name := range []string{"saxpy", "reduce"} {
+			w := b.during(func() {
+				r, err := b.run("tcc", "-run", "-lOpenCL", "-lm", "/programs/"+name+".c")
+				require.NoError(b.t, err)
+				require.Contains(b.t, r.Output, "as they should be")
+			})
+			require.NotZero(b.t, w.launches[classCompute])
+		}
+	})
+	reasons, err := shim.PiglitReasons()
+	require.NoError(t, err)
+	for _, test := range []string{
+		"tests/cl/program/execute/for-loop.cl",
+		"tests/cl/program/execute/local-memory.cl",
+		"tests/cl/program/execute/sampler.cl",
+		"tests/cl/program/execute/sha256-Ch.cl",
+		"generated_tests/cl/builtin/int/builtin-char-clamp-1.1.generated.cl",
+		"generated_tests/cl/builtin/int/builtin-int-clamp-1.1.generated.cl",
+		"generated_tests/cl/builtin/math/builtin-float-pow-1.0.generated.cl",
+		"generated_tests/cl/builtin/math/builtin-float-sqrt-1.0.generated.cl",
+		"tests/spec/arb_compute_shader/execution/shared-atomicAdd-int.shader_test",
+	} {
+		b.attempt("piglit/"+test, func(b *fixture) {
+			var r proto.RunResult
+			err := b.try(proto.CmdRun, proto.RunArgs{Argv: shim.PiglitCommand(test), Env: shim.PiglitEnv, TimeoutMS: int((callPatience / 2).Milliseconds())}, &r)
+			verdict := shim.PiglitVerdict(r.Output)
+			require.NotEqual(b.t, "crash", verdict, "%v", err)
+			require.Equal(b.t, reasons[test].Class == "", verdict == "pass", "%s: %s", verdict, r.Output)
+		})
+	}
+	for _, c := range [][]string{{"--compute-sp", "float"}, {"--compute-sp", "float4"}, {"--compute-integer", "int"}, {"--compute-integer", "int4"}} {
+		b.attempt("clpeak "+strings.Join(c, " "), func(b *fixture) {
+			var r proto.RunResult
+			b.call(proto.CmdRun, proto.RunArgs{
+				Argv: []string{"clpeak", c[0], "-tn", c[1]},
+				Env:  []string{"RUSTICL_DEVICE_TYPE=cpu"}, // it gives processors less to do
+			}, &r)
+			require.Regexp(b.t, regexp.MustCompile(c[1]+" +: [0-9.]*[1-9]"), r.Output)
+			b.t.Logf("%v\n%s", time.Duration(r.NS), r.Output)
+		})
+	}
+	require.Zero(t, s.GPUs[0].Guest.Stats().FIFO.ProgramFaults.Load())
 }
 
 // TestOpenCLFair: guests that compute at the same time have equal shares of the card, and right

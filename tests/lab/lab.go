@@ -77,6 +77,7 @@ type Config struct {
 	// sources in Programs are compiled against it; the guest has them in image.ProgramsDir.
 	Mesa     string
 	Programs []string
+	Tools    bool // the guest has clpeak, tests of piglit and a C compiler besides Mesa
 
 	NoWait      bool          // Start returns before the guest is up; see Agent.Ready
 	BootTimeout time.Duration // how long the console of a guest that comes up may be silent; 0 for 2 minutes
@@ -104,6 +105,8 @@ func (c *Config) setDefaults() error {
 		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa needs %d or more", c.Memory, MesaMemory)
 	case c.Mesa == "" && len(c.Programs) > 0:
 		return errors.New("lab: Programs are compiled against Mesa, which is \"\"; name a version")
+	case c.Mesa == "" && c.Tools:
+		return errors.New("lab: Tools come with Mesa, which is \"\"; name a version")
 	case c.CPUs < 1:
 		return fmt.Errorf("lab: CPUs is %d; at least 1 is needed", c.CPUs)
 	case c.Accel != "" && c.Accel != AccelKVM && c.Accel != AccelTCG:
@@ -187,7 +190,11 @@ func assets(ctx context.Context, cfg Config) (Assets, error) {
 		return a, err
 	}
 	if cfg.Mesa != "" {
-		mesa, err := cache.Mesa(ctx, cfg.Mesa)
+		get := cache.Mesa
+		if cfg.Tools {
+			get = cache.Tools
+		}
+		mesa, err := get(ctx, cfg.Mesa)
 		if err != nil {
 			return a, err
 		}

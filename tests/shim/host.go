@@ -40,7 +40,7 @@ func NewHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, er
 
 // NewPiglitHost is NewHost with the tests of piglit.
 func NewPiglitHost(ctx context.Context, cache *fetch.Cache, version string) (*Host, error) {
-	mesa, err := cache.Piglit(ctx, version)
+	mesa, err := cache.Tools(ctx, version)
 	if err != nil {
 		return nil, err
 	}

@@ -11,15 +11,14 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 )
 
-// PiglitFolder is where Debian has piglit, in the folder of fetch.Piglit. Tests are named by their
-// paths in it.
-const PiglitFolder = "/usr/lib/x86_64-linux-gnu/piglit"
-
-// PiglitTests lists piglit's OpenCL programs, and its shader tests with a compute shader.
+// PiglitTests lists piglit's OpenCL programs, and its shader tests with a compute shader, by their
+// paths in fetch.PiglitFolder.
 func (h *Host) PiglitTests() (list []string, err error) {
-	top := filepath.Join(h.mesa.Root, PiglitFolder)
+	top := filepath.Join(h.mesa.Root, fetch.PiglitFolder)
 	err = filepath.WalkDir(top, func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -71,39 +70,52 @@ var (
 	PiglitSoftware = PiglitDevice{"llvmpipe", Config{}}
 )
 
-var piglitVerdict = regexp.MustCompile(`PIGLIT: \{"result": "(\w+)"`)
-
 // piglitLimit is for a test on one device.
 const piglitLimit = 3 * time.Minute
 
 // PiglitOn runs a test on a device. It returns the result, and what stopped the program if that is
 // known.
 func (h *Host) PiglitOn(ctx context.Context, test string, on PiglitDevice) (result, why string, err error) {
-	file := PiglitFolder + "/" + test
-	argv := []string{PiglitFolder + "/bin/cl-program-tester", file}
-	if filepath.Ext(test) == ".shader_test" {
-		argv = []string{PiglitFolder + "/bin/shader_runner", file, "-auto", "-fbo"}
-	}
 	limited, cancel := context.WithTimeout(ctx, piglitLimit)
 	defer cancel()
 	var out bytes.Buffer
-	env := []string{"PIGLIT_PLATFORM=surfaceless_egl"}
-	_, _ = h.Run(limited, Program{Argv: argv, Env: env, Device: on.device, Config: on.config, Output: &out, Errors: &out})
+	_, _ = h.Run(limited, Program{Argv: PiglitCommand(test), Env: PiglitEnv, Device: on.device, Config: on.config, Output: &out, Errors: &out})
 	if ctx.Err() != nil {
 		return "", "", ctx.Err()
 	}
 	_, why, _ = strings.Cut(out.String(), "umbra shim: ")
 	why, _, _ = strings.Cut(why, "\n")
-	verdict := piglitVerdict.FindSubmatch(out.Bytes())
-	switch {
-	case bytes.Contains(out.Bytes(), []byte("shader translation failed")):
-		return "uncompiled", why, nil
-	case verdict != nil:
-		return string(verdict[1]), why, nil
-	case limited.Err() != nil:
-		return "timeout", why, nil
+	result = PiglitVerdict(out.String())
+	if result == "crash" && limited.Err() != nil {
+		result = "timeout"
 	}
-	return "crash", why, nil
+	return result, why, nil
+}
+
+// PiglitEnv is added to the environment of each test.
+var PiglitEnv = []string{"PIGLIT_PLATFORM=surfaceless_egl"}
+
+// PiglitCommand is how a test is started.
+func PiglitCommand(test string) []string {
+	file := fetch.PiglitFolder + "/" + test
+	if filepath.Ext(test) == ".shader_test" {
+		return []string{fetch.PiglitFolder + "/bin/shader_runner", file, "-auto", "-fbo"}
+	}
+	return []string{fetch.PiglitFolder + "/bin/cl-program-tester", file}
+}
+
+var piglitVerdict = regexp.MustCompile(`PIGLIT: \{"result": "(\w+)"`)
+
+// PiglitVerdict is the result of a test with this output.
+func PiglitVerdict(output string) string {
+	verdict := piglitVerdict.FindStringSubmatch(output)
+	switch {
+	case strings.Contains(output, "shader translation failed"):
+		return "uncompiled"
+	case verdict != nil:
+		return verdict[1]
+	}
+	return "crash"
 }
 
 // Piglit runs a test on all devices, until it is known that it does not count. It begins where a test

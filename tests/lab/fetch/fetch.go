@@ -26,6 +26,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -75,15 +76,20 @@ func (c *Cache) printf(format string, args ...any) {
 // stampFile stands in each finished folder and describes it.
 const stampFile = "stamp.json"
 
-// stamped reads the description of a finished folder, if there is one.
-func stamped(dir string, v any) bool {
+// stamped reads the description of a finished folder, if there is one and it has these packages.
+func stamped(dir string, v any, packages ...string) bool {
 	data, err := os.ReadFile(filepath.Join(dir, stampFile))
-	return err == nil && json.Unmarshal(data, v) == nil
+	var has struct{ Packages []Package }
+	if err != nil || json.Unmarshal(data, &has) != nil {
+		return false
+	}
+	lacks := func(name string) bool { return versionOf(has.Packages, name) == "" }
+	return !slices.ContainsFunc(packages, lacks) && json.Unmarshal(data, v) == nil
 }
 
-// make fills a new folder with fill, stamps it with what fill returns, and
-// puts it in place. It returns at once when another process was quicker.
-func (c *Cache) make(ctx context.Context, dir string, stamp any, fill func(tmp string) error) error {
+// make fills a new folder with fill, stamps it with what fill returns, and puts it in place of one
+// that lacks some of the packages. It returns at once when another process was quicker.
+func (c *Cache) make(ctx context.Context, dir string, stamp any, packages []string, fill func(tmp string) error) error {
 	if c.Offline {
 		return ErrNotFetched
 	}
@@ -95,7 +101,7 @@ func (c *Cache) make(ctx context.Context, dir string, stamp any, fill func(tmp s
 		return err
 	}
 	defer unlock()
-	if stamped(dir, stamp) {
+	if stamped(dir, stamp, packages...) {
 		return nil
 	}
 	// We hold the lock, so a process that died left whatever is in tmp.

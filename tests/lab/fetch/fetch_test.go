@@ -25,7 +25,7 @@ func TestMakeOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			var k Kernel
-			err := c.make(t.Context(), dir, &k, func(tmp string) error {
+			err := c.make(t.Context(), dir, &k, nil, func(tmp string) error {
 				fills.Add(1)
 				k.Release = "one"
 				time.Sleep(20 * time.Millisecond)
@@ -67,16 +67,43 @@ func TestMakeFails(t *testing.T) {
 	dir := c.path("thing")
 	var k Kernel
 	boom := errors.New("boom")
-	require.ErrorIs(t, c.make(t.Context(), dir, &k, func(string) error { return boom }), boom)
+	require.ErrorIs(t, c.make(t.Context(), dir, &k, nil, func(string) error { return boom }), boom)
 	require.False(t, exists(dir))
 
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "half"), 0o755))          // no stamp in it
 	require.NoError(t, os.MkdirAll(c.path("tmp", "out", "left behind"), 0o755)) // of a process that died
-	require.NoError(t, c.make(t.Context(), dir, &k, func(string) error { return nil }))
+	require.NoError(t, c.make(t.Context(), dir, &k, nil, func(string) error { return nil }))
 	require.False(t, exists(filepath.Join(dir, "half")))
 	require.False(t, exists(filepath.Join(dir, "left behind")))
 	require.False(t, exists(c.path("tmp")))
 	require.True(t, stamped(dir, &k))
+}
+
+// A folder that lacks a package is filled anew, and so is one that another process filled without
+// it; one with more packages stays.
+func TestMorePackages(t *testing.T) {
+	c := &Cache{Dir: t.TempDir()}
+	dir := c.path("thing")
+	fill := func(names ...string) (m Mesa, filled bool) {
+		require.NoError(t, c.make(t.Context(), dir, &m, names, func(string) error {
+			filled = true
+			for _, n := range names {
+				m.Packages = append(m.Packages, Package{Name: n, Version: "1"})
+			}
+			return nil
+		}))
+		require.True(t, stamped(dir, &m, names...))
+		return m, filled
+	}
+	_, filled := fill("mesa")
+	require.True(t, filled)
+	require.False(t, stamped(dir, new(Mesa), "mesa", "piglit"))
+	m, filled := fill("mesa", "piglit")
+	require.True(t, filled)
+	require.Len(t, m.Packages, 2)
+	m, filled = fill("mesa")
+	require.False(t, filled)
+	require.Len(t, m.Packages, 2)
 }
 
 func TestLockWaits(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -36,12 +38,44 @@ var guestFiles = []string{
 	"usr/share/drirc.d/*",
 }
 
+// PiglitFolder is where Debian has piglit, in the folder of Tools. Tests are named by their paths
+// in it.
+const PiglitFolder = "/usr/lib/x86_64-linux-gnu/piglit"
+
+// toolFiles are what a guest has of the tools: of piglit's 2 GB of tests, those of OpenCL and some
+// of OpenGL's compute shaders. Of a folder, it has all files.
+var toolFiles = []string{
+	"usr/bin/clpeak",
+
+	PiglitFolder + "/bin/cl-*",
+	PiglitFolder + "/bin/shader_runner",
+	PiglitFolder + "/*tests/cl",
+	PiglitFolder + "/tests/spec/arb_compute_shader",
+
+	"usr/bin/tcc",
+	libraries + "/tcc",
+	"usr/include/*.h",
+	"usr/include/CL",
+	"usr/include/x86_64-linux-gnu",
+	"usr/include/asm-generic",
+	"usr/include/linux/*.h",
+	libraries + "/*crt[1in].o",
+	libraries + "/lib[cm].so",
+	libraries + "/libc_nonshared.a",
+	libraries + "/libpthread.a",
+	libraries + "/libOpenCL.so",
+}
+
 // GuestFiles lists the part of the folder that goes into a guest's image: files, and links
 // with their targets.
 func (m *Mesa) GuestFiles() ([]string, error) {
-	files := []string{"bin", "lib", "lib64", "sbin"}
+	files := map[string]bool{"bin": true, "lib": true, "lib64": true, "sbin": true}
+	patterns := guestFiles
+	if m.Tools {
+		patterns = slices.Concat(guestFiles, toolFiles)
+	}
 	var queue []string
-	for _, pattern := range guestFiles {
+	for _, pattern := range patterns {
 		found, err := filepath.Glob(filepath.Join(m.Root, pattern))
 		if err != nil {
 			return nil, err
@@ -56,18 +90,29 @@ func (m *Mesa) GuestFiles() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.Contains(files, name) {
+		if files[name] {
 			continue
 		}
-		files = append(files, name)
+		info, err := os.Lstat(queue[0])
+		if err != nil {
+			return nil, err
+		}
+		if info.IsDir() {
+			inside, err := filepath.Glob(filepath.Join(queue[0], "*"))
+			if err != nil {
+				return nil, err
+			}
+			queue = append(queue, inside...)
+			continue
+		}
+		files[name] = true
 		more, err := m.needs(queue[0])
 		if err != nil {
 			return nil, err
 		}
 		queue = append(queue, more...)
 	}
-	slices.Sort(files)
-	return files, nil
+	return slices.Sorted(maps.Keys(files)), nil
 }
 
 // needs returns what a file refers to: the target of a link, or the libraries of a
@@ -80,7 +125,7 @@ func (m *Mesa) needs(file string) ([]string, error) {
 		return []string{filepath.Join(filepath.Dir(file), target)}, nil
 	}
 	f, err := elf.Open(file)
-	if format := new(elf.FormatError); errors.As(err, &format) {
+	if format := new(elf.FormatError); errors.As(err, &format) || errors.Is(err, io.EOF) {
 		return nil, nil // not a program
 	}
 	if err != nil {
@@ -91,9 +136,19 @@ func (m *Mesa) needs(file string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	folders, err := f.DynString(elf.DT_RUNPATH) // piglit's libraries have a folder of their own
+	if err != nil {
+		return nil, err
+	}
 	var out []string
 	for _, n := range names {
-		out = append(out, filepath.Join(m.Root, libraries, n))
+		at := filepath.Join(m.Root, libraries, n)
+		for _, folder := range folders {
+			if own := filepath.Join(m.Root, folder, n); exists(own) {
+				at = own
+			}
+		}
+		out = append(out, at)
 	}
 	return out, nil
 }
@@ -105,9 +160,10 @@ func (m *Mesa) Compile(ctx context.Context, source, out string, flags ...string)
 	if _, err := exec.LookPath("gcc"); err != nil {
 		return fmt.Errorf("compiling %s: %w; install gcc and libc6-dev", filepath.Base(source), err)
 	}
+	// No -L: among the tools is a C library for the linker, which names places of Debian.
+	in := filepath.Join(m.Root, libraries)
 	args := append(flags, "-O2", "-Wall", "-o", out, "-x", "c", source, "-x", "none", "-idirafter", filepath.Join(m.Root, "usr/include"),
-		"-L"+filepath.Join(m.Root, libraries), "-Wl,--as-needed", "-Wl,--allow-shlib-undefined",
-		"-l:libOpenCL.so.1", "-l:libEGL.so.1", "-l:libOpenGL.so.0", "-lm")
+		"-Wl,--as-needed", "-Wl,--allow-shlib-undefined", in+"/libOpenCL.so.1", in+"/libEGL.so.1", in+"/libOpenGL.so.0", "-lm")
 	if said, err := exec.CommandContext(ctx, "gcc", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("gcc %s: %w\n%s", filepath.Base(source), err, strings.TrimSpace(string(said)))
 	}

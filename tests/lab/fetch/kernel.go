@@ -73,7 +73,7 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 	dir := c.path("guests", version)
 	var k Kernel
 	if !stamped(dir, &k) {
-		if err := c.make(ctx, dir, &k, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
+		if err := c.make(ctx, dir, &k, nil, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
 			return Kernel{}, fmt.Errorf("fetching Linux %s: %w", version, err)
 		}
 	}

@@ -76,7 +76,7 @@ func (c *Cache) LibVFIOUser(ctx context.Context) (LibVFIOUser, error) {
 			return l, fmt.Errorf("%w: building libvfio-user needs %s: %w; install gcc, libc6-dev, tar and xz-utils", ErrUnavailable, tool, err)
 		}
 	}
-	err := c.make(ctx, l.Dir, &l, func(tmp string) error { return c.buildLibVFIOUser(ctx, tmp, cc, &l) })
+	err := c.make(ctx, l.Dir, &l, nil, func(tmp string) error { return c.buildLibVFIOUser(ctx, tmp, cc, &l) })
 	if err != nil {
 		return l, fmt.Errorf("building libvfio-user: %w", err)
 	}

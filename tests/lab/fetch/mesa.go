@@ -16,7 +16,8 @@ type Mesa struct {
 	Version  string    `json:"version"`
 	Packages []Package `json:"packages"`
 
-	Root string `json:"-"`
+	Root  string `json:"-"`
+	Tools bool   `json:"-"` // it has clpeak, piglit and a C compiler
 }
 
 // MesaSuites has the suite of each version of Mesa.
@@ -29,14 +30,19 @@ var mesaPackages = []string{
 	"libgl1-mesa-dri", "libegl-mesa0", "libegl1", "libgles2", "libopengl0", "libgbm1", "coreutils",
 }
 
+// toolPackages are a benchmark, tests, and a C compiler with the headers that it needs for OpenCL.
+var toolPackages = []string{"clpeak", "piglit", "tcc", "libc6-dev", "ocl-icd-opencl-dev"}
+
 // Mesa returns a version of Mesa, which it fetches if it has not been fetched.
 func (c *Cache) Mesa(ctx context.Context, version string) (Mesa, error) {
 	return c.mesa(ctx, version, version, mesaPackages)
 }
 
-// Piglit is Mesa with the tests of piglit: 3 GB.
-func (c *Cache) Piglit(ctx context.Context, version string) (Mesa, error) {
-	return c.mesa(ctx, version, version+"-piglit", append(mesaPackages[:len(mesaPackages):len(mesaPackages)], "piglit"))
+// Tools is Mesa with clpeak, piglit and a C compiler: 3 GB.
+func (c *Cache) Tools(ctx context.Context, version string) (Mesa, error) {
+	m, err := c.mesa(ctx, version, version+"-tools", slices.Concat(mesaPackages, toolPackages))
+	m.Tools = true
+	return m, err
 }
 
 // Peers is Mesa with PoCL, another OpenCL for processors, to compare with: 1 GB.
@@ -51,8 +57,8 @@ func (c *Cache) mesa(ctx context.Context, version, folder string, packages []str
 	}
 	dir := c.path("mesa", folder)
 	var m Mesa
-	if !stamped(dir, &m) {
-		err := c.make(ctx, dir, &m, func(tmp string) (err error) {
+	if !stamped(dir, &m, packages...) {
+		err := c.make(ctx, dir, &m, packages, func(tmp string) (err error) {
 			root := filepath.Join(tmp, "out", "root")
 			if m.Packages, err = c.fetchTree(ctx, tmp, root, "Mesa", suite, packages...); err != nil {
 				return err

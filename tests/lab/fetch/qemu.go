@@ -39,7 +39,7 @@ func (c *Cache) QEMU(ctx context.Context) (QEMU, error) {
 	dir := c.path("qemu")
 	var q QEMU
 	if !stamped(dir, &q) {
-		if err := c.make(ctx, dir, &q, func(tmp string) error { return c.fetchQEMU(ctx, tmp, &q) }); err != nil {
+		if err := c.make(ctx, dir, &q, nil, func(tmp string) error { return c.fetchQEMU(ctx, tmp, &q) }); err != nil {
 			return QEMU{}, fmt.Errorf("fetching QEMU: %w", err)
 		}
 	}

@@ -47,7 +47,8 @@ type Content struct {
 	Programs []string    // C sources, compiled against Mesa; the guest has them in ProgramsDir
 }
 
-// ProgramsDir is where a guest has its compiled programs, by the names of their sources.
+// ProgramsDir is where a guest has its compiled programs, by the names of their sources. With a
+// compiler, it has the sources there too, and the headers of the project's programs.
 const ProgramsDir = "/programs"
 
 // programs is the project's folder of programs, with the headers that they share.
@@ -94,11 +95,11 @@ func Build(ctx context.Context, dir string, c Content) (string, error) {
 		}
 	}
 
-	// What was fetched does not change, so its name stands for it.
+	// What was fetched does not change, so the versions stand for it.
 	hash := sha256.New()
 	hash.Write(a.Bytes())
 	if c.Mesa != nil {
-		fmt.Fprintln(hash, c.Mesa.Root, c.Mesa.Version, files)
+		fmt.Fprintln(hash, c.Mesa.Packages, files)
 	}
 	out := filepath.Join(dir, fmt.Sprintf("%s-%x.cpio", c.Kernel.Release, hash.Sum(nil)[:8]))
 	now := time.Now()
@@ -213,6 +214,21 @@ func (a *archive) addPrograms(ctx context.Context, c Content) error {
 		bin := filepath.Join(tmp, strings.TrimSuffix(filepath.Base(source), ".c"))
 		if err := c.Mesa.Compile(ctx, source, bin, "-I"+filepath.Join(src, programs)); err != nil {
 			return err
+		}
+	}
+	if c.Mesa.Tools {
+		headers, err := filepath.Glob(filepath.Join(src, programs, "*.h"))
+		if err != nil {
+			return err
+		}
+		for _, text := range slices.Concat(c.Programs, headers) {
+			data, err := os.ReadFile(text)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(tmp, filepath.Base(text)), data, 0o644)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return a.addTree(ProgramsDir[1:], tmp)

@@ -88,6 +88,7 @@ func run(ctx context.Context, args []string) error {
 	fs.StringVar(&appended, "append", "", "`words` for the kernel's command line")
 	fs.StringVar(&cfg.Mesa, "mesa", "", "have Debian's Mesa and OpenCL of this `version` in the guest: 25 or 26")
 	fs.Var((*list)(&cfg.Programs), "program", "C `source` to compile against it, as "+image.ProgramsDir+"/NAME in the guest; may be repeated")
+	fs.BoolVar(&cfg.Tools, "tools", false, "have clpeak, piglit's OpenCL tests, and the compiler tcc in the guest, too; the sources of programs are in "+image.ProgramsDir)
 	fs.StringVar(&cfg.Dir, "dir", "", "`folder` to keep logs in")
 	fs.Var((*list)(&cfg.Sockets), "socket", "vfio-user `socket` of a device; may be repeated")
 	if err := fs.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
