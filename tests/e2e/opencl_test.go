@@ -127,7 +127,7 @@ func TestOpenCLTools(t *testing.T) {
 			w := b.during(func() {
 				r, err := b.run("tcc", "-run", "-lOpenCL", "-lm", "/programs/"+name+".c")
 				require.NoError(b.t, err)
-				require.Contains(b.t, r.Output, "as they should be")
+				require.Contains(b.t, r.Output, name+": ") // it fails if it computes what is wrong
 			})
 			require.NotZero(b.t, w.launches[classCompute])
 		}
