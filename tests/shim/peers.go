@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 )
@@ -48,7 +49,7 @@ type Measured struct {
 	Workload
 	Median  Times `json:"medianMS"`
 	Fastest Times `json:"fastestMS"` // says more than the median if the machine has other work
-	// WarpInstructions is what our card executed, and Launches in how many grids.
+	// WarpInstructions is what our card executed, in how many Launches.
 	WarpInstructions uint64 `json:"warpInstructions"`
 	Launches         uint64 `json:"launches"`
 }
@@ -82,12 +83,14 @@ func (c *Comparison) Run(ctx context.Context) ([]Measured, error) {
 			return nil, err
 		}
 		list[i], times[i] = Measured{Workload: w, Median: make(Times), Fastest: make(Times)}, make(map[string][]float64)
-		cfg := Config{Ran: func(forms map[*isa.Form]uint64) {
-			list[i].Launches++
-			for _, n := range forms {
-				list[i].WarpInstructions += n
-			}
-		}}
+		cfg := Config{
+			Launched: func(*Machine, *sm.Launch) { list[i].Launches++ },
+			Ran: func(forms map[*isa.Form]uint64) {
+				for _, n := range forms {
+					list[i].WarpInstructions += n
+				}
+			},
+		}
 		if _, err := c.times(ctx, binaries[i], w, OurCard, 0, cfg); err != nil {
 			return nil, err
 		}
