@@ -81,6 +81,9 @@ func (b *Block) release() {
 
 func (x *exec) barrierResult(bar *Barrier) {
 	kind := x.in.Mod[isa.Bar]
+	if x.in.PDst[0] == isa.True && (kind != isa.BarPopc || x.in.Dst.Reg == isa.Zero) {
+		return // as most
+	}
 	verdict := kind == isa.BarAnd && !bar.Not || kind == isa.BarOr && bar.Any
 	for lane := range x.each {
 		x.setPred(0, lane, verdict)

@@ -66,9 +66,10 @@ type Block struct {
 	*BlockState
 
 	now exec // the instruction in execution
-	// What it gives to a unit, so that it allocates nothing.
+	// What it gives to a unit or to Memory, so that it allocates nothing.
 	texels Texels
 	pixel  Pixel
+	bytes  [16]byte
 }
 
 // BlockState is what a block has besides its launch. It is plain data.

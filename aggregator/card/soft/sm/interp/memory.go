@@ -83,7 +83,8 @@ func (x *exec) local(lane int, addr, size uint64) (uint64, bool) {
 // load reports whether it was allowed.
 func (x *exec) load(lane int) bool {
 	width := x.in.Mod[isa.Width]
-	var buf [16]byte
+	buf := &x.b.bytes
+	*buf = [16]byte{}
 	to := buf[:x.in.Bytes()]
 	if x.in.Src[0].Space == isa.ConstBank {
 		x.constant(lane, x.in.Src[0].Bank, int64(x.address(lane)&0xffff), to)
@@ -112,7 +113,8 @@ func (x *exec) load(lane int) bool {
 }
 
 func (x *exec) store(lane int) bool {
-	var buf [16]byte
+	buf := &x.b.bytes
+	*buf = [16]byte{}
 	from := buf[:x.in.Bytes()]
 	if r := x.in.Src[1].Reg; r != isa.Zero {
 		for i := 0; i < len(from); i += 4 {

@@ -360,9 +360,14 @@ func runLoadShared(x *Executor, o *operation) bool {
 	if !x.shared(o) {
 		return false
 	}
-	for i := range x.addr {
-		if x.lanes>>i&1 != 0 {
-			x.load(o, i, x.block.Shared[x.addr[i]:])
+	d, lanes, shared := &x.scratch[0], x.lanes, x.block.Shared
+	for i, a := range x.addr {
+		switch {
+		case lanes>>i&1 == 0:
+		case o.access.size == 4:
+			d[i] = binary.LittleEndian.Uint32(shared[a:])
+		default:
+			x.load(o, i, shared[a:])
 		}
 	}
 	return x.loaded(o)

@@ -160,6 +160,17 @@ func planIntToInt(o *operation) bool {
 		low, high = -1<<(size-1), 1<<(size-1)-1
 	}
 	sat := o.Mod[isa.Sat] != 0
+	if v := &o.Src[1]; !sat && !v.Abs && !v.Neg {
+		t := o.Mod[isa.SrcType]
+		length, extend := uint(8)<<(t&3), t&4 != 0
+		pos := uint(o.Mod[isa.Part]) * length
+		if length >= size {
+			length, extend = size, signed
+		}
+		if !extend || signed || size == 32 {
+			return o.field(1, uint32(pos), uint32(length), extend)
+		}
+	}
 	return o.lanewise(func(_, b, _ uint32) uint32 {
 		v := from(b)
 		if sat {

@@ -55,6 +55,9 @@ func init() {
 		if o.Mod[isa.SetCC] != 0 || o.Mod[isa.Reverse] != 0 {
 			return false
 		}
+		if v := &o.Src[1]; v.Kind == isa.Imm && o.field(0, uint32(v.Value&0xff), uint32(v.Value>>8&0xff), o.Mod[isa.Signed] != 0) {
+			return true
+		}
 		if o.Mod[isa.Signed] != 0 {
 			return o.lanewise(extractSigned)
 		}
@@ -121,6 +124,34 @@ func runLanes(x *Executor, o *operation) bool {
 		d[i] = o.lane(a[i], b[i], c[i])
 	}
 	x.merge(o.dst, d)
+	return true
+}
+
+// field plans to take bits of a source, and to extend them: with two shifts. It reports false for no
+// bits, and for bits that are not there.
+func (o *operation) field(source int, pos, length uint32, signed bool) bool {
+	if length == 0 || pos+length > 32 {
+		return false
+	}
+	var left, right row
+	fill(&left, 32-pos-length)
+	fill(&right, 32-length)
+	down := fast.shr
+	if signed {
+		down = fast.shrSigned
+	}
+	o.cost = costRow
+	o.run = func(x *Executor, o *operation) bool {
+		a := x.source(&o.src[source])
+		if a == nil {
+			return false
+		}
+		d := x.result(o.dst, 0)
+		fast.shl(d, a, &left, nil, &o.params)
+		down(d, d, &right, nil, &o.params)
+		x.merge(o.dst, d)
+		return true
+	}
 	return true
 }
 

@@ -5,7 +5,7 @@ import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
 func init() {
 	plans[isa.MovSpecial] = func(o *operation) bool {
 		switch n := o.Src[0].Reg; {
-		case n >= isa.SRTIDX && n < isa.SRTIDX+3:
+		case n >= isa.SRTID && n < isa.SRTIDX+3:
 			o.run = runThread
 		case n >= isa.SRCTAIDX && n < isa.SRCTAIDX+3, n >= isa.SRNTIDX && n < isa.SRNTIDX+3, n >= isa.SRNCTAIDX && n < isa.SRNCTAIDX+3:
 			o.run = runPlace
@@ -14,15 +14,19 @@ func init() {
 	}
 }
 
-// runThread writes the lanes' places in the block.
+// runThread writes the lanes' places in the block: a coordinate, or all.
 func runThread(x *Executor, o *operation) bool {
 	size := &x.launch.Block
 	first := uint32(x.warp * len(row{}))
 	at := [3]uint32{first % size[0], first / size[0] % size[1], first / (size[0] * size[1])}
-	n := o.Src[0].Reg - isa.SRTIDX
+	n := int(o.Src[0].Reg) - isa.SRTIDX
 	d := x.result(o.dst, 0)
 	for i := range d {
-		d[i] = at[n]
+		if n < 0 {
+			d[i] = at[0] | at[1]<<16 | at[2]<<26
+		} else {
+			d[i] = at[n]
+		}
 		if at[0]++; at[0] == size[0] {
 			at[0] = 0
 			if at[1]++; at[1] == size[1] {
