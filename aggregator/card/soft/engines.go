@@ -135,11 +135,13 @@ func (x *run) outcome(e uint8, out engine.Outcome) {
 		}
 	case engine.Faulted:
 		x.Pending = int8(e)
-		unit := gf100.EngineClients[e]
-		if e == gf100.EngineGR && x.GR.Op.Kind == engine.OpGrid {
+		unit, fault := gf100.EngineClients[e], x.GR.Fault
+		if e != gf100.EngineGR {
+			fault = x.copyEngine(e).Fault
+		} else if x.GR.Op.Kind == engine.OpGrid {
 			unit = gf100.ClientTEX
 		}
-		x.fail(unit, x.vm.fault)
+		x.fail(unit, fault)
 	}
 }
 

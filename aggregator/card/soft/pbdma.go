@@ -160,7 +160,9 @@ func (x *run) recoverFault() {
 	if p == nil {
 		return
 	}
-	if _, memory := p.(interface{ Addr() uintptr }); !memory {
+	if why, known := p.(engine.Broken); known {
+		x.broken = string(why)
+	} else if _, memory := p.(interface{ Addr() uintptr }); !memory {
 		x.broken = fault.Reason("a step of its channel", p)
 	}
 	unit := gf100.ClientHost

@@ -12,6 +12,7 @@ type Grid struct {
 	// Running are the blocks that were begun and did not end, and the memory of some that did. Each has
 	// its part of the launch's local memory, by its index.
 	Running []interp.BlockState
+	Turn    int    // which of them is first in the next step, if they are more than workers
 	Next    uint64 // how many were begun
 	Blocks  uint64
 

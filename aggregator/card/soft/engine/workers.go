@@ -19,7 +19,7 @@ import (
 // clock after the same amount of work, whoever did it.
 type GridCache struct {
 	workers []worker
-	spare   []interp.BlockState // memory of the last launch's blocks; another guest must not find it
+	spare   []interp.BlockState // memory of the last launch's blocks; Block.Reset clears what a program can read
 	of      *Grid
 	launch  uint64 // counts launches, and changes of the channel
 
@@ -49,7 +49,7 @@ type worker struct {
 	memory   gridMemory
 	surfaces *[sm.Surfaces]sm.Surface
 	texture.Unit
-	run func() // work, so that a step allocates nothing for it
+	start func() // the goroutine; here so that a step allocates nothing for it
 }
 
 // MaxWorkers bounds what a card keeps for programs: each worker has decoded instructions, and each
@@ -63,7 +63,10 @@ func NewGridCache(workers int) *GridCache {
 		w := &c.workers[i]
 		w.cache, w.number = c, i
 		w.memory = gridMemory{w}
-		w.run = w.work
+		w.start = func() {
+			defer c.working.Done()
+			w.work()
+		}
 	}
 	return c
 }
@@ -129,6 +132,9 @@ func (c *GridCache) step(env *Env, l *sm.Launch) *interp.Fault {
 	if c.panics != nil {
 		panic(c.panics)
 	}
+	if n := len(c.grid.Running); n > len(c.workers) { // none waits for ever for another
+		c.grid.Turn = (c.grid.Turn + len(c.workers)) % n
+	}
 	return c.fault
 }
 
@@ -140,8 +146,9 @@ func (c *GridCache) execute(workers int) {
 		c.workers[0].work()
 		return
 	}
+	c.working.Add(c.taken)
 	for i := range c.taken {
-		c.working.Go(c.workers[i].run)
+		go c.workers[i].start()
 	}
 	c.working.Wait()
 }
@@ -152,8 +159,8 @@ func (w *worker) work() {
 	defer c.contain()
 	debug.SetPanicOnFault(true) // guest memory belongs to another process
 	w.prepare()
-	for at := w.number; at >= 0; at = c.take() {
-		w.at(at)
+	for n := w.number; n >= 0; n = c.take() {
+		w.at((c.grid.Turn + n) % len(c.grid.Running))
 		for !w.block.Done() || w.next() {
 			spent, fault := w.executor.Step(&w.block, burst)
 			if !c.goesOn(int64(spent)*costUnit, fault) {
@@ -194,8 +201,8 @@ func (w *worker) at(n int) {
 	w.block.Launch, w.block.BlockState = &w.launch, &w.cache.grid.Running[n]
 }
 
-// take returns one of Grid.Running that no worker has had in this step, -1 if there is none: there
-// are more than workers if the grid was begun elsewhere.
+// take returns the number of one of Grid.Running that no worker has had in this step, -1 if there is
+// none: there are more than workers if the grid was begun elsewhere.
 func (c *GridCache) take() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,6 +245,9 @@ func (c *GridCache) goesOn(cost int64, wrong *interp.Fault) bool {
 	return !c.stopped && !c.once && !c.env.Over()
 }
 
+// Broken is the panic of a step whose worker panicked: why, for the operator.
+type Broken string
+
 // contain keeps a worker's panic for the goroutine of the step.
 func (c *GridCache) contain() {
 	p := recover()
@@ -245,7 +255,7 @@ func (c *GridCache) contain() {
 		return
 	}
 	if _, memory := p.(interface{ Addr() uintptr }); !memory {
-		p = fault.Reason("a program", p)
+		p = Broken(fault.Reason("a program", p))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

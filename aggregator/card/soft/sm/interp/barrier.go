@@ -8,7 +8,7 @@ import (
 
 func init() {
 	warpOps[isa.Barrier] = (*exec).barrier
-	warpOps[isa.MemBar] = func(*exec) {} // memory is ordered
+	warpOps[isa.MemBar] = func(x *exec) { x.b.fence.Add(1) } // other blocks run on other processors
 	warpOps[isa.CacheCtl] = func(*exec) {}
 	warpOps[isa.VoteAll] = func(x *exec) { x.vote(func(yes uint32) bool { return yes == x.lanes }) }
 	warpOps[isa.VoteAny] = func(x *exec) { x.vote(func(yes uint32) bool { return yes != 0 }) }

@@ -1,6 +1,10 @@
 package interp
 
-import "github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+import (
+	"sync/atomic"
+
+	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
+)
 
 // Lanes is how many threads a warp has.
 const Lanes = 32
@@ -65,7 +69,8 @@ type Block struct {
 	Launch *Launch
 	*BlockState
 
-	now exec // the instruction in execution
+	now   exec          // the instruction in execution
+	fence atomic.Uint32 // a change orders memory
 	// What it gives to a unit or to Memory, so that it allocates nothing.
 	texels Texels
 	pixel  Pixel

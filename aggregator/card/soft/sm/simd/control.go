@@ -7,7 +7,7 @@ func init() {
 		o.run, o.cost, o.slow = runBranch, costPage, costPage
 		return true
 	}
-	for _, op := range []isa.Op{isa.Nop, isa.MemBar, isa.CacheCtl, isa.PMEvent} {
+	for _, op := range []isa.Op{isa.Nop, isa.CacheCtl, isa.PMEvent} {
 		plans[op] = func(o *operation) bool {
 			o.run = func(*Executor, *operation) bool { return true }
 			return true
@@ -20,7 +20,7 @@ func init() {
 	}
 	// Operations on a warp are fast lane by lane, too.
 	for _, op := range []isa.Op{
-		isa.Call, isa.JoinAt, isa.PreBrk, isa.PreCont, isa.PreRet, isa.Brk, isa.Cont, isa.Ret, isa.Exit, isa.Barrier,
+		isa.Call, isa.JoinAt, isa.PreBrk, isa.PreCont, isa.PreRet, isa.Brk, isa.Cont, isa.Ret, isa.Exit, isa.Barrier, isa.MemBar,
 	} {
 		plans[op] = func(o *operation) bool {
 			o.slow, o.stops = 2*costPage, o.Op == isa.Exit || o.Op == isa.Barrier
