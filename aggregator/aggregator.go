@@ -155,5 +155,8 @@ func (a *Aggregator) Ledger() []sched.Entry { return a.gate.Ledger() }
 // ScheduleCounts returns the scheduler's counts of unusual events.
 func (a *Aggregator) ScheduleCounts() sched.Counts { return a.gate.Counts() }
 
+// RequestLimit returns how long one request of a guest may run; 0 is for ever.
+func (g *Guest) RequestLimit() time.Duration { return g.agg.gate.RequestLimit(roomGuest{g}) }
+
 // SetShare changes a guest's weight, cap, priority and limits, under load.
 func (g *Guest) SetShare(c sched.NodeConfig) error { return g.agg.gate.SetShare(roomGuest{g}, c) }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/sched"
 )
@@ -65,6 +66,20 @@ func (t *Gate) Counts() sched.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.s.Counted()
+}
+
+// RequestLimit returns how long one request of a guest may run; 0 is for ever.
+func (t *Gate) RequestLimit(g Guest) time.Duration {
+	if t == nil {
+		return 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sh := t.guests[g]
+	if sh == nil {
+		return 0
+	}
+	return t.s.RequestLimit(sh.Node)
 }
 
 // SetShare changes a guest's weight, cap, priority and limits, under load.

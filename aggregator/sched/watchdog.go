@@ -63,9 +63,17 @@ func (s *Scheduler) Alert() (Alert, bool) {
 	return a, true
 }
 
-// limit is how long one request of a channel may run; 0 is for ever.
-func (s *Scheduler) limit(c int32) time.Duration {
-	if limit := s.Nodes[s.guestOf(c)].Config.Limit; limit != 0 {
+// RequestLimit is how long one request of a guest may run; 0 is for ever.
+func (s *Scheduler) RequestLimit(guest ID) time.Duration {
+	if n := s.find(guest); n != none {
+		return s.limit(n)
+	}
+	return 0
+}
+
+// limit is RequestLimit for a node at or below a guest.
+func (s *Scheduler) limit(n int32) time.Duration {
+	if limit := s.Nodes[s.guestOf(n)].Config.Limit; limit != 0 {
 		return max(limit, 0) // Forever is below
 	}
 	return s.Config.Watchdog.Limit

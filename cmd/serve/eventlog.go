@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,8 +14,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 )
 
-// EventLogger logs which rules guests broke, what their last bad program did, and which mapped
-// windows show them wrong data. It polls the counters: a guest that breaks a million rules in a
+// EventLogger logs which rules guests broke, which requests ran for too long, what the last bad
+// program did, and which mapped windows show wrong data. It polls the counters: a guest that breaks a million rules in a
 // second causes one line, and no trap waits for the log.
 type EventLogger struct {
 	log       *slog.Logger
@@ -102,12 +103,15 @@ func (e *Endpoint) logProgramsLocked(log *slog.Logger) {
 	}
 }
 
+// loggedCounts are the counts of a guest, besides its rules, that are logged.
+var loggedCounts = []string{"runaways", "quarantines", "scrub_failures"}
+
 // logRulesLocked logs rules that a virtual GPU's guest broke, and the consequences.
 // Endpoint.logMu is held.
 func (e *Endpoint) logRulesLocked(log *slog.Logger) {
 	guest := e.Virtual.Guest
 	for _, c := range guest.Stats().Counts() {
-		if !c.Rule && c.Name != "scrub_failures" && c.Name != "quarantines" {
+		if !c.Rule && !slices.Contains(loggedCounts, c.Name) {
 			continue
 		}
 		n := e.newLocked(c.Name, c.N)
@@ -117,6 +121,8 @@ func (e *Endpoint) logRulesLocked(log *slog.Logger) {
 			log.Warn("guest broke a rule", "gpu", e.Name, "rule", c.Name, "count", n, "total", c.N)
 		case c.Name == "scrub_failures":
 			log.Error("a guest's memory could not be cleared; its GPU refuses clients until it is", "gpu", e.Name, "count", n, "total", c.N)
+		case c.Name == "runaways":
+			log.Warn("a request ran longer than limits.request: its channel was ended", "gpu", e.Name, "limit", guest.RequestLimit(), "count", n, "total", c.N)
 		default:
 			log.Warn("guest was quarantined", "gpu", e.Name, "count", n, "total", c.N, "reason", cmp.Or(guest.QuarantineReason(), "released since"))
 		}

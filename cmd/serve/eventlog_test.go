@@ -20,6 +20,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
+	"github.com/umbra-gpu/umbra/aggregator/sched"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -76,6 +77,23 @@ func TestProgramFaultsAreLogged(t *testing.T) {
 	c.Stats().ProgramFaults.Add(1)
 	(&Endpoint{Name: "card", Device: NewPassThrough(c, passthrough.Config{}), logged: make(map[string]uint64)}).logEvents(log)
 	require.Contains(t, text.String(), `gpu=card count=1 total=1 last="bad barrier at 0x8"`)
+}
+
+// TestRunawaysAreLogged: one line for all requests that were ended since the last, with the limit that
+// the guest has.
+func TestRunawaysAreLogged(t *testing.T) {
+	var text lockedBuffer // the server polls, too
+	log, cfg := slog.New(slog.NewTextHandler(&text, nil)), sched.Default()
+	e := share(t, newCard(t), Native, vfiouser.Options{Log: log}, aggregator.Options{Scheduler: &cfg}).add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
+	e.Virtual.Guest.Stats().Runaways.Add(2)
+	for range 2 {
+		e.logEvents(log)
+		require.Equal(t, 1, strings.Count(text.String(), `level=WARN msg="a request ran longer than limits.request: its channel was ended" gpu=a limit=1m0s count=2 total=2`))
+	}
+	require.NoError(t, e.SetCardTime(sched.NodeConfig{Limit: 2 * time.Second}))
+	e.Virtual.Guest.Stats().Runaways.Add(1)
+	e.logEvents(log)
+	require.Contains(t, text.String(), "limit=2s count=1 total=3")
 }
 
 // TestInexactWindowsAreLogged: a line for each reason for which a mapped window is not exact, with

@@ -13,7 +13,7 @@ import (
 )
 
 // faultCounts are the counts of a GPU that its column of faults sums up.
-var faultCounts = []string{"mmu_faults", "pbdma_errors", "engine_errors", "window_faults"}
+var faultCounts = []string{"mmu_faults", "pbdma_errors", "engine_errors", "window_faults", "runaways"}
 
 func faultsOf(g *api.GPU) (n uint64) {
 	for _, name := range faultCounts {

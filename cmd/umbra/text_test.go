@@ -80,6 +80,7 @@ func TestStatusFitsTerminal(t *testing.T) {
 		s.GPUs = append(s.GPUs, api.GPU{
 			Name: fmt.Sprint("vm", i), VRAM: 1000 << 20, Channels: 128, Attached: true, Traps: 1e7, Interrupts: 1e7, Socket: "/run/umbra/guest.sock",
 			Share: &api.Share{Weight: 1000, Cap: 25, Priority: 7}, CardTime: &api.LedgerNode{Engines: busy},
+			Counts: map[string]uint64{"mmu_faults": 1e5, "runaways": 2},
 		})
 	}
 	lines := strings.Split(statusText(&s), "\n")
@@ -87,6 +88,7 @@ func TestStatusFitsTerminal(t *testing.T) {
 	for _, line := range lines {
 		require.LessOrEqual(t, len(line), 80, line)
 	}
+	require.Contains(t, strings.Join(lines, "\n"), " 100002 ", "faults")
 }
 
 // TestPassThroughCounts: the guest that has the whole card is shown with the card's faults, the
