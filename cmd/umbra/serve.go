@@ -145,7 +145,6 @@ func (c *serveCmd) oneWay(o *config.Config) error {
 	fd := func(reason string) error {
 		return &config.Error{Where: "--fd", Value: fmt.Sprint(c.FD), Reason: reason}
 	}
-	scheduled := o.Scheduler.Policy != config.SchedulerOff
 	switch {
 	case c.FD != noFD && o.Server.Transport == serve.TransportLibrary:
 		return fd(serve.ErrNoInherited.Error() + "; give --socket, or use the native transport")
@@ -155,17 +154,27 @@ func (c *serveCmd) oneWay(o *config.Config) error {
 		return fd(o.Where("socket") + " is given too; give one of them")
 	case len(o.GPUs) > 0:
 		return nil
-	case c.FD != noFD && scheduled:
+	case c.FD != noFD:
 		return alone(o, "--fd")
-	case o.Socket != "" && scheduled:
+	case o.Socket != "":
 		return alone(o, o.Where("socket"))
-	case c.FD == noFD && o.Socket == "" && o.Control == "": // umbra gpu add would make GPUs
+	case o.Control == "": // umbra gpu add would make GPUs
 		return &config.Error{Where: o.Where("socket"), Reason: "missing; give the whole card to one guest with --socket umbra.sock, share it with --gpu name=a,socket=a.sock,vram=256MiB, or start without GPUs with --control control.sock and add them with umbra gpu add"}
 	}
 	return nil
 }
 
-// alone is the error of a scheduler for a card that option by gives to one guest.
+// alone checks that a card that option by gives to one guest has no scheduler, and no limit that
+// only a scheduler enforces.
 func alone(o *config.Config, by string) error {
-	return &config.Error{Where: o.Where("scheduler.policy"), Value: o.Scheduler.Policy, Reason: "shares the card among virtual GPUs, and " + by + " gives it to one guest; remove one of them"}
+	wrong := func(path, value, does string) error {
+		return &config.Error{Where: o.Where(path), Value: value, Reason: does + ", and " + by + " gives it to one guest; remove one of them"}
+	}
+	switch {
+	case o.Scheduler.Policy != config.SchedulerOff:
+		return wrong("scheduler.policy", o.Scheduler.Policy, "shares the card among virtual GPUs")
+	case o.Given("limits.request"):
+		return wrong("limits.request", o.Limits.Request.String(), "needs a scheduler, which shares the card among virtual GPUs")
+	}
+	return nil
 }
