@@ -38,9 +38,9 @@
 //
 // # Goroutines
 //
-// Three PBDMA goroutines, started by New and ended by Close. A step that executes a program has a
-// goroutine for each further processor, which ends before the step does. Timer callbacks
-// (PTIMER alarm, retries of failed semaphore acquires) are stopped by Close.
+// Three PBDMA goroutines, started by New and ended by Close. A step that executes a program on
+// several processors has a goroutine for each, and waits for them. Timer callbacks (PTIMER
+// alarm, retries of failed semaphore acquires) are stopped by Close.
 //
 // # Locks, in the order they are taken
 //
