@@ -95,17 +95,17 @@ type ClassCount struct {
 	Class      string `json:"class"` // in hexadecimal: 9039
 	Name       string `json:"name"`
 	Methods    uint64 `json:"methods"`    // Methods executed.
-	Copies     uint64 `json:"copies"`     // Copies and uploads started.
+	Copies     uint64 `json:"copies"`     // Copies, uploads and programs started.
 	Bytes      uint64 `json:"bytes"`      // Bytes that these moved.
 	Semaphores uint64 `json:"semaphores"` // Semaphores that the engine released.
 	Refused    uint64 `json:"refused"`    // Methods refused, because the program uses a feature that this card does not have.
 }
 
-// WorkCount counts what the engines of a class moved for one guest.
+// WorkCount counts what the engines of a class did for one guest.
 type WorkCount struct {
 	Class  string `json:"class"` // in hexadecimal: 9039
 	Name   string `json:"name"`
-	Copies uint64 `json:"copies"` // Copies and uploads started for the guest.
+	Copies uint64 `json:"copies"` // Copies, uploads and programs started for the guest.
 	Bytes  uint64 `json:"bytes"`  // Bytes that these moved.
 }
 

@@ -97,7 +97,7 @@ func gpuText(b *strings.Builder, g *api.GPUReport) {
 	if m := g.Registers.Missed; m.HoleReads+m.HoleWrites+m.Outside > 0 {
 		fmt.Fprintf(b, "  undeclared offsets: %d reads, %d writes; outside: %d\n", m.HoleReads, m.HoleWrites, m.Outside)
 	}
-	t = newTable(b, "Moved by engines", "class\tname\tcopies\tbytes")
+	t = newTable(b, "Copies, uploads and programs that engines started", "class\tname\tlaunches\tbytes moved")
 	for _, w := range g.Work {
 		t.row("%s\t%s\t%d\t%d", w.Class, w.Name, w.Copies, w.Bytes)
 	}
@@ -205,7 +205,7 @@ func percent(n int) string {
 
 // summaryText sums up each GPU in a line. In pass-through the card counts what its guest did.
 func summaryText(b *strings.Builder, r *api.Report) {
-	t := newTable(b, "Summary", "GPU\tclients\ttraps\tinterrupts\tdoorbells\tcopies\tbytes moved\tfaults\trules broken")
+	t := newTable(b, "Summary", "GPU\tclients\ttraps\tinterrupts\tdoorbells\tlaunches\tbytes moved\tfaults\trules broken")
 	for i := range r.GPUs {
 		g := &r.GPUs[i]
 		doorbells, faults, copies, bytes := g.Counts["doorbells"], faultsOf(&g.GPU), uint64(0), uint64(0)
@@ -246,7 +246,7 @@ func reportText(r *api.Report) string {
 	if !alone {
 		b.WriteString("\nThe card\n")
 	}
-	t := newTable(&b, "Engines by class", "class\tname\tmethods\tcopies\tbytes moved\tsemaphores\trefused")
+	t := newTable(&b, "Engines by class", "class\tname\tmethods\tlaunches\tbytes moved\tsemaphores\trefused")
 	for _, k := range r.Card.Classes {
 		t.row("%s\t%s\t%d\t%d\t%d\t%d\t%d", k.Class, k.Name, k.Methods, k.Copies, k.Bytes, k.Semaphores, k.Refused)
 	}

@@ -23,7 +23,7 @@ import (
 // TestGPUText: counts that are not zero and not usual, times with units, and each reason for inexact windows once.
 func TestGPUText(t *testing.T) {
 	var b strings.Builder
-	gpuText(&b, &api.GPUReport{UnmapTime: 1234567 * time.Nanosecond, GPU: api.GPU{
+	gpuText(&b, &api.GPUReport{UnmapTime: 1234567 * time.Nanosecond, Work: []api.WorkCount{{Class: "90c0", Name: "FERMI_COMPUTE_A", Copies: 7}}, GPU: api.GPU{
 		Counts:      map[string]uint64{"unmaps": 29, "scans": 0, "map_move_ns": 376293, "map_inexact_physical": 2},
 		RulesBroken: map[string]uint64{"bad_window": 3},
 		Inexact: []api.InexactWindow{
@@ -32,6 +32,10 @@ func TestGPUText(t *testing.T) {
 		},
 	}})
 	require.Equal(t, `
+Copies, uploads and programs that engines started
+  class  name             launches  bytes moved
+  90c0   FERMI_COMPUTE_A  7         0
+
 Counts of the guest
   name         count
   map_move_ns  376µs

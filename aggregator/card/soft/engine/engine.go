@@ -79,8 +79,7 @@ type Env struct {
 	Meter
 }
 
-// launched counts a copy or upload that a call started, by the class's place in
-// Stats.
+// launched counts a copy, upload or program that a call started, by the class's place in Stats.
 func (e *Env) launched(stat int) {
 	e.Charge(costLaunch)
 	e.Stats.class[stat].Launches.Add(1)

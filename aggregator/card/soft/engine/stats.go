@@ -6,7 +6,7 @@ import "sync/atomic"
 type ClassStats struct {
 	Methods     atomic.Uint64 // method writes taken, inline words included
 	Illegal     atomic.Uint64 // method writes refused
-	Launches    atomic.Uint64 // copies and uploads started
+	Launches    atomic.Uint64 // copies, uploads and programs started
 	Bytes       atomic.Uint64 // destination bytes written by copies and uploads
 	Lines       atomic.Uint64 // lines of finished copies and uploads
 	InlineWords atomic.Uint64 // words written out of the pushbuffer: uploads, constant buffers
@@ -39,14 +39,14 @@ func (s *Stats) Class(id uint16) *ClassStats {
 	return nil
 }
 
-// Work counts copies and uploads of one owner of channels, by class. It may be read at any
-// time.
+// Work counts copies, uploads and programs of one owner of channels, by class. It may be read at
+// any time.
 type Work struct {
 	class [statSlots]struct{ launches, bytes atomic.Uint64 }
 }
 
-// Class returns how many copies and uploads of a class were started, and the bytes
-// that they wrote.
+// Class returns how many copies, uploads and programs of a class were started, and the bytes that
+// the first two wrote.
 func (w *Work) Class(id uint16) (launches, bytes uint64) {
 	for i := range classRows {
 		if classRows[i].ID == id {
