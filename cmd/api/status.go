@@ -83,10 +83,11 @@ func (g *GPU) Broken() (n uint64) {
 
 // Setting is an option in force.
 type Setting struct {
-	Key     string `json:"key"`               // as in the configuration file
-	Value   string `json:"value"`             // text, as the configuration file and PATCH take it
-	Default string `json:"default,omitempty"` // absent if there is none
-	Live    bool   `json:"live"`              // PATCH can change it
+	Key       string `json:"key"`                 // as in the configuration file
+	Value     string `json:"value"`               // text, as the configuration file and PATCH take it
+	Inherited string `json:"inherited,omitempty"` // what the value inherit stands for
+	Default   string `json:"default,omitempty"`   // absent if there is none
+	Live      bool   `json:"live"`                // PATCH can change it
 }
 
 // Change is an option that a PATCH changed. Values are text, as PATCH takes them.

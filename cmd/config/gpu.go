@@ -306,8 +306,19 @@ func (g GPU) Change(text string) (GPU, error) {
 	return changed, nil
 }
 
-// Settings lists the options of a completed GPU, without its share of the card's time if there
-// is no scheduler.
-func (g *GPU) Settings(scheduled bool) []Setting {
-	return slices.DeleteFunc(Settings(g), func(s Setting) bool { return !scheduled && isCardTime(s.Key) })
+// Settings lists the options of a completed GPU, with what they inherit from the schedule. Without a
+// scheduler, nil, it leaves out the share of the card's time.
+func (g *GPU) Settings(from *Schedule) []Setting {
+	out := Settings(g)
+	if from == nil {
+		return slices.DeleteFunc(out, func(s Setting) bool { return isCardTime(s.Key) })
+	}
+	for _, above := range Settings(from) {
+		for i := range out {
+			if s := &out[i]; s.Key == above.Key && s.Value == inherited {
+				s.Inherited = above.Value
+			}
+		}
+	}
+	return out
 }

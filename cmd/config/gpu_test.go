@@ -185,16 +185,17 @@ func TestChange(t *testing.T) {
 	require.NoError(t, err)
 	g, err := c.GPUs[0].Change("shadow.sync=eager,limits.queued=4")
 	require.NoError(t, err)
-	live := func(scheduled bool) (out []string) {
-		for _, s := range g.Settings(scheduled) {
+	schedule := c.Schedule()
+	live := func(from *Schedule) (out []string) {
+		for _, s := range g.Settings(from) {
 			if s.Live {
-				out = append(out, s.Key+"="+s.Value)
+				out = append(out, s.Key+"="+s.Value+s.Inherited)
 			}
 		}
 		return out
 	}
-	require.Equal(t, []string{"weight=7", "cap=0", "priority=0", "limits.request=inherit", "limits.queued=4", "shadow.sync=eager", "shadow.scan=incremental"}, live(true))
-	require.Equal(t, []string{"shadow.sync=eager", "shadow.scan=incremental"}, live(false))
+	require.Equal(t, []string{"weight=7", "cap=0", "priority=0", "limits.request=inherit60s", "limits.queued=4", "shadow.sync=eager", "shadow.scan=incremental"}, live(&schedule))
+	require.Equal(t, []string{"shadow.sync=eager", "shadow.scan=incremental"}, live(nil))
 	require.Equal(t, "lazy", c.GPUs[0].Shadow.Sync)
 	for _, c := range []struct{ text, want string }{
 		{"shadow.scan=full", `gpu a: shadow.sync: eager does not go with full; `},

@@ -219,16 +219,17 @@ func unbracket(text string) string {
 
 // A Setting is an option in force.
 type Setting struct {
-	Key     string
-	Value   string // as its key takes it
-	Default string // "" for none
-	Live    bool   // it can be changed while guests run
+	Key       string
+	Value     string // as its key takes it
+	Inherited string // what the value inherit stands for
+	Default   string // "" for none
+	Live      bool   // it can be changed while guests run
 }
 
 // Settings lists the options of a [Config], [GPU] or [Schedule].
 func Settings(of any) (out []Setting) {
 	for _, o := range options(of) {
-		out = append(out, Setting{o.path, o.text(), o.tag.Get("default"), o.live()})
+		out = append(out, Setting{Key: o.path, Value: o.text(), Default: o.tag.Get("default"), Live: o.live()})
 	}
 	return out
 }

@@ -308,7 +308,13 @@ func (s *served) Show(name string) (api.GPUReport, error) {
 		if e = s.Shared.Find(name); e == nil || !ok {
 			return api.GPUReport{}, s.unknown(name)
 		}
-		settings = g.Settings(s.plan.Scheduled())
+		var from *config.Schedule
+		if s.plan.Scheduled() {
+			s.nowMu.Lock()
+			from = new(s.schedule)
+			s.nowMu.Unlock()
+		}
+		settings = g.Settings(from)
 	case name != e.Name:
 		return api.GPUReport{}, s.unknown(name)
 	}

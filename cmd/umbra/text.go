@@ -61,11 +61,14 @@ func gpuTable(b *strings.Builder, gpus []api.GPU, sockets bool) {
 func gpuText(b *strings.Builder, g *api.GPUReport) {
 	t := newTable(b, "Options; umbra gpu set changes those that are live", "key\tvalue\tlive")
 	for _, s := range g.Settings {
-		live := ""
+		value, live := s.Value, ""
+		if s.Inherited != "" {
+			value += " (" + s.Inherited + ")"
+		}
 		if s.Live {
 			live = "live"
 		}
-		t.row("%s\t%s\t%s", s.Key, s.Value, live)
+		t.row("%s\t%s\t%s", s.Key, value, live)
 	}
 	t.flush()
 	for _, c := range []struct {
