@@ -256,7 +256,7 @@ func CallSocket(ctx context.Context, socket, cmd string, args any, wait time.Dur
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, fmt.Errorf("no guest at %s: %w", socket, err)
+		return nil, fmt.Errorf("no guest at %s, or a second QEMU took its socket: %w", socket, err)
 	}
 	a := newAgent(conn)
 	// A reply that an earlier program did not read must not match our request.
@@ -278,7 +278,7 @@ func CallSocket(ctx context.Context, socket, cmd string, args any, wait time.Dur
 // it asks again and again.
 func (a *Agent) awake(ctx context.Context, wait time.Duration, progress io.Writer) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, wait,
-		fmt.Errorf("the guest did not answer in %v: it has not booted, or another program uses this socket", wait))
+		fmt.Errorf("the guest did not answer in %v: it has not booted, another program uses this socket, or a second QEMU took it", wait))
 	defer cancel()
 	for step := time.Second; ; step *= 2 {
 		ping, stop := context.WithTimeout(ctx, step)

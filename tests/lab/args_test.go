@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -107,11 +108,18 @@ func TestByHand(t *testing.T) {
 	require.NoError(t, err)
 	for _, name := range []string{"a", "b"} {
 		cfg := Config{Sockets: []string{name + ".sock"}, Memory: 512, CPUs: 1}
-		line, err := byHand(cfg, Assets{QEMU: fetch.QEMU{Argv: []string{"qemu"}, Env: []string{"X=1"}}}, Accel{Name: AccelTCG})
+		line, err := byHand(cfg, Assets{QEMU: fetch.QEMU{Argv: []string{"true"}, Env: []string{"X=1"}}}, Accel{Name: AccelTCG})
 		require.NoError(t, err)
-		require.True(t, strings.HasPrefix(line, "env X=1 qemu"), line)
+		require.Contains(t, line, "env X=1 true")
 		require.Contains(t, line, "path="+dir+"/"+name+".agent.sock")
 		require.Contains(t, line, `"path":"`+dir+"/"+name+`.sock"`)
+		require.NoError(t, exec.Command("sh", "-c", line).Run())
+		l, err := net.Listen("unix", dir+"/"+name+".agent.sock")
+		require.NoError(t, err)
+		out, err := exec.Command("sh", "-c", line).CombinedOutput()
+		require.Error(t, err, "a guest has the agent's socket")
+		require.Contains(t, string(out), "Ctrl-A X")
+		require.NoError(t, l.Close())
 	}
 }
 

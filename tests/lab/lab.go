@@ -104,9 +104,9 @@ func (c *Config) setDefaults() error {
 	case c.Mesa != "" && c.Memory < MesaMemory:
 		return fmt.Errorf("lab: Memory is %d MiB; a guest with Mesa needs %d or more", c.Memory, MesaMemory)
 	case c.Mesa == "" && len(c.Programs) > 0:
-		return errors.New("lab: Programs are compiled against Mesa, which is \"\"; name a version")
+		return errors.New("lab: programs are compiled against Mesa: add -mesa 25 or -mesa 26")
 	case c.Mesa == "" && c.Tools:
-		return errors.New("lab: Tools come with Mesa, which is \"\"; name a version")
+		return errors.New("lab: tools come with Mesa: add -mesa 25 or -mesa 26")
 	case c.CPUs < 1:
 		return fmt.Errorf("lab: CPUs is %d; at least 1 is needed", c.CPUs)
 	case c.Accel != "" && c.Accel != AccelKVM && c.Accel != AccelTCG:
@@ -306,5 +306,7 @@ func byHand(cfg Config, a Assets, accel Accel) (_ string, err error) {
 	if len(a.QEMU.Env) > 0 {
 		argv = append(append([]string{"env"}, a.QEMU.Env...), argv...)
 	}
-	return Quote(argv), nil
+	// A second QEMU would replace the agent's socket. What the kernel lists there has a process.
+	return fmt.Sprintf("! grep -qsF %s /proc/net/unix || ! echo %s >&2 && \\\n", Quote([]string{" " + agent}),
+		Quote([]string{agent + " is in use: end the guest that has it first (Ctrl-A X)"})) + Quote(argv), nil
 }

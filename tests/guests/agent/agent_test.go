@@ -138,5 +138,5 @@ func TestRun(t *testing.T) {
 	_, err = s.Run(proto.RunArgs{})
 	require.ErrorContains(t, err, "argv is empty")
 	_, err = s.Run(proto.RunArgs{Argv: []string{"no-such-program"}})
-	require.Error(t, err)
+	require.ErrorContains(t, err, "/usr/bin")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
@@ -41,6 +42,10 @@ func (s *System) Run(a proto.RunArgs) (r proto.RunResult, err error) {
 	r = proto.RunResult{Exit: cmd.ProcessState.ExitCode(), Output: out.kept.String(), NS: time.Since(began).Nanoseconds()}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		programs, _ := filepath.Glob("/programs/*") // fails only for a bad pattern
+		return r, fmt.Errorf("%s: no such program; the guest has Debian's in /usr/bin, and of -program %v", a.Argv[0], programs)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w\n%s", a.Argv[0], err, r.Output)

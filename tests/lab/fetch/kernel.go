@@ -168,6 +168,9 @@ func (c *Cache) fetchKernel(ctx context.Context, tmp, version string, k *Kernel)
 // flavours, which have no nouveau or another scheduler.
 var imagePackage = regexp.MustCompile(`^linux-image-([0-9][0-9.]*(?:[-+~][0-9a-z.]+)?)-amd64(-unsigned)?$`)
 
+// series is the start of a version that people name.
+var series = regexp.MustCompile(`^[0-9]+\.[0-9]+`)
+
 func kernelCandidates(names []string, version string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
 		m := imagePackage.FindStringSubmatch(n)
@@ -183,7 +186,14 @@ func (a *apt) newestKernel(ctx context.Context, version string) (Package, error)
 	all := strings.Fields(out)
 	names := kernelCandidates(all, version)
 	if len(names) == 0 {
-		return Package{}, fmt.Errorf("the mirror has no kernel %s; set %s to a kernel of your own", version, EnvKernel)
+		var has []string
+		for _, n := range all {
+			if m := imagePackage.FindStringSubmatch(n); m != nil {
+				has = append(has, series.FindString(m[1]))
+			}
+		}
+		slices.Sort(has)
+		return Package{}, fmt.Errorf("the mirror has no kernel %s; it has %s; set %s to a kernel of your own", version, strings.Join(slices.Compact(has), ", "), EnvKernel)
 	}
 	versions, err := a.versions(ctx, names...)
 	if err != nil {

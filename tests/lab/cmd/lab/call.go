@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,6 +75,11 @@ func call(ctx context.Context, out io.Writer, words []string) error {
 	result, err := lab.CallSocket(ctx, words[0], words[1], args, bootWait, os.Stderr)
 	if len(result) > 0 {
 		fmt.Fprintf(out, "%s\n", result)
+		var failed *lab.CallError
+		if words[1] == proto.CmdRun && errors.As(err, &failed) { // the result has the program's output
+			said, _, _ := strings.Cut(failed.Message, "\n")
+			return fmt.Errorf("%s: %s", failed.Cmd, said)
+		}
 	}
 	return err
 }
