@@ -109,7 +109,7 @@ func (c *Channel) wait() error {
 		select {
 		case <-c.doorbell:
 		case <-limit.C:
-			return fmt.Errorf("the card did not complete a submission in %v", c.machine.cfg.Limit)
+			return fmt.Errorf("the card did not complete a submission in %v: an endless program, or more work than -limit allows", c.machine.cfg.Limit)
 		}
 	}
 }

@@ -53,11 +53,11 @@ func (r *Recording) Write(w io.Writer) error {
 func ReadRecording(from io.Reader) (*Recording, error) {
 	z, err := gzip.NewReader(from)
 	if err != nil {
-		return nil, fmt.Errorf("recording: %w", err)
+		return nil, fmt.Errorf("not a recording: %w", err)
 	}
 	r := new(Recording)
 	if err := gob.NewDecoder(z).Decode(r); err != nil {
-		return nil, fmt.Errorf("recording: %w", err)
+		return nil, fmt.Errorf("not a recording: %w", err)
 	}
 	if r.Version != RecordingVersion {
 		return nil, fmt.Errorf("recording of version %d: want %d; record it again", r.Version, RecordingVersion)

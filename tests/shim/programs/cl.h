@@ -143,7 +143,7 @@ static inline int cl_size(int argc, char **argv, int n, int usual, int multiple)
 {
 	int v = argc > n ? atoi(argv[n]) : usual;
 	if (v <= 0 || v % multiple) {
-		fprintf(stderr, "argument %d is %s: want a multiple of %d\n", n, argv[n], multiple);
+		fprintf(stderr, "argument %d is %s: want a number, %d or a multiple of it\n", n, argv[n], multiple);
 		exit(1);
 	}
 	return v;

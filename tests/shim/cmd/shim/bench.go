@@ -11,6 +11,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 	"github.com/umbra-gpu/umbra/tests/shim"
 )
@@ -61,7 +63,10 @@ func bench(ctx context.Context, args []string) error {
 		return err
 	}
 	defer host.Close()
-	c := shim.Comparison{Host: host, Workloads: workloads, Turns: *turns, Rounds: *rounds, Progress: os.Stderr}
+	c := shim.Comparison{Host: host, Workloads: workloads, Turns: *turns, Rounds: *rounds}
+	if _, err := unix.IoctlGetTermios(int(os.Stderr.Fd()), unix.TCGETS); err == nil { // it rewrites its line
+		c.Progress = os.Stderr
+	}
 	r := report{Versions: host.Versions(), CPUs: runtime.GOMAXPROCS(0)}
 	if r.Workloads, err = c.Run(ctx); err != nil {
 		return err
@@ -96,7 +101,9 @@ func (r *report) print() error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Printf("\ngeometric mean of ours/better: %.2f; of the fastest rounds %.2f\n", r.Mean, r.Fastest)
+	fmt.Print("\nours/better: our card's time by that of the faster of llvmpipe and PoCL; above 1, our card is slower\n" +
+		"warp instr.: what our card executed; ns each: our card's time for each; better: the faster one's time for each\n")
+	fmt.Printf("\nour card takes %.2f times as long as the better of the two (geometric mean); %.2f by the fastest rounds\n", r.Mean, r.Fastest)
 	fmt.Printf("the card alone: %.0f empty launches and %.1f million methods a second\n", r.EmptyLaunches, r.Methods/1e6)
 	return nil
 }

@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -25,7 +26,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	if err := run(ctx, os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "shim:", err)
 		stop()
 		os.Exit(1)
@@ -51,7 +52,7 @@ func run(ctx context.Context, args []string) error {
 		return piglit(ctx, args[1:])
 	case len(args) > 0 && args[0] == "bench":
 		return bench(ctx, args[1:])
-	case len(args) > 1 && args[0] == "replay":
+	case len(args) > 1 && args[0] == "replay" && !strings.HasPrefix(args[1], "-"):
 		for _, name := range args[1:] {
 			if err := replay(name); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
@@ -73,6 +74,9 @@ func runProgram(ctx context.Context, args []string) error {
 	flags.DurationVar(&cfg.Limit, "limit", time.Minute, "for one submission")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *device != shim.OurCard && *device != shim.Renderer {
+		return fmt.Errorf("-device %s: want %s, which is our card, or %s", *device, shim.OurCard, shim.Renderer)
 	}
 	if flags.NArg() == 0 {
 		return fmt.Errorf("run: no program was named")

@@ -65,6 +65,9 @@ func piglit(ctx context.Context, args []string) error {
 			p.tests = append(p.tests, test)
 		}
 	}
+	if seen == 0 {
+		return fmt.Errorf("-match %s: no test's path contains it", *match)
+	}
 	if err := p.run(ctx, hosts); err != nil {
 		return err
 	}
@@ -76,10 +79,12 @@ type piglitRun struct {
 	tests   []string
 	reasons map[string]shim.PiglitReason
 	file    *os.File // of results, may be nil
+	rest    []string // tests without earlier results
 
 	mu   sync.Mutex // guards what follows
 	done map[string]shim.PiglitResult
 	errs []error
+	ran  int // tests, of those to run
 }
 
 // resume reads earlier results.
@@ -99,10 +104,9 @@ func (p *piglitRun) resume(name string) error {
 }
 
 func (p *piglitRun) run(ctx context.Context, hosts []*shim.Host) error {
-	var rest []string
 	for _, test := range p.tests {
 		if _, ok := p.done[test]; !ok {
-			rest = append(rest, test)
+			p.rest = append(p.rest, test)
 		}
 	}
 	queue := make(chan string)
@@ -115,7 +119,7 @@ func (p *piglitRun) run(ctx context.Context, hosts []*shim.Host) error {
 			}
 		})
 	}
-	for _, test := range rest {
+	for _, test := range p.rest {
 		select {
 		case queue <- test:
 		case <-ctx.Done():
@@ -143,7 +147,8 @@ func (p *piglitRun) add(test string, r shim.PiglitResult, err error) {
 		_, err = p.file.WriteString(line)
 		p.errs = append(p.errs, err)
 	}
-	fmt.Print(line)
+	p.ran++
+	fmt.Printf("%d of %d\t%s", p.ran, len(p.rest), line)
 }
 
 func (p *piglitRun) report() error {
