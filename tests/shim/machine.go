@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,6 +81,7 @@ func NewMachine(cfg Config) (m *Machine, err error) {
 		return m, err
 	}
 	gf100 := soft.Config{VRAM: cfg.VRAM, DisableEngines: cfg.Idle, ProgramFault: m.programFault, Ran: cfg.Ran}
+	gf100.Processors = runtime.NumCPU() // there is no guest beside
 	if cfg.Launched != nil {
 		gf100.Launched = func(l *sm.Launch) { cfg.Launched(m, l) }
 	}

@@ -55,7 +55,7 @@ var attacks = []attack{
 	{"huge-pages", byClient, "maps and unmaps parts of huge pages", "", false, hugePages},
 	{"resets", byClient, "resets the device without a pause", "", false, resets},
 	{"long-request", byGuest, "makes one request of a minute", peaceful, false, longRequest},
-	{"endless-program", byGuest, "runs a program on all processors that does not end", peaceful, false, endlessProgram},
+	{"endless-program", byGuest, "runs a program of many blocks that does not end", peaceful, false, endlessProgram},
 }
 
 // peaceful is the attack that is none.
