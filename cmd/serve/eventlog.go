@@ -15,8 +15,8 @@ import (
 )
 
 // EventLogger logs which rules guests broke, which requests ran for too long, what the last bad
-// program did, and which mapped windows show wrong data. It polls the counters: a guest that breaks a million rules in a
-// second causes one line, and no trap waits for the log.
+// program did, and which mapped windows show wrong data. It polls the counters: a guest that breaks
+// a million rules in a second causes one line, and no trap waits for the log.
 type EventLogger struct {
 	log       *slog.Logger
 	endpoints func() []*Endpoint

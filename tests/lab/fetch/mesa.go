@@ -47,7 +47,7 @@ func (c *Cache) Tools(ctx context.Context, version string) (Mesa, error) {
 
 // Peers is Mesa with PoCL, another OpenCL for processors, to compare with: 1 GB.
 func (c *Cache) Peers(ctx context.Context, version string) (Mesa, error) {
-	return c.mesa(ctx, version, version+"-pocl", append(mesaPackages[:len(mesaPackages):len(mesaPackages)], "pocl-opencl-icd"))
+	return c.mesa(ctx, version, version+"-pocl", slices.Concat(mesaPackages, []string{"pocl-opencl-icd"}))
 }
 
 func (c *Cache) mesa(ctx context.Context, version, folder string, packages []string) (Mesa, error) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm"
-	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 )
 
 // Compute is the state of class 90c0 that its methods do not keep as their last data: what was
@@ -169,7 +168,6 @@ func launchRefusal(l *sm.Launch, threads uint32) Reason {
 	size := uint64(l.Block[0]) * uint64(l.Block[1]) * uint64(l.Block[2])
 	warps := (size + 31) / 32
 	local := uint64(l.LocalLow) + uint64(l.LocalHigh)
-	kept := interp.Launch{Block: l.Block, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh}
 	switch {
 	case size != uint64(threads):
 		return BlockMismatch
@@ -177,7 +175,7 @@ func launchRefusal(l *sm.Launch, threads uint32) Reason {
 		return NoWarps
 	case l.Registers > maxRegisters || warps*32*uint64(l.Registers) > registerFile:
 		return NoRegisters
-	case local > maxLocal || kept.LocalSize() > l.Local.Size:
+	case local > maxLocal || localSize(l) > l.Local.Size:
 		return NoLocal
 	case l.Shared > maxShared:
 		return NoShared

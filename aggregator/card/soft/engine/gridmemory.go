@@ -47,7 +47,8 @@ func (m gridMemory) Bytes(addr uint64, n int, write bool) ([]byte, error) {
 	return m.fetch(addr, uint64(n), write)
 }
 
-// known returns bytes of a page that the executor knows or may know, or else as many of them as lie together.
+// known returns bytes of a page that the executor knows or may know, or else as many of them as lie
+// together.
 func (m gridMemory) known(addr uint64, n int, write bool) ([]byte, error) {
 	if b := m.executor.Known(addr, n, write); b != nil {
 		return b, nil

@@ -14,7 +14,7 @@ import (
 // GridCache has what is derived from the Grid of the channel that ran last, and the workers that
 // execute it. It belongs to a graphics engine, as channels are many.
 //
-// In a step, each worker is a goroutine, and the step ends when all have ended. They share the
+// If a step has several workers, each is a goroutine, and the step ends when all have. They share the
 // address space, the meter and the count of blocks under mu. So all charge one meter: it looks at the
 // clock after the same amount of work, whoever did it.
 type GridCache struct {
@@ -26,7 +26,6 @@ type GridCache struct {
 	mu sync.Mutex
 	// Of the step under way.
 	env         *Env
-	grid        *Grid
 	description *sm.Launch
 	taken       int  // how many of Grid.Running have had a worker
 	once        bool // a worker is to end after a burst
@@ -91,12 +90,17 @@ func (c *GridCache) report(env *Env) {
 	}
 }
 
+// localSize is the bytes of local memory of a block.
+func localSize(l *sm.Launch) uint64 {
+	block := interp.Launch{Block: l.Block, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh}
+	return block.LocalSize()
+}
+
 // start gives a launch room for as many blocks at a time as there are workers, and as its local
 // memory is for.
 func (c *GridCache) start(grid *Grid, l *sm.Launch) {
 	n := min(uint64(len(c.workers)), grid.Blocks)
-	block := interp.Launch{Block: l.Block, LocalPos: l.LocalLow, LocalNeg: l.LocalHigh}
-	if size := block.LocalSize(); size > 0 {
+	if size := localSize(l); size > 0 {
 		n = min(n, l.Local.Size/size)
 	}
 	if uint64(len(c.spare)) < n {
@@ -119,21 +123,21 @@ func (c *GridCache) end(grid *Grid) {
 // step executes a grid until the step's time is over, all blocks ended, or one goes wrong. A launch
 // that ends within the first burst pays for no goroutine.
 func (c *GridCache) step(env *Env, l *sm.Launch) *interp.Fault {
-	c.env, c.grid, c.stopped, c.fault, c.panics = env, env.Grid, false, nil, nil
-	defer func() { c.env, c.grid = nil, nil }()
-	c.description = l
-	if c.once = c.grid.Next == 0 && c.grid.Blocks > 0; c.once {
+	grid := env.Grid
+	c.env, c.description, c.stopped, c.fault, c.panics = env, l, false, nil, nil
+	defer func() { c.env = nil }()
+	if c.once = grid.Next == 0 && grid.Blocks > 0; c.once {
 		c.execute(1)
 		c.once = false
 	}
-	if !c.stopped && !env.Over() && !c.grid.ended() {
+	if !c.stopped && !env.Over() && !grid.ended() {
 		c.execute(len(c.workers))
 	}
 	if c.panics != nil {
 		panic(c.panics)
 	}
-	if n := len(c.grid.Running); n > len(c.workers) { // none waits for ever for another
-		c.grid.Turn = (c.grid.Turn + len(c.workers)) % n
+	if n := len(grid.Running); n > len(c.workers) { // none waits for ever for another
+		grid.Turn = (grid.Turn + len(c.workers)) % n
 	}
 	return c.fault
 }
@@ -141,7 +145,7 @@ func (c *GridCache) step(env *Env, l *sm.Launch) *interp.Fault {
 // execute lets workers work until each has no more to do. The step's own goroutine only waits: Go
 // starts what it made last in its place, and others at once elsewhere.
 func (c *GridCache) execute(workers int) {
-	c.taken = min(workers, len(c.grid.Running))
+	c.taken = min(workers, len(c.env.Grid.Running))
 	if c.taken == 1 {
 		c.workers[0].work()
 		return
@@ -160,7 +164,7 @@ func (w *worker) work() {
 	debug.SetPanicOnFault(true) // guest memory belongs to another process
 	w.prepare()
 	for n := w.number; n >= 0; n = c.take() {
-		w.at((c.grid.Turn + n) % len(c.grid.Running))
+		w.at((c.env.Grid.Turn + n) % len(c.env.Grid.Running))
 		for !w.block.Done() || w.next() {
 			spent, fault := w.executor.Step(&w.block, burst)
 			if !c.goesOn(int64(spent)*costUnit, fault) {
@@ -198,7 +202,7 @@ func (w *worker) describe(l *sm.Launch) {
 // at gives a worker one of Grid.Running.
 func (w *worker) at(n int) {
 	w.launch.Local = w.local + uint64(n)*w.launch.LocalSize()
-	w.block.Launch, w.block.BlockState = &w.launch, &w.cache.grid.Running[n]
+	w.block.Launch, w.block.BlockState = &w.launch, &w.cache.env.Grid.Running[n]
 }
 
 // take returns the number of one of Grid.Running that no worker has had in this step, -1 if there is
@@ -206,7 +210,7 @@ func (w *worker) at(n int) {
 func (c *GridCache) take() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.taken == len(c.grid.Running) || c.stopped || c.env.Over() {
+	if c.taken == len(c.env.Grid.Running) || c.stopped || c.env.Over() {
 		return -1
 	}
 	c.taken++
@@ -226,12 +230,12 @@ func (w *worker) next() bool {
 func (c *GridCache) begin(warps uint32) (n uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.grid.Next == c.grid.Blocks || c.stopped || c.env.Over() {
+	if c.env.Grid.Next == c.env.Grid.Blocks || c.stopped || c.env.Over() {
 		return 0, false
 	}
 	c.env.Charge(costBlock * int64(warps))
-	c.grid.Next++
-	return c.grid.Next - 1, true
+	c.env.Grid.Next++
+	return c.env.Grid.Next - 1, true
 }
 
 // goesOn charges what a worker did, and reports whether it may do more in this step.
