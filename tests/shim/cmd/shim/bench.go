@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 	"github.com/umbra-gpu/umbra/tests/shim"
 )
 
@@ -54,11 +53,7 @@ func bench(ctx context.Context, args []string) error {
 			workloads = append(workloads, shim.Workloads[i])
 		}
 	}
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return err
-	}
-	host, err := shim.NewPeersHost(ctx, &fetch.Cache{Dir: dir, Progress: os.Stderr}, "25")
+	host, err := newHost(ctx, shim.NewPeersHost, "25")
 	if err != nil {
 		return err
 	}

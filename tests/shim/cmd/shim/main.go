@@ -64,6 +64,15 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
+// newHost makes a host with packages of the usual cache.
+func newHost(ctx context.Context, of func(context.Context, *fetch.Cache, string) (*shim.Host, error), mesa string) (*shim.Host, error) {
+	dir, err := fetch.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	return of(ctx, &fetch.Cache{Dir: dir, Progress: os.Stderr}, mesa)
+}
+
 func runProgram(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("shim run", flag.ContinueOnError)
 	version := flags.String("mesa", "25", "version of Mesa: 25 or 26")
@@ -81,12 +90,7 @@ func runProgram(ctx context.Context, args []string) error {
 	if flags.NArg() == 0 {
 		return fmt.Errorf("run: no program was named")
 	}
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return err
-	}
-	cache := &fetch.Cache{Dir: dir, Progress: os.Stderr}
-	host, err := shim.NewHost(ctx, cache, *version)
+	host, err := newHost(ctx, shim.NewHost, *version)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 	"github.com/umbra-gpu/umbra/tests/shim"
 )
 
@@ -39,13 +38,9 @@ func piglit(ctx context.Context, args []string) error {
 		}
 		defer p.file.Close()
 	}
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return err
-	}
 	var hosts []*shim.Host
 	for range max(1, *jobs) {
-		host, err := shim.NewPiglitHost(ctx, &fetch.Cache{Dir: dir, Progress: os.Stderr}, *version)
+		host, err := newHost(ctx, shim.NewPiglitHost, *version)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/umbra-gpu/umbra/tests/lab/fetch"
 	"github.com/umbra-gpu/umbra/tests/shim"
 	"github.com/umbra-gpu/umbra/tests/shim/random"
 )
@@ -26,11 +25,7 @@ func randomKernels(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	dir, err := fetch.DefaultDir()
-	if err != nil {
-		return err
-	}
-	host, err := shim.NewHost(ctx, &fetch.Cache{Dir: dir, Progress: os.Stderr}, *version)
+	host, err := newHost(ctx, shim.NewHost, *version)
 	if err != nil {
 		return err
 	}
