@@ -180,6 +180,43 @@ hold:
 	require.EqualValues(t, 8*0x20, m.word(programData+4))
 }
 
+// TestBlocksBeginClear: a program finds nothing in its registers and in shared memory of what an earlier
+// one left there, of its own channel or of another.
+func TestBlocksBeginClear(t *testing.T) {
+	const (
+		secret = 0x5ec2e7
+		begin  = "mov b32 $r2 0x200000\nmov b32 $r3 0x0\nmov b32 $r4 0x1\nmov b32 $r0 0x20\n"
+		leave  = begin + "mov b32 $r8 0x5ec2e7\nst b32 s[$r0] $r8\nld b32 $r9 s[$r0]\nred or u32 g[$r2d] $r9\nexit"
+		find   = begin + "red add u32 g[$r2d] $r4\nred or u32 g[$r2d+0x4] $r8\nld b32 $r9 s[$r0]\nred or u32 g[$r2d+0x8] $r9\nexit"
+	)
+	cache := NewGridCache(3)
+	var channels [2]struct {
+		GR
+		mem *testMemory
+		env *Env
+	}
+	run := func(channel int, text string) (found [3]uint32) {
+		c := &channels[channel]
+		if c.env == nil {
+			c.mem = newTestMemory()
+			c.env = newEnv(c.mem)
+			c.env.GridCache = cache
+		}
+		c.mem.pages[programData/pageSize] = make([]byte, pageSize)
+		c.prepare(t, c.env, c.mem, text)
+		c.send(t, c.env, 0x90c0, writes{{0x24c, 0x100}})
+		require.Equal(t, Done, finish(c.Method(c.env, 0x90c0, 0x368, 0), func() Outcome { return c.Step(c.env) }))
+		for at := range found {
+			found[at] = c.mem.word(programData + uint64(4*at))
+		}
+		return found
+	}
+	for next := range channels {
+		require.EqualValues(t, secret, run(0, leave)[0])
+		require.Equal(t, [3]uint32{320, 0, 0}, run(next, find), "threads, registers and shared memory, channel %d", next)
+	}
+}
+
 // TestMemoryMovesBetweenSteps: each step looks a launch's memory up anew.
 func TestMemoryMovesBetweenSteps(t *testing.T) {
 	var g GR
