@@ -142,6 +142,15 @@ func TestHostMethods(t *testing.T) {
 			require.Zero(t, r.rd(0x25a0))
 		})
 	}
+	t.Run("a channel's own invalidate", func(t *testing.T) {
+		r, c := newChannelRig(t, soft.Config{})
+		c.submit(release32(vaRAM, 1)...)
+		r.eventually("the page is known", func() bool { return r.host.load(0) == 1 })
+		c.space.mapRAM(vaRAM, 0x10000, 0x1000)
+		c.submit(cat(release32(vaRAM, 2), incr(0, 0x28, 0, 9<<27), release32(vaRAM, 3), release(0, 1))...)
+		c.waitSemaphore(0, 1)
+		require.Equal(t, []uint32{2, 3}, []uint32{r.host.load(0), r.host.load(0x10000)}, "where it was, and where it is")
+	})
 	t.Run("every other offset is illegal", func(t *testing.T) {
 		known := []uint32{0, 8, 0x10, 0x14, 0x18, 0x1c, 0x20, 0x24, 0x28, 0x2c, 0x50, 0x7c, 0x80}
 		r, c := newChannelRig(t, soft.Config{})
