@@ -30,6 +30,28 @@ func TestBringUp(t *testing.T) {
 	require.ErrorContains(t, err, "512 KiB of memory")
 }
 
+// TestAllocatedMemoryIsClear: whoever gets memory of the card finds nothing of what was there, from
+// before the server's start or from another guest.
+func TestAllocatedMemoryIsClear(t *testing.T) {
+	f := drivertest.New(4 << 20)
+	soil := func(b []byte) { copy(b, bytes.Repeat([]byte{0xa5}, len(b))) }
+	soil(f.Bytes)
+	d := newDriver(t, f, Options{})
+	clean := func(r card.Run) {
+		require.True(t, bytes.Equal(f.Bytes[r.Addr:][:r.Size], make([]byte, r.Size)), "%#x", r.Addr)
+	}
+	clean(d.PollArea())
+	for range 2 {
+		runs, err := d.AllocVRAM(1<<20, 1<<12)
+		require.NoError(t, err)
+		for _, r := range runs {
+			clean(r)
+			soil(f.Bytes[r.Addr:][:r.Size])
+		}
+		d.FreeVRAM(runs...)
+	}
+}
+
 // carryCard has a clock whose low word wraps around between two reads.
 type carryCard struct {
 	*drivertest.Card
