@@ -233,6 +233,29 @@ func TestTranslate(t *testing.T) {
 	})
 }
 
+// TestReadOnlyPages: a trapped store by a BAR to a page that the guest's tables make read-only is a fault,
+// and changes nothing.
+func TestReadOnlyPages(t *testing.T) {
+	a, _ := newAgg(t, Options{})
+	g, _ := addGuest(t, a, "a")
+	const table, page, readOnly = 0x300000, 0x380000, vram.PageSize
+	writeEntry(t, g, dirAt, shadowpt.PDE{Small: shadowpt.Table{Present: true, Addr: table}}.Encode())
+	writeEntry(t, g, table, shadowpt.PTE{Valid: true, Addr: page}.Encode())
+	writeEntry(t, g, table+8, shadowpt.PTE{Valid: true, ReadOnly: true, Addr: page}.Encode())
+	inst := writeInstance(t, g, 0, dirAt, 0)
+	for _, bar := range []int{card.BAR1, card.BAR3} {
+		g.SetBlock(bar, gf100.BlockVirtual|uint32(inst>>12))
+		want, got := []byte{1, 2, 3, byte(bar)}, make([]byte, 4)
+		_, ok := g.WriteBAR(bar, 0, want)
+		require.True(t, ok)
+		fault, ok := g.WriteBAR(bar, readOnly, []byte{9, 9, 9, 9})
+		require.Equal(t, []any{false, uint64(readOnly), shadowpt.PageReadOnly}, []any{ok, fault.VA, shadowpt.Reason(fault.Info & 0xf)})
+		_, ok = g.ReadBAR(bar, readOnly, got)
+		require.True(t, ok)
+		require.Equal(t, want, got)
+	}
+}
+
 // TestMemoryOverExtents compares accesses of guest VRAM, by the aggregator and through windows, with
 // a plain slice. They cross extents, and those that cross the end of the memory fail; no write
 // leaves it.
