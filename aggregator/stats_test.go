@@ -1,10 +1,12 @@
 package aggregator
 
 import (
-	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/shadow"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
 )
@@ -39,6 +41,37 @@ func TestUnmappedMemoryBreaksNoRule(t *testing.T) {
 			require.Equal(t, write, g.stats.Shadow.ForeignEntries.Load() == 1, scan)
 		}
 	}
+}
+
+// TestUpdateDuringUnmap: an update that comes after the notice of an unmap and before the memory is gone
+// keeps the entries that name it. The update after the unmap removes them.
+func TestUpdateDuringUnmap(t *testing.T) {
+	a, f := newAgg(t, Options{})
+	g := addGuestWith(t, a, GuestConfig{Shadow: shadowpt.Policy{Sync: shadowpt.SyncFlush, Scan: shadowpt.ScanIncremental}})
+	systemPage(t, g)
+	count := &g.stats.Shadow
+	update := func() {
+		g.Invalidate(0, gf100.InvalidateAllDirs)
+		settle(g)
+	}
+	update()
+	examined := count.EntriesExamined.Load()
+	update()
+	require.Equal(t, examined, count.EntriesExamined.Load(), "nothing changed")
+
+	f.Steps.RLock() // a step of the card: other memory is being mapped, and the unmap waits for that
+	mapped, unmapped := make(chan error, 1), make(chan struct{})
+	go func() { mapped <- g.MapDMA(1<<20, card.Mapping{Mem: make([]byte, 1<<12)}) }()
+	require.Eventually(t, func() bool { return g.dma().Covers(1<<20, 1<<12, false) }, patience, tick)
+	go func() { g.UnmapDMA(0, 1<<16); close(unmapped) }()
+	require.Eventually(t, func() bool { update(); return count.EntriesExamined.Load() > examined }, patience, tick, "the first notice")
+	require.True(t, g.dma().Covers(0, 1<<16, false))
+	require.Zero(t, count.LostEntries.Load())
+	f.Steps.RUnlock()
+	require.NoError(t, <-mapped)
+	<-unmapped
+	update()
+	require.EqualValues(t, 1, count.LostEntries.Load())
 }
 
 // TestDetachBreaksNoRule: when a client leaves, its memory goes before its channels. What stands
