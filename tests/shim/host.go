@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 
@@ -146,8 +147,27 @@ type Program struct {
 	Output, Errors io.Writer
 }
 
+// ErrMesa says that Mesa did not compile or run a program, or compiled it to what is no instruction.
+var ErrMesa = errors.New("a failure of Mesa, not of the card")
+
+// mesasFault matches a line that is said then: see docs/ci.md.
+var mesasFault = regexp.MustCompile(`(?m)^.*(no viable spill candidates|only supported with 1 component|unknown nir_|` +
+	`shader translation failed|word 0x0[0-3][0-9a-f]{13}0 is no instruction: no form has this opcode).*$`)
+
+// blame adds to the error of a program what it said of Mesa, unless the card ended it for another reason.
+func blame(err error, said []byte) error {
+	if _, card, ok := bytes.Cut(said, []byte("umbra shim: ")); ok {
+		said = card
+	}
+	if line := mesasFault.Find(said); err != nil && line != nil {
+		return fmt.Errorf("%w: %s: %w", ErrMesa, line, err)
+	}
+	return err
+}
+
 // Run runs a program on a card of its own, and returns its recording if it succeeded. Each
-// process of it has its own card; the recording is of the last to end.
+// process of it has its own card; the recording is of the last to end. The error names a failure
+// of Mesa's compiler.
 func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 	env := append([]string{"OCL_ICD_VENDORS=rusticl.icd", "RUSTICL_ENABLE=" + p.Device, "MESA_SHADER_CACHE_DISABLE=true"}, p.Env...)
 	if p.Device == PoCL {
@@ -179,8 +199,18 @@ func (h *Host) Run(ctx context.Context, p Program) (*Recording, error) {
 		}
 	}
 	cmd := h.mesa.Command(ctx, h.work, env, p.Argv...)
-	cmd.Stdout, cmd.Stderr = p.Output, p.Errors
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = p.Output, &said
+	if p.Errors != nil {
+		cmd.Stderr = io.MultiWriter(p.Errors, &said)
+	}
+	if p.Output == p.Errors { // one goroutine writes both
+		cmd.Stdout = cmd.Stderr
+	}
 	err := cmd.Run()
+	if p.Device == OurCard {
+		err = blame(err, said.Bytes())
+	}
 	if err = errors.Join(err, end()); err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Argv[0], err)
 	}

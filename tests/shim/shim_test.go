@@ -113,6 +113,25 @@ func runOurs(t *testing.T, ctx context.Context, host *Host, file, name string, c
 	require.NoError(t, Replay(machine(t, Config{}), r))
 }
 
+// TestBlame: Mesa's compiler is blamed for what it said that it cannot do, and for nothing else.
+func TestBlame(t *testing.T) {
+	failed := errors.New("signal: floating point exception")
+	const card = "umbra shim: illegal instruction at 0x7f5b0, block [0 0 0], warp 0: word "
+	for said, blamed := range map[string]bool{
+		"ERROR: no viable spill candidates left\n":                                                                  true,
+		"ERROR: nir_alu_instr only supported with 1 component!\n":                                                   true,
+		"1\nERROR: unknown nir_op pack_32_2x16_split\nnvc0_program_translate:659 - shader translation failed: -2\n": true,
+		card + "0x010cc00000219c00 is no instruction: no form has this opcode\n":                                    true,
+		card + "0x0104c00000309c0f is no instruction: no form has this opcode\n":                                    false,
+		"ERROR: unknown nir_op pack_32_2x16_split\numbra shim: address not mapped\n":                                false,
+		"ERROR: 3 sums differ\n": false, "": false,
+	} {
+		require.Equal(t, blamed, errors.Is(blame(failed, []byte(said)), ErrMesa), said)
+		require.ErrorIs(t, blame(failed, []byte(said)), failed)
+		require.NoError(t, blame(nil, []byte(said)), "the program did without it")
+	}
+}
+
 // TestRandomKernels: stock Mesa's code for our card gives what Mesa's renderer gives.
 func TestRandomKernels(t *testing.T) {
 	scale.ReleaseOnly(t)
@@ -134,5 +153,9 @@ func TestRandomKernels(t *testing.T) {
 			}
 		}
 		require.Greater(t, compared, 4)
+		const vectors = "kernel void k0(global ushort4 *to, global ushort4 *from, global uint *sums) { *to += *from; }"
+		_, _, err = kernels.Run(ctx, vectors, 1, Program{Device: OurCard})
+		require.ErrorIs(t, err, ErrMesa)
+		require.ErrorContains(t, err, "unknown nir_op")
 	}
 }
