@@ -8,7 +8,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
-	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
 // sleeper is a guest whose driver has a channel for itself and one for a process.

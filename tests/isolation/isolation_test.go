@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
-	"github.com/umbra-gpu/umbra/tests/guest/hostile"
+	"github.com/umbra-gpu/umbra/devmodel/guest/hostile"
 	"github.com/umbra-gpu/umbra/tests/options"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"

@@ -12,10 +12,10 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest/hostile"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/guest"
-	"github.com/umbra-gpu/umbra/tests/guest/hostile"
 	"github.com/umbra-gpu/umbra/tests/options"
 	"github.com/umbra-gpu/umbra/tests/scale"
 	"github.com/umbra-gpu/umbra/tests/testserver"

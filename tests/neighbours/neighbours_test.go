@@ -10,9 +10,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/umbra-gpu/umbra/aggregator"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
-	"github.com/umbra-gpu/umbra/tests/guests/push"
 )
 
 // Each channel has a page of ring, a page with the words that end a submission, and a page

@@ -17,7 +17,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/interp"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
-	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 )
 
 // A stage runs programs on a card.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/sm/isa"
-	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 )
 
 // Rates are what the card does in a second when a submission has nothing else.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
 var copies = scene.Scenario{

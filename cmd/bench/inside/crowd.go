@@ -13,7 +13,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
 var crowd = scene.Scenario{

@@ -1,5 +1,5 @@
 // Package inside has the scenarios that need no virtual machine: a GF100 driver in this process
-// (tests/guest) attaches to the set-up's socket as QEMU does, and does what drivers and their
+// (devmodel/guest) attaches to the set-up's socket as QEMU does, and does what drivers and their
 // programs do. It verifies what it moves.
 //
 // Busy work is copies inside VRAM by a copy engine, of the same number of bytes with every set-up.
@@ -17,7 +17,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
 // Scenarios in the order in which they run.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
 var probe = scene.Scenario{

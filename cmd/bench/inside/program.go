@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 )
 
 var program = scene.Scenario{

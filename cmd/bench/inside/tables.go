@@ -9,8 +9,8 @@ import (
 
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
 var tables = scene.Scenario{

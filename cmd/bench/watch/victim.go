@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/guest"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
 

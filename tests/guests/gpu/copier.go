@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/guests/push"
 )
 
 // copier moves bytes between the CPU and buffers anywhere, by the engine under test.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/guests/push"
 	"github.com/umbra-gpu/umbra/tests/guests/surface"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )

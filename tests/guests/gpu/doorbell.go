@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/guests/push"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 

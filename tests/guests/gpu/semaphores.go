@@ -8,8 +8,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/guests/push"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 

@@ -3,7 +3,7 @@ package gpu
 import (
 	"fmt"
 
-	"github.com/umbra-gpu/umbra/tests/guests/push"
+	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 

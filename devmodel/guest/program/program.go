@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
 // Kind is the kind of an operation.

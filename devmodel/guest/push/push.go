@@ -1,5 +1,5 @@
 // Package push builds Fermi push buffers: command headers with their data, and the method
-// numbers of the classes that guests use. tests/guest and the guest programs share it.
+// numbers of the classes that guests use. devmodel/guest and the guest programs share it.
 //
 // A header word is op 31:29, count (or 13-bit immediate data) 28:16, subchannel
 // 15:13, method/4 11:0. Method numbers here are byte addresses, as in NVIDIA's

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
 // Runner does a program on a guest.

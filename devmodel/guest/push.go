@@ -1,6 +1,6 @@
 package guest
 
-import "github.com/umbra-gpu/umbra/tests/guests/push"
+import "github.com/umbra-gpu/umbra/devmodel/guest/push"
 
 // Push collects pushbuffer words. The zero value is ready.
 type Push = push.Buffer

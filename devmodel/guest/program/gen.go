@@ -3,8 +3,8 @@ package program
 import (
 	"pgregory.net/rapid"
 
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
 // Limits bound a program. Zero values take the defaults.

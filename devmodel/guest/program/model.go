@@ -1,8 +1,8 @@
 package program
 
 import (
+	"github.com/umbra-gpu/umbra/devmodel/guest"
 	"github.com/umbra-gpu/umbra/shadowpt"
-	"github.com/umbra-gpu/umbra/tests/guest"
 )
 
 // Model is what a program's memory must look like.
