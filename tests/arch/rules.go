@@ -30,8 +30,9 @@ const (
 var rooms = []room{
 	{"cmd", []string{
 		"devmodel", "aggregator", "aggregator/sched", "aggregator/aperture", "aggregator/card", "aggregator/driver", "aggregator/fault", "aggregator/gate",
-		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "tests/lab", "devmodel/guest",
+		"aggregator/card/soft", "aggregator/card/soft/sm", "aggregator/passthrough", "vfiouser", "mmio", "shadowpt", "firmware", "cmd/lab", "devmodel/guest",
 	}, []string{"*"}, "cmd joins the parts and ships no tests; umbra bench boots guests and drives a GPU itself"},
+	{"cmd/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
 	{"devmodel", []string{"mmio", "firmware"}, []string{sys},
 		"a virtual GPU declares the host and the card that it needs; one that reached the card itself could bypass the checks"},
 	{"devmodel/guest", []string{"vfiouser", "mmio", "shadowpt"}, []string{sys, "pgregory.net/rapid"}, "the driver of a guest depends on registers, not on the server"},
@@ -66,7 +67,6 @@ var rooms = []room{
 	{"firmware", nil, nil, "images are bytes in, bytes out"},
 	{"tests", []string{"*"}, []string{"*"}, ""},
 	{"tools", nil, nil, "a module of its own"},
-	{"tests/lab", nil, []string{sys, "github.com/therootcompany/xz", "github.com/klauspost/compress"}, "the lab boots a machine on a socket of any server"},
 	{scale, nil, nil, ""},
 }
 

@@ -28,7 +28,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/tests/nouveau"
 	"github.com/umbra-gpu/umbra/tests/testserver"
 )

@@ -3,7 +3,7 @@ package e2e
 import (
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 

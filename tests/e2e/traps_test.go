@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/mmio"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // Bounds on traps with all windows mapped. Boot, probe and verified copies make some

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab"
 )
 
 // Classes that move bytes, as engine.Stats numbers them.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab"
 )
 
 func TestOf(t *testing.T) {

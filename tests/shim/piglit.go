@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 )
 
 // PiglitTests lists piglit's OpenCL programs, and its shader tests with a compute shader, by their

@@ -15,8 +15,8 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
+	"github.com/umbra-gpu/umbra/cmd/lab"
 	"github.com/umbra-gpu/umbra/cmd/serve"
-	"github.com/umbra-gpu/umbra/tests/lab"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/api"
-	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab"
 )
 
 // Names of files in the folder of a Process. The configuration must name the socket.

@@ -16,8 +16,8 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/tests/lab"
-	"github.com/umbra-gpu/umbra/tests/lab/image"
+	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab/image"
 )
 
 // Kernels are the versions that can be booted.

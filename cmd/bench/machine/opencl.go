@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"github.com/umbra-gpu/umbra/cmd/bench/scene"
-	"github.com/umbra-gpu/umbra/tests/lab"
-	"github.com/umbra-gpu/umbra/tests/lab/image"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab/image"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
 // OpenCL is the scenario of programs that run on the card. Machines have Debian's Mesa for it.

@@ -12,7 +12,7 @@ import (
 	"github.com/umbra-gpu/umbra/cmd/bench"
 	"github.com/umbra-gpu/umbra/cmd/bench/result"
 	"github.com/umbra-gpu/umbra/cmd/bench/setup"
-	"github.com/umbra-gpu/umbra/tests/lab/labtest"
+	"github.com/umbra-gpu/umbra/cmd/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/umbra-gpu/umbra/tests/lab/labtest"
+	"github.com/umbra-gpu/umbra/cmd/lab/labtest"
 	"github.com/umbra-gpu/umbra/tests/scale"
 )
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
 type none struct{}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
 // maxRecord is more than the kernel ever gives for one record.

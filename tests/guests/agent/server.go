@@ -10,8 +10,8 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/guests/gpu"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // Server answers requests.

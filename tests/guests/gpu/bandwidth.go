@@ -7,8 +7,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // Bandwidth compares the processor's bandwidth to VRAM through the BARs with that to its

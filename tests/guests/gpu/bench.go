@@ -7,9 +7,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // Bench measures copies by an engine, and the CPU's accesses to the card. What the engine

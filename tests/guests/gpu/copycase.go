@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
 	"github.com/umbra-gpu/umbra/tests/guests/surface"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // guard is how many random bytes stand before and after each side of a copy.

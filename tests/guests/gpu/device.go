@@ -3,8 +3,8 @@ package gpu
 import (
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // A Device is one client of the GPU: an address space with buffers and channels.

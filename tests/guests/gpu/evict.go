@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // Evict makes more buffers than VRAM holds, fills each by the GPU, and then goes through

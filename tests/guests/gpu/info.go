@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // Info asks the driver what the card is.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // unmappedVA is far above the addresses that nouveau hands out, and inside the 40 bits of

@@ -8,9 +8,9 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // semTest is two channels of one client with two pages: one for the semaphore under

@@ -3,8 +3,8 @@ package gpu
 import (
 	"fmt"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // routes are all the ways between the two memories.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
 	"github.com/umbra-gpu/umbra/tests/guests/drm"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // context is a client with a channel that has run something.

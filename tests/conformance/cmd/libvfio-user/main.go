@@ -18,7 +18,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 )
 
 func main() {

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/tests/guests/agent"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
 )
 
 // environment is what a user would set. Mesa's OpenCL uses only the drivers that are named.

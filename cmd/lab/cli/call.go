@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab"
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
 const callUsage = `lab call SOCKET COMMAND [KEY=VALUE... | JSON]
@@ -27,7 +27,7 @@ booted. A value that is not JSON is text.
 	lab call a.agent.sock run clinfo --list
 	lab call a.agent.sock modprobe '{"name":"nouveau","options":["config=NvMSI=0"]}'
 
-Commands, with their keys (tests/lab/proto has their types and results):
+Commands, with their keys (cmd/lab/proto has their types and results):
 `
 
 // callHelp is the usage with the commands.

@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/therootcompany/xz"
 
-	"github.com/umbra-gpu/umbra/tests/lab/kmod"
+	"github.com/umbra-gpu/umbra/cmd/lab/kmod"
 )
 
 const (

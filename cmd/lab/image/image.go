@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
 )
 
 // module is the path of the project's module, and guest the package of the guest
@@ -343,7 +343,7 @@ func Source() (string, error) {
 		}
 	}
 	if _, file, _, ok := runtime.Caller(0); ok {
-		// tests/lab/image/image.go
+		// cmd/lab/image/image.go
 		if dir := filepath.Join(filepath.Dir(file), "..", "..", ".."); isSource(dir) {
 			return dir, nil
 		}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/umbra-gpu/umbra/tests/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab"
 )
 
 // EnvNoVM holds the reason for running no virtual machines.

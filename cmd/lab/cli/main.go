@@ -17,9 +17,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab"
-	"github.com/umbra-gpu/umbra/tests/lab/fetch"
-	"github.com/umbra-gpu/umbra/tests/lab/image"
+	"github.com/umbra-gpu/umbra/cmd/lab"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/lab/image"
 )
 
 const usage = `lab fetch [version...]     fetch QEMU and kernels, build guest images
@@ -29,8 +29,8 @@ lab call SOCKET COMMAND... run a command in that guest
 
 A guest with the GPU of umbra serve --gpu name=a,socket=/tmp/a.sock,vram=256MiB:
 
-	eval "$(go run ./tests/lab/cmd/lab command -socket /tmp/a.sock)"
-	go run ./tests/lab/cmd/lab call /tmp/a.agent.sock modprobe nouveau    # in another terminal
+	eval "$(go run ./cmd/lab/cli command -socket /tmp/a.sock)"
+	go run ./cmd/lab/cli call /tmp/a.agent.sock modprobe nouveau    # in another terminal
 
 lab boot -h lists the flags, lab call -h shows the form of arguments.
 `

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
 // Kernel log levels; lower is worse.

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
 // Agent talks to the program inside the guest. Its methods may be called from

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab/proto"
+	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 )
 
 // VM is a running virtual machine.

@@ -32,8 +32,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/umbra-gpu/umbra/tests/lab/fetch"
-	"github.com/umbra-gpu/umbra/tests/lab/image"
+	"github.com/umbra-gpu/umbra/cmd/lab/fetch"
+	"github.com/umbra-gpu/umbra/cmd/lab/image"
 )
 
 // The accelerators.
