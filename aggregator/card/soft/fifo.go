@@ -27,6 +27,8 @@ type fifo struct {
 	retry      *time.Timer
 	retryAfter time.Duration
 	retryArmed bool
+	retryAt    uint64                          // by the card's clock
+	lookFrom   [gf100.Owners]uint64            // when channels of an owner may look again, by the card's clock
 	memGen     [gf100.Owners + 1]atomic.Uint64 // count changes of memory that a semaphore may see, by owner
 }
 

@@ -15,6 +15,9 @@ const (
 	retryMax = 2 * time.Millisecond
 )
 
+// lookPause is how many times as long as a failed look the channels of its owner do not look again.
+const lookPause = 8
+
 // mayRun reports whether slot i has a channel that is allowed to run now.
 func (f *fifo) mayRun(i int) bool {
 	s, c := &f.Slots[i], f.card
@@ -34,6 +37,7 @@ func (f *fifo) schedule(i int) {
 		f.queue(ch)
 	case stateIdle:
 		f.queue(ch)
+		f.changed()
 	case stateRunning:
 		ch.DoorbellPending = true
 	}
@@ -43,7 +47,6 @@ func (f *fifo) queue(ch *channel) {
 	ch.State = stateReady
 	f.Ready = append(f.Ready, ch.ID)
 	f.work.Signal()
-	f.changed()
 }
 
 func (f *fifo) unqueue(ch *channel) {
@@ -128,7 +131,9 @@ func (f *fifo) giveBack(p *pbdma, ch *channel, s *step) {
 	}
 	f.completeRunlist()
 	f.idle.Broadcast()
-	f.changed()
+	if s.verdict != blocked || s.progress || ch.yield.Load() { // else it only looked, and still waits
+		f.changed()
+	}
 }
 
 func (f *fifo) park(p *pbdma, ch *channel, s *step) {
@@ -140,7 +145,7 @@ func (f *fifo) park(p *pbdma, ch *channel, s *step) {
 	}
 	switch s.verdict {
 	case blocked:
-		f.wait(ch, s.progress)
+		f.wait(ch, s)
 	case held:
 		f.hold(p, ch)
 	case contended:
@@ -159,29 +164,44 @@ func (f *fifo) park(p *pbdma, ch *channel, s *step) {
 }
 
 // wait parks a channel whose acquire failed.
-func (f *fifo) wait(ch *channel, fresh bool) {
-	i := int(ch.ID)
-	f.waiting.Add(1) // before memGen is read: memoryChanged takes them the other way round
-	if ch.DoorbellPending || ch.SawMem != f.memoryGen(ch.Owner) {
-		f.waiting.Add(-1)
-		f.schedule(i) // something changed while it looked
+func (f *fifo) wait(ch *channel, s *step) {
+	if !f.mayRun(int(ch.ID)) {
 		return
 	}
-	if !f.mayRun(i) {
-		f.waiting.Add(-1)
-		return
-	}
-	if fresh {
+	if s.progress {
 		ch.Looks = 0
+	} else {
+		now := f.card.clock()
+		took := min(now-s.began, uint64(stepTime)) // more is not the channel's doing
+		f.lookFrom[ch.Owner] = max(f.lookFrom[ch.Owner], now) + lookPause*took
 	}
-	ch.Looks++
-	ch.State = stateWaiting
-	if ch.Looks == 1 {
+	if ch.Looks++; ch.Looks == 1 {
 		f.retryAfter = retryMin
 	}
-	if !f.retryArmed || ch.Looks == 1 {
-		f.retryArmed = true
-		f.retry.Reset(f.retryAfter)
+	f.waiting.Add(1) // before memGen is read: memoryChanged takes them the other way round
+	ch.State = stateWaiting
+	f.lookIn(f.retryAfter)
+	if ch.DoorbellPending || ch.SawMem != f.memoryGen(ch.Owner) {
+		f.look(ch) // something changed while it looked
+	}
+}
+
+// look lets a waiting channel look again, when failed looks of its owner have taken no more than their
+// part of the time: a guest whose channels wait for a value that another one of its channels does not
+// release makes all of them look at each release.
+func (f *fifo) look(ch *channel) {
+	if pause := int64(f.lookFrom[ch.Owner] - f.card.clock()); pause > 0 {
+		f.lookIn(time.Duration(pause))
+		return
+	}
+	f.schedule(int(ch.ID))
+}
+
+// lookIn has all waiting channels look again after d, if they do not earlier.
+func (f *fifo) lookIn(d time.Duration) {
+	if at := f.card.clock() + uint64(d); !f.retryArmed || at < f.retryAt {
+		f.retryArmed, f.retryAt = true, at
+		f.retry.Reset(d)
 	}
 }
 
@@ -208,7 +228,7 @@ func (f *fifo) noteChange(by uint8) bool {
 func (f *fifo) wakeWaiting(by uint8) {
 	for i := range f.channels {
 		if ch := f.channels[i]; ch != nil && ch.State == stateWaiting && (by == anyOwner || by == ch.Owner) {
-			f.schedule(i)
+			f.look(ch)
 		}
 	}
 }
