@@ -48,6 +48,7 @@ var attacks = []attack{
 	{"cold-3", byGuest, "the same on three channels", peaceful, false, cold(3)},
 	{"foreign-file", byClient, "gives a file as memory whose file system never answers", "", false, foreignFile},
 	{"parked", byGuest, "lets 30 channels wait for a semaphore, and releases all at once", "unparked", false, parked},
+	{"standing", byGuest, "lets 29 channels wait for a semaphore that never comes, and releases it on one all the time", "unparked", false, standing},
 	{"full-eventfd", byClient, "fills the eventfd of an interrupt between the server's look and its write", "", false, fullEventFD},
 	{"listener", byGuest, "waits at a semaphore for ever and listens to events", "", true, listener},
 	{"events", byGuest, "copies, and raises an event after each 64 KiB", peaceful, false, eventStorm},
@@ -367,6 +368,45 @@ func bursts(socket string, ready func(), ahead uint32) error {
 		}
 		for _, f := range bursts[(burst-ahead)%2] {
 			if err := g.Poll(f); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// standing has channels wait for a value that a semaphore never has, and releases other values.
+func standing(socket string, ready func()) error {
+	g, s, err := attach(socket, 0)
+	if err != nil {
+		return err
+	}
+	const channels, never, releases = 30, 1 << 30, 64
+	sem, err := g.AllocRAM(4096)
+	if err := errors.Join(err, s.Map(vaPage, sem, guest.Small)); err != nil {
+		return err
+	}
+	var p guest.Push
+	for i := range uint32(releases) {
+		p.Semaphore(vaPage, i, guest.SemRelease).Inc(0, push.HostYield, 0)
+	}
+	for i := 1; ; i++ {
+		ch, err := g.NewChannel(i, s)
+		if err != nil {
+			return err
+		}
+		if i < channels {
+			var wait guest.Push
+			if err := ch.Submit(wait.Semaphore(vaPage, never, guest.SemAcquireGE|guest.SemSwitch).Words...); err != nil {
+				return err
+			}
+			continue
+		}
+		for ready(); ; {
+			for range underWay {
+				err = errors.Join(err, ch.Submit(p.Words...))
+			}
+			f, ferr := ch.Fence()
+			if err := errors.Join(err, ferr, g.Poll(f)); err != nil {
 				return err
 			}
 		}
