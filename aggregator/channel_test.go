@@ -91,17 +91,20 @@ func TestBindUnbindRebind(t *testing.T) {
 }
 
 // TestSavedStateToken: a channel that is bound again in the same block continues with the state that
-// the card saved. A new channel in that block does not, nor one with a token of the guest's own.
+// the card saved, also after resets. A new channel in that block does not, nor one with a token of the
+// guest's own, nor the next client's.
 func TestSavedStateToken(t *testing.T) {
 	a, f := newAgg(t, Options{})
 	g, _ := addGuest(t, a, "a")
 	bindChannel(t, g, 1)
 	const named = 0x1122_3344_5566_7788
+	resets := func() {}
 	again := func(edit func(block []byte)) uint64 {
 		g.Bind(1, 0)
 		settle(g)
 		block := make([]byte, gf100.InstanceSize)
 		require.True(t, g.mem.Read(shadowpt.VRAM, instAt+gf100.InstanceSize, block))
+		resets()
 		edit(block)
 		require.True(t, g.mem.Write(shadowpt.VRAM, instAt+gf100.InstanceSize, block))
 		bindAt(g, 1, instAt+gf100.InstanceSize)
@@ -114,8 +117,16 @@ func TestSavedStateToken(t *testing.T) {
 	}
 	require.Zero(t, again(func(block []byte) { put(block, named) }), "the guest's own")
 	put(f.Bytes[instance(t, f, g, 1):], named) // the card saves the channel
-	require.Equal(t, uint64(named), again(func([]byte) {}))
+	same := func([]byte) {}
+	require.Equal(t, uint64(named), again(same))
+	resets = func() { require.NoError(t, g.Reset()) }
+	for range 3 {
+		require.Equal(t, uint64(named), again(same), "a guest that wakes up")
+	}
 	require.Zero(t, again(func(block []byte) { put(block, 0) }), "a new channel")
+	put(f.Bytes[instance(t, f, g, 1):], named)
+	resets = func() { require.NoError(t, g.Reset()); g.Forget() }
+	require.Zero(t, again(same), "the next client")
 }
 
 // TestNewChannelsRunAfterTheInvalidate: a channel that is bound in a space whose tables changed

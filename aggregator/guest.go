@@ -140,7 +140,7 @@ func (g *Guest) scrub() error {
 
 // Reset ends all channels and scrubs the memory, as a function-level reset does. It waits,
 // with a bound, until the channels have left the card, and drops undelivered events. The
-// caller closes the windows.
+// guest's driver may bind the channels again, see Forget. The caller closes the windows.
 func (g *Guest) Reset() error {
 	g.locked(func() {
 		for id := range uint8(gf100.Channels) {
@@ -154,6 +154,10 @@ func (g *Guest) Reset() error {
 	g.ResetWindows()
 	return g.scrub()
 }
+
+// Forget drops what the card saved of unbound channels, which a reset keeps. It follows the reset
+// at the end of a client: the next one must find nothing of it.
+func (g *Guest) Forget() { g.locked(g.channels.Forget) }
 
 // Shadow returns how the guest's tables are shadowed.
 func (g *Guest) Shadow() shadowpt.Policy { return g.shadows.Policy() }

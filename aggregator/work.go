@@ -148,7 +148,6 @@ func (g *Guest) finish() {
 	defer g.mu.Unlock()
 	w := &g.work
 	if w.current.Reset {
-		g.channels.Forget()
 		g.leaveQuarantine()
 	}
 	doorbells := w.current.Doorbells

@@ -69,7 +69,7 @@ type State struct {
 	Rebinding Set                        // binds and unbinds that are not complete
 	Blocked   bool                       // PFIFO lets no channel run
 	Served    [gf100.Engines]uint8       // by engine: number plus one of the channel last seen on it
-	Saved     [gf100.Channels]SavedState // written by the worker only
+	Saved     [gf100.Channels]SavedState // the worker's
 }
 
 // Entry is what the guest asked for one of its channels.
@@ -80,7 +80,8 @@ type Entry struct {
 }
 
 // SavedState names the state that the card keeps of an unbound channel. A driver that binds the
-// same instance block again continues with that state.
+// same instance block again continues with that state, also after a reset: QEMU resets the GPU when
+// a guest wakes up.
 type SavedState struct {
 	Number uint8 // the card's channel, which is to be the same
 	Token  uint64
@@ -294,7 +295,7 @@ func (f *FIFO) TakeAll() (left []*Channel) {
 // Unlist empties the runlist, as a reset does: its channels are being unbound.
 func (f *FIFO) Unlist() { f.Listed = Set{} }
 
-// Forget forgets what the card saved of channels, as a reset does.
+// Forget forgets what the card saved of channels. No bind or unbind may be under way.
 func (f *FIFO) Forget() { f.Saved = [gf100.Channels]SavedState{} }
 
 // CardChannels lists the card's channels that execute the guest's, and those that the card has

@@ -75,6 +75,7 @@ func (v *Virtual) clean() error {
 	if why := v.Guest.QuarantineReason(); why != "" { // a reset ends a quarantine, unless the card keeps a channel
 		return fmt.Errorf("the last client's channels may still write to its memory: %s", why)
 	}
+	v.Guest.Forget()
 	return nil
 }
 

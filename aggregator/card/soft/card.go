@@ -219,7 +219,8 @@ func (c *Card) Close() error {
 
 // AttachHost attaches the card to a host: its channels can then run, and it reports the
 // state of its interrupt. Channels of an earlier host stay stopped until the
-// first BAR access, so that a new host can reset the card before they touch its memory.
+// first BAR access, so that a new host can reset the card before they touch its memory. Saved
+// states of an earlier host's channels are forgotten.
 func (c *Card) AttachHost(h card.Host) {
 	c.attachMu.Lock()
 	defer c.attachMu.Unlock()
@@ -241,10 +242,11 @@ func (c *Card) AttachHost(h card.Host) {
 	c.settle()
 }
 
-// rest takes all channels off their PBDMAs and keeps their state.
+// rest takes all channels off their PBDMAs and keeps their state for the next host.
 func (c *Card) rest() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.contexts.forget()
 	c.resting, c.host = true, nil
 	c.fifo.scheduleAll()
 }
@@ -270,6 +272,7 @@ func (c *Card) Reset() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.halt()
+	c.contexts.Renew = true
 	c.pci.Reset()
 	return c.powerOn()
 }
@@ -283,7 +286,6 @@ func (c *Card) halt() {
 	}
 	c.halting--
 	c.fifo.stopAll() // what was bound while we waited
-	c.contexts.reset()
 	for i := range c.engines {
 		c.engines[i].trapped.Store(false)
 	}

@@ -52,11 +52,12 @@ type channel struct {
 
 // ChannelState is what the card knows of a bound channel.
 type ChannelState struct {
-	ID    uint8
-	Inst  uint64 // of the instance block, in VRAM
-	Token uint64 // see Contexts
-	Owner uint8  // number of its owner, below gf100.Owners
-	Keep  int    // how many unbound channels' states are kept for the owner
+	ID      uint8
+	Inst    uint64 // of the instance block, in VRAM
+	Token   uint64 // see Contexts
+	Session uint64 // of Contexts, when it was bound
+	Owner   uint8  // number of its owner, below gf100.Owners
+	Keep    int    // how many unbound channels' states are kept for the owner
 
 	State           chanState
 	DoorbellPending bool   // its doorbell was written while it ran
@@ -143,7 +144,7 @@ const engineSoftware = 0x1f
 
 func newChannel(c *Card, id uint8, inst uint64, block []byte) *channel {
 	ch := &channel{card: c}
-	ch.ID, ch.Inst = id, inst
+	ch.ID, ch.Inst, ch.Session = id, inst, c.contexts.Session
 	ch.vm.card, ch.vm.user = c, int(id)
 	ch.vm.tlb.Bind(instanceSpace(block))
 	ch.ramfc(block)

@@ -22,13 +22,17 @@ const maxSaved = gf100.Channels
 // Each owner has its own limit and its own tokens: it can neither displace nor name
 // another's state.
 //
-// Tokens are random, so that a forged block names no state. A reset of the card forgets all
-// of them.
+// Tokens are random, so that a forged block names no state. A reset of the card keeps what is
+// saved: QEMU resets the card when a guest wakes up, and real hardware has this state in memory
+// that the guest's driver saved and restores. The next host finds nothing of it, neither from
+// channels that this host leaves bound.
 type Contexts struct {
-	// golden is the class state that the driver builds through the method ports
+	// Golden is the class state that the driver builds through the method ports
 	// when it makes the first graphics context; new channels start from it.
-	Golden *engine.GR
-	Saved  [gf100.Owners][]savedContext // oldest first
+	Golden  *engine.GR
+	Renew   bool                         // the card was reset: the next method begins another Golden
+	Saved   [gf100.Owners][]savedContext // oldest first
+	Session uint64                       // counts hosts
 }
 
 type savedContext struct {
@@ -36,12 +40,13 @@ type savedContext struct {
 	Exec  *Exec
 }
 
-func (t *Contexts) reset() { *t = Contexts{} }
+// forget drops everything when the host changes.
+func (t *Contexts) forget() { *t = Contexts{Session: t.Session + 1} }
 
 // goldenMethod records a write of the method ports (404488, 40448c).
 func (t *Contexts) goldenMethod(class, method, data uint32) {
-	if t.Golden == nil {
-		t.Golden = new(engine.GR)
+	if t.Golden == nil || t.Renew {
+		t.Golden, t.Renew = new(engine.GR), false
 	}
 	t.Golden.ApplyDefault(uint16(class), method, data)
 }
@@ -55,8 +60,11 @@ func (t *Contexts) name(ch *channel, block []byte) {
 	gf100.InstTokenHi.Put(block, uint32(ch.Token>>32))
 }
 
-// keep saves an unbound channel's state.
+// keep saves an unbound channel's state, unless an earlier host bound it.
 func (t *Contexts) keep(ch *channel) {
+	if ch.Session != t.Session {
+		return
+	}
 	list := t.Saved[ch.Owner]
 	list = slices.Delete(list, 0, max(0, len(list)+1-ch.Keep))
 	x := ch.Exec

@@ -33,8 +33,8 @@
 // every channel that uses it until the driver resumes it.
 //
 // The state of unbound channels is saved, within a limit, under a token in RAMFC; see
-// [Contexts]. A reset of the card discards it, with the class state of the golden
-// context: after a suspend to memory, channels start anew.
+// [Contexts]. A reset of the card keeps it, with the class state of the golden context, so that
+// a guest that was suspended to memory finds its channels. Another host finds none of it.
 //
 // # Goroutines
 //

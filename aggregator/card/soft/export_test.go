@@ -25,6 +25,16 @@ func (c *Card) Contended() (n int) {
 	return n
 }
 
+// SavedContexts returns how many unbound channels' states are kept.
+func (c *Card) SavedContexts() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, list := range c.contexts.Saved {
+		n += len(list)
+	}
+	return n
+}
+
 // DuringStep calls f while PBDMA 0, which must be idle, seems to be in a step that
 // begins now.
 func (c *Card) DuringStep(f func()) {

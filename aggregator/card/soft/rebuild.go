@@ -17,6 +17,7 @@ func (c *Card) Rebuild(change func(*Config)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.halt()
+	c.contexts.forget()
 	err := c.rebuild(change)
 	return errors.Join(err, c.powerOn())
 }
