@@ -71,6 +71,7 @@ type Config struct {
 	Accel       string         // AccelKVM or AccelTCG; "" for the one that works
 	Append      []string       // more words for the kernel's command line
 	Reboot      bool           // a reset starts the guest anew; without it, a reset ends the machine
+	Suspend     bool           // the guest can wake up after VM.Suspend; booting it takes twice as long
 	QEMUArgs    []string       // more arguments for QEMU
 
 	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none. C
@@ -231,6 +232,9 @@ func Start(ctx context.Context, cfg Config) (*VM, error) {
 	}
 	if err := a.build(ctx, cfg.Programs...); err != nil {
 		return nil, err
+	}
+	if cfg.Suspend {
+		a.Kernel.Image = a.Kernel.BzImage // at wake-up QEMU loads an ELF kernel again, over the one that ran
 	}
 	accel, err := chooseAccel(ctx, cfg, a)
 	if err != nil {

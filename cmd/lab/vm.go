@@ -365,6 +365,26 @@ func (vm *VM) again(ctx context.Context, how func() error) error {
 	return vm.ready(ctx, boots+1)
 }
 
+// Suspend suspends the guest to RAM, wakes it up, and returns when its programs run again. It needs
+// Config.Suspend.
+func (vm *VM) Suspend(ctx context.Context) error {
+	if !vm.cfg.Suspend {
+		return errors.New("lab: this machine could not wake up: set Config.Suspend")
+	}
+	awake := make(chan error, 1)
+	go func() { awake <- vm.agent.Call(ctx, proto.CmdSuspend, nil, nil) }()
+	for {
+		select {
+		case err := <-awake:
+			return err
+		case <-time.After(50 * time.Millisecond): // QEMU refuses to wake a guest that does not sleep
+			if _, err := io.WriteString(vm.monitor, "system_wakeup\n"); err != nil {
+				return errors.Join(err, <-awake)
+			}
+		}
+	}
+}
+
 // Poweroff shuts the guest down in good order and waits for the machine to end.
 func (vm *VM) Poweroff(ctx context.Context) error {
 	if err := vm.agent.Call(ctx, proto.CmdPoweroff, nil, nil); err != nil && !errors.Is(err, errEnded) {

@@ -41,6 +41,7 @@ type Kernel struct {
 	Loadable []string  `json:"modules,omitempty"` // names of the modules, each after what it needs
 
 	Image   string `json:"-"` // an ELF kernel with a PVH entry point; the user's own is a bzImage
+	BzImage string `json:"-"` // the same, compressed
 	Modules string `json:"-"` // a folder of modules in the order of loading; "" for none
 }
 
@@ -70,14 +71,14 @@ func (c *Cache) Kernel(ctx context.Context, version string) (Kernel, error) {
 	if !kernelVersion.MatchString(version) {
 		return Kernel{}, fmt.Errorf("kernel version %q: want numbers such as %s", version, DefaultKernel)
 	}
-	dir := c.path("guests", version)
+	dir := c.path("kernels", version)
 	var k Kernel
 	if !stamped(dir, &k) {
 		if err := c.make(ctx, dir, &k, nil, func(tmp string) error { return c.fetchKernel(ctx, tmp, version, &k) }); err != nil {
 			return Kernel{}, fmt.Errorf("fetching Linux %s: %w", version, err)
 		}
 	}
-	k.Image = filepath.Join(dir, "vmlinux")
+	k.Image, k.BzImage = filepath.Join(dir, "vmlinux"), filepath.Join(dir, "vmlinuz")
 	k.Modules = filepath.Join(dir, "modules", k.Release)
 	return k, nil
 }
@@ -94,7 +95,7 @@ func (c *Cache) userKernel(ctx context.Context, image, release string) (Kernel, 
 	if err != nil {
 		return Kernel{}, err
 	}
-	k := Kernel{Release: release, Image: image}
+	k := Kernel{Release: release, Image: image, BzImage: image}
 	src := os.Getenv(EnvKernelModules)
 	if src == "" {
 		src = filepath.Join("/lib/modules", release)
@@ -116,7 +117,7 @@ func (c *Cache) userKernel(ctx context.Context, image, release string) (Kernel, 
 		return Kernel{}, err
 	}
 	defer unlock()
-	k.Modules = c.path("guests", "user", release)
+	k.Modules = c.path("kernels", "user", release)
 	if err := os.RemoveAll(k.Modules); err != nil {
 		return Kernel{}, err
 	}
@@ -281,6 +282,9 @@ func (k *Kernel) collect(root, out string) error {
 	}
 	elf, err := unpackImage(image)
 	if err != nil {
+		return err
+	}
+	if err := os.Rename(image, filepath.Join(out, "vmlinuz")); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(out, "vmlinux"), elf, 0o644); err != nil {

@@ -23,6 +23,7 @@ var Commands = []Command{
 	{CmdRun, RunArgs{}, "run a program of the image, with its arguments, on the GPU by OpenCL or OpenGL; the words alone will do"},
 	{CmdPoweroff, nil, "power off"},
 	{CmdReboot, nil, "reboot"},
+	{CmdSuspend, nil, "suspend to RAM; needs lab.Config.Suspend to wake up"},
 
 	{CmdInfo, nil, "show what nouveau says about the GPU"},
 	{CmdObjects, nil, "list the classes that a channel accepts"},

@@ -68,6 +68,7 @@ const (
 	CmdRmmod    = "rmmod"    // ModprobeArgs -> no result
 	CmdPoweroff = "poweroff" // no arguments; the reply comes before the machine goes
 	CmdReboot   = "reboot"   // likewise
+	CmdSuspend  = "suspend"  // no arguments; the reply comes when the machine was woken up
 )
 
 // KmsgArgs selects kernel log records. Zero means from the first one kept.

@@ -28,6 +28,7 @@ func (s *Server) table() map[string]command {
 		proto.CmdRun:        do(sys.Run),
 		proto.CmdPoweroff:   last(sys.Poweroff),
 		proto.CmdReboot:     last(sys.Reboot),
+		proto.CmdSuspend:    act(func(none) error { return sys.Suspend() }),
 
 		proto.CmdInfo:          get(env.Info),
 		proto.CmdObjects:       get(env.Objects),

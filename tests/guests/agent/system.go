@@ -154,6 +154,11 @@ func (s *System) Poweroff() error { return s.end(unix.LINUX_REBOOT_CMD_POWER_OFF
 // Reboot does not return when it works.
 func (s *System) Reboot() error { return s.end(unix.LINUX_REBOOT_CMD_RESTART) }
 
+// Suspend suspends the machine to RAM and returns when it was woken up.
+func (s *System) Suspend() error {
+	return errors.Join(s.write("sys/power/mem_sleep", "deep"), s.write("sys/power/state", "mem"))
+}
+
 // replyDelay lets the UART send the reply before the machine goes.
 const replyDelay = 200 * time.Millisecond
 
