@@ -336,6 +336,8 @@ type LoadArgs struct {
 	Seed       uint64 `json:"seed,omitempty"`
 	Clients    int    `json:"clients,omitempty"`     // 0: 1
 	Bytes      uint32 `json:"bytes,omitempty"`       // a copy; 0: 256 KiB
+	KeepBytes  uint32 `json:"keep_bytes,omitempty"`  // that each client keeps in VRAM and checks in each round
+	EveryMS    int    `json:"every_ms,omitempty"`    // from round to round at least
 	ProgressMS int    `json:"progress_ms,omitempty"` // 0: 1000
 }
 
@@ -347,7 +349,9 @@ type LoadTotals struct {
 	Copies uint64 `json:"copies"`
 	Bytes  uint64 `json:"bytes"`
 	Wrong  uint64 `json:"wrong"`
-	Error  string `json:"error,omitempty"` // the first one
+	Checks uint64 `json:"checks,omitempty"` // of kept data
+	Lost   uint64 `json:"lost,omitempty"`   // words of it that were wrong
+	Error  string `json:"error,omitempty"`  // the first one
 }
 
 // BenchArgs selects measurements.

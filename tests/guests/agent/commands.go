@@ -106,6 +106,8 @@ func (s *Server) endLoad() (proto.LoadTotals, error) {
 		return t, errors.New(t.Error)
 	case t.Wrong > 0:
 		return t, errors.New("copies came out wrong")
+	case t.Lost > 0:
+		return t, errors.New("data in VRAM was lost")
 	}
 	return t, nil
 }

@@ -32,8 +32,12 @@ func fill(b []byte, seed uint64) {
 
 // complement fills dst with what src is not, in every byte.
 func complement(dst, src []byte) {
-	for i, v := range src {
-		dst[i] = ^v
+	i := 0
+	for ; i+8 <= len(src); i += 8 {
+		binary.LittleEndian.PutUint64(dst[i:], ^binary.LittleEndian.Uint64(src[i:]))
+	}
+	for ; i < len(src); i++ {
+		dst[i] = ^src[i]
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/umbra-gpu/umbra/cmd/lab/proto"
 	"github.com/umbra-gpu/umbra/devmodel/guest/push"
@@ -17,9 +18,12 @@ import (
 type Load struct {
 	background
 	clients int
+	every   time.Duration
 	copies  atomic.Uint64
 	bytes   atomic.Uint64
 	wrong   atomic.Uint64
+	checks  atomic.Uint64
+	lost    atomic.Uint64
 }
 
 // StartLoad starts the clients, and returns when each has done and verified a first round.
@@ -28,11 +32,11 @@ func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 	if size == 0 {
 		size = 256 << 10
 	}
-	l := &Load{background: background{stop: make(chan struct{})}, clients: orInt(a.Clients, 1)}
+	l := &Load{background: background{stop: make(chan struct{})}, clients: orInt(a.Clients, 1), every: time.Duration(a.EveryMS) * time.Millisecond}
 	var err error
 	ready := make(chan error, l.clients)
 	for i := range l.clients {
-		l.run(func() error { return l.client(e, uint64(size), a.Seed+uint64(i)<<32, ready) })
+		l.run(func() error { return l.client(e, uint64(size), uint64(a.KeepBytes), a.Seed+uint64(i)<<32, ready) })
 	}
 	for range l.clients {
 		if rerr := <-ready; rerr != nil && err == nil {
@@ -48,7 +52,7 @@ func (e *Env) StartLoad(a proto.LoadArgs) (*Load, error) {
 
 // Totals is what has been done so far.
 func (l *Load) Totals() proto.LoadTotals {
-	return proto.LoadTotals{Copies: l.copies.Load(), Bytes: l.bytes.Load(), Wrong: l.wrong.Load(), Error: l.failure()}
+	return proto.LoadTotals{Copies: l.copies.Load(), Bytes: l.bytes.Load(), Wrong: l.wrong.Load(), Checks: l.checks.Load(), Lost: l.lost.Load(), Error: l.failure()}
 }
 
 // Stop ends the clients and returns the sums.
@@ -57,9 +61,9 @@ func (l *Load) Stop() proto.LoadTotals {
 	return l.Totals()
 }
 
-// client copies GART to VRAM to VRAM to GART, new data each round. It tells ready
-// once: nil after its first round, or why it cannot work.
-func (l *Load) client(e *Env, size, seed uint64, ready chan<- error) (err error) {
+// client copies GART to VRAM to VRAM to GART, new data each round, and checks data that it keeps
+// in VRAM. It tells ready once: nil after its first round, or why it cannot work.
+func (l *Load) client(e *Env, size, keep, seed uint64, ready chan<- error) (err error) {
 	said := false
 	say := func(err error) {
 		if !said {
@@ -80,8 +84,21 @@ func (l *Load) client(e *Env, size, seed uint64, ready chan<- error) (err error)
 		}
 		defer closeInto(vram[i], &err)
 	}
+	var stays Buffer
+	kept := make([]byte, keep)
+	if keep > 0 {
+		if stays, err = k.s.dev.NewBuffer(keep, drm.DomainVRAM); err != nil {
+			return err
+		}
+		defer closeInto(stays, &err)
+		fill(kept, seed)
+		if err := k.upload(push.M2MF, stays, drm.DomainVRAM, kept); err != nil {
+			return err
+		}
+	}
 	want := make([]byte, size)
 	for !l.stopped() {
+		next := time.Now().Add(l.every)
 		seed++
 		fill(want, seed)
 		if err := l.round(k.copier, vram, want); err != nil {
@@ -90,7 +107,36 @@ func (l *Load) client(e *Env, size, seed uint64, ready chan<- error) (err error)
 		if l.wrong.Load() > 0 {
 			say(errWrong)
 		}
+		if keep > 0 {
+			if err := l.check(k.copier, stays, kept); err != nil {
+				return err
+			}
+		}
 		say(nil)
+		if l.every > 0 {
+			select {
+			case <-l.stop:
+			case <-time.After(time.Until(next)):
+			}
+		}
+	}
+	return nil
+}
+
+// check counts the words of a buffer in VRAM that are not as they were filled.
+func (l *Load) check(k *copier, b Buffer, want []byte) error {
+	got, err := k.download(push.M2MF, b, drm.DomainVRAM, want)
+	if err != nil {
+		return err
+	}
+	l.checks.Add(1)
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	for i := 0; i < len(want); i += 4 {
+		if !bytes.Equal(got[i:i+4], want[i:i+4]) {
+			l.lost.Add(1)
+		}
 	}
 	return nil
 }
