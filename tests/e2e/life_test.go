@@ -1,7 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,12 +33,13 @@ const lifeVRAM = 128 << 20
 // adds the steps that take long.
 func TestKernels(t *testing.T) {
 	for _, c := range []struct {
-		version string
-		virtual bool
-		release bool
+		version  string
+		virtual  bool
+		release  bool
+		suspends int // in the gate
 	}{
 		{version: "6.12"},
-		{version: "7.2", virtual: true},
+		{version: "7.2", virtual: true, suspends: 3},
 		{version: "6.1", virtual: true},
 		{version: "6.1", release: true},
 		{version: "6.12", virtual: true, release: true},
@@ -49,16 +54,16 @@ func TestKernels(t *testing.T) {
 				scale.ReleaseOnly(t)
 			}
 			t.Parallel()
-			life(t, kernelOf(c.version), c.virtual)
+			life(t, kernelOf(c.version), c.virtual, scale.Of(c.suspends, 50))
 		})
 	}
 }
 
-func life(t *testing.T, k kernel, isVirtual bool) {
+func life(t *testing.T, k kernel, isVirtual bool, suspends int) {
 	var b *fixture
 	var celsius atomic.Int64
 	celsius.Store(45)
-	machine := lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true}
+	machine := lab.Config{Kernel: k.Version, CPUs: k.CPUs, Reboot: true, Suspend: suspends > 0}
 	if isVirtual {
 		b, _ = virtual(t, testserver.SharedConfig{Card: soft.Config{VRAM: 2 * lifeVRAM}},
 			aggregator.GuestConfig{VRAM: lifeVRAM, Map: aperture.MapAll}, machine)
@@ -113,6 +118,9 @@ func life(t *testing.T, k kernel, isVirtual bool) {
 	b.step("unbind and bind", func(b *fixture) { b.rebind(k, scale.Of(1, 20)) })
 	if !quick && !isVirtual {
 		b.step("control: engines disabled", func(b *fixture) { b.control(k) })
+	}
+	if suspends > 0 {
+		b.step("suspend", func(b *fixture) { b.suspend(k, suspends) })
 	}
 	b.step("reboot", func(b *fixture) {
 		require.NoError(b.t, b.VM.Reboot(b.ctx))
@@ -198,17 +206,61 @@ func (b *fixture) rebind(k kernel, cycles int) {
 	b.requireNoHoles()
 }
 
-// killInLoad ends QEMU as a crash would, while the card accesses the guest's memory.
-func (b *fixture) killInLoad() {
-	b.call(proto.CmdLoad, proto.LoadArgs{Clients: 2, Bytes: 1 << 20, ProgressMS: 50}, nil)
+// suspend suspends the machine to RAM again and again, while a process copies and checks what it
+// keeps in VRAM. The kernel moves that out of VRAM and back by the GPU. It logs how long the kernel
+// took to resume.
+func (b *fixture) suspend(k kernel, cycles int) {
+	const kept = 16 << 20
+	mark := b.mark()
+	b.call(proto.CmdLoad, proto.LoadArgs{Bytes: 1 << 20, KeepBytes: kept, EveryMS: 50, ProgressMS: 50}, nil)
 	var l proto.LoadTotals
-	for from := 0; l.Copies == 0; {
+	w := b.during(func() {
+		for range cycles {
+			ctx, cancel := context.WithTimeoutCause(b.ctx, callPatience, errors.New("the guest did not wake up"))
+			require.NoError(b.t, b.VM.Suspend(ctx))
+			cancel()
+			from := len(b.VM.Agent().Events())
+			l = b.progress(from, 0)
+			b.progress(from, l.Checks+2) // one of them began after it woke up
+		}
+	})
+	b.call(proto.CmdLoadStop, nil, &l)
+	b.requireKernelMoved(k, w, 2*uint64(cycles)*kept, 2*uint64(cycles)*kept)
+	var woken time.Duration
+	var resumes []time.Duration
+	for _, line := range b.requireClean(k, mark, 0) {
+		switch {
+		case strings.Contains(line.Text, "Waking up from system sleep state S3"):
+			woken = line.Time
+		case strings.Contains(line.Text, "PM: suspend exit"):
+			resumes = append(resumes, line.Time-woken)
+		}
+	}
+	require.NotZero(b.t, woken)
+	require.Len(b.t, resumes, cycles)
+	slices.Sort(resumes)
+	b.t.Logf("%d resumes, %d checks of %d MiB: median %v, longest %v", cycles, l.Checks, kept>>20, resumes[cycles/2], resumes[cycles-1])
+	b.requireNoHoles()
+}
+
+// progress waits until a load has made so many checks, and requires that all its data was right.
+func (b *fixture) progress(from int, checks uint64) (l proto.LoadTotals) {
+	b.t.Helper()
+	for first := true; first || l.Checks < checks; first = false {
 		e, next, err := b.VM.Agent().WaitEvent(b.ctx, proto.EventLoad, from)
 		require.NoError(b.t, err)
 		require.NoError(b.t, json.Unmarshal(e.Data, &l))
 		require.Empty(b.t, l.Error)
-		require.Zero(b.t, l.Wrong)
+		require.Zero(b.t, l.Wrong, "copies")
+		require.Zero(b.t, l.Lost, "words of data that was in VRAM")
 		from = next
 	}
+	return l
+}
+
+// killInLoad ends QEMU as a crash would, while the card accesses the guest's memory.
+func (b *fixture) killInLoad() {
+	b.call(proto.CmdLoad, proto.LoadArgs{Clients: 2, Bytes: 1 << 20, ProgressMS: 50}, nil)
+	require.NotZero(b.t, b.progress(len(b.VM.Agent().Events()), 0).Copies)
 	b.VM.Kill()
 }
