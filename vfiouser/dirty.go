@@ -105,14 +105,20 @@ func (m *Memory) stopLogLocked() {
 	m.log = dirtyLog{}
 }
 
+func (m *Memory) logging() bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.log.pageSize != 0
+}
+
 // canReport reports whether a report of a range is possible: EINVAL if logging is off, ENOENT if no
 // part of the range is in the map with a descriptor.
 func (m *Memory) canReport(addr, size uint64) error {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.log.pageSize == 0 {
+	if !m.logging() {
 		return unix.EINVAL
 	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
 	for range m.logged(addr, addr+(size-1)) {
 		return nil
 	}
@@ -124,7 +130,7 @@ func (m *Memory) canReport(addr, size uint64) error {
 // Preconditions: m.mu held.
 func (m *Memory) logged(first, last uint64) iter.Seq[*mapping] {
 	return func(yield func(*mapping) bool) {
-		i := sort.Search(len(m.maps), func(i int) bool { r := m.maps[i]; return r.addr+(r.size-1) >= first })
+		i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].last() >= first })
 		for ; i < len(m.maps) && m.maps[i].addr <= last; i++ {
 			if r := m.maps[i]; r.data != nil && !yield(r) {
 				return
@@ -157,8 +163,7 @@ func (r *mapping) report(addr, size, pageSz uint64, out []byte) {
 		return
 	}
 	unit := uint64(1) << d.shift
-	end, rEnd := addr+(size-1), r.addr+(r.size-1) // the last bytes
-	lo, hi := max(addr, r.addr)-r.addr, min(end, rEnd)-r.addr
+	lo, hi := max(addr, r.addr)-r.addr, min(addr+(size-1), r.last())-r.addr
 	for p := lo >> d.shift; p <= hi>>d.shift; p++ {
 		word := atomic.LoadUint64(&d.words[p/64]) >> (p % 64)
 		if word == 0 {

@@ -59,6 +59,10 @@
 //   - DMA_MAP of an overlapping range answers EEXIST, as specified (libvfio-user: EINVAL).
 //   - DMA_MAP beyond the limits of the DMA map answers ENOSPC, as VFIO does where its entries
 //     are spent (libvfio-user: EINVAL).
+//   - DMA_UNMAP removes all ranges inside the span that it names, and succeeds if there are none, as
+//     VFIO does and QEMU expects: a guest behind an IOMMU unmaps 2 MiB at a time over single pages. The
+//     specification and libvfio-user want exactly one mapping, and libvfio-user answers ENOENT. A span
+//     that holds a range only in part, is empty or wraps answers EINVAL, and nothing is removed.
 //   - VERSION of another major version is answered with EINVAL before the connection is closed.
 //   - twin_socket is offered to a client that asks for it. QEMU and libvfio-user's clients do not.
 //   - DMA_MAP of a file that is neither a memfd nor in tmpfs or hugetlbfs answers EOPNOTSUPP, unless

@@ -2,6 +2,7 @@ package vfiouser
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"sort"
 	"sync"
@@ -194,46 +195,38 @@ func (r *mapping) same(q mapRequest, file clientFile) bool {
 	return r.file == nil || r.offset == q.offset && r.file.of == file.id
 }
 
-// remove takes out the range that is exactly addr, size; ENOENT if there is none. It calls
-// atLast, unless nil, when the device no longer uses the range.
+// remove takes out the ranges inside the size bytes at addr, as VFIO does: QEMU unmaps whole spans of
+// an IOMMU's pages. It calls atLast, unless nil, for each range that the device no longer uses.
+//
+// Errors: EINVAL for a span that is empty, wraps, or holds a range only in part; the map is as before.
 func (m *Memory) remove(addr, size uint64, atLast func(*mapping)) error {
-	m.mu.Lock()
-	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr >= addr })
-	if i == len(m.maps) || m.maps[i].addr != addr || m.maps[i].size != size {
-		m.mu.Unlock()
-		return unix.ENOENT
+	if size == 0 || addr+(size-1) < addr {
+		return unix.EINVAL
 	}
-	r := m.maps[i]
-	m.maps = slices.Delete(m.maps, i, i+1)
-	m.mu.Unlock()
-	m.drop(r, atLast)
+	return m.removeSpan(addr, addr+(size-1), atLast)
+}
+
+func (m *Memory) removeAll() { _ = m.removeSpan(0, math.MaxUint64, nil) }
+
+// removeSpan is remove by the first and the last byte. It takes out a range at a time, so that a
+// watcher that panics costs no more than its own notice when the rest is removed later.
+func (m *Memory) removeSpan(first, last uint64, atLast func(*mapping)) error {
+	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].last() >= first })
+	end := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].addr > last })
+	if i < end && (m.maps[i].addr < first || m.maps[end-1].last() > last) {
+		return unix.EINVAL
+	}
+	for ; end > i; end-- {
+		m.mu.Lock()
+		r := m.maps[end-1]
+		m.maps = slices.Delete(m.maps, end-1, end)
+		m.mu.Unlock()
+		m.drop(r, atLast)
+	}
 	return nil
 }
 
-// removeAll empties the map, a range at a time, so that a watcher that panics costs no more
-// than its own notice when removeAll is called again.
-func (m *Memory) removeAll() {
-	for {
-		m.mu.Lock()
-		if len(m.maps) == 0 {
-			m.mu.Unlock()
-			return
-		}
-		last := len(m.maps) - 1
-		r := m.maps[last]
-		m.maps[last] = nil
-		m.maps = m.maps[:last]
-		m.mu.Unlock()
-		m.drop(r, nil)
-	}
-}
-
-func (m *Memory) has(addr, size uint64) bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	r := m.find(addr)
-	return r != nil && r.addr == addr && r.size == size
-}
+func (r *mapping) last() uint64 { return r.addr + (r.size - 1) }
 
 func (m *Memory) empty() bool {
 	m.mu.RLock()

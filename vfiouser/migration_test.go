@@ -217,11 +217,14 @@ func TestDirtyUnmap(t *testing.T) {
 	c := r.dial(nil)
 	mem := r.dev.Host().Memory()
 	defer mem.Watch(func(ch vfiouser.MemoryChange) {
-		if ch.Removed {
+		if ch.Removed && ch.Mapped {
 			ch.Wrote(0x7000, 1)
 		}
 	})()
-	require.NoError(t, c.Map(0x100000, alloc(t, 1<<20), 0, 1<<20, client.ReadWrite))
+	ram := alloc(t, 1<<20)
+	require.NoError(t, c.Map(0x100000, ram, 0, 1<<19, client.ReadWrite))
+	require.NoError(t, c.Map(0x180000, ram, 1<<19, 1<<18, client.ReadWrite))
+	require.NoError(t, c.MapNoFD(0x1c0000, ram, 0, 1<<16, client.ReadWrite)) // and a hole behind it
 	_, err := c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 4096), 0))
 	require.NoError(t, err)
 	q := wire.Append(nil, wire.Feature{Argsz: 32, Flags: wire.FeatureGet | wire.FeatureDMALoggingReport})
@@ -236,8 +239,13 @@ func TestDirtyUnmap(t *testing.T) {
 	m, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u, 4096), 32))
 	require.NoError(t, err)
 	require.Len(t, m.Payload, 24+16+32)
-	require.EqualValues(t, 0xa0, m.Payload[40])
+	want := make([]byte, 32)
+	want[0], want[16] = 0xa0, 0x80
+	require.Equal(t, want, m.Payload[40:])
 	require.Empty(t, mem.Ranges())
+	m, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u, 4096), 32))
+	require.NoError(t, err, "nothing is there")
+	require.Equal(t, make([]byte, 32), m.Payload[40:])
 }
 
 // TestDirtyReports: any report, of any range and page size, holds each page that was written since

@@ -91,8 +91,8 @@ func (m *Memory) Provide(r MemoryRange, data []byte) error {
 	return nil
 }
 
-// Withdraw takes out the range that is exactly addr, size, when the device no longer uses it.
-// The bytes are the transport's again. ENOENT if there is none.
+// Withdraw takes out the ranges inside the size bytes at addr, when the device no longer uses them.
+// The bytes are the transport's again. EINVAL if a range is there only in part.
 func (m *Memory) Withdraw(addr, size uint64) error { return m.remove(addr, size, nil) }
 
 // overlaps reports whether a range that would be entry i meets a neighbour.

@@ -74,7 +74,7 @@ func (c *Client) mapAt(addr uint64, m *Memory, off, size uint64, rights uint32, 
 	return nil
 }
 
-// Unmap takes back a mapping.
+// Unmap takes back the mappings inside the size bytes at addr.
 func (c *Client) Unmap(addr, size uint64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *Client) Unmap(addr, size uint64) error {
 	if err := c.unmap(u); err != nil {
 		return err
 	}
-	c.maps = slices.DeleteFunc(c.maps, func(m mapping) bool { return m.addr == addr && uint64(len(m.data)) == size })
+	c.maps = slices.DeleteFunc(c.maps, func(m mapping) bool { return m.addr >= addr && m.addr-addr < size })
 	return nil
 }
 

@@ -81,7 +81,7 @@ func umbraWithdraw(owner C.uintptr_t, r *C.struct_umbra_range) {
 	if t.link == nil {
 		return
 	}
-	t.contain("memory watcher", func() { _ = t.link.mem.Withdraw(uint64(r.addr), uint64(r.size)) }) // ENOENT: Provide refused the range
+	t.contain("memory watcher", func() { _ = t.link.mem.Withdraw(uint64(r.addr), uint64(r.size)) }) // EINVAL: Provide refused the range
 }
 
 //export umbraMask
