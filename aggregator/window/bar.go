@@ -1,8 +1,6 @@
 package window
 
 import (
-	"encoding/binary"
-
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/channel"
@@ -58,13 +56,6 @@ func (b *bar) show() {
 	b.windows.maps.Set().Block(b.kind, b.state.On, b.tlb.Space())
 }
 
-// Read64 implements shadowpt.Memory for the guest's own tables.
-func (b *bar) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
-	var p [8]byte
-	ok := b.windows.mem.Read(t, addr, p[:])
-	return binary.LittleEndian.Uint64(p[:]), ok
-}
-
 // access moves p to or from the memory at off. It returns the fault that ended it, and whether
 // there was none.
 func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok bool) {
@@ -79,7 +70,7 @@ func (b *bar) access(off uint64, p []byte, write bool) (f gf100.MMUFault, ok boo
 		return f, true
 	}
 	for len(p) > 0 {
-		pte, end, reason, found := b.tlb.Lookup(b, off)
+		pte, end, reason, found := b.tlb.Lookup(b.windows.mem, off)
 		switch {
 		case !found:
 			return b.fault(off, p, write, reason), false

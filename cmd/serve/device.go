@@ -62,7 +62,7 @@ type Device struct {
 	client *hostSide       // of the connection, or nil
 	maps   mappable        // what the client may map
 	shown  *aperture.Stats // of mapped windows, all clients together
-	faults *programFaults  // nil if the card does not count them
+	faults *cardFaults     // nil if the card does not count them
 	log    *slog.Logger    // also of errors that have no place in a reply
 	asked  bool            // the client's windows were opened, or could not be
 	traps  traps

@@ -11,11 +11,12 @@ import (
 
 	"github.com/umbra-gpu/umbra/aggregator"
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft"
 )
 
 // EventLogger logs which rules guests broke, which requests ran for too long, what the last bad
-// program did, and which mapped windows show wrong data. It polls the counters: a guest that breaks
+// program did, where the card found no memory, and which mapped windows show wrong data. It polls the counters: a guest that breaks
 // a million rules in a second causes one line, and no trap waits for the log.
 type EventLogger struct {
 	log       *slog.Logger
@@ -67,39 +68,44 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 	if e.Virtual != nil {
 		e.logRulesLocked(log)
 	}
-	e.logProgramsLocked(log)
+	e.logFaultsLocked(log)
 	e.logInexactLocked(log)
 }
 
-// programFaults counts programs that were stopped.
-type programFaults struct {
-	n    *atomic.Uint64
-	last *atomic.Pointer[string]
+// cardFaults counts what stops channels and is the server's to report.
+type cardFaults struct {
+	programs    *atomic.Uint64
+	lastProgram *atomic.Pointer[string]
+	strays      *card.Strays
 }
 
 // faultsOf returns those of a card that has a report for each.
-func faultsOf(c any) *programFaults {
+func faultsOf(c any) *cardFaults {
 	if s, ok := c.(interface{ Stats() *soft.Stats }); ok {
-		return &programFaults{&s.Stats().ProgramFaults, &s.Stats().LastProgramFault}
+		return &cardFaults{&s.Stats().ProgramFaults, &s.Stats().LastProgramFault, &s.Stats().Strays}
 	}
 	return nil
 }
 
-func guestFaults(g *aggregator.Guest) *programFaults {
+func guestFaults(g *aggregator.Guest) *cardFaults {
 	s := &g.Stats().FIFO
-	return &programFaults{&s.ProgramFaults, &s.LastProgramFault}
+	return &cardFaults{&s.ProgramFaults, &s.LastProgramFault, &s.Strays}
 }
 
-// logProgramsLocked logs how many programs were stopped, and why the last one was.
-// Endpoint.logMu is held.
-func (e *Endpoint) logProgramsLocked(log *slog.Logger) {
+// logFaultsLocked logs how many programs were stopped, and why the last one was; and where the card
+// found no memory of the client. Endpoint.logMu is held.
+func (e *Endpoint) logFaultsLocked(log *slog.Logger) {
 	f := e.Device.faults
 	if f == nil {
 		return
 	}
-	total := f.n.Load()
+	total := f.programs.Load()
 	if n := e.newLocked("program_faults", total); n > 0 {
-		log.Warn("a program was stopped", "gpu", e.Name, "count", n, "total", total, "last", *f.last.Load())
+		log.Warn("a program was stopped", "gpu", e.Name, "count", n, "total", total, "last", *f.lastProgram.Load())
+	}
+	total = f.strays.N.Load()
+	if n := e.newLocked("strays", total); n > 0 {
+		log.Warn("the GPU accessed a bus address where its client shares no memory for that", "gpu", e.Name, "count", n, "total", total, "last", *f.strays.Last.Load())
 	}
 }
 

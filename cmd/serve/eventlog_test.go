@@ -21,6 +21,8 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/aggregator/sched"
+	"github.com/umbra-gpu/umbra/devmodel/guest"
+	"github.com/umbra-gpu/umbra/shadowpt"
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
 )
@@ -77,6 +79,58 @@ func TestProgramFaultsAreLogged(t *testing.T) {
 	c.Stats().ProgramFaults.Add(1)
 	(&Endpoint{Name: "card", Device: NewPassThrough(c, passthrough.Config{}), logged: make(map[string]uint64)}).logEvents(log)
 	require.Contains(t, text.String(), `gpu=card count=1 total=1 last="bad barrier at 0x8"`)
+}
+
+// TestStrayAccessesAreLogged: a copy from memory that the client has unmapped, or never mapped, is one
+// line with the bus address. One from mapped memory is none.
+func TestStrayAccessesAreLogged(t *testing.T) {
+	for _, setup := range []string{"pass-through", "virtual"} {
+		t.Run(setup, func(t *testing.T) {
+			var text lockedBuffer
+			log := slog.New(slog.NewTextHandler(&text, nil))
+			var e *Endpoint
+			var socket string
+			if opts := (vfiouser.Options{Log: log}); setup == "virtual" {
+				e = share(t, newCard(t), Native, opts, aggregator.Options{}).add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
+				socket = e.Config.Socket
+			} else {
+				var err error
+				e, err = NewEndpoint("a", NewPassThrough(newCard(t), passthrough.Config{}), Native, opts)
+				require.NoError(t, err)
+				socket = listen(t, e)
+			}
+			g, err := guest.Attach(t.Context(), socket, guest.Config{})
+			require.NoError(t, err)
+			defer g.Close()
+			s, err := g.NewSpace()
+			require.NoError(t, err)
+			dst, err := g.AllocVRAM(4096)
+			require.NoError(t, err)
+			const dstVA, mapped, never = 1 << 24, 1 << 32, 1 << 33
+			require.NoError(t, s.Map(dstVA, dst, guest.Small))
+			require.NoError(t, g.Raw().Map(mapped, 0, 0x1000, client.ReadWrite))
+			for i, c := range []struct {
+				bus   uint64
+				stray bool
+			}{{mapped, false}, {mapped, true}, {never, true}} {
+				if i == 1 { // as QEMU does
+					require.NoError(t, g.Raw().Unmap(mapped, 2<<20))
+				}
+				va := uint64(2+i) << 24
+				require.NoError(t, s.MapAddr(va, shadowpt.SystemCoherent, c.bus, 4096, guest.Small))
+				ch, err := g.NewChannel(1+i, s)
+				require.NoError(t, err)
+				require.NoError(t, ch.Copy(guest.M2MF, dstVA, va+0x40, 64))
+				require.Equal(t, c.stray, ch.Finish() != nil)
+				e.logEvents(log)
+				lines := strings.Count(text.String(), "shares no memory")
+				require.Equal(t, i, lines, text.String())
+				if c.stray {
+					require.Contains(t, text.String(), fmt.Sprintf("gpu=a count=1 total=%d last=%#x\n", i, c.bus+0x40))
+				}
+			}
+		})
+	}
 }
 
 // TestRunawaysAreLogged: one line for all requests that were ended since the last, with the limit that
@@ -203,8 +257,8 @@ func TestInexactWindowsOfAWholeCard(t *testing.T) {
 	require.NotContains(t, r.Counts, "doorbells", "which the card counts")
 }
 
-// attach serves an endpoint until the test ends, and returns its client.
-func attach(t *testing.T, e *Endpoint) *client.Client {
+// listen serves an endpoint until the test ends, and returns its socket.
+func listen(t *testing.T, e *Endpoint) string {
 	path := filepath.Join(t.TempDir(), "card")
 	l, err := vfiouser.Listen(path)
 	require.NoError(t, err)
@@ -215,7 +269,12 @@ func attach(t *testing.T, e *Endpoint) *client.Client {
 		cancel()
 		require.ErrorIs(t, <-served, context.Canceled)
 	})
-	h, err := client.Dial(path, nil)
+	return path
+}
+
+// attach serves an endpoint until the test ends, and returns its client.
+func attach(t *testing.T, e *Endpoint) *client.Client {
+	h, err := client.Dial(listen(t, e), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { h.Close() })
 	return h

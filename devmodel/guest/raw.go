@@ -106,6 +106,11 @@ func (r Raw) Map(addr, off, n uint64, rights uint32) error {
 	return r.g.bus.call(func(c *client.Client) error { return c.Map(addr, r.g.mem, off, n, rights) })
 }
 
+// Unmap takes away what is mapped inside the n bytes at a bus address.
+func (r Raw) Unmap(addr, n uint64) error {
+	return r.g.bus.call(func(c *client.Client) error { return c.Unmap(addr, n) })
+}
+
 // UnmapAll takes all DMA mappings away.
 func (r Raw) UnmapAll() error {
 	return r.g.bus.call(func(c *client.Client) error { return c.UnmapAll() })

@@ -202,6 +202,9 @@ type MMUFault struct {
 	Report string
 }
 
+// Write reports whether the access was a write.
+func (f MMUFault) Write() bool { return f.Info&faultWrite != 0 }
+
 // PBDMAError is a method or header that a PBDMA could not pass on.
 type PBDMAError struct {
 	PBDMA   uint8

@@ -61,7 +61,11 @@ func (c *Card) memory(t shadowpt.Target, addr uint64, n int, owner uint8, w *wri
 		return nil
 	}
 	m, off := c.mappings.At(addr, w != nil)
-	if m == nil || owner != anyOwner && owner != m.Owner || uint64(n) > uint64(len(m.Mem))-off || !m.Reach(off, uint64(n)) {
+	if m == nil {
+		c.stats.Strays.Note(addr)
+		return nil
+	}
+	if owner != anyOwner && owner != m.Owner || uint64(n) > uint64(len(m.Mem))-off || !m.Reach(off, uint64(n)) {
 		return nil
 	}
 	if w != nil && m.Wrote != nil {

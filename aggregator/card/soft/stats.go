@@ -3,6 +3,7 @@ package soft
 import (
 	"sync/atomic"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/card/soft/engine"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
@@ -32,6 +33,7 @@ type Stats struct {
 	PagesMoved       atomic.Uint64 // whose backing changed
 	LongestStep      atomic.Uint64 // ns, by the card's clock
 
+	Strays card.Strays // in the host's memory
 	Engine engine.Stats
 	Owners [gf100.Owners]engine.Work // by gf100.InstOwner
 }
