@@ -80,7 +80,7 @@ func Lacks() []string {
 		"mappable parts: the largest of each region only; the library as of 2022 sends a descriptor for every part, and QEMU takes one",
 		"regions and interrupts: described once, before the first client, not for each client",
 		"regions of 4 GiB and more: sizes are held in 32 bits",
-		"DMA ranges: 16 at a time in older revisions; each takes a mapping of the process, and limits of them are the library's own; an overlap is EINVAL",
+		"DMA ranges: 16 at a time in older revisions; each takes a mapping of the process, and limits of them are the library's own; an overlap is EINVAL; only exact ranges are unmapped, so a guest must not put the GPU behind an IOMMU",
 		"migration and dirty-page logging: not bound",
 		"a second client: waits in the socket's queue without an answer",
 		"inherited sockets: the library makes its own",
