@@ -127,8 +127,8 @@ func (m *machine) args() []string {
 		args = append(args, "-mon", "mode=readline,chardev="+m.monitor)
 	}
 	args = append(args, "-kernel", m.kernel, "-initrd", m.image, "-append", m.commandLine())
-	args = append(args, DeviceArgs(c.Sockets, c.DeviceProps)...)
-	return append(args, c.QEMUArgs...)
+	args = append(args, c.QEMUArgs...) // an IOMMU serves the devices behind it
+	return append(args, DeviceArgs(c.Sockets, c.DeviceProps)...)
 }
 
 func (m *machine) cpu() string {

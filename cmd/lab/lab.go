@@ -72,7 +72,7 @@ type Config struct {
 	Append      []string       // more words for the kernel's command line
 	Reboot      bool           // a reset starts the guest anew; without it, a reset ends the machine
 	Suspend     bool           // the guest can wake up after VM.Suspend; booting it takes twice as long
-	QEMUArgs    []string       // more arguments for QEMU
+	QEMUArgs    []string       // more arguments for QEMU, before the devices
 
 	// Mesa is the version of Debian's Mesa that the guest has: "25", "26", or "" for none. C
 	// sources in Programs are compiled against it; the guest has them in image.ProgramsDir.
