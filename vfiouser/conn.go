@@ -91,7 +91,7 @@ func newConn(s *Server, fd int) *conn {
 		out:    make([]byte, 0, batchReply),
 		client: clientLimits{maxMsgFDs: wire.DefaultMaxMsgFDs, maxDataXfer: wire.DefaultMaxDataXfer},
 	}
-	c.mem.files.holes = &s.holes
+	c.mem.files.holes, c.mem.files.discards = &s.holes, &s.discards
 	c.sock.fd, c.irqs.signals = fd, s.signals
 	return c
 }

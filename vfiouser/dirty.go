@@ -31,7 +31,7 @@ const maxLogBytes = 256 << 20
 //
 // Preconditions: Memory.mu held to write.
 func (l *dirtyLog) start(r *mapping) error {
-	if l.pageSize == 0 || r.prot&unix.PROT_WRITE == 0 || r.data == nil {
+	if l.pageSize == 0 || r.prot&unix.PROT_WRITE == 0 || r.data == nil && !r.byFile() {
 		return nil
 	}
 	n := bitmapBytes(r.size, l.pageSize)
@@ -105,20 +105,14 @@ func (m *Memory) stopLogLocked() {
 	m.log = dirtyLog{}
 }
 
-func (m *Memory) logging() bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.log.pageSize != 0
-}
-
 // canReport reports whether a report of a range is possible: EINVAL if logging is off, ENOENT if no
 // part of the range is in the map with a descriptor.
 func (m *Memory) canReport(addr, size uint64) error {
-	if !m.logging() {
-		return unix.EINVAL
-	}
 	m.mu.RLock()
 	defer m.mu.RUnlock()
+	if m.log.pageSize == 0 {
+		return unix.EINVAL
+	}
 	for range m.logged(addr, addr+(size-1)) {
 		return nil
 	}
@@ -132,7 +126,7 @@ func (m *Memory) logged(first, last uint64) iter.Seq[*mapping] {
 	return func(yield func(*mapping) bool) {
 		i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].last() >= first })
 		for ; i < len(m.maps) && m.maps[i].addr <= last; i++ {
-			if r := m.maps[i]; r.data != nil && !yield(r) {
+			if r := m.maps[i]; (r.data != nil || r.byFile()) && !yield(r) {
 				return
 			}
 		}

@@ -59,6 +59,10 @@
 //   - DMA_MAP of an overlapping range answers EEXIST, as specified (libvfio-user: EINVAL).
 //   - DMA_MAP beyond the limits of the DMA map answers ENOSPC, as VFIO does where its entries
 //     are spent (libvfio-user: EINVAL).
+//   - DMA_MAP takes libvfio-user's flags MMAP and FILE_IO: EINVAL for both, and without a descriptor.
+//     A FILE_IO range is never mapped: Host.DMARead and DMAWrite read and write its file, by the rules
+//     of Options for files, and fail where it is too short. It has no MemoryChange.Bytes. All of one
+//     that may be written counts for Options.MaxDMAAlloc.
 //   - DMA_UNMAP removes all ranges inside the span that it names, and succeeds if there are none, as
 //     VFIO does and QEMU expects: a guest behind an IOMMU unmaps 2 MiB at a time over single pages. The
 //     specification and libvfio-user want exactly one mapping, and libvfio-user answers ENOENT. A span

@@ -14,7 +14,9 @@ import (
 type files struct {
 	list  []*fileMap
 	bytes uint64 // of all mappings
-	holes *holes // of the server; nil for other transports
+
+	holes    *holes // of the server; nil for other transports
+	discards *discards
 }
 
 // fileMap is one mapping of whole blocks of a file.
@@ -26,6 +28,8 @@ type fileMap struct {
 	refs int
 
 	watched bool // by holes
+	fd      int  // of a file that is not mapped, or -1
+	memory  bool // that file is in memory
 }
 
 type fileID struct{ dev, ino uint64 }
@@ -71,7 +75,7 @@ func inspect(q mapRequest, o *Options) (f clientFile, err error) {
 	f = clientFile{
 		id: fileID{uint64(st.Dev), st.Ino}, memory: memory, regular: st.Mode&unix.S_IFMT == unix.S_IFREG, size: uint64(st.Size), block: pageSize,
 	}
-	if f.regular && (q.offset > f.size || q.size > f.size-q.offset) {
+	if f.regular && (memory || !q.io) && (q.offset > f.size || q.size > f.size-q.offset) {
 		return f, unix.EINVAL
 	}
 	if b := uint64(st.Blksize); b > pageSize && b&(b-1) == 0 && memory {
@@ -84,14 +88,28 @@ func inspect(q mapRequest, o *Options) (f clientFile, err error) {
 // that has taken half of its mappings gets the whole file mapped where it may, so that a guest
 // behind an IOMMU, whose ranges are thousands of pages, needs few.
 func (l *files) open(q mapRequest, of clientFile, o *Options) (*fileMap, error) {
+	if q.io && of.memory && q.prot&unix.PROT_WRITE != 0 {
+		if err := l.holes.reserve(q.size); err != nil {
+			return nil, err
+		}
+	}
 	for _, f := range l.list {
-		if f.covers(q, of) {
+		if q.io == (f.fd >= 0) && f.covers(q, of) {
 			f.refs++
 			return f, nil
 		}
 	}
 	if len(l.list) >= o.MaxDMAMappings {
 		return nil, refusal(DMAMappings)
+	}
+	if q.io {
+		fd, err := unix.FcntlInt(uintptr(q.fd), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			return nil, err
+		}
+		f := &fileMap{of: of.id, prot: q.prot, refs: 1, fd: fd, memory: of.memory}
+		l.list = append(l.list, f)
+		return f, nil
 	}
 	if of.regular && len(l.list) >= o.MaxDMAMappings/2 {
 		if f, err := l.mmap(q, of, 0, of.size, o); err == nil {
@@ -103,7 +121,7 @@ func (l *files) open(q mapRequest, of clientFile, o *Options) (*fileMap, error) 
 
 func (f *fileMap) covers(q mapRequest, of clientFile) bool {
 	return of.regular && f.of == of.id && (f.prot == q.prot || f.prot == unix.PROT_READ|unix.PROT_WRITE) &&
-		q.offset >= f.base && q.offset-f.base+q.size <= uint64(len(f.data))
+		(q.io || q.offset >= f.base && q.offset-f.base+q.size <= uint64(len(f.data)))
 }
 
 // mmap maps the blocks of a file that hold size bytes at offset.
@@ -117,7 +135,7 @@ func (l *files) mmap(q mapRequest, of clientFile, offset, size uint64, o *Option
 	if err != nil {
 		return nil, err
 	}
-	f := &fileMap{of: of.id, prot: q.prot, base: base, data: data, refs: 1}
+	f := &fileMap{of: of.id, prot: q.prot, base: base, data: data, refs: 1, fd: -1}
 	if of.memory {
 		if f.watched, err = l.holes.watch(data); err != nil {
 			return nil, errors.Join(err, unix.Munmap(data))
@@ -139,10 +157,47 @@ func (l *files) close(r *mapping) {
 		return
 	}
 	n := uint64(len(f.data))
-	if err := unix.Munmap(f.data); err != nil {
+	if f.fd >= 0 {
+		l.discards.close([]int{f.fd})
+	} else if err := unix.Munmap(f.data); err != nil {
 		panic(fmt.Sprintf("vfiouser: munmap of %#x bytes of our own mapping: %v", n, os.NewSyscallError("munmap", err)))
 	}
 	l.bytes -= n
 	i := slices.Index(l.list, f)
 	l.list = slices.Delete(l.list, i, i+1)
+}
+
+// copyFile copies between p and the file of r. The map is not locked meanwhile: the file's system may
+// be one that does not answer. The range is not freed before the copy has ended.
+//
+// Preconditions: m.mu held to read.
+func (m *Memory) copyFile(r *mapping, off uint64, p []byte, write bool) bool {
+	r.copies.Add(1)
+	defer r.copies.Done()
+	m.mu.RUnlock()
+	defer m.mu.RLock()
+	do := unix.Pread
+	if write {
+		defer r.wrote(off, uint64(len(p)))
+		if do = unix.Pwrite; r.file.memory {
+			do = pwriteInside
+		}
+	}
+	for at := int64(r.offset + off); len(p) > 0; {
+		n, err := do(r.file.fd, p, at)
+		if err != nil || n == 0 {
+			return false
+		}
+		p, at = p[n:], at+int64(n)
+	}
+	return true
+}
+
+// pwriteInside is pwrite, but makes no file longer.
+func pwriteInside(fd int, p []byte, at int64) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || at+int64(len(p)) > st.Size {
+		return 0, err
+	}
+	return unix.Pwrite(fd, p, at)
 }

@@ -1,11 +1,13 @@
 package vfiouser_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
+	"github.com/umbra-gpu/umbra/vfiouser/wire"
 )
 
 // TestHugePages: ranges of a file of huge pages, of any size, take whole huge pages of addresses and
@@ -124,7 +127,7 @@ func TestOnlyMemoryIsMapped(t *testing.T) {
 // TestFileThatNeverAnswers: a client gives a file whose file system answers nothing. The server
 // refuses it without asking that file system, and the client is still served.
 func TestFileThatNeverAnswers(t *testing.T) {
-	fd, abort := silentFile(t)
+	fd, abort := silentFile(t, 0)
 	m := &client.Memory{FD: fd}
 	r := newRig(t, newDevice(t), vfiouser.Options{})
 	defer abort() // else the rig waits for the descriptors
@@ -142,10 +145,68 @@ func TestFileThatNeverAnswers(t *testing.T) {
 	require.NoError(t, r.srv.Close())
 }
 
-// silentFile opens a file in a FUSE file system that answers nothing from then on. After abort,
+// TestFileIO: a range for file I/O is read and written through its file, beside one that is mapped, and
+// never mapped. It fails where the file is too short. What could be allocated counts.
+func TestFileIO(t *testing.T) {
+	const page, fileIO = 0x1000, client.ReadWrite | wire.DMAUseFileIO
+	r := newRig(t, newDevice(t), vfiouser.Options{MaxDMAAlloc: 200 * page})
+	c, ram := r.dial(nil), alloc(t, 201*page)
+	require.NoError(t, c.Map(0, ram, 0, page, client.ReadWrite))
+	for i := range uint64(199) { // they share a descriptor
+		require.NoError(t, c.Map((1+i)*page, ram, (1+i)*page, page, fileIO))
+	}
+	require.Equal(t, syscall.ENOSPC, c.Map(200*page, ram, 0, 2*page, fileIO))
+	require.EqualValues(t, 202*page, mappedBytes(t, ram), "the client's own, and the first page")
+	mem, want, got := r.dev.Host().Memory(), []byte("a word"), make([]byte, 6)
+	require.False(t, mem.Ranges()[1].Mapped)
+	require.NoError(t, mem.Copy(page-3, want, true))
+	require.Equal(t, want, ram.Data[page-3:][:6])
+	require.NoError(t, mem.Copy(page-3, got, false))
+	require.Equal(t, want, got)
+	require.NoError(t, unix.Ftruncate(ram.FD, page+8))
+	require.ErrorIs(t, mem.Copy(page+4, got, false), vfiouser.ErrFault)
+	require.ErrorIs(t, mem.Copy(2*page, got, true), vfiouser.ErrFault)
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(ram.FD, &st))
+	require.EqualValues(t, page+8, st.Size)
+	require.NoError(t, c.Unmap(page, 199*page))
+	require.ErrorIs(t, mem.Copy(page, got, false), vfiouser.ErrNotMapped)
+}
+
+// TestFileIOThatNeverAnswers: while a copy waits for a client's file, nothing but the range's removal
+// does.
+func TestFileIOThatNeverAnswers(t *testing.T) {
+	fd, abort := silentFile(t, 1<<20)
+	r := newRig(t, newDevice(t), vfiouser.Options{AnyDMAFile: true})
+	c, ram := r.dial(nil), alloc(t, 0x1000)
+	stuck := make(chan error)
+	require.NoError(t, c.Map(0x1000, ram, 0, 0x1000, client.ReadWrite))
+	require.NoError(t, c.Map(0, &client.Memory{FD: fd}, 0, 0x1000, client.Readable|wire.DMAUseFileIO))
+	mem := r.dev.Host().Memory()
+	go func() { stuck <- mem.Copy(0, make([]byte, 8), false) }()
+	require.Eventually(t, func() bool {
+		stacks := make([]byte, 1<<16)
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("copyFile"))
+	}, patience, time.Millisecond)
+	require.NoError(t, mem.Copy(0x1000, make([]byte, 8), true))
+	unmapped := make(chan error, 1)
+	go func() { unmapped <- c.Unmap(0x1000, 0x1000) }()
+	select {
+	case err := <-unmapped:
+		require.NoError(t, err)
+	case <-stuck:
+		t.Fatal("another range's removal waited")
+	}
+	abort()
+	require.ErrorIs(t, <-stuck, vfiouser.ErrFault)
+	require.NoError(t, c.Unmap(0, 0x1000))
+}
+
+// silentFile opens a file in a FUSE file system that answers nothing from then on; the system knows its
+// attributes for so many seconds. After abort,
 // which comes by itself if the test hangs, nothing waits for it: else the process could not even be
 // killed.
-func silentFile(t *testing.T) (fd int, abort func()) {
+func silentFile(t *testing.T, known uint64) (fd int, abort func()) {
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Skipf("no FUSE: %v", err)
@@ -158,7 +219,7 @@ func silentFile(t *testing.T) (fd int, abort func()) {
 	opened, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		answerFUSE(dev, opened)
+		answerFUSE(dev, known, opened)
 	}()
 	fd, err = unix.Open(filepath.Join(dir, "memory"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	close(opened)
@@ -176,7 +237,7 @@ func silentFile(t *testing.T) (fd int, abort func()) {
 }
 
 // answerFUSE answers what an open of a file asks, and then only reads.
-func answerFUSE(dev int, silent <-chan struct{}) {
+func answerFUSE(dev int, known uint64, silent <-chan struct{}) {
 	const lookup, getattr, open, initialize = 1, 3, 14, 26
 	le := binary.LittleEndian
 	attr := func(ino uint64, mode uint32) []byte {
@@ -211,6 +272,7 @@ func answerFUSE(dev int, silent <-chan struct{}) {
 		case lookup:
 			out = make([]byte, 40)
 			le.PutUint64(out, 2)
+			le.PutUint64(out[24:], known)
 			out = append(out, attr(2, unix.S_IFREG|0o600)...)
 		case getattr:
 			out = make([]byte, 16)

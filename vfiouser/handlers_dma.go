@@ -14,16 +14,18 @@ import (
 func (c *conn) dmaMap(rq *request) syscall.Errno {
 	m := wire.Parse[wire.DMAMapRequest](rq.payload)
 	const page = pageSize - 1
+	const uses = wire.DMAUseMmap | wire.DMAUseFileIO
 	if m.Argsz < wire.DMAMapSize ||
-		m.Flags&^(wire.DMARdAllowed|wire.DMAWrAllowed|wire.DMAUseMmap) != 0 ||
-		m.Flags&wire.DMAUseMmap != 0 && len(rq.fds) == 0 ||
+		m.Flags&^(wire.DMARdAllowed|wire.DMAWrAllowed|uses) != 0 ||
+		m.Flags&uses == uses ||
+		m.Flags&uses != 0 && len(rq.fds) == 0 ||
 		m.Size == 0 ||
 		(m.Addr|m.Size|m.Offset)&page != 0 ||
 		m.Addr+(m.Size-1) < m.Addr ||
 		m.Offset > 1<<62 {
 		return syscall.EINVAL
 	}
-	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1}
+	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1, io: m.Flags&wire.DMAUseFileIO != 0}
 	if m.Flags&wire.DMARdAllowed != 0 {
 		q.prot |= unix.PROT_READ
 	}
@@ -51,7 +53,7 @@ const mainMemory = 1 << 20
 // message per access, and not at all from within a trap, so the device is slow or its driver
 // reads garbage, and only this line explains it.
 func (c *conn) noteShared(q *mapRequest) {
-	if q.fd >= 0 {
+	if q.fd >= 0 && !q.io {
 		c.shares = true
 	}
 	if c.shares || c.noted || q.size < mainMemory || q.prot&unix.PROT_WRITE == 0 {
@@ -103,7 +105,7 @@ func (c *conn) dmaUnmapDirty(rq *request, u wire.DMAUnmapRequest) syscall.Errno 
 	if n < need || uint64(u.Argsz) < fixed+need {
 		return syscall.EINVAL
 	}
-	if !c.mem.logging() {
+	if err := c.mem.canReport(u.Addr, u.Size); err == unix.EINVAL {
 		return syscall.EINVAL
 	}
 	b := c.body(fixed + int(need))

@@ -16,7 +16,8 @@ var (
 	// ErrNotMapped means that an address range is not, or not wholly, in the DMA map with
 	// the required permission.
 	ErrNotMapped = errors.New("vfiouser: range not in the DMA map")
-	// ErrFault means that mapped memory has no page: the client truncated its file.
+	// ErrFault means that mapped memory has no page: the client truncated its file. Or its file
+	// could not be read or written (FILE_IO).
 	ErrFault = errors.New("vfiouser: guest memory faulted")
 )
 
@@ -24,7 +25,7 @@ var (
 type MemoryRange struct {
 	Addr, Size  uint64 // bus address, bytes
 	Read, Write bool   // the device's rights
-	Mapped      bool   // has a descriptor, so that its bytes are at hand
+	Mapped      bool   // has a descriptor that is mapped, so that its bytes are at hand
 }
 
 // MemoryChange is one change of the DMA map.
@@ -70,6 +71,7 @@ type mapping struct {
 	prot       int // PROT_READ, PROT_WRITE
 	data       []byte
 	file       *fileMap                   // nil without a descriptor
+	copies     sync.WaitGroup             // under way between a file that is not mapped and a device
 	offset     uint64                     // of addr in the file
 	holes      *holes                     // nil unless pages may be absent
 	dirty      atomic.Pointer[dirtyPages] // nil unless logging
@@ -139,7 +141,8 @@ const maxRange = 8 << 40
 type mapRequest struct {
 	addr, size, offset uint64
 	prot               int
-	fd                 int // -1 without; stays the caller's
+	fd                 int  // -1 without; stays the caller's
+	io                 bool // read and write the file, never map it
 }
 
 // add enters a range. The same range again is no error and no change. No lock is held while the
@@ -172,7 +175,9 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 		if r.file.watched {
 			r.holes = m.files.holes
 		}
-		r.data = r.file.data[q.offset-r.file.base:][:q.size:q.size]
+		if !q.io {
+			r.data = r.file.data[q.offset-r.file.base:][:q.size:q.size]
+		}
 	}
 	m.mu.Lock()
 	if err = m.log.start(r); err == nil {
@@ -189,11 +194,13 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 }
 
 func (r *mapping) same(q mapRequest, file clientFile) bool {
-	if r.addr != q.addr || r.size != q.size || r.prot != q.prot || (r.file != nil) != (q.fd >= 0) {
+	if r.addr != q.addr || r.size != q.size || r.prot != q.prot || (r.file != nil) != (q.fd >= 0) || r.byFile() != q.io {
 		return false
 	}
 	return r.file == nil || r.offset == q.offset && r.file.of == file.id
 }
+
+func (r *mapping) byFile() bool { return r.file != nil && r.data == nil }
 
 // remove takes out the ranges inside the size bytes at addr, as VFIO does: QEMU unmaps whole spans of
 // an IOMMU's pages. It calls atLast, unless nil, for each range that the device no longer uses.
@@ -249,6 +256,7 @@ func (m *Memory) free(r *mapping) {
 	m.log.stop(r)
 	m.mu.Unlock()
 	n := uint64(len(r.data))
+	r.copies.Wait()
 	m.files.close(r)
 	m.bytes.Add(-n)
 	m.freed.Add(1)

@@ -223,7 +223,7 @@ func TestDirtyUnmap(t *testing.T) {
 	})()
 	ram := alloc(t, 1<<20)
 	require.NoError(t, c.Map(0x100000, ram, 0, 1<<19, client.ReadWrite))
-	require.NoError(t, c.Map(0x180000, ram, 1<<19, 1<<18, client.ReadWrite))
+	require.NoError(t, c.Map(0x180000, ram, 1<<19, 1<<18, client.ReadWrite|wire.DMAUseFileIO))
 	require.NoError(t, c.MapNoFD(0x1c0000, ram, 0, 1<<16, client.ReadWrite)) // and a hole behind it
 	_, err := c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 4096), 0))
 	require.NoError(t, err)
@@ -233,6 +233,7 @@ func TestDirtyUnmap(t *testing.T) {
 	require.EqualValues(t, 8+24+32, wire.Parse[wire.Feature](m.Payload).Argsz, "what a report needs")
 
 	require.NoError(t, mem.Copy(0x105000, []byte{1}, true))
+	require.NoError(t, mem.Copy(0x180000, []byte{1}, true))
 	u := wire.Append(nil, wire.DMAUnmapRequest{Argsz: 24 + 16 + 32, Flags: wire.UnmapGetDirty, Addr: 0x100000, Size: 1 << 20})
 	_, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u[:len(u):len(u)], 4096), 8))
 	require.Equal(t, syscall.EINVAL, err, "bitmap too small")
@@ -240,7 +241,7 @@ func TestDirtyUnmap(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, m.Payload, 24+16+32)
 	want := make([]byte, 32)
-	want[0], want[16] = 0xa0, 0x80
+	want[0], want[16] = 0xa0, 0x01
 	require.Equal(t, want, m.Payload[40:])
 	require.Empty(t, mem.Ranges())
 	m, err = c.Call(wire.DMAUnmap, le.AppendUint64(le.AppendUint64(u, 4096), 32))

@@ -51,6 +51,10 @@ func (m *Memory) Copy(addr uint64, p []byte, write bool) (err error) {
 		off := addr - r.addr
 		n := int(min(uint64(len(p)), r.size-off))
 		switch {
+		case r.byFile():
+			if !m.copyFile(r, off, p[:n], write) {
+				return ErrFault
+			}
 		case r.data == nil:
 			err = ErrByMessage
 		case r.holes != nil && !r.populate(off, uint64(n)):

@@ -12,9 +12,10 @@ var le = binary.LittleEndian
 const (
 	DMARdAllowed uint32 = 1
 	DMAWrAllowed uint32 = 2
-	// DMAUseMmap is libvfio-user's (June 2026), not the specification's: it states what a
-	// descriptor without a flag means anyway.
-	DMAUseMmap uint32 = 4
+	// How the descriptor is used is libvfio-user's (June 2026), not yet the specification's.
+	// DMAUseMmap is what a descriptor without a flag means anyway.
+	DMAUseMmap   uint32 = 4
+	DMAUseFileIO uint32 = 8 // read and write the file, and do not map it
 )
 
 // DMAMapRequest is the payload of DMA_MAP.
