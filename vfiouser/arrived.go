@@ -29,7 +29,7 @@ func (a *arrived) arrive(c *conn, from, to int, fds []int, cut bool) {
 	// One more than any message may have is enough to have it refused.
 	keep := min(len(fds), maxMsgFDs+1-len(g.fds))
 	g.fds = append(g.fds, fds[:keep]...)
-	c.srv.discards.close(fds[keep:])
+	c.srv.discards.close(fds[keep:]...)
 }
 
 // messageFor returns the start of the message to which descriptors in the bytes from..to

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -92,7 +93,7 @@ func newConn(s *Server, fd int) *conn {
 		client: clientLimits{maxMsgFDs: wire.DefaultMaxMsgFDs, maxDataXfer: wire.DefaultMaxDataXfer},
 	}
 	c.mem.files.holes, c.mem.files.discards = &s.holes, &s.discards
-	c.sock.fd, c.irqs.signals = fd, s.signals
+	c.sock.fd, c.irqs.signals, c.irqs.discards = fd, s.signals, &s.discards
 	return c
 }
 
@@ -142,7 +143,7 @@ func (c *conn) finish() {
 		c.contain("Detached", c.dev.Detached)
 		c.detaching.Store(false)
 	}
-	c.srv.discards.close(c.in.drop())
+	c.srv.discards.close(c.in.drop()...)
 	c.shutdown() // a sender that waits for room fails, and releases sendMu
 	if c.twin.open {
 		_ = unix.Shutdown(c.twin.sock.fd, unix.SHUT_RDWR)
@@ -153,7 +154,7 @@ func (c *conn) finish() {
 	c.fdMu.Unlock()
 	c.sendMu.Unlock()
 	c.closeTwin()
-	unix.Close(c.sock.fd) // without locks: it closes descriptors that the client sent and nobody received
+	c.srv.discards.close(c.sock.fd)
 }
 
 // shutdown makes the connection's thread end. It may be called from any goroutine.
@@ -196,9 +197,23 @@ func (c *conn) recv() (n int, fds []int, cut bool, err error) {
 	if c.irqs.maskNotified.Load() > 0 {
 		return c.recvWatching()
 	}
-	c.sock.noFDs = c.srv.discards.full()
+	if err := c.awaitRoom(); err != nil {
+		return 0, nil, false, err
+	}
 	c.srv.stats.count(func(s *Stats) { s.Blocked++ })
 	return c.sock.recv(c.buf[c.w:], 0)
+}
+
+// awaitRoom waits until the client may send more descriptors. Unlike a receive that drops them, which
+// closes them on this thread, it ends with the connection.
+func (c *conn) awaitRoom() error {
+	for c.srv.discards.full() {
+		if c.hungUp() {
+			return io.EOF
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil
 }
 
 // recvWatching waits for the socket and for mask and unmask eventfds together, so that the
@@ -218,7 +233,9 @@ func (c *conn) recvWatching() (n int, fds []int, cut bool, err error) {
 		if c.pollFDs[0].Revents == 0 {
 			continue
 		}
-		c.sock.noFDs = c.srv.discards.full()
+		if err = c.awaitRoom(); err != nil {
+			return
+		}
 		n, fds, cut, err = c.sock.recv(c.buf[c.w:], unix.MSG_DONTWAIT)
 		if err != unix.EAGAIN {
 			return
@@ -296,7 +313,7 @@ func (c *conn) message(rq *request) {
 		errno = c.contained(row.num.String(), func() syscall.Errno { return row.handle(c, rq) })
 	}
 	if len(rq.fds) > 0 {
-		c.srv.discards.close(rq.fds)
+		c.srv.discards.close(rq.fds...)
 		rq.fds = nil
 	}
 	c.srv.stats.count(func(s *Stats) {
@@ -322,7 +339,7 @@ func (c *conn) dmaReply(rq *request) bool {
 		c.srv.stats.count(func(s *Stats) { s.StrayReply++ })
 		return false
 	}
-	c.srv.discards.close(rq.fds)
+	c.srv.discards.close(rq.fds...)
 	rq.fds = nil
 	return true
 }

@@ -1,32 +1,31 @@
 package vfiouser
 
 import (
-	"fmt"
-	"os"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
-// discards closes descriptors that a client sent. The close of a file waits for the file's system,
-// which a client may choose: FUSE answers a flush, or does not. So one goroutine closes what may
-// wait. It runs while there is any; stuck, it hurts only its server's client, who can send no more
-// descriptors once maxDiscards wait.
+// discards closes what clients sent, and their sockets, in which may be what nobody received. The
+// last close of a file waits as long as its owner likes: a socket for its linger time, a FUSE file
+// for an answer, a file in an epoll for whoever holds that. So one goroutine closes all but memory.
+// It runs while there is any; stuck, it delays nobody until it is full: then the server takes nothing
+// more of the kind.
 type discards struct {
 	mu      sync.Mutex
 	fds     []int
 	closing bool
 }
 
+// maxDiscards is when no more are received. One receive, which had begun before, adds maxSCMFDs.
 const maxDiscards = 64
 
-func (d *discards) close(fds []int) {
+func (d *discards) close(fds ...int) {
 	for _, fd := range fds {
 		if fd < 0 {
-			continue // its handler has kept it
+			continue // its handler has kept it, or there was none
 		}
-		if closesAtOnce(fd) {
+		if inMemory(fd) {
 			unix.Close(fd)
 			continue
 		}
@@ -40,10 +39,16 @@ func (d *discards) close(fds []int) {
 	}
 }
 
+// hangUp closes a connection, whose client sees its end at once.
+func (d *discards) hangUp(fd int) {
+	_ = unix.Shutdown(fd, unix.SHUT_RDWR)
+	d.close(fd)
+}
+
 func (d *discards) run() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for d.closing = true; len(d.fds) > 0; d.fds = d.fds[1:] {
+	for ; len(d.fds) > 0; d.fds = d.fds[1:] {
 		fd := d.fds[0]
 		d.mu.Unlock()
 		unix.Close(fd)
@@ -56,14 +61,4 @@ func (d *discards) full() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.fds) >= maxDiscards
-}
-
-// closesAtOnce reports whether the kernel itself keeps the file: memory, or a file without a path,
-// such as an eventfd or a socket.
-func closesAtOnce(fd int) bool {
-	if inMemory(fd) {
-		return true
-	}
-	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	return err == nil && !strings.HasPrefix(name, "/")
 }

@@ -235,9 +235,9 @@ func (c *conn) readTwin() {
 	defer c.calls.close()
 	buf := make([]byte, maxDMAReply)
 	have := 0
-	for {
+	for !c.srv.discards.full() {
 		n, fds, _, err := c.twin.sock.recv(buf[have:], 0)
-		c.srv.discards.close(fds)
+		c.srv.discards.close(fds...)
 		if err != nil {
 			return
 		}
@@ -272,5 +272,5 @@ func (c *conn) closeTwin() {
 		return
 	}
 	c.twin.done.Wait()
-	unix.Close(c.twin.sock.fd)
+	c.srv.discards.close(c.twin.sock.fd)
 }

@@ -158,7 +158,7 @@ func (l *files) close(r *mapping) {
 	}
 	n := uint64(len(f.data))
 	if f.fd >= 0 {
-		l.discards.close([]int{f.fd})
+		l.discards.close(f.fd)
 	} else if err := unix.Munmap(f.data); err != nil {
 		panic(fmt.Sprintf("vfiouser: munmap of %#x bytes of our own mapping: %v", n, os.NewSyscallError("munmap", err)))
 	}

@@ -26,6 +26,8 @@ type irqTable struct {
 	stats   IRQStats // guarded by mu
 	scratch iocb     // guarded by mu
 	signals *signaller
+
+	discards *discards
 }
 
 type irqIndex struct {
@@ -145,7 +147,7 @@ func (t *irqTable) attach(index, vec int, which irqFD, fd int) {
 	t.mu.Lock()
 	old := t.attachLocked(&t.indexes[index].vectors[vec], which, fd)
 	t.mu.Unlock()
-	closeFDs([]int{old})
+	t.discards.close(old)
 }
 
 // attachLocked is attach, but leaves the old descriptor to the caller. t.mu is held.
@@ -173,7 +175,7 @@ func (t *irqTable) disable(index int) {
 	t.mu.Lock()
 	old := t.disableLocked(index, nil)
 	t.mu.Unlock()
-	closeFDs(old)
+	t.discards.close(old...)
 }
 
 // disableLocked appends the descriptors that the caller has to close. t.mu is held.
@@ -197,7 +199,7 @@ func (t *irqTable) close() {
 	}
 	t.closed = true
 	t.mu.Unlock()
-	closeFDs(old)
+	t.discards.close(old...)
 }
 
 func (t *irqTable) snapshot() IRQStats {

@@ -19,7 +19,7 @@ import (
 var ErrServerClosed = errors.New("vfiouser: server closed")
 
 // ErrStuck means that a client's thread made no progress towards its end within Options.EndTimeout,
-// besides its device's Detached: a descriptor or a page of the client's makes the kernel wait. The
+// besides its device's Detached: a file of the client's makes the kernel wait. The
 // thread is left to itself and calls the device again once it continues; Close waits for it again.
 var ErrStuck = errors.New("vfiouser: the client's thread waits in the kernel for something of the client's and does not end")
 
@@ -31,11 +31,12 @@ type Server struct {
 	stats counters
 
 	signals  *signaller
-	discards discards
+	discards discards // of clients
+	refusals discards // connections; a stranger must not stop what the client sends
 	holes    holes
 
-	logStream, logPanic, logBusy, logAdmit, logMemory logLimit
-	logRules                                          [numDMARules]logLimit
+	logStream, logPanic, logBusy, logFull, logAdmit, logMemory logLimit
+	logRules                                                   [numDMARules]logLimit
 
 	closing chan struct{} // closed by Close
 
@@ -113,6 +114,22 @@ func ClearPath(path string) error {
 	return nil
 }
 
+// CloseListener closes l without a wait. With it go connections that nobody accepted, with what their
+// clients sent, which a goroutine of its own closes: see discards.
+func CloseListener(l *net.UnixListener) {
+	last := -1
+	if raw, err := l.SyscallConn(); err == nil {
+		_ = raw.Control(func(p uintptr) { last, _ = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0) })
+	}
+	l.Close()
+	if last >= 0 {
+		go unix.Close(last)
+	}
+}
+
+// wake ends accepts on l. A close could be the last, which waits.
+func wake(l *net.UnixListener) { _ = l.SetDeadline(time.Unix(1, 0)) }
+
 // ListenAndServe serves at path until ctx ends or Close.
 func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 	l, err := Listen(path)
@@ -132,10 +149,10 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 // A connection made while a client is attached is closed immediately and logged.
 func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	if !s.track(l) {
-		l.Close()
+		CloseListener(l)
 		return ErrServerClosed
 	}
-	stop := context.AfterFunc(ctx, func() { l.Close() })
+	stop := context.AfterFunc(ctx, func() { wake(l) })
 	defer stop()
 	err := s.accept(ctx, l)
 	s.untrack(l)
@@ -146,7 +163,24 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 }
 
 func (s *Server) accept(ctx context.Context, l *net.UnixListener) error {
-	for delay := time.Duration(0); ; {
+	delay := time.Duration(0)
+	pause := func() (ended bool) {
+		delay = min(max(2*delay, 5*time.Millisecond), time.Second)
+		select {
+		case <-time.After(delay):
+			return false
+		case <-ctx.Done():
+		case <-s.closing:
+		}
+		return true
+	}
+	for {
+		for s.refusals.full() || s.discards.full() {
+			if pause() {
+				return ErrServerClosed
+			}
+			s.warn(&s.logFull, "vfio-user clients wait: the kernel does not close descriptors of earlier ones; if it never does, remove the GPU and add it again")
+		}
 		nc, err := l.AcceptUnix()
 		switch {
 		case err == nil:
@@ -157,16 +191,15 @@ func (s *Server) accept(ctx context.Context, l *net.UnixListener) error {
 				continue
 			}
 			if _, err := s.start(ctx, fd); err != nil {
-				unix.Close(fd)
+				s.refusals.hangUp(fd)
 				if errors.Is(err, ErrBusy) {
 					s.warn(&s.logBusy, "vfio-user client refused: another is attached; a socket serves one guest, give each a GPU and a socket of its own")
 				}
 			}
-		case errors.Is(err, net.ErrClosed):
+		case errors.Is(err, net.ErrClosed), errors.Is(err, os.ErrDeadlineExceeded):
 			return ErrServerClosed
 		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ECONNABORTED):
-			delay = min(max(2*delay, 5*time.Millisecond), time.Second)
-			time.Sleep(delay)
+			pause()
 		default:
 			return fmt.Errorf("vfiouser: accept: %w", err)
 		}
@@ -182,7 +215,7 @@ func (s *Server) ServeConn(ctx context.Context, nc *net.UnixConn) error {
 	}
 	c, err := s.start(ctx, fd)
 	if err != nil {
-		unix.Close(fd)
+		s.refusals.hangUp(fd)
 		return err
 	}
 	select {
@@ -267,7 +300,7 @@ func (s *Server) Close() error {
 		close(s.closing)
 	}
 	for l := range s.listener {
-		l.Close()
+		wake(l)
 	}
 	s.mu.Unlock()
 	return s.endCurrent()
@@ -289,7 +322,7 @@ const maxLooks = 64
 // end disconnects c and waits for the end of its thread. What the device does in Detached is not
 // the client's to stretch, so that may take as long as it takes. For each range of the client's map
 // the thread waits for the device, so a range that was freed begins the timeout anew. The kernel
-// frees the pages of a large range in one call, which takes up to 2 s per GiB on a busy machine.
+// frees the pages of a file with its last mapping, which takes up to 2 s per GiB on a busy machine.
 func (s *Server) end(c *conn) error {
 	c.shutdown()
 	late := time.NewTicker(s.opts.EndTimeout)
@@ -323,7 +356,7 @@ func (s *Server) track(l *net.UnixListener) bool {
 }
 
 func (s *Server) untrack(l *net.UnixListener) {
-	l.Close()
+	CloseListener(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.listener, l)

@@ -19,8 +19,6 @@ type sock struct {
 	hdr unix.Msghdr
 	iov unix.Iovec
 	oob [maxOOB]byte
-
-	noFDs bool // recv takes no descriptors; the kernel drops them without a flush
 }
 
 const maxOOB = unix.SizeofCmsghdr + maxSCMFDs*4 + 4
@@ -35,10 +33,6 @@ func (s *sock) recv(p []byte, flags int) (n int, fds []int, truncated bool, err 
 	for {
 		s.hdr.Control = &s.oob[0]
 		s.hdr.SetControllen(len(s.oob))
-		if s.noFDs {
-			s.hdr.Control = nil
-			s.hdr.SetControllen(0)
-		}
 		r, _, errno := unix.Syscall(unix.SYS_RECVMSG, uintptr(s.fd), uintptr(unsafe.Pointer(&s.hdr)), uintptr(flags|unix.MSG_CMSG_CLOEXEC))
 		switch {
 		case errno == unix.EINTR:

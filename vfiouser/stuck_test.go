@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -64,9 +65,9 @@ func TestTriggerNeverWaits(t *testing.T) {
 	<-stopped
 }
 
-// lingering returns a socket whose last close waits until free is called: it has sent more than its
+// lingering returns a socket whose last close waits until the test ends: it has sent more than its
 // peer takes.
-func lingering(t testing.TB) (fd int, free func()) {
+func lingering(t testing.TB) (fd int) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -88,81 +89,124 @@ func lingering(t testing.TB) (fd int, free func()) {
 	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	free = func() {
+	t.Cleanup(func() {
 		_ = peer.(*net.TCPConn).SetLinger(0) // a reset ends the wait
 		peer.Close()
-	}
-	t.Cleanup(free)
-	return fd, free
+	})
+	return fd
 }
 
-// TestStuckClient: whatever a client makes its own thread wait for, the server's counters and its
-// interrupts are at hand, and Close returns. When the thread comes back it ends.
+// TestStuckClient: whatever a client sends, the server's counters and its
+// interrupts are at hand, and Close ends the client's thread.
 func TestStuckClient(t *testing.T) {
 	info := wire.Append(header(wire.DeviceGetInfo, 32, 0), wire.DeviceInfo{Argsz: 16})
 	read := wire.Append(header(wire.RegionRead, 32, 0), wire.RegionAccess{Count: 4})
 	refused := append(header(wire.DeviceSetIRQs, 36, 0), make([]byte, 20)...)
-	tests := map[string]struct {
-		begin func(t *testing.T, r *rig, c *client.Client, fd int) (free func())
-		stuck bool
-	}{
-		"half a message": {func(t *testing.T, _ *rig, c *client.Client, _ int) func() {
+	eventFD := wire.Append(header(wire.DeviceSetIRQs, 36, 0), wire.IRQSet{Argsz: 20, Flags: dataFD | actTrigger, Index: irqMSI, Count: 1})
+	memory := wire.Append(header(wire.DMAMap, 48, 0), wire.DMAMapRequest{Argsz: 32, Flags: wire.DMARdAllowed, Size: 0x1000})
+	gives := func(message []byte) func(*testing.T, *rig, *client.Client, int) {
+		return func(t *testing.T, r *rig, c *client.Client, _ int) {
+			fd := lingering(t)
+			r.dev.locked(func() { // while the server does not read
+				require.NoError(t, c.Send(read))
+				require.NoError(t, c.Send(message, fd))
+				unix.Close(fd)
+			})
+		}
+	}
+	for name, begin := range map[string]func(t *testing.T, r *rig, c *client.Client, fd int){
+		"half a message": func(t *testing.T, _ *rig, c *client.Client, _ int) {
 			require.NoError(t, c.Send(info[:16]))
-			return nil
-		}, false},
-		"replies that nobody reads": {func(t *testing.T, _ *rig, _ *client.Client, fd int) func() {
+		},
+		"replies that nobody reads": func(t *testing.T, _ *rig, _ *client.Client, fd int) {
 			eventually(t, "the server goes on to read", func() bool {
 				_, err := unix.SendmsgN(fd, info, nil, nil, unix.MSG_DONTWAIT)
 				return err == unix.EAGAIN
 			})
-			return nil
-		}, false},
-		"a descriptor of a message that is refused": {func(t *testing.T, r *rig, c *client.Client, _ int) func() {
-			fd, free := lingering(t)
-			r.dev.locked(func() { // while the server does not read
-				require.NoError(t, c.Send(read))
-				require.NoError(t, c.Send(refused, fd))
-				unix.Close(fd)
-			})
-			return free
-		}, true},
-		"a descriptor that nobody receives": {func(t *testing.T, r *rig, c *client.Client, _ int) func() {
-			fd, free := lingering(t)
+		},
+		"a descriptor of a message that is refused": gives(refused),
+		"a descriptor that is no eventfd":           gives(eventFD),
+		"a descriptor that is no memory":            gives(memory),
+		"a descriptor that nobody receives": func(t *testing.T, r *rig, c *client.Client, _ int) {
+			fd := lingering(t)
 			r.dev.locked(func() {
 				require.NoError(t, c.Send(read, eventfd(t).FD)) // ends a receive
 				require.NoError(t, c.Send(header(wire.RegionRead, 0, 0), eventfd(t).FD))
 				require.NoError(t, c.Send(info, fd))
 				unix.Close(fd)
 			})
-			return free
-		}, true},
-	}
-	for name, tt := range tests {
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, newDevice(t), vfiouser.Options{EndTimeout: 200 * time.Millisecond})
+			r := newRig(t, newDevice(t), vfiouser.Options{})
 			fd, err := client.DialFD(r.path)
 			require.NoError(t, err)
 			c, err := client.NewFD(fd, nil)
 			require.NoError(t, err)
 			defer c.Close()
 			require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 0, 1, nil, eventfd(t).FD))
-			free := tt.begin(t, r, c, fd)
+			begin(t, r, c, fd)
 			prompt(t, "Trigger and Stats", func() {
 				r.dev.Host().Trigger(irqMSI, 0)
 				r.srv.Stats()
 			})
-			require.NoError(t, c.Shutdown())
-			prompt(t, "Close", func() { err = r.srv.Close() })
-			if !tt.stuck {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, vfiouser.ErrStuck)
-			prompt(t, "Stats", func() { r.srv.Stats() })
-			free()
-			eventually(t, "the thread does not end", func() bool { return r.srv.Close() == nil })
+			prompt(t, "Close", func() { require.NoError(t, r.srv.Close()) })
 		})
 	}
+}
+
+// refuseClients has the server refuse n clients, the first of which sends a lingering socket. Another takes
+// c's place meanwhile.
+func refuseClients(t *testing.T, r *rig, c *client.Client, n int) (next *client.Client) {
+	var fds []int
+	stuck := lingering(t)
+	r.dev.locked(func() { // the server waits for the end of c
+		require.NoError(t, c.Send(wire.Append(header(wire.RegionRead, 32, 0), wire.RegionAccess{Count: 4})))
+		require.NoError(t, c.Close())
+		for range 1 + n {
+			fd, err := client.DialFD(r.path)
+			require.NoError(t, err)
+			fds = append(fds, fd)
+		}
+		require.NoError(t, unix.Sendmsg(fds[1], []byte{0}, unix.UnixRights(stuck), nil, 0))
+		unix.Close(stuck)
+	})
+	for _, fd := range fds[1:] {
+		unix.Close(fd)
+	}
+	next, err := client.NewFD(fds[0], nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { next.Close() })
+	return next
+}
+
+// TestLingeringClients: the server takes few clients while the kernel does not close what one sent. It
+// goes on to serve the client that is attached, and its end waits for none.
+func TestLingeringClients(t *testing.T) {
+	const most = 64
+	r := newRig(t, newDevice(t), vfiouser.Options{})
+	c := refuseClients(t, r, r.dial(nil), 2*most)
+	eventually(t, "clients are refused", func() bool { return r.srv.Stats().Refused == most })
+	for range 2 * most {
+		require.NoError(t, c.SetIRQs(dataFD|actTrigger, irqMSI, 0, 1, nil, eventfd(t).FD))
+	}
+	prompt(t, "Close", func() { require.NoError(t, r.srv.Close()) })
+	require.EqualValues(t, most, r.srv.Stats().Refused)
+}
+
+// TestCloseListener: the end of a listener does not wait for what is in its queue.
+func TestCloseListener(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.sock")
+	l, err := vfiouser.Listen(path)
+	require.NoError(t, err)
+	fd, err := client.DialFD(path)
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	stuck := lingering(t)
+	require.NoError(t, unix.Sendmsg(fd, []byte{0}, unix.UnixRights(stuck), nil, 0))
+	unix.Close(stuck)
+	prompt(t, "CloseListener", func() { vfiouser.CloseListener(l) })
+	require.NoFileExists(t, path)
 }
 
 // TestManyRangesAreNotStuck: a client's thread that frees range after range is not stuck, however many

@@ -74,7 +74,7 @@ func (p *Plan) Start(listeners []*net.UnixListener) (_ *Running, err error) {
 	defer func() {
 		if err != nil {
 			for _, l := range listeners {
-				l.Close()
+				vfiouser.CloseListener(l)
 			}
 			err = errors.Join(err, r.Close())
 		}

@@ -84,17 +84,17 @@ func (s *Shared) Add(cfg GPUConfig, l *net.UnixListener) (*Endpoint, error) {
 	s.adding.Lock()
 	defer s.adding.Unlock()
 	if s.Find(cfg.Share.Name) != nil {
-		l.Close()
+		vfiouser.CloseListener(l)
 		return nil, fmt.Errorf("GPU %s exists already", cfg.Share.Name)
 	}
 	v, err := NewVirtual(s.agg, cfg.Share, cfg.Device)
 	if err != nil {
-		l.Close()
+		vfiouser.CloseListener(l)
 		return nil, err
 	}
 	e, err := NewEndpoint(cfg.Share.Name, v.Device, s.by, s.opts)
 	if err != nil {
-		l.Close()
+		vfiouser.CloseListener(l)
 		return nil, errors.Join(err, v.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())

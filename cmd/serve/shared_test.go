@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -84,4 +87,46 @@ func TestRegisters(t *testing.T) {
 	require.Equal(t, "window", seen["PRAMIN"].Access)
 	require.Equal(t, uint32(1<<20), seen["PRAMIN"].Size)
 	require.Equal(t, 128, seen["NV_PCCSR_CHANNEL"].Instances)
+}
+
+// stuck is a transport whose client's thread does not end before free is closed.
+type stuck struct {
+	vfiouser.Transport
+	free chan struct{}
+}
+
+func (s stuck) ListenAndServe(ctx context.Context, _ string) error {
+	<-ctx.Done()
+	return errors.Join(ctx.Err(), vfiouser.ErrStuck)
+}
+
+func (s stuck) Close() error {
+	select {
+	case <-s.free:
+		return s.Transport.Close()
+	case <-time.After(time.Millisecond):
+		return vfiouser.ErrStuck
+	}
+}
+
+// TestStuckClientDelaysNobody: a GPU whose client's thread does not end refuses clients, stays in the
+// list, and goes once the thread has ended. Others are added and removed meanwhile.
+func TestStuckClientDelaysNobody(t *testing.T) {
+	free := make(chan struct{})
+	by := func(d vfiouser.Device, o vfiouser.Options) (vfiouser.Transport, error) {
+		native, err := Native(d, o)
+		return stuck{native, free}, err
+	}
+	s := share(t, newCard(t), by, vfiouser.Options{}, aggregator.Options{})
+	s.add(aggregator.GuestConfig{Name: "a", VRAM: testedVRAM})
+	_, err := s.Remove("a", true)
+	require.ErrorIs(t, err, vfiouser.ErrStuck)
+	require.ErrorIs(t, s.Find("a").Device.Admit(), errRetired)
+	s.by = Native
+	s.add(aggregator.GuestConfig{Name: "b", VRAM: testedVRAM})
+	_, err = s.Remove("b", true)
+	require.NoError(t, err)
+	require.Len(t, s.GPUs(), 1)
+	close(free)
+	require.Eventually(t, func() bool { return len(s.GPUs()) == 0 }, patience, time.Millisecond)
 }

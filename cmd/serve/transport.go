@@ -42,7 +42,7 @@ func Listen(ctx context.Context, t vfiouser.Transport, l *net.UnixListener) erro
 		return s.Serve(ctx, l)
 	}
 	path := l.Addr().String()
-	l.Close()
+	vfiouser.CloseListener(l)
 	return t.ListenAndServe(ctx, path)
 }
 

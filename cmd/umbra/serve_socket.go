@@ -109,7 +109,7 @@ func (e *socket) serve(ctx context.Context, s vfiouser.Transport) error {
 // close closes a socket that serve does not close.
 func (e *socket) close() {
 	if e.listener != nil {
-		e.listener.Close()
+		vfiouser.CloseListener(e.listener)
 	}
 	if e.conn != nil {
 		e.conn.Close()

@@ -116,7 +116,7 @@ func (s *served) close() error {
 		s.at.close()
 	}
 	for _, l := range s.listeners {
-		l.Close()
+		vfiouser.CloseListener(l)
 	}
 	if s.Running == nil {
 		return nil
