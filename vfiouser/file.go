@@ -17,6 +17,7 @@ type files struct {
 
 	holes    *holes // of the server; nil for other transports
 	discards *discards
+	munmap   func([]byte) error // nil is the system's; tests look at what is left for it
 }
 
 // fileMap is one mapping of whole blocks of a file.
@@ -159,12 +160,33 @@ func (l *files) close(r *mapping) {
 	n := uint64(len(f.data))
 	if f.fd >= 0 {
 		l.discards.close(f.fd)
-	} else if err := unix.Munmap(f.data); err != nil {
+	} else if err := l.unmap(f); err != nil {
 		panic(fmt.Sprintf("vfiouser: munmap of %#x bytes of our own mapping: %v", n, os.NewSyscallError("munmap", err)))
 	}
 	l.bytes -= n
 	i := slices.Index(l.list, f)
 	l.list = slices.Delete(l.list, i, i+1)
+}
+
+// unmapPiece is how much of a mapping is emptied at once: some 0.2 ms.
+const unmapPiece = 1 << 20
+
+// unmap gives back the pages of a mapping in pieces and then the mapping. munmap frees pages, 0.3 s
+// a GiB, with the lock of this process's addresses, for which the maps and unmaps of all clients
+// wait. madvise takes that of the mapping alone, unless the mapping is watched or Linux is older than
+// 6.17; then it lets the others in between two pieces. Errors are the system's business: munmap frees
+// what is left, such as huge pages, which are few.
+func (l *files) unmap(f *fileMap) error {
+	if f.watched {
+		_ = l.holes.faults.unwatch(f.data)
+	}
+	for left := f.data; len(left) > 0; left = left[min(len(left), unmapPiece):] {
+		_ = unix.Madvise(left[:min(len(left), unmapPiece)], unix.MADV_DONTNEED)
+	}
+	if l.munmap != nil {
+		return l.munmap(f.data)
+	}
+	return unix.Munmap(f.data)
 }
 
 // copyFile copies between p and the file of r. The map is not locked meanwhile: the file's system may

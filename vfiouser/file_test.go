@@ -124,6 +124,32 @@ func TestOnlyMemoryIsMapped(t *testing.T) {
 	require.Positive(t, log.count("set dma-any-file"))
 }
 
+// TestUnmapInPieces: munmap finds no page of a range that the device has touched, when the client
+// takes it back, and when the client ends.
+func TestUnmapInPieces(t *testing.T) {
+	const size = 5<<20 + 0x3000
+	for _, bound := range []uint64{0, size} {
+		r := newRig(t, newDevice(t), vfiouser.Options{MaxDMAAlloc: bound})
+		c := r.dial(nil)
+		memory := r.dev.Host().Memory()
+		var touched, left []int
+		memory.Watch(func(change vfiouser.MemoryChange) {
+			if change.Removed {
+				touched = append(touched, vfiouser.Resident(change.Bytes))
+			}
+			memory.OnMunmap(func(n int) { left = append(left, n) })
+		})
+		ram := alloc(t, size)
+		for _, end := range []func() error{func() error { return c.Unmap(0, size) }, r.srv.Close} {
+			require.NoError(t, c.Map(0, ram, 0, size, client.ReadWrite))
+			require.NoError(t, memory.Copy(0, make([]byte, size), true))
+			require.NoError(t, end())
+		}
+		require.Equal(t, []int{size / 4096, size / 4096}, touched)
+		require.Equal(t, []int{0, 0}, left)
+	}
+}
+
 // TestFileThatNeverAnswers: a client gives a file whose file system answers nothing. The server
 // refuses it without asking that file system. It holds few, and its end waits for none.
 func TestFileThatNeverAnswers(t *testing.T) {

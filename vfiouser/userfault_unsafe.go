@@ -62,10 +62,15 @@ func (u *userfaults) watch(mem []byte) (bool, error) {
 	if arg[3]&uffdCanZero != 0 {
 		return true, nil
 	}
-	if errno := u.ioctl(uffdioUnregister, &arg); errno != 0 {
-		return false, errno
+	return false, u.unwatch(mem)
+}
+
+// unwatch ends watch.
+func (u *userfaults) unwatch(mem []byte) error {
+	if errno := u.ioctl(uffdioUnregister, &[4]uint64{address(mem), uint64(len(mem))}); errno != 0 {
+		return errno
 	}
-	return false, nil
+	return nil
 }
 
 // allocate fills pages with zeros up to the first that exists, and returns how many bytes it has
