@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -10,10 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // fake answers with what it was asked.
@@ -37,7 +42,10 @@ func (fake) Set(name string, s SetRequest) (GPU, error) {
 	return GPU{Name: name, Changes: []Change{{After: s.Options}}}, nil
 }
 func (fake) Show(name string) (GPUReport, error) {
-	if name == "nobody" {
+	switch name {
+	case "slow":
+		time.Sleep(600 * time.Millisecond)
+	case "nobody":
 		return GPUReport{}, NotFound("no GPU %s", name)
 	}
 	return GPUReport{GPU: GPU{Name: name}, Settings: []Setting{{Key: "doorbell", Value: "trap"}}}, nil
@@ -53,20 +61,31 @@ func (fake) Registers(gpu string) (RegisterTable, error) {
 }
 
 func start(t *testing.T) (path string) {
+	path, _ = startWith(t, requestTimeout)
+	return path
+}
+
+func startWith(t *testing.T, timeout time.Duration) (path string, end func()) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "control.sock")
 	l, err := Listen(path)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- Serve(ctx, l, fake{}, slog.New(slog.DiscardHandler)) }()
-	t.Cleanup(func() {
+	go func() { done <- serve(ctx, l, fake{}, slog.New(slog.DiscardHandler), timeout) }()
+	end = sync.OnceFunc(func() {
 		cancel()
-		require.NoError(t, <-done)
+		select {
+		case err := <-done:
+			require.NoError(t, err)
+		case <-time.After(time.Minute):
+			t.Fatal("the server's end waits for a client")
+		}
 		require.NoFileExists(t, path)
 		goleak.VerifyNone(t)
 	})
-	return path
+	t.Cleanup(end)
+	return path, end
 }
 
 func TestRequests(t *testing.T) {
@@ -132,6 +151,54 @@ func TestGarbage(t *testing.T) {
 	conn.Close()
 	_, err = NewClient(path).Status(t.Context())
 	require.NoError(t, err)
+}
+
+// flood sends requests until the server does not read them, for want of a reader of its replies.
+func flood(t *testing.T, path string) net.Conn {
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	require.NoError(t, err)
+	request := []byte("GET /v1/status HTTP/1.1\r\nHost: umbra\r\n\r\n")
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		for full := 0; full < 100; full++ { // the server may be slow
+			n, err := unix.SendmsgN(int(fd), request, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+			if err == nil && n == len(request) {
+				full = 0
+				continue
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}))
+	return conn
+}
+
+// TestUnreadReplies: a client that does not read replies loses its connection, but no client whose
+// request takes long.
+func TestUnreadReplies(t *testing.T) {
+	path, _ := startWith(t, 500*time.Millisecond)
+	_, err := NewClient(path).Show(t.Context(), "slow")
+	require.NoError(t, err)
+	conn := flood(t, path)
+	require.NoError(t, conn.SetWriteDeadline(time.Now().Add(time.Minute)))
+	_, err = io.Copy(conn, rand.Reader)
+	require.ErrorIs(t, err, syscall.EPIPE)
+}
+
+// TestEndWaitsForNoClient: the server's end waits neither for the rest of a request nor for the reader of
+// a reply.
+func TestEndWaitsForNoClient(t *testing.T) {
+	path, end := startWith(t, time.Hour)
+	flood(t, path)
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	_, err = conn.Write([]byte("POST /v1/gpus HTTP/1.1\r\nHost: umbra\r\nContent-Length: 9\r\n\r\n{"))
+	require.NoError(t, err)
+	_, err = NewClient(path).Status(t.Context())
+	require.NoError(t, err)
+	end()
 }
 
 // TestNoServer: a path that leads to no socket is the caller's mistake.

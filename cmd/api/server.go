@@ -1,15 +1,18 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,9 +22,11 @@ import (
 // maxBody bounds the size of a request.
 const maxBody = 64 << 10
 
-// requestTimeout bounds the time that a client may take to send a request, and
-// the time that requests in progress get when the server ends.
+// requestTimeout bounds the time that a client may take to send a request, and to take the reply.
 const requestTimeout = 10 * time.Second
+
+// lastReplies bounds the time that clients have to take replies when the server ends.
+const lastReplies = time.Second / 2
 
 // Listen makes a control socket at path that only this user may connect to. It
 // replaces a socket that nobody listens on.
@@ -68,8 +73,13 @@ func removeStale(path string) error {
 
 // Serve answers requests on l for b until ctx ends. It closes l.
 func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) error {
+	return serve(ctx, l, b, log, requestTimeout)
+}
+
+func serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger, timeout time.Duration) error {
+	w := &work{timeout: timeout}
 	s := &http.Server{
-		Handler: handler(b), ReadTimeout: requestTimeout, IdleTimeout: requestTimeout,
+		Handler: w.handler(b), ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	done := make(chan error, 1)
@@ -79,18 +89,30 @@ func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) err
 		return err
 	case <-ctx.Done():
 	}
-	// Requests in progress are finished: a GPU must not be half removed.
-	end, cancel := context.WithTimeout(context.Background(), requestTimeout)
+	// Requests in progress are finished: a GPU must not be half removed. Then no client is waited for.
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	end, cancel := context.WithTimeout(context.Background(), lastReplies)
 	defer cancel()
-	err := errors.Join(s.Shutdown(end), s.Close())
+	_ = s.Shutdown(end) // some client was late
+	err := s.Close()
 	<-done
 	return err
 }
 
-func handler(b Backend) http.Handler {
+// work is what requests ask for.
+type work struct {
+	timeout time.Duration
+
+	mu    sync.RWMutex // held to read while a request is in progress, but not for its client
+	ended bool         // guarded by mu
+}
+
+func (k *work) handler(b Backend) http.Handler {
 	m := http.NewServeMux()
 	handle := func(pattern string, f func(*http.Request) (any, error)) {
-		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { answer(w, r, f) })
+		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { k.answer(w, r, f) })
 	}
 	name := func(r *http.Request) string { return r.PathValue("name") }
 	handle("GET /v1/status", func(*http.Request) (any, error) { return b.Status() })
@@ -123,16 +145,33 @@ func withBody[T any](f func(*http.Request, T) (any, error)) func(*http.Request) 
 	}
 }
 
+// do executes a request that has arrived whole.
+func (k *work) do(r *http.Request, f func(*http.Request) (any, error)) (any, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, Invalid("request: %v", err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if k.ended {
+		return nil, Conflict("the server ends")
+	}
+	return f(r)
+}
+
 // answer writes the result of f.
-func answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (any, error)) {
+func (k *work) answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (any, error)) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	v, err := f(r)
+	v, err := k.do(r, f)
 	code := http.StatusOK
 	if err != nil {
 		e := &Error{http.StatusInternalServerError, err.Error()}
 		errors.As(err, &e)
 		v, code = e, e.Code
 	}
+	// The server's own limit includes the request's work. This fails for no connection of a server.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(k.timeout))
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(v) // fails if the client has disconnected
