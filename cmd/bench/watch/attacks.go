@@ -54,6 +54,8 @@ var attacks = []attack{
 	{"events", byGuest, "copies, and raises an event after each 64 KiB", peaceful, false, eventStorm},
 	{"sparse-use", byClient, "has engines touch all of a sparse file, and empties it again", peaceful, false, sparseUse},
 	{"huge-pages", byClient, "maps and unmaps parts of huge pages", "", false, hugePages},
+	{"unmaps", byClient, "has an engine touch 5 GiB of memory, and unmaps it", peaceful, false, takeBack(false)},
+	{"power-offs", byClient, "has an engine touch 5 GiB of memory, and ends", peaceful, false, takeBack(true)},
 	{"resets", byClient, "resets the device without a pause", "", false, resets},
 	{"long-request", byGuest, "makes one request of a minute", peaceful, false, longRequest},
 	{"endless-program", byGuest, "runs a program of many blocks that does not end", peaceful, false, endlessProgram},
@@ -532,6 +534,42 @@ func sparseUse(socket string, ready func()) error {
 		}
 		if err := errors.Join(ch.Finish(), empty(m, useBytes)); err != nil {
 			return err
+		}
+	}
+}
+
+// takeBack has the card touch all pages of a file, and takes them back all at once.
+func takeBack(end bool) func(string, func()) error {
+	const size, part, page, lines = 5 << 30, 1 << 30, 4096, 4096
+	return func(socket string, ready func()) error {
+		m, err := sparseFile(size, 0)
+		if err = errors.Join(err, renew(m, size)); err != nil {
+			return errors.New(skip + "too little memory: " + err.Error())
+		}
+		for {
+			g, s, err := attach(socket, 0)
+			if err != nil {
+				return err
+			}
+			ch, err := g.NewChannel(1, s)
+			err = errors.Join(err, vram(g, s, largeCopy, vaTo))
+			for again := true; again && err == nil; again = !end {
+				err = g.Raw().Client().Map(busSparse, m, 0, size, client.Readable)
+				for at := uint64(0); at < size && err == nil; at += part { // tables of all would be too large
+					err = s.MapAddr(vaSparse, shadowpt.SystemCoherent, busSparse+at, part, guest.Small|guest.ReadOnly)
+					var p guest.Push
+					for va := uint64(vaSparse); va < vaSparse+part; va += lines * page {
+						p.CopyLines(engine, guest.Surface{VA: vaTo}, guest.Surface{VA: va, Pitch: page}, 2, lines)
+					}
+					err = errors.Join(err, ch.Submit(p.Words...), ch.Finish(), s.Unmap(vaSparse, part, guest.Small))
+				}
+				if ready(); !end && err == nil {
+					err = g.Raw().Client().Unmap(busSparse, size)
+				}
+			}
+			if err = errors.Join(err, g.Close()); err != nil {
+				return err
+			}
 		}
 	}
 }
