@@ -92,6 +92,7 @@ func TestErrorsOfEndedChannels(t *testing.T) {
 	delivery := make(chan struct{})
 	ev.slow.Store(&delivery)
 	g.Runlist(4<<20>>12, 1) // its error keeps the receiver busy
+	settle(g)               // the receiver may be busy with the bind, and the list to come
 	require.Eventually(t, func() bool { return ev.busy.Load() }, patience, tick)
 	ch := g.cardChannel(2)
 	ch.MMUFault(gf100.MMUFault{})
