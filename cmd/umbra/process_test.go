@@ -169,6 +169,8 @@ func TestLingeringDelaysNobody(t *testing.T) {
 	require.NoError(t, unix.Close(stuck))
 	require.NoError(t, k.Send(request[20:]))
 	require.NoError(t, c.Process.Signal(syscall.SIGSTOP)) // it refuses nobody yet
+	_, err = unix.Wait4(c.Process.Pid, nil, unix.WUNTRACED, nil)
+	require.NoError(t, err)
 	for range 3 {
 		fd, err := client.DialFD("a.sock")
 		require.NoError(t, err)
