@@ -156,7 +156,7 @@ func (g *Guest) Reset() error {
 }
 
 // Forget drops what the card saved of unbound channels, which a reset keeps. It follows the reset
-// at the end of a client: the next one must find nothing of it.
+// at the end of a client: the next one must not restore any of it.
 func (g *Guest) Forget() { g.locked(g.channels.Forget) }
 
 // Shadow returns how the guest's tables are shadowed.

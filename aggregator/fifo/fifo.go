@@ -69,7 +69,7 @@ type State struct {
 	Rebinding Set                        // binds and unbinds that are not complete
 	Blocked   bool                       // PFIFO lets no channel run
 	Served    [gf100.Engines]uint8       // by engine: number plus one of the channel last seen on it
-	Saved     [gf100.Channels]SavedState // the worker's
+	Saved     [gf100.Channels]SavedState // the worker writes it, and Forget under the guest's lock
 }
 
 // Entry is what the guest asked for one of its channels.

@@ -267,7 +267,8 @@ func (c *Card) powered() bool { return !c.resting && !c.closing && c.halting == 
 func (c *Card) DetachHost() { c.AttachHost(nil) }
 
 // Reset is a function-level reset: channels stop, registers take their reset
-// values, VRAM is scrubbed. It waits for the engines' current steps.
+// values, VRAM is scrubbed. Saved states of unbound channels stay, see [Contexts]. It waits for the
+// engines' current steps.
 func (c *Card) Reset() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

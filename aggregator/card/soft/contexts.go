@@ -24,8 +24,8 @@ const maxSaved = gf100.Channels
 //
 // Tokens are random, so that a forged block names no state. A reset of the card keeps what is
 // saved: QEMU resets the card when a guest wakes up, and real hardware has this state in memory
-// that the guest's driver saved and restores. The next host finds nothing of it, neither from
-// channels that this host leaves bound.
+// that the guest's driver saved and restores. The next host cannot restore any of it, nor the state
+// of channels that this host left bound.
 type Contexts struct {
 	// Golden is the class state that the driver builds through the method ports
 	// when it makes the first graphics context; new channels start from it.

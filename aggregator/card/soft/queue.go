@@ -15,8 +15,13 @@ const (
 	retryMax = 2 * time.Millisecond
 )
 
-// lookPause is how many times as long as a failed look the channels of its owner do not look again.
-const lookPause = 8
+// After a failed look, its owner's channels pause for lookPause times the look's duration, so failed
+// looks take at most 1/9 of the time while pauses are shorter than maxPause. That limits what a
+// channel waits after its release: a look may have been long because the host did other things.
+const (
+	lookPause = 8
+	maxPause  = lookPause * stepTime
+)
 
 // mayRun reports whether slot i has a channel that is allowed to run now.
 func (f *fifo) mayRun(i int) bool {
@@ -33,10 +38,14 @@ func (f *fifo) schedule(i int) {
 	}
 	switch ch := f.channels[i]; ch.State {
 	case stateWaiting:
-		f.waiting.Add(-1)
-		f.queue(ch)
+		f.look(ch)
 	case stateIdle:
-		f.queue(ch)
+		if ch.Host.Acquire.Pending { // it was stopped while it waited
+			f.setWaiting(ch)
+			f.look(ch)
+		} else {
+			f.queue(ch)
+		}
 		f.changed()
 	case stateRunning:
 		ch.DoorbellPending = true
@@ -171,19 +180,22 @@ func (f *fifo) wait(ch *channel, s *step) {
 	if s.progress {
 		ch.Looks = 0
 	} else {
-		now := f.card.clock()
-		took := min(now-s.began, uint64(stepTime)) // more is not the channel's doing
-		f.lookFrom[ch.Owner] = max(f.lookFrom[ch.Owner], now) + lookPause*took
+		now, from := f.card.clock(), &f.lookFrom[ch.Owner]
+		*from = min(max(*from, now)+lookPause*(now-s.began), now+uint64(maxPause))
 	}
 	if ch.Looks++; ch.Looks == 1 {
 		f.retryAfter = retryMin
 	}
-	f.waiting.Add(1) // before memGen is read: memoryChanged takes them the other way round
-	ch.State = stateWaiting
+	f.setWaiting(ch) // before memGen is read: memoryChanged takes them the other way round
 	f.lookIn(f.retryAfter)
 	if ch.DoorbellPending || ch.SawMem != f.memoryGen(ch.Owner) {
 		f.look(ch) // something changed while it looked
 	}
+}
+
+func (f *fifo) setWaiting(ch *channel) {
+	f.waiting.Add(1)
+	ch.State = stateWaiting
 }
 
 // look lets a waiting channel look again, when failed looks of its owner have taken no more than their
@@ -194,7 +206,8 @@ func (f *fifo) look(ch *channel) {
 		f.lookIn(time.Duration(pause))
 		return
 	}
-	f.schedule(int(ch.ID))
+	f.waiting.Add(-1)
+	f.queue(ch)
 }
 
 // lookIn has all waiting channels look again after d, if they do not earlier.

@@ -2,6 +2,7 @@ package soft_test
 
 import (
 	"encoding/binary"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -224,6 +225,66 @@ func TestFailedLooksAreBounded(t *testing.T) {
 			v.now.Add(uint64(time.Millisecond)) // else time stands while nobody works
 			return c.semaphore(1) == 1
 		})
+	}
+}
+
+// Nothing makes channels look in a pause: no doorbell, no runlist, no stop and start. A pause is short
+// even after looks during which the host did other things, so that a released channel goes on at once.
+func TestPausesAreKept(t *testing.T) {
+	const channels, rounds = 30, 100
+	var v virtual
+	var looks, sem atomic.Uint64
+	v.each = func(channel uint8, _ shadowpt.Target, addr uint64, _ bool) {
+		if channel < channels && addr == sem.Load() {
+			looks.Add(1)
+			v.now.Add(uint64(time.Millisecond))
+		}
+	}
+	r, cs := newChannelsOf(t, channels, v.config())
+	waiters, other := cs[:channels-1], cs[channels-1]
+	sem.Store(other.sem)
+	var ids []uint32
+	for _, c := range cs {
+		ids = append(ids, c.id)
+	}
+	for _, c := range waiters {
+		c.space.mapVRAM(vaHole, other.sem, 0x1000)
+		c.submit(cat(semaphoreOp(vaHole, 1, opAcquire), release(1, 1))...)
+	}
+	parked := func() bool {
+		return !slices.ContainsFunc(ids[:channels-1], func(id uint32) bool {
+			return r.rd(0x3004+id*8)&gf100.ChannelStatus != gf100.ChannelAcquire
+		})
+	}
+	r.eventually("all wait", func() bool { return r.card.Stats().AcquireWaits.Load() == channels-1 && parked() })
+
+	for _, tc := range []struct {
+		name string
+		do   func()
+	}{
+		{"doorbells", func() { each(waiters, (*testChannel).doorbell) }},
+		{"runlists", func() { r.runlist(ids...) }},
+		{"an empty runlist, and a full one", func() { r.runlist(); r.runlist(ids...) }},
+		{"PFIFO", func() { r.wr(0x2200, 0); r.wr(0x2200, 1) }},
+		{"the scheduler", func() { r.wr(0x2630, 1); r.wr(0x2630, 0) }},
+		{"channels", func() { each(waiters, (*testChannel).disable); each(waiters, (*testChannel).enable) }},
+	} {
+		before := looks.Load()
+		for range rounds {
+			tc.do()
+			r.eventually("all wait", parked)
+		}
+		require.Less(t, looks.Load()-before, uint64(2*channels), "for %d times %s", rounds, tc.name)
+	}
+
+	r.vramWrite32(other.sem, 1)
+	v.now.Add(uint64(5 * time.Millisecond))
+	each(waiters, func(c *testChannel) { c.waitSemaphore(1, 1) })
+}
+
+func each(cs []*testChannel, do func(*testChannel)) {
+	for _, c := range cs {
+		do(c)
 	}
 }
 
