@@ -31,7 +31,7 @@ const maxLogBytes = 256 << 20
 //
 // Preconditions: Memory.mu held to write.
 func (l *dirtyLog) start(r *mapping) error {
-	if l.pageSize == 0 || r.prot&unix.PROT_WRITE == 0 || r.data == nil && !r.byFile() {
+	if l.pageSize == 0 || r.prot&unix.PROT_WRITE == 0 || r.data == nil && r.direct == nil {
 		return nil
 	}
 	n := bitmapBytes(r.size, l.pageSize)
@@ -126,7 +126,7 @@ func (m *Memory) logged(first, last uint64) iter.Seq[*mapping] {
 	return func(yield func(*mapping) bool) {
 		i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].last() >= first })
 		for ; i < len(m.maps) && m.maps[i].addr <= last; i++ {
-			if r := m.maps[i]; (r.data != nil || r.byFile()) && !yield(r) {
+			if r := m.maps[i]; (r.data != nil || r.direct != nil) && !yield(r) {
 				return
 			}
 		}

@@ -64,9 +64,11 @@
 //   - DMA_MAP beyond the limits of the DMA map answers ENOSPC, as VFIO does where its entries
 //     are spent (libvfio-user: EINVAL).
 //   - DMA_MAP takes libvfio-user's flags MMAP and FILE_IO: EINVAL for both, and without a descriptor.
-//     A FILE_IO range is never mapped: Host.DMARead and DMAWrite read and write its file, by the rules
-//     of Options for files, and fail where it is too short. It has no MemoryChange.Bytes. All of one
-//     that may be written counts for Options.MaxDMAAlloc.
+//     FILE_IO asks that a range be read and written through its file. A range of a memfd, of tmpfs or of
+//     hugetlbfs is mapped all the same: its mapping is the file's own pages, so that every read and write
+//     of the file sees the same bytes. Other files, which need Options.AnyDMAFile, are opened once more
+//     and then read and written by Host.DMARead and DMAWrite; each range counts as a mapping, and has no
+//     MemoryChange.Bytes. DMA_MAP fails where the server's user may not open the file.
 //   - DMA_UNMAP removes all ranges inside the span that it names, and succeeds if there are none, as
 //     VFIO does and QEMU expects: a guest behind an IOMMU unmaps 2 MiB at a time over single pages. The
 //     specification and libvfio-user want exactly one mapping, and libvfio-user answers ENOENT. A span
@@ -76,7 +78,8 @@
 //   - DMA_MAP of a file that is neither a memfd nor in tmpfs or hugetlbfs answers EOPNOTSUPP, unless
 //     Options.AnyDMAFile is set: the server would wait in a page fault for a file system that the
 //     client chose. A userfaultfd of the client does not stop the server, for it acts on the client's
-//     own mappings, and neither does a lease, for the server opens no file.
+//     own mappings, and neither does a lease: the server opens a file only for FILE_IO, and does not
+//     wait for a lease then.
 //   - DMA_MAP of a range that is longer than its file answers EINVAL: the pages after the end would
 //     fault at the first access.
 //   - DMA_LOGGING_START rounds a page size that it cannot use up to a power of two of 4 KiB at least.

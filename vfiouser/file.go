@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,7 @@ type files struct {
 	holes    *holes // of the server; nil for other transports
 	discards *discards
 	munmap   func([]byte) error // nil is the system's; tests look at what is left for it
+	direct   int                // directFiles, which count as mappings
 }
 
 // fileMap is one mapping of whole blocks of a file.
@@ -29,8 +31,13 @@ type fileMap struct {
 	refs int
 
 	watched bool // by holes
-	fd      int  // of a file that is not mapped, or -1
-	memory  bool // that file is in memory
+}
+
+// directFile is a file that is read and written instead of mapped (FILE_IO).
+type directFile struct {
+	of     fileID
+	fd     int
+	copies sync.WaitGroup // under way
 }
 
 type fileID struct{ dev, ino uint64 }
@@ -76,7 +83,7 @@ func inspect(q mapRequest, o *Options) (f clientFile, err error) {
 	f = clientFile{
 		id: fileID{uint64(st.Dev), st.Ino}, memory: memory, regular: st.Mode&unix.S_IFMT == unix.S_IFREG, size: uint64(st.Size), block: pageSize,
 	}
-	if f.regular && (memory || !q.io) && (q.offset > f.size || q.size > f.size-q.offset) {
+	if f.regular && (q.offset > f.size || q.size > f.size-q.offset) {
 		return f, unix.EINVAL
 	}
 	if b := uint64(st.Blksize); b > pageSize && b&(b-1) == 0 && memory {
@@ -89,28 +96,14 @@ func inspect(q mapRequest, o *Options) (f clientFile, err error) {
 // that has taken half of its mappings gets the whole file mapped where it may, so that a guest
 // behind an IOMMU, whose ranges are thousands of pages, needs few.
 func (l *files) open(q mapRequest, of clientFile, o *Options) (*fileMap, error) {
-	if q.io && of.memory && q.prot&unix.PROT_WRITE != 0 {
-		if err := l.holes.reserve(q.size); err != nil {
-			return nil, err
-		}
-	}
 	for _, f := range l.list {
-		if q.io == (f.fd >= 0) && f.covers(q, of) {
+		if f.covers(q, of) {
 			f.refs++
 			return f, nil
 		}
 	}
-	if len(l.list) >= o.MaxDMAMappings {
+	if len(l.list)+l.direct >= o.MaxDMAMappings {
 		return nil, refusal(DMAMappings)
-	}
-	if q.io {
-		fd, err := unix.FcntlInt(uintptr(q.fd), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return nil, err
-		}
-		f := &fileMap{of: of.id, prot: q.prot, refs: 1, fd: fd, memory: of.memory}
-		l.list = append(l.list, f)
-		return f, nil
 	}
 	if of.regular && len(l.list) >= o.MaxDMAMappings/2 {
 		if f, err := l.mmap(q, of, 0, of.size, o); err == nil {
@@ -122,7 +115,7 @@ func (l *files) open(q mapRequest, of clientFile, o *Options) (*fileMap, error) 
 
 func (f *fileMap) covers(q mapRequest, of clientFile) bool {
 	return of.regular && f.of == of.id && (f.prot == q.prot || f.prot == unix.PROT_READ|unix.PROT_WRITE) &&
-		(q.io || q.offset >= f.base && q.offset-f.base+q.size <= uint64(len(f.data)))
+		q.offset >= f.base && q.offset-f.base+q.size <= uint64(len(f.data))
 }
 
 // mmap maps the blocks of a file that hold size bytes at offset.
@@ -136,7 +129,7 @@ func (l *files) mmap(q mapRequest, of clientFile, offset, size uint64, o *Option
 	if err != nil {
 		return nil, err
 	}
-	f := &fileMap{of: of.id, prot: q.prot, base: base, data: data, refs: 1, fd: -1}
+	f := &fileMap{of: of.id, prot: q.prot, base: base, data: data, refs: 1}
 	if of.memory {
 		if f.watched, err = l.holes.watch(data); err != nil {
 			return nil, errors.Join(err, unix.Munmap(data))
@@ -147,8 +140,12 @@ func (l *files) mmap(q mapRequest, of clientFile, offset, size uint64, o *Option
 	return f, nil
 }
 
-// close ends r's use of its mapping. What the system does not unmap stays counted.
+// close ends r's use of its file. What the system does not unmap stays counted.
 func (l *files) close(r *mapping) {
+	if r.direct != nil {
+		l.discards.close(r.direct.fd)
+		l.direct--
+	}
 	f := r.file
 	if f == nil {
 		return
@@ -158,9 +155,7 @@ func (l *files) close(r *mapping) {
 		return
 	}
 	n := uint64(len(f.data))
-	if f.fd >= 0 {
-		l.discards.close(f.fd)
-	} else if err := l.unmap(f); err != nil {
+	if err := l.unmap(f); err != nil {
 		panic(fmt.Sprintf("vfiouser: munmap of %#x bytes of our own mapping: %v", n, os.NewSyscallError("munmap", err)))
 	}
 	l.bytes -= n
@@ -189,37 +184,44 @@ func (l *files) unmap(f *fileMap) error {
 	return unix.Munmap(f.data)
 }
 
-// copyFile copies between p and the file of r. The map is not locked meanwhile: the file's system may
+// openDirect opens q's file once more. The client shares the flags of its own description: with
+// O_APPEND, writes would go to the end of the file.
+func (l *files) openDirect(q mapRequest, of clientFile, o *Options) (*directFile, error) {
+	if len(l.list)+l.direct >= o.MaxDMAMappings {
+		return nil, refusal(DMAMappings)
+	}
+	rights := unix.O_RDONLY
+	if q.prot&unix.PROT_WRITE != 0 {
+		rights = unix.O_RDWR
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", q.fd), rights|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	l.direct++
+	return &directFile{of: of.id, fd: fd}, nil
+}
+
+// copyDirect copies between p and the file of r. The map is not locked meanwhile: the file's system may
 // be one that does not answer. The range is not freed before the copy has ended.
 //
 // Preconditions: m.mu held to read.
-func (m *Memory) copyFile(r *mapping, off uint64, p []byte, write bool) bool {
-	r.copies.Add(1)
-	defer r.copies.Done()
+func (m *Memory) copyDirect(r *mapping, off uint64, p []byte, write bool) bool {
+	r.direct.copies.Add(1)
+	defer r.direct.copies.Done()
 	m.mu.RUnlock()
 	defer m.mu.RLock()
 	do := unix.Pread
 	if write {
 		defer r.wrote(off, uint64(len(p)))
-		if do = unix.Pwrite; r.file.memory {
-			do = pwriteInside
-		}
+		do = unix.Pwrite
 	}
 	for at := int64(r.offset + off); len(p) > 0; {
-		n, err := do(r.file.fd, p, at)
+		n, err := do(r.direct.fd, p, at)
 		if err != nil || n == 0 {
 			return false
 		}
 		p, at = p[n:], at+int64(n)
 	}
 	return true
-}
-
-// pwriteInside is pwrite, but makes no file longer.
-func pwriteInside(fd int, p []byte, at int64) (int, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || at+int64(len(p)) > st.Size {
-		return 0, err
-	}
-	return unix.Pwrite(fd, p, at)
 }

@@ -25,7 +25,7 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 		m.Offset > 1<<62 {
 		return syscall.EINVAL
 	}
-	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1, io: m.Flags&wire.DMAUseFileIO != 0}
+	q := mapRequest{addr: m.Addr, size: m.Size, offset: m.Offset, fd: -1}
 	if m.Flags&wire.DMARdAllowed != 0 {
 		q.prot |= unix.PROT_READ
 	}
@@ -34,6 +34,7 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 	}
 	if len(rq.fds) > 0 {
 		q.fd = rq.fds[0] // closed after the handler; the mapping holds the file
+		q.direct = m.Flags&wire.DMAUseFileIO != 0 && !inMemory(q.fd)
 	}
 	err := c.mem.add(q, &c.srv.opts)
 	var broken refusal
@@ -53,7 +54,7 @@ const mainMemory = 1 << 20
 // message per access, and not at all from within a trap, so the device is slow or its driver
 // reads garbage, and only this line explains it.
 func (c *conn) noteShared(q *mapRequest) {
-	if q.fd >= 0 && !q.io {
+	if q.fd >= 0 && !q.direct {
 		c.shares = true
 	}
 	if c.shares || c.noted || q.size < mainMemory || q.prot&unix.PROT_WRITE == 0 {

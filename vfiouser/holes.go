@@ -30,21 +30,13 @@ func (h *holes) watch(mem []byte) (bool, error) {
 	}
 	watched, err := h.faults.watch(mem)
 	if errors.Is(err, unix.EPERM) {
-		return false, h.reserve(uint64(len(mem)))
+		if n, got := uint64(len(mem)), h.take(uint64(len(mem))); got < n {
+			h.giveBack(got)
+			return false, refusal(DMAAlloc)
+		}
+		return false, nil
 	}
 	return watched, err
-}
-
-// reserve counts n bytes of a file as allocated that cannot be watched.
-func (h *holes) reserve(n uint64) error {
-	if h == nil || h.faults == nil {
-		return nil
-	}
-	if got := h.take(n); got < n {
-		h.giveBack(got)
-		return refusal(DMAAlloc)
-	}
-	return nil
 }
 
 // take takes up to n bytes of what may be allocated.

@@ -70,8 +70,8 @@ type mapping struct {
 	addr, size uint64
 	prot       int // PROT_READ, PROT_WRITE
 	data       []byte
-	file       *fileMap                   // nil without a descriptor
-	copies     sync.WaitGroup             // under way between a file that is not mapped and a device
+	file       *fileMap                   // nil unless mapped by this package
+	direct     *directFile                // nil unless read and written
 	offset     uint64                     // of addr in the file
 	holes      *holes                     // nil unless pages may be absent
 	dirty      atomic.Pointer[dirtyPages] // nil unless logging
@@ -142,7 +142,7 @@ type mapRequest struct {
 	addr, size, offset uint64
 	prot               int
 	fd                 int  // -1 without; stays the caller's
-	io                 bool // read and write the file, never map it
+	direct             bool // read and write the file instead of mapping it
 }
 
 // add enters a range. The same range again is no error and no change. No lock is held while the
@@ -168,16 +168,19 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 		return refusal(DMARegions)
 	}
 	r := &mapping{addr: q.addr, size: q.size, prot: q.prot, offset: q.offset}
-	if q.fd >= 0 {
+	switch {
+	case q.direct:
+		if r.direct, err = m.files.openDirect(q, file, o); err != nil {
+			return err
+		}
+	case q.fd >= 0:
 		if r.file, err = m.files.open(q, file, o); err != nil {
 			return err
 		}
 		if r.file.watched {
 			r.holes = m.files.holes
 		}
-		if !q.io {
-			r.data = r.file.data[q.offset-r.file.base:][:q.size:q.size]
-		}
+		r.data = r.file.data[q.offset-r.file.base:][:q.size:q.size]
 	}
 	m.mu.Lock()
 	if err = m.log.start(r); err == nil {
@@ -194,13 +197,17 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 }
 
 func (r *mapping) same(q mapRequest, file clientFile) bool {
-	if r.addr != q.addr || r.size != q.size || r.prot != q.prot || (r.file != nil) != (q.fd >= 0) || r.byFile() != q.io {
+	if r.addr != q.addr || r.size != q.size || r.prot != q.prot {
 		return false
 	}
-	return r.file == nil || r.offset == q.offset && r.file.of == file.id
+	switch {
+	case q.direct:
+		return r.direct != nil && r.offset == q.offset && r.direct.of == file.id
+	case q.fd >= 0:
+		return r.file != nil && r.offset == q.offset && r.file.of == file.id
+	}
+	return r.file == nil && r.direct == nil
 }
-
-func (r *mapping) byFile() bool { return r.file != nil && r.data == nil }
 
 // remove takes out the ranges inside the size bytes at addr, as VFIO does: QEMU unmaps whole spans of
 // an IOMMU's pages. It calls atLast, unless nil, for each range that the device no longer uses.
@@ -241,10 +248,13 @@ func (m *Memory) empty() bool {
 	return len(m.maps) == 0
 }
 
-// drop ends a range that is in the map no more: watchers first, then the pages. The pages go
-// even when a watcher panics.
+// drop ends a range that is in the map no more: copies of its file and watchers first, then
+// the pages. The pages go even when a watcher panics.
 func (m *Memory) drop(r *mapping, atLast func(*mapping)) {
 	defer m.free(r)
+	if r.direct != nil {
+		r.direct.copies.Wait()
+	}
 	m.notify(r, true)
 	if atLast != nil {
 		atLast(r)
@@ -256,7 +266,6 @@ func (m *Memory) free(r *mapping) {
 	m.log.stop(r)
 	m.mu.Unlock()
 	n := uint64(len(r.data))
-	r.copies.Wait()
 	m.files.close(r)
 	m.bytes.Add(-n)
 	m.freed.Add(1)

@@ -3,6 +3,8 @@ package vfiouser_test
 import (
 	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -213,19 +215,23 @@ func TestMigrationFailures(t *testing.T) {
 // TestDirtyUnmap: DMA_UNMAP's older form takes the last report along, with what the device wrote
 // until it let go of the range.
 func TestDirtyUnmap(t *testing.T) {
-	r := newRig(t, newMigDevice(t), vfiouser.Options{})
+	r := newRig(t, newMigDevice(t), vfiouser.Options{AnyDMAFile: true})
 	c := r.dial(nil)
 	mem := r.dev.Host().Memory()
 	defer mem.Watch(func(ch vfiouser.MemoryChange) {
-		if ch.Removed && ch.Mapped {
+		if ch.Removed && ch.Addr == 0x100000 {
 			ch.Wrote(0x7000, 1)
 		}
 	})()
 	ram := alloc(t, 1<<20)
 	require.NoError(t, c.Map(0x100000, ram, 0, 1<<19, client.ReadWrite))
-	require.NoError(t, c.Map(0x180000, ram, 1<<19, 1<<18, client.ReadWrite|wire.DMAUseFileIO))
+	disk, err := os.Create(filepath.Join(t.TempDir(), "memory"))
+	require.NoError(t, err)
+	defer disk.Close()
+	require.NoError(t, disk.Truncate(1<<18))
+	require.NoError(t, c.Map(0x180000, &client.Memory{FD: int(disk.Fd())}, 0, 1<<18, client.ReadWrite|wire.DMAUseFileIO))
 	require.NoError(t, c.MapNoFD(0x1c0000, ram, 0, 1<<16, client.ReadWrite)) // and a hole behind it
-	_, err := c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 4096), 0))
+	_, err = c.Feature(wire.FeatureSet|wire.FeatureDMALoggingStart, 0, le.AppendUint64(le.AppendUint64(nil, 4096), 0))
 	require.NoError(t, err)
 	q := wire.Append(nil, wire.Feature{Argsz: 32, Flags: wire.FeatureGet | wire.FeatureDMALoggingReport})
 	m, err := c.Call(wire.DeviceFeature, le.AppendUint64(le.AppendUint64(le.AppendUint64(q, 0x100000), 1<<20), 4096))

@@ -51,8 +51,8 @@ func (m *Memory) Copy(addr uint64, p []byte, write bool) (err error) {
 		off := addr - r.addr
 		n := int(min(uint64(len(p)), r.size-off))
 		switch {
-		case r.byFile():
-			if !m.copyFile(r, off, p[:n], write) {
+		case r.direct != nil:
+			if !m.copyDirect(r, off, p[:n], write) {
 				return ErrFault
 			}
 		case r.data == nil:

@@ -295,8 +295,8 @@ func NewPassThrough(c passthrough.Card, cfg passthrough.Config) *Device {
 }
 
 // pushDMA maps and unmaps the client's memory at the function, from now on. Memory that has no
-// descriptor, or one for FILE_IO, or that devices may not read, is out of its reach: a card needs
-// bytes that it and the guest change at once.
+// descriptor, or a file that is read and written (FILE_IO), or that devices may not read, is out of its
+// reach: a card needs bytes that it and the guest change at once.
 func (d *Device) pushDMA(to card.DMA) {
 	d.client.Watch(func(c vfiouser.MemoryChange) {
 		switch {

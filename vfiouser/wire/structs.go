@@ -15,7 +15,7 @@ const (
 	// How the descriptor is used is libvfio-user's (June 2026), not yet the specification's.
 	// DMAUseMmap is what a descriptor without a flag means anyway.
 	DMAUseMmap   uint32 = 4
-	DMAUseFileIO uint32 = 8 // read and write the file, and do not map it
+	DMAUseFileIO uint32 = 8 // read and write the file
 )
 
 // DMAMapRequest is the payload of DMA_MAP.
