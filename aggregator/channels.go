@@ -6,6 +6,7 @@ import (
 	"github.com/umbra-gpu/umbra/aggregator/fault"
 	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/aggregator/report"
+	"github.com/umbra-gpu/umbra/mmio/gf100"
 )
 
 // What lets a channel run, what stops it, and what the card and the gate report of it.
@@ -58,6 +59,24 @@ func (r roomGuest) Failed(ch *fifo.Channel, e report.Error) {
 	if b.Level > r.agg.opts.ErrorBurst {
 		r.quarantineLocked("it stops the card's engines too often")
 	}
+}
+
+// listener notes a guest's accesses to memory that its client does not share before the guest hears of
+// them. It does so on the goroutine of the guest's reports: the walk of its tables waits for the guest's
+// memory, and whoever has the card's events for that.
+type listener struct {
+	report.Receiver
+	guest *Guest
+}
+
+// MMUFault implements report.Receiver.
+func (l listener) MMUFault(id uint8, f gf100.MMUFault) {
+	var ch *fifo.Channel
+	l.guest.locked(func() { ch = l.guest.channels.Channel(id) })
+	if ch != nil && ch.Inst == f.Inst {
+		ch.NoteUnmappedDMA(f)
+	}
+	l.Receiver.MMUFault(id, f)
 }
 
 // Abort implements fifo.Guest.

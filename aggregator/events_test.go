@@ -1,13 +1,17 @@
 package aggregator
 
 import (
-	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
-	"github.com/umbra-gpu/umbra/aggregator/fifo"
+	"encoding/binary"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/umbra-gpu/umbra/aggregator/card"
+	"github.com/umbra-gpu/umbra/aggregator/driver/drivertest"
+	"github.com/umbra-gpu/umbra/aggregator/fifo"
 	"github.com/umbra-gpu/umbra/mmio/gf100"
+	"github.com/umbra-gpu/umbra/shadowpt"
 )
 
 // TestErrorsInTheGuestsNames: what the card reports of a channel reaches its guest in the guest's
@@ -63,6 +67,40 @@ func TestSlowListener(t *testing.T) {
 		g.cardChannel(1).MMUFault(gf100.MMUFault{})
 	}
 	require.Eventually(t, ev2.saw(func() bool { return len(ev2.faults) == 1 }), patience, tick)
+}
+
+// TestFaultsWaitForNoGuest: while a guest's page tables cannot be read, the card's events go on, and so do
+// others' reports. The access that faulted is noted before its guest hears of it.
+func TestFaultsWaitForNoGuest(t *testing.T) {
+	a, _ := newAgg(t, Options{})
+	g, ev := addGuest(t, a, "a")
+	other, otherEv := addGuest(t, a, "b")
+	const tables, unshared = 0x100000, 0x40000000
+	mem := make([]byte, 1<<20)
+	binary.LittleEndian.PutUint64(mem, shadowpt.PTE{Valid: true, Target: shadowpt.SystemCoherent, Addr: unshared}.Encode())
+	pde := shadowpt.PDE{Small: shadowpt.Table{Present: true, Target: shadowpt.SystemCoherent, Addr: tables}}.Encode()
+	require.True(t, g.mem.Write(shadowpt.VRAM, dirAt, binary.LittleEndian.AppendUint64(nil, pde)))
+	var held atomic.Bool
+	waits, goOn := make(chan struct{}), make(chan struct{})
+	require.NoError(t, g.MapDMA(tables, card.Mapping{Mem: mem, Populate: func(uint64, uint64) bool {
+		if held.CompareAndSwap(true, false) {
+			close(waits)
+			<-goOn
+		}
+		return true
+	}}))
+	bindChannel(t, g, 1)
+	bindChannel(t, other, 1)
+	held.Store(true)
+	g.cardChannel(1).MMUFault(gf100.MMUFault{VA: 0x10})
+	<-waits
+	other.cardChannel(1).MMUFault(gf100.MMUFault{VA: 0x10})
+	require.Eventually(t, otherEv.saw(func() bool { return len(otherEv.faults) == 1 }), patience, tick)
+	close(goOn)
+	require.Eventually(t, ev.saw(func() bool { return len(ev.faults) == 1 }), patience, tick)
+	require.EqualValues(t, 1, g.stats.FIFO.UnmappedDMA.N.Load())
+	require.Equal(t, "read at 0x40000010", *g.stats.FIFO.UnmappedDMA.Last.Load())
+	require.Zero(t, other.stats.FIFO.UnmappedDMA.N.Load())
 }
 
 // TestTooManyErrors: a guest that stops the engines again and again is quarantined, until a reset.

@@ -47,7 +47,7 @@ type Guest struct {
 func newGuest(a *Aggregator, index int, cfg GuestConfig, e vram.Extents, share card.Share, ev report.Receiver) *Guest {
 	g := &Guest{agg: a, name: cfg.Name, index: index, limits: cfg, share: share}
 	r := roomGuest{g}
-	g.reports = report.New(ev, r)
+	g.reports = report.New(listener{ev, g}, r)
 	g.mem = memory.New(a.gpu, e, g.dma(), r)
 	g.shadows = shadow.New(shadow.Config{Policy: cfg.Shadow, VRAM: cfg.VRAM, Tables: cfg.Tables, Rate: a.opts.TableRate},
 		tables{g.mem, g}, share, &g.stats.Shadow)

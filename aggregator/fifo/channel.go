@@ -92,20 +92,19 @@ func (ch *Channel) MMUFault(f gf100.MMUFault) {
 	if f.Report != "" {
 		ch.fifo.stats.programFault(f.Report)
 	}
-	ch.noteStray(f)
 	f.Inst = ch.Inst
 	ch.fifo.guest.Failed(ch, report.Error{MMU: &f})
 }
 
-// noteStray finds whether the guest's tables name memory that its client has not mapped: their shadow
-// has no page then, so the card knows only the virtual address.
-func (ch *Channel) noteStray(f gf100.MMUFault) {
+// NoteUnmappedDMA finds whether the guest's tables name memory that its client has not mapped: their
+// shadow has no page then, so the card knows only the virtual address. It waits for the guest's memory.
+func (ch *Channel) NoteUnmappedDMA(f gf100.MMUFault) {
 	m, s := ch.fifo.cfg.Mem, shadowpt.Space{Limit: shadowpt.VASize}
 	s.Dir, s.Target = ch.Space()
 	p, _, ok := shadowpt.Walk(m, s, f.VA)
 	if at := p.Addr + f.VA - p.VA; ok && p.Target.System() {
 		if _, ok := m.Translate(p.Target, at, 1, f.Write()); !ok {
-			ch.fifo.stats.Strays.Note(at)
+			ch.fifo.stats.UnmappedDMA.Note(at, f.Write())
 		}
 	}
 }

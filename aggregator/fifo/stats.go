@@ -16,7 +16,7 @@ type Stats struct {
 	EngineErrors     atomic.Uint64          `count:"engine_errors" help:"Methods that an engine refused, because the program uses a feature that this card does not have, and programs that it stopped."`
 	ProgramFaults    atomic.Uint64          `count:"program_faults" help:"Programs that were stopped, because they did what they must not; the log says what and where."`
 	LastProgramFault atomic.Pointer[string] // what the last of them did
-	Strays           card.Strays            // of channels, in the guest's bus addresses
+	UnmappedDMA      card.UnmappedDMA       // of channels, in the guest's bus addresses
 	CardTimeout      atomic.Uint64          `count:"card_timeouts" help:"Card operations for this guest that timed out; on a busy machine add processors, on an idle one report a bug."`
 	BadInstance      atomic.Uint64          `rule:"bad_instance" help:"Channels whose instance block is outside the guest's memory."`
 	BadUSERD         atomic.Uint64          `rule:"bad_userd" help:"Channels whose USERD page is outside the guest's memory."`

@@ -114,16 +114,11 @@ func (m *Memory) Peek(addr uint64) (v uint32, ok bool) {
 	return binary.LittleEndian.Uint32(b[:]), ok
 }
 
-// Read64 implements shadowpt.Memory for the guest's own tables. It waits no longer than Peek.
+// Read64 implements shadowpt.Memory for the guest's own tables.
 func (m *Memory) Read64(t shadowpt.Target, addr uint64) (uint64, bool) {
-	if t != shadowpt.VRAM {
-		var b [8]byte
-		ok := m.Read(t, addr, b[:])
-		return binary.LittleEndian.Uint64(b[:]), ok
-	}
-	lo, ok := m.Peek(addr)
-	hi, too := m.Peek(addr + 4)
-	return uint64(hi)<<32 | uint64(lo), ok && too
+	var b [8]byte
+	ok := m.Read(t, addr, b[:])
+	return binary.LittleEndian.Uint64(b[:]), ok
 }
 
 // Update writes those words of a structure in VRAM that differ, and reports whether there were

@@ -76,20 +76,20 @@ func (e *Endpoint) logEvents(log *slog.Logger) {
 type cardFaults struct {
 	programs    *atomic.Uint64
 	lastProgram *atomic.Pointer[string]
-	strays      *card.Strays
+	unmappedDMA *card.UnmappedDMA
 }
 
 // faultsOf returns those of a card that has a report for each.
 func faultsOf(c any) *cardFaults {
 	if s, ok := c.(interface{ Stats() *soft.Stats }); ok {
-		return &cardFaults{&s.Stats().ProgramFaults, &s.Stats().LastProgramFault, &s.Stats().Strays}
+		return &cardFaults{&s.Stats().ProgramFaults, &s.Stats().LastProgramFault, &s.Stats().UnmappedDMA}
 	}
 	return nil
 }
 
 func guestFaults(g *aggregator.Guest) *cardFaults {
 	s := &g.Stats().FIFO
-	return &cardFaults{&s.ProgramFaults, &s.LastProgramFault, &s.Strays}
+	return &cardFaults{&s.ProgramFaults, &s.LastProgramFault, &s.UnmappedDMA}
 }
 
 // logFaultsLocked logs how many programs were stopped, and why the last one was; and where the card
@@ -103,9 +103,9 @@ func (e *Endpoint) logFaultsLocked(log *slog.Logger) {
 	if n := e.newLocked("program_faults", total); n > 0 {
 		log.Warn("a program was stopped", "gpu", e.Name, "count", n, "total", total, "last", *f.lastProgram.Load())
 	}
-	total = f.strays.N.Load()
-	if n := e.newLocked("strays", total); n > 0 {
-		log.Warn("the GPU accessed a bus address where its client shares no memory for that", "gpu", e.Name, "count", n, "total", total, "last", *f.strays.Last.Load())
+	total = f.unmappedDMA.N.Load()
+	if n := e.newLocked("unmapped_dma", total); n > 0 {
+		log.Warn("the GPU accessed a bus address that its client does not share", "gpu", e.Name, "count", n, "total", total, "last", *f.unmappedDMA.Last.Load())
 	}
 }
 

@@ -33,7 +33,7 @@ func TestIOMMU(t *testing.T) {
 	b.step("moves with other pages", func(b *fixture) { b.moves(k) })
 	b.step("m2mf", func(b *fixture) { b.copies(proto.CmdM2MF, true) })
 	require.NoError(t, b.VM.Poweroff(b.ctx))
-	require.Zero(t, b.Card.Stats().Strays.N.Load())
+	require.Zero(t, b.Card.Stats().UnmappedDMA.N.Load())
 	said, err := os.ReadFile(filepath.Join(machine.Dir, "qemu.log"))
 	require.NoError(t, err)
 	require.NotContains(t, string(said), "vfio_")

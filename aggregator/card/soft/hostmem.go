@@ -62,7 +62,7 @@ func (c *Card) memory(t shadowpt.Target, addr uint64, n int, owner uint8, w *wri
 	}
 	m, off := c.mappings.At(addr, w != nil)
 	if m == nil {
-		c.stats.Strays.Note(addr)
+		c.stats.UnmappedDMA.Note(addr, w != nil)
 		return nil
 	}
 	if owner != anyOwner && owner != m.Owner || uint64(n) > uint64(len(m.Mem))-off || !m.Reach(off, uint64(n)) {

@@ -33,7 +33,7 @@ type Stats struct {
 	PagesMoved       atomic.Uint64 // whose backing changed
 	LongestStep      atomic.Uint64 // ns, by the card's clock
 
-	Strays card.Strays // in the host's memory
-	Engine engine.Stats
-	Owners [gf100.Owners]engine.Work // by gf100.InstOwner
+	UnmappedDMA card.UnmappedDMA // in the host's memory
+	Engine      engine.Stats
+	Owners      [gf100.Owners]engine.Work // by gf100.InstOwner
 }
