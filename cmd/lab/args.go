@@ -124,7 +124,7 @@ func (m *machine) args() []string {
 	}
 	args = append(args, "-serial", "chardev:"+m.console, "-serial", "chardev:"+m.agent)
 	if m.monitor != "" {
-		args = append(args, "-mon", "mode=readline,chardev="+m.monitor)
+		args = append(args, "-monitor", "chardev:"+m.monitor)
 	}
 	args = append(args, "-kernel", m.kernel, "-initrd", m.image, "-append", m.commandLine())
 	args = append(args, c.QEMUArgs...) // an IOMMU serves the devices behind it
