@@ -32,6 +32,9 @@ type MemoryRange struct {
 type MemoryChange struct {
 	MemoryRange
 	Removed bool
+	// Span is, in a removal, what holds all the ranges that one DMA_UNMAP removes: a watcher that
+	// waits for its device need wait only once for all of them, at the first.
+	Span Span
 	// Bytes are the range's if it is Mapped. The watcher may use them, as the range permits,
 	// until it has returned from the change that removes the range. The guest and other
 	// devices change them at any time: copy once, check the copy. A client that cuts its file
@@ -47,6 +50,9 @@ type MemoryChange struct {
 	// whether they are present now; an access to an absent page faults.
 	Populate func(off, n uint64) bool
 }
+
+// Span is a range of bus addresses.
+type Span struct{ Addr, Size uint64 }
 
 // Memory is the guest's memory by bus address: what the client has mapped for DMA. A device
 // copies it by Host.DMARead and Host.DMAWrite, or takes the bytes from Watch.
@@ -114,12 +120,13 @@ func (m *Memory) Watch(fn func(MemoryChange)) (stop func()) {
 	}
 }
 
-func (m *Memory) notify(r *mapping, removed bool) {
+// notify tells of a range that came in, or that left with gone.
+func (m *Memory) notify(r *mapping, gone Span) {
 	m.watchMu.Lock()
 	ws := slices.Clip(m.watchers)
 	m.watchMu.Unlock()
 	for _, w := range ws {
-		c := MemoryChange{MemoryRange: r.public(), Removed: removed, Bytes: r.data, Wrote: r.wrote}
+		c := MemoryChange{MemoryRange: r.public(), Removed: gone.Size > 0, Span: gone, Bytes: r.data, Wrote: r.wrote}
 		if r.holes != nil {
 			c.Populate = r.populate
 		}
@@ -192,7 +199,7 @@ func (m *Memory) add(q mapRequest, o *Options) error {
 		m.files.close(r)
 		return err
 	}
-	m.notify(r, false)
+	m.notify(r, Span{})
 	return nil
 }
 
@@ -230,12 +237,17 @@ func (m *Memory) removeSpan(first, last uint64, atLast func(*mapping)) error {
 	if i < end && (m.maps[i].addr < first || m.maps[end-1].last() > last) {
 		return unix.EINVAL
 	}
+	if i >= end {
+		return nil
+	}
+	gone := Span{m.maps[i].addr, m.maps[end-1].last() - m.maps[i].addr}
+	gone.Size += min(1, ^gone.Size) // all addresses are one more than fit
 	for ; end > i; end-- {
 		m.mu.Lock()
 		r := m.maps[end-1]
 		m.maps = slices.Delete(m.maps, end-1, end)
 		m.mu.Unlock()
-		m.drop(r, atLast)
+		m.drop(r, gone, atLast)
 	}
 	return nil
 }
@@ -250,12 +262,12 @@ func (m *Memory) empty() bool {
 
 // drop ends a range that is in the map no more: copies of its file and watchers first, then
 // the pages. The pages go even when a watcher panics.
-func (m *Memory) drop(r *mapping, atLast func(*mapping)) {
+func (m *Memory) drop(r *mapping, gone Span, atLast func(*mapping)) {
 	defer m.free(r)
 	if r.direct != nil {
 		r.direct.copies.Wait()
 	}
-	m.notify(r, true)
+	m.notify(r, gone)
 	if atLast != nil {
 		atLast(r)
 	}

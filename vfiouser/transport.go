@@ -91,7 +91,7 @@ func (m *Memory) Provide(r MemoryRange, data []byte) error {
 	}
 	m.maps = slices.Insert(m.maps, i, n)
 	m.mu.Unlock()
-	m.notify(n, false)
+	m.notify(n, Span{})
 	return nil
 }
 

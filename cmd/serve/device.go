@@ -302,7 +302,7 @@ func (d *Device) pushDMA(to card.DMA) {
 		switch {
 		case !c.Mapped || !c.Read:
 		case c.Removed:
-			to.UnmapDMA(c.Addr, c.Size)
+			to.UnmapDMA(c.Span.Addr, c.Span.Size) // the rest of its notices find nothing
 		default:
 			if err := to.MapDMA(c.Addr, card.Mapping{Mem: c.Bytes, Write: c.Write, Wrote: c.Wrote, Populate: c.Populate}); err != nil {
 				d.log.Warn("the device cannot reach memory of the client", "error", err)

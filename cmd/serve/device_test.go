@@ -2,12 +2,14 @@ package serve
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/aggregator/aperture"
+	"github.com/umbra-gpu/umbra/aggregator/card"
 	"github.com/umbra-gpu/umbra/aggregator/passthrough"
 	"github.com/umbra-gpu/umbra/vfiouser"
 )
@@ -73,4 +75,40 @@ func TestPagesOfAWholeCardThatDoNotReturn(t *testing.T) {
 	require.True(t, c.ReadVRAM(0, b[:]))
 	require.EqualValues(t, 7, b[0], "the client before writes the next one's memory")
 	d.Detached()
+}
+
+// waits is a card that counts the unmaps that would wait for it.
+type waits struct {
+	card.Mappings
+	n int
+}
+
+func (w *waits) MapDMA(addr uint64, m card.Mapping) error { return w.Map(addr, m) }
+
+func (w *waits) UnmapDMA(addr, n uint64) {
+	if len(w.Unmap(addr, n)) > 0 {
+		w.n++
+	}
+}
+
+// TestOneWaitForASpan: the card is waited for once when a client takes away many ranges, also across gaps
+// and ranges that the card cannot reach, and not for those outside.
+func TestOneWaitForASpan(t *testing.T) {
+	var w waits
+	d := &Device{client: &hostSide{Memory: new(vfiouser.Memory)}, log: slog.New(slog.DiscardHandler)}
+	d.pushDMA(&w)
+	for _, addr := range []uint64{0, 0x1000, 0x2000, 0x5000, 0x7000, 0x9000, ^uint64(0) - 0x1fff} {
+		mem := make([]byte, 0x1000)
+		if addr == 0x7000 {
+			mem = nil
+		}
+		require.NoError(t, d.client.Provide(vfiouser.MemoryRange{Addr: addr, Size: 0x1000, Read: true}, mem))
+	}
+	for i, c := range []struct{ addr, size, left uint64 }{{0x1000, 0x7000, 3}, {0x1000, 0x7000, 3}, {0, ^uint64(0), 0}} {
+		require.NoError(t, d.client.Withdraw(c.addr, c.size))
+		require.Equal(t, []int{1, 1, 2}[i], w.n)
+		require.Len(t, d.client.Ranges(), int(c.left))
+	}
+	m, _ := w.At(0, false)
+	require.Nil(t, m)
 }
