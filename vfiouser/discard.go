@@ -8,9 +8,9 @@ import (
 
 // discards closes what clients sent, and their sockets, in which may be what nobody received. The
 // last close of a file waits as long as its owner likes: a socket for its linger time, a FUSE file
-// for an answer, a file in an epoll for whoever holds that. So one goroutine closes all but memory.
-// It runs while there is any; stuck, it delays nobody until it is full: then the server takes nothing
-// more of the kind.
+// for an answer, a file in an epoll for whoever holds that, memory until its pages are free. So one
+// goroutine closes them, except memory that a range holds. It runs while there is any; stuck, it
+// delays nobody until it is full: then the server takes nothing more of the kind.
 type discards struct {
 	mu      sync.Mutex
 	fds     []int
@@ -24,10 +24,6 @@ func (d *discards) close(fds ...int) {
 	for _, fd := range fds {
 		if fd < 0 {
 			continue // its handler has kept it, or there was none
-		}
-		if inMemory(fd) {
-			unix.Close(fd)
-			continue
 		}
 		d.mu.Lock()
 		d.fds = append(d.fds, fd)

@@ -16,9 +16,10 @@
 //   - A connection with a twin socket has a second goroutine, which reads the replies there. It
 //     ends with the connection.
 //   - Connections, and descriptors that a client sent, are closed by a goroutine of the server's,
-//     except memory, whose close does not wait. Connections that were refused have another, so that
-//     they do not delay the client's. Both end when all is closed. A listener is closed
-//     by a goroutine of its own: its queue may hold such descriptors too.
+//     except memory that a range of the DMA map holds: that close does not wait. Connections that
+//     were refused have another, so that they do not delay the client's. Both end when all is
+//     closed. A listener is closed by a goroutine of its own: its queue may hold such descriptors
+//     too.
 //   - When a context given to Serve or ServeConn ends, a short-lived goroutine acts on it.
 //
 // A thread that comes out of recvmsg needs one of the Go scheduler's processors. In a program
@@ -40,11 +41,11 @@
 //
 // No lock is held in a system call that a client can stretch, and nothing that a client sent is closed
 // on a thread that others wait for. The last close of a descriptor waits for its file system, its linger
-// time or its watchers, and so does a receive that drops it. While maxDiscards of them are not closed,
-// the server receives nothing from its clients. An interrupt's eventfd is signalled without a write,
-// which waits while the client keeps the counter full (signaller). So a client stops its own thread
-// only if Options.AnyDMAFile lets it choose a file that never answers; Serve and Close return ErrStuck
-// then.
+// time, its watchers or the pages of its memory, and so does a receive that drops it. While maxDiscards
+// of them are not closed, the server receives nothing from its clients. An interrupt's eventfd is
+// signalled without a write, which waits while the client keeps the counter full (signaller). So a
+// client stops its own thread only if Options.AnyDMAFile lets it choose a file that never answers; Serve
+// and Close return ErrStuck then.
 //
 // Memory.watchMu guards the list of watchers of the map, counters.mu the counters. They are held
 // only briefly, with none of these taken in them, and not while watchers are called.

@@ -33,7 +33,7 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 		q.prot |= unix.PROT_WRITE
 	}
 	if len(rq.fds) > 0 {
-		q.fd = rq.fds[0] // closed after the handler; the mapping holds the file
+		q.fd = rq.fds[0]
 		q.direct = m.Flags&wire.DMAUseFileIO != 0 && !inMemory(q.fd)
 	}
 	err := c.mem.add(q, &c.srv.opts)
@@ -41,6 +41,9 @@ func (c *conn) dmaMap(rq *request) syscall.Errno {
 	switch {
 	case err == nil:
 		c.noteShared(&q)
+		if q.fd >= 0 && inMemory(q.fd) {
+			unix.Close(rq.take(0)) // does not wait, for the range holds the file
+		}
 	case errors.As(err, &broken):
 		c.srv.refuse(DMARule(broken), slog.String("address", fmt.Sprintf("%#x", m.Addr)), slog.String("size", fmt.Sprintf("%#x", m.Size)))
 	}

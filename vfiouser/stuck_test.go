@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -127,6 +128,18 @@ func TestStuckClient(t *testing.T) {
 		"a descriptor of a message that is refused": gives(refused),
 		"a descriptor that is no eventfd":           gives(eventFD),
 		"a descriptor that is no memory":            gives(memory),
+		"memory of messages that are refused": func(t *testing.T, r *rig, c *client.Client, fd int) {
+			gives(refused)(t, r, c, fd) // stops the goroutine that closes
+			fd, err := unix.MemfdCreate("refused", unix.MFD_CLOEXEC)
+			require.NoError(t, err)
+			require.NoError(t, c.Send(refused, fd))
+			unix.Close(fd)
+			for range 3 {
+				_, err = c.Recv()
+				require.NoError(t, err)
+			}
+			require.Contains(t, strings.Join(openFDs(t), " "), "/memfd:refused", "the client's thread waits until its pages are free")
+		},
 		"a descriptor that nobody receives": func(t *testing.T, r *rig, c *client.Client, _ int) {
 			fd := lingering(t)
 			r.dev.locked(func() {
