@@ -235,7 +235,10 @@ func (c *conn) readTwin() {
 	defer c.calls.close()
 	buf := make([]byte, maxDMAReply)
 	have := 0
-	for !c.srv.discards.full() {
+	for {
+		if c.awaitRoom() != nil {
+			return
+		}
 		n, fds, _, err := c.twin.sock.recv(buf[have:], 0)
 		c.srv.discards.close(fds...)
 		if err != nil {

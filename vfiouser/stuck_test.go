@@ -69,6 +69,12 @@ func TestTriggerNeverWaits(t *testing.T) {
 // lingering returns a socket whose last close waits until the test ends: it has sent more than its
 // peer takes.
 func lingering(t testing.TB) (fd int) {
+	fd, _ = lingeringUntil(t)
+	return fd
+}
+
+// lingeringUntil is lingering, but the close can be ended earlier.
+func lingeringUntil(t testing.TB) (fd int, end func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -90,11 +96,12 @@ func lingering(t testing.TB) (fd int) {
 	fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	t.Cleanup(func() {
+	end = func() {
 		_ = peer.(*net.TCPConn).SetLinger(0) // a reset ends the wait
 		peer.Close()
-	})
-	return fd
+	}
+	t.Cleanup(end)
+	return fd, end
 }
 
 // TestStuckClient: whatever a client sends, the server's counters and its

@@ -3,11 +3,13 @@ package vfiouser_test
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/umbra-gpu/umbra/vfiouser"
 	"github.com/umbra-gpu/umbra/vfiouser/client"
@@ -129,22 +131,27 @@ func TestOtherMajorIsDropped(t *testing.T) {
 	}
 }
 
-// TestTwinSocket: a client that asks for it gets a second socket for DMA by message, and can
-// answer there while one of its own commands waits for its reply.
-func TestTwinSocket(t *testing.T) {
-	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
-	c := r.rawDial()
+// dialTwin makes a client with a second socket, which answers DMA messages from ram at address 0.
+func dialTwin(t *testing.T, r *rig, ram *client.Memory) (c, twin *client.Client) {
+	c = r.rawDial()
 	m, err := c.Call(wire.Version, []byte("\x00\x00\x00\x00"+`{"capabilities":{"twin_socket":{"supported":true},"max_msg_fds":1}}`+strings.Repeat(" ", 40)+"\x00"))
 	require.NoError(t, err)
 	require.Contains(t, string(m.Payload), `"twin_socket":{"supported":true,"fd_index":0}`)
 	require.Len(t, m.FDs, 1)
-	ram := alloc(t, 1<<20)
-	require.NoError(t, c.MapNoFD(0, ram, 0, 1<<20, client.ReadWrite))
-	twin, err := client.NewFD(m.FDs[0], &client.Options{NoVersion: true, AnswerDMA: true})
+	require.NoError(t, c.MapNoFD(0, ram, 0, uint64(len(ram.Data)), client.ReadWrite))
+	twin, err = client.NewFD(m.FDs[0], &client.Options{NoVersion: true, AnswerDMA: true})
 	require.NoError(t, err)
-	defer twin.Close()
+	t.Cleanup(func() { twin.Close() })
 	twin.Share(c)
+	return c, twin
+}
 
+// TestTwinSocket: a client that asks for it gets a second socket for DMA by message, and can
+// answer there while one of its own commands waits for its reply.
+func TestTwinSocket(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
+	ram := alloc(t, 1<<20)
+	c, twin := dialTwin(t, r, ram)
 	for i := range ram.Data {
 		ram.Data[i] = byte(i ^ i>>9)
 	}
@@ -164,4 +171,42 @@ func TestTwinSocket(t *testing.T) {
 	twin.Close() // the client takes no more DMA messages; its own commands continue
 	require.ErrorIs(t, h.DMARead(context.Background(), 0, got), vfiouser.ErrDetached)
 	require.NoError(t, c.Write32(0, 0, 1))
+}
+
+// TestTwinSocketWaitsForRoom: while the server has too many descriptors to close it reads no more replies
+// to DMA messages, and then goes on.
+func TestTwinSocketWaitsForRoom(t *testing.T) {
+	r := newRig(t, newDevice(t), vfiouser.Options{DMATimeout: patience})
+	ram := alloc(t, 1<<12)
+	c, twin := dialTwin(t, r, ram)
+	refused := append(header(wire.DeviceSetIRQs, 36, 0), make([]byte, 20)...)
+	fd, end := lingeringUntil(t)
+	r.dev.locked(func() { // while the server does not read
+		require.NoError(t, c.Send(wire.Append(header(wire.RegionRead, 32, 0), wire.RegionAccess{Count: 4})))
+		require.NoError(t, c.Send(refused, fd))
+		unix.Close(fd)
+	})
+	many := slices.Repeat([]int{eventfd(t).FD}, 16)
+	for range 4 {
+		require.NoError(t, c.Send(refused, many...))
+	}
+	_, err := c.Recv()
+	require.NoError(t, err)
+	for range 1 + 4 {
+		requireError(t, c, syscall.EINVAL)
+	}
+	asked := make(chan struct{}, 2)
+	twin.OnDMA(func(wire.Command, uint64, int) error { asked <- struct{}{}; return nil })
+	got := make([]byte, 8)
+	require.NoError(t, r.dev.Host().DMARead(t.Context(), 0, got)) // by a receive that began before
+	<-asked
+	done := make(chan error, 1)
+	go func() { done <- r.dev.Host().DMARead(t.Context(), 0, got) }()
+	select {
+	case err := <-done:
+		t.Fatalf("answered without room: %v", err)
+	case <-asked:
+	}
+	end()
+	require.NoError(t, <-done)
 }
