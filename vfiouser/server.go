@@ -43,8 +43,9 @@ type Server struct {
 	mu       sync.Mutex
 	closed   bool
 	listener map[*net.UnixListener]struct{}
-	current  *conn    // the client, if any
-	irqs     IRQStats // of the last client
+	serving  sync.WaitGroup // for each listener
+	current  *conn          // the client, if any
+	irqs     IRQStats       // of the last client
 }
 
 // NewServer makes a server of dev. It fails if dev's regions or interrupts cannot be those of
@@ -121,11 +122,16 @@ func CloseListener(l *net.UnixListener) {
 	if raw, err := l.SyscallConn(); err == nil {
 		_ = raw.Control(func(p uintptr) { last, _ = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0) })
 	}
-	l.Close()
-	if last >= 0 {
-		go unix.Close(last)
+	if last < 0 { // no descriptor is free
+		go l.Close()
+		return
 	}
+	l.Close()
+	go unix.Close(last)
 }
+
+// CloseConn closes a client's connection, and what it sent that nobody received, without a wait.
+func CloseConn(nc *net.UnixConn) { go nc.Close() }
 
 // wake ends accepts on l. A close could be the last, which waits.
 func wake(l *net.UnixListener) { _ = l.SetDeadline(time.Unix(1, 0)) }
@@ -272,7 +278,7 @@ func (s *Server) start(ctx context.Context, fd int) (*conn, error) {
 
 // detachFD takes the descriptor out of the net poller, in blocking mode.
 func detachFD(nc *net.UnixConn) (int, error) {
-	defer nc.Close()
+	defer CloseConn(nc) // the last close if there is no other descriptor
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return -1, err
@@ -285,14 +291,14 @@ func detachFD(nc *net.UnixConn) (int, error) {
 		return -1, os.NewSyscallError("dup", dupErr)
 	}
 	if err := unix.SetNonblock(fd, false); err != nil {
-		unix.Close(fd)
+		go unix.Close(fd)
 		return -1, os.NewSyscallError("fcntl", err)
 	}
 	return fd, nil
 }
 
-// Close ends the client and all listeners, and waits for the client's end: if that takes longer
-// than Options.EndTimeout it returns ErrStuck, and may be called again.
+// Close ends the client and all listeners, whose paths are free when it returns. If the client's end takes
+// longer than Options.EndTimeout it returns ErrStuck, and may be called again.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -303,6 +309,7 @@ func (s *Server) Close() error {
 		wake(l)
 	}
 	s.mu.Unlock()
+	s.serving.Wait()
 	return s.endCurrent()
 }
 
@@ -352,10 +359,12 @@ func (s *Server) track(l *net.UnixListener) bool {
 		return false
 	}
 	s.listener[l] = struct{}{}
+	s.serving.Add(1)
 	return true
 }
 
 func (s *Server) untrack(l *net.UnixListener) {
+	defer s.serving.Done()
 	CloseListener(l)
 	s.mu.Lock()
 	defer s.mu.Unlock()

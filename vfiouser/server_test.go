@@ -64,6 +64,18 @@ func TestListen(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// TestCloseFreesPath: when Close returns, another server may listen at the path.
+func TestCloseFreesPath(t *testing.T) {
+	for range 100 {
+		r := newRig(t, newDevice(t), vfiouser.Options{})
+		r.dial(nil).Close()
+		require.NoError(t, r.srv.Close())
+		next, err := vfiouser.Listen(r.path)
+		require.NoError(t, err)
+		vfiouser.CloseListener(next)
+	}
+}
+
 func TestServeConn(t *testing.T) {
 	fd, srv := served(t, newDevice(t), vfiouser.Options{})
 	c, err := client.NewFD(fd, nil)

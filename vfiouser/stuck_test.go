@@ -229,6 +229,31 @@ func TestCloseListener(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
+// TestNoDescriptorIsFree: the server waits for no client when it cannot have more descriptors.
+func TestNoDescriptorIsFree(t *testing.T) {
+	srv, err := vfiouser.NewServer(newDevice(t), vfiouser.Options{})
+	require.NoError(t, err)
+	a, b := pair(t)
+	defer unix.Close(a)
+	nc := unixConn(t, b)
+	l, err := vfiouser.Listen(filepath.Join(t.TempDir(), "s.sock"))
+	require.NoError(t, err)
+	queued, err := client.DialFD(l.Addr().String())
+	require.NoError(t, err)
+	defer unix.Close(queued)
+	for _, fd := range []int{a, queued} {
+		stuck := lingering(t)
+		require.NoError(t, unix.Sendmsg(fd, []byte{0}, unix.UnixRights(stuck), nil, 0))
+		unix.Close(stuck)
+	}
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }()
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1, Max: limit.Max}))
+	prompt(t, "ServeConn", func() { require.ErrorIs(t, srv.ServeConn(t.Context(), nc), unix.EMFILE) })
+	prompt(t, "CloseListener", func() { vfiouser.CloseListener(l) })
+}
+
 // TestManyRangesAreNotStuck: a client's thread that frees range after range is not stuck, however many
 // there are.
 func TestManyRangesAreNotStuck(t *testing.T) {

@@ -54,6 +54,6 @@ func ServeConn(ctx context.Context, t vfiouser.Transport, c *net.UnixConn) error
 	if s, ok := t.(*vfiouser.Server); ok {
 		return s.ServeConn(ctx, c)
 	}
-	c.Close()
+	vfiouser.CloseConn(c)
 	return ErrNoInherited
 }

@@ -112,6 +112,6 @@ func (e *socket) close() {
 		vfiouser.CloseListener(e.listener)
 	}
 	if e.conn != nil {
-		e.conn.Close()
+		vfiouser.CloseConn(e.conn)
 	}
 }
