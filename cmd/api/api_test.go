@@ -1,8 +1,8 @@
 package api
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"io"
 	"log/slog"
@@ -153,6 +153,8 @@ func TestGarbage(t *testing.T) {
 	require.NoError(t, err)
 }
 
+var request = []byte("GET /v1/status HTTP/1.1\r\nHost: umbra\r\n\r\n")
+
 // flood sends requests until the server does not read them, for want of a reader of its replies.
 func flood(t *testing.T, path string) net.Conn {
 	conn, err := net.Dial("unix", path)
@@ -160,7 +162,6 @@ func flood(t *testing.T, path string) net.Conn {
 	t.Cleanup(func() { conn.Close() })
 	raw, err := conn.(*net.UnixConn).SyscallConn()
 	require.NoError(t, err)
-	request := []byte("GET /v1/status HTTP/1.1\r\nHost: umbra\r\n\r\n")
 	require.NoError(t, raw.Control(func(fd uintptr) {
 		for full := 0; full < 100; full++ { // the server may be slow
 			n, err := unix.SendmsgN(int(fd), request, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
@@ -180,10 +181,57 @@ func TestUnreadReplies(t *testing.T) {
 	path, _ := startWith(t, 500*time.Millisecond)
 	_, err := NewClient(path).Show(t.Context(), "slow")
 	require.NoError(t, err)
-	conn := flood(t, path)
+	conn, err := net.Dial("unix", path)
+	require.NoError(t, err)
+	defer conn.Close()
 	require.NoError(t, conn.SetWriteDeadline(time.Now().Add(time.Minute)))
-	_, err = io.Copy(conn, rand.Reader)
+	_, err = conn.Write(bytes.Repeat(request, 1<<18)) // their replies fill every buffer
 	require.ErrorIs(t, err, syscall.EPIPE)
+}
+
+// stuck does not finish a removal before released is closed.
+type stuck struct {
+	fake
+	begun, released chan struct{}
+}
+
+func (s stuck) Remove(string, bool) (GPUReport, error) {
+	close(s.begun)
+	<-s.released
+	return GPUReport{}, nil
+}
+
+// TestEndBesideRequests: the server's end does not wait for the end of a removal, and meanwhile refuses
+// requests.
+func TestEndBesideRequests(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	l, err := Listen(path)
+	require.NoError(t, err)
+	b := stuck{begun: make(chan struct{}), released: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	done, removed := make(chan error, 1), make(chan struct{})
+	go func() { done <- serve(ctx, l, b, slog.New(slog.DiscardHandler), time.Hour) }()
+	go func() {
+		defer close(removed)
+		_, _ = NewClient(path).Remove(t.Context(), "a", true)
+	}()
+	<-b.begun
+	cancel()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(time.Minute):
+		t.Error("the server's end waits for a request")
+	}
+	close(b.released)
+	<-removed
+
+	gate := new(requestGate)
+	require.True(t, gate.enter())
+	gate.close(0)
+	_, err = gate.do(&http.Request{Body: http.NoBody}, nil)
+	require.Equal(t, Conflict("the server ends"), err)
+	gate.requests.Done()
 }
 
 // TestEndWaitsForNoClient: the server's end waits neither for the rest of a request nor for the reader of

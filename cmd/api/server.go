@@ -28,6 +28,10 @@ const requestTimeout = 10 * time.Second
 // lastReplies bounds the time that clients have to take replies when the server ends.
 const lastReplies = time.Second / 2
 
+// lastRequests bounds the wait for requests in progress when the server ends. Only a GPU's removal takes
+// longer, which waits for a client: it goes on, beside the end of the other GPUs.
+const lastRequests = time.Second
+
 // Listen makes a control socket at path that only this user may connect to. It
 // replaces a socket that nobody listens on.
 func Listen(path string) (net.Listener, error) {
@@ -77,9 +81,9 @@ func Serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger) err
 }
 
 func serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger, timeout time.Duration) error {
-	w := &work{timeout: timeout}
+	gate := &requestGate{timeout: timeout}
 	s := &http.Server{
-		Handler: w.handler(b), ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
+		Handler: gate.handler(b), ReadTimeout: timeout, WriteTimeout: timeout, IdleTimeout: timeout,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 	done := make(chan error, 1)
@@ -89,10 +93,7 @@ func serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger, tim
 		return err
 	case <-ctx.Done():
 	}
-	// Requests in progress are finished: a GPU must not be half removed. Then no client is waited for.
-	w.mu.Lock()
-	w.ended = true
-	w.mu.Unlock()
+	gate.close(lastRequests)
 	end, cancel := context.WithTimeout(context.Background(), lastReplies)
 	defer cancel()
 	_ = s.Shutdown(end) // some client was late
@@ -101,15 +102,41 @@ func serve(ctx context.Context, l net.Listener, b Backend, log *slog.Logger, tim
 	return err
 }
 
-// work is what requests ask for.
-type work struct {
+// requestGate lets requests in until the server ends.
+type requestGate struct {
 	timeout time.Duration
 
-	mu    sync.RWMutex // held to read while a request is in progress, but not for its client
-	ended bool         // guarded by mu
+	mu       sync.Mutex
+	ended    bool           // guarded by mu
+	requests sync.WaitGroup // in progress, but not of their clients
 }
 
-func (k *work) handler(b Backend) http.Handler {
+func (k *requestGate) enter() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.ended {
+		k.requests.Add(1)
+	}
+	return !k.ended
+}
+
+// close refuses further requests, and gives those in progress some time.
+func (k *requestGate) close(limit time.Duration) {
+	k.mu.Lock()
+	k.ended = true
+	k.mu.Unlock()
+	idle := make(chan struct{})
+	go func() {
+		k.requests.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-time.After(limit):
+	}
+}
+
+func (k *requestGate) handler(b Backend) http.Handler {
 	m := http.NewServeMux()
 	handle := func(pattern string, f func(*http.Request) (any, error)) {
 		m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { k.answer(w, r, f) })
@@ -146,22 +173,21 @@ func withBody[T any](f func(*http.Request, T) (any, error)) func(*http.Request) 
 }
 
 // do executes a request that has arrived whole.
-func (k *work) do(r *http.Request, f func(*http.Request) (any, error)) (any, error) {
+func (k *requestGate) do(r *http.Request, f func(*http.Request) (any, error)) (any, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, Invalid("request: %v", err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	k.mu.RLock()
-	defer k.mu.RUnlock()
-	if k.ended {
+	if !k.enter() {
 		return nil, Conflict("the server ends")
 	}
+	defer k.requests.Done()
 	return f(r)
 }
 
 // answer writes the result of f.
-func (k *work) answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (any, error)) {
+func (k *requestGate) answer(w http.ResponseWriter, r *http.Request, f func(*http.Request) (any, error)) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	v, err := k.do(r, f)
 	code := http.StatusOK

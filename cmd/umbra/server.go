@@ -31,7 +31,7 @@ type served struct {
 	*parts.Running       // nil until it starts
 	stuck          error // the client of Running.Whole does not end
 
-	mu sync.Mutex // one Add, or change of the scheduler, at a time; never held while a client is waited for
+	mu sync.Mutex // one Add, or change of the scheduler, at a time; never held while a client is waited for, until the end
 
 	nowMu    sync.Mutex // guards what is in force now
 	gpus     []config.GPU
@@ -121,6 +121,8 @@ func (s *served) close() error {
 	if s.Running == nil {
 		return nil
 	}
+	s.mu.Lock() // a late request that changes the card is finished
+	defer s.mu.Unlock()
 	err := s.stuck
 	if err == nil {
 		err = s.Running.Close()
