@@ -26,7 +26,7 @@ var dmaRules = [numDMARules]struct {
 }{
 	// VFIO answers ENOSPC where its own entries are spent.
 	DMARegions: {
-		"dma_regions_refused", "Ranges of the client's memory beyond the 65535 that it may map.",
+		"dma_regions_refused", "Ranges of the client's memory beyond server.max-dma-regions; raise it, to 65535 at most.",
 		"a range of the client's memory was refused: its DMA map has as many ranges as it may", unix.ENOSPC,
 		func(o *Options) uint64 { return uint64(o.MaxDMARegions) },
 	},

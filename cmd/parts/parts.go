@@ -119,6 +119,7 @@ func Server(c *config.Config, alone bool, log *slog.Logger) (by serve.Make, opts
 	o := &c.Server
 	opts = vfiouser.Options{NoWriteMulti: !o.WriteMulti, AnyDMAFile: o.DMAAnyFile, Log: log}
 	if o.Transport == serve.TransportNative { // the library maps by itself
+		opts.MaxDMARegions = o.MaxDMARegions
 		if opts.MaxDMAMappings, err = c.ClientMappings(soft.MaxMappings(), alone); err != nil {
 			return nil, opts, nil, err
 		}

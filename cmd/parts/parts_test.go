@@ -43,7 +43,7 @@ func TestNoLimitIsLost(t *testing.T) {
 			"guests": "4", "card-timeout": "20ms", "error-rate": "9", "table-rate": "2MiB",
 			"map-aliases": "100", "map-runs": "200", "request": "2s", "queued": "11", "creations": "13",
 		},
-		"server": {"write-multi": "false", "max-dma-mappings": "65", "max-dma-memory": "512GiB", "max-dma-alloc": "7MiB", "dma-any-file": "true"},
+		"server": {"write-multi": "false", "max-dma-mappings": "65", "max-dma-regions": "66", "max-dma-memory": "512GiB", "max-dma-alloc": "7MiB", "dma-any-file": "true"},
 	} {
 		usual := made(t, section, "")
 		for _, f := range reflect.VisibleFields(sections[section]) {
